@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 func TestJavaHash(t *testing.T) {
@@ -19,9 +20,7 @@ func TestJavaHash(t *testing.T) {
 func TestTables(t *testing.T) {
 	for n, want := range map[int][2]int{0: {16, 1}, 1: {16, 2}, 2: {16, 4}, 3: {16, 8}, 12: {16, 32}, 13: {
 		32, 32}, 24: {32, 64}, 25: {64, 64}} {
-		if got := [2]int{jute.GrownTable(n), jute.CopiedTable(n)}; got != want {
-			t.Errorf("tables of %d: %v, want %v", n, got, want)
-		}
+		expect.Equal(t, [2]int{jute.GrownTable(n), jute.CopiedTable(n)}, want, "tables of %d", n)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -73,9 +74,7 @@ func TestEveryFieldIsReadBack(t *testing.T) {
 	d := NewDecoder(b)
 	check := func(name string, got, want any) {
 		t.Helper()
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
+		expect.That(t, reflect.DeepEqual(got, want), "%s: %v, want %v", name, got, want)
 	}
 	check("bool", d.Bool(), true)
 	check("byte", d.Byte(), byte(200))
@@ -119,9 +118,7 @@ func TestLengthsAreNotBelieved(t *testing.T) {
 	} {
 		d := NewDecoder(unhex(t, c.in))
 		c.read(&d)
-		if !errors.Is(d.Err(), c.want) {
-			t.Errorf("%s: %v, want %v", c.name, d.Err(), c.want)
-		}
+		expect.Is(t, d.Err(), c.want, "%s", c.name)
 		d.buf, d.off = unhex(t, "00000001 61 0000000000000000"), 0
 		if s, ok := d.String(); s != "" || ok || d.Int() != 0 || d.Long() != 0 || d.Bool() || d.Byte() != 0 ||
 			!errors.Is(d.Err(), c.want) {
@@ -132,9 +129,7 @@ func TestLengthsAreNotBelieved(t *testing.T) {
 
 func TestNullVectors(t *testing.T) {
 	d := NewDecoder(unhex(t, "ffffffff ffffffff 80000000 00000001 ffffffff"))
-	if n := d.Count(4); n != -1 {
-		t.Errorf("a null vector counts %d", n)
-	}
+	expect.Equal(t, d.Count(4), -1, "a null vector counts")
 	if list, ok := d.Strings(); list != nil || ok {
 		t.Errorf("a null vector of strings: %q, %v", list, ok)
 	}
@@ -144,26 +139,21 @@ func TestNullVectors(t *testing.T) {
 	if list, ok := d.Strings(); !ok || len(list) != 1 || list[0] != "" {
 		t.Errorf("a null element: %q, %v", list, ok)
 	}
-	if d.Err() != nil {
-		t.Error(d.Err())
-	}
+	expect.OK(t, d.Err())
 }
 
 func TestConnectRequestWithAndWithoutTheLastByte(t *testing.T) {
 	old := unhex(t, "00000000 0000000000000005 00001770 00000000000000ff 00000003 010203")
 	r, err := DecodeConnectRequest(old)
 	want := ConnectRequest{LastZxidSeen: 5, Timeout: 6000, SessionID: 255, Password: []byte{1, 2, 3}}
-	if err != nil || !reflect.DeepEqual(r, want) {
-		t.Errorf("%+v, %v", r, err)
-	}
+	expect.That(t, err == nil && reflect.DeepEqual(r, want), "%+v, %v", r, err)
 	want.HasReadOnly, want.ReadOnly = true, true
 	if r, err = DecodeConnectRequest(append(old, 1)); err != nil || !reflect.DeepEqual(r, want) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for n := range old {
-		if _, err := DecodeConnectRequest(old[:n]); err == nil {
-			t.Errorf("a request cut after %d bytes is accepted", n)
-		}
+		expect.Fails(t, expect.Err(DecodeConnectRequest(old[:n])),
+			"a request cut after %d bytes is accepted", n)
 	}
 }
 
@@ -276,9 +266,8 @@ func FuzzDecoder(f *testing.F) {
 		for _, op := range []OpCode{OpCreate, OpCreateTTL} {
 			d := NewDecoder(in)
 			r := d.CreateRequest(op)
-			if d.Offset() > len(in) || len(r.Data) > len(in) || len(r.Path) > len(in) {
-				t.Fatal("read beyond the input")
-			}
+			must.That(t, d.Offset() <= len(in) && len(r.Data) <= len(in) && len(r.Path) <= len(in),
+				"read beyond the input")
 			if d.Err() != nil || r.NoPath || r.NullACLID || r.ACL == nil {
 				continue
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/test/boards"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -36,9 +37,7 @@ func TestEveryMetricOfTheBoardsExists(t *testing.T) {
 	var pages []string
 	for _, i := range e.servers {
 		code, text := get(t, "http://"+i.AdminAddr()+"/metrics")
-		if code != http.StatusOK {
-			t.Fatalf("%d: %s", code, text)
-		}
+		must.Equal(t, code, http.StatusOK, "%s", text)
 		pages = append(pages, text)
 		for _, m := range line.FindAllStringSubmatch(text, -1) {
 			exist[m[1]] = true
@@ -49,13 +48,9 @@ func TestEveryMetricOfTheBoardsExists(t *testing.T) {
 	for _, q := range append(ours, boards.Public()...) {
 		names := boards.Names(boards.Expand(q.Expr))
 		for _, name := range names {
-			if !exist[name] {
-				t.Errorf("%s, %s: no server has %s", q.Board, q.Panel, name)
-			}
+			expect.That(t, exist[name], "%s, %s: no server has %s", q.Board, q.Panel, name)
 		}
-		if len(names) == 0 {
-			t.Errorf("%s, %s asks for nothing", q.Board, q.Panel)
-		}
+		expect.That(t, len(names) != 0, "%s, %s asks for nothing", q.Board, q.Panel)
 	}
 }
 

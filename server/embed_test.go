@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -66,14 +67,12 @@ func TestEmbeddingExamplesWork(t *testing.T) {
 	}
 	readme := goBlocks(t, "../README.md", "Embed a server")
 	embedding, tests := goBlocks(t, "../docs/embedding.md", ""), goBlocks(t, "../docs/testing.md", "")
-	if len(readme) != 2 || len(embedding) != 1 || len(tests) != 1 {
-		t.Fatalf("%d, %d and %d programs", len(readme), len(embedding), len(tests))
-	}
+	must.That(t, len(readme) == 2 && len(embedding) == 1 && len(tests) == 1,
+		"%d, %d and %d programs", len(readme), len(embedding), len(tests))
 	for _, text := range []string{readme[1], tests[0]} {
 		out, err := module(t, "job_test.go", text)("go", "test", ".").CombinedOutput()
-		if err != nil || !bytes.HasPrefix(out, []byte("ok")) {
-			t.Errorf("go test: %v\n%s\n%s", err, out, text)
-		}
+		expect.That(t, err == nil && bytes.HasPrefix(out, []byte("ok")),
+			"go test: %v\n%s\n%s", err, out, text)
 	}
 
 	out, err := module(t, "main.go", readme[0])("go", "run", ".").CombinedOutput()
@@ -98,9 +97,7 @@ func TestEmbeddingExamplesWork(t *testing.T) {
 		if err := cmd.Wait(); err != nil || strings.Contains(said.String(), "level=ERROR") {
 			t.Errorf("%v\n%s", err, said.String())
 		}
-		if _, err := os.Stat(filepath.Join(cmd.Dir, "locks", "identity")); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, expect.Err(os.Stat(filepath.Join(cmd.Dir, "locks", "identity"))))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -58,14 +59,10 @@ func TestExpiredSessionIsLogged(t *testing.T) {
 		}
 		for _, want := range []string{"level=INFO", "addr=127.0.0.1", "on=1", "timeout=200ms", "nodes=1", "silent=",
 			"library=curator", "held=[/lock]"} {
-			if !strings.Contains(line, want) {
-				t.Errorf("%s is missing: %s", want, line)
-			}
+			expect.Has(t, line, want, "is missing")
 		}
 	}
-	if n := strings.Count(log.String(), "session expired"); n != 1 {
-		t.Errorf("%d lines", n)
-	}
+	expect.Equal(t, strings.Count(log.String(), "session expired"), 1, "lines")
 }
 
 // What a server reads in its log when it starts has happened before: it is told

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -18,27 +18,13 @@ import (
 // operator's action is refused, not taken for done.
 func TestTheViewSaysThatThereIsNoNode(t *testing.T) {
 	s := viewSource{new(Instance), new(clients.Server), nil}
-	if err := s.HandOver(t.Context()); !errors.Is(err, errNotJoined) {
-		t.Errorf("HandOver: %v", err)
-	}
-	if err := s.TakeSnapshot(); !errors.Is(err, errNotJoined) {
-		t.Errorf("TakeSnapshot: %v", err)
-	}
-	if _, err := s.Do(context.Background(), state.Request{}); !errors.Is(err, errNotJoined) {
-		t.Errorf("Do: %v", err)
-	}
-	if s.View(func(*state.State) {}) {
-		t.Error("there is a state to see")
-	}
-	if s.backupSource() != nil {
-		t.Error("there is a state to back up")
-	}
-	if err := s.ChangeMember(t.Context(), state.MemberChange{Op: "add"}); !errors.Is(err, errNotJoined) {
-		t.Errorf("ChangeMember: %v", err)
-	}
-	if _, err := s.Probe(t.Context(), 1, "127.0.0.1:1"); !errors.Is(err, errNotJoined) {
-		t.Errorf("Probe: %v", err)
-	}
+	expect.Is(t, s.HandOver(t.Context()), errNotJoined, "HandOver")
+	expect.Is(t, s.TakeSnapshot(), errNotJoined, "TakeSnapshot")
+	expect.Is(t, expect.Err(s.Do(context.Background(), state.Request{})), errNotJoined, "Do")
+	expect.That(t, !s.View(func(*state.State) {}), "there is a state to see")
+	expect.That(t, s.backupSource() == nil, "there is a state to back up")
+	expect.Is(t, s.ChangeMember(t.Context(), state.MemberChange{Op: "add"}), errNotJoined, "ChangeMember")
+	expect.Is(t, expect.Err(s.Probe(t.Context(), 1, "127.0.0.1:1")), errNotJoined, "Probe")
 }
 
 // TestStepsOfAReconfigAreNoChangesOfAnOperators: they leave majorities to who
@@ -91,7 +77,5 @@ func TestReadySaysWhatIsWaitedFor(t *testing.T) {
 		}
 	}
 	stop()
-	if err := <-ended; err == nil {
-		t.Error("it has started")
-	}
+	expect.Fails(t, <-ended, "it has started")
 }

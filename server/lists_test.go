@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -40,12 +41,8 @@ func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
 	paths = append(paths, regexp.MustCompile(`/commands/[a-z_]+`).FindAllString(list, -1)...)
 	for _, path := range paths {
 		code, text := get(t, base+path)
-		if len(text) > 50_000_000 {
-			t.Errorf("%s: %d bytes", path, len(text))
-		}
-		if code >= 500 {
-			t.Errorf("%s: %d %.200s", path, code, text)
-		}
+		expect.That(t, len(text) <= 50_000_000, "%s: %d bytes", path, len(text))
+		expect.That(t, code < 500, "%s: %d %.200s", path, code, text)
 	}
 	code, text := get(t, base+"/commands/dump")
 	var dump struct {
@@ -57,9 +54,7 @@ func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
 		t.Errorf("dump: %d %v %q", code, err, dump.Truncated)
 	}
 	for _, paths := range dump.Paths {
-		if len(paths) < 300 || len(paths) > 800 {
-			t.Errorf("%d paths are shown", len(paths))
-		}
+		expect.That(t, len(paths) >= 300 && len(paths) <= 800, "%d paths are shown", len(paths))
 	}
 }
 
@@ -114,16 +109,13 @@ func TestNULInAName(t *testing.T) {
 	_, _ = c.Exists("/w\x01<script>\u202e", true) // watched or refused
 	for _, path := range []string{"/locks/a%00b", "/tree/a%00b", "/locks/%00", "/tree/%00"} {
 		code, text := get(t, "http://"+i.AdminAddr()+path)
-		if code != http.StatusNotFound || !json.Valid([]byte(text)) {
-			t.Errorf("%s: %d %q", path, code, text)
-		}
+		expect.That(t, code == http.StatusNotFound && json.Valid([]byte(text)),
+			"%s: %d %q", path, code, text)
 	}
 	for _, path := range []string{"/top?by=watches", "/commands/watches", "/commands/watches_by_path",
 		"/locks?prefix=/%00", "/locks?holder=%00", "/wait-graph"} {
 		code, text := get(t, "http://"+i.AdminAddr()+path)
-		if code != http.StatusOK || !json.Valid([]byte(text)) {
-			t.Errorf("%s: %d %q", path, code, text)
-		}
+		expect.That(t, code == http.StatusOK && json.Valid([]byte(text)), "%s: %d %q", path, code, text)
 	}
 	if code, text := get(t, "http://"+i.AdminAddr()+"/?tab=tree&path=/%00"); code != http.StatusNotFound &&
 		code != http.StatusOK || strings.Contains(text, "<script>\u202e") {

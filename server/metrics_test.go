@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -24,15 +25,12 @@ func TestMetricsHaveAPortOfTheirOwn(t *testing.T) {
 	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0"})
 	for _, addr := range []string{i.AdminAddr(), i.MetricsAddr()} {
 		code, text := get(t, "http://"+addr+"/metrics")
-		if code != http.StatusOK || !strings.Contains(text, "\nznode_count ") {
-			t.Errorf("%s: %d", addr, code)
-		}
+		expect.That(t, code == http.StatusOK && strings.Contains(text, "\nznode_count "),
+			"%s: %d", addr, code)
 		for _, name := range []string{"jvm_threads_current", `jvm_memory_bytes_used{area="heap"}`,
 			`jvm_memory_bytes_max{area="heap"}`,
 			`jvm_memory_pool_bytes_used{pool="Heap objects"}`, `jvm_gc_collection_seconds_sum{gc="Go"}`} {
-			if !strings.Contains(text, "\n"+name+" ") {
-				t.Errorf("%s: %s is missing", addr, name)
-			}
+			expect.Has(t, text, "\n"+name+" ", "%s: %s is missing", addr, name)
 		}
 	}
 	if code, _ := get(t, "http://"+i.MetricsAddr()+"/commands"); code != http.StatusNotFound {
@@ -43,7 +41,6 @@ func TestMetricsHaveAPortOfTheirOwn(t *testing.T) {
 		t.Error("jvm_ metrics although switched off")
 	}
 	must.OK(t, i.Close(context.Background()))
-	if _, err := http.Get("http://" + i.MetricsAddr() + "/metrics"); err == nil {
-		t.Error("the metrics port outlives its server")
-	}
+	expect.Fails(t, expect.Err(http.Get("http://"+i.MetricsAddr()+"/metrics")),
+		"the metrics port outlives its server")
 }

@@ -45,9 +45,7 @@ func checkMetricsTable(t *testing.T, pages []string) {
 	page := must.Get(os.ReadFile(file))(t)
 	before, rest, found := strings.Cut(string(page), tableBegin)
 	old, after, closed := strings.Cut(rest, tableEnd)
-	if !found || !closed {
-		t.Fatalf("%s has no table between %q and %q", file, tableBegin, tableEnd)
-	}
+	must.That(t, found && closed, "%s has no table between %q and %q", file, tableBegin, tableEnd)
 	if old == table.String() {
 		return
 	}

@@ -86,9 +86,7 @@ func TestMetricsMove(t *testing.T) {
 			write_per_namespace_count{key="a"} 3, write_per_namespace_count{key="new"} 1, zlockd_zxid 4`},
 		{"fail to authenticate", func() {
 			d := must.Get(wire.Open(i.ClientAddr()))(t)
-			if err := d.Auth("nonsense", "x"); err == nil {
-				t.Fatal("authenticated")
-			}
+			must.Fails(t, d.Auth("nonsense", "x"), "authenticated")
 			must.OK(t, d.Closed())
 		}, "auth_failed_count 1, connection_request_count 1, global_sessions 1, packets_received 2, " +
 			"packets_sent 2"},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/server/backup"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -123,9 +124,7 @@ func TestEveryMetricIsFedOrToldOf(t *testing.T) {
 	sample := regexp.MustCompile(`(?m)^([a-z0-9_]+?)(_sum|_count)?(\{[^}]*\})? (\S+)$`)
 	for _, i := range e.servers {
 		code, text := get(t, "http://"+i.AdminAddr()+"/metrics")
-		if code != http.StatusOK {
-			t.Fatal(code)
-		}
+		must.Equal(t, code, http.StatusOK)
 		for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) `).FindAllStringSubmatch(text, -1) {
 			families = append(families, m[1])
 		}
@@ -164,8 +163,6 @@ func TestEveryMetricIsFedOrToldOf(t *testing.T) {
 		}
 	}
 	for name := range zero {
-		if !exists[name] {
-			t.Errorf("docs/reference/metrics.md tells of %s, and no server has it", name)
-		}
+		expect.That(t, exists[name], "docs/reference/metrics.md tells of %s, and no server has it", name)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // TestVoteThatIsNotGivenIsMissed: a server that cannot be given its vote in time
@@ -22,9 +23,8 @@ func TestVoteThatIsNotGivenIsMissed(t *testing.T) {
 		return &change{i: i, node: i.Node(), from: members{1: one, 2: late}, to: members{1: one, 2: two},
 			ready: map[uint32]bool{1: true, 2: true}}
 	}
-	if err := change().promote(ended, state.MemberChange{Op: "promote", ID: 2}); err == nil {
-		t.Error("a server got its vote of a server that is alone")
-	}
+	expect.Fails(t, change().promote(ended, state.MemberChange{Op: "promote", ID: 2}),
+		"a server got its vote of a server that is alone")
 	if c := change(); c.join(ended, leastPatience) == nil || c.ready[2] {
 		t.Error("one of two voters is taken for a majority")
 	}
@@ -39,9 +39,8 @@ func TestVoteThatIsNotGivenIsMissed(t *testing.T) {
 func TestLastVoterStays(t *testing.T) {
 	i, _ := start(t, Options{})
 	err := i.ChangeMember(t.Context(), state.MemberChange{Op: "remove", ID: 1})
-	if err == nil || !strings.Contains(err.Error(), "is the last one that votes") {
-		t.Errorf("it is removed: %v", err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "is the last one that votes"),
+		"it is removed: %v", err)
 	if err := i.mayLeave(t.Context(), i.Node(), 2); err != nil { // who has no vote
 		t.Error(err)
 	}

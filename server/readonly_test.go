@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -30,12 +31,9 @@ func TestReadOnlyMode(t *testing.T) {
 	for _, other := range others {
 		must.OK(t, e.servers[other].Close(context.Background()))
 	}
-	for end := time.Now().Add(time.Minute); i.Status(0).Mode != admin.ReadOnly; time.Sleep(
-		5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("not in read-only mode")
-		}
-	}
+	must.Await(t, "not in read-only mode", time.Minute, func() bool {
+		return i.Status(0).Mode == admin.ReadOnly
+	})
 	if s := i.Status(0); s.Serving {
 		t.Error("read-only, and serving everybody")
 	}
@@ -49,29 +47,21 @@ func TestReadOnlyMode(t *testing.T) {
 		return c
 	}
 	readOnly := func(h jute.ConnectRequest) jute.ConnectRequest { h.ReadOnly = true; return h }
-	if open(wire.NewSession(30000)) != nil {
-		t.Error("a client that wants to write was let in")
-	}
-	if open(readOnly(wire.Attach(before.Session, 1<<40))) != nil {
-		t.Error("a client that has seen more was let in")
-	}
+	expect.That(t, open(wire.NewSession(30000)) == nil, "a client that wants to write was let in")
+	expect.That(t, open(readOnly(wire.Attach(before.Session, 1<<40))) == nil,
+		"a client that has seen more was let in")
 	wrong := before.Session
 	wrong.Password = append([]byte{wrong.Password[0] + 1}, wrong.Password[1:]...)
-	if open(readOnly(wire.Attach(wrong, 0))) != nil {
-		t.Error("a client with a wrong password was let in")
-	}
+	expect.That(t, open(readOnly(wire.Attach(wrong, 0))) == nil,
+		"a client with a wrong password was let in")
 	for name, hello := range map[string]jute.ConnectRequest{"new": readOnly(wire.NewSession(30000)),
 		"attached": readOnly(wire.Attach(before.Session, 0))} {
 		c := open(hello)
-		if c == nil {
-			t.Fatalf("%s: not let in", name)
-		}
+		must.That(t, c != nil, "%s: not let in", name)
 		call := func(want jute.ErrCode, op jute.OpCode, body wire.Body) {
 			t.Helper()
 			f := must.Get(c.Call(op, body))(t)
-			if f.Code != want {
-				t.Errorf("%s: %v answers %v, want %v", name, op, f.Code, want)
-			}
+			expect.Equal(t, f.Code, want, "%s: %v answers %v", name, op, f.Code)
 		}
 		call(jute.OK, jute.OpGetData, wire.PathWatch("/a2", true))
 		call(jute.OK, jute.OpPing, nil)
@@ -105,15 +95,9 @@ func TestNoReadOnlyModeUnlessWanted(t *testing.T) {
 			must.OK(t, s.Close(context.Background()))
 		}
 	}
-	for end := time.Now().Add(time.Minute); i.Status(0).Serving; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("serves without a majority")
-		}
-	}
+	must.Await(t, "serves without a majority", time.Minute, func() bool { return !i.Status(0).Serving })
 	for range 100 {
-		if i.Status(0).Mode == admin.ReadOnly {
-			t.Fatal("read-only mode although not wanted")
-		}
+		must.That(t, i.Status(0).Mode != admin.ReadOnly, "read-only mode although not wanted")
 		time.Sleep(10 * time.Millisecond)
 	}
 }

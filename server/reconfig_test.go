@@ -11,6 +11,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 const threeServers = `server.1=h1:2888:2889:participant;h1:2181
@@ -111,13 +113,9 @@ func TestWhatIsImpossibleHere(t *testing.T) {
 		{"server.2=h9:2888:3888;2181", true},
 	} {
 		to, err := from.next(&clients.ReconfigRequest{Version: -1, Joining: tc.line})
-		if err != nil {
-			t.Fatal(tc.line, err)
-		}
+		must.OK(t, err, "%v", tc.line)
 		c := change{from: from, to: to, runs: map[uint32]bool{1: true, 3: true}}
-		if err := c.possible(); (err == nil) != tc.ok {
-			t.Errorf("%s: %v", tc.line, err)
-		}
+		expect.Equal(t, c.possible() == nil, tc.ok, "%s", tc.line)
 	}
 }
 
@@ -178,9 +176,7 @@ func TestEveryStepLeavesAMajority(t *testing.T) {
 					case "add", "demote":
 						s.Voter = false
 					case "promote":
-						if !in {
-							t.Fatalf("%+v before it is a member", m)
-						}
+						must.That(t, in, "%+v before it is a member", m)
 						s.Voter = true
 					case "vote":
 						s.Voter = true
@@ -189,13 +185,10 @@ func TestEveryStepLeavesAMajority(t *testing.T) {
 					if m.Op == "remove" {
 						delete(now, m.ID)
 					}
-					if !live(now) {
-						t.Fatalf("from %v to %v, up %b: no majority after %+v", from, to, up, m)
-					}
+					must.That(t, live(now),
+						"from %v to %v, up %b: no majority after %+v", from, to, up, m)
 				}
-				if !now.same(to) {
-					t.Fatalf("from %v to %v, up %b: %v", from, to, up, now)
-				}
+				must.That(t, now.same(to), "from %v to %v, up %b: %v", from, to, up, now)
 				tried++
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 func TestStatusTellsWhatIsThere(t *testing.T) {
@@ -30,9 +31,7 @@ func TestStatusTellsWhatIsThere(t *testing.T) {
 		len(s.Ephemerals[0].Paths) != 1 || s.Ephemerals[0].Paths[0] != "/a/b" {
 		t.Errorf("ephemerals %+v", s.Ephemerals)
 	}
-	if len(s.Notices) != 1 {
-		t.Errorf("unchecked access rights must be told: %q", s.Notices)
-	}
+	expect.Equal(t, len(s.Notices), 1, "unchecked access rights must be told: %q", s.Notices)
 	if s.Summaries["updatelatency"].Count != 2 || s.OpenFiles < 3 || len(s.Environment) == 0 {
 		t.Errorf("updates %+v, %d files, environment %v", s.Summaries["updatelatency"], s.OpenFiles, s.Environment)
 	}
@@ -51,9 +50,8 @@ func TestStatusLooksAtTheDiskOnlyWhenAsked(t *testing.T) {
 	i, c := start(t, Options{Raft: raftfsm.Options{DataDir: t.TempDir()}})
 	create(t, c, "/a", 0)
 	brief := i.Status(0)
-	if brief.LogDirSize != 0 || brief.DataDirSize != 0 {
-		t.Errorf("the data directory was walked: log %d, snapshots %d", brief.LogDirSize, brief.DataDirSize)
-	}
+	expect.That(t, brief.LogDirSize == 0 && brief.DataDirSize == 0,
+		"the data directory was walked: log %d, snapshots %d", brief.LogDirSize, brief.DataDirSize)
 	if brief.Leads <= 0 || brief.Commit < brief.Applied || brief.Applied == 0 || brief.Last < brief.Commit {
 		t.Errorf("led for %v, log %d, committed %d, applied %d", brief.Leads, brief.Last, brief.Commit,
 			brief.Applied)
@@ -62,24 +60,19 @@ func TestStatusLooksAtTheDiskOnlyWhenAsked(t *testing.T) {
 		t.Error("no log on disk")
 	}
 	for _, x := range i.Status(admin.NeedMetrics | admin.NeedDirs).Extra {
-		if x.Name == "log_bytes" && x.Value == 0 {
-			t.Error("log_bytes is 0")
-		}
+		expect.That(t, x.Name != "log_bytes" || x.Value != 0, "log_bytes is 0")
 	}
 }
 
 func TestOnlyTheSuperUserMayChangeState(t *testing.T) {
-	if Authorizer("") != nil {
-		t.Error("without a super user nobody can be asked for")
-	}
+	expect.That(t, Authorizer("") == nil, "without a super user nobody can be asked for")
 	may := Authorizer("super:D/InIHSb7yEEbrWz8b9l71RjZJU=") // super:test
 	for _, who := range []struct {
 		user, password string
 		ok             bool
 	}{{"super", "test", true}, {"super", "Test", false}, {"super", "", false}, {"", "test", false},
 		{"root", "test", false}} {
-		if may(who.user, who.password) != who.ok {
-			t.Errorf("%s:%s: %v expected", who.user, who.password, who.ok)
-		}
+		expect.Equal(t, may(who.user, who.password), who.ok,
+			"%s:%s: %v expected", who.user, who.password, who.ok)
 	}
 }

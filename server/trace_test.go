@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -51,9 +52,7 @@ func TestTracePageRecordsTheStepsOfRequests(t *testing.T) {
 	got := make(chan string, 1)
 	go func() {
 		code, text := ask("?wait=200ms", super)
-		if code != http.StatusOK {
-			t.Errorf("%d %s", code, text)
-		}
+		expect.Equal(t, code, http.StatusOK, "%d %s", code, text)
 		got <- text
 	}()
 	for n := 0; ; n++ {
@@ -62,9 +61,7 @@ func TestTracePageRecordsTheStepsOfRequests(t *testing.T) {
 		case text := <-got:
 			for _, step := range []string{"goes into this server's stream", "are taken, in a block",
 				"are given to raft", "is in the log", "is applied"} {
-				if !strings.Contains(text, step) {
-					t.Errorf("no step %q in the trace of %d bytes", step, len(text))
-				}
+				expect.Has(t, text, step, "no step %q in the trace of %d bytes", step, len(text))
 			}
 			return
 		default:
@@ -76,7 +73,5 @@ func TestTraceIsOffWithoutASuperUser(t *testing.T) {
 	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0"})
 	resp := must.Get(http.Get("http://" + i.AdminAddr() + "/debug/trace"))(t)
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusForbidden {
-		t.Error(resp.Status)
-	}
+	expect.Equal(t, resp.StatusCode, http.StatusForbidden, "%v", resp.Status)
 }

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 const ms = time.Millisecond
@@ -15,12 +18,8 @@ func TestSilentSessionIsDueAfterItsTimeoutNotBefore(t *testing.T) {
 	for _, heard := range []time.Duration{0, 1, 19 * ms, 20*ms - 1, 20 * ms, 123456789} {
 		e := NewExpiry()
 		e.Touch(1, 4000*ms, heard)
-		if got := due(e, heard+4000*ms-1); len(got) != 0 {
-			t.Errorf("heard at %v: due early", heard)
-		}
-		if got := due(e, heard+4000*ms+resolution); !slices.Equal(got, []int64{1}) {
-			t.Errorf("heard at %v: not due one slot after its deadline", heard)
-		}
+		expect.Equal(t, len(due(e, heard+4000*ms-1)), 0, "heard at %v: due early", heard)
+		expect.List(t, due(e, heard+4000*ms+resolution), []int64{1}, "heard at %v", heard)
 	}
 }
 
@@ -29,30 +28,22 @@ func TestTouchPutsTheDeadlineOff(t *testing.T) {
 	e.Touch(1, 1000*ms, 0)
 	e.Touch(2, 1000*ms, 0)
 	e.Touch(1, 1000*ms, 900*ms)
-	if got := due(e, 1500*ms); !slices.Equal(got, []int64{2}) {
-		t.Errorf("due %v, want the silent session 2", got)
-	}
+	expect.List(t, due(e, 1500*ms), []int64{2}, "due")
 	e.Remove(2)
-	if got := due(e, 1900*ms); !slices.Equal(got, []int64{1}) {
-		t.Errorf("due %v, want 1", got)
-	}
+	expect.List(t, due(e, 1900*ms), []int64{1}, "due")
 }
 
 func TestLateTouchDoesNotShorten(t *testing.T) {
 	e := NewExpiry()
 	e.Touch(1, 1000*ms, 800*ms)
 	e.Touch(1, 1000*ms, 500*ms)
-	if got := due(e, 1799*ms); len(got) != 0 {
-		t.Error("a touch that arrived out of order took time away")
-	}
+	expect.Equal(t, len(due(e, 1799*ms)), 0, "a touch that arrived out of order took time away")
 }
 
 func TestShorterTimeoutCounts(t *testing.T) {
 	e := NewExpiry()
 	e.Touch(1, 30*time.Second, 0)
-	if got := due(e, time.Second); len(got) != 0 {
-		t.Fatal("due early")
-	}
+	must.Equal(t, len(due(e, time.Second)), 0, "due early")
 	e.Touch(1, 4*time.Second, time.Second)
 	if got := due(e, 5*time.Second); !slices.Equal(got, []int64{1}) {
 		t.Errorf("due %v after re-attaching with a shorter timeout", got)
@@ -64,9 +55,7 @@ func TestTouchLongPastIsDueAtOnce(t *testing.T) {
 	e.Touch(2, time.Second, 1000*time.Second)
 	due(e, 1000*time.Second)
 	e.Touch(1, time.Second, 0)
-	if got := due(e, 1000*time.Second); !slices.Equal(got, []int64{1}) {
-		t.Errorf("due %v, want 1", got)
-	}
+	expect.List(t, due(e, 1000*time.Second), []int64{1}, "due")
 }
 
 func TestDueIsBounded(t *testing.T) {
@@ -77,13 +66,9 @@ func TestDueIsBounded(t *testing.T) {
 	seen := map[int64]bool{}
 	for _, want := range []int{1000, 1000, 500, 0} {
 		got := e.Due(2*time.Second, 1000, nil)
-		if len(got) != want {
-			t.Fatalf("%d due at once, want %d", len(got), want)
-		}
+		must.Equal(t, len(got), want, "due at once")
 		for _, id := range got {
-			if seen[id] {
-				t.Fatalf("%d returned twice", id)
-			}
+			must.That(t, !seen[id], "%d returned twice", id)
 			seen[id] = true
 		}
 	}
@@ -92,9 +77,8 @@ func TestDueIsBounded(t *testing.T) {
 func TestLostExpiryComesUpAgain(t *testing.T) {
 	e := NewExpiry()
 	e.Touch(1, time.Second, 0)
-	if len(due(e, 5*time.Second)) != 1 || len(due(e, 5999*ms)) != 0 {
-		t.Fatal("must be due once per timeout")
-	}
+	must.That(t, len(due(e, 5*time.Second)) == 1 && len(due(e, 5999*ms)) == 0,
+		"must be due once per timeout")
 	if got := due(e, 6020*ms); !slices.Equal(got, []int64{1}) {
 		t.Errorf("due %v: an expiry that was never applied is forgotten", got)
 	}
@@ -159,9 +143,7 @@ func TestExpiryAgainstModel(t *testing.T) {
 					model[id] = now + timeouts[id]
 				}
 				for id, dl := range model {
-					if now >= dl+resolution {
-						t.Fatalf("%d not due at %v, deadline %v", id, now, dl)
-					}
+					must.That(t, now < dl+resolution, "%d not due at %v, deadline %v", id, now, dl)
 				}
 			}
 			if e.Len() != len(model) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -23,15 +24,11 @@ func TestIDsArePositiveAndNameTheirCreator(t *testing.T) {
 		creator int64
 	}{{0, 1}, {1, 1}, {3, 3}, {126, 126}, {127, 126}, {1 << 31, 126}} {
 		s := tab.Create(4000, password(1), c.owner, "10.0.0.1", 7)
-		if s.ID <= 0 || s.ID>>56 != c.creator {
-			t.Errorf("owner %d: id %#x, want top byte %d", c.owner, s.ID, c.creator)
-		}
-		if got := s.ID >> 32 & 0xffffff; got != 0xabcdef {
-			t.Errorf("prefix %#x, want 0xabcdef", got)
-		}
-		if s.Gen != 1 || s.Owner != c.owner || s.Timeout != 4000 || s.Created != 7 {
-			t.Errorf("created %+v", s)
-		}
+		expect.That(t, s.ID > 0 && s.ID>>56 == c.creator,
+			"owner %d: id %#x, want top byte %d", c.owner, s.ID, c.creator)
+		expect.Equal(t, s.ID>>32&0xffffff, 0xabcdef, "prefix")
+		expect.That(t, s.Gen == 1 && s.Owner == c.owner && s.Timeout == 4000 && s.Created == 7,
+			"created %+v", s)
 	}
 }
 
@@ -40,9 +37,7 @@ func TestCounterCarriesIntoPrefix(t *testing.T) {
 	tab.next |= 1<<32 - 1
 	a := tab.Create(1, password(1), 1, "", 0)
 	b := tab.Create(1, password(1), 1, "", 0)
-	if a.ID != 1<<56|5<<32|0xffffffff || b.ID != 1<<56|6<<32 {
-		t.Errorf("ids %#x %#x", a.ID, b.ID)
-	}
+	expect.That(t, a.ID == 1<<56|5<<32|0xffffffff && b.ID == 1<<56|6<<32, "ids %#x %#x", a.ID, b.ID)
 }
 
 func TestIDsStayUniqueWhenTheCounterGoesRound(t *testing.T) {
@@ -55,9 +50,7 @@ func TestIDsStayUniqueWhenTheCounterGoesRound(t *testing.T) {
 			tab.next = 1<<56 - 2
 		}
 		s := tab.Create(1, password(1), 2, "", 0)
-		if seen[s.ID] || s.ID <= 0 {
-			t.Fatalf("id %#x given twice or not positive", s.ID)
-		}
+		must.That(t, !seen[s.ID] && s.ID > 0, "id %#x given twice or not positive", s.ID)
 		seen[s.ID] = true
 		if i%3 == 0 {
 			tab.Remove(s.ID)
@@ -65,9 +58,7 @@ func TestIDsStayUniqueWhenTheCounterGoesRound(t *testing.T) {
 		}
 		last = 0
 		tab.All(func(s Session) {
-			if s.ID <= last {
-				t.Fatalf("All: %#x after %#x", s.ID, last)
-			}
+			must.That(t, s.ID > last, "All: %#x after %#x", s.ID, last)
 			last = s.ID
 		})
 	}
@@ -96,9 +87,7 @@ func TestAttachMovesTheSession(t *testing.T) {
 	got, ok := tab.Attach(s.ID, password(1), 9000, 2, "b")
 	want := s
 	want.Gen, want.Timeout, want.Owner, want.Addr = 2, 9000, 2, "b"
-	if !ok || got != want {
-		t.Errorf("attached %+v %v, want %+v", got, ok, want)
-	}
+	expect.That(t, ok && got == want, "attached %+v %v, want %+v", got, ok, want)
 	if stored, _ := tab.Get(s.ID); stored != want {
 		t.Errorf("stored %+v, want %+v", stored, want)
 	}
@@ -107,9 +96,7 @@ func TestAttachMovesTheSession(t *testing.T) {
 func TestRemovedSessionIsUnknown(t *testing.T) {
 	tab := NewTable(1)
 	s := tab.Create(4000, password(1), 1, "a", 5)
-	if !tab.Remove(s.ID) || tab.Remove(s.ID) {
-		t.Error("Remove must report the session once")
-	}
+	expect.That(t, tab.Remove(s.ID) && !tab.Remove(s.ID), "Remove must report the session once")
 	if _, ok := tab.Get(s.ID); ok || tab.Check(s.ID, password(1)) || tab.Len() != 0 {
 		t.Error("something is left of a removed session")
 	}
@@ -190,12 +177,8 @@ func TestSnapshotIsIdentity(t *testing.T) {
 	d := jute.NewDecoder(append(slices.Clone(image), "tail"...))
 	loaded := new(Table)
 	must.OK(t, loaded.Load(&d))
-	if string(d.Rest()) != "tail" {
-		t.Error("Load must leave what follows the table")
-	}
-	if !bytes.Equal(loaded.Append(nil), image) {
-		t.Error("a loaded table encodes differently")
-	}
+	expect.Equal(t, string(d.Rest()), "tail", "Load must leave what follows the table")
+	expect.List(t, loaded.Append(nil), image, "a loaded table encodes differently")
 	if a, b := tab.Create(1, password(1), 1, "", 0), loaded.Create(1, password(1), 1, "", 0); a.ID != b.ID {
 		t.Errorf("next id %#x became %#x", a.ID, b.ID)
 	}
@@ -208,12 +191,8 @@ func TestLoadRefusesDamage(t *testing.T) {
 	refuse := func(name string, b []byte) {
 		t.Helper()
 		d := jute.NewDecoder(b)
-		if before.Load(&d) == nil {
-			t.Errorf("%s: loaded", name)
-		}
-		if !bytes.Equal(before.Append(nil), keep) {
-			t.Errorf("%s: the table changed", name)
-		}
+		expect.That(t, before.Load(&d) != nil, "%s: loaded", name)
+		expect.List(t, before.Append(nil), keep, "%s: the table changed", name)
 	}
 	for n := range image {
 		refuse("cut short", image[:n])
@@ -261,9 +240,7 @@ func TestTenThousandSessionsAreCheap(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	each := (after.HeapAlloc - before.HeapAlloc) / n
 	t.Logf("%d bytes a session", each)
-	if each > 1024 {
-		t.Errorf("%d bytes a session", each)
-	}
+	expect.That(t, each <= 1024, "%d bytes a session", each)
 	runtime.KeepAlive(tab)
 	runtime.KeepAlive(image)
 }
@@ -279,9 +256,8 @@ func TestAdoptedSessions(t *testing.T) {
 			t.Errorf("%#x not taken over", uint64(id))
 		}
 	}
-	if tab.Adopt(Session{ID: 5}) || tab.Adopt(Session{}) {
-		t.Error("an id that is taken, or none, was taken over")
-	}
+	expect.That(t, !tab.Adopt(Session{ID: 5}) && !tab.Adopt(Session{}),
+		"an id that is taken, or none, was taken over")
 	var loaded Table
 	d := jute.NewDecoder(tab.Append(nil))
 	must.OK(t, loaded.Load(&d))
@@ -318,14 +294,10 @@ func TestFromGoesThroughAllInPieces(t *testing.T) {
 		if len(got) == n {
 			break
 		}
-		if len(got)-n > 7 {
-			t.Fatalf("%d at once", len(got)-n)
-		}
+		must.That(t, len(got)-n <= 7, "%d at once", len(got)-n)
 		after = got[len(got)-1]
 	}
-	if !slices.Equal(got, want) || len(got) != 240 {
-		t.Errorf("%d of %d", len(got), len(want))
-	}
+	expect.That(t, slices.Equal(got, want) && len(got) == 240, "%d of %d", len(got), len(want))
 }
 
 // Ids that ended take no more room than those that live, and are not listed.
@@ -347,9 +319,7 @@ func TestEndedIDsAreForgotten(t *testing.T) {
 	n := 0
 	tab.All(func(Session) { n++ })
 	tab.From(0, 1000, func(int64) { n++ })
-	if n != 200 {
-		t.Errorf("listed %d times, want each of the 100 that are left twice", n)
-	}
+	expect.Equal(t, n, 200, "listed %d times", n)
 }
 
 // TestOwnedBy counts the sessions of each server through everything that
@@ -416,9 +386,7 @@ func TestWhatIsHeldStaysAsItWas(t *testing.T) {
 		if r.IntN(20) == 0 {
 			tab.Succeed(NewTable(1))
 		}
-		if !bytes.Equal(held.Append(nil), want) {
-			t.Fatal("what was held has changed")
-		}
+		must.List(t, held.Append(nil), want, "what was held has changed")
 		again := NewTable(0)
 		d := jute.NewDecoder(want)
 		if err := again.Load(&d); err != nil || !bytes.Equal(again.Append(nil), want) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -33,9 +34,7 @@ func ask(t *testing.T, a *Admin, word, rest string) string {
 	t.Helper()
 	conn := &script{Reader: strings.NewReader(rest)}
 	must.OK(t, a.Answer(conn, [4]byte([]byte(word))))
-	if conn.writes > 1 {
-		t.Errorf("%s left in %d writes", word, conn.writes)
-	}
+	expect.That(t, conn.writes <= 1, "%s left in %d writes", word, conn.writes)
 	return conn.String()
 }
 
@@ -95,9 +94,7 @@ func TestWordsWithoutService(t *testing.T) {
 			want = "Environment:\nzookeeper.version=3.9.3-zlockd-1.2.0, built on 02/25/2022 08:49 " +
 				"GMT\nhost.name=localhost\nos.name=Linux\n"
 		}
-		if got := ask(t, a, word, "\x00\x00\x00\x00\x00\x00\x01\x32"); got != want {
-			t.Errorf("%s: got %q, want %q", word, got, want)
-		}
+		expect.Equal(t, ask(t, a, word, "\x00\x00\x00\x00\x00\x00\x01\x32"), want, "%s", word)
 	}
 }
 
@@ -128,40 +125,29 @@ func TestWhitelist(t *testing.T) {
 		}
 		for word := range strings.FieldsSeq(test.off) {
 			want := word + " is not executed because it is not in the whitelist.\n"
-			if got := ask(t, a, word, "12345678"); got != want {
-				t.Errorf("list %q: %s answers %q", test.list, word, got)
-			}
+			expect.Equal(t, ask(t, a, word, "12345678"), want, "list %q: %s answers", test.list, word)
 		}
 	}
 	for _, list := range []string{"help", "ruok srvr", "rüo", "k sr"} {
-		if _, err := New(Options{Source: f, Whitelist: list}); err == nil {
-			t.Errorf("whitelist %q was taken", list)
-		}
+		expect.Fails(t, expect.Err(New(Options{Source: f, Whitelist: list})),
+			"whitelist %q was taken", list)
 	}
 }
 
 func TestOnlyWordsAreWords(t *testing.T) {
 	for word := range strings.FieldsSeq(words) {
-		if !IsWord([4]byte([]byte(word))) {
-			t.Errorf("%s is a word", word)
-		}
+		expect.That(t, IsWord([4]byte([]byte(word))), "%s is a word", word)
 	}
 	for _, no := range []string{"lsnp", "ssfx", "help", "k sr", "    ", "\x00\x00\x00\x2d", "\xff\xf4\xff\xfd",
 		"GET ", "RUOK"} {
-		if IsWord([4]byte([]byte(no))) {
-			t.Errorf("%q is no word", no)
-		}
+		expect.That(t, !IsWord([4]byte([]byte(no))), "%q is no word", no)
 	}
 }
 
 func TestTraceMaskIsKept(t *testing.T) {
 	a := newAdmin(t, &fake{status: standalone()}, "*")
-	if got := ask(t, a, "stmk", "\x00\x00\x00\x00\x00\x00\x01\x00"); got != "256" {
-		t.Errorf("stmk answers %q", got)
-	}
-	if got := ask(t, a, "gtmk", ""); got != "256" {
-		t.Errorf("gtmk answers %q", got)
-	}
+	expect.Equal(t, ask(t, a, "stmk", "\x00\x00\x00\x00\x00\x00\x01\x00"), "256", "stmk answers")
+	expect.Equal(t, ask(t, a, "gtmk", ""), "256", "gtmk answers")
 }
 
 func TestResetWordsReset(t *testing.T) {
@@ -169,23 +155,18 @@ func TestResetWordsReset(t *testing.T) {
 	a := newAdmin(t, f, "")
 	ask(t, a, "crst", "")
 	ask(t, a, "srst", "")
-	if f.resets != 1 || f.conns != 1 {
-		t.Errorf("%d resets of the server, %d of connections", f.resets, f.conns)
-	}
+	expect.That(t, f.resets == 1 && f.conns == 1,
+		"%d resets of the server, %d of connections", f.resets, f.conns)
 	f.status.Serving = false
 	ask(t, a, "srst", "")
-	if f.resets != 1 {
-		t.Error("reset without service")
-	}
+	expect.Equal(t, f.resets, 1, "reset without service")
 }
 
 func TestWordsAskForNoMoreThanTheyShow(t *testing.T) {
 	f := &fake{status: standalone()}
 	a := newAdmin(t, f, "*")
 	ask(t, a, "srvr", "")
-	if f.asked != 0 {
-		t.Errorf("srvr asks for %b", f.asked)
-	}
+	expect.Equal(t, f.asked, 0, "srvr asks for")
 }
 
 // TestClientsParseTheVersion runs go-zookeeper's parser and the expressions
@@ -221,12 +202,9 @@ func TestClientsParseTheVersion(t *testing.T) {
 		}
 
 		line := regexp.MustCompile(`(?m)^zookeeper\.version=(.*)$`).FindStringSubmatch(ask(t, a, "envi", ""))
-		if line == nil {
-			t.Fatal("envi has no version")
-		}
-		if v := regexp.MustCompile(`^([\d\.]*)`).FindString(line[1]); v != "3.9.3" {
-			t.Errorf("kazoo reads version %q", v)
-		}
+		must.That(t, line != nil, "envi has no version")
+		expect.Equal(t, regexp.MustCompile(`^([\d\.]*)`).FindString(line[1]), "3.9.3",
+			"kazoo reads version")
 	}
 }
 
@@ -236,9 +214,7 @@ func TestGoZooKeeperParsesCons(t *testing.T) {
 		`^ /127.0.0.1:(?P<port>\d+)\[1\]\(queued=0,recved=7,sent=7,sid=0x[0-9a-f]+,lop=(\w+),est=(\d+),to=(\d+),` +
 			`lcxid=0x([A-Za-z0-9]+),lzxid=0x([A-Za-z0-9]+),lresp=(\d+),llat=(\d+),minlat=(\d+),avglat=(\d+),maxlat=(\d+)\)$`)
 	first, _, _ := strings.Cut(ask(t, a, "cons", ""), "\n")
-	if !line.MatchString(first) {
-		t.Errorf("unexpected %q", first)
-	}
+	expect.That(t, line.MatchString(first), "unexpected %q", first)
 }
 
 // TestEveryLineOfMntrIsParsed uses Telegraf's expression, which gives up on
@@ -263,15 +239,11 @@ func TestEveryLineOfMntrIsParsed(t *testing.T) {
 			if status.Mode == Standalone && strings.Contains(leaderGauges, name) {
 				continue
 			}
-			if !seen[name] {
-				t.Errorf("%s is missing", name)
-			}
+			expect.That(t, seen[name], "%s is missing", name)
 		}
 		for name := range strings.FieldsSeq(dashboardSummaries) {
 			for _, part := range []string{"avg", "min", "max", "cnt", "sum"} {
-				if !seen[part+"_"+name] {
-					t.Errorf("%s_%s is missing", part, name)
-				}
+				expect.That(t, seen[part+"_"+name], "%s_%s is missing", part, name)
 			}
 		}
 	}
@@ -301,9 +273,7 @@ func TestAnswersHaveFiveSecondsAndOneForEachMegabyte(t *testing.T) {
 	conn := &slow{}
 	must.OK(t, a.Answer(conn, [4]byte([]byte("wchc"))))
 	first, last := conn.deadlines[0].Sub(at), conn.deadlines[len(conn.deadlines)-1].Sub(at)
-	if first != 5*time.Second {
-		t.Errorf("first write may take %v", first)
-	}
+	expect.Equal(t, first, 5*time.Second, "first write may take")
 	if want := 5 + float64(conn.Len())/(1<<20); last.Seconds() > want || last.Seconds() < want-0.1 {
 		t.Errorf("all of it may take %v, not %v s", last, want)
 	}
@@ -330,14 +300,10 @@ func TestOnlyFourHeavyAnswersAtOnce(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("the fifth heavy word waits for the others")
 	}
-	if got := ask(t, a, "ruok", ""); got != "imok" {
-		t.Errorf("ruok meanwhile: %q", got)
-	}
+	expect.Equal(t, ask(t, a, "ruok", ""), "imok", "ruok meanwhile")
 	close(f.delay)
 	for range 4 {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, <-done)
 	}
 	if got := ask(t, a, "cons", ""); got == "" {
 		t.Error("the places were not given back")

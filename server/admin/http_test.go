@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -62,9 +63,7 @@ func TestCommandsHaveTheBytesOfZooKeeper(t *testing.T) {
 			if w.Code != 200 || w.Header().Get("Content-Type") != "application/json" {
 				t.Errorf("%s: %d %v", c.name, w.Code, w.Header())
 			}
-			if !json.Valid(w.Body.Bytes()) {
-				t.Errorf("%s is no JSON: %s", c.name, w.Body)
-			}
+			expect.That(t, json.Valid(w.Body.Bytes()), "%s is no JSON: %s", c.name, w.Body)
 			golden(t, server.name+"."+c.name+".json", w.Body.Bytes())
 		}
 	}
@@ -81,9 +80,8 @@ func TestCommandList(t *testing.T) {
 	for _, l := range links {
 		names = append(names, l[1])
 	}
-	if len(names) != len(a.commands) || !slices.IsSorted(names) {
-		t.Errorf("not all commands, or not sorted: %v", names)
-	}
+	expect.That(t, len(names) == len(a.commands) && slices.IsSorted(names),
+		"not all commands, or not sorted: %v", names)
 }
 
 func TestAliasesAnswerUnderThePrimaryName(t *testing.T) {
@@ -116,12 +114,8 @@ func TestCommandsThatFail(t *testing.T) {
 			t.Errorf("%s needs no service", name)
 		}
 	}
-	if w := get(t, h, "/nope"); w.Code != 404 {
-		t.Errorf("unknown path: %d", w.Code)
-	}
-	if w := do(t, h, httptest.NewRequest("TRACE", "/commands/ruok", nil)); w.Code != 405 {
-		t.Errorf("TRACE: %d", w.Code)
-	}
+	expect.Equal(t, get(t, h, "/nope").Code, 404, "unknown path")
+	expect.Equal(t, do(t, h, httptest.NewRequest("TRACE", "/commands/ruok", nil)).Code, 405, "TRACE")
 }
 
 func TestStateIsChangedOnlyByAnAuthorizedPost(t *testing.T) {
@@ -152,23 +146,19 @@ func TestStateIsChangedOnlyByAnAuthorizedPost(t *testing.T) {
 			}
 			r.Header.Set("X-Forwarded-For", "127.0.0.1")
 			w := do(t, test.a.Handler(), r)
-			if w.Code != test.code {
-				t.Errorf("%s %s as %q: %d %s", test.method, name, test.login, w.Code, w.Body)
-			}
+			expect.Equal(t, w.Code, test.code,
+				"%s %s as %q: %d %s", test.method, name, test.login, w.Code, w.Body)
 			if changed := f.resets+f.conns > 0 || before != test.a.mask.Load(); changed && test.code != 200 {
 				t.Errorf("%s %s as %q changed state", test.method, name, test.login)
 			}
-			if strings.Contains(w.Body.String(), "se:cret") {
-				t.Errorf("password in %s", w.Body)
-			}
+			expect.That(t, !strings.Contains(w.Body.String(), "se:cret"), "password in %s", w.Body)
 		}
 		if test.code == 200 && (f.resets+f.conns == 0 && test.a.mask.Load() != 7) {
 			t.Error("nothing was changed")
 		}
 	}
-	if w := do(t, open.Handler(), httptest.NewRequest("POST", "/commands/ruok", nil)); w.Code != 405 {
-		t.Errorf("POST of a reading command: %d", w.Code)
-	}
+	expect.Equal(t, do(t, open.Handler(), httptest.NewRequest("POST", "/commands/ruok", nil)).Code, 405,
+		"POST of a reading command")
 }
 
 func TestSetTraceMaskWantsAnArgument(t *testing.T) {
@@ -228,9 +218,7 @@ func TestMetricsHaveBothFamilies(t *testing.T) {
 	f := &fake{status: ensemble()}
 	h := newAdmin(t, f, "").Handler()
 	w := get(t, h, "/metrics")
-	if w.Code != 200 {
-		t.Fatalf("%d %s", w.Code, w.Body)
-	}
+	must.Equal(t, w.Code, 200, "%d %s", w.Code, w.Body)
 	lines := map[string]string{}
 	for line := range strings.Lines(w.Body.String()) {
 		if i := strings.LastIndexByte(strings.TrimSpace(line), ' '); i > 0 && line[0] != '#' {
@@ -287,13 +275,9 @@ func TestMetricsHaveBothFamilies(t *testing.T) {
 
 func TestProfilingOnlyWhenAskedFor(t *testing.T) {
 	f := &fake{status: standalone()}
-	if w := get(t, newAdmin(t, f, "").Handler(), "/debug/pprof/cmdline"); w.Code != 404 {
-		t.Errorf("off: %d", w.Code)
-	}
+	expect.Equal(t, get(t, newAdmin(t, f, "").Handler(), "/debug/pprof/cmdline").Code, 404, "off")
 	a := must.Get(New(Options{Source: f, Profiling: true}))(t)
-	if w := get(t, a.Handler(), "/debug/pprof/cmdline"); w.Code != 200 {
-		t.Errorf("on: %d", w.Code)
-	}
+	expect.Equal(t, get(t, a.Handler(), "/debug/pprof/cmdline").Code, 200, "on")
 }
 
 func TestPagesAreMounted(t *testing.T) {
@@ -329,9 +313,7 @@ func TestAnswersOverARealConnection(t *testing.T) {
 	defer r.Body.Close()
 	body, _ := io.ReadAll(r.Body)
 	want, _ := os.ReadFile("testdata/standalone.watch_summary.json")
-	if string(body) != string(want) {
-		t.Errorf("got %s", body)
-	}
+	expect.Equal(t, string(body), string(want), "got %s", body)
 }
 
 func TestMembersAreChangedOnlyByAnAuthorizedPost(t *testing.T) {
@@ -363,9 +345,8 @@ func TestMembersAreChangedOnlyByAnAuthorizedPost(t *testing.T) {
 			(answer.Error == nil) != (test.code == 200) {
 			t.Errorf("%s %.40s answers %s", test.method, test.body, w.Body)
 		}
-		if w.Code != test.code || len(f.changes) != test.changes {
-			t.Errorf("%s %.40s as %q: %d, %d changes", test.method, test.body, test.login, w.Code, len(f.changes))
-		}
+		expect.That(t, w.Code == test.code && len(f.changes) == test.changes,
+			"%s %.40s as %q: %d, %d changes", test.method, test.body, test.login, w.Code, len(f.changes))
 	}
 }
 
@@ -394,12 +375,10 @@ func TestMembersListsThoseWithoutAVoteToo(t *testing.T) {
 		t.Errorf("%s", w.Body)
 	}
 	one, four := got.Members["1"], got.Members["4"]
-	if one.Applied != 70 || one.Heard == nil || *one.Heard != 0 || one.Version != "1.1" {
-		t.Errorf("how far server 1 is: %s", w.Body)
-	}
-	if four.Lag != 10 || four.Bytes != nil || four.Heard != nil || four.Waits != "refused" {
-		t.Errorf("how far server 4 is: %s", w.Body)
-	}
+	expect.That(t, one.Applied == 70 && one.Heard != nil && *one.Heard == 0 && one.Version == "1.1",
+		"how far server 1 is: %s", w.Body)
+	expect.That(t, four.Lag == 10 && four.Bytes == nil && four.Heard == nil && four.Waits == "refused",
+		"how far server 4 is: %s", w.Body)
 }
 
 // Looking whether a server could be a member needs the password too: it makes
@@ -493,9 +472,8 @@ func TestStrangeHostsAreRefused(t *testing.T) {
 	}
 	r := httptest.NewRequest("GET", "/metrics", nil)
 	r.Host = "evil.example"
-	if w := do(t, a.MetricsServer().Handler, r); w.Code != http.StatusMisdirectedRequest {
-		t.Errorf("the metrics port: %d", w.Code)
-	}
+	expect.Equal(t, do(t, a.MetricsServer().Handler, r).Code, http.StatusMisdirectedRequest,
+		"the metrics port")
 	// The command line may hold the digest of the super user's password.
 	if w := get(t, a.Handler(), "/debug/pprof/cmdline"); w.Body.String() != os.Args[0] {
 		t.Errorf("command line: %q", w.Body)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 func TestStringsStayJSON(t *testing.T) {
@@ -42,9 +44,7 @@ func TestEmptyContainers(t *testing.T) {
 	w.Flush()
 	const want = "{\n  \"a\" : [ ],\n  \"b\" : { },\n  \"c\" : [ {\n    \"d\" : 1\n  }, {\n    \"d\" : 1\n  " +
 		"} ]\n}"
-	if b.String() != want {
-		t.Errorf("got %s", b.String())
-	}
+	expect.Equal(t, b.String(), want)
 }
 
 func TestNumbersAreJavas(t *testing.T) {
@@ -64,8 +64,6 @@ func TestAddressesAreJavas(t *testing.T) {
 		"[::ffff:10.0.0.1]:80": "/10.0.0.1:80",
 		"pipe":                 "/pipe",
 	} {
-		if got := javaAddr(addr); got != want {
-			t.Errorf("%s prints as %s", addr, got)
-		}
+		expect.Equal(t, javaAddr(addr), want, "%s prints as", addr)
 	}
 }

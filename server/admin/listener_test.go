@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -56,9 +57,7 @@ func TestIdleConnectionsDoNotKeepHealthChecksOut(t *testing.T) {
 				dialAdmin(t, addr, send)
 			}
 			for range 5 {
-				if err := askAdmin(addr); err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, askAdmin(addr))
 			}
 		})
 	}
@@ -81,9 +80,7 @@ func TestBusyConnectionsKeepTheirPlace(t *testing.T) {
 	case <-time.After(50 * time.Millisecond): // it waits; longer would prove no more
 	}
 	close(answer)
-	if err := <-one; err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, <-one)
 	for _, c := range conns[len(conns)/2:] {
 		b := make([]byte, 15)
 		if _, err := io.ReadFull(c, b); err != nil || string(b) != "HTTP/1.1 200 OK" {
@@ -101,13 +98,10 @@ func TestRoomIsGivenBackOnce(t *testing.T) {
 	c := must.Get(ln.Accept())(t)
 	c.Close()
 	c.Close()
-	if len(ln.conns) != 0 || len(ln.from) != 0 {
-		t.Errorf("%d connections of %d addresses are left", len(ln.conns), len(ln.from))
-	}
+	expect.That(t, len(ln.conns) == 0 && len(ln.from) == 0,
+		"%d connections of %d addresses are left", len(ln.conns), len(ln.from))
 	ended := make(chan error, 1)
 	go func() { _, err := ln.Accept(); ended <- err }()
 	ln.Close()
-	if <-ended == nil {
-		t.Error("Accept goes on after Close")
-	}
+	expect.That(t, <-ended != nil, "Accept goes on after Close")
 }

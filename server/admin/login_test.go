@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -55,11 +56,7 @@ func TestFailedLoginsAreCountedAndLogged(t *testing.T) {
 		}
 	}
 	for _, part := range []string{"super", "192.0.2.1", "/act"} {
-		if !strings.Contains(log.String(), part) {
-			t.Errorf("%q is missing in %s", part, log.String())
-		}
+		expect.Has(t, log.String(), part, "is missing in")
 	}
-	if strings.Contains(log.String(), "guess") {
-		t.Errorf("the log has a password: %s", log.String())
-	}
+	expect.That(t, !strings.Contains(log.String(), "guess"), "the log has a password: %s", log.String())
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -31,11 +32,7 @@ func TestMemoryOfControlGroups(t *testing.T) {
 			must.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
 			must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		}
-		if got := groupMemory(root); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
-		}
+		expect.Equal(t, groupMemory(root), c.want, "%s", name)
 	}
-	if UsableMemory() == 0 {
-		t.Error("the memory of this machine is not known")
-	}
+	expect.That(t, UsableMemory() != 0, "the memory of this machine is not known")
 }

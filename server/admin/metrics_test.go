@@ -9,23 +9,22 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestBucketsHoldTheirValues(t *testing.T) {
 	last := -1
 	for v := int64(0); v < 1<<39; v += 1 + v/50 {
 		b := bucketOf(v)
-		if b < last || b >= buckets {
-			t.Fatalf("%d falls into bucket %d after %d", v, b, last)
-		}
+		must.That(t, b >= last && b < buckets, "%d falls into bucket %d after %d", v, b, last)
 		last = b
 		if d := math.Abs(float64(valueOf(b) - v)); d > 0.07*float64(v) {
 			t.Fatalf("%d is remembered as %d", v, valueOf(b))
 		}
 	}
-	if b := bucketOf(math.MaxInt64); b != buckets-1 {
-		t.Errorf("the greatest value falls into bucket %d", b)
-	}
+	expect.Equal(t, bucketOf(math.MaxInt64), buckets-1, "the greatest value falls into bucket")
 }
 
 func TestRecorderMatchesTheSortedValues(t *testing.T) {
@@ -46,9 +45,7 @@ func TestRecorderMatchesTheSortedValues(t *testing.T) {
 	}
 	for q, got := range map[float64]float64{0.5: s.P50, 0.9: s.P90, 0.95: s.P95, 0.99: s.P99, 0.999: s.P999} {
 		want := all[int(q*20000)]
-		if math.Abs(got-want) > 0.08*want {
-			t.Errorf("quantile %v is %v, not %v", q, got, want)
-		}
+		expect.That(t, math.Abs(got-want) <= 0.08*want, "quantile %v is %v, not %v", q, got, want)
 	}
 }
 
@@ -71,9 +68,7 @@ func TestQuantilesForgetAfterTwoWindows(t *testing.T) {
 		t.Errorf("quantiles of the last window, count and extremes of all: %+v", s)
 	}
 	r.Reset()
-	if s := r.Value(now, 1); s != (Summary{}) {
-		t.Errorf("after reset: %+v", s)
-	}
+	expect.Equal(t, r.Value(now, 1), Summary{}, "after reset")
 }
 
 func TestRecorderTakesMany(t *testing.T) {
@@ -104,9 +99,7 @@ func TestObservingDoesNotAllocate(t *testing.T) {
 		m.Responses.Observe(77)
 		m.Reads.Observe("/app/deeper/still", 12)
 	})
-	if n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	expect.Equal(t, n, 0, "allocations")
 }
 
 // A long name is not kept, and takes no name's place.
@@ -141,35 +134,26 @@ func TestEveryMeasuredNameIsShown(t *testing.T) {
 	s := &Status{Now: at}
 	m.Fill(s, NeedMetrics)
 	for name := range s.Counters {
-		if !slices.Contains(counterNames, name) {
-			t.Errorf("counter %s is not shown", name)
-		}
+		expect.That(t, slices.Contains(counterNames, name), "counter %s is not shown", name)
 	}
 	for name := range s.Summaries {
-		if !slices.Contains(basicNames, name) && !slices.Contains(advancedNames, name) {
-			t.Errorf("summary %s is not shown", name)
-		}
+		expect.That(t, slices.Contains(basicNames, name) || slices.Contains(advancedNames, name),
+			"summary %s is not shown", name)
 	}
 	for name := range s.Keyed {
 		if _, ok := keyedNames[name]; !ok {
 			t.Errorf("family %s is not shown", name)
 		}
 	}
-	if s.Responses != (Sizes{-1, -1, -1}) {
-		t.Errorf("sizes before the first: %+v", s.Responses)
-	}
+	expect.Equal(t, s.Responses, Sizes{-1, -1, -1}, "sizes before the first")
 	m.Responses.Observe(5)
 	m.Responses.Observe(3)
 	m.PacketsSent.Add(2)
 	m.Fill(s, 0)
-	if s.Responses != (Sizes{3, 3, 5}) || s.Sent != 2 {
-		t.Errorf("%+v", s)
-	}
+	expect.That(t, s.Responses == (Sizes{3, 3, 5}) && s.Sent == 2, "%+v", s)
 	m.Reset()
 	m.Fill(s, 0)
-	if s.Responses != (Sizes{-1, -1, -1}) || s.Sent != 0 {
-		t.Errorf("after reset: %+v", s)
-	}
+	expect.That(t, s.Responses == (Sizes{-1, -1, -1}) && s.Sent == 0, "after reset: %+v", s)
 }
 
 func BenchmarkObserve(b *testing.B) {

@@ -1,6 +1,10 @@
 package admin
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
+)
 
 // A bucket stands for the middle of the values that are counted in it.
 func TestBucketsStandForTheirMiddle(t *testing.T) {
@@ -10,9 +14,7 @@ func TestBucketsStandForTheirMiddle(t *testing.T) {
 		if b == last {
 			continue
 		}
-		if b != last+1 {
-			t.Fatalf("%d is in bucket %d, behind %d", v, b, last)
-		}
+		must.Equal(t, b, last+1, "%d is in bucket %d, behind %d", v, b, last)
 		if got, want := valueOf(last), low+(v-low)/2; got != want {
 			t.Errorf("bucket %d of %d to %d stands for %d, not %d", last, low, v-1, got, want)
 		}

@@ -14,15 +14,15 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
 func opened(t *testing.T, name string) *Log {
 	t.Helper()
 	l, err := Open(name, func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return l
 }
 
@@ -30,14 +30,10 @@ func opened(t *testing.T, name string) *Log {
 func lines(t *testing.T, file string) (list []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for line := range strings.Lines(string(text)) {
 		fields, ok := strings.CutPrefix(line, "2026-01-02 03:04:05,006 INFO audit: ")
-		if !ok {
-			t.Errorf("the line begins otherwise: %q", line)
-		}
+		expect.That(t, ok, "the line begins otherwise: %q", line)
 		if !strings.Contains(line, "operation=serverSt") {
 			list = append(list, strings.TrimSuffix(fields, "\n"))
 		}
@@ -124,9 +120,7 @@ func TestChangesOverHTTPAndFailedLogins(t *testing.T) {
 func TestFullDiskStopsTheLogOnly(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "log")
-	if err := os.Symlink("/dev/full", file); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink("/dev/full", file))
 	l := opened(t, file)
 	figures := func(what string, ok func(written, lost int64, problem error) bool) {
 		t.Helper()
@@ -141,14 +135,10 @@ func TestFullDiskStopsTheLogOnly(t *testing.T) {
 		l.Add(&Event{Operation: "x"})
 	}
 	figures("full", func(w, lost int64, err error) bool { return w == 0 && lost == 11 && err != nil })
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(file))
 	l.Add(&Event{Operation: "y"})
 	figures("room", func(w, lost int64, err error) bool { return w == 1 && lost == 11 && err == nil })
-	if err := os.Rename(file, file+".1"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(file, file+".1"))
 	l.Reopen()
 	figures("reopened", func(int64, int64, error) bool { _, err := os.Stat(file); return err == nil })
 	l.Add(&Event{Operation: "z"})
@@ -161,9 +151,7 @@ func TestFullDiskStopsTheLogOnly(t *testing.T) {
 
 func BenchmarkRequest(b *testing.B) {
 	l, err := Open("/dev/null", time.Now)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	defer l.Close()
 	r := &observe.Request{Op: jute.OpSetData, Body: wire.SetData("/bench/node-1", make([]byte, 100), -1), Session: 77,
 		Addr: "127.0.0.1", IDs: []jute.ID{{Scheme: "ip", ID: "127.0.0.1"}}}

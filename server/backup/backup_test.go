@@ -23,6 +23,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/backup"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
@@ -97,14 +98,10 @@ func TestStateIsGivenToNobodyElse(t *testing.T) {
 		}
 	}
 	h.Authorize = nil
-	if w := ask(h, "GET", "", "digest super:secret"); w.Code != 403 {
-		t.Errorf("without a super user: %d", w.Code)
-	}
+	expect.Equal(t, ask(h, "GET", "", "digest super:secret").Code, 403, "without a super user")
 	h.Source = func() backup.Source { return nil }
 	h.Authorize = func(string, string) bool { return true }
-	if w := ask(h, "GET", "", "digest super:secret"); w.Code != 503 {
-		t.Errorf("before the server has joined: %d", w.Code)
-	}
+	expect.Equal(t, ask(h, "GET", "", "digest super:secret").Code, 503, "before the server has joined")
 }
 
 // broken is a connection that breaks after some bytes.
@@ -206,12 +203,8 @@ func TestBackupsAreTakenInTurn(t *testing.T) {
 		t.Errorf("taken at the minutes %v, %+v", at, k.State())
 	}
 	names := backups(t, dir)
-	if len(names) != 3 {
-		t.Errorf("kept %v", names)
-	}
-	if _, err := os.Stat(left); err == nil {
-		t.Error("an unfinished backup was not removed")
-	}
+	expect.Equal(t, len(names), 3, "kept %v", names)
+	expect.Fails(t, expect.Err(os.Stat(left)), "an unfinished backup was not removed")
 	for _, n := range names {
 		s := must.Get(offline.ReadBackup(n))(t)
 		if s.Tree().Count() != 9 {
@@ -314,9 +307,7 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 		tick()
 		c.move(time.Hour)
 	}
-	if _, err := os.Stat(hangs); err == nil {
-		t.Error("what was begun was not removed")
-	}
+	expect.Fails(t, expect.Err(os.Stat(hangs)), "what was begun was not removed")
 	cancel()
 	<-done
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
@@ -22,8 +23,8 @@ type written struct {
 	version int32
 }
 
-// expect returns the version of every node at a zxid, by what writers were told.
-func expect(history []written, zxid int64) map[string]int32 {
+// versionsAt returns the version of every node at a zxid, by what writers were told.
+func versionsAt(history []written, zxid int64) map[string]int32 {
 	versions := map[string]int32{}
 	for _, w := range history {
 		if v, ok := versions[w.path]; w.zxid <= zxid && (!ok || w.version > v) {
@@ -35,7 +36,7 @@ func expect(history []written, zxid int64) map[string]int32 {
 
 // wrong compares a backup with what is expected of its zxid.
 func wrong(history []written, zxid int64, version func(path string) (int32, bool)) error {
-	want := expect(history, zxid)
+	want := versionsAt(history, zxid)
 	for _, w := range history {
 		v, there := version(w.path)
 		if expected, ok := want[w.path]; there != ok || v != expected {
@@ -101,9 +102,8 @@ func TestBackupsUnderLoadHoldTheirZxid(t *testing.T) {
 		must.OK(t, wrong(history, b.zxid, version))
 		// The checker must notice a backup that is off by one change.
 		for _, w := range history {
-			if w.zxid == b.zxid && wrong(history, b.zxid-1, version) == nil {
-				t.Errorf("zxid 0x%x: a backup of the change before would do as well", b.zxid)
-			}
+			expect.That(t, w.zxid != b.zxid || wrong(history, b.zxid-1, version) != nil,
+				"zxid 0x%x: a backup of the change before would do as well", b.zxid)
 		}
 	}
 }

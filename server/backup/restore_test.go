@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/backup"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -46,9 +46,8 @@ func put(t *testing.T, h http.Handler, method, query, auth string, body io.Reade
 	h.ServeHTTP(w, r)
 	var s said
 	must.OK(t, json.Unmarshal(w.Body.Bytes(), &s))
-	if s.V != 1 || s.Command != "restore" || (s.Error == nil) != (w.Code == 200) {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	expect.That(t, s.V == 1 && s.Command == "restore" && (s.Error == nil) == (w.Code == 200),
+		"%d %s", w.Code, w.Body)
 	return w.Code, s
 }
 
@@ -64,9 +63,7 @@ func TestStateIsPutBack(t *testing.T) {
 		s.Zxid != fmt.Sprintf("0x%x", i.Node().Zxid()) || i.Node().Zxid() <= before {
 		t.Fatalf("%d %+v", code, s)
 	}
-	if _, err := c.Get(t.Context(), "/n1"); !errors.Is(err, zk.ErrSessionExpired) {
-		t.Errorf("a client from before: %v", err)
-	}
+	expect.Is(t, expect.Err(c.Get(t.Context(), "/n1")), zk.ErrSessionExpired, "a client from before")
 	again := must.Get(zk.Dial(t.Context(), i.ClientAddr(), zk.Options{}))(t)
 	defer again.Close(context.Background())
 	for path, want := range map[string]bool{"/n1": true, "/n10": false, "/new": false} {
@@ -115,9 +112,8 @@ func TestWhatIsNotPutBack(t *testing.T) {
 			iotest.ErrReader(io.ErrUnexpectedEOF)), 400, "did not arrive"},
 	} {
 		code, s := put(t, h, c.method, "", c.auth, c.body)
-		if code != c.code || s.Error == nil || !strings.Contains(*s.Error, c.want) {
-			t.Errorf("%s: %d %+v", c.what, code, s)
-		}
+		expect.That(t, code == c.code && s.Error != nil && strings.Contains(*s.Error, c.want),
+			"%s: %d %+v", c.what, code, s)
 	}
 	full := &fullDisk{Target: i.Node(), room: 1}
 	for _, room := range []int{0, 1} {
@@ -173,7 +169,5 @@ func TestOneIsPutBackAtATime(t *testing.T) {
 		t.Errorf("%d %+v", code, s)
 	}
 	w.Close()
-	if code := <-first; code != 400 {
-		t.Errorf("the first: %d", code)
-	}
+	expect.Equal(t, <-first, 400, "the first")
 }

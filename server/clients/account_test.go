@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -17,7 +19,7 @@ import (
 // a third of that, and what it has not used it may not use later.
 func TestAnAddressHasAThirdOfTheLock(t *testing.T) {
 	s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	must.OK(t, err)
 	defer s.Shutdown(t.Context())
 	for _, servers := range []int64{1, 3} {
 		s.servers.Store(servers)
@@ -35,16 +37,15 @@ func TestAnAddressHasAThirdOfTheLock(t *testing.T) {
 		}
 		const step = 80 * time.Nanosecond
 		held, share := time.Duration(spent)*step, seconds/2*time.Second/lockShare/time.Duration(servers)
-		if held < share*9/10 || held > share*11/10 {
-			t.Errorf("%d servers: the lock was held for %v in %d s", servers, held, seconds/2)
-		}
+		expect.That(t, held >= share*9/10 && held <= share*11/10,
+			"%d servers: the lock was held for %v in %d s", servers, held, seconds/2)
 	}
 }
 
 // Where one address may have any number of connections, nothing that it asks for waits.
 func TestTrustedAddressHasTheWholeLock(t *testing.T) {
 	s, err := New(Options{Logger: slog.New(slog.DiscardHandler), MaxConnsPerAddr: -1})
-	must(t, err)
+	must.OK(t, err)
 	defer s.Shutdown(t.Context())
 	s.servers.Store(5)
 	a := new(account)
@@ -107,8 +108,8 @@ func TestRequestsAreCharged(t *testing.T) {
 	} {
 		before := account.owed.Load()
 		_, err := c.Call(x.op, x.body)
-		must(t, err)
-		must(t, c.Ping()) // costs nothing: a read may be charged just after its reply
+		must.OK(t, err)
+		must.OK(t, c.Ping()) // costs nothing: a read may be charged just after its reply
 		if got := account.owed.Load() - before; got < x.least || got > x.most {
 			t.Errorf("%s costs %d steps, want %d to %d", name, got, x.least, x.most)
 		}
@@ -119,7 +120,7 @@ func TestRequestsAreCharged(t *testing.T) {
 // are closed, as all who cannot take an event are.
 func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 	s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	must.OK(t, err)
 	watcher := func(from *address) *conn {
 		c := newConn(s, &net.TCPConn{}, nil)
 		c.from = from
@@ -144,19 +145,18 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 			open++
 		}
 	}
-	if open != 0 || !victim.isOpen() || victim.out.frames != len(events) {
-		t.Errorf("%d of 60 go on, the other client was told of %d events", open, victim.out.frames)
-	}
+	expect.That(t, open == 0 && victim.isOpen() && victim.out.frames == len(events),
+		"%d of 60 go on, the other client was told of %d events", open, victim.out.frames)
 	if owed := bad.owed.Load(); owed != maxTells || good.owed.Load() != int64(len(events)) {
 		t.Errorf("they were charged %d and %d steps", owed, good.owed.Load())
 	}
-	must(t, s.Shutdown(t.Context()))
+	must.OK(t, s.Shutdown(t.Context()))
 }
 
 // What an address holds in watches leaves it less for frames; other addresses get theirs.
 func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 	s, err := New(Options{Logger: slog.New(slog.DiscardHandler), MaxWatchBytesPerConn: 10 << 20})
-	must(t, err)
+	must.OK(t, err)
 	defer s.Shutdown(t.Context())
 	conns := func(from *address) (list [3]*conn) {
 		for i := range list {
@@ -167,12 +167,8 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 	}
 	bad, good := conns(new(address)), conns(new(address))
 	bad[0].from.watches.Store(15 << 20)
-	if !s.memory.try(bad[0], inputPart, 4<<20, false) {
-		t.Error("there was room")
-	}
-	if s.memory.try(bad[1], inputPart, 2<<20, false) {
-		t.Error("21 MiB of 20")
-	}
+	expect.That(t, s.memory.try(bad[0], inputPart, 4<<20, false), "there was room")
+	expect.That(t, !s.memory.try(bad[1], inputPart, 2<<20, false), "21 MiB of 20")
 	if !s.memory.try(good[0], inputPart, 15<<20, false) || !s.memory.try(good[1], outputPart, 5<<20, false) {
 		t.Error("another address has no room")
 	}
@@ -189,23 +185,15 @@ func TestDebtsOutliveConnections(t *testing.T) {
 	from := r.srv.all()[0].from
 	from.owed.Store(1 << 40)
 	c.Close()
-	for end := time.Now().Add(30 * time.Second); len(r.srv.all()) > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the connection stays")
-		}
-	}
+	must.Await(t, "the connection stays", 30*time.Second, func() bool { return len(r.srv.all()) <= 0 })
 	r.srv.mu.Lock()
 	known := r.srv.perAddr[from.host]
 	r.srv.mu.Unlock()
-	if known != from {
-		t.Error("the debt is forgotten")
-	}
+	expect.Equal(t, known, from, "the debt is forgotten")
 	from.owed.Store(0)
 	r.srv.mu.Lock()
 	r.srv.forget(from)
 	known = r.srv.perAddr[from.host]
 	r.srv.mu.Unlock()
-	if known != nil {
-		t.Error("an address that owes nothing is kept")
-	}
+	expect.That(t, known == nil, "an address that owes nothing is kept")
 }

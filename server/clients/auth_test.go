@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -12,14 +14,12 @@ import (
 func who(t *testing.T, c *wire.Conn) map[jute.ID]bool {
 	t.Helper()
 	ids, err := c.WhoAmI()
-	must(t, err)
+	must.OK(t, err)
 	set := map[jute.ID]bool{}
 	for _, id := range ids {
 		set[id] = true
 	}
-	if len(set) != len(ids) {
-		t.Errorf("an identity is there twice: %v", ids)
-	}
+	expect.Equal(t, len(set), len(ids), "an identity is there twice: %v", ids)
 	return set
 }
 
@@ -31,18 +31,14 @@ func TestAuthAddsIdentities(t *testing.T) {
 		t.Errorf("at first %v", ids)
 	}
 	f := call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u1:p1"))
-	if f.Zxid != 0 || len(f.Body) != 0 {
-		t.Errorf("auth reply %+v", f)
-	}
+	expect.That(t, f.Zxid == 0 && len(f.Body) == 0, "auth reply %+v", f)
 	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u1:p1"))
 	call(t, c, jute.OK, jute.OpAuth, wire.Auth("ip", ""))
 	if ids := who(t, c); len(ids) != 2 || !ids[jute.ID{Scheme: "digest", ID: "u1"}] {
 		t.Errorf("then %v", ids)
 	}
 	b := r.attach(c.Session)
-	if ids := who(t, b); len(ids) != 1 {
-		t.Errorf("identities outlive the connection: %v", ids)
-	}
+	expect.Equal(t, len(who(t, b)), 1, "identities outlive the connection")
 }
 
 // An address of version 6 is shown in eight groups, as Java writes it.
@@ -52,9 +48,7 @@ func TestWhoAmIShowsAddressesAsJavaDoes(t *testing.T) {
 		var c conn
 		c.ids.Store(new(Server).addressIDs(host))
 		b := jute.AppendString(jute.AppendString(jute.AppendInt(nil, 1), "ip"), want)
-		if got := c.appendWhoAmI(nil); string(got) != string(b) {
-			t.Errorf("%s: %q, want %q", host, got, b)
-		}
+		expect.Equal(t, string(c.appendWhoAmI(nil)), string(b), "%s, want %q", host, b)
 	}
 }
 
@@ -68,13 +62,11 @@ func TestRequestsAreCheckedWithTheIdentitiesOfTheirTime(t *testing.T) {
 	p.add(jute.OpSetData, wire.SetData("/mine", nil, -1)).add(jute.OpGetData, wire.PathWatch("/mine", false)).
 		add(jute.OpAuth, wire.Auth("digest", "u:p")).
 		add(jute.OpSetData, wire.SetData("/mine", nil, -1)).add(jute.OpGetData, wire.PathWatch("/mine", false))
-	must(t, b.WriteRaw(p.b))
+	must.OK(t, b.WriteRaw(p.b))
 	for i, want := range []jute.ErrCode{jute.NoAuth, jute.NoAuth, jute.OK, jute.OK, jute.OK} {
 		f, err := b.Next()
-		must(t, err)
-		if f.Code != want {
-			t.Errorf("request %d: %v, want %v", i+1, f.Code, want)
-		}
+		must.OK(t, err)
+		expect.Equal(t, f.Code, want, "request %d", i+1)
 	}
 }
 
@@ -84,25 +76,19 @@ func TestFailedAuthIsAnsweredThenClosed(t *testing.T) {
 	for _, scheme := range []string{"world", "auth", "super", "sasl", "x509", "", "unknown"} {
 		c := r.attach(a.Session)
 		f := call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth(scheme, "x:y"))
-		if f.Zxid != 0 {
-			t.Errorf("%q: zxid %d", scheme, f.Zxid)
-		}
-		must(t, c.Closed())
+		expect.Equal(t, f.Zxid, 0, "%q: zxid", scheme)
+		must.OK(t, c.Closed())
 	}
 	for name, body := range map[string]wire.Body{
 		"empty": {}, "no credentials": wire.Body{}.Int(0).Str("digest"), "impossible credentials": wire.Body{}.Int(
 			0).Str("digest").Int(-2),
 	} {
 		c := r.attach(a.Session)
-		must(t, c.SendXid(-4, jute.OpAuth, body))
-		if err := c.Closed(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.OK(t, c.SendXid(-4, jute.OpAuth, body))
+		expect.OK(t, c.Closed(), "%s", name)
 	}
 	r.attach(a.Session)
-	if n := r.srv.metrics.AuthFailed.Load(); n != 7 {
-		t.Errorf("%d failures counted", n)
-	}
+	expect.Equal(t, r.srv.metrics.AuthFailed.Load(), 7, "failures counted")
 }
 
 // Null credentials are not credentials: enough for an address, and for nothing
@@ -114,7 +100,7 @@ func TestAuthWithoutCredentials(t *testing.T) {
 	call(t, c, jute.OK, jute.OpAuth, null("ip"))
 	alive(t, c)
 	call(t, c, jute.AuthFailed, jute.OpAuth, null("digest"))
-	must(t, c.Closed())
+	must.OK(t, c.Closed())
 }
 
 func TestSuperUserMayDoEverything(t *testing.T) {
@@ -127,18 +113,12 @@ func TestSuperUserMayDoEverything(t *testing.T) {
 	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "root:secret"))
 	call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/n", false))
 	call(t, c, jute.OK, jute.OpSetData, wire.SetData("/n", nil, -1))
-	if !who(t, c)[superID] {
-		t.Error("whoAmI does not tell")
-	}
+	expect.That(t, who(t, c)[superID], "whoAmI does not tell")
 }
 
 func TestEmptyPasswordIsNeverTheSuperUsers(t *testing.T) {
-	if IsSuper(tree.DigestID("root:").ID, "root:") {
-		t.Error("an empty password is accepted")
-	}
-	if IsSuper("", "a:b") {
-		t.Error("there is a super user without one being configured")
-	}
+	expect.That(t, !IsSuper(tree.DigestID("root:").ID, "root:"), "an empty password is accepted")
+	expect.That(t, !IsSuper("", "a:b"), "there is a super user without one being configured")
 }
 
 func TestSkipACLLetsEverybodyDoEverything(t *testing.T) {
@@ -148,7 +128,7 @@ func TestSkipACLLetsEverybodyDoEverything(t *testing.T) {
 	call(t, c, jute.OK, jute.OpCreate, wire.Create("/n", nil, nobody, 0))
 	call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/n", true))
 	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u:p"))
-	must(t, c.SendXid(9, jute.OpSetData, wire.SetData("/n", nil, -1)))
+	must.OK(t, c.SendXid(9, jute.OpSetData, wire.SetData("/n", nil, -1)))
 	wantKinds(t, c, "NodeDataChanged /n", 9)
 }
 
@@ -167,9 +147,7 @@ func TestEventOfAnUnreadableNodeIsWithheld(t *testing.T) {
 	wantKinds(t, b, "NodeDataChanged /mine") // the second, by the standing watch
 	call(t, a, jute.OK, jute.OpDelete, wire.PathVersion("/mine", -1))
 	wantKinds(t, b, "NodeDeleted /mine")
-	if len(b.Events) != 0 {
-		t.Errorf("events before: %v", b.Events)
-	}
+	expect.Equal(t, len(b.Events), 0, "events before: %v", b.Events)
 }
 
 // The scheme ensemble as ZooKeeper's own provider answers it: it proves nothing, a
@@ -182,15 +160,14 @@ func TestEnsembleNames(t *testing.T) {
 			c := r.client()
 			if !fits && names != nil {
 				call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth("ensemble", name))
-				must(t, c.Closed())
+				must.OK(t, c.Closed())
 				continue
 			}
 			call(t, c, jute.OK, jute.OpAuth, wire.Auth("ensemble", name))
 			ids, err := c.WhoAmI()
-			must(t, err)
-			if len(ids) != 1 || ids[0].Scheme != "ip" {
-				t.Errorf("with the name %q the client is %v", name, ids)
-			}
+			must.OK(t, err)
+			expect.That(t, len(ids) == 1 && ids[0].Scheme == "ip",
+				"with the name %q the client is %v", name, ids)
 		}
 	}
 }

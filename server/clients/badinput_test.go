@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -29,42 +31,34 @@ func TestEveryOperationNumberIsAnsweredAsItMust(t *testing.T) {
 		if c == nil {
 			c = r.client()
 		}
-		must(t, c.SendXid(5, op, wire.Body{}))
+		must.OK(t, c.SendXid(5, op, wire.Body{}))
 		if classOf(op) == closeOp {
 			wantKinds(t, c, 5)
-			must(t, c.Closed())
+			must.OK(t, c.Closed())
 			c = nil
 			continue
 		}
 		if op == jute.OpAuth || op == jute.OpSASL { // a packet cut short is not answered
-			must(t, c.Closed())
+			must.OK(t, c.Closed())
 			c = nil
 			continue
 		}
 		f, err := c.Next()
-		if err != nil {
-			t.Fatalf("op %d: %v", op, err)
-		}
+		must.OK(t, err, "op %d", op)
 		switch kind := classOf(op); {
 		case kind == unknownOp:
-			if f.Code != jute.Unimplemented || f.Zxid != -1 || f.Xid != 5 || len(f.Body) > 0 {
-				t.Errorf("op %d: %+v", op, f)
-			}
-			must(t, c.Closed())
+			expect.That(t, f.Code == jute.Unimplemented && f.Zxid == -1 && f.Xid == 5 && len(f.Body) <= 0,
+				"op %d: %+v", op, f)
+			must.OK(t, c.Closed())
 			c = nil
 		case op == jute.OpPing:
-			if f.Xid != -2 || f.Code != jute.OK {
-				t.Errorf("ping: %+v", f)
-			}
+			expect.That(t, f.Xid == -2 && f.Code == jute.OK, "ping: %+v", f)
 		case op == jute.OpWhoAmI:
-			if f.Code != jute.OK {
-				t.Errorf("op %v: %+v", op, f)
-			}
+			expect.Equal(t, f.Code, jute.OK, "op %v: %+v", op, f)
 		case kind == refusedOp:
 		default:
-			if f.Code != jute.MarshallingError || len(f.Body) > 0 {
-				t.Errorf("op %v without a body: %+v", op, f)
-			}
+			expect.That(t, f.Code == jute.MarshallingError && len(f.Body) <= 0,
+				"op %v without a body: %+v", op, f)
 		}
 	}
 }
@@ -77,10 +71,8 @@ func TestServersOwnOperationsAreUnknownToClients(t *testing.T) {
 		}
 		c := r.client()
 		f := call(t, c, jute.Unimplemented, op, wire.Body(make([]byte, 64)))
-		if f.Zxid != -1 {
-			t.Errorf("op %d: zxid %d", op, f.Zxid)
-		}
-		must(t, c.Closed())
+		expect.Equal(t, f.Zxid, -1, "op %d: zxid", op)
+		must.OK(t, c.Closed())
 	}
 }
 
@@ -186,23 +178,13 @@ func TestMalformedRequests(t *testing.T) {
 		{"sasl", jute.OpSASL, wire.Body{}.Buf([]byte("token")), jute.OK},
 	} {
 		f, err := c.Call(tt.op, tt.body)
-		if err != nil {
-			t.Fatalf("%s: %v", tt.name, err)
-		}
-		if f.Code != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, f.Code, tt.want)
-		}
-		if f.Code != jute.OK && len(f.Body) > 0 {
-			t.Errorf("%s: error reply with a body", tt.name)
-		}
-		if f.Zxid <= 0 && tt.op != jute.OpSASL {
-			t.Errorf("%s: zxid %d", tt.name, f.Zxid)
-		}
+		must.OK(t, err, "%s", tt.name)
+		expect.Equal(t, f.Code, tt.want, "%s", tt.name)
+		expect.That(t, f.Code == jute.OK || len(f.Body) <= 0, "%s: error reply with a body", tt.name)
+		expect.That(t, f.Zxid > 0 || tt.op == jute.OpSASL, "%s: zxid %d", tt.name, f.Zxid)
 	}
 	alive(t, c)
-	if n := r.srv.Figures().Watches; n != 0 {
-		t.Errorf("%d watches set by requests that failed", n)
-	}
+	expect.Equal(t, r.srv.Figures().Watches, 0, "watches set by requests that failed")
 }
 
 // A malformed frame ends the connection, behind the replies to what came
@@ -222,7 +204,7 @@ func TestImpossibleFramesCloseTheConnectionOnly(t *testing.T) {
 		c := r.attach(a.Session)
 		var p batch
 		p.add(jute.OpGetData, wire.PathWatch("/", false))
-		must(t, c.WriteRaw(append(p.b, bad...)))
+		must.OK(t, c.WriteRaw(append(p.b, bad...)))
 		wantKinds(t, c, 1)
 		if name == "a second handshake" {
 			// Its protocol version and zxid read as request 0, operation 0.
@@ -230,9 +212,7 @@ func TestImpossibleFramesCloseTheConnectionOnly(t *testing.T) {
 				t.Errorf("second handshake: %+v, %v", f, err)
 			}
 		}
-		if err := c.Closed(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.OK(t, c.Closed(), "%s", name)
 	}
 	r.attach(a.Session)
 }
@@ -244,12 +224,10 @@ func TestFrameLimitIsExact(t *testing.T) {
 	create(t, c, "/a", "", 0)
 	overhead := headerSize + len(wire.SetData("/a", nil, -1))
 	for n, ok := range map[int]bool{limit - 1: true, limit: true, limit + 1: false} {
-		must(t, c.WriteRaw(wire.AppendRequest(nil, 1, jute.OpSetData, wire.SetData("/a", make([]byte, n-overhead),
+		must.OK(t, c.WriteRaw(wire.AppendRequest(nil, 1, jute.OpSetData, wire.SetData("/a", make([]byte, n-overhead),
 			-1))))
 		f, err := c.Next()
-		if (err == nil && f.Code == jute.OK) != ok {
-			t.Errorf("frame of %d: %+v, %v", n, f.Code, err)
-		}
+		expect.Equal(t, err == nil && f.Code == jute.OK, ok, "frame of %d: %+v, %v", n, f.Code, err)
 		if !ok {
 			c = r.attach(c.Session)
 		}
@@ -262,14 +240,12 @@ func TestSetWatchesMayExceedTheFrameLimit(t *testing.T) {
 	path := "/" + strings.Repeat("x", 99)
 	body := wire.SetWatches(1<<40, nil, slices.Repeat([]string{path}, 20_000), nil)
 	call(t, c, jute.OK, jute.OpSetWatches, body)
-	if n := r.srv.Figures().Watches; n != 1 {
-		t.Errorf("%d watches", n)
-	}
+	expect.Equal(t, r.srv.Figures().Watches, 1, "watches")
 	body = wire.SetWatches(0, nil, nil, slices.Repeat([]string{""}, 1_000_000))
-	must(t, c.SendXid(3, jute.OpSetWatches, body))
+	must.OK(t, c.SendXid(3, jute.OpSetWatches, body))
 	for events := 0; ; events++ {
 		f, err := c.Next()
-		must(t, err)
+		must.OK(t, err)
 		if f.Event == nil {
 			t.Logf("%d catch-up events", events)
 			break
@@ -282,7 +258,7 @@ func TestBadInputLeavesNothingBehind(t *testing.T) {
 	r := newRig(t, Options{})
 	for i := range 50 {
 		c := r.client()
-		must(t, c.WriteRaw(fmt.Appendf(nil, "\x00\x00\x00\x20garbage %d", i)))
+		must.OK(t, c.WriteRaw(fmt.Appendf(nil, "\x00\x00\x00\x20garbage %d", i)))
 		c.Close()
 	}
 	eventually(t, "no connection left", func() bool {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -41,16 +43,12 @@ func TestReadsDoNotAllocate(t *testing.T) {
 	} {
 		frame := wire.AppendRequest(nil, 1, req.op, req.body)[4:]
 		n := testing.AllocsPerRun(100, func() {
-			if !c.handle(frame) {
-				t.Fatal("ended")
-			}
+			must.That(t, c.handle(frame), "ended")
 			c.out.mu.Lock()
 			c.out.buf, c.out.frames = c.out.buf[:0], 0
 			c.out.mu.Unlock()
 		})
-		if n != 0 {
-			t.Errorf("%v allocates %v times", req.op, n)
-		}
+		expect.Equal(t, n, 0, "%v allocates %v times", req.op, n)
 	}
 }
 
@@ -64,9 +62,9 @@ func pump(b *testing.B, r *rig, conns, depth int, op jute.OpCode, body wire.Body
 	one := wire.AppendRequest(nil, 1, op, body)
 	many := slices.Repeat(one, depth)
 	reply := func(c *wire.Conn) int {
-		must(b, c.WriteRaw(one))
+		must.OK(b, c.WriteRaw(one))
 		f, err := c.ReadFrame()
-		must(b, err)
+		must.OK(b, err)
 		return len(f) + 4
 	}(list[0])
 	b.ReportAllocs()

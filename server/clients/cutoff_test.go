@@ -3,6 +3,8 @@ package clients
 import (
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -10,14 +12,10 @@ import (
 func TestServerThatIsCutOffServesNobody(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.dial()
-	must(t, c.Connect(wire.NewSession(4000)))
+	must.OK(t, c.Connect(wire.NewSession(4000)))
 	alive(t, c)
-	if !r.srv.Figures().Serving {
-		t.Fatal("it does not serve")
-	}
+	must.That(t, r.srv.Figures().Serving, "it does not serve")
 	r.srv.CutOff()
-	if r.srv.Figures().Serving {
-		t.Error("it says that it serves")
-	}
-	must(t, c.Closed())
+	expect.That(t, !r.srv.Figures().Serving, "it says that it serves")
+	must.OK(t, c.Closed())
 }

@@ -9,13 +9,15 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // end ends a session as the leader or an operator does.
 func (r *rig) end(id int64, gen uint32, body []byte) {
 	r.t.Helper()
 	done := make(chan struct{})
-	must(r.t, r.node.Propose(state.Request{Op: state.OpExpire, Session: id, Gen: gen, Body: body},
+	must.OK(r.t, r.node.Propose(state.Request{Op: state.OpExpire, Session: id, Gen: gen, Body: body},
 		waiter(func(*state.Outcome) { close(done) })))
 	<-done
 }
@@ -28,13 +30,12 @@ func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 	for i := range 8 + 3 {
 		create(t, a, fmt.Sprintf("/e%02d", i), "", jute.FlagEphemeral)
 	}
-	must(t, a.Close())
+	must.OK(t, a.Close())
 	eventually(t, "connection gone", func() bool { return r.srv.Figures().Conns == 0 })
 	r.end(a.Session.ID, 1, nil)
 	e := r.srv.Observed.EndedSince(-1)[0]
-	if e.PathCount != 8+3 || len(e.Paths) != 8 || e.Paths[0] != "/e00" {
-		t.Errorf("%d nodes: %v", e.PathCount, e.Paths)
-	}
+	expect.That(t, e.PathCount == 8+3 && len(e.Paths) == 8 && e.Paths[0] == "/e00",
+		"%d nodes: %v", e.PathCount, e.Paths)
 	if e.Addr != "127.0.0.1" || e.Timeout == 0 || !strings.Contains(e.Reason(), "its connection had ended ") ||
 		!strings.HasSuffix(e.Reason(), "closed by the client") {
 		t.Errorf("%+v: %s", e, e.Reason())
@@ -51,11 +52,11 @@ func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
-	must(t, a.Close())
+	must.OK(t, a.Close())
 	eventually(t, "connection gone", func() bool { return r.srv.Figures().Conns == 0 })
 	b := r.attach(a.Session)
 	r.end(a.Session.ID, 2, []byte{1})
-	must(t, b.Closed())
+	must.OK(t, b.Closed())
 	if e := r.srv.Observed.EndedSince(-1)[0]; e.Lost != "" || e.Reason() != "ended by an operator" ||
 		e.Cause != state.EndOperator || e.PathCount != 0 {
 		t.Errorf("%+v: %s", e, e.Reason())
@@ -67,7 +68,7 @@ func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 func TestEndOfASessionThatWasElsewhere(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
-	must(t, a.Close())
+	must.OK(t, a.Close())
 	eventually(t, "connection gone", func() bool { return r.srv.Figures().Conns == 0 })
 	r.srv.SessionMoved(a.Session.ID, 2)
 	r.srv.SessionEnded(&state.Ending{Session: session.Session{ID: a.Session.ID, Gen: 2, Timeout: 12_000,
@@ -84,7 +85,7 @@ func TestTroublesAreRemembered(t *testing.T) {
 	r := newRig(t, Options{MaxConnsPerAddr: 1})
 	first := r.client()
 	second := r.dial()
-	must(t, second.Closed())
+	must.OK(t, second.Closed())
 	eventually(t, "refusal", func() bool {
 		f, ok := r.srv.Observed.Refused("127.0.0.1")
 		return ok && strings.Contains(f.Why, "too many connections")
@@ -94,11 +95,10 @@ func TestTroublesAreRemembered(t *testing.T) {
 	}
 	before := len(r.srv.Observed.Downs())
 	r.srv.Serving(false)
-	must(t, first.Closed())
+	must.OK(t, first.Closed())
 	r.srv.Serving(false)
 	r.srv.Serving(true)
 	downs := r.srv.Observed.Downs()
-	if len(downs) != before+1 || downs[before].Until.Before(downs[before].Since) {
-		t.Errorf("%v", downs)
-	}
+	expect.That(t, len(downs) == before+1 && !downs[before].Until.Before(downs[before].Since),
+		"%v", downs)
 }

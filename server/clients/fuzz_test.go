@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -49,9 +50,7 @@ func (r *rig) check(t *testing.T) {
 	})
 	r.srv.watches.mu.Lock()
 	defer r.srv.watches.mu.Unlock()
-	if n := r.srv.watches.table.Count(); n != 0 {
-		t.Fatalf("%d watches of connections that have ended", n)
-	}
+	must.Equal(t, r.srv.watches.table.Count(), 0, "watches of connections that have ended")
 }
 
 func FuzzHandshake(f *testing.F) {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -19,10 +21,9 @@ func TestConnectResponseHasReadOnlyByteIffRequestHadIt(t *testing.T) {
 		c := r.dial()
 		hello := wire.NewSession(10000)
 		hello.HasReadOnly = has
-		must(t, c.Connect(hello))
-		if c.Session.HasReadOnly != has || c.Session.ReadOnly {
-			t.Errorf("request with byte %v: response %+v", has, c.Session)
-		}
+		must.OK(t, c.Connect(hello))
+		expect.That(t, c.Session.HasReadOnly == has && !c.Session.ReadOnly,
+			"request with byte %v: response %+v", has, c.Session)
 		if c.Session.Timeout != 10000 || c.Session.ID <= 0 || bytes.Equal(c.Session.Password, make([]byte, 16)) {
 			t.Errorf("session %+v", c.Session)
 		}
@@ -34,10 +35,8 @@ func TestTimeoutIsClamped(t *testing.T) {
 	for asked, want := range map[int32]int32{-5: 2000, 0: 2000, 1999: 2000, 2000: 2000, 5000: 5000, 9000: 9000,
 		9001: 9000, 1<<31 - 1: 9000} {
 		c := r.dial()
-		must(t, c.Connect(wire.NewSession(asked)))
-		if c.Session.Timeout != want {
-			t.Errorf("asked %d, got %d, want %d", asked, c.Session.Timeout, want)
-		}
+		must.OK(t, c.Connect(wire.NewSession(asked)))
+		expect.Equal(t, c.Session.Timeout, want, "asked %d", asked)
 	}
 }
 
@@ -47,9 +46,7 @@ func TestPasswordOfNewSessionDoesNotMatter(t *testing.T) {
 		c := r.dial()
 		hello := wire.NewSession(10000)
 		hello.Password = pw
-		if err := c.Connect(hello); err != nil {
-			t.Errorf("password of %d bytes: %v", len(pw), err)
-		}
+		expect.OK(t, c.Connect(hello), "password of %d bytes", len(pw))
 	}
 }
 
@@ -60,12 +57,12 @@ func TestReattachKeepsSessionAndClosesOlderConnection(t *testing.T) {
 	hello := wire.Attach(a.Session, a.Zxid)
 	hello.Timeout = 7000
 	b := r.dial()
-	must(t, b.Connect(hello))
+	must.OK(t, b.Connect(hello))
 	if b.Session.ID != a.Session.ID || !bytes.Equal(b.Session.Password, a.Session.Password) ||
 		b.Session.Timeout != 7000 {
 		t.Fatalf("attached %+v to %+v", b.Session, a.Session)
 	}
-	must(t, a.Closed())
+	must.OK(t, a.Closed())
 	call(t, b, jute.OK, jute.OpExists, wire.PathWatch("/e", false))
 }
 
@@ -81,39 +78,33 @@ func TestWrongPasswordIsRefusedAndHarmsNobody(t *testing.T) {
 		c := r.dial()
 		hello := wire.Attach(a.Session, 0)
 		hello.Password = pw
-		if err := c.Connect(hello); err != wire.ErrRefused {
-			t.Errorf("%s: %v, want a refusal", name, err)
-		}
-		must(t, c.Closed())
+		expect.Equal(t, c.Connect(hello), wire.ErrRefused, "%s", name)
+		must.OK(t, c.Closed())
 	}
 	call(t, a, jute.OK, jute.OpPing, nil)
-	if n := r.srv.Figures().SessionsRefused; n != 6 {
-		t.Errorf("%d refusals counted", n)
-	}
+	expect.Equal(t, r.srv.Figures().SessionsRefused, 6, "refusals counted")
 }
 
 func TestUnknownSessionIsRefused(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
 	call(t, a, jute.OK, jute.OpCloseSession, nil)
-	must(t, a.Closed())
+	must.OK(t, a.Closed())
 	for _, id := range []int64{a.Session.ID, 1, -1, 1 << 62} {
 		for _, has := range []bool{false, true} {
 			c := r.dial()
 			hello := wire.Attach(a.Session, 0)
 			hello.SessionID, hello.HasReadOnly = id, has
-			must(t, c.WriteRaw(wire.AppendConnectRequest(nil, hello)))
+			must.OK(t, c.WriteRaw(wire.AppendConnectRequest(nil, hello)))
 			b, err := c.ReadFrame()
-			must(t, err)
+			must.OK(t, err)
 			want := make([]byte, 36)
 			want[19] = 16
 			if has {
 				want = append(want, 0)
 			}
-			if !bytes.Equal(b, want) {
-				t.Errorf("session %d: %x", id, b)
-			}
-			must(t, c.Closed())
+			expect.List(t, b, want, "session %d", id)
+			must.OK(t, c.Closed())
 		}
 	}
 }
@@ -125,9 +116,7 @@ func TestClientAheadIsClosedWithoutAnswer(t *testing.T) {
 		c := r.dial()
 		hello := wire.Attach(a.Session, 1<<40)
 		hello.SessionID, hello.Timeout = id, 30
-		if err := c.Connect(hello); err != io.EOF {
-			t.Errorf("session %d: %v, want a close", id, err)
-		}
+		expect.Equal(t, c.Connect(hello), io.EOF, "session %d", id)
 	}
 	call(t, a, jute.OK, jute.OpPing, nil)
 }
@@ -137,12 +126,12 @@ func TestClientAheadIsServedOnceTheServerHasCaughtUp(t *testing.T) {
 	a := r.client()
 	f := create(t, a, "/a", "", 0)
 	c := r.dial()
-	must(t, c.WriteRaw(wire.AppendConnectRequest(nil,
+	must.OK(t, c.WriteRaw(wire.AppendConnectRequest(nil,
 		wire.Attach(wire.Session{Timeout: 30000, Password: make([]byte, 16)}, f.Zxid+1))))
-	must(t, c.Silent(50*time.Millisecond))
+	must.OK(t, c.Silent(50*time.Millisecond))
 	create(t, a, "/b", "", 0)
 	b, err := c.ReadFrame()
-	must(t, err)
+	must.OK(t, err)
 	if s, err := wire.DecodeSession(b); err != nil || s.ID == 0 {
 		t.Fatalf("session %+v, %v", s, err)
 	}
@@ -156,15 +145,13 @@ func TestNothingIsAnsweredBeforeTheConnectResponse(t *testing.T) {
 	b = wire.AppendRequest(b, 1, jute.OpGetData, wire.PathWatch("/", false))
 	b = wire.AppendRequest(b, 2, jute.OpCreate, wire.Create("/x", nil, jute.WorldAnyone, 0))
 	b = wire.AppendRequest(b, 3, jute.OpGetData, wire.PathWatch("/x", false))
-	must(t, c.WriteRaw(b))
+	must.OK(t, c.WriteRaw(b))
 	eventually(t, "proposed", func() bool { return r.valve.waiting() == 1 })
-	must(t, c.Silent(30*time.Millisecond))
-	if n := r.valve.waiting(); n != 1 {
-		t.Fatalf("%d requests proposed before there is a session", n)
-	}
+	must.OK(t, c.Silent(30*time.Millisecond))
+	must.Equal(t, r.valve.waiting(), 1, "requests proposed before there is a session")
 	r.valve.open()
 	f, err := c.ReadFrame()
-	must(t, err)
+	must.OK(t, err)
 	if s, err := wire.DecodeSession(f); err != nil || s.ID == 0 {
 		t.Fatalf("session %+v, %v", s, err)
 	}
@@ -195,10 +182,8 @@ func TestConnectRequestThatIsNoneIsClosed(t *testing.T) {
 		"HTTP of other verbs": []byte("OPTIONS / HTTP/1.1\r\n\r\n"),
 	} {
 		c := r.dial()
-		must(t, c.WriteRaw(b))
-		if err := c.Closed(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.OK(t, c.WriteRaw(b))
+		expect.OK(t, c.Closed(), "%s", name)
 	}
 	eventually(t, "all closed", func() bool { return r.srv.Figures().Conns == 0 })
 }
@@ -208,28 +193,22 @@ func TestConnectRequestCutShortAnywhereIsClosed(t *testing.T) {
 	whole := wire.AppendConnectRequest(nil, wire.NewSession(10000))
 	for n := range len(whole) {
 		c := r.dial()
-		must(t, c.WriteRaw(whole[:n]))
-		if _, err := c.Drop(); err != nil {
-			t.Errorf("%d bytes: %v", n, err)
-		}
+		must.OK(t, c.WriteRaw(whole[:n]))
+		expect.OK(t, expect.Err(c.Drop()), "%d bytes", n)
 	}
 	eventually(t, "all closed", func() bool { return r.srv.Figures().Conns == 0 })
-	if n := len(r.sessions()); n != 0 {
-		t.Errorf("%d sessions", n)
-	}
+	expect.Equal(t, len(r.sessions()), 0, "sessions")
 }
 
 func TestConnectBytesMayTrickle(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.dial()
 	for _, b := range append(wire.AppendConnectRequest(nil, wire.NewSession(10000)), 0xee) {
-		must(t, c.WriteRaw([]byte{b}))
+		must.OK(t, c.WriteRaw([]byte{b}))
 	}
 	f, err := c.ReadFrame()
-	must(t, err)
-	if len(f) != 37 {
-		t.Errorf("response %x", f)
-	}
+	must.OK(t, err)
+	expect.Equal(t, len(f), 37, "response %x", f)
 }
 
 func TestServerThatDoesNotServeClosesAfterFourBytes(t *testing.T) {
@@ -238,12 +217,12 @@ func TestServerThatDoesNotServeClosesAfterFourBytes(t *testing.T) {
 	idle := r.dial()
 	eventually(t, "accepted", func() bool { return r.srv.Figures().Conns == 2 })
 	r.srv.Serving(false)
-	must(t, a.Closed())
-	must(t, idle.Silent(20*time.Millisecond))
-	must(t, idle.WriteRaw([]byte{0, 0, 0, 45}))
-	must(t, idle.Closed())
+	must.OK(t, a.Closed())
+	must.OK(t, idle.Silent(20*time.Millisecond))
+	must.OK(t, idle.WriteRaw([]byte{0, 0, 0, 45}))
+	must.OK(t, idle.Closed())
 	word := r.dial()
-	must(t, word.WriteRaw([]byte("ruok")))
+	must.OK(t, word.WriteRaw([]byte("ruok")))
 	if b, err := io.ReadAll(word); err != nil || string(b) != "word ruok" {
 		t.Errorf("ruok: %q, %v", b, err)
 	}
@@ -265,9 +244,7 @@ func TestNewSessionsAreSpreadOverTime(t *testing.T) {
 func TestSessionThatCannotBeMadeIsNotAnswered(t *testing.T) {
 	r := newRig(t, Options{Rand: errReader{}})
 	c := r.dial()
-	if err := c.Connect(wire.NewSession(10000)); err != io.EOF {
-		t.Errorf("connect: %v, want a close", err)
-	}
+	expect.Equal(t, c.Connect(wire.NewSession(10000)), io.EOF, "connect")
 }
 
 type errReader struct{}
@@ -276,14 +253,10 @@ func (errReader) Read([]byte) (int, error) { return 0, errors.New("no randomness
 
 func TestWaitServingEndsWithItsContext(t *testing.T) {
 	s, err := New(Options{})
-	must(t, err)
+	must.OK(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := s.WaitServing(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("err %v", err)
-	}
-	must(t, s.Shutdown(t.Context()))
-	if err := s.WaitServing(t.Context()); err == nil {
-		t.Error("a stopped server is said to serve")
-	}
+	expect.Is(t, s.WaitServing(ctx), context.DeadlineExceeded, "err")
+	must.OK(t, s.Shutdown(t.Context()))
+	expect.Fails(t, s.WaitServing(t.Context()), "a stopped server is said to serve")
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -33,9 +35,7 @@ type rig struct {
 func newRig(t testing.TB, o Options) *rig {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return newRigOn(t, o, ln)
 }
 
@@ -63,12 +63,8 @@ func newRigOn(t testing.TB, o Options, ln net.Listener) *rig {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		r.valve.open()
-		if err := r.node.Close(ctx); err != nil {
-			t.Error("close node:", err)
-		}
-		if err := r.srv.Shutdown(ctx); err != nil {
-			t.Error("shutdown:", err)
-		}
+		expect.OK(t, r.node.Close(ctx), "close node")
+		expect.OK(t, r.srv.Shutdown(ctx), "shutdown")
 		<-served
 		if n := r.srv.metrics.UnrecoverableErrors.Load(); n != 0 {
 			t.Errorf("%d panics in connections:\n%s", n, r.log)
@@ -76,7 +72,7 @@ func newRigOn(t testing.TB, o Options, ln net.Listener) *rig {
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	must(t, r.srv.WaitServing(ctx))
+	must.OK(t, r.srv.WaitServing(ctx))
 	return r
 }
 
@@ -186,9 +182,7 @@ func (s *syncBuffer) String() string {
 func (r *rig) dial() *wire.Conn {
 	r.t.Helper()
 	c, err := wire.Dial(r.ln.Addr().String())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.OK(r.t, err)
 	r.t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -197,9 +191,7 @@ func (r *rig) dial() *wire.Conn {
 func (r *rig) client() *wire.Conn {
 	r.t.Helper()
 	c := r.dial()
-	if err := c.Connect(wire.NewSession(30000)); err != nil {
-		r.t.Fatal("connect:", err)
-	}
+	must.OK(r.t, c.Connect(wire.NewSession(30000)), "connect")
 	return c
 }
 
@@ -207,9 +199,7 @@ func (r *rig) client() *wire.Conn {
 func (r *rig) attach(s wire.Session) *wire.Conn {
 	r.t.Helper()
 	c := r.dial()
-	if err := c.Connect(wire.Attach(s, 0)); err != nil {
-		r.t.Fatal("attach:", err)
-	}
+	must.OK(r.t, c.Connect(wire.Attach(s, 0)), "attach")
 	return c
 }
 
@@ -221,27 +211,13 @@ func (r *rig) sessions() (ids []int64) {
 	return ids
 }
 
-// must fails the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // call sends a request and wants this code.
 func call(t testing.TB, c *wire.Conn, want jute.ErrCode, op jute.OpCode, body wire.Body) wire.Frame {
 	t.Helper()
 	f, err := c.Call(op, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f.Code != want {
-		t.Fatalf("%v: code %v, want %v", op, f.Code, want)
-	}
-	if f.Code != jute.OK && len(f.Body) > 0 {
-		t.Fatalf("%v: error reply has a body %x", op, f.Body)
-	}
+	must.OK(t, err)
+	must.Equal(t, f.Code, want, "%v: code %v", op, f.Code)
+	must.That(t, f.Code == jute.OK || len(f.Body) <= 0, "%v: error reply has a body %x", op, f.Body)
 	return f
 }
 
@@ -258,7 +234,7 @@ func kinds(t testing.TB, c *wire.Conn, n int) []any {
 	var list []any
 	for range n {
 		f, err := c.Next()
-		must(t, err)
+		must.OK(t, err)
 		if f.Event != nil {
 			list = append(list, f.Event.Type.String()+" "+f.Event.Path)
 		} else {
@@ -278,9 +254,5 @@ func wantKinds(t testing.TB, c *wire.Conn, want ...any) {
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("never: " + what)
-		}
-	}
+	must.Await(t, "never: "+what, 30*time.Second, func() bool { return ok() })
 }

@@ -9,6 +9,8 @@ import (
 	"testing/iotest"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -53,14 +55,10 @@ func TestInputCutsFramesHoweverTheyArrive(t *testing.T) {
 	} {
 		n := 0
 		err := frames(t, r, func(in *input, frame []byte) {
-			if !bytes.Equal(frame, want[n]) {
-				t.Fatalf("%s: frame %d is wrong", name, n)
-			}
+			must.List(t, frame, want[n], "%s: frame %d is wrong", name, n)
 			n++
 		})
-		if n != len(want) || err != io.EOF {
-			t.Errorf("%s: %d frames, %v", name, n, err)
-		}
+		expect.That(t, n == len(want) && err == io.EOF, "%s: %d frames, %v", name, n, err)
 	}
 }
 
@@ -71,7 +69,7 @@ func TestInputGrowsWithWhatArrivesAndShrinksAgain(t *testing.T) {
 	received := bytes.NewBuffer(append(claim, make([]byte, 50_000)...))
 	for received.Len() > 0 {
 		_, err := in.fill(received)
-		must(t, err)
+		must.OK(t, err)
 		if len(in.buf) > max(inputFirst, 2*in.len()) {
 			t.Fatalf("buffer of %d for %d bytes received", len(in.buf), in.len())
 		}
@@ -80,28 +78,22 @@ func TestInputGrowsWithWhatArrivesAndShrinksAgain(t *testing.T) {
 	big := wire.AppendRequest(nil, 1, jute.OpSetData, make([]byte, 1_000_000))
 	for r := bytes.NewReader(big); r.Len() > 0; {
 		_, err := in.fill(r)
-		must(t, err)
+		must.OK(t, err)
 	}
 	frame, _, err := in.peek(1 << 20)
-	must(t, err)
+	must.OK(t, err)
 	in.take(frame)
 	_, err = in.fill(bytes.NewReader([]byte{1}))
-	must(t, err)
-	if len(in.buf) > inputKeep {
-		t.Errorf("%d bytes kept after a large frame", len(in.buf))
-	}
+	must.OK(t, err)
+	expect.That(t, len(in.buf) <= inputKeep, "%d bytes kept after a large frame", len(in.buf))
 }
 
 func TestInputOfABusyConnectionGrowsToABound(t *testing.T) {
 	one := wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/a/path/of/some/length", false))
 	err := frames(t, bytes.NewReader(bytes.Repeat(one, 100_000)), func(in *input, _ []byte) {
-		if len(in.buf) > 2*inputBusy {
-			t.Fatalf("buffer of %d", len(in.buf))
-		}
+		must.That(t, len(in.buf) <= 2*inputBusy, "buffer of %d", len(in.buf))
 	})
-	if err != io.EOF {
-		t.Error(err)
-	}
+	expect.Equal(t, err, io.EOF)
 }
 
 func TestPendingRequestsAreAQueue(t *testing.T) {

@@ -16,6 +16,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/server/sasl/kerberos"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // javaKerberos is what a client of Java's has sent to sign in with Kerberos,
@@ -23,26 +25,26 @@ import (
 func javaKerberos(t *testing.T) (begin func(io.Reader) sasl.Negotiation, at time.Time, tokens [][]byte) {
 	t.Helper()
 	text, err := os.ReadFile("../sasl/kerberos/testdata/recorded.txt")
-	must(t, err)
+	must.OK(t, err)
 	unhex := func(s string) []byte {
 		b, err := hex.DecodeString(s)
-		must(t, err)
+		must.OK(t, err)
 		return b
 	}
 	file := filepath.Join(t.TempDir(), "keytab")
 	for line := range strings.Lines(string(text)) {
 		switch words := strings.Fields(line); words[0] {
 		case "keytab":
-			must(t, os.WriteFile(file, unhex(words[1]), 0o600))
+			must.OK(t, os.WriteFile(file, unhex(words[1]), 0o600))
 		case "java":
 			seconds, err := strconv.ParseInt(words[2], 10, 64)
-			must(t, err)
+			must.OK(t, err)
 			at, tokens = time.Unix(seconds, 0), [][]byte{unhex(words[3]), unhex(words[4])}
 		}
 	}
 	service, err := kerberos.New(kerberos.Options{Keytab: file, Principal: "zookeeper/localhost@ZK.TEST",
 		Logger: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	must.OK(t, err)
 	return func(r io.Reader) sasl.Negotiation { return service.Begin(r) }, at, tokens
 }
 
@@ -55,9 +57,7 @@ func TestKerberos(t *testing.T) {
 		})
 		c := r.client()
 		code, offer := saslStep(t, c, tokens[0])
-		if code != jute.OK || len(offer) == 0 {
-			t.Fatal(name, code)
-		}
+		must.That(t, code == jute.OK && len(offer) != 0, "%v %v", name, code)
 		if code, last := saslStep(t, c, tokens[1]); code != jute.OK || last != nil {
 			t.Fatal(name, code, last)
 		}
@@ -69,15 +69,13 @@ func TestKerberos(t *testing.T) {
 		if code, _ := saslStep(t, thief, tokens[0]); code != jute.SessionClosedRequireAuth {
 			t.Errorf("%s: a replay: %v", name, code)
 		}
-		must(t, thief.Closed())
+		must.OK(t, thief.Closed())
 		// Passwords: where there are any.
 		other := r.client()
 		want := jute.OK
 		if users == nil {
 			want = jute.SessionClosedRequireAuth
 		}
-		if code := authenticate(t, other, "bob", "secret"); code != want {
-			t.Errorf("%s: a password: %v", name, code)
-		}
+		expect.Equal(t, authenticate(t, other, "bob", "secret"), want, "%s: a password", name)
 	}
 }

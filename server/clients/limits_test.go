@@ -16,6 +16,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -26,13 +28,11 @@ func TestConnectionsPerAddressAreBounded(t *testing.T) {
 		held = append(held, r.client())
 	}
 	surplus := r.dial()
-	must(t, surplus.Closed())
+	must.OK(t, surplus.Closed())
 	for _, c := range held {
 		alive(t, c)
 	}
-	if n := r.srv.metrics.ConnectionRejected.Load(); n != 1 {
-		t.Errorf("%d rejections counted", n)
-	}
+	expect.Equal(t, r.srv.metrics.ConnectionRejected.Load(), 1, "rejections counted")
 	held[0].Close()
 	eventually(t, "room again", func() bool {
 		c := r.dial()
@@ -43,7 +43,7 @@ func TestConnectionsPerAddressAreBounded(t *testing.T) {
 func TestConnectionsInAllAreBounded(t *testing.T) {
 	r := newRig(t, Options{MaxConns: 2, MaxConnsPerAddr: -1})
 	a, b := r.client(), r.client()
-	must(t, r.dial().Closed())
+	must.OK(t, r.dial().Closed())
 	alive(t, a)
 	alive(t, b)
 }
@@ -54,12 +54,11 @@ func TestConnectionsAreAsManyAsThereIsRoomFor(t *testing.T) {
 		memory      uint64
 		want        int
 	}{{0, 0, 1 << 30}, {1024, 0, 816}, {1 << 20, 1 << 30, 8192}, {100, 1 << 40, 80}} {
-		if got := roomForConns(c.descriptors, c.memory); got != c.want {
-			t.Errorf("%d descriptors, %d bytes: %d, want %d", c.descriptors, c.memory, got, c.want)
-		}
+		expect.Equal(t, roomForConns(c.descriptors, c.memory), c.want,
+			"%d descriptors, %d bytes", c.descriptors, c.memory)
 	}
 	o, err := Options{}.withDefaults()
-	must(t, err)
+	must.OK(t, err)
 	if most := roomForConns(admin.MaxOpenFiles(), admin.UsableMemory()); o.MaxConns != most {
 		t.Errorf("%d by default, there is room for %d", o.MaxConns, most)
 	}
@@ -74,15 +73,11 @@ func TestPendingRequestsAreBounded(t *testing.T) {
 	for range 3 * limit {
 		p.add(jute.OpSync, wire.Path("/"))
 	}
-	must(t, c.WriteRaw(p.b))
+	must.OK(t, c.WriteRaw(p.b))
 	eventually(t, "filled up", func() bool { return r.valve.waiting() == limit })
 	time.Sleep(10 * time.Millisecond)
-	if n := r.valve.waiting(); n != limit {
-		t.Errorf("%d requests pending, limit %d", n, limit)
-	}
-	if n := r.srv.Figures().Outstanding; n != limit {
-		t.Errorf("%d outstanding", n)
-	}
+	expect.Equal(t, r.valve.waiting(), limit, "requests pending, limit")
+	expect.Equal(t, r.srv.Figures().Outstanding, limit, "outstanding")
 	r.valve.open()
 	for i := range 3 * limit {
 		wantKinds(t, c, i+1)
@@ -96,14 +91,12 @@ func TestWatchesAreBounded(t *testing.T) {
 		for i := range 5 {
 			call(t, c, jute.NoNode, jute.OpExists, wire.PathWatch(fmt.Sprint("/", i), true))
 		}
-		must(t, c.SendXid(9, jute.OpExists, wire.PathWatch("/5", true)))
+		must.OK(t, c.SendXid(9, jute.OpExists, wire.PathWatch("/5", true)))
 		_, err := c.Next()
 		if err == nil {
 			_, err = c.Next()
 		}
-		if err != io.EOF {
-			t.Errorf("after too many watches: %v", err)
-		}
+		expect.Equal(t, err, io.EOF, "after too many watches")
 		eventually(t, "its watches gone", func() bool { return r.srv.Figures().Watches == 0 })
 		eventually(t, "counted", func() bool { return r.srv.counts.ends[endWatches].Load() == 1 })
 	}
@@ -144,9 +137,7 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 				t.Errorf("%d KiB", b/kilo)
 			}
 		}
-		if closed < 7 {
-			t.Errorf("%d of 10 closed", closed)
-		}
+		expect.That(t, closed >= 7, "%d of 10 closed", closed)
 		r = newRig(t, Options{MaxWatchBytesPerConn: 300 * kilo, MaxConnsPerAddr: -1})
 		for i := range 4 {
 			if n, err := watch(t, r.client(), 100*i, 25); err != nil {
@@ -185,13 +176,11 @@ func TestClientThatDoesNotReadIsClosed(t *testing.T) {
 				p.add(jute.OpSetData, wire.SetData(path, nil, -1))
 			}
 			for n := 0; r.srv.counts.ends[endSlow].Load() == 0; n++ {
-				if n > 1000 {
-					t.Fatal("many events, and the client is still there")
-				}
-				must(t, a.WriteRaw(p.b))
+				must.That(t, n <= 1000, "many events, and the client is still there")
+				must.OK(t, a.WriteRaw(p.b))
 				for range 50 {
 					_, err := a.Next()
-					must(t, err)
+					must.OK(t, err)
 				}
 			}
 			last := int64(0)
@@ -200,9 +189,7 @@ func TestClientThatDoesNotReadIsClosed(t *testing.T) {
 				if err != nil {
 					break
 				}
-				if last != 0 && f.Zxid != last+1 {
-					t.Fatalf("event of %d behind that of %d", f.Zxid, last)
-				}
+				must.That(t, last == 0 || f.Zxid == last+1, "event of %d behind that of %d", f.Zxid, last)
 				last = f.Zxid
 			}
 			alive(t, a)
@@ -216,9 +203,7 @@ func TestOneReplyMayBeLargerThanTheBound(t *testing.T) {
 	create(t, c, "/big", strings.Repeat("x", 1_000_000), 0)
 	for range 3 {
 		f := call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/big", false))
-		if len(f.Body) < 1_000_000 {
-			t.Errorf("%d bytes", len(f.Body))
-		}
+		expect.That(t, len(f.Body) >= 1_000_000, "%d bytes", len(f.Body))
 	}
 }
 
@@ -233,9 +218,7 @@ func TestRepliesToAClientThatDoesNotReadHoldItBack(t *testing.T) {
 		for range 300 {
 			p.add(jute.OpGetData, wire.PathWatch("/big", false))
 		}
-		if err := c.WriteRaw(p.b); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.WriteRaw(p.b))
 	})
 	time.Sleep(100 * time.Millisecond)
 	for i := range 300 {
@@ -264,7 +247,7 @@ func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
 		many bool
 	}{{jute.OpGetEphemerals, true}, {jute.OpGetAllChildrenNumber, false}} {
 		s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
-		must(t, err)
+		must.OK(t, err)
 		g := &glances{Replica: still{state.New("test")}}
 		s.UseMeanwhile(g)
 		s.ReadOnly(true)
@@ -279,7 +262,7 @@ func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
 		if n := g.n.Load(); (n == requests) != tt.many {
 			t.Errorf("%v: the state was looked at %d times", tt.op, n)
 		}
-		must(t, s.Shutdown(t.Context()))
+		must.OK(t, s.Shutdown(t.Context()))
 	}
 }
 
@@ -290,14 +273,14 @@ func TestAuthPacketsAreBounded(t *testing.T) {
 		call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u:p"))
 	}
 	call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth("digest", "u:p"))
-	must(t, c.Closed())
+	must.OK(t, c.Closed())
 	c = r.client()
 	for i := range maxIDs - 1 {
 		call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", fmt.Sprint("u:", i)))
 	}
 	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u:1")) // known already
 	call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth("digest", "one:more"))
-	must(t, c.Closed())
+	must.OK(t, c.Closed())
 }
 
 // Identities travel with every write.
@@ -310,10 +293,10 @@ func TestBytesOfIdentitiesAreBounded(t *testing.T) {
 	}
 	create(t, c, "/a", "", 0)
 	call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth("digest", long+"3:p"))
-	must(t, c.Closed())
+	must.OK(t, c.Closed())
 	c = r.client()
 	call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth("digest", strings.Repeat("x", maxIDBytes)+":p"))
-	must(t, c.Closed())
+	must.OK(t, c.Closed())
 }
 
 func TestLogLinesCausedByInputAreBounded(t *testing.T) {
@@ -328,15 +311,9 @@ func TestLogLinesCausedByInputAreBounded(t *testing.T) {
 	now = time.Second
 	l.info("kind one")
 	text := log.String()
-	if n := strings.Count(text, "\n"); n != linesPerSecond+2 {
-		t.Errorf("%d lines", n)
-	}
-	if len(text) > 600*(linesPerSecond+2) {
-		t.Errorf("%d bytes", len(text))
-	}
-	if n := l.dropped.Load(); n != 100-linesPerSecond {
-		t.Errorf("%d dropped", n)
-	}
+	expect.Equal(t, strings.Count(text, "\n"), linesPerSecond+2, "lines")
+	expect.That(t, len(text) <= 600*(linesPerSecond+2), "%d bytes", len(text))
+	expect.Equal(t, l.dropped.Load(), 100-linesPerSecond, "dropped")
 }
 
 // flakyListener fails a few times before it accepts.
@@ -358,29 +335,27 @@ func (l *flakyListener) Accept() (net.Conn, error) {
 
 func TestAcceptBacksOffAndGoesOn(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.OK(t, err)
 	start := time.Now()
 	r := newRigOn(t, Options{}, &flakyListener{Listener: ln, fails: 4})
 	r.client()
 	if d := time.Since(start); d < (5+10+20+40)*time.Millisecond {
 		t.Errorf("accepted after %v", d)
 	}
-	if n := r.srv.Figures().AcceptErrors; n != 4 {
-		t.Errorf("%d errors counted", n)
-	}
+	expect.Equal(t, r.srv.Figures().AcceptErrors, 4, "errors counted")
 }
 
 func TestPlainBytesOnTheTLSPortAreClosed(t *testing.T) {
 	s, err := New(Options{TLSConfig: &tls.Config{}, Logger: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	must.OK(t, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.OK(t, err)
 	go s.ServeTLS(ln)
 	defer s.Shutdown(t.Context())
 	c, err := wire.Dial(ln.Addr().String())
-	must(t, err)
+	must.OK(t, err)
 	defer c.Close()
-	must(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.NewSession(10000))))
+	must.OK(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.NewSession(10000))))
 	io.Copy(io.Discard, c) // an alert, perhaps; then the end
 	eventually(t, "counted", func() bool { return s.metrics.TLSHandshakeFailed.Load() == 1 })
 }
@@ -392,22 +367,18 @@ func TestOneLineForARefusedConnection(t *testing.T) {
 	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxConnsPerAddr: -1})
 	gone := r.client()
 	id := admin.Hex(gone.Session.ID)
-	must(t, gone.Close())
+	must.OK(t, gone.Close())
 	eventually(t, "its connection gone", func() bool { return r.srv.Figures().Conns == 0 })
 	r.end(gone.Session.ID, 1, nil)
 	for range 3 {
 		for _, hello := range []string{"GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01\x00\x00", "\xff\xff\xff\xff"} {
 			c := r.dial()
-			must(t, c.WriteRaw([]byte(hello)))
-			if _, err := c.ReadFrame(); err == nil {
-				t.Errorf("%q is answered by a frame", hello)
-			}
+			must.OK(t, c.WriteRaw([]byte(hello)))
+			expect.Fails(t, expect.Err(c.ReadFrame()), "%q is answered by a frame", hello)
 		}
 		c := r.dial()
-		if err := c.Connect(wire.Attach(gone.Session, 0)); err == nil {
-			t.Error("a session that was ended goes on")
-		}
-		must(t, c.Closed())
+		expect.Fails(t, c.Connect(wire.Attach(gone.Session, 0)), "a session that was ended goes on")
+		must.OK(t, c.Closed())
 	}
 	eventually(t, "connections gone", func() bool { return r.srv.Figures().Conns == 0 })
 	var refused []string
@@ -443,13 +414,10 @@ func TestRepeatedLinesAreCounted(t *testing.T) {
 	}
 	now = linesApart
 	l.of("10.0.0.1", slog.LevelInfo, "connection refused", "reason", "one")
-	if !strings.HasSuffix(log.String(), "addr=10.0.0.1 reason=one more=4\n") {
-		t.Errorf("%s", log.String())
-	}
+	expect.That(t, strings.HasSuffix(log.String(), "addr=10.0.0.1 reason=one more=4\n"),
+		"%s", log.String())
 	for i := range 3 * keptLines {
 		l.of(fmt.Sprint(i), slog.LevelInfo, "connection refused")
 	}
-	if len(l.from) > keptLines {
-		t.Errorf("%d addresses are remembered", len(l.from))
-	}
+	expect.That(t, len(l.from) <= keptLines, "%d addresses are remembered", len(l.from))
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -29,11 +30,11 @@ func TestLongListsAreOfOneMoment(t *testing.T) {
 	}
 	for _, op := range []jute.OpCode{jute.OpGetChildren, jute.OpGetChildren2} {
 		for k := range 5 {
-			must(t, c.WriteRaw(wire.AppendRequest(nil, int32(k+1), op, wire.PathWatch("/dir", true))))
+			must.OK(t, c.WriteRaw(wire.AppendRequest(nil, int32(k+1), op, wire.PathWatch("/dir", true))))
 			create(t, other, "/dir/x", "", 0)
 			call(t, other, jute.OK, jute.OpDelete, wire.PathVersion("/dir/x", -1))
 			f, err := c.Reply()
-			must(t, err)
+			must.OK(t, err)
 			d := jute.NewDecoder(f.Body)
 			if n := d.Int(); f.Code != jute.OK || f.Xid != int32(k+1) || n != many && n != many+1 {
 				t.Fatalf("%v: reply %d %v of %d names", op, f.Xid, f.Code, n)
@@ -43,14 +44,12 @@ func TestLongListsAreOfOneMoment(t *testing.T) {
 					t.Fatalf("%v: %q", op, got)
 				}
 			}
-			if d.Err() != nil {
-				t.Fatal(d.Err())
-			}
+			must.OK(t, d.Err())
 		}
 	}
-	must(t, other.WriteRaw(wire.AppendRequest(nil, 99, jute.OpGetEphemerals, wire.Path("/dir"))))
+	must.OK(t, other.WriteRaw(wire.AppendRequest(nil, 99, jute.OpGetEphemerals, wire.Path("/dir"))))
 	f, err := other.Reply()
-	must(t, err)
+	must.OK(t, err)
 	d := jute.NewDecoder(f.Body)
 	if n := d.Int(); n != many || f.Xid != 99 {
 		t.Errorf("%d ephemeral nodes of %d, reply %d", n, many, f.Xid)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -29,7 +31,7 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 		var stalled []*wire.Conn
 		for range 6 {
 			c := ln.dial(t)
-			must(t, c.Connect(hello))
+			must.OK(t, c.Connect(hello))
 			stalled = append(stalled, c)
 			go c.WriteRaw(big[:len(big)-1])
 		}
@@ -38,13 +40,11 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 		if used, _ := r.buffered(); used > bound || used < bound/2 {
 			t.Errorf("%d bytes for unfinished frames", used)
 		}
-		if n := r.srv.counts.ends[endStalled].Load(); n != 0 {
-			t.Errorf("%d closed before their time", n)
-		}
+		expect.Equal(t, r.srv.counts.ends[endStalled].Load(), 0, "closed before their time")
 		c := ln.dial(t)
-		must(t, c.Connect(hello))
+		must.OK(t, c.Connect(hello))
 		start := time.Now()
-		must(t, c.WriteRaw(big))
+		must.OK(t, c.WriteRaw(big))
 		wantKinds(t, c, 7)
 		if d := time.Since(start); d > 2*time.Second {
 			t.Errorf("a whole frame waited %v for unfinished ones", d)
@@ -67,8 +67,8 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 func TestSmallFramesDoNotWaitForLargeOnes(t *testing.T) {
 	virtual(t, Options{MaxBuffers: 1 << 20}, func(t *testing.T, r *rig, ln *pipeListener) {
 		a, b := ln.dial(t), ln.dial(t)
-		must(t, a.Connect(wire.NewSession(40000)))
-		must(t, b.Connect(wire.NewSession(40000)))
+		must.OK(t, a.Connect(wire.NewSession(40000)))
+		must.OK(t, b.Connect(wire.NewSession(40000)))
 		go a.WriteRaw(wire.AppendRequest(nil, 7, jute.OpCreate, wire.Create("/big", make([]byte, 1_000_000),
 			jute.WorldAnyone, 0))[:999_000])
 		synctest.Wait()
@@ -84,7 +84,7 @@ func TestLongAnswersWaitForEachOther(t *testing.T) {
 	const bound = 1 << 20
 	virtual(t, Options{MaxBuffers: bound, MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
 		owner := ln.dial(t)
-		must(t, owner.Connect(wire.NewSession(40000)))
+		must.OK(t, owner.Connect(wire.NewSession(40000)))
 		create(t, owner, "/dir", "", 0)
 		name := strings.Repeat("x", 1000)
 		for i := range 300 {
@@ -99,7 +99,7 @@ func TestLongAnswersWaitForEachOther(t *testing.T) {
 		} {
 			for range 5 {
 				c := ln.dial(t)
-				must(t, c.Connect(wire.NewSession(40000)))
+				must.OK(t, c.Connect(wire.NewSession(40000)))
 				go c.SendXid(1, ask.op, ask.body) // and reads nothing
 			}
 			synctest.Wait()
@@ -122,11 +122,11 @@ func TestEventsForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 	const bound = 1 << 20
 	virtual(t, Options{MaxBuffers: bound, MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
 		owner := ln.dial(t)
-		must(t, owner.Connect(wire.NewSession(40000)))
+		must.OK(t, owner.Connect(wire.NewSession(40000)))
 		var deaf []*wire.Conn
 		for range 10 {
 			c := ln.dial(t)
-			must(t, c.Connect(wire.NewSession(40000)))
+			must.OK(t, c.Connect(wire.NewSession(40000)))
 			call(t, c, jute.OK, jute.OpAddWatch, wire.Body{}.Str("/").Int(jute.AddWatchRecursive))
 			deaf = append(deaf, c)
 		}
@@ -148,7 +148,7 @@ func TestEventsForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 	virtual(t, Options{MaxFrame: 4 << 10, MaxBuffers: 64 << 10}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
-		must(t, c.Connect(wire.NewSession(40000)))
+		must.OK(t, c.Connect(wire.NewSession(40000)))
 		create(t, c, "/there", "", 0)
 		var data, exist []string
 		for i := range 20_000 {
@@ -157,16 +157,14 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 		}
 		data = append(data, "/there", "", "/"+strings.Repeat("y", 4000))
 		body := wire.SetWatches(1<<40, data, exist, nil)
-		must(t, c.SendXid(5, jute.OpPing, nil))
+		must.OK(t, c.SendXid(5, jute.OpPing, nil))
 		go c.SendXid(9, jute.OpSetWatches, body)
 		deleted := 0
 		for {
 			f, err := c.Next()
-			must(t, err)
+			must.OK(t, err)
 			if f.Event == nil && f.Xid == 9 {
-				if f.Code != jute.OK {
-					t.Errorf("code %v", f.Code)
-				}
+				expect.Equal(t, f.Code, jute.OK, "code")
 				break
 			}
 			if f.Event != nil {
@@ -179,7 +177,7 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 		if n := r.srv.Figures().Watches; deleted != 20_001 || n != 20_002 {
 			t.Errorf("%d told of, %d watches", deleted, n)
 		}
-		must(t, c.SendXid(10, jute.OpSetData, wire.SetData("/there", nil, -1)))
+		must.OK(t, c.SendXid(10, jute.OpSetData, wire.SetData("/there", nil, -1)))
 		wantKinds(t, c, "NodeDataChanged /there", 10)
 
 		// Cut short, too long, null: the connection ends.
@@ -193,16 +191,14 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 			},
 		} {
 			b := ln.dial(t)
-			must(t, b.Connect(wire.NewSession(40000)))
+			must.OK(t, b.Connect(wire.NewSession(40000)))
 			go b.SendXid(1, jute.OpSetWatches, spoil(wire.SetWatches(1<<40, nil, exist, nil)))
 			if f, err := b.Next(); err == nil {
 				t.Errorf("%s: answered %+v", name, f)
 			}
 			synctest.Wait()
 		}
-		if n := r.srv.counts.ends[endMalformed].Load(); n != 3 {
-			t.Errorf("%d found malformed", n)
-		}
+		expect.Equal(t, r.srv.counts.ends[endMalformed].Load(), 3, "found malformed")
 	})
 }
 
@@ -215,21 +211,19 @@ func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 		"after":  func(c *conn) bool { defer c.close(endMoved); return !c.reserve(1<<20, true) },
 	} {
 		s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
-		must(t, err)
+		must.OK(t, err)
 		client, server := net.Pipe()
 		c := newConn(s, server, nil)
 		c.out.writing = 100 << 10
 		c.out.flushing = true
-		if end(c) {
-			t.Errorf("%s: wrong about the end of the connection", name)
-		}
+		expect.That(t, !end(c), "%s: wrong about the end of the connection", name)
 		s.memory.drop(c)
 		c.write(true) // its client is gone: this ends the flush
 		if n := len(s.memory.held); n != 0 || s.memory.used != 0 {
 			t.Errorf("%s: %d bytes are held by %d connections", name, s.memory.used, n)
 		}
 		client.Close()
-		must(t, s.Shutdown(t.Context()))
+		must.OK(t, s.Shutdown(t.Context()))
 	}
 }
 
@@ -237,7 +231,7 @@ func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 // while it holds the lock of the state.
 func TestReservedMemoryIsThereBeforeTheStateLock(t *testing.T) {
 	s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	must.OK(t, err)
 	defer s.Shutdown(t.Context())
 	client, server := net.Pipe()
 	defer client.Close()

@@ -2,13 +2,13 @@ package clients
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -45,9 +45,7 @@ func TestFollowGetsEachRequestWithItsAnswer(t *testing.T) {
 		{jute.OpGetData, "/a", 0}, {jute.OpGetChildren, "/b", jute.NoNode}, {jute.OpWhoAmI, "", 0}} {
 		want = append(want, fmt.Sprint(w.op, " ", w.path, " ", int32(w.code), " true true"))
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q,\nnot %q", got, want)
-	}
+	expect.List(t, got, want)
 }
 
 // What a client asked for is known when its connection has ended: some connect for each

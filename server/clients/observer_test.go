@@ -12,6 +12,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -23,22 +25,22 @@ func TestSessionMovedClosesOlderGenerationsOnly(t *testing.T) {
 	r.srv.SessionMoved(b.Session.ID, 2)
 	r.srv.SessionMoved(4711, 9)
 	r.srv.Applied()
-	must(t, b.Closed())
+	must.OK(t, b.Closed())
 	alive(t, a)
 	// What the old connection had under way is refused, not answered.
 	r.valve.close()
-	must(t, a.SendXid(1, jute.OpCreate, wire.Create("/late", nil, jute.WorldAnyone, 0)))
+	must.OK(t, a.SendXid(1, jute.OpCreate, wire.Create("/late", nil, jute.WorldAnyone, 0)))
 	eventually(t, "held", func() bool { return r.valve.waiting() == 1 })
 	c := r.dial()
-	must(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.Attach(a.Session, 0))))
+	must.OK(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.Attach(a.Session, 0))))
 	eventually(t, "both held", func() bool { return r.valve.waiting() == 2 })
 	r.valve.mu.Lock()
 	slices.Reverse(r.valve.held) // as if the write had come by another server
 	r.valve.mu.Unlock()
 	r.valve.open()
 	_, err := c.ReadFrame()
-	must(t, err)
-	must(t, a.Closed())
+	must.OK(t, err)
+	must.OK(t, a.Closed())
 	call(t, c, jute.NoNode, jute.OpExists, wire.PathWatch("/late", false))
 }
 
@@ -48,19 +50,17 @@ func TestExpiredSessionIsClosedBehindItsEvents(t *testing.T) {
 	create(t, a, "/e", "", jute.FlagEphemeral)
 	call(t, a, jute.OK, jute.OpExists, wire.PathWatch("/e", true))
 	end := make(chan struct{})
-	must(t, r.node.Propose(state.Request{Op: state.OpExpire, Session: a.Session.ID, Gen: 1},
+	must.OK(t, r.node.Propose(state.Request{Op: state.OpExpire, Session: a.Session.ID, Gen: 1},
 		waiter(func(*state.Outcome) { close(end) })))
 	<-end
 	wantKinds(t, a, "NodeDeleted /e")
-	must(t, a.Closed())
+	must.OK(t, a.Closed())
 	ended := r.srv.Observed.EndedSince(-1)
 	if len(ended) != 1 || ended[0].Session != a.Session.ID || ended[0].Cause != state.EndExpired ||
 		ended[0].Addr != "127.0.0.1" || !strings.HasPrefix(ended[0].Reason(), "client silent for ") {
 		t.Errorf("ended %+v", ended)
 	}
-	if err := r.dial().Connect(wire.Attach(a.Session, 0)); err != wire.ErrRefused {
-		t.Errorf("attach: %v", err)
-	}
+	expect.Equal(t, r.dial().Connect(wire.Attach(a.Session, 0)), wire.ErrRefused, "attach")
 }
 
 type waiter func(*state.Outcome)
@@ -72,10 +72,10 @@ func TestSessionClosedElsewhereClosesItsConnection(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
 	end := make(chan struct{})
-	must(t, r.node.Propose(state.Request{Op: jute.OpCloseSession, Session: a.Session.ID},
+	must.OK(t, r.node.Propose(state.Request{Op: jute.OpCloseSession, Session: a.Session.ID},
 		waiter(func(*state.Outcome) { close(end) })))
 	<-end
-	must(t, a.Closed())
+	must.OK(t, a.Closed())
 	if e := r.srv.Observed.EndedSince(-1); len(e) != 1 || e[0].Reason() != "closed by its client" {
 		t.Errorf("ended %+v", e)
 	}
@@ -88,12 +88,10 @@ func TestResetClosesEveryClientAndForgetsEveryWatch(t *testing.T) {
 	first := r.dial()
 	eventually(t, "accepted", func() bool { return r.srv.Figures().Conns == 3 })
 	r.srv.Reset()
-	must(t, a.Closed())
-	must(t, b.Closed())
-	if n := r.srv.Figures().Watches; n != 0 {
-		t.Errorf("%d watches", n)
-	}
-	must(t, first.Connect(wire.NewSession(10000))) // had seen nothing yet
+	must.OK(t, a.Closed())
+	must.OK(t, b.Closed())
+	expect.Equal(t, r.srv.Figures().Watches, 0, "watches")
+	must.OK(t, first.Connect(wire.NewSession(10000))) // had seen nothing yet
 }
 
 func TestUnknownOutcomeClosesWithoutAReply(t *testing.T) {
@@ -103,7 +101,7 @@ func TestUnknownOutcomeClosesWithoutAReply(t *testing.T) {
 		r.valve.close()
 		var p batch
 		p.add(jute.OpSync, wire.Path("/")).add(jute.OpGetData, wire.PathWatch("/", false))
-		must(t, c.WriteRaw(p.b))
+		must.OK(t, c.WriteRaw(p.b))
 		eventually(t, "held", func() bool { return r.valve.waiting() == 1 })
 		r.valve.mu.Lock()
 		h := r.valve.held[0]
@@ -111,34 +109,34 @@ func TestUnknownOutcomeClosesWithoutAReply(t *testing.T) {
 		r.valve.mu.Unlock()
 		h.w.Done(&o)
 		r.srv.Applied()
-		must(t, c.Closed())
+		must.OK(t, c.Closed())
 		r.valve.open()
 	}
 	// The same for a connect request: no word of a refusal.
 	r.valve.close()
 	c := r.dial()
-	must(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.NewSession(10000))))
+	must.OK(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.NewSession(10000))))
 	eventually(t, "held", func() bool { return r.valve.waiting() == 1 })
 	r.valve.held[0].w.Done(&state.Outcome{Unknown: true})
 	r.valve.held = nil
-	must(t, c.Closed())
+	must.OK(t, c.Closed())
 }
 
 func TestPingIsNotAnsweredByAServerThatIsCutOff(t *testing.T) {
 	r := newRig(t, Options{MinSessionTimeout: 900 * time.Millisecond})
 	c := r.dial()
-	must(t, c.Connect(wire.NewSession(900)))
+	must.OK(t, c.Connect(wire.NewSession(900)))
 	alive(t, c)
 	r.valve.setCut(true)
 	_, err := c.Send(jute.OpPing, nil)
-	must(t, err)
-	must(t, c.Silent(100*time.Millisecond)) // it may be over soon
+	must.OK(t, err)
+	must.OK(t, c.Silent(100*time.Millisecond)) // it may be over soon
 	r.valve.setCut(false)
 	wantKinds(t, c, -2)
 	r.valve.setCut(true)
 	_, err = c.Send(jute.OpPing, nil)
-	must(t, err)
-	must(t, c.Closed())
+	must.OK(t, err)
+	must.OK(t, c.Closed())
 }
 
 func TestHeardTellsWhoSpokeSinceTheLastCall(t *testing.T) {
@@ -154,16 +152,11 @@ func TestHeardTellsWhoSpokeSinceTheLastCall(t *testing.T) {
 	first = r.srv.Heard(nil)
 	// The node under the server asks as well; what it took is not told twice.
 	for _, touch := range first {
-		if touch.Session == gone.Session.ID {
-			t.Error("a connection whose session has moved is reported")
-		}
-		if touch.Age < 20 || touch.Age > 10_000 {
-			t.Errorf("age %d ms", touch.Age)
-		}
+		expect.That(t, touch.Session != gone.Session.ID,
+			"a connection whose session has moved is reported")
+		expect.That(t, touch.Age >= 20 && touch.Age <= 10_000, "age %d ms", touch.Age)
 	}
-	if again := r.srv.Heard(nil); len(again) != 0 {
-		t.Errorf("told twice: %v", again)
-	}
+	expect.Equal(t, len(r.srv.Heard(nil)), 0, "told twice")
 	alive(t, a)
 	if only := r.srv.Heard(first[:0]); len(only) > 1 || len(only) == 1 && only[0].Session != a.Session.ID {
 		t.Errorf("heard %v, want %d alone", only, a.Session.ID)
@@ -183,9 +176,7 @@ func TestConnectionsAreDescribed(t *testing.T) {
 	})
 	for _, d := range r.srv.Conns() {
 		if d.Session == 0 {
-			if d.Received != 0 || d.Interest != 1 {
-				t.Errorf("connection without a session: %+v", d)
-			}
+			expect.That(t, d.Received == 0 && d.Interest == 1, "connection without a session: %+v", d)
 			continue
 		}
 		if d.Session != c.Session.ID || d.LastOp != "GETD" || d.Received != 3 || d.Sent != 3 || d.LastCxid != 2 ||
@@ -195,27 +186,22 @@ func TestConnectionsAreDescribed(t *testing.T) {
 		}
 	}
 	s := r.srv.Figures()
-	if s.Conns != 2 || s.Watches != 1 || s.WatchConns != 1 || s.WatchPaths != 1 || !s.Serving {
-		t.Errorf("snapshot %+v", s)
-	}
+	expect.That(t, s.Conns == 2 && s.Watches == 1 && s.WatchConns == 1 && s.WatchPaths == 1 && s.Serving,
+		"snapshot %+v", s)
 	var watched []string
 	r.srv.WatchScan(func(path string, session int64) {
 		if session == c.Session.ID {
 			watched = append(watched, path)
 		}
 	})
-	if !slices.Equal(watched, []string{"/a"}) {
-		t.Errorf("watches %v", watched)
-	}
+	expect.List(t, watched, []string{"/a"}, "watches")
 	m := r.srv.Metrics()
 	if m.PacketsReceived.Load() != 3 || m.PacketsSent.Load() != 3 || m.ConnectionRequests.Load() != 1 {
 		t.Errorf("received %d, sent %d", m.PacketsReceived.Load(), m.PacketsSent.Load())
 	}
 	r.srv.ResetConns()
 	for _, d := range r.srv.Conns() {
-		if d.Received != 0 || d.Sent != 0 {
-			t.Errorf("after the reset %+v", d)
-		}
+		expect.That(t, d.Received == 0 && d.Sent == 0, "after the reset %+v", d)
 	}
 }
 
@@ -245,9 +231,7 @@ func TestNobodyWaitsForAFlusherBehindThoseWhoCameLater(t *testing.T) {
 	for f.waiting() > 0 {
 		visit()
 	}
-	if visited != len(conns) {
-		t.Errorf("%d of %d visited", visited, len(conns))
-	}
+	expect.Equal(t, visited, len(conns), "of %d visited", len(conns))
 }
 
 // Clients that watch a node of a long ACL, with many identities each, must not keep the log
@@ -259,7 +243,7 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 	}
 	told := func(acl []jute.ACL) (least time.Duration) {
 		s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
-		must(t, err)
+		must.OK(t, err)
 		for range 20 {
 			c := newConn(s, &net.TCPConn{}, nil)
 			ids := make([]jute.ID, maxIDs)
@@ -276,15 +260,11 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 			s.Events(zxid, events)
 			least = min(least, time.Since(began))
 		}
-		if n := len(s.watches.asked); n != 0 {
-			t.Errorf("%d answers are kept", n)
-		}
+		expect.Equal(t, len(s.watches.asked), 0, "answers are kept")
 		for _, c := range s.flush.batch {
-			if c.out.frames != 5*500 {
-				t.Errorf("told of %d events", c.out.frames)
-			}
+			expect.Equal(t, c.out.frames, 5*500, "told of %d events", c.out.frames)
 		}
-		must(t, s.Shutdown(t.Context()))
+		must.OK(t, s.Shutdown(t.Context()))
 		return least
 	}
 	few := told(jute.WorldAnyone)

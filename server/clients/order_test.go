@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -38,7 +40,7 @@ func TestRepliesKeepTheOrderOfPipelinedRequests(t *testing.T) {
 	for x := range int(p.xid) {
 		want = append(want, x+1)
 	}
-	must(t, c.WriteRaw(p.b))
+	must.OK(t, c.WriteRaw(p.b))
 	wantKinds(t, c, want...)
 }
 
@@ -50,18 +52,16 @@ func TestReadSeesOwnWriteSentBeforeIt(t *testing.T) {
 		text := fmt.Sprint(i)
 		var p batch
 		p.add(jute.OpSetData, wire.SetData("/a", []byte(text), -1)).add(jute.OpGetData, wire.PathWatch("/a", false))
-		must(t, c.WriteRaw(p.b))
+		must.OK(t, c.WriteRaw(p.b))
 		w, err := c.Reply()
-		must(t, err)
+		must.OK(t, err)
 		f, err := c.Reply()
-		must(t, err)
+		must.OK(t, err)
 		d := jute.NewDecoder(f.Body)
 		if got := string(d.Buffer()); got != text {
 			t.Fatalf("read %q after writing %q", got, text)
 		}
-		if f.Zxid < w.Zxid {
-			t.Fatalf("read at zxid %d after write at %d", f.Zxid, w.Zxid)
-		}
+		must.That(t, f.Zxid >= w.Zxid, "read at zxid %d after write at %d", f.Zxid, w.Zxid)
 	}
 }
 
@@ -89,9 +89,9 @@ func TestWhatIsAnsweredHereWaitsForPendingWrites(t *testing.T) {
 		r.valve.close()
 		var p batch
 		p.add(jute.OpGetData, wire.PathWatch("/", false)).add(jute.OpSync, wire.Path("/")).add(later.op, later.body)
-		must(t, c.WriteRaw(p.b))
+		must.OK(t, c.WriteRaw(p.b))
 		wantKinds(t, c, 1)
-		must(t, c.Silent(5*time.Millisecond))
+		must.OK(t, c.Silent(5*time.Millisecond))
 		r.valve.open()
 		want := []any{2, 3}
 		if later.op == jute.OpPing {
@@ -111,7 +111,7 @@ func TestEventComesBeforeTheReplyThatCausedIt(t *testing.T) {
 		add(jute.OpSetData, wire.SetData("/a", nil, -1)).
 		add(jute.OpCreate, wire.Create("/a/b", nil, jute.WorldAnyone, 0)).
 		add(jute.OpGetData, wire.PathWatch("/a", false))
-	must(t, c.WriteRaw(p.b))
+	must.OK(t, c.WriteRaw(p.b))
 	wantKinds(t, c, 1, 2, "NodeDataChanged /a", 3, "NodeChildrenChanged /a", 4, 5)
 }
 
@@ -138,19 +138,17 @@ func TestEventComesBeforeAnyReplyThatShowsTheChange(t *testing.T) {
 		}
 	}()
 	for xid := int32(0); xid < 600; xid++ {
-		must(t, b.SendXid(xid, jute.OpGetData, wire.PathWatch("/a", true)))
+		must.OK(t, b.SendXid(xid, jute.OpGetData, wire.PathWatch("/a", true)))
 		f, err := b.Next()
-		must(t, err)
-		if f.Event != nil {
-			t.Fatal("an event without a watch")
-		}
+		must.OK(t, err)
+		must.That(t, f.Event == nil, "an event without a watch")
 		armed := mzxidOf(t, f)
 		for fired := false; !fired; {
 			xid++
-			must(t, b.SendXid(xid, jute.OpGetData, wire.PathWatch("/a", false)))
+			must.OK(t, b.SendXid(xid, jute.OpGetData, wire.PathWatch("/a", false)))
 			for f = (wire.Frame{}); f.Xid != xid; {
 				f, err = b.Next()
-				must(t, err)
+				must.OK(t, err)
 				if f.Event == nil {
 					if at := mzxidOf(t, f); !fired && at != armed {
 						t.Fatalf("the change at %d shows before the event of the watch set at %d", at, armed)
@@ -162,7 +160,7 @@ func TestEventComesBeforeAnyReplyThatShowsTheChange(t *testing.T) {
 		}
 	}
 	close(stop)
-	must(t, <-done)
+	must.OK(t, <-done)
 }
 
 // mzxidOf returns when the data in a reply to getData was written.
@@ -171,9 +169,7 @@ func mzxidOf(t *testing.T, f wire.Frame) int64 {
 	d := jute.NewDecoder(f.Body)
 	d.Buffer()
 	st := d.Stat()
-	if d.Err() != nil || st.Mzxid > f.Zxid {
-		t.Fatalf("reply %+v: header zxid older than the data", f)
-	}
+	must.That(t, d.Err() == nil && st.Mzxid <= f.Zxid, "reply %+v: header zxid older than the data", f)
 	return st.Mzxid
 }
 
@@ -188,13 +184,11 @@ func TestRequestsBehindCloseSessionAreDropped(t *testing.T) {
 		for range 500 {
 			p.add(jute.OpGetData, wire.PathWatch("/", false))
 		}
-		must(t, c.WriteRaw(p.b))
+		must.OK(t, c.WriteRaw(p.b))
 		wantKinds(t, c, 1, 2, "NodeDeleted /e", 3)
-		must(t, c.Closed())
+		must.OK(t, c.Closed())
 	}
-	if ids := r.sessions(); len(ids) != 0 {
-		t.Errorf("sessions left: %v", ids)
-	}
+	expect.Equal(t, len(r.sessions()), 0, "sessions left")
 }
 
 // A read waits for the writes before it, and a close for all; that is order, and
@@ -207,7 +201,7 @@ func TestWaitingForOnesOwnIsNotThrottling(t *testing.T) {
 		add(jute.OpGetData, wire.PathWatch("/a", false)).
 		add(jute.OpSetData, wire.SetData("/a", nil, -1)).
 		add(jute.OpCloseSession, nil)
-	must(t, c.WriteRaw(p.b))
+	must.OK(t, c.WriteRaw(p.b))
 	wantKinds(t, c, 1, 2, 3, 4)
 	if n := r.srv.metrics.Throttled.Load(); n != 0 {
 		t.Errorf("throttled %d times", n)
@@ -226,17 +220,17 @@ func TestXidsAreEchoedWhateverTheyAre(t *testing.T) {
 			case jute.OpSetWatches:
 				body = wire.SetWatches(0, nil, nil, nil)
 			}
-			must(t, c.SendXid(xid, op, body))
+			must.OK(t, c.SendXid(xid, op, body))
 			b, err := c.ReadFrame()
-			must(t, err)
+			must.OK(t, err)
 			if d := jute.NewDecoder(b); d.Int() != xid {
 				t.Errorf("%v with xid %d: reply %x", op, xid, b)
 			}
 		}
 	}
-	must(t, c.SendXid(77, jute.OpPing, nil))
+	must.OK(t, c.SendXid(77, jute.OpPing, nil))
 	wantKinds(t, c, -2) // whatever the request said
-	must(t, c.SendXid(78, jute.OpAuth, wire.Auth("ip", "")))
+	must.OK(t, c.SendXid(78, jute.OpAuth, wire.Auth("ip", "")))
 	wantKinds(t, c, 78)
 }
 
@@ -252,7 +246,7 @@ func TestCatchUpEventsComeBeforeTheReply(t *testing.T) {
 	create(t, a, "/same/child", "", 0)
 	b := r.client()
 	all := []string{"/same", "/gone", "/changed"}
-	must(t, b.SendXid(-8, jute.OpSetWatches2, wire.SetWatches2(seen, all, []string{"/new", "/never"}, []string{
+	must.OK(t, b.SendXid(-8, jute.OpSetWatches2, wire.SetWatches2(seen, all, []string{"/new", "/never"}, []string{
 		"/same", "/changed"}, []string{"/p"}, []string{"/r"})))
 	wantKinds(t, b, "NodeDeleted /gone", "NodeDataChanged /changed", "NodeCreated /new",
 		"NodeChildrenChanged /same", -8)
@@ -275,14 +269,12 @@ func TestCatchUpOfManyPathsArmsThemAll(t *testing.T) {
 		data = append(data, "/")
 	}
 	data = append(data, slices.Repeat([]string{"/missing"}, 1200)...)
-	must(t, b.SendXid(9, jute.OpSetWatches, wire.SetWatches(1<<40, data, exist, nil)))
+	must.OK(t, b.SendXid(9, jute.OpSetWatches, wire.SetWatches(1<<40, data, exist, nil)))
 	for range 1200 {
 		wantKinds(t, b, "NodeDeleted /missing")
 	}
 	wantKinds(t, b, 9)
-	if n := r.srv.Figures().Watches; n != 1201 {
-		t.Errorf("%d watches armed", n)
-	}
+	expect.Equal(t, r.srv.Figures().Watches, 1201, "watches armed")
 	for _, i := range []int{0, 499, 500, 1199} {
 		create(t, a, exist[i], "", 0)
 		wantKinds(t, b, "NodeCreated "+exist[i])

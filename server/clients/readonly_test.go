@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -27,26 +28,26 @@ func (s still) PingOK(time.Duration) bool            { return false }
 // connections that have ended must not wait for it.
 func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
 	s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	must.OK(t, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.OK(t, err)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
 	defer func() {
-		must(t, s.Shutdown(t.Context()))
-		must(t, <-served)
+		must.OK(t, s.Shutdown(t.Context()))
+		must.OK(t, <-served)
 	}()
 	s.UseMeanwhile(still{state.New("test")})
 	s.ReadOnly(true)
 	for range 20 {
 		c, err := wire.Dial(ln.Addr().String())
-		must(t, err)
+		must.OK(t, err)
 		hello := wire.NewSession(30000)
 		hello.ReadOnly = true
-		must(t, c.Connect(hello))
+		must.OK(t, c.Connect(hello))
 		call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/", true))
 		_, err = c.Drop()
-		must(t, err)
+		must.OK(t, err)
 	}
 	eventually(t, "no connection is left", func() bool { return len(s.all()) == 0 })
 	if n := len(s.heard.swap()); n > 0 {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -31,9 +33,7 @@ func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {
 	d := jute.NewDecoder(f.Body)
 	d.Buffer()
 	d.Stat()
-	if d.Err() != nil || len(d.Rest()) != 0 {
-		t.Errorf("reply %x", f.Body)
-	}
+	expect.That(t, d.Err() == nil && len(d.Rest()) == 0, "reply %x", f.Body)
 	call(t, c, jute.MarshallingError, jute.OpReconfig, wire.Body{}.Str("x"))
 	if len(asked) != 2 || asked[0].May || !asked[1].May || asked[1].Joining != "server.2=x" ||
 		asked[1].Patience <= 0 {
@@ -41,6 +41,6 @@ func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {
 	}
 	// An outcome that is not known is not invented.
 	_, err := c.Send(jute.OpReconfig, body(6))
-	must(t, err)
-	must(t, c.Closed())
+	must.OK(t, err)
+	must.OK(t, c.Closed())
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/sasl"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -32,13 +34,11 @@ func digestMD5(challenge []byte, user, password string) []byte {
 func saslStep(t *testing.T, c *wire.Conn, token []byte) (jute.ErrCode, []byte) {
 	t.Helper()
 	f, err := c.Call(jute.OpSASL, wire.Body{}.Buf(token))
-	must(t, err)
-	if f.Zxid != 0 {
-		t.Errorf("zxid %d", f.Zxid)
-	}
+	must.OK(t, err)
+	expect.Equal(t, f.Zxid, 0, "zxid")
 	d := jute.NewDecoder(f.Body)
 	answer := d.Buffer()
-	must(t, d.Err())
+	must.OK(t, d.Err())
 	return f.Code, answer
 }
 
@@ -49,18 +49,15 @@ func authenticate(t *testing.T, c *wire.Conn, user, password string) jute.ErrCod
 		return code
 	}
 	code, answer := saslStep(t, c, digestMD5(challenge, user, password))
-	if code == jute.OK && !bytes.HasPrefix(answer, []byte("rspauth=")) {
-		t.Errorf("the server proves nothing: %q", answer)
-	}
+	expect.That(t, code != jute.OK || bytes.HasPrefix(answer, []byte("rspauth=")),
+		"the server proves nothing: %q", answer)
 	return code
 }
 
 func TestSASL(t *testing.T) {
 	r := newRig(t, Options{SASL: &sasl.Mechanisms{Users: saslUsers}, SASLSuper: "root"})
 	a, other := r.client(), r.client()
-	if code := authenticate(t, a, "bob", "secret"); code != jute.OK {
-		t.Fatal(code)
-	}
+	must.Equal(t, authenticate(t, a, "bob", "secret"), jute.OK)
 	bob := jute.ID{Scheme: "sasl", ID: "bob"}
 	if ids := who(t, a); len(ids) != 2 || !ids[bob] {
 		t.Errorf("identities %v", ids)
@@ -68,22 +65,16 @@ func TestSASL(t *testing.T) {
 	call(t, a, jute.OK, jute.OpCreate, wire.Create("/bobs", []byte("x"), []jute.ACL{{Perms: 31, ID: bob}}, 0))
 	call(t, other, jute.NoAuth, jute.OpGetData, wire.PathWatch("/bobs", false))
 	// A second round on one connection, for another user.
-	if code := authenticate(t, a, "root", "top"); code != jute.OK {
-		t.Fatal(code)
-	}
+	must.Equal(t, authenticate(t, a, "root", "top"), jute.OK)
 	if ids := who(t, a); !ids[bob] || !ids[superID] {
 		t.Errorf("identities %v", ids)
 	}
 	// Failure is answered, then the connection ends; the session does not.
 	session := other.Session
-	if code := authenticate(t, other, "bob", "wrong"); code != jute.AuthFailed {
-		t.Errorf("a wrong password: %v", code)
-	}
-	must(t, other.Closed())
+	expect.Equal(t, authenticate(t, other, "bob", "wrong"), jute.AuthFailed, "a wrong password")
+	must.OK(t, other.Closed())
 	b := r.attach(session)
-	if code := authenticate(t, b, "eve", ""); code != jute.AuthFailed {
-		t.Errorf("an unknown user: %v", code)
-	}
+	expect.Equal(t, authenticate(t, b, "eve", ""), jute.AuthFailed, "an unknown user")
 }
 
 // Without users the answer is the reference's, but not forever.
@@ -102,7 +93,7 @@ func TestSASLWithoutUsers(t *testing.T) {
 	if code, _ := saslStep(t, c, nil); code != jute.AuthFailed {
 		t.Errorf("one round too many: %v", code)
 	}
-	must(t, c.Closed())
+	must.OK(t, c.Closed())
 }
 
 func TestRequireAuth(t *testing.T) {
@@ -113,21 +104,15 @@ func TestRequireAuth(t *testing.T) {
 	} {
 		c := r.client()
 		f := call(t, c, jute.SessionClosedRequireAuth, op, body)
-		if f.Zxid != 0 {
-			t.Errorf("%v: zxid %d", op, f.Zxid)
-		}
-		must(t, c.Closed())
+		expect.Equal(t, f.Zxid, 0, "%v: zxid", op)
+		must.OK(t, c.Closed())
 	}
 	a := r.client()
-	if code := authenticate(t, a, "bob", "secret"); code != jute.OK {
-		t.Fatal(code)
-	}
+	must.Equal(t, authenticate(t, a, "bob", "secret"), jute.OK)
 	call(t, a, jute.OK, jute.OpCreate, wire.Create("/x", nil, jute.WorldAnyone, 0))
 	b := r.client()
 	call(t, b, jute.OK, jute.OpAuth, wire.Auth("digest", "u:p"))
 	call(t, b, jute.OK, jute.OpGetData, wire.PathWatch("/x", false))
 	c := r.client()
-	if code := authenticate(t, c, "bob", "wrong"); code != jute.SessionClosedRequireAuth {
-		t.Errorf("a wrong password: %v", code)
-	}
+	expect.Equal(t, authenticate(t, c, "bob", "wrong"), jute.SessionClosedRequireAuth, "a wrong password")
 }

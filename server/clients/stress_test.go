@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -79,9 +80,7 @@ func visit(t *testing.T, r *rig, rng *rand.Rand, again *wire.Session) *wire.Sess
 				p.add(jute.OpExists, wire.PathWatch(path, true))
 			}
 		}
-		if err := c.WriteRaw(p.b); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.WriteRaw(p.b))
 		if rng.IntN(8) == 0 {
 			return &c.Session // without waiting for anything
 		}
@@ -94,9 +93,7 @@ func visit(t *testing.T, r *rig, rng *rand.Rand, again *wire.Session) *wire.Sess
 		}
 	}
 	if rng.IntN(2) == 0 {
-		if _, err := c.Call(jute.OpCloseSession, nil); err != nil {
-			t.Error("close:", err)
-		}
+		expect.OK(t, expect.Err(c.Call(jute.OpCloseSession, nil)), "close")
 		return nil
 	}
 	return &c.Session

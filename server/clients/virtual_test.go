@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -65,9 +67,7 @@ func closedAfter(t *testing.T, c *wire.Conn) time.Duration {
 	t.Helper()
 	start := time.Now()
 	c.SetReadDeadline(start.Add(time.Hour))
-	if _, err := io.Copy(io.Discard, c); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, expect.Err(io.Copy(io.Discard, c)))
 	return time.Since(start)
 }
 
@@ -77,16 +77,12 @@ func TestHandshakeHasADeadline(t *testing.T) {
 		for _, n := range []int{0, 1, 3, 4, len(hello) - 2} {
 			c := ln.dial(t)
 			if n > 0 {
-				must(t, c.WriteRaw(hello[:n]))
+				must.OK(t, c.WriteRaw(hello[:n]))
 			}
-			if d := closedAfter(t, c); d != 10*time.Second {
-				t.Errorf("%d bytes: closed after %v", n, d)
-			}
+			expect.Equal(t, closedAfter(t, c), 10*time.Second, "%d bytes: closed after", n)
 		}
 		synctest.Wait()
-		if n := r.srv.metrics.SessionlessExpired.Load(); n != 5 {
-			t.Errorf("%d counted", n)
-		}
+		expect.Equal(t, r.srv.metrics.SessionlessExpired.Load(), 5, "counted")
 	})
 }
 
@@ -105,9 +101,7 @@ func TestTrickledHandshakeHasTheSameDeadline(t *testing.T) {
 			}
 		})
 		closedAfter(t, c)
-		if d := time.Since(start); d != 10*time.Second {
-			t.Errorf("closed after %v", d)
-		}
+		expect.Equal(t, time.Since(start), 10*time.Second, "closed after")
 	})
 }
 
@@ -116,33 +110,27 @@ func TestTrickledHandshakeHasTheSameDeadline(t *testing.T) {
 func TestSilentClientLosesItsSessionAndItsConnection(t *testing.T) {
 	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
-		must(t, c.Connect(wire.NewSession(6000)))
+		must.OK(t, c.Connect(wire.NewSession(6000)))
 		for range 20 {
 			time.Sleep(2 * time.Second)
 			alive(t, c)
 		}
 		d := closedAfter(t, c)
-		if d < 6*time.Second || d > 10*time.Second {
-			t.Errorf("closed after %v", d)
-		}
+		expect.That(t, d >= 6*time.Second && d <= 10*time.Second, "closed after %v", d)
 		ended := r.srv.Observed.EndedSince(-1)
-		if len(ended) != 1 || ended[0].Silent < 6*time.Second {
-			t.Errorf("ended %+v", ended)
-		}
+		expect.That(t, len(ended) == 1 && ended[0].Silent >= 6*time.Second, "ended %+v", ended)
 	})
 }
 
 func TestFrameThatIsNotFinishedEndsTheConnection(t *testing.T) {
 	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
-		must(t, c.Connect(wire.NewSession(40000)))
-		must(t, c.WriteRaw([]byte{0, 0, 1, 0, 0}))
-		if d := closedAfter(t, c); d != 30*time.Second {
-			t.Errorf("stuck frame: closed after %v", d)
-		}
+		must.OK(t, c.Connect(wire.NewSession(40000)))
+		must.OK(t, c.WriteRaw([]byte{0, 0, 1, 0, 0}))
+		expect.Equal(t, closedAfter(t, c), 30*time.Second, "stuck frame: closed after")
 		again := func() *wire.Conn {
 			b := ln.dial(t)
-			must(t, b.Connect(wire.Attach(c.Session, 0)))
+			must.OK(t, b.Connect(wire.Attach(c.Session, 0)))
 			return b
 		}
 		b := again()
@@ -155,15 +143,11 @@ func TestFrameThatIsNotFinishedEndsTheConnection(t *testing.T) {
 			}
 		})
 		closedAfter(t, b)
-		if d := time.Since(start); d != 120*time.Second {
-			t.Errorf("trickling frame: closed after %v", d)
-		}
+		expect.Equal(t, time.Since(start), 120*time.Second, "trickling frame: closed after")
 		// An oversized length whose operation does not follow.
 		last := again()
-		must(t, last.WriteRaw([]byte{0, 0x10, 0, 0}))
-		if d := closedAfter(t, last); d != time.Second {
-			t.Errorf("oversized length: closed after %v", d)
-		}
+		must.OK(t, last.WriteRaw([]byte{0, 0x10, 0, 0}))
+		expect.Equal(t, closedAfter(t, last), time.Second, "oversized length: closed after")
 	})
 }
 
@@ -171,12 +155,12 @@ func TestFrameThatIsNotFinishedEndsTheConnection(t *testing.T) {
 func TestFrameDeadlineEndsWithTheFrame(t *testing.T) {
 	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
-		must(t, c.Connect(wire.NewSession(40000)))
+		must.OK(t, c.Connect(wire.NewSession(40000)))
 		ping := wire.AppendRequest(nil, -2, jute.OpPing, nil)
 		for range 6 {
-			must(t, c.WriteRaw(ping[:5]))
+			must.OK(t, c.WriteRaw(ping[:5]))
 			time.Sleep(25 * time.Second)
-			must(t, c.WriteRaw(ping[5:]))
+			must.OK(t, c.WriteRaw(ping[5:]))
 			wantKinds(t, c, -2)
 			time.Sleep(35 * time.Second)
 		}
@@ -187,8 +171,8 @@ func TestFrameDeadlineEndsWithTheFrame(t *testing.T) {
 func TestClientThatTakesNothingForThirtySecondsIsClosed(t *testing.T) {
 	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		a, slow := ln.dial(t), ln.dial(t)
-		must(t, a.Connect(wire.NewSession(40000)))
-		must(t, slow.Connect(wire.NewSession(40000)))
+		must.OK(t, a.Connect(wire.NewSession(40000)))
+		must.OK(t, slow.Connect(wire.NewSession(40000)))
 		create(t, a, "/a", "", 0)
 		call(t, slow, jute.OK, jute.OpGetData, wire.PathWatch("/a", true))
 		start := time.Now()
@@ -206,14 +190,14 @@ func TestClientThatTakesNothingForThirtySecondsIsClosed(t *testing.T) {
 func TestClientThatReadsSlowlyIsNotClosed(t *testing.T) {
 	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
-		must(t, c.Connect(wire.NewSession(40000)))
+		must.OK(t, c.Connect(wire.NewSession(40000)))
 		create(t, c, "/a", strings.Repeat("x", 20_000), 0)
-		must(t, c.SendXid(1, jute.OpGetData, wire.PathWatch("/a", false)))
+		must.OK(t, c.SendXid(1, jute.OpGetData, wire.PathWatch("/a", false)))
 		var p [1000]byte
 		for n := 0; n < 20_000; {
 			time.Sleep(20 * time.Second)
 			m, err := c.Read(p[:])
-			must(t, err)
+			must.OK(t, err)
 			n += m
 		}
 	})
@@ -224,7 +208,7 @@ func TestClientThatReadsSlowlyIsNotClosed(t *testing.T) {
 func TestClientWhoseWriteIsStuckIsNotSilent(t *testing.T) {
 	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
 		c := ln.dial(t)
-		must(t, c.Connect(wire.NewSession(4000)))
+		must.OK(t, c.Connect(wire.NewSession(4000)))
 		create(t, c, "/e", "", jute.FlagEphemeral)
 		r.valve.close()
 		var p batch
@@ -232,18 +216,14 @@ func TestClientWhoseWriteIsStuckIsNotSilent(t *testing.T) {
 		for range 3 {
 			p.add(jute.OpPing, nil)
 		}
-		must(t, c.WriteRaw(p.b))
+		must.OK(t, c.WriteRaw(p.b))
 		time.Sleep(time.Minute)
 		r.valve.open()
 		wantKinds(t, c, 1, -2, -2, -2)
 		time.Sleep(3 * time.Second)
 		alive(t, c)
-		if _, err := c.Exists("/e", false); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, expect.Err(c.Exists("/e", false)))
 		closedAfter(t, c)
-		if n := len(r.srv.Observed.EndedSince(-1)); n != 1 {
-			t.Errorf("%d sessions ended", n)
-		}
+		expect.Equal(t, len(r.srv.Observed.EndedSince(-1)), 1, "sessions ended")
 	})
 }

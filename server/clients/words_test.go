@@ -16,19 +16,21 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
 // tell sends text and returns everything that comes back.
 func tell(t *testing.T, c *wire.Conn, text string, half bool) string {
 	t.Helper()
-	must(t, c.WriteRaw([]byte(text)))
+	must.OK(t, c.WriteRaw([]byte(text)))
 	if half {
-		must(t, c.Conn.(*net.TCPConn).CloseWrite())
+		must.OK(t, c.Conn.(*net.TCPConn).CloseWrite())
 	}
 	c.SetReadDeadline(time.Now().Add(30 * time.Second))
 	b, err := io.ReadAll(c)
-	must(t, err)
+	must.OK(t, err)
 	return string(b)
 }
 
@@ -36,15 +38,11 @@ func TestFourLetterWordIsAnsweredAndTheConnectionClosed(t *testing.T) {
 	r := newRig(t, Options{})
 	for _, text := range []string{"ruok", "srvr\n", "stmk12345678", "mntr and much more that nobody reads"} {
 		for _, half := range []bool{false, true} {
-			if got := tell(t, r.dial(), text, half); got != "word "+text[:4] {
-				t.Errorf("%q: %q", text, got)
-			}
+			expect.Equal(t, tell(t, r.dial(), text, half), "word "+text[:4], "%q", text)
 		}
 	}
 	for _, text := range []string{"help", "RUOK", "lsnp"} {
-		if got := tell(t, r.dial(), text, false); got != "" {
-			t.Errorf("%q: %q", text, got)
-		}
+		expect.Equal(t, tell(t, r.dial(), text, false), "", "%q", text)
 	}
 }
 
@@ -52,12 +50,10 @@ func TestFourLetterWordMayTrickle(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.dial()
 	for _, b := range []byte("ruo") {
-		must(t, c.WriteRaw([]byte{b}))
+		must.OK(t, c.WriteRaw([]byte{b}))
 		time.Sleep(time.Millisecond)
 	}
-	if got := tell(t, c, "k", true); got != "word ruok" {
-		t.Errorf("%q", got)
-	}
+	expect.Equal(t, tell(t, c, "k", true), "word ruok")
 }
 
 func TestHTTPIsTurnedAway(t *testing.T) {
@@ -69,16 +65,14 @@ func TestHTTPIsTurnedAway(t *testing.T) {
 			t.Errorf("%q: %q", text, got)
 		}
 	}
-	if n := r.srv.Figures().Foreign; n != 4 {
-		t.Errorf("%d counted", n)
-	}
+	expect.Equal(t, r.srv.Figures().Foreign, 4, "counted")
 }
 
 // certificate returns a certificate for name, signed by itself.
 func certificate(t *testing.T, name string) (tls.Certificate, *x509.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	must.OK(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
@@ -86,9 +80,9 @@ func certificate(t *testing.T, name string) (tls.Certificate, *x509.Certificate)
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	must(t, err)
+	must.OK(t, err)
 	leaf, err := x509.ParseCertificate(der)
-	must(t, err)
+	must.OK(t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, leaf
 }
 
@@ -105,19 +99,17 @@ func TestTLSClientsAreServedOnTheirPort(t *testing.T) {
 			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(clientLeaf)},
 	})
 	secure, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.OK(t, err)
 	var served sync.WaitGroup
 	served.Go(func() {
-		if err := r.srv.ServeTLS(secure); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, r.srv.ServeTLS(secure))
 	})
 	t.Cleanup(served.Wait)
 	t.Cleanup(r.srv.CutOff)
 	dial := func() *wire.Conn {
 		nc, err := tls.Dial("tcp", secure.Addr().String(), &tls.Config{RootCAs: pool(serverLeaf),
 			Certificates: []tls.Certificate{clientCert}})
-		must(t, err)
+		must.OK(t, err)
 		return wire.New(nc)
 	}
 	if got, err := io.ReadAll(func() io.Reader { c := dial(); c.WriteRaw([]byte("ruok")); return c }()); string(
@@ -127,7 +119,7 @@ func TestTLSClientsAreServedOnTheirPort(t *testing.T) {
 	a := r.client()
 	c := dial()
 	defer c.Close()
-	must(t, c.Connect(wire.NewSession(10000)))
+	must.OK(t, c.Connect(wire.NewSession(10000)))
 	if ids := who(t, c); !ids[jute.ID{Scheme: "x509", ID: "CN=client"}] {
 		t.Errorf("identities %v", ids)
 	}
@@ -140,18 +132,15 @@ func TestTLSClientsAreServedOnTheirPort(t *testing.T) {
 		wantKinds(t, c, "NodeDataChanged /a")
 	}
 	call(t, c, jute.OK, jute.OpCloseSession, nil)
-	must(t, c.Closed())
+	must.OK(t, c.Closed())
 }
 
 func TestTLSBytesOnThePlainPortAreClosed(t *testing.T) {
 	r := newRig(t, Options{})
 	nc, err := net.Dial("tcp", r.ln.Addr().String())
-	must(t, err)
+	must.OK(t, err)
 	defer nc.Close()
-	if err := tls.Client(nc, &tls.Config{InsecureSkipVerify: true}).Handshake(); err == nil {
-		t.Error("a TLS handshake succeeded")
-	}
-	if n := r.srv.Figures().Foreign; n != 1 {
-		t.Errorf("%d counted", n)
-	}
+	expect.Fails(t, tls.Client(nc, &tls.Config{InsecureSkipVerify: true}).Handshake(),
+		"a TLS handshake succeeded")
+	expect.Equal(t, r.srv.Figures().Foreign, 1, "counted")
 }

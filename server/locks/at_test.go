@@ -8,6 +8,8 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/locks"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestOtherChildrenAreNamed(t *testing.T) {
@@ -19,9 +21,8 @@ func TestOtherChildrenAreNamed(t *testing.T) {
 		a.Rest()
 	}
 	slices.Sort(a.Others)
-	if a.OtherCount != 2 || !slices.Equal(a.Others, []string{"a", "b"}) {
-		t.Errorf("%d others: %q", a.OtherCount, a.Others)
-	}
+	expect.That(t, a.OtherCount == 2 && slices.Equal(a.Others, []string{"a", "b"}),
+		"%d others: %q", a.OtherCount, a.Others)
 	for i := range 100 {
 		f.dirs(fmt.Sprintf("/l/more%d", i))
 	}
@@ -29,9 +30,8 @@ func TestOtherChildrenAreNamed(t *testing.T) {
 	for a.Step(f.t) {
 		a.Rest()
 	}
-	if a.OtherCount != 102 || len(a.Others) != 20 {
-		t.Errorf("%d others, %d are named", a.OtherCount, len(a.Others))
-	}
+	expect.That(t, a.OtherCount == 102 && len(a.Others) == 20,
+		"%d others, %d are named", a.OtherCount, len(a.Others))
 }
 
 // The state lock is held for a bounded time, over all directories of a lock.
@@ -49,9 +49,7 @@ func TestDirectoriesOfALockShareAPiece(t *testing.T) {
 		a.Rest()
 		steps++
 	}
-	if steps < 2 {
-		t.Errorf("%d nodes were looked at in one piece", 2*each)
-	}
+	expect.That(t, steps >= 2, "%d nodes were looked at in one piece", 2*each)
 }
 
 // Who waits for any permit of a semaphore and has one waits for itself: it can
@@ -63,9 +61,7 @@ func TestHolderOfAPermitMayWaitForAnother(t *testing.T) {
 		1 L/leases/_c_` + u1 + `-lease-0000000002
 		1 L/locks/_c_` + u3 + `-lock-0000000003`)
 	f.hold("/x", 1, 2)
-	if q := f.at("/app/it"); short(q) != "semaphore [curator] *2 *1 1<2,1" {
-		t.Fatal(short(q))
-	}
+	must.Equal(t, short(f.at("/app/it")), "semaphore [curator] *2 *1 1<2,1")
 	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 0 {
 		t.Errorf("cycles %+v", g.Cycles)
 	}

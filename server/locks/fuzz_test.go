@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // FuzzNames: whatever nodes are called, every contender met is shown once.
@@ -29,14 +30,10 @@ func FuzzNames(f *testing.F) {
 		for _, q := range w.scan() {
 			for _, c := range append(append(q.Holders, q.Waiters...), q.Participants...) {
 				p := q.Target(c.Node)
-				if met[p] {
-					t.Errorf("%q is met twice", p)
-				}
+				expect.That(t, !met[p], "%q is met twice", p)
 				met[p] = true
 				for _, on := range c.BlockedBy {
-					if q.Find(on) == nil {
-						t.Errorf("%q waits for %q, which is not there", c.Node, on)
-					}
+					expect.That(t, q.Find(on) != nil, "%q waits for %q, which is not there", c.Node, on)
 				}
 			}
 		}

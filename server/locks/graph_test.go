@@ -3,6 +3,8 @@ package locks_test
 import (
 	"fmt"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"math/rand/v2"
 	"testing"
 )
@@ -22,9 +24,7 @@ func TestDeadlock(t *testing.T) {
 	f.hold("/d", 4, 5, 4) // 4 waits behind itself and 5: threads
 	f.hold("/e", 6, 6)
 	g := recipe.WaitGraph(f.scan())
-	if len(g.Cycles) != 2 {
-		t.Fatalf("cycles %+v", g.Cycles)
-	}
+	must.Equal(t, len(g.Cycles), 2, "cycles %+v", g.Cycles)
 	in := map[recipe.Session]int{}
 	for _, p := range g.Parties {
 		in[p.Session] = p.Cycle
@@ -37,9 +37,7 @@ func TestDeadlock(t *testing.T) {
 		t.Errorf("paths %v", g.Cycles[in[1]-1].Paths)
 	}
 	f.remove(fmt.Sprintf("/c/%s", f.at("/c").Waiters[1].Node)) // 1 gives up
-	if n := len(recipe.WaitGraph(f.scan()).Cycles); n != 1 {
-		t.Errorf("%d cycles are left", n)
-	}
+	expect.Equal(t, len(recipe.WaitGraph(f.scan()).Cycles), 1, "cycles are left")
 }
 
 // TestReadersAreAllWaitedFor: a writer waits for every reader before it, so a
@@ -83,9 +81,7 @@ func TestTasksWaitForThemselves(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 	f.eph(1, "/l/lock-0000000003", `{"v":1,"task":"a"}`)
-	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 1 {
-		t.Errorf("%+v", g)
-	}
+	expect.Equal(t, len(recipe.WaitGraph(f.scan()).Cycles), 1)
 }
 
 // TestCyclesAreThoseThatReach compares the cycles of random plain locks with a

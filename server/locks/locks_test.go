@@ -9,6 +9,8 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/locks"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -105,9 +107,7 @@ func (f *forest) at(path string) recipe.Queue {
 		more = a.Step(f.t)
 	}
 	q, ok := a.Lock(f)
-	if !ok {
-		f.tb.Fatalf("%s is not there", path)
-	}
+	must.That(f.tb, ok, "%s is not there", path)
 	return q
 }
 
@@ -308,9 +308,7 @@ func TestEveryRecipeIsRecognised(t *testing.T) {
 			f := newForest(t)
 			f.build(r.nodes)
 			found := f.scan()
-			if len(found) != 1 || found[0].Path != "/app/it" {
-				t.Fatalf("found %+v", found)
-			}
+			must.That(t, len(found) == 1 && found[0].Path == "/app/it", "found %+v", found)
 			if got := short(found[0]); got != r.want {
 				t.Errorf("got  %s\nwant %s", got, r.want)
 			}
@@ -336,9 +334,7 @@ func TestWhatIsNoLock(t *testing.T) {
 	f.eph(2, "/brokers/ids/2")
 	f.watches[3] = []string{"/brokers/ids/1", "/brokers/ids/2"} // the controller's
 	f.eph(4, "/services/web/"+u1)
-	if found := f.scan(); len(found) != 0 {
-		t.Errorf("found %+v", found)
-	}
+	expect.Equal(t, len(f.scan()), 0, "found")
 	if q := f.at("/k"); q.Kind != recipe.KindUnknown || len(q.Holders)+len(q.Waiters)+len(q.Participants) > 0 {
 		t.Errorf("a directory above a directory named lock is %+v", q)
 	}
@@ -355,12 +351,8 @@ func TestDirectoryNamedLeases(t *testing.T) {
 		len(found[0].Waiters) != 1 {
 		t.Errorf("found %+v", found)
 	}
-	if q := f.at("/cars"); q.Kind != recipe.KindUnknown {
-		t.Errorf("the directory above is %+v", q)
-	}
-	if q := f.at("/cars/leases"); q.Kind != recipe.KindLock {
-		t.Errorf("looked at alone: %+v", q)
-	}
+	expect.Equal(t, f.at("/cars").Kind, recipe.KindUnknown, "the directory above")
+	expect.Equal(t, f.at("/cars/leases").Kind, recipe.KindLock, "looked at alone")
 }
 
 // TestDataIsNotShownToStrangers: an owner record in a node that world:anyone
@@ -386,9 +378,8 @@ func TestTooMany(t *testing.T) {
 	}
 	for _, q := range []recipe.Queue{f.scan()[0], f.at("/big")} {
 		shown := len(q.Holders) + len(q.Waiters)
-		if q.Total != n || shown < locks.ShownPerLock || shown >= 2*locks.ShownPerLock {
-			t.Fatalf("%d in all, %d shown", q.Total, shown)
-		}
+		must.That(t, q.Total == n && shown >= locks.ShownPerLock && shown < 2*locks.ShownPerLock,
+			"%d in all, %d shown", q.Total, shown)
 		if q.Holders[0].Node != "lock-0000000000" || q.Waiters[0].Node != "lock-0000000001" {
 			t.Errorf("the first are %s, %s", q.Holders[0].Node, q.Waiters[0].Node)
 		}
@@ -421,7 +412,5 @@ func TestLocksAnywhere(t *testing.T) {
 	deep := strings.Repeat("/d", 120)
 	f.eph(2, deep+"/lock-0000000000")
 	found := f.scan()
-	if len(found) != 2 || found[0].Path != "/" || found[1].Path != deep {
-		t.Errorf("%+v", found)
-	}
+	expect.That(t, len(found) == 2 && found[0].Path == "/" && found[1].Path == deep, "%+v", found)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // fakeCluster is a cluster of 2, which leads, 3, and 10 without a vote. Changes
@@ -174,9 +175,7 @@ func TestJobsGoOnToTheirEnd(t *testing.T) {
 			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("%+v: %v", tc.job, err)
 			}
-			if !strings.Contains(told.String(), tc.told) {
-				t.Errorf("%+v: told %s", tc.job, &told)
-			}
+			expect.Has(t, told.String(), tc.told, "%+v: told %s", tc.job, &told)
 			if got := strings.Join(f.got, ", "); got != tc.got {
 				t.Errorf("%+v: changed %s", tc.job, got)
 			}
@@ -190,7 +189,5 @@ func TestJobEndsWithItsCaller(t *testing.T) {
 	f.answers["h4:2888"] = 1000
 	ctx, cancel := context.WithCancel(t.Context())
 	err := Run(ctx, f, status.Job{Op: "add", ID: 4, Addr: "h4:2888"}, func(status.Step) { cancel() })
-	if status.Of(err) != status.Interrupted || len(f.got) > 0 {
-		t.Errorf("%v, changed %v", err, f.got)
-	}
+	expect.That(t, status.Of(err) == status.Interrupted && len(f.got) <= 0, "%v, changed %v", err, f.got)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -43,9 +44,7 @@ func TestDownTimesAreBounded(t *testing.T) {
 		c.NoteServing(false)
 		c.NoteServing(true)
 	}
-	if n := len(c.Downs()); n != keptDowns {
-		t.Errorf("%d are kept", n)
-	}
+	expect.Equal(t, len(c.Downs()), keptDowns, "are kept")
 }
 
 func TestEndedSessionsAreRememberedUpToABound(t *testing.T) {

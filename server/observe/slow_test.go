@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // TestSlowRequestsAreLogged: with operation, session and address, ten in a second, and the others
@@ -20,9 +21,7 @@ func TestSlowRequestsAreLogged(t *testing.T) {
 			Answered: at})
 	}
 	ask(time.Second, 99*time.Millisecond)
-	if text.Len() != 0 {
-		t.Errorf("a quick one is logged: %s", text.String())
-	}
+	expect.Equal(t, text.Len(), 0, "a quick one is logged: %s", text.String())
 	for range 15 {
 		ask(1500*time.Millisecond, 200*time.Millisecond)
 	}
@@ -67,9 +66,7 @@ func TestSlowWriteTellsItsStages(t *testing.T) {
 			continue
 		}
 		for bound, n := range want.Buckets {
-			if h.Buckets[bound] != n {
-				t.Errorf("%s up to %g s: %d, not %d", stage, bound, h.Buckets[bound], n)
-			}
+			expect.Equal(t, h.Buckets[bound], n, "%s up to %g s", stage, bound)
 		}
 	}
 	if h := got["carried_out"]; h == nil || h.Count != 0 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -54,9 +55,8 @@ func TestExampleOfTheRFC(t *testing.T) {
 	if got := proof(key, "AUTHENTICATE:imap/elwood.innosoft.com", d); got != "d388dad90d4bbd760a152321f2143af7" {
 		t.Errorf("response = %s", got)
 	}
-	if got := proof(key, ":imap/elwood.innosoft.com", d); got != "ea40f60335c427b5527b84dbabcdfffd" {
-		t.Errorf("rspauth = %s", got)
-	}
+	expect.Equal(t, proof(key, ":imap/elwood.innosoft.com", d), "ea40f60335c427b5527b84dbabcdfffd",
+		"rspauth")
 }
 
 func TestWhoKnowsThePasswordIsLetIn(t *testing.T) {
@@ -66,12 +66,8 @@ func TestWhoKnowsThePasswordIsLetIn(t *testing.T) {
 			reply, err := e.Answer(answer(t, challenge, user, password, latin1, func(d map[string]string) {
 				d["authzid"] = user
 			}), now)
-			if err != nil {
-				t.Fatal(user, err)
-			}
-			if !bytes.HasPrefix(reply, []byte("rspauth=")) {
-				t.Errorf("%s: reply %q", user, reply)
-			}
+			must.OK(t, err, "%v", user)
+			expect.That(t, bytes.HasPrefix(reply, []byte("rspauth=")), "%s: reply %q", user, reply)
 			if got, _, ok := e.User(); !ok || got != user {
 				t.Errorf("User() = %q, %v, want %q", got, ok, user)
 			}
@@ -109,15 +105,12 @@ func TestEverybodyElseIsRefused(t *testing.T) {
 	} {
 		e, challenge := begin(t)
 		token := answer(t, challenge, c.user, c.password, false, c.change)
-		if _, err := e.Answer(token, now); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
-		}
+		expect.Is(t, expect.Err(e.Answer(token, now)), c.want, "%s", name)
 		if user, _, ok := e.User(); ok {
 			t.Errorf("%s: let in as %q", name, user)
 		}
-		if _, err := e.Answer(answer(t, challenge, "bob", users["bob"], false, nil), now); err == nil {
-			t.Errorf("%s: a second try in the same exchange", name)
-		}
+		expect.Fails(t, expect.Err(e.Answer(answer(t, challenge, "bob", users["bob"], false, nil), now)),
+			"%s: a second try in the same exchange", name)
 	}
 }
 
@@ -128,16 +121,13 @@ func TestReplay(t *testing.T) {
 	must.Get(first.Answer(token, now))(t)
 	second := (&Mechanisms{Users: users}).Begin(strings.NewReader(strings.Repeat("another", 10)))
 	must.Get(second.Answer(nil, now))(t)
-	if _, err := second.Answer(token, now); !errors.Is(err, errProtocol) {
-		t.Errorf("a replayed answer: %v", err)
-	}
+	expect.Is(t, expect.Err(second.Answer(token, now)), errProtocol, "a replayed answer")
 }
 
 func TestDirectives(t *testing.T) {
 	d, err := parseDirectives([]byte(`a=1, b="x\"y\\z" ,,c = d`))
-	if err != nil || d["a"] != "1" || d["b"] != `x"y\z` || d["c"] != "d" || len(d) != 3 {
-		t.Errorf("%q, %v", d, err)
-	}
+	expect.That(t, err == nil && d["a"] == "1" && d["b"] == `x"y\z` && d["c"] == "d" && len(d) == 3,
+		"%q, %v", d, err)
 	for _, bad := range []string{`a`, `a="`, `a="\`, `a="x"y`, `=x`, `a=1,a=2`, `"a"=1`} {
 		if d, err := parseDirectives([]byte(bad)); err == nil {
 			t.Errorf("%s: %q", bad, d)
@@ -150,9 +140,7 @@ func FuzzDirectives(f *testing.F) {
 	f.Fuzz(func(t *testing.T, token []byte) {
 		d, err := parseDirectives(token)
 		for k, v := range d {
-			if err == nil && len(k)+len(v) > len(token) {
-				t.Errorf("%q out of %d bytes", k, len(token))
-			}
+			expect.That(t, err != nil || len(k)+len(v) <= len(token), "%q out of %d bytes", k, len(token))
 		}
 	})
 }
@@ -193,14 +181,11 @@ func TestUsersFiles(t *testing.T) {
 		must.OK(t, os.Chmod(path, c.mode))
 		got, err := ReadFile(path)
 		if c.err != "" {
-			if err == nil || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%s: %v, want %q", c.name, err, c.err)
-			}
+			expect.That(t, err != nil && strings.Contains(err.Error(), c.err),
+				"%s: %v, want %q", c.name, err, c.err)
 			continue
 		}
-		if err != nil || len(got.Users) != len(c.want) {
-			t.Errorf("%s: %q, %v", c.name, got, err)
-		}
+		expect.That(t, err == nil && len(got.Users) == len(c.want), "%s: %q, %v", c.name, got, err)
 		for name, password := range c.want {
 			if got.Users[name] != password {
 				t.Errorf("%s: %s has %q, want %q", c.name, name, got.Users[name], password)

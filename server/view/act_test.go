@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // do asks for an action as the page does.
@@ -90,9 +92,7 @@ func TestActionsAreForTheSuperUser(t *testing.T) {
 	if a, _ := r.request("GET", "/actions/break", nil, ""); a.StatusCode != 405 {
 		t.Errorf("GET: %s", a.Status)
 	}
-	if n := len(r.get(200, "/locks/l").list("holders")); n != 1 {
-		t.Error("it was done all the same")
-	}
+	expect.Equal(t, len(r.get(200, "/locks/l").list("holders")), 1, "it was done all the same")
 }
 
 func TestAsk(t *testing.T) {
@@ -106,9 +106,7 @@ func TestAsk(t *testing.T) {
 	if err != nil || string(data) != `{"future":[1,2],"host":"web","revoke":{"by":"operator","reason":"deploy"},"v":1}` {
 		t.Errorf("%s %v", data, err)
 	}
-	if h := r.get(200, "/locks/l").list("holders")[0]; h["asked"] != true {
-		t.Errorf("%v", h)
-	}
+	expect.Equal(t, r.get(200, "/locks/l").list("holders")[0]["asked"], true)
 	r.do(409, "ask", body) // twice
 	curators := r.node(c, "/c/_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-", "10.0.0.1", zk.FlagEphemeral|zk.FlagSequence)
 	h = r.get(200, "/locks/c").list("holders")[0]
@@ -145,13 +143,9 @@ func TestEndSession(t *testing.T) {
 		t.Errorf("%v", h)
 	}
 	e := r.get(200, "/sessions/ended?cause=operator").list("sessions")
-	if len(e) != 1 || e[0]["id"] != id || e[0]["reason"] != "ended by an operator" {
-		t.Errorf("%v", e)
-	}
+	expect.That(t, len(e) == 1 && e[0]["id"] == id && e[0]["reason"] == "ended by an operator", "%v", e)
 	// The operator's own sessions leave nothing behind.
-	if o := r.get(200, "/sessions?addr=operator"); o["total"] != 0.0 {
-		t.Errorf("%v", o)
-	}
+	expect.Equal(t, r.get(200, "/sessions?addr=operator")["total"], 0.0)
 }
 
 func TestWhatCannotBeDoneAlone(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // However many clients close their sessions at once, few are looked at; none
@@ -25,12 +26,9 @@ func TestManyClosedSessionsAreLittleWork(t *testing.T) {
 		list = append(list, e)
 	}
 	looks := worthALook(list)
-	if len(looks) != closedLooks+expired {
-		t.Errorf("%d looks at %d closed and %d expired sessions", len(looks), 1000-expired, expired)
-	}
-	if looks[0].Zxid != 1000 {
-		t.Errorf("the next look begins behind %d", looks[0].Zxid)
-	}
+	expect.Equal(t, len(looks), closedLooks+expired,
+		"looks at %d closed and %d expired sessions", 1000-expired, expired)
+	expect.Equal(t, looks[0].Zxid, 1000, "the next look begins behind")
 	for i, e := range looks {
 		if i > 0 && e.Zxid >= looks[i-1].Zxid {
 			t.Errorf("%d after %d", e.Zxid, looks[i-1].Zxid)
@@ -39,9 +37,7 @@ func TestManyClosedSessionsAreLittleWork(t *testing.T) {
 			expired--
 		}
 	}
-	if expired != 0 {
-		t.Errorf("%d expired sessions are passed over", expired)
-	}
+	expect.Equal(t, expired, 0, "expired sessions are passed over")
 }
 
 type leads struct{ Source }

@@ -58,9 +58,7 @@ func (r *rig) cold(c *zk.Conn, path string) (median, worst time.Duration, bytes 
 		begun := time.Now()
 		a, b := r.request("GET", path, map[string]string{"Accept-Encoding": "gzip"}, "")
 		all = append(all, time.Since(begun))
-		if a.StatusCode != http.StatusOK {
-			r.Fatalf("%s: %s", path, a.Status)
-		}
+		must.Equal(r, a.StatusCode, http.StatusOK, "%s: %s", path, a.Status)
 		bytes = len(b)
 	}
 	slices.Sort(all)

@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -82,18 +83,12 @@ func TestAMillionChildren(t *testing.T) {
 		mux.ServeHTTP(w, r)
 		runtime.ReadMemStats(&after)
 		b := w.Body.Bytes()
-		if w.Code != http.StatusOK || len(b) > 2<<20 {
-			t.Fatalf("%s: %d, %d bytes", path, w.Code, len(b))
-		}
+		must.That(t, w.Code == http.StatusOK && len(b) <= 2<<20, "%s: %d, %d bytes", path, w.Code, len(b))
 		took := after.TotalAlloc - before.TotalAlloc
 		t.Logf("%s: %d bytes, %d KiB of memory", path, len(b), took>>10)
-		if took > 32<<20 {
-			t.Errorf("%s took %d MiB of memory", path, took>>20)
-		}
+		expect.That(t, took <= 32<<20, "%s took %d MiB of memory", path, took>>20)
 		if strings.HasPrefix(path, "/?") {
-			if !strings.Contains(string(b), count) {
-				t.Errorf("%s does not say how many there are", path)
-			}
+			expect.Has(t, string(b), count, "%s does not say how many there", path)
 			return nil
 		}
 		var o object

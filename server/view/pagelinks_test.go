@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // The page leads from each path and session to what there is of it, finds sessions by
@@ -35,27 +37,19 @@ func TestPageLeadsOn(t *testing.T) {
 		"tab=lock&path=" + kazoo + "/no": {[]string{"there is no node"}, nil},
 	} {
 		a, b := r.request("GET", "/?"+query, nil, "")
-		if a.StatusCode != 200 {
-			t.Errorf("%s: %s", query, a.Status)
-		}
+		expect.Equal(t, a.StatusCode, 200, "%s: %s", query, a.Status)
 		page := string(b)
 		page = page[strings.Index(page, "<main"):strings.Index(page, "<script>")]
 		for _, s := range want.has {
-			if !strings.Contains(page, s) {
-				t.Errorf("%s: %q is missing in %s", query, s, page)
-			}
+			expect.Has(t, page, s, "%s: %q is missing in", query, s)
 		}
 		for _, s := range want.lacks {
-			if strings.Contains(page, s) {
-				t.Errorf("%s: %q is there", query, s)
-			}
+			expect.That(t, !strings.Contains(page, s), "%s: %q is there", query, s)
 		}
 	}
 	page := func() string { _, b := r.request("GET", "/", nil, ""); return string(b) }()
 	for _, s := range []string{
 		"new TextEncoder()", `addEventListener("close", () => { $("act-password").value = "";`} {
-		if !strings.Contains(page, s) {
-			t.Errorf("the script lacks %s", s)
-		}
+		expect.Has(t, page, s, "the script lacks")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // In the picture a party stands to the left of those it waits for; parties of a cycle
@@ -49,12 +50,8 @@ func TestPictureOfWaits(t *testing.T) {
 			t.Errorf("the label of %s ends at %d of %d: %+v", l.Path, right, p.W, l)
 		}
 	}
-	if p.Lines[3].Y == p.Lines[4].Y {
-		t.Error("two labels stand at one place")
-	}
-	if draw(&graphAnswer{}) != nil {
-		t.Error("nothing has a picture")
-	}
+	expect.That(t, p.Lines[3].Y != p.Lines[4].Y, "two labels stand at one place")
+	expect.That(t, draw(&graphAnswer{}) == nil, "nothing has a picture")
 }
 
 func TestWaysUp(t *testing.T) {
@@ -64,8 +61,6 @@ func TestWaysUp(t *testing.T) {
 		for _, c := range ups(path) {
 			got = append(got, c.Name+"="+c.Path)
 		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("above %s: %v", path, got)
-		}
+		expect.Equal(t, strings.Join(got, " "), want, "above %s: %v", path, got)
 	}
 }

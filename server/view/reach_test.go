@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -73,9 +74,7 @@ func TestAMemberThatIsGoneIsNoFollower(t *testing.T) {
 	for _, want := range []string{"<td>leader</td><td>caught up</td>",
 		"<td>follower</td><td>7 entries behind</td>",
 		`<td>voter</td><td><strong class="bad">not reached</strong>: connection refused</td>`} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %s", want)
-		}
+		expect.Has(t, page, want, "the page lacks")
 	}
 }
 
@@ -86,9 +85,7 @@ func TestMembersThatAnswerLateHoldNobodyUp(t *testing.T) {
 	defer v.Close()
 	w := httptest.NewRecorder()
 	v.Pages()["/{$}"].ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "http://localhost/", nil))
-	if n := strings.Count(w.Body.String(), "<td>not known</td>"); n != 3 {
-		t.Errorf("%d of 3 members are not known", n)
-	}
+	expect.Equal(t, strings.Count(w.Body.String(), "<td>not known</td>"), 3, "of 3 members")
 }
 
 func (s *three) BusyPaths() (map[string]observe.Count, time.Duration) { return nil, 0 }

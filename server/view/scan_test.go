@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestScanThatNobodyAsksForIsForgotten(t *testing.T) {
@@ -18,9 +20,7 @@ func TestScanThatNobodyAsksForIsForgotten(t *testing.T) {
 	}{"just asked for": {keepScan / 2, true}, "old": {keepScan, false}} {
 		s := &scans{newest: &scan{at: time.Now().Add(-c.age)}}
 		s.forget()
-		if !s.mu.TryLock() {
-			t.Fatalf("%s: whoever asks next waits for ever", name)
-		}
+		must.That(t, s.mu.TryLock(), "%s: whoever asks next waits for ever", name)
 		if kept := s.newest != nil; kept != c.kept {
 			t.Errorf("%s: kept %v", name, kept)
 		}
@@ -67,9 +67,7 @@ func TestSessionsAreLookedUpInPieces(t *testing.T) {
 		ids[id] = true
 	}
 	(&View{source: l}).sessionsOf(ids)
-	if l.times != 3 {
-		t.Errorf("the state lock was taken %d times", l.times)
-	}
+	expect.Equal(t, l.times, 3, "the state lock was taken %d times", l.times)
 }
 
 func TestOldestEndingsAreForgotten(t *testing.T) {
@@ -81,15 +79,12 @@ func TestOldestEndingsAreForgotten(t *testing.T) {
 	if len(d.fates) != keptFates || len(d.order) != keptFates || d.fates[1] != nil || d.fates[2] == nil {
 		t.Errorf("%d are kept, in an order of %d", len(d.fates), len(d.order))
 	}
-	if d.zxid != 1000+keptFates+1 {
-		t.Errorf("looked at up to zxid %d", d.zxid)
-	}
+	expect.Equal(t, d.zxid, 1000+keptFates+1, "looked at up to zxid")
 }
 
 func TestAnAnswerThatTakesTooLongIsRefused(t *testing.T) {
 	w := httptest.NewRecorder()
 	new(View).fail(w, fmt.Errorf("reading locks: %w", context.DeadlineExceeded))
-	if w.Code != errSlow.Status || !strings.Contains(w.Body.String(), errSlow.Text) {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	expect.That(t, w.Code == errSlow.Status && strings.Contains(w.Body.String(), errSlow.Text),
+		"%d %s", w.Code, w.Body)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -71,9 +72,7 @@ func (r *rig) node(c *zk.Conn, path, data string, flags int32) string {
 		}
 	}
 	made, err := c.Create(path, []byte(data), flags, zk.WorldACL(zk.PermAll))
-	if err != nil {
-		r.Fatalf("create %.80q: %v", path, err)
-	}
+	must.OK(r, err, "create %.80q", path)
 	return made
 }
 
@@ -176,9 +175,7 @@ func TestLocks(t *testing.T) {
 		for _, l := range r.get(200, "/locks?"+query).list("locks") {
 			got = append(got, l["path"].(string))
 		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s: %v, not %s", query, got, want)
-		}
+		expect.Equal(t, strings.Join(got, " "), want, "%s: %v", query, got)
 	}
 	for query, want := range map[string]string{
 		"prefix=app": "begins with a slash", "kind=x": "want one of lock, rwlock", "older=soon": "such as 30s",
@@ -186,9 +183,7 @@ func TestLocks(t *testing.T) {
 		"limit=1001": "from 1 to 1000", "offset=-1": "want a number", "sort=up": "want path",
 		"prefx=/a": "known are prefix", "waiting=maybe": "true or false",
 	} {
-		if got := r.get(400, "/locks?"+query)["error"].(string); !strings.Contains(got, want) {
-			t.Errorf("%s: %s", query, got)
-		}
+		expect.Has(t, r.get(400, "/locks?"+query)["error"].(string), want, "%s", query)
 	}
 	one := r.get(200, "/locks/app/orders")
 	if w := one.list("waiters"); len(w) != 1 || w[0]["session"] != sid(b) || w[0]["position"] != 1.0 ||
@@ -213,20 +208,14 @@ func TestAnswersAreSmallForThosePolling(t *testing.T) {
 	r.eventually("/locks", func(o object) bool { return o["total"] == 40.0 })
 	a, b := r.request("GET", "/locks", map[string]string{"Accept-Encoding": "gzip"}, "")
 	z, err := gzip.NewReader(strings.NewReader(string(b)))
-	if err != nil || a.Header.Get("Content-Encoding") != "gzip" {
-		t.Fatalf("%v %v", err, a.Header)
-	}
+	must.That(t, err == nil && a.Header.Get("Content-Encoding") == "gzip", "%v %v", err, a.Header)
 	if plain, err := io.ReadAll(z); err != nil || len(plain) < 4*len(b) {
 		t.Errorf("%v: %d bytes became %d", err, len(plain), len(b))
 	}
 	a, b = r.request("GET", "/locks", map[string]string{"If-None-Match": a.Header.Get("ETag")}, "")
-	if a.StatusCode != 304 || len(b) != 0 {
-		t.Errorf("%s %s", a.Status, b)
-	}
+	expect.That(t, a.StatusCode == 304 && len(b) == 0, "%s %s", a.Status, b)
 	a, b = r.request("HEAD", "/locks", nil, "")
-	if a.StatusCode != 200 || len(b) != 0 {
-		t.Errorf("HEAD: %s %s", a.Status, b)
-	}
+	expect.That(t, a.StatusCode == 200 && len(b) == 0, "HEAD: %s %s", a.Status, b)
 	if a, _ = r.request("POST", "/locks", nil, ""); a.StatusCode != 405 {
 		t.Errorf("POST: %s", a.Status)
 	}
@@ -262,9 +251,7 @@ func TestDeadlock(t *testing.T) {
 	if o := r.get(200, "/wait-graph?prefix=/app/x"); o["edgeCount"] != 1.0 || len(o.list("suspected")) != 0 {
 		t.Errorf("%v", o)
 	}
-	if o := r.get(200, "/overview"); o["suspectedDeadlocks"] != 1.0 {
-		t.Errorf("%v", o)
-	}
+	expect.Equal(t, r.get(200, "/overview")["suspectedDeadlocks"], 1.0)
 	must.OK(t, a.Delete(mine, -1))
 	r.eventually("/wait-graph", func(o object) bool { return len(o.list("suspected")) == 0 })
 }
@@ -281,9 +268,7 @@ func TestOverviewRates(t *testing.T) {
 	}
 	rates := r.eventually("/overview", func(o object) bool { return o["rates"] != nil })["rates"].(map[string]any)
 	over, received, sent := rates["seconds"].(float64), rates["received"].(float64), rates["sent"].(float64)
-	if over < 1 || received*over < 150 || sent*over < 150 {
-		t.Errorf("%v", rates)
-	}
+	expect.That(t, over >= 1 && received*over >= 150 && sent*over >= 150, "%v", rates)
 	if _, page := r.request("GET", "/", nil, ""); !strings.Contains(string(page), "packets a second received") {
 		t.Error("the page does not say so")
 	}
@@ -299,9 +284,7 @@ func TestSessions(t *testing.T) {
 		t.Errorf("%v", o)
 	}
 	for query, n := range map[string]int{"limit=1": 1, "addr=127.": 2, "addr=10.": 0, "server=1": 2, "server=2": 0, "here": 2} {
-		if got := len(r.get(200, "/sessions?"+query).list("sessions")); got != n {
-			t.Errorf("%s: %d", query, got)
-		}
+		expect.Equal(t, len(r.get(200, "/sessions?"+query).list("sessions")), n, "%s", query)
 	}
 	r.get(400, "/sessions?server=x")
 	o = r.eventually("/sessions/"+sid(b), func(o object) bool { return len(o.list("waitsFor")) == 1 })
@@ -321,13 +304,9 @@ func TestSessions(t *testing.T) {
 	if e["id"] != id || e["cause"] != "closed" || e["nodes"] != 1.0 || lost["held"] != true || lost["path"] != "/l" || lost.list("next")[0]["session"] != sid(b) {
 		t.Errorf("%v", o)
 	}
-	if got := r.get(404, "/sessions/"+id)["error"].(string); !strings.Contains(got, "has ended") {
-		t.Error(got)
-	}
+	expect.Has(t, r.get(404, "/sessions/"+id)["error"].(string), "has ended")
 	r.get(400, "/sessions/ended?cause=x")
-	if o := r.get(200, "/sessions/ended?cause=expired"); o["total"] != 0.0 {
-		t.Errorf("%v", o)
-	}
+	expect.Equal(t, r.get(200, "/sessions/ended?cause=expired")["total"], 0.0)
 }
 
 // A directory named as a part of Curator's semaphore is a lock of its own when it
@@ -392,9 +371,7 @@ func TestTree(t *testing.T) {
 	if o := r.get(200, "/tree/t/text"); o["text"] != nil {
 		t.Errorf("data without being asked for: %v", o)
 	}
-	if o := r.get(200, "/tree/t/text?data"); o["text"] != "héllo" {
-		t.Errorf("%v", o)
-	}
+	expect.Equal(t, r.get(200, "/tree/t/text?data")["text"], "héllo")
 	if o := r.get(200, "/tree/t/bin?data"); o["base64"] != "AP8=" || o["text"] != nil {
 		t.Errorf("%v", o)
 	}
@@ -442,9 +419,7 @@ func TestBadInput(t *testing.T) {
 			t.Fatalf("%d: %v", i, err)
 		}
 		one := r.get(200, "/locks/bad/"+url.PathEscape(dir[5:]))
-		if len(one.list("holders")) != 1 {
-			t.Errorf("%.60q: %v", dir, one)
-		}
+		expect.Equal(t, len(one.list("holders")), 1, "%.60q: %v", dir, one)
 		r.get(200, "/tree/bad/"+url.PathEscape(dir[5:])+"?data")
 	}
 	deep := strings.Repeat("/d", 150)
@@ -455,9 +430,7 @@ func TestBadInput(t *testing.T) {
 	if o := r.get(200, "/locks/two"); o["mixed"] != true || o["holderCount"] != 2.0 {
 		t.Errorf("%v", o)
 	}
-	if o := r.get(200, "/tree/big?data"); len(o.list("children")) != 1 {
-		t.Errorf("%v", o)
-	}
+	expect.Equal(t, len(r.get(200, "/tree/big?data").list("children")), 1)
 	o := r.eventually("/locks", func(o object) bool { return o["total"].(float64) >= 9 })
 	found := map[string]bool{}
 	for _, l := range o.list("locks") {
@@ -466,13 +439,11 @@ func TestBadInput(t *testing.T) {
 			r.get(200, h)
 		}
 	}
-	if !found[deep] || !found["/big"] || !found["/bad/<script>alert(1)<∕script>"] {
-		t.Errorf("%.2000v", found)
-	}
+	expect.That(t, found[deep] && found["/big"] && found["/bad/<script>alert(1)<∕script>"],
+		"%.2000v", found)
 	a, b := r.request("GET", "/locks", nil, "")
-	if a.StatusCode != 200 || len(b) > 200_000 || strings.Contains(string(b), "<script") {
-		t.Errorf("%d bytes", len(b))
-	}
+	expect.That(t, a.StatusCode == 200 && len(b) <= 200_000 && !strings.Contains(string(b), "<script"),
+		"%d bytes", len(b))
 }
 
 // TestManyContenders: a directory with more contenders than are shown.
@@ -530,29 +501,21 @@ func TestPage(t *testing.T) {
 			t.Errorf("%s: %s", path, a.Status)
 		}
 		for _, w := range want {
-			if !strings.Contains(string(b), w) {
-				t.Errorf("%s: %q is missing", path, w)
-			}
+			expect.Has(t, string(b), w, "%s: %q is missing", path, w)
 		}
 		if n := strings.Count(string(b), "<script"); n != 1 || strings.Contains(string(b), "<img") || strings.Contains(string(b), " style=") || strings.Contains(string(b), " onclick=") {
 			t.Errorf("%s: %d scripts, or markup of clients", path, n)
 		}
 		p := a.Header.Get("Content-Security-Policy")
 		for _, w := range []string{"default-src 'none'; script-src 'sha256-", "style-src 'sha256-", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
-			if !strings.Contains(p, w) {
-				t.Errorf("%s: the policy %q lacks %s", path, p, w)
-			}
+			expect.Has(t, p, w, "%s: the policy %q lacks", path, p)
 		}
-		if strings.Contains(p, "unsafe") {
-			t.Errorf("%s: %s", path, p)
-		}
+		expect.That(t, !strings.Contains(p, "unsafe"), "%s: %s", path, p)
 	}
 	// Whoever polls is told in a few bytes that nothing is new.
 	x, _ := r.request("GET", "/?tab=locks", nil, "")
 	y, body := r.request("GET", "/?tab=locks", map[string]string{"If-None-Match": x.Header.Get("ETag")}, "")
-	if y.StatusCode != 304 || len(body) != 0 {
-		t.Errorf("%s, %d bytes", y.Status, len(body))
-	}
+	expect.That(t, y.StatusCode == 304 && len(body) == 0, "%s, %d bytes", y.Status, len(body))
 	if a, _ := r.request("POST", "/", nil, ""); a.StatusCode != 405 {
 		t.Errorf("POST: %s", a.Status)
 	}
