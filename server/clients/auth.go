@@ -157,7 +157,7 @@ func (c *conn) replyWhole(xid int32, op jute.OpCode, code jute.ErrCode, record [
 	if !o.accepts(&c.srv.o) {
 		return false
 	}
-	b, at := o.beginReply(xid, 0)
+	b, at := o.beginReply(xid, 0, len(record))
 	o.endWhole(append(b, record...), at, code)
 	c.answered(pending{xid: xid, op: op, at: c.arrived, followed: c.followed}, &state.Outcome{Code: code},
 		c.srv.now())

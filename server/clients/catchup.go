@@ -88,7 +88,7 @@ func (u *catchUp) tell(e jute.EventType, path string) {
 	if u.open = u.open && c.out.accepts(&c.srv.o); u.open {
 		c.out.buf = jute.AppendEventFrame(c.out.buf, -1, e, path)
 		c.out.frames++
-		if len(c.out.buf) > flushSize {
+		if c.out.size() > flushSize {
 			c.hold(false)
 		}
 	}

@@ -54,7 +54,7 @@ func (c *conn) quick() bool {
 	}
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
-	return c.out.state == outboxOpen && len(c.out.buf) <= quickSize
+	return c.out.state == outboxOpen && c.out.size() <= quickSize
 }
 
 // kick releases the batch. No lock is held.
@@ -164,10 +164,10 @@ func (c *conn) flushTouched() {
 func (c *conn) flush() {
 	o := &c.out
 	o.mu.Lock()
-	for o.flushing && len(o.buf) >= flushSize && o.state == outboxOpen {
+	for o.flushing && o.size() >= flushSize && o.state == outboxOpen {
 		c.sleep(-1)
 	}
-	if o.flushing || len(o.buf) == 0 && o.state == outboxOpen || o.state == outboxDead {
+	if o.flushing || o.empty() && o.state == outboxOpen || o.state == outboxDead {
 		o.mu.Unlock()
 		return
 	}
@@ -214,7 +214,7 @@ func (c *conn) write(mayBlock bool) bool {
 			o.give(c.sent)
 			c.sent, o.writing = nil, 0
 			c.hold(false)
-			if len(o.buf) == 0 || o.state == outboxDead {
+			if o.empty() || o.state == outboxDead {
 				c.flushed()
 				return true
 			}

@@ -229,7 +229,7 @@ func (m *memory) drop(c *conn) {
 // outbox that is already large, it dies when there is no room for more. The outbox is locked.
 func (c *conn) hold(others bool) {
 	o := &c.out
-	n := len(o.buf) + len(o.later) + o.writing + o.reserved
+	n := o.size() + o.writing + o.reserved
 	if n <= flushSize {
 		n = 0
 	}
@@ -249,7 +249,7 @@ func (c *conn) reserve(size int, now bool) bool {
 	c.flush()
 	o := &c.out
 	o.mu.Lock()
-	n := len(o.buf) + o.writing + size
+	n := o.size() + o.writing + size
 	o.mu.Unlock()
 	if !c.srv.memory.wait(c, outputPart, n) {
 		return false
@@ -266,8 +266,9 @@ func (c *conn) reserve(size int, now bool) bool {
 	if o.state != outboxOpen {
 		return false // what was granted goes with the connection
 	}
-	if now && len(o.buf) <= keepSize {
-		o.buf = append(room[:0], o.buf...)
+	if now {
+		o.cut()
+		o.buf = room[:0]
 	}
 	o.reserved = size
 	o.held = n

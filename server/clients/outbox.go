@@ -2,6 +2,7 @@ package clients
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,16 +31,17 @@ type pending struct {
 // connection's goroutine (under View) and the goroutine that applies the log fill it, a flush
 // empties it. One flush runs at a time; a goroutine that finds one under way only appends.
 type outbox struct {
-	mu     sync.Mutex
-	buf    []byte // whole frames
-	spare  []byte // the buffer of the flush before
-	frames int    // in buf
+	mu      sync.Mutex
+	full    [][]byte // buffers that come before buf
+	fullLen int      // bytes in full
+	buf     []byte   // whole frames
+	spare   []byte   // the buffer of the flush before
+	frames  int      // in full and buf
 
-	// gap: the connection's goroutine builds a long reply, which comes behind buf. Frames that
-	// others append until then wait in later.
-	gap         bool
-	later       []byte
-	laterFrames int
+	// gap: the connection's goroutine builds a long reply, which comes behind
+	// this many buffers of full. Until then nothing behind the gap is written.
+	gap    bool
+	before int
 
 	writing  int // bytes that the flush under way has taken
 	held     int // bytes of all this that srv.memory counts
@@ -99,16 +101,17 @@ func (o *outbox) accepts(opt *Options) bool {
 	if o.state != outboxOpen {
 		return false
 	}
-	if len(o.buf)+len(o.later) >= opt.MaxOutboxBytes || o.frames+o.laterFrames >= opt.MaxOutboxFrames {
+	if o.size() >= opt.MaxOutboxBytes || o.frames >= opt.MaxOutboxFrames {
 		o.die(endSlow)
 		return false
 	}
 	return true
 }
 
-// beginReply starts a reply frame. Its record is appended to the result and
-// the whole given to endReply.
-func (o *outbox) beginReply(xid int32, zxid int64) (b []byte, at int) {
+// beginReply starts a reply frame. Its record, of about size bytes, is appended to the
+// result and the whole given to endReply.
+func (o *outbox) beginReply(xid int32, zxid int64, size int) (b []byte, at int) {
+	o.room(4 + jute.ReplyHeaderSize + size)
 	b, at = jute.BeginFrame(o.buf)
 	return jute.AppendReplyHeader(b, xid, zxid, jute.OK), at
 }
@@ -130,30 +133,59 @@ func (o *outbox) endWhole(b []byte, at int, code jute.ErrCode) {
 	o.stat.Size(len(b) - at - 4)
 }
 
-// append appends a whole frame.
-func (o *outbox) append(frame []byte) {
-	if o.gap {
-		o.later = append(o.later, frame...)
-		o.laterFrames++
+// size returns how many bytes wait.
+func (o *outbox) size() int { return o.fullLen + len(o.buf) }
+
+// empty reports whether nothing can be written now.
+func (o *outbox) empty() bool { return o.size() == 0 || o.gap && o.before == 0 }
+
+// room makes room for n bytes in buf. A long buf does not grow: growth would
+// copy it under the state lock, again and again.
+func (o *outbox) room(n int) {
+	if n += len(o.buf); n <= max(cap(o.buf), keepSize) {
 		return
 	}
+	if len(o.buf) > quickSize {
+		n -= len(o.buf)
+		o.cut()
+	}
+	o.buf = append(make([]byte, 0, max(n, keepSize, min(o.fullLen/4, 4*flushSize))), o.buf...)
+}
+
+// cut begins a new buffer.
+func (o *outbox) cut() {
+	if len(o.buf) > 0 {
+		o.full, o.fullLen, o.buf = append(o.full, o.buf), o.fullLen+len(o.buf), nil
+	}
+}
+
+// append appends a whole frame.
+func (o *outbox) append(frame []byte) {
+	o.room(len(frame))
 	o.buf = append(o.buf, frame...)
 	o.frames++
 }
 
+// openGap leaves a gap for a long reply.
+func (o *outbox) openGap() {
+	o.cut()
+	o.gap, o.before = true, len(o.full)
+}
+
 // fill ends the gap with the reply that belongs there.
 func (o *outbox) fill(reply []byte) {
-	if o.state == outboxOpen {
-		if len(o.buf) == 0 {
-			o.buf = reply
-		} else {
-			o.buf = append(o.buf, reply...)
+	o.gap = false
+	if o.state != outboxOpen { // what is behind the gap must not come without the reply
+		o.cut()
+		for ; len(o.full) > o.before; o.full = o.full[:len(o.full)-1] {
+			o.fullLen -= len(o.full[len(o.full)-1])
 		}
-		o.buf = append(o.buf, o.later...)
-		o.frames += 1 + o.laterFrames
-		o.stat.Size(len(reply) - 4)
+		return
 	}
-	o.gap, o.later, o.laterFrames = false, nil, 0
+	o.full = slices.Insert(o.full, o.before, reply)
+	o.fullLen += len(reply)
+	o.frames++
+	o.stat.Size(len(reply) - 4)
 }
 
 // end lets the outbox be written and then closed.
@@ -169,13 +201,23 @@ func (o *outbox) die(why endReason) {
 		o.why = why
 	}
 	o.state = outboxDead
-	o.buf, o.spare, o.later, o.reserved = nil, nil, nil, 0
+	o.full, o.fullLen, o.buf, o.spare, o.reserved = nil, 0, nil, nil, 0
 }
 
 // take returns the bytes to write next.
 func (o *outbox) take() (b []byte, frames int) {
-	b, frames = o.buf, o.frames
-	o.buf, o.frames, o.spare = o.spare, 0, nil
+	frames, o.frames = o.frames, 0
+	if len(o.full) == 0 {
+		b, o.buf, o.spare = o.buf, o.spare, nil
+		return b, frames
+	}
+	b, o.full[0] = o.full[0], nil
+	if o.full, o.fullLen = o.full[1:], o.fullLen-len(b); len(o.full) == 0 {
+		o.full = nil
+	}
+	if o.gap {
+		o.before--
+	}
 	return b, frames
 }
 

@@ -1,8 +1,6 @@
 package clients
 
 import (
-	"slices"
-
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/tree"
@@ -38,7 +36,7 @@ func (c *conn) read(frame []byte) bool {
 // at hand.
 func (c *conn) flushLarge() {
 	c.out.mu.Lock()
-	large := len(c.out.buf) >= flushSize
+	large := c.out.size() >= flushSize
 	c.out.mu.Unlock()
 	if large {
 		c.flush()
@@ -115,7 +113,7 @@ func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 	c.cost += int64(o.reserved / 1024)
 	head, _ := jute.BeginFrame(nil)
 	c.long = &longReply{list, jute.AppendReplyHeader(head, xid, st.Zxid(), jute.OK), o.reserved}
-	o.gap = true
+	o.openGap()
 	return w, true
 }
 
@@ -189,10 +187,7 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 		c.readAnswered(xid, op, st.Zxid(), jute.OK, nil)
 		return w, 0, true
 	}
-	if o.reserved > 0 {
-		o.buf = slices.Grow(o.buf, o.reserved) // or it would double, again and again
-	}
-	b, at := o.beginReply(xid, st.Zxid())
+	b, at := o.beginReply(xid, st.Zxid(), o.reserved)
 	b, w, code := c.record(st.Tree(), b, op, body)
 	o.endReply(b, at, code)
 	c.cost += int64((len(b) - at) / 256)
@@ -200,14 +195,14 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 		c.cost += int64(4 * st.Tree().EphemeralsIn(c.session))
 	}
 	c.readAnswered(xid, op, st.Zxid(), code, b[at+4+jute.ReplyHeaderSize:])
-	if len(o.buf) > flushSize || o.reserved > 0 {
+	if o.size() > flushSize || o.reserved > 0 {
 		o.reserved = 0
 		c.hold(false)
 	}
 	if code == jute.OK && w.path != "" {
 		c.srv.metrics.Reads.Observe(w.path, int64(len(b)-at))
 	}
-	return w, len(o.buf), true
+	return w, o.size(), true
 }
 
 // record appends the response record of a read, and says which watch it sets.

@@ -152,7 +152,7 @@ func (c *conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, r
 	if !o.accepts(&c.srv.o) {
 		return false
 	}
-	b, at := o.beginReply(xid, zxid)
+	b, at := o.beginReply(xid, zxid, len(record))
 	o.endReply(append(b, record...), at, code)
 	c.answered(pending{xid: xid, op: op, at: c.arrived, followed: c.followed},
 		&state.Outcome{Code: code, Zxid: zxid, Reply: record}, c.srv.now())

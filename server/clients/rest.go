@@ -36,7 +36,7 @@ func (c *conn) giveBack() {
 	c.in = input{}
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
-	if o := &c.out; o.state == outboxOpen && !o.flushing && len(o.buf) == 0 && o.pendingLen() == 0 {
+	if o := &c.out; o.state == outboxOpen && !o.flushing && o.size() == 0 && o.pendingLen() == 0 {
 		o.buf, o.spare, o.pend, o.pendHead, o.wake = nil, nil, nil, 0, nil
 	}
 }

@@ -125,7 +125,7 @@ func (t *watchTable) tellOne(c *conn) {
 	defer c.out.mu.Unlock()
 	if c.out.accepts(&t.srv.o) {
 		c.out.append(t.frame)
-		if len(c.out.buf) > flushSize {
+		if c.out.size() > flushSize {
 			c.hold(true)
 		}
 	}

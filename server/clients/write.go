@@ -84,7 +84,7 @@ func (c *conn) done(p pending, out *state.Outcome) {
 		o.die(endGone)
 		c.follow(p.followed, p.xid, out, c.srv.now())
 	case o.accepts(&c.srv.o):
-		b, at := o.beginReply(p.xid, out.Zxid)
+		b, at := o.beginReply(p.xid, out.Zxid, len(out.Reply))
 		if out.Code == jute.OK {
 			b = append(b, out.Reply...)
 		}
