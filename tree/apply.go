@@ -178,7 +178,7 @@ func (t *Tree) SetCounter(path string, cv int32) bool {
 	if n == nil {
 		return false
 	}
-	t.edit(n)
+	t.snap.keep(n)
 	n.cv = cv
 	t.hash.node(mixCounter, path, n)
 	return true

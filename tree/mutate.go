@@ -158,13 +158,7 @@ func (t *Tree) spread(n *node, count int, bytes int64) {
 	}
 }
 
-// edit must be called before any field of n's state changes.
-func (t *Tree) edit(n *node) {
-	t.snap.keep(n)
-	t.undo.edited(n)
-}
-
-// setData replaces the data of a node that edit was called for.
+// setData replaces the data of a node.
 func (t *Tree) setData(n *node, data string, null bool) {
 	t.spread(n, 0, int64(len(data)-len(n.data)))
 	n.data, n.null = data, null
@@ -174,7 +168,7 @@ func (t *Tree) setData(n *node, data string, null bool) {
 
 // addNode makes a node of the given state under parent.
 func (t *Tree) addNode(c *Change, parent *node, path string, s state) *node {
-	t.edit(parent)
+	t.snap.keep(parent)
 	_, name, _ := splitPath(path)
 	s.czxid, s.mzxid, s.pzxid = c.Zxid, c.Zxid, c.Zxid
 	s.ctime, s.mtime = c.Time, c.Time
@@ -198,7 +192,7 @@ func (t *Tree) addNode(c *Change, parent *node, path string, s state) *node {
 func (t *Tree) removeNode(c *Change, n *node, path string) {
 	t.hash.node(mixDelete, path, n)
 	t.hash.int(uint64(c.Zxid))
-	t.edit(n.parent)
+	t.snap.keep(n.parent)
 	t.snap.keepDeleted(n, path)
 	t.undo.deleted(n, t.unlink(n))
 	n.parent.pzxid = c.Zxid
@@ -210,7 +204,8 @@ func (t *Tree) removeNode(c *Change, n *node, path string) {
 
 // writeData gives n new data.
 func (t *Tree) writeData(c *Change, n *node, path string, data string, null bool, version int32) {
-	t.edit(n)
+	t.snap.keep(n)
+	t.undo.writing(n)
 	if n.name == statsName {
 		t.undo.counting(n)
 	}
@@ -235,7 +230,7 @@ func next(v int32) int32 {
 
 // changeACL gives n a new ACL. It changes none of n's zxids and fires no event.
 func (t *Tree) changeACL(c *Change, n *node, path string, acl []jute.ACL) {
-	t.edit(n)
+	t.snap.keep(n)
 	set := t.acls.intern(acl)
 	t.acls.retain(set)
 	t.acls.release(n.acl)

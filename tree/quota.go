@@ -73,7 +73,8 @@ func (t *Tree) fillStats(n *node) {
 }
 
 func (t *Tree) setStats(n *node, count, bytes int64) {
-	t.edit(n)
+	t.snap.keep(n)
+	t.undo.writing(n)
 	t.undo.counting(n)
 	b := append(t.buf[:0], "count="...)
 	b = strconv.AppendInt(b, count, 10)

@@ -19,8 +19,7 @@ const (
 	TTLNode                       // until it was childless and unmodified for its time to live
 )
 
-// state is the part of a node that belongs to it alone: what a snapshot
-// writes and what an undo log keeps.
+// state is the part of a node that belongs to it alone: what a snapshot writes.
 type state struct {
 	data  string // immutable, so that copies of a state share it
 	acl   *ACL

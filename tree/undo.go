@@ -1,9 +1,11 @@
 package tree
 
 // undoLog is what a multi needs to take its changes back. A nil log notes
-// nothing: single operations decide before they change anything.
+// nothing: single operations decide before they change anything. A multi has tens of
+// thousands of steps, so a step is small.
 type undoLog struct {
 	steps []undoStep
+	data  []undoData // of the steps that changed data
 	hash  digest
 	zxid  int64
 
@@ -12,41 +14,48 @@ type undoLog struct {
 	counted map[*node]string
 }
 
+// undoStep is one change. A node that was created or deleted has the fields of its parent from
+// before.
 type undoStep struct {
-	kind stepKind
-	at   int32 // position of a deleted node
-	node *node
-	old  state // of an edited node
+	node  *node
+	pzxid int64
+	cv    int32
+	at    int32 // position of a deleted node, or one of those below
 }
 
-type stepKind uint8
-
 const (
-	stepEdit stepKind = iota
-	stepCreate
-	stepDelete
+	stepCreate = -1
+	stepData   = -2
 )
+
+// undoData is the part of a node that writeData and setStats change.
+type undoData struct {
+	data         string
+	mzxid, mtime int64
+	version      int32
+	null         bool
+}
 
 // newUndo begins the log of a multi with this many operations.
 func (t *Tree) newUndo(count int) *undoLog {
 	return &undoLog{hash: t.hash, zxid: t.zxid, steps: make([]undoStep, 0, count)}
 }
 
-func (u *undoLog) edited(n *node) {
+// writing must be called before the data of n changes.
+func (u *undoLog) writing(n *node) {
 	if u != nil {
-		u.steps = append(u.steps, undoStep{kind: stepEdit, node: n, old: n.state})
+		u.steps = append(u.steps, undoStep{node: n, at: stepData})
+		u.data = append(u.data, undoData{n.data, n.mzxid, n.mtime, n.version, n.null})
 	}
 }
 
-func (u *undoLog) created(n *node) {
-	if u != nil {
-		u.steps = append(u.steps, undoStep{kind: stepCreate, node: n})
-	}
-}
+// created must be called before the parent of n changes.
+func (u *undoLog) created(n *node) { u.deleted(n, stepCreate) }
 
+// deleted must be called before the parent of n changes.
 func (u *undoLog) deleted(n *node, at int) {
 	if u != nil {
-		u.steps = append(u.steps, undoStep{kind: stepDelete, at: int32(at), node: n})
+		u.steps = append(u.steps, undoStep{n, n.parent.pzxid, n.parent.cv, int32(at)})
 	}
 }
 
@@ -56,15 +65,22 @@ func (t *Tree) rollback() {
 	u := t.undo
 	t.undo = nil
 	for i := len(u.steps) - 1; i >= 0; i-- {
-		switch s := &u.steps[i]; s.kind {
-		case stepEdit:
-			t.setData(s.node, s.old.data, s.old.null)
-			s.node.state = s.old
-		case stepCreate:
-			t.unlink(s.node)
-		case stepDelete:
-			t.link(s.node, int(s.at))
+		s := &u.steps[i]
+		n := s.node
+		if s.at == stepData {
+			last := len(u.data) - 1
+			old := &u.data[last]
+			t.setData(n, old.data, old.null)
+			n.mzxid, n.mtime, n.version = old.mzxid, old.mtime, old.version
+			u.data = u.data[:last]
+			continue
 		}
+		if s.at == stepCreate {
+			t.unlink(n)
+		} else {
+			t.link(n, int(s.at))
+		}
+		n.parent.pzxid, n.parent.cv = s.pzxid, s.cv
 	}
 	t.hash, t.zxid = u.hash, u.zxid
 }
