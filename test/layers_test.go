@@ -41,8 +41,9 @@ var allowed = map[string][]string{
 	"server/members": {"raftfsm/state", "raftfsm/status"},
 	"server/locks":   {"jute", "tree", "client/recipe"},
 	"server/view": {"jute", "tree", "session", "raftfsm/state", "raftfsm/status", "server/admin",
-		"server/clients", "server/locks", "client/recipe", "server/observe"},
-	"server/sasl": {},
+		"server/clients", "server/locks", "server/view/answer", "client/recipe", "server/observe"},
+	"server/view/answer": {"client/recipe"},
+	"server/sasl":        {},
 	"cmd/zlockd": {"server", "server/admin", "server/audit", "server/clients", "server/sasl", "server/sasl/kerberos",
 		"raftfsm", "raftfsm/state", "raftfsm/peer", "raftfsm/offline", "raftfsm/disk", "tree/zkfiles", "client/zk",
 		"raftfsm/tlsfiles", "server/backup", "cmd/internal/cli", "cmd/internal/release"},
@@ -51,7 +52,7 @@ var allowed = map[string][]string{
 	"client/fence":  {},
 	"client/zk":     {"jute"},
 	"cmd/zlock": {"client", "client/zk", "client/fence", "raftfsm/state", "raftfsm/status", "tree/zkfiles",
-		"client/recipe", "cmd/internal/cli", "cmd/internal/release"},
+		"client/recipe", "server/view/answer", "cmd/internal/cli", "cmd/internal/release"},
 
 	"cmd/internal/cli":     {"cmd/internal/release"},
 	"cmd/internal/release": {},
@@ -65,7 +66,7 @@ var allowed = map[string][]string{
 
 // pure packages must not be able to see a clock, a network, a file or a lock.
 var pure = []string{"jute", "tree", "tree/zkfiles", "session", "raftfsm/state", "raftfsm/status",
-	"server/locks", "client/recipe"}
+	"server/locks", "server/view/answer", "client/recipe"}
 
 var impure = []string{"net", "os", "sync", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand",
 	"context", "io/fs", "runtime"}

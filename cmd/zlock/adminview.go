@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/server/view/answer"
 )
 
 // adminFlags are the options of commands that ask the admin port of a zlockd.
@@ -125,14 +126,6 @@ func (c *call) look(f *serverFlags, conn *connectFlags, served func(context.Cont
 	return c.withClient(conn, read)
 }
 
-// viewLock is a lock in the list of the lock view.
-type viewLock struct {
-	recipe.Lock
-	HolderCount int   `json:"holderCount"`
-	WaiterCount int   `json:"waiterCount"`
-	OldestWait  int64 `json:"oldestWait"`
-}
-
 // lockOf reads one lock.
 func (a adminClient) lockOf(ctx context.Context, path string) (*recipe.Queue, error) {
 	parts := strings.Split(path, "/")
@@ -144,13 +137,13 @@ func (a adminClient) lockOf(ctx context.Context, path string) (*recipe.Queue, er
 }
 
 // eachLock calls f for every lock at or below a path.
-func (a adminClient) eachLock(ctx context.Context, root string, f func(*viewLock)) error {
+func (a adminClient) eachLock(ctx context.Context, root string, f func(*answer.Lock)) error {
 	q := url.Values{"prefix": {root}, "limit": {"1000"}}
 	for {
 		var list struct {
-			Next      *int       `json:"next"`
-			Locks     []viewLock `json:"locks"`
-			Truncated string     `json:"truncated"`
+			Next      *int          `json:"next"`
+			Locks     []answer.Lock `json:"locks"`
+			Truncated string        `json:"truncated"`
 		}
 		if err := a.ask(ctx, "/locks", q, &list); err != nil {
 			return err

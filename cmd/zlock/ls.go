@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/server/view/answer"
 )
 
 func lsCommand() *command {
@@ -128,7 +129,7 @@ func (l *lister) walk(ctx context.Context, cl *client.Client, f func(listed)) er
 
 // served reads the locks from the lock view.
 func (l *lister) served(ctx context.Context, a adminClient, f func(listed)) error {
-	return a.eachLock(ctx, l.root, func(v *viewLock) {
+	return a.eachLock(ctx, l.root, func(v *answer.Lock) {
 		below := strings.TrimPrefix(strings.TrimPrefix(v.Path, strings.TrimSuffix(l.root, "/")), "/")
 		if l.held && v.HolderCount == 0 || !l.deep && strings.Contains(below, "/") {
 			return

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/server/view/answer"
 )
 
 func sessionsCommand() *command {
@@ -94,34 +95,10 @@ func (a adminClient) pages(ctx context.Context, path, name string, limit int, f 
 	return total, nil
 }
 
-// viewSession is a session in an answer of the lock view.
-type viewSession struct {
-	ID        string `json:"id"`
-	Addr      string `json:"addr"`
-	Server    int    `json:"server"`
-	TimeoutMS int64  `json:"timeoutMs"`
-	Created   int64  `json:"created"`
-	Nodes     int    `json:"nodes"`
-	Conn      *struct {
-		Received int64 `json:"received"`
-	} `json:"connection"`
-	Holds    []viewRole `json:"holds"`
-	WaitsFor []viewRole `json:"waitsFor"`
-	Paths    []string   `json:"paths"`
-}
-
-type viewRole struct {
-	Path  string `json:"path"`
-	Node  string `json:"node"`
-	Mode  string `json:"mode"`
-	Token string `json:"token"`
-	Since int64  `json:"since"`
-}
-
 func (c *call) allSessions(ctx context.Context, a adminClient, limit int, format string) error {
 	p := c.printer(format, "SESSION", "ADDRESS", "SERVER", "TIMEOUT", "SINCE", "NODES", "REQUESTS")
 	total, err := a.pages(ctx, "/sessions", "sessions", limit, func(raw json.RawMessage) error {
-		var s viewSession
+		var s answer.Session
 		if err := json.Unmarshal(raw, &s); err != nil {
 			return err
 		}
@@ -131,9 +108,9 @@ func (c *call) allSessions(ctx context.Context, a adminClient, limit int, format
 		}
 		timeout := (time.Duration(s.TimeoutMS) * time.Millisecond).String()
 		if format == formatPlain {
-			timeout = strconv.FormatInt(s.TimeoutMS, 10)
+			timeout = fmt.Sprint(s.TimeoutMS)
 		}
-		p.row(raw, s.ID, s.Addr, strconv.Itoa(s.Server), timeout, p.time(time.UnixMilli(s.Created)),
+		p.row(raw, s.ID, s.Addr, fmt.Sprint(s.Server), timeout, p.time(time.UnixMilli(s.Created)),
 			strconv.Itoa(s.Nodes), requests)
 		return nil
 	})
@@ -148,7 +125,7 @@ func (c *call) oneSession(ctx context.Context, a adminClient, id, format string)
 	if err := a.ask(ctx, "/sessions/"+url.PathEscape(id), nil, &raw); err != nil {
 		return err
 	}
-	var s viewSession
+	var s answer.OneSession
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return err
 	}
@@ -165,10 +142,10 @@ func (c *call) oneSession(ctx context.Context, a adminClient, id, format string)
 	p := c.printer(format, "STATE", "LOCK", "MODE", "SINCE", "TOKEN", "NODE")
 	for _, l := range []struct {
 		state string
-		roles []viewRole
+		roles []answer.Role
 	}{{"holds", s.Holds}, {"waits", s.WaitsFor}} {
 		for _, r := range l.roles {
-			p.row(r, l.state, r.Path, r.Mode, p.time(time.UnixMilli(r.Since)), r.Token, r.Node)
+			p.row(r, l.state, r.Path, string(r.Mode), p.time(time.UnixMilli(r.Since)), r.Token, r.Node)
 		}
 	}
 	return p.flush()
@@ -177,21 +154,7 @@ func (c *call) oneSession(ctx context.Context, a adminClient, id, format string)
 func (c *call) endedSessions(ctx context.Context, a adminClient, limit int, format string) error {
 	p := c.printer(format, "SESSION", "ENDED", "CAUSE", "ADDRESS", "NODES", "REASON", "LOCKS")
 	_, err := a.pages(ctx, "/sessions/ended", "sessions", limit, func(raw json.RawMessage) error {
-		var s struct {
-			ID     string `json:"id"`
-			Time   int64  `json:"time"`
-			Cause  string `json:"cause"`
-			Addr   string `json:"addr"`
-			Nodes  int    `json:"nodes"`
-			Reason string `json:"reason"`
-			Locks  []struct {
-				Path string `json:"path"`
-				Held bool   `json:"held"`
-				Next []struct {
-					Session string `json:"session"`
-				} `json:"next"`
-			} `json:"locks"`
-		}
+		var s answer.Ended
 		if err := json.Unmarshal(raw, &s); err != nil {
 			return err
 		}
@@ -238,32 +201,22 @@ path or watched), name, requests, bytes, watches.`,
 
 // topRow is a line of top.
 type topRow struct {
-	What     string `json:"what"`
-	Name     string `json:"name"`
-	Requests int64  `json:"requests"`
-	Bytes    int64  `json:"bytes"`
-	Watches  int    `json:"watches"`
+	What string `json:"what"`
+	answer.Busy
 }
 
 func (c *call) top(ctx context.Context, a adminClient, by string, limit int, format string) error {
-	var t struct {
-		Seconds  float64  `json:"seconds"`
-		Clients  []topRow `json:"clients"`
-		Sessions []topRow `json:"sessions"`
-		Paths    []topRow `json:"paths"`
-		Watched  []topRow `json:"watched"`
-	}
+	var t answer.Top
 	if err := a.ask(ctx, "/top", url.Values{"by": {by}, "limit": {strconv.Itoa(limit)}}, &t); err != nil {
 		return err
 	}
 	p := c.printer(format, "WHAT", "NAME", "REQUESTS", "BYTES", "WATCHES")
 	for _, l := range []struct {
 		what string
-		rows []topRow
+		rows []answer.Busy
 	}{{"client", t.Clients}, {"session", t.Sessions}, {"path", t.Paths}, {"watched", t.Watched}} {
 		for _, r := range l.rows {
-			r.What = l.what
-			p.row(r, r.What, r.Name, strconv.FormatInt(r.Requests, 10), strconv.FormatInt(r.Bytes, 10),
+			p.row(topRow{l.what, r}, l.what, r.Name, strconv.FormatInt(r.Requests, 10), strconv.FormatInt(r.Bytes, 10),
 				strconv.Itoa(r.Watches))
 		}
 	}
@@ -303,20 +256,12 @@ func (c *call) endSession(ctx context.Context, a adminClient, id string, yes boo
 	if err != nil {
 		return err
 	}
-	answer, err := a.do(ctx, http.MethodPost, "/actions/end-session", body)
+	reply, err := a.do(ctx, http.MethodPost, "/actions/end-session", body)
 	if err != nil {
 		return err
 	}
-	var done struct {
-		Does string `json:"does"`
-		Hits []struct {
-			Session string `json:"session"`
-			Addr    string `json:"addr"`
-			Host    string `json:"host"`
-			What    string `json:"what"`
-		} `json:"hits"`
-	}
-	if err := json.Unmarshal(answer, &done); err != nil {
+	var done answer.Done
+	if err := json.Unmarshal(reply, &done); err != nil {
 		return fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
 	}
 	verb := "did: "

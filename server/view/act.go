@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/session"
 )
 
@@ -33,26 +34,10 @@ type action struct {
 	DryRun  bool   `json:"dryRun,omitempty"`
 }
 
-// hit describes clients that an action concerns.
-type hit struct {
-	Session string `json:"session"`
-	Addr    string `json:"addr,omitempty"`
-	Host    string `json:"host,omitempty"`
-	What    string `json:"what"`
-}
-
-type actAnswer struct {
-	V      int    `json:"v"`
-	Action string `json:"action"`
-	DryRun bool   `json:"dryRun,omitempty"`
-	Does   string `json:"does"` // what was done, or would be
-	Hits   []hit  `json:"hits"`
-}
-
 // step is a planned action: what it would do, and how.
 type step struct {
 	does string
-	hits []hit
+	hits []answer.Hit
 	do   func(context.Context) error
 }
 
@@ -99,10 +84,11 @@ func (v *View) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.hits == nil {
-		s.hits = []hit{}
+		s.hits = []answer.Hit{}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(actAnswer{Version, name, a.DryRun, s.does, s.hits})
+	_ = json.NewEncoder(w).Encode(answer.Done{V: Version, Action: name, DryRun: a.DryRun, Does: s.does,
+		Hits: s.hits})
 }
 
 // mayAct checks whether a request may change anything: it must be a POST of JSON with the token
@@ -154,9 +140,9 @@ func (v *View) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.En
 	return &q, c, nil
 }
 
-func (v *View) hitOf(c *recipe.Entry, what string) hit {
+func (v *View) hitOf(c *recipe.Entry, what string) answer.Hit {
 	id := int64(c.Session)
-	h := hit{Session: admin.Hex(id), What: what, Addr: v.sessionsOf(map[int64]bool{id: true})[id].Addr}
+	h := answer.Hit{Session: admin.Hex(id), What: what, Addr: v.sessionsOf(map[int64]bool{id: true})[id].Addr}
 	if o, ok := c.Record(); ok && o.Host != "" {
 		h.Host = fmt.Sprintf("%s[%d]", clip(o.Host), o.PID)
 	}
@@ -205,7 +191,7 @@ func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
 	body = jute.AppendInt(body, c.Version)
 	return &step{
 		does: "ask for " + clip(q.Path) + " back from " + clip(c.Node),
-		hits: []hit{v.hitOf(c, "is asked to let go; whether it does is up to it")},
+		hits: []answer.Hit{v.hitOf(c, "is asked to let go; whether it does is up to it")},
 		do:   func(ctx context.Context) error { return v.write(ctx, jute.OpSetData, body) },
 	}, nil
 }
@@ -228,7 +214,7 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 		return nil, notFound("there is no session %s", admin.Hex(id))
 	}
 	step := &step{does: "end session " + admin.Hex(id)}
-	step.hits = append(step.hits, hit{Session: admin.Hex(id), Addr: s.Addr,
+	step.hits = append(step.hits, answer.Hit{Session: admin.Hex(id), Addr: s.Addr,
 		What: fmt.Sprintf("loses its session and %d ephemeral nodes", nodes)})
 	scan, err := v.locks(ctx)
 	if err != nil {
@@ -270,7 +256,7 @@ func (v *View) planHandOver(context.Context, *action) (*step, error) {
 	}
 	return &step{
 		does: "hand over leadership to the follower that is furthest",
-		hits: []hit{{What: "everybody's writes wait a moment; no session ends and no connection but those to a " +
+		hits: []answer.Hit{{What: "everybody's writes wait a moment; no session ends and no connection but those to a " +
 			"new leader's links"}},
 		do: func(ctx context.Context) error {
 			if err := v.source.HandOver(ctx); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/locks"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/view/answer"
 )
 
 // Ended tells of ended sessions; observe.Clients is one.
@@ -25,26 +26,9 @@ type Ended interface {
 // endings keeps the fates of the locks that ended sessions had.
 type endings struct {
 	mu    sync.Mutex
-	fates map[int64][]fate // by session
-	order []int64          // sessions, the oldest first
-	zxid  int64            // of the newest looked at
-}
-
-// fate is one lock that a session held or waited for when it ended.
-type fate struct {
-	Path string      `json:"path"`
-	Node string      `json:"node"`
-	Held bool        `json:"held"` // else it waited
-	Kind recipe.Kind `json:"kind"`
-	// maker is the library that made the node, as far as its name tells.
-	maker string
-	// Next are the holders since then: the lock has moved because of the end.
-	Next []successor `json:"next,omitempty"`
-}
-
-type successor struct {
-	Session string `json:"session"`
-	Node    string `json:"node"`
+	fates map[int64][]answer.Fate // by session
+	order []int64                 // sessions, the oldest first
+	zxid  int64                   // of the newest looked at
 }
 
 const keptFates = 10_000
@@ -98,7 +82,7 @@ func worthALook(list []observe.EndedSession) []observe.EndedSession {
 
 // lookAfter finds out which locks a session held or waited for.
 func (v *View) lookAfter(ctx context.Context, e *observe.EndedSession) {
-	var fates []fate
+	var fates []answer.Fate
 	for _, path := range e.Paths {
 		if f, ok := v.fateOf(ctx, e.Session, path); ok {
 			fates = append(fates, f)
@@ -109,7 +93,7 @@ func (v *View) lookAfter(ctx context.Context, e *observe.EndedSession) {
 }
 
 // remember keeps the fates of a session's locks, and forgets the oldest.
-func (d *endings) remember(session, zxid int64, fates []fate) {
+func (d *endings) remember(session, zxid int64, fates []answer.Fate) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.zxid = max(d.zxid, zxid)
@@ -117,7 +101,7 @@ func (d *endings) remember(session, zxid int64, fates []fate) {
 		return
 	}
 	if d.fates == nil {
-		d.fates = map[int64][]fate{}
+		d.fates = map[int64][]answer.Fate{}
 	}
 	d.fates[session] = fates
 	d.order = append(d.order, session)
@@ -128,10 +112,10 @@ func (d *endings) remember(session, zxid int64, fates []fate) {
 }
 
 // fateOf decides what the node at path was in its lock.
-func (v *View) fateOf(ctx context.Context, session int64, path string) (fate, bool) {
+func (v *View) fateOf(ctx context.Context, session int64, path string) (answer.Fate, bool) {
 	at := strings.LastIndexByte(path, '/')
 	if at < 0 || !v.source.View(func(*state.State) {}) {
-		return fate{}, false
+		return answer.Fate{}, false
 	}
 	dir, node := path[:max(at, 1)], path[at+1:]
 	for _, part := range []string{"/locks", "/leases"} { // of a semaphore, or a lock of that name
@@ -145,21 +129,21 @@ func (v *View) fateOf(ctx context.Context, session int64, path string) (fate, bo
 }
 
 // fateAt is fateOf for a node, named as the lock in dir would name it.
-func (v *View) fateAt(ctx context.Context, session int64, path, dir, node string) (fate, bool) {
+func (v *View) fateAt(ctx context.Context, session int64, path, dir, node string) (answer.Fate, bool) {
 	look := locks.NewAt(dir)
 	look.Add(path, session)
 	for more := true; more; {
 		if !v.source.View(func(st *state.State) { more = look.Step(st.Tree()) }) || ctx.Err() != nil {
-			return fate{}, false
+			return answer.Fate{}, false
 		}
 		look.Rest()
 	}
 	q, _ := look.Lock(v.source)
 	c := q.Find(node)
 	if c == nil || int64(c.Session) != session || c.Mode == recipe.Participant {
-		return fate{}, false
+		return answer.Fate{}, false
 	}
-	f := fate{Path: clip(q.Path), Node: clip(node), Kind: q.Kind, maker: c.Maker.String(),
+	f := answer.Fate{Path: clip(q.Path), Node: clip(node), Kind: q.Kind, Maker: c.Maker.String(),
 		Held: len(c.BlockedBy) == 0}
 	if !f.Held {
 		return f, true
@@ -167,32 +151,17 @@ func (v *View) fateAt(ctx context.Context, session int64, path, dir, node string
 	for i := range q.Waiters {
 		w := &q.Waiters[i]
 		if len(w.BlockedBy) == 1 && w.BlockedBy[0] == node && len(f.Next) < someHolders {
-			f.Next = append(f.Next, successor{w.Session.String(), clip(w.Node)})
+			f.Next = append(f.Next, answer.Successor{Session: w.Session.String(), Node: clip(w.Node)})
 		}
 	}
 	return f, true
-}
-
-// endedRow is an ended session.
-type endedRow struct {
-	ID        string   `json:"id"`
-	Time      int64    `json:"time"` // by the leader's clock, ms since 1970
-	Reason    string   `json:"reason"`
-	Cause     string   `json:"cause"` // closed, expired or operator
-	Addr      string   `json:"addr,omitempty"`
-	Server    uint32   `json:"server,omitempty"` // it was connected to last
-	TimeoutMS int64    `json:"timeoutMs,omitempty"`
-	Zxid      string   `json:"zxid"`
-	Nodes     int      `json:"nodes"`
-	Paths     []string `json:"paths"`
-	Locks     []fate   `json:"locks"`
 }
 
 type endedList struct {
 	V    int    `json:"v"`
 	Note string `json:"note"`
 	page
-	Sessions []endedRow `json:"sessions"`
+	Sessions []answer.Ended `json:"sessions"`
 }
 
 var causes = map[state.EndCause]string{state.EndClosed: "closed", state.EndExpired: "expired",
@@ -218,7 +187,7 @@ func (v *View) listEnded(_ context.Context, q *query) (any, error) {
 		}
 		all = kept
 	}
-	list := endedList{V: Version, Sessions: []endedRow{},
+	list := endedList{V: Version, Sessions: []answer.Ended{},
 		Note: "the last 10,000 that this server has learnt of since it started; in memory only; of many that " +
 			"are closed at once some lack their locks"}
 	var from, to int
@@ -227,14 +196,14 @@ func (v *View) listEnded(_ context.Context, q *query) (any, error) {
 	defer v.ended.mu.Unlock()
 	for i := range all[from:to] {
 		e := &all[from+i]
-		row := endedRow{
+		row := answer.Ended{
 			ID: admin.Hex(e.Session), Time: e.Time.UnixMilli(), Reason: v.reason(e), Cause: causes[e.Cause],
 			Addr: e.Addr, Server: e.Server,
 			TimeoutMS: e.Timeout.Milliseconds(), Zxid: admin.Hex(e.Zxid), Nodes: e.PathCount,
 			Paths: []string{}, Locks: v.ended.fates[e.Session],
 		}
 		if row.Locks == nil {
-			row.Locks = []fate{}
+			row.Locks = []answer.Fate{}
 		}
 		for _, p := range e.Paths {
 			row.Paths = append(row.Paths, clip(p))

@@ -8,6 +8,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/view/answer"
 )
 
 // logPaths is how many paths of locks one line names.
@@ -15,7 +16,7 @@ const logPaths = 5
 
 // logExpired writes the one log line of a session that fell silent: on the server that decided
 // its end, which is the leader.
-func (v *View) logExpired(e *observe.EndedSession, fates []fate) {
+func (v *View) logExpired(e *observe.EndedSession, fates []answer.Fate) {
 	if e.Cause != state.EndExpired || e.Time.Before(v.began) { // from the log that the start has read
 		return
 	}
@@ -32,7 +33,7 @@ func (v *View) logExpired(e *observe.EndedSession, fates []fate) {
 	}
 	var held, waited, makers []string
 	for i := range fates {
-		if m := fates[i].maker; m != "unknown" && !slices.Contains(makers, m) {
+		if m := fates[i].Maker; m != "unknown" && !slices.Contains(makers, m) {
 			makers = append(makers, m)
 		}
 		if fates[i].Held {

@@ -9,23 +9,14 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/server/locks"
+	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/session"
 )
 
-// lockRow is a lock in the list.
+// lockRow is a lock in the list, and some of its holders.
 type lockRow struct {
-	recipe.Lock
-	Href   string `json:"href"`
-	Recipe string `json:"recipe"`
-
-	HolderCount      int `json:"holderCount"`
-	WaiterCount      int `json:"waiterCount"`
-	ParticipantCount int `json:"participantCount"`
-	// Times are milliseconds since 1970 by the leader's clock, 0 if there is none.
-	OldestWait int64 `json:"oldestWait"`
-	HeldSince  int64 `json:"heldSince"`
-
-	Holders []contenderRow `json:"holders"` // some of them
+	answer.Lock
+	Holders []contenderRow `json:"holders"`
 }
 
 // contenderRow is a contender, and what the server knows of its session.
@@ -54,11 +45,11 @@ const (
 
 // row describes a lock for the list.
 func row(q *recipe.Queue, who map[int64]session.Session) lockRow {
-	r := lockRow{
+	r := lockRow{Holders: []contenderRow{}, Lock: answer.Lock{
 		Lock: q.Lock, Href: href("/locks", q.Path), Recipe: q.Recipe(),
 		HolderCount: len(q.Holders), WaiterCount: len(q.Waiters), ParticipantCount: len(q.Participants),
-		OldestWait: q.OldestWait(), HeldSince: q.OldestHold(), Holders: []contenderRow{},
-	}
+		OldestWait: q.OldestWait(), HeldSince: q.OldestHold(),
+	}}
 	r.Path, r.Policy = clip(q.Path), clip(q.Policy)
 	if r.Layouts == nil {
 		r.Layouts = []recipe.Layout{}

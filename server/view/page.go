@@ -19,6 +19,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/view/answer"
 )
 
 //go:embed page.html
@@ -48,13 +49,13 @@ type pageData struct {
 	Sorts   []string
 
 	O       overviewAnswer
-	Top     *topAnswer
+	Top     *answer.Top
 	L       *lockList
 	K       *lockAnswer
 	G       *graphAnswer
 	Picture *picture
 	S       *sessionList
-	One     *sessionAnswer
+	One     *answer.OneSession
 	E       *endedList
 	T       *nodeAnswer
 	next    *int
@@ -100,7 +101,7 @@ func (v *View) fill(ctx context.Context, d *pageData) {
 	}
 	switch d.Tab {
 	case "overview":
-		d.Top = ask[topAnswer](ctx, d, v.top, "", "by", "limit")
+		d.Top = ask[answer.Top](ctx, d, v.top, "", "by", "limit")
 	case "locks":
 		d.L = ask[lockList](ctx, d, v.listLocks, "", "prefix", "kind", "holder", "older", "waiting", "sort",
 			"offset", "limit")
@@ -121,7 +122,7 @@ func (v *View) fill(ctx context.Context, d *pageData) {
 			d.next = d.S.Next
 		}
 	case "session":
-		d.One = ask[sessionAnswer](ctx, d, v.oneSession, d.r.URL.Query().Get("id"))
+		d.One = ask[answer.OneSession](ctx, d, v.oneSession, d.r.URL.Query().Get("id"))
 	case "ended":
 		if d.E = ask[endedList](ctx, d, v.listEnded, "", "cause", "offset", "limit"); d.E != nil {
 			d.next = d.E.Next
@@ -187,7 +188,7 @@ type rowOf struct {
 
 type topOf struct {
 	Title, Name string
-	Rows        []topRow
+	Rows        []answer.Busy
 }
 
 func pageFuncs() template.FuncMap {
@@ -210,7 +211,7 @@ func pageFuncs() template.FuncMap {
 		"holder": holderOf,
 		"party":  func(p partyRow) string { return strings.TrimSpace(p.Label + " " + p.Reason) },
 		"row":    func(d *pageData, c contenderRow) rowOf { return rowOf{d.K.Path, d.O.CanAct, c.Askable(), c} },
-		"top": func(title, name string, rows []topRow) topOf {
+		"top": func(title, name string, rows []answer.Busy) topOf {
 			return topOf{title, name, rows[:min(len(rows), 10)]}
 		},
 		"ups":   ups,

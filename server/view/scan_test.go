@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -73,7 +74,7 @@ func TestSessionsAreLookedUpInPieces(t *testing.T) {
 func TestOldestEndingsAreForgotten(t *testing.T) {
 	var d endings
 	for id := range int64(keptFates + 2) {
-		d.remember(id, 1000+id, []fate{{Path: "/l"}})
+		d.remember(id, 1000+id, []answer.Fate{{Path: "/l"}})
 	}
 	d.remember(-1, 500, nil)
 	if len(d.fates) != keptFates || len(d.order) != keptFates || d.fates[1] != nil || d.fates[2] == nil {

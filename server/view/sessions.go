@@ -10,41 +10,14 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/session"
 )
-
-// sessionRow is a session in the list.
-type sessionRow struct {
-	ID        string `json:"id"`
-	Addr      string `json:"addr"`   // of its client
-	Server    uint32 `json:"server"` // that its newest connection came in on
-	TimeoutMS int32  `json:"timeoutMs"`
-	Created   int64  `json:"created"` // ms since 1970 by the leader's clock
-	Nodes     int    `json:"nodes"`   // ephemeral
-	Connected bool   `json:"connected"`
-	Conn      *conn  `json:"connection,omitempty"` // if it is here
-}
-
-// conn is what this server knows of a client's connection.
-type conn struct {
-	Addr        string  `json:"addr"`
-	Secure      bool    `json:"tls,omitempty"`
-	Since       int64   `json:"since"`
-	Queued      int64   `json:"queued"`
-	Received    int64   `json:"received"`
-	Sent        int64   `json:"sent"`
-	BytesIn     int64   `json:"bytesIn"`
-	BytesOut    int64   `json:"bytesOut"`
-	LastOp      string  `json:"lastOp,omitempty"`
-	AvgMS       float64 `json:"avgMs"`
-	MaxMS       int64   `json:"maxMs"`
-	ExpiresInMS int64   `json:"silenceLeftMs"` // until the connection is given up
-}
 
 type sessionList struct {
 	V int `json:"v"`
 	page
-	Sessions []sessionRow `json:"sessions"`
+	Sessions []answer.Session `json:"sessions"`
 }
 
 // conns returns this server's connections by session.
@@ -61,14 +34,14 @@ func (v *View) conns() map[int64]*admin.Conn {
 	return by
 }
 
-func (v *View) sessionRow(s *session.Session, nodes int, c *admin.Conn) sessionRow {
-	r := sessionRow{ID: admin.Hex(s.ID), Addr: s.Addr, Server: s.Owner, TimeoutMS: s.Timeout, Created: s.Created,
+func (v *View) sessionRow(s *session.Session, nodes int, c *admin.Conn) answer.Session {
+	r := answer.Session{ID: admin.Hex(s.ID), Addr: s.Addr, Server: s.Owner, TimeoutMS: s.Timeout, Created: s.Created,
 		Nodes: nodes}
 	if c == nil {
 		return r
 	}
 	r.Connected = true
-	r.Conn = &conn{
+	r.Conn = &answer.Conn{
 		Addr: c.Addr, Secure: c.Secure, Since: c.Established.UnixMilli(), Queued: c.Queued, Received: c.Received,
 		Sent:    c.Sent,
 		BytesIn: c.BytesIn, BytesOut: c.BytesOut, LastOp: c.LastOp, AvgMS: c.Latency.Avg, MaxMS: c.Latency.Max,
@@ -126,7 +99,7 @@ func (v *View) listSessions(ctx context.Context, q *query) (any, error) {
 		}
 		ids = kept
 	}
-	list := sessionList{V: Version, Sessions: []sessionRow{}}
+	list := sessionList{V: Version, Sessions: []answer.Session{}}
 	var from, to int
 	list.page, from, to = q.page(len(ids))
 	type seen struct {
@@ -150,27 +123,6 @@ func (v *View) listSessions(ctx context.Context, q *query) (any, error) {
 	return list, nil
 }
 
-// role is a contender of the session's.
-type role struct {
-	Path  string      `json:"path"`
-	Href  string      `json:"href"`
-	Kind  recipe.Kind `json:"kind"`
-	Node  string      `json:"node"`
-	Mode  recipe.Mode `json:"mode"`
-	Token string      `json:"token"`
-	Since int64       `json:"since"`
-}
-
-type sessionAnswer struct {
-	V int `json:"v"`
-	sessionRow
-	Watches   int      `json:"watches"`
-	Holds     []role   `json:"holds"`
-	WaitsFor  []role   `json:"waitsFor"`
-	Paths     []string `json:"paths"` // some of its ephemeral nodes
-	Truncated string   `json:"truncated,omitempty"`
-}
-
 // somePaths is how many ephemeral nodes of a session are listed.
 const somePaths = 200
 
@@ -183,7 +135,7 @@ func (v *View) oneSession(ctx context.Context, q *query) (any, error) {
 	if !ok {
 		return nil, notFound("there is no session %q; ids are like 0x100000ae0210023", clip(q.name))
 	}
-	a := sessionAnswer{V: Version, Holds: []role{}, WaitsFor: []role{}, Paths: []string{}}
+	a := answer.OneSession{V: Version, Holds: []answer.Role{}, WaitsFor: []answer.Role{}, Paths: []string{}}
 	var s session.Session
 	nodes := 0
 	if !v.source.View(func(st *state.State) {
@@ -203,7 +155,7 @@ func (v *View) oneSession(ctx context.Context, q *query) (any, error) {
 		}
 		return nil, notFound("there is no session %s", admin.Hex(id))
 	}
-	a.sessionRow = v.sessionRow(&s, nodes, v.conns()[id])
+	a.Session = v.sessionRow(&s, nodes, v.conns()[id])
 	a.Watches = v.source.WatchCount(id)
 	scan, err := v.locks(ctx)
 	if err != nil {
@@ -223,10 +175,10 @@ func (v *View) oneSession(ctx context.Context, q *query) (any, error) {
 // maxRoles is how many locks of a session are listed.
 const maxRoles = 1000
 
-func appendRoles(list []role, q *recipe.Queue, from []recipe.Entry, session int64) []role {
+func appendRoles(list []answer.Role, q *recipe.Queue, from []recipe.Entry, session int64) []answer.Role {
 	for i := range from {
 		if c := &from[i]; int64(c.Session) == session && len(list) < maxRoles {
-			list = append(list, role{
+			list = append(list, answer.Role{
 				Path: clip(q.Path), Href: href("/locks", q.Path), Kind: q.Kind, Node: clip(c.Node), Mode: c.Mode,
 				Token: strconv.FormatInt(c.Token, 10), Since: c.Since,
 			})

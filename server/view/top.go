@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/view/answer"
 )
 
 // rates are the counts of connections at some moments of the last minute.
@@ -63,16 +64,8 @@ func (v *View) sample() sample {
 	return s
 }
 
-// topRow is a client, session or path and what it has done.
-type topRow struct {
-	Name     string `json:"name"`
-	Requests int64  `json:"requests"`
-	Bytes    int64  `json:"bytes,omitempty"`
-	Watches  int    `json:"watches,omitempty"`
-}
-
 // figure returns what rows are ordered by.
-func (r *topRow) figure(by string) int64 {
+func figure(r *answer.Busy, by string) int64 {
 	switch by {
 	case "bytes":
 		return r.Bytes
@@ -80,20 +73,6 @@ func (r *topRow) figure(by string) int64 {
 		return int64(r.Watches)
 	}
 	return r.Requests
-}
-
-type topAnswer struct {
-	V int `json:"v"`
-	// Seconds is the time over which requests and bytes are counted, PathSeconds
-	// that of Paths.
-	Seconds     float64  `json:"seconds"`
-	PathSeconds float64  `json:"pathSeconds"`
-	Note        string   `json:"note"`
-	Clients     []topRow `json:"clients"` // by address
-	Sessions    []topRow `json:"sessions"`
-	Paths       []topRow `json:"paths"`
-	Watched     []topRow `json:"watched"` // paths by watches
-	Truncated   string   `json:"truncated,omitempty"`
 }
 
 // maxWatchScan is how many watches are counted by path.
@@ -109,18 +88,19 @@ func (v *View) top(_ context.Context, q *query) (any, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
-	a := topAnswer{V: Version, Note: "of this server; paths by a sample of one request in sixteen"}
-	first := func(rows []topRow, by string) []topRow {
-		slices.SortFunc(rows, func(x, y topRow) int {
-			return cmp.Or(cmp.Compare(y.figure(by), x.figure(by)), cmp.Compare(x.Name, y.Name))
+	a := answer.Top{V: Version, Note: "of this server; paths by a sample of one request in sixteen"}
+	first := func(rows []answer.Busy, by string) []answer.Busy {
+		slices.SortFunc(rows, func(x, y answer.Busy) int {
+			return cmp.Or(cmp.Compare(figure(&y, by), figure(&x, by)), cmp.Compare(x.Name, y.Name))
 		})
-		return append([]topRow{}, rows[:min(len(rows), limit)]...)
+		return append([]answer.Busy{}, rows[:min(len(rows), limit)]...)
 	}
-	var sessions []topRow
-	addrs := map[string]topRow{}
-	add := func(host string, r topRow) {
+	var sessions []answer.Busy
+	addrs := map[string]answer.Busy{}
+	add := func(host string, r answer.Busy) {
 		was := addrs[host]
-		addrs[host] = topRow{host, was.Requests + r.Requests, was.Bytes + r.Bytes, was.Watches + r.Watches}
+		addrs[host] = answer.Busy{Name: host, Requests: was.Requests + r.Requests, Bytes: was.Bytes + r.Bytes,
+			Watches: was.Watches + r.Watches}
 	}
 	now, then := time.Now(), v.oldest()
 	for _, c := range v.source.Conns() {
@@ -128,7 +108,7 @@ func (v *View) top(_ context.Context, q *query) (any, error) {
 			continue
 		}
 		was := then.counts[c.Session]
-		row := topRow{Name: admin.Hex(c.Session), Requests: c.Received - was.requests,
+		row := answer.Busy{Name: admin.Hex(c.Session), Requests: c.Received - was.requests,
 			Bytes: c.BytesIn + c.BytesOut - was.bytes, Watches: v.source.WatchCount(c.Session)}
 		if row.Requests < 0 || row.Bytes < 0 { // a new connection, or numbers begun again
 			row.Requests, row.Bytes = c.Received, c.BytesIn+c.BytesOut
@@ -138,15 +118,15 @@ func (v *View) top(_ context.Context, q *query) (any, error) {
 		add(host, row)
 	}
 	for host, n := range v.source.GoneClients() { // such as clients that connect for each request
-		add(host, topRow{Requests: n.Requests, Bytes: n.Bytes})
+		add(host, answer.Busy{Requests: n.Requests, Bytes: n.Bytes})
 	}
 	clients := slices.Collect(maps.Values(addrs))
 	a.Seconds = round(now.Sub(then.at).Seconds())
 	a.Sessions, a.Clients = first(sessions, by), first(clients, by)
 	counts, over := v.source.BusyPaths()
-	var paths []topRow
+	var paths []answer.Busy
 	for p, n := range counts {
-		paths = append(paths, topRow{Name: clip(p), Requests: n.Requests})
+		paths = append(paths, answer.Busy{Name: clip(p), Requests: n.Requests})
 	}
 	a.Paths, a.PathSeconds = first(paths, by), round(over.Seconds())
 	watched, more := v.watched()
@@ -171,7 +151,7 @@ func (v *View) oldest() sample {
 }
 
 // watched counts the watches by path.
-func (v *View) watched() (rows []topRow, more bool) {
+func (v *View) watched() (rows []answer.Busy, more bool) {
 	counts := map[string]int{}
 	seen := 0
 	v.source.WatchScan(func(path string, _ int64) {
@@ -180,7 +160,7 @@ func (v *View) watched() (rows []topRow, more bool) {
 		}
 	})
 	for p, n := range counts {
-		rows = append(rows, topRow{Name: clip(p), Watches: n})
+		rows = append(rows, answer.Busy{Name: clip(p), Watches: n})
 	}
 	return rows, seen > maxWatchScan
 }

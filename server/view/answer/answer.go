@@ -1,0 +1,141 @@
+// Package answer has the rows of the lock view's answers, as the server writes them and zlock reads
+// them. Times are milliseconds since 1970 by the leader's clock.
+package answer
+
+import "github.com/zlockd/zlockd/client/recipe"
+
+// Lock is a lock in the list of locks.
+type Lock struct {
+	recipe.Lock
+	Href   string `json:"href"`
+	Recipe string `json:"recipe"`
+
+	HolderCount      int   `json:"holderCount"`
+	WaiterCount      int   `json:"waiterCount"`
+	ParticipantCount int   `json:"participantCount"`
+	OldestWait       int64 `json:"oldestWait"` // 0: no contender waits
+	HeldSince        int64 `json:"heldSince"`  // 0: no contender holds it
+}
+
+// Session is a session in the list of sessions.
+type Session struct {
+	ID        string `json:"id"`
+	Addr      string `json:"addr"`   // of its client
+	Server    uint32 `json:"server"` // that its newest connection came in on
+	TimeoutMS int32  `json:"timeoutMs"`
+	Created   int64  `json:"created"`
+	Nodes     int    `json:"nodes"` // ephemeral
+	Connected bool   `json:"connected"`
+	Conn      *Conn  `json:"connection,omitempty"` // if it is here
+}
+
+// Conn is what a server knows of a client's connection.
+type Conn struct {
+	Addr        string  `json:"addr"`
+	Secure      bool    `json:"tls,omitempty"`
+	Since       int64   `json:"since"`
+	Queued      int64   `json:"queued"`
+	Received    int64   `json:"received"`
+	Sent        int64   `json:"sent"`
+	BytesIn     int64   `json:"bytesIn"`
+	BytesOut    int64   `json:"bytesOut"`
+	LastOp      string  `json:"lastOp,omitempty"`
+	AvgMS       float64 `json:"avgMs"`
+	MaxMS       int64   `json:"maxMs"`
+	ExpiresInMS int64   `json:"silenceLeftMs"` // until the connection is given up
+}
+
+// OneSession is the answer about one session.
+type OneSession struct {
+	V int `json:"v"`
+	Session
+	Watches   int      `json:"watches"`
+	Holds     []Role   `json:"holds"`
+	WaitsFor  []Role   `json:"waitsFor"`
+	Paths     []string `json:"paths"` // some of its ephemeral nodes
+	Truncated string   `json:"truncated,omitempty"`
+}
+
+// Role is a contender of a session's.
+type Role struct {
+	Path  string      `json:"path"`
+	Href  string      `json:"href"`
+	Kind  recipe.Kind `json:"kind"`
+	Node  string      `json:"node"`
+	Mode  recipe.Mode `json:"mode"`
+	Token string      `json:"token"`
+	Since int64       `json:"since"`
+}
+
+// Ended is an ended session.
+type Ended struct {
+	ID        string   `json:"id"`
+	Time      int64    `json:"time"`
+	Reason    string   `json:"reason"`
+	Cause     string   `json:"cause"` // closed, expired or operator
+	Addr      string   `json:"addr,omitempty"`
+	Server    uint32   `json:"server,omitempty"` // it was connected to last
+	TimeoutMS int64    `json:"timeoutMs,omitempty"`
+	Zxid      string   `json:"zxid"`
+	Nodes     int      `json:"nodes"`
+	Paths     []string `json:"paths"`
+	Locks     []Fate   `json:"locks"`
+}
+
+// Fate is one lock that a session held or waited for when it ended.
+type Fate struct {
+	Path string      `json:"path"`
+	Node string      `json:"node"`
+	Held bool        `json:"held"` // else it waited
+	Kind recipe.Kind `json:"kind"`
+	// Maker is the library that made the node, as far as its name tells.
+	Maker string `json:"-"`
+	// Next are the holders since then: the lock has moved because of the end.
+	Next []Successor `json:"next,omitempty"`
+}
+
+// Successor is a contender that the end of a session has let in.
+type Successor struct {
+	Session string `json:"session"`
+	Node    string `json:"node"`
+}
+
+// Top is the busiest clients, sessions and paths.
+type Top struct {
+	V int `json:"v"`
+	// Seconds is the time over which requests and bytes are counted, PathSeconds
+	// that of Paths.
+	Seconds     float64 `json:"seconds"`
+	PathSeconds float64 `json:"pathSeconds"`
+	Note        string  `json:"note"`
+	Clients     []Busy  `json:"clients"` // by address
+	Sessions    []Busy  `json:"sessions"`
+	Paths       []Busy  `json:"paths"`
+	Watched     []Busy  `json:"watched"` // paths by watches
+	Truncated   string  `json:"truncated,omitempty"`
+}
+
+// Busy is a client, session or path and what it has done.
+type Busy struct {
+	Name     string `json:"name"`
+	Requests int64  `json:"requests"`
+	Bytes    int64  `json:"bytes"`
+	Watches  int    `json:"watches"`
+}
+
+// Done is the answer to an action.
+type Done struct {
+	V      int    `json:"v"`
+	Action string `json:"action"`
+	DryRun bool   `json:"dryRun,omitempty"`
+	Does   string `json:"does"` // what was done, or would be
+	Hits   []Hit  `json:"hits"`
+}
+
+// Hit describes clients that an action concerns.
+type Hit struct {
+	Session string `json:"session"`
+	Addr    string `json:"addr,omitempty"`
+	Host    string `json:"host,omitempty"`
+	What    string `json:"what"`
+}
