@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -54,12 +53,6 @@ func TestCompletion(t *testing.T) {
 		d := &daemon{stdout: &out, stderr: &out}
 		if d.program().Main(append([]string{"__complete"}, words...)) == exitOK || out.Len() > 0 {
 			t.Errorf("%q is no name of a file: %s", words, &out)
-		}
-	}
-	if bash, err := exec.LookPath("bash"); err == nil {
-		script := exec.Command(bash, "-ec", runMain(t, "completion", "bash")+"complete -p zlockd")
-		if out, err := script.CombinedOutput(); err != nil || !strings.Contains(string(out), "_zlockd zlockd") {
-			t.Errorf("the script for bash: %s %v", out, err)
 		}
 	}
 }

@@ -72,8 +72,13 @@ end
 function __PROGRAM_in_command
 	contains -- -- (commandline -opc)
 end
+function __PROGRAM_complete_command
+	set -l words (commandline -opc) (commandline -ct)
+	set -l command $words[(math (contains -i -- -- $words) + 1)..-1]
+	complete -C "$command"
+end
 complete -c PROGRAM -f -n 'not __PROGRAM_in_command' -a '(__PROGRAM_complete)'
-complete -c PROGRAM -n __PROGRAM_in_command -xa '(__fish_complete_subcommand --fcs-skip=2)'
+complete -c PROGRAM -n __PROGRAM_in_command -xa '(__PROGRAM_complete_command)'
 `,
 }
 
