@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -50,9 +51,7 @@ func TestServerAtANewAddressCatchesUp(t *testing.T) {
 		for id := 1; id <= 3; id++ {
 			eventually(t, "all know", func() bool { return c.at(id, uint32(moved)) == peers[uint32(moved)] })
 		}
-		if !c.has(moved, "/while") {
-			t.Error("it serves without what it missed")
-		}
+		expect.That(t, c.has(moved, "/while"), "it serves without what it missed")
 		// What was told is in the log, so it holds although others are started
 		// with what their --peers always were.
 		stop(t, c.nodes[here])
@@ -90,9 +89,7 @@ func TestClusterAtNewAddressesServes(t *testing.T) {
 			eventually(t, "the log has the new address", func() bool { return c.at(id, of) == addr })
 		}
 	}
-	if !c.has(2, "/before") {
-		t.Error("the data were left behind")
-	}
+	expect.That(t, c.has(2, "/before"), "the data were left behind")
 }
 
 // A server that lost its disk is added again elsewhere. What others were started
@@ -126,9 +123,7 @@ func TestR6AnIDsFormerOwnerIsNotCalledInItsPlace(t *testing.T) {
 	n := c.nodes[lead]
 	other := uint32(lead%3 + 1)
 	servers, config := n.raft.configuration()
-	if len(servers) != 3 {
-		t.Fatal(servers)
-	}
+	must.Equal(t, len(servers), 3, "%v", servers)
 	is := c.nodes[other].status()
 	for _, test := range []struct {
 		what   string
@@ -150,9 +145,7 @@ func TestR6AnIDsFormerOwnerIsNotCalledInItsPlace(t *testing.T) {
 			return n.incarnationOf(other) != "" &&
 				n.fsm.index.Load() >= config
 		})
-		if got := n.addresses.isMember(other, &st, test.config); got != test.want {
-			t.Errorf("%s: %v", test.what, got)
-		}
+		expect.Equal(t, n.addresses.isMember(other, &st, test.config), test.want, "%s", test.what)
 	}
 }
 
@@ -165,9 +158,7 @@ func TestSingleServerBecomesTheFirstOfACluster(t *testing.T) {
 	c.start(1)
 	eventually(t, "it serves alone", c.seen[1].serving.Load)
 	c.create(1, "/alone")
-	if at := c.at(1, 1); at != "local" {
-		t.Errorf("alone it is at %q", at)
-	}
+	expect.Equal(t, c.at(1, 1), "local", "alone it is at")
 	stop(t, c.nodes[1])
 	peers := map[uint32]string{1: freeAddr(t)}
 	c.movedTo(1, maps.Clone(peers))
@@ -187,9 +178,7 @@ func TestSingleServerBecomesTheFirstOfACluster(t *testing.T) {
 		})
 		eventually(t, "it serves", c.seen[id].serving.Load)
 	}
-	if !c.has(3, "/alone") {
-		t.Error("the data were left behind")
-	}
+	expect.That(t, c.has(3, "/alone"), "the data were left behind")
 	stop(t, c.nodes[1])
 	eventually(t, "the others go on", func() bool {
 		return c.leader() > 1 && c.seen[2].serving.Load() &&

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -21,9 +21,7 @@ func (c *trio) create(id int, path string) {
 	s := openSession(c.t, c.nodes[id], 30000).Session
 	o, err := propose(c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 		Body: createBody(path, 0)})
-	if err != nil || o.Code != jute.OK {
-		c.t.Fatalf("create %s at %d: %+v %v", path, id, o, err)
-	}
+	must.That(c.t, err == nil && o.Code == jute.OK, "create %s at %d: %+v %v", path, id, o, err)
 }
 
 func (c *trio) has(id int, path string) (ok bool) {
@@ -60,24 +58,16 @@ func TestR6LostDiskDoesNotVote(t *testing.T) {
 	o.Logger = quietLog(t, 2)
 	_, err := Start(ctx, o)
 	cancel()
-	if err == nil {
-		t.Fatal("a server with a lost disk joined as if nothing had happened")
-	}
-	if !strings.Contains(err.Error(), "zlock member replace 2") {
-		t.Errorf("the refusal does not say what to do: %v", err)
-	}
+	must.Fails(t, err, "a server with a lost disk joined as if nothing had happened")
+	expect.Has(t, err.Error(), "zlock member replace 2", "the refusal does not say what to do: %v", err)
 	if _, id := c.nodes[3].raft.LeaderWithID(); id != "" {
 		t.Fatalf("server %s leads without the server that holds the write", id)
 	}
 	c.start(1)
 	eventually(t, "1 and 3 serve", func() bool { return c.seen[1].serving.Load() && c.seen[3].serving.Load() })
-	if !c.has(1, "/kept") {
-		t.Fatal("an acknowledged write is lost")
-	}
+	must.That(t, c.has(1, "/kept"), "an acknowledged write is lost")
 	bg := context.Background()
-	if err := c.nodes[3].ChangeMember(bg, state.MemberChange{Op: "remove", ID: 2}); err != nil {
-		t.Fatalf("remove: %v", err)
-	}
+	must.OK(t, c.nodes[3].ChangeMember(bg, state.MemberChange{Op: "remove", ID: 2}), "remove")
 	if err := c.nodes[1].ChangeMember(bg, state.MemberChange{
 		Op: "add", ID: 2, Addr: c.opts[2].Peers[2]}); err != nil {
 		t.Fatalf("add: %v", err)
@@ -116,15 +106,11 @@ func TestSnapshotReachesAServerThatWasAway(t *testing.T) {
 	}
 	c.start(away)
 	eventually(t, "it serves", c.seen[away].serving.Load)
-	if !c.has(away, "/n199") {
-		t.Error("it serves without what was acknowledged before it started")
-	}
+	expect.That(t, c.has(away, "/n199"), "it serves without what was acknowledged before it started")
 	c.seen[away].mu.Lock()
 	resets := c.seen[away].resets
 	c.seen[away].mu.Unlock()
-	if resets == 0 {
-		t.Error("no snapshot was installed; the test tests nothing")
-	}
+	expect.That(t, resets != 0, "no snapshot was installed; the test tests nothing")
 	c.sameDigest()
 }
 
@@ -164,9 +150,7 @@ func TestG23ServerWithoutALeaderStopsServing(t *testing.T) {
 	if d := time.Since(began); d > 15*time.Second {
 		t.Errorf("took %v", d)
 	}
-	if c.nodes[left].PingOK(900 * time.Millisecond) {
-		t.Error("pings would still be answered")
-	}
+	expect.That(t, !c.nodes[left].PingOK(900*time.Millisecond), "pings would still be answered")
 	if err := c.nodes[left].Propose(state.Request{Op: jute.OpSync}, &call{
 		make(chan state.Outcome, 1)}); err == nil {
 		t.Error("a request was taken in")
@@ -218,9 +202,7 @@ func TestTwoServersCannotHaveOneID(t *testing.T) {
 	o.Logger = quietLog(t, 1)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	if _, err := Start(ctx, o); err == nil {
-		t.Error("a second server 1 joined")
-	}
+	expect.Fails(t, expect.Err(Start(ctx, o)), "a second server 1 joined")
 }
 
 // BenchmarkPropose measures one server, in memory and on disk, with a lone
@@ -345,20 +327,14 @@ func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 		}
 		must.OK(t, n.Snapshot())
 		list, err := filepath.Glob(filepath.Join(c.opts[id].DataDir, "snapshots", "*.snap"))
-		if err != nil || len(list) == 0 {
-			t.Fatal(list, err)
-		}
+		must.That(t, err == nil && len(list) != 0, "%v %v", list, err)
 		newest := list[len(list)-1]
 		spoil(t, newest)
 	}
 	c.start(away)
 	eventually(t, "it serves", c.seen[away].serving.Load)
-	if !c.has(away, "/n49") {
-		t.Error("it serves without what it missed")
-	}
-	if c.seen[away].resetCount() == 0 {
-		t.Error("it needed no snapshot: this tests nothing")
-	}
+	expect.That(t, c.has(away, "/n49"), "it serves without what it missed")
+	expect.That(t, c.seen[away].resetCount() != 0, "it needed no snapshot: this tests nothing")
 	// Stopped at once, it may hold an entry right behind the snapshot that the
 	// leader does not know of.
 	for range 5 {

@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // TestWhoIsNudged asks who is told of a commit at once: servers with sessions,
@@ -75,9 +76,7 @@ func TestOthersAreNudgedLater(t *testing.T) {
 	}
 	select {
 	case at := <-f.ch:
-		if at.Index < 7 || at.Term != 5 {
-			t.Errorf("told of %+v", at)
-		}
+		expect.That(t, at.Index >= 7 && at.Term == 5, "told of %+v", at)
 	case <-time.After(30 * time.Second):
 		t.Fatal("not told")
 	}
@@ -120,9 +119,7 @@ func TestNudgesFollowTheirEntry(t *testing.T) {
 		t.Helper()
 		select {
 		case index := <-trans.sent:
-			if index != want {
-				t.Errorf("told of %d, want %d", index, want)
-			}
+			expect.Equal(t, index, want, "told of %d", index)
 		case <-time.After(30 * time.Second):
 			t.Fatal("not told of", want)
 		}

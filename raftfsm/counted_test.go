@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -50,9 +51,7 @@ func TestSnapshotThatIsRefusedCountsNothing(t *testing.T) {
 	must.OK(t, sent.Write(&file, func(read func()) { read() }))
 	sent.Close()
 	must.OK(t, f.Restore(io.NopCloser(&file)))
-	if err := own.Persist(refusedSink{discard{io.Discard}}); err == nil {
-		t.Fatal("it is not refused")
-	}
+	must.Fails(t, own.Persist(refusedSink{discard{io.Discard}}), "it is not refused")
 	if n, b := f.counted.requests.Load(), f.counted.bytes.Load(); n != 0 || b != 0 {
 		t.Errorf("%d requests of %d bytes", n, b)
 	}
@@ -64,11 +63,7 @@ func TestOnlyTheLeadersConnectionEndsTheSearch(t *testing.T) {
 	w := &leaderWatch{leader: 2}
 	w.broken()
 	w.held(3)
-	if w.lost.IsZero() {
-		t.Error("a connection to another server is taken for one to the leader")
-	}
+	expect.That(t, !w.lost.IsZero(), "a connection to another server is taken for one to the leader")
 	w.held(2)
-	if !w.lost.IsZero() {
-		t.Error("the leader is held and counts as lost")
-	}
+	expect.That(t, w.lost.IsZero(), "the leader is held and counts as lost")
 }

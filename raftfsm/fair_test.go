@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // Clients of one server that send as much as it takes do not keep those of
@@ -71,9 +72,7 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 						before := c.nodes[leader].fsm.index.Load()
 						o, err := propose(c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 							Body: createBody(fmt.Sprintf("/innocent-%d-%d-%d-%d", busy, size, id, k), 0)})
-						if err != nil || o.Code != jute.OK {
-							t.Fatal(o, err)
-						}
+						must.That(t, err == nil && o.Code == jute.OK, "%v %v", o, err)
 						if entries := c.nodes[id].fsm.index.Load() - before; entries > 40 {
 							t.Errorf("a create at server %d took %d log entries of others", id, entries)
 						}

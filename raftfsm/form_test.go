@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -56,9 +57,8 @@ func TestStaleMembersAreNotBelieved(t *testing.T) {
 		for _, s := range stale {
 			ids = append(ids, s.ID)
 		}
-		if id != test.best || !slices.Equal(ids, test.stale) {
-			t.Errorf("%s: believes %d, not %v", test.what, id, ids)
-		}
+		expect.That(t, id == test.best && slices.Equal(ids, test.stale),
+			"%s: believes %d, not %v", test.what, id, ids)
 	}
 }
 
@@ -107,9 +107,7 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 			joins != (d.Identity().Cluster == "c") {
 			t.Errorf("%s: joins %v, says %q, %v", test.what, joins, said, err)
 		}
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, d.Close())
 	}
 }
 
@@ -140,9 +138,8 @@ func TestClusterFormsWithObservers(t *testing.T) {
 		eventually(t, "the observer serves", func() bool { return c.seen[1].serving.Load() && c.has(1, "/n") })
 		for id := 1; id <= 3; id++ {
 			for _, m := range c.nodes[id].Status().Members {
-				if m.Voter != (m.ID != 1) {
-					t.Errorf("late %v: in server %d's eyes, %d votes: %v", late, id, m.ID, m.Voter)
-				}
+				expect.Equal(t, m.Voter, m.ID != 1,
+					"late %v: in server %d's eyes, %d votes", late, id, m.ID)
 			}
 		}
 		// Its vote is not needed, and does not count.
@@ -192,13 +189,9 @@ func TestReplacedServerKnowsItself(t *testing.T) {
 	must.OK(t, n.disk.SaveIdentity(id))
 	g := &peer.Greeting{From: 2, To: 2, Cluster: id.Cluster, Incarnation: "new", Version: peer.Version,
 		Oldest: peer.Oldest}
-	if err := n.admit(peer.Raft, g); err != nil {
-		t.Errorf("it refuses itself: %v", err)
-	}
+	expect.OK(t, n.admit(peer.Raft, g), "it refuses itself")
 	g.Incarnation = "another"
-	if err := n.admit(peer.Raft, g); err == nil {
-		t.Error("another server with its id is let in")
-	}
+	expect.Fails(t, n.admit(peer.Raft, g), "another server with its id is let in")
 	if g.From, g.To = 3, 2; n.admit(peer.Raft, g) == nil {
 		t.Error("a server with another directory is let in")
 	}
@@ -223,8 +216,6 @@ func TestR6ReplacedServerIsLetInByThoseBehind(t *testing.T) {
 		g := &peer.Greeting{From: 3, To: 2, Cluster: n.disk.Identity().Cluster, Incarnation: "another",
 			Expected: test.expected,
 			Version:  peer.Version, Oldest: peer.Oldest}
-		if err := n.admit(peer.Raft, g); (err != nil) != test.refused {
-			t.Errorf("%s: %v", test.what, err)
-		}
+		expect.Equal(t, n.admit(peer.Raft, g) != nil, test.refused, "%s", test.what)
 	}
 }

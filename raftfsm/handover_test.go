@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -19,9 +20,7 @@ func TestLeadershipIsHandedOver(t *testing.T) {
 	c.create(lead, "/before")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := c.nodes[lead%3+1].HandOver(ctx); err != errNotLeading {
-		t.Errorf("a follower hands over: %v", err)
-	}
+	expect.Equal(t, c.nodes[lead%3+1].HandOver(ctx), errNotLeading, "a follower hands over")
 	must.OK(t, c.nodes[lead].HandOver(ctx))
 	eventually(t, "another leader", func() bool { l := c.leader(); return l != 0 && l != lead })
 	for id := 1; id <= 3; id++ {
@@ -54,9 +53,7 @@ func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 	eventually(t, "another leads", func() bool { return c.leader() == at(1) })
 	one.raft.Stand()
 	eventually(t, "the first is elected again", func() bool { return one.raft.Leads() })
-	if err := one.raft.Barrier(0).Error(); err != raft.ErrLeadershipTransferInProgress {
-		t.Fatalf("it is not stuck: %v", err)
-	}
+	must.Equal(t, one.raft.Barrier(0).Error(), raft.ErrLeadershipTransferInProgress, "it is not stuck")
 	eventually(t, "another leads instead", func() bool { return c.leader() == at(1) })
 	c.create(lead, "/after")
 }

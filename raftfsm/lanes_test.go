@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -49,13 +50,10 @@ func TestLanesKeepTheOrderOfEachSession(t *testing.T) {
 			left += int(added[s] - taken[s])
 		}
 		for s := range added {
-			if ls.waits(s) != (added[s] > taken[s]) {
-				t.Fatalf("seed %d: session %d waits: %v", seed, s, ls.waits(s))
-			}
+			must.Equal(t, ls.waits(s), added[s] > taken[s], "seed %d: session %d waits", seed, s)
 		}
-		if ls.count != left || ls.bytes != total {
-			t.Fatalf("seed %d: %d requests of %d bytes are left, want %d of %d", seed, ls.count, ls.bytes, left, total)
-		}
+		must.That(t, ls.count == left && ls.bytes == total,
+			"seed %d: %d requests of %d bytes are left, want %d of %d", seed, ls.count, ls.bytes, left, total)
 	}
 }
 
@@ -95,9 +93,8 @@ func TestLanesAreFair(t *testing.T) {
 		ls.add(300, pending{size: len(small)}, small)
 		ls.next()
 	}
-	if ls.by[300] == nil && ls.old.head != nil {
-		t.Error("who empties his lane is forgotten at once, and first again")
-	}
+	expect.That(t, ls.by[300] != nil || ls.old.head == nil,
+		"who empties his lane is forgotten at once, and first again")
 }
 
 // A stream that somebody has filled still takes a request of everybody else,
@@ -135,9 +132,7 @@ func TestStreamLetsOthersIn(t *testing.T) {
 	seq, small, ahead := uint64(1), 0, 0
 	for small < 50 {
 		bl := s.take(reader, 1, batchRequests, batchBytes, nil)
-		if bl.Count == 0 {
-			t.Fatalf("%d of 50 small requests came", small)
-		}
+		must.That(t, bl.Count != 0, "%d of 50 small requests came", small)
 		rest := bl.Requests
 		for range bl.Count {
 			session, next := state.PeekRequest(rest)
@@ -151,13 +146,9 @@ func TestStreamLetsOthersIn(t *testing.T) {
 			seq++
 		}
 	}
-	if ahead > 6 {
-		t.Errorf("%d requests of 1 MiB went before the others", ahead)
-	}
+	expect.That(t, ahead <= 6, "%d requests of 1 MiB went before the others", ahead)
 	s.setClosed(true)
-	if err := <-filled; err != ErrClosed {
-		t.Errorf("the one that filled it: %v", err)
-	}
+	expect.Equal(t, <-filled, ErrClosed, "the one that filled it")
 	if n := len(s.drain()); n == 0 || s.len() != 0 {
 		t.Errorf("%d drained, %d left", n, s.len())
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -60,15 +61,11 @@ func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 			}
 			must.OK(t, peer.WriteMessage(w, m.typ, m.payload))
 			w.Flush()
-			if _, err := here.Read(make([]byte, 1)); err != io.EOF {
-				t.Fatalf("the link goes on: %v", err)
-			}
+			must.Equal(t, expect.Err(here.Read(make([]byte, 1))), io.EOF, "the link goes on")
 			<-served
 		})
 	}
-	if len(n.term.Load().links.links) != 0 {
-		t.Error("links that ended are still there")
-	}
+	expect.Equal(t, len(n.term.Load().links.links), 0, "links that ended are still there")
 }
 
 // A leader that stands still takes nothing from its links and does not break

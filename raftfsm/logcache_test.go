@@ -5,6 +5,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -32,9 +33,8 @@ func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 			for _, l := range c.newest {
 				sum += len(l.Data)
 			}
-			if sum != c.bytes || sum > cacheBytes || len(c.newest) > cacheEntries {
-				t.Fatalf("%d entries of %d bytes, counted as %d", len(c.newest), sum, c.bytes)
-			}
+			must.That(t, sum == c.bytes && sum <= cacheBytes && len(c.newest) <= cacheEntries,
+				"%d entries of %d bytes, counted as %d", len(c.newest), sum, c.bytes)
 		}
 	}
 	kept := func(want int) {
@@ -46,9 +46,7 @@ func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 				t.Fatalf("entry %d: %+v, %v", i, l.Index, err)
 			}
 		}
-		if is := int(last) - below.reads; is != want {
-			t.Errorf("%d entries are kept, want %d", is, want)
-		}
+		expect.Equal(t, int(last)-below.reads, want, "entries are kept")
 	}
 	store(200, 10)
 	kept(cacheEntries)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // A change that changes nothing, or that no server can carry out, is an error that says
@@ -23,15 +24,11 @@ func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {
 			{state.MemberChange{Op: "exchange", ID: 2}, "unknown change"},
 		} {
 			err := c.nodes[asked].ChangeMember(t.Context(), test.change)
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%+v asked of server %d: %v, want %s", test.change, asked, err, test.want)
-			}
+			expect.That(t, err != nil && strings.Contains(err.Error(), test.want),
+				"%+v asked of server %d: %v, want %s", test.change, asked, err, test.want)
 		}
-		if err := c.nodes[asked].ChangeMember(t.Context(), state.MemberChange{Op: "promote", ID: 2}); err != nil {
-			t.Errorf("one that votes already: %v", err)
-		}
+		expect.OK(t, c.nodes[asked].ChangeMember(t.Context(), state.MemberChange{Op: "promote", ID: 2}),
+			"one that votes already")
 	}
-	if n := len(c.nodes[c.leader()].raft.Servers()); n != 3 {
-		t.Errorf("%d members afterwards", n)
-	}
+	expect.Equal(t, len(c.nodes[c.leader()].raft.Servers()), 3, "members afterwards")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -108,9 +109,7 @@ func openSession(t testing.TB, n *Node, timeout int32) state.Outcome {
 	t.Helper()
 	body := state.SessionBody{Timeout: timeout, Owner: n.ID(), Addr: "127.0.0.1"}
 	o, err := propose(n, state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
-	if err != nil || o.Session.ID == 0 {
-		t.Fatalf("create session: %+v %v", o, err)
-	}
+	must.That(t, err == nil && o.Session.ID != 0, "create session: %+v %v", o, err)
 	return o
 }
 
@@ -154,9 +153,7 @@ func stop(t testing.TB, n *Node) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := n.Close(ctx); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	expect.OK(t, n.Close(ctx), "close")
 }
 
 func TestSingleServerKeepsWhatItAcknowledgedOverARestart(t *testing.T) {
@@ -170,9 +167,7 @@ func TestSingleServerKeepsWhatItAcknowledgedOverARestart(t *testing.T) {
 			for i := range 20 {
 				o, err := propose(n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 					Body: createBody(fmt.Sprintf("/n%d", i), 0)})
-				if err != nil || o.Code != jute.OK {
-					t.Fatalf("create %d: %+v %v", i, o, err)
-				}
+				must.That(t, err == nil && o.Code == jute.OK, "create %d: %+v %v", i, o, err)
 				zxid = o.Zxid
 				if i == 10 {
 					must.OK(t, n.Snapshot())
@@ -191,9 +186,7 @@ func TestSingleServerKeepsWhatItAcknowledgedOverARestart(t *testing.T) {
 				t.Errorf("zxid %d after restart, was %d", n.Zxid(), zxid)
 			}
 			n.View(func(st *state.State) {
-				if got := len(st.Tree().Children("/")); got != 21 {
-					t.Errorf("%d children of the root after restart, want 21", got)
-				}
+				expect.Equal(t, len(st.Tree().Children("/")), 21, "children of the root after restart")
 				if _, ok := st.Sessions().Get(s.ID); !ok {
 					t.Error("session is gone after restart")
 				}
@@ -218,9 +211,7 @@ func TestG10G11SessionExpiresWhenSilentAndNotBefore(t *testing.T) {
 	}
 	o, err := propose(n, state.Request{Session: quiet.ID, Gen: quiet.Gen, Op: jute.OpCreate,
 		Body: createBody("/x", 1)})
-	if err != nil || !o.Refused {
-		t.Errorf("write of an expired session: %+v %v", o, err)
-	}
+	expect.That(t, err == nil && o.Refused, "write of an expired session: %+v %v", o, err)
 }
 
 // trio is a cluster of three on loopback.
@@ -310,13 +301,10 @@ func TestThreeServersShareOneState(t *testing.T) {
 		for i := range 50 {
 			o, err := propose(c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 				Body: createBody(fmt.Sprintf("/s%d-%d", id, i), 0)})
-			if err != nil || o.Code != jute.OK {
-				t.Fatalf("create at %d (leader %d): %+v %v", id, lead, o, err)
-			}
+			must.That(t, err == nil && o.Code == jute.OK,
+				"create at %d (leader %d): %+v %v", id, lead, o, err)
 			c.nodes[id].View(func(st *state.State) {
-				if st.Zxid() < o.Zxid {
-					t.Error("answered before its own apply")
-				}
+				expect.That(t, st.Zxid() >= o.Zxid, "answered before its own apply")
 			})
 		}
 	}

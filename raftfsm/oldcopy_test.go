@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -53,9 +54,8 @@ func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
 	if err == nil {
 		n.Abort()
 	}
-	if err == nil || !strings.Contains(err.Error(), "old copy") {
-		t.Fatalf("start from an old copy: %v", err)
-	}
+	must.That(t, err != nil && strings.Contains(err.Error(), "old copy"),
+		"start from an old copy: %v", err)
 }
 
 // As above, but whoever could say so is away when the server starts. The one
@@ -92,21 +92,15 @@ func oldCopyDoesNotVote(t *testing.T) bool {
 	c.start(d)
 	select {
 	case err := <-died:
-		if !strings.Contains(err.Error(), "old copy") {
-			t.Errorf("it ended because %v", err)
-		}
+		expect.Has(t, err.Error(), "old copy", "it ended because %v", err)
 	case <-time.After(20 * time.Second):
 		t.Error("the old copy was not noticed")
 	}
 	c.nodes[b].Abort()
-	if c.leader() != 0 {
-		t.Fatal("somebody leads without the write")
-	}
+	must.Equal(t, c.leader(), 0, "somebody leads without the write")
 	c.start(a)
 	eventually(t, "serving", func() bool { return c.seen[a].serving.Load() && c.seen[d].serving.Load() })
-	if !c.has(d, "/kept") {
-		t.Error("an acknowledged write is lost")
-	}
+	expect.That(t, c.has(d, "/kept"), "an acknowledged write is lost")
 	return true
 }
 
@@ -127,13 +121,9 @@ func TestR6DirectoryThatIsBehindWhatItHasShown(t *testing.T) {
 		{"a copy made while it ran: the term", peer.Shown{Start: 4, Life: "d", Term: 4}, 100, true},
 		{"a copy made while it ran: the log", peer.Shown{Start: 4, Life: "d", Term: 5}, 99, true},
 	} {
-		if why := tc.now.Behind(shown, tc.end); (why != "") != tc.old {
-			t.Errorf("%s: %q", tc.name, why)
-		}
+		expect.Equal(t, tc.now.Behind(shown, tc.end) != "", tc.old, "%s", tc.name)
 	}
-	if why := shown.Behind(peer.Shown{}, 0); why != "" {
-		t.Errorf("behind one who knows nothing: %s", why)
-	}
+	expect.Equal(t, shown.Behind(peer.Shown{}, 0), "", "behind one who knows nothing")
 }
 
 // A start that is refused for a damaged file has not been announced: with the
@@ -147,9 +137,7 @@ func TestR6RefusedStartIsNotAnnounced(t *testing.T) {
 	good := t.TempDir()
 	c.copyData(good, dir)
 	files, err := filepath.Glob(filepath.Join(dir, "snapshots", "*.snap"))
-	if err != nil || len(files) == 0 {
-		t.Fatal("no snapshot", err)
-	}
+	must.That(t, err == nil && len(files) != 0, "no snapshot %v", err)
 	for _, file := range files {
 		data := must.Get(os.ReadFile(file))(t)
 		data[len(data)/4] ^= 1

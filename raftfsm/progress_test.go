@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -41,9 +42,7 @@ func TestProgressOfMembers(t *testing.T) {
 		return p.Heard == nil && strings.Contains(p.Waits, "refused")
 	})
 	p := c.nodes[c.leader()].all(t)[gone]
-	if p.Lag == 0 || p.LagBytes == nil || *p.LagBytes <= 0 {
-		t.Errorf("it is behind by %+v", p)
-	}
+	expect.That(t, p.Lag != 0 && p.LagBytes != nil && *p.LagBytes > 0, "it is behind by %+v", p)
 	// Without a leader the one that is left still tells what it finds.
 	last := uint32(c.leader())
 	for id := uint32(1); id <= 3; id++ {
@@ -53,9 +52,7 @@ func TestProgressOfMembers(t *testing.T) {
 	}
 	eventually(t, "nobody leads", func() bool { id, _ := c.nodes[last].raft.Known(); return id == 0 })
 	for id, p := range c.nodes[last].all(t) {
-		if (id == last) != (p.Heard != nil) {
-			t.Errorf("without a leader, server %d: %+v", id, p)
-		}
+		expect.Equal(t, id == last, p.Heard != nil, "without a leader, server %d: %+v", id, p)
 	}
 }
 
@@ -191,9 +188,7 @@ func TestMembersMayChangeAsSoonAsATermBegins(t *testing.T) {
 	lead := c.leader()
 	ready.Store(true)
 	must.OK(t, c.nodes[lead].Lead(t.Context(), uint32(lead%3+1)))
-	if err := <-changed; err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, <-changed)
 }
 
 // An address that only some members reach does not serve a member: any leader

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -34,9 +35,7 @@ func TestANewClusterBeginsWithItsConfiguration(t *testing.T) {
 	c.create(lead%3+1, "/b")
 	for id := 1; id <= 3; id++ {
 		eventually(t, "it is applied", func() bool { return c.has(id, "/a") && c.has(id, "/b") })
-		if got := c.config(id); got != strings.Join(want, "\n")+"\nversion=100000000" {
-			t.Errorf("server %d: %s", id, got)
-		}
+		expect.Equal(t, c.config(id), strings.Join(want, "\n")+"\nversion=100000000", "server %d", id)
 	}
 }
 
@@ -55,9 +54,7 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	change := func(m state.MemberChange) {
 		t.Helper()
 		m.Words, m.By, m.Since = line, 2, versions()
-		if err := c.nodes[lead%3+1].ChangeMember(context.Background(), m); err != nil {
-			t.Fatal(m.Op, err)
-		}
+		must.OK(t, c.nodes[lead%3+1].ChangeMember(context.Background(), m), "%v", m.Op)
 	}
 	change(state.MemberChange{Op: "add", ID: 4, Addr: "10.0.0.9:1", More: true})
 	c.nodes[lead].term.Load().publishMembers()
@@ -90,9 +87,7 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	next := c.nodes[c.leader()]
 	next.View(func(s *state.State) {
 		list, _ := next.describe(s, next.raft.Servers(), "")
-		if len(list) != 4 || list[3].Line() != line {
-			t.Errorf("the next leader says %+v", list)
-		}
+		expect.That(t, len(list) == 4 && list[3].Line() == line, "the next leader says %+v", list)
 	})
 }
 

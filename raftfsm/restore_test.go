@@ -14,6 +14,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // fill makes nodes at a server, and returns the session that owns every third.
@@ -34,14 +36,10 @@ func (c *trio) fill(id int, prefix string, nodes int) session.Session {
 func backupOf(t testing.TB, n *Node) []byte {
 	t.Helper()
 	b, err := n.Backup(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer b.Close()
 	var out bytes.Buffer
-	if err := b.Write(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Write(&out))
 	return out.Bytes()
 }
 
@@ -75,9 +73,8 @@ func (c *trio) restored(resets [4]int, zxid int64, old session.Session) {
 		if !c.has(id, "/old1") || c.has(id, "/new1") || c.has(id, "/old2") || c.nodes[id].Zxid() < zxid {
 			c.t.Errorf("server %d has not the state of the backup", id)
 		}
-		if c.seen[id].resetCount() <= resets[id] {
-			c.t.Errorf("server %d has not cut its clients off", id)
-		}
+		expect.That(c.t, c.seen[id].resetCount() > resets[id],
+			"server %d has not cut its clients off", id)
 		c.nodes[id].View(func(s *state.State) {
 			if _, there := s.Sessions().Get(old.ID); there || s.Sessions().Len() != 0 {
 				c.t.Errorf("server %d has %d sessions", id, s.Sessions().Len())
@@ -104,16 +101,13 @@ func TestBackupIsRestoredOnAllServers(t *testing.T) {
 		var staged error
 		made, err := c.nodes[by].Restore(t.Context(), most(backup, func() {
 			staged = c.nodes[by].Snapshot()
-			if c.seen[by].resetCount() != resets[by] {
-				t.Error("clients were cut off too early")
-			}
+			expect.Equal(t, c.seen[by].resetCount(), resets[by], "clients were cut off too early")
 		}), int64(len(backup)), false)
 		if err != nil || made.Zxid < before+state.Raised || made.Ended == 0 && by != lead || made.Nodes != 4+60 {
 			t.Fatalf("restored by %d: %+v %v", by, made, err)
 		}
-		if staged == nil || !strings.Contains(staged.Error(), "restore is under way") {
-			t.Errorf("a snapshot without what is kept beside the state: %v", staged)
-		}
+		expect.That(t, staged != nil && strings.Contains(staged.Error(), "restore is under way"),
+			"a snapshot without what is kept beside the state: %v", staged)
 		c.restored(resets, made.Zxid, old)
 		eventually(t, "the leader waits for no session that is gone", func() bool {
 			l := c.leader()
@@ -123,9 +117,7 @@ func TestBackupIsRestoredOnAllServers(t *testing.T) {
 	// What was restored is there after a restart, from the log and from a snapshot.
 	for id := 1; id <= 3; id++ {
 		if id != c.leader() {
-			if err := c.nodes[id].Snapshot(); err != nil {
-				t.Errorf("snapshot: %v", err)
-			}
+			expect.OK(t, c.nodes[id].Snapshot(), "snapshot")
 		}
 	}
 	zxid := c.nodes[lead].Zxid()
@@ -135,9 +127,7 @@ func TestBackupIsRestoredOnAllServers(t *testing.T) {
 		eventually(t, "it serves", c.seen[id].serving.Load)
 	}
 	c.sameDigest()
-	if c.nodes[1].Zxid() < zxid || !c.has(1, "/old1") {
-		t.Error("lost by the restart")
-	}
+	expect.That(t, c.nodes[1].Zxid() >= zxid && c.has(1, "/old1"), "lost by the restart")
 	c.fill(1, "/then", 3)
 }
 
@@ -147,9 +137,8 @@ func TestSessionsOfABackupGoOn(t *testing.T) {
 	s := c.fill(lead, "/old", 3)
 	backup := backupOf(t, c.nodes[lead])
 	made, err := c.nodes[lead].Restore(t.Context(), bytes.NewReader(backup), int64(len(backup)), true)
-	if err != nil || made.Sessions != 1 || made.Ended != 0 || !c.has(lead, "/old2") {
-		t.Fatalf("%+v %v", made, err)
-	}
+	must.That(t, err == nil && made.Sessions == 1 && made.Ended == 0 && c.has(lead, "/old2"),
+		"%+v %v", made, err)
 	if left := c.nodes[c.leader()].Deadlines(); len(left) != 1 || left[s.ID] <= 0 {
 		t.Errorf("deadlines %v", left)
 	}
@@ -172,9 +161,7 @@ func TestRestoreOutlivesTheLeader(t *testing.T) {
 	c.fill(lead, "/new", 5)
 	resets, by := c.resets(), lead%3+1
 	made, err := c.nodes[by].Restore(t.Context(), most(backup, c.nodes[lead].Abort), int64(len(backup)), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.restored(resets, made.Zxid, old)
 	c.start(lead)
 	eventually(t, "it serves", c.seen[lead].serving.Load)
@@ -198,9 +185,7 @@ func TestRestoreAndServersThatCome(t *testing.T) {
 		eventually(t, "it serves", c.seen[away].serving.Load)
 		stop(t, c.nodes[away])
 	}), int64(len(backup)), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.start(away)
 	eventually(t, "it serves", c.seen[away].serving.Load)
 	resets[away] = 0
@@ -243,9 +228,7 @@ func TestRestoreThatFailsLeavesNothing(t *testing.T) {
 			}
 		}
 	}), iotest.ErrReader(torn)), int64(len(backup)), false)
-	if !errors.Is(err, torn) {
-		t.Error(err)
-	}
+	expect.Is(t, err, torn)
 	// A server that ends in the middle gives up by beginning again.
 	ctx, cancel := context.WithCancel(t.Context())
 	began := make(chan struct{})
@@ -261,20 +244,12 @@ func TestRestoreThatFailsLeavesNothing(t *testing.T) {
 	}
 	c.nodes[by].Abort()
 	cancel()
-	if err := <-ended; err == nil {
-		t.Error("restored by a server that has ended")
-	}
-	if !c.open(lead) {
-		t.Fatal("nothing was open; the test tests nothing")
-	}
+	expect.Fails(t, <-ended, "restored by a server that has ended")
+	must.That(t, c.open(lead), "nothing was open; the test tests nothing")
 	c.start(by)
 	eventually(t, "the place is closed", func() bool { return !c.open(lead) && !c.open(by) })
-	if digest() != before {
-		t.Error("something has changed")
-	}
-	if err := c.nodes[by].Fits(1001, 0); err == nil {
-		t.Error("more nodes than are allowed")
-	}
+	expect.Equal(t, digest(), before, "something has changed")
+	expect.Fails(t, c.nodes[by].Fits(1001, 0), "more nodes than are allowed")
 }
 
 func (c *trio) open(id int) (open bool) {
@@ -297,9 +272,7 @@ func TestAbandonedRestoreIsGivenUp(t *testing.T) {
 	var a abandoned
 	a.look(n.term.Load())
 	a.look(n.term.Load())
-	if !open() {
-		t.Error("given up at once")
-	}
+	expect.That(t, open(), "given up at once")
 	a.since = time.Now().Add(-restoreSilence - time.Second)
 	a.look(n.term.Load())
 	eventually(t, "given up", func() bool { return !open() })

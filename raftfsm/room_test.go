@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -70,9 +71,7 @@ func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
 		{"less data", a.set("/a", "1"), jute.OK},
 		{"delete", a.remove("/a"), jute.OK},
 	} {
-		if c.got != c.want {
-			t.Errorf("%s on a low disk: %v, want %v", c.name, c.got, c.want)
-		}
+		expect.Equal(t, c.got, c.want, "%s on a low disk", c.name)
 	}
 	b := newAsker(t, n) // sessions live
 	free.Add(1)
@@ -90,13 +89,9 @@ func TestL19TreeSizeIsBounded(t *testing.T) {
 				made++
 				return a.create(fmt.Sprintf("/x%d", made)) == jute.Throttled
 			})
-			if n.Status().Full == "" {
-				t.Error("the status does not tell why")
-			}
+			expect.That(t, n.Status().Full != "", "the status does not tell why")
 			for i := range made - 1 {
-				if code := a.remove(fmt.Sprintf("/x%d", i+1)); code != jute.OK {
-					t.Fatalf("delete: %v", code)
-				}
+				must.Equal(t, a.remove(fmt.Sprintf("/x%d", i+1)), jute.OK, "delete")
 			}
 			eventually(t, "creates are taken again", func() bool { return a.create("/y") == jute.OK })
 		})
@@ -121,9 +116,8 @@ func TestL20LowDiskOfAFollower(t *testing.T) {
 			a.remove("/b")
 			return a.create("/b") == jute.Throttled
 		})
-		if why := c.nodes[c.leader()].Status().Full; !strings.Contains(why, "MiB left") {
-			t.Errorf("the leader refuses for server %d, and says of it %q", id, why)
-		}
+		expect.Has(t, c.nodes[c.leader()].Status().Full, "MiB left",
+			"the leader refuses for server %d, and says of it", id)
 		free[id].Store(1 << 40)
 		eventually(t, "creates are taken again", func() bool { a.remove("/b"); return a.create("/b") == jute.OK })
 	}
@@ -135,14 +129,10 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 	const size, most = 256 << 10, 8 << 20
 	n, _ := start(t, Options{DataDir: t.TempDir(), SnapshotBytes: 4 << 20, TrailingBytes: most})
 	a := newAsker(t, n)
-	if code := a.create("/a"); code != jute.OK {
-		t.Fatal(code)
-	}
+	must.Equal(t, a.create("/a"), jute.OK)
 	data := strings.Repeat("x", size)
 	for range 200 { // 50 MiB
-		if code := a.set("/a", data); code != jute.OK {
-			t.Fatal(code)
-		}
+		must.Equal(t, a.set("/a", data), jute.OK)
 	}
 	// The log is cut when a snapshot is taken, by whole segments.
 	must.OK(t, n.Snapshot())
@@ -153,9 +143,7 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 		must.OK(t, err)
 		return (last-first)*size <= most+trailingLeast*size
 	})
-	if last-first < trailingLeast/2 {
-		t.Errorf("only %d entries stay", last-first)
-	}
+	expect.That(t, last-first >= trailingLeast/2, "only %d entries stay", last-first)
 }
 
 // What is refused for want of room takes none, whoever is asked and however
@@ -171,9 +159,7 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 	big := strings.Repeat("x", 256<<10)
 	a := newAsker(t, leader)
 	many := make([]string, 200)
-	if a.create("/a") != jute.OK || a.set("/a", big) != jute.OK {
-		t.Fatal("no room to begin with")
-	}
+	must.That(t, a.create("/a") == jute.OK && a.set("/a", big) == jute.OK, "no room to begin with")
 	for i := range many {
 		if many[i] = fmt.Sprintf("/many%0100d", i); a.create(many[i]) != jute.OK {
 			t.Fatal("no room to begin with")
@@ -195,32 +181,25 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 		b := newAsker(t, c.nodes[id])
 		from := leader.raft.LastIndex()
 		for range 50 { // 12.5 MiB
-			if code := b.set("/a", big); code != jute.Throttled {
-				t.Fatalf("a large node overwritten on a low disk: %v", code)
-			}
+			must.Equal(t, b.set("/a", big), jute.Throttled, "a large node overwritten on a low disk")
 		}
 		if n := grown(from); n > 32<<10 {
 			t.Errorf("50 refused requests through server %d took %d bytes of log", id, n)
 		}
-		if code := b.set("/a", big[:100]); code != jute.OK {
-			t.Errorf("a short write: %v", code)
-		}
+		expect.Equal(t, b.set("/a", big[:100]), jute.OK, "a short write")
 	}
 	var body []byte
 	for _, path := range many {
 		body = jute.AppendMultiHeader(body, jute.OpDelete, false, -1)
 		body = jute.AppendInt(jute.AppendString(body, path), -1)
 	}
-	if code := a.do(jute.OpMulti, jute.AppendMultiHeader(body, jute.OpError, true, -1)); code != jute.OK {
-		t.Errorf("a long multi of deletes: %v", code)
-	}
+	expect.Equal(t, a.do(jute.OpMulti, jute.AppendMultiHeader(body, jute.OpError, true, -1)), jute.OK,
+		"a long multi of deletes")
 	free.Store(1 << 40)
 	for id := 1; id <= 3; id++ { // without anybody asking
 		eventually(t, "all know", func() bool { return !c.nodes[id].fsm.low.Load() })
 	}
-	if code := a.set("/a", big); code != jute.OK {
-		t.Errorf("there is room again: %v", code)
-	}
+	expect.Equal(t, a.set("/a", big), jute.OK, "there is room again")
 }
 
 // A snapshot is taken when the log is long, but not all the time: the larger the

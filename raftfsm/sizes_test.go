@@ -6,6 +6,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -28,16 +29,13 @@ func TestLongestRequestIsReadBackByEveryServer(t *testing.T) {
 	// Without identities a request can be longer by theirs.
 	small := create(1000)
 	longest := state.MaxRequest - (len(small.Append(nil)) - 1000)
-	if _, err := propose(c.nodes[here], create(longest+1)); err == nil {
-		t.Error("a request too long for a log entry was taken")
-	}
+	expect.Fails(t, expect.Err(propose(c.nodes[here], create(longest+1))),
+		"a request too long for a log entry was taken")
 	w := &call{make(chan state.Outcome, 1)}
 	must.OK(t, c.nodes[here].Propose(create(longest), w))
 	select {
 	case o := <-w.ch:
-		if o.Code != jute.OK {
-			t.Fatalf("the longest request: %v", o.Code)
-		}
+		must.Equal(t, o.Code, jute.OK, "the longest request")
 	case <-time.After(2 * time.Minute): // a busy machine moves so much slowly
 		t.Fatal("the longest request was never applied")
 	}
@@ -47,8 +45,6 @@ func TestLongestRequestIsReadBackByEveryServer(t *testing.T) {
 		return
 	}
 	eventually(t, "it serves again", c.seen[here].serving.Load)
-	if !c.has(here, "/big") {
-		t.Error("the restarted server has lost it")
-	}
+	expect.That(t, c.has(here, "/big"), "the restarted server has lost it")
 	c.sameDigest()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -83,9 +84,7 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 		written += len(p)
 		return len(p), nil
 	})}
-	if err := snap.Persist(sink); err != nil {
-		t.Fatal("R24:", err)
-	}
+	must.OK(t, snap.Persist(sink), "R24")
 	// However slow the disk, then, an entry waits at most until one piece is read.
 	if piece := written / entries; entries < 100 || piece > 256<<10 {
 		t.Errorf("R24: %d entries between the pieces of %d bytes", entries, written)
@@ -97,9 +96,7 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 	defer snap.Release()
 	reads := 0
 	must.OK(t, snap.(*fsmSnapshot).state.Write(io.Discard, func(read func()) { reads++; read() }))
-	if reads < nodes/1000 {
-		t.Errorf("R24: the state is locked %d times for %d nodes", reads, nodes)
-	}
+	expect.That(t, reads >= nodes/1000, "R24: the state is locked %d times for %d nodes", reads, nodes)
 }
 
 // A leader that gives up sending a snapshot sends it again. The first may still
@@ -115,9 +112,7 @@ func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 	must.OK(t, from.Snapshot())
 	snaps := from.disk.Snapshots(nil, func(error) {})
 	list, err := snaps.List()
-	if err != nil || len(list) != 1 {
-		t.Fatal(list, err)
-	}
+	must.That(t, err == nil && len(list) == 1, "%v %v", list, err)
 	c.create(lead, "/after")
 	eventually(t, "the follower has both", func() bool { return c.has(behind, "/after") })
 	index, last := to.fsm.index.Load(), to.raft.LastIndex()
@@ -131,9 +126,8 @@ func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 			LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
 			Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex},
 		&resp, r)
-	if err != nil || !resp.Success {
-		t.Errorf("the leader is not told that the follower has it: %+v, %v", resp, err)
-	}
+	expect.That(t, err == nil && resp.Success,
+		"the leader is not told that the follower has it: %+v, %v", resp, err)
 	if !c.has(behind, "/after") || to.fsm.index.Load() < index {
 		t.Errorf("the follower has gone back to entry %d, from %d", to.fsm.index.Load(), index)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -28,9 +29,7 @@ func fillDir(t *testing.T, dir string) (zxid int64, digest uint64) {
 	for i := range 120 {
 		o, err := propose(n, state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 			Body: createBody(fmt.Sprintf("/n%03d", i), 0)})
-		if err != nil || o.Code != jute.OK {
-			t.Fatalf("create: %+v %v", o, err)
-		}
+		must.That(t, err == nil && o.Code == jute.OK, "create: %+v %v", o, err)
 		if i == 60 {
 			must.OK(t, n.Snapshot())
 		}
@@ -133,9 +132,8 @@ func TestTwoProcessesCannotShareADataDirectory(t *testing.T) {
 	dir := t.TempDir()
 	start(t, Options{DataDir: dir})
 	_, err := Start(context.Background(), Options{DataDir: dir, Logger: quietLog(t, 1)})
-	if err == nil || !strings.Contains(err.Error(), "in use by another process") {
-		t.Errorf("second start: %v", err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "in use by another process"),
+		"second start: %v", err)
 }
 
 func TestDataDirectoryBelongsToOneServer(t *testing.T) {
@@ -143,7 +141,6 @@ func TestDataDirectoryBelongsToOneServer(t *testing.T) {
 	n, _ := start(t, Options{DataDir: dir, ID: 1})
 	stop(t, n)
 	_, err := Start(context.Background(), Options{DataDir: dir, ID: 2, Logger: quietLog(t, 2)})
-	if err == nil || !strings.Contains(err.Error(), "belongs to server 1") {
-		t.Errorf("start under another id: %v", err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "belongs to server 1"),
+		"start under another id: %v", err)
 }

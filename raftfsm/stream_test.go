@@ -1,13 +1,13 @@
 package raftfsm
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -57,9 +57,7 @@ func TestWhatWaitsForTheLogIsBounded(t *testing.T) {
 					if full(session) {
 						return n
 					}
-					if n > 3*most {
-						t.Fatal("it is never full")
-					}
+					must.That(t, n <= 3*most, "it is never full")
 					must.OK(t, s.put(&state.Request{Session: session, Body: make([]byte, size)}, nil))
 				}
 			}
@@ -67,9 +65,7 @@ func TestWhatWaitsForTheLogIsBounded(t *testing.T) {
 			if n := put(1); n > most+1 || n < most*9/10 {
 				t.Errorf("one session has %d requests waiting, %d are meant", n, most)
 			}
-			if full(2) {
-				t.Error("another session finds no room for its first request")
-			}
+			expect.That(t, !full(2), "another session finds no room for its first request")
 			n := 0
 			for other := int64(2); !full(other); other++ {
 				if n++; n > 3*most {
@@ -77,9 +73,7 @@ func TestWhatWaitsForTheLogIsBounded(t *testing.T) {
 				}
 				must.OK(t, s.put(&state.Request{Session: other, Body: make([]byte, size)}, nil))
 			}
-			if n > most+1 {
-				t.Errorf("%d other sessions find room, for %d is meant", n, most)
-			}
+			expect.That(t, n <= most+1, "%d other sessions find room, for %d is meant", n, most)
 		})
 	}
 }
@@ -119,16 +113,13 @@ func TestStreamKeepsIdentitiesOnce(t *testing.T) {
 			break
 		}
 		must.OK(t, bl.Check())
-		if len(bl.Requests) > most || bl.Count > 100 {
-			t.Errorf("a block of %d requests in %d bytes", bl.Count, len(bl.Requests))
-		}
+		expect.That(t, len(bl.Requests) <= most && bl.Count <= 100,
+			"a block of %d requests in %d bytes", bl.Count, len(bl.Requests))
 		seq += int(bl.Count)
 		if bl.Count < 100 && seq < len(sizes) && len(bl.Requests)+sizes[seq] <= most {
 			t.Errorf("a block of %d requests in %d bytes had room for %d more", bl.Count, len(bl.Requests), sizes[seq])
 		}
 		got = append(got, bl.Requests...)
 	}
-	if !bytes.Equal(got, all) {
-		t.Error("what is taken differs from what was put")
-	}
+	expect.List(t, got, all, "what is taken differs from what was put")
 }

@@ -3,6 +3,8 @@ package raftfsm
 import (
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // A server that stalls again and again gives its sessions more time, but not
@@ -37,7 +39,5 @@ func TestR25LongStallGivesTheFullTimeout(t *testing.T) {
 		t.Error("expired before its client had a full timeout to be heard")
 	}
 	tr.start = tr.start.Add(-200 * time.Millisecond)
-	if due := tr.due(0, 10); len(due) != 1 {
-		t.Error("not expired a full timeout later")
-	}
+	expect.Equal(t, len(tr.due(0, 10)), 1)
 }

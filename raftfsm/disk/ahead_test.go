@@ -132,9 +132,7 @@ func TestAheadEverythingElseIsDurableWhenItReturns(t *testing.T) {
 			case <-time.After(20 * time.Millisecond):
 			}
 			release()
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, <-done)
 			s.files.PowerLoss()
 			s.open(t)
 			if last, _ := s.log.LastIndex(); last != c.last {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -61,9 +62,7 @@ func TestConfigComesWithASnapshot(t *testing.T) {
 			Servers: []raft.Server{{ID: "1", Address: "a:1"}}}, 17, trans)
 		must.OK(t, err)
 		must.Get(io.Copy(sink, bytes.NewReader(make([]byte, 100))))(t)
-		if got := d.newestConfig(); got != 0 {
-			t.Errorf("before the end: %d", got)
-		}
+		expect.Equal(t, d.newestConfig(), 0, "before the end")
 		if cancel {
 			err = sink.Cancel()
 		} else {
@@ -71,9 +70,7 @@ func TestConfigComesWithASnapshot(t *testing.T) {
 		}
 		must.OK(t, err)
 	}
-	if got := d.newestConfig(); got != 17 {
-		t.Errorf("the newest configuration is entry %d", got)
-	}
+	expect.Equal(t, d.newestConfig(), 17, "the newest configuration is entry")
 }
 
 // newestConfig is the index of the newest configuration.
@@ -99,15 +96,9 @@ func TestR21MembersHaveTheIndexOfTheirEntry(t *testing.T) {
 	for i, servers := range [][]raft.Server{a, b, a} {
 		d.configs.add(config{index: uint64(i + 1), servers: servers})
 	}
-	if got := d.ConfigOf(b); got != 2 {
-		t.Errorf("the members of entry 2 have index %d", got)
-	}
-	if got := d.ConfigOf(a); got != 3 {
-		t.Errorf("the members of entries 1 and 3 have index %d", got)
-	}
-	if got := d.ConfigOf(nil); got != UnknownConfig {
-		t.Errorf("members that no entry has have index %d", got)
-	}
+	expect.Equal(t, d.ConfigOf(b), 2, "the members of entry 2 have index")
+	expect.Equal(t, d.ConfigOf(a), 3, "the members of entries 1 and 3 have index")
+	expect.Equal(t, d.ConfigOf(nil), UnknownConfig, "members that no entry has have index")
 	for _, test := range []struct {
 		after uint64
 		id    raft.ServerID
@@ -115,14 +106,12 @@ func TestR21MembersHaveTheIndexOfTheirEntry(t *testing.T) {
 		want  bool
 	}{{3, "2", "", true}, {2, "2", "a:2", true}, {1, "2", "", false}, {1, "1", "", true},
 		{1, "1", "a:9", false}} {
-		if got := d.StaysMember(test.after, test.id, test.addr); got != test.want {
-			t.Errorf("server %s after entry %d at %q: %v", test.id, test.after, test.addr, got)
-		}
+		expect.Equal(t, d.StaysMember(test.after, test.id, test.addr), test.want,
+			"server %s after entry %d at %q", test.id, test.after, test.addr)
 	}
 	d.configs.add(config{index: 9, servers: a, gap: true})
-	if d.StaysMember(3, "1", "") || !d.StaysMember(9, "1", "") {
-		t.Error("what a snapshot hides is taken for known")
-	}
+	expect.That(t, !d.StaysMember(3, "1", "") && d.StaysMember(9, "1", ""),
+		"what a snapshot hides is taken for known")
 }
 
 func openTest(t *testing.T, dir string) *Disk {

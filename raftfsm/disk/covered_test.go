@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/simdisk"
 )
@@ -40,19 +41,14 @@ func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 		t.Run(kind+"/answer lost", func(t *testing.T) {
 			f := startFollower(t, kind)
 			f.install(&content)
-			if !f.put(2, 10, 2, 11) {
-				t.Fatal("the entry behind the snapshot is refused")
-			}
-			if !f.put(2, 10, 2, 11, 12) {
-				t.Error("the same entry and one more are refused")
-			}
+			must.That(t, f.put(2, 10, 2, 11), "the entry behind the snapshot is refused")
+			expect.That(t, f.put(2, 10, 2, 11, 12), "the same entry and one more are refused")
 			f.holds(2, 11, 12)
 
 			// A leader is not told of entries that it could not send.
 			f.d.Ahead(func() bool { return true }, false)
-			if err := f.d.Log().GetLog(10, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
-				t.Errorf("a leader reads an entry that it does not have: %v", err)
-			}
+			expect.Is(t, f.d.Log().GetLog(10, new(raft.Log)), raft.ErrLogNotFound,
+				"a leader reads an entry that it does not have")
 			f.d.Ahead(func() bool { return false }, false)
 		})
 		t.Run(kind+"/own entries", func(t *testing.T) {
@@ -61,16 +57,11 @@ func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 			for i := range uint64(20) {
 				own = append(own, i+1)
 			}
-			if !f.put(1, 0, 0, own...) || f.put(2, 20, 2, 21) || f.put(2, 10, 2, 11) {
-				t.Fatal("it does not compare terms")
-			}
+			must.That(t, f.put(1, 0, 0, own...) && !f.put(2, 20, 2, 21) && !f.put(2, 10, 2, 11),
+				"it does not compare terms")
 			f.install(&content)
-			if config := f.d.newestConfig(); config != 5 {
-				t.Errorf("the members are taken from entry %d, not from the snapshot's 5", config)
-			}
-			if !f.put(2, 10, 2, 11) {
-				t.Error("the entry behind the snapshot is refused")
-			}
+			expect.Equal(t, f.d.newestConfig(), 5, "the members are taken from entry")
+			expect.That(t, f.put(2, 10, 2, 11), "the entry behind the snapshot is refused")
 			f.holds(2, 11)
 		})
 	}
@@ -86,16 +77,10 @@ func TestF5LateSnapshotLeavesTheLog(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			f := startFollower(t, kind)
 			f.install(&content)
-			if !f.put(2, 10, 2, 11, 12) {
-				t.Fatal("the entries behind the snapshot are refused")
-			}
-			if err := f.send(&content); err == nil {
-				t.Error("it was taken again")
-			}
+			must.That(t, f.put(2, 10, 2, 11, 12), "the entries behind the snapshot are refused")
+			expect.Fails(t, f.send(&content), "it was taken again")
 			f.holds(2, 11, 12)
-			if !f.put(2, 12, 2, 13) {
-				t.Error("the next entry is refused")
-			}
+			expect.That(t, f.put(2, 12, 2, 13), "the next entry is refused")
 			f.holds(2, 11, 12, 13)
 		})
 	}
@@ -148,9 +133,7 @@ func startFollowerWith(t *testing.T, kind string, fsm raft.FSM) *follower {
 }
 
 func (f *follower) stop() {
-	if err := errors.Join(f.r.Shutdown().Error(), f.d.Close()); err != nil {
-		f.t.Error(err)
-	}
+	expect.OK(f.t, errors.Join(f.r.Shutdown().Error(), f.d.Close()))
 }
 
 // install sends a snapshot up to entry 10 of term 2.
@@ -233,23 +216,16 @@ func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 			if err := early.Close(); err != nil { // raft has yet to note it
 				t.Fatal(err)
 			}
-			if err := f.send(&content); err == nil {
-				t.Error("raft would note its own snapshot behind the one that was sent")
-			}
+			expect.Fails(t, f.send(&content),
+				"raft would note its own snapshot behind the one that was sent")
 			Done(early)
 			f.install(&content)
-			if err := own.Close(); err == nil {
-				t.Error("it is taken for the newest")
-			}
+			expect.Fails(t, own.Close(), "it is taken for the newest")
 			if err := own.Cancel(); err != nil { // as raft does
 				t.Error(err)
 			}
-			if !f.put(2, 10, 2, 11) {
-				t.Error("the entry behind the newest is refused")
-			}
-			if err := create(11).Close(); err != nil {
-				t.Errorf("the next one: %v", err)
-			}
+			expect.That(t, f.put(2, 10, 2, 11), "the entry behind the newest is refused")
+			expect.OK(t, create(11).Close(), "the next one")
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/simdisk"
 )
 
@@ -86,9 +87,7 @@ func (c *crashed) open() error {
 	m := c.power.Mount()
 	c.mu.Unlock()
 	fatal := func(err error) {
-		if !c.ended.Load() {
-			c.t.Errorf("%s: the server ends: %v", c.what, err)
-		}
+		expect.That(c.t, c.ended.Load(), "%s: the server ends: %v", c.what, err)
 	}
 	d, err := Open(Options{Server: 1, Dir: "/var/lib/zlockd", LogStore: "wal", SnapshotRetain: 2,
 		Rand: rand.Reader, Logger: quiet,
@@ -233,9 +232,7 @@ func (c *crashed) restart() {
 	if c.ended.Load() {
 		runtime.Goexit()
 	}
-	if err != nil {
-		c.t.Errorf("%s: it does not restart: %v", c.what, err)
-	}
+	expect.OK(c.t, err, "%s: it does not restart", c.what)
 }
 
 // run runs the script up to the operation, and the server again behind it; done: the script has
@@ -362,9 +359,7 @@ func TestG2EveryCrashPointOfAServersDisk(t *testing.T) {
 		}
 		if done {
 			t.Logf("%d operations, %d crashes", nth-1, points)
-			if nth < 100 {
-				t.Errorf("only %d operations", nth-1)
-			}
+			expect.That(t, nth >= 100, "only %d operations", nth-1)
 			return
 		}
 	}

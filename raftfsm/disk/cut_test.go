@@ -20,9 +20,7 @@ func openDir(t *testing.T, path string) *dataDir {
 func TestIdentityIsKept(t *testing.T) {
 	d := openDir(t, t.TempDir())
 	made, err := d.loadIdentity(3, rand.Reader)
-	if err != nil || made.Server != 3 || len(made.Incarnation) != 32 {
-		t.Fatalf("%+v, %v", made, err)
-	}
+	must.That(t, err == nil && made.Server == 3 && len(made.Incarnation) == 32, "%+v, %v", made, err)
 	made.Cluster, made.Incarnations, made.Peers = "c", map[uint32]string{3: made.Incarnation}, map[uint32]string{
 		3: "a:1"}
 	must.OK(t, d.saveIdentity(made))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm/vfs"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -35,8 +36,6 @@ func TestFoundDirectoryIsDurable(t *testing.T) {
 	}))
 	for _, want := range []string{top, filepath.Join(top, "a"), dir, filepath.Join(dir, "raft"),
 		filepath.Join(dir, "snapshots")} {
-		if !slices.Contains(s.dirs, want) {
-			t.Errorf("the names in %s may go with the power", want)
-		}
+		expect.That(t, slices.Contains(s.dirs, want), "the names in %s may go with the power", want)
 	}
 }

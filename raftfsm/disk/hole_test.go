@@ -1,11 +1,11 @@
 package disk
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -18,10 +18,6 @@ func TestCheckAcceptsAHoleThatASnapshotCovers(t *testing.T) {
 		must.OK(t, log.StoreLog(&raft.Log{Index: i, Term: 1}))
 	}
 	d := &Disk{stores: &Stores{Log: log}}
-	if err := d.CheckLog(8); err != nil {
-		t.Errorf("a snapshot up to 8: %v", err)
-	}
-	if err := d.CheckLog(7); !errors.Is(err, raft.ErrLogNotFound) {
-		t.Errorf("a snapshot up to 7: %v", err)
-	}
+	expect.OK(t, d.CheckLog(8), "a snapshot up to 8")
+	expect.Is(t, d.CheckLog(7), raft.ErrLogNotFound, "a snapshot up to 7")
 }

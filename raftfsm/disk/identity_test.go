@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -85,9 +86,7 @@ func TestEveryStartIsAnotherLife(t *testing.T) {
 	for start := uint64(1); start <= 3; start++ {
 		d := must.Get(open(dir))(t)
 		id := d.Identity()
-		if id.Start != start || seen[id.Life] {
-			t.Errorf("start %d: %+v", start, id)
-		}
+		expect.That(t, id.Start == start && !seen[id.Life], "start %d: %+v", start, id)
 		seen[id.Life] = true
 		d.Close()
 	}
@@ -117,9 +116,7 @@ func TestLongestEntryIsReadBack(t *testing.T) {
 	if err := d.Log().GetLog(1, &got); err != nil || !bytes.Equal(got.Data, entry) {
 		t.Errorf("%d bytes came back of %d: %v", len(got.Data), len(entry), err)
 	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, d.Close())
 }
 
 // A directory of somebody else's is refused before anything is put there; what
@@ -143,15 +140,12 @@ func TestForeignDirectoriesAreRefused(t *testing.T) {
 		if err == nil {
 			d.close()
 		}
-		if (err != nil) != test.foreign {
-			t.Errorf("%v: %v", test.files, err)
-		}
+		expect.Equal(t, err != nil, test.foreign, "%v: %v", test.files, err)
 		if err == nil {
 			continue
 		}
-		if !strings.Contains(err.Error(), "--data-dir") || !strings.Contains(err.Error(), dir) {
-			t.Errorf("%v: %v", test.files, err)
-		}
+		expect.That(t, strings.Contains(err.Error(), "--data-dir") && strings.Contains(err.Error(), dir),
+			"%v: %v", test.files, err)
 		if left, _ := os.ReadDir(dir); len(left) != len(test.files) {
 			t.Errorf("%v: the directory was changed: %v", test.files, left)
 		}

@@ -135,9 +135,7 @@ func TestF5MessagesOfALeaderArriveInAnyOrder(t *testing.T) {
 				}
 				next := acked + 1
 				for n := 0; ; n++ {
-					if n > 20 {
-						t.Fatalf("order %v: the follower takes nothing", order)
-					}
+					must.That(t, n <= 20, "order %v: the follower takes nothing", order)
 					if next-1 < 15 {
 						if snapshot(20, s20) || f.d.HasApplied(20) {
 							next = 21

@@ -33,9 +33,7 @@ func TestSnapshotFoundIsDurable(t *testing.T) {
 			}
 			return nil
 		})
-		if err := sink.Close(); err == nil {
-			t.Fatal("killed, and closed")
-		}
+		must.Fails(t, sink.Close(), "killed, and closed")
 		power.OnOp(nil)
 		offered := func() int {
 			store := must.Get(openSnapshotStore(power.Mount(), "/snapshots", 1))(t)
@@ -65,16 +63,12 @@ func TestNewDirectorySurvivesAPowerLoss(t *testing.T) {
 				Rand: rand.Reader, Logger: quiet, Fatal: func(error) {},
 				Files: &Files{FS: power.Mount(), Stable: stable, Log: seglog.Options{FirstSize: 4096, FullSize: 8192,
 					InTurn: true}}})
-			if err != nil {
-				t.Fatalf("seed %d: %v", seed, err)
-			}
+			must.OK(t, err, "seed %d", seed)
 			return d
 		}
 		must := func(err error) {
 			t.Helper()
-			if err != nil {
-				t.Fatalf("seed %d: %v", seed, err)
-			}
+			must.OK(t, err, "seed %d", seed)
 		}
 		d := begin()
 		must(d.Stable().SetUint64([]byte("CurrentTerm"), 1))

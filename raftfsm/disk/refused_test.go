@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/simdisk"
 )
@@ -43,14 +44,10 @@ func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
 		}()
 		power.OnOp(nil)
 		if done < nth {
-			if err != nil || nth < 5 {
-				t.Errorf("nothing failed in %d operations: %v", done, err)
-			}
+			expect.That(t, err == nil && nth >= 5, "nothing failed in %d operations: %v", done, err)
 			return
 		}
-		if !errors.Is(err, errRefused) {
-			t.Errorf("%s of %s failed, and what is said is %v", what.Kind, what.Name, err)
-		}
+		expect.Is(t, err, errRefused, "%s of %s failed, and what is said", what.Kind, what.Name)
 		// behind it old ones go
 		if published := what.Kind == "list" || what.Kind == "remove"; published != (store.size != before) {
 			t.Errorf("%s of %s failed: the snapshot counts: %v", what.Kind, what.Name, !published)

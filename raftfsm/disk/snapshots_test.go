@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 func TestF5DamagedSnapshotIsRefusedWhole(t *testing.T) {
@@ -29,13 +30,9 @@ func TestF5DamagedSnapshotIsRefusedWhole(t *testing.T) {
 		bad := append([]byte(nil), good...)
 		bad[at] ^= 0x10
 		must.OK(t, os.WriteFile(path, bad, 0o600))
-		if readBack(store) == nil {
-			t.Errorf("a flip at %d of %d went unnoticed", at, len(good))
-		}
+		expect.That(t, readBack(store) != nil, "a flip at %d of %d went unnoticed", at, len(good))
 		must.OK(t, os.WriteFile(path, good[:at], 0o600))
-		if readBack(store) == nil {
-			t.Errorf("a cut at %d of %d went unnoticed", at, len(good))
-		}
+		expect.That(t, readBack(store) != nil, "a cut at %d of %d went unnoticed", at, len(good))
 	}
 }
 
@@ -85,13 +82,10 @@ func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 			Own(sink)
 		}
 		must.Get(sink.Write(c.content))(t)
-		if err := sink.Close(); (err == nil) != c.ok {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		expect.Equal(t, sink.Close() == nil, c.ok, "%s", c.name)
 		left, err := filepath.Glob(filepath.Join(store.dir, "*"))
-		if err != nil || (len(left) == 1) != c.ok {
-			t.Errorf("%s: left behind: %v %v", c.name, left, err)
-		}
+		expect.That(t, err == nil && (len(left) == 1) == c.ok,
+			"%s: left behind: %v %v", c.name, left, err)
 		if !c.ok {
 			continue
 		}
@@ -101,9 +95,7 @@ func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 		if bad := bytes.Equal(c.content, rotten); (err != nil) != bad || (damaged != nil) != bad {
 			t.Errorf("%s, read back: %v, told %v", c.name, err, damaged)
 		}
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, r.Close())
 	}
 }
 
@@ -124,13 +116,10 @@ func TestSnapshotInMemoryCountsWhenItIsComplete(t *testing.T) {
 		}
 		before, err := store.List()
 		must.OK(t, errors.Join(err, end()))
-		if len(before) > 0 && before[0].Index == c.index {
-			t.Errorf("the snapshot up to %d counts before its end", c.index)
-		}
+		expect.That(t, len(before) <= 0 || before[0].Index != c.index,
+			"the snapshot up to %d counts before its end", c.index)
 		list, err := store.List()
-		if err != nil || len(list) != 1 {
-			t.Fatal(list, err)
-		}
+		must.That(t, err == nil && len(list) == 1, "%v %v", list, err)
 		_, r, err := store.Open(list[0].ID)
 		must.OK(t, err)
 		if b, err := io.ReadAll(r); string(b) != c.want || err != nil || list[0].Size != int64(len(c.want)) {

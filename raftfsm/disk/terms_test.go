@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -103,9 +104,7 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 			at += len(part)
 		}
 	}
-	if refused < 100 {
-		t.Errorf("only %d flips were refused", refused)
-	}
+	expect.That(t, refused >= 100, "only %d flips were refused", refused)
 	// And through the front door.
 	b := bytes.Clone(right)
 	at := bytes.LastIndex(right, record.encode()) + 7

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -105,18 +106,14 @@ func TestG2VoteThatACrashInterruptsIsNotGrantedWithoutTheLog(t *testing.T) {
 			what := fmt.Sprintf("%s, %d writes", kind, left)
 			dir := t.TempDir()
 			v := startVoter(t, dir, kind)
-			if !v.votes("3", 2, 0, 0) {
-				t.Fatal(what, ": no vote in term 2")
-			}
+			must.That(t, v.votes("3", 2, 0, 0), "%v: no vote in term 2", what)
 			v.appends("2", 3, 1, 20)
 			v.stop()
 
 			d, err := Open(Options{Server: 1, Dir: dir, LogStore: kind, SnapshotRetain: 2, Rand: rand.Reader,
 				Logger: quiet,
 				Fatal:  func(error) {}})
-			if err != nil {
-				t.Fatal(what, err)
-			}
+			must.OK(t, err, "%v", what)
 			stable := d.stores.Stable.(*terms)
 			counted := &countedStable{StableStore: stable.below, left: left}
 			stable.below = counted
@@ -128,22 +125,18 @@ func TestG2VoteThatACrashInterruptsIsNotGrantedWithoutTheLog(t *testing.T) {
 			if err == nil {
 				err = stable.Set([]byte(keyVoteFor), []byte("addr-2"))
 			}
-			if err := d.Close(); err != nil {
-				t.Fatal(what, err)
-			}
+			must.OK(t, d.Close(), "%v", what)
 
 			v = startVoter(t, dir, kind)
-			if v.votes("3", 4, 0, 0) {
-				t.Error(what, ": server 3, whose log is empty, has the vote of a server with 20 entries")
-			}
+			expect.That(t, !v.votes("3", 4, 0, 0),
+				"%v: server 3, whose log is empty, has the vote of a server with 20 entries", what)
 			if given := err == nil; v.votes("4", 4, 20, 3) == given {
 				t.Error(what, ": a second candidate with as long a log; the vote was given: ", given)
 			}
 			v.stop()
 			if err == nil {
-				if counted.writes != 2 {
-					t.Errorf("%s: a term and a vote took %d writes", kind, counted.writes)
-				}
+				expect.Equal(t, counted.writes, 2,
+					"%s: a term and a vote took %d writes", kind, counted.writes)
 				break
 			}
 		}
@@ -170,9 +163,7 @@ func TestTermsOlderThanTheLogAreRefused(t *testing.T) {
 			if d, err = open(dir); err == nil {
 				d.Close()
 			}
-			if (err != nil) != refused {
-				t.Errorf("a %s of term 5 beside term %d: %v", what, term, err)
-			}
+			expect.Equal(t, err != nil, refused, "a %s of term 5 beside term %d: %v", what, term, err)
 		}
 	}
 }
@@ -191,11 +182,7 @@ func TestLogKindIsRemembered(t *testing.T) {
 			return err
 		}
 		other := map[string]string{"wal": "bolt", "bolt": "wal"}[kind]
-		if err := errors.Join(opened(kind), opened(kind)); err != nil {
-			t.Error(err)
-		}
-		if err := opened(other); err == nil {
-			t.Errorf("a directory of %s is opened as one of %s", kind, other)
-		}
+		expect.OK(t, errors.Join(opened(kind), opened(kind)))
+		expect.Fails(t, opened(other), "a directory of %s is opened as one of %s", kind, other)
 	}
 }

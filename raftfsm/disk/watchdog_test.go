@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -33,16 +36,12 @@ func TestR9FirstStorageErrorEndsTheServer(t *testing.T) {
 	broken := &brokenLog{raft.NewInmemStore(), make(chan error, 2)}
 	s := watchedLog{broken, &Disk{dog: g}}
 	broken.fail <- errors.New("no space left on device")
-	if err := s.StoreLog(&raft.Log{Index: 1}); err == nil {
-		t.Fatal("the error was swallowed")
-	}
+	must.Fails(t, s.StoreLog(&raft.Log{Index: 1}), "the error was swallowed")
 	if err := <-died; !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("reason is %v", err)
 	}
 	broken.fail <- nil
-	if err := s.StoreLog(&raft.Log{Index: 1}); err == nil {
-		t.Error("a store that failed once was used again")
-	}
+	expect.Fails(t, s.StoreLog(&raft.Log{Index: 1}), "a store that failed once was used again")
 }
 
 func TestR2HangingStorageEndsTheServer(t *testing.T) {
@@ -54,9 +53,7 @@ func TestR2HangingStorageEndsTheServer(t *testing.T) {
 	go watchedLog{broken, &Disk{dog: g}}.StoreLog(&raft.Log{Index: 1})
 	select {
 	case err := <-died:
-		if !strings.Contains(err.Error(), "hangs") {
-			t.Errorf("reason is %v", err)
-		}
+		expect.Has(t, err.Error(), "hangs", "reason is %v", err)
 	case <-time.After(10 * time.Second):
 		t.Fatal("a hanging store went unnoticed")
 	}

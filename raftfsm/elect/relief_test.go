@@ -3,6 +3,9 @@ package elect
 import (
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // A disk hangs when a write takes longer than a second and a half, and longer
@@ -22,9 +25,7 @@ func TestReliefKnowsSlowDisksFromHangingOnes(t *testing.T) {
 		return gaveUp
 	}
 	for range 40 {
-		if at := write(time.Second); at != 0 {
-			t.Fatalf("a write of a second was taken for a hanging one after %v", at)
-		}
+		must.Equal(t, write(time.Second), 0, "a write of a second was taken for a hanging one after")
 		for range 90 {
 			r.look(0)
 		}
@@ -32,9 +33,7 @@ func TestReliefKnowsSlowDisksFromHangingOnes(t *testing.T) {
 	if at := write(4 * time.Second); at < reliefLeast || at > 2*time.Second {
 		t.Errorf("a write of 4 s was noticed after %v", at)
 	}
-	if at := write(4 * time.Second); at != 0 {
-		t.Errorf("the second write of 4 s was noticed after %v", at)
-	}
+	expect.Equal(t, write(4*time.Second), 0, "the second write of 4 s was noticed after")
 	if at := write(8 * time.Second); at < 4*time.Second || at > reliefMost+time.Second {
 		t.Errorf("a write of 8 s was noticed after %v", at)
 	}

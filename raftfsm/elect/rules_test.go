@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // A server that stands with a log shorter than another's loses its vote and
@@ -24,9 +25,8 @@ func TestTheLongestLogStandsFirst(t *testing.T) {
 		{"a longer log before a lower id", status(2, 3, 11), status(1, 3, 10)},
 		{"a later term before a longer log", status(2, 4, 9), status(1, 3, 10)},
 	} {
-		if !StandsBefore(&c.first, &c.second) || StandsBefore(&c.second, &c.first) {
-			t.Errorf("%s: the order is not %d, %d", c.name, c.first.ID, c.second.ID)
-		}
+		expect.That(t, StandsBefore(&c.first, &c.second) && !StandsBefore(&c.second, &c.first),
+			"%s: the order is not %d, %d", c.name, c.first.ID, c.second.ID)
 	}
 }
 
@@ -100,14 +100,10 @@ func TestDecide(t *testing.T) {
 			t.Errorf("%s: verdict %d, want %d", c.what, got, c.want)
 		}
 		s.Voter = false
-		if got := s.Decide(c.why, over, true); got != Yield {
-			t.Errorf("%s: without a vote: verdict %d", c.what, got)
-		}
+		expect.Equal(t, s.Decide(c.why, over, true), Yield, "%s: without a vote: verdict", c.what)
 	}
 	s := Survey{Voter: true, Voters: 5, Opinions: own(lower, ahead, agrees)}
-	if got := s.Turn(); got != 2*turnStep+turnTie {
-		t.Errorf("two stand first, one of them has a lower id: it waits %v", got)
-	}
+	expect.Equal(t, s.Turn(), 2*turnStep+turnTie, "two stand first, one of them has a lower id: it waits")
 }
 
 // An answer is read as what it says of the log, the leader and the server itself.
@@ -134,9 +130,7 @@ func TestOpinionOfAnAnswer(t *testing.T) {
 		{"it leads", peer.Answer{Status: st(1, 1, 0, 9, 0)}, Opinion{Lower: true, Short: true, Leads: true}},
 	} {
 		c.a.ID = 1
-		if got := opinionOf(&c.a, &own, 3, time.Second); got != c.want {
-			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
-		}
+		expect.Equal(t, opinionOf(&c.a, &own, 3, time.Second), c.want, "%s", c.what)
 	}
 }
 
@@ -152,8 +146,6 @@ func TestPatienceGrows(t *testing.T) {
 			2 * time.Second},
 		{vacancy{tries: 2}, false, 4 * voteTime}, {vacancy{tries: 9}, false, 8 * voteTime},
 	} {
-		if got := c.v.patience(c.stands); got != c.want {
-			t.Errorf("%+v, stands %v: %v, want %v", c.v, c.stands, got, c.want)
-		}
+		expect.Equal(t, c.v.patience(c.stands), c.want, "%+v, stands %v", c.v, c.stands)
 	}
 }

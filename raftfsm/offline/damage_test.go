@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -30,9 +31,7 @@ func TestOneWrongBitIsNoticed(t *testing.T) {
 				z, err := loadDirs(dir, dir, torn)
 				if err != nil {
 					refused++
-					if !strings.Contains(err.Error(), name) {
-						t.Errorf("%s, byte %d: %v", name, at, err)
-					}
+					expect.Has(t, err.Error(), name, "byte %d: %v", at, err)
 					continue
 				}
 				// What was left out as torn is the last entry, if what was flipped says
@@ -49,9 +48,8 @@ func TestOneWrongBitIsNoticed(t *testing.T) {
 				}
 			}
 		}
-		if refused < len(whole) {
-			t.Errorf("%s: only %d of %d changes were refused", name, refused, len(whole))
-		}
+		expect.That(t, refused >= len(whole),
+			"%s: only %d of %d changes were refused", name, refused, len(whole))
 		must.OK(t, os.WriteFile(file, whole, 0o600))
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
@@ -112,9 +113,7 @@ func TestThereAndBack(t *testing.T) {
 		from, tmp := zooDir(t), t.TempDir()
 		ours, back := filepath.Join(tmp, "ours"), filepath.Join(tmp, "back")
 		m := must.Get(doImport(from, ours, keep))(t)
-		if m.Zxid != 9 || len(m.Left) != map[bool]int{false: 1, true: 0}[keep] {
-			t.Errorf("%+v", m)
-		}
+		expect.That(t, m.Zxid == 9 && len(m.Left) == map[bool]int{false: 1, true: 0}[keep], "%+v", m)
 		equal(t, from, ours, keep)
 		s := must.Get(ReadState(ours))(t)
 		sess, ok := s.Sessions().Get(client)
@@ -208,12 +207,9 @@ func TestBadZooKeeperIsRefused(t *testing.T) {
 			c.do(dir)
 			to := filepath.Join(t.TempDir(), "new")
 			_, err := doImport(dir, to, false)
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %q", err, c.want)
-			}
-			if _, err := os.Stat(to); err == nil {
-				t.Error("something was made")
-			}
+			expect.That(t, err != nil && strings.Contains(err.Error(), c.want),
+				"got %v, want %q", err, c.want)
+			expect.Fails(t, expect.Err(os.Stat(to)), "something was made")
 		})
 	}
 }
@@ -224,9 +220,7 @@ func TestTornRecordIsLeftOutOnRequest(t *testing.T) {
 	b := must.Get(os.ReadFile(file))(t)
 	must.OK(t, os.WriteFile(file, b[:len(bytes.TrimRight(b, "\x00"))-20], 0o600))
 	z := must.Get(LoadZooKeeper(ZooKeeperOptions{From: dir, DropTorn: true}))(t)
-	if z.Zxid != 8 || len(z.Notes) != 1 {
-		t.Errorf("zxid %d, notes %q", z.Zxid, z.Notes)
-	}
+	expect.That(t, z.Zxid == 8 && len(z.Notes) == 1, "zxid %d, notes %q", z.Zxid, z.Notes)
 }
 
 // A torn record that the snapshot holds is no loss.
@@ -249,9 +243,8 @@ func TestUnfinishedSnapshotIsPassedOver(t *testing.T) {
 	for _, n := range []int{0, 10, len(b) / 2, len(b) - 1} {
 		must.OK(t, os.WriteFile(file, b[:n], 0o600))
 		z := must.Get(LoadZooKeeper(ZooKeeperOptions{From: dir}))(t)
-		if z.Zxid != 9 || len(z.Notes) != 1 {
-			t.Errorf("%d bytes: zxid %d, notes %q", n, z.Zxid, z.Notes)
-		}
+		expect.That(t, z.Zxid == 9 && len(z.Notes) == 1,
+			"%d bytes: zxid %d, notes %q", n, z.Zxid, z.Notes)
 	}
 }
 
@@ -281,9 +274,7 @@ func TestTargetMustBeEmpty(t *testing.T) {
 	_, err := doImport(dir, to, false)
 	must.OK(t, err) // an empty directory will do
 	_, err = doImport(dir, to, false)
-	if err == nil || !strings.Contains(err.Error(), "is not empty") {
-		t.Error(err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "is not empty"), "%v", err)
 	equal(t, dir, to, false) // nothing was taken away
 	s, err := ReadState(to)
 	must.OK(t, err)
@@ -308,9 +299,7 @@ func TestNothingHalfMadeIsLeft(t *testing.T) {
 			}
 			return full
 		})
-		if !errors.Is(err, full) {
-			t.Error(err)
-		}
+		expect.Is(t, err, full)
 		entries, err := os.ReadDir(dir)
 		if made && !errors.Is(err, os.ErrNotExist) || !made && len(entries) != 0 {
 			t.Errorf("left behind: %v, %v", entries, err)
@@ -320,12 +309,8 @@ func TestNothingHalfMadeIsLeft(t *testing.T) {
 	cancel()
 	s := must.Get(ReadState(imported(t)))(t)
 	dir := filepath.Join(t.TempDir(), "back")
-	if _, err := Export(ctx, s, dir, false); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if _, err := os.Stat(dir); err == nil {
-		t.Error("an interrupted export left something")
-	}
+	expect.Is(t, expect.Err(Export(ctx, s, dir, false)), context.Canceled)
+	expect.Fails(t, expect.Err(os.Stat(dir)), "an interrupted export left something")
 }
 
 // imported returns a data directory of ours.
@@ -348,9 +333,7 @@ func TestRestoreBeginsANewCluster(t *testing.T) {
 		m := must.Get(Restore(t.Context(), backup, dir, 3, keep, 5))(t)
 		equal(t, backup, dir, keep)
 		noted := slices.ContainsFunc(m.Notes, func(n string) bool { return strings.Contains(n, "1 sessions were kept") })
-		if noted != keep {
-			t.Errorf("keep %v: notes %q", keep, m.Notes)
-		}
+		expect.Equal(t, noted, keep, "keep %v: notes %q", keep, m.Notes)
 		after := must.Get(ReadData(dir))(t)
 		if after.ClusterID() == before.ClusterID() || after.Identity.Cluster != m.Cluster ||
 			after.Identity.Server != 3 {
@@ -367,12 +350,9 @@ func TestRestoreBeginsANewCluster(t *testing.T) {
 		bad[at] ^= 1
 		must.OK(t, os.WriteFile(backup, bad, 0o600))
 		dir := filepath.Join(t.TempDir(), "new")
-		if _, err := Restore(t.Context(), backup, dir, 1, true, 5); err == nil {
-			t.Errorf("byte %d changed: restored", at)
-		}
-		if _, err := os.Stat(dir); err == nil {
-			t.Errorf("byte %d changed: something was made", at)
-		}
+		expect.Fails(t, expect.Err(Restore(t.Context(), backup, dir, 1, true, 5)),
+			"byte %d changed: restored", at)
+		expect.Fails(t, expect.Err(os.Stat(dir)), "byte %d changed: something was made", at)
 	}
 }
 
@@ -402,9 +382,7 @@ func TestRecoverCanBeInterrupted(t *testing.T) {
 					d.Close()
 					t.Fatal("a server started in between")
 				}
-				if !Interrupted(dir) {
-					t.Fatal("the interruption is not seen")
-				}
+				must.That(t, Interrupted(dir), "the interruption is not seen")
 				must.OK(t, Finish(dir))
 			}
 			after := must.Get(ReadData(dir))(t)
@@ -412,9 +390,7 @@ func TestRecoverCanBeInterrupted(t *testing.T) {
 				t.Errorf("cluster %s, %d sessions", after.ClusterID(), after.Sessions().Len())
 			}
 			before := must.Get(ReadData(filepath.Join(dir, oldDir)))(t)
-			if before.ClusterID() != old {
-				t.Error("what was there is not kept")
-			}
+			expect.Equal(t, before.ClusterID(), old, "what was there")
 			equal(t, dir, filepath.Join(dir, oldDir), true)
 		})
 	}
@@ -461,9 +437,8 @@ func TestRecoverTwice(t *testing.T) {
 	}
 	for i, name := range []string{oldDir + "-1", oldDir + "-2", oldDir} {
 		kept, err := ReadData(filepath.Join(dir, name))
-		if err != nil || kept.ClusterID() != before[i] {
-			t.Errorf("what was there before recover number %d is not kept in %s: %v", i+1, name, err)
-		}
+		expect.That(t, err == nil && kept.ClusterID() == before[i],
+			"what was there before recover number %d is not kept in %s: %v", i+1, name, err)
 	}
 }
 
@@ -480,9 +455,7 @@ func TestRecoverOfADirectoryInUse(t *testing.T) {
 	if _, err := r.Run(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "was started") {
 		t.Errorf("behind another life: %v", err)
 	}
-	if after := contents(t, dir); after != before {
-		t.Error("something was changed")
-	}
+	expect.Equal(t, contents(t, dir), before, "something was changed")
 }
 
 // start opens a data directory as a server does.
@@ -517,17 +490,13 @@ func TestDirectoryWithoutItsPartsIsNotRead(t *testing.T) {
 		}
 		for what, read := range map[string]func() error{"read": func() error { _, err := ReadData(dir); return err },
 			"dumped": func() error { return Dump(io.Discard, dir, false) }} {
-			if err := read(); (err == nil) != c.whole {
-				t.Errorf("%s without %q: %v", what, c.without, err)
-			}
+			expect.Equal(t, read() == nil, c.whole, "%s without %q", what, c.without)
 		}
 		d, err := start(dir)
 		if err == nil {
 			d.Close()
 		}
-		if (err == nil) != c.whole {
-			t.Errorf("started without %q: %v", c.without, err)
-		}
+		expect.Equal(t, err == nil, c.whole, "started without %q: %v", c.without, err)
 	}
 }
 
@@ -538,13 +507,10 @@ func TestFilesThatAreLinkedCount(t *testing.T) {
 	must.OK(t, os.Rename(file, elsewhere))
 	must.OK(t, os.Symlink(elsewhere, file))
 	z := must.Get(LoadZooKeeper(ZooKeeperOptions{From: dir}))(t)
-	if z.Zxid != 9 {
-		t.Errorf("zxid 0x%x", z.Zxid)
-	}
+	expect.Equal(t, z.Zxid, 9, "zxid 0x")
 	must.OK(t, os.Remove(elsewhere))
-	if _, err := LoadZooKeeper(ZooKeeperOptions{From: dir}); err == nil {
-		t.Error("the log is not there, and that is no error")
-	}
+	expect.Fails(t, expect.Err(LoadZooKeeper(ZooKeeperOptions{From: dir})),
+		"the log is not there, and that is no error")
 }
 
 // TestDumpChangesNothing prints everything there is, and compares every file
@@ -563,15 +529,10 @@ func TestDumpChangesNothing(t *testing.T) {
 		before := contents(t, path)
 		var out bytes.Buffer
 		must.OK(t, Dump(&out, path, true))
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%s: no %q in\n%s", path, want, out.String())
-		}
-		if strings.Contains(out.String(), "zxQJmxLMiHG") {
-			t.Errorf("%s: a password's hash is shown", path)
-		}
-		if after := contents(t, path); after != before {
-			t.Errorf("%s was changed", path)
-		}
+		expect.Has(t, out.String(), want, "%s: no %q in", path, want)
+		expect.That(t, !strings.Contains(out.String(), "zxQJmxLMiHG"),
+			"%s: a password's hash is shown", path)
+		expect.Equal(t, contents(t, path), before, "%s was changed", path)
 	}
 }
 

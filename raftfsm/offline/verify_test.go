@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
@@ -71,9 +72,8 @@ func TestVerifyTellsOfEndedSessions(t *testing.T) {
 		c.change(b)
 		diffs, ended := Compare(a, b, c.ephemerals)
 		back, endedBack := Compare(b, a, c.ephemerals)
-		if len(diffs) != c.diffs || len(back) != c.diffs {
-			t.Errorf("%s: %q, the other way %q", name, diffs, back)
-		}
+		expect.That(t, len(diffs) == c.diffs && len(back) == c.diffs,
+			"%s: %q, the other way %q", name, diffs, back)
 		if !c.ephemerals && (!slices.Equal(ended, []string{"/a/e"}) || !slices.Equal(endedBack, ended)) {
 			t.Errorf("%s: ended %q and %q", name, ended, endedBack)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -50,9 +51,7 @@ func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 		case <-time.After(50 * time.Millisecond):
 		}
 		end()
-		if err := <-failed; err == nil {
-			t.Errorf("when %s: no error", name)
-		}
+		expect.Fails(t, <-failed, "when %s: no error", name)
 		p.reach.note(2, nil)
 	}
 }
@@ -81,9 +80,7 @@ func TestLateHeartbeatsAreNotHeard(t *testing.T) {
 	}()
 	time.Sleep(lateHeartbeat + lateHeartbeat/2)
 	rpc := <-p.rpcs
-	if got := rpc.Command.(*raft.AppendEntriesRequest); got.PrevLogEntry != 7 {
-		t.Errorf("raft is handed %+v", got)
-	}
+	expect.Equal(t, rpc.Command.(*raft.AppendEntriesRequest).PrevLogEntry, 7, "raft is handed")
 	rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
 	if why := <-answered; why != "" || !resp.Success {
 		t.Errorf("answered %q, %+v", why, resp)
@@ -95,15 +92,9 @@ func TestRefusalIsRemembered(t *testing.T) {
 	p := &Port{reach: reach{log: slog.New(slog.DiscardHandler)}}
 	down := errors.New("connection refused")
 	p.reach.note(2, down)
-	if err := p.Refusal(); err != nil {
-		t.Errorf("of a server that is down: %v", err)
-	}
+	expect.OK(t, p.Refusal(), "of a server that is down")
 	p.reach.note(2, fmt.Errorf("server 2: %w: for a reason", ErrRefused))
-	if err := p.Refusal(); !errors.Is(err, ErrRefused) {
-		t.Errorf("of a server that refuses: %v", err)
-	}
+	expect.Is(t, p.Refusal(), ErrRefused, "of a server that refuses")
 	p.reach.note(2, nil)
-	if err := p.Refusal(); err != nil {
-		t.Errorf("of a server that is reached: %v", err)
-	}
+	expect.OK(t, p.Refusal(), "of a server that is reached")
 }

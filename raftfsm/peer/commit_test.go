@@ -64,9 +64,7 @@ func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 			ID: []byte("2"), Addr: []byte(two.Addr())},
 			Term: 3, PrevLogEntry: prev, PrevLogTerm: prevTerm, Entries: entries, LeaderCommitIndex: 4}
 		err := m.AppendEntries(ServerID(1), raft.ServerAddress(one.Addr()), &req, &resp)
-		if err != nil || !resp.Success {
-			t.Fatalf("%+v, %v", resp, err)
-		}
+		must.That(t, err == nil && resp.Success, "%+v, %v", resp, err)
 	}
 	// raft read how long its log was before it read what is committed
 	ask(2, 1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -72,13 +73,10 @@ func TestR1AppendsGoToTheMainLoop(t *testing.T) {
 	m := startTransport(t, two, &refuse)
 	for term := uint64(1); term <= 5; term++ {
 		resp, err := m.appendTo(one, term, &raft.Log{Index: 1, Data: []byte("x")}, &raft.Log{Index: 2})
-		if err != nil || resp.Term != term || resp.LastLog != 2 || !resp.Success {
-			t.Fatalf("%+v, %v", resp, err)
-		}
+		must.That(t, err == nil && resp.Term == term && resp.LastLog == 2 && resp.Success,
+			"%+v, %v", resp, err)
 	}
-	if n := h.raft.Load(); n != 1 {
-		t.Errorf("%d connections", n)
-	}
+	expect.Equal(t, h.raft.Load(), 1, "connections")
 	refuse.Store(true)
 	if resp, err := m.appendTo(one, 6); err == nil || err.Error() != "not today" || resp.Term != 6 {
 		t.Errorf("an error of raft's comes as %+v, %v", resp, err)
@@ -109,9 +107,7 @@ func TestRestartedServerIsCalledAgain(t *testing.T) {
 	for _, c := range conns {
 		m.conns.done(c, nil)
 	}
-	if n := len(m.conns.idle[1]); n != idleConns {
-		t.Errorf("%d idle connections", n)
-	}
+	expect.Equal(t, len(m.conns.idle[1]), idleConns, "idle connections")
 	one.mu.Lock()
 	for c := range one.conns {
 		c.Close()
@@ -153,15 +149,11 @@ func TestClosingTheTransportEndsAppends(t *testing.T) {
 	m.Close()
 	select {
 	case err := <-ended:
-		if err == nil {
-			t.Error("an append that nobody answered has succeeded")
-		}
+		expect.Fails(t, err, "an append that nobody answered has succeeded")
 	case <-time.After(20 * time.Second):
 		t.Fatal("it goes on waiting")
 	}
-	if _, err := m.appendTo(one, 1); err == nil {
-		t.Error("a closed transport appends")
-	}
+	expect.Fails(t, expect.Err(m.appendTo(one, 1)), "a closed transport appends")
 }
 
 // slowClose takes its time to close: as a connection with TLS does to a server
@@ -193,9 +185,7 @@ func TestClosingAConnectionHoldsUpNoOther(t *testing.T) {
 	}()
 	select {
 	case c := <-taken:
-		if c != idle {
-			t.Error("it is another connection")
-		}
+		expect.Equal(t, c, idle, "it is another connection")
 	case <-time.After(20 * time.Second):
 		t.Fatal("the other server is not spoken to")
 	}

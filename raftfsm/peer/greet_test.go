@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -74,9 +75,8 @@ func TestWhoIsRefusedIsToldWhy(t *testing.T) {
 	h := &host{admit: errors.New("you are a stranger")}
 	one, two := open(t, 1, h), open(t, 2, &host{})
 	_, err := two.Call(t.Context(), Ask, 1, one.Addr())
-	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "you are a stranger") {
-		t.Errorf("refused: %v", err)
-	}
+	expect.That(t, errors.Is(err, ErrRefused) && strings.Contains(err.Error(), "you are a stranger"),
+		"refused: %v", err)
 }
 
 // What is no greeting is not let in and does not keep a connection.
@@ -87,9 +87,7 @@ func TestWhatIsNoGreetingIsClosed(t *testing.T) {
 		c := must.Get(net.Dial("tcp", p.Addr()))(t)
 		defer c.Close()
 		c.Write([]byte(text))
-		if err := readAnswer(c); !errors.Is(err, ErrRefused) {
-			t.Errorf("%q: %v", text, err)
-		}
+		expect.Is(t, readAnswer(c), ErrRefused, "%q", text)
 		ended(t, c)
 	}
 	select {
@@ -99,9 +97,7 @@ func TestWhatIsNoGreetingIsClosed(t *testing.T) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.conns) != 0 {
-		t.Errorf("%d connections kept", len(p.conns))
-	}
+	expect.Equal(t, len(p.conns), 0, "connections kept")
 }
 
 func TestQuestionsAreAnswered(t *testing.T) {
@@ -109,17 +105,13 @@ func TestQuestionsAreAnswered(t *testing.T) {
 	one := open(t, 1, h)
 	two := open(t, 2, &host{})
 	st, err := two.Ask(t.Context(), 1, one.Addr(), Question{Form: &Formation{Cluster: "new"}})
-	if err != nil || st.ID != 1 || st.Cluster != "c" {
-		t.Errorf("%+v, %v", st, err)
-	}
-	if len(h.asked) != 1 || h.asked[0].Form == nil || h.asked[0].Form.Cluster != "new" {
-		t.Errorf("asked %+v", h.asked)
-	}
+	expect.That(t, err == nil && st.ID == 1 && st.Cluster == "c", "%+v, %v", st, err)
+	expect.That(t, len(h.asked) == 1 && h.asked[0].Form != nil && h.asked[0].Form.Cluster == "new",
+		"asked %+v", h.asked)
 	h.said = errors.New("I do not want to")
 	st, err = two.Ask(t.Context(), 1, one.Addr(), Question{})
-	if err == nil || !strings.Contains(err.Error(), "I do not want to") || st.ID != 1 {
-		t.Errorf("%+v, %v", st, err)
-	}
+	expect.That(t, err != nil && strings.Contains(err.Error(), "I do not want to") && st.ID == 1,
+		"%+v, %v", st, err)
 }
 
 func TestCloseEndsEveryConnection(t *testing.T) {
@@ -127,9 +119,7 @@ func TestCloseEndsEveryConnection(t *testing.T) {
 	one, two := open(t, 1, h), open(t, 2, &host{})
 	c := must.Get(two.Call(t.Context(), Link, 1, one.Addr()))(t)
 	defer c.Close()
-	if from := <-h.links; from != 2 {
-		t.Errorf("a link of server %d", from)
-	}
+	expect.Equal(t, <-h.links, 2, "a link of server")
 	done := make(chan struct{})
 	go func() { one.Close(); close(done) }()
 	ended(t, c)

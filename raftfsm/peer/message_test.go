@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -25,18 +26,16 @@ func TestMessagesCutShortAreErrors(t *testing.T) {
 		}
 	}
 	typ, payload, err := ReadMessage(bufio.NewReader(bytes.NewReader(whole)))
-	if err != nil || typ != LinkBlock || string(payload) != "payload" {
-		t.Errorf("read back as %d %q, %v", typ, payload, err)
-	}
+	expect.That(t, err == nil && typ == LinkBlock && string(payload) == "payload",
+		"read back as %d %q, %v", typ, payload, err)
 	huge := binary.BigEndian.AppendUint32([]byte{LinkBlock}, MaxMessage+1)
 	if _, _, err := ReadMessage(bufio.NewReader(bytes.NewReader(huge))); err == nil ||
 		!strings.Contains(err.Error(), "message of") {
 		t.Errorf("a message larger than any: %v", err)
 	}
 	full := bufio.NewWriterSize(refusing{}, 16)
-	if err := errors.Join(WriteMessage(full, LinkBlock, make([]byte, 100))); err == nil {
-		t.Error("a message that could not be written was")
-	}
+	expect.Fails(t, errors.Join(WriteMessage(full, LinkBlock, make([]byte, 100))),
+		"a message that could not be written")
 }
 
 type refusing struct{}
@@ -49,9 +48,8 @@ func TestTouchesAndAcksHaveTheirLength(t *testing.T) {
 	for n := range len(whole) + 13 {
 		b := append(bytes.Clone(whole), make([]byte, 13)...)[:n]
 		got, err := ParseTouches(b)
-		if fits := n >= 16 && (n-16)%12 == 0; fits != (err == nil) {
-			t.Errorf("touches of %d bytes: %+v, %v", n, got, err)
-		}
+		expect.Equal(t, n >= 16 && (n-16)%12 == 0, err == nil,
+			"touches of %d bytes: %+v, %v", n, got, err)
 	}
 	got, err := ParseTouches(whole)
 	if err != nil || got.Number != 5 || got.Applied != 6 || len(got.Heard) != 2 ||
@@ -83,17 +81,14 @@ func TestAnswersAndQuestionsCutShortAreErrors(t *testing.T) {
 		!strings.Contains(err.Error(), "not now") {
 		t.Errorf("a refusal: %v", err)
 	}
-	if err := readAnswer(bytes.NewReader([]byte{0})); err != nil {
-		t.Errorf("consent: %v", err)
-	}
+	expect.OK(t, readAnswer(bytes.NewReader([]byte{0})), "consent")
 	b.Reset()
 	must.OK(t, writeJSON(&b, &Greeting{From: 7}))
 	whole := b.Bytes()
 	for n := range whole {
 		var g Greeting
-		if err := readJSON(bytes.NewReader(whole[:n]), &g); err == nil {
-			t.Errorf("%d of %d bytes of a greeting were taken", n, len(whole))
-		}
+		expect.Fails(t, readJSON(bytes.NewReader(whole[:n]), &g),
+			"%d of %d bytes of a greeting were taken", n, len(whole))
 	}
 	var g Greeting
 	if err := readJSON(bytes.NewReader(whole), &g); err != nil || g.From != 7 {

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // samples are messages of each kind with random content.
@@ -81,9 +84,8 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 				t.Fatalf("%d bytes say that they are %d", len(b), binary.BigEndian.Uint32(b))
 			}
 			got, err := parseRequest(b[4:])
-			if err != nil || !reflect.DeepEqual(got, want) {
-				t.Fatalf("%+v, %v instead of %+v", got, err, want)
-			}
+			must.That(t, err == nil && reflect.DeepEqual(got, want),
+				"%+v, %v instead of %+v", got, err, want)
 			if got, err := parseRequest(b[4 : 4+rnd.IntN(len(b)-4)]); err == nil {
 				t.Fatalf("a part is taken for %+v", got)
 			}
@@ -125,25 +127,20 @@ func TestFramesTakeMemoryAsBytesArrive(t *testing.T) {
 			t.Errorf("%d bytes, %v", cap(b), err)
 		}
 	})
-	if n > 20 {
-		t.Errorf("%v allocations", n)
-	}
+	expect.That(t, n <= 20, "%v allocations", n)
 	if _, err := readFrame(bufio.NewReader(bytes.NewReader(binary.BigEndian.AppendUint32(nil, maxRequest+1))),
 		maxRequest, nil); !errors.Is(err, errCoding) {
 		t.Errorf("a message longer than any: %v", err)
 	}
-	if _, err := readFrame(bufio.NewReader(bytes.NewReader(nil)), maxRequest, nil); err != io.EOF {
-		t.Errorf("the end between two messages: %v", err)
-	}
+	expect.Equal(t, expect.Err(readFrame(bufio.NewReader(bytes.NewReader(nil)), maxRequest, nil)), io.EOF,
+		"the end between two messages")
 	for _, size := range []int{0, 1, 1 << 20, 3<<20 + 5} {
 		want := bytes.Repeat([]byte{7}, size)
 		for _, buf := range [][]byte{nil, make([]byte, 10), make([]byte, 5<<20)} {
 			got, err := readFrame(
 				bufio.NewReader(bytes.NewReader(append(binary.BigEndian.AppendUint32(nil, uint32(size)), want...))),
 				maxRequest, buf)
-			if err != nil || !bytes.Equal(got, want) {
-				t.Errorf("%d bytes: %d, %v", size, len(got), err)
-			}
+			expect.That(t, err == nil && bytes.Equal(got, want), "%d bytes: %d, %v", size, len(got), err)
 		}
 	}
 }
@@ -163,9 +160,7 @@ func FuzzParseRequest(f *testing.F) {
 			return
 		}
 		again, err := parseRequest(appendRequest(nil, r)[4:])
-		if err != nil || !reflect.DeepEqual(again, r) {
-			t.Errorf("%+v, %v instead of %+v", again, err, r)
-		}
+		expect.That(t, err == nil && reflect.DeepEqual(again, r), "%+v, %v instead of %+v", again, err, r)
 	})
 }
 
@@ -183,9 +178,7 @@ func TestOneRequestGoesToSeveralServersAtOnce(t *testing.T) {
 			go func() { done <- appendRequest(nil, request) }()
 		}
 		for range 2 {
-			if got := <-done; !bytes.Equal(got, want) {
-				t.Errorf("%T: % x, want % x", request, got, want)
-			}
+			expect.List(t, <-done, want, "%T", request)
 		}
 	}
 }

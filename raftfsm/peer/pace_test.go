@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 var shared [1 << 20]byte // content of all entries
@@ -51,9 +53,8 @@ func TestPaceFollowsTheLink(t *testing.T) {
 			}
 			p.note("2", size, took, err)
 		}
-		if failed > 4 || moved < 100<<20 {
-			t.Errorf("at %.0f bytes a second: %d messages failed, %d MiB went", rate, failed, moved>>20)
-		}
+		expect.That(t, failed <= 4 && moved >= 100<<20,
+			"at %.0f bytes a second: %d messages failed, %d MiB went", rate, failed, moved>>20)
 		for range 20 {
 			p.note("2", p.limit("2"), time.Millisecond, nil)
 		}

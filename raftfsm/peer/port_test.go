@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -45,15 +46,11 @@ func TestConnectionsWithoutAGreetingAreBounded(t *testing.T) {
 	p.mu.Lock()
 	n := len(p.new)
 	p.mu.Unlock()
-	if n > maxNew {
-		t.Errorf("%d connections without a greeting", n)
-	}
+	expect.That(t, n <= maxNew, "%d connections without a greeting", n)
 	// Those who came first have given way.
 	for _, c := range silent[:maxNew] {
 		c.SetReadDeadline(time.Now().Add(10 * time.Second))
-		if _, err := io.ReadAll(c); err != nil {
-			t.Fatal("not closed: ", err)
-		}
+		must.OK(t, expect.Err(io.ReadAll(c)), "not closed")
 	}
 }
 
@@ -64,9 +61,7 @@ func TestClosedPortTracksNothing(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()
-	if p.track(here) {
-		t.Error("a connection counts that came as the port was closed")
-	}
+	expect.That(t, !p.track(here), "a connection counts that came as the port was closed")
 }
 
 // Who has said whose they are no longer gives way to strangers.
@@ -78,7 +73,6 @@ func TestStrangersDoNotPushOutServers(t *testing.T) {
 	<-h.links
 	one.mu.Lock()
 	defer one.mu.Unlock()
-	if len(one.new) != 0 || len(one.conns) != 1 {
-		t.Errorf("%d of %d connections are strangers'", len(one.new), len(one.conns))
-	}
+	expect.That(t, len(one.new) == 0 && len(one.conns) == 1,
+		"%d of %d connections are strangers'", len(one.new), len(one.conns))
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // One line when it begins, one when it lasts, one when it is over, however
@@ -35,9 +37,7 @@ func TestReachSaysEachThingOnce(t *testing.T) {
 			t.Fatalf("%d lines:\n%s", len(lines), out.String())
 		}
 		for i, w := range want {
-			if !strings.Contains(lines[i], w) {
-				t.Errorf("line %d: %s, want %s", i+1, lines[i], w)
-			}
+			expect.Has(t, lines[i], w, "line %d", i+1)
 		}
 	})
 }

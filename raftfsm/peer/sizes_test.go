@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -17,16 +18,13 @@ func TestLongestBlockPassesALink(t *testing.T) {
 		var wire bytes.Buffer
 		w := bufio.NewWriter(&wire)
 		err := WriteMessage(w, LinkBlock, payload)
-		if (err != nil) != (off > 0) {
-			t.Errorf("%+d: %v", off, err)
-		}
+		expect.Equal(t, err != nil, off > 0, "%+d: %v", off, err)
 		if err != nil {
 			continue
 		}
 		must.OK(t, w.Flush())
 		typ, got, err := ReadMessage(bufio.NewReader(&wire))
-		if err != nil || typ != LinkBlock || !bytes.Equal(got, payload) {
-			t.Errorf("%+d: type %d, %d bytes, %v", off, typ, len(got), err)
-		}
+		expect.That(t, err == nil && typ == LinkBlock && bytes.Equal(got, payload),
+			"%+d: type %d, %d bytes, %v", off, typ, len(got), err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -67,14 +68,10 @@ func TestSilenceAfterTheHandshakeIsNotWaitedFor(t *testing.T) {
 		}
 		called <- err
 	}()
-	if err := <-shaken; err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, <-shaken)
 	select {
 	case err := <-called:
-		if err == nil {
-			t.Error("who did not answer has let us in")
-		}
+		expect.Fails(t, err, "who did not answer has let us in")
 	case <-time.After(20 * time.Second):
 		t.Fatal("the caller goes on waiting")
 	}

@@ -2,7 +2,6 @@ package peer
 
 import (
 	"context"
-	"errors"
 	"math"
 	"net"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -36,9 +36,7 @@ func TestR5SilenceWithinAMessage(t *testing.T) {
 			began := time.Now()
 			_, err := c.Read(b)
 			took := time.Since(began)
-			if !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("the read ended with %v", err)
-			}
+			expect.Is(t, err, os.ErrDeadlineExceeded, "the read ended with")
 			if want := messageSilence; !lives && (took != want || probes != 1) {
 				t.Errorf("a server that is gone was waited for for %v, asked %d times", took, probes)
 			}
@@ -119,15 +117,12 @@ func TestR22TimeoutNowOfAnOldTermIsRefused(t *testing.T) {
 		}()
 		select {
 		case rpc := <-p.rpcs:
-			if test.refused {
-				t.Errorf("raft stands for server %d in term %d, although its term is over", test.from, test.term)
-			}
+			expect.That(t, !test.refused,
+				"raft stands for server %d in term %d, although its term is over", test.from, test.term)
 			rpc.Respond(&raft.TimeoutNowResponse{}, nil)
 			<-answered
 		case why := <-answered:
-			if !test.refused {
-				t.Errorf("server %d in term %d is refused: %s", test.from, test.term, why)
-			}
+			expect.That(t, test.refused, "server %d in term %d is refused: %s", test.from, test.term, why)
 		}
 	}
 }

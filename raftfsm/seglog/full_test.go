@@ -21,9 +21,8 @@ func TestDiskThatWasFullForAWhileEndsNothing(t *testing.T) {
 		l := must.Get(Open("/log", Options{FS: fs, FirstSize: segment, FullSize: segment, InTurn: true}))(t)
 		put := func(index uint64, what string) {
 			t.Helper()
-			if err := l.StoreLog(&raft.Log{Index: index, Term: 1, Data: make([]byte, size)}); err != nil {
-				t.Fatalf("full from entry %d on: entry %d, %s: %v", from, index, what, err)
-			}
+			must.OK(t, l.StoreLog(&raft.Log{Index: index, Term: 1, Data: make([]byte, size)}),
+				"full from entry %d on: entry %d, %s", from, index, what)
 		}
 		index := uint64(1)
 		for ; index < from; index++ {

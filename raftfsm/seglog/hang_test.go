@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/simdisk"
 )
@@ -48,9 +49,7 @@ func TestReadThatHangsHoldsUpNothing(t *testing.T) {
 		m.first, m.entries = 61, append(m.entries[60:], more...)
 		m.same(t, l)
 		close(goOn)
-		if err := <-got; err != raft.ErrLogNotFound {
-			t.Errorf("%s: a deleted entry is %+v, %v", kind, out, err)
-		}
+		expect.Equal(t, <-got, raft.ErrLogNotFound, "%s: a deleted entry is %+v", kind, out)
 		m.same(t, l)
 		must.OK(t, l.Close())
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/simdisk"
 )
@@ -55,9 +56,8 @@ func (m *model) same(t *testing.T, l *Log) {
 	t.Helper()
 	last, _ := l.LastIndex()
 	if len(m.entries) == 0 {
-		if last != 0 && last >= m.first {
-			t.Fatalf("log reaches to %d, want none from %d on", last, m.first)
-		}
+		must.That(t, last == 0 || last < m.first,
+			"log reaches to %d, want none from %d on", last, m.first)
 		return
 	}
 	if first, _ := l.FirstIndex(); last != m.last() || first > m.first {
@@ -73,9 +73,7 @@ func (m *model) same(t *testing.T, l *Log) {
 		}
 	}
 	var l2 raft.Log
-	if err := l.GetLog(m.last()+1, &l2); err != raft.ErrLogNotFound {
-		t.Fatalf("entry behind the last: %v", err)
-	}
+	must.Equal(t, l.GetLog(m.last()+1, &l2), raft.ErrLogNotFound, "entry behind the last")
 }
 
 // TestLogHoldsWhatItWasGiven runs random appends, truncations and restarts
@@ -186,13 +184,9 @@ func TestQueuedEntriesAreReadAndWritten(t *testing.T) {
 			}
 		}
 	}
-	if err := l.Append(batch(rng, 7, 1, 10), false); err == nil {
-		t.Error("an entry in the place of another was queued")
-	}
+	expect.Fails(t, l.Append(batch(rng, 7, 1, 10), false), "an entry in the place of another was queued")
 	must.OK(t, l.Close())
-	if err := l.Append(batch(rng, m.last()+1, 1, 10), false); err == nil {
-		t.Error("an entry was queued after the end")
-	}
+	expect.Fails(t, l.Append(batch(rng, m.last()+1, 1, 10), false), "an entry was queued after the end")
 	m.same(t, open(t, dir))
 }
 
@@ -215,21 +209,13 @@ func TestWaitTellsOfAFailure(t *testing.T) {
 		return nil
 	})
 	must.OK(t, l.Append(batch(rng, 2, 1, 10), false))
-	if err := l.Wait(2); !errors.Is(err, errInjected) {
-		t.Errorf("Wait returned %v", err)
-	}
-	if err := <-told; !errors.Is(err, errInjected) {
-		t.Errorf("what is around the writes was told %v", err)
-	}
+	expect.Is(t, l.Wait(2), errInjected, "Wait returned")
+	expect.Is(t, <-told, errInjected, "what is around the writes was told")
 	for _, err := range []error{l.Append(batch(rng, 3, 1, 10), false), l.StoreLogs(batch(rng, 3, 1, 10)),
 		l.DeleteRange(1, 1)} {
-		if !errors.Is(err, errInjected) {
-			t.Errorf("after a failure: %v", err)
-		}
+		expect.Is(t, err, errInjected, "after a failure")
 	}
-	if err := l.Wait(1); err != nil {
-		t.Errorf("what was durable before: %v", err)
-	}
+	expect.OK(t, l.Wait(1), "what was durable before")
 	l.Close()
 }
 
@@ -277,9 +263,7 @@ func TestLongestEntry(t *testing.T) {
 				if queued {
 					store = func() error { return errors.Join(l.Append([]*raft.Log{e}, false), l.Wait(1)) }
 				}
-				if err := store(); (err == nil) != (by <= 0) {
-					t.Fatalf("an entry at the limit and %d: %v", by, err)
-				}
+				must.Equal(t, store() == nil, by <= 0, "an entry at the limit and %d", by)
 				must.OK(t, l.Close())
 				l = open(t, dir)
 				var got raft.Log
@@ -328,9 +312,7 @@ func TestTornWritesAreDropped(t *testing.T) {
 		}
 		must.OK(t, os.WriteFile(file, b, 0o600))
 		l, err = Open(dir, Options{})
-		if err != nil {
-			t.Fatalf("seed %d: a torn write was taken for damage: %v", seed, err)
-		}
+		must.OK(t, err, "seed %d: a torn write was taken for damage", seed)
 		last, _ := l.LastIndex()
 		if last < uint64(len(all)) || !lost && last != uint64(len(all)+len(torn)) {
 			t.Fatalf("seed %d: log reaches to %d of %d synced", seed, last, len(all))
@@ -369,9 +351,8 @@ func TestDamageIsRefused(t *testing.T) {
 			continue
 		}
 		last, _ := l.LastIndex()
-		if last != uint64(len(all)) {
-			t.Errorf("a flip at %d cut the log to %d of %d", at, last, len(all))
-		}
+		expect.Equal(t, last, uint64(len(all)),
+			"a flip at %d cut the log to %d of %d", at, last, len(all))
 		for _, want := range all {
 			var got raft.Log
 			if err := l.GetLog(want.Index, &got); err == nil && (!bytes.Equal(got.Data, want.Data) ||

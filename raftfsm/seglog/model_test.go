@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/vfs"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/simdisk"
 )
 
@@ -28,9 +29,7 @@ var (
 //	go test ./raftfsm/seglog -run AgainstASlice -seglog.seeds 100000
 func TestLogAgainstASlice(t *testing.T) {
 	for seed := *firstFlag; seed < *firstFlag+uint64(*seedsFlag); seed++ {
-		if err := runModel(seed, func(fs vfs.FS) vfs.FS { return fs }); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		must.OK(t, runModel(seed, func(fs vfs.FS) vfs.FS { return fs }), "seed %d", seed)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -46,17 +47,11 @@ func TestScanReadsWhatOpenReads(t *testing.T) {
 		before := contents(t, dir)
 		var got []*raft.Log
 		at := must.Get(Scan(dir, func(l *raft.Log, _ Place) error { got = append(got, l); return nil }))(t)
-		if (at != nil) != (cut > 0) {
-			t.Errorf("%d bytes cut: torn at %v", cut, at)
-		}
+		expect.Equal(t, at != nil, cut > 0, "%d bytes cut: torn at %v", cut, at)
 		after := contents(t, dir)
-		if len(before) != len(after) {
-			t.Error("files came or went")
-		}
+		expect.Equal(t, len(before), len(after), "files came or went")
 		for name := range before {
-			if before[name] != after[name] {
-				t.Errorf("%s was changed", name)
-			}
+			expect.Equal(t, before[name], after[name], "%s was changed", name)
 		}
 		l := open(t, dir)
 		m := &model{first: got[0].Index, entries: got}
@@ -65,9 +60,8 @@ func TestScanReadsWhatOpenReads(t *testing.T) {
 	}
 	b[len(b)/2%whole] ^= 1
 	must.OK(t, os.WriteFile(last, b, 0o600))
-	if _, err := Scan(dir, func(*raft.Log, Place) error { return nil }); err == nil {
-		t.Error("a changed byte went unnoticed")
-	}
+	expect.Fails(t, expect.Err(Scan(dir, func(*raft.Log, Place) error { return nil })),
+		"a changed byte went unnoticed")
 }
 
 // A log is found whatever its directory is called, and a directory that is not
@@ -80,12 +74,9 @@ func TestScanFindsItsDirectory(t *testing.T) {
 	must.OK(t, l.Close())
 	n := 0
 	must.Get(Scan(dir, func(*raft.Log, Place) error { n++; return nil }))(t)
-	if n != 3 {
-		t.Errorf("%d entries of 3", n)
-	}
-	if _, err := Scan(dir+"x", func(*raft.Log, Place) error { return nil }); err == nil {
-		t.Error("no directory, and no error")
-	}
+	expect.Equal(t, n, 3, "entries of 3")
+	expect.Fails(t, expect.Err(Scan(dir+"x", func(*raft.Log, Place) error { return nil })),
+		"no directory, and no error")
 }
 
 // A file that has lost its end, as a copy does that was not finished, is no log
@@ -108,9 +99,8 @@ func TestSegmentCutShortIsDamaged(t *testing.T) {
 			l.Close()
 			t.Fatalf("%d of %d bytes: opened", n, len(whole))
 		}
-		if _, err := Scan(dir, func(*raft.Log, Place) error { return nil }); err == nil {
-			t.Fatalf("%d of %d bytes: scanned", n, len(whole))
-		}
+		must.Fails(t, expect.Err(Scan(dir, func(*raft.Log, Place) error { return nil })),
+			"%d of %d bytes: scanned", n, len(whole))
 		if n == 2000 {
 			n = len(whole) - 1000
 		}

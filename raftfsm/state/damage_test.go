@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -21,18 +22,14 @@ func TestEntryCutShortIsCorrupt(t *testing.T) {
 	good := b.entry(b.next, create(s, "/x", 0), create(s, "/y", 0))
 	SealEntry(good, 1000)
 	for n := range good {
-		if err := CheckEntry(good[:n]); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("%d of %d bytes: %v", n, len(good), err)
-		}
+		expect.Is(t, CheckEntry(good[:n]), ErrCorrupt, "%d of %d bytes", n, len(good))
 		if n <= EntryHeaderSize {
 			continue
 		}
 		// As if that much had been proposed.
 		cut := bytes.Clone(good[:n])
 		SealEntry(cut, 1000)
-		if err := b.s.Apply(cut, &b.got); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("a sealed entry of %d of %d bytes: %v", n, len(good), err)
-		}
+		expect.Is(t, b.s.Apply(cut, &b.got), ErrCorrupt, "a sealed entry of %d of %d bytes", n, len(good))
 	}
 }
 
@@ -50,9 +47,7 @@ func TestEntryOfAnotherReleaseIsNotCalledCorrupt(t *testing.T) {
 	}
 	full := BeginEntry(nil, NoQuota|NoTTL|Full)
 	SealEntry(full, 1)
-	if err := CheckEntry(full); err != nil {
-		t.Errorf("all options: %v", err)
-	}
+	expect.OK(t, CheckEntry(full), "all options")
 }
 
 func TestBlockIsCheckedToTheLastByte(t *testing.T) {
@@ -70,16 +65,12 @@ func TestBlockIsCheckedToTheLastByte(t *testing.T) {
 	for n := range requests {
 		bad := good
 		bad.Requests = requests[:n]
-		if err := bad.Check(); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("%d of %d bytes: %v", n, len(requests), err)
-		}
+		expect.Is(t, bad.Check(), ErrCorrupt, "%d of %d bytes", n, len(requests))
 	}
 	for _, count := range []uint32{0, 1, 3} {
 		bad := good
 		bad.Count = count
-		if err := bad.Check(); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("%d requests announced, 2 there: %v", count, err)
-		}
+		expect.Is(t, bad.Check(), ErrCorrupt, "%d requests announced, 2 there", count)
 	}
 	whole := good.Append(nil)
 	for n := range whole {
@@ -94,9 +85,8 @@ func TestBlockIsCheckedToTheLastByte(t *testing.T) {
 	}
 	session, next := PeekRequest(requests)
 	second, end := PeekRequest(next)
-	if session != 7 || second != 8 || len(end) != 0 {
-		t.Errorf("peeked sessions %d and %d, %d bytes left", session, second, len(end))
-	}
+	expect.That(t, session == 7 && second == 8 && len(end) == 0,
+		"peeked sessions %d and %d, %d bytes left", session, second, len(end))
 }
 
 // Bodies that only servers write must be complete too.
@@ -116,12 +106,9 @@ func TestServersRequestsCutShortAreCorrupt(t *testing.T) {
 			b := newBench(t)
 			before := b.s.Digest()
 			err := b.apply(b.entry(b.next, Request{Op: test.op, Body: test.body[:n]}))
-			if !errors.Is(err, ErrCorrupt) {
-				t.Errorf("op %d with %d of %d bytes: %v", test.op, n, len(test.body), err)
-			}
-			if b.s.Digest() != before || b.s.Sessions().Len() != 0 || len(b.s.Members()) != 1 {
-				t.Errorf("op %d with %d of %d bytes left a trace", test.op, n, len(test.body))
-			}
+			expect.Is(t, err, ErrCorrupt, "op %d with %d of %d bytes", test.op, n, len(test.body))
+			expect.That(t, b.s.Digest() == before && b.s.Sessions().Len() == 0 && len(b.s.Members()) == 1,
+				"op %d with %d of %d bytes left a trace", test.op, n, len(test.body))
 		}
 	}
 	b := newBench(t)
@@ -137,9 +124,8 @@ func TestServersRequestsCutShortAreCorrupt(t *testing.T) {
 	}
 	// Without a stream only a stream can be opened.
 	sync := Request{Op: jute.OpSync, Body: jute.AppendString(nil, "/")}
-	if err := b.apply(one(Block{Origin: 1, Count: 1, Requests: sync.Append(nil)})); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("a request outside any stream: %v", err)
-	}
+	expect.Is(t, b.apply(one(Block{Origin: 1, Count: 1, Requests: sync.Append(nil)})), ErrCorrupt,
+		"a request outside any stream")
 }
 
 // snapshotOf is the snapshot of a state with sessions and nodes, in chunks.
@@ -158,9 +144,7 @@ func snapshotOf(t *testing.T) (whole []byte, chunks [][]byte) {
 		chunks = append(chunks, rest[:n])
 		rest = rest[n:]
 	}
-	if len(chunks) != 4 {
-		t.Fatalf("%d chunks", len(chunks))
-	}
+	must.Equal(t, len(chunks), 4, "chunks")
 	return whole, chunks
 }
 
@@ -259,14 +243,10 @@ func TestSnapshotThatCannotBeWrittenIsNone(t *testing.T) {
 		err := snap.Write(w, func(read func()) { read() })
 		snap.Close()
 		if w.n > 0 { // more than there are
-			if err != nil || n < 5 {
-				t.Errorf("%v after %d writes", err, n)
-			}
+			expect.That(t, err == nil && n >= 5, "%v after %d writes", err, n)
 			return
 		}
-		if !errors.Is(err, errFull) {
-			t.Errorf("write %d fails: %v", n, err)
-		}
+		expect.Is(t, err, errFull, "write %d fails", n)
 	}
 }
 

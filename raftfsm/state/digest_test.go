@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // A server that misses changes numbers all later ones too low. Its digests are
@@ -20,9 +22,7 @@ func TestF3ServerThatMissedAChangeStops(t *testing.T) {
 		r := Request{Op: OpDigest, Body: binary.BigEndian.AppendUint64(body, 7)}
 		return one(Block{Count: 1, Requests: r.Append(nil)})
 	}
-	if err := b.apply(at(b.s.Zxid() - 1)); err != nil {
-		t.Errorf("a zxid of which no digest is kept: %v", err)
-	}
+	expect.OK(t, b.apply(at(b.s.Zxid()-1)), "a zxid of which no digest is kept")
 	if err := b.apply(at(b.s.Zxid() + 1)); err == nil || !strings.Contains(err.Error(), "differs") {
 		t.Errorf("a zxid that this server has not reached: %v", err)
 	}

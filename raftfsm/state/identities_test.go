@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // idsOf makes a set of identities that is about as long as is asked for.
@@ -51,9 +53,7 @@ func TestAnEntryNamesEachSetOfIdentitiesOnce(t *testing.T) {
 	for i := range 60 {
 		is, _ := twin.s.Tree().Get(fmt.Sprint("/n", i))
 		was, _ := b.s.Tree().Get(fmt.Sprint("/n", i))
-		if fmt.Sprint(is) != fmt.Sprint(was) {
-			t.Errorf("/n%d: %v, want %v", i, is.ACL, was.ACL)
-		}
+		expect.Equal(t, fmt.Sprint(is), fmt.Sprint(was), "/n%d: %v, want %v", i, is.ACL, was.ACL)
 		if want := list[i].IDs; want != nil && (len(is.ACL) != 1 || is.ACL[0].ID != want[1]) {
 			t.Errorf("/n%d belongs to %v", i, is.ACL)
 		}
@@ -108,9 +108,7 @@ func TestDamagedSetsOfIdentitiesStop(t *testing.T) {
 	r := create(s, "/x", 0)
 	r.IDs = idsOf("a", 100)
 	entry, ok := NameOnce(b.entry(b.next, r, r))
-	if !ok {
-		t.Fatal("not shorter")
-	}
+	must.That(t, ok, "not shorter")
 	reference := bytes.LastIndex(entry, []byte{255, 255, 255, 255})
 	for name, spoil := range map[string]func(e []byte) []byte{
 		"no such set":     func(e []byte) []byte { e[reference+3] = 254; return e },
@@ -120,14 +118,10 @@ func TestDamagedSetsOfIdentitiesStop(t *testing.T) {
 		"cut in the sets": func(e []byte) []byte { return e[:EntryHeaderSize+20] },
 		"of a plain kind": func(e []byte) []byte { e[1] = kindBatch; return e },
 	} {
-		if err := b.apply(spoil(bytes.Clone(entry))); err == nil {
-			t.Errorf("%s was applied", name)
-		}
+		expect.Fails(t, b.apply(spoil(bytes.Clone(entry))), "%s was applied", name)
 	}
 	// No reference without sets, whatever the version.
 	bad := b.entry(b.next, create(s, "/y", 0))
 	binary.BigEndian.PutUint32(bad[EntryHeaderSize+BlockHeaderSize+16:], 1<<32-1)
-	if err := b.apply(bad); err == nil {
-		t.Error("a reference without sets was applied")
-	}
+	expect.Fails(t, b.apply(bad), "a reference without sets was applied")
 }

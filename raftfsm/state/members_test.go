@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -38,9 +39,8 @@ func TestMembersAreReadBackAsTheyWerePublished(t *testing.T) {
 			got[i].Election = ""
 		}
 	}
-	if !slices.Equal(got, list) || version != 0x10000002a {
-		t.Errorf("%q is read as %+v, version %x", data, got, version)
-	}
+	expect.That(t, slices.Equal(got, list) && version == 0x10000002a,
+		"%q is read as %+v, version %x", data, got, version)
 	if cut, _ := CutConfig(data); cut != text {
 		t.Errorf("%q without its version is %q", data, cut)
 	}
@@ -185,7 +185,6 @@ func TestWordsAreKeptInSnapshots(t *testing.T) {
 	if _, err := s.loadHeader(none); err != nil || s.Words() != "" {
 		t.Errorf("a header without words: %q, %v", s.Words(), err)
 	}
-	if _, err := s.loadHeader(append(none, "\x00\x00\x00\x01wx"...)); err == nil {
-		t.Error("bytes behind the words are accepted")
-	}
+	expect.Fails(t, expect.Err(s.loadHeader(append(none, "\x00\x00\x00\x01wx"...))),
+		"bytes behind the words are accepted")
 }

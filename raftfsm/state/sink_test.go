@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -37,9 +38,7 @@ func TestSinkIsToldOfEverySession(t *testing.T) {
 		SealEntry(e, 1000)
 		sink.outcomes = nil
 		must.OK(t, b.s.Apply(e, sink))
-		if len(sink.outcomes) != 1 {
-			t.Fatalf("%d outcomes", len(sink.outcomes))
-		}
+		must.Equal(t, len(sink.outcomes), 1, "outcomes")
 		return sink.outcomes[0]
 	}
 	body := SessionBody{Timeout: 1000, Owner: 1, Addr: "10.0.0.1"}
@@ -53,9 +52,7 @@ func TestSinkIsToldOfEverySession(t *testing.T) {
 		t.Errorf("attached with another password: %+v", o)
 	}
 	o := do(Request{Op: OpAttach, Session: a.ID, Body: body.Append(nil)})
-	if o.Session.Gen != a.Gen+1 || o.Code != jute.OK {
-		t.Errorf("attached: %+v", o)
-	}
+	expect.That(t, o.Session.Gen == a.Gen+1 && o.Code == jute.OK, "attached: %+v", o)
 	do(Request{Op: OpExpire, Session: a.ID, Gen: a.Gen}) // was heard of since
 	do(Request{Op: OpExpire, Session: a.ID, Gen: o.Session.Gen})
 	do(Request{Op: OpExpire, Session: a.ID, Gen: o.Session.Gen}) // is gone
@@ -93,9 +90,7 @@ func TestSyncIsAnsweredToWhoMayAsk(t *testing.T) {
 		t.Errorf("sync of half a path: %+v", o)
 	}
 	for _, o := range list[2:] {
-		if !o.Refused || len(o.Reply) != 0 {
-			t.Errorf("sync of somebody else: %+v", o)
-		}
+		expect.That(t, o.Refused && len(o.Reply) == 0, "sync of somebody else: %+v", o)
 	}
 }
 
@@ -118,9 +113,7 @@ func TestDigestsAreRememberedInOrder(t *testing.T) {
 		}
 	}
 	list := b.s.Digests()
-	if len(list) != 64 {
-		t.Fatalf("%d digests", len(list))
-	}
+	must.Equal(t, len(list), 64, "digests")
 	for i, d := range list {
 		if want := int64(rounds-len(list)+1+i) * digestEvery; d.Zxid != want || d.Sum != sums[want] {
 			t.Errorf("digest %d is %x of zxid %d, want %x of %d", i, d.Sum, d.Zxid, sums[want], want)
@@ -130,9 +123,8 @@ func TestDigestsAreRememberedInOrder(t *testing.T) {
 			body = binary.BigEndian.AppendUint64(body, d.Sum^flip)
 			err := b.apply(b.entry(b.next, Request{Op: OpDigest, Body: body}))
 			b.next++
-			if (err == nil) != (flip == 0) {
-				t.Errorf("digest of zxid %d with %d flipped: %v", d.Zxid, flip, err)
-			}
+			expect.Equal(t, err == nil, flip == 0,
+				"digest of zxid %d with %d flipped: %v", d.Zxid, flip, err)
 		}
 	}
 	// The leader cannot have been further before it proposed the entry.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -46,18 +47,12 @@ func TestLongestRequestIsReadBackFromASnapshot(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Errorf("%+d: %v", off, err)
-		}
-		if o := b.do(r)[0]; o.Code != jute.OK {
-			t.Fatalf("%+d: %v", off, o.Code)
-		}
+		expect.OK(t, err, "%+d", off)
+		must.Equal(t, b.do(r)[0].Code, jute.OK, "%+d", off)
 		file, err := snapshotBytes(t, b.s)
 		must.OK(t, err)
 		restored, _, err := ReadSnapshot(bytes.NewReader(file))
-		if err != nil {
-			t.Fatalf("%+d: %v", off, err)
-		}
+		must.OK(t, err, "%+d", off)
 		if info, ok := restored.Tree().Get("/big"); !ok || len(info.Data) != len(data) {
 			t.Errorf("%+d: %d bytes came back of %d", off, len(info.Data), len(data))
 		}
@@ -79,9 +74,7 @@ func TestSessionsOfAnyNumberAreReadBack(t *testing.T) {
 			s.sessions.Create(1000, [16]byte{1}, 1, strings.Repeat("a", n-fixed), 1)
 			left -= n
 		}
-		if got := len(s.sessions.Append(nil)); got != sessionsChunk+off {
-			t.Fatalf("%d bytes of sessions, want %d", got, sessionsChunk+off)
-		}
+		must.Equal(t, len(s.sessions.Append(nil)), sessionsChunk+off, "bytes of sessions")
 		file, err := snapshotBytes(t, s)
 		must.OK(t, err)
 		restored, _, err := ReadSnapshot(bytes.NewReader(file))
@@ -89,12 +82,9 @@ func TestSessionsOfAnyNumberAreReadBack(t *testing.T) {
 			t.Errorf("%+d: %v", off, err)
 			continue
 		}
-		if !bytes.Equal(restored.sessions.Append(nil), s.sessions.Append(nil)) {
-			t.Errorf("%+d: other sessions came back", off)
-		}
-		if err := CheckSnapshot(bytes.NewReader(file)); err != nil {
-			t.Errorf("%+d: %v", off, err)
-		}
+		expect.List(t, restored.sessions.Append(nil), s.sessions.Append(nil),
+			"%+d: other sessions came back", off)
+		expect.OK(t, CheckSnapshot(bytes.NewReader(file)), "%+d", off)
 	}
 }
 
@@ -104,9 +94,7 @@ func TestChunkThatCannotBeReadIsNotWritten(t *testing.T) {
 		w := &chunkWriter{w: &file}
 		w.raw([]byte(snapshotMagic))
 		w.chunk(chunkNodes, make([]byte, MaxChunk+off))
-		if (w.err != nil) != (off > 0) {
-			t.Errorf("%+d: %v", off, w.err)
-		}
+		expect.Equal(t, w.err != nil, off > 0, "%+d: %v", off, w.err)
 		if w.err != nil {
 			continue
 		}
@@ -143,17 +131,11 @@ func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 		}}
 		var file bytes.Buffer
 		if err := a.WriteSnapshot(&file); err != nil {
-			if long <= MaxFrame {
-				t.Errorf("%d bytes: %v", long, err)
-			}
+			expect.That(t, long > MaxFrame, "%d bytes: %v", long, err)
 			continue
 		}
 		s, _, err := ReadSnapshot(&file)
-		if err != nil {
-			t.Fatalf("%d bytes: %v", long, err)
-		}
-		if _, err := snapshotBytes(t, s); err != nil {
-			t.Errorf("%d bytes were taken, and then: %v", long, err)
-		}
+		must.OK(t, err, "%d bytes", long)
+		expect.OK(t, expect.Err(snapshotBytes(t, s)), "%d bytes were taken, and then", long)
 	}
 }

@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // backupOf is what a server gives out of a state.
@@ -18,9 +19,7 @@ func backupOf(t testing.TB, s *State) []byte {
 	var b bytes.Buffer
 	snap := s.StartSnapshot(Position{7, 2})
 	defer snap.Close()
-	if err := snap.Write(&b, func(read func()) { read() }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, snap.Write(&b, func(read func()) { read() }))
 	return b.Bytes()
 }
 
@@ -33,9 +32,7 @@ type bringer struct {
 func (b *bench) stage(backup []byte) *bringer {
 	b.t.Helper()
 	g := Staging{ID: 99, Origin: 1, Birth: b.birth, Size: int64(len(backup))}
-	if o := b.do(g.Open())[0]; o.Code != jute.OK {
-		b.t.Fatal(o)
-	}
+	must.Equal(b.t, b.do(g.Open())[0].Code, jute.OK)
 	return &bringer{b, g}
 }
 
@@ -78,9 +75,8 @@ func TestBackupTakesThePlaceOfTheState(t *testing.T) {
 			}
 			o := b.do(x.g.Restore(keep))[0]
 			said, err := ParseRestored(o.Reply)
-			if o.Code != jute.OK || err != nil || b.got.replaced != 1 || len(b.got.zxids) != 0 {
-				t.Fatalf("%+v %v, replaced %d, events %v", o, err, b.got.replaced, b.got.zxids)
-			}
+			must.That(t, o.Code == jute.OK && err == nil && b.got.replaced == 1 && len(b.got.zxids) == 0,
+				"%+v %v, replaced %d, events %v", o, err, b.got.replaced, b.got.zxids)
 			if z := b.s.Zxid(); z <= max(before, old.s.Zxid())+Raised-1 || o.Zxid != z {
 				t.Errorf("zxid 0x%x behind 0x%x and 0x%x, outcome 0x%x", z, before, old.s.Zxid(), o.Zxid)
 			}
@@ -139,12 +135,8 @@ func TestKeptSessionHasNothingThatItReleased(t *testing.T) {
 	x := b.stage(backup)
 	x.pieces(backup, 100)
 	o := b.do(x.g.Restore(true))[0]
-	if o.Code != jute.OK {
-		t.Fatalf("%+v %s", o, o.Reply)
-	}
-	if paths := b.s.tree.EphemeralsOf(s.ID); !slices.Equal(paths, []string{"/held"}) {
-		t.Errorf("the session has %v, want only what it held all the time", paths)
-	}
+	must.Equal(t, o.Code, jute.OK, "%+v %s", o, o.Reply)
+	expect.List(t, b.s.tree.EphemeralsOf(s.ID), []string{"/held"}, "the session has")
 	for _, path := range []string{"/released", "/again"} {
 		if _, there := b.s.tree.Get(path); there {
 			t.Errorf("%s is there", path)
@@ -183,9 +175,7 @@ func TestRestoredStateIsTheSameEverywhere(t *testing.T) {
 			states = append(states, b.s)
 		}
 		read, _, err := ReadSnapshot(bytes.NewReader(backupOf(t, states[0])))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for i, s := range append(states, read) {
 			if s.Digest() != states[0].Digest() || s.Zxid() != states[0].Zxid() ||
 				!bytes.Equal(backupOf(t, s), backupOf(t, states[0])) {
@@ -244,9 +234,7 @@ func TestPlaceForABackupIsGivenUp(t *testing.T) {
 	} {
 		b := newBench(t)
 		x := b.stage(backup)
-		if o := b.do(x.g.Piece(0, backup[:10]))[0]; o.Code != jute.OK {
-			t.Fatal(o)
-		}
+		must.Equal(t, b.do(x.g.Piece(0, backup[:10]))[0].Code, jute.OK)
 		end(x)
 		if _, _, open := b.s.Staged(); open {
 			t.Errorf("%s: it is still open", name)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -60,9 +61,7 @@ func (b *bench) apply(entry []byte) error {
 
 func (b *bench) must(entry []byte) {
 	b.t.Helper()
-	if err := b.apply(entry); err != nil {
-		b.t.Fatal(err)
-	}
+	must.OK(b.t, b.apply(entry))
 }
 
 func (b *bench) open(id uint32, nonce int64) {
@@ -114,38 +113,25 @@ func TestG3RequestsOfAStreamAreAppliedOnce(t *testing.T) {
 	list := []Request{create(s, "/a-", 2), create(s, "/a-", 2), create(s, "/a-", 2)}
 	b.do(list...)
 	b.must(b.entry(first, list...))
-	if len(b.got.outcomes) != 0 {
-		t.Errorf("a repeated batch had %d outcomes", len(b.got.outcomes))
-	}
+	expect.Equal(t, len(b.got.outcomes), 0, "a repeated batch had %d outcomes", len(b.got.outcomes))
 	b.must(b.entry(first+2, list...)) // one seen, two new
-	if len(b.got.outcomes) != 2 {
-		t.Errorf("a batch of which one was seen had %d outcomes", len(b.got.outcomes))
-	}
+	expect.Equal(t, len(b.got.outcomes), 2,
+		"a batch of which one was seen had %d outcomes", len(b.got.outcomes))
 	b.must(b.entry(first+9, list...))
-	if len(b.got.outcomes) != 0 {
-		t.Error("a batch behind a gap was applied")
-	}
-	if n := len(b.s.Tree().Children("/")); n != 1+5 {
-		t.Errorf("%d children of the root, want 6", n)
-	}
+	expect.Equal(t, len(b.got.outcomes), 0, "a batch behind a gap was applied")
+	expect.Equal(t, len(b.s.Tree().Children("/")), 1+5, "children of the root")
 }
 
 func TestStreamOfAnEarlierLifeIsVoid(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
 	b.open(1, 77)
-	if b.got.births[1] != b.birth {
-		t.Error("a repeated open took the stream away")
-	}
+	expect.Equal(t, b.got.births[1], b.birth, "a repeated open took the stream away")
 	late := b.entry(b.next, create(s, "/late", 0))
 	b.open(1, 78)
-	if b.got.births[1] != b.birth+1 {
-		t.Error("a new life got no birth of its own")
-	}
+	expect.Equal(t, b.got.births[1], b.birth+1, "a new life got no birth of its own")
 	b.must(late)
-	if len(b.got.outcomes) != 0 {
-		t.Error("a request of the earlier life was applied")
-	}
+	expect.Equal(t, len(b.got.outcomes), 0, "a request of the earlier life was applied")
 }
 
 // A server that was removed and added again must not be taken for its earlier
@@ -160,9 +146,7 @@ func TestStreamOfARemovedServerNeverComesBack(t *testing.T) {
 	forget := Forget(1, 999)
 	b.must(one(Block{Count: 1, Requests: forget.Append(nil)}))
 	gone := b.got.births[1]
-	if gone == first {
-		t.Error("its stream is still there")
-	}
+	expect.That(t, gone != first, "its stream is still there")
 	if m, known := b.s.Member(1); !known || m.Incarnation != "" {
 		t.Errorf("the server is still known as %+v", m)
 	}
@@ -187,9 +171,7 @@ func TestG12G14SessionEndsOnceAndTakesItsNodes(t *testing.T) {
 	if b.s.Zxid() != before+1 {
 		t.Errorf("the end took %d zxids", b.s.Zxid()-before)
 	}
-	if out[0].Refused || !out[1].Refused || !out[2].Refused {
-		t.Errorf("outcomes %+v", out)
-	}
+	expect.That(t, !out[0].Refused && out[1].Refused && out[2].Refused, "outcomes %+v", out)
 	for path, want := range map[string]bool{"/e1": false, "/e2": false, "/e3": false, "/kept": true} {
 		if _, ok := b.s.Tree().Get(path); ok != want {
 			t.Errorf("%s exists: %v", path, ok)
@@ -206,9 +188,7 @@ func TestG14OlderConnectionsWritesAreRefused(t *testing.T) {
 	body := SessionBody{Timeout: 2000, Password: s.Password, Owner: 2, Addr: "10.0.0.2"}
 	moved := b.do(Request{Session: s.ID, Op: OpAttach, Body: body.Append(nil)})[0].Session
 	out := b.do(create(s, "/old", 0), create(moved, "/new", 0))
-	if !out[0].Refused || out[1].Refused {
-		t.Errorf("outcomes %+v", out)
-	}
+	expect.That(t, out[0].Refused && !out[1].Refused, "outcomes %+v", out)
 	body.Password[0]++
 	if o := b.do(Request{Session: s.ID, Op: OpAttach,
 		Body: body.Append(nil)})[0]; o.Code != jute.SessionExpired {
@@ -230,9 +210,7 @@ func TestG26EntriesThatCannotBeTrustedStop(t *testing.T) {
 	for at := range good {
 		bad := bytes.Clone(good)
 		bad[at] ^= 4
-		if err := b.s.Apply(bad, &b.got); err == nil {
-			t.Errorf("an entry damaged at byte %d was applied", at)
-		}
+		expect.Fails(t, b.s.Apply(bad, &b.got), "an entry damaged at byte %d was applied", at)
 	}
 	for name, tune := range map[string]func([]byte){
 		"newer version": func(e []byte) { e[0]++ },
@@ -240,9 +218,7 @@ func TestG26EntriesThatCannotBeTrustedStop(t *testing.T) {
 	} {
 		bad := bytes.Clone(good)
 		tune(bad)
-		if err := b.apply(bad); err == nil {
-			t.Errorf("%s was applied", name)
-		}
+		expect.Fails(t, b.apply(bad), "%s was applied", name)
 	}
 }
 
@@ -258,9 +234,7 @@ func TestG9G26ServersThatDifferStop(t *testing.T) {
 		r := Request{Op: OpDigest, Body: binary.BigEndian.AppendUint64(body, sum)}
 		return one(Block{Count: 1, Requests: r.Append(nil)})
 	}
-	if err := b.apply(act(d.Sum)); err != nil {
-		t.Errorf("equal digests: %v", err)
-	}
+	expect.OK(t, b.apply(act(d.Sum)), "equal digests")
 	if err := b.apply(act(d.Sum + 1)); err == nil || !strings.Contains(err.Error(), "differs") {
 		t.Errorf("different digests: %v", err)
 	}
@@ -288,9 +262,7 @@ func TestG4G19SnapshotRestoresTheWholeState(t *testing.T) {
 	snap.Close()
 	restored, at, err := ReadSnapshot(&file)
 	must.OK(t, err)
-	if at != (Position{Index: 7, Term: 3}) {
-		t.Errorf("restored at %+v", at)
-	}
+	expect.Equal(t, at, Position{Index: 7, Term: 3}, "restored at")
 	if restored.Zxid() != b.s.Zxid() || restored.Digest() != b.s.Digest() {
 		t.Fatalf("restored zxid %d digest %x, was %d %x", restored.Zxid(), restored.Digest(), b.s.Zxid(),
 			b.s.Digest())
@@ -307,9 +279,7 @@ func TestG4G19SnapshotRestoresTheWholeState(t *testing.T) {
 			t.Fatalf("outcomes differ: %+v and %+v", mine, theirs)
 		}
 	}
-	if restored.Digest() != b.s.Digest() {
-		t.Error("digests differ after the same entries")
-	}
+	expect.Equal(t, restored.Digest(), b.s.Digest(), "digests differ after the same entries")
 }
 
 // FuzzEntry feeds arbitrary bytes to Apply as a sealed entry: an error, never

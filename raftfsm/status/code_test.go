@@ -7,6 +7,7 @@ import (
 	"io"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -24,23 +25,17 @@ func TestCodeSurvivesTheWay(t *testing.T) {
 	if want := "asked server 1: server 2: the members are others: EOF"; got.Error() != want {
 		t.Errorf("text %q", got)
 	}
-	if !errors.Is(stale, io.EOF) {
-		t.Error("a code hides the cause")
-	}
+	expect.Is(t, stale, io.EOF, "a code hides the cause")
 }
 
 func TestErrorsWithoutCode(t *testing.T) {
-	if err := Failed(nil).Err(); err != nil {
-		t.Errorf("no error became %v", err)
-	}
+	expect.OK(t, Failed(nil).Err(), "no error became")
 	err := Failed(io.EOF).Err()
 	if err == nil || err.Error() != "EOF" || Of(err) != "" || Of(err).Passes() || With(Stale, nil) != nil {
 		t.Errorf("%v with the code %q", err, Of(err))
 	}
 	for c, want := range map[Code]bool{NoLeader: true, Interrupted: true, Overtaken: true, NotJoined: true,
 		Changing: false, NotReady: false} {
-		if c.Passes() != want {
-			t.Errorf("%s passes: %v", c, !want)
-		}
+		expect.Equal(t, c.Passes(), want, "%s passes: %v", c, !want)
 	}
 }

@@ -1,6 +1,10 @@
 package status
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+)
 
 func TestMemberIsWellThatIsALittleBehind(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -13,8 +17,6 @@ func TestMemberIsWellThatIsALittleBehind(t *testing.T) {
 		"far behind":   {Progress{Heard: Ago(1), Lag: EnoughToVote + 1}, false},
 		"waits":        {Progress{Heard: Ago(1), Waits: "for the others"}, false},
 	} {
-		if got := c.far.Well(); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		expect.Equal(t, c.far.Well(), c.want, "%s", name)
 	}
 }

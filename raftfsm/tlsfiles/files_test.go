@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -51,13 +52,9 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	cert, key := write(t, dir, 1, now)
 	f := must.Get(Open(Names{Flag: "tls", Cert: cert, Key: key, CA: cert}, slog.New(slog.DiscardHandler)))(t)
 	serial := func() int64 { return f.Get(now).Pair.Leaf.SerialNumber.Int64() }
-	if serial() != 1 || f.Get(now).CA == nil {
-		t.Error("not the first certificate and its authority")
-	}
+	expect.That(t, serial() == 1 && f.Get(now).CA != nil, "not the first certificate and its authority")
 	write(t, dir, 2, now.Add(time.Minute))
-	if serial() != 1 {
-		t.Error("files are looked at for every connection")
-	}
+	expect.Equal(t, serial(), 1, "files are looked at for every connection")
 	if now = now.Add(lookAgain); serial() != 2 {
 		t.Error("the new certificate is not used")
 	}
@@ -103,13 +100,9 @@ func TestExpiredFilesDoNotReplaceGoodOnes(t *testing.T) {
 		!strings.Contains(f.Problem(), "--tls-cert "+cert+" is valid from ") {
 		t.Errorf("an expired file: serials %d and %d, problem %q", first, again, f.Problem())
 	}
-	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
-		t.Errorf("%d errors logged for one file", n)
-	}
+	expect.Equal(t, strings.Count(log.String(), "level=ERROR"), 1, "errors logged for one file")
 	writeValid(t, dir, 3, now.Add(2*time.Minute), now.Add(30*time.Minute), now.Add(2*time.Hour))
-	if serial() != 1 {
-		t.Error("a certificate is used before it is valid")
-	}
+	expect.Equal(t, serial(), 1, "a certificate is used before it is valid")
 	if now = now.Add(40 * time.Minute); serial() != 3 {
 		t.Error("a certificate is not used once it is valid")
 	}
@@ -147,16 +140,12 @@ func TestRevokedCertificatesAreRefused(t *testing.T) {
 		return f.Get(now).NotRevoked(tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{
 			{client, pair.Leaf}}})
 	}
-	if err := ask(); err != nil {
-		t.Errorf("another is revoked, and this one is refused: %v", err)
-	}
+	expect.OK(t, ask(), "another is revoked, and this one is refused")
 	list(2, now.Add(-time.Minute), now.Add(time.Minute), 7, 8)
 	if err := ask(); err == nil || !strings.Contains(err.Error(), "serial number 8 is revoked") {
 		t.Errorf("revoked: %v", err)
 	}
-	if p := f.Problem(); !strings.Contains(p, "--tls-crl "+crl+" is out of date since ") {
-		t.Errorf("a list past its next update: %q", p)
-	}
+	expect.Has(t, f.Problem(), "--tls-crl "+crl+" is out of date since ", "a list past its next update")
 	other, _ := write(t, t.TempDir(), 1, now)
 	forged, err := os.ReadFile(other)
 	must.OK(t, err)
@@ -164,7 +153,5 @@ func TestRevokedCertificatesAreRefused(t *testing.T) {
 	issuer, err := x509.ParseCertificate(block.Bytes)
 	must.OK(t, err)
 	err = f.Get(now).NotRevoked(tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{client, issuer}}})
-	if err != nil {
-		t.Errorf("a list that another authority of the same name has signed counts: %v", err)
-	}
+	expect.OK(t, err, "a list that another authority of the same name has signed counts")
 }

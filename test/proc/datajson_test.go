@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -18,17 +19,13 @@ func answerOf(t *testing.T, fails bool, bin string, args ...string) map[string]a
 	cmd := exec.Command(bin, args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
-	if (err != nil) != fails {
-		t.Fatalf("%v: %v %s", args, err, out)
-	}
+	must.Equal(t, err != nil, fails, "%v: %v %s", args, err, out)
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	var a map[string]any
 	for _, line := range lines {
 		a = nil
 		output(t, line, json.Unmarshal([]byte(line), &a))
-		if a["v"] != 1.0 {
-			t.Errorf("%v: %s", args, line)
-		}
+		expect.Equal(t, a["v"], 1.0, "%v: %s", args, line)
 	}
 	return a
 }
@@ -47,13 +44,10 @@ func TestAnswersInJSON(t *testing.T) {
 		t.Helper()
 		_, rest, ok := strings.Cut(string(text), "| "+row+" |")
 		line, _, _ := strings.Cut(rest, "\n")
-		if !ok {
-			t.Fatalf("docs/data.md has no row %s", row)
-		}
+		must.That(t, ok, "docs/data.md has no row %s", row)
 		for field := range a {
-			if field != "v" && !strings.Contains(line, "`"+field+"`") {
-				t.Errorf("%s: %s is not described", row, field)
-			}
+			expect.That(t, field == "v" || strings.Contains(line, "`"+field+"`"),
+				"%s: %s is not described", row, field)
 		}
 	}
 	const makes = "`zlockd import`, `export`, `restore`"
@@ -65,22 +59,16 @@ func TestAnswersInJSON(t *testing.T) {
 	check(makes, answerOf(t, false, bin, "export", "--json", "--data-dir", at("ours"), "--to", at("back")))
 	a = answerOf(t, false, bin, "verify", "--json", at("zoo"), at("ours"))
 	check("`zlockd verify`", a)
-	if a["equal"] != true {
-		t.Errorf("verify: %v", a)
-	}
+	expect.Equal(t, a["equal"], true, "verify: %v", a)
 	a = answerOf(t, false, bin, "dump", "--json", at("ours"))
 	check("`zlockd dump`", a)
-	if a["lines"].(float64) < 3 {
-		t.Errorf("dump: %v", a)
-	}
+	expect.That(t, a["lines"].(float64) >= 3, "dump: %v", a)
 	r := serve(t, bin, at("ours"))
 	object := func(args ...string) (a map[string]any) {
 		t.Helper()
 		out := r.zlock(t, args...)
 		output(t, out, json.Unmarshal([]byte(out), &a))
-		if a["v"] != 1.0 {
-			t.Errorf("%v: %s", args, out)
-		}
+		expect.Equal(t, a["v"], 1.0, "%v: %s", args, out)
 		return a
 	}
 	const gives = "`zlock backup`, `export`"
@@ -94,12 +82,8 @@ func TestAnswersInJSON(t *testing.T) {
 	check(makes, answerOf(t, false, bin, "restore", "--json", at("backup"), "--data-dir", at("restored")))
 	a = answerOf(t, true, bin, "recover", "--json", "--data-dir", at("restored"))
 	check("`zlockd recover`", a)
-	if a["done"] != false {
-		t.Errorf("recover: %v", a)
-	}
+	expect.Equal(t, a["done"], false, "recover: %v", a)
 	a = answerOf(t, false, bin, "recover", "--json", "--yes", "--data-dir", at("restored"))
 	check("`zlockd recover`", a)
-	if a["done"] != true || a["newCluster"] == a["cluster"] {
-		t.Errorf("recover: %v", a)
-	}
+	expect.That(t, a["done"] == true && a["newCluster"] != a["cluster"], "recover: %v", a)
 }

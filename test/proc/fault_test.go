@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var (
@@ -44,9 +46,7 @@ func TestG2G21KillLeader(t *testing.T) {
 		lead.Kill()
 		var first time.Time
 		for ok := false; !ok; {
-			if time.Since(at) > 10*time.Second {
-				t.Fatal("no write was answered for 10 s")
-			}
+			must.That(t, time.Since(at) <= 10*time.Second, "no write was answered for 10 s")
 			time.Sleep(time.Millisecond)
 			first, ok = w.FirstAfter(at.Add(2*time.Millisecond), lead)
 		}
@@ -153,12 +153,8 @@ func TestG24RollingRestart(t *testing.T) {
 	c.SameState()
 	for _, o := range w.all {
 		_, _, expired, slowest := o.Counts()
-		if expired > 0 {
-			t.Error("a session was lost over a rolling restart")
-		}
-		if slowest > 2*time.Second {
-			t.Errorf("a write waited %v", slowest)
-		}
+		expect.That(t, expired <= 0, "a session was lost over a rolling restart")
+		expect.That(t, slowest <= 2*time.Second, "a write waited %v", slowest)
 	}
 }
 

@@ -24,9 +24,7 @@ func Fill(t testing.TB, s *cluster.Server, n int) {
 		if err == nil && f.Code != jute.OK {
 			err = f.Code
 		}
-		if err != nil {
-			t.Fatalf("fill: %v", err)
-		}
+		must.OK(t, err, "fill")
 		ops = ops[:0]
 	}
 	add := func(path string, data []byte) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestFlagsThatCannotBeRightAreRefused starts servers with flags that are
@@ -54,9 +55,7 @@ func stays(t *testing.T, servers ...*cluster.Server) {
 	t.Helper()
 	for range 20 {
 		for _, s := range servers {
-			if m := s.Mode(); m != "" {
-				t.Fatalf("server %d serves, as %s", s.ID, m)
-			}
+			must.Equal(t, s.Mode(), "", "server %d serves, as", s.ID)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var idle = flag.Int("idle", 1000, "sessions that only ping")
@@ -50,9 +51,7 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 		lead.WaitServing(20 * time.Second)
 		h.Spread()
 	}
-	if len(took) == 0 {
-		t.Fatal("no leader had a client")
-	}
+	must.That(t, len(took) != 0, "no leader had a client")
 	report(t, "sessions of a dead leader attached again", took)
 	if worst := took[len(took)-1]; worst > 5*time.Second {
 		t.Errorf("a session was without a server for %v", worst)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -38,9 +39,7 @@ func newWatcher(t *testing.T, s *cluster.Server) *watcher {
 	if _, _, err := w.c.GetData("/data", true); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.c.Exists("/born", true); !errors.Is(err, jute.NoNode) {
-		t.Fatal(err)
-	}
+	must.Is(t, expect.Err(w.c.Exists("/born", true)), jute.NoNode)
 	if _, _, err := w.c.Children("/children", true); err != nil {
 		t.Fatal(err)
 	}
@@ -66,9 +65,7 @@ func (w *watcher) attach() {
 		}
 		w.c = wire.New(nc)
 		err = w.c.Connect(wire.Attach(session, zxid))
-		if errors.Is(err, wire.ErrRefused) {
-			w.t.Fatal("the session has ended")
-		}
+		must.That(w.t, !errors.Is(err, wire.ErrRefused), "the session has ended")
 		if err == nil {
 			break
 		}
@@ -173,9 +170,7 @@ func TestG17SnapshotInstall(t *testing.T) {
 				lagging.Kill()
 			}
 			write := func(what string, err error) {
-				if err != nil {
-					t.Fatalf("%s: %v", what, err)
-				}
+				must.OK(t, err, "%s", what)
 			}
 			_, err := writer.SetData("/data", []byte("1"), -1)
 			write("set", err)
@@ -197,9 +192,8 @@ func TestG17SnapshotInstall(t *testing.T) {
 			t.Logf("all events came %v later; attached again %d times", time.Since(began).Round(time.Millisecond),
 				w.again)
 			lagging.WaitServing(20 * time.Second)
-			if strings.Count(lagging.Log(1<<30), installed) == before {
-				t.Error("no snapshot was installed: the test shows nothing")
-			}
+			expect.That(t, strings.Count(lagging.Log(1<<30), installed) != before,
+				"no snapshot was installed: the test shows nothing")
 			// A recursive watch is not told what it missed while its client had no
 			// connection, and it may lose one yet; but it hears of what comes.
 			for n, end := 0, time.Now().Add(30*time.Second); !w.heard(fmt.Sprintf("/tree/later%d", n)); n++ {

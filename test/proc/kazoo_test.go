@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -67,9 +68,7 @@ func TestKazooKeepsItsLock(t *testing.T) {
 				if strings.HasPrefix(line, prefix) {
 					return line
 				}
-				if !ok || line == "state LOST" {
-					t.Fatalf("waiting for %q: %q", prefix, said)
-				}
+				must.That(t, ok && line != "state LOST", "waiting for %q: %q", prefix, said)
 			case <-limit:
 				t.Fatalf("waiting for %q: %q", prefix, said)
 			}
@@ -88,10 +87,7 @@ func TestKazooKeepsItsLock(t *testing.T) {
 	_, err = io.WriteString(in, "\n")
 	must.OK(t, err)
 	after := strings.Fields(wait("after"))
-	if after[1] != held[1] || after[2] != held[2] || after[3] != "True" {
-		t.Errorf("held %q, then %q", held, after)
-	}
-	if got := wait("released"); got != "released 0" {
-		t.Error(got)
-	}
+	expect.That(t, after[1] == held[1] && after[2] == held[2] && after[3] == "True",
+		"held %q, then %q", held, after)
+	expect.Equal(t, wait("released"), "released 0")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 var znodes = flag.Int("znodes", 50_000, "nodes of a large tree")
@@ -77,9 +78,8 @@ func TestG21LargeTree(t *testing.T) {
 	}{{"in order", syscall.SIGTERM}, {"by kill -9", syscall.SIGKILL}} {
 		took := restartAll(t, c, way.sig)
 		t.Logf("all three serve %v after a stop %s", took.Round(time.Millisecond), way.name)
-		if took > 5*time.Second {
-			t.Errorf("after a stop %s it takes %v until all serve", way.name, took)
-		}
+		expect.That(t, took <= 5*time.Second,
+			"after a stop %s it takes %v until all serve", way.name, took)
 		for _, s := range c.Servers {
 			if n := s.Metric("znode_count"); n < int64(*znodes) {
 				t.Errorf("server %d has %d nodes", s.ID, n)

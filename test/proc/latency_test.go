@@ -99,9 +99,7 @@ func TestHandOverBetweenServers(t *testing.T) {
 		}()
 		began := time.Now()
 		must.OK(t, holder.Delete("/held", -1))
-		if err := <-heard; err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, <-heard)
 		took = append(took, at.Sub(began))
 		must.OK(t, holder.Sync("/"))
 	}

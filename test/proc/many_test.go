@@ -15,6 +15,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -125,12 +126,9 @@ func TestManySessionsSurviveTheirLeader(t *testing.T) {
 		var o outcome
 		must.OK(t, json.NewDecoder(c.out).Decode(&o))
 		t.Logf("process %d: %+v", i, o)
-		if o.Expired > 0 || o.Unattached > 0 {
-			t.Errorf("process %d: %d sessions expired, %d not attached again", i, o.Expired, o.Unattached)
-		}
-		if o.Longest > 10*time.Second {
-			t.Errorf("process %d: a session was away for %v", i, o.Longest)
-		}
+		expect.That(t, o.Expired <= 0 && o.Unattached <= 0,
+			"process %d: %d sessions expired, %d not attached again", i, o.Expired, o.Unattached)
+		expect.That(t, o.Longest <= 10*time.Second, "process %d: a session was away for %v", i, o.Longest)
 	}
 	// The clients have ended without a word; their sessions last.
 	admin = must.Get(wire.OpenPipe(other.Client, manyTimeout))(t)

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -27,22 +28,15 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 1)
 	one, fourth := e.Servers[0], e.Servers[3]
-	if got := e.roles(one); got != "1 voter, 2 voter, 3 voter" {
-		t.Fatal(got)
-	}
+	must.Equal(t, e.roles(one), "1 voter, 2 voter, 3 voter")
 	must.OK(t, fourth.Spawn())
 	e.must(one, "add", "--no-vote", "4", fourth.Peer)
-	if got := e.roles(one); got != "1 voter, 2 voter, 3 voter, 4 non-voter" {
-		t.Fatal(got)
-	}
+	must.Equal(t, e.roles(one), "1 voter, 2 voter, 3 voter, 4 non-voter")
 	must.OK(t, fourth.WaitReady())
-	if m := fourth.Mode(); m != "observer" {
-		t.Errorf("the new server calls itself %q", m)
-	}
+	expect.Equal(t, fourth.Mode(), "observer", "the new server calls itself")
 	c := dialZK(t, "", fourth)
-	if _, err := c.Create("/by4", []byte("x"), 0, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatalf("a write through the server without a vote: %v", err)
-	}
+	must.OK(t, expect.Err(c.Create("/by4", []byte("x"), 0, zk.WorldACL(zk.PermAll))),
+		"a write through the server without a vote")
 	e.must(fourth, "promote", "4")
 	for _, s := range e.Servers {
 		must.Await(t, "all see four voters", 5*time.Second, func() bool {
@@ -82,9 +76,7 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 		}
 		gone.Stop()
 	}
-	if got := len(strings.Split(e.roles(e.others(nil)[0]), ",")); got != 2 {
-		t.Errorf("%d members are left", got)
-	}
+	expect.Equal(t, len(strings.Split(e.roles(e.others(nil)[0]), ",")), 2, "members are left")
 }
 
 // A server whose disk was lost comes back under its id, once it was removed
@@ -101,9 +93,7 @@ func TestServerWithALostDiskComesBack(t *testing.T) {
 	must.Await(t, "it says what to do", 10*time.Second, func() bool {
 		return strings.Contains(lost.LogTail(), "zlock member replace 3")
 	})
-	if m := lost.Mode(); m != "" {
-		t.Fatalf("it serves as %s", m)
-	}
+	must.Equal(t, lost.Mode(), "", "it serves as")
 	if _, errs, code := e.member(one, "replace", "3"); code != 0 ||
 		!strings.Contains(errs, "there are 2 voters instead of 3") || !strings.Contains(errs, "server 3 votes") {
 		t.Fatalf("%d: %s", code, errs)
@@ -167,9 +157,7 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 		!strings.Contains(errs, "only 1 of the 2 voters can be reached") {
 		t.Errorf("remove what the cluster needs: exit code %d: %s", code, errs)
 	}
-	if got := e.roles(leader); got != "1 voter, 2 voter, 3 voter" {
-		t.Error(got)
-	}
+	expect.Equal(t, e.roles(leader), "1 voter, 2 voter, 3 voter")
 	// Without a leader nothing is changed.
 	leader.Kill()
 	must.Await(t, "nobody leads", 10*time.Second, func() bool { return rest[1].Mode() == "" })
@@ -189,7 +177,6 @@ func TestMemberOfASingleServer(t *testing.T) {
 		t.Errorf("%q %q %d", out, errs, code)
 	}
 	_, errs, code = s.run("member", "--admin-addr", e.Servers[0].Admin, "remove", "1")
-	if code != 1 || !strings.Contains(errs, "start zlockd with --super-digest") {
-		t.Errorf("%q %d", errs, code)
-	}
+	expect.That(t, code == 1 && strings.Contains(errs, "start zlockd with --super-digest"),
+		"%q %d", errs, code)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -20,9 +21,7 @@ func blocks(t *testing.T, doc, heading string) (list []string) {
 	t.Helper()
 	b := must.Get(os.ReadFile(doc))(t)
 	_, text, ok := strings.Cut(string(b), "\n## "+heading+"\n")
-	if !ok {
-		t.Fatalf("%s has no heading %q", doc, heading)
-	}
+	must.That(t, ok, "%s has no heading %q", doc, heading)
 	text, _, _ = strings.Cut(text, "\n## ")
 	for _, m := range regexp.MustCompile("(?s)\n```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
 		list = append(list, m[1])
@@ -36,9 +35,8 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 1)
 	steps := blocks(t, "../../docs/operations.md", "Members")
-	if len(steps) != 5 {
-		t.Fatalf("%d examples; this test knows of 5: list, start, add, remove, a lost disk", len(steps))
-	}
+	must.Equal(t, len(steps), 5,
+		"%d examples; this test knows of 5: list, start, add, remove, a lost disk", len(steps))
 	fourth, lost := e.Servers[3], e.Servers[2]
 	var names []string
 	for i, s := range e.Servers {
@@ -60,9 +58,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 		}
 		return string(out)
 	}
-	if out := sh(steps[0]); strings.Count(out, "\n") != 4 {
-		t.Errorf("the list:\n%s", out)
-	}
+	expect.Equal(t, strings.Count(sh(steps[0]), "\n"), 4, "the list")
 
 	zlockd := must.Get(cluster.Binary())(t)
 	command := words.Replace(tls.ReplaceAllString(strings.ReplaceAll(steps[1], "\\\n", " "), ""))
@@ -75,9 +71,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 	})
 	sh(steps[2])
 	must.OK(t, fourth.WaitReady())
-	if got := e.roles(fourth); got != "1 voter, 2 voter, 3 voter, 4 voter" {
-		t.Error(got)
-	}
+	expect.Equal(t, e.roles(fourth), "1 voter, 2 voter, 3 voter, 4 voter")
 
 	second := e.Servers[1]
 	sh(steps[3])
@@ -95,9 +89,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 	})
 	sh(steps[4])
 	must.OK(t, lost.WaitReady())
-	if got := e.roles(lost); got != "1 voter, 3 voter, 4 voter" {
-		t.Error(got)
-	}
+	expect.Equal(t, e.roles(lost), "1 voter, 3 voter, 4 voter")
 }
 
 // ready is what a server answers to /ready.

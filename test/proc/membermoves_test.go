@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -82,9 +83,7 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 		for _, s := range e.Servers {
 			seen = seen || strings.Contains(s.LogTail(), "op=address") && strings.Contains(s.LogTail(), moved.Peer)
 		}
-		if !seen {
-			t.Error("no log has a line of it")
-		}
+		expect.That(t, seen, "no log has a line of it")
 		// It counts: with one other gone, the two write.
 		rest[1].Kill()
 		c := dialZK(t, "", moved)
@@ -113,9 +112,7 @@ func TestMachineIsReplaced(t *testing.T) {
 	must.OK(t, lost.Spawn())
 	e.must(rest[0], "replace", strconv.Itoa(lost.ID), lost.Peer)
 	must.OK(t, lost.WaitReady())
-	if got := e.roles(lost); got != "1 voter, 2 voter, 3 voter" {
-		t.Error(got)
-	}
+	expect.Equal(t, e.roles(lost), "1 voter, 2 voter, 3 voter")
 	if got := e.addr(rest[0], lost.ID); got != lost.Peer {
 		t.Errorf("it is at %s in the list", got)
 	}
@@ -235,9 +232,7 @@ func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 	removing.wait()
 	gone.Stop()
 	left := e.others(nil)
-	if len(left) != 3 {
-		t.Fatalf("%d servers are left", len(left))
-	}
+	must.Equal(t, len(left), 3, "servers are left")
 	for _, s := range left {
 		must.Await(t, "all are level", time.Minute, func() bool {
 			b, _, err := dialZK(t, "", s).Get(fmt.Sprintf("/fill/n%d", nodes-1))
@@ -299,18 +294,15 @@ func rollingRestart(t *testing.T, e *ensemble) {
 	var named []*cluster.Server
 	for line := range lines {
 		i, err := strconv.Atoi(strings.Split(line, "\t")[0])
-		if err != nil {
-			t.Fatal(line)
-		}
+		must.OK(t, err, "%v", line)
 		s := e.Servers[i-1]
 		named = append(named, s)
 		s.Stop()
 		must.OK(t, s.Spawn())
 	}
 	must.OK(t, order.Wait())
-	if len(named) != 3 || named[2] != first {
-		t.Errorf("%d were named, and the leader not last", len(named))
-	}
+	expect.That(t, len(named) == 3 && named[2] == first,
+		"%d were named, and the leader not last", len(named))
 	if _, _, err := c.Get("/"); err != nil || c.SessionID() != id {
 		t.Errorf("the session did not outlive it: %v", err)
 	}
@@ -340,7 +332,5 @@ func TestWhatCannotBeAMemberIsRefused(t *testing.T) {
 			t.Errorf("%s: %d %s", test.what, code, errs)
 		}
 	}
-	if got := e.roles(one); got != "1 voter, 2 voter, 3 voter" {
-		t.Errorf("after refusals: %s", got)
-	}
+	expect.Equal(t, e.roles(one), "1 voter, 2 voter, 3 voter", "after refusals")
 }

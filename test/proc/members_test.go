@@ -100,9 +100,7 @@ func (e *ensemble) run(args ...string) (out, errs string, code int) {
 	cmd.Stdout, cmd.Stderr = &o, &s
 	err := cmd.Run()
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		e.t.Fatal(err)
-	}
+	must.That(e.t, err == nil || errors.As(err, &exit), "%v", err)
 	if text := o.String() + s.String(); strings.Contains(text, password) {
 		e.t.Errorf("zlock %v shows the password: %s", args, text)
 	}
@@ -113,9 +111,8 @@ func (e *ensemble) run(args ...string) (out, errs string, code int) {
 func (e *ensemble) must(at *cluster.Server, args ...string) string {
 	e.t.Helper()
 	out, errs, code := e.member(at, args...)
-	if code != 0 || strings.Contains(errs, "zlock: member:") {
-		e.t.Fatalf("zlock member %v: exit code %d: %s", args, code, errs)
-	}
+	must.That(e.t, code == 0 && !strings.Contains(errs, "zlock: member:"),
+		"zlock member %v: exit code %d: %s", args, code, errs)
 	return out
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -35,9 +36,7 @@ func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 	must.OK(t, one.Spawn())
 	e.must(three, "promote", "1")
 	must.OK(t, one.WaitReady())
-	if got := e.roles(one); got != "1 voter, 3 voter, 4 voter" {
-		t.Error(got)
-	}
+	expect.Equal(t, e.roles(one), "1 voter, 3 voter, 4 voter")
 
 	// A server that was removed in its absence learns of it when it comes back.
 	one.Kill()

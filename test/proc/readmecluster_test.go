@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -20,9 +21,7 @@ func TestTheClusterOfTheReadmeStarts(t *testing.T) {
 	steps := blocks(t, "../../README.md", "Run")
 	find := func(begin string) string {
 		i := slices.IndexFunc(steps, func(s string) bool { return strings.HasPrefix(s, begin) })
-		if i < 0 {
-			t.Fatalf("README.md has no step that begins with %q", begin)
-		}
+		must.That(t, i >= 0, "README.md has no step that begins with %q", begin)
 		return steps[i]
 	}
 	dir := t.TempDir()
@@ -38,9 +37,7 @@ func TestTheClusterOfTheReadmeStarts(t *testing.T) {
 	c := cluster.Run(t, cluster.Options{Nodes: 3, Command: append(command, "--admin-addr", "{admin}")})
 	w := must.Get(c.Servers[0].Open())(t)
 	defer w.Close()
-	if _, err := w.Create("/a", nil, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Create("/a", nil, 0))(t)
 }
 
 // The page about upgrades is followed on one server; only directories and ports are those of this
@@ -73,9 +70,7 @@ func TestTheManualOfUpgradesCanBeFollowed(t *testing.T) {
 			}
 		}
 	}
-	if followed != 4 {
-		t.Errorf("%d commands, not 4", followed)
-	}
+	expect.Equal(t, followed, 4, "%d commands", followed)
 }
 
 // config returns a zoo.cfg for a server.

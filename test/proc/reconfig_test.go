@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -26,18 +27,14 @@ func TestReconfigIsOffByDefault(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 0)
 	c := dialZK(t, "super:"+password, e.Servers[0])
-	if _, err := c.IncrementalReconfig(nil, []string{"3"}, -1); !errors.Is(err, zk.ErrReconfigDisabled) {
-		t.Errorf("%v", err)
-	}
+	expect.Is(t, expect.Err(c.IncrementalReconfig(nil, []string{"3"}, -1)), zk.ErrReconfigDisabled)
 }
 
 func TestReconfigNeedsTheRightToWriteTheConfiguration(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 0, "--reconfig")
 	ann := dialZK(t, "ann:x", e.Servers[0])
-	if _, err := ann.IncrementalReconfig(nil, []string{"3"}, -1); !errors.Is(err, zk.ErrNoAuth) {
-		t.Errorf("ann: %v", err)
-	}
+	expect.Is(t, expect.Err(ann.IncrementalReconfig(nil, []string{"3"}, -1)), zk.ErrNoAuth, "ann")
 	super := dialZK(t, "super:"+password, e.Servers[1])
 	stop := make(chan struct{})
 	var others sync.WaitGroup
@@ -58,18 +55,14 @@ func TestReconfigNeedsTheRightToWriteTheConfiguration(t *testing.T) {
 		})
 	}
 	for range 5 {
-		if _, err := super.IncrementalReconfig([]string{""}, nil, -1); err != nil {
-			t.Errorf("super among others: %v", err)
-		}
+		expect.OK(t, expect.Err(super.IncrementalReconfig([]string{""}, nil, -1)), "super among others")
 	}
 	close(stop)
 	others.Wait()
 	acl := append(zk.WorldACL(zk.PermRead), zk.DigestACL(zk.PermWrite, "ann", "x")...)
 	must.Get(super.SetACL("/zookeeper/config", acl, -1))(t)
 	must.Get(ann.Sync("/"))(t)
-	if _, err := ann.IncrementalReconfig(nil, []string{"3"}, -1); err != nil {
-		t.Errorf("ann with the right: %v", err)
-	}
+	expect.OK(t, expect.Err(ann.IncrementalReconfig(nil, []string{"3"}, -1)), "ann with the right")
 }
 
 func TestReconfigAddsAndRemoves(t *testing.T) {
@@ -125,9 +118,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	must.OK(t, err)
 	select {
 	case ev := <-changed:
-		if ev.Type != zk.EventNodeDataChanged {
-			t.Errorf("event %v", ev)
-		}
+		expect.Equal(t, ev.Type, zk.EventNodeDataChanged, "event %v", ev)
 	default:
 		t.Error("the answer came before the event")
 	}
@@ -149,9 +140,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 		return err == nil
 	})
 	must.Get(c.IncrementalReconfig([]string{line(fifth, "observer")}, nil, -1))(t)
-	if got := e.roles(at); got != "1 voter, 2 voter, 3 voter, 4 voter, 5 non-voter" {
-		t.Fatal(got)
-	}
+	must.Equal(t, e.roles(at), "1 voter, 2 voter, 3 voter, 4 voter, 5 non-voter")
 	must.OK(t, fifth.WaitReady())
 	must.Get(c.IncrementalReconfig([]string{line(fifth, "participant")}, nil, -1))(t)
 
@@ -169,9 +158,8 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	})
 
 	// A client that removes its own server is answered by that server.
-	if _, err := c.IncrementalReconfig(nil, []string{strconv.Itoa(at.ID)}, -1); err != nil {
-		t.Errorf("removing the server of the connection: %v", err)
-	}
+	expect.OK(t, expect.Err(c.IncrementalReconfig(nil, []string{strconv.Itoa(at.ID)}, -1)),
+		"removing the server of the connection")
 	must.Await(t, "it serves no more", 5*time.Second, func() bool { return at.Mode() == "" })
 	rest := e.others(leader)
 	must.Await(t, "three are left", 5*time.Second, func() bool {
@@ -196,9 +184,7 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 		return text, version
 	}
 	first, version := read()
-	if version < 1<<32 {
-		t.Errorf("the first version is %x", version)
-	}
+	expect.That(t, version >= 1<<32, "the first version is %x", version)
 	observer, voter := "server.100=0.0.0.0:5:6:observer;0.0.0.0:7",
 		"server.4=localhost:9:10:participant;localhost:11"
 	for _, step := range []struct {
@@ -220,9 +206,7 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 		_, _, changed, err := c.GetW("/zookeeper/config")
 		must.OK(t, err)
 		stat, err := c.IncrementalReconfig(step.joining, step.leaving, version)
-		if err != nil {
-			t.Fatalf("join %q, leave %q: %v", step.joining, step.leaving, err)
-		}
+		must.OK(t, err, "join %q, leave %q", step.joining, step.leaving)
 		<-changed
 		text, now := read()
 		want := append(strings.Split(first, "\n"), step.want...)
@@ -239,9 +223,7 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 		}
 		version = now
 	}
-	if _, err := c.Create("/after", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, expect.Err(c.Create("/after", nil, 0, zk.WorldACL(zk.PermAll))))
 }
 
 // A server alone has no ensemble.
@@ -249,7 +231,5 @@ func TestReconfigOfASingleServer(t *testing.T) {
 	t.Parallel()
 	e := cluster.Run(t, cluster.Options{Dev: true, Flags: []string{"--reconfig", "--skip-acl"}})
 	_, err := dialZK(t, "", e.Servers[0]).IncrementalReconfig(nil, []string{"3"}, -1)
-	if err == nil {
-		t.Error("reconfig of a single server succeeded")
-	}
+	expect.Fails(t, err, "reconfig of a single server succeeded")
 }

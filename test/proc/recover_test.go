@@ -15,6 +15,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -52,9 +53,7 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 	conn = dial(t, survivor.Client)
 	defer conn.Close(cancelled())
 	for i := range 50 {
-		if _, err := conn.Get(t.Context(), fmt.Sprint("/n", i)); err != nil {
-			t.Fatalf("/n%d: %v", i, err)
-		}
+		must.OK(t, expect.Err(conn.Get(t.Context(), fmt.Sprint("/n", i))), "/n%d", i)
 	}
 	for _, s := range lost {
 		must.OK(t, os.RemoveAll(s.Data()))
@@ -94,18 +93,15 @@ func saysWhatToDo(t *testing.T, c *cluster.Ensemble, s *cluster.Server) {
 	must.OK(t, os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
 	out, err := exec.Command(zlock, "member", "add", "9", "127.0.0.1:1", "--admin-addr", s.Admin, "--auth-file",
 		auth).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), way) {
-		t.Errorf("zlock member: %v, %s", err, out)
-	}
+	expect.That(t, err != nil && strings.Contains(string(out), way), "zlock member: %v, %s", err, out)
 	var all []string
 	for _, s := range c.Servers {
 		all = append(all, s.Client)
 	}
 	out, err = exec.Command(zlock, "doctor", "-S", strings.Join(all, ","), "--connect-timeout",
 		"2s").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "zlockd recover") {
-		t.Errorf("zlock doctor: %v, %s", err, out)
-	}
+	expect.That(t, err != nil && strings.Contains(string(out), "zlockd recover"),
+		"zlock doctor: %v, %s", err, out)
 }
 
 // cancelled is for closing connections that no server answers any longer.

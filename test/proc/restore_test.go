@@ -15,6 +15,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -116,14 +117,10 @@ func TestRunningClusterIsRestored(t *testing.T) {
 		rest := "base " + rounds
 		for _, v := range r.seen {
 			_, after, ok := strings.Cut(rest, v+" ")
-			if !ok {
-				t.Fatalf("server %d: a reader saw %v", r.s.ID, r.seen)
-			}
+			must.That(t, ok, "server %d: a reader saw %v", r.s.ID, r.seen)
 			rest = after
 		}
-		if len(r.seen) < 4 {
-			t.Errorf("server %d: a reader saw %v only", r.s.ID, r.seen)
-		}
+		expect.That(t, len(r.seen) >= 4, "server %d: a reader saw %v only", r.s.ID, r.seen)
 	}
 }
 
@@ -139,9 +136,7 @@ func serversAreForgotten(t *testing.T, backup string) {
 	defer conn.Close(context.Background())
 	n, err := conn.Get(t.Context(), "/zookeeper/config")
 	must.OK(t, err)
-	if len(n.Data) > 0 {
-		t.Errorf("a server alone tells of %q", n.Data)
-	}
+	expect.That(t, len(n.Data) <= 0, "a server alone tells of %q", n.Data)
 }
 
 // writeBoth changes both nodes at once.
@@ -187,8 +182,6 @@ func TestRestoreIsRefused(t *testing.T) {
 	} {
 		out, err := exec.Command(zlock, append([]string{"restore", "--admin-addr", r.admin, "--auth-file", auth},
 			x.args...)...).CombinedOutput()
-		if err == nil || !strings.Contains(string(out), x.want) {
-			t.Errorf("%v: %v %s", x.args, err, out)
-		}
+		expect.That(t, err != nil && strings.Contains(string(out), x.want), "%v: %v %s", x.args, err, out)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -172,9 +173,8 @@ func TestClusterScript(t *testing.T) {
 			!strings.Contains(s.String(), "all three are stopped") {
 			t.Errorf("%s: %v\n%s", test.name, err, s)
 		}
-		if test.name == "Ctrl-C" && strings.Contains(s.String(), "level=WARN") {
-			t.Errorf("whoever tries it out and ends it is warned:\n%s", s)
-		}
+		expect.That(t, test.name != "Ctrl-C" || !strings.Contains(s.String(), "level=WARN"),
+			"whoever tries it out and ends it is warned:\n%s", s)
 		if n := s.serving(); n != 0 {
 			t.Errorf("%s: %d servers still answer", test.name, n)
 		}
@@ -190,7 +190,5 @@ func TestClusterScript(t *testing.T) {
 	if err == nil || s.serving() != 0 {
 		t.Errorf("one server killed: the script ends with %v, %d servers answer\n%s", err, s.serving(), s)
 	}
-	if other.Mode() == "" {
-		t.Error("a server of somebody else was stopped too")
-	}
+	expect.That(t, other.Mode() != "", "a server of somebody else was stopped too")
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -107,9 +108,7 @@ func TestR9StderrThatNobodyReads(t *testing.T) {
 		victim.Kill()
 		gap := w.longestGap(at, 5*time.Second, victim)
 		t.Logf("%s: longest time without a write %v", step.name, gap.Round(time.Millisecond))
-		if gap > most {
-			t.Errorf("%s: no write for %v", step.name, gap)
-		}
+		expect.That(t, gap <= most, "%s: no write for %v", step.name, gap)
 		for _, s := range c.Others(victim) {
 			select {
 			case <-s.Exited():

@@ -185,9 +185,7 @@ func (w *Writers) Check(c *cluster.Ensemble) {
 		for end := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(end); names, err = w.list(s) {
 			time.Sleep(50 * time.Millisecond)
 		}
-		if err != nil {
-			w.t.Fatalf("server %d: %v", s.ID, err)
-		}
+		must.OK(w.t, err, "server %d", s.ID)
 		exists := map[string]bool{}
 		for _, n := range names {
 			exists[w.dir+"/"+n] = true

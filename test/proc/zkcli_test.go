@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -41,9 +42,7 @@ func TestZkCliReconfigures(t *testing.T) {
 		rest := out
 		for _, w := range want {
 			i := strings.Index(rest, w)
-			if i < 0 {
-				t.Fatalf("%q is missing, or out of order, in:\n%s", w, out)
-			}
+			must.That(t, i >= 0, "%q is missing, or out of order, in:\n%s", w, out)
 			rest = rest[i+len(w):]
 		}
 	}
@@ -60,17 +59,13 @@ func TestZkCliReconfigures(t *testing.T) {
 		"getAllChildrenNumber /")
 	wants(out, "WatchedEvent state:SyncConnected type:NodeDataChanged path:/zookeeper/config",
 		"Committed new configuration:", "server.1=", "server.2=", "server.4=", fourth.Client)
-	if got := e.roles(fourth); got != "1 voter, 2 voter, 4 voter" {
-		t.Error(got)
-	}
+	expect.Equal(t, e.roles(fourth), "1 voter, 2 voter, 4 voter")
 	must.Await(t, "the third serves no more", 5*time.Second, func() bool { return e.Servers[2].Mode() == "" })
 	if out := zkCli(t, fourth.Client, "addauth digest super:"+password, "reconfig -members "+
 		member(e.Servers[0])+","+member(fourth)); !strings.Contains(out, "Committed new configuration:") {
 		t.Error(out)
 	}
-	if got := e.roles(fourth); got != "1 voter, 4 voter" {
-		t.Error(got)
-	}
+	expect.Equal(t, e.roles(fourth), "1 voter, 4 voter")
 	if out := zkCli(t, fourth.Client, "addauth digest super:"+password,
 		"reconfig -remove 1,4"); !strings.Contains(out, "Arguments are not valid") {
 		t.Errorf("nobody left: %s", out)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -105,9 +106,7 @@ func TestApplicationClickHouse(t *testing.T) {
 	}
 	// While sessions last. A replica of this release that has lost one takes
 	// no more changes of columns until it is started again, on ZooKeeper too.
-	if _, err := houses[0].ask("ALTER TABLE jobs ADD COLUMN note String"); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, expect.Err(houses[0].ask("ALTER TABLE jobs ADD COLUMN note String")))
 	c.killLeaders(blocks.Load, 10)
 	close(stop)
 	var total int64

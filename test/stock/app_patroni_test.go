@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -148,9 +149,7 @@ func TestApplicationPatroni(t *testing.T) {
 	go every(func() {
 		a, _ := first.ask("SELECT pg_is_in_recovery()")
 		b, _ := second.ask("SELECT pg_is_in_recovery()")
-		if a != "f" || b != "t" {
-			t.Errorf("the first is in recovery: %q, the second: %q", a, b)
-		}
+		expect.That(t, a == "f" && b == "t", "the first is in recovery: %q, the second: %q", a, b)
 		looked.Add(1)
 		time.Sleep(100 * time.Millisecond)
 	})

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 const python = "/usr/bin/python3" // Debian's, which sees Debian's packages
@@ -45,9 +47,7 @@ func TestApplicationTaskFlow(t *testing.T) {
 	did := lines(t, done)
 	slices.Sort(did)
 	for i, job := range did[1:] {
-		if job == did[i] {
-			t.Errorf("%s was done twice", job)
-		}
+		expect.That(t, job != did[i], "%s was done twice", job)
 	}
 	t.Logf("%d jobs posted, %d done", len(lines(t, posted)), len(did))
 }
@@ -90,14 +90,10 @@ func TestApplicationTooz(t *testing.T) {
 	leader := sees("ann")
 	c.killLeaders(func() int64 { return number("counter") }, 20)
 	within(t, 30*time.Second, "all see one leader again", agree)
-	if now := sees("ann"); now != leader {
-		t.Errorf("no session ended, but the group's leader changed: %q, was %q", now, leader)
-	}
+	expect.Equal(t, sees("ann"), leader, "no session ended, but the group's leader changed")
 	var turns int64
 	for i, m := range members {
-		if err := m.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, m.cmd.Process.Signal(syscall.SIGTERM))
 		m.wait(t, 30*time.Second)
 		turns += number(names[i] + ".turns")
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -28,9 +29,8 @@ func needApp(t *testing.T, files ...string) {
 		if _, err := os.Stat(f); err == nil {
 			continue
 		}
-		if os.Getenv("ZLTEST_REQUIRE_STOCK") != "" {
-			t.Fatalf("%s is not installed: run test/stock/install-apps.sh", f)
-		}
+		must.Equal(t, os.Getenv("ZLTEST_REQUIRE_STOCK"), "",
+			"%s is not installed: run test/stock/install-apps.sh", f)
 		t.Skipf("NOT RUN: %s is not installed: run test/stock/install-apps.sh", f)
 	}
 }
@@ -111,9 +111,7 @@ func (c application) killLeaders(progress func() int64, by int64) {
 			goOn()
 		}
 	}
-	if !met {
-		c.t.Error("no server that died served the application")
-	}
+	expect.That(c.t, met, "no server that died served the application")
 }
 
 func sessions(s *cluster.Server) int { return strings.Count(s.Word("cons"), "sid=0x") }
@@ -194,9 +192,7 @@ func (p *process) wait(t *testing.T, limit time.Duration) {
 func lines(t *testing.T, file string) []string {
 	t.Helper()
 	b, err := os.ReadFile(file)
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
+	must.That(t, err == nil || os.IsNotExist(err), "%v", err)
 	return strings.Fields(string(bytes.TrimSpace(b)))
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -52,23 +53,17 @@ func TestCliMt(t *testing.T) {
 		}
 		in.Write([]byte(line + "\n"))
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("cli_mt: %v", err)
-	}
+	expect.OK(t, cmd.Wait(), "cli_mt")
 	for _, want := range []string{
 		"Creating [" + root + "/s-] node", "name = " + root + "/s-0000000000", "name = " + root + "/e", "name = " +
 			root + "/c",
 		"value_len = 5", "CREATED_EVENT state = CONNECTED_STATE for path " + root + "/born", "Error -101 for " +
 			root + "/nope", "hello",
 	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("cli_mt did not print %q", want)
-		}
+		expect.Has(t, out.String(), want, "cli_mt did not print")
 	}
 	for _, bad := range []string{"rc = -4", "rc = -116", "ASSERT"} {
-		if strings.Contains(out.String(), bad) {
-			t.Errorf("cli_mt printed %q", bad)
-		}
+		expect.That(t, !strings.Contains(out.String(), bad), "cli_mt printed %q", bad)
 	}
 	if t.Failed() {
 		t.Log(out.String())

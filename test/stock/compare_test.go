@@ -22,6 +22,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -255,9 +256,7 @@ func TestLocksOfSessions(t *testing.T) {
 			} else if !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
-			if h.says(maker.lost) {
-				t.Errorf("%s lost the lock", maker.name)
-			}
+			expect.That(t, !h.says(maker.lost), "%s lost the lock", maker.name)
 		})
 	}
 }
@@ -313,9 +312,7 @@ func TestFiguresOfOtherLocks(t *testing.T) {
 							time.Sleep(pause)
 						}
 						if !ok {
-							if err != nil {
-								t.Error(err)
-							}
+							expect.OK(t, err)
 							return
 						}
 						d := time.Since(from)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -200,9 +201,7 @@ func contendOverDeaths(t *testing.T, g target) (wait func()) {
 		})
 		was := own.Session().ID
 		ended = append(ended, func() {
-			if own.Session().ID != was {
-				t.Error("a session of package client was lost")
-			}
+			expect.Equal(t, own.Session().ID, was, "a session of package client was lost")
 		})
 	}
 	return func() {

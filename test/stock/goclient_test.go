@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -89,9 +90,7 @@ func (c goConn) mustCreate(t *testing.T, path string) string {
 
 func check[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Fatalf("%s: got %v, want %v", what, got, want)
-	}
+	must.That(t, reflect.DeepEqual(got, want), "%s: got %v, want %v", what, got, want)
 }
 
 // caughtUp lets c see all writes so far.
@@ -121,17 +120,13 @@ func (s *goSuite) operations(t *testing.T) {
 	_, st, err := c.Get(p)
 	check(t, "owner", fmt.Sprint(st.EphemeralOwner, err), fmt.Sprint(c.SessionID(), err))
 	p, err = c.CreateProtectedEphemeralSequential(d+"/p-", []byte("x"), all)
-	if err != nil || !strings.Contains(p, "/_c_") {
-		t.Fatalf("protected create: %q, %v", p, err)
-	}
+	must.That(t, err == nil && strings.Contains(p, "/_c_"), "protected create: %q, %v", p, err)
 	p, err = c.CreateContainer(d+"/c", nil, zk.FlagContainer, all)
 	check(t, "container", fmt.Sprint(p, err), d+"/c<nil>")
 	p, err = c.CreateTTL(d+"/ttl", nil, zk.FlagTTL, all, time.Hour)
 	check(t, "ttl", fmt.Sprint(p, err), d+"/ttl<nil>")
 	st, err = c.Set(d, []byte("one"), 0)
-	if err != nil || st.Version != 1 {
-		t.Fatal(st, err)
-	}
+	must.That(t, err == nil && st.Version == 1, "%v %v", st, err)
 	_, err = c.Set(d, nil, 0)
 	check(t, "old version", err, zk.ErrBadVersion)
 	check(t, "not empty", c.Delete(d, -1), zk.ErrNotEmpty)
@@ -176,9 +171,7 @@ func (s *goSuite) acl(t *testing.T) {
 	acl, _, err := c.GetACL(d + "/mine")
 	check(t, "acl", fmt.Sprint(acl, err), fmt.Sprint(zk.DigestACL(zk.PermAll, "gopher", "pw"), nil))
 	st, err := c.SetACL(d+"/mine", zk.WorldACL(zk.PermRead), 0)
-	if err != nil || st.Aversion != 1 {
-		t.Fatal(st, err)
-	}
+	must.That(t, err == nil && st.Aversion == 1, "%v %v", st, err)
 	if _, _, err = other.caughtUp(t).Get(d + "/mine"); err != nil {
 		t.Fatal(err)
 	}
@@ -234,9 +227,7 @@ func (s *goSuite) lock(t *testing.T) {
 	for range 8 {
 		c := s.connect(t)
 		wg.Go(func() {
-			if err := s.contendGo(c, s.root+"/lock", "go-lock", 25); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, s.contendGo(c, s.root+"/lock", "go-lock", 25))
 		})
 	}
 	wg.Wait()
@@ -261,16 +252,12 @@ func (s *goSuite) reconnect(t *testing.T) {
 		w.mustCreate(t, fmt.Sprintf("%s/born%d", d, i))
 		expectEvent(t, data, zk.EventNodeDataChanged, fmt.Sprintf("%s/n%d", d, i))
 		expectEvent(t, born, zk.EventNodeCreated, fmt.Sprintf("%s/born%d", d, i))
-		if _, err := c.Set(d+"/mine", nil, -1); err != nil {
-			t.Fatalf("set with auth after reconnect: %v", err)
-		}
+		must.OK(t, expect.Err(c.Set(d+"/mine", nil, -1)), "set with auth after reconnect")
 	}
 	check(t, "session", c.SessionID(), id)
 	// A lock over a line that is cut now and then: the request in flight may
 	// fail, the exclusion may not.
-	if err := s.contendGo(c, s.root+"/lock2", "go-lock-2", 10); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, s.contendGo(c, s.root+"/lock2", "go-lock-2", 10))
 }
 
 func (s *goSuite) expiry(t *testing.T) {
@@ -285,9 +272,7 @@ func (s *goSuite) expiry(t *testing.T) {
 	s.ref.relay.refuse(0)
 	c.await(t, zk.StateExpired)
 	c.await(t, zk.StateHasSession)
-	if c.SessionID() == old {
-		t.Error("the session id was used again")
-	}
+	expect.That(t, c.SessionID() != old, "the session id was used again")
 }
 
 func (s *goSuite) words(t *testing.T) {

@@ -60,9 +60,8 @@ func TestGoClientsOwnTests(t *testing.T) {
 			if err == nil {
 				return
 			}
-			if n == tries-1 || !strings.Contains(string(out), "zk: connection closed") {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			must.That(t, n != tries-1 && strings.Contains(string(out), "zk: connection closed"),
+				"%v\n%s", err, out)
 		}
 	})
 }

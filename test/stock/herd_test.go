@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
@@ -95,9 +96,7 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 	}
 	for len(queue) > 0 {
 		held := queue[0]
-		if held.watch != nil {
-			t.Fatalf("%s is the first and waits", held.node)
-		}
+		must.That(t, held.watch == nil, "%s is the first and waits", held.node)
 		queue = queue[1:]
 		for _, c := range queue {
 			if c.watch == nil && (writes(held.node) || writes(c.node)) {
@@ -140,8 +139,7 @@ func TestHerdAndHerdFreeSharedLocks(t *testing.T) {
 	}
 	const mixed = "RRWRRWWRRRWRWR"
 	herded, one := run(t, herd, mixed), run(t, orderly, mixed)
-	if one > uint64(len(mixed)) || herded < 3*one {
-		t.Errorf("readers and writers: %d notifications in a herd, %d without", herded, one)
-	}
+	expect.That(t, one <= uint64(len(mixed)) && herded >= 3*one,
+		"readers and writers: %d notifications in a herd, %d without", herded, one)
 	t.Logf("%s: %d notifications in a herd, %d without", mixed, herded, one)
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // javaClasses are Debian's jars of the Java clients.
@@ -33,9 +35,7 @@ func javaDriver(t *testing.T, class string) []string {
 	t.Helper()
 	need(t, "javac", "java", "/usr/share/java/zookeeper.jar", "/usr/share/java/curator-recipes.jar")
 	dir, err := compileOnce()
-	if err != nil {
-		t.Fatalf("javac: %v", err)
-	}
+	must.OK(t, err, "javac")
 	return []string{
 		"java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -68,9 +69,7 @@ func TestKerberos(t *testing.T) {
 				want = append(want, "java sasl: "+w+"\n", "id='"+w+"')")
 			}
 			for _, w := range want {
-				if !strings.Contains(seen[cluster.Zlockd], w) {
-					t.Errorf("%q is not there:\n%s", w, seen[cluster.Zlockd])
-				}
+				expect.Has(t, seen[cluster.Zlockd], w, "is not there")
 			}
 		})
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -220,9 +221,8 @@ func TestLockPage(t *testing.T) {
 	go one.Mutex("/shop/stock").Lock(waiting, client.WithReason("billing run"))
 	must.Await(t, "the deadlock", time.Minute, shows("Suspected deadlock", "in a cycle", "/shop/orders",
 		"/shop/stock"))
-	if n := b.js("return document.querySelectorAll('svg rect.cycle').length"); n != "2" {
-		t.Errorf("%s boxes of the picture are in a cycle", n)
-	}
+	expect.Equal(t, b.js("return document.querySelectorAll('svg rect.cycle').length"), "2",
+		"boxes of the picture are in a cycle")
 	pictures(t, b)
 	give()
 	must.Await(t, "the deadlock to be over", time.Minute, shows("No suspected deadlock"))
@@ -269,9 +269,7 @@ func breakIt(t *testing.T, v *viewed, b *browser, cur map[string]string) {
 
 	// Another hold than the one that was looked at.
 	var l lock
-	if !v.get("/locks/kz/lock", &l) || len(l.Holders) != 1 {
-		t.Fatalf("%+v", l)
-	}
+	must.That(t, v.get("/locks/kz/lock", &l) && len(l.Holders) == 1, "%+v", l)
 	b.open(v.base + "/?tab=lock&path=/kz/lock")
 	must.Await(t, "kazoo's lock", time.Minute, func() bool {
 		return b.js("return document.querySelectorAll('button[data-act=break]').length") == "2"
@@ -288,18 +286,15 @@ func keyboard(t *testing.T, v *viewed, b *browser) {
 	b.open(v.base + "/")
 	must.Await(t, "the overview", time.Minute, func() bool { return strings.Contains(b.text(), "Overview") })
 	b.keys(keyTab)
-	if got := b.js("return document.activeElement.innerText"); got != "Skip to the contents" {
-		t.Errorf("the first stop is %q", got)
-	}
+	expect.Equal(t, b.js("return document.activeElement.innerText"), "Skip to the contents",
+		"the first stop")
 	stops := []string{}
 	for range 12 {
 		b.keys(keyTab)
 		stops = append(stops, strings.TrimSpace(b.js("return document.activeElement.innerText.split('\\n')[0]")))
 	}
 	for _, want := range []string{"Pause", "Overview", "Locks", "Wait-for graph", "Ended sessions", "Tree"} {
-		if !strings.Contains(strings.Join(stops, "|"), want) {
-			t.Errorf("%s is not reached by the keyboard: %q", want, stops)
-		}
+		expect.Has(t, strings.Join(stops, "|"), want, "is not reached by the keyboard: %q", stops)
 	}
 	b.js("document.querySelector('nav a[data-tab=locks]').focus()")
 	b.keys(keyEnter)
@@ -316,9 +311,7 @@ func keyboard(t *testing.T, v *viewed, b *browser) {
 	must.Await(t, "a new table", time.Minute, func() bool {
 		return b.js("return String(document.querySelector('#content').dataset.old)") == "undefined"
 	})
-	if got := b.js("return document.activeElement.dataset.key"); got != "l-/cur/sem" {
-		t.Errorf("the focus went to %q", got)
-	}
+	expect.Equal(t, b.js("return document.activeElement.dataset.key"), "l-/cur/sem", "the focus went to")
 	// Pause by the keyboard, and what a reader is told of it.
 	b.js("document.getElementById('pause').focus()")
 	b.keys(keyEnter)
@@ -330,16 +323,13 @@ func keyboard(t *testing.T, v *viewed, b *browser) {
 	b.open(v.base + "/?tab=lock&path=/cur/rw")
 	b.js("document.querySelector('button[data-act=break]').click()")
 	b.keys(keyEscape)
-	if b.js("return document.getElementById('act').open") != "false" {
-		t.Error("Escape does not close the dialogue")
-	}
+	expect.Equal(t, b.js("return document.getElementById('act').open"), "false", "Escape does")
 	if n := b.js("return [...document.querySelectorAll('input,select')].filter(e => e.type !== 'hidden' && " +
 		"!e.labels.length).length"); n != "0" {
 		t.Errorf("%s fields have no label", n)
 	}
-	if n := b.js("return document.querySelectorAll('th:not([scope])').length"); n != "0" {
-		t.Errorf("%s headings of tables have no scope", n)
-	}
+	expect.Equal(t, b.js("return document.querySelectorAll('th:not([scope])').length"), "0",
+		"headings of tables have no scope")
 }
 
 // narrow looks at every tab on a telephone.
@@ -385,9 +375,7 @@ func foreign(t *testing.T, v *viewed, b *browser) {
 			t.Errorf("the page asked for %s", url)
 		}
 	}
-	if requests < 10 {
-		t.Errorf("only %d requests were noted", requests)
-	}
+	expect.That(t, requests >= 10, "only %d requests were noted", requests)
 }
 
 // pictures takes screenshots in both schemes, into ZLOCKD_SCREENSHOTS if that
@@ -404,8 +392,6 @@ func pictures(t *testing.T, b *browser) {
 		seen[b.js("return getComputedStyle(document.body).backgroundColor")] = scheme
 		b.shot(filepath.Join(dir, "lock-view-"+scheme+".png"))
 	}
-	if len(seen) != 2 {
-		t.Errorf("the schemes look alike: %v", seen)
-	}
+	expect.Equal(t, len(seen), 2, "the schemes look alike: %v", seen)
 	b.scheme("light")
 }

@@ -129,9 +129,7 @@ func handOffs(t *testing.T, e *cluster.Ensemble, n int) {
 		}()
 	}
 	for range mutexes {
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, <-done)
 	}
 }
 
@@ -177,9 +175,7 @@ func TestBoards(t *testing.T) {
 		}
 	}
 	p.await("another leader", `sum(zk_server_leader) == 1`, exists)
-	if len(elections) != 1 {
-		t.Fatalf("elections: %v", elections)
-	}
+	must.Equal(t, len(elections), 1, "elections: %v", elections)
 	// the dead one's are gone
 	p.await("elections", fmt.Sprintf(`sum(election_time_count) > %v`, elections[0]-1), exists)
 	for _, a := range boards.Alerts() {

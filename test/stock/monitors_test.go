@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -116,9 +117,7 @@ func TestZktop(t *testing.T) {
 			t.Errorf("zktop misreads %s, which is %s:\n%s", s.Client, s.Mode(), out)
 		}
 	}
-	if !strings.Contains(out, "Ensemble -- nodecount:9 ") {
-		t.Errorf("its screen:\n%s", out)
-	}
+	expect.Has(t, out, "Ensemble -- nodecount:9 ", "its screen")
 }
 
 // TestTelegraf reads three servers with Telegraf's zookeeper input, which gives
@@ -132,9 +131,7 @@ func TestTelegraf(t *testing.T) {
 		_, port, _ := strings.Cut(s.Client, ":")
 		for _, line := range []string{"znode_count int64 9", "avg_latency float64 ", "p99_updatelatency ",
 			"cnt_election_time int64 ", "max_file_descriptor_count int64 "} {
-			if !strings.Contains(out, port+" "+s.Mode()+" "+line) {
-				t.Errorf("%s: no %q", s.Client, line)
-			}
+			expect.Has(t, out, port+" "+s.Mode()+" "+line, "%s: no %q", s.Client, line)
 		}
 	}
 	for line := range strings.Lines(out) {

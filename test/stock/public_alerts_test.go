@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/boards"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -126,9 +127,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 		for end := time.Now().Add(time.Minute); len(got) > 0 && time.Now().Before(end); got = p.ask(expr) {
 			time.Sleep(200 * time.Millisecond) // what was before is still in its window
 		}
-		if len(got) > 0 {
-			t.Errorf("%s fires without its cause: %v", name, got)
-		}
+		expect.That(t, len(got) <= 0, "%s fires without its cause: %v", name, got)
 		cause()
 		p.await(name, expr, exists)
 	}
@@ -178,9 +177,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 	}
 
 	lead = e.Leader()
-	if lead == nil {
-		t.Fatal("no leader")
-	}
+	must.That(t, lead != nil, "no leader")
 	at := must.Get(zk.Dial(t.Context(), lead.Client, zk.Options{}))(t)
 	fires("average latency is too high", rule("average latency is too high"), func() {
 		lead.Word("srst")
@@ -204,9 +201,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 			s.Signal(syscall.SIGCONT)
 		}
 		for range writes {
-			if err := <-written; err != nil {
-				t.Errorf("a write that had to wait: %v", err)
-			}
+			expect.OK(t, <-written, "a write that had to wait")
 		}
 	})
 	at.Close(t.Context())

@@ -6,6 +6,9 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestRefereeSeesViolations keeps the judge honest.
@@ -35,24 +38,18 @@ func TestRefereeSeesViolations(t *testing.T) {
 				a, b := net.Pipe()
 				defer a.Close()
 				defer b.Close()
-				if got := r.enter(a, "k", e.mode, e.limit); got != "ok" {
-					t.Fatal(got)
-				}
+				must.Equal(t, r.enter(a, "k", e.mode, e.limit), "ok")
 			}
 			a, b := net.Pipe()
 			defer a.Close()
 			defer b.Close()
 			got := r.enter(a, "k", c.last.mode, c.last.limit)
-			if (got == "ok") != c.allowed || len(r.violations) > 0 == c.allowed {
-				t.Errorf("answer %q, violations %v", got, r.violations)
-			}
-			if !c.allowed && !strings.HasPrefix(got, "violation: k ") {
-				t.Errorf("answer %q", got)
-			}
+			expect.That(t, (got == "ok") == c.allowed && len(r.violations) > 0 != c.allowed,
+				"answer %q, violations %v", got, r.violations)
+			expect.That(t, c.allowed || strings.HasPrefix(got, "violation: k "), "answer %q", got)
 			r.gone(a)
-			if len(r.keys["k"].inside) != len(c.inside) {
-				t.Error("a connection that ended is still inside")
-			}
+			expect.Equal(t, len(r.keys["k"].inside), len(c.inside),
+				"a connection that ended is still inside")
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -175,9 +176,8 @@ func (r *referee) judge(t *testing.T, keys int) {
 		for _, v := range r.violations {
 			t.Error(v)
 		}
-		if len(r.keys) < keys {
-			t.Errorf("%d critical sections were entered, %d expected", len(r.keys), keys)
-		}
+		expect.That(t, len(r.keys) >= keys,
+			"%d critical sections were entered, %d expected", len(r.keys), keys)
 		for key, k := range r.keys {
 			t.Logf("%-24s %5d entries, at most %d inside at once, %d tokens in order", key, k.entries, k.most,
 				k.fenced)

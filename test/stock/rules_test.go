@@ -30,9 +30,7 @@ func TestAlertRules(t *testing.T) {
 	}
 	rules, tests, manual := read(dir+"/rules.yml"), read(dir+"/rules_test.yml"), read("../../docs/operations.md")
 	names := regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(rules, -1)
-	if len(names) == 0 {
-		t.Fatal("no alerts")
-	}
+	must.That(t, len(names) != 0, "no alerts")
 	for _, n := range names {
 		if strings.Count(tests, "alertname: "+n[1]+"\n") < 2 {
 			t.Errorf("%s has no case with its cause and one without", n[1])

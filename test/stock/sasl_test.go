@@ -6,11 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -56,8 +56,6 @@ func TestSASL(t *testing.T) {
 	cli.Env = append(os.Environ(), "CLIENT_JVMFLAGS=-Djava.security.auth.login.config="+client)
 	out := run(cli)
 	for _, want := range []string{"SaslAuthenticated", "sasl: root", "super: "} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the Java client does not see %q:\n%s", want, out)
-		}
+		expect.Has(t, out, want, "the Java client does not see %q", want)
 	}
 }

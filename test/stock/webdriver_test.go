@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -93,9 +94,7 @@ func (b *browser) call(method, path string, body any) json.RawMessage {
 
 func (b *browser) decode(raw json.RawMessage, into any) {
 	b.t.Helper()
-	if err := json.Unmarshal(raw, into); err != nil {
-		b.t.Fatalf("%v: %.300s", err, raw)
-	}
+	must.OK(b.t, json.Unmarshal(raw, into), "%.300s", raw)
 }
 
 func (b *browser) open(url string) {
@@ -165,9 +164,7 @@ func (b *browser) shot(file string) {
 	if err == nil {
 		err = os.WriteFile(file, png, 0o644)
 	}
-	if err != nil {
-		b.t.Error(err)
-	}
+	expect.OK(b.t, err)
 }
 
 // log returns the messages of one of the browser's logs since it was asked last.

@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -71,9 +72,7 @@ func permit(t *testing.T, script string, steps []step, words *strings.Replacer) 
 			}
 			break
 		}
-		if !found {
-			t.Errorf("permitted difference is stale: %s has no %q", script, d.cmd)
-		}
+		expect.That(t, found, "permitted difference is stale: %s has no %q", script, d.cmd)
 	}
 }
 
@@ -95,9 +94,8 @@ func replay(t *testing.T, g target, script string, replace ...string) {
 		case "(eof)":
 			c.in.Close()
 		default:
-			if _, err := c.in.Write([]byte(want.cmd + "\n")); err != nil {
-				t.Fatalf("line %d: %s: %v", want.line, want.cmd, err)
-			}
+			must.OK(t, expect.Err(c.in.Write([]byte(want.cmd+"\n"))),
+				"line %d: %s", want.line, want.cmd)
 		}
 		var got step
 		got.out, got.err = c.collect(want)
@@ -108,9 +106,7 @@ func replay(t *testing.T, g target, script string, replace ...string) {
 			}
 		}
 	}
-	if err := c.cmd.Wait(); err != nil {
-		t.Errorf("exit: %v", err)
-	}
+	expect.OK(t, c.cmd.Wait(), "exit")
 	t.Logf("%d commands replayed", len(steps))
 }
 
