@@ -55,5 +55,6 @@ func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 	eventually(t, "the first is elected again", func() bool { return one.raft.Leads() })
 	must.Equal(t, one.raft.Barrier(0).Error(), raft.ErrLeadershipTransferInProgress, "it is not stuck")
 	eventually(t, "another leads instead", func() bool { return c.leader() == at(1) })
+	eventually(t, "the first serves", c.seen[lead].serving.Load)
 	c.create(lead, "/after")
 }
