@@ -10,7 +10,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestBudgetOfAnUncontendedCycle(t *testing.T) {
@@ -87,9 +89,7 @@ func TestOwnNodeIsWatchedLaterFarFromTheTurn(t *testing.T) {
 	e := lock(t, dial(t).Mutex(dir(t)).Lock).h.e
 	for ahead, want := range map[int]time.Duration{1: ownWatch, 41: ownWatch + 40*ownWatchEach,
 		10000: e.sessionTimeout()} {
-		if got := e.ownWatchIn(ahead); got != want {
-			t.Errorf("%d ahead: %v, not %v", ahead, got, want)
-		}
+		expect.Equal(t, e.ownWatchIn(ahead), want, "%d ahead", ahead)
 	}
 }
 
@@ -105,9 +105,7 @@ func TestBudgetOfManyGoroutinesAndOnePath(t *testing.T) {
 	eventually(t, "all to wait", func() bool {
 		return c.localQueues.waiting(localKey{LayoutCurator, d}) == 1000
 	})
-	if n := names(t, o, d); len(n) != 1 {
-		t.Fatalf("%d nodes", len(n))
-	}
+	must.Equal(t, len(names(t, o, d)), 1, "nodes")
 	cancel()
 	for _, g := range gs {
 		g.fails(t)
@@ -153,16 +151,16 @@ func allocs(t testing.TB) (ours, library float64) {
 		if err == nil {
 			err = l.Unlock(ctx)
 		}
-		noErr(t, err)
+		must.OK(t, err)
 	})
 	prefix := d + "/_c_" + newNodeID(1).UUID() + "-lock-"
 	data := recipe.EncodeOwner(recipe.Owner{Host: "h", PID: 1})
 	library = testing.AllocsPerRun(200, func() {
 		p, err := o.Create(prefix, data, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-		noErr(t, err)
+		must.OK(t, err)
 		o.GetW(p)
 		o.Children(d)
-		noErr(t, o.Delete(p, -1))
+		must.OK(t, o.Delete(p, -1))
 	})
 	return ours, library
 }
@@ -173,9 +171,7 @@ func TestBudgetOfAllocations(t *testing.T) {
 	}
 	ours, library := allocs(t)
 	t.Logf("%.0f objects a cycle, %.0f of them the library's", ours, library)
-	if ours-library > 60 {
-		t.Errorf("%.0f objects above the library's, the budget is 60", ours-library)
-	}
+	expect.That(t, ours-library <= 60, "%.0f objects above the library's, the budget is 60", ours-library)
 }
 
 func BenchmarkMutexUncontended(b *testing.B) {
@@ -188,9 +184,7 @@ func BenchmarkMutexUncontended(b *testing.B) {
 		if err == nil {
 			err = l.Unlock(ctx)
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 	}
 }
 
@@ -215,9 +209,7 @@ func TestE54OneReleaseWakesOne(t *testing.T) {
 			return f.Kind == faultproxy.Reply && f.Op == faultproxy.OpGetData && f.Under(d)
 		}) >= 2*n
 	})
-	if ls := under(p, d, faultproxy.OpGetChildren2); ls != n {
-		t.Errorf("%d lists for %d contenders", ls, n)
-	}
+	expect.Equal(t, under(p, d, faultproxy.OpGetChildren2), n, "lists for %d contenders", n)
 	p.Record()
 	unlock(t, h)
 	var l *Lease
@@ -325,7 +317,7 @@ func TestE62ObserveOverManyLeaders(t *testing.T) {
 		seen <- all
 	}()
 	for i := 1; i <= n; i++ {
-		l := must[*Lease](t)(a.Election(d).Campaign(ctx, fmt.Append(nil, i)))
+		l := must.Get(a.Election(d).Campaign(ctx, fmt.Append(nil, i)))(t)
 		if i%(n/4+1) == 0 {
 			p.Cut()
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // contenderCreate matches the creation of a contender's node.
@@ -22,11 +23,9 @@ func contenderCreate(f faultproxy.Frame) bool {
 func madeBy(t testing.TB, o *zk.Conn, d string) int64 {
 	t.Helper()
 	n := names(t, o, d)
-	if len(n) != 1 {
-		t.Fatalf("nodes %v, want one", n)
-	}
+	must.Equal(t, len(n), 1, "nodes %v", n)
 	_, st, err := o.Get(d + "/" + n[0])
-	noErr(t, err)
+	must.OK(t, err)
 	return st.EphemeralOwner
 }
 
@@ -92,9 +91,7 @@ func TestE09CreateReplyLostAndSessionExpired(t *testing.T) {
 	g := start(testCtx(t), c.Mutex(d).Lock)
 	soon(t, "the reply was lost", r.Acted())
 	old := names(t, o, d)
-	if len(old) != 1 {
-		t.Fatalf("nodes %v", old)
-	}
+	must.Equal(t, len(old), 1, "nodes %v", old)
 	expire(t, p)
 	p.Refuse(false)
 	l := g.wait(t)
@@ -109,16 +106,14 @@ func TestE10NodeOfADyingSessionIsNotAdopted(t *testing.T) {
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	unlock(t, lock(t, c.Mutex(d).Lock))
-	e := must[*epoch](t)(c.epoch(testCtx(t)))
+	e := must.Get(c.epoch(testCtx(t)))(t)
 	// A node with our id that belongs to another session.
 	id := newNodeID(e.sid)
 	n := newNode{id: id}
 	n.Path = d + "/" + recipe.NodeName(LayoutCurator, recipe.RoleLock, id, "")
 	p, err := o.Create(n.Path, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-	noErr(t, err)
-	if made, err := c.recover(testCtx(t), e, []newNode{n}); made != nil || err != nil {
-		t.Fatalf("adopted %s: %v, %v", p, made, err)
-	}
+	must.OK(t, err)
+	must.That(t, must.Get(c.recover(testCtx(t), e, []newNode{n}))(t) == nil, "adopted %s", p)
 }
 
 func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
@@ -178,9 +173,7 @@ func TestE12ContextEnds(t *testing.T) {
 		var l *Lease
 		select {
 		case err := <-g.err:
-			if !errors.Is(err, context.Canceled) {
-				t.Fatal(err)
-			}
+			must.Is(t, err, context.Canceled)
 		case l = <-g.lease:
 		case <-time.After(patience):
 			t.Fatal("the call did not end")
@@ -294,7 +287,7 @@ func TestE14DeleteReplyLostOnUnlock(t *testing.T) {
 		next := start(testCtx(t), dial(t).Mutex(d).Lock)
 		queued(t, o, d, 2)
 		p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpDelete, Nth: 1, Do: do})
-		noErr(t, l.Unlock(testCtx(t)))
+		must.OK(t, l.Unlock(testCtx(t)))
 		unlock(t, next.wait(t))
 	}
 	// Not even the request arrives, and nobody waits for it.
@@ -307,9 +300,7 @@ func TestE14DeleteReplyLostOnUnlock(t *testing.T) {
 	if err := l.Unlock(ctx); !errors.Is(err, ErrReleasePending) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
-	if n := names(t, o, d); len(n) != 1 {
-		t.Fatalf("nodes %v", n)
-	}
+	must.Equal(t, len(names(t, o, d)), 1, "nodes")
 	p.Refuse(false)
 	queued(t, o, d, 0)
 }
@@ -330,11 +321,9 @@ func TestE15LateDeleteDoesNotHitANewerAttempt(t *testing.T) {
 			t.Fatal(err)
 		}
 		l2 := lock(t, m.Lock)
-		if l2.Node() == l.Node() {
-			t.Fatal("the node was used again")
-		}
+		must.That(t, l2.Node() != l.Node(), "the node was used again")
 		eventually(t, "the reaper to be done", func() bool { return c.reaper.left.add(0) == 0 })
-		noErr(t, l2.Check(testCtx(t)))
+		must.OK(t, l2.Check(testCtx(t)))
 		r.Remove()
 		unlock(t, l2)
 	}
@@ -347,7 +336,7 @@ func TestE28DirectoryNotCreatable(t *testing.T) {
 	c, p := proxied(t)
 	unlock(t, lock(t, c.Mutex(d+"/x").Lock))
 	closed := d + "/closed"
-	noErr(t, errOf(o.Create(closed, nil, 0, zk.WorldACL(zk.PermRead))))
+	must.OK(t, errOf(o.Create(closed, nil, 0, zk.WorldACL(zk.PermRead))))
 	p.Record()
 	wantErr(t, errOf(c.Mutex(closed+"/a/b").Lock(testCtx(t))), ErrNoAuth)
 	wantErr(t, errOf(c.Mutex(closed).Lock(testCtx(t))), ErrNoAuth)
@@ -362,16 +351,14 @@ func TestE30DeleteOfTheOwnNodeRefused(t *testing.T) {
 	c := dial(t)
 	unlock(t, lock(t, c.Mutex(d+"/x").Lock))
 	sticky := d + "/sticky"
-	noErr(t, errOf(o.Create(sticky, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermDelete))))
+	must.OK(t, errOf(o.Create(sticky, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermDelete))))
 	l := lock(t, c.Mutex(sticky).Lock)
 	wantErr(t, l.Unlock(testCtx(t)), ErrNoAuth)
 	if l.Valid() || !errors.Is(l.Err(), ErrNotHeld) {
 		t.Fatalf("lease %v", l.Err())
 	}
 	eventually(t, "the reaper to give up", func() bool { return c.reaper.left.add(0) == 0 })
-	if n := names(t, o, sticky); len(n) != 1 {
-		t.Fatalf("nodes %v", n)
-	}
-	noErr(t, c.Close(testCtx(t)))
+	must.Equal(t, len(names(t, o, sticky)), 1, "nodes")
+	must.OK(t, c.Close(testCtx(t)))
 	queued(t, o, sticky, 0)
 }

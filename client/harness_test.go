@@ -18,6 +18,7 @@ import (
 
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // server is the ensemble most tests share; each uses a directory of its own.
@@ -68,9 +69,7 @@ func launchOptions(nodes int) cluster.Options {
 func addr(t testing.TB) string {
 	t.Helper()
 	server.once.Do(func() { server.e, server.err = cluster.Start(launchOptions(rounds(3, 1))) })
-	if server.err != nil {
-		t.Fatal(server.err)
-	}
+	must.OK(t, server.err)
 	return server.e.Servers[0].Client
 }
 
@@ -128,9 +127,7 @@ func dialTo(t testing.TB, servers string, opts ...Option) *Client {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c, err := Dial(ctx, servers, opts...)
-	if err != nil {
-		t.Fatalf("dial %s: %v", servers, err)
-	}
+	must.OK(t, err, "dial %s", servers)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -155,7 +152,7 @@ func proxied(t testing.TB, opts ...Option) (*Client, *faultproxy.Proxy) {
 func newProxy(t testing.TB, target string) *faultproxy.Proxy {
 	t.Helper()
 	p, err := faultproxy.New(target)
-	noErr(t, err)
+	must.OK(t, err)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -181,7 +178,7 @@ func observerTo(t testing.TB, servers string) *zk.Conn {
 	t.Helper()
 	conn, events, err := zk.Connect(strings.Split(servers, ","), 30*time.Second, zk.WithLogger(quiet{}),
 		zk.WithLogInfo(false))
-	noErr(t, err)
+	must.OK(t, err)
 	t.Cleanup(func() {
 		conn.Close()
 		for range events {
@@ -197,31 +194,19 @@ func (quiet) Printf(string, ...any) {}
 // names lists a directory; one that is absent is empty.
 func names(t testing.TB, o *zk.Conn, dir string) []string {
 	t.Helper()
-	if _, err := o.Sync(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(o.Sync(dir))(t)
 	l, _, err := o.Children(dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
-	noErr(t, err)
+	must.OK(t, err)
 	return l
-}
-
-// noErr ends the test on an error.
-func noErr(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // wantErr ends the test unless err is the wanted one.
 func wantErr(t testing.TB, err, want error) {
 	t.Helper()
-	if !errors.Is(err, want) {
-		t.Fatalf("%v, not %v", err, want)
-	}
+	must.Is(t, err, want)
 }
 
 // errOf drops the value beside an error.
@@ -231,9 +216,7 @@ func errOf[T any](_ T, err error) error { return err }
 func lostFor(t testing.TB, err error, why LostReason) {
 	t.Helper()
 	var lost *LostError
-	if !errors.As(err, &lost) || lost.Reason != why {
-		t.Fatalf("%v, not the loss because of %v", err, why)
-	}
+	must.That(t, errors.As(err, &lost) && lost.Reason == why, "%v, not the loss because of %v", err, why)
 }
 
 // shared starts the shared server and then looks for goroutines that the test leaves.
@@ -246,20 +229,7 @@ func shared(t testing.TB) {
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	eventuallyIn(t, patience, what, f)
-}
-
-func eventuallyIn(t testing.TB, d time.Duration, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(d); ; {
-		if f() {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", d, what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+	must.Await(t, what, patience, f)
 }
 
 // soon waits for a channel.
@@ -335,20 +305,12 @@ func (g granting) fails(t testing.TB) error {
 // pending reports whether the call is still waiting.
 func (g granting) pending() bool { return len(g.lease) == 0 && len(g.err) == 0 }
 
-func must[T any](t testing.TB) func(v T, err error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		noErr(t, err)
-		return v
-	}
-}
-
 // lock takes a lock that must be granted.
 func lock(t testing.TB, f take, opts ...Option) *Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
-	return must[*Lease](t)(f(ctx, opts...))
+	return must.Get(f(ctx, opts...))(t)
 }
 
 // unlock gives a lock back that must be held.
@@ -356,9 +318,7 @@ func unlock(t testing.TB, l *Lease) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := l.Unlock(ctx); err != nil {
-		t.Fatalf("unlock: %v", err)
-	}
+	must.OK(t, l.Unlock(ctx), "unlock")
 }
 
 // queued waits until n contenders are in dir.
@@ -381,7 +341,7 @@ var slow = func() time.Duration {
 func exists(t testing.TB, o *zk.Conn, path string) bool {
 	t.Helper()
 	ok, _, err := o.Exists(path)
-	noErr(t, err)
+	must.OK(t, err)
 	return ok
 }
 

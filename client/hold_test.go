@@ -14,7 +14,9 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
 	czk "github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestE40TwoGoroutinesOneMutex(t *testing.T) {
@@ -34,17 +36,11 @@ func TestE40TwoGoroutinesOneMutex(t *testing.T) {
 			l.Unlock(context.Background())
 		}()
 	}
-	if k := names(t, o, d); len(k) != 1 {
-		t.Fatalf("%d nodes for one client", len(k))
-	}
-	if !h.Valid() {
-		t.Fatal("holder disturbed")
-	}
+	must.Equal(t, len(names(t, o, d)), 1, "nodes for one client")
+	must.That(t, h.Valid(), "holder disturbed")
 	unlock(t, h)
 	for i := range n {
-		if got := soon(t, "the next", order); got != i {
-			t.Fatalf("%d before %d", got, i)
-		}
+		must.Equal(t, soon(t, "the next", order), i, "before")
 	}
 	queued(t, o, d, 0)
 }
@@ -63,14 +59,11 @@ func TestE41SameLineageLocksTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := c.Mutex(d, WithReentrant())
-	l2, l3 := must[*Lease](t)(again.Lock(l.Context())), must[*Lease](t)(again.TryLock(l.Context()))
-	if l2.Token() != l.Token() || l2.Node() != l.Node() || len(names(t, o, d)) != 1 {
-		t.Fatal("a nested lease is of the same hold")
-	}
+	l2, l3 := must.Get(again.Lock(l.Context()))(t), must.Get(again.TryLock(l.Context()))(t)
+	must.That(t, l2.Token() == l.Token() && l2.Node() == l.Node() && len(names(t, o, d)) == 1,
+		"a nested lease is of the same hold")
 	unlock(t, l)
-	if !l2.Valid() || len(names(t, o, d)) != 1 {
-		t.Fatal("the hold ended before the last lease")
-	}
+	must.That(t, l2.Valid() && len(names(t, o, d)) == 1, "the hold ended before the last lease")
 	unlock(t, l3)
 	unlock(t, l2)
 	queued(t, o, d, 0)
@@ -81,15 +74,11 @@ func TestE41SameLineageLocksTwice(t *testing.T) {
 	// Read-write: write then read nests, and unlocking the write downgrades.
 	rw := c.RWMutex(d+"/rw", WithReentrant())
 	w := lock(t, rw.Lock)
-	r := must[*Lease](t)(rw.RLock(w.Context()))
+	r := must.Get(rw.RLock(w.Context()))(t)
 	unlock(t, w)
 	other := lock(t, dial(t).RWMutex(d+"/rw").RLock) // readers may join
-	if !r.Valid() || r.Mode() != fence.Shared {
-		t.Fatal("not downgraded")
-	}
-	if _, err := rw.Lock(r.Context()); !errors.Is(err, ErrSelfDeadlock) {
-		t.Fatalf("read then write: %v", err)
-	}
+	must.That(t, r.Valid() && r.Mode() == fence.Shared, "not downgraded")
+	must.Is(t, expect.Err(rw.Lock(r.Context())), ErrSelfDeadlock, "read then write")
 	unlock(t, other)
 	unlock(t, r)
 	queued(t, o, d+"/rw", 0)
@@ -129,7 +118,7 @@ func TestE56CloseWhileHoldingWaitingAndCreating(t *testing.T) {
 		lostFor(t, l.Unlock(testCtx(t)), Closed)
 	}
 	r.Release()
-	noErr(t, soon(t, "Close", closed))
+	must.OK(t, soon(t, "Close", closed))
 	for range obs {
 	}
 	if _, err := c.Mutex(d).Lock(testCtx(t)); !errors.Is(err, ErrClosed) || c.State() != StateClosed {
@@ -138,7 +127,7 @@ func TestE56CloseWhileHoldingWaitingAndCreating(t *testing.T) {
 	for path, n := range map[string]int{"/h": 0, "/w": 1, "/c": 0, "/s/leases": 0, "/s/locks": 0} {
 		queued(t, o, d+path, n)
 	}
-	noErr(t, c.Close(testCtx(t)))
+	must.OK(t, c.Close(testCtx(t)))
 	unlock(t, rival)
 }
 
@@ -147,26 +136,20 @@ func TestE57CallbackPanics(t *testing.T) {
 	c, o, d := dial(t), observer(t), dir(t)
 	func() {
 		defer func() {
-			if v := recover(); v != "oops" {
-				t.Fatalf("recovered %v", v)
-			}
+			must.Equal(t, recover(), "oops", "recovered")
 		}()
 		c.Mutex(d).Do(testCtx(t), func(ctx context.Context, l *Lease) error { panic("oops") })
 	}()
 	queued(t, o, d, 0)
 	oops := errors.New("oops")
-	if err := c.RWMutex(d).RDo(testCtx(t), func(context.Context, *Lease) error { return oops }); err != oops {
-		t.Fatal(err)
-	}
+	must.Equal(t, c.RWMutex(d).RDo(testCtx(t), func(context.Context, *Lease) error { return oops }), oops)
 	err := c.RWMutex(d).Do(testCtx(t), func(ctx context.Context, l *Lease) error {
 		remove(t, o, l.Node())
 		<-ctx.Done()
 		return nil
 	})
-	if !errors.Is(err, ErrLost) {
-		t.Fatalf("lost: %v", err)
-	}
-	noErr(t, c.Semaphore(d+"/s", 1).Do(testCtx(t), func(context.Context, *Lease) error { return nil }))
+	must.Is(t, err, ErrLost, "lost")
+	must.OK(t, c.Semaphore(d+"/s", 1).Do(testCtx(t), func(context.Context, *Lease) error { return nil }))
 }
 
 func TestE58Revocation(t *testing.T) {
@@ -178,30 +161,30 @@ func TestE58Revocation(t *testing.T) {
 	w := start(ctx, dial(t).Mutex(d).Lock)
 	queued(t, o, d, 2)
 	// A waiter leaves the queue.
-	noErr(t, op.Inspector().Revoke(ctx, d, nth(t, o, d, 1), wish))
+	must.OK(t, op.Inspector().Revoke(ctx, d, nth(t, o, d, 1), wish))
 	lostFor(t, w.fails(t), Revoked)
 	queued(t, o, d, 1)
 	// A holder is told once, and keeps the lock.
 	for range 2 {
-		noErr(t, op.Inspector().Revoke(ctx, d, recipe.Base(h.Node()), wish))
+		must.OK(t, op.Inspector().Revoke(ctx, d, recipe.Base(h.Node()), wish))
 	}
 	if r := soon(t, "the wish", h.Revoked()); r.By != "operator" || r.Reason != "maintenance" {
 		t.Fatalf("%+v", r)
 	}
-	if e := must[*recipe.Queue](t)(op.Inspector().Inspect(ctx, d)).Holders[0]; e.Owner == nil {
+	if e := must.Get(op.Inspector().Inspect(ctx, d))(t).Holders[0]; e.Owner == nil {
 		t.Fatalf("%+v", e)
 	} else if r, asked := e.Asked(); !asked || r.By != "operator" {
 		t.Fatalf("%+v", e)
 	}
 	// Curator's wish is understood, and not told a second time.
-	noErr(t, errOf(o.Set(h.Node(), []byte("__REVOKE__"), -1)))
+	must.OK(t, errOf(o.Set(h.Node(), []byte("__REVOKE__"), -1)))
 	if err := h.Check(ctx); err != nil || len(h.Revoked()) != 0 {
 		t.Fatalf("%v, told %d times more", err, len(h.Revoked()))
 	}
 	unlock(t, h)
 	// A revocable holder loses the lock after the grace.
 	h = lock(t, c.Mutex(d).Lock, WithRevocable(20*time.Millisecond))
-	noErr(t, errOf(o.Set(h.Node(), []byte("__REVOKE__"), -1)))
+	must.OK(t, errOf(o.Set(h.Node(), []byte("__REVOKE__"), -1)))
 	soon(t, "the wish", h.Revoked())
 	soon(t, "the loss", h.Lost())
 	lostFor(t, h.Unlock(ctx), Revoked)
@@ -209,8 +192,8 @@ func TestE58Revocation(t *testing.T) {
 	// What Curator would see of ours.
 	peer, err := o.Create(d+"/_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-", []byte("10.0.0.1"),
 		zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-	noErr(t, err)
-	noErr(t, op.Inspector().Revoke(ctx, d, recipe.Base(peer), wish))
+	must.OK(t, err)
+	must.OK(t, op.Inspector().Revoke(ctx, d, recipe.Base(peer), wish))
 	if data, _, _ := o.Get(peer); string(data) != "__REVOKE__" {
 		t.Fatalf("data %q", data)
 	}
@@ -224,9 +207,8 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	// Held too long: the context ends, the node goes after the grace.
 	l := lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: 30 * time.Millisecond, Grace: 100 * time.Millisecond}))
 	soon(t, "the end", l.Context().Done())
-	if len(names(t, o, d)) != 1 && time.Since(l.h.since) < 100*time.Millisecond {
-		t.Error("the grace was not observed")
-	}
+	expect.That(t, len(names(t, o, d)) == 1 || time.Since(l.h.since) >= 100*time.Millisecond,
+		"the grace was not observed")
 	queued(t, o, d, 0)
 	lostFor(t, l.Unlock(ctx), MaxHold)
 	// Unlocking within the grace ends it.
@@ -240,7 +222,7 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	stuck, err := o.Create(d+"/"+recipe.NodeName(LayoutCurator, recipe.RoleLock, id, ""),
 		recipe.EncodeOwner(recipe.Owner{MaxHold: "200ms", Grace: "100ms", Breakable: true}),
 		zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-	noErr(t, err)
+	must.OK(t, err)
 	_, st, _ := o.Get(stuck)
 	from := time.Now()
 	b := lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Minute, Break: true}))
@@ -260,13 +242,11 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	soon(t, "the loss", h.Lost())
 	lostFor(t, h.Unlock(ctx), Broken)
 	next := g.wait(t)
-	if next.Token() <= h.Token() {
-		t.Fatal("token went back")
-	}
+	must.That(t, next.Token() > h.Token(), "token went back")
 	// By an operator: with the wrong token not at all.
 	wantErr(t, c2.Inspector().Break(ctx, d+"/b", recipe.Base(next.Node()), next.Token()+1), fence.ErrStale)
 	wantErr(t, c2.Inspector().BreakExpired(ctx, d+"/b", recipe.Base(next.Node()), next.Token()), ErrNotAcquired)
-	noErr(t, c2.Inspector().Break(ctx, d+"/b", recipe.Base(next.Node()), next.Token()))
+	must.OK(t, c2.Inspector().Break(ctx, d+"/b", recipe.Base(next.Node()), next.Token()))
 	soon(t, "the loss", next.Lost())
 	unlock(t, b)
 }
@@ -329,24 +309,21 @@ func TestTxnHappensOnlyWhileTheLeaseIsHeld(t *testing.T) {
 	l := lock(t, c.RWMutex(d).Lock)
 	write := czk.SetData{Path: d, Data: []byte("x"), Version: -1}
 	res, err := l.Txn(ctx, write, czk.Create{Path: d + "/made"}, czk.Delete{Path: d + "/made", Version: -1})
-	if err != nil || len(res) != 3 || res[0].Stat.Version != 1 || res[1].Path != d+"/made" {
-		t.Fatalf("%+v, %v", res, err)
-	}
+	must.That(t, err == nil && len(res) == 3 && res[0].Stat.Version == 1 && res[1].Path == d+"/made",
+		"%+v, %v", res, err)
 	var refused *czk.MultiError
 	if _, err := l.Txn(ctx, write, czk.Delete{Path: d + "/none", Version: -1}); !errors.As(err, &refused) ||
 		refused.Index != 1 || !errors.Is(err, czk.ErrNoNode) || !l.Valid() {
 		t.Fatal(err)
 	}
-	noErr(t, l.Downgrade(ctx))
-	noErr(t, errOf(l.Txn(ctx, write)))
+	must.OK(t, l.Downgrade(ctx))
+	must.OK(t, errOf(l.Txn(ctx, write)))
 	version := func() int32 {
 		_, st, err := o.Get(d)
-		noErr(t, err)
+		must.OK(t, err)
 		return st.Version
 	}
-	if v := version(); v != 2 {
-		t.Fatalf("version %d", v)
-	}
+	must.Equal(t, version(), 2, "version")
 	unlock(t, l)
 	wantErr(t, errOf(l.Txn(ctx, write)), ErrNotHeld)
 	// The node is gone, and the client does not know yet: the server says so.
@@ -355,9 +332,7 @@ func TestTxnHappensOnlyWhileTheLeaseIsHeld(t *testing.T) {
 	proxy.Add(faultproxy.Rule{Kind: faultproxy.Event, Under: d, Do: faultproxy.Drop})
 	remove(t, o, l.Node())
 	wantErr(t, errOf(l.Txn(ctx, write)), ErrLost)
-	if v := version(); v != 2 {
-		t.Fatalf("version %d", v)
-	}
+	must.Equal(t, version(), 2, "version")
 	l.Unlock(ctx)
 }
 
@@ -398,7 +373,7 @@ func TestWishToLeaveIsNotWrittenOver(t *testing.T) {
 		if n == recipe.Base(holder.Node()) {
 			continue
 		}
-		noErr(t, other.Inspector().Revoke(testCtx(t), d, n, recipe.Revocation{By: "somebody"}))
+		must.OK(t, other.Inspector().Revoke(testCtx(t), d, n, recipe.Revocation{By: "somebody"}))
 	}
 	r.Remove()
 	var lost *LostError
@@ -410,11 +385,11 @@ func TestWishToLeaveIsNotWrittenOver(t *testing.T) {
 
 	// A leader that proclaims another value.
 	el := c.Election(d + "/e")
-	l := must[*Lease](t)(el.Campaign(testCtx(t), []byte("a")))
+	l := must.Get(el.Campaign(testCtx(t), []byte("a")))(t)
 	time.Sleep(2 * ownWatch) // its node is watched
 	p.Add(faultproxy.Rule{Kind: faultproxy.Event, Under: d, Do: faultproxy.Drop})
-	noErr(t, other.Inspector().Revoke(testCtx(t), d+"/e", recipe.Base(l.Node()), recipe.Revocation{}))
-	noErr(t, el.Proclaim(testCtx(t), l, []byte("b")))
+	must.OK(t, other.Inspector().Revoke(testCtx(t), d+"/e", recipe.Base(l.Node()), recipe.Revocation{}))
+	must.OK(t, el.Proclaim(testCtx(t), l, []byte("b")))
 	soon(t, "the wish", l.Revoked())
 	unlock(t, l)
 }
@@ -424,13 +399,12 @@ func TestRevokedLeaderKeepsItsValue(t *testing.T) {
 	shared(t)
 	a, b, d := dial(t), dial(t), dir(t)
 	const value = "10.0.0.1:8080"
-	l := must[*Lease](t)(a.Election(d).Campaign(testCtx(t), []byte(value)))
-	noErr(t, b.Inspector().Revoke(testCtx(t), d, recipe.Base(l.Node()), recipe.Revocation{By: "operator"}))
+	l := must.Get(a.Election(d).Campaign(testCtx(t), []byte(value)))(t)
+	must.OK(t, b.Inspector().Revoke(testCtx(t), d, recipe.Base(l.Node()), recipe.Revocation{By: "operator"}))
 	soon(t, "the wish", l.Revoked())
-	leader := must[Leader](t)(b.Election(d).Leader(testCtx(t)))
-	if string(leader.Value) != value || leader.Token != l.Token() {
-		t.Errorf("the leader is %q, token %d", leader.Value, leader.Token)
-	}
+	leader := must.Get(b.Election(d).Leader(testCtx(t)))(t)
+	expect.That(t, string(leader.Value) == value && leader.Token == l.Token(),
+		"the leader is %q, token %d", leader.Value, leader.Token)
 	unlock(t, l)
 }
 

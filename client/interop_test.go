@@ -20,6 +20,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 const interopJars = "/usr/share/java/zookeeper.jar:/usr/share/java/curator-client.jar:" +
@@ -67,9 +69,8 @@ func (j *judge) enter(mode, node string) {
 	if mode == "w" {
 		after = j.lastAny
 	}
-	if j.first && recipe.Before(c.Seq, after) {
-		j.t.Errorf("%s (%s) entered after number %d", node, mode, after)
-	}
+	expect.That(j.t, !j.first || !recipe.Before(c.Seq, after),
+		"%s (%s) entered after number %d", node, mode, after)
 	if mode == "w" || !j.first {
 		j.lastWrite = c.Seq
 	}
@@ -95,9 +96,7 @@ func (j *judge) exit(mode string) {
 // listen serves the judge to other processes.
 func (j *judge) listen() string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		j.t.Fatal(err)
-	}
+	must.OK(j.t, err)
 	j.t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -171,7 +170,7 @@ func together(t *testing.T, peer []string, kind string,
 	cmd := exec.CommandContext(ctx, peer[0], args...)
 	var words strings.Builder
 	cmd.Stdout, cmd.Stderr = &words, &words
-	noErr(t, cmd.Start())
+	must.OK(t, cmd.Start())
 	var wg sync.WaitGroup
 	for range 2 {
 		take := ours(dialTo(t, addr(t), WithSessionTimeout(20*time.Second)), d)
@@ -186,9 +185,7 @@ func together(t *testing.T, peer []string, kind string,
 				}
 				j.enter(mode, recipe.Base(l.Node()))
 				j.exit(mode)
-				if err := l.Unlock(ctx); err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, l.Unlock(ctx))
 			}
 		}()
 	}
@@ -197,9 +194,7 @@ func together(t *testing.T, peer []string, kind string,
 	if err != nil {
 		t.Fatalf("peer: %v\n%.2000s", err, words.String())
 	}
-	if j.entries != 2*n {
-		t.Fatalf("%d stays, want %d", j.entries, 2*n)
-	}
+	must.Equal(t, j.entries, 2*n, "%d stays", j.entries)
 }
 
 func mutexOf(l Layout) func(*Client, string) func(context.Context) (string, *Lease, error) {
@@ -297,9 +292,7 @@ func TestGoZookeeperLockBesideOurs(t *testing.T) {
 		}()
 	}
 	wg.Wait()
-	if j.entries != 4*n {
-		t.Fatalf("%d stays", j.entries)
-	}
+	must.Equal(t, j.entries, 4*n, "stays")
 }
 
 func seqOf(name string) int32 {

@@ -12,7 +12,9 @@ import (
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // Whatever kinds of locks meet on one path: never do two hold that should exclude
@@ -55,7 +57,7 @@ func TestKindsOfLocksOnOnePathExcludeEachOther(t *testing.T) {
 	for _, first := range kinds {
 		for _, second := range kinds {
 			d := fmt.Sprintf("%s/%s-%s", dir(t), first.name, second.name)
-			l := must[*Lease](t)(first.try(a, d))
+			l := must.Get(first.try(a, d))(t)
 			m, err := second.try(b, d)
 			switch {
 			case err == nil && first.name == second.name && first.shares:
@@ -107,12 +109,10 @@ func TestReaderOfAPolicySeesWhoCameWhileItWasNotToBeSeen(t *testing.T) {
 			late := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpMulti, Do: faultproxy.Hold})
 			g := start(ctx, rw.RLock)
 			<-late.Acted() // the reader has looked, and is about to hold
-			l := must[*Lease](t)(other(dial(t), d))
+			l := must.Get(other(dial(t), d))(t)
 			late.Release()
 			late.Remove()
-			if err := g.fails(t); !errors.Is(err, ErrMixedLayout) {
-				t.Errorf("granted beside another kind of lock, or %v", err)
-			}
+			expect.Is(t, g.fails(t), ErrMixedLayout, "granted beside another kind of lock")
 			unlock(t, l)
 			eventually(t, "no node of the reader", func() bool {
 				for _, n := range names(t, o, d) {
@@ -148,12 +148,10 @@ func TestForeignLockOfAnotherKindIsRefused(t *testing.T) {
 		d := dir(t)
 		unlock(t, lock(t, x.lock(d))) // makes the directory
 		p, err := o.Create(d+"/"+uuid+x.foreign, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-		noErr(t, err)
+		must.OK(t, err)
 		g := start(ctx, x.lock(d))
 		if x.mixed {
-			if err := g.fails(t); !errors.Is(err, ErrMixedLayout) {
-				t.Errorf("beside %s: %v", x.foreign, err)
-			}
+			expect.Is(t, g.fails(t), ErrMixedLayout, "beside %s", x.foreign)
 			remove(t, o, p)
 			continue
 		}
@@ -165,22 +163,20 @@ func TestForeignLockOfAnotherKindIsRefused(t *testing.T) {
 	d := dir(t)
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	for _, n := range []string{"lock", "leases", "locks", "5cbee2b62ae04ad2a2adc1a7a2a3f5ca"} {
-		noErr(t, errOf(o.Create(d+"/"+n, nil, 0, zk.WorldACL(zk.PermAll))))
+		must.OK(t, errOf(o.Create(d+"/"+n, nil, 0, zk.WorldACL(zk.PermAll))))
 	}
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	// The textbooks' lock of another program: whoever made the node holds it.
-	noErr(t, o.Delete(d+"/lock", -1))
-	noErr(t, errOf(o.Create(d+"/lock", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
-	if _, err := c.Mutex(d).Lock(ctx); !errors.Is(err, ErrMixedLayout) {
-		t.Fatalf("beside a held node named lock: %v", err)
-	}
+	must.OK(t, o.Delete(d+"/lock", -1))
+	must.OK(t, errOf(o.Create(d+"/lock", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
+	must.Is(t, expect.Err(c.Mutex(d).Lock(ctx)), ErrMixedLayout, "beside a held node named lock")
 }
 
 // A permit is not the lock of its path: a mutex below it does not nest in it.
 func TestPermitIsNoMutex(t *testing.T) {
 	shared(t)
 	c, d := dial(t), dir(t)
-	p := must[*Lease](t)(c.Semaphore(d, 3).Acquire(testCtx(t), 1))
+	p := must.Get(c.Semaphore(d, 3).Acquire(testCtx(t), 1))(t)
 	ctx, cancel := context.WithTimeout(p.Context(), patience)
 	defer cancel()
 	if l, err := c.Mutex(d, WithReentrant()).Lock(ctx); !errors.Is(err, ErrMixedLayout) {
@@ -197,14 +193,10 @@ func TestSemaphoreLeavesForeignDataAlone(t *testing.T) {
 		const theirs = "host=db1;user=app"
 		unlock(t, lock(t, c.Mutex(dir(t)+"/x").Lock)) // makes /t
 		d := dir(t)
-		noErr(t, errOf(o.Create(d, []byte(theirs), 0, zk.WorldACL(zk.PermAll))))
+		must.OK(t, errOf(o.Create(d, []byte(theirs), 0, zk.WorldACL(zk.PermAll))))
 		s := c.Semaphore(d, 3, WithLayout(layout))
-		if _, err := s.Acquire(testCtx(t), 1); err == nil {
-			t.Errorf("%v: granted", layout)
-		}
-		if err := s.SetLimit(testCtx(t), 4); err == nil {
-			t.Errorf("%v: the limit was stored", layout)
-		}
+		expect.Fails(t, expect.Err(s.Acquire(testCtx(t), 1)), "%v: granted", layout)
+		expect.Fails(t, s.SetLimit(testCtx(t), 4), "%v: the limit was stored", layout)
 		if b, _ := contentOf(t, o, d); string(b) != theirs {
 			t.Errorf("%v: the data are %q now", layout, b)
 		}
@@ -220,14 +212,14 @@ func TestE48SemaphoreLosesNoPermit(t *testing.T) {
 			c, p := proxied(t)
 			r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Under: d, Nth: k, Do: do})
 			s := c.Semaphore(d, 2)
-			l := must[*Lease](t)(s.Acquire(testCtx(t), 1))
+			l := must.Get(s.Acquire(testCtx(t), 1))(t)
 			if n := len(names(t, o, d+"/leases")); n != 1 {
 				t.Fatalf("message %d: %d permits taken", k, n)
 			}
 			unlock(t, l)
 			queued(t, o, d+"/leases", 0)
 			queued(t, o, d+"/locks", 0)
-			unlock(t, must[*Lease](t)(s.Acquire(testCtx(t), 2)))
+			unlock(t, must.Get(s.Acquire(testCtx(t), 2))(t))
 			c.Close(testCtx(t))
 			if r.Seen() < k {
 				break
@@ -242,7 +234,7 @@ func TestE49SemaphoreLimit(t *testing.T) {
 	ctx := testCtx(t)
 	wantErr(t, errOf(c.Semaphore(d+"/none", 0).Acquire(ctx, 1)), ErrLimitMismatch)
 	s := c.Semaphore(d, 3)
-	l := must[*Lease](t)(s.Acquire(ctx, 3))
+	l := must.Get(s.Acquire(ctx, 3))(t)
 	wantErr(t, errOf(c2.Semaphore(d, 4).Acquire(ctx, 1)), ErrLimitMismatch)
 	queued(t, o, d+"/locks", 0)
 	wantErr(t, errOf(s.Acquire(ctx, 4)), ErrInvalid)
@@ -251,19 +243,15 @@ func TestE49SemaphoreLimit(t *testing.T) {
 	g := start(ctx, func(ctx context.Context, o ...Option) (*Lease, error) { return any.Acquire(ctx, 1, o...) })
 	queued(t, o, d+"/locks", 1)
 	// Raised: who waits hears of it.
-	noErr(t, s.SetLimit(ctx, 4))
+	must.OK(t, s.SetLimit(ctx, 4))
 	l2 := g.wait(t)
 	// Lowered below what is in use: nobody is evicted, and nobody gets in.
-	noErr(t, s.SetLimit(ctx, 1))
-	if !l.Valid() || !l2.Valid() {
-		t.Fatal("evicted")
-	}
+	must.OK(t, s.SetLimit(ctx, 1))
+	must.That(t, l.Valid() && l2.Valid(), "evicted")
 	g = start(ctx, func(ctx context.Context, o ...Option) (*Lease, error) { return any.Acquire(ctx, 1, o...) })
 	queued(t, o, d+"/locks", 1)
 	unlock(t, l2)
-	if !g.pending() {
-		t.Fatal("three are in use, one is allowed")
-	}
+	must.That(t, g.pending(), "three are in use, one is allowed")
 	unlock(t, l)
 	unlock(t, g.wait(t))
 }
@@ -298,9 +286,7 @@ func TestE50SetsInDifferentOrders(t *testing.T) {
 						return
 					}
 					for _, k := range mine {
-						if inside[k].Add(1) != 1 {
-							t.Error("two inside")
-						}
+						expect.Equal(t, inside[k].Add(1), 1, "two inside")
 					}
 					for _, s := range l.Sequencers() {
 						_, st, err := o.Get(s.Path + "/" + s.Node)
@@ -311,9 +297,7 @@ func TestE50SetsInDifferentOrders(t *testing.T) {
 					for _, k := range mine {
 						inside[k].Add(-1)
 					}
-					if err := l.Unlock(ctx); err != nil {
-						t.Error(err)
-					}
+					expect.OK(t, l.Unlock(ctx))
 				}
 			}()
 		}
@@ -356,7 +340,7 @@ func TestE51SetWithOnePathRefused(t *testing.T) {
 	c, o, d := dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
 	unlock(t, lock(t, c.Mutex(d+"/a").Lock))
-	noErr(t, errOf(o.Create(d+"/closed", nil, 0, zk.WorldACL(zk.PermRead))))
+	must.OK(t, errOf(o.Create(d+"/closed", nil, 0, zk.WorldACL(zk.PermRead))))
 	wantErr(t, errOf(c.AcquireAll(ctx, c.Mutex(d+"/a").Request(), c.Mutex(d+"/closed").Request(),
 		c.Mutex(d+"/new").Request())), ErrNoAuth)
 	// The same where the locks are taken one by one.
@@ -388,14 +372,12 @@ func TestHeadThatWasRemovedTakesNoPermit(t *testing.T) {
 	late := start(testCtx(t), take(c))
 	soon(t, "the permit's request", r.Acted())
 	for _, head := range names(t, o, d+"/locks") {
-		noErr(t, o.Delete(d+"/locks/"+head, -1))
+		must.OK(t, o.Delete(d+"/locks/"+head, -1))
 	}
 	l := lock(t, take(next))
 	r.Remove()
 	soon(t, "another place", requeued)
-	if n := names(t, o, d+"/leases"); len(n) != 1 {
-		t.Errorf("permits of one: %q", n)
-	}
+	expect.Equal(t, len(names(t, o, d+"/leases")), 1, "permits of one")
 	unlock(t, l)
 	unlock(t, late.wait(t))
 	queued(t, o, d+"/leases", 0)

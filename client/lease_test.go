@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
-	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 type valueKey struct{}
@@ -19,7 +20,7 @@ func TestLeaseOutlivesTheContextOfTheWait(t *testing.T) {
 	shared(t)
 	c, d := dial(t), dir(t)
 	wait, cancel := context.WithTimeout(context.WithValue(testCtx(t), valueKey{}, "v"), patience)
-	l := must[*Lease](t)(c.Mutex(d).Lock(wait))
+	l := must.Get(c.Mutex(d).Lock(wait))(t)
 	cancel()
 	if l.Context().Err() != nil || !l.Valid() || l.Context().Value(valueKey{}) != "v" {
 		t.Fatalf("%v, valid %v", l.Context().Err(), l.Valid())
@@ -28,17 +29,15 @@ func TestLeaseOutlivesTheContextOfTheWait(t *testing.T) {
 		t.Fatal("the wait's deadline is the hold's")
 	}
 	unlock(t, l)
-	if context.Cause(l.Context()) != context.Canceled {
-		t.Fatal(context.Cause(l.Context()))
-	}
+	must.Equal(t, context.Cause(l.Context()), context.Canceled)
 }
 
 func TestLeaseEndsWithTheLeaseAroundIt(t *testing.T) {
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	outer := lock(t, c.Mutex(d+"/outer").Lock)
-	inner := must[*Lease](t)(c.Mutex(d + "/inner").Lock(outer.Context()))
-	other := must[*Lease](t)(c.Mutex(d + "/other").Lock(outer.Context()))
+	inner := must.Get(c.Mutex(d + "/inner").Lock(outer.Context()))(t)
+	other := must.Get(c.Mutex(d + "/other").Lock(outer.Context()))(t)
 	unlock(t, other)
 	remove(t, o, outer.Node())
 	soon(t, "the end of the work", inner.Context().Done())
@@ -46,9 +45,7 @@ func TestLeaseEndsWithTheLeaseAroundIt(t *testing.T) {
 	if err := context.Cause(inner.Context()); !errors.As(err, &le) || le.Path != d+"/outer" {
 		t.Fatalf("%v", err)
 	}
-	if context.Cause(other.Context()) != context.Canceled {
-		t.Fatal("unlocked before")
-	}
+	must.Equal(t, context.Cause(other.Context()), context.Canceled, "unlocked before")
 	unlock(t, inner) // it was not lost itself
 	outer.Unlock(testCtx(t))
 }
@@ -59,16 +56,13 @@ func TestDoEndsTheWorkWithItsContext(t *testing.T) {
 	own := errors.New("that is enough")
 	ctx, cancel := context.WithCancelCause(testCtx(t))
 	err := c.Mutex(d).Do(ctx, func(ctx context.Context, l *Lease) error {
-		if _, err := c.Mutex(d).Lock(ctx); !errors.Is(err, ErrSelfDeadlock) {
-			t.Errorf("the context does not say what it holds: %v", err)
-		}
+		expect.Is(t, expect.Err(c.Mutex(d).Lock(ctx)), ErrSelfDeadlock,
+			"the context does not say what it holds")
 		cancel(own)
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
-	if !errors.Is(err, own) || errors.Is(err, ErrLost) {
-		t.Fatal(err)
-	}
+	must.That(t, errors.Is(err, own) && !errors.Is(err, ErrLost), "%v", err)
 	unlock(t, lock(t, c.Mutex(d).Lock))
 }
 
@@ -77,9 +71,7 @@ func TestWaitHasALimitOfItsOwn(t *testing.T) {
 	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
 	l := lock(t, a.Mutex(d).Lock)
 	_, err := b.Mutex(d).Lock(testCtx(t), WithWait(20*time.Millisecond))
-	if !errors.Is(err, ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(err)
-	}
+	must.That(t, errors.Is(err, ErrNotAcquired) && errors.Is(err, context.DeadlineExceeded), "%v", err)
 	queued(t, o, d, 1)
 	unlock(t, l)
 	if err := b.Mutex(d).Do(testCtx(t), func(ctx context.Context, l *Lease) error {
@@ -98,7 +90,7 @@ func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
 	c, d := dial(t), dir(t)
 	task, other := Task(testCtx(t), "order 4711"), Task(testCtx(t), "order 4712")
 	m, rw := c.Mutex(d), c.RWMutex(d+"/rw")
-	l := must[*Lease](t)(m.Lock(task))
+	l := must.Get(m.Lock(task))(t)
 	wantErr(t, errOf(m.Lock(task)), ErrSelfDeadlock)
 	wantErr(t, errOf(c.AcquireAll(task, rw.Request(1), m.Request())), ErrSelfDeadlock)
 	g := start(other, m.Lock)
@@ -108,23 +100,21 @@ func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
 	unlock(t, mine)
 	unlock(t, again.wait(t))
 
-	r := must[*Lease](t)(rw.RLock(task))
-	unlock(t, must[*Lease](t)(rw.RLock(task))) // readers do not wait for each other
+	r := must.Get(rw.RLock(task))(t)
+	unlock(t, must.Get(rw.RLock(task))(t)) // readers do not wait for each other
 	wantErr(t, errOf(rw.Lock(task)), ErrSelfDeadlock)
 	unlock(t, r)
-	set := must[*Lease](t)(c.AcquireAll(task, rw.Request(1), m.Request()))
+	set := must.Get(c.AcquireAll(task, rw.Request(1), m.Request()))(t)
 	if _, err := m.TryLock(task); !errors.Is(err, ErrSelfDeadlock) || !errors.Is(err, ErrNotAcquired) {
 		t.Fatal(err)
 	}
 	unlock(t, set)
-	if len(c.named.m) != 0 {
-		t.Fatalf("left: %v", c.named.m)
-	}
+	must.Equal(t, len(c.named.m), 0, "left: %v", c.named.m)
 	// What is lost is not held.
-	l = must[*Lease](t)(m.Lock(task))
+	l = must.Get(m.Lock(task))(t)
 	remove(t, observer(t), l.Node())
 	soon(t, "loss", l.Lost())
-	unlock(t, must[*Lease](t)(m.Lock(task)))
+	unlock(t, must.Get(m.Lock(task))(t))
 	l.Unlock(task)
 }
 
@@ -135,17 +125,11 @@ func TestMutexIsGrantedAndGivenBack(t *testing.T) {
 	if !l.Valid() || l.Err() != nil || l.Token() <= 0 {
 		t.Fatalf("lease %v %v %v", l.Valid(), l.Err(), l.Token())
 	}
-	if n := names(t, o, d); len(n) != 1 {
-		t.Fatalf("nodes %v", n)
-	}
-	noErr(t, l.Check(context.Background()))
+	must.Equal(t, len(names(t, o, d)), 1, "nodes")
+	must.OK(t, l.Check(context.Background()))
 	unlock(t, l)
-	if n := names(t, o, d); len(n) != 0 {
-		t.Fatalf("nodes left: %v", n)
-	}
-	if l.Valid() || l.Context().Err() == nil {
-		t.Fatal("lease outlives Unlock")
-	}
+	must.Equal(t, len(names(t, o, d)), 0, "nodes left")
+	must.That(t, !l.Valid() && l.Context().Err() != nil, "lease outlives Unlock")
 }
 
 func TestMutexExcludesAndTokensGrow(t *testing.T) {
@@ -178,9 +162,7 @@ func TestMutexExcludesAndTokensGrow(t *testing.T) {
 					mu.Lock()
 					inside--
 					mu.Unlock()
-					if err := l.Unlock(ctx); err != nil {
-						t.Error(err)
-					}
+					expect.OK(t, l.Unlock(ctx))
 				}
 			}()
 		}
@@ -232,12 +214,10 @@ func TestLeaseNestedInASetIsOfItsOwnLock(t *testing.T) {
 	c, d, o := dial(t), dir(t), observer(t)
 	ctx := testCtx(t)
 	a, b := c.RWMutex(d+"/a", WithReentrant()), c.RWMutex(d+"/b", WithReentrant())
-	set := must[*Lease](t)(c.AcquireAll(ctx, a.Request(fence.Exclusive), b.Request(fence.Shared)))
-	if _, err := b.Lock(set.Context()); !errors.Is(err, ErrSelfDeadlock) {
-		t.Errorf("a write lock in a read lock: %v", err)
-	}
-	read := must[*Lease](t)(b.RLock(set.Context()))
-	write := must[*Lease](t)(a.Lock(set.Context()))
+	set := must.Get(c.AcquireAll(ctx, a.Request(fence.Exclusive), b.Request(fence.Shared)))(t)
+	expect.Is(t, expect.Err(b.Lock(set.Context())), ErrSelfDeadlock, "a write lock in a read lock")
+	read := must.Get(b.RLock(set.Context()))(t)
+	write := must.Get(a.Lock(set.Context()))(t)
 	for i, l := range []*Lease{write, read} {
 		s := set.Sequencers()[i]
 		if l.Sequencer() != s || len(l.Sequencers()) != 1 || l.Path() != s.Path || l.Token() != s.Token ||
@@ -253,9 +233,9 @@ func TestLeaseNestedInASetIsOfItsOwnLock(t *testing.T) {
 	unlock(t, write)
 	queued(t, o, d+"/a", 0)
 	queued(t, o, d+"/b", 0)
-	set = must[*Lease](t)(c.AcquireAll(testCtx(t), c.RWMutex(d+"/a").Request(fence.Shared),
-		c.RWMutex(d+"/b").Request(fence.Exclusive)))
-	unlock(t, must[*Lease](t)(c.RWMutex(d+"/b", WithReentrant()).Lock(set.Context())))
+	set = must.Get(c.AcquireAll(testCtx(t), c.RWMutex(d+"/a").Request(fence.Shared),
+		c.RWMutex(d+"/b").Request(fence.Exclusive)))(t)
+	unlock(t, must.Get(c.RWMutex(d+"/b", WithReentrant()).Lock(set.Context()))(t))
 	unlock(t, set)
 }
 
@@ -264,32 +244,26 @@ func TestNamedTaskKnowsHowItHoldsEachLockOfASet(t *testing.T) {
 	c, d := dial(t), dir(t)
 	ctx := Task(testCtx(t), "order 1")
 	a, b := c.RWMutex(d+"/a"), c.RWMutex(d+"/b")
-	set := must[*Lease](t)(c.AcquireAll(ctx, a.Request(fence.Exclusive), b.Request(fence.Shared)))
+	set := must.Get(c.AcquireAll(ctx, a.Request(fence.Exclusive), b.Request(fence.Shared)))(t)
 	if l, err := b.RLock(ctx); err != nil {
 		t.Errorf("a second read lock: %v", err)
 	} else {
 		unlock(t, l)
 	}
 	unlock(t, set)
-	set = must[*Lease](t)(c.AcquireAll(ctx, a.Request(fence.Shared), b.Request(fence.Exclusive)))
-	if _, err := b.TryRLock(ctx); !errors.Is(err, ErrSelfDeadlock) {
-		t.Errorf("a read lock beside the own write lock: %v", err)
-	}
+	set = must.Get(c.AcquireAll(ctx, a.Request(fence.Shared), b.Request(fence.Exclusive)))(t)
+	expect.Is(t, expect.Err(b.TryRLock(ctx)), ErrSelfDeadlock, "a read lock beside the own write lock")
 	unlock(t, set)
-	if n := len(c.named.m); n != 0 {
-		t.Errorf("%d leases are kept", n)
-	}
+	expect.Equal(t, len(c.named.m), 0, "leases are kept")
 }
 
 // A mutex that is read-locked within itself stays a mutex.
 func TestUnlockOfAMutexBeforeAReadLockNestedInIt(t *testing.T) {
 	c, d, o := dial(t), dir(t), observer(t)
 	outer := lock(t, c.Mutex(d).Lock)
-	inner := must[*Lease](t)(c.RWMutex(d, WithReentrant()).RLock(outer.Context()))
+	inner := must.Get(c.RWMutex(d, WithReentrant()).RLock(outer.Context()))(t)
 	unlock(t, outer)
-	if !inner.Valid() || len(names(t, o, d)) != 1 {
-		t.Error("the hold ended before the last lease")
-	}
+	expect.That(t, inner.Valid() && len(names(t, o, d)) == 1, "the hold ended before the last lease")
 	unlock(t, inner)
 	queued(t, o, d, 0)
 }
@@ -299,17 +273,13 @@ func TestDoIsOneTaskWithItsLease(t *testing.T) {
 	c, d := dial(t), dir(t)
 	err := c.Mutex(d).Do(testCtx(t), func(ctx context.Context, l *Lease) error {
 		return c.Mutex(d+"/inner").Do(ctx, func(_ context.Context, inner *Lease) error {
-			outer, in := must[*recipe.Queue](t)(c.Inspector().Inspect(ctx, d)).Holders[0],
-				must[*recipe.Queue](t)(c.Inspector().Inspect(ctx, d+"/inner")).Holders[0]
-			if outer.Owner.Task != in.Owner.Task {
-				t.Errorf("tasks %q and %q", outer.Owner.Task, in.Owner.Task)
-			}
+			outer, in := must.Get(c.Inspector().Inspect(ctx, d))(t).Holders[0],
+				must.Get(c.Inspector().Inspect(ctx, d+"/inner"))(t).Holders[0]
+			expect.Equal(t, outer.Owner.Task, in.Owner.Task, "tasks %q", outer.Owner.Task)
 			return nil
 		})
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, err)
 }
 
 // Unlock does not wait for the server, but the release comes about, also when its
@@ -323,9 +293,8 @@ func TestEarlyUnlockIsReleasedAllTheSame(t *testing.T) {
 		l := lock(t, c.Mutex(d, WithEarlyUnlock()).Lock)
 		unlock(t, l) // would wait forever
 		soon(t, "the request", r.Acted())
-		if what == faultproxy.Hold && len(names(t, o, d)) != 1 {
-			t.Error("it was released although its request is held")
-		}
+		expect.That(t, what != faultproxy.Hold || len(names(t, o, d)) == 1,
+			"it was released although its request is held")
 		r.Release()
 		queued(t, o, d, 0)
 		r.Remove()
@@ -342,9 +311,7 @@ func TestLingeringNodeStaysUntilUnlock(t *testing.T) {
 	next := start(testCtx(t), dial(t).Mutex(d).Lock)
 	queued(t, o, d, 2)
 	not(t, "the next holder is granted before Unlock", next.lease, 100*time.Millisecond)
-	if err := l.Unlock(context.Background()); !errors.Is(err, ErrLost) {
-		t.Fatalf("unlock: %v", err)
-	}
+	must.Is(t, l.Unlock(context.Background()), ErrLost, "unlock")
 	unlock(t, next.wait(t))
 }
 
@@ -361,9 +328,7 @@ func TestHoldsAreForgottenWithTheirEnd(t *testing.T) {
 		return len(e.holds)
 	}
 	l := lock(t, c.Mutex(d).Lock)
-	if n := holds(); n != 1 {
-		t.Errorf("%d holds of one lock", n)
-	}
+	expect.Equal(t, holds(), 1, "holds of one lock")
 	unlock(t, l)
 	eventually(t, "the hold to be forgotten", func() bool { return holds() == 0 })
 }
@@ -386,7 +351,5 @@ func TestCloseEndsLeasesBeforeItCleansUp(t *testing.T) {
 	default:
 	}
 	cancel()
-	if err := soon(t, "Close", closed); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	expect.Is(t, soon(t, "Close", closed), context.Canceled)
 }

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // take gets a lock, whatever that needs.
@@ -139,16 +141,10 @@ func lostMessage(t *testing.T, rec recipeTest, rule faultproxy.Rule, fresh bool,
 			t.Errorf("message %d: %s: %v", k, who, err)
 			return
 		}
-		if inside.Add(1) != 1 {
-			t.Errorf("message %d: %s is not alone inside", k, who)
-		}
-		if err := l.Check(testCtx(t)); err != nil {
-			t.Errorf("message %d: %s: %v", k, who, err)
-		}
+		expect.Equal(t, inside.Add(1), 1, "message %d: %s", k, who)
+		expect.OK(t, l.Check(testCtx(t)), "message %d: %s", k, who)
 		inside.Add(-1)
-		if err := l.Unlock(testCtx(t)); err != nil {
-			t.Errorf("message %d: %s: unlock: %v", k, who, err)
-		}
+		expect.OK(t, l.Unlock(testCtx(t)), "message %d: %s: unlock", k, who)
 	}
 	// The rival contends all the time, and once more when all is over.
 	done := make(chan struct{})
@@ -307,9 +303,7 @@ func TestChangesOfModeComeOneAfterAnother(t *testing.T) {
 			}
 			wg.Go(func() {
 				time.Sleep(time.Duration(i%10) * 100 * time.Microsecond)
-				if err := l.Unlock(ctx); err != nil {
-					t.Errorf("%s %d: unlock: %v", name, i, err)
-				}
+				expect.OK(t, l.Unlock(ctx), "%s %d: unlock", name, i)
 			})
 			wg.Wait()
 			if t.Failed() {
@@ -397,12 +391,11 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 				cancel()
 				wg.Wait()
 				t.Logf("%d nodes at most, %d calls", most, calls.Load())
-				if most > 2*goroutines {
-					t.Errorf("%d nodes of %d goroutines in one directory", most, goroutines)
-				}
+				expect.That(t, most <= 2*goroutines,
+					"%d nodes of %d goroutines in one directory", most, goroutines)
 				bounded, stop := context.WithTimeout(context.Background(), patience)
 				defer stop()
-				noErr(t, c.Close(bounded))
+				must.OK(t, c.Close(bounded))
 				for _, d := range dirs {
 					queued(t, o, d, 0)
 				}
@@ -413,45 +406,32 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 
 func TestCrowdLetsInAsMuchAsItMay(t *testing.T) {
 	var c crowd
-	if c.room("/d") != nil {
-		t.Fatal("an empty directory is full")
-	}
+	must.That(t, c.room("/d") == nil, "an empty directory is full")
 	c.abandon("/d")
-	if c.room("/d") != nil {
-		t.Fatal("one call may leave one node behind")
-	}
+	must.That(t, c.room("/d") == nil, "one call may leave one node behind")
 	c.abandon("/d")
 	wait := c.room("/d")
-	if wait == nil || isClosed(wait) || c.room("/other") != nil {
-		t.Fatal("two nodes behind one call")
-	}
+	must.That(t, wait != nil && !isClosed(wait) && c.room("/other") == nil, "two nodes behind one call")
 	c.enter("/d", "/d", "/d", "/d")
-	if !isClosed(wait) || c.room("/d") != nil {
-		t.Fatal("two nodes behind four calls are allowed")
-	}
+	must.That(t, isClosed(wait) && c.room("/d") == nil, "two nodes behind four calls are allowed")
 	c.leave("/d", "/d", "/d", "/d")
 	if wait = c.room("/d"); isClosed(wait) {
 		t.Fatal("the calls are over")
 	}
 	c.gone("/d", "/d")
-	if !isClosed(wait) || len(c.dirs) != 0 {
-		t.Fatalf("room, and nothing to remember: %v", c.dirs)
-	}
+	must.That(t, isClosed(wait) && len(c.dirs) == 0, "room, and nothing to remember: %v", c.dirs)
 }
 
 // One path that the server refuses says nothing about containers.
 func TestBadPathLeavesContainersAlone(t *testing.T) {
 	shared(t)
 	c, p := proxied(t)
-	if _, err := c.Mutex("/t/\U0001F512/a").Lock(testCtx(t)); err == nil {
-		t.Fatal("a path beyond the basic plane was taken")
-	}
+	must.Fails(t, expect.Err(c.Mutex("/t/\U0001F512/a").Lock(testCtx(t))),
+		"a path beyond the basic plane was taken")
 	d := dir(t)
 	p.Record()
 	unlock(t, lock(t, c.Mutex(d+"/a").Lock))
-	if under(p, d, int32(jute.OpCreateContainer)) == 0 {
-		t.Error("the directory is no container")
-	}
+	expect.That(t, under(p, d, int32(jute.OpCreateContainer)) != 0, "the directory is no container")
 }
 
 // kazoo makes a lock's directory once and not again, so in its layout a directory stays.
@@ -461,8 +441,8 @@ func TestKazooDirectoriesStay(t *testing.T) {
 	d := dir(t)
 	p.Record()
 	unlock(t, lock(t, c.Mutex(d+"/mutex", WithLayout(LayoutKazoo)).Lock))
-	unlock(t, must[*Lease](t)(c.Semaphore(d+"/semaphore", 1, WithLayout(LayoutKazoo)).Acquire(testCtx(t), 1)))
-	unlock(t, must[*Lease](t)(c.Election(d+"/election", WithLayout(LayoutKazoo)).Campaign(testCtx(t), nil)))
+	unlock(t, must.Get(c.Semaphore(d+"/semaphore", 1, WithLayout(LayoutKazoo)).Acquire(testCtx(t), 1))(t))
+	unlock(t, must.Get(c.Election(d+"/election", WithLayout(LayoutKazoo)).Campaign(testCtx(t), nil))(t))
 	for _, f := range p.Frames() {
 		path := strings.TrimPrefix(f.Path, d+"/")
 		if f.Kind == faultproxy.Request && f.Op == int32(jute.OpCreateContainer) && path != f.Path {

@@ -23,6 +23,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	zlockd "github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestNodeIDsBearTheSession(t *testing.T) {
@@ -134,9 +136,7 @@ func TestLikenessReadsWhatParseNameReads(t *testing.T) {
 			}
 		}
 	}
-	if shortcuts == 0 {
-		t.Error("no shortcut was taken")
-	}
+	expect.That(t, shortcuts != 0, "no shortcut was taken")
 }
 
 func FuzzParseName(f *testing.F) {
@@ -149,9 +149,8 @@ func FuzzParseName(f *testing.F) {
 			return
 		}
 		m, found := recipe.MarkerOf(l, c.Kind)
-		if !found || !strings.HasSuffix(name, m+fmt.Sprintf("%010d", c.Seq)) {
-			t.Fatalf("%q: %+v %v", name, c, l)
-		}
+		must.That(t, found && strings.HasSuffix(name, m+fmt.Sprintf("%010d", c.Seq)),
+			"%q: %+v %v", name, c, l)
 		findID(name)
 		recipe.ParsePolicyNode(name)
 	})
@@ -175,11 +174,11 @@ func TestE20SequenceWraps(t *testing.T) {
 	waiters := make([]*waiter, len(seqs))
 	for i, seq := range seqs {
 		c := dial(t)
-		e := must[*epoch](t)(c.epoch(testCtx(t)))
+		e := must.Get(c.epoch(testCtx(t)))(t)
 		a := &attempt{c: c, path: d, dir: d, mode: fence.Exclusive, cfg: c.locks.with(nil)}
 		n := queue{}.node(e, a)
 		n.Path, n.Mode = n.Path+fmt.Sprintf("%010d", seq), 1 // ephemeral
-		made := must[[]created](t)(c.protectedCreate(testCtx(t), e, n))
+		made := must.Get(c.protectedCreate(testCtx(t), e, n))(t)
 		waiters[i] = newWaiter(e, a, queue{}, made[0])
 	}
 	grants := make([]chan *hold, len(seqs))
@@ -187,9 +186,7 @@ func TestE20SequenceWraps(t *testing.T) {
 		grants[i] = make(chan *hold, 1)
 		go func() {
 			h, err := w.wait(context.Background(), nil)
-			if err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, err)
 			grants[i] <- h
 		}()
 	}
@@ -216,7 +213,7 @@ func TestE20OnAServerThatWraps(t *testing.T) {
 	if err == nil {
 		err = s.Ready(ctx)
 	}
-	noErr(t, err)
+	must.OK(t, err)
 	t.Cleanup(func() { s.Close(context.Background()) })
 	leakCheck(t)
 	o := observerTo(t, s.ClientAddr())
@@ -224,9 +221,7 @@ func TestE20OnAServerThatWraps(t *testing.T) {
 	const d = "/wrap"
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	s.Node().View(func(st *state.State) { // nothing else is going on
-		if !st.Tree().SetCounter(d, math.MaxInt32-1) {
-			t.Error("no such node")
-		}
+		expect.That(t, st.Tree().SetCounter(d, math.MaxInt32-1), "no such node")
 	})
 	var gs []granting
 	for i := range 4 {
@@ -238,9 +233,7 @@ func TestE20OnAServerThatWraps(t *testing.T) {
 	for i, g := range gs {
 		l := g.wait(t)
 		for _, later := range gs[i+1:] {
-			if !later.pending() {
-				t.Fatal("two hold")
-			}
+			must.That(t, later.pending(), "two hold")
 		}
 		if l.Token() <= token {
 			t.Fatalf("token %d after %d", l.Token(), token)
@@ -260,7 +253,7 @@ func TestE21SequenceWrapsBesideAForeignContender(t *testing.T) {
 	c, o, d := dial(t), observer(t), dir(t)
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	foreign := d + "/_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-2147483646"
-	noErr(t, errOf(o.Create(foreign, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
+	must.OK(t, errOf(o.Create(foreign, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
 	wantErr(t, errOf(c.Mutex(d).Lock(testCtx(t))), ErrSequenceExhausted)
 	wantErr(t, errOf(c.Mutex(d).TryLock(testCtx(t))), ErrSequenceExhausted)
 	queued(t, o, d, 1)
@@ -299,11 +292,11 @@ func TestE24KazooNodeInACuratorDirectory(t *testing.T) {
 	cl, o, d := dial(t), observer(t), dir(t)
 	unlock(t, lock(t, cl.Mutex(d).Lock))
 	for _, n := range []string{kazoo, curator} {
-		noErr(t, errOf(o.Create(d+"/"+n, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
+		must.OK(t, errOf(o.Create(d+"/"+n, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
 	}
 	wantErr(t, errOf(cl.Mutex(d).Lock(testCtx(t))), ErrMixedLayout)
 	queued(t, o, d, 2)
-	if q := must[*recipe.Queue](t)(cl.Inspector().Inspect(testCtx(t), d)); !q.Mixed {
+	if q := must.Get(cl.Inspector().Inspect(testCtx(t), d))(t); !q.Mixed {
 		t.Fatalf("%+v", q)
 	}
 }
@@ -314,15 +307,15 @@ func TestE59NodeDataOfAnyKind(t *testing.T) {
 	l := lock(t, c.Mutex(d).Lock)
 	for _, data := range [][]byte{nil, {}, []byte("{"), []byte(`{"v":2}`), []byte("10.0.0.1"),
 		[]byte("\xff\xfe"), []byte(strings.Repeat("x", 100_000)), []byte(`{"v":1,"pid":"x"}`)} {
-		noErr(t, errOf(o.Set(l.Node(), data, -1)))
+		must.OK(t, errOf(o.Set(l.Node(), data, -1)))
 		q, err := c.Inspector().Inspect(testCtx(t), d)
 		if err != nil || len(q.Holders) != 1 || q.Holders[0].Owner != nil || len(q.Holders[0].Data) > 200+3 ||
 			!utf8.ValidString(q.Holders[0].Data) {
 			t.Fatalf("%.20q: %+v %v", data, q, err)
 		}
-		noErr(t, errOf(json.Marshal(q)))
+		must.OK(t, errOf(json.Marshal(q)))
 	}
-	noErr(t, l.Check(testCtx(t)))
+	must.OK(t, l.Check(testCtx(t)))
 	unlock(t, l)
 }
 
@@ -332,9 +325,7 @@ func FuzzOwnerData(f *testing.F) {
 	f.Fuzz(func(t *testing.T, reason string, data []byte) {
 		b := recipe.EncodeOwner(recipe.Owner{Host: "h", PID: 1, Cmd: reason, Reason: reason, Task: reason,
 			Revoke: &recipe.Revocation{By: "x"}})
-		if len(b) > recipe.MaxOwnerData {
-			t.Fatalf("%d bytes", len(b))
-		}
+		must.That(t, len(b) <= recipe.MaxOwnerData, "%d bytes", len(b))
 		if _, ok := recipe.ParseOwner(b); !ok {
 			t.Fatalf("%q does not parse", b)
 		}

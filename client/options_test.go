@@ -17,7 +17,9 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
 	czk "github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // What an option promises must be seen by others.
@@ -25,7 +27,7 @@ import (
 func contentOf(t *testing.T, o *zk.Conn, node string) ([]byte, *zk.Stat) {
 	t.Helper()
 	b, st, err := o.Get(node)
-	noErr(t, err)
+	must.OK(t, err)
 	return b, st
 }
 
@@ -52,28 +54,28 @@ func TestValueOfACandidateStaysReadable(t *testing.T) {
 		"deploy", LayoutKazoo, false}} {
 		d := dir(t)
 		el := c.Election(d, WithLayout(campaign.layout))
-		l := must[*Lease](t)(el.Campaign(Task(testCtx(t), campaign.task), []byte(`{"at":"mine"}`)))
+		l := must.Get(el.Campaign(Task(testCtx(t), campaign.task), []byte(`{"at":"mine"}`)))(t)
 		for _, value := range []string{`{"at":"mine"}`, "", "new\x00value"} {
 			if value != `{"at":"mine"}` {
-				noErr(t, el.Proclaim(testCtx(t), l, []byte(value)))
+				must.OK(t, el.Proclaim(testCtx(t), l, []byte(value)))
 			}
 			b, _ := contentOf(t, o, l.Node())
 			if owner, ok := recipe.ParseOwner(b); ok != campaign.record || ok && owner.Task != "deploy" ||
 				!bytes.HasPrefix(b, []byte(value)) || !ok && len(b) != len(value) {
 				t.Errorf("%s: %q", name, b)
 			}
-			if leader := must[Leader](t)(el.Leader(testCtx(t))); string(leader.Value) != value {
+			if leader := must.Get(el.Leader(testCtx(t)))(t); string(leader.Value) != value {
 				t.Errorf("%s: the leader is %q, not %q", name, leader.Value, value)
 			}
 		}
 		if err := c.Inspector().Revoke(testCtx(t), d, recipe.Base(l.Node()), recipe.Revocation{
 			By: "operator"}); campaign.layout != LayoutKazoo || err == nil {
 			soon(t, "the wish", l.Revoked())
-			if leader := must[Leader](t)(el.Leader(testCtx(t))); string(leader.Value) != "new\x00value" {
+			if leader := must.Get(el.Leader(testCtx(t)))(t); string(leader.Value) != "new\x00value" {
 				t.Errorf("%s: the leader that is asked to leave is %q", name, leader.Value)
 			}
 		}
-		if q := must[*recipe.Queue](t)(c.Inspector().Inspect(testCtx(t), d)); campaign.record &&
+		if q := must.Get(c.Inspector().Inspect(testCtx(t), d))(t); campaign.record &&
 			(q.Holders[0].Owner == nil || q.Holders[0].Data != "new\x00value") {
 			t.Errorf("%s: shown as %+v", name, q.Holders[0])
 		}
@@ -89,7 +91,7 @@ func TestLatchNamesItsNodesAsCuratorDoes(t *testing.T) {
 		want string
 	}{{nil, "-lock-"}, {[]Option{WithLayout(LayoutLatch)}, "-latch-"}} {
 		l, err := c.Election(d, test.opts...).Campaign(testCtx(t), []byte("me"))
-		noErr(t, err)
+		must.OK(t, err)
 		if n := names(t, o, d); len(n) != 1 || !strings.Contains(n[0], test.want) {
 			t.Errorf("%v, want %s", n, test.want)
 		}
@@ -101,7 +103,7 @@ func TestLatchNamesItsNodesAsCuratorDoes(t *testing.T) {
 func TestTLSIsSpoken(t *testing.T) {
 	leakCheck(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	noErr(t, err)
+	must.OK(t, err)
 	defer l.Close()
 	first := make(chan byte, 1)
 	go func() {
@@ -121,9 +123,7 @@ func TestTLSIsSpoken(t *testing.T) {
 			t.Error("connected to nobody")
 		}
 	}()
-	if b := soon(t, "something from the client", first); b != 0x16 {
-		t.Errorf("the first byte is %#x, not that of a TLS handshake", b)
-	}
+	expect.Equal(t, soon(t, "something from the client", first), 0x16, "the first byte")
 	cancel()
 	<-done
 }
@@ -137,7 +137,7 @@ func TestTokenOfAPermitIsTheBirthOfItsNode(t *testing.T) {
 		last := fence.Token(0)
 		for _, n := range []int{1, 2} {
 			l, err := s.Acquire(testCtx(t), n)
-			noErr(t, err)
+			must.OK(t, err)
 			if _, st := contentOf(t, o, l.Node()); l.Token() != fence.Token(st.Czxid) || l.Token() <= last {
 				t.Errorf("%v, %d permits: token %d after %d, node of %d", layout, n, l.Token(), last, st.Czxid)
 			}
@@ -166,9 +166,7 @@ func TestWritersPolicyLetsNoReaderPass(t *testing.T) {
 	l1 := w1.wait(t)
 	unlock(t, l1)
 	l2 := w2.wait(t)
-	if !r.pending() {
-		t.Error("the reader passed the second writer")
-	}
+	expect.That(t, r.pending(), "the reader passed the second writer")
 	unlock(t, l2)
 	if l := r.wait(t); l.Token() <= l2.Token() || l2.Token() <= l1.Token() {
 		t.Errorf("tokens %d, %d, and the reader's %d", l1.Token(), l2.Token(), l.Token())
@@ -203,10 +201,8 @@ func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
 			r.Seq = 4
 		}
 		v := &recipe.PolicyView{Policy: test.policy, Overdue: test.overdue, Nodes: []recipe.PolicyNode{w}}
-		if step := recipe.DecideRead(v, reader, false); step.Do != test.new {
-			t.Errorf("%v, overdue %v: a reader that comes now: %v, want %v", test.policy, test.overdue, step.Do,
-				test.new)
-		}
+		expect.Equal(t, recipe.DecideRead(v, reader, false).Do, test.new,
+			"%v, overdue %v: a reader that comes now", test.policy, test.overdue)
 		v.Nodes = append(v.Nodes, r)
 		if step := recipe.DecideRead(v, reader, true); step.Do != test.queued || step.Do == recipe.Wait &&
 			step.On != w {
@@ -225,7 +221,7 @@ func TestRefusedBreakIsTriedAgain(t *testing.T) {
 	stuck, err := o.Create(d+"/"+recipe.NodeName(LayoutCurator, recipe.RoleLock, newNodeID(o.SessionID()), ""),
 		recipe.EncodeOwner(recipe.Owner{MaxHold: "10ms", Grace: "0s", Breakable: true}), zk.FlagEphemeralSequential,
 		zk.WorldACL(zk.PermAll))
-	noErr(t, err)
+	must.OK(t, err)
 	const noAuth = -102
 	refuse := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete, Under: stuck, Nth: 1,
 		Do: faultproxy.Refused, Code: noAuth})
@@ -255,7 +251,7 @@ func TestStateTellsOfTheLoss(t *testing.T) {
 			mu.Lock()
 			told = nil
 			mu.Unlock()
-			noErr(t, lose(clock, p))
+			must.OK(t, lose(clock, p))
 			soon(t, "the loss", l.Lost())
 			eventually(t, "lost, and ready again", func() bool {
 				mu.Lock()
@@ -283,24 +279,21 @@ func TestMarginShortensALease(t *testing.T) {
 		{[]Option{WithMargin(time.Millisecond)}, 9949 * time.Millisecond},
 	} {
 		o, err := clientOptions(test.opts)
-		noErr(t, err)
+		must.OK(t, err)
 		if got := o.usable(timeout); got != test.want {
 			t.Errorf("%d options: a lease of %v, want %v", len(test.opts), got, test.want)
 		}
 	}
-	short := must[options](t)(clientOptions(nil))
-	if got := short.usable(4 * time.Second); got != 3980*time.Millisecond-minMargin {
-		t.Errorf("a margin of a fifth is too little for a short session: %v", got)
-	}
+	short := must.Get(clientOptions(nil))(t)
+	expect.Equal(t, short.usable(4*time.Second), 3980*time.Millisecond-minMargin,
+		"a margin of a fifth is too little for a short session")
 }
 
 func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	for name, opt := range map[string]Option{
 		"no timeout": WithSessionTimeout(0), "negative margin": WithMargin(-1),
 	} {
-		if _, err := clientOptions([]Option{opt}); err == nil {
-			t.Errorf("%s was taken", name)
-		}
+		expect.Fails(t, expect.Err(clientOptions([]Option{opt})), "%s was taken", name)
 	}
 }
 
@@ -317,15 +310,12 @@ func TestMisplacedOptionsAreRefused(t *testing.T) {
 		"latch":           {WithLayout(LayoutLatch), ErrUnsupported},
 		"policy":          {WithPolicy(PolicyFair), ErrUnsupported},
 	} {
-		if _, err := c.Mutex(d, refused.opt).Lock(testCtx(t)); !errors.Is(err, refused.want) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, err := c.Mutex(d).Lock(testCtx(t), refused.opt); !errors.Is(err, refused.want) {
-			t.Errorf("%s, of a call: %v", name, err)
-		}
+		expect.Is(t, expect.Err(c.Mutex(d, refused.opt).Lock(testCtx(t))), refused.want, "%s", name)
+		expect.Is(t, expect.Err(c.Mutex(d).Lock(testCtx(t), refused.opt)), refused.want,
+			"%s, of a call", name)
 	}
 	l := lock(t, dial(t, WithReason("of the client")).Mutex(d).Lock)
-	if q := must[*recipe.Queue](t)(c.Inspector().Inspect(testCtx(t), d)); len(q.Holders) != 1 ||
+	if q := must.Get(c.Inspector().Inspect(testCtx(t), d))(t); len(q.Holders) != 1 ||
 		q.Holders[0].Owner.Reason != "of the client" {
 		t.Errorf("an option of Dial does not count for its locks: %+v", q)
 	}
@@ -343,7 +333,7 @@ func TestErrorsNameThePathAndEachPackageOnce(t *testing.T) {
 	failure := errors.New("client: a failure of the program's own")
 	refused := func(_ any, err error) error { return err }
 	gone := lock(t, c.Mutex(d+"/gone").Lock)
-	noErr(t, other.Inspector().Break(ctx, d+"/gone", recipe.Base(gone.Node()), gone.Token()))
+	must.OK(t, other.Inspector().Break(ctx, d+"/gone", recipe.Base(gone.Node()), gone.Token()))
 	soon(t, "the loss", gone.Lost())
 	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
@@ -370,9 +360,7 @@ func TestErrorsNameThePathAndEachPackageOnce(t *testing.T) {
 		"/gone":        {gone.Check(ctx), ErrLost},
 		"/gone unlock": {gone.Unlock(ctx), ErrLost},
 		"/do": {c.Mutex(d+"/do").Do(ctx, func(_ context.Context, l *Lease) error {
-			if err := other.Inspector().Break(ctx, d+"/do", recipe.Base(l.Node()), l.Token()); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, other.Inspector().Break(ctx, d+"/do", recipe.Base(l.Node()), l.Token()))
 			soon(t, "the loss", l.Lost())
 			return failure
 		}), failure},

@@ -11,7 +11,9 @@ import (
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // waitsLocally starts a call and waits until it is behind a turn of the same process.
@@ -101,10 +103,10 @@ func TestLostLockIsFreeForTheProcess(t *testing.T) {
 func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 	shared(t)
 	o := observer(t)
-	noErr(t, o.AddAuth("digest", []byte("operator:secret")))
+	must.OK(t, o.AddAuth("digest", []byte("operator:secret")))
 	hide := func(t *testing.T, node string) {
 		t.Helper()
-		noErr(t, errOf(o.SetACL(node, []zk.ACL{{Perms: zk.PermAll, Scheme: "auth"}}, -1)))
+		must.OK(t, errOf(o.SetACL(node, []zk.ACL{{Perms: zk.PermAll, Scheme: "auth"}}, -1)))
 	}
 	waiters := map[string]func(c *Client, d string) (node string, end func(), done <-chan struct{}){}
 	held := func(f, g func(c *Client, d string) take) func(*Client, string) (string, func(), <-chan struct{}) {
@@ -138,13 +140,11 @@ func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 	})
 	waiters["barrier"] = func(c *Client, d string) (string, func(), <-chan struct{}) {
 		b := c.Barrier(d)
-		noErr(t, b.Close(testCtx(t)))
+		must.OK(t, b.Close(testCtx(t)))
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if err := b.Wait(testCtx(t)); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, b.Wait(testCtx(t)))
 		}()
 		return d, func() { removeDir(t, o, d) }, done
 	}
@@ -175,7 +175,7 @@ func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 func TestHolderOfANodeMadeUnreadable(t *testing.T) {
 	shared(t)
 	o := observer(t)
-	noErr(t, o.AddAuth("digest", []byte("operator:secret")))
+	must.OK(t, o.AddAuth("digest", []byte("operator:secret")))
 	for name, take := range map[string]func(c *Client, d string) take{
 		"mutex": func(c *Client, d string) take {
 			return c.Mutex(d).Lock
@@ -196,7 +196,7 @@ func TestHolderOfANodeMadeUnreadable(t *testing.T) {
 					hidden = append(hidden, d)
 				}
 				for _, node := range hidden {
-					noErr(t, errOf(o.SetACL(node, []zk.ACL{{Perms: zk.PermAll, Scheme: "auth"}}, -1)))
+					must.OK(t, errOf(o.SetACL(node, []zk.ACL{{Perms: zk.PermAll, Scheme: "auth"}}, -1)))
 				}
 				p.Record()
 				eventually(t, "the holder to look again, twice", func() bool { return under(p, l.Node(), faultproxy.OpGetData) >= 2 })
@@ -236,9 +236,7 @@ func TestWaiterRemovedWithoutAConnectionIsNotGranted(t *testing.T) {
 		unlock(t, h)
 		p.Refuse(false)
 		l := g.wait(t)
-		if l.Node() == node {
-			t.Fatalf("round %d: the lock is held by a node that was removed", i)
-		}
+		must.That(t, l.Node() != node, "round %d: the lock is held by a node that was removed", i)
 		soon(t, "another place", enqueued)
 		unlock(t, l)
 		eventually(t, "no watch", func() bool { return c.Stats().Watches == 0 })
@@ -266,7 +264,7 @@ func TestRemovedWaiterIsNotGranted(t *testing.T) {
 		eventually(t, "its watch", func() bool { return c.Stats().Watches > 0 })
 		next := start(testCtx(t), dial(t).Mutex(d).Lock)
 		queued(t, o, d, 3+ahead)
-		noErr(t, o.Delete(node, -1))
+		must.OK(t, o.Delete(node, -1))
 		unlock(t, holder)
 		for _, g := range between {
 			unlock(t, g.wait(t))
@@ -294,7 +292,7 @@ func stamping(t *testing.T, ctx context.Context, rule faultproxy.Rule, opts ...O
 		g := start(ctx, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Hour, Break: true}))
 		queued(t, o, d, 2)
 		unlock(t, first)
-		eventuallyIn(t, 30*time.Second, "a stamp or a grant", func() bool { return isClosed(r.Acted()) || !g.pending() })
+		must.Await(t, "a stamp or a grant", 30*time.Second, func() bool { return isClosed(r.Acted()) || !g.pending() })
 		if isClosed(r.Acted()) {
 			return c, g, r
 		}
@@ -310,7 +308,7 @@ func TestStampThatIsLostIsSentAgain(t *testing.T) {
 	} {
 		c, g, _ := stamping(t, testCtx(t), rule)
 		l := g.wait(t)
-		if en := must[*recipe.Queue](t)(c.Inspector().Inspect(testCtx(t), l.Path())).Holders[0]; en.Owner == nil || !en.Owner.Held {
+		if en := must.Get(c.Inspector().Inspect(testCtx(t), l.Path()))(t).Holders[0]; en.Owner == nil || !en.Owner.Held {
 			t.Errorf("%v: not stamped: %+v", rule, en)
 		}
 		unlock(t, l)
@@ -322,10 +320,8 @@ func TestWaitEndsWhileTheStampIsOnItsWay(t *testing.T) {
 	// The session is so long that the connection is not given up for the missing answer.
 	_, g, r := stamping(t, ctx, faultproxy.Rule{Kind: faultproxy.Reply, Do: faultproxy.Hold}, WithSessionTimeout(time.Minute))
 	cancel()
-	eventuallyIn(t, 15*time.Second, "the call to end", func() bool { return !g.pending() })
-	if err := g.fails(t); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	must.Await(t, "the call to end", 15*time.Second, func() bool { return !g.pending() })
+	expect.Is(t, g.fails(t), context.Canceled)
 	r.Remove()
 }
 
@@ -345,9 +341,7 @@ func TestUnlockTellsOfASessionThatWasEndedByForce(t *testing.T) {
 		p.Cut()
 		expire(t, p)
 		other := lock(t, dial(t).Mutex(d).Lock)
-		if !l.Valid() {
-			t.Fatal("the loss is known already")
-		}
+		must.That(t, l.Valid(), "the loss is known already")
 		res := make(chan error, 1)
 		go func() { res <- l.Unlock(testCtx(t)) }()
 		not(t, "Unlock knows the outcome", res, 10*time.Millisecond)
@@ -370,11 +364,9 @@ func TestEndOfTheSessionIsTheLossOfTheLease(t *testing.T) {
 	}
 
 	el := c.Election(d + "/e")
-	l = must[*Lease](t)(el.Campaign(testCtx(t), []byte("a")))
-	noErr(t, observer(t).Delete(l.Node(), -1))
-	if err := el.Proclaim(testCtx(t), l, []byte("b")); !errors.Is(err, ErrLost) {
-		t.Error(err)
-	}
+	l = must.Get(el.Campaign(testCtx(t), []byte("a")))(t)
+	must.OK(t, observer(t).Delete(l.Node(), -1))
+	expect.Is(t, el.Proclaim(testCtx(t), l, []byte("b")), ErrLost)
 }
 
 // The loss of a set names the lock that is to blame.
@@ -386,16 +378,14 @@ func TestLossOfASetNamesTheLock(t *testing.T) {
 			"check": func(l *Lease) error { return l.Check(testCtx(t)) },
 			"txn":   func(l *Lease) error { _, err := l.Txn(testCtx(t)); return err },
 		} {
-			set := must[*Lease](t)(c.AcquireAll(testCtx(t), c.Mutex(d+"/a").Request(opts...), c.RWMutex(d+"/b").Request(fence.Shared)))
+			set := must.Get(c.AcquireAll(testCtx(t), c.Mutex(d+"/a").Request(opts...), c.RWMutex(d+"/b").Request(fence.Shared)))(t)
 			node := set.Nodes()[1]
-			noErr(t, o.Delete(node, -1))
+			must.OK(t, o.Delete(node, -1))
 			var lost *LostError
 			if err := notice(set); !errors.As(err, &lost) || lost.Path != d+"/b" || lost.Node != node || lost.Reason != Removed {
 				t.Errorf("%s, %d options: %v", how, len(opts), err)
 			}
-			if err := set.Unlock(context.Background()); !errors.Is(err, ErrLost) {
-				t.Error(err)
-			}
+			expect.Is(t, set.Unlock(context.Background()), ErrLost)
 			queued(t, o, d+"/a", 0)
 		}
 	}
@@ -417,7 +407,7 @@ func TestSetThatLosesALockOnTheWaySaysWhy(t *testing.T) {
 		})
 		queued(t, o, d+"/b", 2)
 		if name == "removed" {
-			noErr(t, o.Delete(d+"/a/"+names(t, o, d+"/a")[0], -1))
+			must.OK(t, o.Delete(d+"/a/"+names(t, o, d+"/a")[0], -1))
 		}
 		soon(t, "the loss", lost)
 		unlock(t, b)

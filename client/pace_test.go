@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // hurried is a client that knows of short turns in d, and its proxy.
@@ -51,9 +53,7 @@ func TestShortTurnsAreGrantedWithoutAnotherRoundTrip(t *testing.T) {
 		}) == 2
 	})
 	watches(t, p, last, 1)
-	if !g.pending() {
-		t.Fatal("granted beside another")
-	}
+	must.That(t, g.pending(), "granted beside another")
 	p.Record()
 	unlock(t, l)
 	own := g.wait(t)
@@ -90,15 +90,11 @@ func TestLookingAheadGrantsNothingByItself(t *testing.T) {
 				eventually(t, "another look", func() bool { return under(p, d, faultproxy.OpGetChildren2) >= 2 })
 				watches(t, p, h.Node(), 1)
 			}
-			if !g.pending() || !h.Valid() {
-				t.Fatal("granted beside the holder")
-			}
+			must.That(t, g.pending() && h.Valid(), "granted beside the holder")
 			unlock(t, h)
 			for _, a := range stay {
 				l := a.wait(t)
-				if !g.pending() {
-					t.Fatal("granted beside another")
-				}
+				must.That(t, g.pending(), "granted beside another")
 				unlock(t, l)
 			}
 			unlock(t, g.wait(t))
@@ -146,14 +142,10 @@ func TestShortTurnsExclude(t *testing.T) {
 				if err != nil {
 					continue
 				}
-				if inside.Add(1) != 1 {
-					t.Error("two hold")
-				}
+				expect.Equal(t, inside.Add(1), 1, "two hold")
 				held.Add(1)
 				inside.Add(-1)
-				if err := l.Unlock(testCtx(t)); err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, l.Unlock(testCtx(t)))
 			}
 		})
 	}
@@ -165,17 +157,12 @@ func TestShortTurnsExclude(t *testing.T) {
 
 func TestPacesAreBounded(t *testing.T) {
 	var p paces
-	if p.short("/a", time.Second) {
-		t.Error("nothing is known yet")
-	}
+	expect.That(t, !p.short("/a", time.Second), "nothing is known yet")
 	for i := range 3 * pacesKept {
 		p.note(string(rune(i)), time.Duration(i))
 	}
 	p.note("/a", time.Second)
-	if len(p.dirs) > pacesKept {
-		t.Errorf("%d are kept", len(p.dirs))
-	}
-	if p.short("/a", time.Second/shortTurn) || !p.short("/a", time.Second/shortTurn+1) {
-		t.Error("not short where it should be, or the other way round")
-	}
+	expect.That(t, len(p.dirs) <= pacesKept, "%d are kept", len(p.dirs))
+	expect.That(t, !p.short("/a", time.Second/shortTurn) && p.short("/a", time.Second/shortTurn+1),
+		"not short where it should be, or the other way round")
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // explorer walks all states.
@@ -375,7 +376,7 @@ func TestE45ExplorerFindsNoOverlapAndNoStuckState(t *testing.T) {
 			return
 		}
 		n, err := explore(m)
-		noErr(t, err)
+		must.OK(t, err)
 		total += n
 		models++
 	})
@@ -400,15 +401,12 @@ func TestExplorerFindsEachMutation(t *testing.T) {
 				}
 				m.mutation = tc.mutation
 				if _, err := explore(m); err != nil {
-					if !strings.HasPrefix(err.Error(), tc.want) {
-						t.Fatalf("found %v, want %s", err, tc.want)
-					}
+					must.That(t, strings.HasPrefix(err.Error(), tc.want),
+						"found %v, want %s", err, tc.want)
 					found++
 				}
 			})
-			if found == 0 {
-				t.Fatal("not found")
-			}
+			must.That(t, found != 0, "not found")
 		})
 	}
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
 	czk "github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func policies(t *testing.T, f func(t *testing.T, p recipe.Policy)) {
@@ -30,24 +32,16 @@ func TestPolicyLockIsGrantedAndGivenBack(t *testing.T) {
 		c, o, d := dial(t), observer(t), dir(t)
 		m := c.RWMutex(d, WithPolicy(p))
 		r1, r2 := lock(t, m.RLock), lock(t, m.RLock)
-		if _, err := m.TryLock(testCtx(t)); !errors.Is(err, ErrNotAcquired) {
-			t.Fatalf("TryLock under readers: %v", err)
-		}
-		if n := names(t, o, d); len(n) != 2 {
-			t.Fatalf("nodes of two readers: %v", n)
-		}
+		must.Is(t, expect.Err(m.TryLock(testCtx(t))), ErrNotAcquired, "TryLock under readers")
+		must.Equal(t, len(names(t, o, d)), 2, "nodes of two readers")
 		unlock(t, r1)
 		unlock(t, r2)
 		w := lock(t, m.Lock)
 		if w.Token() <= r2.Token() || w.Token() <= r1.Token() {
 			t.Errorf("token %v after %v and %v", w.Token(), r1.Token(), r2.Token())
 		}
-		if err := w.Check(testCtx(t)); err != nil {
-			t.Error(err)
-		}
-		if _, err := m.TryRLock(testCtx(t)); !errors.Is(err, ErrNotAcquired) {
-			t.Fatalf("TryRLock under a writer: %v", err)
-		}
+		expect.OK(t, w.Check(testCtx(t)))
+		must.Is(t, expect.Err(m.TryRLock(testCtx(t))), ErrNotAcquired, "TryRLock under a writer")
 		r := start(testCtx(t), m.RLock)
 		queued(t, o, d, 3)
 		unlock(t, w)
@@ -59,17 +53,15 @@ func TestPolicyLockIsGrantedAndGivenBack(t *testing.T) {
 func TestPolicyMustBeTheStoredOne(t *testing.T) {
 	c, d := dial(t), dir(t)
 	unlock(t, lock(t, c.RWMutex(d, WithPolicy(PolicyReader)).RLock))
-	if _, err := c.RWMutex(d, WithPolicy(PolicyWriter)).RLock(testCtx(t)); !errors.Is(err, ErrPolicyMismatch) {
-		t.Fatalf("another policy: %v", err)
-	}
+	must.Is(t, expect.Err(c.RWMutex(d, WithPolicy(PolicyWriter)).RLock(testCtx(t))), ErrPolicyMismatch,
+		"another policy")
 }
 
 func TestPolicyLockRefusesOtherLayouts(t *testing.T) {
 	c, d := dial(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
-	if _, err := c.RWMutex(d, WithPolicy(PolicyFair)).RLock(testCtx(t)); !errors.Is(err, ErrMixedLayout) {
-		t.Fatalf("beside a mutex: %v", err)
-	}
+	must.Is(t, expect.Err(c.RWMutex(d, WithPolicy(PolicyFair)).RLock(testCtx(t))), ErrMixedLayout,
+		"beside a mutex")
 	unlock(t, l)
 }
 
@@ -81,7 +73,7 @@ func TestPolicyDowngradeLetsReadersIn(t *testing.T) {
 		token := w.Token()
 		r := start(testCtx(t), m.RLock)
 		not(t, "reader beside a writer", r.lease, 50*time.Millisecond)
-		noErr(t, w.Downgrade(testCtx(t)))
+		must.OK(t, w.Downgrade(testCtx(t)))
 		if w.Token() != token || w.Mode() != fence.Shared || w.Err() != nil {
 			t.Errorf("after the downgrade: token %v (was %v), mode %v, %v", w.Token(), token, w.Mode(), w.Err())
 		}
@@ -176,9 +168,7 @@ func randomStep(ctx context.Context, t *testing.T, m *RWMutex, rnd *rand.Rand, r
 		ctx = short
 	}
 	fail := func(err error) {
-		if ctx.Err() == nil && !errors.Is(err, ErrUpgradeConflict) {
-			t.Error(err)
-		}
+		expect.That(t, ctx.Err() != nil || errors.Is(err, ErrUpgradeConflict), "%v", err)
 	}
 	if rnd.IntN(3) == 0 {
 		l, err := m.Lock(ctx)
@@ -190,9 +180,7 @@ func randomStep(ctx context.Context, t *testing.T, m *RWMutex, rnd *rand.Rand, r
 		writers.Add(-1)
 		if rnd.IntN(2) == 0 {
 			readers.Add(1)
-			if err := l.Downgrade(context.Background()); err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, l.Downgrade(context.Background()))
 			readers.Add(-1)
 		}
 		finish(t, l)
@@ -217,9 +205,7 @@ func randomStep(ctx context.Context, t *testing.T, m *RWMutex, rnd *rand.Rand, r
 }
 
 func finish(t *testing.T, l *Lease) {
-	if err := l.Unlock(context.Background()); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, l.Unlock(context.Background()))
 }
 
 // A reader that looked while the door was open, and whose grant arrives when a writer holds, gets
@@ -283,9 +269,7 @@ func TestE46EndlessReadersDoNotStarveAWriter(t *testing.T) {
 	l := lock(t, m.Lock)
 	waited := time.Since(begun)
 	unlock(t, l)
-	if waited < bound {
-		t.Errorf("readers had no precedence: the writer waited %v only", waited)
-	}
+	expect.That(t, waited >= bound, "readers had no precedence: the writer waited %v only", waited)
 	if limit := bound + 3*time.Second; waited > limit {
 		t.Errorf("the writer waited %v, more than %v", waited, limit)
 	}
@@ -311,14 +295,12 @@ func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
 	// Two writes in one transaction count two, and their last stat is the one to
 	// go on with.
 	c, p := dial(t), dir(t)
-	e := must[*epoch](t)(c.epoch(testCtx(t)))
-	noErr(t, c.ensure(testCtx(t), e, p, nil))
+	e := must.Get(c.epoch(testCtx(t)))(t)
+	must.OK(t, c.ensure(testCtx(t), e, p, nil))
 	res, err := e.conn.Multi(testCtx(t),
 		czk.SetData{Path: p, Data: []byte("x"), Version: 0},
 		czk.SetData{Path: p, Data: []byte("x"), Version: -1})
-	if err != nil || res[1].Stat.Version != 2 {
-		t.Fatalf("%v, %v", res, err)
-	}
+	must.That(t, err == nil && res[1].Stat.Version == 2, "%v, %v", res, err)
 }
 
 func TestE47WriterWhoseQueueNodeWasRemovedIsNotGranted(t *testing.T) {
@@ -334,7 +316,7 @@ func TestE47WriterWhoseQueueNodeWasRemovedIsNotGranted(t *testing.T) {
 	queued(t, o, d, 3)
 	for _, n := range names(t, o, d) {
 		if node, ok := recipe.ParsePolicyNode(n); ok && node.Kind == recipe.QueueWrite {
-			noErr(t, o.Delete(recipe.Join(d, n), -1))
+			must.OK(t, o.Delete(recipe.Join(d, n), -1))
 		}
 	}
 	r2 := blocked.wait(t) // the door is stale, rightly
@@ -397,9 +379,8 @@ func TestPolicyNamesAndRecord(t *testing.T) {
 		{Owner: id, Kind: recipe.DoorUpgrade}} {
 		rec, ok := recipe.ParsePolicyRecord(recipe.NewPolicyRecord(PolicyFair,
 			recipe.DefaultMaxWriterWait).WithDoor(g).Encode())
-		if !ok || rec.Mark() != g || rec.WriterBound() != recipe.DefaultMaxWriterWait {
-			t.Errorf("%v came back as %+v, %v", g, rec, ok)
-		}
+		expect.That(t, ok && rec.Mark() == g && rec.WriterBound() == recipe.DefaultMaxWriterWait,
+			"%v came back as %+v, %v", g, rec, ok)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestE42OfTwoUpgradersOneErrsAtOnce(t *testing.T) {
@@ -42,9 +44,7 @@ func TestE42OfTwoUpgradersOneErrsAtOnce(t *testing.T) {
 				default:
 					t.Errorf("round %d: %v", round, err)
 				}
-				if err := l[i].Unlock(ctx); err != nil {
-					t.Errorf("round %d: unlock: %v", round, err)
-				}
+				expect.OK(t, l[i].Unlock(ctx), "round %d: unlock", round)
 			})
 		}
 		wg.Wait()
@@ -72,12 +72,12 @@ func TestE43UpgraderGoesBeforeTheWaitingWriter(t *testing.T) {
 			})
 		}
 		before := r.Token()
-		noErr(t, r.Upgrade(ctx))
+		must.OK(t, r.Upgrade(ctx))
 		if !w.pending() || r.Mode() != fence.Exclusive || r.Token() <= before {
 			t.Fatalf("upgraded: mode %v, token %v after %v, writer waits: %v", r.Mode(), r.Token(), before,
 				w.pending())
 		}
-		noErr(t, r.Check(ctx))
+		must.OK(t, r.Check(ctx))
 		token := r.Token()
 		unlock(t, r)
 		l := w.wait(t)
@@ -92,16 +92,14 @@ func TestTryUpgradeLeavesTheGateOpen(t *testing.T) {
 	c, o, d, ctx := dial(t), observer(t), dir(t), testCtx(t)
 	m := c.RWMutex(d, WithPolicy(PolicyFair))
 	r1, r2 := lock(t, m.RLock), lock(t, m.RLock)
-	if err := r1.TryUpgrade(ctx); !errors.Is(err, ErrNotAcquired) {
-		t.Fatalf("TryUpgrade beside a reader: %v", err)
-	}
+	must.Is(t, r1.TryUpgrade(ctx), ErrNotAcquired, "TryUpgrade beside a reader")
 	if b, _, err := o.Get(d); err != nil || !strings.Contains(string(b), `"gate":""`) {
 		t.Fatalf("the record is %s, %v", b, err)
 	}
 	r3 := lock(t, m.RLock)
 	unlock(t, r2)
 	unlock(t, r3)
-	noErr(t, r1.TryUpgrade(ctx))
+	must.OK(t, r1.TryUpgrade(ctx))
 	unlock(t, r1)
 }
 
@@ -111,9 +109,7 @@ func TestCancelledUpgradeReopensTheGate(t *testing.T) {
 	r1, r2 := lock(t, m.RLock), lock(t, m.RLock)
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	if err := r1.Upgrade(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("upgrade: %v", err)
-	}
+	must.Is(t, r1.Upgrade(ctx), context.DeadlineExceeded, "upgrade")
 	r3 := lock(t, m.RLock) // no reader is left behind a door that nobody wants
 	for _, l := range []*Lease{r1, r2, r3} {
 		unlock(t, l)
@@ -138,9 +134,7 @@ func TestE44UpgraderThatDiesLeavesAStaleGate(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		dying.Close(ctx)
-		if err := soon(t, "the upgrade ends", failed); err == nil {
-			t.Fatal("upgraded beside another reader")
-		}
+		must.Fails(t, soon(t, "the upgrade ends", failed), "upgraded beside another reader")
 		unlock(t, reader.wait(t))
 		unlock(t, r)
 		unlock(t, lock(t, m.Lock))

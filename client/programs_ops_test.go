@@ -8,6 +8,7 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // programOps are the calls that random programs make. Every call of the package is here or
@@ -251,9 +252,8 @@ func (w *worker) upgrade(call func(*client.Lease, context.Context) error) func(c
 // saysWhy looks at everything that a lease says of itself.
 func (w *worker) saysWhy(_ context.Context, c *claim) {
 	l := c.lease
-	if !l.Valid() && l.Err() == nil {
-		w.ref.t.Errorf("%s: a lease that is not valid has no error", c.path)
-	}
+	expect.That(w.ref.t, l.Valid() || l.Err() != nil,
+		"%s: a lease that is not valid has no error", c.path)
 	_, _, _, _ = l.ValidUntil(), l.Context(), l.Mode(), l.Token()
 	_, _, _ = l.Sequencer(), l.Node(), l.Nodes()
 	select {

@@ -21,6 +21,8 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
@@ -143,9 +145,7 @@ func (w *worker) take(path string, mode fence.Mode, n int, call func(ctx context
 	}
 	before := w.ref.start(w.id)
 	l, err := call(ctx)
-	if (l == nil) == (err == nil) {
-		w.ref.t.Errorf("%s: a lease %v and the error %v", path, l, err)
-	}
+	expect.That(w.ref.t, (l == nil) != (err == nil), "%s: a lease %v and the error %v", path, l, err)
 	if l == nil {
 		return
 	}
@@ -199,13 +199,9 @@ func TestRandomProgramsKeepTheLocks(t *testing.T) {
 	t.Logf("-programs.seed %d", seed)
 	s := zlocktest.Config{MinSessionTimeout: time.Second, SweepInterval: 50 * time.Millisecond}.Start(t)
 	raw, err := zk.Dial(t.Context(), s.Addr, zk.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer raw.Close(context.Background())
-	if _, err := raw.Create(t.Context(), zk.Create{Path: "/foreign", Data: []byte(foreignData)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(raw.Create(t.Context(), zk.Create{Path: "/foreign", Data: []byte(foreignData)}))(t)
 	ref := newReferee(t)
 	names, ops := slices.Sorted(maps.Keys(programOptions)), slices.Sorted(maps.Keys(programOps))
 	var clients []*client.Client
@@ -215,9 +211,7 @@ func TestRandomProgramsKeepTheLocks(t *testing.T) {
 			client.WithMargin(time.Second),
 			client.WithLogger(slog.New(slog.DiscardHandler)), client.WithClientName("random"),
 			client.WithAuth("digest", "random:program"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		clients, all = append(clients, c), append(all, i)
 	}
 	var workers sync.WaitGroup
@@ -237,15 +231,11 @@ func TestRandomProgramsKeepTheLocks(t *testing.T) {
 	if n, err := raw.Get(t.Context(), "/foreign"); err != nil || string(n.Data) != foreignData {
 		t.Errorf("the data of another program are %q now: %v", n.Data, err)
 	}
-	if ref.grants < *programSteps {
-		t.Errorf("%d grants: the test asks for too little", ref.grants)
-	}
+	expect.That(t, ref.grants >= *programSteps, "%d grants: the test asks for too little", ref.grants)
 	t.Logf("%d grants", ref.grants)
 	free(t, s.Addr)
 	for _, c := range clients {
-		if err := c.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, c.Close(t.Context()))
 	}
 }
 
@@ -289,9 +279,7 @@ func disturb(t *testing.T, r *rand.Rand, s *zlocktest.Server, raw *zk.Conn, ref 
 // the sessions of the others live.
 func free(t *testing.T, addr string) {
 	c, err := client.Dial(t.Context(), addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer c.Close(context.Background())
 	for _, p := range programPaths {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -320,32 +308,25 @@ func free(t *testing.T, addr string) {
 // TestRandomProgramsKnowEveryOption fails for an option or a call that no table names.
 func TestRandomProgramsKnowEveryOption(t *testing.T) {
 	names, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	found := 0
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, d := range file.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if !ok || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "With") {
 				continue
 			}
 			found++
-			if programOptions[f.Name.Name] == nil && otherOptions[f.Name.Name] == "" {
-				t.Errorf("option %s is in no table", f.Name.Name)
-			}
+			expect.That(t, programOptions[f.Name.Name] != nil || otherOptions[f.Name.Name] != "",
+				"option %s is in no table", f.Name.Name)
 		}
 	}
-	if found == 0 {
-		t.Fatal("no option was found")
-	}
+	must.That(t, found != 0, "no option was found")
 	for _, v := range []any{
 		&client.Mutex{}, &client.RWMutex{}, &client.Semaphore{}, &client.Election{}, &client.Lease{},
 		&client.Barrier{}, &client.DoubleBarrier{}, &client.Client{}, &client.Inspector{},
@@ -353,9 +334,7 @@ func TestRandomProgramsKnowEveryOption(t *testing.T) {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumMethod() {
 			name := typ.Elem().Name() + "." + typ.Method(i).Name
-			if programOps[name] == nil && otherCalls[name] == "" {
-				t.Errorf("%s is in no table", name)
-			}
+			expect.That(t, programOps[name] != nil || otherCalls[name] != "", "%s is in no table", name)
 		}
 	}
 }

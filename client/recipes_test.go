@@ -12,6 +12,8 @@ import (
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestRWMutexSharesReadersAndExcludesWriters(t *testing.T) {
@@ -26,28 +28,20 @@ func TestRWMutexSharesReadersAndExcludesWriters(t *testing.T) {
 			queued(t, o, d, 3)
 			r3 := start(testCtx(t), m2.RLock)
 			queued(t, o, d, 4)
-			if _, err := m2.TryRLock(testCtx(t)); !errors.Is(err, ErrNotAcquired) {
-				t.Fatalf("a try overtook a writer: %v", err)
-			}
+			must.Is(t, expect.Err(m2.TryRLock(testCtx(t))), ErrNotAcquired, "a try overtook a writer")
 			unlock(t, r1)
-			if !w.pending() || !r3.pending() {
-				t.Fatal("granted too early")
-			}
+			must.That(t, w.pending() && r3.pending(), "granted too early")
 			unlock(t, r2)
 			wl := w.wait(t)
-			if !r3.pending() {
-				t.Fatal("reader beside a writer")
-			}
-			noErr(t, wl.Downgrade(testCtx(t)))
+			must.That(t, r3.pending(), "reader beside a writer")
+			must.OK(t, wl.Downgrade(testCtx(t)))
 			rl := r3.wait(t)
 			if wl.Mode() != fence.Shared || !wl.Valid() {
 				t.Fatalf("downgraded lease: %v %v", wl.Mode(), wl.Err())
 			}
 			unlock(t, wl)
 			unlock(t, rl)
-			if n := names(t, o, d); len(n) != 0 {
-				t.Fatalf("left: %v", n)
-			}
+			must.Equal(t, len(names(t, o, d)), 0, "left")
 		})
 	}
 }
@@ -78,9 +72,7 @@ func TestSemaphoreLimitsPermits(t *testing.T) {
 							for m := most.Load(); v > m && !most.CompareAndSwap(m, v); m = most.Load() {
 							}
 							in.Add(-int64(n))
-							if err := p.Unlock(ctx); err != nil {
-								t.Error(err)
-							}
+							expect.OK(t, p.Unlock(ctx))
 						}
 					}()
 				}
@@ -102,7 +94,7 @@ func TestElectionHasOneLeaderThatObserversSee(t *testing.T) {
 	if l := soon(t, "first observation", seen); !l.None() {
 		t.Fatalf("leader %+v", l)
 	}
-	a := must[*Lease](t)(c1.Election(d).Campaign(ctx, []byte("one")))
+	a := must.Get(c1.Election(d).Campaign(ctx, []byte("one")))(t)
 	if l := soon(t, "leader one", seen); string(l.Value) != "one" || l.Token != a.Token() {
 		t.Fatalf("leader %+v", l)
 	}
@@ -110,20 +102,16 @@ func TestElectionHasOneLeaderThatObserversSee(t *testing.T) {
 		return c2.Election(d).Campaign(ctx, []byte("two"), o...)
 	})
 	queued(t, o, d, 2)
-	noErr(t, c1.Election(d).Proclaim(ctx, a, []byte("uno")))
-	if l := soon(t, "proclaimed", seen); string(l.Value) != "uno" {
-		t.Fatalf("leader %+v", l)
-	}
-	noErr(t, a.Unlock(ctx))
+	must.OK(t, c1.Election(d).Proclaim(ctx, a, []byte("uno")))
+	must.Equal(t, string(soon(t, "proclaimed", seen).Value), "uno", "leader")
+	must.OK(t, a.Unlock(ctx))
 	lb := b.wait(t)
 	for l := range seen {
 		if string(l.Value) == "two" {
 			break
 		}
 	}
-	if l := must[Leader](t)(c1.Election(d).Leader(ctx)); l.Token != lb.Token() {
-		t.Fatalf("leader %+v", l)
-	}
+	must.Equal(t, must.Get(c1.Election(d).Leader(ctx))(t).Token, lb.Token(), "leader")
 	unlock(t, lb)
 }
 
@@ -132,16 +120,16 @@ func TestBarrierHoldsUpAndDoubleBarrierGathers(t *testing.T) {
 	c1, c2, d := dial(t), dial(t), dir(t)
 	ctx := testCtx(t)
 	b := c1.Barrier(d + "/b")
-	noErr(t, b.Wait(ctx))
+	must.OK(t, b.Wait(ctx))
 	for range 2 {
-		noErr(t, b.Close(ctx))
+		must.OK(t, b.Close(ctx))
 	}
 	passed := make(chan error, 1)
 	go func() { passed <- c2.Barrier(d + "/b").Wait(ctx) }()
 	for range 2 {
-		noErr(t, b.Open(ctx))
+		must.OK(t, b.Open(ctx))
 	}
-	noErr(t, soon(t, "barrier passed", passed))
+	must.OK(t, soon(t, "barrier passed", passed))
 	type entry struct {
 		m   *Member
 		err error
@@ -156,13 +144,11 @@ func TestBarrierHoldsUpAndDoubleBarrierGathers(t *testing.T) {
 	left := make(chan error, 3)
 	for range 3 {
 		e := soon(t, "entered", entered)
-		if e.err != nil {
-			t.Fatal(e.err)
-		}
+		must.OK(t, e.err)
 		go func() { left <- e.m.Leave(ctx) }()
 	}
 	for range 3 {
-		noErr(t, soon(t, "left", left))
+		must.OK(t, soon(t, "left", left))
 	}
 }
 
@@ -171,14 +157,10 @@ func TestSetsOfLocksOfDifferentKinds(t *testing.T) {
 	c, o, d := dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
 	m, rw, s := c.Mutex(d+"/m"), c.RWMutex(d+"/rw"), c.Semaphore(d+"/s", 2)
-	l := must[*Lease](t)(c.AcquireAll(ctx, s.Request(2), m.Request(), rw.Request(fence.Shared)))
-	if n := len(l.Nodes()); n != 4 {
-		t.Fatalf("%d nodes", n)
-	}
+	l := must.Get(c.AcquireAll(ctx, s.Request(2), m.Request(), rw.Request(fence.Shared)))(t)
+	must.Equal(t, len(l.Nodes()), 4, "nodes")
 	for _, seq := range l.Sequencers() {
-		if err := c.CheckSequencer(ctx, seq); err != nil {
-			t.Fatalf("%+v: %v", seq, err)
-		}
+		must.OK(t, c.CheckSequencer(ctx, seq), "%+v", seq)
 	}
 	wantErr(t, errOf(c.TryAcquireAll(ctx, m.Request(), rw.Request(fence.Exclusive))), ErrNotAcquired)
 	unlock(t, l)
@@ -186,7 +168,7 @@ func TestSetsOfLocksOfDifferentKinds(t *testing.T) {
 		queued(t, o, d+p, 0)
 	}
 	wantErr(t, c.CheckSequencer(ctx, l.Sequencer()), fence.ErrStale)
-	l = must[*Lease](t)(c.TryAcquireAll(ctx, m.Request(), rw.Request(fence.Exclusive)))
+	l = must.Get(c.TryAcquireAll(ctx, m.Request(), rw.Request(fence.Exclusive)))(t)
 	unlock(t, l)
 }
 
@@ -197,10 +179,9 @@ func TestInspectShowsHoldersAndWaiters(t *testing.T) {
 	h := lock(t, c.RWMutex(d+"/rw").Lock, WithReason("work"))
 	r := start(ctx, dial(t).RWMutex(d+"/rw").RLock)
 	queued(t, o, d+"/rw", 2)
-	q := must[*recipe.Queue](t)(c.Inspector().Inspect(ctx, d+"/rw"))
-	if q.Kind != "rwlock" || len(q.Holders) != 1 || len(q.Waiters) != 1 || q.Next != 2 {
-		t.Fatalf("%+v", q)
-	}
+	q := must.Get(c.Inspector().Inspect(ctx, d+"/rw"))(t)
+	must.That(t, q.Kind == "rwlock" && len(q.Holders) == 1 && len(q.Waiters) == 1 && q.Next == 2,
+		"%+v", q)
 	if e := q.Holders[0]; e.Owner == nil || e.Owner.Reason != "work" || e.Token != int64(h.Token()) || e.Maker != recipe.MakerSelf {
 		t.Fatalf("%+v", e)
 	}
@@ -210,10 +191,8 @@ func TestInspectShowsHoldersAndWaiters(t *testing.T) {
 	p := lock(t, func(ctx context.Context, o ...Option) (*Lease, error) {
 		return c.Semaphore(d+"/sem", 4).Acquire(ctx, 3, o...)
 	})
-	q = must[*recipe.Queue](t)(c.Inspector().Inspect(ctx, d+"/sem"))
-	if q.Kind != "semaphore" || len(q.Holders) != 3 || q.Limit != 4 {
-		t.Fatalf("%+v", q)
-	}
+	q = must.Get(c.Inspector().Inspect(ctx, d+"/sem"))(t)
+	must.That(t, q.Kind == "semaphore" && len(q.Holders) == 3 && q.Limit == 4, "%+v", q)
 	var found []string
 	if err := c.Inspector().Walk(ctx, d, -1, func(q *recipe.Queue) error { found = append(found, q.Path); return nil }); err != nil || len(found) != 2 {
 		t.Fatalf("%v %v", found, err)
@@ -240,20 +219,16 @@ func TestWaitGraphFindsADeadlockOfTasks(t *testing.T) {
 		ctx1, cancel := context.WithCancel(Task(testCtx(t), "first"))
 		ctx2, cancel2 := context.WithCancel(Task(testCtx(t), "second"))
 		defer cancel2()
-		a := must[*Lease](t)(c1.Mutex(d + "/a").Lock(ctx1))
-		b := must[*Lease](t)(other(c2, d+"/b")(ctx2))
+		a := must.Get(c1.Mutex(d + "/a").Lock(ctx1))(t)
+		b := must.Get(other(c2, d+"/b")(ctx2))(t)
 		wb := start(ctx1, other(c1, d+"/b"))
 		queued(t, o, d+"/b", 2)
-		g := must[*recipe.Graph](t)(c1.Inspector().WaitGraph(testCtx(t), d))
-		if len(g.Edges) != 1 || g.Deadlocked() {
-			t.Fatalf("%+v", g)
-		}
+		g := must.Get(c1.Inspector().WaitGraph(testCtx(t), d))(t)
+		must.That(t, len(g.Edges) == 1 && !g.Deadlocked(), "%+v", g)
 		wa := start(ctx2, c2.Mutex(d+"/a").Lock)
 		queued(t, o, d+"/a", 2)
-		g = must[*recipe.Graph](t)(c1.Inspector().WaitGraph(testCtx(t), d))
-		if len(g.Edges) != 2 || !g.Deadlocked() || !g.Edges[0].Cycle {
-			t.Fatalf("%+v", g)
-		}
+		g = must.Get(c1.Inspector().WaitGraph(testCtx(t), d))(t)
+		must.That(t, len(g.Edges) == 2 && g.Deadlocked() && g.Edges[0].Cycle, "%+v", g)
 		cancel()
 		wb.fails(t)
 		unlock(t, a)
@@ -268,7 +243,7 @@ func TestWalkFindsLocksByTheirContenders(t *testing.T) {
 	c, o, d := dial(t), observer(t), dir(t)
 	unlock(t, lock(t, c.Mutex(d+"/k/lock").Lock)) // makes lasting nodes above
 	mk := func(path string, flags int32) {
-		noErr(t, errOf(o.Create(path, nil, flags, zk.WorldACL(zk.PermAll))))
+		must.OK(t, errOf(o.Create(path, nil, flags, zk.WorldACL(zk.PermAll))))
 	}
 	mk(d+"/tutorial", 0)
 	mk(d+"/tutorial/lock", zk.FlagEphemeralSequential)
@@ -277,11 +252,9 @@ func TestWalkFindsLocksByTheirContenders(t *testing.T) {
 	mk(d+"/queue/item-", zk.FlagSequence) // a queue's items last
 	l := lock(t, c.Mutex(d+"/k/lock").Lock)
 	found := map[string]*recipe.Queue{}
-	noErr(t, c.Inspector().Walk(testCtx(t), d, -1, func(q *recipe.Queue) error { found[q.Path] = q; return nil }))
+	must.OK(t, c.Inspector().Walk(testCtx(t), d, -1, func(q *recipe.Queue) error { found[q.Path] = q; return nil }))
 	q := found[d+"/tutorial"]
-	if len(found) != 2 || found[d+"/k/lock"] == nil || q == nil {
-		t.Fatalf("%v", found)
-	}
+	must.That(t, len(found) == 2 && found[d+"/k/lock"] != nil && q != nil, "%v", found)
 	if q.Layout() != "plain" || len(q.Holders) != 1 || q.Holders[0].Node != "lock0000000000" || len(q.Waiters) != 1 {
 		t.Fatalf("%+v", q)
 	}
@@ -295,9 +268,9 @@ func TestTryAcquireDoesNotMeetOnesOwnHead(t *testing.T) {
 	s := c.Semaphore(dir(t), 3)
 	for range 200 {
 		two, err := s.Acquire(ctx, 2)
-		noErr(t, err)
+		must.OK(t, err)
 		one, err := s.TryAcquire(ctx, 1)
-		noErr(t, err)
-		noErr(t, errors.Join(one.Unlock(ctx), two.Unlock(ctx)))
+		must.OK(t, err)
+		must.OK(t, errors.Join(one.Unlock(ctx), two.Unlock(ctx)))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // referee judges the locks of several clients from outside: by the leases that they
@@ -76,9 +77,8 @@ func (r *referee) granted(c *claim, before int) {
 	c.forced = before != r.forced[c.client]
 	for _, node := range c.lease.Nodes() {
 		waited, gone := r.removed[node]
-		if waited && c.lease.Valid() {
-			r.t.Errorf("%s: %s is granted, and was removed while it waited", c.path, node)
-		}
+		expect.That(r.t, !waited || !c.lease.Valid(),
+			"%s: %s is granted, and was removed while it waited", c.path, node)
 		c.forced = c.forced || gone
 	}
 	c.root = c
@@ -116,9 +116,7 @@ func (r *referee) judge(l *ledger, c *claim) {
 		if c.root == o.root && c.mode != fence.Permit && o.mode != fence.Permit {
 			continue
 		}
-		if c.holds() && o.holds() {
-			r.t.Errorf("%s: two holders: %s, and %s", c.path, c, o)
-		}
+		expect.That(r.t, !c.holds() || !o.holds(), "%s: two holders: %s, and %s", c.path, c, o)
 	}
 	if c.of > 0 && c.holds() && permits > c.of {
 		r.t.Errorf("%s: %d permits of %d", c.path, permits, c.of)

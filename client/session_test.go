@@ -19,7 +19,9 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	czk "github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestE31Chroot(t *testing.T) {
@@ -37,20 +39,17 @@ func TestE31Chroot(t *testing.T) {
 	b := dialTo(t, addr(t)+root+"/deep/", quick()...)
 	g := start(testCtx(t), b.Mutex("/m").Lock)
 	queued(t, o, root+"/deep/m", 2)
-	q := must[*recipe.Queue](t)(b.Inspector().Inspect(testCtx(t), "/m"))
-	if len(q.Holders) != 1 || len(q.Waiters) != 1 || q.Holders[0].Token != int64(l.Token()) {
-		t.Fatalf("%+v", q)
-	}
-	noErr(t, b.CheckSequencer(testCtx(t), l.Sequencer()))
-	if _, err := l.Txn(testCtx(t), czk.Check{Path: "/m", Version: -1}); err != nil {
-		t.Fatalf("transaction: %v", err)
-	}
+	q := must.Get(b.Inspector().Inspect(testCtx(t), "/m"))(t)
+	must.That(t, len(q.Holders) == 1 && len(q.Waiters) == 1 && q.Holders[0].Token == int64(l.Token()),
+		"%+v", q)
+	must.OK(t, b.CheckSequencer(testCtx(t), l.Sequencer()))
+	must.OK(t, expect.Err(l.Txn(testCtx(t), czk.Check{Path: "/m", Version: -1})), "transaction")
 	unlock(t, l)
 	unlock(t, g.wait(t)) // the event came under the client's path
-	set := must[*Lease](t)(a.AcquireAll(testCtx(t), a.Mutex("/x").Request(), a.Mutex("/y").Request()))
+	set := must.Get(a.AcquireAll(testCtx(t), a.Mutex("/x").Request(), a.Mutex("/y").Request()))(t)
 	unlock(t, set)
 	var found int
-	noErr(t, a.Inspector().Walk(testCtx(t), "/", -1, func(*recipe.Queue) error { found++; return nil }))
+	must.OK(t, a.Inspector().Walk(testCtx(t), "/", -1, func(*recipe.Queue) error { found++; return nil }))
 	removeDir(t, o, root+"/deep/m") // removing while idle must not matter
 	unlock(t, lock(t, a.Mutex("/m").Lock))
 }
@@ -59,7 +58,7 @@ func TestE31Chroot(t *testing.T) {
 func ensemble(t *testing.T, n int) *cluster.Ensemble {
 	t.Helper()
 	e, err := cluster.Start(launchOptions(n))
-	noErr(t, err)
+	must.OK(t, err)
 	t.Cleanup(e.Close)
 	return e
 }
@@ -83,10 +82,8 @@ func TestE32NoQuorum(t *testing.T) {
 		cancel()
 	}
 	g := start(testCtx(t), c.Mutex("/m").Lock)
-	if !g.pending() {
-		t.Fatal("granted without a quorum")
-	}
-	noErr(t, e.StartAll())
+	must.That(t, g.pending(), "granted without a quorum")
+	must.OK(t, e.StartAll())
 	unlock(t, g.wait(t))
 	l.Unlock(testCtx(t)) // it may have been lost: starting takes its time
 }
@@ -106,8 +103,8 @@ func TestE33LeaderChange(t *testing.T) {
 		var leader *cluster.Server
 		eventually(t, "a leader", func() bool { leader = e.Leader(); return leader != nil })
 		leader.Kill()
-		noErr(t, l.Check(testCtx(t)))
-		noErr(t, e.StartAll())
+		must.OK(t, l.Check(testCtx(t)))
+		must.OK(t, e.StartAll())
 		if !l.Valid() || l.Token() != token || l.Context().Err() != nil {
 			t.Fatalf("lease disturbed: %v", l.Err())
 		}
@@ -153,9 +150,7 @@ func TestE34NoReplyWhileTheConnectionIsOpen(t *testing.T) {
 		t.Fatal("granted to another before the holder was told")
 	}
 	wg.Wait()
-	if granted.Load() == 0 {
-		t.Fatal("the lock was never given on")
-	}
+	must.That(t, granted.Load() != 0, "the lock was never given on")
 	p.Blackhole(false)
 	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
 }
@@ -177,10 +172,10 @@ func stoppedProcess(t *testing.T) bool {
 	d := dir(t)
 	p := spawn(t, addr(t), d)
 	token, err := fence.ParseToken(p.says(t, "locked")[0])
-	noErr(t, err)
+	must.OK(t, err)
 	var gate fence.Gate
-	noErr(t, gate.Admit("r", fence.Exclusive, token))
-	noErr(t, p.cmd.Process.Signal(syscall.SIGSTOP))
+	must.OK(t, gate.Admit("r", fence.Exclusive, token))
+	must.OK(t, p.cmd.Process.Signal(syscall.SIGSTOP))
 	least := time.After(stopped)
 	// The session of the stopped process ends, and its lock goes to us.
 	c := dial(t)
@@ -189,20 +184,16 @@ func stoppedProcess(t *testing.T) bool {
 	if l.Token() <= token {
 		t.Fatalf("token %d after %d", l.Token(), token)
 	}
-	noErr(t, gate.Admit("r", fence.Exclusive, l.Token()))
+	must.OK(t, gate.Admit("r", fence.Exclusive, l.Token()))
 	<-least
-	noErr(t, p.cmd.Process.Signal(syscall.SIGCONT))
+	must.OK(t, p.cmd.Process.Signal(syscall.SIGCONT))
 	resumed := p.says(t, "resumed")
 	if resumed == nil {
 		return false
 	}
-	if resumed[0] != "false" {
-		t.Fatalf("valid in the first check: %v", resumed)
-	}
+	must.Equal(t, resumed[0], "false", "valid in the first check: %v", resumed)
 	p.says(t, "ended")
-	if err := gate.Admit("r", fence.Exclusive, token); !errors.Is(err, fence.ErrStale) {
-		t.Fatalf("old token: %v", err)
-	}
+	must.Is(t, gate.Admit("r", fence.Exclusive, token), fence.ErrStale, "old token")
 	return true
 }
 
@@ -239,9 +230,7 @@ func TestE36MachineSuspend(t *testing.T) {
 	c, d := dial(t, withClock(clock)), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
 	clock.move(time.Hour, 0)
-	if l.Valid() || l.ValidUntil().After(clock.Now().Wall) {
-		t.Fatal("suspended time does not count")
-	}
+	must.That(t, !l.Valid() && !l.ValidUntil().After(clock.Now().Wall), "suspended time does not count")
 	soon(t, "the context to end", l.Context().Done())
 	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
 	// The session lives on the server: a new hold is possible once it is confirmed.
@@ -254,14 +243,10 @@ func TestE37WallClockIsSet(t *testing.T) {
 	c, d := dial(t, withClock(clock)), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
 	clock.move(0, -24*time.Hour)
-	if !l.Valid() {
-		t.Fatal("a clock set back ended a lease")
-	}
+	must.That(t, l.Valid(), "a clock set back ended a lease")
 	beats := c.Stats().Heartbeats
 	eventually(t, "two heartbeats", func() bool { return c.Stats().Heartbeats >= beats+2 })
-	if !l.Valid() || l.Err() != nil {
-		t.Fatal("a clock set back ended a lease")
-	}
+	must.That(t, l.Valid() && l.Err() == nil, "a clock set back ended a lease")
 	clock.move(0, time.Hour)
 	if l.Valid() {
 		t.Fatal("time set forward does not count") // it may have passed
@@ -287,15 +272,11 @@ func TestE38SameSessionReturnsAfterALocalLoss(t *testing.T) {
 	queued(t, o, d, 2) // the server knows nothing of it
 	p.Refuse(false)
 	next := waiting.wait(t)
-	if c.Session().ID != session {
-		t.Fatal("the session ended")
-	}
-	if l.Valid() || l.Err() == nil {
-		t.Fatal("a lost lease came back")
-	}
+	must.Equal(t, c.Session().ID, session, "the session ended")
+	must.That(t, !l.Valid() && l.Err() != nil, "a lost lease came back")
 	queued(t, o, d, 1)
 	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
-	noErr(t, next.Check(testCtx(t)))
+	must.OK(t, next.Check(testCtx(t)))
 	unlock(t, next)
 }
 
@@ -312,7 +293,7 @@ func TestE39HeartbeatReplyDelayed(t *testing.T) {
 	}})
 	delay := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSync, Do: faultproxy.Delay,
 		For: 500 * time.Millisecond})
-	e := must[*epoch](t)(c.epoch(testCtx(t)))
+	e := must.Get(c.epoch(testCtx(t)))(t)
 	for range 3 {
 		seen, beats := delay.Seen(), c.Stats().Heartbeats
 		eventually(t, "a delayed heartbeat", func() bool {
@@ -340,7 +321,7 @@ func TestE64AddressesChangeAndServersAreDown(t *testing.T) {
 	real := addr(t)
 	leakCheck(t)
 	_, port, err := net.SplitHostPort(real)
-	noErr(t, err)
+	must.OK(t, err)
 	dead := newProxy(t, real) // refuses from the start
 	dead.Refuse(true)
 	p1, p2 := newProxy(t, real), newProxy(t, real)
@@ -360,10 +341,8 @@ func TestE64AddressesChangeAndServersAreDown(t *testing.T) {
 	target.Store(p2)
 	p1.Refuse(true)
 	p1.Cut()
-	noErr(t, l.Check(testCtx(t)))
-	if p2.Connections() == 0 {
-		t.Fatal("the new address was not tried")
-	}
+	must.OK(t, l.Check(testCtx(t)))
+	must.That(t, p2.Connections() != 0, "the new address was not tried")
 	unlock(t, l)
 }
 
@@ -388,9 +367,7 @@ func TestErrSaysWhyALeaseIsNotValid(t *testing.T) {
 		} else {
 			clock.move(time.Hour, 0)
 		}
-		if err := soon(t, "the loss", done); !errors.Is(err, ErrLost) {
-			t.Fatalf("invalid, but Err is %v", err)
-		}
+		must.Is(t, soon(t, "the loss", done), ErrLost, "invalid, but Err")
 		c.Close(testCtx(t))
 	}
 }
@@ -404,9 +381,7 @@ func TestCloseWithoutServersEnds(t *testing.T) {
 	p.Cut()
 	closed := make(chan error, 1)
 	go func() { closed <- c.Close(context.Background()) }()
-	if err := soon(t, "the end of Close", closed); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, soon(t, "the end of Close", closed))
 }
 
 // child is what the test binary does when it is started as a child process: it
@@ -462,8 +437,8 @@ func spawn(t *testing.T, servers, path string) *process {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "ZLOCKD_CLIENT_CHILD="+servers, "ZLOCKD_CLIENT_PATH="+path)
 	out, err := cmd.StdoutPipe()
-	noErr(t, err)
-	noErr(t, cmd.Start())
+	must.OK(t, err)
+	must.OK(t, cmd.Start())
 	p := &process{cmd: cmd, lines: make(chan []string, 10)}
 	done := make(chan struct{})
 	go func() {

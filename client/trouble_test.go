@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // lines collects what is logged.
@@ -34,7 +36,7 @@ func (l *lines) text() string {
 // deadAddr is an address where nothing listens.
 func deadAddr(t testing.TB) string {
 	t.Helper()
-	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
 	return ln.Addr().String()
 }
@@ -63,9 +65,7 @@ func TestDialSaysAtOnceWhyThereIsNoSession(t *testing.T) {
 	not(t, "Dial gives up", done, 10*time.Millisecond)
 	cancel()
 	err := soon(t, "Dial to end", done)
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "refused") {
-		t.Fatal(err)
-	}
+	must.That(t, errors.Is(err, context.Canceled) && strings.Contains(err.Error(), "refused"), "%v", err)
 	if n := strings.Count(log.text(), "refused"); n != 1 {
 		t.Fatalf("said %d times:\n%s", n, log.text())
 	}

@@ -14,7 +14,9 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	czk "github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // The tests of this package named TestE01… are the rows of the table of edge
@@ -46,16 +48,12 @@ func touch(t testing.TB, o *zk.Conn, path string) {
 	if err == nil {
 		_, err = o.Set(path, data, -1)
 	}
-	if err != nil {
-		t.Fatalf("touch %s: %v", path, err)
-	}
+	must.OK(t, err, "touch %s", path)
 }
 
 func remove(t testing.TB, o *zk.Conn, path string) {
 	t.Helper()
-	if err := o.Delete(path, -1); err != nil {
-		t.Fatalf("delete %s: %v", path, err)
-	}
+	must.OK(t, o.Delete(path, -1), "delete %s", path)
 }
 
 // watching waits until the client has asked for the node's data k times.
@@ -120,12 +118,10 @@ func TestE03PredecessorThatOnlyWaitedVanishes(t *testing.T) {
 	queued(t, o, d, 3)
 	mid := nth(t, o, d, 1)
 	watches(t, p, d+"/"+mid, 1)
-	noErr(t, b.Close(testCtx(t)))
+	must.OK(t, b.Close(testCtx(t)))
 	wantErr(t, gb.fails(t), ErrClosed)
 	watches(t, p, ha.Node(), 1)
-	if !gc.pending() || !ha.Valid() {
-		t.Fatal("the end of a waiter changed who holds")
-	}
+	must.That(t, gc.pending() && ha.Valid(), "the end of a waiter changed who holds")
 	unlock(t, ha)
 	unlock(t, gc.wait(t))
 }
@@ -134,9 +130,7 @@ func TestE03PredecessorThatOnlyWaitedVanishes(t *testing.T) {
 func nth(t testing.TB, o *zk.Conn, d string, i int) string {
 	t.Helper()
 	q, _, err := recipe.QueueOf(LayoutCurator, names(t, o, d), true)
-	if err != nil || len(q) <= i {
-		t.Fatalf("queue %v: %v", q, err)
-	}
+	must.That(t, err == nil && len(q) > i, "queue %v: %v", q, err)
 	return q[i].Name
 }
 
@@ -151,9 +145,7 @@ func TestE04WatchFiresForADataChange(t *testing.T) {
 	eventually(t, "the own node to be watched too", func() bool { return w.Stats().Watches == 2 })
 	p.Record()
 	n := rounds(100, 30)
-	if !g.pending() {
-		t.Fatal("granted")
-	}
+	must.That(t, g.pending(), "granted")
 	touch(t, o, h.Node())
 	watches(t, p, h.Node(), 1)
 	for i := 1; i < n; i++ {
@@ -163,9 +155,7 @@ func TestE04WatchFiresForADataChange(t *testing.T) {
 	if got := under(p, d, 0); got != n || under(p, d, faultproxy.OpGetChildren2) != 0 {
 		t.Errorf("%d requests, %d lists for %d changes", got, under(p, d, faultproxy.OpGetChildren2), n)
 	}
-	if !g.pending() {
-		t.Fatal("a data change granted the lock")
-	}
+	must.That(t, g.pending(), "a data change granted the lock")
 	unlock(t, h)
 	unlock(t, g.wait(t))
 }
@@ -196,20 +186,14 @@ func TestE05ConnectionEventDuringAWait(t *testing.T) {
 			})
 		}
 	}
-	if !gb.pending() || !gc.pending() {
-		t.Fatal("a connection event granted the lock")
-	}
+	must.That(t, gb.pending() && gc.pending(), "a connection event granted the lock")
 	after := names(t, o, d)
 	slices.Sort(before)
 	slices.Sort(after)
-	if !slices.Equal(before, after) {
-		t.Fatalf("places changed: %v, %v", before, after)
-	}
+	must.List(t, before, after, "places changed")
 	unlock(t, h)
 	lb := gb.wait(t)
-	if !gc.pending() {
-		t.Fatal("third before second")
-	}
+	must.That(t, gc.pending(), "third before second")
 	unlock(t, lb)
 	unlock(t, gc.wait(t))
 }
@@ -250,9 +234,7 @@ func TestE16OwnNodeRemovedWhileWaiting(t *testing.T) {
 	queued(t, o, d, 2)
 	first := nth(t, o, d, 1)
 	remove(t, o, d+"/"+first)
-	if e := soon(t, "requeued", requeued); !errors.Is(e.Err, ErrNodeRemoved) {
-		t.Fatalf("requeued: %v", e.Err)
-	}
+	must.Is(t, soon(t, "requeued", requeued).Err, ErrNodeRemoved, "requeued")
 	queued(t, o, d, 2)
 	if n := nth(t, o, d, 1); n == first {
 		t.Fatal("the same node")
@@ -277,9 +259,7 @@ func TestE17OwnNodeRemovedWhileHolding(t *testing.T) {
 		!errors.Is(err, ErrLost) {
 		t.Fatalf("cause %v", err)
 	}
-	if l.Valid() {
-		t.Fatal("still valid")
-	}
+	must.That(t, !l.Valid(), "still valid")
 	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
 	wantErr(t, l.Unlock(testCtx(t)), ErrNotHeld)
 	unlock(t, lock(t, c.Mutex(d).Lock))
@@ -299,7 +279,7 @@ func TestE18DirectoryRemoved(t *testing.T) {
 		ops = append(ops, &zk.DeleteRequest{Path: d + "/" + n, Version: -1})
 	}
 	ops = append(ops, &zk.DeleteRequest{Path: d, Version: -1})
-	noErr(t, errOf(o.Multi(ops...)))
+	must.OK(t, errOf(o.Multi(ops...)))
 	soon(t, "loss", h.Lost())
 	wantErr(t, h.Unlock(testCtx(t)), ErrLost)
 	// The waiter may have been granted by the event of the holder's node before it
@@ -328,9 +308,7 @@ func TestE19ContainerRemovedBetweenEnsureAndCreate(t *testing.T) {
 		},
 	})
 	l := lock(t, c.Mutex(d).Lock)
-	if n == 0 {
-		t.Fatal("the directory was never removed")
-	}
+	must.That(t, n != 0, "the directory was never removed")
 	unlock(t, l)
 }
 
@@ -339,14 +317,12 @@ func TestE23UnrelatedChildIsIgnored(t *testing.T) {
 	c, o, d := dial(t), observer(t), dir(t)
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	for _, n := range []string{"config", "-lock-x", "lock-", "_c_short"} {
-		noErr(t, errOf(o.Create(d+"/"+n, nil, 0, zk.WorldACL(zk.PermAll))))
+		must.OK(t, errOf(o.Create(d+"/"+n, nil, 0, zk.WorldACL(zk.PermAll))))
 	}
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	unlock(t, lock(t, c.Mutex(d).TryLock))
-	q := must[*recipe.Queue](t)(c.Inspector().Inspect(testCtx(t), d))
-	if len(q.Others) != 4 {
-		t.Fatalf("%+v", q)
-	}
+	q := must.Get(c.Inspector().Inspect(testCtx(t), d))(t)
+	must.Equal(t, len(q.Others), 4, "%+v", q)
 }
 
 func TestE25EqualNumbers(t *testing.T) {
@@ -358,7 +334,7 @@ func TestE25EqualNumbers(t *testing.T) {
 	mk := func(k recipe.Role, seq string) string {
 		id := newNodeID(o.SessionID())
 		n := d + "/" + recipe.NodeName(LayoutCurator, k, id, "") + seq
-		noErr(t, errOf(o.Create(n, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
+		must.OK(t, errOf(o.Create(n, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
 		return n
 	}
 	w, r := mk(recipe.RoleWrite, "0000000001"), mk(recipe.RoleRead, "0000000001")
@@ -368,9 +344,7 @@ func TestE25EqualNumbers(t *testing.T) {
 	watches(t, p, r, 1)
 	remove(t, o, r)
 	watches(t, p, w, 1)
-	if !g.pending() {
-		t.Fatal("granted beside a writer")
-	}
+	must.That(t, g.pending(), "granted beside a writer")
 	remove(t, o, w)
 	unlock(t, g.wait(t))
 }
@@ -431,9 +405,7 @@ func TestE53TwoTriesAtOnceOnAFreeLock(t *testing.T) {
 			case l := <-g.lease:
 				won = append(won, l)
 			case err := <-g.err:
-				if !errors.Is(err, ErrNotAcquired) {
-					t.Fatal(err)
-				}
+				must.Is(t, err, ErrNotAcquired)
 			case <-time.After(patience):
 				t.Fatal("a try hangs")
 			}
@@ -442,12 +414,8 @@ func TestE53TwoTriesAtOnceOnAFreeLock(t *testing.T) {
 				continue
 			}
 		}
-		if len(won) == 0 {
-			t.Fatal("both tries failed")
-		}
-		if len(won) == 2 {
-			t.Fatal("both tries succeeded")
-		}
+		must.That(t, len(won) != 0, "both tries failed")
+		must.That(t, len(won) != 2, "both tries succeeded")
 		unlock(t, won[0])
 	}
 }
@@ -477,9 +445,7 @@ func TestTryDoesNotWaitForTheLockDelay(t *testing.T) {
 			error) {
 			return wait(ctx, WithWait(0))
 		}} {
-			if _, err := f(testCtx(t)); !errors.Is(err, ErrNotAcquired) {
-				t.Errorf("%s, %s: %v", name, what, err)
-			}
+			expect.Is(t, expect.Err(f(testCtx(t))), ErrNotAcquired, "%s, %s", name, what)
 		}
 	}
 }
@@ -489,8 +455,6 @@ func TestNoWaitIsATry(t *testing.T) {
 	shared(t)
 	c, d := dial(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock, WithWait(0))
-	if _, err := dial(t).Mutex(d).Lock(testCtx(t), WithWait(0)); !errors.Is(err, ErrNotAcquired) {
-		t.Error(err)
-	}
+	expect.Is(t, expect.Err(dial(t).Mutex(d).Lock(testCtx(t), WithWait(0))), ErrNotAcquired)
 	unlock(t, l)
 }

@@ -10,20 +10,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestFileStoreOutlivesTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	first, err := NewFileStore(dir)
-	noErr(t, err)
+	must.OK(t, err)
 	if ok, err := first.Raise(t.Context(), "/a", 7); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	second, err := NewFileStore(dir)
-	noErr(t, err)
-	if high, err := second.Load(t.Context(), "/a"); high != 7 || err != nil {
-		t.Fatal(high, err)
-	}
+	must.OK(t, err)
+	must.Equal(t, must.Get(second.Load(t.Context(), "/a"))(t), 7)
 	if ok, err := second.Raise(t.Context(), "/a", 6); ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -37,9 +38,9 @@ func TestFileStoreOutlivesTheProcess(t *testing.T) {
 
 func TestFileStoreRefusesADamagedFile(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
-	noErr(t, err)
+	must.OK(t, err)
 	for _, text := range []string{"", "0\n", "x", "7\n8\n"} {
-		noErr(t, os.WriteFile(s.file("/a", ".token"), []byte(text), 0o600))
+		must.OK(t, os.WriteFile(s.file("/a", ".token"), []byte(text), 0o600))
 		if ok, err := s.Raise(t.Context(), "/a", 9); ok || !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q: %v, %v", text, ok, err)
 		}
@@ -48,7 +49,7 @@ func TestFileStoreRefusesADamagedFile(t *testing.T) {
 
 func TestFileStoreKeepsResourcesApart(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
-	noErr(t, err)
+	must.OK(t, err)
 	long := strings.Repeat("x", 300)
 	seen := map[string]string{}
 	for _, res := range []string{"", ".", "..", "a", "/a", "a/", "%2Fa", "../a", ".hidden", long, long + "y",
@@ -58,34 +59,29 @@ func TestFileStoreKeepsResourcesApart(t *testing.T) {
 			t.Errorf("%q and %q share %s", prev, res, name)
 		}
 		seen[name] = res
-		if filepath.Dir(name) != s.dir || len(filepath.Base(name)) > 255 {
-			t.Errorf("%q is kept in %s", res, name)
-		}
-		if ok, err := s.Raise(t.Context(), res, 1); !ok || err != nil {
-			t.Errorf("%q: %v, %v", res, ok, err)
-		}
+		expect.That(t, filepath.Dir(name) == s.dir && len(filepath.Base(name)) <= 255,
+			"%q is kept in %s", res, name)
+		expect.That(t, must.Get(s.Raise(t.Context(), res, 1))(t), "%q", res)
 	}
 }
 
 func TestFileStoreWaitForItsLockEndsWithTheContext(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
-	noErr(t, err)
+	must.OK(t, err)
 	// Two gates stand for two processes.
 	err = NewGate(s).Do(t.Context(), "/a", Exclusive, 1, func(context.Context) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		return NewGate(s).Do(ctx, "/a", Exclusive, 2, nil)
 	})
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(err)
-	}
+	must.Is(t, err, context.DeadlineExceeded)
 }
 
 // A hold that was admitted before a later one came, and waits for others to be
 // done, must not run after it.
 func TestGateAdmitsAgainAfterWaitingForAnotherProcess(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
-	noErr(t, err)
+	must.OK(t, err)
 	early := make(chan error, 1)
 	err = NewGate(s).Do(t.Context(), "/a", Shared, 5, func(context.Context) error {
 		g := NewGate(s)
@@ -103,17 +99,17 @@ func TestGateAdmitsAgainAfterWaitingForAnotherProcess(t *testing.T) {
 		_, err := s.Raise(t.Context(), "/a", 7)
 		return err
 	})
-	noErr(t, err)
+	must.OK(t, err)
 	wantErr(t, <-early, ErrStale)
 }
 
 func TestGateWithFileStoreLetsReadersRunSideBySide(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
-	noErr(t, err)
+	must.OK(t, err)
 	err = NewGate(s).Do(t.Context(), "/a", Shared, 5, func(context.Context) error {
 		return NewGate(s).Do(t.Context(), "/a", Shared, 6, func(context.Context) error { return nil })
 	})
-	noErr(t, err)
+	must.OK(t, err)
 }
 
 // Several processes append under Gate.Do with a FileStore; each checks that what
@@ -129,34 +125,28 @@ func TestGateWithFileStoreIsAtomicAcrossProcesses(t *testing.T) {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestGateWithFileStoreIsAtomicAcrossProcesses$")
 		cmd.Env = append(os.Environ(), "FENCE_TEST_DIR="+dir, fmt.Sprint("FENCE_TEST_OFFSET=", i))
 		cmd.Stderr = os.Stderr
-		noErr(t, cmd.Start())
+		must.OK(t, cmd.Start())
 		cmds = append(cmds, cmd)
 	}
 	for _, cmd := range cmds {
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, cmd.Wait())
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "data"))
-	noErr(t, err)
+	must.OK(t, err)
 	last := Token(0)
 	for line := range strings.Lines(string(b)) {
 		tok, err := ParseToken(strings.TrimSpace(line))
-		if err != nil || tok < last {
-			t.Fatalf("%q after %d: %v", line, last, err)
-		}
+		must.That(t, err == nil && tok >= last, "%q after %d: %v", line, last, err)
 		last = tok
 	}
-	if last == 0 {
-		t.Fatal("nothing was written")
-	}
+	must.That(t, last != 0, "nothing was written")
 }
 
 func appendInOrder(t *testing.T, dir string) {
 	s, err := NewFileStore(dir)
-	noErr(t, err)
+	must.OK(t, err)
 	offset, err := parseToken(os.Getenv("FENCE_TEST_OFFSET"))
-	noErr(t, err)
+	must.OK(t, err)
 	g := NewGate(s)
 	for i := Token(1); i <= 40; i++ {
 		tok := i + offset
@@ -169,9 +159,7 @@ func appendInOrder(t *testing.T, dir string) {
 			_, err = fmt.Fprintln(f, tok)
 			return err
 		})
-		if err != nil && !errors.Is(err, ErrStale) {
-			t.Fatal(err)
-		}
+		must.That(t, err == nil || errors.Is(err, ErrStale), "%v", err)
 	}
 }
 
@@ -179,7 +167,7 @@ func appendInOrder(t *testing.T, dir string) {
 // not that his context ended.
 func TestWaitForAnotherProcessThatALaterHoldEndsIsStale(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
-	noErr(t, err)
+	must.OK(t, err)
 	early := make(chan error, 1)
 	later := make(chan error, 1)
 	err = NewGate(s).Do(t.Context(), "/a", Shared, 5, func(context.Context) error {
@@ -191,10 +179,8 @@ func TestWaitForAnotherProcessThatALaterHoldEndsIsStale(t *testing.T) {
 			}
 		}
 		go func() { later <- g.Do(t.Context(), "/a", Exclusive, 7, func(context.Context) error { return nil }) }()
-		if err := <-early; !errors.Is(err, ErrStale) {
-			t.Error(err)
-		}
+		expect.Is(t, <-early, ErrStale)
 		return nil
 	})
-	noErr(t, errors.Join(err, <-later))
+	must.OK(t, errors.Join(err, <-later))
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -17,7 +18,7 @@ func stores(t *testing.T, f func(t *testing.T, s Store)) {
 	t.Run("memory", func(t *testing.T) { f(t, new(MemoryStore)) })
 	t.Run("file", func(t *testing.T) {
 		s, err := NewFileStore(t.TempDir())
-		noErr(t, err)
+		must.OK(t, err)
 		f(t, s)
 	})
 }
@@ -50,15 +51,13 @@ func TestGateAdmitsByTheHighestExclusiveToken(t *testing.T) {
 				t.Errorf("step %d: Admit(%v, %v) = %v, want %v", i, step.m, step.t, err, step.want)
 			}
 		}
-		if err := g.Admit("/other", Exclusive, 1); err != nil {
-			t.Errorf("resources are not apart: %v", err)
-		}
+		expect.OK(t, g.Admit("/other", Exclusive, 1), "resources are not apart")
 	})
 }
 
 func TestZeroGateIsReady(t *testing.T) {
 	var g Gate
-	noErr(t, g.Admit("/r", Exclusive, 2))
+	must.OK(t, g.Admit("/r", Exclusive, 2))
 	wantErr(t, g.Admit("/r", Exclusive, 1), ErrStale)
 }
 
@@ -72,13 +71,10 @@ func TestRaiseIsAtomic(t *testing.T) {
 				for i := range each {
 					tok := Token(1 + (i*workers+w*7)%(workers*each))
 					ok, err := s.Raise(t.Context(), "/r", tok)
-					if err != nil {
-						t.Error(err)
-					}
+					expect.OK(t, err)
 					high, err := s.Load(t.Context(), "/r")
-					if err != nil || high < tok {
-						t.Errorf("after Raise(%d) = %v the highest is %d, %v", tok, ok, high, err)
-					}
+					expect.That(t, err == nil && high >= tok,
+						"after Raise(%d) = %v the highest is %d, %v", tok, ok, high, err)
 				}
 			})
 		}
@@ -99,9 +95,7 @@ func (*brokenStore) Raise(context.Context, string, Token) (bool, error) { return
 func TestGateRefusesWhenTheStoreFails(t *testing.T) {
 	g := NewGate(new(brokenStore))
 	for _, m := range []Mode{Exclusive, Shared} {
-		if err := g.Admit("/r", m, 1); !errors.Is(err, errBroken) {
-			t.Errorf("%v: %v", m, err)
-		}
+		expect.Is(t, g.Admit("/r", m, 1), errBroken, "%v", m)
 	}
 }
 
@@ -119,9 +113,7 @@ func TestDoCancelsAndOutwaitsEarlierHolds(t *testing.T) {
 				order = append(order, "first done")
 				return nil
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			expect.OK(t, err)
 		})
 		<-started
 		err := g.Do(t.Context(), "/r", Exclusive, 2, func(context.Context) error {
@@ -129,15 +121,9 @@ func TestDoCancelsAndOutwaitsEarlierHolds(t *testing.T) {
 			return nil
 		})
 		wg.Wait()
-		if err != nil || len(order) != 2 || order[0] != "first done" {
-			t.Fatalf("%v, %v", order, err)
-		}
-		if err := g.Do(t.Context(), "/r", Exclusive, 1, nil); !errors.Is(err, ErrStale) {
-			t.Fatalf("the first holder came back: %v", err)
-		}
-		if len(g.busy) != 0 {
-			t.Fatal("idle resources are kept")
-		}
+		must.That(t, err == nil && len(order) == 2 && order[0] == "first done", "%v, %v", order, err)
+		must.Is(t, g.Do(t.Context(), "/r", Exclusive, 1, nil), ErrStale, "the first holder came back")
+		must.Equal(t, len(g.busy), 0, "idle resources are kept")
 	})
 }
 
@@ -172,9 +158,7 @@ func TestDoRunsOneHoldAndReadersSideBySide(t *testing.T) {
 						synctest.Wait()
 						return nil
 					})
-					if err != nil {
-						t.Error(err)
-					}
+					expect.OK(t, err)
 				})
 			}
 			wg.Wait()
@@ -191,12 +175,8 @@ func TestDoRunsOneHoldAndReadersSideBySide(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if n := g.busy["/r"].users; n != 2 {
-			t.Errorf("%d users", n)
-		}
-		if n := len(g.busy["/r"].runs); n != 2 {
-			t.Errorf("%d readers run side by side, want 2", n)
-		}
+		expect.Equal(t, g.busy["/r"].users, 2, "users")
+		expect.Equal(t, len(g.busy["/r"].runs), 2, "readers run side by side")
 		close(gate)
 		both.Wait()
 	})
@@ -216,9 +196,7 @@ func TestWritesThroughDoNeverGoBack(t *testing.T) {
 				_ = g.Do(context.Background(), "/r", Exclusive, tok, func(context.Context) error {
 					mu.Lock()
 					defer mu.Unlock()
-					if tok < last {
-						t.Errorf("write of %d after %d", tok, last)
-					}
+					expect.That(t, tok >= last, "write of %d after %d", tok, last)
 					last = tok
 					return nil
 				})
@@ -228,14 +206,7 @@ func TestWritesThroughDoNeverGoBack(t *testing.T) {
 	wg.Wait()
 }
 
-func noErr(t testing.TB, err error) {
-	t.Helper()
-	must.OK(t, err)
-}
-
 func wantErr(t testing.TB, err, want error) {
 	t.Helper()
-	if !errors.Is(err, want) {
-		t.Fatalf("%v, not %v", err, want)
-	}
+	must.Is(t, err, want)
 }

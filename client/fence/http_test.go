@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 func TestMiddlewareAnswersByTheSequencer(t *testing.T) {
@@ -37,12 +39,9 @@ func TestMiddlewareAnswersByTheSequencer(t *testing.T) {
 		r.Header[Header] = step.header
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if w.Code != step.want {
-			t.Errorf("step %d: %d %s, want %d", i, w.Code, w.Body, step.want)
-		}
-		if w.Code == 204 && got.String() != step.header[0] {
-			t.Errorf("step %d: the handler sees %v", i, got)
-		}
+		expect.Equal(t, w.Code, step.want, "step %d: %d %s", i, w.Code, w.Body)
+		expect.That(t, w.Code != 204 || got.String() == step.header[0],
+			"step %d: the handler sees %v", i, got)
 	}
 }
 
@@ -73,9 +72,7 @@ func TestHandlerComparesTheLockAndAsksTheChecker(t *testing.T) {
 		r.Header.Set(Header, Sequencer{tc.path, "n", Exclusive, 1}.String())
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if w.Code != tc.want {
-			t.Errorf("%s, %v: %d, want %d", tc.path, tc.answer, w.Code, tc.want)
-		}
+		expect.Equal(t, w.Code, tc.want, "%s, %v", tc.path, tc.answer)
 	}
 }
 
@@ -95,7 +92,5 @@ func TestHandlerLetsPanicsThrough(t *testing.T) {
 		}()
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}()
-	if len(g.busy) != 0 {
-		t.Error("the resource is still busy")
-	}
+	expect.Equal(t, len(g.busy), 0, "the resource is still busy")
 }

@@ -3,6 +3,8 @@ package fence
 import (
 	"sync"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // row is a table row as the SQL form of the package documentation needs it.
@@ -44,9 +46,7 @@ func TestSQLFormRefusesFormerHolders(t *testing.T) {
 			t.Errorf("step %d: %d rows, want %d", i, n, step.rows)
 		}
 	}
-	if r.balance != 210 || r.fence != 8 {
-		t.Errorf("the row holds %d under %d", r.balance, r.fence)
-	}
+	expect.That(t, r.balance == 210 && r.fence == 8, "the row holds %d under %d", r.balance, r.fence)
 }
 
 // The statement and a Gate take the same decisions, and the statement takes

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -15,7 +16,7 @@ import (
 // one's place, and the name after it has.
 func TestFileStoreSyncsBeforeItSaysSo(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
-	noErr(t, err)
+	must.OK(t, err)
 	var done []string
 	shown := func() string { b, _ := os.ReadFile(s.file("/a", ".token")); return strings.TrimSpace(string(b)) }
 	s.syncFile = func(f *os.File) error {
@@ -45,12 +46,10 @@ func TestFileStoreSaysThatASyncFailed(t *testing.T) {
 		"directory": func(s *FileStore) { s.syncDir = func(string) error { return bad } },
 	} {
 		s, err := NewFileStore(t.TempDir())
-		noErr(t, err)
+		must.OK(t, err)
 		must.Get(s.Raise(t.Context(), "/a", 7))(t)
 		spoil(s)
-		if _, err := s.Raise(t.Context(), "/a", 9); !errors.Is(err, bad) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Is(t, expect.Err(s.Raise(t.Context(), "/a", 9)), bad, "%s", name)
 		if high, err := s.Load(t.Context(), "/a"); err != nil || name == "file" && high != 7 {
 			t.Errorf("%s: %v is shown, %v", name, high, err)
 		}
@@ -65,19 +64,15 @@ func TestFileStoreSaysThatASyncFailed(t *testing.T) {
 func TestFileStoreSyncsATokenOfAnother(t *testing.T) {
 	dir, bad := t.TempDir(), errors.New("the disk is gone")
 	first, err := NewFileStore(dir)
-	noErr(t, err)
+	must.OK(t, err)
 	first.syncDir = func(string) error { return bad }
-	if _, err := first.Raise(t.Context(), "/a", 7); !errors.Is(err, bad) {
-		t.Fatal(err)
-	}
+	must.Is(t, expect.Err(first.Raise(t.Context(), "/a", 7)), bad)
 	second, err := NewFileStore(dir)
-	noErr(t, err)
+	must.OK(t, err)
 	syncs := 0
 	second.syncDir = func(string) error { syncs++; return bad }
 	for range 2 {
-		if _, err := second.Raise(t.Context(), "/a", 7); !errors.Is(err, bad) {
-			t.Errorf("%v", err)
-		}
+		expect.Is(t, expect.Err(second.Raise(t.Context(), "/a", 7)), bad)
 	}
 	second.syncDir = func(dir string) error { syncs++; return syncDir(dir) }
 	for range 2 {
@@ -85,9 +80,7 @@ func TestFileStoreSyncsATokenOfAnother(t *testing.T) {
 			t.Errorf("%v, %v", ok, err)
 		}
 	}
-	if syncs != 3 {
-		t.Errorf("%d syncs", syncs)
-	}
+	expect.Equal(t, syncs, 3, "syncs")
 }
 
 // A power loss must not take the directory with all its tokens.
@@ -101,13 +94,9 @@ func TestFileStoreMakesItsDirectoryDurably(t *testing.T) {
 	for range 2 {
 		must.Get(newFileStore(filepath.Join(top, "a", "b"), sync))(t)
 	}
-	if !slices.Equal(synced, []string{"", "/a"}) {
-		t.Errorf("synced %q", synced)
-	}
-	noErr(t, os.WriteFile(filepath.Join(top, "file"), nil, 0o600))
+	expect.List(t, synced, []string{"", "/a"}, "synced")
+	must.OK(t, os.WriteFile(filepath.Join(top, "file"), nil, 0o600))
 	for _, dir := range []string{"file", "file/below"} {
-		if _, err := NewFileStore(filepath.Join(top, dir)); err == nil {
-			t.Errorf("%s is no directory", dir)
-		}
+		expect.Fails(t, expect.Err(NewFileStore(filepath.Join(top, dir))), "%s is no directory", dir)
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestTokenTextFormIsCanonicalDecimal(t *testing.T) {
@@ -18,9 +21,8 @@ func TestTokenTextFormIsCanonicalDecimal(t *testing.T) {
 		{"9223372036854775807", math.MaxInt64},
 	} {
 		got, err := ParseToken(tc.in)
-		if err != nil || got != tc.want || got.String() != tc.in {
-			t.Errorf("ParseToken(%q) = %v, %v", tc.in, got, err)
-		}
+		expect.That(t, err == nil && got == tc.want && got.String() == tc.in,
+			"ParseToken(%q) = %v, %v", tc.in, got, err)
 	}
 	for _, in := range []string{"", "0", "-1", "+1", "01", " 1", "1 ", "1e3", "0x10", "9223372036854775808",
 		"1_000"} {
@@ -34,7 +36,7 @@ func TestTokenTextFormIsCanonicalDecimal(t *testing.T) {
 func TestE65TokenAbove2To53KeepsItsValueInJSON(t *testing.T) {
 	in := struct{ Token Token }{1<<53 + 1}
 	b, err := json.Marshal(in)
-	noErr(t, err)
+	must.OK(t, err)
 	if want := `{"Token":"9007199254740993"}`; string(b) != want {
 		t.Fatalf("JSON is %s, want %s", b, want)
 	}
@@ -47,9 +49,8 @@ func TestE65TokenAbove2To53KeepsItsValueInJSON(t *testing.T) {
 	if err := json.Unmarshal(b, &out); err != nil || out != in {
 		t.Fatalf("back to %v, %v", out, err)
 	}
-	if err := json.Unmarshal([]byte(`{"Token":9007199254740993}`), &out); err == nil {
-		t.Fatal("a JSON number was accepted")
-	}
+	must.Fails(t, json.Unmarshal([]byte(`{"Token":9007199254740993}`), &out),
+		"a JSON number was accepted")
 	s := Sequencer{Path: "/a", Node: "n", Mode: Exclusive, Token: in.Token}
 	if back, err := ParseSequencer(s.String()); err != nil || back != s {
 		t.Fatalf("sequencer came back as %v, %v", back, err)
@@ -64,13 +65,9 @@ func TestSequencerTextFormRoundTrips(t *testing.T) {
 		{"/pfad/Größe 100%", "r.s", Shared, 7},
 	} {
 		text := s.String()
-		if strings.ContainsAny(text, " \t\n/+=") {
-			t.Errorf("%q needs quoting", text)
-		}
+		expect.That(t, !strings.ContainsAny(text, " \t\n/+="), "%q needs quoting", text)
 		back, err := ParseSequencer(text)
-		if err != nil || back != s {
-			t.Errorf("%v came back as %v, %v", s, back, err)
-		}
+		expect.That(t, err == nil && back == s, "%v came back as %v, %v", s, back, err)
 		if strings.Contains(s.NodePath(), "//") {
 			t.Errorf("node path %q", s.NodePath())
 		}
@@ -81,9 +78,7 @@ func TestSequencerTextFormRoundTrips(t *testing.T) {
 func TestSequencerTextFormIsFixed(t *testing.T) {
 	s := Sequencer{"/jobs/nightly", "lock-0000000041", Exclusive, 41}
 	const want = "zl1.eAA0MQAvam9icy9uaWdodGx5AGxvY2stMDAwMDAwMDA0MQ.c6bc3815"
-	if got := s.String(); got != want {
-		t.Fatalf("got %s", got)
-	}
+	must.Equal(t, s.String(), want)
 }
 
 func TestParseSequencerRefusesDamage(t *testing.T) {
@@ -107,12 +102,8 @@ func TestParseSequencerRefusesDamage(t *testing.T) {
 		{"/a", "n", 0, 1}, {"/a", "n", 9, 1}, {"/a", "n", Shared, 0}, {"/a\x00", "n", Shared, 1},
 		{"/" + strings.Repeat("a", maxNames), "n", Shared, 1},
 	} {
-		if got := s.String(); got != "" {
-			t.Errorf("invalid %v has text %q", s, got)
-		}
-		if _, err := s.MarshalText(); !errors.Is(err, ErrInvalid) {
-			t.Errorf("MarshalText of invalid %v: %v", s, err)
-		}
+		expect.Equal(t, s.String(), "", "invalid %v has text", s)
+		expect.Is(t, expect.Err(s.MarshalText()), ErrInvalid, "MarshalText of invalid %v", s)
 	}
 }
 
@@ -120,16 +111,11 @@ func TestModeTextForm(t *testing.T) {
 	for m := Exclusive; m <= Permit; m++ {
 		b, err := json.Marshal(m)
 		var back Mode
-		if err != nil || json.Unmarshal(b, &back) != nil || back != m {
-			t.Errorf("%v: %s, %v", m, b, err)
-		}
+		expect.That(t, err == nil && json.Unmarshal(b, &back) == nil && back == m,
+			"%v: %s, %v", m, b, err)
 	}
-	if _, err := ParseMode("write"); !errors.Is(err, ErrInvalid) {
-		t.Error("unknown mode accepted")
-	}
-	if _, err := json.Marshal(Mode(0)); err == nil {
-		t.Error("zero mode has a text form")
-	}
+	expect.Is(t, expect.Err(ParseMode("write")), ErrInvalid, "unknown mode accepted")
+	expect.Fails(t, expect.Err(json.Marshal(Mode(0))), "zero mode has a text form")
 }
 
 func FuzzParseSequencer(f *testing.F) {
@@ -140,9 +126,7 @@ func FuzzParseSequencer(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if s.String() != text {
-			t.Fatalf("%q read as %v writes %q", text, s, s.String())
-		}
+		must.Equal(t, s.String(), text, "read as %v writes", s)
 	})
 }
 

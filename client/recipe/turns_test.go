@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -35,25 +35,19 @@ func TestHoldersAreThoseWhoseTurnItIs(t *testing.T) {
 		d.Total = len(d.Nodes)
 		r.Shuffle(len(d.Nodes), func(i, j int) { d.Nodes[i], d.Nodes[j] = d.Nodes[j], d.Nodes[i] })
 		queues := Assemble([]*Dir{d}, nil)
-		if len(queues) != 1 || len(queues[0].Holders)+len(queues[0].Waiters) != len(names) {
-			t.Fatalf("round %d: %v became %+v", round, names, queues)
-		}
+		must.That(t, len(queues) == 1 && len(queues[0].Holders)+len(queues[0].Waiters) == len(names),
+			"round %d: %v became %+v", round, names, queues)
 		q := queues[0]
 		for i, name := range names {
 			c, _, ok := ParseName(name)
-			if !ok {
-				t.Fatalf("%s is no contender", name)
-			}
+			must.That(t, ok, "%s is no contender", name)
 			rule := Rule{Layout: layout, Kind: c.Kind, RW: rw}
 			p, err := rule.Place(slices.Values(names), c)
-			if err != nil || !p.Found {
-				t.Fatalf("round %d: %s: %+v %v", round, name, p, err)
-			}
+			must.That(t, err == nil && p.Found, "round %d: %s: %+v %v", round, name, p, err)
 			e := q.Find(name)
 			holds := slices.ContainsFunc(q.Holders, func(e Entry) bool { return e.Node == name })
-			if holds == p.Blocked || holds != rule.Holds(slices.Values(names), c) {
-				t.Errorf("round %d: %v: %s holds: %v, is blocked: %v", round, names, name, holds, p.Blocked)
-			}
+			expect.That(t, holds != p.Blocked && holds == rule.Holds(slices.Values(names), c),
+				"round %d: %v: %s holds: %v, is blocked: %v", round, names, name, holds, p.Blocked)
 			if p.Blocked && !slices.Contains(e.BlockedBy, p.Blocker.Name) {
 				t.Errorf("round %d: %v: %s watches %s and waits for %v", round, names, name, p.Blocker.Name, e.BlockedBy)
 			}
@@ -78,9 +72,7 @@ func TestAnswersAreReadAsTheyWereWritten(t *testing.T) {
 	b := must.Get(json.Marshal(q))(t)
 	for _, s := range []string{`"layouts":["curator","kazoo"]`, `"session":"0xffffffffffffffff"`,
 		`"token":"9007199254740993"`, `"maker":"zookeeper"`, `"layout":"lone"`} {
-		if !strings.Contains(string(b), s) {
-			t.Errorf("%s lacks %s", b, s)
-		}
+		expect.Has(t, string(b), s, "%s lacks", b)
 	}
 	var back Queue
 	if err := json.Unmarshal(b, &back); err != nil || fmt.Sprintf("%+v", back.Holders) != fmt.Sprintf("%+v",
@@ -90,13 +82,9 @@ func TestAnswersAreReadAsTheyWereWritten(t *testing.T) {
 	}
 	for _, bad := range []string{`{"layout":"other"}`, `{"maker":"other"}`, `{"session":"other"}`,
 		`{"session":"0x1ffffffffffffffff"}`} {
-		if json.Unmarshal([]byte(bad), new(Entry)) == nil {
-			t.Errorf("%s is understood", bad)
-		}
+		expect.That(t, json.Unmarshal([]byte(bad), new(Entry)) != nil, "%s is understood", bad)
 	}
-	if _, err := ParseLayout("plain"); err == nil {
-		t.Error("package client makes locks of plain names")
-	}
+	expect.Fails(t, expect.Err(ParseLayout("plain")), "package client makes locks of plain names")
 	for _, l := range []Layout{LayoutCurator, LayoutKazoo, LayoutHost, LayoutPolicy, LayoutLatch} {
 		if got, err := ParseLayout(l.String()); got != l || err != nil {
 			t.Errorf("%v is read as %v, %v", l, got, err)
@@ -146,17 +134,13 @@ func TestDeadlockedNeedsCertainWaits(t *testing.T) {
 		"only a watch":     {[]Edge{{From: 0, To: 1, Watch: true}, {From: 1, To: 0}}, false},
 		"beside a session": {[]Edge{{From: 0, To: 1}, {From: 1, To: 0}, {From: 2, To: 0}}, true},
 	} {
-		if got := (&Graph{Parties: tasks, Edges: c.edges}).Deadlocked(); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		expect.Equal(t, (&Graph{Parties: tasks, Edges: c.edges}).Deadlocked(), c.want, "%s", name)
 	}
 	for p, want := range map[*Party]string{
 		{Host: "h", PID: 3, Task: "t"}: "h[3]", {Host: "h", Task: "t"}: "h", {Task: "t", PID: 3}: "t",
 		{Session: 255}: "0xff",
 	} {
-		if got := p.Label(); got != want {
-			t.Errorf("%+v is called %s", p, got)
-		}
+		expect.Equal(t, p.Label(), want, "%+v is called", p)
 	}
 }
 
@@ -169,9 +153,7 @@ func TestPaths(t *testing.T) {
 	l := Lock{Path: "/s"}
 	for node, want := range map[string]string{"": "/s", "a": "/s/a", "locks/a": "/s/locks/a",
 		"/s-__lock__/a": "/s-__lock__/a"} {
-		if got := l.Target(node); got != want {
-			t.Errorf("%q is at %s", node, got)
-		}
+		expect.Equal(t, l.Target(node), want, "%q is at", node)
 	}
 }
 

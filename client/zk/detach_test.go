@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/zlocktest"
@@ -31,9 +32,8 @@ func TestConnectionOutOfOrderIsClosed(t *testing.T) {
 	t.Cleanup(p.Close)
 	var last *closing // of the goroutine that dials
 	c := dial(t, p.Addr(), zk.Options{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if last != nil && !last.closed.Load() {
-			t.Error("another connection is made while the broken one is open")
-		}
+		expect.That(t, last == nil || last.closed.Load(),
+			"another connection is made while the broken one is open")
 		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -89,9 +89,7 @@ func TestClosedSessionIsNotAskedFor(t *testing.T) {
 	case <-again:
 	case <-second:
 	}
-	if n := dials.Load(); n != 1 {
-		t.Errorf("%d connections are made, the last for a session that was closed", n)
-	}
+	expect.Equal(t, dials.Load(), 1, "connections are made, the last for a session that was closed")
 	close(until)
 	must.OK(t, soon(t, "Close", first))
 }

@@ -2,7 +2,6 @@ package zk_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -73,9 +72,7 @@ func proxied(t testing.TB, addr string, opt zk.Options) (*zk.Conn, *faultproxy.P
 
 func is(t testing.TB, err, want error) {
 	t.Helper()
-	if !errors.Is(err, want) {
-		t.Fatalf("error %v, want %v", err, want)
-	}
+	must.Is(t, err, want, "error %v", err)
 }
 
 func soon[T any](t testing.TB, what string, ch <-chan T) T {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 func TestStatesAndEventsHaveNames(t *testing.T) {
@@ -12,8 +13,6 @@ func TestStatesAndEventsHaveNames(t *testing.T) {
 		zk.Closed + 1: "unknown",
 		zk.EventLost:  "watch lost", zk.EventOver: "session over", zk.EventResumed: "connection resumed",
 	} {
-		if got := what.String(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		expect.Equal(t, what.String(), want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -40,17 +41,11 @@ func TestRequests(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
 		made := must.Get(c.Create(ctx, zk.Create{Path: "/a", Data: []byte("one")}))(t)
-		if made.Path != "/a" || made.Stat.Czxid == 0 {
-			t.Fatalf("created %+v", made)
-		}
+		must.That(t, made.Path == "/a" && made.Stat.Czxid != 0, "created %+v", made)
 		n := must.Get(c.Get(ctx, "/a"))(t)
-		if string(n.Data) != "one" || n.Stat.Czxid != made.Stat.Czxid {
-			t.Fatalf("read %+v", n)
-		}
+		must.That(t, string(n.Data) == "one" && n.Stat.Czxid == made.Stat.Czxid, "read %+v", n)
 		st := must.Get(c.Set(ctx, "/a", []byte("two"), 0))(t)
-		if st.Version != 1 {
-			t.Fatalf("version %d", st.Version)
-		}
+		must.Equal(t, st.Version, 1, "version")
 		_, err := c.Set(ctx, "/a", nil, 0)
 		is(t, err, zk.ErrBadVersion)
 		var refusal *zk.Error
@@ -67,23 +62,16 @@ func TestRequests(t *testing.T) {
 			t.Fatalf("exists %+v", st)
 		}
 		seq := must.Get(c.Create(ctx, zk.Create{Path: "/a/n-", Mode: zk.EphemeralSequential}))(t)
-		if seq.Path != "/a/n-0000000000" || seq.Stat.EphemeralOwner != c.Session().ID {
-			t.Fatalf("created %+v", seq)
-		}
+		must.That(t, seq.Path == "/a/n-0000000000" && seq.Stat.EphemeralOwner == c.Session().ID,
+			"created %+v", seq)
 		must.Get(c.Create(ctx, zk.Create{Path: "/a/box", Mode: zk.Container}))(t)
 		must.Get(c.Create(ctx, zk.Create{Path: "/a/ttl", Mode: zk.PersistentTTL, TTL: 1 << 30}))(t)
 		list, _, err := c.Children(ctx, "/a")
 		must.OK(t, err)
 		slices.Sort(list)
-		if fmt.Sprint(list) != "[box n-0000000000 ttl]" {
-			t.Fatalf("children %v", list)
-		}
-		if n := must.Get(c.ChildrenCount(ctx, "/a"))(t); n != 3 {
-			t.Fatalf("%d descendants", n)
-		}
-		if l := must.Get(c.Ephemerals(ctx, "/a"))(t); fmt.Sprint(l) != "[/a/n-0000000000]" {
-			t.Fatalf("ephemerals %v", l)
-		}
+		must.Equal(t, fmt.Sprint(list), "[box n-0000000000 ttl]", "children %v", list)
+		must.Equal(t, must.Get(c.ChildrenCount(ctx, "/a"))(t), 3, "descendants")
+		must.Equal(t, fmt.Sprint(must.Get(c.Ephemerals(ctx, "/a"))(t)), "[/a/n-0000000000]", "ephemerals")
 		is(t, c.Delete(ctx, "/a", -1), zk.ErrNotEmpty)
 		must.OK(t, c.Delete(ctx, "/a/ttl", 0))
 		must.OK(t, c.Sync(ctx, "/a"))
@@ -193,9 +181,7 @@ func TestChroot(t *testing.T) {
 		}
 		list, _, err := c.Children(ctx, "/")
 		must.OK(t, err)
-		if fmt.Sprint(list) != "[x]" {
-			t.Fatalf("children %v", list)
-		}
+		must.Equal(t, fmt.Sprint(list), "[x]", "children %v", list)
 	})
 }
 
@@ -223,9 +209,7 @@ func TestNamesWithoutAllocation(t *testing.T) {
 			t.Errorf("%v allocations for 1000 names", n)
 		}
 		for name := range names.All() { // may be left early
-			if len(name) != 44 {
-				t.Errorf("name %q", name)
-			}
+			expect.Equal(t, len(name), 44, "name %q", name)
 			break
 		}
 		empty := must.Get(c.Names(ctx, "/n/"+names.List()[0]))(t)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/zlocktest"
@@ -124,9 +125,7 @@ func TestLostAnswerIsNoticed(t *testing.T) {
 		}()
 		soon(t, "the drop", rule.Acted())
 		n := must.Get(c.Get(ctx, "/r"))(t) // its answer is not the one that is due
-		if string(n.Data) != "y" {
-			t.Fatalf("read %q", n.Data)
-		}
+		must.Equal(t, string(n.Data), "y", "read %q", n.Data)
 		is(t, soon(t, "the write", set), zk.ErrConnectionLost)
 	})
 }
@@ -173,9 +172,7 @@ func TestContextEnds(t *testing.T) {
 		defer stop2()
 		_, err = c.Set(short, "/r", []byte("z"), -1)
 		is(t, err, context.DeadlineExceeded)
-		if errors.Is(err, zk.ErrUncertain) {
-			t.Fatalf("nothing was sent, but: %v", err)
-		}
+		must.That(t, !errors.Is(err, zk.ErrUncertain), "nothing was sent, but: %v", err)
 		p.Refuse(false)
 		if n := must.Get(c.Get(ctx, "/r"))(t); string(n.Data) != "y" {
 			t.Fatalf("read %q", n.Data)
@@ -199,18 +196,14 @@ func TestSessionEnds(t *testing.T) {
 		must.OK(t, p.ExpireSession())
 		soon(t, "the end", c.Over())
 		is(t, c.Err(), zk.ErrSessionExpired)
-		if ev := fired(t, w); ev != zk.EventOver {
-			t.Fatalf("event %v", ev)
-		}
+		must.Equal(t, fired(t, w), zk.EventOver, "event")
 		for {
 			ev, err := sub.Next(ctx)
 			if err != nil {
 				is(t, err, zk.ErrSessionExpired)
 				break
 			}
-			if ev.Type != zk.EventResumed && ev.Type != zk.EventOver {
-				t.Fatalf("event %+v", ev)
-			}
+			must.That(t, ev.Type == zk.EventResumed || ev.Type == zk.EventOver, "event %+v", ev)
 		}
 		_, err = c.Get(ctx, "/")
 		is(t, err, zk.ErrSessionExpired)
@@ -232,9 +225,8 @@ func TestCloseEndsEverything(t *testing.T) {
 		set := pipe.Set(zk.SetData{Path: "/e", Data: []byte("last"), Version: -1})
 		pipe.Send()
 		must.OK(t, c.Close(ctx))
-		if st := must.Get(set.Wait(ctx))(t); st.Version != 1 {
-			t.Fatal("what was asked for before Close must be done")
-		}
+		must.Equal(t, must.Get(set.Wait(ctx))(t).Version, 1,
+			"what was asked for before Close must be done")
 		must.OK(t, o.Sync(ctx, "/e"))
 		if st := must.Get(o.Exists(ctx, "/e"))(t); st != nil {
 			t.Fatal("the ephemeral node outlived its session")
@@ -380,9 +372,7 @@ func TestOneGoodServerIsEnough(t *testing.T) {
 			c := must.Get(zk.Dial(within(t), strings.Join(append(others, addr), ","), zk.Options{
 				Timeout:      10 * time.Second,
 				AttemptLimit: 300 * time.Millisecond}))(t)
-			if c.Session().Server != addr {
-				t.Errorf("connected to %s", c.Session().Server)
-			}
+			expect.Equal(t, c.Session().Server, addr, "connected to")
 			must.OK(t, c.Close(within(t)))
 		}
 	})
@@ -408,9 +398,7 @@ func TestTroubleIsTold(t *testing.T) {
 		}})
 	is(t, err, context.Canceled)
 	for _, want := range []string{refused.Addr().String(), "refused", web, "answers in HTTP"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is missing in: %v", want, err)
-		}
+		expect.Has(t, err.Error(), want, "is missing in: %v", err)
 	}
 }
 
@@ -431,9 +419,7 @@ func TestParseServers(t *testing.T) {
 			is(t, err, zk.ErrInvalid)
 			got = "error"
 		}
-		if got != want {
-			t.Errorf("%q: %s, want %s", in, got, want)
-		}
+		expect.Equal(t, got, want, "%q", in)
 	}
 }
 

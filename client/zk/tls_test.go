@@ -67,9 +67,7 @@ func TestTLS(t *testing.T) {
 				default:
 				}
 			}}))(t)
-		if err := soon(t, "the trouble", told); err == nil {
-			t.Fatal("no error")
-		}
+		must.Fails(t, soon(t, "the trouble", told), "no error")
 		must.OK(t, bad.Close(ctx))
 	})
 }

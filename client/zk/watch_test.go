@@ -26,9 +26,7 @@ func TestWatches(t *testing.T) {
 		default:
 			t.Fatal("the watch must fire before the change is answered")
 		}
-		if w.Event() != (zk.Event{Type: zk.EventCreated, Path: "/w"}) {
-			t.Fatalf("event %+v", w.Event())
-		}
+		must.Equal(t, w.Event(), zk.Event{Type: zk.EventCreated, Path: "/w"}, "event")
 		_, data, err := c.GetW(ctx, "/w")
 		must.OK(t, err)
 		_, same, err := c.ExistsW(ctx, "/w")
@@ -39,13 +37,9 @@ func TestWatches(t *testing.T) {
 			t.Fatalf("a watch is not shared: %d watches", c.Watches())
 		}
 		node(t, c, "/w/x", "")
-		if ev := fired(t, list); ev != zk.EventChildrenChanged {
-			t.Fatalf("event %v", ev)
-		}
+		must.Equal(t, fired(t, list), zk.EventChildrenChanged, "event")
 		must.Get(c.Set(ctx, "/w", nil, -1))(t)
-		if ev := fired(t, data); ev != zk.EventDataChanged {
-			t.Fatalf("event %v", ev)
-		}
+		must.Equal(t, fired(t, data), zk.EventDataChanged, "event")
 		must.OK(t, c.Delete(ctx, "/w/x", -1))
 		_, data, err = c.GetW(ctx, "/w")
 		must.OK(t, err)
@@ -181,9 +175,7 @@ func TestSubscription(t *testing.T) {
 		next := func(s *zk.Subscription, want zk.EventType, path string) {
 			t.Helper()
 			ev := must.Get(s.Next(ctx))(t)
-			if ev != (zk.Event{Type: want, Path: path}) {
-				t.Fatalf("event %+v, want %v of %s", ev, want, path)
-			}
+			must.Equal(t, ev, zk.Event{Type: want, Path: path}, "event, want %v of %s", want, path)
 		}
 		change := func() {
 			for _, p := range []string{"/s/a", "/s/b", "/s/b/c"} {
@@ -307,14 +299,10 @@ func TestSubscriptionWhoseWatchWasRemoved(t *testing.T) {
 		node(t, c, "/s", "")
 		ev, err := s.Next(ctx)
 		must.OK(t, err)
-		if ev != (zk.Event{Type: zk.EventLost, Path: "/s"}) {
-			t.Fatalf("event %+v", ev)
-		}
+		must.Equal(t, ev, zk.Event{Type: zk.EventLost, Path: "/s"}, "event")
 		_, err = s.Next(ctx)
 		is(t, err, zk.ErrClosed)
 		must.OK(t, s.Close(ctx))
-		if n := c.Watches(); n != 0 {
-			t.Fatalf("%d watches", n)
-		}
+		must.Equal(t, c.Watches(), 0, "watches")
 	})
 }

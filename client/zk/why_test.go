@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -77,12 +78,8 @@ func TestTroubleNamesTheCause(t *testing.T) {
 			}
 			c := must.Get(zk.Open(x.addr, x.opt))(t)
 			err := soon(t, "the trouble", told)
-			if !strings.Contains(err.Error(), x.want) {
-				t.Errorf("%v, want %q", err, x.want)
-			}
-			if strings.Contains(err.Error(), "->") {
-				t.Errorf("%v: another text each time", err)
-			}
+			expect.Has(t, err.Error(), x.want, "%v", err)
+			expect.That(t, !strings.Contains(err.Error(), "->"), "%v: another text each time", err)
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
 			c.Close(ctx)
