@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -107,4 +110,152 @@ func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
 	if n := strings.Count(log.String(), "session expired"); n != 2 {
 		t.Errorf("%d lines for two sessions:\n%s", n, log.String())
 	}
+}
+
+// complaints keeps what is logged above INFO.
+type complaints struct {
+	slog.Handler
+	mu   *sync.Mutex
+	list *[]string
+}
+
+func newComplaints() complaints {
+	return complaints{slog.DiscardHandler, new(sync.Mutex), new([]string)}
+}
+
+// Enabled implements slog.Handler.
+func (c complaints) Enabled(_ context.Context, l slog.Level) bool { return l > slog.LevelInfo }
+
+// WithAttrs implements slog.Handler.
+func (c complaints) WithAttrs([]slog.Attr) slog.Handler { return c }
+
+// Handle implements slog.Handler.
+func (c complaints) Handle(_ context.Context, r slog.Record) error {
+	line := r.Level.String() + " " + r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		line += " " + a.String()
+		return true
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*c.list = append(*c.list, line)
+	return nil
+}
+
+// none fails the test if there were any.
+func (c complaints) none(t *testing.T, when string) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, line := range *c.list {
+		t.Errorf("%s: %s", when, line)
+	}
+	*c.list = nil
+}
+
+// A clean start and a clean stop warn of nothing, in no mode.
+func TestCleanStartAndStopWarnOfNothing(t *testing.T) {
+	c := newComplaints()
+	log := slog.New(c)
+	run := func(name string, o Options) {
+		t.Helper()
+		o.ClientAddr, o.AdminAddr, o.Logger = "127.0.0.1:0", "127.0.0.1:0", log
+		i := must.Get(Start(t.Context(), o))(t)
+		must.OK(t, i.Ready(t.Context()))
+		(&ensemble{t: t}).write(i, "/"+name, 3)
+		must.OK(t, i.Close(context.Background()))
+		c.none(t, name)
+	}
+	run("memory", Options{})
+	dir := t.TempDir()
+	run("single", Options{Raft: raftfsm.Options{DataDir: dir}})
+	run("restarted", Options{Raft: raftfsm.Options{DataDir: dir}})
+
+	for _, n := range []int{3, 5} {
+		if n == 5 && testing.Short() {
+			continue
+		}
+		e := newEnsemble(t, n, log)
+		_, led := e.leader()
+		e.write(led, "/a", 3)
+		c.none(t, "start of several")
+		for id := range e.peers { // a rolling restart
+			must.OK(t, e.servers[id].Close(context.Background()))
+			delete(e.servers, id)
+			e.leader()
+			e.restart(id)
+		}
+		c.none(t, "rolling restart")
+		var wg sync.WaitGroup
+		for _, i := range e.servers {
+			wg.Go(func() { i.Close(context.Background()) })
+		}
+		wg.Wait()
+		clear(e.servers)
+		c.none(t, "stop of all")
+	}
+}
+
+// The trace page records what the server does, with a mark for each step of a
+// request, for the super user alone.
+func TestTracePageRecordsTheStepsOfRequests(t *testing.T) {
+	i, c := start(t, Options{AdminAddr: "127.0.0.1:0", Admin: admin.Options{
+		Authorize: func(user, password string) bool { return user == "super" && password == "secret" }}})
+	ask := func(query, login string) (int, string) {
+		req, err := http.NewRequest("GET", "http://"+i.AdminAddr()+"/debug/trace"+query, nil)
+		if err != nil {
+			return 0, err.Error()
+		}
+		if login != "" {
+			req.Header.Set("Authorization", login)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return 0, err.Error()
+		}
+		return resp.StatusCode, string(b)
+	}
+	const super = "digest super:secret"
+	for _, bad := range []struct {
+		query, login string
+		code         int
+		says         string
+	}{
+		{"", "", 401, "Auth info"}, {"", "digest super:wrong", 403, "Not authorized"},
+		{"?wait=1h", super, 400, "is no duration"},
+	} {
+		if code, text := ask(bad.query, bad.login); code != bad.code || !strings.Contains(text, bad.says) {
+			t.Errorf("%q as %q: %d %q", bad.query, bad.login, code, text)
+		}
+	}
+	got := make(chan string, 1)
+	go func() {
+		code, text := ask("?wait=200ms", super)
+		expect.Equal(t, code, http.StatusOK, "%d %s", code, text)
+		got <- text
+	}()
+	for n := 0; ; n++ {
+		create(t, c, fmt.Sprintf("/traced-%d", n), 0)
+		select {
+		case text := <-got:
+			for _, step := range []string{"goes into this server's stream", "are taken, in a block",
+				"are given to raft", "is in the log", "is applied"} {
+				expect.Has(t, text, step, "no step %q in the trace of %d bytes", step, len(text))
+			}
+			return
+		default:
+		}
+	}
+}
+
+func TestTraceIsOffWithoutASuperUser(t *testing.T) {
+	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0"})
+	resp := must.Get(http.Get("http://" + i.AdminAddr() + "/debug/trace"))(t)
+	defer resp.Body.Close()
+	expect.Equal(t, resp.StatusCode, http.StatusForbidden, "%v", resp.Status)
 }

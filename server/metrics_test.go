@@ -2,14 +2,28 @@ package server
 
 import (
 	"context"
+	flags "flag"
+	"fmt"
 	"io"
+	"log/slog"
+	"maps"
+	"net"
 	"net/http"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // get returns the body of a page.
@@ -43,4 +57,293 @@ func TestMetricsHaveAPortOfTheirOwn(t *testing.T) {
 	must.OK(t, i.Close(context.Background()))
 	expect.Fails(t, expect.Err(http.Get("http://"+i.MetricsAddr()+"/metrics")),
 		"the metrics port outlives its server")
+}
+
+var updateDocs = flags.Bool("update-docs", false,
+	"write the tables that docs/reference/metrics.md takes from the code")
+
+const (
+	tableBegin = "<!-- from the code: go test ./server -run EveryMetric -update-docs -->\n"
+	tableEnd   = "<!-- end -->\n"
+)
+
+// checkMetricsTable compares the table of our own metrics in docs/reference/metrics.md
+// with the help texts of the pages.
+func checkMetricsTable(t *testing.T, pages []string) {
+	t.Helper()
+	rows := map[string]string{}
+	for _, text := range pages {
+		for _, m := range regexp.MustCompile(`(?m)^# HELP (zlockd_\w+) (.*)$`).FindAllStringSubmatch(text, -1) {
+			name, labels := m[1], ""
+			if l := regexp.MustCompile(`(?m)^` + name + `(?:_sum)?\{(.*?)\} `).FindStringSubmatch(text); l != nil {
+				names := regexp.MustCompile(`(\w+)="(?:[^"\\]|\\.)*"`).ReplaceAllString(l[1], "$1")
+				labels = "{" + names + "}"
+			}
+			rows[name] = fmt.Sprintf("| `%s%s` | %s |\n", name, labels, m[2])
+		}
+	}
+	var table strings.Builder
+	table.WriteString("| metric | |\n|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		table.WriteString(rows[name])
+	}
+	const file = "../docs/reference/metrics.md"
+	page := must.Get(os.ReadFile(file))(t)
+	before, rest, found := strings.Cut(string(page), tableBegin)
+	old, after, closed := strings.Cut(rest, tableEnd)
+	must.That(t, found && closed, "%s has no table between %q and %q", file, tableBegin, tableEnd)
+	if old == table.String() {
+		return
+	}
+	if *updateDocs {
+		must.OK(t, os.WriteFile(file, []byte(before+tableBegin+table.String()+tableEnd+after), 0o644))
+		return
+	}
+	t.Errorf("the metrics in %s are not those of the code; run the command above the table. Want:\n%s", file,
+		table.String())
+}
+
+func TestStatusTellsWhatIsThere(t *testing.T) {
+	i, c := start(t, Options{Version: "1.2.3", Clients: clients.Options{SkipACL: true}})
+	create(t, c, "/a", 0)
+	create(t, c, "/a/b", jute.FlagEphemeral)
+
+	s := i.Status(admin.NeedConns | admin.NeedSessions | admin.NeedEphemerals | admin.NeedWatches | admin.NeedMetrics | admin.NeedProcess)
+	if !s.Serving || s.Mode != admin.Standalone || s.Version != "3.9.3-zlockd-1.2.3" || s.Nodes != 6 ||
+		s.EphemeralCount != 1 || s.Sessions != 1 {
+		t.Errorf("status %+v", s)
+	}
+	if len(s.ConnList) != 1 || len(s.SessionList) != 1 || s.SessionList[0].ID != s.ConnList[0].Session {
+		t.Fatalf("connections %+v, sessions %+v", s.ConnList, s.SessionList)
+	}
+	if left := s.SessionList[0].Expires.Sub(s.Now); left <= 0 || left > s.SessionList[0].Timeout+time.Second {
+		t.Errorf("the session has %v left", left)
+	}
+	if len(s.Ephemerals) != 1 || s.Ephemerals[0].Session != s.ConnList[0].Session ||
+		len(s.Ephemerals[0].Paths) != 1 || s.Ephemerals[0].Paths[0] != "/a/b" {
+		t.Errorf("ephemerals %+v", s.Ephemerals)
+	}
+	expect.Equal(t, len(s.Notices), 1, "unchecked access rights must be told: %q", s.Notices)
+	if s.Summaries["updatelatency"].Count != 2 || s.OpenFiles < 3 || len(s.Environment) == 0 {
+		t.Errorf("updates %+v, %d files, environment %v", s.Summaries["updatelatency"], s.OpenFiles, s.Environment)
+	}
+	if brief := i.Status(0); brief.ConnList != nil || brief.SessionList != nil || brief.Counters != nil ||
+		brief.Environment != nil {
+		t.Error("parts were gathered that nobody asked for")
+	}
+
+	i.ResetStats()
+	if s := i.Status(0); s.Sent != 0 || s.Latency != (admin.Latency{}) {
+		t.Errorf("after a reset: %+v", s)
+	}
+}
+
+func TestStatusLooksAtTheDiskOnlyWhenAsked(t *testing.T) {
+	i, c := start(t, Options{Raft: raftfsm.Options{DataDir: t.TempDir()}})
+	create(t, c, "/a", 0)
+	brief := i.Status(0)
+	expect.That(t, brief.LogDirSize == 0 && brief.DataDirSize == 0,
+		"the data directory was walked: log %d, snapshots %d", brief.LogDirSize, brief.DataDirSize)
+	if brief.Leads <= 0 || brief.Commit < brief.Applied || brief.Applied == 0 || brief.Last < brief.Commit {
+		t.Errorf("led for %v, log %d, committed %d, applied %d", brief.Leads, brief.Last, brief.Commit,
+			brief.Applied)
+	}
+	if s := i.Status(admin.NeedDirs); s.LogDirSize == 0 {
+		t.Error("no log on disk")
+	}
+	for _, x := range i.Status(admin.NeedMetrics | admin.NeedDirs).Extra {
+		expect.That(t, x.Name != "log_bytes" || x.Value != 0, "log_bytes is 0")
+	}
+}
+
+func TestOnlyTheSuperUserMayChangeState(t *testing.T) {
+	expect.That(t, Authorizer("") == nil, "without a super user nobody can be asked for")
+	may := Authorizer("super:D/InIHSb7yEEbrWz8b9l71RjZJU=") // super:test
+	for _, who := range []struct {
+		user, password string
+		ok             bool
+	}{{"super", "test", true}, {"super", "Test", false}, {"super", "", false}, {"", "test", false},
+		{"root", "test", false}} {
+		expect.Equal(t, may(who.user, who.password), who.ok,
+			"%s:%s: %v expected", who.user, who.password, who.ok)
+	}
+}
+
+// ensemble is a cluster in this process that keeps its data on disk.
+type ensemble struct {
+	t       *testing.T
+	peers   map[uint32]string
+	bound   map[uint32]net.Listener // taken before anybody needs them
+	dirs    map[uint32]string
+	servers map[uint32]*Instance
+	log     *slog.Logger
+	more    []func(*Options)
+}
+
+func newEnsemble(t *testing.T, n int, log *slog.Logger, more ...func(*Options)) *ensemble {
+	t.Helper()
+	e := &ensemble{t: t, log: log, more: more, peers: map[uint32]string{}, bound: map[uint32]net.Listener{},
+		dirs: map[uint32]string{}, servers: map[uint32]*Instance{}}
+	for id := uint32(1); id <= uint32(n); id++ {
+		ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+		e.peers[id], e.bound[id], e.dirs[id] = ln.Addr().String(), ln, t.TempDir()
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for id := range e.peers {
+		wg.Go(func() {
+			i, err := e.start(id)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			e.servers[id] = i
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	t.Cleanup(func() {
+		for _, i := range e.servers {
+			i.Close(context.Background())
+		}
+	})
+	return e
+}
+
+func (e *ensemble) start(id uint32) (*Instance, error) {
+	ctx, cancel := context.WithTimeout(e.t.Context(), time.Minute)
+	defer cancel()
+	listen := func(addr string) (net.Listener, error) {
+		if ln := e.bound[id]; ln != nil {
+			return ln, nil
+		}
+		return net.Listen("tcp", addr)
+	}
+	o := Options{ID: id, ClientAddr: "127.0.0.1:0", Logger: e.log.With("server", id),
+		Raft: raftfsm.Options{Peers: e.peers, PeerInsecure: true, DataDir: e.dirs[id], Listen: listen}}
+	for _, f := range e.more {
+		f(&o)
+	}
+	i, err := Start(ctx, o)
+	if err == nil {
+		err = i.Ready(ctx)
+	}
+	return i, err
+}
+
+// restart starts a server again that was closed.
+func (e *ensemble) restart(id uint32) *Instance {
+	e.t.Helper()
+	e.bound[id] = nil
+	i := must.Get(e.start(id))(e.t)
+	e.servers[id] = i
+	return i
+}
+
+func (e *ensemble) leader() (uint32, *Instance) {
+	e.t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for id, i := range e.servers {
+			if s := i.Status(0); s.Mode == admin.Leader && s.Serving {
+				return id, i
+			}
+		}
+	}
+	e.t.Fatal("nobody leads")
+	return 0, nil
+}
+
+func (e *ensemble) write(i *Instance, prefix string, n int) {
+	e.t.Helper()
+	c := must.Get(wire.Open(i.ClientAddr()))(e.t)
+	defer c.Close()
+	for k := range n {
+		create(e.t, c, fmt.Sprint(prefix, k), 0)
+	}
+}
+
+// moved waits until a summary or counter of a server has a count, and returns it.
+func (e *ensemble) moved(i *Instance, name string) admin.Summary {
+	e.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		s := i.Status(admin.NeedMetrics)
+		v, ok := s.Summaries[name]
+		if c := s.Counters[name]; !ok {
+			v.Count = c
+		}
+		if v.Count > 0 {
+			return v
+		}
+		if time.Now().After(end) {
+			e.t.Fatalf("%s never moves", name)
+		}
+	}
+}
+
+// What operators rely on moves when its cause is there.
+func TestClusterMeasuresMove(t *testing.T) {
+	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler))
+	first, led := e.leader()
+	e.write(led, "/a", 20)
+	for _, name := range []string{"proposal_count", "proposal_latency", "quorum_ack_latency",
+		"propagation_latency", "unavailable_time",
+		"leader_unavailable_time", "election_time", "sync_processor_batch_size", "sync_processor_queue_size",
+		"fsynctime", "commit_count"} {
+		e.moved(led, name)
+	}
+	for id, i := range e.servers {
+		e.moved(i, "propagation_latency")
+		e.moved(i, "election_time")
+		if s := i.Status(0); id == first && (s.Proposals.Last <= 0 || s.Proposals.Min <= 0 ||
+			s.Proposals.Max < s.Proposals.Min || s.Leads <= 0) {
+			t.Errorf("the leader shows %+v, leading for %v", s.Proposals, s.Leads)
+		}
+		if at := i.Status(0).Snapshot.Time; !at.IsZero() {
+			t.Errorf("server %d shows a snapshot of %v before the first", id, at)
+		}
+	}
+
+	// A snapshot is measured, and told of until the next one.
+	must.OK(t, led.Node().Snapshot())
+	e.moved(led, "snapshottime")
+	s := led.Status(0)
+	if s.Snapshot.Zxid <= 0 || s.Snapshot.Zxid > s.Zxid || time.Since(s.Snapshot.Time) > time.Hour {
+		t.Errorf("newest snapshot: zxid %d of %d, %v", s.Snapshot.Zxid, s.Zxid, s.Snapshot.Time)
+	}
+	e.write(led, "/b", 5)
+
+	// The leader goes: the others elect.
+	before := map[uint32]int64{}
+	for id, i := range e.servers {
+		before[id] = i.Status(admin.NeedMetrics).Summaries["election_time"].Count
+	}
+	must.OK(t, led.Close(context.Background()))
+	delete(e.servers, first)
+	_, next := e.leader()
+	for id, i := range e.servers {
+		for end := time.Now().Add(time.Minute); i.Status(
+			admin.NeedMetrics).Summaries["election_time"].Count <= before[id]; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("server %d did not notice an election", id)
+			}
+		}
+		e.moved(i, "looking_count")
+	}
+	e.moved(next, "leader_unavailable_time")
+
+	// And comes back: what it read at its start is told, the snapshot too.
+	back := e.restart(first)
+	e.write(next, "/c", 5)
+	for _, name := range []string{"dbinittime", "startup_snap_load_time", "startup_txns_loaded",
+		"startup_txns_load_time"} {
+		e.moved(back, name)
+	}
+	if got := back.Status(0); got.Snapshot.Zxid != s.Snapshot.Zxid || got.Snapshot.Time.IsZero() {
+		t.Errorf("after a restart: snapshot of zxid %d at %v, was %d", got.Snapshot.Zxid, got.Snapshot.Time,
+			s.Snapshot.Zxid)
+	}
 }

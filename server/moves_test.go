@@ -1,13 +1,19 @@
 package server
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -149,4 +155,107 @@ func differ(before, after map[string]float64, want string) (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+// TestTheViewSaysThatThereIsNoNode: until a server has joined its cluster an
+// operator's action is refused, not taken for done.
+func TestTheViewSaysThatThereIsNoNode(t *testing.T) {
+	s := viewSource{new(Instance), new(clients.Server), nil}
+	expect.Is(t, s.HandOver(t.Context()), errNotJoined, "HandOver")
+	expect.Is(t, s.TakeSnapshot(), errNotJoined, "TakeSnapshot")
+	expect.Is(t, expect.Err(s.Do(context.Background(), state.Request{})), errNotJoined, "Do")
+	expect.That(t, !s.View(func(*state.State) {}), "there is a state to see")
+	expect.That(t, s.backupSource() == nil, "there is a state to back up")
+	expect.Is(t, s.ChangeMember(t.Context(), state.MemberChange{Op: "add"}), errNotJoined, "ChangeMember")
+	expect.Is(t, expect.Err(s.Probe(t.Context(), 1, "127.0.0.1:1")), errNotJoined, "Probe")
+}
+
+// TestStepsOfAReconfigAreNoChangesOfAnOperators: they leave majorities to who
+// makes them, and are refused at the admin port.
+func TestStepsOfAReconfigAreNoChangesOfAnOperators(t *testing.T) {
+	i, _ := start(t, Options{})
+	for _, op := range []string{"vote", "demote", "describe"} {
+		if err := i.ChangeMember(t.Context(), state.MemberChange{Op: op, ID: 1}); err == nil ||
+			!strings.Contains(err.Error(), "unknown change") {
+			t.Errorf("%s: %v", op, err)
+		}
+	}
+}
+
+// TestReadySaysWhatIsWaitedFor: of a server that has not joined its cluster, as its
+// log and the other members have it.
+func TestReadySaysWhatIsWaitedFor(t *testing.T) {
+	free := func() string {
+		ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+		defer ln.Close()
+		return ln.Addr().String()
+	}
+	admin := make(chan string, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Start(ctx, Options{
+			ID: 1, AdminAddr: "127.0.0.1:0", Raft: raftfsm.Options{DataDir: t.TempDir(), PeerListen: "127.0.0.1:0",
+				Peers: map[uint32]string{1: free(), 2: free(), 3: free()}},
+			Listen: func(addr string) (net.Listener, error) {
+				ln, err := net.Listen("tcp", addr)
+				if err == nil {
+					admin <- ln.Addr().String()
+				}
+				return ln, err
+			},
+		})
+		ended <- err
+	}()
+	addr := <-admin
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		code, text := get(t, "http://"+addr+"/ready")
+		if code == 503 && strings.Contains(text, "waiting for server 2 at 127.0.0.1:") &&
+			strings.Contains(text, "server 3 at") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Errorf("%d %s", code, text)
+			break
+		}
+	}
+	stop()
+	expect.Fails(t, <-ended, "it has started")
+}
+
+// TestVoteThatIsNotGivenIsMissed: a server that cannot be given its vote in time
+// does not count in the new configuration's majority.
+func TestVoteThatIsNotGivenIsMissed(t *testing.T) {
+	i, _ := start(t, Options{})
+	one := state.Server{ID: 1, Peer: "h1:2", Voter: true}
+	two := state.Server{ID: 2, Peer: "h2:2", Voter: true}
+	late := two
+	late.Voter = false
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	change := func() *change {
+		return &change{i: i, node: i.Node(), from: members{1: one, 2: late}, to: members{1: one, 2: two},
+			ready: map[uint32]bool{1: true, 2: true}}
+	}
+	expect.Fails(t, change().promote(ended, state.MemberChange{Op: "promote", ID: 2}),
+		"a server got its vote of a server that is alone")
+	if c := change(); c.join(ended, leastPatience) == nil || c.ready[2] {
+		t.Error("one of two voters is taken for a majority")
+	}
+	c := change()
+	c.to[3], c.ready[3] = state.Server{ID: 3, Peer: "h3:2", Voter: true}, true
+	c.from[3] = c.to[3]
+	if err := c.join(ended, leastPatience); err != nil || c.ready[2] {
+		t.Errorf("two of three voters are no majority: %v", err)
+	}
+}
+
+func TestLastVoterStays(t *testing.T) {
+	i, _ := start(t, Options{})
+	err := i.ChangeMember(t.Context(), state.MemberChange{Op: "remove", ID: 1})
+	expect.That(t, err != nil && strings.Contains(err.Error(), "is the last one that votes"),
+		"it is removed: %v", err)
+	if err := i.mayLeave(t.Context(), i.Node(), 2); err != nil { // who has no vote
+		t.Error(err)
+	}
 }

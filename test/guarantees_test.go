@@ -2,9 +2,15 @@ package test
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,4 +99,125 @@ func TestR20RaftRestoreIsNotReachable(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Every test that docs/limits.md names exists.
+func TestLimitsNameTestsThatExist(t *testing.T) {
+	page, err := os.ReadFile("../docs/limits.md")
+	must.OK(t, err)
+	names := regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(string(page), -1)
+	expect.That(t, len(names) >= 20, "only %d tests are named", len(names))
+	out, err := exec.Command("git", "-C", "..", "grep", "-h", "^func Test").Output()
+	if err != nil {
+		t.Skip("not a clone: ", err)
+	}
+	for _, n := range names {
+		if !strings.Contains(string(out), "func "+n[1]+"(") {
+			t.Errorf("%s does not exist", n[1])
+		}
+	}
+}
+
+// What make sign signs, users can check by the commands of SECURITY.md, and a change shows.
+func TestSignedChecksumsCanBeChecked(t *testing.T) {
+	if _, err := exec.LookPath("minisign"); err != nil {
+		if os.Getenv("ZLTEST_REQUIRE_STOCK") != "" {
+			t.Fatal("the program minisign is not installed")
+		}
+		t.Skip("the program minisign is not installed")
+	}
+	page := must.Get(os.ReadFile("../SECURITY.md"))(t)
+	m := regexp.MustCompile("(?s)\n## Checking a download\n.*?\n```sh\n(.*?)```").FindSubmatch(page)
+	if m == nil {
+		t.Fatal("SECURITY.md has no commands to check a download")
+	}
+	dir := t.TempDir()
+	run := func(where, command string) error {
+		cmd := exec.Command("sh", "-e", "-c", command)
+		cmd.Dir = where
+		out, err := cmd.CombinedOutput()
+		t.Logf("%s\n%s", command, out)
+		return err
+	}
+	must.OK(t, run(dir, "echo 1 >zlockd.tar.gz; sha256sum zlockd.tar.gz >SHA256SUMS; minisign -G -W -p key.pub -s key"))
+	must.OK(t, run("..", "make --no-print-directory sign KEY="+filepath.Join(dir, "key")+" DIST="+dir))
+	key := strings.Fields(string(must.Get(os.ReadFile(filepath.Join(dir, "key.pub")))(t)))
+	commands := strings.Replace(string(m[1]), "PUBLIC-KEY", key[len(key)-1], 1)
+	must.OK(t, run(dir, commands))
+	for _, change := range []string{"echo 2 >zlockd.tar.gz", "sha256sum zlockd.tar.gz >SHA256SUMS"} {
+		must.OK(t, run(dir, change))
+		if run(dir, commands) == nil {
+			t.Errorf("after %s nothing is found wrong", change)
+		}
+	}
+}
+
+// byText are the functions that may look at the text of an error, each with its reason.
+var byText = map[string]string{
+	"raftfsm/disk/watchdog.go": "missing", // raft's stores have no value for it
+	"client/errors.go":         "errorAt", // puts a path into the text, once: nothing else depends on it
+}
+
+// TestErrorsAreToldByTheirCode: an error that travels between programs has a
+// code (package raftfsm/status), any other a value; its text is for people.
+func TestErrorsAreToldByTheirCode(t *testing.T) {
+	must.OK(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		path = filepath.ToSlash(path)
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != ".." && (path == "../test" || strings.HasPrefix(d.Name(), ".")):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && byText[strings.TrimPrefix(path, "../")] == f.Name.Name {
+				continue
+			}
+			ast.Inspect(decl, func(n ast.Node) bool {
+				if n != nil && looksAtText(n) {
+					t.Errorf("%s looks at the text of an error", files.Position(n.Pos()))
+				}
+				return true
+			})
+		}
+		return nil
+	}))
+}
+
+func looksAtText(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.BinaryExpr: // a comparison with nil is of a future of raft's
+		nilled := isIdent(n.X, "nil") || isIdent(n.Y, "nil")
+		return (n.Op == token.EQL || n.Op == token.NEQ) && !nilled && (isText(n.X) || isText(n.Y))
+	case *ast.SwitchStmt:
+		return isText(n.Tag)
+	case *ast.CallExpr: // to cut or replace a text is not to decide by it
+		f, ok := n.Fun.(*ast.SelectorExpr)
+		return ok && isIdent(f.X, "strings") && len(n.Args) > 1 && isText(n.Args[0]) &&
+			slices.Contains([]string{"Contains", "HasPrefix", "HasSuffix", "EqualFold", "Index", "Compare"},
+				f.Sel.Name)
+	}
+	return false
+}
+
+// isText reports whether an expression is X.Error().
+func isText(e ast.Expr) bool {
+	c, ok := e.(*ast.CallExpr)
+	if !ok || len(c.Args) > 0 {
+		return false
+	}
+	f, ok := c.Fun.(*ast.SelectorExpr)
+	return ok && f.Sel.Name == "Error"
+}
+
+func isIdent(e ast.Expr, name string) bool {
+	i, ok := e.(*ast.Ident)
+	return ok && i.Name == name
 }

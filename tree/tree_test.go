@@ -1,9 +1,18 @@
 package tree_test
 
 import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -58,4 +67,211 @@ func TestCreateThenSnapshotThenLoad(t *testing.T) {
 		got.Bytes() != tr.Bytes() {
 		t.Error(got.Count(), got.Bytes(), tr.Bytes())
 	}
+}
+
+// owned returns a tree in which session 7 owns ephemeral nodes, and their paths
+// in the order in which they were made.
+func owned(t testing.TB, n int) (*tree.Tree, []string) {
+	tr := tree.New()
+	c := &tree.Change{Session: 7}
+	var paths []string
+	for i := range n {
+		path := fmt.Sprintf("/%c-%d", 'a'+rune(i%7), i*i)
+		c.Zxid++
+		c.Events = c.Events[:0]
+		if _, code, _ := tr.Apply(c, jute.OpCreate, createBody(path, "", jute.FlagEphemeral),
+			nil); code != jute.OK {
+			t.Fatal(path, code)
+		}
+		paths = append(paths, path)
+	}
+	return tr, paths
+}
+
+// The order is that of a set that grew and was copied, and the one of a part is
+// the order that it has in the whole.
+func TestEphemeralsComeInTheOrderOfTheReference(t *testing.T) {
+	for _, n := range []int{0, 1, 5, 13, 100, 3000} {
+		tr, want := owned(t, n)
+		for _, buckets := range []int{jute.GrownTable(n), jute.CopiedTable(n)} {
+			jute.SortByBucket(want, buckets, jute.JavaHash)
+		}
+		for _, prefix := range []string{"/", "/c-", "/c-1", "/none"} {
+			var part []string
+			for _, path := range want {
+				if strings.HasPrefix(path, prefix) {
+					part = append(part, path)
+				}
+			}
+			d := jute.NewDecoder(tr.AppendEphemerals(nil, 7, prefix))
+			if got, _ := d.Strings(); !slices.Equal(got, part) || d.Err() != nil || len(d.Rest()) > 0 {
+				t.Errorf("%d nodes, prefix %q: %d paths, want %d in another order", n, prefix, len(got), len(part))
+			}
+		}
+	}
+}
+
+func BenchmarkEphemerals(b *testing.B) {
+	tr, _ := owned(b, 50_000)
+	for _, prefix := range []string{"/", "/none"} {
+		b.Run(prefix[1:], func(b *testing.B) {
+			var buf []byte
+			for b.Loop() {
+				buf = tr.AppendEphemerals(buf[:0], 7, prefix)
+			}
+		})
+	}
+}
+
+// write applies one create or delete.
+func (s *pieces) write(session int64, op jute.OpCode, body []byte) bool {
+	s.zxid++
+	c := tree.Change{Zxid: s.zxid, Session: session}
+	_, code, _ := s.t.Apply(&c, op, body, nil)
+	return code == jute.OK
+}
+
+type pieces struct {
+	t    *tree.Tree
+	zxid int64
+}
+
+func (s *pieces) create(session int64, path string, flags int32) bool {
+	b := jute.AppendString(nil, path)
+	b = jute.AppendInt(b, -1)
+	b = jute.AppendACL(b, jute.WorldAnyone)
+	return s.write(session, jute.OpCreate, jute.AppendInt(b, flags))
+}
+
+func (s *pieces) remove(path string) bool {
+	return s.write(1, jute.OpDelete, jute.AppendInt(jute.AppendString(nil, path), -1))
+}
+
+// TestWalksInPiecesMissNothing changes the tree between the pieces: what was
+// there before the walk and is there after it was met.
+func TestWalksInPiecesMissNothing(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		s := &pieces{t: tree.New()}
+		live, stayed := map[string]bool{}, map[string]bool{}
+		s.create(1, "/d", 0)
+		step := func() {
+			path := fmt.Sprintf("/d/%d", r.IntN(60))
+			if live[path] && r.IntN(2) == 0 {
+				if s.remove(path) {
+					delete(live, path)
+					delete(stayed, path)
+				}
+			} else if s.create(int64(1+r.IntN(8)), path, 1) {
+				live[path] = true
+			}
+		}
+		for range 100 {
+			step()
+		}
+		for p := range live {
+			stayed[p] = true
+		}
+		metOwned, metChild := map[string]bool{}, map[string]bool{}
+		var w tree.EphemeralWalk
+		var c tree.ChildWalk
+		dir, _ := s.t.Find("/d")
+		for more, again := true, true; more || again; {
+			more = more && w.Next(s.t, 1+r.IntN(5), func(n tree.Ref) int { metOwned[n.Path()] = true; return 1 })
+			again = again && c.Next(dir, 1+r.IntN(5), func(n tree.Ref) int { metChild[n.Path()] = true; return 1 })
+			for range r.IntN(4) {
+				step()
+			}
+		}
+		must.OK(t, s.t.Verify())
+		for p := range stayed {
+			if !metOwned[p] || !metChild[p] {
+				t.Fatalf("seed %d: %s was not met (owned %v, child %v)", seed, p, metOwned[p], metChild[p])
+			}
+		}
+	}
+}
+
+// TestEveryHandlerAsksForPermission reads the package: whatever Apply, a multi
+// or a read runs for a client must come to Grants, except where the rules
+// ask for no permission. A new operation that forgets it fails here.
+func TestEveryHandlerAsksForPermission(t *testing.T) {
+	free := map[string]string{
+		"AppendExists":     "exists needs no permission",
+		"AppendEphemerals": "the session's own nodes",
+	}
+	calls := callGraph(t)
+	handlers := map[string]bool{"CatchUp": true, "Take": true}
+	for name := range calls {
+		if strings.HasPrefix(name, "Append") {
+			handlers[name] = true
+		}
+	}
+	for _, from := range []string{"Apply", "step"} {
+		for name := range calls[from] {
+			switch name {
+			case "create", "delete", "setDataOf", "setACL", "check", "multi":
+				handlers[name] = true
+			}
+		}
+	}
+	expect.That(t, len(handlers) >= 14, "only %d handlers found: %v", len(handlers), handlers)
+	for name := range handlers {
+		expect.That(t, free[name] != "" || reaches(calls, name, "Grants", map[string]bool{}),
+			"%s asks for no permission", name)
+	}
+	for name := range free {
+		expect.That(t, handlers[name] && !reaches(calls, name, "Grants", map[string]bool{}),
+			"%s is no exception any more", name)
+	}
+}
+
+// callGraph returns, for every function and method of the tree, the names of
+// what it calls. Snapshots are no concern of clients.
+func callGraph(t *testing.T) map[string]map[string]bool {
+	entries := must.Get(os.ReadDir("."))(t)
+	calls := map[string]map[string]bool{}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") ||
+			e.Name() == "snapshot.go" {
+			continue
+		}
+		file := must.Get(parser.ParseFile(token.NewFileSet(), e.Name(), nil, 0))(t)
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Body == nil {
+				continue
+			}
+			called := map[string]bool{}
+			calls[f.Name.Name] = called
+			ast.Inspect(f.Body, func(n ast.Node) bool {
+				if c, ok := n.(*ast.CallExpr); ok {
+					switch fun := c.Fun.(type) {
+					case *ast.Ident:
+						called[fun.Name] = true
+					case *ast.SelectorExpr:
+						called[fun.Sel.Name] = true
+					}
+				}
+				return true
+			})
+		}
+	}
+	return calls
+}
+
+func reaches(calls map[string]map[string]bool, from, to string, seen map[string]bool) bool {
+	if from == to {
+		return true
+	}
+	if seen[from] {
+		return false
+	}
+	seen[from] = true
+	for name := range calls[from] {
+		if reaches(calls, name, to, seen) {
+			return true
+		}
+	}
+	return false
 }

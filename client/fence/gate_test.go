@@ -3,6 +3,8 @@ package fence
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -209,4 +211,144 @@ func TestWritesThroughDoNeverGoBack(t *testing.T) {
 func wantErr(t testing.TB, err, want error) {
 	t.Helper()
 	must.Is(t, err, want)
+}
+
+func TestMiddlewareAnswersByTheSequencer(t *testing.T) {
+	seq := func(path string, m Mode, tok Token) string {
+		return Sequencer{path, "n", m, tok}.String()
+	}
+	var got Sequencer
+	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got, _ = FromContext(r.Context())
+		w.WriteHeader(http.StatusNoContent)
+	})
+	h := Middleware(new(Gate), next)
+	for i, step := range []struct {
+		header []string
+		want   int
+	}{
+		{nil, 428},
+		{[]string{""}, 400},
+		{[]string{"zl1.x.y"}, 400},
+		{[]string{seq("/a", Exclusive, 5)}, 204},
+		{[]string{seq("/a", Exclusive, 4)}, 412},
+		{[]string{seq("/a", Shared, 4)}, 412},
+		{[]string{seq("/a", Shared, 6)}, 204},
+		{[]string{seq("/a", Permit, 9)}, 400},
+		{[]string{seq("/b", Exclusive, 1)}, 204},
+		{[]string{seq("/b", Exclusive, 1), seq("/b", Exclusive, 1)}, 400},
+	} {
+		r := httptest.NewRequest("PUT", "/thing", nil)
+		r.Header[Header] = step.header
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		expect.Equal(t, w.Code, step.want, "step %d: %d %s", i, w.Code, w.Body)
+		expect.That(t, w.Code != 204 || got.String() == step.header[0],
+			"step %d: the handler sees %v", i, got)
+	}
+}
+
+type checkerFunc func(context.Context, Sequencer) error
+
+func (f checkerFunc) CheckSequencer(ctx context.Context, s Sequencer) error { return f(ctx, s) }
+
+func TestHandlerComparesTheLockAndAsksTheChecker(t *testing.T) {
+	var answer error
+	h := &Handler{
+		Gate:    new(Gate),
+		Next:    http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+		Lock:    func(r *http.Request) string { return "/locks" + r.URL.Path },
+		Checker: checkerFunc(func(context.Context, Sequencer) error { return answer }),
+	}
+	for _, tc := range []struct {
+		path   string
+		answer error
+		want   int
+	}{
+		{"/locks/a", nil, 200},
+		{"/locks/b", nil, 403},
+		{"/locks/a", ErrStale, 412},
+		{"/locks/a", errors.New("no server"), 503},
+	} {
+		answer = tc.answer
+		r := httptest.NewRequest("PUT", "/a", nil)
+		r.Header.Set(Header, Sequencer{tc.path, "n", Exclusive, 1}.String())
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		expect.Equal(t, w.Code, tc.want, "%s, %v", tc.path, tc.answer)
+	}
+}
+
+// A handler that writes an answer and panics must not be answered for again.
+func TestHandlerLetsPanicsThrough(t *testing.T) {
+	var g Gate
+	h := Middleware(&g, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	}))
+	r := httptest.NewRequest("PUT", "/a", nil)
+	r.Header.Set(Header, Sequencer{"/a", "n", Exclusive, 1}.String())
+	func() {
+		defer func() {
+			if recover() != http.ErrAbortHandler {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}()
+	expect.Equal(t, len(g.busy), 0, "the resource is still busy")
+}
+
+// row is a table row as the SQL form of the package documentation needs it.
+type row struct {
+	mu      sync.Mutex
+	balance int
+	fence   Token
+}
+
+// update is, under any isolation level that makes one statement atomic,
+//
+//	UPDATE account SET balance = :b, fence = :t WHERE id = :id AND fence <= :t
+//
+// and returns the number of rows updated.
+func (r *row) update(b int, t Token) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fence > t {
+		return 0
+	}
+	r.balance, r.fence = b, t
+	return 1
+}
+
+func TestSQLFormRefusesFormerHolders(t *testing.T) {
+	var r row
+	for i, step := range []struct {
+		b    int
+		t    Token
+		rows int
+	}{
+		{100, 5, 1}, // first holder
+		{110, 5, 1}, // writes again
+		{200, 8, 1}, // second holder
+		{120, 5, 0}, // the first, woken from a long pause
+		{210, 8, 1},
+	} {
+		if n := r.update(step.b, step.t); n != step.rows {
+			t.Errorf("step %d: %d rows, want %d", i, n, step.rows)
+		}
+	}
+	expect.That(t, r.balance == 210 && r.fence == 8, "the row holds %d under %d", r.balance, r.fence)
+}
+
+// The statement and a Gate take the same decisions, and the statement takes
+// them together with the write.
+func TestSQLFormAgreesWithTheGate(t *testing.T) {
+	var r row
+	var g Gate
+	for _, tok := range []Token{3, 3, 1, 7, 6, 7, 2, 9, 8} {
+		admitted := g.Admit("/r", Exclusive, tok) == nil
+		if updated := r.update(0, tok) == 1; updated != admitted {
+			t.Errorf("token %d: statement %v, gate %v", tok, updated, admitted)
+		}
+	}
 }

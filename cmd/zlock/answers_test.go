@@ -1,13 +1,144 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
 )
+
+// A command that only asks ends by itself at whatever moment the server falls silent.
+func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
+	t.Parallel()
+	sequencer := fence.Sequencer{Path: "/l", Mode: fence.Exclusive, Token: 7, Node: "lock-0000000003"}.String()
+	short := []string{"--timeout", "0.7"}
+	for name, args := range map[string][]string{
+		"check":           append(short, "/l", "--token", "5"),
+		"check sequencer": append(short, "--sequencer", sequencer),
+		"show":            append(short, "/l"),
+		"holders":         append(short, "/l"),
+		"ls":              short,
+		"wait-graph":      short,
+		"leader":          append(short, "/e"),
+		"revoke":          append(short, "/l"),
+		"break":           append(short, "/l", "x", "--token", "1", "--yes"),
+		"run":             {"-w", "0.7", "/l", "--", "true"},
+		"run -n":          {"-n", "/l", "--", "true"},
+		"elect":           {"-w", "0.7", "/e", "--", "true"},
+		"barrier":         {"close", "/b"},
+	} {
+		command, _, _ := strings.Cut(name, " ")
+		for answers := 1; answers <= 4; answers++ {
+			if slow := command == "barrier" || name == "run -n"; slow && answers != 2 {
+				continue // they take the default of --timeout
+			}
+			t.Run(fmt.Sprintf("%s after %d", name, answers), func(t *testing.T) {
+				t.Parallel()
+				p, err := faultproxy.New(server(t))
+				must.OK(t, err)
+				defer p.Close()
+				p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Nth: answers, Do: faultproxy.Pass, Then: func() {
+					p.Blackhole(true)
+				}})
+				ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+				defer cancel()
+				options := []string{command, "-q", "-S", p.Addr(), "--connect-timeout", "2", "--session-timeout", "12"}
+				cmd := exec.CommandContext(ctx, filepath.Join(built.dir, "zlock"), append(options, args...)...)
+				cmd.Env = scriptEnv(t)
+				out, err := cmd.CombinedOutput()
+				if ctx.Err() != nil {
+					t.Fatalf("it waits without limit\n%s", out)
+				}
+				if answers == 1 && err == nil { // that of the session
+					t.Errorf("exit code 0 without an answer\n%s", out)
+				}
+				expect.That(t, !strings.Contains(string(out), "--help"), "%s", out)
+			})
+		}
+	}
+}
+
+// ZLOCK_CHROOT counts beside -S; what the command line says of the chroot wins.
+func TestChrootOfTheEnvironment(t *testing.T) {
+	for _, c := range []struct {
+		flagServers, flagChroot, envServers, envChroot string
+		servers, chroot                                string
+		fails                                          bool
+	}{
+		{"", "", "", "", "127.0.0.1:2181", "", false},
+		{"a:1", "", "", "/prod", "a:1", "/prod", false},
+		{"a:1", "", "b:1", "/prod", "a:1", "/prod", false},
+		{"a:1/x", "", "b:1", "/prod", "a:1", "/x", false},
+		{"a:1/", "", "", "/prod", "a:1", "", false},
+		{"a:1", "/y", "", "/prod", "a:1", "/y", false},
+		{"a:1", "/", "", "/prod", "a:1", "", false},
+		{"", "", "b:1", "/prod", "b:1", "/prod", false},
+		{"", "/y", "b:1", "/prod", "b:1", "/y", false},
+		{"", "", "b:1/z", "", "b:1", "/z", false},
+		{"", "", "b:1/z", "/prod", "", "", true},
+		{"a:1/x", "/y", "", "", "", "", true},
+		{"a:1", "y", "", "", "", "", true},
+	} {
+		f := &connectFlags{servers: c.flagServers, chroot: c.flagChroot}
+		servers, chroot, err := f.address(func(name string) string {
+			return map[string]string{"ZLOCK_SERVERS": c.envServers, "ZLOCK_CHROOT": c.envChroot}[name]
+		})
+		if c.fails != (err != nil) || err == nil && (servers != c.servers || chroot != c.chroot) {
+			t.Errorf("%+v: %q, %q, %v", c, servers, chroot, err)
+		}
+	}
+}
+
+// No proxy of the environment and no redirection gets to see the super user's password.
+func TestPasswordGoesToTheServerOnly(t *testing.T) {
+	t.Parallel()
+	var strangers atomic.Int32
+	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		strangers.Add(1)
+		fmt.Fprint(w, "{}")
+	}))
+	defer stranger.Close()
+	moved := httptest.NewServer(http.RedirectHandler(stranger.URL, http.StatusTemporaryRedirect))
+	defer moved.Close()
+	dir := t.TempDir()
+	auth, backup := filepath.Join(dir, "auth"), filepath.Join(dir, "backup")
+	for file, text := range map[string]string{auth: "digest:super:test\n", backup: "none"} {
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	for _, addr := range []string{"192.0.2.1:8181", strings.TrimPrefix(moved.URL, "http://")} {
+		for _, args := range [][]string{
+			{"backup", filepath.Join(dir, "new")},
+			{"member", "remove", "2"},
+			{"end-session", "0x1", "--yes"},
+		} {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			cmd := exec.CommandContext(ctx, filepath.Join(built.dir, "zlock"), append(args, "--admin-addr", addr,
+				"--auth-file", auth, "-w", "1")...)
+			cmd.Env = append(scriptEnv(t), "HTTP_PROXY="+stranger.URL, "http_proxy="+stranger.URL, "ALL_PROXY="+
+				stranger.URL)
+			out, err := cmd.CombinedOutput()
+			cancel()
+			expect.Fails(t, err, "%v succeeds at %s: %s", args, addr, out)
+			must.That(t, strangers.Load() <= 0,
+				"%v at %s: another server than the one meant was asked\n%s", args, addr, out)
+		}
+	}
+}
 
 // An answer of the admin listener that cannot be read fails the command.
 func TestAnswersThatAreNotUnderstood(t *testing.T) {
@@ -25,5 +156,78 @@ func TestAnswersThatAreNotUnderstood(t *testing.T) {
 		s.Close()
 		expect.That(t, code != 0 && strings.Contains(errs, "not understood"),
 			"%s: exit %d, %s%s", body, code, out, errs)
+	}
+}
+
+// answers are what each command prints with -o json, where zlock makes it.
+var answers = map[string][]any{
+	"ls":                         {listed{}},
+	"show, holders, waiters":     {shownEntry{}},
+	"wait-graph":                 {shownEdge{}, shownParty{}},
+	"leader":                     {shownLeader{}},
+	"doctor":                     {finding{}, trouble{}},
+	"member list, restart-order": {memberInfo{}},
+	"top":                        {topRow{}},
+	"backup, export":             {takenFile{}},
+	"restore":                    {restoredFile{}},
+}
+
+// TestAnswersInJSONAreDescribed: whatever a field is called, the line of its
+// command in the documentation names it.
+func TestAnswersInJSONAreDescribed(t *testing.T) {
+	lines := map[string]string{}
+	for _, file := range []string{"zlock.md", "data.md"} {
+		b := must.Get(os.ReadFile("../../docs/" + file))(t)
+		_, part, found := strings.Cut(string(b), "\n## Answers in JSON\n")
+		must.That(t, found, "docs/%s does not describe answers in JSON", file)
+		part, _, _ = strings.Cut(part, "\n## ")
+		for line := range strings.Lines(part) {
+			if cells := strings.Split(line, "|"); len(cells) > 3 {
+				name := strings.ReplaceAll(strings.ReplaceAll(cells[1], "`", ""), "zlock ", "")
+				lines[strings.TrimSpace(name)] += line
+			}
+		}
+	}
+	for command, objects := range answers {
+		line, ok := lines[command]
+		expect.That(t, ok, "no line describes %s; there are %v", command, lines)
+		for _, o := range objects {
+			for _, name := range fieldsOf(reflect.TypeOf(o)) {
+				expect.Has(t, line, "`"+name+"`", "%s: the field %s is not described", command, name)
+			}
+		}
+	}
+}
+
+// fieldsOf are the names of an object's fields.
+func fieldsOf(t reflect.Type) (names []string) {
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && name == "":
+			names = append(names, fieldsOf(f.Type)...)
+		case f.IsExported() && name != "-":
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Every object has a version, and one only.
+func TestAnswersInJSONHaveAVersion(t *testing.T) {
+	all := map[string]any{"empty": struct{}{}, "a server's": json.RawMessage(`{"v":1,"id":"0x1"}`),
+		"a part of a server's": json.RawMessage(`{"id":"0x1"}`)}
+	for command, objects := range answers {
+		all[command] = objects[0]
+	}
+	for what, o := range all {
+		var b bytes.Buffer
+		p := &printer{w: &b, format: formatJSON}
+		p.row(o)
+		var read struct{ V int }
+		if err := json.Unmarshal(b.Bytes(), &read); err != nil || read.V != 1 || p.err != nil ||
+			!strings.HasPrefix(b.String(), `{"v":1`) || strings.Count(b.String(), `"v":`) > 1 {
+			t.Errorf("%s: %s %v %v", what, &b, err, p.err)
+		}
 	}
 }

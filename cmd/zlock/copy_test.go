@@ -2,7 +2,14 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -52,5 +59,104 @@ func TestSnapshotWithoutADigest(t *testing.T) {
 		if (err == nil) != (without == 0) || got.nodes != 1 || err == nil && got.zxid != 5 {
 			t.Errorf("without %d bytes: %+v, %v", without, got, err)
 		}
+	}
+}
+
+// What a restore has done is told in one line, or in JSON; a refusal is told as
+// the server says it.
+func TestRestoreTellsWhatCameOfIt(t *testing.T) {
+	refuses := false
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/members":
+			io.WriteString(w, `{"v":1,"cluster":"0123456789abcdef","members":{}}`)
+		case refuses:
+			w.WriteHeader(http.StatusConflict)
+			io.WriteString(w, `{"error":"another restore is under way"}`)
+		default:
+			if _, err := io.Copy(io.Discard, r.Body); err != nil || r.URL.Path != "/commands/restore" ||
+				r.URL.RawQuery != "keep-sessions=true" {
+				t.Errorf("asked for %s: %v", r.URL, err)
+			}
+			io.WriteString(w, `{"v":1,"last_zxid":"0x100000007","nodes":5,"sessions":2,"ended":3}`)
+		}
+	}))
+	defer srv.Close()
+	file := filepath.Join(t.TempDir(), "backup")
+	f := must.Get(os.Create(file))(t)
+	must.OK(t, state.New("c").StartSnapshot(state.Position{Index: 5, Term: 2}).Write(f, func(read func()) {
+		read()
+	}))
+	must.OK(t, f.Close())
+	restore := func(options ...string) (out, errs string, code int) {
+		env := map[string]string{"ZLOCK_ADMIN": strings.TrimPrefix(srv.URL, "http://")}
+		return runIn(t, env, append([]string{"restore", "--keep-sessions", "--yes", "01234567", file},
+			options...)...)
+	}
+	out, errs, code := restore()
+	if !regexp.MustCompile(
+		`^zlock: restored: 5 nodes, zxid 0x100000007, in \S+; 3 sessions ended, 2 go on\n$`).MatchString(errs) ||
+		out != "" || code != 0 {
+		t.Errorf("%q %q %d", out, errs, code)
+	}
+	out, errs, code = restore("-o", "json")
+	if !regexp.MustCompile(`"zxid":"0x100000007","nodes":5,"sessions":2,"ended":3,"seconds":\d`).MatchString(
+		out) || errs != "" || code != 0 {
+		t.Errorf("%q %q %d", out, errs, code)
+	}
+	refuses = true
+	if out, errs, code = restore(); code != exitNo || !strings.Contains(errs, "another restore is under way") ||
+		out != "" {
+		t.Errorf("refused: %q %q %d", out, errs, code)
+	}
+}
+
+// TestCAMakesCertificatesForACluster: the authority signs what servers and clients need, keys are
+// for their owner alone, and nothing is overwritten.
+func TestCAMakesCertificatesForACluster(t *testing.T) {
+	dir := t.TempDir()
+	ca := func(code int, args ...string) string {
+		t.Helper()
+		out, errs, got := runIn(t, nil, append([]string{"ca", "--dir", dir}, args...)...)
+		must.Equal(t, got, code, "%v: exit %d: %s%s", args, got, out, errs)
+		return out + errs
+	}
+	expect.Has(t, ca(exitFailed, "server", "1", "--host", "a"), "zlock ca init", "without an authority")
+	ca(exitOK, "init")
+	ca(exitOK, "server", "2", "--host", "b,10.0.0.2")
+	ca(exitOK, "client", "ann")
+	roots := x509.NewCertPool()
+	text, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
+	must.That(t, err == nil && roots.AppendCertsFromPEM(text), "ca.pem: %v", err)
+	for _, tc := range []struct {
+		file, name string
+		use        x509.ExtKeyUsage
+	}{
+		{"peer2", "zlockd-2", x509.ExtKeyUsageServerAuth}, {"peer2", "zlockd-2", x509.ExtKeyUsageClientAuth},
+		{"server2", "b", x509.ExtKeyUsageServerAuth}, {"server2", "10.0.0.2", x509.ExtKeyUsageServerAuth},
+		{"ann", "", x509.ExtKeyUsageClientAuth},
+	} {
+		pair := must.Get(tls.LoadX509KeyPair(filepath.Join(dir, tc.file+".pem"),
+			filepath.Join(dir, tc.file+".key")))(t)
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: tc.name,
+			KeyUsages: []x509.ExtKeyUsage{tc.use}}); err != nil {
+			t.Errorf("%s as %s: %v", tc.file, tc.name, err)
+		}
+		if info, err := os.Stat(filepath.Join(dir, tc.file+".key")); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the key of %s: %v %v", tc.file, info.Mode(), err)
+		}
+		if names := pair.Leaf.DNSNames; tc.file == "peer2" && len(names) != 1 {
+			t.Errorf("a peer has one name, not %q", names)
+		}
+	}
+	before := string(text)
+	expect.Has(t, ca(exitFailed, "init"), "nothing is overwritten", "a second authority")
+	if text, _ := os.ReadFile(filepath.Join(dir, "ca.pem")); string(text) != before {
+		t.Error("the authority was overwritten")
+	}
+	for _, args := range [][]string{{"server", "0", "--host", "a"}, {"server", "255", "--host", "a"},
+		{"server", "1"},
+		{"server"}, {"init", "x"}, {"client", "../x"}, {"other", "x"}} {
+		ca(exitFailed, args...)
 	}
 }

@@ -1,11 +1,23 @@
 package main
 
 import (
+	"context"
+	"net/url"
+	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/doctest"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // TestHelpIsInColumns: what the options do begins in one column, and no line ends in
@@ -36,4 +48,158 @@ func TestHelpIsInColumns(t *testing.T) {
 			expect.That(t, !strings.HasSuffix(line, " \n"), "%s: a space ends %q", c.Name, line)
 		}
 	}
+}
+
+var shownDefault = regexp.MustCompile(`\((?:[A-Z_]+; )?default:? ([^)]*)\)`)
+
+// byHand are defaults that are part of a flag's text, and what is in force.
+var byHand = map[string]string{
+	"servers":         "127.0.0.1:2181",
+	"admin-addr":      "127.0.0.1:8181",
+	"layout":          client.LayoutCurator.String(),
+	"tls-ca":          "the system's",
+	"tls-server-name": "each server's own",
+	"on-revoke":       "TERM with --revocable, else none",
+	"foreground":      "if standard input is a terminal",
+}
+
+// Every default in a help text is the value in force, and every value in force
+// that is not nothing is shown.
+func TestHelpShowsTheDefaultsInForce(t *testing.T) {
+	for _, c := range new(app).program().Commands {
+		if c.Hidden {
+			continue
+		}
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		c.Setup(fs)
+		fs.VisitAll(func(f *pflag.Flag) {
+			one := pflag.NewFlagSet("", pflag.ContinueOnError)
+			one.AddFlag(f)
+			shown := ""
+			if m := shownDefault.FindStringSubmatch(one.FlagUsages()); m != nil {
+				shown = strings.Trim(m[1], `"`)
+			}
+			if want, ok := byHand[f.Name]; ok {
+				expect.That(t, strings.HasSuffix(shown, want),
+					"%s --%s: default %q, want %q", c.Name, f.Name, shown, want)
+				return
+			}
+			if v, ok := f.Value.(duration); ok {
+				d, err := parseDuration(shown)
+				if shown == "" {
+					d, err = 0, nil
+				}
+				if err != nil || d != *v.d {
+					t.Errorf("%s --%s: default %q, in force is %v", c.Name, f.Name, shown, *v.d)
+				}
+				return
+			}
+			force := f.Value.String()
+			if force == "false" || force == "0" || force == "[]" {
+				force = ""
+			}
+			expect.Equal(t, shown, force, "%s --%s: default %q, in force", c.Name, f.Name, shown)
+		})
+	}
+	if servers, _, err := new(connectFlags).address(func(string) string { return "" }); err != nil ||
+		servers != byHand["servers"] {
+		t.Errorf("servers %q, %v", servers, err)
+	}
+}
+
+func TestDurationsAreShownAsTheyAreTyped(t *testing.T) {
+	for _, s := range []string{"20s", "10s", "30s", "1m", "10m", "1h", "10h", "1m30s", "1h0m10s", "100ms",
+		"1m10s", "20m", "1h30m"} {
+		d := must.Get(parseDuration(s))(t)
+		expect.Equal(t, (duration{&d}).String(), s, "is shown as")
+	}
+}
+
+// A shell that completes a path gets only names that it takes as they are: any
+// client may have chosen the name of a node.
+func TestCompletionOffersNothingThatAShellWouldRun(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	env := scriptEnv(t)
+	chroot := ""
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, "ZLOCK_CHROOT="); ok {
+			chroot = v
+		}
+	}
+	c := must.Get(zk.Dial(ctx, server(t), zk.Options{}))(t)
+	defer c.Close(ctx)
+	create := func(path string) {
+		t.Helper()
+		must.OK(t, expect.Err(c.Create(ctx, zk.Create{Path: path})), "%q", path)
+	}
+	create(chroot)
+	create(chroot + "/jobs")
+	for r := rune(' '); r < 0x7f; r++ {
+		if r != '/' {
+			create(chroot + "/jobs/a" + string(r) + "b")
+		}
+	}
+	create(chroot + "/jobs/-rf")
+	create(chroot + "/jobs/nächtlich")
+	create(chroot + "/jobs/a\u00a0b")
+
+	zlock := exec.CommandContext(ctx, built.dir+"/zlock", "__complete", "show", "/jobs/")
+	zlock.Env = env
+	out := must.Get(zlock.Output())(t)
+	offered := strings.Fields(string(out))
+	expect.That(t, len(offered) >= 26+26+10 && strings.Contains(string(out), "nächtlich"),
+		"only %d names are offered: %q", len(offered), offered)
+	for _, word := range offered {
+		// What the shell makes of the word is the word.
+		for _, shell := range []string{"sh", "bash"} {
+			got, err := exec.CommandContext(ctx, shell, "-c", "printf %s "+word).CombinedOutput()
+			expect.That(t, err == nil && string(got) == word,
+				"%s takes %q for %q: %v", shell, word, got, err)
+		}
+		expect.That(t, !strings.ContainsAny(word, "!^~#=[]{}*?$`;&|<>()'\"\\ "), "%q is offered", word)
+	}
+}
+
+func TestAncestorHolds(t *testing.T) {
+	good := fence.Sequencer{Path: "/a b", Mode: fence.Exclusive, Token: 7, Node: "lock-0000000003"}
+	word := func(chroot string, s fence.Sequencer) string { return url.PathEscape(chroot) + "@" + s.String() }
+	for _, c := range []struct {
+		value, chroot, path string
+		want                bool
+	}{
+		{word("", good), "", "/a b", true},
+		{word("/root", good), "/root", "/a b", true},
+		{word("/root", good), "", "/root/a b", true}, // the same node
+		{word("/root", good), "", "/a b", false},
+		{word("", good), "/root", "/a b", false},
+		{"", "", "/a b", false},
+		{good.String(), "", "/a b", false},
+		{"%zz@" + good.String(), "", "/a b", false},
+		{"@nonsense", "", "/a b", false},
+		{"@nonsense", "", "", false},
+		{"@nonsense nonsense " + word("", good), "", "/a b", true},
+	} {
+		got, ok := ancestorHolds(c.value, c.chroot, c.path)
+		if ok != c.want || ok && got != good {
+			t.Errorf("%q holds %s%s: %v, %+v", c.value, c.chroot, c.path, ok, got)
+		}
+	}
+}
+
+func TestManualPage(t *testing.T) {
+	page, errs, code := runIn(t, nil, "manual")
+	must.That(t, code == 0 && errs == "", "%v %v", code, errs)
+	doctest.Manual(t, "zlock.1", page)
+}
+
+// TestDocumentationHasTheCommands keeps docs/zlock.md from going stale.
+func TestDocumentationHasTheCommands(t *testing.T) {
+	const command = "go test ./cmd/zlock -run Documentation -update-docs"
+	var commands, exits strings.Builder
+	new(app).program().MarkdownCommands(&commands)
+	doctest.Table(t, "../../docs/zlock.md", command, commands.String())
+	new(app).program().MarkdownExits(&exits)
+	doctest.Table(t, "../../docs/zlock.md", command+", exit codes", exits.String())
 }

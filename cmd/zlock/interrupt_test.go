@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -71,5 +77,119 @@ func TestLossWithDeadServersEndsAtOnce(t *testing.T) {
 		strings.Contains(stderr.String(), "deadline exceeded") {
 		t.Fatalf("%q, then exit code %d after %v:\n%s", line[:n], cmd.ProcessState.ExitCode(), took,
 			stderr.String())
+	}
+}
+
+// talker is a zlock with a pipe to and from it.
+type talker struct {
+	*exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+	env []string
+}
+
+func startTalker(t *testing.T, zlock string, args ...string) *talker {
+	t.Helper()
+	c := &talker{Cmd: exec.Command(zlock, args...), env: scriptEnv(t)}
+	c.Env = c.env
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err1 := c.StdinPipe()
+	out, err2 := c.StdoutPipe()
+	must.That(t, err1 == nil && err2 == nil, "%v %v", err1, err2)
+	c.in, c.out, c.Stderr = in, bufio.NewReader(out), c.Stdout
+	must.OK(t, c.Start())
+	t.Cleanup(func() {
+		c.Process.Signal(syscall.SIGCONT)
+		c.Process.Kill()
+		c.Wait()
+	})
+	return c
+}
+
+// await reads what zlock and COMMAND say until a line has a text.
+func (c *talker) await(t *testing.T, text string) {
+	t.Helper()
+	for {
+		line, err := c.out.ReadString('\n')
+		must.OK(t, err, "instead of %q", text)
+		if strings.Contains(line, text) {
+			return
+		}
+	}
+}
+
+// client is a session in the same part of the tree.
+func (c *talker) client(t *testing.T) *client.Client {
+	t.Helper()
+	var addr, root string
+	for _, kv := range c.env {
+		if s, ok := strings.CutPrefix(kv, "ZLOCK_SERVERS="); ok {
+			addr = s
+		} else if s, ok := strings.CutPrefix(kv, "ZLOCK_CHROOT="); ok {
+			root = s
+		}
+	}
+	cl, err := client.Dial(t.Context(), addr+root)
+	must.OK(t, err)
+	t.Cleanup(func() { cl.Close(context.Background()) })
+	return cl
+}
+
+// A lock that was lost before the input ended is not given back with success, whichever
+// of the two zlock sees first.
+func TestHoldTellsALossOfTheLastMoment(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		c := startTalker(t, filepath.Join(built.dir, "zlock"), "hold", "/h")
+		c.await(t, "locked")
+		cl := c.client(t)
+		q, err := cl.Inspector().Inspect(t.Context(), "/h")
+		must.That(t, err == nil && len(q.Holders) == 1, "%v %v", q, err)
+		c.Process.Signal(syscall.SIGSTOP)
+		if err := cl.Inspector().Break(t.Context(), "/h", q.Holders[0].Node,
+			fence.Token(q.Holders[0].Token)); err != nil {
+			t.Fatal(err)
+		}
+		c.in.Close()
+		c.Process.Signal(syscall.SIGCONT)
+		c.Wait()
+		expect.Equal(t, c.ProcessState.ExitCode(), exitLost, "exit code")
+	}
+}
+
+// COMMAND dies with its guard, and only then the lock is given back.
+func TestCommandDiesWithItsGuard(t *testing.T) {
+	t.Parallel()
+	for _, foreground := range []string{"--foreground=false", "--foreground"} {
+		t.Run(foreground, func(t *testing.T) {
+			t.Parallel()
+			r := startRun(t, "/g", foreground)
+			next := nextHolder(t, r.cmd.Env, "/g")
+			syscall.Kill(guardOf(t, r.cmd.Process.Pid), syscall.SIGKILL)
+			expect.Equal(t, exitCode(r.cmd.Wait()), 128+int(syscall.SIGKILL), "exit code")
+			if granted, last := <-next, r.lastBeat(t); !r.gone() || !granted.After(last) {
+				t.Errorf("the next holder began at %v, COMMAND lived until %v", granted, last)
+			}
+		})
+	}
+}
+
+// With --on-lost warn COMMAND goes on without its guard, and the lock with it.
+func TestCommandOutlivesItsGuardIfToldTo(t *testing.T) {
+	t.Parallel()
+	c := startTalker(t, filepath.Join(built.dir, "zlock"), "run", "--on-lost", "warn", "/g", "--", "sh", "-c",
+		"echo up; read x")
+	c.await(t, "up")
+	syscall.Kill(guardOf(t, c.Process.Pid), syscall.SIGKILL)
+	c.await(t, "the guard process died; COMMAND goes on")
+	if l, err := c.client(t).Mutex("/g").TryLock(t.Context()); err == nil {
+		t.Errorf("the lock is free: %v", l)
+	}
+	must.Get(io.WriteString(c.in, "\n"))(t)
+	c.Wait()
+	if l, err := c.client(t).Mutex("/g").Lock(t.Context()); err != nil {
+		t.Errorf("the lock was not released: %v", err)
+	} else {
+		l.Unlock(t.Context())
 	}
 }

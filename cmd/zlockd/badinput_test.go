@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -175,4 +178,59 @@ func TestHangUp(t *testing.T) {
 	if code := p.stop(t); code != exitOK {
 		t.Errorf("exit %d\n%s", code, p.stderr)
 	}
+}
+
+func TestErrorsOfTheStartSayWhatToDo(t *testing.T) {
+	s, _, err := parseFlags([]string{"--data-dir", "/srv/locks", "--admin-addr", "locks.invalid:8181"}, noEnv)
+	must.OK(t, err)
+	listen := func(port int, why syscall.Errno) error {
+		return fmt.Errorf("start: %w", &net.OpError{Op: "listen", Net: "tcp", Addr: &net.TCPAddr{
+			IP: net.IPv4(127, 0, 0, 1), Port: port}, Err: os.NewSyscallError("bind", why)})
+	}
+	file := func(why syscall.Errno) error {
+		return &fs.PathError{Op: "open", Path: "/srv/locks/lock", Err: why}
+	}
+	for _, test := range []struct {
+		err  error
+		hint string
+	}{
+		{listen(2181, syscall.EADDRINUSE), "with --client-addr"},
+		{listen(8181, syscall.EADDRINUSE), "with --admin-addr"},
+		{listen(9999, syscall.EADDRINUSE), "another address."},
+		{listen(2888, syscall.EADDRNOTAVAIL), "with --peer-addr"},
+		{listen(2181, syscall.EACCES), "Ports below 1024"},
+		{file(syscall.EACCES), "read and write /srv/locks"},
+		{file(syscall.ENOSPC), "Make room"},
+		{file(syscall.ENOTDIR), "--data-dir is to name"},
+		{fmt.Errorf("start: %w", &net.OpError{Op: "listen", Err: &net.DNSError{Name: "locks.invalid",
+			Err: "no such host"}}), "name with --admin-addr"},
+		{&net.DNSError{Name: "elsewhere.invalid", Err: "no such host"}, "or another name."},
+	} {
+		got := explain(test.err, s)
+		expect.That(t, strings.Contains(got.Error(), test.hint) && errors.Is(got, test.err),
+			"%v is told as %q", test.err, got)
+	}
+	plain := errors.New("something else")
+	expect.Equal(t, explain(plain, s), plain, "an error that says everything is changed")
+}
+
+func TestFilesThatOperatorsNameAreBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	for size, ok := range map[int]bool{0: true, maxFile: true, maxFile + 1: false} {
+		must.OK(t, os.WriteFile(path, make([]byte, size), 0o600))
+		b, err := readFile(path)
+		if (err == nil) != ok || ok && len(b) != size {
+			t.Errorf("%d bytes: read %d, %v", size, len(b), err)
+		}
+	}
+	must.OK(t, os.WriteFile(path, make([]byte, maxFile+1), 0o600))
+	for _, args := range [][]string{
+		{"--config", path},
+		{"--dev", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", path, "--tls-key", path},
+	} {
+		if _, err := readSettings(args); err == nil || !strings.Contains(err.Error(), "longer than") {
+			t.Errorf("%v: %v", args[0], err)
+		}
+	}
+	expect.Fails(t, expect.Err(readFile("/dev/zero")), "a file without an end was read")
 }

@@ -1,15 +1,21 @@
 package disk
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/seglog"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/simdisk"
 )
@@ -138,6 +144,158 @@ func TestAheadEverythingElseIsDurableWhenItReturns(t *testing.T) {
 			if last, _ := s.log.LastIndex(); last != c.last {
 				t.Errorf("after a loss of power the log reaches to %d, want %d", last, c.last)
 			}
+		})
+	}
+}
+
+// ordered is a state machine that checks that it is taken forward alone, entry by entry or by a snapshot.
+type ordered struct {
+	nothing
+	at  atomic.Uint64
+	bad atomic.Pointer[string]
+}
+
+func (o *ordered) note(format string, args ...any) {
+	s := fmt.Sprintf(format, args...)
+	o.bad.Store(&s)
+}
+
+func (o *ordered) Apply(l *raft.Log) any {
+	if was := o.at.Swap(l.Index); l.Index != was+1 {
+		o.note("entry %d is applied behind entry %d", l.Index, was)
+	}
+	return nil
+}
+
+// StoreConfiguration implements raft.ConfigurationStore.
+func (o *ordered) StoreConfiguration(index uint64, _ raft.Configuration) {
+	o.Apply(&raft.Log{Index: index})
+}
+
+func (o *ordered) Restore(r io.ReadCloser) error {
+	defer r.Close()
+	at, err := state.ReadPosition(r)
+	if was := o.at.Swap(at.Index); err == nil && at.Index <= was {
+		o.note("a snapshot up to entry %d takes the place of the state at %d", at.Index, was)
+	}
+	_, err = io.Copy(io.Discard, r)
+	return err
+}
+
+// snapshotOf is what a leader sends of an empty state at an entry of term 2.
+func snapshotOf(t *testing.T, index uint64) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	snap := state.New("c").StartSnapshot(state.Position{Index: index, Term: 2})
+	must.OK(t, snap.Write(&b, func(read func()) { read() }))
+	return b.Bytes()
+}
+
+// orders calls f with every order of n things.
+func orders(n int, f func(order []int)) {
+	order := make([]int, 0, n)
+	used := make([]bool, n)
+	var next func()
+	next = func() {
+		if len(order) == n {
+			f(order)
+			return
+		}
+		for i := range n {
+			if !used[i] {
+				used[i], order = true, append(order, i)
+				next()
+				used[i], order = false, order[:len(order)-1]
+			}
+		}
+	}
+	next()
+}
+
+// A leader sends snapshots and entries on several connections, gives up, and sends again. Its
+// messages arrive in every order. The follower never goes back, keeps every entry that it has
+// acknowledged, and takes everything that the
+// leader sends afterwards, in a bounded number of messages.
+func TestF5MessagesOfALeaderArriveInAnyOrder(t *testing.T) {
+	s10, s20 := snapshotOf(t, 10), snapshotOf(t, 20)
+	const end = 30 // of the leader's log, which begins at 15
+	for _, kind := range []string{"simulated", "bolt", "memory"} {
+		if kind == "bolt" && testing.Short() {
+			continue // as much as the simulated disk, and slower
+		}
+		t.Run(kind, func(t *testing.T) {
+			orders(5, func(order []int) {
+				fsm := new(ordered)
+				f := startFollowerWith(t, kind, fsm)
+				defer f.stop()
+				acked := uint64(0)
+				// Port.toRaft, on another goroutine, answers most snapshots that are late, but not all.
+				relayed := order[0]%2 == 0
+				snapshot := func(index uint64, b []byte) bool {
+					if relayed && f.d.HasApplied(index) {
+						return true
+					}
+					ok := f.sendAt(index, b) == nil
+					if ok {
+						acked = max(acked, index)
+					}
+					return ok
+				}
+				entries := func(prev, last uint64) (bool, uint64) {
+					var list []uint64
+					for i := prev + 1; i <= last; i++ {
+						list = append(list, i)
+					}
+					resp := f.append(2, prev, 2, last, list...)
+					if resp.Success {
+						acked = max(acked, last)
+					}
+					return resp.Success, resp.LastLog
+				}
+				for _, message := range order {
+					switch message {
+					case 0:
+						snapshot(10, s10)
+					case 1:
+						snapshot(20, s20)
+					case 2:
+						entries(10, 12)
+					case 3:
+						entries(12, 21)
+					case 4:
+						entries(20, 22)
+					}
+				}
+				next := acked + 1
+				for n := 0; ; n++ {
+					must.That(t, n <= 20, "order %v: the follower takes nothing", order)
+					if next-1 < 15 {
+						if snapshot(20, s20) || f.d.HasApplied(20) {
+							next = 21
+						}
+						continue
+					}
+					ok, last := entries(next-1, end)
+					if ok {
+						break
+					}
+					next = max(min(next-1, last+1), 1)
+				}
+				for began := time.Now(); fsm.at.Load() < end; time.Sleep(time.Millisecond) {
+					if time.Since(began) > time.Minute {
+						t.Fatalf("order %v: entry %d is applied, and not %d", order, fsm.at.Load(), end)
+					}
+				}
+				if bad := fsm.bad.Load(); bad != nil {
+					t.Errorf("order %v: %s", order, *bad)
+				}
+				first, err := f.d.stores.Log.FirstIndex()
+				last, err2 := f.d.stores.Log.LastIndex()
+				if err := errors.Join(err, err2); err != nil || last != end || first > f.d.covered.newest()+1 {
+					t.Errorf("order %v: the log has entries %d to %d behind a snapshot at %d, %v", order, first, last,
+						f.d.covered.newest(), err)
+				}
+			})
 		})
 	}
 }

@@ -1,14 +1,24 @@
 package disk
 
 import (
+	"crypto/rand"
+	"errors"
 	"io"
+	mathrand "math/rand/v2"
+	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/simdisk"
 )
 
 // synced notes the directories whose names were made durable.
@@ -37,5 +47,184 @@ func TestFoundDirectoryIsDurable(t *testing.T) {
 	for _, want := range []string{top, filepath.Join(top, "a"), dir, filepath.Join(dir, "raft"),
 		filepath.Join(dir, "snapshots")} {
 		expect.That(t, slices.Contains(s.dirs, want), "the names in %s may go with the power", want)
+	}
+}
+
+func openDir(t *testing.T, path string) *dataDir {
+	t.Helper()
+	d := must.Get(openDataDir(path, osFiles))(t)
+	t.Cleanup(func() { d.close() })
+	return d
+}
+
+func TestIdentityIsKept(t *testing.T) {
+	d := openDir(t, t.TempDir())
+	made, err := d.loadIdentity(3, rand.Reader)
+	must.That(t, err == nil && made.Server == 3 && len(made.Incarnation) == 32, "%+v, %v", made, err)
+	made.Cluster, made.Incarnations, made.Peers = "c", map[uint32]string{3: made.Incarnation}, map[uint32]string{
+		3: "a:1"}
+	must.OK(t, d.saveIdentity(made))
+	if again, err := d.loadIdentity(3, rand.Reader); err != nil || !reflect.DeepEqual(again, made) {
+		t.Errorf("read back as %+v, %v", again, err)
+	}
+	if _, err := d.loadIdentity(4, rand.Reader); err == nil ||
+		!strings.Contains(err.Error(), "belongs to server 3") {
+		t.Errorf("of another server: %v", err)
+	}
+}
+
+// A server that took half an identity for one would vote as somebody it is not.
+func TestIdentityCutShortIsDamaged(t *testing.T) {
+	d := openDir(t, t.TempDir())
+	id := Identity{Server: 3, Incarnation: "i", Cluster: "c"}
+	must.OK(t, d.saveIdentity(id))
+	whole := must.Get(os.ReadFile(d.sub(identityFile)))(t)
+	for n := range len(whole) - 1 { // the last byte is the end of the line
+		must.OK(t, os.WriteFile(d.sub(identityFile), whole[:n], 0o600))
+		if got, err := d.loadIdentity(3, rand.Reader); err == nil || !strings.Contains(err.Error(), "is damaged") ||
+			!reflect.DeepEqual(got, Identity{}) {
+			t.Errorf("%d of %d bytes: %+v, %v", n, len(whole), got, err)
+		}
+	}
+	for _, text := range []string{`{"server":3}`, `{"server":3,"incarnation":""}`, `[]`} {
+		os.WriteFile(d.sub(identityFile), []byte(text), 0o600)
+		if _, err := d.loadIdentity(3, rand.Reader); err == nil || !strings.Contains(err.Error(), "is damaged") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// A log in bolt has a hole behind a snapshot that another server sent: it holds an older
+// entry, and the entries after the snapshot. The check of the log accepts the hole, and
+// refuses a missing entry that no snapshot covers.
+func TestCheckAcceptsAHoleThatASnapshotCovers(t *testing.T) {
+	log := raft.NewInmemStore()
+	for _, i := range []uint64{3, 9, 10} {
+		must.OK(t, log.StoreLog(&raft.Log{Index: i, Term: 1}))
+	}
+	d := &Disk{stores: &Stores{Log: log}}
+	expect.OK(t, d.CheckLog(8), "a snapshot up to 8")
+	expect.Is(t, d.CheckLog(7), raft.ErrLogNotFound, "a snapshot up to 7")
+}
+
+var errRefused = errors.New("refused by the disk")
+
+// Raft cuts its log on the word of a snapshot: one operation that fails, whichever
+// it is, and there must be an error.
+func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
+	for nth := 1; ; nth++ {
+		power := simdisk.New(mathrand.New(mathrand.NewPCG(1, 1)))
+		store, err := openSnapshotStore(power.Mount(), "/snapshots", 1)
+		must.OK(t, err)
+		write(t, store, 4) // makes room for the next one
+		before, done := store.size, 0
+		var what simdisk.Op
+		power.OnOp(func(op simdisk.Op) error {
+			if done++; done == nth {
+				what = op
+				return errRefused
+			}
+			return nil
+		})
+		err = func() error {
+			sink, err := store.Create(1, 5, 2, raft.Configuration{}, 1, nil)
+			if err != nil {
+				return err
+			}
+			if _, err := io.WriteString(sink, "longer content"); err != nil {
+				return errors.Join(err, sink.Cancel())
+			}
+			return sink.Close()
+		}()
+		power.OnOp(nil)
+		if done < nth {
+			expect.That(t, err == nil && nth >= 5, "nothing failed in %d operations: %v", done, err)
+			return
+		}
+		expect.Is(t, err, errRefused, "%s of %s failed, and what is said", what.Kind, what.Name)
+		// behind it old ones go
+		if published := what.Kind == "list" || what.Kind == "remove"; published != (store.size != before) {
+			t.Errorf("%s of %s failed: the snapshot counts: %v", what.Kind, what.Name, !published)
+		}
+	}
+}
+
+// A snapshot that the last life published, and did not live to sync its name,
+// counts from the next start on, and so must not go with the power.
+func TestSnapshotFoundIsDurable(t *testing.T) {
+	for seed := range uint64(30) {
+		power := simdisk.New(mathrand.New(mathrand.NewPCG(seed, 1)))
+		fs := power.Mount()
+		store, err := openSnapshotStore(fs, "/snapshots", 1)
+		if err = errors.Join(err, fs.SyncDir("/")); err != nil { // as openStores does
+			t.Fatal(err)
+		}
+		sink, err := store.Create(1, 5, 2, raft.Configuration{}, 1, nil)
+		must.OK(t, err)
+		power.OnOp(func(op simdisk.Op) error {
+			if op.Kind == "syncdir" {
+				power.Kill()
+				return errRefused
+			}
+			return nil
+		})
+		must.Fails(t, sink.Close(), "killed, and closed")
+		power.OnOp(nil)
+		offered := func() int {
+			store := must.Get(openSnapshotStore(power.Mount(), "/snapshots", 1))(t)
+			list := must.Get(store.List())(t)
+			return len(list)
+		}
+		before := offered()
+		power.PowerLoss()
+		if after := offered(); before != 1 || after != 1 {
+			t.Errorf("seed %d: %d snapshots were offered, and %d after a loss of power", seed, before, after)
+		}
+	}
+}
+
+// keptStable is a stable store that loses nothing.
+type keptStable struct{ *raft.InmemStore }
+
+// What a server has once begun on a new directory survives a loss of power: the
+// directory itself, who it is, its log and its snapshots.
+func TestNewDirectorySurvivesAPowerLoss(t *testing.T) {
+	for seed := range uint64(60) {
+		power := simdisk.New(mathrand.New(mathrand.NewPCG(seed, 1)))
+		stable := keptStable{raft.NewInmemStore()}
+		begin := func() *Disk {
+			t.Helper()
+			d, err := Open(Options{Server: 1, Dir: "/var/lib/zlockd", LogStore: "wal", SnapshotRetain: 2,
+				Rand: rand.Reader, Logger: quiet, Fatal: func(error) {},
+				Files: &Files{FS: power.Mount(), Stable: stable, Log: seglog.Options{FirstSize: 4096, FullSize: 8192,
+					InTurn: true}}})
+			must.OK(t, err, "seed %d", seed)
+			return d
+		}
+		must := func(err error) {
+			t.Helper()
+			must.OK(t, err, "seed %d", seed)
+		}
+		d := begin()
+		must(d.Stable().SetUint64([]byte("CurrentTerm"), 1))
+		must(d.Log().StoreLog(&raft.Log{Index: 1, Term: 1}))
+		who := d.Identity()
+		who.Cluster = "c"
+		must(d.SaveIdentity(who))
+		sink, err := d.stores.Snapshots.Create(raft.SnapshotVersionMax, 1, 1, raft.Configuration{}, 1, nil)
+		must(err)
+		_, err = io.WriteString(sink, "content")
+		must(err)
+		must(sink.Close())
+		must(d.Log().DeleteRange(1, 1))
+		power.PowerLoss()
+		d = begin()
+		if is := d.Identity(); is.Incarnation != who.Incarnation || is.Cluster != who.Cluster ||
+			is.Start != who.Start+1 {
+			t.Errorf("seed %d: %+v has become of %+v", seed, is, who)
+		}
+		if _, end, err := d.Promised(); err != nil || end != 1 {
+			t.Errorf("seed %d: the log and the snapshots end at %d, %v", seed, end, err)
+		}
 	}
 }

@@ -2,12 +2,26 @@ package peer
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"io"
 	"log/slog"
+	"math"
+	"math/big"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -75,4 +89,172 @@ func TestStrangersDoNotPushOutServers(t *testing.T) {
 	defer one.mu.Unlock()
 	expect.That(t, len(one.new) == 0 && len(one.conns) == 1,
 		"%d of %d connections are strangers'", len(one.new), len(one.conns))
+}
+
+// ownTLS is that of a cluster whose servers all have the same certificate.
+func ownTLS(t *testing.T, id uint32) *TLS {
+	t.Helper()
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{certName(id)}, IsCA: true, BasicConstraintsValid: true}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	secret := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
+	cert, private := filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key")
+	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, private: {
+		Type: "PRIVATE KEY", Bytes: secret}} {
+		must.OK(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
+	}
+	secure := must.Get(LoadTLS(tlsfiles.Names{Flag: "peer-tls", Cert: cert, Key: private, CA: cert},
+		slog.New(slog.DiscardHandler)))(t)
+	return secure
+}
+
+// A server that stands still once it has shaken hands keeps no caller longer than
+// one that stands still before: who calls a leader has no other goroutine to find
+// the next one.
+func TestSilenceAfterTheHandshakeIsNotWaitedFor(t *testing.T) {
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer ln.Close()
+	secure := ownTLS(t, 1)
+	shaken := make(chan error, 1)
+	go func() {
+		c, err := ln.Accept()
+		if err == nil {
+			defer c.Close()
+			_, _, err = secure.server(c)
+		}
+		shaken <- err
+		<-t.Context().Done()
+	}()
+	p := open(t, 2, &host{})
+	p.o.TLS = secure
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	called := make(chan error, 1)
+	go func() {
+		c, err := p.Call(ctx, Link, 1, ln.Addr().String())
+		if err == nil {
+			c.Close()
+		}
+		called <- err
+	}()
+	must.OK(t, <-shaken)
+	select {
+	case err := <-called:
+		expect.Fails(t, err, "who did not answer has let us in")
+	case <-time.After(20 * time.Second):
+		t.Fatal("the caller goes on waiting")
+	}
+}
+
+// A server that falls silent in the middle of a message is asked whether it
+// lives, and waited for if it does; between messages nobody is in a hurry.
+func TestR5SilenceWithinAMessage(t *testing.T) {
+	for _, lives := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			here, there := net.Pipe()
+			probes := 0
+			c := &asked{Conn: here, alive: func() bool { probes++; return lives }}
+			go func() {
+				time.Sleep(time.Minute)
+				there.Write([]byte("begin"))
+			}()
+			b := make([]byte, 100)
+			if n, err := c.Read(b); n != 5 || err != nil {
+				t.Fatal(n, err)
+			}
+			c.within = true
+			began := time.Now()
+			_, err := c.Read(b)
+			took := time.Since(began)
+			expect.Is(t, err, os.ErrDeadlineExceeded, "the read ended with")
+			if want := messageSilence; !lives && (took != want || probes != 1) {
+				t.Errorf("a server that is gone was waited for for %v, asked %d times", took, probes)
+			}
+			if lives && (took < messageWait || took > messageWait+messageSilence) {
+				t.Errorf("a server that lives was waited for for %v", took)
+			}
+			there.Close()
+			here.Close()
+		})
+	}
+}
+
+func TestR1R4R23TransportSettings(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := must.Get(Open(ctx, Options{ID: 1, Addr: "127.0.0.1:0", Listen: func(addr string) (net.Listener, error) {
+		return net.Listen("tcp", addr)
+	}}))(t)
+	trans := p.Transport(func() uint64 { return math.MaxUint64 })
+	defer func() { cancel(); p.Close(); trans.(raft.WithClose).Close() }()
+	// as raft does
+	trans.SetHeartbeatHandler(func(raft.RPC) { t.Error("R1: a heartbeat is answered beside the main loop") })
+	answers := make(chan raft.RPCResponse, 1)
+	go p.toRaft(raft.RPC{Command: new(raft.AppendEntriesRequest)}, answers, 2)
+	if rpc := <-trans.Consumer(); !isHeartbeat(rpc.Command.(*raft.AppendEntriesRequest)) {
+		t.Errorf("R1: the main loop is handed %+v", rpc.Command)
+	}
+	if _, err := trans.AppendEntriesPipeline("2",
+		"127.0.0.1:1"); err != raft.ErrPipelineReplicationNotSupported {
+		t.Errorf("R4: pipelining is on: %v", err)
+	}
+	if _, ok := trans.(raft.WithPreVote); !ok {
+		t.Error("R23: the transport has no pre-vote")
+	}
+	// An entry of no kind that raft has is a stand-in: the log does not have it.
+	standIn := &raft.AppendEntriesRequest{
+		Entries: []*raft.Log{{Index: 7, Term: 1}, {Index: 8, Type: raft.LogConfiguration + 1}}}
+	if err := trans.AppendEntries("2", "127.0.0.1:1", standIn, new(raft.AppendEntriesResponse)); err == nil ||
+		!strings.Contains(err.Error(), "entry 8 is not in this server's log") {
+		t.Errorf("a stand-in is sent: %v", err)
+	}
+}
+
+// A follower takes no commit index beyond the entries of the message: it bounds
+// what any leader tells it.
+func TestNoCommitIsTakenBeyondAMessage(t *testing.T) {
+	p := open(t, 1, &host{})
+	for _, test := range []struct {
+		req  raft.AppendEntriesRequest
+		want uint64
+	}{
+		{raft.AppendEntriesRequest{LeaderCommitIndex: 9}, 0},
+		{raft.AppendEntriesRequest{PrevLogEntry: 5, LeaderCommitIndex: 9}, 5},
+		{raft.AppendEntriesRequest{PrevLogEntry: 5, LeaderCommitIndex: 9, Entries: []*raft.Log{
+			{Index: 6}, {Index: 7}}}, 7},
+		{raft.AppendEntriesRequest{PrevLogEntry: 5, LeaderCommitIndex: 3, Entries: []*raft.Log{{Index: 6}}}, 3},
+	} {
+		go p.toRaft(raft.RPC{Command: &test.req}, make(chan raft.RPCResponse, 1), 2)
+		if got := (<-p.rpcs).Command.(*raft.AppendEntriesRequest).LeaderCommitIndex; got != test.want {
+			t.Errorf("raft is told that %d is committed, beyond what it is shown: %d", got, test.want)
+		}
+	}
+}
+
+// A server that leads in an older term, without knowing of its end, has no other
+// server stand for election; this server itself may always do so.
+func TestR22TimeoutNowOfAnOldTermIsRefused(t *testing.T) {
+	p := open(t, 1, &host{term: 7})
+	for _, test := range []struct {
+		from    uint32
+		term    uint64
+		refused bool
+	}{{2, 6, true}, {2, 7, false}, {2, 8, false}, {1, 6, false}} {
+		answered := make(chan string, 1)
+		go func() {
+			_, why, _ := p.toRaft(raft.RPC{Command: &timeoutNow{Term: test.term}}, make(chan raft.RPCResponse, 1),
+				test.from)
+			answered <- why
+		}()
+		select {
+		case rpc := <-p.rpcs:
+			expect.That(t, !test.refused,
+				"raft stands for server %d in term %d, although its term is over", test.from, test.term)
+			rpc.Respond(&raft.TimeoutNowResponse{}, nil)
+			<-answered
+		case why := <-answered:
+			expect.That(t, test.refused, "server %d in term %d is refused: %s", test.from, test.term, why)
+		}
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -163,4 +165,47 @@ func BenchmarkObserve(b *testing.B) {
 			r.Observe(i & 4095)
 		}
 	})
+}
+
+// A bucket stands for the middle of the values that are counted in it.
+func TestBucketsStandForTheirMiddle(t *testing.T) {
+	last, low := 0, int64(0)
+	for v := int64(1); v < 1<<16; v++ {
+		b := bucketOf(v)
+		if b == last {
+			continue
+		}
+		must.Equal(t, b, last+1, "%d is in bucket %d, behind %d", v, b, last)
+		if got, want := valueOf(last), low+(v-low)/2; got != want {
+			t.Errorf("bucket %d of %d to %d stands for %d, not %d", last, low, v-1, got, want)
+		}
+		last, low = b, v
+	}
+}
+
+func TestMemoryOfControlGroups(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  uint64
+	}{
+		"none": {nil, math.MaxUint64},
+		"no limit": {map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "max\n"},
+			math.MaxUint64},
+		"its own": {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "1000\n",
+			"sys/fs/cgroup/a/memory.max": "max\n"}, 1000},
+		"its parent": {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "1000\n",
+			"sys/fs/cgroup/a/memory.max": "900\n"}, 900},
+		"container": {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "500\n"}, 500},
+		"version 1": {map[string]string{"proc/self/cgroup": "3:cpu:/x\n2:memory,hugetlb:/y\n",
+			"sys/fs/cgroup/memory/y/memory.limit_in_bytes": "700\n"}, 700},
+	} {
+		root := t.TempDir()
+		for file, text := range c.files {
+			path := filepath.Join(root, file)
+			must.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			must.OK(t, os.WriteFile(path, []byte(text), 0o600))
+		}
+		expect.Equal(t, groupMemory(root), c.want, "%s", name)
+	}
+	expect.That(t, UsableMemory() != 0, "the memory of this machine is not known")
 }

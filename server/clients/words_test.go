@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"strings"
@@ -16,9 +18,11 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // tell sends text and returns everything that comes back.
@@ -143,4 +147,81 @@ func TestTLSBytesOnThePlainPortAreClosed(t *testing.T) {
 	expect.Fails(t, tls.Client(nc, &tls.Config{InsecureSkipVerify: true}).Handshake(),
 		"a TLS handshake succeeded")
 	expect.Equal(t, r.srv.Figures().Foreign, 1, "counted")
+}
+
+// still is a replica of a server that knows no leader.
+type still struct{ st *state.State }
+
+func (s still) Propose(state.Request, state.Waiter) error {
+	panic("nothing is written without a leader")
+}
+func (s still) View(f func(*state.State))            { f(s.st) }
+func (s still) WaitZxid(context.Context, int64) bool { return false }
+func (s still) Zxid() int64                          { return s.st.Zxid() }
+func (s still) PingOK(time.Duration) bool            { return false }
+
+// Without a leader no server asks which clients were heard from, for as long as that lasts:
+// connections that have ended must not wait for it.
+func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
+	s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
+	must.OK(t, err)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must.OK(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	defer func() {
+		must.OK(t, s.Shutdown(t.Context()))
+		must.OK(t, <-served)
+	}()
+	s.UseMeanwhile(still{state.New("test")})
+	s.ReadOnly(true)
+	for range 20 {
+		c, err := wire.Dial(ln.Addr().String())
+		must.OK(t, err)
+		hello := wire.NewSession(30000)
+		hello.ReadOnly = true
+		must.OK(t, c.Connect(hello))
+		call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/", true))
+		_, err = c.Drop()
+		must.OK(t, err)
+	}
+	eventually(t, "no connection is left", func() bool { return len(s.all()) == 0 })
+	if n := len(s.heard.swap()); n > 0 {
+		t.Errorf("%d connections that have ended are remembered", n)
+	}
+}
+
+func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {
+	var asked []ReconfigRequest
+	r := newRig(t, Options{
+		SuperDigest: tree.DigestID("root:secret").ID,
+		Reconfigure: func(q ReconfigRequest) (jute.ErrCode, bool) {
+			asked = append(asked, q)
+			switch q.Version {
+			case 5:
+				return jute.BadVersion, true
+			case 6:
+				return 0, false
+			}
+			return jute.OK, true
+		},
+	})
+	c := r.client()
+	body := func(version int64) wire.Body { return wire.Body{}.Str("server.2=x").Null().Null().Long(version) }
+	call(t, c, jute.BadVersion, jute.OpReconfig, body(5))
+	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "root:secret"))
+	f := call(t, c, jute.OK, jute.OpReconfig, body(-1))
+	d := jute.NewDecoder(f.Body)
+	d.Buffer()
+	d.Stat()
+	expect.That(t, d.Err() == nil && len(d.Rest()) == 0, "reply %x", f.Body)
+	call(t, c, jute.MarshallingError, jute.OpReconfig, wire.Body{}.Str("x"))
+	if len(asked) != 2 || asked[0].May || !asked[1].May || asked[1].Joining != "server.2=x" ||
+		asked[1].Patience <= 0 {
+		t.Errorf("asked %+v", asked)
+	}
+	// An outcome that is not known is not invented.
+	_, err := c.Send(jute.OpReconfig, body(6))
+	must.OK(t, err)
+	must.OK(t, c.Closed())
 }

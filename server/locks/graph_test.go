@@ -2,11 +2,17 @@ package locks_test
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/locks"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
-	"math/rand/v2"
-	"testing"
 )
 
 func (f *forest) hold(lock string, sessions ...int64) {
@@ -133,4 +139,169 @@ func TestOnlookersAreInNoCycle(t *testing.T) {
 	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 0 || len(g.Edges) != 2 {
 		t.Errorf("%+v", g)
 	}
+}
+
+func TestOtherChildrenAreNamed(t *testing.T) {
+	f := newForest(t)
+	f.eph(1, "/l/lock-0000000001")
+	f.dirs("/l/b", "/l/a")
+	a := locks.NewAt("/l")
+	for a.Step(f.t) {
+		a.Rest()
+	}
+	slices.Sort(a.Others)
+	expect.That(t, a.OtherCount == 2 && slices.Equal(a.Others, []string{"a", "b"}),
+		"%d others: %q", a.OtherCount, a.Others)
+	for i := range 100 {
+		f.dirs(fmt.Sprintf("/l/more%d", i))
+	}
+	a = locks.NewAt("/l")
+	for a.Step(f.t) {
+		a.Rest()
+	}
+	expect.That(t, a.OtherCount == 102 && len(a.Others) == 20,
+		"%d others, %d are named", a.OtherCount, len(a.Others))
+}
+
+// The state lock is held for a bounded time, over all directories of a lock.
+func TestDirectoriesOfALockShareAPiece(t *testing.T) {
+	f := newForest(t)
+	const each = 700
+	f.dirs("/s/leases", "/s/locks")
+	for i := range each {
+		f.node(int64(1+i), fmt.Sprintf("/s/leases/lease-%010d", i), "", 1, jute.WorldAnyone)
+		f.node(int64(1+i), fmt.Sprintf("/s/locks/lock-%010d", i), "", 1, jute.WorldAnyone)
+	}
+	a := locks.NewAt("/s")
+	steps := 1
+	for a.Step(f.t) {
+		a.Rest()
+		steps++
+	}
+	expect.That(t, steps >= 2, "%d nodes were looked at in one piece", 2*each)
+}
+
+// Who waits for any permit of a semaphore and has one waits for itself: it can
+// let go.
+func TestHolderOfAPermitMayWaitForAnother(t *testing.T) {
+	f := newForest(t)
+	f.build(`
+		2 L/leases/_c_` + u2 + `-lease-0000000001
+		1 L/leases/_c_` + u1 + `-lease-0000000002
+		1 L/locks/_c_` + u3 + `-lock-0000000003`)
+	f.hold("/x", 1, 2)
+	must.Equal(t, short(f.at("/app/it")), "semaphore [curator] *2 *1 1<2,1")
+	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 0 {
+		t.Errorf("cycles %+v", g.Cycles)
+	}
+}
+
+// crowd makes so many locks of so many contenders each, in directories below
+// root.
+func (f *forest) crowd(root string, nlocks, each int) {
+	f.tb.Helper()
+	f.dirs(root)
+	for l := range nlocks {
+		dir := fmt.Sprintf("%s/%06d", root, l)
+		f.node(1, dir, "", 0, jute.WorldAnyone)
+		for i := range each {
+			f.node(int64(1+(l+i)%500), dir+"/lock-", `{"v":1,"host":"web","pid":7,"reason":"nightly"}`, 3,
+				jute.WorldAnyone)
+		}
+	}
+}
+
+// TestAHoldOfTheLockIsShort: how much is read under one hold of the state lock
+// does not depend on how much there is, and no memory is asked for, which could
+// mean to wait for the garbage collector. That is what makes a hold short; how
+// short, docs/lock-view.md tells.
+func TestAHoldOfTheLockIsShort(t *testing.T) {
+	long := "/" + strings.Repeat("d", 30_000) + "/" + strings.Repeat("e", 30_000)
+	deep := strings.Repeat("/d", 1000)
+	for _, size := range []struct {
+		root        string
+		locks, each int
+	}{{"/l", 1, 100_000}, {"/l", 33_000, 3}, {long, 300, 1}, {deep, 300, 2}} {
+		if testing.Short() {
+			size.locks, size.each = (size.locks+9)/10, (size.each+9)/10
+		}
+		f := newForest(t)
+		f.crowd(size.root, size.locks, size.each)
+		s := locks.NewScan()
+		path := len(size.root) + len("/000000")
+		holds, got := 0, uint64(0)
+		for more := true; more; holds++ {
+			nodes, bytes := s.Read()
+			got += allocations(func() { more = s.Step(f.t) })
+			s.Rest()
+			metNodes, metBytes := s.Read()
+			if n := metNodes - nodes; n > locks.NodesAtOnce {
+				t.Fatalf("%d nodes under one hold", n)
+			}
+			if n := metBytes - bytes; n > locks.PathBytes*locks.NodesAtOnce+path {
+				t.Fatalf("%d bytes of paths under one hold", n)
+			}
+		}
+		if n, _ := s.Read(); n != size.locks*size.each {
+			t.Errorf("%d nodes met of %d", n, size.locks*size.each)
+		}
+		t.Logf("%d locks of %d: %d holds", size.locks, size.each, holds)
+
+		at := locks.NewAt(size.root + "/000000")
+		for more := true; more; {
+			before := at.Read()
+			got += allocations(func() { more = at.Step(f.t) })
+			at.Rest()
+			if n := at.Read() - before; n > locks.ChildrenAtOnce {
+				t.Fatalf("%d children under one hold", n)
+			}
+		}
+		if got > 20 { // the runtime asks for some, now and then
+			t.Errorf("memory was asked for %d times while the lock was held", got)
+		}
+		if q, ok := at.Lock(f); !ok || q.Total != size.each {
+			t.Errorf("%d contenders of %d", q.Total, size.each)
+		}
+	}
+}
+
+// allocations counts how often f asks for memory.
+func allocations(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.Mallocs - before.Mallocs
+}
+
+// FuzzNames: whatever nodes are called, every contender met is shown once.
+func FuzzNames(f *testing.F) {
+	for _, s := range []string{"lock-0000000001", "x-1-0000000001", "<script>-0000000001",
+		"lock\u202e0000000001", "h-" + z1 + "-W", "q-" + z1 + "-R--000000001", "\xff\xfe0000000009",
+		"lock--1000000000", h1, "a~" + h1 + "-R-0000000001"} {
+		f.Add(s, "lock-0000000002")
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if strings.ContainsAny(a+b, "/\x00") || a == b || a == "" || b == "" || a == "." || a == ".." || b == "." ||
+			b == ".." {
+			return
+		}
+		w := newForest(t)
+		w.dirs("/l")
+		w.lenient = true
+		for i, n := range []string{a, b} {
+			w.node(int64(i+1), "/l/"+n, "", 1, jute.WorldAnyone)
+		}
+		met := map[string]bool{}
+		for _, q := range w.scan() {
+			for _, c := range append(append(q.Holders, q.Waiters...), q.Participants...) {
+				p := q.Target(c.Node)
+				expect.That(t, !met[p], "%q is met twice", p)
+				met[p] = true
+				for _, on := range c.BlockedBy {
+					expect.That(t, q.Find(on) != nil, "%q waits for %q, which is not there", c.Node, on)
+				}
+			}
+		}
+	})
 }

@@ -1,12 +1,26 @@
 package view_test
 
 import (
+	"context"
+	"encoding/json"
+	"flag"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/view"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -90,3 +104,145 @@ func TestLabelsAreBounded(t *testing.T) {
 	expect.That(t, n == 33 || n == 32, "%d prefixes", n)
 	r.becomes(`zlockd_locks_held{prefix="other"}`, func(v float64) bool { return v >= 19 })
 }
+
+var figures = flag.Bool("figures", false, "measure what docs/lock-view.md tells")
+
+// crowd makes so many locks of so many contenders each.
+func (r *rig) crowd(root string, nlocks, each int) {
+	r.Helper()
+	const conns = 4
+	var wg sync.WaitGroup
+	for n := range conns {
+		c := r.session()
+		if _, err := c.Create(root, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && err != zk.ErrNodeExists {
+			r.Fatal(err)
+		}
+		wg.Go(func() {
+			for l := n; l < nlocks; l += conns {
+				dir := fmt.Sprintf("%s/l%05d", root, l)
+				ops := []any{&zk.CreateRequest{Path: dir, Acl: zk.WorldACL(zk.PermAll)}}
+				for i := range each {
+					ops = append(ops, &zk.CreateRequest{Path: dir + "/lock-",
+						Data:  []byte(`{"v":1,"host":"web-12","pid":4711,"reason":"nightly"}`),
+						Flags: zk.FlagEphemeral | zk.FlagSequence, Acl: zk.WorldACL(zk.PermAll)})
+					if len(ops) == 500 || i == each-1 {
+						if _, err := c.Multi(ops...); err != nil {
+							r.Error(err)
+							return
+						}
+						ops = ops[:0]
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// cold measures the first answer after a change, again and again.
+func (r *rig) cold(c *zk.Conn, path string) (median, worst time.Duration, bytes int) {
+	r.Helper()
+	var all []time.Duration
+	for range 5 {
+		must.Get(c.Set("/touch", nil, -1))(r)
+		time.Sleep(2 * time.Second) // until the last scan has served its time
+		begun := time.Now()
+		a, b := r.request("GET", path, map[string]string{"Accept-Encoding": "gzip"}, "")
+		all = append(all, time.Since(begun))
+		must.Equal(r, a.StatusCode, http.StatusOK, "%s: %s", path, a.Status)
+		bytes = len(b)
+	}
+	slices.Sort(all)
+	return all[len(all)/2], all[len(all)-1], bytes
+}
+
+func TestFigures(t *testing.T) {
+	if !*figures {
+		t.Skip("measures for minutes; run with -figures")
+	}
+	for _, size := range []struct{ locks, each int }{{10_000, 3}, {10_000, 10}, {1, 100_000}} {
+		r := newRig(t)
+		c := r.session()
+		r.node(c, "/touch", "", 0)
+		r.crowd("/crowd", size.locks, size.each)
+		for _, path := range []string{"/?tab=locks", "/locks", "/wait-graph", "/locks/crowd/l00000"} {
+			median, worst, n := r.cold(c, path)
+			t.Logf("%d locks of %d: %-20s median %v, worst %v, %d bytes zipped", size.locks, size.each, path,
+				median.Round(100*time.Microsecond), worst.Round(100*time.Microsecond), n)
+		}
+	}
+}
+
+// three is a server of three, one of which is gone.
+type three struct {
+	*still
+	asked chan struct{} // has an entry for each question; full: the answer does not come
+}
+
+func (s *three) Status(admin.Need) *admin.Status {
+	st := s.still.Status(0)
+	st.ID, st.Leader = 1, 1
+	for id := uint32(1); id <= 3; id++ {
+		st.Members = append(st.Members, status.Member{ID: id, Peer: "10.0.0.1:2888", Voter: true})
+	}
+	return st
+}
+
+func (s *three) Members(ctx context.Context) (*status.Members, error) {
+	select {
+	case s.asked <- struct{}{}:
+		return &status.Members{Members: map[uint32]status.Member{
+			1: {Progress: status.Progress{Heard: status.Ago(0)}}, 2: {Progress: status.Progress{Heard: status.Ago(0),
+				Lag: 7}},
+			3: {Progress: status.Progress{Lag: 99, Waits: "connection refused"}},
+		}}, nil
+	case <-ctx.Done():
+		return new(status.Members), ctx.Err()
+	}
+}
+
+// TestAMemberThatIsGoneIsNoFollower: the overview says who is not reached, and
+// why, and is there also where that cannot be found out.
+func TestAMemberThatIsGoneIsNoFollower(t *testing.T) {
+	s := &three{&still{st: state.New("three")}, make(chan struct{}, 1)}
+	v := view.New(view.Options{Source: s})
+	defer v.Close()
+	pages := v.Pages()
+	ask := func(path string) string {
+		w := httptest.NewRecorder()
+		pages[path].ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "http://localhost/", nil))
+		return w.Body.String()
+	}
+	var o struct {
+		Members []struct {
+			Reached *bool
+			Lag     uint64
+			Waits   string
+		}
+	}
+	must.OK(t, json.Unmarshal([]byte(ask("/overview")), &o))
+	m := o.Members
+	if len(m) != 3 || !*m[0].Reached || !*m[1].Reached || m[1].Lag != 7 || *m[2].Reached || m[2].Lag != 0 ||
+		m[2].Waits != "connection refused" {
+		t.Errorf("%+v", m)
+	}
+	page := ask("/{$}")
+	for _, want := range []string{"<td>leader</td><td>caught up</td>",
+		"<td>follower</td><td>7 entries behind</td>",
+		`<td>voter</td><td><strong class="bad">not reached</strong>: connection refused</td>`} {
+		expect.Has(t, page, want, "the page lacks")
+	}
+}
+
+// TestMembersThatAnswerLateHoldNobodyUp: nor do they make the page lie.
+func TestMembersThatAnswerLateHoldNobodyUp(t *testing.T) {
+	s := &three{&still{st: state.New("three")}, make(chan struct{})}
+	v := view.New(view.Options{Source: s})
+	defer v.Close()
+	w := httptest.NewRecorder()
+	v.Pages()["/{$}"].ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "http://localhost/", nil))
+	expect.Equal(t, strings.Count(w.Body.String(), "<td>not known</td>"), 3, "of 3 members")
+}
+
+func (s *three) BusyPaths() (map[string]observe.Count, time.Duration) { return nil, 0 }
+func (s *three) GoneClients() map[string]observe.Count                { return nil }

@@ -1,13 +1,18 @@
 package history
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // corruptions spoil a history at record i, if that record is of their kind.
@@ -175,4 +180,59 @@ func TestEveryCorruptionIsFound(t *testing.T) {
 				"%s, lossy %v: only %d of %d found", name, lossy, found, tried)
 		}
 	}
+}
+
+var savedFlag = flag.String("history.file", "", "a saved history to check")
+
+// TestSavedHistory checks a history that a simulation has left behind, again.
+func TestSavedHistory(t *testing.T) {
+	if *savedFlag == "" {
+		t.Skip("no -history.file given")
+	}
+	records := must.Get(Load(*savedFlag))(t)
+	for _, v := range Check(records, Options{Root: "/w"}) {
+		t.Error(v)
+	}
+}
+
+func TestHistoryIsSavedAndLoadedWhole(t *testing.T) {
+	records := newFakeCluster(1, true).run(500)
+	path := filepath.Join(t.TempDir(), "history")
+	must.OK(t, Save(path, records))
+	again := must.Get(Load(path))(t)
+	expect.That(t, reflect.DeepEqual(records, again), "what was loaded differs from what was saved")
+}
+
+var (
+	validFrom  = flag.Uint64("history.from", 0, "the first seed of right histories that are made up")
+	validSeeds = flag.Uint64("history.seeds", 40, "how many right histories of each kind are made up")
+)
+
+func TestRightHistoriesPass(t *testing.T) {
+	seeds := *validSeeds
+	if testing.Short() {
+		seeds = min(seeds, 10)
+	}
+	for _, lossy := range []bool{false, true} {
+		for seed := *validFrom; seed < *validFrom+seeds; seed++ {
+			f := newFakeCluster(seed, lossy)
+			f.flat = seed%2 == 1
+			records := f.run(1500)
+			if bad := Check(records, Options{}); len(bad) > 0 {
+				for _, v := range bad[:min(len(bad), 5)] {
+					t.Log(v)
+				}
+				t.Fatalf("seed %d, lossy %v: %d violations", seed, lossy, len(bad))
+			}
+		}
+	}
+}
+
+func TestLargeHistoryIsFast(t *testing.T) {
+	records := newFakeCluster(1, true).run(50_000)
+	start := time.Now()
+	if bad := Check(records, Options{}); len(bad) > 0 {
+		t.Fatal(bad[0])
+	}
+	t.Logf("%d records in %v", len(records), time.Since(start))
 }

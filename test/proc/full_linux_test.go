@@ -1,12 +1,18 @@
 package proc
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
@@ -119,4 +125,113 @@ func files(t *testing.T, dir string) string {
 		return err
 	}))
 	return strings.Join(list, " ")
+}
+
+// pipedLog is the stderr of a server: a pipe whose reader is this test.
+type pipedLog struct {
+	path   string
+	reader *os.File
+}
+
+// pipeLogs has every server write its log to a small pipe.
+func pipeLogs(t *testing.T, c *cluster.Ensemble) map[*cluster.Server]*pipedLog {
+	logs := map[*cluster.Server]*pipedLog{}
+	for _, s := range c.Servers {
+		logs[s] = pipeLog(t, s)
+	}
+	return logs
+}
+
+func pipeLog(t *testing.T, s *cluster.Server) *pipedLog {
+	p := &pipedLog{path: filepath.Join(t.TempDir(), "stderr")}
+	must.OK(t, unix.Mkfifo(p.path, 0o600))
+	fd, err := unix.Open(p.path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, 4096)
+	}
+	must.OK(t, err)
+	p.reader = os.NewFile(uintptr(fd), p.path)
+	t.Cleanup(func() { p.reader.Close() })
+	s.Args = append(slices.Clone(toPipe), append([]string{p.path}, s.Args...)...)
+	return p
+}
+
+// toPipe comes before a path and a command.
+var toPipe = []string{"/bin/sh", "-c", `log=$1; shift; exec "$@" 2>"$log"`, "sh"}
+
+// fill leaves no room in the pipe for another byte.
+func (p *pipedLog) fill(t *testing.T) {
+	t.Helper()
+	fd := must.Get(unix.Open(p.path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0))(t)
+	defer unix.Close(fd)
+	for size := 1024; size > 0; {
+		switch _, err := unix.Write(fd, bytes.Repeat([]byte("x"), size)); {
+		case errors.Is(err, unix.EAGAIN):
+			size /= 2
+		case err != nil:
+			t.Fatal(err)
+		}
+	}
+}
+
+// longestGap returns how long there was no write of these clients, at most, in
+// the time after a moment.
+func (w *Writers) longestGap(at time.Time, span time.Duration, except *cluster.Server) (
+	longest time.Duration) {
+	w.t.Helper()
+	for from := at; from.Before(at.Add(span)); {
+		gap := w.awaitWrite(from, except, 30*time.Second)
+		longest = max(longest, gap)
+		from = from.Add(max(gap, 20*time.Millisecond))
+	}
+	return longest
+}
+
+// A follower dies, about which the leader logs much, while no process reads the leader's log and
+// its pipe is full. Writes go on, also while servers whose logs are not read elect a new leader,
+// and when the readers go.
+func TestR9StderrThatNobodyReads(t *testing.T) {
+	const most = 5 * time.Second // a stopped main loop of raft's took 90; the goal is 2.5
+	c := cluster.LayOut(t, cluster.Options{Nodes: 3})
+	logs := pipeLogs(t, c)
+	c.StartAll()
+	w := StartWriters(t, c, 2, 30*time.Second)
+	for _, step := range []struct {
+		name string
+		harm func(*cluster.Server) // what is done to the log of each server
+		lead bool                  // whether the leader dies, or a follower
+	}{
+		{"full, a follower killed", func(s *cluster.Server) { logs[s].fill(t) }, false},
+		{"full, the leader killed", func(s *cluster.Server) { logs[s].fill(t) }, true},
+		{"readers gone, a follower killed", func(s *cluster.Server) { logs[s].reader.Close() }, false},
+		{"readers gone, the leader killed", func(*cluster.Server) {}, true},
+	} {
+		lead := c.WaitLeader()
+		victim := lead
+		if !step.lead {
+			victim = c.Others(lead)[0]
+		}
+		for _, s := range c.Servers {
+			step.harm(s)
+		}
+		w.awaitWrite(time.Now(), nil, 30*time.Second)
+		at := time.Now()
+		victim.Kill()
+		gap := w.longestGap(at, 5*time.Second, victim)
+		t.Logf("%s: longest time without a write %v", step.name, gap.Round(time.Millisecond))
+		expect.That(t, gap <= most, "%s: no write for %v", step.name, gap)
+		for _, s := range c.Others(victim) {
+			select {
+			case <-s.Exited():
+				t.Fatalf("%s: server %d ended", step.name, s.ID)
+			default:
+			}
+		}
+		// The one that was killed is started with a log of its own.
+		victim.Args = victim.Args[len(toPipe)+1:]
+		logs[victim] = pipeLog(t, victim)
+		victim.Start()
+		victim.WaitServing(30 * time.Second)
+	}
+	w.Check(c)
 }

@@ -3,6 +3,7 @@ package proc
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -139,4 +141,141 @@ func TestManySessionsSurviveTheirLeader(t *testing.T) {
 	if n := int(d.Stat().NumChildren); n != 3*each {
 		t.Errorf("%d locks, want %d", n, 3*each)
 	}
+}
+
+var idle = flag.Int("idle", 1000, "sessions that only ping")
+
+// TestG10IdleSessionsOutliveTheLeader kills the leader under many idle
+// sessions of six seconds, again and again. None may end; those of the dead
+// server find another within five seconds, and those of the others notice
+// nothing.
+func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
+	c := cluster.Three(t)
+	began := time.Now()
+	h := StartHerd(t, c, *idle, 6*time.Second)
+	t.Logf("%d sessions opened in %v", *idle, time.Since(began).Round(time.Millisecond))
+	time.Sleep(2 * time.Second) // all have pinged
+	if n := h.Disconnects.Load(); n > 0 {
+		t.Errorf("%d connections ended before anything happened", n)
+	}
+	var took []time.Duration
+	for range *kills {
+		lead := c.WaitLeader()
+		theirs, at := h.On(lead), time.Now()
+		lead.Kill()
+		for len(h.Moves(at)) < theirs || h.Attached() < *idle {
+			if time.Since(at) > 20*time.Second {
+				t.Fatalf("of %d sessions %d are attached 20 s after the leader's death", *idle, h.Attached())
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		for _, m := range h.Moves(at) {
+			if m.from == lead {
+				took = append(took, m.at.Sub(m.lost))
+			} else {
+				t.Errorf("a client of surviving server %d lost its connection: %v", m.from.ID, m.why)
+			}
+		}
+		if theirs > 0 {
+			t.Logf("%d sessions of server %d attached to others within %v", theirs, lead.ID,
+				took[len(took)-1].Round(time.Millisecond))
+		}
+		time.Sleep(time.Second)
+		lead.Start()
+		lead.WaitServing(20 * time.Second)
+		h.Spread()
+	}
+	must.That(t, len(took) != 0, "no leader had a client")
+	report(t, "sessions of a dead leader attached again", took)
+	if worst := took[len(took)-1]; worst > 5*time.Second {
+		t.Errorf("a session was without a server for %v", worst)
+	}
+	time.Sleep(7 * time.Second) // longer than the timeout: a forgotten session has ended by now
+	if n := h.Attached(); n != *idle {
+		t.Errorf("%d of %d sessions attached at the end", n, *idle)
+	}
+	t.Logf("%d connections ended, %d pings slower than 2 s, %d sessions expired", h.Disconnects.Load(),
+		h.SlowPings.Load(), h.Expired.Load())
+	if n := h.Expired.Load(); n > 0 {
+		t.Errorf("%d sessions expired", n)
+	}
+}
+
+var znodes = flag.Int("znodes", 50_000, "nodes of a large tree")
+
+// killLeader kills the leader some times under load and returns when writes
+// went on each time.
+func killLeader(t *testing.T, c *cluster.Ensemble, times int) (resumed []time.Duration) {
+	t.Helper()
+	w := StartWriters(t, c, 2, 10*time.Second)
+	for range times {
+		time.Sleep(300 * time.Millisecond)
+		lead := c.WaitLeader()
+		lost, ended := w.disturbances(c.Others(lead))
+		at := time.Now()
+		lead.Kill()
+		resumed = append(resumed, w.awaitWrite(at.Add(2*time.Millisecond), lead, 20*time.Second))
+		time.Sleep(300 * time.Millisecond)
+		if l, e := w.disturbances(c.Others(lead)); l != lost || e != ended {
+			t.Errorf("clients of the survivors lost %d connections and %d sessions", l-lost, e-ended)
+		}
+		lead.Start()
+		lead.WaitServing(60 * time.Second)
+	}
+	w.Check(c)
+	return resumed
+}
+
+// restartAll ends every server, starts all again, and returns how long it took
+// from there until each of them served.
+func restartAll(t *testing.T, c *cluster.Ensemble, sig syscall.Signal) time.Duration {
+	t.Helper()
+	for _, s := range c.Servers {
+		s.MustSignal(sig)
+	}
+	for _, s := range c.Servers {
+		select {
+		case <-s.Exited():
+		case <-time.After(30 * time.Second):
+			t.Fatalf("server %d did not stop", s.ID)
+		}
+	}
+	at := time.Now()
+	for _, s := range c.Servers {
+		s.Start()
+	}
+	for _, s := range c.Servers {
+		s.WaitServing(60 * time.Second)
+	}
+	return time.Since(at)
+}
+
+// TestG21LargeTree compares the fail-over of a large tree with that of an
+// empty one, and stops and starts the whole cluster with it.
+func TestG21LargeTree(t *testing.T) {
+	c := cluster.Three(t)
+	report(t, "writes resume with an empty tree", killLeader(t, c, *kills))
+	began := time.Now()
+	Fill(t, c.WaitLeader(), *znodes)
+	t.Logf("%d nodes created in %v", *znodes, time.Since(began).Round(time.Millisecond))
+	large := killLeader(t, c, *kills)
+	report(t, "writes resume with the large tree", large)
+	if p50 := large[len(large)/2]; p50 > time.Second {
+		t.Errorf("writes resume only after %v with %d nodes", p50, *znodes)
+	}
+	for _, way := range []struct {
+		name string
+		sig  syscall.Signal
+	}{{"in order", syscall.SIGTERM}, {"by kill -9", syscall.SIGKILL}} {
+		took := restartAll(t, c, way.sig)
+		t.Logf("all three serve %v after a stop %s", took.Round(time.Millisecond), way.name)
+		expect.That(t, took <= 5*time.Second,
+			"after a stop %s it takes %v until all serve", way.name, took)
+		for _, s := range c.Servers {
+			if n := s.Metric("znode_count"); n < int64(*znodes) {
+				t.Errorf("server %d has %d nodes", s.ID, n)
+			}
+		}
+	}
+	c.SameState()
 }

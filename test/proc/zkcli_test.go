@@ -3,8 +3,13 @@
 package proc
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -69,5 +74,211 @@ func TestZkCliReconfigures(t *testing.T) {
 	if out := zkCli(t, fourth.Client, "addauth digest super:"+password,
 		"reconfig -remove 1,4"); !strings.Contains(out, "Arguments are not valid") {
 		t.Errorf("nobody left: %s", out)
+	}
+}
+
+// TestZooKeepersToolsReadExports lets the programs behind zkSnapShotToolkit.sh
+// and zkTxnLogToolkit.sh read what is exported.
+func TestZooKeepersToolsReadExports(t *testing.T) {
+	cluster.RequireZooKeeper(t)
+	const nodes = 3000
+	tmp := t.TempDir()
+	zoo, ours, back := filepath.Join(tmp, "zoo"), filepath.Join(tmp, "ours"), filepath.Join(tmp, "back")
+	fill(t, zoo, nodes)
+	out, err := zlockd(t, "import", "--from", zoo, "--data-dir", ours)
+	output(t, out, err)
+	out, err = zlockd(t, "export", "--data-dir", ours, "--to", back)
+	output(t, out, err)
+	tool := func(class, file string) string {
+		t.Helper()
+		var jars []string
+		for _, name := range []string{"zookeeper", "zookeeper-jute", "slf4j-api", "commons-cli", "snappy-java"} {
+			jars = append(jars, "/usr/share/java/"+name+".jar")
+		}
+		b, err := exec.Command("java", "-cp", strings.Join(jars, ":"), "org.apache.zookeeper.server."+class,
+			filepath.Join(back, "version-2", file)).CombinedOutput()
+		return output(t, string(b), err)
+	}
+	text := tool("SnapshotFormatter", fmt.Sprintf("snapshot.%x", nodes))
+	if n := strings.Count(text, "cZxid = "); n != nodes+4 ||
+		!strings.Contains(text, fmt.Sprintf("Last zxid: 0x%x", nodes)) {
+		t.Errorf("%d nodes of %d; %s", n, nodes+4, text[max(0, len(text)-200):])
+	}
+	if text := tool("persistence.TxnLogToolkit", fmt.Sprintf("log.%x", nodes)); !strings.Contains(text,
+		"EOF reached after 1 txns") {
+		t.Error(text)
+	}
+}
+
+// holder holds a lock by kazoo, and says what becomes of its session. It ends
+// when its standard input does, after it has looked at the lock once more.
+const holder = `
+import sys, logging
+from kazoo.client import KazooClient
+logging.basicConfig(stream=sys.stderr)
+zk = KazooClient(hosts=sys.argv[1], timeout=60, connection_retry=dict(max_tries=-1, delay=0.1, max_delay=0.5))
+def say(*args):
+    print(*args, flush=True)
+zk.add_listener(lambda state: say("state", state))
+zk.start(timeout=60)
+lock = zk.Lock("/locks/a", "holder")
+lock.acquire()
+say("held", lock.node, zk.client_id[0])
+sys.stdin.readline()
+nodes = zk.retry(zk.get_children, "/locks/a")
+say("after", ",".join(nodes), zk.client_id[0], lock.is_acquired)
+lock.release()
+say("released", len(zk.get_children("/locks/a")))
+zk.stop()
+`
+
+// TestKazooKeepsItsLock moves a ZooKeeper's data to zlockd, at the same address,
+// while a stock client holds a lock.
+func TestKazooKeepsItsLock(t *testing.T) {
+	cluster.RequireZooKeeper(t)
+	src := cluster.StartZooKeeper(t, zooConfig(), smallFiles...)
+	cmd := exec.Command("/usr/bin/python3", "-c", holder, src.Client)
+	in, err := cmd.StdinPipe()
+	must.OK(t, err)
+	out, err := cmd.StdoutPipe()
+	must.OK(t, err)
+	must.OK(t, cmd.Start())
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	lines := make(chan string, 100)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	var said []string
+	wait := func(prefix string) string {
+		t.Helper()
+		limit := time.After(90 * time.Second)
+		for {
+			select {
+			case line, ok := <-lines:
+				said = append(said, line)
+				if strings.HasPrefix(line, prefix) {
+					return line
+				}
+				must.That(t, ok && line != "state LOST", "waiting for %q: %q", prefix, said)
+			case <-limit:
+				t.Fatalf("waiting for %q: %q", prefix, said)
+			}
+		}
+	}
+	held := strings.Fields(wait("held"))
+	src.Stop()
+	wait("state SUSPENDED")
+	ours := filepath.Join(t.TempDir(), "ours")
+	text, err := zlockd(t, "import", "--from", src.Data(), "--data-dir", ours, "--keep-sessions",
+		"--drop-torn-record")
+	t.Log(output(t, text, err))
+	s := serve(t, cluster.Build(t), ours, "--client-addr", src.Client, "--max-session-timeout", "10m")
+	defer s.stop()
+	wait("state CONNECTED")
+	_, err = io.WriteString(in, "\n")
+	must.OK(t, err)
+	after := strings.Fields(wait("after"))
+	expect.That(t, after[1] == held[1] && after[2] == held[2] && after[3] == "True",
+		"held %q, then %q", held, after)
+	expect.Equal(t, wait("released"), "released 0")
+}
+
+// config is that of every ZooKeeper here: small snapshots and logs, so that
+// there are many, and no session ends by itself.
+func zooConfig() cluster.ZooConfig {
+	return cluster.ZooConfig{TTL: true, Super: super, ContainerInterval: time.Second, NoFsync: true,
+		MaxSessionTimeout: longSession}
+}
+
+var smallFiles = []string{"preAllocSize=64", "snapCount=2000"}
+
+// zlockd runs a command to its end.
+func zlockd(t testing.TB, args ...string) (string, error) {
+	t.Helper()
+	out, err := exec.Command(cluster.Build(t), args...).CombinedOutput()
+	return string(out), err
+}
+
+// start runs a ZooKeeper on a copy of a data directory.
+func startOn(t testing.TB, from string, c cluster.ZooConfig) *cluster.Server {
+	t.Helper()
+	e := cluster.PrepareZooKeepers(t, 1, c, smallFiles...)
+	must.OK(t, os.CopyFS(e.Servers[0].Data(), os.DirFS(from)))
+	e.StartAll()
+	return e.Servers[0]
+}
+
+// TestThereAndBack lets a real ZooKeeper write, kills it in the middle, imports
+// what it left, exports that, and compares a ZooKeeper on the one with a
+// ZooKeeper on the other.
+func TestThereAndBack(t *testing.T) {
+	cluster.RequireZooKeeper(t)
+	seeds, changes := 3, 12_000
+	if os.Getenv("ZLOCKD_LONG") != "" {
+		seeds, changes = 10, 100_000
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) { thereAndBack(t, uint64(seed), changes) })
+	}
+}
+
+func thereAndBack(t *testing.T, seed uint64, changes int) {
+	compression := "snapshot.compression.method=" + [...]string{"", "gz", "snappy"}[seed%3]
+	src := cluster.StartZooKeeper(t, zooConfig(), append(smallFiles, compression)...)
+	data, tmp := src.Data(), t.TempDir()
+	ours, back := filepath.Join(tmp, "ours"), filepath.Join(tmp, "back")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	load(ctx, t, src.Client, seed, changes/2)
+	if out, err := zlockd(t, "import", "--from", data, "--data-dir", ours); err == nil ||
+		!strings.Contains(out, "stop that ZooKeeper first") {
+		t.Errorf("a ZooKeeper that runs: %v\n%s", err, out)
+	}
+	src.Stop()
+	if err := src.Spawn(); err != nil { // goes on in a new log
+		t.Fatal(err)
+	}
+	must.OK(t, src.WaitReady())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		load(ctx, t, src.Client, seed+1000, changes/2)
+	}()
+	wait := time.Duration(1+seed%4) * time.Duration(changes/12) * time.Millisecond
+	select {
+	case <-done:
+	case <-time.After(wait): // anywhere will do
+	}
+	src.Kill()
+	stop() // no server answers the writers any longer
+	<-done
+
+	out, err := zlockd(t, "import", "--from", data, "--data-dir", ours, "--keep-sessions", "--drop-torn-record")
+	t.Log(output(t, out, err))
+	out, err = zlockd(t, "verify", "--ephemerals", data, ours)
+	if err != nil && !strings.Contains(out, "of an entry") { // a torn end is compared below
+		t.Fatal(out)
+	}
+	out, err = zlockd(t, "export", "--data-dir", ours, "--to", back, "--keep-sessions")
+	t.Log(output(t, out, err))
+	out, err = zlockd(t, "verify", "--ephemerals", ours, back)
+	t.Log(output(t, out, err))
+
+	quiet := zooConfig()
+	quiet.ContainerInterval = time.Hour // nothing goes while the two are compared
+	a, b := startOn(t, data, quiet), startOn(t, back, quiet)
+	auth := filepath.Join(tmp, "auth")
+	must.OK(t, os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))
+	out, err = zlockd(t, "verify", "--ephemerals", "--auth-file", auth, a.Client, b.Client)
+	t.Log(output(t, out, err))
+	for _, s := range []*cluster.Server{a, b} {
+		log := must.Get(os.ReadFile(s.LogFile()))(t)
+		if text := strings.ToLower(string(log)); strings.Contains(text, "digest") &&
+			strings.Contains(text, "mismatch") {
+			t.Errorf("ZooKeeper finds another digest:\n%s", log)
+		}
 	}
 }

@@ -4,6 +4,9 @@ package kerberos
 
 import (
 	"bytes"
+	"crypto/rand"
+	"encoding/asn1"
+	"encoding/hex"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -134,4 +137,166 @@ func TestKeytabIsReadAgain(t *testing.T) {
 	if err := try(after, 2); err != nil {
 		t.Errorf("another's keytab: %v", err)
 	}
+}
+
+func TestIdentities(t *testing.T) {
+	const rules = `RULE:[1:$1@$0](.*@OTHER)s/@OTHER//
+		RULE:[2:$1%$2](svc%.*)s/%.*/-all/ RULE:[2:$2]s/a/A/g RULE:[1:$1](x.*)s/x(.)(.*)/$2$1\$/ DEFAULT`
+	for _, c := range []struct {
+		principal, rules        string
+		removeHost, removeRealm bool
+		want                    string
+	}{
+		{"bob@ZK.TEST", "", false, false, "bob@ZK.TEST"},
+		{"bob@ZK.TEST", "DEFAULT", false, true, "bob"},
+		{"app/host@ZK.TEST", "", false, false, "app/host@ZK.TEST"},
+		{"app/host@ZK.TEST", "", true, false, "app@ZK.TEST"},
+		{"app/host@ZK.TEST", "", false, true, "app/host"},
+		{"app/host@ZK.TEST", "", true, true, "app"},
+		// Whom no rule means keeps the whole name, whatever must be removed.
+		{"bob@ELSEWHERE", "", true, true, "bob@ELSEWHERE"},
+		{"app/host@ELSEWHERE", rules[:strings.Index(rules, "\n")], true, true, "app/host@ELSEWHERE"},
+		{"bob@OTHER", rules, false, true, "bob"},
+		{"bob@OTHER", rules, false, false, "bob@OTHER"},
+		{"svc/host@ZK.TEST", rules, true, true, "svc-all"},
+		{"svc/host@ZK.TEST", rules, false, false, "svc-all/host@ZK.TEST"},
+		{"app/banana@ZK.TEST", rules, true, true, "bAnAnA"},
+		{"xyz@ZK.TEST", rules, true, true, "zy$"},
+		{"bob@ZK.TEST", rules, true, true, "bob"},
+		// A rule that leaves a name with a realm in it does not count.
+		{"bob@ZK.TEST", "RULE:[1:$1@$0] DEFAULT", true, true, "bob@ZK.TEST"},
+		{"bob@ZK.TEST", "RULE:[1:]", true, true, ""},
+		{"a/b/c@ZK.TEST", "", true, true, ""},
+	} {
+		parsed, err := ParseRules(c.rules)
+		if err != nil {
+			t.Fatal(c.rules, err)
+		}
+		p, err := ParsePrincipal(c.principal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := Names{Rules: parsed, RemoveHost: c.removeHost, RemoveRealm: c.removeRealm, realm: "ZK.TEST"}
+		got, err := n.identity(p)
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s by %s, without host %v, realm %v: %q, %v; want %q", c.principal, c.rules, c.removeHost,
+				c.removeRealm, got, err, c.want)
+		}
+	}
+}
+
+func TestRules(t *testing.T) {
+	for text, want := range map[string]string{
+		"default":                   "is no rule",
+		"DEFAULT RULE":              "is no rule",
+		"RULE:[x:$1]":               "is no rule",
+		"RULE:[3:$1]":               "1 or 2 parts",
+		"RULE:[0:$1]":               "1 or 2 parts",
+		"RULE:[1:$2]":               "no part $2",
+		"RULE:[99999999999999:$1]":  "1 or 2 parts",
+		"RULE:[1:$1]s/a(?=b)/c/":    "unsupported Perl",
+		"RULE:[1:$1]([)":            "missing closing",
+		"RULE:[1:$1]s/(/x/":         "missing closing",
+		"RULE:[1:$1]s/a/b/L":        "is no rule",
+		"RULE:[1:$1]/L DEFAULT":     "is no rule",
+		"RULE:[1:$1](.*)DEFAULT":    "",
+		"  RULE:[2:$1;$2]\tDEFAULT": "",
+		"":                          "",
+	} {
+		_, err := ParseRules(text)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// FuzzToken: no token without the hand of a KDC in it admits a client, and no token brings the
+// server down.
+func FuzzToken(f *testing.F) {
+	b, clients := recorded(f)
+	for _, c := range clients {
+		for _, token := range c[3:] {
+			f.Add(must(hex.DecodeString(token)))
+		}
+	}
+	k := must(parseKeytab(b))
+	client := newClient(newKey(18), 1, true)
+	f.Add(client.hello())
+	var services []*Service
+	for _, e := range k[:5] {
+		s, _ := newService(f, Names{}, keytab{e})
+		services = append(services, s)
+	}
+	f.Fuzz(func(t *testing.T, token []byte) {
+		for _, s := range services {
+			e := s.Begin(rand.Reader)
+			if answer, err := e.Answer(token, now); err == nil {
+				t.Errorf("answered by %x", answer)
+			}
+			if who, done := e.User(); done {
+				t.Errorf("let in as %s", who)
+			}
+		}
+	})
+}
+
+// FuzzInside decodes what only a KDC or a client with a ticket can send, and
+// the last token of such a client.
+func FuzzInside(f *testing.F) {
+	c := newClient(newKey(18), 1, true)
+	f.Add(must(asn1.MarshalWithParams(c.secret, application(tagTicketSecret))))
+	f.Add(must(asn1.MarshalWithParams(c.auth, application(tagAuthenticator))))
+	f.Add(mirror(c.key, 0, "\x01\x00\x00\x00bob"))
+	f.Add(mirror(newKey(17), 0, ""))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var secret ticketSecret
+		if decode(b, &secret, tagTicketSecret) == nil {
+			if p, err := secret.check(now); err == nil && p.check() != nil {
+				t.Errorf("taken: %v", p)
+			}
+		}
+		req := apReq{Authenticator: must(c.key.seal(b, usageAuthenticator))}
+		if a, _, err := openAuthenticator(&req, c.key, alice, now); err == nil && a.Time.Sub(now).Abs() > 2*Skew {
+			t.Errorf("taken: %v", a)
+		}
+		own := context{key: c.key}
+		if text, err := own.unwrap(b); err == nil && !bytes.Equal(b, mirror(c.key, 0, string(text))) &&
+			len(b) < wrapHeader {
+			t.Errorf("%x is taken for %q", b, text)
+		}
+	})
+}
+
+func FuzzKeytab(f *testing.F) {
+	b, _ := recorded(f)
+	f.Add(b)
+	f.Add([]byte{5, 2, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		k, err := parseKeytab(b)
+		if err != nil {
+			return
+		}
+		if again, err := parseKeytab(marshalKeytab(k)); err != nil || len(again) != len(k) {
+			t.Errorf("%d keys, written and read: %d, %v", len(k), len(again), err)
+		}
+	})
+}
+
+// FuzzRules: whatever an operator writes is refused or can be applied.
+func FuzzRules(f *testing.F) {
+	f.Add("RULE:[2:$1%$2](svc%.*)s/%.*/-all/g DEFAULT", "app", "host")
+	f.Add(`RULE:[1:$1]s/(a)/\$$1/`, "banana", "")
+	f.Fuzz(func(t *testing.T, text, first, second string) {
+		p := Principal{[]string{first}, "ZK.TEST"}
+		if second != "" {
+			p.Parts = append(p.Parts, second)
+		}
+		rules, err := ParseRules(text)
+		if err != nil || p.check() != nil {
+			return
+		}
+		if who, err := (Names{Rules: rules, realm: "ZK.TEST"}).identity(p); err == nil && who == "" {
+			t.Error("nobody is let in")
+		}
+	})
 }

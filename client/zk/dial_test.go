@@ -1,0 +1,234 @@
+package zk_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"math/big"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/zlocktest"
+)
+
+// closing is a connection that knows whether it was closed.
+type closing struct {
+	net.Conn
+	closed atomic.Bool
+}
+
+func (c *closing) Close() error {
+	c.closed.Store(true)
+	return c.Conn.Close()
+}
+
+// TestConnectionOutOfOrderIsClosed loses an answer. The server has nothing
+// against that connection, so only the client can end it.
+func TestConnectionOutOfOrderIsClosed(t *testing.T) {
+	goleakAtEnd(t)
+	p := must.Get(faultproxy.New(zlocktest.Config{}.Start(t).Addr))(t)
+	t.Cleanup(p.Close)
+	var last *closing // of the goroutine that dials
+	c := dial(t, p.Addr(), zk.Options{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		expect.That(t, last == nil || last.closed.Load(),
+			"another connection is made while the broken one is open")
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		last = &closing{Conn: conn}
+		return last, nil
+	}})
+	ctx := within(t)
+	node(t, c, "/r", "x")
+	rule := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSetData, Nth: 1, Do: faultproxy.Drop})
+	set := make(chan error, 1)
+	go func() {
+		_, err := c.Set(ctx, "/r", []byte("y"), -1)
+		set <- err
+	}()
+	soon(t, "the drop", rule.Acted())
+	must.Get(c.Get(ctx, "/r"))(t)
+	is(t, soon(t, "the write", set), zk.ErrConnectionLost)
+}
+
+// heldUp is a context whose Done says that it was called, and answers when told.
+type heldUp struct {
+	context.Context
+	called chan<- struct{}
+	until  <-chan struct{}
+}
+
+func (h heldUp) Done() <-chan struct{} {
+	h.called <- struct{}{}
+	<-h.until
+	return h.Context.Done()
+}
+
+// TestClosedSessionIsNotAskedFor lets the server end session and connection before
+// Close goes on. A server logs who asks for a session that is over.
+func TestClosedSessionIsNotAskedFor(t *testing.T) {
+	s := zlocktest.Config{}.Start(t)
+	var dials atomic.Int32
+	again := make(chan struct{}, 1)
+	c := dial(t, s.Addr, zk.Options{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if dials.Add(1) == 2 {
+			again <- struct{}{}
+		}
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}})
+	ctx := within(t)
+	called, until := make(chan struct{}, 1), make(chan struct{})
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- c.Close(heldUp{ctx, called, until}) }()
+	<-called
+	go func() { second <- c.Close(ctx) }() // returns when nothing of the connection runs any more
+	select {
+	case <-again:
+	case <-second:
+	}
+	expect.Equal(t, dials.Load(), 1, "connections are made, the last for a session that was closed")
+	close(until)
+	must.OK(t, soon(t, "Close", first))
+}
+
+// answering returns the address of a server that does one thing with connections.
+func answering(t *testing.T, do func(net.Conn)) string {
+	t.Helper()
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer conn.Close()
+				do(conn)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		ln.Close()
+		wg.Wait()
+	})
+	return ln.Addr().String()
+}
+
+// A server that cannot be used is of one of a few kinds, and each asks for another
+// remedy.
+func TestTroubleNamesTheCause(t *testing.T) {
+	goleakAtEnd(t)
+	hear := func(conn net.Conn) { conn.Read(make([]byte, 100)) }
+	front, _ := secured(t, answering(t, hear))
+	gone := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	gone.Close()
+	for name, x := range map[string]struct {
+		addr string
+		opt  zk.Options
+		want string
+	}{
+		"refused":      {gone.Addr().String(), zk.Options{}, "connection refused"},
+		"no such host": {"nowhere.invalid:2181", zk.Options{}, "nowhere.invalid"},
+		"full":         {answering(t, func(net.Conn) {}), zk.Options{}, "takes no more of them"},
+		"not serving":  {answering(t, hear), zk.Options{}, "may not be serving yet"},
+		"TLS expected": {front, zk.Options{}, "expects TLS"},
+		"alert": {answering(t, func(c net.Conn) { hear(c); c.Write([]byte{21, 3, 3, 0, 2, 2, 10}) }),
+			zk.Options{}, "expects TLS"},
+		"no TLS": {answering(t, hear), zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
+		"web without": {
+			answering(t, func(c net.Conn) { hear(c); c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }),
+			zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
+		"reset without TLS": {answering(t, func(c net.Conn) { hear(c); c.(*net.TCPConn).SetLinger(0) }), zk.Options{
+			TLS: &tls.Config{}}, "does not speak TLS"},
+		"web": {
+			answering(t, func(c net.Conn) { hear(c); c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }),
+			zk.Options{}, "answers in HTTP"},
+		"not to be trusted": {front, zk.Options{TLS: &tls.Config{}}, "certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told := make(chan error, 1)
+			x.opt.OnTrouble = func(_ string, err error) {
+				select {
+				case told <- err:
+				default:
+				}
+			}
+			c := must.Get(zk.Open(x.addr, x.opt))(t)
+			err := soon(t, "the trouble", told)
+			expect.Has(t, err.Error(), x.want, "%v", err)
+			expect.That(t, !strings.Contains(err.Error(), "->"), "%v: another text each time", err)
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			c.Close(ctx)
+		})
+	}
+}
+
+// secured returns the address of a TLS front for addr, and who signed for it.
+func secured(t *testing.T, addr string) (string, *x509.CertPool) {
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"},
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
+	pool := x509.NewCertPool()
+	pool.AddCert(must.Get(x509.ParseCertificate(der))(t))
+	ln := must.Get(tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{
+		{Certificate: [][]byte{der}, PrivateKey: key}}}))(t)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			in, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", addr)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			wg.Go(func() { io.Copy(out, in); out.Close() })
+			wg.Go(func() { io.Copy(in, out); in.Close() })
+		}
+	})
+	t.Cleanup(func() { ln.Close(); wg.Wait() })
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	return net.JoinHostPort("localhost", port), pool
+}
+
+func TestTLS(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		front, pool := secured(t, addr)
+		c, ctx := dial(t, front, zk.Options{TLS: &tls.Config{RootCAs: pool}}), within(t)
+		node(t, c, "/tls", "x")
+		c.Reconnect()
+		must.Get(c.Get(ctx, "/tls"))(t)
+		must.OK(t, c.Close(ctx))
+
+		// A certificate nobody vouches for is trouble that is told.
+		told := make(chan error, 100)
+		bad := must.Get(zk.Open(front, zk.Options{
+			TLS: &tls.Config{}, OnTrouble: func(_ string, err error) {
+				select {
+				case told <- err:
+				default:
+				}
+			}}))(t)
+		must.Fails(t, soon(t, "the trouble", told), "no error")
+		must.OK(t, bad.Close(ctx))
+	})
+}

@@ -1,0 +1,286 @@
+package peer
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// applied is a state that remembers which entries it was given.
+type applied struct {
+	mu   sync.Mutex
+	data []string
+}
+
+func (a *applied) Apply(l *raft.Log) any {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.data = append(a.data, string(l.Data))
+	return nil
+}
+
+func (a *applied) list() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.data
+}
+
+func (a *applied) Snapshot() (raft.FSMSnapshot, error) { return nil, io.EOF }
+func (a *applied) Restore(io.ReadCloser) error         { return nil }
+
+// A leader's word of what is committed may reach a follower before the entries
+// that it is about. Where that follower holds others in their place, of a leader
+// that is gone, raft takes them for the committed ones.
+func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
+	one, two := open(t, 1, &host{}), open(t, 2, &host{})
+	members := raft.Configuration{Servers: []raft.Server{
+		{ID: ServerID(1), Address: raft.ServerAddress(one.Addr())},
+		{ID: ServerID(2), Address: raft.ServerAddress(two.Addr())}}}
+	store := raft.NewInmemStore()
+	store.SetUint64([]byte("CurrentTerm"), 2)
+	store.StoreLogs([]*raft.Log{
+		{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(members)},
+		{Index: 2, Term: 1, Data: []byte("both")},
+		{Index: 3, Term: 2, Data: []byte("never committed")}})
+	conf := raft.DefaultConfig()
+	conf.LocalID, conf.Logger = ServerID(1), hclog.NewNullLogger()
+	conf.HeartbeatTimeout, conf.ElectionTimeout = time.Hour, time.Hour
+	trans := one.Transport(func() uint64 { return 100 })
+	fsm := new(applied)
+	r := must.Get(raft.NewRaft(conf, fsm, store, store, raft.NewDiscardSnapshotStore(), trans))(t)
+	defer func() { r.Shutdown().Error() }()
+	m := startTransport(t, two, new(atomic.Bool))
+	ask := func(prev, prevTerm uint64, entries ...*raft.Log) {
+		t.Helper()
+		var resp raft.AppendEntriesResponse
+		req := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
+			ID: []byte("2"), Addr: []byte(two.Addr())},
+			Term: 3, PrevLogEntry: prev, PrevLogTerm: prevTerm, Entries: entries, LeaderCommitIndex: 4}
+		err := m.AppendEntries(ServerID(1), raft.ServerAddress(one.Addr()), &req, &resp)
+		must.That(t, err == nil && resp.Success, "%+v, %v", resp, err)
+	}
+	// raft read how long its log was before it read what is committed
+	ask(2, 1)
+	ask(1, 1, &raft.Log{Index: 2, Term: 1, Data: []byte("both")})          // as many as a message takes
+	ask(2, 1, &raft.Log{Index: 3, Term: 3, Data: []byte("committed")})     // and here they come
+	ask(3, 3, &raft.Log{Index: 4, Term: 3, Data: []byte("committed too")}) // and the commit index with them
+	for end := time.Now().Add(20 * time.Second); len(fsm.list()) < 3 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	got := fsm.list()
+	if len(got) != 3 || got[0] != "both" || got[1] != "committed" || got[2] != "committed too" {
+		t.Errorf("applied: %q", got)
+	}
+}
+
+// What cannot be sent fails when its server is reached again, so that raft, which
+// waits ever longer after each failure, has one to count and tries at once.
+func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	away := raft.ServerAddress(ln.Addr().String())
+	ln.Close()
+	h := &host{}
+	p := open(t, 1, h)
+	m := startTransport(t, p, new(atomic.Bool))
+	append := func() <-chan error {
+		done := make(chan error, 1)
+		go func() {
+			var resp raft.AppendEntriesResponse
+			req := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
+				Term: 3, PrevLogEntry: 7, PrevLogTerm: 2}
+			done <- m.AppendEntries(ServerID(2), away, &req, &resp)
+		}()
+		return done
+	}
+	for name, end := range map[string]func(){
+		"the server is back":     func() { p.reach.note(2, nil) },
+		"this one leads no more": func() { h.replicates.Store(false) },
+	} {
+		h.replicates.Store(true)
+		failed := append()
+		for p.reach.again(2) == nil {
+			time.Sleep(time.Millisecond)
+		}
+		select {
+		case err := <-failed:
+			t.Errorf("before %s it failed: %v", name, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		end()
+		expect.Fails(t, <-failed, "when %s: no error", name)
+		p.reach.note(2, nil)
+	}
+}
+
+// A heartbeat that raft is too busy for is not handed to it later: raft would take it
+// for a word of that moment, from a leader that may be gone. Entries wait.
+func TestLateHeartbeatsAreNotHeard(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	// nobody takes them
+	p := &Port{o: Options{Logger: slog.New(slog.DiscardHandler)}, ctx: ctx, rpcs: make(chan raft.RPC)}
+	here, there := net.Pipe()
+	defer here.Close()
+	go p.serveRaft(&asked{Conn: there}, 1)
+	c := &raftConn{Conn: here, r: bufio.NewReader(here)}
+	var resp raft.AppendEntriesResponse
+	if why, err := c.exchange(rpcTimeout, &raft.AppendEntriesRequest{Term: 3}, &resp, nil); err != nil ||
+		why != errBusy.Error() {
+		t.Fatalf("answered %q, %v", why, err)
+	}
+	answered := make(chan string, 1)
+	go func() {
+		why, _ := c.exchange(rpcTimeout, &raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 7, PrevLogTerm: 2,
+			LeaderCommitIndex: 7}, &resp, nil)
+		answered <- why
+	}()
+	time.Sleep(lateHeartbeat + lateHeartbeat/2)
+	rpc := <-p.rpcs
+	expect.Equal(t, rpc.Command.(*raft.AppendEntriesRequest).PrevLogEntry, 7, "raft is handed")
+	rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
+	if why := <-answered; why != "" || !resp.Success {
+		t.Errorf("answered %q, %+v", why, resp)
+	}
+}
+
+// A server that lets this one in no longer is told apart from one that is down.
+func TestRefusalIsRemembered(t *testing.T) {
+	p := &Port{reach: reach{log: slog.New(slog.DiscardHandler)}}
+	down := errors.New("connection refused")
+	p.reach.note(2, down)
+	expect.OK(t, p.Refusal(), "of a server that is down")
+	p.reach.note(2, fmt.Errorf("server 2: %w: for a reason", ErrRefused))
+	expect.Is(t, p.Refusal(), ErrRefused, "of a server that refuses")
+	p.reach.note(2, nil)
+	expect.OK(t, p.Refusal(), "of a server that is reached")
+}
+
+var shared [1 << 20]byte // content of all entries
+
+func message(sizes ...int) *raft.AppendEntriesRequest {
+	args := new(raft.AppendEntriesRequest)
+	for i, n := range sizes {
+		args.Entries = append(args.Entries, &raft.Log{Index: uint64(i + 1), Data: shared[:n]})
+	}
+	return args
+}
+
+func TestCutKeepsWhatFits(t *testing.T) {
+	for _, c := range []struct {
+		sizes       []int
+		limit       int
+		kept, bytes int
+	}{{[]int{10, 10, 10}, 30, 3, 30}, {[]int{10, 10, 11}, 30, 2, 20}, {[]int{100, 1}, 30, 1, 100},
+		{[]int{0, 0}, 30, 2, 0}, {nil, 30, 0, 0}} {
+		args := message(c.sizes...)
+		if n := cut(args, c.limit); n != c.bytes || len(args.Entries) != c.kept {
+			t.Errorf("%v within %d: %d entries of %d bytes, want %d of %d", c.sizes, c.limit, len(args.Entries), n,
+				c.kept, c.bytes)
+		}
+	}
+}
+
+// A link of 20 Mbit/s, or of one, is never sent more than it moves in rpcTimeout,
+// once that was noticed, and a fast one gets full messages again.
+func TestPaceFollowsTheLink(t *testing.T) {
+	for _, rate := range []float64{20e6 / 8, 1e6 / 8} {
+		var p pace
+		failed, moved := 0, 0
+		for range 200 {
+			size := cut(message(entries(64, 1<<20)...), p.limit("2"))
+			took := time.Duration(float64(size) / rate * float64(time.Second))
+			var err error
+			if took > rpcTimeout {
+				took, err = rpcTimeout, errors.New("timeout")
+				failed++
+			} else {
+				moved += size
+			}
+			p.note("2", size, took, err)
+		}
+		expect.That(t, failed <= 4 && moved >= 100<<20,
+			"at %.0f bytes a second: %d messages failed, %d MiB went", rate, failed, moved>>20)
+		for range 20 {
+			p.note("2", p.limit("2"), time.Millisecond, nil)
+		}
+		if p.limit("2") != paceMost {
+			t.Errorf("a fast link is sent %d bytes at once", p.limit("2"))
+		}
+	}
+}
+
+func entries(n, size int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = size
+	}
+	return list
+}
+
+// A server that was away for a while is sent full messages again, also if no
+// entries fit exactly into the smallest ones, to which its absence has led.
+func TestPaceRisesAfterAnOutage(t *testing.T) {
+	for _, entry := range []int{3_000, 10_000, 40_000, 60_000} {
+		var p pace
+		for range 10 {
+			p.note("2", cut(message(entries(64, entry)...), p.limit("2")), time.Millisecond,
+				errors.New("connection refused"))
+		}
+		if p.limit("2") != paceLeast {
+			t.Fatalf("after an outage it is sent %d bytes at once", p.limit("2"))
+		}
+		for range 20 {
+			p.note("2", cut(message(entries(64, entry)...), p.limit("2")), time.Millisecond, nil)
+		}
+		if p.limit("2") != paceMost {
+			t.Errorf("entries of %d bytes are sent %d bytes at once", entry, p.limit("2"))
+		}
+	}
+}
+
+// One line when it begins, one when it lasts, one when it is over, however
+// often it was tried.
+func TestReachSaysEachThingOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		r := reach{log: slog.New(slog.NewTextHandler(&out, nil))}
+		refused := errors.New("connection refused")
+		r.note(2, nil)
+		for range 200 {
+			r.note(2, refused)
+			time.Sleep(100 * time.Millisecond)
+		}
+		r.note(2, nil)
+		r.note(2, nil)
+		r.note(2, refused)
+		r.note(2, nil)
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		want := []string{`level=INFO msg="a server is not reached" peer=2 err="connection refused"`,
+			`level=WARN msg="a server is still not reached" peer=2 for=10s`,
+			`level=INFO msg="a server is reached again" peer=2 after=20s`, `level=INFO msg="a server is not reached"`,
+			`level=INFO msg="a server is reached again"`}
+		if len(lines) != len(want) {
+			t.Fatalf("%d lines:\n%s", len(lines), out.String())
+		}
+		for i, w := range want {
+			expect.Has(t, lines[i], w, "line %d", i+1)
+		}
+	})
+}

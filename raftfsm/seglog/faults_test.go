@@ -1,0 +1,268 @@
+package seglog
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/vfs"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/simdisk"
+)
+
+// A store that forgets one of its syncs must not get past the model.
+func TestModelFindsWhatIsNotSynced(t *testing.T) {
+	for what, lie := range map[string]func(*liar){
+		"no append is synced":        func(l *liar) { l.noDatasync = true },
+		"no file is synced":          func(l *liar) { l.noSync = true },
+		"no directory is synced":     func(l *liar) { l.noSyncDir = true },
+		"what is cached is believed": func(l *liar) { l.noForget = true },
+		"Open syncs neither of these": func(l *liar) {
+			l.openOnly, l.noSync, l.noDatasync, l.noSyncDir = true, true,
+				true, true
+		},
+		"Open syncs no file":          func(l *liar) { l.openOnly, l.noSync = true, true },
+		"Open does not sync the name": func(l *liar) { l.openOnly, l.noSyncDir = true, true },
+	} {
+		t.Run(what, func(t *testing.T) {
+			for seed := uint64(1); seed <= 20_000; seed++ {
+				err := runModel(seed, func(fs vfs.FS) vfs.FS {
+					l := &liar{FS: fs}
+					lie(l)
+					return l
+				})
+				if err != nil {
+					t.Logf("found by seed %d: %v", seed, err)
+					return
+				}
+			}
+			t.Error("not found")
+		})
+	}
+}
+
+// liar says that it has synced, and has not.
+type liar struct {
+	vfs.FS
+	noSync, noDatasync, noSyncDir, noForget, openOnly, opened bool
+}
+
+func (l *liar) lies(about bool) bool { return about && !(l.openOnly && l.opened) }
+
+func (l *liar) SyncDir(dir string) error {
+	if l.lies(l.noSyncDir) {
+		return nil
+	}
+	return l.FS.SyncDir(dir)
+}
+
+func (l *liar) Create(name string) (vfs.File, error) { return l.wrap(l.FS.Create(name)) }
+func (l *liar) Open(name string) (vfs.File, error)   { return l.wrap(l.FS.Open(name)) }
+
+func (l *liar) wrap(f vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return liarFile{f, l}, nil
+}
+
+type liarFile struct {
+	vfs.File
+	l *liar
+}
+
+func (f liarFile) Sync() error {
+	if f.l.lies(f.l.noSync) {
+		return nil
+	}
+	return f.File.Sync()
+}
+
+func (f liarFile) Datasync() error {
+	if f.l.lies(f.l.noDatasync) {
+		return nil
+	}
+	return f.File.Datasync()
+}
+
+func (f liarFile) Forget() error {
+	if f.l.lies(f.l.noForget) {
+		return nil
+	}
+	return f.File.Forget()
+}
+
+// The disk is full for a while, at every place of a segment in turn, and the log needs no room in
+// that time: it takes all entries, before, during and after it.
+func TestDiskThatWasFullForAWhileEndsNothing(t *testing.T) {
+	const segment, size = 16 << 10, 500
+	for from := uint64(2); from < 24; from++ {
+		d := simdisk.New(rand.New(rand.NewPCG(1, from)))
+		fs := d.Mount()
+		must.OK(t, fs.MkdirAll("/log"))
+		l := must.Get(Open("/log", Options{FS: fs, FirstSize: segment, FullSize: segment, InTurn: true}))(t)
+		put := func(index uint64, what string) {
+			t.Helper()
+			must.OK(t, l.StoreLog(&raft.Log{Index: index, Term: 1, Data: make([]byte, size)}),
+				"full from entry %d on: entry %d, %s", from, index, what)
+		}
+		index := uint64(1)
+		for ; index < from; index++ {
+			put(index, "before")
+		}
+		d.Limit(d.Used() + size) // less than a segment
+		for ; index < from+4; index++ {
+			put(index, "while it is full")
+		}
+		d.Limit(1 << 40)
+		for ; index < 200; index++ {
+			put(index, "with room again")
+		}
+		must.OK(t, l.Close())
+	}
+}
+
+// A read that hangs on the disk holds up no append, no truncation and no other read. It finds out if its
+// entry was deleted during that time.
+func TestReadThatHangsHoldsUpNothing(t *testing.T) {
+	for _, kind := range []string{"open", "read"} {
+		rng := rand.New(rand.NewPCG(6, 1))
+		disk := simdisk.New(rng)
+		l := must.Get(Open("log", Options{FS: disk.Mount(), FirstSize: 4 << 10, FullSize: 4 << 10}))(t)
+		m := &model{first: 1, entries: batch(rng, 1, 100, 900)}
+		must.OK(t, l.StoreLogs(m.entries[:5]))
+		for i := 5; i < 100; i += 5 { // more segments than stay open
+			must.OK(t, l.StoreLogs(m.entries[i:i+5]))
+		}
+		hangs, goOn := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		disk.OnOp(func(op simdisk.Op) error {
+			first := false
+			if op.Kind == kind {
+				once.Do(func() { first = true })
+			}
+			if first {
+				close(hangs)
+				<-goOn
+			}
+			return nil
+		})
+		got := make(chan error, 1)
+		var out raft.Log
+		go func() { got <- l.GetLog(1, &out) }()
+		<-hangs
+		more := batch(rng, 101, 20, 900)
+		must.OK(t, l.Append(more[:10], false))
+		must.OK(t, l.Wait(110))
+		must.OK(t, l.StoreLogs(more[10:]))
+		must.OK(t, l.DeleteRange(1, 60))
+		m.first, m.entries = 61, append(m.entries[60:], more...)
+		m.same(t, l)
+		close(goOn)
+		expect.Equal(t, <-got, raft.ErrLogNotFound, "%s: a deleted entry is %+v", kind, out)
+		m.same(t, l)
+		must.OK(t, l.Close())
+	}
+}
+
+// contents is every file of a directory.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	entries := must.Get(os.ReadDir(dir))(t)
+	for _, e := range entries {
+		b := must.Get(os.ReadFile(filepath.Join(dir, e.Name())))(t)
+		files[e.Name()] = string(b)
+	}
+	return files
+}
+
+// TestScanReadsWhatOpenReads makes a log with a cut tail and a torn end; Scan
+// finds what Open finds, and changes nothing.
+func TestScanReadsWhatOpenReads(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	dir := t.TempDir()
+	l := open(t, dir)
+	must.OK(t, l.StoreLogs(batch(rng, 1, 20, 300)))
+	must.OK(t, l.DeleteRange(11, 20))
+	must.OK(t, l.StoreLogs(batch(rng, 11, 5, 3000)))
+	must.OK(t, l.DeleteRange(1, 3))
+	must.OK(t, l.Close())
+	names := must.Get(filepath.Glob(filepath.Join(dir, "*.log")))(t)
+	last := names[len(names)-1]
+	b := must.Get(os.ReadFile(last))(t)
+	whole := len(bytes.TrimRight(b, "\x00"))
+	for _, cut := range []int{0, 2000} {
+		torn := bytes.Clone(b)
+		clear(torn[whole-cut:])
+		must.OK(t, os.WriteFile(last, torn, 0o600))
+		before := contents(t, dir)
+		var got []*raft.Log
+		at := must.Get(Scan(dir, func(l *raft.Log, _ Place) error { got = append(got, l); return nil }))(t)
+		expect.Equal(t, at != nil, cut > 0, "%d bytes cut: torn at %v", cut, at)
+		after := contents(t, dir)
+		expect.Equal(t, len(before), len(after), "files came or went")
+		for name := range before {
+			expect.Equal(t, before[name], after[name], "%s was changed", name)
+		}
+		l := open(t, dir)
+		m := &model{first: got[0].Index, entries: got}
+		m.same(t, l)
+		must.OK(t, l.Close())
+	}
+	b[len(b)/2%whole] ^= 1
+	must.OK(t, os.WriteFile(last, b, 0o600))
+	expect.Fails(t, expect.Err(Scan(dir, func(*raft.Log, Place) error { return nil })),
+		"a changed byte went unnoticed")
+}
+
+// A log is found whatever its directory is called, and a directory that is not
+// there is no log without entries.
+func TestScanFindsItsDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data[1]*?")
+	must.OK(t, os.Mkdir(dir, 0o700))
+	l := open(t, dir)
+	must.OK(t, l.StoreLogs(batch(rand.New(rand.NewPCG(1, 1)), 1, 3, 30)))
+	must.OK(t, l.Close())
+	n := 0
+	must.Get(Scan(dir, func(*raft.Log, Place) error { n++; return nil }))(t)
+	expect.Equal(t, n, 3, "entries of 3")
+	expect.Fails(t, expect.Err(Scan(dir+"x", func(*raft.Log, Place) error { return nil })),
+		"no directory, and no error")
+}
+
+// A file that has lost its end, as a copy does that was not finished, is no log
+// that ends earlier.
+func TestSegmentCutShortIsDamaged(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range uint64(20) {
+		must.OK(t, l.StoreLogs(batch(rng, i+1, 1, 300)))
+	}
+	must.OK(t, l.Close())
+	names := must.Get(filepath.Glob(filepath.Join(dir, "*.log")))(t)
+	file := names[len(names)-1]
+	whole := must.Get(os.ReadFile(file))(t)
+	for n := 0; n < len(whole); n += 8 {
+		must.OK(t, os.WriteFile(file, whole[:n], 0o600))
+		l, err := Open(dir, Options{})
+		if err == nil {
+			l.Close()
+			t.Fatalf("%d of %d bytes: opened", n, len(whole))
+		}
+		must.Fails(t, expect.Err(Scan(dir, func(*raft.Log, Place) error { return nil })),
+			"%d of %d bytes: scanned", n, len(whole))
+		if n == 2000 {
+			n = len(whole) - 1000
+		}
+	}
+	must.OK(t, os.WriteFile(file, whole, 0o600))
+	must.OK(t, open(t, dir).Close())
+}

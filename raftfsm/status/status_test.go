@@ -1,0 +1,56 @@
+package status
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// An error keeps its text and its code on the way to another program, however
+// often it is wrapped before and after.
+func TestCodeSurvivesTheWay(t *testing.T) {
+	stale := Errorf(Stale, "the members are others: %w", io.EOF)
+	b := must.Get(json.Marshal(Failed(fmt.Errorf("server 2: %w", stale))))(t)
+	var f Failure
+	must.OK(t, json.Unmarshal(b, &f))
+	got := fmt.Errorf("asked server 1: %w", f.Err())
+	if !errors.Is(got, stale) || Of(got) != Stale || errors.Is(got, Errorf(Changing, "x")) {
+		t.Errorf("%v has the code %q", got, Of(got))
+	}
+	if want := "asked server 1: server 2: the members are others: EOF"; got.Error() != want {
+		t.Errorf("text %q", got)
+	}
+	expect.Is(t, stale, io.EOF, "a code hides the cause")
+}
+
+func TestErrorsWithoutCode(t *testing.T) {
+	expect.OK(t, Failed(nil).Err(), "no error became")
+	err := Failed(io.EOF).Err()
+	if err == nil || err.Error() != "EOF" || Of(err) != "" || Of(err).Passes() || With(Stale, nil) != nil {
+		t.Errorf("%v with the code %q", err, Of(err))
+	}
+	for c, want := range map[Code]bool{NoLeader: true, Interrupted: true, Overtaken: true, NotJoined: true,
+		Changing: false, NotReady: false} {
+		expect.Equal(t, c.Passes(), want, "%s passes: %v", c, !want)
+	}
+}
+
+func TestMemberIsWellThatIsALittleBehind(t *testing.T) {
+	for name, c := range map[string]struct {
+		far  Progress
+		want bool
+	}{
+		"never heard":  {Progress{}, false},
+		"there":        {Progress{Heard: Ago(1)}, true},
+		"a bit behind": {Progress{Heard: Ago(1), Lag: EnoughToVote}, true},
+		"far behind":   {Progress{Heard: Ago(1), Lag: EnoughToVote + 1}, false},
+		"waits":        {Progress{Heard: Ago(1), Waits: "for the others"}, false},
+	} {
+		expect.Equal(t, c.far.Well(), c.want, "%s", name)
+	}
+}

@@ -1,0 +1,180 @@
+package view_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/view"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// still is a server that holds a tree and does nothing else.
+type still struct {
+	view.Source
+	st   *state.State
+	zxid int64
+}
+
+func (s *still) View(f func(*state.State)) bool                { f(s.st); return true }
+func (s *still) Watching(int64, string) (watching, known bool) { return false, false }
+func (s *still) Watchers(string, int) []int64                  { return nil }
+func (s *still) WatchCount(int64) int                          { return 0 }
+func (s *still) WatchScan(func(string, int64))                 {}
+func (s *still) EndedNews() <-chan struct{}                    { return nil }
+func (s *still) EndedSince(int64) []observe.EndedSession       { return nil }
+func (s *still) Conns() []admin.Conn                           { return nil }
+func (s *still) Certificates() []view.Certificate              { return nil }
+func (s *still) Status(admin.Need) *admin.Status {
+	return &admin.Status{Nodes: s.st.Tree().Count(), EphemeralCount: s.st.Tree().EphemeralCount()}
+}
+
+func (s *still) create(tb testing.TB, session int64, path, data string, flags int32) {
+	s.zxid++
+	body := jute.AppendString(jute.AppendString(nil, path), data)
+	body = jute.AppendInt(jute.AppendACL(body, jute.WorldAnyone), flags)
+	c := tree.Change{Zxid: s.zxid, Time: s.zxid, Session: session}
+	if _, code, _ := s.st.Tree().Apply(&c, jute.OpCreate, body, nil); code != jute.OK {
+		tb.Fatalf("create %.80q: %v", path, code)
+	}
+}
+
+// TestAMillionChildren: however many nodes one directory has, a lock or not,
+// answers are short, say how many there are, and take little memory.
+func TestAMillionChildren(t *testing.T) {
+	n, sessions := 1_000_000, int64(4)
+	if testing.Short() {
+		n = 50_000
+	}
+	s := &still{st: state.New("many")}
+	s.create(t, 1, "/crowd", "", 0)
+	s.create(t, 1, "/plain", "", 0)
+	for i := range n {
+		s.create(t, 1+int64(i)%sessions, "/crowd/lock-", `{"v":1,"host":"web","pid":7}`,
+			jute.FlagEphemeralSequential)
+		s.create(t, 1, fmt.Sprintf("/plain/child-%07d", i), "x", 0)
+	}
+	v := view.New(view.Options{Source: s})
+	defer v.Close()
+	mux := http.NewServeMux()
+	for pattern, h := range v.Pages() {
+		mux.Handle(pattern, h)
+	}
+	count := "1,000,000"
+	if testing.Short() {
+		count = "50,000"
+	}
+	ask := func(path string) object {
+		t.Helper()
+		r := httptest.NewRequest("GET", "http://localhost"+path, nil)
+		w := httptest.NewRecorder()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		mux.ServeHTTP(w, r)
+		runtime.ReadMemStats(&after)
+		b := w.Body.Bytes()
+		must.That(t, w.Code == http.StatusOK && len(b) <= 2<<20, "%s: %d, %d bytes", path, w.Code, len(b))
+		took := after.TotalAlloc - before.TotalAlloc
+		t.Logf("%s: %d bytes, %d KiB of memory", path, len(b), took>>10)
+		expect.That(t, took <= 32<<20, "%s took %d MiB of memory", path, took>>20)
+		if strings.HasPrefix(path, "/?") {
+			expect.Has(t, string(b), count, "%s does not say how many there", path)
+			return nil
+		}
+		var o object
+		must.OK(t, json.Unmarshal(b, &o))
+		return o
+	}
+	want := func(o object, name string, value any) {
+		t.Helper()
+		if o[name] != value {
+			t.Errorf("%s is %v, want %v", name, o[name], value)
+		}
+	}
+
+	first := "too many: " + count + " contenders, the first 1,000 shown"
+	o := ask("/locks/crowd")
+	want(o, "total", float64(n))
+	want(o, "truncated", first)
+	if w := o.list("waiters"); len(w) != 999 || w[998]["node"] != "lock-0000000999" {
+		t.Errorf("%d waiters, the last %v", len(w), w[len(w)-1]["node"])
+	}
+	o = ask("/locks")
+	want(o, "total", 1.0)
+	want(o, "ephemerals", float64(n))
+	want(o.list("locks")[0], "total", float64(n))
+	ask("/wait-graph")
+
+	o = ask("/tree/crowd?limit=1000")
+	want(o, "truncated", "too many: "+count+" children, 1,000 shown")
+	if c := o.list("children"); len(c) != 1000 || c[0]["name"] != "lock-0000000000" ||
+		c[999]["name"] != "lock-0000000999" {
+		t.Errorf("%d children, the first %v", len(c), c[0]["name"])
+	}
+	o = ask("/tree/plain?limit=1000&after=child-0000999")
+	want(o, "truncated", "too many: "+count+" children, 1,000 shown")
+	if c := o.list("children"); len(c) != 1000 || c[0]["name"] != "child-0001000" {
+		t.Errorf("%d children, the first %v", len(c), c[0]["name"])
+	}
+	o = ask("/locks/plain")
+	want(o, "total", 0.0)
+	ask("/?tab=lock&path=/crowd")
+	ask("/?tab=tree&path=/plain")
+}
+
+// The page leads from each path and session to what there is of it, finds sessions by
+// their address, and offers to ask back only where the other program looks.
+func TestPageLeadsOn(t *testing.T) {
+	r := newRig(t)
+	c := r.session()
+	r.node(c, "/app/one/lock-", `{"v":1,"host":"web"}`, zk.FlagEphemeral|zk.FlagSequence)
+	kazoo := r.node(c, "/app/k/0123456789abcdef0123456789abcdef__lock__", "", zk.FlagEphemeral|zk.FlagSequence)
+	r.node(c, "/app/c/_c_0123456789ab4cde8123456789abcdef-lock-", "", zk.FlagEphemeral|zk.FlagSequence)
+	for query, want := range map[string]struct{ has, lacks []string }{
+		"tab=sessions&addr=127.": {[]string{`name="addr" value="127."`, `id=` + sid(c), "1 sessions"}, nil},
+		"tab=sessions&addr=10.":  {[]string{"0 sessions"}, []string{`id=` + sid(c)}},
+		"tab=sessions&server=9":  {[]string{"0 sessions"}, nil},
+		"tab=sessions&server=x":  {[]string{"want a number"}, nil},
+		"tab=sessions&here=1":    {[]string{"1 sessions", "checked"}, nil},
+		"tab=tree&path=/app/one": {[]string{
+			`href="/?tab=tree&amp;path=%2f"`, `href="/?tab=tree&amp;path=%2fapp"`,
+			`href="/?tab=tree&amp;path=%2fapp%2fone"`, `href="/?tab=lock&amp;path=%2fapp%2fone"`,
+		}, nil},
+		"tab=tree&path=/": {[]string{`href="/?tab=tree&amp;path=%2f"`}, []string{`data-key="up-"`}},
+		"tab=session&id=" + sid(c): {[]string{`href="/?tab=tree&amp;path=%2fapp%2fone%2flock-0000000000"`},
+			nil},
+		"tab=lock&path=/app/one": {[]string{`data-act="ask"`, `data-act="break"`,
+			`href="/?tab=tree&amp;path=%2fapp%2fone%2flock-0000000000"`}, nil},
+		"tab=lock&path=/app/k":           {[]string{`data-act="break"`}, []string{`data-act="ask"`}},
+		"tab=lock&path=/app/c":           {[]string{`data-act="break"`}, []string{`data-act="ask"`}},
+		"tab=lock&path=" + kazoo + "/no": {[]string{"there is no node"}, nil},
+	} {
+		a, b := r.request("GET", "/?"+query, nil, "")
+		expect.Equal(t, a.StatusCode, 200, "%s: %s", query, a.Status)
+		page := string(b)
+		page = page[strings.Index(page, "<main"):strings.Index(page, "<script>")]
+		for _, s := range want.has {
+			expect.Has(t, page, s, "%s: %q is missing in", query, s)
+		}
+		for _, s := range want.lacks {
+			expect.That(t, !strings.Contains(page, s), "%s: %q is there", query, s)
+		}
+	}
+	page := func() string { _, b := r.request("GET", "/", nil, ""); return string(b) }()
+	for _, s := range []string{
+		"new TextEncoder()", `addEventListener("close", () => { $("act-password").value = "";`} {
+		expect.Has(t, page, s, "the script lacks")
+	}
+}
