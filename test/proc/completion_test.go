@@ -42,7 +42,7 @@ end`,
 // The completion scripts do their work in the shells that they are for.
 func TestShellsComplete(t *testing.T) {
 	t.Parallel()
-	path := filepath.Dir(cluster.Zlock(t)) + ":" + filepath.Dir(must.Get(cluster.Binary())(t)) + ":" + os.Getenv("PATH")
+	path := filepath.Dir(cluster.Zlock(t)) + ":" + filepath.Dir(cluster.Build(t)) + ":" + os.Getenv("PATH")
 	lines := []string{"zlock mem", "zlock run --nonb", "zlockd --log-format j", "zlockd --config only-f",
 		"zlock run --nonblock /x -- cat only-f"}
 	const want = "member --nonblock json only-file only-file"
