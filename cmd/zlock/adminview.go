@@ -23,7 +23,7 @@ import (
 type adminFlags struct {
 	addr    string
 	timeout time.Duration
-	auth    connectFlags // its auth file, and the files of TLS with the admin port
+	auth    connectFlags // the auth file, and how the admin port uses TLS
 }
 
 func addAdminFlags(fs *pflag.FlagSet, changes bool) *adminFlags {
@@ -40,10 +40,10 @@ func addAdminFlags(fs *pflag.FlagSet, changes bool) *adminFlags {
 func (f *adminFlags) addTo(fs *pflag.FlagSet) {
 	fs.StringVar(&f.addr, "admin-addr", "",
 		"`HOST:PORT` of a server's admin listener, or https://HOST:PORT (ZLOCK_ADMIN; default 127.0.0.1:8181)")
-	fs.StringVar(&f.auth.ca, "admin-ca", "",
+	fs.StringVar(&f.auth.CA, "admin-ca", "",
 		"`FILE` with the certificates that may sign the admin listener's, which then speaks TLS (ZLOCK_ADMIN_CA)")
-	fs.StringVar(&f.auth.cert, "admin-cert", "", "`FILE` with the certificate to show to the admin listener")
-	fs.StringVar(&f.auth.key, "admin-key", "", "`FILE` with its private key")
+	fs.StringVar(&f.auth.Cert, "admin-cert", "", "`FILE` with the certificate to show to the admin listener")
+	fs.StringVar(&f.auth.Key, "admin-key", "", "`FILE` with its private key")
 }
 
 // withAdmin runs do with the admin port, until the command's time is over or a signal comes.
@@ -51,15 +51,10 @@ func (c *call) withAdmin(f *adminFlags, do func(context.Context, adminClient) er
 	if err := f.auth.readAuth(c.app); err != nil {
 		return err
 	}
-	addr := f.addr
-	if addr == "" {
-		addr = c.getenv("ZLOCK_ADMIN")
-	}
-	if addr == "" {
-		addr = "127.0.0.1:8181"
-	}
-	conf, err := (&connectFlags{ca: cmp.Or(f.auth.ca, c.getenv("ZLOCK_ADMIN_CA")), cert: f.auth.cert,
-		key: f.auth.key, prefix: "admin-"}).tlsConfig()
+	addr := cmp.Or(f.addr, c.getenv("ZLOCK_ADMIN"), "127.0.0.1:8181")
+	files := f.auth.tlsFiles
+	files.CA, files.prefix = cmp.Or(files.CA, c.getenv("ZLOCK_ADMIN_CA")), "admin-"
+	conf, err := files.tlsConfig()
 	if err != nil {
 		return err
 	}
@@ -111,23 +106,48 @@ func addServerFlags(fs *pflag.FlagSet) *serverFlags {
 	return f
 }
 
+// reader reads locks: node by node in a session, or from the lock view of a zlockd.
+type reader interface {
+	Inspect(ctx context.Context, path string) (*recipe.Queue, error)
+	WaitGraph(ctx context.Context, root string) (*recipe.Graph, error)
+	// eachLock calls a function for each lock at or below root; unless deep, for those that are no
+	// deeper than its children.
+	eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error
+}
+
 // look reads locks by the admin port if the user wants that, else with a session; so too if no
 // admin port answers.
-func (c *call) look(f *serverFlags, conn *connectFlags, served func(context.Context, adminClient) error,
-	read func(context.Context, *client.Client) error) error {
+func (c *call) look(f *serverFlags, conn *connectFlags, read func(context.Context, reader) error) error {
 	if f.on {
 		f.timeout = conn.timeout
-		err := c.withAdmin(f.adminFlags, served)
+		err := c.withAdmin(f.adminFlags, func(ctx context.Context, a adminClient) error { return read(ctx, a) })
 		if !cli.HasCode(err, exitNoSession) {
 			return asNo(err)
 		}
 		c.say("%v; reading node by node", err)
 	}
-	return c.withClient(conn, read)
+	return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
+		return read(ctx, nodeByNode{cl.Inspector()})
+	})
 }
 
-// lockOf reads one lock.
-func (a adminClient) lockOf(ctx context.Context, path string) (*recipe.Queue, error) {
+// nodeByNode is the reader of a session.
+type nodeByNode struct{ *client.Inspector }
+
+func (n nodeByNode) eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error {
+	depth := 1
+	if deep {
+		depth = -1
+	}
+	return n.Walk(ctx, root, depth, func(q *recipe.Queue) error {
+		f(&answer.Lock{Lock: q.Lock, HolderCount: len(q.Holders), WaiterCount: len(q.Waiters),
+			OldestWait: q.OldestWait()})
+		return nil
+	})
+}
+
+// Inspect reads one lock.
+func (a adminClient) Inspect(ctx context.Context, path string) (*recipe.Queue, error) {
 	parts := strings.Split(path, "/")
 	for i, p := range parts {
 		parts[i] = url.PathEscape(p)
@@ -136,8 +156,7 @@ func (a adminClient) lockOf(ctx context.Context, path string) (*recipe.Queue, er
 	return &q, a.ask(ctx, "/locks"+strings.Join(parts, "/"), nil, &q)
 }
 
-// eachLock calls f for every lock at or below a path.
-func (a adminClient) eachLock(ctx context.Context, root string, f func(*answer.Lock)) error {
+func (a adminClient) eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error {
 	q := url.Values{"prefix": {root}, "limit": {"1000"}}
 	for {
 		var list struct {
@@ -149,7 +168,10 @@ func (a adminClient) eachLock(ctx context.Context, root string, f func(*answer.L
 			return err
 		}
 		for i := range list.Locks {
-			f(&list.Locks[i])
+			below := strings.TrimPrefix(list.Locks[i].Path, strings.TrimSuffix(root, "/"))
+			if deep || !strings.Contains(strings.TrimPrefix(below, "/"), "/") {
+				f(&list.Locks[i])
+			}
 		}
 		if list.Next == nil {
 			return nil
@@ -158,8 +180,8 @@ func (a adminClient) eachLock(ctx context.Context, root string, f func(*answer.L
 	}
 }
 
-// graph reads which parties wait for which.
-func (a adminClient) graph(ctx context.Context, root string) (*recipe.Graph, error) {
+// WaitGraph reads which parties wait for which.
+func (a adminClient) WaitGraph(ctx context.Context, root string) (*recipe.Graph, error) {
 	var g recipe.Graph
 	if err := a.ask(ctx, "/wait-graph", url.Values{"prefix": {root}}, &g); err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ func viewed(t *testing.T) (env map[string]string, auth string, holder *client.Cl
 
 func TestCommandsThatAskTheAdminListener(t *testing.T) {
 	env, auth, holder := viewed(t)
-	mine := hex(holder.Session().ID)
+	mine := recipe.Session(holder.Session().ID).String()
 	run := func(code int, args ...string) string {
 		t.Helper()
 		out, errs, got := runIn(t, env, args...)

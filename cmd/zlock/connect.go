@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"strings"
 	"time"
@@ -27,14 +26,11 @@ type connectFlags struct {
 	connectTimeout  time.Duration
 	timeout         time.Duration // for the whole command; 0: no limit
 	authFile        string
-	tls             bool
-	cert, key, ca   string
-	prefix          string // of the names of the three flags, if not "tls-"
-	serverName      string
-	verbose         int
-	quiet           bool
-	credentials     [][2]string
-	margin          time.Duration // commands set it; it has no flag
+	tlsFiles
+	verbose     int
+	quiet       bool
+	credentials [][2]string
+	margin      time.Duration // commands set it; it has no flag
 }
 
 func addConnectFlags(fs *pflag.FlagSet) *connectFlags {
@@ -48,12 +44,12 @@ func addConnectFlags(fs *pflag.FlagSet) *connectFlags {
 		"give up when no session is usable after this time")
 	fs.StringVar(&f.authFile, "auth-file", "",
 		"`FILE` with one SCHEME:SECRET per line, such as digest:user:password")
-	fs.BoolVar(&f.tls, "tls", false, "use TLS (implied by the options below)")
-	fs.StringVar(&f.cert, "tls-cert", "", "`FILE` with the client's certificate")
-	fs.StringVar(&f.key, "tls-key", "", "`FILE` with its private key")
-	fs.StringVar(&f.ca, "tls-ca", "",
+	fs.BoolVar(&f.TLS, "tls", false, "use TLS (implied by the options below)")
+	fs.StringVar(&f.Cert, "tls-cert", "", "`FILE` with the client's certificate")
+	fs.StringVar(&f.Key, "tls-key", "", "`FILE` with its private key")
+	fs.StringVar(&f.CA, "tls-ca", "",
 		"`FILE` with the certificates that may sign the servers' (default: the system's)")
-	fs.StringVar(&f.serverName, "tls-server-name", "",
+	fs.StringVar(&f.ServerName, "tls-server-name", "",
 		"`NAME` that the servers' certificates must bear (default: each server's own)")
 	fs.CountVarP(&f.verbose, "verbose", "v", "``tell what is going on; twice: every detail")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "do not say what is no error")
@@ -87,12 +83,7 @@ func (f *connectFlags) address(getenv func(string) string) (servers, chroot stri
 	if chroot == "" && !strings.Contains(servers, "/") {
 		chroot = getenv("ZLOCK_CHROOT")
 	}
-	if servers == "" {
-		servers = getenv("ZLOCK_SERVERS")
-	}
-	if servers == "" {
-		servers = "127.0.0.1:2181"
-	}
+	servers = cmp.Or(servers, getenv("ZLOCK_SERVERS"), "127.0.0.1:2181")
 	if i := strings.IndexByte(servers, '/'); i >= 0 {
 		if chroot != "" && chroot != servers[i:] {
 			return "", "", cli.Usagef("two chroots: %s and %s", servers[i:], chroot)
@@ -183,30 +174,38 @@ func (f *connectFlags) readAuth(a *app) error {
 	return nil
 }
 
-func (f *connectFlags) tlsConfig() (*tls.Config, error) {
-	if !f.tls && f.cert == "" && f.key == "" && f.ca == "" && f.serverName == "" {
+// tlsFiles say how a connection uses TLS. Without any of them it does not.
+type tlsFiles struct {
+	TLS           bool
+	Cert, Key, CA string
+	ServerName    string
+	prefix        string // of the names of the flags, if not "tls-"
+}
+
+func (f *tlsFiles) tlsConfig() (*tls.Config, error) {
+	if !f.TLS && f.Cert == "" && f.Key == "" && f.CA == "" && f.ServerName == "" {
 		return nil, nil
 	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.serverName}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.ServerName}
 	prefix := cmp.Or(f.prefix, "tls-")
-	if (f.cert == "") != (f.key == "") {
+	if (f.Cert == "") != (f.Key == "") {
 		return nil, cli.Usagef("--%scert and --%skey go together", prefix, prefix)
 	}
-	if f.cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+	if f.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 		if err != nil {
 			return nil, cli.Usagef("--%scert: %v", prefix, err)
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}
-	if f.ca != "" {
-		pem, err := os.ReadFile(f.ca)
+	if f.CA != "" {
+		pem, err := os.ReadFile(f.CA)
 		if err != nil {
 			return nil, cli.Usagef("--%sca: %v", prefix, err)
 		}
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, cli.Usagef("--%sca: %s holds no certificate", prefix, f.ca)
+			return nil, cli.Usagef("--%sca: %s holds no certificate", prefix, f.CA)
 		}
 	}
 	return cfg, nil
@@ -278,15 +277,4 @@ func (c *call) disconnect(cl *client.Client) {
 	if err := cl.Close(ctx); err != nil && limit > 0 {
 		fmt.Fprintf(c.stderr, "zlock: %v\n", err)
 	}
-}
-
-// tlsClient speaks TLS on conn. The server's certificate must bear the host's name, or the
-// name that the configuration sets.
-func tlsClient(conn net.Conn, cfg *tls.Config, address string) net.Conn {
-	if cfg.ServerName == "" {
-		host, _, _ := net.SplitHostPort(address)
-		cfg = cfg.Clone()
-		cfg.ServerName = host
-	}
-	return tls.Client(conn, cfg)
 }

@@ -191,15 +191,15 @@ func TestCausesAndCertificates(t *testing.T) {
 	}{
 		{connectFlags{}, plain, ""},
 		{connectFlags{}, closed, "connection refused"},
-		{connectFlags{ca: ca}, secure, ""},
-		{connectFlags{ca: ca}, plain, "but does not speak TLS"},
-		{connectFlags{tls: true}, secure, "--tls-ca names the authority"},
+		{connectFlags{tlsFiles: tlsFiles{CA: ca}}, secure, ""},
+		{connectFlags{tlsFiles: tlsFiles{CA: ca}}, plain, "but does not speak TLS"},
+		{connectFlags{tlsFiles: tlsFiles{TLS: true}}, secure, "--tls-ca names the authority"},
 	} {
 		test.flags.connectTimeout = limit
 		expires, err := test.flags.reach(t.Context(), test.server)
 		if test.want == "" {
 			expect.OK(t, err, "%s", test.server)
-			if test.flags.ca != "" && (expires == nil || !expires.Equal(ends)) {
+			if test.flags.CA != "" && (expires == nil || !expires.Equal(ends)) {
 				t.Errorf("the certificate ends at %v, not %v", expires, ends)
 			}
 			continue

@@ -43,7 +43,10 @@ func (f *connectFlags) open(ctx context.Context, server string, limit time.Durat
 	if err != nil || cfg == nil {
 		return conn, err
 	}
-	secure := tlsClient(conn, cfg, server).(*tls.Conn)
+	if cfg.ServerName == "" {
+		cfg.ServerName, _, _ = net.SplitHostPort(server)
+	}
+	secure := tls.Client(conn, cfg)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		conn.Close()
 		return nil, &handshakeError{err}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
@@ -29,14 +28,8 @@ marked as possible. Exit code: 0, or 3 if there is a cycle.`,
 				if len(c.Args) == 1 {
 					root = c.Args[0]
 				}
-				return c.look(server, conn, func(ctx context.Context, a adminClient) error {
-					g, err := a.graph(ctx, root)
-					if err != nil {
-						return err
-					}
-					return c.showGraph(g, *format, *dot)
-				}, func(ctx context.Context, cl *client.Client) error {
-					g, err := cl.Inspector().WaitGraph(ctx, root)
+				return c.look(server, conn, func(ctx context.Context, r reader) error {
+					g, err := r.WaitGraph(ctx, root)
 					if err != nil {
 						return err
 					}

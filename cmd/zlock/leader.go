@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
@@ -65,7 +66,7 @@ func (c *call) showLeader(l client.Leader, format string) error {
 		p.row(shownLeader{}, "", "", "", "")
 		return p.flush()
 	}
-	s := shownLeader{string(l.Value), stamp(l.Since), l.Token.String(), hex(l.Session), l.Node}
+	s := shownLeader{string(l.Value), stamp(l.Since), l.Token.String(), recipe.Session(l.Session).String(), l.Node}
 	p.row(s, s.Value, p.time(l.Since), s.Token, s.Session, s.Node)
 	return p.flush()
 }

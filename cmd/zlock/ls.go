@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
@@ -36,10 +34,8 @@ seconds, kind.`,
 				if l.watch {
 					conn.timeout = 0
 				}
-				return c.look(server, conn, func(ctx context.Context, a adminClient) error {
-					return l.run(ctx, c, *format, func(f func(listed)) error { return l.served(ctx, a, f) })
-				}, func(ctx context.Context, cl *client.Client) error {
-					return l.run(ctx, c, *format, func(f func(listed)) error { return l.walk(ctx, cl, f) })
+				return c.look(server, conn, func(ctx context.Context, r reader) error {
+					return l.run(ctx, c, *format, r)
 				})
 			}
 		},
@@ -61,17 +57,14 @@ type listed struct {
 	OldestWait float64     `json:"oldestWaitSeconds"`
 }
 
-// source calls a function for each lock.
-type source func(func(listed)) error
-
-func (l *lister) run(ctx context.Context, c *call, format string, each source) error {
+func (l *lister) run(ctx context.Context, c *call, format string, r reader) error {
 	ctx, stop := c.whileRead(ctx)
 	defer stop()
 	for {
 		if l.watch && format == formatTable && c.terminal {
 			_, _ = c.stdout.Write([]byte("\x1b[H\x1b[2J"))
 		}
-		if err := l.once(c, format, each); err != nil || !l.watch {
+		if err := l.once(ctx, c, format, r); err != nil || !l.watch {
 			if err != nil && ctx.Err() != nil {
 				return asExit(context.Cause(ctx))
 			}
@@ -85,11 +78,15 @@ func (l *lister) run(ctx context.Context, c *call, format string, each source) e
 	}
 }
 
-func (l *lister) once(c *call, format string, each source) error {
+func (l *lister) once(ctx context.Context, c *call, format string, r reader) error {
 	p := c.printer(format, "PATH", "LAYOUT", "HOLDERS", "WAITERS", "OLDEST-WAIT")
 	found := false
-	err := each(func(line listed) {
+	err := r.eachLock(ctx, l.root, l.deep, func(k *answer.Lock) {
+		if l.held && k.HolderCount == 0 {
+			return
+		}
 		found = true
+		line := lineOf(k)
 		wait := ""
 		if line.OldestWait > 0 {
 			wait = time.Duration(line.OldestWait * float64(time.Second)).Truncate(time.Second).String()
@@ -112,37 +109,11 @@ func (l *lister) once(c *call, format string, each source) error {
 	return errors.Join(err, p.flush())
 }
 
-// walk reads the locks node by node, through a session.
-func (l *lister) walk(ctx context.Context, cl *client.Client, f func(listed)) error {
-	depth := 1
-	if l.deep {
-		depth = -1
-	}
-	return cl.Inspector().Walk(ctx, l.root, depth, func(q *recipe.Queue) error {
-		if l.held && len(q.Holders) == 0 {
-			return nil
-		}
-		f(lineOf(&q.Lock, len(q.Holders), len(q.Waiters), q.OldestWait()))
-		return nil
-	})
-}
-
-// served reads the locks from the lock view.
-func (l *lister) served(ctx context.Context, a adminClient, f func(listed)) error {
-	return a.eachLock(ctx, l.root, func(v *answer.Lock) {
-		below := strings.TrimPrefix(strings.TrimPrefix(v.Path, strings.TrimSuffix(l.root, "/")), "/")
-		if l.held && v.HolderCount == 0 || !l.deep && strings.Contains(below, "/") {
-			return
-		}
-		f(lineOf(&v.Lock, v.HolderCount, v.WaiterCount, v.OldestWait))
-	})
-}
-
-// lineOf describes a lock whose oldest waiter has waited since then.
-func lineOf(l *recipe.Lock, holders, waiters int, since int64) listed {
-	line := listed{Path: l.Path, Kind: l.Kind, Layout: l.Layout(), Holders: holders, Waiters: waiters}
-	if since != 0 {
-		line.OldestWait = max(0, float64(time.Since(time.UnixMilli(since)).Milliseconds())/1000)
+// lineOf describes a lock.
+func lineOf(l *answer.Lock) listed {
+	line := listed{Path: l.Path, Kind: l.Kind, Layout: l.Layout(), Holders: l.HolderCount, Waiters: l.WaiterCount}
+	if l.OldestWait != 0 {
+		line.OldestWait = max(0, float64(time.Since(time.UnixMilli(l.OldestWait)).Milliseconds())/1000)
 	}
 	return line
 }

@@ -10,17 +10,13 @@ import (
 
 // sessionKey holds what the guard needs to close zlock's session.
 type sessionKey struct {
-	Servers  string
-	Session  zk.Session
-	TLS      bool
-	Cert     string
-	Key      string
-	CA       string
-	TLSNamed string
+	Servers string
+	Session zk.Session
+	Files   tlsFiles
 }
 
 func newSessionKey(servers string, conn *connectFlags, cl *client.Client) *sessionKey {
-	return &sessionKey{servers, cl.SessionKey(), conn.tls, conn.cert, conn.key, conn.ca, conn.serverName}
+	return &sessionKey{servers, cl.SessionKey(), conn.tlsFiles}
 }
 
 // close ends the session, so that its locks move at once and not only after the session
@@ -32,8 +28,7 @@ func (k *sessionKey) close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), max(k.Session.Timeout, time.Second))
 	defer cancel()
-	cfg, err := (&connectFlags{tls: k.TLS, cert: k.Cert, key: k.Key, ca: k.CA,
-		serverName: k.TLSNamed}).tlsConfig()
+	cfg, err := k.Files.tlsConfig()
 	if err != nil {
 		return err
 	}

@@ -37,14 +37,8 @@ waited for, reason, node, session, token, maker.`,
 			server := addServerFlags(fs)
 			conn := addAskFlags(fs)
 			return func(c *call) error {
-				return c.look(server, conn, func(ctx context.Context, a adminClient) error {
-					q, err := a.lockOf(ctx, c.Args[0])
-					if err != nil {
-						return err
-					}
-					return c.showQueue(q, *format, holders, waiters)
-				}, func(ctx context.Context, cl *client.Client) error {
-					q, err := cl.Inspector().Inspect(ctx, c.Args[0])
+				return c.look(server, conn, func(ctx context.Context, r reader) error {
+					q, err := r.Inspect(ctx, c.Args[0])
 					if err != nil {
 						return err
 					}
@@ -204,8 +198,6 @@ func modeLetter(m recipe.Mode) string {
 	}
 	return "P"
 }
-
-func hex(session int64) string { return "0x" + strconv.FormatUint(uint64(session), 16) }
 
 // clock formats a time for people, without the date if it is recent.
 func clock(t time.Time) string {
