@@ -7,6 +7,12 @@ const (
 	PathBytes      = pathBytes
 )
 
+// Keep lets a scan keep no more contenders than most.
+func (s *Scan) Keep(most int) { s.room = most }
+
+// Groups returns the directories that have contenders.
+func (s *Scan) Groups() []*group { return s.order }
+
 // Read returns how many nodes, and how many bytes of directories' paths, were
 // read up to now.
 func (s *Scan) Read() (nodes, bytes int) {

@@ -386,6 +386,62 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
+// A scan that has no room for more contenders counts those that it leaves out.
+func TestAScanKeepsSoManyContenders(t *testing.T) {
+	f := newForest(t)
+	f.hold("/a", 1, 2, 3)
+	f.hold("/b", 4)
+	for most := range 5 {
+		s := locks.NewScan()
+		s.Keep(most)
+		for more := true; more; s.Rest() {
+			more = s.Step(f.t)
+		}
+		kept, total := 0, map[string]int{}
+		for _, g := range s.Groups() {
+			kept += len(g.Nodes)
+			total[g.Path] = g.Total
+			expect.Equal(t, g.Cut, len(g.Nodes) < g.Total, "of %d: %s is cut", most, g.Path)
+		}
+		expect.That(t, kept == most && s.Truncated == (most < 4) && s.Total == 4 && total["/a"] == 3 &&
+			total["/b"] == 1, "of %d it keeps %d, truncated: %v, in all %d, %v", most, kept, s.Truncated, s.Total,
+			total)
+	}
+}
+
+// TestALockLooksAsWithTheNodeThatHasGone: the lock view asks what an ended session held.
+func TestALockLooksAsWithTheNodeThatHasGone(t *testing.T) {
+	for name, c := range map[string]struct{ there, lock, ghost, want string }{
+		"the holder": {"2 L/lock-0000000002", "/app/it", "/app/it/lock-0000000001",
+			"lock [curator] *9 2<9"},
+		"a waiter": {"2 L/lock-0000000002", "/app/it", "/app/it/lock-0000000003",
+			"lock [curator] *2 9<2"},
+		"with its directory": {"dir L", "/gone", "/gone/lock-0000000001", "lock [curator] *9"},
+		"no contender":       {"dir L", "/app/it", "/app/it/alone", "unknown []"},
+		"below the root":     {"dir L", "/", "/lock-0000000001", "lock [curator] *9"},
+		"of another lock":    {"2 L/lock-0000000002", "/app/it", "/app/x/lock-0000000001", "lock [curator] *2"},
+		"a permit": {"2 L/leases/_c_" + u2 + "-lease-0000000002", "/app/it", "/app/it/leases/_c_" + u1 +
+			"-lease-0000000001", "semaphore [curator] *9 *2"},
+		"without a directory": {"2 L/lock-0000000002", "/app/it", "lock", "lock [curator] *2"},
+	} {
+		f := newForest(t)
+		f.build(c.there)
+		a := locks.NewAt(c.lock)
+		a.Add(c.ghost, 9)
+		for more := true; more; a.Rest() {
+			more = a.Step(f.t)
+		}
+		q, there := a.Lock(f)
+		expect.Equal(t, fmt.Sprint(there, " ", short(q)), "true "+c.want, "%s", name)
+	}
+	a := locks.NewAt("/none")
+	a.Step(newForest(t).t)
+	a.Rest()
+	q, there := a.Lock(newForest(t))
+	expect.That(t, !there && q.Kind == recipe.KindUnknown && q.Path == "/none", "without a node: %v %+v", there,
+		q)
+}
+
 // A name in a crowd may be too short for a number.
 func TestShortNameInACrowd(t *testing.T) {
 	f := newForest(t)

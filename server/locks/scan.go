@@ -29,7 +29,7 @@ type Scan struct {
 	piece  *piece
 	groups map[tree.Ref]*group
 	order  []*group
-	kept   int
+	room   int // contenders that it can still keep
 	sorter recipe.Sorter
 
 	// Total counts the ephemeral nodes met. Truncated says that there were
@@ -40,7 +40,7 @@ type Scan struct {
 
 // NewScan returns a scan of everything.
 func NewScan() *Scan {
-	return &Scan{groups: map[tree.Ref]*group{}, piece: newPiece(pieceSize, pieceSize,
+	return &Scan{room: maxKept, groups: map[tree.Ref]*group{}, piece: newPiece(pieceSize, pieceSize,
 		pieceSize*pathBytes+tree.MaxPath)}
 }
 
@@ -79,7 +79,7 @@ func (s *Scan) Rest() {
 // meet puts a contender into its group.
 func (s *Scan) meet(g *group, e *recipe.Node) {
 	s.Total++
-	if s.kept >= maxKept {
+	if s.room <= 0 {
 		s.Truncated = true
 		g.Total++
 		g.Cut = true
@@ -87,7 +87,7 @@ func (s *Scan) meet(g *group, e *recipe.Node) {
 	}
 	had := len(g.Nodes)
 	g.add(e, &s.sorter)
-	s.kept += len(g.Nodes) - had
+	s.room -= len(g.Nodes) - had
 }
 
 // add keeps one contender, and only the first of very many.
