@@ -1,0 +1,310 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/view/answer"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// told is a Source that knows what a test tells it, and an empty tree.
+type told struct {
+	Source
+	status  admin.Status
+	downs   []observe.Down
+	refused map[string]observe.Refusal
+	fails   error
+	handed  int
+}
+
+func (s *told) Status(admin.Need) *admin.Status { return &s.status }
+func (s *told) Downs() []observe.Down           { return s.downs }
+func (s *told) HandOver(context.Context) error  { s.handed++; return s.fails }
+func (s *told) TakeSnapshot() error             { s.handed++; return s.fails }
+func (s *told) View(f func(*state.State)) bool  { f(state.New("")); return true }
+func (s *told) Refused(addr string) (observe.Refusal, bool) {
+	r, ok := s.refused[addr]
+	return r, ok
+}
+
+func (s *told) Watching(int64, string) (watching, known bool) { return false, false }
+func (s *told) Watchers(string, int) []int64                  { return nil }
+
+func TestTheLineOfAnExpiredSession(t *testing.T) {
+	var log strings.Builder
+	v := &View{source: &told{status: admin.Status{Mode: admin.Standalone}}, o: Options{
+		Log: slog.New(slog.NewTextHandler(&log, nil))}}
+	e := observe.EndedSession{Session: 31, Zxid: 32, PathCount: 9, Addr: "10.0.0.1", Server: 2,
+		Timeout: 4 * time.Second, Cause: state.EndExpired, Silent: 4100*time.Millisecond + 5, Lost: "silent",
+		LostFor: 7 * time.Millisecond}
+	var fates []answer.Fate
+	for i := range 7 {
+		fates = append(fates, answer.Fate{Path: fmt.Sprintf("/h%d", i), Held: true, Maker: "kazoo"},
+			answer.Fate{Path: fmt.Sprintf("/w%d", i), Maker: []string{"unknown", "Curator"}[i%2]})
+	}
+	v.logExpired(&e, fates)
+	_, line, _ := strings.Cut(log.String(), "client\" ")
+	expect.Equal(t, strings.TrimSpace(line), `session=0x1f zxid=0x20 nodes=9 addr=10.0.0.1 on=2 timeout=4s `+
+		`silent=4.1s connection=silent before=7ms library="kazoo, Curator" held="[/h0 /h1 /h2 /h3 /h4]" `+
+		`waited="[/w0 /w1 /w2 /w3 /w4]"`)
+	log.Reset()
+	e.Silent, e.Lost = 0, ""
+	v.logExpired(&e, nil)
+	_, line, _ = strings.Cut(log.String(), "client\" ")
+	expect.Equal(t, strings.TrimSpace(line), `session=0x1f zxid=0x20 nodes=9 addr=10.0.0.1 on=2 timeout=4s`)
+	log.Reset()
+	e.Cause = state.EndClosed
+	v.logExpired(&e, nil)
+	e.Cause = state.EndExpired
+	v.source = &told{status: admin.Status{Mode: admin.Follower}}
+	v.logExpired(&e, nil)
+	expect.Equal(t, log.String(), "", "of a closed session, or on a follower")
+}
+
+func TestReasonsNameWhatHappenedBefore(t *testing.T) {
+	const unserved = "; this server did not serve for 2s (election or stall), until "
+	const refusal = "; a connection from its address was refused "
+	at := time.UnixMilli(1e9)
+	before := func(d time.Duration) time.Time { return at.Add(-d) }
+	down := func(until time.Duration) observe.Down {
+		return observe.Down{Since: before(until + 2*time.Second),
+			Until: before(until)}
+	}
+	for name, c := range map[string]struct {
+		cause   state.EndCause
+		timeout time.Duration
+		downs   []observe.Down
+		refused time.Time
+		want    string
+	}{
+		"silent": {state.EndExpired, time.Second, nil, time.Time{}, ""},
+		"closed": {state.EndClosed, time.Second, []observe.Down{down(0)}, at, "closed by its client"},
+		"just down": {state.EndExpired, time.Second, []observe.Down{down(0)}, time.Time{},
+			unserved + "0s before"},
+		"a minute ago": {state.EndExpired, time.Second, []observe.Down{down(time.Minute)}, time.Time{},
+			unserved + "1m0s before"},
+		"longer ago": {state.EndExpired, time.Second, []observe.Down{down(61 * time.Second)}, time.Time{}, ""},
+		"within a long timeout": {state.EndExpired, 5 * time.Minute, []observe.Down{down(4 * time.Minute)},
+			before(5 * time.Minute), unserved + "4m0s before" + refusal + "5m0s before: too many"},
+		"later":            {state.EndExpired, time.Second, []observe.Down{down(-1)}, at.Add(1), ""},
+		"refused now":      {state.EndExpired, time.Second, nil, at, refusal + "0s before: too many"},
+		"refused long ago": {state.EndExpired, time.Second, nil, before(time.Minute + 1), ""},
+	} {
+		s := &told{downs: c.downs, refused: map[string]observe.Refusal{}}
+		if !c.refused.IsZero() {
+			s.refused["h"] = observe.Refusal{Time: c.refused, Why: "too many"}
+		}
+		e := observe.EndedSession{Cause: c.cause, Time: at, Timeout: c.timeout, Addr: "h"}
+		got := (&View{source: s}).reason(&e)
+		expect.Equal(t, strings.TrimPrefix(got, "client silent for its whole timeout"), c.want, "%s", name)
+	}
+}
+
+func TestOperatorsActionsOnOneServer(t *testing.T) {
+	two := []status.Member{{ID: 1}, {ID: 2}}
+	for name, c := range map[string]struct {
+		node  status.Node
+		dir   string
+		fails error
+		hand  string // the error of hand-over
+		snap  string // that of snapshot
+	}{
+		"alone":  {status.Node{ID: 1, Leader: 1, Members: two[:1]}, "", nil, "runs alone", "in memory"},
+		"other":  {status.Node{ID: 1, Leader: 2, Members: two}, "/d", nil, "ask server 2", ""},
+		"leader": {status.Node{ID: 1, Leader: 1, Members: two}, "/d", nil, "", ""},
+		"fails": {status.Node{ID: 1, Leader: 1, Members: two}, "/d", errors.New("so"),
+			"leadership was not handed over: so", "no snapshot was written: so"},
+	} {
+		s := &told{fails: c.fails, status: admin.Status{Node: c.node, Config: admin.Config{DataDir: c.dir}}}
+		v := &View{source: s}
+		for want, plan := range map[string]func(context.Context, *action) (*step, error){
+			c.hand: v.planHandOver, c.snap + " ": v.planSnapshot} {
+			st, err := plan(t.Context(), nil)
+			if planned := s.handed; err == nil {
+				err = st.do(t.Context())
+				expect.Equal(t, s.handed, planned+1, "%s", name)
+			}
+			if want = strings.TrimSpace(want); want == "" {
+				expect.OK(t, err, "%s", name)
+				continue
+			}
+			var no *admin.Refusal
+			expect.That(t, errors.As(err, &no) && no.Status == 409 && strings.Contains(no.Text, want), "%s: %v", name,
+				err)
+		}
+	}
+}
+
+// A cycle is suspected only while all its nodes exist; those that are left keep their order.
+func TestCyclesThatNeverWereAreDropped(t *testing.T) {
+	edge := func(from, to int, node string) recipe.Edge {
+		return recipe.Edge{From: from, To: to, Cycle: true, FromNode: node, ToNode: "/zookeeper"}
+	}
+	g := recipe.Graph{
+		Parties: []recipe.Party{{Cycle: 1}, {Cycle: 1}, {Cycle: 2}, {Cycle: 2}, {}},
+		Cycles:  []recipe.Cycle{{Parties: []int{0, 1}}, {Parties: []int{2, 3}}},
+		Edges: []recipe.Edge{edge(0, 1, "/zookeeper"), edge(1, 0, "/gone"), edge(2, 3, "/zookeeper"),
+			edge(3, 2, "/zookeeper"), {From: 4, To: 0}},
+	}
+	v := &View{source: &told{}}
+	v.confirmed(&g)
+	var parties []int
+	var cycles []bool
+	for _, p := range g.Parties {
+		parties = append(parties, p.Cycle)
+	}
+	for _, e := range g.Edges {
+		cycles = append(cycles, e.Cycle)
+	}
+	expect.List(t, parties, []int{0, 0, 1, 1, 0})
+	expect.List(t, cycles, []bool{false, false, true, true, false})
+	expect.That(t, len(g.Cycles) == 1 && g.Cycles[0].Parties[0] == 2, "%+v", g.Cycles)
+	g.Edges = g.Edges[2:]
+	g.Edges[1].ToToken = 5 // another node of that name
+	expect.Equal(t, len(v.confirmed(&g).Cycles), 0)
+}
+
+// queue is a lock whose contenders came at 1000, 2000, …, with these data.
+func queue(path string, data ...string) *recipe.Queue {
+	d := &recipe.Dir{Path: path, Total: len(data), Next: int32(len(data))}
+	for i, text := range data {
+		d.Nodes = append(d.Nodes, recipe.Node{Name: fmt.Sprintf("lock-%010d", i), Data: text,
+			Session: int64(16 + i), Czxid: int64(7 + i), Ctime: int64(1000 * (i + 1)), Mtime: int64(1000 * (i + 1))})
+	}
+	return &recipe.Assemble([]*recipe.Dir{d}, &told{})[0]
+}
+
+func TestLocksAreFiltered(t *testing.T) {
+	lone, two := queue("/app/a", `{"v":1,"host":"Web","task":"t1","cmd":"cc","user":"uu","reason":"Nightly"}`),
+		queue("/app/ab", "Plain text", "")
+	v := &View{o: Options{Now: func() time.Time { return time.UnixMilli(10_000) }}}
+	for q, want := range map[string]string{
+		"":              "/app/a /app/ab",
+		"prefix=/app/a": "/app/a", "prefix=/app/": "/app/a /app/ab", "prefix=/ap": "", "prefix=/": "/app/a /app/ab",
+		"kind=lock": "/app/a /app/ab", "kind=rwlock": "",
+		"waiting": "/app/ab", "waiting=false": "/app/a /app/ab",
+		"older=9s": "/app/a /app/ab", "older=9001ms": "", "older=8500ms&waiting": "/app/ab",
+		"holder=0x10": "/app/a /app/ab", "holder=16": "/app/a /app/ab", "holder=0x11": "",
+		"holder=web": "/app/a", "holder=T1": "/app/a", "holder=cc": "/app/a", "holder=uu": "/app/a",
+		"holder=nightly": "/app/a", "holder=plain": "/app/ab", "holder=else": "",
+	} {
+		values := must.Get(url.ParseQuery(q))(t)
+		f := v.filterOf(&query{values: values})
+		var got []string
+		for _, k := range []*recipe.Queue{lone, two} {
+			if f.match(k) {
+				got = append(got, k.Path)
+			}
+		}
+		expect.Equal(t, strings.Join(got, " "), want, "%s", q)
+	}
+}
+
+func TestRowOfALock(t *testing.T) {
+	q := queue("/app/a", "x", "y", "z")
+	r := row(q, nil)
+	expect.Equal(t, fmt.Sprint(r.HolderCount, r.WaiterCount, r.ParticipantCount, r.OldestWait, r.HeldSince,
+		r.Href, len(r.Holders)), "1 2 0 2000 1000/locks/app/a1")
+	c := contenderOf(q, &q.Waiters[1], 2, nil)
+	expect.Equal(t, fmt.Sprint(c.Position, c.Blockers, c.BlockedBy, c.Target, c.Asked), fmt.Sprint(2, 1,
+		[]string{q.Waiters[0].Node}, "/app/a/lock-0000000002", false))
+	for _, c := range [][3]int64{{1, 2, -1}, {2, 1, 1}, {0, 2, 1}, {2, 0, -1}, {0, 0, 0}, {3, 3, 0}} {
+		expect.Equal(t, int64(compareSince(c[0], c[1])), c[2], "%v", c)
+	}
+	for _, c := range [][3]int64{{0, 0, 0}, {0, 5, 5}, {5, 0, 5}, {5, 4, 4}, {4, 5, 4}} {
+		expect.Equal(t, older(c[0], c[1]), c[2], "%v", c)
+	}
+}
+
+// Grants are new holders, or contenders that came and no longer wait, whichever are more.
+func TestGrantsBetweenTwoLooks(t *testing.T) {
+	plain := queue("/l", "")
+	for _, c := range []struct {
+		kind    recipe.Kind
+		policy  string
+		was, is seen
+		known   bool
+		want    int64
+	}{
+		{recipe.KindLock, "", seen{}, seen{next: 3, holders: []int64{1}}, false, 1},
+		{recipe.KindLock, "", seen{next: 3, holders: []int64{1}}, seen{next: 3, holders: []int64{1}}, true, 0},
+		{recipe.KindLock, "", seen{next: 3, holders: []int64{1}}, seen{next: 3, holders: []int64{2}}, true, 1},
+		{recipe.KindLock, "", seen{next: 3, waiters: 2}, seen{next: 9, waiters: 1}, true, 7},
+		{recipe.KindLock, "", seen{next: 3, waiters: 1}, seen{next: 4, waiters: 2}, true, 0},
+		{recipe.KindLock, "fair", seen{next: 3, waiters: 2}, seen{next: 9, waiters: 1}, true, 0},
+		{recipe.KindSimple, "", seen{next: 3, waiters: 2}, seen{next: 9, waiters: 1}, true, 0},
+		{recipe.KindSemaphore, "", seen{next: 3, waiters: 2}, seen{next: 9, waiters: 1}, true, 0},
+	} {
+		q := *plain
+		q.Kind, q.Policy = c.kind, c.policy
+		expect.Equal(t, granted(&q, c.was, c.is, c.known), c.want, "%+v", c)
+	}
+}
+
+func TestPartsOfLists(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "0 100 100", "limit=7": "0 7 7", "offset=200&limit=50": "200 250 -",
+		"offset=200&limit=49": "200 249 249", "offset=999": "250 250 -", "limit=1000": "0 250 -",
+	} {
+		q := &query{values: must.Get(url.ParseQuery(text))(t)}
+		p, from, to := q.page(250)
+		next := "-"
+		if p.Next != nil {
+			next = fmt.Sprint(*p.Next)
+		}
+		expect.Equal(t, fmt.Sprint(from, to, " ", next), want, "%s", text)
+		expect.That(t, p.Total == 250 && p.Offset == from && q.err == nil, "%s: %+v %v", text, p, q.err)
+	}
+}
+
+func TestTextsOfAnswers(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
+		expect.Equal(t, thousands(n), want)
+	}
+	for accept, want := range map[string]bool{"gzip": true, "*": true, "br, gzip;q=0.5": true,
+		"gzip; q = 0": false, "gzip;q=0.0": false, "gzip;q=0.00": false, "gzip;q=0.000": false, "deflate": false,
+		"": false} {
+		expect.Equal(t, takesGzip(accept), want, "%q", accept)
+	}
+	for s, want := range map[string]string{"0x1f": "31 true", "0X1F": "31 true", "31": "31 true",
+		"-1": "-1 true", "0xffffffffffffffff": "-1 true", "": "0 false", "0x": "0 false", "x": "0 false"} {
+		id, ok := parseSession(s)
+		expect.Equal(t, fmt.Sprint(id, ok), want, "%q", s)
+	}
+	expect.Equal(t, round(1.29), 1.2)
+	expect.Equal(t, short("abcde", 5)+short("abcdef", 5)+shortPath("abcde", 5)+shortPath("abcdef", 5),
+		"abcdeabcd…abcde…cdef")
+	expect.Equal(t, prefix("/a/b")+prefix("/a")+prefix("/")+prefix("/"+strings.Repeat("x", 64)), "/a/a/other")
+	many := map[string]int{}
+	for i := range maxPrefixes {
+		expect.Equal(t, label(many, fmt.Sprint(i)), fmt.Sprint(i))
+		many[fmt.Sprint(i)] = i
+	}
+	expect.Equal(t, label(many, "new")+label(many, "7"), "other7")
+}
+
+// Rates are those since the oldest sample; counts that an operator has reset begin again.
+func TestPacketRates(t *testing.T) {
+	v := &View{began: time.Now(), o: Options{Now: time.Now}}
+	expect.That(t, v.packetRates(&admin.Status{}) == nil, "rates in the first second")
+	v.rates.samples = []sample{{at: time.Now().Add(-10 * time.Second), received: 100, sent: 900},
+		{at: time.Now()}}
+	r := v.packetRates(&admin.Status{Received: 600, Sent: 500})
+	expect.That(t, r != nil && r.Seconds >= 10 && r.Received > 0 && r.Received <= 50 &&
+		r.Received == r.Sent, "%+v", r)
+	b := answer.Busy{Requests: 1, Bytes: 2, Watches: 3}
+	expect.Equal(t, fmt.Sprint(figure(&b, ""), figure(&b, "bytes"), figure(&b, "watches")), "1 2 3")
+}
