@@ -71,16 +71,21 @@ type CreateRequest struct {
 
 // CreateRequest reads the body of a create with the given operation.
 func (d *Decoder) CreateRequest(op OpCode) (r CreateRequest) {
+	d.ReadCreate(op, &r)
+	return r
+}
+
+// ReadCreate is CreateRequest for many requests one after another: it reuses the room of the ACL in r.
+func (d *Decoder) ReadCreate(op OpCode, r *CreateRequest) {
 	var ok bool
 	r.Path, ok = d.String()
 	r.NoPath = !ok
 	r.Data = d.Buffer()
-	r.ACL, r.NullACLID = d.ACL()
-	r.Flags = d.Int()
+	r.ACL, r.NullACLID = d.aclOnto(r.ACL)
+	r.Flags, r.TTL = d.Int(), 0
 	if op == OpCreateTTL {
 		r.TTL = d.Long()
 	}
-	return r
 }
 
 // PathVersion is the body of delete and check, and the frame of setData and

@@ -81,12 +81,17 @@ func AppendACL(b []byte, acl []ACL) []byte {
 // ACL reads an ACL list; a null list is nil. A null scheme reads as "", which
 // no rule accepts; a null id is reported by nullID, because the reference
 // answers it with a code of its own.
-func (d *Decoder) ACL() (acl []ACL, nullID bool) {
+func (d *Decoder) ACL() (acl []ACL, nullID bool) { return d.aclOnto(nil) }
+
+// aclOnto is ACL with room that a list may take.
+func (d *Decoder) aclOnto(room []ACL) (acl []ACL, nullID bool) {
 	n := d.Count(12)
 	if n <= 0 {
 		return nil, false
 	}
-	acl = make([]ACL, 0, min(n, 1024))
+	if acl = room[:0]; cap(acl) < n {
+		acl = make([]ACL, 0, min(n, 1024))
+	}
 	for range n {
 		var a ACL
 		var ok bool

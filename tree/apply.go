@@ -73,6 +73,10 @@ func (t *Tree) delete(c *Change, r *jute.PathVersion) jute.ErrCode {
 		return jute.NoAuth
 	}
 	n := t.child(parent, name)
+	steps := deleteSteps + 2*eventSteps(r.Path)
+	if n != nil && n.acl.refs == 1 {
+		steps += 2 * newACLSteps
+	}
 	switch {
 	case n == nil:
 		return jute.NoNode
@@ -80,7 +84,7 @@ func (t *Tree) delete(c *Change, r *jute.PathVersion) jute.ErrCode {
 		return jute.BadVersion
 	case n.children() > 0:
 		return jute.NotEmpty
-	case !c.spend(deleteSteps + 2*eventSteps(r.Path) + len(n.data)/stepBytes):
+	case !c.spend(steps + len(n.data)/stepBytes):
 		return jute.BadArguments
 	}
 	t.removeNode(c, n, strings.Clone(r.Path))

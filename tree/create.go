@@ -90,7 +90,7 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 		return reply, jute.BadArguments
 	}
 
-	s := state{acl: t.acls.intern(acl), data: string(r.Data), null: r.Data == nil, kind: kind}
+	s := state{acl: t.intern(c, acl), data: string(r.Data), null: r.Data == nil, kind: kind}
 	switch kind {
 	case EphemeralNode:
 		s.owner = c.Session

@@ -35,27 +35,33 @@ const (
 
 // find returns the position of the child called name, or -1.
 func (d *dir) find(seed maphash.Seed, name string) int {
+	p, _ := d.locate(seed, name)
+	return p
+}
+
+// locate is find, and returns the slot in the index too, if there is an index.
+func (d *dir) locate(seed maphash.Seed, name string) (p, slot int) {
 	if d == nil {
-		return -1
+		return -1, -1
 	}
 	if d.slots == nil {
 		for i, n := range d.nodes {
 			if n.name == name {
-				return i
+				return i, -1
 			}
 		}
-		return -1
+		return -1, -1
 	}
 	h := nameHash(seed, name)
 	mask := len(d.slots) - 1
 	for i := int(h) & mask; d.slots[i] != 0; i = (i + 1) & mask {
 		if uint32(d.slots[i]>>32) == h {
 			if p := int(uint32(d.slots[i])) - 1; d.nodes[p].name == name {
-				return p
+				return p, i
 			}
 		}
 	}
-	return -1
+	return -1, -1
 }
 
 // nameHash hashes a name. The seed differs from process to process, so no client can prepare names
@@ -115,12 +121,14 @@ func (d *dir) slotOf(seed maphash.Seed, p int) int {
 	return i
 }
 
-// remove takes out the child at position p; the last one moves there.
-func (d *dir) remove(seed maphash.Seed, p int) {
-	d.changed(-4 - len(d.nodes[p].name))
+// remove takes out the child called name and returns the position it had; the last one
+// moves there.
+func (d *dir) remove(seed maphash.Seed, name string) (p int) {
+	p, slot := d.locate(seed, name)
+	d.changed(-4 - len(name))
 	last := len(d.nodes) - 1
 	if d.slots != nil {
-		d.clear(d.slotOf(seed, p))
+		d.clear(slot)
 		if p != last {
 			i := d.slotOf(seed, last)
 			d.slots[i] = d.slots[i]>>32<<32 | uint64(p+1)
@@ -130,6 +138,7 @@ func (d *dir) remove(seed maphash.Seed, p int) {
 	d.nodes[last] = nil
 	d.nodes = d.nodes[:last]
 	d.shrink(seed)
+	return p
 }
 
 // clear empties slot i and moves up the slots behind it that had to make way.

@@ -30,7 +30,7 @@ func TestDirAgainstSlice(t *testing.T) {
 		case r.IntN(2) == 0: // removed and put back: a failed multi
 			p := r.IntN(len(plain))
 			n := plain[p]
-			d.remove(seed, p)
+			d.remove(seed, d.nodes[p].name)
 			must.That(t, d.find(seed, n.name) < 0, "still there")
 			d.restore(seed, n, p)
 		default:
@@ -38,7 +38,7 @@ func TestDirAgainstSlice(t *testing.T) {
 			last := len(plain) - 1
 			plain[p] = plain[last]
 			plain = plain[:last]
-			d.remove(seed, p)
+			d.remove(seed, d.nodes[p].name)
 		}
 		must.That(t, len(d.nodes) == len(plain) && d.find(seed, "nobody") < 0,
 			"%v %v", len(d.nodes), len(plain))
@@ -51,7 +51,7 @@ func TestDirAgainstSlice(t *testing.T) {
 	}
 	expect.That(t, largest >= 1000, "the directory never grew: %v", largest)
 	for len(d.nodes) > 0 {
-		d.remove(seed, len(d.nodes)-1)
+		d.remove(seed, d.nodes[len(d.nodes)-1].name)
 	}
 	if d.names != 0 || d.slots != nil || cap(d.nodes) > 64 {
 		t.Errorf("an empty directory keeps %d bytes of names, %d slots and room for %d", d.names, len(d.slots),

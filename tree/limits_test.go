@@ -14,19 +14,18 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A multi holds as many operations as a frame of 1 MB does, and what it may cost is
-// bounded: one that costs more changes nothing.
+// A multi may have ten thousand operations on ordinary paths, and as many checks as a frame
+// of 1 MB holds. What it may cost is bounded: one that costs more changes nothing.
 func TestRequestsHoldTheirBudget(t *testing.T) {
 	const frame = 1_048_575
 	deep := strings.Repeat("/d", tree.MaxDepth-1)
 	tr := tree.New()
 	c := &tree.Change{Session: 1}
 	for depth := 2; depth <= len(deep); depth += 2 {
-		c.Zxid++
-		if _, code, _ := tr.Apply(c, jute.OpCreate, createBody(deep[:depth], "", 0), nil); code != jute.OK {
-			t.Fatal(depth, code)
-		}
+		do(t, tr, c, jute.OpCreate, createBody(deep[:depth], "", 0), nil)
 	}
+	do(t, tr, c, jute.OpCreate, createBody("/service", "", 0), nil)
+	do(t, tr, c, jute.OpCreate, createBody("/service/locks", "", 0), nil)
 	auth := slices.Repeat([]jute.ACL{{Perms: 1, ID: jute.ID{Scheme: "auth"}}}, 20)
 	for i := range auth {
 		auth[i].Perms = int32(i)
@@ -35,32 +34,46 @@ func TestRequestsHoldTheirBudget(t *testing.T) {
 	for i := range 45 {
 		ids = append(ids, tree.DigestID(fmt.Sprint(i)))
 	}
+	node := func(i int) string { return fmt.Sprintf("/service/locks/node-%010d", i) }
+	const ordinary, full = 10_000, 1 << 20
 	for _, x := range []struct {
 		name string
+		most int
 		op   jute.OpCode
 		body func(i int) []byte
 		want jute.ErrCode
 	}{
-		{"checks", jute.OpCheck, func(int) []byte { return pathVersion("/") }, jute.OK},
-		{"creates", jute.OpCreate, func(i int) []byte { return createBody(fmt.Sprint("/", i), "", 0) }, jute.OK},
-		{"writes", jute.OpSetData, func(i int) []byte { return setBody(fmt.Sprint("/", i%1000), "x") }, jute.OK},
-		{"deletes", jute.OpDelete, func(i int) []byte { return pathVersion(fmt.Sprint("/", i)) }, jute.OK},
-		{"deep writes", jute.OpSetData, func(int) []byte { return setBody(deep, "x") }, jute.BadArguments},
-		{"deep creates", jute.OpCreate, func(i int) []byte { return createBody(fmt.Sprint(deep, "/", i), "", 0) },
+		{"checks", full, jute.OpCheck, func(int) []byte { return pathVersion("/") }, jute.OK},
+		{"creates", ordinary, jute.OpCreate, func(i int) []byte { return createBody(node(i), "host:pid", 1) }, jute.OK},
+		{"writes", ordinary, jute.OpSetData, func(i int) []byte { return setBody(node(i), "host:pid") }, jute.OK},
+		{"deletes", ordinary, jute.OpDelete, func(i int) []byte { return pathVersion(node(i)) }, jute.OK},
+		{"short creates", full, jute.OpCreate, func(i int) []byte { return createBody(fmt.Sprint("/", i), "", 0) },
 			jute.BadArguments},
-		{"long ACLs", jute.OpCreate, func(i int) []byte {
+		{"short writes", full, jute.OpSetData, func(i int) []byte { return setBody("/", "x") }, jute.BadArguments},
+		{"deep writes", full, jute.OpSetData, func(int) []byte { return setBody(deep, "x") }, jute.BadArguments},
+		{"deep creates", full, jute.OpCreate,
+			func(i int) []byte { return createBody(fmt.Sprint(deep, "/", i), "", 0) }, jute.BadArguments},
+		{"long ACLs", full, jute.OpCreate, func(i int) []byte {
 			b := jute.AppendBuffer(jute.AppendString(nil, fmt.Sprint("/l", i)), nil)
 			return jute.AppendInt(jute.AppendACL(b, auth), 0)
+		}, jute.BadArguments},
+		{"new ACLs", full, jute.OpCreate, func(i int) []byte {
+			b := jute.AppendBuffer(jute.AppendString(nil, fmt.Sprint("/n", i)), nil)
+			acl := []jute.ACL{{Perms: 1, ID: jute.ID{Scheme: "ip", ID: fmt.Sprintf("10.0.%d.%d", i/250, i%250)}}}
+			return jute.AppendInt(jute.AppendACL(b, acl), 0)
 		}, jute.BadArguments},
 	} {
 		var body []byte
 		n := 0
-		for ; ; n++ {
+		for ; n < x.most; n++ {
 			op := x.body(n)
-			if len(body)+len(op)+18 > frame || x.op == jute.OpDelete && n == 18_000 {
+			if len(body)+len(op)+18 > frame {
 				break
 			}
 			body = append(jute.AppendMultiHeader(body, x.op, false, -1), op...)
+		}
+		if x.most == ordinary && n < x.most {
+			t.Fatalf("%d %s fill a frame", n, x.name)
 		}
 		body = jute.AppendMultiHeader(body, jute.OpError, true, -1)
 		before, digest := treetest.Dump(tr), tr.Digest()
@@ -88,7 +101,7 @@ func TestRequestsHoldTheirBudget(t *testing.T) {
 func TestMultiReadsHoldTheirBudget(t *testing.T) {
 	tr := tree.New()
 	c := &tree.Change{Session: 1}
-	for i := range 300_000 {
+	for i := range 250_000 {
 		c.Zxid++
 		c.Events = c.Events[:0]
 		tr.Apply(c, jute.OpCreate, createBody(fmt.Sprintf("/%020d", i), "", 0), nil)
@@ -101,7 +114,7 @@ func TestMultiReadsHoldTheirBudget(t *testing.T) {
 		}
 		body = jute.AppendMultiHeader(body, jute.OpError, true, -1)
 		if _, code := tr.AppendMultiRead(nil, nil, body); code != want {
-			t.Errorf("%d lists of 300,000 names: %v, want %v", n, code, want)
+			t.Errorf("%d lists of 250,000 names: %v, want %v", n, code, want)
 		}
 	}
 }

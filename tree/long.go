@@ -8,21 +8,23 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// manyEphemerals is how many ephemeral nodes an answer may list that is put together while the
-// state is locked. A longer listing of a directory may be put together then if it is kept; see
-// dir.cache.
-const manyEphemerals = 2000
+// What an answer may list that is put together while the state is locked: so many ephemeral nodes
+// with paths of so many bytes, or so many children, with names of maxCacheLen bytes.
+const (
+	manyEphemerals = 2000
+	longEphemerals = 256 << 10
+	manyChildren   = 100_000
+)
 
 // Long is an answer that lists very many nodes. Only the nodes are taken while the state is
-// locked: their names and places never change, so Encode may put the answer together after the
-// lock is released.
+// locked: their names, places and czxids never change, so Encode may put the answer together
+// after the lock is released.
 type Long struct {
 	nodes []*node
 	stat  []byte // behind the list
 
 	ephemeral bool // the list is one of paths, in the order of AppendEphemerals
 	prefix    string
-	created   []int64 // of an ephemeral list: the czxid of each node
 }
 
 // Take begins the answer to a getChildren, getChildren2 or getEphemerals of a session,
@@ -30,18 +32,14 @@ type Long struct {
 // error: then an Append function gives it.
 func (t *Tree) Take(op jute.OpCode, session int64, ids []jute.ID, path string) *Long {
 	if op == jute.OpGetEphemerals {
-		nodes := t.ephemerals[session].list()
-		if len(nodes) <= manyEphemerals {
+		h := t.ephemerals[session]
+		if h == nil || len(h.nodes) <= manyEphemerals && h.paths <= longEphemerals {
 			return nil
 		}
-		l := &Long{nodes: slices.Clone(nodes), ephemeral: true, prefix: path, created: make([]int64, len(nodes))}
-		for i, n := range nodes {
-			l.created[i] = n.czxid
-		}
-		return l
+		return &Long{nodes: slices.Clone(h.nodes), ephemeral: true, prefix: path}
 	}
 	n, code := t.readable(ids, path, jute.PermRead)
-	if code != jute.OK || n.dir == nil || n.dir.names <= maxCacheLen {
+	if code != jute.OK || n.dir == nil || n.dir.names <= maxCacheLen && len(n.dir.nodes) <= manyChildren {
 		return nil
 	}
 	l := &Long{nodes: slices.Clone(n.dir.nodes)}
@@ -54,7 +52,7 @@ func (t *Tree) Take(op jute.OpCode, session int64, ids []jute.ID, path string) *
 // Encode appends the response record.
 func (l *Long) Encode(b []byte) []byte {
 	if l.ephemeral {
-		return appendEphemerals(b, l.nodes, l.created, l.prefix)
+		return appendEphemerals(b, l.nodes, l.prefix)
 	}
 	return append(appendNames(b, l.nodes), l.stat...)
 }
@@ -71,7 +69,7 @@ func appendNames(b []byte, nodes []*node) []byte {
 // appendEphemerals appends the paths that begin with prefix, in the order of the
 // reference, which copies a set of all that grew one by one. Each path is made and
 // hashed once, and only those that the client asked for are sorted.
-func appendEphemerals(b []byte, nodes []*node, created []int64, prefix string) []byte {
+func appendEphemerals(b []byte, nodes []*node, prefix string) []byte {
 	if meansAll(prefix) {
 		prefix = "/"
 	}
@@ -82,10 +80,10 @@ func appendEphemerals(b []byte, nodes []*node, created []int64, prefix string) [
 	}
 	copied, grown := jute.CopiedTable(len(nodes)), jute.GrownTable(len(nodes))
 	var list []entry
-	for i, n := range nodes {
+	for _, n := range nodes {
 		if path := pathOf(n); strings.HasPrefix(path, prefix) {
 			hash := jute.JavaHash(path)
-			list = append(list, entry{path, jute.Bucket(hash, copied), jute.Bucket(hash, grown), created[i]})
+			list = append(list, entry{path, jute.Bucket(hash, copied), jute.Bucket(hash, grown), n.czxid})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b entry) int {

@@ -22,11 +22,11 @@ func (o *multiOp) next(d *jute.Decoder) (more, ok bool) {
 	if d.Err() != nil || h.Done {
 		return false, d.Err() == nil
 	}
-	*o = multiOp{op: h.Type}
+	o.op = h.Type
 	var noPath bool
 	switch h.Type {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
-		o.create = d.CreateRequest(h.Type)
+		d.ReadCreate(h.Type, &o.create)
 		o.op = multiCreate(h.Type, o.create.Flags)
 		noPath = o.create.NoPath
 	case jute.OpDelete, jute.OpCheck:
@@ -85,22 +85,53 @@ func (t *Tree) step(c *Change, o *multiOp, reply []byte) ([]byte, jute.ErrCode) 
 	return reply, t.check(c, &o.set.PathVersion)
 }
 
+// multiSize is what the operations of a multi need together, and what their results
+// take: room that grew by and by would be copied again and again.
+type multiSize struct {
+	ops, changes, writes, events, reply int
+}
+
+func (m *multiSize) add(o *multiOp) {
+	const header, sequence = 9, 10
+	m.ops++
+	m.reply += header
+	switch o.op {
+	case jute.OpCheck:
+		return
+	case jute.OpDelete:
+		m.events += 2
+	case jute.OpSetData:
+		m.writes++
+		m.events++
+		m.reply += jute.StatSize
+	default:
+		m.events += 2
+		m.reply += 4 + len(o.create.Path) + sequence
+		if o.op != jute.OpCreate {
+			m.reply += jute.StatSize
+		}
+	}
+	m.changes++
+}
+
 // multi applies all operations of a multi or none. Each operation sees what those before it did.
 // multi reads the request twice, to learn first whether all of it can be read: decoded, tens of
 // thousands of operations would take many times the memory of the request.
 func (t *Tree) multi(c *Change, d *jute.Decoder, reply []byte) (out []byte, code jute.ErrCode, changed bool) {
 	var o multiOp
-	count, first := 0, *d
+	var all multiSize
+	first := *d
 	for more, ok := o.next(d); more || !ok; more, ok = o.next(d) {
 		if !ok {
 			return reply, jute.MarshallingError, false
 		}
-		count++
+		all.add(&o)
 	}
-	events := len(c.Events)
-	c.Events = slices.Grow(c.Events, 2*count)
-	t.undo = t.newUndo(count)
-	out, d = reply, &first
+	c.spend(all.ops / 2)
+	count, events := all.ops, len(c.Events)
+	c.Events = slices.Grow(c.Events, all.events)
+	t.undo = t.newUndo(all)
+	out, d = slices.Grow(reply, all.reply), &first
 	for i := range count {
 		o.next(d)
 		out, code = t.step(c, &o, out)

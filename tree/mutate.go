@@ -48,6 +48,15 @@ func (c *Change) allowed(n *node, perm int32) bool {
 	return c.asked.allows(n, c.IDs, perm)
 }
 
+// intern returns the stored form of the ACL that a client gives to a node.
+func (t *Tree) intern(c *Change, acl []jute.ACL) *ACL {
+	set := t.acls.intern(acl)
+	if set.refs == 0 {
+		c.spend(newACLSteps * (1 + len(acl)))
+	}
+	return set
+}
+
 func (c *Change) tell(t jute.EventType, path string, n *node) {
 	c.Events = append(c.Events, Event{t, path, n.acl})
 }
@@ -96,9 +105,7 @@ func (t *Tree) link(n *node, p int) {
 // unlink takes n, which has no children, from its parent and returns the
 // position it had there.
 func (t *Tree) unlink(n *node) int {
-	d := n.parent.dir
-	p := d.find(t.seed, n.name)
-	d.remove(t.seed, p)
+	p := n.parent.dir.remove(t.seed, n.name)
 	t.acls.release(n.acl)
 	t.count--
 	t.size -= int64(pathLen(n))
@@ -179,7 +186,7 @@ func (t *Tree) addNode(c *Change, parent *node, path string, s state) *node {
 	parent.cv++
 	parent.pzxid = c.Zxid
 	t.zxid = c.Zxid
-	t.charge(path, 1, int64(len(n.data)))
+	t.charge(c, path, 1, int64(len(n.data)))
 	t.fillStats(n)
 	t.hash.node(mixCreate, path, n)
 	t.hash.int(uint64(uint32(parent.cv)))
@@ -197,7 +204,7 @@ func (t *Tree) removeNode(c *Change, n *node, path string) {
 	t.undo.deleted(n, t.unlink(n))
 	n.parent.pzxid = c.Zxid
 	t.zxid = c.Zxid
-	t.charge(path, -1, -int64(len(n.data)))
+	t.charge(c, path, -1, -int64(len(n.data)))
 	c.tell(jute.EventDeleted, path, n)
 	c.tell(jute.EventChildrenChanged, parentPath(path), n.parent)
 }
@@ -214,7 +221,7 @@ func (t *Tree) writeData(c *Change, n *node, path string, data string, null bool
 	n.version = version
 	n.mzxid, n.mtime = c.Zxid, c.Time
 	t.zxid = c.Zxid
-	t.charge(path, 0, grow)
+	t.charge(c, path, 0, grow)
 	t.hash.node(mixSetData, path, n)
 	c.tell(jute.EventDataChanged, path, n)
 }
@@ -231,7 +238,7 @@ func next(v int32) int32 {
 // changeACL gives n a new ACL. It changes none of n's zxids and fires no event.
 func (t *Tree) changeACL(c *Change, n *node, path string, acl []jute.ACL) {
 	t.snap.keep(n)
-	set := t.acls.intern(acl)
+	set := t.intern(c, acl)
 	t.acls.retain(set)
 	t.acls.release(n.acl)
 	n.acl = set

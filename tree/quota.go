@@ -26,7 +26,7 @@ func quotaOf(path string) string {
 
 // covering returns the nodes of the quota that counts path: the activated one of
 // path or of the deepest node above it. Without one, both are nil.
-func (t *Tree) covering(path string) (limits, stats *node) {
+func (t *Tree) covering(c *Change, path string) (limits, stats *node) {
 	if t.quotas == 0 || path == "" {
 		return nil, nil
 	}
@@ -34,6 +34,7 @@ func (t *Tree) covering(path string) (limits, stats *node) {
 	for rest, found := path[1:], true; found; {
 		var name string
 		name, rest, found = strings.Cut(rest, "/")
+		c.spend(1)
 		if n = t.child(n, name); n == nil {
 			break
 		}
@@ -46,8 +47,9 @@ func (t *Tree) covering(path string) (limits, stats *node) {
 
 // charge adds to the counts of the quota that covers path. They change in
 // place: no version, no zxid, no event.
-func (t *Tree) charge(path string, count, bytes int64) {
-	if _, n := t.covering(path); n != nil {
+func (t *Tree) charge(c *Change, path string, count, bytes int64) {
+	if _, n := t.covering(c, path); n != nil {
+		c.spend(quotaSteps)
 		t.setStats(n, quotaField(n.data, "count")+count, quotaField(n.data, "bytes")+bytes)
 	}
 }
@@ -91,7 +93,7 @@ func (t *Tree) overQuota(c *Change, path string, count, bytes int64) bool {
 	if c.NoQuota {
 		return false
 	}
-	limits, stats := t.covering(path)
+	limits, stats := t.covering(c, path)
 	if limits == nil || stats == nil {
 		return false
 	}

@@ -181,7 +181,7 @@ func (t *Tree) AppendMultiRead(b []byte, ids []jute.ID, body []byte) ([]byte, ju
 			}
 			b = n.dir.appendList(b)
 		}
-		if !c.spend((len(b) - at) / stepBytes) {
+		if !c.spend((len(b) - at) / readBytes) {
 			return b[:start], jute.BadArguments
 		}
 		if len(b)-start > t.lim.multiRead {

@@ -95,10 +95,5 @@ func (t *Tree) SomeEphemeralsOf(session int64, most int) []string {
 // AppendEphemerals appends the paths of a session's ephemeral nodes that begin
 // with prefix; a blank one and "/" ask for all.
 func (t *Tree) AppendEphemerals(b []byte, session int64, prefix string) []byte {
-	nodes := t.ephemerals[session].list()
-	created := make([]int64, len(nodes))
-	for i, n := range nodes {
-		created[i] = n.czxid
-	}
-	return appendEphemerals(b, nodes, created, prefix)
+	return appendEphemerals(b, t.ephemerals[session].list(), prefix)
 }

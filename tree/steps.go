@@ -3,22 +3,29 @@ package tree
 import "strings"
 
 // MaxSteps is the budget of one request: the most it may cost while the state is locked. A step is
-// about 80 ns, so the budget is 20 ms. A multi or multiRead of ordinary paths that fills a frame
-// of 1 MB costs less. A request that costs more ends with BADARGUMENTS, which every client library
-// knows, and changes nothing. Every server must count alike, so the counts are constants and
-// follow from the request and the tree alone.
-const MaxSteps = 250_000
-
-// What a request pays for. The figures come from a multi of each operation that
-// fills a frame, on short paths, on paths of 1,023 names and on paths of 64 KiB.
+// about 75 ns, so the budget is 12 ms; the rest of 20 ms is for what only some servers have to do:
+// events for watchers, and copies for a snapshot that is being written. A multi or multiRead of ten
+// thousand operations on ordinary paths costs less. A request that costs more ends with
+// BADARGUMENTS, which every client library knows, and changes nothing. Every server must count
+// alike, so the counts are constants and follow from the request and the tree alone.
 const (
-	opSteps     = 2   // one operation, read and looked up
+	MaxSteps  = 160_000
+	StepNanos = 75
+)
+
+// What a request pays for. BenchmarkSteps measures multis of each operation, on paths of
+// every depth and length, and how long a step of each takes.
+const (
+	opSteps     = 2   // one operation, read and looked up; in a multi half a step more, for the first reading
 	setSteps    = 3   // new data, and the event
-	createSteps = 7   // a new node, and two events
-	deleteSteps = 3   // a node less, and two events
+	createSteps = 9   // a new node, and two events
+	deleteSteps = 5   // a node less, and two events
 	endSteps    = 10  // a node that goes with its session
 	aclSteps    = 2   // an entry of an ACL that a client sends
-	stepBytes   = 400 // of data or of an answer that are copied in a step
+	newACLSteps = 4   // an entry of an ACL that no other node has
+	quotaSteps  = 6   // the counts of a quota written again
+	stepBytes   = 160 // of data that are stored in a step
+	readBytes   = 500 // of an answer that are copied in a step
 	eventBytes  = 750 // hashed in a step where an event looks for watches above its node
 )
 
@@ -37,8 +44,8 @@ func pathSteps(path string) int {
 	return min(strings.Count(path, "/"), MaxDepth)/4 + len(path)/64
 }
 
-// eventSteps returns the cost of an event on a path whose every name may have a Recursive watch:
-// every prefix of the path is hashed.
+// eventSteps returns the cost of an event that keeps its path, whose every name may have a Recursive
+// watch: every prefix of the path is hashed.
 func eventSteps(path string) int {
-	return len(path) * strings.Count(path, "/") / 2 / eventBytes
+	return len(path)/64 + len(path)*strings.Count(path, "/")/2/eventBytes
 }

@@ -30,7 +30,7 @@ type account struct {
 const (
 	// stepsPerSecond is what a processor does under the lock, and lockShare the
 	// part of it that an address has.
-	stepsPerSecond = int64(time.Second / (80 * time.Nanosecond))
+	stepsPerSecond = int64(time.Second / tree.StepNanos)
 	lockShare      = 3
 
 	// An address may use burstTime of its share at once. The server learns the cost of the end of a

@@ -35,8 +35,7 @@ func TestAnAddressHasAThirdOfTheLock(t *testing.T) {
 				spent += 1000
 			}
 		}
-		const step = 80 * time.Nanosecond
-		held, share := time.Duration(spent)*step, seconds/2*time.Second/lockShare/time.Duration(servers)
+		held, share := time.Duration(spent)*tree.StepNanos, seconds/2*time.Second/lockShare/time.Duration(servers)
 		expect.That(t, held >= share*9/10 && held <= share*11/10,
 			"%d servers: the lock was held for %v in %d s", servers, held, seconds/2)
 	}
