@@ -28,6 +28,7 @@ const (
 const stopTime = 15 * time.Second
 
 func main() {
+	relaxTimers(os.Args) // before signals are heard
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	hangups := make(chan os.Signal, 1)
