@@ -82,7 +82,7 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 		return out, err
 	}
 	out.server, out.client = before.perOp(reads.ops + writes.ops)
-	out.p50, out.p99 = reads.lat.quantile(0.5), reads.lat.quantile(0.99)
+	out.tails = reads.lat.tails()
 	out.metrics = []metric{{unit: "reads/s", value: reads.rate()}, {name: "writes", unit: "writes/s",
 		value: writes.rate()}}
 	return out, removeTree(conns[0], root)

@@ -5,15 +5,25 @@ import (
 	"time"
 )
 
-// hist is a histogram of durations with buckets about 4 % wide.
+// hist is a histogram of durations with buckets about 1 % wide.
 type hist struct {
-	counts [512]int64
+	counts [2048]int64
 	n      int64
 	sum    time.Duration
 	max    time.Duration
 }
 
-const bucketsPerDoubling = 16
+// tails are quantiles of a latency: the median, 99 % and 99.9 %.
+type tails [3]time.Duration
+
+func (h *hist) tails() (t tails) {
+	for i, q := range []float64{0.5, 0.99, 0.999} {
+		t[i] = h.quantile(q)
+	}
+	return t
+}
+
+const bucketsPerDoubling = 64
 
 func bucketOf(d time.Duration) int {
 	if d < time.Microsecond {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,48 @@ func (r *result) rate() float64 { return float64(r.ops) / r.elapsed.Seconds() }
 // load runs workloads, one per connection with depth slots each, for d, and returns what
 // completed in that time.
 func load(conns []*wire.Pipe, work []workload, depth int, d time.Duration) (*result, error) {
+	return drive(conns, d, func(i int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error {
+		return driveConn(conns[i], work[i], depth, end, stop, done)
+	})
+}
+
+// openLoad begins rate operations a second for d, at random times that do not depend on the answers.
+// An operation that has to wait for the one before it on its connection is measured from the time at
+// which it was meant to begin.
+func openLoad(conns []*wire.Pipe, work []workload, rate float64, d time.Duration) (*result, error) {
+	gap := float64(time.Second) * float64(len(conns)) / rate
+	return drive(conns, d, func(i int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error {
+		conns[i].SetDeadline(end.Add(30 * time.Second))
+		defer conns[i].SetDeadline(time.Time{})
+		from := time.Now()
+		for {
+			from = from.Add(time.Duration(rand.ExpFloat64() * gap))
+			if !from.Before(end) || stop.Load() {
+				return nil
+			}
+			time.Sleep(time.Until(from))
+			if err := operate(conns[i], work[i]); err != nil {
+				return err
+			}
+			done(from, time.Now())
+		}
+	})
+}
+
+// operate carries out one operation of a workload with one slot.
+func operate(c *wire.Pipe, w workload) error {
+	for w.start(c, 0); ; {
+		r, err := c.Do()
+		if err != nil || w.step(c, 0, &r) {
+			return err
+		}
+	}
+}
+
+// drive calls f for each connection, until end, d from now, and returns the operations that f says
+// are done.
+func drive(conns []*wire.Pipe, d time.Duration,
+	f func(i int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error) (*result, error) {
 	var (
 		mu       sync.Mutex
 		total    = &result{seconds: make([]int64, int(d/time.Second)+1)}
@@ -54,12 +97,12 @@ func load(conns []*wire.Pipe, work []workload, depth int, d time.Duration) (*res
 		}
 		atomic.AddInt64(&total.seconds[at/int64(time.Second)], 1)
 	}
-	for i, c := range conns {
+	for i := range conns {
 		wg.Go(func() {
 			var lat hist
-			err := driveConn(c, work[i], depth, end, &stop, func(from, now time.Time) {
+			err := f(i, end, &stop, func(from, now time.Time) {
+				lat.add(now.Sub(from))
 				if now.Before(end) {
-					lat.add(now.Sub(from))
 					completed(now)
 				}
 			})
@@ -114,8 +157,11 @@ func driveConn(c *wire.Pipe, w workload, depth int, end time.Time, stop *atomic.
 			continue
 		}
 		now := time.Now()
+		if !now.Before(end) {
+			continue
+		}
 		done(started[slot], now)
-		if now.Before(end) && !stop.Load() {
+		if !stop.Load() {
 			started[slot] = now
 			w.start(c, slot)
 			queue = append(queue, slot)

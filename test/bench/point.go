@@ -19,11 +19,11 @@ type metric struct {
 
 // sample is the result of one round of a point on one side.
 type sample struct {
-	metrics  []metric
-	p50, p99 time.Duration // zero without a latency
-	server   float64       // CPU µs per operation, all servers; zero if unknown
-	client   float64
-	note     string // printed once below the table
+	metrics []metric
+	tails   tails   // zero without a latency
+	server  float64 // CPU µs per operation, all servers; zero if unknown
+	client  float64
+	note    string // printed once below the table
 }
 
 // runner is a point opened on one side.
@@ -91,25 +91,46 @@ func (u usage) perOp(ops int64) (server, client float64) {
 	return float64(now.server-u.server) / 1e3 / n, float64(now.client-u.client) / 1e3 / n
 }
 
-// throughput is a point that keeps conns × depth operations in flight. make
-// builds the workload of a connection; prefix is a directory of its own.
-func throughput(name string, conns, depth int, good, good3 float64, help string,
-	build func(c *wire.Pipe, dir string, depth int) (w workload, cleanup func() error, err error)) point {
-	p := point{help: help, good: good, good3: good3}
-	p.name = fmt.Sprintf("%s@%d", name, conns)
-	if depth > 1 {
-		p.name += fmt.Sprintf("x%d", depth)
+// builder makes the workload of a connection; dir is a directory of its own.
+type builder func(c *wire.Pipe, dir string, depth int) (w workload, cleanup func() error, err error)
+
+// shape is how a workload is measured: conns × depth operations are always in flight or, with half,
+// conns connections begin operations at random times, at half of the rate at which they keep the
+// side busy. That rate comes from the warm-up of the round.
+type shape struct {
+	name         string
+	conns, depth int
+	half         bool
+	build        builder
+}
+
+// throughput is a point that keeps conns × depth operations in flight.
+func throughput(name string, conns, depth int, good, good3 float64, help string, build builder) point {
+	p := shape{name, conns, depth, false, build}.point(help)
+	p.good, p.good3 = good, good3
+	return p
+}
+
+// point returns the point with this shape.
+func (f shape) point(help string) point {
+	p := point{name: fmt.Sprintf("%s@%d", f.name, f.conns), help: help}
+	if f.depth > 1 {
+		p.name += fmt.Sprintf("x%d", f.depth)
+	}
+	if f.half {
+		p.name = "half:" + p.name
+		p.help += "; begun at random times, at half of the rate of the full load"
 	}
 	p.open = func(c *config, s *side) (runner, error) {
-		return runner{run: func() (sample, error) { return measure(c, s, name, conns, depth, build) }}, nil
+		return runner{run: func() (sample, error) { return f.measure(c, s) }}, nil
 	}
 	return p
 }
 
-// measure runs one round of a throughput point.
-func measure(c *config, s *side, name string, n, depth int,
-	build func(*wire.Pipe, string, int) (workload, func() error, error)) (out sample, err error) {
-	root := c.unique(name)
+// measure runs one round.
+func (f shape) measure(c *config, s *side) (out sample, err error) {
+	n, depth := f.conns, f.depth
+	root := c.unique(f.name)
 	admin, err := s.dial()
 	if err != nil {
 		return out, err
@@ -134,25 +155,36 @@ func measure(c *config, s *side, name string, n, depth int,
 		if err := makeNodes(conns[i], []string{dir}); err != nil {
 			return err
 		}
-		work[i], cleanups[i], err = build(conns[i], dir, depth)
+		work[i], cleanups[i], err = f.build(conns[i], dir, depth)
 		return err
 	}); err != nil {
 		closeAll(conns)
 		return out, err
 	}
-	if _, err := load(conns, work, depth, c.warm); err != nil { // warms up, unmeasured
-		closeAll(conns)
-		return out, err
+	r, err := load(conns, work, depth, c.warm) // warms up, unmeasured
+	if err == nil && f.half && r.ops == 0 {
+		err = fmt.Errorf("no operation in %v", c.warm)
 	}
 	before := takeUsage(s.pids())
-	r, err := load(conns, work, depth, c.duration)
+	switch {
+	case err != nil:
+	case f.half:
+		r, err = openLoad(conns, work, r.rate()/2, c.duration)
+	default:
+		r, err = load(conns, work, depth, c.duration)
+	}
 	if err != nil {
 		closeAll(conns)
 		return out, err
 	}
 	out.server, out.client = before.perOp(r.ops)
+	out.tails = r.lat.tails()
 	out.metrics = []metric{{unit: "/s", value: r.rate()}}
-	out.p50, out.p99 = r.lat.quantile(0.5), r.lat.quantile(0.99)
+	if f.half {
+		out.metrics = []metric{{unit: "p99 ms", value: ms(out.tails[1]), lower: true},
+			{name: "tail", unit: "p99.9 ms", value: ms(out.tails[2]), lower: true},
+			{name: "rate", unit: "/s", value: r.rate()}}
+	}
 	err = parallel(16, n, func(i int) error {
 		if err := cleanups[i](); err != nil {
 			return err
@@ -169,8 +201,7 @@ func measure(c *config, s *side, name string, n, depth int,
 func noCleanup() error { return nil }
 
 // onNodes makes a builder for workloads on depth nodes of the connection's own.
-func onNodes(work func(paths []string) workload) func(*wire.Pipe, string, int) (workload, func() error,
-	error) {
+func onNodes(work func(paths []string) workload) builder {
 	return func(c *wire.Pipe, dir string, depth int) (workload, func() error, error) {
 		paths := nodes(dir, depth)
 		return work(paths), noCleanup, makeNodes(c, paths)
@@ -178,15 +209,8 @@ func onNodes(work func(paths []string) workload) func(*wire.Pipe, string, int) (
 }
 
 func buildCreate(c *wire.Pipe, dir string, _ int) (workload, func() error, error) {
-	w := &createWork{dir: dir}
-	return w, func() error {
-		paths := make([]string, w.n)
-		for i := range paths {
-			paths[i] = w.path(i)
-		}
-		w.n = 0
-		return removeNodes(c, paths)
-	}, nil
+	w := &createWork{dir: dir, data: payload}
+	return w, func() error { return w.remove(c) }, nil
 }
 
 func buildLock(c *wire.Pipe, dir string, depth int) (workload, func() error, error) {

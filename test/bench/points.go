@@ -33,6 +33,12 @@ func points(c *config) []point {
 		throughput("exists", 16, 16, 4, 0, existsHelp, onNodes(existsWork)),
 		throughput("mixed", 64, 1, 1.6, 0, mixedHelp, onNodes(mixedWork)),
 		throughput("mixed", 16, 16, 2.5, 0, mixedHelp, onNodes(mixedWork)),
+		shape{"set", 1, 1, true, onNodes(setWork)}.point(setHelp),
+		shape{"set", 64, 1, true, onNodes(setWork)}.point(setHelp),
+		shape{"get", 64, 1, true, onNodes(getWork)}.point(getHelp),
+		shape{"lock", 1, 1, true, buildLock}.point(lockHelp),
+		shape{"lock", 16, 1, true, buildLock}.point(lockHelp),
+		throughput("create", 16, 64, 0, 0, createHelp, buildCreate),
 		handoff(10, 1.7), handoff(100, 1.7),
 		herd(100, 1.7),
 		fanout(1000, 1.4),
@@ -50,6 +56,9 @@ func points(c *config) []point {
 		znodeMemory(c.znodes),
 		restart(c.znodes),
 		snapshots(c.znodes),
+	}
+	for _, y := range ycsbs {
+		list = append(list, y.points()...)
 	}
 	// With some servers a thousand waiters take long: run these by name only.
 	for _, p := range []point{handoff(1000, 1.5), herd(1000, 1.7)} {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -144,7 +143,7 @@ func runHandoff(cfg *config, s *side, waiters int) (out sample, err error) {
 		return out, errors.Join(fmt.Errorf("no hand-off in %v", cfg.duration), removeTree(conns[0], root))
 	}
 	out.server, out.client = before.perOp(lat.n)
-	out.p50, out.p99 = lat.quantile(0.5), lat.quantile(0.99)
+	out.tails = lat.tails()
 	out.metrics = []metric{
 		{unit: "ms", value: ms(lat.quantile(0.5)), lower: true},
 		{name: "rate", unit: "/s", value: float64(lat.n) / cfg.duration.Seconds()},
@@ -233,35 +232,34 @@ func runHerd(cfg *config, s *side, waiters int) (out sample, err error) {
 		return time.Since(start), nil
 	}
 	first := names[1]
-	var times []time.Duration
+	var times hist
 	var before usage
 	end := time.Now().Add(cfg.warm + cfg.duration)
 	begin := time.Now().Add(cfg.warm)
-	for time.Now().Before(end) || len(times) == 0 {
+	for time.Now().Before(end) || times.n == 0 {
 		d, err := change(func() { admin.Delete(first) })
 		if err != nil {
 			return out, err
 		}
 		if time.Now().After(begin) {
-			if times == nil {
+			if times.n == 0 {
 				before = takeUsage(s.pids())
 			}
-			times = append(times, d)
+			times.add(d)
 		}
 		if _, err := change(func() { admin.Create(first, nil, 0) }); err != nil {
 			return out, err
 		}
 	}
 	// CPU is that of a release and of the create that follows it.
-	out.server, out.client = before.perOp(int64(len(times)))
+	out.server, out.client = before.perOp(times.n)
 	stop.Store(true)
 	if _, err := change(func() { admin.Delete(first) }); err != nil {
 		return out, err
 	}
 	wg.Wait()
-	slices.Sort(times)
-	out.p50, out.p99 = times[len(times)/2], times[len(times)*99/100]
-	out.metrics = []metric{{unit: "ms", value: ms(out.p50), lower: true}}
+	out.tails = times.tails()
+	out.metrics = []metric{{unit: "ms", value: ms(out.tails[0]), lower: true}}
 	return out, removeTree(admin, root)
 }
 

@@ -135,7 +135,7 @@ func (r *report) print(w io.Writer) {
 	}
 	head = append(head, "times better, median (range)", "goal")
 	for _, s := range r.sides {
-		head = append(head, s.name+" p50 / p99 ms", s.name+" CPU µs/op, server + client")
+		head = append(head, s.name+" p50 / p99 / p99.9 ms", s.name+" CPU µs/op, server + client")
 	}
 	fmt.Fprintf(w, "| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat("---|", len(head)))
 	for _, row := range r.rows {
@@ -213,11 +213,15 @@ func of(rounds [][]*sample, k int, f func(*sample) float64) float64 {
 }
 
 func latency(rounds [][]*sample, k int) string {
-	p50 := of(rounds, k, func(s *sample) float64 { return ms(s.p50) })
-	if !(p50 > 0) {
-		return ""
+	var cells [len(tails{})]string
+	for i := range cells {
+		v := of(rounds, k, func(s *sample) float64 { return ms(s.tails[i]) })
+		if !(v > 0) {
+			return ""
+		}
+		cells[i] = number(v)
 	}
-	return number(p50) + " / " + number(of(rounds, k, func(s *sample) float64 { return ms(s.p99) }))
+	return strings.Join(cells[:], " / ")
 }
 
 func cpu(rounds [][]*sample, k int) string {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -39,11 +38,11 @@ func runFanout(cfg *config, s *side, conns []*wire.Pipe) (out sample, err error)
 	if err := makeNodes(admin, []string{node}); err != nil {
 		return out, err
 	}
-	var times []time.Duration
+	var times hist
 	var server, client float64
 	end := time.Now().Add(cfg.warm + cfg.duration)
 	begin := time.Now().Add(cfg.warm)
-	for time.Now().Before(end) || len(times) == 0 {
+	for time.Now().Before(end) || times.n == 0 {
 		if err := parallel(16, len(watchers), func(i int) error {
 			watchers[i].SetDeadline(time.Now().Add(30 * time.Second))
 			watchers[i].Get(node, true)
@@ -77,16 +76,15 @@ func runFanout(cfg *config, s *side, conns []*wire.Pipe) (out sample, err error)
 			}
 		}
 		if time.Now().After(begin) {
-			times = append(times, d)
+			times.add(d)
 			sv, cl := before.perOp(1)
 			server += sv
 			client += cl
 		}
 	}
-	slices.Sort(times)
-	out.server, out.client = server/float64(len(times)), client/float64(len(times))
-	out.p50, out.p99 = times[len(times)/2], times[len(times)*99/100]
-	out.metrics = []metric{{unit: "ms", value: ms(out.p50), lower: true}}
+	out.server, out.client = server/float64(times.n), client/float64(times.n)
+	out.tails = times.tails()
+	out.metrics = []metric{{unit: "ms", value: ms(out.tails[0]), lower: true}}
 	return out, removeNodes(admin, []string{node})
 }
 
@@ -145,7 +143,7 @@ func runChurn(cfg *config, s *side, clients int) (out sample, err error) {
 		return out, err
 	}
 	out.server, out.client = before.perOp(lat.n)
-	out.p50, out.p99 = lat.quantile(0.5), lat.quantile(0.99)
+	out.tails = lat.tails()
 	out.metrics = []metric{{unit: "/s", value: float64(lat.n) / cfg.duration.Seconds()}}
 	return out, removeTree(admin, root)
 }

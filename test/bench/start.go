@@ -251,7 +251,7 @@ func runSnapshots(cfg *config, e *cluster.Ensemble, n, clients int) (out sample,
 		slowest = min(slowest, k)
 	}
 	out.server, out.client = before.perOp(r.ops)
-	out.p50, out.p99 = r.lat.quantile(0.5), r.lat.quantile(0.99)
+	out.tails = r.lat.tails()
 	out.metrics = []metric{
 		{unit: "/s", value: r.rate()},
 		{name: "slowest write", unit: "ms", value: ms(r.lat.max), lower: true},

@@ -53,16 +53,24 @@ func mixedWork(paths []string) workload {
 	}}
 }
 
-// createWork creates persistent nodes of 100 bytes with names of its own.
+// createWork creates persistent nodes with names of its own.
 type createWork struct {
-	dir string
-	n   int
+	dir  string
+	data []byte
+	n    int
 }
 
 func (w *createWork) path(i int) string { return w.dir + "/c" + strconv.Itoa(i) }
 
+// remove deletes the nodes that exist by now.
+func (w *createWork) remove(c *wire.Pipe) error {
+	n := w.n
+	w.n = 0
+	return bulk(c, n, func(i int) { c.Delete(w.path(i)) })
+}
+
 func (w *createWork) start(c *wire.Pipe, _ int) {
-	c.Create(w.path(w.n), payload, jute.FlagPersistent)
+	c.Create(w.path(w.n), w.data, jute.FlagPersistent)
 	w.n++
 }
 
