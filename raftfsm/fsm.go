@@ -226,7 +226,7 @@ func (f *fsmSink) Outcome(origin, birth uint32, seq uint64, o *state.Outcome) {
 		return
 	}
 	if w := f.stream.applied(birth, seq); w != nil {
-		w.Done(o)
+		w.Done(o, f.state)
 	}
 }
 
@@ -285,7 +285,7 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 		unknown = f.stream.drain()
 	}
 	for _, w := range unknown {
-		w.Done(&state.Outcome{Unknown: true})
+		w.Done(&state.Outcome{Unknown: true}, nil)
 	}
 	f.onOpened(nonce, birth)
 	f.at(at.Index, at.Term)

@@ -341,7 +341,7 @@ func (n *Node) end(ctx context.Context) error {
 	n.cancel()
 	err := n.stopRaft(ctx)
 	for _, w := range n.fsm.stream.drain() {
-		w.Done(&state.Outcome{Unknown: true})
+		w.Done(&state.Outcome{Unknown: true}, nil)
 	}
 	n.wg.Wait()
 	return errors.Join(err, n.release())

@@ -84,7 +84,7 @@ func (w *watcher) endedBy(id int64) (state.EndCause, bool) {
 // call is a Waiter that hands the outcome to a channel.
 type call struct{ ch chan state.Outcome }
 
-func (c *call) Done(o *state.Outcome) {
+func (c *call) Done(o *state.Outcome, _ *state.State) {
 	out := *o
 	out.Reply = append([]byte(nil), o.Reply...)
 	c.ch <- out

@@ -85,7 +85,7 @@ type outcome struct {
 }
 
 // Done implements state.Waiter.
-func (r *restore) Done(o *state.Outcome) {
+func (r *restore) Done(o *state.Outcome, _ *state.State) {
 	r.done <- outcome{o.Unknown || o.Refused, o.Code, o.Zxid, slices.Clone(o.Reply)}
 }
 
@@ -200,7 +200,7 @@ func (r *restore) giveUp() {
 type given chan struct{}
 
 // Done implements state.Waiter.
-func (g given) Done(*state.Outcome) { close(g) }
+func (g given) Done(*state.Outcome, *state.State) { close(g) }
 
 // finish replaces the state.
 func (r *restore) finish(ctx context.Context, keep bool) (Restored, error) {

@@ -45,7 +45,7 @@ func (s viewSource) View(f func(*state.State)) bool {
 // done passes an outcome on without its reply, which is not valid for longer.
 type done chan state.Outcome
 
-func (d done) Done(o *state.Outcome) {
+func (d done) Done(o *state.Outcome, _ *state.State) {
 	kept := *o
 	kept.Reply = nil
 	d <- kept

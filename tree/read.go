@@ -100,8 +100,7 @@ func (t *Tree) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]byt
 	return jute.AppendInt(b, int32(n.dir.count)), jute.OK
 }
 
-// AnswerSize returns about how long the answer to a read will be, if it may be far longer than a
-// node's own data; else 0.
+// AnswerSize returns about how long the answer to a read will be.
 func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size int) {
 	names := func(path string) int {
 		if n := t.find(path); n != nil && n.dir != nil {
@@ -112,6 +111,11 @@ func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size int)
 	const opSize = 100 // of a result of multiRead: header, Stat
 	d := jute.NewDecoder(body)
 	switch op {
+	case jute.OpGetData:
+		path, _ := d.String()
+		if n := t.find(path); n != nil {
+			return len(n.data)
+		}
 	case jute.OpGetChildren, jute.OpGetChildren2:
 		path, _ := d.String()
 		return names(path)

@@ -71,9 +71,10 @@ type Outcome struct {
 
 // Waiter receives the outcome of a proposed request, exactly once. One goroutine at a time calls
 // Done, with the state lock held (except when Unknown is set), in the order in which the requests
-// were proposed; Done only appends to memory.
+// were proposed; Done only appends to memory. The state is as the request has left it; it is nil when
+// Unknown is set.
 type Waiter interface {
-	Done(*Outcome)
+	Done(*Outcome, *State)
 }
 
 // Touch says that a server heard from a client.

@@ -55,6 +55,8 @@ const (
 	sessionSteps = 30 // a session created or attached
 	readSteps    = 2
 	watchSteps   = 5 // a watch that setWatches compares
+
+	answerBytes = 256 // of an answer, a step
 )
 
 // share returns the steps that an address may spend in d. Where an address may have

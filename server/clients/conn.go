@@ -71,6 +71,7 @@ type conn struct {
 	frame      []byte         // the frame that run begins with
 	replica    Replica        // the state that serves the client, from the connect request on
 	need       int            // bytes of memory that run must have before it goes on
+	behind     bool           // run must wait for the connection's writes before it goes on
 	long       *longReply     // what run has begun to answer
 	cost       int64          // of the reads that run has answered, in steps
 	runView    func(*state.State)

@@ -139,7 +139,7 @@ func (v *valve) open() {
 	v.shut = false
 	for _, h := range v.held {
 		if err := v.Node.Propose(h.r, h.w); err != nil {
-			h.w.Done(&state.Outcome{Unknown: true})
+			h.w.Done(&state.Outcome{Unknown: true}, nil)
 		}
 	}
 	v.held = nil

@@ -45,6 +45,22 @@ func (r *readRounds) wait() bool {
 	return round.ok
 }
 
+// catchUp waits, with LinearizableReads, for the round that a read of this connection needs.
+func (c *conn) catchUp() bool {
+	if !c.srv.o.LinearizableReads || c.readOnly {
+		return true
+	}
+	if !c.awaitReplies(0, 0) {
+		return false
+	}
+	c.flush() // what is answered need not wait for the round
+	if !c.srv.rounds.wait() {
+		c.close(endServing)
+		return false
+	}
+	return true
+}
+
 // begin sends the round on its way.
 func (d *readRound) begin() {
 	if d.r.s.replica.Propose(state.Request{Op: state.OpBarrier}, d) != nil {
@@ -53,7 +69,7 @@ func (d *readRound) begin() {
 }
 
 // Done implements state.Waiter.
-func (d *readRound) Done(o *state.Outcome) { d.finish(!o.Unknown) }
+func (d *readRound) Done(o *state.Outcome, _ *state.State) { d.finish(!o.Unknown) }
 
 // finish lets the reads of this round go on, and begins the next round if a read waits for it.
 // The caller may hold the state lock, so another goroutine begins it.

@@ -67,7 +67,7 @@ func TestExpiredSessionIsClosedBehindItsEvents(t *testing.T) {
 
 type waiter func(*state.Outcome)
 
-func (w waiter) Done(o *state.Outcome) { w(o) }
+func (w waiter) Done(o *state.Outcome, _ *state.State) { w(o) }
 
 // A second handle may end the session of the first: tests of clients do so.
 func TestSessionClosedElsewhereClosesItsConnection(t *testing.T) {
@@ -109,7 +109,7 @@ func TestUnknownOutcomeClosesWithoutAReply(t *testing.T) {
 		h := r.valve.held[0]
 		r.valve.held = nil
 		r.valve.mu.Unlock()
-		h.w.Done(&o)
+		h.w.Done(&o, nil)
 		r.srv.Applied()
 		must.OK(t, c.Closed())
 		r.valve.open()
@@ -119,7 +119,7 @@ func TestUnknownOutcomeClosesWithoutAReply(t *testing.T) {
 	c := r.dial()
 	must.OK(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.NewSession(10000))))
 	eventually(t, "held", func() bool { return r.valve.waiting() == 1 })
-	r.valve.held[0].w.Done(&state.Outcome{Unknown: true})
+	r.valve.held[0].w.Done(&state.Outcome{Unknown: true}, nil)
 	r.valve.held = nil
 	must.OK(t, c.Closed())
 }

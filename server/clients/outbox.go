@@ -17,12 +17,14 @@ const flushSize = 64 << 10
 // keepSize is the largest buffer an outbox keeps for the next time.
 const keepSize = 16 << 10
 
-// pending is a request that was proposed and is not yet answered.
+// pending is a request that was proposed, or parked behind one that was, and is not yet answered.
 type pending struct {
-	xid int32
-	op  jute.OpCode
-	at  time.Duration // when its last byte arrived
-	est int64         // steps that its address was charged
+	xid    int32
+	op     jute.OpCode
+	at     time.Duration // when its last byte arrived
+	est    int64         // steps that its address was charged
+	long   bool          // it may change how long answers to parked reads are
+	parked []byte        // the frame of a read; nil: it was proposed
 
 	followed *observe.Request // nil: no log wants it
 }
@@ -55,7 +57,8 @@ type outbox struct {
 	closing  bool // the client asked for the end of its session
 	touched  bool // waits for a flusher
 
-	pend     []pending // pend[pendHead:], in order of proposal
+	pend     []pending // pend[pendHead:], in the order in which they came
+	long     int       // how many of them are long
 	pendHead int
 
 	// waiting: the connection's goroutine sleeps until the outbox is written or
@@ -78,13 +81,22 @@ const (
 // pendingLen returns how many requests wait for their outcome.
 func (o *outbox) pendingLen() int { return len(o.pend) - o.pendHead }
 
-func (o *outbox) push(p pending) { o.pend = append(o.pend, p) }
+func (o *outbox) push(p pending) {
+	o.pend = append(o.pend, p)
+	if p.long {
+		o.long++
+	}
+}
 
 // front returns the oldest pending request.
 func (o *outbox) front() pending { return o.pend[o.pendHead] }
 
 // pop removes the oldest pending request.
 func (o *outbox) pop() {
+	p := &o.pend[o.pendHead]
+	if p.parked = nil; p.long {
+		o.long--
+	}
 	o.pendHead++
 	switch {
 	case o.pendHead == len(o.pend):

@@ -13,7 +13,13 @@ const maxRun = 64
 // when the connection has ended.
 func (c *conn) read(frame []byte) bool {
 	c.frame, c.stop = frame, false
-	for c.replica.View(c.runView); c.need > 0; c.replica.View(c.runView) {
+	for c.replica.View(c.runView); c.need > 0 || c.behind; c.replica.View(c.runView) {
+		if c.behind {
+			if c.behind = false; !c.awaitReplies(0, 0) {
+				return false
+			}
+			continue
+		}
 		need := c.need
 		c.need = 0
 		_, op, _ := header(c.frame)
@@ -45,19 +51,27 @@ func (c *conn) flushLarge() {
 
 // run is read under the state lock.
 func (c *conn) run(st *state.State) {
-	frame, n := c.frame, 0
+	frame, n, parked := c.frame, 0, 0
 	for {
-		size, ok := c.readOne(st, frame)
-		if c.need > 0 {
+		isParked, wait := c.park(st, frame)
+		size, ok := 0, true
+		if isParked {
+			parked++
+		} else if !wait {
+			size, ok = c.readOne(st, frame)
+		}
+		if c.behind = wait; wait || c.need > 0 {
 			c.frame = frame
 			break
 		}
-		n++
+		if !isParked {
+			n++
+		}
 		if !ok {
 			c.stop = true
 			break
 		}
-		if n == maxRun || size >= flushSize || takesLong(frame) || c.long != nil {
+		if n+parked >= maxRun || size >= flushSize || takesLong(frame) || c.long != nil {
 			break
 		}
 		next, _, err := c.in.peek(c.srv.o.MaxFrame)
@@ -187,14 +201,22 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 		c.readAnswered(xid, op, st.Zxid(), jute.OK, nil)
 		return w, 0, true
 	}
-	b, at := o.beginReply(xid, st.Zxid(), o.reserved)
-	b, w, code := c.record(st.Tree(), b, op, body)
-	o.endReply(b, at, code)
-	c.cost += int64((len(b) - at) / 256)
+	w, reply, code := c.answerRead(st, xid, op, body)
+	c.cost += int64(len(reply) / answerBytes)
 	if op == jute.OpGetEphemerals {
 		c.cost += int64(4 * st.Tree().EphemeralsIn(c.session))
 	}
-	c.readAnswered(xid, op, st.Zxid(), code, b[at+4+jute.ReplyHeaderSize:])
+	c.readAnswered(xid, op, st.Zxid(), code, reply)
+	return w, o.size(), true
+}
+
+// answerRead appends the reply to one read. The outbox is locked.
+func (c *conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byte) (w watch, reply []byte,
+	code jute.ErrCode) {
+	o := &c.out
+	b, at := o.beginReply(xid, st.Zxid(), o.reserved)
+	b, w, code = c.record(st.Tree(), b, op, body)
+	o.endReply(b, at, code)
 	if o.size() > flushSize || o.reserved > 0 {
 		o.reserved = 0
 		c.hold(false)
@@ -202,7 +224,7 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	if code == jute.OK && w.path != "" {
 		c.srv.metrics.Reads.Observe(w.path, int64(len(b)-at))
 	}
-	return w, o.size(), true
+	return w, b[at+4+jute.ReplyHeaderSize:], code
 }
 
 // record appends the response record of a read, and says which watch it sets.

@@ -88,19 +88,13 @@ func (c *conn) handle(frame []byte) bool {
 		}
 		return false
 	}
+	if class == readOp {
+		return c.afford(readSteps) && c.catchUp() && c.read(frame)
+	}
 	if !c.awaitReplies(0, 0) {
 		return false
 	}
 	switch class {
-	case readOp:
-		if c.srv.o.LinearizableReads && !c.readOnly {
-			c.flush() // what is answered need not wait for the round
-			if !c.srv.rounds.wait() {
-				c.close(endServing)
-				return false
-			}
-		}
-		return c.afford(readSteps) && c.read(frame)
 	case pingOp:
 		return c.ping()
 	case catchUpOp:

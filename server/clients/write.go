@@ -42,7 +42,7 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	if !c.afford(est) {
 		return false
 	}
-	proposed := c.propose(pending{xid: xid, op: op, at: c.arrived, est: est}, r)
+	proposed := c.propose(pending{xid: xid, op: op, at: c.arrived, est: est, long: len(body) > parkedAnswer}, r)
 	if op != jute.OpMulti {
 		d := jute.NewDecoder(body)
 		if path, _ := d.String(); path != "" {
@@ -52,8 +52,9 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	return proposed
 }
 
-// Done takes the outcome of the oldest pending request. It implements state.Waiter.
-func (c *conn) Done(out *state.Outcome) {
+// Done takes the outcome of the oldest pending request, and answers the reads that are parked behind
+// it. It implements state.Waiter.
+func (c *conn) Done(out *state.Outcome, st *state.State) {
 	o := &c.out
 	o.mu.Lock()
 	p := o.front()
@@ -66,6 +67,7 @@ func (c *conn) Done(out *state.Outcome) {
 		c.done(p, out)
 	}
 	o.pop()
+	c.answerParked(st)
 	c.touch()
 	o.mu.Unlock()
 	if out.Unknown {

@@ -159,6 +159,6 @@ func (c *core) Outcome(_, _ uint32, _ uint64, o *state.Outcome) {
 	c.steps = max(c.steps, o.Steps)
 	c.figures.Unlock()
 	if c.now.w != nil {
-		c.now.w.Done(o)
+		c.now.w.Done(o, c.state)
 	}
 }

@@ -144,7 +144,7 @@ func (c *nodes) end(id uint32, end func(*Disk)) {
 
 type done struct{ ch chan state.Outcome }
 
-func (d done) Done(o *state.Outcome) {
+func (d done) Done(o *state.Outcome, _ *state.State) {
 	out := *o
 	out.Reply = append([]byte(nil), o.Reply...)
 	d.ch <- out

@@ -216,7 +216,7 @@ func (s *Server) KillSession(id int64) {
 // waiter receives the outcome of one request.
 type waiter chan state.Outcome
 
-func (w waiter) Done(o *state.Outcome) {
+func (w waiter) Done(o *state.Outcome, _ *state.State) {
 	w <- state.Outcome{Refused: o.Refused, Unknown: o.Unknown}
 }
 
