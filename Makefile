@@ -32,7 +32,7 @@ deb-test: deb ## install, upgrade, remove and purge it under a systemd of its ow
 	sh deploy/deb/test.sh dist/zlockd_$(RELEASE)-1_$(ARCH).deb $(ROOT)
 
 install: ## install both programs below PREFIX (default /usr/local)
-	CGO_ENABLED=0 go build -trimpath -tags '$(TAGS)' -ldflags '-s -w $(LDFLAGS)' -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -tags 'nethttpomithttp2,$(TAGS)' -ldflags '-s -w $(LDFLAGS)' -o bin/ ./cmd/...
 	install -D -m 0755 bin/zlockd $(DESTDIR)$(PREFIX)/bin/zlockd
 	install -D -m 0755 bin/zlock $(DESTDIR)$(PREFIX)/bin/zlock
 

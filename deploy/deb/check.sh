@@ -17,6 +17,7 @@ for file in usr/bin/zlockd usr/bin/zlock etc/zlockd/zlockd.cfg usr/share/man/man
 	usr/share/fish/vendor_completions.d/zlock.fish; do
 	[ -s "$work/$file" ] || fail "the package has no $file"
 done
+[ "$(stat -c %s "$work/usr/bin/zlockd")" -le 18000000 ] || fail "zlockd is larger than 18 MB"
 grep -q '^/etc/zlockd/zlockd.cfg$' "$work/DEBIAN/conffiles" || fail "zlockd.cfg is no conffile"
 
 # The units as systemd reads them, beside those of this machine.
