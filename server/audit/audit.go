@@ -20,6 +20,9 @@ type Log struct {
 	sink  sink
 	now   func() time.Time
 	owner string // of the process
+
+	second int64  // of stamp; the lock of sink guards both
+	stamp  []byte // the time of the last line as text, up to its second
 }
 
 // Open opens the log: a file, "stderr" or "syslog". now is the clock of its lines.
@@ -72,7 +75,13 @@ func (l *Log) Add(e *Event) { l.sink.add(func(b []byte) []byte { return l.append
 
 // append writes the fields in the order of ZooKeeper's log, behind a time as its log has it.
 func (l *Log) append(b []byte, e *Event) []byte {
-	b = l.now().UTC().AppendFormat(b, "2006-01-02 15:04:05,000")
+	now := l.now()
+	if s := now.Unix(); s != l.second || l.stamp == nil {
+		l.second, l.stamp = s, now.UTC().AppendFormat(l.stamp[:0], "2006-01-02 15:04:05,")
+	}
+	b = append(b, l.stamp...)
+	ms := now.Nanosecond() / 1e6
+	b = append(b, byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10))
 	b = append(b, " INFO audit:"...)
 	before := byte(' ')
 	name := func(name string) {
@@ -99,6 +108,9 @@ func (l *Log) append(b []byte, e *Event) []byte {
 
 // appendClean appends a value without what ends a field or a line.
 func appendClean(b []byte, s string) []byte {
+	if strings.IndexByte(s, '\t') < 0 && strings.IndexByte(s, '\n') < 0 && strings.IndexByte(s, '\r') < 0 {
+		return append(b, s...)
+	}
 	for i := range len(s) {
 		if c := s[i]; c != '\t' && c != '\n' && c != '\r' {
 			b = append(b, c)
