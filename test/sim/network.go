@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -25,6 +26,10 @@ type Network struct {
 	free      map[[2]string]time.Time // when a wire has sent all its bytes
 	listeners map[string]*listener    // by address
 	pipes     map[*pipe]struct{}
+
+	// held is asked of each write between two hosts whether it stays on the wire until the pipe is let go,
+	// with what is behind it; nil: nothing does.
+	held atomic.Pointer[func(p *pipe, b []byte) bool]
 }
 
 // NewNetwork returns a network without hosts.
@@ -207,6 +212,7 @@ func (n *Network) Dialer(from string) func(ctx context.Context, addr string) (ne
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 		}
 		there, back := n.pipe(from, to), n.pipe(to, from)
+		back.conn, back.answers = there.conn, true
 		near := &conn{in: back, out: there, local: address(from + ":0"), remote: address(addr)}
 		far := &conn{in: there, out: back, local: address(addr), remote: address(from + ":0")}
 		select {

@@ -70,11 +70,17 @@ type pipe struct {
 	mute     bool // the writing process has ended
 	read     deadline
 	write    deadline
+	conn     *connID
+	answers  bool // from the called host to the caller
 }
+
+// connID is what both directions of a connection know of it.
+type connID struct{ first byte } // that the caller sent
 
 type segment struct {
 	data []byte
 	at   time.Time // time of arrival on a whole wire
+	held bool      // see Network.held
 }
 
 // deadline is a point in time at which waiting fails.
@@ -84,7 +90,7 @@ type deadline struct {
 }
 
 func (n *Network) pipe(from, to string) *pipe {
-	p := &pipe{n: n, from: from, to: to}
+	p := &pipe{n: n, from: from, to: to, conn: new(connID)}
 	p.cond = sync.NewCond(&p.mu)
 	n.mu.Lock()
 	n.pipes[p] = struct{}{}
@@ -138,7 +144,11 @@ func (p *pipe) Write(b []byte) (int, error) {
 	if k := len(p.segments); k > 0 && p.segments[k-1].at.After(at) {
 		at = p.segments[k-1].at
 	}
-	p.segments = append(p.segments, segment{append([]byte(nil), b...), at})
+	if p.conn.first == 0 {
+		p.conn.first = b[0]
+	}
+	hold := p.n.held.Load()
+	p.segments = append(p.segments, segment{append([]byte(nil), b...), at, hold != nil && (*hold)(p, b)})
 	p.size += len(b)
 	time.AfterFunc(time.Until(at), p.cond.Broadcast)
 	return len(b), nil
@@ -156,6 +166,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 		}
 		if !p.n.isCut(p.from, p.to) {
 			switch {
+			case len(p.segments) > 0 && p.segments[0].held: // also behind the end of its sender
 			case len(p.segments) > 0 && !p.segments[0].at.After(time.Now()):
 				n := copy(b, p.segments[0].data)
 				p.segments[0].data = p.segments[0].data[n:]
@@ -173,6 +184,16 @@ func (p *pipe) Read(b []byte) (int, error) {
 		}
 		p.cond.Wait()
 	}
+}
+
+// letGo lets the bytes arrive that were held, and what is behind them.
+func (p *pipe) letGo() {
+	p.mu.Lock()
+	for i := range p.segments {
+		p.segments[i].held = false
+	}
+	p.mu.Unlock()
+	p.cond.Broadcast()
 }
 
 func (d *deadline) passed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }

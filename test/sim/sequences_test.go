@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 var (
@@ -140,6 +142,9 @@ type sequence struct {
 	watch map[uint32]bool // members that are not given a vote
 	wrote []int64         // sessions: writes that were answered
 	life  map[uint32]*processLife
+
+	trailing uint64 // log entries kept behind a snapshot; 0: the default
+	strict   bool   // no server may end by itself but a removed one
 }
 
 // processLife is what ends with a process that starts or runs.
@@ -159,19 +164,8 @@ func runSequence(t *testing.T, size int, list []string, crash *crashPoint) {
 		for _, s := range list {
 			seed = seed*8 + uint64(slices.Index(steps, s))
 		}
-		oldrand.Seed(int64(seed)) //nolint:staticcheck // raft draws its timeouts from here
-		c := &sequence{rng: rand.New(rand.NewPCG(seed, 1)), dead: map[uint32]bool{}, wiped: map[uint32]bool{},
-			watch: map[uint32]bool{}, life: map[uint32]*processLife{},
-			nodes: &nodes{t: t, net: NewNetwork(rand.New(rand.NewPCG(seed, 3)), time.Millisecond), peers: map[uint32]string{},
-				disk: map[uint32]*Disk{}, run: map[uint32]*raftfsm.Node{}}}
-		defer c.end(name)
-		for id := uint32(1); id <= uint32(size); id++ {
-			c.peers[id] = peerAddrOf(id)
-			c.fresh(id)
-		}
-		for id := range c.peers {
-			go c.begin(id)
-		}
+		c := newSequence(t, size, seed)
+		defer c.end()
 		err := c.settle()
 		c.write()
 		for i, s := range list {
@@ -193,6 +187,23 @@ func runSequence(t *testing.T, size int, list []string, crash *crashPoint) {
 	})
 }
 
+// newSequence begins to start a cluster.
+func newSequence(t *testing.T, size int, seed uint64) *sequence {
+	oldrand.Seed(int64(seed)) //nolint:staticcheck // raft draws its timeouts from here
+	c := &sequence{rng: rand.New(rand.NewPCG(seed, 1)), dead: map[uint32]bool{}, wiped: map[uint32]bool{},
+		watch: map[uint32]bool{}, life: map[uint32]*processLife{},
+		nodes: &nodes{t: t, net: NewNetwork(rand.New(rand.NewPCG(seed, 3)), time.Millisecond), peers: map[uint32]string{},
+			disk: map[uint32]*Disk{}, run: map[uint32]*raftfsm.Node{}}}
+	for id := uint32(1); id <= uint32(size); id++ {
+		c.peers[id] = peerAddrOf(id)
+		c.fresh(id)
+	}
+	for id := range c.peers {
+		go c.begin(id)
+	}
+	return c
+}
+
 // fresh gives a server an empty disk.
 func (c *sequence) fresh(id uint32) {
 	c.lives++
@@ -205,18 +216,22 @@ func (c *sequence) begin(id uint32) {
 	l.ctx, l.kill = context.WithCancel(context.Background())
 	c.mu.Lock()
 	c.life[id] = l
-	c.mu.Unlock()
 	host, peers, files := hostName(id), maps.Clone(c.peers), c.disk[id].Files()
+	c.mu.Unlock()
 	n, err := raftfsm.Start(l.ctx, raftfsm.Options{
 		ID: id, Peers: peers, PeerInsecure: true, DataDir: dataDir, Files: files, Observer: quietObserver{},
-		Listen: c.net.Listen, Logger: logger(id),
+		Listen: c.net.Listen, Logger: logger(id), TrailingLogs: c.trailing,
 		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
 			if l.ctx.Err() != nil {
 				return nil, l.ctx.Err()
 			}
 			return c.net.Dialer(host)(ctx, addr)
 		},
-		Fatal: func(err error) { c.t.Logf("server %d stopped: %v", id, err) },
+		Fatal: func(err error) {
+			if c.strict && !strings.Contains(err.Error(), "was removed from the cluster") {
+				c.t.Errorf("G26: server %d stopped: %v", id, err)
+			}
+		},
 	})
 	if err != nil {
 		if l.ctx.Err() == nil {
@@ -246,7 +261,7 @@ func (c *sequence) crash(id uint32) {
 	c.nodes.crash(id)
 }
 
-func (c *sequence) end(string) {
+func (c *sequence) end() {
 	for id := range c.disk {
 		c.crash(id)
 	}
@@ -354,17 +369,19 @@ func (c *sequence) join(id uint32) error {
 
 const sequencePatience = 60 * time.Second
 
-// change asks whoever leads for a change until it is made.
-func (c *sequence) change(m state.MemberChange) (err error) {
+// change asks the leader for a change until it is made.
+func (c *sequence) change(m state.MemberChange) error { return c.changeBy(0, m) }
+
+// changeBy asks a server for a change, or the leader if it is 0, until the change is made.
+func (c *sequence) changeBy(by uint32, m state.MemberChange) (err error) {
 	for end := time.Now().Add(sequencePatience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		err = errors.New("nobody leads")
-		if lead := c.leads(); lead != 0 {
+		err = errors.New("no server leads")
+		if n := c.node(cmp.Or(by, c.leads())); n != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			err = c.node(lead).ChangeMember(ctx, m)
+			err = n.ChangeMember(ctx, m)
 			cancel()
 		}
-		if err == nil || strings.Contains(err.Error(), "is a member already") ||
-			m.Op == "remove" && strings.Contains(err.Error(), "is not a member") {
+		if code := status.Of(err); err == nil || code == status.IsMember || m.Op == "remove" && code == status.NotMember {
 			return nil
 		}
 	}

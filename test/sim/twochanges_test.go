@@ -1,0 +1,255 @@
+package sim
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
+)
+
+var changesShare = flag.Int("changes.share", 0, "run every Nth pair of changes of members at once; 1: all")
+
+// jobs are what an operator does with one server. The server is the one that joins, a voter that follows, or the
+// leader.
+var jobs = []string{"add 4", "remove 4", "replace 4", "move 4", "remove V", "replace V", "move V", "remove L"}
+
+// changeSteps are what happens to three servers before two operators change them.
+var changeSteps = []string{"observe", "lead", "restart"}
+
+// TestR21EveryPairOfChangesAtOnce has two operators do a job each, the second one a little after the first, on disks
+// that take a few milliseconds. Members and votes must be in the end as if one change had been made after the other,
+// by what the operators were told, and the cluster serves.
+func TestR21EveryPairOfChangesAtOnce(t *testing.T) {
+	share := 7
+	if testing.Short() {
+		share = 97
+	}
+	if *changesShare > 0 {
+		share = *changesShare
+	}
+	delays := []time.Duration{0, time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond, 8 * time.Millisecond,
+		30 * time.Millisecond}
+	cases, ran := 0, 0
+	for step := range len(changeSteps) + 1 {
+		for _, one := range jobs {
+			for _, other := range jobs {
+				for _, delay := range delays {
+					if cases++; (cases-1)%share == 0 && !t.Failed() {
+						twoAtOnce(t, changeSteps[:step], one, other, delay)
+						ran++
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d of %d cases ran", ran, cases)
+}
+
+// operators change the members of a cluster at once.
+type operators struct {
+	*sequence
+	baton sync.Mutex // held by the operator that does not wait
+}
+
+// told is a change that an operator asked for. It was made, or perhaps, or it was refused.
+type told struct {
+	state.MemberChange
+	made, perhaps bool
+}
+
+func twoAtOnce(t *testing.T, before []string, one, other string, delay time.Duration) {
+	name := fmt.Sprintf("after %v: %s, and %s after %v", before, one, other, delay)
+	synctest.Test(t, func(t *testing.T) {
+		c := &operators{sequence: newSequence(t, 3, 3)}
+		c.strict = true
+		defer c.end()
+		err := c.settle()
+		for _, s := range before {
+			if err == nil {
+				err = c.step(s)
+			}
+		}
+		c.write()
+		for _, d := range c.disk {
+			d.Slow(5 * time.Millisecond)
+		}
+		lead, was := c.leads(), c.votes()
+		var histories [2][]told
+		var wg sync.WaitGroup
+		for i, job := range []string{one, other} {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * delay)
+				c.baton.Lock()
+				defer c.baton.Unlock()
+				id := map[byte]uint32{'4': 4, 'L': lead, 'V': lead%3 + 1}[job[len(job)-1]]
+				histories[i] = c.job(job[:len(job)-2], id)
+			})
+		}
+		wg.Wait()
+		if err == nil {
+			err = c.tidy()
+		}
+		if now := c.votes(); err == nil && !explains(was, histories[0], histories[1], now) {
+			err = fmt.Errorf("R21: members were %v and are %v; the operators were told %+v and %+v", was, now,
+				histories[0], histories[1])
+		}
+		if c.write(); err == nil {
+			err = c.last()
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	})
+}
+
+// job does one job, and gives up when the leader refuses it for good. The caller holds the baton.
+func (c *operators) job(what string, id uint32) (list []told) {
+	ask := func(m state.MemberChange) bool {
+		m.ID = id
+		for end := time.Now().Add(sequencePatience); time.Now().Before(end); {
+			n := c.node(c.leads())
+			c.baton.Unlock()
+			err := error(status.Errorf(status.NotReady, "no server leads"))
+			if n != nil {
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+				err = n.ChangeMember(ctx, m)
+				cancel()
+			}
+			if err != nil {
+				time.Sleep(50 * time.Millisecond)
+			}
+			c.baton.Lock()
+			code := status.Of(err)
+			refused := code == status.IsMember || code == status.NotMember
+			list = append(list, told{m, err == nil, err != nil && !refused && code != status.NotReady})
+			if err == nil || refused {
+				return err == nil || code == status.IsMember
+			}
+		}
+		return false
+	}
+	add := func() bool {
+		if c.addrOf(id) == "" {
+			c.setAddr(id, peerAddrOf(id))
+		}
+		if !ask(state.MemberChange{Op: "add", Addr: c.addrOf(id)}) {
+			return false
+		}
+		if c.life[id] == nil || c.life[id].ctx.Err() != nil {
+			c.fresh(id)
+			c.disk[id].Slow(5 * time.Millisecond)
+			go c.begin(id)
+		}
+		return ask(state.MemberChange{Op: "promote"})
+	}
+	switch what {
+	case "add":
+		add()
+	case "remove":
+		if ask(state.MemberChange{Op: "remove"}) {
+			c.crash(id)
+		}
+	case "replace":
+		if ask(state.MemberChange{Op: "remove"}) {
+			c.crash(id)
+			add()
+		}
+	case "move":
+		if c.disk[id] == nil {
+			return nil // it never ran
+		}
+		c.crash(id)
+		c.lives++
+		c.setAddr(id, fmt.Sprintf("%s:%d", hostName(id), 3000+c.lives))
+		go c.begin(id)
+		ask(state.MemberChange{Op: "move", Addr: c.addrOf(id)})
+	}
+	return list
+}
+
+func (c *operators) addrOf(id uint32) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.peers[id]
+}
+
+func (c *operators) setAddr(id uint32, addr string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.peers[id] = addr
+}
+
+// votes tells of each member whether it has a vote, as the leader knows it.
+func (c *operators) votes() map[uint32]bool {
+	list := map[uint32]bool{}
+	if n := c.node(c.leads()); n != nil {
+		for _, m := range n.Status().Members {
+			list[m.ID] = m.Voter
+		}
+	}
+	return list
+}
+
+// tidy starts the members that do not run, and ends the servers that are not members.
+func (c *operators) tidy() error {
+	time.Sleep(10 * time.Second)
+	in := c.votes()
+	for id := range maps.Clone(c.peers) {
+		_, member := in[id]
+		switch {
+		case !member:
+			c.crash(id)
+			delete(c.peers, id)
+		case c.life[id].ctx.Err() != nil:
+			go c.begin(id)
+		}
+		c.watch[id] = !in[id]
+	}
+	return c.settle()
+}
+
+// explains reports whether members become others by the changes that two operators were told of, in some order.
+func explains(was map[uint32]bool, one, other []told, now map[uint32]bool) bool {
+	if len(one) == 0 && len(other) == 0 {
+		return maps.Equal(was, now)
+	}
+	for i, list := range [][]told{one, other} {
+		if len(list) == 0 {
+			continue
+		}
+		rest := [2][]told{one, other}
+		rest[i] = list[1:]
+		first := list[0]
+		if !first.made && explains(was, rest[0], rest[1], now) {
+			return true
+		}
+		if next, ok := changed(was, first.Op, first.ID); ok && (first.made || first.perhaps) &&
+			explains(next, rest[0], rest[1], now) {
+			return true
+		}
+	}
+	return false
+}
+
+// changed makes one change.
+func changed(was map[uint32]bool, op string, id uint32) (now map[uint32]bool, ok bool) {
+	now = maps.Clone(was)
+	_, member := was[id]
+	switch op {
+	case "add":
+		now[id] = false
+		return now, !member
+	case "promote":
+		now[id] = true
+	case "remove":
+		delete(now, id)
+	}
+	return now, member
+}
