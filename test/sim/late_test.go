@@ -17,13 +17,13 @@ import (
 
 var lateShare = flag.Int("late.share", 0, "run every Nth pair of late messages; 1: all")
 
-// TestF5R22EveryPairOfLateMessages runs a script of a snapshot, changes of members, a hand-over, a death and writes.
-// Each message that the script sends between servers, and every two of them, are held up until each later step is
-// over, and two of them arrive in both orders. No state goes back, no message of an older term deposes a leader, no
-// server ends, and no write that was answered is lost.
+// TestF5R22EveryPairOfLateMessages runs a script of a snapshot, changes of members, a hand-over, a
+// death and writes. Each message that the script sends between servers, and every two of them, are
+// held up until each later step is over, and two of them arrive in both orders. No state goes back, no
+// message of an older term deposes a leader, no server ends, and no write that was answered is lost.
 func TestF5R22EveryPairOfLateMessages(t *testing.T) {
 	for _, size := range []int{3, 5} {
-		alone, pairs := map[int]int{3: 1, 5: 7}[size], map[int]int{3: 211, 5: 1811}[size] // every nth
+		alone, pairs := map[int]int{3: 1, 5: 7}[size], map[int]int{3: 211, 5: 1811}[size] // every nth runs
 		if testing.Short() {
 			alone, pairs = 17*alone, 7*pairs
 		}
