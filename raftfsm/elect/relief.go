@@ -140,7 +140,6 @@ func (r *Relief) successors(ctx context.Context) (list []peer.Answer) {
 	voters, _ := r.Raft.voters()
 	for a := range r.Port.AskAll(ctx, voters, peer.Question{}) {
 		if a.Err == nil && a.Status.Up {
-			a.Status.ID = a.ID
 			list = append(list, a)
 		}
 	}

@@ -267,7 +267,6 @@ func (e *Elections) survey(ctx context.Context, dead uint32, why Why) (s Survey)
 		case <-again.C:
 		}
 		so := s
-		so.Opinions = slices.Clone(s.Opinions)
 		for id := range missing {
 			so.Opinions = append(so.Opinions, Opinion{Mute: true, Lower: id < e.Raft.ID})
 		}

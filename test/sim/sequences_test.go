@@ -12,6 +12,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,8 +150,9 @@ type sequence struct {
 
 // processLife is what ends with a process that starts or runs.
 type processLife struct {
-	ctx  context.Context
-	kill context.CancelFunc
+	ctx   context.Context
+	kill  context.CancelFunc
+	ended atomic.Bool // by itself
 }
 
 func runSequence(t *testing.T, size int, list []string, crash *crashPoint) {
@@ -228,6 +230,7 @@ func (c *sequence) begin(id uint32) {
 			return c.net.Dialer(host)(ctx, addr)
 		},
 		Fatal: func(err error) {
+			l.ended.Store(true)
 			if c.strict && !strings.Contains(err.Error(), "was removed from the cluster") {
 				c.t.Errorf("G26: server %d stopped: %v", id, err)
 			}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -196,20 +197,24 @@ func (c *operators) votes() map[uint32]bool {
 	return list
 }
 
-// tidy starts the members that do not run, and ends the servers that are not members.
+// tidy starts the members where the leader expects them, and ends the servers that are not members.
 func (c *operators) tidy() error {
 	time.Sleep(10 * time.Second)
-	in := c.votes()
-	for id := range maps.Clone(c.peers) {
-		_, member := in[id]
-		switch {
-		case !member:
-			c.crash(id)
-			delete(c.peers, id)
-		case c.life[id].ctx.Err() != nil:
-			go c.begin(id)
+	n := c.node(c.leads())
+	if n == nil {
+		return errors.New("no server leads")
+	}
+	was := maps.Clone(c.peers)
+	clear(c.peers)
+	for _, m := range n.Status().Members {
+		c.peers[m.ID], c.watch[m.ID] = m.Peer, !m.Voter
+	}
+	for id, addr := range was {
+		if l := c.life[id]; l.ended.Load() || l.ctx.Err() != nil || c.peers[id] != addr {
+			if c.crash(id); c.peers[id] != "" {
+				go c.begin(id)
+			}
 		}
-		c.watch[id] = !in[id]
 	}
 	return c.settle()
 }

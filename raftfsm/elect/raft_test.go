@@ -1,0 +1,69 @@
+package elect
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// What a server says of its leader, before it knows one, while it follows one, and while it leads.
+func TestWhatRaftKnows(t *testing.T) {
+	inWorld(t, "", 1, []uint32{1, 2, 3}, []uint32{4}, func(w *world) {
+		r := w.e.Raft
+		if id, _ := r.Known(); id != 0 || r.Leads() || !r.NobodyLeadsBut(0) || !r.NobodyLeadsBut(3) {
+			t.Errorf("no leader: %d is known", id)
+		}
+		time.Sleep(time.Second)
+		if !r.HeardOfLeader().IsZero() || r.Silence() != time.Since(r.Began) {
+			t.Errorf("no leader: heard %v, silence %v", r.HeardOfLeader(), r.Silence())
+		}
+		w.leads(3, 5)
+		heard := time.Now()
+		if id, at := r.Known(); id != 3 || at != addr(3) || r.Leads() || r.NobodyLeadsBut(2) || !r.NobodyLeadsBut(3) {
+			t.Errorf("a leader: %d at %s is known", id, at)
+		}
+		m := r.moment()
+		time.Sleep(time.Second)
+		if since := heard.Sub(r.HeardOfLeader()); since < 0 || since > 10*time.Millisecond ||
+			r.Silence() < time.Second || r.Silence() > time.Second+10*time.Millisecond {
+			t.Errorf("a leader: heard %v before, silence %v", since, r.Silence())
+		}
+		if !r.isStill(m) || !r.isStill(moment{term: 5}) || r.isStill(moment{term: 4}) {
+			t.Error("nothing has happened")
+		}
+		if w.leads(3, 5); r.isStill(m) || !r.isStill(moment{term: 5}) {
+			t.Error("the leader was heard of")
+		}
+		if w.leads(3, 6); r.isStill(moment{term: 5}) {
+			t.Error("a term has begun")
+		}
+		if d := r.Beat(time.Minute); d <= 0 || time.Since(r.Began.Add(-d))%time.Minute != 0 {
+			t.Errorf("the next beat is in %v", d)
+		}
+		if others, own := r.voters(); len(others) != 2 || !own || len(r.others()) != 3 {
+			t.Errorf("the other voters are %v, the others %v", others, r.others())
+		}
+		if w.elected(); !r.Leads() || r.Silence() != 0 || !r.HeardOfLeader().IsZero() || !r.NobodyLeadsBut(1) {
+			t.Error("it leads")
+		}
+		if r.stuck.Store(true); r.Leads() || r.State() != raft.Leader {
+			t.Error("its log hangs")
+		}
+	})
+}
+
+// A server waits until raft has done what it was asked, and no longer than it may.
+func TestDrained(t *testing.T) {
+	inWorld(t, "", 1, []uint32{1, 2}, nil, func(w *world) {
+		r := w.e.Raft
+		w.leads(2, 5)
+		if was := r.moment(); !r.drained(w.ctx, time.Second) || !r.isStill(was) {
+			t.Error("raft has nothing to do")
+		}
+		w.e.Raft.Shutdown().Error() // its main loop takes nothing more
+		for began := time.Now(); r.drained(w.ctx, time.Second) || time.Since(began) != time.Second; {
+			t.Fatalf("raft hangs: after %v", time.Since(began))
+		}
+	})
+}

@@ -1,0 +1,142 @@
+package elect
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// A disk hangs when a write takes longer than a second and a half, and longer
+// than writes have taken lately.
+func TestReliefKnowsSlowDisksFromHangingOnes(t *testing.T) {
+	r := new(Relief)
+	call := uint64(0)
+	write := func(d time.Duration) (gaveUp time.Duration) {
+		call++
+		r.look(call)
+		for at := reliefLook; at <= d; at += reliefLook {
+			if r.look(call) && gaveUp == 0 {
+				gaveUp = at
+			}
+		}
+		r.look(0)
+		return gaveUp
+	}
+	for range 40 {
+		if at := write(time.Second); at != 0 {
+			t.Fatalf("a write of a second was taken for a hanging one after %v", at)
+		}
+		for range 90 {
+			r.look(0)
+		}
+	}
+	if at := write(4 * time.Second); at != reliefLeast+reliefLook {
+		t.Errorf("a write of 4 s was noticed after %v", at)
+	}
+	if at := write(4 * time.Second); at != 0 {
+		t.Errorf("the second write of 4 s was noticed after %v", at)
+	}
+	if at := write(8 * time.Second); at < 4*time.Second || at > reliefMost+time.Second {
+		t.Errorf("a write of 8 s was noticed after %v", at)
+	}
+	for range 2 * reliefSpan {
+		r.look(0)
+	}
+	if at := write(4 * time.Second); at < reliefLeast || at > 2*time.Second {
+		t.Errorf("a minute later a write of 4 s was noticed after %v", at)
+	}
+}
+
+// relieved makes the server lead a cluster whose other voters have logs of different lengths.
+func (w *world) relieved() (r *Relief, writing *atomic.Uint64) {
+	w.elected()
+	for id, last := range map[uint32]uint64{2: 10, 3: 12, 4: 12, 5: 13} {
+		w.others[id].set(func() { w.others[id].status.LastIndex = last })
+	}
+	w.others[5].set(func() { w.others[5].status.Up = false })
+	writing = new(atomic.Uint64)
+	return &Relief{Raft: w.e.Raft, Port: w.e.Port, Writing: writing.Load, Log: quiet}, writing
+}
+
+// told lists how often each other server was told to stand, by id.
+func (w *world) told() (list []int) {
+	time.Sleep(10 * time.Millisecond)
+	for id := uint32(2); id <= 5; id++ {
+		w.others[id].set(func() { list = append(list, w.others[id].told) })
+	}
+	return list
+}
+
+// A leader whose log hangs asks the voters to stand, one after the other, the longest log first.
+func TestReliefAsksTheLongestLog(t *testing.T) {
+	inWorld(t, "", 1, []uint32{1, 2, 3, 4, 5}, []uint32{6}, func(w *world) {
+		r, writing := w.relieved()
+		go r.Watch(w.ctx)
+		time.Sleep(time.Minute)
+		writing.Store(1)
+		time.Sleep(reliefLeast)
+		if got := w.told(); !slices.Equal(got, []int{0, 0, 0, 0}) || !w.e.Raft.Leads() {
+			t.Errorf("too early: %v", got)
+		}
+		time.Sleep(2*reliefIdle + reliefAsk)
+		if got := w.told(); !slices.Equal(got, []int{0, 1, 0, 0}) || w.e.Raft.Leads() {
+			t.Errorf("at first: %v", got)
+		}
+		time.Sleep((reliefRest + 1) * reliefLook)
+		if got := w.told(); !slices.Equal(got, []int{0, 1, 1, 0}) {
+			t.Errorf("then: %v", got)
+		}
+		w.others[4].set(func() { w.others[4].status.Leader = 4 })
+		time.Sleep(10 * (reliefRest + 1) * reliefLook)
+		if got := w.told(); !slices.Equal(got, []int{0, 1, 1, 0}) {
+			t.Errorf("another server leads: %v", got)
+		}
+		w.others[4].set(func() { w.others[4].status.Leader = 1 })
+		writing.Store(2)
+		time.Sleep(reliefLook * 2)
+		if !w.e.Raft.Leads() {
+			t.Error("the log goes on, and it does not lead")
+		}
+		w.leads(3, w.e.Raft.CurrentTerm()+1)
+		time.Sleep(time.Minute)
+		if got := w.told(); !slices.Equal(got, []int{0, 1, 1, 0}) {
+			t.Errorf("it follows: %v", got)
+		}
+	})
+}
+
+// A leader whose raft hands leadership over without end gives it away; not sooner, and no leader does that writes.
+func TestReliefBegan(t *testing.T) {
+	const limit = 2 * time.Second
+	inWorld(t, "", 1, []uint32{1, 2, 3, 4, 5}, nil, func(w *world) {
+		r, _ := w.relieved()
+		began := func(err error, want ...int) {
+			t.Helper()
+			r.Began(w.ctx, err, limit)
+			if got := w.told(); !slices.Equal(got, want) {
+				t.Errorf("%v were told to stand, want %v", got, want)
+			}
+		}
+		barred := raft.ErrLeadershipTransferInProgress
+		began(barred, 0, 0, 0, 0)
+		time.Sleep(limit - time.Second)
+		began(barred, 0, 0, 0, 0)
+		time.Sleep(2 * time.Second)
+		began(barred, 0, 1, 0, 0)
+		time.Sleep(limit / 2)
+		began(barred, 0, 1, 0, 0) // the limit begins again
+		time.Sleep(limit)
+		began(barred, 0, 1, 1, 0)
+		began(nil, 0, 1, 1, 0)
+		time.Sleep(2 * limit)
+		began(barred, 0, 1, 1, 0)
+		began(errors.New("another"), 0, 1, 1, 0)
+		began(barred, 0, 1, 1, 0)
+		time.Sleep(2 * limit)
+		began(barred, 0, 2, 1, 0) // the first again
+	})
+}

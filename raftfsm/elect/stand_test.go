@@ -1,0 +1,265 @@
+package elect
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// In a cluster that starts, the voter with the lowest id stands as soon as all members run.
+func TestFirst(t *testing.T) {
+	for _, c := range []struct {
+		what              string
+		self              uint32
+		voters, nonvoters []uint32
+		prepare           func(w *world)
+		stands            bool
+	}{
+		{"all run", 2, []uint32{2, 3, 4}, []uint32{1}, func(*world) {}, true},
+		{"another has a lower id", 2, []uint32{1, 2, 3}, nil, func(*world) {}, false},
+		{"a member knows a leader", 1, []uint32{1, 2, 3}, nil, func(w *world) {
+			w.others[3].status.Leader = 2
+		}, false},
+		{"a member begins", 1, []uint32{1, 2}, nil, func(w *world) { w.others[2].status.Up = false }, false},
+		{"a member runs after a while", 1, []uint32{1, 2}, nil, func(w *world) {
+			w.others[2].status.Up = false
+			time.AfterFunc(heartbeat/2, func() { w.others[2].set(func() { w.others[2].status.Up = true }) })
+		}, true},
+		{"a member runs too late", 1, []uint32{1, 2}, nil, func(w *world) {
+			w.others[2].status.Up = false
+			time.AfterFunc(2*heartbeat, func() { w.others[2].set(func() { w.others[2].status.Up = true }) })
+		}, false},
+		{"a member does not answer", 1, []uint32{1, 2}, nil, func(w *world) { w.net.Cut("h2", "h1") }, false},
+		{"it has no vote", 2, []uint32{1}, []uint32{2}, func(*world) {}, false},
+	} {
+		inWorld(t, c.what, c.self, c.voters, c.nonvoters, func(w *world) {
+			c.prepare(w)
+			began := time.Now()
+			w.e.First(w.ctx)
+			took := time.Since(began)
+			if got := w.e.Raft.State() == raft.Candidate; got != c.stands {
+				w.t.Errorf("it stands: %v", got)
+			}
+			if took > heartbeat*3/2 {
+				w.t.Errorf("it takes %v", took)
+			}
+		})
+	}
+	inWorld(t, "a lone member", 1, []uint32{1}, nil, func(w *world) {
+		began := time.Now()
+		if w.e.First(w.ctx); w.e.Raft.State() == raft.Follower || time.Since(began) > time.Millisecond {
+			w.t.Error("it does not stand at once")
+		}
+		w.e.First(w.ctx) // and does nothing where it leads
+	})
+}
+
+// A follower whose leader says nothing stands when a majority hears nothing, after those that stand first.
+func TestWatchReplacesASilentLeader(t *testing.T) {
+	const silence = heartbeat * 5 / 4
+	for _, c := range []struct {
+		what    string
+		self    uint32
+		prepare func(w *world, o *other)
+		want    time.Duration
+	}{
+		{"the other hears nothing", 1, func(_ *world, o *other) { o.hearsNothing() }, silence},
+		{"the other hears the leader", 1, func(*world, *other) {}, 0},
+		{"the other hears nothing after a while", 1, func(_ *world, o *other) {
+			time.AfterFunc(3*heartbeat, func() { o.hearsNothing() })
+		}, 3 * heartbeat},
+		{"the other stands first, and does not stand", 2, func(_ *world, o *other) { o.hearsNothing() },
+			silence + turnStep + turnTie},
+		{"the other stands first, on a slow disk", 2, func(_ *world, o *other) {
+			o.hearsNothing()
+			o.set(func() { o.status.Stands = true })
+		}, silence + deferTime},
+		{"the other has a longer log", 1, func(_ *world, o *other) {
+			o.hearsNothing()
+			o.set(func() { o.status.LastIndex = 7 })
+		}, 0},
+		{"there is another leader in between", 2, func(w *world, o *other) {
+			o.hearsNothing()
+			time.AfterFunc(silence+turnStep, func() { w.leads(1, 6) })
+		}, 0},
+		{"the other does not answer", 1, func(w *world, _ *other) { w.net.Cut("h2", "h1") }, 0},
+		{"the other's answer is slow", 1, func(_ *world, o *other) {
+			o.hearsNothing()
+			o.set(func() { o.slow = heartbeat / 2 })
+		}, silence + heartbeat/2},
+		{"the leader goes on", 1, func(w *world, o *other) {
+			o.hearsNothing()
+			for at := heartbeat; at < 20*heartbeat; at += heartbeat {
+				time.AfterFunc(at, func() { w.leads(3, 5) })
+			}
+		}, 0},
+	} {
+		inWorld(t, c.what, c.self, []uint32{1, 2, 3}, nil, func(w *world) {
+			o := w.others[3-c.self]
+			w.leads(3, 5)
+			c.prepare(w, o)
+			go w.e.Watch(w.ctx)
+			w.until(c.want)
+		})
+	}
+}
+
+// hearsNothing makes a server say that it hears of no leader.
+func (o *other) hearsNothing() {
+	o.set(func() { o.status.Leader, o.status.Silent = 0, 10*heartbeat.Milliseconds() })
+}
+
+// Servers that know no leader elect one, and try again if an election comes to nothing.
+func TestWatchFillsAVacancy(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		self    uint32
+		prepare func(w *world, o *other)
+		want    time.Duration
+	}{
+		{"no other knows a leader", 1, func(*world, *other) {}, voteTime},
+		{"the other has the lower id", 2, func(*world, *other) {}, voteTime + turnStep + turnTie},
+		{"the others know a leader", 1, func(w *world, _ *other) {
+			w.others[2].status.Leader, w.others[3].status.Leader = 3, 3
+		}, 0},
+		{"another leads", 1, func(w *world, _ *other) { w.others[3].status.Leader = 3 }, 0},
+		{"the others begin", 1, func(w *world, _ *other) {
+			w.others[2].status.Up, w.others[3].status.Up = false, false
+		}, 0},
+	} {
+		inWorld(t, c.what, c.self, []uint32{1, 2, 3}, nil, func(w *world) {
+			c.prepare(w, w.others[3-c.self])
+			go w.e.Watch(w.ctx)
+			w.until(c.want)
+		})
+	}
+	inWorld(t, "no vote is given", 1, []uint32{1, 2, 3}, nil, func(w *world) {
+		go w.e.Watch(w.ctx)
+		terms := func(within time.Duration) uint64 {
+			was := w.e.Raft.CurrentTerm()
+			time.Sleep(within)
+			return w.e.Raft.CurrentTerm() - was
+		}
+		if n := terms(2 * heartbeat); n < 5 || n > 8 {
+			t.Errorf("%d terms begin within two heartbeats", n)
+		}
+		terms(10 * heartbeat)
+		if n := terms(10 * heartbeat); n < 6 || n > 14 { // ever less often
+			t.Errorf("%d terms begin within ten heartbeats", n)
+		}
+		for _, o := range w.others {
+			o.set(func() { o.votes = true })
+		}
+		terms(5 * heartbeat)
+		if n := terms(10 * heartbeat); n != 0 || w.e.Raft.State() != raft.Leader {
+			t.Errorf("it is elected, and begins %d terms", n)
+		}
+	})
+}
+
+// When the leader's process is gone, the first in line stands at once and the others after it.
+func TestSucceed(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		self    uint32
+		prepare func(w *world, o *other)
+		want    time.Duration // 0: at once; negative: it does not stand
+	}{
+		{"it is the first", 1, func(*world, *other) {}, 0},
+		{"it is the second", 2, func(*world, *other) {}, turnStep + turnTie},
+		{"the other is connected to the leader", 1, func(_ *world, o *other) { o.status.Linked = 3 }, -1},
+		{"the other's process is gone", 1, func(_ *world, o *other) { o.port.Close() }, -1},
+		{"the other leads before its turn", 2, func(w *world, _ *other) {
+			time.AfterFunc(turnStep, func() { w.leads(1, 6) })
+		}, -1},
+		{"the other stands", 2, func(_ *world, o *other) { o.status.Stands = true }, deferTime},
+		{"its context ends", 2, func(w *world, o *other) {
+			o.status.Stands = true
+			ctx, cancel := context.WithTimeout(w.ctx, turnStep)
+			w.ctx = ctx
+			time.AfterFunc(heartbeat, cancel)
+		}, -1},
+	} {
+		inWorld(t, c.what, c.self, []uint32{1, 2, 3}, nil, func(w *world) {
+			w.leads(3, 5)
+			c.prepare(w, w.others[3-c.self])
+			began := time.Now()
+			w.e.Succeed(w.ctx, 3)
+			took, stands := time.Since(began), w.stands(1) > 0
+			if stands != (c.want >= 0) || stands && (took < c.want || took > c.want+60*time.Millisecond) {
+				t.Errorf("it stands: %v, after %v, want %v", stands, took, c.want)
+			}
+		})
+	}
+}
+
+// A server asks the voters but the dead leader, and waits for answers that matter.
+func TestSurvey(t *testing.T) {
+	inWorld(t, "", 2, []uint32{1, 2, 3, 4}, []uint32{5}, func(w *world) {
+		survey := func() (s Survey, took time.Duration) {
+			began := time.Now()
+			s = w.e.survey(w.ctx, 4, Silent)
+			return s, time.Since(began)
+		}
+		mute := func(o *Opinion) bool { return o.Mute }
+		s, took := survey()
+		if !s.Voter || s.Voters != 4 || len(s.Opinions) != 2 || s.count(mute) != 0 || took > askFirst {
+			t.Errorf("all answer: %+v after %v", s, took)
+		}
+		w.others[1].set(func() { w.others[1].slow = heartbeat / 2 })
+		if s, took = survey(); s.count(mute) != 0 || took < heartbeat/2 {
+			t.Errorf("an answer that may decide is slow: %+v after %v", s, took)
+		}
+		w.others[1].set(func() { w.others[1].slow = time.Hour })
+		s, took = survey()
+		if s.count(mute) != 1 || took < heartbeat || took > heartbeat*5/4 ||
+			s.count(func(o *Opinion) bool { return o.Mute && o.Lower && !o.Gone }) != 1 {
+			t.Errorf("an answer that may decide does not come: %+v after %v", s, took)
+		}
+		began := time.Now()
+		s = w.e.survey(w.ctx, 4, Dead) // it may stand without that answer
+		took = time.Since(began)
+		if s.count(mute) != 1 || took < askFirst || took > 2*askFirst+askAgain {
+			t.Errorf("an answer that does not matter does not come: %+v after %v", s, took)
+		}
+		time.AfterFunc(heartbeat/4, func() { w.leads(3, 7) })
+		if _, took = survey(); took < heartbeat/4 || took > heartbeat/2 {
+			t.Errorf("another server leads: it waits %v", took)
+		}
+	})
+	inWorld(t, "without a vote", 2, []uint32{1, 3}, []uint32{2}, func(w *world) {
+		if s := w.e.survey(w.ctx, 3, Dead); s.Voter || s.Voters != 2 || len(s.Opinions) != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A server stands only if nothing has happened, and withdraws first if it stands already.
+func TestStandAt(t *testing.T) {
+	inWorld(t, "", 1, []uint32{1, 2, 3}, nil, func(w *world) {
+		r := w.e.Raft
+		w.leads(3, 5)
+		m := r.moment()
+		w.leads(3, 5)
+		if w.e.standAt(w.ctx, m, 3, Silent); w.stands(1) > 0 {
+			t.Error("it stands although it has heard of the leader")
+		}
+		if w.e.standAt(w.ctx, r.moment(), 2, Silent); w.stands(1) > 0 {
+			t.Error("it stands although another leads than the dead one")
+		}
+		if w.e.standAt(w.ctx, r.moment(), 3, Silent); w.stands(1) == 0 {
+			t.Error("it does not stand")
+		}
+		m = r.moment()
+		w.e.standAt(w.ctx, m, 0, Vacant)
+		if w.stands(1) == 0 || r.CurrentTerm() != m.term+2 {
+			t.Errorf("it stood in term %d, withdrew, and stands in %d", m.term, r.CurrentTerm())
+		}
+		m.term--
+		if now := r.CurrentTerm(); r.withdraw(m) || r.CurrentTerm() != now {
+			t.Error("it withdraws from a term that is over")
+		}
+	})
+}
