@@ -261,5 +261,9 @@ func TestStandAt(t *testing.T) {
 		if now := r.CurrentTerm(); r.withdraw(m) || r.CurrentTerm() != now {
 			t.Error("it withdraws from a term that is over")
 		}
+		w.elected()
+		if r.withdraw(r.moment()) || r.State() != raft.Leader {
+			t.Error("it withdraws where it leads by now")
+		}
 	})
 }
