@@ -26,7 +26,7 @@ import (
 // reach it too.
 type addresses struct {
 	n    *Node
-	news chan struct{} // holds a token when a server has told of another address
+	news signal // that a server has told of another address
 
 	mu      sync.Mutex
 	said    map[uint32]string // by servers of themselves
@@ -46,7 +46,7 @@ const (
 )
 
 func newAddresses(n *Node) *addresses {
-	return &addresses{n: n, news: make(chan struct{}, 1), said: map[uint32]string{}, moved: map[uint32]move{},
+	return &addresses{n: n, news: newSignal(), said: map[uint32]string{}, moved: map[uint32]move{},
 		refused: map[uint32]string{}}
 }
 
@@ -82,10 +82,7 @@ func (a *addresses) heard(g *peer.Greeting) {
 		return
 	}
 	if a.say(g.From, g.At) && a.of(g.From) != g.At {
-		select {
-		case a.news <- struct{}{}:
-		default:
-		}
+		a.news.send()
 	}
 }
 

@@ -149,7 +149,7 @@ func (g *nudger) waits(server uint32, sessions *session.Table) bool {
 
 func (g *nudger) run(id raft.ServerID, f *nudged) {
 	log := g.t.n.stored.of(peer.ParseID(id))
-	defer log.look() // the next term's nudger may wait already
+	defer log.grown.send() // the next term's nudger may wait already
 	for at := range f.ch {
 		for !log.has(at) {
 			select {
@@ -200,7 +200,7 @@ type stored struct {
 
 // storedBy is how far one server's log is known to agree.
 type storedBy struct {
-	grown chan struct{} // holds a token when at has changed; for one waiter
+	grown signal // that at has changed; for one waiter
 
 	mu sync.Mutex
 	at state.Position // the term is that of the leader it agreed with
@@ -214,7 +214,7 @@ func (s *stored) of(id uint32) *storedBy {
 		if s.by == nil {
 			s.by = map[uint32]*storedBy{}
 		}
-		by = &storedBy{grown: make(chan struct{}, 1)}
+		by = &storedBy{grown: newSignal()}
 		s.by[id] = by
 	}
 	return by
@@ -228,15 +228,7 @@ func (b *storedBy) note(at state.Position) {
 	}
 	b.at = at
 	b.mu.Unlock()
-	b.look()
-}
-
-// look makes the waiter look again.
-func (b *storedBy) look() {
-	select {
-	case b.grown <- struct{}{}:
-	default:
-	}
+	b.grown.send()
 }
 
 // has reports whether the server told the leader of that term that it has the

@@ -242,14 +242,9 @@ const roomLook = 250 * time.Millisecond
 // watchDisk looks how much room is left on this server's disk, in a goroutine of its own: a disk
 // that hangs must not hold up the goroutines that ask.
 func (n *Node) watchDisk() {
-	for {
+	for more := true; more; more = pause(n.ctx, n.raft.Beat(roomLook)) {
 		why := n.diskIsLow(0)
 		n.lowDisk.Store(&why)
-		select {
-		case <-n.ctx.Done():
-			return
-		case <-time.After(n.raft.Beat(roomLook)):
-		}
 	}
 }
 

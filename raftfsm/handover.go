@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -21,11 +20,6 @@ func (n *Node) HandOver(ctx context.Context) error {
 		return errors.New("there is nobody to lead instead")
 	}
 	return await(ctx, n.raft.LeadershipTransfer())
-}
-
-// Lead gives leadership to a server. Any server of the cluster can be asked.
-func (n *Node) Lead(ctx context.Context, id uint32) error {
-	return n.ChangeMember(ctx, state.MemberChange{Op: "lead", ID: id})
 }
 
 // handOverTo gives leadership to a voter.

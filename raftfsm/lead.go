@@ -17,8 +17,8 @@ import (
 
 // leadership is what raft says of this server's leadership, gained and lost.
 type leadership struct {
-	notes chan bool     // from raft, whose main loop waits until it is heard
-	news  chan struct{} // holds a token when count has changed
+	notes chan bool // from raft, whose main loop waits until it is heard
+	news  signal    // that count has changed
 
 	mu      sync.Mutex
 	leading bool
@@ -26,7 +26,7 @@ type leadership struct {
 }
 
 func newLeadership() *leadership {
-	return &leadership{notes: make(chan bool, 1), news: make(chan struct{}, 1)}
+	return &leadership{notes: make(chan bool, 1), news: newSignal()}
 }
 
 // listen only records what raft says: its goroutine must not call raft, which waits for it.
@@ -40,10 +40,7 @@ func (l *leadership) listen(ctx context.Context) {
 			l.leading = leading
 			l.count++
 			l.mu.Unlock()
-			select {
-			case l.news <- struct{}{}:
-			default:
-			}
+			l.news.send()
 		}
 	}
 }
@@ -114,16 +111,16 @@ type term struct {
 	ctx     context.Context
 	began   time.Time
 	tracker *tracker
-	reader  uint64        // our right to take from our own stream
-	work    chan struct{} // holds a token when the batcher may find work
-	acts    actQueue      // what the leader proposes on its own account
-	links   linkSet       // streams of the other servers
+	reader  uint64   // our right to take from our own stream
+	work    signal   // that the batcher may find work
+	acts    actQueue // what the leader proposes on its own account
+	links   linkSet  // streams of the other servers
 	nudger  *nudger
-	members chan struct{} // holds a token when a member has announced itself
-	notice  notice        // what is published of the members
-	full    atomic.Bool   // what needs more room is refused
-	low     atomic.Bool   // because a disk is low
-	working baton         // held by the batcher, except while it waits for raft
+	members signal      // that a member has announced itself
+	notice  notice      // what is published of the members
+	full    atomic.Bool // what needs more room is refused
+	low     atomic.Bool // because a disk is low
+	working baton       // held by the batcher, except while it waits for raft
 
 	turn     int // of the servers, in filling entries
 	requests int // in the entry that was filled last
@@ -158,7 +155,7 @@ func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t := &term{n: n, number: number, ctx: ctx, began: time.Now(), tracker: newTracker(),
-		work: make(chan struct{}, 1), members: make(chan struct{}, 1), working: make(baton, 1)}
+		work: newSignal(), members: newSignal(), working: make(baton, 1)}
 	n.fsm.mu.RLock() // no session can come or go between the listing and the publishing
 	n.fsm.state.Sessions().All(func(s session.Session) { t.tracker.touch(s.ID, s.Timeout) })
 	n.fsm.tracker.Store(t.tracker)
@@ -199,20 +196,7 @@ func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
 	return ctx.Err()
 }
 
-// announced is called when a server has said who it is.
-func (t *term) announced() {
-	select {
-	case t.members <- struct{}{}:
-	default:
-	}
-}
-
-func (t *term) wake() {
-	select {
-	case t.work <- struct{}{}:
-	default:
-	}
-}
+func (t *term) wake() { t.work.send() }
 
 // Bounds of an entry: larger ones cost more latency than they save syncs.
 const (

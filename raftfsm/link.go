@@ -203,7 +203,7 @@ func (n *Node) serveLink(c net.Conn, from *peer.Greeting) {
 	defer func() {
 		t.links.remove(l)
 		n.promises.note(from.Incarnation, peer.Shown{Index: l.appliedThere()})
-		n.promises.save()
+		n.promises.dirty.send()
 	}()
 	r := bufio.NewReaderSize(c, 64<<10)
 	w := bufio.NewWriter(c)

@@ -48,7 +48,7 @@ type Measures struct {
 // every change.
 type leaderWatch struct {
 	n    *Node
-	news chan struct{} // holds a token when raft knows another leader, or none any more
+	news signal // that raft knows another leader, or none any more
 
 	mu     sync.Mutex
 	leader uint32    // known now; 0: none
@@ -125,12 +125,8 @@ func (n *Node) watchLeader() {
 			return
 		case o := <-news:
 			n.known.set(peer.ParseID(o.Data.(raft.LeaderObservation).LeaderID))
-			for _, news := range []chan struct{}{n.known.news, n.elections.News} {
-				select {
-				case news <- struct{}{}:
-				default:
-				}
-			}
+			n.known.news.send()
+			signal(n.elections.News).send()
 		case <-time.After(n.raft.Beat(leaderLook)): // an observation may be dropped
 			if len(news) == 0 {
 				id, _ := n.raft.Known()

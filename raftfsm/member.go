@@ -210,7 +210,7 @@ func (t *term) done(ctx context.Context, c *state.MemberChange, f raft.Future) e
 		}
 	}
 	if !c.More {
-		t.notice.speak()
+		t.notice.silence(0)
 	}
 	t.publish(c.Words != "" && !c.More, 0)
 	return nil
@@ -230,10 +230,8 @@ func (t *term) handOn(ctx context.Context, c state.MemberChange) error {
 				return err
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, 20*time.Millisecond) {
 			return status.With(status.Interrupted, ctx.Err())
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

@@ -73,7 +73,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 		return nil, err
 	}
 	n := &Node{o: o, id: o.ID, log: o.Logger, leadership: newLeadership()}
-	n.known = leaderWatch{n: n, news: make(chan struct{}, 1), lost: time.Now()}
+	n.known = leaderWatch{n: n, news: newSignal(), lost: time.Now()}
 	n.lowDisk.Store(new(string))
 	n.serving.offSince = time.Now()
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -174,11 +174,11 @@ func (n *Node) makeFSM() (err error) {
 	n.fsm = newFSM(n.id, n.disk.Identity().Cluster, n.die)
 	n.fsm.obs = n.o.Observer
 	n.opener = opener{stream: n.fsm.stream, rand: n.o.Rand, again: func() { go n.openOwnStream() },
-		opened: make(chan struct{}, 1)}
+		opened: newSignal()}
 	n.fsm.onOpened = n.opener.told
 	n.fsm.onMember = func() {
 		if t := n.term.Load(); t != nil {
-			t.announced()
+			t.members.send()
 		}
 	}
 	n.fsm.onReplaced = func(zxid int64) {
@@ -209,7 +209,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
 	}
 	n.elections = &elect.Elections{Raft: n.raft.Raft, Port: n.port, Status: n.status,
 		Heartbeat: n.o.HeartbeatTimeout, Log: n.log,
-		News: make(chan struct{}, 1)}
+		News: newSignal()}
 	if info := n.fsm.snapshot.Load(); info != nil {
 		_, at := n.disk.NewestSnapshot()
 		n.fsm.noteSnapshot(info.Zxid, at)

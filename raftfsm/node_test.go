@@ -22,6 +22,11 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
+// Lead gives leadership to a server.
+func (n *Node) Lead(ctx context.Context, id uint32) error {
+	return n.ChangeMember(ctx, state.MemberChange{Op: "lead", ID: id})
+}
+
 // quietLog logs only when ZLOCKD_TEST_LOG is set.
 func quietLog(t testing.TB, id uint32) *slog.Logger {
 	if os.Getenv("ZLOCKD_TEST_LOG") == "" {

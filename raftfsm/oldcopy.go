@@ -19,14 +19,14 @@ import (
 type promises struct {
 	disk  *disk.Disk
 	log   *slog.Logger
-	dirty chan struct{} // holds a token when there is something to save
+	dirty signal // that there is something to save
 
 	mu   sync.Mutex
 	seen map[string]peer.Shown // by incarnation; only of those that were members
 }
 
 func loadPromises(d *disk.Disk, log *slog.Logger) (*promises, error) {
-	p := &promises{disk: d, log: log, dirty: make(chan struct{}, 1), seen: map[string]peer.Shown{}}
+	p := &promises{disk: d, log: log, dirty: newSignal(), seen: map[string]peer.Shown{}}
 	b, err := d.LoadSeen()
 	if err == nil && len(b) > 0 {
 		err = json.Unmarshal(b, &p.seen)
@@ -45,17 +45,9 @@ func (p *promises) note(incarnation string, now peer.Shown) {
 	is := was
 	is.Raise(now)
 	p.seen[incarnation] = is
-	// The index alone changes all the time; it is saved with the rest, and by save.
+	// The index alone changes all the time; it is saved with the rest.
 	if is.Start != was.Start || is.Term != was.Term {
-		p.save()
-	}
-}
-
-// save lets keep write the promises soon.
-func (p *promises) save() {
-	select {
-	case p.dirty <- struct{}{}:
-	default:
+		p.dirty.send()
 	}
 }
 

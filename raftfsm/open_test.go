@@ -12,7 +12,7 @@ import (
 func TestG22StreamOpensHoweverLateRequestsAreApplied(t *testing.T) {
 	for _, late := range []int{1, 3} {
 		s := newStream()
-		o := opener{stream: s, rand: rand.Reader, again: func() {}, opened: make(chan struct{}, 1)}
+		o := opener{stream: s, rand: rand.Reader, again: func() {}, opened: newSignal()}
 		births := map[int64]uint32{}
 		var queue []int64
 		for i := range late {

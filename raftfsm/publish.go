@@ -115,31 +115,23 @@ func (t *term) farewell(ctx context.Context, c *state.MemberChange) bool {
 		return v
 	}
 	was := version()
-	t.notice.keepSilent()
+	t.notice.silence(moreWait)
 	t.publish(true, c.ID)
 	f := t.n.fsm
 	if f.wait(ctx.Done(), func() bool { return version() != was }) {
 		end := f.index.Load()
 		for t.links.progress()[c.ID] < end && ctx.Err() == nil { // it may have led until now
-			select {
-			case <-ctx.Done():
-			case <-time.After(farewellLook):
-			}
+			pause(ctx, farewellLook)
 		}
 	}
 	return true
 }
 
-func (p *notice) keepSilent() {
+// silence lets no other server publish for so long; 0 ends it.
+func (p *notice) silence(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.silent = time.Now().Add(moreWait)
-}
-
-func (p *notice) speak() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.silent = time.Time{}
+	p.silent = time.Now().Add(d)
 }
 
 // publishMembers keeps /zookeeper/config and the member table in step with

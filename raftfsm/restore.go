@@ -141,11 +141,9 @@ func (r *restore) propose(ctx context.Context, req state.Request) error {
 		if !errors.Is(err, ErrClosed) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, restoreAgain) {
 			_, why := r.n.Serving()
 			return fmt.Errorf("given up, and nothing was changed: %s", why)
-		case <-time.After(restoreAgain):
 		}
 	}
 }

@@ -16,12 +16,7 @@ import (
 func (n *Node) snapshots() {
 	const look = 250 * time.Millisecond
 	last, took := time.Now(), time.Duration(0)
-	for {
-		select {
-		case <-n.ctx.Done():
-			return
-		case <-time.After(n.raft.Beat(look)):
-		}
+	for pause(n.ctx, n.raft.Beat(look)) {
 		c := &n.fsm.counted
 		size, _ := n.disk.NewestSnapshot()
 		if !n.replaceSnapshot.Load() && !n.o.snapshotDue(c.requests.Load(), c.bytes.Load(), size,

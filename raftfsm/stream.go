@@ -55,7 +55,7 @@ type stream struct {
 	waiters int // goroutines that wait for room
 	scratch []byte
 
-	ready chan struct{} // holds a token when the reader may find work
+	ready signal // that the reader may find work
 }
 
 // pending is one unapplied request.
@@ -66,7 +66,7 @@ type pending struct {
 }
 
 func newStream() *stream {
-	s := &stream{first: 1, cursor: 1, closed: true, ready: make(chan struct{}, 1)}
+	s := &stream{first: 1, cursor: 1, closed: true, ready: newSignal()}
 	s.room.L = &s.mu
 	return s
 }
@@ -127,12 +127,7 @@ func (s *stream) number() {
 	}
 }
 
-func (s *stream) wake() {
-	select {
-	case s.ready <- struct{}{}:
-	default:
-	}
-}
+func (s *stream) wake() { s.ready.send() }
 
 // open begins a new life of the stream under the birth that Apply gave it.
 // Requests not yet applied, if any, get new numbers: under the old birth they
@@ -303,8 +298,8 @@ func (s *stream) birthNow() uint32 {
 type opener struct {
 	stream *stream
 	rand   io.Reader
-	again  func()        // asks for another birth; it must not block
-	opened chan struct{} // holds a token when the stream was opened
+	again  func() // asks for another birth; it must not block
+	opened signal // that the stream was opened
 
 	mu    sync.Mutex
 	nonce int64 // of the current request; 0: none yet
@@ -339,10 +334,7 @@ func (o *opener) told(nonce int64, birth uint32) {
 	switch {
 	case ours && o.stream.birthNow() != birth:
 		o.stream.open(birth)
-		select {
-		case o.opened <- struct{}{}:
-		default:
-		}
+		o.opened.send()
 	case !ours && o.stream.birthNow() != 0:
 		o.stream.open(0)
 		o.again()
