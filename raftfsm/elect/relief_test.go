@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // A disk hangs when a write takes longer than a second and a half, and longer
@@ -27,19 +30,13 @@ func TestReliefKnowsSlowDisksFromHangingOnes(t *testing.T) {
 		return gaveUp
 	}
 	for range 40 {
-		if at := write(time.Second); at != 0 {
-			t.Fatalf("a write of a second was taken for a hanging one after %v", at)
-		}
+		must.Equal(t, write(time.Second), 0, "a write of a second was taken for a hanging one after")
 		for range 90 {
 			r.look(0)
 		}
 	}
-	if at := write(4 * time.Second); at != reliefLeast+reliefLook {
-		t.Errorf("a write of 4 s was noticed after %v", at)
-	}
-	if at := write(4 * time.Second); at != 0 {
-		t.Errorf("the second write of 4 s was noticed after %v", at)
-	}
+	expect.Equal(t, write(4*time.Second), reliefLeast+reliefLook, "a write of 4 s was noticed after")
+	expect.Equal(t, write(4*time.Second), 0, "the second write of 4 s was noticed after")
 	if at := write(8 * time.Second); at < 4*time.Second || at > reliefMost+time.Second {
 		t.Errorf("a write of 8 s was noticed after %v", at)
 	}
