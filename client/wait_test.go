@@ -247,6 +247,27 @@ func TestE16OwnNodeRemovedWhileWaiting(t *testing.T) {
 	unlock(t, g.wait(t))
 }
 
+// Another session may make a node of the waiter's name, as a restored backup could: it is not the
+// waiter's.
+func TestNodeOfAnotherSessionIsNoPlace(t *testing.T) {
+	shared(t)
+	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
+	h := lock(t, a.Mutex(d).Lock)
+	requeued := make(chan LockEvent, 1)
+	g := start(testCtx(t), b.Mutex(d, WithHooks(Hooks{OnRequeue: func(e LockEvent) { requeued <- e }})).Lock)
+	queued(t, o, d, 2)
+	own := d + "/" + nth(t, o, d, 1)
+	if _, err := o.Multi(&zk.DeleteRequest{Path: own, Version: -1},
+		&zk.CreateRequest{Path: own, Flags: zk.FlagEphemeral, Acl: zk.WorldACL(zk.PermAll)}); err != nil {
+		t.Fatal(err)
+	}
+	if e := soon(t, "requeued", requeued); !errors.Is(e.Err, ErrNodeRemoved) {
+		t.Fatalf("requeued: %v", e.Err)
+	}
+	unlock(t, h)
+	unlock(t, g.wait(t))
+}
+
 func TestE17OwnNodeRemovedWhileHolding(t *testing.T) {
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
