@@ -15,28 +15,39 @@ import (
 // epoch is one session, until the server or Close ends it. A lease belongs to one epoch. The local
 // deadline may end the leases of an epoch while the epoch goes on.
 type epoch struct {
-	c    *Client
-	conn *zk.Conn
-	sid  int64         // set before anybody sees the epoch
-	gone chan struct{} // closed when the session is over
+	c     *Client
+	conn  *zk.Conn
+	sid   int64         // set before anybody sees the epoch
+	asked reading       // before the server was asked for the session
+	gone  chan struct{} // closed when the session is over
 
 	mu        sync.Mutex
 	timeout   time.Duration
 	confirmed reading // time before sending the latest heartbeat that was answered
 	heard     bool    // confirmed is set
 	overdue   bool    // the deadline passed and nothing was heard since
+	moved     bool    // to another connection, on which no heartbeat was sent yet
 	over      LostReason
 	holds     map[*hold]struct{}
 }
 
-// begin records the session's id and timeout, at every attachment.
-func (e *epoch) begin(sid int64, timeout time.Duration) {
+// begin records the session's id and timeout, at every attachment, and reports whether it is the
+// first one.
+func (e *epoch) begin(sid int64, timeout time.Duration) (born bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.sid == 0 { // of a later attachment it is the same
+	if born = e.sid == 0; born { // of a later attachment it is the same
 		e.sid = sid
 	}
-	e.timeout = timeout
+	e.timeout, e.moved = timeout, !born
+	return born
+}
+
+// asking notes that a heartbeat is sent.
+func (e *epoch) asking() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.moved = false
 }
 
 func isClosed(ch <-chan struct{}) bool {
@@ -175,7 +186,7 @@ func (e *epoch) quiet(now reading) (since, due time.Duration) {
 	if len(e.holds) == 0 {
 		due = e.timeout / 3
 	}
-	if !e.heard {
+	if !e.heard || e.moved {
 		return due, due
 	}
 	return now.since(e.confirmed), due

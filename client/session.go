@@ -41,7 +41,7 @@ func (c *Client) beginSession() error {
 		Timeout: c.opt.timeout, TLS: c.opt.tls, Auth: c.opt.auth, Dial: c.opt.dial,
 		Counters: &c.count.wire, Logger: c.opt.log, OnTrouble: c.troubles.add,
 	}
-	e := &epoch{c: c, gone: make(chan struct{}), holds: map[*hold]struct{}{}}
+	e := &epoch{c: c, asked: c.opt.clock.Now(), gone: make(chan struct{}), holds: map[*hold]struct{}{}}
 	o.OnState = func(s zk.State) {
 		switch s {
 		case zk.Connected:
@@ -80,7 +80,7 @@ func (c *Client) attach(e *epoch) {
 		return
 	}
 	s := e.conn.Session()
-	e.begin(s.ID, s.Timeout)
+	born := e.begin(s.ID, s.Timeout)
 	if c.ep != e {
 		c.ep = e
 	}
@@ -88,6 +88,12 @@ func (c *Client) attach(e *epoch) {
 	c.broadcast()
 	c.mu.Unlock()
 	c.opt.log.Debug("session attached", "session", hexID(s.ID), "timeout", s.Timeout)
+	if born {
+		// The leader has begun the session since it was asked to: no heartbeat says more.
+		if e.confirm(e.asked); e.valid() {
+			c.setState(StateReady)
+		}
+	}
 	c.wakeBeat()
 }
 
@@ -208,7 +214,6 @@ type pulse struct {
 	sent    reading   // when the latest heartbeat was sent
 	retry   time.Time // when to send one after a failure
 	failed  int       // heartbeats that failed in a row
-	fresh   bool      // a new attachment is confirmed at once
 }
 
 // answer is the outcome of a heartbeat.
@@ -223,12 +228,12 @@ type answer struct {
 // A heartbeat is a sync, not a ping: only for syncs and writes does the server promise to
 // touch the session at its leader. So a session that writes needs no heartbeats.
 func (c *Client) keepAlive() {
-	p := pulse{answers: make(chan answer, 1), fresh: true}
+	p := pulse{answers: make(chan answer, 1)}
 	for wait := time.Duration(0); ; wait = c.pulse(&p) {
 		select {
 		case <-time.After(wait):
 		case <-c.beat:
-			p.fresh = true
+			p.failed = 0
 		case a := <-p.answers:
 			c.answered(&p, a)
 		case <-c.cleaning.Done():
@@ -271,8 +276,9 @@ func (c *Client) pulse(p *pulse) time.Duration {
 			e.conn.Reconnect()
 		}
 	case !attached:
-	case p.fresh || since >= due:
-		p.flying, p.sent, p.fresh = e, now, false
+	case since >= due:
+		p.flying, p.sent = e, now
+		e.asking()
 		go func() {
 			err := e.conn.Confirm(c.cleaning)
 			p.answers <- answer{e, now, err}

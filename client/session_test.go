@@ -311,6 +311,25 @@ func TestE39HeartbeatReplyDelayed(t *testing.T) {
 	}
 }
 
+// The leader has just made the session: a heartbeat would tell Dial no more.
+func TestDialWaitsForNoHeartbeat(t *testing.T) {
+	shared(t)
+	p := newProxy(t, addr(t))
+	beat := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSync, Do: faultproxy.Hold})
+	defer beat.Release()
+	asked := time.Now().Add(-5 * time.Millisecond) // the clocks that a client compares differ by less
+	c := dialTo(t, p.Addr(), quick()...)
+	s, seen := c.Session(), time.Now()
+	if c.State() != StateReady || beat.Seen() > 0 {
+		t.Errorf("%v after %d heartbeats", c.State(), beat.Seen())
+	}
+	// It counts from the moment at which the client asked.
+	usable := c.opt.usable(s.Timeout)
+	if first, latest := asked.Add(usable), seen.Add(usable); s.ValidUntil.Before(first) || s.ValidUntil.After(latest) {
+		t.Errorf("valid until %v, not between %v and %v", s.ValidUntil, first, latest)
+	}
+}
+
 func TestSessionTimeoutTooShortForTheMargin(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
