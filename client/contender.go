@@ -149,7 +149,8 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 			}
 			if final && (p.Ahead == 1 || names.Len() > crowdedFor*p.Ahead && w.q.endsAreFinal(p.Few)) {
 				few := inOrder(p.Few)
-				names = nil // the list may be long, and is not kept
+				names.Free()
+				names = nil
 				free, err := w.awaitFew(ctx, few)
 				if err != nil {
 					return nil, err
@@ -159,8 +160,10 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 				}
 				continue
 			}
-			names = nil // nor is the place kept, which has names of it
-			if _, err := w.await(ctx, recipe.Join(w.a.dir, p.Blocker.Name), p.Ahead, holder, wakers{}); err != nil {
+			blocker := recipe.Join(w.a.dir, p.Blocker.Name)
+			names.Free() // and with it what the place says
+			names = nil
+			if _, err := w.await(ctx, blocker, p.Ahead, holder, wakers{}); err != nil {
 				return nil, err
 			}
 		case !w.e.valid():
@@ -169,7 +172,11 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 			}
 			names = nil
 		default:
-			return w.first(ctx, p, names)
+			h, err := w.first(ctx, p, names)
+			if err == nil {
+				names.Free()
+			}
+			return h, err
 		}
 	}
 }

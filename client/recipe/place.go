@@ -3,6 +3,7 @@ package recipe
 import (
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 )
 
@@ -40,11 +41,16 @@ func (q Rule) Place(names iter.Seq[string], own Contender) (Place, error) {
 			continue
 		}
 		seen.add(c)
-		if own.Name != "" && c.Name == own.Name {
-			p.Found = true
-			continue
+		if own.Name != "" {
+			switch order := Compare(c, own); {
+			case order == 0:
+				p.Found = true
+				continue
+			case order > 0:
+				continue
+			}
 		}
-		if !excludes(c.Kind, q.Kind) || own.Name != "" && Compare(c, own) > 0 {
+		if !excludes(c.Kind, q.Kind) {
 			continue
 		}
 		if p.Ahead++; p.Ahead <= MaxFew {
@@ -78,24 +84,30 @@ const (
 	idEnds   = idBegins + 36
 )
 
-func LikenessOf(own Contender) likeness {
+func LikenessOf(own Contender) *likeness {
 	if own.Maker != MakerSelf || len(own.Name) < idEnds+10 || own.Name[:idBegins] != "_c_" {
-		return likeness{}
+		return &likeness{}
 	}
 	if seq, ok := ParseSeq(own.Name[len(own.Name)-10:]); !ok || seq != own.Seq {
-		return likeness{} // it has a sign before its ten digits
+		return &likeness{} // it has a sign before its ten digits
 	}
-	return likeness{own: own, tail: own.Name[idEnds : len(own.Name)-10]}
+	return &likeness{own: own, tail: own.Name[idEnds : len(own.Name)-10]}
 }
 
-func (l likeness) Read(name string) (Contender, bool) {
+func (l *likeness) Read(name string) (Contender, bool) {
 	end := len(name) - 10
 	if l.tail == "" || len(name) != len(l.own.Name) || name[idEnds:end] != l.tail || name[:idBegins] != "_c_" ||
 		!isSelfUUID(name[idBegins:idEnds]) {
 		return Contender{}, false
 	}
-	seq, ok := ParseSeq(name[end:])
-	return Contender{Name: name, Maker: MakerSelf, Kind: l.own.Kind, Seq: seq}, ok
+	n := uint64(0)
+	for _, digit := range []byte(name[end:]) {
+		if digit -= '0'; digit > 9 {
+			return Contender{}, false
+		}
+		n = n*10 + uint64(digit)
+	}
+	return Contender{Name: name, Maker: MakerSelf, Kind: l.own.Kind, Seq: int32(n)}, n <= math.MaxInt32
 }
 
 // EndIsFinal reports whether no other node takes the place of c when c goes. A downgrade puts a

@@ -24,7 +24,7 @@ type call struct {
 	xid    int32  // 0: a fresh one each time
 	inner  bool   // made for one connection
 	repeat bool   // harmless if done twice: sent again after a lost connection
-	keep   bool   // parse keeps the memory it is given
+	keep   bool   // parse keeps the memory it is given, that of a list
 	absent bool   // "no node" is an answer, not an error
 	// parse reads the body of a good answer, in the goroutine of the connection.
 	parse   func(d *jute.Decoder)

@@ -182,7 +182,7 @@ func (l *link) read() error {
 		}
 		var body []byte
 		if r != nil && r.keep {
-			body = make([]byte, size)
+			body = listMemory(size)
 		} else {
 			if cap(buf) < size || cap(buf) > 64<<10 && size < 32<<10 {
 				buf = make([]byte, max(size, 512))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"strings"
+	"sync"
 
 	"github.com/zlockd/zlockd/jute"
 )
@@ -133,6 +134,7 @@ func (c *Conn) ExistsW(ctx context.Context, path string) (*Stat, *Watch, error) 
 // Children lists a node's children, in no order.
 func (c *Conn) Children(ctx context.Context, path string) ([]string, Stat, error) {
 	n, err := c.Names(ctx, path)
+	defer n.Free()
 	return n.List(), n.Stat, err
 }
 
@@ -140,6 +142,7 @@ func (c *Conn) Children(ctx context.Context, path string) ([]string, Stat, error
 // deletion.
 func (c *Conn) ChildrenW(ctx context.Context, path string) ([]string, Stat, *Watch, error) {
 	n, w, err := doW(ctx, c, newNames(c.root, path, watchChildren))
+	defer n.Free()
 	return n.List(), n.Stat, w, err
 }
 
@@ -279,11 +282,33 @@ type Names struct {
 	Stat Stat // of the parent
 	n    int
 	raw  []byte // n strings, each with its length before it; well formed
+	body []byte // the memory of raw
+}
+
+// freeLists are the memory of lists that their users gave back. Waiters in a long queue list it twice
+// a turn.
+var freeLists sync.Pool // of *[]byte
+
+// listMemory returns memory for a list.
+func listMemory(size int) []byte {
+	if b, _ := freeLists.Get().(*[]byte); b != nil && cap(*b) >= size {
+		return (*b)[:size]
+	}
+	return make([]byte, size)
+}
+
+// Free gives the memory back, for other lists: neither the list nor a name of it may be used any
+// more. A list without Free is collected like all memory.
+func (l Names) Free() {
+	if body := l.body; cap(body) >= 4<<10 {
+		freeLists.Put(&body)
+	}
 }
 
 // readNames takes over the decoder's memory.
 func readNames(d *jute.Decoder) Names {
-	list := Names{n: max(d.Count(4), 0), raw: d.Rest()}
+	list := Names{body: d.Rest(), n: max(d.Count(4), 0)}
+	list.raw = d.Rest()
 	start := d.Offset()
 	for range list.n {
 		d.Buffer()
