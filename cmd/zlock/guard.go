@@ -3,12 +3,11 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -29,32 +28,30 @@ import (
 // session, so that the lock moves at once; without the guard COMMAND is dead, whether or not
 // zlock lives.
 //
-// zlock and the guard exchange JSON objects over a socket. If the guard's input ends without
-// "done", zlock is dead.
+// zlock and the guard exchange messages over a socket ([sendWords]). If the guard's input ends
+// without orderDone, zlock is dead.
 
-// order is a message from zlock to the guard.
-type order struct {
-	Start    *launch       `json:",omitempty"`
-	Session  *sessionKey   `json:",omitempty"` // the guard closes it if zlock dies
-	Deadline time.Duration `json:",omitempty"` // the lock is safe until then, on the boot clock
-	Lost     time.Duration `json:",omitempty"` // zlock saw the loss and has signalled; kill then
-	Done     bool          `json:",omitempty"` // nothing is left to guard
-}
+// Orders of zlock to the guard, and the words that follow.
+const (
+	orderSession  = "session"  // those of a sessionKey: the guard closes the session if zlock dies
+	orderStart    = "start"    // those of a launch: start COMMAND
+	orderDeadline = "deadline" // TIME: the lock is safe until then, on the boot clock
+	orderLost     = "lost"     // TIME: zlock saw the loss and has signalled; kill then
+	orderDone     = "done"     // nothing is left to guard
+)
 
-// news is a message from the guard to zlock.
-type news struct {
-	PID    int    `json:",omitempty"` // COMMAND was started
-	Failed string `json:",omitempty"` // or was not, and why
-	Code   int    `json:",omitempty"` // the exit code for that
-	Ended  bool   `json:",omitempty"` // COMMAND has ended
-	Status int    `json:",omitempty"` // with this status
-	Signal int    `json:",omitempty"` // a process sent this to the guard, as COMMAND's parent
-}
+// News of the guard for zlock, and the words that follow.
+const (
+	newsStarted = "started" // PID of COMMAND
+	newsFailed  = "failed"  // CODE TEXT: the exit code, and why COMMAND was not started
+	newsEnded   = "ended"   // STATUS of COMMAND
+	newsSignal  = "signal"  // NUMBER: a process sent it to the guard, as COMMAND's parent
+)
 
-// launch says how COMMAND is started. Its words need not be UTF-8.
+// launch says how COMMAND is started.
 type launch struct {
-	Path      []byte
-	Argv, Env [][]byte
+	Path      string
+	Argv, Env []string
 	Group     int            // the process group to join, 0 for a new one
 	Mark      string         // variable in the environment of COMMAND and its descendants, "" for none
 	Contain   bool           // in a process namespace
@@ -63,29 +60,26 @@ type launch struct {
 }
 
 func newLaunch(exe executable, env []string, foreground, contained bool, loss lossFlags) *launch {
-	l := &launch{Path: []byte(exe.path), Argv: words(exe.argv), Contain: contained, OnLost: loss.onLost,
+	l := &launch{Path: exe.path, Argv: exe.argv, Env: env, Contain: contained, OnLost: loss.onLost,
 		KillAfter: loss.killAfter}
 	if foreground {
 		l.Group = syscall.Getpgrp()
 		l.Mark = fmt.Sprintf("ZLOCK_RUN=%d-%d", os.Getpid(), bootClock())
-		env = append(env[:len(env):len(env)], l.Mark)
+		l.Env = append(env[:len(env):len(env)], l.Mark)
 	}
-	l.Env = words(env)
 	return l
 }
 
-func words(list []string) (w [][]byte) {
-	for _, s := range list {
-		w = append(w, []byte(s))
-	}
-	return w
+func (l *launch) words() []string {
+	w := []string{l.Path, word(l.Group), l.Mark, strconv.FormatBool(l.Contain), word(l.OnLost),
+		word(l.KillAfter), word(len(l.Argv))}
+	return slices.Concat(w, l.Argv, l.Env)
 }
 
-func strs(list [][]byte) (s []string) {
-	for _, w := range list {
-		s = append(s, string(w))
-	}
-	return s
+func launchOf(w []string) *launch {
+	argv, env := w[7:7+number[int](w[6])], w[7+number[int](w[6]):]
+	return &launch{Path: w[0], Argv: argv, Env: env, Group: number[int](w[1]), Mark: w[2],
+		Contain: w[3] == "true", OnLost: number[syscall.Signal](w[4]), KillAfter: number[time.Duration](w[5])}
 }
 
 // guardName is the guard's name in the process table. It is not zlock, because a user who
@@ -94,10 +88,9 @@ const guardName = "lock-guard"
 
 // guard is zlock's side of the guard.
 type guard struct {
-	cmd  *exec.Cmd
+	pid  int
 	conn *os.File
-	mu   sync.Mutex // held while an order is written
-	in   *json.Decoder
+	mu   sync.Mutex    // held while an order is sent
 	last time.Duration // the deadline last sent
 }
 
@@ -113,38 +106,46 @@ func startGuard(self string) (*guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the guard: %w", err)
 	}
-	// The guard gets zlock's standard input and output for COMMAND, and its end of the socket.
-	// Their numbers must differ from those of files that the user passes on to COMMAND: so not
-	// ExtraFiles, whose numbers begin at 3.
-	theirs := []int{pair[1], 0, 1}
-	args := []string{guardName, "__guard"}
-	for i, fd := range theirs {
-		if theirs[i], err = unix.Dup(fd); err != nil {
-			return nil, fmt.Errorf("start the guard: %w", err)
-		}
-		args = append(args, strconv.Itoa(theirs[i]))
-	}
-	g := &guard{cmd: exec.Command(self), conn: os.NewFile(uintptr(pair[0]), "guard")}
-	g.cmd.Args, g.cmd.Stderr = args, os.Stderr
-	g.cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // the guard starts sooner; COMMAND has its own environment
-	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	err = g.cmd.Start()
-	for _, fd := range append(theirs, pair[1]) {
-		_ = unix.Close(fd)
-	}
-	if err != nil {
+	g := &guard{conn: os.NewFile(uintptr(pair[0]), "guard")}
+	if err = g.fork(self, pair[1]); err != nil {
 		g.conn.Close()
 		return nil, fmt.Errorf("start the guard: %w", err)
 	}
-	g.in = json.NewDecoder(g.conn)
 	return g, nil
 }
 
+// fork starts the process with its end of the socket, which fork closes here. It does without
+// os/exec, which tests the system's calls on another process before it starts its first one.
+func (g *guard) fork(self string, socket int) error {
+	defer unix.Close(socket)
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(null)
+	// The guard gets zlock's standard input and output for COMMAND, and the socket. Their numbers
+	// must differ from those of files that the user passes on to COMMAND: so none is given a low one.
+	args := []string{guardName, "__guard"}
+	for _, fd := range []int{socket, 0, 1} {
+		theirs, err := unix.Dup(fd)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(theirs)
+		args = append(args, strconv.Itoa(theirs))
+	}
+	env := append(os.Environ(), "GOMAXPROCS=1") // the guard starts sooner; COMMAND has its own environment
+	g.pid, err = syscall.ForkExec(self, args, &syscall.ProcAttr{
+		Env: env, Files: []uintptr{uintptr(null), uintptr(null), 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	return err
+}
+
 // send sends an order. If that fails the guard is dead, which follow notices.
-func (g *guard) send(o order) {
+func (g *guard) send(order string, words ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_ = json.NewEncoder(g.conn).Encode(o)
+	_ = sendWords(g.conn, append([]string{order}, words...))
 }
 
 // start makes the guard start COMMAND.
@@ -152,19 +153,21 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 	if l.Group != 0 {
 		adoptOrphans() // before COMMAND starts, because it may end before its start is reported
 	}
-	g.last = deadline
-	g.send(order{Start: l, Deadline: deadline})
-	var n news
-	for n.PID == 0 && n.Code == 0 {
-		if err := g.in.Decode(&n); err != nil {
+	g.tell(deadline)
+	g.send(orderStart, l.words()...)
+	pid := 0
+	for pid == 0 {
+		switch n, err := readWords(g.conn); {
+		case err != nil:
 			return nil, fmt.Errorf("the guard did not start COMMAND: %w", err)
+		case n[0] == newsFailed:
+			return nil, cli.Exitf(number[int](n[1]), "%s", n[2])
+		case n[0] == newsStarted:
+			pid = number[int](n[1])
 		}
 	}
-	if n.Code != 0 {
-		return nil, cli.Exitf(n.Code, "%s", n.Failed)
-	}
 	c := &child{
-		target: target{n.PID, l.Group == 0, l.Mark}, guard: g.cmd.Process.Pid,
+		target: target{pid, l.Group == 0, l.Mark}, guard: g.pid,
 		exited: make(chan struct{}), signals: make(chan syscall.Signal, 16), bereft: make(chan struct{}),
 	}
 	go c.follow(g)
@@ -175,8 +178,7 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 func (c *child) follow(g *guard) {
 	defer close(c.exited)
 	for {
-		var n news
-		switch err := g.in.Decode(&n); {
+		switch n, err := readWords(g.conn); {
 		case err != nil:
 			// When the guard dies the system kills COMMAND, or COMMAND goes on (warn).
 			close(c.bereft)
@@ -185,12 +187,12 @@ func (c *child) follow(g *guard) {
 			}
 			c.status = syscall.WaitStatus(syscall.SIGKILL)
 			return
-		case n.Ended:
-			c.status = syscall.WaitStatus(n.Status)
+		case n[0] == newsEnded:
+			c.status = number[syscall.WaitStatus](n[1])
 			return
-		case n.Signal != 0:
+		case n[0] == newsSignal:
 			select {
-			case c.signals <- syscall.Signal(n.Signal):
+			case c.signals <- number[syscall.Signal](n[1]):
 			default:
 			}
 		}
@@ -201,15 +203,15 @@ func (c *child) follow(g *guard) {
 func (g *guard) tell(deadline time.Duration) {
 	if deadline != g.last {
 		g.last = deadline
-		g.send(order{Deadline: deadline})
+		g.send(orderDeadline, word(deadline))
 	}
 }
 
 // done dismisses the guard, which has nothing left to guard. zlock does not wait for its end.
 func (g *guard) done() {
-	g.send(order{Done: true})
+	g.send(orderDone)
 	g.conn.Close()
-	go func() { _ = g.cmd.Wait() }()
+	go func() { _, _ = syscall.Wait4(g.pid, nil, 0, nil) }()
 }
 
 // notStarted returns the exit code for an error of COMMAND's start.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"testing"
 	"unsafe"
@@ -22,14 +21,17 @@ func TestZlockAdoptsOrphansBeforeCommandStarts(t *testing.T) {
 	adopts := make(chan int, 1)
 	go func() {
 		defer theirs.Close()
-		var o order
 		var v int32
-		_ = json.NewDecoder(theirs).Decode(&o)
+		for {
+			if o, err := readWords(theirs); err != nil || o[0] == orderStart {
+				break
+			}
+		}
 		_, _, _ = unix.Syscall(unix.SYS_PRCTL, unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&v)), 0)
 		adopts <- int(v)
-		_ = json.NewEncoder(theirs).Encode(news{Failed: "no", Code: exitFailed})
+		_ = sendWords(theirs, []string{newsFailed, word(exitFailed), "no"})
 	}()
-	g := &guard{conn: ours, in: json.NewDecoder(ours)}
+	g := &guard{conn: ours}
 	must.Fails(t, expect.Err(g.start(&launch{Group: 1}, 0)), "COMMAND was started")
 	expect.Equal(t, <-adopts, 1, "zlock does")
 }

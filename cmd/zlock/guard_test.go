@@ -332,7 +332,7 @@ func TestWatchman(t *testing.T) {
 			time.Sleep(2 * guardLag)
 			g.done()
 		}, true},
-		"kill after loss": {func(g *guard) { g.send(order{Lost: in(50 * time.Millisecond)}) }, false},
+		"kill after loss": {func(g *guard) { g.send(orderLost, word(in(50*time.Millisecond))) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -139,13 +138,14 @@ func descendants(pid int) []int {
 	return all
 }
 
-// nameProcess changes the name that killall and pkill use. Only the main thread may call it.
-func nameProcess(name string) {
-	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&append([]byte(name), 0)[0])), 0, 0, 0)
-}
+// nameProcess changes the name that killall and pkill use.
+func nameProcess(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
-// dieWithGuard is dieWithParent for this process itself.
-func dieWithGuard() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0) }
+// dieWithGuard is dieWithParent for this process itself: its thread keeps the wish.
+func dieWithGuard() {
+	runtime.LockOSThread()
+	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0)
+}
 
 // adoptOrphans makes this process the parent of descendants that lose theirs.
 func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }

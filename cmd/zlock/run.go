@@ -159,6 +159,9 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 	if j.loss, err = run.loss(killAfter, revocable); err != nil {
 		return nil, err
 	}
+	if err = j.startGuard(); err != nil { // early: its start takes longer than to connect
+		return nil, err
+	}
 	if j.exe, err = findExecutable(c.Dashed, run.shell); err != nil {
 		return nil, err
 	}
@@ -172,15 +175,12 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 		return nil, err
 	}
 	j.ctx, j.stop = interruptible()
-	if err = j.startGuard(); err == nil { // the guard starts while zlock connects
-		j.cl, err = c.connect(j.ctx, conn)
-	}
-	if err != nil {
+	if j.cl, err = c.connect(j.ctx, conn); err != nil {
 		j.end()
 		return nil, err
 	}
 	// A waiter that is killed does not delay the others.
-	j.guard.send(order{Session: newSessionKey(j.servers, j.conn, j.cl)})
+	j.tellSession()
 	if j.loss.onLost != 0 {
 		err = checkMargin(false, j.cl.Session().Timeout, killAfter)
 	}
@@ -199,6 +199,11 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 		err = cli.Exitf(exitNotExec, "%s: %w", j.exe.path, err)
 	}
 	return j, err
+}
+
+// tellSession tells the guard which session it closes if zlock dies.
+func (j *job) tellSession() {
+	j.guard.send(orderSession, newSessionKey(j.servers, j.conn, j.cl).words()...)
 }
 
 // startGuard starts the guard of the next COMMAND.
@@ -267,7 +272,7 @@ func (j *job) under(lease *client.Lease, s *supervisor) (int, error) {
 	locks := lease.Sequencers()
 	foreground := j.run.inForeground(j.app)
 	s.app, s.lossFlags, s.lease, s.guard, s.foreground = j.app, j.loss, lease, j.guard, foreground
-	j.guard.send(order{Session: newSessionKey(j.servers, j.conn, j.cl)})
+	j.tellSession()
 	env := environ(os.Environ(), j.servers, j.chroot, j.task, locks, j.getenv)
 	code := 0
 	if err = j.run.ready("locked " + locks[0].Token.String()); err != nil {

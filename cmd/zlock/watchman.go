@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -100,8 +99,7 @@ const (
 // sends them to COMMAND's parent.
 var passedUp = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}
 
-// watch serves zlock until nothing is left to guard. It must be called from the main
-// thread: the system kills COMMAND when the thread that started it ends.
+// watch serves zlock until nothing is left to guard.
 func (w *watchman) watch() error {
 	nameProcess(guardName)
 	w.parent, w.ends = os.Getppid(), make(chan syscall.WaitStatus, 1)
@@ -114,12 +112,12 @@ func (w *watchman) watch() error {
 			signal.Notify(told, s)
 		}
 	}
-	orders := make(chan order)
+	orders := make(chan []string)
 	go func() {
 		defer close(orders)
-		for in := json.NewDecoder(w.conn); ; {
-			var o order
-			if in.Decode(&o) != nil {
+		for {
+			o, err := readWords(w.conn)
+			if err != nil {
 				return
 			}
 			orders <- o
@@ -131,15 +129,15 @@ func (w *watchman) watch() error {
 			if !ok {
 				return w.orphaned()
 			}
-			if o.Done {
+			if o[0] == orderDone {
 				return nil
 			}
-			w.take(o)
+			w.take(o[0], o[1:])
 		case st := <-w.ends:
-			w.report(news{Ended: true, Status: int(st)})
+			w.report(newsEnded, word(st))
 		case s := <-told:
 			if slices.Contains(passedUp, s) {
-				w.report(news{Signal: int(s.(syscall.Signal))})
+				w.report(newsSignal, word(s.(syscall.Signal)))
 			}
 		case <-time.After(w.pause()):
 		}
@@ -152,31 +150,29 @@ func (w *watchman) watch() error {
 }
 
 // report sends news to zlock. If zlock is dead, the end of the input says so.
-func (w *watchman) report(n news) { _ = json.NewEncoder(w.conn).Encode(n) }
+func (w *watchman) report(news ...string) { _ = sendWords(w.conn, news) }
 
 // take carries out an order of zlock.
-func (w *watchman) take(o order) {
-	if o.Session != nil {
-		w.session = o.Session
-	}
-	if o.Deadline != 0 {
-		w.deadline = o.Deadline
+func (w *watchman) take(order string, words []string) {
+	switch order {
+	case orderSession:
+		w.session = sessionKeyOf(words)
+	case orderDeadline:
+		w.deadline = number[time.Duration](words[0])
 		if !w.signalled {
 			w.kill = 0
 		}
-	}
-	if o.Lost != 0 {
-		w.signalled, w.kill = true, o.Lost
-	}
-	if o.Start != nil {
-		w.start(o.Start)
+	case orderLost:
+		w.signalled, w.kill = true, number[time.Duration](words[0])
+	case orderStart:
+		w.start(launchOf(words))
 	}
 }
 
 // start starts COMMAND.
 func (w *watchman) start(l *launch) {
 	w.sig, w.killAfter = l.OnLost, l.KillAfter
-	path, argv := string(l.Path), strs(l.Argv)
+	path, argv := l.Path, l.Argv
 	attr := &syscall.SysProcAttr{Setpgid: l.Group == 0}
 	if l.OnLost != 0 {
 		dieWithParent(attr, syscall.SIGKILL)
@@ -185,7 +181,7 @@ func (w *watchman) start(l *launch) {
 		contain(attr)
 		self, err := os.Executable()
 		if err != nil {
-			w.report(news{Code: exitFailed, Failed: err.Error()})
+			w.report(newsFailed, word(exitFailed), err.Error())
 			return
 		}
 		path, argv = self, keeperArgs(l, path, argv)
@@ -195,7 +191,7 @@ func (w *watchman) start(l *launch) {
 		_ = syscall.Setpgid(0, l.Group)
 	}
 	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
-		Env: strs(l.Env), Files: []uintptr{uintptr(w.stdin), uintptr(w.stdout), 2}, Sys: attr,
+		Env: l.Env, Files: []uintptr{uintptr(w.stdin), uintptr(w.stdout), 2}, Sys: attr,
 	})
 	if l.Group != 0 {
 		// A session of its own, not just a group. When a process ends whose parent is in another
@@ -205,12 +201,11 @@ func (w *watchman) start(l *launch) {
 	}
 	switch {
 	case err != nil && l.Contain:
-		w.report(news{Code: exitFailed,
-			Failed: fmt.Sprintf("--contain: no namespace of processes for COMMAND: %v; "+
-				"it takes root, CAP_SYS_ADMIN, or a system that lets users have namespaces", err)})
+		w.report(newsFailed, word(exitFailed), fmt.Sprintf("--contain: no namespace of processes for COMMAND: %v; "+
+			"it takes root, CAP_SYS_ADMIN, or a system that lets users have namespaces", err))
 		return
 	case err != nil:
-		w.report(news{Code: notStarted(err), Failed: fmt.Sprintf("%s: %v", path, err)})
+		w.report(newsFailed, word(notStarted(err)), fmt.Sprintf("%s: %v", path, err))
 		return
 	}
 	w.target = target{pid, l.Group == 0, l.Mark}
@@ -223,9 +218,9 @@ func (w *watchman) start(l *launch) {
 		}
 		w.ends <- st
 	}()
+	w.report(newsStarted, word(pid))
 	_, _ = unix.Close(w.stdin), unix.Close(w.stdout)
 	closeInherited()
-	w.report(news{PID: pid})
 }
 
 // look acts if a time has come.
