@@ -104,7 +104,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	return c, nil
 }
 
-// greet waits until the server answers the first heartbeat.
+// greet waits until the session is usable.
 func (c *Client) greet(ctx context.Context) error {
 	// With a timeout too short for the margin no heartbeat makes the session usable: Dial must say so
 	// at once.
