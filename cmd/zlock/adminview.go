@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -67,8 +68,8 @@ func (c *call) withAdmin(f *adminFlags, do func(context.Context, adminClient) er
 	}
 	a := adminClient{base: strings.TrimRight(addr, "/"), http: adminHTTP(conf)}
 	for _, cr := range f.auth.credentials {
-		if cr[0] == "digest" {
-			a.authorization = cr[0] + " " + cr[1]
+		if cr.Scheme == "digest" {
+			a.authorization = cr.Scheme + " " + cr.Secret
 		}
 	}
 	ctx, stop := interruptible()
@@ -76,6 +77,16 @@ func (c *call) withAdmin(f *adminFlags, do func(context.Context, adminClient) er
 	ctx, cancel := answerWithin(ctx, f.timeout)
 	defer cancel()
 	return do(ctx, a)
+}
+
+// adminHTTP returns a client that sends requests only to the admin listener, because a request
+// may carry the super user's password. A proxy of the environment would see the password, and so
+// would the target of a redirect.
+func adminHTTP(conf *tls.Config) *http.Client {
+	return &http.Client{
+		Transport:     &http.Transport{TLSClientConfig: conf},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // ask reads one answer of the lock view.

@@ -29,7 +29,7 @@ type connectFlags struct {
 	tlsFiles
 	verbose     int
 	quiet       bool
-	credentials [][2]string
+	credentials []cli.Auth
 	margin      time.Duration // commands set it; it has no flag
 }
 
@@ -110,7 +110,7 @@ func (f *connectFlags) options(a *app) ([]client.Option, error) {
 		return nil, err
 	}
 	for _, c := range f.credentials {
-		opts = append(opts, client.WithAuth(c[0], c[1]))
+		opts = append(opts, client.WithAuth(c.Scheme, c.Secret))
 	}
 	cfg, err := f.tlsConfig()
 	if err != nil {
@@ -168,9 +168,7 @@ func (f *connectFlags) readAuth(a *app) error {
 	if exposed && !f.quiet {
 		a.say("%s can be read by other users", f.authFile)
 	}
-	for _, l := range list {
-		f.credentials = append(f.credentials, [2]string{l.Scheme, l.Secret})
-	}
+	f.credentials = list
 	return nil
 }
 

@@ -287,7 +287,7 @@ func (f *finding) judge(short bool, asked time.Duration) {
 func (c *call) probe(ctx context.Context, f *finding, chroot string, conn *connectFlags) error {
 	o := zk.Options{Timeout: conn.sessionTimeout}
 	for _, cr := range conn.credentials {
-		o.Auth = append(o.Auth, zk.Auth{Scheme: cr[0], Secret: []byte(cr[1])})
+		o.Auth = append(o.Auth, zk.Auth{Scheme: cr.Scheme, Secret: []byte(cr.Secret)})
 	}
 	var err error
 	if o.TLS, err = conn.tlsConfig(); err != nil {
