@@ -7,16 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/view"
 )
-
-// Certificates implements view.Source.
-func (s viewSource) Certificates() (list []view.Certificate) {
-	for _, c := range s.certificates() {
-		list = append(list, view.Certificate{Name: c.use, Expires: c.NotAfter})
-	}
-	return list
-}
 
 // certificate is a certificate that this server shows to its callers.
 type certificate struct {
@@ -105,6 +96,7 @@ func (i *Instance) logCertificates() {
 // certificateStatus adds faults, notices and metrics of certificates and their files to a status.
 func (i *Instance) certificateStatus(s *admin.Status, metrics bool) {
 	for _, c := range i.certificates() {
+		s.Certificates = append(s.Certificates, admin.Certificate{Use: c.use, Expires: c.NotAfter})
 		if text, bad := c.word(s.Now); bad {
 			s.Faults = append(s.Faults, text)
 		} else if text != "" {

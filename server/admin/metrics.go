@@ -120,23 +120,14 @@ func (m *Metrics) Reset() {
 // Extremes keeps the last, smallest and largest of a series of sizes. The
 // zero value is ready.
 type Extremes struct {
-	last, least, greatest atomic.Int64 // each + 1, 0 before the first
+	last atomic.Int64 // + 1, 0 before the first
+	bounds
 }
 
 // Observe records v, which is not negative.
 func (e *Extremes) Observe(v int64) {
-	v++
-	e.last.Store(v)
-	for old := e.least.Load(); old == 0 || v < old; old = e.least.Load() {
-		if e.least.CompareAndSwap(old, v) {
-			break
-		}
-	}
-	for old := e.greatest.Load(); v > old; old = e.greatest.Load() {
-		if e.greatest.CompareAndSwap(old, v) {
-			break
-		}
-	}
+	e.last.Store(v + 1)
+	e.note(v)
 }
 
 // Value returns what was recorded.
@@ -147,8 +138,7 @@ func (e *Extremes) Value() Sizes {
 // Reset forgets everything.
 func (e *Extremes) Reset() {
 	e.last.Store(0)
-	e.least.Store(0)
-	e.greatest.Store(0)
+	e.clear()
 }
 
 // maxNamespaces bounds the memory a client can take by inventing top-level names; further names

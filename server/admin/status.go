@@ -63,6 +63,8 @@ type Status struct {
 
 	status.Node // its part in the cluster
 
+	Certificates []Certificate // that this server shows
+
 	Faults  []string // what is wrong though clients may be served: disk nearly full, …
 	Notices []string // what an operator should know and wants on a dashboard: insecure peers, …
 
@@ -116,6 +118,12 @@ type Status struct {
 	// Keyed holds families of summaries: by namespace, by peer.
 	Keyed map[string]map[string]Summary
 	Extra []Sample
+}
+
+// Certificate is a certificate that a server shows to its clients, its peers or its operators.
+type Certificate struct {
+	Use     string // clients, peers or admin
+	Expires time.Time
 }
 
 // Digest is the digest of the whole tree at a zxid.

@@ -29,9 +29,8 @@ const window = 5 * time.Minute
 // one or two windows, which begin when they are read: observing needs no clock.
 type Recorder struct {
 	count, sum atomic.Int64
-	least      atomic.Int64 // value + 1, 0 before the first
-	greatest   atomic.Int64
-	current    atomic.Pointer[histogram]
+	bounds
+	current atomic.Pointer[histogram]
 
 	mu       sync.Mutex // held by readers only
 	previous *histogram // what was current in the window before
@@ -39,6 +38,28 @@ type Recorder struct {
 }
 
 type histogram [buckets]atomic.Uint32
+
+// bounds are the least and the greatest of some values, each + 1, 0 before the first.
+type bounds struct{ least, greatest atomic.Int64 }
+
+func (b *bounds) note(v int64) {
+	v++
+	for old := b.least.Load(); old == 0 || v < old; old = b.least.Load() {
+		if b.least.CompareAndSwap(old, v) {
+			break
+		}
+	}
+	for old := b.greatest.Load(); v > old; old = b.greatest.Load() {
+		if b.greatest.CompareAndSwap(old, v) {
+			break
+		}
+	}
+}
+
+func (b *bounds) clear() {
+	b.least.Store(0)
+	b.greatest.Store(0)
+}
 
 // Observe records v. Negative values count as zero.
 func (r *Recorder) Observe(v int64) { r.ObserveN(v, 1) }
@@ -53,18 +74,7 @@ func (r *Recorder) ObserveN(v, n int64) {
 	h[bucketOf(v)].Add(uint32(n))
 	r.count.Add(n)
 	r.sum.Add(v * n)
-	for {
-		old := r.least.Load()
-		if old != 0 && old <= v+1 || r.least.CompareAndSwap(old, v+1) {
-			break
-		}
-	}
-	for {
-		old := r.greatest.Load()
-		if old >= v || r.greatest.CompareAndSwap(old, v) {
-			break
-		}
-	}
+	r.note(v)
 }
 
 // ObserveTime records a duration in microseconds, for a Recorder that is read
@@ -83,7 +93,7 @@ func (r *Recorder) Value(now time.Time, unit float64) Summary {
 		Count: r.count.Load(),
 		Sum:   float64(r.sum.Load()) / unit,
 		Min:   float64(max(r.least.Load()-1, 0)) / unit,
-		Max:   float64(r.greatest.Load()) / unit,
+		Max:   float64(max(r.greatest.Load()-1, 0)) / unit,
 	}
 	if s.Count == 0 {
 		return s
@@ -109,8 +119,7 @@ func (r *Recorder) Reset() {
 	}
 	r.count.Store(0)
 	r.sum.Store(0)
-	r.least.Store(0)
-	r.greatest.Store(0)
+	r.clear()
 }
 
 // collect adds up the histograms and starts a new window when one is over.

@@ -149,21 +149,6 @@ func (c *conn) penalty() {
 	}
 }
 
-// replyWhole appends a reply that has a record even if it is an error.
-func (c *conn) replyWhole(xid int32, op jute.OpCode, code jute.ErrCode, record []byte) bool {
-	o := &c.out
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.accepts(&c.srv.o) {
-		return false
-	}
-	b, at := o.beginReply(xid, 0, len(record))
-	o.endWhole(append(b, record...), at, code)
-	c.answered(pending{xid: xid, op: op, at: c.arrived, followed: c.followed}, &state.Outcome{Code: code},
-		c.srv.now())
-	return true
-}
-
 // appendWhoAmI appends the client's identities without their secrets.
 func (c *conn) appendWhoAmI(b []byte) []byte {
 	ids := *c.ids.Load()

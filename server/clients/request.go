@@ -147,7 +147,11 @@ func (c *conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, r
 		return false
 	}
 	b, at := o.beginReply(xid, zxid, len(record))
-	o.endReply(append(b, record...), at, code)
+	if b = append(b, record...); op == jute.OpSASL {
+		o.endWhole(b, at, code) // a negotiation that fails has an answer, too
+	} else {
+		o.endReply(b, at, code)
+	}
 	c.answered(pending{xid: xid, op: op, at: c.arrived, followed: c.followed},
 		&state.Outcome{Code: code, Zxid: zxid, Reply: record}, c.srv.now())
 	return true

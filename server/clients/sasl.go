@@ -83,7 +83,7 @@ func (c *conn) saslFailed(xid int32) bool {
 	// The answer itself waits: a client that fails in the moment in which it connects takes its own
 	// start for a time-out.
 	c.penalty()
-	if c.replyWhole(xid, jute.OpSASL, code, jute.AppendBuffer(nil, nil)) {
+	if c.reply(xid, jute.OpSASL, 0, code, jute.AppendBuffer(nil, nil)) {
 		c.last(nil, endAuth)
 	}
 	return false

@@ -19,8 +19,8 @@ type Clients struct {
 	wall    func() time.Time // the clock that people see
 	follow  func(*Request)
 
-	paths Recent // that requests name, in a sample
-	gone  Recent // connections that have ended, by address
+	paths recent // that requests name, in a sample
+	gone  recent // connections that have ended, by address
 	ended endedSessions
 	lost  lostConns
 

@@ -64,7 +64,7 @@ func TestEndedSessionsAreRememberedUpToABound(t *testing.T) {
 
 // Clients choose names, and must not choose how much is kept of them.
 func TestNamesAreBounded(t *testing.T) {
-	var r Recent
+	var r recent
 	for i := range 3 * maxNames {
 		r.Add(fmt.Sprint("/", i), Count{Requests: 1}, time.Second)
 	}
@@ -76,7 +76,7 @@ func TestNamesAreBounded(t *testing.T) {
 
 // What was counted is known for one window more, and no longer.
 func TestCountsAreOfTheLastMinutes(t *testing.T) {
-	var r Recent
+	var r recent
 	r.Add("a", Count{2, 10}, 0)
 	r.Add("a", Count{1, 5}, window+time.Second)
 	if counts, over := r.Counts(window + 2*time.Second); counts["a"] != (Count{3, 15}) ||

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Recent counts requests and bytes under names in the last minute or two.
-type Recent struct {
+// recent counts requests and bytes under names in the last minute or two.
+type recent struct {
 	mu      sync.Mutex
 	began   time.Duration
 	now     map[string]Count
@@ -26,7 +26,7 @@ const (
 
 // Add counts under a name at the time now. Long names, and names beyond the bound of
 // the window, are not counted.
-func (r *Recent) Add(name string, c Count, now time.Duration) {
+func (r *recent) Add(name string, c Count, now time.Duration) {
 	if name == "" || len(name) > maxName {
 		return
 	}
@@ -44,7 +44,7 @@ func (r *Recent) Add(name string, c Count, now time.Duration) {
 }
 
 // turn begins a new window when it is time.
-func (r *Recent) turn(now time.Duration) {
+func (r *recent) turn(now time.Duration) {
 	if r.now != nil && now-r.began < window {
 		return
 	}
@@ -56,7 +56,7 @@ func (r *Recent) turn(now time.Duration) {
 }
 
 // Counts returns what was counted, and over which time.
-func (r *Recent) Counts(now time.Duration) (counts map[string]Count, over time.Duration) {
+func (r *recent) Counts(now time.Duration) (counts map[string]Count, over time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.turn(now)

@@ -18,8 +18,8 @@ const (
 	Service = "zookeeper"
 )
 
-// MaxToken bounds a client's token: RFC 2831 allows no longer response.
-const MaxToken = 4096
+// maxToken bounds a client's token: RFC 2831 allows no longer response.
+const maxToken = 4096
 
 // nonceBytes is the number of random bytes in a nonce. A nonce is made for one exchange and
 // accepted once, so an overheard answer is of no use later.

@@ -11,7 +11,7 @@ const maxDirectives = 32
 // parseDirectives reads `name=value, name="quoted value", …`. A name that comes
 // twice is refused: two readers could take different values for the true one.
 func parseDirectives(token []byte) (map[string]string, error) {
-	if len(token) > MaxToken {
+	if len(token) > maxToken {
 		return nil, fmt.Errorf("%w: %d bytes", errProtocol, len(token))
 	}
 	d := map[string]string{}

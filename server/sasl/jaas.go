@@ -35,8 +35,8 @@ func looksLikeJAAS(text string) bool {
 	return len(words) > 1 && words[1] == "{"
 }
 
-// ParseJAAS returns the options of a section's login modules.
-func ParseJAAS(text, section string) (File, error) {
+// parseJAAS returns the options of a section's login modules.
+func parseJAAS(text, section string) (File, error) {
 	words := jaasWords(text)
 	for i := 0; i+1 < len(words); i++ {
 		if words[i] != section || words[i+1] != "{" {

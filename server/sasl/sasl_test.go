@@ -99,7 +99,7 @@ func TestEverybodyElseIsRefused(t *testing.T) {
 		"no answer": {"bob", users["bob"], func(d map[string]string) { d["response"] = "0" },
 			errRefused},
 		"an endless token": {"bob", users["bob"], func(d map[string]string) {
-			d["x"] = strings.Repeat("y", MaxToken)
+			d["x"] = strings.Repeat("y", maxToken)
 		}, errProtocol},
 		"a user without a name": {"", "", nil, errProtocol},
 	} {

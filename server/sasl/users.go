@@ -33,9 +33,9 @@ func ReadFile(path string) (File, error) {
 	}
 	var f File
 	if looksLikeJAAS(text) {
-		f, err = ParseJAAS(text, "Server")
+		f, err = parseJAAS(text, "Server")
 	} else {
-		f.Users, err = ParseUsers(text)
+		f.Users, err = parseUsers(text)
 	}
 	if err == nil && len(f.Users) > 0 && open != 0 {
 		err = fmt.Errorf("it holds passwords and is open to everybody (mode %04o): chmod o-rwx %s", open, path)
@@ -70,9 +70,9 @@ func readText(path string) (text string, open os.FileMode, err error) {
 	return string(b), open, nil
 }
 
-// ParseUsers reads a line `name:password` for each user. Blank lines and lines
+// parseUsers reads a line `name:password` for each user. Blank lines and lines
 // that begin with # do not count. A password may hold colons.
-func ParseUsers(text string) (Users, error) {
+func parseUsers(text string) (Users, error) {
 	users := Users{}
 	lines := bufio.NewScanner(strings.NewReader(text))
 	lines.Buffer(nil, maxUsersFile)

@@ -20,9 +20,9 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// TokenHeader carries the page's token. Pages of other sites can neither read
+// tokenHeader carries the page's token. Pages of other sites can neither read
 // it nor send it.
-const TokenHeader = "X-Zlockd-Token"
+const tokenHeader = "X-Zlockd-Token"
 
 // action is what an operator wants done.
 type action struct {
@@ -100,7 +100,7 @@ func (v *View) mayAct(w http.ResponseWriter, r *http.Request) (user string, err 
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 		return "", admin.Refuse(http.StatusUnsupportedMediaType, "the body of an action is application/json")
 	}
-	if subtle.ConstantTimeCompare([]byte(r.Header.Get(TokenHeader)), []byte(v.token)) != 1 {
+	if subtle.ConstantTimeCompare([]byte(r.Header.Get(tokenHeader)), []byte(v.token)) != 1 {
 		return "", admin.Refuse(http.StatusForbidden,
 			"the token of the page is missing or old: load the page again")
 	}

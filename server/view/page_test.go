@@ -36,7 +36,6 @@ func (s *still) WatchScan(func(string, int64))                 {}
 func (s *still) EndedNews() <-chan struct{}                    { return nil }
 func (s *still) EndedSince(int64) []observe.EndedSession       { return nil }
 func (s *still) Conns() []admin.Conn                           { return nil }
-func (s *still) Certificates() []view.Certificate              { return nil }
 func (s *still) Status(admin.Need) *admin.Status {
 	return &admin.Status{Nodes: s.st.Tree().Count(), EphemeralCount: s.st.Tree().EphemeralCount()}
 }

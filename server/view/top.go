@@ -203,7 +203,7 @@ type overviewAnswer struct {
 	Waiters   int    `json:"waiters"`
 	Suspected int    `json:"suspectedDeadlocks"`
 	CanAct    bool   `json:"canAct"` // there is a super user
-	Token     string `json:"token"`  // that actions need; see TokenHeader
+	Token     string `json:"token"`  // that actions need; see tokenHeader
 }
 
 // packetRates are packets a second of this server's clients, in the last minute.
@@ -269,8 +269,8 @@ func (v *View) overview(ctx context.Context, q *query) (any, error) {
 		SnapshotZxid: admin.Hex(s.Snapshot.Zxid), CanAct: v.o.Authorize != nil, Token: v.token,
 		Certificates: []certificate{},
 	}
-	for _, c := range v.source.Certificates() {
-		a.Certificates = append(a.Certificates, certificate{c.Name, c.Expires.UnixMilli()})
+	for _, c := range s.Certificates {
+		a.Certificates = append(a.Certificates, certificate{c.Use, c.Expires.UnixMilli()})
 	}
 	var far map[uint32]status.Member
 	if len(s.Members) > 0 {

@@ -40,16 +40,8 @@ type Source interface {
 	// Members lists the members and how far each is. It asks other servers, so it may take some
 	// seconds.
 	Members(context.Context) (*status.Members, error)
-	// Certificates returns the certificates that this server shows.
-	Certificates() []Certificate
 	// TakeSnapshot writes a snapshot to disk.
 	TakeSnapshot() error
-}
-
-// Certificate is a certificate whose end an operator should know.
-type Certificate struct {
-	Name    string
-	Expires time.Time
 }
 
 // Options say what the view shows to whom.

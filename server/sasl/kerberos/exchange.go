@@ -36,7 +36,7 @@ func (s *Service) Begin(random io.Reader) *Exchange { return &Exchange{service: 
 // Answer takes the client's next token and returns the server's, nil at the end. An error ends
 // the exchange: the client has proved nothing.
 func (e *Exchange) Answer(token []byte, now time.Time) (answer []byte, err error) {
-	if len(token) > MaxToken {
+	if len(token) > maxToken {
 		e.step = stepFailed
 		return nil, fmt.Errorf("%w: %d bytes", errProtocol, len(token))
 	}

@@ -179,7 +179,7 @@ func TestTheRestOfAnExchange(t *testing.T) {
 			token[4] = 0xff
 			return token
 		}, false},
-		"an endless token": {func(*testClient) []byte { return make([]byte, MaxToken+1) }, false},
+		"an endless token": {func(*testClient) []byte { return make([]byte, maxToken+1) }, false},
 	} {
 		client := newClient(key, 4, true)
 		e := s.Begin(rand.Reader)

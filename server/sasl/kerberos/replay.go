@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// MaxReplays bounds the authenticators remembered: that many clients can sign in within twice
+// maxReplays bounds the authenticators remembered: that many clients can sign in within twice
 // Skew. Only clients with a ticket get into the memory.
-const MaxReplays = 1 << 18
+const maxReplays = 1 << 18
 
 // remembered is how long an authenticator must be known: one that is Skew ahead
 // of this server is good until Skew after its time.
@@ -27,7 +27,7 @@ type replays struct {
 	mu         sync.Mutex
 	began      time.Time // of the newer generation
 	newer, old map[[32]byte]struct{}
-	limit      int // for tests; 0: MaxReplays
+	limit      int // for tests; 0: maxReplays
 }
 
 func (r *replays) add(sum [32]byte, now time.Time) error {
@@ -45,7 +45,7 @@ func (r *replays) add(sum [32]byte, now time.Time) error {
 	}
 	limit := r.limit
 	if limit == 0 {
-		limit = MaxReplays
+		limit = maxReplays
 	}
 	if len(r.newer) >= limit {
 		return errFull

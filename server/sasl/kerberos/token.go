@@ -11,9 +11,9 @@ import (
 	"fmt"
 )
 
-// MaxToken bounds a client's token. Tickets of domains with many groups are
+// maxToken bounds a client's token. Tickets of domains with many groups are
 // large; Windows sends at most this.
-const MaxToken = 64 << 10
+const maxToken = 64 << 10
 
 // oid is that of Kerberos among the mechanisms of GSS-API, 1.2.840.113554.1.2.2.
 var oid = []byte{0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02}
