@@ -355,6 +355,18 @@ func TestDirectoryNamedLeases(t *testing.T) {
 	expect.Equal(t, f.at("/cars/leases").Kind, recipe.KindLock, "looked at alone")
 }
 
+// TestDirectoryNamedLikeAQueue: nor does that name beside a node that is no semaphore of kazoo's.
+func TestDirectoryNamedLikeAQueue(t *testing.T) {
+	f := newForest(t)
+	f.dirs("/app/it")
+	f.eph(1, "/app/it-__lock__/"+h1+"__lock__0000000001")
+	found := f.scan()
+	expect.That(t, len(found) == 1 && found[0].Path == "/app/it-__lock__" && found[0].Kind == recipe.KindLock,
+		"found %+v", found)
+	expect.Equal(t, f.at("/app/it").Kind, recipe.KindUnknown, "the node beside it")
+	expect.Equal(t, len(f.at("/app/it-__lock__").Holders), 1, "looked at alone")
+}
+
 // TestDataIsNotShownToStrangers: an owner record in a node that world:anyone
 // may not read stays hidden.
 func TestDataIsNotShownToStrangers(t *testing.T) {
@@ -440,6 +452,23 @@ func TestALockLooksAsWithTheNodeThatHasGone(t *testing.T) {
 	q, there := a.Lock(newForest(t))
 	expect.That(t, !there && q.Kind == recipe.KindUnknown && q.Path == "/none", "without a node: %v %+v", there,
 		q)
+}
+
+// A crowd is cut when it is twice as large as what is shown, and contenders behind the cut are not
+// kept again.
+func TestACrowdIsCut(t *testing.T) {
+	for n, most := range map[int]int{2*locks.ShownPerLock - 1: 2*locks.ShownPerLock - 1,
+		2 * locks.ShownPerLock: locks.ShownPerLock, locks.ShownPerLock * 5 / 2: locks.ShownPerLock} {
+		f := newForest(t)
+		f.dirs("/big")
+		for i := range n { // the newest node is met first
+			f.node(1, fmt.Sprintf("/big/lock-%010d", n-1-i), "", 1, jute.WorldAnyone)
+		}
+		for _, q := range []recipe.Queue{f.scan()[0], f.at("/big")} {
+			shown := len(q.Holders) + len(q.Waiters)
+			expect.That(t, q.Total == n && shown >= locks.ShownPerLock && shown <= most, "%d of %d are kept", shown, n)
+		}
+	}
 }
 
 // A name in a crowd may be too short for a number.

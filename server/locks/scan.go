@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/zlockd/zlockd/client/recipe"
@@ -265,12 +266,7 @@ func (a *At) Lock(w recipe.Watches) (recipe.Queue, bool) {
 		return none, false
 	}
 	none.Next = a.groups[0].Next
-	var found []*group
-	for i, g := range a.groups {
-		if len(g.Nodes) > 0 && (i == 0 || g.Sem == a.path) {
-			found = append(found, g)
-		}
-	}
+	found := slices.DeleteFunc(a.groups, func(g *group) bool { return len(g.Nodes) == 0 })
 	for _, q := range recipe.Assemble(dirsOf(found), w) {
 		if q.Path == a.path {
 			return q, true
