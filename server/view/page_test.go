@@ -78,10 +78,15 @@ func TestAMillionChildren(t *testing.T) {
 	ask := func(path string) object {
 		t.Helper()
 		r := httptest.NewRequest("GET", "http://localhost"+path, nil)
-		w := httptest.NewRecorder()
+		var w *httptest.ResponseRecorder
 		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		mux.ServeHTTP(w, r)
+		for range 10 { // a busy machine may need longer than an answer may take
+			w = httptest.NewRecorder()
+			runtime.ReadMemStats(&before)
+			if mux.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable {
+				break
+			}
+		}
 		runtime.ReadMemStats(&after)
 		b := w.Body.Bytes()
 		must.That(t, w.Code == http.StatusOK && len(b) <= 2<<20, "%s: %d, %d bytes", path, w.Code, len(b))
