@@ -11,6 +11,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -69,6 +70,8 @@ type Port struct {
 	rpcs  chan raft.RPC // for raft, from all connections
 	reach reach
 	sent  sendings
+
+	committed atomic.Uint64 // what raft was told last of the commit index, and took
 
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}

@@ -226,9 +226,45 @@ func TestNoCommitIsTakenBeyondAMessage(t *testing.T) {
 		{raft.AppendEntriesRequest{PrevLogEntry: 5, LeaderCommitIndex: 3, Entries: []*raft.Log{{Index: 6}}}, 3},
 	} {
 		go p.toRaft(raft.RPC{Command: &test.req}, make(chan raft.RPCResponse, 1), 2)
-		if got := (<-p.rpcs).Command.(*raft.AppendEntriesRequest).LeaderCommitIndex; got != test.want {
-			t.Errorf("raft is told that %d is committed, beyond what it is shown: %d", got, test.want)
+		rpc := <-p.rpcs
+		got := rpc.Command.(*raft.AppendEntriesRequest)
+		if len(got.Entries) < len(test.req.Entries) { // raft is told of the entries before them
+			expect.That(t, got.LeaderCommitIndex <= 5, "raft is told that %d is committed, beyond what it is shown: 5",
+				got.LeaderCommitIndex)
+			rpc.Respond(nil, nil)
+			got = (<-p.rpcs).Command.(*raft.AppendEntriesRequest)
 		}
+		expect.That(t, got.LeaderCommitIndex == test.want,
+			"raft is told that %d is committed, beyond what it is shown: %d", got.LeaderCommitIndex, test.want)
+	}
+}
+
+// Clients that wait for an entry do not wait until the entries behind it are stored.
+func TestCommitIsTakenBeforeEntriesAreStored(t *testing.T) {
+	p := open(t, 1, &host{})
+	entries := []*raft.Log{{Index: 6}, {Index: 7}}
+	for i, test := range []struct {
+		commit uint64
+		first  uint64 // what raft is told before it is given the entries; 0: nothing
+	}{{4, 4}, {4, 0}, {5, 5}, {5, 0}, {9, 0}} {
+		answered := make(chan bool)
+		go func() {
+			req := &raft.AppendEntriesRequest{PrevLogEntry: 5, LeaderCommitIndex: test.commit, Entries: entries}
+			_, _, ok := p.toRaft(raft.RPC{Command: req}, make(chan raft.RPCResponse, 1), 2)
+			answered <- ok
+		}()
+		if test.first > 0 {
+			rpc := <-p.rpcs
+			req := rpc.Command.(*raft.AppendEntriesRequest)
+			expect.That(t, len(req.Entries) == 0 && req.PrevLogEntry == 5 && req.LeaderCommitIndex == test.first,
+				"%d: raft is told first: %+v", i, req)
+			rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
+		}
+		rpc := <-p.rpcs
+		req := rpc.Command.(*raft.AppendEntriesRequest)
+		expect.That(t, len(req.Entries) == 2 && req.LeaderCommitIndex == min(test.commit, 7), "%d: %+v", i, req)
+		rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
+		must.That(t, <-answered, "%d: not answered", i)
 	}
 }
 

@@ -81,6 +81,15 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
 		if isHeartbeat(req) {
 			late = time.After(lateHeartbeat)
 		}
+		// Raft looks at the commit index of a message when the entries of the message are on the disk. The
+		// clients that wait for an entry before them need not wait for that.
+		if to := min(req.LeaderCommitIndex, req.PrevLogEntry); len(req.Entries) > 0 && to > p.committed.Load() {
+			first := *req
+			first.Entries, first.LeaderCommitIndex = nil, to
+			if _, _, ok := p.toRaft(raft.RPC{Command: &first}, answers, from); !ok {
+				return nil, "", false
+			}
+		}
 	case *raft.RequestVoteRequest:
 		answer = new(raft.RequestVoteResponse)
 	case *raft.RequestPreVoteRequest:
@@ -114,6 +123,9 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
 		}
 		if r.Response != nil {
 			answer = r.Response
+		}
+		if a, is := answer.(*raft.AppendEntriesResponse); is && a.Success {
+			p.committed.Store(rpc.Command.(*raft.AppendEntriesRequest).LeaderCommitIndex)
 		}
 		return answer, why, true
 	case <-p.ctx.Done():
