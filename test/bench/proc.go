@@ -1,32 +1,25 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// clockTick is the unit of CPU times in /proc on Linux.
-const clockTick = 10 * time.Millisecond
-
-// cpuOf returns the CPU time a process has used, user and system.
-func cpuOf(pid int) time.Duration {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
+// cpuOf returns the CPU time that the threads of a process have used, user and system.
+func cpuOf(pid int) (used time.Duration) {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	for _, name := range threads {
+		b, _ := os.ReadFile(name) // a thread may have ended
+		running, _, _ := strings.Cut(string(b), " ")
+		ns, _ := strconv.ParseInt(running, 10, 64)
+		used += time.Duration(ns)
 	}
-	// The command's name may hold blanks: count fields behind its parenthesis.
-	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if len(f) < 13 {
-		return 0
-	}
-	user, _ := strconv.ParseInt(f[11], 10, 64)
-	system, _ := strconv.ParseInt(f[12], 10, 64)
-	return time.Duration(user+system) * clockTick
+	return used
 }
 
 // rssOf returns the resident memory of a process in bytes.
