@@ -252,17 +252,12 @@ func (p *Pipe) Exists(path string) *Reply[*Stat] { return add(p, newExists(p.c.r
 // Names adds a list to the flight.
 func (p *Pipe) Names(path string) *Reply[Names] { return add(p, newNames(p.c.root, path, noWatch)) }
 
-// GetW, ExistsW and NamesW add reads to the flight that set a watch; see [Reply.Watch].
+// GetW and ExistsW add reads to the flight that set a watch; see [Reply.Watch].
 func (p *Pipe) GetW(path string) *Reply[Node] { return add(p, newGet(p.c.root, path, watchData)) }
 
 // ExistsW is described at GetW.
 func (p *Pipe) ExistsW(path string) *Reply[*Stat] {
 	return add(p, newExists(p.c.root, path, watchData))
-}
-
-// NamesW is described at GetW.
-func (p *Pipe) NamesW(path string) *Reply[Names] {
-	return add(p, newNames(p.c.root, path, watchChildren))
 }
 
 // Sync adds a sync to the flight: reads behind it show everything written before.
