@@ -66,7 +66,8 @@ func (c *call) showLeader(l client.Leader, format string) error {
 		p.row(shownLeader{}, "", "", "", "")
 		return p.flush()
 	}
-	s := shownLeader{string(l.Value), stamp(l.Since), l.Token.String(), recipe.Session(l.Session).String(), l.Node}
+	s := shownLeader{string(l.Value), stamp(l.Since), l.Token.String(), recipe.Session(l.Session).String(),
+		l.Node}
 	p.row(s, s.Value, p.time(l.Since), s.Token, s.Session, s.Node)
 	return p.flush()
 }

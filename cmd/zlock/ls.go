@@ -111,7 +111,8 @@ func (l *lister) once(ctx context.Context, c *call, format string, r reader) err
 
 // lineOf describes a lock.
 func lineOf(l *answer.Lock) listed {
-	line := listed{Path: l.Path, Kind: l.Kind, Layout: l.Layout(), Holders: l.HolderCount, Waiters: l.WaiterCount}
+	line := listed{Path: l.Path, Kind: l.Kind, Layout: l.Layout(), Holders: l.HolderCount,
+		Waiters: l.WaiterCount}
 	if l.OldestWait != 0 {
 		line.OldestWait = max(0, float64(time.Since(time.UnixMilli(l.OldestWait)).Milliseconds())/1000)
 	}

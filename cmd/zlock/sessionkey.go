@@ -28,7 +28,8 @@ func (k *sessionKey) words() []string {
 
 func sessionKeyOf(w []string) *sessionKey {
 	session := zk.Session{ID: number[int64](w[1]), Password: []byte(w[2]), Timeout: number[time.Duration](w[3])}
-	return &sessionKey{w[0], session, tlsFiles{TLS: w[4] == "true", Cert: w[5], Key: w[6], CA: w[7], ServerName: w[8]}}
+	return &sessionKey{w[0], session,
+		tlsFiles{TLS: w[4] == "true", Cert: w[5], Key: w[6], CA: w[7], ServerName: w[8]}}
 }
 
 // close ends the session, so that its locks move at once and not only after the session

@@ -24,11 +24,20 @@ import (
 // still is a server that holds a tree and does nothing else.
 type still struct {
 	view.Source
-	st   *state.State
-	zxid int64
+	st    *state.State
+	zxid  int64
+	views int
+	after func(views int) // what happens between two holds of the state lock
 }
 
-func (s *still) View(f func(*state.State)) bool                { f(s.st); return true }
+func (s *still) View(f func(*state.State)) bool {
+	f(s.st)
+	if s.views++; s.after != nil {
+		s.after(s.views)
+	}
+	return true
+}
+
 func (s *still) Watching(int64, string) (watching, known bool) { return false, false }
 func (s *still) Watchers(string, int) []int64                  { return nil }
 func (s *still) WatchCount(int64) int                          { return 0 }
@@ -48,6 +57,37 @@ func (s *still) create(tb testing.TB, session int64, path, data string, flags in
 	if _, code, _ := s.st.Tree().Apply(&c, jute.OpCreate, body, nil); code != jute.OK {
 		tb.Fatalf("create %.80q: %v", path, code)
 	}
+}
+
+// A child that is met twice, because others go while the list is read, is listed once.
+func TestAChildIsListedOnce(t *testing.T) {
+	s := &still{st: state.New("moving")}
+	s.create(t, 1, "/d", "", 0)
+	for i := range 3000 {
+		s.create(t, 1, fmt.Sprintf("/d/b%04d", i), "", 0)
+	}
+	s.create(t, 1, "/d/a", "", 0)
+	v := view.New(view.Options{Source: s})
+	defer v.Close()
+	s.views, s.after = 0, func(views int) {
+		if views == 2 { // the newest children were met: the last of them takes the place of the one that goes
+			body := jute.AppendInt(jute.AppendString(nil, "/d/b0000"), -1)
+			_, code, _ := s.st.Tree().Apply(&tree.Change{Zxid: 9999, Session: 1}, jute.OpDelete, body, nil)
+			expect.Equal(t, code, jute.OK)
+		}
+	}
+	mux, w := http.NewServeMux(), httptest.NewRecorder()
+	for pattern, h := range v.Pages() {
+		mux.Handle(pattern, h)
+	}
+	mux.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/tree/d?limit=3", nil))
+	var o object
+	must.OK(t, json.Unmarshal(w.Body.Bytes(), &o))
+	var names []string
+	for _, c := range o.list("children") {
+		names = append(names, c["name"].(string))
+	}
+	expect.List(t, names, []string{"a", "b0001", "b0002"})
 }
 
 // TestAMillionChildren: however many nodes one directory has, a lock or not,

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -294,6 +296,27 @@ func TestTextsOfAnswers(t *testing.T) {
 		many[fmt.Sprint(i)] = i
 	}
 	expect.Equal(t, label(many, "new")+label(many, "7"), "other7")
+}
+
+func TestAnAnswerThatIsTooLargeIsRefused(t *testing.T) {
+	w := httptest.NewRecorder()
+	new(View).send(w, httptest.NewRequest("GET", "/", nil), strings.Repeat("x", maxAnswer))
+	expect.That(t, w.Code == http.StatusRequestEntityTooLarge && w.Body.Len() < 1<<10, "%d, %d bytes", w.Code,
+		w.Body.Len())
+}
+
+func TestNamesOfHolders(t *testing.T) {
+	for want, c := range map[string]contenderRow{
+		"web[7]":                {Entry: recipe.Entry{Owner: &recipe.Owner{Host: "web", PID: 7}, Data: "x"}, Addr: "h:1"},
+		"web":                   {Entry: recipe.Entry{Owner: &recipe.Owner{Host: "web"}}},
+		"data":                  {Entry: recipe.Entry{Owner: &recipe.Owner{PID: 7}, Data: "data"}, Addr: "h:1"},
+		"h:1 0x10":              {Entry: recipe.Entry{Session: 16, Data: recipe.CuratorRevoke}, Addr: "h:1"},
+		"h:2 0x10":              {Entry: recipe.Entry{Session: 16, Data: strings.Repeat("x", 80)}, Addr: "h:2"},
+		"0x10":                  {Entry: recipe.Entry{Session: 16}},
+		strings.Repeat("x", 79): {Entry: recipe.Entry{Session: 16, Data: strings.Repeat("x", 79)}, Addr: "h:1"},
+	} {
+		expect.Equal(t, holderOf(c), want)
+	}
 }
 
 // Rates are those since the oldest sample; counts that an operator has reset begin again.

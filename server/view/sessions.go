@@ -35,8 +35,8 @@ func (v *View) conns() map[int64]*admin.Conn {
 }
 
 func (v *View) sessionRow(s *session.Session, nodes int, c *admin.Conn) answer.Session {
-	r := answer.Session{ID: admin.Hex(s.ID), Addr: s.Addr, Server: s.Owner, TimeoutMS: s.Timeout, Created: s.Created,
-		Nodes: nodes}
+	r := answer.Session{ID: admin.Hex(s.ID), Addr: s.Addr, Server: s.Owner, TimeoutMS: s.Timeout,
+		Created: s.Created, Nodes: nodes}
 	if c == nil {
 		return r
 	}
