@@ -24,7 +24,7 @@ func (s *settings) checkCertificates(fail func(string, ...any), now time.Time) {
 		}
 	}
 	for _, f := range s.tlsFlags() {
-		s.checkCertificate(fail, now, f)
+		s.checkCertificate(fail, now, *f)
 		if text, ok := readable(f.CA); ok && !x509.NewCertPool().AppendCertsFromPEM(text) {
 			fail("--%s-ca %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", f.Flag, f.CA)
 		}

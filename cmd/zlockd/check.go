@@ -168,7 +168,7 @@ func (s *settings) checkCluster(fail func(string, ...any)) {
 			s.peersFlag().String())
 		return
 	}
-	if s.peerTLSCert == "" && !s.peerInsecure && !loopback(s.peerAddr) {
+	if s.peerTLS.Cert == "" && !s.peerInsecure && !loopback(s.peerAddr) {
 		fail("--peer-addr %s can be reached by others and has no TLS: give --peer-tls-cert, --peer-tls-key and "+
 			"--peer-tls-ca, "+
 			"or --peer-insecure on a network that only the servers can reach", s.peerAddr)
@@ -232,29 +232,29 @@ func isDigest(s string) bool {
 
 func (s *settings) checkTLS(fail func(string, ...any)) {
 	if s.secureClientAddr == "" {
-		if s.tlsCert != "" || s.tlsKey != "" || s.tlsCA != "" {
+		if s.clientTLS.Cert != "" || s.clientTLS.Key != "" || s.clientTLS.CA != "" {
 			fail("--tls-cert, --tls-key and --tls-ca are for --secure-client-addr: give the address to serve TLS on")
 		}
-	} else if s.tlsCert == "" || s.tlsKey == "" {
+	} else if s.clientTLS.Cert == "" || s.clientTLS.Key == "" {
 		fail("--secure-client-addr needs --tls-cert and --tls-key")
 	}
-	if s.more.tlsClientAuth == "need" && s.tlsCA == "" && s.secureClientAddr != "" {
+	if s.more.tlsClientAuth == "need" && s.clientTLS.CA == "" && s.secureClientAddr != "" {
 		fail("clients must show certificates (ssl.clientAuth): give --tls-ca")
 	}
-	if n := count(s.peerTLSCert, s.peerTLSKey, s.peerTLSCA); n > 0 && n < 3 {
+	if n := count(s.peerTLS.Cert, s.peerTLS.Key, s.peerTLS.CA); n > 0 && n < 3 {
 		fail("--peer-tls-cert, --peer-tls-key and --peer-tls-ca belong together: give all three")
 	}
-	if n := count(s.adminTLSCert, s.adminTLSKey); n == 1 || n == 0 && s.adminTLSCA != "" {
+	if n := count(s.adminTLS.Cert, s.adminTLS.Key); n == 1 || n == 0 && s.adminTLS.CA != "" {
 		fail("--admin-tls-cert and --admin-tls-key belong together, and --admin-tls-ca needs both: give them too")
 	}
-	if s.peerInsecure && s.peerTLSCert != "" {
+	if s.peerInsecure && s.peerTLS.Cert != "" {
 		fail("--peer-insecure and --peer-tls-cert contradict each other: leave one out")
 	}
-	if s.tlsCRL != "" && s.tlsCA == "" && s.peerTLSCA == "" && s.adminTLSCA == "" {
+	if s.tlsCRL != "" && s.clientTLS.CA == "" && s.peerTLS.CA == "" && s.adminTLS.CA == "" {
 		fail(
 			"--tls-crl needs an authority, whose certificates it revokes: --tls-ca, --peer-tls-ca or --admin-tls-ca")
 	}
-	if s.x509Super != "" && s.tlsCA == "" {
+	if s.x509Super != "" && s.clientTLS.CA == "" {
 		fail("--x509-super needs --tls-ca: nobody could show a certificate")
 	}
 	checkFile(fail, "tls-crl", s.tlsCRL, false)

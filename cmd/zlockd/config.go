@@ -200,7 +200,7 @@ func (z *zoo) adminTLS() error {
 	}
 	ca := z.seen["ssl.quorum.trustStore.location"]
 	if len(z.s.peers) == 0 { // the stores are for this port alone
-		z.s.peerTLSCert, z.s.peerTLSKey, z.s.peerTLSCA = "", "", ""
+		z.s.peerTLS.Cert, z.s.peerTLS.Key, z.s.peerTLS.CA = "", "", ""
 	}
 	if !on("admin.needClientAuth") {
 		return nil

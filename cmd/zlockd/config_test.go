@@ -166,8 +166,8 @@ func TestZooKeysAreMapped(t *testing.T) {
 		{"TLS", "secureClientPort=2281\ndataDir=$DIR\nssl.keyStore.location=$DIR/server.pem\nssl.trustStore.location=$DIR/ca.pem\nssl.trustStore.password=x\nssl.keyStore.type=PEM\nssl.clientAuth=want\nssl.enabledProtocols=TLSv1.3", nil,
 			func(s *settings) bool {
 				return s.clientAddr == off && s.secureClientAddr == ":2281" &&
-					strings.HasSuffix(s.tlsCert, "server.pem") && s.tlsKey == s.tlsCert &&
-					strings.HasSuffix(s.tlsCA, "ca.pem") && s.more.tlsClientAuth == "want" && s.more.tls13
+					strings.HasSuffix(s.clientTLS.Cert, "server.pem") && s.clientTLS.Key == s.clientTLS.Cert &&
+					strings.HasSuffix(s.clientTLS.CA, "ca.pem") && s.more.tlsClientAuth == "want" && s.more.tls13
 			}},
 		{"TLS and clear text", base +
 			"secureClientPort=2281\nssl.keyStore.location=$DIR/server.pem\nssl.clientAuth=none\nssl.protocol=TLSv1.2",
@@ -175,11 +175,11 @@ func TestZooKeysAreMapped(t *testing.T) {
 				return s.clientAddr == ":2181" && s.secureClientAddr == ":2281" && !s.more.tls13
 			}},
 		{"peer TLS", base + "server.1=a:1:1\nserver.2=b:1:1\nsslQuorum=true\nssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", []string{"--id", "1"}, func(s *settings) bool {
-			return strings.HasSuffix(s.peerTLSKey, "server.pem") && strings.HasSuffix(s.peerTLSCA, "ca.pem")
+			return strings.HasSuffix(s.peerTLS.Key, "server.pem") && strings.HasSuffix(s.peerTLS.CA, "ca.pem")
 		}},
 		{"stores replaced by flags", base + "secureClientPort=2281\nssl.keyStore.location=$DIR/store.jks",
 			[]string{"--tls-cert", "$DIR/server.pem", "--tls-key", "$DIR/server.pem"}, func(s *settings) bool {
-				return strings.HasSuffix(s.tlsCert, "server.pem")
+				return strings.HasSuffix(s.clientTLS.Cert, "server.pem")
 			}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -54,10 +54,8 @@ func flagGroups(s *settings) []cli.Group {
 			"without a vote")
 	f.Var((*durationValue)(&s.heartbeat), "heartbeat-timeout",
 		"follow a silent leader no longer than this, then elect (default 1s; 30ms in a single server)")
-	f.StringVar(&s.peerTLSCert, "peer-tls-cert", "",
-		"this server's certificate for its peers, PEM `FILE` with the DNS name zlockd-ID")
-	f.StringVar(&s.peerTLSKey, "peer-tls-key", "", "its key, PEM `FILE` that only the server may read")
-	f.StringVar(&s.peerTLSCA, "peer-tls-ca", "", "the authority that signed the peers' certificates, PEM `FILE`")
+	s.peerTLS.declare(f, "peer-tls", "this server's certificate for its peers, with the DNS name zlockd-ID",
+		"the authority that signed the peers' certificates")
 	f.BoolVar(&s.reconfig, "reconfig", false,
 		"let clients that may write /zookeeper/config change the members (zkCli's reconfig)")
 	f.BoolVar(&s.peerInsecure, "peer-insecure", false,
@@ -105,14 +103,10 @@ func flagGroups(s *settings) []cli.Group {
 
 	f = begin("Security of clients")
 	f.StringVar(&s.secureClientAddr, "secure-client-addr", "", "serve clients over TLS on `HOST:PORT`")
-	f.StringVar(&s.tlsCert, "tls-cert", "", "certificate for clients, PEM `FILE`, read again when it changes")
-	f.StringVar(&s.tlsKey, "tls-key", "", "its key, PEM `FILE` that only the server may read")
-	f.StringVar(&s.tlsCA, "tls-ca", "", "ask clients for a certificate signed by this authority, PEM `FILE`")
-	f.StringVar(&s.adminTLSCert, "admin-tls-cert", "",
-		"serve the admin port over TLS with this certificate, PEM `FILE`, read again when it changes")
-	f.StringVar(&s.adminTLSKey, "admin-tls-key", "", "its key, PEM `FILE` that only the server may read")
-	f.StringVar(&s.adminTLSCA, "admin-tls-ca", "",
-		"let in at the admin port only certificates signed by this authority, PEM `FILE`")
+	s.clientTLS.declare(f, "tls", "certificate for clients",
+		"ask clients for a certificate signed by this authority")
+	s.adminTLS.declare(f, "admin-tls", "serve the admin port over TLS with this certificate",
+		"let in at the admin port only certificates signed by this authority")
 	f.StringVar(&s.tlsCRL, "tls-crl", "",
 		"refuse certificates of clients, peers and callers of the admin port that these lists revoke, PEM `FILE`, "+
 			"read again when it changes")

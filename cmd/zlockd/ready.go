@@ -23,9 +23,9 @@ func (d *daemon) checkReady(s *settings) int {
 		host = "127.0.0.1"
 	}
 	scheme, conf := "http", &tls.Config{InsecureSkipVerify: true} // no secret is sent to this machine's own port
-	if s.adminTLSCert != "" {
+	if s.adminTLS.Cert != "" {
 		scheme = "https"
-		own, err := tls.LoadX509KeyPair(s.adminTLSCert, s.adminTLSKey)
+		own, err := tls.LoadX509KeyPair(s.adminTLS.Cert, s.adminTLS.Key)
 		if err != nil {
 			return fail("%v", err)
 		}

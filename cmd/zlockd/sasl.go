@@ -95,7 +95,7 @@ func (s *settings) checkSASL(fail func(string, ...any)) {
 			}
 		}
 	}
-	if slices.Equal(required, []string{"x509"}) && s.tlsCA == "" {
+	if slices.Equal(required, []string{"x509"}) && s.clientTLS.CA == "" {
 		fail("--require-auth x509 needs --tls-ca: nobody could show a certificate")
 	}
 }

@@ -25,14 +25,14 @@ type settings struct {
 	clientAddr, secureClientAddr, peerAddr, adminAddr, metricsAddr, adminHosts string
 
 	// The cluster.
-	id                                 uint32
-	peers                              peerList
-	observers                          []uint32
-	words                              map[uint32]state.Server // the server lines of a zoo.cfg
-	heartbeat                          time.Duration
-	peerTLSCert, peerTLSKey, peerTLSCA string
-	peerInsecure, reconfig             bool
-	loneVoter                          bool // standaloneEnabled=false in a zoo.cfg
+	id                     uint32
+	peers                  peerList
+	observers              []uint32
+	words                  map[uint32]state.Server // the server lines of a zoo.cfg
+	heartbeat              time.Duration
+	peerTLS                tlsFlags
+	peerInsecure, reconfig bool
+	loneVoter              bool // standaloneEnabled=false in a zoo.cfg
 
 	// Sessions and limits.
 	tickTime, minSessionTimeout, maxSessionTimeout, containerCheck millisValue
@@ -43,11 +43,12 @@ type settings struct {
 	readOnly, linearizable, enforceQuota, noTTL                    bool
 
 	// Security of clients.
-	tlsCert, tlsKey, tlsCA, adminTLSCert, adminTLSKey, adminTLSCA, tlsCRL string
-	superDigest, x509Super, ensembleNames, saslUsers, saslSuper           string
-	keytab, principal, authToLocal                                        string // Kerberos
-	requireAuth                                                           string // schemes, by commas
-	expiredCerts, removeHost, removeRealm, skipACL                        bool
+	clientTLS, adminTLS                                         tlsFlags
+	tlsCRL                                                      string
+	superDigest, x509Super, ensembleNames, saslUsers, saslSuper string
+	keytab, principal, authToLocal                              string // Kerberos
+	requireAuth                                                 string // schemes, by commas
+	expiredCerts, removeHost, removeRealm, skipACL              bool
 
 	// Operation.
 	whitelist, logLevel, logFormat, auditLog string

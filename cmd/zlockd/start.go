@@ -95,7 +95,7 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 	if len(s.peers) > 0 {
 		raft.PeerListen = s.peerAddr
 	}
-	if s.peerTLSCert != "" {
+	if s.peerTLS.Cert != "" {
 		if raft.PeerTLS, err = peer.LoadTLS(s.tlsFlags()[1].Names, log); err != nil {
 			return server.Options{}, err
 		}

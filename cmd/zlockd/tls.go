@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
@@ -16,14 +18,22 @@ type tlsFlags struct {
 	name string // the DNS name that the certificate must have; empty: any
 }
 
-func (s *settings) tlsFlags() []tlsFlags {
-	return []tlsFlags{
-		{tlsfiles.Names{Flag: "tls", Cert: s.tlsCert, Key: s.tlsKey, CA: s.tlsCA, CRL: s.tlsCRL}, ""},
-		{tlsfiles.Names{Flag: "peer-tls", Cert: s.peerTLSCert, Key: s.peerTLSKey, CA: s.peerTLSCA, CRL: s.tlsCRL},
-			fmt.Sprintf("zlockd-%d", s.id)},
-		{tlsfiles.Names{Flag: "admin-tls", Cert: s.adminTLSCert, Key: s.adminTLSKey, CA: s.adminTLSCA,
-			CRL: s.tlsCRL}, ""},
+// declare declares the three flags; cert and ca say what the certificate and the authority are for.
+func (t *tlsFlags) declare(f *pflag.FlagSet, flag, cert, ca string) {
+	t.Flag = flag
+	f.StringVar(&t.Cert, flag+"-cert", "", cert+", PEM `FILE`, read again when it changes")
+	f.StringVar(&t.Key, flag+"-key", "", "its key, PEM `FILE` that only the server may read")
+	f.StringVar(&t.CA, flag+"-ca", "", ca+", PEM `FILE`")
+}
+
+// tlsFlags returns the files of the ports for clients, for peers and for the admin.
+func (s *settings) tlsFlags() [3]*tlsFlags {
+	all := [...]*tlsFlags{&s.clientTLS, &s.peerTLS, &s.adminTLS}
+	for _, t := range all {
+		t.CRL = s.tlsCRL
 	}
+	s.peerTLS.name = fmt.Sprintf("zlockd-%d", s.id)
+	return all
 }
 
 // newClientTLS returns the TLS configuration of the port for clients, and its files. It returns
@@ -32,7 +42,7 @@ func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, 
 	if s.secureClientAddr == "" {
 		return nil, nil, nil
 	}
-	f, auth, least := s.tlsFlags()[0], tls.RequireAndVerifyClientCert, uint16(tls.VersionTLS12)
+	f, auth, least := *s.tlsFlags()[0], tls.RequireAndVerifyClientCert, uint16(tls.VersionTLS12)
 	if s.more.tls13 {
 		least = tls.VersionTLS13
 	}
