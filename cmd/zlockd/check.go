@@ -103,22 +103,13 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 }
 
 func (s *settings) checkAddresses(fail func(string, ...any)) {
-	type use struct{ flag, addr string }
-	var ports []use
-	for _, a := range []struct {
-		flag, addr string
-		mayBeOff   bool
-	}{
-		{"client-addr", s.clientAddr, s.secureClientAddr != ""},
-		{"secure-client-addr", s.secureClientAddr, false},
-		{"admin-addr", s.adminAddr, true},
-		{"metrics-addr", s.metricsAddr, false},
-		{"peer-addr", s.peerAddr, false},
-	} {
+	var ports []address
+	for _, a := range s.addresses() {
+		mayBeOff := a.flag == "admin-addr" || a.flag == "client-addr" && s.secureClientAddr != ""
 		switch {
 		case (a.flag == "secure-client-addr" || a.flag == "metrics-addr") && a.addr == "":
 			continue
-		case a.addr == off && a.mayBeOff:
+		case a.addr == off && mayBeOff:
 			continue
 		case a.addr == off && a.flag == "client-addr":
 			fail("--client-addr off: then clients need --secure-client-addr")
@@ -139,7 +130,7 @@ func (s *settings) checkAddresses(fail func(string, ...any)) {
 				fail("--%s and --%s are the same address %s: each needs its own", o.flag, a.flag, a.addr)
 			}
 		}
-		ports = append(ports, use{a.flag, a.addr})
+		ports = append(ports, a)
 	}
 }
 

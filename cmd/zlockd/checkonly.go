@@ -63,14 +63,9 @@ func (d *daemon) checkOnly(args []string) error {
 			e.note("%s: no effect: %s", n.key, n.why)
 		}
 		s.print(d.stdout)
-		e.ports()
+		e.ports(func(string) bool { return true })
 		e.peerNames()
-		if !s.dev && s.dataDir != "" {
-			e.directory("data-dir", s.dataDir)
-		}
-		if s.backupDir != "" {
-			e.directory("backup-dir", s.backupDir)
-		}
+		e.directories()
 		e.files()
 		if _, err := newSASL(s, slog.New(slog.DiscardHandler)); err != nil {
 			e.faults = append(e.faults, err)
@@ -84,6 +79,25 @@ func (d *daemon) checkOnly(args []string) error {
 	}
 	fmt.Fprintln(d.stdout, "ok: a server would start")
 	return nil
+}
+
+// withSurroundings adds to the error of a start what else is wrong with the ports that the operator
+// has named, and with the directories.
+func withSurroundings(err error, s *settings) error {
+	if s == nil || s.flags == nil {
+		return err
+	}
+	e := &examiner{s: s}
+	e.ports(func(flag string) bool { return s.origin[flag] != "" })
+	e.directories()
+	var told, op *net.OpError
+	errors.As(err, &told)
+	for _, f := range e.faults {
+		if told == nil || !errors.As(f, &op) || fmt.Sprint(op.Addr) != fmt.Sprint(told.Addr) {
+			err = errors.Join(err, f)
+		}
+	}
+	return err
 }
 
 // print writes the settings in force and the origin of each.
@@ -104,19 +118,17 @@ func (s *settings) print(w io.Writer) {
 	})
 }
 
-// ports opens each port and closes it again. While a server runs on the data directory, a port that
+// ports opens each port that is asked for and closes it again. While a server runs on the data directory, a port that
 // is taken is that server's: before an upgrade the question is whether the next start would succeed.
-func (e *examiner) ports() {
+func (e *examiner) ports(asked func(flag string) bool) {
 	running := !e.s.dev && disk.InUse(e.s.dataDir)
 	if running {
 		e.note("a server runs on --data-dir %s: its ports were not tried", e.s.dataDir)
 	}
-	addrs := []string{e.s.clientAddr, e.s.secureClientAddr, e.s.adminAddr, e.s.metricsAddr}
-	if len(e.s.peers) > 0 {
-		addrs = append(addrs, e.s.peerAddr)
-	}
-	for _, addr := range addrs {
-		if addr == "" || addr == off || checkAddr(addr) != nil {
+	for _, a := range e.s.addresses() {
+		addr := a.addr
+		if !asked(a.flag) || addr == "" || addr == off || a.flag == "peer-addr" && len(e.s.peers) == 0 ||
+			checkAddr(addr) != nil {
 			continue
 		}
 		l, err := net.Listen("tcp", addr)
@@ -126,6 +138,15 @@ func (e *examiner) ports() {
 		case !running || !errors.Is(err, syscall.EADDRINUSE):
 			e.faults = append(e.faults, explain(err, e.s))
 		}
+	}
+}
+
+func (e *examiner) directories() {
+	if !e.s.dev && e.s.dataDir != "" {
+		e.directory("data-dir", e.s.dataDir)
+	}
+	if e.s.backupDir != "" {
+		e.directory("backup-dir", e.s.backupDir)
 	}
 }
 

@@ -53,12 +53,17 @@ func nameFlag(name string, s *settings) string {
 	return flagOf(s, func(host, _ string) bool { return host == name })
 }
 
+// address is the value of a flag that names an address.
+type address struct{ flag, addr string }
+
+func (s *settings) addresses() []address {
+	return []address{{"client-addr", s.clientAddr}, {"secure-client-addr", s.secureClientAddr},
+		{"admin-addr", s.adminAddr}, {"metrics-addr", s.metricsAddr}, {"peer-addr", s.peerAddr}}
+}
+
 // flagOf names the first flag whose address meant accepts.
 func flagOf(s *settings, meant func(host, port string) bool) string {
-	for _, a := range []struct{ flag, addr string }{
-		{"client-addr", s.clientAddr}, {"secure-client-addr", s.secureClientAddr},
-		{"admin-addr", s.adminAddr}, {"metrics-addr", s.metricsAddr}, {"peer-addr", s.peerAddr},
-	} {
+	for _, a := range s.addresses() {
 		if host, port, err := net.SplitHostPort(a.addr); err == nil && meant(host, port) {
 			return " with --" + a.flag
 		}

@@ -83,7 +83,7 @@ func (d *daemon) serveWith(args []string) int {
 	p := d.program()
 	s, err := readSettings(args)
 	if err != nil {
-		return p.Report("", cli.Mistake(err))
+		return p.Report("", cli.Mistake(withSurroundings(err, s)))
 	}
 	switch {
 	case s.help:
@@ -147,7 +147,7 @@ func (d *daemon) serve(args []string, s *settings, log *slog.Logger) int {
 	select {
 	case r := <-starting:
 		if r.err != nil {
-			return d.program().Report("", explain(r.err, s))
+			return d.program().Report("", withSurroundings(explain(r.err, s), s))
 		}
 		p = r.p
 	case sig := <-d.signals:
