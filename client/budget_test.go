@@ -131,9 +131,8 @@ func TestBudgetOfAnIdleHolder(t *testing.T) {
 		return f.Kind == faultproxy.Request &&
 			f.Op != faultproxy.OpPing
 	})
-	if n > 6 || took < 4*heartbeat(4*time.Second)*3/4-heartbeat(4*time.Second) {
-		t.Fatalf("%d requests in %v for 5 locks: %v", n, took, p.Frames())
-	}
+	must.That(t, n <= 6 && took >= 4*heartbeat(4*time.Second)*3/4-heartbeat(4*time.Second),
+		"%d requests in %v for 5 locks: %v", n, took, p.Frames())
 	for _, l := range ls {
 		unlock(t, l)
 	}
@@ -289,9 +288,7 @@ func TestE55CancelledWaitsLeaveNothingBehind(t *testing.T) {
 	eventually(t, "the watches to be as many as before", func() bool {
 		return int(c.Stats().Watches) <= watches+1
 	})
-	if int(c.Stats().Watches) > 10 {
-		t.Fatalf("%d watches", int(c.Stats().Watches))
-	}
+	must.That(t, int(c.Stats().Watches) <= 10, "%d watches", int(c.Stats().Watches))
 	unlock(t, h)
 	// leakCheck counts the goroutines.
 }

@@ -95,9 +95,8 @@ func TestE09CreateReplyLostAndSessionExpired(t *testing.T) {
 	expire(t, p)
 	p.Refuse(false)
 	l := g.wait(t)
-	if s := madeBy(t, o, d); s == session || recipe.Base(l.Node()) == old[0] {
-		t.Fatalf("node %s of session 0x%x", l.Node(), s)
-	}
+	s := madeBy(t, o, d)
+	must.That(t, s != session && recipe.Base(l.Node()) != old[0], "node %s of session 0x%x", l.Node(), s)
 	unlock(t, l)
 	queued(t, o, d, 0)
 }
@@ -152,9 +151,8 @@ func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
 			return false
 		})
 		if id, _ := findID(l.Node()); true {
-			if s, ours := sessionOf(id); !ours || s == session {
-				t.Fatalf("holds by %s of session 0x%x", l.Node(), s)
-			}
+			s, ours := sessionOf(id)
+			must.That(t, ours && s != session, "holds by %s of session 0x%x", l.Node(), s)
 		}
 		unlock(t, l)
 	}
@@ -266,9 +264,8 @@ func TestE13ContextEndedBeforeTheCall(t *testing.T) {
 			return c.AcquireAll(ctx, c.Mutex(d).Request(o...))
 		},
 	} {
-		if l, err := f(ctx); l != nil || !errors.Is(err, context.Canceled) {
-			t.Fatalf("%v %v", l, err)
-		}
+		l, err := f(ctx)
+		must.That(t, l == nil && errors.Is(err, context.Canceled), "%v %v", l, err)
 	}
 	if n := p.Count(func(f faultproxy.Frame) bool {
 		return f.Kind == faultproxy.Request &&
@@ -297,9 +294,8 @@ func TestE14DeleteReplyLostOnUnlock(t *testing.T) {
 	p.Cut()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	if err := l.Unlock(ctx); !errors.Is(err, ErrReleasePending) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(err)
-	}
+	err := l.Unlock(ctx)
+	must.That(t, errors.Is(err, ErrReleasePending) && errors.Is(err, context.DeadlineExceeded), "%v", err)
 	must.Equal(t, len(names(t, o, d)), 1, "nodes")
 	p.Refuse(false)
 	queued(t, o, d, 0)
@@ -317,9 +313,8 @@ func TestE15LateDeleteDoesNotHitANewerAttempt(t *testing.T) {
 			Match: func(f faultproxy.Frame) bool { return f.Path == l.Node() }, Nth: 1, Do: faultproxy.CutAfter})
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := l.Unlock(ctx); err != nil && !errors.Is(err, ErrReleasePending) {
-			t.Fatal(err)
-		}
+		err := l.Unlock(ctx)
+		must.That(t, err == nil || errors.Is(err, ErrReleasePending), "%v", err)
 		l2 := lock(t, m.Lock)
 		must.That(t, l2.Node() != l.Node(), "the node was used again")
 		eventually(t, "the reaper to be done", func() bool { return c.reaper.left.add(0) == 0 })
@@ -340,9 +335,8 @@ func TestE28DirectoryNotCreatable(t *testing.T) {
 	p.Record()
 	wantErr(t, errOf(c.Mutex(closed+"/a/b").Lock(testCtx(t))), ErrNoAuth)
 	wantErr(t, errOf(c.Mutex(closed).Lock(testCtx(t))), ErrNoAuth)
-	if n := under(p, closed, 0); n > 8 {
-		t.Fatalf("%d requests: a loop", n)
-	}
+	n := under(p, closed, 0)
+	must.That(t, n <= 8, "%d requests: a loop", n)
 }
 
 func TestE30DeleteOfTheOwnNodeRefused(t *testing.T) {
@@ -354,9 +348,7 @@ func TestE30DeleteOfTheOwnNodeRefused(t *testing.T) {
 	must.OK(t, errOf(o.Create(sticky, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermDelete))))
 	l := lock(t, c.Mutex(sticky).Lock)
 	wantErr(t, l.Unlock(testCtx(t)), ErrNoAuth)
-	if l.Valid() || !errors.Is(l.Err(), ErrNotHeld) {
-		t.Fatalf("lease %v", l.Err())
-	}
+	must.That(t, !l.Valid() && errors.Is(l.Err(), ErrNotHeld), "lease %v", l.Err())
 	eventually(t, "the reaper to give up", func() bool { return c.reaper.left.add(0) == 0 })
 	must.Equal(t, len(names(t, o, sticky)), 1, "nodes")
 	must.OK(t, c.Close(testCtx(t)))

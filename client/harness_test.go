@@ -348,9 +348,8 @@ func exists(t testing.TB, o *zk.Conn, path string) bool {
 // removeDir removes an empty directory, or finds it removed.
 func removeDir(t testing.TB, o *zk.Conn, path string) {
 	t.Helper()
-	if err := o.Delete(path, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
-		t.Fatal(err)
-	}
+	err := o.Delete(path, -1)
+	must.That(t, err == nil || errors.Is(err, zk.ErrNoNode), "%v", err)
 }
 
 // waiting returns how many contenders of this process wait for the turn.

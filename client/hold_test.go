@@ -51,9 +51,8 @@ func TestE41SameLineageLocksTwice(t *testing.T) {
 	l := lock(t, c.Mutex(d).Lock)
 	at := time.Now()
 	wantErr(t, errOf(c.Mutex(d).Lock(l.Context())), ErrSelfDeadlock)
-	if took := time.Since(at); took > time.Second*slow {
-		t.Fatalf("told after %v", took)
-	}
+	took := time.Since(at)
+	must.That(t, took <= time.Second*slow, "told after %v", took)
 	if _, err := c.Mutex(d).TryLock(l.Context()); !errors.Is(err, ErrSelfDeadlock) ||
 		!errors.Is(err, ErrNotAcquired) {
 		t.Fatal(err)
@@ -121,9 +120,8 @@ func TestE56CloseWhileHoldingWaitingAndCreating(t *testing.T) {
 	must.OK(t, soon(t, "Close", closed))
 	for range obs {
 	}
-	if _, err := c.Mutex(d).Lock(testCtx(t)); !errors.Is(err, ErrClosed) || c.State() != StateClosed {
-		t.Fatal(err)
-	}
+	_, err := c.Mutex(d).Lock(testCtx(t))
+	must.That(t, errors.Is(err, ErrClosed) && c.State() == StateClosed, "%v", err)
 	for path, n := range map[string]int{"/h": 0, "/w": 1, "/c": 0, "/s/leases": 0, "/s/locks": 0} {
 		queued(t, o, d+path, n)
 	}
@@ -194,9 +192,8 @@ func TestE58Revocation(t *testing.T) {
 		zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	must.OK(t, err)
 	must.OK(t, op.Inspector().Revoke(ctx, d, recipe.Base(peer), wish))
-	if data, _, _ := o.Get(peer); string(data) != "__REVOKE__" {
-		t.Fatalf("data %q", data)
-	}
+	data, _, _ := o.Get(peer)
+	must.Equal(t, string(data), "__REVOKE__", "data %q", data)
 	wantErr(t, op.Inspector().Revoke(ctx, d, "gone", wish), ErrNotHeld)
 }
 
@@ -226,12 +223,9 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	_, st, _ := o.Get(stuck)
 	from := time.Now()
 	b := lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Minute, Break: true}))
-	if took := time.Since(from); took < 250*time.Millisecond {
-		t.Errorf("broken after %v", took)
-	}
-	if int64(b.Token()) <= st.Czxid {
-		t.Fatalf("token %d after %d", b.Token(), st.Czxid)
-	}
+	took := time.Since(from)
+	expect.That(t, took >= 250*time.Millisecond, "broken after %v", took)
+	must.That(t, int64(b.Token()) > st.Czxid, "token %d after %d", b.Token(), st.Czxid)
 	// The broken holder learns it by its node: it was stopped when it should have ended.
 	h := lock(t, c2.Mutex(d+"/b").Lock, WithLimit(Limit{Hold: time.Second, Grace: -1, Break: true}))
 	eventually(t, "its node to be watched", func() bool { return c2.Stats().Watches > 0 })
@@ -377,9 +371,8 @@ func TestWishToLeaveIsNotWrittenOver(t *testing.T) {
 	}
 	r.Remove()
 	var lost *LostError
-	if err := waiter.fails(t); !errors.As(err, &lost) || lost.Reason != Revoked {
-		t.Error(err)
-	}
+	err := waiter.fails(t)
+	expect.That(t, errors.As(err, &lost) && lost.Reason == Revoked, "%v", err)
 	unlock(t, holder)
 	queued(t, o, d, 0)
 
@@ -416,9 +409,8 @@ func TestOnlyProgramsThatUnderstandAreAskedBack(t *testing.T) {
 	} {
 		made, _, _ := recipe.ParseName(name)
 		asked := recipe.AskBack([]byte("v"), made.Maker, recipe.Revocation{})
-		if _, ok := recipe.RevocationIn(asked); string(asked) != want || !ok {
-			t.Errorf("%s: %q, understood: %v", name, asked, ok)
-		}
+		_, ok := recipe.RevocationIn(asked)
+		expect.That(t, string(asked) == want && ok, "%s: %q, understood: %v", name, asked, ok)
 	}
 	addr(t)
 	c := dial(t)

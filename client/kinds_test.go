@@ -179,9 +179,8 @@ func TestPermitIsNoMutex(t *testing.T) {
 	p := must.Get(c.Semaphore(d, 3).Acquire(testCtx(t), 1))(t)
 	ctx, cancel := context.WithTimeout(p.Context(), patience)
 	defer cancel()
-	if l, err := c.Mutex(d, WithReentrant()).Lock(ctx); !errors.Is(err, ErrMixedLayout) {
-		t.Errorf("a mutex below a permit: %v, %v", l, err)
-	}
+	l, err := c.Mutex(d, WithReentrant()).Lock(ctx)
+	expect.Is(t, err, ErrMixedLayout, "a mutex below a permit: %v", l)
 	unlock(t, p)
 }
 
@@ -197,9 +196,8 @@ func TestSemaphoreLeavesForeignDataAlone(t *testing.T) {
 		s := c.Semaphore(d, 3, WithLayout(layout))
 		expect.Fails(t, expect.Err(s.Acquire(testCtx(t), 1)), "%v: granted", layout)
 		expect.Fails(t, s.SetLimit(testCtx(t), 4), "%v: the limit was stored", layout)
-		if b, _ := contentOf(t, o, d); string(b) != theirs {
-			t.Errorf("%v: the data are %q now", layout, b)
-		}
+		b, _ := contentOf(t, o, d)
+		expect.Equal(t, string(b), theirs, "%v: the data are %q now", layout, b)
 	}
 }
 
@@ -213,9 +211,8 @@ func TestE48SemaphoreLosesNoPermit(t *testing.T) {
 			r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Under: d, Nth: k, Do: do})
 			s := c.Semaphore(d, 2)
 			l := must.Get(s.Acquire(testCtx(t), 1))(t)
-			if n := len(names(t, o, d+"/leases")); n != 1 {
-				t.Fatalf("message %d: %d permits taken", k, n)
-			}
+			n := len(names(t, o, d+"/leases"))
+			must.Equal(t, n, 1, "message %d: %d permits taken", k, n)
 			unlock(t, l)
 			queued(t, o, d+"/leases", 0)
 			queued(t, o, d+"/locks", 0)
@@ -290,9 +287,8 @@ func TestE50SetsInDifferentOrders(t *testing.T) {
 					}
 					for _, s := range l.Sequencers() {
 						_, st, err := o.Get(s.Path + "/" + s.Node)
-						if err != nil || fence.Token(st.Czxid) != s.Token {
-							t.Errorf("%v: zxid %v, token %d, %v", s, st, l.Token(), err)
-						}
+						expect.That(t, err == nil && fence.Token(st.Czxid) == s.Token,
+							"%v: zxid %v, token %d, %v", s, st, l.Token(), err)
 					}
 					for _, k := range mine {
 						inside[k].Add(-1)

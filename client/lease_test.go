@@ -22,12 +22,10 @@ func TestLeaseOutlivesTheContextOfTheWait(t *testing.T) {
 	wait, cancel := context.WithTimeout(context.WithValue(testCtx(t), valueKey{}, "v"), patience)
 	l := must.Get(c.Mutex(d).Lock(wait))(t)
 	cancel()
-	if l.Context().Err() != nil || !l.Valid() || l.Context().Value(valueKey{}) != "v" {
-		t.Fatalf("%v, valid %v", l.Context().Err(), l.Valid())
-	}
-	if _, ok := l.Context().Deadline(); ok {
-		t.Fatal("the wait's deadline is the hold's")
-	}
+	must.That(t, l.Context().Err() == nil && l.Valid() && l.Context().Value(valueKey{}) == "v",
+		"%v, valid %v", l.Context().Err(), l.Valid())
+	_, ok := l.Context().Deadline()
+	must.That(t, !ok, "the wait's deadline is the hold's")
 	unlock(t, l)
 	must.Equal(t, context.Cause(l.Context()), context.Canceled)
 }
@@ -42,9 +40,8 @@ func TestLeaseEndsWithTheLeaseAroundIt(t *testing.T) {
 	remove(t, o, outer.Node())
 	soon(t, "the end of the work", inner.Context().Done())
 	var le *LostError
-	if err := context.Cause(inner.Context()); !errors.As(err, &le) || le.Path != d+"/outer" {
-		t.Fatalf("%v", err)
-	}
+	err := context.Cause(inner.Context())
+	must.That(t, errors.As(err, &le) && le.Path == d+"/outer", "%v", err)
 	must.Equal(t, context.Cause(other.Context()), context.Canceled, "unlocked before")
 	unlock(t, inner) // it was not lost itself
 	outer.Unlock(testCtx(t))
@@ -105,9 +102,8 @@ func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
 	wantErr(t, errOf(rw.Lock(task)), ErrSelfDeadlock)
 	unlock(t, r)
 	set := must.Get(c.AcquireAll(task, rw.Request(1), m.Request()))(t)
-	if _, err := m.TryLock(task); !errors.Is(err, ErrSelfDeadlock) || !errors.Is(err, ErrNotAcquired) {
-		t.Fatal(err)
-	}
+	_, err := m.TryLock(task)
+	must.That(t, errors.Is(err, ErrSelfDeadlock) && errors.Is(err, ErrNotAcquired), "%v", err)
 	unlock(t, set)
 	must.Equal(t, len(c.named.m), 0, "left: %v", c.named.m)
 	// What is lost is not held.
@@ -122,9 +118,8 @@ func TestMutexIsGrantedAndGivenBack(t *testing.T) {
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
-	if !l.Valid() || l.Err() != nil || l.Token() <= 0 {
-		t.Fatalf("lease %v %v %v", l.Valid(), l.Err(), l.Token())
-	}
+	must.That(t, l.Valid() && l.Err() == nil && l.Token() > 0,
+		"lease %v %v %v", l.Valid(), l.Err(), l.Token())
 	must.Equal(t, len(names(t, o, d)), 1, "nodes")
 	must.OK(t, l.Check(context.Background()))
 	unlock(t, l)
@@ -153,9 +148,8 @@ func TestMutexExcludesAndTokensGrow(t *testing.T) {
 					}
 					mu.Lock()
 					inside++
-					if inside != 1 || int64(l.Token()) <= last {
-						t.Errorf("%d inside, token %d after %d", inside, l.Token(), last)
-					}
+					expect.That(t, inside == 1 && int64(l.Token()) > last,
+						"%d inside, token %d after %d", inside, l.Token(), last)
 					last = int64(l.Token())
 					mu.Unlock()
 					time.Sleep(100 * time.Microsecond)
@@ -226,9 +220,8 @@ func TestLeaseNestedInASetIsOfItsOwnLock(t *testing.T) {
 		}
 	}
 	unlock(t, set)
-	if n, m := len(names(t, o, d+"/a")), len(names(t, o, d+"/b")); n != 1 || m != 1 {
-		t.Errorf("%d and %d nodes, while the nested leases are held", n, m)
-	}
+	n, m := len(names(t, o, d+"/a")), len(names(t, o, d+"/b"))
+	expect.That(t, n == 1 && m == 1, "%d and %d nodes, while the nested leases are held", n, m)
 	unlock(t, read)
 	unlock(t, write)
 	queued(t, o, d+"/a", 0)

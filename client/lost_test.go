@@ -415,9 +415,8 @@ func TestCrowdLetsInAsMuchAsItMay(t *testing.T) {
 	c.enter("/d", "/d", "/d", "/d")
 	must.That(t, isClosed(wait) && c.room("/d") == nil, "two nodes behind four calls are allowed")
 	c.leave("/d", "/d", "/d", "/d")
-	if wait = c.room("/d"); isClosed(wait) {
-		t.Fatal("the calls are over")
-	}
+	wait = c.room("/d")
+	must.That(t, !isClosed(wait), "the calls are over")
 	c.gone("/d", "/d")
 	must.That(t, isClosed(wait) && len(c.dirs) == 0, "room, and nothing to remember: %v", c.dirs)
 }

@@ -33,9 +33,8 @@ func TestNodeIDsBearTheSession(t *testing.T) {
 		for range 100 {
 			id := newNodeID(sid)
 			got, ours := sessionOf(id)
-			if !ours || got != sid || versionOf(id) != 8 || seen[id] {
-				t.Fatalf("%s: session 0x%x, ours %v", id.UUID(), got, ours)
-			}
+			must.That(t, ours && got == sid && versionOf(id) == 8 && !seen[id],
+				"%s: session 0x%x, ours %v", id.UUID(), got, ours)
 			seen[id] = true
 			if p, ok := recipe.ParseUUID(id.UUID()); !ok || p != id {
 				t.Fatalf("%s does not parse", id.UUID())
@@ -235,9 +234,7 @@ func TestE20OnAServerThatWraps(t *testing.T) {
 		for _, later := range gs[i+1:] {
 			must.That(t, later.pending(), "two hold")
 		}
-		if l.Token() <= token {
-			t.Fatalf("token %d after %d", l.Token(), token)
-		}
+		must.That(t, l.Token() > token, "token %d after %d", l.Token(), token)
 		token = l.Token()
 		seqs = append(seqs, l.h.nodes[0].seq)
 		unlock(t, l)
@@ -326,9 +323,8 @@ func FuzzOwnerData(f *testing.F) {
 		b := recipe.EncodeOwner(recipe.Owner{Host: "h", PID: 1, Cmd: reason, Reason: reason, Task: reason,
 			Revoke: &recipe.Revocation{By: "x"}})
 		must.That(t, len(b) <= recipe.MaxOwnerData, "%d bytes", len(b))
-		if _, ok := recipe.ParseOwner(b); !ok {
-			t.Fatalf("%q does not parse", b)
-		}
+		_, ok := recipe.ParseOwner(b)
+		must.That(t, ok, "%q does not parse", b)
 		recipe.ParseOwner(data)
 		recipe.RevocationIn(data)
 		recipe.ParseRecord(data)

@@ -36,9 +36,8 @@ func TestClientNameIsInTheNode(t *testing.T) {
 	o := observer(t)
 	l := lock(t, dial(t, WithClientName("reports-7")).Mutex(dir(t)).Lock)
 	b, _ := contentOf(t, o, l.Node())
-	if owner, ok := recipe.ParseOwner(b); !ok || owner.Cmd != "reports-7" {
-		t.Errorf("%s", b)
-	}
+	owner, ok := recipe.ParseOwner(b)
+	expect.That(t, ok && owner.Cmd == "reports-7", "%s", b)
 }
 
 // The value of a candidate is the node's data, with an owner record behind it only where the
@@ -92,9 +91,8 @@ func TestLatchNamesItsNodesAsCuratorDoes(t *testing.T) {
 	}{{nil, "-lock-"}, {[]Option{WithLayout(LayoutLatch)}, "-latch-"}} {
 		l, err := c.Election(d, test.opts...).Campaign(testCtx(t), []byte("me"))
 		must.OK(t, err)
-		if n := names(t, o, d); len(n) != 1 || !strings.Contains(n[0], test.want) {
-			t.Errorf("%v, want %s", n, test.want)
-		}
+		n := names(t, o, d)
+		expect.That(t, len(n) == 1 && strings.Contains(n[0], test.want), "%v, want %s", n, test.want)
 		unlock(t, l)
 		queued(t, o, d, 0)
 	}
@@ -226,9 +224,7 @@ func TestRefusedBreakIsTriedAgain(t *testing.T) {
 	refuse := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete, Under: stuck, Nth: 1,
 		Do: faultproxy.Refused, Code: noAuth})
 	unlock(t, lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Minute, Break: true})))
-	if refuse.Seen() < 2 {
-		t.Errorf("%d attempts to break", refuse.Seen())
-	}
+	expect.That(t, refuse.Seen() >= 2, "%d attempts to break", refuse.Seen())
 }
 
 // Who follows the state is told of every loss, by the clock here and by the server.
@@ -280,9 +276,8 @@ func TestMarginShortensALease(t *testing.T) {
 	} {
 		o, err := clientOptions(test.opts)
 		must.OK(t, err)
-		if got := o.usable(timeout); got != test.want {
-			t.Errorf("%d options: a lease of %v, want %v", len(test.opts), got, test.want)
-		}
+		got := o.usable(timeout)
+		expect.Equal(t, got, test.want, "%d options: a lease of %v", len(test.opts), got)
 	}
 	short := must.Get(clientOptions(nil))(t)
 	expect.Equal(t, short.usable(4*time.Second), 3980*time.Millisecond-minMargin,

@@ -45,9 +45,8 @@ func TestWriterDoesNotInheritADowngradedLock(t *testing.T) {
 			m := a.RWMutex(d, test.opts...)
 			first := lock(t, m.Lock)
 			next := waitsLocally(t, a, d, test.layout, m)
-			if err := first.Downgrade(test.ctx()); err != nil && test.ctx().Err() == nil {
-				t.Fatal(err)
-			}
+			err := first.Downgrade(test.ctx())
+			must.That(t, err == nil || test.ctx().Err() != nil, "%v", err)
 			reader := start(testCtx(t), b.RWMutex(d, test.opts...).RLock)
 			unlock(t, first)
 			// Either may be first, but the two exclude each other.
@@ -200,18 +199,15 @@ func TestHolderOfANodeMadeUnreadable(t *testing.T) {
 				}
 				p.Record()
 				eventually(t, "the holder to look again, twice", func() bool { return under(p, l.Node(), faultproxy.OpGetData) >= 2 })
-				if err := l.Err(); err != nil || !l.Valid() {
-					t.Fatalf("%v; valid %v", err, l.Valid())
-				}
+				err := l.Err()
+				must.That(t, err == nil && l.Valid(), "%v; valid %v", err, l.Valid())
 				remove(t, o, l.Node())
 				select {
 				case <-l.Lost():
 				case <-time.After(10 * time.Second * slow):
 					t.Fatal("the holder was not told and did not look")
 				}
-				if l.reason() != Removed {
-					t.Errorf("lost: %v", l.Err())
-				}
+				expect.Equal(t, l.reason(), Removed, "lost: %v", l.Err())
 			})
 		}
 	}
@@ -308,9 +304,8 @@ func TestStampThatIsLostIsSentAgain(t *testing.T) {
 	} {
 		c, g, _ := stamping(t, testCtx(t), rule)
 		l := g.wait(t)
-		if en := must.Get(c.Inspector().Inspect(testCtx(t), l.Path()))(t).Holders[0]; en.Owner == nil || !en.Owner.Held {
-			t.Errorf("%v: not stamped: %+v", rule, en)
-		}
+		en := must.Get(c.Inspector().Inspect(testCtx(t), l.Path()))(t).Holders[0]
+		expect.That(t, en.Owner != nil && en.Owner.Held, "%v: not stamped: %+v", rule, en)
 		unlock(t, l)
 	}
 }
@@ -359,9 +354,8 @@ func TestUnlockTellsOfASessionThatWasEndedByForce(t *testing.T) {
 func TestEndOfTheSessionIsTheLossOfTheLease(t *testing.T) {
 	c, d := dial(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
-	if err := l.checkErr(testCtx(t), ErrSessionExpired); !errors.Is(err, ErrLost) || l.Context().Err() == nil {
-		t.Error(err)
-	}
+	err := l.checkErr(testCtx(t), ErrSessionExpired)
+	expect.That(t, errors.Is(err, ErrLost) && l.Context().Err() != nil, "%v", err)
 
 	el := c.Election(d + "/e")
 	l = must.Get(el.Campaign(testCtx(t), []byte("a")))(t)
@@ -411,9 +405,8 @@ func TestSetThatLosesALockOnTheWaySaysWhy(t *testing.T) {
 		}
 		soon(t, "the loss", lost)
 		unlock(t, b)
-		if err := set.fails(t); !errors.Is(err, want) || errors.Is(err, ErrSessionExpired) {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := set.fails(t)
+		expect.That(t, errors.Is(err, want) && !errors.Is(err, ErrSessionExpired), "%s: %v", name, err)
 		queued(t, o, d+"/a", 0)
 		queued(t, o, d+"/b", 0)
 	}

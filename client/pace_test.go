@@ -150,9 +150,7 @@ func TestShortTurnsExclude(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if held.Load() < 8 {
-		t.Errorf("%d holds", held.Load())
-	}
+	expect.That(t, held.Load() >= 8, "%d holds", held.Load())
 }
 
 func TestPacesAreBounded(t *testing.T) {

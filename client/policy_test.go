@@ -37,9 +37,8 @@ func TestPolicyLockIsGrantedAndGivenBack(t *testing.T) {
 		unlock(t, r1)
 		unlock(t, r2)
 		w := lock(t, m.Lock)
-		if w.Token() <= r2.Token() || w.Token() <= r1.Token() {
-			t.Errorf("token %v after %v and %v", w.Token(), r1.Token(), r2.Token())
-		}
+		expect.That(t, w.Token() > r2.Token() && w.Token() > r1.Token(),
+			"token %v after %v and %v", w.Token(), r1.Token(), r2.Token())
 		expect.OK(t, w.Check(testCtx(t)))
 		must.Is(t, expect.Err(m.TryRLock(testCtx(t))), ErrNotAcquired, "TryRLock under a writer")
 		r := start(testCtx(t), m.RLock)
@@ -74,9 +73,8 @@ func TestPolicyDowngradeLetsReadersIn(t *testing.T) {
 		r := start(testCtx(t), m.RLock)
 		not(t, "reader beside a writer", r.lease, 50*time.Millisecond)
 		must.OK(t, w.Downgrade(testCtx(t)))
-		if w.Token() != token || w.Mode() != fence.Shared || w.Err() != nil {
-			t.Errorf("after the downgrade: token %v (was %v), mode %v, %v", w.Token(), token, w.Mode(), w.Err())
-		}
+		expect.That(t, w.Token() == token && w.Mode() == fence.Shared && w.Err() == nil,
+			"after the downgrade: token %v (was %v), mode %v, %v", w.Token(), token, w.Mode(), w.Err())
 		unlock(t, r.wait(t))
 		unlock(t, w)
 	})
@@ -112,9 +110,8 @@ func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
 		read := func() { enter(&readers, &writers, false) }
 		write := func(l *Lease) {
 			enter(&writers, &readers, true)
-			if tok := int64(l.Token()); last.Swap(tok) >= tok {
-				t.Errorf("token %d is not the greatest so far", tok)
-			}
+			tok := int64(l.Token())
+			expect.That(t, last.Swap(tok) < tok, "token %d is not the greatest so far", tok)
 		}
 		var wg sync.WaitGroup
 		for i := range 4 {
@@ -229,9 +226,8 @@ func TestGrantThatComesLateIsRefused(t *testing.T) {
 			return p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Reply && f.Op == faultproxy.OpMulti }) > 0
 		})
 		for _, name := range names(t, o, d) {
-			if n, ok := recipe.ParsePolicyNode(name); ok && n.Kind == recipe.HoldRead {
-				t.Fatalf("%v: %s holds beside a writer", policy, name)
-			}
+			n, ok := recipe.ParsePolicyNode(name)
+			must.That(t, !ok || n.Kind != recipe.HoldRead, "%v: %s holds beside a writer", policy, name)
 		}
 		unlock(t, w)
 		unlock(t, g.wait(t))
@@ -270,9 +266,8 @@ func TestE46EndlessReadersDoNotStarveAWriter(t *testing.T) {
 	waited := time.Since(begun)
 	unlock(t, l)
 	expect.That(t, waited >= bound, "readers had no precedence: the writer waited %v only", waited)
-	if limit := bound + 3*time.Second; waited > limit {
-		t.Errorf("the writer waited %v, more than %v", waited, limit)
-	}
+	limit := bound + 3*time.Second
+	expect.That(t, waited <= limit, "the writer waited %v, more than %v", waited, limit)
 }
 
 // Version -1 means "any" on the wire. A record must never have it.

@@ -52,9 +52,8 @@ func TestE42OfTwoUpgradersOneErrsAtOnce(t *testing.T) {
 			return
 		}
 		// The one that clashed gives way; the other may even have been done before.
-		if u, k := upgraded.Load(), clashed.Load(); u+k != 2 || u == 0 {
-			t.Fatalf("round %d: %d upgraded, %d clashed", round, u, k)
-		}
+		u, k := upgraded.Load(), clashed.Load()
+		must.That(t, u+k == 2 && u != 0, "round %d: %d upgraded, %d clashed", round, u, k)
 	}
 }
 
@@ -81,9 +80,7 @@ func TestE43UpgraderGoesBeforeTheWaitingWriter(t *testing.T) {
 		token := r.Token()
 		unlock(t, r)
 		l := w.wait(t)
-		if l.Token() <= token {
-			t.Errorf("token %v after %v", l.Token(), token)
-		}
+		expect.That(t, l.Token() > token, "token %v after %v", l.Token(), token)
 		unlock(t, l)
 	})
 }
@@ -93,9 +90,8 @@ func TestTryUpgradeLeavesTheGateOpen(t *testing.T) {
 	m := c.RWMutex(d, WithPolicy(PolicyFair))
 	r1, r2 := lock(t, m.RLock), lock(t, m.RLock)
 	must.Is(t, r1.TryUpgrade(ctx), ErrNotAcquired, "TryUpgrade beside a reader")
-	if b, _, err := o.Get(d); err != nil || !strings.Contains(string(b), `"gate":""`) {
-		t.Fatalf("the record is %s, %v", b, err)
-	}
+	b, _, err := o.Get(d)
+	must.That(t, err == nil && strings.Contains(string(b), `"gate":""`), "the record is %s, %v", b, err)
 	r3 := lock(t, m.RLock)
 	unlock(t, r2)
 	unlock(t, r3)

@@ -36,9 +36,8 @@ func TestRWMutexSharesReadersAndExcludesWriters(t *testing.T) {
 			must.That(t, r3.pending(), "reader beside a writer")
 			must.OK(t, wl.Downgrade(testCtx(t)))
 			rl := r3.wait(t)
-			if wl.Mode() != fence.Shared || !wl.Valid() {
-				t.Fatalf("downgraded lease: %v %v", wl.Mode(), wl.Err())
-			}
+			must.That(t, wl.Mode() == fence.Shared && wl.Valid(),
+				"downgraded lease: %v %v", wl.Mode(), wl.Err())
 			unlock(t, wl)
 			unlock(t, rl)
 			must.Equal(t, len(names(t, o, d)), 0, "left")
@@ -78,9 +77,7 @@ func TestSemaphoreLimitsPermits(t *testing.T) {
 				}
 			}
 			wg.Wait()
-			if most.Load() > 3 {
-				t.Fatalf("%d permits at a time", most.Load())
-			}
+			must.That(t, most.Load() <= 3, "%d permits at a time", most.Load())
 		})
 	}
 }

@@ -29,13 +29,10 @@ func TestE31Chroot(t *testing.T) {
 	o, root := observer(t), dir(t)
 	// The first client finds no chroot, the second finds it.
 	a := dialTo(t, addr(t)+root+"/deep", quick()...)
-	if n := names(t, o, root); n != nil {
-		t.Fatalf("made too early: %v", n)
-	}
+	n := names(t, o, root)
+	must.That(t, n == nil, "made too early: %v", n)
 	l := lock(t, a.Mutex("/m").Lock)
-	if l.Path() != "/m" || !exists(t, o, root+"/deep"+l.Node()) {
-		t.Fatalf("%s %s", l.Path(), l.Node())
-	}
+	must.That(t, l.Path() == "/m" && exists(t, o, root+"/deep"+l.Node()), "%s %s", l.Path(), l.Node())
 	b := dialTo(t, addr(t)+root+"/deep/", quick()...)
 	g := start(testCtx(t), b.Mutex("/m").Lock)
 	queued(t, o, root+"/deep/m", 2)
@@ -105,9 +102,8 @@ func TestE33LeaderChange(t *testing.T) {
 		leader.Kill()
 		must.OK(t, l.Check(testCtx(t)))
 		must.OK(t, e.StartAll())
-		if !l.Valid() || l.Token() != token || l.Context().Err() != nil {
-			t.Fatalf("lease disturbed: %v", l.Err())
-		}
+		must.That(t, l.Valid() && l.Token() == token && l.Context().Err() == nil,
+			"lease disturbed: %v", l.Err())
 	}
 	select {
 	case ev := <-lost:
@@ -143,12 +139,10 @@ func TestE34NoReplyWhileTheConnectionIsOpen(t *testing.T) {
 	if err := context.Cause(l.Context()); !errors.As(err, &le) || le.Reason != Deadline {
 		t.Fatalf("cause %v", err)
 	}
-	if took := ended.Sub(stopped); took >= 4*time.Second || l.Valid() {
-		t.Fatalf("ended after %v", took)
-	}
-	if g := granted.Load(); g != 0 && g < ended.UnixNano() {
-		t.Fatal("granted to another before the holder was told")
-	}
+	took := ended.Sub(stopped)
+	must.That(t, took < 4*time.Second && !l.Valid(), "ended after %v", took)
+	g := granted.Load()
+	must.That(t, g == 0 || g >= ended.UnixNano(), "granted to another before the holder was told")
 	wg.Wait()
 	must.That(t, granted.Load() != 0, "the lock was never given on")
 	p.Blackhole(false)
@@ -181,9 +175,7 @@ func stoppedProcess(t *testing.T) bool {
 	c := dial(t)
 	l := lock(t, c.Mutex(d).Lock)
 	defer c.Close(testCtx(t))
-	if l.Token() <= token {
-		t.Fatalf("token %d after %d", l.Token(), token)
-	}
+	must.That(t, l.Token() > token, "token %d after %d", l.Token(), token)
 	must.OK(t, gate.Admit("r", fence.Exclusive, l.Token()))
 	<-least
 	must.OK(t, p.cmd.Process.Signal(syscall.SIGCONT))
@@ -266,9 +258,7 @@ func TestE38SameSessionReturnsAfterALocalLoss(t *testing.T) {
 	p.Refuse(true)
 	p.Cut()
 	soon(t, "the local loss", l.Lost())
-	if c.State() != StateLost && c.State() != StateSuspended {
-		t.Fatalf("state %v", c.State())
-	}
+	must.That(t, c.State() == StateLost || c.State() == StateSuspended, "state %v", c.State())
 	queued(t, o, d, 2) // the server knows nothing of it
 	p.Refuse(false)
 	next := waiting.wait(t)

@@ -84,9 +84,8 @@ func TestServerThatIsDownIsNotMentionedWhileAnotherAnswers(t *testing.T) {
 		p.Cut()
 		eventually(t, "another connection", func() bool { return c.Stats().Attachments > n })
 	}
-	if s := log.text(); strings.Contains(s, dead) {
-		t.Fatal(s)
-	}
+	s := log.text()
+	must.That(t, !strings.Contains(s, dead), "%v", s)
 	p.Close()
 	eventually(t, "a word", func() bool { return strings.Contains(log.text(), dead) })
 }

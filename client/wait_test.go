@@ -236,9 +236,8 @@ func TestE16OwnNodeRemovedWhileWaiting(t *testing.T) {
 	remove(t, o, d+"/"+first)
 	must.Is(t, soon(t, "requeued", requeued).Err, ErrNodeRemoved, "requeued")
 	queued(t, o, d, 2)
-	if n := nth(t, o, d, 1); n == first {
-		t.Fatal("the same node")
-	}
+	n := nth(t, o, d, 1)
+	must.That(t, n != first, "the same node")
 	strict := start(testCtx(t), dial(t).Mutex(d).Lock, WithoutRequeue())
 	queued(t, o, d, 3)
 	remove(t, o, d+"/"+nth(t, o, d, 2))

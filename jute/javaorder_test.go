@@ -1,7 +1,6 @@
 package jute_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
@@ -11,9 +10,8 @@ import (
 func TestJavaHash(t *testing.T) {
 	for s, want := range map[string]int32{"": 0, "a": 97, "/locks/a": 646420907, "ü": 252, "😀": 1772899,
 		"digest": -1331913276} {
-		if got := jute.JavaHash(s); got != want {
-			t.Errorf("JavaHash(%q) = %d, want %d", s, got, want)
-		}
+		got := jute.JavaHash(s)
+		expect.Equal(t, got, want, "JavaHash(%q) = %d", s, got)
 	}
 }
 
@@ -27,7 +25,6 @@ func TestTables(t *testing.T) {
 func TestSortByBucket(t *testing.T) {
 	list := []int32{33, 17, 2, 1, 16}
 	jute.SortByBucket(list, 16, func(v int32) int32 { return v })
-	if want := []int32{16, 33, 17, 1, 2}; !slices.Equal(list, want) {
-		t.Errorf("%v, want %v", list, want)
-	}
+	want := []int32{16, 33, 17, 1, 2}
+	expect.List(t, list, want)
 }

@@ -52,9 +52,8 @@ func TestFieldsOnTheWire(t *testing.T) {
 			t.Errorf("%s: % x, want % x", c.name, c.got, want)
 		}
 	}
-	if n := len(AppendStat(nil, &stat)); n != StatSize {
-		t.Errorf("a stat is %d bytes long, StatSize says %d", n, StatSize)
-	}
+	n := len(AppendStat(nil, &stat))
+	expect.Equal(t, n, StatSize, "a stat is %d bytes long, StatSize says", n)
 }
 
 func TestEveryFieldIsReadBack(t *testing.T) {
@@ -133,9 +132,8 @@ func TestNullVectors(t *testing.T) {
 	if list, ok := d.Strings(); list != nil || ok {
 		t.Errorf("a null vector of strings: %q, %v", list, ok)
 	}
-	if n := d.Count(4); n != 0 {
-		t.Errorf("a count below -1 is %d, as the reference has it 0", n)
-	}
+	n := d.Count(4)
+	expect.Equal(t, n, 0, "a count below -1 is %d, as the reference has it 0", n)
 	if list, ok := d.Strings(); !ok || len(list) != 1 || list[0] != "" {
 		t.Errorf("a null element: %q, %v", list, ok)
 	}
@@ -148,9 +146,8 @@ func TestConnectRequestWithAndWithoutTheLastByte(t *testing.T) {
 	want := ConnectRequest{LastZxidSeen: 5, Timeout: 6000, SessionID: 255, Password: []byte{1, 2, 3}}
 	expect.That(t, err == nil && reflect.DeepEqual(r, want), "%+v, %v", r, err)
 	want.HasReadOnly, want.ReadOnly = true, true
-	if r, err = DecodeConnectRequest(append(old, 1)); err != nil || !reflect.DeepEqual(r, want) {
-		t.Errorf("%+v, %v", r, err)
-	}
+	r, err = DecodeConnectRequest(append(old, 1))
+	expect.That(t, err == nil && reflect.DeepEqual(r, want), "%+v, %v", r, err)
 	for n := range old {
 		expect.Fails(t, expect.Err(DecodeConnectRequest(old[:n])),
 			"a request cut after %d bytes is accepted", n)
@@ -172,9 +169,7 @@ func TestRequests(t *testing.T) {
 	d := NewDecoder(body)
 	got := d.CreateRequest(OpCreateTTL)
 	want := CreateRequest{Path: "/locks/a/lock-", Data: []byte("data"), ACL: WorldAnyone, Flags: 6, TTL: 60_000}
-	if d.Err() != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("create: %+v, %v", got, d.Err())
-	}
+	expect.That(t, d.Err() == nil && reflect.DeepEqual(got, want), "create: %+v, %v", got, d.Err())
 	d = NewDecoder(body)
 	if d.CreateRequest(OpCreate2); len(d.Rest()) != 8 {
 		t.Error("only createTTL carries a TTL")
@@ -240,9 +235,8 @@ func TestFramesStandBehindEachOther(t *testing.T) {
 	EndFrame(b, at)
 	b, at = BeginFrame(b)
 	EndFrame(b, at)
-	if want := append([]byte("before"), unhex(t, "00000003 616263 00000000")...); !bytes.Equal(b, want) {
-		t.Errorf("% x", b)
-	}
+	want := append([]byte("before"), unhex(t, "00000003 616263 00000000")...)
+	expect.List(t, b, want)
 }
 
 // The result of String shares the input: reading must cost nothing.
@@ -290,9 +284,8 @@ func FuzzDecoder(f *testing.F) {
 		for d.Err() == nil && !d.MultiHeader().Done {
 			d.PathVersion()
 		}
-		if _, err := DecodeConnectRequest(in); err == nil && len(in) < 28 {
-			t.Fatal("a connect request of less than 28 bytes")
-		}
+		_, err := DecodeConnectRequest(in)
+		must.That(t, err != nil || len(in) >= 28, "a connect request of less than 28 bytes")
 	})
 }
 

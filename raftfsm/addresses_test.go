@@ -164,9 +164,8 @@ func TestSingleServerBecomesTheFirstOfACluster(t *testing.T) {
 	c.movedTo(1, maps.Clone(peers))
 	eventually(t, "it serves with a peer port", c.seen[1].serving.Load)
 	eventually(t, "its address is known", func() bool { return c.at(1, 1) == peers[1] })
-	if h := c.nodes[1].o.HeartbeatTimeout; h < 300*time.Millisecond {
-		t.Errorf("with a heartbeat timeout of %v others could not follow", h)
-	}
+	h := c.nodes[1].o.HeartbeatTimeout
+	expect.That(t, h >= 300*time.Millisecond, "with a heartbeat timeout of %v others could not follow", h)
 	for id := 2; id <= 3; id++ {
 		peers[uint32(id)] = freeAddr(t)
 		c.opts[id] = Options{ID: uint32(id), DataDir: t.TempDir(), Peers: maps.Clone(peers)}

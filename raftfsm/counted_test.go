@@ -23,12 +23,10 @@ func TestLogBehindARestoredSnapshotIsEmpty(t *testing.T) {
 	f.counted.requests.Store(5)
 	f.counted.bytes.Store(500)
 	must.OK(t, f.Restore(io.NopCloser(&file)))
-	if n, b := f.counted.requests.Load(), f.counted.bytes.Load(); n != 0 || b != 0 {
-		t.Errorf("%d requests of %d bytes", n, b)
-	}
-	if f.index.Load() != 7 || f.term.Load() != 3 {
-		t.Errorf("it is at %d of term %d", f.index.Load(), f.term.Load())
-	}
+	n, b := f.counted.requests.Load(), f.counted.bytes.Load()
+	expect.That(t, n == 0 && b == 0, "%d requests of %d bytes", n, b)
+	expect.That(t, f.index.Load() == 7 && f.term.Load() == 3,
+		"it is at %d of term %d", f.index.Load(), f.term.Load())
 }
 
 // refusedSink refuses to be the newest snapshot.
@@ -52,9 +50,8 @@ func TestSnapshotThatIsRefusedCountsNothing(t *testing.T) {
 	sent.Close()
 	must.OK(t, f.Restore(io.NopCloser(&file)))
 	must.Fails(t, own.Persist(refusedSink{discard{io.Discard}}), "it is not refused")
-	if n, b := f.counted.requests.Load(), f.counted.bytes.Load(); n != 0 || b != 0 {
-		t.Errorf("%d requests of %d bytes", n, b)
-	}
+	n, b := f.counted.requests.Load(), f.counted.bytes.Load()
+	expect.That(t, n == 0 && b == 0, "%d requests of %d bytes", n, b)
 }
 
 // TestOnlyTheLeadersConnectionEndsTheSearch: a connection to a server that does

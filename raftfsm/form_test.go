@@ -100,9 +100,8 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 		f := &forming{o: &Options{ID: 4, Peers: members}, disk: d}
 		said := ""
 		joins, err := f.joinFormed(&test.formed[0], test.formed, func(text string) { said = text })
-		if joins && d.Identity().Expected != test.formed[0].AsOf {
-			t.Errorf("%s: the directory is expected as of entry %d", test.what, d.Identity().Expected)
-		}
+		expect.That(t, !joins || d.Identity().Expected == test.formed[0].AsOf,
+			"%s: the directory is expected as of entry %d", test.what, d.Identity().Expected)
 		if err != nil || joins != test.joins || !strings.Contains(said, test.says) ||
 			joins != (d.Identity().Cluster == "c") {
 			t.Errorf("%s: joins %v, says %q, %v", test.what, joins, said, err)
@@ -192,9 +191,8 @@ func TestReplacedServerKnowsItself(t *testing.T) {
 	expect.OK(t, n.admit(peer.Raft, g), "it refuses itself")
 	g.Incarnation = "another"
 	expect.Fails(t, n.admit(peer.Raft, g), "another server with its id is let in")
-	if g.From, g.To = 3, 2; n.admit(peer.Raft, g) == nil {
-		t.Error("a server with another directory is let in")
-	}
+	g.From, g.To = 3, 2
+	expect.That(t, n.admit(peer.Raft, g) != nil, "a server with another directory is let in")
 }
 
 // A server that was replaced may lead before the others have read of it: each of

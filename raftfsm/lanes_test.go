@@ -75,18 +75,16 @@ func TestLanesAreFair(t *testing.T) {
 		p, _ := ls.next()
 		gave[p.size]++
 	}
-	if gave[100] == 0 || gave[300_000] > 1 {
-		t.Errorf("of the first requests %d are small and %d large", gave[100], gave[300_000])
-	}
+	expect.That(t, gave[100] != 0 && gave[300_000] <= 1,
+		"of the first requests %d are small and %d large", gave[100], gave[300_000])
 	ls.add(200, pending{size: len("innocent")}, []byte("innocent"))
 	for before := 0; ; {
 		p, b := ls.next()
 		if bytes.Equal(b, []byte("innocent")) {
 			break
 		}
-		if before += p.size; before > 2*laneShare {
-			t.Fatalf("a newcomer waits for %d bytes of others", before)
-		}
+		before += p.size
+		must.That(t, before <= 2*laneShare, "a newcomer waits for %d bytes of others", before)
 	}
 	// A newcomer that sends one at a time is a newcomer once.
 	for range 100 {
@@ -149,9 +147,8 @@ func TestStreamLetsOthersIn(t *testing.T) {
 	expect.That(t, ahead <= 6, "%d requests of 1 MiB went before the others", ahead)
 	s.setClosed(true)
 	expect.Equal(t, <-filled, ErrClosed, "the one that filled it")
-	if n := len(s.drain()); n == 0 || s.len() != 0 {
-		t.Errorf("%d drained, %d left", n, s.len())
-	}
+	n := len(s.drain())
+	expect.That(t, n != 0 && s.len() == 0, "%d drained, %d left", n, s.len())
 }
 
 // BenchmarkStream measures a request through the stream, alone and behind

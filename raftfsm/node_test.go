@@ -187,14 +187,11 @@ func TestSingleServerKeepsWhatItAcknowledgedOverARestart(t *testing.T) {
 			if n, us := replayed.Load(), took.Load(); n < 9 || us <= 0 || us > time.Since(again).Microseconds() {
 				t.Errorf("measured %d entries read again in %d µs", n, us)
 			}
-			if n.Zxid() != zxid {
-				t.Errorf("zxid %d after restart, was %d", n.Zxid(), zxid)
-			}
+			expect.Equal(t, n.Zxid(), zxid, "zxid %d after restart", n.Zxid())
 			n.View(func(st *state.State) {
 				expect.Equal(t, len(st.Tree().Children("/")), 21, "children of the root after restart")
-				if _, ok := st.Sessions().Get(s.ID); !ok {
-					t.Error("session is gone after restart")
-				}
+				_, ok := st.Sessions().Get(s.ID)
+				expect.That(t, ok, "session is gone after restart")
 			})
 		})
 	}
@@ -406,9 +403,8 @@ func TestWritesOfSurvivorsAreAppliedOnceWhenTheLeaderDies(t *testing.T) {
 					count++
 				}
 			}
-			if count != done[id] {
-				t.Errorf("server %d: %d writes answered, %d nodes", id, done[id], count)
-			}
+			expect.Equal(t, count, done[id],
+				"server %d: %d writes answered, %d nodes", id, done[id], count)
 		})
 	}
 }

@@ -110,7 +110,6 @@ func TestAServerThatLeavesSeesIt(t *testing.T) {
 		t.Errorf("it sees %s", c.config(gone))
 	}
 	c.create(lead, "/after")
-	if now := c.config(lead); now != c.config(gone) || c.nodes[lead].Zxid() != zxid+3 {
-		t.Errorf("the others see %s", now)
-	}
+	now := c.config(lead)
+	expect.That(t, now == c.config(gone) && c.nodes[lead].Zxid() == zxid+3, "the others see %s", now)
 }

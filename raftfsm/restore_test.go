@@ -26,9 +26,7 @@ func (c *trio) fill(id int, prefix string, nodes int) session.Session {
 		body := jute.AppendString(nil, fmt.Sprint(prefix, i))
 		body = jute.AppendACL(jute.AppendBuffer(body, make([]byte, 20<<10)), jute.WorldAnyone)
 		r := state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: jute.AppendInt(body, int32(i%3/2))}
-		if o, err := propose(c.nodes[id], r); err != nil || o.Code != jute.OK {
-			c.t.Fatalf("create: %+v %v", o, err)
-		}
+		must.Equal(c.t, must.Get(propose(c.nodes[id], r))(c.t).Code, jute.OK, "create")
 	}
 	return s
 }
@@ -139,13 +137,10 @@ func TestSessionsOfABackupGoOn(t *testing.T) {
 	made, err := c.nodes[lead].Restore(t.Context(), bytes.NewReader(backup), int64(len(backup)), true)
 	must.That(t, err == nil && made.Sessions == 1 && made.Ended == 0 && c.has(lead, "/old2"),
 		"%+v %v", made, err)
-	if left := c.nodes[c.leader()].Deadlines(); len(left) != 1 || left[s.ID] <= 0 {
-		t.Errorf("deadlines %v", left)
-	}
+	left := c.nodes[c.leader()].Deadlines()
+	expect.That(t, len(left) == 1 && left[s.ID] > 0, "deadlines %v", left)
 	r := state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody("/late", 0)}
-	if o, err := propose(c.nodes[lead], r); err != nil || !o.Refused {
-		t.Errorf("a write of a connection that was cut: %+v %v", o, err)
-	}
+	expect.That(t, must.Get(propose(c.nodes[lead], r))(t).Refused, "a write of a connection that was cut")
 	body := state.SessionBody{Timeout: 30000, Password: s.Password, Owner: 1, Addr: "127.0.0.1"}
 	if o, err := propose(c.nodes[lead], state.Request{Op: state.OpAttach, Session: s.ID, Body: body.Append(nil)}); err != nil || o.Code != jute.OK || o.Session.Gen <= s.Gen {
 		t.Errorf("attach: %+v %v", o, err)
@@ -262,9 +257,7 @@ func TestAbandonedRestoreIsGivenUp(t *testing.T) {
 	n, _ := start(t, Options{ID: 1})
 	eventually(t, "it leads", func() bool { return n.term.Load() != nil && n.fsm.stream.birthNow() != 0 })
 	g := state.Staging{ID: 5, Origin: 1, Birth: n.fsm.stream.birthNow(), Size: 10}
-	if o, err := propose(n, g.Open()); err != nil || o.Code != jute.OK {
-		t.Fatalf("%+v %v", o, err)
-	}
+	must.Equal(t, must.Get(propose(n, g.Open()))(t).Code, jute.OK)
 	open := func() (open bool) {
 		n.View(func(s *state.State) { _, _, open = s.Staged() })
 		return open

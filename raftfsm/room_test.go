@@ -161,9 +161,8 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 	many := make([]string, 200)
 	must.That(t, a.create("/a") == jute.OK && a.set("/a", big) == jute.OK, "no room to begin with")
 	for i := range many {
-		if many[i] = fmt.Sprintf("/many%0100d", i); a.create(many[i]) != jute.OK {
-			t.Fatal("no room to begin with")
-		}
+		many[i] = fmt.Sprintf("/many%0100d", i)
+		must.Equal(t, a.create(many[i]), jute.OK, "no room to begin with")
 	}
 	free.Store(0)
 	for id := 1; id <= 3; id++ {
@@ -183,9 +182,8 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 		for range 50 { // 12.5 MiB
 			must.Equal(t, b.set("/a", big), jute.Throttled, "a large node overwritten on a low disk")
 		}
-		if n := grown(from); n > 32<<10 {
-			t.Errorf("50 refused requests through server %d took %d bytes of log", id, n)
-		}
+		n := grown(from)
+		expect.That(t, n <= 32<<10, "50 refused requests through server %d took %d bytes of log", id, n)
 		expect.Equal(t, b.set("/a", big[:100]), jute.OK, "a short write")
 	}
 	var body []byte

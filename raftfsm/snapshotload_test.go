@@ -59,9 +59,8 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 			batch = batch[:0]
 		}
 	}
-	if n := f.state.Tree().Count(); n < nodes {
-		t.Fatalf("%d nodes", n)
-	}
+	n := f.state.Tree().Count()
+	must.That(t, n >= nodes, "%d nodes", n)
 	snap, err := f.Snapshot()
 	must.OK(t, err)
 	written, entries := 0, 0
@@ -90,9 +89,8 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 		t.Errorf("R24: %d entries between the pieces of %d bytes", entries, written)
 	}
 	snap.Release()
-	if snap, err = f.Snapshot(); err != nil {
-		t.Fatal(err)
-	}
+	snap, err = f.Snapshot()
+	must.OK(t, err)
 	defer snap.Release()
 	reads := 0
 	must.OK(t, snap.(*fsmSnapshot).state.Write(io.Discard, func(read func()) { reads++; read() }))
@@ -128,9 +126,8 @@ func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 		&resp, r)
 	expect.That(t, err == nil && resp.Success,
 		"the leader is not told that the follower has it: %+v, %v", resp, err)
-	if !c.has(behind, "/after") || to.fsm.index.Load() < index {
-		t.Errorf("the follower has gone back to entry %d, from %d", to.fsm.index.Load(), index)
-	}
+	expect.That(t, c.has(behind, "/after") && to.fsm.index.Load() >= index,
+		"the follower has gone back to entry %d, from %d", to.fsm.index.Load(), index)
 	if end, err := to.disk.Log().LastIndex(); err != nil || end < last {
 		t.Errorf("its log ends at entry %d, and it had %d (%v)", end, last, err)
 	}

@@ -33,9 +33,8 @@ func TestStreamOfLargeRequestsStaysSmall(t *testing.T) {
 			seq++
 		}
 	}
-	if n := cap(s.buf); n > 3*under*large {
-		t.Errorf("%d MiB for %d requests of %d bytes", n>>20, under, large)
-	}
+	n := cap(s.buf)
+	expect.That(t, n <= 3*under*large, "%d MiB for %d requests of %d bytes", n>>20, under, large)
 }
 
 // What waits for the log is bounded, in requests and in bytes; a session that has
@@ -101,9 +100,8 @@ func TestStreamKeepsIdentitiesOnce(t *testing.T) {
 		sizes = append(sizes, len(all)-at)
 		must.OK(t, s.put(&r, nil))
 	}
-	if n := len(s.buf); n > 100_000 {
-		t.Errorf("%d bytes for 1000 small requests", n)
-	}
+	n := len(s.buf)
+	expect.That(t, n <= 100_000, "%d bytes for 1000 small requests", n)
 	const most = 100 << 10
 	reader := s.rewind()
 	var got []byte

@@ -124,9 +124,8 @@ func TestStatusTellsWhatIsThere(t *testing.T) {
 		t.Errorf("ephemerals %+v", s.Ephemerals)
 	}
 	expect.Equal(t, len(s.Notices), 1, "unchecked access rights must be told: %q", s.Notices)
-	if s.Summaries["updatelatency"].Count != 2 || s.OpenFiles < 3 || len(s.Environment) == 0 {
-		t.Errorf("updates %+v, %d files, environment %v", s.Summaries["updatelatency"], s.OpenFiles, s.Environment)
-	}
+	expect.That(t, s.Summaries["updatelatency"].Count == 2 && s.OpenFiles >= 3 && len(s.Environment) != 0,
+		"updates %+v, %d files, environment %v", s.Summaries["updatelatency"], s.OpenFiles, s.Environment)
 	if brief := i.Status(0); brief.ConnList != nil || brief.SessionList != nil || brief.Counters != nil ||
 		brief.Environment != nil {
 		t.Error("parts were gathered that nobody asked for")
@@ -148,9 +147,8 @@ func TestStatusLooksAtTheDiskOnlyWhenAsked(t *testing.T) {
 		t.Errorf("led for %v, log %d, committed %d, applied %d", brief.Leads, brief.Last, brief.Commit,
 			brief.Applied)
 	}
-	if s := i.Status(admin.NeedDirs); s.LogDirSize == 0 {
-		t.Error("no log on disk")
-	}
+	s := i.Status(admin.NeedDirs)
+	expect.That(t, s.LogDirSize != 0, "no log on disk")
 	for _, x := range i.Status(admin.NeedMetrics | admin.NeedDirs).Extra {
 		expect.That(t, x.Name != "log_bytes" || x.Value != 0, "log_bytes is 0")
 	}
@@ -302,9 +300,8 @@ func TestClusterMeasuresMove(t *testing.T) {
 			s.Proposals.Max < s.Proposals.Min || s.Leads <= 0) {
 			t.Errorf("the leader shows %+v, leading for %v", s.Proposals, s.Leads)
 		}
-		if at := i.Status(0).Snapshot.Time; !at.IsZero() {
-			t.Errorf("server %d shows a snapshot of %v before the first", id, at)
-		}
+		at := i.Status(0).Snapshot.Time
+		expect.That(t, at.IsZero(), "server %d shows a snapshot of %v before the first", id, at)
 	}
 
 	// A snapshot is measured, and told of until the next one.

@@ -51,9 +51,8 @@ func TestReadOnlyMode(t *testing.T) {
 	must.Await(t, "not in read-only mode", time.Minute, func() bool {
 		return i.Status(0).Mode == admin.ReadOnly
 	})
-	if s := i.Status(0); s.Serving {
-		t.Error("read-only, and serving everybody")
-	}
+	s := i.Status(0)
+	expect.That(t, !s.Serving, "read-only, and serving everybody")
 
 	open := func(hello jute.ConnectRequest) *wire.Conn {
 		c := must.Get(wire.Dial(i.ClientAddr()))(t)
@@ -227,9 +226,8 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 	if ends("clients") || !ends("peers") {
 		t.Errorf("notices after one was renewed: %q", i.Status(0).Notices)
 	}
-	if list := i.certificates(); len(list) != 2 || !list[0].NotAfter.Equal(second.Leaf.NotAfter) {
-		t.Errorf("shown are %+v", list)
-	}
+	list := i.certificates()
+	expect.That(t, len(list) == 2 && list[0].NotAfter.Equal(second.Leaf.NotAfter), "shown are %+v", list)
 	now = &tls.Config{Certificates: []tls.Certificate{first}}
 	s := admin.Status{Now: time.Now().Add(17*day + time.Hour)}
 	i.certificateStatus(&s, false)

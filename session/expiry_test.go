@@ -2,7 +2,6 @@ package session
 
 import (
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -45,9 +44,8 @@ func TestShorterTimeoutCounts(t *testing.T) {
 	e.Touch(1, 30*time.Second, 0)
 	must.Equal(t, len(due(e, time.Second)), 0, "due early")
 	e.Touch(1, 4*time.Second, time.Second)
-	if got := due(e, 5*time.Second); !slices.Equal(got, []int64{1}) {
-		t.Errorf("due %v after re-attaching with a shorter timeout", got)
-	}
+	got := due(e, 5*time.Second)
+	expect.List(t, got, []int64{1}, "due %v after re-attaching with a shorter timeout", got)
 }
 
 func TestTouchLongPastIsDueAtOnce(t *testing.T) {
@@ -79,21 +77,18 @@ func TestLostExpiryComesUpAgain(t *testing.T) {
 	e.Touch(1, time.Second, 0)
 	must.That(t, len(due(e, 5*time.Second)) == 1 && len(due(e, 5999*ms)) == 0,
 		"must be due once per timeout")
-	if got := due(e, 6020*ms); !slices.Equal(got, []int64{1}) {
-		t.Errorf("due %v: an expiry that was never applied is forgotten", got)
-	}
+	got := due(e, 6020*ms)
+	expect.List(t, got, []int64{1}, "due %v: an expiry that was never applied is forgotten", got)
 }
 
 func TestDeadlineIsTheFirstTickAtWhichDueReturnsIt(t *testing.T) {
 	e := NewExpiry()
 	e.Touch(1, time.Second, 1)
 	at, ok := e.Deadline(1)
-	if want := time.Second + resolution; !ok || at != want {
-		t.Errorf("deadline %v %v, want %v", at, ok, want)
-	}
-	if early, then := due(e, at-1), due(e, at); len(early) != 0 || len(then) != 1 {
-		t.Errorf("due before it: %v, at it: %v", early, then)
-	}
+	want := time.Second + resolution
+	expect.That(t, ok && at == want, "deadline %v %v, want %v", at, ok, want)
+	early, then := due(e, at-1), due(e, at)
+	expect.That(t, len(early) == 0 && len(then) == 1, "due before it: %v, at it: %v", early, then)
 	if _, ok := e.Deadline(2); ok {
 		t.Error("an unknown session has a deadline")
 	}
@@ -146,9 +141,7 @@ func TestExpiryAgainstModel(t *testing.T) {
 					must.That(t, now < dl+resolution, "%d not due at %v, deadline %v", id, now, dl)
 				}
 			}
-			if e.Len() != len(model) {
-				t.Fatalf("Len %d, want %d", e.Len(), len(model))
-			}
+			must.Equal(t, e.Len(), len(model), "Len %d", e.Len())
 		}
 	}
 }
@@ -179,9 +172,8 @@ func TestNextIsNoLaterThanAnyDeadline(t *testing.T) {
 	if at := e.Next(limit); at != 140*time.Millisecond || len(due(at-1, 9, nil)) != 0 {
 		t.Errorf("a deadline of 130 ms: Due comes at %v, want 140 ms", at)
 	}
-	if got := due(140*time.Millisecond, 9, nil); len(got) != 1 || got[0] != 1 {
-		t.Errorf("at 140 ms %v is due, want session 1", got)
-	}
+	got := due(140*time.Millisecond, 9, nil)
+	expect.That(t, len(got) == 1 && got[0] == 1, "at 140 ms %v is due, want session 1", got)
 	e.Remove(1)
 	if at := e.Next(2 * limit); at != 2*limit {
 		t.Errorf("with an hour left Due comes at %v, want %v", at, 2*limit)

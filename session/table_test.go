@@ -73,9 +73,8 @@ func TestAttachNeedsThePassword(t *testing.T) {
 	if _, ok := tab.Attach(s.ID+1, password(1), 9000, 2, "b"); ok {
 		t.Error("unknown session accepted")
 	}
-	if got, _ := tab.Get(s.ID); got != s {
-		t.Errorf("a refused attach changed %+v to %+v", s, got)
-	}
+	got, _ := tab.Get(s.ID)
+	expect.Equal(t, got, s, "a refused attach changed %+v to", s)
 	if tab.Check(s.ID, password(2)) || tab.Check(0, password(1)) || !tab.Check(s.ID, password(1)) {
 		t.Error("Check is wrong")
 	}
@@ -88,9 +87,8 @@ func TestAttachMovesTheSession(t *testing.T) {
 	want := s
 	want.Gen, want.Timeout, want.Owner, want.Addr = 2, 9000, 2, "b"
 	expect.That(t, ok && got == want, "attached %+v %v, want %+v", got, ok, want)
-	if stored, _ := tab.Get(s.ID); stored != want {
-		t.Errorf("stored %+v, want %+v", stored, want)
-	}
+	stored, _ := tab.Get(s.ID)
+	expect.Equal(t, stored, want, "stored %+v", stored)
 }
 
 func TestRemovedSessionIsUnknown(t *testing.T) {
@@ -151,15 +149,13 @@ func TestTableAgainstModel(t *testing.T) {
 		}
 		n, last := 0, int64(0)
 		tab.All(func(s Session) {
-			if s != model[s.ID] || s.ID <= last {
-				t.Fatalf("All gives %+v after %#x, model has %+v", s, last, model[s.ID])
-			}
+			must.That(t, s == model[s.ID] && s.ID > last,
+				"All gives %+v after %#x, model has %+v", s, last, model[s.ID])
 			last = s.ID
 			n++
 		})
-		if n != len(model) || tab.Len() != n {
-			t.Fatalf("%d listed, Len %d, model %d", n, tab.Len(), len(model))
-		}
+		must.That(t, n == len(model) && tab.Len() == n,
+			"%d listed, Len %d, model %d", n, tab.Len(), len(model))
 	}
 }
 
@@ -179,9 +175,8 @@ func TestSnapshotIsIdentity(t *testing.T) {
 	must.OK(t, loaded.Load(&d))
 	expect.Equal(t, string(d.Rest()), "tail", "Load must leave what follows the table")
 	expect.List(t, loaded.Append(nil), image, "a loaded table encodes differently")
-	if a, b := tab.Create(1, password(1), 1, "", 0), loaded.Create(1, password(1), 1, "", 0); a.ID != b.ID {
-		t.Errorf("next id %#x became %#x", a.ID, b.ID)
-	}
+	a, b := tab.Create(1, password(1), 1, "", 0), loaded.Create(1, password(1), 1, "", 0)
+	expect.Equal(t, a.ID, b.ID, "next id %#x became", a.ID)
 }
 
 func TestLoadRefusesDamage(t *testing.T) {
@@ -252,9 +247,8 @@ func TestAdoptedSessions(t *testing.T) {
 	own := tab.Create(1000, password(1), 1, "", 0)
 	ids := []int64{-0x37fffffffffffff0, 5, -1, 0x100000000000001}
 	for _, id := range ids {
-		if !tab.Adopt(Session{ID: id, Password: password(9), Timeout: 4000}) {
-			t.Errorf("%#x not taken over", uint64(id))
-		}
+		expect.That(t, tab.Adopt(Session{ID: id, Password: password(9), Timeout: 4000}),
+			"%#x not taken over", uint64(id))
 	}
 	expect.That(t, !tab.Adopt(Session{ID: 5}) && !tab.Adopt(Session{}),
 		"an id that is taken, or none, was taken over")
@@ -265,9 +259,7 @@ func TestAdoptedSessions(t *testing.T) {
 		if s, ok := loaded.Attach(id, password(9), 4000, 1, "a"); !ok || s.Gen != 2 {
 			t.Errorf("%#x cannot be attached to", uint64(id))
 		}
-		if !loaded.Remove(id) {
-			t.Errorf("%#x cannot be ended", uint64(id))
-		}
+		expect.That(t, loaded.Remove(id), "%#x cannot be ended", uint64(id))
 	}
 	if _, ok := loaded.Get(own.ID); !ok || loaded.Len() != 1 {
 		t.Error("the table's own session is gone")
@@ -313,9 +305,8 @@ func TestEndedIDsAreForgotten(t *testing.T) {
 		}
 	}
 	kept := &tab.order[creator(ids[0])]
-	if len(kept.ids) > 250 || cap(kept.ids) > 500 {
-		t.Errorf("100 sessions are left, and %d ids with room for %d", len(kept.ids), cap(kept.ids))
-	}
+	expect.That(t, len(kept.ids) <= 250 && cap(kept.ids) <= 500,
+		"100 sessions are left, and %d ids with room for %d", len(kept.ids), cap(kept.ids))
 	n := 0
 	tab.All(func(Session) { n++ })
 	tab.From(0, 1000, func(int64) { n++ })
@@ -389,8 +380,7 @@ func TestWhatIsHeldStaysAsItWas(t *testing.T) {
 		must.List(t, held.Append(nil), want, "what was held has changed")
 		again := NewTable(0)
 		d := jute.NewDecoder(want)
-		if err := again.Load(&d); err != nil || !bytes.Equal(again.Append(nil), want) {
-			t.Fatalf("it is read otherwise: %v", err)
-		}
+		err := again.Load(&d)
+		must.That(t, err == nil && bytes.Equal(again.Append(nil), want), "it is read otherwise: %v", err)
 	}
 }

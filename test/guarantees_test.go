@@ -38,9 +38,7 @@ func TestEveryGuaranteeHasATest(t *testing.T) {
 	lines := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^\| ([GRFL]\d+) \|.*\|(.*)\|$`).FindAllStringSubmatch(string(b),
 		-1) {
-		if lines[m[1]] != "" {
-			t.Errorf("%s has two lines", m[1])
-		}
+		expect.Equal(t, lines[m[1]], "", "%s has two lines", m[1])
 		lines[m[1]] = m[2]
 		named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(m[2], -1)
 		if len(named) == 0 {
@@ -112,25 +110,19 @@ func TestLimitsNameTestsThatExist(t *testing.T) {
 		t.Skip("not a clone: ", err)
 	}
 	for _, n := range names {
-		if !strings.Contains(string(out), "func "+n[1]+"(") {
-			t.Errorf("%s does not exist", n[1])
-		}
+		expect.Has(t, string(out), "func "+n[1]+"(", "%s does not exist", n[1])
 	}
 }
 
 // What make sign signs, users can check by the commands of SECURITY.md, and a change shows.
 func TestSignedChecksumsCanBeChecked(t *testing.T) {
 	if _, err := exec.LookPath("minisign"); err != nil {
-		if os.Getenv("ZLTEST_REQUIRE_STOCK") != "" {
-			t.Fatal("the program minisign is not installed")
-		}
+		must.Equal(t, os.Getenv("ZLTEST_REQUIRE_STOCK"), "", "the program minisign")
 		t.Skip("the program minisign is not installed")
 	}
 	page := must.Get(os.ReadFile("../SECURITY.md"))(t)
 	m := regexp.MustCompile("(?s)\n## Checking a download\n.*?\n```sh\n(.*?)```").FindSubmatch(page)
-	if m == nil {
-		t.Fatal("SECURITY.md has no commands to check a download")
-	}
+	must.That(t, m != nil, "SECURITY.md has no commands to check a download")
 	dir := t.TempDir()
 	run := func(where, command string) error {
 		cmd := exec.Command("sh", "-e", "-c", command)
@@ -146,9 +138,7 @@ func TestSignedChecksumsCanBeChecked(t *testing.T) {
 	must.OK(t, run(dir, commands))
 	for _, change := range []string{"echo 2 >zlockd.tar.gz", "sha256sum zlockd.tar.gz >SHA256SUMS"} {
 		must.OK(t, run(dir, change))
-		if run(dir, commands) == nil {
-			t.Errorf("after %s nothing is found wrong", change)
-		}
+		expect.That(t, run(dir, commands) != nil, "after %s nothing is found wrong", change)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -265,9 +266,8 @@ func TestPermissions(t *testing.T) {
 							}
 							body := jute.AppendACL(jute.AppendInt(jute.AppendString(nil, p), -1), acl)
 							c.IDs = append(c.IDs[:1:1], super...)
-							if _, code, _ := tr.Apply(c, jute.OpCreate, jute.AppendInt(body, 0), nil); code != jute.OK {
-								t.Fatal(code)
-							}
+							_, code, _ := tr.Apply(c, jute.OpCreate, jute.AppendInt(body, 0), nil)
+							must.Equal(t, code, jute.OK)
 						}
 						if got := op.run(tr, &tree.Change{Zxid: 2, Session: 1, IDs: who.ids}, multi); got != want {
 							t.Fatalf("%s (in a multi: %v) with bits %d for %v, asked by %v: %v, want %v", op.name, multi, perms,
@@ -346,9 +346,8 @@ func TestAnACLGrantsWhatItsEntriesDo(t *testing.T) {
 		}
 		perms := tree.NewACL(acl).Grants(ids)
 		for bit := int32(1); bit <= jute.PermAdmin; bit *= 2 {
-			if got, want := perms&bit != 0, treetest.Allowed(acl, ids, bit); got != want {
-				t.Fatalf("%v by %v: %v, want %v", acl, ids, got, want)
-			}
+			got, want := perms&bit != 0, treetest.Allowed(acl, ids, bit)
+			must.Equal(t, got, want, "%v by %v", acl, ids)
 		}
 		if perms&jute.PermRead != 0 {
 			granted++
@@ -406,9 +405,8 @@ func TestLongACLsDoNotKeepTheLogWaiting(t *testing.T) {
 			checks = min(checks, time.Since(began))
 			began = time.Now()
 			b, code := tr.AppendMultiRead(nil, c.IDs, read)
-			if reads = min(reads, time.Since(began)); code != jute.OK || len(b) < 1000*76 {
-				t.Fatal(code, len(b))
-			}
+			reads = min(reads, time.Since(began))
+			must.That(t, code == jute.OK && len(b) >= 1000*76, "%v %v", code, len(b))
 		}
 		return checks, reads
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
@@ -106,8 +105,7 @@ func TestChangesOfATreeReachWatches(t *testing.T) {
 		} else {
 			tr.Apply(c, step.op, step.body, nil)
 		}
-		if got := fired(w, c.Events)["conn"]; !slices.Equal(got, step.want) {
-			t.Errorf("%s: told %q, want %q", step.name, got, step.want)
-		}
+		got := fired(w, c.Events)["conn"]
+		expect.List(t, got, step.want, "%s: told %q", step.name, got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -171,9 +172,7 @@ func TestLoaderKnowsNoLimits(t *testing.T) {
 		put(strings.Repeat("/x", depth+1))
 	}
 	b = jute.AppendLong(append(b, 'E'), 2004)
-	if got, err := load(b); err != nil || got.Count() != 2004 {
-		t.Error(err)
-	}
+	expect.Equal(t, must.Get(load(b))(t).Count(), 2004)
 }
 
 func TestFailedMultisLeaveNoTrace(t *testing.T) {
@@ -208,9 +207,8 @@ func TestAnswerSizeIsThatOfTheAnswer(t *testing.T) {
 	c := &tree.Change{IDs: []jute.ID{{Scheme: "super"}}, Session: 7}
 	create := func(path, data string, flags int32) {
 		c.Zxid++
-		if _, code, _ := tr.Apply(c, jute.OpCreate, createBody(path, data, flags), nil); code != jute.OK {
-			t.Fatal(path, code)
-		}
+		_, code, _ := tr.Apply(c, jute.OpCreate, createBody(path, data, flags), nil)
+		must.Equal(t, code, jute.OK, "%v", path)
 	}
 	create("/dir", strings.Repeat("d", 50_000), 0)
 	for i := range 500 {
@@ -255,9 +253,8 @@ func TestPathsWithANulAreBad(t *testing.T) {
 			jute.OpCreate: createBody(path, "", 0),
 			jute.OpDelete: pathVersion(path),
 		} {
-			if _, code, _ := tr.Apply(&tree.Change{Zxid: 1}, op, body, nil); code != jute.BadArguments {
-				t.Errorf("%v of %q: %v", op, path, code)
-			}
+			_, code, _ := tr.Apply(&tree.Change{Zxid: 1}, op, body, nil)
+			expect.Equal(t, code, jute.BadArguments, "%v of %q", op, path)
 		}
 	}
 }

@@ -34,9 +34,8 @@ func programSeed(t *testing.T) uint64 {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("ZLOCKD_SEED"); s != "" {
 		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
+		seed, err = strconv.ParseUint(s, 10, 64)
+		must.OK(t, err)
 	}
 	t.Logf("ZLOCKD_SEED=%d", seed)
 	return seed

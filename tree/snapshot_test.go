@@ -151,9 +151,8 @@ func TestAnyDifferenceShowsInTheDigest(t *testing.T) {
 	} {
 		tr, c := base()
 		f(tr, c)
-		if other, ok := seen[tr.Digest()]; ok {
-			t.Errorf("%s and %s have the same digest", name, other)
-		}
+		other, ok := seen[tr.Digest()]
+		expect.That(t, !ok, "%s and %s have the same digest", name, other)
 		seen[tr.Digest()] = name
 	}
 }
@@ -389,9 +388,8 @@ func TestLoaderNamesWhatIsWrong(t *testing.T) {
 		if want == "no /:" {
 			chunks, want = [][]byte{header(9, 0), end(0)}, "no /"
 		}
-		if _, err := load(chunks...); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q, got %v", want, err)
-		}
+		_, err := load(chunks...)
+		expect.That(t, err != nil && strings.Contains(err.Error(), want), "want %q, got %v", want, err)
 	}
 }
 
@@ -418,12 +416,10 @@ func TestAChunkOfASnapshotIsShort(t *testing.T) {
 		var b []byte
 		b, done = s.Append(nil, most)
 		marked, left := s.Marked()
-		if n := marked - nodes + gone - left; n > most {
-			t.Fatalf("%d nodes in one chunk", n)
-		}
-		if longest = max(longest, len(b)); len(b) > tree.MaxChunk+len(large)+tree.MaxPath {
-			t.Fatalf("a chunk of %d bytes", len(b))
-		}
+		n := marked - nodes + gone - left
+		must.That(t, n <= most, "%d nodes in one chunk", n)
+		longest = max(longest, len(b))
+		must.That(t, len(b) <= tree.MaxChunk+len(large)+tree.MaxPath, "a chunk of %d bytes", len(b))
 		for range 20 {
 			w.step()
 		}

@@ -43,9 +43,8 @@ func TestFreshTreeIsTheReferences(t *testing.T) {
 			t.Errorf("%s: %+v, %v", want.path, i, ok)
 		}
 	}
-	if tr.Count() != 4 || len(tr.Children("/zookeeper")) != 2 {
-		t.Errorf("%d nodes, %v", tr.Count(), tr.Children("/zookeeper"))
-	}
+	expect.That(t, tr.Count() == 4 && len(tr.Children("/zookeeper")) == 2,
+		"%d nodes, %v", tr.Count(), tr.Children("/zookeeper"))
 }
 
 func TestCreateThenSnapshotThenLoad(t *testing.T) {
@@ -185,9 +184,8 @@ func TestWalksInPiecesMissNothing(t *testing.T) {
 		}
 		must.OK(t, s.t.Verify())
 		for p := range stayed {
-			if !metOwned[p] || !metChild[p] {
-				t.Fatalf("seed %d: %s was not met (owned %v, child %v)", seed, p, metOwned[p], metChild[p])
-			}
+			must.That(t, metOwned[p] && metChild[p],
+				"seed %d: %s was not met (owned %v, child %v)", seed, p, metOwned[p], metChild[p])
 		}
 	}
 }

@@ -100,9 +100,8 @@ func TestPersistentWatchSeesNodeComeAgain(t *testing.T) {
 	w := NewWatches[string]()
 	w.Add("c", "/p", Persistent)
 	got := fired(w, evDelete("/p"), evCreate("/p"), evSet("/p"))["c"]
-	if want := []string{"NodeDeleted /p", "NodeCreated /p", "NodeDataChanged /p"}; !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
-	}
+	want := []string{"NodeDeleted /p", "NodeCreated /p", "NodeDataChanged /p"}
+	expect.List(t, got, want, "told %q", got)
 }
 
 func TestOneEventPerConnectionAndTrigger(t *testing.T) {
@@ -138,9 +137,8 @@ func TestChildListAndRecursiveAreTwoEvents(t *testing.T) {
 	w.Add("c", "/q", Child)
 	w.Add("c", "/q", Recursive)
 	got := fired(w, evCreate("/q/x"))["c"]
-	if want := []string{"NodeCreated /q/x", "NodeChildrenChanged /q"}; !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
-	}
+	want := []string{"NodeCreated /q/x", "NodeChildrenChanged /q"}
+	expect.List(t, got, want, "told %q", got)
 }
 
 func TestMultiIsNotMerged(t *testing.T) {
@@ -252,9 +250,8 @@ func TestDroppedConnectionIsToldNothing(t *testing.T) {
 	if got := fired(w, evSet("/p/12000"))["gone"]; len(got) != 1 {
 		t.Errorf("told %q after coming back", got)
 	}
-	if _, paths, _ := w.Summary(); paths != 0 || w.Bytes() != 0 {
-		t.Errorf("%d paths, %d bytes left", paths, w.Bytes())
-	}
+	_, paths, _ := w.Summary()
+	expect.That(t, paths == 0 && w.Bytes() == 0, "%d paths, %d bytes left", paths, w.Bytes())
 	expect.That(t, !w.Drop("never seen"), "nothing to sweep")
 }
 
@@ -270,9 +267,8 @@ func TestCountsFollowZooKeeper(t *testing.T) {
 	w.Add("a", "/x", Persistent) // one pair in each registry
 	w.Add("a", "/y", Recursive)  // one
 	w.Add("b", "/x", Child)      // one, not in the data registry
-	if w.Count() != 4 || held(w, "a") != 3 || held(w, "b") != 1 || held(w, "c") != 0 {
-		t.Errorf("Count %d, of a %d, of b %d", w.Count(), held(w, "a"), held(w, "b"))
-	}
+	expect.That(t, w.Count() == 4 && held(w, "a") == 3 && held(w, "b") == 1 && held(w, "c") == 0,
+		"Count %d, of a %d, of b %d", w.Count(), held(w, "a"), held(w, "b"))
 	conns, paths, pairs := w.Summary()
 	expect.That(t, conns == 1 && paths == 2 && pairs == 2,
 		"%d connections watching %d paths, total %d", conns, paths, pairs)
@@ -308,9 +304,8 @@ func TestListingsShowTheDataRegistry(t *testing.T) {
 			expect.That(t, n == 1 && want[pair], "%s listed %d times", pair, n)
 		}
 	}
-	if _, _, pairs := w.Summary(); pairs != len(want) {
-		t.Errorf("Summary says %d pairs, want %d", pairs, len(want))
-	}
+	_, _, pairs := w.Summary()
+	expect.Equal(t, pairs, len(want), "Summary says %d pairs", pairs)
 }
 
 // Scan passes over the chunks that were given back, and over nothing else.

@@ -32,9 +32,8 @@ func TestFileStoreOutlivesTheProcess(t *testing.T) {
 	if ok, err := second.Raise(t.Context(), "/a", 7); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, ".token-*")); len(left) != 0 {
-		t.Fatalf("temporary files left: %v", left)
-	}
+	left, _ := filepath.Glob(filepath.Join(dir, ".token-*"))
+	must.Equal(t, len(left), 0, "temporary files left: %v", left)
 }
 
 func TestFileStoreRefusesADamagedFile(t *testing.T) {
@@ -56,9 +55,8 @@ func TestFileStoreKeepsResourcesApart(t *testing.T) {
 	for _, res := range []string{"", ".", "..", "a", "/a", "a/", "%2Fa", "../a", ".hidden", long, long + "y",
 		"a.token", "é"} {
 		name := s.file(res, ".token")
-		if prev, ok := seen[name]; ok {
-			t.Errorf("%q and %q share %s", prev, res, name)
-		}
+		prev, ok := seen[name]
+		expect.That(t, !ok, "%q and %q share %s", prev, res, name)
 		seen[name] = res
 		expect.That(t, filepath.Dir(name) == s.dir && len(filepath.Base(name)) <= 255,
 			"%q is kept in %s", res, name)
@@ -227,9 +225,8 @@ func TestFileStoreSaysThatASyncFailed(t *testing.T) {
 		if high, err := s.Load(t.Context(), "/a"); err != nil || name == "file" && high != 7 {
 			t.Errorf("%s: %v is shown, %v", name, high, err)
 		}
-		if left, _ := filepath.Glob(filepath.Join(s.dir, ".token-*")); len(left) != 0 {
-			t.Errorf("%s: left behind %q", name, left)
-		}
+		left, _ := filepath.Glob(filepath.Join(s.dir, ".token-*"))
+		expect.Equal(t, len(left), 0, "%s: left behind %q", name, left)
 	}
 }
 

@@ -49,9 +49,8 @@ func TestGateAdmitsByTheHighestExclusiveToken(t *testing.T) {
 			{Permit, 11, ErrInvalid},
 			{0, 11, ErrInvalid},
 		} {
-			if err := g.Admit("/r", step.m, step.t); !errors.Is(err, step.want) {
-				t.Errorf("step %d: Admit(%v, %v) = %v, want %v", i, step.m, step.t, err, step.want)
-			}
+			err := g.Admit("/r", step.m, step.t)
+			expect.Is(t, err, step.want, "step %d: Admit(%v, %v) = %v", i, step.m, step.t, err)
 		}
 		expect.OK(t, g.Admit("/other", Exclusive, 1), "resources are not apart")
 	})
@@ -164,9 +163,7 @@ func TestDoRunsOneHoldAndReadersSideBySide(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if int(in.Load()) != len(tokens) {
-				t.Errorf("%v: %d ran", m, in.Load())
-			}
+			expect.Equal(t, int(in.Load()), len(tokens), "%v: %d ran", m, in.Load())
 		}
 		together(Shared, 3)
 		gate := make(chan struct{})
@@ -333,9 +330,8 @@ func TestSQLFormRefusesFormerHolders(t *testing.T) {
 		{120, 5, 0}, // the first, woken from a long pause
 		{210, 8, 1},
 	} {
-		if n := r.update(step.b, step.t); n != step.rows {
-			t.Errorf("step %d: %d rows, want %d", i, n, step.rows)
-		}
+		n := r.update(step.b, step.t)
+		expect.Equal(t, n, step.rows, "step %d: %d rows", i, n)
 	}
 	expect.That(t, r.balance == 210 && r.fence == 8, "the row holds %d under %d", r.balance, r.fence)
 }
@@ -347,8 +343,7 @@ func TestSQLFormAgreesWithTheGate(t *testing.T) {
 	var g Gate
 	for _, tok := range []Token{3, 3, 1, 7, 6, 7, 2, 9, 8} {
 		admitted := g.Admit("/r", Exclusive, tok) == nil
-		if updated := r.update(0, tok) == 1; updated != admitted {
-			t.Errorf("token %d: statement %v, gate %v", tok, updated, admitted)
-		}
+		updated := r.update(0, tok) == 1
+		expect.Equal(t, updated, admitted, "token %d: statement %v, gate", tok, updated)
 	}
 }

@@ -37,9 +37,8 @@ func TestE65TokenAbove2To53KeepsItsValueInJSON(t *testing.T) {
 	in := struct{ Token Token }{1<<53 + 1}
 	b, err := json.Marshal(in)
 	must.OK(t, err)
-	if want := `{"Token":"9007199254740993"}`; string(b) != want {
-		t.Fatalf("JSON is %s, want %s", b, want)
-	}
+	want := `{"Token":"9007199254740993"}`
+	must.Equal(t, string(b), want, "JSON is %s", b)
 	var loose map[string]any
 	if err := json.Unmarshal(b, &loose); err != nil || loose["Token"] != "9007199254740993" {
 		t.Fatalf("a reader without types sees %v, %v", loose, err)
@@ -68,9 +67,7 @@ func TestSequencerTextFormRoundTrips(t *testing.T) {
 		expect.That(t, !strings.ContainsAny(text, " \t\n/+="), "%q needs quoting", text)
 		back, err := ParseSequencer(text)
 		expect.That(t, err == nil && back == s, "%v came back as %v, %v", s, back, err)
-		if strings.Contains(s.NodePath(), "//") {
-			t.Errorf("node path %q", s.NodePath())
-		}
+		expect.That(t, !strings.Contains(s.NodePath(), "//"), "node path %q", s.NodePath())
 	}
 }
 
@@ -138,9 +135,8 @@ func FuzzSequencerRoundTrip(f *testing.F) {
 		if text == "" {
 			return
 		}
-		if back, err := ParseSequencer(text); err != nil || back != s {
-			t.Fatalf("%#v came back as %#v, %v", s, back, err)
-		}
+		back, err := ParseSequencer(text)
+		must.That(t, err == nil && back == s, "%#v came back as %#v, %v", s, back, err)
 	})
 }
 

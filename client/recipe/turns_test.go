@@ -147,9 +147,8 @@ func TestDeadlockedNeedsCertainWaits(t *testing.T) {
 
 func TestPaths(t *testing.T) {
 	for _, c := range [][3]string{{"/", "a", "/a"}, {"/a", "b", "/a/b"}, {"/a/b", "c", "/a/b/c"}} {
-		if Join(c[0], c[1]) != c[2] || Parent(c[2]) != c[0] || Base(c[2]) != c[1] {
-			t.Errorf("%v: %s %s %s", c, Join(c[0], c[1]), Parent(c[2]), Base(c[2]))
-		}
+		expect.That(t, Join(c[0], c[1]) == c[2] && Parent(c[2]) == c[0] && Base(c[2]) == c[1],
+			"%v: %s %s %s", c, Join(c[0], c[1]), Parent(c[2]), Base(c[2]))
 	}
 	l := Lock{Path: "/s"}
 	for node, want := range map[string]string{"": "/s", "a": "/s/a", "locks/a": "/s/locks/a",
@@ -169,9 +168,8 @@ func TestContendersByName(t *testing.T) {
 		"x-1-0000000001": {true, true}, "0000000001": {true, true}, "ready": {false, false}, "lock--2147483648": {
 			true, true},
 	} {
-		if MayContend(name) != want.may || IsContender(name) != want.is {
-			t.Errorf("%s: may contend %v, contends %v", name, MayContend(name), IsContender(name))
-		}
+		expect.That(t, MayContend(name) == want.may && IsContender(name) == want.is,
+			"%s: may contend %v, contends %v", name, MayContend(name), IsContender(name))
 	}
 	for name, want := range map[string]int32{"lock-0000000007": 7, "lock--2147483648": -2147483648,
 		"item0000000009": 9, "job-2147483647": 2147483647} {
@@ -182,9 +180,8 @@ func TestContendersByName(t *testing.T) {
 	if _, ok := Number("h-" + dashed + "-W"); ok {
 		t.Error("a hold has a number")
 	}
-	if d := describe("block-0000000001"); d.layout != LayoutPlain || !d.word {
-		t.Errorf("%+v", d)
-	}
+	d := describe("block-0000000001")
+	expect.That(t, d.layout == LayoutPlain && d.word, "%+v", d)
 }
 
 func TestIDsAreLowerCase(t *testing.T) {

@@ -104,9 +104,8 @@ func TestMultiSaysWhatHappened(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Index != 1 || !errors.Is(err, zk.ErrNoNode) || !zk.IsRefusal(err) {
 			t.Fatalf("error %v", err)
 		}
-		if n := must.Get(c.Get(ctx, "/m"))(t); string(n.Data) != "y" {
-			t.Fatalf("a refused transaction wrote %q", n.Data)
-		}
+		n := must.Get(c.Get(ctx, "/m"))(t)
+		must.Equal(t, string(n.Data), "y", "a refused transaction wrote %q", n.Data)
 	})
 }
 
@@ -169,16 +168,14 @@ func TestChroot(t *testing.T) {
 		must.OK(t, err)
 		made := must.Get(c.Create(ctx, zk.Create{Path: "/x/y/n-", Mode: zk.PersistentSequential}))(t)
 		res := must.Get(c.Multi(ctx, zk.Create{Path: "/x/m"}, zk.SetData{Path: "/x/y", Version: -1}))(t)
-		if made.Path != "/x/y/n-0000000000" || res[0].Path != "/x/m" {
-			t.Fatalf("made %s, %s", made.Path, res[0].Path)
-		}
+		must.That(t, made.Path == "/x/y/n-0000000000" && res[0].Path == "/x/m",
+			"made %s, %s", made.Path, res[0].Path)
 		if fired(t, w); w.Event() != (zk.Event{Type: zk.EventDataChanged, Path: "/x/y"}) {
 			t.Fatalf("event %+v", w.Event())
 		}
 		whole := dial(t, addr, zk.Options{})
-		if st := must.Get(whole.Exists(ctx, "/top/app/x/y/n-0000000000"))(t); st == nil {
-			t.Fatal("not below the chroot")
-		}
+		st := must.Get(whole.Exists(ctx, "/top/app/x/y/n-0000000000"))(t)
+		must.That(t, st != nil, "not below the chroot")
 		list, _, err := c.Children(ctx, "/")
 		must.OK(t, err)
 		must.Equal(t, fmt.Sprint(list), "[x]", "children %v", list)
@@ -197,9 +194,8 @@ func TestNamesWithoutAllocation(t *testing.T) {
 			must.Get(c.Multi(ctx, ops...))(t)
 		}
 		names := must.Get(c.Names(ctx, "/n"))(t)
-		if names.Stat.NumChildren != 1000 || names.Len() != 1000 {
-			t.Fatalf("%d names, %+v", names.Len(), names.Stat)
-		}
+		must.That(t, names.Stat.NumChildren == 1000 && names.Len() == 1000,
+			"%d names, %+v", names.Len(), names.Stat)
 		total := 0
 		if n := testing.AllocsPerRun(10, func() {
 			for name := range names.All() {
@@ -233,9 +229,8 @@ func TestTooLarge(t *testing.T) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
 		_, err := c.Create(ctx, zk.Create{Path: "/big", Data: make([]byte, 1<<20)})
 		is(t, err, zk.ErrTooLarge)
-		if st := must.Get(c.Exists(ctx, "/big"))(t); st != nil {
-			t.Fatal("it was made")
-		}
+		st := must.Get(c.Exists(ctx, "/big"))(t)
+		must.That(t, st == nil, "it was made")
 	})
 }
 

@@ -174,9 +174,8 @@ func TestContextEnds(t *testing.T) {
 		is(t, err, context.DeadlineExceeded)
 		must.That(t, !errors.Is(err, zk.ErrUncertain), "nothing was sent, but: %v", err)
 		p.Refuse(false)
-		if n := must.Get(c.Get(ctx, "/r"))(t); string(n.Data) != "y" {
-			t.Fatalf("read %q", n.Data)
-		}
+		n := must.Get(c.Get(ctx, "/r"))(t)
+		must.Equal(t, string(n.Data), "y", "read %q", n.Data)
 	})
 }
 
@@ -228,9 +227,8 @@ func TestCloseEndsEverything(t *testing.T) {
 		must.Equal(t, must.Get(set.Wait(ctx))(t).Version, 1,
 			"what was asked for before Close must be done")
 		must.OK(t, o.Sync(ctx, "/e"))
-		if st := must.Get(o.Exists(ctx, "/e"))(t); st != nil {
-			t.Fatal("the ephemeral node outlived its session")
-		}
+		st := must.Get(o.Exists(ctx, "/e"))(t)
+		must.That(t, st == nil, "the ephemeral node outlived its session")
 		_, err := c.Get(ctx, "/")
 		is(t, err, zk.ErrClosed)
 		is(t, c.Err(), zk.ErrClosed)
@@ -291,9 +289,8 @@ func TestResume(t *testing.T) {
 		_, err := zk.Dial(ctx, addr, zk.Options{Resume: wrong})
 		is(t, err, zk.ErrSessionExpired)
 		heir := dial(t, addr, zk.Options{Resume: key})
-		if got := heir.Session().ID; got != key.ID {
-			t.Errorf("session %x, not %x", got, key.ID)
-		}
+		got := heir.Session().ID
+		expect.Equal(t, got, key.ID, "session %x", got)
 		must.OK(t, heir.Close(ctx))
 		p.Refuse(false)
 		soon(t, "the end of the session", c.Over())
@@ -319,9 +316,8 @@ func TestSilentServerIsLeft(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		link.Mend()
 		must.Get(c.Get(t.Context(), "/"))(t)
-		if got := c.Session().ID; got != id {
-			t.Fatalf("session %x, not %x", got, id)
-		}
+		got := c.Session().ID
+		must.Equal(t, got, id, "session %x", got)
 		link.Cut()
 		time.Sleep(15 * time.Second)
 		link.Mend()
@@ -439,9 +435,8 @@ func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
 	p.Cut()
 	soon(t, "the end of the session", c.Over())
 	is(t, c.Err(), zk.ErrSessionExpired)
-	if left := fresh.Sessions(); len(left) > 0 {
-		t.Errorf("the question left sessions behind: %v", left)
-	}
+	left := fresh.Sessions()
+	expect.That(t, len(left) <= 0, "the question left sessions behind: %v", left)
 	// The session is only asked for, and not given up, while no server begins another.
 	c, p = proxied(t, old.Addr, zk.Options{Timeout: before.Timeout})
 	p.Blackhole(true)

@@ -17,9 +17,7 @@ func TestWatches(t *testing.T) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
 		st, w, err := c.ExistsW(ctx, "/w")
 		must.OK(t, err)
-		if st != nil || w.Event() != (zk.Event{}) {
-			t.Fatalf("%+v, %+v", st, w.Event())
-		}
+		must.That(t, st == nil && w.Event() == (zk.Event{}), "%+v, %+v", st, w.Event())
 		node(t, c, "/w", "")
 		select { // the event came before the answer
 		case <-w.Fired():
@@ -33,9 +31,7 @@ func TestWatches(t *testing.T) {
 		must.OK(t, err)
 		_, _, list, err := c.ChildrenW(ctx, "/w")
 		must.OK(t, err)
-		if data != same || c.Watches() != 2 {
-			t.Fatalf("a watch is not shared: %d watches", c.Watches())
-		}
+		must.That(t, data == same && c.Watches() == 2, "a watch is not shared: %d watches", c.Watches())
 		node(t, c, "/w/x", "")
 		must.Equal(t, fired(t, list), zk.EventChildrenChanged, "event")
 		must.Get(c.Set(ctx, "/w", nil, -1))(t)
@@ -46,9 +42,8 @@ func TestWatches(t *testing.T) {
 		_, _, list, err = c.ChildrenW(ctx, "/w")
 		must.OK(t, err)
 		must.OK(t, c.Delete(ctx, "/w", -1))
-		if a, b := fired(t, data), fired(t, list); a != zk.EventDeleted || b != zk.EventDeleted {
-			t.Fatalf("events %v, %v", a, b)
-		}
+		a, b := fired(t, data), fired(t, list)
+		must.That(t, a == zk.EventDeleted && b == zk.EventDeleted, "events %v, %v", a, b)
 		if _, none, err := c.GetW(ctx, "/w"); none != nil || err == nil || c.Watches() != 0 {
 			t.Fatalf("%v, %d watches", err, c.Watches())
 		}
@@ -56,9 +51,8 @@ func TestWatches(t *testing.T) {
 		must.OK(t, err)
 		must.OK(t, c.RemoveWatches(ctx, "/w"))
 		must.OK(t, c.RemoveWatches(ctx, "/w"))
-		if ev := fired(t, w); ev != zk.EventLost || c.Watches() != 0 {
-			t.Fatalf("event %v, %d watches", ev, c.Watches())
-		}
+		ev := fired(t, w)
+		must.That(t, ev == zk.EventLost && c.Watches() == 0, "event %v, %d watches", ev, c.Watches())
 	})
 }
 
@@ -158,9 +152,8 @@ func TestWatchesRefused(t *testing.T) {
 			Code: -5})
 		defer rule.Remove()
 		p.Cut()
-		if a, b := fired(t, data), fired(t, list); a != zk.EventLost || b != zk.EventLost {
-			t.Fatalf("events %v, %v", a, b)
-		}
+		a, b := fired(t, data), fired(t, list)
+		must.That(t, a == zk.EventLost && b == zk.EventLost, "events %v, %v", a, b)
 	})
 }
 
@@ -251,9 +244,8 @@ func TestEventBeforeNewState(t *testing.T) {
 					first.Stat.Version)
 			}
 			if isFired {
-				if first, w, err = c.GetW(ctx, "/w"); err != nil {
-					t.Fatal(err)
-				}
+				first, w, err = c.GetW(ctx, "/w")
+				must.OK(t, err)
 			}
 		}
 	})
@@ -269,24 +261,20 @@ func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
 			{Perms: zk.PermAll, ID: zk.ID{Scheme: "auth"}}}}))(t)
 		st, w, err := c.ExistsW(ctx, "/hidden")
 		must.OK(t, err)
-		if st == nil || c.Watches() != 1 {
-			t.Fatalf("%v, %d watches", st, c.Watches())
-		}
+		must.That(t, st != nil && c.Watches() == 1, "%v, %d watches", st, c.Watches())
 		must.OK(t, owner.Delete(ctx, "/hidden", -1))
 		must.OK(t, c.Sync(ctx, "/hidden"))
 		if st := must.Get(c.Exists(ctx, "/hidden"))(t); st != nil {
 			t.Fatal("it is there")
 		}
-		if ev := fired(t, w); ev != zk.EventDeleted || c.Watches() != 0 {
-			t.Fatalf("event %v, %d watches", ev, c.Watches())
-		}
+		ev := fired(t, w)
+		must.That(t, ev == zk.EventDeleted && c.Watches() == 0, "event %v, %d watches", ev, c.Watches())
 		// Nor does one that waits for a creation end by the node's absence.
 		_, w, err = c.ExistsW(ctx, "/hidden")
 		must.OK(t, err)
 		must.Get(c.Exists(ctx, "/hidden"))(t)
-		if w.Event() != (zk.Event{}) || c.Watches() != 1 {
-			t.Fatalf("event %v, %d watches", w.Event(), c.Watches())
-		}
+		must.That(t, w.Event() == (zk.Event{}) && c.Watches() == 1,
+			"event %v, %d watches", w.Event(), c.Watches())
 	})
 }
 

@@ -161,16 +161,14 @@ func TestCommandDiesBeforeTheLockMovesWhenZlockIsStopped(t *testing.T) {
 			syscall.Kill(r.cmd.Process.Pid, syscall.SIGSTOP)
 			granted := <-next
 			last := r.lastBeat(t)
-			if !r.gone() || !granted.After(last) {
-				t.Fatalf("the next holder began at %v, COMMAND lived until %v (gone: %v)", granted, last, r.gone())
-			}
+			must.That(t, r.gone() && granted.After(last),
+				"the next holder began at %v, COMMAND lived until %v (gone: %v)", granted, last, r.gone())
 			if slack := granted.Sub(last); slack < time.Second {
 				t.Errorf("only %v between COMMAND's end and the next holder", slack)
 			}
 			syscall.Kill(r.cmd.Process.Pid, syscall.SIGCONT)
-			if code := exitCode(r.cmd.Wait()); code != exitLost {
-				t.Errorf("exit code %d after the loss, want %d", code, exitLost)
-			}
+			code := exitCode(r.cmd.Wait())
+			expect.Equal(t, code, exitLost, "exit code %d after the loss", code)
 		})
 	}
 }
@@ -184,9 +182,8 @@ func TestCommandDiesBeforeTheLockIsBroken(t *testing.T) {
 	begun := time.Now()
 	granted := <-nextHolder(t, r.cmd.Env, "/b", "--max-hold", "5")
 	last := r.lastBeat(t)
-	if !r.gone() || !granted.After(last) {
-		t.Fatalf("the next holder began at %v, COMMAND lived until %v (gone: %v)", granted, last, r.gone())
-	}
+	must.That(t, r.gone() && granted.After(last),
+		"the next holder began at %v, COMMAND lived until %v (gone: %v)", granted, last, r.gone())
 	if waited := granted.Sub(begun); waited > 15*time.Second {
 		t.Logf("the lock was not broken but expired after %v", waited)
 	}
@@ -226,9 +223,8 @@ func TestGuardClosesTheSession(t *testing.T) {
 	if last := r.lastBeat(t); !r.gone() || !granted.After(last) {
 		t.Fatalf("the next holder began at %v, COMMAND lived until %v (gone: %v)", granted, last, r.gone())
 	}
-	if took := granted.Sub(begun); took > long*3/4 {
-		t.Errorf("the lock moved after %v", took)
-	}
+	took := granted.Sub(begun)
+	expect.That(t, took <= long*3/4, "the lock moved after %v", took)
 }
 
 // guardOf finds zlock's guard.

@@ -89,9 +89,8 @@ func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 				if shown == "" {
 					d, err = 0, nil
 				}
-				if err != nil || d != *v.d {
-					t.Errorf("%s --%s: default %q, in force is %v", c.Name, f.Name, shown, *v.d)
-				}
+				expect.That(t, err == nil && d == *v.d,
+					"%s --%s: default %q, in force is %v", c.Name, f.Name, shown, *v.d)
 				return
 			}
 			force := f.Value.String()

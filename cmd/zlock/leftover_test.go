@@ -121,9 +121,8 @@ func TestGuardDoesNotSpin(t *testing.T) {
 			}
 			before := ticks(t, guard)
 			time.Sleep(2 * time.Second)
-			if used := ticks(t, guard) - before; used > 20 {
-				t.Errorf("%d hundredths of a second in two", used)
-			}
+			used := ticks(t, guard) - before
+			expect.That(t, used <= 20, "%d hundredths of a second in two", used)
 		})
 	}
 }
@@ -188,9 +187,7 @@ func TestKilledTestRunLeavesNothing(t *testing.T) {
 			t.Fatal("the other run did not begin")
 		}
 	}
-	if len(marked(mark)) < 5 {
-		t.Errorf("the other run started only %q", marked(mark))
-	}
+	expect.That(t, len(marked(mark)) >= 5, "the other run started only %q", marked(mark))
 	cmd.Process.Kill()
 	cmd.Wait()
 	for end := time.Now().Add(2 * soon); len(marked(mark)) > 0; time.Sleep(20 * time.Millisecond) {
@@ -280,9 +277,8 @@ func TestContainedCommandGetsItsSignals(t *testing.T) {
 	for want, command := range map[string]string{"127": "/nowhere/at/all", "126": "/etc/passwd"} {
 		cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--contain", "/l", "--", "sh", "-c", command)
 		cmd.Env = append(scriptEnv(t), "PATH="+os.Getenv("PATH"))
-		if out, err := cmd.CombinedOutput(); !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("%s: %v: %s", command, err, out)
-		}
+		out, err := cmd.CombinedOutput()
+		expect.That(t, strings.HasSuffix(err.Error(), want), "%s: %v: %s", command, err, out)
 	}
 }
 

@@ -207,17 +207,15 @@ func TestEveryCommandHasHelpAndCompletion(t *testing.T) {
 		found, _, code := runIn(t, nil, "__complete", c.Name, "--")
 		expect.That(t, found != "" && code == 0, "%s: no option is completed", c.Name)
 		for line := range strings.Lines(found) {
-			if word, _, _ := strings.Cut(line, "\t"); !strings.Contains(out, word) {
-				t.Errorf("%s: %s is completed but not in the help", c.Name, word)
-			}
+			word, _, _ := strings.Cut(line, "\t")
+			expect.Has(t, out, word, "%s: %s is completed but not in the help", c.Name, word)
 		}
 	}
 }
 
 func TestForeignTextCannotCommandATerminal(t *testing.T) {
-	if got := clean("a\x1b[2Jb\tc\nd\u0085e\xff"); strings.ContainsAny(got, "\x1b\t\n\u0085") {
-		t.Errorf("cleaned to %q", got)
-	}
+	got := clean("a\x1b[2Jb\tc\nd\u0085e\xff")
+	expect.That(t, !strings.ContainsAny(got, "\x1b\t\n\u0085"), "cleaned to %q", got)
 	expect.Equal(t, clean("Größe → ok"), "Größe → ok", "harmless text became")
 }
 
@@ -229,9 +227,8 @@ func TestNeededTimeoutFitsTheMargin(t *testing.T) {
 			"kill-after %v: %v is refused", killAfter, need)
 		expect.That(t, checkMargin(true, need-1e9, killAfter) != nil,
 			"kill-after %v: a second less than %v is allowed", killAfter, need)
-		if killFor(need) < killAfter {
-			t.Errorf("%v would do for kill-after %v, but killFor says %v", need, killAfter, killFor(need))
-		}
+		expect.That(t, killFor(need) >= killAfter,
+			"%v would do for kill-after %v, but killFor says %v", need, killAfter, killFor(need))
 	}
 }
 

@@ -277,9 +277,8 @@ func TestProperties(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	if p := parseProperties("\n\nx=1\ny=\\\n2\nz=3"); p[0].line != 3 || p[1].line != 4 || p[2].line != 6 {
-		t.Errorf("lines %v", p)
-	}
+	p := parseProperties("\n\nx=1\ny=\\\n2\nz=3")
+	expect.That(t, p[0].line == 3 && p[1].line == 4 && p[2].line == 6, "lines %v", p)
 }
 
 func TestSecretsOfTheFileAreNotKept(t *testing.T) {

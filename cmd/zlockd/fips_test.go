@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -65,9 +65,7 @@ func fipsMode(t *testing.T, program string) {
 			p := in(test.mode, append(command, test.args...)...)
 			p.cmd.Stderr = nil
 			out, err := p.cmd.CombinedOutput()
-			if err == nil {
-				t.Errorf("fips140=%s %v: it starts", test.mode, test.args)
-			}
+			expect.Fails(t, err, "fips140=%s %v: it starts", test.mode, test.args)
 			for _, w := range test.want {
 				if !strings.Contains(string(out), w) {
 					t.Errorf("fips140=%s %q %v: no %q in\n%s", test.mode, command, test.args, w, out)
@@ -82,9 +80,7 @@ func fipsMode(t *testing.T, program string) {
 	p.wait(t)
 	c := must.Get(wire.Open(p.ready["client"]))(t)
 	defer c.Close()
-	if err := c.Auth("digest", "ann:1"); !errors.Is(err, jute.AuthFailed) {
-		t.Errorf("scheme digest: %v", err)
-	}
+	expect.Is(t, c.Auth("digest", "ann:1"), jute.AuthFailed, "scheme digest")
 	must.Await(t, "the log tells why", time.Minute, func() bool {
 		return strings.Contains(p.stderr.String(), "the scheme digest needs SHA-1")
 	})

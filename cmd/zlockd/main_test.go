@@ -144,8 +144,7 @@ func TestSignalDuringTheStart(t *testing.T) {
 func TestHeapIsCollectedFrom64MegabytesOn(t *testing.T) {
 	for live, want := range map[uint64]int{0: 1600, 1 << 20: 1600, 4 << 20: 1500, 8 << 20: 700, 32 << 20: 100,
 		1 << 30: 100} {
-		if got := gcPercent(live); got != want {
-			t.Errorf("with %d MB live the percentage is %d, not %d", live>>20, got, want)
-		}
+		got := gcPercent(live)
+		expect.Equal(t, got, want, "with %d MB live the percentage is %d", live>>20, got)
 	}
 }

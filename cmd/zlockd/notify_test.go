@@ -113,9 +113,8 @@ func TestLogQueueNeverBlocksAndTellsWhatItLost(t *testing.T) {
 	for i := range 1000 { // nobody reads
 		log.Info("line", "i", i)
 	}
-	if n := q.lost(); n < 850 || n > 999 {
-		t.Errorf("%d lost", n)
-	}
+	n := q.lost()
+	expect.That(t, n >= 850 && n <= 999, "%d lost", n)
 	lost := q.lost()
 	got := new(buffer)
 	go io.Copy(got, r)

@@ -90,9 +90,8 @@ func runZlockd(t *testing.T, dir string, args []string) string {
 func runMain(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if code := (&daemon{stdout: &out, stderr: &errs}).program().Main(args); code != exitOK || errs.Len() > 0 {
-		t.Errorf("%v: %d %s", args, code, &errs)
-	}
+	code := (&daemon{stdout: &out, stderr: &errs}).program().Main(args)
+	expect.That(t, code == exitOK && errs.Len() <= 0, "%v: %d %s", args, code, &errs)
 	return out.String()
 }
 

@@ -111,9 +111,7 @@ func TestTLSPortAsksForCertificates(t *testing.T) {
 	p := launch(t, "--dev", "--client-addr", off, "--secure-client-addr", "127.0.0.1:0", "--admin-addr", off,
 		"--tls-cert", a.file("server.pem"), "--tls-key", a.file("server.key"), "--tls-ca", a.file("ca.pem"))
 	expect.That(t, p.ready["client"] == off && p.ready["admin"] == off, "ready: %v", p.ready)
-	if got, err := a.ask(p.ready["secure"], "ruok", "client"); err != nil || got != "imok" {
-		t.Errorf("with a certificate: %q %v", got, err)
-	}
+	expect.Equal(t, must.Get(a.ask(p.ready["secure"], "ruok", "client"))(t), "imok", "with a certificate")
 	if got, err := a.ask(p.ready["secure"], "ruok", ""); err == nil {
 		t.Errorf("without a certificate: %q", got)
 	}
@@ -373,8 +371,7 @@ func TestSubjectOfACertificateIsTheSuperUser(t *testing.T) {
 		c := must.Get(zk.Dial(t.Context(), p.ready["secure"], zk.Options{TLS: conf}))(t)
 		defer c.Close(context.Background())
 		must.Get(c.Create(t.Context(), zk.Create{Path: "/" + name, ACL: zk.DigestACL(1, "third", "x")}))(t)
-		if _, err := c.Get(t.Context(), "/"+name); (err == nil) != (name == "admin") {
-			t.Errorf("%s reads a node of a third user: %v", name, err)
-		}
+		_, err := c.Get(t.Context(), "/"+name)
+		expect.Equal(t, err == nil, name == "admin", "%s reads a node of a third user: %v", name, err)
 	}
 }

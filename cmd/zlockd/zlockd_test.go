@@ -63,9 +63,8 @@ func prepare(args ...string) *daemonProcess {
 func (p *daemonProcess) begin(t *testing.T) {
 	t.Helper()
 	var err error
-	if p.stdout, err = p.cmd.StdoutPipe(); err != nil {
-		t.Fatal(err)
-	}
+	p.stdout, err = p.cmd.StdoutPipe()
+	must.OK(t, err)
 	must.OK(t, p.cmd.Start())
 	t.Cleanup(func() {
 		p.cmd.Process.Kill()
@@ -150,9 +149,8 @@ func TestDevServerAnswers(t *testing.T) {
 	}
 
 	stats, ok := zk.FLWSrvr([]string{p.ready["client"]}, 5*time.Second)
-	if !ok || stats[0].Mode != zk.ModeStandalone || stats[0].NodeCount < 6 {
-		t.Errorf("go-zookeeper reads %+v", stats[0])
-	}
+	expect.That(t, ok && stats[0].Mode == zk.ModeStandalone && stats[0].NodeCount >= 6,
+		"go-zookeeper reads %+v", stats[0])
 	if cons, _ := zk.FLWCons([]string{p.ready["client"]}, 5*time.Second); len(cons[0].Clients) != 1 ||
 		cons[0].Clients[0].SessionID != conn.SessionID() {
 		t.Errorf("go-zookeeper reads cons as %+v: %s", cons[0].Clients, p.word(t, "cons"))
@@ -170,9 +168,8 @@ func TestDevServerAnswers(t *testing.T) {
 		"stat": "Mode: standalone\n",
 		"dirs": "datadir_size: ",
 	} {
-		if got := p.word(t, word); !strings.Contains(got, want) {
-			t.Errorf("%s answers %q without %q", word, got, want)
-		}
+		got := p.word(t, word)
+		expect.Has(t, got, want, "%s answers %q without", word, got)
 	}
 	for _, path := range []string{"/commands/monitor", "/commands/connections", "/commands/dump", "/ready",
 		"/health"} {

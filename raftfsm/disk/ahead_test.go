@@ -16,6 +16,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/simdisk"
 )
@@ -72,9 +73,8 @@ func TestAheadLeadersEntriesAreReadableAtOnce(t *testing.T) {
 	release := s.hold()
 	defer release()
 	must.OK(t, s.Log().StoreLogs([]*raft.Log{command(1), command(2)}))
-	if last, _ := s.Log().LastIndex(); last != 2 || s.Durable() != 0 {
-		t.Errorf("last entry %d, durable %d", last, s.Durable())
-	}
+	last, _ := s.Log().LastIndex()
+	expect.That(t, last == 2 && s.Durable() == 0, "last entry %d, durable %d", last, s.Durable())
 	waited := make(chan error)
 	go func() { waited <- s.WaitDurable(2) }()
 	select {
@@ -86,9 +86,8 @@ func TestAheadLeadersEntriesAreReadableAtOnce(t *testing.T) {
 	if err := <-waited; err != nil || s.Durable() != math.MaxUint64 {
 		t.Errorf("WaitDurable: %v, durable %d", err, s.Durable())
 	}
-	if count, _, _ := s.Syncs(); count == 0 {
-		t.Error("the append is not counted")
-	}
+	count, _, _ := s.Syncs()
+	expect.That(t, count != 0, "the append is not counted")
 }
 
 // Everything else waits for itself and for what was stored before.

@@ -238,9 +238,8 @@ func TestConfigFollowsTheLog(t *testing.T) {
 	log := d.Log()
 	wants := func(want uint64) {
 		t.Helper()
-		if got := d.newestConfig(); got != want {
-			t.Errorf("the newest configuration is entry %d, want %d", got, want)
-		}
+		got := d.newestConfig()
+		expect.Equal(t, got, want, "the newest configuration is entry %d", got)
 	}
 	wants(0)
 	store := func(index uint64, typ raft.LogType) {

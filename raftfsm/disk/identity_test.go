@@ -109,9 +109,8 @@ func TestLongestEntryIsReadBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	must.OK(t, d.Close())
-	if d, err = open(dir); err != nil {
-		t.Fatal(err)
-	}
+	d, err = open(dir)
+	must.OK(t, err)
 	var got raft.Log
 	if err := d.Log().GetLog(1, &got); err != nil || !bytes.Equal(got.Data, entry) {
 		t.Errorf("%d bytes came back of %d: %v", len(got.Data), len(entry), err)
@@ -146,8 +145,7 @@ func TestForeignDirectoriesAreRefused(t *testing.T) {
 		}
 		expect.That(t, strings.Contains(err.Error(), "--data-dir") && strings.Contains(err.Error(), dir),
 			"%v: %v", test.files, err)
-		if left, _ := os.ReadDir(dir); len(left) != len(test.files) {
-			t.Errorf("%v: the directory was changed: %v", test.files, left)
-		}
+		left, _ := os.ReadDir(dir)
+		expect.Equal(t, len(left), len(test.files), "%v: the directory was changed: %v", test.files, left)
 	}
 }

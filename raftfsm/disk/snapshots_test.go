@@ -187,9 +187,8 @@ func TestUnfinishedSnapshotsAreNone(t *testing.T) {
 	io.WriteString(left, "half")
 	cancelled := must.Get(s.Create(1, 6, 2, raft.Configuration{}, 1, nil))(t)
 	must.OK(t, cancelled.Cancel())
-	if list, err := s.List(); err != nil || len(list) != 0 {
-		t.Errorf("offered %v, %v", list, err)
-	}
+	list, err := s.List()
+	expect.That(t, err == nil && len(list) == 0, "offered %v, %v", list, err)
 	if files, _ := os.ReadDir(dir); len(files) != 1 {
 		t.Errorf("%d files, want that of the one under way", len(files))
 	}

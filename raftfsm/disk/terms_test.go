@@ -135,9 +135,7 @@ func TestR7FlippedBitInIdentityIsRefused(t *testing.T) {
 		Start: 5, Life: "cd", Begun: true, LogStore: "wal"}
 	right := must.Get(encodeIdentity(whole))(t)
 	text := func(id Identity) string { b, _ := json.Marshal(id); return string(b) }
-	if is, err := parseIdentity(right); err != nil || text(is) != text(whole) {
-		t.Fatalf("%+v, %v", is, err)
-	}
+	must.Equal(t, text(must.Get(parseIdentity(right))(t)), text(whole))
 	for at := range right {
 		for bit := range 8 {
 			b := bytes.Clone(right)

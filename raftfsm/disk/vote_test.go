@@ -51,9 +51,8 @@ func startVoter(t *testing.T, dir, kind string) *voter {
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = "1", hclog.NewNullLogger()
 	snaps := v.d.Snapshots(state.CheckSnapshot, func(error) {})
-	if v.r, err = raft.NewRaft(conf, nothing{}, v.d.Log(), v.d.Stable(), snaps, v.tr); err != nil {
-		t.Fatal(err)
-	}
+	v.r, err = raft.NewRaft(conf, nothing{}, v.d.Log(), v.d.Stable(), snaps, v.tr)
+	must.OK(t, err)
 	return v
 }
 
@@ -92,9 +91,8 @@ func (v *voter) appends(leader string, term uint64, from, to uint64) {
 		req.Entries = append(req.Entries, &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: data})
 	}
 	var resp raft.AppendEntriesResponse
-	if err := tr.AppendEntries("1", v.here, req, &resp); err != nil || !resp.Success {
-		v.t.Fatal(err, resp)
-	}
+	err := tr.AppendEntries("1", v.here, req, &resp)
+	must.That(v.t, err == nil && resp.Success, "%v %v", err, resp)
 }
 
 // A server votes for 3 in term 2, stores entries of term 3, and ends at any write of the stable

@@ -96,9 +96,8 @@ func TestDecide(t *testing.T) {
 		{"both others have stood for long", Vacant, 3, own(stands, stands), over, Stand},
 	} {
 		s := Survey{Voter: true, Voters: c.voters, Opinions: c.opinions}
-		if got := s.Decide(c.why, c.wait, c.wait == over); got != c.want {
-			t.Errorf("%s: verdict %d, want %d", c.what, got, c.want)
-		}
+		got := s.Decide(c.why, c.wait, c.wait == over)
+		expect.Equal(t, got, c.want, "%s: verdict %d", c.what, got)
 		s.Voter = false
 		expect.Equal(t, s.Decide(c.why, over, true), Yield, "%s: without a vote: verdict", c.what)
 	}

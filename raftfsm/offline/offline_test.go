@@ -103,9 +103,8 @@ func equal(t *testing.T, a, b string, ephemerals bool) {
 	t.Helper()
 	x := must.Get(LoadContent(a, ""))(t)
 	y := must.Get(LoadContent(b, ""))(t)
-	if diffs, _ := Compare(x, y, ephemerals); len(diffs) > 0 {
-		t.Fatal(strings.Join(diffs, "\n"))
-	}
+	diffs, _ := Compare(x, y, ephemerals)
+	must.That(t, len(diffs) <= 0, "%v", strings.Join(diffs, "\n"))
 }
 
 func TestThereAndBack(t *testing.T) {
@@ -259,14 +258,11 @@ func TestCompressedSnapshot(t *testing.T) {
 	z.Write(plain)
 	must.OK(t, errors.Join(z.Close(), f.Close()))
 	after := must.Get(LoadContent(dir, ""))(t)
-	if diffs, _ := Compare(before, after, true); len(diffs) > 0 {
-		t.Error(diffs)
-	}
+	diffs, _ := Compare(before, after, true)
+	expect.That(t, len(diffs) <= 0, "%v", diffs)
 	b := must.Get(os.ReadFile(file + ".gz"))(t)
 	must.OK(t, os.WriteFile(file+".gz", b[:len(b)/2], 0o600))
-	if z, err := LoadZooKeeper(ZooKeeperOptions{From: dir}); err != nil || len(z.Notes) != 1 {
-		t.Errorf("half a file: %v", err)
-	}
+	expect.Equal(t, len(must.Get(LoadZooKeeper(ZooKeeperOptions{From: dir}))(t).Notes), 1, "half a file")
 }
 
 func TestTargetMustBeEmpty(t *testing.T) {
@@ -386,9 +382,8 @@ func TestRecoverCanBeInterrupted(t *testing.T) {
 				must.OK(t, Finish(dir))
 			}
 			after := must.Get(ReadData(dir))(t)
-			if after.ClusterID() == old || after.Sessions().Len() != 1 || Interrupted(dir) {
-				t.Errorf("cluster %s, %d sessions", after.ClusterID(), after.Sessions().Len())
-			}
+			expect.That(t, after.ClusterID() != old && after.Sessions().Len() == 1 && !Interrupted(dir),
+				"cluster %s, %d sessions", after.ClusterID(), after.Sessions().Len())
 			before := must.Get(ReadData(filepath.Join(dir, oldDir)))(t)
 			expect.Equal(t, before.ClusterID(), old, "what was there")
 			equal(t, dir, filepath.Join(dir, oldDir), true)
@@ -415,9 +410,8 @@ func TestQuotaCountsWhatIsTaken(t *testing.T) {
 		to := filepath.Join(t.TempDir(), "new")
 		must.Get(doImport(dir, to, keep))(t)
 		s := must.Get(ReadState(to))(t)
-		if stats, ok := s.Tree().Get(quota + "/zookeeper_stats"); !ok || string(stats.Data) != want {
-			t.Errorf("keep %v: %s, want %s", keep, stats.Data, want)
-		}
+		stats, ok := s.Tree().Get(quota + "/zookeeper_stats")
+		expect.That(t, ok && string(stats.Data) == want, "keep %v: %s, want %s", keep, stats.Data, want)
 	}
 }
 

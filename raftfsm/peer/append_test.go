@@ -220,9 +220,7 @@ func TestPaceFollowsTheLink(t *testing.T) {
 		for range 20 {
 			p.note("2", p.limit("2"), time.Millisecond, nil)
 		}
-		if p.limit("2") != paceMost {
-			t.Errorf("a fast link is sent %d bytes at once", p.limit("2"))
-		}
+		expect.Equal(t, p.limit("2"), paceMost, "a fast link is sent %d bytes at once", p.limit("2"))
 	}
 }
 
@@ -243,15 +241,13 @@ func TestPaceRisesAfterAnOutage(t *testing.T) {
 			p.note("2", cut(message(entries(64, entry)...), p.limit("2")), time.Millisecond,
 				errors.New("connection refused"))
 		}
-		if p.limit("2") != paceLeast {
-			t.Fatalf("after an outage it is sent %d bytes at once", p.limit("2"))
-		}
+		must.Equal(t, p.limit("2"), paceLeast,
+			"after an outage it is sent %d bytes at once", p.limit("2"))
 		for range 20 {
 			p.note("2", cut(message(entries(64, entry)...), p.limit("2")), time.Millisecond, nil)
 		}
-		if p.limit("2") != paceMost {
-			t.Errorf("entries of %d bytes are sent %d bytes at once", entry, p.limit("2"))
-		}
+		expect.Equal(t, p.limit("2"), paceMost,
+			"entries of %d bytes are sent %d bytes at once", entry, p.limit("2"))
 	}
 }
 

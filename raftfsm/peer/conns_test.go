@@ -128,9 +128,8 @@ func TestRestartedServerIsCalledAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(m.conns.idle[1]); failed != 1 || n != 1 {
-		t.Errorf("%d requests failed, %d connections after that", failed, n)
-	}
+	n := len(m.conns.idle[1])
+	expect.That(t, failed == 1 && n == 1, "%d requests failed, %d connections after that", failed, n)
 	// One that has moved is not called where it was.
 	c := must.Get(m.conns.take(1, one.Addr()))(t)
 	c.addr = "where it was"

@@ -73,18 +73,16 @@ func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 		reflect.TypeFor[raft.TimeoutNowRequest](): 1, reflect.TypeFor[raft.TimeoutNowResponse](): 1,
 		reflect.TypeFor[raft.InstallSnapshotRequest](): 10, reflect.TypeFor[raft.InstallSnapshotResponse](): 3,
 	} {
-		if n := fields.NumField(); n != kind {
-			t.Errorf("%v has %d fields, not %d: is there one that is not sent?", fields, n, kind)
-		}
+		n := fields.NumField()
+		expect.Equal(t, n, kind, "%v has %d fields, not %d: is there one that", fields, n, kind)
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		requests, answers := samples(rnd)
 		for i, want := range requests {
 			b := appendRequest([]byte("before"), want)[len("before"):]
-			if int(binary.BigEndian.Uint32(b)) != len(b)-4 {
-				t.Fatalf("%d bytes say that they are %d", len(b), binary.BigEndian.Uint32(b))
-			}
+			must.Equal(t, int(binary.BigEndian.Uint32(b)), len(b)-4,
+				"%d bytes say that they are %d", len(b), binary.BigEndian.Uint32(b))
 			got, err := parseRequest(b[4:])
 			must.That(t, err == nil && reflect.DeepEqual(got, want),
 				"%+v, %v instead of %+v", got, err, want)
@@ -125,9 +123,8 @@ func TestFramesTakeMemoryAsBytesArrive(t *testing.T) {
 	claim := binary.BigEndian.AppendUint32(nil, maxRequest)
 	n := testing.AllocsPerRun(1, func() {
 		b, err := readFrame(bufio.NewReader(bytes.NewReader(append(claim, make([]byte, 100)...))), maxRequest, nil)
-		if !errors.Is(err, io.ErrUnexpectedEOF) || cap(b) > 2<<20 {
-			t.Errorf("%d bytes, %v", cap(b), err)
-		}
+		expect.That(t, errors.Is(err, io.ErrUnexpectedEOF) && cap(b) <= 2<<20,
+			"%d bytes, %v", cap(b), err)
 	})
 	expect.That(t, n <= 20, "%v allocations", n)
 	if _, err := readFrame(bufio.NewReader(bytes.NewReader(binary.BigEndian.AppendUint32(nil, maxRequest+1))),

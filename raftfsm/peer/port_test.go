@@ -54,9 +54,7 @@ func TestConnectionsWithoutAGreetingAreBounded(t *testing.T) {
 		defer c.Close()
 		silent = append(silent, c)
 	}
-	if s, err := p.Ask(ctx, 1, p.Addr(), Question{}); err != nil || s.ID != 1 {
-		t.Errorf("a server is kept out: %+v, %v", s, err)
-	}
+	expect.Equal(t, must.Get(p.Ask(ctx, 1, p.Addr(), Question{}))(t).ID, 1, "a server is kept out")
 	p.mu.Lock()
 	n := len(p.new)
 	p.mu.Unlock()
@@ -161,9 +159,7 @@ func TestR5SilenceWithinAMessage(t *testing.T) {
 				there.Write([]byte("begin"))
 			}()
 			b := make([]byte, 100)
-			if n, err := c.Read(b); n != 5 || err != nil {
-				t.Fatal(n, err)
-			}
+			must.Equal(t, must.Get(c.Read(b))(t), 5)
 			c.within = true
 			began := time.Now()
 			_, err := c.Read(b)
@@ -199,9 +195,8 @@ func TestR1R4R23TransportSettings(t *testing.T) {
 		"127.0.0.1:1"); err != raft.ErrPipelineReplicationNotSupported {
 		t.Errorf("R4: pipelining is on: %v", err)
 	}
-	if _, ok := trans.(raft.WithPreVote); !ok {
-		t.Error("R23: the transport has no pre-vote")
-	}
+	_, ok := trans.(raft.WithPreVote)
+	expect.That(t, ok, "R23: the transport has no pre-vote")
 	// An entry of no kind that raft has is a stand-in: the log does not have it.
 	standIn := &raft.AppendEntriesRequest{
 		Entries: []*raft.Log{{Index: 7, Term: 1}, {Index: 8, Type: raft.LogConfiguration + 1}}}

@@ -179,9 +179,8 @@ func TestQueuedEntriesAreReadAndWritten(t *testing.T) {
 		}
 		if i%3 == 0 {
 			must.OK(t, l.Wait(b[0].Index))
-			if l.Durable() < b[0].Index {
-				t.Fatalf("durable up to %d after waiting for %d", l.Durable(), b[0].Index)
-			}
+			must.That(t, l.Durable() >= b[0].Index,
+				"durable up to %d after waiting for %d", l.Durable(), b[0].Index)
 		}
 	}
 	expect.Fails(t, l.Append(batch(rng, 7, 1, 10), false), "an entry in the place of another was queued")

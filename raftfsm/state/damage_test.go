@@ -255,9 +255,8 @@ func TestDigestSeesAllOfASession(t *testing.T) {
 	plain := SessionBody{Timeout: 1000, Owner: 1, Addr: "10.0.0.1"}
 	seen := map[uint64]string{}
 	note := func(name string, s *State) {
-		if other, ok := seen[s.Digest()]; ok {
-			t.Errorf("%s has the digest of %s", name, other)
-		}
+		other, ok := seen[s.Digest()]
+		expect.That(t, !ok, "%s has the digest of %s", name, other)
 		seen[s.Digest()] = name
 	}
 	opened := func(body SessionBody) *bench {

@@ -57,9 +57,8 @@ func putNode(tb testing.TB, s *State, path, data string) {
 	s.zxid++
 	body := jute.AppendString(jute.AppendString(nil, path), data)
 	body = jute.AppendInt(jute.AppendACL(body, jute.WorldAnyone), 0)
-	if _, code, _ := s.tree.Apply(&tree.Change{Zxid: s.zxid}, jute.OpCreate, body, nil); code != jute.OK {
-		tb.Fatal(code)
-	}
+	_, code, _ := s.tree.Apply(&tree.Change{Zxid: s.zxid}, jute.OpCreate, body, nil)
+	must.Equal(tb, code, jute.OK)
 }
 
 // threadTime is how long this thread has run.

@@ -44,14 +44,12 @@ func TestMembersAreReadBackAsTheyWerePublished(t *testing.T) {
 	}
 	expect.That(t, slices.Equal(got, list) && version == 0x10000002a,
 		"%q is read as %+v, version %x", data, got, version)
-	if cut, _ := CutConfig(data); cut != text {
-		t.Errorf("%q without its version is %q", data, cut)
-	}
+	cut, _ := CutConfig(data)
+	expect.Equal(t, cut, text, "%q without its version", data)
 	for _, s := range list {
 		p, c := portOf(s.Peer), portOf(s.Client)
-		if o := otherPort(p, c); o == p || o == c || o < 1 || o > 65535 {
-			t.Errorf("%s: the third port is %d", s.Line(), o)
-		}
+		o := otherPort(p, c)
+		expect.That(t, o != p && o != c && o >= 1 && o <= 65535, "%s: the third port is %d", s.Line(), o)
 	}
 }
 
@@ -79,9 +77,7 @@ func TestLinesThatAreNoServerAreRefused(t *testing.T) {
 		"server.999=h:1:2":    {ID: 1<<31 | 999, Peer: "h:1", Election: "2", Voter: true},
 		"server.255=h:1:2;":   {ID: 1<<31 | 255, Peer: "h:1", Election: "2", Voter: true},
 	} {
-		if s, err := ParseServer(line); err != nil || s != want {
-			t.Errorf("%q is read as %+v %v", line, s, err)
-		}
+		expect.Equal(t, must.Get(ParseServer(line))(t), want, "%q is read as", line)
 	}
 }
 
@@ -96,9 +92,7 @@ func TestAddressesOfAFileAreReadWithLess(t *testing.T) {
 		" h:0:2:participant;[::]:3": {Peer: "h:0", Election: "2", Client: "[::]:3", Voter: true},
 	} {
 		want.ID = 7
-		if s, err := ParseAddresses(7, value); err != nil || s != want {
-			t.Errorf("%q is read as %+v %v", value, s, err)
-		}
+		expect.Equal(t, must.Get(ParseAddresses(7, value))(t), want, "%q is read as", value)
 		line := "server.7=" + value
 		if s, err := ParseServer(line); (err == nil) != (want.Election != "") || err == nil && s != want {
 			t.Errorf("%q is read as %+v %v", line, s, err)
@@ -157,9 +151,7 @@ func TestAClusterIsFoundedOnce(t *testing.T) {
 func TestANewClusterForgetsTheServersOfTheOld(t *testing.T) {
 	s, to := New("c"), &collector{births: map[uint32]uint32{}}
 	s.Refound("d", 2000)
-	if s.Zxid() != 0 {
-		t.Errorf("zxid %x of an empty state", s.Zxid())
-	}
+	expect.Equal(t, s.Zxid(), 0, "zxid %x of an empty state", s.Zxid())
 	must.OK(t, s.Apply(Founding([]Server{{ID: 1, Peer: "h:1", Client: "h:3", Voter: true}}, 1000),
 		to))
 	was := s.Zxid()
@@ -182,9 +174,7 @@ func TestWordsAreKeptInSnapshots(t *testing.T) {
 	must.OK(t, snap.Write(&file, func(f func()) { f() }))
 	snap.Close()
 	s, _, err := ReadSnapshot(&file)
-	if err != nil || s.Words() != words {
-		t.Fatalf("%q, %v", s.Words(), err)
-	}
+	must.That(t, err == nil && s.Words() == words, "%q, %v", s.Words(), err)
 	if _, err := s.loadHeader(none); err != nil || s.Words() != "" {
 		t.Errorf("a header without words: %q, %v", s.Words(), err)
 	}
@@ -246,9 +236,8 @@ func TestAnEntryNamesEachSetOfIdentitiesOnce(t *testing.T) {
 	stale := Block{Origin: 1, Birth: b.birth + 1, First: 1, Count: 1, Requests: list[0].Append(nil)}
 	entry = stale.Append(BeginEntry(nil, 0))
 	live := Block{Origin: 1, Birth: again.birth, First: 2, Count: 1, Requests: list[0].Append(nil)}
-	if entry, ok = NameOnce(live.Append(entry)); !ok {
-		t.Fatal("not shorter")
-	}
+	entry, ok = NameOnce(live.Append(entry))
+	must.That(t, ok, "not shorter")
 	again.must(entry)
 	if is, _ := again.s.Tree().Get("/n0"); len(is.ACL) != 1 || is.ACL[0].ID != long[1] {
 		t.Errorf("/n0 belongs to %v", is.ACL)
@@ -276,9 +265,8 @@ func TestEntriesWithoutRepetitionStayAsTheyAre(t *testing.T) {
 		"not enough": {named, create(s, "/y", 0)},
 	} {
 		entry := b.entry(b.next, list...)
-		if same, ok := NameOnce(entry); ok || !bytes.Equal(same, entry) || entry[1] != kindBatch {
-			t.Errorf("%s: made shorter", name)
-		}
+		same, ok := NameOnce(entry)
+		expect.That(t, !ok && bytes.Equal(same, entry) && entry[1] == kindBatch, "%s: made shorter", name)
 	}
 }
 

@@ -40,14 +40,11 @@ func TestLongestRequestIsReadBackFromASnapshot(t *testing.T) {
 		body := jute.AppendBuffer(jute.AppendString(nil, "/big"), data)
 		body = jute.AppendInt(jute.AppendACL(body, jute.WorldAnyone), 0)
 		r := Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, IDs: ids, Body: body}
-		if got, want := r.size(), len(r.Append(nil)); got != want {
-			t.Fatalf("size %d, encoded %d", got, want)
-		}
+		got, want := r.size(), len(r.Append(nil))
+		must.Equal(t, got, want, "size %d, encoded", got)
 		err := r.Check()
 		if off > 0 {
-			if err == nil {
-				t.Errorf("%+d: accepted, %d bytes of %d", off, r.size(), MaxRequest)
-			}
+			expect.Fails(t, err, "%+d: accepted, %d bytes of %d", off, r.size(), MaxRequest)
 			continue
 		}
 		expect.OK(t, err, "%+d", off)
@@ -191,9 +188,8 @@ func TestLongRequestsAreThoseThatGrow(t *testing.T) {
 		{jute.OpMulti, multi(jute.OpDelete, jute.OpSetData), true},
 		{jute.OpMulti, long, true}, {jute.OpMulti, multi(jute.OpDelete)[:LongRequest+9], true},
 	} {
-		if r := (Request{Op: c.op, Body: c.body}); r.Long() != c.long {
-			t.Errorf("operation %d of %d bytes: %v", c.op, len(c.body), r.Long())
-		}
+		r := (Request{Op: c.op, Body: c.body})
+		expect.Equal(t, r.Long(), c.long, "operation %d of %d bytes", c.op, len(c.body))
 	}
 }
 
@@ -211,9 +207,8 @@ func TestR8RefusalKeepsItsPlace(t *testing.T) {
 	}
 	after := b.s.Digest()
 	r.Gen--
-	if o := b.do(r.Refusal())[0]; !o.Refused {
-		t.Errorf("an older connection is answered: %+v", o)
-	}
+	o := b.do(r.Refusal())[0]
+	expect.That(t, o.Refused, "an older connection is answered: %+v", o)
 	expect.That(t, b.s.Digest() == after && after != digest, "a refusal changed the state")
 }
 
@@ -264,9 +259,8 @@ func TestSinkIsToldOfEverySession(t *testing.T) {
 	do(Request{Op: OpExpire, Session: c.ID, Gen: c.Gen, Body: []byte{1}})
 	d := open()
 	do(Request{Op: jute.OpCloseSession, Session: d.ID})
-	if again := do(Request{Op: jute.OpCloseSession, Session: d.ID}); !again.Refused {
-		t.Errorf("closed twice: %+v", again)
-	}
+	again := do(Request{Op: jute.OpCloseSession, Session: d.ID})
+	expect.That(t, again.Refused, "closed twice: %+v", again)
 	want := []string{
 		"attached gen 1, created true", "attached gen 2, created false", fmt.Sprintf("ended by %d at 2",
 			EndExpired),

@@ -80,9 +80,8 @@ func TestBackupTakesThePlaceOfTheState(t *testing.T) {
 			if z := b.s.Zxid(); z <= max(before, old.s.Zxid())+Raised-1 || o.Zxid != z {
 				t.Errorf("zxid 0x%x behind 0x%x and 0x%x, outcome 0x%x", z, before, old.s.Zxid(), o.Zxid)
 			}
-			if _, there := b.s.tree.Get("/mine"); there {
-				t.Error("a node of the state before is there")
-			}
+			_, there := b.s.tree.Get("/mine")
+			expect.That(t, !there, "a node of the state before is there")
 			// The session has the same id in both, because both benches count from 1; it
 			// has none of the ephemeral nodes of the backup now.
 			want := Restored{Nodes: old.s.tree.Count() - 100, Ended: 1}
@@ -108,9 +107,8 @@ func TestBackupTakesThePlaceOfTheState(t *testing.T) {
 			if s := b.session(); s.ID <= mine.ID {
 				t.Errorf("session 0x%x behind 0x%x", s.ID, mine.ID)
 			}
-			if _, _, open := b.s.Staged(); open {
-				t.Error("the place is still open")
-			}
+			_, _, open := b.s.Staged()
+			expect.That(t, !open, "the place is still open")
 		}
 	}
 }
@@ -138,9 +136,8 @@ func TestKeptSessionHasNothingThatItReleased(t *testing.T) {
 	must.Equal(t, o.Code, jute.OK, "%+v %s", o, o.Reply)
 	expect.List(t, b.s.tree.EphemeralsOf(s.ID), []string{"/held"}, "the session has")
 	for _, path := range []string{"/released", "/again"} {
-		if _, there := b.s.tree.Get(path); there {
-			t.Errorf("%s is there", path)
-		}
+		_, there := b.s.tree.Get(path)
+		expect.That(t, !there, "%s is there", path)
 	}
 }
 
@@ -212,9 +209,8 @@ func TestDamagedBackupIsGivenUp(t *testing.T) {
 		if o.Code != jute.BadArguments || len(o.Reply) == 0 || b.s.Digest() != digest || b.got.replaced != 0 {
 			t.Fatalf("%+v %q", o, o.Reply)
 		}
-		if _, _, open := b.s.Staged(); open {
-			t.Fatal("the place is still open")
-		}
+		_, _, open := b.s.Staged()
+		must.That(t, !open, "the place is still open")
 		if o := b.do(x.g.Restore(true))[0]; o.Code != jute.BadArguments || b.got.replaced != 0 {
 			t.Fatalf("restored all the same: %+v", o)
 		}

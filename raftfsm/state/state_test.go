@@ -147,9 +147,8 @@ func TestStreamOfARemovedServerNeverComesBack(t *testing.T) {
 	b.must(one(Block{Count: 1, Requests: forget.Append(nil)}))
 	gone := b.got.births[1]
 	expect.That(t, gone != first, "its stream is still there")
-	if m, known := b.s.Member(1); !known || m.Incarnation != "" {
-		t.Errorf("the server is still known as %+v", m)
-	}
+	m, known := b.s.Member(1)
+	expect.That(t, known && m.Incarnation == "", "the server is still known as %+v", m)
 	b.open(1, 77) // even with the nonce of its first life
 	if birth := b.got.births[1]; birth <= gone {
 		t.Errorf("births %d, %d, %d", first, gone, birth)
@@ -168,18 +167,15 @@ func TestG12G14SessionEndsOnceAndTakesItsNodes(t *testing.T) {
 	before := b.s.Zxid()
 	out := b.do(Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCloseSession}, create(s, "/e3", 1), Request{
 		Session: s.ID, Gen: s.Gen, Op: jute.OpCloseSession})
-	if b.s.Zxid() != before+1 {
-		t.Errorf("the end took %d zxids", b.s.Zxid()-before)
-	}
+	expect.Equal(t, b.s.Zxid(), before+1, "the end took %d zxids", b.s.Zxid()-before)
 	expect.That(t, !out[0].Refused && out[1].Refused && out[2].Refused, "outcomes %+v", out)
 	for path, want := range map[string]bool{"/e1": false, "/e2": false, "/e3": false, "/kept": true} {
 		if _, ok := b.s.Tree().Get(path); ok != want {
 			t.Errorf("%s exists: %v", path, ok)
 		}
 	}
-	if next := b.session(); next.ID == s.ID {
-		t.Error("a session id was given twice")
-	}
+	next := b.session()
+	expect.That(t, next.ID != s.ID, "a session id was given twice")
 }
 
 func TestG14OlderConnectionsWritesAreRefused(t *testing.T) {
@@ -235,9 +231,8 @@ func TestG9G26ServersThatDifferStop(t *testing.T) {
 		return one(Block{Count: 1, Requests: r.Append(nil)})
 	}
 	expect.OK(t, b.apply(act(d.Sum)), "equal digests")
-	if err := b.apply(act(d.Sum + 1)); err == nil || !strings.Contains(err.Error(), "differs") {
-		t.Errorf("different digests: %v", err)
-	}
+	err := b.apply(act(d.Sum + 1))
+	expect.That(t, err != nil && strings.Contains(err.Error(), "differs"), "different digests: %v", err)
 }
 
 // TestG4G19SnapshotRestoresTheWholeState compares a state with its own
@@ -263,10 +258,8 @@ func TestG4G19SnapshotRestoresTheWholeState(t *testing.T) {
 	restored, at, err := ReadSnapshot(&file)
 	must.OK(t, err)
 	expect.Equal(t, at, Position{Index: 7, Term: 3}, "restored at")
-	if restored.Zxid() != b.s.Zxid() || restored.Digest() != b.s.Digest() {
-		t.Fatalf("restored zxid %d digest %x, was %d %x", restored.Zxid(), restored.Digest(), b.s.Zxid(),
-			b.s.Digest())
-	}
+	must.That(t, restored.Zxid() == b.s.Zxid() && restored.Digest() == b.s.Digest(),
+		"restored zxid %d digest %x, was %d %x", restored.Zxid(), restored.Digest(), b.s.Zxid(), b.s.Digest())
 	other := &collector{births: map[uint32]uint32{}}
 	for range 300 {
 		e := b.entry(b.next, random())

@@ -19,12 +19,10 @@ func TestCodeSurvivesTheWay(t *testing.T) {
 	var f Failure
 	must.OK(t, json.Unmarshal(b, &f))
 	got := fmt.Errorf("asked server 1: %w", f.Err())
-	if !errors.Is(got, stale) || Of(got) != Stale || errors.Is(got, Errorf(Changing, "x")) {
-		t.Errorf("%v has the code %q", got, Of(got))
-	}
-	if want := "asked server 1: server 2: the members are others: EOF"; got.Error() != want {
-		t.Errorf("text %q", got)
-	}
+	expect.That(t, errors.Is(got, stale) && Of(got) == Stale && !errors.Is(got, Errorf(Changing, "x")),
+		"%v has the code %q", got, Of(got))
+	want := "asked server 1: server 2: the members are others: EOF"
+	expect.Equal(t, got.Error(), want, "text %q", got)
 	expect.Is(t, stale, io.EOF, "a code hides the cause")
 }
 

@@ -55,9 +55,8 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	expect.That(t, serial() == 1 && f.Get(now).CA != nil, "not the first certificate and its authority")
 	write(t, dir, 2, now.Add(time.Minute))
 	expect.Equal(t, serial(), 1, "files are looked at for every connection")
-	if now = now.Add(lookAgain); serial() != 2 {
-		t.Error("the new certificate is not used")
-	}
+	now = now.Add(lookAgain)
+	expect.Equal(t, serial(), 2, "the new certificate")
 	put(t, cert, []byte("half a fi"), now.Add(2*time.Minute))
 	if now = now.Add(lookAgain); serial() != 2 || !strings.Contains(f.Problem(), "--tls-cert "+cert) {
 		t.Errorf("a broken file: serial %d, problem %q", serial(), f.Problem())
@@ -103,13 +102,11 @@ func TestExpiredFilesDoNotReplaceGoodOnes(t *testing.T) {
 	expect.Equal(t, strings.Count(log.String(), "level=ERROR"), 1, "errors logged for one file")
 	writeValid(t, dir, 3, now.Add(2*time.Minute), now.Add(30*time.Minute), now.Add(2*time.Hour))
 	expect.Equal(t, serial(), 1, "a certificate is used before it is valid")
-	if now = now.Add(40 * time.Minute); serial() != 3 {
-		t.Error("a certificate is not used once it is valid")
-	}
+	now = now.Add(40 * time.Minute)
+	expect.Equal(t, serial(), 3, "a certificate")
 	writeValid(t, dir, 4, now.Add(3*time.Minute), now.Add(-time.Hour), now.Add(-time.Minute))
-	if now = now.Add(3 * time.Hour); serial() != 4 {
-		t.Error("a file is not used although the old certificate has ended too")
-	}
+	now = now.Add(3 * time.Hour)
+	expect.Equal(t, serial(), 4, "a file")
 }
 
 // TestRevokedCertificatesAreRefused: by their serial number and issuer, as soon as the list has

@@ -246,9 +246,8 @@ func TestEmptyContainers(t *testing.T) {
 func TestNumbersAreJavas(t *testing.T) {
 	for f, want := range map[float64]string{0: "0.0", 1.8177: "1.8177", 9333.66666: "9333.6667", 5: "5.0",
 		-0.00001: "0.0", 1e21: "1000000000000000000000.0"} {
-		if got := decimal(f); got != want {
-			t.Errorf("%v prints as %s, not %s", f, got, want)
-		}
+		got := decimal(f)
+		expect.Equal(t, got, want, "%v prints as %s", f, got)
 	}
 }
 

@@ -103,9 +103,8 @@ func TestNoModeIsNamedWithoutService(t *testing.T) {
 	s.Serving = false
 	a := newAdmin(t, &fake{status: s}, "*")
 	for _, word := range []string{"srvr", "stat", "mntr"} {
-		if got := ask(t, a, word, ""); strings.Contains(got, "leader") {
-			t.Errorf("%s names a mode: %q", word, got)
-		}
+		got := ask(t, a, word, "")
+		expect.That(t, !strings.Contains(got, "leader"), "%s names a mode: %q", word, got)
 	}
 }
 
@@ -230,9 +229,7 @@ func TestEveryLineOfMntrIsParsed(t *testing.T) {
 				t.Errorf("not understood: %q", l)
 				continue
 			}
-			if seen[m[1]] {
-				t.Errorf("%s is there twice", m[1])
-			}
+			expect.That(t, !seen[m[1]], "%s is there twice", m[1])
 			seen[m[1]] = true
 		}
 		for name := range strings.FieldsSeq(dashboardGauges) {
@@ -305,7 +302,6 @@ func TestOnlyFourHeavyAnswersAtOnce(t *testing.T) {
 	for range 4 {
 		expect.OK(t, <-done)
 	}
-	if got := ask(t, a, "cons", ""); got == "" {
-		t.Error("the places were not given back")
-	}
+	got := ask(t, a, "cons", "")
+	expect.That(t, got != "", "the places were not given back")
 }

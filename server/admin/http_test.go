@@ -60,9 +60,8 @@ func TestCommandsHaveTheBytesOfZooKeeper(t *testing.T) {
 				continue
 			}
 			w := get(t, h, "/commands/"+c.name)
-			if w.Code != 200 || w.Header().Get("Content-Type") != "application/json" {
-				t.Errorf("%s: %d %v", c.name, w.Code, w.Header())
-			}
+			expect.That(t, w.Code == 200 && w.Header().Get("Content-Type") == "application/json",
+				"%s: %d %v", c.name, w.Code, w.Header())
 			expect.That(t, json.Valid(w.Body.Bytes()), "%s is no JSON: %s", c.name, w.Body)
 			golden(t, server.name+"."+c.name+".json", w.Body.Bytes())
 		}
@@ -169,9 +168,8 @@ func TestSetTraceMaskWantsAnArgument(t *testing.T) {
 	r.Header.Set("Authorization", "digest a:b")
 	const want = "{\n  \"error\" : \"setTraceMask requires long traceMask argument\",\n  \"command\" : " +
 		"\"set_trace_mask\"\n}"
-	if w := do(t, a.Handler(), r); w.Body.String() != want {
-		t.Errorf("got %s", w.Body)
-	}
+	w := do(t, a.Handler(), r)
+	expect.Equal(t, w.Body.String(), want, "got %s", w.Body)
 }
 
 func TestHealthAndReadiness(t *testing.T) {
@@ -187,9 +185,8 @@ func TestHealthAndReadiness(t *testing.T) {
 	look := func(path string) (int, answer) {
 		w := get(t, h, path)
 		var v answer
-		if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil || v.V != 1 {
-			t.Fatalf("%s: %v", w.Body, err)
-		}
+		err := json.Unmarshal(w.Body.Bytes(), &v)
+		must.That(t, err == nil && v.V == 1, "%s: %v", w.Body, err)
 		return w.Code, v
 	}
 	if code, v := look("/ready"); code != 200 || v.Status != "ready" || *v.Mode != "standalone" {
@@ -255,9 +252,7 @@ func TestMetricsHaveBothFamilies(t *testing.T) {
 		`zlockd_session_ends_total{cause="closed"}`: "7",
 		"zlockd_serving":                            "1",
 	} {
-		if lines[name] != want {
-			t.Errorf("%s is %q, not %q", name, lines[name], want)
-		}
+		expect.Equal(t, lines[name], want, "%s is %q", name, lines[name])
 	}
 	for _, prefix := range []string{"go_goroutines", "process_open_fds"} {
 		if _, ok := lines[prefix]; !ok {
@@ -298,9 +293,8 @@ func TestBusyCommandsAreRefused(t *testing.T) {
 		release, _ := a.heavy.acquire()
 		defer release()
 	}
-	if w := get(t, a.Handler(), "/commands/watches"); w.Code != 503 || !json.Valid(w.Body.Bytes()) {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+	w := get(t, a.Handler(), "/commands/watches")
+	expect.That(t, w.Code == 503 && json.Valid(w.Body.Bytes()), "%d %s", w.Code, w.Body)
 }
 
 func TestAnswersOverARealConnection(t *testing.T) {
@@ -367,9 +361,8 @@ func TestMembersListsThoseWithoutAVoteToo(t *testing.T) {
 			Waits        string
 		}
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
-		t.Fatalf("%d %v: %s", w.Code, err, w.Body)
-	}
+	err := json.Unmarshal(w.Body.Bytes(), &got)
+	must.That(t, err == nil && w.Code == 200, "%d %v: %s", w.Code, err, w.Body)
 	if m := got.Members; len(m) != 2 || !m["1"].Voter || m["1"].Client != "h1:2181" || m["4"].Voter ||
 		m["4"].Peer != "h4:2888" {
 		t.Errorf("%s", w.Body)
@@ -443,9 +436,8 @@ func TestJobAnswersStepByStep(t *testing.T) {
 `} {
 		r := httptest.NewRequest("POST", "/members", strings.NewReader(body))
 		r.Header.Set("Authorization", "digest super:x")
-		if w := do(t, a.Handler(), r); w.Body.String() != want || w.Code != 200 {
-			t.Errorf("%s: %d %s", body, w.Code, w.Body)
-		}
+		w := do(t, a.Handler(), r)
+		expect.That(t, w.Body.String() == want && w.Code == 200, "%s: %d %s", body, w.Code, w.Body)
 	}
 }
 

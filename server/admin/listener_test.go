@@ -184,9 +184,8 @@ func TestListsSayWhatTheyTake(t *testing.T) {
 			"by path": length(func(j *jsonWriter) { jsonWatchesByPath(j, &Status{WatchList: list}) }) - len(
 				"path_to_session_ids"),
 		} {
-			if n > ListedPath(string(path))+listedPath {
-				t.Fatalf("%s: %q takes %d bytes, not %d", name, path, n, ListedPath(string(path)))
-			}
+			must.That(t, n <= ListedPath(string(path))+listedPath,
+				"%s: %q takes %d bytes, not %d", name, path, n, ListedPath(string(path)))
 		}
 	}
 	c := Conn{Addr: strings.Repeat("[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff%eth0]:65535", 2),

@@ -87,9 +87,8 @@ func TestRecorderTakesMany(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if s := r.Value(at, 1); s.Count != 8000 || s.Min != 0 || s.Max != 7999 {
-		t.Errorf("got %+v", s)
-	}
+	s := r.Value(at, 1)
+	expect.That(t, s.Count == 8000 && s.Min == 0 && s.Max == 7999, "got %+v", s)
 }
 
 func TestObservingDoesNotAllocate(t *testing.T) {
@@ -124,9 +123,8 @@ func TestNamespacesAreBounded(t *testing.T) {
 		n.Observe(fmt.Sprintf("/app%d/x", i), 1)
 	}
 	got := n.values(at)
-	if len(got) != maxNamespaces || got[otherNamespaces].Count != 1000-maxNamespaces+1 {
-		t.Errorf("%d names, %d others", len(got), got[otherNamespaces].Count)
-	}
+	expect.That(t, len(got) == maxNamespaces && got[otherNamespaces].Count == 1000-maxNamespaces+1,
+		"%d names, %d others", len(got), got[otherNamespaces].Count)
 }
 
 // TestEveryMeasuredNameIsShown guards against a name that is counted under a spelling that no
@@ -143,9 +141,8 @@ func TestEveryMeasuredNameIsShown(t *testing.T) {
 			"summary %s is not shown", name)
 	}
 	for name := range s.Keyed {
-		if _, ok := keyedNames[name]; !ok {
-			t.Errorf("family %s is not shown", name)
-		}
+		_, ok := keyedNames[name]
+		expect.That(t, ok, "family %s is not shown", name)
 	}
 	expect.Equal(t, s.Responses, Sizes{-1, -1, -1}, "sizes before the first")
 	m.Responses.Observe(5)
@@ -176,9 +173,8 @@ func TestBucketsStandForTheirMiddle(t *testing.T) {
 			continue
 		}
 		must.Equal(t, b, last+1, "%d is in bucket %d, behind %d", v, b, last)
-		if got, want := valueOf(last), low+(v-low)/2; got != want {
-			t.Errorf("bucket %d of %d to %d stands for %d, not %d", last, low, v-1, got, want)
-		}
+		got, want := valueOf(last), low+(v-low)/2
+		expect.Equal(t, got, want, "bucket %d of %d to %d stands for %d", last, low, v-1, got)
 		last, low = b, v
 	}
 }

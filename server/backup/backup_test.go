@@ -93,9 +93,8 @@ func TestStateIsGivenToNobodyElse(t *testing.T) {
 		{"GET", "", "digest super:wrong", 403}, {"GET", "?streaming=false", "digest super:secret", 400},
 		{"GET", "?format=x", "digest super:secret", 400},
 	} {
-		if w := ask(h, c.method, c.query, c.auth); w.Code != c.code || w.Body.Len() > 200 {
-			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
-		}
+		w := ask(h, c.method, c.query, c.auth)
+		expect.That(t, w.Code == c.code && w.Body.Len() <= 200, "%+v: %d %s", c, w.Code, w.Body)
 	}
 	h.Authorize = nil
 	expect.Equal(t, ask(h, "GET", "", "digest super:secret").Code, 403, "without a super user")
@@ -133,9 +132,8 @@ func TestBrokenConnectionFreesTheState(t *testing.T) {
 			r.Header.Set("Authorization", "digest super:secret")
 			h.ServeHTTP(&broken{httptest.NewRecorder(), 100}, r)
 		}()
-		if w := ask(h, "GET", query, "digest super:secret"); w.Code != 200 {
-			t.Errorf("the next one: %d %s", w.Code, w.Body)
-		}
+		w := ask(h, "GET", query, "digest super:secret")
+		expect.Equal(t, w.Code, 200, "the next one: %d %s", w.Code, w.Body)
 	}
 	must.OK(t, i.Node().Snapshot())
 }
@@ -207,9 +205,7 @@ func TestBackupsAreTakenInTurn(t *testing.T) {
 	expect.Fails(t, expect.Err(os.Stat(left)), "an unfinished backup was not removed")
 	for _, n := range names {
 		s := must.Get(offline.ReadBackup(n))(t)
-		if s.Tree().Count() != 9 {
-			t.Errorf("%s: %d nodes", n, s.Tree().Count())
-		}
+		expect.Equal(t, s.Tree().Count(), 9, "%s: %d nodes", n, s.Tree().Count())
 	}
 }
 
@@ -237,9 +233,8 @@ func TestBackupsOfAClockThatWasAhead(t *testing.T) {
 				t.Errorf("the backup just taken, %s, is gone: %v", newest, names)
 			}
 		}
-		if k.State().Failed != 0 || k.Age() != 0 {
-			t.Errorf("%+v, the newest is %v old", k.State(), k.Age())
-		}
+		expect.That(t, k.State().Failed == 0 && k.Age() == 0,
+			"%+v, the newest is %v old", k.State(), k.Age())
 		cancel()
 		<-done
 		return newest
@@ -287,9 +282,8 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 	begun.Store(true)
 	for failed := range int64(2) { // the second time nothing else is begun
 		tick()
-		if s := k.State(); s.Failed != failed+1 || !strings.Contains(s.Err, "takes nothing") {
-			t.Errorf("%+v", s)
-		}
+		s := k.State()
+		expect.That(t, s.Failed == failed+1 && strings.Contains(s.Err, "takes nothing"), "%+v", s)
 		c.move(time.Hour)
 	}
 	wait, stop := context.WithTimeout(t.Context(), 10*time.Second)
@@ -301,9 +295,7 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 	must.OK(t, err)
 	defer r.Close()
 	for len(backups(t, dir)) == 0 {
-		if wait.Err() != nil {
-			t.Fatalf("%+v", k.State())
-		}
+		must.OK(t, wait.Err(), "%+v", k.State())
 		tick()
 		c.move(time.Hour)
 	}
@@ -330,7 +322,5 @@ func TestMissingBackupsAreTold(t *testing.T) {
 		}
 		c.move(time.Hour)
 	}
-	if k.State().Failed < 3 {
-		t.Errorf("%+v", k.State())
-	}
+	expect.That(t, k.State().Failed >= 3, "%+v", k.State())
 }

@@ -67,9 +67,8 @@ func TestStateIsPutBack(t *testing.T) {
 	again := must.Get(zk.Dial(t.Context(), i.ClientAddr(), zk.Options{}))(t)
 	defer again.Close(context.Background())
 	for path, want := range map[string]bool{"/n1": true, "/n10": false, "/new": false} {
-		if _, err := again.Get(t.Context(), path); (err == nil) != want {
-			t.Errorf("%s: %v", path, err)
-		}
+		_, err := again.Get(t.Context(), path)
+		expect.Equal(t, err == nil, want, "%s: %v", path, err)
 	}
 	if code, s := put(t, h, "POST", "?keep-sessions=true", "digest super:secret",
 		bytes.NewReader(saved)); code != 200 || s.Nodes != 54 || s.Sessions != 1 {
@@ -81,9 +80,7 @@ func TestStateIsPutBack(t *testing.T) {
 // left checks that nothing is left of what was received.
 func left(t *testing.T, h *backup.Restorer) {
 	t.Helper()
-	if names, err := os.ReadDir(h.Dir); err != nil || len(names) != 0 {
-		t.Errorf("left behind: %v %v", names, err)
-	}
+	expect.Equal(t, len(must.Get(os.ReadDir(h.Dir))(t)), 0, "left behind")
 }
 
 func TestWhatIsNotPutBack(t *testing.T) {
@@ -134,9 +131,7 @@ func TestWhatIsNotPutBack(t *testing.T) {
 		t.Errorf("without a super user: %d", code)
 	}
 	left(t, h)
-	if i.Node().Zxid() != zxid {
-		t.Errorf("something has changed: zxid 0x%x, was 0x%x", i.Node().Zxid(), zxid)
-	}
+	expect.Equal(t, i.Node().Zxid(), zxid, "something has changed: zxid 0x%x, was 0x", i.Node().Zxid())
 }
 
 // fullDisk has room for some steps.

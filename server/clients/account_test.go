@@ -69,9 +69,8 @@ func TestDeepPathsAreCharged(t *testing.T) {
 		{jute.OpExists, strings.Repeat("/a", 1000), 250, 350},
 		{jute.OpMultiRead, strings.Repeat("/a", 1000), 300, 350},
 	} {
-		if n := readCost(x.op, wire.PathWatch(x.path, false)); n < x.least || n > x.most {
-			t.Errorf("%v of %d bytes costs %d steps", x.op, len(x.path), n)
-		}
+		n := readCost(x.op, wire.PathWatch(x.path, false))
+		expect.That(t, n >= x.least && n <= x.most, "%v of %d bytes costs %d steps", x.op, len(x.path), n)
 	}
 }
 
@@ -172,9 +171,8 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 		t.Error("another address has no room")
 	}
 	s.memory.drop(bad[0])
-	if !s.memory.try(bad[1], inputPart, 2<<20, false) || bad[1].from.buffers.Load() != 2<<20 {
-		t.Errorf("%d bytes, after all was given back", bad[1].from.buffers.Load())
-	}
+	expect.That(t, s.memory.try(bad[1], inputPart, 2<<20, false) && bad[1].from.buffers.Load() == 2<<20,
+		"%d bytes, after all was given back", bad[1].from.buffers.Load())
 }
 
 // An address without connections is remembered until it owes nothing.

@@ -212,9 +212,7 @@ func TestImpossibleFramesCloseTheConnectionOnly(t *testing.T) {
 		wantKinds(t, c, 1)
 		if name == "a second handshake" {
 			// Its protocol version and zxid read as request 0, operation 0.
-			if f, err := c.Next(); err != nil || f.Code != jute.Unimplemented {
-				t.Errorf("second handshake: %+v, %v", f, err)
-			}
+			expect.Equal(t, must.Get(c.Next())(t).Code, jute.Unimplemented, "second handshake")
 		}
 		expect.OK(t, c.Closed(), "%s", name)
 	}
@@ -328,9 +326,8 @@ func TestInputGrowsWithWhatArrivesAndShrinksAgain(t *testing.T) {
 	for received.Len() > 0 {
 		_, err := in.fill(received)
 		must.OK(t, err)
-		if len(in.buf) > max(inputFirst, 2*in.len()) {
-			t.Fatalf("buffer of %d for %d bytes received", len(in.buf), in.len())
-		}
+		must.That(t, len(in.buf) <= max(inputFirst, 2*in.len()),
+			"buffer of %d for %d bytes received", len(in.buf), in.len())
 	}
 	in = input{}
 	big := wire.AppendRequest(nil, 1, jute.OpSetData, make([]byte, 1_000_000))
@@ -363,17 +360,12 @@ func TestPendingRequestsAreAQueue(t *testing.T) {
 			o.push(pending{xid: in})
 			in++
 		} else if o.pendingLen() > 0 {
-			if p := o.front(); p.xid != out {
-				t.Fatalf("request %d, want %d", p.xid, out)
-			}
+			p := o.front()
+			must.Equal(t, p.xid, out, "request %d", p.xid)
 			o.pop()
 			out++
 		}
-		if o.pendingLen() != int(in-out) {
-			t.Fatalf("%d pending, want %d", o.pendingLen(), in-out)
-		}
+		must.Equal(t, o.pendingLen(), int(in-out), "%d pending, want %d", o.pendingLen(), in-out)
 	}
-	if cap(o.pend) > 8*int(in-out)+256 {
-		t.Errorf("room for %d, %d pending", cap(o.pend), in-out)
-	}
+	expect.That(t, cap(o.pend) <= 8*int(in-out)+256, "room for %d, %d pending", cap(o.pend), in-out)
 }

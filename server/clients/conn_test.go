@@ -234,9 +234,8 @@ func TestIdleSessionsTakeLittle(t *testing.T) {
 		c.toServer <- hello
 	}
 	for _, c := range conns {
-		if frame := c.take(); binary.BigEndian.Uint32(frame[4:]) == 0 {
-			t.Fatal("no session")
-		}
+		frame := c.take()
+		must.That(t, binary.BigEndian.Uint32(frame[4:]) != 0, "no session")
 	}
 	took := time.Since(began)
 	pingAll := func() {
@@ -294,9 +293,8 @@ func TestLongListsAreOfOneMoment(t *testing.T) {
 				t.Fatalf("%v: reply %d %v of %d names", op, f.Xid, f.Code, n)
 			}
 			for range many {
-				if got, _ := d.String(); !strings.HasPrefix(got, name) && got != "x" {
-					t.Fatalf("%v: %q", op, got)
-				}
+				got, _ := d.String()
+				must.That(t, strings.HasPrefix(got, name) || got == "x", "%v: %q", op, got)
 			}
 			must.OK(t, d.Err())
 		}

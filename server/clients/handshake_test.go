@@ -223,9 +223,7 @@ func TestServerThatDoesNotServeClosesAfterFourBytes(t *testing.T) {
 	must.OK(t, idle.Closed())
 	word := r.dial()
 	must.OK(t, word.WriteRaw([]byte("ruok")))
-	if b, err := io.ReadAll(word); err != nil || string(b) != "word ruok" {
-		t.Errorf("ruok: %q, %v", b, err)
-	}
+	expect.Equal(t, string(must.Get(io.ReadAll(word))(t)), "word ruok", "ruok")
 	r.srv.Serving(true)
 	r.attach(a.Session)
 }
@@ -236,9 +234,8 @@ func TestNewSessionsAreSpreadOverTime(t *testing.T) {
 	for range 5 {
 		r.client()
 	}
-	if d := time.Since(start); d < 190*time.Millisecond {
-		t.Errorf("5 sessions at 20 a second took %v", d)
-	}
+	d := time.Since(start)
+	expect.That(t, d >= 190*time.Millisecond, "5 sessions at 20 a second took %v", d)
 }
 
 func TestSessionThatCannotBeMadeIsNotAnswered(t *testing.T) {

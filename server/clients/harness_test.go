@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -46,9 +45,8 @@ func newRigOn(t testing.TB, o Options, ln net.Listener) *rig {
 		o.Logger = slog.New(slog.NewTextHandler(r.log, nil))
 	}
 	var err error
-	if r.srv, err = New(o); err != nil {
-		t.Fatal(err)
-	}
+	r.srv, err = New(o)
+	must.OK(t, err)
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	if r.node, err = raftfsm.Start(context.Background(), raftfsm.Options{Observer: r.srv, Logger: quiet,
 		MinSessionTimeout: o.MinSessionTimeout, Fatal: func(err error) { t.Error(err) }}); err != nil {
@@ -246,9 +244,8 @@ func kinds(t testing.TB, c *wire.Conn, n int) []any {
 
 func wantKinds(t testing.TB, c *wire.Conn, want ...any) {
 	t.Helper()
-	if got := kinds(t, c, len(want)); !slices.Equal(got, want) {
-		t.Fatalf("frames %v, want %v", got, want)
-	}
+	got := kinds(t, c, len(want))
+	must.List(t, got, want, "frames %v", got)
 }
 
 // eventually waits for a condition.

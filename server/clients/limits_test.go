@@ -59,9 +59,8 @@ func TestConnectionsAreAsManyAsThereIsRoomFor(t *testing.T) {
 	}
 	o, err := Options{}.withDefaults()
 	must.OK(t, err)
-	if most := roomForConns(admin.MaxOpenFiles(), admin.UsableMemory()); o.MaxConns != most {
-		t.Errorf("%d by default, there is room for %d", o.MaxConns, most)
-	}
+	most := roomForConns(admin.MaxOpenFiles(), admin.UsableMemory())
+	expect.Equal(t, o.MaxConns, most, "by default, there is room for")
 }
 
 func TestPendingRequestsAreBounded(t *testing.T) {
@@ -133,9 +132,8 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 			if _, err := watch(t, r.client(), 100*i, 25); err != nil {
 				closed++
 			}
-			if b := r.srv.Figures().WatchBytes; b > (2*300+64)*kilo {
-				t.Errorf("%d KiB", b/kilo)
-			}
+			b := r.srv.Figures().WatchBytes
+			expect.That(t, b <= (2*300+64)*kilo, "%d KiB", b/kilo)
 		}
 		expect.That(t, closed >= 7, "%d of 10 closed", closed)
 		r = newRig(t, Options{MaxWatchBytesPerConn: 300 * kilo, MaxConnsPerAddr: -1})
@@ -259,9 +257,8 @@ func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
 		}
 		c.in.w = len(c.in.buf)
 		c.frames()
-		if n := g.n.Load(); (n == requests) != tt.many {
-			t.Errorf("%v: the state was looked at %d times", tt.op, n)
-		}
+		n := g.n.Load()
+		expect.Equal(t, n == requests, tt.many, "%v: the state was looked at %d times", tt.op, n)
 		must.OK(t, s.Shutdown(t.Context()))
 	}
 }
@@ -339,9 +336,8 @@ func TestAcceptBacksOffAndGoesOn(t *testing.T) {
 	start := time.Now()
 	r := newRigOn(t, Options{}, &flakyListener{Listener: ln, fails: 4})
 	r.client()
-	if d := time.Since(start); d < (5+10+20+40)*time.Millisecond {
-		t.Errorf("accepted after %v", d)
-	}
+	d := time.Since(start)
+	expect.That(t, d >= (5+10+20+40)*time.Millisecond, "accepted after %v", d)
 	expect.Equal(t, r.srv.Figures().AcceptErrors, 4, "errors counted")
 }
 

@@ -46,12 +46,10 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 		start := time.Now()
 		must.OK(t, c.WriteRaw(big))
 		wantKinds(t, c, 7)
-		if d := time.Since(start); d > 2*time.Second {
-			t.Errorf("a whole frame waited %v for unfinished ones", d)
-		}
-		if n := r.srv.counts.ends[endStalled].Load(); n == 0 {
-			t.Error("nobody was closed")
-		}
+		d := time.Since(start)
+		expect.That(t, d <= 2*time.Second, "a whole frame waited %v for unfinished ones", d)
+		n := r.srv.counts.ends[endStalled].Load()
+		expect.That(t, n != 0, "nobody was closed")
 		for _, c := range stalled {
 			c.Close()
 		}
@@ -74,9 +72,8 @@ func TestSmallFramesDoNotWaitForLargeOnes(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		create(t, b, "/small", "", 0)
-		if d := time.Since(start); d > 100*time.Millisecond {
-			t.Errorf("a small create took %v", d)
-		}
+		d := time.Since(start)
+		expect.That(t, d <= 100*time.Millisecond, "a small create took %v", d)
 	})
 }
 
@@ -103,18 +100,16 @@ func TestLongAnswersWaitForEachOther(t *testing.T) {
 				go c.SendXid(1, ask.op, ask.body) // and reads nothing
 			}
 			synctest.Wait()
-			if used, _ := r.buffered(); used > bound {
-				t.Errorf("%d bytes for answers nobody reads", used)
-			}
+			used, _ := r.buffered()
+			expect.That(t, used <= bound, "%d bytes for answers nobody reads", used)
 			start := time.Now()
 			f := call(t, owner, jute.OK, ask.op, ask.body)
 			if d := time.Since(start); d > 2*time.Second || len(f.Body) < 300_000 {
 				t.Errorf("an answer of %d bytes that is read took %v", len(f.Body), d)
 			}
 		}
-		if n := r.srv.counts.ends[endSlow].Load(); n == 0 {
-			t.Error("nobody was closed")
-		}
+		n := r.srv.counts.ends[endSlow].Load()
+		expect.That(t, n != 0, "nobody was closed")
 	})
 }
 
@@ -135,12 +130,10 @@ func TestEventsForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 			create(t, owner, fmt.Sprintf("/%s%d", name, i), "", 0)
 		}
 		synctest.Wait()
-		if used, _ := r.buffered(); used > bound+len(deaf)*4*flushSize {
-			t.Errorf("%d bytes of events", used)
-		}
-		if n := r.srv.counts.ends[endSlow].Load(); n == 0 {
-			t.Error("nobody was closed")
-		}
+		used, _ := r.buffered()
+		expect.That(t, used <= bound+len(deaf)*4*flushSize, "%d bytes of events", used)
+		n := r.srv.counts.ends[endSlow].Load()
+		expect.That(t, n != 0, "nobody was closed")
 	})
 }
 
@@ -170,13 +163,11 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 			if f.Event != nil {
 				deleted++
 			}
-			if used, _ := r.buffered(); used > 64<<10 {
-				t.Fatalf("%d bytes", used)
-			}
+			used, _ := r.buffered()
+			must.That(t, used <= 64<<10, "%d bytes", used)
 		}
-		if n := r.srv.Figures().Watches; deleted != 20_001 || n != 20_002 {
-			t.Errorf("%d told of, %d watches", deleted, n)
-		}
+		n := r.srv.Figures().Watches
+		expect.That(t, deleted == 20_001 && n == 20_002, "%d told of, %d watches", deleted, n)
 		must.OK(t, c.SendXid(10, jute.OpSetData, wire.SetData("/there", nil, -1)))
 		wantKinds(t, c, "NodeDataChanged /there", 10)
 

@@ -78,9 +78,8 @@ func TestSessionClosedElsewhereClosesItsConnection(t *testing.T) {
 		waiter(func(*state.Outcome) { close(end) })))
 	<-end
 	must.OK(t, a.Closed())
-	if e := r.srv.Observed.EndedSince(-1); len(e) != 1 || e[0].Reason() != "closed by its client" {
-		t.Errorf("ended %+v", e)
-	}
+	e := r.srv.Observed.EndedSince(-1)
+	expect.That(t, len(e) == 1 && e[0].Reason() == "closed by its client", "ended %+v", e)
 }
 
 func TestResetClosesEveryClientAndForgetsEveryWatch(t *testing.T) {
@@ -270,9 +269,8 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 		return least
 	}
 	few := told(jute.WorldAnyone)
-	if many := told(long); many > 20*few {
-		t.Errorf("a thousand entries: %v, one: %v", many, few)
-	}
+	many := told(long)
+	expect.That(t, many <= 20*few, "a thousand entries: %v, one: %v", many, few)
 }
 
 // A log of requests gets each request once, with its answer, in the order of the answers.

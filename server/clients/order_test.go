@@ -58,9 +58,8 @@ func TestReadSeesOwnWriteSentBeforeIt(t *testing.T) {
 		f, err := c.Reply()
 		must.OK(t, err)
 		d := jute.NewDecoder(f.Body)
-		if got := string(d.Buffer()); got != text {
-			t.Fatalf("read %q after writing %q", got, text)
-		}
+		got := string(d.Buffer())
+		must.Equal(t, got, text, "read %q after writing", got)
 		must.That(t, f.Zxid >= w.Zxid, "read at zxid %d after write at %d", f.Zxid, w.Zxid)
 	}
 }
@@ -203,9 +202,8 @@ func TestWaitingForOnesOwnIsNotThrottling(t *testing.T) {
 		add(jute.OpCloseSession, nil)
 	must.OK(t, c.WriteRaw(p.b))
 	wantKinds(t, c, 1, 2, 3, 4)
-	if n := r.srv.metrics.Throttled.Load(); n != 0 {
-		t.Errorf("throttled %d times", n)
-	}
+	n := r.srv.metrics.Throttled.Load()
+	expect.Equal(t, n, 0, "throttled %d times", n)
 }
 
 func TestXidsAreEchoedWhateverTheyAre(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // What is appended is written in order and once, a long reply in its gap.
@@ -67,12 +69,8 @@ func TestLongOutboxIsNotCopied(t *testing.T) {
 	for _, b := range o.full {
 		room += cap(b)
 	}
-	if room > o.size()+o.size()/4 {
-		t.Errorf("%d bytes of buffers for %d", room, o.size())
-	}
+	expect.That(t, room <= o.size()+o.size()/4, "%d bytes of buffers for %d", room, o.size())
 	first := &o.full[0][0]
 	o.append(make([]byte, 1<<20))
-	if first != &o.full[0][0] {
-		t.Error("the first buffer has moved")
-	}
+	expect.Equal(t, first, &o.full[0][0], "the first buffer has moved")
 }

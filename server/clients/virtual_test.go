@@ -181,9 +181,8 @@ func TestClientThatTakesNothingForThirtySecondsIsClosed(t *testing.T) {
 			time.Sleep(time.Second)
 			alive(t, a)
 		}
-		if d := time.Since(start); d < 30*time.Second || d > 32*time.Second {
-			t.Errorf("closed after %v", d)
-		}
+		d := time.Since(start)
+		expect.That(t, d >= 30*time.Second && d <= 32*time.Second, "closed after %v", d)
 	})
 }
 

@@ -124,9 +124,8 @@ func TestTLSClientsAreServedOnTheirPort(t *testing.T) {
 	c := dial()
 	defer c.Close()
 	must.OK(t, c.Connect(wire.NewSession(10000)))
-	if ids := who(t, c); !ids[jute.ID{Scheme: "x509", ID: "CN=client"}] {
-		t.Errorf("identities %v", ids)
-	}
+	ids := who(t, c)
+	expect.That(t, ids[jute.ID{Scheme: "x509", ID: "CN=client"}], "identities %v", ids)
 	// Events and outcomes reach a connection that cannot be written without
 	// blocking.
 	create(t, c, "/a", strings.Repeat("x", 300_000), 0)
@@ -186,9 +185,8 @@ func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
 		must.OK(t, err)
 	}
 	eventually(t, "no connection is left", func() bool { return len(s.all()) == 0 })
-	if n := len(s.heard.swap()); n > 0 {
-		t.Errorf("%d connections that have ended are remembered", n)
-	}
+	n := len(s.heard.swap())
+	expect.That(t, n <= 0, "%d connections that have ended are remembered", n)
 }
 
 func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {

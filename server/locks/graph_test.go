@@ -39,9 +39,7 @@ func TestDeadlock(t *testing.T) {
 		in[6] != 0 {
 		t.Errorf("%v", in)
 	}
-	if len(g.Cycles[in[1]-1].Paths) != 3 {
-		t.Errorf("paths %v", g.Cycles[in[1]-1].Paths)
-	}
+	expect.Equal(t, len(g.Cycles[in[1]-1].Paths), 3, "paths %v", g.Cycles[in[1]-1].Paths)
 	f.remove(fmt.Sprintf("/c/%s", f.at("/c").Waiters[1].Node)) // 1 gives up
 	expect.Equal(t, len(recipe.WaitGraph(f.scan()).Cycles), 1, "cycles are left")
 }
@@ -54,9 +52,8 @@ func TestReadersAreAllWaitedFor(t *testing.T) {
 	f.eph(2, "/rw/b-R-0000000002")
 	f.eph(3, "/rw/c-W-0000000003")
 	f.hold("/x", 3, 1)
-	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 1 {
-		t.Errorf("cycles %+v", g.Cycles)
-	}
+	g := recipe.WaitGraph(f.scan())
+	expect.Equal(t, len(g.Cycles), 1, "cycles %+v", g.Cycles)
 }
 
 // TestSemaphoreNeedsOnePermit: as long as one holder can go on there is no
@@ -83,9 +80,8 @@ func TestTasksWaitForThemselves(t *testing.T) {
 	f := newForest(t)
 	f.eph(1, "/l/lock-0000000001", `{"v":1,"task":"a"}`)
 	f.eph(1, "/l/lock-0000000002", `{"v":1,"task":"b"}`)
-	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 0 || len(g.Edges) != 1 {
-		t.Errorf("%+v", g)
-	}
+	g := recipe.WaitGraph(f.scan())
+	expect.That(t, len(g.Cycles) == 0 && len(g.Edges) == 1, "%+v", g)
 	f.eph(1, "/l/lock-0000000003", `{"v":1,"task":"a"}`)
 	expect.Equal(t, len(recipe.WaitGraph(f.scan()).Cycles), 1)
 }
@@ -117,9 +113,8 @@ func TestCyclesAreThoseThatReach(t *testing.T) {
 			}
 		}
 		for p := range g.Parties {
-			if (g.Parties[p].Cycle != 0) != reach[p][p] {
-				t.Fatalf("seed %d: party %d: cycle %d, reaches itself %v", seed, p, g.Parties[p].Cycle, reach[p][p])
-			}
+			must.Equal(t, g.Parties[p].Cycle != 0, reach[p][p],
+				"seed %d: party %d: cycle %d, reaches itself", seed, p, g.Parties[p].Cycle)
 			for q := range g.Parties {
 				if same := g.Parties[p].Cycle != 0 && g.Parties[p].Cycle == g.Parties[q].Cycle; p != q &&
 					same != (reach[p][q] && reach[q][p]) {
@@ -136,9 +131,8 @@ func TestOnlookersAreInNoCycle(t *testing.T) {
 	f.eph(1, "/master")
 	f.watches[2] = []string{"/master"}
 	f.hold("/l", 2, 1)
-	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 0 || len(g.Edges) != 2 {
-		t.Errorf("%+v", g)
-	}
+	g := recipe.WaitGraph(f.scan())
+	expect.That(t, len(g.Cycles) == 0 && len(g.Edges) == 2, "%+v", g)
 }
 
 func TestOtherChildrenAreNamed(t *testing.T) {
@@ -191,9 +185,8 @@ func TestHolderOfAPermitMayWaitForAnother(t *testing.T) {
 		1 L/locks/_c_` + u3 + `-lock-0000000003`)
 	f.hold("/x", 1, 2)
 	must.Equal(t, short(f.at("/app/it")), "semaphore [curator] *2 *1 1<2,1")
-	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 0 {
-		t.Errorf("cycles %+v", g.Cycles)
-	}
+	g := recipe.WaitGraph(f.scan())
+	expect.Equal(t, len(g.Cycles), 0, "cycles %+v", g.Cycles)
 }
 
 // crowd makes so many locks of so many contenders each, in directories below
@@ -259,9 +252,8 @@ func TestAHoldOfTheLockIsShort(t *testing.T) {
 		if got > 20 { // the runtime asks for some, now and then
 			t.Errorf("memory was asked for %d times while the lock was held", got)
 		}
-		if q, ok := at.Lock(f); !ok || q.Total != size.each {
-			t.Errorf("%d contenders of %d", q.Total, size.each)
-		}
+		q, ok := at.Lock(f)
+		expect.That(t, ok && q.Total == size.each, "%d contenders of %d", q.Total, size.each)
 	}
 }
 

@@ -69,9 +69,8 @@ func TestNamesAreBounded(t *testing.T) {
 		r.Add(fmt.Sprint("/", i), Count{Requests: 1}, time.Second)
 	}
 	r.Add(strings.Repeat("x", maxName+1), Count{Requests: 1}, time.Second)
-	if counts, _ := r.Counts(time.Second); len(counts) != maxNames {
-		t.Errorf("%d names", len(counts))
-	}
+	counts, _ := r.Counts(time.Second)
+	expect.Equal(t, len(counts), maxNames, "names")
 }
 
 // What was counted is known for one window more, and no longer.

@@ -68,9 +68,8 @@ func TestWhoKnowsThePasswordIsLetIn(t *testing.T) {
 			}), now)
 			must.OK(t, err, "%v", user)
 			expect.That(t, bytes.HasPrefix(reply, []byte("rspauth=")), "%s: reply %q", user, reply)
-			if got, _, ok := e.User(); !ok || got != user {
-				t.Errorf("User() = %q, %v, want %q", got, ok, user)
-			}
+			got, _, ok := e.User()
+			expect.That(t, ok && got == user, "User() = %q, %v, want %q", got, ok, user)
 		}
 	}
 }
@@ -187,9 +186,7 @@ func TestUsersFiles(t *testing.T) {
 		}
 		expect.That(t, err == nil && len(got.Users) == len(c.want), "%s: %q, %v", c.name, got, err)
 		for name, password := range c.want {
-			if got.Users[name] != password {
-				t.Errorf("%s: %s has %q, want %q", c.name, name, got.Users[name], password)
-			}
+			expect.Equal(t, got.Users[name], password, "%s: %s has %q", c.name, name, got.Users[name])
 		}
 	}
 }

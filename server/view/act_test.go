@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // do asks for an action as the page does.
@@ -22,9 +23,8 @@ func (r *rig) do(code int, name, body string, change ...string) object {
 	}
 	a, b := r.request("POST", "/actions/"+name, header, body)
 	var o object
-	if err := json.Unmarshal(b, &o); err != nil || a.StatusCode != code {
-		r.Fatalf("%s %s: %s %s", name, body, a.Status, b)
-	}
+	err := json.Unmarshal(b, &o)
+	must.That(r, err == nil && a.StatusCode == code, "%s %s: %s %s", name, body, a.Status, b)
 	return o
 }
 
@@ -89,9 +89,8 @@ func TestActionsAreForTheSuperUser(t *testing.T) {
 	r.do(403, "break", body, "X-Zlockd-Token", "0123456789abcdef0123456789abcdef")
 	r.do(415, "break", body, "Content-Type", "text/plain")
 	r.do(421, "break", body, "Host", "evil.example")
-	if a, _ := r.request("GET", "/actions/break", nil, ""); a.StatusCode != 405 {
-		t.Errorf("GET: %s", a.Status)
-	}
+	a, _ := r.request("GET", "/actions/break", nil, "")
+	expect.Equal(t, a.StatusCode, 405, "GET: %s", a.Status)
 	expect.Equal(t, len(r.get(200, "/locks/l").list("holders")), 1, "it was done all the same")
 }
 

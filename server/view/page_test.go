@@ -54,9 +54,8 @@ func (s *still) create(tb testing.TB, session int64, path, data string, flags in
 	body := jute.AppendString(jute.AppendString(nil, path), data)
 	body = jute.AppendInt(jute.AppendACL(body, jute.WorldAnyone), flags)
 	c := tree.Change{Zxid: s.zxid, Time: s.zxid, Session: session}
-	if _, code, _ := s.st.Tree().Apply(&c, jute.OpCreate, body, nil); code != jute.OK {
-		tb.Fatalf("create %.80q: %v", path, code)
-	}
+	_, code, _ := s.st.Tree().Apply(&c, jute.OpCreate, body, nil)
+	must.Equal(tb, code, jute.OK, "create %.80q", path)
 }
 
 // A child that is met twice, because others go while the list is read, is listed once.
@@ -143,9 +142,7 @@ func TestAMillionChildren(t *testing.T) {
 	}
 	want := func(o object, name string, value any) {
 		t.Helper()
-		if o[name] != value {
-			t.Errorf("%s is %v, want %v", name, o[name], value)
-		}
+		expect.Equal(t, o[name], value, "%s is %v", name, o[name])
 	}
 
 	first := "too many: " + count + " contenders, the first 1,000 shown"

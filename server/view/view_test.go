@@ -190,9 +190,8 @@ func TestLocks(t *testing.T) {
 		w[0]["blockedBy"].([]any)[0] != one.list("holders")[0]["node"] {
 		t.Errorf("%v", one)
 	}
-	if q := r.get(200, "/locks/app"); q["kind"] != "unknown" || q["total"] != 0.0 {
-		t.Errorf("%v", q)
-	}
+	q := r.get(200, "/locks/app")
+	expect.That(t, q["kind"] == "unknown" && q["total"] == 0.0, "%v", q)
 	r.get(404, "/locks/no/such")
 	r.get(404, "/tree/no/such")
 	r.get(404, "/sessions/0x1234")
@@ -216,9 +215,8 @@ func TestAnswersAreSmallForThosePolling(t *testing.T) {
 	expect.That(t, a.StatusCode == 304 && len(b) == 0, "%s %s", a.Status, b)
 	a, b = r.request("HEAD", "/locks", nil, "")
 	expect.That(t, a.StatusCode == 200 && len(b) == 0, "HEAD: %s %s", a.Status, b)
-	if a, _ = r.request("POST", "/locks", nil, ""); a.StatusCode != 405 {
-		t.Errorf("POST: %s", a.Status)
-	}
+	a, _ = r.request("POST", "/locks", nil, "")
+	expect.Equal(t, a.StatusCode, 405, "POST: %s", a.Status)
 }
 
 func TestStrangeHostsAreRefused(t *testing.T) {
@@ -226,9 +224,8 @@ func TestStrangeHostsAreRefused(t *testing.T) {
 	for host, code := range map[string]int{"evil.example": 421, "evil.example:8080": 421, "localhost:1": 200,
 		"127.0.0.1": 200, "[::1]:8080": 200} {
 		for _, path := range []string{"/locks", "/", "/overview"} {
-			if a, b := r.request("GET", path, map[string]string{"Host": host}, ""); a.StatusCode != code {
-				t.Errorf("%s %s: %s %.200s", host, path, a.Status, b)
-			}
+			a, b := r.request("GET", path, map[string]string{"Host": host}, "")
+			expect.Equal(t, a.StatusCode, code, "%s %s: %s %.200s", host, path, a.Status, b)
 		}
 	}
 }
@@ -245,9 +242,8 @@ func TestDeadlock(t *testing.T) {
 	}
 	mine := r.lock(a, "/app/y")
 	o := r.eventually("/wait-graph", func(o object) bool { return len(o.list("suspected")) == 1 })
-	if s := o.list("suspected")[0]; len(s["parties"].([]any)) != 2 || len(s["paths"].([]any)) != 2 {
-		t.Errorf("%v", s)
-	}
+	s := o.list("suspected")[0]
+	expect.That(t, len(s["parties"].([]any)) == 2 && len(s["paths"].([]any)) == 2, "%v", s)
 	if o := r.get(200, "/wait-graph?prefix=/app/x"); o["edgeCount"] != 1.0 || len(o.list("suspected")) != 0 {
 		t.Errorf("%v", o)
 	}
@@ -262,9 +258,8 @@ func TestOverviewRates(t *testing.T) {
 	r := newRig(t)
 	s := r.session()
 	for range 200 {
-		if _, _, err := s.Exists("/"); err != nil {
-			t.Fatal(err)
-		}
+		_, _, err := s.Exists("/")
+		must.OK(t, err)
 	}
 	rates := r.eventually("/overview", func(o object) bool { return o["rates"] != nil })["rates"].(map[string]any)
 	over, received, sent := rates["seconds"].(float64), rates["received"].(float64), rates["sent"].(float64)
@@ -338,9 +333,8 @@ func TestTop(t *testing.T) {
 	r.node(c, "/busy", "", 0)
 	const asked = 3200 // paths are counted in a random sample: half of so many is never missed
 	for range asked {
-		if _, _, _, err := c.GetW("/busy"); err != nil {
-			t.Fatal(err)
-		}
+		_, _, _, err := c.GetW("/busy")
+		must.OK(t, err)
 	}
 	o := r.get(200, "/top")
 	if s := o.list("sessions"); len(s) != 1 || s[0]["requests"].(float64) < asked || s[0]["bytes"].(float64) < 1000 || s[0]["watches"] != 1.0 {
@@ -349,12 +343,10 @@ func TestTop(t *testing.T) {
 	if p := o.list("paths"); len(p) == 0 || p[0]["name"] != "/busy" || p[0]["requests"].(float64) < asked/2 {
 		t.Errorf("%v", p)
 	}
-	if w := o.list("watched"); len(w) != 1 || w[0]["name"] != "/busy" {
-		t.Errorf("%v", w)
-	}
-	if cl := o.list("clients"); len(cl) != 1 || cl[0]["name"] != "127.0.0.1" {
-		t.Errorf("%v", cl)
-	}
+	w := o.list("watched")
+	expect.That(t, len(w) == 1 && w[0]["name"] == "/busy", "%v", w)
+	cl := o.list("clients")
+	expect.That(t, len(cl) == 1 && cl[0]["name"] == "127.0.0.1", "%v", cl)
 	r.get(400, "/top?by=size")
 }
 
@@ -385,9 +377,8 @@ func TestTree(t *testing.T) {
 	if l := o.list("children"); len(l) != 7 || l[0]["name"] != "06" || l[6]["name"] != "12" || o["more"] != true {
 		t.Errorf("%v", o)
 	}
-	if o = r.get(200, "/tree/many?limit=7&after=25"); len(o.list("children")) != 4 || o["more"] == true {
-		t.Errorf("%v", o)
-	}
+	o = r.get(200, "/tree/many?limit=7&after=25")
+	expect.That(t, len(o.list("children")) == 4 && o["more"] != true, "%v", o)
 	r.get(200, "/tree/")
 	r.get(400, "/tree/t?limit=x")
 }
@@ -536,15 +527,13 @@ func TestPagesOfALongList(t *testing.T) {
 	r.eventually("/locks", func(o object) bool { return o["total"] == 3.0 })
 	for _, tab := range []string{"locks", "sessions", "ended"} {
 		_, b := r.request("GET", "/?limit=2&tab="+tab, nil, "")
-		if want := fmt.Sprintf(`href="/?limit=2&amp;offset=2&amp;tab=%s">Next page`, tab); !strings.Contains(string(b), want) {
-			t.Errorf("%s: no link to the next page", tab)
-		}
+		want := fmt.Sprintf(`href="/?limit=2&amp;offset=2&amp;tab=%s">Next page`, tab)
+		expect.Has(t, string(b), want, "%s: no link to the next page", tab)
 		if _, b = r.request("GET", "/?limit=2&offset=2&tab="+tab, nil, ""); tab != "sessions" && strings.Contains(string(b), "Next page") {
 			t.Errorf("%s: there is a third page", tab)
 		}
-		if _, b = r.request("GET", "/?limit=x&tab="+tab, nil, ""); !strings.Contains(string(b), "limit=x") {
-			t.Errorf("%s: a limit that is none is not told", tab)
-		}
+		_, b = r.request("GET", "/?limit=x&tab="+tab, nil, "")
+		expect.Has(t, string(b), "limit=x", "%s: a limit that is none is not told", tab)
 	}
 }
 

@@ -27,8 +27,7 @@ func TestZooKeeperIsWhatItIsTold(t *testing.T) {
 	s.Kill()
 	must.OK(t, s.Spawn())
 	must.OK(t, s.WaitReady())
-	if c, err = wire.Open(s.Client); err != nil {
-		t.Fatal(err)
-	}
+	c, err = wire.Open(s.Client)
+	must.OK(t, err)
 	must.OK(t, expect.Err(c.Exists("/ttl", false)), "not kept over a kill")
 }

@@ -25,9 +25,8 @@ func TestEveryFixedByteCounts(t *testing.T) {
 				frames++
 				want := s.bytes()
 				var seen int64
-				if err := (symbols{}).match(s, asked{}, slices.Clone(want), false, &seen); err != nil {
-					t.Fatalf("%s step %d does not match itself: %v", v.ID(), i, err)
-				}
+				must.OK(t, (symbols{}).match(s, asked{}, slices.Clone(want), false, &seen),
+					"%s step %d does not match itself", v.ID(), i)
 				for off := range want {
 					if isVolatile(s, off) || isEventZxid(want, off) {
 						continue
@@ -35,9 +34,8 @@ func TestEveryFixedByteCounts(t *testing.T) {
 					got := slices.Clone(want)
 					got[off] ^= 0x10
 					seen = 0
-					if (symbols{}).match(s, asked{}, got, false, &seen) == nil {
-						t.Errorf("%s step %d: byte %d does not count", v.ID(), i, off)
-					}
+					expect.That(t, (symbols{}).match(s, asked{}, got, false, &seen) != nil,
+						"%s step %d: byte %d does not count", v.ID(), i, off)
 				}
 			}
 		}

@@ -39,9 +39,8 @@ func TestRealZooKeeperMatchesRecording(t *testing.T) {
 		t.Parallel()
 		s := cluster.PrepareZooKeepers(t, 3, cluster.ZooConfig{ReadOnly: true}).Servers[0]
 		must.OK(t, s.Spawn())
-		if err := s.WaitReady(); err != nil || s.Mode() != "read-only" {
-			t.Fatal(err, s.Mode())
-		}
+		err := s.WaitReady()
+		must.That(t, err == nil && s.Mode() == "read-only", "%v %v", err, s.Mode())
 		replayAll(t, "readonly", s.Client, nil)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -35,8 +36,7 @@ func TestScriptsReadBack(t *testing.T) {
 func TestScriptErrorsNameTheLine(t *testing.T) {
 	for _, text := range []string{"A fly", "A create path=\"/a", "A create flags=x",
 		"A multi [check path=\"/a\" version=1", "A delete path=\"/a\" colour=1"} {
-		if _, err := Parse("A ping\n" + text); err == nil || err.Error()[:6] != "line 2" {
-			t.Errorf("%q: %v", text, err)
-		}
+		_, err := Parse("A ping\n" + text)
+		expect.That(t, err != nil && err.Error()[:6] == "line 2", "%q: %v", text, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -50,9 +51,7 @@ func TestShellsComplete(t *testing.T) {
 		t.Run(shell, func(t *testing.T) {
 			program, err := exec.LookPath(shell)
 			if err != nil {
-				if os.Getenv("ZLTEST_REQUIRE_STOCK") != "" {
-					t.Fatal(err)
-				}
+				must.Equal(t, os.Getenv("ZLTEST_REQUIRE_STOCK"), "", "%v", err)
 				t.Skip(err)
 			}
 			dir := t.TempDir()
@@ -63,9 +62,8 @@ func TestShellsComplete(t *testing.T) {
 			timer := time.AfterFunc(2*time.Minute, func() { cmd.Process.Kill() })
 			defer timer.Stop()
 			out, err := cmd.CombinedOutput()
-			if got := strings.Join(strings.Fields(string(out)), " "); err != nil || got != want {
-				t.Errorf("%v: %q, not %q", err, got, want)
-			}
+			got := strings.Join(strings.Fields(string(out)), " ")
+			expect.That(t, err == nil && got == want, "%v: %q, not %q", err, got, want)
 		})
 	}
 }

@@ -107,9 +107,8 @@ func TestG2KillSingle(t *testing.T) {
 	}
 	w.Check(c)
 	for _, o := range w.all {
-		if _, _, expired, _ := o.Counts(); expired > 0 {
-			t.Error("a session was lost over a restart")
-		}
+		_, _, expired, _ := o.Counts()
+		expect.That(t, expired <= 0, "a session was lost over a restart")
 	}
 }
 
@@ -132,9 +131,8 @@ func TestR1PauseLeader(t *testing.T) {
 	w.Check(c)
 	c.SameState()
 	for _, o := range w.all {
-		if _, _, expired, _ := o.Counts(); expired > 0 {
-			t.Error("a session was lost over a pause")
-		}
+		_, _, expired, _ := o.Counts()
+		expect.That(t, expired <= 0, "a session was lost over a pause")
 	}
 }
 
@@ -177,8 +175,7 @@ func TestR25StopAll(t *testing.T) {
 	}
 	w.Check(c)
 	for _, o := range w.all {
-		if _, _, expired, _ := o.Counts(); expired > 0 {
-			t.Error("a session was lost while everything stood still")
-		}
+		_, _, expired, _ := o.Counts()
+		expect.That(t, expired <= 0, "a session was lost while everything stood still")
 	}
 }

@@ -164,9 +164,8 @@ func TestG17SnapshotInstall(t *testing.T) {
 			}
 			Fill(t, lead, 5000)
 			load := StartWriters(t, c, 1, watcherTimeout)
-			if sync := open(t, lagging); sync.Sync("/") != nil {
-				t.Fatal("no sync")
-			}
+			sync := open(t, lagging)
+			must.That(t, sync.Sync("/") == nil, "no sync")
 			w := newWatcher(t, lagging)
 			before := strings.Count(lagging.Log(1<<30), installed)
 
@@ -220,9 +219,8 @@ func TestG17SnapshotInstall(t *testing.T) {
 			}
 			load.Check(c)
 			c.SameState()
-			if _, expired := load.disturbances(c.Servers); expired > 0 {
-				t.Errorf("%d sessions were lost", expired)
-			}
+			_, expired := load.disturbances(c.Servers)
+			expect.That(t, expired <= 0, "%d sessions were lost", expired)
 		})
 	}
 }
@@ -299,9 +297,8 @@ func TestG24UpgradeAndDowngrade(t *testing.T) {
 	}
 	w.Check(c)
 	for _, o := range w.all {
-		if _, _, expired, _ := o.Counts(); expired > 0 {
-			t.Error("a session was lost")
-		}
+		_, _, expired, _ := o.Counts()
+		expect.That(t, expired <= 0, "a session was lost")
 	}
 	// What the last release wrote, this program reads when it is stopped, and the other way round.
 	for _, s := range c.Servers {

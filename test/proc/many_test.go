@@ -113,9 +113,7 @@ func TestManySessionsSurviveTheirLeader(t *testing.T) {
 			c.Drop()
 			break
 		}
-		if time.Since(killed) > 30*time.Second {
-			t.Fatalf("nobody serves: %v\n%s", err, other.LogTail())
-		}
+		must.That(t, time.Since(killed) <= 30*time.Second, "nobody serves: %v\n%s", err, other.LogTail())
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Logf("the first session after %v", time.Since(killed).Round(time.Millisecond))
@@ -138,9 +136,8 @@ func TestManySessionsSurviveTheirLeader(t *testing.T) {
 	admin.Exists("/many", false)
 	r := must.Get(admin.Do())(t)
 	d := jute.NewDecoder(r.Body)
-	if n := int(d.Stat().NumChildren); n != 3*each {
-		t.Errorf("%d locks, want %d", n, 3*each)
-	}
+	n := int(d.Stat().NumChildren)
+	expect.Equal(t, n, 3*each, "%d locks", n)
 }
 
 var idle = flag.Int("idle", 1000, "sessions that only ping")
@@ -187,13 +184,10 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 	}
 	must.That(t, len(took) != 0, "no leader had a client")
 	report(t, "sessions of a dead leader attached again", took)
-	if worst := took[len(took)-1]; worst > 5*time.Second {
-		t.Errorf("a session was without a server for %v", worst)
-	}
+	worst := took[len(took)-1]
+	expect.That(t, worst <= 5*time.Second, "a session was without a server for %v", worst)
 	time.Sleep(7 * time.Second) // longer than the timeout: a forgotten session has ended by now
-	if n := h.Attached(); n != *idle {
-		t.Errorf("%d of %d sessions attached at the end", n, *idle)
-	}
+	expect.Equal(t, h.Attached(), *idle, "of %d sessions attached at the end", *idle)
 	t.Logf("%d connections ended, %d pings slower than 2 s, %d sessions expired", h.Disconnects.Load(),
 		h.SlowPings.Load(), h.Expired.Load())
 	if n := h.Expired.Load(); n > 0 {
@@ -272,9 +266,8 @@ func TestG21LargeTree(t *testing.T) {
 		expect.That(t, took <= 5*time.Second,
 			"after a stop %s it takes %v until all serve", way.name, took)
 		for _, s := range c.Servers {
-			if n := s.Metric("znode_count"); n < int64(*znodes) {
-				t.Errorf("server %d has %d nodes", s.ID, n)
-			}
+			n := s.Metric("znode_count")
+			expect.That(t, n >= int64(*znodes), "server %d has %d nodes", s.ID, n)
 		}
 	}
 	c.SameState()

@@ -75,9 +75,8 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 				return !strings.Contains(e.roles(s), string(rune('0'+gone.ID))+" ")
 			})
 		}
-		if out, errs, _ := e.member(gone, "list"); out == "" {
-			t.Errorf("list at the removed server: %s", errs)
-		}
+		out, errs, _ := e.member(gone, "list")
+		expect.That(t, out != "", "list at the removed server: %s", errs)
 		gone.Stop()
 	}
 	expect.Equal(t, len(strings.Split(e.roles(e.others(nil)[0]), ",")), 2, "members are left")
@@ -106,9 +105,8 @@ func TestServerWithALostDiskComesBack(t *testing.T) {
 	// It counts: the cluster lives on without another one.
 	e.others(lost)[0].Kill()
 	must.Await(t, "two of three serve", 10*time.Second, func() bool { return lost.Mode() != "" })
-	if _, _, err := dialZK(t, "", lost).Get("/kept"); err != nil {
-		t.Error(err)
-	}
+	_, _, err := dialZK(t, "", lost).Get("/kept")
+	expect.OK(t, err)
 }
 
 func TestMemberErrorsSayWhatIsWrong(t *testing.T) {

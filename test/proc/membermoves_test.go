@@ -113,9 +113,8 @@ func TestMachineIsReplaced(t *testing.T) {
 	e.must(rest[0], "replace", strconv.Itoa(lost.ID), lost.Peer)
 	must.OK(t, lost.WaitReady())
 	expect.Equal(t, e.roles(lost), "1 voter, 2 voter, 3 voter")
-	if got := e.addr(rest[0], lost.ID); got != lost.Peer {
-		t.Errorf("it is at %s in the list", got)
-	}
+	got := e.addr(rest[0], lost.ID)
+	expect.Equal(t, got, lost.Peer, "it is at %s in the list", got)
 }
 
 // started is zlock member under way.

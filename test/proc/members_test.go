@@ -23,6 +23,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -101,9 +102,8 @@ func (e *ensemble) run(args ...string) (out, errs string, code int) {
 	err := cmd.Run()
 	var exit *exec.ExitError
 	must.That(e.t, err == nil || errors.As(err, &exit), "%v", err)
-	if text := o.String() + s.String(); strings.Contains(text, password) {
-		e.t.Errorf("zlock %v shows the password: %s", args, text)
-	}
+	text := o.String() + s.String()
+	expect.That(e.t, !strings.Contains(text, password), "zlock %v shows the password: %s", args, text)
 	return o.String(), s.String(), cmd.ProcessState.ExitCode()
 }
 
@@ -124,9 +124,8 @@ func (e *ensemble) post(at *cluster.Server, body string) {
 	req.Header.Set("Authorization", "Digest super:"+password)
 	resp := must.Get(http.DefaultClient.Do(req))(e.t)
 	defer resp.Body.Close()
-	if answer, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK {
-		e.t.Fatalf("%s: %s", body, answer)
-	}
+	answer, _ := io.ReadAll(resp.Body)
+	must.Equal(e.t, resp.StatusCode, http.StatusOK, "%s: %s", body, answer)
 }
 
 // roles are what zlock member list says at a server: the leader counts as voter.

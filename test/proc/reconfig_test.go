@@ -178,9 +178,8 @@ func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 		b, stat, err := c.Get("/zookeeper/config")
 		must.OK(t, err)
 		text, v, _ := strings.Cut(string(b), "\nversion=")
-		if version, err = strconv.ParseInt(v, 16, 64); err != nil || version != stat.Mzxid {
-			t.Fatalf("version %s, mzxid %x", v, stat.Mzxid)
-		}
+		version, err = strconv.ParseInt(v, 16, 64)
+		must.That(t, err == nil && version == stat.Mzxid, "version %s, mzxid %x", v, stat.Mzxid)
 		return text, version
 	}
 	first, version := read()

@@ -207,9 +207,8 @@ func TestWriteThroughFollowerIsNudged(t *testing.T) {
 	report(t, "write through the leader  ", atLeader)
 	report(t, "write through a follower  ", atFollower)
 	report(t, "answered after the leader's own event", behind)
-	if l, f := median(atLeader), median(atFollower); f > 3*l {
-		t.Errorf("a write through a follower takes %v, through the leader %v", f, l)
-	}
+	l, f := median(atLeader), median(atFollower)
+	expect.That(t, f <= 3*l, "a write through a follower takes %v, through the leader %v", f, l)
 }
 
 // TestHandOverBetweenServers times how long after a session of one server

@@ -179,16 +179,14 @@ func TestClusterScript(t *testing.T) {
 			t.Errorf("%s: %d servers still answer", test.name, n)
 		}
 	}
-	if formed := strings.Contains(s.String(), "new cluster formed"); formed {
-		t.Error("the data was not found again")
-	}
+	formed := strings.Contains(s.String(), "new cluster formed")
+	expect.That(t, !formed, "the data was not found again")
 	s = startScript(t, s)
 	s.ready()
 	must.OK(t, syscall.Kill(s.server(2), syscall.SIGKILL))
 	took, err := s.end()
 	t.Logf("one server killed: ended after %v", took.Round(10*time.Millisecond))
-	if err == nil || s.serving() != 0 {
-		t.Errorf("one server killed: the script ends with %v, %d servers answer\n%s", err, s.serving(), s)
-	}
+	expect.That(t, err != nil && s.serving() == 0,
+		"one server killed: the script ends with %v, %d servers answer\n%s", err, s.serving(), s)
 	expect.That(t, other.Mode() != "", "a server of somebody else was stopped too")
 }

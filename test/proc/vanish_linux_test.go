@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -76,12 +77,10 @@ func TestG21LeadersHostVanishes(t *testing.T) {
 			}
 		}
 	}
-	if p50 := resumed[len(resumed)/2]; p50 > 3*time.Second {
-		t.Errorf("writes resume only after %v", p50)
-	}
-	if last := noticed[len(noticed)-1]; last > 15*time.Second {
-		t.Errorf("a dead peer was noticed only after %v", last)
-	}
+	p50 := resumed[len(resumed)/2]
+	expect.That(t, p50 <= 3*time.Second, "writes resume only after %v", p50)
+	last := noticed[len(noticed)-1]
+	expect.That(t, last <= 15*time.Second, "a dead peer was noticed only after %v", last)
 	load.Check(c)
 	c.SameState()
 }
@@ -122,9 +121,8 @@ func TestG21LeaderIsCutOffOneWay(t *testing.T) {
 			t.Errorf("writes resume only after %v when nothing goes %s the leader", worst, way)
 		}
 	}
-	if _, expired := load.disturbances(c.Servers); expired > 0 {
-		t.Errorf("%d sessions were lost", expired)
-	}
+	_, expired := load.disturbances(c.Servers)
+	expect.That(t, expired <= 0, "%d sessions were lost", expired)
 	load.Check(c)
 	c.SameState()
 }
@@ -174,9 +172,8 @@ func (w *wires) addr(host int) string { return fmt.Sprintf("%s.%d", w.net, host)
 
 func (w *wires) ip(args ...string) {
 	w.t.Helper()
-	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-		w.t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
-	}
+	out, err := exec.Command("ip", args...).CombinedOutput()
+	must.OK(w.t, err, "ip %s: %s", strings.Join(args, " "), out)
 }
 
 // hosts says where servers 1 to n run, with all clients on the last host.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -191,9 +192,8 @@ func (w *Writers) Check(c *cluster.Ensemble) {
 			exists[w.dir+"/"+n] = true
 		}
 		for path, times := range w.acked {
-			if times != 1 || !exists[path] {
-				w.t.Errorf("server %d: %s answered %d times, exists: %v", s.ID, path, times, exists[path])
-			}
+			expect.That(w.t, times == 1 && exists[path],
+				"server %d: %s answered %d times, exists: %v", s.ID, path, times, exists[path])
 		}
 		if n := len(names); n > len(w.acked)+w.unknown {
 			w.t.Errorf("server %d: %d nodes, but %d answered and %d unknown", s.ID, n, len(w.acked), w.unknown)

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 func TestEveryPackageHasItsLine(t *testing.T) {
@@ -26,9 +28,8 @@ d.go:1: not Go
 FAIL   4 of 4     0.0 s  m/d
 `
 	var out strings.Builder
-	if failed, crashed := report(&out, strings.NewReader(in), 4); failed != 2 || len(crashed) > 0 {
-		t.Errorf("%d failed, want 2", failed)
-	}
+	failed, crashed := report(&out, strings.NewReader(in), 4)
+	expect.That(t, failed == 2 && len(crashed) <= 0, "%d failed, want 2", failed)
 	if out.String() != want {
 		t.Errorf("got:\n%swant:\n%s", out.String(), want)
 	}
@@ -36,9 +37,8 @@ FAIL   4 of 4     0.0 s  m/d
 
 func TestNonsenseIsAFailure(t *testing.T) {
 	var out strings.Builder
-	if failed, _ := report(&out, strings.NewReader(`{"Action":"pass","Package":"m/a"}{"Act`), 1); failed == 0 {
-		t.Error("half an answer counts as success")
-	}
+	failed, _ := report(&out, strings.NewReader(`{"Action":"pass","Package":"m/a"}{"Act`), 1)
+	expect.That(t, failed != 0, "half an answer counts as success")
 }
 
 // A crash of the race detector is told apart from what it finds.

@@ -164,9 +164,8 @@ func TestApplicationPatroni(t *testing.T) {
 	if n := refused.Load(); n > 0 {
 		t.Errorf("the primary refused %d of %d rows while leaders of zlockd died", n, rows.Load())
 	}
-	if line, err := first.ask("SELECT timeline_id FROM pg_control_checkpoint()"); err != nil || line != "1" {
-		t.Errorf("the primary changed: timeline %s %v", line, err)
-	}
+	expect.Equal(t, must.Get(first.ask("SELECT timeline_id FROM pg_control_checkpoint()"))(t), "1",
+		"the primary changed: timeline")
 
 	at := time.Now()
 	first.kill()
@@ -181,9 +180,8 @@ func TestApplicationPatroni(t *testing.T) {
 	t.Logf("%d rows, the primary was looked at %d times; the second took over after %v", rows.Load(),
 		looked.Load(), time.Since(at).Round(time.Millisecond))
 	want := fmt.Sprintf("%d|%[1]d", rows.Load()+1)
-	if got, err := second.ask("SELECT count(*), max(n) FROM jobs"); err != nil || got != want {
-		t.Errorf("%q rows after it, not %q: %v", got, want, err)
-	}
+	expect.Equal(t, must.Get(second.ask("SELECT count(*), max(n) FROM jobs"))(t), want,
+		"rows after it, not %q", want)
 }
 
 // announced is a service that has told where it is, by an ephemeral node in
@@ -201,9 +199,8 @@ func announce(t *testing.T, c application) announced {
 	t.Cleanup(web.Close)
 	a := announced{addr: strings.TrimPrefix(web.URL, "http://")}
 	var err error
-	if a.conn, err = zk.Dial(t.Context(), c.Addrs(), zk.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	a.conn, err = zk.Dial(t.Context(), c.Addrs(), zk.Options{})
+	must.OK(t, err)
 	t.Cleanup(func() { a.conn.Close(t.Context()) })
 	for path, text := range map[string]string{
 		"/serverset/web/member_": `{"serviceEndpoint":{"host":"127.0.0.1","port":%s},"additionalEndpoints":{},"status":"ALIVE","shard":1}`,

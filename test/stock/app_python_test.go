@@ -99,12 +99,10 @@ func TestApplicationTooz(t *testing.T) {
 		m.wait(t, 30*time.Second)
 		turns += number(names[i] + ".turns")
 	}
-	if got := number("counter"); got != turns || turns == 0 {
-		t.Errorf("the counter is %d after %d turns", got, turns)
-	}
-	if b, err := os.ReadFile(filepath.Join(dir, "violation")); err == nil {
-		t.Errorf("two held the lock at once: %s", b)
-	}
+	got := number("counter")
+	expect.That(t, got == turns && turns != 0, "the counter is %d after %d turns", got, turns)
+	b, err := os.ReadFile(filepath.Join(dir, "violation"))
+	expect.Fails(t, err, "two held the lock at once: %s", b)
 	t.Logf("%d turns", turns)
 }
 

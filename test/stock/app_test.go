@@ -180,9 +180,7 @@ func (p *process) wait(t *testing.T, limit time.Duration) {
 	t.Helper()
 	select {
 	case <-p.exited:
-		if p.err != nil {
-			t.Errorf("%s: %v", filepath.Base(p.log), p.err)
-		}
+		expect.OK(t, p.err, "%s", filepath.Base(p.log))
 	case <-time.After(limit):
 		t.Fatalf("%s does not end", filepath.Base(p.log))
 	}

@@ -33,9 +33,7 @@ const shortTTL = 300 * time.Millisecond
 
 func mustTake(t *testing.T, l otherLock, owner string, ttl time.Duration, want bool) {
 	t.Helper()
-	if got, err := l.take("job", owner, ttl); err != nil || got != want {
-		t.Fatalf("%s takes the lock: %v, %v; want %v", owner, got, err, want)
-	}
+	must.Equal(t, must.Get(l.take("job", owner, ttl))(t), want, "%s takes the lock", owner)
 }
 
 func TestDatabaseRowAsLock(t *testing.T) {
@@ -126,9 +124,7 @@ func TestRedisKeyAsLock(t *testing.T) {
 	a = dial(addr)
 	mustTake(t, a, "a", shortTTL, true)
 	takes(b, "b")
-	if ok, err := a.give("job", "a"); ok || err != nil {
-		t.Fatalf("the paused holder gives back what is another's: %v, %v", ok, err)
-	}
+	must.That(t, !must.Get(a.give("job", "a"))(t), "the paused holder gives back what is another's")
 	if ok, err := b.give("job", "b"); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -234,12 +230,9 @@ func TestLocksOfSessions(t *testing.T) {
 			// the first is told when it goes on.
 			h = hold()
 			must.OK(t, h.Process.Signal(syscall.SIGSTOP))
-			if next, err = job.Lock(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if next.Token() <= first {
-				t.Errorf("token %v after %v", next.Token(), first)
-			}
+			next, err = job.Lock(t.Context())
+			must.OK(t, err)
+			expect.That(t, next.Token() > first, "token %v after %v", next.Token(), first)
 			h.Process.Signal(syscall.SIGCONT)
 			must.Await(t, maker.name+" is told", time.Minute, func() bool { return h.says(maker.lost) })
 			h.Process.Kill()
@@ -275,9 +268,7 @@ func TestFiguresOfOtherLocks(t *testing.T) {
 	pg, _ := startPostgres(t, pgDir(t))
 	redis, _ := startRedis(t)
 	synced, _ := startRedis(t, "--appendonly", "yes", "--appendfsync", "always")
-	if c, err := dialPostgres(pg); err != nil || c.prepare() != nil {
-		t.Fatal("no table", err)
-	}
+	must.That(t, must.Get(dialPostgres(pg))(t).prepare() == nil, "no table")
 	atRedis := func(addr string) func() (otherLock, error) {
 		return func() (otherLock, error) { return dialRedis(addr) }
 	}
@@ -333,9 +324,8 @@ func TestFiguresOfOtherLocks(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if len(took) == 0 || both.Load() > 0 {
-				t.Fatalf("%s: %d cycles, %d with two inside", s.name, len(took), both.Load())
-			}
+			must.That(t, len(took) != 0 && both.Load() <= 0,
+				"%s: %d cycles, %d with two inside", s.name, len(took), both.Load())
 			slices.Sort(took)
 			t.Logf("%-26s %2d contenders: %6.0f cycles/s, taken after %.2f ms (median), %.2f ms (p99)", s.name,
 				contenders,

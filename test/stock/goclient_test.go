@@ -172,9 +172,8 @@ func (s *goSuite) acl(t *testing.T) {
 	check(t, "acl", fmt.Sprint(acl, err), fmt.Sprint(zk.DigestACL(zk.PermAll, "gopher", "pw"), nil))
 	st, err := c.SetACL(d+"/mine", zk.WorldACL(zk.PermRead), 0)
 	must.That(t, err == nil && st.Aversion == 1, "%v %v", st, err)
-	if _, _, err = other.caughtUp(t).Get(d + "/mine"); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err = other.caughtUp(t).Get(d + "/mine")
+	must.OK(t, err)
 }
 
 func (s *goSuite) watches(t *testing.T) {

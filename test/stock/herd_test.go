@@ -77,9 +77,8 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 	for i, mode := range modes {
 		c := new(contender)
 		var err error
-		if c.Conn, err = zk.Dial(t.Context(), s.Addr, zk.Options{Counters: &c.seen}); err != nil {
-			t.Fatal(err)
-		}
+		c.Conn, err = zk.Dial(t.Context(), s.Addr, zk.Options{Counters: &c.seen})
+		must.OK(t, err)
 		defer c.Close(context.Background())
 		if i == 0 {
 			must.Get(c.Create(t.Context(), zk.Create{Path: "/shared"}))(t)

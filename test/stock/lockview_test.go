@@ -339,9 +339,8 @@ func narrow(t *testing.T, v *viewed, b *browser) {
 	for _, tab := range []string{"overview", "locks", "lock&path=/cur/mutex", "graph", "sessions", "ended",
 		"tree&path=/cur"} {
 		b.open(v.base + "/?tab=" + tab)
-		if w, err := strconv.Atoi(b.js("return document.scrollingElement.scrollWidth")); err != nil || w > 320 {
-			t.Errorf("%s is %d pixels wide (%v)", tab, w, err)
-		}
+		w, err := strconv.Atoi(b.js("return document.scrollingElement.scrollWidth"))
+		expect.That(t, err == nil && w <= 320, "%s is %d pixels wide (%v)", tab, w, err)
 	}
 	b.width(1200)
 }

@@ -162,9 +162,8 @@ func TestBoards(t *testing.T) {
 		if a.Panel == "a leader election happens" || a.Panel == "leader unavailable" {
 			continue
 		}
-		if got := p.ask(a.Expr + " " + a.When); len(got) > 0 {
-			t.Errorf("%s, %s fires without a cause: %v", a.Board, a.Panel, got)
-		}
+		got := p.ask(a.Expr + " " + a.When)
+		expect.That(t, len(got) <= 0, "%s, %s fires without a cause: %v", a.Board, a.Panel, got)
 	}
 
 	// to be read when it starts again
@@ -330,7 +329,6 @@ func TestTelegraf(t *testing.T) {
 			t.Errorf("not a number: %s", line)
 		}
 	}
-	if n := strings.Count(out, "\n"); n < 1500 {
-		t.Errorf("%d fields of three servers", n)
-	}
+	n := strings.Count(out, "\n")
+	expect.That(t, n >= 1500, "%d fields of three servers", n)
 }

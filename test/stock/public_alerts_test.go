@@ -234,8 +234,7 @@ func TestTwoClustersInOneJobAreTooManyLeaders(t *testing.T) {
 			s.Kill()
 		}
 		p.await("one leader", a.Expr, func(v float64) bool { return v == 1 })
-		if got := p.ask(a.Expr + " " + a.When); len(got) > 0 {
-			t.Errorf("one leader is too many: %v", got)
-		}
+		got := p.ask(a.Expr + " " + a.When)
+		expect.That(t, len(got) <= 0, "one leader is too many: %v", got)
 	}
 }

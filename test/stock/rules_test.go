@@ -40,12 +40,9 @@ func TestAlertRules(t *testing.T) {
 	names := regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(rules, -1)
 	must.That(t, len(names) != 0, "no alerts")
 	for _, n := range names {
-		if strings.Count(tests, "alertname: "+n[1]+"\n") < 2 {
-			t.Errorf("%s has no case with its cause and one without", n[1])
-		}
-		if !strings.Contains(manual, "`"+n[1]+"`") {
-			t.Errorf("%s is not in the manual", n[1])
-		}
+		expect.That(t, strings.Count(tests, "alertname: "+n[1]+"\n") >= 2,
+			"%s has no case with its cause and one without", n[1])
+		expect.Has(t, manual, "`"+n[1]+"`", "%s is not in the manual", n[1])
 	}
 }
 

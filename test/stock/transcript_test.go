@@ -73,9 +73,8 @@ func startCli(t *testing.T, args ...string) *cli {
 	c := &cli{cmd: exec.Command(zkCli, args...), lines: make(chan [2]string, 100)}
 	c.cmd.Env = cliEnv()
 	var err error
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
+	c.in, err = c.cmd.StdinPipe()
+	must.OK(t, err)
 	out, err := c.cmd.StdoutPipe()
 	must.OK(t, err)
 	errs, err := c.cmd.StderrPipe()

@@ -59,9 +59,8 @@ func TestPipeReassemblesFramesAndSkipsPings(t *testing.T) {
 			r.Event() != (Event{Type: jute.EventDeleted, State: 3, Path: "/b"}) {
 			t.Errorf("event: %v, %v", r, err)
 		}
-		if r, err = c.Next(); err != nil || r.String() != big {
-			t.Errorf("big reply: %d bytes, %v", len(r.Body), err)
-		}
+		r, err = c.Next()
+		expect.That(t, err == nil && r.String() == big, "big reply: %d bytes, %v", len(r.Body), err)
 		c.Drop()
 	}
 }

@@ -21,9 +21,8 @@ func TestKillSessionRemovesItsEphemerals(t *testing.T) {
 	must.Get(victim.Create("/mine", nil, zk.FlagEphemeral, open))(t)
 	id := victim.SessionID()
 	s.KillSession(id)
-	if found, _, err := other.Exists("/mine"); found || err != nil {
-		t.Errorf("ephemeral of a killed session: %v, %v", found, err)
-	}
+	found, _, err := other.Exists("/mine")
+	expect.That(t, !found && err == nil, "ephemeral of a killed session: %v, %v", found, err)
 	expect.That(t, !slices.Contains(s.Sessions(), id), "the session still exists")
 	must.Await(t, "a new session", time.Minute, func() bool {
 		return victim.SessionID() != id &&
@@ -49,9 +48,8 @@ func TestDisconnectKeepsTheSession(t *testing.T) {
 	id := c.SessionID()
 	must.Get(c.Create("/mine", nil, zk.FlagEphemeral, open))(t)
 	s.Disconnect()
-	if _, _, err := retry(c.Get, "/mine"); err != nil {
-		t.Error(err)
-	}
+	_, _, err := retry(c.Get, "/mine")
+	expect.OK(t, err)
 	expect.Equal(t, c.SessionID(), id, "the session was lost")
 }
 
@@ -81,9 +79,8 @@ func TestVirtualTimeExpiresSilentSession(t *testing.T) {
 			t.Errorf("a session of 10 s expired after %v", took)
 		}
 	})
-	if real := time.Since(began); real > 5*time.Second {
-		t.Errorf("virtual time took %v", real)
-	}
+	real := time.Since(began)
+	expect.That(t, real <= 5*time.Second, "virtual time took %v", real)
 }
 
 func TestVirtualTimeKeepsActiveSession(t *testing.T) {

@@ -33,8 +33,7 @@ func TestVersionSuitsParsersOfClients(t *testing.T) {
 		"0.1.0-5-gab12+dirty": "0.1.0-5-gab12.dirty",
 	} {
 		set = given
-		if got := Version(); got != want {
-			t.Errorf("%q becomes %q, want %q", given, got, want)
-		}
+		got := Version()
+		expect.Equal(t, got, want, "%q becomes %q", given, got)
 	}
 }

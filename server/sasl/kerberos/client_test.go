@@ -12,6 +12,9 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var (
@@ -52,13 +55,9 @@ func marshalKeytab(k keytab) []byte {
 func newService(t testing.TB, names Names, k keytab) (s *Service, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "keytab")
-	if err := os.WriteFile(file, marshalKeytab(k), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, marshalKeytab(k), 0o600))
 	s, err := New(Options{Keytab: file, Names: names, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s, file
 }
 
@@ -133,7 +132,7 @@ func bits(set ...int) asn1.BitString {
 	return b
 }
 
-func must[T any](v T, err error) T {
+func sure[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
 	}
@@ -143,14 +142,14 @@ func must[T any](v T, err error) T {
 // hello is the client's first token.
 func (c *testClient) hello() []byte {
 	version := c.ticket.Secret.KVNO
-	c.ticket.Secret = must(c.serverKey.seal(must(asn1.MarshalWithParams(c.secret, application(tagTicketSecret))),
+	c.ticket.Secret = sure(c.serverKey.seal(sure(asn1.MarshalWithParams(c.secret, application(tagTicketSecret))),
 		usageTicket))
 	c.ticket.Secret.KVNO = version
-	t := must(asn1.MarshalWithParams(c.ticket, application(tagTicket)))
+	t := sure(asn1.MarshalWithParams(c.ticket, application(tagTicket)))
 	c.req.Ticket = asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 3, IsCompound: true, Bytes: t}
-	c.req.Authenticator = must(c.key.seal(must(asn1.MarshalWithParams(c.auth, application(tagAuthenticator))),
+	c.req.Authenticator = sure(c.key.seal(sure(asn1.MarshalWithParams(c.auth, application(tagAuthenticator))),
 		usageAuthenticator))
-	token := must(frame(must(asn1.MarshalWithParams(c.req, application(tagAPReq)))))
+	token := sure(frame(sure(asn1.MarshalWithParams(c.req, application(tagAPReq)))))
 	// The frame is an answer's.
 	at := bytes.Index(token, append(bytes.Clone(oid), tokenAPRep...)) + len(oid)
 	copy(token[at:], tokenAPReq)
@@ -165,28 +164,17 @@ func (c *testClient) hello() []byte {
 func (c *testClient) readAnswer(t *testing.T, answer []byte) {
 	t.Helper()
 	var outer asn1.RawValue
-	if _, err := asn1.Unmarshal(answer, &outer); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(asn1.Unmarshal(answer, &outer))(t)
 	message, ok := bytes.CutPrefix(outer.Bytes, append(bytes.Clone(oid), tokenAPRep...))
-	if !ok {
-		t.Fatalf("no AP-REP: %x", answer)
-	}
+	must.That(t, ok, "no AP-REP: %x", answer)
 	var rep apRep
-	if err := decode(message, &rep, tagAPRep); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, decode(message, &rep, tagAPRep))
 	plain, err := c.key.open(rep.Secret, usageAPRep)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var secret apRepSecret
-	if err := decode(plain, &secret, tagAPRepSecret); err != nil {
-		t.Fatal(err)
-	}
-	if !secret.Time.Equal(c.auth.Time) || secret.Micros != c.auth.Micros {
-		t.Errorf("it answers %v, %d", secret.Time, secret.Micros)
-	}
+	must.OK(t, decode(plain, &secret, tagAPRepSecret))
+	expect.That(t, secret.Time.Equal(c.auth.Time) && secret.Micros == c.auth.Micros,
+		"it answers %v, %d", secret.Time, secret.Micros)
 	c.context.key, c.context.subkeyFlag = secret.Key, wrapAcceptorSubkey
 }
 
@@ -199,7 +187,7 @@ func (c *testClient) choice(text string) []byte {
 func mirror(key sessionKey, flags byte, text string) []byte {
 	head := make([]byte, wrapHeader)
 	head[0], head[1], head[2], head[3] = 5, 4, flags, 0xff
-	sum := must(key.sum(append([]byte(text), head...), usageInitiatorSeal))
+	sum := sure(key.sum(append([]byte(text), head...), usageInitiatorSeal))
 	binary.BigEndian.PutUint16(head[4:], uint16(len(sum)))
 	return append(append(head, text...), sum...)
 }
@@ -207,21 +195,18 @@ func mirror(key sessionKey, flags byte, text string) []byte {
 // readOffer checks what the server offers.
 func (c *testClient) readOffer(t *testing.T, token []byte) {
 	t.Helper()
-	if len(token) < wrapHeader+4 || token[2] != wrapFromAcceptor|c.context.subkeyFlag {
-		t.Fatalf("offer %x", token)
-	}
+	must.That(t, len(token) >= wrapHeader+4 && token[2] == wrapFromAcceptor|c.context.subkeyFlag,
+		"offer %x", token)
 	head, text, sum := bytes.Clone(token[:wrapHeader]), token[wrapHeader:wrapHeader+4], token[wrapHeader+4:]
 	clear(head[4:8])
-	if want := must(c.context.key.sum(append(bytes.Clone(text), head...), usageAcceptorSeal)); !bytes.Equal(sum,
+	if want := sure(c.context.key.sum(append(bytes.Clone(text), head...), usageAcceptorSeal)); !bytes.Equal(sum,
 		want) {
 		t.Errorf("checksum of the offer %x, want %x", sum, want)
 	}
 	if !c.mutual && binary.BigEndian.Uint64(head[8:]) != uint64(c.auth.Sequence) {
 		t.Errorf("number %x of the offer is not the client's", head[8:])
 	}
-	if !bytes.Equal(text, []byte{1, 0, 0, 0}) {
-		t.Errorf("it offers %x", text)
-	}
+	expect.List(t, text, []byte{1, 0, 0, 0}, "it offers")
 }
 
 // signIn runs a whole exchange, and returns who the client is.
@@ -247,8 +232,6 @@ func (c *testClient) signIn(t *testing.T, s *Service) (string, error) {
 		return "", err
 	}
 	user, done := e.User()
-	if last != nil || !done {
-		t.Errorf("the end: %x, %v", last, done)
-	}
+	expect.That(t, last == nil && done, "the end: %x, %v", last, done)
 	return user, nil
 }

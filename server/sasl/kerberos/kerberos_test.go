@@ -15,6 +15,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestWhoHasATicketIsLetIn(t *testing.T) {
@@ -119,9 +122,8 @@ func TestEverybodyElseIsRefused(t *testing.T) {
 			client := newClient(key, 4, mutual)
 			c.change(client)
 			who, err := client.signIn(t, s)
-			if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s: %q, %v; want %q", name, who, err, c.want)
-			}
+			expect.That(t, errors.Is(err, c.kind) && strings.Contains(err.Error(), c.want),
+				"%s: %q, %v; want %q", name, who, err, c.want)
 		}
 	}
 	three := Principal{[]string{"a", "b", "c"}, "ZK.TEST"}
@@ -183,22 +185,19 @@ func TestTheRestOfAnExchange(t *testing.T) {
 	} {
 		client := newClient(key, 4, true)
 		e := s.Begin(rand.Reader)
-		client.readAnswer(t, must(e.Answer(client.hello(), now)))
-		client.readOffer(t, must(e.Answer(nil, now)))
+		client.readAnswer(t, sure(e.Answer(client.hello(), now)))
+		client.readOffer(t, sure(e.Answer(nil, now)))
 		_, err := e.Answer(c.last(client), now)
-		if _, done := e.User(); done != c.ok || (err == nil) != c.ok {
-			t.Errorf("%s: %v, %v", name, done, err)
-		}
-		if _, err := e.Answer(client.choice("\x01\x00\x00\x00"), now); err == nil {
-			t.Errorf("%s: it goes on behind its end", name)
-		}
+		_, done := e.User()
+		expect.That(t, done == c.ok && (err == nil) == c.ok, "%s: %v, %v", name, done, err)
+		expect.Fails(t, expect.Err(e.Answer(client.choice("\x01\x00\x00\x00"), now)),
+			"%s: it goes on behind its end", name)
 	}
 	client := newClient(key, 4, true)
 	e := s.Begin(rand.Reader)
-	must(e.Answer(client.hello(), now))
-	if _, err := e.Answer([]byte("x"), now); !errors.Is(err, errProtocol) {
-		t.Errorf("a token where the client has nothing to say: %v", err)
-	}
+	sure(e.Answer(client.hello(), now))
+	expect.Is(t, expect.Err(e.Answer([]byte("x"), now)), errProtocol,
+		"a token where the client has nothing to say")
 }
 
 func TestReplay(t *testing.T) {
@@ -206,16 +205,13 @@ func TestReplay(t *testing.T) {
 	s, _ := newService(t, Names{}, keytab{{server, 4, key}})
 	client := newClient(key, 4, false)
 	first := client.hello()
-	must(s.Begin(rand.Reader).Answer(first, now))
+	sure(s.Begin(rand.Reader).Answer(first, now))
 	for _, at := range []time.Duration{0, Skew} {
-		if _, err := s.Begin(rand.Reader).Answer(first, now.Add(at)); !errors.Is(err, errReplay) {
-			t.Errorf("the same token after %s: %v", at, err)
-		}
+		expect.Is(t, expect.Err(s.Begin(rand.Reader).Answer(first, now.Add(at))), errReplay,
+			"the same token after %s", at)
 	}
 	// The same moment of the same client is another authenticator.
-	if _, err := s.Begin(rand.Reader).Answer(client.hello(), now); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, expect.Err(s.Begin(rand.Reader).Answer(client.hello(), now)))
 
 	// To another server, or to this one with its memory lost, a recorded client
 	// gets no further than to the server's key.
@@ -223,16 +219,14 @@ func TestReplay(t *testing.T) {
 	client = newClient(key, 4, true)
 	hello := client.hello()
 	e := s.Begin(rand.Reader)
-	client.readAnswer(t, must(e.Answer(hello, now)))
-	must(e.Answer(nil, now))
+	client.readAnswer(t, sure(e.Answer(hello, now)))
+	sure(e.Answer(nil, now))
 	choice := client.choice("\x01\x00\x00\x00")
-	must(e.Answer(choice, now))
+	sure(e.Answer(choice, now))
 	replayed := other.Begin(rand.Reader)
-	must(replayed.Answer(hello, now))
-	must(replayed.Answer(nil, now))
-	if _, err := replayed.Answer(choice, now); err == nil {
-		t.Error("a recorded client was let in elsewhere")
-	}
+	sure(replayed.Answer(hello, now))
+	sure(replayed.Answer(nil, now))
+	expect.Fails(t, expect.Err(replayed.Answer(choice, now)), "a recorded client was let in elsewhere")
 }
 
 func TestReplaysAreForgottenLateAndBounded(t *testing.T) {
@@ -241,41 +235,32 @@ func TestReplaysAreForgottenLateAndBounded(t *testing.T) {
 	at := now
 	for i := range 200 { // 200 minutes, some of them without anybody
 		if i%50 < 30 {
-			if err := r.add(sum(i), at); err != nil {
-				t.Fatal(i, err)
-			}
+			must.OK(t, r.add(sum(i), at), "%v", i)
 		}
 		for old := i; old >= 0 && i-old <= int(2*Skew/time.Minute); old-- {
-			if old%50 < 30 && r.add(sum(old), at) != errReplay {
-				t.Fatalf("minute %d: that of minute %d is forgotten", i, old)
-			}
+			must.That(t, old%50 >= 30 || r.add(sum(old), at) == errReplay,
+				"minute %d: that of minute %d is forgotten", i, old)
 		}
 		at = at.Add(time.Minute)
 	}
 	r = replays{limit: 10}
 	for i := range 20 {
-		if err := r.add(sum(i), now); (err == nil) != (i < 10) {
-			t.Errorf("%d: %v", i, err)
-		}
+		expect.Equal(t, r.add(sum(i), now) == nil, i < 10, "%d", i)
 	}
-	if err := r.add(sum(30), now.Add(remembered+time.Second)); err != nil {
-		t.Errorf("after a while: %v", err)
-	}
+	expect.OK(t, r.add(sum(30), now.Add(remembered+time.Second)), "after a while")
 }
 
 // recorded reads what real clients have sent.
 func recorded(t testing.TB) (keytabBytes []byte, clients [][]string) {
 	t.Helper()
 	f, err := os.Open("testdata/recorded.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		words := strings.Fields(lines.Text())
 		switch {
 		case words[0] == "keytab":
-			keytabBytes = must(hex.DecodeString(words[1]))
+			keytabBytes = sure(hex.DecodeString(words[1]))
 		case words[0] != "#":
 			clients = append(clients, words)
 		}
@@ -285,22 +270,16 @@ func recorded(t testing.TB) (keytabBytes []byte, clients [][]string) {
 
 func TestRecordedClients(t *testing.T) {
 	b, clients := recorded(t)
-	if len(clients) != 5 {
-		t.Fatalf("%d clients", len(clients))
-	}
+	must.Equal(t, len(clients), 5, "clients")
 	for _, c := range clients {
 		file := filepath.Join(t.TempDir(), "keytab")
-		if err := os.WriteFile(file, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, b, 0o600))
 		s, err := New(Options{Keytab: file, Principal: c[1], Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := time.Unix(must(strconv.ParseInt(c[2], 10, 64)), 0)
+		must.OK(t, err)
+		at := time.Unix(sure(strconv.ParseInt(c[2], 10, 64)), 0)
 		e := s.Begin(rand.Reader)
 		for i, token := range c[3:] {
-			answer, err := e.Answer(must(hex.DecodeString(token)), at)
+			answer, err := e.Answer(sure(hex.DecodeString(token)), at)
 			if err != nil || i == 0 && len(answer) == 0 {
 				t.Errorf("%s %s: token %d: %x, %v", c[0], c[1], i, answer, err)
 			}
@@ -309,7 +288,7 @@ func TestRecordedClients(t *testing.T) {
 		if c[0] == "java" && (!done || who != "alice@ZK.TEST" || e.Principal() != who) {
 			t.Errorf("Java's client is %q, %v", who, done)
 		}
-		if _, err := s.Begin(rand.Reader).Answer(must(hex.DecodeString(c[3])), at.Add(2*Skew)); !errors.Is(err,
+		if _, err := s.Begin(rand.Reader).Answer(sure(hex.DecodeString(c[3])), at.Add(2*Skew)); !errors.Is(err,
 			errRefused) {
 			t.Errorf("ten minutes later: %v", err)
 		}
@@ -323,10 +302,8 @@ func TestAnswersDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for range 10 {
 		c := newClient(key, 4, true)
-		c.readAnswer(t, must(s.Begin(rand.Reader).Answer(c.hello(), now)))
+		c.readAnswer(t, sure(s.Begin(rand.Reader).Answer(c.hello(), now)))
 		seen[fmt.Sprintf("%x", c.context.key.Value)] = true
 	}
-	if len(seen) != 10 {
-		t.Errorf("%d keys in 10 exchanges", len(seen))
-	}
+	expect.Equal(t, len(seen), 10, "keys in 10 exchanges")
 }

@@ -13,14 +13,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 func TestKeytabOfKadmin(t *testing.T) {
 	b, _ := recorded(t)
 	k, err := parseKeytab(b)
-	if err != nil || len(k) != 8 {
-		t.Fatalf("%d keys, %v", len(k), err)
-	}
+	must.That(t, err == nil && len(k) == 8, "%d keys, %v", len(k), err)
 	for i := range b {
 		if cut, err := parseKeytab(b[:i]); err == nil && len(cut) >= len(k) {
 			t.Errorf("%d of %d bytes hold %d keys", i, len(b), len(cut))
@@ -69,12 +70,8 @@ func TestKeytabFiles(t *testing.T) {
 		"no principal at all": {keytab{one}, "@C", 0o600, "", "is no principal"},
 	} {
 		file := filepath.Join(t.TempDir(), "keytab")
-		if err := os.WriteFile(file, marshalKeytab(c.entries), c.mode); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(file, c.mode); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, marshalKeytab(c.entries), c.mode))
+		must.OK(t, os.Chmod(file, c.mode))
 		s, err := New(Options{Keytab: file, Principal: c.principal})
 		switch {
 		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
@@ -104,17 +101,11 @@ func TestKeytabIsReadAgain(t *testing.T) {
 	}
 	replace := func(b []byte) {
 		t.Helper()
-		if err := os.WriteFile(file, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, b, 0o600))
 		// A file system may keep only seconds.
-		if err := os.Chtimes(file, at, at.Add(time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chtimes(file, at, at.Add(time.Second)))
 	}
-	if err := try(after, 2); err == nil {
-		t.Error("a ticket with a key that is not there yet")
-	}
+	expect.Fails(t, try(after, 2), "a ticket with a key that is not there yet")
 	// As kadmin leaves it: the old key stays, for tickets that are out.
 	whole := marshalKeytab(keytab{{server, 1, before}, {server, 2, after}})
 	replace(whole[:20])
@@ -125,18 +116,12 @@ func TestKeytabIsReadAgain(t *testing.T) {
 	at = at.Add(time.Millisecond)
 	replace(whole) // seen at once by who needs it
 	for version, key := range []sessionKey{before, after} {
-		if err := try(key, int64(version)+1); err != nil {
-			t.Errorf("version %d: %v", version+1, err)
-		}
+		expect.OK(t, try(key, int64(version)+1), "version %d", version+1)
 	}
-	if !strings.Contains(log.String(), "keytab read again") {
-		t.Errorf("log %s", &log)
-	}
+	expect.Has(t, log.String(), "keytab read again", "log %s", &log)
 	replace(marshalKeytab(keytab{{alice, 3, newKey(18)}}))
 	at = at.Add(lookAgain)
-	if err := try(after, 2); err != nil {
-		t.Errorf("another's keytab: %v", err)
-	}
+	expect.OK(t, try(after, 2), "another's keytab")
 }
 
 func TestIdentities(t *testing.T) {
@@ -169,13 +154,9 @@ func TestIdentities(t *testing.T) {
 		{"a/b/c@ZK.TEST", "", true, true, ""},
 	} {
 		parsed, err := ParseRules(c.rules)
-		if err != nil {
-			t.Fatal(c.rules, err)
-		}
+		must.OK(t, err, "%v", c.rules)
 		p, err := ParsePrincipal(c.principal)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		n := Names{Rules: parsed, RemoveHost: c.removeHost, RemoveRealm: c.removeRealm, realm: "ZK.TEST"}
 		got, err := n.identity(p)
 		if got != c.want || (err == nil) != (c.want != "") {
@@ -216,10 +197,10 @@ func FuzzToken(f *testing.F) {
 	b, clients := recorded(f)
 	for _, c := range clients {
 		for _, token := range c[3:] {
-			f.Add(must(hex.DecodeString(token)))
+			f.Add(sure(hex.DecodeString(token)))
 		}
 	}
-	k := must(parseKeytab(b))
+	k := sure(parseKeytab(b))
 	client := newClient(newKey(18), 1, true)
 	f.Add(client.hello())
 	var services []*Service
@@ -230,12 +211,10 @@ func FuzzToken(f *testing.F) {
 	f.Fuzz(func(t *testing.T, token []byte) {
 		for _, s := range services {
 			e := s.Begin(rand.Reader)
-			if answer, err := e.Answer(token, now); err == nil {
-				t.Errorf("answered by %x", answer)
-			}
-			if who, done := e.User(); done {
-				t.Errorf("let in as %s", who)
-			}
+			answer, err := e.Answer(token, now)
+			expect.Fails(t, err, "answered by %x", answer)
+			who, done := e.User()
+			expect.That(t, !done, "let in as %s", who)
 		}
 	})
 }
@@ -244,8 +223,8 @@ func FuzzToken(f *testing.F) {
 // the last token of such a client.
 func FuzzInside(f *testing.F) {
 	c := newClient(newKey(18), 1, true)
-	f.Add(must(asn1.MarshalWithParams(c.secret, application(tagTicketSecret))))
-	f.Add(must(asn1.MarshalWithParams(c.auth, application(tagAuthenticator))))
+	f.Add(sure(asn1.MarshalWithParams(c.secret, application(tagTicketSecret))))
+	f.Add(sure(asn1.MarshalWithParams(c.auth, application(tagAuthenticator))))
 	f.Add(mirror(c.key, 0, "\x01\x00\x00\x00bob"))
 	f.Add(mirror(newKey(17), 0, ""))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -255,7 +234,7 @@ func FuzzInside(f *testing.F) {
 				t.Errorf("taken: %v", p)
 			}
 		}
-		req := apReq{Authenticator: must(c.key.seal(b, usageAuthenticator))}
+		req := apReq{Authenticator: sure(c.key.seal(b, usageAuthenticator))}
 		if a, _, err := openAuthenticator(&req, c.key, alice, now); err == nil && a.Time.Sub(now).Abs() > 2*Skew {
 			t.Errorf("taken: %v", a)
 		}
@@ -276,9 +255,8 @@ func FuzzKeytab(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := parseKeytab(marshalKeytab(k)); err != nil || len(again) != len(k) {
-			t.Errorf("%d keys, written and read: %d, %v", len(k), len(again), err)
-		}
+		expect.Equal(t, len(must.Get(parseKeytab(marshalKeytab(k)))(t)), len(k),
+			"%d keys, written and read", len(k))
 	})
 }
 
