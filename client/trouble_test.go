@@ -1,37 +1,17 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	stdlog "log"
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/zlockd/zlockd/test/must"
 )
-
-// lines collects what is logged.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // deadAddr is an address where nothing listens.
 func deadAddr(t testing.TB) string {
@@ -49,7 +29,7 @@ func TestDialSaysAtOnceWhyThereIsNoSession(t *testing.T) {
 		stdlog.SetOutput(out) // SetDefault took it, too: what log.Fatal says must be seen
 		stdlog.SetFlags(flags)
 	}()
-	var log lines
+	var log must.Text
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	dead := deadAddr(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -59,15 +39,15 @@ func TestDialSaysAtOnceWhyThereIsNoSession(t *testing.T) {
 		done <- err
 	}()
 	eventually(t, "the cause in the log", func() bool {
-		s := log.text()
+		s := log.String()
 		return strings.Contains(s, "level=WARN") && strings.Contains(s, dead) && strings.Contains(s, "refused")
 	})
 	not(t, "Dial gives up", done, 10*time.Millisecond)
 	cancel()
 	err := soon(t, "Dial to end", done)
 	must.That(t, errors.Is(err, context.Canceled) && strings.Contains(err.Error(), "refused"), "%v", err)
-	if n := strings.Count(log.text(), "refused"); n != 1 {
-		t.Fatalf("said %d times:\n%s", n, log.text())
+	if n := strings.Count(log.String(), "refused"); n != 1 {
+		t.Fatalf("said %d times:\n%s", n, log.String())
 	}
 }
 
@@ -75,7 +55,7 @@ func TestDialSaysAtOnceWhyThereIsNoSession(t *testing.T) {
 // answers; when that one goes there is something to say.
 func TestServerThatIsDownIsNotMentionedWhileAnotherAnswers(t *testing.T) {
 	shared(t)
-	var log lines
+	var log must.Text
 	p := newProxy(t, addr(t))
 	dead := deadAddr(t)
 	c := dialTo(t, dead+","+p.Addr(), quick(WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
@@ -84,8 +64,8 @@ func TestServerThatIsDownIsNotMentionedWhileAnotherAnswers(t *testing.T) {
 		p.Cut()
 		eventually(t, "another connection", func() bool { return c.Stats().Attachments > n })
 	}
-	s := log.text()
+	s := log.String()
 	must.That(t, !strings.Contains(s, dead), "%v", s)
 	p.Close()
-	eventually(t, "a word", func() bool { return strings.Contains(log.text(), dead) })
+	eventually(t, "a word", func() bool { return strings.Contains(log.String(), dead) })
 }

@@ -7,10 +7,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -89,43 +87,14 @@ func TestEmbeddingExamplesWork(t *testing.T) {
 	// is an orderly end.
 	for _, when := range []string{"clients: ", "holding, token "} {
 		cmd := run("./server")
-		var said lockedBuffer
+		var said must.Text
 		cmd.Stdout, cmd.Stderr = &said, &said
 		must.OK(t, cmd.Start())
-		said.wait(t, when)
+		said.Await(t, when)
 		must.OK(t, cmd.Process.Signal(syscall.SIGTERM))
 		if err := cmd.Wait(); err != nil || strings.Contains(said.String(), "level=ERROR") {
 			t.Errorf("%v\n%s", err, said.String())
 		}
 		expect.OK(t, expect.Err(os.Stat(filepath.Join(cmd.Dir, "locks", "identity"))))
-	}
-}
-
-// lockedBuffer is what a program that still runs has said.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
-// wait waits until the program has said something.
-func (b *lockedBuffer) wait(t *testing.T, what string) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !strings.Contains(b.String(), what); time.Sleep(
-		10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it says %q, not %q", b.String(), what)
-		}
 	}
 }

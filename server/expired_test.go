@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -21,28 +20,10 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// lines is a log that may be read while it is written.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // A session that falls silent leaves one line: who, for how long, and what it
 // had.
 func TestExpiredSessionIsLogged(t *testing.T) {
-	var log lines
+	var log must.Text
 	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Clients: clients.Options{MinSessionTimeout: 200 * time.Millisecond, MaxSessionTimeout: time.Minute}})
 	c := must.Get(wire.Dial(i.ClientAddr()))(t)
@@ -50,12 +31,7 @@ func TestExpiredSessionIsLogged(t *testing.T) {
 	must.OK(t, c.Connect(wire.NewSession(200)))
 	create(t, c, "/lock", 0)
 	create(t, c, "/lock/_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-", jute.FlagEphemeralSequential)
-	for end := time.Now().Add(time.Minute); !strings.Contains(log.String(), "session expired"); time.Sleep(
-		5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no line:\n%s", log.String())
-		}
-	}
+	log.Await(t, "session expired")
 	for line := range strings.Lines(log.String()) {
 		if !strings.Contains(line, "session expired") {
 			continue
@@ -71,7 +47,7 @@ func TestExpiredSessionIsLogged(t *testing.T) {
 // What a server reads in its log when it starts has happened before: it is told
 // with the time at which it did, and not as news.
 func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
-	var log lines
+	var log must.Text
 	o := Options{AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Raft:    raftfsm.Options{DataDir: t.TempDir()},
 		Clients: clients.Options{MinSessionTimeout: 200 * time.Millisecond, MaxSessionTimeout: time.Minute}}

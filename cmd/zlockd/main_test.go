@@ -1,21 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"io"
 	"log/slog"
 	"os"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/zlockd/zlockd/cmd/internal/release"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -26,35 +23,6 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	os.Exit(m.Run())
-}
-
-// buffer collects what several goroutines write.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-// waitFor waits until the buffer holds text.
-func (b *buffer) waitFor(t *testing.T, text string) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(b.String(), text); time.Sleep(
-		2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no %q in %q", text, b.String())
-		}
-	}
 }
 
 // fakeProcess is a server that does as it is told.
@@ -87,8 +55,8 @@ func (p *fakeProcess) Close(ctx context.Context) error {
 }
 
 // startFake runs a daemon around p and returns its signals and exit code.
-func startFake(p process, err error) (out *buffer, signals chan os.Signal, code chan int) {
-	out, signals, code = new(buffer), make(chan os.Signal, 2), make(chan int, 1)
+func startFake(p process, err error) (out *must.Text, signals chan os.Signal, code chan int) {
+	out, signals, code = new(must.Text), make(chan os.Signal, 2), make(chan int, 1)
 	d := &daemon{stdout: out, stderr: out, signals: signals,
 		start: func(context.Context, *settings, *slog.Logger) (process, error) {
 			return p, err
@@ -100,7 +68,7 @@ func startFake(p process, err error) (out *buffer, signals chan os.Signal, code 
 func TestReadyLine(t *testing.T) {
 	p := newFake()
 	out, signals, code := startFake(p, nil)
-	out.waitFor(t, "\n")
+	out.Await(t, "\n")
 	want := "zlockd ready client=127.0.0.1:2181 peer=off admin=127.0.0.1:8181 mode=standalone version=" +
 		release.Version() + "\n"
 	expect.Equal(t, out.String(), want)

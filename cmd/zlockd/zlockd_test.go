@@ -30,7 +30,7 @@ import (
 type daemonProcess struct {
 	cmd    *exec.Cmd
 	stdout io.Reader
-	stderr *buffer
+	stderr *must.Text
 	ready  map[string]string // fields of the ready line
 }
 
@@ -52,7 +52,7 @@ func begin(t *testing.T, args ...string) *daemonProcess {
 
 // prepare makes a zlockd that has not been started.
 func prepare(args ...string) *daemonProcess {
-	p := &daemonProcess{cmd: exec.Command(os.Args[0], args...), stderr: new(buffer),
+	p := &daemonProcess{cmd: exec.Command(os.Args[0], args...), stderr: new(must.Text),
 		ready: make(map[string]string)}
 	p.cmd.Env = append(os.Environ(), "TEST_ZLOCKD_MAIN=1")
 	p.cmd.Stderr = p.stderr
@@ -325,7 +325,7 @@ func TestAuditLogOfAServer(t *testing.T) {
 	reads(file, "\tip=127.0.0.1\toperation=create\tznode=/a\tznode_type=persistent\tresult=success\n")
 	must.OK(t, os.Rename(file, file+".1"))
 	p.cmd.Process.Signal(syscall.SIGHUP)
-	p.stderr.waitFor(t, "SIGHUP: the configuration was read again")
+	p.stderr.Await(t, "SIGHUP: the configuration was read again")
 	reads(file, "")
 	if code := p.stop(t); code != exitOK {
 		t.Errorf("exit %d\n%s", code, p.stderr)

@@ -26,7 +26,7 @@ type rig struct {
 	node  *raftfsm.Node
 	valve *valve
 	ln    net.Listener
-	log   *syncBuffer
+	log   *must.Text
 }
 
 // newRig starts a server on loopback, and stops it when the test ends. A panic
@@ -40,7 +40,7 @@ func newRig(t testing.TB, o Options) *rig {
 
 func newRigOn(t testing.TB, o Options, ln net.Listener) *rig {
 	t.Helper()
-	r := &rig{t: t, ln: ln, log: new(syncBuffer)}
+	r := &rig{t: t, ln: ln, log: new(must.Text)}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(r.log, nil))
 	}
@@ -156,24 +156,6 @@ type echoWords struct{}
 func (echoWords) Answer(conn io.ReadWriter, first [4]byte) error {
 	_, err := conn.Write(append([]byte("word "), first[:]...))
 	return err
-}
-
-// syncBuffer is a log that may be read while it is written.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // dial opens a connection without a session.

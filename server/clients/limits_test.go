@@ -297,7 +297,7 @@ func TestBytesOfIdentitiesAreBounded(t *testing.T) {
 }
 
 func TestLogLinesCausedByInputAreBounded(t *testing.T) {
-	var log syncBuffer
+	var log must.Text
 	now := time.Duration(0)
 	var l inputLog
 	l.init(slog.New(slog.NewTextHandler(&log, nil)), func() time.Duration { return now })
@@ -359,7 +359,7 @@ func TestPlainBytesOnTheTLSPortAreClosed(t *testing.T) {
 // TestOneLineForARefusedConnection: however often one address tries, and whatever
 // speaks there.
 func TestOneLineForARefusedConnection(t *testing.T) {
-	var log syncBuffer
+	var log must.Text
 	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxConnsPerAddr: -1})
 	gone := r.client()
 	id := admin.Hex(gone.Session.ID)
@@ -396,7 +396,7 @@ func TestOneLineForARefusedConnection(t *testing.T) {
 
 // TestRepeatedLinesAreCounted: the next line tells how many there would have been.
 func TestRepeatedLinesAreCounted(t *testing.T) {
-	var log syncBuffer
+	var log must.Text
 	now := time.Duration(0)
 	var l inputLog
 	l.init(slog.New(slog.NewTextHandler(&log, nil)), func() time.Duration { return now })

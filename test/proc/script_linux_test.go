@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,21 +26,7 @@ type script struct {
 	cmd    *exec.Cmd
 	ended  chan error
 	client int // first client port
-
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (s *script) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.out.Write(b)
-}
-
-func (s *script) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.out.String()
+	must.Text
 }
 
 // freeRow returns the first of three ports next to each other that are free.
