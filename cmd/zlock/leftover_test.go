@@ -175,26 +175,26 @@ func TestKilledTestRunLeavesNothing(t *testing.T) {
 	}
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mark")
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=2m")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=15m")
 	cmd.Env = append(os.Environ(), "ZLOCK_TEST_VICTIM="+file)
 	must.OK(t, cmd.Start())
+	t.Cleanup(func() { cmd.Process.Kill() })
 	var mark string
-	for end := time.Now().Add(time.Minute); mark == ""; time.Sleep(20 * time.Millisecond) {
+	must.Await(t, "the other run has begun", 5*time.Minute, func() bool {
 		b, _ := os.ReadFile(file)
 		mark = strings.TrimSpace(string(b))
-		if time.Now().After(end) {
-			cmd.Process.Kill()
-			t.Fatal("the other run did not begin")
-		}
-	}
-	expect.That(t, len(marked(mark)) >= 5, "the other run started only %q", marked(mark))
+		return mark != ""
+	})
+	must.Await(t, "the other run has started all of its commands", 5*time.Minute,
+		func() bool { return len(marked(mark)) >= 5 })
 	cmd.Process.Kill()
 	cmd.Wait()
-	for end := time.Now().Add(2 * soon); len(marked(mark)) > 0; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("these outlive it: %q", marked(mark))
+	defer func() {
+		if t.Failed() {
+			t.Logf("these outlive it: %q", marked(mark))
 		}
-	}
+	}()
+	must.Await(t, "all of them have ended", time.Minute, func() bool { return len(marked(mark)) == 0 })
 }
 
 // escaped is a COMMAND with a child in a session of its own that ignores TERM. Its

@@ -82,10 +82,10 @@ func TestRandomEditsAreNoticed(t *testing.T) {
 			all := must.Get(spots(root, layer[0]))(t)
 			rng := rand.New(rand.NewPCG(*seedFlag, uint64(len(layer[0]))))
 			rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-			own, above, equal := 0, 0, 0
+			own, above, late, equal := 0, 0, 0, 0
 			var unnoticed []string
 			for _, s := range all {
-				if own+above+len(unnoticed) == *randomFlag {
+				if own+above+late+len(unnoticed) == *randomFlag {
 					break
 				}
 				if judged[s.String()] != "" {
@@ -97,6 +97,9 @@ func TestRandomEditsAreNoticed(t *testing.T) {
 				took := time.Since(began).Round(time.Second)
 				switch {
 				case errors.Is(err, errDoesNotBuild):
+				case errors.Is(err, errTimedOut):
+					late++
+					t.Logf("TIMED OUT %s:%d %s → %s, %v (%v)", s.file, s.line, s, oneLine(s.is), err, took)
 				case err != nil:
 					t.Fatal(err)
 				case by == "":
@@ -110,13 +113,27 @@ func TestRandomEditsAreNoticed(t *testing.T) {
 					t.Logf("noticed above %s:%d %s, by %s %s (%v)", s.file, s.line, s, by, why, took)
 				}
 			}
-			t.Logf("| `%s` | %d | %d | %d | %d | seed %d; %d that change nothing left out", layer[0],
-				own+above+len(unnoticed), own, above, len(unnoticed), *seedFlag, equal)
+			t.Logf("| `%s` | %d | %d | %d | %d timed out | %d | seed %d; %d that change nothing left out", layer[0],
+				own+above+late+len(unnoticed), own, above, late, len(unnoticed), *seedFlag, equal)
 		})
 	}
 }
 
-var errDoesNotBuild = errors.New("does not build")
+var (
+	errDoesNotBuild = errors.New("does not build")
+	// A run that took too long shows nothing: the edit may block it, or the machine may be busy.
+	errTimedOut = errors.New("timed out")
+)
+
+var timedOut = regexp.MustCompile(`(?m)^panic: test timed out after `)
+
+// unfinished returns errTimedOut if a run ended for its time, and before a test failed.
+func unfinished(ctx context.Context, out []byte, err error) error {
+	if err != nil && !bytes.Contains(out, []byte("--- FAIL: ")) && (ctx.Err() != nil || timedOut.Match(out)) {
+		return errTimedOut
+	}
+	return nil
+}
 
 // try plants one edit and returns the package whose tests notice, and which
 // test it is.
@@ -139,15 +156,28 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 		cmd := exec.CommandContext(ctx, name, args...)
 		cmd.Dir, cmd.Env = in, env
 		cmd.WaitDelay = 5 * time.Second
-		return cmd.CombinedOutput()
+		out, err := cmd.CombinedOutput()
+		if late := unfinished(ctx, out, err); late != nil {
+			err = fmt.Errorf("%w: %s %s", late, filepath.Base(name), strings.Join(args, " "))
+		}
+		return out, err
 	}
-	if out, err := run(root, 5*time.Minute, "go", "build", "./"+filepath.Dir(s.file)); err != nil {
+	// noticed says which package notices by a run that failed.
+	noticed := func(pkg string, out []byte, err error) (string, string, error) {
+		if errors.Is(err, errTimedOut) {
+			return "", "", err
+		}
+		return pkg, failing(out), nil
+	}
+	if out, err := run(root, 5*time.Minute, "go", "build", "./"+filepath.Dir(s.file)); errors.Is(err, errTimedOut) {
+		return "", "", err
+	} else if err != nil {
 		return "", "", fmt.Errorf("%w: %s", errDoesNotBuild, out)
 	}
 	for _, pkg := range pkgs {
 		binary := filepath.Join(dir, filepath.Base(pkg)+".test")
 		if out, err := run(root, 5*time.Minute, "go", "test", "-c", "-vet=off", "-o", binary, pkg); err != nil {
-			return pkg, failing(out), nil
+			return noticed(pkg, out, err)
 		}
 		tests := func(only, limit string) ([]byte, error) {
 			return run(filepath.Join(root, pkg), 6*time.Minute, binary, "-test.short", "-test.failfast",
@@ -159,11 +189,11 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 		}
 		if near != "" {
 			if out, err := tests(near, "90s"); err != nil {
-				return pkg, failing(out), nil
+				return noticed(pkg, out, err)
 			}
 		}
 		if out, err := tests("", "4m"); err != nil {
-			return pkg, failing(out), nil
+			return noticed(pkg, out, err)
 		}
 	}
 	return "", "", nil
@@ -244,6 +274,28 @@ func (s spot) overlay(root, dir string) (string, error) {
 	}
 	list := filepath.Join(dir, "overlay.json")
 	return list, os.WriteFile(list, b, 0o600)
+}
+
+func TestRunThatTimesOutShowsNothing(t *testing.T) {
+	failed, over := errors.New("exit status 2"), "panic: test timed out after 4m0s\nrunning tests:\n\tTestA (3m59s)\n"
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		out  string
+		err  error
+		want error
+	}{
+		{"passes", t.Context(), "PASS\n", nil, nil},
+		{"fails", t.Context(), "--- FAIL: TestA (0.00s)\n", failed, nil},
+		{"panics", t.Context(), "panic: runtime error\n", failed, nil},
+		{"too long for the test binary", t.Context(), over, failed, errTimedOut},
+		{"too long for us", ended, "", failed, errTimedOut},
+		{"fails and hangs", ended, "--- FAIL: TestA (0.00s)\n" + over, failed, nil},
+	} {
+		expect.Equal(t, unfinished(c.ctx, []byte(c.out), c.err), c.want, "%s", c.name)
+	}
 }
 
 func TestSpotsAreFound(t *testing.T) {
