@@ -15,9 +15,9 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/zk"
-	"github.com/zlockd/zlockd/test/doctest"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/published"
 )
 
 // TestHelpIsInColumns: what the options do begins in one column, and no line ends in
@@ -190,7 +190,7 @@ func TestAncestorHolds(t *testing.T) {
 func TestManualPage(t *testing.T) {
 	page, errs, code := runIn(t, nil, "manual")
 	must.That(t, code == 0 && errs == "", "%v %v", code, errs)
-	doctest.Manual(t, "zlock.1", page)
+	published.Manual(t, "zlock.1", page)
 }
 
 // TestDocumentationHasTheCommands keeps docs/zlock.md from going stale.
@@ -198,7 +198,7 @@ func TestDocumentationHasTheCommands(t *testing.T) {
 	const command = "go test ./cmd/zlock -run Documentation -update-docs"
 	var commands, exits strings.Builder
 	new(app).program().MarkdownCommands(&commands)
-	doctest.Table(t, "../../docs/zlock.md", command, commands.String())
+	published.Table(t, "../../docs/zlock.md", command, commands.String())
 	new(app).program().MarkdownExits(&exits)
-	doctest.Table(t, "../../docs/zlock.md", command+", exit codes", exits.String())
+	published.Table(t, "../../docs/zlock.md", command+", exit codes", exits.String())
 }

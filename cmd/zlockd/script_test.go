@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/zlockd/zlockd/test/doctest"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/published"
 )
 
 // TestScripts runs zlockd as the files of testdata/*.txt say. A line "> ARGS"
@@ -99,7 +99,7 @@ func runMain(t *testing.T, args ...string) string {
 func TestDocumentationHasTheFlags(t *testing.T) {
 	var table strings.Builder
 	new(daemon).program().MarkdownFlags(&table)
-	doctest.Table(t, "../../docs/reference/flags.md", "go test ./cmd/zlockd -run Documentation -update-docs",
+	published.Table(t, "../../docs/reference/flags.md", "go test ./cmd/zlockd -run Documentation -update-docs",
 		table.String())
 	for flag := range flagDetails {
 		expect.Has(t, table.String(), "--"+flag, "details of the unknown flag %s", flag)
@@ -108,7 +108,7 @@ func TestDocumentationHasTheFlags(t *testing.T) {
 
 func TestManualPages(t *testing.T) {
 	for _, page := range []string{"zlockd.8", "zlockd.conf.5"} {
-		doctest.Manual(t, page, runMain(t, "manual", page))
+		published.Manual(t, page, runMain(t, "manual", page))
 	}
 }
 

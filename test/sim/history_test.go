@@ -18,7 +18,6 @@ import (
 	"github.com/zlockd/zlockd/test/history"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/test/workload"
 )
 
 // TestSimHistoriesG1ToG22 runs random requests of many clients on whole
@@ -53,7 +52,7 @@ func simHistory(t *testing.T, seed uint64) {
 	for k := range 6 {
 		rng := rand.New(rand.NewPCG(seed, uint64(100+k)))
 		host := fmt.Sprintf("c%d", k)
-		w := &workload.Client{Name: host, Dial: c.dial(host, rng),
+		w := &Client{Name: host, Dial: c.dial(host, rng),
 			Timeout: time.Duration(4+rng.IntN(10)) * time.Second, Pause: 200 * time.Millisecond,
 			Clock: rec.clock, Record: &rec.Recorder, Conns: func() int { return int(rec.conns.Add(1)) }, Rand: rng}
 		if set.bulky {
@@ -104,10 +103,10 @@ func (c *cluster) makeRoot(rec *observed) {
 	rec.Add(history.Record{Connect: &history.Connect{Client: "root", Session: w.Session.ID, New: true,
 		End: rec.clock()}})
 	start := rec.clock()
-	must.Get(w.Create(workload.Root, nil, jute.FlagPersistent))(c.t)
+	must.Get(w.Create(Root, nil, jute.FlagPersistent))(c.t)
 	rec.Add(history.Record{Op: &history.Op{Client: "root", Session: w.Session.ID, Seq: 1, Start: start,
 		End: rec.clock(), Zxid: w.Zxid,
-		Step: history.Step{Op: jute.OpCreate, Path: workload.Root, Created: workload.Root}}})
+		Step: history.Step{Op: jute.OpCreate, Path: Root, Created: Root}}})
 	w.CloseSession()
 }
 
@@ -175,7 +174,7 @@ func (c *cluster) judge(rec *observed, f *faults, about string) {
 	if answered < 1000 || events < 50 {
 		c.t.Errorf("too little happened to judge")
 	}
-	bad := history.Check(records, history.Options{Root: workload.Root, Linearizable: c.set.linear})
+	bad := history.Check(records, history.Options{Root: Root, Linearizable: c.set.linear})
 	for _, v := range bad {
 		c.t.Error(v)
 	}

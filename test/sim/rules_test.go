@@ -16,7 +16,6 @@ import (
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/test/workload"
 )
 
 // A leader whose disk hangs keeps no growing crowd waiting; others write again
@@ -25,7 +24,7 @@ func TestR2R3HangingDiskOfTheLeader(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		leader, others := c.mustLead()
 		w := c.client("c0", others[0], 20*time.Second)
-		must.Get(w.Create(workload.Root, nil, 0))(t)
+		must.Get(w.Create(Root, nil, 0))(t)
 		stop := make(chan struct{})
 		var wg sync.WaitGroup
 		for k := range 10 { // they write through the leader, as far as it lets them
@@ -33,7 +32,7 @@ func TestR2R3HangingDiskOfTheLeader(t *testing.T) {
 			at.Timeout = 60 * time.Second
 			wg.Go(func() {
 				for {
-					if _, err := at.SetData(workload.Root, nil, -1); err != nil {
+					if _, err := at.SetData(Root, nil, -1); err != nil {
 						at.Close()
 						return
 					}
@@ -52,7 +51,7 @@ func TestR2R3HangingDiskOfTheLeader(t *testing.T) {
 		c.mayStop(leader)
 		c.disk(leader).Hang()
 		hung := time.Now()
-		if _, err := w.SetData(workload.Root, nil, -1); err != nil {
+		if _, err := w.SetData(Root, nil, -1); err != nil {
 			t.Errorf("a client of another server lost its connection: %v", err)
 		}
 		if d := time.Since(hung); d > 2500*time.Millisecond {

@@ -17,7 +17,6 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/test/workload"
 )
 
 // Whatever happens to one server, writes through the others go on within 5 s
@@ -58,7 +57,7 @@ func oneServerFails(t *testing.T, c *cluster, harm func(*faults, uint32), name s
 		bad = others[1]
 	}
 	w := c.client("c0", good, 20*time.Second)
-	must.Get(w.Create(workload.Root, nil, 0))(t)
+	must.Get(w.Create(Root, nil, 0))(t)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -78,7 +77,7 @@ func oneServerFails(t *testing.T, c *cluster, harm func(*faults, uint32), name s
 	}
 	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		asked := time.Now()
-		if _, err := w.SetData(workload.Root, nil, -1); err != nil {
+		if _, err := w.SetData(Root, nil, -1); err != nil {
 			t.Errorf("G21: the client of a server that is well lost its connection after %v: %v", time.Since(asked),
 				err)
 			break

@@ -6,7 +6,6 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/test/workload"
 )
 
 // steadyTimeout is the session timeout of the steady clients: enough to notice
@@ -66,7 +65,7 @@ func (s *steady) use(w *wire.Conn, stop <-chan struct{}) {
 	for {
 		wait, op, body := steadyTimeout/3, jute.OpPing, wire.Body(nil)
 		if s.reads {
-			wait, op, body = time.Second, jute.OpExists, wire.PathWatch(workload.Root, false)
+			wait, op, body = time.Second, jute.OpExists, wire.PathWatch(Root, false)
 		}
 		select {
 		case <-stop:

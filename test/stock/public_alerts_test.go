@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
-	"github.com/zlockd/zlockd/test/boards"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/published"
 )
 
 // alertSeries are, for each public rule, series with which it fires and with
@@ -61,7 +61,7 @@ func TestPublicAlertsWithPromtool(t *testing.T) {
 	var rules, tests strings.Builder
 	rules.WriteString("groups:\n- name: public\n  rules:\n")
 	tests.WriteString("rule_files: [rules.yml]\nevaluation_interval: 30s\ntests:\n")
-	for i, a := range boards.Alerts() {
+	for i, a := range published.Alerts() {
 		series, known := alertSeries[a.Panel]
 		if !known {
 			t.Errorf("%s, %s has no series here", a.Board, a.Panel)
@@ -113,7 +113,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 
 	// rule asks a public rule, or one with another number or window.
 	rule := func(name string, change ...string) string {
-		for _, a := range boards.Alerts() {
+		for _, a := range published.Alerts() {
 			if a.Panel == name {
 				return strings.NewReplacer(change...).Replace(a.Expr + " " + a.When)
 			}
@@ -225,7 +225,7 @@ func TestTwoClustersInOneJobAreTooManyLeaders(t *testing.T) {
 		two = append(two, e)
 	}
 	p := startPrometheus(t, two...)
-	for _, a := range boards.Alerts() {
+	for _, a := range published.Alerts() {
 		if a.Panel != "ZookeeperTooManyLeaders" {
 			continue
 		}

@@ -1,5 +1,4 @@
-// Package doctest checks documentation that is made from the code.
-package doctest
+package published
 
 import (
 	"flag"
@@ -8,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
 )
 
 var update = flag.Bool("update-docs", false, "write the tables that the documentation takes from the code")
@@ -17,10 +18,7 @@ var update = flag.Bool("update-docs", false, "write the tables that the document
 func Table(t *testing.T, page, command, want string) {
 	t.Helper()
 	begin, end := "<!-- from the code: "+command+" -->\n", "<!-- end -->\n"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(page))(t)
 	before, rest, found := strings.Cut(string(text), begin)
 	old, after, closed := strings.Cut(rest, end)
 	switch {
@@ -28,9 +26,7 @@ func Table(t *testing.T, page, command, want string) {
 		t.Fatalf("%s has no table between %q and %q", page, begin, end)
 	case old == want:
 	case *update:
-		if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(page, []byte(before+begin+want+end+after), 0o644))
 	default:
 		t.Errorf("a table of %s is not that of the code; run: %s. Want:\n%s", page, command, want)
 	}
@@ -41,9 +37,7 @@ func Table(t *testing.T, page, command, want string) {
 func Manual(t *testing.T, name, page string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, []byte(page), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(page), 0o600))
 	if _, err := exec.LookPath("man"); err != nil {
 		t.Skip("the program man is not installed")
 	}
