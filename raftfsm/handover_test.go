@@ -2,12 +2,19 @@ package raftfsm
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -57,4 +64,213 @@ func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 	eventually(t, "another leads instead", func() bool { return c.leader() == at(1) })
 	eventually(t, "the first serves", c.seen[lead].serving.Load)
 	c.create(lead, "/after")
+}
+
+// frozenLog is a log whose writes hang from freeze to thaw.
+type frozenLog struct {
+	raft.LogStore
+	frozen chan struct{} // closed: writes hang
+	thaw   chan struct{}
+	hangs  atomic.Bool // a write does
+}
+
+func (l *frozenLog) StoreLogs(list []*raft.Log) error {
+	select {
+	case <-l.frozen:
+		l.hangs.Store(true)
+		<-l.thaw
+	default:
+	}
+	return l.LogStore.StoreLogs(list)
+}
+
+func (l *frozenLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
+
+// A server whose disk hangs stops when it is told to, within the time it is
+// given.
+func TestServerWithAFrozenDiskStopsInTime(t *testing.T) {
+	stores := disk.NewMemoryStores(true)
+	l := &frozenLog{LogStore: stores.Log, frozen: make(chan struct{}), thaw: make(chan struct{})}
+	stores.Log = l
+	n, w := start(t, Options{Stores: stores})
+	eventually(t, "serving", w.serving.Load)
+	s := openSession(t, n, 30_000).Session
+	close(l.frozen)
+	defer close(l.thaw)
+	c := &call{make(chan state.Outcome, 1)}
+	must.OK(t, n.Propose(state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody("/x", 0)},
+		c))
+	eventually(t, "the write hangs", l.hangs.Load)
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- n.Close(ctx) }()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not stop")
+	}
+}
+
+// A crash in the middle of the first start leaves raft's term without its first
+// entry. The next start goes on from there.
+func TestCrashInTheFirstStartIsStartedAgain(t *testing.T) {
+	dir := t.TempDir()
+	d := must.Get(disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 2, Rand: zeros{},
+		Logger: quietLog(t, 1), Fatal: func(err error) { t.Error(err) }}))(t)
+	id := d.Identity()
+	id.Cluster, id.Incarnations = "c", map[uint32]string{1: id.Incarnation}
+	must.OK(t, d.SaveIdentity(id))
+	must.OK(t, d.Stable().SetUint64([]byte("CurrentTerm"), 1))
+	must.OK(t, d.Close())
+	n, w := start(t, Options{DataDir: dir})
+	eventually(t, "serving", w.serving.Load)
+	openSession(t, n, 10_000)
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// backUp stops a server, copies its data directory and starts it again.
+func (c *trio) backUp(id int) (copied string) {
+	stop(c.t, c.nodes[id])
+	copied = filepath.Join(c.t.TempDir(), "copy")
+	c.copyData(copied, c.opts[id].DataDir)
+	c.start(id)
+	eventually(c.t, "it serves again", c.seen[id].serving.Load)
+	return copied
+}
+
+func (c *trio) copyData(to, from string) {
+	c.t.Helper()
+	must.OK(c.t, os.RemoveAll(to))
+	must.OK(c.t, os.CopyFS(to, os.DirFS(from)))
+}
+
+// knows waits until a server has noted how often another was started.
+func (c *trio) knows(witness, id int, starts uint64) {
+	eventually(c.t, "it is known how often the server was started", func() bool {
+		return c.nodes[witness].promises.of(c.nodes[id].disk.Identity().Incarnation).Start >= starts
+	})
+}
+
+// The backup that the manual describes, put back after more was acknowledged:
+// while others run who have seen the server since, it is refused at once.
+func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
+	c := newTrio(t, true, nil)
+	lead := c.leader()
+	b := lead%3 + 1
+	copied := c.backUp(b)
+	c.knows(lead, b, 2)
+	stop(t, c.nodes[b])
+	c.copyData(c.opts[b].DataDir, copied)
+	o := c.opts[b]
+	o.Logger = quietLog(t, o.ID)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	n, err := Start(ctx, o)
+	if err == nil {
+		n.Abort()
+	}
+	must.That(t, err != nil && strings.Contains(err.Error(), "old copy"),
+		"start from an old copy: %v", err)
+}
+
+// As above, but whoever could say so is away when the server starts. The one
+// that comes back must not be given a vote by it: together they lack a write
+// that was acknowledged.
+func TestR6OldCopyDoesNotVote(t *testing.T) {
+	for range 10 {
+		done := false
+		if !t.Run("", func(t *testing.T) { done = oldCopyDoesNotVote(t) }) || done {
+			return
+		}
+	}
+	t.Fatal("leadership moved each time")
+}
+
+// oldCopyDoesNotVote reports false if leadership moved, so that nothing was tried.
+func oldCopyDoesNotVote(t *testing.T) bool {
+	c := newTrio(t, true, nil)
+	a := c.leader()
+	b, d := a%3+1, (a+1)%3+1
+	copied := c.backUp(b)
+	c.knows(d, b, 2)
+	stop(t, c.nodes[d])
+	if c.leader() != a {
+		return false
+	}
+	c.create(a, "/kept") // on a and b
+	stop(t, c.nodes[b])
+	c.nodes[a].Abort()
+	c.copyData(c.opts[b].DataDir, copied)
+	died := make(chan error, 1)
+	c.opts[b].Fatal = func(err error) { died <- err }
+	c.start(b)
+	c.start(d)
+	select {
+	case err := <-died:
+		expect.Has(t, err.Error(), "old copy", "it ended because %v", err)
+	case <-time.After(20 * time.Second):
+		t.Error("the old copy was not noticed")
+	}
+	c.nodes[b].Abort()
+	must.Equal(t, c.leader(), 0, "somebody leads without the write")
+	c.start(a)
+	eventually(t, "serving", func() bool { return c.seen[a].serving.Load() && c.seen[d].serving.Load() })
+	expect.That(t, c.has(d, "/kept"), "an acknowledged write is lost")
+	return true
+}
+
+func TestR6DirectoryThatIsBehindWhatItHasShown(t *testing.T) {
+	shown := peer.Shown{Start: 3, Life: "c", Term: 5, Index: 100}
+	for _, tc := range []struct {
+		name string
+		now  peer.Shown
+		end  uint64
+		old  bool
+	}{
+		{"the same life", shown, 100, false},
+		{"the same life, by a word that was overtaken", peer.Shown{Start: 3, Life: "c", Term: 4, Index: 90}, 90,
+			false},
+		{"the next life", peer.Shown{Start: 4, Life: "d", Term: 5}, 100, false},
+		{"a copy of the life before", peer.Shown{Start: 3, Life: "x", Term: 5}, 100, true},
+		{"a copy of an earlier life", peer.Shown{Start: 2, Life: "x", Term: 5}, 100, true},
+		{"a copy made while it ran: the term", peer.Shown{Start: 4, Life: "d", Term: 4}, 100, true},
+		{"a copy made while it ran: the log", peer.Shown{Start: 4, Life: "d", Term: 5}, 99, true},
+	} {
+		expect.Equal(t, tc.now.Behind(shown, tc.end) != "", tc.old, "%s", tc.name)
+	}
+	expect.Equal(t, shown.Behind(peer.Shown{}, 0), "", "behind one who knows nothing")
+}
+
+// A start that is refused for a damaged file has not been announced: with the
+// good file back, the directory as it was before serves, and is no old copy.
+func TestR6RefusedStartIsNotAnnounced(t *testing.T) {
+	c := newTrio(t, true, nil)
+	b := c.leader()%3 + 1
+	must.OK(t, c.nodes[b].Snapshot())
+	stop(t, c.nodes[b])
+	dir := c.opts[b].DataDir
+	good := t.TempDir()
+	c.copyData(good, dir)
+	files, err := filepath.Glob(filepath.Join(dir, "snapshots", "*.snap"))
+	must.That(t, err == nil && len(files) != 0, "no snapshot %v", err)
+	for _, file := range files {
+		data := must.Get(os.ReadFile(file))(t)
+		data[len(data)/4] ^= 1
+		must.OK(t, os.WriteFile(file, data, 0o600))
+	}
+	o := c.opts[b]
+	o.Logger, o.Fatal = quietLog(t, o.ID), func(error) {}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if n, err := Start(ctx, o); err == nil {
+		n.Abort()
+		t.Fatal("the damage is not noticed")
+	}
+	c.copyData(dir, good)
+	c.start(b)
+	eventually(t, "it serves again", c.seen[b].serving.Load)
 }

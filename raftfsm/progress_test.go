@@ -8,7 +8,9 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
@@ -212,5 +214,62 @@ func TestProbeAsksTheOthersWhetherTheyReachIt(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(),
 		fmt.Sprintf("server %d does not reach server 4 at %s, as every member must", blind, peers[4])) {
 		t.Errorf("one member does not reach it: %v", err)
+	}
+}
+
+// A server that stalls again and again gives its sessions more time, but not
+// forever: silence still ends them.
+func TestR25StallsDelayExpiryButNotForEver(t *testing.T) {
+	tr := newTracker()
+	tr.touch(1, 1000)
+	began := tr.start
+	sleep := func(d time.Duration) { tr.start = tr.start.Add(-d) } // the clock moves on
+	for range 100 {
+		sleep(90 * time.Millisecond)
+		if due := tr.due(0, 10); len(due) > 0 {
+			took := began.Sub(tr.start)
+			expect.That(t, took >= time.Second, "expired after %v", took)
+			return
+		}
+		sleep(10 * time.Millisecond)
+		tr.stalled(10 * time.Millisecond)
+	}
+	t.Error("a silent session never ended")
+}
+
+// A long stall gives the whole timeout back, whatever was left of it.
+func TestR25LongStallGivesTheFullTimeout(t *testing.T) {
+	tr := newTracker()
+	tr.touch(1, 1000)
+	tr.start = tr.start.Add(-61 * time.Second)
+	tr.stalled(60 * time.Second)
+	tr.start = tr.start.Add(-900 * time.Millisecond)
+	if due := tr.due(0, 10); len(due) > 0 {
+		t.Error("expired before its client had a full timeout to be heard")
+	}
+	tr.start = tr.start.Add(-200 * time.Millisecond)
+	expect.Equal(t, len(tr.due(0, 10)), 1)
+}
+
+// Servers of releases that have no version in common are told so; they would
+// else fail later, at the first message or log entry one of them cannot read.
+func TestF4ServerOfAnotherReleaseIsRefused(t *testing.T) {
+	n, _ := start(t, Options{})
+	for _, c := range []struct {
+		oldest, version int
+		ok              bool
+	}{
+		{peer.Oldest, peer.Version, true},
+		{peer.Version, peer.Version + 3, true},
+		{peer.Version + 1, peer.Version + 3, false},
+		{0, peer.Oldest - 1, false},
+		{0, 0, false}, // says nothing of versions
+	} {
+		g := host{n}.Greeting(n.id)
+		g.From, g.To, g.Oldest, g.Version = n.id, n.id, c.oldest, c.version
+		if err := n.admit(peer.Ask, &g); (err == nil) != c.ok || !c.ok &&
+			!strings.Contains(err.Error(), "release") {
+			t.Errorf("versions %d to %d: %v", c.oldest, c.version, err)
+		}
 	}
 }

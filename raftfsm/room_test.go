@@ -1,7 +1,12 @@
 package raftfsm
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/offline"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -229,5 +235,127 @@ func TestSnapshotsRest(t *testing.T) {
 	o.SnapshotInterval = time.Minute
 	if !o.snapshotDue(1, 1, 0, time.Minute, time.Second) || o.snapshotDue(0, 0, 0, time.Hour, 0) {
 		t.Error("the interval does not count, or without a request")
+	}
+}
+
+// TestLogBehindARestoredSnapshotIsEmpty: what was counted towards the next
+// snapshot is in the one that was restored.
+func TestLogBehindARestoredSnapshotIsEmpty(t *testing.T) {
+	f := newFSM(1, "c", func(err error) { t.Error(err) })
+	f.onOpened = func(int64, uint32) {}
+	var file bytes.Buffer
+	snap := state.New("c").StartSnapshot(state.Position{Index: 7, Term: 3})
+	must.OK(t, snap.Write(&file, func(read func()) { read() }))
+	snap.Close()
+	f.counted.requests.Store(5)
+	f.counted.bytes.Store(500)
+	must.OK(t, f.Restore(io.NopCloser(&file)))
+	n, b := f.counted.requests.Load(), f.counted.bytes.Load()
+	expect.That(t, n == 0 && b == 0, "%d requests of %d bytes", n, b)
+	expect.That(t, f.index.Load() == 7 && f.term.Load() == 3,
+		"it is at %d of term %d", f.index.Load(), f.term.Load())
+}
+
+// refusedSink refuses to be the newest snapshot.
+type refusedSink struct{ discard }
+
+func (refusedSink) Close() error { return errors.New("a newer one was sent") }
+
+// TestSnapshotThatIsRefusedCountsNothing: a snapshot of another server replaces the state while
+// this server writes a snapshot of its own, which is then refused. The log behind the new state is
+// empty, and not shorter than that.
+func TestSnapshotThatIsRefusedCountsNothing(t *testing.T) {
+	f := newFSM(1, "c", func(err error) { t.Error(err) })
+	f.onOpened = func(int64, uint32) {}
+	f.counted.requests.Store(5)
+	f.counted.bytes.Store(500)
+	own := must.Get(f.Snapshot())(t)
+	defer own.Release()
+	var file bytes.Buffer
+	sent := state.New("c").StartSnapshot(state.Position{Index: 7, Term: 3})
+	must.OK(t, sent.Write(&file, func(read func()) { read() }))
+	sent.Close()
+	must.OK(t, f.Restore(io.NopCloser(&file)))
+	must.Fails(t, own.Persist(refusedSink{discard{io.Discard}}), "it is not refused")
+	n, b := f.counted.requests.Load(), f.counted.bytes.Load()
+	expect.That(t, n == 0 && b == 0, "%d requests of %d bytes", n, b)
+}
+
+// TestOnlyTheLeadersConnectionEndsTheSearch: a connection to a server that does
+// not lead says nothing of the leader that was lost.
+func TestOnlyTheLeadersConnectionEndsTheSearch(t *testing.T) {
+	w := &leaderWatch{leader: 2}
+	w.broken()
+	w.held(3)
+	expect.That(t, !w.lost.IsZero(), "a connection to another server is taken for one to the leader")
+	w.held(2)
+	expect.That(t, w.lost.IsZero(), "the leader is held and counts as lost")
+}
+
+// Every way in which a state comes back, in every order, and always from the oldest backup: the
+// token that a lock is granted with next is above all tokens of before.
+func TestG20TokensGrowOverRestoresAndRecoveries(t *testing.T) {
+	type server struct {
+		t       *testing.T
+		n       *Node
+		dir     string
+		backup  []byte
+		file    string
+		highest int64
+	}
+	grant := func(s *server, what string) {
+		s.t.Helper()
+		eventually(s.t, "it serves", func() bool { ok, _ := s.n.Serving(); return ok })
+		session := openSession(s.t, s.n, 30000).Session
+		o, err := propose(s.n, state.Request{Session: session.ID, Gen: session.Gen, Op: jute.OpCreate,
+			Body: createBody("/lock", 3)})
+		must.That(s.t, err == nil && o.Code == jute.OK, "%s: %+v %v", what, o, err)
+		expect.That(s.t, o.Zxid > s.highest,
+			"%s: token 0x%x is granted behind 0x%x", what, o.Zxid, s.highest)
+		s.highest = max(s.highest, o.Zxid)
+	}
+	ways := map[string]func(s *server) error{
+		"live": func(s *server) error {
+			_, err := s.n.Restore(s.t.Context(), bytes.NewReader(s.backup), int64(len(s.backup)), false)
+			return err
+		},
+		"offline": func(s *server) error {
+			stop(s.t, s.n)
+			s.dir = filepath.Join(s.t.TempDir(), "data")
+			_, err := offline.Restore(s.t.Context(), s.file, s.dir, 1, false, 3)
+			s.n, _ = start(s.t, Options{DataDir: s.dir})
+			return err
+		},
+		"recover": func(s *server) error {
+			stop(s.t, s.n)
+			r, err := offline.PlanRecovery(s.dir)
+			if err == nil {
+				_, err = r.Run(s.t.Context(), 2)
+			}
+			s.n, _ = start(s.t, Options{DataDir: s.dir})
+			return err
+		},
+	}
+	var chains [][]string
+	for a := range ways {
+		for b := range ways {
+			chains = append(chains, []string{a, b})
+		}
+	}
+	for _, chain := range chains {
+		t.Run(strings.Join(chain, " then "), func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			n, _ := start(t, Options{DataDir: dir})
+			s := &server{t: t, n: n, dir: dir}
+			grant(s, "the first")
+			s.backup = backupOf(t, n)
+			s.file = filepath.Join(t.TempDir(), "backup")
+			must.OK(t, os.WriteFile(s.file, s.backup, 0o600))
+			grant(s, "behind the backup")
+			for _, way := range chain {
+				must.OK(t, ways[way](s))
+				grant(s, way)
+			}
+		})
 	}
 }

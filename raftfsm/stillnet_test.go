@@ -2,10 +2,12 @@ package raftfsm
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
@@ -65,4 +67,107 @@ func (c *stillConn) Write(b []byte) (int, error) {
 func (c *stillConn) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()
+}
+
+// cutNet is a network whose links between servers can be cut.
+type cutNet struct {
+	mu    sync.Mutex
+	ids   map[string]uint32 // of addresses
+	cut   map[link]error    // what a new connection meets
+	calls map[link]int      // refused
+	conns map[net.Conn]link
+}
+
+// link is two servers, the lower id first.
+type link [2]uint32
+
+func linkOf(a, b uint32) link { return link{min(a, b), max(a, b)} }
+
+// errAway makes a cut link swallow connections; ECONNREFUSED makes it refuse
+// them.
+var errAway = errors.New("away")
+
+func newCutNet() *cutNet {
+	return &cutNet{ids: map[string]uint32{}, cut: map[link]error{}, calls: map[link]int{},
+		conns: map[net.Conn]link{}}
+}
+
+// tune makes a server use the network.
+func (n *cutNet) tune(o *Options) {
+	id := o.ID
+	n.mu.Lock()
+	for p, addr := range o.Peers {
+		n.ids[addr] = p
+	}
+	n.mu.Unlock()
+	o.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+		n.mu.Lock()
+		l := linkOf(id, n.ids[addr])
+		err := n.cut[l]
+		if err != nil {
+			n.calls[l]++
+		}
+		n.mu.Unlock()
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return nil, err
+		}
+		if err != nil {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		c, err := peer.Dial(ctx, addr)
+		if err != nil {
+			return nil, err
+		}
+		w := &cutConn{Conn: c, n: n}
+		n.mu.Lock()
+		n.conns[w] = l
+		n.mu.Unlock()
+		return w, nil
+	}
+}
+
+type cutConn struct {
+	net.Conn
+	n *cutNet
+}
+
+func (c *cutConn) Close() error {
+	c.n.mu.Lock()
+	delete(c.n.conns, c)
+	c.n.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// set cuts the link between two servers, or with nil makes it whole.
+func (n *cutNet) set(a, b uint32, err error) {
+	l := linkOf(a, b)
+	var broken []net.Conn
+	n.mu.Lock()
+	delete(n.cut, l)
+	if err != nil {
+		n.cut[l] = err
+		for c, of := range n.conns {
+			if of == l {
+				broken = append(broken, c)
+			}
+		}
+	}
+	n.mu.Unlock()
+	for _, c := range broken {
+		c.Close()
+	}
+}
+
+// refusals is how many calls have met a cut link between two servers.
+func (n *cutNet) refusals(a, b uint32) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.calls[linkOf(a, b)]
+}
+
+// isolate cuts a server of three from both others.
+func (n *cutNet) isolate(id uint32, err error) {
+	n.set(id, id%3+1, err)
+	n.set(id, (id+1)%3+1, err)
 }

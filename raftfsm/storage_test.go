@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
@@ -143,4 +145,106 @@ func TestDataDirectoryBelongsToOneServer(t *testing.T) {
 	_, err := Start(context.Background(), Options{DataDir: dir, ID: 2, Logger: quietLog(t, 2)})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "belongs to server 1"),
 		"start under another id: %v", err)
+}
+
+// counting is a log that counts how often it is read.
+type counting struct {
+	*raft.InmemStore
+	reads int
+}
+
+func (c *counting) GetLog(i uint64, l *raft.Log) error {
+	c.reads++
+	return c.InmemStore.GetLog(i, l)
+}
+
+func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
+	below := &counting{InmemStore: raft.NewInmemStore()}
+	c := &logCache{LogStore: below}
+	last := uint64(0)
+	store := func(n, size int) {
+		t.Helper()
+		for range n {
+			last++
+			must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 1, Data: make([]byte, size)}))
+			sum := 0
+			for _, l := range c.newest {
+				sum += len(l.Data)
+			}
+			must.That(t, sum == c.bytes && sum <= cacheBytes && len(c.newest) <= cacheEntries,
+				"%d entries of %d bytes, counted as %d", len(c.newest), sum, c.bytes)
+		}
+	}
+	kept := func(want int) {
+		t.Helper()
+		below.reads = 0
+		for i := uint64(1); i <= last; i++ {
+			var l raft.Log
+			if err := c.GetLog(i, &l); err != nil || l.Index != i {
+				t.Fatalf("entry %d: %+v, %v", i, l.Index, err)
+			}
+		}
+		expect.Equal(t, int(last)-below.reads, want, "entries are kept")
+	}
+	store(200, 10)
+	kept(cacheEntries)
+	store(30, cacheBytes/8)
+	kept(8)
+	store(1, cacheBytes+1) // longer than all of it
+	kept(0)
+	store(3, 1)
+	kept(3)
+	must.OK(t, c.DeleteRange(last, last))
+	last--
+	kept(0)
+	last++
+	must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 2}))
+	var l raft.Log
+	if err := c.GetLog(last, &l); err != nil || l.Term != 2 {
+		t.Errorf("an entry that was replaced: %+v, %v", l, err)
+	}
+	// One behind a gap, as after a snapshot from the leader.
+	last += 100
+	if err := c.StoreLog(&raft.Log{Index: last, Term: 3}); err != nil || len(c.newest) != 1 {
+		t.Errorf("%d kept behind a gap, %v", len(c.newest), err)
+	}
+}
+
+// The longest request, sent through a follower: over the link, into the log of
+// every server, and from there after a restart. One byte more is refused before
+// it is anywhere.
+func TestLongestRequestIsReadBackByEveryServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some 64 MiB in three servers")
+	}
+	c := newTrio(t, false, func(o *Options) { o.HeartbeatTimeout = time.Second })
+	here := c.leader()%3 + 1
+	s := openSession(t, c.nodes[here], 30_000).Session
+	overhead := len(createBody("/big", 0)) - len("data")
+	create := func(size int) state.Request {
+		body := jute.AppendBuffer(jute.AppendString(nil, "/big"), make([]byte, size-overhead))
+		body = jute.AppendInt(jute.AppendACL(body, jute.WorldAnyone), 0)
+		return state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: body}
+	}
+	// Without identities a request can be longer by theirs.
+	small := create(1000)
+	longest := state.MaxRequest - (len(small.Append(nil)) - 1000)
+	expect.Fails(t, expect.Err(propose(c.nodes[here], create(longest+1))),
+		"a request too long for a log entry was taken")
+	w := &call{make(chan state.Outcome, 1)}
+	must.OK(t, c.nodes[here].Propose(create(longest), w))
+	select {
+	case o := <-w.ch:
+		must.Equal(t, o.Code, jute.OK, "the longest request")
+	case <-time.After(2 * time.Minute): // a busy machine moves so much slowly
+		t.Fatal("the longest request was never applied")
+	}
+	stop(t, c.nodes[here])
+	c.start(here)
+	if t.Failed() {
+		return
+	}
+	eventually(t, "it serves again", c.seen[here].serving.Load)
+	expect.That(t, c.has(here, "/big"), "the restarted server has lost it")
+	c.sameDigest()
 }

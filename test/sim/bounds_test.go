@@ -2,15 +2,19 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	oldrand "math/rand"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // three runs f on three servers with a heartbeat timeout, when all of them serve.
@@ -152,5 +156,193 @@ func TestG21StuckLeaderIsReplacedOnce(t *testing.T) {
 				t.Errorf("G21: leadership changed %d times within 9 s", elections)
 			}
 		})
+	}
+}
+
+// steadyTimeout is the session timeout of the steady clients: enough to notice
+// a stopped server and to try two others that do not answer either.
+const steadyTimeout = 20 * time.Second
+
+// steady is a client that never stops trying and never writes. Its session
+// lives by what the servers tell the leader of it, and must not end.
+type steady struct {
+	c     *cluster
+	host  string
+	reads bool // it reads every second; else it only pings
+	at    uint32
+
+	session wire.Session
+	zxid    int64
+	served  int
+}
+
+// run keeps the session alive until stop is closed.
+func (s *steady) run(stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		s.at = s.at%3 + 1
+		nc, err := s.c.dialTo(s.host, s.at)
+		if err != nil {
+			time.Sleep(20 * time.Millisecond)
+			continue
+		}
+		s.use(wire.New(nc), stop)
+		nc.Close()
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// use goes on with the session on a connection, until that ends.
+func (s *steady) use(w *wire.Conn, stop <-chan struct{}) {
+	w.Timeout, w.Zxid = steadyTimeout/6, s.zxid
+	request := wire.NewSession(int32(steadyTimeout.Milliseconds()))
+	if s.session.ID != 0 {
+		request = wire.Attach(s.session, s.zxid)
+	}
+	if err := w.Connect(request); err != nil {
+		if errors.Is(err, wire.ErrRefused) {
+			s.c.t.Errorf("G10: session %#x of %s, which never was silent, was told that it has expired", s.session.ID,
+				s.host)
+			s.session = wire.Session{}
+		}
+		return
+	}
+	s.session = w.Session
+	w.Timeout = steadyTimeout / 3
+	for {
+		wait, op, body := steadyTimeout/3, jute.OpPing, wire.Body(nil)
+		if s.reads {
+			wait, op, body = time.Second, jute.OpExists, wire.PathWatch(Root, false)
+		}
+		select {
+		case <-stop:
+			return
+		case <-time.After(wait):
+		}
+		if _, err := w.Call(op, body); err != nil {
+			return
+		}
+		s.served++
+		s.zxid = max(s.zxid, w.Zxid)
+	}
+}
+
+// crashPointSteps give a cluster an observer, and an id to another server than before.
+var crashPointSteps = []string{"observe", "lead", "remove", "add", "kill", "wipe", "replace", "restart", "move"}
+
+// TestG2R6EveryCrashPointOfACluster crashes each server of three and of five, with an observer, at every operation on
+// its disk in every step of a history. The steps must be done all the same, and no write that was answered is lost.
+func TestG2R6EveryCrashPointOfACluster(t *testing.T) {
+	for _, size := range []int{3, 5} {
+		share := map[int]int{3: 13, 5: 97}[size]
+		if testing.Short() {
+			share *= 7
+		}
+		if *sequenceShare > 0 {
+			share = *sequenceShare
+		}
+		ran := 0
+		for step := range crashPointSteps {
+			for server := 1; server <= size+1; server++ {
+				for nth := 1 + (step+server)%share; ; nth += share {
+					at := &crashPoint{step: step, server: uint32(server), nth: nth}
+					runSequence(t, size, crashPointSteps, at)
+					ran++
+					if !at.hit {
+						break
+					}
+				}
+			}
+		}
+		t.Logf("%d members and an observer: %d crash points, one of %d", size, ran, share)
+	}
+}
+
+// crashPoint is where a server loses its power in a sequence: at its nth operation on its disk from the beginning of
+// a step on. It starts again at once.
+type crashPoint struct {
+	step   int
+	server uint32
+	nth    int
+	hit    bool // it did so many
+}
+
+// powerLoss ends the process of the server of a crash point, and starts it again. It is called on a goroutine of that
+// server.
+func (c *sequence) powerLoss(at *crashPoint) {
+	at.hit = true
+	id := at.server
+	c.mu.Lock()
+	l, n := c.life[id], c.run[id]
+	c.run[id] = nil
+	l.kill()
+	c.mu.Unlock()
+	c.net.Crash(hostName(id))
+	go func() {
+		if n != nil {
+			n.Abort()
+		}
+		time.Sleep(100 * time.Millisecond)
+		c.mu.Lock()
+		again := c.life[id] == l && c.peers[id] != "" && !c.dead[id] && !c.wiped[id]
+		c.mu.Unlock()
+		if again {
+			c.begin(id)
+		}
+	}()
+}
+
+// A leader is killed over and over while disks and wires are as slow as on a
+// machine that has too much to do: votes take as long as servers let each other
+// stand first, so that two stand at once, split the votes, or depose each other.
+// There must be a leader soon nevertheless, not when raft's own timers have run
+// out.
+func TestG21KilledLeaderIsReplacedSoonOnABusyMachine(t *testing.T) {
+	for name, c := range map[string]struct{ wire, disk time.Duration }{
+		// A vote is up to six writes and four messages, one after the other; it may be
+		// split once.
+		"slow disks": {5 * time.Millisecond, 80 * time.Millisecond},
+		"slow wires": {15 * time.Millisecond, 20 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := settings{heartbeat: time.Second, latency: c.wire, snapshot: 1 << 30, trailing: 10_240}
+			quietWith(t, set, func(t *testing.T, cl *cluster) { killLeaders(t, cl, c.disk) })
+		})
+	}
+}
+
+func killLeaders(t *testing.T, c *cluster, disk time.Duration) {
+	rounds := 60
+	if testing.Short() {
+		rounds = 25
+	}
+	var took []time.Duration
+	for range rounds {
+		leader, others := c.mustLead()
+		for _, id := range others {
+			c.disk(id).Slow(time.Duration(c.rng.Int64N(int64(disk))))
+		}
+		time.Sleep(time.Duration(c.rng.Int64N(int64(300 * time.Millisecond))))
+		killed := time.Now()
+		c.crash(leader)
+		for c.leader() == 0 && time.Since(killed) < 20*time.Second {
+			time.Sleep(5 * time.Millisecond)
+		}
+		took = append(took, time.Since(killed))
+		for id := range c.ids() {
+			c.disk(id).Slow(0)
+		}
+		c.start(leader)
+		c.ready(leader, 20*time.Second)
+	}
+	slices.Sort(took)
+	t.Logf("the next leader: p50 %v, p90 %v, max %v", took[rounds/2], took[rounds*9/10], took[rounds-1])
+	// One alone may meet with two split votes, one after the other.
+	if most := took[rounds*9/10]; most > 2*time.Second {
+		t.Errorf("G21: one next leader in ten was there only after %v", most)
 	}
 }
