@@ -155,8 +155,7 @@ func allocs(t testing.TB) (ours, library float64) {
 	prefix := d + "/_c_" + newNodeID(1).UUID() + "-lock-"
 	data := recipe.EncodeOwner(recipe.Owner{Host: "h", PID: 1})
 	library = testing.AllocsPerRun(200, func() {
-		p, err := o.Create(prefix, data, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-		must.OK(t, err)
+		p := must.Get(o.Create(prefix, data, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)))(t)
 		o.GetW(p)
 		o.Children(d)
 		must.OK(t, o.Delete(p, -1))

@@ -24,8 +24,7 @@ func madeBy(t testing.TB, o *zk.Conn, d string) int64 {
 	t.Helper()
 	n := names(t, o, d)
 	must.Equal(t, len(n), 1, "nodes %v", n)
-	_, st, err := o.Get(d + "/" + n[0])
-	must.OK(t, err)
+	_, st := must.Get2(o.Get(d + "/" + n[0]))(t)
 	return st.EphemeralOwner
 }
 
@@ -110,8 +109,7 @@ func TestE10NodeOfADyingSessionIsNotAdopted(t *testing.T) {
 	id := newNodeID(e.sid)
 	n := newNode{id: id}
 	n.Path = d + "/" + recipe.NodeName(LayoutCurator, recipe.RoleLock, id, "")
-	p, err := o.Create(n.Path, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-	must.OK(t, err)
+	p := must.Get(o.Create(n.Path, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)))(t)
 	must.That(t, must.Get(c.recover(testCtx(t), e, []newNode{n}))(t) == nil, "adopted %s", p)
 }
 

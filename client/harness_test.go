@@ -151,8 +151,7 @@ func proxied(t testing.TB, opts ...Option) (*Client, *faultproxy.Proxy) {
 
 func newProxy(t testing.TB, target string) *faultproxy.Proxy {
 	t.Helper()
-	p, err := faultproxy.New(target)
-	must.OK(t, err)
+	p := must.Get(faultproxy.New(target))(t)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -340,8 +339,7 @@ var slow = func() time.Duration {
 // exists reports whether a node exists.
 func exists(t testing.TB, o *zk.Conn, path string) bool {
 	t.Helper()
-	ok, _, err := o.Exists(path)
-	must.OK(t, err)
+	ok, _ := must.Get2(o.Exists(path))(t)
 	return ok
 }
 

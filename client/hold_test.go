@@ -313,8 +313,7 @@ func TestTxnHappensOnlyWhileTheLeaseIsHeld(t *testing.T) {
 	must.OK(t, l.Downgrade(ctx))
 	must.OK(t, errOf(l.Txn(ctx, write)))
 	version := func() int32 {
-		_, st, err := o.Get(d)
-		must.OK(t, err)
+		_, st := must.Get2(o.Get(d))(t)
 		return st.Version
 	}
 	must.Equal(t, version(), 2, "version")

@@ -95,8 +95,7 @@ func (j *judge) exit(mode string) {
 
 // listen serves the judge to other processes.
 func (j *judge) listen() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(j.t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(j.t)
 	j.t.Cleanup(func() { l.Close() })
 	go func() {
 		for {

@@ -26,8 +26,7 @@ import (
 
 func contentOf(t *testing.T, o *zk.Conn, node string) ([]byte, *zk.Stat) {
 	t.Helper()
-	b, st, err := o.Get(node)
-	must.OK(t, err)
+	b, st := must.Get2(o.Get(node))(t)
 	return b, st
 }
 
@@ -89,8 +88,7 @@ func TestLatchNamesItsNodesAsCuratorDoes(t *testing.T) {
 		opts []Option
 		want string
 	}{{nil, "-lock-"}, {[]Option{WithLayout(LayoutLatch)}, "-latch-"}} {
-		l, err := c.Election(d, test.opts...).Campaign(testCtx(t), []byte("me"))
-		must.OK(t, err)
+		l := must.Get(c.Election(d, test.opts...).Campaign(testCtx(t), []byte("me")))(t)
 		n := names(t, o, d)
 		expect.That(t, len(n) == 1 && strings.Contains(n[0], test.want), "%v, want %s", n, test.want)
 		unlock(t, l)
@@ -100,8 +98,7 @@ func TestLatchNamesItsNodesAsCuratorDoes(t *testing.T) {
 
 func TestTLSIsSpoken(t *testing.T) {
 	leakCheck(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	first := make(chan byte, 1)
 	go func() {
@@ -134,8 +131,7 @@ func TestTokenOfAPermitIsTheBirthOfItsNode(t *testing.T) {
 		s := c.Semaphore(dir(t), 3, WithLayout(layout))
 		last := fence.Token(0)
 		for _, n := range []int{1, 2} {
-			l, err := s.Acquire(testCtx(t), n)
-			must.OK(t, err)
+			l := must.Get(s.Acquire(testCtx(t), n))(t)
 			if _, st := contentOf(t, o, l.Node()); l.Token() != fence.Token(st.Czxid) || l.Token() <= last {
 				t.Errorf("%v, %d permits: token %d after %d, node of %d", layout, n, l.Token(), last, st.Czxid)
 			}
@@ -274,8 +270,7 @@ func TestMarginShortensALease(t *testing.T) {
 		{[]Option{WithMargin(3 * time.Second)}, 6950 * time.Millisecond},
 		{[]Option{WithMargin(time.Millisecond)}, 9949 * time.Millisecond},
 	} {
-		o, err := clientOptions(test.opts)
-		must.OK(t, err)
+		o := must.Get(clientOptions(test.opts))(t)
 		got := o.usable(timeout)
 		expect.Equal(t, got, test.want, "%d options: a lease of %v", len(test.opts), got)
 	}

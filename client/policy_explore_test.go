@@ -375,8 +375,7 @@ func TestE45ExplorerFindsNoOverlapAndNoStuckState(t *testing.T) {
 		if seen++; seen%every != 0 {
 			return
 		}
-		n, err := explore(m)
-		must.OK(t, err)
+		n := must.Get(explore(m))(t)
 		total += n
 		models++
 	})

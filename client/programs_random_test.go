@@ -198,8 +198,7 @@ func TestRandomProgramsKeepTheLocks(t *testing.T) {
 	}
 	t.Logf("-programs.seed %d", seed)
 	s := zlocktest.Config{MinSessionTimeout: time.Second, SweepInterval: 50 * time.Millisecond}.Start(t)
-	raw, err := zk.Dial(t.Context(), s.Addr, zk.Options{})
-	must.OK(t, err)
+	raw := must.Get(zk.Dial(t.Context(), s.Addr, zk.Options{}))(t)
 	defer raw.Close(context.Background())
 	must.Get(raw.Create(t.Context(), zk.Create{Path: "/foreign", Data: []byte(foreignData)}))(t)
 	ref := newReferee(t)
@@ -278,8 +277,7 @@ func disturb(t *testing.T, r *rand.Rand, s *zlocktest.Server, raw *zk.Conn, ref 
 // free takes each lock by a client that comes last: what was released must be free while
 // the sessions of the others live.
 func free(t *testing.T, addr string) {
-	c, err := client.Dial(t.Context(), addr)
-	must.OK(t, err)
+	c := must.Get(client.Dial(t.Context(), addr))(t)
 	defer c.Close(context.Background())
 	for _, p := range programPaths {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -307,15 +305,13 @@ func free(t *testing.T, addr string) {
 
 // TestRandomProgramsKnowEveryOption fails for an option or a call that no table names.
 func TestRandomProgramsKnowEveryOption(t *testing.T) {
-	names, err := filepath.Glob("*.go")
-	must.OK(t, err)
+	names := must.Get(filepath.Glob("*.go"))(t)
 	found := 0
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		must.OK(t, err)
+		file := must.Get(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
 		for _, d := range file.Decls {
 			f, ok := d.(*ast.FuncDecl)
 			if !ok || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "With") {

@@ -264,10 +264,8 @@ func TestTryAcquireDoesNotMeetOnesOwnHead(t *testing.T) {
 	ctx, c := testCtx(t), dial(t)
 	s := c.Semaphore(dir(t), 3)
 	for range 200 {
-		two, err := s.Acquire(ctx, 2)
-		must.OK(t, err)
-		one, err := s.TryAcquire(ctx, 1)
-		must.OK(t, err)
+		two := must.Get(s.Acquire(ctx, 2))(t)
+		one := must.Get(s.TryAcquire(ctx, 1))(t)
 		must.OK(t, errors.Join(one.Unlock(ctx), two.Unlock(ctx)))
 	}
 }

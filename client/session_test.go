@@ -54,8 +54,7 @@ func TestE31Chroot(t *testing.T) {
 // ensemble starts servers of the test's own.
 func ensemble(t *testing.T, n int) *cluster.Ensemble {
 	t.Helper()
-	e, err := cluster.Start(launchOptions(n))
-	must.OK(t, err)
+	e := must.Get(cluster.Start(launchOptions(n)))(t)
 	t.Cleanup(e.Close)
 	return e
 }
@@ -165,8 +164,7 @@ func TestE35StoppedProcess(t *testing.T) {
 func stoppedProcess(t *testing.T) bool {
 	d := dir(t)
 	p := spawn(t, addr(t), d)
-	token, err := fence.ParseToken(p.says(t, "locked")[0])
-	must.OK(t, err)
+	token := must.Get(fence.ParseToken(p.says(t, "locked")[0]))(t)
 	var gate fence.Gate
 	must.OK(t, gate.Admit("r", fence.Exclusive, token))
 	must.OK(t, p.cmd.Process.Signal(syscall.SIGSTOP))
@@ -329,8 +327,7 @@ func TestSessionTimeoutTooShortForTheMargin(t *testing.T) {
 func TestE64AddressesChangeAndServersAreDown(t *testing.T) {
 	real := addr(t)
 	leakCheck(t)
-	_, port, err := net.SplitHostPort(real)
-	must.OK(t, err)
+	_, port := must.Get2(net.SplitHostPort(real))(t)
 	dead := newProxy(t, real) // refuses from the start
 	dead.Refuse(true)
 	p1, p2 := newProxy(t, real), newProxy(t, real)
@@ -445,8 +442,7 @@ func spawn(t *testing.T, servers, path string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "ZLOCKD_CLIENT_CHILD="+servers, "ZLOCKD_CLIENT_PATH="+path)
-	out, err := cmd.StdoutPipe()
-	must.OK(t, err)
+	out := must.Get(cmd.StdoutPipe())(t)
 	must.OK(t, cmd.Start())
 	p := &process{cmd: cmd, lines: make(chan []string, 10)}
 	done := make(chan struct{})

@@ -36,8 +36,7 @@ func (c *trio) fill(id int, prefix string, nodes int) session.Session {
 
 func backupOf(t testing.TB, n *Node) []byte {
 	t.Helper()
-	b, err := n.Backup(t.Context())
-	must.OK(t, err)
+	b := must.Get(n.Backup(t.Context()))(t)
 	defer b.Close()
 	var out bytes.Buffer
 	must.OK(t, b.Write(&out))
@@ -318,8 +317,7 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 	}
 	n := f.state.Tree().Count()
 	must.That(t, n >= nodes, "%d nodes", n)
-	snap, err := f.Snapshot()
-	must.OK(t, err)
+	snap := must.Get(f.Snapshot())(t)
 	written, entries := 0, 0
 	sink := discard{writerFunc(func(p []byte) (int, error) {
 		r := write
@@ -346,8 +344,7 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 		t.Errorf("R24: %d entries between the pieces of %d bytes", entries, written)
 	}
 	snap.Release()
-	snap, err = f.Snapshot()
-	must.OK(t, err)
+	snap = must.Get(f.Snapshot())(t)
 	defer snap.Release()
 	reads := 0
 	must.OK(t, snap.(*fsmSnapshot).state.Write(io.Discard, func(read func()) { reads++; read() }))
@@ -371,8 +368,7 @@ func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 	c.create(lead, "/after")
 	eventually(t, "the follower has both", func() bool { return c.has(behind, "/after") })
 	index, last := to.fsm.index.Load(), to.raft.LastIndex()
-	meta, r, err := snaps.Open(list[0].ID)
-	must.OK(t, err)
+	meta, r := must.Get2(snaps.Open(list[0].ID))(t)
 	defer r.Close()
 	var resp raft.InstallSnapshotResponse
 	err = from.raft.Trans.InstallSnapshot(peer.ServerID(to.id), raft.ServerAddress(to.o.Peers[to.id]),

@@ -79,11 +79,9 @@ func TestListsHideWhatACLsHide(t *testing.T) {
 			t.Errorf("%s: %s", path, text)
 		}
 		for password, want := range map[string]int{"secret": http.StatusOK, "guess": http.StatusForbidden} {
-			r, err := http.NewRequest(http.MethodGet, "http://"+i.AdminAddr()+path, nil)
-			must.OK(t, err)
+			r := must.Get(http.NewRequest(http.MethodGet, "http://"+i.AdminAddr()+path, nil))(t)
 			r.Header.Set("Authorization", "digest super:"+password)
-			w, err := http.DefaultClient.Do(r)
-			must.OK(t, err)
+			w := must.Get(http.DefaultClient.Do(r))(t)
 			b, err := io.ReadAll(w.Body)
 			w.Body.Close()
 			if err != nil || w.StatusCode != want || strings.Contains(string(b), "/shut/") != (want == http.StatusOK) {

@@ -101,8 +101,7 @@ func TestR20RaftRestoreIsNotReachable(t *testing.T) {
 
 // Every test that docs/limits.md names exists.
 func TestLimitsNameTestsThatExist(t *testing.T) {
-	page, err := os.ReadFile("../docs/limits.md")
-	must.OK(t, err)
+	page := must.Get(os.ReadFile("../docs/limits.md"))(t)
 	names := regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(string(page), -1)
 	expect.That(t, len(names) >= 20, "only %d tests are named", len(names))
 	out, err := exec.Command("git", "-C", "..", "grep", "-h", "^func Test").Output()

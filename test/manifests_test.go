@@ -19,8 +19,7 @@ import (
 // documents returns the YAML documents of a file below deploy.
 func documents(t *testing.T, file string) (all []map[string]any, text string) {
 	t.Helper()
-	b, err := os.ReadFile("../deploy/" + file)
-	must.OK(t, err)
+	b := must.Get(os.ReadFile("../deploy/" + file))(t)
 	for in := yaml.NewDecoder(bytes.NewReader(b)); ; {
 		var doc map[string]any
 		err := in.Decode(&doc)
@@ -43,8 +42,7 @@ func at(doc any, keys ...string) any {
 
 // TestManifests reads the manifests below deploy: all that they name must exist.
 func TestManifests(t *testing.T) {
-	help, err := exec.Command("go", "run", "../cmd/zlockd", "--help").Output()
-	must.OK(t, err)
+	help := must.Get(exec.Command("go", "run", "../cmd/zlockd", "--help").Output())(t)
 	objects, kubernetes := documents(t, "kubernetes/zlockd.yaml")
 	composed, compose := documents(t, "compose/compose.yaml")
 	flag := regexp.MustCompile(`--[a-z][a-z0-9-]+`)

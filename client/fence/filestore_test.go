@@ -18,8 +18,7 @@ import (
 
 func TestFileStoreOutlivesTheProcess(t *testing.T) {
 	dir := t.TempDir()
-	first, err := NewFileStore(dir)
-	must.OK(t, err)
+	first := must.Get(NewFileStore(dir))(t)
 	if ok, err := first.Raise(t.Context(), "/a", 7); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -130,8 +129,7 @@ func TestGateWithFileStoreIsAtomicAcrossProcesses(t *testing.T) {
 	for _, cmd := range cmds {
 		expect.OK(t, cmd.Wait())
 	}
-	b, err := os.ReadFile(filepath.Join(dir, "data"))
-	must.OK(t, err)
+	b := must.Get(os.ReadFile(filepath.Join(dir, "data")))(t)
 	last := Token(0)
 	for line := range strings.Lines(string(b)) {
 		tok, err := ParseToken(strings.TrimSpace(line))
@@ -142,8 +140,7 @@ func TestGateWithFileStoreIsAtomicAcrossProcesses(t *testing.T) {
 }
 
 func appendInOrder(t *testing.T, dir string) {
-	s, err := NewFileStore(dir)
-	must.OK(t, err)
+	s := must.Get(NewFileStore(dir))(t)
 	offset, err := parseToken(os.Getenv("FENCE_TEST_OFFSET"))
 	must.OK(t, err)
 	g := NewGate(s)
@@ -187,8 +184,7 @@ func TestWaitForAnotherProcessThatALaterHoldEndsIsStale(t *testing.T) {
 // A token counts once it is on the disk: the new file before it takes the old
 // one's place, and the name after it has.
 func TestFileStoreSyncsBeforeItSaysSo(t *testing.T) {
-	s, err := NewFileStore(t.TempDir())
-	must.OK(t, err)
+	s := must.Get(NewFileStore(t.TempDir()))(t)
 	var done []string
 	shown := func() string { b, _ := os.ReadFile(s.file("/a", ".token")); return strings.TrimSpace(string(b)) }
 	s.syncFile = func(f *os.File) error {
@@ -217,8 +213,7 @@ func TestFileStoreSaysThatASyncFailed(t *testing.T) {
 		"file":      func(s *FileStore) { s.syncFile = func(*os.File) error { return bad } },
 		"directory": func(s *FileStore) { s.syncDir = func(string) error { return bad } },
 	} {
-		s, err := NewFileStore(t.TempDir())
-		must.OK(t, err)
+		s := must.Get(NewFileStore(t.TempDir()))(t)
 		must.Get(s.Raise(t.Context(), "/a", 7))(t)
 		spoil(s)
 		expect.Is(t, expect.Err(s.Raise(t.Context(), "/a", 9)), bad, "%s", name)
@@ -234,12 +229,10 @@ func TestFileStoreSaysThatASyncFailed(t *testing.T) {
 // before it is there.
 func TestFileStoreSyncsATokenOfAnother(t *testing.T) {
 	dir, bad := t.TempDir(), errors.New("the disk is gone")
-	first, err := NewFileStore(dir)
-	must.OK(t, err)
+	first := must.Get(NewFileStore(dir))(t)
 	first.syncDir = func(string) error { return bad }
 	must.Is(t, expect.Err(first.Raise(t.Context(), "/a", 7)), bad)
-	second, err := NewFileStore(dir)
-	must.OK(t, err)
+	second := must.Get(NewFileStore(dir))(t)
 	syncs := 0
 	second.syncDir = func(string) error { syncs++; return bad }
 	for range 2 {

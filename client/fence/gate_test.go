@@ -19,8 +19,7 @@ import (
 func stores(t *testing.T, f func(t *testing.T, s Store)) {
 	t.Run("memory", func(t *testing.T) { f(t, new(MemoryStore)) })
 	t.Run("file", func(t *testing.T) {
-		s, err := NewFileStore(t.TempDir())
-		must.OK(t, err)
+		s := must.Get(NewFileStore(t.TempDir()))(t)
 		f(t, s)
 	})
 }

@@ -35,8 +35,7 @@ func TestTokenTextFormIsCanonicalDecimal(t *testing.T) {
 // Readers of JSON that hold numbers as doubles would round the token.
 func TestE65TokenAbove2To53KeepsItsValueInJSON(t *testing.T) {
 	in := struct{ Token Token }{1<<53 + 1}
-	b, err := json.Marshal(in)
-	must.OK(t, err)
+	b := must.Get(json.Marshal(in))(t)
 	want := `{"Token":"9007199254740993"}`
 	must.Equal(t, string(b), want, "JSON is %s", b)
 	var loose map[string]any

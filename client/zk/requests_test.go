@@ -66,8 +66,7 @@ func TestRequests(t *testing.T) {
 			"created %+v", seq)
 		must.Get(c.Create(ctx, zk.Create{Path: "/a/box", Mode: zk.Container}))(t)
 		must.Get(c.Create(ctx, zk.Create{Path: "/a/ttl", Mode: zk.PersistentTTL, TTL: 1 << 30}))(t)
-		list, _, err := c.Children(ctx, "/a")
-		must.OK(t, err)
+		list, _ := must.Get2(c.Children(ctx, "/a"))(t)
 		slices.Sort(list)
 		must.Equal(t, fmt.Sprint(list), "[box n-0000000000 ttl]", "children %v", list)
 		must.Equal(t, must.Get(c.ChildrenCount(ctx, "/a"))(t), 3, "descendants")
@@ -78,8 +77,7 @@ func TestRequests(t *testing.T) {
 		must.OK(t, c.Confirm(ctx))
 		must.OK(t, c.AddAuth(ctx, zk.Auth{Scheme: "digest", Secret: []byte("u:p")}))
 		must.Get(c.SetACL(ctx, "/a/box", zk.AuthACL(zk.PermAll), 0))(t)
-		acl, st, err := c.GetACL(ctx, "/a/box")
-		must.OK(t, err)
+		acl, st := must.Get2(c.GetACL(ctx, "/a/box"))(t)
 		if st.Aversion != 1 || len(acl) != 1 || acl[0].ID != zk.DigestACL(zk.PermAll, "u", "p")[0].ID {
 			t.Fatalf("ACL %+v, %+v", acl, st)
 		}
@@ -164,8 +162,7 @@ func TestChroot(t *testing.T) {
 		is(t, err, zk.ErrNoNode)
 		must.OK(t, c.MakePath(ctx, "/x/y", zk.Persistent, nil))
 		must.OK(t, c.MakePath(ctx, "/x/y", zk.Persistent, nil))
-		_, w, err := c.GetW(ctx, "/x/y")
-		must.OK(t, err)
+		_, w := must.Get2(c.GetW(ctx, "/x/y"))(t)
 		made := must.Get(c.Create(ctx, zk.Create{Path: "/x/y/n-", Mode: zk.PersistentSequential}))(t)
 		res := must.Get(c.Multi(ctx, zk.Create{Path: "/x/m"}, zk.SetData{Path: "/x/y", Version: -1}))(t)
 		must.That(t, made.Path == "/x/y/n-0000000000" && res[0].Path == "/x/m",
@@ -176,8 +173,7 @@ func TestChroot(t *testing.T) {
 		whole := dial(t, addr, zk.Options{})
 		st := must.Get(whole.Exists(ctx, "/top/app/x/y/n-0000000000"))(t)
 		must.That(t, st != nil, "not below the chroot")
-		list, _, err := c.Children(ctx, "/")
-		must.OK(t, err)
+		list, _ := must.Get2(c.Children(ctx, "/"))(t)
 		must.Equal(t, fmt.Sprint(list), "[x]", "children %v", list)
 	})
 }

@@ -15,8 +15,7 @@ import (
 func TestWatches(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
-		st, w, err := c.ExistsW(ctx, "/w")
-		must.OK(t, err)
+		st, w := must.Get2(c.ExistsW(ctx, "/w"))(t)
 		must.That(t, st == nil && w.Event() == (zk.Event{}), "%+v, %+v", st, w.Event())
 		node(t, c, "/w", "")
 		select { // the event came before the answer
@@ -25,10 +24,8 @@ func TestWatches(t *testing.T) {
 			t.Fatal("the watch must fire before the change is answered")
 		}
 		must.Equal(t, w.Event(), zk.Event{Type: zk.EventCreated, Path: "/w"}, "event")
-		_, data, err := c.GetW(ctx, "/w")
-		must.OK(t, err)
-		_, same, err := c.ExistsW(ctx, "/w")
-		must.OK(t, err)
+		_, data := must.Get2(c.GetW(ctx, "/w"))(t)
+		_, same := must.Get2(c.ExistsW(ctx, "/w"))(t)
 		_, _, list, err := c.ChildrenW(ctx, "/w")
 		must.OK(t, err)
 		must.That(t, data == same && c.Watches() == 2, "a watch is not shared: %d watches", c.Watches())
@@ -37,8 +34,7 @@ func TestWatches(t *testing.T) {
 		must.Get(c.Set(ctx, "/w", nil, -1))(t)
 		must.Equal(t, fired(t, data), zk.EventDataChanged, "event")
 		must.OK(t, c.Delete(ctx, "/w/x", -1))
-		_, data, err = c.GetW(ctx, "/w")
-		must.OK(t, err)
+		_, data = must.Get2(c.GetW(ctx, "/w"))(t)
 		_, _, list, err = c.ChildrenW(ctx, "/w")
 		must.OK(t, err)
 		must.OK(t, c.Delete(ctx, "/w", -1))
@@ -47,8 +43,7 @@ func TestWatches(t *testing.T) {
 		if _, none, err := c.GetW(ctx, "/w"); none != nil || err == nil || c.Watches() != 0 {
 			t.Fatalf("%v, %d watches", err, c.Watches())
 		}
-		_, w, err = c.ExistsW(ctx, "/w")
-		must.OK(t, err)
+		_, w = must.Get2(c.ExistsW(ctx, "/w"))(t)
 		must.OK(t, c.RemoveWatches(ctx, "/w"))
 		must.OK(t, c.RemoveWatches(ctx, "/w"))
 		ev := fired(t, w)
@@ -72,20 +67,17 @@ func TestWatchesComeAlong(t *testing.T) {
 		kinds := []func(path string) watched{
 			func(path string) watched {
 				node(t, o, path, "")
-				_, w, err := c.GetW(ctx, path)
-				must.OK(t, err)
+				_, w := must.Get2(c.GetW(ctx, path))(t)
 				return watched{w, func(path string) error { _, err := o.Set(ctx, path, nil, -1); return err },
 					zk.EventDataChanged}
 			},
 			func(path string) watched {
 				node(t, o, path, "")
-				_, w, err := c.GetW(ctx, path)
-				must.OK(t, err)
+				_, w := must.Get2(c.GetW(ctx, path))(t)
 				return watched{w, func(path string) error { return o.Delete(ctx, path, -1) }, zk.EventDeleted}
 			},
 			func(path string) watched {
-				_, w, err := c.ExistsW(ctx, path)
-				must.OK(t, err)
+				_, w := must.Get2(c.ExistsW(ctx, path))(t)
 				return watched{w, func(path string) error { _, err := o.Create(ctx, zk.Create{Path: path}); return err },
 					zk.EventCreated}
 			},
@@ -144,8 +136,7 @@ func TestWatchesRefused(t *testing.T) {
 		c, p := proxied(t, addr, zk.Options{})
 		ctx := within(t)
 		node(t, c, "/w", "")
-		_, data, err := c.GetW(ctx, "/w")
-		must.OK(t, err)
+		_, data := must.Get2(c.GetW(ctx, "/w"))(t)
 		_, _, list, err := c.ChildrenW(ctx, "/w")
 		must.OK(t, err)
 		rule := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSetWatches, Do: faultproxy.Fail,
@@ -231,8 +222,7 @@ func TestEventBeforeNewState(t *testing.T) {
 				}
 			}
 		})
-		first, w, err := c.GetW(ctx, "/w")
-		must.OK(t, err)
+		first, w := must.Get2(c.GetW(ctx, "/w"))(t)
 		for i := range 500 {
 			if i%50 == 49 {
 				p.Cut()
@@ -244,8 +234,7 @@ func TestEventBeforeNewState(t *testing.T) {
 					first.Stat.Version)
 			}
 			if isFired {
-				first, w, err = c.GetW(ctx, "/w")
-				must.OK(t, err)
+				first, w = must.Get2(c.GetW(ctx, "/w"))(t)
 			}
 		}
 	})
@@ -259,8 +248,7 @@ func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
 		must.Get(owner.Create(ctx, zk.Create{Path: "/hidden", ACL: []zk.ACL{
 			{Perms: zk.PermAll, ID: zk.ID{Scheme: "auth"}}}}))(t)
-		st, w, err := c.ExistsW(ctx, "/hidden")
-		must.OK(t, err)
+		st, w := must.Get2(c.ExistsW(ctx, "/hidden"))(t)
 		must.That(t, st != nil && c.Watches() == 1, "%v, %d watches", st, c.Watches())
 		must.OK(t, owner.Delete(ctx, "/hidden", -1))
 		must.OK(t, c.Sync(ctx, "/hidden"))
@@ -270,8 +258,7 @@ func TestWatchOfAHiddenNodeEndsWithIt(t *testing.T) {
 		ev := fired(t, w)
 		must.That(t, ev == zk.EventDeleted && c.Watches() == 0, "event %v, %d watches", ev, c.Watches())
 		// Nor does one that waits for a creation end by the node's absence.
-		_, w, err = c.ExistsW(ctx, "/hidden")
-		must.OK(t, err)
+		_, w = must.Get2(c.ExistsW(ctx, "/hidden"))(t)
 		must.Get(c.Exists(ctx, "/hidden"))(t)
 		must.That(t, w.Event() == (zk.Event{}) && c.Watches() == 1,
 			"event %v, %d watches", w.Event(), c.Watches())

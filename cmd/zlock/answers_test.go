@@ -49,8 +49,7 @@ func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s after %d", name, answers), func(t *testing.T) {
 				t.Parallel()
-				p, err := faultproxy.New(server(t))
-				must.OK(t, err)
+				p := must.Get(faultproxy.New(server(t)))(t)
 				defer p.Close()
 				p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Nth: answers, Do: faultproxy.Pass, Then: func() {
 					p.Blackhole(true)

@@ -88,8 +88,7 @@ func TestDoctorNamesTheCause(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // as a process that is stopped
 	must.OK(t, err)
 	defer silent.Close()
-	full, err := faultproxy.New(server(t))
-	must.OK(t, err)
+	full := must.Get(faultproxy.New(server(t)))(t)
 	defer full.Close()
 	full.Add(faultproxy.Rule{Kind: faultproxy.Reply, Match: func(f faultproxy.Frame) bool {
 		return strings.Contains(f.Path, "zlock-doctor")

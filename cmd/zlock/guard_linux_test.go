@@ -13,8 +13,7 @@ import (
 
 // COMMAND may end before zlock learns that it started: zlock adopts orphans before it asks for the start.
 func TestZlockAdoptsOrphansBeforeCommandStarts(t *testing.T) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	must.OK(t, err)
+	pair := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
 	ours, theirs := os.NewFile(uintptr(pair[0]), "zlock"), os.NewFile(uintptr(pair[1]), "guard")
 	defer ours.Close()

@@ -76,8 +76,7 @@ func startCommand(t *testing.T, script, lock string, options ...string) *running
 // lastBeat is when COMMAND was last seen alive.
 func (r *running) lastBeat(t *testing.T) time.Time {
 	t.Helper()
-	f, err := os.Open(r.beats)
-	must.OK(t, err)
+	f := must.Get(os.Open(r.beats))(t)
 	defer f.Close()
 	var last int64
 	for s := bufio.NewScanner(f); s.Scan(); {
@@ -262,8 +261,7 @@ func TestForegroundCommandLeavesNothingBehind(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	b, err := os.ReadFile(file)
-	must.OK(t, err)
+	b := must.Get(os.ReadFile(file))(t)
 	if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err != nil || processAlive(pid) {
 		t.Fatalf("process %d is alive, %v", pid, err)
 	}
@@ -336,8 +334,7 @@ func TestWatchman(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "pid")
 			script := `(trap "" TERM; while :; do sleep .02; done) & echo $! >"$1.new"; mv "$1.new" "$1"; trap "" TERM; while :; do sleep .02; done`
 			exe := executable{"/bin/sh", []string{"sh", "-c", script, "sh", file}}
-			g, err := startGuard(filepath.Join(built.dir, "zlock"))
-			must.OK(t, err)
+			g := must.Get(startGuard(filepath.Join(built.dir, "zlock")))(t)
 			c, err := g.start(newLaunch(exe, os.Environ(), false, false, lossFlags{onLost: syscall.SIGTERM,
 				killAfter: 100 * time.Millisecond}), in(time.Hour))
 			must.OK(t, err)

@@ -129,8 +129,7 @@ func (c *talker) client(t *testing.T) *client.Client {
 			root = s
 		}
 	}
-	cl, err := client.Dial(t.Context(), addr+root)
-	must.OK(t, err)
+	cl := must.Get(client.Dial(t.Context(), addr+root))(t)
 	t.Cleanup(func() { cl.Close(context.Background()) })
 	return cl
 }

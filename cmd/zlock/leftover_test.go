@@ -133,8 +133,7 @@ func TestWatchEndsWithItsReader(t *testing.T) {
 	for _, args := range [][]string{{"leader", "--watch", "/w"}, {"ls", "--watch", "/"}} {
 		t.Run(args[0], func(t *testing.T) {
 			t.Parallel()
-			r, w, err := os.Pipe()
-			must.OK(t, err)
+			r, w := must.Get2(os.Pipe())(t)
 			cmd := exec.Command(filepath.Join(built.dir, "zlock"), args...)
 			cmd.Env = scriptEnv(t)
 			cmd.Stdout = w

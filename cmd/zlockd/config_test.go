@@ -248,8 +248,7 @@ func noted(s *settings, keys ...string) bool {
 func TestRulesTakeAnyValue(t *testing.T) {
 	for key := range zooRules {
 		for _, value := range []string{"", "x", "-1", "true", "1", "/a.pem", ";", ":"} {
-			s, flags, err := parseFlags(nil, noEnv)
-			must.OK(t, err)
+			s, flags := must.Get2(parseFlags(nil, noEnv))(t)
 			z := &zoo{s: s, flags: flags, seen: map[string]string{key: value}, given: map[string]bool{}}
 			z.apply(key, value)
 			z.finish()

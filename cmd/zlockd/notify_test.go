@@ -32,8 +32,7 @@ func newManager(t *testing.T) *manager {
 	must.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	name := filepath.Join(dir, "s")
-	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
-	must.OK(t, err)
+	l := must.Get(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"}))(t)
 	t.Cleanup(func() { l.Close() })
 	return &manager{l, name}
 }

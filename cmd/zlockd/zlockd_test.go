@@ -137,8 +137,7 @@ func TestDevServerAnswers(t *testing.T) {
 	expect.That(t, p.ready["mode"] == "standalone" && p.ready["peer"] == "off", "ready: %v", p.ready)
 	expect.Equal(t, p.word(t, "ruok"), "imok", "ruok answers")
 
-	conn, _, err := zk.Connect([]string{p.ready["client"]}, 4*time.Second, zk.WithLogInfo(false))
-	must.OK(t, err)
+	conn, _ := must.Get2(zk.Connect([]string{p.ready["client"]}, 4*time.Second, zk.WithLogInfo(false)))(t)
 	defer conn.Close()
 	for _, path := range []string{"/app", "/app/a", "/app/b"} {
 		must.Get(conn.Create(path, []byte("x"), zk.FlagEphemeral*int32(strings.Count(path, "/")-1),
@@ -193,8 +192,7 @@ func TestDataSurvivesAndIsNotShared(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	args := []string{"--data-dir", dir, "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"}
 	p := launch(t, args...)
-	conn, _, err := zk.Connect([]string{p.ready["client"]}, 4*time.Second, zk.WithLogInfo(false))
-	must.OK(t, err)
+	conn, _ := must.Get2(zk.Connect([]string{p.ready["client"]}, 4*time.Second, zk.WithLogInfo(false)))(t)
 	must.Get(conn.Create("/kept", nil, 0, zk.WorldACL(zk.PermAll)))(t)
 	conn.Close()
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
@@ -305,8 +303,7 @@ func TestAuditLogOfAServer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit")
 	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "off", "--audit-log", file,
 		"--slow-request", "1ns")
-	c, err := wire.Open(p.ready["client"])
-	must.OK(t, err)
+	c := must.Get(wire.Open(p.ready["client"]))(t)
 	defer c.Close()
 	must.Get(c.Create("/a", nil, 0))(t)
 	reads := func(file, words string) {

@@ -159,8 +159,7 @@ func TestSnapshotFoundIsDurable(t *testing.T) {
 		if err = errors.Join(err, fs.SyncDir("/")); err != nil { // as openStores does
 			t.Fatal(err)
 		}
-		sink, err := store.Create(1, 5, 2, raft.Configuration{}, 1, nil)
-		must.OK(t, err)
+		sink := must.Get(store.Create(1, 5, 2, raft.Configuration{}, 1, nil))(t)
 		power.OnOp(func(op simdisk.Op) error {
 			if op.Kind == "syncdir" {
 				power.Kill()

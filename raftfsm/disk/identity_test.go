@@ -109,8 +109,7 @@ func TestLongestEntryIsReadBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	must.OK(t, d.Close())
-	d, err = open(dir)
-	must.OK(t, err)
+	d = must.Get(open(dir))(t)
 	var got raft.Log
 	if err := d.Log().GetLog(1, &got); err != nil || !bytes.Equal(got.Data, entry) {
 		t.Errorf("%d bytes came back of %d: %v", len(got.Data), len(entry), err)

@@ -74,13 +74,11 @@ func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 		{"empty", nil, false, false},
 		{"our own is not read twice", rotten, true, true},
 	} {
-		store, err := openSnapshotStore(vfs.OS, t.TempDir(), 2)
-		must.OK(t, err)
+		store := must.Get(openSnapshotStore(vfs.OS, t.TempDir(), 2))(t)
 		dog := newWatchdog(quiet, func(err error) { t.Errorf("%s: the server ends: %v", c.name, err) })
 		var damaged error
 		watched := watchedSnapshots{store, &Disk{dog: dog}, state.CheckSnapshot, func(err error) { damaged = err }}
-		sink, err := watched.Create(1, 5, 2, raft.Configuration{}, 1, nil)
-		must.OK(t, err)
+		sink := must.Get(watched.Create(1, 5, 2, raft.Configuration{}, 1, nil))(t)
 		if c.own {
 			Own(sink)
 		}
@@ -92,8 +90,7 @@ func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 		if !c.ok {
 			continue
 		}
-		_, r, err := watched.Open(sink.ID())
-		must.OK(t, err)
+		_, r := must.Get2(watched.Open(sink.ID()))(t)
 		_, err = io.Copy(io.Discard, r)
 		if bad := bytes.Equal(c.content, rotten); (err != nil) != bad || (damaged != nil) != bad {
 			t.Errorf("%s, read back: %v, told %v", c.name, err, damaged)
@@ -110,8 +107,7 @@ func TestSnapshotInMemoryCountsWhenItIsComplete(t *testing.T) {
 		whole bool
 		want  string // content of the newest from then on
 	}{{5, true, "up to 5"}, {7, false, "up to 5"}, {9, true, "up to 9"}, {8, true, "up to 9"}} {
-		sink, err := store.Create(1, c.index, 2, raft.Configuration{}, 1, nil)
-		must.OK(t, err)
+		sink := must.Get(store.Create(1, c.index, 2, raft.Configuration{}, 1, nil))(t)
 		must.Get(fmt.Fprintf(sink, "up to %d", c.index))(t)
 		end := sink.Cancel
 		if c.whole {
@@ -123,8 +119,7 @@ func TestSnapshotInMemoryCountsWhenItIsComplete(t *testing.T) {
 			"the snapshot up to %d counts before its end", c.index)
 		list, err := store.List()
 		must.That(t, err == nil && len(list) == 1, "%v %v", list, err)
-		_, r, err := store.Open(list[0].ID)
-		must.OK(t, err)
+		_, r := must.Get2(store.Open(list[0].ID))(t)
 		if b, err := io.ReadAll(r); string(b) != c.want || err != nil || list[0].Size != int64(len(c.want)) {
 			t.Errorf("after %d the newest is %q (%v)", c.index, b, err)
 		}
@@ -149,8 +144,7 @@ func at(s *snapshotStore) time.Time {
 }
 
 func TestOldSnapshotsGoAndTheNewestIsOffered(t *testing.T) {
-	s, err := openSnapshotStore(vfs.OS, t.TempDir(), 2)
-	must.OK(t, err)
+	s := must.Get(openSnapshotStore(vfs.OS, t.TempDir(), 2))(t)
 	if list, err := s.List(); err != nil || len(list) != 0 || !at(s).IsZero() {
 		t.Errorf("an empty store offers %v, %v", list, err)
 	}
@@ -167,8 +161,7 @@ func TestOldSnapshotsGoAndTheNewestIsOffered(t *testing.T) {
 		list[0].Size != int64(len("content")) || at(s).IsZero() {
 		t.Fatalf("offered %+v, %v", list, err)
 	}
-	_, r, err := s.Open(list[0].ID)
-	must.OK(t, err)
+	_, r := must.Get2(s.Open(list[0].ID))(t)
 	defer r.Close()
 	if b, err := io.ReadAll(r); err != nil || string(b) != "content" {
 		t.Errorf("read back as %q, %v", b, err)

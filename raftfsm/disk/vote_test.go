@@ -51,8 +51,7 @@ func startVoter(t *testing.T, dir, kind string) *voter {
 	conf := raft.DefaultConfig()
 	conf.LocalID, conf.Logger = "1", hclog.NewNullLogger()
 	snaps := v.d.Snapshots(state.CheckSnapshot, func(error) {})
-	v.r, err = raft.NewRaft(conf, nothing{}, v.d.Log(), v.d.Stable(), snaps, v.tr)
-	must.OK(t, err)
+	v.r = must.Get(raft.NewRaft(conf, nothing{}, v.d.Log(), v.d.Stable(), snaps, v.tr))(t)
 	return v
 }
 

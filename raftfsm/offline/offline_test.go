@@ -272,8 +272,7 @@ func TestTargetMustBeEmpty(t *testing.T) {
 	_, err = doImport(dir, to, false)
 	expect.That(t, err != nil && strings.Contains(err.Error(), "is not empty"), "%v", err)
 	equal(t, dir, to, false) // nothing was taken away
-	s, err := ReadState(to)
-	must.OK(t, err)
+	s := must.Get(ReadState(to))(t)
 	if _, err := Export(t.Context(), s, to, false); err == nil ||
 		!strings.Contains(err.Error(), "is not empty") {
 		t.Error(err)
@@ -469,10 +468,8 @@ func TestDirectoryWithoutItsPartsIsNotRead(t *testing.T) {
 	} {
 		dir := imported(t)
 		for range 2 { // the second life knows of the first one's log
-			d, err := start(dir)
-			must.OK(t, err)
-			_, end, err := d.Promised()
-			must.OK(t, err)
+			d := must.Get(start(dir))(t)
+			_, end := must.Get2(d.Promised())(t)
 			must.OK(t, d.Log().StoreLog(&raft.Log{Index: end + 1, Term: 1, Type: raft.LogNoop}))
 			must.OK(t, d.Close())
 		}

@@ -49,8 +49,7 @@ func TestLongestRequestIsReadBackFromASnapshot(t *testing.T) {
 		}
 		expect.OK(t, err, "%+d", off)
 		must.Equal(t, b.do(r)[0].Code, jute.OK, "%+d", off)
-		file, err := snapshotBytes(t, b.s)
-		must.OK(t, err)
+		file := must.Get(snapshotBytes(t, b.s))(t)
 		restored, _, err := ReadSnapshot(bytes.NewReader(file))
 		must.OK(t, err, "%+d", off)
 		if info, ok := restored.Tree().Get("/big"); !ok || len(info.Data) != len(data) {
@@ -75,8 +74,7 @@ func TestSessionsOfAnyNumberAreReadBack(t *testing.T) {
 			left -= n
 		}
 		must.Equal(t, len(s.sessions.Append(nil)), sessionsChunk+off, "bytes of sessions")
-		file, err := snapshotBytes(t, s)
-		must.OK(t, err)
+		file := must.Get(snapshotBytes(t, s))(t)
 		restored, _, err := ReadSnapshot(bytes.NewReader(file))
 		if err != nil {
 			t.Errorf("%+d: %v", off, err)

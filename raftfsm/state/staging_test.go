@@ -171,8 +171,7 @@ func TestRestoredStateIsTheSameEverywhere(t *testing.T) {
 			b.do(x.g.Restore(keep))
 			states = append(states, b.s)
 		}
-		read, _, err := ReadSnapshot(bytes.NewReader(backupOf(t, states[0])))
-		must.OK(t, err)
+		read, _ := must.Get2(ReadSnapshot(bytes.NewReader(backupOf(t, states[0]))))(t)
 		for i, s := range append(states, read) {
 			if s.Digest() != states[0].Digest() || s.Zxid() != states[0].Zxid() ||
 				!bytes.Equal(backupOf(t, s), backupOf(t, states[0])) {

@@ -255,8 +255,7 @@ func TestG4G19SnapshotRestoresTheWholeState(t *testing.T) {
 	snap := b.s.StartSnapshot(Position{Index: 7, Term: 3})
 	must.OK(t, snap.Write(&file, func(read func()) { read() }))
 	snap.Close()
-	restored, at, err := ReadSnapshot(&file)
-	must.OK(t, err)
+	restored, at := must.Get2(ReadSnapshot(&file))(t)
 	expect.Equal(t, at, Position{Index: 7, Term: 3}, "restored at")
 	must.That(t, restored.Zxid() == b.s.Zxid() && restored.Digest() == b.s.Digest(),
 		"restored zxid %d digest %x, was %d %x", restored.Zxid(), restored.Digest(), b.s.Zxid(), b.s.Digest())

@@ -114,8 +114,7 @@ func TestExpiredFilesDoNotReplaceGoodOnes(t *testing.T) {
 func TestRevokedCertificatesAreRefused(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := write(t, dir, 1, now) // the authority, and the server's
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	must.OK(t, err)
+	pair := must.Get(tls.LoadX509KeyPair(cert, key))(t)
 	crl := filepath.Join(dir, "crl")
 	list := func(number int64, next, at time.Time, revoked ...int64) {
 		t.Helper()
@@ -144,11 +143,9 @@ func TestRevokedCertificatesAreRefused(t *testing.T) {
 	}
 	expect.Has(t, f.Problem(), "--tls-crl "+crl+" is out of date since ", "a list past its next update")
 	other, _ := write(t, t.TempDir(), 1, now)
-	forged, err := os.ReadFile(other)
-	must.OK(t, err)
+	forged := must.Get(os.ReadFile(other))(t)
 	block, _ := pem.Decode(forged)
-	issuer, err := x509.ParseCertificate(block.Bytes)
-	must.OK(t, err)
+	issuer := must.Get(x509.ParseCertificate(block.Bytes))(t)
 	err = f.Get(now).NotRevoked(tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{client, issuer}}})
 	expect.OK(t, err, "a list that another authority of the same name has signed counts")
 }

@@ -29,8 +29,7 @@ func opened(t *testing.T, name string) *Log {
 // lines returns the file's lines without those of start and stop and without their times.
 func lines(t *testing.T, file string) (list []string) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	must.OK(t, err)
+	text := must.Get(os.ReadFile(file))(t)
 	for line := range strings.Lines(string(text)) {
 		fields, ok := strings.CutPrefix(line, "2026-01-02 03:04:05,006 INFO audit: ")
 		expect.That(t, ok, "the line begins otherwise: %q", line)
@@ -150,8 +149,7 @@ func TestFullDiskStopsTheLogOnly(t *testing.T) {
 }
 
 func BenchmarkRequest(b *testing.B) {
-	l, err := Open("/dev/null", time.Now)
-	must.OK(b, err)
+	l := must.Get(Open("/dev/null", time.Now))(b)
 	defer l.Close()
 	r := &observe.Request{Op: jute.OpSetData, Body: wire.SetData("/bench/node-1", make([]byte, 100), -1), Session: 77,
 		Addr: "127.0.0.1", IDs: []jute.ID{{Scheme: "ip", ID: "127.0.0.1"}}}

@@ -288,8 +288,7 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 	}
 	wait, stop := context.WithTimeout(t.Context(), 10*time.Second)
 	defer stop()
-	b, err := i.Node().Backup(wait)
-	must.OK(t, err)
+	b := must.Get(i.Node().Backup(wait))(t)
 	b.Close()
 	r, err := os.OpenFile(hangs, os.O_RDONLY|unix.O_NONBLOCK, 0) // it goes on
 	must.OK(t, err)

@@ -85,8 +85,7 @@ func TestBackupsUnderLoadHoldTheirZxid(t *testing.T) {
 	for _, b := range all {
 		var version func(string) (int32, bool)
 		if b.ours != nil {
-			s, _, err := state.ReadSnapshot(bytes.NewReader(b.ours))
-			must.OK(t, err)
+			s, _ := must.Get2(state.ReadSnapshot(bytes.NewReader(b.ours)))(t)
 			version = func(path string) (int32, bool) { n, ok := s.Tree().Get(path); return n.Version, ok }
 		} else {
 			r := must.Get(zkfiles.NewSnapshotReader(bytes.NewReader(b.theirs)))(t)

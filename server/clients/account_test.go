@@ -18,8 +18,7 @@ import (
 // An address has a third of each second of the state lock, a server of three gives it
 // a third of that, and what it has not used it may not use later.
 func TestAnAddressHasAThirdOfTheLock(t *testing.T) {
-	s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
-	must.OK(t, err)
+	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	defer s.Shutdown(t.Context())
 	for _, servers := range []int64{1, 3} {
 		s.servers.Store(servers)
@@ -43,8 +42,7 @@ func TestAnAddressHasAThirdOfTheLock(t *testing.T) {
 
 // Where one address may have any number of connections, nothing that it asks for waits.
 func TestTrustedAddressHasTheWholeLock(t *testing.T) {
-	s, err := New(Options{Logger: slog.New(slog.DiscardHandler), MaxConnsPerAddr: -1})
-	must.OK(t, err)
+	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler), MaxConnsPerAddr: -1}))(t)
 	defer s.Shutdown(t.Context())
 	s.servers.Store(5)
 	a := new(account)
@@ -105,8 +103,7 @@ func TestRequestsAreCharged(t *testing.T) {
 			2000, 6000},
 	} {
 		before := account.owed.Load()
-		_, err := c.Call(x.op, x.body)
-		must.OK(t, err)
+		must.Get(c.Call(x.op, x.body))(t)
 		must.OK(t, c.Ping()) // costs nothing: a read may be charged just after its reply
 		if got := account.owed.Load() - before; got < x.least || got > x.most {
 			t.Errorf("%s costs %d steps, want %d to %d", name, got, x.least, x.most)
@@ -117,8 +114,7 @@ func TestRequestsAreCharged(t *testing.T) {
 // An address whose watchers cost more than it may is told of no further events: they
 // are closed, as all who cannot take an event are.
 func TestWatchersOfAnAddressAreBounded(t *testing.T) {
-	s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
-	must.OK(t, err)
+	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	watcher := func(from *address) *conn {
 		c := newConn(s, &net.TCPConn{}, nil)
 		c.from = from
@@ -153,8 +149,7 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 
 // What an address holds in watches leaves it less for frames; other addresses get theirs.
 func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
-	s, err := New(Options{Logger: slog.New(slog.DiscardHandler), MaxWatchBytesPerConn: 10 << 20})
-	must.OK(t, err)
+	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler), MaxWatchBytesPerConn: 10 << 20}))(t)
 	defer s.Shutdown(t.Context())
 	conns := func(from *address) (list [3]*conn) {
 		for i := range list {

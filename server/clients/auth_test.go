@@ -19,8 +19,7 @@ import (
 // who asks whoAmI.
 func who(t *testing.T, c *wire.Conn) map[jute.ID]bool {
 	t.Helper()
-	ids, err := c.WhoAmI()
-	must.OK(t, err)
+	ids := must.Get(c.WhoAmI())(t)
 	set := map[jute.ID]bool{}
 	for _, id := range ids {
 		set[id] = true
@@ -70,8 +69,7 @@ func TestRequestsAreCheckedWithTheIdentitiesOfTheirTime(t *testing.T) {
 		add(jute.OpSetData, wire.SetData("/mine", nil, -1)).add(jute.OpGetData, wire.PathWatch("/mine", false))
 	must.OK(t, b.WriteRaw(p.b))
 	for i, want := range []jute.ErrCode{jute.NoAuth, jute.NoAuth, jute.OK, jute.OK, jute.OK} {
-		f, err := b.Next()
-		must.OK(t, err)
+		f := must.Get(b.Next())(t)
 		expect.Equal(t, f.Code, want, "request %d", i+1)
 	}
 }
@@ -170,8 +168,7 @@ func TestEnsembleNames(t *testing.T) {
 				continue
 			}
 			call(t, c, jute.OK, jute.OpAuth, wire.Auth("ensemble", name))
-			ids, err := c.WhoAmI()
-			must.OK(t, err)
+			ids := must.Get(c.WhoAmI())(t)
 			expect.That(t, len(ids) == 1 && ids[0].Scheme == "ip",
 				"with the name %q the client is %v", name, ids)
 		}
@@ -196,8 +193,7 @@ func digestMD5(challenge []byte, user, password string) []byte {
 // saslStep sends one token and returns the server's.
 func saslStep(t *testing.T, c *wire.Conn, token []byte) (jute.ErrCode, []byte) {
 	t.Helper()
-	f, err := c.Call(jute.OpSASL, wire.Body{}.Buf(token))
-	must.OK(t, err)
+	f := must.Get(c.Call(jute.OpSASL, wire.Body{}.Buf(token)))(t)
 	expect.Equal(t, f.Zxid, 0, "zxid")
 	d := jute.NewDecoder(f.Body)
 	answer := d.Buffer()

@@ -246,8 +246,7 @@ func TestSetWatchesMayExceedTheFrameLimit(t *testing.T) {
 	body = wire.SetWatches(0, nil, nil, slices.Repeat([]string{""}, 1_000_000))
 	must.OK(t, c.SendXid(3, jute.OpSetWatches, body))
 	for events := 0; ; events++ {
-		f, err := c.Next()
-		must.OK(t, err)
+		f := must.Get(c.Next())(t)
 		if f.Event == nil {
 			t.Logf("%d catch-up events", events)
 			break
@@ -324,22 +323,18 @@ func TestInputGrowsWithWhatArrivesAndShrinksAgain(t *testing.T) {
 	binary.BigEndian.PutUint32(claim, maxWatchFrame)
 	received := bytes.NewBuffer(append(claim, make([]byte, 50_000)...))
 	for received.Len() > 0 {
-		_, err := in.fill(received)
-		must.OK(t, err)
+		must.Get(in.fill(received))(t)
 		must.That(t, len(in.buf) <= max(inputFirst, 2*in.len()),
 			"buffer of %d for %d bytes received", len(in.buf), in.len())
 	}
 	in = input{}
 	big := wire.AppendRequest(nil, 1, jute.OpSetData, make([]byte, 1_000_000))
 	for r := bytes.NewReader(big); r.Len() > 0; {
-		_, err := in.fill(r)
-		must.OK(t, err)
+		must.Get(in.fill(r))(t)
 	}
-	frame, _, err := in.peek(1 << 20)
-	must.OK(t, err)
+	frame, _ := must.Get2(in.peek(1 << 20))(t)
 	in.take(frame)
-	_, err = in.fill(bytes.NewReader([]byte{1}))
-	must.OK(t, err)
+	must.Get(in.fill(bytes.NewReader([]byte{1})))(t)
 	expect.That(t, len(in.buf) <= inputKeep, "%d bytes kept after a large frame", len(in.buf))
 }
 

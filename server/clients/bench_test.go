@@ -63,8 +63,7 @@ func pump(b *testing.B, r *rig, conns, depth int, op jute.OpCode, body wire.Body
 	many := slices.Repeat(one, depth)
 	reply := func(c *wire.Conn) int {
 		must.OK(b, c.WriteRaw(one))
-		f, err := c.ReadFrame()
-		must.OK(b, err)
+		f := must.Get(c.ReadFrame())(b)
 		return len(f) + 4
 	}(list[0])
 	b.ReportAllocs()

@@ -286,8 +286,7 @@ func TestLongListsAreOfOneMoment(t *testing.T) {
 			must.OK(t, c.WriteRaw(wire.AppendRequest(nil, int32(k+1), op, wire.PathWatch("/dir", true))))
 			create(t, other, "/dir/x", "", 0)
 			call(t, other, jute.OK, jute.OpDelete, wire.PathVersion("/dir/x", -1))
-			f, err := c.Reply()
-			must.OK(t, err)
+			f := must.Get(c.Reply())(t)
 			d := jute.NewDecoder(f.Body)
 			if n := d.Int(); f.Code != jute.OK || f.Xid != int32(k+1) || n != many && n != many+1 {
 				t.Fatalf("%v: reply %d %v of %d names", op, f.Xid, f.Code, n)
@@ -300,8 +299,7 @@ func TestLongListsAreOfOneMoment(t *testing.T) {
 		}
 	}
 	must.OK(t, other.WriteRaw(wire.AppendRequest(nil, 99, jute.OpGetEphemerals, wire.Path("/dir"))))
-	f, err := other.Reply()
-	must.OK(t, err)
+	f := must.Get(other.Reply())(t)
 	d := jute.NewDecoder(f.Body)
 	if n := d.Int(); n != many || f.Xid != 99 {
 		t.Errorf("%d ephemeral nodes of %d, reply %d", n, many, f.Xid)

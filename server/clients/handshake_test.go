@@ -96,8 +96,7 @@ func TestUnknownSessionIsRefused(t *testing.T) {
 			hello := wire.Attach(a.Session, 0)
 			hello.SessionID, hello.HasReadOnly = id, has
 			must.OK(t, c.WriteRaw(wire.AppendConnectRequest(nil, hello)))
-			b, err := c.ReadFrame()
-			must.OK(t, err)
+			b := must.Get(c.ReadFrame())(t)
 			want := make([]byte, 36)
 			want[19] = 16
 			if has {
@@ -130,8 +129,7 @@ func TestClientAheadIsServedOnceTheServerHasCaughtUp(t *testing.T) {
 		wire.Attach(wire.Session{Timeout: 30000, Password: make([]byte, 16)}, f.Zxid+1))))
 	must.OK(t, c.Silent(50*time.Millisecond))
 	create(t, a, "/b", "", 0)
-	b, err := c.ReadFrame()
-	must.OK(t, err)
+	b := must.Get(c.ReadFrame())(t)
 	if s, err := wire.DecodeSession(b); err != nil || s.ID == 0 {
 		t.Fatalf("session %+v, %v", s, err)
 	}
@@ -150,8 +148,7 @@ func TestNothingIsAnsweredBeforeTheConnectResponse(t *testing.T) {
 	must.OK(t, c.Silent(30*time.Millisecond))
 	must.Equal(t, r.valve.waiting(), 1, "requests proposed before there is a session")
 	r.valve.open()
-	f, err := c.ReadFrame()
-	must.OK(t, err)
+	f := must.Get(c.ReadFrame())(t)
 	if s, err := wire.DecodeSession(f); err != nil || s.ID == 0 {
 		t.Fatalf("session %+v, %v", s, err)
 	}
@@ -206,8 +203,7 @@ func TestConnectBytesMayTrickle(t *testing.T) {
 	for _, b := range append(wire.AppendConnectRequest(nil, wire.NewSession(10000)), 0xee) {
 		must.OK(t, c.WriteRaw([]byte{b}))
 	}
-	f, err := c.ReadFrame()
-	must.OK(t, err)
+	f := must.Get(c.ReadFrame())(t)
 	expect.Equal(t, len(f), 37, "response %x", f)
 }
 
@@ -249,8 +245,7 @@ type errReader struct{}
 func (errReader) Read([]byte) (int, error) { return 0, errors.New("no randomness") }
 
 func TestWaitServingEndsWithItsContext(t *testing.T) {
-	s, err := New(Options{})
-	must.OK(t, err)
+	s := must.Get(New(Options{}))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	expect.Is(t, s.WaitServing(ctx), context.DeadlineExceeded, "err")

@@ -33,8 +33,7 @@ type rig struct {
 // in a connection fails the test.
 func newRig(t testing.TB, o Options) *rig {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	return newRigOn(t, o, ln)
 }
 
@@ -45,8 +44,7 @@ func newRigOn(t testing.TB, o Options, ln net.Listener) *rig {
 		o.Logger = slog.New(slog.NewTextHandler(r.log, nil))
 	}
 	var err error
-	r.srv, err = New(o)
-	must.OK(t, err)
+	r.srv = must.Get(New(o))(t)
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	if r.node, err = raftfsm.Start(context.Background(), raftfsm.Options{Observer: r.srv, Logger: quiet,
 		MinSessionTimeout: o.MinSessionTimeout, Fatal: func(err error) { t.Error(err) }}); err != nil {
@@ -161,8 +159,7 @@ func (echoWords) Answer(conn io.ReadWriter, first [4]byte) error {
 // dial opens a connection without a session.
 func (r *rig) dial() *wire.Conn {
 	r.t.Helper()
-	c, err := wire.Dial(r.ln.Addr().String())
-	must.OK(r.t, err)
+	c := must.Get(wire.Dial(r.ln.Addr().String()))(r.t)
 	r.t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -194,8 +191,7 @@ func (r *rig) sessions() (ids []int64) {
 // call sends a request and wants this code.
 func call(t testing.TB, c *wire.Conn, want jute.ErrCode, op jute.OpCode, body wire.Body) wire.Frame {
 	t.Helper()
-	f, err := c.Call(op, body)
-	must.OK(t, err)
+	f := must.Get(c.Call(op, body))(t)
 	must.Equal(t, f.Code, want, "%v: code %v", op, f.Code)
 	must.That(t, f.Code == jute.OK || len(f.Body) <= 0, "%v: error reply has a body %x", op, f.Body)
 	return f
@@ -213,8 +209,7 @@ func kinds(t testing.TB, c *wire.Conn, n int) []any {
 	t.Helper()
 	var list []any
 	for range n {
-		f, err := c.Next()
-		must.OK(t, err)
+		f := must.Get(c.Next())(t)
 		if f.Event != nil {
 			list = append(list, f.Event.Type.String()+" "+f.Event.Path)
 		} else {

@@ -57,8 +57,7 @@ func TestConnectionsAreAsManyAsThereIsRoomFor(t *testing.T) {
 		expect.Equal(t, roomForConns(c.descriptors, c.memory), c.want,
 			"%d descriptors, %d bytes", c.descriptors, c.memory)
 	}
-	o, err := Options{}.withDefaults()
-	must.OK(t, err)
+	o := must.Get(Options{}.withDefaults())(t)
 	most := roomForConns(admin.MaxOpenFiles(), admin.UsableMemory())
 	expect.Equal(t, o.MaxConns, most, "by default, there is room for")
 }
@@ -177,8 +176,7 @@ func TestClientThatDoesNotReadIsClosed(t *testing.T) {
 				must.That(t, n <= 1000, "many events, and the client is still there")
 				must.OK(t, a.WriteRaw(p.b))
 				for range 50 {
-					_, err := a.Next()
-					must.OK(t, err)
+					must.Get(a.Next())(t)
 				}
 			}
 			last := int64(0)
@@ -244,8 +242,7 @@ func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
 		op   jute.OpCode
 		many bool
 	}{{jute.OpGetEphemerals, true}, {jute.OpGetAllChildrenNumber, false}} {
-		s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
-		must.OK(t, err)
+		s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		g := &glances{Replica: still{state.New("test")}}
 		s.UseMeanwhile(g)
 		s.ReadOnly(true)
@@ -331,8 +328,7 @@ func (l *flakyListener) Accept() (net.Conn, error) {
 }
 
 func TestAcceptBacksOffAndGoesOn(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	start := time.Now()
 	r := newRigOn(t, Options{}, &flakyListener{Listener: ln, fails: 4})
 	r.client()
@@ -342,14 +338,11 @@ func TestAcceptBacksOffAndGoesOn(t *testing.T) {
 }
 
 func TestPlainBytesOnTheTLSPortAreClosed(t *testing.T) {
-	s, err := New(Options{TLSConfig: &tls.Config{}, Logger: slog.New(slog.DiscardHandler)})
-	must.OK(t, err)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
+	s := must.Get(New(Options{TLSConfig: &tls.Config{}, Logger: slog.New(slog.DiscardHandler)}))(t)
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go s.ServeTLS(ln)
 	defer s.Shutdown(t.Context())
-	c, err := wire.Dial(ln.Addr().String())
-	must.OK(t, err)
+	c := must.Get(wire.Dial(ln.Addr().String()))(t)
 	defer c.Close()
 	must.OK(t, c.WriteRaw(wire.AppendConnectRequest(nil, wire.NewSession(10000))))
 	io.Copy(io.Discard, c) // an alert, perhaps; then the end

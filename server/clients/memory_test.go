@@ -154,8 +154,7 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 		go c.SendXid(9, jute.OpSetWatches, body)
 		deleted := 0
 		for {
-			f, err := c.Next()
-			must.OK(t, err)
+			f := must.Get(c.Next())(t)
 			if f.Event == nil && f.Xid == 9 {
 				expect.Equal(t, f.Code, jute.OK, "code")
 				break
@@ -201,8 +200,7 @@ func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 		"before": func(c *conn) bool { c.close(endMoved); return c.reserve(1<<20, true) },
 		"after":  func(c *conn) bool { defer c.close(endMoved); return !c.reserve(1<<20, true) },
 	} {
-		s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
-		must.OK(t, err)
+		s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		client, server := net.Pipe()
 		c := newConn(s, server, nil)
 		c.out.writing = 100 << 10
@@ -221,8 +219,7 @@ func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 // TestReservedMemoryIsThereBeforeTheStateLock: the answer to a multiRead allocates nothing of its size
 // while it holds the lock of the state.
 func TestReservedMemoryIsThereBeforeTheStateLock(t *testing.T) {
-	s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
-	must.OK(t, err)
+	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	defer s.Shutdown(t.Context())
 	client, server := net.Pipe()
 	defer client.Close()

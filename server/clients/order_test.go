@@ -53,10 +53,8 @@ func TestReadSeesOwnWriteSentBeforeIt(t *testing.T) {
 		var p batch
 		p.add(jute.OpSetData, wire.SetData("/a", []byte(text), -1)).add(jute.OpGetData, wire.PathWatch("/a", false))
 		must.OK(t, c.WriteRaw(p.b))
-		w, err := c.Reply()
-		must.OK(t, err)
-		f, err := c.Reply()
-		must.OK(t, err)
+		w := must.Get(c.Reply())(t)
+		f := must.Get(c.Reply())(t)
 		d := jute.NewDecoder(f.Body)
 		got := string(d.Buffer())
 		must.Equal(t, got, text, "read %q after writing", got)
@@ -138,16 +136,14 @@ func TestEventComesBeforeAnyReplyThatShowsTheChange(t *testing.T) {
 	}()
 	for xid := int32(0); xid < 600; xid++ {
 		must.OK(t, b.SendXid(xid, jute.OpGetData, wire.PathWatch("/a", true)))
-		f, err := b.Next()
-		must.OK(t, err)
+		f := must.Get(b.Next())(t)
 		must.That(t, f.Event == nil, "an event without a watch")
 		armed := mzxidOf(t, f)
 		for fired := false; !fired; {
 			xid++
 			must.OK(t, b.SendXid(xid, jute.OpGetData, wire.PathWatch("/a", false)))
 			for f = (wire.Frame{}); f.Xid != xid; {
-				f, err = b.Next()
-				must.OK(t, err)
+				f = must.Get(b.Next())(t)
 				if f.Event == nil {
 					if at := mzxidOf(t, f); !fired && at != armed {
 						t.Fatalf("the change at %d shows before the event of the watch set at %d", at, armed)
@@ -219,8 +215,7 @@ func TestXidsAreEchoedWhateverTheyAre(t *testing.T) {
 				body = wire.SetWatches(0, nil, nil, nil)
 			}
 			must.OK(t, c.SendXid(xid, op, body))
-			b, err := c.ReadFrame()
-			must.OK(t, err)
+			b := must.Get(c.ReadFrame())(t)
 			if d := jute.NewDecoder(b); d.Int() != xid {
 				t.Errorf("%v with xid %d: reply %x", op, xid, b)
 			}

@@ -33,8 +33,7 @@ func tell(t *testing.T, c *wire.Conn, text string, half bool) string {
 		must.OK(t, c.Conn.(*net.TCPConn).CloseWrite())
 	}
 	c.SetReadDeadline(time.Now().Add(30 * time.Second))
-	b, err := io.ReadAll(c)
-	must.OK(t, err)
+	b := must.Get(io.ReadAll(c))(t)
 	return string(b)
 }
 
@@ -75,18 +74,15 @@ func TestHTTPIsTurnedAway(t *testing.T) {
 // certificate returns a certificate for name, signed by itself.
 func certificate(t *testing.T, name string) (tls.Certificate, *x509.Certificate) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must.OK(t, err)
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	must.OK(t, err)
-	leaf, err := x509.ParseCertificate(der)
-	must.OK(t, err)
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
+	leaf := must.Get(x509.ParseCertificate(der))(t)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, leaf
 }
 
@@ -102,8 +98,7 @@ func TestTLSClientsAreServedOnTheirPort(t *testing.T) {
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{serverCert},
 			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(clientLeaf)},
 	})
-	secure, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
+	secure := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var served sync.WaitGroup
 	served.Go(func() {
 		expect.OK(t, r.srv.ServeTLS(secure))
@@ -140,8 +135,7 @@ func TestTLSClientsAreServedOnTheirPort(t *testing.T) {
 
 func TestTLSBytesOnThePlainPortAreClosed(t *testing.T) {
 	r := newRig(t, Options{})
-	nc, err := net.Dial("tcp", r.ln.Addr().String())
-	must.OK(t, err)
+	nc := must.Get(net.Dial("tcp", r.ln.Addr().String()))(t)
 	defer nc.Close()
 	expect.Fails(t, tls.Client(nc, &tls.Config{InsecureSkipVerify: true}).Handshake(),
 		"a TLS handshake succeeded")
@@ -162,10 +156,8 @@ func (s still) PingOK(time.Duration) bool            { return false }
 // Without a leader no server asks which clients were heard from, for as long as that lasts:
 // connections that have ended must not wait for it.
 func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
-	s, err := New(Options{Logger: slog.New(slog.DiscardHandler)})
-	must.OK(t, err)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
+	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
 	defer func() {
@@ -175,14 +167,12 @@ func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
 	s.UseMeanwhile(still{state.New("test")})
 	s.ReadOnly(true)
 	for range 20 {
-		c, err := wire.Dial(ln.Addr().String())
-		must.OK(t, err)
+		c := must.Get(wire.Dial(ln.Addr().String()))(t)
 		hello := wire.NewSession(30000)
 		hello.ReadOnly = true
 		must.OK(t, c.Connect(hello))
 		call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/", true))
-		_, err = c.Drop()
-		must.OK(t, err)
+		must.Get(c.Drop())(t)
 	}
 	eventually(t, "no connection is left", func() bool { return len(s.all()) == 0 })
 	n := len(s.heard.swap())
@@ -219,7 +209,6 @@ func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {
 		t.Errorf("asked %+v", asked)
 	}
 	// An outcome that is not known is not invented.
-	_, err := c.Send(jute.OpReconfig, body(6))
-	must.OK(t, err)
+	must.Get(c.Send(jute.OpReconfig, body(6)))(t)
 	must.OK(t, c.Closed())
 }

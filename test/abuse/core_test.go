@@ -56,8 +56,7 @@ func newCore(t testing.TB) *core {
 	}
 	must.OK(t, c.state.Apply(state.Founding([]state.Server{{ID: 1, Peer: "127.0.0.1:1", Voter: true}}, 1),
 		c))
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	c.addr = ln.Addr().String()
 	c.srv.Use(c)
 	c.srv.Serving(true)

@@ -97,8 +97,7 @@ func TestPointsRunAgainstAServer(t *testing.T) {
 	must.OK(t, i.Ready(ctx))
 	c := &config{a: "addrs=" + i.ClientAddr(), b: "none", nodes: 1, dir: t.TempDir()}
 	c.defaults(1, 5*time.Millisecond, 50*time.Millisecond, 10, 100)
-	sides, err := c.sides()
-	must.OK(t, err)
+	sides := must.Get(c.sides())(t)
 	rep := newReport(c, sides)
 	for _, p := range points(c) {
 		if p.alone || p.name == "idle" || p.name == "fanout:1000" || p.name == "set@256" || p.name == "handoff:100" {
@@ -126,12 +125,10 @@ func TestPointsRunAgainstAServer(t *testing.T) {
 			t.Errorf("the report lacks %q:\n%s", want, text.String())
 		}
 	}
-	left, err := sides[0].dial()
-	must.OK(t, err)
+	left := must.Get(sides[0].dial())(t)
 	defer left.Close()
 	left.Children("/", false)
-	r, err := left.Do()
-	must.OK(t, err)
+	r := must.Get(left.Do())(t)
 	d := jute.NewDecoder(r.Body)
 	if names, _ := d.Strings(); fmt.Sprint(names) != "[zookeeper]" {
 		t.Errorf("left behind: %v", names)

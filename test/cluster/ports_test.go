@@ -18,8 +18,7 @@ func TestPortsAreGivenOnce(t *testing.T) {
 		os.Stdout.WriteString("ports " + strings.Join(list, " ") + "\n")
 		return
 	}
-	list, err := FreePorts(200)
-	must.OK(t, err)
+	list := must.Get(FreePorts(200))(t)
 	other := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	other.Env = append(os.Environ(), "LAUNCH_TEST_PORTS=1")
 	out, err := other.CombinedOutput()

@@ -15,8 +15,7 @@ import (
 func TestZooKeeperIsWhatItIsTold(t *testing.T) {
 	s := cluster.StartZooKeeper(t, cluster.ZooConfig{TTL: true, Super: "super:secret"})
 	must.Equal(t, s.Mode(), "standalone", "mode")
-	c, err := wire.Open(s.Client)
-	must.OK(t, err)
+	c := must.Get(wire.Open(s.Client))(t)
 	must.OK(t, c.Auth("digest", "super:secret"))
 	body := wire.CreateTTL("/ttl", nil, jute.WorldAnyone, jute.FlagPersistentTTL, 1000)
 	if _, _, err := c.Create2(jute.OpCreateTTL, body); err != nil {
@@ -27,7 +26,6 @@ func TestZooKeeperIsWhatItIsTold(t *testing.T) {
 	s.Kill()
 	must.OK(t, s.Spawn())
 	must.OK(t, s.WaitReady())
-	c, err = wire.Open(s.Client)
-	must.OK(t, err)
+	c = must.Get(wire.Open(s.Client))(t)
 	must.OK(t, expect.Err(c.Exists("/ttl", false)), "not kept over a kill")
 }

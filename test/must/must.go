@@ -27,6 +27,15 @@ func Get[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
+// Get2 is Get for two values.
+func Get2[A, B any](a A, b B, err error) func(testing.TB) (A, B) {
+	return func(t testing.TB) (A, B) {
+		t.Helper()
+		OK(t, err)
+		return a, b
+	}
+}
+
 // Await waits until ok reports true. The test ends if that takes longer than limit, which is
 // generous: machines are busy.
 func Await(t testing.TB, what string, limit time.Duration, ok func() bool) {

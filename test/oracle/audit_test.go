@@ -72,8 +72,7 @@ var session = regexp.MustCompile(`session=0x[0-9a-f]+`)
 // audited returns the lines of an audit log, masked.
 func audited(t *testing.T, file string) (lines []string) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	must.OK(t, err)
+	text := must.Get(os.ReadFile(file))(t)
 	ids := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		at := strings.Index(line, "session=")

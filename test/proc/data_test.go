@@ -162,8 +162,7 @@ func serve(t *testing.T, bin, data string, args ...string) *running {
 	t.Helper()
 	cmd := exec.Command(bin, append([]string{"--data-dir", data, "--client-addr", "127.0.0.1:0", "--admin-addr",
 		"127.0.0.1:0", "--super-digest", superFlag}, args...)...)
-	out, err := cmd.StdoutPipe()
-	must.OK(t, err)
+	out := must.Get(cmd.StdoutPipe())(t)
 	begun := time.Now()
 	must.OK(t, cmd.Start())
 	r := &running{cmd: cmd}
@@ -181,8 +180,7 @@ func serve(t *testing.T, bin, data string, args ...string) *running {
 	}
 	c := dial(t, r.client)
 	defer c.Close(context.Background())
-	_, err = c.Exists(t.Context(), "/")
-	must.OK(t, err)
+	must.Get(c.Exists(t.Context(), "/"))(t)
 	r.took = time.Since(begun)
 	return r
 }
@@ -357,8 +355,7 @@ func TestDocumentIsFollowed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers as processes")
 	}
-	text, err := os.ReadFile("../../docs/data.md")
-	must.OK(t, err)
+	text := must.Get(os.ReadFile("../../docs/data.md"))(t)
 	var script strings.Builder
 	for _, m := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		script.WriteString(m[1])

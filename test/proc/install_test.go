@@ -370,10 +370,8 @@ func TestTheManualOfUpgradesCanBeFollowed(t *testing.T) {
 
 // config returns a zoo.cfg for a server.
 func config(t *testing.T, s *cluster.Server) string {
-	host, port, err := net.SplitHostPort(s.Client)
-	must.OK(t, err)
-	_, admin, err := net.SplitHostPort(s.Admin)
-	must.OK(t, err)
+	host, port := must.Get2(net.SplitHostPort(s.Client))(t)
+	_, admin := must.Get2(net.SplitHostPort(s.Admin))(t)
 	return "dataDir=" + s.Data() + "\nclientPort=" + port + "\nclientPortAddress=" + host +
 		"\nadmin.serverAddress=" + host + "\nadmin.serverPort=" + admin +
 		"\nDigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=\n"

@@ -176,8 +176,7 @@ func (silent) Printf(string, ...any) {}
 // the version.
 func shownConfig(t *testing.T, at *cluster.Server) (roles, version string) {
 	t.Helper()
-	b, _, err := dialZK(t, "", at).Get("/zookeeper/config")
-	must.OK(t, err)
+	b, _ := must.Get2(dialZK(t, "", at).Get("/zookeeper/config"))(t)
 	return configRoles(string(b))
 }
 

@@ -75,11 +75,9 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	c := dialZK(t, "super:"+password, at)
 	version := func() int64 {
 		t.Helper()
-		b, _, err := c.Get("/zookeeper/config")
-		must.OK(t, err)
+		b, _ := must.Get2(c.Get("/zookeeper/config"))(t)
 		_, v := configRoles(string(b))
-		n, err := strconv.ParseInt(v, 16, 64)
-		must.OK(t, err)
+		n := must.Get(strconv.ParseInt(v, 16, 64))(t)
 		return n
 	}
 	before := version()
@@ -114,8 +112,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	})
 	_, _, changed, err := c.GetW("/zookeeper/config")
 	must.OK(t, err)
-	stat, err := c.IncrementalReconfig([]string{line(fourth, "participant")}, nil, before)
-	must.OK(t, err)
+	stat := must.Get(c.IncrementalReconfig([]string{line(fourth, "participant")}, nil, before))(t)
 	select {
 	case ev := <-changed:
 		expect.Equal(t, ev.Type, zk.EventNodeDataChanged, "event %v", ev)

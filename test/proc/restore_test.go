@@ -136,8 +136,7 @@ func serversAreForgotten(t *testing.T, backup string) {
 	r := serve(t, cluster.Build(t), dir)
 	conn := dial(t, r.client)
 	defer conn.Close(context.Background())
-	n, err := conn.Get(t.Context(), "/zookeeper/config")
-	must.OK(t, err)
+	n := must.Get(conn.Get(t.Context(), "/zookeeper/config"))(t)
 	expect.That(t, len(n.Data) <= 0, "a server alone tells of %q", n.Data)
 }
 

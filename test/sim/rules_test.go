@@ -419,8 +419,7 @@ func TestG3R8RequestsSentToTwoLeadersCountOnce(t *testing.T) {
 	set := settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30, trailing: 10_240}
 	quietWith(t, set, func(t *testing.T, c *cluster) {
 		w := c.client("c0", 1, 20*time.Second)
-		_, err := w.Create("/q", nil, 0)
-		must.OK(t, err)
+		must.Get(w.Create("/q", nil, 0))(t)
 		w.CloseSession()
 		w.Close()
 		const each, rounds = 60, 80
@@ -470,12 +469,10 @@ func TestG3R8RequestsSentToTwoLeadersCountOnce(t *testing.T) {
 		}
 		w = c.client("c0", 1, 20*time.Second)
 		must.OK(t, w.Sync("/q"))
-		names, _, err := w.Children("/q", false)
-		must.OK(t, err)
+		names, _ := must.Get2(w.Children("/q", false))(t)
 		seen := map[string]string{}
 		for _, name := range names {
-			b, _, err := w.GetData("/q/"+name, false)
-			must.OK(t, err)
+			b, _ := must.Get2(w.GetData("/q/"+name, false))(t)
 			if other := seen[string(b)]; other != "" {
 				t.Errorf("G3: request %s made %s and %s", b, other, name)
 			}

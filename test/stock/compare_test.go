@@ -164,8 +164,7 @@ func startHolding(t *testing.T, servers string, args ...string) *holding {
 	t.Helper()
 	h := &holding{Cmd: exec.Command(args[0], args[1:]...)}
 	h.Env = append(os.Environ(), "ZK="+servers, "ZLOCK_SERVERS="+servers)
-	out, w, err := os.Pipe()
-	must.OK(t, err)
+	out, w := must.Get2(os.Pipe())(t)
 	h.Stdout, h.Stderr = w, w
 	if _, err := h.StdinPipe(); err != nil { // zlock hold ends with its input
 		t.Fatal(err)
@@ -205,8 +204,7 @@ func TestLocksOfSessions(t *testing.T) {
 			if g.ensemble == nil {
 				t.Skip("kills servers: unset ZLOCKD_STOCK_SERVERS")
 			}
-			c, err := client.Dial(t.Context(), g.String())
-			must.OK(t, err)
+			c := must.Get(client.Dial(t.Context(), g.String()))(t)
 			defer c.Close(context.Background())
 			job := c.Mutex("/job")
 			hold := func() *holding {
@@ -221,8 +219,7 @@ func TestLocksOfSessions(t *testing.T) {
 			// The holder dies: the lock is free when its session is over.
 			h := hold()
 			h.Process.Kill()
-			next, err := job.Lock(t.Context())
-			must.OK(t, err)
+			next := must.Get(job.Lock(t.Context()))(t)
 			first := next.Token()
 			must.OK(t, next.Unlock(t.Context()))
 
@@ -230,8 +227,7 @@ func TestLocksOfSessions(t *testing.T) {
 			// the first is told when it goes on.
 			h = hold()
 			must.OK(t, h.Process.Signal(syscall.SIGSTOP))
-			next, err = job.Lock(t.Context())
-			must.OK(t, err)
+			next = must.Get(job.Lock(t.Context()))(t)
 			expect.That(t, next.Token() > first, "token %v after %v", next.Token(), first)
 			h.Process.Signal(syscall.SIGCONT)
 			must.Await(t, maker.name+" is told", time.Minute, func() bool { return h.says(maker.lost) })

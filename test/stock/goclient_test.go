@@ -59,8 +59,7 @@ func (s *goSuite) connect(t *testing.T, addrs ...string) goConn {
 	if len(addrs) == 0 {
 		addrs = s.target.addrs
 	}
-	c, events, err := zk.Connect(addrs, 6*time.Second, zk.WithLogger(quiet{}))
-	must.OK(t, err)
+	c, events := must.Get2(zk.Connect(addrs, 6*time.Second, zk.WithLogger(quiet{})))(t)
 	t.Cleanup(c.Close)
 	g := goConn{c, events}
 	g.await(t, zk.StateHasSession)
@@ -172,8 +171,7 @@ func (s *goSuite) acl(t *testing.T) {
 	check(t, "acl", fmt.Sprint(acl, err), fmt.Sprint(zk.DigestACL(zk.PermAll, "gopher", "pw"), nil))
 	st, err := c.SetACL(d+"/mine", zk.WorldACL(zk.PermRead), 0)
 	must.That(t, err == nil && st.Aversion == 1, "%v %v", st, err)
-	_, _, err = other.caughtUp(t).Get(d + "/mine")
-	must.OK(t, err)
+	must.Get2(other.caughtUp(t).Get(d + "/mine"))(t)
 }
 
 func (s *goSuite) watches(t *testing.T) {

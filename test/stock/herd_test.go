@@ -54,14 +54,12 @@ func herd(t *testing.T, c *contender) {
 // the nodes that keep it waiting.
 func orderly(t *testing.T, c *contender) {
 	for {
-		children, _, err := c.Children(t.Context(), "/shared")
-		must.OK(t, err)
+		children, _ := must.Get2(c.Children(t.Context(), "/shared"))(t)
 		ahead := before(children, c.node)
 		if c.watch = nil; len(ahead) == 0 {
 			return
 		}
-		st, watch, err := c.ExistsW(t.Context(), "/shared/"+ahead[len(ahead)-1])
-		must.OK(t, err)
+		st, watch := must.Get2(c.ExistsW(t.Context(), "/shared/"+ahead[len(ahead)-1]))(t)
 		if st != nil { // else it has just gone: look again
 			c.watch = watch
 			return
@@ -77,8 +75,7 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 	for i, mode := range modes {
 		c := new(contender)
 		var err error
-		c.Conn, err = zk.Dial(t.Context(), s.Addr, zk.Options{Counters: &c.seen})
-		must.OK(t, err)
+		c.Conn = must.Get(zk.Dial(t.Context(), s.Addr, zk.Options{Counters: &c.seen}))(t)
 		defer c.Close(context.Background())
 		if i == 0 {
 			must.Get(c.Create(t.Context(), zk.Create{Path: "/shared"}))(t)

@@ -117,8 +117,7 @@ func kerberosSeen(t *testing.T, kind cluster.Kind, config []string, cli string) 
 		}
 		e.Close()
 	})
-	_, port, err := net.SplitHostPort(e.Servers[0].Client)
-	must.OK(t, err)
+	_, port := must.Get2(net.SplitHostPort(e.Servers[0].Client))(t)
 	addr := "localhost:" + port
 	var facts []string
 	kazoo := func(name string) {

@@ -75,10 +75,8 @@ func startCli(t *testing.T, args ...string) *cli {
 	var err error
 	c.in, err = c.cmd.StdinPipe()
 	must.OK(t, err)
-	out, err := c.cmd.StdoutPipe()
-	must.OK(t, err)
-	errs, err := c.cmd.StderrPipe()
-	must.OK(t, err)
+	out := must.Get(c.cmd.StdoutPipe())(t)
+	errs := must.Get(c.cmd.StderrPipe())(t)
 	must.OK(t, c.cmd.Start())
 	t.Cleanup(func() { c.cmd.Process.Kill(); c.cmd.Wait() })
 	done := make(chan bool)

@@ -77,8 +77,7 @@ func (b *browser) call(method, path string, body any) json.RawMessage {
 		}
 		in, _ = json.Marshal(body)
 	}
-	q, err := http.NewRequest(method, b.base+path, bytes.NewReader(in))
-	must.OK(b.t, err)
+	q := must.Get(http.NewRequest(method, b.base+path, bytes.NewReader(in)))(b.t)
 	r, err := http.DefaultClient.Do(q)
 	if err != nil {
 		b.t.Errorf("%s %s: %v", method, path, err)

@@ -48,8 +48,7 @@ func TestPipeReassemblesFramesAndSkipsPings(t *testing.T) {
 	frames = jute.AppendEventFrame(frames, 9, jute.EventDeleted, "/b")
 	frames = reply(frames, 2, big)
 	for _, n := range []int{1, 7, 1 << 20} {
-		c, err := OpenPipe(serve(t, n, frames), 0)
-		must.OK(t, err)
+		c := must.Get(OpenPipe(serve(t, n, frames), 0))(t)
 		expect.That(t, c.Session == 7 && c.Timeout.Seconds() == 4,
 			"session %d, timeout %v", c.Session, c.Timeout)
 		r, err := c.Next()

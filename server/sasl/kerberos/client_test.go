@@ -169,8 +169,7 @@ func (c *testClient) readAnswer(t *testing.T, answer []byte) {
 	must.That(t, ok, "no AP-REP: %x", answer)
 	var rep apRep
 	must.OK(t, decode(message, &rep, tagAPRep))
-	plain, err := c.key.open(rep.Secret, usageAPRep)
-	must.OK(t, err)
+	plain := must.Get(c.key.open(rep.Secret, usageAPRep))(t)
 	var secret apRepSecret
 	must.OK(t, decode(plain, &secret, tagAPRepSecret))
 	expect.That(t, secret.Time.Equal(c.auth.Time) && secret.Micros == c.auth.Micros,

@@ -253,8 +253,7 @@ func TestReplaysAreForgottenLateAndBounded(t *testing.T) {
 // recorded reads what real clients have sent.
 func recorded(t testing.TB) (keytabBytes []byte, clients [][]string) {
 	t.Helper()
-	f, err := os.Open("testdata/recorded.txt")
-	must.OK(t, err)
+	f := must.Get(os.Open("testdata/recorded.txt"))(t)
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		words := strings.Fields(lines.Text())

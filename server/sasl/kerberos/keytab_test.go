@@ -155,8 +155,7 @@ func TestIdentities(t *testing.T) {
 	} {
 		parsed, err := ParseRules(c.rules)
 		must.OK(t, err, "%v", c.rules)
-		p, err := ParsePrincipal(c.principal)
-		must.OK(t, err)
+		p := must.Get(ParsePrincipal(c.principal))(t)
 		n := Names{Rules: parsed, RemoveHost: c.removeHost, RemoveRealm: c.removeRealm, realm: "ZK.TEST"}
 		got, err := n.identity(p)
 		if got != c.want || (err == nil) != (c.want != "") {
