@@ -173,9 +173,7 @@ func together(t *testing.T, peer []string, kind string,
 	var wg sync.WaitGroup
 	for range 2 {
 		take := ours(dialTo(t, addr(t), WithSessionTimeout(20*time.Second)), d)
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for range n / 2 {
 				mode, l, err := take(ctx)
 				if err != nil {
@@ -186,7 +184,7 @@ func together(t *testing.T, peer []string, kind string,
 				j.exit(mode)
 				expect.OK(t, l.Unlock(ctx))
 			}
-		}()
+		})
 	}
 	err := cmd.Wait()
 	wg.Wait()

@@ -264,9 +264,7 @@ func TestE50SetsInDifferentOrders(t *testing.T) {
 	for i := range 5 {
 		c := dial(t)
 		for j := range rounds(10, 4) {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
+			wg.Go(func() {
 				var reqs []Request
 				var mine []int
 				for k := range 3 {
@@ -295,7 +293,7 @@ func TestE50SetsInDifferentOrders(t *testing.T) {
 					}
 					expect.OK(t, l.Unlock(ctx))
 				}
-			}()
+			})
 		}
 	}
 	wg.Wait()

@@ -137,9 +137,7 @@ func TestMutexExcludesAndTokensGrow(t *testing.T) {
 	for range 4 {
 		c := dial(t)
 		for range 2 {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
+			wg.Go(func() {
 				for range 20 {
 					l, err := c.Mutex(d).Lock(ctx)
 					if err != nil {
@@ -158,7 +156,7 @@ func TestMutexExcludesAndTokensGrow(t *testing.T) {
 					mu.Unlock()
 					expect.OK(t, l.Unlock(ctx))
 				}
-			}()
+			})
 		}
 	}
 	wg.Wait()

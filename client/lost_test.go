@@ -369,9 +369,7 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 				var calls atomic.Int64
 				var wg sync.WaitGroup
 				for range goroutines {
-					wg.Add(1)
-					go func() {
-						defer wg.Done()
+					wg.Go(func() {
 						for ctx.Err() == nil {
 							limit, done := context.WithTimeout(ctx, time.Duration(1+rand.N(20))*time.Millisecond)
 							if l, err := lock(limit); err == nil {
@@ -380,7 +378,7 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 							done()
 							calls.Add(1)
 						}
-					}()
+					})
 				}
 				most := 0
 				for calls.Load() < int64(rounds(100_000, 3000)) && ctx.Err() == nil {

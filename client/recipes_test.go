@@ -57,9 +57,7 @@ func TestSemaphoreLimitsPermits(t *testing.T) {
 			for range 3 {
 				s := dial(t).Semaphore(d, 3, WithLayout(l))
 				for i := range 3 {
-					wg.Add(1)
-					go func() {
-						defer wg.Done()
+					wg.Go(func() {
 						for range 5 {
 							n := 1 + i%2
 							p, err := s.Acquire(ctx, n)
@@ -73,7 +71,7 @@ func TestSemaphoreLimitsPermits(t *testing.T) {
 							in.Add(-int64(n))
 							expect.OK(t, p.Unlock(ctx))
 						}
-					}()
+					})
 				}
 			}
 			wg.Wait()

@@ -120,14 +120,12 @@ func TestE34NoReplyWhileTheConnectionIsOpen(t *testing.T) {
 	l := lock(t, c.Mutex(d).Lock)
 	var granted atomic.Int64
 	var wg sync.WaitGroup
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
+	wg.Go(func() {
 		if l2, err := next.Mutex(d).Lock(testCtx(t)); err == nil {
 			granted.Store(time.Now().UnixNano())
 			l2.Unlock(testCtx(t))
 		}
-	}()
+	})
 	queued(t, o, d, 2)
 	// The newest confirmation is of a heartbeat that was sent before this moment.
 	stopped := time.Now()

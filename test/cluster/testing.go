@@ -102,15 +102,21 @@ func (s *Server) Log(lines int) string {
 // MustSignal sends a signal to the process, which must run.
 func (s *Server) MustSignal(sig syscall.Signal) {
 	s.t.Helper()
-	if err := s.Signal(sig); err != nil {
-		s.t.Fatalf("signal %v to server %d: %v", sig, s.ID, err)
-	}
+	must.OK(s.t, s.Signal(sig), "signal %v to server %d", sig, s.ID)
 }
 
 // WaitServing waits until the server serves clients.
 func (s *Server) WaitServing(limit time.Duration) {
 	s.t.Helper()
 	must.Await(s.t, fmt.Sprintf("server %d serves", s.ID), limit, func() bool { return s.Mode() != "" })
+}
+
+// WaitServing waits until each server in turn serves clients.
+func (e *Ensemble) WaitServing(limit time.Duration) {
+	e.t.Helper()
+	for _, s := range e.Servers {
+		s.WaitServing(limit)
+	}
 }
 
 // Set changes a flag of a server.

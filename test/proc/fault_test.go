@@ -87,9 +87,7 @@ func TestG2KillAll(t *testing.T) {
 		for _, s := range c.Servers {
 			s.Start()
 		}
-		for _, s := range c.Servers {
-			s.WaitServing(20 * time.Second)
-		}
+		c.WaitServing(20 * time.Second)
 	}
 	w.Check(c)
 	c.SameState()
@@ -125,9 +123,7 @@ func TestR1PauseLeader(t *testing.T) {
 		lead.MustSignal(syscall.SIGCONT)
 	}
 	time.Sleep(time.Second)
-	for _, s := range c.Servers {
-		s.WaitServing(20 * time.Second)
-	}
+	c.WaitServing(20 * time.Second)
 	w.Check(c)
 	c.SameState()
 	for _, o := range w.all {
@@ -170,9 +166,7 @@ func TestR25StopAll(t *testing.T) {
 		s.MustSignal(syscall.SIGCONT)
 	}
 	time.Sleep(2 * time.Second)
-	for _, s := range c.Servers {
-		s.WaitServing(20 * time.Second)
-	}
+	c.WaitServing(20 * time.Second)
 	w.Check(c)
 	for _, o := range w.all {
 		_, _, expired, _ := o.Counts()

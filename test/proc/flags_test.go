@@ -90,9 +90,7 @@ func TestListsThatDifferFormNoCluster(t *testing.T) {
 	odd.Kill()
 	odd.Set("--peers", right)
 	odd.Start()
-	for _, s := range c.Servers {
-		s.WaitServing(20 * time.Second)
-	}
+	c.WaitServing(20 * time.Second)
 }
 
 // TestTwoServersWithOneID starts the second host with the id of the first, and
@@ -116,9 +114,7 @@ func TestTwoServersWithOneID(t *testing.T) {
 	twin.AwaitLog("belongs to server 1, but --id is 2")
 	twin.Set("--data-dir", t.TempDir())
 	twin.Start()
-	for _, s := range c.Servers {
-		s.WaitServing(20 * time.Second)
-	}
+	c.WaitServing(20 * time.Second)
 
 	late := cluster.LayOut(t, cluster.Options{}).Servers[0]
 	late.Args = append(late.Args, "--peers", peersOf(c.Servers...), "--peer-addr", late.Peer)
@@ -165,9 +161,7 @@ func TestPeerAddrThatIsNotListed(t *testing.T) {
 	wrong.Kill()
 	wrong.Set("--peer-addr", wrong.Peer)
 	wrong.Start()
-	for _, s := range c.Servers {
-		s.WaitServing(20 * time.Second)
-	}
+	c.WaitServing(20 * time.Second)
 }
 
 // TestPeersChangedAfterForming restarts a server with a longer, a shorter and

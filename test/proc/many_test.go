@@ -238,9 +238,7 @@ func restartAll(t *testing.T, c *cluster.Ensemble, sig syscall.Signal) time.Dura
 	for _, s := range c.Servers {
 		s.Start()
 	}
-	for _, s := range c.Servers {
-		s.WaitServing(60 * time.Second)
-	}
+	c.WaitServing(60 * time.Second)
 	return time.Since(at)
 }
 

@@ -102,9 +102,7 @@ func TestRunningClusterIsRestored(t *testing.T) {
 			<-killed
 			leader.Start()
 		}
-		for _, s := range c.Servers {
-			s.WaitServing(30 * time.Second)
-		}
+		c.WaitServing(30 * time.Second)
 		c.SameState()
 		for _, s := range c.Servers {
 			out, err := exec.Command(cluster.Build(t), "verify", file, s.Client).CombinedOutput()

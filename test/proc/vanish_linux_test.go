@@ -112,9 +112,7 @@ func TestG21LeaderIsCutOffOneWay(t *testing.T) {
 			resumed = append(resumed, arrived+load.awaitWrite(at.Add(arrived), lead, 20*time.Second))
 			time.Sleep(2 * time.Second)
 			cut(w.heal)
-			for _, s := range c.Servers {
-				s.WaitServing(20 * time.Second)
-			}
+			c.WaitServing(20 * time.Second)
 		}
 		report(t, "writes resume when nothing goes "+way+" the leader", resumed)
 		if worst := resumed[len(resumed)-1]; worst > 5*time.Second {
