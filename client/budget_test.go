@@ -44,9 +44,8 @@ func TestBudgetOfAnUncontendedCycle(t *testing.T) {
 	}
 }
 
-// Who waits behind others costs a list more than who waits behind one, because the
-// end of the last one ahead does not tell that of the others. Its own node is not
-// watched while the queue moves on.
+// Who waits behind others costs a list more than who waits behind one, because the end of the last one
+// ahead does not tell that of the others. Its own node is not watched while the queue moves on.
 func TestBudgetOfALongQueue(t *testing.T) {
 	shared(t)
 	const ahead = 60

@@ -29,8 +29,7 @@ var server struct {
 	count atomic.Int64
 }
 
-// kind is the server the tests run against: zlockd unless ZLOCKD_CLIENT_TARGET
-// says zookeeper.
+// kind is the server the tests run against: zlockd unless ZLOCKD_CLIENT_TARGET says zookeeper.
 func kind() cluster.Kind {
 	if k := os.Getenv("ZLOCKD_CLIENT_TARGET"); k != "" {
 		return cluster.Kind(k)

@@ -273,8 +273,7 @@ func TestDoIsOneTaskWithItsLease(t *testing.T) {
 	expect.OK(t, err)
 }
 
-// Unlock does not wait for the server, but the release comes about, also when its
-// first request is lost.
+// Unlock does not wait for the server, but the release comes about, also when its first request is lost.
 func TestEarlyUnlockIsReleasedAllTheSame(t *testing.T) {
 	shared(t)
 	o, d := observer(t), dir(t)
@@ -306,8 +305,7 @@ func TestLingeringNodeStaysUntilUnlock(t *testing.T) {
 	unlock(t, next.wait(t))
 }
 
-// A client that lives for years locks and unlocks all the time: what it knows of
-// its holds must not grow.
+// A client that lives for years locks and unlocks all the time: what it knows of its holds must not grow.
 func TestHoldsAreForgottenWithTheirEnd(t *testing.T) {
 	c, d := dial(t), dir(t)
 	holds := func() int {
@@ -324,8 +322,7 @@ func TestHoldsAreForgottenWithTheirEnd(t *testing.T) {
 	eventually(t, "the hold to be forgotten", func() bool { return holds() == 0 })
 }
 
-// Close cleans up for as long as it may; whoever works under a lease must not
-// wait for that.
+// Close cleans up for as long as it may; whoever works under a lease must not wait for that.
 func TestCloseEndsLeasesBeforeItCleansUp(t *testing.T) {
 	shared(t)
 	c := dialTo(t, addr(t), quick()...)

@@ -91,9 +91,8 @@ var losses = map[string]faultproxy.Rule{
 	"cut after reply":    {Kind: faultproxy.Reply, Do: faultproxy.CutAfter},
 }
 
-// TestEveryLostMessage runs a lock–work–unlock cycle and loses each of its
-// messages in turn, in every way, then checks that nothing was left, nobody held
-// together, and what Unlock said was true.
+// TestEveryLostMessage runs a lock–work–unlock cycle and loses each of its messages in turn, in every way,
+// then checks that nothing was left, nobody held together, and what Unlock said was true.
 func TestEveryLostMessage(t *testing.T) {
 	shared(t)
 	for recipe, make := range plainRecipes {

@@ -201,8 +201,7 @@ func TestE20SequenceWraps(t *testing.T) {
 	}
 }
 
-// TestE20OnAServerThatWraps is the same with a server that counts to the end and
-// on.
+// TestE20OnAServerThatWraps is the same with a server that counts to the end and on.
 func TestE20OnAServerThatWraps(t *testing.T) {
 	ctx := testCtx(t)
 	s, err := zlockd.Start(ctx, zlockd.Options{

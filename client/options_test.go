@@ -258,8 +258,7 @@ func TestStateTellsOfTheLoss(t *testing.T) {
 	}
 }
 
-// A holder stops before the server may give its lock away, although their clocks differ in
-// speed.
+// A holder stops before the server may give its lock away, although their clocks differ in speed.
 func TestMarginShortensALease(t *testing.T) {
 	const timeout = 10 * time.Second
 	for _, test := range []struct {

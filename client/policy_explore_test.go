@@ -359,9 +359,8 @@ func xModels(f func(xModel)) {
 }
 
 func TestE45ExplorerFindsNoOverlapAndNoStuckState(t *testing.T) {
-	// One goroutine and no shared memory: the race detector only makes it ten
-	// times slower, so there it sees one mixture in ten, and with -short one in
-	// fifty.
+	// One goroutine and no shared memory: the race detector only makes it ten times slower, so there it
+	// sees one mixture in ten, and with -short one in fifty.
 	every := 1
 	switch {
 	case testing.Short():

@@ -7,10 +7,9 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// The explorer runs the decision functions of recipe/policy.go through every
-// interleaving of three clients and an in-memory directory. What it models of
-// the driver is small: read the record, list, decide, carry out, watch. Each of
-// these is one step; between any two, every other client may take one.
+// The explorer runs the decision functions of recipe/policy.go through every interleaving of three clients
+// and an in-memory directory. What it models of the driver is small: read the record, list, decide, carry
+// out, watch. Each of these is one step; between any two, every other client may take one.
 
 // xProgram is what a client wants.
 type xProgram uint8

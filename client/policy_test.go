@@ -132,9 +132,8 @@ func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
 	})
 }
 
-// A writer that gives up between the making of its hold node and the last look at
-// the directory leaves neither that node nor its place: with the door closed for
-// it, a place left behind would stop everybody.
+// A writer that gives up between the making of its hold node and the last look at the directory leaves
+// neither that node nor its place: with the door closed for it, a place left behind would stop everybody.
 func TestE45WriterThatGivesUpAsItIsGrantedLeavesNothing(t *testing.T) {
 	policies(t, func(t *testing.T, p recipe.Policy) {
 		o, d := observer(t), dir(t)
@@ -287,8 +286,7 @@ func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
 			t.Errorf("version %d is written at %v, want %v", tc.ver, got, tc.want)
 		}
 	}
-	// Two writes in one transaction count two, and their last stat is the one to
-	// go on with.
+	// Two writes in one transaction count two, and their last stat is the one to go on with.
 	c, p := dial(t), dir(t)
 	e := must.Get(c.epoch(testCtx(t)))(t)
 	must.OK(t, c.ensure(testCtx(t), e, p, nil))

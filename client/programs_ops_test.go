@@ -11,8 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// programOps are the calls that random programs make. Every call of the package is here or
-// in otherCalls.
+// programOps are the calls that random programs make. Every call of the package is here or in otherCalls.
 var programOps map[string]func(w *worker)
 
 // otherCalls need no random programs.

@@ -238,8 +238,7 @@ func TestRandomProgramsKeepTheLocks(t *testing.T) {
 	}
 }
 
-// disturb removes nodes, ends sessions, cuts connections and restores backups until the
-// workers are done.
+// disturb removes nodes, ends sessions, cuts connections and restores backups until the workers are done.
 func disturb(t *testing.T, r *rand.Rand, s *zlocktest.Server, raw *zk.Conn, ref *referee,
 	clients []*client.Client, all []int, done <-chan struct{}) {
 	var backup []byte

@@ -388,9 +388,8 @@ func TestCloseWithoutServersEnds(t *testing.T) {
 	expect.OK(t, soon(t, "the end of Close", closed))
 }
 
-// child is what the test binary does when it is started as a child process: it
-// takes a lock, says so, and then looks at its lease until it is over, telling
-// what it saw after a pause.
+// child is what the test binary does when it is started as a child process: it takes a lock, says so, and
+// then looks at its lease until it is over, telling what it saw after a pause.
 func child() {
 	ctx := context.Background()
 	c, err := Dial(ctx, os.Getenv("ZLOCKD_CLIENT_CHILD"), quick()...)

@@ -19,8 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The tests of this package named TestE01… are the rows of the table of edge
-// cases in docs/locks.md.
+// The tests of this package named TestE01… are the rows of the table of edge cases in docs/locks.md.
 
 // rounds is long if the long form of the tests was asked for.
 func rounds(long, short int) int {
@@ -198,9 +197,8 @@ func TestE05ConnectionEventDuringAWait(t *testing.T) {
 	unlock(t, gc.wait(t))
 }
 
-// Waits do not depend on a server that takes the watches of another connection. A
-// predecessor that goes without a connection and one that goes with the new one are
-// both noticed.
+// Waits do not depend on a server that takes the watches of another connection. A predecessor that goes
+// without a connection and one that goes with the new one are both noticed.
 func TestE06NoWaitNeedsSetWatches(t *testing.T) {
 	shared(t)
 	a, o, d := dial(t), observer(t), dir(t)

@@ -19,8 +19,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// The bytes below are the format's, not ours: they are what any client sends
-// and expects.
+// The bytes below are the format's, not ours: they are what any client sends and expects.
 func TestFieldsOnTheWire(t *testing.T) {
 	stat := Stat{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
 	for _, c := range []struct {
@@ -154,8 +153,7 @@ func TestConnectRequestWithAndWithoutTheLastByte(t *testing.T) {
 	}
 }
 
-// createBody is what a client sends for createTTL; without its last eight bytes
-// for the other creates.
+// createBody is what a client sends for createTTL; without its last eight bytes for the other creates.
 func createBody() []byte {
 	b := AppendString(nil, "/locks/a/lock-")
 	b = AppendBuffer(b, []byte("data"))

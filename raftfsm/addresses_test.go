@@ -70,8 +70,7 @@ func TestServerAtANewAddressCatchesUp(t *testing.T) {
 	}
 }
 
-// All servers are moved at once, each with the new list: nobody is where the log
-// says.
+// All servers are moved at once, each with the new list: nobody is where the log says.
 func TestClusterAtNewAddressesServes(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -150,8 +149,7 @@ func TestR6AnIDsFormerOwnerIsNotCalledInItsPlace(t *testing.T) {
 	}
 }
 
-// A single server is started with --peers: it becomes the first of a cluster,
-// known by its address.
+// A single server is started with --peers: it becomes the first of a cluster, known by its address.
 func TestSingleServerBecomesTheFirstOfACluster(t *testing.T) {
 	t.Parallel()
 	c := &trio{t: t}

@@ -40,9 +40,8 @@ func TestR1R23RaftSettings(t *testing.T) {
 	}
 }
 
-// TestR6LostDiskDoesNotVote lets a write live on two servers, destroys one of
-// them and hides the other: the two empty-handed servers must not form a
-// majority. The documented repair then brings all three back.
+// TestR6LostDiskDoesNotVote lets a write live on two servers, destroys one of them and hides the other: the
+// two empty-handed servers must not form a majority. The documented repair then brings all three back.
 func TestR6LostDiskDoesNotVote(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -80,8 +79,7 @@ func TestR6LostDiskDoesNotVote(t *testing.T) {
 	c.sameDigest()
 }
 
-// TestSnapshotReachesAServerThatWasAway makes the others cut their logs while
-// one server is down.
+// TestSnapshotReachesAServerThatWasAway makes the others cut their logs while one server is down.
 func TestSnapshotReachesAServerThatWasAway(t *testing.T) {
 	c := newTrio(t, true, func(o *Options) {
 		o.TrailingLogs = 1
@@ -203,8 +201,7 @@ func TestTwoServersCannotHaveOneID(t *testing.T) {
 	expect.Fails(t, expect.Err(Start(ctx, o)), "a second server 1 joined")
 }
 
-// BenchmarkPropose measures one server, in memory and on disk, with a lone
-// client and with many.
+// BenchmarkPropose measures one server, in memory and on disk, with a lone client and with many.
 func BenchmarkPropose(b *testing.B) {
 	for _, disk := range []bool{false, true} {
 		for _, clients := range []int{1, 64} {
@@ -305,9 +302,8 @@ func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 	c.create(int(gone), "/served")
 }
 
-// A byte of a snapshot rots on the leader's disk, and a server that was away
-// needs it. That server must not die of it, nor start from it; the leader has
-// all of it in memory and writes another.
+// A byte of a snapshot rots on the leader's disk, and a server that was away needs it. That server must not
+// die of it, nor start from it; the leader has all of it in memory and writes another.
 func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 	c := newTrio(t, true, func(o *Options) {
 		o.TrailingLogs = 1
@@ -333,8 +329,7 @@ func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 	eventually(t, "it serves", c.seen[away].serving.Load)
 	expect.That(t, c.has(away, "/n49"), "it serves without what it missed")
 	expect.That(t, c.seen[away].resetCount() != 0, "it needed no snapshot: this tests nothing")
-	// Stopped at once, it may hold an entry right behind the snapshot that the
-	// leader does not know of.
+	// Stopped at once, it may hold an entry right behind the snapshot that the leader does not know of.
 	for range 5 {
 		stop(t, c.nodes[away])
 		c.start(away)
@@ -343,8 +338,7 @@ func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 	c.sameDigest()
 }
 
-// spoil damages a file in its middle, in place: the server that runs on it
-// reads it now and then.
+// spoil damages a file in its middle, in place: the server that runs on it reads it now and then.
 func spoil(t *testing.T, name string) {
 	t.Helper()
 	f := must.Get(os.OpenFile(name, os.O_RDWR, 0))(t)
@@ -366,8 +360,7 @@ func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			net := newCutNet()
-			// With long heartbeats nobody stands but for a link that is gone, however
-			// slow the machine.
+			// With long heartbeats nobody stands but for a link that is gone, however slow the machine.
 			c := newTrio(t, false, func(o *Options) {
 				net.tune(o)
 				o.HeartbeatTimeout,

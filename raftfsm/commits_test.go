@@ -19,9 +19,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestWhoIsNudged asks who is told of a commit at once: servers with sessions,
-// servers whose requests were in the entry, and everybody when the leader acted
-// on its own account.
+// TestWhoIsNudged asks who is told of a commit at once: servers with sessions, servers whose requests were
+// in the entry, and everybody when the leader acted on its own account.
 func TestWhoIsNudged(t *testing.T) {
 	tm := &term{n: &Node{fsm: newFSM(1, "c", nil)}, links: linkSet{}}
 	tm.nudger = newNudger(tm)

@@ -62,9 +62,8 @@ func TestStaleMembersAreNotBelieved(t *testing.T) {
 	}
 }
 
-// A member that has lost its data directory does not come in by the word of a
-// server that was started again and has not read its log to the end: there the
-// member has no directory yet.
+// A member that has lost its data directory does not come in by the word of a server that was started again
+// and has not read its log to the end: there the member has no directory yet.
 func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 	members := map[uint32]string{1: "x", 2: "x", 4: "x"}
 	server := func(id uint32, asOf uint64, waits string, incarnations map[uint32]string) peer.Status {
@@ -110,8 +109,7 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 	}
 }
 
-// A cluster forms without its observers, and they are members without a vote
-// whenever they come.
+// A cluster forms without its observers, and they are members without a vote whenever they come.
 func TestClusterFormsWithObservers(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {

@@ -19,8 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestLeadershipIsHandedOver: to another server, without a session ending; and
-// only by the one that leads.
+// TestLeadershipIsHandedOver: to another server, without a session ending; and only by the one that leads.
 func TestLeadershipIsHandedOver(t *testing.T) {
 	c := newTrio(t, false, nil)
 	lead := c.leader()
@@ -36,9 +35,8 @@ func TestLeadershipIsHandedOver(t *testing.T) {
 	}
 }
 
-// A leader that hands over takes no requests while it does, and raft may never learn
-// that this has ended: it waits for a replicator that is gone. Such a leader lets
-// another lead.
+// A leader that hands over takes no requests while it does, and raft may never learn that this has ended:
+// it waits for a replicator that is gone. Such a leader lets another lead.
 func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 	t.Parallel()
 	var still stillNet
@@ -86,8 +84,7 @@ func (l *frozenLog) StoreLogs(list []*raft.Log) error {
 
 func (l *frozenLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
-// A server whose disk hangs stops when it is told to, within the time it is
-// given.
+// A server whose disk hangs stops when it is told to, within the time it is given.
 func TestServerWithAFrozenDiskStopsInTime(t *testing.T) {
 	stores := disk.NewMemoryStores(true)
 	l := &frozenLog{LogStore: stores.Log, frozen: make(chan struct{}), thaw: make(chan struct{})}
@@ -177,9 +174,8 @@ func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
 		"start from an old copy: %v", err)
 }
 
-// As above, but whoever could say so is away when the server starts. The one
-// that comes back must not be given a vote by it: together they lack a write
-// that was acknowledged.
+// As above, but whoever could say so is away when the server starts. The one that comes back must not be
+// given a vote by it: together they lack a write that was acknowledged.
 func TestR6OldCopyDoesNotVote(t *testing.T) {
 	for range 10 {
 		done := false

@@ -321,8 +321,7 @@ func TestThreeServersShareOneState(t *testing.T) {
 	})
 }
 
-// sameDigest waits until all running servers have applied the same and
-// compares their digests.
+// sameDigest waits until all running servers have applied the same and compares their digests.
 func (c *trio) sameDigest() {
 	c.t.Helper()
 	var digests [4]uint64

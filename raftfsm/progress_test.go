@@ -17,8 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Every server tells how far all of them are; one that does not run is told
-// from one that is behind.
+// Every server tells how far all of them are; one that does not run is told from one that is behind.
 func TestProgressOfMembers(t *testing.T) {
 	c := newTrio(t, true, func(o *Options) { o.Release = fmt.Sprintf("9.%d", o.ID) })
 	for i := range 20 {
@@ -172,8 +171,7 @@ func (h onLine) WithAttrs(a []slog.Attr) slog.Handler {
 	return h
 }
 
-// A change of members that comes in the instant in which a term begins is like
-// any other.
+// A change of members that comes in the instant in which a term begins is like any other.
 func TestMembersMayChangeAsSoonAsATermBegins(t *testing.T) {
 	var ready atomic.Bool
 	changed := make(chan error, 1)
@@ -193,8 +191,7 @@ func TestMembersMayChangeAsSoonAsATermBegins(t *testing.T) {
 	expect.OK(t, <-changed)
 }
 
-// An address that only some members reach does not serve a member: any leader
-// next may not be among them.
+// An address that only some members reach does not serve a member: any leader next may not be among them.
 func TestProbeAsksTheOthersWhetherTheyReachIt(t *testing.T) {
 	net := newCutNet()
 	c := newTrio(t, false, func(o *Options) { net.tune(o) })

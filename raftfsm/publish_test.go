@@ -39,8 +39,7 @@ func TestANewClusterBeginsWithItsConfiguration(t *testing.T) {
 	}
 }
 
-// Several changes are one to clients, words come back as they were written, and
-// the next leader knows them.
+// Several changes are one to clients, words come back as they were written, and the next leader knows them.
 func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	c := newTrio(t, false, func(o *Options) { o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID) })
 	lead := c.leader()

@@ -61,8 +61,7 @@ func (d *during) Read(b []byte) (int, error) {
 
 func most(b []byte, do func()) *during { return &during{bytes.NewReader(b), len(b) * 3 / 4, do} }
 
-// restored checks that every server that runs has the state of the backup and
-// has cut its clients off.
+// restored checks that every server that runs has the state of the backup and has cut its clients off.
 func (c *trio) restored(resets [4]int, zxid int64, old session.Session) {
 	c.t.Helper()
 	c.sameDigest()
@@ -166,8 +165,7 @@ func TestRestoreOutlivesTheLeader(t *testing.T) {
 	c.restored(resets, made.Zxid, old)
 }
 
-// A server that was away is told by the log; one that is restarted in the middle
-// begins the restore again.
+// A server that was away is told by the log; one that is restarted in the middle begins the restore again.
 func TestRestoreAndServersThatCome(t *testing.T) {
 	c := newTrio(t, true, nil)
 	lead := c.leader()

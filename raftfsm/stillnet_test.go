@@ -13,9 +13,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// stillNet is a network on which connections to a server can be made to take
-// nothing, as if its process stood still: what is sent is not read, and nothing
-// breaks.
+// stillNet is a network on which connections to a server can be made to take nothing, as if its process
+// stood still: what is sent is not read, and nothing breaks.
 type stillNet struct {
 	is atomic.Pointer[func(p peer.Purpose, addr string) bool]
 }
@@ -83,8 +82,7 @@ type link [2]uint32
 
 func linkOf(a, b uint32) link { return link{min(a, b), max(a, b)} }
 
-// errAway makes a cut link swallow connections; ECONNREFUSED makes it refuse
-// them.
+// errAway makes a cut link swallow connections; ECONNREFUSED makes it refuse them.
 var errAway = errors.New("away")
 
 func newCutNet() *cutNet {

@@ -41,9 +41,8 @@ func fillDir(t *testing.T, dir string) (zxid int64, digest uint64) {
 	return zxid, digest
 }
 
-// TestR10DamagedDiskIsNoticed flips one byte anywhere in the log or the newest
-// snapshot. The server must hold exactly what it held before, or refuse with
-// a reason.
+// TestR10DamagedDiskIsNoticed flips one byte anywhere in the log or the newest snapshot. The server must
+// hold exactly what it held before, or refuse with a reason.
 func TestR10DamagedDiskIsNoticed(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -210,9 +209,8 @@ func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 	}
 }
 
-// The longest request, sent through a follower: over the link, into the log of
-// every server, and from there after a restart. One byte more is refused before
-// it is anywhere.
+// The longest request, sent through a follower: over the link, into the log of every server, and from there
+// after a restart. One byte more is refused before it is anywhere.
 func TestLongestRequestIsReadBackByEveryServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some 64 MiB in three servers")

@@ -17,8 +17,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A stream that never runs empty takes no more than what is in it, and half as
-// much again.
+// A stream that never runs empty takes no more than what is in it, and half as much again.
 func TestStreamOfLargeRequestsStaysSmall(t *testing.T) {
 	s := newStream()
 	s.setClosed(false)
@@ -171,8 +170,7 @@ func TestLanesKeepTheOrderOfEachSession(t *testing.T) {
 	}
 }
 
-// A session with one small request does not wait for those that send much, and
-// those share alike.
+// A session with one small request does not wait for those that send much, and those share alike.
 func TestLanesAreFair(t *testing.T) {
 	var ls lanes
 	big, small := make([]byte, 300_000), make([]byte, 100)
@@ -209,8 +207,7 @@ func TestLanesAreFair(t *testing.T) {
 		"who empties his lane is forgotten at once, and first again")
 }
 
-// A stream that somebody has filled still takes a request of everybody else,
-// and gives it a number soon.
+// A stream that somebody has filled still takes a request of everybody else, and gives it a number soon.
 func TestStreamLetsOthersIn(t *testing.T) {
 	s := newStream()
 	s.open(1)
@@ -265,8 +262,7 @@ func TestStreamLetsOthersIn(t *testing.T) {
 	expect.That(t, n != 0 && s.len() == 0, "%d drained, %d left", n, s.len())
 }
 
-// BenchmarkStream measures a request through the stream, alone and behind
-// others.
+// BenchmarkStream measures a request through the stream, alone and behind others.
 func BenchmarkStream(b *testing.B) {
 	for _, waiting := range []int{0, 2 * windowRequests} {
 		b.Run(fmt.Sprint(waiting), func(b *testing.B) {

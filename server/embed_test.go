@@ -57,8 +57,7 @@ func goBlocks(t *testing.T, page, section string) (list []string) {
 	return list
 }
 
-// The programs and tests that show how to embed a server are followed as a
-// reader would follow them.
+// The programs and tests that show how to embed a server are followed as a reader would follow them.
 func TestEmbeddingExamplesWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds modules of its own: make test-all")
@@ -83,8 +82,7 @@ func TestEmbeddingExamplesWork(t *testing.T) {
 	if out, err := run("go", "build", "-o", "server", ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	// Told to stop while it waits for its lock, and while it holds it: either
-	// is an orderly end.
+	// Told to stop while it waits for its lock, and while it holds it: either is an orderly end.
 	for _, when := range []string{"clients: ", "holding, token "} {
 		cmd := run("./server")
 		var said must.Text

@@ -33,9 +33,8 @@ func Example() {
 	// lock: held
 }
 
-// Three servers. Each is started in a process of its own, usually on a machine
-// of its own, and told the same peers; the first time, Start returns when all of
-// them have been started.
+// Three servers. Each is started in a process of its own, usually on a machine of its own, and told the
+// same peers; the first time, Start returns when all of them have been started.
 func Example_cluster() {
 	ctx := context.Background()
 	peers := map[uint32]string{1: freeAddr(), 2: freeAddr(), 3: freeAddr()} // such as "zk1.example.org:2888"

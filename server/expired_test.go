@@ -20,8 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// A session that falls silent leaves one line: who, for how long, and what it
-// had.
+// A session that falls silent leaves one line: who, for how long, and what it had.
 func TestExpiredSessionIsLogged(t *testing.T) {
 	var log must.Text
 	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(&log, nil)),

@@ -125,8 +125,7 @@ func TestMetricsMove(t *testing.T) {
 	} {
 		before := values(t, i)
 		step.do()
-		// The leader measures an entry when it is done with it: the client may have
-		// its answer by then.
+		// The leader measures an entry when it is done with it: the client may have its answer by then.
 		var wrong []string
 		for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 			if wrong = differ(before, values(t, i), step.want); wrong == nil || time.Now().After(end) {

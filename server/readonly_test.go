@@ -118,8 +118,7 @@ func TestNoReadOnlyModeUnlessWanted(t *testing.T) {
 	}
 }
 
-// start runs a server with a client port until the test ends, and connects a
-// client to it.
+// start runs a server with a client port until the test ends, and connects a client to it.
 func start(t *testing.T, o Options) (*Instance, *wire.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

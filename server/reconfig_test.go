@@ -20,8 +20,7 @@ server.2=h2:2888:2889:participant;h2:2181
 server.3=h3:2888:2889:participant;h3:2181
 version=10000002a`
 
-// What a ZooKeeper 3.8 answered to the super user, as far as it can be said
-// without asking others.
+// What a ZooKeeper 3.8 answered to the super user, as far as it can be said without asking others.
 func TestReconfigPlans(t *testing.T) {
 	const four = "server.4=h4:2888:3888;2181"
 	joining := func(s string) clients.ReconfigRequest { return clients.ReconfigRequest{Version: -1, Joining: s} }

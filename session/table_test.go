@@ -100,8 +100,7 @@ func TestRemovedSessionIsUnknown(t *testing.T) {
 	}
 }
 
-// TestTableAgainstModel compares the table with a plain map through random
-// changes and snapshots.
+// TestTableAgainstModel compares the table with a plain map through random changes and snapshots.
 func TestTableAgainstModel(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	tab, model := NewTable(77), map[int64]Session{}
@@ -343,8 +342,7 @@ func TestOwnedBy(t *testing.T) {
 	want(0, 0)
 }
 
-// TestWhatIsHeldStaysAsItWas: a snapshot is encoded while sessions begin, move
-// and end.
+// TestWhatIsHeldStaysAsItWas: a snapshot is encoded while sessions begin, move and end.
 func TestWhatIsHeldStaysAsItWas(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	tab := NewTable(7)

@@ -18,9 +18,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// TestEveryGuaranteeHasATest compares docs/guarantees.md with the tests: each
-// number has one line, which names tests that there are, and each test that is
-// named after a number is about one that the page has.
+// TestEveryGuaranteeHasATest compares docs/guarantees.md with the tests: each number has one line, which
+// names tests that there are, and each test that is named after a number is about one that the page has.
 func TestEveryGuaranteeHasATest(t *testing.T) {
 	tests := map[string]bool{}
 	name := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
@@ -84,8 +83,7 @@ func TestR7StoresAreNotOlderThanTested(t *testing.T) {
 	}
 }
 
-// R20: raft's own restore takes the zxid and the sessions back. Nothing that
-// runs may reach it.
+// R20: raft's own restore takes the zxid and the sessions back. Nothing that runs may reach it.
 func TestR20RaftRestoreIsNotReachable(t *testing.T) {
 	for _, dir := range []string{"../raftfsm", "../server", "../server/admin", "../cmd/zlockd"} {
 		files := must.Get(filepath.Glob(dir + "/*.go"))(t)

@@ -317,8 +317,7 @@ func multiRead(op jute.OpCode) func(*tree.Tree, *tree.Change, bool) jute.ErrCode
 	}
 }
 
-// However many entries and identities there are, the answer is that of one entry
-// after another.
+// However many entries and identities there are, the answer is that of one entry after another.
 func TestAnACLGrantsWhatItsEntriesDo(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	one := func(list ...string) string { return list[rng.IntN(len(list))] }
@@ -357,9 +356,8 @@ func TestAnACLGrantsWhatItsEntriesDo(t *testing.T) {
 		"%d of 20,000 may read: the draw says nothing", granted)
 }
 
-// A multi may ask ten thousand times, of two nodes in turn, whether a client with 64
-// identities is among hundreds of entries: the log waits while it asks, so the
-// number of entries must not matter.
+// A multi may ask ten thousand times, of two nodes in turn, whether a client with 64 identities is among
+// hundreds of entries: the log waits while it asks, so the number of entries must not matter.
 func TestLongACLsDoNotKeepTheLogWaiting(t *testing.T) {
 	tr := tree.New()
 	c := &tree.Change{Session: 7, IDs: []jute.ID{id("ip", "10.9.9.9")}}

@@ -161,9 +161,8 @@ func TestReadsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkMillion builds a million nodes and tells what they cost: bytes on
-// the heap for each, the time of a snapshot and of a restore, and for how
-// long a chunk of 64 nodes keeps writers out.
+// BenchmarkMillion builds a million nodes and tells what they cost: bytes on the heap for each, the time of
+// a snapshot and of a restore, and for how long a chunk of 64 nodes keeps writers out.
 func BenchmarkMillion(b *testing.B) {
 	for b.Loop() {
 		before := heap()

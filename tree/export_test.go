@@ -15,8 +15,7 @@ func (t *Tree) SetLimits(children, listing, ephemerals, multiRead int) {
 	}
 }
 
-// Verify recounts everything that is derived and reports what is not as the
-// nodes say.
+// Verify recounts everything that is derived and reports what is not as the nodes say.
 func (t *Tree) Verify() error {
 	var errs []string
 	bad := func(format string, args ...any) {

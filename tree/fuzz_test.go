@@ -25,8 +25,7 @@ func program(g *treetest.Gen, n int) (b []byte) {
 	return b
 }
 
-// FuzzTree runs arbitrary bodies on the tree and on the model. Nothing may
-// panic, and they must agree.
+// FuzzTree runs arbitrary bodies on the tree and on the model. Nothing may panic, and they must agree.
 func FuzzTree(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(program(treetest.NewGen(seed), 20))

@@ -200,8 +200,7 @@ func TestFailedMultisLeaveNoTrace(t *testing.T) {
 	expect.OK(t, w.tree.Verify())
 }
 
-// What is asked for before a long answer is built is enough for it, and not
-// much more.
+// What is asked for before a long answer is built is enough for it, and not much more.
 func TestAnswerSizeIsThatOfTheAnswer(t *testing.T) {
 	tr := tree.New()
 	c := &tree.Change{IDs: []jute.ID{{Scheme: "super"}}, Session: 7}

@@ -15,8 +15,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// programLength returns how many operations the random programs run in all.
-// ZLOCKD_TREE_OPS raises it.
+// programLength returns how many operations the random programs run in all. ZLOCKD_TREE_OPS raises it.
 func programLength(t *testing.T) int {
 	s := os.Getenv("ZLOCKD_TREE_OPS")
 	switch {
@@ -41,10 +40,9 @@ func programSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// TestTreeDoesWhatTheModelDoes runs random programs on the tree and on the
-// model and compares every reply, every event and, now and then, everything.
-// A second tree makes the same changes but is replaced by what its snapshot
-// holds from time to time: it must never differ.
+// TestTreeDoesWhatTheModelDoes runs random programs on the tree and on the model and compares every reply,
+// every event and, now and then, everything. A second tree makes the same changes but is replaced by what
+// its snapshot holds from time to time: it must never differ.
 func TestTreeDoesWhatTheModelDoes(t *testing.T) {
 	const program = 2000 // operations until a fresh start
 	seed := programSeed(t)

@@ -157,9 +157,8 @@ func TestAnyDifferenceShowsInTheDigest(t *testing.T) {
 	}
 }
 
-// TestSnapshotBesideWritersAndReaders takes snapshots as a server does: chunks
-// and reads under a read lock, changes under the write lock. It is the race
-// detector's test as much as ours.
+// TestSnapshotBesideWritersAndReaders takes snapshots as a server does: chunks and reads under a read lock,
+// changes under the write lock. It is the race detector's test as much as ours.
 func TestSnapshotBesideWritersAndReaders(t *testing.T) {
 	w := grown(programSeed(t), 300)
 	for i := range 2000 { // one directory that is large enough for an index and a cached listing
@@ -293,8 +292,7 @@ func TestSnapshotsAreOneAtATimeAndMayBeLeft(t *testing.T) {
 	}
 }
 
-// A chunk ends early when its nodes are large: the read lock is held for
-// bytes as well as for nodes.
+// A chunk ends early when its nodes are large: the read lock is held for bytes as well as for nodes.
 func TestChunksAreBoundedInBytes(t *testing.T) {
 	tr := tree.New()
 	for i := range 20 {
@@ -306,8 +304,7 @@ func TestChunksAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// Every byte of a snapshot cut off or changed must give an error or a sound
-// tree.
+// Every byte of a snapshot cut off or changed must give an error or a sound tree.
 func TestLoaderRefusesWhatIsNoSnapshot(t *testing.T) {
 	full := bytes.Join(snapshotOf(grown(3, 300).tree, 64), nil)
 	for i := range full {

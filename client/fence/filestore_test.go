@@ -75,8 +75,7 @@ func TestFileStoreWaitForItsLockEndsWithTheContext(t *testing.T) {
 	must.Is(t, err, context.DeadlineExceeded)
 }
 
-// A hold that was admitted before a later one came, and waits for others to be
-// done, must not run after it.
+// A hold that was admitted before a later one came, and waits for others to be done, must not run after it.
 func TestGateAdmitsAgainAfterWaitingForAnotherProcess(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
 	must.OK(t, err)
@@ -225,8 +224,7 @@ func TestFileStoreSaysThatASyncFailed(t *testing.T) {
 	}
 }
 
-// A token that somebody else has written, and not seen to the disk, counts for nobody
-// before it is there.
+// A token that somebody else has written, and not seen to the disk, counts for nobody before it is there.
 func TestFileStoreSyncsATokenOfAnother(t *testing.T) {
 	dir, bad := t.TempDir(), errors.New("the disk is gone")
 	first := must.Get(NewFileStore(dir))(t)

@@ -335,8 +335,7 @@ func TestSQLFormRefusesFormerHolders(t *testing.T) {
 	expect.That(t, r.balance == 210 && r.fence == 8, "the row holds %d under %d", r.balance, r.fence)
 }
 
-// The statement and a Gate take the same decisions, and the statement takes
-// them together with the write.
+// The statement and a Gate take the same decisions, and the statement takes them together with the write.
 func TestSQLFormAgreesWithTheGate(t *testing.T) {
 	var r row
 	var g Gate

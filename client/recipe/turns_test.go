@@ -93,8 +93,7 @@ func TestAnswersAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// Only those contenders can be asked back whose program looks for it, and a wish is seen
-// in every form.
+// Only those contenders can be asked back whose program looks for it, and a wish is seen in every form.
 func TestAskable(t *testing.T) {
 	for name, c := range map[string]struct {
 		e             Entry

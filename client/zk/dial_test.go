@@ -128,8 +128,7 @@ func answering(t *testing.T, do func(net.Conn)) string {
 	return ln.Addr().String()
 }
 
-// A server that cannot be used is of one of a few kinds, and each asks for another
-// remedy.
+// A server that cannot be used is of one of a few kinds, and each asks for another remedy.
 func TestTroubleNamesTheCause(t *testing.T) {
 	goleakAtEnd(t)
 	hear := func(conn net.Conn) { conn.Read(make([]byte, 100)) }

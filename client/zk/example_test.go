@@ -44,8 +44,7 @@ func Example() {
 	// Output: hello true
 }
 
-// A watch tells of the next change after the read that set it, so a loop of reads
-// misses no state for good.
+// A watch tells of the next change after the read that set it, so a loop of reads misses no state for good.
 func ExampleConn_GetW() {
 	withServer(func(ctx context.Context) error {
 		conn, err := zk.Dial(ctx, servers, zk.Options{})

@@ -16,8 +16,7 @@ import (
 
 const patience = 30 * time.Second
 
-// both runs a test against zlockd, and against a real ZooKeeper where there is one
-// and time for it.
+// both runs a test against zlockd, and against a real ZooKeeper where there is one and time for it.
 func both(t *testing.T, test func(t *testing.T, addr string)) {
 	t.Run("zlockd", func(t *testing.T) {
 		goleakAtEnd(t)

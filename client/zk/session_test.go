@@ -356,8 +356,7 @@ func silent(t *testing.T, text string) string {
 	return ln.Addr().String()
 }
 
-// TestOneGoodServerIsEnough has others that are refused, silent, unknown, or not
-// what they should be.
+// TestOneGoodServerIsEnough has others that are refused, silent, unknown, or not what they should be.
 func TestOneGoodServerIsEnough(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		refused := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -419,9 +418,8 @@ func TestParseServers(t *testing.T) {
 	}
 }
 
-// A server that has lost its data refuses every session that has seen more than it has.
-// When the session is over by this side's clock as well, it ends here: the program can
-// open another one.
+// A server that has lost its data refuses every session that has seen more than it has. When the session is
+// over by this side's clock as well, it ends here: the program can open another one.
 func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
 	goleakAtEnd(t)
 	config := zlocktest.Config{MinSessionTimeout: 400 * time.Millisecond}
@@ -449,8 +447,7 @@ func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
 	p.Blackhole(false)
 }
 
-// A timeout beyond what the protocol can say is the longest it can say, which the server
-// bounds.
+// A timeout beyond what the protocol can say is the longest it can say, which the server bounds.
 func TestLongTimeoutIsNotShort(t *testing.T) {
 	goleakAtEnd(t)
 	s := zlocktest.Start(t)

@@ -51,8 +51,7 @@ func TestWatches(t *testing.T) {
 	})
 }
 
-// TestWatchesComeAlong changes some nodes while the connection is lost, and
-// others after.
+// TestWatchesComeAlong changes some nodes while the connection is lost, and others after.
 func TestWatchesComeAlong(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		o := dial(t, addr, zk.Options{})
@@ -129,8 +128,7 @@ func TestWatchesComeAlong(t *testing.T) {
 	})
 }
 
-// TestWatchesRefused checks that whoever waits is told when the next server does
-// not take the watches.
+// TestWatchesRefused checks that whoever waits is told when the next server does not take the watches.
 func TestWatchesRefused(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})

@@ -125,8 +125,7 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 	has(run(exitFailed, "sessions", mine, "--ended"), "leave out the ID")
 }
 
-// TestWithoutAnAdminListener: what can be read node by node is, and the rest
-// says what is missing.
+// TestWithoutAnAdminListener: what can be read node by node is, and the rest says what is missing.
 func TestWithoutAnAdminListener(t *testing.T) {
 	env := map[string]string{"ZLOCK_ADMIN": "127.0.0.1:1", "ZLOCK_SERVERS": server(t)}
 	if out, errs, code := runIn(t, env, "ls", "/no/such/place", "--server"); code != 0 ||

@@ -20,8 +20,7 @@ import (
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
-// A backup is taken for whole only if its last byte has come, however the
-// connection ended.
+// A backup is taken for whole only if its last byte has come, however the connection ended.
 func TestBackupCutShortIsRefused(t *testing.T) {
 	var file bytes.Buffer
 	snap := state.New("c").StartSnapshot(state.Position{Index: 7, Term: 3})
@@ -62,8 +61,7 @@ func TestSnapshotWithoutADigest(t *testing.T) {
 	}
 }
 
-// What a restore has done is told in one line, or in JSON; a refusal is told as
-// the server says it.
+// What a restore has done is told in one line, or in JSON; a refusal is told as the server says it.
 func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 	refuses := false
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -20,8 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/published"
 )
 
-// TestHelpIsInColumns: what the options do begins in one column, and no line ends in
-// a space.
+// TestHelpIsInColumns: what the options do begins in one column, and no line ends in a space.
 func TestHelpIsInColumns(t *testing.T) {
 	for _, c := range new(app).program().Commands {
 		var out strings.Builder

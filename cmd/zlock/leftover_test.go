@@ -76,8 +76,7 @@ func TestKillingAllZlocksLeavesNoCommand(t *testing.T) {
 	awaitEnd(t, "the guard", guard)
 }
 
-// With the guard killed in the same instant only the kernel is left, which
-// tells COMMAND itself.
+// With the guard killed in the same instant only the kernel is left, which tells COMMAND itself.
 func TestKilledZlockAndGuardLeaveNoCommand(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `trap "" TERM HUP INT; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; exec sleep 1000`, "/l")
@@ -196,9 +195,8 @@ func TestKilledTestRunLeavesNothing(t *testing.T) {
 	must.Await(t, "all of them have ended", time.Minute, func() bool { return len(marked(mark)) == 0 })
 }
 
-// escaped is a COMMAND with a child in a session of its own that ignores TERM. Its
-// numbers of processes would be those of the namespace, so it writes none.
-// It is ready when there is a file named go.
+// escaped is a COMMAND with a child in a session of its own that ignores TERM. Its numbers of processes
+// would be those of the namespace, so it writes none. It is ready when there is a file named go.
 const escaped = `setsid sh -c 'trap "" TERM INT HUP; : >"$1.go"; while :; do sleep .02; done' sh "$1" &
 until [ -e "$1.go" ]; do sleep .02; done
 `
@@ -281,9 +279,8 @@ func TestContainedCommandGetsItsSignals(t *testing.T) {
 	}
 }
 
-// leashed is a variable in the environment of all that the tests start, however
-// far down. Guards, COMMANDs and what scripts leave in the background have
-// process groups and sessions of their own; this they keep.
+// leashed is a variable in the environment of all that the tests start, however far down. Guards, COMMANDs
+// and what scripts leave in the background have process groups and sessions of their own; this they keep.
 const leashed = "ZLOCK_TEST_RUN"
 
 // leash starts a process that waits for this one's end, of whatever kind, and

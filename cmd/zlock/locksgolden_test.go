@@ -148,8 +148,7 @@ H /secret/_c_%A8-lock-0000000000 {"v":1,"host":"web-1","pid":11}
 2 /secret/_c_%B8-lock-0000000001
 `
 
-// ids replaces %A8 by the A-th id of version 8 with dashes, and %a4 by one of
-// version 4 without.
+// ids replaces %A8 by the A-th id of version 8 with dashes, and %a4 by one of version 4 without.
 func ids(line string) string {
 	return regexp.MustCompile(`%[A-Ea-e][48]`).ReplaceAllStringFunc(line, func(s string) string {
 		letter := strings.ToLower(s[1:2])

@@ -141,8 +141,7 @@ func TestMemberListTellsHowFarEachIs(t *testing.T) {
 		"list without a leader: %q %d", errs, code)
 }
 
-// The server does the job; zlock shows its steps, and asks again when the server
-// is lost on the way.
+// The server does the job; zlock shows its steps, and asks again when the server is lost on the way.
 func TestMemberJobsAreShown(t *testing.T) {
 	const follows = `{"kind":"follows","text":"server 4 follows"}`
 	for _, tc := range []struct {

@@ -24,8 +24,7 @@ var built struct {
 	err     error
 }
 
-// TestMain builds the command and starts a server: zlockd, unless
-// ZLOCK_TEST_TARGET says zookeeper.
+// TestMain builds the command and starts a server: zlockd, unless ZLOCK_TEST_TARGET says zookeeper.
 func TestMain(m *testing.M) {
 	code := 1
 	func() {

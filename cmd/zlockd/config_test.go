@@ -243,8 +243,7 @@ func noted(s *settings, keys ...string) bool {
 	return true
 }
 
-// TestRulesTakeAnyValue runs all rules on values they do not
-// expect: none may panic, whatever a file holds.
+// TestRulesTakeAnyValue runs all rules on values they do not expect: none may panic, whatever a file holds.
 func TestRulesTakeAnyValue(t *testing.T) {
 	for key := range zooRules {
 		for _, value := range []string{"", "x", "-1", "true", "1", "/a.pem", ";", ":"} {
@@ -305,8 +304,7 @@ func FuzzZooConfig(f *testing.F) {
 
 func noEnv(string) (string, bool) { return "", false }
 
-// Every flag has its variable; the command line wins over it, and it wins over
-// a zoo.cfg.
+// Every flag has its variable; the command line wins over it, and it wins over a zoo.cfg.
 func TestEnvironment(t *testing.T) {
 	env := func(name string) (string, bool) {
 		v, ok := map[string]string{"ZLOCKD_TICK_TIME": "500", "ZLOCKD_MAX_FRAME": "4096", "ZLOCKD_SKIP_ACL": "true",

@@ -14,8 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server without Kerberos refuses every option that asks for it, and says
-// how to build one that has it.
+// A server without Kerberos refuses every option that asks for it, and says how to build one that has it.
 func TestKerberosIsRefusedWhereItIsNotBuilt(t *testing.T) {
 	const base = "clientPort=2181\ndataDir=$DIR\n"
 	for _, test := range []struct {

@@ -14,11 +14,10 @@ import (
 	"github.com/zlockd/zlockd/test/published"
 )
 
-// TestScripts runs zlockd as the files of testdata/*.txt say. A line "> ARGS"
-// is a command; the lines after it are what it must answer: "out: " and
-// "err: " lines of stdout and stderr, "exit N" the exit code. Files that a
-// command reads follow at the end, each behind a line "-- name --"; $DIR is
-// the directory they are in.
+// TestScripts runs zlockd as the files of testdata/*.txt say. A line "> ARGS" is a command; the lines after
+// it are what it must answer: "out: " and "err: " lines of stdout and stderr, "exit N" the exit code. Files
+// that a command reads follow at the end, each behind a line "-- name --"; $DIR is the directory they are
+// in.
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txt")
 	must.That(t, err == nil && len(scripts) != 0, "no scripts %v", err)

@@ -211,10 +211,9 @@ func orders(n int, f func(order []int)) {
 	next()
 }
 
-// A leader sends snapshots and entries on several connections, gives up, and sends again. Its
-// messages arrive in every order. The follower never goes back, keeps every entry that it has
-// acknowledged, and takes everything that the
-// leader sends afterwards, in a bounded number of messages.
+// A leader sends snapshots and entries on several connections, gives up, and sends again. Its messages
+// arrive in every order. The follower never goes back, keeps every entry that it has acknowledged, and
+// takes everything that the leader sends afterwards, in a bounded number of messages.
 func TestF5MessagesOfALeaderArriveInAnyOrder(t *testing.T) {
 	s10, s20 := snapshotOf(t, 10), snapshotOf(t, 20)
 	const end = 30 // of the leader's log, which begins at 15

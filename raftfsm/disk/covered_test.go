@@ -30,10 +30,9 @@ func (nothing) Restore(r io.ReadCloser) error {
 	return err
 }
 
-// A follower is sent a snapshot up to entry 10, and then entry 11. It stores
-// that, and its answer is lost; or it had twenty entries of its own, of an older
-// term. Whatever the leader repeats then, it must come to an end, whichever
-// store the log is in: raft alone would be sent the snapshot forever.
+// A follower is sent a snapshot up to entry 10, and then entry 11. It stores that, and its answer is lost;
+// or it had twenty entries of its own, of an older term. Whatever the leader repeats then, it must come to
+// an end, whichever store the log is in: raft alone would be sent the snapshot forever.
 func TestF6SnapshotInTheMiddleOfTheLog(t *testing.T) {
 	var content bytes.Buffer
 	must.OK(t, state.New("c").StartSnapshot(state.Position{Index: 10, Term: 2}).Write(&content,
@@ -194,10 +193,9 @@ func (f *follower) holds(term uint64, entries ...uint64) {
 	}
 }
 
-// A snapshot of our own that took long to write, while another server's took the
-// place of the whole log, is not the newest any more. raft would take it for that:
-// as a leader it could then not name the entry before its log begins, and would
-// send the snapshot in place of what is behind it, again and again.
+// A snapshot of our own that took long to write, while another server's took the place of the whole log, is
+// not the newest any more. raft would take it for that: as a leader it could then not name the entry before
+// its log begins, and would send the snapshot in place of what is behind it, again and again.
 func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt", "memory"} {
 		t.Run(kind, func(t *testing.T) {
@@ -231,8 +229,7 @@ func TestF6OwnSnapshotDoesNotFollowANewerOne(t *testing.T) {
 	}
 }
 
-// The index of the newest configuration is known after all that raft does to
-// its log.
+// The index of the newest configuration is known after all that raft does to its log.
 func TestConfigFollowsTheLog(t *testing.T) {
 	d := openTest(t, t.TempDir())
 	log := d.Log()
@@ -268,8 +265,7 @@ func TestConfigFollowsTheLog(t *testing.T) {
 	wants(9)
 }
 
-// A snapshot that another server sent brings its configuration when it is
-// published, and not before.
+// A snapshot that another server sent brings its configuration when it is published, and not before.
 func TestConfigComesWithASnapshot(t *testing.T) {
 	d := openTest(t, t.TempDir())
 	read := func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }

@@ -171,8 +171,7 @@ func TestOldSnapshotsGoAndTheNewestIsOffered(t *testing.T) {
 	}
 }
 
-// A snapshot whose writer did not come to its end is no snapshot, and is gone
-// after the next start.
+// A snapshot whose writer did not come to its end is no snapshot, and is gone after the next start.
 func TestUnfinishedSnapshotsAreNone(t *testing.T) {
 	dir := t.TempDir()
 	s := must.Get(openSnapshotStore(vfs.OS, dir, 2))(t)
@@ -191,8 +190,7 @@ func TestUnfinishedSnapshotsAreNone(t *testing.T) {
 	}
 }
 
-// What could not be written must be said: raft cuts its log on the word of a
-// snapshot.
+// What could not be written must be said: raft cuts its log on the word of a snapshot.
 func TestSnapshotThatFailsIsNone(t *testing.T) {
 	for name, spoil := range map[string]func(*snapshotSink){
 		"write":  func(s *snapshotSink) { s.f.Close() },

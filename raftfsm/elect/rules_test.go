@@ -133,8 +133,7 @@ func TestOpinionOfAnAnswer(t *testing.T) {
 	}
 }
 
-// A vacancy is filled the later, the more elections have failed, and the longer
-// votes take here.
+// A vacancy is filled the later, the more elections have failed, and the longer votes take here.
 func TestPatienceGrows(t *testing.T) {
 	for _, c := range []struct {
 		v      vacancy

@@ -70,8 +70,7 @@ func logOf(log []*zkfiles.Txn) []byte {
 	return append(b, make([]byte, 200)...)
 }
 
-// zooDir writes a ZooKeeper's directory: a snapshot of 0, one of 4, and the
-// logs from 1 and from 5 on.
+// zooDir writes a ZooKeeper's directory: a snapshot of 0, one of 4, and the logs from 1 and from 5 on.
 func zooDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -127,8 +126,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// TestBadZooKeeperIsRefused has every fault of a directory, each refused by
-// name, and nothing made.
+// TestBadZooKeeperIsRefused has every fault of a directory, each refused by name, and nothing made.
 func TestBadZooKeeperIsRefused(t *testing.T) {
 	file := func(dir, name string) string { return filepath.Join(dir, "version-2", name) }
 	read := func(dir, name string) []byte {
@@ -279,8 +277,7 @@ func TestTargetMustBeEmpty(t *testing.T) {
 	}
 }
 
-// TestNothingHalfMadeIsLeft makes the write fail after some bytes, as a full
-// disk does.
+// TestNothingHalfMadeIsLeft makes the write fail after some bytes, as a full disk does.
 func TestNothingHalfMadeIsLeft(t *testing.T) {
 	full := errors.New("no space left on device")
 	for _, made := range []bool{true, false} {
@@ -504,8 +501,7 @@ func TestFilesThatAreLinkedCount(t *testing.T) {
 		"the log is not there, and that is no error")
 }
 
-// TestDumpChangesNothing prints everything there is, and compares every file
-// with what it was.
+// TestDumpChangesNothing prints everything there is, and compares every file with what it was.
 func TestDumpChangesNothing(t *testing.T) {
 	zoo := zooDir(t)
 	data := imported(t)

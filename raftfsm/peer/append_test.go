@@ -45,9 +45,8 @@ func (a *applied) list() []string {
 func (a *applied) Snapshot() (raft.FSMSnapshot, error) { return nil, io.EOF }
 func (a *applied) Restore(io.ReadCloser) error         { return nil }
 
-// A leader's word of what is committed may reach a follower before the entries
-// that it is about. Where that follower holds others in their place, of a leader
-// that is gone, raft takes them for the committed ones.
+// A leader's word of what is committed may reach a follower before the entries that it is about. Where that
+// follower holds others in their place, of a leader that is gone, raft takes them for the committed ones.
 func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 	one, two := open(t, 1, &host{}), open(t, 2, &host{})
 	members := raft.Configuration{Servers: []raft.Server{
@@ -251,8 +250,7 @@ func TestPaceRisesAfterAnOutage(t *testing.T) {
 	}
 }
 
-// One line when it begins, one when it lasts, one when it is over, however
-// often it was tried.
+// One line when it begins, one when it lasts, one when it is over, however often it was tried.
 func TestReachSaysEachThingOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -36,8 +36,7 @@ func (admitAll) Answer(context.Context, *Question) (Told, error) {
 }
 func (admitAll) Status(*Greeting) Status { return Status{ID: 1} }
 
-// Strangers who connect and say nothing are a bounded number, and keep no
-// server out.
+// Strangers who connect and say nothing are a bounded number, and keep no server out.
 func TestConnectionsWithoutAGreetingAreBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	dial := func(ctx context.Context, addr string) (net.Conn, error) {
@@ -108,9 +107,8 @@ func ownTLS(t *testing.T, id uint32) *TLS {
 	return secure
 }
 
-// A server that stands still once it has shaken hands keeps no caller longer than
-// one that stands still before: who calls a leader has no other goroutine to find
-// the next one.
+// A server that stands still once it has shaken hands keeps no caller longer than one that stands still
+// before: who calls a leader has no other goroutine to find the next one.
 func TestSilenceAfterTheHandshakeIsNotWaitedFor(t *testing.T) {
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
@@ -206,8 +204,7 @@ func TestR1R4R23TransportSettings(t *testing.T) {
 	}
 }
 
-// A follower takes no commit index beyond the entries of the message: it bounds
-// what any leader tells it.
+// A follower takes no commit index beyond the entries of the message: it bounds what any leader tells it.
 func TestNoCommitIsTakenBeyondAMessage(t *testing.T) {
 	p := open(t, 1, &host{})
 	for _, test := range []struct {

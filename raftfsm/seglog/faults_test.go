@@ -237,8 +237,7 @@ func TestScanFindsItsDirectory(t *testing.T) {
 		"no directory, and no error")
 }
 
-// A file that has lost its end, as a copy does that was not finished, is no log
-// that ends earlier.
+// A file that has lost its end, as a copy does that was not finished, is no log that ends earlier.
 func TestSegmentCutShortIsDamaged(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)

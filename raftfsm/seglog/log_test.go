@@ -76,8 +76,7 @@ func (m *model) same(t *testing.T, l *Log) {
 	must.Equal(t, l.GetLog(m.last()+1, &l2), raft.ErrLogNotFound, "entry behind the last")
 }
 
-// TestLogHoldsWhatItWasGiven runs random appends, truncations and restarts
-// against a model.
+// TestLogHoldsWhatItWasGiven runs random appends, truncations and restarts against a model.
 func TestLogHoldsWhatItWasGiven(t *testing.T) {
 	for seed := range uint64(2) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -163,8 +162,7 @@ func TestTruncatedTwiceAtOnePlace(t *testing.T) {
 	}
 }
 
-// Entries that are queued can be read at once, and Wait tells when they are
-// durable.
+// Entries that are queued can be read at once, and Wait tells when they are durable.
 func TestQueuedEntriesAreReadAndWritten(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	dir := t.TempDir()
@@ -242,10 +240,9 @@ func TestWithin(t *testing.T) {
 	l.Close()
 }
 
-// TestTornWritesAreDropped keeps a random subset of the sectors of the last
-// append, as a crash may, and expects everything before it.
-// What is stored can be read back, and what could not is refused before anybody
-// counts on it: at the limit, next to it, with and without extensions.
+// TestTornWritesAreDropped keeps a random subset of the sectors of the last append, as a crash may, and
+// expects everything before it. What is stored can be read back, and what could not is refused before
+// anybody counts on it: at the limit, next to it, with and without extensions.
 func TestLongestEntry(t *testing.T) {
 	defer func(was int) { maxRecord = was }(maxRecord)
 	maxRecord = recordSize + 100_000

@@ -22,9 +22,8 @@ var (
 	firstFlag = flag.Uint64("seglog.seed", 1, "the first of them")
 )
 
-// TestLogAgainstASlice appends, truncates at both ends any number of times,
-// opens again and crashes, on a disk that loses any part of what was not
-// synced, and compares the log with a slice. The long form:
+// TestLogAgainstASlice appends, truncates at both ends any number of times, opens again and crashes, on a
+// disk that loses any part of what was not synced, and compares the log with a slice. The long form:
 //
 //	go test ./raftfsm/seglog -run AgainstASlice -seglog.seeds 100000
 func TestLogAgainstASlice(t *testing.T) {
@@ -286,9 +285,8 @@ func (m *logModel) gap() error {
 	return m.again()
 }
 
-// outcome is called after something that ends with the entries up to sure, at
-// least, and up to last, at most, unless it went wrong and the log has to be
-// opened again.
+// outcome is called after something that ends with the entries up to sure, at least, and up to last, at
+// most, unless it went wrong and the log has to be opened again.
 func (m *logModel) outcome(err error, sure, last uint64) error {
 	if err == nil {
 		m.sure = last
@@ -297,8 +295,7 @@ func (m *logModel) outcome(err error, sure, last uint64) error {
 	return m.reopen(err, sure, last)
 }
 
-// reopen opens the log after an end, orderly or not, and takes from it how far
-// it reaches.
+// reopen opens the log after an end, orderly or not, and takes from it how far it reaches.
 func (m *logModel) reopen(ended error, sure, last uint64) error {
 	if ended != nil && !m.excused(ended) {
 		return ended
@@ -355,8 +352,7 @@ func (m *logModel) open() (err error) {
 	return err
 }
 
-// again takes the power away right after opening: what Open has found counts,
-// so it must be durable.
+// again takes the power away right after opening: what Open has found counts, so it must be durable.
 func (m *logModel) again() error {
 	m.crashIn, m.failIn = 0, 0
 	if m.rng.IntN(2) == 0 {

@@ -15,9 +15,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// BenchmarkHolds writes a snapshot of a million nodes of 100 bytes and so many
-// sessions, and tells for how long the state was held: at the start, and at the
-// longest afterwards. It is what the thread ran.
+// BenchmarkHolds writes a snapshot of a million nodes of 100 bytes and so many sessions, and tells for how
+// long the state was held: at the start, and at the longest afterwards. It is what the thread ran.
 func BenchmarkHolds(b *testing.B) {
 	for _, sessions := range []int{1000, 1_000_000} {
 		b.Run(fmt.Sprintf("%d-sessions", sessions), func(b *testing.B) {

@@ -162,8 +162,7 @@ func TestANewClusterForgetsTheServersOfTheOld(t *testing.T) {
 	}
 }
 
-// The words of an operator are kept, and a state without any is written as it
-// was before there were words.
+// The words of an operator are kept, and a state without any is written as it was before there were words.
 func TestWordsAreKeptInSnapshots(t *testing.T) {
 	b := newBench(t)
 	none := b.s.appendHeader(nil, Position{})

@@ -138,9 +138,8 @@ func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 	}
 }
 
-// A server that misses changes numbers all later ones too low. Its digests are
-// then never those of the zxid the leader speaks of; that it is behind at this
-// place of the log tells as much.
+// A server that misses changes numbers all later ones too low. Its digests are then never those of the zxid
+// the leader speaks of; that it is behind at this place of the log tells as much.
 func TestF3ServerThatMissedAChangeStops(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
@@ -290,8 +289,7 @@ func TestSyncIsAnsweredToWhoMayAsk(t *testing.T) {
 	}
 }
 
-// The newest digests are remembered, in order, and compared with what the
-// leader says of any of them.
+// The newest digests are remembered, in order, and compared with what the leader says of any of them.
 func TestDigestsAreRememberedInOrder(t *testing.T) {
 	b := newBench(t)
 	if _, known := b.s.LastDigest(); known || len(b.s.Digests()) != 0 {

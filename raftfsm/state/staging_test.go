@@ -45,8 +45,7 @@ func (b *bringer) pieces(backup []byte, size int) (o Outcome) {
 	return o
 }
 
-// older is a state with nodes, among them ephemerals of a session, and some
-// sessions that have ended.
+// older is a state with nodes, among them ephemerals of a session, and some sessions that have ended.
 func older(t testing.TB, nodes int) (*bench, []byte) {
 	b := newBench(t)
 	s := b.session()
@@ -158,8 +157,7 @@ func TestSessionsOfAnotherClusterAreNotKept(t *testing.T) {
 	}
 }
 
-// Servers that were there, and those that read a snapshot taken behind it, have
-// the same state.
+// Servers that were there, and those that read a snapshot taken behind it, have the same state.
 func TestRestoredStateIsTheSameEverywhere(t *testing.T) {
 	_, backup := older(t, 100)
 	for _, keep := range []bool{false, true} {

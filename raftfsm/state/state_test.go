@@ -274,8 +274,7 @@ func TestG4G19SnapshotRestoresTheWholeState(t *testing.T) {
 	expect.Equal(t, restored.Digest(), b.s.Digest(), "digests differ after the same entries")
 }
 
-// FuzzEntry feeds arbitrary bytes to Apply as a sealed entry: an error, never
-// a panic.
+// FuzzEntry feeds arbitrary bytes to Apply as a sealed entry: an error, never a panic.
 func FuzzEntry(f *testing.F) {
 	b := newBench(f)
 	s := b.session()

@@ -109,8 +109,7 @@ func TestExpiredFilesDoNotReplaceGoodOnes(t *testing.T) {
 	expect.Equal(t, serial(), 4, "a file")
 }
 
-// TestRevokedCertificatesAreRefused: by their serial number and issuer, as soon as the list has
-// changed.
+// TestRevokedCertificatesAreRefused: by their serial number and issuer, as soon as the list has changed.
 func TestRevokedCertificatesAreRefused(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	cert, key := write(t, dir, 1, now) // the authority, and the server's

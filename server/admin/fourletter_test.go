@@ -168,8 +168,7 @@ func TestWordsAskForNoMoreThanTheyShow(t *testing.T) {
 	expect.Equal(t, f.asked, 0, "srvr asks for")
 }
 
-// TestClientsParseTheVersion runs go-zookeeper's parser and the expressions
-// of kazoo's server_version().
+// TestClientsParseTheVersion runs go-zookeeper's parser and the expressions of kazoo's server_version().
 func TestClientsParseTheVersion(t *testing.T) {
 	for _, status := range []Status{standalone(), ensemble(), follower()} {
 		a := newAdmin(t, &fake{status: status}, "")

@@ -374,8 +374,7 @@ func TestMembersListsThoseWithoutAVoteToo(t *testing.T) {
 		"how far server 4 is: %s", w.Body)
 }
 
-// Looking whether a server could be a member needs the password too: it makes
-// this server call an address.
+// Looking whether a server could be a member needs the password too: it makes this server call an address.
 func TestCheckOfAMemberIsForTheSuperUser(t *testing.T) {
 	a := must.Get(New(Options{Source: &fake{status: ensemble()}, Authorize: func(user, password string) bool {
 		return user == "super" && password == "x"

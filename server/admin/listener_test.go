@@ -19,8 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// adminPort serves /busy, which answers when it is told, and everything else at
-// once.
+// adminPort serves /busy, which answers when it is told, and everything else at once.
 func adminPort(t *testing.T) (addr string, busyNow chan struct{}, answer chan struct{}) {
 	inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	busyNow, answer = make(chan struct{}, 2*maxConns), make(chan struct{})
@@ -71,8 +70,7 @@ func TestIdleConnectionsDoNotKeepHealthChecksOut(t *testing.T) {
 	}
 }
 
-// A request that is being answered is not cut off for a new connection, and the
-// connections stay bounded.
+// A request that is being answered is not cut off for a new connection, and the connections stay bounded.
 func TestBusyConnectionsKeepTheirPlace(t *testing.T) {
 	addr, busyNow, answer := adminPort(t)
 	var conns []net.Conn
@@ -97,8 +95,7 @@ func TestBusyConnectionsKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// A connection counts once, however often it is closed, and an Accept that waits for room hears
-// of the end.
+// A connection counts once, however often it is closed, and an Accept that waits for room hears of the end.
 func TestRoomIsGivenBackOnce(t *testing.T) {
 	inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ln := LimitListener(inner).(*limitListener)

@@ -127,8 +127,7 @@ func TestNamespacesAreBounded(t *testing.T) {
 		"%d names, %d others", len(got), got[otherNamespaces].Count)
 }
 
-// TestEveryMeasuredNameIsShown guards against a name that is counted under a spelling that no
-// page shows.
+// TestEveryMeasuredNameIsShown guards against a name that is counted under a spelling that no page shows.
 func TestEveryMeasuredNameIsShown(t *testing.T) {
 	var m Metrics
 	s := &Status{Now: at}

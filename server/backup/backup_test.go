@@ -253,8 +253,7 @@ func TestBackupsOfAClockThatWasAhead(t *testing.T) {
 	}
 }
 
-// A disk that hangs must not keep the server from taking snapshots, and its log
-// from being cut.
+// A disk that hangs must not keep the server from taking snapshots, and its log from being cut.
 func TestDiskThatHangsHoldsNothing(t *testing.T) {
 	i := serve(t, 5)
 	dir := t.TempDir()

@@ -58,8 +58,7 @@ func (r *rig) end(id int64, gen uint32, body []byte) {
 	<-done
 }
 
-// TestWhatIsKnownOfAnEndedSession: its nodes, and why its connection had ended
-// before.
+// TestWhatIsKnownOfAnEndedSession: its nodes, and why its connection had ended before.
 func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
@@ -83,8 +82,7 @@ func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 	}
 }
 
-// TestSessionThatCameBackHasNotLostItsConnection: what is told is of the newest
-// connection.
+// TestSessionThatCameBackHasNotLostItsConnection: what is told is of the newest connection.
 func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
@@ -263,9 +261,8 @@ func TestIdleSessionsTakeLittle(t *testing.T) {
 	runtime.KeepAlive(conns)
 }
 
-// A long list is put together while the state is not locked. Changes go on beside it:
-// the client hears of those behind the list that it watches, never before, and the list
-// is of one moment.
+// A long list is put together while the state is not locked. Changes go on beside it: the client hears of
+// those behind the list that it watches, never before, and the list is of one moment.
 func TestLongListsAreOfOneMoment(t *testing.T) {
 	r := newRig(t, Options{})
 	c, other := r.client(), r.client()

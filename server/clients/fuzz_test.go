@@ -21,8 +21,7 @@ func fuzzRig(f *testing.F) (*rig, *pipeListener) {
 		MaxSessionTimeout: time.Second}, ln), ln
 }
 
-// feed sends b over a new connection, while everything that comes back is
-// thrown away, and hangs up.
+// feed sends b over a new connection, while everything that comes back is thrown away, and hangs up.
 func feed(t *testing.T, ln *pipeListener, b []byte) {
 	client, server := net.Pipe()
 	ln.conns <- server

@@ -203,8 +203,7 @@ func create(t testing.TB, c *wire.Conn, path, data string, flags int32) wire.Fra
 	return call(t, c, jute.OK, jute.OpCreate, wire.Create(path, []byte(data), jute.WorldAnyone, flags))
 }
 
-// kinds reads n frames and says of each whether it is an event, as its path,
-// or a reply, as its xid.
+// kinds reads n frames and says of each whether it is an event, as its path, or a reply, as its xid.
 func kinds(t testing.TB, c *wire.Conn, n int) []any {
 	t.Helper()
 	var list []any

@@ -349,8 +349,7 @@ func TestPlainBytesOnTheTLSPortAreClosed(t *testing.T) {
 	eventually(t, "counted", func() bool { return s.metrics.TLSHandshakeFailed.Load() == 1 })
 }
 
-// TestOneLineForARefusedConnection: however often one address tries, and whatever
-// speaks there.
+// TestOneLineForARefusedConnection: however often one address tries, and whatever speaks there.
 func TestOneLineForARefusedConnection(t *testing.T) {
 	var log must.Text
 	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxConnsPerAddr: -1})

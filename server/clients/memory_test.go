@@ -192,9 +192,8 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 	})
 }
 
-// A connection may end between being given memory for a long reply and the
-// reply, while something is still being written to it. What it had is free
-// then, also once that write has failed.
+// A connection may end between being given memory for a long reply and the reply, while something is still
+// being written to it. What it had is free then, also once that write has failed.
 func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 	for name, end := range map[string]func(*conn) bool{
 		"before": func(c *conn) bool { c.close(endMoved); return c.reserve(1<<20, true) },

@@ -203,8 +203,7 @@ func TestConnectionsAreDescribed(t *testing.T) {
 	}
 }
 
-// Who was touched first is written first, also while others are touched again
-// and again.
+// Who was touched first is written first, also while others are touched again and again.
 func TestNobodyWaitsForAFlusherBehindThoseWhoCameLater(t *testing.T) {
 	var f flushers
 	conns := make([]*conn, 50)
@@ -305,8 +304,7 @@ func TestFollowGetsEachRequestWithItsAnswer(t *testing.T) {
 	expect.List(t, got, want)
 }
 
-// What a client asked for is known when its connection has ended: some connect for each
-// request.
+// What a client asked for is known when its connection has ended: some connect for each request.
 func TestClientsThatConnectForEachRequestAreCounted(t *testing.T) {
 	r := newRig(t, Options{})
 	const connections = 20

@@ -62,8 +62,7 @@ func TestReadSeesOwnWriteSentBeforeIt(t *testing.T) {
 	}
 }
 
-// A read, a ping or an auth behind a write that is stuck waits for it; the
-// replies before the write do not.
+// A read, a ping or an auth behind a write that is stuck waits for it; the replies before the write do not.
 func TestWhatIsAnsweredHereWaitsForPendingWrites(t *testing.T) {
 	r := newRig(t, Options{})
 	for _, later := range []struct {

@@ -12,9 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Many clients come, work on the same nodes, watch each other's and leave in
-// every way there is. Each wants its replies in order; at the end nothing of
-// them is left.
+// Many clients come, work on the same nodes, watch each other's and leave in every way there is. Each wants
+// its replies in order; at the end nothing of them is left.
 func TestManyClientsComeAndGo(t *testing.T) {
 	r := newRig(t, Options{MaxConnsPerAddr: -1, MaxPending: 20})
 	create(t, r.client(), "/d", "", 0)

@@ -121,8 +121,7 @@ func TestTLSClientsAreServedOnTheirPort(t *testing.T) {
 	must.OK(t, c.Connect(wire.NewSession(10000)))
 	ids := who(t, c)
 	expect.That(t, ids[jute.ID{Scheme: "x509", ID: "CN=client"}], "identities %v", ids)
-	// Events and outcomes reach a connection that cannot be written without
-	// blocking.
+	// Events and outcomes reach a connection that cannot be written without blocking.
 	create(t, c, "/a", strings.Repeat("x", 300_000), 0)
 	for range 20 {
 		call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/a", true))

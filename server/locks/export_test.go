@@ -13,8 +13,7 @@ func (s *Scan) Keep(most int) { s.room = most }
 // Groups returns the directories that have contenders.
 func (s *Scan) Groups() []*group { return s.order }
 
-// Read returns how many nodes, and how many bytes of directories' paths, were
-// read up to now.
+// Read returns how many nodes, and how many bytes of directories' paths, were read up to now.
 func (s *Scan) Read() (nodes, bytes int) {
 	for _, g := range s.order {
 		bytes += len(g.Path)

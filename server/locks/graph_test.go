@@ -56,8 +56,7 @@ func TestReadersAreAllWaitedFor(t *testing.T) {
 	expect.Equal(t, len(g.Cycles), 1, "cycles %+v", g.Cycles)
 }
 
-// TestSemaphoreNeedsOnePermit: as long as one holder can go on there is no
-// deadlock.
+// TestSemaphoreNeedsOnePermit: as long as one holder can go on there is no deadlock.
 func TestSemaphoreNeedsOnePermit(t *testing.T) {
 	f := newForest(t)
 	f.build(`
@@ -86,8 +85,7 @@ func TestTasksWaitForThemselves(t *testing.T) {
 	expect.Equal(t, len(recipe.WaitGraph(f.scan()).Cycles), 1)
 }
 
-// TestCyclesAreThoseThatReach compares the cycles of random plain locks with a
-// search from every party.
+// TestCyclesAreThoseThatReach compares the cycles of random plain locks with a search from every party.
 func TestCyclesAreThoseThatReach(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -175,8 +173,7 @@ func TestDirectoriesOfALockShareAPiece(t *testing.T) {
 	expect.That(t, steps >= 2, "%d nodes were looked at in one piece", 2*each)
 }
 
-// Who waits for any permit of a semaphore and has one waits for itself: it can
-// let go.
+// Who waits for any permit of a semaphore and has one waits for itself: it can let go.
 func TestHolderOfAPermitMayWaitForAnother(t *testing.T) {
 	f := newForest(t)
 	f.build(`
@@ -189,8 +186,7 @@ func TestHolderOfAPermitMayWaitForAnother(t *testing.T) {
 	expect.Equal(t, len(g.Cycles), 0, "cycles %+v", g.Cycles)
 }
 
-// crowd makes so many locks of so many contenders each, in directories below
-// root.
+// crowd makes so many locks of so many contenders each, in directories below root.
 func (f *forest) crowd(root string, nlocks, each int) {
 	f.tb.Helper()
 	f.dirs(root)
@@ -204,10 +200,9 @@ func (f *forest) crowd(root string, nlocks, each int) {
 	}
 }
 
-// TestAHoldOfTheLockIsShort: how much is read under one hold of the state lock
-// does not depend on how much there is, and no memory is asked for, which could
-// mean to wait for the garbage collector. That is what makes a hold short; how
-// short, docs/lock-view.md tells.
+// TestAHoldOfTheLockIsShort: how much is read under one hold of the state lock does not depend on how much
+// there is, and no memory is asked for, which could mean to wait for the garbage collector. That is what
+// makes a hold short; how short, docs/lock-view.md tells.
 func TestAHoldOfTheLockIsShort(t *testing.T) {
 	long := "/" + strings.Repeat("d", 30_000) + "/" + strings.Repeat("e", 30_000)
 	deep := strings.Repeat("/d", 1000)

@@ -148,9 +148,8 @@ const (
 	z1, z2 = "01000000-0000-8001-8fff-4e5a7a0c1d01", "01000000-0000-8001-8fff-4e5a7a0c1d02" // ours: version 8
 )
 
-// recipes are the nodes that each recipe makes. A line "SESSION NAME" is an
-// ephemeral node, "dir NAME" a directory, "data NAME TEXT" its data, and
-// "watch SESSION NAME" a watch.
+// recipes are the nodes that each recipe makes. A line "SESSION NAME" is an ephemeral node, "dir NAME" a
+// directory, "data NAME TEXT" its data, and "watch SESSION NAME" a watch.
 var recipes = []struct{ name, nodes, want, recipe string }{
 	{"Curator mutex", `
 		2 L/_c_` + u2 + `-lock-0000000002
@@ -325,8 +324,7 @@ func TestEveryRecipeIsRecognised(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoLock: directories without ephemeral contenders, and members of
-// groups.
+// TestWhatIsNoLock: directories without ephemeral contenders, and members of groups.
 func TestWhatIsNoLock(t *testing.T) {
 	f := newForest(t)
 	f.dirs("/k/lock", "/seq/lock-0000000000", "/sem/locks", "/sem/leases")

@@ -12,8 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 )
 
-// fakeCluster is a cluster of 2, which leads, 3, and 10 without a vote. Changes
-// take their time in it.
+// fakeCluster is a cluster of 2, which leads, 3, and 10 without a vote. Changes take their time in it.
 type fakeCluster struct {
 	members  map[uint32]*status.Member
 	leader   uint32

@@ -87,8 +87,7 @@ func TestCountsAreOfTheLastMinutes(t *testing.T) {
 	}
 }
 
-// TestSlowRequestsAreLogged: with operation, session and address, ten in a second, and the others
-// counted.
+// TestSlowRequestsAreLogged: with operation, session and address, ten in a second, and the others counted.
 func TestSlowRequestsAreLogged(t *testing.T) {
 	var text strings.Builder
 	s := &Slow{Bound: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&text, nil))}

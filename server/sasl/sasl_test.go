@@ -18,8 +18,7 @@ var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 var users = Users{"bob": "bob's secret", "super": "top", "jürgen": "schlüssel"}
 
-// answer is what a client that knows the password answers to a challenge;
-// change may spoil it.
+// answer is what a client that knows the password answers to a challenge; change may spoil it.
 func answer(t *testing.T, challenge []byte, user, password string, latin1 bool,
 	change func(map[string]string)) []byte {
 	t.Helper()

@@ -73,8 +73,7 @@ func TestBreak(t *testing.T) {
 	r.do(404, "brake", "{}")
 }
 
-// TestActionsAreForTheSuperUser: without the password, or from a page of
-// another site, nothing is done.
+// TestActionsAreForTheSuperUser: without the password, or from a page of another site, nothing is done.
 func TestActionsAreForTheSuperUser(t *testing.T) {
 	r := newRig(t)
 	c := r.session()

@@ -84,8 +84,7 @@ func TestLockMetrics(t *testing.T) {
 	r.becomes("zlockd_lock_scan_seconds", some)
 }
 
-// TestLabelsAreBounded: clients choose paths, and must not choose how many
-// series there are.
+// TestLabelsAreBounded: clients choose paths, and must not choose how many series there are.
 func TestLabelsAreBounded(t *testing.T) {
 	r := newRig(t)
 	c := r.session()

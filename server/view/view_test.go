@@ -252,8 +252,7 @@ func TestDeadlock(t *testing.T) {
 	r.eventually("/wait-graph", func(o object) bool { return len(o.list("suspected")) == 0 })
 }
 
-// The overview tells what clients do a second, counted over the last minute, or
-// since the start.
+// The overview tells what clients do a second, counted over the last minute, or since the start.
 func TestOverviewRates(t *testing.T) {
 	r := newRig(t)
 	s := r.session()
@@ -382,9 +381,8 @@ func TestTree(t *testing.T) {
 	r.get(400, "/tree/t?limit=x")
 }
 
-// TestBadInput: whatever clients call their nodes and put into them, every
-// answer is JSON, not too long, and names the nodes so that they can be asked
-// for.
+// TestBadInput: whatever clients call their nodes and put into them, every answer is JSON, not too long,
+// and names the nodes so that they can be asked for.
 func TestBadInput(t *testing.T) {
 	r := newRig(t)
 	c := r.session()
@@ -459,8 +457,7 @@ func TestManyContenders(t *testing.T) {
 	}
 }
 
-// TestPage: it is whole without a script, its text is text, and its policy
-// lets nothing in.
+// TestPage: it is whole without a script, its text is text, and its policy lets nothing in.
 func TestPage(t *testing.T) {
 	r := newRig(t)
 	a, b := r.session(), r.session()

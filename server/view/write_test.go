@@ -101,8 +101,7 @@ type leads struct{ Source }
 
 func (leads) Status(admin.Need) *admin.Status { return &admin.Status{Mode: admin.Leader} }
 
-// A server that starts reads in its log of sessions that expired before. They
-// have been told of.
+// A server that starts reads in its log of sessions that expired before. They have been told of.
 func TestOnlyNewsIsLogged(t *testing.T) {
 	var log strings.Builder
 	v := &View{source: leads{}, began: time.UnixMilli(5000), o: Options{
@@ -114,9 +113,8 @@ func TestOnlyNewsIsLogged(t *testing.T) {
 	}
 }
 
-// In the picture a party stands to the left of those it waits for; parties of a cycle
-// stand in one column, their lines bow to the right, and the picture has room for the
-// labels.
+// In the picture a party stands to the left of those it waits for; parties of a cycle stand in one column,
+// their lines bow to the right, and the picture has room for the labels.
 func TestPictureOfWaits(t *testing.T) {
 	party := func(session int64, cycle int) partyRow {
 		return partyRow{Label: "p", Party: recipe.Party{Session: recipe.Session(session), Cycle: cycle}}

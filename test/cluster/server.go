@@ -48,8 +48,7 @@ type Options struct {
 	ReadyTimeout time.Duration // default 30 s
 }
 
-// Host is where a server runs and its clients dial from. The zero value is this
-// machine.
+// Host is where a server runs and its clients dial from. The zero value is this machine.
 type Host struct {
 	Addr string   // default loopback
 	Exec []string // runs a command there
@@ -153,9 +152,8 @@ func Prepare(o Options) (*Ensemble, error) {
 	return e, nil
 }
 
-// StartAll starts every server that is not running, spare ones apart, and waits
-// for all of them. The ensemble of a test ends the test instead of returning an
-// error.
+// StartAll starts every server that is not running, spare ones apart, and waits for all of them. The
+// ensemble of a test ends the test instead of returning an error.
 func (e *Ensemble) StartAll() error {
 	err := e.startAll()
 	if err != nil && e.t != nil {
@@ -176,8 +174,7 @@ func (e *Ensemble) startAll() error {
 		}
 		started = append(started, s)
 	}
-	// All are awaited at once: if one cannot start, it is the one to report,
-	// not those that wait for it.
+	// All are awaited at once: if one cannot start, it is the one to report, not those that wait for it.
 	ready := make(chan error, len(started))
 	for _, s := range started {
 		go func() { ready <- s.WaitReady() }()
@@ -305,8 +302,7 @@ func (s *Server) Pid() int {
 // Kill ends the process without warning and waits for its end.
 func (s *Server) Kill() { s.end(syscall.SIGKILL, time.Minute) }
 
-// Stop asks the process to end and waits for it; a minute of silence is
-// answered by a kill.
+// Stop asks the process to end and waits for it; a minute of silence is answered by a kill.
 func (s *Server) Stop() { s.end(syscall.SIGTERM, time.Minute) }
 
 func (s *Server) end(sig syscall.Signal, patience time.Duration) {
@@ -350,8 +346,7 @@ func (s *Server) Dial(limit time.Duration) (net.Conn, error) {
 	return net.DialTimeout("tcp", s.Client, limit)
 }
 
-// Word sends a four-letter word to addr and returns the answer, empty on any
-// error.
+// Word sends a four-letter word to addr and returns the answer, empty on any error.
 func Word(addr, w string) string { return (&Server{Client: addr}).Word(w) }
 
 // Mode returns what the server at addr says to be; see Server.Mode.
@@ -372,8 +367,7 @@ func (s *Server) Word(w string) string {
 	return string(b)
 }
 
-// Mode returns the mode that the server names in srvr, empty while it does not
-// serve.
+// Mode returns the mode that the server names in srvr, empty while it does not serve.
 func (s *Server) Mode() string {
 	for line := range strings.Lines(s.Word("srvr")) {
 		if m, ok := strings.CutPrefix(line, "Mode: "); ok {

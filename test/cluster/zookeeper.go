@@ -34,8 +34,7 @@ type ZooConfig struct {
 // smallJVM is a Java machine that starts fast.
 var smallJVM = []string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
 
-// zooPatience bounds the wait for a ZooKeeper: a busy machine may start several
-// Java machines at once.
+// zooPatience bounds the wait for a ZooKeeper: a busy machine may start several Java machines at once.
 const zooPatience = 90 * time.Second
 
 // RequireZooKeeper ends the test unless it was built with the tag stock and
@@ -56,8 +55,7 @@ func RequireZooKeeper(t testing.TB) {
 	}
 }
 
-// StartZooKeeper runs a standalone ZooKeeper until the test ends, and waits
-// until it serves.
+// StartZooKeeper runs a standalone ZooKeeper until the test ends, and waits until it serves.
 func StartZooKeeper(t testing.TB, c ZooConfig, lines ...string) *Server {
 	t.Helper()
 	e := PrepareZooKeepers(t, 1, c, lines...)
@@ -113,8 +111,7 @@ func (c *ZooConfig) lines() (list []string) {
 	return list
 }
 
-// ClassPath is what Debian's ZooKeeper and its clients run with. The jar's
-// manifest names the rest.
+// ClassPath is what Debian's ZooKeeper and its clients run with. The jar's manifest names the rest.
 const ClassPath = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar"
 
 // ErrMissing means that Java or ZooKeeper are not installed.

@@ -1,5 +1,4 @@
-// Package golden replays byte-exact exchanges, recorded from a real ZooKeeper, against any
-// server.
+// Package golden replays byte-exact exchanges, recorded from a real ZooKeeper, against any server.
 //
 // A [Vector] is a list of steps on named connections: bytes to send, the frame that must come
 // back, a pause in which nothing may come. The recording marks values that differ from server

@@ -50,8 +50,7 @@ type normalizer struct {
 	zeroed [][2]int
 }
 
-// record normalizes one response record that begins at off, and returns where
-// it ends.
+// record normalizes one response record that begins at off, and returns where it ends.
 func (n *normalizer) record(op jute.OpCode, off int, path string) int {
 	d := jute.NewDecoder(n.frame[off:])
 	switch op {
@@ -119,8 +118,7 @@ func (n *normalizer) multi(paths []string) {
 	}
 }
 
-// stat zeroes the fields of a Stat that earlier vectors change, if path is a node that all
-// vectors share.
+// stat zeroes the fields of a Stat that earlier vectors change, if path is a node that all vectors share.
 func (n *normalizer) stat(off int, path string) int {
 	builtin := path == "" || path == "/" || path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/")
 	if n.mask && builtin && off+jute.StatSize <= len(n.frame) {

@@ -13,8 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// profiles are the configurations of the recorded server, for the real
-// ZooKeeper.
+// profiles are the configurations of the recorded server, for the real ZooKeeper.
 var profiles = map[string]cluster.ZooConfig{
 	"default": {},
 	"extended": {TickTime: 500 * time.Millisecond, TTL: true, EnforceQuota: true, ContainerInterval: time.Second,
@@ -45,8 +44,7 @@ func TestRealZooKeeperMatchesRecording(t *testing.T) {
 	})
 }
 
-// A deviation must not outlive its cause: where the recorded answer comes, the
-// entry fails.
+// A deviation must not outlive its cause: where the recorded answer comes, the entry fails.
 func TestDeviationThatIsNotNeededFails(t *testing.T) {
 	t.Parallel()
 	addr := cluster.StartZooKeeper(t, profiles["default"]).Client

@@ -25,8 +25,7 @@ var zlockdProfiles = map[string][]string{
 	"ensemble": {"tickTime=1000", "reconfigEnabled=true", "standaloneEnabled=false"},
 }
 
-// zlockd answers as the recorded server does, byte for byte, except where the
-// table says otherwise.
+// zlockd answers as the recorded server does, byte for byte, except where the table says otherwise.
 func TestZlockdMatchesRecording(t *testing.T) {
 	t.Parallel()
 	for profile, config := range zlockdProfiles {

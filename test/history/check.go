@@ -334,8 +334,7 @@ func (c *checker) expired(session int64) (time.Duration, bool) {
 	return at, ok
 }
 
-// checkRealTime checks G1 and G7. It also finds by which zxid sessions reported as expired
-// must have ended.
+// checkRealTime checks G1 and G7. It also finds by which zxid sessions reported as expired must have ended.
 func (c *checker) checkRealTime() {
 	type write struct {
 		start time.Duration

@@ -11,9 +11,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// fakeCluster is an ensemble that does everything right, with lagging servers,
-// lost connections and expiring sessions, and no time of its own. It produces
-// the histories that the checker must accept.
+// fakeCluster is an ensemble that does everything right, with lagging servers, lost connections and
+// expiring sessions, and no time of its own. It produces the histories that the checker must accept.
 type fakeCluster struct {
 	rnd     *rand.Rand
 	now     time.Duration
@@ -151,8 +150,7 @@ func (f *fakeCluster) connect(c *fakeClient) {
 	}
 }
 
-// outage ends all connections at once; much of what was sent on them is carried
-// out before anybody is back.
+// outage ends all connections at once; much of what was sent on them is carried out before anybody is back.
 func (f *fakeCluster) outage() {
 	for _, c := range f.clients {
 		if c.conn != nil {
@@ -434,8 +432,7 @@ func stepBody(s *Step) []byte {
 	return jute.AppendInt(b, s.Version)
 }
 
-// decode reads a write's reply into its op and returns its code: that of the
-// step that failed, for a multi.
+// decode reads a write's reply into its op and returns its code: that of the step that failed, for a multi.
 func decode(o *Op, reply []byte) jute.ErrCode {
 	d := jute.NewDecoder(reply)
 	if o.Op != jute.OpMulti {

@@ -80,8 +80,7 @@ func (d *demand) take(cl claim) {
 	d.taken = cl
 }
 
-// use places up to n demands for one of the steps between the two zxids, and returns how many
-// it placed.
+// use places up to n demands for one of the steps between the two zxids, and returns how many it placed.
 func (c *checker) use(list []*looseStep, from, to int64, n int32) (took int32) {
 	var claims []claim
 	for _, l := range list {

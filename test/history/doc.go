@@ -27,10 +27,9 @@
 //	G17 a client that waits for a change hears of it, also across a reconnect
 //	G19 sequence numbers rise and say how many children were created before
 //
-// The checker places unanswered writes where a zxid in a Stat or an event proves them. A write
-// that no client saw stays optional, and so does the moment when a silent session ended. The
-// writes still open loosen exactly the checks that they could touch. A history without lost
-// answers is checked exactly.
+// The checker places unanswered writes where a zxid in a Stat or an event proves them. A write that no
+// client saw stays optional, and so does the moment when a silent session ended. The writes still open
+// loosen exactly the checks that they could touch. A history without lost answers is checked exactly.
 //
 // The model knows nodes of all kinds, but no permissions and no quotas: workloads use open
 // ACLs. The history must record every client that changes nodes under [Options.Root].

@@ -113,6 +113,5 @@ func (c *checker) statFacts(record int, s *Step, value []byte) {
 	}
 }
 
-// sorted returns the keys of m in order: the checker's judgement must not depend on the order
-// of maps.
+// sorted returns the keys of m in order: the checker's judgement must not depend on the order of maps.
 func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -191,8 +191,7 @@ func sequenceOf(path, prefix string) (n int, ok bool) {
 	return n, true
 }
 
-// makes reports whether the step may have created the node at path; st is the node's Stat, nil
-// if unknown.
+// makes reports whether the step may have created the node at path; st is the node's Stat, nil if unknown.
 func (l *looseStep) makes(path string, st *jute.Stat) bool {
 	if !isCreate(l.Op) {
 		return false
@@ -210,16 +209,14 @@ func (l *looseStep) makes(path string, st *jute.Stat) bool {
 	return st.EphemeralOwner == l.maker()
 }
 
-// passing reports whether a node that the step made can have gone by zxid without a client's
-// delete.
+// passing reports whether a node that the step made can have gone by zxid without a client's delete.
 func (c *checker) passing(l *looseStep, zxid int64) bool {
 	id := l.maker()
 	return swept(l.Step) || id != 0 && (c.session(id).ended || c.session(id).closed > 0 || c.mayEnd(id, zxid))
 }
 
-// passedOn reports whether, by unanswered writes, a new node may have replaced n, and can have
-// gone by zxid without a client's delete. Perhaps no client looked closely enough to see the
-// difference.
+// passedOn reports whether, by unanswered writes, a new node may have replaced n, and can have gone by zxid
+// without a client's delete. Perhaps no client looked closely enough to see the difference.
 func (c *checker) passedOn(n *node, zxid int64) bool {
 	makes := func(l *looseStep) bool {
 		return l.within(n.seenState, zxid) && l.makes(n.path, nil) && c.passing(l, zxid)

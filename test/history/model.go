@@ -13,8 +13,7 @@ type model struct {
 	owned  map[int64]map[string]*node // ephemerals by session
 	absent map[string]int64           // last zxid at which a client saw that the path names nothing
 
-	// One-shot watches are separate from lasting ones: only a read of the node sets a one-shot
-	// watch.
+	// One-shot watches are separate from lasting ones: only a read of the node sets a one-shot watch.
 	oneShot, lasting *tree.Watches[int]
 	events           int
 }
@@ -324,8 +323,7 @@ func (c *checker) compareList(n *node, st *jute.Stat, zxid int64, record int) {
 	n.pzxid, n.pzLoose = st.Pzxid, false
 }
 
-// open counts the children that may have been created and deleted under n without the model
-// knowing.
+// open counts the children that may have been created and deleted under n without the model knowing.
 func (c *checker) open(n *node, zxid int64) (made, gone int) {
 	for _, l := range c.loose.under[n.path] {
 		if !l.within(0, zxid) || l.by != nil && len(l.by.claims) == 1 {

@@ -104,8 +104,7 @@ func (c *checker) missing(path string, zxid int64, record int, why string) bool 
 	return true
 }
 
-// forget removes from the model a node that should not have gone, so that the loss is reported
-// once.
+// forget removes from the model a node that should not have gone, so that the loss is reported once.
 func (c *checker) forget(n *node) {
 	for _, kid := range n.children() {
 		c.forget(kid)

@@ -115,8 +115,7 @@ func pick[T any](wrong bool, bug, right T) T {
 	return right
 }
 
-// TestPlantedBugsAreFound holds, for each rule, histories that are right and
-// become wrong by one bug.
+// TestPlantedBugsAreFound holds, for each rule, histories that are right and become wrong by one bug.
 func TestPlantedBugsAreFound(t *testing.T) {
 	const ok = jute.OK
 	stat := func(z, mz, pz int64, version, kids int32) jute.Stat {

@@ -298,8 +298,7 @@ func (c *checker) compareChildren(n *node, o *Op, record int) {
 			lacking = append(lacking, path)
 		}
 	}
-	// Missing children first: if a session has ended, a listed node of that session is another
-	// node.
+	// Missing children first: if a session has ended, a listed node of that session is another node.
 	slices.Sort(lacking)
 	for _, path := range lacking {
 		c.missing(path, o.Zxid, record, "it is not listed")

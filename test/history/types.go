@@ -22,8 +22,7 @@ type Step struct {
 	Stat    *jute.Stat // nil if the reply has none
 }
 
-// Op is one request of a client and its reply. Times come from one monotonic clock that all
-// clients share.
+// Op is one request of a client and its reply. Times come from one monotonic clock that all clients share.
 type Op struct {
 	Client  string
 	Conn    int   // connections are numbered uniquely in a history
@@ -81,9 +80,8 @@ type Digest struct {
 	Sum    uint64
 }
 
-// Record is one entry of a history: exactly one of its fields is set. Records
-// of one connection stand in the order in which their frames arrived; requests
-// without a reply follow when the connection has ended.
+// Record is one entry of a history: exactly one of its fields is set. Records of one connection stand in
+// the order in which their frames arrived; requests without a reply follow when the connection has ended.
 type Record struct {
 	Op      *Op
 	Event   *Event

@@ -17,8 +17,7 @@
 //	-- new
 //	text in its place
 //
-// In addition, make mutants-random plants edits at random, from a seed: a condition turned
-// round, a comparison of the wrong kind, a statement dropped, an error returned as nil. For
-// each it says which test fails. testdata/equivalent.tsv lists the edits that no test can
-// detect, because they change nothing.
+// In addition, make mutants-random plants edits at random, from a seed: a condition turned round, a
+// comparison of the wrong kind, a statement dropped, an error returned as nil. For each it says which test
+// fails. testdata/equivalent.tsv lists the edits that no test can detect, because they change nothing.
 package mutants

@@ -75,8 +75,7 @@ func load(path string) (m mutant, err error) {
 	return m, nil
 }
 
-// overlay writes the edited files into dir, with the list for the go command, and returns the
-// list's name.
+// overlay writes the edited files into dir, with the list for the go command, and returns the list's name.
 func (m *mutant) overlay(root, dir string) (string, error) {
 	texts := map[string]string{}
 	for _, e := range m.edits {

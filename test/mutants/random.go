@@ -84,8 +84,7 @@ func spotsIn(name string, src []byte) (list []spot, err error) {
 			list = append(list, spot{file: name, line: from.Line, fn: fn.Name.Name, kind: kind,
 				from: from.Offset, to: to.Offset, was: string(src[from.Offset:to.Offset]), is: is})
 		}
-		// The last result of the innermost function says whether it returns
-		// an error.
+		// The last result of the innermost function says whether it returns an error.
 		var types []*ast.FuncType
 		types = append(types, fn.Type)
 		var walk func(n ast.Node)

@@ -64,9 +64,8 @@ func equivalents(t *testing.T) map[string]string {
 	return judged
 }
 
-// TestRandomEditsAreNoticed plants random edits, one at a time, and runs the
-// tests of the package and of those above until one fails. It reports the edits that no test
-// notices, and does not fail.
+// TestRandomEditsAreNoticed plants random edits, one at a time, and runs the tests of the package and of
+// those above until one fails. It reports the edits that no test notices, and does not fail.
 func TestRandomEditsAreNoticed(t *testing.T) {
 	if *randomFlag == 0 {
 		t.Skip("takes hours: make mutants-random")
@@ -135,8 +134,7 @@ func unfinished(ctx context.Context, out []byte, err error) error {
 	return nil
 }
 
-// try plants one edit and returns the package whose tests notice, and which
-// test it is.
+// try plants one edit and returns the package whose tests notice, and which test it is.
 func try(root string, s spot, pkgs []string) (by, why string, err error) {
 	dir, err := os.MkdirTemp("", "mutant-")
 	if err != nil {
@@ -201,10 +199,9 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// near is the pattern of those tests of a package that are the likeliest to
-// notice: those in the file that belongs to the edited one, and in the files
-// that call the edited function if they are few. They run first, as all
-// together take a minute in some packages. Empty: there is none.
+// near is the pattern of those tests of a package that are the likeliest to notice: those in the file that
+// belongs to the edited one, and in the files that call the edited function if they are few. They run
+// first, as all together take a minute in some packages. Empty: there is none.
 func (s spot) near(root, pkg string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
 	if err != nil {

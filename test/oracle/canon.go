@@ -131,9 +131,8 @@ func (s *side) canonical(g got) canon {
 	return c
 }
 
-// body returns the comparable form of a response record, and another form for Known
-// differences: without what a create2 inside a multi shows, or with the entries of an ACL in
-// order.
+// body returns the comparable form of a response record, and another form for Known differences: without
+// what a create2 inside a multi shows, or with the entries of an ACL in order.
 func (s *side) body(st *Step, code jute.ErrCode, d *jute.Decoder) (text, alt string) {
 	if code != jute.OK {
 		return "", ""
@@ -213,8 +212,7 @@ func names(d *jute.Decoder) string {
 	return fmt.Sprintf(" %q", list)
 }
 
-// results returns the comparable form of the results of a multi. alt shows a
-// create2 by its path alone.
+// results returns the comparable form of the results of a multi. alt shows a create2 by its path alone.
 func (s *side) results(st *Step, d *jute.Decoder) (text, alt string) {
 	var t, a strings.Builder
 	for i := 0; ; i++ {
@@ -257,8 +255,7 @@ func (s *side) results(st *Step, d *jute.Decoder) (text, alt string) {
 	}
 }
 
-// succeeded reports whether a reply confirms a change, so that its header holds the zxid of
-// that change.
+// succeeded reports whether a reply confirms a change, so that its header holds the zxid of that change.
 func succeeded(st *Step, g got) bool {
 	if g.end != nil || g.frame.Event != nil || g.late || g.frame.Code != jute.OK || !st.changes() {
 		return false

@@ -1,11 +1,9 @@
-// Package oracle runs the same random program against two servers side by side and compares
-// everything that a client can see: every reply, every watch event, every closed connection,
-// in order.
+// Package oracle runs the same random program against two servers side by side and compares everything that
+// a client can see: every reply, every watch event, every closed connection, in order.
 //
-// A [Program] is a list of [Step] values on a handful of named connections. A [Generator]
-// creates it step by step from a seed. A [Runner] sends each step to both servers, waits until
-// all of its consequences have arrived, and compares them. What servers may choose freely it
-// compares by meaning:
+// A [Program] is a list of [Step] values on a handful of named connections. A [Generator] creates it step
+// by step from a seed. A [Runner] sends each step to both servers, waits until all of its consequences have
+// arrived, and compares them. What servers may choose freely it compares by meaning:
 //
 //   - A zxid is named by the change it belongs to, so two servers agree when
 //     they say "the zxid of the third change", whatever the number. ZooKeeper
@@ -19,7 +17,6 @@
 // Everything else must be equal to the byte. The table [Known] lists the differences that are
 // right, because zlockd follows ZooKeeper 3.9 and the reference is 3.8, each with its reason.
 //
-// When the servers differ, [Shrink] searches for a short program that still shows the
-// difference. The test writes it as a script, which then belongs in testdata and is always
-// replayed.
+// When the servers differ, [Shrink] searches for a short program that still shows the difference. The test
+// writes it as a script, which then belongs in testdata and is always replayed.
 package oracle

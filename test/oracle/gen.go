@@ -23,8 +23,7 @@ type Generator struct {
 	watched map[string][]string
 	// restarts says that the program may restart the second server.
 	restarts bool
-	// tokens counts the SASL tokens that each connection has sent: zlockd accepts fewer than
-	// ZooKeeper.
+	// tokens counts the SASL tokens that each connection has sent: zlockd accepts fewer than ZooKeeper.
 	tokens map[string]int
 }
 
@@ -277,8 +276,7 @@ var oddPaths = []string{
 	"/" + strings.Repeat("n", 300), strings.Repeat("/a", 40),
 }
 
-// path chooses a path: mostly of a node that exists, or of one beside or below
-// such a node.
+// path chooses a path: mostly of a node that exists, or of one beside or below such a node.
 func (g *Generator) path() string {
 	switch n := g.rng.IntN(100); {
 	case n < 5:
@@ -323,17 +321,15 @@ func (g *Generator) version() int32 {
 	return one[int32](g, 0, 0, 0, 1, 1, 2, 3, 7, -2, math.MaxInt32, math.MinInt32)
 }
 
-// mode says which kind of watch a connection sets on a path. It is always the
-// same kind for the same pair, since ZooKeeper 3.8 forgets a persistent watch
-// when another kind is set on the same path.
+// mode says which kind of watch a connection sets on a path. It is always the same kind for the same pair,
+// since ZooKeeper 3.8 forgets a persistent watch when another kind is set on the same path.
 func mode(conn, path string) string {
 	h := fnv.New32a()
 	h.Write([]byte(conn + path))
 	return []string{"once", "once", "once", "persistent", "recursive"}[h.Sum32()%5]
 }
 
-// guarded reports whether a path accepts only well-formed texts: ZooKeeper cannot live with
-// others.
+// guarded reports whether a path accepts only well-formed texts: ZooKeeper cannot live with others.
 func guarded(path string) bool {
 	return strings.HasSuffix(path, "/zookeeper_limits") || strings.HasSuffix(path, "/zookeeper_stats")
 }

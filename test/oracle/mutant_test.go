@@ -22,9 +22,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// mutant is a small lie told about a server: it sees each frame from the
-// server, with the operation it answers, and returns the frames to pass on.
-// n counts the frames that the mutant could have changed.
+// mutant is a small lie told about a server: it sees each frame from the server, with the operation it
+// answers, and returns the frames to pass on. n counts the frames that the mutant could have changed.
 type mutant struct {
 	name string
 	lie  func(op jute.OpCode, frame []byte, n *int) [][]byte
@@ -56,8 +55,7 @@ func okOf(list ...jute.OpCode) func(jute.OpCode, []byte) bool {
 
 func events(op jute.OpCode, _ []byte) bool { return op == opEvent }
 
-// add returns a change that adds delta to the 64-bit field that ends end bytes
-// before the end of the frame.
+// add returns a change that adds delta to the 64-bit field that ends end bytes before the end of the frame.
 func add(end int, delta uint64) func([]byte) [][]byte {
 	return func(b []byte) [][]byte {
 		at := len(b) - end - 8
@@ -148,8 +146,7 @@ func TestEveryPlantedBugIsFound(t *testing.T) {
 	}
 }
 
-// proxy passes frames between clients and a server, and has a mutant change
-// what the server says.
+// proxy passes frames between clients and a server, and has a mutant change what the server says.
 type proxy struct {
 	addr   string
 	server string

@@ -12,8 +12,7 @@ import (
 // Super is the credential of the super user that both servers must know.
 const Super = "super:secret"
 
-// Reset ends every session of the last run, removes every node, and records the state of both
-// servers.
+// Reset ends every session of the last run, removes every node, and records the state of both servers.
 func (r *Runner) Reset() error {
 	r.sessions = 0
 	for _, s := range []*side{r.a, r.b} {
@@ -65,8 +64,7 @@ func (s *side) reset() error {
 	return err
 }
 
-// endSessions closes all sessions of the last run: otherwise one would expire during a later
-// run.
+// endSessions closes all sessions of the last run: otherwise one would expire during a later run.
 func (s *side) endSessions() error {
 	for _, c := range s.conns {
 		c.Close()
@@ -91,8 +89,7 @@ func (s *side) endSessions() error {
 	return nil
 }
 
-// clean removes everything below path but the built-in nodes, which get their
-// data and ACL back.
+// clean removes everything below path but the built-in nodes, which get their data and ACL back.
 func clean(c *wire.Conn, path string) error {
 	names, st, err := c.Children(path, false)
 	if err != nil {

@@ -33,8 +33,7 @@ type Runner struct {
 	Uses map[string]int
 	// Ops counts the requests sent, barriers not included.
 	Ops int
-	// Answers counts the answers of the first server, by operation and code, and its events, by
-	// type.
+	// Answers counts the answers of the first server, by operation and code, and its events, by type.
 	Answers map[string]int
 }
 
@@ -165,8 +164,7 @@ func (s *side) ending(st *Step, list []got) []got {
 	return nil
 }
 
-// quiesce waits until every consequence of the last steps has arrived, and compares all of
-// them.
+// quiesce waits until every consequence of the last steps has arrived, and compares all of them.
 func (r *Runner) quiesce(first *Step, steps []*Step, fromA, fromB []got) error {
 	seenA, seenB := map[string][]got{first.Conn: fromA}, map[string][]got{first.Conn: fromB}
 	r.a.barrier(seenA)
@@ -186,8 +184,7 @@ func (r *Runner) quiesce(first *Step, steps []*Step, fromA, fromB []got) error {
 	return r.checkEvents(first, steps, seenB, r.b.commits[began:])
 }
 
-// barrier sends a ping on every connection and collects what arrives before
-// its reply.
+// barrier sends a ping on every connection and collects what arrives before its reply.
 func (s *side) barrier(seen map[string][]got) {
 	names := s.names()
 	for _, name := range names {
@@ -347,8 +344,7 @@ func (r *Runner) checkEvents(first *Step, steps []*Step, seen map[string][]got, 
 	return nil
 }
 
-// sortEvents sorts each run of events: the nodes of a closing session go in any
-// order.
+// sortEvents sorts each run of events: the nodes of a closing session go in any order.
 func sortEvents(list []got) {
 	for i := 0; i < len(list); i++ {
 		k := i

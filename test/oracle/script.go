@@ -141,8 +141,7 @@ func Parse(text string) (Program, error) {
 
 type lexer struct{ rest string }
 
-// step reads an operation with its arguments, up to the end of the line or a
-// closing bracket.
+// step reads an operation with its arguments, up to the end of the line or a closing bracket.
 func (l *lexer) step(s *Step) error {
 	s.Op = l.word()
 	if _, ok := ops[s.Op]; !ok {

@@ -156,8 +156,7 @@ func (s *side) drain(name string) []got {
 // come before its reply.
 var ping = &Step{Op: "ping"}
 
-// catchUp precedes ping in an ensemble, so that this connection's server knows the change,
-// too.
+// catchUp precedes ping in an ensemble, so that this connection's server knows the change, too.
 var catchUp = &Step{Op: "sync", Path: "/"}
 
 // names returns the live connections in order.

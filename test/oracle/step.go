@@ -10,8 +10,7 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// Step is one action of a program on one connection. Which fields count
-// depends on Op.
+// Step is one action of a program on one connection. Which fields count depends on Op.
 type Step struct {
 	Conn   string // name of the connection
 	Op     string // "create", …; see ops

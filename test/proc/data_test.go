@@ -95,8 +95,7 @@ func peakRSS(pid int) (kib int64) {
 	return kib
 }
 
-// fill writes a ZooKeeper's directory: nine tenths of the nodes in a snapshot,
-// the rest in the log.
+// fill writes a ZooKeeper's directory: nine tenths of the nodes in a snapshot, the rest in the log.
 func fill(t *testing.T, dir string, nodes int) {
 	t.Helper()
 	sub := filepath.Join(dir, "version-2")
@@ -227,8 +226,7 @@ func (r *running) zlock(t *testing.T, args ...string) string {
 
 func (r *running) backup(t *testing.T, file string) { t.Log(r.zlock(t, "backup", file)) }
 
-// underLoad takes a backup while writers write, and compares their slowest
-// second with the mean.
+// underLoad takes a backup while writers write, and compares their slowest second with the mean.
 func (r *running) underLoad(t *testing.T, file string) {
 	var done atomic.Bool
 	var writes atomic.Int64
@@ -291,8 +289,7 @@ func answerOf(t *testing.T, fails bool, bin string, args ...string) map[string]a
 	return a
 }
 
-// TestAnswersInJSON compares the fields of every answer with those that
-// docs/data.md names.
+// TestAnswersInJSON compares the fields of every answer with those that docs/data.md names.
 func TestAnswersInJSON(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers as processes")

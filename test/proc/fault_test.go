@@ -23,9 +23,8 @@ func report(t *testing.T, what string, list []time.Duration) {
 		list[len(list)*99/100].Round(10*time.Microsecond), list[len(list)-1].Round(10*time.Microsecond), len(list))
 }
 
-// TestG2G21KillLeader kills the leader under load. Writes go on at once, the
-// clients of the other servers notice nothing but a pause, and nothing is lost
-// or doubled.
+// TestG2G21KillLeader kills the leader under load. Writes go on at once, the clients of the other servers
+// notice nothing but a pause, and nothing is lost or doubled.
 func TestG2G21KillLeader(t *testing.T) {
 	c := cluster.Three(t)
 	w := StartWriters(t, c, 2, 10*time.Second)

@@ -72,9 +72,8 @@ func peersOf(servers ...*cluster.Server) string {
 	return strings.Join(list, ",")
 }
 
-// TestListsThatDifferFormNoCluster gives one of three servers another list of
-// peers. No cluster may come of it, and each says which lists differ; once
-// corrected it forms.
+// TestListsThatDifferFormNoCluster gives one of three servers another list of peers. No cluster may come of
+// it, and each says which lists differ; once corrected it forms.
 func TestListsThatDifferFormNoCluster(t *testing.T) {
 	c := three(t)
 	odd := c.Servers[2]

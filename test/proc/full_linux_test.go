@@ -174,8 +174,7 @@ func (p *pipedLog) fill(t *testing.T) {
 	}
 }
 
-// longestGap returns how long there was no write of these clients, at most, in
-// the time after a moment.
+// longestGap returns how long there was no write of these clients, at most, in the time after a moment.
 func (w *Writers) longestGap(at time.Time, span time.Duration, except *cluster.Server) (
 	longest time.Duration) {
 	w.t.Helper()

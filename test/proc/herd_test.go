@@ -106,8 +106,7 @@ func (h *Herd) On(s *cluster.Server) (n int) {
 	return n
 }
 
-// Spread moves sessions, by cutting their connections, until every server has
-// its part again.
+// Spread moves sessions, by cutting their connections, until every server has its part again.
 func (h *Herd) Spread() {
 	part := len(h.sheep) / len(h.c.Servers)
 	on := map[int]int{}

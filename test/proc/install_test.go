@@ -21,9 +21,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// watcher is a client with a session, an ephemeral node and watches, that does
-// what a client library does when its connection ends: attach again and set
-// its watches.
+// watcher is a client with a session, an ephemeral node and watches, that does what a client library does
+// when its connection ends: attach again and set its watches.
 type watcher struct {
 	t      *testing.T
 	at     *cluster.Server
@@ -55,8 +54,7 @@ func newWatcher(t *testing.T, s *cluster.Server) *watcher {
 	return w
 }
 
-// attach attaches again to the same server and sets the watches that have not
-// fired.
+// attach attaches again to the same server and sets the watches that have not fired.
 func (w *watcher) attach() {
 	w.t.Helper()
 	zxid, session := w.c.Zxid, w.c.Session
@@ -108,8 +106,7 @@ func (w *watcher) heard(path string) bool {
 	return false
 }
 
-// await pings until an event came for each path, attaching again when the
-// connection ends.
+// await pings until an event came for each path, attaching again when the connection ends.
 func (w *watcher) await(paths ...string) {
 	w.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); len(paths) > 0; {
@@ -147,10 +144,9 @@ func pour(t *testing.T, s *cluster.Server, entries int64) {
 	}
 }
 
-// TestG17SnapshotInstall lets a follower fall so far behind that the log it
-// needs is gone, by stopping its process or by killing it, while others write.
-// It is sent a snapshot; the sessions of its clients go on, and no change that
-// they watch is missed.
+// TestG17SnapshotInstall lets a follower fall so far behind that the log it needs is gone, by stopping its
+// process or by killing it, while others write. It is sent a snapshot; the sessions of its clients go on,
+// and no change that they watch is missed.
 func TestG17SnapshotInstall(t *testing.T) {
 	for _, how := range []string{"stopped", "killed"} {
 		t.Run(how, func(t *testing.T) {
@@ -228,8 +224,7 @@ func TestG17SnapshotInstall(t *testing.T) {
 // installed is what raft logs of a snapshot it was sent.
 const installed = "nstalled remote snapshot"
 
-// lastRelease builds zlockd from the commit that the release file names for its newest recorded
-// release.
+// lastRelease builds zlockd from the commit that the release file names for its newest recorded release.
 func lastRelease(t *testing.T) (version, binary string) {
 	t.Helper()
 	root := must.Get(cluster.ModuleRoot())(t)

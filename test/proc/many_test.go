@@ -142,10 +142,9 @@ func TestManySessionsSurviveTheirLeader(t *testing.T) {
 
 var idle = flag.Int("idle", 1000, "sessions that only ping")
 
-// TestG10IdleSessionsOutliveTheLeader kills the leader under many idle
-// sessions of six seconds, again and again. None may end; those of the dead
-// server find another within five seconds, and those of the others notice
-// nothing.
+// TestG10IdleSessionsOutliveTheLeader kills the leader under many idle sessions of six seconds, again and
+// again. None may end; those of the dead server find another within five seconds, and those of the others
+// notice nothing.
 func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 	c := cluster.Three(t)
 	began := time.Now()
@@ -197,8 +196,7 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 
 var znodes = flag.Int("znodes", 50_000, "nodes of a large tree")
 
-// killLeader kills the leader some times under load and returns when writes
-// went on each time.
+// killLeader kills the leader some times under load and returns when writes went on each time.
 func killLeader(t *testing.T, c *cluster.Ensemble, times int) (resumed []time.Duration) {
 	t.Helper()
 	w := StartWriters(t, c, 2, 10*time.Second)

@@ -256,8 +256,7 @@ func fillMembers(t *testing.T, nodes int, at ...*cluster.Server) {
 	}
 }
 
-// The order of a rolling restart is followed to its end, without a client
-// noticing more than a pause.
+// The order of a rolling restart is followed to its end, without a client noticing more than a pause.
 func TestRollingRestartInTheOrderThatIsPrinted(t *testing.T) {
 	t.Parallel()
 	rollingRestart(t, startMembers(t, 0))

@@ -69,8 +69,7 @@ func certificate(t *testing.T, dir, name string, ca *x509.Certificate, caKey *ec
 	return key, signed
 }
 
-// ensemble is three servers that run and, from the fourth on, some that could
-// join them.
+// ensemble is three servers that run and, from the fourth on, some that could join them.
 type ensemble struct {
 	*cluster.Ensemble
 	t    *testing.T
@@ -172,8 +171,7 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// config is what a server shows at /zookeeper/config: the servers by role, and
-// the version.
+// config is what a server shows at /zookeeper/config: the servers by role, and the version.
 func shownConfig(t *testing.T, at *cluster.Server) (roles, version string) {
 	t.Helper()
 	b, _ := must.Get2(dialZK(t, "", at).Get("/zookeeper/config"))(t)

@@ -114,8 +114,7 @@ func cancelled() context.Context {
 	return ctx
 }
 
-// Fill creates n nodes of 100 bytes, a thousand in a directory, in few
-// requests.
+// Fill creates n nodes of 100 bytes, a thousand in a directory, in few requests.
 func Fill(t testing.TB, s *cluster.Server, n int) {
 	t.Helper()
 	c := must.Get(s.Open())(t)
@@ -166,10 +165,9 @@ func median(list []time.Duration) time.Duration {
 	return list[len(list)/2]
 }
 
-// TestWriteThroughFollowerIsNudged times writes through the leader and through
-// a follower in turn, and how long after the leader has told a watching client
-// of the change the follower answers its own. A follower that heard of a
-// commit only by the next heartbeat would be slower by orders of magnitude.
+// TestWriteThroughFollowerIsNudged times writes through the leader and through a follower in turn, and how
+// long after the leader has told a watching client of the change the follower answers its own. A follower
+// that heard of a commit only by the next heartbeat would be slower by orders of magnitude.
 func TestWriteThroughFollowerIsNudged(t *testing.T) {
 	c := cluster.Three(t)
 	lead := c.WaitLeader()
@@ -210,9 +208,8 @@ func TestWriteThroughFollowerIsNudged(t *testing.T) {
 	expect.That(t, f <= 3*l, "a write through a follower takes %v, through the leader %v", f, l)
 }
 
-// TestHandOverBetweenServers times how long after a session of one server
-// begins to delete its lock the waiting session of another server hears of it,
-// for every pair of servers.
+// TestHandOverBetweenServers times how long after a session of one server begins to delete its lock the
+// waiting session of another server hears of it, for every pair of servers.
 func TestHandOverBetweenServers(t *testing.T) {
 	c := cluster.Three(t)
 	var clients []*wire.Conn

@@ -253,8 +253,7 @@ func TestRestoreFigures(t *testing.T) {
 	c.SameState()
 }
 
-// users are sixteen clients that write and sixteen that read, until a restore
-// ends their sessions.
+// users are sixteen clients that write and sixteen that read, until a restore ends their sessions.
 type users struct {
 	answers, longest atomic.Int64
 	ended            chan struct{} // closed when the first is cut off

@@ -19,8 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// script is test/cluster.sh in a process group of its own, as a terminal
-// starts it.
+// script is test/cluster.sh in a process group of its own, as a terminal starts it.
 type script struct {
 	t      *testing.T
 	cmd    *exec.Cmd

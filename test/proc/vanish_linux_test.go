@@ -23,10 +23,9 @@ var vanishes = flag.Int("vanishes", 1, "how often the leader's host vanishes, an
 // arrived is when answers to what was committed before a cut have come.
 const arrived = 150 * time.Millisecond
 
-// TestG21LeadersHostVanishes takes the leader's host off the network without a
-// reset reaching anybody. The clients of the others keep their connections,
-// writes resume, the survivors notice that its connections are dead, and it
-// comes back by itself.
+// TestG21LeadersHostVanishes takes the leader's host off the network without a reset reaching anybody. The
+// clients of the others keep their connections, writes resume, the survivors notice that its connections
+// are dead, and it comes back by itself.
 func TestG21LeadersHostVanishes(t *testing.T) {
 	w := newWires(t, 3)
 	c := cluster.LayOut(t, cluster.Options{Hosts: w.hosts(3), Flags: []string{"--peer-insecure"}})
@@ -237,8 +236,7 @@ func (w *wires) heal(from, to int) {
 	w.ip("-n", w.ns(fmt.Sprint(from)), "neigh", "del", w.addr(to), "dev", "eth0")
 }
 
-// connections counts the established TCP connections that a host has with
-// another.
+// connections counts the established TCP connections that a host has with another.
 func (w *wires) connections(of, with int) int {
 	out := must.Get(exec.Command("ip", "netns", "exec", w.ns(fmt.Sprint(of)), "cat", "/proc/net/tcp").Output())(
 		w.t)

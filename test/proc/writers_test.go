@@ -70,8 +70,7 @@ func (w *Writers) Of(s *cluster.Server) (list []*Writer) {
 	return list
 }
 
-// FirstAfter returns the first answer after a moment, to any client but those
-// of a server.
+// FirstAfter returns the first answer after a moment, to any client but those of a server.
 func (w *Writers) FirstAfter(at time.Time, except *cluster.Server) (first time.Time, ok bool) {
 	for _, one := range w.all {
 		if one.Server == except {
@@ -174,8 +173,7 @@ func (w *Writers) write(c *wire.Conn, o *Writer) (lost error) {
 	return nil
 }
 
-// Check stops the clients and compares what each server holds with what they
-// were answered.
+// Check stops the clients and compares what each server holds with what they were answered.
 func (w *Writers) Check(c *cluster.Ensemble) {
 	w.t.Helper()
 	close(w.stop)
@@ -230,8 +228,7 @@ func (w *Writers) disturbances(servers []*cluster.Server) (disconnects, expired 
 	return disconnects, expired
 }
 
-// awaitWrite waits for a write that was answered after a moment and returns how
-// long after it.
+// awaitWrite waits for a write that was answered after a moment and returns how long after it.
 func (w *Writers) awaitWrite(at time.Time, except *cluster.Server, limit time.Duration) time.Duration {
 	w.t.Helper()
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {

@@ -208,9 +208,8 @@ func startOn(t testing.TB, from string, c cluster.ZooConfig) *cluster.Server {
 	return e.Servers[0]
 }
 
-// TestThereAndBack lets a real ZooKeeper write, kills it in the middle, imports
-// what it left, exports that, and compares a ZooKeeper on the one with a
-// ZooKeeper on the other.
+// TestThereAndBack lets a real ZooKeeper write, kills it in the middle, imports what it left, exports that,
+// and compares a ZooKeeper on the one with a ZooKeeper on the other.
 func TestThereAndBack(t *testing.T) {
 	cluster.RequireZooKeeper(t)
 	seeds, changes := 3, 12_000

@@ -1,7 +1,6 @@
-// Command progress runs go test with the given arguments and prints one line for each package
-// when it ends, with the number of packages left. go test alone prints the packages in their
-// order, so that a slow package hides the others. The output of a failed package follows its
-// line.
+// Command progress runs go test with the given arguments and prints one line for each package when it ends,
+// with the number of packages left. go test alone prints the packages in their order, so that a slow
+// package hides the others. The output of a failed package follows its line.
 package main
 
 import (

@@ -11,10 +11,9 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A leader's log may run ahead of its disk; see docs/decisions/0009. In each of
-// these the power of a server goes while its log is ahead, or would be if a rule
-// were left out, and the two servers go on that know least: a write that was
-// answered, or seen, must still be there.
+// A leader's log may run ahead of its disk; see docs/decisions/0009. In each of these the power of a server
+// goes while its log is ahead, or would be if a rule were left out, and the two servers go on that know
+// least: a write that was answered, or seen, must still be there.
 func TestR9LogAheadOfTheDisk(t *testing.T) {
 	for name, loss := range map[string]func(*aheadRun){
 		"leader":       (*aheadRun).leaderLosesPower,
@@ -165,8 +164,7 @@ func (r *aheadRun) again(id uint32) {
 	}
 }
 
-// goOn takes the power from the servers of the list, and lets two go on without
-// the third for a while.
+// goOn takes the power from the servers of the list, and lets two go on without the third for a while.
 func (r *aheadRun) goOn(one, other, without uint32, lose ...uint32) {
 	r.net.Freeze(hostName(without))
 	for _, id := range lose {
@@ -178,8 +176,7 @@ func (r *aheadRun) goOn(one, other, without uint32, lose ...uint32) {
 	time.Sleep(6 * time.Second)
 }
 
-// The leader has its entries in memory only, one follower has them on its disk,
-// the other one not at all.
+// The leader has its entries in memory only, one follower has them on its disk, the other one not at all.
 func (r *aheadRun) leaderLosesPower() {
 	leader, one, other := r.roles()
 	r.cut(leader, other)

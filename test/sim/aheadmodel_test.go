@@ -9,12 +9,10 @@ import (
 
 var modelFlag = flag.Bool("sim.model", false, "the larger case of the model of decision 9")
 
-// TestR9AheadModel walks through every order of events of a small cluster whose
-// leader's log runs ahead of its disk: three servers, each of which may lose its
-// power once, three entries and the terms it takes to do harm. At no index may
-// two servers ever apply different entries. Then each rule of decision 9 is left
-// out, and the harm must be found; what the rules are about is only shown by
-// that.
+// TestR9AheadModel walks through every order of events of a small cluster whose leader's log runs ahead of
+// its disk: three servers, each of which may lose its power once, three entries and the terms it takes to
+// do harm. At no index may two servers ever apply different entries. Then each rule of decision 9 is left
+// out, and the harm must be found; what the rules are about is only shown by that.
 func TestR9AheadModel(t *testing.T) {
 	all := aheadRules{applyWaits: true, commitBounded: true, followersSync: true, noopSynced: true,
 		settled: true}

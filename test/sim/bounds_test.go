@@ -66,9 +66,8 @@ func (c *nodes) session(id uint32, timeout time.Duration) int64 {
 	return o.Session.ID
 }
 
-// A server that is cut off, the leader or a follower, serves its clients for the
-// heartbeat timeout and two seconds at most, and no client of a session that has
-// ended at the others.
+// A server that is cut off, the leader or a follower, serves its clients for the heartbeat timeout and two
+// seconds at most, and no client of a session that has ended at the others.
 func TestG23CutOffServerStopsServingInTime(t *testing.T) {
 	const shortest = 4 * time.Second
 	for _, heartbeat := range []time.Duration{300 * time.Millisecond, time.Second, 2 * time.Second} {
@@ -119,10 +118,9 @@ func (c *nodes) ended(but uint32, session int64) (ended bool) {
 	return ended
 }
 
-// A leader hangs with its disk in the middle of a change of members: that entry is
-// stored on raft's main loop, which hangs as well, so that the server knows of no
-// other leader. One other server must lead soon, and then go on leading; and the
-// server that hangs must not tell its clients that their sessions live.
+// A leader hangs with its disk in the middle of a change of members: that entry is stored on raft's main
+// loop, which hangs as well, so that the server knows of no other leader. One other server must lead soon,
+// and then go on leading; and the server that hangs must not tell its clients that their sessions live.
 func TestG21StuckLeaderIsReplacedOnce(t *testing.T) {
 	const timeout = 4 * time.Second
 	for seed := range uint64(3) {
@@ -296,15 +294,12 @@ func (c *sequence) powerLoss(at *crashPoint) {
 	}()
 }
 
-// A leader is killed over and over while disks and wires are as slow as on a
-// machine that has too much to do: votes take as long as servers let each other
-// stand first, so that two stand at once, split the votes, or depose each other.
-// There must be a leader soon nevertheless, not when raft's own timers have run
-// out.
+// A leader is killed over and over while disks and wires are as slow as on a machine that has too much to
+// do: votes take as long as servers let each other stand first, so that two stand at once, split the votes,
+// or depose each other. There must be a leader soon nevertheless, not when raft's own timers have run out.
 func TestG21KilledLeaderIsReplacedSoonOnABusyMachine(t *testing.T) {
 	for name, c := range map[string]struct{ wire, disk time.Duration }{
-		// A vote is up to six writes and four messages, one after the other; it may be
-		// split once.
+		// A vote is up to six writes and four messages, one after the other; it may be split once.
 		"slow disks": {5 * time.Millisecond, 80 * time.Millisecond},
 		"slow wires": {15 * time.Millisecond, 20 * time.Millisecond},
 	} {

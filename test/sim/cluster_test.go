@@ -123,8 +123,7 @@ func (e *entropy) Read(b []byte) (int, error) {
 	return e.rng.Read(b)
 }
 
-// start begins a server's next life and returns when it has joined the
-// cluster, or was crashed before that.
+// start begins a server's next life and returns when it has joined the cluster, or was crashed before that.
 func (c *cluster) start(id uint32) {
 	disk := c.disk(id)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// faults do harm to a cluster. Some are over at once, others go on for a while
-// beside the next ones.
+// faults do harm to a cluster. Some are over at once, others go on for a while beside the next ones.
 type faults struct {
 	*cluster
 	wg    sync.WaitGroup
@@ -50,17 +49,15 @@ var kinds = []fault{
 	}},
 }
 
-// bulkyKinds are done besides where values are large: what has room for some
-// bytes and not for more.
+// bulkyKinds are done besides where values are large: what has room for some bytes and not for more.
 var bulkyKinds = []fault{
 	{"small disk", 12, (*faults).smallDisk},
 	{"slow wires", 6, func(f *faults, _ uint32) { f.slowWires() }},
 	{"starved server", 6, (*faults).starve},
 }
 
-// smallDisk leaves a server's disk a little room, or none at any byte, for a
-// while. It may refuse, or end its server; then it is started again when there
-// is room.
+// smallDisk leaves a server's disk a little room, or none at any byte, for a while. It may refuse, or end
+// its server; then it is started again when there is room.
 func (f *faults) smallDisk(id uint32) {
 	room, d := f.rng.Int64N(3<<20), f.upTo(15*time.Second)
 	f.lasting(id, func() {
@@ -229,9 +226,8 @@ func (f *faults) powerLoss(uint32) {
 	}
 }
 
-// freeze stops a server: nothing goes in or out, its disk does not answer. Its
-// clocks go on, which those of a stopped process do not; that is tested with
-// real processes.
+// freeze stops a server: nothing goes in or out, its disk does not answer. Its clocks go on, which those of
+// a stopped process do not; that is tested with real processes.
 func (f *faults) freeze(id uint32, d time.Duration) {
 	disk := f.disk(id)
 	f.lasting(id, func() {

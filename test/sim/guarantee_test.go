@@ -180,8 +180,7 @@ func TestG8MultiIsSeenWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
-// A silent session ends after its timeout and not much later, whoever leads; one
-// that pings does not.
+// A silent session ends after its timeout and not much later, whoever leads; one that pings does not.
 func TestG10G11SilentSessionsEndInTime(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		stop := make(chan struct{})

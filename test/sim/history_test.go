@@ -20,11 +20,10 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// TestSimHistoriesG1ToG22 runs random requests of many clients on whole
-// servers, while faults of every kind go on, and judges what the clients saw.
-// That the session of a client which keeps trying lives (G10, G21), that the
-// cluster recovers by itself (G22), that silent sessions end with all they own
-// (G11, G12) and that all servers are equal (G9) is looked at directly.
+// TestSimHistoriesG1ToG22 runs random requests of many clients on whole servers, while faults of every kind
+// go on, and judges what the clients saw. That the session of a client which keeps trying lives (G10, G21),
+// that the cluster recovers by itself (G22), that silent sessions end with all they own (G11, G12) and that
+// all servers are equal (G9) is looked at directly.
 func TestSimHistoriesG1ToG22(t *testing.T) {
 	runs(t, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) { simHistory(t, seed) })
@@ -110,8 +109,7 @@ func (c *cluster) makeRoot(rec *observed) {
 	w.CloseSession()
 }
 
-// recovers demands service of one server 10 s after the last fault, and of all
-// soon afterwards.
+// recovers demands service of one server 10 s after the last fault, and of all soon afterwards.
 func (c *cluster) recovers() {
 	healed := time.Now()
 	for served := false; !served; {
@@ -131,8 +129,7 @@ func (c *cluster) recovers() {
 	}
 }
 
-// allEqual compares the servers, when all clients have been silent for longer
-// than their sessions last.
+// allEqual compares the servers, when all clients have been silent for longer than their sessions last.
 func (c *cluster) allEqual(rec *history.Recorder) {
 	for id := range c.ids() {
 		if ok, why := c.server(id).Node().Serving(); !ok {

@@ -92,8 +92,7 @@ func (c *cluster) change(m state.MemberChange) error {
 	return err
 }
 
-// quiet runs a test on a cluster to which nothing happens but what the test
-// does.
+// quiet runs a test on a cluster to which nothing happens but what the test does.
 func quiet(t *testing.T, f func(t *testing.T, c *cluster)) {
 	quietWith(t, settings{heartbeat: time.Second, latency: time.Millisecond, snapshot: 1 << 30,
 		trailing: 10_240}, f)

@@ -148,8 +148,7 @@ func fillStep(s *history.Step, result jute.OpCode, d *jute.Decoder) {
 	}
 }
 
-// fillMulti decodes the results of a multi; the first error, if any, becomes the code of the
-// multi.
+// fillMulti decodes the results of a multi; the first error, if any, becomes the code of the multi.
 func fillMulti(op *history.Op, d *jute.Decoder) {
 	for i := range op.Steps {
 		h := d.MultiHeader()

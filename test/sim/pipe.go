@@ -110,9 +110,8 @@ func (p *pipe) finish(writes bool) {
 	p.cond.Broadcast()
 }
 
-// forget drops a pipe on which no goroutine can wait. Until then a repaired wire must wake the
-// waiting ends: one end may be over and the other not know it. The caller holds the pipe's
-// lock.
+// forget drops a pipe on which no goroutine can wait. Until then a repaired wire must wake the waiting
+// ends: one end may be over and the other not know it. The caller holds the pipe's lock.
 func (p *pipe) forget() {
 	if !p.sealed || !p.gone {
 		return

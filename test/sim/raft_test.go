@@ -29,8 +29,7 @@ var (
 
 const runLength = 6 * time.Minute // simulated, of one seed
 
-// runs calls f with one seed after the other until the simulated time is used
-// up.
+// runs calls f with one seed after the other until the simulated time is used up.
 func runs(t *testing.T, f func(t *testing.T, seed uint64)) {
 	seed := *seedFlag
 	if seed == 0 {
@@ -69,9 +68,8 @@ func (quietObserver) Heard(b []state.Touch) []state.Touch { return b }
 func (quietObserver) Serving(bool)                        {}
 func (quietObserver) ReadOnly(bool)                       {}
 
-// nodes are three servers without clients' connections: requests are proposed
-// directly. What is tested is that the log, the streams and leadership keep
-// their promises.
+// nodes are three servers without clients' connections: requests are proposed directly. What is tested is
+// that the log, the streams and leadership keep their promises.
 type nodes struct {
 	t     *testing.T
 	net   *Network
@@ -160,10 +158,9 @@ func ask(n *raftfsm.Node, r state.Request) (o state.Outcome, sent, ok bool) {
 	return o, true, !o.Unknown
 }
 
-// TestSimStreamsApplyOnceG3R8 proposes sequential creates at every server while
-// servers crash and wires are cut. Every answer must name a node of its own,
-// every named node must exist in the end, and no more nodes may exist than
-// were answered or left open.
+// TestSimStreamsApplyOnceG3R8 proposes sequential creates at every server while servers crash and wires are
+// cut. Every answer must name a node of its own, every named node must exist in the end, and no more nodes
+// may exist than were answered or left open.
 func TestSimStreamsApplyOnceG3R8(t *testing.T) {
 	runs(t, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) { streamsApplyOnce(t, seed) })
@@ -202,8 +199,7 @@ func streamsApplyOnce(t *testing.T, seed uint64) {
 	time.Sleep(time.Minute)
 }
 
-// check compares what the servers hold with what was answered, some time after
-// the last fault.
+// check compares what the servers hold with what was answered, some time after the last fault.
 func (c *nodes) check(acked map[string]int, open int) {
 	t := c.t
 	t.Helper()

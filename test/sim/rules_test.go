@@ -100,8 +100,7 @@ func TestR2SlowDiskDeposesNobody(t *testing.T) {
 	})
 }
 
-// After partitions and restarts every server goes on within 10 s, and each
-// stops within 5 s when asked to.
+// After partitions and restarts every server goes on within 10 s, and each stops within 5 s when asked to.
 func TestR4ReplicationIsNeverWedged(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		stop := make(chan struct{})
@@ -332,8 +331,7 @@ func (w *wedged) Applied() {
 	}
 }
 
-// A server that hears its leader but does not get on stops serving, and serves
-// again when it has caught up.
+// A server that hears its leader but does not get on stops serving, and serves again when it has caught up.
 func TestR17ServerThatDoesNotGetOnStopsServing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := new(wedged)
@@ -412,9 +410,8 @@ func TestR19LargeWritesOverNarrowWires(t *testing.T) {
 	})
 }
 
-// Requests that are under way when their leader is cut off are sent to the next
-// one, and count once. Most clients get every reply; those whose server was
-// without a leader for too long have to connect again.
+// Requests that are under way when their leader is cut off are sent to the next one, and count once. Most
+// clients get every reply; those whose server was without a leader for too long have to connect again.
 func TestG3R8RequestsSentToTwoLeadersCountOnce(t *testing.T) {
 	set := settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30, trailing: 10_240}
 	quietWith(t, set, func(t *testing.T, c *cluster) {

@@ -32,10 +32,9 @@ var steps = []string{"kill", "wipe", "replace", "lead", "restart", "move", "add"
 
 const sequenceLength = 6
 
-// TestR6R21MembersSurviveEverySequence runs sequences of six steps on three and on
-// five members. Each step chooses a member that it makes sense for, by a number
-// drawn from the sequence. In the end all members must be ready, also after all of
-// them were restarted at once, and hold every write that was answered.
+// TestR6R21MembersSurviveEverySequence runs sequences of six steps on three and on five members. Each step
+// chooses a member that it makes sense for, by a number drawn from the sequence. In the end all members
+// must be ready, also after all of them were restarted at once, and hold every write that was answered.
 func TestR6R21MembersSurviveEverySequence(t *testing.T) {
 	if *oneSequence != "" {
 		size, list, _ := strings.Cut(*oneSequence, ":")
@@ -67,9 +66,8 @@ func TestR6ReplacedMemberLeads(t *testing.T) {
 	runSequence(t, 5, []string{"kill", "wipe", "replace", "lead", "restart", "restart"}, nil)
 }
 
-// TestG22MovedMemberIsFoundByAnUncommittedChange is the sequence in which the leader
-// knows the new address of the member that it needs for the next change of members,
-// but has not written it to the log.
+// TestG22MovedMemberIsFoundByAnUncommittedChange is the sequence in which the leader knows the new address
+// of the member that it needs for the next change of members, but has not written it to the log.
 func TestG22MovedMemberIsFoundByAnUncommittedChange(t *testing.T) {
 	runSequence(t, 3, []string{"kill", "restart", "move", "lead", "kill", "wipe"}, nil)
 }

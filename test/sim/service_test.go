@@ -197,9 +197,8 @@ func (c *cluster) writes(host string, rng *rand.Rand, stop <-chan struct{}) {
 	}
 }
 
-// Tokens rise with each grant of a lock, in the order of the grants, while
-// holders vanish and leaders change; so a resource that checks them never takes
-// an older holder's word after a newer one's.
+// Tokens rise with each grant of a lock, in the order of the grants, while holders vanish and leaders
+// change; so a resource that checks them never takes an older holder's word after a newer one's.
 func TestG20TokensRiseInTheOrderOfGrants(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		w := c.client("c9", 1, 30*time.Second)
@@ -299,8 +298,7 @@ func acquire(w *wire.Conn) int64 {
 	}
 }
 
-// Clients that send rubbish, hang or do not read disturb nobody and leave
-// nothing behind.
+// Clients that send rubbish, hang or do not read disturb nobody and leave nothing behind.
 func TestG25HostileClientsLeaveNothingBehind(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		good := c.client("c0", 1, 20*time.Second)

@@ -85,8 +85,7 @@ func (k *chain) drop() {
 
 var lastSessions sync.Map // of chains, by host
 
-// move connects to the next server, goes on with the session and renews the
-// watch.
+// move connects to the next server, goes on with the session and renews the watch.
 func (k *chain) move(armed *int64) bool {
 	k.at = k.at%3 + 1
 	old, _ := lastSessions.Load(k.host)
@@ -187,8 +186,7 @@ func TestG15G16G17WatchersHearOfEveryChange(t *testing.T) {
 	})
 }
 
-// An event says nothing of a node that its receiver may not read, neither at
-// once nor after a move.
+// An event says nothing of a node that its receiver may not read, neither at once nor after a move.
 func TestG18EventsRevealNothingUnreadable(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		owner, friend, stranger := c.client("c0", 1, 30*time.Second), c.client("c1", 2, 30*time.Second),

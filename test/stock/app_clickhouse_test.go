@@ -66,10 +66,9 @@ func startHouse(t *testing.T, c application, id int) house {
 	return h
 }
 
-// TestClickHouse fills a replicated table from both replicas at once. A block
-// that was refused is given again, and ClickHouse finds by its sum in
-// ZooKeeper whether it had been taken: each row is there once, on both, and a
-// merge that one replica is asked for is made by the other too.
+// TestClickHouse fills a replicated table from both replicas at once. A block that was refused is given
+// again, and ClickHouse finds by its sum in ZooKeeper whether it had been taken: each row is there once, on
+// both, and a merge that one replica is asked for is made by the other too.
 func TestApplicationClickHouse(t *testing.T) {
 	t.Parallel()
 	needApp(t, "/usr/sbin/clickhouse-server")

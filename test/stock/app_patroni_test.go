@@ -88,10 +88,9 @@ postgresql:
 	return m
 }
 
-// TestPatroni keeps two PostgreSQL servers, of which the application writes to
-// the primary. The death of a zlockd leader moves nothing: the same primary
-// serves all the while. When the primary itself dies, and the leader of zlockd
-// with it, the other takes over, and every row that was acknowledged is there.
+// TestPatroni keeps two PostgreSQL servers, of which the application writes to the primary. The death of a
+// zlockd leader moves nothing: the same primary serves all the while. When the primary itself dies, and the
+// leader of zlockd with it, the other takes over, and every row that was acknowledged is there.
 func TestApplicationPatroni(t *testing.T) {
 	t.Parallel()
 	versions, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
@@ -124,8 +123,7 @@ func TestApplicationPatroni(t *testing.T) {
 		return nil
 	})
 
-	// The application writes all the while and looks whether two call
-	// themselves primary.
+	// The application writes all the while and looks whether two call themselves primary.
 	var rows, refused, looked atomic.Int64
 	stop := make(chan struct{})
 	done := make(chan struct{}, 2)
@@ -212,9 +210,8 @@ func announce(t *testing.T, c application) announced {
 	return a
 }
 
-// TestPrometheus lets Prometheus find what to look at by serverset and Nerve
-// nodes. It never loses a target when the leader dies, looks at each that is
-// announced since and forgets each whose session has ended.
+// TestPrometheus lets Prometheus find what to look at by serverset and Nerve nodes. It never loses a target
+// when the leader dies, looks at each that is announced since and forgets each whose session has ended.
 func TestApplicationPrometheus(t *testing.T) {
 	t.Parallel()
 	needApp(t, "/usr/bin/prometheus")

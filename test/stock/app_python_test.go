@@ -54,9 +54,8 @@ func TestApplicationTaskFlow(t *testing.T) {
 	t.Logf("%d jobs posted, %d done", len(lines(t, posted)), len(did))
 }
 
-// TestTooz runs three members of a group that stand for leader and count under
-// a lock. No two are inside at once, no turn is lost, all see the same members
-// and the same one leader at the end.
+// TestTooz runs three members of a group that stand for leader and count under a lock. No two are inside at
+// once, no turn is lost, all see the same members and the same one leader at the end.
 func TestApplicationTooz(t *testing.T) {
 	t.Parallel()
 	needApp(t, "/usr/lib/python3/dist-packages/tooz", "/usr/lib/python3/dist-packages/kazoo")

@@ -73,10 +73,9 @@ func (c application) killLeader() (dead *cluster.Server, cut int) {
 	return dead, cut
 }
 
-// killLeaders kills one leader after another and, if none of them was the
-// server that the application was connected to, that one. After each death,
-// and again when the dead one is back, it waits until the application has got
-// further.
+// killLeaders kills one leader after another and, if none of them was the server that the application was
+// connected to, that one. After each death, and again when the dead one is back, it waits until the
+// application has got further.
 func (c application) killLeaders(progress func() int64, by int64) {
 	c.t.Helper()
 	advance := func(when string) {
@@ -128,8 +127,7 @@ func within(t *testing.T, limit time.Duration, what string, ok func() error) {
 	t.Fatalf("%s: not within %v: %v", what, limit, err)
 }
 
-// process is a program of an application; what it says goes to a file that a
-// failed test shows.
+// process is a program of an application; what it says goes to a file that a failed test shows.
 type process struct {
 	cmd    *exec.Cmd
 	log    string

@@ -25,11 +25,10 @@ import (
 
 var deaths = flag.Duration("deaths", time.Minute, "how long locks are contended for while leaders die")
 
-// TestLocksOverDeathsOfLeaders lets Curator, kazoo, go-zookeeper and package
-// client contend, each for all its kinds of locks, on three servers whose
-// leader is killed with kill -9 every few seconds and started again. Mutual
-// exclusion and the order of fencing tokens are judged by the referee; no
-// session may be lost.
+// TestLocksOverDeathsOfLeaders lets Curator, kazoo, go-zookeeper and package client contend, each for all
+// its kinds of locks, on three servers whose leader is killed with kill -9 every few seconds and started
+// again. Mutual exclusion and the order of fencing tokens are judged by the referee; no session may be
+// lost.
 func TestLocksOverDeathsOfLeaders(t *testing.T) {
 	javaDriver(t, "SoakDriver") // compiled before the time begins
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
@@ -62,8 +61,7 @@ func TestLocksOverDeathsOfLeaders(t *testing.T) {
 	killer.Wait()
 }
 
-// killLeaders kills the leader, again and again, and starts it again a
-// second later.
+// killLeaders kills the leader, again and again, and starts it again a second later.
 func killLeaders(t *testing.T, e *cluster.Ensemble, stop <-chan struct{}) {
 	kills := 0
 	defer func() { t.Logf("%d leaders killed", kills) }()
@@ -118,8 +116,7 @@ func (c *goContender) inside(mode string, limit int, token func() (int64, error)
 	return nil
 }
 
-// contendOverDeaths runs go-zookeeper's lock and the recipes of package client,
-// until wait has returned.
+// contendOverDeaths runs go-zookeeper's lock and the recipes of package client, until wait has returned.
 func contendOverDeaths(t *testing.T, g target) (wait func()) {
 	ref := startReferee(t)
 	s := &goSuite{target: g, ref: ref, root: fmt.Sprintf("/go-deaths-%d", time.Now().UnixNano())}
@@ -214,8 +211,7 @@ func contendOverDeaths(t *testing.T, g target) (wait func()) {
 	}
 }
 
-// again repeats what failed because the connection did: go-zookeeper leaves
-// that to its caller.
+// again repeats what failed because the connection did: go-zookeeper leaves that to its caller.
 func again(f func() error) error {
 	for {
 		err := f()
@@ -256,8 +252,7 @@ func ignore(err, what error) error {
 	return err
 }
 
-// bump writes a counter that no other client may write at that time and returns its
-// new version.
+// bump writes a counter that no other client may write at that time and returns its new version.
 func bump(c *zk.Conn, path string) (int64, error) {
 	mine := fmt.Sprintf("%d-%d", c.SessionID(), time.Now().UnixNano())
 	var st *zk.Stat

@@ -252,8 +252,7 @@ func (s *goSuite) reconnect(t *testing.T) {
 		must.OK(t, expect.Err(c.Set(d+"/mine", nil, -1)), "set with auth after reconnect")
 	}
 	check(t, "session", c.SessionID(), id)
-	// A lock over a line that is cut now and then: the request in flight may
-	// fail, the exclusion may not.
+	// A lock over a line that is cut now and then: the request in flight may fail, the exclusion may not.
 	expect.OK(t, s.contendGo(c, s.root+"/lock2", "go-lock-2", 10))
 }
 

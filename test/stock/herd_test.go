@@ -13,9 +13,8 @@ import (
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
-// contender stands in the queue of a shared lock: HOST-R-n for a reader, which
-// waits for the writers before it, HOST-W-n for a writer, which waits for all
-// before it.
+// contender stands in the queue of a shared lock: HOST-R-n for a reader, which waits for the writers before
+// it, HOST-W-n for a writer, which waits for all before it.
 type contender struct {
 	*zk.Conn
 	node  string
@@ -120,9 +119,8 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 	return events
 }
 
-// The herd wakes everybody at every release, n²/2 notifications for n writers;
-// the mended lock wakes one, n in all. Readers between them change the factor,
-// not the shape.
+// The herd wakes everybody at every release, n²/2 notifications for n writers; the mended lock wakes one, n
+// in all. Readers between them change the factor, not the shape.
 func TestHerdAndHerdFreeSharedLocks(t *testing.T) {
 	for _, n := range []uint64{5, 10, 20} {
 		writers := strings.Repeat("W", int(n))

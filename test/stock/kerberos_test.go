@@ -143,8 +143,7 @@ func kerberosSeen(t *testing.T, kind cluster.Kind, config []string, cli string) 
 		}
 	}
 
-	// A new key, of another kind: tickets that are made with it are refused
-	// until the keytab has it.
+	// A new key, of another kind: tickets that are made with it are refused until the keytab has it.
 	k.admin(t, "cpw -randkey -e aes256-cts-hmac-sha384-192:normal zookeeper/localhost")
 	k.signIn(t, "alice")
 	kazoo("early")

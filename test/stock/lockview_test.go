@@ -169,9 +169,8 @@ func TestLocksOfStockRecipes(t *testing.T) {
 	})
 }
 
-// TestLockPage uses the page as an operator would, while four libraries hold
-// and wait: it reads the table, follows a hand-over, sees a deadlock, breaks a
-// lock, and goes about with the keyboard alone.
+// TestLockPage uses the page as an operator would, while four libraries hold and wait: it reads the table,
+// follows a hand-over, sees a deadlock, breaks a lock, and goes about with the keyboard alone.
 func TestLockPage(t *testing.T) {
 	v := startViewed(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
@@ -239,8 +238,7 @@ func TestLockPage(t *testing.T) {
 	foreign(t, v, b)
 }
 
-// breakIt breaks a lock of Curator's by its token, and is refused once the token
-// is old.
+// breakIt breaks a lock of Curator's by its token, and is refused once the token is old.
 func breakIt(t *testing.T, v *viewed, b *browser, cur map[string]string) {
 	t.Helper()
 	b.open(v.base + "/?tab=lock&path=/cur/mutex")
@@ -345,8 +343,7 @@ func narrow(t *testing.T, v *viewed, b *browser) {
 	b.width(1200)
 }
 
-// foreign looks at what the browser noted: nothing left the page's origin, and
-// nothing went wrong.
+// foreign looks at what the browser noted: nothing left the page's origin, and nothing went wrong.
 func foreign(t *testing.T, v *viewed, b *browser) {
 	t.Helper()
 	for _, line := range b.log("browser") {
@@ -377,8 +374,7 @@ func foreign(t *testing.T, v *viewed, b *browser) {
 	expect.That(t, requests >= 10, "only %d requests were noted", requests)
 }
 
-// pictures takes screenshots in both schemes, into ZLOCKD_SCREENSHOTS if that
-// is set.
+// pictures takes screenshots in both schemes, into ZLOCKD_SCREENSHOTS if that is set.
 func pictures(t *testing.T, b *browser) {
 	t.Helper()
 	dir := os.Getenv("ZLOCKD_SCREENSHOTS")

@@ -59,8 +59,7 @@ func startPrometheus(t *testing.T, e ...*cluster.Ensemble) *prometheus {
 	return &prometheus{t, "http://" + ports[0]}
 }
 
-// ask returns the values of an expression's series; an error of Prometheus, as
-// while it starts, is not one.
+// ask returns the values of an expression's series; an error of Prometheus, as while it starts, is not one.
 func (p *prometheus) ask(expr string) (values []float64) {
 	p.t.Helper()
 	r, err := http.Get(p.base + "/api/v1/query?query=" + url.QueryEscape(expr))
@@ -136,10 +135,9 @@ func handOffs(t *testing.T, e *cluster.Ensemble, n int) {
 	}
 }
 
-// TestBoards asks a Prometheus that looks at three servers every query of our
-// board, of the public boards and of the public alert rules, after load, a
-// snapshot, an election and a restart. Each has a series; those that are to
-// move move; the public alerts are silent until their cause is there.
+// TestBoards asks a Prometheus that looks at three servers every query of our board, of the public boards
+// and of the public alert rules, after load, a snapshot, an election and a restart. Each has a series;
+// those that are to move move; the public alerts are silent until their cause is there.
 func TestBoards(t *testing.T) {
 	o := cluster.Options{Kind: cluster.Zlockd, Nodes: 3, Flags: []string{"--snapshot-entries", "40",
 		"--backup-dir", t.TempDir()}}

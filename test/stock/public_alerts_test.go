@@ -53,9 +53,8 @@ var alertSeries = map[string][2]string{
 	"JvmThreadsDeadlocked": {`jvm_threads_deadlocked 1x30`, `jvm_threads_deadlocked 0x30`},
 }
 
-// TestPublicAlertsWithPromtool tries each public rule as it stands, at its
-// threshold: names and units are those that the servers have (TestBoards,
-// server.TestBoardsHaveTheirSeries).
+// TestPublicAlertsWithPromtool tries each public rule as it stands, at its threshold: names and units are
+// those that the servers have (TestBoards, server.TestBoardsHaveTheirSeries).
 func TestPublicAlertsWithPromtool(t *testing.T) {
 	need(t, "/usr/bin/promtool")
 	var rules, tests strings.Builder
@@ -96,11 +95,10 @@ func TestPublicAlertsWithPromtool(t *testing.T) {
 	}
 }
 
-// TestPublicAlertsByTheirCause brings about, on running servers, what the
-// public rules are about, but for what TestBoards does (a server that is down,
-// elections, a quorum that is missing), for memory that fills up, and for what
-// cannot be: threads that are deadlocked, a server that answers other than imok.
-// Where a rule wants gigabytes or minutes it is asked with a smaller number.
+// TestPublicAlertsByTheirCause brings about, on running servers, what the public rules are about, but for
+// what TestBoards does (a server that is down, elections, a quorum that is missing), for memory that fills
+// up, and for what cannot be: threads that are deadlocked, a server that answers other than imok. Where a
+// rule wants gigabytes or minutes it is asked with a smaller number.
 func TestPublicAlertsByTheirCause(t *testing.T) {
 	o := cluster.Options{Kind: cluster.Zlockd, Nodes: 3, Flags: []string{"--max-client-cnxns", "0",
 		"--snapshot-entries", "500"}}

@@ -167,8 +167,7 @@ func (r *referee) gone(c net.Conn) {
 	}
 }
 
-// judge reports what the referee saw, as a subtest; keys critical sections
-// must have been entered.
+// judge reports what the referee saw, as a subtest; keys critical sections must have been entered.
 func (r *referee) judge(t *testing.T, keys int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

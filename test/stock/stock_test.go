@@ -72,9 +72,8 @@ func TestCliMt(t *testing.T) {
 	}
 }
 
-// TestNodeClient runs node-zookeeper-client, which npm installs into a
-// temporary directory. It is the one client that is skipped when it cannot be
-// had.
+// TestNodeClient runs node-zookeeper-client, which npm installs into a temporary directory. It is the one
+// client that is skipped when it cannot be had.
 func TestNodeClient(t *testing.T) {
 	need(t, "node", "npm")
 	dir := filepath.Join(scratch, "node")
@@ -106,8 +105,7 @@ var compileOnce = sync.OnceValues(func() (string, error) {
 	return dir, cmd.Run()
 })
 
-// javaDriver compiles the Java drivers, once for the whole run, and returns
-// the command that runs one.
+// javaDriver compiles the Java drivers, once for the whole run, and returns the command that runs one.
 func javaDriver(t *testing.T, class string) []string {
 	t.Helper()
 	need(t, "javac", "java", "/usr/share/java/zookeeper.jar", "/usr/share/java/curator-recipes.jar")
@@ -138,8 +136,7 @@ func TestJavaClient(t *testing.T) {
 	driver{name: "java", args: javaDriver(t, "PlainDriver"), least: 22}.run(t, startTarget(t, generous()))
 }
 
-// TestCurator runs Curator 5: every recipe, contended by clients in one JVM
-// and in several.
+// TestCurator runs Curator 5: every recipe, contended by clients in one JVM and in several.
 func TestCurator(t *testing.T) {
 	o := generous()
 	const sweep = "znode.container.checkIntervalMs=5000" // ZooKeeper reads it as a property only
@@ -148,8 +145,7 @@ func TestCurator(t *testing.T) {
 	driver{name: "curator", args: javaDriver(t, "CuratorDriver"), least: 40, keys: 8}.run(t, startTarget(t, o))
 }
 
-// TestKazoo runs Debian's kazoo: plain operations, every recipe, and locks
-// contended by processes.
+// TestKazoo runs Debian's kazoo: plain operations, every recipe, and locks contended by processes.
 func TestKazoo(t *testing.T) {
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
 	g := startTarget(t, generous())

@@ -58,9 +58,8 @@ func (s suite) run(t *testing.T) {
 	}
 }
 
-// TestCClientsOwnTests runs those tests of the C client that start servers: its
-// TestReconfigServer, on three whose ids begin at 0, Zookeeper_readOnly and
-// Zookeeper_SASLAuth.
+// TestCClientsOwnTests runs those tests of the C client that start servers: its TestReconfigServer, on
+// three whose ids begin at 0, Zookeeper_readOnly and Zookeeper_SASLAuth.
 func TestCClientsOwnTests(t *testing.T) {
 	zlockd := ownServers(t)
 	need(t, "gcc", "g++", "java", "apt-get", "/usr/share/java/zookeeper-jute.jar", "/usr/include/cppunit/Test.h",

@@ -28,9 +28,8 @@ type target struct {
 // String returns the connect string.
 func (g target) String() string { return strings.Join(g.addrs, ",") }
 
-// startTarget starts what ZLOCKD_STOCK_TARGET names (zlockd unless told
-// otherwise), with ZLOCKD_STOCK_NODES servers, or returns the servers of
-// ZLOCKD_STOCK_SERVERS. It ends with the test.
+// startTarget starts what ZLOCKD_STOCK_TARGET names (zlockd unless told otherwise), with ZLOCKD_STOCK_NODES
+// servers, or returns the servers of ZLOCKD_STOCK_SERVERS. It ends with the test.
 func startTarget(t *testing.T, o cluster.Options) target {
 	t.Helper()
 	if list := os.Getenv("ZLOCKD_STOCK_SERVERS"); list != "" {

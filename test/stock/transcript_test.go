@@ -96,10 +96,9 @@ func startCli(t *testing.T, args ...string) *cli {
 	return c
 }
 
-// collect reads what the current command prints: until it has printed as many
-// lines as want, and then until nothing comes for a moment. The commands run
-// one after the other, so a line that comes later still shows: as a surplus of
-// the next command.
+// collect reads what the current command prints: until it has printed as many lines as want, and then until
+// nothing comes for a moment. The commands run one after the other, so a line that comes later still shows:
+// as a surplus of the next command.
 func (c *cli) collect(want step) (out, err []string) {
 	patience := time.After(10 * time.Second)
 	settle := 40 * time.Millisecond
@@ -131,8 +130,7 @@ func (c *cli) collect(want step) (out, err []string) {
 
 const usageText = "<usage text>"
 
-// endsWithUsage reports whether want has more than a usage text whose end has
-// not been seen yet.
+// endsWithUsage reports whether want has more than a usage text whose end has not been seen yet.
 func endsWithUsage(want, got []string) bool {
 	return len(want) > 1 && want[0] == usageText && (len(got) == 0 || got[len(got)-1] != want[len(want)-1])
 }

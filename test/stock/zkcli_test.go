@@ -19,8 +19,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// difference is a place where zlockd may answer otherwise than the recorded
-// ZooKeeper 3.8.
+// difference is a place where zlockd may answer otherwise than the recorded ZooKeeper 3.8.
 type difference struct {
 	script string
 	cmd    string   // or how it begins
@@ -216,8 +215,7 @@ func TestZkCliEnsemble(t *testing.T) {
 	replay(t, g, "ensemble", words...)
 }
 
-// publishedConfig waits until /zookeeper/config names the client addresses of
-// all servers, and returns it.
+// publishedConfig waits until /zookeeper/config names the client addresses of all servers, and returns it.
 func publishedConfig(t *testing.T, g target) string {
 	t.Helper()
 	c, _, err := zk.Connect(g.addrs, 10*time.Second, zk.WithLogger(quiet{}))

@@ -2,9 +2,8 @@ package wire
 
 import "github.com/zlockd/zlockd/jute"
 
-// Body is a request record under construction. Its methods append one field
-// each and return the longer body, so that a record reads as the list of its
-// fields: Body{}.Str("/a").Bool(true).
+// Body is a request record under construction. Its methods append one field each and return the longer
+// body, so that a record reads as the list of its fields: Body{}.Str("/a").Bool(true).
 type Body []byte
 
 // Str appends a string.
@@ -59,16 +58,13 @@ func SetACL(path string, acl []jute.ACL, version int32) Body {
 	return Body{}.Str(path).ACL(acl).Int(version)
 }
 
-// PathWatch returns the record of exists, getData, getChildren and
-// getChildren2.
+// PathWatch returns the record of exists, getData, getChildren and getChildren2.
 func PathWatch(path string, watch bool) Body { return Body{}.Str(path).Bool(watch) }
 
-// PathInt returns the record of addWatch (a mode), removeWatches and
-// checkWatches (a watcher type).
+// PathInt returns the record of addWatch (a mode), removeWatches and checkWatches (a watcher type).
 func PathInt(path string, n int32) Body { return Body{}.Str(path).Int(n) }
 
-// Path returns the record of getACL, sync, getEphemerals and
-// getAllChildrenNumber.
+// Path returns the record of getACL, sync, getEphemerals and getAllChildrenNumber.
 func Path(path string) Body { return Body{}.Str(path) }
 
 // Auth returns the record of auth.

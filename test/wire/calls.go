@@ -120,8 +120,7 @@ func (c *Conn) Children(path string, watch bool) ([]string, jute.Stat, error) {
 	return names, st, finish(jute.OpGetChildren2, &d, nil)
 }
 
-// Ephemerals returns the sorted paths of the session's own ephemeral nodes
-// that begin with prefix.
+// Ephemerals returns the sorted paths of the session's own ephemeral nodes that begin with prefix.
 func (c *Conn) Ephemerals(prefix string) ([]string, error) {
 	d, err := c.call(jute.OpGetEphemerals, Path(prefix))
 	if err != nil {
@@ -219,8 +218,7 @@ func (c *Conn) WhoAmI() ([]jute.ID, error) {
 	return ids, finish(jute.OpWhoAmI, &d, nil)
 }
 
-// CloseSession ends the session and waits until the server has closed the
-// connection.
+// CloseSession ends the session and waits until the server has closed the connection.
 func (c *Conn) CloseSession() error {
 	defer c.Close()
 	d, err := c.call(jute.OpCloseSession, nil)

@@ -48,13 +48,11 @@ type Conn struct {
 	net.Conn
 	Session Session
 
-	// Timeout bounds each wait for a frame and each write; zero means
-	// DefaultTimeout.
+	// Timeout bounds each wait for a frame and each write; zero means DefaultTimeout.
 	Timeout time.Duration
 	// Zxid is the highest zxid seen in a reply, as clients remember it.
 	Zxid int64
-	// Events holds in order the events that arrived while Reply and the typed methods waited for
-	// a reply.
+	// Events holds in order the events that arrived while Reply and the typed methods waited for a reply.
 	Events []Event
 
 	xid int32
@@ -307,8 +305,7 @@ func (c *Conn) Silent(d time.Duration) error {
 	}
 }
 
-// Closed waits until the server ends the connection; any byte before that is
-// an error.
+// Closed waits until the server ends the connection; any byte before that is an error.
 func (c *Conn) Closed() error {
 	b, err := c.ReadFrame()
 	switch {
@@ -320,9 +317,8 @@ func (c *Conn) Closed() error {
 	return err
 }
 
-// Drop ends the connection as a crashing client does, but waits until the server has noticed:
-// it half-closes and reads until the server closes its side. It returns the frames that it
-// reads.
+// Drop ends the connection as a crashing client does, but waits until the server has noticed: it
+// half-closes and reads until the server closes its side. It returns the frames that it reads.
 func (c *Conn) Drop() (late []Frame, err error) {
 	defer c.Close()
 	if h, ok := c.Conn.(interface{ CloseWrite() error }); ok {

@@ -27,8 +27,7 @@ type Pipe struct {
 	r, w int
 }
 
-// Answer is a reply or, with Xid jute.XidEvent, an event. Body is valid until
-// the next call of Next.
+// Answer is a reply or, with Xid jute.XidEvent, an event. Body is valid until the next call of Next.
 type Answer struct {
 	Xid  int32
 	Zxid int64
@@ -247,8 +246,7 @@ func (r *Answer) Event() Event {
 	return e
 }
 
-// String decodes an answer that is a string, as create's is. The result shares
-// the answer's memory.
+// String decodes an answer that is a string, as create's is. The result shares the answer's memory.
 func (r *Answer) String() string {
 	d := jute.NewDecoder(r.Body)
 	s, _ := d.String()

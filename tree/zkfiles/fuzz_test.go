@@ -45,8 +45,7 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
-// FuzzTxn reads records without the checksum in front, which would keep the
-// fuzzer out.
+// FuzzTxn reads records without the checksum in front, which would keep the fuzzer out.
 func FuzzTxn(f *testing.F) {
 	for _, x := range sample() {
 		f.Add(x.encode())

@@ -190,8 +190,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// FuzzToken: no token without the hand of a KDC in it admits a client, and no token brings the
-// server down.
+// FuzzToken: no token without the hand of a KDC in it admits a client, and no token brings the server down.
 func FuzzToken(f *testing.F) {
 	b, clients := recorded(f)
 	for _, c := range clients {
