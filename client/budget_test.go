@@ -78,9 +78,8 @@ func TestBudgetOfALongQueue(t *testing.T) {
 	if n := under(p, d, 0); n < 5 || n > 5+slow {
 		t.Errorf("%d requests, of which %d read a node: %v", n, under(p, d, faultproxy.OpGetData), p.Frames())
 	}
-	if n := p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Event }); n < 1 || n > 1+slow {
-		t.Errorf("%d events", n)
-	}
+	n := p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Event })
+	expect.That(t, n >= 1 && n <= 1+slow, "%d events", n)
 }
 
 func TestOwnNodeIsWatchedLaterFarFromTheTurn(t *testing.T) {
@@ -222,9 +221,8 @@ func TestE54OneReleaseWakesOne(t *testing.T) {
 		return false
 	})
 	// The first in the queue knew that nobody else was ahead.
-	if ev, ls := eventsUnder(p, d), under(p, d, faultproxy.OpGetChildren2); ev != 1 || ls != 0 {
-		t.Errorf("%d events, %d lists for one release", ev, ls)
-	}
+	ev, ls := eventsUnder(p, d), under(p, d, faultproxy.OpGetChildren2)
+	expect.That(t, ev == 1 && ls == 0, "%d events, %d lists for one release", ev, ls)
 	cancel()
 	for _, g := range gs {
 		select {
@@ -253,9 +251,8 @@ func TestE54OneReleaseWakesOne(t *testing.T) {
 		held = append(held, g.wait(t))
 	}
 	for i, p := range ps {
-		if ev, ls := eventsUnder(p, d), under(p, d, faultproxy.OpGetChildren2); ev != 1 || ls != 1 {
-			t.Errorf("reader %d: %d events, %d lists, want 1 and 1", i, ev, ls)
-		}
+		ev, ls := eventsUnder(p, d), under(p, d, faultproxy.OpGetChildren2)
+		expect.That(t, ev == 1 && ls == 1, "reader %d: %d events, %d lists, want 1 and 1", i, ev, ls)
 	}
 	for _, l := range held {
 		unlock(t, l)

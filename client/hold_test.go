@@ -166,9 +166,8 @@ func TestE58Revocation(t *testing.T) {
 	for range 2 {
 		must.OK(t, op.Inspector().Revoke(ctx, d, recipe.Base(h.Node()), wish))
 	}
-	if r := soon(t, "the wish", h.Revoked()); r.By != "operator" || r.Reason != "maintenance" {
-		t.Fatalf("%+v", r)
-	}
+	r := soon(t, "the wish", h.Revoked())
+	must.That(t, r.By == "operator" && r.Reason == "maintenance", "%+v", r)
 	if e := must.Get(op.Inspector().Inspect(ctx, d))(t).Holders[0]; e.Owner == nil {
 		t.Fatalf("%+v", e)
 	} else if r, asked := e.Asked(); !asked || r.By != "operator" {
@@ -257,9 +256,8 @@ func TestE61LockDelay(t *testing.T) {
 	at := time.Now()
 	unlock(t, lock(t, b.Mutex(d, opt).Lock))
 	unlock(t, lock(t, b.RWMutex(d, opt).RLock))
-	if took := time.Since(at); took >= delay {
-		t.Fatalf("%v after a clean unlock", took)
-	}
+	took := time.Since(at)
+	must.That(t, took < delay, "%v after a clean unlock", took)
 	// After an unclean end: not before the delay is over, and then without one.
 	l := lock(t, a.Mutex(d, opt).Lock)
 	g := start(testCtx(t), b.Mutex(d, opt).Lock)
@@ -267,17 +265,15 @@ func TestE61LockDelay(t *testing.T) {
 	at = time.Now()
 	expire(t, pa)
 	l2 := g.wait(t)
-	if took := time.Since(at); took < delay {
-		t.Fatalf("granted %v after the holder's end", took)
-	}
+	took = time.Since(at)
+	must.That(t, took >= delay, "granted %v after the holder's end", took)
 	soon(t, "the loss", l.Lost())
 	l.Unlock(testCtx(t))
 	unlock(t, l2)
 	at = time.Now()
 	unlock(t, lock(t, b.Mutex(d, opt).Lock))
-	if took := time.Since(at); took >= delay {
-		t.Fatalf("%v after a clean unlock", took)
-	}
+	took = time.Since(at)
+	must.That(t, took < delay, "%v after a clean unlock", took)
 }
 
 // Of the readers that come after a dead writer the first one waits for all.

@@ -36,12 +36,10 @@ func TestNodeIDsBearTheSession(t *testing.T) {
 			must.That(t, ours && got == sid && versionOf(id) == 8 && !seen[id],
 				"%s: session 0x%x, ours %v", id.UUID(), got, ours)
 			seen[id] = true
-			if p, ok := recipe.ParseUUID(id.UUID()); !ok || p != id {
-				t.Fatalf("%s does not parse", id.UUID())
-			}
-			if p, ok := recipe.ParseHex(id.Hex()); !ok || p != id {
-				t.Fatalf("%s does not parse", id.Hex())
-			}
+			p, ok := recipe.ParseUUID(id.UUID())
+			must.That(t, ok && p == id, "%s does not parse", id.UUID())
+			p, ok = recipe.ParseHex(id.Hex())
+			must.That(t, ok && p == id, "%s does not parse", id.Hex())
 		}
 	}
 	if id, _ := recipe.ParseUUID("6ba7b810-9dad-41d1-80b4-00c04fd430c8"); true {

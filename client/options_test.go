@@ -62,9 +62,8 @@ func TestValueOfACandidateStaysReadable(t *testing.T) {
 				!bytes.HasPrefix(b, []byte(value)) || !ok && len(b) != len(value) {
 				t.Errorf("%s: %q", name, b)
 			}
-			if leader := must.Get(el.Leader(testCtx(t)))(t); string(leader.Value) != value {
-				t.Errorf("%s: the leader is %q, not %q", name, leader.Value, value)
-			}
+			leader := must.Get(el.Leader(testCtx(t)))(t)
+			expect.Equal(t, string(leader.Value), value, "%s: the leader is %q", name, leader.Value)
 		}
 		if err := c.Inspector().Revoke(testCtx(t), d, recipe.Base(l.Node()), recipe.Revocation{
 			By: "operator"}); campaign.layout != LayoutKazoo || err == nil {

@@ -328,9 +328,8 @@ func TestPolicyLockDelayFollowsADeadHolderOnly(t *testing.T) {
 	unlock(t, lock(t, m.Lock))
 	begun := time.Now()
 	unlock(t, lock(t, m.Lock))
-	if waited := time.Since(begun); waited >= delay {
-		t.Errorf("delayed %v after a clean unlock", waited)
-	}
+	waited := time.Since(begun)
+	expect.That(t, waited < delay, "delayed %v after a clean unlock", waited)
 	dying := dial(t)
 	lock(t, dying.RWMutex(d, opts...).Lock)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -338,14 +337,12 @@ func TestPolicyLockDelayFollowsADeadHolderOnly(t *testing.T) {
 	dying.Close(ctx)
 	begun = time.Now()
 	unlock(t, lock(t, m.RLock))
-	if waited := time.Since(begun); waited < delay {
-		t.Errorf("granted %v after the holder vanished", waited)
-	}
+	waited = time.Since(begun)
+	expect.That(t, waited >= delay, "granted %v after the holder vanished", waited)
 	begun = time.Now()
 	unlock(t, lock(t, m.RLock))
-	if waited := time.Since(begun); waited >= delay {
-		t.Errorf("the second reader was delayed too: %v", waited)
-	}
+	waited = time.Since(begun)
+	expect.That(t, waited < delay, "the second reader was delayed too: %v", waited)
 }
 
 func TestPolicyNamesAndRecord(t *testing.T) {

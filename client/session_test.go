@@ -133,9 +133,8 @@ func TestE34NoReplyWhileTheConnectionIsOpen(t *testing.T) {
 	soon(t, "the context to end", l.Context().Done())
 	ended := time.Now()
 	var le *LostError
-	if err := context.Cause(l.Context()); !errors.As(err, &le) || le.Reason != Deadline {
-		t.Fatalf("cause %v", err)
-	}
+	err := context.Cause(l.Context())
+	must.That(t, errors.As(err, &le) && le.Reason == Deadline, "cause %v", err)
 	took := ended.Sub(stopped)
 	must.That(t, took < 4*time.Second && !l.Valid(), "ended after %v", took)
 	g := granted.Load()

@@ -128,14 +128,12 @@ func TestLengthsAreNotBelieved(t *testing.T) {
 func TestNullVectors(t *testing.T) {
 	d := NewDecoder(unhex(t, "ffffffff ffffffff 80000000 00000001 ffffffff"))
 	expect.Equal(t, d.Count(4), -1, "a null vector counts")
-	if list, ok := d.Strings(); list != nil || ok {
-		t.Errorf("a null vector of strings: %q, %v", list, ok)
-	}
+	list, ok := d.Strings()
+	expect.That(t, list == nil && !ok, "a null vector of strings: %q, %v", list, ok)
 	n := d.Count(4)
 	expect.Equal(t, n, 0, "a count below -1 is %d, as the reference has it 0", n)
-	if list, ok := d.Strings(); !ok || len(list) != 1 || list[0] != "" {
-		t.Errorf("a null element: %q, %v", list, ok)
-	}
+	list, ok = d.Strings()
+	expect.That(t, ok && len(list) == 1 && list[0] == "", "a null element: %q, %v", list, ok)
 	expect.OK(t, d.Err())
 }
 
@@ -218,9 +216,8 @@ func TestSetWatchesHasThreeListsOrFive(t *testing.T) {
 		t.Errorf("setWatches2: %+v, %v", r, d.Err())
 	}
 	d = NewDecoder(append(AppendLong(nil, 1), unhex(t, "ffffffff 00000000 00000000")...))
-	if r := d.SetWatches(false); !r.Null {
-		t.Error("a null list goes unnoticed")
-	}
+	r := d.SetWatches(false)
+	expect.That(t, r.Null, "a null list goes unnoticed")
 	d = NewDecoder(append(AppendLong(nil, 1), unhex(t, "00000000 00000002 ffffffff 00000000 00000000")...))
 	if r := d.SetWatches(false); !r.Null || len(r.Exist) != 2 || d.Err() != nil {
 		t.Errorf("a null path goes unnoticed: %+v, %v", r, d.Err())

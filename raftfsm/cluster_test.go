@@ -387,9 +387,8 @@ func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 						lead, term)
 				}
 			}
-			if now := c.nodes[cut].raft.CurrentTerm(); now != term {
-				t.Errorf("the server that was cut off is in term %d, not %d", now, term)
-			}
+			now := c.nodes[cut].raft.CurrentTerm()
+			expect.Equal(t, now, term, "the server that was cut off is in term %d", now)
 		})
 	}
 }

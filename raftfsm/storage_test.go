@@ -179,9 +179,8 @@ func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 		below.reads = 0
 		for i := uint64(1); i <= last; i++ {
 			var l raft.Log
-			if err := c.GetLog(i, &l); err != nil || l.Index != i {
-				t.Fatalf("entry %d: %+v, %v", i, l.Index, err)
-			}
+			err := c.GetLog(i, &l)
+			must.That(t, err == nil && l.Index == i, "entry %d: %+v, %v", i, l.Index, err)
 		}
 		expect.Equal(t, int(last)-below.reads, want, "entries are kept")
 	}
@@ -199,14 +198,12 @@ func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
 	last++
 	must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 2}))
 	var l raft.Log
-	if err := c.GetLog(last, &l); err != nil || l.Term != 2 {
-		t.Errorf("an entry that was replaced: %+v, %v", l, err)
-	}
+	err := c.GetLog(last, &l)
+	expect.That(t, err == nil && l.Term == 2, "an entry that was replaced: %+v, %v", l, err)
 	// One behind a gap, as after a snapshot from the leader.
 	last += 100
-	if err := c.StoreLog(&raft.Log{Index: last, Term: 3}); err != nil || len(c.newest) != 1 {
-		t.Errorf("%d kept behind a gap, %v", len(c.newest), err)
-	}
+	err = c.StoreLog(&raft.Log{Index: last, Term: 3})
+	expect.That(t, err == nil && len(c.newest) == 1, "%d kept behind a gap, %v", len(c.newest), err)
 }
 
 // The longest request, sent through a follower: over the link, into the log of every server, and from there

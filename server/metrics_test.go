@@ -2,14 +2,12 @@ package server
 
 import (
 	"context"
-	flags "flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"net"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,6 +21,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/published"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -59,14 +58,6 @@ func TestMetricsHaveAPortOfTheirOwn(t *testing.T) {
 		"the metrics port outlives its server")
 }
 
-var updateDocs = flags.Bool("update-docs", false,
-	"write the tables that docs/reference/metrics.md takes from the code")
-
-const (
-	tableBegin = "<!-- from the code: go test ./server -run EveryMetric -update-docs -->\n"
-	tableEnd   = "<!-- end -->\n"
-)
-
 // checkMetricsTable compares the table of our own metrics in docs/reference/metrics.md
 // with the help texts of the pages.
 func checkMetricsTable(t *testing.T, pages []string) {
@@ -87,19 +78,7 @@ func checkMetricsTable(t *testing.T, pages []string) {
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		table.WriteString(rows[name])
 	}
-	const file = "../docs/reference/metrics.md"
-	page := must.Get(os.ReadFile(file))(t)
-	before, rest, found := strings.Cut(string(page), tableBegin)
-	old, after, closed := strings.Cut(rest, tableEnd)
-	must.That(t, found && closed, "%s has no table between %q and %q", file, tableBegin, tableEnd)
-	if old == table.String() {
-		return
-	}
-	if *updateDocs {
-		must.OK(t, os.WriteFile(file, []byte(before+tableBegin+table.String()+tableEnd+after), 0o644))
-		return
-	}
-	t.Errorf("the metrics in %s are not those of the code; run the command above the table. Want:\n%s", file,
+	published.Table(t, "../docs/reference/metrics.md", "go test ./server -run EveryMetric -update-docs",
 		table.String())
 }
 

@@ -163,9 +163,8 @@ func BenchmarkTouch(b *testing.B) {
 func TestNextIsNoLaterThanAnyDeadline(t *testing.T) {
 	const limit = 250 * time.Millisecond
 	e := NewExpiry()
-	if at := e.Next(limit); at != limit {
-		t.Errorf("without a session Due comes at %v, want %v", at, limit)
-	}
+	at := e.Next(limit)
+	expect.Equal(t, at, limit, "without a session Due comes at %v", at)
 	e.Touch(1, 130*time.Millisecond, 0)
 	e.Touch(2, time.Hour, 0)
 	due := e.Due
@@ -175,7 +174,6 @@ func TestNextIsNoLaterThanAnyDeadline(t *testing.T) {
 	got := due(140*time.Millisecond, 9, nil)
 	expect.That(t, len(got) == 1 && got[0] == 1, "at 140 ms %v is due, want session 1", got)
 	e.Remove(1)
-	if at := e.Next(2 * limit); at != 2*limit {
-		t.Errorf("with an hour left Due comes at %v, want %v", at, 2*limit)
-	}
+	at = e.Next(2 * limit)
+	expect.Equal(t, at, 2*limit, "with an hour left Due comes at %v", at)
 }

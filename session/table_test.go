@@ -67,12 +67,10 @@ func TestIDsStayUniqueWhenTheCounterGoesRound(t *testing.T) {
 func TestAttachNeedsThePassword(t *testing.T) {
 	tab := NewTable(1)
 	s := tab.Create(4000, password(1), 1, "a", 0)
-	if _, ok := tab.Attach(s.ID, password(2), 9000, 2, "b"); ok {
-		t.Error("wrong password accepted")
-	}
-	if _, ok := tab.Attach(s.ID+1, password(1), 9000, 2, "b"); ok {
-		t.Error("unknown session accepted")
-	}
+	_, ok := tab.Attach(s.ID, password(2), 9000, 2, "b")
+	expect.That(t, !ok, "wrong password accepted")
+	_, ok = tab.Attach(s.ID+1, password(1), 9000, 2, "b")
+	expect.That(t, !ok, "unknown session accepted")
 	got, _ := tab.Get(s.ID)
 	expect.Equal(t, got, s, "a refused attach changed %+v to", s)
 	if tab.Check(s.ID, password(2)) || tab.Check(0, password(1)) || !tab.Check(s.ID, password(1)) {
@@ -260,9 +258,8 @@ func TestAdoptedSessions(t *testing.T) {
 		}
 		expect.That(t, loaded.Remove(id), "%#x cannot be ended", uint64(id))
 	}
-	if _, ok := loaded.Get(own.ID); !ok || loaded.Len() != 1 {
-		t.Error("the table's own session is gone")
-	}
+	_, ok := loaded.Get(own.ID)
+	expect.That(t, ok && loaded.Len() == 1, "the table's own session is gone")
 }
 
 // TestFromGoesThroughAllInPieces, whatever sessions ended before and during it.

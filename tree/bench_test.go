@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -151,14 +152,12 @@ func TestReadsDoNotAllocate(t *testing.T) {
 			continue // sorts, because clients print its order
 		}
 		for _, p := range []string{benchPath(4321), "/dir0000000/guarded"} {
-			if n := testing.AllocsPerRun(100, func() { f(tr, buf, p) }); n > 0 {
-				t.Errorf("%s of %s: %v allocations", name, p, n)
-			}
+			n := testing.AllocsPerRun(100, func() { f(tr, buf, p) })
+			expect.That(t, n <= 0, "%s of %s: %v allocations", name, p, n)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { tr.AppendMultiRead(buf, benchIDs, multi) }); n > 0 {
-		t.Errorf("multiRead: %v allocations", n)
-	}
+	n := testing.AllocsPerRun(100, func() { tr.AppendMultiRead(buf, benchIDs, multi) })
+	expect.That(t, n <= 0, "multiRead: %v allocations", n)
 }
 
 // BenchmarkMillion builds a million nodes and tells what they cost: bytes on the heap for each, the time of

@@ -73,9 +73,7 @@ func TestRequestsHoldTheirBudget(t *testing.T) {
 			}
 			body = append(jute.AppendMultiHeader(body, x.op, false, -1), op...)
 		}
-		if x.most == ordinary && n < x.most {
-			t.Fatalf("%d %s fill a frame", n, x.name)
-		}
+		must.That(t, x.most != ordinary || n >= x.most, "%d %s fill a frame", n, x.name)
 		body = jute.AppendMultiHeader(body, jute.OpError, true, -1)
 		before, digest := treetest.Dump(tr), tr.Digest()
 		c := &tree.Change{Zxid: tr.Zxid() + 1, Session: 1, IDs: ids}
@@ -238,9 +236,8 @@ func TestAnswerSizeIsThatOfTheAnswer(t *testing.T) {
 	}
 	for op, body := range map[jute.OpCode][]byte{jute.OpGetData: pathWatch("/dir"),
 		jute.OpGetChildren: pathWatch("/none"), jute.OpMultiRead: {1, 2}} {
-		if got := tr.AnswerSize(op, 7, body); got > 200 {
-			t.Errorf("%v: %d", op, got)
-		}
+		got := tr.AnswerSize(op, 7, body)
+		expect.That(t, got <= 200, "%v: %d", op, got)
 	}
 }
 

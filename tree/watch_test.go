@@ -123,12 +123,10 @@ func TestDeletionTellsBothRegistriesOnce(t *testing.T) {
 	w.Add("both", "/a", Child)
 	w.Add("list", "/a/p", Child)
 	got := fired(w, evDelete("/a/p"))
-	if want := []string{"NodeDeleted /a/p", "NodeChildrenChanged /a"}; !slices.Equal(got["both"], want) {
-		t.Errorf("told %q, want %q", got["both"], want)
-	}
-	if want := []string{"NodeDeleted /a/p"}; !slices.Equal(got["list"], want) {
-		t.Errorf("told %q, want %q", got["list"], want)
-	}
+	want := []string{"NodeDeleted /a/p", "NodeChildrenChanged /a"}
+	expect.List(t, got["both"], want, "told %q", got["both"])
+	want = []string{"NodeDeleted /a/p"}
+	expect.List(t, got["list"], want, "told %q", got["list"])
 	expect.Equal(t, w.Count(), 0, "watches left of four one-shot ones that all matched")
 }
 
@@ -150,9 +148,8 @@ func TestMultiIsNotMerged(t *testing.T) {
 		got["persistent"], want) {
 		t.Errorf("told %q, want %q", got["persistent"], want)
 	}
-	if want := []string{"NodeCreated /p"}; !slices.Equal(got["exists"], want) {
-		t.Errorf("told %q, want %q", got["exists"], want)
-	}
+	want := []string{"NodeCreated /p"}
+	expect.List(t, got["exists"], want, "told %q", got["exists"])
 }
 
 // TestOneShotDoesNotWeakenPersistent keeps away a defect of ZooKeeper 3.8.

@@ -238,9 +238,8 @@ func TestFileStoreSyncsATokenOfAnother(t *testing.T) {
 	}
 	second.syncDir = func(dir string) error { syncs++; return syncDir(dir) }
 	for range 2 {
-		if ok, err := second.Raise(t.Context(), "/a", 7); !ok || err != nil {
-			t.Errorf("%v, %v", ok, err)
-		}
+		ok, err := second.Raise(t.Context(), "/a", 7)
+		expect.That(t, ok && err == nil, "%v, %v", ok, err)
 	}
 	expect.Equal(t, syncs, 3, "syncs")
 }

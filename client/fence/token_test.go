@@ -44,9 +44,8 @@ func TestE65TokenAbove2To53KeepsItsValueInJSON(t *testing.T) {
 	}
 	out := in
 	out.Token = 0
-	if err := json.Unmarshal(b, &out); err != nil || out != in {
-		t.Fatalf("back to %v, %v", out, err)
-	}
+	err := json.Unmarshal(b, &out)
+	must.That(t, err == nil && out == in, "back to %v, %v", out, err)
 	must.Fails(t, json.Unmarshal([]byte(`{"Token":9007199254740993}`), &out),
 		"a JSON number was accepted")
 	s := Sequencer{Path: "/a", Node: "n", Mode: Exclusive, Token: in.Token}

@@ -176,9 +176,8 @@ func TestContendersByName(t *testing.T) {
 			t.Errorf("%s has the number %d, %v", name, n, ok)
 		}
 	}
-	if _, ok := Number("h-" + dashed + "-W"); ok {
-		t.Error("a hold has a number")
-	}
+	_, ok := Number("h-" + dashed + "-W")
+	expect.That(t, !ok, "a hold has a number")
 	d := describe("block-0000000001")
 	expect.That(t, d.layout == LayoutPlain && d.word, "%+v", d)
 }

@@ -98,9 +98,8 @@ func TestWatchesComeAlong(t *testing.T) {
 		check := func(i int) {
 			t.Helper()
 			must.OK(t, ws[i].change(path(i)))
-			if ev := fired(t, ws[i].w); ev != ws[i].want {
-				t.Fatalf("%d: event %v, want %v", i, ev, ws[i].want)
-			}
+			ev := fired(t, ws[i].w)
+			must.Equal(t, ev, ws[i].want, "%d: event %v", i, ev)
 		}
 		n := len(kinds)
 		for i := range n { // while connected
@@ -113,9 +112,8 @@ func TestWatchesComeAlong(t *testing.T) {
 		}
 		p.Refuse(false)
 		for i := n; i < 2*n; i++ {
-			if ev := fired(t, ws[i].w); ev != ws[i].want {
-				t.Fatalf("%d: event %v, want %v", i, ev, ws[i].want)
-			}
+			ev := fired(t, ws[i].w)
+			must.Equal(t, ev, ws[i].want, "%d: event %v", i, ev)
 		}
 		for i := 2 * n; i < 3*n; i++ { // after
 			select {

@@ -31,9 +31,8 @@ func TestServersAreComparedWithTheMembers(t *testing.T) {
 		"127.0.0.3:2183"}; !slices.Equal(got, want) {
 		t.Fatalf("the members serve at %q, not %q", got, want)
 	}
-	if got := clientAddrs("server.1=a:1:2;127.0.0.1:2181\nserver.2=b:1:2:participant\n"); got != nil {
-		t.Errorf("not all members say where: %q", got)
-	}
+	got := clientAddrs("server.1=a:1:2;127.0.0.1:2181\nserver.2=b:1:2:participant\n")
+	expect.That(t, got == nil, "not all members say where: %q", got)
 	found := []finding{
 		{Server: "127.0.0.1:2181", Version: "1.0.0", config: config},
 		{Server: "127.0.0.2:2182", Version: "1.1.0"},

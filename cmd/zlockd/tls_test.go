@@ -112,9 +112,8 @@ func TestTLSPortAsksForCertificates(t *testing.T) {
 		"--tls-cert", a.file("server.pem"), "--tls-key", a.file("server.key"), "--tls-ca", a.file("ca.pem"))
 	expect.That(t, p.ready["client"] == off && p.ready["admin"] == off, "ready: %v", p.ready)
 	expect.Equal(t, must.Get(a.ask(p.ready["secure"], "ruok", "client"))(t), "imok", "with a certificate")
-	if got, err := a.ask(p.ready["secure"], "ruok", ""); err == nil {
-		t.Errorf("without a certificate: %q", got)
-	}
+	got, err := a.ask(p.ready["secure"], "ruok", "")
+	expect.Fails(t, err, "without a certificate: %q", got)
 }
 
 // TestAdminPortSpeaksTLS asks the admin port by https with and without a certificate, and by http.

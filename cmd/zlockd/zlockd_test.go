@@ -143,9 +143,8 @@ func TestDevServerAnswers(t *testing.T) {
 		must.Get(conn.Create(path, []byte("x"), zk.FlagEphemeral*int32(strings.Count(path, "/")-1),
 			zk.WorldACL(zk.PermAll)))(t)
 	}
-	if _, _, _, err := conn.GetW("/app/a"); err != nil {
-		t.Fatal(err)
-	}
+	_, _, _, err := conn.GetW("/app/a")
+	must.OK(t, err)
 
 	stats, ok := zk.FLWSrvr([]string{p.ready["client"]}, 5*time.Second)
 	expect.That(t, ok && stats[0].Mode == zk.ModeStandalone && stats[0].NodeCount >= 6,
@@ -195,9 +194,8 @@ func TestDataSurvivesAndIsNotShared(t *testing.T) {
 	conn, _ := must.Get2(zk.Connect([]string{p.ready["client"]}, 4*time.Second, zk.WithLogInfo(false)))(t)
 	must.Get(conn.Create("/kept", nil, 0, zk.WorldACL(zk.PermAll)))(t)
 	conn.Close()
-	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("data directory: %v %v", info.Mode(), err)
-	}
+	info, err := os.Stat(dir)
+	expect.That(t, err == nil && info.Mode().Perm() == 0o700, "data directory: %v %v", info.Mode(), err)
 
 	if code, out := fail(t, args...); code != exitFailed ||
 		!strings.Contains(out, "in use by another process") || !strings.Contains(out, "--data-dir") {

@@ -88,9 +88,8 @@ func TestIdentityCutShortIsDamaged(t *testing.T) {
 	}
 	for _, text := range []string{`{"server":3}`, `{"server":3,"incarnation":""}`, `[]`} {
 		os.WriteFile(d.sub(identityFile), []byte(text), 0o600)
-		if _, err := d.loadIdentity(3, rand.Reader); err == nil || !strings.Contains(err.Error(), "is damaged") {
-			t.Errorf("%s: %v", text, err)
-		}
+		_, err := d.loadIdentity(3, rand.Reader)
+		expect.That(t, err != nil && strings.Contains(err.Error(), "is damaged"), "%s: %v", text, err)
 	}
 }
 

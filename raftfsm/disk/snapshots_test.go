@@ -181,13 +181,11 @@ func TestUnfinishedSnapshotsAreNone(t *testing.T) {
 	must.OK(t, cancelled.Cancel())
 	list, err := s.List()
 	expect.That(t, err == nil && len(list) == 0, "offered %v, %v", list, err)
-	if files, _ := os.ReadDir(dir); len(files) != 1 {
-		t.Errorf("%d files, want that of the one under way", len(files))
-	}
+	files, _ := os.ReadDir(dir)
+	expect.Equal(t, len(files), 1, "%d files", len(files))
 	must.Get(openSnapshotStore(vfs.OS, dir, 2))(t)
-	if files, _ := os.ReadDir(dir); len(files) != 0 {
-		t.Errorf("%d files left after the next start", len(files))
-	}
+	files, _ = os.ReadDir(dir)
+	expect.Equal(t, len(files), 0, "files left after the next start")
 }
 
 // What could not be written must be said: raft cuts its log on the word of a snapshot.
@@ -199,9 +197,8 @@ func TestSnapshotThatFailsIsNone(t *testing.T) {
 		s := must.Get(openSnapshotStore(vfs.OS, t.TempDir(), 2))(t)
 		sink := must.Get(s.Create(1, 5, 2, raft.Configuration{}, 1, nil))(t)
 		spoil(sink.(*snapshotSink))
-		if _, err := io.WriteString(sink, "content"); err == nil && name == "write" {
-			t.Errorf("%s: content that was not written", name)
-		}
+		_, err := io.WriteString(sink, "content")
+		expect.That(t, err != nil || name != "write", "%s: content that was not written", name)
 		expect.Fails(t, sink.Close(), "%s: a snapshot that is not there was closed", name)
 		if list, err := s.List(); err != nil || len(list) != 0 {
 			t.Errorf("%s: offered %v, %v", name, list, err)

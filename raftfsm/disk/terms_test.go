@@ -123,9 +123,8 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 			t.Errorf("%s of a directory with a flipped term: %v", what, err)
 		}
 	}
-	if is, _ := os.ReadFile(file); !bytes.Equal(is, b) {
-		t.Error("the damaged file was written to")
-	}
+	is, _ := os.ReadFile(file)
+	expect.List(t, is, b, "the damaged file was written to")
 }
 
 // So with the identity: no bit of it can be wrong and be believed.

@@ -108,13 +108,11 @@ func TestVerifyFindsEveryField(t *testing.T) {
 	}
 	a, b := load(), load()
 	delete(b.Nodes, "/t")
-	if diffs, _ := Compare(a, b, true); len(diffs) != 1 {
-		t.Errorf("%v", diffs)
-	}
+	diffs, _ := Compare(a, b, true)
+	expect.Equal(t, len(diffs), 1, "%v", diffs)
 	a.Nodes["/a"].Data = nil
-	if diffs, _ := Compare(a, b, true); len(diffs) != 2 {
-		t.Error("null and empty are the same")
-	}
+	diffs, _ = Compare(a, b, true)
+	expect.Equal(t, len(diffs), 2, "null and empty are the same")
 }
 
 // What a restore ends on purpose is told, and is no difference; anything else that changed by then is.

@@ -260,9 +260,8 @@ func TestAnswersAndQuestionsCutShortAreErrors(t *testing.T) {
 			"%d of %d bytes of a greeting were taken", n, len(whole))
 	}
 	var g Greeting
-	if err := readJSON(bytes.NewReader(whole), &g); err != nil || g.From != 7 {
-		t.Errorf("a greeting: %+v, %v", g, err)
-	}
+	err := readJSON(bytes.NewReader(whole), &g)
+	expect.That(t, err == nil && g.From == 7, "a greeting: %+v, %v", g, err)
 	if err := readJSON(bytes.NewReader([]byte{0, 16, 0, 1}), &g); err == nil ||
 		!strings.Contains(err.Error(), "message of") {
 		t.Errorf("a greeting larger than any: %v", err)

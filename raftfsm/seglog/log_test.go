@@ -227,15 +227,13 @@ func TestWithin(t *testing.T) {
 	must.OK(t, l.DeleteRange(1, 20))
 	for bytes, want := range map[int64]uint64{0: 101, each - 1: 101, each: 100, 10 * each: 91, 10*each + 5: 91,
 		80 * each: 21, 1 << 40: 21} {
-		if got := l.Within(bytes); got != want {
-			t.Errorf("%d bytes: from %d on, want %d", bytes, got, want)
-		}
+		got := l.Within(bytes)
+		expect.Equal(t, got, want, "%d bytes: from %d on", bytes, got)
 	}
 	for index, want := range map[uint64]int64{0: 80 * each, 19: 80 * each, 20: 80 * each, 21: 79 * each,
 		60: 40 * each, 99: each, 100: 0, 200: 0} {
-		if got := l.After(index); got != want {
-			t.Errorf("behind entry %d there are %d bytes, want %d", index, got, want)
-		}
+		got := l.After(index)
+		expect.Equal(t, got, want, "behind entry %d there are %d bytes", index, got)
 	}
 	l.Close()
 }

@@ -167,9 +167,8 @@ func TestPositionOfASnapshot(t *testing.T) {
 
 func TestSnapshotOfAnythingElseIsRefused(t *testing.T) {
 	whole, chunks := snapshotOf(t)
-	if _, _, err := ReadSnapshot(bytes.NewReader(whole)); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := ReadSnapshot(bytes.NewReader(whole))
+	must.OK(t, err)
 	for n := range whole {
 		if s, _, err := ReadSnapshot(bytes.NewReader(whole[:n])); err == nil || s != nil {
 			t.Errorf("%d of %d bytes were taken: %v", n, len(whole), err)
@@ -209,9 +208,8 @@ func TestSnapshotOfAnythingElseIsRefused(t *testing.T) {
 		"half the nodes":         again(header, sessions, chunk(chunkNodes, nodes[chunkFrame:len(nodes)-3]), end),
 		"a node without session": again(header, none, nodes, end),
 	} {
-		if _, _, err := ReadSnapshot(bytes.NewReader(file)); err == nil {
-			t.Errorf("%s was taken", name)
-		}
+		_, _, err := ReadSnapshot(bytes.NewReader(file))
+		expect.Fails(t, err, "%s was taken", name)
 	}
 	claims := bytes.Clone(header)
 	binary.BigEndian.PutUint32(claims[1:], MaxChunk+1)

@@ -59,15 +59,13 @@ func TestLinesThatAreNoServerAreRefused(t *testing.T) {
 		"server.1=:1:2", "server.1=h:1:2=3", "server.1=h:1:2:leader",
 		"server.1=h:1:2:observer:3", "server.1=h:1:2;h:x", "server.1=h:a:2", "server.1=h:1:2|h:3:4",
 		"server.1=h\nserver.2:1:2", "server.1=" + strings.Repeat("h", 256) + ":1:2"} {
-		if s, err := ParseServer(line); err == nil || errors.Is(err, ErrNumber) {
-			t.Errorf("%q is read as %+v, %v", line, s, err)
-		}
+		s, err := ParseServer(line)
+		expect.That(t, err != nil && !errors.Is(err, ErrNumber), "%q is read as %+v, %v", line, s, err)
 	}
 	for _, line := range []string{"server.x=h:1:2", "server.=h:1:2", "server.1=h:1:65536",
 		"server.1=h:1:2;65536", "server.1=h:-1:2"} {
-		if s, err := ParseServer(line); !errors.Is(err, ErrNumber) {
-			t.Errorf("%q is read as %+v, %v", line, s, err)
-		}
+		s, err := ParseServer(line)
+		expect.Is(t, err, ErrNumber, "%q is read as %+v", line, s)
 	}
 	for line, want := range map[string]Server{
 		" server.4 = h4:2888:3888:OBSERVER;2181": {ID: 4, Peer: "h4:2888", Election: "3888",
@@ -100,9 +98,8 @@ func TestAddressesOfAFileAreReadWithLess(t *testing.T) {
 	}
 	for _, value := range []string{"", "h", "h:", ":1:2", "h:x", "h:1:y", "h:1:70000", "h:1:2:watcher",
 		"h:1:2:observer:3", "h:1:2;x", "h:1:2|i:1:2", "[::1:1:2"} {
-		if s, err := ParseAddresses(7, value); err == nil {
-			t.Errorf("%q is read as %+v", value, s)
-		}
+		s, err := ParseAddresses(7, value)
+		expect.Fails(t, err, "%q is read as %+v", value, s)
 	}
 }
 

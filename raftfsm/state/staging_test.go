@@ -243,18 +243,16 @@ func TestPlaceForABackupIsGivenUp(t *testing.T) {
 			t.Errorf("%+v %s", o, o.Reply)
 		}
 	}
-	if o := b.do(other.Open())[0]; o.Code != Occupied || string(o.Reply) != "through server 1" {
-		t.Errorf("%+v %s", o, o.Reply)
-	}
+	o := b.do(other.Open())[0]
+	expect.That(t, o.Code == Occupied && string(o.Reply) == "through server 1", "%+v %s", o, o.Reply)
 	if g, _, open := b.s.Staged(); !open || g != x.g {
 		t.Errorf("%+v, %v", g, open)
 	}
 	// A stream that has ended opens no place.
 	b = newBench(t)
 	late := Staging{ID: 1, Origin: 1, Birth: b.birth + 1, Size: 5}
-	if o := b.do(late.Open())[0]; o.Code != jute.BadArguments {
-		t.Errorf("%+v %s", o, o.Reply)
-	}
+	o = b.do(late.Open())[0]
+	expect.Equal(t, o.Code, jute.BadArguments, "%+v %s", o, o.Reply)
 	if _, _, open := b.s.Staged(); open {
 		t.Error("a place that nobody can fill")
 	}

@@ -190,9 +190,8 @@ func TestG14OlderConnectionsWritesAreRefused(t *testing.T) {
 		Body: body.Append(nil)})[0]; o.Code != jute.SessionExpired {
 		t.Errorf("attach with a wrong password: %+v", o)
 	}
-	if o := b.do(create(moved, "/still", 0))[0]; o.Refused {
-		t.Error("a wrong password threw the rightful connection out")
-	}
+	o := b.do(create(moved, "/still", 0))[0]
+	expect.That(t, !o.Refused, "a wrong password threw the rightful connection out")
 	if b.do(Request{Session: s.ID, Gen: 1, Op: OpExpire}); len(b.got.endings) != 0 {
 		t.Error("an expiry decided before the session moved was carried out")
 	}

@@ -64,9 +64,8 @@ func TestEndsOfWords(t *testing.T) {
 		"crst": "Connection stats reset.\n", "srst": "Server stats reset.\n",
 		"wchs": "Total watches:3\n", "hash": "80: 59093131102\n",
 	} {
-		if got := ask(t, a, word, ""); !strings.HasSuffix(got, end) {
-			t.Errorf("%s: %q does not end with %q", word, got, end)
-		}
+		got := ask(t, a, word, "")
+		expect.That(t, strings.HasSuffix(got, end), "%s: %q does not end with %q", word, got, end)
 	}
 	a = newAdmin(t, &fake{status: ensemble()}, "*")
 	if got := ask(t, a, "conf", ""); !strings.HasSuffix(got, "participant;127.0.0.1:22203\nversion=1a") {

@@ -95,13 +95,11 @@ func TestCommandsThatFail(t *testing.T) {
 	f := &fake{status: standalone()}
 	h := newAdmin(t, f, "").Handler()
 	const unknown = "{\n  \"command\" : \"nope\",\n  \"error\" : \"Unknown command: nope\"\n}"
-	if w := get(t, h, "/commands/nope"); w.Code != 200 || w.Body.String() != unknown {
-		t.Errorf("unknown command: %d %s", w.Code, w.Body)
-	}
+	w := get(t, h, "/commands/nope")
+	expect.That(t, w.Code == 200 && w.Body.String() == unknown, "unknown command: %d %s", w.Code, w.Body)
 	const single = "{\n  \"error\" : \"server is not initialized\",\n  \"command\" : \"leader\"\n}"
-	if w := get(t, h, "/commands/leader"); w.Body.String() != single {
-		t.Errorf("leader of a single server: %s", w.Body)
-	}
+	w = get(t, h, "/commands/leader")
+	expect.Equal(t, w.Body.String(), single, "leader of a single server: %s", w.Body)
 	f.status.Serving = false
 	const idle = "{\n  \"command\" : \"stat\",\n  \"error\" : \"This ZooKeeper instance is not currently " +
 		"serving requests\"\n}"
@@ -202,9 +200,8 @@ func TestHealthAndReadiness(t *testing.T) {
 		!slices.Equal(v.Reasons, []string{"no leader for 3s"}) {
 		t.Errorf("without leader: %d %+v", code, v)
 	}
-	if code, _ := look("/health"); code != 200 {
-		t.Errorf("a server without leader would be restarted: %d", code)
-	}
+	code, _ := look("/health")
+	expect.Equal(t, code, 200, "a server without leader would be restarted")
 	f.status.Faults = []string{"disk full"}
 	if code, v := look("/health"); code != 503 || !slices.Equal(v.Reasons, []string{"disk full"}) {
 		t.Errorf("disk full: %d %+v", code, v)
@@ -224,16 +221,14 @@ func TestMetricsHaveBothFamilies(t *testing.T) {
 	}
 	for name := range strings.FieldsSeq(dashboardGauges) {
 		for _, n := range []string{name, "zk_" + name} {
-			if _, ok := lines[n]; !ok {
-				t.Errorf("%s is missing", n)
-			}
+			_, ok := lines[n]
+			expect.That(t, ok, "%s is missing", n)
 		}
 	}
 	for name := range strings.FieldsSeq(dashboardSummaries) {
 		for _, n := range []string{name + `{quantile="0.5"}`, name + "_sum", name + "_count", "zk_avg_" + name} {
-			if _, ok := lines[n]; !ok {
-				t.Errorf("%s is missing", n)
-			}
+			_, ok := lines[n]
+			expect.That(t, ok, "%s is missing", n)
 		}
 	}
 	for name, want := range map[string]string{
@@ -255,9 +250,8 @@ func TestMetricsHaveBothFamilies(t *testing.T) {
 		expect.Equal(t, lines[name], want, "%s is %q", name, lines[name])
 	}
 	for _, prefix := range []string{"go_goroutines", "process_open_fds"} {
-		if _, ok := lines[prefix]; !ok {
-			t.Errorf("%s is missing", prefix)
-		}
+		_, ok := lines[prefix]
+		expect.That(t, ok, "%s is missing", prefix)
 	}
 
 	f.status = standalone()

@@ -32,16 +32,14 @@ func TestAuthAddsIdentities(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.client()
 	ip := jute.ID{Scheme: "ip", ID: "127.0.0.1"}
-	if ids := who(t, c); len(ids) != 1 || !ids[ip] {
-		t.Errorf("at first %v", ids)
-	}
+	ids := who(t, c)
+	expect.That(t, len(ids) == 1 && ids[ip], "at first %v", ids)
 	f := call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u1:p1"))
 	expect.That(t, f.Zxid == 0 && len(f.Body) == 0, "auth reply %+v", f)
 	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u1:p1"))
 	call(t, c, jute.OK, jute.OpAuth, wire.Auth("ip", ""))
-	if ids := who(t, c); len(ids) != 2 || !ids[jute.ID{Scheme: "digest", ID: "u1"}] {
-		t.Errorf("then %v", ids)
-	}
+	ids = who(t, c)
+	expect.That(t, len(ids) == 2 && ids[jute.ID{Scheme: "digest", ID: "u1"}], "then %v", ids)
 	b := r.attach(c.Session)
 	expect.Equal(t, len(who(t, b)), 1, "identities outlive the connection")
 }
@@ -218,16 +216,14 @@ func TestSASL(t *testing.T) {
 	a, other := r.client(), r.client()
 	must.Equal(t, authenticate(t, a, "bob", "secret"), jute.OK)
 	bob := jute.ID{Scheme: "sasl", ID: "bob"}
-	if ids := who(t, a); len(ids) != 2 || !ids[bob] {
-		t.Errorf("identities %v", ids)
-	}
+	ids := who(t, a)
+	expect.That(t, len(ids) == 2 && ids[bob], "identities %v", ids)
 	call(t, a, jute.OK, jute.OpCreate, wire.Create("/bobs", []byte("x"), []jute.ACL{{Perms: 31, ID: bob}}, 0))
 	call(t, other, jute.NoAuth, jute.OpGetData, wire.PathWatch("/bobs", false))
 	// A second round on one connection, for another user.
 	must.Equal(t, authenticate(t, a, "root", "top"), jute.OK)
-	if ids := who(t, a); !ids[bob] || !ids[superID] {
-		t.Errorf("identities %v", ids)
-	}
+	ids = who(t, a)
+	expect.That(t, ids[bob] && ids[superID], "identities %v", ids)
 	// Failure is answered, then the connection ends; the session does not.
 	session := other.Session
 	expect.Equal(t, authenticate(t, other, "bob", "wrong"), jute.AuthFailed, "a wrong password")
@@ -249,9 +245,8 @@ func TestSASLWithoutUsers(t *testing.T) {
 			t.Fatalf("%v %q", code, answer)
 		}
 	}
-	if code, _ := saslStep(t, c, nil); code != jute.AuthFailed {
-		t.Errorf("one round too many: %v", code)
-	}
+	code, _ := saslStep(t, c, nil)
+	expect.Equal(t, code, jute.AuthFailed, "one round too many")
 	must.OK(t, c.Closed())
 }
 

@@ -298,7 +298,6 @@ func TestLongListsAreOfOneMoment(t *testing.T) {
 	must.OK(t, other.WriteRaw(wire.AppendRequest(nil, 99, jute.OpGetEphemerals, wire.Path("/dir"))))
 	f := must.Get(other.Reply())(t)
 	d := jute.NewDecoder(f.Body)
-	if n := d.Int(); n != many || f.Xid != 99 {
-		t.Errorf("%d ephemeral nodes of %d, reply %d", n, many, f.Xid)
-	}
+	n := d.Int()
+	expect.That(t, n == many && f.Xid == 99, "%d ephemeral nodes of %d, reply %d", n, many, f.Xid)
 }

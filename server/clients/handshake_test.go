@@ -130,9 +130,8 @@ func TestClientAheadIsServedOnceTheServerHasCaughtUp(t *testing.T) {
 	must.OK(t, c.Silent(50*time.Millisecond))
 	create(t, a, "/b", "", 0)
 	b := must.Get(c.ReadFrame())(t)
-	if s, err := wire.DecodeSession(b); err != nil || s.ID == 0 {
-		t.Fatalf("session %+v, %v", s, err)
-	}
+	s, err := wire.DecodeSession(b)
+	must.That(t, err == nil && s.ID != 0, "session %+v, %v", s, err)
 }
 
 func TestNothingIsAnsweredBeforeTheConnectResponse(t *testing.T) {
@@ -149,9 +148,8 @@ func TestNothingIsAnsweredBeforeTheConnectResponse(t *testing.T) {
 	must.Equal(t, r.valve.waiting(), 1, "requests proposed before there is a session")
 	r.valve.open()
 	f := must.Get(c.ReadFrame())(t)
-	if s, err := wire.DecodeSession(f); err != nil || s.ID == 0 {
-		t.Fatalf("session %+v, %v", s, err)
-	}
+	s, err := wire.DecodeSession(f)
+	must.That(t, err == nil && s.ID != 0, "session %+v, %v", s, err)
 	wantKinds(t, c, 1, 2, 3)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -56,9 +57,7 @@ func TestReadsParkBehindWrites(t *testing.T) {
 	if !slices.Equal(seen, want) {
 		t.Errorf("got  %q\nwant %q", seen, want)
 	}
-	if f := r.srv.Figures(); f.Outstanding != 0 {
-		t.Errorf("%d requests outstanding", f.Outstanding)
-	}
+	expect.Equal(t, r.srv.Figures().Outstanding, 0, "requests outstanding")
 }
 
 // A read whose answer may be long waits for the writes before it, with all that comes behind it.
@@ -81,9 +80,8 @@ func TestLongReadsDoNotPark(t *testing.T) {
 		must.OK(t, c.WriteRaw(p.b))
 		eventually(t, "proposed", func() bool { return r.valve.waiting() == 1 })
 		time.Sleep(10 * time.Millisecond)
-		if n := r.valve.waiting(); n != 1 {
-			t.Errorf("%s: %d requests on their way past the read", x.path, n)
-		}
+		n := r.valve.waiting()
+		expect.Equal(t, n, 1, "%s: %d requests on their way past the read", x.path, n)
 		r.valve.open()
 		wantKinds(t, c, 1, 2, 3)
 	}

@@ -64,13 +64,11 @@ func TestSemaphoreNeedsOnePermit(t *testing.T) {
 		2 L/leases/_c_` + u2 + `-lease-0000000002
 		3 L/locks/_c_` + u3 + `-lock-0000000003`)
 	f.hold("/x", 3, 1)
-	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 0 {
-		t.Errorf("cycles %+v", g.Cycles)
-	}
+	g := recipe.WaitGraph(f.scan())
+	expect.Equal(t, len(g.Cycles), 0, "cycles %+v", g.Cycles)
 	f.hold("/y", 3, 2)
-	if g := recipe.WaitGraph(f.scan()); len(g.Cycles) != 1 {
-		t.Errorf("cycles %+v", g.Cycles)
-	}
+	g = recipe.WaitGraph(f.scan())
+	expect.Equal(t, len(g.Cycles), 1, "cycles %+v", g.Cycles)
 }
 
 // TestTasksWaitForThemselves: the same task twice in a queue waits forever;
@@ -223,16 +221,14 @@ func TestAHoldOfTheLockIsShort(t *testing.T) {
 			got += allocations(func() { more = s.Step(f.t) })
 			s.Rest()
 			metNodes, metBytes := s.Read()
-			if n := metNodes - nodes; n > locks.NodesAtOnce {
-				t.Fatalf("%d nodes under one hold", n)
-			}
+			n := metNodes - nodes
+			must.That(t, n <= locks.NodesAtOnce, "%d nodes under one hold", n)
 			if n := metBytes - bytes; n > locks.PathBytes*locks.NodesAtOnce+path {
 				t.Fatalf("%d bytes of paths under one hold", n)
 			}
 		}
-		if n, _ := s.Read(); n != size.locks*size.each {
-			t.Errorf("%d nodes met of %d", n, size.locks*size.each)
-		}
+		n, _ := s.Read()
+		expect.Equal(t, n, size.locks*size.each, "nodes met of")
 		t.Logf("%d locks of %d: %d holds", size.locks, size.each, holds)
 
 		at := locks.NewAt(size.root + "/000000")
@@ -240,9 +236,8 @@ func TestAHoldOfTheLockIsShort(t *testing.T) {
 			before := at.Read()
 			got += allocations(func() { more = at.Step(f.t) })
 			at.Rest()
-			if n := at.Read() - before; n > locks.ChildrenAtOnce {
-				t.Fatalf("%d children under one hold", n)
-			}
+			n := at.Read() - before
+			must.That(t, n <= locks.ChildrenAtOnce, "%d children under one hold", n)
 		}
 		if got > 20 { // the runtime asks for some, now and then
 			t.Errorf("memory was asked for %d times while the lock was held", got)

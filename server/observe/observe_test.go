@@ -82,9 +82,8 @@ func TestCountsAreOfTheLastMinutes(t *testing.T) {
 		over != window+2*time.Second {
 		t.Errorf("%v over %v", counts, over)
 	}
-	if counts, _ := r.Counts(4 * window); len(counts) != 0 {
-		t.Errorf("%v after a window without a request", counts)
-	}
+	counts, _ := r.Counts(4 * window)
+	expect.Equal(t, len(counts), 0, "%v after a window without a request", counts)
 }
 
 // TestSlowRequestsAreLogged: with operation, session and address, ten in a second, and the others counted.

@@ -53,16 +53,14 @@ func TestBreak(t *testing.T) {
 		hits[1]["what"] != "gets the lock" {
 		t.Errorf("%v", dry)
 	}
-	if there, _, err := a.Exists(mine); err != nil || !there {
-		t.Fatalf("the dry run did it: %v", err)
-	}
+	there, _, err := a.Exists(mine)
+	must.That(t, err == nil && there, "the dry run did it: %v", err)
 	if e := r.do(409, "break", quoted("path", "/l", "node", node, "token", "12345"))["error"].(string); !strings.Contains(e, "the token is old") {
 		t.Error(e)
 	}
 	r.do(200, "break", quoted("path", "/l", "node", node, "token", token))
-	if there, _, err := a.Exists(mine); err != nil || there {
-		t.Errorf("still there: %v", err)
-	}
+	there, _, err = a.Exists(mine)
+	expect.That(t, err == nil && !there, "still there: %v", err)
 	if h := r.get(200, "/locks/l").list("holders"); len(h) != 1 || h[0]["session"] != sid(b) {
 		t.Errorf("%v", h)
 	}
@@ -137,9 +135,8 @@ func TestEndSession(t *testing.T) {
 	r.get(404, "/sessions/"+id)
 	r.do(404, "end-session", quoted("session", id))
 	r.do(400, "end-session", quoted("session", "x"))
-	if h := r.get(200, "/locks/l").list("holders"); len(h) != 1 || h[0]["session"] != sid(b) {
-		t.Errorf("%v", h)
-	}
+	h := r.get(200, "/locks/l").list("holders")
+	expect.That(t, len(h) == 1 && h[0]["session"] == sid(b), "%v", h)
 	e := r.get(200, "/sessions/ended?cause=operator").list("sessions")
 	expect.That(t, len(e) == 1 && e[0]["id"] == id && e[0]["reason"] == "ended by an operator", "%v", e)
 	// The operator's own sessions leave nothing behind.

@@ -113,9 +113,8 @@ func (r *rig) crowd(root string, nlocks, each int) {
 	var wg sync.WaitGroup
 	for n := range conns {
 		c := r.session()
-		if _, err := c.Create(root, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && err != zk.ErrNodeExists {
-			r.Fatal(err)
-		}
+		_, err := c.Create(root, nil, 0, zk.WorldACL(zk.PermAll))
+		must.That(r, err == nil || err == zk.ErrNodeExists, "%v", err)
 		wg.Go(func() {
 			for l := n; l < nlocks; l += conns {
 				dir := fmt.Sprintf("%s/l%05d", root, l)

@@ -31,21 +31,17 @@ func TestScanThatNobodyAsksForIsForgotten(t *testing.T) {
 
 func TestLongTextIsCut(t *testing.T) {
 	at := func(n int) string { return strings.Repeat("x", n) }
-	if s := clip(at(maxText)); s != at(maxText) {
-		t.Errorf("a text of the greatest length has %d bytes", len(s))
-	}
-	if s := clip(at(maxText + 1)); s != at(maxText)+"…" {
-		t.Errorf("a longer one has %d", len(s))
-	}
+	s := clip(at(maxText))
+	expect.Equal(t, s, at(maxText), "a text of the greatest length has %d bytes", len(s))
+	s = clip(at(maxText + 1))
+	expect.Equal(t, s, at(maxText)+"…", "a longer one has %d", len(s))
 	if s := clip(at(maxText-1) + "é"); s != at(maxText-1)+"…" {
 		t.Errorf("half a character is left: %q", s[maxText-3:])
 	}
-	if s := href("/tree", at(4*maxText)); len(s) != 5+4*maxText {
-		t.Errorf("the longest path that is linked has %d bytes", len(s))
-	}
-	if s := href("/tree", at(4*maxText+1)); s != "" {
-		t.Errorf("a longer one is linked with %d", len(s))
-	}
+	s = href("/tree", at(4*maxText))
+	expect.Equal(t, len(s), 5+4*maxText, "the longest path that is linked has %d bytes", len(s))
+	s = href("/tree", at(4*maxText+1))
+	expect.Equal(t, s, "", "a longer one is linked with %d", len(s))
 }
 
 // looked is a source whose state is looked at, and nothing else.

@@ -355,9 +355,8 @@ func TestTree(t *testing.T) {
 	r.node(c, "/t/bin", "\x00\xff", 0)
 	must.Get(c.Create("/t/secret", []byte("s3cret"), 0, zk.DigestACL(zk.PermAll, "a", "b")))(t)
 	o := r.get(200, "/tree/t")
-	if l := o.list("children"); len(l) != 3 || l[0]["name"] != "bin" || l[2]["dataLength"] != 6.0 {
-		t.Errorf("%v", o)
-	}
+	l := o.list("children")
+	expect.That(t, len(l) == 3 && l[0]["name"] == "bin" && l[2]["dataLength"] == 6.0, "%v", o)
 	if o := r.get(200, "/tree/t/text"); o["text"] != nil {
 		t.Errorf("data without being asked for: %v", o)
 	}
@@ -394,9 +393,8 @@ func TestBadInput(t *testing.T) {
 		if strings.Contains(n, "/") {
 			dir = "/bad/" + strings.ReplaceAll(n, "/", "∕")
 		}
-		if _, err := c.Create("/bad", nil, 0, zk.WorldACL(zk.PermAll)); err != nil && err != zk.ErrNodeExists {
-			t.Fatal(err)
-		}
+		_, err := c.Create("/bad", nil, 0, zk.WorldACL(zk.PermAll))
+		must.That(t, err == nil || err == zk.ErrNodeExists, "%v", err)
 		if _, err := c.Create(dir, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 			dir = fmt.Sprintf("/bad/%d", i) // no name of a node: then its data
 			r.node(c, dir+"/lock-", n, zk.FlagEphemeral|zk.FlagSequence)

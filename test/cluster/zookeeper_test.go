@@ -18,9 +18,8 @@ func TestZooKeeperIsWhatItIsTold(t *testing.T) {
 	c := must.Get(wire.Open(s.Client))(t)
 	must.OK(t, c.Auth("digest", "super:secret"))
 	body := wire.CreateTTL("/ttl", nil, jute.WorldAnyone, jute.FlagPersistentTTL, 1000)
-	if _, _, err := c.Create2(jute.OpCreateTTL, body); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := c.Create2(jute.OpCreateTTL, body)
+	must.OK(t, err)
 	must.OK(t, expect.Err(c.SetData("/zookeeper/config", []byte("x"), -1)),
 		"the super user may write everything")
 	s.Kill()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -191,8 +192,6 @@ func TestCommandsAreFollowedByTestsThatExist(t *testing.T) {
 		return err
 	}))
 	for name := range followed {
-		if !tests[name] {
-			t.Errorf("there is no %s", name)
-		}
+		expect.That(t, tests[name], "there is no %s", name)
 	}
 }

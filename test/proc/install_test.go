@@ -41,13 +41,11 @@ func newWatcher(t *testing.T, s *cluster.Server) *watcher {
 	t.Cleanup(func() { w.c.Close() })
 	must.OK(t, w.c.Connect(wire.NewSession(int32(watcherTimeout.Milliseconds()))))
 	must.Get(w.c.Create("/watcher", nil, jute.FlagEphemeral))(t)
-	if _, _, err := w.c.GetData("/data", true); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := w.c.GetData("/data", true)
+	must.OK(t, err)
 	must.Is(t, expect.Err(w.c.Exists("/born", true)), jute.NoNode)
-	if _, _, err := w.c.Children("/children", true); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err = w.c.Children("/children", true)
+	must.OK(t, err)
 	if err := w.c.AddWatch("/tree", 1); err != nil { // persistent, recursive
 		t.Fatal(err)
 	}

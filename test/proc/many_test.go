@@ -151,9 +151,8 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 	h := StartHerd(t, c, *idle, 6*time.Second)
 	t.Logf("%d sessions opened in %v", *idle, time.Since(began).Round(time.Millisecond))
 	time.Sleep(2 * time.Second) // all have pinged
-	if n := h.Disconnects.Load(); n > 0 {
-		t.Errorf("%d connections ended before anything happened", n)
-	}
+	n := h.Disconnects.Load()
+	expect.That(t, n <= 0, "%d connections ended before anything happened", n)
 	var took []time.Duration
 	for range *kills {
 		lead := c.WaitLeader()
@@ -189,9 +188,8 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 	expect.Equal(t, h.Attached(), *idle, "of %d sessions attached at the end", *idle)
 	t.Logf("%d connections ended, %d pings slower than 2 s, %d sessions expired", h.Disconnects.Load(),
 		h.SlowPings.Load(), h.Expired.Load())
-	if n := h.Expired.Load(); n > 0 {
-		t.Errorf("%d sessions expired", n)
-	}
+	n = h.Expired.Load()
+	expect.That(t, n <= 0, "%d sessions expired", n)
 }
 
 var znodes = flag.Int("znodes", 50_000, "nodes of a large tree")

@@ -147,9 +147,8 @@ func TestClusterScript(t *testing.T) {
 	} {
 		s = startScript(t, s)
 		s.ready()
-		if n := s.serving(); n != 3 {
-			t.Fatalf("%s: %d servers answer", test.name, n)
-		}
+		n := s.serving()
+		must.Equal(t, n, 3, "%s: %d servers answer", test.name, n)
 		must.OK(t, test.stop())
 		took, err := s.end()
 		t.Logf("%s: ended after %v", test.name, took.Round(10*time.Millisecond))
@@ -159,9 +158,8 @@ func TestClusterScript(t *testing.T) {
 		}
 		expect.That(t, test.name != "Ctrl-C" || !strings.Contains(s.String(), "level=WARN"),
 			"whoever tries it out and ends it is warned:\n%s", s)
-		if n := s.serving(); n != 0 {
-			t.Errorf("%s: %d servers still answer", test.name, n)
-		}
+		n = s.serving()
+		expect.Equal(t, n, 0, "%s: %d servers still answer", test.name, n)
 	}
 	formed := strings.Contains(s.String(), "new cluster formed")
 	expect.That(t, !formed, "the data was not found again")

@@ -124,12 +124,10 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 func TestHerdAndHerdFreeSharedLocks(t *testing.T) {
 	for _, n := range []uint64{5, 10, 20} {
 		writers := strings.Repeat("W", int(n))
-		if got, want := run(t, herd, writers), n*(n-1)/2; got != want {
-			t.Errorf("herd of %d writers: %d notifications, not %d", n, got, want)
-		}
-		if got, want := run(t, orderly, writers), n-1; got != want {
-			t.Errorf("%d writers, each watching one node: %d notifications, not %d", n, got, want)
-		}
+		got, want := run(t, herd, writers), n*(n-1)/2
+		expect.Equal(t, got, want, "herd of %d writers: %d notifications", n, got)
+		got, want = run(t, orderly, writers), n-1
+		expect.Equal(t, got, want, "%d writers, each watching one node: %d notifications", n, got)
 	}
 	const mixed = "RRWRRWWRRRWRWR"
 	herded, one := run(t, herd, mixed), run(t, orderly, mixed)

@@ -49,9 +49,8 @@ func callsDecode(t *testing.T, addr string) {
 	expect.That(t, data == nil, "null data came back as %q", data)
 	_, err = c.SetData("/b", []byte{}, 0)
 	check(t, err)
-	if want := []wire.Event{{Type: jute.EventDataChanged, State: 3, Path: "/b"}}; !slices.Equal(c.Events, want) {
-		t.Errorf("events %v", c.Events)
-	}
+	want := []wire.Event{{Type: jute.EventDataChanged, State: 3, Path: "/b"}}
+	expect.List(t, c.Events, want, "events")
 	names, _, err := c.Children("/", false)
 	check(t, err)
 	if want := []string{"a-0000000000", "b", "t", "zookeeper"}; !slices.Equal(names, want) {

@@ -94,9 +94,8 @@ func TestVirtualTimeKeepsActiveSession(t *testing.T) {
 		}
 		s.Restart()
 		time.Sleep(5 * time.Second)
-		if found, _, err := c.Exists("/mine"); !found || err != nil || c.SessionID() != id {
-			t.Errorf("after a restart: %v, %v", found, err)
-		}
+		found, _, err := c.Exists("/mine")
+		expect.That(t, found && err == nil && c.SessionID() == id, "after a restart: %v, %v", found, err)
 	})
 }
 
