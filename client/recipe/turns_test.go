@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -218,5 +219,36 @@ func TestOwnerIsAShortRecord(t *testing.T) {
 		if o, ok := (&Entry{raw: c.data}).Record(); ok != c.want || ok && o.Host != "h" {
 			t.Errorf("%s: %v, %+v", name, ok, o)
 		}
+	}
+}
+
+// Only a holder that agreed to it can be broken, and not before its time and its grace are over.
+func TestLimitOfAnOwner(t *testing.T) {
+	for name, c := range map[string]struct {
+		owner Owner
+		want  time.Duration
+	}{
+		"nothing":         {Owner{}, 0},
+		"not breakable":   {Owner{MaxHold: "3s", Grace: "2s"}, 0},
+		"no limit":        {Owner{Breakable: true, Grace: "2s"}, 0},
+		"limit and grace": {Owner{Breakable: true, MaxHold: "3s", Grace: "2s"}, 5 * time.Second},
+		"no grace":        {Owner{Breakable: true, MaxHold: "3s", Grace: "0s"}, 3 * time.Second},
+		"unknown grace":   {Owner{Breakable: true, MaxHold: "3s"}, 3*time.Second + DefaultGrace},
+		"negative grace":  {Owner{Breakable: true, MaxHold: "3s", Grace: "-1s"}, 3*time.Second + DefaultGrace},
+		"zero":            {Owner{Breakable: true, MaxHold: "0s"}, 0},
+		"negative":        {Owner{Breakable: true, MaxHold: "-1s"}, 0},
+		"no duration":     {Owner{Breakable: true, MaxHold: "long"}, 0},
+	} {
+		if got, ok := c.owner.Limit(); got != c.want || ok != (c.want > 0) {
+			t.Errorf("%s: %v, %v", name, got, ok)
+		}
+	}
+}
+
+// A host may have no name.
+func TestMakerWithoutHost(t *testing.T) {
+	name := NodeName(LayoutHost, RoleRead, NewID(1, 2), "") + "0000000001"
+	if c, l, ok := ParseName(name); !ok || l != LayoutHost || c.Maker != MakerSelf {
+		t.Errorf("%s: %+v, %v, %v", name, c, l, ok)
 	}
 }
