@@ -252,3 +252,45 @@ func TestMakerWithoutHost(t *testing.T) {
 		t.Errorf("%s: %+v, %v, %v", name, c, l, ok)
 	}
 }
+
+// What the lock view tells of a queue as a whole.
+func TestReadsOfAQueue(t *testing.T) {
+	q := Queue{
+		Lock:         Lock{Kind: KindLock},
+		Holders:      []Entry{{Node: "b", Since: 70, HeldSince: 90, Maker: MakerCurator}, {Node: "a", Since: 80}},
+		Waiters:      []Entry{{Node: "c", Since: 65, Maker: MakerSelf}, {Node: "d", Since: 60}},
+		Participants: []Entry{{Node: "f", Maker: MakerSelf}},
+	}
+	if w, h := q.OldestWait(), q.OldestHold(); w != 60 || h != 80 {
+		t.Errorf("the oldest wait is of %d, the oldest hold of %d", w, h)
+	}
+	if none := (&Queue{}); none.OldestWait() != 0 || none.OldestHold() != 0 || none.Find("a") != nil {
+		t.Error("an empty queue has contenders")
+	}
+	for _, node := range []string{"a", "b", "c", "d", "f"} {
+		if e := q.Find(node); e == nil || e.Node != node {
+			t.Errorf("%s is %+v", node, e)
+		}
+	}
+	if q.Find("g") != nil || q.Find("") != nil {
+		t.Error("a node that is not there was found")
+	}
+	for want, q := range map[string]Queue{
+		"Curator mutex or leader selector, zlock lock": q,
+		"one ephemeral node":                           {Lock: Lock{Kind: KindSimple}},
+		"not known":                                    {Lock: Lock{Kind: KindUnknown}},
+		"sequential nodes":                             {Lock: Lock{Kind: KindParty}, Holders: q.Holders},
+	} {
+		if got := q.Recipe(); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+	for want, p := range map[string]Party{
+		"h[7]": {Host: "h", PID: 7, Task: "t"}, "h": {Host: "h", Task: "t"}, "t": {PID: 7, Task: "t"},
+		"0x1f": {Session: 31},
+	} {
+		if got := p.Label(); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}
