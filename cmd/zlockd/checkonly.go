@@ -118,8 +118,9 @@ func (s *settings) print(w io.Writer) {
 	})
 }
 
-// ports opens each port that is asked for and closes it again. While a server runs on the data directory, a port that
-// is taken is that server's: before an upgrade the question is whether the next start would succeed.
+// ports opens each port that is asked for and closes it again. While a server runs on the data
+// directory, a port that is taken is that server's: before an upgrade the question is whether the next
+// start would succeed.
 func (e *examiner) ports(asked func(flag string) bool) {
 	running := !e.s.dev && disk.InUse(e.s.dataDir)
 	if running {
