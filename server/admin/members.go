@@ -24,7 +24,7 @@ func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
 	}
 	var done changed
 	var job status.Job
-	code := http.StatusOK
+	var code int
 	switch no := a.mayChange(w, r); {
 	case no != nil:
 		done.fail(status.With(status.NotAllowed, no))
