@@ -267,3 +267,31 @@ func TestStandAt(t *testing.T) {
 		}
 	})
 }
+
+// A server that waits for its turn stops waiting when anything happens.
+func TestIdle(t *testing.T) {
+	inWorld(t, "", 1, []uint32{1, 2, 3}, nil, func(w *world) {
+		ended, cancel := context.WithCancel(w.ctx)
+		cancel()
+		for _, c := range []struct {
+			what   string
+			ctx    context.Context
+			happen func()
+			but    uint32
+			want   bool
+		}{
+			{"nothing happens", w.ctx, func() {}, 3, true},
+			{"the server ends", ended, func() {}, 3, false},
+			{"the leader is heard of", w.ctx, func() { w.leads(3, 5) }, 3, false},
+			{"another leads", w.ctx, func() {}, 2, false},
+		} {
+			w.leads(3, 5)
+			m, began := w.e.Raft.moment(), time.Now()
+			time.AfterFunc(heartbeat/2, c.happen)
+			if got := w.e.idle(c.ctx, heartbeat, m, c.but); got != c.want || time.Since(began) >= heartbeat != c.want {
+				t.Errorf("%s: %v after %v", c.what, got, time.Since(began))
+			}
+			time.Sleep(heartbeat)
+		}
+	})
+}
