@@ -116,7 +116,7 @@ func (c *operators) job(what string, id uint32) (list []told) {
 		for end := time.Now().Add(sequencePatience); time.Now().Before(end); {
 			n := c.node(c.leads())
 			c.baton.Unlock()
-			err := error(status.Errorf(status.NotReady, "no server leads"))
+			err := status.Errorf(status.NotReady, "no server leads")
 			if n != nil {
 				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 				err = n.ChangeMember(ctx, m)
