@@ -124,6 +124,7 @@ func runLate(t *testing.T, size int, now lateCase) (seen []sent) {
 		c := &lateRun{sequence: newSequence(t, size, uint64(size)), lateCase: now, asked: map[*connID]string{},
 			count: map[message]int{}}
 		c.trailing, c.strict = 8, true
+		c.form()
 		defer c.end()
 		stop := make(chan struct{})
 		defer close(stop)

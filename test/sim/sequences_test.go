@@ -165,6 +165,7 @@ func runSequence(t *testing.T, size int, list []string, crash *crashPoint) {
 			seed = seed*8 + uint64(slices.Index(steps, s))
 		}
 		c := newSequence(t, size, seed)
+		c.form()
 		defer c.end()
 		err := c.settle()
 		c.write()
@@ -187,7 +188,7 @@ func runSequence(t *testing.T, size int, list []string, crash *crashPoint) {
 	})
 }
 
-// newSequence begins to start a cluster.
+// newSequence makes a cluster, which form starts.
 func newSequence(t *testing.T, size int, seed uint64) *sequence {
 	oldrand.Seed(int64(seed)) //nolint:staticcheck // raft draws its timeouts from here
 	c := &sequence{rng: rand.New(rand.NewPCG(seed, 1)), dead: map[uint32]bool{}, wiped: map[uint32]bool{},
@@ -198,14 +199,20 @@ func newSequence(t *testing.T, size int, seed uint64) *sequence {
 		c.peers[id] = peerAddrOf(id)
 		c.fresh(id)
 	}
+	return c
+}
+
+// form begins to start all servers.
+func (c *sequence) form() {
 	for id := range c.peers {
 		go c.begin(id)
 	}
-	return c
 }
 
 // fresh gives a server an empty disk.
 func (c *sequence) fresh(id uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.lives++
 	c.disk[id] = NewDisk(rand.New(rand.NewPCG(c.rng.Uint64(), c.lives)))
 }

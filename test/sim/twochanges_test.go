@@ -69,6 +69,7 @@ func twoAtOnce(t *testing.T, before []string, one, other string, delay time.Dura
 	synctest.Test(t, func(t *testing.T) {
 		c := &operators{sequence: newSequence(t, 3, 3)}
 		c.strict = true
+		c.form()
 		defer c.end()
 		err := c.settle()
 		for _, s := range before {
@@ -142,7 +143,8 @@ func (c *operators) job(what string, id uint32) (list []told) {
 		if !ask(state.MemberChange{Op: "add", Addr: c.addrOf(id)}) {
 			return false
 		}
-		if c.life[id] == nil || c.life[id].ctx.Err() != nil {
+		if !c.lasts(id) {
+			c.crash(id)
 			c.fresh(id)
 			c.disk[id].Slow(5 * time.Millisecond)
 			go c.begin(id)
@@ -172,6 +174,14 @@ func (c *operators) job(what string, id uint32) (list []told) {
 		ask(state.MemberChange{Op: "move", Addr: c.addrOf(id)})
 	}
 	return list
+}
+
+// lasts reports whether a server's process runs, or starts.
+func (c *operators) lasts(id uint32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.life[id]
+	return l != nil && l.ctx.Err() == nil && !l.ended.Load()
 }
 
 func (c *operators) addrOf(id uint32) string {
@@ -204,13 +214,15 @@ func (c *operators) tidy() error {
 	if n == nil {
 		return errors.New("no server leads")
 	}
+	c.mu.Lock()
 	was := maps.Clone(c.peers)
 	clear(c.peers)
 	for _, m := range n.Status().Members {
 		c.peers[m.ID], c.watch[m.ID] = m.Peer, !m.Voter
 	}
+	c.mu.Unlock()
 	for id, addr := range was {
-		if l := c.life[id]; l.ended.Load() || l.ctx.Err() != nil || c.peers[id] != addr {
+		if !c.lasts(id) || c.peers[id] != addr {
 			if c.crash(id); c.peers[id] != "" {
 				go c.begin(id)
 			}
