@@ -311,7 +311,7 @@ func read(f func(*tree.Tree, []byte, []jute.ID, string) ([]byte,
 func multiRead(op jute.OpCode) func(*tree.Tree, *tree.Change, bool) jute.ErrCode {
 	return func(t *tree.Tree, c *tree.Change, _ bool) jute.ErrCode {
 		b := jute.AppendBool(jute.AppendString(jute.AppendMultiHeader(nil, op, false, -1), "/p/c"), false)
-		b, _ = t.AppendMultiRead(nil, c.IDs, jute.AppendMultiHeader(b, jute.OpError, true, -1))
+		b, _, _ = t.AppendMultiRead(nil, c.IDs, jute.AppendMultiHeader(b, jute.OpError, true, -1))
 		d := jute.NewDecoder(b)
 		return d.MultiHeader().Err
 	}
@@ -402,7 +402,7 @@ func TestLongACLsDoNotKeepTheLogWaiting(t *testing.T) {
 			run(jute.OpMulti, multi)
 			checks = min(checks, time.Since(began))
 			began = time.Now()
-			b, code := tr.AppendMultiRead(nil, c.IDs, read)
+			b, _, code := tr.AppendMultiRead(nil, c.IDs, read)
 			reads = min(reads, time.Since(began))
 			must.That(t, code == jute.OK && len(b) >= 1000*76, "%v %v", code, len(b))
 		}

@@ -112,7 +112,7 @@ func TestMultiReadsHoldTheirBudget(t *testing.T) {
 			body = jute.AppendBool(jute.AppendString(body, "/"), false)
 		}
 		body = jute.AppendMultiHeader(body, jute.OpError, true, -1)
-		if _, code := tr.AppendMultiRead(nil, nil, body); code != want {
+		if _, _, code := tr.AppendMultiRead(nil, nil, body); code != want {
 			t.Errorf("%d lists of 250,000 names: %v, want %v", n, code, want)
 		}
 	}
@@ -220,7 +220,7 @@ func TestAnswerSizeIsThatOfTheAnswer(t *testing.T) {
 	}
 	reads = jute.AppendMultiHeader(reads, jute.OpError, true, -1)
 	children, _ := tr.AppendChildrenStat(nil, c.IDs, "/dir")
-	multi, _ := tr.AppendMultiRead(nil, c.IDs, reads)
+	multi, _, _ := tr.AppendMultiRead(nil, c.IDs, reads)
 	for name, x := range map[string]struct {
 		op     jute.OpCode
 		body   []byte
@@ -230,13 +230,14 @@ func TestAnswerSizeIsThatOfTheAnswer(t *testing.T) {
 		"ephemerals": {jute.OpGetEphemerals, jute.AppendString(nil, "/"), tr.AppendEphemerals(nil, 7, "/")},
 		"multiRead":  {jute.OpMultiRead, reads, multi},
 	} {
-		if got, want := tr.AnswerSize(x.op, 7, x.body), len(x.answer); got < want-100 || got > want+want/20 {
+		want := len(x.answer)
+		if got, _ := tr.AnswerSize(x.op, 7, x.body); got < want-100 || got > want+want/20 {
 			t.Errorf("%s: %d, the answer has %d bytes", name, got, want)
 		}
 	}
 	for op, body := range map[jute.OpCode][]byte{jute.OpGetData: pathWatch("/dir"),
 		jute.OpGetChildren: pathWatch("/none"), jute.OpMultiRead: {1, 2}} {
-		got := tr.AnswerSize(op, 7, body)
+		got, _ := tr.AnswerSize(op, 7, body)
 		expect.That(t, got <= 200, "%v: %d", op, got)
 	}
 }

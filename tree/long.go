@@ -16,6 +16,10 @@ const (
 	manyChildren   = 100_000
 )
 
+func (h *holding) long() bool { return len(h.nodes) > manyEphemerals || h.paths > longEphemerals }
+
+func (d *dir) long() bool { return len(d.nodes) > manyChildren || d.names > maxCacheLen }
+
 // Long is an answer that lists very many nodes. Only the nodes are taken while the state is
 // locked: their names, places and czxids never change, so Encode may put the answer together
 // after the lock is released.
@@ -33,13 +37,13 @@ type Long struct {
 func (t *Tree) Take(op jute.OpCode, session int64, ids []jute.ID, path string) *Long {
 	if op == jute.OpGetEphemerals {
 		h := t.ephemerals[session]
-		if h == nil || len(h.nodes) <= manyEphemerals && h.paths <= longEphemerals {
+		if h == nil || !h.long() {
 			return nil
 		}
 		return &Long{nodes: slices.Clone(h.nodes), ephemeral: true, prefix: path}
 	}
 	n, code := t.readable(ids, path, jute.PermRead)
-	if code != jute.OK || n.dir == nil || n.dir.names <= maxCacheLen && len(n.dir.nodes) <= manyChildren {
+	if code != jute.OK || n.dir == nil || !n.dir.long() {
 		return nil
 	}
 	l := &Long{nodes: slices.Clone(n.dir.nodes)}

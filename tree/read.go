@@ -100,28 +100,31 @@ func (t *Tree) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]byt
 	return jute.AppendInt(b, int32(n.dir.count)), jute.OK
 }
 
-// AnswerSize returns about how long the answer to a read will be.
-func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size int) {
-	names := func(path string) int {
-		if n := t.find(path); n != nil && n.dir != nil {
-			return n.dir.names
-		}
-		return 0
-	}
+// AnswerSize returns about how long the answer to a read will be; and the steps of asking, and of
+// putting together a list of children or ephemeral nodes while the state is locked.
+func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size, steps int) {
 	const opSize = 100 // of a result of multiRead: header, Stat
 	d := jute.NewDecoder(body)
 	switch op {
 	case jute.OpGetData:
 		path, _ := d.String()
 		if n := t.find(path); n != nil {
-			return len(n.data)
+			size = len(n.data)
 		}
+		steps = pathSteps(path)
 	case jute.OpGetChildren, jute.OpGetChildren2:
 		path, _ := d.String()
-		return names(path)
+		if n := t.find(path); n != nil && n.dir != nil {
+			if size = n.dir.names; !n.dir.long() {
+				steps = n.dir.listSteps()
+			}
+		}
+		steps += pathSteps(path)
 	case jute.OpGetEphemerals:
 		if h := t.ephemerals[session]; h != nil {
-			return h.paths
+			if size = h.paths; !h.long() {
+				steps = 4*len(h.nodes) + size/stepBytes
+			}
 		}
 	case jute.OpMultiRead:
 		for size < t.lim.multiRead {
@@ -129,38 +132,42 @@ func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size int)
 			path, _ := d.String()
 			d.Bool()
 			if d.Err() != nil || h.Done {
-				return size
+				return size, steps
 			}
-			if h.Type == jute.OpGetChildren {
-				size += opSize + names(path)
-			} else if n := t.find(path); n != nil {
+			steps += 1 + pathSteps(path)
+			n := t.find(path)
+			switch {
+			case n == nil:
+			case h.Type != jute.OpGetChildren:
 				size += opSize + len(n.data)
+			case n.dir != nil:
+				size += opSize + n.dir.names
 			}
 		}
 	}
-	return size
+	return size, steps
 }
 
 // AppendMultiRead runs the reads in the body of a multiRead and appends their
-// results; a failing one fails alone. It answers MARSHALLINGERROR if anything
+// results; a failing one fails alone. It returns what that has cost. It answers MARSHALLINGERROR if anything
 // in body is not a read that multiRead allows, THROTTLEDOP if the answer would be
 // too large, or BADARGUMENTS if it would cost too much.
-func (t *Tree) AppendMultiRead(b []byte, ids []jute.ID, body []byte) ([]byte, jute.ErrCode) {
+func (t *Tree) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byte, steps int, code jute.ErrCode) {
 	d := jute.NewDecoder(body)
 	start := len(b)
 	c := Change{IDs: ids} // which counts steps
 	for {
 		h := d.MultiHeader()
 		if d.Err() == nil && h.Done {
-			return jute.AppendMultiHeader(b, jute.OpError, true, -1), jute.OK
+			return jute.AppendMultiHeader(b, jute.OpError, true, -1), c.Steps, jute.OK
 		}
 		path, ok := d.String()
 		d.Bool() // a watch: multiRead sets none
 		if d.Err() != nil || !ok {
-			return b[:start], jute.MarshallingError
+			return b[:start], c.Steps, jute.MarshallingError
 		}
 		if h.Type != jute.OpGetData && h.Type != jute.OpGetChildren {
-			return b[:start], jute.MarshallingError
+			return b[:start], c.Steps, jute.MarshallingError
 		}
 		c.spend(opSteps + pathSteps(path))
 		code := jute.OK
@@ -181,15 +188,15 @@ func (t *Tree) AppendMultiRead(b []byte, ids []jute.ID, body []byte) ([]byte, ju
 		default:
 			b = jute.AppendMultiHeader(b, h.Type, false, jute.OK)
 			if !c.spend(n.dir.listSteps()) {
-				return b[:start], jute.BadArguments
+				return b[:start], c.Steps, jute.BadArguments
 			}
 			b = n.dir.appendList(b)
 		}
-		if !c.spend((len(b) - at) / readBytes) {
-			return b[:start], jute.BadArguments
+		if !c.spend((len(b) - at) / ReadBytes) {
+			return b[:start], c.Steps, jute.BadArguments
 		}
 		if len(b)-start > t.lim.multiRead {
-			return b[:start], jute.Throttled
+			return b[:start], c.Steps, jute.Throttled
 		}
 	}
 }

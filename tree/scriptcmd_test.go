@@ -159,7 +159,7 @@ func (s *script) run(list []string, more [][]string) {
 			}
 		})
 	case "multiread":
-		b, code := s.tree.AppendMultiRead(nil, s.IDs, multiBody(more))
+		b, _, code := s.tree.AppendMultiRead(nil, s.IDs, multiBody(more))
 		s.print(jute.OpMulti, b, code)
 	case "multi":
 		s.apply(jute.OpMulti, multiBody(more))

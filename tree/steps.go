@@ -1,6 +1,10 @@
 package tree
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
 
 // MaxSteps is the budget of one request: the most it may cost while the state is locked. A step is
 // about 75 ns, so the budget is 12 ms; the rest of 20 ms is for what only some servers have to do:
@@ -11,21 +15,23 @@ import "strings"
 const (
 	MaxSteps  = 160_000
 	StepNanos = 75
+	ReadBytes = 500 // of an answer that are copied in a step
 )
 
 // What a request pays for. BenchmarkSteps measures multis of each operation, on paths of
-// every depth and length, and how long a step of each takes.
+// every depth and length, and how long a step of each takes. The figures belong to the format of the
+// log: a server that counts otherwise would apply an old entry otherwise.
 const (
 	opSteps     = 2   // one operation, read and looked up; in a multi half a step more, for the first reading
 	setSteps    = 3   // new data, and the event
 	createSteps = 9   // a new node, and two events
 	deleteSteps = 5   // a node less, and two events
+	watchSteps  = 8   // a watch that is set or compared
 	endSteps    = 10  // a node that goes with its session
 	aclSteps    = 2   // an entry of an ACL that a client sends
 	newACLSteps = 4   // an entry of an ACL that no other node has
 	quotaSteps  = 6   // the counts of a quota written again
 	stepBytes   = 160 // of data that are stored in a step
-	readBytes   = 500 // of an answer that are copied in a step
 	eventBytes  = 750 // hashed in a step where an event looks for watches above its node
 )
 
@@ -43,6 +49,11 @@ func (c *Change) spend(n int) bool {
 func pathSteps(path string) int {
 	return min(strings.Count(path, "/"), MaxDepth)/4 + len(path)/64
 }
+
+// ReadSteps returns the cost of a read beside its answer, and WatchSteps that of a watch.
+func ReadSteps(path string, ids []jute.ID) int { return opSteps + pathSteps(path) + len(ids)/2 }
+
+func WatchSteps(path string) int { return watchSteps + len(path)/64 }
 
 // eventSteps returns the cost of an event that keeps its path, whose every name may have a Recursive
 // watch: every prefix of the path is hashed.

@@ -40,10 +40,11 @@ const (
 	burstTime = 100 * time.Millisecond
 	debtTime  = 5 * time.Second
 
-	// maxTells is how many events of one change the server sends to all connections of an address
-	// together; it closes the others. A long event counts for each tellBytes.
-	maxTells  = 400_000
-	tellBytes = 24
+	// maxTells is what the events of one change for all connections of an address may cost, in
+	// steps; the server closes the connections beyond. An event costs a step, and one for each
+	// tellBytes.
+	maxTells  = 100_000
+	tellBytes = 100
 
 	// throttlePoll bounds how long a connection waits until it looks again.
 	throttlePoll = 20 * time.Millisecond
@@ -53,10 +54,6 @@ const (
 const (
 	writeSteps   = 5  // its place in a log entry
 	sessionSteps = 30 // a session created or attached
-	readSteps    = 2
-	watchSteps   = 5 // a watch that setWatches compares
-
-	answerBytes = 256 // of an answer, a step
 )
 
 // share returns the steps that an address may spend in d. Where an address may have
@@ -137,8 +134,14 @@ func (c *conn) afford(steps int64) bool {
 	}
 }
 
-// charge adds steps that afford could not foresee.
+// charge corrects what afford has charged. The next request waits until it is paid.
 func (c *conn) charge(steps int64) { c.from.account.owed.Add(steps) }
+
+// foresee is afford for reads, which are charged exactly when they are answered.
+func (c *conn) foresee(steps int64) bool {
+	c.cost -= steps
+	return c.afford(steps)
+}
 
 // boundsAddresses reports whether the cost of an address has bounds. An operator who lets one
 // address have any number of connections trusts it: it may be a proxy with all clients behind it,
@@ -159,17 +162,9 @@ func (a *account) roomFor(o *Options, more int) bool {
 	return a.buffers.Load()+a.watches.Load()+int64(more) <= o.memoryPerAddr()
 }
 
-// levelBytes is how many bytes of a path cost a step: a level takes two bytes at least, and is looked
-// up in less than half a step.
-const levelBytes = 6
-
-// readCost is what a read costs beside its answer.
-func readCost(op jute.OpCode, body []byte) int64 {
-	if op == jute.OpMultiRead {
-		return readSteps + int64(len(body)/levelBytes)
-	}
-	return readSteps + int64(max(len(body)/64, (len(body)-256)/levelBytes))
-}
+// readCost is what a read may cost, by its length: a level of a path takes two bytes at least, and is
+// looked up in a quarter of a step. It is corrected by what the read has cost.
+func readCost(body []byte) int64 { return int64(2 + len(body)/6) }
 
 // writeCost is what a write may cost, by its length. It is corrected by the outcome.
 func writeCost(op jute.OpCode, body []byte) int64 {

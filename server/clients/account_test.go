@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -56,24 +57,8 @@ func TestTrustedAddressHasTheWholeLock(t *testing.T) {
 	}
 }
 
-// A path of many short levels costs what its levels cost to look up, a short path next to nothing.
-func TestDeepPathsAreCharged(t *testing.T) {
-	for _, x := range []struct {
-		op          jute.OpCode
-		path        string
-		least, most int64
-	}{
-		{jute.OpExists, "/a/lock", readSteps, readSteps},
-		{jute.OpExists, strings.Repeat("/a", 1000), 250, 350},
-		{jute.OpMultiRead, strings.Repeat("/a", 1000), 300, 350},
-	} {
-		n := readCost(x.op, wire.PathWatch(x.path, false))
-		expect.That(t, n >= x.least && n <= x.most, "%v of %d bytes costs %d steps", x.op, len(x.path), n)
-	}
-}
-
-// Requests are charged: a write what its outcome says, however long it was, a read by
-// its answer, and what an address is told by the events.
+// Requests are charged: a write what its outcome says, however long it was, a read by its
+// path, its answer and the identities of its client, and each watch that setWatches sets.
 func TestRequestsAreCharged(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.client()
@@ -85,8 +70,11 @@ func TestRequestsAreCharged(t *testing.T) {
 		return nil
 	}()
 	var ops []wire.Op
-	for range 1000 {
+	var paths, deep []string
+	for i := range 1000 {
 		ops = append(ops, wire.Op{Type: jute.OpCheck, Body: wire.PathVersion("/", -1)})
+		paths = append(paths, fmt.Sprint("/w", i))
+		deep = append(deep, fmt.Sprint(strings.Repeat("/d", 300), i))
 	}
 	account.paid.Store(int64(1000 * time.Hour)) // nothing is paid during this test
 	for name, x := range map[string]struct {
@@ -94,13 +82,17 @@ func TestRequestsAreCharged(t *testing.T) {
 		body        []byte
 		least, most int64
 	}{
-		"ping":   {jute.OpPing, nil, 0, 0},
-		"exists": {jute.OpExists, wire.PathWatch("/", false), 1, 20},
-		"sync":   {jute.OpSync, wire.Path("/"), 1, 20},
-		"multi":  {jute.OpMulti, wire.Multi(ops...), 2000, 2100},
+		"ping":         {jute.OpPing, nil, 0, 0},
+		"exists":       {jute.OpExists, wire.PathWatch("/", false), 1, 20},
+		"sync":         {jute.OpSync, wire.Path("/"), 1, 20},
+		"multi":        {jute.OpMulti, wire.Multi(ops...), 2500, 2600},
+		"deep":         {jute.OpExists, wire.PathWatch(strings.Repeat("/a", 1000), false), 280, 300},
+		"watch":        {jute.OpExists, wire.PathWatch("/w", true), 10, 12},
+		"watches":      {jute.OpSetWatches, wire.SetWatches(1<<40, nil, paths, nil), 10_000, 11_000},
+		"deep watches": {jute.OpSetWatches, wire.SetWatches(1<<40, nil, deep, nil), 100_000, 120_000},
 		"multiRead": {jute.OpMultiRead,
 			wire.Multi(slices.Repeat([]wire.Op{{Type: jute.OpGetData, Body: wire.PathWatch("/", false)}}, 1000)...),
-			2000, 6000},
+			2500, 4500},
 	} {
 		before := account.owed.Load()
 		must.Get(c.Call(x.op, x.body))(t)

@@ -23,6 +23,7 @@ type catchUp struct {
 	step jute.SetWatches // the paths of this chunk
 	n    int             // of them
 	size int
+	cost int
 	zxid int64 // of the reply
 	open bool  // the connection has not ended
 }
@@ -47,6 +48,7 @@ func (u *catchUp) add(list *[]string, path string) bool {
 	*list = append(*list, path)
 	u.n++
 	u.size += len(path)
+	u.cost += tree.ReadSteps(path, *u.c.ids.Load()) + tree.WatchSteps(path)
 	if u.n == catchUpChunk || u.size >= catchUpBytes {
 		u.compare()
 	}
@@ -58,7 +60,7 @@ func (u *catchUp) compare() {
 	if u.n == 0 {
 		return
 	}
-	if !u.c.afford(int64(watchSteps*u.n + u.size/64)) {
+	if !u.c.afford(int64(u.cost)) {
 		u.open = false
 		return
 	}
@@ -68,7 +70,7 @@ func (u *catchUp) compare() {
 		clear(*l)
 		*l = (*l)[:0]
 	}
-	u.n, u.size = 0, 0
+	u.n, u.size, u.cost = 0, 0, 0
 }
 
 // view is the part of compare under the state lock.
@@ -86,6 +88,7 @@ func (u *catchUp) tell(e jute.EventType, path string) {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	if u.open = u.open && c.out.accepts(&c.srv.o); u.open {
+		c.out.room(len(path) + 64)
 		c.out.buf = jute.AppendEventFrame(c.out.buf, -1, e, path)
 		c.out.frames++
 		if c.out.size() > flushSize {

@@ -73,7 +73,8 @@ type conn struct {
 	need       int            // bytes of memory that run must have before it goes on
 	behind     bool           // run must wait for the connection's writes before it goes on
 	long       *longReply     // what run has begun to answer
-	cost       int64          // of the reads that run has answered, in steps
+	building   int64          // steps of the answer that needs them
+	cost       int64          // of the reads that run has answered, in steps, beyond what is charged
 	runView    func(*state.State)
 	asked      int64            // the session that the client came back for, if any
 	said       bool             // the log has a line about why this connection ends

@@ -33,8 +33,9 @@ func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 	default:
 		return false, true
 	}
-	if n >= c.srv.o.MaxPending/2 || len(frame) > parkedFrame || o.long > 0 ||
-		st.Tree().AnswerSize(op, c.session, body) > parkedAnswer {
+	size, steps := st.Tree().AnswerSize(op, c.session, body)
+	if c.cost += int64(steps); n >= c.srv.o.MaxPending/2 || len(frame) > parkedFrame || o.long > 0 ||
+		size > parkedAnswer {
 		return false, true
 	}
 	p := pending{xid: xid, op: op, at: c.arrived, parked: bytes.Clone(frame)}
@@ -42,7 +43,6 @@ func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 		p.followed.Arrived, p.followed.Begun = c.arrived, c.srv.now()
 	}
 	o.push(p)
-	c.cost += readCost(op, body)
 	o.stat.Received(1)
 	c.srv.metrics.PacketsReceived.Add(1)
 	return true, false
@@ -64,7 +64,7 @@ func (c *conn) answerOne(st *state.State, p pending) {
 	o := &c.out
 	_, op, body := header(p.parked)
 	w, reply, code := c.answerRead(st, p.xid, op, body)
-	c.charge(int64(len(reply) / answerBytes))
+	c.charge(c.answerSteps(w, reply))
 	out := state.Outcome{Code: code, Zxid: st.Zxid(), Reply: reply}
 	now := c.srv.batchTime(&out)
 	c.answered(p, &out, now)

@@ -9,6 +9,12 @@ import (
 // maxRun bounds how many reads are answered under one hold of the state lock.
 const maxRun = 64
 
+// longList is the length from which lists are built without the state lock.
+const longList = 5 << 20
+
+// runSteps bounds what they may cost, since the address pays afterwards.
+const runSteps = 2000
+
 // read answers the read in frame and those right behind it. It reports false
 // when the connection has ended.
 func (c *conn) read(frame []byte) bool {
@@ -22,8 +28,11 @@ func (c *conn) read(frame []byte) bool {
 		}
 		need := c.need
 		c.need = 0
+		if !c.foresee(c.building + int64(need/tree.ReadBytes)) {
+			return false
+		}
 		_, op, _ := header(c.frame)
-		if !c.reserve(need, op == jute.OpMultiRead) { // long lists are built elsewhere
+		if !c.reserve(need, op == jute.OpMultiRead || need < longList) {
 			return false
 		}
 	}
@@ -71,7 +80,7 @@ func (c *conn) run(st *state.State) {
 			c.stop = true
 			break
 		}
-		if n+parked >= maxRun || size >= flushSize || takesLong(frame) || c.long != nil {
+		if n+parked >= maxRun || c.cost > runSteps || size >= flushSize || takesLong(frame) || c.long != nil {
 			break
 		}
 		next, _, err := c.in.peek(c.srv.o.MaxFrame)
@@ -124,7 +133,7 @@ func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 		return w, false
 	}
 	o := &c.out
-	c.cost += int64(o.reserved / 1024)
+	c.cost += int64(o.reserved / 256)
 	head, _ := jute.BeginFrame(nil)
 	c.long = &longReply{list, jute.AppendReplyHeader(head, xid, st.Zxid(), jute.OK), o.reserved}
 	o.openGap()
@@ -152,11 +161,12 @@ func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) bool {
 	default:
 		return false
 	}
-	size := st.Tree().AnswerSize(op, c.session, body)
+	size, steps := st.Tree().AnswerSize(op, c.session, body)
 	if size <= flushSize || size <= c.out.reserved {
+		c.cost += int64(steps)
 		return false
 	}
-	c.need = size + size/16 + 4<<10 // the list may grow until then
+	c.need, c.building = size+size/16+4<<10, int64(steps) // the list may grow until then
 	return true
 }
 
@@ -165,7 +175,6 @@ func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) bool {
 // outbox.
 func (c *conn) readOne(st *state.State, frame []byte) (size int, ok bool) {
 	xid, op, body := header(frame)
-	c.cost += readCost(op, body)
 	c.seen(0, op, body)
 	switch op {
 	case jute.OpAddWatch, jute.OpRemoveWatches, jute.OpCheckWatches:
@@ -202,12 +211,20 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 		return w, 0, true
 	}
 	w, reply, code := c.answerRead(st, xid, op, body)
-	c.cost += int64(len(reply) / answerBytes)
-	if op == jute.OpGetEphemerals {
-		c.cost += int64(4 * st.Tree().EphemeralsIn(c.session))
+	if op != jute.OpMultiRead {
+		c.cost += c.answerSteps(w, reply)
 	}
 	c.readAnswered(xid, op, st.Zxid(), code, reply)
 	return w, o.size(), true
+}
+
+// answerSteps returns what a read has cost, with the watch that it sets.
+func (c *conn) answerSteps(w watch, reply []byte) int64 {
+	steps := tree.ReadSteps(w.path, *c.ids.Load()) + len(reply)/tree.ReadBytes
+	if w.set {
+		steps += tree.WatchSteps(w.path)
+	}
+	return int64(steps)
 }
 
 // answerRead appends the reply to one read. The outbox is locked.
@@ -232,7 +249,9 @@ func (c *conn) record(t *tree.Tree, b []byte, op jute.OpCode, body []byte) (_ []
 	code jute.ErrCode) {
 	ids := *c.ids.Load()
 	if op == jute.OpMultiRead {
-		b, code = t.AppendMultiRead(b, ids, body)
+		var steps int
+		b, steps, code = t.AppendMultiRead(b, ids, body)
+		c.cost += int64(steps)
 		return b, w, code
 	}
 	d := jute.NewDecoder(body)
@@ -247,7 +266,7 @@ func (c *conn) record(t *tree.Tree, b []byte, op jute.OpCode, body []byte) (_ []
 		}
 	}
 	if d.Err() != nil || !named {
-		return b, watch{}, jute.MarshallingError
+		return b, watch{path: path}, jute.MarshallingError
 	}
 	switch op {
 	case jute.OpGetData:

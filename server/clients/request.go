@@ -89,7 +89,7 @@ func (c *conn) handle(frame []byte) bool {
 		return false
 	}
 	if class == readOp {
-		return c.afford(readSteps) && c.catchUp() && c.read(frame)
+		return c.foresee(readCost(body)) && c.catchUp() && c.read(frame)
 	}
 	if !c.awaitReplies(0, 0) {
 		return false

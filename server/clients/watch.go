@@ -215,6 +215,7 @@ func (c *conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) 
 	d := jute.NewDecoder(body)
 	path, named := d.String()
 	n := d.Int()
+	c.cost += int64(tree.WatchSteps(path))
 	var code jute.ErrCode
 	var record []byte
 	open = true
