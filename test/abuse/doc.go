@@ -5,7 +5,19 @@
 //
 // TestRandomAttacks draws attacks from a grammar of operations, depths, ACLs, watches and
 // connections, each on its own server without a log, and measures how long the server holds
-// the state lock.
+// the state lock:
+//
+//   - the processor time of each hold by the thread that has the lock, without waits for a
+//     processor. An entry is one request, so a hold is the cost of one request with its events;
+//   - the sum of the holds over a whole second and more, without those for the innocent client.
+//     An address may spend a tenth of a second of its share at once and finish the request
+//     that it has begun, so the bound is a third of the time and 60 ms;
+//   - the steps of each request, and the memory of the process with the attackers in it;
+//   - the slowest lock of the innocent client, from its request to its answer.
+//
+// Steps and memory must hold in the first run. Other work on the machine makes page faults, misses
+// of the cache and waits longer, so an attack fails by its times only if three runs of the same
+// seed are beyond a bound: what the server itself takes too long for, it does so again.
 //
 // Run `make abuse`; `go test ./test/abuse` is the short form.
 package abuse
