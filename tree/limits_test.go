@@ -221,6 +221,7 @@ func TestAnswerSizeIsThatOfTheAnswer(t *testing.T) {
 	reads = jute.AppendMultiHeader(reads, jute.OpError, true, -1)
 	children, _ := tr.AppendChildrenStat(nil, c.IDs, "/dir")
 	multi, _, _ := tr.AppendMultiRead(nil, c.IDs, reads)
+	data, _ := tr.AppendData(nil, c.IDs, "/dir")
 	for name, x := range map[string]struct {
 		op     jute.OpCode
 		body   []byte
@@ -229,13 +230,14 @@ func TestAnswerSizeIsThatOfTheAnswer(t *testing.T) {
 		"children":   {jute.OpGetChildren2, pathWatch("/dir"), children},
 		"ephemerals": {jute.OpGetEphemerals, jute.AppendString(nil, "/"), tr.AppendEphemerals(nil, 7, "/")},
 		"multiRead":  {jute.OpMultiRead, reads, multi},
+		"data":       {jute.OpGetData, pathWatch("/dir"), data},
 	} {
 		want := len(x.answer)
 		if got, _ := tr.AnswerSize(x.op, 7, x.body); got < want-100 || got > want+want/20 {
 			t.Errorf("%s: %d, the answer has %d bytes", name, got, want)
 		}
 	}
-	for op, body := range map[jute.OpCode][]byte{jute.OpGetData: pathWatch("/dir"),
+	for op, body := range map[jute.OpCode][]byte{jute.OpGetData: pathWatch("/none"),
 		jute.OpGetChildren: pathWatch("/none"), jute.OpMultiRead: {1, 2}} {
 		got, _ := tr.AnswerSize(op, 7, body)
 		expect.That(t, got <= 200, "%v: %d", op, got)
