@@ -43,7 +43,7 @@ func TestConnectionsPerAddressAreBounded(t *testing.T) {
 func TestConnectionsInAllAreBounded(t *testing.T) {
 	r := newRig(t, Options{MaxConns: 2, MaxConnsPerAddr: -1})
 	a, b := r.client(), r.client()
-	must.OK(t, r.dial().Closed())
+	must.Fails(t, r.dial().Connect(wire.NewSession(10000)), "a third connection is served")
 	alive(t, a)
 	alive(t, b)
 }
