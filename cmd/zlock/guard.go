@@ -117,12 +117,12 @@ func startGuard(self string) (*guard, error) {
 // fork starts the process with its end of the socket, which fork closes here. It does without
 // os/exec, which tests the system's calls on another process before it starts its first one.
 func (g *guard) fork(self string, socket int) error {
-	defer unix.Close(socket)
+	defer closeFD(socket)
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(null)
+	defer closeFD(null)
 	// The guard gets zlock's standard input and output for COMMAND, and the socket. Their numbers
 	// must differ from those of files that the user passes on to COMMAND: so none is given a low one.
 	args := []string{guardName, "__guard"}
@@ -131,7 +131,7 @@ func (g *guard) fork(self string, socket int) error {
 		if err != nil {
 			return err
 		}
-		defer unix.Close(theirs)
+		defer closeFD(theirs)
 		args = append(args, strconv.Itoa(theirs))
 	}
 	env := append(os.Environ(), "GOMAXPROCS=1") // the guard starts sooner; COMMAND has its own environment
@@ -140,6 +140,8 @@ func (g *guard) fork(self string, socket int) error {
 	})
 	return err
 }
+
+func closeFD(fd int) { _ = unix.Close(fd) }
 
 // send sends an order. If that fails the guard is dead, which follow notices.
 func (g *guard) send(order string, words ...string) {
