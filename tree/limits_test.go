@@ -96,6 +96,41 @@ func TestRequestsHoldTheirBudget(t *testing.T) {
 	}
 }
 
+// What requests cost decides which of them succeed, so all servers and releases count alike.
+func TestStepsAreThoseOfTheRelease(t *testing.T) {
+	tr := tree.New()
+	path := "/a" + strings.Repeat("/some-name", 20)
+	for at := range path {
+		if at > 0 && path[at] == '/' {
+			do(t, tr, &tree.Change{Session: 1}, jute.OpCreate, createBody(path[:at], "", 0), nil)
+		}
+	}
+	do(t, tr, &tree.Change{Session: 1}, jute.OpCreate, createBody(path, "", 0), nil)
+	acl := jute.AppendBuffer(jute.AppendString(nil, "/b"), make([]byte, 1000))
+	acl = jute.AppendInt(jute.AppendACL(acl, []jute.ACL{{Perms: 31, ID: tree.DigestID("u:p")}}), 0)
+	for _, x := range []struct {
+		name string
+		op   jute.OpCode
+		body []byte
+		want int
+	}{
+		{"create", jute.OpCreate, createBody("/c", "", 0), 12},
+		{"create with an ACL and data", jute.OpCreate, acl, 26},
+		{"deep create", jute.OpCreate, createBody(path+"/x", "", 0), 30},
+		{"set", jute.OpSetData, setBody(path, "x"), 19},
+		{"check", jute.OpCheck, pathVersion(path), 11},
+		{"delete", jute.OpDelete, pathVersion(path + "/x"), 26},
+		{"delete with its ACL", jute.OpDelete, pathVersion("/b"), 22},
+	} {
+		body := jute.AppendMultiHeader(nil, x.op, false, -1)
+		body = jute.AppendMultiHeader(append(body, x.body...), jute.OpError, true, -1)
+		c := &tree.Change{Session: 1, Zxid: tr.Zxid() + 1}
+		if _, code, _ := tr.Apply(c, jute.OpMulti, body, nil); code != jute.OK || c.Steps != x.want {
+			t.Errorf("%s: %v after %d steps, want %d", x.name, code, c.Steps, x.want)
+		}
+	}
+}
+
 // A multiRead has the same budget.
 func TestMultiReadsHoldTheirBudget(t *testing.T) {
 	tr := tree.New()

@@ -11,7 +11,9 @@ import (
 // events for watchers, and copies for a snapshot that is being written. A multi or multiRead of ten
 // thousand operations on ordinary paths costs less. A request that costs more ends with
 // BADARGUMENTS, which every client library knows, and changes nothing. Every server must count
-// alike, so the counts are constants and follow from the request and the tree alone.
+// alike, so the counts are constants and follow from the request and the tree alone. Servers of two
+// releases do as well: to change a count after a release takes an option of the entry, which a
+// leader sets once all members understand it.
 const (
 	MaxSteps  = 160_000
 	StepNanos = 75
