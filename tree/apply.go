@@ -84,7 +84,7 @@ func (t *Tree) delete(c *Change, r *jute.PathVersion) jute.ErrCode {
 		return jute.BadVersion
 	case n.children() > 0:
 		return jute.NotEmpty
-	case !c.spend(steps + len(n.data)/stepBytes):
+	case !c.spend(steps + dataSteps(len(n.data))):
 		return jute.BadArguments
 	}
 	t.removeNode(c, n, strings.Clone(r.Path))
@@ -115,7 +115,7 @@ func (t *Tree) setDataOf(c *Change, r *jute.SetDataRequest, reply []byte) ([]byt
 	if c.Full && len(r.Data) > len(n.data) {
 		return reply, jute.Throttled
 	}
-	if !c.spend(setSteps + eventSteps(r.Path) + len(r.Data)/stepBytes) {
+	if !c.spend(setSteps + eventSteps(r.Path) + dataSteps(len(r.Data))) {
 		return reply, jute.BadArguments
 	}
 	t.writeData(c, n, strings.Clone(r.Path), string(r.Data), r.Data == nil, next(n.version))

@@ -86,7 +86,7 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 	if t.overQuota(c, path, 1, int64(len(r.Data))) {
 		return reply, jute.QuotaExceeded
 	}
-	if !c.spend(createSteps + 2*eventSteps(path) + len(r.Data)/stepBytes) {
+	if !c.spend(createSteps + 2*eventSteps(path) + dataSteps(len(r.Data))) {
 		return reply, jute.BadArguments
 	}
 

@@ -47,6 +47,10 @@ func (c *Change) spend(n int) bool {
 	return true
 }
 
+// dataSteps returns the cost of storing data. One node may be as large as the operator's bound of a
+// frame allows: its data alone do not use up the budget.
+func dataSteps(n int) int { return min(n/stepBytes, MaxSteps/2) }
+
 // pathSteps returns the cost of checking a path and walking along it.
 func pathSteps(path string) int {
 	return min(strings.Count(path, "/"), MaxDepth)/4 + len(path)/64
