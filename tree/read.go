@@ -152,7 +152,8 @@ func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size, ste
 // results; a failing one fails alone. It returns what that has cost. It answers MARSHALLINGERROR if anything
 // in body is not a read that multiRead allows, THROTTLEDOP if the answer would be
 // too large, or BADARGUMENTS if it would cost too much.
-func (t *Tree) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byte, steps int, code jute.ErrCode) {
+func (t *Tree) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byte, steps int,
+	code jute.ErrCode) {
 	d := jute.NewDecoder(body)
 	start := len(b)
 	c := Change{IDs: ids} // which counts steps

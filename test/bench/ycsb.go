@@ -27,7 +27,7 @@ func (y ycsb) help() string {
 	if y.inserts > 0 {
 		return "YCSB D: 95 % read a key, mostly one of the newest, 5 % add a key of 64 bytes"
 	}
-	return fmt.Sprintf("YCSB %s: %.0f %% read a key of 64 bytes, the rest write it; few keys take most operations",
+	return fmt.Sprintf("YCSB %s: %.0f %% read a key of 64 bytes, the rest write it; few keys take most of it",
 		strings.ToUpper(y.letter), 100*y.reads)
 }
 

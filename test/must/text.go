@@ -29,7 +29,8 @@ func (x *Text) String() string {
 // Await waits until the text has this part. The test ends if it takes longer than a minute.
 func (x *Text) Await(t testing.TB, part string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !strings.Contains(x.String(), part); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !strings.Contains(x.String(), part); {
+		time.Sleep(2 * time.Millisecond)
 		if time.Now().After(end) {
 			t.Fatalf("no %q in %q", part, x.String())
 		}
