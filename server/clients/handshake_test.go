@@ -154,7 +154,7 @@ func TestNothingIsAnsweredBeforeTheConnectResponse(t *testing.T) {
 }
 
 func TestConnectRequestThatIsNoneIsClosed(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, Options{HandshakeTimeout: time.Hour}) // what cannot be a request ends before
 	whole := wire.AppendConnectRequest(nil, wire.NewSession(10000))
 	frame := func(body []byte) []byte {
 		return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
