@@ -33,7 +33,7 @@ var (
 const (
 	mostMemory  = 256 << 20 // that an attack may add
 	mostLog     = 64 << 20  // of log that it may add beyond what is stored
-	mostRoom    = 48 << 20  // that segments of the log take beyond their entries: three of 16 MiB
+	mostRoom    = 64 << 20  // that segments of the log take beyond their entries: four of 16 MiB, one about to go
 	mostLeast   = 64 << 20  // that 64 entries take, which stay however long they are: of the longest requests
 	mostStored  = 32 << 20  // what there is, with snapshots and one under way
 	mostHandOff = time.Second

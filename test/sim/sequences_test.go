@@ -144,6 +144,7 @@ type sequence struct {
 
 	trailing uint64 // log entries kept behind a snapshot; 0: the default
 	strict   bool   // no server may end by itself but a removed one
+	over     bool   // no server starts any more
 }
 
 // processLife is what ends with a process that starts or runs.
@@ -222,6 +223,10 @@ func (c *sequence) begin(id uint32) {
 	l := new(processLife)
 	l.ctx, l.kill = context.WithCancel(context.Background())
 	c.mu.Lock()
+	if c.over {
+		c.mu.Unlock()
+		return
+	}
 	c.life[id] = l
 	host, peers, files := hostName(id), maps.Clone(c.peers), c.disk[id].Files()
 	c.mu.Unlock()
@@ -270,6 +275,9 @@ func (c *sequence) crash(id uint32) {
 }
 
 func (c *sequence) end() {
+	c.mu.Lock()
+	c.over = true // a server that loses its power now stays off
+	c.mu.Unlock()
 	for id := range c.disk {
 		c.crash(id)
 	}
