@@ -164,7 +164,7 @@ func runLate(t *testing.T, size int, now lateCase) (seen []sent) {
 func (c *lateRun) held(p *pipe, b []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kind, term, is := requestOf(p.conn.first, b)
+	kind, term, is := requestOf(byte(p.conn.first.Load()), b)
 	if p.answers {
 		kind, term = c.asked[p.conn], 0
 	} else if is {

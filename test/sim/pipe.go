@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -75,7 +76,7 @@ type pipe struct {
 }
 
 // connID is what both directions of a connection know of it.
-type connID struct{ first byte } // that the caller sent
+type connID struct{ first atomic.Int32 } // the byte that the caller sent; both ends write
 
 type segment struct {
 	data []byte
@@ -143,9 +144,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 	if k := len(p.segments); k > 0 && p.segments[k-1].at.After(at) {
 		at = p.segments[k-1].at
 	}
-	if p.conn.first == 0 {
-		p.conn.first = b[0]
-	}
+	p.conn.first.CompareAndSwap(0, int32(b[0]))
 	hold := p.n.held.Load()
 	p.segments = append(p.segments, segment{append([]byte(nil), b...), at, hold != nil && (*hold)(p, b)})
 	p.size += len(b)
