@@ -137,7 +137,11 @@ func (g *Generator) damageConnect(s *Step) {
 			"\x00\x00\x00\x0f", "\x00\x00\x00\x11", "\x00\x00\x00\x12")
 	case 3:
 		s.At = one(g, 0, 4, 4, 44) // version, zxid, read-only byte
-		s.Patch = one(g, "\x00\x00\x00\x01", "\xff\xff\xff\xff", "\xff\xff\xff\xff\xff\xff\xff\xff")
+		small := "\x00\x00\x00\x01"
+		if s.At == 4 {
+			small = "\x7f\xff\xff\xff" // a zxid that neither server has: their histories differ in length
+		}
+		s.Patch = one(g, small, "\xff\xff\xff\xff", "\xff\xff\xff\xff\xff\xff\xff\xff")
 		if s.Op == "connect" && g.chance(30) {
 			s.At, s.Patch = 16, one(g, "\x00\x00\x00\x00\x00\x00\x00\x01", "\xff\xff\xff\xff\xff\xff\xff\xff",
 				"\x80\x00\x00\x00\x00\x00\x00\x00")
