@@ -39,9 +39,8 @@ func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 		return false, true
 	}
 	p := pending{xid: xid, op: op, at: c.arrived, parked: bytes.Clone(frame)}
-	if p.followed = c.srv.Observed.Begin(op, p.parked[headerSize:]); p.followed != nil {
-		p.followed.Arrived, p.followed.Begun = c.arrived, c.srv.now()
-	}
+	c.seen(0, op, p.parked[headerSize:])
+	p.followed = c.followed
 	o.push(p)
 	o.stat.Received(1)
 	c.srv.metrics.PacketsReceived.Add(1)
