@@ -125,21 +125,24 @@ func (t *Tree) setDataOf(c *Change, r *jute.SetDataRequest, reply []byte) ([]byt
 // setACL answers BADARGUMENTS, INVALIDACL, NONODE, NOAUTH or BADVERSION, in this order; the
 // version it compares is the ACL's. It fires no watch.
 func (t *Tree) setACL(c *Change, r *jute.SetACLRequest, reply []byte) ([]byte, jute.ErrCode) {
-	if r.NoPath || !ValidPath(r.Path) {
-		return reply, jute.BadArguments
-	}
-	acl, code := c.fixACL(r.ACL, r.NullACLID)
-	if code != jute.OK {
+	n, code := t.named(c, &r.PathVersion)
+	if code == jute.BadArguments {
 		return reply, code
 	}
-	n, code := t.writable(c, &r.PathVersion, jute.PermAdmin)
-	if code != jute.OK {
+	acl, wrong := c.fixACL(r.ACL, r.NullACLID)
+	switch {
+	case wrong != jute.OK:
+		return reply, wrong
+	case code != jute.OK:
 		return reply, code
+	case !c.allowed(n, jute.PermAdmin):
+		return reply, jute.NoAuth
 	}
 	if r.Version != -1 && r.Version != n.aversion {
 		return reply, jute.BadVersion
 	}
 	t.changeACL(c, n, r.Path, acl)
+	c.Steps += dataSteps(len(n.data)) // the digest reads the node's data; that refuses nothing
 	return n.appendStat(reply), jute.OK
 }
 
@@ -155,17 +158,26 @@ func (t *Tree) check(c *Change, r *jute.PathVersion) jute.ErrCode {
 // writable finds the node of a request that names it by a full path and needs
 // perm on it. It answers BADARGUMENTS, NONODE or NOAUTH.
 func (t *Tree) writable(c *Change, r *jute.PathVersion, perm int32) (*node, jute.ErrCode) {
-	if !c.spend(opSteps+pathSteps(r.Path)) || r.NoPath || !ValidPath(r.Path) {
-		return nil, jute.BadArguments
-	}
-	n := t.find(r.Path)
-	if n == nil {
-		return nil, jute.NoNode
-	}
-	if !c.allowed(n, perm) {
+	n, code := t.named(c, r)
+	if code == jute.OK && !c.allowed(n, perm) {
 		return nil, jute.NoAuth
 	}
-	return n, jute.OK
+	return n, code
+}
+
+// named finds the node of a request that names it by a full path. It answers BADARGUMENTS or NONODE.
+// The path of a node that exists needs no look at each character.
+func (t *Tree) named(c *Change, r *jute.PathVersion) (*node, jute.ErrCode) {
+	if !c.spend(opSteps+pathSteps(r.Path)) || r.NoPath || r.Path == "" || !shortPath(r.Path) {
+		return nil, jute.BadArguments
+	}
+	if n := t.find(r.Path); n != nil {
+		return n, jute.OK
+	}
+	if !wellFormed(r.Path) {
+		return nil, jute.BadArguments
+	}
+	return nil, jute.NoNode
 }
 
 // SetConfig writes the text of /zookeeper/config. The node's version is always -1, as in the

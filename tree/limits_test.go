@@ -131,6 +131,21 @@ func TestStepsAreThoseOfTheRelease(t *testing.T) {
 	}
 }
 
+// The digest reads the data of a node whose ACL changes: its address pays for that.
+func TestSetACLPaysForTheData(t *testing.T) {
+	tr := tree.New()
+	cost := func(size int) int {
+		path := fmt.Sprintf("/%d", size)
+		do(t, tr, &tree.Change{Session: 1}, jute.OpCreate, createBody(path, strings.Repeat("x", size), 0), nil)
+		c := &tree.Change{Session: 1, Zxid: tr.Zxid() + 1}
+		body := jute.AppendInt(jute.AppendACL(jute.AppendString(nil, path), jute.WorldAnyone), -1)
+		_, code, _ := tr.Apply(c, jute.OpSetACL, body, nil)
+		must.Equal(t, code, jute.OK)
+		return c.Steps
+	}
+	expect.Equal(t, cost(160_000)-cost(0), 1000)
+}
+
 // A multiRead has the same budget.
 func TestMultiReadsHoldTheirBudget(t *testing.T) {
 	tr := tree.New()

@@ -16,10 +16,11 @@ const (
 // check. It also holds paths to MaxPath and MaxDepth, so a path that passes can be walked without
 // fear.
 func ValidPath(path string) bool {
-	if len(path) > MaxPath || strings.Count(path, "/") > MaxDepth {
-		return false
-	}
-	return wellFormed(path)
+	return shortPath(path) && wellFormed(path)
+}
+
+func shortPath(path string) bool {
+	return len(path) <= MaxPath && strings.Count(path, "/") <= MaxDepth
 }
 
 // wellFormed is ValidPath without its limits.
