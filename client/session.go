@@ -74,26 +74,25 @@ func (c *Client) session() *zk.Conn {
 
 // attach records a connection that carries the session.
 func (c *Client) attach(e *epoch) {
+	c.mu.Lock() // beginSession notes the connection under it
+	s := e.conn.Session()
+	c.mu.Unlock()
+	if e.begin(s.ID, s.Timeout) {
+		// The leader has begun the session since it was asked to: no heartbeat says more. The state
+		// comes first: Dial returns as soon as the session is attached.
+		if e.confirm(e.asked); e.valid() {
+			c.setState(StateReady)
+		}
+	}
 	c.mu.Lock()
 	if c.cleaning.Err() != nil {
 		c.mu.Unlock()
 		return
 	}
-	s := e.conn.Session()
-	born := e.begin(s.ID, s.Timeout)
-	if c.ep != e {
-		c.ep = e
-	}
-	c.attached = true
+	c.ep, c.attached = e, true
 	c.broadcast()
 	c.mu.Unlock()
 	c.opt.log.Debug("session attached", "session", hexID(s.ID), "timeout", s.Timeout)
-	if born {
-		// The leader has begun the session since it was asked to: no heartbeat says more.
-		if e.confirm(e.asked); e.valid() {
-			c.setState(StateReady)
-		}
-	}
 	c.wakeBeat()
 }
 
