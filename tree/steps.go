@@ -17,7 +17,7 @@ import (
 const (
 	MaxSteps  = 160_000
 	StepNanos = 75
-	ReadBytes = 500 // of an answer that are copied in a step
+	ReadBytes = 400 // of an answer that are copied in a step
 )
 
 // What a request pays for. BenchmarkSteps measures multis of each operation, on paths of

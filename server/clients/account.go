@@ -28,10 +28,10 @@ type account struct {
 }
 
 const (
-	// stepsPerSecond is what a processor does under the lock, and lockShare the
-	// part of it that an address has.
-	stepsPerSecond = int64(time.Second / tree.StepNanos)
-	lockShare      = 3
+	// stepNanos is what a step costs an address: tree.StepNanos, and half as much for caches that
+	// other work on the machine empties. lockShare is the part of each second that an address has.
+	stepNanos = tree.StepNanos * 3 / 2
+	lockShare = 3
 
 	// An address may use burstTime of its share at once. The server learns the cost of the end of a
 	// large session, and of the events that an address watches, only afterwards: if an address owes
@@ -62,7 +62,7 @@ func (s *Server) share(d time.Duration) int64 {
 	if !s.o.boundsAddresses() {
 		return math.MaxInt64 / 2
 	}
-	return int64(d) * stepsPerSecond / int64(time.Second) / lockShare / max(1, s.servers.Load())
+	return int64(d) / stepNanos / lockShare / max(1, s.servers.Load())
 }
 
 // countServers counts, about once a second, the servers that share the lock time of an address.

@@ -35,7 +35,7 @@ func TestAnAddressHasAThirdOfTheLock(t *testing.T) {
 				spent += 1000
 			}
 		}
-		held, share := time.Duration(spent)*tree.StepNanos, seconds/2*time.Second/lockShare/time.Duration(servers)
+		held, share := time.Duration(spent)*stepNanos, seconds/2*time.Second/lockShare/time.Duration(servers)
 		expect.That(t, held >= share*9/10 && held <= share*11/10,
 			"%d servers: the lock was held for %v in %d s", servers, held, seconds/2)
 	}
@@ -100,6 +100,30 @@ func TestRequestsAreCharged(t *testing.T) {
 		if got := account.owed.Load() - before; got < x.least || got > x.most {
 			t.Errorf("%s costs %d steps, want %d to %d", name, got, x.least, x.most)
 		}
+	}
+}
+
+// A watcher pays for the search of its identities in the ACL of the node.
+func TestWatchersPayForTheirIdentities(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	from := &r.srv.all()[0].from.account
+	from.paid.Store(int64(1000 * time.Hour)) // nothing is paid during this test
+	must.Get(c.Create("/n", nil, 0))(t)
+	cost := func() int64 {
+		must.OK(t, c.AddWatch("/n", jute.AddWatchPersistent))
+		before := from.owed.Load()
+		must.Get(c.Call(jute.OpSetData, wire.SetData("/n", nil, -1)))(t)
+		must.OK(t, c.Ping())
+		return from.owed.Load() - before
+	}
+	few := cost()
+	for i := range 50 {
+		must.Get(c.Call(jute.OpAuth, wire.Auth("digest", fmt.Sprintf("%d:p", i))))(t)
+	}
+	// The ACL is asked for the right to write, and for that to hear of it.
+	if more := cost() - few; more < 45 || more > 60 {
+		t.Errorf("50 identities cost %d steps more", more)
 	}
 }
 

@@ -146,7 +146,7 @@ func (t *watchTable) mayTell(c *conn) bool {
 		c.kill(endEvents)
 		return false
 	}
-	return t.mayRead(c.ids.Load())
+	return t.mayRead(a, c.ids.Load())
 }
 
 // settle charges the addresses for what they were told of a change.
@@ -166,13 +166,14 @@ func (t *watchTable) settle() {
 
 // mayRead tells whether a client may read the node of the event being told. The
 // answer for many identities is kept until the whole change is told.
-func (t *watchTable) mayRead(ids *[]jute.ID) bool {
+func (t *watchTable) mayRead(a *account, ids *[]jute.ID) bool {
 	if len(*ids) <= fewIDs {
 		return t.event.ACL.Allows(*ids, jute.PermRead)
 	}
 	q := question{ids, t.event.ACL}
 	may, known := t.asked[q]
 	if !known {
+		a.told += len(*ids) / 2
 		may = t.event.ACL.Allows(*ids, jute.PermRead)
 		t.asked[q] = may
 	}
