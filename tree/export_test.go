@@ -23,7 +23,7 @@ func (t *Tree) Verify() error {
 			errs = append(errs, fmt.Sprintf(format, args...))
 		}
 	}
-	count, size, owned, reapable := 0, int64(0), 0, 0
+	count, size, owned, reapable, texts := 0, int64(0), 0, 0, 0
 	refs := map[*ACL]int{}
 	quotas := map[string]bool{}
 	var visit func(n *node) (int, int64) // recursion is fine here: test trees are shallow
@@ -48,6 +48,12 @@ func (t *Tree) Verify() error {
 			reapable++
 			if int(n.slot) >= len(t.reapable) || t.reapable[n.slot] != n {
 				bad("%s: not among the reapable", path)
+			}
+		}
+		if hasQuotaText(n) {
+			texts++
+			if q, ok := t.quotaTexts[n]; !ok || q != readQuotaText(n.data) {
+				bad("%s: the tree has %v of its text (%v)", path, q, ok)
 			}
 		}
 		if n.name == limitsName && quotaOf(pathOf(n.parent)) != "" {
@@ -113,6 +119,9 @@ func (t *Tree) Verify() error {
 	if len(refs) != len(t.acls) || len(quotas) != t.quotas {
 		bad("%d ACLs are %d, %d quotas are %d", len(t.acls), len(refs), t.quotas, len(quotas))
 	}
+	if texts != len(t.quotaTexts) {
+		bad("%d texts of quotas are %d", len(t.quotaTexts), texts)
+	}
 	if t.undo != nil {
 		bad("a multi left something behind")
 	}
@@ -148,3 +157,6 @@ func (s *Snapshot) Marked() (nodes, gone int) {
 	visit(s.tree.root)
 	return nodes, len(s.deleted)
 }
+
+// SpoilData changes the data of a node in a way that the tree does not notice.
+func (t *Tree) SpoilData(path, data string) { t.find(path).data = data }

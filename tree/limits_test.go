@@ -307,3 +307,29 @@ func TestPathsWithANulAreBad(t *testing.T) {
 		}
 	}
 }
+
+// The text of a quota may be a megabyte, and all changes below the quota ask for its numbers: they
+// are read when the text is written, and never again.
+func TestTextOfAQuotaIsReadOnce(t *testing.T) {
+	tr := tree.New()
+	c := &tree.Change{Zxid: 1, IDs: []jute.ID{{Scheme: "super"}}}
+	const limits, stats = "/zookeeper/quota/q/zookeeper_limits", "/zookeeper/quota/q/zookeeper_stats"
+	for _, path := range []string{"/q", "/zookeeper/quota/q", limits, stats} {
+		do(t, tr, c, jute.OpCreate, createBody(path, "", 0), nil)
+	}
+	do(t, tr, c, jute.OpSetData, setBody(limits, "count=7;byteHardLimit=10=;byteHardLimit=99,countHardLimit=x"), nil)
+	expect.OK(t, tr.Verify())
+	tr.SpoilData(limits, strings.Repeat(",", 1000))
+	tr.SpoilData(stats, "bytes=1000")
+	set := func(data string) []byte {
+		return append(append(jute.AppendMultiHeader(nil, jute.OpSetData, false, -1), setBody("/q", data)...),
+			jute.AppendMultiHeader(nil, jute.OpError, true, -1)...)
+	}
+	for data, fits := range map[string]bool{"1234567890": true, "12345678901": false} {
+		c.Zxid++
+		_, _, changed := tr.Apply(c, jute.OpMulti, set(data), nil)
+		expect.Equal(t, changed, fits, "%q", data)
+	}
+	info, _ := tr.Get(stats)
+	expect.Equal(t, string(info.Data), "count=1,bytes=10")
+}

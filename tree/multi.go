@@ -146,6 +146,11 @@ func (t *Tree) multi(c *Change, d *jute.Decoder, reply []byte) (out []byte, code
 		}
 		return appendFailure(reply, count, i, code), jute.OK, false
 	}
+	for _, s := range t.undo.steps {
+		if s.at >= 0 && hasQuotaText(s.node) {
+			delete(t.quotaTexts, s.node)
+		}
+	}
 	t.undo = nil
 	// A multi of checks alone changes no node, but it is a write like any
 	// other and consumes its zxid.

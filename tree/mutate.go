@@ -95,6 +95,11 @@ func (t *Tree) link(n *node, p int) {
 		n.slot = int32(len(t.reapable))
 		t.reapable = append(t.reapable, n)
 	}
+	if hasQuotaText(n) {
+		if _, known := t.quotaTexts[n]; !known { // it is when a rollback brings the node back
+			t.quotaTexts[n] = readQuotaText(n.data)
+		}
+	}
 	if n.name == limitsName {
 		if p := quotaOf(pathOf(n.parent)); p != "" {
 			t.quotas++
@@ -126,6 +131,9 @@ func (t *Tree) unlink(n *node) int {
 		if p := quotaOf(pathOf(n.parent)); p != "" {
 			t.quotas--
 		}
+	}
+	if hasQuotaText(n) && t.undo == nil { // else the multi may fail yet
+		delete(t.quotaTexts, n)
 	}
 	return p
 }
@@ -169,6 +177,9 @@ func (t *Tree) spread(n *node, count int, bytes int64) {
 func (t *Tree) setData(n *node, data string, null bool) {
 	t.spread(n, 0, int64(len(data)-len(n.data)))
 	n.data, n.null = data, null
+	if hasQuotaText(n) {
+		t.quotaTexts[n] = readQuotaText(data)
+	}
 }
 
 // The changes proper: they stamp, count, tell and mix.
@@ -213,8 +224,8 @@ func (t *Tree) removeNode(c *Change, n *node, path string) {
 func (t *Tree) writeData(c *Change, n *node, path string, data string, null bool, version int32) {
 	t.snap.keep(n)
 	t.undo.writing(n)
-	if n.name == statsName {
-		t.undo.counting(n)
+	if hasQuotaText(n) {
+		t.undo.counting(t, n)
 	}
 	grow := int64(len(data) - len(n.data))
 	t.setData(n, data, null)

@@ -50,7 +50,8 @@ func (t *Tree) covering(c *Change, path string) (limits, stats *node) {
 func (t *Tree) charge(c *Change, path string, count, bytes int64) {
 	if _, n := t.covering(c, path); n != nil {
 		c.spend(quotaSteps)
-		t.setStats(n, quotaField(n.data, "count")+count, quotaField(n.data, "bytes")+bytes)
+		used := t.quotaTexts[n]
+		t.setStats(n, used.count+count, used.bytes+bytes)
 	}
 }
 
@@ -77,7 +78,7 @@ func (t *Tree) fillStats(n *node) {
 func (t *Tree) setStats(n *node, count, bytes int64) {
 	t.snap.keep(n)
 	t.undo.writing(n)
-	t.undo.counting(n)
+	t.undo.counting(t, n)
 	b := append(t.buf[:0], "count="...)
 	b = strconv.AppendInt(b, count, 10)
 	b = append(b, ",bytes="...)
@@ -100,56 +101,75 @@ func (t *Tree) overQuota(c *Change, path string, count, bytes int64) bool {
 	if t.undo != nil && (limits.czxid == c.Zxid || stats.czxid == c.Zxid) {
 		return false // this very multi made the quota
 	}
-	used := t.undo.before(stats)
-	return exceeds(quotaField(limits.data, "countHardLimit"), quotaField(used, "count"), count) ||
-		exceeds(quotaField(limits.data, "byteHardLimit"), quotaField(used, "bytes"), bytes)
+	used, most := t.undo.before(t, stats), t.quotaTexts[limits]
+	return exceeds(most.countLimit, used.count, count) || exceeds(most.byteLimit, used.bytes, bytes)
 }
 
 func exceeds(limit, used, more int64) bool { return limit > -1 && more != 0 && used+more > limit }
 
-// quotaField reads a number from a text like "count=1,bytes=-1=;byteHardLimit=5". It returns -1 if
-// there is no such number; as a limit, -1 means no limit.
-func quotaField(text, key string) int64 {
-	for text != "" {
-		i := strings.IndexAny(text, ",;")
-		pair := text
-		if i >= 0 {
-			pair, text = text[:i], text[i+1:]
-		} else {
-			text = ""
-		}
-		k, v, _ := strings.Cut(pair, "=")
-		if k != key {
+// quotaText is what the text of a node of a quota says. It is read when it is written: it may be a
+// megabyte, and every change below the quota asks for it.
+type quotaText struct{ count, bytes, countLimit, byteLimit int64 }
+
+func hasQuotaText(n *node) bool { return n.name == limitsName || n.name == statsName }
+
+// readQuotaText reads a text like "count=1,bytes=-1=;byteHardLimit=5". The first field of a name
+// counts. A number is -1 if it is missing or none; as a limit, -1 means no limit.
+func readQuotaText(text string) quotaText {
+	q := quotaText{-1, -1, -1, -1}
+	fields := [...]struct {
+		name string
+		to   *int64
+	}{{"count", &q.count}, {"bytes", &q.bytes}, {"countHardLimit", &q.countLimit}, {"byteHardLimit", &q.byteLimit}}
+	begins := true // a field
+	for i := range len(text) {
+		at := begins
+		begins = text[i] == ',' || text[i] == ';'
+		if !at || len(text)-i < len("count") {
 			continue
 		}
-		n, err := strconv.ParseInt(strings.TrimRight(v, "="), 10, 64)
-		if err != nil {
-			return -1
+		switch text[i : i+len("count")] {
+		case "count", "bytes", "byteH":
+		default:
+			continue
 		}
-		return n
+		for k := range fields {
+			f := &fields[k]
+			v, ok := strings.CutPrefix(text[i:], f.name)
+			if !ok || v != "" && !strings.ContainsRune("=,;", rune(v[0])) || f.to == nil {
+				continue
+			}
+			if end := strings.IndexAny(v, ",;"); end >= 0 {
+				v = v[:end]
+			}
+			if n, err := strconv.ParseInt(strings.TrimRight(strings.TrimPrefix(v, "="), "="), 10, 64); err == nil {
+				*f.to = n
+			}
+			f.to = nil
+		}
 	}
-	return -1
+	return q
 }
 
 // counting notes the counts that a multi is about to change.
-func (u *undoLog) counting(n *node) {
+func (u *undoLog) counting(t *Tree, n *node) {
 	if u == nil {
 		return
 	}
 	if u.counted == nil {
-		u.counted = map[*node]string{}
+		u.counted = map[*node]quotaText{}
 	}
 	if _, ok := u.counted[n]; !ok {
-		u.counted[n] = n.data
+		u.counted[n] = t.quotaTexts[n]
 	}
 }
 
 // before returns the counts in n as they were before the multi.
-func (u *undoLog) before(n *node) string {
+func (u *undoLog) before(t *Tree, n *node) quotaText {
 	if u != nil {
 		if text, ok := u.counted[n]; ok {
 			return text
 		}
 	}
-	return n.data
+	return t.quotaTexts[n]
 }

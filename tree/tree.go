@@ -99,6 +99,7 @@ type Tree struct {
 	owned      int                // ephemerals of all sessions
 	reapable   []*node            // containers and TTL nodes; node.slot is the position
 	quotas     int                // activated ones
+	quotaTexts map[*node]quotaText
 
 	undo  *undoLog  // of the multi being applied, else nil
 	buf   []byte    // scratch of names and keys
@@ -123,7 +124,7 @@ func New() *Tree {
 func newTree() *Tree {
 	return &Tree{
 		seed: maphash.MakeSeed(), lim: defaultLimits, acls: aclTable{},
-		ephemerals: map[int64]*holding{},
+		ephemerals: map[int64]*holding{}, quotaTexts: map[*node]quotaText{},
 	}
 }
 

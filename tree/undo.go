@@ -9,9 +9,9 @@ type undoLog struct {
 	hash  digest
 	zxid  int64
 
-	// counted holds the text of quota statistics as it was before the multi,
-	// for those that it changed.
-	counted map[*node]string
+	// counted holds what the texts of quotas said before the multi, of those that it
+	// changed.
+	counted map[*node]quotaText
 }
 
 // undoStep is one change. A node that was created or deleted has the fields of its parent from
@@ -71,7 +71,8 @@ func (t *Tree) rollback() {
 		if s.at == stepData {
 			last := len(u.data) - 1
 			old := &u.data[last]
-			t.setData(n, old.data, old.null)
+			t.spread(n, 0, int64(len(old.data)-len(n.data)))
+			n.data, n.null = old.data, old.null
 			n.mzxid, n.mtime, n.version = old.mzxid, old.mtime, old.version
 			u.data = u.data[:last]
 			continue
@@ -82,6 +83,11 @@ func (t *Tree) rollback() {
 			t.link(n, int(s.at))
 		}
 		n.parent.pzxid, n.parent.cv = s.pzxid, s.cv
+	}
+	for n, text := range u.counted {
+		if _, there := t.quotaTexts[n]; there {
+			t.quotaTexts[n] = text
+		}
 	}
 	t.hash, t.zxid = u.hash, u.zxid
 }
