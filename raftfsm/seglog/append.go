@@ -175,6 +175,9 @@ func (l *Log) write(entries []*raft.Log) error {
 			return err
 		}
 	}
+	for _, start := range starts {
+		seal(buf[start:], s.end+int(start))
+	}
 	if _, err := s.file.WriteAt(buf, int64(s.end)); err != nil {
 		return fmt.Errorf("append to the log: %w", err)
 	}

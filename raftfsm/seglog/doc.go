@@ -6,13 +6,14 @@
 // made ready in the background when the current one is half full.
 //
 //	segment := magic 8 · base index u64 · crc32c u32 · file's size u32 · record*
-//	record  := size u32 · ^size u32 · crc32c u32 · type u8 · 0 u8*3 · index u64
+//	record  := size u32 · ^size u32 · crc32c u32 · type u8 · empty u12 · empty u12 · index u64
 //	           · term u64 · batch u64 · time i64 · extensions' length u64
 //	           · data · extensions
 //
 // All numbers are big-endian, records begin at multiples of eight, size counts
-// from its own first byte, the checksum covers everything behind it, and batch
-// is the index of the first record written together with this one. Files are
+// from its own first byte, the checksum covers everything behind it, empty counts the
+// sectors of the record that hold zeros alone, and batch is the index of the first
+// record written together with this one. Files are
 // named by a number that rises with every new segment; a segment supersedes
 // everything from its base index on in the segments before it.
 //
@@ -23,11 +24,11 @@
 // next, so that no segment outlives the one that supersedes a part of it.
 //
 // Recovery tells a write torn by a crash from damage. A torn write was never acknowledged and is
-// dropped. It leaves sectors of zeros, because the space was zero before, and nothing of a later
-// batch behind it. A record is damaged after it was acknowledged if all its sectors are there but
-// its checksum is wrong, or if a later batch follows it, or if its term is older than that of the
-// entry before it: Open refuses. (Recovery cannot tell the two apart in one case: damage to the
-// very last record when its data hold a whole sector of zeros.)
+// dropped. It leaves more sectors of zeros than the record counts, because the space was zero
+// before, and nothing of a later batch behind it. A record is damaged after it was acknowledged if
+// all its sectors are there but its checksum is wrong, or if a later batch follows it, or if its
+// term is older than that of the entry before it: Open refuses. (Recovery cannot tell the two apart
+// in one case: damage to the very last record when 2 MiB of its data are zeros.)
 //
 // The entries that Open finds count from then on, so Open syncs them first: a process that was
 // killed between its write and its sync has left entries that are readable and not durable. Open

@@ -24,11 +24,15 @@ func open(t testing.TB, dir string) *Log {
 	return l
 }
 
-// data never holds a zero, so that whole sectors of zeros mean unwritten.
+// data often holds sectors of zeros, which look like sectors that were not written.
 func data(rng *rand.Rand, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
-		b[i] = byte(1 + rng.IntN(255))
+		b[i] = byte(rng.IntN(256))
+	}
+	if n > 0 && rng.IntN(2) == 0 {
+		from := rng.IntN(n)
+		clear(b[from:min(n, from+rng.IntN(4*sector))])
 	}
 	return b
 }
@@ -238,8 +242,7 @@ func TestWithin(t *testing.T) {
 	l.Close()
 }
 
-// TestTornWritesAreDropped keeps a random subset of the sectors of the last append, as a crash may, and
-// expects everything before it. What is stored can be read back, and what could not is refused before
+// What is stored can be read back, and what could not is refused before
 // anybody counts on it: at the limit, next to it, with and without extensions.
 func TestLongestEntry(t *testing.T) {
 	defer func(was int) { maxRecord = was }(maxRecord)
@@ -276,6 +279,8 @@ func TestLongestEntry(t *testing.T) {
 	}
 }
 
+// TestTornWritesAreDropped keeps a random subset of the sectors of the last append, as a crash may, and
+// expects everything before it.
 func TestTornWritesAreDropped(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 9))
@@ -320,7 +325,7 @@ func TestTornWritesAreDropped(t *testing.T) {
 	}
 }
 
-// TestDamageIsRefused flips every bit position class of a log's written bytes:
+// TestDamageIsRefused flips bits all over a log's written bytes:
 // either Open or the read of the entry must fail, or nothing has changed.
 func TestDamageIsRefused(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
@@ -332,11 +337,14 @@ func TestDamageIsRefused(t *testing.T) {
 		must.OK(t, l.StoreLogs(b))
 		all = append(all, b...)
 	}
+	zeros := &raft.Log{Index: uint64(len(all) + 1), Term: 3, Data: make([]byte, 2*sector)} // the last
+	must.OK(t, l.StoreLog(zeros))
+	all = append(all, zeros)
 	end := l.segments[0].end
 	must.OK(t, l.Close())
 	file := filepath.Join(dir, segmentName(1))
 	good := must.Get(os.ReadFile(file))(t)
-	for at := range end + 64 {
+	for at := 0; at < end+64; at += 1 + rng.IntN(4) {
 		bad := append([]byte(nil), good...)
 		bad[at] ^= 1 << rng.IntN(8)
 		must.OK(t, os.WriteFile(file, bad, 0o600))
@@ -363,7 +371,9 @@ func FuzzOpen(f *testing.F) {
 	rng := rand.New(rand.NewPCG(4, 5))
 	b := append(append([]byte(nil), magic...), 0, 0, 0, 0, 0, 0, 0, 1)
 	for _, e := range batch(rng, 1, 3, 50) {
+		at := len(b)
 		b = appendRecord(b, e, 1)
+		seal(b[at:], at)
 	}
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {

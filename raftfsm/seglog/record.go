@@ -16,6 +16,8 @@ const (
 	recordSize = 56 // of a record without data
 	sector     = 512
 
+	mostNoted = 1<<12 - 1 // empty sectors that a record counts
+
 	// MaxData is how long an entry may be, with its extensions. A longer one is
 	// refused when it is stored, because it could not be read back.
 	MaxData = 256<<20 - recordSize
@@ -47,9 +49,8 @@ var (
 
 func aligned(n int) int { return (n + 7) &^ 7 }
 
-// appendRecord appends a log entry as part of a batch.
+// appendRecord appends a log entry as part of a batch; seal completes it.
 func appendRecord(b []byte, l *raft.Log, batch uint64) []byte {
-	at := len(b)
 	size := recordSize + len(l.Data) + len(l.Extensions)
 	b = binary.BigEndian.AppendUint32(b, uint32(size))
 	b = binary.BigEndian.AppendUint32(b, ^uint32(size))
@@ -66,11 +67,19 @@ func appendRecord(b []byte, l *raft.Log, batch uint64) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(len(l.Extensions)))
 	b = append(b, l.Data...)
 	b = append(b, l.Extensions...)
-	binary.BigEndian.PutUint32(b[at+8:], crc32.Checksum(b[at+12:], crcTable))
 	for len(b)%8 != 0 {
 		b = append(b, 0)
 	}
 	return b
+}
+
+// seal completes the record at the start of b, which goes to offset at of its file. The number of its
+// sectors that hold nothing but zeros stands there twice, so that a flipped bit shows.
+func seal(b []byte, at int) {
+	b = b[:binary.BigEndian.Uint32(b)]
+	n := uint32(min(emptySectors(b, at), mostNoted))
+	binary.BigEndian.PutUint32(b[12:], uint32(b[12])<<24|n<<12|n)
+	binary.BigEndian.PutUint32(b[8:], crc32.Checksum(b[12:], crcTable))
 }
 
 // record is a record found in a segment.
@@ -91,7 +100,9 @@ func parse(b []byte, at int) (r record, err error) {
 		return r, errDamaged // the size and its complement lie in one sector: they came together
 	}
 	if crc32.Checksum(b[12:size], crcTable) != binary.BigEndian.Uint32(b[8:]) {
-		if hasEmptySector(b[:size], at) {
+		noted := int(binary.BigEndian.Uint32(b[12:]) & mostNoted)
+		twice := int(binary.BigEndian.Uint32(b[12:]) >> 12 & mostNoted)
+		if empty := emptySectors(b[:size], at); noted == twice && (empty > noted || empty == mostNoted) {
 			return r, errTorn
 		}
 		return r, errDamaged
@@ -100,17 +111,16 @@ func parse(b []byte, at int) (r record, err error) {
 		batch: binary.BigEndian.Uint64(b[32:]), size: size}, nil
 }
 
-// hasEmptySector reports whether a sector, or the part of it that b covers, is
-// all zero.
-func hasEmptySector(b []byte, at int) bool {
+// emptySectors returns how many sectors, or the parts of them that b covers, are all zero.
+func emptySectors(b []byte, at int) (empty int) {
 	for len(b) > 0 {
 		n := min(len(b), sector-at%sector)
 		if len(bytes.Trim(b[:n], "\x00")) == 0 {
-			return true
+			empty++
 		}
 		b, at = b[n:], at+n
 	}
-	return false
+	return empty
 }
 
 // decode fills l from a whole record, which it does not keep.
