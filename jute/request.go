@@ -81,7 +81,7 @@ func (d *Decoder) ReadCreate(op OpCode, r *CreateRequest) {
 	r.Path, ok = d.String()
 	r.NoPath = !ok
 	r.Data = d.Buffer()
-	r.ACL, r.NullACLID = d.aclOnto(r.ACL)
+	r.ACL, r.NullACLID = d.aclOnto(r.ACL, KeptACL)
 	r.Flags, r.TTL = d.Int(), 0
 	if op == OpCreateTTL {
 		r.TTL = d.Long()
@@ -133,7 +133,7 @@ func (d *Decoder) SetACLRequest() (r SetACLRequest) {
 	var ok bool
 	r.Path, ok = d.String()
 	r.NoPath = !ok
-	r.ACL, r.NullACLID = d.ACL()
+	r.ACL, r.NullACLID = d.aclOnto(nil, KeptACL)
 	r.Version = d.Int()
 	return r
 }

@@ -81,10 +81,13 @@ func AppendACL(b []byte, acl []ACL) []byte {
 // ACL reads an ACL list; a null list is nil. A null scheme reads as "", which
 // no rule accepts; a null id is reported by nullID, because the reference
 // answers it with a code of its own.
-func (d *Decoder) ACL() (acl []ACL, nullID bool) { return d.aclOnto(nil) }
+func (d *Decoder) ACL() (acl []ACL, nullID bool) { return d.aclOnto(nil, 1<<30) }
 
-// aclOnto is ACL with room that a list may take.
-func (d *Decoder) aclOnto(room []ACL) (acl []ACL, nullID bool) {
+// KeptACL is how many entries the decoder keeps of an ACL in a request: more than a server takes.
+const KeptACL = 1001
+
+// aclOnto is ACL with room that a list may take, and keeps so many entries.
+func (d *Decoder) aclOnto(room []ACL, most int) (acl []ACL, nullID bool) {
 	n := d.Count(12)
 	if n <= 0 {
 		return nil, false
@@ -102,7 +105,9 @@ func (d *Decoder) aclOnto(room []ACL) (acl []ACL, nullID bool) {
 			return nil, false
 		}
 		nullID = nullID || !ok
-		acl = append(acl, a)
+		if len(acl) < most {
+			acl = append(acl, a)
+		}
 	}
 	return acl, nullID
 }

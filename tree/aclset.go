@@ -2,6 +2,7 @@ package tree
 
 import (
 	"cmp"
+	"hash/maphash"
 	"net/netip"
 	"slices"
 	"sort"
@@ -18,6 +19,10 @@ type ACL struct {
 	key  string     // the encoded list
 	refs int        // nodes that have it; at 0 it leaves the table
 	sum  uint64     // of key, for the digest of the tree
+
+	hash   uint64 // of key, in the table of the tree
+	next   *ACL   // with the same hash
+	listed bool   // it is in the table
 
 	anyone int32             // what everybody may
 	proved map[jute.ID]int32 // what an identity of digest, sasl or x509 may
@@ -165,42 +170,83 @@ func parseRange(s string) (netip.Prefix, bool) {
 	return p, err == nil && p.Addr().Is4()
 }
 
-// aclTable finds the ACL of an encoded list.
-type aclTable map[string]*ACL
+// aclTable finds the ACL of an encoded list. A key may be long, so each ACL keeps the hash of its own.
+type aclTable struct {
+	seed maphash.Seed
+	by   map[uint64]*ACL
+	n    int
+}
+
+func newACLTable() aclTable { return aclTable{seed: maphash.MakeSeed(), by: map[uint64]*ACL{}} }
 
 // intern returns the ACL with these entries. retain counts each node that takes it.
-func (t aclTable) intern(acl []jute.ACL) *ACL {
+func (t *aclTable) intern(acl []jute.ACL) *ACL {
 	var room [128]byte
 	key := jute.AppendACL(room[:0], acl)
-	if a := t[string(key)]; a != nil {
-		return a
+	hash := maphash.Bytes(t.seed, key)
+	for a := t.by[hash]; a != nil; a = a.next {
+		if a.key == string(key) {
+			return a
+		}
 	}
 	a := newACL(string(key))
-	t[a.key] = a
+	a.hash = hash
+	t.enter(a)
 	return a
 }
 
+func (t *aclTable) enter(a *ACL) {
+	a.next, a.listed = t.by[a.hash], true
+	t.by[a.hash] = a
+	t.n++
+}
+
 // retain counts a node that has a.
-func (t aclTable) retain(a *ACL) {
-	a.refs++
-	if a.refs == 1 {
-		t[a.key] = a
+func (t *aclTable) retain(a *ACL) {
+	if a.refs++; !a.listed {
+		t.enter(a)
 	}
 }
 
 // release ends what retain began.
-func (t aclTable) release(a *ACL) {
-	a.refs--
-	if a.refs == 0 {
-		delete(t, a.key)
+func (t *aclTable) release(a *ACL) {
+	if a.refs--; a.refs == 0 {
+		t.drop(a)
+	}
+}
+
+func (t *aclTable) drop(a *ACL) {
+	a.listed = false
+	t.n--
+	if t.by[a.hash] != a {
+		before := t.by[a.hash]
+		for before.next != a {
+			before = before.next
+		}
+		before.next = a.next
+	} else if a.next != nil {
+		t.by[a.hash] = a.next
+	} else {
+		delete(t.by, a.hash)
+	}
+}
+
+// all goes through the ACLs of the table.
+func (t *aclTable) all(yield func(*ACL) bool) {
+	for _, a := range t.by {
+		for next := a; a != nil; a = next {
+			if next = a.next; !yield(a) {
+				return
+			}
+		}
 	}
 }
 
 // sweep drops ACLs that no node has.
-func (t aclTable) sweep() {
-	for key, a := range t {
+func (t *aclTable) sweep() {
+	for a := range t.all {
 		if a.refs == 0 {
-			delete(t, key)
+			t.drop(a)
 		}
 	}
 }

@@ -71,7 +71,7 @@ type Encoder struct {
 
 // NewEncoder returns an Encoder for a tree of so many nodes. None of them was changed behind zxid.
 func NewEncoder(zxid int64, nodes int) *Encoder {
-	return &Encoder{zxid: zxid, nodes: nodes, enc: newEncoder(), acls: aclTable{}}
+	return &Encoder{zxid: zxid, nodes: nodes, enc: newEncoder(), acls: newACLTable()}
 }
 
 // Node appends a node, and the header before the first. The root comes first

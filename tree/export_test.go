@@ -112,12 +112,12 @@ func (t *Tree) Verify() error {
 			size, t.owned, inLists, owned, len(t.reapable), reapable)
 	}
 	for a, n := range refs {
-		if a.refs != n || t.acls[a.key] != a {
+		if a.refs != n || t.acls.intern(a.list) != a {
 			bad("ACL %v: %d references are %d", a.list, a.refs, n)
 		}
 	}
-	if len(refs) != len(t.acls) || len(quotas) != t.quotas {
-		bad("%d ACLs are %d, %d quotas are %d", len(t.acls), len(refs), t.quotas, len(quotas))
+	if len(refs) != t.acls.n || len(quotas) != t.quotas {
+		bad("%d ACLs are %d, %d quotas are %d", t.acls.n, len(refs), t.quotas, len(quotas))
 	}
 	if texts != len(t.quotaTexts) {
 		bad("%d texts of quotas are %d", len(t.quotaTexts), texts)

@@ -272,6 +272,13 @@ func TestAnswerSizeIsThatOfTheAnswer(t *testing.T) {
 	children, _ := tr.AppendChildrenStat(nil, c.IDs, "/dir")
 	multi, _, _ := tr.AppendMultiRead(nil, c.IDs, reads)
 	data, _ := tr.AppendData(nil, c.IDs, "/dir")
+	list := make([]jute.ACL, 500)
+	for i := range list {
+		list[i] = jute.ACL{Perms: 31, ID: jute.ID{Scheme: "digest", ID: fmt.Sprint(i, ":x")}}
+	}
+	body := jute.AppendACL(jute.AppendString(jute.AppendString(nil, "/acl"), ""), list)
+	do(t, tr, c, jute.OpCreate, jute.AppendInt(body, 0), nil)
+	acl, _ := tr.AppendACL(nil, c.IDs, "/acl")
 	for name, x := range map[string]struct {
 		op     jute.OpCode
 		body   []byte
@@ -281,6 +288,7 @@ func TestAnswerSizeIsThatOfTheAnswer(t *testing.T) {
 		"ephemerals": {jute.OpGetEphemerals, jute.AppendString(nil, "/"), tr.AppendEphemerals(nil, 7, "/")},
 		"multiRead":  {jute.OpMultiRead, reads, multi},
 		"data":       {jute.OpGetData, pathWatch("/dir"), data},
+		"ACL":        {jute.OpGetACL, jute.AppendString(nil, "/acl"), acl},
 	} {
 		want := len(x.answer)
 		if got, _ := tr.AnswerSize(x.op, 7, x.body); got < want-100 || got > want+want/20 {
@@ -332,4 +340,35 @@ func TestTextOfAQuotaIsReadOnce(t *testing.T) {
 	}
 	info, _ := tr.Get(stats)
 	expect.Equal(t, string(info.Data), "count=1,bytes=10")
+}
+
+// Of an ACL that is too long only the beginning is kept.
+func TestOnlyTheBeginningOfALongACLIsKept(t *testing.T) {
+	body := jute.AppendACL(jute.AppendString(jute.AppendString(nil, "/x"), ""), make([]jute.ACL, 50_000))
+	d := jute.NewDecoder(jute.AppendInt(body, 5))
+	r := d.CreateRequest(jute.OpCreate)
+	expect.That(t, d.Err() == nil && r.Flags == 5 && len(r.ACL) == jute.KeptACL && jute.KeptACL > tree.MaxACLEntries,
+		"%v, flags %d, %d entries are kept", d.Err(), r.Flags, len(r.ACL))
+}
+
+// The end of a session pays for the data of its nodes, which the digest reads.
+func TestEndOfASessionPaysForData(t *testing.T) {
+	tr, c := tree.New(), &tree.Change{Zxid: 1, Session: 7, IDs: []jute.ID{{Scheme: "super"}}}
+	for i := range 10 {
+		do(t, tr, c, jute.OpCreate, createBody(fmt.Sprint("/e", i), strings.Repeat("x", 100_000), jute.FlagEphemeral), nil)
+	}
+	c.Steps = 0
+	tr.CloseSession(c, 7)
+	expect.That(t, c.Steps > 6000, "%d steps for 1 MB", c.Steps)
+}
+
+// A multiRead of nodes that are not there has short answers, and the same budget.
+func TestMultiReadsOfNothingHoldTheirBudget(t *testing.T) {
+	var body []byte
+	for range tree.MaxSteps {
+		body = append(jute.AppendMultiHeader(body, jute.OpGetData, false, -1), 0, 0, 0, 2, '/', 'x', 0)
+	}
+	body = jute.AppendMultiHeader(body, jute.OpError, true, -1)
+	_, steps, code := tree.New().AppendMultiRead(nil, nil, body)
+	expect.That(t, code == jute.BadArguments && steps == tree.MaxSteps, "%v, %d steps", code, steps)
 }

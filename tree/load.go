@@ -116,9 +116,9 @@ func (l *Loader) acl(d *jute.Decoder) error {
 	case len(list) == 0 || nullID:
 		return errors.New("no ACL")
 	}
-	known := len(l.tree.acls)
+	known := l.tree.acls.n
 	a := l.tree.acls.intern(list)
-	if len(l.tree.acls) == known {
+	if l.tree.acls.n == known {
 		return errors.New("the same ACL twice")
 	}
 	l.acls = append(l.acls, a)

@@ -120,6 +120,12 @@ func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size, ste
 			}
 		}
 		steps += pathSteps(path)
+	case jute.OpGetACL:
+		path, _ := d.String()
+		if n := t.find(path); n != nil {
+			size, steps = len(n.acl.key), len(n.acl.list)/4
+		}
+		steps += pathSteps(path)
 	case jute.OpGetEphemerals:
 		if h := t.ephemerals[session]; h != nil {
 			if size = h.paths; !h.long() {
@@ -127,7 +133,7 @@ func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size, ste
 			}
 		}
 	case jute.OpMultiRead:
-		for size < t.lim.multiRead {
+		for size < t.lim.multiRead && steps < MaxSteps {
 			h := d.MultiHeader()
 			path, _ := d.String()
 			d.Bool()
@@ -170,7 +176,9 @@ func (t *Tree) AppendMultiRead(b []byte, ids []jute.ID, body []byte) (out []byte
 		if h.Type != jute.OpGetData && h.Type != jute.OpGetChildren {
 			return b[:start], c.Steps, jute.MarshallingError
 		}
-		c.spend(opSteps + pathSteps(path))
+		if !c.spend(opSteps + pathSteps(path)) {
+			return b[:start], c.Steps, jute.BadArguments
+		}
 		code := jute.OK
 		n := t.find(path)
 		if n == nil {

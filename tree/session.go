@@ -46,8 +46,8 @@ func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, c
 	slices.SortFunc(list, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.node.czxid, b.node.czxid), cmp.Compare(a.path, b.path))
 	})
-	c.Steps += endSteps * len(list) // the end of a session has no bound but MaxEphemerals
 	for _, e := range list {
+		c.Steps += endSteps + dataSteps(len(e.node.data)) // the end of a session has no bound but MaxEphemerals
 		t.removeNode(c, e.node, e.path)
 	}
 }

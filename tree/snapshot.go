@@ -102,7 +102,7 @@ func (s *Snapshot) Zxid() int64 { return s.zxid }
 // and do not change the lists.
 func (s *Snapshot) ACLs() [][]jute.ACL {
 	var all [][]jute.ACL
-	for _, a := range s.tree.acls {
+	for a := range s.tree.acls.all {
 		all = append(all, a.list)
 	}
 	return all

@@ -123,7 +123,7 @@ func New() *Tree {
 
 func newTree() *Tree {
 	return &Tree{
-		seed: maphash.MakeSeed(), lim: defaultLimits, acls: aclTable{},
+		seed: maphash.MakeSeed(), lim: defaultLimits, acls: newACLTable(),
 		ephemerals: map[int64]*holding{}, quotaTexts: map[*node]quotaText{},
 	}
 }
