@@ -60,7 +60,8 @@ type conn struct {
 	stop       bool  // run met the end of the connection
 	empties    uint8 // answers without a token where there is no SASL
 	auths      int32 // auth packets so far
-	woken      woken
+	settled    bool  // it rests where the system allows it best: its first moment is over
+	woken      *woken
 	limit      *time.Timer // of the handshake
 	in         input
 	inHeld     int            // bytes of in that srv.memory counts
@@ -93,6 +94,12 @@ type conn struct {
 	bytesIn   atomic.Int64 // received
 	listed    atomic.Bool  // in srv.heard
 	retired   atomic.Bool  // the session has moved or ended: hearing from it means nothing
+
+	// Under srv.resting.mu.
+	rests   bool   // without a goroutine
+	visited bool   // a ping is being answered
+	wanted  bool   // it must wake after that
+	slot    uint32 // while rests
 
 	out outbox
 
@@ -144,7 +151,7 @@ func (c *conn) serve() {
 		if p := recover(); p != nil {
 			c.panicked(p)
 		} else if rests {
-			go c.rest()
+			c.lieDown()
 			return
 		}
 		c.finish(why)
@@ -367,6 +374,18 @@ func (c *conn) setDeadline(at time.Duration) {
 		c.deadline = at
 		c.nc.SetReadDeadline(c.srv.start.Add(at))
 	}
+}
+
+// dropDeadline removes the read deadline, and reports false if the connection is ending.
+func (c *conn) dropDeadline() bool {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	if c.out.state != outboxOpen {
+		return false
+	}
+	c.deadline = 0
+	c.nc.SetReadDeadline(time.Time{})
+	return true
 }
 
 // readFailed returns the end reason of a failed read.

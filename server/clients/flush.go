@@ -148,7 +148,15 @@ func (c *conn) flushTouched() {
 		o.mu.Unlock()
 		c.rouse() // it goes on with the next requests, and flushes then
 		return
-	case o.flushing:
+	}
+	c.startFlush()
+}
+
+// startFlush writes the outbox without waiting for the client: if it must wait, a new goroutine does.
+// The outbox is locked, and unlocked on return.
+func (c *conn) startFlush() {
+	o := &c.out
+	if o.flushing || o.state == outboxDead {
 		o.mu.Unlock()
 		return
 	}
@@ -255,6 +263,9 @@ func (c *conn) flushed() {
 	if waiting || ending {
 		c.rouse()
 	}
+	if ending {
+		c.srv.resting.wake(c)
+	}
 }
 
 // writeNow writes what the connection takes without waiting: nothing, unless
@@ -320,10 +331,12 @@ func (c *conn) writeAll(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// hangUp closes the socket. The connection's goroutine notices and ends.
+// hangUp closes the socket. The connection's goroutine notices and ends; one that rests gets a
+// goroutine.
 func (c *conn) hangUp() {
 	c.nc.Close()
 	c.rouse()
+	c.srv.resting.wake(c)
 }
 
 // linger ends the writing side after the last frame and gives the client a

@@ -156,6 +156,13 @@ func (echoWords) Answer(conn io.ReadWriter, first [4]byte) error {
 	return err
 }
 
+// parked is how many connections rest without a goroutine.
+func (r *rig) parked() int {
+	r.srv.resting.mu.Lock()
+	defer r.srv.resting.mu.Unlock()
+	return len(r.srv.resting.slots) - len(r.srv.resting.free)
+}
+
 // dial opens a connection without a session.
 func (r *rig) dial() *wire.Conn {
 	r.t.Helper()

@@ -3,17 +3,16 @@ package clients
 import (
 	"errors"
 	"os"
-	"time"
 
 	"github.com/zlockd/zlockd/jute"
 )
 
-// A connection whose client only pings rests: of many thousands most do, most of the time. A
-// resting connection needs a goroutine with the smallest stack, which reads a few bytes at a time
-// and answers pings. A goroutine that has once handled anything else has a larger stack for the
-// rest of its life, so the first request wakes the connection: a new goroutine serves it. Only
-// one of the two exists at a time; the go statement hands over what the connection's goroutine
-// owns.
+// A connection whose client only pings rests: of many thousands most do, most of the time. Where the
+// system allows it, a resting connection has no goroutine (resting.go). Elsewhere it needs one with the
+// smallest stack, which reads a few bytes at a time and answers pings. A goroutine that has once
+// handled anything else has a larger stack for the rest of its life, so the first request wakes the
+// connection: a new goroutine serves it. Only one of the two exists at a time; the go statement hands
+// over what the connection's goroutine owns.
 
 // woken is what a resting connection has read last: a ping, or what ended its rest.
 type woken struct {
@@ -41,27 +40,47 @@ func (c *conn) giveBack() {
 	}
 }
 
+// lieDown lets the connection rest. The caller owns it no longer.
+func (c *conn) lieDown() {
+	r := &c.srv.resting
+	switch {
+	case c.settled:
+		if r.park(c) {
+			return
+		}
+	case r.takes(c):
+		c.settled = true
+		c.setDeadline(min(c.deadline, c.srv.now()+restAfter))
+	}
+	go c.rest()
+}
+
 // rest is the goroutine of a connection that rests. It keeps its stack small: it leaves requests
 // other than pings, and every end, to serve.
 func (c *conn) rest() {
 	defer c.restPanicked()
+	w := new(woken)
 	for {
-		n, err := c.nc.Read(c.woken.buf[:])
+		n, err := c.nc.Read(w.buf[:])
 		if n > 0 {
 			c.received(n)
 		}
-		if err != nil || n != pingSize || !c.isPing() || !c.handle(c.woken.buf[4:pingSize]) {
-			c.woken.n, c.woken.err = uint8(n), err
+		if err != nil || n != pingSize || !isPing(w.buf[:]) || !c.handle(w.buf[4:pingSize]) {
+			w.n, w.err = uint8(n), err
 			break
 		}
 		c.flush()
+		if c.settled = true; c.srv.resting.park(c) {
+			return
+		}
 	}
+	c.woken = w
 	go c.serve()
 }
 
 // isPing reports whether what was read begins with a ping.
-func (c *conn) isPing() bool {
-	return [4]byte(c.woken.buf[:4]) == [4]byte{0, 0, 0, headerSize} && [4]byte(c.woken.buf[8:12]) == [4]byte{
+func isPing(b []byte) bool {
+	return [4]byte(b[:4]) == [4]byte{0, 0, 0, headerSize} && [4]byte(b[8:12]) == [4]byte{
 		0, 0, 0, byte(jute.OpPing)}
 }
 
@@ -77,18 +96,19 @@ func (c *conn) restPanicked() {
 // wakeUp takes over what a resting connection has received. It reports true when
 // there is nothing to do after all.
 func (c *conn) wakeUp() (why endReason, again bool) {
-	n, err := int(c.woken.n), c.woken.err
-	c.woken.n, c.woken.err = 0, nil
+	w := c.woken
+	c.woken = nil
+	n, err := int(w.n), w.err
 	if n > 0 {
 		c.in.room()
-		c.in.w = copy(c.in.buf, c.woken.buf[:n])
+		c.in.w = copy(c.in.buf, w.buf[:n])
 	}
 	if err == nil {
 		return endNone, false
 	}
 	// Pings do not move the deadline, which would take a system call: wakeUp checks it once it has
 	// passed.
-	silent := time.Duration(c.lastHeard.Load()) + c.timeout + c.margin()
+	silent := c.silentAt()
 	if errors.Is(err, os.ErrDeadlineExceeded) && silent > c.srv.now() && c.isOpen() {
 		c.setDeadline(silent)
 		return endNone, true

@@ -82,6 +82,7 @@ type Server struct {
 	watches watchTable
 	memory  memory
 	heard   heardList
+	resting resting
 	flush   flushers
 	rounds  readRounds
 
@@ -123,6 +124,7 @@ func New(o Options) (*Server, error) {
 	s.memory.init(s)
 	s.rounds.s = s
 	s.flush.start(&s.wg)
+	s.resting.init(s)
 	return s, nil
 }
 
@@ -329,6 +331,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		s.flush.stop()
+		s.resting.stop()
 		s.wg.Wait()
 		close(done)
 	}()

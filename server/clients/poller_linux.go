@@ -1,0 +1,115 @@
+package clients
+
+import (
+	"io"
+	"os"
+	"syscall"
+	"time"
+)
+
+// epoll is a poller of plain TCP connections. Its descriptor is itself polled by Go's, so that waiting
+// takes no thread.
+type epoll struct {
+	file   *os.File
+	raw    syscall.RawConn
+	events [128]syscall.EpollEvent
+	found  int
+	err    error
+	waits  func(fd uintptr) bool
+	n      int
+	buf    []byte
+	reads  func(fd uintptr) bool
+}
+
+// arrivals: what has come, or the end. An event is told once, when it happens.
+const arrivals = syscall.EPOLLIN | syscall.EPOLLRDHUP | 1<<31 // EPOLLET
+
+// newPoller returns nil if the system refuses.
+func newPoller() poller {
+	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil
+	}
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		syscall.Close(fd)
+		return nil
+	}
+	p := &epoll{file: os.NewFile(uintptr(fd), "epoll")}
+	if p.raw, err = p.file.SyscallConn(); err == nil {
+		err = p.file.SetReadDeadline(time.Time{}) // fails if Go's poller does not take it
+	}
+	if err != nil {
+		p.file.Close()
+		return nil
+	}
+	p.waits, p.reads = p.tryWait, p.tryRead
+	return p
+}
+
+func (p *epoll) takes(c *conn) bool { return c.raw != nil }
+
+func (p *epoll) add(c *conn, slot uint32) error {
+	return p.control(c, syscall.EPOLL_CTL_ADD, &syscall.EpollEvent{Events: arrivals, Fd: int32(slot)})
+}
+
+func (p *epoll) remove(c *conn) { p.control(c, syscall.EPOLL_CTL_DEL, nil) }
+
+// control holds both descriptors open while the system uses them.
+func (p *epoll) control(c *conn, op int, e *syscall.EpollEvent) (err error) {
+	closed := c.raw.Control(func(fd uintptr) {
+		if e := p.raw.Control(func(ep uintptr) { err = syscall.EpollCtl(int(ep), op, int(fd), e) }); e != nil {
+			err = e
+		}
+	})
+	if closed != nil {
+		return closed
+	}
+	return err
+}
+
+func (p *epoll) wait(buf []arrival) (n int, err error) {
+	if err := p.raw.Read(p.waits); err != nil || p.err != nil {
+		return 0, os.ErrClosed
+	}
+	for i := range p.events[:p.found] {
+		e := &p.events[i]
+		buf[i] = arrival{uint32(e.Fd), e.Events&^syscall.EPOLLIN != 0}
+	}
+	return p.found, nil
+}
+
+// tryWait reports false if nothing has come: Go's poller then waits.
+func (p *epoll) tryWait(fd uintptr) bool {
+	for {
+		p.found, p.err = syscall.EpollWait(int(fd), p.events[:], 0)
+		if p.err != syscall.EINTR {
+			return p.found != 0
+		}
+	}
+}
+
+func (p *epoll) read(c *conn, b []byte) (n int, err error) {
+	p.buf = b
+	if err := c.raw.Read(p.reads); err != nil {
+		return 0, err
+	}
+	switch {
+	case p.err == syscall.EAGAIN:
+		return 0, nil
+	case p.err != nil:
+		return 0, os.NewSyscallError("read", p.err)
+	case p.n == 0:
+		return 0, io.EOF
+	}
+	return p.n, nil
+}
+
+func (p *epoll) tryRead(fd uintptr) bool {
+	for {
+		if p.n, p.err = syscall.Read(int(fd), p.buf); p.err != syscall.EINTR {
+			return true
+		}
+	}
+}
+
+func (p *epoll) close() { p.file.Close() }
