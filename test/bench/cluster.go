@@ -88,18 +88,21 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 	return out, removeTree(conns[0], root)
 }
 
-// failover measures how long writes at the surviving servers stop when the leader is killed.
-func failover(good3 float64) point {
+// failover measures how long writes at the surviving servers stop when the leader, or another voter,
+// is killed.
+func failover(name, victim string, good3 float64) point {
 	return point{
-		name: "failover", good3: good3, only: 3, alone: true,
-		help: "kill -9 of the leader: until the first write at a survivor, until every client there writes " +
+		name: name, good3: good3, only: 3, alone: true,
+		help: "kill -9 of " + victim + ": until the first write at a survivor, until every client there writes " +
 			"again, clients of survivors that lost their connection",
 		open: func(c *config, s *side) (runner, error) {
 			e, err := s.fresh(nil)
 			if err != nil {
 				return runner{}, err
 			}
-			return runner{run: func() (sample, error) { return runFailover(e) }, close: e.Close}, nil
+			return runner{run: func() (sample, error) {
+				return runFailover(c, e, name == "failover")
+			}, close: e.Close}, nil
 		},
 	}
 }
@@ -124,7 +127,7 @@ func (v *survivor) write(deadline time.Time) error {
 		v.dropped = true
 		for {
 			if time.Now().After(deadline) {
-				return fmt.Errorf("no write after the leader's end: %w", err)
+				return fmt.Errorf("no write after the server's end: %w", err)
 			}
 			v.c.Drop()
 			c, again := wire.AttachPipe(v.addr, sessionTimeout, v.c.Session, v.c.Password, v.c.Zxid)
@@ -137,21 +140,24 @@ func (v *survivor) write(deadline time.Time) error {
 	}
 }
 
-func runFailover(e *cluster.Ensemble) (out sample, err error) {
+func runFailover(cfg *config, e *cluster.Ensemble, leads bool) (out sample, err error) {
 	const perServer = 4
-	var leader *cluster.Server
+	var victim *cluster.Server
 	for range 500 {
-		if leader = e.Leader(); leader != nil {
+		if victim = e.Leader(); victim != nil {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	if leader == nil {
+	if victim == nil {
 		return out, errors.New("no leader")
 	}
+	if !leads { // another voter
+		victim = e.Servers[victim.ID%cfg.nodes]
+	}
 	var clients []*survivor
-	for _, s := range e.Servers {
-		if s == leader {
+	for _, s := range serving(e) {
+		if s == victim {
 			continue
 		}
 		for range perServer {
@@ -168,7 +174,7 @@ func runFailover(e *cluster.Ensemble) (out sample, err error) {
 		}
 	}
 	var (
-		dead  atomic.Int64 // when the leader was certainly gone, ns since start
+		dead  atomic.Int64 // when the victim was certainly gone, ns since start
 		start = time.Now()
 		wg    sync.WaitGroup
 		after = make([]time.Duration, len(clients))
@@ -191,7 +197,7 @@ func runFailover(e *cluster.Ensemble) (out sample, err error) {
 	}
 	time.Sleep(500 * time.Millisecond)
 	at := time.Since(start)
-	leader.Kill()
+	victim.Kill()
 	dead.Store(int64(time.Since(start)))
 	wg.Wait()
 	lost := 0
@@ -206,10 +212,10 @@ func runFailover(e *cluster.Ensemble) (out sample, err error) {
 		return out, err
 	}
 	slices.Sort(after)
-	if err := leader.Spawn(); err != nil {
+	if err := victim.Spawn(); err != nil {
 		return out, err
 	}
-	if err := leader.WaitReady(); err != nil {
+	if err := victim.WaitReady(); err != nil {
 		return out, err
 	}
 	time.Sleep(time.Second) // the next round starts from a calm ensemble

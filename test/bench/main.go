@@ -17,6 +17,7 @@ import (
 type config struct {
 	a, b         string
 	nodes        int
+	observers    int
 	rounds       int
 	warm         time.Duration
 	duration     time.Duration
@@ -47,6 +48,8 @@ func main() {
 		"what is measured: zlockd, zlockd@BINARY, addrs=HOST:PORT,… or cmd=COMMAND")
 	flag.StringVar(&c.b, "b", "zookeeper", "what it is compared with, or none")
 	flag.IntVar(&c.nodes, "nodes", 1, "servers on each side")
+	flag.IntVar(&c.observers, "observers", 0,
+		"servers without a vote on each side, beside -nodes; clients then connect to these alone")
 	flag.IntVar(&c.rounds, "rounds", 0, "rounds of each point (default 7, quick 3)")
 	flag.DurationVar(&c.warm, "warm", 0, "unmeasured time before each round (default 1s, quick 300ms)")
 	flag.DurationVar(&c.duration, "duration", 0, "measured time of each round (default 4s, quick 1s)")
@@ -58,7 +61,7 @@ func main() {
 	flag.StringVar(&c.bigHeap, "zookeeper-big-jvm", "-Xmx2g", "one more for points with a large state")
 	flag.IntVar(&c.sessions, "sessions", 0, "idle sessions (default 10000, quick 1000)")
 	flag.IntVar(&c.watches, "watches", 0, "watches (default 1000000, quick 100000)")
-	flag.IntVar(&c.znodes, "znodes", 0, "nodes of the large state (default 1000000, quick 100000)")
+	flag.IntVar(&c.znodes, "znodes", 0, "nodes or locks of the large state (default 1000000, quick 100000)")
 	flag.IntVar(&c.pages, "pages", 0,
 		"pages of the lock view that look at the locks of -a, a zlockd, each second while it is measured")
 	flag.Parse()

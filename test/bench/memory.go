@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/zlockd/zlockd/test/bench/measure"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -17,7 +18,7 @@ func residentOf(e *cluster.Ensemble) float64 {
 	time.Sleep(restTime)
 	var sum int64
 	for _, s := range e.Servers {
-		sum += rssOf(s.Pid())
+		sum += measure.Resident(s.Pid())
 	}
 	return float64(sum)
 }
@@ -125,11 +126,11 @@ func watchMemory(n int) point {
 func znodeMemory(n int) point {
 	return memoryPoint(fmt.Sprintf("znodes:%d", n), "znode",
 		"resident memory that a node of 100 bytes adds, 1,000 in a directory", 2, n,
-		func(addrs []string) (func(), error) { return func() {}, fill(addrs[0], n) })
+		func(addrs []string) (func(), error) { return func() {}, fill(addrs[0], payload, n) })
 }
 
-// fill creates n nodes of 100 bytes, a thousand to a directory.
-func fill(addr string, n int) error {
+// fill creates n nodes with data, a thousand to a directory.
+func fill(addr string, data []byte, n int) error {
 	const perDir = 1000
 	dirs := (n + perDir - 1) / perDir
 	if err := withConn(addr, func(c *wire.Pipe) error {
@@ -144,7 +145,7 @@ func fill(addr string, n int) error {
 	return parallel(8, dirs, func(i int) error {
 		return withConn(addr, func(c *wire.Pipe) error {
 			k := min(perDir, n-i*perDir)
-			return bulk(c, k, func(j int) { c.Create(fillPath(i*perDir+j), payload, 0) })
+			return bulk(c, k, func(j int) { c.Create(fillPath(i*perDir+j), data, 0) })
 		})
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zlockd/zlockd/test/bench/measure"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -79,7 +80,7 @@ type usage struct {
 func takeUsage(pids []int) usage {
 	u := usage{pids: pids, client: ownCPU()}
 	for _, p := range pids {
-		u.server += cpuOf(p)
+		u.server += measure.CPU(p)
 	}
 	return u
 }
@@ -89,6 +90,15 @@ func (u usage) perOp(ops int64) (server, client float64) {
 	now := takeUsage(u.pids)
 	n := max(float64(ops), 1)
 	return float64(now.server-u.server) / 1e3 / n, float64(now.client-u.client) / 1e3 / n
+}
+
+// alone returns the metric of the CPU µs per operation of a single server, the leader; none without one.
+func (u usage) alone(ops int64) []metric {
+	if len(u.pids) == 0 {
+		return nil
+	}
+	server, _ := u.perOp(ops)
+	return []metric{{name: "leader", unit: "CPU µs/op", value: server, lower: true}}
 }
 
 // builder makes the workload of a connection; dir is a directory of its own.
@@ -165,7 +175,7 @@ func (f shape) measure(c *config, s *side) (out sample, err error) {
 	for end := time.Now().Add(time.Minute); err == nil && f.half && r.ops == 0 && time.Now().Before(end); {
 		r, err = load(conns, work, depth, 10*c.warm) // the warm-up tells the rate
 	}
-	before := takeUsage(s.pids())
+	before, leader := takeUsage(s.pids()), takeUsage(s.leader())
 	switch {
 	case err != nil:
 	case f.half:
@@ -185,6 +195,7 @@ func (f shape) measure(c *config, s *side) (out sample, err error) {
 			{name: "tail", unit: "p99.9 ms", value: ms(out.tails[2]), lower: true},
 			{name: "rate", unit: "/s", value: r.rate()}}
 	}
+	out.metrics = append(out.metrics, leader.alone(r.ops)...)
 	err = parallel(16, n, func(i int) error {
 		if err := cleanups[i](); err != nil {
 			return err

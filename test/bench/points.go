@@ -45,7 +45,8 @@ func points(c *config) []point {
 		churn(16, 2),
 		expiry(c.sessions, 4),
 		readsBusy(16, 2),
-		failover(1.4),
+		failover("failover", "the leader", 1.4),
+		failover("voter-dies", "a voter that follows", 0),
 		startup(),
 		startupDev(),
 		startupEmbedded(),
@@ -54,6 +55,8 @@ func points(c *config) []point {
 		sessionMemory(c.sessions),
 		watchMemory(c.watches),
 		znodeMemory(c.znodes),
+		lockMemory(c.znodes),
+		second(),
 		restart(c.znodes),
 		snapshots(c.znodes),
 	}

@@ -3,36 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
-
-// cpuOf returns the CPU time that the threads of a process have used, user and system.
-func cpuOf(pid int) (used time.Duration) {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	for _, name := range threads {
-		b, _ := os.ReadFile(name) // a thread may have ended
-		running, _, _ := strings.Cut(string(b), " ")
-		ns, _ := strconv.ParseInt(running, 10, 64)
-		used += time.Duration(ns)
-	}
-	return used
-}
-
-// rssOf returns the resident memory of a process in bytes.
-func rssOf(pid int) int64 {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kb, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			return kb << 10
-		}
-	}
-	return 0
-}
 
 // ownCPU returns the CPU time of this process.
 func ownCPU() time.Duration {
@@ -71,11 +45,15 @@ func idleTime() point {
 					return out, errNotHere
 				}
 				time.Sleep(c.warm)
-				before := takeUsage(s.pids())
+				before, leader := takeUsage(s.pids()), takeUsage(s.leader())
 				time.Sleep(c.duration)
 				spent, _ := before.perOp(1)
-				share := 100 * spent / float64(c.duration.Microseconds())
-				out.metrics = []metric{{unit: "% of a core", value: share, lower: true}}
+				share := 100 / float64(c.duration.Microseconds())
+				out.metrics = []metric{{unit: "% of a core", value: share * spent, lower: true}}
+				for _, m := range leader.alone(1) {
+					m.unit, m.value = "% of a core", share*m.value
+					out.metrics = append(out.metrics, m)
+				}
 				return out, nil
 			}}, nil
 		},

@@ -23,8 +23,9 @@ type report struct {
 func newReport(c *config, sides []*side) *report {
 	r := &report{c: c, sides: sides}
 	r.head = fmt.Sprintf("%s, %s. %d rounds of %v after %v of warm-up, sides in turn; %d server(s) on each "+
-		"side.",
-		time.Now().UTC().Format("2006-01-02 15:04 MST"), machine(), c.rounds, c.duration, c.warm, c.nodes)
+		"side and %d observer(s).",
+		time.Now().UTC().Format("2006-01-02 15:04 MST"), machine(), c.rounds, c.duration, c.warm, c.nodes,
+		c.observers)
 	return r
 }
 

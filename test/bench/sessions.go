@@ -39,7 +39,7 @@ func runFanout(cfg *config, s *side, conns []*wire.Pipe) (out sample, err error)
 		return out, err
 	}
 	var times hist
-	var server, client float64
+	var server, client, leader float64
 	end := time.Now().Add(cfg.warm + cfg.duration)
 	begin := time.Now().Add(cfg.warm)
 	for time.Now().Before(end) || times.n == 0 {
@@ -57,7 +57,7 @@ func runFanout(cfg *config, s *side, conns []*wire.Pipe) (out sample, err error)
 		}); err != nil {
 			return out, err
 		}
-		before := takeUsage(s.pids())
+		before, lead := takeUsage(s.pids()), takeUsage(s.leader())
 		start := time.Now()
 		var wg sync.WaitGroup
 		errs := make([]error, len(watchers))
@@ -80,11 +80,18 @@ func runFanout(cfg *config, s *side, conns []*wire.Pipe) (out sample, err error)
 			sv, cl := before.perOp(1)
 			server += sv
 			client += cl
+			for _, m := range lead.alone(1) {
+				leader += m.value
+			}
 		}
 	}
 	out.server, out.client = server/float64(times.n), client/float64(times.n)
 	out.tails = times.tails()
 	out.metrics = []metric{{unit: "ms", value: ms(out.tails[0]), lower: true}}
+	if leader > 0 {
+		out.metrics = append(out.metrics, metric{name: "leader", unit: "CPU µs/op", value: leader / float64(times.n),
+			lower: true})
+	}
 	return out, removeNodes(admin, []string{node})
 }
 

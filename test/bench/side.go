@@ -34,7 +34,8 @@ type side struct {
 // addrs=host:port,… or cmd=command with {id}, {dir}, {client}, {peer}, {admin}
 // and {peers} filled in.
 func newSide(spec string, c *config) (*side, error) {
-	s := &side{name: spec, options: cluster.Options{Nodes: c.nodes, ReadyTimeout: 10 * time.Minute}}
+	s := &side{name: spec, options: cluster.Options{Nodes: c.nodes, Observers: c.observers,
+		ReadyTimeout: 10 * time.Minute}}
 	switch {
 	case spec == "zookeeper":
 		s.name = "ZooKeeper"
@@ -128,7 +129,20 @@ func (s *side) addrs() []string {
 	return addrsOf(s.steady)
 }
 
-func addrsOf(e *cluster.Ensemble) []string { return strings.Split(e.Addrs(), ",") }
+// addrsOf returns the client addresses of all servers or, if some are observers, of those alone.
+func addrsOf(e *cluster.Ensemble) (list []string) {
+	for _, v := range serving(e) {
+		list = append(list, v.Client)
+	}
+	return list
+}
+
+func serving(e *cluster.Ensemble) []*cluster.Server {
+	if o := e.Observers(); len(o) > 0 {
+		return o
+	}
+	return e.Servers
+}
 
 // dial opens a session at the next server in turn.
 func (s *side) dial() (*wire.Pipe, error) {
@@ -170,6 +184,16 @@ func (s *side) pids() []int {
 		list = append(list, v.Pid())
 	}
 	return list
+}
+
+// leader returns the process that leads more than one server; none if there is no such.
+func (s *side) leader() (pids []int) {
+	if s.steady != nil && len(s.steady.Servers) > 1 {
+		if l := s.steady.Leader(); l != nil {
+			return []int{l.Pid()}
+		}
+	}
+	return nil
 }
 
 // settings describes the options of the side.

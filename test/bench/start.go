@@ -147,7 +147,7 @@ func bigServer(c *config, s *side, n int, change func(*cluster.Options)) (*clust
 	if err != nil {
 		return nil, err
 	}
-	if err := fill(e.Servers[0].Client, n); err != nil {
+	if err := fill(e.Servers[0].Client, payload, n); err != nil {
 		e.Close()
 		return nil, err
 	}

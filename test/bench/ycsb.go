@@ -2,12 +2,12 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/zlockd/zlockd/test/bench/measure"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -61,7 +61,7 @@ type ycsbWork struct {
 }
 
 func (w *ycsbWork) start(c *wire.Pipe, slot int) {
-	switch p, i := rand.Float64(), w.keys.next(); {
+	switch p, i := rand.Float64(), w.keys.Next(); {
 	case p < w.inserts:
 		w.own.start(c, slot)
 	case p >= w.inserts+w.reads:
@@ -79,26 +79,17 @@ func (w *ycsbWork) step(*wire.Pipe, int, *wire.Answer) bool { return true }
 
 // keys are the shared nodes, a thousand in a directory.
 type keys struct {
+	*measure.Zipf
 	side *side
 	root string
 	n    int
-
-	// Of the distribution; see Gray and others, "Quickly generating billion-record synthetic
-	// databases", 1994.
-	zeta, eta float64
 }
 
-const (
-	theta   = 0.99
-	keysDir = 1000
-)
+const keysDir = 1000
 
 func newKeys(c *config, s *side) (*keys, error) {
-	k := &keys{side: s, root: c.unique("ycsb"), n: max(c.znodes/10, 10)}
-	for i := range k.n {
-		k.zeta += 1 / math.Pow(float64(i+1), theta)
-	}
-	k.eta = (1 - math.Pow(2/float64(k.n), 1-theta)) / (1 - (1+math.Pow(0.5, theta))/k.zeta)
+	n := max(c.znodes/10, 10)
+	k := &keys{measure.NewZipf(n), s, c.unique("ycsb"), n}
 	conn, err := s.dial()
 	if err != nil {
 		return nil, err
@@ -118,18 +109,6 @@ func (k *keys) dirs() []string {
 func (k *keys) path(i int) string {
 	i = i * 7919 % k.n // a prime, so that no two keys meet
 	return k.root + "/n" + strconv.Itoa(i/keysDir) + "/k" + strconv.Itoa(i)
-}
-
-// next draws the rank of a key; 0 is the one taken most often.
-func (k *keys) next() int {
-	u := rand.Float64()
-	switch z := u * k.zeta; {
-	case z < 1:
-		return 0
-	case z < 1+math.Pow(0.5, theta):
-		return 1
-	}
-	return min(int(float64(k.n)*math.Pow(k.eta*u-k.eta+1, 1/(1-theta))), k.n-1)
 }
 
 func (k *keys) remove() {

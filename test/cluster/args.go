@@ -20,7 +20,11 @@ import (
 func (e *Ensemble) peers(n int) string {
 	var list []string
 	for _, s := range e.Servers[:n] {
-		list = append(list, strconv.Itoa(s.ID)+"="+s.Peer)
+		peer := strconv.Itoa(s.ID) + "=" + s.Peer
+		if slices.Contains(e.Observers(), s) {
+			peer += ":observer"
+		}
+		list = append(list, peer)
 	}
 	return strings.Join(list, ",")
 }

@@ -29,10 +29,12 @@ const (
 // settings in a temporary directory.
 type Options struct {
 	Kind  Kind
-	Nodes int    // default 1
-	Spare int    // this many more servers, which could join: Run does not start them
-	Dir   string // where data and logs go; default a temporary directory, removed by Close
-	Dev   bool   // zlockd in memory
+	Nodes int // default 1
+	Spare int // this many more servers, which could join: Run does not start them
+	// Observers is how many more servers follow without a vote, behind the Nodes.
+	Observers int
+	Dir       string // where data and logs go; default a temporary directory, removed by Close
+	Dev       bool   // zlockd in memory
 
 	Binary string   // zlockd's binary; default: built from this module, or ZLOCKD_BIN
 	Flags  []string // more flags of zlockd; {id} in them is the server's
@@ -62,7 +64,15 @@ type Ensemble struct {
 	Servers []*Server
 	ownDir  bool
 	spare   int
-	t       testing.TB // of Run and LayOut
+
+	observers int
+	t         testing.TB // of Run and LayOut
+}
+
+// Observers returns the servers without a vote.
+func (e *Ensemble) Observers() []*Server {
+	n := len(e.Servers) - e.spare
+	return e.Servers[n-e.observers : n]
 }
 
 // Server is one process of an ensemble.
@@ -102,12 +112,12 @@ func Prepare(o Options) (*Ensemble, error) {
 		o.Kind = Zlockd
 	}
 	if len(o.Hosts) == 0 {
-		o.Hosts = make([]Host, max(o.Nodes, 1)+o.Spare)
+		o.Hosts = make([]Host, max(o.Nodes, 1)+o.Observers+o.Spare)
 	}
 	if o.ReadyTimeout == 0 {
 		o.ReadyTimeout = 30 * time.Second
 	}
-	e := &Ensemble{Kind: o.Kind, Dir: o.Dir, spare: o.Spare}
+	e := &Ensemble{Kind: o.Kind, Dir: o.Dir, spare: o.Spare, observers: o.Observers}
 	if e.Dir == "" {
 		dir, err := os.MkdirTemp("", "zlockd-cluster-")
 		if err != nil {

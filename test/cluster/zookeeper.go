@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,7 +129,11 @@ func (e *Ensemble) zookeeperArgs(o Options) error {
 			if err != nil {
 				return err
 			}
-			members = append(members, fmt.Sprintf("server.%d=%s:%s:participant;%s", m.ID, m.Peer, election, m.Client))
+			role := "participant"
+			if slices.Contains(e.Observers(), m) {
+				role = "observer"
+			}
+			members = append(members, fmt.Sprintf("server.%d=%s:%s:%s;%s", m.ID, m.Peer, election, role, m.Client))
 		}
 	}
 	for _, s := range e.Servers {

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// lockMemory measures what locks take: first their directories, then with a holder in each.
+func lockMemory(n int) point {
+	const conns = 100
+	return point{
+		name: fmt.Sprintf("locks:%d", n), alone: true, once: true,
+		help: fmt.Sprintf("resident memory and disk of %d lock directories, then with a holder of 100 bytes in each, "+
+			"by %d sessions", n, conns),
+		open: func(c *config, s *side) (runner, error) {
+			return runner{run: func() (out sample, err error) {
+				e, err := s.fresh(func(o *cluster.Options) {
+					if o.Kind == cluster.ZooKeeper {
+						o.JVM = append(o.JVM, c.bigHeap)
+					} else {
+						o.Flags = append(o.Flags, "--snapshot-interval", lockRest.String())
+					}
+				})
+				if err != nil {
+					return out, err
+				}
+				defer e.Close()
+				base := residentOf(e)
+				report := func(what string) {
+					time.Sleep(2 * lockRest) // at least one snapshot of all of it
+					bytes, disk, snapshot := residentOf(e)-base, diskOf(e.Servers[0].Data()), int64(0)
+					for _, f := range snapshotFiles(e) {
+						if info, err := os.Stat(f); err == nil {
+							snapshot = max(snapshot, info.Size())
+						}
+					}
+					each := float64(n)
+					out.metrics = append(out.metrics,
+						metric{name: what, unit: "B", value: bytes / each / float64(len(e.Servers)), lower: true},
+						metric{name: what + ", a snapshot", unit: "B", value: float64(snapshot) / each, lower: true},
+						metric{name: what + ", data directory", unit: "B", value: float64(disk) / each, lower: true})
+				}
+				if err := fill(e.Servers[0].Client, nil, n); err != nil {
+					return out, err
+				}
+				report("directory")
+				list := make([]*wire.Pipe, conns)
+				defer dropAll(list)
+				addrs := addrsOf(e)
+				if err := parallel(8, conns, func(i int) (err error) {
+					if list[i], err = wire.OpenPipe(addrs[i%len(addrs)], 20*sessionTimeout); err != nil {
+						return err
+					}
+					return bulk(list[i], n/conns, func(k int) {
+						list[i].Create(fillPath(i*(n/conns)+k)+"/_c_00000000-0000-0000-0000-000000000000-lock-", payload,
+							jute.FlagEphemeralSequential)
+					})
+				}); err != nil {
+					return out, err
+				}
+				report("held lock with its directory")
+				return out, nil
+			}}, nil
+		},
+	}
+}
+
+// lockRest is how long the servers of lockMemory wait for the next snapshot.
+const lockRest = 10 * time.Second
+
+// diskOf returns the bytes that the files of a directory take of the disk.
+func diskOf(dir string) (sum int64) {
+	filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // a file may have gone
+		}
+		if info, err := d.Info(); err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				sum += st.Blocks * 512
+			}
+		}
+		return nil
+	})
+	return sum
+}
