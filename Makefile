@@ -84,7 +84,7 @@ fuzz: ## fuzz every decoder for 30 seconds each
 bench: build ## measure against ZooKeeper in one interleaved run
 	go run ./test/bench
 
-rivals: ## measure locks beside ZooKeeper's, etcd's and Redis's, and draw the figures of docs/benchmarks.md
+rivals: ## measure keys and locks beside ZooKeeper's, etcd's and Redis's, and draw the figures of docs/benchmarks.md
 	cd test/bench/rivals && go run . -out ../../../docs/benchmarks
 
 lint: ## what CI checks besides tests: gofmt, builds for other systems, plain English, and golangci-lint as .golangci.yml says

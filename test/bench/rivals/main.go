@@ -1,16 +1,18 @@
 // Command rivals measures locks on zlockd beside locks on ZooKeeper, etcd and Redis, and draws
-// the results. It is a module of its own, so that zlockd does not depend on their clients and
+// the results. On three servers of zlockd, ZooKeeper and etcd it measures keys: inserts, YCSB, sessions
+// that come and go, and the death of the leader. It is a module of its own, so that zlockd does not depend on their clients and
 // the plotting library.
 //
 //	cd test/bench/rivals && go run . -out ../../../docs/benchmarks
 //
-// Every service is a single server that syncs before it answers. All run at once on this
+// Every server syncs before it answers. All run at once on this
 // machine, and rounds that go around the services take each figure. The command leaves out
 // services that are not installed, and says so.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -28,6 +30,14 @@ type settings struct {
 	sessions []int
 	out      string
 	only     string
+	parts    string
+	keys     int
+	fixed    int
+}
+
+// wants reports whether a service was asked for.
+func (s *settings) wants(name string) bool {
+	return s.only == "" || slices.Contains(strings.Split(s.only, ","), name)
 }
 
 func main() {
@@ -38,6 +48,9 @@ func main() {
 	flag.IntVar(&most, "sessions", 8000, "idle sessions at the most, four steps")
 	flag.StringVar(&s.out, "out", "", "directory for the drawings; default none")
 	flag.StringVar(&s.only, "only", "", "comma list of services; default all that are installed")
+	flag.StringVar(&s.parts, "parts", "keys,locks", "what is measured: keys on three servers, locks on one")
+	flag.IntVar(&s.keys, "keys", 100_000, "keys of YCSB")
+	flag.IntVar(&s.fixed, "rate", 2000, "operations a second of YCSB A at a fixed rate")
 	flag.Parse()
 	for i := range 4 {
 		s.sessions = append(s.sessions, most*(i+1)/4)
@@ -64,8 +77,24 @@ func run(s *settings) error {
 	fmt.Printf("%s, %d processors, load %s. %d rounds of %v, services in turn; medians.\n\n",
 		time.Now().UTC().Format("2006-01-02 15:04 MST"),
 		runtime.NumCPU(), strings.Join(strings.Fields(string(load))[:1], ""), s.rounds, s.duration)
+	if strings.Contains(s.parts, "keys") {
+		names, clusters := startClusters(s, dir)
+		err := errors.New("no cluster could be started")
+		if len(clusters) > 0 {
+			err = measureKeys(s, names, clusters)
+		}
+		for _, c := range clusters {
+			c.close()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !strings.Contains(s.parts, "locks") {
+		return nil
+	}
 	for _, k := range kinds {
-		if s.only != "" && !slices.Contains(strings.Split(s.only, ","), k.name) {
+		if !s.wants(k.name) {
 			continue
 		}
 		v, err := k.start(filepath.Join(dir, k.name))

@@ -7,8 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -19,6 +17,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/test/bench/measure"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -58,22 +57,31 @@ type zkService struct {
 	e     *cluster.Ensemble
 }
 
-func startZK(title string, kind cluster.Kind, dir string) (service, error) {
+// zkOptions says how a cluster of zlockd or ZooKeeper is started.
+func zkOptions(kind cluster.Kind, dir string) (cluster.Options, error) {
 	o := cluster.Options{Kind: kind, Dir: dir, JVM: []string{"-Xmx1g"}}
 	if kind == cluster.Zlockd {
 		// Built from the module that this one stands in.
 		if o.Binary = os.Getenv("ZLOCKD_BIN"); o.Binary == "" {
 			root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/zlockd/zlockd").Output()
 			if err != nil {
-				return nil, fmt.Errorf("run me in test/bench/rivals: %w", err)
+				return o, fmt.Errorf("run me in test/bench/rivals: %w", err)
 			}
 			o.Binary = dir + ".bin"
 			build := exec.Command("go", "build", "-o", o.Binary, "./cmd/zlockd")
 			build.Dir = strings.TrimSpace(string(root))
 			if out, err := build.CombinedOutput(); err != nil {
-				return nil, fmt.Errorf("build zlockd: %w: %s", err, out)
+				return o, fmt.Errorf("build zlockd: %w: %s", err, out)
 			}
 		}
+	}
+	return o, nil
+}
+
+func startZK(title string, kind cluster.Kind, dir string) (service, error) {
+	o, err := zkOptions(kind, dir)
+	if err != nil {
+		return nil, err
 	}
 	e, err := cluster.Start(o)
 	if err != nil {
@@ -91,7 +99,7 @@ func (s *zkService) settings() string {
 	}
 	return ""
 }
-func (s *zkService) memory() float64 { return resident(s.e.Servers[0].Pid()) }
+func (s *zkService) memory() float64 { return float64(measure.Resident(s.e.Servers[0].Pid())) / 1024 }
 func (s *zkService) close()          { s.e.Close() }
 
 func (s *zkService) session() (func(), error) {
@@ -132,6 +140,29 @@ type process struct {
 // start starts a server whose arguments may contain {port}, {port2} and {dir}, and waits until
 // it listens.
 func start(dir string, argv ...string) (*process, error) {
+	ports, err := cluster.FreePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	_, port, _ := net.SplitHostPort(ports[0])
+	_, port2, _ := net.SplitHostPort(ports[1])
+	r := strings.NewReplacer("{port}", port, "{port2}", port2, "{dir}", dir)
+	for i := range argv {
+		argv[i] = r.Replace(argv[i])
+	}
+	p, err := spawn(dir, ports[0], argv...)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.listens(); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// spawn starts a server in a directory and returns at once.
+func spawn(dir, addr string, argv ...string) (*process, error) {
 	bin, err := exec.LookPath(argv[0])
 	if err != nil {
 		return nil, err
@@ -139,56 +170,28 @@ func start(dir string, argv ...string) (*process, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	ports := [2]string{}
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		_, ports[i], _ = net.SplitHostPort(l.Addr().String())
-		defer l.Close()
-		_ = l.Close()
-	}
-	r := strings.NewReplacer("{port}", ports[0], "{port2}", ports[1], "{dir}", dir)
-	for i := range argv {
-		argv[i] = r.Replace(argv[i])
-	}
-	p := &process{cmd: exec.Command(bin, argv[1:]...), addr: "127.0.0.1:" + ports[0]}
+	p := &process{cmd: exec.Command(bin, argv[1:]...), addr: addr}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.cmd.Dir = dir
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
+	return p, p.cmd.Start()
+}
+
+// listens waits until the server listens.
+func (p *process) listens() error {
 	for range 300 {
 		if c, err := net.Dial("tcp", p.addr); err == nil {
 			c.Close()
-			return p, nil
+			return nil
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	p.close()
-	return nil, fmt.Errorf("%s does not listen on %s", argv[0], p.addr)
+	return fmt.Errorf("%s does not listen on %s", p.cmd.Path, p.addr)
 }
 
-func (p *process) memory() float64 { return resident(p.cmd.Process.Pid) }
+func (p *process) memory() float64 { return float64(measure.Resident(p.cmd.Process.Pid)) / 1024 }
 func (p *process) close() {
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
-}
-
-// resident is a process's memory in KB.
-func resident(pid int) float64 {
-	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "VmRSS:" {
-			kb, _ := strconv.ParseFloat(f[1], 64)
-			return kb
-		}
-	}
-	return 0
 }
 
 func version(argv ...string) string {

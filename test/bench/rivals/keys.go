@@ -1,0 +1,365 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/test/bench/measure"
+)
+
+// cluster3 is a running cluster of three servers that keep keys.
+type cluster3 interface {
+	// client opens the i-th client, each at the next server.
+	client(i int) (keeper, error)
+	// visit opens a client at a server, makes a key that ends with the client, and closes the client.
+	visit(ctx context.Context, server int) error
+	leader() (server int, err error)
+	kill(server int)
+	restart(server int) error
+	pids() []int
+	close()
+}
+
+// keeper is a client of a cluster3, for one goroutine.
+type keeper interface {
+	do(op) error
+	// keepBusy keeps depth operations in flight until end, and says which are done.
+	keepBusy(depth int, end time.Time, next func() op, done func(time.Duration)) error
+	close()
+}
+
+// op is one operation on a key of 64 bytes.
+type op struct {
+	verb verb
+	key  string // shared keys are in directories of a thousand
+}
+
+type verb int
+
+const (
+	read verb = iota
+	write
+	insert
+)
+
+var record = []byte(strings.Repeat("0123456789abcdef", 4))
+
+const keyConns, keyDepth = 16, 64
+
+// workload draws the operations of one client; it makes its own keys below dir.
+type workload struct {
+	reads, inserts float64 // the rest writes
+	zipf           *measure.Zipf
+	n              int
+	dir            string
+	own            int
+}
+
+func (w *workload) next() op {
+	if w.inserts == 1 {
+		return w.add()
+	}
+	p, i := rand.Float64(), w.zipf.Next()
+	switch {
+	case p < w.inserts:
+		return w.add()
+	case p >= w.inserts+w.reads:
+		return op{write, sharedKey(i, w.n)}
+	case w.inserts > 0 && i < w.own: // the newest
+		return op{read, fmt.Sprintf("%s/k%d", w.dir, w.own-1-i)}
+	case w.inserts > 0:
+		i -= w.own
+	}
+	return op{read, sharedKey(i, w.n)}
+}
+
+func (w *workload) add() op {
+	w.own++
+	return op{insert, fmt.Sprintf("%s/k%d", w.dir, w.own-1)}
+}
+
+// sharedKey names a key. Keys that are often taken do not stand side by side.
+func sharedKey(i, n int) string {
+	i = i * 7919 % n
+	return fmt.Sprintf("/keys-%d/k%d", i/1000, i)
+}
+
+// slice is what a cluster did in one slice of time.
+type slice struct {
+	rate, cpu float64 // operations a second, µs of processor time of all servers each
+	took      []float64
+}
+
+func (s *slice) quantile(q float64) float64 {
+	slices.Sort(s.took)
+	return s.took[int(q*float64(len(s.took)-1))]
+}
+
+// measureKeys measures the workloads and prints a row for each.
+func measureKeys(s *settings, names []string, clusters []cluster3) error {
+	fmt.Printf("\n| three servers | %s | zlockd / ZooKeeper, median (range) | CPU µs/op of all servers: %s |\n|%s\n",
+		strings.Join(names, " | "), strings.Join(names, " / "), strings.Repeat("---|", len(names)+3))
+	for _, c := range clusters {
+		if err := fillKeys(c, s.keys); err != nil {
+			return err
+		}
+	}
+	zipf := measure.NewZipf(s.keys)
+	busy := func(reads, inserts float64) func(c cluster3, dir string) (slice, error) {
+		return func(c cluster3, dir string) (slice, error) {
+			return measureBusy(c, s.duration, func(i int) *workload {
+				return &workload{reads, inserts, zipf, s.keys, fmt.Sprintf("%s-%d", dir, i), 0}
+			})
+		}
+	}
+	rate := func(v *slice) float64 { return v.rate }
+	fixed := fmt.Sprintf("A at %d/s", s.fixed)
+	for i, m := range []measurement{
+		{"inserts/s", busy(0, 1), false, map[string]figure{"": rate}},
+		{"YCSB A/s", busy(0.5, 0), false, map[string]figure{"": rate}},
+		{"YCSB B/s", busy(0.95, 0), false, map[string]figure{"": rate}},
+		{"YCSB C/s", busy(1, 0), false, map[string]figure{"": rate}},
+		{"YCSB D/s", busy(0.95, 0.05), false, map[string]figure{"": rate}},
+		{fixed, s.atFixedRate(zipf), true, map[string]figure{
+			": p50 ms":   func(v *slice) float64 { return v.quantile(0.5) },
+			": p99 ms":   func(v *slice) float64 { return v.quantile(0.99) },
+			": p99.9 ms": func(v *slice) float64 { return v.quantile(0.999) }}},
+		{"sessions/s that come, make a key, go", func(c cluster3, _ string) (slice, error) {
+			return measureVisits(c, s.duration)
+		}, false, map[string]figure{"": rate}},
+		{"leader killed, ms to a new client's write", func(c cluster3, _ string) (slice, error) {
+			return measureKill(c)
+		}, true, map[string]figure{"": func(v *slice) float64 { return v.took[0] }}},
+	} {
+		rounds, err := m.inTurn(names, clusters, s.rounds, fmt.Sprintf("/own-%d", i))
+		if err != nil {
+			return err
+		}
+		for _, unit := range slices.Sorted(maps.Keys(m.figures)) {
+			m.print(names, m.title+unit, m.figures[unit], rounds)
+		}
+	}
+	return nil
+}
+
+// figure is one figure of a slice.
+type figure func(*slice) float64
+
+// measurement is what each cluster does in turn.
+type measurement struct {
+	title   string
+	run     func(c cluster3, dir string) (slice, error)
+	lower   bool // less is better
+	figures map[string]figure
+}
+
+// inTurn measures the clusters in rounds, after one that does not count.
+func (m *measurement) inTurn(names []string, clusters []cluster3, n int, dir string) ([][]slice, error) {
+	rounds := make([][]slice, n+1)
+	for round := range rounds {
+		rounds[round] = make([]slice, len(clusters))
+		for k := range clusters {
+			k = (k + round) % len(clusters)
+			got, err := m.run(clusters[k], fmt.Sprintf("%s-%d", dir, round))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", m.title, names[k], err)
+			}
+			rounds[round][k] = got
+		}
+	}
+	return rounds[1:], nil
+}
+
+// print prints a row: the medians of the clusters, and that of the ratios in neighbouring slices.
+func (m *measurement) print(names []string, title string, f figure, rounds [][]slice) {
+	row, spent, ratios := []string{title}, []string{}, []float64{}
+	for k := range names {
+		var values, cpus []float64
+		for _, r := range rounds {
+			values, cpus = append(values, f(&r[k])), append(cpus, r[k].cpu)
+		}
+		row, spent = append(row, number(median(values))), append(spent, number(median(cpus)))
+	}
+	ratio := "–"
+	if len(names) > 1 && names[0] == "zlockd" && names[1] == "ZooKeeper" {
+		for _, r := range rounds {
+			v := f(&r[0]) / f(&r[1])
+			if m.lower {
+				v = 1 / v
+			}
+			ratios = append(ratios, v)
+		}
+		ratio = span(ratios, 2)
+	}
+	fmt.Printf("| %s | %s | %s |\n", strings.Join(row, " | "), ratio, strings.Join(spent, " / "))
+}
+
+func number(v float64) string {
+	switch {
+	case v == 0:
+		return "–"
+	case v < 10:
+		return fmt.Sprintf("%.2f", v)
+	case v < 100:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+func fillKeys(c cluster3, n int) error {
+	k, err := c.client(0)
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	i := 0
+	return k.keepBusy(keyDepth, time.Now().Add(10*time.Minute), func() op {
+		if i++; i > n {
+			return op{}
+		}
+		return op{insert, sharedKey(i-1, n)}
+	}, func(time.Duration) {})
+}
+
+// withClients opens n clients, calls f for all at once and returns the rate and processor time of what
+// f says is done.
+func withClients(c cluster3, n int, d time.Duration, open func(i int) (keeper, error),
+	f func(i int, k keeper, begin, end time.Time, done func(time.Duration)) error) (out slice, err error) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	keepers := make([]keeper, n)
+	for i := range n {
+		if keepers[i], err = open(i); err != nil {
+			return out, err
+		}
+		if keepers[i] != nil {
+			defer keepers[i].close()
+		}
+	}
+	before, begin := cpuOf(c.pids()), time.Now()
+	for i, k := range keepers {
+		wg.Go(func() {
+			var took []float64
+			e := f(i, k, begin, begin.Add(d), func(t time.Duration) {
+				took = append(took, float64(t.Nanoseconds())/1e6)
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			out.took = append(out.took, took...)
+			if e != nil {
+				err = e
+			}
+		})
+	}
+	wg.Wait()
+	if err == nil && len(out.took) == 0 {
+		err = fmt.Errorf("nothing was done in %v", d)
+	}
+	if err != nil {
+		return out, err
+	}
+	out.rate = float64(len(out.took)) / time.Since(begin).Seconds()
+	out.cpu = float64((cpuOf(c.pids()) - before).Microseconds()) / float64(len(out.took))
+	return out, nil
+}
+
+func cpuOf(pids []int) (sum time.Duration) {
+	for _, p := range pids {
+		sum += measure.CPU(p)
+	}
+	return sum
+}
+
+func measureBusy(c cluster3, d time.Duration, draw func(i int) *workload) (slice, error) {
+	return withClients(c, keyConns, d, c.client,
+		func(i int, k keeper, _, end time.Time, done func(time.Duration)) error {
+			return k.keepBusy(keyDepth, end, draw(i).next, done)
+		})
+}
+
+// atFixedRate begins operations of YCSB A at random times that do not depend on the answers, and counts
+// from the time at which each was meant to begin.
+func (s *settings) atFixedRate(zipf *measure.Zipf) func(c cluster3, dir string) (slice, error) {
+	const clients = 64
+	gap := float64(time.Second) * clients / float64(s.fixed)
+	return func(c cluster3, dir string) (slice, error) {
+		return withClients(c, clients, 2*s.duration, c.client,
+			func(i int, k keeper, from, end time.Time, done func(time.Duration)) error {
+				w := &workload{0.5, 0, zipf, s.keys, dir, 0}
+				for {
+					from = from.Add(time.Duration(rand.ExpFloat64() * gap))
+					if !from.Before(end) {
+						return nil
+					}
+					time.Sleep(time.Until(from))
+					if err := k.do(w.next()); err != nil {
+						return err
+					}
+					done(time.Since(from))
+				}
+			})
+	}
+}
+
+func measureVisits(c cluster3, d time.Duration) (slice, error) {
+	return withClients(c, keyConns, d, func(int) (keeper, error) { return nil, nil },
+		func(i int, _ keeper, _, end time.Time, done func(time.Duration)) error {
+			for n := i; time.Now().Before(end); n++ {
+				from := time.Now()
+				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+				err := c.visit(ctx, n%3)
+				cancel()
+				if err != nil {
+					return err
+				}
+				done(time.Since(from))
+			}
+			return nil
+		})
+}
+
+// measureKill kills the leader. New clients try the other servers each 10 ms until one has made a key.
+func measureKill(c cluster3) (out slice, err error) {
+	leader, err := c.leader()
+	if err != nil {
+		return out, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	made := make(chan time.Time, 1)
+	c.kill(leader)
+	from := time.Now()
+	var wg sync.WaitGroup
+	for tick, n := time.NewTicker(10*time.Millisecond), 0; out.took == nil && ctx.Err() == nil; n++ {
+		wg.Go(func() {
+			if c.visit(ctx, (leader+1+n%2)%3) == nil {
+				select {
+				case made <- time.Now():
+				default:
+				}
+			}
+		})
+		select {
+		case at := <-made:
+			tick.Stop()
+			out.took = []float64{float64(at.Sub(from).Microseconds()) / 1e3}
+		case <-tick.C:
+		}
+	}
+	cancel()
+	wg.Wait()
+	if out.took == nil {
+		return out, fmt.Errorf("no write in a minute after the leader's end")
+	}
+	if err := c.restart(leader); err != nil {
+		return out, err
+	}
+	time.Sleep(2 * time.Second) // the next one starts from a calm cluster
+	return out, nil
+}
