@@ -21,8 +21,8 @@ const (
 	MaxEphemerals = 500_000
 	MaxListing    = 64 << 20
 	// MaxMultiReadReply bounds the answer to a multiRead, which could otherwise ask for one large
-	// node ten thousand times. A larger answer becomes THROTTLEDOP.
-	MaxMultiReadReply = 64 << 20
+	// node ten thousand times. Stock clients take 4 MiB by default. A larger answer becomes THROTTLEDOP.
+	MaxMultiReadReply = 16 << 20
 )
 
 // limits are the bounds that a test wants smaller.
