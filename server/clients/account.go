@@ -157,9 +157,10 @@ func (o *Options) memoryPerAddr() int64 {
 	return 2 * int64(o.MaxWatchBytesPerConn)
 }
 
-// roomFor reports whether an address may have so many more bytes.
+// roomFor reports whether an address may have so many more bytes. Buffers come and go, and as much
+// again waits for the collector: they count twice.
 func (a *account) roomFor(o *Options, more int) bool {
-	return a.buffers.Load()+a.watches.Load()+int64(more) <= o.memoryPerAddr()
+	return 2*(a.buffers.Load()+int64(more))+a.watches.Load() <= o.memoryPerAddr()
 }
 
 // readCost is what a read may cost, by its length: a level of a path takes two bytes at least, and is

@@ -177,8 +177,8 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 	bad, good := conns(new(address)), conns(new(address))
 	bad[0].from.watches.Store(15 << 20)
 	expect.That(t, s.memory.try(bad[0], inputPart, 4<<20, false), "there was room")
-	expect.That(t, !s.memory.try(bad[1], inputPart, 2<<20, false), "21 MiB of 20")
-	if !s.memory.try(good[0], inputPart, 15<<20, false) || !s.memory.try(good[1], outputPart, 5<<20, false) {
+	expect.That(t, !s.memory.try(bad[1], inputPart, 2<<20, false), "15 MiB and twice 6, of 20")
+	if !s.memory.try(good[0], inputPart, 8<<20, false) || !s.memory.try(good[1], outputPart, 2<<20, false) {
 		t.Error("another address has no room")
 	}
 	s.memory.drop(bad[0])
