@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -226,4 +228,18 @@ func TestReservedMemoryIsThereBeforeTheStateLock(t *testing.T) {
 	if !c.reserve(size, true) || cap(c.out.buf) < size || len(c.out.buf) != 0 || c.out.held < size {
 		t.Errorf("%d bytes are there, %d are held", cap(c.out.buf), c.out.held)
 	}
+}
+
+// A multiRead whose answer is too large is refused before anything of its size is allocated.
+func TestMultiReadThatIsTooLargeTakesNoMemory(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	must.Get(c.Create("/n", make([]byte, 1<<19), 0))(t)
+	get := wire.Op{Type: jute.OpGetData, Body: wire.PathWatch("/n", false)}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	reply := must.Get(c.Call(jute.OpMultiRead, wire.Multi(slices.Repeat([]wire.Op{get}, 100)...)))(t)
+	runtime.ReadMemStats(&after)
+	expect.Equal(t, reply.Code, jute.Throttled)
+	expect.That(t, after.TotalAlloc-before.TotalAlloc < 4<<20, "%d bytes", after.TotalAlloc-before.TotalAlloc)
 }

@@ -62,7 +62,7 @@ func (c *conn) answerParked(st *state.State) {
 func (c *conn) answerOne(st *state.State, p pending) {
 	o := &c.out
 	_, op, body := header(p.parked)
-	w, reply, code := c.answerRead(st, p.xid, op, body)
+	w, reply, code := c.answerRead(st, p.xid, op, body, jute.OK)
 	c.charge(c.answerSteps(w, reply))
 	out := state.Outcome{Code: code, Zxid: st.Zxid(), Reply: reply}
 	now := c.srv.batchTime(&out)

@@ -154,20 +154,24 @@ func (c *conn) answerLong() {
 }
 
 // longAnswer reports whether the reply to a read is so long that the connection must wait for its
-// memory first, which it cannot do under the state lock.
-func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) bool {
+// memory first, which it cannot do under the state lock. It refuses a multiRead whose answer is too
+// large for any memory.
+func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bool, refusal jute.ErrCode) {
 	switch op {
 	case jute.OpGetChildren, jute.OpGetChildren2, jute.OpGetEphemerals, jute.OpMultiRead:
 	default:
-		return false
+		return false, jute.OK
 	}
 	size, steps := st.Tree().AnswerSize(op, c.session, body)
-	if size <= flushSize || size <= c.out.reserved {
+	if op == jute.OpMultiRead && size > tree.MaxMultiReadReply {
+		refusal = jute.Throttled
+	}
+	if size <= flushSize || size <= c.out.reserved || refusal != jute.OK {
 		c.cost += int64(steps)
-		return false
+		return false, refusal
 	}
 	c.need, c.building = size+size/16+4<<10, int64(steps) // the list may grow until then
-	return true
+	return true, jute.OK
 }
 
 // readOne answers one read: its reply is in the outbox, and its watch is set,
@@ -203,14 +207,15 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	if !o.accepts(&c.srv.o) {
 		return w, 0, false
 	}
-	if c.longAnswer(st, op, body) {
+	long, refusal := c.longAnswer(st, op, body)
+	if long {
 		return w, 0, true
 	}
 	if w, taken := c.takeLong(st, xid, op, body); taken {
 		c.readAnswered(xid, op, st.Zxid(), jute.OK, nil)
 		return w, 0, true
 	}
-	w, reply, code := c.answerRead(st, xid, op, body)
+	w, reply, code := c.answerRead(st, xid, op, body, refusal)
 	if op != jute.OpMultiRead {
 		c.cost += c.answerSteps(w, reply)
 	}
@@ -227,12 +232,14 @@ func (c *conn) answerSteps(w watch, reply []byte) int64 {
 	return int64(steps)
 }
 
-// answerRead appends the reply to one read. The outbox is locked.
-func (c *conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byte) (w watch, reply []byte,
-	code jute.ErrCode) {
+// answerRead appends the reply to one read, or its refusal. The outbox is locked.
+func (c *conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byte, code jute.ErrCode) (
+	w watch, reply []byte, _ jute.ErrCode) {
 	o := &c.out
 	b, at := o.beginReply(xid, st.Zxid(), o.reserved)
-	b, w, code = c.record(st.Tree(), b, op, body)
+	if code == jute.OK {
+		b, w, code = c.record(st.Tree(), b, op, body)
+	}
 	o.endReply(b, at, code)
 	if o.size() > flushSize || o.reserved > 0 {
 		o.reserved = 0
