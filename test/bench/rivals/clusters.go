@@ -107,7 +107,7 @@ func (k *zkKeeper) send(o op) (more int) {
 	case write:
 		k.c.Set(o.key, record)
 	case insert:
-		if dir := filepath.Dir(o.key); !k.made[dir] {
+		if dir := o.key[:strings.LastIndexByte(o.key, '/')]; !k.made[dir] {
 			k.made[dir] = true
 			k.c.Create(dir, nil, jute.FlagPersistent)
 			more = 1

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -72,7 +73,7 @@ func (w *workload) next() op {
 	case p >= w.inserts+w.reads:
 		return op{write, sharedKey(i, w.n)}
 	case w.inserts > 0 && i < w.own: // the newest
-		return op{read, fmt.Sprintf("%s/k%d", w.dir, w.own-1-i)}
+		return op{read, w.dir + "/k" + strconv.Itoa(w.own-1-i)}
 	case w.inserts > 0:
 		i -= w.own
 	}
@@ -81,13 +82,13 @@ func (w *workload) next() op {
 
 func (w *workload) add() op {
 	w.own++
-	return op{insert, fmt.Sprintf("%s/k%d", w.dir, w.own-1)}
+	return op{insert, w.dir + "/k" + strconv.Itoa(w.own-1)}
 }
 
 // sharedKey names a key. Keys that are often taken do not stand side by side.
 func sharedKey(i, n int) string {
 	i = i * 7919 % n
-	return fmt.Sprintf("/keys-%d/k%d", i/1000, i)
+	return "/keys-" + strconv.Itoa(i/1000) + "/k" + strconv.Itoa(i)
 }
 
 // slice is what a cluster did in one slice of time.
@@ -137,6 +138,9 @@ func measureKeys(s *settings, names []string, clusters []cluster3) error {
 			return measureKill(c)
 		}, true, map[string]figure{"": func(v *slice) float64 { return v.took[0] }}},
 	} {
+		if !strings.Contains(m.title, s.rows) {
+			continue
+		}
 		rounds, err := m.inTurn(names, clusters, s.rounds, fmt.Sprintf("/own-%d", i))
 		if err != nil {
 			return err

@@ -31,6 +31,7 @@ type settings struct {
 	out      string
 	only     string
 	parts    string
+	rows     string
 	keys     int
 	fixed    int
 }
@@ -49,6 +50,7 @@ func main() {
 	flag.StringVar(&s.out, "out", "", "directory for the drawings; default none")
 	flag.StringVar(&s.only, "only", "", "comma list of services; default all that are installed")
 	flag.StringVar(&s.parts, "parts", "keys,locks", "what is measured: keys on three servers, locks on one")
+	flag.StringVar(&s.rows, "rows", "", "of keys, only the rows with this in their title")
 	flag.IntVar(&s.keys, "keys", 100_000, "keys of YCSB")
 	flag.IntVar(&s.fixed, "rate", 2000, "operations a second of YCSB A at a fixed rate")
 	flag.Parse()

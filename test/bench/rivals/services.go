@@ -59,7 +59,8 @@ type zkService struct {
 
 // zkOptions says how a cluster of zlockd or ZooKeeper is started.
 func zkOptions(kind cluster.Kind, dir string) (cluster.Options, error) {
-	o := cluster.Options{Kind: kind, Dir: dir, JVM: []string{"-Xmx1g"}}
+	o := cluster.Options{Kind: kind, Dir: dir, JVM: []string{"-Xmx1g"},
+		ReadyTimeout: 5 * time.Minute}
 	if kind == cluster.Zlockd {
 		// Built from the module that this one stands in.
 		if o.Binary = os.Getenv("ZLOCKD_BIN"); o.Binary == "" {
@@ -178,7 +179,7 @@ func spawn(dir, addr string, argv ...string) (*process, error) {
 
 // listens waits until the server listens.
 func (p *process) listens() error {
-	for range 300 {
+	for range 2000 {
 		if c, err := net.Dial("tcp", p.addr); err == nil {
 			c.Close()
 			return nil
