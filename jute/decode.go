@@ -136,25 +136,17 @@ func (d *Decoder) Count(elem int) int {
 // Strings reads a vector of strings. A null element reads as "". The second
 // result is false for a null vector.
 func (d *Decoder) Strings() (list []string, ok bool) {
-	list, _ = d.strings()
-	return list, list != nil || d.err != nil
-}
-
-// strings is Strings for callers that must know whether an element was null. Only a null vector,
-// and one cut short, is nil.
-func (d *Decoder) strings() (list []string, null bool) {
 	n := d.Count(4)
-	if n < 0 {
-		return nil, false
+	if n < 0 || d.err != nil {
+		return nil, d.err != nil
 	}
 	list = make([]string, 0, min(n, 1024))
 	for range n {
-		s, ok := d.String()
+		s, _ := d.String()
 		if d.err != nil {
-			return nil, false
+			return nil, true
 		}
-		null = null || !ok
 		list = append(list, s)
 	}
-	return list, null
+	return list, true
 }

@@ -200,30 +200,6 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func TestSetWatchesHasThreeListsOrFive(t *testing.T) {
-	b := AppendLong(nil, 77)
-	for _, list := range [][]string{{"/d"}, {"/e", "/f"}, nil, {"/p"}, {"/r"}} {
-		b = AppendStrings(b, list)
-	}
-	d := NewDecoder(b)
-	if r := d.SetWatches(false); r.RelativeZxid != 77 || len(r.Data) != 1 || len(r.Exist) != 2 ||
-		len(r.Child) != 0 || r.Persistent != nil || d.Err() != nil || len(d.Rest()) == 0 {
-		t.Errorf("setWatches: %+v, %v", r, d.Err())
-	}
-	d = NewDecoder(b)
-	if r := d.SetWatches(true); r.Persistent[0] != "/p" || r.Recursive[0] != "/r" || r.Null || d.Err() != nil ||
-		len(d.Rest()) > 0 {
-		t.Errorf("setWatches2: %+v, %v", r, d.Err())
-	}
-	d = NewDecoder(append(AppendLong(nil, 1), unhex(t, "ffffffff 00000000 00000000")...))
-	r := d.SetWatches(false)
-	expect.That(t, r.Null, "a null list goes unnoticed")
-	d = NewDecoder(append(AppendLong(nil, 1), unhex(t, "00000000 00000002 ffffffff 00000000 00000000")...))
-	if r := d.SetWatches(false); !r.Null || len(r.Exist) != 2 || d.Err() != nil {
-		t.Errorf("a null path goes unnoticed: %+v, %v", r, d.Err())
-	}
-}
-
 func TestFramesStandBehindEachOther(t *testing.T) {
 	b, at := BeginFrame([]byte("before"))
 	b = append(b, "abc"...)
@@ -270,8 +246,6 @@ func FuzzDecoder(f *testing.F) {
 			}
 		}
 		d := NewDecoder(in)
-		d.SetWatches(true)
-		d = NewDecoder(in)
 		d.SetDataRequest()
 		d = NewDecoder(in)
 		d.SetACLRequest()

@@ -163,23 +163,6 @@ type SetWatches struct {
 	RelativeZxid          int64
 	Data, Exist, Child    []string
 	Persistent, Recursive []string
-	Null                  bool // some list or path was null, which is an error
-}
-
-// SetWatches reads the body of a setWatches, or of a setWatches2 when two is
-// set.
-func (d *Decoder) SetWatches(two bool) (r SetWatches) {
-	r.RelativeZxid = d.Long()
-	lists := []*[]string{&r.Data, &r.Exist, &r.Child, &r.Persistent, &r.Recursive}
-	if !two {
-		lists = lists[:3]
-	}
-	for _, list := range lists {
-		var null bool
-		*list, null = d.strings()
-		r.Null = r.Null || null || *list == nil
-	}
-	return r
 }
 
 // Watch modes of addWatch.

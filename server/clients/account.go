@@ -52,8 +52,9 @@ const (
 
 // What requests cost beside their outcome's steps.
 const (
-	writeSteps   = 5  // its place in a log entry
-	sessionSteps = 30 // a session created or attached
+	writeSteps   = 5   // its place in a log entry
+	decodeBytes  = 100 // of a write that are decoded in a step, whatever comes of it
+	sessionSteps = 30  // a session created or attached
 )
 
 // share returns the steps that an address may spend in d. Where an address may have

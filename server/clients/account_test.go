@@ -76,6 +76,11 @@ func TestRequestsAreCharged(t *testing.T) {
 		paths = append(paths, fmt.Sprint("/w", i))
 		deep = append(deep, fmt.Sprint(strings.Repeat("/d", 300), i))
 	}
+	acl := make([]jute.ACL, 900)
+	for i := range acl {
+		acl[i] = jute.ACL{Perms: 31, ID: jute.ID{Scheme: "ip", ID: fmt.Sprintf("10.0.%d.%d", i/250, i%250)}}
+	}
+	call(t, c, jute.OK, jute.OpCreate, wire.Create("/acl", nil, append(acl, jute.WorldAnyone...), 0))
 	account.paid.Store(int64(1000 * time.Hour)) // nothing is paid during this test
 	for name, x := range map[string]struct {
 		op          jute.OpCode
@@ -85,11 +90,14 @@ func TestRequestsAreCharged(t *testing.T) {
 		"ping":         {jute.OpPing, nil, 0, 0},
 		"exists":       {jute.OpExists, wire.PathWatch("/", false), 1, 20},
 		"sync":         {jute.OpSync, wire.Path("/"), 1, 20},
-		"multi":        {jute.OpMulti, wire.Multi(ops...), 2500, 2600},
+		"multi":        {jute.OpMulti, wire.Multi(ops...), 2500, 2700},
 		"deep":         {jute.OpExists, wire.PathWatch(strings.Repeat("/a", 1000), false), 280, 300},
 		"watch":        {jute.OpExists, wire.PathWatch("/w", true), 10, 12},
 		"watches":      {jute.OpSetWatches, wire.SetWatches(1<<40, nil, paths, nil), 10_000, 11_000},
 		"deep watches": {jute.OpSetWatches, wire.SetWatches(1<<40, nil, deep, nil), 100_000, 120_000},
+		"refused":      {jute.OpCreate, wire.Create("no slash", nil, make([]jute.ACL, 50_000), 0), 6_000, 6_100},
+		"not a multi":  {jute.OpMulti, wire.Multi(ops...)[:17_000], 170, 200},
+		"long ACL":     {jute.OpGetACL, wire.Path("/acl"), 250, 300},
 		"multiRead": {jute.OpMultiRead,
 			wire.Multi(slices.Repeat([]wire.Op{{Type: jute.OpGetData, Body: wire.PathWatch("/", false)}}, 1000)...),
 			2500, 4500},

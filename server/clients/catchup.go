@@ -97,18 +97,27 @@ func (u *catchUp) tell(e jute.EventType, path string) {
 	}
 }
 
-// setWatches carries out a setWatches that came in one piece.
+// setWatches carries out a setWatches that came in one piece. It reads the frame twice, to learn first
+// whether all of it can be read: as lists, short paths would take many times the memory of the frame.
 func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
-	d := jute.NewDecoder(body)
-	r := d.SetWatches(op == jute.OpSetWatches2)
-	if d.Err() != nil || r.Null {
+	first, d := jute.NewDecoder(body), jute.NewDecoder(body)
+	u := newCatchUp(c, d.Long())
+	first.Long()
+	whole := true
+	for range lists(&u.step, op) {
+		n := first.Count(4)
+		for range n {
+			_, named := first.String()
+			whole = whole && named
+		}
+		whole = whole && n >= 0 && first.Err() == nil
+	}
+	if !whole {
 		return c.reply(xid, op, c.replica.Zxid(), jute.MarshallingError, nil)
 	}
-	u := newCatchUp(c, r.RelativeZxid)
-	to := lists(&u.step, op)
-	for i, from := range lists(&r, op) {
-		for _, path := range *from {
-			if !u.add(to[i], path) {
+	for _, list := range lists(&u.step, op) {
+		for range d.Count(4) {
+			if path, _ := d.String(); !u.add(list, path) {
 				return false
 			}
 		}

@@ -225,7 +225,7 @@ func (c *conn) connect(frame []byte) endReason {
 		return endElse
 	}
 	c.srv.countServers(c.replica)
-	if !c.propose(pending{xid: -1, op: req.Op, at: c.arrived, est: writeSteps}, req) || !c.awaitReplies(0, 0) {
+	if !c.propose(pending{xid: -1, op: req.Op, at: c.arrived}, req) || !c.awaitReplies(0, 0) {
 		return endElse
 	}
 	return endNone

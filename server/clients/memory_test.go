@@ -216,6 +216,19 @@ func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 	}
 }
 
+// A setWatches in one piece takes no more memory than its frame, however short the paths are.
+func TestSetWatchesIsNotDecodedAtOnce(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	body := wire.SetWatches(1<<40, slices.Repeat([]string{"/"}, 150_000), nil, nil)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	call(t, c, jute.OK, jute.OpSetWatches, body)
+	runtime.ReadMemStats(&after)
+	took := after.TotalAlloc - before.TotalAlloc
+	expect.That(t, took < uint64(5*len(body)), "%d bytes allocated for a frame of %d", took, len(body))
+}
+
 // TestReservedMemoryIsThereBeforeTheStateLock: the answer to a multiRead allocates nothing of its size
 // while it holds the lock of the state.
 func TestReservedMemoryIsThereBeforeTheStateLock(t *testing.T) {

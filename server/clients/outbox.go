@@ -22,7 +22,7 @@ type pending struct {
 	xid    int32
 	op     jute.OpCode
 	at     time.Duration // when its last byte arrived
-	est    int64         // steps that its address was charged
+	est    int64         // steps that its address was charged for the outcome
 	long   bool          // it may change how long answers to parked reads are
 	parked []byte        // the frame of a read; nil: it was proposed
 

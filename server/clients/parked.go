@@ -11,7 +11,8 @@ import (
 // connection asks for later. Such a read is parked among the pending requests, so that the requests
 // behind it need not wait: the goroutine that applies the log answers it right behind the outcome of
 // the write before it. That goroutine holds up everybody, so only reads with short answers are
-// parked; others wait until their connection's writes are answered.
+// parked; others wait until their connection's writes are answered. A change by another client may
+// make an answer long after all: then it is bounded as events are.
 const (
 	parkedFrame  = 256     // length of a request that may be parked
 	parkedAnswer = 4 << 10 // length of the answer, as the state is when the request comes
@@ -33,9 +34,11 @@ func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 	default:
 		return false, true
 	}
+	if n >= c.srv.o.MaxPending/2 || len(frame) > parkedFrame || o.long > 0 {
+		return false, true
+	}
 	size, steps := st.Tree().AnswerSize(op, c.session, body)
-	if c.cost += int64(steps); n >= c.srv.o.MaxPending/2 || len(frame) > parkedFrame || o.long > 0 ||
-		size > parkedAnswer {
+	if c.cost += int64(steps); size > parkedAnswer {
 		return false, true
 	}
 	p := pending{xid: xid, op: op, at: c.arrived, parked: bytes.Clone(frame)}

@@ -87,6 +87,57 @@ func TestLongReadsDoNotPark(t *testing.T) {
 	}
 }
 
+// The list of an ACL is as long as another answer: a read of it does not park either.
+func TestLongACLsDoNotPark(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	acl := []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: "digest", ID: strings.Repeat("u", parkedAnswer) + ":x"}}}
+	call(t, c, jute.OK, jute.OpCreate, wire.Create("/long", nil, append(acl, jute.WorldAnyone...), 0))
+	var p batch
+	p.add(jute.OpSync, wire.Path("/")).add(jute.OpGetACL, wire.Path("/long")).add(jute.OpSync, wire.Path("/"))
+	r.valve.close()
+	must.OK(t, c.WriteRaw(p.b))
+	eventually(t, "proposed", func() bool { return r.valve.waiting() == 1 })
+	time.Sleep(10 * time.Millisecond)
+	expect.Equal(t, r.valve.waiting(), 1, "requests on their way past the read")
+	r.valve.open()
+	wantKinds(t, c, 1, 2, 3)
+}
+
+// Another client may make the answers to parked reads long. They count for the memory of their
+// address: a connection whose answers do not fit is closed.
+func TestParkedReadsThatBecameLongAreBounded(t *testing.T) {
+	r := newRig(t, Options{MaxWatchBytesPerConn: 1 << 20})
+	b := r.client()
+	list := []*wire.Conn{r.client(), r.client(), r.client()}
+	create(t, b, "/big", "", 0)
+	r.valve.close()
+	must.OK(t, b.SendXid(1, jute.OpSetData, wire.SetData("/big", make([]byte, 900_000), -1)))
+	eventually(t, "the data on their way", func() bool { return r.valve.waiting() == 1 })
+	var p batch
+	p.add(jute.OpSync, wire.Path("/"))
+	for range 10 {
+		p.add(jute.OpGetData, wire.PathWatch("/big", false))
+	}
+	p.add(jute.OpSync, wire.Path("/"))
+	for i, c := range list {
+		must.OK(t, c.WriteRaw(p.b))
+		eventually(t, "past the reads", func() bool { return r.valve.waiting() == 3+2*i })
+	}
+	r.valve.open()
+	answered := 0
+	for _, c := range list {
+		for n := 0; n < 12; n++ {
+			if _, err := c.Next(); err != nil {
+				break
+			}
+			answered++
+		}
+	}
+	expect.That(t, answered < 24, "%d of 36 requests are answered", answered)
+	wantKinds(t, b, 1)
+}
+
 // Any pipeline of small requests is answered as one request at a time is.
 func TestPipelinesAnswerAsSingleRequestsDo(t *testing.T) {
 	r := newRig(t, Options{})

@@ -158,7 +158,7 @@ func (c *conn) answerLong() {
 // large for any memory.
 func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bool, refusal jute.ErrCode) {
 	switch op {
-	case jute.OpGetChildren, jute.OpGetChildren2, jute.OpGetEphemerals, jute.OpMultiRead:
+	case jute.OpGetChildren, jute.OpGetChildren2, jute.OpGetEphemerals, jute.OpMultiRead, jute.OpGetACL:
 	default:
 		return false, jute.OK
 	}
@@ -243,7 +243,7 @@ func (c *conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	o.endReply(b, at, code)
 	if o.size() > flushSize || o.reserved > 0 {
 		o.reserved = 0
-		c.hold(false)
+		c.hold(o.pendingLen() > 0) // the read itself, if it was parked
 	}
 	if code == jute.OK && w.path != "" {
 		c.srv.metrics.Reads.Observe(w.path, int64(len(b)-at))

@@ -42,6 +42,7 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	if !c.afford(est) {
 		return false
 	}
+	est -= int64(writeSteps + len(body)/decodeBytes)
 	proposed := c.propose(pending{xid: xid, op: op, at: c.arrived, est: est, long: len(body) > parkedAnswer}, r)
 	if op != jute.OpMulti {
 		d := jute.NewDecoder(body)
@@ -58,7 +59,7 @@ func (c *conn) Done(out *state.Outcome, st *state.State) {
 	o := &c.out
 	o.mu.Lock()
 	p := o.front()
-	c.charge(int64(out.Steps) + writeSteps - p.est)
+	c.charge(int64(out.Steps) - p.est)
 	if p.op == state.OpAttach || p.op == state.OpCreateSession {
 		o.mu.Unlock()
 		c.helloDone(out)
