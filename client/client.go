@@ -187,7 +187,7 @@ func (c *Client) shutdown() {
 		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 		defer cancel()
 		_ = conn.Close(ctx)
-		c.setState(StateClosed)
+		c.update(func() { c.state = StateClosed })
 		_ = c.work.wait(c.life)
 		c.endLife(ErrClosed)
 		c.loops.Wait()

@@ -133,8 +133,15 @@ func (e *epoch) whyOver() LostReason {
 	return 0
 }
 
-// checkDeadline ends the leases if the deadline has passed. It reports whether this call did it.
-func (e *epoch) checkDeadline() bool {
+// alive reports whether nothing is known that ends the leases of the session.
+func (e *epoch) alive() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.heard && !e.overdue && e.over == 0
+}
+
+// checkDeadline ends the leases if the deadline has passed.
+func (e *epoch) checkDeadline() {
 	now := e.c.opt.clock.Now()
 	e.mu.Lock()
 	late := e.heard && !e.overdue && e.left(now) <= 0
@@ -143,17 +150,17 @@ func (e *epoch) checkDeadline() bool {
 	}
 	e.mu.Unlock()
 	if !late || e.ended() {
-		return false
+		return
 	}
 	e.c.opt.log.Info("session not confirmed in time, leases given up", "session", hexID(e.sid))
 	e.loseAll(Deadline)
-	return true
+	e.c.update(func() {})
 }
 
 // confirm records that the server answered a heartbeat sent at t. If the deadline passed before,
-// the earlier leases stay lost; confirm reports whether this call noticed that.
-func (e *epoch) confirm(t reading) bool {
-	lost := e.checkDeadline()
+// the earlier leases stay lost.
+func (e *epoch) confirm(t reading) {
+	e.checkDeadline()
 	e.mu.Lock()
 	if !e.heard || t.Mono > e.confirmed.Mono {
 		e.confirmed = t
@@ -161,10 +168,7 @@ func (e *epoch) confirm(t reading) bool {
 	}
 	e.overdue = e.left(e.c.opt.clock.Now()) <= 0
 	e.mu.Unlock()
-	e.c.mu.Lock()
-	e.c.broadcast()
-	e.c.mu.Unlock()
-	return lost
+	e.c.update(func() {})
 }
 
 // wrote records that the server carried out a write sent at t: the leader has heard of the session

@@ -370,3 +370,20 @@ func TestErrorsNameThePathAndEachPackageOnce(t *testing.T) {
 	unlock(t, held)
 	unlock(t, write)
 }
+
+// The heartbeat's answer may be processed after the end of its connection.
+func TestLateHeartbeatDoesNotEndASuspension(t *testing.T) {
+	shared(t)
+	c := dial(t)
+	c.mu.Lock()
+	e := c.ep
+	c.mu.Unlock()
+	c.detach()
+	must.Equal(t, c.State(), StateSuspended)
+	c.answered(&pulse{}, answer{e: e, sent: c.opt.clock.Now()})
+	must.Equal(t, c.State(), StateSuspended)
+	c.attach(e)
+	must.Equal(t, c.State(), StateReady)
+	must.OK(t, c.Close(testCtx(t)))
+	must.Equal(t, c.State(), StateClosed)
+}

@@ -48,7 +48,7 @@ func (c *Client) beginSession() error {
 			c.troubles.over()
 			c.attach(e)
 		case zk.Disconnected:
-			c.disconnected()
+			c.detach()
 		case zk.Expired:
 			c.expired(e)
 		}
@@ -78,48 +78,29 @@ func (c *Client) attach(e *epoch) {
 	s := e.conn.Session()
 	c.mu.Unlock()
 	if e.begin(s.ID, s.Timeout) {
-		// The leader has begun the session since it was asked to: no heartbeat says more. The state
-		// comes first: Dial returns as soon as the session is attached.
-		if e.confirm(e.asked); e.valid() {
-			c.setState(StateReady)
+		e.confirm(e.asked) // the leader has begun the session since: no heartbeat says more
+	}
+	c.update(func() {
+		if c.cleaning.Err() == nil {
+			c.ep, c.attached = e, true
 		}
-	}
-	c.mu.Lock()
-	if c.cleaning.Err() != nil {
-		c.mu.Unlock()
-		return
-	}
-	c.ep, c.attached = e, true
-	c.broadcast()
-	c.mu.Unlock()
+	})
 	c.opt.log.Debug("session attached", "session", hexID(s.ID), "timeout", s.Timeout)
 	c.wakeBeat()
 }
 
 // detach records that there is no usable connection.
 func (c *Client) detach() {
-	c.mu.Lock()
-	c.attached = false
-	c.broadcast()
-	c.mu.Unlock()
-}
-
-// disconnected suspends a session that may live on without a connection.
-func (c *Client) disconnected() {
-	c.detach()
-	if c.State() == StateReady {
-		c.setState(StateSuspended)
-	}
+	c.update(func() { c.attached = false })
 	c.wakeBeat()
 }
 
 // expired ends the epoch of a session that is over, and begins the next session.
 func (c *Client) expired(e *epoch) {
-	c.detach()
-	err := e.conn.Err()
+	err := c.session().Err()
 	c.opt.log.Info("session over", "session", hexID(e.sid), "err", err)
 	e.finish(Expired)
-	c.setState(StateLost)
+	c.detach()
 	if errors.Is(err, zk.ErrAuthFailed) {
 		c.refused(err)
 		// The identities may be changed back on the server: try again.
@@ -139,22 +120,33 @@ func (c *Client) broadcast() {
 	c.changed = make(chan struct{})
 }
 
-func (c *Client) setState(s State) {
+// update makes a change of the session and brings the state up to date in the same step, so that
+// no caller sees one without the other and hooks hear of the states in their order.
+func (c *Client) update(change func()) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	old := c.state
-	if old == StateClosed {
-		c.mu.Unlock()
-		return
-	}
-	c.state = s
+	change()
 	c.broadcast()
-	c.mu.Unlock()
-	if old != s {
-		c.opt.log.Debug("session state", "old", old.String(), "new", s.String())
-		if f := c.opt.hooks.OnState; f != nil {
-			c.notifier.add(func() { f(old, s) })
-		}
+	c.state = c.stateNow()
+	if f, s := c.opt.hooks.OnState, c.state; f != nil && s != old {
+		c.notifier.add(func() { f(old, s) })
 	}
+}
+
+// stateNow derives the state from what is known of the session. c.mu is held.
+func (c *Client) stateNow() State {
+	switch e := c.ep; {
+	case c.state == StateClosed:
+		return StateClosed
+	case e == nil, c.state == StateConnecting && !e.alive():
+		return StateConnecting
+	case !e.alive():
+		return StateLost
+	case !c.attached:
+		return StateSuspended
+	}
+	return StateReady
 }
 
 func (c *Client) wakeBeat() {
@@ -253,9 +245,7 @@ func (c *Client) pulse(p *pulse) time.Duration {
 	if e == nil || e.ended() {
 		return time.Minute // attach wakes this goroutine
 	}
-	if e.checkDeadline() {
-		c.setState(StateLost)
-	}
+	e.checkDeadline()
 	now, t := c.opt.clock.Now(), e.sessionTimeout()
 	wait := min(max(t/20, 20*time.Millisecond), 500*time.Millisecond)
 	if left := e.remaining(now); left > 0 {
@@ -298,10 +288,5 @@ func (c *Client) answered(p *pulse, a answer) {
 	}
 	p.failed = 0
 	c.count.heartbeats.Add(1)
-	if a.e.confirm(a.sent) {
-		c.setState(StateLost)
-	}
-	if a.e.valid() {
-		c.setState(StateReady)
-	}
+	a.e.confirm(a.sent)
 }
