@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,12 +47,21 @@ func (b *Barrier) Open(ctx context.Context) error {
 	})
 }
 
-// Wait waits until the barrier is open or ctx ends.
+// Wait waits until the barrier is open or ctx ends. It sees every Close that was complete before the
+// call.
 func (b *Barrier) Wait(ctx context.Context) error {
+	var synced *epoch
 	return b.c.steadily(ctx, b.path, func(e *epoch) error {
 		s, err := e.see(ctx, b.path, true)
 		if errors.Is(err, zk.ErrNoNode) {
-			return nil
+			if synced == e {
+				return nil
+			}
+			err := e.conn.Sync(ctx, b.path)
+			if err == nil {
+				synced = e
+			}
+			return cmp.Or(err, errAgain)
 		}
 		if err != nil {
 			return err

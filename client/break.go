@@ -15,6 +15,7 @@ import (
 // from a write of the waiter itself.
 type breaker struct {
 	node  string
+	held  bool             // the node has the stamp of its grant
 	since int64            // server time in ms since which the node holds, as far as known
 	due   <-chan time.Time // fires when it is time to look again
 }
@@ -28,14 +29,14 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node) e
 	if !ok || !breakable {
 		return nil
 	}
-	now, err := w.serverTime(ctx)
+	now, err := w.write(ctx, func() {})
 	if err != nil {
 		return err
 	}
-	if b.node != path {
-		// The node holds since now at the latest. If the grant had to wait, the holder stamps the node,
-		// and the stamp gives the exact time.
-		b.node, b.since = path, now
+	if b.node != path || o.Held && !b.held {
+		// The node holds since now at the latest, unless its grant is yet to come. In that case its
+		// contender stamps the node before it holds, and cannot if this waiter has removed the node.
+		b.node, b.held, b.since = path, o.Held, now
 	}
 	if o.Held {
 		b.since = min(b.since, n.Stat.Mtime)

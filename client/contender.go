@@ -24,13 +24,13 @@ func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 			return nil, err
 		}
 	}
-	asked := time.Now()
+	asked := a.c.opt.clock.Now()
 	made, names, err := a.c.enqueue(ctx, e, q.node(e, a))
 	if err != nil {
 		return nil, err
 	}
 	w := newWaiter(e, a, q, made)
-	w.took = time.Since(asked)
+	w.asked, w.took = asked, a.c.opt.clock.Now().Mono-asked.Mono
 	a.enqueued(w.created)
 	h, err := w.wait(ctx, names)
 	if err == nil {
@@ -93,8 +93,10 @@ type waiter struct {
 	q    queue
 	self recipe.Contender // what the own name says
 
-	waited bool // had to wait for another contender
-	marked bool // the directory may name this contender: lock delay
+	asked  reading // before the server was asked for the place
+	waited bool    // had to wait for another contender
+	late   bool    // the grant comes later than the place, for whatever reason
+	marked bool    // the directory may name this contender: lock delay
 	brk    breaker
 
 	took    time.Duration // to take the place
@@ -136,7 +138,7 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 			return nil, ErrNotAcquired
 		case p.Blocked:
 			if !w.waited {
-				w.waited, w.begun, w.ahead = true, time.Now(), p.Ahead
+				w.waited, w.late, w.begun, w.ahead = true, true, time.Now(), p.Ahead
 			}
 			holder := w.a.cfg.limit.Break && w.q.Holds(names.All(), p.Blocker)
 			final := w.q.EndIsFinal(p.Blocker) && !w.a.cfg.limit.Break && w.a.cfg.lockDelay == 0 && len(p.Others) == 0
@@ -167,6 +169,7 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 				return nil, err
 			}
 		case !w.e.valid():
+			w.late = true
 			if err := w.e.awaitValid(ctx); err != nil {
 				return nil, w.lostSession(err)
 			}
@@ -361,7 +364,15 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 	}
 	if w.waited {
 		w.c.paces.note(w.a.dir, time.Since(w.begun)/time.Duration(w.ahead))
-		w.stamp(ctx)
+	}
+	_, breakable := w.a.cfg.breakLimit()
+	if !w.late {
+		h.since = w.asked
+	} else if breakable {
+		if err := w.stamp(ctx); err != nil {
+			h.endLife()
+			return nil, w.lostSession(err)
+		}
 	}
 	if !w.e.valid() {
 		// The delay or the stamp took too long: look again whether this waiter is still first.
@@ -375,7 +386,7 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 func (q queue) readNode(h *hold, id recipe.ID) (heldNode, []byte) {
 	old := h.nodesNow()[0]
 	name := recipe.NodeName(q.Layout, recipe.RoleRead, id, h.c.owner.Host) + fmt.Sprintf("%010d", old.seq)
-	a := attempt{c: h.c, cfg: h.cfg}
+	a := attempt{c: h.c, cfg: h.cfg, task: h.task}
 	path := recipe.Join(recipe.Parent(old.path), name)
 	return heldNode{path: path, id: id, seq: old.seq, lock: old.lock}, a.data()
 }

@@ -174,11 +174,14 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 		}
 		if e != synced {
 			// Another session may be served by a server that lags behind the last.
-			if e.conn.Sync(ctx, el.path) == nil {
+			if err = e.conn.Sync(ctx, el.path); err == nil {
 				synced = e
 			}
 		}
-		s, err := el.look(ctx, e)
+		var s sight
+		if err == nil {
+			s, err = el.look(ctx, e)
+		}
 		if err != nil {
 			if ctx.Err() != nil || pause(ctx, backoff(n, 10*time.Millisecond, time.Second)) != nil {
 				return

@@ -358,12 +358,3 @@ func (g *localQueues) waiting(key localKey) int {
 	}
 	return 0
 }
-
-// reason says why the lease was lost, if it was.
-func (l *Lease) reason() LostReason {
-	var lost *LostError
-	if errors.As(l.Err(), &lost) {
-		return lost.Reason
-	}
-	return 0
-}

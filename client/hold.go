@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -44,8 +43,9 @@ type hold struct {
 	e     *epoch
 	path  string // as the user names the lock
 	cfg   *options
-	turn  *turn // in the local queue, may be nil
-	since time.Time
+	task  string
+	turn  *turn   // in the local queue, may be nil
+	since reading // not later than others may count from
 	wait  time.Duration
 
 	modes   modes           // nil if the lock cannot be downgraded or upgraded
@@ -58,6 +58,8 @@ type hold struct {
 	mode     fence.Mode
 	token    fence.Token
 	leases   []*Lease // not yet unlocked
+	stopping []*Lease // of a hold that was lost: likewise
+	granted  bool     // it had a lease
 	over     bool     // released, being released, or lost
 	lost     error    // a *LostError, if it was lost
 	graceful bool     // the nodes stay for the grace after MaxHold, or until Unlock
@@ -71,8 +73,8 @@ type hold struct {
 // newHold returns a hold that is not yet granted.
 func newHold(a *attempt, e *epoch, mode fence.Mode, token fence.Token, nodes ...heldNode) *hold {
 	h := &hold{
-		c: a.c, e: e, path: a.path, cfg: a.cfg, turn: a.turn, nodes: nodes, mode: mode, token: token,
-		wait: time.Since(a.start), since: time.Now(),
+		c: a.c, e: e, path: a.path, cfg: a.cfg, task: a.task, turn: a.turn, nodes: nodes, mode: mode, token: token,
+		wait: time.Since(a.start), since: a.c.opt.clock.Now(),
 	}
 	h.life, h.endLife = context.WithCancel(a.c.calls)
 	return h
@@ -101,36 +103,40 @@ func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
 		return nil, &requeueError{ErrSessionExpired} // lost at this moment
 	}
 	h.watchNodes()
-	h.mu.Lock()
-	if h.cfg.limit.Hold > 0 && !h.over {
-		h.timers = append(h.timers, time.AfterFunc(h.cfg.limit.Hold, func() { h.lose(MaxHold) }))
-	}
-	h.mu.Unlock()
-	c.tell(&h.cfg.hooks, (*Hooks).grant, h.event(LockEvent{Waited: h.wait}))
+	h.watchLimit()
 	return l, nil
 }
 
-// event adds to ev what describes the hold.
-func (h *hold) event(ev LockEvent) LockEvent {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// tell passes an event of the hold to the hooks. h.mu is held, so that they hear of a grant before
+// its end.
+func (h *hold) tell(pick func(*Hooks) func(LockEvent), ev LockEvent) {
 	ev.Path, ev.Mode, ev.Token = h.path, h.mode, h.token
 	ev.Node = h.nodes[0].path
-	return ev
+	h.c.tell(&h.cfg.hooks, pick, ev)
 }
 
-// addLease returns one more lease of the hold, or of one of its locks if path names one.
+// addLease returns one more lease of the hold, or of one of its locks if path names one. It waits
+// for a change of the mode, and fails if the hold does not cover the mode, or is over.
 func (h *hold) addLease(ctx context.Context, path string, mode fence.Mode) (*Lease, error) {
 	l := newLease(ctx, h, path, mode)
 	h.c.named.add(ctx, l)
 	h.mu.Lock()
+	for h.changing != nil && !h.over && ctx.Err() == nil {
+		h.mu.Unlock()
+		h.awaitChange(ctx)
+		h.mu.Lock()
+	}
 	defer h.mu.Unlock()
-	if h.over {
+	covered := mode == h.mode || mode == fence.Shared || h.parts != nil
+	if h.over || h.changing != nil || !covered {
 		h.c.named.remove(l)
-		l.cancel(h.lost)
+		l.cancel(ErrNotHeld)
 		return nil, ErrNotHeld
 	}
-	h.leases = append(h.leases, l)
+	if h.leases = append(h.leases, l); !h.granted {
+		h.granted = true
+		h.tell((*Hooks).grant, LockEvent{Waited: h.wait})
+	}
 	if h.revoked != nil {
 		l.wish(*h.revoked)
 	}
@@ -149,16 +155,80 @@ func (h *hold) nodesNow() []heldNode {
 	return slices.Clone(h.nodes)
 }
 
-// whyOver returns why the hold is lost at this moment by the clock, and 0 while it is not.
-func (h *hold) whyOver() LostReason {
-	if why := h.e.whyOver(); why != 0 {
-		return why
+// held returns how long the hold lasts.
+func (h *hold) held() time.Duration { return h.c.opt.clock.Now().since(h.since) }
+
+// limited reports whether the hold has a limit of its own; the locks of a set have theirs.
+func (h *hold) limited() bool { return h.cfg.limit.Hold > 0 && h.parts == nil }
+
+// limitTick is how often a hold with a limit looks at the clocks. Timers stand still while the
+// machine is suspended.
+const limitTick = 500 * time.Millisecond
+
+// watchLimit ends the hold when it has lasted too long.
+func (h *hold) watchLimit() {
+	if !h.limited() {
+		return
 	}
-	if limit := h.cfg.limit.Hold; limit > 0 && h.parts == nil && time.Since(h.since) >= limit {
-		return MaxHold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		return
 	}
-	return 0
+	var t *time.Timer
+	wait := func() time.Duration { return min(h.cfg.limit.Hold-h.held(), limitTick) }
+	t = time.AfterFunc(wait(), func() {
+		h.mu.Lock()
+		left := wait()
+		if left > 0 && !h.over {
+			t.Reset(left)
+		}
+		h.mu.Unlock()
+		if left <= 0 {
+			h.lose(MaxHold)
+		}
+	})
+	h.timers = append(h.timers, t)
 }
+
+// whyOver returns why the hold is lost at this moment, by the clock or because a lock of the set is
+// lost, with the node to blame if it is known; 0 while the hold is not lost.
+func (h *hold) whyOver() (why LostReason, at []heldNode) {
+	if why := h.e.whyOver(); why != 0 {
+		return why, nil
+	}
+	for _, l := range h.parts {
+		if lost := (*LostError)(nil); errors.As(l.Err(), &lost) {
+			return lost.Reason, []heldNode{lost.node()}
+		}
+	}
+	if h.limited() && h.held() >= h.cfg.limit.Hold {
+		return MaxHold, nil
+	}
+	return 0, nil
+}
+
+// validUntil returns when the hold ends if the client does not hear from the server.
+func (h *hold) validUntil() time.Time {
+	until := h.e.validUntil()
+	if h.limited() {
+		until = earlier(until, h.c.opt.clock.Now().Wall.Add(h.cfg.limit.Hold-h.held()))
+	}
+	for _, l := range h.parts {
+		until = earlier(until, l.h.validUntil())
+	}
+	return until
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// node returns the node that was lost.
+func (e *LostError) node() heldNode { return heldNode{path: e.Node, lock: e.Path} }
 
 // lose ends the hold because the right to act is gone. Only the first call counts, and a hold under
 // release can no longer be lost. at is the node to blame, if it is known.
@@ -173,7 +243,7 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 	cause := &LostError{Path: cmp.Or(n.lock, h.path), Node: n.path, Reason: why}
 	h.lost = cause
 	leases := h.leases
-	h.leases = nil
+	h.leases, h.stopping = nil, slices.Clone(leases)
 	h.graceful = why == MaxHold && h.cfg.limit.grace() > 0 || h.lingers(why)
 	h.stopTimers()
 	if h.graceful && !h.lingers(why) {
@@ -189,19 +259,37 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 	h.endUnlocked(cause)
 	h.endLife()
 	h.c.opt.log.Info("lock lost", "path", h.path, "reason", why.String())
-	h.c.tell(&h.cfg.hooks, (*Hooks).lost, h.event(LockEvent{Held: time.Since(h.since), Err: cause}))
+	h.mu.Lock()
+	if h.granted {
+		h.tell((*Hooks).lost, LockEvent{Held: h.held(), Err: cause})
+	}
+	h.mu.Unlock()
 	if !graceful {
 		h.abandon()
 	}
 }
 
-// lingers reports whether the nodes stay until Unlock.
+// lingers reports whether the nodes stay until Unlock, of a set if those of one of its locks do.
 func (h *hold) lingers(why LostReason) bool {
+	if slices.ContainsFunc(h.parts, func(l *Lease) bool { return l.h.lingers(why) }) {
+		return true
+	}
 	switch why {
 	case Deadline, MaxHold, Revoked:
 		return h.cfg.limit.Linger
 	}
 	return false // they are gone, or go with the session
+}
+
+// stopped notes that a lost lease is unlocked. The nodes that stayed go with the last lease.
+func (h *hold) stopped(l *Lease) {
+	h.mu.Lock()
+	h.stopping = slices.DeleteFunc(h.stopping, func(x *Lease) bool { return x == l })
+	last := len(h.stopping) == 0
+	h.mu.Unlock()
+	if last {
+		h.endGrace()
+	}
 }
 
 // endGrace removes the nodes that stayed after the lease was lost.
@@ -253,178 +341,4 @@ func (h *hold) discard() <-chan struct{} {
 		_ = unlockEach(ctx, h.parts)
 	})
 	return gone
-}
-
-// release gives the lock back. If ctx ends, the release goes on in the background. The hold was
-// valid when its release began, so the work did not overlap with another holder's.
-func (h *hold) release(ctx context.Context) error {
-	h.e.remove(h)
-	h.endUnlocked(context.Canceled)
-	defer func() {
-		h.c.tell(&h.cfg.hooks, (*Hooks).release, h.event(LockEvent{Held: time.Since(h.since)}))
-	}()
-	r := h.quick()
-	if r == nil {
-		return h.settle(ctx, h.remove)
-	}
-	if h.cfg.earlyUnlock {
-		h.settleBehind(r)
-		return nil
-	}
-	select {
-	case <-r.Done():
-		if _, err := r.Wait(ctx); !isAmbiguous(err) {
-			return h.releaseErr(h.settleRelease(err))
-		}
-	case <-ctx.Done():
-	}
-	return h.settle(ctx, func(bg context.Context) error {
-		_, err := r.Wait(bg)
-		return err
-	})
-}
-
-// settle runs the rest of a release, in the background if ctx has ended.
-func (h *hold) settle(ctx context.Context, rest func(ctx context.Context) error) error {
-	res := make(chan error, 1)
-	h.c.detached(func(bg context.Context) {
-		err := h.settleRelease(rest(bg))
-		h.turn.leave()
-		res <- err
-	})
-	select {
-	case err := <-res:
-		return h.releaseErr(err)
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-res:
-		return h.releaseErr(err)
-	default:
-		h.c.leaveBehind(dirsOf(h.nodesNow()), func(context.Context) { <-res }) //nolint:errcheck // not needed
-		return fmt.Errorf("%w: %w", ErrReleasePending, ctxErr(ctx))
-	}
-}
-
-// quick begins the release of a simple hold: one node, on which nothing else depends. It sends the
-// request and passes the local turn on before the answer. It returns nil if the hold is not simple.
-func (h *hold) quick() *zk.Reply[struct{}] {
-	h.mu.Lock()
-	simple := len(h.nodes) == 1 && h.unmark == nil && h.changing == nil && h.parts == nil
-	node := h.nodes[0].path
-	h.mu.Unlock()
-	if !simple {
-		return nil
-	}
-	p := h.e.conn.Pipe()
-	r := p.Delete(zk.Delete{Path: node, Version: -1})
-	if h.cfg.earlyUnlock {
-		p.SendSoon()
-	} else {
-		p.Send()
-	}
-	h.turn.leave()
-	h.endLife()
-	return r
-}
-
-// remove releases a hold of any kind: in one step it removes all nodes and takes back the mark of a
-// lock delay. It may repeat the step: if the nodes are gone then, the first time was enough.
-// ErrNoNode says that another client removed a node.
-func (h *hold) remove(ctx context.Context) error {
-	h.awaitChange(ctx) // which nodes there are must be known
-	h.endLife()
-	if h.parts != nil {
-		return unlockEach(ctx, h.parts)
-	}
-	h.mu.Lock()
-	nodes, ops := h.nodes, append(deletes(h.nodes), h.unmark...)
-	h.mu.Unlock()
-	for n := 1; ; n++ {
-		_, err := h.e.conn.Multi(ctx, ops...)
-		switch {
-		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoAuth):
-			// A node that is gone, or a mark that may not be written, must not keep the other nodes.
-			each := h.e.conn.Delete(ctx, nodes[0].path, -1)
-			h.c.reap(h.e, pathsOf(nodes[1:])...)
-			switch {
-			case n > 1 && errors.Is(each, zk.ErrNoNode):
-				return nil
-			case len(ops) > len(nodes) && !errors.Is(err, zk.ErrNoNode):
-				return each // it is the mark that cannot be written
-			}
-			return err
-		case !isAmbiguous(err):
-			return err
-		}
-		if err := pause(ctx, backoff(n, 10*time.Millisecond, time.Second)); err != nil {
-			return err
-		}
-	}
-}
-
-func deletes(nodes []heldNode) []zk.Op {
-	ops := make([]zk.Op, len(nodes))
-	for i, n := range nodes {
-		ops[i] = zk.Delete{Path: n.path, Version: -1}
-	}
-	return ops
-}
-
-func pathsOf(nodes []heldNode) []string {
-	paths := make([]string, len(nodes))
-	for i, n := range nodes {
-		paths[i] = n.path
-	}
-	return paths
-}
-
-// letGo gives back a hold that no caller knows of, without waiting. It sends the request at once:
-// the client's next request, a try above all, must not find the hold.
-func (h *hold) letGo() {
-	if r := h.quick(); r != nil {
-		h.settleBehind(r)
-		return
-	}
-	h.endLife()
-	h.discard()
-}
-
-// settleBehind follows up a release that was sent and has no waiting caller.
-func (h *hold) settleBehind(r *zk.Reply[struct{}]) {
-	h.c.leaveBehind(dirsOf(h.nodesNow()), func(bg context.Context) {
-		_, err := r.Wait(bg)
-		if err = h.settleRelease(err); err != nil {
-			h.c.opt.log.Debug("early unlock", "path", h.path, "err", err)
-		}
-	})
-}
-
-// settleRelease makes sure that the nodes go, whatever became of the request.
-func (h *hold) settleRelease(err error) error {
-	switch {
-	case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, ErrSessionExpired):
-		return err
-	case isAmbiguous(err), errors.Is(err, ErrClosed), h.c.cleaning.Err() != nil:
-		<-h.abandon()
-		return h.e.expiry()
-	}
-	h.abandon()
-	return err
-}
-
-// releaseErr turns the error of a release into the one for the user.
-func (h *hold) releaseErr(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, zk.ErrNoNode):
-		return &LostError{Path: h.path, Node: h.nodes[0].path, Reason: Removed}
-	case errors.Is(err, ErrSessionExpired) && h.e.remaining(h.c.opt.clock.Now()) > 0:
-		// Silence did not end the session, so it may have ended during the work.
-		return &LostError{Path: h.path, Node: h.nodes[0].path, Reason: Expired}
-	case errors.Is(err, ErrSessionExpired):
-		return nil // the node went with the session, after the work was done
-	}
-	return publicErr(context.Background(), err)
 }

@@ -23,7 +23,8 @@ type Hooks struct {
 	OnRequeue func(LockEvent)
 	// OnLost is called when a lease was lost; Err is the *LostError.
 	OnLost func(LockEvent)
-	// OnRelease is called when a lock was released; Held is how long it was held.
+	// OnRelease is called when a lock is given back, before another contender can have it; Held is how
+	// long it was held.
 	OnRelease func(LockEvent)
 	// OnReaper is called with the number of abandoned nodes that are still to remove.
 	OnReaper func(pending int)

@@ -89,7 +89,7 @@ func (l *Lease) unlock(ctx context.Context) error {
 	l.mu.Unlock()
 	h.c.named.remove(l)
 	if cause != nil {
-		h.endGrace()
+		h.stopped(l)
 		return cause
 	}
 	h.mu.Lock()
@@ -97,7 +97,7 @@ func (l *Lease) unlock(ctx context.Context) error {
 		err := h.lost
 		h.mu.Unlock()
 		l.cancel(err)
-		h.endGrace()
+		h.stopped(l)
 		return err
 	}
 	h.leases = slices.DeleteFunc(h.leases, func(x *Lease) bool { return x == l })
@@ -107,13 +107,21 @@ func (l *Lease) unlock(ctx context.Context) error {
 		down := h.modes != nil && h.mode == fence.Exclusive && l.mode == fence.Exclusive &&
 			!slices.ContainsFunc(h.leases, func(x *Lease) bool { return x.modeNow() == fence.Exclusive })
 		h.mu.Unlock()
-		if down {
-			return h.downgrade(ctx)
+		if !down {
+			return nil
 		}
-		return nil
+		err := h.downgrade(ctx, nil)
+		switch {
+		case errors.Is(err, ErrUnsupported):
+			return nil // another write lease has come
+		case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
+			return fmt.Errorf("%w: %w", ErrReleasePending, err)
+		}
+		return err
 	}
 	h.over = true
 	h.stopTimers()
+	h.tell((*Hooks).release, LockEvent{Held: h.held()})
 	h.mu.Unlock()
 	l.cancel(context.Canceled)
 	return h.release(ctx)
@@ -156,10 +164,11 @@ func (l *Lease) Lost() <-chan struct{} {
 //
 // It looks at the clock, so it is right even in the first instruction after a pause.
 func (l *Lease) Err() error {
-	why := l.h.whyOver()
+	why, at := l.h.whyOver()
 	if why != 0 {
-		l.h.lose(why)
+		l.h.lose(why, at...)
 	}
+	loss := l.h.lossNow()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -167,22 +176,20 @@ func (l *Lease) Err() error {
 		return l.cause
 	case l.unlocked:
 		return ErrNotHeld
-	case why != 0: // another goroutine is about to note the loss
-		return l.h.lossNow()
 	}
-	return nil
+	return loss // another goroutine is about to note it
 }
 
 // Valid reports whether the lease is certainly held at this moment: whether Err is nil.
 func (l *Lease) Valid() bool { return l.Err() == nil }
 
 // ValidUntil returns when the lease ends if the client does not hear from the server. The time
-// moves on while the server answers.
+// moves on while the server answers, but not beyond the end of a [Limit].
 func (l *Lease) ValidUntil() time.Time {
 	if l.Err() != nil {
 		return l.h.c.opt.clock.Now().Wall.Add(-time.Nanosecond)
 	}
-	return l.h.e.validUntil()
+	return l.h.validUntil()
 }
 
 // Check asks the server whether the hold is current. It returns nil if so, and an error that is

@@ -141,23 +141,28 @@ func nested(ctx context.Context, c *Client, a *attempt) (*Lease, error) {
 		return nil, nil // more permits, or another candidacy, are another thing
 	}
 	path, mode := a.path, a.mode
-	held := heldBy(ctx, c, path)
-	if held == nil {
-		return nil, c.named.check(ctx, path, mode)
+	for {
+		held := heldBy(ctx, c, path)
+		if held == nil {
+			return nil, c.named.check(ctx, path, mode)
+		}
+		if mode == fence.Exclusive && held.modeOf(path) == fence.Shared {
+			return nil, selfDeadlock(path, "it holds a read lock; Upgrade turns that into a write lock")
+		}
+		if !a.cfg.reentrant {
+			return nil, selfDeadlock(path, "WithReentrant allows this")
+		}
+		one := "" // unless the hold is of other locks, too
+		if path != held.path || len(held.locks()) > 1 {
+			one = path
+		}
+		l, err := held.addLease(ctx, one, mode)
+		if err == nil {
+			return l, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctxErr(ctx)
+		}
+		// Lost, or downgraded, at this moment: look again.
 	}
-	if mode == fence.Exclusive && held.modeOf(path) == fence.Shared {
-		return nil, selfDeadlock(path, "it holds a read lock; Upgrade turns that into a write lock")
-	}
-	if !a.cfg.reentrant {
-		return nil, selfDeadlock(path, "WithReentrant allows this")
-	}
-	one := "" // unless the hold is of other locks, too
-	if path != held.path || len(held.locks()) > 1 {
-		one = path
-	}
-	l, err := held.addLease(ctx, one, mode)
-	if err != nil {
-		return nil, nil // lost at this moment: compete again
-	}
-	return l, nil
 }

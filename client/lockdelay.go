@@ -28,6 +28,7 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 			return ErrNotAcquired
 		}
 		w.c.opt.log.Info("last holder did not unlock, waiting", "path", w.a.path, "delay", w.a.cfg.lockDelay)
+		w.late = true
 		if err := w.sit(ctx, w.a.cfg.lockDelay); err != nil {
 			return err
 		}

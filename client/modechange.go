@@ -1,9 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
@@ -85,14 +87,14 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 			fmt.Errorf("%w: only a write lock that is not nested can be downgraded", ErrUnsupported))
 	}
 	h.mu.Unlock()
-	return h.downgrade(ctx)
+	return h.downgrade(ctx, l)
 }
 
-// downgrade runs detached, because it must follow up a write whose reply is lost. A hold lost
+// downgrade makes a read hold of the write hold, unless a lease other than l needs it to write. It runs detached, because it must follow up a write whose reply is lost. A hold lost
 // during the change leaves no node behind; a release waits for the change.
-func (h *hold) downgrade(ctx context.Context) error {
+func (h *hold) downgrade(ctx context.Context, l *Lease) error {
 	res := make(chan error, 1)
-	h.c.detached(func(bg context.Context) { res <- h.downgradeOnce(bg) })
+	h.c.detached(func(bg context.Context) { res <- h.downgradeOnce(bg, l) })
 	select {
 	case err := <-res:
 		if err == nil || errors.Is(err, ErrLost) {
@@ -104,12 +106,20 @@ func (h *hold) downgrade(ctx context.Context) error {
 	}
 }
 
-func (h *hold) downgradeOnce(ctx context.Context) error {
-	if !h.beginChange() {
+func (h *hold) downgradeOnce(ctx context.Context, l *Lease) error {
+	if !h.beginChange() { // from here on no lease comes
 		return h.overErr()
 	}
+	h.mu.Lock()
+	writes := slices.ContainsFunc(h.leases, func(x *Lease) bool {
+		return x != l && x.modeNow() == fence.Exclusive
+	})
+	h.mu.Unlock()
 	var err error
-	if h.modeNow() == fence.Exclusive { // not if another call was first
+	switch {
+	case writes:
+		err = fmt.Errorf("%w: a nested lease needs the write lock", ErrUnsupported)
+	case h.modeNow() == fence.Exclusive: // not if another call was first
 		err = h.becomeReader(ctx)
 	}
 	if err == nil {
@@ -123,11 +133,19 @@ func (h *hold) downgradeOnce(ctx context.Context) error {
 	if errors.Is(err, ErrSessionExpired) {
 		h.lose(Expired) // the answer may be there before the news
 	}
-	if lost := h.lossNow(); lost != nil {
+	return cmp.Or(h.lostInChange(), err)
+}
+
+// lostInChange returns the loss of a hold whose nodes were replaced. It removes them, unless they
+// stay for a grace.
+func (h *hold) lostInChange() error {
+	h.mu.Lock()
+	lost, graceful := h.lost, h.graceful
+	h.mu.Unlock()
+	if lost != nil && !graceful {
 		h.abandon()
-		return lost
 	}
-	return err
+	return lost
 }
 
 // becomeReader replaces the hold's nodes by a read node, in one step.

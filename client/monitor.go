@@ -24,11 +24,17 @@ func (h *hold) watchNodes() {
 	ctx := h.life
 	for _, l := range h.parts {
 		h.c.detached(func(context.Context) {
-			select {
-			case <-l.Lost():
-				cause := l.cause // it no longer changes
-				h.lose(cause.Reason, heldNode{path: cause.Node, lock: cause.Path})
-			case <-ctx.Done():
+			for {
+				select {
+				case r := <-l.Revoked():
+					h.wish(r)
+					continue
+				case <-l.Lost():
+					cause := l.cause // it no longer changes
+					h.lose(cause.Reason, cause.node())
+				case <-ctx.Done():
+				}
+				return
 			}
 		})
 	}
@@ -69,8 +75,13 @@ func (h *hold) monitor(ctx context.Context, n heldNode, w *zk.Watch) {
 			if gone {
 				h.nodeGone(ctx, n)
 				return
-			} else if err != nil {
-				return // the hold, the session or the client is over
+			}
+			if err != nil {
+				if pause(ctx, heartbeat(h.e.sessionTimeout())) != nil {
+					return // the hold is over
+				}
+				w = nil
+				continue
 			}
 			w, hidden = s.w, s.hidden
 		}
@@ -125,25 +136,34 @@ func (h *hold) nodeGone(ctx context.Context, n heldNode) {
 		return // released or replaced by this client, or gone with the session
 	}
 	why := Removed
-	if limit, ok := h.cfg.breakLimit(); ok && time.Since(h.since) >= limit {
+	if limit, ok := h.cfg.breakLimit(); ok && h.held() >= limit {
 		why = Broken
 	}
 	h.lose(why, n)
 }
 
-// revoke delivers the first request to give the lock back, and ends a revocable hold after its
-// grace.
-func (h *hold) revoke(r recipe.Revocation) {
+// wish delivers the first request to give the lock back, and reports whether it did.
+func (h *hold) wish(r recipe.Revocation) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over || h.revoked != nil {
-		return
+		return false
 	}
 	h.revoked = &r
 	for _, l := range h.leases {
 		l.wish(r)
 	}
-	if h.cfg.revocable {
+	return true
+}
+
+// revoke is wish that also ends a revocable hold, after its grace.
+func (h *hold) revoke(r recipe.Revocation) {
+	if !h.wish(r) || !h.cfg.revocable {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.over {
 		h.timers = append(h.timers, time.AfterFunc(h.cfg.revokeGrace, func() { h.lose(Revoked) }))
 	}
 }

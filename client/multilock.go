@@ -121,6 +121,9 @@ func takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
 		if l.h.e != first.h.e || !l.Valid() {
 			// One was lost while others were waited for.
 			giveBack()
+			if l.reason() == Revoked { // the set leaves, as a waiter does
+				return nil, l.Err()
+			}
 			return nil, &requeueError{lostOnTheWay(l.Err())}
 		}
 		for _, n := range l.h.nodesNow() {
@@ -133,6 +136,14 @@ func takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
 	return h, nil
 }
 
+// reason returns why the lease was lost, 0 if it was not.
+func (l *Lease) reason() LostReason {
+	if lost := (*LostError)(nil); errors.As(l.Err(), &lost) {
+		return lost.Reason
+	}
+	return 0
+}
+
 // lostOnTheWay returns what the loss of a lock means to an attempt that goes on for others.
 func lostOnTheWay(loss error) error {
 	var lost *LostError
@@ -142,7 +153,7 @@ func lostOnTheWay(loss error) error {
 	switch lost.Reason {
 	case Removed, Broken:
 		return fmt.Errorf("%w: %s", ErrNodeRemoved, lost.Node)
-	case Revoked, MaxHold:
+	case MaxHold:
 		return lost
 	}
 	return ErrSessionExpired

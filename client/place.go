@@ -81,25 +81,24 @@ func (p *place) lostSession(err error) error {
 	return err
 }
 
-// stamp records the time of a grant that had to wait, in the node of a holder that others may
-// break: they count from that time.
-func (p *place) stamp(ctx context.Context) {
-	o, ok := recipe.ParseOwner(p.data)
-	if !ok || !o.Breakable {
-		return
-	}
-	o.Held = true
-	_, err := again(ctx,
-		func() (zk.Stat, error) { return p.e.conn.Set(ctx, p.path, recipe.EncodeOwner(o), p.ver) })
-	if err != nil {
-		p.c.opt.log.Debug("grant not stamped", "node", p.path, "err", err)
-	}
+// stamp records the time of a grant that came later than the node, in the node of a holder that
+// others may break. They count from that time, and otherwise from the first sight of the node. If a
+// waiter has removed the node, stamp fails.
+func (p *place) stamp(ctx context.Context) error {
+	_, err := p.write(ctx, func() {
+		if o, ok := recipe.ParseOwner(p.data); ok {
+			o.Held = true
+			p.data = recipe.EncodeOwner(o)
+		}
+	})
+	return err
 }
 
-// serverTime returns the server's time of a write to the own node. It first reads what others have
-// written there, such as the request that this waiter leaves.
-func (p *place) serverTime(ctx context.Context) (int64, error) {
+// write writes the data of the own node after change, and returns the server's time. It first reads
+// what others have written there, such as the request that this waiter leaves.
+func (p *place) write(ctx context.Context, change func()) (int64, error) {
 	for ver := p.ver; ; {
+		change()
 		st, err := again(ctx, func() (zk.Stat, error) { return p.e.conn.Set(ctx, p.path, p.data, ver) })
 		switch {
 		case err == nil:

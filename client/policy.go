@@ -184,7 +184,9 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	if w.reads() {
 		g.GrantTxn = recipe.ReadGrant(w.id, w.queued)
 	}
-	made, err := w.dir.grant(ctx, g)
+	asked := w.c.opt.clock.Now()
+	node := recipe.Join(w.a.dir, g.Create.Name(true))
+	made, err := w.dir.grant(ctx, g, func(policyMade) { w.c.reap(w.e, node) })
 	switch {
 	case errors.Is(err, zk.ErrNoNode) && w.queued:
 		return nil, w.displaced()
@@ -194,17 +196,17 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	case err != nil:
 		return nil, err
 	}
-	nodes := []heldNode{{path: recipe.Join(w.a.dir, g.Create.Name(true)), id: w.id}}
+	nodes := []heldNode{{path: node, id: w.id}}
 	if g.look {
 		// A lock of another kind may have come while this reader had no node to see. Of the two, the
 		// later to make its node sees the other.
 		if err := w.c.aloneNow(ctx, w.e, w.a.dir, usePolicy, made.names); err != nil {
-			w.c.reap(w.e, nodes[0].path)
+			w.c.reap(w.e, node)
 			return nil, err
 		}
 	}
 	if ok, err := w.dir.same(ctx); !ok {
-		w.c.reap(w.e, nodes[0].path)
+		w.c.reap(w.e, node)
 		if err != nil {
 			return nil, err // the place is still known, and given up with the attempt
 		}
@@ -220,7 +222,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 		nodes = append(nodes, heldNode{path: w.path, id: w.id, place: true})
 	}
 	h := newHold(w.a, w.e, w.a.mode, fence.Token(made.stat.Czxid), nodes...)
-	h.modes = policyModes{}
+	h.modes, h.since = policyModes{}, asked
 	if !w.reads() {
 		h.unmark = w.dir.unmark(w.a.cfg)
 	}

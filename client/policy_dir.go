@@ -181,18 +181,15 @@ type policyMade struct {
 	names *zk.Names // of the directory since, if they were asked for and came
 }
 
-// grant runs a grant. When ctx ends, it returns at once and removes a node that the grant still
-// makes.
-func (d *policyDir) grant(ctx context.Context, g policyGranted) (policyMade, error) {
+// grant runs a grant. When ctx ends, it returns at once, and late gets what the grant still makes.
+func (d *policyDir) grant(ctx context.Context, g policyGranted, late func(policyMade)) (policyMade, error) {
 	if err := d.c.room(ctx, d.e, d.path); err != nil {
 		return policyMade{}, err
 	}
 	o := *d
 	return deliver(ctx, d.c, d.e, []string{d.path}, func(bg context.Context) (policyMade, error) {
 		return o.grantOnce(bg, g)
-	}, func(policyMade) {
-		o.c.reap(o.e, recipe.Join(o.path, g.Create.Name(true)))
-	})
+	}, late)
 }
 
 // grantOnce is the detached part. After a lost reply it looks whether the node is there.

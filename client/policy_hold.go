@@ -16,12 +16,12 @@ type policyModes struct{}
 func (policyModes) readNode(h *hold, id recipe.ID) (heldNode, []byte) {
 	n := recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}
 	node := heldNode{path: recipe.Join(h.path, n.Name(true)), id: id}
-	return node, policyHoldData(&attempt{c: h.c, cfg: h.cfg})
+	return node, policyHoldData(&attempt{c: h.c, cfg: h.cfg, task: h.task})
 }
 
 // upgrade turns the read hold into the write hold ahead of all waiters.
 func (policyModes) upgrade(ctx context.Context, h *hold, try bool) error {
-	a := &attempt{c: h.c, cfg: h.cfg, path: h.path, dir: h.path}
+	a := &attempt{c: h.c, cfg: h.cfg, task: h.task, path: h.path, dir: h.path}
 	w := newPolicyWaiter(a, h.e, h.nodesNow()[0].id)
 	w.upgrades = true
 	err := w.upgrade(ctx, h, try)
@@ -105,7 +105,12 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	}
 	defer h.endChange()
 	g := policyGranted{GrantTxn: recipe.UpgradeGrant(w.id), data: policyHoldData(w.a)}
-	made, err := w.dir.grant(h.life, g)
+	path := recipe.Join(w.a.dir, g.Create.Name(true))
+	become := func(made policyMade) {
+		h.replace(fence.Exclusive, fence.Token(made.stat.Czxid), w.dir.unmark(h.cfg), heldNode{path: path, id: w.id})
+		_ = h.lostInChange()
+	}
+	made, err := w.dir.grant(h.life, g, become)
 	switch {
 	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 		w.dir.fresh = false
@@ -113,13 +118,8 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	case err != nil:
 		return false, err
 	}
-	path := recipe.Join(w.a.dir, g.Create.Name(true))
-	h.replace(fence.Exclusive, fence.Token(made.stat.Czxid), w.dir.unmark(h.cfg), heldNode{path: path, id: w.id})
-	lost := h.lossNow()
-	if lost != nil {
-		h.c.reap(h.e, path)
-	}
-	return true, lost
+	become(made)
+	return true, h.lossNow()
 }
 
 // awaitLoss waits until the monitor notices a loss that is already known.

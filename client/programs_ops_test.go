@@ -226,12 +226,15 @@ func (w *worker) do(path string, mode fence.Mode, n int, call func(context.Conte
 
 // takeAll takes a set, of which each lock is a claim by itself.
 func (w *worker) takeAll(call func(context.Context, ...client.Request) (*client.Lease, error)) {
-	a, b := w.path("mutex"), w.path("rw")
+	a, b, mode := w.path("mutex"), w.path("rw"), fence.Exclusive
+	if w.r.IntN(2) == 0 {
+		mode = fence.Shared
+	}
 	lockA, callA := w.split(a)
 	lockB, callB := w.split(b)
 	w.take("set", fence.Permit, 0, func(ctx context.Context) (*client.Lease, error) {
 		return call(ctx, w.c.Mutex(a.path, lockA...).Request(callA...), w.c.RWMutex(b.path, lockB...).Request(
-			fence.Exclusive, callB...))
+			mode, callB...))
 	})
 }
 

@@ -209,7 +209,7 @@ func TestRandomProgramsKeepTheLocks(t *testing.T) {
 		c, err := client.Dial(t.Context(), s.Addr, client.WithSessionTimeout(4*time.Second),
 			client.WithMargin(time.Second),
 			client.WithLogger(slog.New(slog.DiscardHandler)), client.WithClientName("random"),
-			client.WithAuth("digest", "random:program"))
+			client.WithAuth("digest", "random:program"), client.WithHooks(ref.hooks()))
 		must.OK(t, err)
 		clients, all = append(clients, c), append(all, i)
 	}

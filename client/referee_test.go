@@ -39,6 +39,9 @@ type claim struct {
 	n, of  int // permits, and how many there are
 	outer  *claim
 	root   *claim // of the leases that share a hold
+	set    *claim // of which this is one lock
+	token  fence.Token
+	locks  []*claim // of a set
 	// forced says that the test took the lock away, so that the lease may not know yet.
 	forced bool
 }
@@ -64,11 +67,24 @@ func (c *claim) sharesHold(o *claim) bool {
 	})
 }
 
-// granted judges a grant.
+// granted judges a grant, of a set that of each lock.
 func (r *referee) granted(c *claim, before int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.grants++
+	c.token = c.lease.Token()
+	r.grant(c, before)
+	if c.path != "set" {
+		return
+	}
+	for _, s := range c.lease.Sequencers() {
+		one := &claim{client: c.client, path: s.Path, lease: c.lease, mode: s.Mode, token: s.Token, set: c}
+		r.grant(one, before)
+		c.locks = append(c.locks, one)
+	}
+}
+
+func (r *referee) grant(c *claim, before int) {
 	l := r.paths[c.path]
 	if l == nil {
 		l = &ledger{}
@@ -82,6 +98,9 @@ func (r *referee) granted(c *claim, before int) {
 		c.forced = c.forced || gone
 	}
 	c.root = c
+	if c.set != nil {
+		c.root = c.set.root
+	}
 	nested := false
 	for o := c.outer; o != nil && !nested; o = o.outer {
 		if nested = c.sharesHold(o); nested {
@@ -90,10 +109,10 @@ func (r *referee) granted(c *claim, before int) {
 	}
 	switch {
 	case c.forced, nested, !c.lease.Valid():
-	case c.mode != fence.Permit && c.lease.Token() <= l.top:
-		r.t.Errorf("%s: %v with token %d after an exclusive %d", c.path, c.mode, c.lease.Token(), l.top)
+	case c.mode != fence.Permit && c.token <= l.top:
+		r.t.Errorf("%s: %v with token %d after an exclusive %d", c.path, c.mode, c.token, l.top)
 	case c.mode == fence.Exclusive:
-		l.top = c.lease.Token()
+		l.top = c.token
 	}
 	l.claims = append(l.claims, c)
 	r.judge(l, c)
@@ -131,8 +150,20 @@ func (c *claim) String() string {
 func (r *referee) released(c *claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.paths[c.path]
-	l.claims = slices.DeleteFunc(l.claims, func(o *claim) bool { return o == c })
+	for _, c := range append(c.locks, c) {
+		l := r.paths[c.path]
+		l.claims = slices.DeleteFunc(l.claims, func(o *claim) bool { return o == c })
+	}
+}
+
+// hooks count the grants of one client and their ends: no hook hears of an end before the grant.
+func (r *referee) hooks() client.Hooks {
+	held := map[string]int{} // by path; a client calls its hooks one after another
+	end := func(ev client.LockEvent) {
+		held[ev.Path]--
+		expect.That(r.t, held[ev.Path] >= 0, "%s: the hooks hear of an end before its grant", ev.Path)
+	}
+	return client.Hooks{OnGrant: func(ev client.LockEvent) { held[ev.Path]++ }, OnLost: end, OnRelease: end}
 }
 
 // becomes changes the mode of a claim: before a downgrade begins, after an upgrade.

@@ -127,11 +127,7 @@ func (c *call) run(lock *lockFlags, run *runFlags, conn *connectFlags) error {
 	}
 	return j.repeat(false, func(ctx context.Context) (*client.Lease, *supervisor, error) {
 		lease, err := lock.acquire(ctx, j.cl, j.task, c.Args)
-		s := &supervisor{what: lock.describe(c.Args)}
-		if lock.maxHold > 0 {
-			s.limit = bootClock() + lock.maxHold
-		}
-		return lease, s, err
+		return lease, &supervisor{what: lock.describe(c.Args)}, err
 	})
 }
 

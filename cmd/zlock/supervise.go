@@ -23,9 +23,6 @@ type supervisor struct {
 	lossFlags
 	foreground bool
 	what       string // the lock, in messages
-	// limit is when --max-hold ends, on the boot clock; 0: never. Others may break the lock some
-	// time later, whether or not zlock lives.
-	limit time.Duration
 
 	child *child
 	guard *guard
@@ -66,11 +63,7 @@ func (s *supervisor) run(sigs *signals, l *launch) (int, error) {
 
 // deadline returns when the lease ends, on the clock shared with the guard.
 func (s *supervisor) deadline() time.Duration {
-	d := bootClock() + time.Until(s.lease.ValidUntil())
-	if s.limit != 0 {
-		d = min(d, s.limit)
-	}
-	return d
+	return bootClock() + time.Until(s.lease.ValidUntil())
 }
 
 // watch handles signals, loss and requests until COMMAND exits.

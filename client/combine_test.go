@@ -1,0 +1,238 @@
+package client
+
+import (
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// Faults of options together that each option alone does not have.
+
+// A holder that waited for a lock delay holds from then on: a waiter that may break the lock counts
+// from the grant and not from its first sight of the node.
+func TestBreakCountsFromTheGrant(t *testing.T) {
+	shared(t)
+	c, b, o, d := dial(t), dial(t), observer(t), dir(t)
+	opts := []Option{WithLockDelay(300 * time.Millisecond),
+		WithLimit(Limit{Hold: time.Second, Grace: -1, Break: true}), WithoutLocalQueue()}
+	dead := lock(t, c.Mutex(d, opts...).Lock)
+	must.OK(t, o.Delete(dead.Node(), -1)) // its mark stays
+	l := start(testCtx(t), c.Mutex(d, opts...).Lock)
+	queued(t, o, d, 1)
+	next := start(testCtx(t), b.Mutex(d, opts...).Lock)
+	first := l.wait(t)
+	soon(t, "the loss", first.Lost())
+	expect.That(t, first.reason() == MaxHold || first.reason() == Broken, "lost because of %v", first.Err())
+	unlock(t, next.wait(t))
+}
+
+// A waiter stamps its node before it holds. If another client has removed the node by then, the
+// waiter does not get the lock.
+func TestRemovedNodeIsNotStamped(t *testing.T) {
+	shared(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	a, p := proxied(t)
+	before := lock(t, c.Mutex(d).Lock)
+	requeued := make(chan LockEvent, 8)
+	g := start(testCtx(t), a.Mutex(d, WithHooks(Hooks{OnRequeue: func(ev LockEvent) { requeued <- ev }})).Lock,
+		WithLimit(Limit{Hold: time.Hour, Break: true}))
+	queued(t, o, d, 2)
+	stamp := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetData, Nth: 1, Do: faultproxy.Hold})
+	unlock(t, before)
+	soon(t, "the stamp", stamp.Acted())
+	must.OK(t, o.Delete(d+"/"+names(t, o, d)[0], -1))
+	stamp.Release()
+	soon(t, "another place", requeued)
+	unlock(t, g.wait(t))
+}
+
+// A suspended machine stops its timers, but not the limit of a hold nor of a lock of a set.
+func TestLimitCountsWhileTheMachineIsSuspended(t *testing.T) {
+	shared(t)
+	clock := newTestClock()
+	c, d := dialTo(t, addr(t), WithSessionTimeout(time.Minute), withClock(clock)), dir(t)
+	limit := WithLimit(Limit{Hold: 10 * time.Second, Grace: -1})
+	l := lock(t, c.Mutex(d).Lock, limit)
+	set := must.Get(c.AcquireAll(testCtx(t), c.Mutex(d+"-a").Request(), c.Mutex(d+"-b").Request(limit)))(t)
+	for _, l := range []*Lease{l, set} {
+		until := l.ValidUntil()
+		must.That(t, until.Before(clock.Now().Wall.Add(11*time.Second)), "valid until %v", until)
+	}
+	clock.move(11*time.Second, 0)
+	lostFor(t, set.Err(), MaxHold)
+	must.Equal(t, set.reason(), MaxHold)
+	lostFor(t, l.Err(), MaxHold)
+	must.That(t, !l.ValidUntil().After(clock.Now().Wall), "it is lost and valid")
+	l = lock(t, c.Mutex(d).Lock, limit)
+	clock.move(11*time.Second, 0)
+	soon(t, "the context to end, although its timer has stood still", l.Context().Done())
+}
+
+// When the write lease around a read lease is unlocked, the hold becomes a read hold. No write lease
+// may come while that happens.
+func TestNoWriteLeaseComesDuringADowngrade(t *testing.T) {
+	shared(t)
+	for name, opts := range map[string][]Option{"queue": nil, "policy": {WithPolicy(PolicyFair)}} {
+		t.Run(name, func(t *testing.T) {
+			d := dir(t)
+			c, p := proxied(t)
+			m := c.RWMutex(d, append(opts, WithReentrant())...)
+			outer := lock(t, m.Lock)
+			inner := must.Get(m.RLock(outer.Context()))(t)
+			change := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpMulti, Nth: 1,
+				Do: faultproxy.Hold})
+			done := make(chan error, 1)
+			go func() { done <- outer.Unlock(testCtx(t)) }()
+			soon(t, "the change", change.Acted())
+			g := start(inner.Context(), m.Lock)
+			not(t, "a write lease of a hold that is about to read only", g.lease, 50*time.Millisecond)
+			change.Release()
+			must.OK(t, soon(t, "the unlock", done))
+			wantErr(t, g.fails(t), ErrSelfDeadlock)
+			must.Equal(t, inner.Mode(), fence.Shared)
+			unlock(t, inner)
+		})
+	}
+}
+
+// idle waits until the client has removed what it abandoned.
+func idle(t *testing.T, c *Client) {
+	t.Helper()
+	must.OK(t, c.reaper.left.wait(testCtx(t)))
+}
+
+// The nodes of a lost lease linger until the last of the leases nested in each other is unlocked.
+func TestNodesLingerUntilTheLastUnlock(t *testing.T) {
+	shared(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	ctx := testCtx(t)
+	m := c.Mutex(d, WithReentrant(), WithLimit(Limit{Linger: true}))
+	outer := lock(t, m.Lock)
+	inner := must.Get(m.Lock(outer.Context()))(t)
+	outer.h.lose(Revoked)
+	lostFor(t, inner.Unlock(ctx), Revoked)
+	idle(t, c)
+	must.Equal(t, len(names(t, o, d)), 1)
+	lostFor(t, outer.Unlock(ctx), Revoked)
+	idle(t, c)
+	must.Equal(t, len(names(t, o, d)), 0)
+}
+
+// … also if the lease was lost while its mode changed, and if it is one of a set.
+func TestNodesLingerThroughAChangeOfMode(t *testing.T) {
+	shared(t)
+	linger := WithLimit(Limit{Linger: true})
+	for name, opts := range map[string][]Option{"queue": nil, "policy": {WithPolicy(PolicyFair)}} {
+		for _, up := range []bool{false, true} {
+			if up && opts == nil {
+				continue
+			}
+			t.Run(name+map[bool]string{false: " down", true: " up"}[up], func(t *testing.T) {
+				o, d := observer(t), dir(t)
+				c, p := proxied(t)
+				m := c.RWMutex(d, append(opts, linger)...)
+				take, change := m.Lock, (*Lease).Downgrade
+				if up {
+					take, change = m.RLock, (*Lease).Upgrade
+				}
+				l := lock(t, take)
+				before := l.Node()
+				held := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpMulti, Nth: 1, Do: faultproxy.Hold})
+				done := make(chan error, 1)
+				go func() { done <- change(l, testCtx(t)) }()
+				soon(t, "the change", held.Acted())
+				l.h.lose(Revoked)
+				held.Release()
+				wantErr(t, soon(t, "the change", done), ErrLost)
+				eventually(t, "the change to be known", func() bool { return l.Node() != before })
+				idle(t, c)
+				must.Equal(t, len(names(t, o, d)), 1)
+				lostFor(t, l.Unlock(testCtx(t)), Revoked)
+				queued(t, o, d, 0)
+			})
+		}
+	}
+	c, o, d := dial(t), observer(t), dir(t)
+	set := must.Get(c.AcquireAll(testCtx(t), c.Mutex(d+"-a").Request(), c.Mutex(d+"-b").Request(linger)))(t)
+	set.h.parts[1].h.lose(Revoked)
+	soon(t, "the loss", set.Lost())
+	idle(t, c)
+	must.Equal(t, len(names(t, o, d+"-b")), 1)
+	lostFor(t, set.Unlock(testCtx(t)), Revoked)
+	queued(t, o, d+"-b", 0)
+}
+
+// A set is asked to give back what one of its locks is asked for.
+func TestSetIsAskedForItsLocks(t *testing.T) {
+	shared(t)
+	c, other, o, d := dial(t), dial(t), observer(t), dir(t)
+	ctx := testCtx(t)
+	a, b := c.Mutex(d+"-a", WithRevocable(0)), c.Mutex(d+"-b")
+	set := must.Get(c.AcquireAll(ctx, a.Request(), b.Request()))(t)
+	wish := recipe.Revocation{By: "operator", Reason: "maintenance"}
+	must.OK(t, other.Inspector().Revoke(ctx, d+"-b", recipe.Base(set.Nodes()[1]), wish))
+	must.Equal(t, soon(t, "the wish", set.Revoked()).By, "operator")
+	must.OK(t, set.Unlock(ctx))
+
+	// One that still waits leaves, as a waiter for a single lock does.
+	before := lock(t, other.Mutex(d+"-b").Lock)
+	failed := make(chan error, 1)
+	go func() { failed <- errOf(c.AcquireAll(ctx, a.Request(), b.Request())) }()
+	queued(t, o, d+"-b", 2)
+	must.OK(t, other.Inspector().Revoke(ctx, d+"-a", names(t, o, d+"-a")[0], wish))
+	queued(t, o, d+"-a", 0)
+	unlock(t, before)
+	lostFor(t, soon(t, "the set to leave", failed), Revoked)
+}
+
+// A hold that changed its mode goes on belonging to its task.
+func TestTaskStaysThroughAChangeOfMode(t *testing.T) {
+	shared(t)
+	c, d := dial(t), dir(t)
+	ctx := Task(testCtx(t), "order 4711")
+	for name, opts := range map[string][]Option{"queue": nil, "policy": {WithPolicy(PolicyFair)}} {
+		l := must.Get(c.RWMutex(d+"-"+name, opts...).Lock(ctx))(t)
+		task := func() string {
+			q := must.Get(c.Inspector().Inspect(ctx, l.Path()))(t)
+			q.Holders[0].Tell()
+			return q.Holders[0].Owner.Task
+		}
+		must.OK(t, l.Downgrade(ctx))
+		expect.Equal(t, task(), "order 4711", name)
+		if opts != nil {
+			must.OK(t, l.Upgrade(ctx))
+			expect.Equal(t, task(), "order 4711", name)
+		}
+		unlock(t, l)
+	}
+}
+
+// Neither an error of the server nor one of its busy answers ends the look at a held node.
+func TestMonitorOutlastsErrors(t *testing.T) {
+	shared(t)
+	o, d := observer(t), dir(t)
+	c, p := proxied(t)
+	l := lock(t, c.Mutex(d).Lock)
+	const throttled = -127
+	r := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpGetData, Under: l.Node(), Nth: 1,
+		Do: faultproxy.Fail, Code: throttled})
+	soon(t, "the look", r.Acted())
+	must.OK(t, o.Delete(l.Node(), -1))
+	soon(t, "the loss", l.Lost())
+	lostFor(t, l.Unlock(testCtx(t)), Removed)
+}
+
+// A server that lags behind may show a closed barrier as open.
+func TestOpenBarrierIsBelievedAfterASync(t *testing.T) {
+	shared(t)
+	d := dir(t)
+	c, p := proxied(t)
+	syncs := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSync, Under: d})
+	must.OK(t, c.Barrier(d).Wait(testCtx(t)))
+	must.That(t, syncs.Seen() > 0, "no sync before the answer that the barrier is open")
+}
