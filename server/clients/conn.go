@@ -58,12 +58,13 @@ type conn struct {
 	readOnly   bool  // the session is one of a server without a leader
 	mayRead    bool  // the connect request said whether it takes such a session
 	stop       bool  // run met the end of the connection
+	settled    bool  // it may rest without a goroutine: its first moment is over
+	said       bool  // the log has a line about why this connection ends
 	empties    uint8 // answers without a token where there is no SASL
 	auths      int32 // auth packets so far
-	settled    bool  // it rests where the system allows it best: its first moment is over
 	woken      *woken
-	limit      *time.Timer // of the handshake
-	in         input
+	limit      *time.Timer    // of the handshake
+	in         *input         // nil while it rests
 	inHeld     int            // bytes of in that srv.memory counts
 	arrived    time.Duration  // when the newest bytes came
 	deadline   time.Duration  // the read deadline as it is set
@@ -78,7 +79,6 @@ type conn struct {
 	cost       int64          // of the reads that run has answered, in steps, beyond what is charged
 	runView    func(*state.State)
 	asked      int64            // the session that the client came back for, if any
-	said       bool             // the log has a line about why this connection ends
 	followed   *observe.Request // the newest request, if a log wants it
 
 	// Written once, before phaseOpen, by the outcome of the handshake; the
@@ -104,22 +104,18 @@ type conn struct {
 	out outbox
 
 	// Owned by the flush under way.
-	sent, unsent []byte // what is being written, and the rest of it
-	raw          syscall.RawConn
-	rawWrite     func(fd uintptr) bool
-	rawBuf       []byte
-	rawN         int
-	rawErr       error
+	sent, unsent []byte          // what is being written, and the rest of it
+	raw          syscall.RawConn // nil: not plain TCP
 }
 
 func newConn(s *Server, nc net.Conn, config *tls.Config) *conn {
-	c := &conn{srv: s, nc: nc, host: hostOf(nc), born: s.now(), from: new(address)}
+	c := &conn{srv: s, nc: nc, host: hostOf(nc), born: s.now(), from: new(address), in: new(input)}
 	if config != nil {
 		c.secure = true
 		c.nc = tls.Server(nc, config)
 	} else if tc, ok := nc.(*net.TCPConn); ok {
 		if raw, err := tc.SyscallConn(); err == nil {
-			c.raw, c.rawWrite = raw, c.tryWrite
+			c.raw = raw
 		}
 	}
 	c.runView = c.run

@@ -274,28 +274,44 @@ func (c *conn) writeNow(b []byte) (n int, err error) {
 	if c.raw == nil {
 		return 0, nil
 	}
-	// The closure would be the one allocation of a flush.
-	c.rawBuf, c.rawN, c.rawErr = b, 0, nil
-	err = c.raw.Write(c.rawWrite)
-	n = c.rawN
-	c.rawBuf = nil
+	w := attempts.Get().(*attempt)
+	w.b, w.n, w.err = b, 0, nil
+	err = c.raw.Write(w.f)
+	n = w.n
 	if err == nil {
-		err = c.rawErr
+		err = w.err
 	}
+	w.b = nil
+	attempts.Put(w)
 	return n, err
 }
 
-// tryWrite is one attempt on the descriptor; it never asks to wait.
-func (c *conn) tryWrite(fd uintptr) bool {
+// attempt is one attempt to write to a descriptor. Attempts are used again: their closure would be the one
+// allocation of a flush.
+type attempt struct {
+	b   []byte
+	n   int
+	err error
+	f   func(fd uintptr) bool
+}
+
+var attempts = sync.Pool{New: func() any {
+	w := new(attempt)
+	w.f = w.write
+	return w
+}}
+
+// write never asks to wait.
+func (w *attempt) write(fd uintptr) bool {
 	for {
-		n, err := writeOnce(fd, c.rawBuf)
+		n, err := writeOnce(fd, w.b)
 		switch {
 		case n > 0:
-			c.rawN = n
+			w.n = n
 		case errors.Is(err, syscall.EINTR):
 			continue
 		case err != nil && !errors.Is(err, syscall.EAGAIN):
-			c.rawErr = os.NewSyscallError("write", err)
+			w.err = os.NewSyscallError("write", err)
 		}
 		return true
 	}

@@ -161,7 +161,7 @@ func (c *conn) answerWord(first [4]byte) endReason {
 type wordConn struct{ c *conn }
 
 func (w wordConn) Read(b []byte) (int, error) {
-	if in := &w.c.in; in.len() > 0 {
+	if in := w.c.in; in.len() > 0 {
 		n := copy(b, in.bytes())
 		in.r += n
 		return n, nil

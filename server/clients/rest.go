@@ -32,7 +32,7 @@ func (c *conn) mayRest() bool {
 
 // giveBack frees what a resting connection does not need.
 func (c *conn) giveBack() {
-	c.in = input{}
+	c.in = nil
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	if o := &c.out; o.state == outboxOpen && !o.flushing && o.size() == 0 && o.pendingLen() == 0 {
@@ -97,7 +97,7 @@ func (c *conn) restPanicked() {
 // there is nothing to do after all.
 func (c *conn) wakeUp() (why endReason, again bool) {
 	w := c.woken
-	c.woken = nil
+	c.woken, c.in = nil, new(input)
 	n, err := int(w.n), w.err
 	if n > 0 {
 		c.in.room()
@@ -111,6 +111,7 @@ func (c *conn) wakeUp() (why endReason, again bool) {
 	silent := c.silentAt()
 	if errors.Is(err, os.ErrDeadlineExceeded) && silent > c.srv.now() && c.isOpen() {
 		c.setDeadline(silent)
+		c.in = nil
 		return endNone, true
 	}
 	return c.readFailed(err), false
