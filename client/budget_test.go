@@ -220,7 +220,7 @@ func TestE54OneReleaseWakesOne(t *testing.T) {
 		}
 		return false
 	})
-	// The first in the queue knew that nobody else was ahead.
+	// The first in the queue knew that no contender was ahead.
 	ev, ls := eventsUnder(p, d), under(p, d, faultproxy.OpGetChildren2)
 	expect.That(t, ev == 1 && ls == 0, "%d events, %d lists for one release", ev, ls)
 	cancel()

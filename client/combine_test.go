@@ -42,7 +42,8 @@ func TestRemovedNodeIsNotStamped(t *testing.T) {
 	g := start(testCtx(t), a.Mutex(d, WithHooks(Hooks{OnRequeue: func(ev LockEvent) { requeued <- ev }})).Lock,
 		WithLimit(Limit{Hold: time.Hour, Break: true}))
 	queued(t, o, d, 2)
-	stamp := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetData, Nth: 1, Do: faultproxy.Hold})
+	stamp := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetData, Nth: 1,
+		Do: faultproxy.Hold})
 	unlock(t, before)
 	soon(t, "the stamp", stamp.Acted())
 	must.OK(t, o.Delete(d+"/"+names(t, o, d)[0], -1))
@@ -142,7 +143,8 @@ func TestNodesLingerThroughAChangeOfMode(t *testing.T) {
 				}
 				l := lock(t, take)
 				before := l.Node()
-				held := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpMulti, Nth: 1, Do: faultproxy.Hold})
+				held := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpMulti, Nth: 1,
+					Do: faultproxy.Hold})
 				done := make(chan error, 1)
 				go func() { done <- change(l, testCtx(t)) }()
 				soon(t, "the change", held.Acted())

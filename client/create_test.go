@@ -285,7 +285,7 @@ func TestE14DeleteReplyLostOnUnlock(t *testing.T) {
 		must.OK(t, l.Unlock(testCtx(t)))
 		unlock(t, next.wait(t))
 	}
-	// Not even the request arrives, and nobody waits for it.
+	// Not even the request arrives, and no caller waits for it.
 	c, p := proxied(t)
 	l := lock(t, c.Mutex(d).Lock)
 	p.Refuse(true)

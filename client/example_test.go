@@ -179,7 +179,7 @@ func ExampleElection() {
 
 	watching, stop := context.WithCancel(ctx)
 	leaders := el.Observe(watching)
-	<-leaders // nobody leads yet
+	<-leaders // no candidate leads yet
 
 	lease, err := el.Campaign(ctx, []byte("10.0.0.7:9000"))
 	if err != nil {

@@ -127,7 +127,7 @@ func TestReaderOfAPolicySeesWhoCameWhileItWasNotToBeSeen(t *testing.T) {
 }
 
 // Curator's recipes see nodes of their own kind only, so that a lock of another
-// kind beside them would exclude nobody.
+// kind beside them would exclude no contender.
 func TestForeignLockOfAnotherKindIsRefused(t *testing.T) {
 	shared(t)
 	c, o := dial(t), observer(t)
@@ -159,14 +159,14 @@ func TestForeignLockOfAnotherKindIsRefused(t *testing.T) {
 		remove(t, o, p)
 		unlock(t, g.wait(t))
 	}
-	// Nodes that only look like others' are nobody's lock.
+	// Nodes that only look like others' are no lock.
 	d := dir(t)
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	for _, n := range []string{"lock", "leases", "locks", "5cbee2b62ae04ad2a2adc1a7a2a3f5ca"} {
 		must.OK(t, errOf(o.Create(d+"/"+n, nil, 0, zk.WorldACL(zk.PermAll))))
 	}
 	unlock(t, lock(t, c.Mutex(d).Lock))
-	// The textbooks' lock of another program: whoever made the node holds it.
+	// The textbooks' lock of another program: the session that made the node holds it.
 	must.OK(t, o.Delete(d+"/lock", -1))
 	must.OK(t, errOf(o.Create(d+"/lock", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))))
 	must.Is(t, expect.Err(c.Mutex(d).Lock(ctx)), ErrMixedLayout, "beside a held node named lock")
@@ -242,7 +242,7 @@ func TestE49SemaphoreLimit(t *testing.T) {
 	// Raised: who waits hears of it.
 	must.OK(t, s.SetLimit(ctx, 4))
 	l2 := g.wait(t)
-	// Lowered below what is in use: nobody is evicted, and nobody gets in.
+	// Lowered below what is in use: no holder is evicted, and no contender gets in.
 	must.OK(t, s.SetLimit(ctx, 1))
 	must.That(t, l.Valid() && l2.Valid(), "evicted")
 	g = start(ctx, func(ctx context.Context, o ...Option) (*Lease, error) { return any.Acquire(ctx, 1, o...) })
@@ -301,7 +301,7 @@ func TestE50SetsInDifferentOrders(t *testing.T) {
 	wantErr(t, errOf(c.AcquireAll(ctx, c.Mutex(paths[0]).Request(), c.Mutex(paths[0]).Request())), ErrInvalid)
 }
 
-// Whoever takes single locks in the order of the paths never deadlocks with a set.
+// A client that takes single locks in the order of the paths never deadlocks with a set.
 func TestSetsInOrderDoNotDeadlockWithSingleLocks(t *testing.T) {
 	shared(t)
 	d := dir(t)

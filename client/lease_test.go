@@ -322,7 +322,7 @@ func TestHoldsAreForgottenWithTheirEnd(t *testing.T) {
 	eventually(t, "the hold to be forgotten", func() bool { return holds() == 0 })
 }
 
-// Close cleans up for as long as it may; whoever works under a lease must not wait for that.
+// Close cleans up for as long as it may; work under a lease must not wait for that.
 func TestCloseEndsLeasesBeforeItCleansUp(t *testing.T) {
 	shared(t)
 	c := dialTo(t, addr(t), quick()...)

@@ -92,7 +92,7 @@ var losses = map[string]faultproxy.Rule{
 }
 
 // TestEveryLostMessage runs a lock–work–unlock cycle and loses each of its messages in turn, in every way,
-// then checks that nothing was left, nobody held together, and what Unlock said was true.
+// then checks that nothing was left, no two held together, and what Unlock said was true.
 func TestEveryLostMessage(t *testing.T) {
 	shared(t)
 	for recipe, make := range plainRecipes {
@@ -199,7 +199,7 @@ func cancelRecipes() map[string]recipeTest {
 	all["policy read"] = func(c *Client, d string) (take, []string) {
 		return c.RWMutex(d, WithPolicy(PolicyFair)).RLock, []string{""}
 	}
-	// A mark left behind would hold up whoever comes next for longer than a test waits.
+	// A mark left behind would hold up the next contender for longer than a test waits.
 	all["delay"] = func(c *Client, d string) (take, []string) {
 		return c.Mutex(d, WithLockDelay(time.Hour)).Lock, []string{""}
 	}

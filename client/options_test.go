@@ -139,7 +139,7 @@ func TestTokenOfAPermitIsTheBirthOfItsNode(t *testing.T) {
 	}
 }
 
-// Under the writers' policy a reader waits for every writer, whoever came first.
+// Under the writers' policy a reader waits for every writer, in any order of arrival.
 func TestWritersPolicyLetsNoReaderPass(t *testing.T) {
 	shared(t)
 	o, d, ctx := observer(t), dir(t), testCtx(t)

@@ -97,7 +97,7 @@ func TestLostLockIsFreeForTheProcess(t *testing.T) {
 	}
 }
 
-// A server keeps what becomes of an unreadable node to itself. Whoever watched it
+// A server keeps what becomes of an unreadable node to itself. A client that watched it
 // before it was made so must find out otherwise, and soon.
 func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 	shared(t)

@@ -80,7 +80,7 @@ func TestPolicyDowngradeLetsReadersIn(t *testing.T) {
 	})
 }
 
-// The server's history is checked from outside: whoever is granted looks at a
+// The server's history is checked from outside: a contender that is granted looks at a
 // counter that only a writer may see alone. The long form ends after a million
 // steps, or when ZLOCKD_CLIENT_FULL, if it is a duration, has passed for each policy.
 func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {

@@ -106,7 +106,7 @@ func TestCancelledUpgradeReopensTheGate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	must.Is(t, r1.Upgrade(ctx), context.DeadlineExceeded, "upgrade")
-	r3 := lock(t, m.RLock) // no reader is left behind a door that nobody wants
+	r3 := lock(t, m.RLock) // no reader is left behind a stale door
 	for _, l := range []*Lease{r1, r2, r3} {
 		unlock(t, l)
 	}

@@ -49,7 +49,7 @@ func Example_leaderWithHandOver() {
 		}
 		leads <- name
 		select {
-		case <-lease.Lost(): // somebody else may lead: stop at once
+		case <-lease.Lost(): // another candidate may lead: stop at once
 		case <-lease.Revoked(): // finish what is under way, then give way
 			lease.Unlock(ctx)
 		}

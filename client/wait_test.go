@@ -78,7 +78,7 @@ func TestE01PredecessorGoneBetweenListAndWatch(t *testing.T) {
 	unlock(t, h)
 	r.Release()
 	l := g.wait(t)
-	if n := under(p, d, faultproxy.OpGetChildren2); n != 1 { // nobody else was ahead
+	if n := under(p, d, faultproxy.OpGetChildren2); n != 1 { // no contender was ahead
 		t.Errorf("%d lists, want 1", n)
 	}
 	if n := w.Stats().Watches; n > 1 { // that of the own node
@@ -383,7 +383,7 @@ func TestE29PredecessorNotReadable(t *testing.T) {
 	})
 	unlock(t, h)
 	unlock(t, g.wait(t))
-	// Servers that let nobody hear of what he may not read tell nothing, others once.
+	// Servers that hide the end of an unreadable node tell nothing, others once.
 	if n := p.Count(func(f faultproxy.Frame) bool {
 		return f.Kind == faultproxy.Event &&
 			f.Path == h.Node()

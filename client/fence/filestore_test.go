@@ -224,7 +224,7 @@ func TestFileStoreSaysThatASyncFailed(t *testing.T) {
 	}
 }
 
-// A token that somebody else has written, and not seen to the disk, counts for nobody before it is there.
+// A token that another process has written, and not seen to the disk, does not count before it is there.
 func TestFileStoreSyncsATokenOfAnother(t *testing.T) {
 	dir, bad := t.TempDir(), errors.New("the disk is gone")
 	first := must.Get(NewFileStore(dir))(t)

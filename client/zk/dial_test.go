@@ -218,7 +218,7 @@ func TestTLS(t *testing.T) {
 		must.Get(c.Get(ctx, "/tls"))(t)
 		must.OK(t, c.Close(ctx))
 
-		// A certificate nobody vouches for is trouble that is told.
+		// A certificate without an issuer that the client knows is trouble that is told.
 		told := make(chan error, 100)
 		bad := must.Get(zk.Open(front, zk.Options{
 			TLS: &tls.Config{}, OnTrouble: func(_ string, err error) {

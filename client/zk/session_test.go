@@ -146,7 +146,7 @@ func TestContextEnds(t *testing.T) {
 			t.Fatalf("sent with an ended context: %v", err)
 		}
 
-		// Under way: nobody knows.
+		// Under way: the outcome is not known.
 		hold := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSetData, Do: faultproxy.Hold})
 		cut, stop := context.WithCancel(ctx)
 		pipe := c.Pipe()

@@ -126,7 +126,7 @@ func TestWatchesComeAlong(t *testing.T) {
 	})
 }
 
-// TestWatchesRefused checks that whoever waits is told when the next server does not take the watches.
+// TestWatchesRefused checks that waiting callers are told when the next server does not take the watches.
 func TestWatchesRefused(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})
@@ -198,7 +198,7 @@ func TestSubscription(t *testing.T) {
 }
 
 // TestEventBeforeNewState has one goroutine change a node while another reads and
-// watches it: whoever reads a new version must have had the event.
+// watches it: a reader of a new version must have had the event.
 func TestEventBeforeNewState(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		c, p := proxied(t, addr, zk.Options{})

@@ -279,7 +279,7 @@ func TestForegroundCommandSparesTheGroup(t *testing.T) {
 	}
 }
 
-// When zlock is killed there is nobody to adopt them: the guard must have
+// When zlock is killed no process adopts them: the guard must have
 // remembered what came from COMMAND, which may itself obey and be gone.
 func TestForegroundGuardEndsWhatAnObedientCommandLeavesBehind(t *testing.T) {
 	t.Parallel()

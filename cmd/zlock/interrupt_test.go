@@ -48,7 +48,7 @@ func TestInterruptedStart(t *testing.T) {
 	}
 }
 
-// When the servers are gone there is nobody to wait for at the end.
+// When the servers are gone there is nothing to wait for at the end.
 func TestLossWithDeadServersEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	var server string

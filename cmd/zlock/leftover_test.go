@@ -59,7 +59,7 @@ func TestKilledZlockLeavesNothing(t *testing.T) {
 	}
 }
 
-// Whoever kills all that is called zlock must not kill the guard with it: a COMMAND
+// A kill of all that is called zlock must not kill the guard with it: a COMMAND
 // that ignores the kernel's TERM would run on beside the next holder.
 func TestKillingAllZlocksLeavesNoCommand(t *testing.T) {
 	t.Parallel()
@@ -126,7 +126,7 @@ func TestGuardDoesNotSpin(t *testing.T) {
 	}
 }
 
-// A command that waits for news ends with whoever reads them.
+// A command that waits for news ends with their reader.
 func TestWatchEndsWithItsReader(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"leader", "--watch", "/w"}, {"ls", "--watch", "/"}} {
