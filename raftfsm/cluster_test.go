@@ -132,6 +132,32 @@ func TestG10SessionHeardByAFollowerOutlivesTheLeader(t *testing.T) {
 	}
 }
 
+// What a link told just before it broke may never have arrived: the next one tells all of it again.
+func TestG10NewLinkTellsOfAllSessions(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, false, nil)
+	follower := c.seen[c.leader()%3+1]
+	links := func() int {
+		follower.mu.Lock()
+		defer follower.mu.Unlock()
+		return follower.links
+	}
+	eventually(t, "a link", func() bool { return links() > 0 })
+	was := links()
+	eventually(t, "another link", func() bool {
+		if l := c.leader(); l != 0 {
+			if term := c.nodes[l].term.Load(); term != nil {
+				term.links.mu.Lock()
+				defer term.links.mu.Unlock()
+				for _, link := range term.links.links {
+					link.c.Close()
+				}
+			}
+		}
+		return links() > was
+	})
+}
+
 func TestG23ServerWithoutALeaderStopsServing(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)

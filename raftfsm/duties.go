@@ -115,7 +115,7 @@ func (t *term) duties() {
 				n.serving.contact()
 			}
 			if n.o.Observer != nil {
-				heard = n.o.Observer.Heard(heard[:0])
+				heard = n.o.Observer.Heard(heard[:0], false)
 				t.tracker.touchAll(heard)
 			}
 			if time.Since(looked) >= membersEvery-every/2 {

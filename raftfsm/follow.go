@@ -127,7 +127,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 	crowd := newCrowd(ctx)
 	var heard []state.Touch
 	var buf []byte
-	touch := func() error {
+	touch := func(all bool) error {
 		if n.fsm.stream.birthNow() == 0 {
 			bl := n.opener.request(n.whoami())
 			if err := peer.WriteMessage(w, peer.LinkBlock, bl.Append(nil)); err != nil {
@@ -136,7 +136,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 		}
 		heard = heard[:0]
 		if n.o.Observer != nil {
-			heard = n.o.Observer.Heard(heard)
+			heard = n.o.Observer.Heard(heard, all)
 		}
 		if why := *n.lowDisk.Load(); why != "" {
 			if err := peer.WriteMessage(w, peer.LinkFull, []byte(why)); err != nil {
@@ -147,7 +147,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 		buf = t.Append(buf[:0])
 		return peer.WriteMessage(w, peer.LinkTouches, buf)
 	}
-	if err := touch(); err != nil {
+	if err := touch(true); err != nil {
 		return err
 	}
 	for {
@@ -181,7 +181,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 			if now, _ := n.raft.Known(); now != leader {
 				return errNotLeading
 			}
-			if err := touch(); err != nil {
+			if err := touch(false); err != nil {
 				return err
 			}
 			tick.Reset(n.raft.Beat(n.o.touchEvery()))

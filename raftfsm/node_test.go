@@ -44,6 +44,7 @@ type watcher struct {
 	ended   map[int64]state.EndCause
 	events  int
 	resets  int
+	links   int // begun
 }
 
 func (w *watcher) Events(_ int64, e []tree.Event) { w.mu.Lock(); w.events += len(e); w.mu.Unlock() }
@@ -60,9 +61,12 @@ func (w *watcher) SessionEnded(e *state.Ending) {
 	}
 	w.ended[e.Session.ID] = e.Cause
 }
-func (w *watcher) Heard(b []state.Touch) []state.Touch {
+func (w *watcher) Heard(b []state.Touch, all bool) []state.Touch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if all {
+		w.links++
+	}
 	return append(b, w.heard...)
 }
 

@@ -238,8 +238,9 @@ type Observer interface {
 	// Applied is called after the lock was released at the end of a batch:
 	// the time to flush outboxes.
 	Applied()
-	// Heard appends the sessions heard from since it was called last.
-	Heard([]state.Touch) []state.Touch
+	// Heard appends the sessions heard from since it was called last; with all, every session with a
+	// connection here: what was told on a link that broke may be lost.
+	Heard(list []state.Touch, all bool) []state.Touch
 	// Serving tells whether clients may be served from now on. When it turns
 	// false every client connection must be closed.
 	Serving(bool)

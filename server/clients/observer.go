@@ -109,7 +109,14 @@ func (s *Server) sendAway() {
 // Heard implements raftfsm.Observer. A client whose request has no answer yet is not silent,
 // however long ago its last byte came: its further bytes wait until the answer is out, and the
 // server alone causes that delay.
-func (s *Server) Heard(touches []state.Touch) []state.Touch {
+func (s *Server) Heard(touches []state.Touch, all bool) []state.Touch {
+	if all {
+		s.mu.Lock()
+		for _, c := range s.sessions {
+			s.heard.add(c)
+		}
+		s.mu.Unlock()
+	}
 	list := s.heard.swap()
 	now := s.now()
 	for i, c := range list {

@@ -147,16 +147,17 @@ func TestHeardTellsWhoSpokeSinceTheLastCall(t *testing.T) {
 	alive(t, gone)
 	r.srv.SessionMoved(gone.Session.ID, 9)
 	time.Sleep(20 * time.Millisecond)
-	first = r.srv.Heard(nil)
+	first = r.srv.Heard(nil, false)
 	// The node under the server asks as well; what it took is not told twice.
 	for _, touch := range first {
 		expect.That(t, touch.Session != gone.Session.ID,
 			"a connection whose session has moved is reported")
 		expect.That(t, touch.Age >= 20 && touch.Age <= 10_000, "age %d ms", touch.Age)
 	}
-	expect.Equal(t, len(r.srv.Heard(nil)), 0, "told twice")
+	expect.Equal(t, len(r.srv.Heard(nil, false)), 0, "told twice")
+	expect.Equal(t, len(r.srv.Heard(nil, true)), 2, "told again on a new link")
 	alive(t, a)
-	if only := r.srv.Heard(first[:0]); len(only) > 1 || len(only) == 1 && only[0].Session != a.Session.ID {
+	if only := r.srv.Heard(first[:0], false); len(only) > 1 || len(only) == 1 && only[0].Session != a.Session.ID {
 		t.Errorf("heard %v, want %d alone", only, a.Session.ID)
 	}
 }

@@ -64,7 +64,7 @@ func (quietObserver) SessionEnded(*state.Ending)          {}
 func (quietObserver) SessionMoved(int64, uint32)          {}
 func (quietObserver) Reset()                              {}
 func (quietObserver) Applied()                            {}
-func (quietObserver) Heard(b []state.Touch) []state.Touch { return b }
+func (quietObserver) Heard(b []state.Touch, _ bool) []state.Touch { return b }
 func (quietObserver) Serving(bool)                        {}
 func (quietObserver) ReadOnly(bool)                       {}
 
