@@ -73,15 +73,15 @@ func (t *Table) Renumber(prefix uint32) { t.next = uint64(prefix&0xffffff) << pr
 
 // Succeed lets this table take the place of old, which is used no longer: new ids go on behind
 // those of old, and a write that an older connection sent is refused, whatever its session has
-// become.
-func (t *Table) Succeed(old *Table) {
+// become. Generations lie above least: nothing tells which ones a session had that has ended since.
+func (t *Table) Succeed(old *Table, least uint32) {
 	t.next = old.next
 	for id, was := range t.byID {
 		s := *was
 		if o, there := old.byID[id]; there {
 			s.Gen = max(s.Gen, o.Gen)
 		}
-		s.Gen++
+		s.Gen = max(s.Gen, least) + 1
 		t.put(&s)
 	}
 }

@@ -198,7 +198,7 @@ func (s *State) restore(keep bool, to Sink) error {
 	} else {
 		b.EndSessions(s.change.Time)
 	}
-	b.sessions.Succeed(s.sessions)
+	b.sessions.Succeed(s.sessions, uint32(b.zxid/Raised)) // grows with each restore
 	s.tree, s.sessions, s.zxid = b.tree, b.sessions, b.zxid
 	s.ended = mix(s.ended, b.ended)
 	s.restored = p.id

@@ -140,6 +140,21 @@ func TestKeptSessionHasNothingThatItReleased(t *testing.T) {
 	}
 }
 
+// A session that has ended since the backup comes back with it. What its last connection sent does not count.
+func TestWriteOfASessionThatEndedIsRefusedAfterItComesBack(t *testing.T) {
+	b := newBench(t)
+	b.s.Raise(1 << 40) // as by the clock
+	s := b.session()
+	backup := backupOf(t, b.s)
+	body := SessionBody{Timeout: s.Timeout, Password: s.Password, Owner: 1}
+	s = b.do(Request{Session: s.ID, Op: OpAttach, Body: body.Append(nil)})[0].Session
+	b.do(Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCloseSession})
+	x := b.stage(backup)
+	x.pieces(backup, 1000)
+	must.Equal(t, b.do(x.g.Restore(true))[0].Code, jute.OK)
+	must.That(t, b.do(create(s, "/late", 0))[0].Refused, "a write of generation %d counts", s.Gen)
+}
+
 // Another cluster does not know which locks the sessions of a backup have released since, so it does not keep them.
 func TestSessionsOfAnotherClusterAreNotKept(t *testing.T) {
 	old, _ := older(t, 3)
