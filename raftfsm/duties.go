@@ -132,7 +132,7 @@ func (t *term) duties() {
 			t.tracker.stalled(stall)
 		}
 		last = now
-		t.expire()
+		t.expire(now)
 		expiry.Reset(t.tracker.next(t.grace(), every))
 	}
 }
@@ -142,9 +142,9 @@ func (t *term) duties() {
 func (t *term) grace() time.Duration { return 2 * t.n.o.touchEvery() }
 
 // expire proposes the end of the sessions whose time is over. Apply ends a session only if no
-// client has attached to it since.
-func (t *term) expire() {
-	due := t.tracker.due(t.grace(), expiryBatch)
+// client has attached to it since. now is the time at which this server last was not stalled.
+func (t *term) expire(now time.Time) {
+	due := t.tracker.due(now.Add(-t.grace()), expiryBatch)
 	if len(due) == 0 {
 		return
 	}
@@ -320,11 +320,11 @@ func (t *tracker) replace(sessions *session.Table) {
 	sessions.All(func(s session.Session) { t.touch(s.ID, s.Timeout) })
 }
 
-// due returns up to limit sessions whose time was over grace ago.
-func (t *tracker) due(grace time.Duration, limit int) []int64 {
+// due returns up to limit sessions whose time was over at a moment.
+func (t *tracker) due(at time.Time, limit int) []int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.expiry.Due(t.now()-grace, limit, nil)
+	return t.expiry.Due(at.Sub(t.start), limit, nil)
 }
 
 // next returns how long no session becomes due for due, at most limit.

@@ -21,7 +21,7 @@ import (
 func TestProgressOfMembers(t *testing.T) {
 	c := newTrio(t, true, func(o *Options) { o.Release = fmt.Sprintf("9.%d", o.ID) })
 	for i := range 20 {
-		c.create(c.leader(), fmt.Sprintf("/n%d", i))
+		c.create(c.mustLead(), fmt.Sprintf("/n%d", i))
 	}
 	for id := 1; id <= 3; id++ {
 		eventually(t, "all are level", func() bool {
@@ -35,17 +35,17 @@ func TestProgressOfMembers(t *testing.T) {
 			return len(all) == 3
 		})
 	}
-	gone := uint32(c.leader()%3 + 1)
+	gone := uint32(c.mustLead()%3 + 1)
 	stop(t, c.nodes[gone])
-	c.create(c.leader(), "/more")
+	c.create(c.mustLead(), "/more")
 	eventually(t, "it is not heard", func() bool {
-		p := c.nodes[c.leader()].all(t)[gone]
+		p := c.nodes[c.mustLead()].all(t)[gone]
 		return p.Heard == nil && strings.Contains(p.Waits, "refused")
 	})
-	p := c.nodes[c.leader()].all(t)[gone]
+	p := c.nodes[c.mustLead()].all(t)[gone]
 	expect.That(t, p.Lag != 0 && p.LagBytes != nil && *p.LagBytes > 0, "it is behind by %+v", p)
 	// Without a leader the one that is left still tells what it finds.
-	last := uint32(c.leader())
+	last := uint32(c.mustLead())
 	for id := uint32(1); id <= 3; id++ {
 		if id != last && id != gone {
 			stop(t, c.nodes[id])
@@ -64,7 +64,7 @@ func TestProbeFindsWhoWouldBeAdded(t *testing.T) {
 	fourth := map[uint32]string{1: c.opts[1].Peers[1], 4: freeAddr(t)}
 	n := startWaiting(t, Options{ID: 4, Peers: fourth})
 	stray := startWaiting(t, Options{ID: 4, Peers: map[uint32]string{4: freeAddr(t), 9: freeAddr(t)}})
-	for _, asked := range []int{c.leader(), c.leader()%3 + 1} {
+	for _, asked := range []int{c.mustLead(), c.mustLead()%3 + 1} {
 		for _, test := range []struct {
 			what string
 			id   uint32
@@ -120,7 +120,7 @@ func startWaiting(t *testing.T, o Options) string {
 func TestLeadNamesTheLeader(t *testing.T) {
 	c := newTrio(t, false, nil)
 	for range 3 {
-		lead := c.leader()
+		lead := c.mustLead()
 		next := uint32(lead%3 + 1)
 		must.OK(t, c.nodes[(lead+1)%3+1].Lead(t.Context(), next))
 		eventually(t, "it leads", func() bool {
@@ -138,13 +138,13 @@ func TestLeadNamesTheLeader(t *testing.T) {
 	}
 	err := c.nodes[1].Lead(t.Context(), 9)
 	expect.That(t, err != nil && strings.Contains(err.Error(), "is not a member"), "%v", err)
-	must.OK(t, c.nodes[c.leader()].ChangeMember(t.Context(), state.MemberChange{
+	must.OK(t, c.nodes[c.mustLead()].ChangeMember(t.Context(), state.MemberChange{
 		Op: "add", ID: 4, Addr: "127.0.0.1:9"}))
-	if err := c.nodes[c.leader()].Lead(t.Context(), 4); err == nil ||
+	if err := c.nodes[c.mustLead()].Lead(t.Context(), 4); err == nil ||
 		!strings.Contains(err.Error(), "has no vote") {
 		t.Error(err)
 	}
-	if err := c.nodes[c.leader()].ChangeMember(t.Context(), state.MemberChange{
+	if err := c.nodes[c.mustLead()].ChangeMember(t.Context(), state.MemberChange{
 		Op: "add", ID: 5, Addr: "127.0.0.1:9"}); err == nil || !strings.Contains(err.Error(),
 		"server 4 is at 127.0.0.1:9") {
 		t.Error(err)
@@ -184,7 +184,7 @@ func TestMembersMayChangeAsSoonAsATermBegins(t *testing.T) {
 			}
 		}})
 	})
-	lead := c.leader()
+	lead := c.mustLead()
 	ready.Store(true)
 	must.OK(t, c.nodes[lead].Lead(t.Context(), uint32(lead%3+1)))
 	expect.OK(t, <-changed)
@@ -194,7 +194,7 @@ func TestMembersMayChangeAsSoonAsATermBegins(t *testing.T) {
 func TestProbeAsksTheOthersWhetherTheyReachIt(t *testing.T) {
 	net := newCutNet()
 	c := newTrio(t, false, func(o *Options) { net.tune(o) })
-	lead := c.leader()
+	lead := c.mustLead()
 	blind := uint32(lead%3 + 1)
 	peers := map[uint32]string{1: c.opts[1].Peers[1], 4: freeAddr(t)}
 	net.mu.Lock()
@@ -222,7 +222,7 @@ func TestR25StallsDelayExpiryButNotForEver(t *testing.T) {
 	sleep := func(d time.Duration) { tr.start = tr.start.Add(-d) } // the clock moves on
 	for range 100 {
 		sleep(90 * time.Millisecond)
-		if due := tr.due(0, 10); len(due) > 0 {
+		if due := tr.due(time.Now(), 10); len(due) > 0 {
 			took := began.Sub(tr.start)
 			expect.That(t, took >= time.Second, "expired after %v", took)
 			return
@@ -240,11 +240,21 @@ func TestR25LongStallGivesTheFullTimeout(t *testing.T) {
 	tr.start = tr.start.Add(-61 * time.Second)
 	tr.stalled(60 * time.Second)
 	tr.start = tr.start.Add(-900 * time.Millisecond)
-	if due := tr.due(0, 10); len(due) > 0 {
+	if due := tr.due(time.Now(), 10); len(due) > 0 {
 		t.Error("expired before its client had a full timeout to be heard")
 	}
 	tr.start = tr.start.Add(-200 * time.Millisecond)
-	expect.Equal(t, len(tr.due(0, 10)), 1)
+	expect.Equal(t, len(tr.due(time.Now(), 10)), 1)
+}
+
+// A stall right behind the look at the clock is a stall, too: what is due is so by that look.
+func TestR25StallBehindTheLookAtTheClockEndsNothing(t *testing.T) {
+	tr := newTracker()
+	tr.touch(1, 1)
+	looked := time.Now()
+	eventually(t, "its time is over", func() bool { return tr.deadlines()[1] < -50*time.Millisecond })
+	expect.Equal(t, len(tr.due(looked, 10)), 0, "sessions due before the stall was seen")
+	expect.Equal(t, len(tr.due(time.Now(), 10)), 1)
 }
 
 // Servers of releases that have no version in common are told so; they would
