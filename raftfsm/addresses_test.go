@@ -97,7 +97,7 @@ func TestClusterAtNewAddressesServes(t *testing.T) {
 func TestServerAddedAgainElsewhereCatchesUp(t *testing.T) {
 	c := newTrio(t, true, nil)
 	bg := context.Background()
-	lead := c.leader()
+	lead := c.mustLead()
 	lost := lead%3 + 1
 	stop(t, c.nodes[lost])
 	must.OK(t, os.RemoveAll(c.opts[lost].DataDir))
@@ -119,7 +119,7 @@ func TestServerAddedAgainElsewhereCatchesUp(t *testing.T) {
 // --peers says: two could vote for one.
 func TestR6AnIDsFormerOwnerIsNotCalledInItsPlace(t *testing.T) {
 	c := newTrio(t, false, nil)
-	lead := c.leader()
+	lead := c.mustLead()
 	n := c.nodes[lead]
 	other := uint32(lead%3 + 1)
 	servers, config := n.raft.configuration()
@@ -189,7 +189,7 @@ func TestSingleServerBecomesTheFirstOfACluster(t *testing.T) {
 // what is the matter. Taken for a success it would look as if it were done.
 func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {
 	c := newTrio(t, false, nil)
-	for _, asked := range []int{c.leader(), c.leader()%3 + 1} { // itself, and one that passes it on
+	for _, asked := range []int{c.mustLead(), c.mustLead()%3 + 1} { // itself, and one that passes it on
 		for _, test := range []struct {
 			change state.MemberChange
 			want   string
@@ -207,5 +207,5 @@ func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {
 		expect.OK(t, c.nodes[asked].ChangeMember(t.Context(), state.MemberChange{Op: "promote", ID: 2}),
 			"one that votes already")
 	}
-	expect.Equal(t, len(c.nodes[c.leader()].raft.Servers()), 3, "members afterwards")
+	expect.Equal(t, len(c.nodes[c.mustLead()].raft.Servers()), 3, "members afterwards")
 }

@@ -87,7 +87,7 @@ func TestSnapshotReachesAServerThatWasAway(t *testing.T) {
 	})
 	away := c.leader()%3 + 1
 	stop(t, c.nodes[away])
-	here := c.leader()
+	here := c.mustLead()
 	eventually(t, "a leader", func() bool { here = c.leader(); return here != 0 })
 	s := openSession(t, c.nodes[here], 30000).Session
 	for i := range 200 {
@@ -114,7 +114,7 @@ func TestSnapshotReachesAServerThatWasAway(t *testing.T) {
 func TestG10SessionHeardByAFollowerOutlivesTheLeader(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, func(o *Options) { o.MinSessionTimeout = time.Second })
-	lead := c.leader()
+	lead := c.mustLead()
 	follower := lead%3 + 1
 	s := openSession(t, c.nodes[follower], 1000).Session
 	silent := openSession(t, c.nodes[follower], 1000).Session
@@ -161,7 +161,7 @@ func TestG10NewLinkTellsOfAllSessions(t *testing.T) {
 func TestG23ServerWithoutALeaderStopsServing(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
-	lead := c.leader()
+	lead := c.mustLead()
 	left := lead%3 + 1
 	for id := 1; id <= 3; id++ {
 		if id != left {
@@ -268,7 +268,7 @@ func BenchmarkPropose(b *testing.B) {
 func TestRemovedServerStopsByItself(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, func(*Options) {})
-	lead := c.leader()
+	lead := c.mustLead()
 	gone := uint32(lead%3 + 1)
 	eventually(t, "it serves", c.seen[gone].serving.Load)
 	change := func(op string) {
@@ -298,7 +298,7 @@ func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 		o.TrailingLogs = 1
 		o.LogStore = "bolt" // the segmented log goes on serving what it has not deleted yet
 	})
-	lead := c.leader()
+	lead := c.mustLead()
 	gone := uint32(lead%3 + 1)
 	net.isolate(gone, errAway)
 	change := func(op string) {
@@ -335,7 +335,7 @@ func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 		o.TrailingLogs = 1
 		o.LogStore = "bolt" // the segmented log goes on serving what it has not deleted yet
 	})
-	lead := c.leader()
+	lead := c.mustLead()
 	away := lead%3 + 1
 	stop(t, c.nodes[away])
 	for i := range 50 {
@@ -392,7 +392,7 @@ func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 				o.HeartbeatTimeout,
 					o.MinSessionTimeout = 5*time.Second, 7*time.Second
 			})
-			lead := uint32(c.leader())
+			lead := uint32(c.mustLead())
 			cut, other := lead%3+1, (lead+1)%3+1
 			term := c.nodes[other].raft.CurrentTerm()
 			for round := range 5 {
@@ -408,7 +408,7 @@ func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 				eventually(t, "it has tried again and again", func() bool { return net.refusals(cut, lead) >= before+6 })
 				net.set(cut, lead, nil)
 				net.set(cut, other, nil)
-				if now := c.nodes[other].raft.CurrentTerm(); now != term || uint32(c.leader()) != lead {
+				if now := c.nodes[other].raft.CurrentTerm(); now != term || uint32(c.mustLead()) != lead {
 					t.Fatalf("cut %d: server %d leads in term %d, before it was %d in term %d", round+1, c.leader(), now,
 						lead, term)
 				}

@@ -290,6 +290,14 @@ func (c *trio) leadBut(id int) {
 	}
 }
 
+// mustLead waits until a server leads.
+func (c *trio) mustLead() (id int) {
+	c.t.Helper()
+	eventually(c.t, "a leader", func() bool { id = c.leader(); return id != 0 })
+	return id
+}
+
+// leader returns the server that leads; 0: none does at the moment.
 func (c *trio) leader() int {
 	for id := 1; id <= 3; id++ {
 		if n := c.nodes[id]; n != nil && !n.closed.Load() && n.term.Load() != nil {
@@ -301,7 +309,7 @@ func (c *trio) leader() int {
 
 func TestThreeServersShareOneState(t *testing.T) {
 	c := newTrio(t, false, nil)
-	lead := c.leader()
+	lead := c.mustLead()
 	for id := 1; id <= 3; id++ {
 		s := openSession(t, c.nodes[id], 10000).Session
 		for i := range 50 {
@@ -364,7 +372,7 @@ func TestWritesOfSurvivorsAreAppliedOnceWhenTheLeaderDies(t *testing.T) {
 	for id := 1; id <= 3; id++ {
 		s[id] = openSession(t, c.nodes[id], 20000)
 	}
-	lead := c.leader()
+	lead := c.mustLead()
 	var wg sync.WaitGroup
 	var stopping atomic.Bool
 	var done [4]int

@@ -30,7 +30,7 @@ func TestANewClusterBeginsWithItsConfiguration(t *testing.T) {
 			want = append(want, fmt.Sprintf("server.%d=%s:7:participant;h%d:8", id, o.Peers[id], id))
 		}
 	})
-	lead := c.leader()
+	lead := c.mustLead()
 	c.create(lead, "/a")
 	c.create(lead%3+1, "/b")
 	for id := 1; id <= 3; id++ {
@@ -42,7 +42,7 @@ func TestANewClusterBeginsWithItsConfiguration(t *testing.T) {
 // Several changes are one to clients, words come back as they were written, and the next leader knows them.
 func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	c := newTrio(t, false, func(o *Options) { o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID) })
-	lead := c.leader()
+	lead := c.mustLead()
 	versions := func() (n int64) { _, n = state.CutConfig(c.config(lead)); return n }
 	eventually(t, "the members are published", func() bool {
 		c.nodes[lead].term.Load().publishMembers()
@@ -83,7 +83,7 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	}
 	must.OK(t, c.nodes[lead].raft.LeadershipTransfer().Error())
 	eventually(t, "another leads", func() bool { now := c.leader(); return now != 0 && now != lead })
-	next := c.nodes[c.leader()]
+	next := c.nodes[c.mustLead()]
 	next.View(func(s *state.State) {
 		list, _ := next.describe(s, next.raft.Servers(), "")
 		expect.That(t, len(list) == 4 && list[3].Line() == line, "the next leader says %+v", list)
@@ -97,7 +97,7 @@ func TestAServerThatLeavesSeesIt(t *testing.T) {
 		// Changes are counted: another leader would make some.
 		o.HeartbeatTimeout, o.MinSessionTimeout = 3*time.Second, 5*time.Second
 	})
-	lead := c.leader()
+	lead := c.mustLead()
 	gone := lead%3 + 1
 	eventually(t, "the members are published", func() bool { return strings.Count(c.config(lead), ";") == 3 })
 	_, was := state.CutConfig(c.config(lead))

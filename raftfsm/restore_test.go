@@ -91,7 +91,7 @@ func (c *trio) resets() (n [4]int) {
 
 func TestBackupIsRestoredOnAllServers(t *testing.T) {
 	c := newTrio(t, true, nil)
-	lead := c.leader()
+	lead := c.mustLead()
 	old := c.fill(lead, "/old", 90) // many pieces more than are under way at a time
 	backup := backupOf(t, c.nodes[lead])
 	c.fill(lead, "/new", 5)
@@ -132,13 +132,13 @@ func TestBackupIsRestoredOnAllServers(t *testing.T) {
 
 func TestSessionsOfABackupGoOn(t *testing.T) {
 	c := newTrio(t, false, nil)
-	lead := c.leader()
+	lead := c.mustLead()
 	s := c.fill(lead, "/old", 3)
 	backup := backupOf(t, c.nodes[lead])
 	made, err := c.nodes[lead].Restore(t.Context(), bytes.NewReader(backup), int64(len(backup)), true)
 	must.That(t, err == nil && made.Sessions == 1 && made.Ended == 0 && c.has(lead, "/old2"),
 		"%+v %v", made, err)
-	left := c.nodes[c.leader()].Deadlines()
+	left := c.nodes[c.mustLead()].Deadlines()
 	expect.That(t, len(left) == 1 && left[s.ID] > 0, "deadlines %v", left)
 	r := state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody("/late", 0)}
 	expect.That(t, must.Get(propose(c.nodes[lead], r))(t).Refused, "a write of a connection that was cut")
@@ -151,7 +151,7 @@ func TestSessionsOfABackupGoOn(t *testing.T) {
 // A leader that dies in the middle holds the restore up, and nothing more.
 func TestRestoreOutlivesTheLeader(t *testing.T) {
 	c := newTrio(t, true, nil)
-	lead := c.leader()
+	lead := c.mustLead()
 	old := c.fill(lead, "/old", 90)
 	backup := backupOf(t, c.nodes[lead])
 	c.fill(lead, "/new", 5)
@@ -168,7 +168,7 @@ func TestRestoreOutlivesTheLeader(t *testing.T) {
 // A server that was away is told by the log; one that is restarted in the middle begins the restore again.
 func TestRestoreAndServersThatCome(t *testing.T) {
 	c := newTrio(t, true, nil)
-	lead := c.leader()
+	lead := c.mustLead()
 	old := c.fill(lead, "/old", 90)
 	backup := backupOf(t, c.nodes[lead])
 	c.fill(lead, "/new", 5)
@@ -190,7 +190,7 @@ func TestRestoreAndServersThatCome(t *testing.T) {
 // Whoever brings a backup and fails leaves nothing behind.
 func TestRestoreThatFailsLeavesNothing(t *testing.T) {
 	c := newTrio(t, true, func(o *Options) { o.MaxNodes = 1000 })
-	lead := c.leader()
+	lead := c.mustLead()
 	c.fill(lead, "/old", 30)
 	backup := backupOf(t, c.nodes[lead])
 	by := lead%3 + 1
@@ -355,7 +355,7 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 func TestF5LateSnapshotTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
-	lead := c.leader()
+	lead := c.mustLead()
 	behind := lead%3 + 1
 	from, to := c.nodes[lead], c.nodes[behind]
 	c.create(lead, "/before")

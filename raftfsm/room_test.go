@@ -115,6 +115,9 @@ func TestL20LowDiskOfAFollower(t *testing.T) {
 		id := o.ID
 		o.FreeBytes = func(string) (int64, error) { return free[id].Load(), nil }
 	})
+	told := term{n: c.nodes[1]} // a leader of its own, however leadership moves below
+	told.links.add(&inLink{from: 2, full: "its disk is low", fullAt: time.Now().Add(time.Hour)})
+	expect.Equal(t, told.lowest(), "server 2: its disk is low")
 	for id := 1; id <= 3; id++ {
 		a := newAsker(t, c.nodes[id%3+1])
 		free[id].Store(0)
@@ -122,7 +125,7 @@ func TestL20LowDiskOfAFollower(t *testing.T) {
 			a.remove("/b")
 			return a.create("/b") == jute.Throttled
 		})
-		expect.Has(t, c.nodes[c.leader()].Status().Full, "MiB left",
+		expect.Has(t, c.nodes[c.mustLead()].Status().Full, "MiB left",
 			"the leader refuses for server %d, and says of it", id)
 		free[id].Store(1 << 40)
 		eventually(t, "creates are taken again", func() bool { a.remove("/b"); return a.create("/b") == jute.OK })
@@ -161,7 +164,7 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 	c := newTrio(t, true, func(o *Options) {
 		o.FreeBytes = func(string) (int64, error) { return free.Load(), nil }
 	})
-	leader := c.nodes[c.leader()]
+	leader := c.nodes[c.mustLead()]
 	big := strings.Repeat("x", 256<<10)
 	a := newAsker(t, leader)
 	many := make([]string, 200)
