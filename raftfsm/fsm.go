@@ -22,6 +22,7 @@ import (
 // Snapshot and Restore from one goroutine.
 type fsm struct {
 	id     uint32
+	ctx    context.Context // ends a snapshot that is being written
 	stream *stream
 	fatal  func(error) // ends the server; see Options.Fatal
 	// durable waits until an entry is on this server's disk. The leader's own write goes on beside
@@ -74,7 +75,7 @@ type snapshotCounters struct {
 }
 
 func newFSM(id uint32, clusterID string, fatal func(error)) *fsm {
-	return &fsm{id: id, stream: newStream(), fatal: fatal, durable: func(uint64) error { return nil },
+	return &fsm{id: id, ctx: context.Background(), stream: newStream(), fatal: fatal, durable: func(uint64) error { return nil },
 		damaged: func(error) {}, onReplaced: func(int64) {},
 		cluster: clusterID, state: state.New(clusterID), advanced: make(chan struct{}),
 		walking: make(chan struct{}, 1)}

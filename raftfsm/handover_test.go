@@ -124,6 +124,45 @@ func TestServerWithAFrozenDiskStopsInTime(t *testing.T) {
 	}
 }
 
+// slowSnapshots is a store that takes a while for each write.
+type slowSnapshots struct {
+	raft.SnapshotStore
+	began chan struct{}
+}
+
+func (s slowSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64,
+	t raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := s.SnapshotStore.Create(v, index, term, c, ci, t)
+	return slowSink{sink, s.began}, err
+}
+
+type slowSink struct {
+	raft.SnapshotSink
+	began chan struct{}
+}
+
+func (s slowSink) Write(b []byte) (int, error) {
+	select {
+	case s.began <- struct{}{}:
+	default:
+	}
+	time.Sleep(time.Second) // nine writes, and raft is given five seconds
+	return s.SnapshotSink.Write(b)
+}
+
+// A server that is told to stop does not write the rest of a large snapshot first.
+func TestServerStopsInTheMiddleOfASnapshot(t *testing.T) {
+	t.Parallel()
+	stores, began := disk.NewMemoryStores(false), make(chan struct{}, 1)
+	stores.Snapshots = slowSnapshots{stores.Snapshots, began}
+	n, w := start(t, Options{Stores: stores})
+	eventually(t, "serving", w.serving.Load)
+	openSession(t, n, 30_000)
+	go n.Snapshot() //nolint:errcheck // it is interrupted
+	<-began
+	stop(t, n)
+}
+
 // A crash in the middle of the first start leaves raft's term without its first
 // entry. The next start goes on from there.
 func TestCrashInTheFirstStartIsStartedAgain(t *testing.T) {

@@ -172,7 +172,7 @@ func (n *Node) readDisk(d *disk.Disk) error {
 // makeFSM makes the state and connects its callbacks.
 func (n *Node) makeFSM() (err error) {
 	n.fsm = newFSM(n.id, n.disk.Identity().Cluster, n.die)
-	n.fsm.obs = n.o.Observer
+	n.fsm.ctx, n.fsm.obs = n.ctx, n.o.Observer
 	n.opener = opener{stream: n.fsm.stream, rand: n.o.Rand, again: func() { go n.openOwnStream() },
 		opened: newSignal()}
 	n.fsm.onOpened = n.opener.told

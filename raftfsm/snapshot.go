@@ -1,8 +1,10 @@
 package raftfsm
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -124,7 +126,7 @@ func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	s.sink = sink
 	disk.Own(sink)
 	if !disk.Forgets(sink) {
-		if err := s.state.Write(sink, s.read); err != nil {
+		if err := s.state.Write(stoppable{s.f.ctx, sink}, s.read); err != nil {
 			return fmt.Errorf("write snapshot: %w", err)
 		}
 	}
@@ -140,6 +142,20 @@ func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 		s.f.noteSnapshot(s.zxid, time.Now())
 	}
 	return nil
+}
+
+// stoppable is a writer that fails when its server stops, which must not wait for a large snapshot:
+// raft waits for it.
+type stoppable struct {
+	ctx context.Context
+	io.Writer
+}
+
+func (w stoppable) Write(b []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.Writer.Write(b)
 }
 
 func (s *fsmSnapshot) read(fn func()) {
