@@ -163,6 +163,27 @@ func TestServerStopsInTheMiddleOfASnapshot(t *testing.T) {
 	stop(t, n)
 }
 
+// A leader that is told to stop does not wait for a server that takes nothing.
+func TestLeaderStopsBesideAServerThatStandsStill(t *testing.T) {
+	t.Parallel()
+	var still stillNet
+	c := newTrio(t, false, still.tune)
+	lead := c.mustLead()
+	addr := c.opts[lead].Peers[uint32(lead%3+1)]
+	var waits atomic.Bool
+	still.takesNothing(func(p peer.Purpose, to string) bool {
+		is := p == peer.Raft && to == addr
+		if is {
+			waits.Store(true)
+		}
+		return is
+	})
+	t.Cleanup(func() { still.takesNothing(func(peer.Purpose, string) bool { return false }) })
+	c.create(lead, "/x")
+	eventually(t, "a message waits", waits.Load)
+	stop(t, c.nodes[lead])
+}
+
 // A crash in the middle of the first start leaves raft's term without its first
 // entry. The next start goes on from there.
 func TestCrashInTheFirstStartIsStartedAgain(t *testing.T) {

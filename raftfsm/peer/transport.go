@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strconv"
@@ -31,8 +32,11 @@ type transport struct {
 // Transport returns raft's transport on the port. durable returns an index up to
 // which everything in this server's log is on its disk.
 func (p *Port) Transport(durable func() uint64) raft.Transport {
-	return &transport{port: p, host: p.o.Host, durable: durable,
+	t := &transport{port: p, host: p.o.Host, durable: durable,
 		conns: raftConns{p: p, idle: map[uint32][]*raftConn{}, busy: map[*raftConn]struct{}{}}}
+	// raft closes its transport only when no request is under way any more.
+	context.AfterFunc(p.ctx, t.conns.close)
+	return t
 }
 
 // Consumer returns the requests from all connections, for raft's main loop.
