@@ -59,14 +59,14 @@ func logger(id uint32) *slog.Logger {
 // quietObserver lets a node run without a server above it.
 type quietObserver struct{}
 
-func (quietObserver) Events(int64, []tree.Event)          {}
-func (quietObserver) SessionEnded(*state.Ending)          {}
-func (quietObserver) SessionMoved(int64, uint32)          {}
-func (quietObserver) Reset()                              {}
-func (quietObserver) Applied()                            {}
+func (quietObserver) Events(int64, []tree.Event)                  {}
+func (quietObserver) SessionEnded(*state.Ending)                  {}
+func (quietObserver) SessionMoved(int64, uint32)                  {}
+func (quietObserver) Reset()                                      {}
+func (quietObserver) Applied()                                    {}
 func (quietObserver) Heard(b []state.Touch, _ bool) []state.Touch { return b }
-func (quietObserver) Serving(bool)                        {}
-func (quietObserver) ReadOnly(bool)                       {}
+func (quietObserver) Serving(bool)                                {}
+func (quietObserver) ReadOnly(bool)                               {}
 
 // nodes are three servers without clients' connections: requests are proposed directly. What is tested is
 // that the log, the streams and leadership keep their promises.
