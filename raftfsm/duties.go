@@ -42,8 +42,8 @@ func (q *actQueue) addOpen(bl state.Block) {
 	q.open = append(q.open, bl)
 }
 
-// take appends what waits to an entry: every wish to open a stream, and acts that
-// fill half the entry at the most. more tells that some acts are left.
+// take appends what waits to an entry: every wish to open a stream, and up to actsInEntry acts
+// that fill half the entry at the most. more tells that some acts are left.
 func (q *actQueue) take(entry []byte) (_ []byte, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -52,7 +52,7 @@ func (q *actQueue) take(entry []byte) (_ []byte, more bool) {
 	}
 	q.open = nil
 	n, size := 0, 0
-	for n < len(q.sizes) && (n == 0 || size+q.sizes[n] <= state.BatchBytes/2) {
+	for n < min(len(q.sizes), actsInEntry) && (n == 0 || size+q.sizes[n] <= state.BatchBytes/2) {
 		size += q.sizes[n]
 		n++
 	}
@@ -74,6 +74,7 @@ const (
 	expiryBatch  = 1000
 	reapPerSweep = 10_000
 	sweepBytes   = 4 << 20 // of paths that wait to be proposed
+	actsInEntry  = 100     // the state is locked while all of an entry is applied
 	digestGap    = 1000
 	membersEvery = 250 * time.Millisecond
 )
@@ -160,20 +161,24 @@ func (t *term) expire(now time.Time) {
 	t.wake()
 }
 
-// sweep proposes the removal of empty containers and overdue TTL nodes.
+// sweep proposes the removal of empty containers and overdue TTL nodes, up to reapPerSweep of them and
+// sweepBytes of paths: the next sweep finds the rest.
 func (t *term) sweep() {
-	var paths []string
-	t.n.View(func(s *state.State) {
-		paths = s.Tree().Reapable(t.n.o.Now().UnixMilli(), reapPerSweep, nil)
-	})
-	for _, p := range paths {
-		if t.acts.bytes() > sweepBytes {
-			break // the next sweep finds the rest
+	defer t.wake()
+	for from, left := 0, reapPerSweep; left > 0; {
+		var paths []string
+		t.n.View(func(s *state.State) {
+			paths, from = s.Tree().Reapable(t.n.o.Now().UnixMilli(), from, left, nil)
+		})
+		for _, p := range paths {
+			if t.acts.bytes() > sweepBytes {
+				return
+			}
+			t.acts.add(state.Request{Op: state.OpReap, Body: []byte(p)})
 		}
-		t.acts.add(state.Request{Op: state.OpReap, Body: []byte(p)})
-	}
-	if len(paths) > 0 {
-		t.wake()
+		if left -= len(paths); from == 0 {
+			return
+		}
 	}
 }
 

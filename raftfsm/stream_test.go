@@ -390,3 +390,19 @@ func TestG22StreamOpensHoweverLateRequestsAreApplied(t *testing.T) {
 		}
 	}
 }
+
+// All of an entry is applied while the state is locked, so a great many nodes or sessions that end
+// together go into several.
+func TestActsGoIntoSeveralEntries(t *testing.T) {
+	var q actQueue
+	for range 2*actsInEntry + 50 {
+		q.add(state.Request{Op: state.OpReap, Body: []byte("/x")})
+	}
+	for _, want := range []uint32{actsInEntry, actsInEntry, 50} {
+		entry, more := q.take(nil)
+		bl, rest, err := state.NextBlock(entry)
+		must.OK(t, err)
+		expect.That(t, bl.Count == want && len(rest) == 0 && more == (want != 50), "%d acts, more: %v", bl.Count,
+			more)
+	}
+}

@@ -325,7 +325,8 @@ func TestTextOfAQuotaIsReadOnce(t *testing.T) {
 	for _, path := range []string{"/q", "/zookeeper/quota/q", limits, stats} {
 		do(t, tr, c, jute.OpCreate, createBody(path, "", 0), nil)
 	}
-	do(t, tr, c, jute.OpSetData, setBody(limits, "count=7;byteHardLimit=10=;byteHardLimit=99,countHardLimit=x"), nil)
+	text := "count=7;byteHardLimit=10=;byteHardLimit=99,countHardLimit=x"
+	do(t, tr, c, jute.OpSetData, setBody(limits, text), nil)
 	expect.OK(t, tr.Verify())
 	tr.SpoilData(limits, strings.Repeat(",", 1000))
 	tr.SpoilData(stats, "bytes=1000")
@@ -347,15 +348,17 @@ func TestOnlyTheBeginningOfALongACLIsKept(t *testing.T) {
 	body := jute.AppendACL(jute.AppendString(jute.AppendString(nil, "/x"), ""), make([]jute.ACL, 50_000))
 	d := jute.NewDecoder(jute.AppendInt(body, 5))
 	r := d.CreateRequest(jute.OpCreate)
-	expect.That(t, d.Err() == nil && r.Flags == 5 && len(r.ACL) == jute.KeptACL && jute.KeptACL > tree.MaxACLEntries,
-		"%v, flags %d, %d entries are kept", d.Err(), r.Flags, len(r.ACL))
+	must.OK(t, d.Err())
+	expect.That(t, r.Flags == 5 && len(r.ACL) == jute.KeptACL && jute.KeptACL > tree.MaxACLEntries,
+		"flags %d, %d entries are kept", r.Flags, len(r.ACL))
 }
 
 // The end of a session pays for the data of its nodes, which the digest reads.
 func TestEndOfASessionPaysForData(t *testing.T) {
 	tr, c := tree.New(), &tree.Change{Zxid: 1, Session: 7, IDs: []jute.ID{{Scheme: "super"}}}
 	for i := range 10 {
-		do(t, tr, c, jute.OpCreate, createBody(fmt.Sprint("/e", i), strings.Repeat("x", 100_000), jute.FlagEphemeral), nil)
+		body := createBody(fmt.Sprint("/e", i), strings.Repeat("x", 100_000), jute.FlagEphemeral)
+		do(t, tr, c, jute.OpCreate, body, nil)
 	}
 	c.Steps = 0
 	tr.CloseSession(c, 7)
@@ -371,4 +374,27 @@ func TestMultiReadsOfNothingHoldTheirBudget(t *testing.T) {
 	body = jute.AppendMultiHeader(body, jute.OpError, true, -1)
 	_, steps, code := tree.New().AppendMultiRead(nil, nil, body)
 	expect.That(t, code == jute.BadArguments && steps == tree.MaxSteps, "%v, %d steps", code, steps)
+}
+
+// A sweep finds all nodes that are due, and looks at a few of them at a time.
+func TestReapableNodesAreFoundInPieces(t *testing.T) {
+	tr, c := tree.New(), &tree.Change{Zxid: 1}
+	for i := range 1200 {
+		body := createBody(fmt.Sprint("/t", i), "", jute.FlagPersistentTTL)
+		do(t, tr, c, jute.OpCreateTTL, jute.AppendLong(body, 1+int64(i%2)*100), nil)
+	}
+	found := 0
+	for from, pieces := 0, 0; ; pieces++ {
+		var list []string
+		list, from = tr.Reapable(50, from, 1000, nil)
+		expect.That(t, len(list) <= 250, "%d at once", len(list))
+		found += len(list)
+		if from == 0 {
+			expect.Equal(t, pieces, 2)
+			break
+		}
+	}
+	expect.Equal(t, found, 600)
+	list, next := tr.Reapable(50, 0, 3, nil)
+	expect.That(t, len(list) == 3 && next == 5, "%d nodes, up to %d", len(list), next)
 }

@@ -161,7 +161,7 @@ func (r *run) apply(a, b, m *tree.Change) bool {
 }
 
 func (r *run) reap(a, b, m *tree.Change) bool {
-	list := r.tree.Reapable(r.now, 3, nil)
+	list, _ := r.tree.Reapable(r.now, 0, 3, nil)
 	if len(list) == 0 || r.g.IntN(4) == 0 {
 		list = []string{r.g.Path()}
 	}

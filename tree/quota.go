@@ -120,7 +120,8 @@ func readQuotaText(text string) quotaText {
 	fields := [...]struct {
 		name string
 		to   *int64
-	}{{"count", &q.count}, {"bytes", &q.bytes}, {"countHardLimit", &q.countLimit}, {"byteHardLimit", &q.byteLimit}}
+	}{{"count", &q.count}, {"bytes", &q.bytes}, {"countHardLimit", &q.countLimit},
+		{"byteHardLimit", &q.byteLimit}}
 	begins := true // a field
 	for i := range len(text) {
 		at := begins

@@ -15,19 +15,23 @@ func (n *node) due(now int64) bool {
 	return false
 }
 
-// Reapable appends to out the paths of up to max nodes that Reap would remove
-// now.
-func (t *Tree) Reapable(now int64, max int, out []string) []string {
-	for _, n := range t.reapable {
-		if max <= 0 {
-			break
+// reapLook is how many nodes Reapable looks at: there may be millions, with paths of 64 KiB.
+const reapLook = 500
+
+// Reapable appends to out the paths of up to max nodes that Reap would remove now. It looks at a few
+// nodes from position from on, and returns where to go on; 0 at the end. The tree may change between
+// two calls: a node that another one makes way for may be missed.
+func (t *Tree) Reapable(now int64, from, max int, out []string) (_ []string, next int) {
+	for next = from; next < len(t.reapable); next++ {
+		if max <= 0 || next-from >= reapLook {
+			return out, next
 		}
-		if n.due(now) {
+		if n := t.reapable[next]; n.due(now) {
 			out = append(out, pathOf(n))
 			max--
 		}
 	}
-	return out
+	return out, 0
 }
 
 // Reap removes the node at path if it is still a container or TTL node that is due, and reports

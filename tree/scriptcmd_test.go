@@ -253,7 +253,8 @@ func (s *script) read(name string, a args) {
 		op = jute.OpGetEphemerals
 		b = s.tree.AppendEphemerals(nil, s.Session, a["prefix"])
 	case "reapable":
-		fmt.Fprintf(&s.out, "%q\n", s.tree.Reapable(a.num("now", s.Time), int(a.num("max", 100)), nil))
+		list, _ := s.tree.Reapable(a.num("now", s.Time), 0, int(a.num("max", 100)), nil)
+		fmt.Fprintf(&s.out, "%q\n", list)
 		return
 	case "totals":
 		fmt.Fprintf(&s.out, "%d nodes, %d bytes, %d ephemerals\n", s.tree.Count(), s.tree.Bytes(),

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/observe"
@@ -106,14 +107,21 @@ func (l *Log) append(b []byte, e *Event) []byte {
 	return append(b, '\n')
 }
 
-// appendClean appends a value without what ends a field or a line.
+// maxValue is the length of the longest value that a client may give a node: of a longer one, in a
+// request that fails, the log has the beginning.
+const maxValue = tree.MaxPath + 1<<10
+
+// appendClean appends a value without control characters, which end a field or a line, or which a
+// terminal obeys.
 func appendClean(b []byte, s string) []byte {
-	if strings.IndexByte(s, '\t') < 0 && strings.IndexByte(s, '\n') < 0 && strings.IndexByte(s, '\r') < 0 {
+	s = s[:min(len(s), maxValue)]
+	bad := func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 }
+	if utf8.ValidString(s) && strings.IndexFunc(s, bad) < 0 {
 		return append(b, s...)
 	}
-	for i := range len(s) {
-		if c := s[i]; c != '\t' && c != '\n' && c != '\r' {
-			b = append(b, c)
+	for _, r := range s {
+		if !bad(r) {
+			b = utf8.AppendRune(b, r)
 		}
 	}
 	return b

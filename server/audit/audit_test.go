@@ -50,6 +50,10 @@ func TestLinesHaveTheFieldsOfZooKeepersLog(t *testing.T) {
 	request(jute.OpCreate, wire.Create("/a-", nil, jute.WorldAnyone, 2),
 		state.Outcome{Reply: jute.AppendString(nil, "/a-7")})
 	request(jute.OpCreate, wire.Create("/a\tb\n", nil, jute.WorldAnyone, 1), state.Outcome{Code: jute.NoAuth})
+	long := "/" + strings.Repeat("x", 900_000)
+	for _, path := range []string{"/\x1b[2J\x00\x7f\u009b\u2028\x9bé", long} {
+		request(jute.OpDelete, wire.PathVersion(path, -1), state.Outcome{Code: jute.NoNode})
+	}
 	request(jute.OpGetData, wire.PathWatch("/a", false), state.Outcome{})
 	request(jute.OpAuth, nil, state.Outcome{})
 	request(jute.OpAuth, nil, state.Outcome{Code: jute.AuthFailed})
@@ -58,6 +62,8 @@ func TestLinesHaveTheFieldsOfZooKeepersLog(t *testing.T) {
 	want := []string{
 		who + "create\tznode=/a-7\tznode_type=persistent_sequential\tresult=success",
 		who + "create\tznode=/ab\tznode_type=ephemeral\tresult=failure",
+		who + "delete\tznode=/[2J\ufffdé\tresult=failure",
+		who + "delete\tznode=" + long[:maxValue] + "\tresult=failure",
 		who + "login\tresult=failure",
 	}
 	if got := lines(t, file); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
