@@ -26,7 +26,8 @@
 //   - stream.go numbers requests, lanes.go lets sessions take turns before that;
 //     follow.go sends the stream to the leader, link.go is the leader's end, and
 //     gather.go makes one message of requests that come together.
-//   - lead.go runs a term and proposes entries; duties.go is what else a leader does;
+//   - lead.go runs a term and proposes entries, handoff.go lets creates wait for the
+//     next owner of a lock; duties.go is what else a leader does;
 //     commits.go tells followers of commits; publish.go tells clients of the members;
 //     member.go changes them; handover.go gives leadership away.
 //   - fsm.go applies the log; snapshot.go, restore.go, backup.go and trailing.go are

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/session"
@@ -54,6 +55,8 @@ type fsm struct {
 	low     atomic.Bool // a disk was low when the newest entry was sealed
 	counted snapshotCounters
 	tracker atomic.Pointer[tracker] // of the term this server leads; else nil
+
+	passedOn atomic.Bool // a node was deleted beside others while this server led, perhaps a lock passed on
 
 	received atomic.Pointer[received] // by verify, for Restore; else nil
 
@@ -181,6 +184,10 @@ func (f *fsm) view(fn func(*state.State)) {
 type fsmSink fsm
 
 func (f *fsmSink) Events(zxid int64, events []tree.Event) {
+	if len(events) == 2 && events[0].Type == jute.EventDeleted && f.tracker.Load() != nil {
+		dir, _ := f.state.Tree().Get(events[1].Path)
+		f.passedOn.Store(f.passedOn.Load() || dir.NumChildren > 0)
+	}
 	if f.obs != nil {
 		f.obs.Events(zxid, events)
 	}

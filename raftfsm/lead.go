@@ -123,7 +123,7 @@ type term struct {
 	working baton       // held by the batcher, except while it waits for raft
 
 	turn     int // of the servers, in filling entries
-	requests int // in the entry that was filled last
+	requests int // in the entry being filled, or filled last
 
 	proposed atomic.Uint64 // how many entries
 }
@@ -219,7 +219,7 @@ func (t *term) batch() error {
 	}
 	size := 1 << 10
 	var empty []byte // not yet given to raft
-	crowd := newCrowd(t.ctx)
+	crowd, passing := newCrowd(t.ctx), &handoff{t: t}
 	for t.ctx.Err() == nil {
 		o := options
 		if t.full.Load() {
@@ -231,6 +231,7 @@ func (t *term) batch() error {
 		if empty == nil {
 			empty = make([]byte, 0, size)
 		}
+		t.requests = 0
 		entry := t.fill(state.BeginEntry(empty, o))
 		if len(entry) == state.EntryHeaderSize {
 			runtime.Gosched() // the replies first
@@ -244,6 +245,9 @@ func (t *term) batch() error {
 			crowd.gather(t.ctx)
 			continue
 		}
+		if entry = passing.join(entry); t.ctx.Err() != nil {
+			break
+		}
 		empty = nil
 		size = min(max(1<<10, len(entry)+len(entry)/4), batchBytes)
 		if short, ok := state.NameOnce(entry); ok {
@@ -254,6 +258,7 @@ func (t *term) batch() error {
 		if trace.IsEnabled() {
 			noteStep("entry", "%d bytes are given to raft", len(entry))
 		}
+		passing.proposed()
 		proposed := n.raft.Apply(entry, time.Second)
 		crowd.came(t.requests)
 		n.o.Measures.EntryBytes.note(int64(len(entry)))
@@ -261,6 +266,7 @@ func (t *term) batch() error {
 		t.working.give()
 		err := proposed.Error()
 		t.working.take()
+		passing.applied()
 		if err != nil {
 			// Whether the entry commits is not known. It does not matter: the
 			// streams are sent again, and Apply skips what it has seen.
@@ -297,7 +303,7 @@ func (t *term) fill(entry []byte) []byte {
 			break
 		}
 	}
-	t.requests = batchRequests - e.requests
+	t.requests += batchRequests - e.requests
 	return e.entry
 }
 

@@ -201,3 +201,25 @@ func PeekRequest(b []byte) (session int64, rest []byte) {
 	head, _, _, rest := split(b)
 	return int64(binary.BigEndian.Uint64(head)), rest
 }
+
+// OnlyEphemeralCreates reports whether all requests of an entry that is not sealed yet create
+// ephemeral nodes. The entry must be well formed.
+func OnlyEphemeralCreates(entry []byte) bool {
+	for rest := entry[EntryHeaderSize:]; len(rest) > 0; {
+		bl, next, err := NextBlock(rest)
+		if err != nil {
+			return false
+		}
+		rest = next
+		for requests := bl.Requests; len(requests) > 0; {
+			var head, body []byte
+			head, _, body, requests = split(requests)
+			op := jute.OpCode(binary.BigEndian.Uint32(head[12:]))
+			// The flags are the last field.
+			if op != jute.OpCreate && op != jute.OpCreate2 || body[len(body)-1]&byte(jute.FlagEphemeral) == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
