@@ -194,6 +194,7 @@ func (f *fsmSink) Events(zxid int64, events []tree.Event) {
 }
 
 func (f *fsmSink) Ended(e *state.Ending) {
+	f.passedOn.Store(false) // the client does not queue again
 	if t := f.tracker.Load(); t != nil {
 		t.remove(e.Session.ID)
 	}

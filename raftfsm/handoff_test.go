@@ -166,4 +166,7 @@ func TestDeletesBesideOthersPassOn(t *testing.T) {
 	expect.That(t, remove("/a/2"), "not noted")
 	expect.That(t, !remove("/a/3"), "the last one passes nothing on")
 	expect.That(t, !remove("/a/3"), "a delete that fails passes nothing on")
+	create("/a/4")
+	apply(state.Request{Op: jute.OpCreate, Body: createBody("/a/5", jute.FlagEphemeral)})
+	expect.That(t, !apply(state.Request{Op: jute.OpCloseSession}), "a client that is gone does not queue again")
 }
