@@ -90,8 +90,9 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 	return h.downgrade(ctx, l)
 }
 
-// downgrade makes a read hold of the write hold, unless a lease other than l needs it to write. It runs detached, because it must follow up a write whose reply is lost. A hold lost
-// during the change leaves no node behind; a release waits for the change.
+// downgrade makes a read hold of the write hold, unless a lease other than l needs it to write. It
+// runs detached, because it must follow up a write whose reply is lost. A hold lost during the
+// change leaves no node behind; a release waits for the change.
 func (h *hold) downgrade(ctx context.Context, l *Lease) error {
 	res := make(chan error, 1)
 	h.c.detached(func(bg context.Context) { res <- h.downgradeOnce(bg, l) })

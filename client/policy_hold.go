@@ -107,7 +107,8 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	g := policyGranted{GrantTxn: recipe.UpgradeGrant(w.id), data: policyHoldData(w.a)}
 	path := recipe.Join(w.a.dir, g.Create.Name(true))
 	become := func(made policyMade) {
-		h.replace(fence.Exclusive, fence.Token(made.stat.Czxid), w.dir.unmark(h.cfg), heldNode{path: path, id: w.id})
+		token, held := fence.Token(made.stat.Czxid), heldNode{path: path, id: w.id}
+		h.replace(fence.Exclusive, token, w.dir.unmark(h.cfg), held)
 		_ = h.lostInChange()
 	}
 	made, err := w.dir.grant(h.life, g, become)
