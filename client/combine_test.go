@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
@@ -50,6 +52,31 @@ func TestRemovedNodeIsNotStamped(t *testing.T) {
 	stamp.Release()
 	soon(t, "another place", requeued)
 	unlock(t, g.wait(t))
+}
+
+// While a waiter has no connection another client may replace its node by one of the same name, as a
+// tool does that copies a tree back. The waiter does not take that node for its own.
+func TestNodeOfAnotherOwnerIsNotGranted(t *testing.T) {
+	shared(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	a, p := proxied(t)
+	before := lock(t, c.Mutex(d).Lock)
+	enqueued := make(chan LockEvent, 8)
+	watch := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpGetData, Under: d, Nth: 1,
+		Do: faultproxy.CutBefore, Then: func() { p.Refuse(true) }})
+	g := start(testCtx(t), a.Mutex(d, WithHooks(Hooks{OnEnqueue: func(ev LockEvent) { enqueued <- ev }})).Lock,
+		WithLimit(Limit{Hold: time.Hour, Break: true}))
+	node := soon(t, "the place", enqueued).Node
+	soon(t, "the cut", watch.Acted())
+	must.OK(t, o.Delete(node, -1))
+	must.Equal(t, errOf(o.Create(node, nil, 0, zk.WorldACL(zk.PermAll))), nil)
+	unlock(t, before)
+	p.Refuse(false)
+	next := soon(t, "another place", enqueued).Node
+	must.That(t, next != node, "the same node")
+	l := g.wait(t)
+	must.Equal(t, l.Node(), next)
+	unlock(t, l)
 }
 
 // A suspended machine stops its timers, but not the limit of a hold nor of a lock of a set.

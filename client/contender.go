@@ -24,13 +24,13 @@ func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 			return nil, err
 		}
 	}
-	asked := a.c.opt.clock.Now()
+	asked, on := a.c.opt.clock.Now(), a.c.count.wire.Connections.Load()
 	made, names, err := a.c.enqueue(ctx, e, q.node(e, a))
 	if err != nil {
 		return nil, err
 	}
 	w := newWaiter(e, a, q, made)
-	w.asked, w.took = asked, a.c.opt.clock.Now().Mono-asked.Mono
+	w.asked, w.made, w.took = asked, on, a.c.opt.clock.Now().Mono-asked.Mono
 	a.enqueued(w.created)
 	h, err := w.wait(ctx, names)
 	if err == nil {
@@ -94,6 +94,7 @@ type waiter struct {
 	self recipe.Contender // what the own name says
 
 	asked  reading // before the server was asked for the place
+	made   uint64  // the connection then
 	waited bool    // had to wait for another contender
 	late   bool    // the grant comes later than the place, for whatever reason
 	marked bool    // the directory may name this contender: lock delay
@@ -348,6 +349,12 @@ func (w *waiter) watchBoth(ctx context.Context, path string) (*zk.Watch, error) 
 func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*hold, error) {
 	if err := w.c.alone(ctx, w.e, w.a.dir, useQueue, p.Others); err != nil {
 		return nil, w.lostSession(err)
+	}
+	if w.made != w.c.count.wire.Connections.Load() {
+		// Another client may have put a node of this name in the place of the own one.
+		if err := w.place.look(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if w.a.cfg.lockDelay > 0 {
 		if err := w.lockDelay(ctx, names.List()); err != nil {
