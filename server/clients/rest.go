@@ -40,18 +40,13 @@ func (c *conn) giveBack() {
 	}
 }
 
-// lieDown lets the connection rest. The caller owns it no longer.
+// lieDown lets the connection rest. The caller owns it no longer. Most new clients ask for something at
+// once: until the first ping or request a goroutine costs less than to add the connection to a poller.
 func (c *conn) lieDown() {
-	r := &c.srv.resting
-	switch {
-	case c.settled:
-		if r.park(c) {
-			return
-		}
-	case r.takes(c):
-		c.settled = true
-		c.setDeadline(min(c.deadline, c.srv.now()+restAfter))
+	if c.settled && c.srv.resting.park(c) {
+		return
 	}
+	c.settled = true
 	go c.rest()
 }
 
@@ -70,7 +65,7 @@ func (c *conn) rest() {
 			break
 		}
 		c.flush()
-		if c.settled = true; c.srv.resting.park(c) {
+		if c.srv.resting.park(c) {
 			return
 		}
 	}

@@ -59,9 +59,6 @@ type arrival struct {
 }
 
 const (
-	// restAfter is how long a new connection keeps a goroutine although it has nothing to do: most
-	// clients ask for something at once.
-	restAfter = time.Second
 	// sweepEvery is the shortest time between two looks for silent clients.
 	sweepEvery = time.Second
 	// sweepSlots is how many slots sweep looks at under one hold of the lock.
