@@ -78,8 +78,8 @@ type snapshotCounters struct {
 }
 
 func newFSM(id uint32, clusterID string, fatal func(error)) *fsm {
-	return &fsm{id: id, ctx: context.Background(), stream: newStream(), fatal: fatal, durable: func(uint64) error { return nil },
-		damaged: func(error) {}, onReplaced: func(int64) {},
+	return &fsm{id: id, ctx: context.Background(), stream: newStream(), fatal: fatal,
+		durable: func(uint64) error { return nil }, damaged: func(error) {}, onReplaced: func(int64) {},
 		cluster: clusterID, state: state.New(clusterID), advanced: make(chan struct{}),
 		walking: make(chan struct{}, 1)}
 }
