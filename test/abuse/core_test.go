@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/session"
@@ -174,7 +175,9 @@ func (c *core) Attached(s *session.Session, created bool) {
 
 func (c *core) Outcome(_, _ uint32, _ uint64, o *state.Outcome) {
 	c.figures.Lock()
-	c.steps = max(c.steps, o.Steps)
+	if c.now.r.Op != jute.OpCloseSession { // it has no budget
+		c.steps = max(c.steps, o.Steps)
+	}
 	c.figures.Unlock()
 	if c.now.w != nil {
 		c.now.w.Done(o, c.state)

@@ -3,6 +3,7 @@
 package abuse
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -43,11 +44,14 @@ type draw struct {
 	nodes          int        // asked about in turn
 	data           int        // bytes in each
 	quotas         int
+	text           int // bytes of the limits of each quota
+	written        int // bytes that a write brings
 	identities     int
 	watchers       int
 	prefixes       bool // each watcher watches every level, with all below
 	attackers      int
-	op             jute.OpCode
+	op, beside     jute.OpCode // asked for in turn
+	malformed      bool        // a request is cut short
 	inside         jute.OpCode // of a multi
 	ops            int
 	ephemeral      bool
@@ -60,16 +64,22 @@ func drawAttack(seed uint64) *draw {
 	r := rand.New(rand.NewPCG(seed, 77))
 	log := func(most int) int { return int(float64(most) * r.Float64() * r.Float64()) }
 	d := &draw{Rand: r, seed: seed,
-		levels: 1 + log(1020), length: 1 + log(61), nodes: 1 + log(200), data: log(200_000), quotas: log(12),
+		levels: 1 + log(1020), length: 1 + log(61), nodes: 1 + log(200), data: log(1_000_000), quotas: log(12),
+		text: log(1_000_000), written: 1 + log(1_000_000), malformed: r.IntN(12) == 0,
 		identities: log(60), watchers: log(58), prefixes: r.IntN(3) == 0, attackers: 1 + log(40),
 		ops: 1 + log(50_000), ephemeral: r.IntN(4) == 0, reads: r.IntN(4) > 0, unfinished: r.IntN(12) == 0}
 	ops := []jute.OpCode{jute.OpMulti, jute.OpMulti, jute.OpMulti, jute.OpMultiRead, jute.OpMultiRead,
 		jute.OpSetWatches,
 		jute.OpGetData, jute.OpExists, jute.OpGetChildren, jute.OpGetEphemerals, jute.OpSetData, jute.OpCreate,
-		jute.OpSetACL, jute.OpSync}
+		jute.OpSetACL, jute.OpSync, jute.OpDelete, jute.OpCreateTTL, jute.OpCreateContainer, jute.OpGetACL,
+		jute.OpGetAllChildrenNumber, jute.OpSetWatches2, jute.OpAddWatch, jute.OpRemoveWatches, jute.OpCheckWatches,
+		jute.OpWhoAmI, jute.OpAuth, jute.OpSASL, jute.OpReconfig, jute.OpCloseSession}
 	d.op = ops[r.IntN(len(ops))]
+	if d.beside = d.op; r.IntN(2) == 0 {
+		d.beside = ops[r.IntN(len(ops))]
+	}
 	inside := []jute.OpCode{jute.OpCheck, jute.OpSetData, jute.OpCreate, jute.OpDelete}
-	if d.op == jute.OpMultiRead {
+	if d.op == jute.OpMultiRead || d.op != jute.OpMulti && d.beside == jute.OpMultiRead {
 		inside = []jute.OpCode{jute.OpGetData, jute.OpGetChildren}
 	}
 	d.inside = inside[r.IntN(len(inside))]
@@ -90,11 +100,12 @@ func drawAttack(seed uint64) *draw {
 }
 
 func (d *draw) String() string {
-	return fmt.Sprintf("seed %d: %v of %d %v on %d nodes of %d bytes, %d levels of %d, ACL of %d, %d "+
+	return fmt.Sprintf("seed %d: %v and %v of %d %v on %d nodes of %d bytes, %d levels of %d, ACL of %d, %d "+
 		"identities, "+
-		"%d watchers (prefixes %v), %d quotas, %d attackers, ephemeral %v, reads %v, unfinished %v",
-		d.seed, d.op, d.ops, d.inside, d.nodes, d.data, d.levels, d.length, len(d.acl), d.identities,
-		d.watchers, d.prefixes, d.quotas, d.attackers, d.ephemeral, d.reads, d.unfinished)
+		"%d watchers (prefixes %v), %d quotas of %d bytes, %d bytes written, %d attackers, ephemeral %v, reads %v, unfinished %v, malformed %v",
+		d.seed, d.op, d.beside, d.ops, d.inside, d.nodes, d.data, d.levels, d.length, len(d.acl), d.identities,
+		d.watchers, d.prefixes, d.quotas, d.text, d.written, d.attackers, d.ephemeral, d.reads, d.unfinished,
+		d.malformed)
 }
 
 func (d *draw) dir(levels int) string {
@@ -114,7 +125,7 @@ func (d *draw) flags() int32 {
 // prepare makes what the attack finds, by a client without rights.
 func (d *draw) prepare(c *wire.Conn) error {
 	create := func(path string, data int, acl []jute.ACL) error {
-		_, err := c.Call(jute.OpCreate, wire.Create(path, make([]byte, data), acl, 0))
+		_, err := c.Call(jute.OpCreate, wire.Create(path, bytes.Repeat([]byte(","), data), acl, 0))
 		return err
 	}
 	for i := 1; i <= d.levels; i++ {
@@ -122,9 +133,13 @@ func (d *draw) prepare(c *wire.Conn) error {
 			return err
 		}
 	}
-	for i := range d.quotas {
-		for _, path := range []string{"", "/zookeeper_limits", "/zookeeper_stats"} {
-			if err := create(fmt.Sprintf("/zookeeper/quota/q%d%s", i, path), 0, jute.WorldAnyone); err != nil {
+	for i := range d.quotas { // on the directory, and on those that are missing
+		top := "/zookeeper/quota" + d.dir(1)
+		if i > 0 {
+			top = fmt.Sprint("/zookeeper/quota/q", i)
+		}
+		for k, path := range []string{top, top + "/zookeeper_limits", top + "/zookeeper_stats"} {
+			if err := create(path, k%2*d.text, jute.WorldAnyone); err != nil {
 				return err
 			}
 		}
@@ -144,20 +159,46 @@ func (d *draw) body(op jute.OpCode, i int) []byte {
 	case jute.OpCheck, jute.OpDelete:
 		return wire.PathVersion(d.node(i), -1)
 	case jute.OpSetData:
-		return wire.SetData(d.node(i), []byte("x"), -1)
+		written := min(d.written, 4_000_000/d.nodes)
+		if d.op == jute.OpMulti || d.beside == jute.OpMulti {
+			written = 1 + written/d.ops
+		}
+		return wire.SetData(d.node(i), make([]byte, written), -1)
 	case jute.OpCreate:
 		return wire.Create(fmt.Sprintf("%s/n%d-%d", d.dir(d.levels), d.IntN(1<<30), i), nil, jute.WorldAnyone,
 			d.flags())
+	case jute.OpCreateTTL, jute.OpCreateContainer:
+		b := wire.Create(fmt.Sprintf("%s/n%d-%d", d.dir(d.levels), d.IntN(1<<30), i), make([]byte, d.written/1000),
+			jute.WorldAnyone, jute.FlagContainer)
+		if op == jute.OpCreateTTL {
+			b = b[:len(b)-4].Int(jute.FlagPersistentTTL).Long(1)
+		}
+		return b
+	case jute.OpAddWatch, jute.OpRemoveWatches, jute.OpCheckWatches:
+		return wire.PathVersion(d.node(i), jute.AddWatchRecursive)
+	case jute.OpWhoAmI, jute.OpCloseSession:
+		return nil
+	case jute.OpAuth:
+		return wire.Auth("digest", fmt.Sprint(d.seed, i, ":p"))
+	case jute.OpSASL:
+		return wire.Body{}.Str("token")
+	case jute.OpReconfig:
+		return wire.Body{}.Str(d.dir(1)).Str("").Str(strings.Repeat(",", d.text)).Long(-1)
 	case jute.OpSetACL:
 		return wire.SetACL(d.node(i), d.acl, -1)
 	case jute.OpGetChildren:
 		return wire.PathWatch(d.dir(d.levels), true)
-	case jute.OpGetEphemerals, jute.OpSync:
+	case jute.OpGetEphemerals, jute.OpSync, jute.OpGetAllChildrenNumber:
 		return wire.Path(d.dir(d.levels))
-	case jute.OpSetWatches:
+	case jute.OpGetACL:
+		return wire.Path(d.node(i))
+	case jute.OpSetWatches, jute.OpSetWatches2:
 		var paths []string
 		for k := range min(d.ops, 900_000/(len(d.node(0))+10)) {
 			paths = append(paths, d.node(k))
+		}
+		if op == jute.OpSetWatches2 {
+			return wire.SetWatches2(1<<40, nil, nil, nil, paths[:len(paths)/2], paths[:len(paths)/10])
 		}
 		return wire.SetWatches(int64(d.IntN(2)), paths, nil, paths[:len(paths)/10])
 	case jute.OpMulti, jute.OpMultiRead:
@@ -247,7 +288,15 @@ func (d *draw) run(t *testing.T) (m measured) {
 	must.OK(t, d.open(t.Context(), c.addr, d.prepare))
 	frames := make([][]byte, 4)
 	for i := range frames {
-		frames[i] = wire.AppendRequest(nil, int32(i+1), d.op, d.body(d.op, i))
+		op := d.op
+		if i%2 > 0 {
+			op = d.beside
+		}
+		body := d.body(op, i)
+		if d.malformed && len(body) > 0 {
+			body = body[:len(body)-1]
+		}
+		frames[i] = wire.AppendRequest(nil, int32(i+1), op, body)
 	}
 	runtime.GC()
 	var mem runtime.MemStats
