@@ -245,6 +245,8 @@ func (p *Port) call(ctx context.Context, purpose Purpose, to uint32, addr string
 		deadline = time.Now().Add(greetTime)
 	}
 	c.SetDeadline(deadline)
+	raw := c // a server that stands still does not answer the greeting
+	defer context.AfterFunc(ctx, func() { raw.Close() })()
 	if t := p.o.TLS; t != nil {
 		if c, err = t.client(c, to); err != nil {
 			return nil, err
