@@ -234,10 +234,12 @@ func (t *aclTable) drop(a *ACL) {
 // all goes through the ACLs of the table.
 func (t *aclTable) all(yield func(*ACL) bool) {
 	for _, a := range t.by {
-		for next := a; a != nil; a = next {
-			if next = a.next; !yield(a) {
+		for a != nil {
+			next := a.next
+			if !yield(a) {
 				return
 			}
+			a = next
 		}
 	}
 }

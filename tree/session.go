@@ -39,6 +39,7 @@ func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, c
 	for _, n := range nodes {
 		if path := pathOf(n); drop(path, n.czxid) {
 			list = append(list, entry{n, path})
+			c.Steps += endSteps + dataSteps(len(n.data)) // it has no bound but MaxEphemerals
 		}
 	}
 	// The index has no order of its own, and a restored one differs from one
@@ -47,7 +48,6 @@ func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, c
 		return cmp.Or(cmp.Compare(a.node.czxid, b.node.czxid), cmp.Compare(a.path, b.path))
 	})
 	for _, e := range list {
-		c.Steps += endSteps + dataSteps(len(e.node.data)) // the end of a session has no bound but MaxEphemerals
 		t.removeNode(c, e.node, e.path)
 	}
 }

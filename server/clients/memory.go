@@ -226,7 +226,8 @@ func (m *memory) drop(c *conn) {
 }
 
 // hold tells srv.memory how much the outbox holds, after it grew or shrank. If others fill an
-// outbox, or parked reads do, that is already large, it dies when there is no room for more. The outbox is locked.
+// outbox that is already large, or parked reads do, it dies when there is no room for more. The
+// outbox is locked.
 func (c *conn) hold(others bool) {
 	o := &c.out
 	n := o.size() + o.writing + o.reserved
