@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"errors"
 	"io"
 	"os"
 	"syscall"
@@ -52,7 +53,7 @@ func (p *epoll) add(c *conn, slot uint32) error {
 	return p.control(c, syscall.EPOLL_CTL_ADD, &syscall.EpollEvent{Events: arrivals, Fd: int32(slot)})
 }
 
-func (p *epoll) remove(c *conn) { p.control(c, syscall.EPOLL_CTL_DEL, nil) }
+func (p *epoll) remove(c *conn) { _ = p.control(c, syscall.EPOLL_CTL_DEL, nil) }
 
 // control holds both descriptors open while the system uses them.
 func (p *epoll) control(c *conn, op int, e *syscall.EpollEvent) (err error) {
@@ -82,7 +83,7 @@ func (p *epoll) wait(buf []arrival) (n int, err error) {
 func (p *epoll) tryWait(fd uintptr) bool {
 	for {
 		p.found, p.err = syscall.EpollWait(int(fd), p.events[:], 0)
-		if p.err != syscall.EINTR {
+		if !errors.Is(p.err, syscall.EINTR) {
 			return p.found != 0
 		}
 	}
@@ -94,7 +95,7 @@ func (p *epoll) read(c *conn, b []byte) (n int, err error) {
 		return 0, err
 	}
 	switch {
-	case p.err == syscall.EAGAIN:
+	case errors.Is(p.err, syscall.EAGAIN):
 		return 0, nil
 	case p.err != nil:
 		return 0, os.NewSyscallError("read", p.err)
@@ -106,7 +107,7 @@ func (p *epoll) read(c *conn, b []byte) (n int, err error) {
 
 func (p *epoll) tryRead(fd uintptr) bool {
 	for {
-		if p.n, p.err = syscall.Read(int(fd), p.buf); p.err != syscall.EINTR {
+		if p.n, p.err = syscall.Read(int(fd), p.buf); !errors.Is(p.err, syscall.EINTR) {
 			return true
 		}
 	}
