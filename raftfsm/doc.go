@@ -30,7 +30,7 @@
 //     next owner of a lock; duties.go is what else a leader does;
 //     commits.go tells followers of commits; publish.go tells clients of the members;
 //     member.go changes them; handover.go gives leadership away.
-//   - fsm.go applies the log; snapshot.go, restore.go, backup.go and trailing.go are
+//   - fsm.go applies the log; snapshot.go, restore.go and backup.go are
 //     about the state as a whole; logcache.go keeps the newest entries in memory.
 //   - serving.go decides whether clients are served; progress.go, status.go and
 //     measure.go tell what is known.

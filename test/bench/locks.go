@@ -18,8 +18,8 @@ func lockMemory(n int) point {
 	const conns = 100
 	return point{
 		name: fmt.Sprintf("locks:%d", n), alone: true, once: true,
-		help: fmt.Sprintf("resident memory and disk of %d lock directories, then with a holder of 100 bytes in each, "+
-			"by %d sessions", n, conns),
+		help: fmt.Sprintf("resident memory and disk of %d lock directories, then with a holder of 100 bytes "+
+			"in each, by %d sessions", n, conns),
 		open: func(c *config, s *side) (runner, error) {
 			return runner{run: func() (out sample, err error) {
 				e, err := s.fresh(func(o *cluster.Options) {

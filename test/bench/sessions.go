@@ -89,8 +89,8 @@ func runFanout(cfg *config, s *side, conns []*wire.Pipe) (out sample, err error)
 	out.tails = times.tails()
 	out.metrics = []metric{{unit: "ms", value: ms(out.tails[0]), lower: true}}
 	if leader > 0 {
-		out.metrics = append(out.metrics, metric{name: "leader", unit: "CPU µs/op", value: leader / float64(times.n),
-			lower: true})
+		out.metrics = append(out.metrics, metric{name: "leader", unit: "CPU µs/op",
+			value: leader / float64(times.n), lower: true})
 	}
 	return out, removeNodes(admin, []string{node})
 }

@@ -104,7 +104,8 @@ func (s *slice) quantile(q float64) float64 {
 
 // measureKeys measures the workloads and prints a row for each.
 func measureKeys(s *settings, names []string, clusters []cluster3) error {
-	fmt.Printf("\n| three servers | %s | zlockd / ZooKeeper, median (range) | CPU µs/op of all servers: %s |\n|%s\n",
+	fmt.Printf("\n| three servers | %s | zlockd / ZooKeeper, median (range) | "+
+		"CPU µs/op of all servers: %s |\n|%s\n",
 		strings.Join(names, " | "), strings.Join(names, " / "), strings.Repeat("---|", len(names)+3))
 	for _, c := range clusters {
 		if err := fillKeys(c, s.keys); err != nil {

@@ -1,7 +1,7 @@
 // Command rivals measures locks on zlockd beside locks on ZooKeeper, etcd and Redis, and draws
 // the results. On three servers of zlockd, ZooKeeper and etcd it measures keys: inserts, YCSB, sessions
-// that come and go, and the death of the leader. It is a module of its own, so that zlockd does not depend on their clients and
-// the plotting library.
+// that come and go, and the death of the leader. It is a module of its own, so that zlockd does not
+// depend on their clients and the plotting library.
 //
 //	cd test/bench/rivals && go run . -out ../../../docs/benchmarks
 //
