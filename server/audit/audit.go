@@ -165,8 +165,8 @@ func (l *Log) Request(r *observe.Request) {
 		e.Result = failure
 	}
 	switch r.Op {
-	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpSetData,
-		jute.OpSetACL:
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete,
+		jute.OpDeleteContainer, jute.OpSetData, jute.OpSetACL:
 		d := jute.NewDecoder(r.Body)
 		if e.one(&d, r.Op); d.Err() != nil {
 			return // it asks for nothing that can be understood
@@ -201,7 +201,7 @@ func (l *Log) Request(r *observe.Request) {
 // one takes operation, node, type and ACL out of a request.
 func (e *Event) one(d *jute.Decoder, op jute.OpCode) {
 	switch op {
-	case jute.OpDelete:
+	case jute.OpDelete, jute.OpDeleteContainer: // the latter is refused
 		e.Operation, e.Path = "delete", d.PathVersion().Path
 	case jute.OpSetData:
 		e.Operation, e.Path = "setData", d.SetDataRequest().Path

@@ -54,6 +54,7 @@ func TestLinesHaveTheFieldsOfZooKeepersLog(t *testing.T) {
 	for _, path := range []string{"/\x1b[2J\x00\x7f\u009b\u2028\x9bé", long} {
 		request(jute.OpDelete, wire.PathVersion(path, -1), state.Outcome{Code: jute.NoNode})
 	}
+	request(jute.OpDeleteContainer, wire.PathVersion("/c", -1), state.Outcome{Code: jute.BadArguments})
 	request(jute.OpGetData, wire.PathWatch("/a", false), state.Outcome{})
 	request(jute.OpAuth, nil, state.Outcome{})
 	request(jute.OpAuth, nil, state.Outcome{Code: jute.AuthFailed})
@@ -64,6 +65,7 @@ func TestLinesHaveTheFieldsOfZooKeepersLog(t *testing.T) {
 		who + "create\tznode=/ab\tznode_type=ephemeral\tresult=failure",
 		who + "delete\tznode=/[2J\ufffdé\tresult=failure",
 		who + "delete\tznode=" + long[:maxValue] + "\tresult=failure",
+		who + "delete\tznode=/c\tresult=failure",
 		who + "login\tresult=failure",
 	}
 	if got := lines(t, file); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {

@@ -93,9 +93,12 @@ func audited(t *testing.T, file string) (lines []string) {
 			}
 			return ids[id]
 		})
-		line = strings.Map(func(r rune) rune { // Java writes a question mark for what is no text
-			if r == utf8.RuneError {
-				return '?'
+		line = strings.Map(func(r rune) rune {
+			switch {
+			case r == utf8.RuneError:
+				return '?' // as Java writes what is no text
+			case r < ' ' && r != '\t', r >= 0x7f && r < 0xa0, r == 0x2028, r == 0x2029:
+				return -1 // only ZooKeeper writes what a terminal obeys
 			}
 			return r
 		}, line)
