@@ -43,7 +43,7 @@ const (
 	// maxTells is what the events of one change for all connections of an address may cost, in
 	// steps; the server closes the connections beyond. An event costs a step, and one for each
 	// tellBytes.
-	maxTells  = 100_000
+	maxTells  = 80_000
 	tellBytes = 100
 
 	// throttlePoll bounds how long a connection waits until it looks again.

@@ -225,6 +225,9 @@ func (m *memory) drop(c *conn) {
 	}
 }
 
+// holdStep is what an outbox grows by before srv.memory hears of it: many events are short.
+const holdStep = 16 << 10
+
 // hold tells srv.memory how much the outbox holds, after it grew or shrank. If others fill an
 // outbox that is already large, or parked reads do, it dies when there is no room for more. The
 // outbox is locked.
@@ -234,7 +237,7 @@ func (c *conn) hold(others bool) {
 	if n <= flushSize {
 		n = 0
 	}
-	if n == o.held {
+	if n = (n + holdStep - 1) / holdStep * holdStep; n == o.held {
 		return
 	}
 	if n > o.held && others && n > 4*flushSize && !c.srv.memory.try(c, outputPart, n, false) {

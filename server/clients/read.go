@@ -154,21 +154,31 @@ func (c *conn) answerLong() {
 }
 
 // longAnswer reports whether the reply to a read is so long that the connection must wait for its
-// memory first, which it cannot do under the state lock. It refuses a multiRead whose answer is too
-// large for any memory.
+// memory first, which it cannot do under the state lock, or takes so long to add up that the answer
+// needs a hold of its own. It refuses a multiRead whose answer is too large for any memory or budget.
 func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bool, refusal jute.ErrCode) {
 	switch op {
 	case jute.OpGetChildren, jute.OpGetChildren2, jute.OpGetEphemerals, jute.OpMultiRead, jute.OpGetACL:
 	default:
 		return false, jute.OK
 	}
-	size, steps := st.Tree().AnswerSize(op, c.session, body)
-	if op == jute.OpMultiRead && size > tree.MaxMultiReadReply {
-		refusal = jute.Throttled
+	many := op == jute.OpMultiRead
+	if many && c.out.reserved > 0 {
+		return false, jute.OK // its length was asked for under an earlier hold of the lock
 	}
-	if size <= flushSize || size <= c.out.reserved || refusal != jute.OK {
+	size, steps := st.Tree().AnswerSize(op, c.session, body)
+	if many && size > tree.MaxMultiReadReply {
+		refusal = jute.Throttled
+	} else if many && steps > tree.MaxSteps {
+		refusal = jute.BadArguments
+	}
+	fits := size <= flushSize || size <= c.out.reserved
+	if fits && !(many && steps > tree.MaxSteps/8) || refusal != jute.OK {
 		c.cost += int64(steps)
 		return false, refusal
+	}
+	if many {
+		c.cost += int64(steps)
 	}
 	c.need, c.building = size+size/16+4<<10, int64(steps) // the list may grow until then
 	return true, jute.OK
