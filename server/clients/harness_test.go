@@ -56,7 +56,7 @@ func newRigOn(t testing.TB, o Options, ln net.Listener) *rig {
 	served := make(chan error, 1)
 	go func() { served <- r.srv.Serve(ln) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // a million sessions may end
 		defer cancel()
 		r.valve.open()
 		expect.OK(t, r.node.Close(ctx), "close node")
