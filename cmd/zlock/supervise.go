@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -24,10 +25,17 @@ type supervisor struct {
 	foreground bool
 	what       string // the lock, in messages
 
-	child *child
-	guard *guard
-	told  bool // the user told COMMAND to end
+	child   *child
+	started time.Time // when COMMAND started
+	guard   *guard
+	told    bool // the user told COMMAND to end
 }
+
+// earlySignal is how long after COMMAND's start zlock passes on the signals of a terminal in the
+// foreground. The terminal sends them to COMMAND itself, but one that was sent before
+// COMMAND was in the group reached zlock alone, and the system may bring it some time later.
+// A signal of this time may reach COMMAND twice; without that it may not reach COMMAND at all.
+const earlySignal = 500 * time.Millisecond
 
 // zlock passes these signals on to COMMAND. In the foreground the terminal itself sends
 // COMMAND the first three.
@@ -49,10 +57,7 @@ func (s *supervisor) run(sigs *signals, l *launch) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	s.child = child
-	if s.foreground {
-		s.passEarly(sigs)
-	}
+	s.child, s.started = child, time.Now()
 	s.watch(sigs)
 	child.finish(s.killAfter, s.say)
 	if s.code != 0 {
@@ -116,21 +121,6 @@ func (s *supervisor) exitedAsTold() {
 	}
 }
 
-// passEarly passes on the signals that came before COMMAND ran. In the foreground the terminal
-// sends signals itself, but a signal sent before COMMAND was in the group would be lost, and
-// COMMAND would run.
-func (s *supervisor) passEarly(sigs *signals) {
-	for {
-		select {
-		case sig := <-sigs.ch:
-			s.noteTold(sig)
-			_ = syscall.Kill(s.child.pid, sig.(syscall.Signal))
-		default:
-			return
-		}
-	}
-}
-
 // noteTold remembers that COMMAND was told to end.
 func (s *supervisor) noteTold(sig os.Signal) {
 	s.told = s.told || sig == syscall.SIGINT || sig == syscall.SIGTERM || sig == syscall.SIGHUP
@@ -140,10 +130,8 @@ func (s *supervisor) noteTold(sig os.Signal) {
 func (s *supervisor) forward(sig syscall.Signal) {
 	s.noteTold(sig)
 	if s.foreground {
-		for _, t := range terminalSignals {
-			if sig == t {
-				return
-			}
+		if time.Since(s.started) > earlySignal && slices.Contains(terminalSignals, os.Signal(sig)) {
+			return
 		}
 		_ = syscall.Kill(s.child.pid, sig)
 		return
