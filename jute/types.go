@@ -83,7 +83,8 @@ func AppendACL(b []byte, acl []ACL) []byte {
 // answers it with a code of its own.
 func (d *Decoder) ACL() (acl []ACL, nullID bool) { return d.aclOnto(nil, 1<<30) }
 
-// KeptACL is how many entries the decoder keeps of an ACL in a request: more than a server takes.
+// KeptACL is how many entries the decoder keeps of an ACL in a request: one more than a server takes,
+// which is enough to refuse it.
 const KeptACL = 1001
 
 // aclOnto is ACL with room that a list may take, and keeps so many entries.

@@ -1,5 +1,7 @@
 package tree
 
+import "github.com/zlockd/zlockd/jute"
+
 // Limits of what a tree accepts. Every server must decide alike about them, so they are constants
 // and not settings: servers that disagreed about one would hold different trees. A Loader does not
 // check them, because an accepted node must stay readable.
@@ -10,7 +12,7 @@ const (
 	MaxDepth = 1024
 	// MaxACLEntries and MaxACLBytes bound an ACL after expansion; a larger
 	// one is answered with INVALIDACL.
-	MaxACLEntries = 1000
+	MaxACLEntries = jute.KeptACL - 1
 	MaxACLBytes   = 64 << 10
 	// MaxChildren bounds one directory, MaxEphemerals the nodes that one session owns, and
 	// MaxListing the list of either, so that it can always be sent. The paths of all events at the

@@ -372,18 +372,6 @@ func (c *conn) setDeadline(at time.Duration) {
 	}
 }
 
-// dropDeadline removes the read deadline, and reports false if the connection is ending.
-func (c *conn) dropDeadline() bool {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	if c.out.state != outboxOpen {
-		return false
-	}
-	c.deadline = 0
-	c.nc.SetReadDeadline(time.Time{})
-	return true
-}
-
 // readFailed returns the end reason of a failed read.
 func (c *conn) readFailed(err error) endReason {
 	switch {

@@ -317,3 +317,15 @@ func (r *resting) sweep() {
 		r.slots, r.free = nil, nil // none rests: many may have
 	}
 }
+
+// dropDeadline removes the read deadline, and reports false if the connection is ending.
+func (c *conn) dropDeadline() bool {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	if c.out.state != outboxOpen {
+		return false
+	}
+	c.deadline = 0
+	c.nc.SetReadDeadline(time.Time{})
+	return true
+}
