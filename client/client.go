@@ -77,7 +77,8 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	if err != nil {
 		return nil, publicErr(ctx, err)
 	}
-	c.troubles = troubles{c: c, servers: len(addrs), latest: map[string]error{}, said: map[string]string{}}
+	c.troubles = troubles{c: c, servers: len(addrs), patience: troublePatience, latest: map[string]error{},
+		said: map[string]string{}}
 	c.named.m = map[taskPath][]*Lease{}
 	c.localQueues.m = map[localKey]*list.List{}
 	c.reaper.slots = make(chan struct{}, reapParallel)

@@ -14,14 +14,14 @@ import (
 type troubles struct {
 	c *Client
 
-	mu      sync.Mutex
-	servers int // how many there are
-	latest  map[string]error
-	said    map[string]string
-	timer   *time.Timer // nil while nothing waits to be said
+	mu       sync.Mutex
+	servers  int           // how many there are
+	patience time.Duration // how long to wait for another server when one cannot be used
+	latest   map[string]error
+	said     map[string]string
+	timer    *time.Timer // nil while nothing waits to be said
 }
 
-// troublePatience is how long troubles waits for another server when one cannot be used.
 const troublePatience = 300 * time.Millisecond
 
 // add records why a server could not be used.
@@ -33,7 +33,7 @@ func (t *troubles) add(server string, err error) {
 	case len(t.latest) >= t.servers:
 		t.say()
 	case t.timer == nil:
-		t.timer = time.AfterFunc(troublePatience, func() {
+		t.timer = time.AfterFunc(t.patience, func() {
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			if t.timer != nil {
