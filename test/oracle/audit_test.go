@@ -83,7 +83,6 @@ func audited(t *testing.T, file string) (lines []string) {
 			continue // start and stop, other lines of ZooKeeper, and requests that it leaves out
 		}
 		line = strings.ReplaceAll(line, ":null:", "::") // no id in an ACL
-		line = strings.Replace(line, "\tznode=\t", "\t", 1)
 		line = session.ReplaceAllStringFunc(line[strings.Index(line, "session="):], func(id string) string {
 			if ids[id] == "" && strings.Contains(line, "=multiOperation\t") {
 				return "session=?" // perhaps a line of one server alone
@@ -102,6 +101,7 @@ func audited(t *testing.T, file string) (lines []string) {
 			}
 			return r
 		}, line)
+		line = strings.Replace(line, "\tznode=\t", "\t", 1)
 		lines = append(lines, strings.TrimSuffix(line, "\n"))
 	}
 	const ended = "\toperation=ephemeralZNodeDeletionOnSessionCloseOrExpire\t"
