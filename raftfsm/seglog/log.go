@@ -7,7 +7,6 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,45 +115,21 @@ func Open(dir string, o Options) (*Log, error) {
 	return l, nil
 }
 
-// load reads the segments back, newest first: a segment decides which entries of the segments
-// before it still count.
+// load reads the segments back.
 func (l *Log) load(names []string) error {
-	var next, nextTerm uint64
-	var old []*segment
-	for _, name := range slices.Backward(names) {
-		seq, err := strconv.ParseUint(strings.TrimSuffix(name, ".log"), 10, 64)
-		if err != nil {
-			return fmt.Errorf("%s is not a segment of the log", filepath.Join(l.dir, name))
+	segments, old, err := readSegments(l.fs, l.dir, names, func(f vfs.File, newest bool) error {
+		if err := f.Sync(); err != nil || !newest {
+			return err
 		}
-		l.seq = max(l.seq, seq+1)
-		path := filepath.Join(l.dir, name)
-		err = withFile(l.fs, path, func(f vfs.File) error {
-			base, err := baseOf(f)
-			if err != nil {
-				return err
-			}
-			if next != 0 && base >= next { // superseded as a whole; its removal was interrupted
-				old = append(old, &segment{name: path})
-				return nil
-			}
-			found, err := load(f, seq, next)
-			if err != nil {
-				return err
-			}
-			if nextTerm != 0 && found.lastTerm > nextTerm {
-				return fmt.Errorf("the next segment: %w", errTerm)
-			}
-			if found.firstTerm != 0 {
-				nextTerm = found.firstTerm
-			}
-			next = base
-			l.segments = slices.Insert(l.segments, 0, found)
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
+		return f.Forget()
+	})
+	if err != nil {
+		return err
 	}
+	for _, s := range slices.Concat(segments, old) {
+		l.seq = max(l.seq, s.seq+1)
+	}
+	l.segments = segments
 	if err := l.remove(old); err != nil {
 		return err
 	}
@@ -252,11 +227,11 @@ func (l *Log) read(s *segment, index uint64, at, size int, out *raft.Log) error 
 		return fmt.Errorf("read log entry %d: %w", index, err)
 	}
 	r, err := parse(b, at)
+	if err == nil && r.index != index {
+		err = errDamaged
+	}
 	if err == nil {
 		err = decode(b[:r.size], out)
-	}
-	if err == nil && out.Index != index {
-		err = errDamaged
 	}
 	if err != nil {
 		return fmt.Errorf("log entry %d in %s: %w", index, segmentName(s.seq), err)

@@ -349,6 +349,8 @@ func TestDamageIsRefused(t *testing.T) {
 		bad[at] ^= 1 << rng.IntN(8)
 		must.OK(t, os.WriteFile(file, bad, 0o600))
 		l, err := Open(dir, Options{})
+		_, scanned := Scan(dir, func(*raft.Log, Place) error { return nil })
+		expect.Equal(t, scanned != nil, err != nil, "a flip at %d: Scan says %v, Open %v", at, scanned, err)
 		if err != nil {
 			continue
 		}
@@ -363,6 +365,26 @@ func TestDamageIsRefused(t *testing.T) {
 			}
 		}
 		l.Close()
+	}
+}
+
+// A log whose terms go back, within a segment or between two, was put together from several.
+func TestOlderTermIsDamage(t *testing.T) {
+	for _, between := range []bool{false, true} {
+		dir := t.TempDir()
+		l := open(t, dir)
+		must.OK(t, l.StoreLogs([]*raft.Log{{Index: 1, Term: 3}, {Index: 2, Term: 3}}))
+		if between {
+			must.OK(t, l.DeleteRange(2, 2)) // the next entry begins a segment
+		} else {
+			must.OK(t, l.StoreLog(&raft.Log{Index: 3, Term: 3}))
+		}
+		last, _ := l.LastIndex()
+		must.OK(t, l.StoreLog(&raft.Log{Index: last + 1, Term: 2}))
+		must.OK(t, l.Close())
+		expect.Is(t, expect.Err(Open(dir, Options{})), errTerm, "between segments: %v", between)
+		expect.Is(t, expect.Err(Scan(dir, func(*raft.Log, Place) error { return nil })), errTerm,
+			"between segments: %v: scanned", between)
 	}
 }
 

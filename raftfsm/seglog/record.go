@@ -123,12 +123,8 @@ func emptySectors(b []byte, at int) (empty int) {
 	return empty
 }
 
-// decode fills l from a whole record, which it does not keep.
+// decode fills l from a whole record that parse has accepted. It does not keep b.
 func decode(b []byte, l *raft.Log) error {
-	if len(b) < recordSize || int(binary.BigEndian.Uint32(b)) != len(b) ||
-		crc32.Checksum(b[12:], crcTable) != binary.BigEndian.Uint32(b[8:]) {
-		return errDamaged
-	}
 	ext := binary.BigEndian.Uint64(b[48:])
 	if ext > uint64(len(b)-recordSize) {
 		return errDamaged

@@ -9,6 +9,9 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
@@ -22,8 +25,9 @@ type segment struct {
 	end     int      // where the next record goes
 	offsets []uint32 // of its records
 
-	// Terms of the first and the last record found when it was loaded.
+	// Terms of the first and the last record found when it was loaded, and whether a torn one follows.
 	firstTerm, lastTerm uint64
+	torn                bool
 
 	file  vfs.File // nil: not open; under files.mu
 	users int      // who keep it open; under files.mu
@@ -93,17 +97,54 @@ func begin(fs vfs.FS, dir string, f vfs.File, size int, seq, base uint64) (*segm
 	return &segment{name: name, file: f, users: 1, seq: seq, base: base, size: size, end: headerSize}, nil
 }
 
+// readSegments reads the segments of a log, newest first: a segment decides which entries of the
+// segments before it still count. It runs ready with each file first. It returns the segments, oldest
+// first, and those that are superseded as a whole: their removal was interrupted.
+func readSegments(fs vfs.FS, dir string, names []string,
+	ready func(f vfs.File, newest bool) error) (segments, old []*segment, err error) {
+	var next, nextTerm uint64
+	for _, name := range slices.Backward(names) {
+		path := filepath.Join(dir, name)
+		seq, err := strconv.ParseUint(strings.TrimSuffix(name, ".log"), 10, 64)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s is not a segment of the log", path)
+		}
+		err = withFile(fs, path, func(f vfs.File) error {
+			base, err := baseOf(f)
+			if err != nil {
+				return err
+			}
+			if next != 0 && base >= next {
+				old = append(old, &segment{name: path, seq: seq})
+				return nil
+			}
+			if err := ready(f, next == 0); err != nil {
+				return err
+			}
+			found, err := load(f, seq, next)
+			if err != nil {
+				return err
+			}
+			if nextTerm != 0 && found.lastTerm > nextTerm {
+				return fmt.Errorf("the next segment: %w", errTerm)
+			}
+			if found.firstTerm != 0 {
+				nextTerm = found.firstTerm
+			}
+			next = base
+			segments = slices.Insert(segments, 0, found)
+			return nil
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return segments, old, nil
+}
+
 // load reads a segment back. next is the base of the segment behind it, 0 for
 // the last: records from next on are superseded and not looked at.
 func load(f vfs.File, seq, next uint64) (*segment, error) {
-	if err := f.Sync(); err != nil {
-		return nil, err
-	}
-	if next == 0 {
-		if err := f.Forget(); err != nil {
-			return nil, err
-		}
-	}
 	b, err := vfs.ReadAll(f)
 	if err != nil {
 		return nil, err
@@ -126,6 +167,7 @@ func load(f vfs.File, seq, next uint64) (*segment, error) {
 			if err := s.checkEnd(b, err, want, next); err != nil {
 				return nil, fmt.Errorf("log entry %d at offset %d: %w", want, s.end, err)
 			}
+			s.torn = errors.Is(err, errTorn)
 			break
 		}
 		if len(s.offsets) == 0 {
