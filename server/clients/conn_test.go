@@ -1,15 +1,9 @@
 package clients
 
 import (
-	"encoding/binary"
 	"fmt"
-	"net"
-	"os"
 	"runtime"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -138,134 +132,6 @@ func TestTroublesAreRemembered(t *testing.T) {
 		"%v", downs)
 }
 
-// memConn is the server's end of a connection that is nothing but memory, and
-// little of it: what is measured is the server's. It keeps no deadlines.
-type memConn struct {
-	toServer chan []byte
-	rest     []byte // of what was taken from it
-	closed   sync.Once
-	addr     *net.TCPAddr
-	poller   *memPoller
-	slot     atomic.Int64 // of the poller, and one; 0: it is not polled
-
-	mu       sync.Mutex
-	toClient []byte
-}
-
-func (c *memConn) Read(b []byte) (int, error) {
-	for len(c.rest) == 0 {
-		b, open := <-c.toServer
-		if !open {
-			return 0, net.ErrClosed
-		}
-		c.rest = b
-	}
-	n := copy(b, c.rest)
-	c.rest = c.rest[n:]
-	return n, nil
-}
-
-// send sends what the server has not yet been sent before.
-func (c *memConn) send(b []byte) {
-	c.toServer <- b
-	c.poller.arrived(c)
-}
-
-func (c *memConn) Write(b []byte) (int, error) {
-	c.mu.Lock()
-	c.toClient = append(c.toClient, b...)
-	c.mu.Unlock()
-	return len(b), nil
-}
-
-func (c *memConn) Close() error                     { c.closed.Do(func() { close(c.toServer) }); return nil }
-func (c *memConn) LocalAddr() net.Addr              { return c.addr }
-func (c *memConn) RemoteAddr() net.Addr             { return c.addr }
-func (c *memConn) SetDeadline(time.Time) error      { return nil }
-func (c *memConn) SetReadDeadline(time.Time) error  { return nil }
-func (c *memConn) SetWriteDeadline(time.Time) error { return nil }
-
-// memPoller is a poller of memConns.
-type memPoller struct {
-	mu   sync.Mutex
-	cond sync.Cond
-	list []arrival // those from head on are untold
-	head int
-	done bool
-}
-
-func (p *memPoller) arrived(c *memConn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if slot := c.slot.Load(); slot > 0 && len(c.toServer) > 0 {
-		p.list = append(p.list, arrival{slot: uint32(slot - 1)})
-		p.cond.Signal()
-	}
-}
-
-func (p *memPoller) takes(c *conn) bool { _, ok := c.nc.(*memConn); return ok }
-
-func (p *memPoller) add(c *conn, slot uint32) error {
-	m := c.nc.(*memConn)
-	m.slot.Store(int64(slot) + 1)
-	p.arrived(m)
-	return nil
-}
-
-func (p *memPoller) remove(c *conn) { c.nc.(*memConn).slot.Store(0) }
-
-func (p *memPoller) wait(buf []arrival) (n int, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for p.head == len(p.list) && !p.done {
-		p.cond.Wait()
-	}
-	if p.done {
-		return 0, net.ErrClosed
-	}
-	n = copy(buf, p.list[p.head:])
-	if p.head += n; p.head == len(p.list) {
-		p.list, p.head = p.list[:0], 0
-	}
-	return n, nil
-}
-
-func (p *memPoller) read(c *conn, b []byte) (n int, err error) {
-	select {
-	case in, open := <-c.nc.(*memConn).toServer:
-		if !open {
-			return 0, net.ErrClosed
-		}
-		return copy(b, in), nil
-	default:
-		return 0, nil
-	}
-}
-
-func (p *memPoller) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.done = true
-	p.cond.Broadcast()
-}
-
-// take waits for a frame from the server.
-func (c *memConn) take() []byte {
-	for {
-		c.mu.Lock()
-		if len(c.toClient) >= 4 {
-			if n := 4 + int(binary.BigEndian.Uint32(c.toClient)); len(c.toClient) >= n {
-				frame := c.toClient[4:n]
-				c.toClient = nil
-				c.mu.Unlock()
-				return frame
-			}
-		}
-		c.mu.Unlock()
-		runtime.Gosched()
-	}
-}
-
 // living is what the process has in live objects and stacks.
 func living() (heap, stacks int) {
 	var m runtime.MemStats
@@ -286,40 +152,16 @@ func cpu() time.Duration {
 // TestIdleSessionsTakeLittle bounds the memory of a session whose client only
 // pings. ZLOCKD_SESSIONS=100000 measures as many.
 func TestIdleSessionsTakeLittle(t *testing.T) {
-	n := 2000
-	if v := os.Getenv("ZLOCKD_SESSIONS"); v != "" {
-		n, _ = strconv.Atoi(v)
-	}
-	ln := newPipeListener()
-	r := newRigOn(t, Options{MaxConns: -1, MaxConnsPerAddr: -1, MaxSessionTimeout: time.Hour}, ln)
-	p := new(memPoller)
-	p.cond.L = &p.mu
-	r.srv.resting.use(p)
-	conns, addr := make([]*memConn, n), &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
-	for i := range conns {
-		conns[i] = &memConn{toServer: make(chan []byte, 1), addr: addr, poller: p}
-	}
-	hello := wire.AppendConnectRequest(nil, wire.NewSession(3_600_000))
+	n := asMany("ZLOCKD_SESSIONS", 2000)
+	c := newCrowd(n)
+	r := newRigOn(t, crowdOptions, c.ln)
+	r.srv.resting.use(c.poller)
 	ping := wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)
 	heap, stacks := living()
 	began := time.Now()
-	for _, c := range conns {
-		ln.conns <- c
-		c.toServer <- hello
-	}
-	for _, c := range conns {
-		frame := c.take()
-		must.That(t, binary.BigEndian.Uint32(frame[4:]) != 0, "no session")
-	}
+	c.open(t)
 	took := time.Since(began)
-	pingAll := func() {
-		for _, c := range conns {
-			c.send(ping)
-		}
-		for _, c := range conns {
-			c.take()
-		}
-	}
+	pingAll := func() { c.ask(ping, 0) }
 	pingAll()
 	eventually(t, "all rest", func() bool { return r.parked() == n })
 	heap2, stacks2 := living()
@@ -335,7 +177,7 @@ func TestIdleSessionsTakeLittle(t *testing.T) {
 	if most := 2500 + 2_000_000/n; h+s > most && !raceDetector {
 		t.Errorf("an idle session takes %d bytes, %d of heap and %d of stack", h+s, h, s)
 	}
-	runtime.KeepAlive(conns)
+	runtime.KeepAlive(c)
 }
 
 // A long list is put together while the state is not locked. Changes go on beside it: the client hears of

@@ -22,6 +22,7 @@ import (
 // rig is a server over a cluster of one that keeps everything in memory.
 type rig struct {
 	t     testing.TB
+	o     raftfsm.Options
 	srv   *Server
 	node  *raftfsm.Node
 	valve *valve
@@ -39,37 +40,56 @@ func newRig(t testing.TB, o Options) *rig {
 
 func newRigOn(t testing.TB, o Options, ln net.Listener) *rig {
 	t.Helper()
+	r := prepare(t, o, ln)
+	r.start()
+	r.serve()
+	return r
+}
+
+// prepare makes a rig that does not run yet.
+func prepare(t testing.TB, o Options, ln net.Listener) *rig {
+	t.Helper()
 	r := &rig{t: t, ln: ln, log: new(must.Text)}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(r.log, nil))
 	}
-	var err error
 	r.srv = must.Get(New(o))(t)
-	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	if r.node, err = raftfsm.Start(context.Background(), raftfsm.Options{Observer: r.srv, Logger: quiet,
-		MinSessionTimeout: o.MinSessionTimeout, Fatal: func(err error) { t.Error(err) }}); err != nil {
-		t.Fatal(err)
-	}
+	r.o.MinSessionTimeout = o.MinSessionTimeout
+	return r
+}
+
+// start starts the rig's part of its cluster.
+func (r *rig) start() {
+	o := r.o
+	o.Observer, o.Logger = r.srv, slog.New(slog.NewTextHandler(io.Discard, nil))
+	o.Fatal = func(err error) { r.t.Error(err) }
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	r.node = must.Get(raftfsm.Start(ctx, o))(r.t)
+}
+
+// serve lets clients in.
+func (r *rig) serve() {
+	r.t.Helper()
 	r.valve = &valve{Node: r.node}
 	r.srv.Answer(echoWords{}, "http://127.0.0.1:8181")
 	r.srv.Use(r.valve)
 	served := make(chan error, 1)
-	go func() { served <- r.srv.Serve(ln) }()
-	t.Cleanup(func() {
+	go func() { served <- r.srv.Serve(r.ln) }()
+	r.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // a million sessions may end
 		defer cancel()
 		r.valve.open()
-		expect.OK(t, r.node.Close(ctx), "close node")
-		expect.OK(t, r.srv.Shutdown(ctx), "shutdown")
+		expect.OK(r.t, r.node.Close(ctx), "close node")
+		expect.OK(r.t, r.srv.Shutdown(ctx), "shutdown")
 		<-served
 		if n := r.srv.metrics.UnrecoverableErrors.Load(); n != 0 {
-			t.Errorf("%d panics in connections:\n%s", n, r.log)
+			r.t.Errorf("%d panics in connections:\n%s", n, r.log)
 		}
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	must.OK(t, r.srv.WaitServing(ctx))
-	return r
+	must.OK(r.t, r.srv.WaitServing(ctx))
 }
 
 // valve is a replica that can be told to hold requests back.

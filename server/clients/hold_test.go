@@ -66,10 +66,7 @@ func TestHoldSessions(t *testing.T) {
 // TestIdleSessionsOverTCP bounds the memory of a session over TCP whose client only pings: what Go has
 // beside the heap counts as well. ZLOCKD_SESSIONS=18000 measures as many.
 func TestIdleSessionsOverTCP(t *testing.T) {
-	n := 500
-	if v := os.Getenv("ZLOCKD_SESSIONS"); v != "" {
-		n, _ = strconv.Atoi(v)
-	}
+	n := asMany("ZLOCKD_SESSIONS", 500)
 	r := newRig(t, Options{MaxConns: -1, MaxConnsPerAddr: -1, MaxSessionTimeout: time.Hour})
 	alive(t, r.client())
 	r.asleep(1)

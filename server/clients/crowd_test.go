@@ -1,0 +1,448 @@
+package clients
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// asMany is the number in a variable of the environment, or the usual one.
+func asMany(variable string, usual int) int {
+	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
+		return n
+	}
+	return usual
+}
+
+// crowdOptions are those of a server that serves a crowd.
+var crowdOptions = Options{MaxConns: -1, MaxConnsPerAddr: -1, MaxSessionTimeout: time.Hour,
+	HandshakeTimeout: time.Minute}
+
+// crowd is many connections in memory with one server, and their sessions.
+type crowd struct {
+	ln       *pipeListener
+	poller   *memPoller
+	addr     *net.TCPAddr
+	conns    []*memConn
+	sessions []wire.Session
+}
+
+func newCrowd(n int) *crowd {
+	c := &crowd{ln: newPipeListener(), poller: new(memPoller), conns: make([]*memConn, n),
+		addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
+	c.poller.cond.L = &c.poller.mu
+	return c
+}
+
+// dial opens connection i and sends the first frame on it.
+func (c *crowd) dial(i int, hello []byte) {
+	m := &memConn{toServer: make(chan []byte, 1), addr: c.addr, poller: c.poller}
+	m.toServer <- hello
+	c.conns[i] = m
+	c.ln.conns <- m
+}
+
+// open opens a session on each connection.
+func (c *crowd) open(t *testing.T) {
+	t.Helper()
+	hello := wire.AppendConnectRequest(nil, wire.NewSession(3_600_000))
+	for i := range c.conns {
+		c.dial(i, hello)
+	}
+	c.sessions = make([]wire.Session, len(c.conns))
+	for i, m := range c.conns {
+		frame := m.take(0)
+		must.That(t, frame != nil, "connection closed")
+		c.sessions[i] = must.Get(wire.DecodeSession(frame[4:]))(t)
+		must.That(t, c.sessions[i].ID != 0, "no session")
+	}
+}
+
+// ask sends the same on each connection and waits for an answer of so many bytes; 0: one frame.
+func (c *crowd) ask(frame []byte, size int) {
+	for _, m := range c.conns {
+		m.send(frame)
+	}
+	for _, m := range c.conns {
+		m.take(size)
+	}
+}
+
+// client opens a session beside the crowd.
+func (c *crowd) client(t *testing.T) *wire.Conn {
+	t.Helper()
+	w := c.ln.dial(t)
+	must.OK(t, w.Connect(wire.NewSession(3_600_000)))
+	return w
+}
+
+// times are how long operations took.
+type times []time.Duration
+
+func (l times) String() string {
+	if len(l) == 0 {
+		return "none"
+	}
+	slices.Sort(l)
+	at := func(i int) time.Duration { return l[i].Round(time.Microsecond) }
+	n := len(l)
+	return fmt.Sprintf("p50 %v, p99 %v, longest %v of %d", at(n/2), at(n*99/100), at(n-1), n)
+}
+
+// meanwhile does op again and again while do runs, and once more, and returns how long it took.
+func meanwhile(do, op func()) (took times) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for last := false; !last; {
+			select {
+			case <-stop:
+				last = true
+			default:
+			}
+			from := time.Now()
+			op()
+			took = append(took, time.Since(from))
+		}
+	}()
+	do()
+	close(stop)
+	<-done
+	return took
+}
+
+// newTrio starts three servers of one cluster, each with its own crowd of up to n. Their data is on the disk.
+func newTrio(t *testing.T, n int) (rigs [3]*rig, crowds [3]*crowd) {
+	peers := map[uint32]string{}
+	var listeners [3]net.Listener
+	for i := range listeners {
+		listeners[i] = must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+		peers[uint32(i+1)] = listeners[i].Addr().String()
+	}
+	for i := range rigs {
+		crowds[i] = newCrowd(n)
+		o := crowdOptions
+		o.ID = uint32(i + 1)
+		rigs[i] = prepare(t, o, crowds[i].ln)
+		rigs[i].o = raftfsm.Options{ID: o.ID, Peers: peers, DataDir: t.TempDir(),
+			Listen: func(string) (net.Listener, error) { return listeners[i], nil }}
+	}
+	var wg sync.WaitGroup
+	for _, r := range rigs {
+		wg.Go(func() { r.start() })
+	}
+	wg.Wait()
+	for i, r := range rigs {
+		r.serve()
+		r.srv.resting.use(crowds[i].poller)
+	}
+	return rigs, crowds
+}
+
+// leaderOf waits for a leader and returns which of the servers it is.
+func leaderOf(t *testing.T, rigs [3]*rig) (lead int) {
+	eventually(t, "a leader", func() bool {
+		lead = slices.IndexFunc(rigs[:], func(r *rig) bool { return r.node.Status().Role == "leader" })
+		return lead >= 0
+	})
+	return lead
+}
+
+// comeBack attaches sessions at several servers in turn, again while they refuse, and returns how many
+// attempts failed.
+func comeBack(t *testing.T, sessions []wire.Session, at ...*crowd) (failed int) {
+	todo := make([]int, len(sessions))
+	for i := range todo {
+		todo[i] = i
+	}
+	for len(todo) > 0 {
+		for _, i := range todo {
+			at[i%len(at)].dial(i, wire.AppendConnectRequest(nil, wire.Attach(sessions[i], 0)))
+		}
+		var left []int
+		for _, i := range todo {
+			frame := at[i%len(at)].conns[i].take(0)
+			if frame == nil {
+				left = append(left, i)
+				continue
+			}
+			s := must.Get(wire.DecodeSession(frame[4:]))(t)
+			must.Equal(t, s.ID, sessions[i].ID, "expired")
+		}
+		todo = left
+		failed += len(left)
+	}
+	return failed
+}
+
+// TestWatchesTakeLittle bounds the memory of a watch, on paths that one session watches each, and on paths
+// that all of them watch. ZLOCKD_WATCHES=10000000 measures as many.
+func TestWatchesTakeLittle(t *testing.T) {
+	n := asMany("ZLOCKD_WATCHES", 20_000)
+	sessions := min(1000, n/200)
+	each := n / sessions
+	for _, shared := range []bool{false, true} {
+		c := newCrowd(sessions)
+		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
+			r := newRigOn(t, crowdOptions, c.ln)
+			r.srv.resting.use(c.poller)
+			c.open(t)
+			heap, _ := living()
+			for at := 0; at < each; {
+				end := min(at+500, each)
+				for i, m := range c.conns {
+					if shared {
+						i = 0
+					}
+					var frames []byte
+					for k := at; k < end; k++ {
+						frames = append(frames, wire.AppendRequest(nil, int32(k+1), jute.OpExists,
+							wire.PathWatch(fmt.Sprintf("/locks/of-%04d/node-%010d", i, k), true))...)
+					}
+					m.send(frames)
+				}
+				for _, m := range c.conns {
+					must.That(t, m.take((end-at)*(4+jute.ReplyHeaderSize)) != nil, "connection closed")
+				}
+				at = end
+			}
+			heap2, _ := living()
+			all := r.srv.Figures().Watches
+			must.Equal(t, all, each*sessions, "watches")
+			size := float64(heap2-heap) / float64(all)
+			t.Logf("%d sessions with %d watches each: %.0f MB, %.1f bytes a watch", sessions, each,
+				float64(heap2-heap)/1e6, size)
+			most := 150 + float64(20_000*sessions)/float64(n) // a connection keeps buffers
+			if size > most && !raceDetector {
+				t.Errorf("a watch takes %.1f bytes", size)
+			}
+		})
+	}
+}
+
+// TestManyWatchersOfOneNode: all of them hear of its change, and other clients write. ZLOCKD_SESSIONS=100000
+// measures as many.
+func TestManyWatchersOfOneNode(t *testing.T) {
+	c := newCrowd(asMany("ZLOCKD_SESSIONS", 2000))
+	r := newRigOn(t, crowdOptions, c.ln)
+	r.srv.resting.use(c.poller)
+	c.open(t)
+	admin, other := c.client(t), c.client(t)
+	create(t, admin, "/watched", "", 0)
+	create(t, admin, "/other", "", 0)
+	look := wire.AppendRequest(nil, 1, jute.OpExists, wire.PathWatch("/watched", true))
+	write := func(w *wire.Conn, path string) {
+		call(t, w, jute.OK, jute.OpSetData, wire.SetData(path, []byte("new"), -1))
+	}
+	usual := meanwhile(func() { time.Sleep(300 * time.Millisecond) }, func() { write(other, "/other") })
+	for range 3 {
+		c.ask(look, 0)
+		var told time.Duration
+		during := meanwhile(func() {
+			from := time.Now()
+			write(admin, "/watched")
+			for _, m := range c.conns {
+				f := must.Get(wire.DecodeFrame(m.take(0)[4:]))(t)
+				must.That(t, f.Event != nil && f.Event.Path == "/watched", "%+v", f)
+			}
+			told = time.Since(from)
+		}, func() { write(other, "/other") })
+		t.Logf("%d watchers told in %v; a lone write of another client: %v, meanwhile %v", len(c.conns),
+			told.Round(time.Millisecond), usual, during)
+	}
+}
+
+// TestSessionsComeBackAfterTheLeadersDeath: all sessions attach at the servers that are left, none has
+// expired, and another client takes locks. ZLOCKD_SESSIONS=100000 measures as many.
+func TestSessionsComeBackAfterTheLeadersDeath(t *testing.T) {
+	n := asMany("ZLOCKD_SESSIONS", 2000)
+	rigs, crowds := newTrio(t, n)
+	lead := leaderOf(t, rigs)
+	dead, others := rigs[lead], []int{(lead + 1) % 3, (lead + 2) % 3}
+	crowds[lead].open(t)
+	sessions := crowds[lead].sessions
+	locker := crowds[others[0]].client(t)
+	create(t, locker, "/lock", "", 0)
+	cycle := func() {
+		d := jute.NewDecoder(create(t, locker, "/lock/n-", "", jute.FlagEphemeralSequential).Body)
+		path, _ := d.String()
+		call(t, locker, jute.OK, jute.OpGetChildren, wire.PathWatch("/lock", false))
+		call(t, locker, jute.OK, jute.OpDelete, wire.PathVersion(path, -1))
+	}
+	usual := meanwhile(func() { time.Sleep(300 * time.Millisecond) }, cycle)
+	dead.srv.CutOff()
+	var took, gap time.Duration
+	var again int
+	during := meanwhile(func() {
+		from := time.Now()
+		dead.node.Abort()
+		leaderOf(t, rigs)
+		gap = time.Since(from)
+		again = comeBack(t, sessions, crowds[others[0]], crowds[others[1]])
+		took = time.Since(from)
+	}, cycle)
+	t.Logf("%d sessions attached after %v, the next leader %v, %d attempts failed; lock cycle before %v, "+
+		"meanwhile %v", n, took.Round(time.Millisecond), gap.Round(time.Millisecond), again, usual, during)
+	var left int
+	rigs[others[1]].node.View(func(st *state.State) { left = st.Sessions().Len() })
+	must.That(t, left >= n, "%d sessions left", left)
+}
+
+// memConn is the server's end of a connection that is nothing but memory, and
+// little of it: what is measured is the server's. It keeps no deadlines.
+type memConn struct {
+	toServer chan []byte
+	rest     []byte // of what was taken from it
+	closed   sync.Once
+	gone     atomic.Bool // closed by the server
+	addr     *net.TCPAddr
+	poller   *memPoller
+	slot     atomic.Int64 // of the poller, and one; 0: it is not polled
+
+	mu       sync.Mutex
+	toClient []byte
+}
+
+func (c *memConn) Read(b []byte) (int, error) {
+	for len(c.rest) == 0 {
+		b, open := <-c.toServer
+		if !open {
+			return 0, net.ErrClosed
+		}
+		c.rest = b
+	}
+	n := copy(b, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+// send sends what the server has not yet been sent before.
+func (c *memConn) send(b []byte) {
+	c.toServer <- b
+	c.poller.arrived(c)
+}
+
+func (c *memConn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	c.toClient = append(c.toClient, b...)
+	c.mu.Unlock()
+	return len(b), nil
+}
+
+func (c *memConn) Close() error {
+	c.closed.Do(func() {
+		c.gone.Store(true)
+		close(c.toServer)
+	})
+	return nil
+}
+
+func (c *memConn) LocalAddr() net.Addr              { return c.addr }
+func (c *memConn) RemoteAddr() net.Addr             { return c.addr }
+func (c *memConn) SetDeadline(time.Time) error      { return nil }
+func (c *memConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *memConn) SetWriteDeadline(time.Time) error { return nil }
+
+// memPoller is a poller of memConns.
+type memPoller struct {
+	mu   sync.Mutex
+	cond sync.Cond
+	list []arrival // those from head on are untold
+	head int
+	done bool
+}
+
+func (p *memPoller) arrived(c *memConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if slot := c.slot.Load(); slot > 0 && len(c.toServer) > 0 {
+		p.list = append(p.list, arrival{slot: uint32(slot - 1)})
+		p.cond.Signal()
+	}
+}
+
+func (p *memPoller) takes(c *conn) bool { _, ok := c.nc.(*memConn); return ok }
+
+func (p *memPoller) add(c *conn, slot uint32) error {
+	m := c.nc.(*memConn)
+	m.slot.Store(int64(slot) + 1)
+	p.arrived(m)
+	return nil
+}
+
+func (p *memPoller) remove(c *conn) { c.nc.(*memConn).slot.Store(0) }
+
+func (p *memPoller) wait(buf []arrival) (n int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.head == len(p.list) && !p.done {
+		p.cond.Wait()
+	}
+	if p.done {
+		return 0, net.ErrClosed
+	}
+	n = copy(buf, p.list[p.head:])
+	if p.head += n; p.head == len(p.list) {
+		p.list, p.head = p.list[:0], 0
+	}
+	return n, nil
+}
+
+func (p *memPoller) read(c *conn, b []byte) (n int, err error) {
+	select {
+	case in, open := <-c.nc.(*memConn).toServer:
+		if !open {
+			return 0, net.ErrClosed
+		}
+		m := c.nc.(*memConn)
+		n = copy(b, in)
+		m.rest = in[n:]
+		return n, nil
+	default:
+		return 0, nil
+	}
+}
+
+func (p *memPoller) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done = true
+	p.cond.Broadcast()
+}
+
+// take waits for a frame from the server, or so many bytes, and returns nil when the server has closed the
+// connection instead.
+func (c *memConn) take(size int) []byte {
+	for {
+		gone := c.gone.Load()
+		c.mu.Lock()
+		if n := len(c.toClient); n >= 4 && size == 0 {
+			size = 4 + int(binary.BigEndian.Uint32(c.toClient))
+		}
+		if in := c.toClient; size > 0 && len(in) >= size {
+			if c.toClient = in[size:]; len(c.toClient) == 0 {
+				c.toClient = nil
+			}
+			c.mu.Unlock()
+			return in[:size]
+		}
+		c.mu.Unlock()
+		if gone {
+			return nil
+		}
+		time.Sleep(10 * time.Microsecond)
+	}
+}
