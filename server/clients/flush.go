@@ -16,11 +16,21 @@ type flushers struct {
 	mu     sync.Mutex
 	cond   sync.Cond
 	batch  []*conn // touched, not yet released
-	queue  []*conn // to be written, those from head on, in this order
-	head   int
+	lanes  [2]lane // of small and of large batches
+	turn   int     // the lane that next looks at first
 	idle   int
 	closed bool
 }
+
+// lane is a queue of outboxes to be written, those from head on, in this order.
+type lane struct {
+	queue []*conn
+	head  int
+}
+
+// herd is how many outboxes make a large batch, as when many clients watch one node. Such a batch has a
+// lane of its own: the replies to others do not wait until all of it is written.
+const herd = 64
 
 // quickSize is how many bytes are written without handing them to a flusher.
 const quickSize = 4 << 10
@@ -65,7 +75,7 @@ func (f *flushers) kick() {
 		f.mu.Unlock()
 		return
 	}
-	if c := f.batch[0]; n == 1 && f.waiting() == 0 && c.quick() {
+	if c := f.batch[0]; n == 1 && f.lanes[0].waiting() == 0 && c.quick() {
 		// A single reply, the usual case on an idle server: to wake a flusher would
 		// take longer than to write it.
 		f.batch[0] = nil
@@ -74,10 +84,14 @@ func (f *flushers) kick() {
 		c.flushTouched()
 		return
 	}
-	if f.waiting() == 0 {
-		f.queue, f.batch, f.head = f.batch, f.queue[:0], 0
+	l := &f.lanes[0]
+	if n >= herd {
+		l = &f.lanes[1]
+	}
+	if l.waiting() == 0 {
+		l.queue, f.batch, l.head = f.batch, l.queue[:0], 0
 	} else {
-		f.queue = append(f.queue, f.batch...)
+		l.queue = append(l.queue, f.batch...)
 		clear(f.batch)
 		f.batch = f.batch[:0]
 	}
@@ -108,18 +122,29 @@ func (f *flushers) run() {
 }
 
 // waiting returns how many outboxes wait to be written. f is locked.
-func (f *flushers) waiting() int { return len(f.queue) - f.head }
+func (f *flushers) waiting() int { return f.lanes[0].waiting() + f.lanes[1].waiting() }
 
-// next takes the connection that has waited longest out of the queue: however many new ones come,
-// each gets its turn. f is locked.
+// next takes the next connection out of the lanes, which take turns. f is locked.
 func (f *flushers) next() *conn {
-	c := f.queue[f.head]
-	f.queue[f.head] = nil
-	f.head++
-	if f.head > len(f.queue)/2 {
-		n := copy(f.queue, f.queue[f.head:])
-		clear(f.queue[n:])
-		f.queue, f.head = f.queue[:n], 0
+	if f.lanes[f.turn].waiting() > 0 {
+		f.turn = 1 - f.turn
+		return f.lanes[1-f.turn].next()
+	}
+	return f.lanes[1-f.turn].next()
+}
+
+func (l *lane) waiting() int { return len(l.queue) - l.head }
+
+// next takes the connection that has waited longest out of the lane: however many new ones come,
+// each gets its turn.
+func (l *lane) next() *conn {
+	c := l.queue[l.head]
+	l.queue[l.head] = nil
+	l.head++
+	if l.head > len(l.queue)/2 {
+		n := copy(l.queue, l.queue[l.head:])
+		clear(l.queue[n:])
+		l.queue, l.head = l.queue[:n], 0
 	}
 	return c
 }

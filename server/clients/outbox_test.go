@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // What is appended is written in order and once, a long reply in its gap.
@@ -73,4 +74,28 @@ func TestLongOutboxIsNotCopied(t *testing.T) {
 	first := &o.full[0][0]
 	o.append(make([]byte, 1<<20))
 	expect.Equal(t, first, &o.full[0][0], "the first buffer has moved")
+}
+
+// However many outboxes an event has filled, a reply waits for one of them, and they for one reply each.
+func TestRepliesDoNotWaitForAHerd(t *testing.T) {
+	var f flushers
+	f.cond.L = &f.mu
+	watchers, others := make([]conn, 10*herd), make([]conn, 5*herd)
+	for i := range watchers {
+		f.touch(&watchers[i])
+	}
+	f.kick()
+	for i := range others {
+		f.touch(&others[i])
+		f.kick()
+		one, two := f.next(), f.next()
+		if one == &watchers[i] {
+			one, two = two, one
+		}
+		must.That(t, one == &others[i] && two == &watchers[i], "reply %d", i)
+	}
+	for i := len(others); i < len(watchers); i++ {
+		must.That(t, f.next() == &watchers[i], "watcher %d", i)
+	}
+	must.Equal(t, f.waiting(), 0, "left")
 }
