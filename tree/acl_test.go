@@ -12,7 +12,6 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -345,7 +344,7 @@ func TestAnACLGrantsWhatItsEntriesDo(t *testing.T) {
 		}
 		perms := tree.NewACL(acl).Grants(ids)
 		for bit := int32(1); bit <= jute.PermAdmin; bit *= 2 {
-			got, want := perms&bit != 0, treetest.Allowed(acl, ids, bit)
+			got, want := perms&bit != 0, Allowed(acl, ids, bit)
 			must.Equal(t, got, want, "%v by %v", acl, ids)
 		}
 		if perms&jute.PermRead != 0 {

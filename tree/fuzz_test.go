@@ -8,12 +8,11 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
 )
 
 // program encodes operations for FuzzTree: op u8, session u8, length u16, body.
-func program(g *treetest.Gen, n int) (b []byte) {
+func program(g *Gen, n int) (b []byte) {
 	for range n {
 		op, body := g.Op()
 		if len(body) > 0xffff {
@@ -28,11 +27,11 @@ func program(g *treetest.Gen, n int) (b []byte) {
 // FuzzTree runs arbitrary bodies on the tree and on the model. Nothing may panic, and they must agree.
 func FuzzTree(f *testing.F) {
 	for seed := range uint64(20) {
-		f.Add(program(treetest.NewGen(seed), 20))
+		f.Add(program(NewGen(seed), 20))
 	}
 	who := [][]jute.ID{nil, {{Scheme: "super"}}, {tree.DigestID("u1:p1")}, {{Scheme: "ip", ID: "10.0.0.1"}}}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		tr, model := tree.New(), treetest.NewModel()
+		tr, model := tree.New(), NewModel()
 		zxid := int64(0)
 		for len(b) >= 4 && zxid < 200 {
 			op, how, size := jute.OpCode(int8(b[0])), b[1], int(binary.BigEndian.Uint16(b[2:]))
@@ -48,7 +47,7 @@ func FuzzTree(f *testing.F) {
 				t.Fatalf("%v %q:\n%q %v %v\nthe model\n%q %v %v", op, body, out, code, changed, want, wantCode,
 					wantChanged)
 			}
-			must.That(t, treetest.SameEvents(c.Events, m.Events),
+			must.That(t, SameEvents(c.Events, m.Events),
 				"%v %q:\n%v\nthe model\n%v", op, body, c.Events, m.Events)
 			if changed {
 				zxid++
@@ -57,7 +56,7 @@ func FuzzTree(f *testing.F) {
 			tr.AppendExists(nil, nil, string(body))
 			tr.AppendEphemerals(nil, 1, string(body))
 		}
-		if got, want := treetest.Dump(tr), model.Dump(); got != want {
+		if got, want := Dump(tr), model.Dump(); got != want {
 			t.Fatalf("the tree is\n%s\nthe model\n%s", got, want)
 		}
 		must.OK(t, tr.Verify())
@@ -85,7 +84,7 @@ func FuzzSnapshot(f *testing.F) {
 		}
 		must.OK(t, whole.Verify())
 		again, err := load(snapshotOf(whole, 3)...)
-		if err != nil || treetest.Dump(again) != treetest.Dump(whole) || again.Digest() != whole.Digest() {
+		if err != nil || Dump(again) != Dump(whole) || again.Digest() != whole.Digest() {
 			t.Fatal("not the same after a restore", err)
 		}
 	})

@@ -11,7 +11,6 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -75,7 +74,7 @@ func TestRequestsHoldTheirBudget(t *testing.T) {
 		}
 		must.That(t, x.most != ordinary || n >= x.most, "%d %s fill a frame", n, x.name)
 		body = jute.AppendMultiHeader(body, jute.OpError, true, -1)
-		before, digest := treetest.Dump(tr), tr.Digest()
+		before, digest := Dump(tr), tr.Digest()
 		c := &tree.Change{Zxid: tr.Zxid() + 1, Session: 1, IDs: ids}
 		reply, code, changed := tr.Apply(c, jute.OpMulti, body, nil)
 		d := jute.NewDecoder(reply)
@@ -87,7 +86,7 @@ func TestRequestsHoldTheirBudget(t *testing.T) {
 		t.Logf("%d %s cost %d steps", n, x.name, c.Steps)
 		expect.That(t, code == x.want && changed == (x.want == jute.OK),
 			"%s: %v, changed: %v, want %v", x.name, code, changed, x.want)
-		if !changed && (tr.Digest() != digest || treetest.Dump(tr) != before || len(c.Events) > 0) {
+		if !changed && (tr.Digest() != digest || Dump(tr) != before || len(c.Events) > 0) {
 			t.Errorf("%s: something has changed", x.name)
 		}
 		if c.Steps > tree.MaxSteps || !changed && c.Steps < tree.MaxSteps {

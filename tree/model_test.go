@@ -11,7 +11,6 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -62,22 +61,22 @@ func TestTreeDoesWhatTheModelDoes(t *testing.T) {
 // run is one random program.
 type run struct {
 	*testing.T
-	g     *treetest.Gen
+	g     *Gen
 	seed  uint64
 	step0 int
 	zxid  int64
 	now   int64
 	tree  *tree.Tree
 	twin  *tree.Tree
-	model *treetest.Model
+	model *Model
 	snap  *tree.Snapshot
 	load  *tree.Loader
 	taken string // what the tree held when snap was started
 }
 
 func newRun(t *testing.T, seed uint64) *run {
-	return &run{T: t, g: treetest.NewGen(seed), seed: seed, tree: tree.New(), twin: tree.New(),
-		model: treetest.NewModel()}
+	return &run{T: t, g: NewGen(seed), seed: seed, tree: tree.New(), twin: tree.New(),
+		model: NewModel()}
 }
 
 func (r *run) fail(format string, args ...any) {
@@ -120,7 +119,7 @@ func (r *run) step() {
 	default:
 		changed = r.apply(&a, &b, &m)
 	}
-	if !treetest.SameEvents(a.Events, m.Events) {
+	if !SameEvents(a.Events, m.Events) {
 		r.fail("events\n%v\nthe model's\n%v", a.Events, m.Events)
 	}
 	if changed {
@@ -182,7 +181,7 @@ func (r *run) read() {
 		switch {
 		case !ok:
 			return jute.NoNode
-		case !treetest.Allowed(n.ACL, ids, perm):
+		case !Allowed(n.ACL, ids, perm):
 			return jute.NoAuth
 		}
 		return jute.OK
@@ -194,7 +193,7 @@ func (r *run) read() {
 	}
 	b, code = r.tree.AppendChildren(nil, ids, p)
 	if code != want(jute.PermRead) || code == jute.OK &&
-		!slices.Equal(treetest.Names(b), r.model.Children(modelPath(p))) {
+		!slices.Equal(Names(b), r.model.Children(modelPath(p))) {
 		r.fail("getChildren %q: %q %v", p, b, code)
 	}
 }
@@ -204,7 +203,7 @@ func (r *run) read() {
 func (r *run) snapshot() {
 	switch {
 	case r.snap == nil && r.g.IntN(50) == 0:
-		r.snap, r.load, r.taken = r.twin.StartSnapshot(), tree.NewLoader(), treetest.Dump(r.twin)
+		r.snap, r.load, r.taken = r.twin.StartSnapshot(), tree.NewLoader(), Dump(r.twin)
 		if r.g.IntN(3) == 0 {
 			for r.snap != nil {
 				r.chunk()
@@ -232,23 +231,23 @@ func (r *run) chunk() {
 	if err != nil {
 		r.fail("%v", err)
 	}
-	if d := treetest.Dump(got); d != r.taken {
+	if d := Dump(got); d != r.taken {
 		r.fail("the snapshot holds\n%s\nand not\n%s", d, r.taken)
 	}
 	if err := got.Verify(); err != nil {
 		r.fail("restored: %v", err)
 	}
-	if treetest.Dump(r.twin) == r.taken && got.Digest() == r.twin.Digest() {
+	if Dump(r.twin) == r.taken && got.Digest() == r.twin.Digest() {
 		r.twin = got
 	}
 }
 
 func (r *run) check() {
 	r.Helper()
-	if got, want := treetest.Dump(r.tree), r.model.Dump(); got != want {
+	if got, want := Dump(r.tree), r.model.Dump(); got != want {
 		r.fail("the tree is\n%s\nthe model\n%s", got, want)
 	}
-	if got, want := treetest.Dump(r.twin), treetest.Dump(r.tree); got != want ||
+	if got, want := Dump(r.twin), Dump(r.tree); got != want ||
 		r.tree.Digest() != r.twin.Digest() {
 		r.fail("the trees are\n%s\nand\n%s", want, got)
 	}

@@ -12,13 +12,12 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/treetest"
 	"github.com/zlockd/zlockd/tree"
 )
 
 // writer applies made-up operations to a tree.
 type writer struct {
-	g    *treetest.Gen
+	g    *Gen
 	tree *tree.Tree
 	zxid int64
 }
@@ -37,7 +36,7 @@ func (w *writer) step() {
 }
 
 func grown(seed uint64, steps int) *writer {
-	w := &writer{g: treetest.NewGen(seed), tree: tree.New()}
+	w := &writer{g: NewGen(seed), tree: tree.New()}
 	for range steps {
 		w.step()
 	}
@@ -171,7 +170,7 @@ func TestSnapshotBesideWritersAndReaders(t *testing.T) {
 	var readers, writers sync.WaitGroup
 	for range 3 {
 		readers.Go(func() {
-			g := treetest.NewGen(1)
+			g := NewGen(1)
 			var b []byte
 			for {
 				select {
@@ -205,7 +204,7 @@ func TestSnapshotBesideWritersAndReaders(t *testing.T) {
 	})
 	for range 20 {
 		mu.Lock()
-		want := treetest.Dump(w.tree)
+		want := Dump(w.tree)
 		s := w.tree.StartSnapshot()
 		mu.Unlock()
 		l := tree.NewLoader()
@@ -220,7 +219,7 @@ func TestSnapshotBesideWritersAndReaders(t *testing.T) {
 		s.Close()
 		mu.Unlock()
 		got := must.Get(l.Finish())(t)
-		must.Equal(t, treetest.Dump(got), want, "the snapshot")
+		must.Equal(t, Dump(got), want, "the snapshot")
 		must.OK(t, got.Verify())
 	}
 	close(stop)
@@ -237,7 +236,7 @@ func TestSnapshotBesideFailingMultis(t *testing.T) {
 		zxid++
 		tr.Apply(&tree.Change{Zxid: zxid}, jute.OpCreate, createBody(fmt.Sprintf("/n%02d", i), "x", 0), nil)
 	}
-	want := treetest.Dump(tr)
+	want := Dump(tr)
 	for _, fails := range []bool{true, false} {
 		s := tr.StartSnapshot()
 		l := tree.NewLoader()
@@ -263,7 +262,7 @@ func TestSnapshotBesideFailingMultis(t *testing.T) {
 		}
 		s.Close()
 		got := must.Get(l.Finish())(t)
-		must.Equal(t, treetest.Dump(got), want, "the snapshot")
+		must.Equal(t, Dump(got), want, "the snapshot")
 	}
 }
 
@@ -284,10 +283,10 @@ func TestSnapshotsAreOneAtATimeAndMayBeLeft(t *testing.T) {
 	for range 100 {
 		w.step()
 	}
-	want := treetest.Dump(w.tree)
+	want := Dump(w.tree)
 	for range 2 {
 		got, err := load(snapshotOf(w.tree, 1)...)
-		must.That(t, err == nil && treetest.Dump(got) == want,
+		must.That(t, err == nil && Dump(got) == want,
 			"the snapshot after one that was left is wrong %v", err)
 	}
 }

@@ -1,6 +1,7 @@
-package treetest
+package tree_test
 
 import (
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -8,6 +9,45 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
 )
+
+// Dump returns everything in m, a line for each node, for comparison with Dump of a tree.
+func (m *Model) Dump() string {
+	var lines []string
+	for p, n := range m.Nodes {
+		lines = append(lines, line(p, tree.Info{Stat: m.Stat(p), Data: n.Data, ACL: n.ACL, Kind: n.Kind, TTL: n.TTL,
+			Counter: n.CV}))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// Dump returns everything in t, a line for each node.
+func Dump(t *tree.Tree) string {
+	var lines []string
+	t.Walk(func(path string, i tree.Info) bool {
+		lines = append(lines, line(path, i))
+		return true
+	})
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func line(path string, i tree.Info) string {
+	data := fmt.Sprintf("%q", i.Data)
+	if i.Data == nil {
+		data = "null"
+	}
+	return fmt.Sprintf("%q data=%s %+v acl=%v kind=%d ttl=%d cv=%d", path, data, i.Stat, i.ACL, i.Kind, i.TTL,
+		i.Counter)
+}
+
+// Names decodes a vector of names from a reply and sorts it.
+func Names(reply []byte) []string {
+	d := jute.NewDecoder(reply)
+	names, _ := d.Strings()
+	slices.Sort(names)
+	return names
+}
 
 // Allowed reports whether acl gives a client one of the permissions in perm. It is the rule as
 // ZooKeeper documents it: each entry with each identity.

@@ -1,4 +1,4 @@
-package treetest
+package tree_test
 
 import (
 	"fmt"
