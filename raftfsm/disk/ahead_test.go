@@ -18,13 +18,13 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/simdisk"
+	"github.com/zlockd/zlockd/test/sim"
 )
 
 // slowDisk is a Disk whose log is on a disk that syncs only when it may.
 type slowDisk struct {
 	*Disk
-	files *simdisk.Disk
+	files *sim.Disk
 	log   *seglog.Log
 
 	mu   sync.Mutex
@@ -32,9 +32,9 @@ type slowDisk struct {
 }
 
 func newSlowDisk(t *testing.T) *slowDisk {
-	s := &slowDisk{files: simdisk.New(rand.New(rand.NewPCG(1, 2))), flow: make(chan struct{})}
+	s := &slowDisk{files: sim.NewDisk(rand.New(rand.NewPCG(1, 2))), flow: make(chan struct{})}
 	close(s.flow)
-	s.files.OnOp(func(op simdisk.Op) error {
+	s.files.OnOp(func(op sim.DiskOp) error {
 		if op.Kind == "sync" {
 			s.mu.Lock()
 			flow := s.flow

@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/simdisk"
+	"github.com/zlockd/zlockd/test/sim"
 )
 
 // nothing is a state machine that takes everything.
@@ -110,7 +110,7 @@ func startFollowerWith(t *testing.T, kind string, fsm raft.FSM) *follower {
 		Fatal: func(err error) { t.Error(err) }}
 	switch kind {
 	case "simulated":
-		power := simdisk.New(mathrand.New(mathrand.NewPCG(1, 1)))
+		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(1, 1)))
 		o.Dir, o.LogStore = "/var/lib/zlockd", "wal"
 		o.Files = &Files{FS: power.Mount(), Stable: raft.NewInmemStore(), Log: seglog.Options{
 			FirstSize: 4096, FullSize: 8192}}

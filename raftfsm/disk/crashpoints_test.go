@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
-	"github.com/zlockd/zlockd/test/simdisk"
+	"github.com/zlockd/zlockd/test/sim"
 )
 
 // An enumeration of crash points. A script of elections, entries, snapshots, changes of members and
@@ -31,9 +31,9 @@ import (
 type crashed struct {
 	t     *testing.T
 	what  string
-	power *simdisk.Disk
+	power *sim.Disk
 	ops   int // operations to go
-	hit   simdisk.Op
+	hit   sim.DiskOp
 	over  chan struct{} // closed when the server ends
 
 	d    *Disk
@@ -239,7 +239,7 @@ func (c *crashed) restart() {
 // fewer operations.
 func (c *crashed) run(nth int, powerLoss bool, sent []byte) (done bool) {
 	c.over, c.told.votes = make(chan struct{}), map[uint64]string{}
-	c.power.OnOp(func(op simdisk.Op) error {
+	c.power.OnOp(func(op sim.DiskOp) error {
 		if !op.Changes() || c.ended.Load() {
 			return nil
 		}
@@ -353,7 +353,7 @@ func TestG2EveryCrashPointOfAServersDisk(t *testing.T) {
 			if testing.Short() && seed != uint64(nth)%4 {
 				continue
 			}
-			c := &crashed{t: t, what: "no crash", power: simdisk.New(mathrand.New(mathrand.NewPCG(seed, uint64(nth))))}
+			c := &crashed{t: t, what: "no crash", power: sim.NewDisk(mathrand.New(mathrand.NewPCG(seed, uint64(nth))))}
 			done = c.run(nth, seed > 0, sent)
 			points++
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/simdisk"
+	"github.com/zlockd/zlockd/test/sim"
 )
 
 // synced notes the directories whose names were made durable.
@@ -112,13 +112,13 @@ var errRefused = errors.New("refused by the disk")
 // it is, and there must be an error.
 func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
 	for nth := 1; ; nth++ {
-		power := simdisk.New(mathrand.New(mathrand.NewPCG(1, 1)))
+		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(1, 1)))
 		store, err := openSnapshotStore(power.Mount(), "/snapshots", 1)
 		must.OK(t, err)
 		write(t, store, 4) // makes room for the next one
 		before, done := store.size, 0
-		var what simdisk.Op
-		power.OnOp(func(op simdisk.Op) error {
+		var what sim.DiskOp
+		power.OnOp(func(op sim.DiskOp) error {
 			if done++; done == nth {
 				what = op
 				return errRefused
@@ -152,14 +152,14 @@ func TestSnapshotSaysThatAnyOperationFailed(t *testing.T) {
 // counts from the next start on, and so must not go with the power.
 func TestSnapshotFoundIsDurable(t *testing.T) {
 	for seed := range uint64(30) {
-		power := simdisk.New(mathrand.New(mathrand.NewPCG(seed, 1)))
+		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(seed, 1)))
 		fs := power.Mount()
 		store, err := openSnapshotStore(fs, "/snapshots", 1)
 		if err = errors.Join(err, fs.SyncDir("/")); err != nil { // as openStores does
 			t.Fatal(err)
 		}
 		sink := must.Get(store.Create(1, 5, 2, raft.Configuration{}, 1, nil))(t)
-		power.OnOp(func(op simdisk.Op) error {
+		power.OnOp(func(op sim.DiskOp) error {
 			if op.Kind == "syncdir" {
 				power.Kill()
 				return errRefused
@@ -188,7 +188,7 @@ type keptStable struct{ *raft.InmemStore }
 // directory itself, who it is, its log and its snapshots.
 func TestNewDirectorySurvivesAPowerLoss(t *testing.T) {
 	for seed := range uint64(60) {
-		power := simdisk.New(mathrand.New(mathrand.NewPCG(seed, 1)))
+		power := sim.NewDisk(mathrand.New(mathrand.NewPCG(seed, 1)))
 		stable := keptStable{raft.NewInmemStore()}
 		begin := func() *Disk {
 			t.Helper()

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/simdisk"
+	"github.com/zlockd/zlockd/test/sim"
 )
 
 // A store that forgets one of its syncs must not get past the model.
@@ -103,7 +103,7 @@ func (f liarFile) Forget() error {
 func TestDiskThatWasFullForAWhileEndsNothing(t *testing.T) {
 	const segment, size = 16 << 10, 500
 	for from := uint64(2); from < 24; from++ {
-		d := simdisk.New(rand.New(rand.NewPCG(1, from)))
+		d := sim.NewDisk(rand.New(rand.NewPCG(1, from)))
 		fs := d.Mount()
 		must.OK(t, fs.MkdirAll("/log"))
 		l := must.Get(Open("/log", Options{FS: fs, FirstSize: segment, FullSize: segment, InTurn: true}))(t)
@@ -133,7 +133,7 @@ func TestDiskThatWasFullForAWhileEndsNothing(t *testing.T) {
 func TestReadThatHangsHoldsUpNothing(t *testing.T) {
 	for _, kind := range []string{"open", "read"} {
 		rng := rand.New(rand.NewPCG(6, 1))
-		disk := simdisk.New(rng)
+		disk := sim.NewDisk(rng)
 		l := must.Get(Open("log", Options{FS: disk.Mount(), FirstSize: 4 << 10, FullSize: 4 << 10}))(t)
 		m := &model{first: 1, entries: batch(rng, 1, 100, 900)}
 		must.OK(t, l.StoreLogs(m.entries[:5]))
@@ -142,7 +142,7 @@ func TestReadThatHangsHoldsUpNothing(t *testing.T) {
 		}
 		hangs, goOn := make(chan struct{}), make(chan struct{})
 		var once sync.Once
-		disk.OnOp(func(op simdisk.Op) error {
+		disk.OnOp(func(op sim.DiskOp) error {
 			first := false
 			if op.Kind == kind {
 				once.Do(func() { first = true })

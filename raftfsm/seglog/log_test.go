@@ -14,7 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/simdisk"
+	"github.com/zlockd/zlockd/test/sim"
 )
 
 func open(t testing.TB, dir string) *Log {
@@ -194,7 +194,7 @@ func TestQueuedEntriesAreReadAndWritten(t *testing.T) {
 // A write that fails is told to whoever waits, and nothing succeeds after it.
 func TestWaitTellsOfAFailure(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
-	disk := simdisk.New(rng)
+	disk := sim.NewDisk(rng)
 	l := must.Get(Open("log", Options{FS: disk.Mount(), FirstSize: 4 << 10}))(t)
 	told := make(chan error, 1)
 	l.Around(func(_ string, write func() error) error {
@@ -203,7 +203,7 @@ func TestWaitTellsOfAFailure(t *testing.T) {
 		return err
 	})
 	must.OK(t, l.StoreLogs(batch(rng, 1, 1, 10)))
-	disk.OnOp(func(op simdisk.Op) error {
+	disk.OnOp(func(op sim.DiskOp) error {
 		if op.Kind == "sync" {
 			return errInjected
 		}
@@ -223,7 +223,7 @@ func TestWaitTellsOfAFailure(t *testing.T) {
 // Within cuts a log by bytes, and After counts them.
 func TestWithin(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
-	l := must.Get(Open("log", Options{FS: simdisk.New(rng).Mount(), FirstSize: 4 << 10, FullSize: 8 << 10}))(t)
+	l := must.Get(Open("log", Options{FS: sim.NewDisk(rng).Mount(), FirstSize: 4 << 10, FullSize: 8 << 10}))(t)
 	const each = 1000
 	for i := range uint64(100) {
 		must.OK(t, l.StoreLog(&raft.Log{Index: i + 1, Term: 1, Data: data(rng, each-recordSize)}))

@@ -14,7 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/simdisk"
+	"github.com/zlockd/zlockd/test/sim"
 )
 
 var (
@@ -35,7 +35,7 @@ func TestLogAgainstASlice(t *testing.T) {
 // logModel is a log beside the slice that it must be equal to.
 type logModel struct {
 	rng  *rand.Rand
-	disk *simdisk.Disk
+	disk *sim.Disk
 	wrap func(vfs.FS) vfs.FS
 	log  *Log
 
@@ -57,7 +57,7 @@ var errInjected = errors.New("injected")
 // runModel runs one seed.
 func runModel(seed uint64, wrap func(vfs.FS) vfs.FS) error {
 	rng := rand.New(rand.NewPCG(seed, 11))
-	m := &logModel{rng: rng, disk: simdisk.New(rng), wrap: wrap, first: 1, entries: map[uint64]*raft.Log{},
+	m := &logModel{rng: rng, disk: sim.NewDisk(rng), wrap: wrap, first: 1, entries: map[uint64]*raft.Log{},
 		term: 1, size: 8 + rng.IntN(120)}
 	m.disk.OnOp(m.onOp)
 	if err := m.open(); err != nil {
@@ -79,7 +79,7 @@ func runModel(seed uint64, wrap func(vfs.FS) vfs.FS) error {
 }
 
 // onOp crashes the disk, or refuses an operation.
-func (m *logModel) onOp(op simdisk.Op) error {
+func (m *logModel) onOp(op sim.DiskOp) error {
 	if !op.Changes() {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (m *logModel) onOp(op simdisk.Op) error {
 	if m.failIn > 0 {
 		if m.failIn--; m.failIn == 0 {
 			if op.Kind == "write" && m.rng.IntN(2) == 0 {
-				return &simdisk.Short{N: m.rng.IntN(op.Len + 1), Err: syscall.ENOSPC}
+				return &sim.ShortWrite{N: m.rng.IntN(op.Len + 1), Err: syscall.ENOSPC}
 			}
 			return errInjected
 		}
@@ -320,7 +320,7 @@ func (m *logModel) reopen(ended error, sure, last uint64) error {
 
 // excused reports whether an error is of our making.
 func (m *logModel) excused(err error) bool {
-	return errors.Is(err, errInjected) || errors.Is(err, simdisk.ErrOff) || errors.Is(err, syscall.ENOSPC)
+	return errors.Is(err, errInjected) || errors.Is(err, sim.ErrOff) || errors.Is(err, syscall.ENOSPC)
 }
 
 // restart begins lives of the disk until one lasts until the log is open.

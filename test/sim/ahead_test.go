@@ -154,7 +154,7 @@ func (r *aheadRun) wait(atMost time.Duration) {
 }
 
 // powerLoss takes the power from a server.
-func (r *aheadRun) powerLoss(id uint32) { r.end(id, (*Disk).PowerLoss) }
+func (r *aheadRun) powerLoss(id uint32) { r.end(id, (*serverDisk).PowerLoss) }
 
 // again starts a server that does not run.
 func (r *aheadRun) again(id uint32) {

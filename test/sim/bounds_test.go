@@ -23,10 +23,10 @@ func three(t *testing.T, seed uint64, heartbeat time.Duration, f func(c *nodes, 
 	synctest.Test(t, func(t *testing.T) {
 		oldrand.Seed(int64(seed)) //nolint:staticcheck // raft draws its timeouts from here
 		c := &nodes{t: t, net: NewNetwork(rand.New(rand.NewPCG(seed, 3)), time.Millisecond), heartbeat: heartbeat,
-			peers: map[uint32]string{1: "h1:2888", 2: "h2:2888", 3: "h3:2888"}, disk: map[uint32]*Disk{},
+			peers: map[uint32]string{1: "h1:2888", 2: "h2:2888", 3: "h3:2888"}, disk: map[uint32]*serverDisk{},
 			run: map[uint32]*raftfsm.Node{}}
 		for id := range c.peers {
-			c.disk[id] = NewDisk(rand.New(rand.NewPCG(seed, uint64(10+id))))
+			c.disk[id] = newServerDisk(rand.New(rand.NewPCG(seed, uint64(10+id))))
 		}
 		for id := range c.peers {
 			go c.start(id)

@@ -44,7 +44,7 @@ type cluster struct {
 	net *Network
 
 	mu    sync.Mutex
-	disks map[uint32]*Disk
+	disks map[uint32]*serverDisk
 	run   map[uint32]*running
 	skew  map[uint32]time.Duration // of the wall clocks
 	busy  map[uint32]bool          // a fault has the server
@@ -61,7 +61,7 @@ type running struct {
 }
 
 func newCluster(t *testing.T, seed uint64, set settings) *cluster {
-	c := &cluster{set: set, t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), disks: map[uint32]*Disk{},
+	c := &cluster{set: set, t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), disks: map[uint32]*serverDisk{},
 		run:  map[uint32]*running{},
 		skew: map[uint32]time.Duration{}, busy: map[uint32]bool{}}
 	c.net = NewNetwork(rand.New(rand.NewPCG(seed, 3)), c.set.latency)
@@ -93,10 +93,10 @@ func (c *cluster) newDisk(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lives++
-	c.disks[id] = NewDisk(rand.New(rand.NewPCG(c.seed, 1000+c.lives)))
+	c.disks[id] = newServerDisk(rand.New(rand.NewPCG(c.seed, 1000+c.lives)))
 }
 
-func (c *cluster) disk(id uint32) *Disk {
+func (c *cluster) disk(id uint32) *serverDisk {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.disks[id]

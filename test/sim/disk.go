@@ -1,186 +1,328 @@
 package sim
 
 import (
+	"errors"
+	"maps"
 	"math/rand/v2"
-	"strings"
+	"path"
+	"slices"
 	"sync"
-	"time"
-
-	"github.com/zlockd/zlockd/raftfsm/disk"
-	"github.com/zlockd/zlockd/raftfsm/seglog"
-	"github.com/zlockd/zlockd/test/simdisk"
 )
 
-// Disk is what a server keeps between two lives: a real data directory, with identity, terms
-// and votes, log and snapshots, on a simulated disk that loses any part of what was not
-// synced. Tests can make its writes slow or make them hang.
-type Disk struct {
-	mu      sync.Mutex
-	rng     *rand.Rand
-	files   *simdisk.Disk
-	life    *life
-	latency time.Duration
-	flow    chan struct{} // closed unless writes hang
-	logFlow chan struct{} // closed unless syncs of the log hang
+// Sector is the unit that the disk writes completely or not at all.
+const Sector = 512
 
-	crashIn int    // operations until the power goes; 0: it stays
-	cut     func() // is told just before
+// versions is how many contents of a sector the disk remembers between two syncs.
+const versions = 4
+
+// DiskOp is an operation that is about to run.
+type DiskOp struct {
+	// create, open, read, rename, remove, write, sync, list, mkdir, syncdir, set (a key of the store)
+	Kind string
+	Name string
+	Len  int // of a read or a write
 }
 
-// dataDir is the path of every server's data directory, on its own disk.
-const dataDir = "/var/zlockd"
+// Changes reports whether an operation changes what is on the disk, or may be.
+func (o DiskOp) Changes() bool {
+	return !slices.Contains([]string{"open", "read", "list"}, o.Kind)
+}
+
+// ShortWrite is the error of a hook that lets the first N bytes of a write pass, rounded down to a
+// sector where the file already has that place.
+type ShortWrite struct {
+	N   int
+	Err error
+}
+
+func (s *ShortWrite) Error() string { return s.Err.Error() }
+func (s *ShortWrite) Unwrap() error { return s.Err }
+
+// ErrOff is returned to a life that has ended, unless it goes on as a ghost.
+var ErrOff = errors.New("the disk has lost its power")
+
+// Disk is a disk that behaves as badly as a real one may. It keeps cached content apart from durable
+// content, sector by sector. When the power goes, every sector written since the last sync holds its old
+// content or any content written since. Every name made, moved or removed since the sync of its directory
+// is as before or as after; a lost directory takes its content along. A failed sync drops what it should
+// have written, and a later sync does not write it. Space can end at any byte, and a hook can refuse, delay
+// or block every operation.
+type Disk struct {
+	mu       sync.Mutex
+	rng      *rand.Rand
+	now      *view
+	life     *Mount // nil: none has begun since the last one ended
+	ghosts   bool
+	capacity int64
+	hook     func(DiskOp) error
+}
+
+// view is the disk as one life sees it.
+type view struct {
+	names   map[string]*inode // as cached
+	stable  map[string]*inode // as durable
+	changes []change          // of names, since their directories were synced
+	keys    map[string][]byte // of the key store
+}
+
+func newView() *view {
+	return &view{names: map[string]*inode{}, stable: map[string]*inode{}, keys: map[string][]byte{}}
+}
 
 // NewDisk returns an empty disk.
-func NewDisk(rng *rand.Rand) *Disk {
-	d := &Disk{rng: rng, files: simdisk.New(rand.New(rand.NewPCG(rng.Uint64(), 5))),
-		latency: 500 * time.Microsecond, flow: make(chan struct{}), logFlow: make(chan struct{})}
-	close(d.flow)
-	close(d.logFlow)
-	d.files.LeaveGhosts()
-	d.files.OnOp(func(op simdisk.Op) error {
-		d.countDown(op)
-		if op.Kind != "sync" && op.Kind != "syncdir" && op.Kind != "set" {
-			return nil
+func NewDisk(rng *rand.Rand) *Disk { return &Disk{rng: rng, now: newView(), capacity: 1 << 50} }
+
+// LeaveGhosts lets ended lives go on with their own copies: what they do then does not affect
+// others.
+func (d *Disk) LeaveGhosts() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ghosts = true
+}
+
+// change is a name given to a file, or taken from one (nil).
+type change struct {
+	id   int // equal for the two halves of a rename
+	name string
+	to   *inode
+}
+
+// inode is a file. Its size is durable with its content.
+type inode struct {
+	dir         bool // a directory; it holds nothing itself
+	cache, disk []byte
+	dirty       map[int][][]byte // by sector, the contents since the last sync
+}
+
+// OnOp installs a hook. The disk calls it before every operation that changes something or
+// opens or reads a file, without holding locks.
+func (d *Disk) OnOp(hook func(DiskOp) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hook = hook
+}
+
+// Limit bounds the total bytes of all files.
+func (d *Disk) Limit(bytes int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.capacity = bytes
+}
+
+// Used returns the total bytes of all files.
+func (d *Disk) Used() (n int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.now.used()
+}
+
+// Free returns how many more bytes the files may use.
+func (d *Disk) Free() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return max(0, d.capacity-d.now.used())
+}
+
+func (v *view) used() (n int64) {
+	for _, f := range v.names {
+		n += int64(len(f.cache))
+	}
+	return n
+}
+
+// Mount begins a life of the disk. It ends the previous life, if any, as kill -9 does: cached
+// content stays.
+func (d *Disk) Mount() *Mount {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.life != nil {
+		d.now = d.now.clone()
+	}
+	d.life = &Mount{d: d, v: d.now}
+	return d.life
+}
+
+// PowerLoss ends the life and loses what was not durable, or any part of it.
+func (d *Disk) PowerLoss() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now, d.life = d.now.clone(), nil
+	d.now.lose(d.rng)
+}
+
+// Kill ends the life as kill -9 does.
+func (d *Disk) Kill() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now, d.life = d.now.clone(), nil
+}
+
+// clone returns a view that shares nothing with this one.
+func (v *view) clone() *view {
+	was := map[*inode]*inode{nil: nil}
+	copied := func(f *inode) *inode {
+		c, ok := was[f]
+		if !ok {
+			c = &inode{f.dir, slices.Clone(f.cache), slices.Clone(f.disk), maps.Clone(f.dirty)}
+			for i, list := range c.dirty {
+				c.dirty[i] = slices.Clone(list)
+			}
+			was[f] = c
 		}
-		d.mu.Lock()
-		l, flow := d.life, d.logFlow
-		d.mu.Unlock()
-		if l == nil {
-			return nil
+		return c
+	}
+	c := newView()
+	c.keys = maps.Clone(v.keys)
+	for name, f := range v.names {
+		c.names[name] = copied(f)
+	}
+	for name, f := range v.stable {
+		c.stable[name] = copied(f)
+	}
+	for _, ch := range v.changes {
+		ch.to = copied(ch.to)
+		c.changes = append(c.changes, ch)
+	}
+	return c
+}
+
+// lose decides what was durable. Of the changes of names it keeps the first ones, as a journal
+// does, or any.
+func (v *view) lose(rng *rand.Rand) {
+	made := map[string]bool{}
+	for name, f := range v.names {
+		made[name] = f.dir
+	}
+	inOrder := rng.IntN(2) == 0
+	kept, last := false, -1
+	for _, c := range v.changes {
+		if c.id != last {
+			keep := rng.IntN(2) == 0
+			kept = keep && (kept || last < 0 || !inOrder)
+			last = c.id
 		}
-		if strings.HasPrefix(op.Name, dataDir+"/raft/log") {
-			select {
-			case <-flow:
-			case <-l.gone:
+		if kept {
+			v.publish(c)
+		}
+	}
+	v.changes = nil
+	// The content of a directory goes with it. A directory that no life made existed from the
+	// beginning.
+	for name := range v.stable {
+		for dir := path.Dir(name); len(dir) > 1; dir = path.Dir(dir) {
+			if made[dir] && v.stable[dir] == nil {
+				delete(v.stable, name)
 			}
 		}
-		l.sync()
-		return nil
-	})
-	return d
-}
-
-// Files begins a new life with the content of the disk.
-func (d *Disk) Files() *disk.Files {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	l := &life{d: d, gone: make(chan struct{})}
-	d.life = l
-	m := d.files.Mount()
-	return &disk.Files{FS: m, Stable: m.Keys(), Log: seglog.Options{FirstSize: 32 << 10, FullSize: 512 << 10}}
-}
-
-// free returns how many bytes may still be written.
-func (d *Disk) free(string) (int64, error) { return d.files.Free(), nil }
-
-// Crash ends the life with its process or, more often, with its power: the disk loses what was
-// not synced, or any part of it. The old life may go on for a while, without effect.
-func (d *Disk) Crash() {
-	d.mu.Lock()
-	power := d.rng.IntN(3) > 0
-	d.mu.Unlock()
-	d.end(power)
-}
-
-// PowerLoss ends the life with its power.
-func (d *Disk) PowerLoss() { d.end(true) }
-
-func (d *Disk) end(power bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.life == nil {
-		return
 	}
-	close(d.life.gone)
-	d.life = nil
-	if power {
-		d.files.PowerLoss()
+	v.names = map[string]*inode{}
+	for _, name := range slices.Sorted(maps.Keys(v.stable)) {
+		f := v.stable[name]
+		f.tear(rng)
+		f.cache = slices.Clone(f.disk)
+		v.names[name] = f
+	}
+}
+
+// publish makes a change durable.
+func (v *view) publish(c change) {
+	if c.to == nil {
+		delete(v.stable, c.name)
 	} else {
-		d.files.Kill()
+		v.stable[c.name] = c.to
 	}
 }
 
-// CrashAt lets the power go at the nth operation from now on that changes the disk. Just before, cut
-// must make the rest of this life unheard.
-func (d *Disk) CrashAt(nth int, cut func()) {
+// Save returns a copy of the durable content, for Restore.
+func (d *Disk) Save() *Image {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.crashIn, d.cut = nth, cut
+	img := &Image{files: map[string][]byte{}, keys: maps.Clone(d.now.keys)}
+	for name, f := range d.now.stable {
+		if f.dir {
+			img.dirs = append(img.dirs, name)
+		} else {
+			img.files[name] = slices.Clone(f.disk)
+		}
+	}
+	return img
 }
 
-func (d *Disk) countDown(op simdisk.Op) {
-	if !op.Changes() {
+// Image is a copy of a disk.
+type Image struct {
+	files map[string][]byte
+	dirs  []string
+	keys  map[string][]byte
+}
+
+// Restore puts an old copy back and ends the life.
+func (d *Disk) Restore(img *Image) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now, d.life = newView(), nil
+	d.now.keys = maps.Clone(img.keys)
+	for _, name := range img.dirs {
+		f := &inode{dir: true, dirty: map[int][][]byte{}}
+		d.now.names[name], d.now.stable[name] = f, f
+	}
+	for name, b := range img.files {
+		f := &inode{cache: slices.Clone(b), disk: slices.Clone(b), dirty: map[int][][]byte{}}
+		d.now.names[name], d.now.stable[name] = f, f
+	}
+}
+
+// tear decides which of the unsynced sectors are on the disk.
+func (f *inode) tear(rng *rand.Rand) {
+	if len(f.cache) != len(f.disk) && rng.IntN(2) == 0 {
+		f.resize()
+	}
+	for _, i := range slices.Sorted(maps.Keys(f.dirty)) {
+		list := f.dirty[i]
+		if k := rng.IntN(len(list)+1) - 1; k >= 0 {
+			f.put(i, list[k])
+		}
+	}
+	clear(f.dirty)
+}
+
+// resize makes the size durable and fills new space with zeros.
+func (f *inode) resize() {
+	if n := len(f.cache); n <= len(f.disk) {
+		f.disk = f.disk[:n]
+	} else {
+		f.disk = append(f.disk, make([]byte, n-len(f.disk))...)
+	}
+}
+
+func (f *inode) put(sector int, b []byte) {
+	if at := sector * Sector; at < len(f.disk) {
+		copy(f.disk[at:], b)
+	}
+}
+
+// flush makes the file durable.
+func (f *inode) flush() {
+	f.resize()
+	for i, list := range f.dirty {
+		f.put(i, list[len(list)-1])
+	}
+	clear(f.dirty)
+}
+
+// write changes the cache.
+func (f *inode) write(rng *rand.Rand, b []byte, at int) {
+	if end := at + len(b); end > len(f.cache) {
+		f.cache = append(f.cache, make([]byte, end-len(f.cache))...)
+	}
+	copy(f.cache[at:], b)
+	if len(b) == 0 {
 		return
 	}
-	d.mu.Lock()
-	cut := d.cut
-	if d.life == nil || d.crashIn == 0 {
-		cut = nil
-	} else if d.crashIn--; d.crashIn > 0 {
-		cut = nil
-	}
-	d.mu.Unlock()
-	if cut != nil {
-		cut()
-		d.PowerLoss()
-	}
-}
-
-// Slow sets the latency of every write.
-func (d *Disk) Slow(latency time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.latency = latency
-}
-
-// Hang blocks every write until Go.
-func (d *Disk) Hang() { d.hold(&d.flow) }
-
-// HangLog blocks the log's syncs until Go; terms and votes still reach the disk.
-func (d *Disk) HangLog() { d.hold(&d.logFlow) }
-
-func (d *Disk) hold(flow *chan struct{}) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	select {
-	case <-*flow:
-		*flow = make(chan struct{})
-	default:
-	}
-}
-
-// Go ends Hang and HangLog.
-func (d *Disk) Go() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, flow := range []chan struct{}{d.flow, d.logFlow} {
-		select {
-		case <-flow:
-		default:
-			close(flow)
+	for i := at / Sector; i <= (at+len(b)-1)/Sector; i++ {
+		list := f.dirty[i]
+		if len(list) == versions {
+			list = slices.Delete(list, rng.IntN(versions), versions)
 		}
-	}
-}
-
-// life is the disk in one life of its server.
-type life struct {
-	d    *Disk
-	gone chan struct{} // closed by Crash; later writes are lost
-}
-
-// sync waits until a write is on the disk, or the life has ended.
-func (l *life) sync() {
-	d := l.d
-	d.mu.Lock()
-	flow := d.flow
-	wait := d.latency/2 + time.Duration(d.rng.Int64N(int64(d.latency)+1))
-	d.mu.Unlock()
-	select {
-	case <-flow:
-		select {
-		case <-time.After(wait):
-		case <-l.gone:
-		}
-	case <-l.gone:
+		f.dirty[i] = append(list, slices.Clone(f.cache[i*Sector:min((i+1)*Sector, len(f.cache))]))
 	}
 }

@@ -1,7 +1,8 @@
-// Package sim runs whole clusters in one process and in virtual time: real servers with real raft, on a
-// network in memory that tests can cut, throttle and freeze, and on disks in memory that lose unsynced data
-// when their server crashes. The log is the real one; substitutes keep terms, votes and snapshots. Faults
-// follow a seed. Clients with random requests record what they see, for package history to judge.
+// Package sim is a [Network] in memory that tests can cut, throttle and freeze, and a [Disk] in memory that
+// loses unsynced data when its server crashes. Its own tests run whole clusters on both, in one process and
+// in virtual time: real servers with real raft and the real log; substitutes keep terms, votes and
+// snapshots. Faults follow a seed. Clients with random requests record what they see, for package history
+// to judge.
 //
 // What is not simulated: a process that stands still while its clocks go on (its network and its disk can
 // be frozen, its timers cannot), and the files of terms and snapshots. Both are tested with real processes.

@@ -74,7 +74,7 @@ type nodes struct {
 	t     *testing.T
 	net   *Network
 	peers map[uint32]string
-	disk  map[uint32]*Disk
+	disk  map[uint32]*serverDisk
 	above map[uint32]raftfsm.Observer // those that are not quiet
 	mu    sync.Mutex
 	run   map[uint32]*raftfsm.Node
@@ -86,10 +86,10 @@ type nodes struct {
 func newNodes(t *testing.T, seed uint64, above map[uint32]raftfsm.Observer) *nodes {
 	c := &nodes{t: t, net: NewNetwork(rand.New(rand.NewPCG(seed, 3)), time.Millisecond),
 		peers: map[uint32]string{1: "h1:2888", 2: "h2:2888", 3: "h3:2888"},
-		disk:  map[uint32]*Disk{}, above: above, run: map[uint32]*raftfsm.Node{}}
+		disk:  map[uint32]*serverDisk{}, above: above, run: map[uint32]*raftfsm.Node{}}
 	var wg sync.WaitGroup
 	for id := uint32(1); id <= 3; id++ {
-		c.disk[id] = NewDisk(rand.New(rand.NewPCG(seed, uint64(10+id))))
+		c.disk[id] = newServerDisk(rand.New(rand.NewPCG(seed, uint64(10+id))))
 	}
 	for id := uint32(1); id <= 3; id++ {
 		wg.Go(func() { c.start(id) })
@@ -126,9 +126,9 @@ func (c *nodes) node(id uint32) *raftfsm.Node {
 	return c.run[id]
 }
 
-func (c *nodes) crash(id uint32) { c.end(id, (*Disk).Crash) }
+func (c *nodes) crash(id uint32) { c.end(id, (*serverDisk).Crash) }
 
-func (c *nodes) end(id uint32, end func(*Disk)) {
+func (c *nodes) end(id uint32, end func(*serverDisk)) {
 	c.mu.Lock()
 	n := c.run[id]
 	c.run[id] = nil

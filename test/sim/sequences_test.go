@@ -195,7 +195,7 @@ func newSequence(t *testing.T, size int, seed uint64) *sequence {
 	c := &sequence{rng: rand.New(rand.NewPCG(seed, 1)), dead: map[uint32]bool{}, wiped: map[uint32]bool{},
 		watch: map[uint32]bool{}, life: map[uint32]*processLife{},
 		nodes: &nodes{t: t, net: NewNetwork(rand.New(rand.NewPCG(seed, 3)), time.Millisecond), peers: map[uint32]string{},
-			disk: map[uint32]*Disk{}, run: map[uint32]*raftfsm.Node{}}}
+			disk: map[uint32]*serverDisk{}, run: map[uint32]*raftfsm.Node{}}}
 	for id := uint32(1); id <= uint32(size); id++ {
 		c.peers[id] = peerAddrOf(id)
 		c.fresh(id)
@@ -215,7 +215,7 @@ func (c *sequence) fresh(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lives++
-	c.disk[id] = NewDisk(rand.New(rand.NewPCG(c.rng.Uint64(), c.lives)))
+	c.disk[id] = newServerDisk(rand.New(rand.NewPCG(c.rng.Uint64(), c.lives)))
 }
 
 // begin starts a server; it returns when the server has joined, or its process has ended.

@@ -1,4 +1,4 @@
-package simdisk
+package sim
 
 import (
 	"encoding/binary"
@@ -18,7 +18,7 @@ var errNoKey = errors.New("not found") // raft knows the error by its text
 
 // Set implements raft.StableStore.
 func (k Keys) Set(key, value []byte) error {
-	return k.m.do(Op{Kind: "set", Name: string(key), Len: len(value)}, func() error {
+	return k.m.do(DiskOp{Kind: "set", Name: string(key), Len: len(value)}, func() error {
 		k.m.v.keys[string(key)] = slices.Clone(value)
 		return nil
 	})

@@ -1,4 +1,4 @@
-package simdisk
+package sim
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ var _ vfs.FS = (*Mount)(nil)
 
 // do calls the hook, which may take its time. Then it runs an operation with the disk locked,
 // if this life still goes on.
-func (m *Mount) do(op Op, f func() error) error {
+func (m *Mount) do(op DiskOp, f func() error) error {
 	return m.try(op, func(refused error) error {
 		if refused != nil {
 			return refused
@@ -32,7 +32,7 @@ func (m *Mount) do(op Op, f func() error) error {
 }
 
 // try is like do for operations that take effect even if the hook refuses them.
-func (m *Mount) try(op Op, f func(refused error) error) error {
+func (m *Mount) try(op DiskOp, f func(refused error) error) error {
 	m.d.mu.Lock()
 	hook := m.d.hook
 	if m.d.life != m {
@@ -76,7 +76,7 @@ func fail(op, name string, err error) error { return &fs.PathError{Op: op, Path:
 
 // Create implements vfs.FS.
 func (m *Mount) Create(name string) (file vfs.File, err error) {
-	err = m.do(Op{Kind: "create", Name: name}, func() error {
+	err = m.do(DiskOp{Kind: "create", Name: name}, func() error {
 		if m.v.names[name] != nil {
 			return fail("create", name, fs.ErrExist)
 		}
@@ -90,7 +90,7 @@ func (m *Mount) Create(name string) (file vfs.File, err error) {
 
 // Open implements vfs.FS.
 func (m *Mount) Open(name string) (file vfs.File, err error) {
-	err = m.do(Op{Kind: "open", Name: name}, func() error {
+	err = m.do(DiskOp{Kind: "open", Name: name}, func() error {
 		f := m.v.names[name]
 		if f == nil || f.dir {
 			return fail("open", name, fs.ErrNotExist)
@@ -103,7 +103,7 @@ func (m *Mount) Open(name string) (file vfs.File, err error) {
 
 // Rename implements vfs.FS.
 func (m *Mount) Rename(from, to string) error {
-	return m.do(Op{Kind: "rename", Name: to}, func() error {
+	return m.do(DiskOp{Kind: "rename", Name: to}, func() error {
 		f := m.v.names[from]
 		if f == nil {
 			return fail("rename", from, fs.ErrNotExist)
@@ -115,7 +115,7 @@ func (m *Mount) Rename(from, to string) error {
 
 // Remove implements vfs.FS.
 func (m *Mount) Remove(name string) error {
-	return m.do(Op{Kind: "remove", Name: name}, func() error {
+	return m.do(DiskOp{Kind: "remove", Name: name}, func() error {
 		if m.v.names[name] == nil {
 			return fail("remove", name, fs.ErrNotExist)
 		}
@@ -126,7 +126,7 @@ func (m *Mount) Remove(name string) error {
 
 // List implements vfs.FS.
 func (m *Mount) List(dir string) (list []string, err error) {
-	err = m.do(Op{Kind: "list", Name: dir}, func() error {
+	err = m.do(DiskOp{Kind: "list", Name: dir}, func() error {
 		for name := range m.v.names {
 			if rest, ok := strings.CutPrefix(name, strings.TrimSuffix(path.Clean(dir), "/")+"/"); ok &&
 				!strings.Contains(rest, "/") {
@@ -142,7 +142,7 @@ func (m *Mount) List(dir string) (list []string, err error) {
 // MkdirAll implements vfs.FS. Other operations do not need the directories; a new directory
 // whose parent is not synced can be lost.
 func (m *Mount) MkdirAll(dir string) error {
-	return m.do(Op{Kind: "mkdir", Name: dir}, func() error {
+	return m.do(DiskOp{Kind: "mkdir", Name: dir}, func() error {
 		var list []string
 		for dir = path.Clean(dir); len(dir) > 1 && m.v.names[dir] == nil; dir = path.Dir(dir) {
 			list = append(list, dir)
@@ -156,7 +156,7 @@ func (m *Mount) MkdirAll(dir string) error {
 
 // SyncDir implements vfs.FS.
 func (m *Mount) SyncDir(dir string) error {
-	return m.do(Op{Kind: "syncdir", Name: dir}, func() error {
+	return m.do(DiskOp{Kind: "syncdir", Name: dir}, func() error {
 		dir = path.Clean(dir)
 		m.v.changes = slices.DeleteFunc(m.v.changes, func(c change) bool {
 			here := path.Dir(c.name) == dir
@@ -211,7 +211,7 @@ func (h *handle) Size() (size int64, err error) {
 
 // ReadAt implements vfs.File.
 func (h *handle) ReadAt(b []byte, at int64) (n int, err error) {
-	err = h.m.do(Op{Kind: "read", Name: h.name, Len: len(b)}, func() error {
+	err = h.m.do(DiskOp{Kind: "read", Name: h.name, Len: len(b)}, func() error {
 		if h.closed {
 			return fail("read", h.name, fs.ErrClosed)
 		}
@@ -228,11 +228,11 @@ func (h *handle) ReadAt(b []byte, at int64) (n int, err error) {
 
 // WriteAt implements vfs.File.
 func (h *handle) WriteAt(b []byte, at int64) (n int, err error) {
-	err = h.m.try(Op{Kind: "write", Name: h.name, Len: len(b)}, func(refused error) error {
+	err = h.m.try(DiskOp{Kind: "write", Name: h.name, Len: len(b)}, func(refused error) error {
 		if h.closed {
 			return fail("write", h.name, fs.ErrClosed)
 		}
-		var short *Short
+		var short *ShortWrite
 		switch {
 		case errors.As(refused, &short):
 			n := min(short.N, len(b))
@@ -259,7 +259,7 @@ func (h *handle) WriteAt(b []byte, at int64) (n int, err error) {
 // Sync implements vfs.File. After a failed sync its data may be on the disk or not, and no
 // later sync writes them.
 func (h *handle) Sync() error {
-	return h.m.try(Op{Kind: "sync", Name: h.name}, func(refused error) error {
+	return h.m.try(DiskOp{Kind: "sync", Name: h.name}, func(refused error) error {
 		switch {
 		case h.closed:
 			return fail("sync", h.name, fs.ErrClosed)

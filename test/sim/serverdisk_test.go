@@ -1,0 +1,185 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/seglog"
+)
+
+// serverDisk is what a server keeps between two lives: a real data directory, with identity, terms
+// and votes, log and snapshots, on a simulated disk that loses any part of what was not
+// synced. Tests can make its writes slow or make them hang.
+type serverDisk struct {
+	mu      sync.Mutex
+	rng     *rand.Rand
+	files   *Disk
+	life    *life
+	latency time.Duration
+	flow    chan struct{} // closed unless writes hang
+	logFlow chan struct{} // closed unless syncs of the log hang
+
+	crashIn int    // operations until the power goes; 0: it stays
+	cut     func() // is told just before
+}
+
+// dataDir is the path of every server's data directory, on its own disk.
+const dataDir = "/var/zlockd"
+
+// newServerDisk returns an empty disk.
+func newServerDisk(rng *rand.Rand) *serverDisk {
+	d := &serverDisk{rng: rng, files: NewDisk(rand.New(rand.NewPCG(rng.Uint64(), 5))),
+		latency: 500 * time.Microsecond, flow: make(chan struct{}), logFlow: make(chan struct{})}
+	close(d.flow)
+	close(d.logFlow)
+	d.files.LeaveGhosts()
+	d.files.OnOp(func(op DiskOp) error {
+		d.countDown(op)
+		if op.Kind != "sync" && op.Kind != "syncdir" && op.Kind != "set" {
+			return nil
+		}
+		d.mu.Lock()
+		l, flow := d.life, d.logFlow
+		d.mu.Unlock()
+		if l == nil {
+			return nil
+		}
+		if strings.HasPrefix(op.Name, dataDir+"/raft/log") {
+			select {
+			case <-flow:
+			case <-l.gone:
+			}
+		}
+		l.sync()
+		return nil
+	})
+	return d
+}
+
+// Files begins a new life with the content of the disk.
+func (d *serverDisk) Files() *disk.Files {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := &life{d: d, gone: make(chan struct{})}
+	d.life = l
+	m := d.files.Mount()
+	return &disk.Files{FS: m, Stable: m.Keys(), Log: seglog.Options{FirstSize: 32 << 10, FullSize: 512 << 10}}
+}
+
+// free returns how many bytes may still be written.
+func (d *serverDisk) free(string) (int64, error) { return d.files.Free(), nil }
+
+// Crash ends the life with its process or, more often, with its power: the disk loses what was
+// not synced, or any part of it. The old life may go on for a while, without effect.
+func (d *serverDisk) Crash() {
+	d.mu.Lock()
+	power := d.rng.IntN(3) > 0
+	d.mu.Unlock()
+	d.end(power)
+}
+
+// PowerLoss ends the life with its power.
+func (d *serverDisk) PowerLoss() { d.end(true) }
+
+func (d *serverDisk) end(power bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.life == nil {
+		return
+	}
+	close(d.life.gone)
+	d.life = nil
+	if power {
+		d.files.PowerLoss()
+	} else {
+		d.files.Kill()
+	}
+}
+
+// CrashAt lets the power go at the nth operation from now on that changes the disk. Just before, cut
+// must make the rest of this life unheard.
+func (d *serverDisk) CrashAt(nth int, cut func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.crashIn, d.cut = nth, cut
+}
+
+func (d *serverDisk) countDown(op DiskOp) {
+	if !op.Changes() {
+		return
+	}
+	d.mu.Lock()
+	cut := d.cut
+	if d.life == nil || d.crashIn == 0 {
+		cut = nil
+	} else if d.crashIn--; d.crashIn > 0 {
+		cut = nil
+	}
+	d.mu.Unlock()
+	if cut != nil {
+		cut()
+		d.PowerLoss()
+	}
+}
+
+// Slow sets the latency of every write.
+func (d *serverDisk) Slow(latency time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.latency = latency
+}
+
+// Hang blocks every write until Go.
+func (d *serverDisk) Hang() { d.hold(&d.flow) }
+
+// HangLog blocks the log's syncs until Go; terms and votes still reach the disk.
+func (d *serverDisk) HangLog() { d.hold(&d.logFlow) }
+
+func (d *serverDisk) hold(flow *chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case <-*flow:
+		*flow = make(chan struct{})
+	default:
+	}
+}
+
+// Go ends Hang and HangLog.
+func (d *serverDisk) Go() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, flow := range []chan struct{}{d.flow, d.logFlow} {
+		select {
+		case <-flow:
+		default:
+			close(flow)
+		}
+	}
+}
+
+// life is the disk in one life of its server.
+type life struct {
+	d    *serverDisk
+	gone chan struct{} // closed by Crash; later writes are lost
+}
+
+// sync waits until a write is on the disk, or the life has ended.
+func (l *life) sync() {
+	d := l.d
+	d.mu.Lock()
+	flow := d.flow
+	wait := d.latency/2 + time.Duration(d.rng.Int64N(int64(d.latency)+1))
+	d.mu.Unlock()
+	select {
+	case <-flow:
+		select {
+		case <-time.After(wait):
+		case <-l.gone:
+		}
+	case <-l.gone:
+	}
+}
