@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/golden"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/published"
 )
 
 // Every metric that our board, the public boards and the public alert rules
@@ -44,9 +44,9 @@ func TestEveryMetricOfTheBoardsExists(t *testing.T) {
 		}
 	}
 	checkMetricsTable(t, pages)
-	ours := must.Get(published.Ours())(t)
-	for _, q := range append(ours, published.Public()...) {
-		names := published.Names(published.Expand(q.Expr))
+	ours := must.Get(golden.Ours())(t)
+	for _, q := range append(ours, golden.Public()...) {
+		names := golden.Names(golden.Expand(q.Expr))
 		for _, name := range names {
 			expect.That(t, exist[name], "%s, %s: no server has %s", q.Board, q.Panel, name)
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/golden"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/published"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -78,7 +78,7 @@ func checkMetricsTable(t *testing.T, pages []string) {
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		table.WriteString(rows[name])
 	}
-	published.Table(t, "../docs/reference/metrics.md", "go test ./server -run EveryMetric -update-docs",
+	golden.Table(t, "../docs/reference/metrics.md", "go test ./server -run EveryMetric -update-docs",
 		table.String())
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/golden"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/published"
 )
 
 // TestHelpIsInColumns: what the options do begins in one column, and no line ends in a space.
@@ -189,7 +189,7 @@ func TestAncestorHolds(t *testing.T) {
 func TestManualPage(t *testing.T) {
 	page, errs, code := runIn(t, nil, "manual")
 	must.That(t, code == 0 && errs == "", "%v %v", code, errs)
-	published.Manual(t, "zlock.1", page)
+	golden.Manual(t, "zlock.1", page)
 }
 
 // TestDocumentationHasTheCommands keeps docs/zlock.md from going stale.
@@ -197,7 +197,7 @@ func TestDocumentationHasTheCommands(t *testing.T) {
 	const command = "go test ./cmd/zlock -run Documentation -update-docs"
 	var commands, exits strings.Builder
 	new(app).program().MarkdownCommands(&commands)
-	published.Table(t, "../../docs/zlock.md", command, commands.String())
+	golden.Table(t, "../../docs/zlock.md", command, commands.String())
 	new(app).program().MarkdownExits(&exits)
-	published.Table(t, "../../docs/zlock.md", command+", exit codes", exits.String())
+	golden.Table(t, "../../docs/zlock.md", command+", exit codes", exits.String())
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/golden"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/published"
 )
 
 // TestScripts runs zlockd as the files of testdata/*.txt say. A line "> ARGS" is a command; the lines after
@@ -98,7 +98,7 @@ func runMain(t *testing.T, args ...string) string {
 func TestDocumentationHasTheFlags(t *testing.T) {
 	var table strings.Builder
 	new(daemon).program().MarkdownFlags(&table)
-	published.Table(t, "../../docs/reference/flags.md", "go test ./cmd/zlockd -run Documentation -update-docs",
+	golden.Table(t, "../../docs/reference/flags.md", "go test ./cmd/zlockd -run Documentation -update-docs",
 		table.String())
 	for flag := range flagDetails {
 		expect.Has(t, table.String(), "--"+flag, "details of the unknown flag %s", flag)
@@ -107,7 +107,7 @@ func TestDocumentationHasTheFlags(t *testing.T) {
 
 func TestManualPages(t *testing.T) {
 	for _, page := range []string{"zlockd.8", "zlockd.conf.5"} {
-		published.Manual(t, page, runMain(t, "manual", page))
+		golden.Manual(t, page, runMain(t, "manual", page))
 	}
 }
 

@@ -11,4 +11,8 @@
 // cannot hide a regression towards a server that differs less.
 //
 // The tests also replay recordings against the real server, to prove the recordings.
+//
+// The package also holds what else must fit the code: [Table] compares the tables of the documentation,
+// [Manual] the manual pages, and [Ours] and [Public] are the queries of the dashboards and alert rules that
+// read metrics.
 package golden

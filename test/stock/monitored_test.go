@@ -21,8 +21,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/golden"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/published"
 )
 
 // prometheus is a running Prometheus that looks at servers each second.
@@ -156,7 +156,7 @@ func TestBoards(t *testing.T) {
 	// The forming of the cluster is an election too, and the window of the
 	// public rule is longer than this test: what counts is that it rises.
 	elections := p.ask(`sum(election_time_count)`)
-	for _, a := range published.Alerts() {
+	for _, a := range golden.Alerts() {
 		if a.Panel == "a leader election happens" || a.Panel == "leader unavailable" {
 			continue
 		}
@@ -168,7 +168,7 @@ func TestBoards(t *testing.T) {
 	p.await("a snapshot on each", `count(zlockd_snapshot_zxid > 0) == 3`, exists)
 	led := e.Leader()
 	led.Kill()
-	for _, a := range published.Alerts() {
+	for _, a := range golden.Alerts() {
 		switch a.Panel {
 		case "server is down", "missing quorum":
 			p.await(a.Panel, a.Expr+" "+a.When, exists)
@@ -178,7 +178,7 @@ func TestBoards(t *testing.T) {
 	must.Equal(t, len(elections), 1, "elections: %v", elections)
 	// the dead one's are gone
 	p.await("elections", fmt.Sprintf(`sum(election_time_count) > %v`, elections[0]-1), exists)
-	for _, a := range published.Alerts() {
+	for _, a := range golden.Alerts() {
 		if a.Panel == "a leader election happens" || a.Panel == "leader unavailable" {
 			p.await(a.Panel, a.Expr+" "+a.When, exists)
 		}
@@ -187,9 +187,9 @@ func TestBoards(t *testing.T) {
 	p.await("three servers again", up, func(v float64) bool { return v == 3 })
 	handOffs(t, e, 30)
 
-	queries := must.Get(published.Ours())(t)
-	for _, q := range append(queries, published.Public()...) {
-		p.await(q.Board+", "+q.Panel, published.Expand(q.Expr), exists)
+	queries := must.Get(golden.Ours())(t)
+	for _, q := range append(queries, golden.Public()...) {
+		p.await(q.Board+", "+q.Panel, golden.Expand(q.Expr), exists)
 	}
 	for _, name := range strings.Fields(
 		`packets_received packets_sent commit_count proposal_count election_time_count looking_count

@@ -18,8 +18,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/golden"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/test/published"
 )
 
 // alertSeries are, for each public rule, series with which it fires and with
@@ -60,7 +60,7 @@ func TestPublicAlertsWithPromtool(t *testing.T) {
 	var rules, tests strings.Builder
 	rules.WriteString("groups:\n- name: public\n  rules:\n")
 	tests.WriteString("rule_files: [rules.yml]\nevaluation_interval: 30s\ntests:\n")
-	for i, a := range published.Alerts() {
+	for i, a := range golden.Alerts() {
 		series, known := alertSeries[a.Panel]
 		if !known {
 			t.Errorf("%s, %s has no series here", a.Board, a.Panel)
@@ -111,7 +111,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 
 	// rule asks a public rule, or one with another number or window.
 	rule := func(name string, change ...string) string {
-		for _, a := range published.Alerts() {
+		for _, a := range golden.Alerts() {
 			if a.Panel == name {
 				return strings.NewReplacer(change...).Replace(a.Expr + " " + a.When)
 			}
@@ -223,7 +223,7 @@ func TestTwoClustersInOneJobAreTooManyLeaders(t *testing.T) {
 		two = append(two, e)
 	}
 	p := startPrometheus(t, two...)
-	for _, a := range published.Alerts() {
+	for _, a := range golden.Alerts() {
 		if a.Panel != "ZookeeperTooManyLeaders" {
 			continue
 		}

@@ -1,7 +1,4 @@
-// Package published checks what the project publishes beside the programs: the tables of the
-// documentation that are made from the code, the manual pages, and the metrics that dashboards and
-// alert rules read: our own board, and the public ones that operators of ZooKeeper already have.
-package published
+package golden
 
 import (
 	"encoding/json"
