@@ -14,5 +14,5 @@ say "tests: $*"
 # Anew each time: some tests build the programs themselves, which go's cache
 # does not see. Many at once, packages too, because most of them wait for a
 # server.
-go run ./test/progress -count=1 -p 4 -parallel 8 -timeout 10m "$@" ./... || { say "FAILED"; exit 1; }
+go run test/progress.go -count=1 -p 4 -parallel 8 -timeout 10m "$@" ./... || { say "FAILED"; exit 1; }
 say "all tests passed"

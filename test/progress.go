@@ -1,6 +1,9 @@
+//go:build ignore
+
 // Command progress runs go test with the given arguments and prints one line for each package when it ends,
 // with the number of packages left. go test alone prints the packages in their order, so that a slow
-// package hides the others. The output of a failed package follows its line.
+// package hides the others. The output of a failed package follows its line. Without arguments it reads the
+// output of go test -json, with an unknown number of packages, from its standard input.
 package main
 
 import (
@@ -16,6 +19,11 @@ import (
 )
 
 func main() {
+	if len(os.Args) == 1 {
+		failed, crashed := report(os.Stdout, os.Stdin, 0)
+		fmt.Println("failed:", failed, "crashed:", strings.Join(crashed, " "))
+		return
+	}
 	code, failed, crashed := run(os.Args[1:])
 	if code != 0 && len(crashed) > 0 && failed == len(crashed) {
 		fmt.Println("progress: the race detector itself broke off, which says nothing of the tests. Once more:",
