@@ -293,6 +293,17 @@ func TestQuestionsAreAnswered(t *testing.T) {
 		"%+v, %v", st, err)
 }
 
+// A server that stands still before it has greeted may be asked again, as one that dies may.
+func TestQuestionToASilentServerMayBeAskedAgain(t *testing.T) {
+	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer silent.Close()
+	p := open(t, 2, &host{})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := p.Ask(ctx, 1, silent.Addr().String(), Question{})
+	expect.Equal(t, status.Of(err), status.Interrupted, "%v", err)
+}
+
 func TestCloseEndsEveryConnection(t *testing.T) {
 	h := &host{links: make(chan uint32, 1)}
 	one, two := open(t, 1, h), open(t, 2, &host{})

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"net"
 	"time"
 
@@ -83,14 +84,14 @@ type reply struct {
 	Status Status `json:"status"`
 }
 
-// Ask puts one question to a server. An error may come with its status. If the
-// connection ends before the answer, the error has the code status.Interrupted.
+// Ask puts one question to a server. An error may come with its status. If the connection ends, or
+// time runs out, before the answer, the error has the code status.Interrupted.
 func (p *Port) Ask(ctx context.Context, id uint32, addr string, q Question) (Status, error) {
 	c, err := p.Call(ctx, Ask, id, addr)
-	if connEnded(err) { // in the greeting: the server's process has just ended
-		err = status.With(status.Interrupted, err)
-	}
 	if err != nil {
+		if late := net.Error(nil); connEnded(err) || ctx.Err() != nil || errors.As(err, &late) && late.Timeout() {
+			err = status.With(status.Interrupted, err) // the server's process has just ended, or stands still
+		}
 		return Status{}, err
 	}
 	defer c.Close()
