@@ -13,8 +13,6 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
-	"github.com/zlockd/zlockd/raftfsm"
-	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/server"
 )
 
@@ -23,8 +21,8 @@ import (
 var address = sync.OnceValue(func() string {
 	ctx := context.Background()
 	s, err := server.Start(ctx, server.Options{
-		ClientAddr: "127.0.0.1:0", Raft: raftfsm.Options{Stores: disk.NewMemoryStores(false)},
-		Logger: slog.New(slog.DiscardHandler),
+		ClientAddr: "127.0.0.1:0",
+		Logger:     slog.New(slog.DiscardHandler),
 	})
 	if err == nil {
 		err = s.Ready(ctx)

@@ -22,7 +22,6 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	zlockd "github.com/zlockd/zlockd/server"
-	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -203,8 +202,8 @@ func TestE20SequenceWraps(t *testing.T) {
 func TestE20OnAServerThatWraps(t *testing.T) {
 	ctx := testCtx(t)
 	s, err := zlockd.Start(ctx, zlockd.Options{
-		ClientAddr: "127.0.0.1:0", Raft: raftfsm.Options{Stores: disk.NewMemoryStores(false)},
-		Clients: clients.Options{MinSessionTimeout: time.Second}, Logger: slog.New(slog.DiscardHandler),
+		ClientAddr: "127.0.0.1:0", MinSessionTimeout: time.Second,
+		Test: func(o *raftfsm.Options) { o.Stores = disk.NewMemoryStores(false) }, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err == nil {
 		err = s.Ready(ctx)

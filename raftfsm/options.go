@@ -116,6 +116,13 @@ type Options struct {
 	FreeBytes func(dir string) (int64, error)
 }
 
+// Some of the defaults.
+const (
+	DefaultSnapshotEntries = 100_000
+	DefaultDiskReserve     = 512 << 20
+	DefaultSweep           = time.Minute
+)
+
 const (
 	defaultHeartbeat = time.Second
 	// servedAlone bounds how long a server that is cut off serves beyond the heartbeat timeout; see
@@ -154,13 +161,13 @@ func (o Options) withDefaults() (Options, error) {
 	if o.LogStore != "wal" && o.LogStore != "bolt" {
 		return o, fmt.Errorf("log store %q is unknown; use wal or bolt", o.LogStore)
 	}
-	o.SnapshotEntries = cmp.Or(o.SnapshotEntries, 100_000)
+	o.SnapshotEntries = cmp.Or(o.SnapshotEntries, DefaultSnapshotEntries)
 	o.SnapshotBytes = cmp.Or(o.SnapshotBytes, 32<<20)
-	o.DiskReserve = cmp.Or(o.DiskReserve, 512<<20)
+	o.DiskReserve = cmp.Or(o.DiskReserve, DefaultDiskReserve)
 	o.SnapshotRetain = cmp.Or(o.SnapshotRetain, 2)
 	o.TrailingLogs = cmp.Or(o.TrailingLogs, 10_240)
 	o.TrailingBytes = cmp.Or(o.TrailingBytes, 64<<20)
-	o.SweepInterval = cmp.Or(o.SweepInterval, time.Minute)
+	o.SweepInterval = cmp.Or(o.SweepInterval, DefaultSweep)
 	o.PeerListen = cmp.Or(o.PeerListen, o.Peers[o.ID])
 	if o.Logger == nil {
 		o.Logger = slog.Default()

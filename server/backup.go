@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -27,20 +26,12 @@ func (i *Instance) restoreTarget() backup.Target {
 	return nil
 }
 
-// addBackupPages serves backups at the admin port.
-func (i *Instance) addBackupPages() {
-	h := &backup.Handler{Source: i.backupSource, Authorize: i.o.Admin.Authorize, Log: i.o.Logger}
-	r := &backup.Restorer{Target: i.restoreTarget, Dir: i.o.Raft.DataDir, Authorize: i.o.Admin.Authorize,
-		Log: i.o.Logger}
-	i.addPages(map[string]http.Handler{"/commands/snapshot": h, "/commands/snap": h, "/commands/restore": r,
-		"/commands/rest": r})
-}
-
-// addPages adds to the admin port's pages. A page of Options.Admin.Pages takes precedence. Call
-// addPages before the port opens.
-func (i *Instance) addPages(pages map[string]http.Handler) {
-	maps.Copy(pages, i.o.Admin.Pages)
-	i.o.Admin.Pages = pages
+// addBackupPages adds the pages that take and restore backups.
+func (i *Instance) addBackupPages(pages map[string]http.Handler) {
+	h := &backup.Handler{Source: i.backupSource, Authorize: i.super(), Log: i.o.Logger}
+	r := &backup.Restorer{Target: i.restoreTarget, Dir: i.o.DataDir, Authorize: i.super(), Log: i.o.Logger}
+	pages["/commands/snapshot"], pages["/commands/snap"] = h, h
+	pages["/commands/restore"], pages["/commands/rest"] = r, r
 }
 
 // backupTick is how often the server checks whether a backup is due.
@@ -48,11 +39,11 @@ const backupTick = 5 * time.Second
 
 // takeBackups takes backups at intervals if the options name a directory.
 func (i *Instance) takeBackups() {
-	s := i.o.Backup
-	if s.Dir == "" {
+	if i.o.BackupDir == "" {
 		return
 	}
-	s.Interval, s.Keep = cmp.Or(s.Interval, time.Hour), cmp.Or(s.Keep, 24)
+	s := backup.Schedule{Dir: i.o.BackupDir, Interval: cmp.Or(i.o.BackupInterval, time.Hour),
+		Keep: cmp.Or(i.o.BackupKeep, backup.DefaultKeep)}
 	tick := time.NewTicker(min(backupTick, s.Interval/10+1))
 	i.taker = &backup.Taker{Schedule: s, ID: i.o.ID, Source: i.backupSource, Place: i.turn, Now: i.o.Now,
 		Tick: tick.C, Log: i.o.Logger}

@@ -18,10 +18,10 @@ type certificate struct {
 // certificates returns the certificates that this server now shows to clients, to its peers and at
 // the admin port.
 func (i *Instance) certificates() (list []certificate) {
-	for _, leaf := range shown(i.o.Clients.TLSConfig) {
+	for _, leaf := range shown(i.o.ClientTLS) {
 		list = append(list, certificate{"clients", leaf})
 	}
-	if t := i.o.Raft.PeerTLS; t != nil && t.Leaf() != nil {
+	if t := i.peerTLS; t != nil && t.Leaf() != nil {
 		list = append(list, certificate{"peers", t.Leaf()})
 	}
 	for _, leaf := range shown(i.o.AdminTLS) {
@@ -112,7 +112,7 @@ func (i *Instance) certificateStatus(s *admin.Status, metrics bool) {
 	for _, problem := range i.o.TLSProblems {
 		problems = append(problems, problem())
 	}
-	if t := i.o.Raft.PeerTLS; t != nil {
+	if t := i.peerTLS; t != nil {
 		problems = append(problems, t.Problem())
 	}
 	for _, p := range problems {

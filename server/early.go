@@ -47,7 +47,7 @@ func (*unformed) PingOK(time.Duration) bool { return true }
 // readMeanwhile lets clients that ask for read-only sessions read an empty tree while this server
 // waits for the others. It returns the function that ends this.
 func (i *Instance) readMeanwhile() (end func()) {
-	if !i.o.Raft.ReadOnly || len(i.o.Raft.Peers) < 2 {
+	if !i.o.ReadOnlyMode || len(i.o.Peers) < 2 {
 		return func() {}
 	}
 	i.Clients.UseMeanwhile(&unformed{state: state.New("")})

@@ -10,12 +10,11 @@ import (
 	"sync"
 
 	"github.com/zlockd/zlockd/client"
-	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
-// One server, in memory. With Raft.DataDir it keeps everything on disk.
+// One server, in memory. With DataDir it keeps everything on disk.
 func Example() {
 	ctx := context.Background()
 	s, err := server.Start(ctx, server.Options{ClientAddr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)})
@@ -45,7 +44,7 @@ func Example_cluster() {
 		wg.Go(func() {
 			s, err := server.Start(ctx, server.Options{
 				ID: uint32(n + 1), ClientAddr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
-				Raft: raftfsm.Options{Peers: peers, PeerInsecure: true}, // or PeerTLS; and a DataDir
+				Peers: peers, PeerInsecure: true, // or PeerTLS; and a DataDir
 			})
 			if err == nil {
 				err = s.Ready(ctx)

@@ -12,9 +12,6 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm"
-	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -24,7 +21,7 @@ import (
 func TestExpiredSessionIsLogged(t *testing.T) {
 	var log must.Text
 	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Clients: clients.Options{MinSessionTimeout: 200 * time.Millisecond, MaxSessionTimeout: time.Minute}})
+		MinSessionTimeout: 200 * time.Millisecond, MaxSessionTimeout: time.Minute})
 	c := must.Get(wire.Dial(i.ClientAddr()))(t)
 	defer c.Close()
 	must.OK(t, c.Connect(wire.NewSession(200)))
@@ -48,8 +45,8 @@ func TestExpiredSessionIsLogged(t *testing.T) {
 func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
 	var log must.Text
 	o := Options{AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Raft:    raftfsm.Options{DataDir: t.TempDir()},
-		Clients: clients.Options{MinSessionTimeout: 200 * time.Millisecond, MaxSessionTimeout: time.Minute}}
+		DataDir:           t.TempDir(),
+		MinSessionTimeout: 200 * time.Millisecond, MaxSessionTimeout: time.Minute}
 	o.ClientAddr = "127.0.0.1:0"
 	run := func() *Instance {
 		i := must.Get(Start(t.Context(), o))(t)
@@ -143,8 +140,8 @@ func TestCleanStartAndStopWarnOfNothing(t *testing.T) {
 	}
 	run("memory", Options{})
 	dir := t.TempDir()
-	run("single", Options{Raft: raftfsm.Options{DataDir: dir}})
-	run("restarted", Options{Raft: raftfsm.Options{DataDir: dir}})
+	run("single", Options{DataDir: dir})
+	run("restarted", Options{DataDir: dir})
 
 	for _, n := range []int{3, 5} {
 		if n == 5 && testing.Short() {
@@ -174,8 +171,7 @@ func TestCleanStartAndStopWarnOfNothing(t *testing.T) {
 // The trace page records what the server does, with a mark for each step of a
 // request, for the super user alone.
 func TestTracePageRecordsTheStepsOfRequests(t *testing.T) {
-	i, c := start(t, Options{AdminAddr: "127.0.0.1:0", Admin: admin.Options{
-		Authorize: func(user, password string) bool { return user == "super" && password == "secret" }}})
+	i, c := start(t, Options{AdminAddr: "127.0.0.1:0", SuperDigest: superDigest})
 	ask := func(query, login string) (int, string) {
 		req, err := http.NewRequest("GET", "http://"+i.AdminAddr()+"/debug/trace"+query, nil)
 		if err != nil {
@@ -195,7 +191,7 @@ func TestTracePageRecordsTheStepsOfRequests(t *testing.T) {
 		}
 		return resp.StatusCode, string(b)
 	}
-	const super = "digest super:secret"
+	const super = "digest super:test"
 	for _, bad := range []struct {
 		query, login string
 		code         int

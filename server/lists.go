@@ -60,7 +60,7 @@ const hiddenName = "(nodes that world:anyone may not list)"
 // world:anyone may read the node above it.
 func (i *Instance) namer(need admin.Need) func(path string) string {
 	node := i.node.Load()
-	if need&admin.NeedHidden != 0 || i.o.Clients.SkipACL || node == nil {
+	if need&admin.NeedHidden != 0 || i.o.SkipACL || node == nil {
 		return func(name string) string { return name }
 	}
 	open := map[string]bool{}

@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
@@ -23,7 +21,7 @@ func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 60 MB of names")
 	}
-	i, c := start(t, Options{AdminAddr: "127.0.0.1:0", Clients: clients.Options{MaxFrame: 2 << 20}})
+	i, c := start(t, Options{AdminAddr: "127.0.0.1:0", MaxFrame: 2 << 20})
 	dir := "/" + strings.Repeat(`"`, 30_000)
 	must.Get(c.Create(dir, []byte(strings.Repeat("\x00", 1<<20)), 0))(t)
 	for n := range 1000 { // of 60 kB each
@@ -61,8 +59,7 @@ func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
 // TestListsHideWhatACLsHide: without the super user's password a list of nodes does not name those that
 // not every client may list.
 func TestListsHideWhatACLsHide(t *testing.T) {
-	i, c := start(t, Options{AdminAddr: "127.0.0.1:0", Admin: admin.Options{
-		Authorize: func(user, password string) bool { return password == "secret" }}})
+	i, c := start(t, Options{AdminAddr: "127.0.0.1:0", SuperDigest: superDigest})
 	create(t, c, "/open", 0)
 	create(t, c, "/open/a", jute.FlagEphemeral)
 	create(t, c, "/shut", 0)
@@ -78,7 +75,7 @@ func TestListsHideWhatACLsHide(t *testing.T) {
 			strings.Contains(text, "/open/a") != (path == "/commands/dump") {
 			t.Errorf("%s: %s", path, text)
 		}
-		for password, want := range map[string]int{"secret": http.StatusOK, "guess": http.StatusForbidden} {
+		for password, want := range map[string]int{"test": http.StatusOK, "guess": http.StatusForbidden} {
 			r := must.Get(http.NewRequest(http.MethodGet, "http://"+i.AdminAddr()+path, nil))(t)
 			r.Header.Set("Authorization", "digest super:"+password)
 			w := must.Get(http.DefaultClient.Do(r))(t)

@@ -18,7 +18,6 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/golden"
 	"github.com/zlockd/zlockd/test/must"
@@ -49,7 +48,7 @@ func TestMetricsHaveAPortOfTheirOwn(t *testing.T) {
 	if code, _ := get(t, "http://"+i.MetricsAddr()+"/commands"); code != http.StatusNotFound {
 		t.Errorf("the metrics port serves other pages: %d", code)
 	}
-	j, _ := start(t, Options{AdminAddr: "127.0.0.1:0", Admin: admin.Options{NoJVM: true}})
+	j, _ := start(t, Options{AdminAddr: "127.0.0.1:0", NoJVM: true})
 	if _, text := get(t, "http://"+j.AdminAddr()+"/metrics"); strings.Contains(text, "jvm_threads") {
 		t.Error("jvm_ metrics although switched off")
 	}
@@ -83,7 +82,7 @@ func checkMetricsTable(t *testing.T, pages []string) {
 }
 
 func TestStatusTellsWhatIsThere(t *testing.T) {
-	i, c := start(t, Options{Version: "1.2.3", Clients: clients.Options{SkipACL: true}})
+	i, c := start(t, Options{Version: "1.2.3", SkipACL: true})
 	create(t, c, "/a", 0)
 	create(t, c, "/a/b", jute.FlagEphemeral)
 
@@ -117,7 +116,7 @@ func TestStatusTellsWhatIsThere(t *testing.T) {
 }
 
 func TestStatusLooksAtTheDiskOnlyWhenAsked(t *testing.T) {
-	i, c := start(t, Options{Raft: raftfsm.Options{DataDir: t.TempDir()}})
+	i, c := start(t, Options{DataDir: t.TempDir()})
 	create(t, c, "/a", 0)
 	brief := i.Status(0)
 	expect.That(t, brief.LogDirSize == 0 && brief.DataDirSize == 0,
@@ -133,9 +132,11 @@ func TestStatusLooksAtTheDiskOnlyWhenAsked(t *testing.T) {
 	}
 }
 
+const superDigest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
+
 func TestOnlyTheSuperUserMayChangeState(t *testing.T) {
-	expect.That(t, Authorizer("") == nil, "without a super user nobody can be asked for")
-	may := Authorizer("super:D/InIHSb7yEEbrWz8b9l71RjZJU=") // super:test
+	expect.That(t, new(Instance).super() == nil, "without a super user nobody can be asked for")
+	may := (&Instance{o: Options{SuperDigest: superDigest}}).super()
 	for _, who := range []struct {
 		user, password string
 		ok             bool
@@ -201,7 +202,8 @@ func (e *ensemble) start(id uint32) (*Instance, error) {
 		return net.Listen("tcp", addr)
 	}
 	o := Options{ID: id, ClientAddr: "127.0.0.1:0", Logger: e.log.With("server", id),
-		Raft: raftfsm.Options{Peers: e.peers, PeerInsecure: true, DataDir: e.dirs[id], Listen: listen}}
+		Peers: e.peers, PeerInsecure: true, DataDir: e.dirs[id],
+		Test: func(o *raftfsm.Options) { o.Listen = listen }}
 	for _, f := range e.more {
 		f(&o)
 	}

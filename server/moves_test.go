@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/test/expect"
@@ -193,8 +192,8 @@ func TestReadySaysWhatIsWaitedFor(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		_, err := Start(ctx, Options{
-			ID: 1, AdminAddr: "127.0.0.1:0", Raft: raftfsm.Options{DataDir: t.TempDir(), PeerListen: "127.0.0.1:0",
-				Peers: map[uint32]string{1: free(), 2: free(), 3: free()}},
+			ID: 1, AdminAddr: "127.0.0.1:0", DataDir: t.TempDir(), PeerListen: "127.0.0.1:0",
+			Peers: map[uint32]string{1: free(), 2: free(), 3: free()},
 			Listen: func(addr string) (net.Listener, error) {
 				ln, err := net.Listen("tcp", addr)
 				if err == nil {

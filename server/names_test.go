@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -105,10 +104,10 @@ func TestEveryMetricIsFedOrToldOf(t *testing.T) {
 
 	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler), func(o *Options) {
 		o.AdminAddr, o.MetricsAddr = "127.0.0.1:0", "127.0.0.1:0"
-		o.Backup = backup.Schedule{Dir: t.TempDir()}
+		o.BackupDir = t.TempDir()
 		o.LogLost = func() int64 { return 0 }
 		pair, _, _ := until(t, time.Now().Add(time.Hour))
-		o.Clients.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}}
+		o.ClientTLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 	})
 	id, led := e.leader()
 	handOff(t, led)

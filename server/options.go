@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm"
-	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/server/audit"
-	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/sasl"
 )
 
 // Options say what a server is made of. The zero value is a single server with everything in
 // memory and no port. The zero value of a field means its default.
 type Options struct {
-	// ID is this server's id in the cluster; default 1.
+	// ID is this server's id in the cluster, 1 to 254; default 1.
 	ID uint32
 
 	// ClientAddr, SecureAddr and AdminAddr are where the server listens for
@@ -28,14 +29,53 @@ type Options struct {
 	ClientAddr, SecureAddr, AdminAddr, MetricsAddr string
 	// Listen opens these listeners; default net.Listen for TCP.
 	Listen func(addr string) (net.Listener, error)
+	// ClientTLS is for SecureAddr. AdminTLS makes the admin port speak TLS; with AdminClear it speaks
+	// clear text too.
+	ClientTLS, AdminTLS *tls.Config
+	AdminClear          bool
+	// TLSProblems say why the server cannot use the present files behind ClientTLS and AdminTLS;
+	// empty: it can.
+	TLSProblems []func() string
 
-	// AdminTLS makes the admin port speak TLS; with AdminClear it speaks clear text too.
-	AdminTLS   *tls.Config
-	AdminClear bool
+	// DataDir holds everything durable. Empty: memory only.
+	DataDir string
+	// LogStore is "wal" (default) or "bolt".
+	LogStore string
+	// SnapshotEntries, SnapshotBytes and SnapshotInterval bound the log behind
+	// a snapshot, in requests, bytes and time; defaults 100,000, 32 MiB, none.
+	SnapshotEntries, SnapshotBytes int64
+	SnapshotInterval               time.Duration
+	// SnapshotRetain is how many snapshots are kept; default 2.
+	SnapshotRetain int
+	// DiskReserve is how much free disk space a leader keeps, at least twice the size of a snapshot:
+	// below it, requests that need more room are refused. Default 512 MiB; negative: no reserve.
+	DiskReserve int64
+	// The server takes a backup into BackupDir each BackupInterval and keeps the newest BackupKeep;
+	// defaults an hour and 24. Without BackupDir it takes none by itself.
+	BackupDir      string
+	BackupInterval time.Duration
+	BackupKeep     int
 
-	// Clients says how clients are treated: their session timeouts, limits and
-	// rights. Start sets its ID, Logger, Rand, Now and Reconfigure.
-	Clients clients.Options
+	// Peers are the peer addresses of all servers of the cluster, this one
+	// included. Empty: a cluster of one without a peer port.
+	Peers map[uint32]string
+	// Observers are the servers in Peers that have no vote when the cluster forms. The cluster does
+	// not wait for them.
+	Observers []uint32
+	// PeerWords are the server lines of a zoo.cfg, for /zookeeper/config.
+	PeerWords map[uint32]state.Server
+	// PeerListen is the address to listen on for peers; default Peers[ID].
+	PeerListen string
+	// PeerTLS names the files that secure the peer port: certificate, key, authority and revocation
+	// lists. Without them the port must be on loopback, unless PeerInsecure says that only the servers
+	// reach its network.
+	PeerTLS      tlsfiles.Names
+	PeerInsecure bool
+	// HeartbeatTimeout is how long a follower waits for its leader before it stands for election;
+	// default 1 s, 30 ms without Peers, at most MinSessionTimeout less 2 s.
+	HeartbeatTimeout time.Duration
+	// ReadOnlyMode lets clients that ask for it read this server's state while it knows no leader.
+	ReadOnlyMode bool
 	// Reconfig lets clients that may write /zookeeper/config change the
 	// membership by the operation reconfig. Off, it is answered RECONFIGDISABLED.
 	Reconfig bool
@@ -43,32 +83,71 @@ type Options struct {
 	// does with standaloneEnabled=false.
 	LoneVoter bool
 
-	// Raft is this server's part in the cluster. Start sets its ID, Observer and MinSessionTimeout;
-	// its Logger, Now and Rand default to those below, its ClientAddr to the bound ClientAddr if
-	// that names a host. The server calls its Fatal after it has cut off clients; without Fatal only
-	// Instance.Failed reports the failure.
-	Raft raftfsm.Options
+	// MinSessionTimeout and MaxSessionTimeout bound what clients may ask for;
+	// default 4 s and 40 s, two and twenty ticks. TickTime is what conf shows; default half of the least.
+	MinSessionTimeout, MaxSessionTimeout, TickTime time.Duration
+	// MaxFrame is the longest frame accepted, its prefix not counted; default
+	// 1,048,575. setWatches may be longer, up to 64 MiB: there are clients
+	// that do not split it.
+	MaxFrame int
+	// MaxConnsPerAddr bounds the connections from one address; default 60,
+	// negative is no limit.
+	MaxConnsPerAddr int
+	// MaxConns bounds all connections. By default, and at most, there may be as
+	// many as 80 % of the descriptors this process may have, and 64 KiB for each
+	// in half of the memory that it may use. Negative is no limit.
+	MaxConns int
+	// MaxNodes and MaxBytes bound the tree: beyond, requests that need more room are refused. Default
+	// no bound.
+	MaxNodes int
+	MaxBytes int64
+	// SweepInterval is how often containers and TTL nodes are looked at; default 60 s.
+	SweepInterval time.Duration
+	// EnforceQuota makes hard quotas refuse; else they are only noted, as by default in ZooKeeper.
+	// NoTTL refuses TTL nodes.
+	EnforceQuota, NoTTL bool
+	// LinearizableReads makes every read wait for a round through the log, so that no read is ever
+	// stale.
+	LinearizableReads bool
 
-	// Admin says what the admin port shows to whom. Start sets its Source, and adds the lock view to
-	// its Pages.
-	Admin admin.Options
+	// SuperDigest is the digest identity "user:base64(sha1(user:password))" that may do everything,
+	// also over HTTP. Empty: no client may.
+	SuperDigest string
+	// X509Super is the subject of the client certificate that may do everything, if any.
+	X509Super string
+	// SASL is how clients may authenticate by SASL; nil: the server answers like one without SASL.
+	// SASLSuper is the user of SASL that may do everything, if any.
+	SASL      *sasl.Mechanisms
+	SASLSuper string
+	// EnsembleNames are the names of this cluster. A client that authenticates by the
+	// scheme ensemble with another name is refused: it looks for another cluster. A
+	// client that gives no name passes, and without names here every client does.
+	EnsembleNames []string
+	// RequireAuth are the schemes (digest, sasl, x509) of which a client must
+	// have proved an identity before it asks for anything. Empty: none.
+	RequireAuth []string
+	// SkipACL lets every client do everything.
+	SkipACL bool
+
+	// FourLetterWords lists the four-letter words that the server answers, separated by commas; "*" is
+	// all of them, empty is admin.DefaultWhitelist. It always answers srvr.
+	FourLetterWords string
 	// AdminHosts are names under which clients may ask for the admin port, besides addresses,
 	// localhost, this machine's name and those of the members; "*" is any.
 	AdminHosts []string
-	// Backup says whether the server backs up its state by itself.
-	Backup backup.Schedule
-	// TLSProblems say why the server cannot use the present files behind Clients.TLSConfig and
-	// AdminTLS; empty: it can.
-	TLSProblems []func() string
+	// Profiling serves /debug/pprof. NoJVM leaves out the jvm_* metrics, which describe this process
+	// as ZooKeeper's exporter describes its virtual machine.
+	Profiling, NoJVM bool
 	// Audit is written a line for each change that is asked for; nil: none. The caller closes it.
 	Audit *audit.Log
 	// SlowRequest is how long a request may take before the Logger has a line about it; 0: as long as
 	// it wants.
 	SlowRequest time.Duration
-	// Version and Built name the program, Config is what conf shows.
-	Version string
-	Built   time.Time
-	Config  admin.Config
+	// Version and Built name the program. ConfigText is the configuration file that conf shows,
+	// without its secrets.
+	Version    string
+	Built      time.Time
+	ConfigText string
 
 	// Logger receives messages for operators; default slog.Default. Its handler must not block for
 	// long: raft waits for it.
@@ -79,10 +158,14 @@ type Options struct {
 	Rand io.Reader
 	// Now is the wall clock for times that people see; default time.Now.
 	Now func() time.Time
+
+	// Test, if set, changes the options of this server's part in the cluster: a test gives it another
+	// disk or network.
+	Test func(*raftfsm.Options)
 }
 
-// withDefaults fills in the defaults of o, except those that the packages of the embedded options
-// fill in.
+// withDefaults fills in what every part of the server needs. The packages that use the other options
+// fill in their defaults.
 func (o Options) withDefaults() Options {
 	o.ID, o.Logger = cmp.Or(o.ID, 1), cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
@@ -93,6 +176,88 @@ func (o Options) withDefaults() Options {
 		lc := net.ListenConfig{KeepAlive: -1}
 		o.Listen = func(addr string) (net.Listener, error) { return lc.Listen(context.Background(), "tcp", addr) }
 	}
-	o.Clients.ID, o.Clients.Logger, o.Clients.Rand, o.Clients.Now = o.ID, o.Logger, o.Rand, o.Now
 	return o
+}
+
+// clientOptions returns the part of the options that is about clients.
+func (i *Instance) clientOptions() clients.Options {
+	o := &i.o
+	c := clients.Options{
+		ID:                o.ID,
+		MinSessionTimeout: o.MinSessionTimeout,
+		MaxSessionTimeout: o.MaxSessionTimeout,
+		MaxFrame:          o.MaxFrame,
+		MaxConnsPerAddr:   o.MaxConnsPerAddr,
+		MaxConns:          o.MaxConns,
+		SuperDigest:       o.SuperDigest,
+		X509Super:         o.X509Super,
+		SASL:              o.SASL,
+		SASLSuper:         o.SASLSuper,
+		EnsembleNames:     o.EnsembleNames,
+		RequireAuth:       o.RequireAuth,
+		SkipACL:           o.SkipACL,
+		LinearizableReads: o.LinearizableReads,
+		TLSConfig:         o.ClientTLS,
+		Follow:            i.follow(),
+		Logger:            o.Logger,
+		Rand:              o.Rand,
+		Now:               o.Now,
+	}
+	if o.Audit != nil {
+		c.Ended = o.Audit.Ended
+	}
+	if o.Reconfig {
+		c.Reconfigure = i.reconfigure
+	}
+	return c
+}
+
+// raftOptions returns the part of the options that is about the cluster.
+func (i *Instance) raftOptions() raftfsm.Options {
+	o := &i.o
+	r := raftfsm.Options{
+		ID:                o.ID,
+		DataDir:           o.DataDir,
+		LogStore:          o.LogStore,
+		SnapshotEntries:   o.SnapshotEntries,
+		SnapshotBytes:     o.SnapshotBytes,
+		SnapshotInterval:  o.SnapshotInterval,
+		SnapshotRetain:    o.SnapshotRetain,
+		DiskReserve:       o.DiskReserve,
+		Peers:             o.Peers,
+		Observers:         o.Observers,
+		Words:             o.PeerWords,
+		PeerListen:        o.PeerListen,
+		PeerTLS:           i.peerTLS,
+		PeerInsecure:      o.PeerInsecure,
+		ClientAddr:        dialable(i.client),
+		Release:           o.Version,
+		HeartbeatTimeout:  o.HeartbeatTimeout,
+		ReadOnly:          o.ReadOnlyMode,
+		MinSessionTimeout: i.c.MinSessionTimeout,
+		MaxNodes:          o.MaxNodes,
+		MaxBytes:          o.MaxBytes,
+		SweepInterval:     o.SweepInterval,
+		EnforceQuota:      o.EnforceQuota,
+		NoTTL:             o.NoTTL,
+		Observer:          i.Clients,
+		Measures:          measures(i.Clients.Metrics()),
+		Waiting:           func(what string) { i.waits.Store(&what) },
+		Logger:            o.Logger,
+		Rand:              i.c.Rand,
+		Now:               o.Now,
+	}
+	if o.Test != nil {
+		o.Test(&r)
+	}
+	then := r.Fatal
+	r.Fatal = func(err error) {
+		i.cancel()
+		i.Clients.CutOff()
+		i.stopped()
+		if then != nil {
+			then(err)
+		}
+	}
+	return r
 }

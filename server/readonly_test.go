@@ -20,11 +20,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm"
-	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -33,7 +30,7 @@ import (
 // A server without a majority lets only clients read that ask for read-only sessions; with a
 // majority it sends them away and serves.
 func TestReadOnlyMode(t *testing.T) {
-	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler), func(o *Options) { o.Raft.ReadOnly = true })
+	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler), func(o *Options) { o.ReadOnlyMode = true })
 	id, _ := e.leader()
 	var others []uint32
 	for other := range e.servers {
@@ -203,15 +200,13 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 	first, _, _ := until(t, time.Now().Add(20*day))
 	second, _, _ := until(t, time.Now().Add(300*day))
 	_, cert, key := until(t, time.Now().Add(21*day))
-	peers := must.Get(peer.LoadTLS(tlsfiles.Names{Flag: "peer-tls", Cert: cert, Key: key, CA: cert},
-		slog.New(slog.DiscardHandler)))(t)
 	now := &tls.Config{Certificates: []tls.Certificate{first}}
 	conf := &tls.Config{Certificates: now.Certificates, GetConfigForClient: func(*tls.ClientHelloInfo) (
 		*tls.Config, error) {
 		return now, nil
 	}}
-	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", Clients: clients.Options{TLSConfig: conf},
-		Raft: raftfsm.Options{PeerTLS: peers}})
+	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", ClientTLS: conf,
+		PeerTLS: tlsfiles.Names{Flag: "peer-tls", Cert: cert, Key: key, CA: cert}})
 
 	ends := func(name string) bool {
 		return slices.ContainsFunc(i.Status(0).Notices, func(n string) bool {

@@ -7,24 +7,19 @@ import (
 	"github.com/zlockd/zlockd/server/observe"
 )
 
-// followRequests gives the requests of clients to the logs that the options ask for.
-func (i *Instance) followRequests() {
-	audit, then := i.o.Audit, i.o.Clients.Follow
+// follow returns what gives the requests of clients to the logs that the options ask for; nil: none.
+func (i *Instance) follow() func(*observe.Request) {
+	audit := i.o.Audit
 	i.slow.Bound, i.slow.Log = i.o.SlowRequest, i.o.Logger
-	if audit != nil {
-		i.o.Clients.Ended = audit.Ended
-	} else if i.slow.Bound == 0 {
-		return
+	if audit == nil && i.slow.Bound == 0 {
+		return nil
 	}
-	i.o.Clients.Follow = func(r *observe.Request) {
+	return func(r *observe.Request) {
 		if audit != nil {
 			audit.Request(r)
 		}
 		if i.slow.Bound > 0 {
 			i.slow.Request(r)
-		}
-		if then != nil {
-			then(r)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -10,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/server/clients"
@@ -30,6 +30,7 @@ type Instance struct {
 	Admin   *admin.Admin
 
 	o      Options
+	c      clients.Options              // with their defaults
 	node   atomic.Pointer[raftfsm.Node] // nil until the server has joined its cluster
 	client net.Listener
 	secure net.Listener
@@ -41,7 +42,8 @@ type Instance struct {
 	metrics     net.Listener
 	metricsPage *http.Server
 
-	slow observe.Slow
+	peerTLS *peer.TLS // nil: none
+	slow    observe.Slow
 
 	reconfiguring sync.Mutex // held while a reconfig is under way here
 
@@ -62,14 +64,15 @@ type Instance struct {
 func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 	i := &Instance{o: o.withDefaults(), failed: make(chan struct{})}
 	i.ctx, i.cancel = context.WithCancel(context.Background())
-	if o.Reconfig {
-		i.o.Clients.Reconfigure = i.reconfigure
+	if i.o.PeerTLS.Cert != "" {
+		if i.peerTLS, err = peer.LoadTLS(i.o.PeerTLS, i.o.Logger); err != nil {
+			return nil, err
+		}
 	}
-	i.followRequests()
-	if i.Clients, err = clients.New(i.o.Clients); err != nil {
+	if i.Clients, err = clients.New(i.clientOptions()); err != nil {
 		return nil, err
 	}
-	i.o.Clients = i.Clients.Options() // with their defaults
+	i.c = i.Clients.Options()
 	defer func() {
 		if err != nil {
 			_ = i.Close(ctx)
@@ -118,7 +121,7 @@ func (i *Instance) listen() (err error) {
 	if i.metrics != nil {
 		i.metrics = admin.LimitListener(i.metrics)
 	}
-	if i.secure != nil && i.o.Clients.TLSConfig == nil {
+	if i.secure != nil && i.o.ClientTLS == nil {
 		return errors.New("a TLS port needs a TLS configuration")
 	}
 	return nil
@@ -126,11 +129,13 @@ func (i *Instance) listen() (err error) {
 
 // openAdmin makes the handlers of four-letter words and HTTP.
 func (i *Instance) openAdmin() (err error) {
-	i.o.Admin.Source, i.o.Admin.Hosts = i, i.o.AdminHosts
-	i.openView()
-	i.addBackupPages()
-	i.addTracePage()
-	if i.Admin, err = admin.New(i.o.Admin); err != nil {
+	pages := map[string]http.Handler{}
+	i.openView(pages)
+	i.addBackupPages(pages)
+	i.addTracePage(pages)
+	i.Admin, err = admin.New(admin.Options{Source: i, Whitelist: i.o.FourLetterWords, Authorize: i.super(),
+		Hosts: i.o.AdminHosts, Profiling: i.o.Profiling, NoJVM: i.o.NoJVM, Pages: pages, Log: i.o.Logger})
+	if err != nil {
 		return err
 	}
 	url := addrString(i.http)
@@ -172,38 +177,6 @@ func (i *Instance) served(what string, err error) {
 		i.o.Logger.Error(what+" failed", "err", err)
 		i.stopped()
 	}
-}
-
-// raftOptions completes the caller's options of the cluster.
-func (i *Instance) raftOptions() raftfsm.Options {
-	r := i.o.Raft
-	r.ID = i.o.ID
-	r.Observer = i.Clients
-	r.Measures = measures(i.Clients.Metrics())
-	r.MinSessionTimeout = i.o.Clients.MinSessionTimeout
-	r.Logger, r.Release = cmp.Or(r.Logger, i.o.Logger), cmp.Or(r.Release, i.o.Version)
-	r.Rand = cmp.Or(r.Rand, i.o.Clients.Rand)
-	if r.Now == nil {
-		r.Now = i.o.Now
-	}
-	r.ClientAddr = cmp.Or(r.ClientAddr, dialable(i.client))
-	told := r.Waiting
-	r.Waiting = func(what string) {
-		i.waits.Store(&what)
-		if told != nil {
-			told(what)
-		}
-	}
-	then := r.Fatal
-	r.Fatal = func(err error) {
-		i.cancel()
-		i.Clients.CutOff()
-		i.stopped()
-		if then != nil {
-			then(err)
-		}
-	}
-	return r
 }
 
 // dialable returns the address of a listener if it names a host, else the empty string.

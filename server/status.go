@@ -54,7 +54,7 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 		i.listWatches(s, need)
 	}
 	i.diskStatus(s)
-	if i.o.Clients.SkipACL {
+	if i.o.SkipACL {
 		s.Notices = append(s.Notices, "access rights are not checked (--skip-acl)")
 	}
 
@@ -90,28 +90,29 @@ func (i *Instance) ResetStats() { i.Clients.Metrics().Reset() }
 // ResetConns implements admin.Source.
 func (i *Instance) ResetConns() { i.Clients.ResetConns() }
 
-// Authorizer returns the super user for admin.Options, known by the password, who may change state
-// over HTTP; nil without a super user.
-func Authorizer(superDigest string) admin.Super {
-	if superDigest == "" {
+// super returns the super user, known by the password, who may change state over HTTP; nil without a
+// super user.
+func (i *Instance) super() admin.Super {
+	if i.o.SuperDigest == "" {
 		return nil
 	}
-	return func(user, password string) bool {
-		return clients.IsSuper(superDigest, user+":"+password)
-	}
+	return func(user, password string) bool { return clients.IsSuper(i.o.SuperDigest, user+":"+password) }
 }
 
-// shownConfig completes the caller's configuration with the values in force.
+// shownConfig returns the configuration in force.
 func (i *Instance) shownConfig() admin.Config {
-	c := i.o.Config
-	c.ClientPort, c.SecurePort = port(i.client, 0), port(i.secure, -1)
-	c.MinSessionTimeout, c.MaxSessionTimeout = i.o.Clients.MinSessionTimeout, i.o.Clients.MaxSessionTimeout
-	c.MaxClientCnxns = max(i.Clients.MaxConnsPerAddr(), 0)
-	c.ListenBacklog = -1
-	c.TickTime = cmp.Or(c.TickTime, i.o.Clients.MinSessionTimeout/2)
-	c.DataDir = cmp.Or(c.DataDir, i.o.Raft.DataDir)
-	c.LogDir = cmp.Or(c.LogDir, c.DataDir)
-	return c
+	return admin.Config{
+		ClientPort:        port(i.client, 0),
+		SecurePort:        port(i.secure, -1),
+		DataDir:           i.o.DataDir,
+		LogDir:            i.o.DataDir,
+		TickTime:          cmp.Or(i.o.TickTime, i.c.MinSessionTimeout/2),
+		MaxClientCnxns:    max(i.Clients.MaxConnsPerAddr(), 0),
+		MinSessionTimeout: i.c.MinSessionTimeout,
+		MaxSessionTimeout: i.c.MaxSessionTimeout,
+		ListenBacklog:     -1,
+		File:              i.o.ConfigText,
+	}
 }
 
 func port(ln net.Listener, none int) int {
@@ -127,7 +128,7 @@ func port(ln net.Listener, none int) int {
 // diskStatus adds to a status how much room is left, and a fault if the disk is full: the log
 // must have room.
 func (i *Instance) diskStatus(s *admin.Status) {
-	dir := i.o.Raft.DataDir
+	dir := i.o.DataDir
 	if dir == "" {
 		return
 	}
@@ -240,16 +241,16 @@ func clusterMetrics(s *admin.Status) {
 
 // ownMetrics adds the metrics for which ZooKeeper has no name.
 func (i *Instance) ownMetrics(s *admin.Status, f *clients.Figures) {
-	s.Measure("skip_acl", "1 if access rights are not checked.", flag(i.o.Clients.SkipACL))
+	s.Measure("skip_acl", "1 if access rights are not checked.", flag(i.o.SkipACL))
 	s.Measure("watches", "Watches of all kinds.", float64(f.Watches))
 	s.Measure("watch_memory_bytes", "Memory that watches take.", float64(f.WatchBytes))
-	s.Measure("watch_memory_limit_bytes", "Memory that watches may take.", float64(i.o.Clients.MaxWatchBytes))
+	s.Measure("watch_memory_limit_bytes", "Memory that watches may take.", float64(i.c.MaxWatchBytes))
 	s.Measure("watch_memory_largest_bytes", "Memory that the watches of one connection take, at most.",
 		float64(f.WatchBytesMost))
 	s.Measure("buffer_bytes",
 		"Memory of large requests on their way in and of replies and events on their way out.",
 		float64(f.BufferBytes))
-	s.Measure("buffer_limit_bytes", "Limit of zlockd_buffer_bytes.", float64(i.o.Clients.MaxBuffers))
+	s.Measure("buffer_limit_bytes", "Limit of zlockd_buffer_bytes.", float64(i.c.MaxBuffers))
 	s.Measure("accept_errors_total", "Connections that the server failed to accept.", float64(f.AcceptErrors))
 	s.Measure("foreign_connections_total", "Connections that spoke another protocol.", float64(f.Foreign))
 	s.Measure("sessions_refused_total", "Clients whose session had ended.", float64(f.SessionsRefused))

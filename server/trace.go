@@ -15,10 +15,10 @@ const (
 	traceBytes   = 64 << 20         // kept of a trace, the newest
 )
 
-// addTracePage serves GET /debug/trace: an execution trace of this server from now on, for the
+// addTracePage adds GET /debug/trace: an execution trace of this server from now on, for the
 // time wait=D, in the format of go tool trace. It marks requests and entries on their way.
-func (i *Instance) addTracePage() {
-	i.addPages(map[string]http.Handler{"/debug/trace": http.HandlerFunc(i.serveTrace)})
+func (i *Instance) addTracePage(pages map[string]http.Handler) {
+	pages["/debug/trace"] = http.HandlerFunc(i.serveTrace)
 }
 
 func (i *Instance) serveTrace(w http.ResponseWriter, r *http.Request) {
@@ -31,7 +31,7 @@ func (i *Instance) trace(w http.ResponseWriter, r *http.Request) *admin.Refusal 
 	if r.Method != http.MethodGet {
 		return admin.Refuse(http.StatusMethodNotAllowed, "a trace is asked for by GET")
 	}
-	if _, no := i.o.Admin.Authorize.User(r, "A trace tells of others' requests"); no != nil {
+	if _, no := i.super().User(r, "A trace tells of others' requests"); no != nil {
 		return no
 	}
 	wait, err := time.ParseDuration(cmp.Or(r.URL.Query().Get("wait"), traceTime))

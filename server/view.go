@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"errors"
+	"maps"
+	"net/http"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients"
@@ -12,15 +14,15 @@ import (
 
 // openView adds the lock view to the admin pages. Call it before the admin port opens; a server
 // without admin and metrics ports has no view.
-func (i *Instance) openView() {
+func (i *Instance) openView(pages map[string]http.Handler) {
 	if i.http == nil && i.metrics == nil {
 		return
 	}
 	i.view = view.New(view.Options{
-		Source: viewSource{i, i.Clients, &i.Clients.Observed}, Authorize: i.o.Admin.Authorize, Now: i.o.Now,
+		Source: viewSource{i, i.Clients, &i.Clients.Observed}, Authorize: i.super(), Now: i.o.Now,
 		Log: i.o.Logger,
 	})
-	i.addPages(i.view.Pages())
+	maps.Copy(pages, i.view.Pages())
 }
 
 // viewSource shows the instance to the lock view.

@@ -12,8 +12,6 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/recipe"
 	zlockd "github.com/zlockd/zlockd/server"
-	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -25,7 +23,7 @@ func viewed(t *testing.T) (env map[string]string, auth string, holder *client.Cl
 	const super = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
 	i := must.Get(zlockd.Start(t.Context(), zlockd.Options{
 		ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
-		Clients: clients.Options{SuperDigest: super}, Admin: admin.Options{Authorize: zlockd.Authorizer(super)},
+		SuperDigest: super,
 	}))(t)
 	t.Cleanup(func() { i.Close(context.Background()) })
 	must.OK(t, i.Ready(t.Context()))

@@ -19,14 +19,14 @@ import (
 
 // complete fills in defaults that depend on other settings.
 func (s *settings) complete(given func(flag string) bool) {
-	if s.minSessionTimeout == 0 {
-		s.minSessionTimeout = 2 * s.tickTime
+	if s.MinSessionTimeout == 0 {
+		s.MinSessionTimeout = 2 * s.TickTime
 	}
-	if s.maxSessionTimeout == 0 {
-		s.maxSessionTimeout = 20 * s.tickTime
+	if s.MaxSessionTimeout == 0 {
+		s.MaxSessionTimeout = 20 * s.TickTime
 	}
-	if addr := s.peers[s.id]; addr != "" && !given("peer-addr") {
-		s.peerAddr = addr
+	if addr := s.Peers[s.ID]; addr != "" && !given("peer-addr") {
+		s.PeerListen = addr
 	}
 }
 
@@ -42,37 +42,37 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 		switch {
 		case given("data-dir"):
 			fail("--dev keeps everything in memory: leave out --data-dir, or --dev")
-		case len(s.peers) > 0:
+		case len(s.Peers) > 0:
 			fail("--dev is a single server: leave out --peers, or --dev")
 		}
-	} else if s.dataDir == "" {
+	} else if s.DataDir == "" {
 		fail("--data-dir is empty: name a directory, or use --dev to keep everything in memory")
 	} else if logs := s.more.dataLogDir; !s.ignoreZooData && logs != "" &&
-		isDir(filepath.Join(logs, "version-2")) && !disk.IsDataDir(s.dataDir) {
+		isDir(filepath.Join(logs, "version-2")) && !disk.IsDataDir(s.DataDir) {
 		fail("dataLogDir %s holds the logs of a ZooKeeper, which a server would not read: take them over with: "+
 			"zlockd import --from %s --log-dir %s "+
 			"--data-dir NEW, then start with --data-dir NEW; or start empty with --ignore-zookeeper-data", logs,
-			s.dataDir, logs)
-	} else if !s.ignoreZooData && isDir(filepath.Join(s.dataDir, "version-2")) && !disk.IsDataDir(s.dataDir) {
+			s.DataDir, logs)
+	} else if !s.ignoreZooData && isDir(filepath.Join(s.DataDir, "version-2")) && !disk.IsDataDir(s.DataDir) {
 		fail("%s holds the data of a ZooKeeper, which a server would not read: take them over with: zlockd "+
 			"import --from %s --data-dir NEW, "+
-			"then start with --data-dir NEW; or start empty beside them with --ignore-zookeeper-data", s.dataDir,
-			s.dataDir)
+			"then start with --data-dir NEW; or start empty beside them with --ignore-zookeeper-data", s.DataDir,
+			s.DataDir)
 	}
 	s.checkCluster(fail)
 	s.checkTimes(fail)
 	s.checkBackups(given, fail)
-	if s.maxFrame < 128 || s.maxFrame > state.MaxFrame {
-		fail("--max-frame %d is not between 128 and %d bytes", s.maxFrame, state.MaxFrame)
+	if s.MaxFrame < 128 || s.MaxFrame > state.MaxFrame {
+		fail("--max-frame %d is not between 128 and %d bytes", s.MaxFrame, state.MaxFrame)
 	}
-	if s.maxClientCnxns < 0 {
-		fail("--max-client-cnxns %d is negative: 0 is no limit", s.maxClientCnxns)
+	if s.MaxConnsPerAddr < 0 {
+		fail("--max-client-cnxns %d is negative: 0 is no limit", s.MaxConnsPerAddr)
 	}
-	if s.maxCnxns < 0 {
-		fail("--max-cnxns %d is negative: 0 is as many as descriptors and memory allow", s.maxCnxns)
+	if s.MaxConns < 0 {
+		fail("--max-cnxns %d is negative: 0 is as many as descriptors and memory allow", s.MaxConns)
 	}
-	if s.snapshotEntries < 1 {
-		fail("--snapshot-entries %d: at least 1", s.snapshotEntries)
+	if s.SnapshotEntries < 1 {
+		fail("--snapshot-entries %d: at least 1", s.SnapshotEntries)
 	}
 	oneOf := func(flag, value string, known ...string) {
 		for _, k := range known {
@@ -82,17 +82,17 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 		}
 		fail("--%s %q is unknown: want %s", flag, value, strings.Join(known, " or "))
 	}
-	oneOf("log-store", s.logStore, "wal", "bolt")
+	oneOf("log-store", s.LogStore, "wal", "bolt")
 	oneOf("log-level", s.logLevel, "debug", "info", "warn", "error")
 	oneOf("log-format", s.logFormat, "text", "json")
-	if _, err := admin.New(admin.Options{Whitelist: s.whitelist}); err != nil {
+	if _, err := admin.New(admin.Options{Whitelist: s.FourLetterWords}); err != nil {
 		fail("--4lw-whitelist: %w", err)
 	}
-	if s.pprof && s.adminAddr == off {
+	if s.Profiling && s.AdminAddr == off {
 		fail("--pprof needs --admin-addr: profiles are served there")
 	}
 	s.checkSASL(fail)
-	if s.superDigest != "" && !isDigest(s.superDigest) {
+	if s.SuperDigest != "" && !isDigest(s.SuperDigest) {
 		// The value is not repeated: it may be a password.
 		fail("--super-digest: want USER:HASH, where HASH is base64(sha1(USER:PASSWORD)); " +
 			"make it with: printf 'super:PASSWORD' | openssl dgst -binary -sha1 | openssl base64")
@@ -105,7 +105,7 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 func (s *settings) checkAddresses(fail func(string, ...any)) {
 	var ports []address
 	for _, a := range s.addresses() {
-		mayBeOff := a.flag == "admin-addr" || a.flag == "client-addr" && s.secureClientAddr != ""
+		mayBeOff := a.flag == "admin-addr" || a.flag == "client-addr" && s.SecureAddr != ""
 		switch {
 		case (a.flag == "secure-client-addr" || a.flag == "metrics-addr") && a.addr == "":
 			continue
@@ -119,7 +119,7 @@ func (s *settings) checkAddresses(fail func(string, ...any)) {
 			fail("--%s %q: %w", a.flag, a.addr, err)
 			continue
 		}
-		if a.flag == "peer-addr" && len(s.peers) == 0 {
+		if a.flag == "peer-addr" && len(s.Peers) == 0 {
 			continue // not used
 		}
 		if strings.HasSuffix(a.addr, ":0") {
@@ -143,29 +143,29 @@ func sameAddr(a, b string) bool {
 }
 
 func (s *settings) checkCluster(fail func(string, ...any)) {
-	if s.id < 1 || s.id > maxID && s.peers[s.id] == "" {
-		fail("--id %d is not a number from 1 to %d", s.id, maxID)
+	if s.ID < 1 || s.ID > maxID && s.Peers[s.ID] == "" {
+		fail("--id %d is not a number from 1 to %d", s.ID, maxID)
 		return
 	}
-	if len(s.peers) == 0 {
-		if s.id != 1 && !s.dev {
+	if len(s.Peers) == 0 {
+		if s.ID != 1 && !s.dev {
 			fail("--id %d without --peers: list all servers of the cluster, such as --peers "+
-				"1=lock1:2888,2=lock2:2888,3=lock3:2888", s.id)
+				"1=lock1:2888,2=lock2:2888,3=lock3:2888", s.ID)
 		}
 		return
 	}
-	if s.peers[s.id] == "" {
-		fail("--id %d is not among the --peers %s: list this server too, or correct --id", s.id,
+	if s.Peers[s.ID] == "" {
+		fail("--id %d is not among the --peers %s: list this server too, or correct --id", s.ID,
 			s.peersFlag().String())
 		return
 	}
-	if s.peerTLS.Cert == "" && !s.peerInsecure && !loopback(s.peerAddr) {
+	if s.peerTLS.Cert == "" && !s.PeerInsecure && !loopback(s.PeerListen) {
 		fail("--peer-addr %s can be reached by others and has no TLS: give --peer-tls-cert, --peer-tls-key and "+
 			"--peer-tls-ca, "+
-			"or --peer-insecure on a network that only the servers can reach", s.peerAddr)
+			"or --peer-insecure on a network that only the servers can reach", s.PeerListen)
 	}
-	for _, id := range s.peers.ids() {
-		if _, port, _ := net.SplitHostPort(s.peers[id]); port == "0" && id != s.id {
+	for _, id := range ids(s.Peers) {
+		if _, port, _ := net.SplitHostPort(s.Peers[id]); port == "0" && id != s.ID {
 			fail("--peers: server %d has port 0, at which nobody can reach it", id)
 		}
 	}
@@ -173,12 +173,12 @@ func (s *settings) checkCluster(fail func(string, ...any)) {
 
 func (s *settings) checkBackups(given func(string) bool, fail func(string, ...any)) {
 	switch {
-	case s.backupDir == "" && (given("backup-interval") || given("backup-keep")):
+	case s.BackupDir == "" && (given("backup-interval") || given("backup-keep")):
 		fail("--backup-interval and --backup-keep need --backup-dir: name a directory, best on another disk")
-	case s.backupInterval < 0 || s.backupInterval > 0 && s.backupInterval < time.Second:
-		fail("--backup-interval %v is too short: at least 1s", s.backupInterval)
-	case s.backupKeep < 1:
-		fail("--backup-keep %d: at least 1", s.backupKeep)
+	case s.BackupInterval < 0 || s.BackupInterval > 0 && s.BackupInterval < time.Second:
+		fail("--backup-interval %v is too short: at least 1s", s.BackupInterval)
+	case s.BackupKeep < 1:
+		fail("--backup-keep %d: at least 1", s.BackupKeep)
 	}
 }
 
@@ -189,8 +189,7 @@ func loopback(addr string) bool {
 }
 
 func (s *settings) checkTimes(fail func(string, ...any)) {
-	tick, least, most := time.Duration(s.tickTime), time.Duration(s.minSessionTimeout),
-		time.Duration(s.maxSessionTimeout)
+	tick, least, most := s.TickTime, s.MinSessionTimeout, s.MaxSessionTimeout
 	switch {
 	case tick < time.Millisecond:
 		fail("--tick-time %v is too short: at least 1ms", tick)
@@ -201,11 +200,11 @@ func (s *settings) checkTimes(fail func(string, ...any)) {
 	case most > 1<<31*time.Millisecond-time.Millisecond:
 		fail("--max-session-timeout %v is longer than the protocol can say, 24 days", most)
 	}
-	if s.heartbeat < 0 || s.heartbeat > 0 && s.heartbeat < 5*time.Millisecond {
-		fail("--heartbeat-timeout %v is too short: at least 5ms", s.heartbeat)
+	if s.HeartbeatTimeout < 0 || s.HeartbeatTimeout > 0 && s.HeartbeatTimeout < 5*time.Millisecond {
+		fail("--heartbeat-timeout %v is too short: at least 5ms", s.HeartbeatTimeout)
 	}
-	if s.snapshotInterval < 0 {
-		fail("--snapshot-interval %v is negative", s.snapshotInterval)
+	if s.SnapshotInterval < 0 {
+		fail("--snapshot-interval %v is negative", s.SnapshotInterval)
 	}
 }
 
@@ -222,14 +221,14 @@ func isDigest(s string) bool {
 }
 
 func (s *settings) checkTLS(fail func(string, ...any)) {
-	if s.secureClientAddr == "" {
+	if s.SecureAddr == "" {
 		if s.clientTLS.Cert != "" || s.clientTLS.Key != "" || s.clientTLS.CA != "" {
 			fail("--tls-cert, --tls-key and --tls-ca are for --secure-client-addr: give the address to serve TLS on")
 		}
 	} else if s.clientTLS.Cert == "" || s.clientTLS.Key == "" {
 		fail("--secure-client-addr needs --tls-cert and --tls-key")
 	}
-	if s.more.tlsClientAuth == "need" && s.clientTLS.CA == "" && s.secureClientAddr != "" {
+	if s.more.tlsClientAuth == "need" && s.clientTLS.CA == "" && s.SecureAddr != "" {
 		fail("clients must show certificates (ssl.clientAuth): give --tls-ca")
 	}
 	if n := count(s.peerTLS.Cert, s.peerTLS.Key, s.peerTLS.CA); n > 0 && n < 3 {
@@ -238,14 +237,14 @@ func (s *settings) checkTLS(fail func(string, ...any)) {
 	if n := count(s.adminTLS.Cert, s.adminTLS.Key); n == 1 || n == 0 && s.adminTLS.CA != "" {
 		fail("--admin-tls-cert and --admin-tls-key belong together, and --admin-tls-ca needs both: give them too")
 	}
-	if s.peerInsecure && s.peerTLS.Cert != "" {
+	if s.PeerInsecure && s.peerTLS.Cert != "" {
 		fail("--peer-insecure and --peer-tls-cert contradict each other: leave one out")
 	}
 	if s.tlsCRL != "" && s.clientTLS.CA == "" && s.peerTLS.CA == "" && s.adminTLS.CA == "" {
 		fail(
 			"--tls-crl needs an authority, whose certificates it revokes: --tls-ca, --peer-tls-ca or --admin-tls-ca")
 	}
-	if s.x509Super != "" && s.clientTLS.CA == "" {
+	if s.X509Super != "" && s.clientTLS.CA == "" {
 		fail("--x509-super needs --tls-ca: nobody could show a certificate")
 	}
 	checkFile(fail, "tls-crl", s.tlsCRL, false)

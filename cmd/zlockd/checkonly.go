@@ -112,7 +112,7 @@ func (s *settings) print(w io.Writer) {
 				value = "(not shown)"
 			}
 		case "peer-addr":
-			value = s.peerAddr
+			value = s.PeerListen
 		}
 		fmt.Fprintf(w, "%-28s %-32s %s\n", "--"+f.Name, cmp.Or(value, "-"), cmp.Or(s.origin[f.Name], "default"))
 	})
@@ -122,13 +122,13 @@ func (s *settings) print(w io.Writer) {
 // directory, a port that is taken is that server's: before an upgrade the question is whether the next
 // start would succeed.
 func (e *examiner) ports(asked func(flag string) bool) {
-	running := !e.s.dev && disk.InUse(e.s.dataDir)
+	running := !e.s.dev && disk.InUse(e.s.DataDir)
 	if running {
-		e.note("a server runs on --data-dir %s: its ports were not tried", e.s.dataDir)
+		e.note("a server runs on --data-dir %s: its ports were not tried", e.s.DataDir)
 	}
 	for _, a := range e.s.addresses() {
 		addr := a.addr
-		if !asked(a.flag) || addr == "" || addr == off || a.flag == "peer-addr" && len(e.s.peers) == 0 ||
+		if !asked(a.flag) || addr == "" || addr == off || a.flag == "peer-addr" && len(e.s.Peers) == 0 ||
 			checkAddr(addr) != nil {
 			continue
 		}
@@ -143,18 +143,18 @@ func (e *examiner) ports(asked func(flag string) bool) {
 }
 
 func (e *examiner) directories() {
-	if !e.s.dev && e.s.dataDir != "" {
-		e.directory("data-dir", e.s.dataDir)
+	if !e.s.dev && e.s.DataDir != "" {
+		e.directory("data-dir", e.s.DataDir)
 	}
-	if e.s.backupDir != "" {
-		e.directory("backup-dir", e.s.backupDir)
+	if e.s.BackupDir != "" {
+		e.directory("backup-dir", e.s.BackupDir)
 	}
 }
 
 // peerNames looks up the names of the other servers.
 func (e *examiner) peerNames() {
-	for _, id := range e.s.peers.ids() {
-		host, _, err := net.SplitHostPort(e.s.peers[id])
+	for _, id := range ids(e.s.Peers) {
+		host, _, err := net.SplitHostPort(e.s.Peers[id])
 		if err != nil || host == "" {
 			continue
 		}

@@ -50,7 +50,7 @@ func applyConfig(s *settings, flags *pflag.FlagSet) error {
 	z := &zoo{s: s, flags: flags, seen: make(map[string]string), given: make(map[string]bool)}
 	flags.Visit(func(f *pflag.Flag) { z.given[f.Name] = true })
 	props := parseProperties(string(text))
-	s.more.text = withoutSecrets(string(text))
+	s.ConfigText = withoutSecrets(string(text))
 	for _, p := range props {
 		z.seen[z.bare(p.key)] = p.value
 	}
@@ -188,7 +188,7 @@ func (z *zoo) adminTLS() error {
 	if !force && !on("admin.portUnification") {
 		return nil
 	}
-	z.s.more.adminBoth = !force
+	z.s.AdminClear = !force
 	if !z.given["admin-tls-cert"] {
 		if store == "" {
 			return errors.New("admin.forceHttps and admin.portUnification need ssl.quorum.keyStore.location, or " +
@@ -199,7 +199,7 @@ func (z *zoo) adminTLS() error {
 		}
 	}
 	ca := z.seen["ssl.quorum.trustStore.location"]
-	if len(z.s.peers) == 0 { // the stores are for this port alone
+	if len(z.s.Peers) == 0 { // the stores are for this port alone
 		z.s.peerTLS.Cert, z.s.peerTLS.Key, z.s.peerTLS.CA = "", "", ""
 	}
 	if !on("admin.needClientAuth") {
@@ -225,7 +225,7 @@ func (z *zoo) metricsPort(addr func(flag, portKey, hostKey, host string) error) 
 
 // cluster maps the server lines and the file myid.
 func (z *zoo) cluster() error {
-	z.s.loneVoter = strings.EqualFold(z.seen["standaloneEnabled"], "false")
+	z.s.LoneVoter = strings.EqualFold(z.seen["standaloneEnabled"], "false")
 	alone := len(z.servers) == 1 && !strings.EqualFold(z.seen["standaloneEnabled"], "false")
 	if len(z.servers) == 0 || alone {
 		if alone {
@@ -245,7 +245,7 @@ func (z *zoo) cluster() error {
 		return err
 	}
 	if !z.given["id"] {
-		file := filepath.Join(z.s.dataDir, "myid")
+		file := filepath.Join(z.s.DataDir, "myid")
 		text, err := readFile(file)
 		if err != nil {
 			return fmt.Errorf("there are server lines, but which of them is this? %w (write the number there, or "+
@@ -255,12 +255,12 @@ func (z *zoo) cluster() error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		z.s.id = id
+		z.s.ID = id
 	}
-	z.s.words = map[uint32]state.Server{}
+	z.s.PeerWords = map[uint32]state.Server{}
 	for _, sv := range z.servers {
-		z.s.words[sv.ID] = sv
-		if sv.ID != z.s.id {
+		z.s.PeerWords[sv.ID] = sv
+		if sv.ID != z.s.ID {
 			continue
 		}
 		if strings.EqualFold(z.seen["peerType"], "observer") && sv.Voter {

@@ -34,75 +34,75 @@ func TestZooKeysAreMapped(t *testing.T) {
 		want       func(*settings) bool
 	}{
 		{"sample", base + "tickTime=2000", nil, func(s *settings) bool {
-			return s.clientAddr == ":2181" && s.adminAddr == "127.0.0.1:8181" && len(s.peers) == 0 &&
-				s.minSessionTimeout == millisValue(4*time.Second)
+			return s.ClientAddr == ":2181" && s.AdminAddr == "127.0.0.1:8181" && len(s.Peers) == 0 &&
+				s.MinSessionTimeout == 4*time.Second
 		}},
 		{"no tick", base, nil, func(s *settings) bool {
-			return s.tickTime == millisValue(3*time.Second) && s.maxSessionTimeout == millisValue(time.Minute)
+			return s.TickTime == 3*time.Second && s.MaxSessionTimeout == time.Minute
 		}},
 		{"flag over tick", base, []string{"--tick-time", "1s"}, func(s *settings) bool {
-			return s.tickTime == millisValue(time.Second)
+			return s.TickTime == time.Second
 		}},
 		{"flag over file", base + "maxClientCnxns=5\ntickTime=100", []string{"--max-client-cnxns", "9",
 			"--client-addr", "127.0.0.1:1"}, func(s *settings) bool {
-			return s.maxClientCnxns == 9 && s.clientAddr == "127.0.0.1:1" &&
-				s.tickTime == millisValue(100*time.Millisecond)
+			return s.MaxConnsPerAddr == 9 && s.ClientAddr == "127.0.0.1:1" &&
+				s.TickTime == 100*time.Millisecond
 		}},
 		{"default timeouts", base + "minSessionTimeout=-1\nmaxSessionTimeout=-1\ntickTime=1000", nil,
 			func(s *settings) bool {
-				return s.minSessionTimeout == millisValue(2*time.Second) &&
-					s.maxSessionTimeout == millisValue(20*time.Second)
+				return s.MinSessionTimeout == 2*time.Second &&
+					s.MaxSessionTimeout == 20*time.Second
 			}},
 		{"timeouts", base + "minSessionTimeout=500\nmaxSessionTimeout=90000", nil, func(s *settings) bool {
-			return s.minSessionTimeout == millisValue(500*time.Millisecond) &&
-				s.maxSessionTimeout == millisValue(90*time.Second)
+			return s.MinSessionTimeout == 500*time.Millisecond &&
+				s.MaxSessionTimeout == 90*time.Second
 		}},
 		{"address", base + "clientPortAddress=10.0.0.1", nil, func(s *settings) bool {
-			return s.clientAddr == "10.0.0.1:2181"
+			return s.ClientAddr == "10.0.0.1:2181"
 		}},
 		{"address six", base + "clientPortAddress=::1", nil, func(s *settings) bool {
-			return s.clientAddr == "[::1]:2181"
+			return s.ClientAddr == "[::1]:2181"
 		}},
-		{"admin off", base + "admin.enableServer=false", nil, func(s *settings) bool { return s.adminAddr == off }},
+		{"admin off", base + "admin.enableServer=false", nil, func(s *settings) bool { return s.AdminAddr == off }},
 		{"admin port", base + "admin.serverPort=9090", nil, func(s *settings) bool {
-			return s.adminAddr == "127.0.0.1:9090" && noted(s, "admin.serverPort")
+			return s.AdminAddr == "127.0.0.1:9090" && noted(s, "admin.serverPort")
 		}},
 		{"admin address", base + "admin.serverAddress=0.0.0.0", nil, func(s *settings) bool {
-			return s.adminAddr == "0.0.0.0:8080"
+			return s.AdminAddr == "0.0.0.0:8080"
 		}},
 		{"prefix", base + "zookeeper.admin.serverPort=9090\nzookeeper.skipACL=yes", nil, func(s *settings) bool {
-			return s.adminAddr == "127.0.0.1:9090" && s.skipACL
+			return s.AdminAddr == "127.0.0.1:9090" && s.SkipACL
 		}},
 		{"whitelist", base + "4lw.commands.whitelist=ruok, mntr", nil, func(s *settings) bool {
-			return s.whitelist == "ruok,mntr,srvr"
+			return s.FourLetterWords == "ruok,mntr,srvr"
 		}},
 		{"all words", base + "4lw.commands.whitelist=*", nil, func(s *settings) bool {
-			return s.whitelist == "*,srvr"
+			return s.FourLetterWords == "*,srvr"
 		}},
 		{"no words", base + "4lw.commands.whitelist=", nil, func(s *settings) bool {
-			return s.whitelist == "srvr"
+			return s.FourLetterWords == "srvr"
 		}},
-		{"buffer", base + "jute.maxbuffer=0x100000", nil, func(s *settings) bool { return s.maxFrame == 1<<20 }},
+		{"buffer", base + "jute.maxbuffer=0x100000", nil, func(s *settings) bool { return s.MaxFrame == 1<<20 }},
 		{"snapshots", base + "snapCount=5000\nautopurge.snapRetainCount=4\nsnapSizeLimitInKb=2048", nil,
 			func(s *settings) bool {
-				return s.snapshotEntries == 5000 && s.more.snapshotRetain == 4 && s.more.snapshotBytes == 2<<20
+				return s.SnapshotEntries == 5000 && s.SnapshotRetain == 4 && s.SnapshotBytes == 2<<20
 			}},
 		{"features", base + "extendedTypesEnabled=false\nenforceQuota=false\nznode.container.checkIntervalMs=1500\nmaxCnxns=300", nil, func(s *settings) bool {
-			return s.noTTL && !s.enforceQuota && s.containerCheck == millisValue(1500*time.Millisecond) &&
-				s.maxCnxns == 300
+			return s.NoTTL && !s.EnforceQuota && s.SweepInterval == 1500*time.Millisecond &&
+				s.MaxConns == 300
 		}},
 		{"sasl is not there", base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
 			nil, func(s *settings) bool {
 				return len(s.more.notes) == 1 && s.more.notes[0].key == "authProvider.1"
 			}},
 		{"sasl", base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\njava.security.auth.login.config=/etc/jaas.conf\nsuperUser=root\nsessionRequireClientSASLAuth=true", nil, func(s *settings) bool {
-			return len(s.more.notes) == 0 && s.saslUsers == "/etc/jaas.conf" && s.saslSuper == "root" &&
-				s.requireAuth == "sasl" && s.superDigest == ""
+			return len(s.more.notes) == 0 && s.saslUsers == "/etc/jaas.conf" && s.SASLSuper == "root" &&
+				s.requireAuth == "sasl" && s.SuperDigest == ""
 		}},
 		{"more super users", base +
 			"java.security.auth.login.config=/etc/jaas.conf\nsuperUser=root\nsuperUser.1=joe\nletAnySaslUserDoX=reader", nil, func(s *settings) bool {
 			return len(s.more.notes) == 2 && s.more.notes[0].key == "superUser.1" &&
-				s.more.notes[1].key == "letAnySaslUserDoX" && s.saslSuper == "root"
+				s.more.notes[1].key == "letAnySaslUserDoX" && s.SASLSuper == "root"
 		}},
 		{"required", base + "java.security.auth.login.config=/etc/jaas.conf\nenforce.auth.enabled=true\nenforce.auth.schemes=digest,sasl", nil, func(s *settings) bool {
 			return s.requireAuth == "digest,sasl"
@@ -111,68 +111,68 @@ func TestZooKeysAreMapped(t *testing.T) {
 			"enforce.auth.schemes=sasl\nenforce.auth.enabled=false\nsessionRequireClientSASLAuth=false", nil,
 			func(s *settings) bool { return s.requireAuth == "" }},
 		{"features on", base + "extendedTypesEnabled=true\nenforceQuota=true", nil, func(s *settings) bool {
-			return !s.noTTL && s.enforceQuota
+			return !s.NoTTL && s.EnforceQuota
 		}},
 		{"super", base + "DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=", nil,
 			func(s *settings) bool {
-				return s.superDigest == "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" && !strings.Contains(s.more.text, "D/InIHS")
+				return s.SuperDigest == "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" && !strings.Contains(s.ConfigText, "D/InIHS")
 			}},
 		{"same as always", base +
 			"forceSync=yes\nelectionAlg=3\nreadonlymode.enabled=false\nportUnification=false\nlocalSessionsEnabled=false\nclientPortListenBacklog=-1", nil,
 			func(s *settings) bool { return len(s.more.notes) == 0 }},
 		{"metrics", base + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\nmetricsProvider.exportJvmInfo=false", nil, func(s *settings) bool {
-			return s.metricsAddr == "0.0.0.0:7000" && !s.jvmMetrics
+			return s.MetricsAddr == "0.0.0.0:7000" && !s.jvmMetrics
 		}},
 		{"metrics elsewhere", base +
 			"metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\nmetricsProvider.httpHost=127.0.0.1\nmetricsProvider.httpPort=7070", nil, func(s *settings) bool {
-			return s.metricsAddr == "127.0.0.1:7070" && s.jvmMetrics
+			return s.MetricsAddr == "127.0.0.1:7070" && s.jvmMetrics
 		}},
 		{"ignored", base + "forceSync=no\npreAllocSize=1\nnetty.x=1\nmetricsProvider.more=1\nwhatever=1\nportUnification=true", nil, func(s *settings) bool {
 			return noted(s, "forceSync", "preAllocSize", "netty.x", "metricsProvider.more", "whatever",
 				"portUnification") && len(s.more.notes) == 6
 		}},
 		{"data of a ZooKeeper", "clientPort=2181\ndataDir=$DIR/old", []string{"--ignore-zookeeper-data"},
-			func(s *settings) bool { return strings.HasSuffix(s.dataDir, "/old") }},
+			func(s *settings) bool { return strings.HasSuffix(s.DataDir, "/old") }},
 
 		{"members", base + "server.1=127.0.0.1:1:11\nserver.2=127.0.0.1:2:12:participant;2182\nserver.3=[::1]:3:13",
 			[]string{"--id", "3"}, func(s *settings) bool {
-				return s.peersFlag().String() == "1=127.0.0.1:1,2=127.0.0.1:2,3=[::1]:3" && s.peerAddr == "[::1]:3" &&
-					s.id == 3
+				return s.peersFlag().String() == "1=127.0.0.1:1,2=127.0.0.1:2,3=[::1]:3" && s.PeerListen == "[::1]:3" &&
+					s.ID == 3
 			}},
 		{"myid", "clientPort=1\ndataDir=$DIR/ids\nserver.1=127.0.0.1:1:11\nserver.2=127.0.0.1:2:12", nil,
-			func(s *settings) bool { return s.id == 2 && s.peerAddr == "127.0.0.1:2" }},
-		{"all addresses", "clientPort=1\ndataDir=$DIR/ids\nserver.1=a:1:11\nserver.2=b:2:12\nquorumListenOnAllIPs=true", []string{"--peer-insecure"}, func(s *settings) bool { return s.peerAddr == ":2" }},
+			func(s *settings) bool { return s.ID == 2 && s.PeerListen == "127.0.0.1:2" }},
+		{"all addresses", "clientPort=1\ndataDir=$DIR/ids\nserver.1=a:1:11\nserver.2=b:2:12\nquorumListenOnAllIPs=true", []string{"--peer-insecure"}, func(s *settings) bool { return s.PeerListen == ":2" }},
 		{"client port of the member",
 			"dataDir=$DIR/ids\nserver.1=127.0.0.1:1:11;2181\nserver.2=127.0.0.1:2:12;0.0.0.0:2182", nil,
-			func(s *settings) bool { return s.clientAddr == ":2182" }},
+			func(s *settings) bool { return s.ClientAddr == ":2182" }},
 		{"observers", base + "server.1=127.0.0.1:1:11\nserver.2=127.0.0.1:2:12:observer;2182\npeerType=observer",
 			[]string{"--id", "2"},
 			func(s *settings) bool {
 				return s.peersFlag().String() == "1=127.0.0.1:1,2=127.0.0.1:2:observer" &&
-					slices.Equal(s.observers, []uint32{2}) && len(s.more.notes) == 0
+					slices.Equal(s.Observers, []uint32{2}) && len(s.more.notes) == 0
 			}},
 		{"an observer by peerType only", base +
 			"server.1=127.0.0.1:1:11\nserver.2=127.0.0.1:2:12\npeerType=observer", []string{"--id", "2"},
-			func(s *settings) bool { return len(s.observers) == 0 && noted(s, "peerType") }},
+			func(s *settings) bool { return len(s.Observers) == 0 && noted(s, "peerType") }},
 		{"alone", base + "server.7=lock7:1:11", nil, func(s *settings) bool {
-			return len(s.peers) == 0 &&
-				s.id == 1 && noted(s, "server.7")
+			return len(s.Peers) == 0 &&
+				s.ID == 1 && noted(s, "server.7")
 		}},
 		{"alone with a peer port", base + "server.7=127.0.0.1:1:11\nstandaloneEnabled=false", []string{"--id", "7"},
-			func(s *settings) bool { return len(s.peers) == 1 }},
+			func(s *settings) bool { return len(s.Peers) == 1 }},
 		{"members elsewhere", base + "dynamicConfigFile=$DIR/zoo.cfg.dynamic", []string{"--id", "1"},
 			func(s *settings) bool { return s.peersFlag().String() == "1=127.0.0.1:1,2=127.0.0.1:2" }},
 
 		{"TLS", "secureClientPort=2281\ndataDir=$DIR\nssl.keyStore.location=$DIR/server.pem\nssl.trustStore.location=$DIR/ca.pem\nssl.trustStore.password=x\nssl.keyStore.type=PEM\nssl.clientAuth=want\nssl.enabledProtocols=TLSv1.3", nil,
 			func(s *settings) bool {
-				return s.clientAddr == off && s.secureClientAddr == ":2281" &&
+				return s.ClientAddr == off && s.SecureAddr == ":2281" &&
 					strings.HasSuffix(s.clientTLS.Cert, "server.pem") && s.clientTLS.Key == s.clientTLS.Cert &&
 					strings.HasSuffix(s.clientTLS.CA, "ca.pem") && s.more.tlsClientAuth == "want" && s.more.tls13
 			}},
 		{"TLS and clear text", base +
 			"secureClientPort=2281\nssl.keyStore.location=$DIR/server.pem\nssl.clientAuth=none\nssl.protocol=TLSv1.2",
 			nil, func(s *settings) bool {
-				return s.clientAddr == ":2181" && s.secureClientAddr == ":2281" && !s.more.tls13
+				return s.ClientAddr == ":2181" && s.SecureAddr == ":2281" && !s.more.tls13
 			}},
 		{"peer TLS", base + "server.1=a:1:1\nserver.2=b:1:1\nsslQuorum=true\nssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", []string{"--id", "1"}, func(s *settings) bool {
 			return strings.HasSuffix(s.peerTLS.Key, "server.pem") && strings.HasSuffix(s.peerTLS.CA, "ca.pem")
@@ -313,16 +313,16 @@ func TestEnvironment(t *testing.T) {
 	}
 	s, flags, err := parseFlags([]string{"--max-frame", "8192"}, env)
 	must.OK(t, err)
-	if s.tickTime != millisValue(500*time.Millisecond) || s.maxFrame != 8192 || !s.skipACL ||
+	if s.TickTime != 500*time.Millisecond || s.MaxFrame != 8192 || !s.SkipACL ||
 		s.logLevel != "info" {
-		t.Errorf("tick %v, frame %d, skip %v, level %q", s.tickTime, s.maxFrame, s.skipACL, s.logLevel)
+		t.Errorf("tick %v, frame %d, skip %v, level %q", s.TickTime, s.MaxFrame, s.SkipACL, s.logLevel)
 	}
 	s.config = filepath.Join(t.TempDir(), "zoo.cfg")
 	must.OK(t, os.WriteFile(s.config, []byte("clientPort=1\ntickTime=7000\nmaxClientCnxns=7\n"),
 		0o600))
 	must.OK(t, applyConfig(s, flags))
-	expect.That(t, s.tickTime == millisValue(500*time.Millisecond) && s.maxClientCnxns == 7,
-		"tick %v, connections %d beside a zoo.cfg", s.tickTime, s.maxClientCnxns)
+	expect.That(t, s.TickTime == 500*time.Millisecond && s.MaxConnsPerAddr == 7,
+		"tick %v, connections %d beside a zoo.cfg", s.TickTime, s.MaxConnsPerAddr)
 	_, _, err = parseFlags(nil, func(name string) (string, bool) { return "many", name == "ZLOCKD_MAX_NODES" })
 	expect.That(t, err != nil && strings.Contains(err.Error(), "ZLOCKD_MAX_NODES"),
 		"a wrong variable: %v", err)

@@ -29,10 +29,10 @@ func explain(err error, s *settings) error {
 			addrFlag(err, s))
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%w\n  The server needs to read and write %s as the user it runs as; --data-dir "+
-			"chooses another directory.", err, s.dataDir)
+			"chooses another directory.", err, s.DataDir)
 	case errors.Is(err, syscall.ENOSPC):
-		return fmt.Errorf("%w\n  Make room on the disk of %s, or choose another --data-dir.", err, s.dataDir)
-	case errors.As(err, &file) && s.dataDir != "" && strings.HasPrefix(file.Path, s.dataDir):
+		return fmt.Errorf("%w\n  Make room on the disk of %s, or choose another --data-dir.", err, s.DataDir)
+	case errors.As(err, &file) && s.DataDir != "" && strings.HasPrefix(file.Path, s.DataDir):
 		return fmt.Errorf("%w\n  --data-dir is to name a directory, or one that can be made.", err)
 	}
 	return err
@@ -57,8 +57,8 @@ func nameFlag(name string, s *settings) string {
 type address struct{ flag, addr string }
 
 func (s *settings) addresses() []address {
-	return []address{{"client-addr", s.clientAddr}, {"secure-client-addr", s.secureClientAddr},
-		{"admin-addr", s.adminAddr}, {"metrics-addr", s.metricsAddr}, {"peer-addr", s.peerAddr}}
+	return []address{{"client-addr", s.ClientAddr}, {"secure-client-addr", s.SecureAddr},
+		{"admin-addr", s.AdminAddr}, {"metrics-addr", s.MetricsAddr}, {"peer-addr", s.PeerListen}}
 }
 
 // flagOf names the first flag whose address meant accepts.

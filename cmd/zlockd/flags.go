@@ -10,7 +10,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/backup"
+	"github.com/zlockd/zlockd/server/clients"
 )
 
 // off is the address of a listener that is switched off.
@@ -30,79 +33,80 @@ func flagGroups(s *settings) []cli.Group {
 	f.BoolVar(&s.dev, "dev", false,
 		"a server for development: one process, everything in memory, nothing left behind")
 	f.StringVar(&s.config, "config", "", "read `FILE`, a ZooKeeper zoo.cfg; flags given beside it win")
-	f.StringVar(&s.dataDir, "data-dir", "./zlockd-data",
+	f.StringVar(&s.DataDir, "data-dir", "./zlockd-data",
 		"keep log, snapshots and identity in `DIR`, made when missing")
 	f.BoolVar(&s.ignoreZooData, "ignore-zookeeper-data", false,
 		"start empty beside the data of a ZooKeeper (version-2) in the data directory, instead of refusing; "+
 			"zlockd import takes them over")
 
 	f = begin("Addresses (any port may be 0: a free one is taken and shown)")
-	f.StringVar(&s.clientAddr, "client-addr", "127.0.0.1:2181",
+	f.StringVar(&s.ClientAddr, "client-addr", "127.0.0.1:2181",
 		"serve clients on `HOST:PORT`; \"off\" with --secure-client-addr")
-	f.StringVar(&s.adminAddr, "admin-addr", "127.0.0.1:8181",
+	f.StringVar(&s.AdminAddr, "admin-addr", "127.0.0.1:8181",
 		"serve metrics, health and commands over HTTP on `HOST:PORT`; \"off\" disables")
 	f.StringVar(&s.adminHosts, "admin-hosts", "",
 		"further `NAMES` under which the admin port may be asked for, * = any")
-	f.StringVar(&s.metricsAddr, "metrics-addr", "", "serve /metrics, and nothing else, on `HOST:PORT` too")
-	f.StringVar(&s.peerAddr, "peer-addr", "127.0.0.1:2888",
+	f.StringVar(&s.MetricsAddr, "metrics-addr", "", "serve /metrics, and nothing else, on `HOST:PORT` too")
+	f.StringVar(&s.PeerListen, "peer-addr", "127.0.0.1:2888",
 		"listen for the other servers on `HOST:PORT`; with --peers the default is this server's entry there")
 
 	f = begin("Cluster")
-	f.Uint32Var(&s.id, "id", 1, "id of this server among --peers, `N` from 1 to 254")
+	f.Uint32Var(&s.ID, "id", 1, "id of this server among --peers, `N` from 1 to 254")
 	f.Var(s.peersFlag(), "peers",
 		"all servers of the cluster, this one included; leave out for a single server; :observer behind one "+
 			"without a vote")
-	f.Var((*durationValue)(&s.heartbeat), "heartbeat-timeout",
+	f.Var(withUnit(&s.HeartbeatTimeout), "heartbeat-timeout",
 		"follow a silent leader no longer than this, then elect (default 1s; 30ms in a single server)")
 	s.peerTLS.declare(f, "peer-tls", "this server's certificate for its peers, with the DNS name zlockd-ID",
 		"the authority that signed the peers' certificates")
-	f.BoolVar(&s.reconfig, "reconfig", false,
+	f.BoolVar(&s.Reconfig, "reconfig", false,
 		"let clients that may write /zookeeper/config change the members (zkCli's reconfig)")
-	f.BoolVar(&s.peerInsecure, "peer-insecure", false,
+	f.BoolVar(&s.PeerInsecure, "peer-insecure", false,
 		"let servers talk in the clear beyond loopback: whoever reaches the peer port owns the data")
 
 	f = begin("Sessions and limits (bare numbers of the first three are milliseconds)")
-	s.tickTime = millisValue(2 * time.Second)
-	f.Var(&s.tickTime, "tick-time", "unit of the session timeouts below")
-	f.Var(&s.minSessionTimeout, "min-session-timeout",
+	s.TickTime = 2 * time.Second
+	f.Var(millis(&s.TickTime), "tick-time", "unit of the session timeouts below")
+	f.Var(millis(&s.MinSessionTimeout), "min-session-timeout",
 		"shortest session timeout a client gets (default 2 ticks)")
-	f.Var(&s.maxSessionTimeout, "max-session-timeout",
+	f.Var(millis(&s.MaxSessionTimeout), "max-session-timeout",
 		"longest session timeout a client gets (default 20 ticks)")
-	f.IntVar(&s.maxClientCnxns, "max-client-cnxns", 60, "at most `N` connections from one address, 0 = no limit")
-	f.IntVar(&s.maxCnxns, "max-cnxns", 0,
+	f.IntVar(&s.MaxConnsPerAddr, "max-client-cnxns", clients.DefaultMaxConnsPerAddr,
+		"at most `N` connections from one address, 0 = no limit")
+	f.IntVar(&s.MaxConns, "max-cnxns", 0,
 		"at most `N` connections in all, 0 = as many as descriptors and memory allow")
-	f.IntVar(&s.maxFrame, "max-frame", 0xfffff, "longest request in `BYTES`")
-	f.BoolVar(&s.readOnly, "read-only-mode", false,
+	f.IntVar(&s.MaxFrame, "max-frame", clients.DefaultMaxFrame, "longest request in `BYTES`")
+	f.BoolVar(&s.ReadOnlyMode, "read-only-mode", false,
 		"while no leader is known, let clients that ask for it read what this server has")
-	f.BoolVar(&s.linearizable, "linearizable-reads", false,
+	f.BoolVar(&s.LinearizableReads, "linearizable-reads", false,
 		"confirm with a majority before every read, so that no read is ever stale")
-	f.IntVar(&s.maxNodes, "max-nodes", 0, "refuse new nodes beyond `N`, 0 = no limit")
+	f.IntVar(&s.MaxNodes, "max-nodes", 0, "refuse new nodes beyond `N`, 0 = no limit")
 	f.Int64Var(&s.maxData, "max-data", 0,
 		"refuse more data beyond this many `MIB` of paths and data, 0 = no limit")
-	f.BoolVar(&s.enforceQuota, "enforce-quota", false,
+	f.BoolVar(&s.EnforceQuota, "enforce-quota", false,
 		"refuse writes beyond the hard limits of zkCli's setquota -N and -B; else they are only noted, as in "+
 			"ZooKeeper")
-	f.BoolVar(&s.noTTL, "no-ttl", false,
+	f.BoolVar(&s.NoTTL, "no-ttl", false,
 		"refuse nodes with a time to live, as a ZooKeeper does that is not told otherwise")
-	s.containerCheck = millisValue(time.Minute)
-	f.Var(&s.containerCheck, "container-check-interval",
+	s.SweepInterval = raftfsm.DefaultSweep
+	f.Var(millis(&s.SweepInterval), "container-check-interval",
 		"remove empty containers and overdue TTL nodes this often")
 
 	f = begin("Storage")
-	f.StringVar(&s.logStore, "log-store", "wal",
+	f.StringVar(&s.LogStore, "log-store", "wal",
 		"how the log is stored, `wal|bolt`: segmented files, or one bolt database")
-	f.Int64Var(&s.snapshotEntries, "snapshot-entries", 100_000, "take a snapshot every `N` requests")
-	f.Var((*durationValue)(&s.snapshotInterval), "snapshot-interval",
+	f.Int64Var(&s.SnapshotEntries, "snapshot-entries", raftfsm.DefaultSnapshotEntries, "take a snapshot every `N` requests")
+	f.Var(withUnit(&s.SnapshotInterval), "snapshot-interval",
 		"and at least this often, when something changed (default never)")
-	f.Int64Var(&s.diskReserve, "disk-reserve", 512,
+	f.Int64Var(&s.diskReserve, "disk-reserve", raftfsm.DefaultDiskReserve>>20,
 		"refuse what needs more room with less than this many `MIB` of disk free, 0 = never")
-	f.StringVar(&s.backupDir, "backup-dir", "", "take backups into `DIR`, one server of a cluster after another")
-	f.Var((*durationValue)(&s.backupInterval), "backup-interval",
+	f.StringVar(&s.BackupDir, "backup-dir", "", "take backups into `DIR`, one server of a cluster after another")
+	f.Var(withUnit(&s.BackupInterval), "backup-interval",
 		"time between the backups of a server (default 1h)")
-	f.IntVar(&s.backupKeep, "backup-keep", 24, "keep the newest `N` backups of this server")
+	f.IntVar(&s.BackupKeep, "backup-keep", backup.DefaultKeep, "keep the newest `N` backups of this server")
 
 	f = begin("Security of clients")
-	f.StringVar(&s.secureClientAddr, "secure-client-addr", "", "serve clients over TLS on `HOST:PORT`")
+	f.StringVar(&s.SecureAddr, "secure-client-addr", "", "serve clients over TLS on `HOST:PORT`")
 	s.clientTLS.declare(f, "tls", "certificate for clients",
 		"ask clients for a certificate signed by this authority")
 	s.adminTLS.declare(f, "admin-tls", "serve the admin port over TLS with this certificate",
@@ -110,17 +114,17 @@ func flagGroups(s *settings) []cli.Group {
 	f.StringVar(&s.tlsCRL, "tls-crl", "",
 		"refuse certificates of clients, peers and callers of the admin port that these lists revoke, PEM `FILE`, "+
 			"read again when it changes")
-	f.StringVar(&s.x509Super, "x509-super", "",
+	f.StringVar(&s.X509Super, "x509-super", "",
 		"who may do everything: the `SUBJECT` of a client's certificate, as CN=admin,O=example")
 	f.BoolVar(&s.expiredCerts, "allow-expired-certs", false,
 		"start with a certificate of this server that has expired or is not valid yet")
-	f.StringVar(&s.superDigest, "super-digest", "",
+	f.StringVar(&s.SuperDigest, "super-digest", "",
 		"who may do everything, also change state over HTTP: `USER:HASH`, the hash being "+
 			"base64(sha1(USER:PASSWORD))")
 	f.StringVar(&s.saslUsers, "sasl-users", "",
 		"who may authenticate by SASL DIGEST-MD5: `FILE` of lines user:password, or a JAAS file with a section "+
 			"Server, also for Kerberos")
-	f.StringVar(&s.saslSuper, "sasl-super", "",
+	f.StringVar(&s.SASLSuper, "sasl-super", "",
 		"the `USER` of --sasl-users or of Kerberos who may do everything")
 	f.StringVar(&s.keytab, "kerberos-keytab", "",
 		"let clients authenticate by SASL GSSAPI (Kerberos) with this server's keys of `FILE`, read again when "+
@@ -139,18 +143,18 @@ func flagGroups(s *settings) []cli.Group {
 	f.StringVar(&s.requireAuth, "require-auth", "",
 		"close clients that ask for anything before they have authenticated by one of these `SCHEMES`: digest, "+
 			"sasl, x509")
-	f.BoolVar(&s.skipACL, "skip-acl", false, "check no access rights at all")
+	f.BoolVar(&s.SkipACL, "skip-acl", false, "check no access rights at all")
 
 	f = begin("Operation")
-	f.StringVar(&s.whitelist, "4lw-whitelist", admin.DefaultWhitelist,
+	f.StringVar(&s.FourLetterWords, "4lw-whitelist", admin.DefaultWhitelist,
 		"answer these four-letter `WORDS`, * = all; srvr always is")
 	f.BoolVar(&s.jvmMetrics, "jvm-metrics", true,
 		"show memory, threads and collections under the names of a Java process too: ZooKeeper's boards ask for "+
 			"them")
-	f.BoolVar(&s.pprof, "pprof", false, "serve profiles of the process at /debug/pprof of the admin address")
+	f.BoolVar(&s.Profiling, "pprof", false, "serve profiles of the process at /debug/pprof of the admin address")
 	f.StringVar(&s.auditLog, "audit-log", "",
 		"write a line for each change that is asked for to `FILE|stderr|syslog`, as ZooKeeper's audit log has it")
-	f.Var((*durationValue)(&s.slowRequest), "slow-request",
+	f.Var(withUnit(&s.SlowRequest), "slow-request",
 		"log requests that take longer than this (default never)")
 	f.StringVar(&s.logLevel, "log-level", "info", "the least that is logged, `debug|info|warn|error`")
 	f.StringVar(&s.logFormat, "log-format", "text", "form of the log, `text|json`")

@@ -96,12 +96,12 @@ func (d *daemon) serveWith(args []string) int {
 	}
 	d.setLevel(s)
 	log := newLogger(d.stderr, &d.level, s.logFormat)
-	if len(s.peers) > 1 { // operators read the lines of several servers together
-		log = log.With("server", s.id)
+	if len(s.Peers) > 1 { // operators read the lines of several servers together
+		log = log.With("server", s.ID)
 	}
 	if q, ok := d.stderr.(*logQueue); ok {
 		q.tellBy(log)
-		s.logLost = q.lost
+		s.LogLost = q.lost
 	}
 	for _, n := range s.more.notes {
 		log.Warn("no effect: "+n.why, "file", s.config, "key", n.key)

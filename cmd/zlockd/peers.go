@@ -15,16 +15,13 @@ import (
 // maxID is the largest id of a server.
 const maxID = state.MaxServerID
 
-// peerList is the peer address of every server of the cluster.
-type peerList map[uint32]string
-
 // peersFlag is --peers: the addresses, and which servers have no vote.
 type peersFlag struct {
-	list      *peerList
+	list      *map[uint32]string
 	observers *[]uint32
 }
 
-func (s *settings) peersFlag() peersFlag { return peersFlag{&s.peers, &s.observers} }
+func (s *settings) peersFlag() peersFlag { return peersFlag{&s.Peers, &s.Observers} }
 
 // asObserver is the end of an entry of --peers for a server without a vote.
 const asObserver = ":observer"
@@ -35,7 +32,7 @@ func (p peersFlag) String() string {
 		return "" // pflag makes a zero value
 	}
 	var parts []string
-	for _, id := range p.list.ids() {
+	for _, id := range ids(*p.list) {
 		part := fmt.Sprintf("%d=%s", id, (*p.list)[id])
 		if slices.Contains(*p.observers, id) {
 			part += asObserver
@@ -50,7 +47,7 @@ func (p peersFlag) Type() string { return "ID=HOST:PORT,..." }
 
 // Set implements pflag.Value.
 func (p peersFlag) Set(s string) error {
-	list := make(peerList)
+	list := make(map[uint32]string)
 	var observers []uint32
 	for entry := range strings.SplitSeq(s, ",") {
 		entry = strings.TrimSpace(entry)
@@ -89,7 +86,8 @@ func (p peersFlag) Set(s string) error {
 	return nil
 }
 
-func (p peerList) ids() []uint32 { return slices.Sorted(maps.Keys(p)) }
+// ids returns the ids of peers in order.
+func ids(peers map[uint32]string) []uint32 { return slices.Sorted(maps.Keys(peers)) }
 
 func parseID(s string) (uint32, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 32)

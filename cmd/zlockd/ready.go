@@ -15,9 +15,9 @@ func (d *daemon) checkReady(s *settings) int {
 		fmt.Fprintf(d.stderr, "zlockd: not ready: "+format+"\n", args...)
 		return exitFailed
 	}
-	host, port, err := net.SplitHostPort(s.adminAddr)
-	if err != nil || s.adminAddr == off {
-		return fail("--check-ready asks the admin port, which is %s: set --admin-addr", s.adminAddr)
+	host, port, err := net.SplitHostPort(s.AdminAddr)
+	if err != nil || s.AdminAddr == off {
+		return fail("--check-ready asks the admin port, which is %s: set --admin-addr", s.AdminAddr)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"

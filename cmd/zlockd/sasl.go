@@ -56,8 +56,8 @@ func newSASL(s *settings, log *slog.Logger) (*sasl.Mechanisms, error) {
 		return nil, fmt.Errorf("--kerberos-principal needs --kerberos-keytab, or a Krb5LoginModule in %s",
 			s.saslUsers)
 	}
-	if _, known := m.Users[s.saslSuper]; s.saslSuper != "" && !known && m.Kerberos == nil {
-		return nil, fmt.Errorf("--sasl-super %s: there is no such user in %s", s.saslSuper, s.saslUsers)
+	if _, known := m.Users[s.SASLSuper]; s.SASLSuper != "" && !known && m.Kerberos == nil {
+		return nil, fmt.Errorf("--sasl-super %s: there is no such user in %s", s.SASLSuper, s.saslUsers)
 	}
 	return m, nil
 }
@@ -74,7 +74,7 @@ func (s *settings) checkSASL(fail func(string, ...any)) {
 	case s.saslUsers != "" || s.keytab != "":
 	case slices.Contains(required, "sasl"):
 		fail("--require-auth sasl needs --sasl-users or --kerberos-keytab: nobody could authenticate")
-	case s.saslSuper != "":
+	case s.SASLSuper != "":
 		fail("--sasl-super needs --sasl-users or --kerberos-keytab")
 	case s.principal != "":
 		fail("--kerberos-principal needs --kerberos-keytab")
@@ -85,7 +85,7 @@ func (s *settings) checkSASL(fail func(string, ...any)) {
 			flag  string
 			given bool
 		}{
-			{"super-digest", s.superDigest != ""},
+			{"super-digest", s.SuperDigest != ""},
 			{"kerberos-keytab", s.keytab != ""},
 			{"require-auth digest", slices.Contains(required, "digest")},
 		} {

@@ -7,53 +7,32 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server"
 )
 
-// settings holds what the flags and a zoo.cfg say, before anything starts.
+// settings holds what the flags and a zoo.cfg say, before anything starts. Most flags are options of the
+// server; serverOptions translates the others.
 type settings struct {
-	logLost func() int64 // lines that did not reach stderr; no flag
+	server.Options // as the flags have them: an address may be off, and no limit is 0
 
 	// Start and storage.
-	config, dataDir, logStore, backupDir          string
+	config                                        string
 	dev, ignoreZooData, version, checkReady, help bool
-	snapshotEntries, diskReserve                  int64 // disk in MiB
-	snapshotInterval, backupInterval              time.Duration
-	backupKeep                                    int
+	diskReserve, maxData                          int64 // MiB
 
-	// Addresses: "off" opens no port; of those for clients the one with TLS then remains.
-	clientAddr, secureClientAddr, peerAddr, adminAddr, metricsAddr, adminHosts string
-
-	// The cluster.
-	id                     uint32
-	peers                  peerList
-	observers              []uint32
-	words                  map[uint32]state.Server // the server lines of a zoo.cfg
-	heartbeat              time.Duration
-	peerTLS                tlsFlags
-	peerInsecure, reconfig bool
-	loneVoter              bool // standaloneEnabled=false in a zoo.cfg
-
-	// Sessions and limits.
-	tickTime, minSessionTimeout, maxSessionTimeout, containerCheck millisValue
-	maxClientCnxns                                                 int // 0: no limit
-	maxCnxns                                                       int // 0: what descriptors and memory allow
-	maxFrame, maxNodes                                             int
-	maxData                                                        int64 // MiB
-	readOnly, linearizable, enforceQuota, noTTL                    bool
+	adminHosts string
+	peerTLS    tlsFlags
 
 	// Security of clients.
-	clientTLS, adminTLS                                         tlsFlags
-	tlsCRL                                                      string
-	superDigest, x509Super, ensembleNames, saslUsers, saslSuper string
-	keytab, principal, authToLocal                              string // Kerberos
-	requireAuth                                                 string // schemes, by commas
-	expiredCerts, removeHost, removeRealm, skipACL              bool
+	clientTLS, adminTLS                   tlsFlags
+	tlsCRL, ensembleNames, saslUsers      string
+	keytab, principal, authToLocal        string // Kerberos
+	requireAuth                           string // schemes, by commas
+	expiredCerts, removeHost, removeRealm bool
 
 	// Operation.
-	whitelist, logLevel, logFormat, auditLog string
-	jvmMetrics, pprof                        bool
-	slowRequest                              time.Duration
+	logLevel, logFormat, auditLog string
+	jvmMetrics                    bool
 
 	flags *pflag.FlagSet // the set they were read from
 	// origin is the origin of each setting that differs from its default, by its flag.
@@ -63,73 +42,57 @@ type settings struct {
 	more zooSettings
 }
 
-// zooSettings are the few settings that a zoo.cfg has and no flag has.
+// zooSettings are the few settings that a zoo.cfg has, and neither a flag nor the server's options.
 type zooSettings struct {
-	text           string // of the file, without its secrets
-	dataLogDir     string
-	snapshotRetain int
-	snapshotBytes  int64
-	tlsClientAuth  string // none, want, need; empty: need with --tls-ca
-	tls13          bool   // nothing older
-	adminBoth      bool   // the admin port speaks clear text beside TLS
-	notes          []note // lines without effect, for the log
+	dataLogDir    string
+	tlsClientAuth string // none, want, need; empty: need with --tls-ca
+	tls13         bool   // nothing older
+	notes         []note // lines without effect, for the log
 }
 
 // note says why a line of a zoo.cfg has no effect.
 type note struct{ key, why string }
 
-// millisValue is a duration whose bare numbers are milliseconds, as in the ZooKeeper key that
-// the flag replaces.
-type millisValue time.Duration
+// durationValue is a duration. A bare number counts units; it is refused where the unit is 0.
+type durationValue struct {
+	*time.Duration
+	unit time.Duration
+}
+
+// millis is a duration whose bare numbers are milliseconds, as in the ZooKeeper key that the flag
+// replaces.
+func millis(d *time.Duration) durationValue { return durationValue{d, time.Millisecond} }
+
+// withUnit is a duration that needs its unit.
+func withUnit(d *time.Duration) durationValue { return durationValue{d, 0} }
 
 // String implements pflag.Value.
-func (m *millisValue) String() string {
-	if *m == 0 {
+func (v durationValue) String() string {
+	if v.Duration == nil || *v.Duration == 0 { // pflag makes a zero value
 		return ""
 	}
-	return time.Duration(*m).String()
+	return v.Duration.String()
 }
 
 // Type implements pflag.Value.
-func (m *millisValue) Type() string { return "DURATION" }
+func (v durationValue) Type() string { return "DURATION" }
 
 // Set implements pflag.Value.
-func (m *millisValue) Set(s string) error {
-	if n, err := strconv.ParseInt(s, 10, 32); err == nil {
-		*m = millisValue(time.Duration(n) * time.Millisecond)
+func (v durationValue) Set(s string) error {
+	if n, err := strconv.ParseInt(s, 10, 32); err == nil && v.unit != 0 {
+		*v.Duration = time.Duration(n) * v.unit
 		return nil
 	}
 	d, err := time.ParseDuration(s)
-	if err != nil {
+	if err == nil {
+		*v.Duration = d
+		return nil
+	}
+	if v.unit != 0 {
 		return errors.New("want a duration such as 2s or 500ms, or a number of milliseconds")
 	}
-	*m = millisValue(d)
-	return nil
-}
-
-// durationValue is a duration that needs its unit.
-type durationValue time.Duration
-
-// String implements pflag.Value.
-func (v *durationValue) String() string {
-	if *v == 0 {
-		return ""
+	if _, number := strconv.ParseFloat(s, 64); number == nil {
+		return errors.New("the unit is missing: write " + s + "ms or " + s + "s")
 	}
-	return time.Duration(*v).String()
-}
-
-// Type implements pflag.Value.
-func (v *durationValue) Type() string { return "DURATION" }
-
-// Set implements pflag.Value.
-func (v *durationValue) Set(s string) error {
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		if _, number := strconv.ParseFloat(s, 64); number == nil {
-			return errors.New("the unit is missing: write " + s + "ms or " + s + "s")
-		}
-		return errors.New("want a duration such as 500ms, 2s or 1h")
-	}
-	*v = durationValue(d)
-	return nil
+	return errors.New("want a duration such as 500ms, 2s or 1h")
 }

@@ -5,17 +5,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/cmd/internal/release"
-	"github.com/zlockd/zlockd/raftfsm"
-	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/audit"
-	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/server/clients"
 )
 
@@ -70,79 +66,20 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 	if err != nil {
 		return server.Options{}, err
 	}
-	raft := raftfsm.Options{
-		Peers:            s.peers,
-		Observers:        s.observers,
-		Words:            s.words,
-		PeerInsecure:     s.peerInsecure,
-		HeartbeatTimeout: s.heartbeat,
-		LogStore:         s.logStore,
-		SnapshotEntries:  s.snapshotEntries,
-		SnapshotInterval: s.snapshotInterval,
-		SnapshotRetain:   s.more.snapshotRetain,
-		SnapshotBytes:    s.more.snapshotBytes,
-		SweepInterval:    time.Duration(s.containerCheck),
-		NoTTL:            s.noTTL,
-		ReadOnly:         s.readOnly,
-		EnforceQuota:     s.enforceQuota,
-		MaxNodes:         s.maxNodes,
-		MaxBytes:         s.maxData << 20,
-		DiskReserve:      cmp.Or(s.diskReserve<<20, -1),
+	o := s.Options
+	o.ClientAddr, o.AdminAddr = orNone(o.ClientAddr), orNone(o.AdminAddr)
+	o.ClientTLS, o.AdminTLS, o.PeerTLS, o.SASL = clientTLS, adminTLS, s.tlsFlags()[1].Names, mechanisms
+	if s.dev {
+		o.DataDir = ""
 	}
-	if !s.dev {
-		raft.DataDir = s.dataDir
+	if len(o.Peers) == 0 {
+		o.PeerListen = ""
 	}
-	if len(s.peers) > 0 {
-		raft.PeerListen = s.peerAddr
-	}
-	if s.peerTLS.Cert != "" {
-		if raft.PeerTLS, err = peer.LoadTLS(s.tlsFlags()[1].Names, log); err != nil {
-			return server.Options{}, err
-		}
-	}
-	o := server.Options{
-		ID:         s.id,
-		ClientAddr: orNone(s.clientAddr),
-		SecureAddr: s.secureClientAddr,
-		AdminAddr:  orNone(s.adminAddr),
-		AdminTLS:   adminTLS, AdminClear: s.more.adminBoth,
-		MetricsAddr: s.metricsAddr,
-		AdminHosts:  strings.FieldsFunc(s.adminHosts, func(r rune) bool { return r == ',' || r == ' ' }),
-		Raft:        raft,
-		Backup:      backup.Schedule{Dir: s.backupDir, Interval: s.backupInterval, Keep: s.backupKeep},
-		Version:     release.Version(),
-		Built:       release.Built(),
-		Clients: clients.Options{
-			MinSessionTimeout: time.Duration(s.minSessionTimeout),
-			MaxSessionTimeout: time.Duration(s.maxSessionTimeout),
-			MaxFrame:          s.maxFrame,
-			MaxConnsPerAddr:   orNoLimit(s.maxClientCnxns),
-			MaxConns:          s.maxCnxns,
-			SuperDigest:       s.superDigest,
-			SASL:              mechanisms,
-			SASLSuper:         s.saslSuper,
-			X509Super:         s.x509Super,
-			EnsembleNames:     s.names(),
-			RequireAuth:       schemes(s.requireAuth),
-			SkipACL:           s.skipACL,
-			LinearizableReads: s.linearizable,
-			TLSConfig:         clientTLS,
-		},
-		Reconfig: s.reconfig, LoneVoter: s.loneVoter,
-		Logger:  log,
-		LogLost: s.logLost, SlowRequest: s.slowRequest,
-		Config: admin.Config{
-			TickTime: time.Duration(s.tickTime),
-			File:     s.more.text,
-		},
-		Admin: admin.Options{
-			Whitelist: s.whitelist,
-			Authorize: server.Authorizer(s.superDigest),
-			Profiling: s.pprof,
-			NoJVM:     !s.jvmMetrics,
-			Log:       log,
-		},
-	}
+	o.MaxConnsPerAddr = orNoLimit(o.MaxConnsPerAddr)
+	o.MaxBytes, o.DiskReserve = s.maxData<<20, cmp.Or(s.diskReserve<<20, -1)
+	o.EnsembleNames, o.RequireAuth, o.AdminHosts = s.names(), schemes(s.requireAuth), schemes(s.adminHosts)
+	o.NoJVM = !s.jvmMetrics
+	o.Version, o.Built, o.Logger = release.Version(), release.Built(), log
 	for _, f := range []*tlsfiles.Files{files, adminFiles} {
 		if f != nil {
 			o.TLSProblems = append(o.TLSProblems, f.Problem)
@@ -165,13 +102,13 @@ func (r running) Change(s *settings, log *slog.Logger) (users bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := r.Admin.SetWhitelist(s.whitelist); err != nil {
+	if err := r.Admin.SetWhitelist(s.FourLetterWords); err != nil {
 		return false, err
 	}
 	if r.audit != nil {
 		r.audit.Reopen()
 	}
-	return r.Clients.Change(clients.Options{MaxConnsPerAddr: orNoLimit(s.maxClientCnxns), MaxConns: s.maxCnxns,
+	return r.Clients.Change(clients.Options{MaxConnsPerAddr: orNoLimit(s.MaxConnsPerAddr), MaxConns: s.MaxConns,
 		SASL: mechanisms}), nil
 }
 

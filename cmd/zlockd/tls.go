@@ -32,14 +32,14 @@ func (s *settings) tlsFlags() [3]*tlsFlags {
 	for _, t := range all {
 		t.CRL = s.tlsCRL
 	}
-	s.peerTLS.name = fmt.Sprintf("zlockd-%d", s.id)
+	s.peerTLS.name = fmt.Sprintf("zlockd-%d", s.ID)
 	return all
 }
 
 // newClientTLS returns the TLS configuration of the port for clients, and its files. It returns
 // nil if the settings ask for none.
 func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, error) {
-	if s.secureClientAddr == "" {
+	if s.SecureAddr == "" {
 		return nil, nil, nil
 	}
 	f, auth, least := *s.tlsFlags()[0], tls.RequireAndVerifyClientCert, uint16(tls.VersionTLS12)
@@ -58,7 +58,7 @@ func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, 
 // newAdminTLS does the same for the admin port.
 func newAdminTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, error) {
 	f := s.tlsFlags()[2]
-	if f.Cert == "" || s.adminAddr == off {
+	if f.Cert == "" || s.AdminAddr == off {
 		return nil, nil, nil
 	}
 	return f.server(tls.RequireAndVerifyClientCert, tls.VersionTLS12, log)

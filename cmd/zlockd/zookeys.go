@@ -47,9 +47,9 @@ var zooRules = map[string]rule{
 
 	"maxCnxns": toFlag("max-cnxns"),
 	"autopurge.snapRetainCount": number("snapshots kept",
-		func(s *settings, n int64) { s.more.snapshotRetain = int(n) }),
+		func(s *settings, n int64) { s.SnapshotRetain = int(n) }),
 	"snapSizeLimitInKb": number("a snapshot after this much log",
-		func(s *settings, n int64) { s.more.snapshotBytes = n << 10 }),
+		func(s *settings, n int64) { s.SnapshotBytes = n << 10 }),
 	"extendedTypesEnabled":            no("no-ttl"),
 	"enforceQuota":                    yes("enforce-quota"),
 	"znode.container.checkIntervalMs": {"sets --container-check-interval, in milliseconds", sweep},

@@ -19,10 +19,13 @@ import (
 
 // Schedule says when backups are taken, and where they are kept.
 type Schedule struct {
-	Dir      string        // empty: none are taken
-	Interval time.Duration // between two; default an hour
-	Keep     int           // the newest so many; default 24
+	Dir      string
+	Interval time.Duration // between two
+	Keep     int           // the newest so many
 }
+
+// DefaultKeep is how many backups a server keeps by default.
+const DefaultKeep = 24
 
 // Taker takes a server's backups. The servers of a cluster take theirs one
 // after another: the interval is divided among them.

@@ -18,28 +18,29 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
+// What clients may send and open by default.
+const (
+	DefaultMaxFrame        = 0xfffff
+	DefaultMaxConnsPerAddr = 60
+)
+
 // Options say how a Server treats its clients. The zero value of each field
 // means its default.
 type Options struct {
-	// ID is this server's id in the cluster; default 1.
-	ID uint32
+	// These are as in server.Options.
+	ID                                  uint32
+	MinSessionTimeout                   time.Duration
+	MaxSessionTimeout                   time.Duration
+	MaxFrame, MaxConnsPerAddr, MaxConns int
+	SuperDigest, SASLSuper, X509Super   string
+	SASL                                *sasl.Mechanisms
+	EnsembleNames, RequireAuth          []string
+	SkipACL, LinearizableReads          bool
+	TLSConfig                           *tls.Config // for ServeTLS
+	Logger                              *slog.Logger
+	Rand                                io.Reader
+	Now                                 func() time.Time // also for the times in Kerberos' tickets
 
-	// MinSessionTimeout and MaxSessionTimeout bound what clients may ask for;
-	// default 4 s and 40 s, two and twenty ticks.
-	MinSessionTimeout time.Duration
-	MaxSessionTimeout time.Duration
-
-	// MaxFrame is the longest frame accepted, its prefix not counted; default
-	// 1,048,575. setWatches may be longer, up to 64 MiB: there are clients
-	// that do not split it.
-	MaxFrame int
-	// MaxConnsPerAddr bounds the connections from one address; default 60,
-	// negative is no limit.
-	MaxConnsPerAddr int
-	// MaxConns bounds all connections. By default, and at most, there may be as
-	// many as 80 % of the descriptors this process may have, and 64 KiB for each
-	// in half of the memory that it may use. Negative is no limit.
-	MaxConns int
 	// MaxNewSessions bounds new sessions per second; default none.
 	MaxNewSessions int
 	// MaxPending bounds the unanswered requests of a connection; default 1000.
@@ -75,30 +76,6 @@ type Options struct {
 	// FrameTimeout is how long a frame may take in all; default 120 s.
 	FrameTimeout time.Duration
 
-	// SuperDigest is the digest identity "user:base64(sha1(user:password))" that may do everything.
-	// Empty: no client may.
-	SuperDigest string
-	// SASL is how clients may authenticate by SASL; nil: the server answers like one without SASL.
-	// SASLSuper is the user of SASL that may do everything, if any.
-	SASL      *sasl.Mechanisms
-	SASLSuper string
-	// X509Super is the subject of the client certificate that may do everything, if any.
-	X509Super string
-	// EnsembleNames are the names of this cluster. A client that authenticates by the
-	// scheme ensemble with another name is refused: it looks for another cluster. A
-	// client that gives no name passes, and without names here every client does.
-	EnsembleNames []string
-	// RequireAuth are the schemes (digest, sasl, x509) of which a client must
-	// have proved an identity before it asks for anything. Empty: none.
-	RequireAuth []string
-	// SkipACL lets every client do everything.
-	SkipACL bool
-	// LinearizableReads makes every read wait for a round through the log, so that no read is ever
-	// stale.
-	LinearizableReads bool
-	// TLSConfig is for ServeTLS.
-	TLSConfig *tls.Config
-
 	// Reconfigure carries out reconfig; nil: the server answers RECONFIGDISABLED.
 	Reconfigure Reconfigure
 
@@ -107,14 +84,6 @@ type Options struct {
 	// Ended, if set, gets the end of every session, with the events of the nodes that it removed.
 	// It must not block.
 	Ended func(session int64, events []tree.Event)
-
-	// Logger receives messages for operators; default slog.Default.
-	Logger *slog.Logger
-	// Rand is the source of session passwords; default crypto/rand.
-	Rand io.Reader
-	// Now is the wall clock, for times that people see and for those in Kerberos' tickets; default
-	// time.Now.
-	Now func() time.Time
 }
 
 // withDefaults returns o with every default filled in, or says what is wrong.
@@ -122,7 +91,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.ID = cmp.Or(o.ID, 1)
 	o.MinSessionTimeout = cmp.Or(o.MinSessionTimeout, 4*time.Second)
 	o.MaxSessionTimeout = cmp.Or(o.MaxSessionTimeout, 40*time.Second)
-	o.MaxFrame = cmp.Or(o.MaxFrame, 0xfffff)
+	o.MaxFrame = cmp.Or(o.MaxFrame, DefaultMaxFrame)
 	o.MaxPending = cmp.Or(o.MaxPending, 1000)
 	o.MaxOutboxBytes = cmp.Or(o.MaxOutboxBytes, 16<<20)
 	o.MaxOutboxFrames = cmp.Or(o.MaxOutboxFrames, 50_000)
@@ -148,7 +117,7 @@ func (o Options) withDefaults() (Options, error) {
 
 // boundConns fills in the bounds of connections.
 func (o *Options) boundConns() {
-	o.MaxConnsPerAddr = cmp.Or(o.MaxConnsPerAddr, 60)
+	o.MaxConnsPerAddr = cmp.Or(o.MaxConnsPerAddr, DefaultMaxConnsPerAddr)
 	if o.MaxConns >= 0 {
 		o.MaxConns = min(cmp.Or(o.MaxConns, 1<<30), roomForConns(admin.MaxOpenFiles(), admin.UsableMemory()))
 	}

@@ -16,8 +16,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/server"
-	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -35,8 +33,7 @@ func newRig(t testing.TB) *rig {
 	t.Helper()
 	i := must.Get(server.Start(t.Context(), server.Options{
 		ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
-		Clients: clients.Options{SuperDigest: superDigest, MaxFrame: 2 << 20, MaxConnsPerAddr: -1},
-		Admin:   admin.Options{Authorize: server.Authorizer(superDigest)},
+		SuperDigest: superDigest, MaxFrame: 2 << 20, MaxConnsPerAddr: -1,
 	}))(t)
 	t.Cleanup(func() { i.Close(context.Background()) })
 	must.OK(t, i.Ready(t.Context()))

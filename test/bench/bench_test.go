@@ -11,7 +11,6 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server"
-	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -89,7 +88,7 @@ func TestPointsRunAgainstAServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	i, err := server.Start(ctx, server.Options{
-		ClientAddr: "127.0.0.1:0", Clients: clients.Options{MaxConnsPerAddr: -1},
+		ClientAddr: "127.0.0.1:0", MaxConnsPerAddr: -1,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	must.OK(t, err)

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
@@ -106,8 +105,8 @@ func embed(c *config) (addr string, closed func(), err error) {
 	list := make([]*server.Instance, n)
 	err = parallel(n, n, func(i int) (err error) {
 		list[i], err = server.Start(ctx, server.Options{ID: uint32(i + 1), ClientAddr: "127.0.0.1:0",
-			Logger: slog.New(slog.DiscardHandler),
-			Raft:   raftfsm.Options{DataDir: fmt.Sprintf("%s/%d", dir, i+1), Peers: peers}})
+			Logger:  slog.New(slog.DiscardHandler),
+			DataDir: fmt.Sprintf("%s/%d", dir, i+1), Peers: peers})
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server"
-	"github.com/zlockd/zlockd/server/clients"
 )
 
 // settings vary from seed to seed, so that no bug can hide behind a default.
@@ -141,20 +140,21 @@ func (c *cluster) start(id uint32) {
 	peers[id] = peerAddrOf(id)
 	i, err := server.Start(ctx, server.Options{
 		ID: id, ClientAddr: hostName(id) + ":2181", Listen: c.net.Listen, Logger: logger(id),
-		Now: c.wallClock(id), Rand: &entropy{rng: rand.NewChaCha8(source)}, Clients: clients.Options{
-			MaxConnsPerAddr: -1, LinearizableReads: c.set.linear},
-		Raft: raftfsm.Options{Peers: peers, PeerInsecure: true, DataDir: dataDir, Files: disk.Files(),
-			FreeBytes: disk.free, Listen: c.net.Listen,
-			Dial: c.net.Dialer(hostName(id)), SnapshotEntries: c.set.snapshot, TrailingLogs: c.set.trailing,
-			HeartbeatTimeout: c.set.heartbeat,
-			Fatal: func(err error) {
+		Now: c.wallClock(id), Rand: &entropy{rng: rand.NewChaCha8(source)},
+		MaxConnsPerAddr: -1, LinearizableReads: c.set.linear, Peers: peers, PeerInsecure: true,
+		DataDir: dataDir, SnapshotEntries: c.set.snapshot, HeartbeatTimeout: c.set.heartbeat,
+		Test: func(o *raftfsm.Options) {
+			o.Files, o.FreeBytes, o.TrailingLogs = disk.Files(), disk.free, c.set.trailing
+			o.Listen, o.Dial = c.net.Listen, c.net.Dialer(hostName(id))
+			o.Fatal = func(err error) {
 				switch {
 				case l.ends.Load():
 					go c.crash(id)
 				case !l.dead.Load():
 					c.t.Errorf("G26: server %d stopped: %v", id, err)
 				}
-			}},
+			}
+		},
 	})
 	if err != nil {
 		if !l.dead.Load() {

@@ -17,7 +17,6 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server"
-	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/session"
 )
 
@@ -114,12 +113,9 @@ func (s *Server) start() {
 	defer cancel()
 	i, err := server.Start(ctx, server.Options{
 		ClientAddr: s.Addr, Listen: s.listen,
-		Raft: raftfsm.Options{Stores: s.stores, SweepInterval: s.config.SweepInterval},
-		Clients: clients.Options{
-			MinSessionTimeout: s.config.MinSessionTimeout, MaxSessionTimeout: s.config.MaxSessionTimeout,
-			MaxConnsPerAddr: -1, SuperDigest: s.config.Super,
-		},
-		Logger: s.config.Logger,
+		MinSessionTimeout: s.config.MinSessionTimeout, MaxSessionTimeout: s.config.MaxSessionTimeout,
+		MaxConnsPerAddr: -1, SuperDigest: s.config.Super, SweepInterval: s.config.SweepInterval,
+		Logger: s.config.Logger, Test: func(o *raftfsm.Options) { o.Stores = s.stores },
 	})
 	if err == nil {
 		err = i.Ready(ctx)
