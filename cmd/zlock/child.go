@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
 
@@ -115,9 +116,10 @@ func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 	}
 }
 
-// runPlain runs COMMAND without a lock: COMMAND receives the signals that zlock receives.
+// runPlain runs COMMAND without a lock: COMMAND receives the signals that zlock receives, but not
+// a second time those that a terminal sends to both.
 func runPlain(exe executable) (int, error) {
-	sigs := listen(append(terminalSignals, forwardedSignals...)...)
+	sigs := listenForCommand()
 	defer sigs.stop()
 	cmd := exec.Command(exe.path)
 	cmd.Args = exe.argv
@@ -125,14 +127,16 @@ func runPlain(exe executable) (int, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	dieWithParent(cmd.SysProcAttr, syscall.SIGTERM)
 	if err := cmd.Start(); err != nil {
-		return 0, cli.Exitf(exitNotExec, "%w", err)
+		return 0, cli.Exitf(notStarted(err), "%w", err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	for {
 		select {
 		case sig := <-sigs.ch:
-			_ = cmd.Process.Signal(sig)
+			if !isTerminal(os.Stdin) || !slices.Contains(terminalSignals, sig) {
+				_ = cmd.Process.Signal(sig)
+			}
 		case err := <-done:
 			var e *exec.ExitError
 			if err != nil && !errors.As(err, &e) {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -193,6 +194,78 @@ func TestSignalForTheParentReachesZlock(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `trap 'exit 9' TERM; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; kill -TERM $PPID; while :; do sleep .02; done`, "/p")
 	expect.Equal(t, exitCode(r.cmd.Wait()), 9, "exit code")
+}
+
+// In the foreground too: a terminal sends its signals to the group, which the guard is not in.
+func TestInterruptOfTheParentReachesCommand(t *testing.T) {
+	t.Parallel()
+	r := startCommand(t, `trap 'exit 9' INT; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"
+sleep .7; kill -INT $PPID; while :; do sleep .02; done`, "/p", "--foreground")
+	expect.Equal(t, exitCode(r.cmd.Wait()), 9, "exit code")
+}
+
+// The guard stays until the lock is given back and the session is closed: a zlock that is killed
+// before leaves no lock behind. It serves the next wait of elect --restart, too.
+func TestGuardClosesTheSessionAfterCommand(t *testing.T) {
+	t.Parallel()
+	const long = "40"
+	env := scriptEnv(t)
+	p := must.Get(faultproxy.New(server(t)))(t)
+	defer p.Close()
+	file := filepath.Join(t.TempDir(), "go")
+	script := `: >"$1.up"; until [ -e "$1" ]; do sleep .02; done`
+	start := func(args ...string) *exec.Cmd {
+		cmd := exec.Command(filepath.Join(built.dir, "zlock"), append(args, "--session-timeout", long, "/c", "--",
+			"sh", "-c", script, "sh", file)...)
+		cmd.Env = env
+		must.OK(t, cmd.Start())
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		must.Await(t, "COMMAND runs", time.Minute, func() bool {
+			_, err := os.Stat(file + ".up")
+			return err == nil
+		})
+		return cmd
+	}
+	kill := func(cmd *exec.Cmd) {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	waiters := func() string {
+		cmd := exec.Command(filepath.Join(built.dir, "zlock"), "waiters", "-o", "plain", "/c")
+		cmd.Env = env
+		out, _ := cmd.Output()
+		return string(out)
+	}
+
+	run := start("run", "-S", p.Addr())
+	guard := guardOf(t, run.Process.Pid)
+	begun := time.Now()
+	next := nextHolder(t, env, "/c")
+	must.Await(t, "the next one waits", time.Minute, func() bool { return waiters() != "" })
+	p.Blackhole(true) // the release is not answered
+	must.OK(t, os.WriteFile(file, nil, 0o600))
+	must.Await(t, "COMMAND ends", time.Minute, func() bool { return len(childrenOf(guard)) == 0 })
+	kill(run)
+	p.Blackhole(false)
+	took := (<-next).Sub(begun)
+	expect.That(t, took < 30*time.Second, "the lock moved after %v", took)
+
+	must.OK(t, errors.Join(os.Remove(file), os.Remove(file+".up")))
+	elect := start("elect", "--restart")
+	other := exec.Command(filepath.Join(built.dir, "zlock"), "hold", "/c")
+	other.Env = env
+	in := must.Get(other.StdinPipe())(t)
+	defer in.Close()
+	must.OK(t, other.Start())
+	t.Cleanup(func() { other.Process.Kill(); other.Wait() })
+	must.Await(t, "the other one waits", time.Minute, func() bool { return waiters() != "" })
+	must.OK(t, os.WriteFile(file, nil, 0o600))
+	must.Await(t, "the leader waits again", time.Minute, func() bool {
+		return strings.Contains(waiters(), fmt.Sprintf("\t%d\t", elect.Process.Pid))
+	})
+	begun = time.Now()
+	kill(elect)
+	must.Await(t, "its place is free", 30*time.Second, func() bool { return waiters() == "" })
 }
 
 // After SIGKILL of zlock its guard closes the session: the lock moves when COMMAND is

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/spf13/pflag"
 
-	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
@@ -53,7 +51,7 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 	}
 	s := holding{app: c.app, lease: lease}
 	if err := c.keep(ctx, lock, &s, conn.quiet); err != nil {
-		c.giveBackQuietly(lease)
+		c.giveBack(lease)
 		return err
 	}
 	return cli.Exit(s.release(exitOK)) // reports a late loss, too
@@ -99,14 +97,4 @@ func (c *call) keep(ctx context.Context, lock *lockFlags, s *holding, quiet bool
 			revoked = nil
 		}
 	}
-}
-
-// giveBackQuietly unlocks. It does not report a loss, because keep has done so.
-func (c *call) giveBackQuietly(l *client.Lease) {
-	c.giveBack(func(ctx context.Context) error {
-		if err := l.Unlock(ctx); !errors.Is(err, client.ErrLost) {
-			return err
-		}
-		return nil
-	})
 }

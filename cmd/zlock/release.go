@@ -51,11 +51,13 @@ func (s *holding) release(code int) int {
 	return code
 }
 
-// giveBack unlocks. A failure is only reported: the session ends next.
-func (c *call) giveBack(unlock func(context.Context) error) {
+// giveBack unlocks after an error, which says enough of a loss. A failure is only reported: the
+// session ends next.
+func (c *call) giveBack(l *client.Lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
-	if err := unlock(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	if err := l.Unlock(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) &&
+		!errors.Is(err, client.ErrLost) {
 		c.say("%v", err)
 	}
 }

@@ -142,7 +142,7 @@ type job struct {
 	ctx                   context.Context // for the time before COMMAND runs
 	stop                  func()
 	cl                    *client.Client
-	guard                 *guard // for the next COMMAND
+	guard                 *guard // of this COMMAND, or the next one
 }
 
 // begin prepares to compete for the lock: it checks the options, starts a guard, and opens the
@@ -192,7 +192,7 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 	}
 	if err == nil && held != nil {
 		err = syscall.Exec(j.exe.path, j.exe.argv, os.Environ())
-		err = cli.Exitf(exitNotExec, "%s: %w", j.exe.path, err)
+		err = cli.Exitf(notStarted(err), "%s: %w", j.exe.path, err)
 	}
 	return j, err
 }
@@ -211,14 +211,25 @@ func (j *job) startGuard() error {
 	return err
 }
 
-// end releases everything.
+// nextGuard takes a new guard in the place of the one whose COMMAND has ended. So a waiter that is
+// killed does not delay the others, the next time either.
+func (j *job) nextGuard() error {
+	defer j.guard.done()
+	if err := j.startGuard(); err != nil {
+		return err
+	}
+	j.tellSession()
+	return nil
+}
+
+// end releases everything, the guard last: it closes the session if zlock is killed before.
 func (j *job) end() {
 	j.stop()
-	if j.guard != nil {
-		j.guard.done()
-	}
 	if j.cl != nil {
 		j.disconnect(j.cl)
+	}
+	if j.guard != nil {
+		j.guard.done()
 	}
 }
 
@@ -241,6 +252,9 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, *sup
 		if !again || s.told {
 			return cli.Exit(code)
 		}
+		if err := j.nextGuard(); err != nil {
+			return err
+		}
 		j.run.readyFD = -1 // report ready only once
 		j.ctx, j.stop = interruptible()
 		select {
@@ -256,27 +270,21 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, *sup
 func (j *job) under(lease *client.Lease, s *supervisor) (int, error) {
 	sigs := listenForCommand() // from here on signals are for COMMAND
 	j.stop()
-	err := interrupted(j.ctx) // a signal came before that
-	if err == nil && j.guard == nil {
-		err = j.startGuard()
-	}
-	if err != nil {
+	if err := interrupted(j.ctx); err != nil { // a signal came before that
 		sigs.stop()
-		j.giveBack(lease.Unlock)
+		j.giveBack(lease)
 		return 0, err
 	}
 	locks := lease.Sequencers()
 	foreground := j.run.inForeground(j.app)
 	s.app, s.lossFlags, s.lease, s.guard, s.foreground = j.app, j.loss, lease, j.guard, foreground
-	j.tellSession()
+	j.tellSession() // it may be another one since
 	env := environ(os.Environ(), j.servers, j.chroot, j.task, locks, j.getenv)
-	code := 0
-	if err = j.run.ready("locked " + locks[0].Token.String()); err != nil {
+	code, err := 0, j.run.ready("locked "+locks[0].Token.String())
+	if err != nil {
 		sigs.stop()
 	} else {
 		code, err = s.run(sigs, newLaunch(j.exe, env, foreground, j.run.contain, j.loss))
 	}
-	j.guard.done()
-	j.guard = nil
 	return s.release(code), err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -43,11 +44,16 @@ func listen(sigs ...os.Signal) *signals {
 
 func (s *signals) stop() { signal.Stop(s.ch) }
 
+// endSignals tell a program to end.
+var endSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
+
+func tellsToEnd(sig os.Signal) bool { return slices.Contains(endSignals, sig) }
+
 // interruptible returns a context that ends with a *signalError when a signal asks zlock to
 // end.
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	s := listen(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	s := listen(endSignals...)
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)

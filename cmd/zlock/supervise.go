@@ -46,7 +46,7 @@ var (
 )
 
 // listenForCommand starts to receive the signals for COMMAND.
-func listenForCommand() *signals { return listen(append(terminalSignals, forwardedSignals...)...) }
+func listenForCommand() *signals { return listen(slices.Concat(terminalSignals, forwardedSignals)...) }
 
 // run makes the guard start COMMAND. It returns COMMAND's exit code, or the one that says what
 // became of the lock. When run returns, no process of COMMAND is left, and the lock may be
@@ -93,9 +93,9 @@ func (s *supervisor) watch(sigs *signals) {
 		case <-kill:
 			s.child.signal(syscall.SIGKILL)
 			kill = time.After(100 * time.Millisecond) // for processes forked since
-		case sig := <-s.child.signals:
+		case sig := <-s.child.signals: // no terminal sends to the guard
 			if !s.told {
-				s.forward(sig)
+				s.pass(sig)
 			}
 		case <-tick.C:
 			if lost != nil {
@@ -121,22 +121,23 @@ func (s *supervisor) exitedAsTold() {
 	}
 }
 
-// noteTold remembers that COMMAND was told to end.
-func (s *supervisor) noteTold(sig os.Signal) {
-	s.told = s.told || sig == syscall.SIGINT || sig == syscall.SIGTERM || sig == syscall.SIGHUP
-}
-
-// forward passes a signal on to COMMAND.
+// forward passes a signal for zlock on to COMMAND, unless a terminal has sent it to both.
 func (s *supervisor) forward(sig syscall.Signal) {
-	s.noteTold(sig)
-	if s.foreground {
-		if time.Since(s.started) > earlySignal && slices.Contains(terminalSignals, os.Signal(sig)) {
-			return
-		}
-		_ = syscall.Kill(s.child.pid, sig)
+	if s.foreground && time.Since(s.started) > earlySignal && slices.Contains(terminalSignals, os.Signal(sig)) {
+		s.told = s.told || tellsToEnd(sig)
 		return
 	}
-	_ = syscall.Kill(-s.child.pid, sig)
+	s.pass(sig)
+}
+
+// pass sends a signal to COMMAND, and remembers whether it tells COMMAND to end.
+func (s *supervisor) pass(sig syscall.Signal) {
+	s.told = s.told || tellsToEnd(sig)
+	pid := s.child.pid
+	if !s.foreground {
+		pid = -pid
+	}
+	_ = syscall.Kill(pid, sig)
 }
 
 // lost signals COMMAND, and returns when to kill it.

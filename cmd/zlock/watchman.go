@@ -95,10 +95,6 @@ const (
 	giveUp    = 5 * time.Second // after the first KILL: the guard cannot kill what still lives
 )
 
-// passedUp are the signals that a guard passes to zlock: a program that wants to end zlock
-// sends them to COMMAND's parent.
-var passedUp = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}
-
 // watch serves zlock until nothing is left to guard.
 func (w *watchman) watch() error {
 	nameProcess(guardName)
@@ -106,8 +102,8 @@ func (w *watchman) watch() error {
 	// COMMAND ignores what zlock was started to ignore. The other signals must not end the guard,
 	// and are unchanged for COMMAND.
 	told := make(chan os.Signal, 16)
-	for _, s := range append(passedUp, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGUSR1,
-		syscall.SIGUSR2) {
+	for _, s := range slices.Concat(endSignals, []os.Signal{syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTSTP,
+		syscall.SIGUSR1, syscall.SIGUSR2}) {
 		if !signal.Ignored(s) {
 			signal.Notify(told, s)
 		}
@@ -136,7 +132,7 @@ func (w *watchman) watch() error {
 		case st := <-w.ends:
 			w.report(newsEnded, word(st))
 		case s := <-told:
-			if slices.Contains(passedUp, s) {
+			if tellsToEnd(s) { // a program that wants to end zlock sends it to COMMAND's parent
 				w.report(newsSignal, word(s.(syscall.Signal)))
 			}
 		case <-time.After(w.pause()):
@@ -230,6 +226,10 @@ func (w *watchman) look() {
 		return // nothing to end
 	}
 	if !w.signalled && now >= w.deadline+guardLag {
+		if !w.alive() { // COMMAND has ended, and zlock is giving back its lock
+			w.ended = true
+			return
+		}
 		w.say("guard: the lock of process %d is not safe any more and zlock does not react: sending %s", w.pid,
 			signalName(w.sig))
 		w.end(w.deadline)
