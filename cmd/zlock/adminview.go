@@ -67,6 +67,13 @@ func (c *call) withAdmin(f *adminFlags, do func(context.Context, adminClient) er
 		addr = scheme + addr
 	}
 	a := adminClient{base: strings.TrimRight(addr, "/"), http: adminHTTP(conf)}
+	said := ""
+	a.cut = func(why string) {
+		if why != said {
+			said = why
+			c.say("the answer of %s is not whole: %s", a.base, clean(why))
+		}
+	}
 	for _, cr := range f.auth.credentials {
 		if cr.Scheme == "digest" {
 			a.authorization = cr.Scheme + " " + cr.Secret
@@ -100,6 +107,12 @@ func (a adminClient) ask(ctx context.Context, path string, q url.Values, into an
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
+	}
+	var part struct {
+		Truncated string `json:"truncated"`
+	}
+	if err := json.Unmarshal(body, &part); err == nil && part.Truncated != "" {
+		a.cut(part.Truncated)
 	}
 	return nil
 }
@@ -171,9 +184,8 @@ func (a adminClient) eachLock(ctx context.Context, root string, deep bool, f fun
 	q := url.Values{"prefix": {root}, "limit": {"1000"}}
 	for {
 		var list struct {
-			Next      *int          `json:"next"`
-			Locks     []answer.Lock `json:"locks"`
-			Truncated string        `json:"truncated"`
+			Next  *int          `json:"next"`
+			Locks []answer.Lock `json:"locks"`
 		}
 		if err := a.ask(ctx, "/locks", q, &list); err != nil {
 			return err

@@ -158,6 +158,26 @@ func TestAnswersThatAreNotUnderstood(t *testing.T) {
 	}
 }
 
+// An answer that the server cut is shown, and the command says once that there is more.
+func TestAnswersThatAreCutAreSaidToBe(t *testing.T) {
+	pages := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		pages++
+		next := ""
+		if pages == 1 {
+			next = `,"next":1`
+		}
+		fmt.Fprintf(w, `{"locks":[{"path":"/l%d"}],"truncated":"too many: 3,000"%s}`, pages, next)
+	}))
+	defer s.Close()
+	out, errs, code := runIn(t, map[string]string{"ZLOCK_ADMIN": s.Listener.Addr().String()}, "ls", "--server",
+		"-o", "plain")
+	expect.Equal(t, code, exitOK, "exit code")
+	expect.That(t, strings.HasPrefix(out, "/l1\t") && strings.Contains(out, "\n/l2\t"), "%s", out)
+	expect.That(t, strings.Count(errs, "\n") == 1 && strings.HasSuffix(errs, "is not whole: too many: 3,000\n"),
+		"said: %s", errs)
+}
+
 // answers are what each command prints with -o json, where zlock makes it.
 var answers = map[string][]any{
 	"ls":                         {listed{}},

@@ -160,6 +160,9 @@ func (f *fetched) check(r io.Reader) (err error) {
 
 // toFile leaves a file that is complete and durable, or no file.
 func toFile(path string, write func(io.Writer) error) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file; - writes to standard output", path)
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"io"
@@ -11,8 +12,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
@@ -37,6 +40,29 @@ func TestBackupCutShortIsRefused(t *testing.T) {
 	}
 	expect.Fails(t, new(fetched).copy(io.Discard, strings.NewReader("HTTP")),
 		"anything is a ZooKeeper's snapshot")
+}
+
+// A backup takes the place of files only: a rename would take a device or a pipe away from its users.
+func TestBackupReplacesNothingButFiles(t *testing.T) {
+	dir := t.TempDir()
+	err := toFile(dir, func(io.Writer) error { t.Error("it is written"); return nil })
+	expect.Fails(t, err, "a directory is replaced")
+	left := must.Get(filepath.Glob(dir + "*"))(t)
+	expect.Equal(t, len(left), 1, "what is there: %v", left)
+}
+
+// A signal ends a restore that waits for the user's answer.
+func TestRestoreIsInterruptedAtItsQuestion(t *testing.T) {
+	tty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil || !isTerminal(tty) {
+		t.Skipf("no terminal to ask at: %v", err)
+	}
+	defer tty.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(&signalError{syscall.SIGINT})
+	c := &call{&app{stdin: tty, stderr: io.Discard}, &cli.Call{Args: []string{"backup"}}}
+	err = c.confirm(ctx, &state.Backup{}, "0123456789abcdef", false, "")
+	expect.That(t, cli.HasCode(err, signalCode(syscall.SIGINT)), "%v", err)
 }
 
 // A ZooKeeper answers as we do, and may write its snapshots without a digest:

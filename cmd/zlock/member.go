@@ -125,8 +125,9 @@ func (c *call) listMembers(ctx context.Context, admin adminClient, format string
 type adminClient struct {
 	base          string
 	http          *http.Client
-	authorization string // header, "" for none
-	token         string // of the lock view's page, for its actions
+	authorization string           // header, "" for none
+	token         string           // of the lock view's page, for its actions
+	cut           func(why string) // tells that an answer is not whole
 }
 
 // memberInfo is a member as zlock prints it.

@@ -67,7 +67,7 @@ func (c *call) restore(f *adminFlags, keep bool, yes, format string) error {
 		if len(now.Cluster) < shortName {
 			return cli.Exitf(exitNo, "the server runs a release that cannot restore a running cluster")
 		}
-		if err := c.confirm(b, now.Cluster, keep, yes); err != nil {
+		if err := c.confirm(ctx, b, now.Cluster, keep, yes); err != nil {
 			return err
 		}
 		return c.putBack(ctx, admin, file, keep, format)
@@ -75,7 +75,7 @@ func (c *call) restore(f *adminFlags, keep bool, yes, format string) error {
 }
 
 // confirm lets the user confirm the cluster.
-func (c *call) confirm(b *state.Backup, cluster string, keep bool, yes string) error {
+func (c *call) confirm(ctx context.Context, b *state.Backup, cluster string, keep bool, yes string) error {
 	said := yes
 	if said == "" {
 		ends := "All sessions end"
@@ -92,8 +92,16 @@ func (c *call) confirm(b *state.Backup, cluster string, keep bool, yes string) e
 		fmt.Fprintf(c.stderr, "%s: %d nodes, zxid 0x%x, of %s.\nIt replaces everything that cluster %s holds. "+
 			"%s.\nType the name of the cluster to go on (%s): ",
 			c.Args[0], b.Nodes, b.Zxid, from, cluster, ends, cluster[:shortName])
-		line, _ := bufio.NewReader(c.stdin).ReadString('\n')
-		said = strings.TrimSpace(line)
+		typed := make(chan string, 1)
+		go func() {
+			line, _ := bufio.NewReader(c.stdin).ReadString('\n')
+			typed <- strings.TrimSpace(line)
+		}()
+		select {
+		case said = <-typed:
+		case <-ctx.Done():
+			return asExit(context.Cause(ctx))
+		}
 	}
 	if len(said) < shortName || !strings.HasPrefix(cluster, said) {
 		return cli.Exitf(exitNo, "nothing was changed: the cluster at this address is %s", cluster)

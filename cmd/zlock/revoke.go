@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +34,9 @@ if --wait is given and it was not released in time.`,
 			return func(c *call) error {
 				r := recipe.Revocation{By: me(), Reason: *reason}
 				if wait > 0 {
-					conn.timeout += wait
+					if conn.timeout > 0 {
+						conn.timeout += wait
+					}
 					r.Deadline = time.Now().Add(wait).UTC().Truncate(time.Second)
 				}
 				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
@@ -100,14 +103,9 @@ func (c *call) stillThere(ctx context.Context, cl *client.Client, path string, n
 	if err != nil {
 		return false, err
 	}
-	for _, e := range append(q.Holders, q.Waiters...) {
-		for _, n := range nodes {
-			if e.Node == n {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(append(q.Holders, q.Waiters...), func(e recipe.Entry) bool {
+		return slices.Contains(nodes, e.Node)
+	}), nil
 }
 
 func breakCommand() *command {
