@@ -47,15 +47,10 @@ func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 // giveUp gives the place to the reaper, with the mark of a lock delay if the waiter may have set
 // it.
 func (w *waiter) giveUp() <-chan struct{} {
-	if !w.marked {
+	if w.unmark == nil {
 		return w.c.reap(w.e, w.path)
 	}
-	return w.c.reapMarked(w.e, []string{w.path}, w.unmark())
-}
-
-// unmark returns the operation that takes back the mark of a lock delay.
-func (w *waiter) unmark() []zk.Op {
-	return []zk.Op{zk.SetData{Path: w.a.dir, Data: delayRecord(""), Version: -1}}
+	return w.c.reapMarked(w.e, []string{w.path}, w.unmark)
 }
 
 // node describes the node of a new contender.
@@ -97,7 +92,7 @@ type waiter struct {
 	made   uint64  // the connection then
 	waited bool    // had to wait for another contender
 	late   bool    // the grant comes later than the place, for whatever reason
-	marked bool    // the directory may name this contender: lock delay
+	unmark []zk.Op // lock delay: the directory may name this contender, and these take that back
 	brk    breaker
 
 	took    time.Duration // to take the place
@@ -366,9 +361,7 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 	if w.q.RW {
 		h.modes = w.q
 	}
-	if w.a.cfg.lockDelay > 0 && w.q.Kind.Exclusive() {
-		h.unmark = w.unmark()
-	}
+	h.unmark = w.unmark
 	if w.waited {
 		w.c.paces.note(w.a.dir, time.Since(w.begun)/time.Duration(w.ahead))
 	}

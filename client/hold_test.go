@@ -292,6 +292,43 @@ func TestLockDelayIsWaitedForOnce(t *testing.T) {
 	queued(t, o, d, 0)
 }
 
+// The mark of a lock delay overwrites no data of another program, whenever they come.
+func TestLockDelayLeavesDataOfOthersAlone(t *testing.T) {
+	shared(t)
+	ctx, o := testCtx(t), observer(t)
+	c, p := proxied(t)
+	data := func(d string) string {
+		t.Helper()
+		b, _, err := o.Get(d)
+		must.OK(t, err)
+		return string(b)
+	}
+	write := func(d string) { must.Get(o.Set(d, []byte("other"), -1))(t) }
+	// Before the mark is written.
+	d := dir(t)
+	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetData, Under: d, Nth: 1,
+		Then: func() { write(d) }})
+	_, err := c.Mutex(d, WithLockDelay(time.Nanosecond)).Lock(ctx)
+	wantErr(t, err, ErrUnsupported)
+	r.Remove()
+	expect.Equal(t, data(d), "other", "data")
+	queued(t, o, d, 0)
+	// While the lock is held: it is released, and downgraded, all the same.
+	d = dir(t)
+	l := lock(t, c.Mutex(d, WithLockDelay(time.Nanosecond)).Lock)
+	write(d)
+	unlock(t, l)
+	expect.Equal(t, data(d), "other", "data")
+	queued(t, o, d, 0)
+	d = dir(t)
+	l = lock(t, c.RWMutex(d, WithLockDelay(time.Nanosecond)).Lock)
+	write(d)
+	must.OK(t, l.Downgrade(ctx))
+	expect.Equal(t, data(d), "other", "data")
+	unlock(t, l)
+	queued(t, o, d, 0)
+}
+
 func TestTxnHappensOnlyWhileTheLeaseIsHeld(t *testing.T) {
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)

@@ -182,6 +182,9 @@ func (h *hold) becomeReader(ctx context.Context) error {
 			continue
 		case errors.Is(err, zk.ErrNoNode):
 			h.lose(Removed)
+		case errors.Is(err, zk.ErrBadVersion) && unmark != nil:
+			unmark = nil // another program has written over the mark
+			continue
 		}
 		return err
 	}
