@@ -32,7 +32,7 @@ func (c *trio) at(id int, of uint32) string {
 	return ""
 }
 
-// A server comes back at a new address that is in nobody's --peers but its own.
+// A server comes back at a new address that only its own --peers has.
 func TestServerAtANewAddressCatchesUp(t *testing.T) {
 	t.Parallel()
 	for _, lead := range []bool{false, true} {
@@ -53,8 +53,8 @@ func TestServerAtANewAddressCatchesUp(t *testing.T) {
 			eventually(t, "all know", func() bool { return c.at(id, uint32(moved)) == peers[uint32(moved)] })
 		}
 		expect.That(t, c.has(moved, "/while"), "it serves without what it missed")
-		// What was told is in the log, so it holds although others are started
-		// with what their --peers always were.
+		// The new address is in the log, so it holds although other servers are started
+		// with their old --peers.
 		stop(t, c.nodes[here])
 		c.start(here)
 		eventually(t, "it serves after a restart", c.seen[here].serving.Load)
@@ -70,7 +70,7 @@ func TestServerAtANewAddressCatchesUp(t *testing.T) {
 	}
 }
 
-// All servers are moved at once, each with the new list: nobody is where the log says.
+// All servers are moved at once, each with the new list: no server is where the log says.
 func TestClusterAtNewAddressesServes(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -92,8 +92,8 @@ func TestClusterAtNewAddressesServes(t *testing.T) {
 	expect.That(t, c.has(2, "/before"), "the data were left behind")
 }
 
-// A server that lost its disk is added again elsewhere. What others were started
-// with does not lead them back to where it was.
+// A server that lost its disk is added again elsewhere. The --peers of
+// the other servers do not lead them back to its old address.
 func TestServerAddedAgainElsewhereCatchesUp(t *testing.T) {
 	c := newTrio(t, true, nil)
 	bg := context.Background()
@@ -115,7 +115,7 @@ func TestServerAddedAgainElsewhereCatchesUp(t *testing.T) {
 	c.create(lost, "/again")
 }
 
-// Who had an id before is not taken for the member that has it now, whatever
+// The former server of an id is not taken for the member that has the id now, whatever
 // --peers says: two could vote for one.
 func TestR6AnIDsFormerOwnerIsNotCalledInItsPlace(t *testing.T) {
 	c := newTrio(t, false, nil)

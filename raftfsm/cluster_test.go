@@ -386,7 +386,7 @@ func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			net := newCutNet()
-			// With long heartbeats nobody stands but for a link that is gone, however slow the machine.
+			// With long heartbeats a server stands only for a link that is gone, however slow the machine.
 			c := newTrio(t, false, func(o *Options) {
 				net.tune(o)
 				o.HeartbeatTimeout,

@@ -181,7 +181,7 @@ func TestEndOfATermWaitsForNoNudge(t *testing.T) {
 	tm.n.wg.Wait()
 }
 
-// A server that sends what nobody can read must hear of it: its link ends, and
+// A server that sends requests that no server can read must hear of it: its link ends, and
 // it sends its requests again over another one. Passed over, they would be lost.
 func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 	n, _ := start(t, Options{})

@@ -249,8 +249,8 @@ func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
 		"start from an old copy: %v", err)
 }
 
-// As above, but whoever could say so is away when the server starts. The one that comes back must not be
-// given a vote by it: together they lack a write that was acknowledged.
+// As above, but the servers that could say so are away when the server starts. It must not give its vote to
+// the one that comes back: together they lack a write that was acknowledged.
 func TestR6OldCopyDoesNotVote(t *testing.T) {
 	for range 10 {
 		done := false

@@ -57,7 +57,7 @@ func TestProgressOfMembers(t *testing.T) {
 	}
 }
 
-// What is found where a server should be: another, nobody, or who can be added.
+// A probe of a new member's address finds another server, no server, or one that can be added.
 func TestProbeFindsWhoWouldBeAdded(t *testing.T) {
 	c := newTrio(t, false, nil)
 	other := newTrio(t, false, nil)

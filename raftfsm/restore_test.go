@@ -113,7 +113,7 @@ func TestBackupIsRestoredOnAllServers(t *testing.T) {
 			return l != 0 && len(c.nodes[l].Deadlines()) == 0
 		})
 	}
-	// What was restored is there after a restart, from the log and from a snapshot.
+	// The restored state is there after a restart, from the log and from a snapshot.
 	for id := 1; id <= 3; id++ {
 		if id != c.leader() {
 			expect.OK(t, c.nodes[id].Snapshot(), "snapshot")
@@ -187,7 +187,7 @@ func TestRestoreAndServersThatCome(t *testing.T) {
 	c.restored(resets, made.Zxid, old)
 }
 
-// Whoever brings a backup and fails leaves nothing behind.
+// A client that brings a backup and fails leaves nothing behind.
 func TestRestoreThatFailsLeavesNothing(t *testing.T) {
 	c := newTrio(t, true, func(o *Options) { o.MaxNodes = 1000 })
 	lead := c.mustLead()
@@ -215,7 +215,7 @@ func TestRestoreThatFailsLeavesNothing(t *testing.T) {
 		}
 		eventually(t, "the place is closed", func() bool { return !c.open(lead) && !c.open(by) })
 	}
-	// While there is one, nobody else begins another, here or there.
+	// While there is one, no client begins another, here or there.
 	_, err := c.nodes[by].Restore(t.Context(), io.MultiReader(most(backup[:len(backup)-10], func() {
 		for id := 1; id <= 3; id++ {
 			if _, err := c.nodes[id].Restore(t.Context(), bytes.NewReader(backup), int64(len(backup)), false); err == nil || !strings.Contains(err.Error(), ErrRestoring.Error()) {
@@ -252,7 +252,7 @@ func (c *trio) open(id int) (open bool) {
 	return open
 }
 
-// A restore that nobody goes on with is given up by the leader.
+// The leader gives up a restore that its client no longer continues.
 func TestAbandonedRestoreIsGivenUp(t *testing.T) {
 	n, _ := start(t, Options{ID: 1})
 	eventually(t, "it leads", func() bool { return n.term.Load() != nil && n.fsm.stream.birthNow() != 0 })

@@ -155,8 +155,8 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 	expect.That(t, last-first >= trailingLeast/2, "only %d entries stay", last-first)
 }
 
-// What is refused for want of room takes none, whoever is asked and however
-// often: the log keeps the outcome alone. What frees room is taken, however long.
+// A request that is refused for want of room takes none, at any server and however
+// often: the log keeps the outcome alone. A request that frees room is taken, however long.
 func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 	t.Parallel()
 	var free atomic.Int64

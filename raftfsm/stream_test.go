@@ -42,7 +42,7 @@ func TestStreamOfLargeRequestsStaysSmall(t *testing.T) {
 	expect.That(t, n <= 3*under*large, "%d MiB for %d requests of %d bytes", n>>20, under, large)
 }
 
-// What waits for the log is bounded, in requests and in bytes; a session that has
+// The requests that wait for the log are bounded, in requests and in bytes; a session that has
 // nothing waiting finds room for as much again.
 func TestWhatWaitsForTheLogIsBounded(t *testing.T) {
 	for name, size := range map[string]int{"requests": 1, "bytes": 1 << 20} {
@@ -82,7 +82,7 @@ func TestWhatWaitsForTheLogIsBounded(t *testing.T) {
 	}
 }
 
-// What is taken from a stream are the requests as they were put, with their
+// A stream returns the requests as they were put, with their
 // identities, which the stream itself keeps once.
 func TestStreamKeepsIdentitiesOnce(t *testing.T) {
 	s := newStream()
@@ -207,7 +207,7 @@ func TestLanesAreFair(t *testing.T) {
 		"who empties his lane is forgotten at once, and first again")
 }
 
-// A stream that somebody has filled still takes a request of everybody else, and gives it a number soon.
+// A stream that one session has filled still takes a request of every other, and gives it a number soon.
 func TestStreamLetsOthersIn(t *testing.T) {
 	s := newStream()
 	s.open(1)
@@ -290,7 +290,7 @@ func BenchmarkStream(b *testing.B) {
 }
 
 // Clients of one server that send as much as it takes do not keep those of
-// another waiting, whoever leads, nor another client of their own server.
+// another waiting, under any leader, nor another client of their own server.
 func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 	c := newTrio(t, false, nil)
 	leader := 0

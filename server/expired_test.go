@@ -40,7 +40,7 @@ func TestExpiredSessionIsLogged(t *testing.T) {
 	expect.Equal(t, strings.Count(log.String(), "session expired"), 1, "lines")
 }
 
-// What a server reads in its log when it starts has happened before: it is told
+// A session's end that a server reads in its log when it starts has happened before: it is told
 // with the time at which it did, and not as news.
 func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
 	var log must.Text

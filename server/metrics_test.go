@@ -263,7 +263,7 @@ func (e *ensemble) moved(i *Instance, name string) admin.Summary {
 	}
 }
 
-// What operators rely on moves when its cause is there.
+// The measures that operators rely on move when their cause is there.
 func TestClusterMeasuresMove(t *testing.T) {
 	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler))
 	first, led := e.leader()

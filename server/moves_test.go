@@ -42,7 +42,7 @@ const write = "proposal_count 1, commit_count 1, fsynctime_count 1, propagation_
 const read = "proposal_count 0, zlockd_zxid 0, zlockd_log_requests 0, updatelatency_count 0"
 
 // TestMetricsMove does one thing after the other and compares what each moves
-// with what it must, and by how much. Who watches a cluster believes them.
+// with what it must, and by how much. An operator believes them.
 func TestMetricsMove(t *testing.T) {
 	i, c := start(t, Options{MetricsAddr: "127.0.0.1:0"})
 	var other *wire.Conn

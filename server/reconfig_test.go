@@ -20,7 +20,7 @@ server.2=h2:2888:2889:participant;h2:2181
 server.3=h3:2888:2889:participant;h3:2181
 version=10000002a`
 
-// What a ZooKeeper 3.8 answered to the super user, as far as it can be said without asking others.
+// The answers are those of a ZooKeeper 3.8 to the super user, as far as a server can say without the others.
 func TestReconfigPlans(t *testing.T) {
 	const four = "server.4=h4:2888:3888;2181"
 	joining := func(s string) clients.ReconfigRequest { return clients.ReconfigRequest{Version: -1, Joining: s} }
@@ -118,8 +118,8 @@ func TestWhatIsImpossibleHere(t *testing.T) {
 	}
 }
 
-// After each change of raft's a majority of its voters follows, whoever of the
-// members of both configurations runs, as long as one did before and one would
+// After each change of raft's a majority of its voters follows, whichever
+// members of both configurations run, as long as one did before and one would
 // afterwards; and what is made in the end is what was asked for.
 func TestEveryStepLeavesAMajority(t *testing.T) {
 	n, all := 5, 243

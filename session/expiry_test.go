@@ -95,7 +95,7 @@ func TestDeadlineIsTheFirstTickAtWhichDueReturnsIt(t *testing.T) {
 }
 
 // TestExpiryAgainstModel drives the wheel through random touches and jumps:
-// nobody may be due early, nobody more than a slot late.
+// no session may be due early, none more than a slot late.
 func TestExpiryAgainstModel(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 3))

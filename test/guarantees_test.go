@@ -111,7 +111,7 @@ func TestLimitsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// What make sign signs, users can check by the commands of SECURITY.md, and a change shows.
+// Users can check the files of make sign by the commands of SECURITY.md, and a change shows.
 func TestSignedChecksumsCanBeChecked(t *testing.T) {
 	if _, err := exec.LookPath("minisign"); err != nil {
 		must.Equal(t, os.Getenv("ZLTEST_REQUIRE_STOCK"), "", "the program minisign")

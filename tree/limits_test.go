@@ -15,7 +15,7 @@ import (
 )
 
 // A multi may have ten thousand operations on ordinary paths, and as many checks as a frame
-// of 1 MB holds. What it may cost is bounded: one that costs more changes nothing.
+// of 1 MB holds. Its cost is bounded: one that costs more changes nothing.
 func TestRequestsHoldTheirBudget(t *testing.T) {
 	const frame = 1_048_575
 	deep := strings.Repeat("/d", tree.MaxDepth-1)
@@ -95,7 +95,7 @@ func TestRequestsHoldTheirBudget(t *testing.T) {
 	}
 }
 
-// What requests cost decides which of them succeed, so all servers and releases count alike.
+// The cost of requests decides which of them succeed, so all servers and releases count alike.
 func TestStepsAreThoseOfTheRelease(t *testing.T) {
 	tr := tree.New()
 	path := "/a" + strings.Repeat("/some-name", 20)
@@ -247,7 +247,7 @@ func TestFailedMultisLeaveNoTrace(t *testing.T) {
 	expect.OK(t, w.tree.Verify())
 }
 
-// What is asked for before a long answer is built is enough for it, and not much more.
+// The memory reserved before a long answer is built is enough for it, and not much more.
 func TestAnswerSizeIsThatOfTheAnswer(t *testing.T) {
 	tr := tree.New()
 	c := &tree.Change{IDs: []jute.ID{{Scheme: "super"}}, Session: 7}

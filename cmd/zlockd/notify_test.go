@@ -109,7 +109,7 @@ func TestLogQueueNeverBlocksAndTellsWhatItLost(t *testing.T) {
 	q := newLogQueue(w, 4096)
 	log := slog.New(slog.NewTextHandler(q, nil))
 	q.tellBy(log)
-	for i := range 1000 { // nobody reads
+	for i := range 1000 { // no reader
 		log.Info("line", "i", i)
 	}
 	n := q.lost()

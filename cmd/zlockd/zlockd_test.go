@@ -120,7 +120,7 @@ func (p *daemonProcess) stop(t *testing.T) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Nobody who tries the server out and ends it is warned of anything.
+// A user who tries the server out and ends it gets no warning.
 func TestDevServerHasNothingToWarnOf(t *testing.T) {
 	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "off")
 	p.cmd.Process.Signal(os.Interrupt)

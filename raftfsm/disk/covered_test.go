@@ -86,7 +86,7 @@ func TestF5LateSnapshotLeavesTheLog(t *testing.T) {
 	}
 }
 
-// follower is raft on a Disk, and whoever leads it.
+// follower is raft on a Disk, and its leader.
 type follower struct {
 	t     *testing.T
 	d     *Disk

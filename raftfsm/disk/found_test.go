@@ -32,7 +32,7 @@ func (s *synced) SyncDir(dir string) error {
 	return s.FS.SyncDir(dir)
 }
 
-// Who was told that a directory was made may throw away what it was made of: it
+// An operator may throw away the source of a directory once it is made: a new directory
 // must not go with the power, at any height.
 func TestFoundDirectoryIsDurable(t *testing.T) {
 	s := &synced{FS: osFiles.FS}
@@ -73,7 +73,7 @@ func TestIdentityIsKept(t *testing.T) {
 	}
 }
 
-// A server that took half an identity for one would vote as somebody it is not.
+// A server that took half an identity for one would vote as another server.
 func TestIdentityCutShortIsDamaged(t *testing.T) {
 	d := openDir(t, t.TempDir())
 	id := Identity{Server: 3, Incarnation: "i", Cluster: "c"}

@@ -53,7 +53,7 @@ func TestR6DirectoryWithoutItsPartsIsRefused(t *testing.T) {
 			}
 		}
 	}
-	// Whoever starts again leaves nothing.
+	// A server that starts again leaves nothing.
 	for _, left := range []string{"raft", "snapshots"} {
 		dir := filled(t)
 		for _, part := range []string{"identity", "raft", "snapshots"} {
@@ -117,7 +117,7 @@ func TestLongestEntryIsReadBack(t *testing.T) {
 	expect.OK(t, d.Close())
 }
 
-// A directory of somebody else's is refused before anything is put there; what
+// A directory of another program is refused before anything is put there; files that
 // may stand in a data directory before its first use does no harm.
 func TestForeignDirectoriesAreRefused(t *testing.T) {
 	for _, test := range []struct {

@@ -54,7 +54,7 @@ func readBack(store *snapshotStore) error {
 	return err
 }
 
-// What another server sends is not published before it was verified, and its
+// A snapshot that another server sends is not published before it was verified, and its
 // faults are not taken for those of this server's disk.
 func TestF5ReceivedSnapshotIsVerifiedBeforeItIsPublished(t *testing.T) {
 	var good bytes.Buffer
@@ -188,7 +188,7 @@ func TestUnfinishedSnapshotsAreNone(t *testing.T) {
 	expect.Equal(t, len(files), 0, "files left after the next start")
 }
 
-// What could not be written must be said: raft cuts its log on the word of a snapshot.
+// A snapshot that could not be written must be reported: raft cuts its log on the word of a snapshot.
 func TestSnapshotThatFailsIsNone(t *testing.T) {
 	for name, spoil := range map[string]func(*snapshotSink){
 		"write":  func(s *snapshotSink) { s.f.Close() },
@@ -230,7 +230,7 @@ func TestStoresThatCannotBeOpenedAreErrors(t *testing.T) {
 		} else if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", part, err)
 		}
-		// What failed has let go of the directory.
+		// The failed start has let go of the directory.
 		must.OK(t, os.RemoveAll(dir))
 		d, err = Open(o)
 		if err != nil {

@@ -92,7 +92,7 @@ func TestR7FlippedBitInTermOrVoteIsRefused(t *testing.T) {
 	for at := 0; at < len(right); at += step {
 		flip(at, at%8)
 	}
-	// What is nothing but terms and votes: every bit.
+	// Every bit of the keys and of the record.
 	record := termRecord{want.term, want.in, []byte(want.whom)}
 	for _, part := range [][]byte{[]byte(termsKey), record.encode()} {
 		for at := 0; ; {

@@ -115,7 +115,7 @@ func TestVerifyFindsEveryField(t *testing.T) {
 	expect.Equal(t, len(diffs), 2, "null and empty are the same")
 }
 
-// What a restore ends on purpose is told, and is no difference; anything else that changed by then is.
+// A session that a restore ends on purpose is told, and is no difference; any other change by then is.
 func TestVerifyTellsOfEndedSessions(t *testing.T) {
 	from := imported(t)
 	backup, dir := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "new")

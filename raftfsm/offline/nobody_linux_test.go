@@ -17,7 +17,7 @@ func asNobody(t *testing.T, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends, nobody else gets it
+		runtime.LockOSThread() // and never unlocked: the thread ends with its goroutine
 		const nobody = 65534
 		syscall.RawSyscall(syscall.SYS_SETFSUID, nobody, 0, 0)
 		f()

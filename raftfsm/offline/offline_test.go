@@ -453,7 +453,7 @@ func start(dir string) (*disk.Disk, error) {
 		Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}})
 }
 
-// What no server starts on is nothing to make data of either.
+// A directory on which no server starts cannot be converted either.
 func TestDirectoryWithoutItsPartsIsNotRead(t *testing.T) {
 	for _, c := range []struct {
 		without string // patterns

@@ -89,7 +89,7 @@ func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 	}
 }
 
-// What cannot be sent fails when its server is reached again, so that raft, which
+// A message that cannot be sent fails when its server is reached again, so that raft, which
 // waits ever longer after each failure, has one to count and tries at once.
 func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -133,7 +133,7 @@ func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 func TestLateHeartbeatsAreNotHeard(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	// nobody takes them
+	// no reader of p.rpcs
 	p := &Port{o: Options{Logger: slog.New(slog.DiscardHandler)}, ctx: ctx, rpcs: make(chan raft.RPC)}
 	here, there := net.Pipe()
 	defer here.Close()

@@ -139,7 +139,7 @@ func TestRestartedServerIsCalledAgain(t *testing.T) {
 	}
 }
 
-// A raft that does not answer keeps nobody when the transport is closed.
+// A raft that does not answer delays no caller when the transport is closed.
 func TestClosingTheTransportEndsAppends(t *testing.T) {
 	var refuse atomic.Bool
 	one, two := open(t, 1, &host{}), open(t, 2, &host{})
@@ -173,8 +173,8 @@ func (c *slowClose) Close() error {
 	return nil
 }
 
-// A connection that takes long to close keeps nobody from speaking to another
-// server: this one would lose its leadership.
+// A connection that takes long to close does not keep a server from speaking to another
+// one: it would lose its leadership.
 func TestClosingAConnectionHoldsUpNoOther(t *testing.T) {
 	idle := &raftConn{to: 2}
 	a := &raftConns{idle: map[uint32][]*raftConn{2: {idle}}, busy: map[*raftConn]struct{}{}}
@@ -258,7 +258,7 @@ func TestWhoIsRefusedIsToldWhy(t *testing.T) {
 		"refused: %v", err)
 }
 
-// What is no greeting is not let in and does not keep a connection.
+// A connection that does not begin with a greeting is closed.
 func TestWhatIsNoGreetingIsClosed(t *testing.T) {
 	h := &host{links: make(chan uint32, 10)}
 	p := open(t, 1, h)

@@ -62,7 +62,7 @@ func samples(rnd *rand.Rand) (requests, answers []any) {
 	return requests, answers
 }
 
-// What is read is what was written, field by field, whatever raft's structures
+// A message is read as it was written, field by field, whatever raft's structures
 // come to hold; and nothing else is read.
 func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
 	for fields, kind := range map[reflect.Type]int{

@@ -65,7 +65,7 @@ func TestConnectionsWithoutAGreetingAreBounded(t *testing.T) {
 	}
 }
 
-// What was accepted while the port closes is not served.
+// A connection that was accepted while the port closes is not served.
 func TestClosedPortTracksNothing(t *testing.T) {
 	p := open(t, 1, &host{})
 	p.Close()
@@ -75,7 +75,7 @@ func TestClosedPortTracksNothing(t *testing.T) {
 	expect.That(t, !p.track(here), "a connection counts that came as the port was closed")
 }
 
-// Who has said whose they are no longer gives way to strangers.
+// A connection whose server has said its id no longer gives way to strangers.
 func TestStrangersDoNotPushOutServers(t *testing.T) {
 	h := &host{links: make(chan uint32, 1)}
 	one, two := open(t, 1, h), open(t, 2, &host{})
@@ -145,7 +145,7 @@ func TestSilenceAfterTheHandshakeIsNotWaitedFor(t *testing.T) {
 }
 
 // A server that falls silent in the middle of a message is asked whether it
-// lives, and waited for if it does; between messages nobody is in a hurry.
+// lives, and waited for if it does; between messages the server is in no hurry.
 func TestR5SilenceWithinAMessage(t *testing.T) {
 	for _, lives := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

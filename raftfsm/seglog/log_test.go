@@ -191,7 +191,7 @@ func TestQueuedEntriesAreReadAndWritten(t *testing.T) {
 	m.same(t, open(t, dir))
 }
 
-// A write that fails is told to whoever waits, and nothing succeeds after it.
+// All waiting callers hear of a write that fails, and nothing succeeds after it.
 func TestWaitTellsOfAFailure(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))
 	disk := sim.NewDisk(rng)
@@ -242,8 +242,8 @@ func TestWithin(t *testing.T) {
 	l.Close()
 }
 
-// What is stored can be read back, and what could not is refused before
-// anybody counts on it: at the limit, next to it, with and without extensions.
+// Stored entries can be read back, and an entry that could not be is refused before
+// raft counts on it: at the limit, next to it, with and without extensions.
 func TestLongestEntry(t *testing.T) {
 	defer func(was int) { maxRecord = was }(maxRecord)
 	maxRecord = recordSize + 100_000

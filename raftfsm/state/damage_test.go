@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// What is cut short anywhere must be refused, and as what it is: a server that
+// An entry that is cut short anywhere must be refused, and by its cause: a server that
 // applied half of something would differ from the others.
 
 func TestEntryCutShortIsCorrupt(t *testing.T) {

@@ -23,7 +23,7 @@ func TestVersionOfTheMembership(t *testing.T) {
 	}
 }
 
-// What is published is read back as it was, whatever the addresses look like,
+// The published members are read back as they were, whatever the addresses look like,
 // and no two of a server's three ports are the same: Java clients insist.
 func TestMembersAreReadBackAsTheyWerePublished(t *testing.T) {
 	list := []Server{
@@ -53,7 +53,7 @@ func TestMembersAreReadBackAsTheyWerePublished(t *testing.T) {
 	}
 }
 
-// What a real ZooKeeper 3.8 answers to lines that join.
+// A real ZooKeeper 3.8 refuses these lines, too.
 func TestLinesThatAreNoServerAreRefused(t *testing.T) {
 	for _, line := range []string{"", "server.1", "some thing", "server.1=h:1", "server.1=h:1:1",
 		"server.1=:1:2", "server.1=h:1:2=3", "server.1=h:1:2:leader",
@@ -240,7 +240,7 @@ func TestAnEntryNamesEachSetOfIdentitiesOnce(t *testing.T) {
 	}
 }
 
-// creatorOnly is the body of a create that gives all rights to whoever asks.
+// creatorOnly is the body of a create that gives all rights to its creator.
 func creatorOnly(path string) []byte {
 	b := jute.AppendString(nil, path)
 	b = jute.AppendBuffer(b, nil)

@@ -103,7 +103,7 @@ func TestChunkThatCannotBeReadIsNotWritten(t *testing.T) {
 	}
 }
 
-// What comes from elsewhere and is taken must go into the server's own snapshots,
+// A node that comes from elsewhere and is taken must go into the server's own snapshots,
 // whatever stands in front of it there. Nothing is longer than a request at home.
 func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 	if testing.Short() {

@@ -98,7 +98,7 @@ func TestBackupTakesThePlaceOfTheState(t *testing.T) {
 			if birth, _, last := b.s.Stream(1); birth != b.birth || last+1 != b.next || b.s.ClusterID() != "test" {
 				t.Errorf("stream %d at %d, cluster %s", birth, last, b.s.ClusterID())
 			}
-			// Who was connected before is refused, even with a session that goes on,
+			// A session that was connected before is refused, even one that goes on,
 			// and an id that was given is not given again.
 			if o := b.do(create(mine, "/late", 0))[0]; !o.Refused {
 				t.Errorf("a write from before: %+v", o)
@@ -194,7 +194,7 @@ func TestRestoredStateIsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// What is not a whole backup changes nothing, whoever looked at it before.
+// A backup that is not whole changes nothing, even if the program that sent it has checked it.
 func TestDamagedBackupIsGivenUp(t *testing.T) {
 	_, backup := older(t, 60)
 	r := rand.New(rand.NewPCG(1, 2))

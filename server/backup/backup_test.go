@@ -277,7 +277,7 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 	tick()
 	hangs := filepath.Join(dir, fmt.Sprintf("zlockd-1-%s-%016x.backup.tmp",
 		c.now().UTC().Format("20060102T150405Z"), i.Node().Zxid()))
-	must.OK(t, unix.Mkfifo(hangs, 0o600)) // nobody reads it, so nobody can open it
+	must.OK(t, unix.Mkfifo(hangs, 0o600)) // without a reader, no writer can open it
 	begun.Store(true)
 	for failed := range int64(2) { // the second time nothing else is begun
 		tick()

@@ -29,7 +29,7 @@ func TestSessionMovedClosesOlderGenerationsOnly(t *testing.T) {
 	r.srv.Applied()
 	must.OK(t, b.Closed())
 	alive(t, a)
-	// What the old connection had under way is refused, not answered.
+	// The requests that the old connection had under way are refused, not answered.
 	r.valve.close()
 	must.OK(t, a.SendXid(1, jute.OpCreate, wire.Create("/late", nil, jute.WorldAnyone, 0)))
 	eventually(t, "held", func() bool { return r.valve.waiting() == 1 })
@@ -204,7 +204,7 @@ func TestConnectionsAreDescribed(t *testing.T) {
 	}
 }
 
-// Who was touched first is written first, also while others are touched again and again.
+// The connection that was touched first is written first, also while others are touched again and again.
 func TestNobodyWaitsForAFlusherBehindThoseWhoCameLater(t *testing.T) {
 	var f flushers
 	conns := make([]*conn, 50)
@@ -305,7 +305,7 @@ func TestFollowGetsEachRequestWithItsAnswer(t *testing.T) {
 	expect.List(t, got, want)
 }
 
-// What a client asked for is known when its connection has ended: some connect for each request.
+// A client's requests are counted when its connection has ended: some connect for each request.
 func TestClientsThatConnectForEachRequestAreCounted(t *testing.T) {
 	r := newRig(t, Options{})
 	const connections = 20

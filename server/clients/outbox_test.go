@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// What is appended is written in order and once, a long reply in its gap.
+// Appended replies are written in order and once, a long reply in its gap.
 func TestOutboxKeepsItsOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))

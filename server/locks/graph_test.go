@@ -171,7 +171,7 @@ func TestDirectoriesOfALockShareAPiece(t *testing.T) {
 	expect.That(t, steps >= 2, "%d nodes were looked at in one piece", 2*each)
 }
 
-// Who waits for any permit of a semaphore and has one waits for itself: it can let go.
+// A waiter for any permit of a semaphore that has one waits for itself: it can let go.
 func TestHolderOfAPermitMayWaitForAnother(t *testing.T) {
 	f := newForest(t)
 	f.build(`

@@ -73,7 +73,7 @@ func TestNamesAreBounded(t *testing.T) {
 	expect.Equal(t, len(counts), maxNames, "names")
 }
 
-// What was counted is known for one window more, and no longer.
+// A count is known for one window more, and no longer.
 func TestCountsAreOfTheLastMinutes(t *testing.T) {
 	var r recent
 	r.Add("a", Count{2, 10}, 0)

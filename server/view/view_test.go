@@ -494,7 +494,7 @@ func TestPage(t *testing.T) {
 		}
 		expect.That(t, !strings.Contains(p, "unsafe"), "%s: %s", path, p)
 	}
-	// Whoever polls is told in a few bytes that nothing is new.
+	// A page that polls hears in a few bytes that nothing is new.
 	x, _ := r.request("GET", "/?tab=locks", nil, "")
 	y, body := r.request("GET", "/?tab=locks", map[string]string{"If-None-Match": x.Header.Get("ETag")}, "")
 	expect.That(t, y.StatusCode == 304 && len(body) == 0, "%s, %d bytes", y.Status, len(body))

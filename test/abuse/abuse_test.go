@@ -29,7 +29,7 @@ var (
 		"fail when an innocent client waits longer than a second for the lock")
 )
 
-// What docs/limits.md promises.
+// The limits that docs/limits.md promises.
 const (
 	mostMemory  = 256 << 20 // that an attack may add
 	mostLog     = 64 << 20  // of log that it may add beyond what is stored

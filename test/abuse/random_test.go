@@ -28,7 +28,7 @@ var (
 	burst = flag.Duration("abuse.burst", time.Second, "how long a random attack lasts")
 )
 
-// What docs/limits.md promises of one address.
+// The limits that docs/limits.md promises for one address.
 const (
 	longestHold = 20 * time.Millisecond // of processor time, by one request
 	lockShare   = 3                     // the part of each second

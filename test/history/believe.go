@@ -2,7 +2,7 @@ package history
 
 import "github.com/zlockd/zlockd/jute"
 
-// What the checker does to the model once it believes that an unanswered write took effect.
+// Changes of the model once the checker believes that an unanswered write took effect.
 
 // applyLoose makes the write that explains f take effect. If another write could explain f as
 // well, it believes only the changes that f shows.

@@ -188,7 +188,7 @@ func (f *fakeCluster) disconnect(c *fakeClient) {
 	for i, o := range k.queue {
 		o.Unknown = true
 		f.add(Record{Op: o})
-		// What was on its way may still arrive, until the client is back.
+		// A request on its way may still arrive, until the client is back.
 		switch {
 		case !isWrite(o.Op) || i == 0 && k.logged || f.dead[c.session]:
 		case f.rnd.IntN(3) == 0:

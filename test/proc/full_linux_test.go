@@ -101,7 +101,7 @@ func TestDiskThatFillsHalfWay(t *testing.T) {
 	out, err = run("restore", file, "--data-dir", filepath.Join(small, "restored"))
 	output(t, out, err)
 
-	// What recovers writes beside what is there.
+	// A server that recovers writes beside the existing files.
 	ballast := filepath.Join(disk, "ballast")
 	var fs syscall.Statfs_t
 	must.OK(t, syscall.Statfs(disk, &fs))

@@ -293,7 +293,7 @@ func TestG24UpgradeAndDowngrade(t *testing.T) {
 		_, _, expired, _ := o.Counts()
 		expect.That(t, expired <= 0, "a session was lost")
 	}
-	// What the last release wrote, this program reads when it is stopped, and the other way round.
+	// This program reads offline the data of the last release, and the other way round.
 	for _, s := range c.Servers {
 		s.Stop()
 	}

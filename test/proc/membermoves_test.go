@@ -306,7 +306,7 @@ func rollingRestart(t *testing.T, e *ensemble) {
 	}
 }
 
-// What is wrong with a server is said before it is a member.
+// A fault of a server is reported before it is a member.
 func TestWhatCannotBeAMemberIsRefused(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 1)

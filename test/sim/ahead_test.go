@@ -196,7 +196,7 @@ func (r *aheadRun) followerLosesPower() {
 }
 
 // A server that has led has entries in memory only, the new leader has them on
-// its disk and asks whether it has them, and they have reached nobody else.
+// its disk and asks whether it has them, and they have reached no third server.
 func (r *aheadRun) formerLeaderLosesPower() {
 	leader, one, other := r.roles()
 	r.cut(leader, other)

@@ -14,8 +14,8 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// What one client was answered, a write sent afterwards anywhere comes after,
-// and a read behind a sync anywhere shows.
+// A write sent after the answer to another one comes after that one, on any server,
+// and a read behind a sync shows it.
 func TestG1G7AcknowledgedWritesAreSeenOnEveryServer(t *testing.T) {
 	quietWith(t, settings{heartbeat: time.Second, latency: 10 * time.Millisecond, snapshot: 1 << 30,
 		trailing: 10_240}, func(t *testing.T, c *cluster) {
@@ -180,7 +180,7 @@ func TestG8MultiIsSeenWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
-// A silent session ends after its timeout and not much later, whoever leads; one that pings does not.
+// A silent session ends after its timeout and not much later, under any leader; one that pings does not.
 func TestG10G11SilentSessionsEndInTime(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		stop := make(chan struct{})
@@ -216,7 +216,7 @@ func TestG10G11SilentSessionsEndInTime(t *testing.T) {
 	})
 }
 
-// Without a majority nobody is told that a session has expired, whether it has,
+// Without a majority no client is told that a session has expired, whether it has,
 // does not exist, or is unknown here; the connection is closed.
 func TestG13ExpiredIsSaidOnlyByAMajority(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {

@@ -178,7 +178,7 @@ func ping(w *wire.Conn, every time.Duration, stop <-chan struct{}) {
 }
 
 // A server that comes back is sent what it lacks at once, however long it was away:
-// nobody waits for the next of a leader's tries, which come ever less often.
+// it does not wait for the next of a leader's tries, which come ever less often.
 func TestG22ServerThatComesBackIsServedAtOnce(t *testing.T) {
 	runs(t, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {

@@ -29,7 +29,7 @@ func connected(t *testing.T) (n *Network, near, far net.Conn) {
 	return n, near, far
 }
 
-// Who waits for room hears of the other end's death as soon as the wire is whole
+// A writer that waits for room hears of the other end's death as soon as the wire is whole
 // again, not before, and not when its own deadline comes, which may be minutes later.
 func TestWriterBehindACutHearsOfTheEnd(t *testing.T) {
 	for name, end := range map[string]func(n *Network, far net.Conn){
@@ -92,7 +92,7 @@ func TestNobodyHearsOfAProcessThatIsGone(t *testing.T) {
 }
 
 // A follower that was away while much was written catches up over a link of 20
-// Mbit/s, in little more time than the bytes take, and costs nobody the office.
+// Mbit/s, in little more time than the bytes take, and costs no leader its office.
 func TestR11FollowerCatchesUpOverASlowLink(t *testing.T) {
 	if testing.Short() {
 		t.Skip("300 MB of writes")

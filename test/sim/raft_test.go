@@ -68,7 +68,7 @@ func (quietObserver) Heard(b []state.Touch, _ bool) []state.Touch { return b }
 func (quietObserver) Serving(bool)                                {}
 func (quietObserver) ReadOnly(bool)                               {}
 
-// nodes are three servers without clients' connections: requests are proposed directly. What is tested is
+// nodes are three servers without clients' connections: requests are proposed directly. The tests show
 // that the log, the streams and leadership keep their promises.
 type nodes struct {
 	t     *testing.T
@@ -244,7 +244,7 @@ func (c *nodes) writer(id uint32, _ int, stop chan struct{}, mu *sync.Mutex, ack
 		if session.Session.ID == 0 {
 			body := state.SessionBody{Timeout: 3600_000, Owner: id, Addr: "10.0.0.1"}
 			o, _, ok := ask(n, state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
-			if !ok || c.node(id) != n { // what a server says after it has crashed nobody hears
+			if !ok || c.node(id) != n { // no client hears a server that has crashed
 				continue
 			}
 			session = o

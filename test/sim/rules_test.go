@@ -68,7 +68,7 @@ func TestR2R3HangingDiskOfTheLeader(t *testing.T) {
 	})
 }
 
-// A disk that is merely slow costs nobody their office: a sync of a second every
+// A disk that is merely slow costs no leader its office: a sync of a second every
 // ten seconds, at each server in turn.
 func TestR2SlowDiskDeposesNobody(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
@@ -450,8 +450,8 @@ func TestG3R8RequestsSentToTwoLeadersCountOnce(t *testing.T) {
 				})
 			}
 			time.Sleep(time.Duration(40+round%50) * time.Millisecond)
-			// Who loses the connection opens another one to the next leader at once;
-			// who hears nothing any more may have been told by then what was stored.
+			// A server that loses the connection opens another one to the next leader at once;
+			// one that hears nothing may have heard by then of the stored entries.
 			if round%4 > 0 {
 				c.crash(leader)
 				wg.Wait()

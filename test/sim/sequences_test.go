@@ -433,7 +433,7 @@ func (c *sequence) write() {
 		return // it has just lost its power
 	}
 	o, _, ok := ask(n, state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
-	if ok && !o.Refused && c.node(id) == n { // else nobody hears what it says
+	if ok && !o.Refused && c.node(id) == n { // else no client hears its answer
 		c.wrote = append(c.wrote, o.Session.ID)
 	}
 }

@@ -298,7 +298,7 @@ func acquire(w *wire.Conn) int64 {
 	}
 }
 
-// Clients that send rubbish, hang or do not read disturb nobody and leave nothing behind.
+// Clients that send rubbish, hang or do not read disturb no other client and leave nothing behind.
 func TestG25HostileClientsLeaveNothingBehind(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {
 		good := c.client("c0", 1, 20*time.Second)

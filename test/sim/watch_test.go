@@ -127,8 +127,8 @@ func (k *chain) move(armed *int64) bool {
 	return true
 }
 
-// Whoever waits for a change hears of it: while leaders die, servers are sent
-// snapshots and clients move. Nobody polls, so one event missed would end it.
+// A client that waits for a change hears of it: while leaders die, servers are sent
+// snapshots and clients move. No client polls, so one event missed would end it.
 func TestG15G16G17WatchersHearOfEveryChange(t *testing.T) {
 	set := settings{heartbeat: time.Second, latency: time.Millisecond, snapshot: 100, trailing: 64}
 	quietWith(t, set, func(t *testing.T, c *cluster) {

@@ -197,7 +197,7 @@ func runFor(t *testing.T, env []string, words ...string) string {
 }
 
 // kdc is a Kerberos of its own, on a loopback port, with all its files in one
-// directory. What the machine has of Kerberos is not touched.
+// directory. The machine's own Kerberos is not touched.
 type kdc struct {
 	dir   string
 	realm string

@@ -19,7 +19,7 @@ func Example() {
 	// Output: /job-0000000000 <nil>
 }
 
-// What becomes of a lock whose holder is too slow.
+// A lock whose holder is too slow goes to the next waiter.
 func ExampleServer_KillSession() {
 	s := zlocktest.Open()
 	defer s.Close()
@@ -36,7 +36,7 @@ func ExampleServer_KillSession() {
 	// Output: next in line: <nil>
 }
 
-// What a client notices when the network fails for a while.
+// A client notices when the network fails for a while.
 func ExampleLink() {
 	s := zlocktest.Open()
 	defer s.Close()

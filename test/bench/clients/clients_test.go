@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is not installed is left out; what is there must work.
+// A library that is not installed is left out; one that is must work.
 func TestEveryLibraryIsMeasured(t *testing.T) {
 	var out, log strings.Builder
 	if err := run([]string{"-quick"}, &out, &log); err != nil {

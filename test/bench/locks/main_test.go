@@ -41,7 +41,7 @@ func TestFaultsAreSurvived(t *testing.T) {
 	}
 }
 
-// What is measured is a lock's price only if nothing else is counted: one
+// The figure is a lock's price only if nothing else is counted: one
 // worker alone needs a create, a list with a read of its own node, a delete.
 func TestPriceIsThatOfTheLock(t *testing.T) {
 	r, err := measure(t, "-duration", "300ms")
@@ -58,7 +58,7 @@ func TestViolationIsReported(t *testing.T) {
 	m := newMeter(&benchFlags{Clients: 2, Goroutines: 1, Locks: 1, Recipe: "mutex", Fault: "none"})
 	valid := func() bool { return true }
 	l := m.locks[0]
-	l.writers.Add(1) // somebody is inside
+	l.writers.Add(1) // a writer is inside
 	m.hold(t.Context(), l, grant{valid: valid})
 	l.writers.Add(-1)
 	m.hold(t.Context(), l, grant{token: 7, valid: valid})
