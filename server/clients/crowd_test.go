@@ -58,17 +58,42 @@ func (c *crowd) dial(i int, hello []byte) {
 // open opens a session on each connection.
 func (c *crowd) open(t *testing.T) {
 	t.Helper()
-	hello := wire.AppendConnectRequest(nil, wire.NewSession(3_600_000))
-	for i := range c.conns {
-		c.dial(i, hello)
-	}
 	c.sessions = make([]wire.Session, len(c.conns))
-	for i, m := range c.conns {
-		frame := m.take(0)
-		must.That(t, frame != nil, "connection closed")
-		c.sessions[i] = must.Get(wire.DecodeSession(frame[4:]))(t)
-		must.That(t, c.sessions[i].ID != 0, "no session")
+	attach(t, c.sessions, c)
+}
+
+// attach attaches sessions, new ones if they are zero, at several servers in turn, again while these refuse,
+// and returns how many attempts failed.
+func attach(t *testing.T, sessions []wire.Session, at ...*crowd) (failed int) {
+	t.Helper()
+	todo := make([]int, len(sessions))
+	for i := range todo {
+		todo[i] = i
 	}
+	for len(todo) > 0 {
+		for _, i := range todo {
+			hello := wire.NewSession(3_600_000)
+			if sessions[i].ID != 0 {
+				hello = wire.Attach(sessions[i], 0)
+			}
+			at[i%len(at)].dial(i, wire.AppendConnectRequest(nil, hello))
+		}
+		var left []int
+		for _, i := range todo {
+			frame := at[i%len(at)].conns[i].take(0)
+			if frame == nil {
+				left = append(left, i)
+				continue
+			}
+			s := must.Get(wire.DecodeSession(frame[4:]))(t)
+			was := sessions[i].ID
+			must.That(t, s.ID != 0 && (was == 0 || was == s.ID), "session %#x expired", was)
+			sessions[i] = s
+		}
+		todo = left
+		failed += len(left)
+	}
+	return failed
 }
 
 // ask sends the same on each connection and waits for an answer of so many bytes; 0: one frame.
@@ -159,33 +184,6 @@ func leaderOf(t *testing.T, rigs [3]*rig) (lead int) {
 		return lead >= 0
 	})
 	return lead
-}
-
-// comeBack attaches sessions at several servers in turn, again while they refuse, and returns how many
-// attempts failed.
-func comeBack(t *testing.T, sessions []wire.Session, at ...*crowd) (failed int) {
-	todo := make([]int, len(sessions))
-	for i := range todo {
-		todo[i] = i
-	}
-	for len(todo) > 0 {
-		for _, i := range todo {
-			at[i%len(at)].dial(i, wire.AppendConnectRequest(nil, wire.Attach(sessions[i], 0)))
-		}
-		var left []int
-		for _, i := range todo {
-			frame := at[i%len(at)].conns[i].take(0)
-			if frame == nil {
-				left = append(left, i)
-				continue
-			}
-			s := must.Get(wire.DecodeSession(frame[4:]))(t)
-			must.Equal(t, s.ID, sessions[i].ID, "expired")
-		}
-		todo = left
-		failed += len(left)
-	}
-	return failed
 }
 
 // TestWatchesTakeLittle bounds the memory of a watch, on paths that one session watches each, and on paths
@@ -291,7 +289,7 @@ func TestSessionsComeBackAfterTheLeadersDeath(t *testing.T) {
 		dead.node.Abort()
 		leaderOf(t, rigs)
 		gap = time.Since(from)
-		again = comeBack(t, sessions, crowds[others[0]], crowds[others[1]])
+		again = attach(t, sessions, crowds[others[0]], crowds[others[1]])
 		took = time.Since(from)
 	}, cycle)
 	t.Logf("%d sessions attached after %v, the next leader %v, %d attempts failed; lock cycle before %v, "+

@@ -63,8 +63,8 @@ func points(c *config) []point {
 	for _, y := range ycsbs {
 		list = append(list, y.points()...)
 	}
-	// With some servers a thousand waiters take long: run these by name only.
-	for _, p := range []point{handoff(1000, 1.5), herd(1000, 1.7)} {
+	// These take long: run them by name only.
+	for _, p := range []point{handoff(1000, 1.5), herd(1000, 1.7), large(c.znodes)} {
 		if c.selection != "" && p.matches(c.selection) {
 			list = append(list, p)
 		}

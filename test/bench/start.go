@@ -194,24 +194,24 @@ func (w randomSets) start(c *wire.Pipe, _ int) { c.Set(fillPath(w.rnd.IntN(w.n))
 
 func (randomSets) step(*wire.Pipe, int, *wire.Answer) bool { return true }
 
+// snapshotConns is how many connections write while snapshots are taken.
+const snapshotConns = 64
+
 // snapshots measures how snapshots of a large state affect writes.
 func snapshots(n int) point {
-	const conns = 64
-	every := max(n/10, 1000) // requests between snapshots; the default of both sides with a million nodes
 	return point{
 		name: fmt.Sprintf("snapshots:%d", n), alone: true, once: true,
 		help: fmt.Sprintf("%d connections write at random over %d nodes while snapshots are taken every %d "+
 			"requests: slowest write (to stay below 100 ms), slowest second as a part of the mean (to stay above 25 "+
-			"%%)", conns, n, every),
+			"%%)", snapshotConns, n, max(n/10, 1000)),
 		open: func(c *config, s *side) (runner, error) {
-			e, err := bigServer(c, s, n, func(o *cluster.Options) {
-				o.Flags = append(o.Flags, "--snapshot-entries", fmt.Sprint(every))
-				o.JVM = append(o.JVM, fmt.Sprintf("-Dzookeeper.snapCount=%d", every))
-			})
+			e, err := bigServer(c, s, n, snapshotsEvery(n))
 			if err != nil {
 				return runner{}, err
 			}
-			return runner{close: e.Close, run: func() (sample, error) { return runSnapshots(c, e, n, conns) }}, nil
+			return runner{close: e.Close, run: func() (sample, error) {
+				return runSnapshots(c, e, n, snapshotConns)
+			}}, nil
 		},
 	}
 }

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/zlockd/zlockd/test/bench/measure"
+	"github.com/zlockd/zlockd/test/cluster"
+)
+
+// settleTime is the time in which a server with a large state gives memory back that it no longer needs.
+const settleTime = 20 * time.Second
+
+// large measures one large state in all respects: filling takes long.
+func large(n int) point {
+	snaps, again := snapshots(n), restart(n)
+	return point{
+		name: fmt.Sprintf("large:%d", n), alone: true, once: true,
+		help: fmt.Sprintf("%d nodes of 100 bytes: resident memory at rest before and after a restart; %s; and %s", n,
+			snaps.help, again.help),
+		open: func(c *config, s *side) (runner, error) {
+			return runner{run: func() (sample, error) { return runLarge(c, s, n) }}, nil
+		},
+	}
+}
+
+func runLarge(c *config, s *side, n int) (out sample, err error) {
+	from := time.Now()
+	e, err := bigServer(c, s, n, snapshotsEvery(n))
+	if err != nil {
+		return out, err
+	}
+	defer e.Close()
+	filled := time.Since(from)
+	rest := func(name string) {
+		time.Sleep(settleTime)
+		each := float64(measure.Resident(e.Servers[0].Pid())) / float64(n)
+		out.metrics = append(out.metrics, metric{name: name, unit: "B/node", value: each, lower: true})
+	}
+	rest("resident")
+	busy, err := runSnapshots(c, e, n, snapshotConns)
+	if err != nil {
+		return out, err
+	}
+	busy.metrics = append(out.metrics, busy.metrics...)
+	out = busy
+	out.note = fmt.Sprintf("filled in %v; %s", filled.Round(time.Second), busy.note)
+	for _, v := range e.Servers {
+		v.Kill()
+	}
+	d, err := startTime(e)
+	if err != nil {
+		return out, err
+	}
+	out.metrics = append(out.metrics, metric{name: "restart", unit: "s", value: d.Seconds(), lower: true})
+	rest("resident again")
+	return out, nil
+}
+
+// snapshotsEvery makes servers take snapshots as often, for their size, as both sides do with a million nodes.
+func snapshotsEvery(n int) func(*cluster.Options) {
+	every := max(n/10, 1000)
+	return func(o *cluster.Options) {
+		o.Flags = append(o.Flags, "--snapshot-entries", fmt.Sprint(every))
+		o.JVM = append(o.JVM, fmt.Sprintf("-Dzookeeper.snapCount=%d", every))
+	}
+}
