@@ -73,17 +73,8 @@ func (f *forming) join(ctx context.Context) (*raft.Configuration, error) {
 	if f.disk.Identity().Cluster != "" {
 		return f.peersConfig(), f.checkCopy(ctx)
 	}
-	say := func(text string) { // once, and again when it changes
-		if text != f.waits() {
-			f.said.Store(&text)
-			f.o.Logger.Info(text)
-			if f.o.Waiting != nil {
-				f.o.Waiting(text)
-			}
-		}
-	}
 	for {
-		done, err := f.tryJoin(ctx, say)
+		done, err := f.tryJoin(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -97,6 +88,18 @@ func (f *forming) join(ctx context.Context) (*raft.Configuration, error) {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// say tells once, and again when it changes, what this server waits for. It has not joined by then.
+func (f *forming) say(format string, args ...any) (joined bool, err error) {
+	if text := fmt.Sprintf(format, args...); text != f.waits() {
+		f.said.Store(&text)
+		f.o.Logger.Info(text)
+		if f.o.Waiting != nil {
+			f.o.Waiting(text)
+		}
+	}
+	return false, nil
 }
 
 func (f *forming) joinAlone() (*raft.Configuration, error) {
@@ -139,7 +142,7 @@ func (f *forming) peersConfig() *raft.Configuration {
 
 // tryJoin asks all peers once. All must have the same --peers before any server forms a cluster:
 // lists that differ could give two majorities.
-func (f *forming) tryJoin(ctx context.Context, say func(string)) (bool, error) {
+func (f *forming) tryJoin(ctx context.Context) (bool, error) {
 	if f.disk.Identity().Cluster != "" { // has accepted a formation by now
 		return true, nil
 	}
@@ -167,21 +170,20 @@ func (f *forming) tryJoin(ctx context.Context, say func(string)) (bool, error) {
 				s.ID, s.Cluster))
 	}
 	if st != nil {
-		return f.joinFormed(st, formed, say)
+		return f.joinFormed(st, formed)
 	}
 	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
 		return false, nil // a peer that did not answer in time may be up: say nothing new of it
 	}
 	if len(missing) > 0 {
-		say("waiting for " + strings.Join(missing, "; "))
-		return false, nil
+		return f.say("waiting for %s", strings.Join(missing, "; "))
 	}
 	if f.o.ID != f.o.firstVoter() {
 		return false, nil
 	}
 	p := peer.Formation{Cluster: disk.NewID(f.o.Rand), Incarnations: incarnations, Peers: f.o.Peers,
 		Observers: f.o.Observers}
-	return f.form(ctx, &p, say)
+	return f.form(ctx, &p)
 }
 
 // askAll asks all other peers, and returns the answers by id.
@@ -259,11 +261,10 @@ func listPeers(peers map[uint32]string, observers []uint32) string {
 
 // form makes all servers, which are all empty, into a cluster. The others go
 // first: one that misses the message recognises itself in the list later.
-func (f *forming) form(ctx context.Context, p *peer.Formation, say func(string)) (bool, error) {
+func (f *forming) form(ctx context.Context, p *peer.Formation) (bool, error) {
 	for _, a := range f.askAll(ctx, 2*time.Second, peer.Question{Form: p}) {
 		if a.Err != nil && !f.o.observes(a.ID) {
-			say(fmt.Sprintf("forming the cluster: server %d: %v", a.ID, a.Err))
-			return false, nil
+			return f.say("forming the cluster: server %d: %v", a.ID, a.Err)
 		}
 	}
 	if err := f.accept(p); err != nil {
@@ -275,7 +276,7 @@ func (f *forming) form(ctx context.Context, p *peer.Formation, say func(string))
 
 // joinFormed joins a cluster that exists, if it expects this very directory or a new one in its
 // place. st is the status that counts most in formed.
-func (f *forming) joinFormed(st *peer.Status, formed []peer.Status, say func(string)) (bool, error) {
+func (f *forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error) {
 	id := f.disk.Identity()
 	incarnation, known := st.Incarnations[f.o.ID]
 	_, member := st.Members[f.o.ID]
@@ -292,27 +293,23 @@ func (f *forming) joinFormed(st *peer.Status, formed []peer.Status, say func(str
 	switch {
 	case known && incarnation == id.Incarnation && st.Formed != nil &&
 		listPeers(st.Formed, st.FormedObservers) != f.list():
-		say(peersDiffer(f.o.ID, f.list(), listPeers(st.Formed, st.FormedObservers)).Error())
-		return false, nil
+		return f.say("%v", peersDiffer(f.o.ID, f.list(), listPeers(st.Formed, st.FormedObservers)))
 	case known && incarnation == id.Incarnation:
 		id.Cluster, id.Incarnations, id.Peers, id.Observers =
 			st.Cluster, st.Incarnations, st.Formed, st.FormedObservers
 	case incarnation == "" && member && st.Waits != "":
-		say(fmt.Sprintf("waiting for server %d, which waits: %s", st.ID, st.Waits))
-		return false, nil
+		return f.say("waiting for server %d, which waits: %s", st.ID, st.Waits)
 	case incarnation == "" && member:
 		id.Cluster, id.Incarnations, id.Expected = st.Cluster, st.Incarnations, st.AsOf
 		delete(id.Incarnations, f.o.ID) // so that no configuration is made up from the list
 	case incarnation != "":
-		say(fmt.Sprintf("server %d says: server %d was part of cluster %s with another data directory; "+
+		return f.say("server %d says: server %d was part of cluster %s with another data directory; "+
 			"this one is empty, so the server must not vote. If that directory is lost, on a server that runs: "+
 			"zlock member replace %d %s. If server %d runs elsewhere, this one needs another --id",
-			st.ID, f.o.ID, st.Cluster, f.o.ID, f.o.Peers[f.o.ID], f.o.ID))
-		return false, nil
+			st.ID, f.o.ID, st.Cluster, f.o.ID, f.o.Peers[f.o.ID], f.o.ID)
 	default:
-		say(fmt.Sprintf("cluster %s does not know server %d. On a server that runs: zlock member add %d %s",
-			st.Cluster, f.o.ID, f.o.ID, f.o.Peers[f.o.ID]))
-		return false, nil
+		return f.say("cluster %s does not know server %d. On a server that runs: zlock member add %d %s",
+			st.Cluster, f.o.ID, f.o.ID, f.o.Peers[f.o.ID])
 	}
 	return true, f.disk.SaveIdentity(id)
 }

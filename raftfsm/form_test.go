@@ -96,9 +96,9 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 		d, err := disk.Open(disk.Options{Server: 4, Rand: rand.Reader, Logger: quietLog(t, 4),
 			Fatal: func(err error) { t.Error(err) }})
 		must.OK(t, err)
-		f := &forming{o: &Options{ID: 4, Peers: members}, disk: d}
-		said := ""
-		joins, err := f.joinFormed(&test.formed[0], test.formed, func(text string) { said = text })
+		f := &forming{o: &Options{ID: 4, Peers: members, Logger: quietLog(t, 4)}, disk: d}
+		joins, err := f.joinFormed(&test.formed[0], test.formed)
+		said := f.waits()
 		expect.That(t, !joins || d.Identity().Expected == test.formed[0].AsOf,
 			"%s: the directory is expected as of entry %d", test.what, d.Identity().Expected)
 		if err != nil || joins != test.joins || !strings.Contains(said, test.says) ||

@@ -92,17 +92,13 @@ func (ls *linkSet) leastVersion() int {
 	return least
 }
 
-// progress returns how far each linked server is, by its own word.
+// progress returns how far each linked server is, by its own word of late.
 func (ls *linkSet) progress() map[uint32]uint64 {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
 	m := map[uint32]uint64{}
-	for _, l := range ls.links {
-		l.mu.Lock()
-		if time.Since(l.heard) < 5*time.Second {
-			m[l.from] = l.applied
+	for id, p := range ls.far() {
+		if *p.Heard < 5000 {
+			m[id] = p.Applied
 		}
-		l.mu.Unlock()
 	}
 	return m
 }

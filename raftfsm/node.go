@@ -1,6 +1,7 @@
 package raftfsm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	n := &Node{o: o, id: o.ID, log: o.Logger, leadership: newLeadership()}
 	n.known = leaderWatch{n: n, news: newSignal(), lost: time.Now()}
 	n.lowDisk.Store(new(string))
-	n.serving.offSince = time.Now()
+	n.serving.n, n.serving.offSince = n, time.Now()
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -214,7 +215,6 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
 		_, at := n.disk.NewestSnapshot()
 		n.fsm.noteSnapshot(info.Zxid, at)
 	}
-	n.serving.begin(n)
 	n.up.Store(true)
 	return nil
 }
@@ -352,35 +352,24 @@ func (n *Node) handOver(ctx context.Context) {
 	if n.failed.Load() != nil || !n.raft.Leads() || len(n.raft.Servers()) < 2 {
 		return
 	}
-	done := make(chan error, 1)
-	f := n.raft.LeadershipTransfer()
-	go func() { done <- f.Error() }()
-	select {
-	case err := <-done:
-		if err != nil {
-			n.log.Info("leadership could not be handed over; the others will elect", "err", err)
-		} else {
-			n.log.Info("leadership handed over")
-		}
-	case <-time.After(2 * n.o.HeartbeatTimeout):
-	case <-ctx.Done():
+	ctx, cancel := context.WithTimeout(ctx, 2*n.o.HeartbeatTimeout)
+	defer cancel()
+	if err := await(ctx, n.raft.LeadershipTransfer()); err != nil {
+		n.log.Info("leadership could not be handed over; the others will elect", "err", err)
+	} else {
+		n.log.Info("leadership handed over")
 	}
 }
 
 // stopRaft bounds raft's shutdown: a goroutine of raft that hangs in a store must not hold up this
 // server.
 func (n *Node) stopRaft(ctx context.Context) error {
-	done := make(chan error, 1)
-	f := n.raft.Shutdown()
-	go func() { done <- f.Error() }()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(5 * time.Second):
-		return errors.New("raft did not stop within 5 s")
-	case <-ctx.Done():
-		return ctx.Err()
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("raft did not stop within 5 s"))
+	defer cancel()
+	if err := await(ctx, n.raft.Shutdown()); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
 	}
+	return nil
 }
 
 // release gives back what Start acquired besides raft.

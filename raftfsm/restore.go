@@ -54,17 +54,20 @@ func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep b
 	defer n.restoring.Unlock()
 	r := &restore{n: n, done: make(chan outcome, piecesOut+2)}
 	r.g = state.Staging{ID: randomInt(n.o.Rand), Origin: n.id, Birth: n.fsm.stream.birthNow(), Size: size}
-	if err := r.begin(ctx); errors.Is(err, ErrRestoring) {
-		return Restored{}, err
-	} else if err != nil {
-		r.giveUp()
-		return Restored{}, err
+	err := r.begin(ctx)
+	if err == nil {
+		err = r.send(ctx, backup)
 	}
-	if err := r.send(ctx, backup); err != nil {
-		r.giveUp()
-		return Restored{}, err
+	if err == nil {
+		err = r.propose(ctx, r.g.Restore(keep))
 	}
-	return r.finish(ctx, keep)
+	if err == nil {
+		return r.finish(ctx)
+	}
+	if !errors.Is(err, ErrRestoring) {
+		r.giveUp()
+	}
+	return Restored{}, err
 }
 
 // restore is a restore under way at this server.
@@ -97,7 +100,6 @@ func (r *restore) begin(ctx context.Context) error {
 	if err := r.propose(ctx, r.g.Open()); err != nil {
 		return err
 	}
-	r.out++
 	return r.next(ctx)
 }
 
@@ -120,7 +122,6 @@ func (r *restore) send(ctx context.Context, backup io.Reader) error {
 		if err := r.propose(ctx, r.g.Piece(at, b)); err != nil {
 			return err
 		}
-		r.out++
 		at += int64(len(b))
 	}
 	for r.out > 0 {
@@ -138,6 +139,9 @@ func (r *restore) propose(ctx context.Context, req state.Request) error {
 	defer cancel()
 	for {
 		err := r.n.fsm.stream.put(&req, r)
+		if err == nil {
+			r.out++
+		}
 		if !errors.Is(err, ErrClosed) {
 			return err
 		}
@@ -200,12 +204,8 @@ type given chan struct{}
 // Done implements state.Waiter.
 func (g given) Done(*state.Outcome, *state.State) { close(g) }
 
-// finish replaces the state.
-func (r *restore) finish(ctx context.Context, keep bool) (Restored, error) {
-	if err := r.propose(ctx, r.g.Restore(keep)); err != nil {
-		r.giveUp()
-		return Restored{}, err
-	}
+// finish waits until the state is replaced.
+func (r *restore) finish(ctx context.Context) (Restored, error) {
 	o, err := r.wait(ctx)
 	switch {
 	case err != nil || o.unknown:

@@ -3,7 +3,6 @@ package raftfsm
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -16,19 +15,11 @@ import (
 // leader, or fallen far behind, lets its clients go in time, so that they find
 // a better one before their sessions end.
 type serving struct {
-	raft      *consensus
-	fsm       *fsm
-	leading   func() bool   // this server leads, and has applied all that was acknowledged
-	off       Measure       // how long no client was served
-	publishes bool          // the members are published before clients are served
-	heartbeat time.Duration // how long a word of the leader's is good for
-	observer  Observer      // may be nil
-	log       *slog.Logger
+	n *Node
 
 	mu       sync.Mutex // guards what follows
 	on       bool
 	readOnly bool      // clients that ask for it may read
-	mayRead  bool      // and that is wanted at all
 	final    bool      // never again
 	reason   string    // why not on
 	lastGood time.Time // last word of a leader, or of a majority to one
@@ -39,19 +30,6 @@ type serving struct {
 	removed  time.Time // since when its log says that it is no member; zero: it does not
 	offSince time.Time // when it was started, or last turned off
 	advised  string    // what an operator can do about a leader that stays away; empty: wait
-
-	advice func() string
-}
-
-// begin starts it; until then no client is served.
-func (g *serving) begin(n *Node) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.raft, g.fsm, g.publishes, g.heartbeat = n.raft, n.fsm, n.port != nil, n.o.HeartbeatTimeout
-	g.leading = func() bool { return n.term.Load() != nil }
-	g.mayRead = n.o.ReadOnly
-	g.advice = n.adviceAlone
-	g.observer, g.log, g.off = n.o.Observer, n.log, n.o.Measures.Unavailable
 }
 
 const (
@@ -74,7 +52,7 @@ func (g *serving) contact() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	g.lastGood, g.lastAck, g.started, g.behind = now.Add(-g.heartbeat), now, true, 0
+	g.lastGood, g.lastAck, g.started, g.behind = now.Add(-g.n.o.HeartbeatTimeout), now, true, 0
 }
 
 // acked notes that the leader acknowledged a touch message sent at that time,
@@ -83,7 +61,7 @@ func (g *serving) acked(sent time.Time, leaderIndex uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lastAck = sent
-	applied := g.fsm.index.Load()
+	applied := g.n.fsm.index.Load()
 	switch {
 	case applied >= leaderIndex:
 		g.started, g.behind = true, 0
@@ -98,7 +76,7 @@ func (g *serving) acked(sent time.Time, leaderIndex uint64) {
 func (g *serving) watch(ctx context.Context, opened <-chan struct{}) (removed bool) {
 	for {
 		wait := g.look()
-		if g.raft.State() == raft.Shutdown && ctx.Err() == nil {
+		if g.n.raft.State() == raft.Shutdown && ctx.Err() == nil {
 			return true
 		}
 		select {
@@ -113,16 +91,18 @@ func (g *serving) watch(ctx context.Context, opened <-chan struct{}) (removed bo
 // look decides whether clients may be served, and tells the stream and the observer when that
 // changes. It returns how long the decision holds if nothing happens.
 func (g *serving) look() (again time.Duration) {
-	contact := g.raft.HeardOfLeader()
-	lacks := g.raft.lacks(g.fsm.id)
-	leading := g.leading() && g.raft.Leads()
-	birth := g.fsm.stream.birthNow()
-	applied := g.fsm.index.Load()
+	n := g.n
+	contact := n.raft.HeardOfLeader()
+	lacks := n.raft.lacks(n.id)
+	leading := n.term.Load() != nil && n.raft.Leads()
+	birth := n.fsm.stream.birthNow()
+	applied := n.fsm.index.Load()
+	outlasts := n.o.HeartbeatTimeout + servingGrace
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
 	if leading {
-		g.lastGood = now.Add(-g.heartbeat) // as in contact
+		g.lastGood = now.Add(-n.o.HeartbeatTimeout) // as in contact
 	}
 	if contact.After(g.lastGood) {
 		g.lastGood = contact
@@ -147,29 +127,29 @@ func (g *serving) look() (again time.Duration) {
 		reason = "this server was removed from the cluster"
 	case g.lastGood.IsZero():
 		reason = "no leader yet"
-		alone = now.Sub(g.offSince) > g.heartbeat+servingGrace
-	case now.Sub(g.lastGood) > g.heartbeat+servingGrace:
+		alone = now.Sub(g.offSince) > outlasts
+	case now.Sub(g.lastGood) > outlasts:
 		reason = "no contact with a leader"
 		alone = true
 	case !g.started:
 		reason = "catching up with the leader"
 	case birth == 0:
 		reason = "opening the request stream"
-	case g.publishes && !g.fsm.config.Load():
+	case n.port != nil && !n.fsm.config.Load():
 		reason = "publishing the members"
 	case g.behind > 0 && now.Sub(g.since) > servingLag:
 		reason = "far behind the leader"
 	}
-	g.setReadOnly(alone && g.mayRead)
+	g.setReadOnly(alone && n.o.ReadOnly)
 	if g.advised = ""; alone && now.Sub(g.offSince) >= adviceAfter {
-		g.advised = g.advice()
+		g.advised = n.adviceAlone()
 		reason += g.advised
 	}
 	g.set(reason)
 	if !g.on {
 		return servingLook
 	}
-	return min(max(g.heartbeat+servingGrace-now.Sub(g.lastGood), servingLook), g.raft.Beat(servingRest))
+	return min(max(outlasts-now.Sub(g.lastGood), servingLook), n.raft.Beat(servingRest))
 }
 
 // adviceAlone says what an operator can do when this server has had no leader for
@@ -207,9 +187,9 @@ func (g *serving) setReadOnly(on bool) {
 		return
 	}
 	g.readOnly = on
-	g.log.Info("read-only mode", "on", on)
-	if g.observer != nil {
-		g.observer.ReadOnly(on)
+	g.n.log.Info("read-only mode", "on", on)
+	if g.n.o.Observer != nil {
+		g.n.o.Observer.ReadOnly(on)
 	}
 }
 
@@ -222,22 +202,22 @@ func (g *serving) set(reason string) {
 		return
 	}
 	g.on = serve
-	g.fsm.stream.setClosed(!serve)
+	g.n.fsm.stream.setClosed(!serve)
 	if serve {
-		g.off.took(time.Since(g.offSince))
+		g.n.o.Measures.Unavailable.took(time.Since(g.offSince))
 	} else {
 		g.offSince = time.Now()
 	}
 	switch {
 	case serve:
-		g.log.Info("serving clients")
+		g.n.log.Info("serving clients")
 	case g.final: // as it was told to
-		g.log.Info("not serving clients", "reason", reason)
+		g.n.log.Info("not serving clients", "reason", reason)
 	default:
-		g.log.Warn("not serving clients", "reason", reason)
+		g.n.log.Warn("not serving clients", "reason", reason)
 	}
-	if g.observer != nil {
-		g.observer.Serving(serve)
+	if g.n.o.Observer != nil {
+		g.n.o.Observer.Serving(serve)
 	}
 }
 

@@ -106,7 +106,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 		<-f.walking
 		return nil, errors.New("a restore is under way")
 	}
-	snap := &fsmSnapshot{f: f, zxid: f.state.Zxid(),
+	snap := &fsmSnapshot{f: f,
 		state: f.state.StartSnapshot(state.Position{Index: f.index.Load(), Term: f.term.Load()})}
 	snap.counted.requests.Store(f.counted.requests.Load())
 	snap.counted.bytes.Store(f.counted.bytes.Load())
@@ -116,7 +116,6 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 // fsmSnapshot is a point in time of the state, being written.
 type fsmSnapshot struct {
 	f       *fsm
-	zxid    int64
 	state   *state.Snapshot
 	counted snapshotCounters
 	sink    raft.SnapshotSink // nil until it is written
@@ -140,7 +139,7 @@ func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	s.f.counted.requests.Add(-s.counted.requests.Load())
 	s.f.counted.bytes.Add(-s.counted.bytes.Load())
 	if !disk.Forgets(sink) {
-		s.f.noteSnapshot(s.zxid, time.Now())
+		s.f.noteSnapshot(s.state.Zxid(), time.Now())
 	}
 	return nil
 }
