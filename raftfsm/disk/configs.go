@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sync"
@@ -33,15 +34,7 @@ func (c *configs) add(now config) {
 	}
 }
 
-func (c config) compare(index uint64) int {
-	switch {
-	case c.index < index:
-		return -1
-	case c.index > index:
-		return 1
-	}
-	return 0
-}
+func (c config) compare(index uint64) int { return cmp.Compare(c.index, index) }
 
 // addLogs notes the configurations among log entries.
 func (c *configs) addLogs(logs ...*raft.Log) {

@@ -214,7 +214,10 @@ func (d *Disk) Syncs() (count int64, sum, longest time.Duration) { return d.dog.
 
 // Promised returns what other servers may count on: the highest term this server has seen, and the
 // end of its log; 0: none.
-func (d *Disk) Promised() (term, end uint64, err error) { return d.stores.promised() }
+func (d *Disk) Promised() (term, end uint64, err error) {
+	c, err := d.stores.content()
+	return c.term, c.end(), err
+}
 
 // LoadSeen returns what SaveSeen saved last.
 func (d *Disk) LoadSeen() ([]byte, error) {

@@ -117,21 +117,32 @@ func incomplete(path, what string) error {
 		"and add this server again as a new one", path, what)
 }
 
-// promised returns what other servers may count on; see Disk.Promised.
-func (s *Stores) promised() (term, end uint64, err error) {
-	term, err = s.Stable.GetUint64([]byte(keyCurrentTerm))
-	if err != nil && !missing(err) {
-		return 0, 0, err
+// content is what the stores hold: the highest term seen, the ends of the log (0: it is empty) and
+// the newest snapshot (zero: there is none).
+type content struct {
+	term, first, last uint64
+	snapshot          raft.SnapshotMeta
+}
+
+func (s *Stores) content() (c content, err error) {
+	if c.term, err = s.Stable.GetUint64([]byte(keyCurrentTerm)); err != nil && !missing(err) {
+		return c, err
 	}
-	if end, err = s.Log.LastIndex(); err != nil {
-		return 0, 0, err
+	if c.first, err = s.Log.FirstIndex(); err != nil {
+		return c, err
+	}
+	if c.last, err = s.Log.LastIndex(); err != nil {
+		return c, err
 	}
 	list, err := s.Snapshots.List()
-	if err == nil && len(list) > 0 {
-		end = max(end, list[0].Index)
+	if len(list) > 0 {
+		c.snapshot = *list[0]
 	}
-	return term, end, err
+	return c, err
 }
+
+// end is the index of the last entry in the log or the snapshot.
+func (c *content) end() uint64 { return max(c.last, c.snapshot.Index) }
 
 // checkBegun refuses a directory that was begun and has lost its terms, or its log and snapshots.
 func (id *Identity) checkBegun(path string, term, end uint64) error {
@@ -145,54 +156,31 @@ func (id *Identity) checkBegun(path string, term, end uint64) error {
 // has lost it or a part of it, and one whose terms are older than its log: its server would vote
 // again in a term that it has seen.
 func (s *Stores) checkWhole(path string, id *Identity) error {
-	term, end, err := s.promised()
+	c, err := s.content()
 	if err != nil {
 		return err
 	}
-	if err := id.checkBegun(path, term, end); err != nil {
+	if err := id.checkBegun(path, c.term, c.end()); err != nil {
 		return err
 	}
-	id.Begun = term > 0 && end > 0
-	first, err := s.Log.FirstIndex()
-	if err != nil {
-		return err
+	id.Begun = c.term > 0 && c.end() > 0
+	var newest raft.Log
+	if c.last > 0 {
+		if err := s.Log.GetLog(c.last, &newest); err != nil {
+			return err
+		}
 	}
-	list, err := s.Snapshots.List()
-	if err != nil {
-		return err
-	}
-	have := uint64(0)
-	if len(list) > 0 {
-		have = list[0].Index
-	}
-	newest, err := s.newestTerm(list)
-	if err != nil {
-		return err
-	}
-	if newest > term {
+	of := max(newest.Term, c.snapshot.Term)
+	if of > c.term {
 		return incomplete(path,
 			fmt.Sprintf("its log or its newest snapshot is of term %d, and %s knows of none after %d",
-				newest, boltName, term))
+				of, boltName, c.term))
 	}
-	if first > have+1 {
-		return incomplete(path, fmt.Sprintf("its log begins at entry %d, and its newest snapshot ends at %d", first,
-			have))
+	if c.first > c.snapshot.Index+1 {
+		return incomplete(path, fmt.Sprintf("its log begins at entry %d, and its newest snapshot ends at %d",
+			c.first, c.snapshot.Index))
 	}
 	return nil
-}
-
-// newestTerm returns the term of the last entry in the log or the snapshots.
-func (s *Stores) newestTerm(snapshots []*raft.SnapshotMeta) (term uint64, err error) {
-	if len(snapshots) > 0 {
-		term = snapshots[0].Term
-	}
-	last, err := s.Log.LastIndex()
-	if err != nil || last == 0 {
-		return term, err
-	}
-	var l raft.Log
-	err = s.Log.GetLog(last, &l)
-	return max(term, l.Term), err
 }
 
 // begin begins another life of a directory.
@@ -210,9 +198,6 @@ func (id *Identity) checkLogKind(kind string) error {
 	}
 	return nil
 }
-
-// OnClose makes c close with the stores.
-func (s *Stores) OnClose(c io.Closer) { s.closers = append(s.closers, c) }
 
 // close closes what openStores opened.
 func (s *Stores) close() error {

@@ -67,6 +67,12 @@ func (w *watchdog) run(what string, call func() error) error {
 	return w.die(fmt.Errorf("storage failed: %s: %w", what, err))
 }
 
+// timed makes one call that returns a value.
+func timed[T any](w *watchdog, what string, call func() (T, error)) (v T, err error) {
+	err = w.run(what, func() (err error) { v, err = call(); return })
+	return v, err
+}
+
 // watch warns of slow calls and ends the server over one that hangs, until ctx ends. It counts
 // ticks instead of asking the clock: a process that was stopped for a while counts one tick, and
 // does not take its disk for hanging.

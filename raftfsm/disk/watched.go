@@ -24,14 +24,12 @@ type watchedLog struct {
 // store it is: entries in it may conflict with the snapshot.
 func (s watchedLog) IsMonotonic() bool { return true }
 
-func (s watchedLog) FirstIndex() (i uint64, err error) {
-	err = s.d.dog.run("FirstIndex", func() (err error) { i, err = s.LogStore.FirstIndex(); return })
-	return
+func (s watchedLog) FirstIndex() (uint64, error) {
+	return timed(s.d.dog, "FirstIndex", s.LogStore.FirstIndex)
 }
 
-func (s watchedLog) LastIndex() (i uint64, err error) {
-	err = s.d.dog.run("LastIndex", func() (err error) { i, err = s.LogStore.LastIndex(); return })
-	return
+func (s watchedLog) LastIndex() (uint64, error) {
+	return timed(s.d.dog, "LastIndex", s.LogStore.LastIndex)
 }
 
 // GetLog verifies what it reads: an entry damaged on disk must not be applied
@@ -140,18 +138,16 @@ func (s watchedStable) store(what string, write func() error) error {
 	return nil
 }
 
-func (s watchedStable) Get(k []byte) (v []byte, err error) {
-	err = s.d.dog.run("Get", func() (err error) { v, err = s.s.Get(k); return })
-	return
+func (s watchedStable) Get(k []byte) ([]byte, error) {
+	return timed(s.d.dog, "Get", func() ([]byte, error) { return s.s.Get(k) })
 }
 
 func (s watchedStable) SetUint64(k []byte, v uint64) error {
 	return s.store("SetUint64", func() error { return s.s.SetUint64(k, v) })
 }
 
-func (s watchedStable) GetUint64(k []byte) (v uint64, err error) {
-	err = s.d.dog.run("GetUint64", func() (err error) { v, err = s.s.GetUint64(k); return })
-	return
+func (s watchedStable) GetUint64(k []byte) (uint64, error) {
+	return timed(s.d.dog, "GetUint64", func() (uint64, error) { return s.s.GetUint64(k) })
 }
 
 // watchedSnapshots is a raft.SnapshotStore under watch. Writing a snapshot may take long and
@@ -168,9 +164,8 @@ type watchedSnapshots struct {
 	damaged func(error)           // is told of one found damaged on this disk
 }
 
-func (s watchedSnapshots) List() (list []*raft.SnapshotMeta, err error) {
-	err = s.d.dog.run("list snapshots", func() (err error) { list, err = s.s.List(); return })
-	return
+func (s watchedSnapshots) List() ([]*raft.SnapshotMeta, error) {
+	return timed(s.d.dog, "list snapshots", s.s.List)
 }
 
 func (s watchedSnapshots) Open(id string) (meta *raft.SnapshotMeta, r io.ReadCloser, err error) {
@@ -178,28 +173,27 @@ func (s watchedSnapshots) Open(id string) (meta *raft.SnapshotMeta, r io.ReadClo
 	if err != nil {
 		return nil, nil, err
 	}
-	members := config{index: meta.ConfigurationIndex, servers: meta.Configuration.Servers, gap: true}
-	s.d.configs.add(members)
-	s.d.covered.snapshot(meta.Index, meta.Term, members) // the one that raft starts from
+	s.d.snapshotIs(meta.Index, meta.Term, meta.ConfigurationIndex, meta.Configuration) // raft starts from it
 	return meta, &checkedReader{ReadCloser: r, check: startCheck(state.CheckSnapshot), damaged: s.damaged}, nil
+}
+
+// snapshotIs notes that a snapshot with these members is on the disk.
+func (d *Disk) snapshotIs(index, term, membersIndex uint64, c raft.Configuration) {
+	members := config{index: membersIndex, servers: c.Servers, gap: true}
+	d.configs.add(members)
+	d.covered.snapshot(index, term, members)
 }
 
 func (s watchedSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64,
 	t raft.Transport) (sink raft.SnapshotSink, err error) {
-	err = s.d.dog.run("create snapshot", func() (err error) {
-		sink, err = s.s.Create(v, index, term, c, ci,
-			t)
-		return
+	sink, err = timed(s.d.dog, "create snapshot", func() (raft.SnapshotSink, error) {
+		return s.s.Create(v, index, term, c, ci, t)
 	})
 	if err != nil || Forgets(sink) {
 		return sink, err
 	}
 	return &watchedSink{SnapshotSink: sink, d: s.d, index: index, check: startCheck(s.verify),
-		published: func() {
-			members := config{index: ci, servers: c.Servers, gap: true}
-			s.d.configs.add(members)
-			s.d.covered.snapshot(index, term, members)
-		}}, nil
+		published: func() { s.d.snapshotIs(index, term, ci, c) }}, nil
 }
 
 // watchedSink is a snapshot being written. raft uses it from one goroutine.
