@@ -2,12 +2,10 @@ package offline
 
 import (
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
-
-// The node that holds the members. Each kind of server writes its own there.
-const configPath = "/zookeeper/config"
 
 // fromZooKeeper converts a node of a ZooKeeper to a node of zlockd.
 func fromZooKeeper(path string, n *zkfiles.Node) *tree.Info {
@@ -28,7 +26,7 @@ func fromZooKeeper(path string, n *zkfiles.Node) *tree.Info {
 	// Releases before 3.4 did not keep pzxid from the start.
 	i.Pzxid = max(i.Pzxid, i.Czxid)
 	i.Mzxid = max(i.Mzxid, i.Czxid)
-	if path == configPath {
+	if path == state.ConfigPath { // each kind of server writes its own
 		i.Data, i.Version, i.Czxid, i.Mzxid, i.Ctime, i.Mtime = []byte{}, 0, 0, 0, 0, 0
 	}
 	return i
@@ -37,7 +35,7 @@ func fromZooKeeper(path string, n *zkfiles.Node) *tree.Info {
 // toZooKeeper converts a node the other way round.
 func toZooKeeper(path string, i *tree.Info) *zkfiles.Node {
 	n := toZooKeeperAsIs(i)
-	if path == configPath {
+	if path == state.ConfigPath {
 		n.Data, n.Version, n.Czxid, n.Mzxid, n.Ctime, n.Mtime = []byte{}, 0, 0, 0, 0, 0
 	}
 	return n

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -188,7 +189,7 @@ func (p *printer) zooSnapshot(path string) error {
 	if r.Digest != nil {
 		p.line("digest %x of zxid 0x%x, version %d", r.Digest.Sum, r.Digest.Zxid, r.Digest.Version)
 	}
-	for _, id := range sortedIDs(t.Sessions) {
+	for _, id := range slices.SortedFunc(maps.Keys(t.Sessions), compareIDs) {
 		p.line("session 0x%x timeout %dms", uint64(id), t.Sessions[id])
 	}
 	if p.nodes {
@@ -197,15 +198,6 @@ func (p *printer) zooSnapshot(path string) error {
 		}
 	}
 	return nil
-}
-
-func sortedIDs(sessions map[int64]int32) []int64 {
-	var ids []int64
-	for id := range sessions {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, compareIDs)
-	return ids
 }
 
 func (p *printer) zooLog(path string) error {

@@ -133,8 +133,7 @@ func opText(o *zkfiles.Op) string {
 	if o.Path != "" {
 		text += fmt.Sprintf(" %q", o.Path)
 	}
-	switch {
-	case o.Create():
+	if o.Create() {
 		text += fmt.Sprintf(" data %s acl %s parent's children ever created %d", showData(o.Data), showACL(o.ACL),
 			o.Cversion)
 		if o.Ephemeral {

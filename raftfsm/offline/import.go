@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -69,15 +70,7 @@ func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep b
 	return m, found(ctx, dir, server, m.Cluster, a.WriteSnapshot)
 }
 
-func compareIDs(a, b int64) int {
-	switch {
-	case uint64(a) < uint64(b):
-		return -1
-	case uint64(a) > uint64(b):
-		return 1
-	}
-	return 0
-}
+func compareIDs(a, b int64) int { return cmp.Compare(uint64(a), uint64(b)) }
 
 // found makes a data directory that begins at the first log entry, as for every state from
 // elsewhere.

@@ -29,19 +29,8 @@ func LoadContent(path, logDir string) (*Content, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Content{Name: path}
-	var s *state.State
 	switch kind {
-	case DataDir:
-		d, err := ReadData(path)
-		if err != nil {
-			return nil, err
-		}
-		s = d.State
-	case Backup:
-		if s, err = ReadBackup(path); err != nil {
-			return nil, err
-		}
+	case DataDir, Backup:
 	case ZooLog:
 		return nil, fmt.Errorf("%s is a log: name the directory it is in", path)
 	default:
@@ -49,10 +38,13 @@ func LoadContent(path, logDir string) (*Content, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.Nodes, c.Zxid = z.Nodes, z.Zxid
-		return c, nil
+		return &Content{Name: path, Nodes: z.Nodes, Zxid: z.Zxid}, nil
 	}
-	c.Zxid, c.Nodes = s.Zxid(), map[string]*zkfiles.Node{}
+	s, err := ReadState(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &Content{Name: path, Zxid: s.Zxid(), Nodes: map[string]*zkfiles.Node{}}
 	s.Tree().Walk(func(path string, i tree.Info) bool {
 		c.Nodes[path] = toZooKeeper(path, &i)
 		return true
@@ -143,7 +135,7 @@ func compareNodes(path string, x, y *zkfiles.Node, wire bool) (diffs []string) {
 	if !slices.Equal(x.ACL, y.ACL) {
 		differ("ACL", showACL(x.ACL), showACL(y.ACL))
 	}
-	if path == configPath {
+	if path == state.ConfigPath {
 		return diffs
 	}
 	counts := strings.HasPrefix(path, "/zookeeper/quota/") && strings.HasSuffix(path, "/zookeeper_stats")

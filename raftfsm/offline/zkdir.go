@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -90,10 +91,7 @@ func list(dir, prefix string) ([]zkFile, error) {
 		}
 	}
 	slices.SortFunc(files, func(a, b zkFile) int {
-		if a.zxid != b.zxid {
-			return int(min(max(a.zxid-b.zxid, -1), 1))
-		}
-		return strings.Compare(a.path, b.path)
+		return cmp.Or(cmp.Compare(a.zxid, b.zxid), strings.Compare(a.path, b.path))
 	})
 	for i := 1; i < len(files); i++ {
 		if files[i].zxid == files[i-1].zxid {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"iter"
 
-	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -32,10 +31,7 @@ func (a *Adopted) WriteSnapshot(to io.Writer) error {
 			return fmt.Errorf("session 0x%x comes twice", uint64(sess.ID))
 		}
 	}
-	w := &chunkWriter{w: to}
-	w.raw([]byte(snapshotMagic))
-	w.chunk(chunkHeader, s.appendHeader(nil, a.At))
-	w.sessions(s.sessions.Append(nil))
+	w := beginChunks(to, s.appendHeader(nil, a.At), s.sessions.Append(nil))
 	enc := tree.NewEncoder(a.Zxid, a.Count)
 	var buf []byte
 	for path, info := range a.Nodes {
@@ -66,8 +62,7 @@ func (a *Adopted) WriteSnapshot(to io.Writer) error {
 		return err
 	}
 	w.chunk(chunkNodes, buf)
-	w.chunk(chunkEnd, jute.AppendInt(nil, int32(w.chunks)))
-	return w.err
+	return w.end()
 }
 
 // Refound makes the state that of another cluster, at the given time. The new cluster has no

@@ -29,16 +29,13 @@ func (r *digestRing) note(zxid int64, s *State) {
 	}
 }
 
-// last returns the newest digest, if there is one.
-func (r *digestRing) last() (Digest, bool) {
-	if r.next == 0 {
-		return Digest{}, false
-	}
-	return r.ring[(r.next-1)%len(r.ring)], true
-}
-
 // LastDigest returns the newest digest remembered, if there is one.
-func (s *State) LastDigest() (Digest, bool) { return s.digests.last() }
+func (s *State) LastDigest() (Digest, bool) {
+	if r := &s.digests; r.next > 0 {
+		return r.ring[(r.next-1)%len(r.ring)], true
+	}
+	return Digest{}, false
+}
 
 // Digests returns the remembered digests, oldest first.
 func (s *State) Digests() []Digest {

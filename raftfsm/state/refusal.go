@@ -48,9 +48,7 @@ func Low(entry []byte) bool { return entry[1]&LowDisk != 0 }
 
 // applyRefusal changes nothing.
 func (s *State) applyRefusal(r *Request) {
-	if sess, ok := s.sessions.Get(r.Session); !ok || sess.Gen != r.Gen {
-		s.out.Refused = true
-		return
+	if _, ok := s.attached(r); ok {
+		s.out.Code = jute.Throttled
 	}
-	s.out.Code = jute.Throttled
 }

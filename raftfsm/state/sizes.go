@@ -43,10 +43,4 @@ func (r *Request) Check() error {
 }
 
 // size is the length of r's encoding.
-func (r *Request) size() int {
-	size := requestMinSize + len(r.Body)
-	for i := range r.IDs {
-		size += 8 + len(r.IDs[i].Scheme) + len(r.IDs[i].ID)
-	}
-	return size
-}
+func (r *Request) size() int { return requestMinSize + len(r.Body) + IdentitiesSize(r.IDs) }

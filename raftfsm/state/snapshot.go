@@ -65,10 +65,7 @@ func (s *State) StartSnapshot(at Position) *Snapshot {
 // Write writes the snapshot. It reads the state inside short calls of read, during which read must
 // keep Apply out.
 func (s *Snapshot) Write(to io.Writer, read func(func())) error {
-	w := &chunkWriter{w: to}
-	w.raw([]byte(snapshotMagic))
-	w.chunk(chunkHeader, s.header)
-	w.sessions(s.sessions.Append(nil))
+	w := beginChunks(to, s.header, s.sessions.Append(nil))
 	var buf []byte
 	for done := false; !done && w.err == nil; {
 		buf = buf[:0]
@@ -77,8 +74,7 @@ func (s *Snapshot) Write(to io.Writer, read func(func())) error {
 		}
 		w.chunk(chunkNodes, buf)
 	}
-	w.chunk(chunkEnd, binary.BigEndian.AppendUint32(nil, w.chunks))
-	return w.err
+	return w.end()
 }
 
 // Zxid returns the zxid of the newest change in the snapshot.
@@ -148,6 +144,27 @@ type chunkWriter struct {
 	err    error
 }
 
+// beginChunks writes what comes before the nodes: the header and the sessions, encoded, in chunks
+// that can be read back.
+func beginChunks(to io.Writer, header, sessions []byte) *chunkWriter {
+	w := &chunkWriter{w: to}
+	w.raw([]byte(snapshotMagic))
+	w.chunk(chunkHeader, header)
+	kind, b := chunkSessions, sessions
+	for first := true; first || len(b) > 0; first = false {
+		n := min(len(b), sessionsChunk)
+		w.chunk(kind, b[:n])
+		kind, b = chunkMore, b[n:]
+	}
+	return w
+}
+
+// end writes the end chunk.
+func (w *chunkWriter) end() error {
+	w.chunk(chunkEnd, binary.BigEndian.AppendUint32(nil, w.chunks))
+	return w.err
+}
+
 func (w *chunkWriter) raw(b []byte) {
 	if w.err == nil {
 		_, w.err = w.w.Write(b)
@@ -166,16 +183,6 @@ func (w *chunkWriter) chunk(kind byte, payload []byte) {
 	w.raw(head[:])
 	w.raw(payload)
 	w.chunks++
-}
-
-// sessions writes the sessions, encoded, in chunks that can be read back.
-func (w *chunkWriter) sessions(b []byte) {
-	kind := chunkSessions
-	for first := true; first || len(b) > 0; first = false {
-		n := min(len(b), sessionsChunk)
-		w.chunk(kind, b[:n])
-		kind, b = chunkMore, b[n:]
-	}
 }
 
 func chunkSum(kind byte, payload []byte) uint32 {

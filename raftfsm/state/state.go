@@ -268,12 +268,20 @@ func (s *State) commit(to Sink) {
 	}
 }
 
+// attached returns the session of a client's request. It refuses the request if the session has
+// gone, or was attached to another connection since.
+func (s *State) attached(r *Request) (sess session.Session, ok bool) {
+	sess, ok = s.sessions.Get(r.Session)
+	ok = ok && sess.Gen == r.Gen
+	s.out.Refused = !ok
+	return sess, ok
+}
+
 // applyWrite runs a client's write, if its session is still attached as it was when the client
 // sent the request.
 func (s *State) applyWrite(r *Request, to Sink) {
-	sess, ok := s.sessions.Get(r.Session)
-	if !ok || sess.Gen != r.Gen {
-		s.out.Refused = true
+	sess, ok := s.attached(r)
+	if !ok {
 		return
 	}
 	s.begin()
@@ -293,9 +301,7 @@ func (s *State) applyWrite(r *Request, to Sink) {
 
 // applySync changes nothing. Its place in the log makes it a barrier.
 func (s *State) applySync(r *Request) {
-	sess, ok := s.sessions.Get(r.Session)
-	if !ok || sess.Gen != r.Gen {
-		s.out.Refused = true
+	if _, ok := s.attached(r); !ok {
 		return
 	}
 	d := jute.NewDecoder(r.Body)
