@@ -50,9 +50,6 @@ func newPiece(nodes, dirs, paths int) *piece {
 	return &piece{nodes: make([]met, 0, nodes), dirs: make([]dir, 0, dirs), paths: make([]byte, 0, paths)}
 }
 
-// kazooQueue ends the name of the queue of kazoo's semaphore.
-const kazooQueue = "-__lock__"
-
 // pathBytes is how many bytes of a directory's path cost as much as a node.
 const pathBytes = 8
 
@@ -102,8 +99,8 @@ func (p *piece) dir(t *tree.Tree, of tree.Ref) (at, cost int) {
 		if d.part != recipe.NoPart {
 			d.semData, _ = of.Parent().Data(anyone)
 		}
-	case strings.HasSuffix(name, kazooQueue):
-		if sem, ok := t.Child(of.Parent(), strings.TrimSuffix(name, kazooQueue)); ok {
+	case strings.HasSuffix(name, recipe.KazooQueue):
+		if sem, ok := t.Child(of.Parent(), strings.TrimSuffix(name, recipe.KazooQueue)); ok {
 			d.part, d.kazoo = recipe.QueuePart, true
 			d.semData, _ = sem.Data(anyone)
 		}
@@ -121,7 +118,7 @@ func (p *piece) group(at int) *group {
 	case !d.kazoo:
 		g.Sem, g.SemData, g.Part = recipe.Parent(g.Path), d.semData, d.part
 	case recipe.LimitOf(d.semData) > 0:
-		g.Sem, g.SemData, g.Part = strings.TrimSuffix(g.Path, kazooQueue), d.semData, d.part
+		g.Sem, g.SemData, g.Part = strings.TrimSuffix(g.Path, recipe.KazooQueue), d.semData, d.part
 	}
 	return g
 }

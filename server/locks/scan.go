@@ -159,11 +159,11 @@ const someOthers = 20
 func NewAt(path string) *At {
 	a := &At{path: path, parts: []string{path}, Others: make([]string, 0, someOthers)}
 	if path != "/" && path != "" {
-		a.parts = append(a.parts, path+"/locks", path+"/leases", path+"-__lock__")
+		a.parts = append(a.parts, path+"/locks", path+"/leases", path+recipe.KazooQueue)
 	}
 	a.walks = make([]tree.ChildWalk, len(a.parts))
 	a.dirs = make([]tree.Ref, 0, len(a.parts))
-	a.piece = newPiece(childrenAtOnce, len(a.parts), 5*len(path)+len("/locks/leases-__lock__"))
+	a.piece = newPiece(childrenAtOnce, len(a.parts), 5*len(path)+len("/locks/leases"+recipe.KazooQueue))
 	return a
 }
 

@@ -251,6 +251,8 @@ func (v *View) planHandOver(context.Context, *action) (*step, error) {
 	switch {
 	case len(s.Members) < 2:
 		return nil, conflict("this server runs alone: there is nobody to lead instead")
+	case s.Leader == 0:
+		return nil, conflict("no server leads at the moment")
 	case s.Leader != s.ID:
 		return nil, conflict("this server does not lead; ask server %d", s.Leader)
 	}

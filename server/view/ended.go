@@ -118,9 +118,10 @@ func (v *View) fateOf(ctx context.Context, session int64, path string) (answer.F
 		return answer.Fate{}, false
 	}
 	dir, node := path[:max(at, 1)], path[at+1:]
-	for _, part := range []string{"/locks", "/leases"} { // of a semaphore, or a lock of that name
+	for part, name := range map[string]string{"/locks": "locks/" + node, "/leases": "leases/" + node,
+		recipe.KazooQueue: path} { // of a semaphore, or a lock of that name
 		if d, ok := strings.CutSuffix(dir, part); ok && d != "" {
-			if f, ok := v.fateAt(ctx, session, path, d, part[1:]+"/"+node); ok {
+			if f, ok := v.fateAt(ctx, session, path, d, name); ok {
 				return f, true
 			}
 		}

@@ -118,8 +118,8 @@ func (f *filter) match(q *recipe.Queue) bool {
 
 // held reports whether the filter names a holder: by session, host, task or the text of its data.
 func (f *filter) held(c recipe.Entry) bool {
-	if id, ok := parseSession(f.holder); ok {
-		return id == int64(c.Session)
+	if id, ok := parseSession(f.holder); ok && id == int64(c.Session) {
+		return true
 	}
 	if o, ok := c.Record(); ok {
 		return slices.ContainsFunc([]string{o.Host, o.Task, o.Cmd, o.User, o.Reason}, func(s string) bool {

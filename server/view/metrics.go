@@ -18,7 +18,7 @@ type meter struct {
 	mu     sync.Mutex
 	before map[string]seen     // by path
 	sums   map[string]*lockSum // by prefix, at most 32 and "other"
-	looked bool
+	at     time.Time           // of the newest scan that it has looked at
 }
 
 // seen is a lock at the last look.
@@ -38,8 +38,12 @@ type lockSum struct {
 // maxSeen bounds the locks remembered between looks.
 const maxSeen = 100_000
 
-// look brings the meter up to date.
+// look brings the meter up to date. A scan that is no newer than the last changes nothing: two
+// scrapes may come with their scans in either order.
 func (m *meter) look(s *scan) {
+	if !s.at.After(m.at) {
+		return
+	}
 	if m.sums == nil {
 		m.sums = map[string]*lockSum{}
 	}
@@ -61,22 +65,32 @@ func (m *meter) look(s *scan) {
 		if len(q.Holders) > 0 {
 			sum.held++
 		}
-		sum.waiters += len(q.Waiters)
+		waiters := waiting(q)
+		sum.waiters += waiters
 		sum.wait = older(sum.wait, q.OldestWait())
 		sum.hold = older(sum.hold, q.OldestHold())
-		is := seen{next: q.Next, waiters: len(q.Waiters)}
+		is := seen{next: q.Next, waiters: waiters}
 		for j := range q.Holders {
 			is.holders = append(is.holders, q.Holders[j].Token)
 		}
 		was, known := m.before[q.Path]
-		if m.looked {
+		if !m.at.IsZero() {
 			sum.grants += granted(q, was, is, known)
 		}
 		if len(now) < maxSeen {
 			now[q.Path] = is
 		}
 	}
-	m.before, m.looked = now, true
+	m.before, m.at = now, s.at
+}
+
+// waiting returns how many contenders wait, also those of a crowd that a scan leaves out: it keeps
+// those that come first.
+func waiting(q *recipe.Queue) int {
+	if len(q.Waiters) == 0 {
+		return 0
+	}
+	return q.Total - len(q.Holders) - len(q.Participants)
 }
 
 // granted returns how many grants there were between two looks, at least: new holders, or

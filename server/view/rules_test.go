@@ -124,9 +124,10 @@ func TestOperatorsActionsOnOneServer(t *testing.T) {
 		hand  string // the error of hand-over
 		snap  string // that of snapshot
 	}{
-		"alone":  {status.Node{ID: 1, Leader: 1, Members: two[:1]}, "", nil, "runs alone", "in memory"},
-		"other":  {status.Node{ID: 1, Leader: 2, Members: two}, "/d", nil, "ask server 2", ""},
-		"leader": {status.Node{ID: 1, Leader: 1, Members: two}, "/d", nil, "", ""},
+		"alone":    {status.Node{ID: 1, Leader: 1, Members: two[:1]}, "", nil, "runs alone", "in memory"},
+		"headless": {status.Node{ID: 1, Members: two}, "/d", nil, "no server leads", ""},
+		"other":    {status.Node{ID: 1, Leader: 2, Members: two}, "/d", nil, "ask server 2", ""},
+		"leader":   {status.Node{ID: 1, Leader: 1, Members: two}, "/d", nil, "", ""},
 		"fails": {status.Node{ID: 1, Leader: 1, Members: two}, "/d", errors.New("so"),
 			"leadership was not handed over: so", "no snapshot was written: so"},
 	} {
@@ -190,7 +191,7 @@ func queue(path string, data ...string) *recipe.Queue {
 }
 
 func TestLocksAreFiltered(t *testing.T) {
-	lone, two := queue("/app/a", `{"v":1,"host":"Web","task":"t1","cmd":"cc","user":"uu","reason":"Nightly"}`),
+	lone, two := queue("/app/a", `{"v":1,"host":"Web","task":"t1","cmd":"cc","user":"uu","reason":"Nightly 42"}`),
 		queue("/app/ab", "Plain text", "")
 	v := &View{o: Options{Now: func() time.Time { return time.UnixMilli(10_000) }}}
 	for q, want := range map[string]string{
@@ -202,6 +203,7 @@ func TestLocksAreFiltered(t *testing.T) {
 		"holder=0x10": "/app/a /app/ab", "holder=16": "/app/a /app/ab", "holder=0x11": "",
 		"holder=web": "/app/a", "holder=T1": "/app/a", "holder=cc": "/app/a", "holder=uu": "/app/a",
 		"holder=nightly": "/app/a", "holder=plain": "/app/ab", "holder=else": "",
+		"holder=42": "/app/a",
 	} {
 		values := must.Get(url.ParseQuery(q))(t)
 		f := v.filterOf(&query{values: values})
@@ -330,4 +332,28 @@ func TestPacketRates(t *testing.T) {
 		r.Received == r.Sent, "%+v", r)
 	b := answer.Busy{Requests: 1, Bytes: 2, Watches: 3}
 	expect.Equal(t, fmt.Sprint(figure(&b, ""), figure(&b, "bytes"), figure(&b, "watches")), "1 2 3")
+}
+
+// TestMetricsOfACrowd: a scan keeps the first of a crowd, sometimes more and sometimes fewer, and all of them
+// wait. Of two scrapes the one with the older scan may come last.
+func TestMetricsOfACrowd(t *testing.T) {
+	q := queue("/app/a", "x", "y", "z")
+	q.Total, q.Next = 5000, 5000
+	at := time.Now()
+	first := &scan{at: at, locks: []recipe.Queue{*q}}
+	fewer := *q
+	fewer.Waiters = q.Waiters[:1]
+	second := &scan{at: at.Add(1), locks: []recipe.Queue{fewer}}
+	fewer.Total, fewer.Next = 5000, 5003 // three came, and three have gone
+	third := &scan{at: at.Add(2), locks: []recipe.Queue{fewer}}
+	var m meter
+	for i, want := range []struct {
+		s       *scan
+		waiters int
+		grants  int64
+	}{{first, 4999, 0}, {second, 4999, 0}, {third, 4999, 3}, {second, 4999, 3}, {third, 4999, 3}} {
+		m.look(want.s)
+		sum := m.sums["/app"]
+		expect.That(t, sum.waiters == want.waiters && sum.grants == want.grants, "look %d: %+v", i, sum)
+	}
 }

@@ -320,6 +320,22 @@ func TestEndedSessionsOfLocksThatLookLikeParts(t *testing.T) {
 			t.Errorf("%s: %v", row.node, l)
 		}
 	}
+	// kazoo keeps the queue of a semaphore beside it.
+	holder, waiter := r.session(), r.session()
+	r.node(holder, "/sem", "1", 0)
+	r.node(holder, "/sem/0b4ae3a44fbd4f4b8d0f4e5a7a0c1d01", "", zk.FlagEphemeral)
+	node := r.node(waiter, "/sem-__lock__/0b4ae3a44fbd4f4b8d0f4e5a7a0c1d02__lock__",
+		"", zk.FlagEphemeral|zk.FlagSequence)
+	id := sid(waiter)
+	waiter.Close()
+	r.eventually("/sessions/ended", func(o object) bool {
+		l := o.list("sessions")
+		if len(l) == 0 || l[0]["id"] != id || len(l[0].list("locks")) != 1 {
+			return false
+		}
+		f := l[0].list("locks")[0]
+		return f["path"] == "/sem" && f["kind"] == "semaphore" && f["held"] == false && f["node"] == node
+	})
 }
 
 func TestTop(t *testing.T) {
