@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,12 +17,24 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
+// create makes a node at a server. On a busy machine the server may cease to serve for a moment.
 func (c *trio) create(id int, path string) {
 	c.t.Helper()
-	s := openSession(c.t, c.nodes[id], 30000).Session
-	o, err := propose(c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
-		Body: createBody(path, 0)})
-	must.That(c.t, err == nil && o.Code == jute.OK, "create %s at %d: %+v %v", path, id, o, err)
+	unknown := false
+	eventually(c.t, fmt.Sprintf("create %s at %d", path, id), func() bool {
+		body := state.SessionBody{Timeout: 30000, Owner: c.nodes[id].ID(), Addr: "127.0.0.1"}
+		o, err := propose(c.nodes[id], state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
+		if s := o.Session; s.ID != 0 {
+			o, err = propose(c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
+				Body: createBody(path, 0)})
+			if err == nil && !o.Unknown && (o.Code == jute.OK || unknown && o.Code == jute.NodeExists) {
+				return true
+			}
+			unknown = unknown || o.Unknown
+		}
+		must.That(c.t, errors.Is(err, ErrClosed) || o.Unknown, "create %s at %d: %+v %v", path, id, o, err)
+		return false
+	})
 }
 
 func (c *trio) has(id int, path string) (ok bool) {
