@@ -9,7 +9,6 @@ import (
 
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
-	"github.com/zlockd/zlockd/test/must"
 )
 
 var (
@@ -27,47 +26,7 @@ func report(t *testing.T, what string, list []time.Duration) {
 // notice nothing but a pause, and nothing is lost or doubled.
 func TestG2G21KillLeader(t *testing.T) {
 	c := cluster.Three(t)
-	w := StartWriters(t, c, 2, 10*time.Second)
-	var resumed []time.Duration
-	for range *kills {
-		time.Sleep(500 * time.Millisecond)
-		lead := c.WaitLeader()
-		var before [2][]int
-		for _, s := range c.Servers {
-			if s != lead {
-				for _, o := range w.Of(s) {
-					_, d, e, _ := o.Counts()
-					before[0], before[1] = append(before[0], d), append(before[1], e)
-				}
-			}
-		}
-		at := time.Now()
-		lead.Kill()
-		var first time.Time
-		for ok := false; !ok; {
-			must.That(t, time.Since(at) <= 10*time.Second, "no write was answered for 10 s")
-			time.Sleep(time.Millisecond)
-			first, ok = w.FirstAfter(at.Add(2*time.Millisecond), lead)
-		}
-		resumed = append(resumed, first.Sub(at))
-		time.Sleep(300 * time.Millisecond)
-		i := 0
-		for _, s := range c.Servers {
-			if s != lead {
-				for _, o := range w.Of(s) {
-					if _, d, e, _ := o.Counts(); d != before[0][i] || e != before[1][i] {
-						t.Errorf("a client of surviving server %d lost its connection (%d) or session (%d)", s.ID,
-							d-before[0][i], e-before[1][i])
-					}
-					i++
-				}
-			}
-		}
-		lead.Start()
-		lead.WaitServing(20 * time.Second)
-	}
-	report(t, "writes resume after kill -9 of the leader", resumed)
-	w.Check(c)
+	report(t, "writes resume after kill -9 of the leader", killLeader(t, c, *kills))
 	c.SameState()
 }
 

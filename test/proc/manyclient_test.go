@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,47 +17,47 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// manyTimeout is what each session asks for.
-const manyTimeout = 30 * time.Second
-
 // TestMain runs the sessions of one client process, if it is one.
 func TestMain(m *testing.M) {
 	if os.Getenv("ZLOCKD_MANY_SERVERS") == "" {
 		os.Exit(m.Run())
 	}
 	n, _ := strconv.Atoi(os.Getenv("ZLOCKD_MANY_SESSIONS"))
-	if err := runMany(strings.Split(os.Getenv("ZLOCKD_MANY_SERVERS"), ","), os.Getenv("ZLOCKD_MANY_NAME"),
-		n); err != nil {
+	timeout, _ := time.ParseDuration(os.Getenv("ZLOCKD_MANY_TIMEOUT"))
+	if err := runMany(strings.Split(os.Getenv("ZLOCKD_MANY_SERVERS"), ","), os.Getenv("ZLOCKD_MANY_NAME"), n,
+		timeout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// outcome is what a client process tells at its end.
+// outcome is the report of a client process at its end.
 type outcome struct {
-	Lost       int           // connections
-	Expired    int           // sessions
-	Longest    time.Duration // from the end of a connection to the next one of its session
-	Median     time.Duration
+	Lost       map[string]int // connections, by the address of their server
+	First      time.Time      // when the first one was lost
+	Expired    int            // sessions
 	Unattached int
+	Away       []time.Duration // of each session: from the end of a connection to its next one
 }
 
-// session is one of them.
+// manySession is one of the sessions of a client process.
 type manySession struct {
 	servers []string
+	timeout time.Duration
 	at      int
 	node    string
 
-	mu      sync.Mutex // of what is looked at from outside
+	mu      sync.Mutex // guards the following
 	c       *wire.Pipe // nil while it has none
-	lost    bool
+	lost    []string   // servers
+	first   time.Time
 	expired bool
-	away    time.Duration
+	away    []time.Duration
 }
 
-// run opens n sessions, the ith at server i of those given, says so, and keeps
+// runMany opens n sessions, the ith at server i of those given, says so, and keeps
 // them alive until its input ends.
-func runMany(servers []string, name string, n int) error {
+func runMany(servers []string, name string, n int, timeout time.Duration) error {
 	list := make([]*manySession, n)
 	var opened sync.WaitGroup
 	lane := make(chan struct{}, 32)
@@ -66,7 +65,8 @@ func runMany(servers []string, name string, n int) error {
 	stop := make(chan struct{})
 	var ended sync.WaitGroup
 	for i := range list {
-		s := &manySession{servers: servers, at: i % len(servers), node: fmt.Sprintf("/many/%s-%d", name, i)}
+		s := &manySession{servers: servers, timeout: timeout, at: i % len(servers),
+			node: fmt.Sprintf("/many/%s-%d", name, i)}
 		list[i] = s
 		lane <- struct{}{}
 		opened.Add(1)
@@ -88,8 +88,7 @@ func runMany(servers []string, name string, n int) error {
 	fmt.Println("open")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	close(stop)
-	var o outcome
-	var away []time.Duration
+	o := outcome{Lost: map[string]int{}}
 	for _, s := range list {
 		s.mu.Lock()
 		if s.c != nil {
@@ -100,50 +99,53 @@ func runMany(servers []string, name string, n int) error {
 			o.Expired++
 		case s.c == nil:
 			o.Unattached++
-		case s.lost:
-			o.Lost++
-			away = append(away, s.away)
 		}
+		for _, server := range s.lost {
+			o.Lost[server]++
+		}
+		if len(s.lost) > 0 && (o.First.IsZero() || s.first.Before(o.First)) {
+			o.First = s.first
+		}
+		o.Away = append(o.Away, s.away...)
 		s.mu.Unlock()
 	}
 	ended.Wait()
-	if len(away) > 0 {
-		slices.Sort(away)
-		o.Longest, o.Median = away[len(away)-1], away[len(away)/2]
-	}
 	return json.NewEncoder(os.Stdout).Encode(o)
 }
 
 // open makes the session and its lock.
 func (s *manySession) open() (err error) {
-	if s.c, err = wire.OpenPipe(s.servers[s.at], manyTimeout); err != nil {
+	if s.c, err = wire.OpenPipe(s.servers[s.at], s.timeout); err != nil {
 		return err
 	}
-	s.c.SetDeadline(time.Now().Add(manyTimeout))
+	s.c.SetDeadline(time.Now().Add(s.timeout))
 	s.c.Create(s.node, nil, jute.FlagEphemeral)
 	_, err = s.c.Do()
 	return err
 }
 
-// keep pings, and attaches the session again whenever its connection ends.
+// keep pings each third of the timeout, and attaches the session again whenever its connection ends or
+// leaves two pings without an answer, as stock clients do.
 func (s *manySession) keep(stop <-chan struct{}) {
-	for {
-		s.c.SetDeadline(time.Now().Add(manyTimeout / 3))
+	for pings := 0; ; {
+		s.c.SetDeadline(time.Now().Add(s.timeout / 3))
 		_, err := s.c.Next()
 		select {
 		case <-stop:
 			return
 		default:
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			s.c.SetDeadline(time.Now().Add(manyTimeout / 3))
+		if errors.Is(err, os.ErrDeadlineExceeded) && pings < s.c.Pongs+2 {
+			pings++
+			s.c.SetDeadline(time.Now().Add(s.timeout / 3))
 			s.c.Ping()
-			if err = s.c.Flush(); err == nil {
-				continue
-			}
+			err = s.c.Flush()
 		}
-		if err != nil && !s.attach(stop) {
-			return
+		if err != nil {
+			if !s.attach(stop) {
+				return
+			}
+			pings = 0
 		}
 	}
 }
@@ -154,14 +156,17 @@ func (s *manySession) attach(stop <-chan struct{}) bool {
 	old := s.c
 	old.Drop()
 	s.mu.Lock()
-	s.c, s.lost = nil, true
+	s.c, s.lost = nil, append(s.lost, s.servers[s.at])
+	if s.first.IsZero() {
+		s.first = began
+	}
 	s.mu.Unlock()
 	for {
 		s.at = (s.at + 1) % len(s.servers)
-		c, err := wire.AttachPipe(s.servers[s.at], manyTimeout, old.Session, old.Password, old.Zxid)
+		c, err := wire.AttachPipe(s.servers[s.at], s.timeout, old.Session, old.Password, old.Zxid)
 		s.mu.Lock()
 		if err == nil {
-			s.c, s.away = c, max(s.away, time.Since(began))
+			s.c, s.away = c, append(s.away, time.Since(began))
 		} else if errors.Is(err, wire.ErrRefused) {
 			s.expired = true
 		}

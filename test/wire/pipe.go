@@ -19,6 +19,7 @@ type Pipe struct {
 	Password []byte
 	Timeout  time.Duration // as negotiated
 	Zxid     int64         // newest zxid in a reply
+	Pongs    int           // answered pings
 
 	c    net.Conn
 	xid  int32
@@ -166,6 +167,7 @@ func (c *Pipe) Next() (Answer, error) {
 		if r.Xid != jute.XidPing {
 			return r, nil
 		}
+		c.Pongs++
 	}
 }
 
