@@ -275,28 +275,21 @@ func (n *Node) diskIsLow(less int64) string {
 type tracker struct {
 	start time.Time // origin of the monotonic times below
 
-	mu       sync.Mutex
-	expiry   *session.Expiry
-	timeouts map[int64]time.Duration
+	mu     sync.Mutex
+	expiry *session.Expiry
 }
 
 func newTracker() *tracker {
-	return &tracker{start: time.Now(), expiry: session.NewExpiry(), timeouts: map[int64]time.Duration{}}
+	return &tracker{start: time.Now(), expiry: session.NewExpiry()}
 }
 
 func (t *tracker) now() time.Duration { return time.Since(t.start) }
 
-// touch notes that a session was heard from now. A timeout of 0 keeps the
-// one known; sessions not known are left alone.
+// touch notes that a session has this timeout, in ms, and was heard from now.
 func (t *tracker) touch(id int64, timeout int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if timeout > 0 {
-		t.timeouts[id] = time.Duration(timeout) * time.Millisecond
-	}
-	if d, ok := t.timeouts[id]; ok {
-		t.expiry.Touch(id, d, t.now())
-	}
+	t.expiry.Touch(id, time.Duration(timeout)*time.Millisecond, t.now())
 }
 
 func (t *tracker) touchAll(list []state.Touch) {
@@ -304,23 +297,20 @@ func (t *tracker) touchAll(list []state.Touch) {
 	defer t.mu.Unlock()
 	now := t.now()
 	for _, h := range list {
-		if d, ok := t.timeouts[h.Session]; ok {
-			t.expiry.Touch(h.Session, d, now-time.Duration(h.Age)*time.Millisecond)
-		}
+		t.expiry.Heard(h.Session, now-time.Duration(h.Age)*time.Millisecond)
 	}
 }
 
 func (t *tracker) remove(id int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.timeouts, id)
 	t.expiry.Remove(id)
 }
 
 // replace replaces all known sessions by those of another state, with their full timeouts.
 func (t *tracker) replace(sessions *session.Table) {
 	t.mu.Lock()
-	t.expiry, t.timeouts = session.NewExpiry(), map[int64]time.Duration{}
+	t.expiry = session.NewExpiry()
 	t.mu.Unlock()
 	sessions.All(func(s session.Session) { t.touch(s.ID, s.Timeout) })
 }
@@ -350,11 +340,9 @@ func (t *tracker) stalled(long time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
-	for id, d := range t.timeouts {
-		if at, ok := t.expiry.Deadline(id); ok {
-			t.expiry.Touch(id, d, min(now, at-d+stallCredit*long))
-		}
-	}
+	t.expiry.All(func(id int64, timeout, at time.Duration) {
+		t.expiry.Heard(id, min(now, at-timeout+stallCredit*long))
+	})
 }
 
 // deadlines returns the time left to each session.
@@ -362,11 +350,7 @@ func (t *tracker) deadlines() map[int64]time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
-	left := make(map[int64]time.Duration, len(t.timeouts))
-	for id := range t.timeouts {
-		if at, ok := t.expiry.Deadline(id); ok {
-			left[id] = at - now
-		}
-	}
+	left := make(map[int64]time.Duration, t.expiry.Len())
+	t.expiry.All(func(id int64, _, at time.Duration) { left[id] = at - now })
 	return left
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
-	"github.com/zlockd/zlockd/session"
 )
 
 // leadership is what raft says of this server's leadership, gained and lost.
@@ -157,7 +156,7 @@ func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
 	t := &term{n: n, number: number, ctx: ctx, began: time.Now(), tracker: newTracker(),
 		work: newSignal(), members: newSignal(), working: make(baton, 1)}
 	n.fsm.mu.RLock() // no session can come or go between the listing and the publishing
-	n.fsm.state.Sessions().All(func(s session.Session) { t.tracker.touch(s.ID, s.Timeout) })
+	t.tracker.replace(n.fsm.state.Sessions())
 	n.fsm.tracker.Store(t.tracker)
 	n.fsm.mu.RUnlock()
 	t.reader = n.fsm.stream.rewind()
@@ -368,9 +367,7 @@ func (t *term) heardOf(bl *state.Block) {
 	now := t.tracker.now()
 	for range bl.Count {
 		id, next := state.PeekRequest(rest)
-		if d, ok := t.tracker.timeouts[id]; ok {
-			t.tracker.expiry.Touch(id, d, now)
-		}
+		t.tracker.expiry.Heard(id, now)
 		rest = next
 	}
 }

@@ -59,6 +59,13 @@ func (e *Expiry) Touch(id int64, timeout, heard time.Duration) {
 	}
 }
 
+// Heard is Touch with the timeout that the session has. It leaves sessions not yet known alone.
+func (e *Expiry) Heard(id int64, heard time.Duration) {
+	if d, known := e.byID[id]; known {
+		d.heard = max(d.heard, heard)
+	}
+}
+
 // Remove forgets a session.
 func (e *Expiry) Remove(id int64) {
 	if d, ok := e.byID[id]; ok {
@@ -112,13 +119,12 @@ func (e *Expiry) Next(limit time.Duration) time.Duration {
 // Len returns the number of sessions.
 func (e *Expiry) Len() int { return len(e.byID) }
 
-// Deadline returns the time at which Due will return the session.
-func (e *Expiry) Deadline(id int64) (at time.Duration, ok bool) {
-	d, ok := e.byID[id]
-	if !ok {
-		return 0, false
+// All calls f for every session, with its timeout and the time at which Due will return it. f may
+// call Heard.
+func (e *Expiry) All(f func(id int64, timeout, at time.Duration)) {
+	for id, d := range e.byID {
+		f(id, d.timeout, time.Duration(d.due())*resolution)
 	}
-	return time.Duration(d.due()) * resolution, true
 }
 
 // link puts d into the wheel. If the touch was late, the wheel may have passed d's slot already:
