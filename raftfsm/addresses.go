@@ -222,24 +222,16 @@ func (a *addresses) publish(t *term) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(n.ctx, peer.AnswerTime)
-		err := t.setAddress(ctx, &s, to, config)
+		err := await(ctx, n.raft.move(&s, to, config))
 		cancel()
 		if err != nil {
 			n.log.Warn("the new address of a member is not in the log yet", "peer", id, "addr", to, "err", err)
 		} else {
+			t.publishMembers()
 			n.log.Info("members changed", "op", "address", "peer", id, "addr", to, "was", s.Address)
 		}
 		return
 	}
-}
-
-// setAddress gives a member another address.
-func (t *term) setAddress(ctx context.Context, s *raft.Server, addr string, prev uint64) error {
-	if err := await(ctx, t.n.raft.move(s, addr, prev)); err != nil {
-		return err
-	}
-	t.publishMembers()
-	return nil
 }
 
 // reachedByOthers reports whether the other members reach this server at an address. Without other

@@ -171,16 +171,9 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 			return n.ctx.Err()
 		case err := <-broken:
 			return err
-		case <-n.known.news:
-			if now, _ := n.raft.Known(); now != leader {
-				return errNotLeading
-			}
 		case <-s.ready:
 			crowd.gather(ctx)
 		case <-tick.C:
-			if now, _ := n.raft.Known(); now != leader {
-				return errNotLeading
-			}
 			if err := touch(false); err != nil {
 				return err
 			}
@@ -195,6 +188,7 @@ func (n *Node) cutLink(ctx context.Context, c net.Conn, leader uint32) {
 	for now := leader; now == leader && ctx.Err() == nil; now, _ = n.raft.Known() {
 		select {
 		case <-ctx.Done():
+		case <-n.known.news:
 		case <-time.After(n.raft.Beat(n.o.touchEvery())):
 		}
 	}

@@ -169,9 +169,8 @@ func (o Options) withDefaults() (Options, error) {
 	o.TrailingBytes = cmp.Or(o.TrailingBytes, 64<<20)
 	o.SweepInterval = cmp.Or(o.SweepInterval, DefaultSweep)
 	o.PeerListen = cmp.Or(o.PeerListen, o.Peers[o.ID])
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.Rand = cmp.Or(o.Rand, rand.Reader)
 	if o.Fatal == nil {
 		o.Fatal = func(error) { os.Exit(1) }
 	}
@@ -180,9 +179,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.FreeBytes == nil {
 		o.FreeBytes = disk.FreeBytes
-	}
-	if o.Rand == nil {
-		o.Rand = rand.Reader
 	}
 	if o.Listen == nil {
 		o.Listen = peer.Listen

@@ -27,7 +27,8 @@ func readJSON(r io.Reader, v any) error {
 	return json.Unmarshal(b, v)
 }
 
-func writeJSON(w io.Writer, v any) error {
+// writeJSON writes what readJSON reads, behind some bytes, in one call.
+func writeJSON(w io.Writer, v any, before ...byte) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -35,6 +36,6 @@ func writeJSON(w io.Writer, v any) error {
 	if len(b) > maxJSON {
 		return fmt.Errorf("message of %d bytes: no more than %d are read", len(b), maxJSON)
 	}
-	_, err = w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...))
+	_, err = w.Write(append(binary.BigEndian.AppendUint32(before, uint32(len(b))), b...))
 	return err
 }

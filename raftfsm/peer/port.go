@@ -2,8 +2,6 @@ package peer
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -160,20 +158,18 @@ func (p *Port) untrack(c net.Conn) {
 
 // greet reads a caller's greeting and hands the connection on by its purpose.
 func (p *Port) greet(raw net.Conn) {
-	c := raw
-	c.SetDeadline(time.Now().Add(greetTime))
-	purpose, g, c, err := p.readGreeting(c)
+	defer p.untrack(raw)
+	raw.SetDeadline(time.Now().Add(greetTime))
+	purpose, g, c, err := p.readGreeting(raw)
 	if err == nil {
 		err = p.o.Host.Admit(purpose, &g)
 	}
 	if err != nil {
 		p.o.Logger.Debug("peer connection refused", "peer", raw.RemoteAddr(), "err", err)
 		_ = writeAnswer(c, err)
-		p.untrack(raw)
 		return
 	}
 	if writeAnswer(c, nil) != nil {
-		p.untrack(raw)
 		return
 	}
 	p.admitted(raw)
@@ -182,15 +178,10 @@ func (p *Port) greet(raw net.Conn) {
 	switch purpose {
 	case Raft:
 		p.serveRaft(&asked{Conn: c, alive: func() bool { return p.alive(g.From) }}, g.From)
-		p.untrack(raw)
 	case Link:
 		p.o.Host.ServeLink(c, &g)
-		p.untrack(raw)
 	case Ask:
 		p.answer(c, &g)
-		p.untrack(raw)
-	default:
-		p.untrack(raw)
 	}
 }
 
@@ -255,15 +246,7 @@ func (p *Port) call(ctx context.Context, purpose Purpose, to uint32, addr string
 	g := p.o.Host.Greeting(to)
 	g.From, g.To, g.Version, g.Oldest = p.o.ID, to, Version, Oldest
 	g.At, g.Release = p.o.SelfAddr, p.o.Release
-	b, err := json.Marshal(&g)
-	if err == nil && len(b) > maxJSON {
-		err = fmt.Errorf("greeting of %d bytes: no more than %d are read", len(b), maxJSON)
-	}
-	if err == nil {
-		msg := binary.BigEndian.AppendUint32([]byte{byte(purpose)}, uint32(len(b)))
-		_, err = c.Write(append(msg, b...))
-	}
-	if err == nil {
+	if err = writeJSON(c, &g, byte(purpose)); err == nil {
 		err = readAnswer(c)
 	}
 	if err != nil {
