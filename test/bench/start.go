@@ -203,7 +203,7 @@ func snapshots(n int) point {
 		name: fmt.Sprintf("snapshots:%d", n), alone: true, once: true,
 		help: fmt.Sprintf("%d connections write at random over %d nodes while snapshots are taken every %d "+
 			"requests: slowest write (to stay below 100 ms), slowest second as a part of the mean (to stay above 25 "+
-			"%%)", snapshotConns, n, max(n/10, 1000)),
+			"%%); then at half of that rate, begun at random times", snapshotConns, n, max(n/10, 1000)),
 		open: func(c *config, s *side) (runner, error) {
 			e, err := bigServer(c, s, n, snapshotsEvery(n))
 			if err != nil {
@@ -234,15 +234,9 @@ func runSnapshots(cfg *config, e *cluster.Ensemble, n, clients int) (out sample,
 	for _, s := range e.Servers {
 		pids = append(pids, s.Pid())
 	}
-	seen := newestSnapshot(e)
 	before := takeUsage(pids)
 	d := max(10*cfg.duration, 3*time.Second)
-	stop := make(chan struct{})
-	counted := make(chan int)
-	go func() { counted <- countSnapshots(e, seen, stop) }()
-	r, err := load(conns, work, 1, d)
-	close(stop)
-	taken := <-counted
+	r, taken, err := whileSnapshots(e, func() (*result, error) { return load(conns, work, 1, d) })
 	if err != nil {
 		return out, err
 	}
@@ -258,11 +252,35 @@ func runSnapshots(cfg *config, e *cluster.Ensemble, n, clients int) (out sample,
 		{name: "slowest second", unit: "% of mean", value: 100 * float64(slowest) / r.rate()},
 		{name: "standstill", unit: "ms", value: ms(r.pause), lower: true},
 	}
-	out.note = fmt.Sprintf("%d snapshots in %v", taken, d)
-	if taken == 0 {
-		return out, fmt.Errorf("no snapshot was taken in %v, %d writes: run longer", d, r.ops)
+	half, halfTaken, err := whileSnapshots(e, func() (*result, error) {
+		return openLoad(conns, work, r.rate()/2, d)
+	})
+	if err != nil {
+		return out, err
 	}
+	tails := half.lat.tails()
+	for i, name := range []string{"p50", "p99", "p99.9"} {
+		out.metrics = append(out.metrics, metric{name: "half load", unit: name + " ms", value: ms(tails[i]),
+			lower: true})
+	}
+	out.metrics = append(out.metrics,
+		metric{name: "slowest at half load", unit: "ms", value: ms(half.lat.max), lower: true})
+	out.note = fmt.Sprintf("%d snapshots in %v; at half load %d in the same time", taken, d, halfTaken)
 	return out, nil
+}
+
+// whileSnapshots measures until snapshots were taken meanwhile, a few times at most, and says how many.
+func whileSnapshots(e *cluster.Ensemble, run func() (*result, error)) (r *result, taken int, err error) {
+	for range 5 {
+		seen, stop, counted := newestSnapshot(e), make(chan struct{}), make(chan int)
+		go func() { counted <- countSnapshots(e, seen, stop) }()
+		r, err = run()
+		close(stop)
+		if taken = <-counted; err != nil || taken > 0 {
+			return r, taken, err
+		}
+	}
+	return nil, 0, fmt.Errorf("no snapshot was taken, %d writes: run longer", r.ops)
 }
 
 // snapshotFiles lists the snapshots of both kinds of servers.
