@@ -7,13 +7,27 @@ import (
 
 // DeleteRange implements raft.LogStore. The range must reach to one end of the
 // log. What is queued is written first.
+//
+// A snapshot of a large state leaves many segments to remove, each with a sync: appends go on between them.
 func (l *Log) DeleteRange(from, to uint64) error {
+	err := l.alone(func() error { return l.deleteRange(from, to) })
+	for left := 1; err == nil && left > 0; {
+		err = l.alone(func() (err error) {
+			left, err = l.removeUnused()
+			return err
+		})
+	}
+	return err
+}
+
+// alone calls f when the queue is written, while no append runs.
+func (l *Log) alone(f func() error) error {
 	l.writer <- struct{}{}
 	defer func() { <-l.writer }()
 	if err := l.drain(); err != nil {
 		return err
 	}
-	return l.fail(l.deleteRange(from, to))
+	return l.fail(f())
 }
 
 func (l *Log) deleteRange(from, to uint64) error {
@@ -38,6 +52,9 @@ func (l *Log) deleteRange(from, to uint64) error {
 // or as it should be. Bytes behind the cut in a segment that stays are superseded for as long as
 // it stays.
 func (l *Log) cutTail(from uint64) error {
+	if err := l.removeAllUnused(); err != nil {
+		return err
+	}
 	_, old, err := l.roll(from, 0)
 	if err != nil {
 		return err
@@ -62,6 +79,9 @@ func (l *Log) reset() error {
 // dropAll removes the segments of a log without entries: the next one begins
 // elsewhere.
 func (l *Log) dropAll() error {
+	if err := l.removeAllUnused(); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	old := l.segments
 	l.segments, l.first = nil, 0
@@ -69,24 +89,36 @@ func (l *Log) dropAll() error {
 	return l.remove(old)
 }
 
-// cutHead removes the segments that hold nothing from index first on, oldest
-// first. Each removal is durable before the next: a segment that came back
-// without the one that supersedes its end would bring truncated entries back.
+// cutHead lets go of the segments that hold nothing from index first on.
 func (l *Log) cutHead(first uint64) error {
 	l.mu.Lock()
-	var old []*segment
+	defer l.mu.Unlock()
 	for len(l.segments) > 1 && l.segments[1].base <= first {
-		old = append(old, l.segments[0])
+		l.unused = append(l.unused, l.segments[0])
 		l.segments = l.segments[1:]
 	}
 	l.first = first
-	l.mu.Unlock()
-	for _, s := range old {
-		if err := l.remove([]*segment{s}); err != nil {
-			return err
-		}
-	}
 	return nil
+}
+
+// removeUnused removes the oldest segment before the log, and returns how many are left. Each removal is
+// durable before the next: a segment that came back without the one that supersedes its end would bring
+// truncated entries back.
+func (l *Log) removeUnused() (left int, err error) {
+	if len(l.unused) == 0 {
+		return 0, nil
+	}
+	err = l.remove(l.unused[:1])
+	l.unused = l.unused[1:]
+	return len(l.unused), err
+}
+
+// removeAllUnused removes all segments before the log, as must be done before its end is cut.
+func (l *Log) removeAllUnused() (err error) {
+	for left := 1; err == nil && left > 0; {
+		left, err = l.removeUnused()
+	}
+	return err
 }
 
 // remove removes segments that are no longer part of the log, durably.

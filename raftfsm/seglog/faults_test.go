@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/hashicorp/raft"
 
@@ -264,4 +265,38 @@ func TestSegmentCutShortIsDamaged(t *testing.T) {
 	}
 	must.OK(t, os.WriteFile(file, whole, 0o600))
 	must.OK(t, open(t, dir).Close())
+}
+
+// An append that comes while old segments are removed waits for one of them, not for all.
+func TestAppendsGoOnBetweenRemovals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(7, 1))
+		disk := sim.NewDisk(rng)
+		l := must.Get(Open("log", Options{FS: disk.Mount(), FirstSize: 4 << 10, FullSize: 4 << 10, InTurn: true}))(t)
+		m := &model{first: 1, entries: batch(rng, 1, 100, 900)}
+		for i := 0; i < 100; i += 5 {
+			must.OK(t, l.StoreLogs(m.entries[i:i+5]))
+		}
+		more := batch(rng, 101, 1, 900)
+		removals, before := 0, 0
+		appended := make(chan error, 1)
+		disk.OnOp(func(op sim.DiskOp) error {
+			switch {
+			case op.Kind == "remove":
+				if removals++; removals == 1 {
+					go func() { appended <- l.StoreLogs(more) }()
+					synctest.Wait() // until the append waits
+				}
+			case op.Kind == "write" && before == 0:
+				before = removals
+			}
+			return nil
+		})
+		must.OK(t, l.DeleteRange(1, 60))
+		must.OK(t, <-appended)
+		m.first, m.entries = 61, append(m.entries[60:], more...)
+		m.same(t, l)
+		expect.That(t, before == 1 && removals > 5, "the append waited for %d of %d removals", before, removals)
+		must.OK(t, l.Close())
+	})
 }

@@ -51,6 +51,7 @@ type Log struct {
 
 	writer chan struct{} // held (by sending) for the whole of an append or a truncation
 	buf    []byte        // under writer
+	unused []*segment    // under writer: before the log, to be removed, oldest first
 
 	mu       sync.RWMutex // of what follows; appends take it only to publish
 	segments []*segment   // oldest first; the last is written to and kept open
@@ -315,10 +316,10 @@ func (l *Log) Close() error {
 	_ = l.fail(errClosed)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range l.segments {
+	for _, s := range slices.Concat(l.unused, l.segments) {
 		errs = append(errs, l.files.close(s))
 	}
-	l.segments, l.first, l.queue = nil, 0, nil
+	l.unused, l.segments, l.first, l.queue = nil, nil, 0, nil
 	return errors.Join(errs...)
 }
 
