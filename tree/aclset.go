@@ -21,7 +21,6 @@ type ACL struct {
 	sum  uint64     // of key, for the digest of the tree
 
 	hash   uint64 // of key, in the table of the tree
-	next   *ACL   // with the same hash
 	listed bool   // it is in the table
 
 	anyone int32             // what everybody may
@@ -173,18 +172,18 @@ func parseRange(s string) (netip.Prefix, bool) {
 // aclTable finds the ACL of an encoded list. A key may be long, so each ACL keeps the hash of its own.
 type aclTable struct {
 	seed maphash.Seed
-	by   map[uint64]*ACL
+	by   map[uint64][]*ACL // of a hash almost always one
 	n    int
 }
 
-func newACLTable() aclTable { return aclTable{seed: maphash.MakeSeed(), by: map[uint64]*ACL{}} }
+func newACLTable() aclTable { return aclTable{seed: maphash.MakeSeed(), by: map[uint64][]*ACL{}} }
 
 // intern returns the ACL with these entries. retain counts each node that takes it.
 func (t *aclTable) intern(acl []jute.ACL) *ACL {
 	var room [128]byte
 	key := jute.AppendACL(room[:0], acl)
 	hash := maphash.Bytes(t.seed, key)
-	for a := t.by[hash]; a != nil; a = a.next {
+	for _, a := range t.by[hash] {
 		if a.key == string(key) {
 			return a
 		}
@@ -196,8 +195,8 @@ func (t *aclTable) intern(acl []jute.ACL) *ACL {
 }
 
 func (t *aclTable) enter(a *ACL) {
-	a.next, a.listed = t.by[a.hash], true
-	t.by[a.hash] = a
+	a.listed = true
+	t.by[a.hash] = append(t.by[a.hash], a)
 	t.n++
 }
 
@@ -211,44 +210,26 @@ func (t *aclTable) retain(a *ACL) {
 // release ends what retain began.
 func (t *aclTable) release(a *ACL) {
 	if a.refs--; a.refs == 0 {
-		t.drop(a)
+		t.prune(a.hash)
 	}
 }
 
-func (t *aclTable) drop(a *ACL) {
-	a.listed = false
-	t.n--
-	if t.by[a.hash] != a {
-		before := t.by[a.hash]
-		for before.next != a {
-			before = before.next
-		}
-		before.next = a.next
-	} else if a.next != nil {
-		t.by[a.hash] = a.next
-	} else {
-		delete(t.by, a.hash)
-	}
-}
-
-// all goes through the ACLs of the table.
-func (t *aclTable) all(yield func(*ACL) bool) {
-	for _, a := range t.by {
-		for a != nil {
-			next := a.next
-			if !yield(a) {
-				return
-			}
-			a = next
-		}
+// prune drops the ACLs of a hash that no node has.
+func (t *aclTable) prune(hash uint64) {
+	had := len(t.by[hash])
+	kept := slices.DeleteFunc(t.by[hash], func(a *ACL) bool {
+		a.listed = a.refs > 0
+		return !a.listed
+	})
+	t.n -= had - len(kept)
+	if t.by[hash] = kept; len(kept) == 0 {
+		delete(t.by, hash)
 	}
 }
 
 // sweep drops ACLs that no node has.
 func (t *aclTable) sweep() {
-	for a := range t.all {
-		if a.refs == 0 {
-			t.drop(a)
-		}
+	for hash := range t.by {
+		t.prune(hash)
 	}
 }

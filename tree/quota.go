@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -116,40 +117,23 @@ func hasQuotaText(n *node) bool { return n.name == limitsName || n.name == stats
 // readQuotaText reads a text like "count=1,bytes=-1=;byteHardLimit=5". The first field of a name
 // counts. A number is -1 if it is missing or none; as a limit, -1 means no limit.
 func readQuotaText(text string) quotaText {
-	q := quotaText{-1, -1, -1, -1}
-	fields := [...]struct {
-		name string
-		to   *int64
-	}{{"count", &q.count}, {"bytes", &q.bytes}, {"countHardLimit", &q.countLimit},
-		{"byteHardLimit", &q.byteLimit}}
-	begins := true // a field
-	for i := range len(text) {
-		at := begins
-		begins = text[i] == ',' || text[i] == ';'
-		if !at || len(text)-i < len("count") {
+	names := []string{"count", "bytes", "countHardLimit", "byteHardLimit"}
+	values := [...]int64{-1, -1, -1, -1}
+	for field := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' || r == ';' }) {
+		if len(field) < len("count") { // a megabyte may hold very many
 			continue
 		}
-		switch text[i : i+len("count")] {
-		case "count", "bytes", "byteH":
-		default:
+		name, v, _ := strings.Cut(field, "=")
+		at := slices.Index(names, name)
+		if at < 0 {
 			continue
 		}
-		for k := range fields {
-			f := &fields[k]
-			v, ok := strings.CutPrefix(text[i:], f.name)
-			if !ok || v != "" && !strings.ContainsRune("=,;", rune(v[0])) || f.to == nil {
-				continue
-			}
-			if end := strings.IndexAny(v, ",;"); end >= 0 {
-				v = v[:end]
-			}
-			if n, err := strconv.ParseInt(strings.TrimRight(strings.TrimPrefix(v, "="), "="), 10, 64); err == nil {
-				*f.to = n
-			}
-			f.to = nil
+		names[at] = "," // no later field has this name
+		if n, err := strconv.ParseInt(strings.TrimRight(v, "="), 10, 64); err == nil {
+			values[at] = n
 		}
 	}
-	return q
+	return quotaText{values[0], values[1], values[2], values[3]}
 }
 
 // counting notes the counts that a multi is about to change.

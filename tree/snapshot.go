@@ -102,8 +102,10 @@ func (s *Snapshot) Zxid() int64 { return s.zxid }
 // and do not change the lists.
 func (s *Snapshot) ACLs() [][]jute.ACL {
 	var all [][]jute.ACL
-	for a := range s.tree.acls.all {
-		all = append(all, a.list)
+	for _, same := range s.tree.acls.by {
+		for _, a := range same {
+			all = append(all, a.list)
+		}
 	}
 	return all
 }
