@@ -240,7 +240,7 @@ func TestRestoreThatFailsLeavesNothing(t *testing.T) {
 	c.nodes[by].Abort()
 	cancel()
 	expect.Fails(t, <-ended, "restored by a server that has ended")
-	must.That(t, c.open(lead), "nothing was open; the test tests nothing")
+	eventually(t, "the place is open at a server that may be behind", func() bool { return c.open(lead) })
 	c.start(by)
 	eventually(t, "the place is closed", func() bool { return !c.open(lead) && !c.open(by) })
 	expect.Equal(t, digest(), before, "something has changed")
