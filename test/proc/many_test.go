@@ -57,7 +57,8 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 	addrs := strings.Split(c.Addrs(), ",")
 	each := *idle / 9 * 3 // in each of three processes, the same at each server
 	var took []time.Duration
-	for round := range *kills {
+	calm := false
+	for round := 0; round < *kills || !calm && round < *kills+5; round++ {
 		// Each process begins with another server, so that all servers have equally many.
 		began := time.Now()
 		var clients []*manyClient
@@ -68,6 +69,7 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 		t.Logf("%d sessions opened in %v", 3*each, time.Since(began).Round(time.Millisecond))
 		time.Sleep(*idleTimeout / 3) // all have pinged
 		lead := c.WaitLeader()
+		ceased := outages(c.Others(lead))
 		killed := time.Now()
 		lead.Kill()
 		time.Sleep(*idleTimeout + time.Second) // a forgotten session has ended by now
@@ -87,7 +89,9 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 			must.OK(t, json.NewDecoder(m.out).Decode(&o))
 			expect.That(t, o.Expired == 0 && o.Unattached == 0, "process %d: %d sessions expired, %d are not "+
 				"attached again", i, o.Expired, o.Unattached)
-			expect.That(t, len(o.Lost) == 1 && o.Lost[lead.Client] == each/3, "process %d: %d of its sessions "+
+			undisturbed := len(o.Lost) == 1 && o.Lost[lead.Client] == each/3
+			calm = calm || undisturbed
+			expect.That(t, undisturbed || outages(c.Others(lead)) > ceased, "process %d: %d of its sessions "+
 				"were at %s, and connections were lost: %v", i, each/3, lead.Client, o.Lost)
 			expect.That(t, o.First.After(killed), "process %d: a connection was lost before the leader died", i)
 			took = append(took, o.Away...)
@@ -95,6 +99,7 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 		lead.Start()
 		lead.WaitServing(20 * time.Second)
 	}
+	expect.That(t, calm, "the survivors' clients lost connections each time")
 	report(t, "sessions of a dead leader attached again", took)
 	expect.That(t, took[len(took)-1] <= 5*time.Second, "a session was without a server for %v",
 		took[len(took)-1])
@@ -102,24 +107,38 @@ func TestG10IdleSessionsOutliveTheLeader(t *testing.T) {
 
 var znodes = flag.Int("znodes", 50_000, "nodes of a large tree")
 
+// outages counts how often servers have ceased to serve. They must where a busy machine keeps them without
+// a leader for long; their clients then lose their connections.
+func outages(servers []*cluster.Server) (n int) {
+	for _, s := range servers {
+		n += strings.Count(s.Log(1<<30), "not serving clients")
+	}
+	return n
+}
+
 // killLeader kills the leader some times under load and returns when writes went on each time.
 func killLeader(t *testing.T, c *cluster.Ensemble, times int) (resumed []time.Duration) {
 	t.Helper()
 	w := StartWriters(t, c, 2, 10*time.Second)
-	for range times {
+	calm := false
+	for i := 0; i < times || !calm && i < times+5; i++ {
 		time.Sleep(300 * time.Millisecond)
 		lead := c.WaitLeader()
 		lost, ended := w.disturbances(c.Others(lead))
+		ceased := outages(c.Others(lead))
 		at := time.Now()
 		lead.Kill()
 		resumed = append(resumed, w.awaitWrite(at.Add(2*time.Millisecond), lead, 20*time.Second))
 		time.Sleep(300 * time.Millisecond)
-		if l, e := w.disturbances(c.Others(lead)); l != lost || e != ended {
+		l, e := w.disturbances(c.Others(lead))
+		calm = calm || l == lost
+		if l != lost && outages(c.Others(lead)) == ceased || e != ended {
 			t.Errorf("clients of the survivors lost %d connections and %d sessions", l-lost, e-ended)
 		}
 		lead.Start()
 		lead.WaitServing(60 * time.Second)
 	}
+	expect.That(t, calm, "the survivors' clients lost connections each time")
 	w.Check(c)
 	return resumed
 }
