@@ -23,7 +23,6 @@ import (
 // vote could vote twice: therefore the checksum.
 type terms struct {
 	below raft.StableStore
-	file  string
 
 	// raft writes on one goroutine; others read. The lock is not held while bolt writes.
 	mu     sync.Mutex
@@ -71,7 +70,7 @@ func decodeTerms(b []byte) (r termRecord, err error) {
 
 // openTerms reads the record. A directory that is begun has one; a new directory is given one.
 func openTerms(below raft.StableStore, file string, begun bool) (*terms, error) {
-	t := &terms{below: below, file: file}
+	t := &terms{below: below}
 	b, err := below.Get([]byte(termsKey))
 	switch {
 	case err == nil && len(b) > 0: // raft's store in memory has an empty value for a key that it lacks

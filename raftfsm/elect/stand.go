@@ -52,9 +52,6 @@ func (e *Elections) Watch(ctx context.Context) {
 			e.fill(ctx, &vacant)
 		case !now.Before(from) && e.Raft.State() == raft.Follower && e.Raft.Silence() >= e.silenceLimit():
 			e.replaceSilent(ctx, leader)
-			fallthrough
-		default:
-			vacant.over()
 		}
 		last, wait = time.Now(), e.lookAgain(leader)
 		select {
@@ -285,14 +282,11 @@ func (e *Elections) survey(ctx context.Context, dead uint32, why Why) (s Survey)
 // vacancy is a time in which this server knows no leader.
 type vacancy struct {
 	moment moment
-	since  time.Time     // since when nothing has happened and raft has nothing to do; zero: there is a leader
+	since  time.Time     // since when nothing has happened and raft has nothing to do; zero: look again
 	took   time.Duration // how long raft was busy before that
 	last   time.Time     // when this server stood
 	tries  int           // without success, one soon after the other
 }
-
-// over notes that there is a leader.
-func (v *vacancy) over() { v.since = time.Time{} }
 
 // patience is how long an election may take; longer, the more of them have
 // failed. A server that stands waits for votes, which go to the disks of others:
@@ -327,5 +321,5 @@ func (e *Elections) fill(ctx context.Context, v *vacancy) {
 		v.last = time.Now()
 		e.standAt(ctx, v.moment, 0, Vacant)
 	}
-	v.over()
+	v.since = time.Time{}
 }

@@ -18,15 +18,13 @@ type Data struct {
 	*state.State
 	Identity disk.Identity
 	Members  raft.Configuration
-	First    uint64 // the first entry of the log that was applied; 0: none
 	Last     state.Position
 	Torn     string // the place of an interrupted write that was never acknowledged
 
 	// Known is the last entry that counts as the log itself shows: the leader had applied it when
 	// it wrote a later one.
-	Known     uint64
-	KnownTime int64 // ms since 1970, when the leader wrote it
-	LastTime  int64 // and of the last entry
+	Known    uint64
+	LastTime int64 // ms since 1970, when the leader wrote the last entry
 }
 
 // ReadData reads a server's data directory: the newest snapshot and every entry
@@ -89,7 +87,6 @@ type replay struct {
 type zxidAt struct {
 	zxid  int64
 	index uint64
-	time  int64
 }
 
 // entry applies an entry, if the snapshot does not cover it, and reports what it does to a Sink.
@@ -101,9 +98,6 @@ func (r *replay) entry(l *raft.Log, place string, to state.Sink) error {
 	if l.Index != d.Last.Index+1 {
 		return fmt.Errorf("%s: log entry %d comes behind %d: what lies between is missing", place, l.Index,
 			d.Last.Index)
-	}
-	if d.First == 0 {
-		d.First = l.Index
 	}
 	d.Last = state.Position{Index: l.Index, Term: l.Term}
 	switch l.Type {
@@ -127,7 +121,7 @@ func (r *replay) entry(l *raft.Log, place string, to state.Sink) error {
 		return fmt.Errorf("%s: log entry %d: %w", place, l.Index, err)
 	}
 	d.LastTime = time
-	r.zxids = append(r.zxids, zxidAt{d.Zxid(), l.Index, time})
+	r.zxids = append(r.zxids, zxidAt{d.Zxid(), l.Index})
 	return nil
 }
 
@@ -135,7 +129,7 @@ func (r *replay) entry(l *raft.Log, place string, to state.Sink) error {
 func (r *replay) reached(zxid int64) {
 	for len(r.zxids) > 0 && r.zxids[0].zxid <= zxid {
 		at := r.zxids[0]
-		r.d.Known, r.d.KnownTime = at.index, at.time
+		r.d.Known = at.index
 		r.zxids = r.zxids[1:]
 		if at.zxid == zxid {
 			return // entries behind it that changed nothing may be newer than that
