@@ -262,10 +262,7 @@ func ReadPosition(from io.Reader) (Position, error) {
 	if err != nil {
 		return Position{}, err
 	}
-	kind, payload, err := r.next()
-	if err == nil && kind != chunkHeader {
-		err = errors.New("the snapshot does not begin with its header")
-	}
+	_, payload, err := r.next()
 	if err != nil {
 		return Position{}, err
 	}

@@ -106,6 +106,15 @@ func createBody(path string, flags int32) []byte {
 	return jute.AppendInt(b, flags)
 }
 
+// The server charges a client what each of its requests has cost, also a refused one.
+func TestOutcomeTellsWhatTheRequestCost(t *testing.T) {
+	b := newBench(t)
+	s := b.session()
+	got := b.do(create(s, "/a", 0), create(s, "/b", 0), create(s, "/b", 0))
+	expect.That(t, got[0].Steps > 0 && got[1].Steps == got[0].Steps && got[2].Steps > 0,
+		"%d, %d and %d steps", got[0].Steps, got[1].Steps, got[2].Steps)
+}
+
 func TestG3RequestsOfAStreamAreAppliedOnce(t *testing.T) {
 	b := newBench(t)
 	s := b.session()
