@@ -3,11 +3,11 @@
 package main
 
 import (
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -28,25 +28,36 @@ import (
 // session, so that the lock moves at once; without the guard COMMAND is dead, whether or not
 // zlock lives.
 //
-// zlock and the guard exchange messages over a socket ([sendWords]). If the guard's input ends
-// without orderDone, zlock is dead.
+// zlock and the guard exchange messages over a socket. If the guard's input ends without
+// order.Done, zlock is dead.
 
-// Orders of zlock to the guard, and the words that follow.
-const (
-	orderSession  = "session"  // those of a sessionKey: the guard closes the session if zlock dies
-	orderStart    = "start"    // those of a launch: start COMMAND
-	orderDeadline = "deadline" // TIME: the lock is safe until then, on the boot clock
-	orderLost     = "lost"     // TIME: zlock saw the loss and has signalled; kill then
-	orderDone     = "done"     // nothing is left to guard
-)
+// order is a message of zlock to the guard. Times are on the boot clock.
+type order struct {
+	Session  *sessionKey   // the guard closes this session if zlock dies
+	Start    *launch       // start COMMAND
+	Deadline time.Duration // the lock is safe until then
+	Kill     time.Duration // zlock saw the loss and has signalled; kill then
+	Done     bool          // nothing is left to guard
+}
 
-// News of the guard for zlock, and the words that follow.
-const (
-	newsStarted = "started" // PID of COMMAND
-	newsFailed  = "failed"  // CODE TEXT: the exit code, and why COMMAND was not started
-	newsEnded   = "ended"   // STATUS of COMMAND
-	newsSignal  = "signal"  // NUMBER: a process sent it to the guard, as COMMAND's parent
-)
+// news is a message of the guard to zlock.
+type news struct {
+	Started int // process of COMMAND
+	Failed  int // the exit code, if COMMAND was not started
+	Why     string
+	Ended   bool
+	Status  syscall.WaitStatus // with Ended
+	Signal  syscall.Signal     // a process sent it to the guard, as COMMAND's parent
+}
+
+// wire is one end of the socket between zlock and its guard.
+type wire struct {
+	conn *os.File
+	in   *gob.Decoder // of the other end's messages
+	out  *gob.Encoder
+}
+
+func newWire(conn *os.File) *wire { return &wire{conn, gob.NewDecoder(conn), gob.NewEncoder(conn)} }
 
 // launch says how COMMAND is started.
 type launch struct {
@@ -70,26 +81,14 @@ func newLaunch(exe executable, env []string, foreground, contained bool, loss lo
 	return l
 }
 
-func (l *launch) words() []string {
-	w := []string{l.Path, word(l.Group), l.Mark, strconv.FormatBool(l.Contain), word(l.OnLost),
-		word(l.KillAfter), word(len(l.Argv))}
-	return slices.Concat(w, l.Argv, l.Env)
-}
-
-func launchOf(w []string) *launch {
-	argv, env := w[7:7+number[int](w[6])], w[7+number[int](w[6]):]
-	return &launch{Path: w[0], Argv: argv, Env: env, Group: number[int](w[1]), Mark: w[2],
-		Contain: w[3] == "true", OnLost: number[syscall.Signal](w[4]), KillAfter: number[time.Duration](w[5])}
-}
-
 // guardName is the guard's name in the process table. It is not zlock, because a user who
 // kills all processes named zlock must not kill the guard, which stays to end COMMAND.
 const guardName = "lock-guard"
 
 // guard is zlock's side of the guard.
 type guard struct {
+	*wire
 	pid  int
-	conn *os.File
 	mu   sync.Mutex    // held while an order is sent
 	last time.Duration // the deadline last sent
 }
@@ -106,7 +105,7 @@ func startGuard(self string) (*guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the guard: %w", err)
 	}
-	g := &guard{conn: os.NewFile(uintptr(pair[0]), "guard")}
+	g := &guard{wire: newWire(os.NewFile(uintptr(pair[0]), "guard"))}
 	if err = g.fork(self, pair[1]); err != nil {
 		g.conn.Close()
 		return nil, fmt.Errorf("start the guard: %w", err)
@@ -144,10 +143,10 @@ func (g *guard) fork(self string, socket int) error {
 func closeFD(fd int) { _ = unix.Close(fd) }
 
 // send sends an order. If that fails the guard is dead, which follow notices.
-func (g *guard) send(order string, words ...string) {
+func (g *guard) send(o order) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_ = sendWords(g.conn, append([]string{order}, words...))
+	_ = g.out.Encode(o)
 }
 
 // start makes the guard start COMMAND.
@@ -155,21 +154,19 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 	if l.Group != 0 {
 		adoptOrphans() // before COMMAND starts, because it may end before its start is reported
 	}
-	g.tell(deadline)
-	g.send(orderStart, l.words()...)
-	pid := 0
-	for pid == 0 {
-		switch n, err := readWords(g.conn); {
+	g.last = deadline
+	g.send(order{Deadline: deadline, Start: l})
+	var n news
+	for n.Started == 0 {
+		switch err := g.in.Decode(&n); {
 		case err != nil:
 			return nil, fmt.Errorf("the guard did not start COMMAND: %w", err)
-		case n[0] == newsFailed:
-			return nil, cli.Exitf(number[int](n[1]), "%s", n[2])
-		case n[0] == newsStarted:
-			pid = number[int](n[1])
+		case n.Failed != 0:
+			return nil, cli.Exitf(n.Failed, "%s", n.Why)
 		}
 	}
 	c := &child{
-		target: target{pid, l.Group == 0, l.Mark}, guard: g.pid,
+		target: target{n.Started, l.Group == 0, l.Mark}, guard: g.pid,
 		exited: make(chan struct{}), signals: make(chan syscall.Signal, 16), bereft: make(chan struct{}),
 	}
 	go c.follow(g)
@@ -180,7 +177,8 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 func (c *child) follow(g *guard) {
 	defer close(c.exited)
 	for {
-		switch n, err := readWords(g.conn); {
+		var n news
+		switch err := g.in.Decode(&n); {
 		case err != nil:
 			// When the guard dies the system kills COMMAND, or COMMAND goes on (warn).
 			close(c.bereft)
@@ -189,12 +187,12 @@ func (c *child) follow(g *guard) {
 			}
 			c.status = syscall.WaitStatus(syscall.SIGKILL)
 			return
-		case n[0] == newsEnded:
-			c.status = number[syscall.WaitStatus](n[1])
+		case n.Ended:
+			c.status = n.Status
 			return
-		case n[0] == newsSignal:
+		case n.Signal != 0:
 			select {
-			case c.signals <- number[syscall.Signal](n[1]):
+			case c.signals <- n.Signal:
 			default:
 			}
 		}
@@ -205,13 +203,13 @@ func (c *child) follow(g *guard) {
 func (g *guard) tell(deadline time.Duration) {
 	if deadline != g.last {
 		g.last = deadline
-		g.send(orderDeadline, word(deadline))
+		g.send(order{Deadline: deadline})
 	}
 }
 
 // done dismisses the guard, which has nothing left to guard. zlock does not wait for its end.
 func (g *guard) done() {
-	g.send(orderDone)
+	g.send(order{Done: true})
 	g.conn.Close()
 	go func() { _, _ = syscall.Wait4(g.pid, nil, 0, nil) }()
 }

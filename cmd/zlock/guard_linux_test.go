@@ -21,16 +21,18 @@ func TestZlockAdoptsOrphansBeforeCommandStarts(t *testing.T) {
 	go func() {
 		defer theirs.Close()
 		var v int32
+		w := newWire(theirs)
 		for {
-			if o, err := readWords(theirs); err != nil || o[0] == orderStart {
+			var o order
+			if err := w.in.Decode(&o); err != nil || o.Start != nil {
 				break
 			}
 		}
 		_, _, _ = unix.Syscall(unix.SYS_PRCTL, unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&v)), 0)
 		adopts <- int(v)
-		_ = sendWords(theirs, []string{newsFailed, word(exitFailed), "no"})
+		_ = w.out.Encode(news{Failed: exitFailed, Why: "no"})
 	}()
-	g := &guard{conn: ours}
+	g := &guard{wire: newWire(ours)}
 	must.Fails(t, expect.Err(g.start(&launch{Group: 1}, 0)), "COMMAND was started")
 	expect.Equal(t, <-adopts, 1, "zlock does")
 }

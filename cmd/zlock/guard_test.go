@@ -399,7 +399,7 @@ func TestWatchman(t *testing.T) {
 			time.Sleep(2 * guardLag)
 			g.done()
 		}, true},
-		"kill after loss": {func(g *guard) { g.send(orderLost, word(in(50*time.Millisecond))) }, false},
+		"kill after loss": {func(g *guard) { g.send(order{Kill: in(50 * time.Millisecond)}) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -199,7 +199,7 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 
 // tellSession tells the guard which session it closes if zlock dies.
 func (j *job) tellSession() {
-	j.guard.send(orderSession, newSessionKey(j.servers, j.conn, j.cl).words()...)
+	j.guard.send(order{Session: &sessionKey{j.servers, j.cl.SessionKey(), j.conn.tlsFiles}})
 }
 
 // startGuard starts the guard of the next COMMAND.

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"strconv"
 	"time"
 
-	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -14,22 +12,6 @@ type sessionKey struct {
 	Servers string
 	Session zk.Session
 	Files   tlsFiles
-}
-
-func newSessionKey(servers string, conn *connectFlags, cl *client.Client) *sessionKey {
-	return &sessionKey{servers, cl.SessionKey(), conn.tlsFiles}
-}
-
-func (k *sessionKey) words() []string {
-	f := k.Files
-	return []string{k.Servers, word(k.Session.ID), string(k.Session.Password), word(k.Session.Timeout),
-		strconv.FormatBool(f.TLS), f.Cert, f.Key, f.CA, f.ServerName}
-}
-
-func sessionKeyOf(w []string) *sessionKey {
-	session := zk.Session{ID: number[int64](w[1]), Password: []byte(w[2]), Timeout: number[time.Duration](w[3])}
-	return &sessionKey{w[0], session,
-		tlsFiles{TLS: w[4] == "true", Cert: w[5], Key: w[6], CA: w[7], ServerName: w[8]}}
 }
 
 // close ends the session, so that its locks move at once and not only after the session

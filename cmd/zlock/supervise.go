@@ -148,7 +148,7 @@ func (s *supervisor) lost() <-chan time.Time {
 		return nil
 	}
 	s.say("%v; sending %s", s.lease.Err(), signalName(s.onLost))
-	s.guard.send(orderLost, word(bootClock()+s.killAfter))
+	s.guard.send(order{Kill: bootClock() + s.killAfter})
 	s.child.signal(s.onLost)
 	return time.After(s.killAfter)
 }

@@ -43,7 +43,8 @@ func guardCommand() *command {
 				for _, fd := range fds {
 					unix.CloseOnExec(fd)
 				}
-				w := &watchman{say: c.say, conn: os.NewFile(uintptr(fds[0]), "zlock"), stdin: fds[1], stdout: fds[2]}
+				w := &watchman{wire: newWire(os.NewFile(uintptr(fds[0]), "zlock")), say: c.say, stdin: fds[1],
+					stdout: fds[2]}
 				return w.watch()
 			}
 		},
@@ -52,12 +53,12 @@ func guardCommand() *command {
 
 // watchman is the guard's own side.
 type watchman struct {
+	*wire
 	target
 	sig       syscall.Signal
 	killAfter time.Duration
 	say       func(string, ...any)
-	conn      *os.File // to zlock
-	stdin     int      // COMMAND's, like stdout
+	stdin     int // COMMAND's, like stdout
 	stdout    int
 	parent    int // zlock
 	ends      chan syscall.WaitStatus
@@ -108,12 +109,12 @@ func (w *watchman) watch() error {
 			signal.Notify(told, s)
 		}
 	}
-	orders := make(chan []string)
+	orders := make(chan order)
 	go func() {
 		defer close(orders)
 		for {
-			o, err := readWords(w.conn)
-			if err != nil {
+			var o order
+			if err := w.in.Decode(&o); err != nil {
 				return
 			}
 			orders <- o
@@ -125,15 +126,15 @@ func (w *watchman) watch() error {
 			if !ok {
 				return w.orphaned()
 			}
-			if o[0] == orderDone {
+			if o.Done {
 				return nil
 			}
-			w.take(o[0], o[1:])
+			w.take(&o)
 		case st := <-w.ends:
-			w.report(newsEnded, word(st))
+			w.report(news{Ended: true, Status: st})
 		case s := <-told:
 			if tellsToEnd(s) { // a program that wants to end zlock sends it to COMMAND's parent
-				w.report(newsSignal, word(s.(syscall.Signal)))
+				w.report(news{Signal: s.(syscall.Signal)})
 			}
 		case <-time.After(w.pause()):
 		}
@@ -146,22 +147,24 @@ func (w *watchman) watch() error {
 }
 
 // report sends news to zlock. If zlock is dead, the end of the input says so.
-func (w *watchman) report(news ...string) { _ = sendWords(w.conn, news) }
+func (w *watchman) report(n news) { _ = w.out.Encode(n) }
 
 // take carries out an order of zlock.
-func (w *watchman) take(order string, words []string) {
-	switch order {
-	case orderSession:
-		w.session = sessionKeyOf(words)
-	case orderDeadline:
-		w.deadline = number[time.Duration](words[0])
+func (w *watchman) take(o *order) {
+	if o.Session != nil {
+		w.session = o.Session
+	}
+	if o.Deadline != 0 {
+		w.deadline = o.Deadline
 		if !w.signalled {
 			w.kill = 0
 		}
-	case orderLost:
-		w.signalled, w.kill = true, number[time.Duration](words[0])
-	case orderStart:
-		w.start(launchOf(words))
+	}
+	if o.Kill != 0 {
+		w.signalled, w.kill = true, o.Kill
+	}
+	if o.Start != nil {
+		w.start(o.Start)
 	}
 }
 
@@ -177,7 +180,7 @@ func (w *watchman) start(l *launch) {
 		contain(attr)
 		self, err := os.Executable()
 		if err != nil {
-			w.report(newsFailed, word(exitFailed), err.Error())
+			w.report(news{Failed: exitFailed, Why: err.Error()})
 			return
 		}
 		path, argv = self, keeperArgs(l, path, argv)
@@ -197,11 +200,11 @@ func (w *watchman) start(l *launch) {
 	}
 	switch {
 	case err != nil && l.Contain:
-		w.report(newsFailed, word(exitFailed), fmt.Sprintf("--contain: no namespace of processes for COMMAND: %v; "+
-			"it takes root, CAP_SYS_ADMIN, or a system that lets users have namespaces", err))
+		w.report(news{Failed: exitFailed, Why: fmt.Sprintf("--contain: no namespace of processes for COMMAND: %v; "+
+			"it takes root, CAP_SYS_ADMIN, or a system that lets users have namespaces", err)})
 		return
 	case err != nil:
-		w.report(newsFailed, word(notStarted(err)), fmt.Sprintf("%s: %v", path, err))
+		w.report(news{Failed: notStarted(err), Why: fmt.Sprintf("%s: %v", path, err)})
 		return
 	}
 	w.target = target{pid, l.Group == 0, l.Mark}
@@ -214,7 +217,7 @@ func (w *watchman) start(l *launch) {
 		}
 		w.ends <- st
 	}()
-	w.report(newsStarted, word(pid))
+	w.report(news{Started: pid})
 	_, _ = unix.Close(w.stdin), unix.Close(w.stdout)
 	closeInherited()
 }
