@@ -1,11 +1,180 @@
 package recipe
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
+
+// MaxOwnerData bounds the owner record in a node.
+const MaxOwnerData = 1 << 10
+
+// Owner is what a contender of this package says of itself in its node. Nothing depends on it. It
+// has no times, because a client's clock proves nothing.
+type Owner struct {
+	Version   int    `json:"v"` // 1
+	Host      string `json:"host,omitempty"`
+	PID       int    `json:"pid,omitempty"`
+	Cmd       string `json:"cmd,omitempty"`       // the program's name, or WithClientName
+	User      string `json:"user,omitempty"`      // the operating system's
+	Client    string `json:"client,omitempty"`    // random, one for each Client
+	Task      string `json:"task,omitempty"`      // see Task
+	Reason    string `json:"reason,omitempty"`    // WithReason, cut if it is long
+	Revocable bool   `json:"revocable,omitempty"` // WithRevocable
+	Breakable bool   `json:"breakable,omitempty"` // Limit.Break
+	// MaxHold and Grace are durations as text; see Limit.
+	MaxHold string `json:"maxHold,omitempty"`
+	Grace   string `json:"grace,omitempty"`
+	// Held is set at the grant of a breakable lock that had to wait: the node's mtime is then the time
+	// of the grant.
+	Held   bool        `json:"held,omitempty"`
+	Revoke *Revocation `json:"revoke,omitempty"`
+}
+
+// EncodeOwner encodes an owner record in at most MaxOwnerData bytes. It cuts a long reason first,
+// and then the other long fields.
+func EncodeOwner(o Owner) []byte {
+	o.Version = 1
+	for _, cut := range []*string{&o.Reason, &o.Cmd, &o.Task, &o.User, &o.Host} {
+		for {
+			b, err := json.Marshal(o)
+			if err == nil && len(b) <= MaxOwnerData {
+				return b
+			}
+			if *cut == "" {
+				break
+			}
+			// Escapes make the record longer than the text, so this may take some rounds.
+			*cut = cutText(*cut, len(*cut)-max(1, (len(b)-MaxOwnerData)/6))
+		}
+	}
+	b, _ := json.Marshal(Owner{Version: 1})
+	return b
+}
+
+// cutText shortens s to at most n bytes, at a rune's border.
+func cutText(s string, n int) string {
+	if n <= 0 {
+		return ""
+	}
+	if n >= len(s) {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// EncodeValue encodes a value that other programs read, such as a leader's, with an owner record
+// behind it. A zero byte ends the value.
+func EncodeValue(value []byte, o Owner) []byte {
+	return append(append(bytes.Clone(value), 0), EncodeOwner(o)...)
+}
+
+// recordAt returns where the owner record begins in a node's data, if there is one: behind the last
+// zero byte, because no record has such a byte.
+func recordAt[T []byte | string](data T) int { return strings.LastIndexByte(string(data), 0) + 1 }
+
+// ParseOwner reads the owner record in a node's data. It reports false for other data, which is no
+// error.
+func ParseOwner(data []byte) (Owner, bool) {
+	var o Owner
+	b := data[recordAt(data):]
+	if len(b) == 0 || len(b) > 2*MaxOwnerData || b[0] != '{' || json.Unmarshal(b, &o) != nil || o.Version != 1 {
+		return Owner{}, false
+	}
+	return o, true
+}
+
+// DefaultGrace is how long a node stays after its maximum hold is over, so that the holder can wind
+// down.
+const DefaultGrace = time.Second
+
+// Limit returns how long after the grant others may break the lock.
+func (o Owner) Limit() (time.Duration, bool) {
+	if !o.Breakable || o.MaxHold == "" {
+		return 0, false
+	}
+	hold, err := time.ParseDuration(o.MaxHold)
+	if err != nil || hold <= 0 {
+		return 0, false
+	}
+	grace, err := time.ParseDuration(o.Grace)
+	if err != nil || grace < 0 {
+		grace = DefaultGrace
+	}
+	return hold + grace, true
+}
+
+// Revocation asks a contender to leave.
+type Revocation struct {
+	By       string    `json:"by,omitempty"`      // the asker
+	Reason   string    `json:"reason,omitempty"`  // the purpose
+	Deadline time.Time `json:"deadline,omitzero"` // what the asker hopes for; nothing enforces it
+}
+
+// RevocationIn finds the revocation in a node's data.
+func RevocationIn(data []byte) (Revocation, bool) {
+	if _, asked := ValueOf(data); asked || string(data) == CuratorRevoke {
+		return Revocation{}, true
+	}
+	if !bytes.Contains(data, []byte(`"revoke"`)) {
+		return Revocation{}, false // as almost always
+	}
+	if o, ok := ParseOwner(data); ok && o.Revoke != nil {
+		return *o.Revoke, true
+	}
+	return Revocation{}, false
+}
+
+// askedMark follows the value of a node of this package whose contender must leave.
+const askedMark = "\x00" + CuratorRevoke
+
+// ValueOf returns a node's value, such as a leader's, without the owner record behind it, and
+// whether a mark in the place of a record asks the contender to leave.
+func ValueOf(data []byte) (value []byte, asked bool) {
+	if at := recordAt(data); at > 0 {
+		if _, ok := ParseOwner(data); ok {
+			return data[:at-1], false
+		}
+	}
+	return bytes.CutSuffix(data, []byte(askedMark))
+}
+
+// WithValue returns a node's data with another value. What is behind the value stays.
+func WithValue(data, value []byte) []byte {
+	old, _ := ValueOf(data)
+	return append(bytes.Clone(value), data[len(old):]...)
+}
+
+// AskBack adds the revocation to the data of a contender's node. A record of this package takes it
+// in and keeps all its fields. A value of this package, such as a leader's, gets a mark behind it.
+// For contenders of other programs, the revocation in Curator's form replaces the data.
+func AskBack(data []byte, made Maker, r Revocation) []byte {
+	o, ok := ParseOwner(data)
+	switch {
+	case !ok && made == MakerSelf:
+		return append(bytes.Clone(data), askedMark...)
+	case !ok:
+		return []byte(CuratorRevoke)
+	}
+	r.By, r.Reason = cutText(r.By, 100), cutText(r.Reason, 200)
+	value, record := data[:recordAt(data):recordAt(data)], data[recordAt(data):]
+	fields := map[string]json.RawMessage{}
+	wish, err := json.Marshal(r)
+	if err == nil && json.Unmarshal(record, &fields) == nil {
+		fields["revoke"] = wish
+		if b, err := json.Marshal(fields); err == nil && len(b) <= 2*MaxOwnerData {
+			return append(value, b...)
+		}
+	}
+	o.Revoke = &r // the record is too long for a wish: it is cut
+	return append(value, EncodeOwner(o)...)
+}
 
 const (
 	PolicyLayout  = "rw1"
