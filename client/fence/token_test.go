@@ -147,3 +147,17 @@ func FuzzParseToken(f *testing.F) {
 		}
 	})
 }
+
+// What is no token, mode or sequencer is neither written nor read.
+func TestTextOfInvalidValuesIsRefused(t *testing.T) {
+	for name, err := range map[string]error{
+		"token":               expect.Err(Token(-1).MarshalText()),
+		"mode":                expect.Err(Mode(9).MarshalText()),
+		"sequencer":           expect.Err(Sequencer{}.MarshalText()),
+		"text of a token":     new(Token).UnmarshalText([]byte("x")),
+		"text of a mode":      new(Mode).UnmarshalText([]byte("x")),
+		"text of a sequencer": new(Sequencer).UnmarshalText([]byte("x")),
+	} {
+		expect.That(t, errors.Is(err, ErrInvalid), "%s: %v", name, err)
+	}
+}
