@@ -52,8 +52,9 @@ func (s *Semaphore) Request(n int, opts ...Option) Request {
 // order of the paths. A client that takes them in another order can still deadlock with others; see
 // [Inspector.WaitGraph].
 //
-// The set has one lease, which is lost when one of its locks is lost. Each lock has a token of its
-// own, see [Lease.Sequencers]; [Lease.Token] is that of the first path.
+// A set of one lock is that lock. A larger set has one lease, which is lost when one of its locks is
+// lost. Each lock has a token of its own, see [Lease.Sequencers]; [Lease.Token] is that of the first
+// path.
 func (c *Client) AcquireAll(ctx context.Context, reqs ...Request) (*Lease, error) {
 	return c.acquireAll(ctx, false, reqs)
 }
@@ -66,6 +67,9 @@ func (c *Client) TryAcquireAll(ctx context.Context, reqs ...Request) (*Lease, er
 func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lease, error) {
 	if len(reqs) == 0 {
 		return nil, fmt.Errorf("%w: no locks", ErrInvalid)
+	}
+	if len(reqs) == 1 && reqs[0].c == c {
+		return reqs[0].take(ctx, try)
 	}
 	reqs = slices.Clone(reqs)
 	slices.SortFunc(reqs, func(a, b Request) int { return cmp.Compare(a.path, b.path) })

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
-	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
@@ -26,10 +25,7 @@ the number in use shrinks as holders give their permits back.`,
 				if err != nil || n < 1 {
 					return cli.Usagef("the number of permits must be at least 1")
 				}
-				var opts []client.Option
-				if l, err := recipe.ParseLayout(layout); err == nil && layout != "" {
-					opts = append(opts, client.WithLayout(l))
-				}
+				opts := layoutOption(layout)
 				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
 					return cl.Semaphore(c.Args[0], n, opts...).SetLimit(ctx, n)
 				})

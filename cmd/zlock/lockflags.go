@@ -91,21 +91,12 @@ func (f *lockFlags) options() []client.Option {
 	// The lock must stay held until the child is gone, not only until the client thinks that it
 	// has told its user.
 	limit := client.Limit{Linger: true}
-	var opts []client.Option
+	opts := layoutOption(f.layout)
 	if f.reason != "" {
 		opts = append(opts, client.WithReason(f.reason))
 	}
-	if f.layout != "" {
-		l, err := recipe.ParseLayout(f.layout)
-		if err == nil {
-			opts = append(opts, client.WithLayout(l))
-		}
-	}
-	if f.policy != "" {
-		p, err := recipe.ParsePolicy(f.policy)
-		if err == nil {
-			opts = append(opts, client.WithPolicy(p))
-		}
+	if p, err := recipe.ParsePolicy(f.policy); err == nil {
+		opts = append(opts, client.WithPolicy(p))
 	}
 	if f.maxHold > 0 {
 		// The recorded limit lets others break the lock if this process cannot release it.
@@ -118,6 +109,15 @@ func (f *lockFlags) options() []client.Option {
 		opts = append(opts, client.WithRevocable(f.revocable))
 	}
 	return append(opts, client.WithLimit(limit))
+}
+
+// layoutOption returns the option for the name of a layout, none for "".
+func layoutOption(name string) []client.Option {
+	l, err := recipe.ParseLayout(name)
+	if err != nil {
+		return nil // the flag takes no other name
+	}
+	return []client.Option{client.WithLayout(l)}
 }
 
 // acquire takes one lock or several.
@@ -172,42 +172,10 @@ func waiting(ctx context.Context, limit time.Duration, code int, f func(context.
 	return err
 }
 
+// take takes all the locks, or none.
 func (f *lockFlags) take(ctx context.Context, c *client.Client, paths []string, try bool) (*client.Lease,
 	error) {
 	opts := f.options()
-	if len(paths) > 1 {
-		return f.takeAll(ctx, c, paths, opts, try)
-	}
-	path := paths[0]
-	switch {
-	case f.semaphore > 0:
-		s := c.Semaphore(path, f.semaphore, opts...)
-		if try {
-			return s.TryAcquire(ctx, f.permits)
-		}
-		return s.Acquire(ctx, f.permits)
-	case f.shared || f.readwrite || f.policy != "" || f.layout == "host":
-		m := c.RWMutex(path, opts...)
-		switch {
-		case f.shared && try:
-			return m.TryRLock(ctx)
-		case f.shared:
-			return m.RLock(ctx)
-		case try:
-			return m.TryLock(ctx)
-		}
-		return m.Lock(ctx)
-	}
-	m := c.Mutex(path, opts...)
-	if try {
-		return m.TryLock(ctx)
-	}
-	return m.Lock(ctx)
-}
-
-// takeAll takes several locks at once.
-func (f *lockFlags) takeAll(ctx context.Context, c *client.Client, paths []string, opts []client.Option,
-	try bool) (*client.Lease, error) {
 	reqs := make([]client.Request, len(paths))
 	for i, p := range paths {
 		switch {
