@@ -57,8 +57,8 @@ func (a *attempt) owner() recipe.Owner {
 
 // enqueued tells the hooks that the attempt has its place in the queue.
 func (a *attempt) enqueued(n created) {
-	a.c.tell(&a.cfg.hooks, (*Hooks).enqueue,
-		LockEvent{Path: a.path, Node: n.path, Mode: a.mode, Waited: time.Since(a.start)})
+	a.c.tell(LockEvent{Path: a.path, Node: n.path, Mode: a.mode, Waited: time.Since(a.start)},
+		a.c.opt.hooks.OnEnqueue, a.cfg.hooks.OnEnqueue)
 }
 
 // requeued decides whether an attempt that lost its place queues again. It returns nil if so, and
@@ -67,8 +67,8 @@ func (a *attempt) requeued(why error) error {
 	if a.cfg.noRequeue {
 		return why
 	}
-	a.c.tell(&a.cfg.hooks, (*Hooks).requeue,
-		LockEvent{Path: a.path, Mode: a.mode, Waited: time.Since(a.start), Err: why})
+	a.c.tell(LockEvent{Path: a.path, Mode: a.mode, Waited: time.Since(a.start), Err: why},
+		a.c.opt.hooks.OnRequeue, a.cfg.hooks.OnRequeue)
 	return nil
 }
 

@@ -223,12 +223,7 @@ func (c *Client) Session() Session {
 
 // SessionKey returns what another process needs to take over the present session by
 // [zk.Options].Resume, and so to close it when this process cannot. Its password is a secret.
-func (c *Client) SessionKey() zk.Session {
-	c.mu.Lock()
-	conn := c.conn
-	c.mu.Unlock()
-	return conn.Session()
-}
+func (c *Client) SessionKey() zk.Session { return c.session().Session() }
 
 // State returns the state of the session.
 func (c *Client) State() State {

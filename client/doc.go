@@ -39,8 +39,9 @@
 // A Client owns one session of package [github.com/zlockd/zlockd/client/zk]. session.go sends its
 // heartbeats, epoch.go keeps its deadline and ends waits, and calls.go repeats reads and changes
 // until their outcome is known. A call is an attempt (attempt.go). It runs in one session after
-// another until it gets a hold (hold.go): the nodes that stand for one lease or for several. Every
-// recipe with a queue uses one contender (contender.go), which creates a node that it can
-// recognise (place.go), finds the node to wait for (recipe/place.go), waits, and leaves cleanly. The
-// reaper removes abandoned nodes. The file of a recipe holds only what differs.
+// another until it gets a hold (hold.go): the nodes that stand for one lease or for several. The
+// hold ends with a loss or a release (holdend.go). Every recipe with a queue uses one contender
+// (contender.go), which creates a node that it can recognise (place.go), finds the node to wait for
+// (recipe/place.go), waits, and leaves cleanly. The reaper removes abandoned nodes. The file of a
+// recipe holds only what differs.
 package client

@@ -5,10 +5,10 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -58,8 +58,6 @@ func isClosed(ch <-chan struct{}) bool {
 		return false
 	}
 }
-
-func hexID(sid int64) string { return "0x" + strconv.FormatUint(uint64(sid), 16) }
 
 // ended reports whether the server, or Close, ended the session.
 func (e *epoch) ended() bool {
@@ -152,7 +150,7 @@ func (e *epoch) checkDeadline() {
 	if !late || e.ended() {
 		return
 	}
-	e.c.opt.log.Info("session not confirmed in time, leases given up", "session", hexID(e.sid))
+	e.c.opt.log.Info("session not confirmed in time, leases given up", "session", recipe.Session(e.sid))
 	e.loseAll(Deadline)
 	e.c.update(func() {})
 }

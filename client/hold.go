@@ -109,10 +109,10 @@ func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
 
 // tell passes an event of the hold to the hooks. h.mu is held, so that they hear of a grant before
 // its end.
-func (h *hold) tell(pick func(*Hooks) func(LockEvent), ev LockEvent) {
+func (h *hold) tell(ev LockEvent, hooks ...func(LockEvent)) {
 	ev.Path, ev.Mode, ev.Token = h.path, h.mode, h.token
 	ev.Node = h.nodes[0].path
-	h.c.tell(&h.cfg.hooks, pick, ev)
+	h.c.tell(ev, hooks...)
 }
 
 // addLease returns one more lease of the hold, or of one of its locks if path names one. It waits
@@ -135,7 +135,7 @@ func (h *hold) addLease(ctx context.Context, path string, mode fence.Mode) (*Lea
 	}
 	if h.leases = append(h.leases, l); !h.granted {
 		h.granted = true
-		h.tell((*Hooks).grant, LockEvent{Waited: h.wait})
+		h.tell(LockEvent{Waited: h.wait}, h.c.opt.hooks.OnGrant, h.cfg.hooks.OnGrant)
 	}
 	if h.revoked != nil {
 		l.wish(*h.revoked)
@@ -261,7 +261,7 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 	h.c.opt.log.Info("lock lost", "path", h.path, "reason", why.String())
 	h.mu.Lock()
 	if h.granted {
-		h.tell((*Hooks).lost, LockEvent{Held: h.held(), Err: cause})
+		h.tell(LockEvent{Held: h.held(), Err: cause}, h.c.opt.hooks.OnLost, h.cfg.hooks.OnLost)
 	}
 	h.mu.Unlock()
 	if !graceful {

@@ -86,20 +86,14 @@ func (n *notifier) run(stop <-chan struct{}) {
 	}
 }
 
-// tell passes an event to the hook that pick chooses, of the client and of the lock.
-func (c *Client) tell(lock *Hooks, pick func(*Hooks) func(LockEvent), ev LockEvent) {
-	for _, h := range [...]*Hooks{&c.opt.hooks, lock} {
-		if f := pick(h); f != nil {
+// tell passes an event to hooks: those of the client, and of the lock. Each may be nil.
+func (c *Client) tell(ev LockEvent, hooks ...func(LockEvent)) {
+	for _, f := range hooks {
+		if f != nil {
 			c.notifier.add(func() { f(ev) })
 		}
 	}
 }
-
-func (h *Hooks) enqueue() func(LockEvent) { return h.OnEnqueue }
-func (h *Hooks) grant() func(LockEvent)   { return h.OnGrant }
-func (h *Hooks) requeue() func(LockEvent) { return h.OnRequeue }
-func (h *Hooks) lost() func(LockEvent)    { return h.OnLost }
-func (h *Hooks) release() func(LockEvent) { return h.OnRelease }
 
 // Stats counts what a client has done since Dial, as far as [Hooks] do not tell.
 type Stats struct {

@@ -105,7 +105,7 @@ func (l *Lease) unlock(ctx context.Context) error {
 		// The others' contexts may be children of this one's.
 		h.unlocked = append(h.unlocked, l)
 		down := h.modes != nil && h.mode == fence.Exclusive && l.mode == fence.Exclusive &&
-			!slices.ContainsFunc(h.leases, func(x *Lease) bool { return x.modeNow() == fence.Exclusive })
+			!slices.ContainsFunc(h.leases, func(x *Lease) bool { return x.Mode() == fence.Exclusive })
 		h.mu.Unlock()
 		if !down {
 			return nil
@@ -121,16 +121,10 @@ func (l *Lease) unlock(ctx context.Context) error {
 	}
 	h.over = true
 	h.stopTimers()
-	h.tell((*Hooks).release, LockEvent{Held: h.held()})
+	h.tell(LockEvent{Held: h.held()}, h.c.opt.hooks.OnRelease, h.cfg.hooks.OnRelease)
 	h.mu.Unlock()
 	l.cancel(context.Canceled)
 	return h.release(ctx)
-}
-
-func (l *Lease) modeNow() fence.Mode {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mode
 }
 
 func (l *Lease) setMode(m fence.Mode) {
@@ -244,7 +238,11 @@ func (l *Lease) Path() string {
 }
 
 // Mode returns how the lock is held.
-func (l *Lease) Mode() fence.Mode { return l.modeNow() }
+func (l *Lease) Mode() fence.Mode {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mode
+}
 
 // Token returns the number of the hold. It is larger than the tokens of all earlier holds that
 // excluded this one. Nested leases and downgraded ones keep the token of their hold.
@@ -269,7 +267,7 @@ func (l *Lease) Sequencers() []fence.Sequencer {
 		}
 		return all
 	}
-	mode := l.modeNow()
+	mode := l.Mode()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []fence.Sequencer

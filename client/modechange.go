@@ -113,7 +113,7 @@ func (h *hold) downgradeOnce(ctx context.Context, l *Lease) error {
 	}
 	h.mu.Lock()
 	writes := slices.ContainsFunc(h.leases, func(x *Lease) bool {
-		return x != l && x.modeNow() == fence.Exclusive
+		return x != l && x.Mode() == fence.Exclusive
 	})
 	h.mu.Unlock()
 	var err error

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
@@ -85,7 +86,7 @@ func (c *Client) attach(e *epoch) {
 			c.ep, c.attached = e, true
 		}
 	})
-	c.opt.log.Debug("session attached", "session", hexID(s.ID), "timeout", s.Timeout)
+	c.opt.log.Debug("session attached", "session", recipe.Session(s.ID), "timeout", s.Timeout)
 	c.wakeBeat()
 }
 
@@ -98,7 +99,7 @@ func (c *Client) detach() {
 // expired ends the epoch of a session that is over, and begins the next session.
 func (c *Client) expired(e *epoch) {
 	err := c.session().Err()
-	c.opt.log.Info("session over", "session", hexID(e.sid), "err", err)
+	c.opt.log.Info("session over", "session", recipe.Session(e.sid), "err", err)
 	e.finish(Expired)
 	c.detach()
 	if errors.Is(err, zk.ErrAuthFailed) {
@@ -260,7 +261,7 @@ func (c *Client) pulse(p *pulse) time.Duration {
 		if attached && now.since(p.sent) > t*2/5 {
 			// The server keeps the connection but does not answer: another one
 			// may, while there is time.
-			c.opt.log.Info("heartbeat unanswered, reconnecting", "session", hexID(e.sid),
+			c.opt.log.Info("heartbeat unanswered, reconnecting", "session", recipe.Session(e.sid),
 				"server", e.conn.Session().Server)
 			e.conn.Reconnect()
 		}

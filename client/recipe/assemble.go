@@ -121,14 +121,14 @@ func Assemble(dirs []*Dir, w Watches) []Queue {
 	for _, d := range dirs {
 		by.Sort(d)
 		switch {
-		case d.Sem != "" && (d.Part != PermitsAlone || allLeases(d.Nodes)):
+		case d.Sem != "" && (d.Part != PermitsAlone || allPermits(d.Nodes, LayoutCurator)):
 			sem := semaphoreAt(sems, d.Sem, d.SemData)
 			if d.Part == QueuePart {
 				sem.queue = d
 			} else {
 				sem.permits = d
 			}
-		case LimitOf(d.Data) > 0 && allPermits(d.Nodes):
+		case LimitOf(d.Data) > 0 && allPermits(d.Nodes, LayoutKazoo):
 			semaphoreAt(sems, d.Path, d.Data).permits = d
 		default:
 			list = append(list, d.locks(w)...)

@@ -69,19 +69,6 @@ func (g *Graph) Possible(e *Edge) bool {
 	return g.Parties[e.From].Task == "" || g.Parties[e.To].Task == "" || e.Any || e.Watch
 }
 
-// Deadlocked reports whether there is a cycle in which every edge is certain.
-func (g *Graph) Deadlocked() bool {
-	sure := &builder{g: &Graph{Parties: slices.Clone(g.Parties)}}
-	for i := range g.Edges {
-		if e := &g.Edges[i]; !g.Possible(e) {
-			sure.g.Edges = append(sure.g.Edges, *e)
-			sure.waits = append(sure.waits, wait{from: e.From, edges: []int{len(sure.g.Edges) - 1}})
-		}
-	}
-	sure.findCycles()
-	return len(sure.g.Cycles) > 0
-}
-
 // wait is one contender's wait for all, or any, of some parties.
 type wait struct {
 	from  int

@@ -44,24 +44,13 @@ func IsKazooSemaphore(names []string, data string) bool {
 	return err == nil && n > 0 && !slices.ContainsFunc(names, other)
 }
 
-// allPermits reports whether the contenders are those of kazoo's semaphore: ids without a number.
-func allPermits(list []Node) bool {
-	for i := range list {
-		if n := describe(list[i].Name); n.layout != LayoutKazoo || n.Kind != RoleLease {
-			return false
-		}
-	}
-	return true
-}
-
-// allLeases reports whether the contenders have the names of Curator's permits.
-func allLeases(list []Node) bool {
-	for i := range list {
-		if n := describe(list[i].Name); n.layout != LayoutCurator || n.Kind != RoleLease {
-			return false
-		}
-	}
-	return true
+// allPermits reports whether the contenders have the names of a layout's permits: with kazoo, ids
+// without a number.
+func allPermits(list []Node, l Layout) bool {
+	return !slices.ContainsFunc(list, func(n Node) bool {
+		d := describe(n.Name)
+		return d.layout != l || d.Kind != RoleLease
+	})
 }
 
 // lock returns the holders and waiters of the permits. The first of the queue waits for any permit,

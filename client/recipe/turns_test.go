@@ -119,23 +119,14 @@ func TestAskable(t *testing.T) {
 	}
 }
 
-// A deadlock is certain only if each of its waits is one of a task for another.
-func TestDeadlockedNeedsCertainWaits(t *testing.T) {
-	tasks := []Party{{Task: "a"}, {Task: "b"}, {Session: 3}}
-	for name, c := range map[string]struct {
-		edges []Edge
-		want  bool
-	}{
-		"nothing":          {nil, false},
-		"a wait":           {[]Edge{{From: 0, To: 1}}, false},
-		"tasks":            {[]Edge{{From: 0, To: 1}, {From: 1, To: 0}}, true},
-		"itself":           {[]Edge{{From: 0, To: 0}}, true},
-		"a session":        {[]Edge{{From: 0, To: 2}, {From: 2, To: 0}}, false},
-		"one of several":   {[]Edge{{From: 0, To: 1, Any: true}, {From: 1, To: 0}}, false},
-		"only a watch":     {[]Edge{{From: 0, To: 1, Watch: true}, {From: 1, To: 0}}, false},
-		"beside a session": {[]Edge{{From: 0, To: 1}, {From: 1, To: 0}, {From: 2, To: 0}}, true},
+// A wait is certain only between tasks, and only for all of the holders.
+func TestWaitsThatAreCertain(t *testing.T) {
+	g := &Graph{Parties: []Party{{Task: "a"}, {Task: "b"}, {Session: 3}}}
+	for e, want := range map[Edge]bool{
+		{From: 0, To: 1}: false, {From: 0, To: 0}: false, {From: 0, To: 2}: true, {From: 2, To: 0}: true,
+		{From: 0, To: 1, Any: true}: true, {From: 0, To: 1, Watch: true}: true,
 	} {
-		expect.Equal(t, (&Graph{Parties: tasks, Edges: c.edges}).Deadlocked(), c.want, "%s", name)
+		expect.Equal(t, g.Possible(&e), want, "%+v is only possible", e)
 	}
 	for p, want := range map[*Party]string{
 		{Host: "h", PID: 3, Task: "t"}: "h[3]", {Host: "h", Task: "t"}: "h", {Task: "t", PID: 3}: "t",

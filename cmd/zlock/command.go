@@ -53,7 +53,10 @@ zlockd from --admin-addr or ZLOCK_ADMIN.
 			{Word: "127", Means: "COMMAND is not found"},
 		},
 		Commands: []*command{
-			runCommand(), holdCommand(), lsCommand(), showCommand(), holdersCommand(), waitersCommand(),
+			runCommand(), holdCommand(), lsCommand(),
+			showCommand("show", "show who holds a lock and who waits for it", true, true),
+			showCommand("holders", "show who holds a lock", true, false),
+			showCommand("waiters", "show who waits for a lock", false, true),
 			waitGraphCommand(), checkCommand(), revokeCommand(), breakCommand(), limitCommand(), electCommand(),
 			leaderCommand(), barrierCommand(), doctorCommand(), memberCommand(), restartOrderCommand(),
 			sessionsCommand(), topCommand(), endSessionCommand(), backupCommand(), exportCommand(),

@@ -130,12 +130,6 @@ func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, 
 	return found, nil
 }
 
-// refuseInherited refuses paths that an ancestor holds.
-func (c *call) refuseInherited(ctx context.Context, cl *client.Client, chroot string, paths []string) error {
-	_, err := c.inherited(ctx, cl, chroot, paths, false)
-	return asExit(err)
-}
-
 // executable is COMMAND's file and arguments.
 type executable struct {
 	path string

@@ -42,8 +42,8 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 		return asExit(err)
 	}
 	defer c.disconnect(cl)
-	if err := c.refuseInherited(ctx, cl, chroot, c.Args); err != nil {
-		return err
+	if _, err := c.inherited(ctx, cl, chroot, c.Args, false); err != nil {
+		return asExit(err)
 	}
 	lease, err := lock.acquire(ctx, cl, taskOf(c.getenv), c.Args)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -90,29 +91,18 @@ func (p *printer) flush() error {
 }
 
 func (p *printer) table() error {
-	all := append([][]string{p.header}, p.rows...)
-	width := make([]int, len(p.header))
-	for _, r := range all {
-		for i, c := range r {
-			width[i] = max(width[i], utf8.RuneCountInString(c))
-		}
-	}
 	var b strings.Builder
-	for n, r := range all {
-		var line strings.Builder
-		for i, c := range r {
-			line.WriteString(c)
-			if i < len(r)-1 {
-				line.WriteString(strings.Repeat(" ", width[i]-utf8.RuneCountInString(c)+2))
-			}
-		}
-		text := strings.TrimRight(line.String(), " ")
-		if n == 0 && p.bold {
-			text = "\x1b[1m" + text + "\x1b[0m"
-		}
-		b.WriteString(text + "\n")
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, r := range append([][]string{p.header}, p.rows...) {
+		fmt.Fprintln(w, strings.Join(r, "\t"))
 	}
-	_, err := io.WriteString(p.w, b.String())
+	_ = w.Flush() // to memory
+	text := b.String()
+	if p.bold {
+		first, rest, _ := strings.Cut(text, "\n")
+		text = "\x1b[1m" + first + "\x1b[0m\n" + rest
+	}
+	_, err := io.WriteString(p.w, text)
 	return err
 }
 

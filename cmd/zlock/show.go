@@ -13,19 +13,8 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
-func showCommand() *command {
-	return lookCommandFor("show", "show who holds a lock and who waits for it", true, true)
-}
-
-func holdersCommand() *command {
-	return lookCommandFor("holders", "show who holds a lock", true, false)
-}
-
-func waitersCommand() *command {
-	return lookCommandFor("waiters", "show who waits for a lock", false, true)
-}
-
-func lookCommandFor(name, does string, holders, waiters bool) *command {
+// showCommand is a command that shows the holders of a lock, its waiters, or both.
+func showCommand(name, does string, holders, waiters bool) *command {
 	return &command{
 		Name: name, Args: "PATH", Paths: true, Least: 1, Most: 1, Does: does,
 		Help: `Exit code: 0, or 1 if there is nobody.

@@ -80,7 +80,11 @@ func (s *supervisor) watch(sigs *signals) {
 	for {
 		select {
 		case <-s.child.exited:
-			s.exitedAsTold()
+			// A COMMAND that exits after a request for the lock was stopped by it, and a lock lost in the
+			// last instant was lost while COMMAND ran.
+			if s.code == 0 && !s.lease.Valid() {
+				s.code = s.lossCode()
+			}
 			return
 		case sig := <-sigs.ch:
 			s.forward(sig.(syscall.Signal))
@@ -110,14 +114,6 @@ func (s *supervisor) watch(sigs *signals) {
 			s.say("the guard process died, and COMMAND with it")
 			s.child.signal(syscall.SIGKILL)
 		}
-	}
-}
-
-// exitedAsTold sets the exit code of a loss: a COMMAND that exits after a request for the lock
-// was stopped by it, and a lock lost in the last instant was lost while COMMAND ran.
-func (s *supervisor) exitedAsTold() {
-	if s.code == 0 && !s.lease.Valid() {
-		s.code = s.lossCode()
 	}
 }
 
