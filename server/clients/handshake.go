@@ -174,6 +174,10 @@ func (w wordConn) Write(b []byte) (int, error) { return w.c.nc.Write(b) }
 // SetWriteDeadline lets the answer take longer than wordTime if it is long.
 func (w wordConn) SetWriteDeadline(t time.Time) error { return w.c.nc.SetWriteDeadline(t) }
 
+// maxConnecting bounds the connect requests that are in the log's stream at a time. When a server has died,
+// tens of thousands come at once, and the requests of other clients must not wait behind all of them.
+const maxConnecting = 256
+
 // connect answers the connect request: with a session, with its refusal, or not at all. A client
 // takes a refusal as the end of its session, so the server refuses only when that end is beyond
 // doubt; in doubt it closes the connection.
@@ -225,6 +229,14 @@ func (c *conn) connect(frame []byte) endReason {
 		return endElse
 	}
 	c.srv.countServers(c.replica)
+	select {
+	case s.connecting <- struct{}{}:
+		defer func() { <-s.connecting }()
+	case <-s.ctx.Done():
+	}
+	if !c.isOpen() {
+		return endElse
+	}
 	if !c.propose(pending{xid: -1, op: req.Op, at: c.arrived}, req) || !c.awaitReplies(0, 0) {
 		return endElse
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -249,4 +250,24 @@ func TestWaitServingEndsWithItsContext(t *testing.T) {
 	expect.Is(t, s.WaitServing(ctx), context.DeadlineExceeded, "err")
 	must.OK(t, s.Shutdown(t.Context()))
 	expect.Fails(t, s.WaitServing(t.Context()), "a stopped server is said to serve")
+}
+
+// However many clients come at once, few of their requests are in the stream: those of other clients do not
+// wait behind them.
+func TestConnectRequestsComeAFewAtATime(t *testing.T) {
+	virtual(t, Options{MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
+		r.valve.close()
+		const many = 2*maxConnecting + 10
+		came := make(chan error, many)
+		for range many {
+			c := ln.dial(t)
+			go func() { came <- c.Connect(wire.NewSession(40000)) }()
+		}
+		synctest.Wait()
+		must.Equal(t, r.valve.waiting(), maxConnecting, "connect requests under way")
+		r.valve.open()
+		for range many {
+			must.OK(t, <-came)
+		}
+	})
 }

@@ -65,7 +65,9 @@ type Server struct {
 	counts    counts
 	log       inputLog
 	newcomers rate
-	adminURL  string // shown to clients that speak HTTP here; set before Serve
+	// connecting holds a token for each connect request that waits for its outcome.
+	connecting chan struct{}
+	adminURL   string // shown to clients that speak HTTP here; set before Serve
 
 	mu        sync.Mutex // held for operations on these maps only
 	listeners map[net.Listener]bool
@@ -119,6 +121,7 @@ func New(o Options) (*Server, error) {
 	s.Observed.Init(&s.metrics, s.start, o.Now, o.Follow)
 	s.log.init(o.Logger, s.now)
 	s.newcomers.perSecond = o.MaxNewSessions
+	s.connecting = make(chan struct{}, maxConnecting)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.watches.init(s)
 	s.memory.init(s)
