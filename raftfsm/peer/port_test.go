@@ -153,10 +153,14 @@ func TestR5SilenceWithinAMessage(t *testing.T) {
 			probes := 0
 			c := &asked{Conn: here, alive: func() bool { probes++; return lives }}
 			go func() {
+				there.Write([]byte("whole"))
 				time.Sleep(time.Minute)
 				there.Write([]byte("begin"))
 			}()
 			b := make([]byte, 100)
+			c.within = true
+			must.Equal(t, must.Get(c.Read(b))(t), 5)
+			c.between()
 			must.Equal(t, must.Get(c.Read(b))(t), 5)
 			c.within = true
 			began := time.Now()
