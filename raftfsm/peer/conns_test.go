@@ -97,6 +97,26 @@ func TestR1AppendsGoToTheMainLoop(t *testing.T) {
 	}
 }
 
+// The host hears of the snapshots that another server has taken, and of no other.
+func TestSnapshotSentIsToldWhenItWasTaken(t *testing.T) {
+	h := &host{}
+	one, two := open(t, 1, &host{}), open(t, 2, h)
+	go func() {
+		for _, takes := range []bool{false, true} {
+			rpc := <-one.rpcs
+			io.Copy(io.Discard, rpc.Reader)
+			rpc.Respond(&raft.InstallSnapshotResponse{Success: takes}, nil)
+		}
+	}()
+	m := two.Transport(func() uint64 { return math.MaxUint64 })
+	for want := range 2 {
+		var resp raft.InstallSnapshotResponse
+		must.OK(t, m.InstallSnapshot(ServerID(1), raft.ServerAddress(one.Addr()),
+			&raft.InstallSnapshotRequest{Size: 5}, &resp, strings.NewReader("state")))
+		must.Equal(t, h.sent, want, "snapshots taken")
+	}
+}
+
 // When a server has restarted, all connections to it are dead; the first that
 // shows it is the last that fails.
 func TestRestartedServerIsCalledAgain(t *testing.T) {
@@ -201,6 +221,7 @@ type host struct {
 	asked []*Question
 	said  error
 	links chan uint32
+	sent  int // snapshots
 
 	replicates atomic.Bool
 	term       uint64
@@ -219,7 +240,7 @@ func (h *host) Answer(_ context.Context, q *Question) (Told, error) {
 	return Told{All: map[uint32]status.Member{7: {Progress: status.Progress{Applied: 70}}}}, h.said
 }
 func (h *host) Status(*Greeting) Status       { return Status{ID: 1, Cluster: "c"} }
-func (h *host) SnapshotSent()                 {}
+func (h *host) SnapshotSent()                 { h.sent++ }
 func (h *host) Stored(uint32, uint64, uint64) {}
 
 func (h *host) Replicates(uint64, uint32, string) bool { return h.replicates.Load() }
@@ -230,7 +251,12 @@ func (h *host) Instead(id uint32, addr string) string  { return addr }
 
 func open(t *testing.T, id uint32, h Host) *Port {
 	t.Helper()
-	p := must.Get(Open(t.Context(), Options{ID: id, Addr: "127.0.0.1:0", Host: h,
+	return openTLS(t, id, h, nil)
+}
+
+func openTLS(t *testing.T, id uint32, h Host, secure *TLS) *Port {
+	t.Helper()
+	p := must.Get(Open(t.Context(), Options{ID: id, Addr: "127.0.0.1:0", Host: h, TLS: secure,
 		Logger: slog.New(slog.DiscardHandler),
 		Listen: func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) },
 		Dial: func(ctx context.Context, addr string) (net.Conn, error) {

@@ -107,6 +107,15 @@ func ownTLS(t *testing.T, id uint32) *TLS {
 	return secure
 }
 
+// Servers talk over TLS, and each only with the server that it means to call.
+func TestTLSNamesTheServer(t *testing.T) {
+	p := openTLS(t, 1, &host{}, ownTLS(t, 1))
+	st, err := p.Ask(t.Context(), 1, p.Addr(), Question{})
+	expect.That(t, err == nil && st.Cluster == "c", "itself: %+v, %v", st, err)
+	_, err = p.Ask(t.Context(), 2, p.Addr(), Question{})
+	expect.That(t, err != nil && strings.Contains(err.Error(), "TLS with server 2"), "as another: %v", err)
+}
+
 // A server that stands still once it has shaken hands keeps no caller longer than one that stands still
 // before: who calls a leader has no other goroutine to find the next one.
 func TestSilenceAfterTheHandshakeIsNotWaitedFor(t *testing.T) {
