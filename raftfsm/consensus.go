@@ -108,24 +108,16 @@ func (o *Options) selfAddr() raft.ServerAddress {
 // lacks reports whether the newest configuration in the log, committed or not, lacks server id. It
 // is false while the configuration has no members.
 func (r *consensus) lacks(id uint32) bool {
-	f := r.GetConfiguration()
-	if f.Error() != nil {
-		return false
-	}
 	is := func(s raft.Server) bool { return peer.ParseID(s.ID) == id }
-	list := f.Configuration().Servers // raft's own, which never changes
+	list := r.Servers()
 	return len(list) > 0 && !slices.ContainsFunc(list, is)
 }
 
 // configuration returns the newest members with the index of their log entry, which makes a change
 // fail if the members have changed by then. An index that is not known is one that never fits.
 func (r *consensus) configuration() ([]raft.Server, uint64) {
-	f := r.GetConfiguration()
-	if f.Error() != nil {
-		return nil, 0
-	}
-	list := f.Configuration().Servers // raft's own, which is shared
-	return slices.Clone(list), r.disk.ConfigOf(list)
+	list := r.Servers()
+	return list, r.disk.ConfigOf(list)
 }
 
 // move gives a member another address; it votes as before.

@@ -375,12 +375,11 @@ func (n *Node) stopRaft(ctx context.Context) error {
 // release gives back what Start acquired besides raft.
 func (n *Node) release() error {
 	n.cancel()
-	var errs []error
 	if n.port != nil {
 		n.port.Close()
 	}
-	if n.disk != nil {
-		errs = append(errs, n.disk.Close())
+	if n.disk == nil {
+		return nil
 	}
-	return errors.Join(errs...)
+	return n.disk.Close()
 }

@@ -28,16 +28,14 @@ func newWatchdog(log *slog.Logger, fatal func(error)) *watchdog {
 type watchdog struct {
 	log      *slog.Logger
 	fatal    func(error)
-	deadline time.Duration              // of one call
-	broken   atomic.Pointer[storeError] // the first error; every later call fails with it
-	syncs    *Latency                   // of durable appends
+	deadline time.Duration         // of one call
+	broken   atomic.Pointer[error] // the first error; every later call fails with it
+	syncs    *Latency              // of durable appends
 
 	mu    sync.Mutex
 	calls map[*storeCall]struct{} // under way
 	count uint64                  // of calls, ever
 }
-
-type storeError struct{ err error }
 
 // storeCall is one call into a store.
 type storeCall struct {
@@ -49,7 +47,7 @@ type storeCall struct {
 // run makes one call, timed.
 func (w *watchdog) run(what string, call func() error) error {
 	if b := w.broken.Load(); b != nil {
-		return b.err
+		return *b
 	}
 	c := &storeCall{what: what}
 	w.mu.Lock()
@@ -111,8 +109,8 @@ const keyNotFound = "not found"
 func missing(err error) bool { return err.Error() == keyNotFound }
 
 func (w *watchdog) die(err error) error {
-	if w.broken.CompareAndSwap(nil, &storeError{err}) {
+	if w.broken.CompareAndSwap(nil, &err) {
 		w.fatal(err)
 	}
-	return w.broken.Load().err
+	return *w.broken.Load()
 }

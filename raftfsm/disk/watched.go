@@ -62,7 +62,7 @@ func (s watchedLog) StoreLogs(logs []*raft.Log) error {
 	s.d.covered.stored()
 	if s.d.mayRunAhead(logs) {
 		if b := s.d.dog.broken.Load(); b != nil {
-			return b.err
+			return *b
 		}
 		if err := s.d.seg.Append(logs, s.d.leads.Load().alone); err != nil { // nothing of the disk yet
 			return s.d.dog.die(fmt.Errorf("storage failed: queue: %w", err))

@@ -260,11 +260,7 @@ func (l *Log) roll(base uint64, need int) (s *segment, old []*segment, err error
 		for size < need {
 			size *= 2
 		}
-		l.spareMu.Lock()
-		l.spares++
-		nth := l.spares
-		l.spareMu.Unlock()
-		if p = l.prepare(nth, size); p.err != nil {
+		if p = l.prepare(size); p.err != nil {
 			return nil, nil, fmt.Errorf("prepare a log segment: %w", p.err)
 		}
 	}
@@ -293,9 +289,9 @@ func (l *Log) roll(base uint64, need int) (s *segment, old []*segment, err error
 	return s, old, nil
 }
 
-// prepare makes a segment ready under the nth temporary name.
-func (l *Log) prepare(nth, size int) prepared {
-	name := filepath.Join(l.dir, fmt.Sprintf("next-%d.tmp", nth))
+// prepare makes a segment ready under a temporary name.
+func (l *Log) prepare(size int) prepared {
+	name := filepath.Join(l.dir, fmt.Sprintf("next-%d.tmp", l.spares.Add(1)))
 	f, err := prepare(l.fs, name, size)
 	return prepared{f, size, err}
 }
@@ -309,12 +305,11 @@ func (l *Log) makeSpare(size int) {
 	}
 	ch := make(chan prepared, 1)
 	l.spare = ch
-	l.spares++
-	make := func(n int) { ch <- l.prepare(n, size) }
+	make := func() { ch <- l.prepare(size) }
 	if l.o.InTurn {
-		make(l.spares)
+		make()
 	} else {
-		go make(l.spares)
+		go make()
 	}
 }
 

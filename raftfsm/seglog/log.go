@@ -67,11 +67,11 @@ type Log struct {
 	done    chan struct{} // closed by Close
 	stop    sync.Once     // closes it
 
-	files files
+	files  files
+	spares atomic.Int64 // how many there were, for their names
 
 	spareMu sync.Mutex
 	spare   chan prepared // being made ready; nil: nothing is
-	spares  int           // how many there were, for their names
 	closed  bool
 }
 
