@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -170,6 +171,43 @@ func TestReadThatHangsHoldsUpNothing(t *testing.T) {
 		m.same(t, l)
 		must.OK(t, l.Close())
 	}
+}
+
+// BenchmarkAppendsBesideRemovals tells how long the longest append takes while a snapshot's hundred segments
+// are removed.
+func BenchmarkAppendsBesideRemovals(b *testing.B) {
+	const segment, many = 1 << 20, 100
+	var longest, whole time.Duration
+	for b.Loop() {
+		l := must.Get(Open(b.TempDir(), Options{FirstSize: segment, FullSize: segment}))(b)
+		index := uint64(1)
+		put := func(size int) {
+			must.OK(b, l.StoreLog(&raft.Log{Index: index, Term: 1, Data: make([]byte, size)}))
+			index++
+		}
+		for range many {
+			put(segment * 3 / 4)
+		}
+		last, removed := index-2, make(chan time.Duration)
+		go func() {
+			began := time.Now()
+			_ = l.DeleteRange(1, last)
+			removed <- time.Since(began)
+		}()
+		for done := false; !done; {
+			began := time.Now()
+			put(100)
+			longest = max(longest, time.Since(began))
+			select {
+			case d := <-removed:
+				done, whole = true, whole+d
+			default:
+			}
+		}
+		must.OK(b, l.Close())
+	}
+	b.ReportMetric(float64(longest.Microseconds())/1e3, "longest-ms")
+	b.ReportMetric(float64(whole.Microseconds())/1e3/float64(b.N), "removal-ms")
 }
 
 // contents is every file of a directory.
