@@ -88,21 +88,3 @@ func (c *conn) saslFailed(xid int32) bool {
 	}
 	return false
 }
-
-// admitted reports whether the client may ask for anything but authentication.
-func (c *conn) admitted() bool {
-	if len(c.srv.o.RequireAuth) == 0 {
-		return true
-	}
-	return slices.ContainsFunc(*c.ids.Load(), func(id jute.ID) bool {
-		return slices.Contains(c.srv.o.RequireAuth, id.Scheme)
-	})
-}
-
-// turnAway answers a request of a client that must authenticate first.
-func (c *conn) turnAway(xid int32) bool {
-	c.srv.metrics.AuthFailed.Add(1)
-	c.say("closed: the client asks for something before it has authenticated", "required", c.srv.o.RequireAuth)
-	c.replyLast(xid, 0, jute.SessionClosedRequireAuth, endAuth)
-	return false
-}
