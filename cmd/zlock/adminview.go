@@ -148,7 +148,9 @@ func (c *call) look(f *serverFlags, conn *connectFlags, read func(context.Contex
 		if !cli.HasCode(err, exitNoSession) {
 			return asNo(err)
 		}
-		c.say("%v; reading node by node", err)
+		if !conn.quiet {
+			c.say("%v; reading node by node", err)
+		}
 	}
 	return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
 		return read(ctx, nodeByNode{cl.Inspector()})

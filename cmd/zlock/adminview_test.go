@@ -130,6 +130,9 @@ func TestWithoutAnAdminListener(t *testing.T) {
 		!strings.Contains(errs, "reading node by node") {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
+	if _, errs, code := runIn(t, env, "holders", "/no/such/place", "--server", "-q"); code != exitNo || errs != "" {
+		t.Errorf("-q: %d %s", code, errs)
+	}
 	if _, errs, code := runIn(t, env, "sessions"); code != exitNoSession ||
 		!strings.Contains(errs, "no answer from the admin listener") {
 		t.Errorf("%d %s", code, errs)

@@ -263,7 +263,6 @@ func TestGuardClosesTheSessionAfterCommand(t *testing.T) {
 	must.Await(t, "the leader waits again", time.Minute, func() bool {
 		return strings.Contains(waiters(), fmt.Sprintf("\t%d\t", elect.Process.Pid))
 	})
-	begun = time.Now()
 	kill(elect)
 	must.Await(t, "its place is free", 30*time.Second, func() bool { return waiters() == "" })
 }
