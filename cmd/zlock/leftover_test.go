@@ -269,6 +269,10 @@ func TestContainedCommandGetsItsSignals(t *testing.T) {
 				foreground)
 			r.cmd.Process.Signal(syscall.SIGUSR1)
 			expect.Equal(t, exitCode(r.cmd.Wait()), 9, "exit code")
+			r = startCommand(t, `trap 'exit 8' INT; : >"$1.pids"; while :; do sleep .02; done`, "/l", "--contain",
+				foreground)
+			syscall.Kill(guardOf(t, r.cmd.Process.Pid), syscall.SIGINT)
+			expect.Equal(t, exitCode(r.cmd.Wait()), 8, "exit code after a signal to the guard")
 		})
 	}
 	for want, command := range map[string]string{"127": "/nowhere/at/all", "126": "/etc/passwd"} {

@@ -277,7 +277,8 @@ func (j *job) under(lease *client.Lease, s *supervisor) (int, error) {
 	}
 	locks := lease.Sequencers()
 	foreground := j.run.inForeground(j.app)
-	s.app, s.lossFlags, s.lease, s.guard, s.foreground = j.app, j.loss, lease, j.guard, foreground
+	s.app, s.lossFlags, s.lease, s.guard = j.app, j.loss, lease, j.guard
+	s.foreground, s.contained = foreground, j.run.contain
 	j.tellSession() // it may be another one since
 	env := environ(os.Environ(), j.servers, j.chroot, j.task, locks, j.getenv)
 	code, err := 0, j.run.ready("locked "+locks[0].Token.String())

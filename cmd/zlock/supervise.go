@@ -23,6 +23,7 @@ type supervisor struct {
 	holding
 	lossFlags
 	foreground bool
+	contained  bool
 	what       string // the lock, in messages
 
 	child   *child
@@ -129,11 +130,16 @@ func (s *supervisor) forward(sig syscall.Signal) {
 // pass sends a signal to COMMAND, and remembers whether it tells COMMAND to end.
 func (s *supervisor) pass(sig syscall.Signal) {
 	s.told = s.told || tellsToEnd(sig)
-	pid := s.child.pid
-	if !s.foreground {
-		pid = -pid
+	pids := []int{s.child.pid}
+	switch {
+	case !s.foreground:
+		pids[0] = -pids[0]
+	case s.contained && slices.Contains(terminalSignals, os.Signal(sig)):
+		pids = childrenOf(s.child.pid) // the keeper does not pass on what a terminal sends
 	}
-	_ = syscall.Kill(pid, sig)
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, sig)
+	}
 }
 
 // lost signals COMMAND, and returns when to kill it.
