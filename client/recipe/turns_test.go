@@ -285,3 +285,40 @@ func TestReadsOfAQueue(t *testing.T) {
 		}
 	}
 }
+
+// A party that one of several holders can let go on is in no cycle, though it waits for one.
+func TestCyclesHaveStuckPartiesOnly(t *testing.T) {
+	entry := func(task string, session Session, blocked ...string) Entry {
+		return Entry{Node: task, Session: session, Owner: &Owner{Task: task}, BlockedBy: blocked}
+	}
+	either := entry("b", 2, "c", "free")
+	either.Any = true
+	g := WaitGraph([]Queue{
+		{Lock: Lock{Path: "/1"}, Holders: []Entry{entry("c", 3), entry("free", 5)}, Waiters: []Entry{either}},
+		{Lock: Lock{Path: "/2"}, Holders: []Entry{entry("b", 2), entry("d", 4)},
+			Waiters: []Entry{entry("c", 3, "b", "d")}},
+		{Lock: Lock{Path: "/3"}, Holders: []Entry{entry("c", 3)}, Waiters: []Entry{entry("d", 4, "c")}},
+	})
+	must.Equal(t, len(g.Cycles), 1, "cycles")
+	var tasks []string
+	for _, p := range g.Cycles[0].Parties {
+		tasks = append(tasks, g.Parties[p].Task)
+	}
+	slices.Sort(tasks)
+	expect.Equal(t, strings.Join(tasks, " "), "c d", "the cycle")
+}
+
+// A revocation leaves fields alone that this version does not know.
+func TestAskBackKeepsTheRecord(t *testing.T) {
+	data := AskBack([]byte(`value`+"\x00"+`{"v":1,"host":"h","new":5}`), MakerSelf, Revocation{By: "ann"})
+	r, asked := RevocationIn(data)
+	expect.That(t, asked && r.By == "ann" && strings.HasPrefix(string(data), "value\x00{") &&
+		strings.Contains(string(data), `"new":5`), "%q", data)
+}
+
+func TestRecordsAreBounded(t *testing.T) {
+	record := `{"zl":1,"holder":""}`
+	_, short := ParseRecord([]byte(record))
+	_, long := ParseRecord([]byte(record + strings.Repeat(" ", 2*MaxOwnerData)))
+	expect.That(t, short && !long, "a record is read: %v, one that is too long: %v", short, long)
+}
