@@ -127,8 +127,8 @@ func (l times) String() string {
 	return fmt.Sprintf("p50 %v, p99 %v, longest %v of %d", at(n/2), at(n*99/100), at(n-1), n)
 }
 
-// meanwhile does op again and again while do runs, and once more, and returns how long it took.
-func meanwhile(do, op func()) (took times) {
+// beside does op again and again while do runs, and once more, and returns how long it took.
+func beside(do, op func()) (took times) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -245,11 +245,11 @@ func TestManyWatchersOfOneNode(t *testing.T) {
 	write := func(w *wire.Conn, path string) {
 		call(t, w, jute.OK, jute.OpSetData, wire.SetData(path, []byte("new"), -1))
 	}
-	usual := meanwhile(func() { time.Sleep(300 * time.Millisecond) }, func() { write(other, "/other") })
+	usual := beside(func() { time.Sleep(300 * time.Millisecond) }, func() { write(other, "/other") })
 	for range 3 {
 		c.ask(look, 0)
 		var told time.Duration
-		during := meanwhile(func() {
+		during := beside(func() {
 			from := time.Now()
 			write(admin, "/watched")
 			for _, m := range c.conns {
@@ -258,7 +258,7 @@ func TestManyWatchersOfOneNode(t *testing.T) {
 			}
 			told = time.Since(from)
 		}, func() { write(other, "/other") })
-		t.Logf("%d watchers told in %v; a lone write of another client: %v, meanwhile %v", len(c.conns),
+		t.Logf("%d watchers told in %v; a lone write of another client: %v, beside it %v", len(c.conns),
 			told.Round(time.Millisecond), usual, during)
 	}
 }
@@ -290,11 +290,11 @@ func TestSessionsComeBackAfterTheLeadersDeath(t *testing.T) {
 			locker = crowds[others[0]].client(t) // the server had no leader for long
 		}
 	}
-	usual := meanwhile(func() { time.Sleep(300 * time.Millisecond) }, cycle)
+	usual := beside(func() { time.Sleep(300 * time.Millisecond) }, cycle)
 	dead.srv.CutOff()
 	var took, gap time.Duration
 	var again int
-	during := meanwhile(func() {
+	during := beside(func() {
 		from := time.Now()
 		dead.node.Abort()
 		leaderOf(t, rigs)
@@ -303,7 +303,7 @@ func TestSessionsComeBackAfterTheLeadersDeath(t *testing.T) {
 		took = time.Since(from)
 	}, cycle)
 	t.Logf("%d sessions attached after %v, the next leader %v, %d attempts failed; lock cycle before %v, "+
-		"meanwhile %v", n, took.Round(time.Millisecond), gap.Round(time.Millisecond), again, usual, during)
+		"beside it %v", n, took.Round(time.Millisecond), gap.Round(time.Millisecond), again, usual, during)
 	var left int
 	rigs[others[1]].node.View(func(st *state.State) { left = st.Sessions().Len() })
 	must.That(t, left >= n, "%d sessions left", left)

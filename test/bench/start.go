@@ -269,7 +269,7 @@ func runSnapshots(cfg *config, e *cluster.Ensemble, n, clients int) (out sample,
 	return out, nil
 }
 
-// whileSnapshots measures until snapshots were taken meanwhile, a few times at most, and says how many.
+// whileSnapshots measures until snapshots are taken at the same time, a few times at most, and says how many.
 func whileSnapshots(e *cluster.Ensemble, run func() (*result, error)) (r *result, taken int, err error) {
 	for range 5 {
 		seen, stop, counted := newestSnapshot(e), make(chan struct{}), make(chan int)
