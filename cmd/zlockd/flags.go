@@ -95,7 +95,8 @@ func flagGroups(s *settings) []cli.Group {
 	f = begin("Storage")
 	f.StringVar(&s.LogStore, "log-store", "wal",
 		"how the log is stored, `wal|bolt`: segmented files, or one bolt database")
-	f.Int64Var(&s.SnapshotEntries, "snapshot-entries", raftfsm.DefaultSnapshotEntries, "take a snapshot every `N` requests")
+	f.Int64Var(&s.SnapshotEntries, "snapshot-entries", raftfsm.DefaultSnapshotEntries,
+		"take a snapshot every `N` requests")
 	f.Var(withUnit(&s.SnapshotInterval), "snapshot-interval",
 		"and at least this often, when something changed (default never)")
 	f.Int64Var(&s.diskReserve, "disk-reserve", raftfsm.DefaultDiskReserve>>20,

@@ -89,16 +89,15 @@ var zippers = sync.Pool{New: func() any {
 
 // send writes an answer.
 func (v *View) send(w http.ResponseWriter, r *http.Request, a any) {
-	var b bytes.Buffer
-	if err := json.NewEncoder(&limitedBuffer{&b}).Encode(a); err != nil {
-		if errors.Is(err, errLarge) {
-			v.fail(w, errLarge)
-			return
-		}
+	b, err := json.Marshal(a)
+	if err == nil && len(b) >= maxAnswer {
+		err = errLarge
+	}
+	if err != nil {
 		v.fail(w, err)
 		return
 	}
-	v.sendBytes(w, r, "application/json", b.Bytes())
+	v.sendBytes(w, r, "application/json", append(b, '\n'))
 }
 
 // sendBytes sends an answer, or reports that it has not changed if the client has it already.
@@ -128,16 +127,6 @@ func (v *View) sendBytes(w http.ResponseWriter, r *http.Request, kind string, bo
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body) // the client may have gone
 	}
-}
-
-// limitedBuffer refuses more than maxAnswer bytes.
-type limitedBuffer struct{ *bytes.Buffer }
-
-func (l *limitedBuffer) Write(p []byte) (int, error) {
-	if l.Len()+len(p) > maxAnswer {
-		return 0, errLarge
-	}
-	return l.Buffer.Write(p)
 }
 
 func takesGzip(accept string) bool {
