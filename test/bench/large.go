@@ -18,9 +18,9 @@ const (
 // settled returns the resident memory of a process when it has settled.
 func settled(pid int) (least int64) {
 	begin := time.Now()
-	for since := begin; time.Since(since) < settleTime && time.Since(begin) < settleMost; time.Sleep(time.Second) {
+	for at := begin; time.Since(at) < settleTime && time.Since(begin) < settleMost; time.Sleep(time.Second) {
 		if now := measure.Resident(pid); least == 0 || now < least*99/100 {
-			least, since = now, time.Now()
+			least, at = now, time.Now()
 		}
 	}
 	return least
@@ -31,7 +31,7 @@ func large(n int) point {
 	snaps, again := snapshots(n), restart(n)
 	return point{
 		name: fmt.Sprintf("large:%d", n), alone: true, once: true,
-		help: fmt.Sprintf("%d nodes of 100 bytes: resident memory at rest before and after a restart; %s; and %s", n,
+		help: fmt.Sprintf("%d nodes of 100 bytes: memory at rest before and after a restart; %s; and %s", n,
 			snaps.help, again.help),
 		open: func(c *config, s *side) (runner, error) {
 			return runner{run: func() (sample, error) { return runLarge(c, s, n) }}, nil
@@ -73,7 +73,8 @@ func runLarge(c *config, s *side, n int) (out sample, err error) {
 	return out, nil
 }
 
-// snapshotsEvery makes servers take snapshots as often, for their size, as both sides do with a million nodes.
+// snapshotsEvery makes servers take snapshots as often, for their size, as both sides do by default with a
+// million nodes.
 func snapshotsEvery(n int) func(*cluster.Options) {
 	every := max(n/10, 1000)
 	return func(o *cluster.Options) {
