@@ -237,15 +237,14 @@ func TestCloseEndsEverything(t *testing.T) {
 		// A server that does not answer cannot keep anybody.
 		c, p := proxied(t, addr, zk.Options{})
 		p.Blackhole(true)
-		reads := make(chan error, 1)
-		go func() {
-			_, err := c.Get(context.Background(), "/")
-			reads <- err
-		}()
+		pipe = c.Pipe()
+		read := pipe.Get("/")
+		pipe.Send()
 		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 		defer cancel()
 		is(t, c.Close(short), context.DeadlineExceeded)
-		is(t, soon(t, "the read", reads), zk.ErrClosed)
+		_, err = read.Wait(ctx)
+		is(t, err, zk.ErrClosed)
 	})
 }
 
