@@ -270,6 +270,19 @@ func TestR9FirstStorageErrorEndsTheServer(t *testing.T) {
 	}
 	broken.fail <- nil
 	expect.Fails(t, s.StoreLog(&raft.Log{Index: 1}), "a store that failed once was used again")
+	expect.Equal(t, s.d.Writing(), 0, "the write under way")
+}
+
+// A server in memory that is alone keeps no snapshot, and need not write one.
+func TestSnapshotOfALoneServerInMemoryIsForgotten(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		d := must.Get(Open(Options{Server: 1, Alone: alone, Rand: rand.Reader, Logger: quiet}))(t)
+		snaps := d.Snapshots(func(io.Reader) error { return nil }, nil)
+		sink := must.Get(snaps.Create(raft.SnapshotVersionMax, 1, 1, raft.Configuration{}, 1, nil))(t)
+		expect.Equal(t, Forgets(sink), alone, "forgets")
+		Own(sink)
+		must.OK(t, sink.Cancel())
+	}
 }
 
 func TestR2HangingStorageEndsTheServer(t *testing.T) {

@@ -2,6 +2,8 @@ package seglog
 
 import (
 	"bytes"
+	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -127,6 +129,40 @@ func TestDiskThatWasFullForAWhileEndsNothing(t *testing.T) {
 			put(index, "with room again")
 		}
 		must.OK(t, l.Close())
+	}
+}
+
+// A log whose last write was torn is opened only if the disk does all that is asked of it.
+func TestOpenFailsWithItsDisk(t *testing.T) {
+	d := sim.NewDisk(rand.New(rand.NewPCG(1, 1)))
+	fs, o := d.Mount(), Options{FirstSize: 4 << 10, FullSize: 4 << 10, InTurn: true}
+	must.OK(t, fs.MkdirAll("/log"))
+	o.FS = fs
+	l := must.Get(Open("/log", o))(t)
+	must.OK(t, l.StoreLog(&raft.Log{Index: 1, Term: 1}))
+	at := int64(l.segments[0].end)
+	must.OK(t, l.Close())
+	f := must.Get(fs.Open("/log/" + segmentName(1)))(t)
+	torn := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, 1000), ^uint32(1000))
+	must.OK(t, expect.Err(f.WriteAt(torn, at)))
+	must.OK(t, f.Close())
+	failed := errors.New("the disk is broken")
+	for nth := 0; ; nth++ {
+		ops := 0
+		d.OnOp(func(sim.DiskOp) error {
+			if ops++; ops == nth+1 {
+				return failed
+			}
+			return nil
+		})
+		l, err := Open("/log", o)
+		d.OnOp(func(sim.DiskOp) error { return nil })
+		if err == nil {
+			must.OK(t, l.Close())
+			must.That(t, ops <= nth && nth > 5, "operation %d of %d failed, and the log was opened", nth+1, ops)
+			return
+		}
+		must.Is(t, err, failed, "operation %d", nth+1)
 	}
 }
 
