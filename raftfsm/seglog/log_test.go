@@ -368,6 +368,22 @@ func TestDamageIsRefused(t *testing.T) {
 	}
 }
 
+// An entry that the disk damages once the log is open is not served.
+func TestDamageUnderAnOpenLogIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	must.OK(t, l.StoreLogs(batch(rand.New(rand.NewPCG(4, 4)), 1, 3, 120)))
+	file := filepath.Join(dir, segmentName(1))
+	b := must.Get(os.ReadFile(file))(t)
+	b[l.segments[0].offsets[1]+recordSize] ^= 1
+	must.OK(t, os.WriteFile(file, b, 0o600))
+	var got raft.Log
+	for i, want := range []error{nil, errDamaged, nil} {
+		expect.Is(t, l.GetLog(uint64(i+1), &got), want, "entry %d", i+1)
+	}
+	must.OK(t, l.Close())
+}
+
 // A log whose terms go back, within a segment or between two, was put together from several.
 func TestOlderTermIsDamage(t *testing.T) {
 	for _, between := range []bool{false, true} {
