@@ -142,15 +142,9 @@ func (v *survivor) write(deadline time.Time) error {
 
 func runFailover(cfg *config, e *cluster.Ensemble, leads bool) (out sample, err error) {
 	const perServer = 4
-	var victim *cluster.Server
-	for range 500 {
-		if victim = e.Leader(); victim != nil {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if victim == nil {
-		return out, errors.New("no leader")
+	victim, err := e.AwaitLeader()
+	if err != nil {
+		return out, err
 	}
 	if !leads { // another voter
 		victim = e.Servers[victim.ID%cfg.nodes]

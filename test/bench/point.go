@@ -220,7 +220,7 @@ func onNodes(work func(paths []string) workload) builder {
 }
 
 func buildCreate(c *wire.Pipe, dir string, _ int) (workload, func() error, error) {
-	w := &createWork{dir: dir, data: payload}
+	w := &createWork{dir: dir}
 	return w, func() error { return w.remove(c) }, nil
 }
 

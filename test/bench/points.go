@@ -60,9 +60,6 @@ func points(c *config) []point {
 		restart(c.znodes),
 		snapshots(c.znodes),
 	}
-	for _, y := range ycsbs {
-		list = append(list, y.points()...)
-	}
 	// These take long: run them by name only.
 	for _, p := range []point{handoff(1000, 1.5), herd(1000, 1.7), large(c.znodes)} {
 		if c.selection != "" && p.matches(c.selection) {

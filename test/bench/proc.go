@@ -1,9 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -15,24 +12,6 @@ func ownCPU() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// machine describes the machine of the figures.
-func machine() string {
-	model := "unknown processor"
-	b, _ := os.ReadFile("/proc/cpuinfo")
-	cores := 0
-	for line := range strings.Lines(string(b)) {
-		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == "model name" {
-			model = strings.TrimSpace(v)
-			cores++
-		}
-	}
-	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	load, _ := os.ReadFile("/proc/loadavg")
-	l, _, _ := strings.Cut(string(load), " ")
-	return fmt.Sprintf("%d × %s, Linux %s, load at the start %s", cores, model,
-		strings.TrimSpace(string(release)), l)
 }
 
 // idleTime measures what servers without clients take of a processor.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/zlockd/zlockd/test/bench/measure"
 )
 
 // report collects results and prints them as Markdown.
@@ -24,7 +26,7 @@ func newReport(c *config, sides []*side) *report {
 	r := &report{c: c, sides: sides}
 	r.head = fmt.Sprintf("%s, %s. %d rounds of %v after %v of warm-up, sides in turn; %d server(s) on each "+
 		"side and %d observer(s).",
-		time.Now().UTC().Format("2006-01-02 15:04 MST"), machine(), c.rounds, c.duration, c.warm, c.nodes,
+		time.Now().UTC().Format("2006-01-02 15:04 MST"), measure.Machine(), c.rounds, c.duration, c.warm, c.nodes,
 		c.observers)
 	return r
 }
@@ -59,9 +61,9 @@ func (r *report) add(p point, rounds [][]*sample, err error) {
 			}
 		}
 		for k := range r.sides {
-			cells = append(cells, number(median(values[k])))
+			cells = append(cells, number(measure.Median(values[k])))
 		}
-		cells = append(cells, rangeOf(ratios), r.verdict(p, i, median(ratios), len(ratios)))
+		cells = append(cells, rangeOf(ratios), r.verdict(p, i, measure.Median(ratios), len(ratios)))
 		if i == 0 {
 			for k := range r.sides {
 				cells = append(cells, latency(rounds, k), cpu(rounds, k))
@@ -162,18 +164,6 @@ func (r *report) print(w io.Writer) {
 	}
 }
 
-func median(list []float64) float64 {
-	if len(list) == 0 {
-		return math.NaN()
-	}
-	s := slices.Clone(list)
-	slices.Sort(s)
-	if n := len(s); n%2 == 0 {
-		return (s[n/2-1] + s[n/2]) / 2
-	}
-	return s[len(s)/2]
-}
-
 func rangeOf(ratios []float64) string {
 	if len(ratios) == 0 {
 		return "–"
@@ -181,7 +171,7 @@ func rangeOf(ratios []float64) string {
 	if len(ratios) == 1 {
 		return fmt.Sprintf("**%.2f**", ratios[0])
 	}
-	return fmt.Sprintf("**%.2f** (%.2f–%.2f)", median(ratios), slices.Min(ratios), slices.Max(ratios))
+	return fmt.Sprintf("**%.2f** (%.2f–%.2f)", measure.Median(ratios), slices.Min(ratios), slices.Max(ratios))
 }
 
 // number prints three significant digits with thousands separated.
@@ -210,7 +200,7 @@ func of(rounds [][]*sample, k int, f func(*sample) float64) float64 {
 			list = append(list, f(row[k]))
 		}
 	}
-	return median(list)
+	return measure.Median(list)
 }
 
 func latency(rounds [][]*sample, k int) string {

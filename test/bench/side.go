@@ -179,11 +179,7 @@ func (s *side) pids() []int {
 	if s.steady == nil {
 		return nil
 	}
-	var list []int
-	for _, v := range s.steady.Servers {
-		list = append(list, v.Pid())
-	}
-	return list
+	return s.steady.Pids()
 }
 
 // leader returns the process that leads more than one server; none if there is no such.

@@ -230,11 +230,7 @@ func runSnapshots(cfg *config, e *cluster.Ensemble, n, clients int) (out sample,
 	if _, err := load(conns, work, 1, cfg.warm); err != nil {
 		return out, err
 	}
-	var pids []int
-	for _, s := range e.Servers {
-		pids = append(pids, s.Pid())
-	}
-	before := takeUsage(pids)
+	before := takeUsage(e.Pids())
 	d := max(10*cfg.duration, 3*time.Second)
 	r, taken, err := whileSnapshots(e, func() (*result, error) { return load(conns, work, 1, d) })
 	if err != nil {

@@ -55,9 +55,8 @@ func mixedWork(paths []string) workload {
 
 // createWork creates persistent nodes with names of its own.
 type createWork struct {
-	dir  string
-	data []byte
-	n    int
+	dir string
+	n   int
 }
 
 func (w *createWork) path(i int) string { return w.dir + "/c" + strconv.Itoa(i) }
@@ -70,7 +69,7 @@ func (w *createWork) remove(c *wire.Pipe) error {
 }
 
 func (w *createWork) start(c *wire.Pipe, _ int) {
-	c.Create(w.path(w.n), w.data, jute.FlagPersistent)
+	c.Create(w.path(w.n), payload, jute.FlagPersistent)
 	w.n++
 }
 

@@ -217,6 +217,25 @@ func (e *Ensemble) Leader() *Server {
 	return nil
 }
 
+// AwaitLeader waits ten seconds for a leader.
+func (e *Ensemble) AwaitLeader() (*Server, error) {
+	for range 500 {
+		if s := e.Leader(); s != nil {
+			return s, nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil, errors.New("no leader")
+}
+
+// Pids returns the ids of the processes.
+func (e *Ensemble) Pids() (list []int) {
+	for _, s := range e.Servers {
+		list = append(list, s.Pid())
+	}
+	return list
+}
+
 // Close kills the servers and removes the directory if Start made it.
 func (e *Ensemble) Close() {
 	for _, s := range e.Servers {

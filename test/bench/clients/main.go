@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -9,12 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/zlockd/zlockd/test/bench/measure"
 	"github.com/zlockd/zlockd/test/cluster"
 )
 
@@ -75,14 +74,14 @@ func run(args []string, out, log io.Writer) error {
 		return err
 	}
 	defer stop()
-	fmt.Fprintf(out, "%s, %s. Load %s at the start. Server: %s. %d rounds of %v after %v of warm-up, the "+
+	fmt.Fprintf(out, "%s, %s. Server: %s. %d rounds of %v after %v of warm-up, the "+
 		"libraries in turn; medians.\n\n",
-		time.Now().UTC().Format("2006-01-02 15:04 MST"), machine(), load(), what, b.rounds, b.duration, b.warm)
+		time.Now().UTC().Format("2006-01-02 15:04 MST"), measure.Machine(), what, b.rounds, b.duration, b.warm)
 	failed := b.table(out, log)
 	for _, m := range missing {
 		fmt.Fprintf(out, "\nLeft out: %s.\n", m)
 	}
-	fmt.Fprintf(out, "\nLoad %s at the end.\n", load())
+	fmt.Fprintf(out, "\nLoad %s at the end.\n", measure.Load())
 	return failed
 }
 
@@ -173,7 +172,13 @@ func (b *bench) table(out, log io.Writer) (failed error) {
 }
 
 func row(waiters int, l *library, ps []point) string {
-	of := func(f func(point) float64) float64 { return median(ps, f) }
+	of := func(f func(point) float64) float64 {
+		values := make([]float64, len(ps))
+		for i, p := range ps {
+			values[i] = f(p)
+		}
+		return measure.Median(values)
+	}
 	handoff := "–"
 	if waiters > 0 {
 		handoff = fmt.Sprintf("%.2f / %.2f", of(func(p point) float64 { return p.Handoff.P50 }),
@@ -188,25 +193,4 @@ func row(waiters int, l *library, ps []point) string {
 		of(func(p point) float64 { return p.Acquire.P50 }), of(func(p point) float64 { return p.Acquire.P99 }),
 		handoff,
 		of(func(p point) float64 { return p.Requests }), events)
-}
-
-func median(ps []point, f func(point) float64) float64 {
-	values := make([]float64, len(ps))
-	for i, p := range ps {
-		values[i] = f(p)
-	}
-	slices.Sort(values)
-	return values[len(values)/2]
-}
-
-func machine() string {
-	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%d cores, %s %s", runtime.NumCPU(), runtime.GOOS,
-		cmp.Or(strings.TrimSpace(string(release)), "unknown"))
-}
-
-func load() string {
-	b, _ := os.ReadFile("/proc/loadavg")
-	one, _, _ := strings.Cut(string(b), " ")
-	return cmp.Or(one, "unknown")
 }

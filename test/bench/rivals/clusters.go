@@ -39,14 +39,9 @@ func startZK3(kind cluster.Kind, dir string) (cluster3, error) {
 	return zk3{e}, err
 }
 
-func (z zk3) pids() (list []int) {
-	for _, s := range z.e.Servers {
-		list = append(list, s.Pid())
-	}
-	return list
-}
-func (z zk3) kill(i int) { z.e.Servers[i].Kill() }
-func (z zk3) close()     { z.e.Close() }
+func (z zk3) pids() []int { return z.e.Pids() }
+func (z zk3) kill(i int)  { z.e.Servers[i].Kill() }
+func (z zk3) close()      { z.e.Close() }
 
 func (z zk3) restart(i int) error {
 	if err := z.e.Servers[i].Spawn(); err != nil {
@@ -56,13 +51,11 @@ func (z zk3) restart(i int) error {
 }
 
 func (z zk3) leader() (int, error) {
-	for range 500 {
-		if l := z.e.Leader(); l != nil {
-			return l.ID - 1, nil
-		}
-		time.Sleep(20 * time.Millisecond)
+	l, err := z.e.AwaitLeader()
+	if err != nil {
+		return 0, err
 	}
-	return 0, errors.New("no leader")
+	return l.ID - 1, nil
 }
 
 func (z zk3) open(i int) (*wire.Pipe, error) {

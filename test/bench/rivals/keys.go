@@ -189,7 +189,7 @@ func (m *measurement) print(names []string, title string, f figure, rounds [][]s
 		for _, r := range rounds {
 			values, cpus = append(values, f(&r[k])), append(cpus, r[k].cpu)
 		}
-		row, spent = append(row, number(median(values))), append(spent, number(median(cpus)))
+		row, spent = append(row, number(measure.Median(values))), append(spent, number(measure.Median(cpus)))
 	}
 	ratio := "–"
 	if len(names) > 1 && names[0] == "zlockd" && names[1] == "ZooKeeper" {

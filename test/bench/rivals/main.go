@@ -17,11 +17,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/zlockd/zlockd/test/bench/measure"
 )
 
 type settings struct {
@@ -75,10 +76,8 @@ func run(s *settings) error {
 			v.close()
 		}
 	}()
-	load, _ := os.ReadFile("/proc/loadavg")
-	fmt.Printf("%s, %d processors, load %s. %d rounds of %v, services in turn; medians.\n\n",
-		time.Now().UTC().Format("2006-01-02 15:04 MST"),
-		runtime.NumCPU(), strings.Join(strings.Fields(string(load))[:1], ""), s.rounds, s.duration)
+	fmt.Printf("%s, %s. %d rounds of %v, services in turn; medians.\n\n",
+		time.Now().UTC().Format("2006-01-02 15:04 MST"), measure.Machine(), s.rounds, s.duration)
 	if strings.Contains(s.parts, "keys") {
 		names, clusters := startClusters(s, dir)
 		err := errors.New("no cluster could be started")
@@ -134,14 +133,9 @@ type point struct{ x, y float64 }
 // series are the points of each service, by its name.
 type series map[string][]point
 
-func median(v []float64) float64 {
-	slices.Sort(v)
-	return v[len(v)/2]
-}
-
 func span(v []float64, digits int) string {
 	slices.Sort(v)
-	return fmt.Sprintf("%.*f (%.*f–%.*f)", digits, v[len(v)/2], digits, v[0], digits, v[len(v)-1])
+	return fmt.Sprintf("%.*f (%.*f–%.*f)", digits, measure.Median(v), digits, v[0], digits, v[len(v)-1])
 }
 
 // measureCycles measures uncontended locks: each client takes and releases its own lock as
@@ -175,7 +169,7 @@ func measureCycles(s *settings, services []service) (series, error) {
 				l.close()
 			}
 			fmt.Printf("| %d | %s | %s | %s |\n", n, v.name(), span(rates[i], 0), span(lats[i], 2))
-			out[v.name()] = append(out[v.name()], point{median(rates[i]), median(lats[i])})
+			out[v.name()] = append(out[v.name()], point{measure.Median(rates[i]), measure.Median(lats[i])})
 		}
 	}
 	return out, nil
@@ -222,7 +216,7 @@ func cycle(lockers []locker, d time.Duration) (rate, lat float64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	return float64(len(all)) / d.Seconds(), median(all), nil
+	return float64(len(all)) / d.Seconds(), measure.Median(all), nil
 }
 
 // measureHandoffs measures how long after a release the next of n waiters has the lock.
@@ -240,7 +234,7 @@ func measureHandoffs(s *settings, services []service) (series, error) {
 				lats = append(lats, lat)
 			}
 			fmt.Printf("| %d | %s | %s |\n", n, v.name(), span(lats, 2))
-			out[v.name()] = append(out[v.name()], point{float64(n), median(lats)})
+			out[v.name()] = append(out[v.name()], point{float64(n), measure.Median(lats)})
 		}
 	}
 	return out, nil
@@ -297,9 +291,9 @@ func handoff(v service, n int, d time.Duration) (float64, error) {
 		return 0, failed
 	}
 	if len(took) == 0 {
-		return 0, fmt.Errorf("nobody was handed the lock in %v", d)
+		return 0, fmt.Errorf("no client was handed the lock in %v", d)
 	}
-	return median(took), nil
+	return measure.Median(took), nil
 }
 
 // measureMemory measures how much memory idle sessions add to a server.
