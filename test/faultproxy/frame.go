@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/zlockd/zlockd/jute"
 )
 
 // Kind is the direction and nature of a frame.
@@ -37,8 +39,6 @@ const (
 	OpSetWatches   = 101
 	OpSetWatches2  = 105
 	OpCloseSession = -11
-	xidEvent       = -1
-	xidPing        = -2
 	maxFrame       = 16 << 20
 )
 
@@ -91,43 +91,35 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return b, err
 }
 
-func int32At(b []byte, i int) int32 {
-	if len(b) < i+4 {
-		return 0
-	}
-	return int32(binary.BigEndian.Uint32(b[i:]))
-}
-
-func stringAt(b []byte, i int) string {
-	n := int(int32At(b, i))
-	if n <= 0 || len(b) < i+4+n {
-		return ""
-	}
-	return string(b[i+4 : i+4+n])
-}
-
 // parseRequest describes a frame of a client.
 func parseRequest(b []byte) Frame {
-	f := Frame{Kind: Request, Xid: int32At(b, 4), Op: int32At(b, 8)}
+	d := jute.NewDecoder(b[4:])
+	f := Frame{Kind: Request, Xid: d.Int(), Op: d.Int()}
 	switch f.Op {
 	case OpPing, OpSetAuth, OpSetWatches, OpSetWatches2, OpCloseSession:
+		return f
 	case OpMulti:
-		f.Path = stringAt(b, 12+9) // type, done, err
-	default:
-		f.Path = stringAt(b, 12)
+		d.MultiHeader()
 	}
+	path, _ := d.String()
+	f.Path = strings.Clone(path)
 	return f
 }
 
 // parseReply describes a frame of the server, except for what only its request shows.
 func parseReply(b []byte) Frame {
-	f := Frame{Kind: Reply, Xid: int32At(b, 4), Err: int32At(b, 16)}
+	d := jute.NewDecoder(b[4:])
+	f := Frame{Kind: Reply, Xid: d.Int()}
+	d.Long() // zxid
+	f.Err = d.Int()
 	switch f.Xid {
-	case xidEvent:
+	case jute.XidEvent:
 		f.Kind = Event
-		f.Op = int32At(b, 20) // the event's type
-		f.Path = stringAt(b, 28)
-	case xidPing:
+		f.Op = d.Int() // the event's type
+		d.Int()        // the client's state
+		path, _ := d.String()
+		f.Path = strings.Clone(path)
+	case jute.XidPing:
 		f.Op = OpPing
 	}
 	return f

@@ -1,10 +1,14 @@
 package faultproxy
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // Proxy forwards connections to one server.
@@ -22,8 +26,9 @@ type Proxy struct {
 	keep   bool
 	refuse bool
 	stash  []byte
-	id     []byte        // of the latest session: id and password, as in the connect reply
 	hole   chan struct{} // not nil during a blackhole; closed when it ends
+
+	session wire.Session // the latest
 }
 
 // New starts a proxy in front of target on a free port.
@@ -252,10 +257,9 @@ func (c *pair) pump(from, to net.Conn, requests bool) {
 		case CutBefore:
 			return
 		case Refused:
-			reply := binary.BigEndian.AppendUint32(nil, 16)
-			reply = append(reply, b[4:8]...)          // xid
-			reply = append(reply, make([]byte, 8)...) // zxid 0
-			reply = binary.BigEndian.AppendUint32(reply, uint32(r.rule.Code))
+			reply, at := jute.BeginFrame(nil)
+			reply = jute.AppendReplyHeader(reply, f.Xid, 0, jute.ErrCode(r.rule.Code))
+			jute.EndFrame(reply, at)
 			c.mu.Lock()
 			delete(c.ops, f.Xid)
 			c.mu.Unlock()
@@ -330,9 +334,9 @@ func (c *pair) describe(b []byte, requests, first bool) Frame {
 		f = Frame{Kind: Request, Op: OpConnect}
 	case first:
 		f = Frame{Kind: Reply, Op: OpConnect}
-		if len(b) >= 40 {
+		if s, err := wire.DecodeSession(bytes.Clone(b[4:])); err == nil {
 			c.p.mu.Lock()
-			c.p.id = append([]byte(nil), b[12:40]...)
+			c.p.session = s
 			c.p.mu.Unlock()
 		}
 	case requests:

@@ -162,7 +162,7 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 	expect.Equal(t, e.roles(leader), "1 voter, 2 voter, 3 voter")
 	// Without a leader nothing is changed.
 	leader.Kill()
-	must.Await(t, "nobody leads", 10*time.Second, func() bool { return rest[1].Mode() == "" })
+	must.Await(t, "no server leads", 10*time.Second, func() bool { return rest[1].Mode() == "" })
 	if _, errs, code := e.member(rest[1], "-w", "1", "add", "5", "127.0.0.1:1"); code != 1 ||
 		!strings.Contains(errs, "there is no leader at the moment; try again") {
 		t.Errorf("without a leader: exit code %d: %s", code, errs)

@@ -56,8 +56,7 @@ func TestServerComesBackAtANewAddressOverTLS(t *testing.T) {
 
 func comesBackElsewhere(t *testing.T, e *ensemble) {
 	for _, what := range []string{"follower", "leader"} {
-		var moved *cluster.Server
-		must.Await(t, "somebody leads", 20*time.Second, func() bool { moved = e.Leader(); return moved != nil })
+		moved := e.WaitLeader()
 		if what == "follower" {
 			moved = e.others(moved)[0]
 		}
@@ -184,7 +183,7 @@ func changesOverLeaderKills(t *testing.T, e *ensemble, nodes int) {
 	}
 	kill := func() (killed *cluster.Server) {
 		t.Helper()
-		must.Await(t, "somebody leads", 30*time.Second, func() bool { killed = e.Leader(); return killed != nil })
+		killed = e.WaitLeader()
 		killed.Kill()
 		return killed
 	}

@@ -97,7 +97,7 @@ func TestRunningClusterIsRestored(t *testing.T) {
 		text := (&running{admin: by.Admin}).zlock(t, "restore", file, "--yes", name[:8])
 		t.Logf("round %d: %s", round, text)
 		if kill.Stop() {
-			t.Log("nobody was killed in time")
+			t.Log("no server was killed in time")
 		} else {
 			<-killed
 			leader.Start()

@@ -170,5 +170,5 @@ func TestClusterScript(t *testing.T) {
 	t.Logf("one server killed: ended after %v", took.Round(10*time.Millisecond))
 	expect.That(t, err != nil && s.serving() == 0,
 		"one server killed: the script ends with %v, %d servers answer\n%s", err, s.serving(), s)
-	expect.That(t, other.Mode() != "", "a server of somebody else was stopped too")
+	expect.That(t, other.Mode() != "", "another server was stopped too")
 }

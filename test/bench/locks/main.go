@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime/pprof"
 	"slices"
@@ -77,7 +78,7 @@ func parse(args []string) (*benchFlags, error) {
 	fs.StringVar(&b.Policy, "policy", "fair", "of the recipe policy: fair, reader or writer")
 	fs.DurationVar(&b.Duration, "duration", 5*time.Second, "time to measure")
 	fs.DurationVar(&b.warm, "warm", 0, "time to work before, so that queues are filled")
-	fs.StringVar(&b.Fault, "fault", "none", "what to break meanwhile: none, cut, expire or kill-leader")
+	fs.StringVar(&b.Fault, "fault", "none", "what to break at the same time: none, cut, expire or kill-leader")
 	fs.DurationVar(&b.every, "fault-every", 2*time.Second, "how often")
 	fs.StringVar(&b.killCommand, "kill-command", "", "for the shell, kills the leader")
 	fs.StringVar(&b.root, "root", "/lock-bench", "path below which the locks are")
@@ -288,11 +289,12 @@ func breakThings(ctx context.Context, b *benchFlags, sessions []session) {
 		s := sessions[i%len(sessions)]
 		switch b.Fault {
 		case "cut":
-			s.net.cut()
+			s.faults.Cut()
 		case "expire":
-			s.net.mute(s.timeout + s.timeout/2)
+			s.faults.Blackhole(true)
+			time.AfterFunc(s.timeout+s.timeout/2, func() { s.faults.Blackhole(false) })
 		case "kill-leader":
-			if err := runShell(ctx, b.killCommand); err != nil {
+			if err := exec.CommandContext(ctx, "/bin/sh", "-c", b.killCommand).Run(); err != nil {
 				fmt.Fprintln(os.Stderr, "locks: -kill-command:", err)
 			}
 		}

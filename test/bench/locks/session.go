@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/faultproxy"
 )
 
 // connectTime bounds the wait for a session, and for its end.
@@ -33,8 +32,8 @@ type session struct {
 	lock    func(ctx context.Context, path string, shared bool) (grant, error)
 	cost    func() cost
 	close   func()
-	net     *wiretap
 	timeout time.Duration
+	faults  *faultproxy.Proxy // on the way to the servers; nil without faults
 }
 
 // cost is what a session sent and received, without heartbeats and pings.
@@ -55,23 +54,33 @@ func costs(sessions []session) (sum cost) {
 }
 
 func openSession(ctx context.Context, b *benchFlags) (session, error) {
-	tap := &wiretap{}
 	if b.raw() {
-		return openRaw(ctx, b, tap)
+		return openRaw(ctx, b, &wiretap{})
 	}
 	limited, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	cl, err := client.Dial(limited, b.servers, client.WithSessionTimeout(b.sessionTimeout),
-		client.WithDialer(tap.dial))
+	servers, faults, ended := b.servers, (*faultproxy.Proxy)(nil), func() {}
+	if b.Fault == "cut" || b.Fault == "expire" {
+		list := strings.Split(b.servers, ",")
+		var err error
+		if faults, err = faultproxy.New(list[0]); err != nil {
+			return session{}, err
+		}
+		faults.SetTarget(list...)
+		servers, ended = faults.Addr(), faults.Close
+	}
+	cl, err := client.Dial(limited, servers, client.WithSessionTimeout(b.sessionTimeout))
 	if err != nil {
+		ended()
 		return session{}, err
 	}
 	locks := b.locksOf(cl)
 	return session{
-		net: tap, timeout: cl.Session().Timeout, close: func() {
+		faults: faults, timeout: cl.Session().Timeout, close: func() {
 			limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTime)
 			defer cancel()
 			cl.Close(limited)
+			ended()
 		},
 		cost: func() cost {
 			s := cl.Stats()
@@ -124,7 +133,7 @@ func openRaw(ctx context.Context, b *benchFlags, tap *wiretap) (session, error) 
 			if err != nil {
 				return nil, err
 			}
-			return tap.wrap(nc), nil
+			return &tapped{Conn: nc, w: tap}, nil
 		}))
 	if err != nil {
 		return session{}, err
@@ -147,7 +156,7 @@ func openRaw(ctx context.Context, b *benchFlags, tap *wiretap) (session, error) 
 		lock = herdLock(raw)
 	}
 	return session{
-		net: tap, timeout: b.sessionTimeout, close: raw.Close, cost: tap.cost,
+		timeout: b.sessionTimeout, close: raw.Close, cost: tap.cost,
 		lock: func(ctx context.Context, path string, _ bool) (grant, error) { return lock(ctx, path) },
 	}, nil
 }
@@ -207,59 +216,11 @@ func herdLock(raw *zk.Conn) func(context.Context, string) (grant, error) {
 	}
 }
 
-// wiretap counts the frames of its connections, and can disturb them.
-type wiretap struct {
-	requests, pings, events, bytes atomic.Uint64
-
-	mu    sync.Mutex
-	conns map[*tapped]struct{}
-	until time.Time // the connections receive nothing before
-}
+// wiretap counts the frames of its connections.
+type wiretap struct{ requests, pings, events, bytes atomic.Uint64 }
 
 func (w *wiretap) cost() cost {
 	return cost{w.requests.Load() - w.pings.Load(), w.events.Load(), w.bytes.Load()}
-}
-
-func (w *wiretap) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return w.wrap(conn), nil
-}
-
-func (w *wiretap) wrap(conn net.Conn) net.Conn {
-	t := &tapped{Conn: conn, w: w}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.conns == nil {
-		w.conns = map[*tapped]struct{}{}
-	}
-	w.conns[t] = struct{}{}
-	return t
-}
-
-// cut closes the connections.
-func (w *wiretap) cut() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for t := range w.conns {
-		t.Conn.Close()
-	}
-}
-
-// mute stops all traffic for a while.
-func (w *wiretap) mute(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.until = time.Now().Add(d)
-}
-
-func (w *wiretap) pause() {
-	w.mu.Lock()
-	until := w.until
-	w.mu.Unlock()
-	time.Sleep(time.Until(until))
 }
 
 // tapped is one connection.
@@ -272,7 +233,6 @@ type tapped struct {
 
 func (t *tapped) Read(b []byte) (int, error) {
 	n, err := t.Conn.Read(b)
-	t.w.pause()
 	t.w.bytes.Add(uint64(n))
 	t.in.feed(b[:n], func(head []byte) {
 		if int32(binary.BigEndian.Uint32(head)) == -1 { // xid of watch events
@@ -283,7 +243,6 @@ func (t *tapped) Read(b []byte) (int, error) {
 }
 
 func (t *tapped) Write(b []byte) (int, error) {
-	t.w.pause()
 	t.w.bytes.Add(uint64(len(b)))
 	t.out.feed(b, func(head []byte) {
 		t.w.requests.Add(1)
@@ -292,13 +251,6 @@ func (t *tapped) Write(b []byte) (int, error) {
 		}
 	})
 	return t.Conn.Write(b)
-}
-
-func (t *tapped) Close() error {
-	t.w.mu.Lock()
-	delete(t.w.conns, t)
-	t.w.mu.Unlock()
-	return t.Conn.Close()
 }
 
 // framer finds the frames in a stream: a length and that many bytes. It shows the first four
@@ -325,8 +277,4 @@ func (f *framer) feed(b []byte, frame func(head []byte)) {
 			f.have, f.skip = 0, max(0, int(binary.BigEndian.Uint32(f.head[:4]))-4)
 		}
 	}
-}
-
-func runShell(ctx context.Context, command string) error {
-	return exec.CommandContext(ctx, "/bin/sh", "-c", command).Run()
 }
