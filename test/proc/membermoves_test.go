@@ -41,18 +41,20 @@ func (e *ensemble) addr(at *cluster.Server, id int) string {
 	return ""
 }
 
-// A server comes back at a new address, and then the leader does. The list and
-// clients are told, the logs have a line, and it counts.
-func TestServerComesBackAtANewAddress(t *testing.T) {
+// withoutAndWithTLS runs a test on three servers, and on three that speak TLS to each other.
+func withoutAndWithTLS(t *testing.T, spare int, test func(*testing.T, *ensemble)) {
 	t.Parallel()
-	comesBackElsewhere(t, startMembers(t, 0))
+	for name, flags := range map[string][]string{"plain": nil, "TLS": certificates(t, 3+spare)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, startMembers(t, spare, flags...))
+		})
+	}
 }
 
-// The same through TLS.
-func TestServerComesBackAtANewAddressOverTLS(t *testing.T) {
-	t.Parallel()
-	comesBackElsewhere(t, startMembers(t, 0, certificates(t, 3)...))
-}
+// A server comes back at a new address, and then the leader does. The list and
+// clients are told, the logs have a line, and it counts.
+func TestServerComesBackAtANewAddress(t *testing.T) { withoutAndWithTLS(t, 0, comesBackElsewhere) }
 
 func comesBackElsewhere(t *testing.T, e *ensemble) {
 	for _, what := range []string{"follower", "leader"} {
@@ -144,14 +146,7 @@ func (s *started) wait() {
 // The leader is killed while a server is added, replaced, promoted and removed,
 // and while another is to lead. Each command goes on to its end.
 func TestLeadersDieWhileMembersChange(t *testing.T) {
-	t.Parallel()
-	changesOverLeaderKills(t, startMembers(t, 2), 200)
-}
-
-// The same through TLS.
-func TestLeadersDieWhileMembersChangeOverTLS(t *testing.T) {
-	t.Parallel()
-	changesOverLeaderKills(t, startMembers(t, 2, certificates(t, 5)...), 200)
+	withoutAndWithTLS(t, 2, func(t *testing.T, e *ensemble) { changesOverLeaderKills(t, e, 200) })
 }
 
 // The same with a million nodes, for which ZLOCKD_MEMBER_NODES=1000000 is given.
@@ -256,16 +251,7 @@ func fillMembers(t *testing.T, nodes int, at ...*cluster.Server) {
 }
 
 // The order of a rolling restart is followed to its end, without a client noticing more than a pause.
-func TestRollingRestartInTheOrderThatIsPrinted(t *testing.T) {
-	t.Parallel()
-	rollingRestart(t, startMembers(t, 0))
-}
-
-// The same through TLS.
-func TestRollingRestartOverTLS(t *testing.T) {
-	t.Parallel()
-	rollingRestart(t, startMembers(t, 0, certificates(t, 3)...))
-}
+func TestRollingRestartInTheOrderThatIsPrinted(t *testing.T) { withoutAndWithTLS(t, 0, rollingRestart) }
 
 func rollingRestart(t *testing.T, e *ensemble) {
 	c := dialZK(t, "", e.Servers...)
