@@ -156,6 +156,7 @@ type processLife struct {
 
 func runSequence(t *testing.T, size int, list []string, crash *crashPoint) {
 	t.Helper()
+	list = withoutMoves(list)
 	name := fmt.Sprintf("%d:%s", size, strings.Join(list, ","))
 	if crash != nil {
 		name += fmt.Sprintf("; crash %+v", *crash)
