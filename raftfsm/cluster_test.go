@@ -2,7 +2,6 @@ package raftfsm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,24 +16,20 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// create makes a node at a server. On a busy machine the server may cease to serve for a moment.
+// create makes a node at a server.
 func (c *trio) create(id int, path string) {
 	c.t.Helper()
-	unknown := false
-	eventually(c.t, fmt.Sprintf("create %s at %d", path, id), func() bool {
-		body := state.SessionBody{Timeout: 30000, Owner: c.nodes[id].ID(), Addr: "127.0.0.1"}
-		o, err := propose(c.nodes[id], state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
-		if s := o.Session; s.ID != 0 {
-			o, err = propose(c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
-				Body: createBody(path, 0)})
-			if err == nil && !o.Unknown && (o.Code == jute.OK || unknown && o.Code == jute.NodeExists) {
-				return true
-			}
-			unknown = unknown || o.Unknown
+	again := false
+	for {
+		s := openSession(c.t, c.nodes[id], 30000).Session
+		o := served(c.t, c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
+			Body: createBody(path, 0)})
+		if !o.Unknown {
+			must.That(c.t, o.Code == jute.OK || again && o.Code == jute.NodeExists, "create %s at %d: %+v", path, id, o)
+			return
 		}
-		must.That(c.t, errors.Is(err, ErrClosed) || o.Unknown, "create %s at %d: %+v %v", path, id, o, err)
-		return false
-	})
+		again = true // a busy machine has cost the server its leader
+	}
 }
 
 func (c *trio) has(id int, path string) (ok bool) {

@@ -114,11 +114,24 @@ func propose(n *Node, r state.Request) (state.Outcome, error) {
 	}
 }
 
+// served is the outcome of a request at a server that serves, or will soon: on a busy machine it may cease
+// to for a moment.
+func served(t testing.TB, n *Node, r state.Request) (o state.Outcome) {
+	t.Helper()
+	var err error
+	eventually(t, "the server serves", func() bool {
+		o, err = propose(n, r)
+		return !errors.Is(err, ErrClosed)
+	})
+	must.OK(t, err)
+	return o
+}
+
 func openSession(t testing.TB, n *Node, timeout int32) state.Outcome {
 	t.Helper()
 	body := state.SessionBody{Timeout: timeout, Owner: n.ID(), Addr: "127.0.0.1"}
-	o, err := propose(n, state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
-	must.That(t, err == nil && o.Session.ID != 0, "create session: %+v %v", o, err)
+	o := served(t, n, state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
+	must.That(t, o.Session.ID != 0, "create session: %+v", o)
 	return o
 }
 

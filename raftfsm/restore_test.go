@@ -29,7 +29,7 @@ func (c *trio) fill(id int, prefix string, nodes int) session.Session {
 		body := jute.AppendString(nil, fmt.Sprint(prefix, i))
 		body = jute.AppendACL(jute.AppendBuffer(body, make([]byte, 20<<10)), jute.WorldAnyone)
 		r := state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: jute.AppendInt(body, int32(i%3/2))}
-		must.Equal(c.t, must.Get(propose(c.nodes[id], r))(c.t).Code, jute.OK, "create")
+		must.Equal(c.t, served(c.t, c.nodes[id], r).Code, jute.OK, "create")
 	}
 	return s
 }
