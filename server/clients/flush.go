@@ -30,7 +30,7 @@ type lane struct {
 
 // herd is how many outboxes make a large batch, as when many clients watch one node. Such a batch has a
 // lane of its own: the replies to others do not wait until all of it is written.
-const herd = 64
+const herd = 512
 
 // quickSize is how many bytes are written without handing them to a flusher.
 const quickSize = 4 << 10
