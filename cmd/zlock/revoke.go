@@ -71,13 +71,16 @@ func (c *call) revoke(ctx context.Context, cl *client.Client, r recipe.Revocatio
 	if len(nodes) == 0 {
 		return cli.Exitf(exitNo, "nobody holds %s", path)
 	}
+	asked := false
 	for _, n := range nodes {
-		if err := cl.Inspector().Revoke(ctx, path, n, r); err != nil {
-			if errors.Is(err, client.ErrNotHeld) {
-				continue // it is gone already
-			}
+		err := cl.Inspector().Revoke(ctx, path, n, r)
+		if err != nil && !errors.Is(err, client.ErrNotHeld) {
 			return err
 		}
+		asked = asked || err == nil // otherwise it is gone already
+	}
+	if !asked {
+		return cli.Exitf(exitNo, "%s has no contender %s", path, strings.Join(nodes, " or "))
 	}
 	if wait <= 0 {
 		return nil
