@@ -237,20 +237,21 @@ func TestGuardClosesTheSessionAfterCommand(t *testing.T) {
 		return string(out)
 	}
 
-	run := start("run", "-S", p.Addr())
-	guard := guardOf(t, run.Process.Pid)
-	begun := time.Now()
-	next := nextHolder(t, env, "/c")
-	must.Await(t, "the next one waits", time.Minute, func() bool { return waiters() != "" })
-	p.Blackhole(true) // the release is not answered
-	must.OK(t, os.WriteFile(file, nil, 0o600))
-	must.Await(t, "COMMAND ends", time.Minute, func() bool { return len(childrenOf(guard)) == 0 })
-	kill(run)
-	p.Blackhole(false)
-	took := (<-next).Sub(begun)
-	expect.That(t, took < 30*time.Second, "the lock moved after %v", took)
-
-	must.OK(t, errors.Join(os.Remove(file), os.Remove(file+".up")))
+	for _, lost := range []string{"term", "warn"} {
+		run := start("run", "-S", p.Addr(), "--on-lost", lost)
+		guard := guardOf(t, run.Process.Pid)
+		begun := time.Now()
+		next := nextHolder(t, env, "/c")
+		must.Await(t, "the next one waits", time.Minute, func() bool { return waiters() != "" })
+		p.Blackhole(true) // the release is not answered
+		must.OK(t, os.WriteFile(file, nil, 0o600))
+		must.Await(t, "COMMAND ends", time.Minute, func() bool { return len(childrenOf(guard)) == 0 })
+		kill(run)
+		p.Blackhole(false)
+		took := (<-next).Sub(begun)
+		expect.That(t, took < 30*time.Second, "--on-lost %s: the lock moved after %v", lost, took)
+		must.OK(t, errors.Join(os.Remove(file), os.Remove(file+".up")))
+	}
 	elect := start("elect", "--restart")
 	other := exec.Command(filepath.Join(built.dir, "zlock"), "hold", "/c")
 	other.Env = env

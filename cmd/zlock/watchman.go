@@ -272,7 +272,7 @@ func (w *watchman) pause() time.Duration {
 // other process ends the group before the server gives the lock away.
 func (w *watchman) orphaned() error {
 	switch {
-	case w.pid != 0 && w.sig == 0:
+	case w.pid != 0 && w.sig == 0 && w.alive():
 		return nil // COMMAND goes on, and its lock with the session while that lasts
 	case w.pid == 0 || !w.alive():
 		return w.session.close()
