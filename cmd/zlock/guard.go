@@ -117,27 +117,49 @@ func startGuard(self string) (*guard, error) {
 // os/exec, which tests the system's calls on another process before it starts its first one.
 func (g *guard) fork(self string, socket int) error {
 	defer closeFD(socket)
-	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer closeFD(null)
 	// The guard gets zlock's standard input and output for COMMAND, and the socket. Their numbers
 	// must differ from those of files that the user passes on to COMMAND: so none is given a low one.
-	args := []string{guardName, "__guard"}
+	args, highest := []string{guardName, "__guard"}, 2
 	for _, fd := range []int{socket, 0, 1} {
 		theirs, err := unix.Dup(fd)
 		if err != nil {
 			return err
 		}
 		defer closeFD(theirs)
-		args = append(args, strconv.Itoa(theirs))
+		args, highest = append(args, strconv.Itoa(theirs)), max(highest, theirs)
 	}
+	null, err := openNull(highest)
+	if err != nil {
+		return err
+	}
+	defer closeFD(null)
 	env := append(os.Environ(), "GOMAXPROCS=1") // the guard starts sooner; COMMAND has its own environment
 	g.pid, err = syscall.ForkExec(self, args, &syscall.ProcAttr{
 		Env: env, Files: []uintptr{uintptr(null), uintptr(null), 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
 	return err
+}
+
+// openNull opens the null device at a number above another one, with a free number behind it.
+// ForkExec may put a file of its own at the number behind the highest that it is told to pass on,
+// whatever is there in the new process: it was the guard's end of the socket now and then.
+func openNull(above int) (int, error) {
+	low, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer closeFD(low)
+	for {
+		null, err := unix.FcntlInt(uintptr(low), unix.F_DUPFD_CLOEXEC, above+1)
+		if err != nil {
+			return 0, err
+		}
+		if _, err := unix.FcntlInt(uintptr(null+1), unix.F_GETFD, 0); err != nil {
+			return null, nil
+		}
+		closeFD(null)
+		above = null
+	}
 }
 
 func closeFD(fd int) { _ = unix.Close(fd) }

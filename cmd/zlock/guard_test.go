@@ -26,6 +26,9 @@ type running struct {
 	cmd   *exec.Cmd
 	beats string // file
 	pids  []int
+	// processes are those of pids, also when the system has given their numbers to others: scripts
+	// that sleep in a loop use up all numbers in half a minute.
+	processes []*os.Process
 }
 
 // stubborn is a COMMAND that survives everything but KILL.
@@ -55,8 +58,9 @@ func startCommand(t *testing.T, script, lock string, options ...string) *running
 	t.Cleanup(func() {
 		r.cmd.Process.Signal(syscall.SIGCONT)
 		r.cmd.Process.Kill()
-		for _, pid := range r.pids {
-			syscall.Kill(pid, syscall.SIGKILL)
+		for _, p := range r.processes {
+			p.Kill()
+			p.Release()
 		}
 		r.cmd.Wait()
 	})
@@ -65,6 +69,9 @@ func startCommand(t *testing.T, script, lock string, options ...string) *running
 			for _, f := range strings.Fields(string(b)) {
 				pid, _ := strconv.Atoi(f)
 				r.pids = append(r.pids, pid)
+				if p, err := os.FindProcess(pid); err == nil {
+					r.processes = append(r.processes, p)
+				}
 			}
 			return r
 		}
@@ -430,4 +437,40 @@ func TestWatchman(t *testing.T) {
 			g.done()
 		})
 	}
+}
+
+// A file that closes while the guard starts must not cost the guard its end of the socket: the system then gives
+// the number of that file to what the start of a process needs for a moment.
+func TestGuardStartsBesideFilesThatCloseAndOpen(t *testing.T) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			var open []int
+			for range 30 {
+				if fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+					open = append(open, fd)
+				}
+			}
+			for _, fd := range open {
+				closeFD(fd)
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	exe := executable{"/bin/sh", []string{"sh", "-c", "exit 7"}}
+	for i := range 100 {
+		g := must.Get(startGuard(filepath.Join(built.dir, "zlock")))(t)
+		c, err := g.start(newLaunch(exe, os.Environ(), false, false, lossFlags{}), bootClock()+time.Hour)
+		must.OK(t, err, "guard %d", i)
+		<-c.exited
+		must.Equal(t, c.code(), 7)
+		g.done()
+	}
+	close(stop)
+	<-stopped
 }
