@@ -128,7 +128,6 @@ func (f *flushers) waiting() int { return f.lanes[0].waiting() + f.lanes[1].wait
 func (f *flushers) next() *conn {
 	if f.lanes[f.turn].waiting() > 0 {
 		f.turn = 1 - f.turn
-		return f.lanes[1-f.turn].next()
 	}
 	return f.lanes[1-f.turn].next()
 }
