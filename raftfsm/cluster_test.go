@@ -20,16 +20,17 @@ import (
 func (c *trio) create(id int, path string) {
 	c.t.Helper()
 	again := false
-	for {
+	eventually(c.t, fmt.Sprintf("create %s at %d", path, id), func() bool {
 		s := openSession(c.t, c.nodes[id], 30000).Session
 		o := served(c.t, c.nodes[id], state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 			Body: createBody(path, 0)})
-		if !o.Unknown {
-			must.That(c.t, o.Code == jute.OK || again && o.Code == jute.NodeExists, "create %s at %d: %+v", path, id, o)
-			return
+		if o.Unknown { // a busy machine has cost the server its leader
+			again = true
+			return false
 		}
-		again = true // a busy machine has cost the server its leader
-	}
+		must.That(c.t, o.Code == jute.OK || again && o.Code == jute.NodeExists, "create %s at %d: %+v", path, id, o)
+		return true
+	})
 }
 
 func (c *trio) has(id int, path string) (ok bool) {
