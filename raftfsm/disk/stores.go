@@ -117,8 +117,8 @@ func incomplete(path, what string) error {
 		"and add this server again as a new one", path, what)
 }
 
-// content is what the stores hold: the highest term seen, the ends of the log (0: it is empty) and
-// the newest snapshot (zero: there is none).
+// content is what the stores hold: the highest term seen, the ends of the log (0 in an empty log)
+// and the newest snapshot (zero in a directory without snapshots).
 type content struct {
 	term, first, last uint64
 	snapshot          raft.SnapshotMeta
