@@ -293,11 +293,15 @@ func TestCyclesHaveStuckPartiesOnly(t *testing.T) {
 	}
 	either := entry("b", 2, "c", "free")
 	either.Any = true
+	since := func(n int64, e Entry) Entry {
+		e.Since = n
+		return e
+	}
 	g := WaitGraph([]Queue{
-		{Lock: Lock{Path: "/1"}, Holders: []Entry{entry("c", 3), entry("free", 5)}, Waiters: []Entry{either}},
+		{Lock: Lock{Path: "/1"}, Holders: []Entry{entry("c", 3), entry("free", 5)}, Waiters: []Entry{since(4, either)}},
 		{Lock: Lock{Path: "/2"}, Holders: []Entry{entry("b", 2), entry("d", 4)},
-			Waiters: []Entry{entry("c", 3, "b", "d")}},
-		{Lock: Lock{Path: "/3"}, Holders: []Entry{entry("c", 3)}, Waiters: []Entry{entry("d", 4, "c")}},
+			Waiters: []Entry{since(5, entry("c", 3, "b", "d"))}},
+		{Lock: Lock{Path: "/3"}, Holders: []Entry{entry("c", 3)}, Waiters: []Entry{since(6, entry("d", 4, "c"))}},
 	})
 	must.Equal(t, len(g.Cycles), 1, "cycles")
 	var tasks []string
@@ -306,6 +310,15 @@ func TestCyclesHaveStuckPartiesOnly(t *testing.T) {
 	}
 	slices.Sort(tasks)
 	expect.Equal(t, strings.Join(tasks, " "), "c d", "the cycle")
+	var edges []string
+	for _, e := range g.Edges {
+		label := func(p int) string { return g.Parties[p].Task }
+		edges = append(edges, fmt.Sprintf("%s>%s %v %v %d", label(e.From), label(e.To), e.Cycle, e.Any, e.Since))
+	}
+	expect.List(t, edges, []string{"c>d true false 5", "d>c true false 6", "b>c false true 4", "b>free false true 4",
+		"c>b false false 5"}, "edges")
+	expect.That(t, slices.Equal(g.Cycles[0].Paths, []string{"/2", "/3"}) && g.Cycles[0].Since == 6, "%+v",
+		g.Cycles[0])
 }
 
 // A revocation leaves fields alone that this version does not know.
