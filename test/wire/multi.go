@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/zlockd/zlockd/jute"
@@ -23,12 +24,10 @@ func (c *Conn) Multi(ops ...Op) ([]Result, error) { return c.multi(jute.OpMulti,
 // MultiRead runs several reads as one.
 func (c *Conn) MultiRead(ops ...Op) ([]Result, error) { return c.multi(jute.OpMultiRead, ops) }
 
-func (c *Conn) multi(op jute.OpCode, ops []Op) ([]Result, error) {
-	d, err := c.call(op, Multi(ops...))
-	if err != nil {
-		return nil, err
-	}
-	return DecodeResults(&d)
+func (c *Conn) multi(op jute.OpCode, ops []Op) (results []Result, err error) {
+	var bad error
+	err = c.do(op, Multi(ops...), func(d *jute.Decoder) { results, bad = DecodeResults(d) })
+	return results, cmp.Or(bad, err)
 }
 
 // DecodeResults reads the response record of a multi or multiRead.
