@@ -17,9 +17,7 @@ func readsBusy(readers int, good3 float64) point {
 	return point{
 		name: fmt.Sprintf("reads-busy@%d", readers), good3: good3, only: 3,
 		help: fmt.Sprintf("%d connections read at followers while 16 others write everywhere", readers),
-		open: func(c *config, s *side) (runner, error) {
-			return runner{run: func() (sample, error) { return runReadsBusy(c, s, readers) }}, nil
-		},
+		run:  func(c *config, s *side) (sample, error) { return runReadsBusy(c, s, readers) },
 	}
 }
 
@@ -95,14 +93,9 @@ func failover(name, victim string, good3 float64) point {
 		name: name, good3: good3, only: 3, alone: true,
 		help: "kill -9 of " + victim + ": until the first write at a survivor, until every client there writes " +
 			"again, clients of survivors that lost their connection",
-		open: func(c *config, s *side) (runner, error) {
-			e, err := s.fresh(nil)
-			if err != nil {
-				return runner{}, err
-			}
-			return runner{run: func() (sample, error) {
-				return runFailover(c, e, name == "failover")
-			}, close: e.Close}, nil
+		start: func(_ *config, s *side) (*cluster.Ensemble, error) { return s.fresh(nil) },
+		run: func(c *config, s *side) (sample, error) {
+			return runFailover(c, s.own, name == "failover")
 		},
 	}
 }
@@ -130,7 +123,7 @@ func (v *survivor) write(deadline time.Time) error {
 				return fmt.Errorf("no write after the server's end: %w", err)
 			}
 			v.c.Drop()
-			c, again := wire.AttachPipe(v.addr, sessionTimeout, v.c.Session, v.c.Password, v.c.Zxid)
+			c, again := wire.AttachPipe(v.addr, v.c.Session, v.c.Zxid)
 			if again == nil {
 				v.c = c
 				break

@@ -33,9 +33,7 @@ func large(n int) point {
 		name: fmt.Sprintf("large:%d", n), alone: true, once: true,
 		help: fmt.Sprintf("%d nodes of 100 bytes: memory at rest before and after a restart; %s; and %s", n,
 			snaps.help, again.help),
-		open: func(c *config, s *side) (runner, error) {
-			return runner{run: func() (sample, error) { return runLarge(c, s, n) }}, nil
-		},
+		run: func(c *config, s *side) (sample, error) { return runLarge(c, s, n) },
 	}
 }
 
@@ -52,7 +50,7 @@ func runLarge(c *config, s *side, n int) (out sample, err error) {
 		out.metrics = append(out.metrics, metric{name: name, unit: "B/node", value: each, lower: true})
 	}
 	rest("resident")
-	busy, err := runSnapshots(c, e, n, snapshotConns)
+	busy, err := runSnapshots(c, e, n)
 	if err != nil {
 		return out, err
 	}

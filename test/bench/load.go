@@ -19,7 +19,7 @@ type workload interface {
 	start(c *wire.Pipe, slot int)
 	// step handles a reply; it either appends the next request of the operation
 	// and returns false, or returns true when the operation is complete.
-	step(c *wire.Pipe, slot int, r *wire.Answer) bool
+	step(c *wire.Pipe, slot int, r *wire.Frame) bool
 }
 
 // result is the outcome of a load.
@@ -144,11 +144,11 @@ func driveConn(c *wire.Pipe, w workload, depth int, end time.Time, stop *atomic.
 		if err != nil {
 			return err
 		}
-		if r.Xid == jute.XidEvent {
+		if r.Event != nil {
 			continue
 		}
-		if r.Err != jute.OK {
-			return r.Err
+		if r.Code != jute.OK {
+			return r.Code
 		}
 		slot := queue[0]
 		queue = append(queue[:0], queue[1:]...)

@@ -20,55 +20,53 @@ func lockMemory(n int) point {
 		name: fmt.Sprintf("locks:%d", n), alone: true, once: true,
 		help: fmt.Sprintf("resident memory and disk of %d lock directories, then with a holder of 100 bytes "+
 			"in each, by %d sessions", n, conns),
-		open: func(c *config, s *side) (runner, error) {
-			return runner{run: func() (out sample, err error) {
-				e, err := s.fresh(func(o *cluster.Options) {
-					if o.Kind == cluster.ZooKeeper {
-						o.JVM = append(o.JVM, c.bigHeap)
-					} else {
-						o.Flags = append(o.Flags, "--snapshot-interval", lockRest.String())
+		run: func(c *config, s *side) (out sample, err error) {
+			e, err := s.fresh(func(o *cluster.Options) {
+				if o.Kind == cluster.ZooKeeper {
+					o.JVM = append(o.JVM, c.bigHeap)
+				} else {
+					o.Flags = append(o.Flags, "--snapshot-interval", lockRest.String())
+				}
+			})
+			if err != nil {
+				return out, err
+			}
+			defer e.Close()
+			base := residentOf(e)
+			report := func(what string) {
+				time.Sleep(2 * lockRest) // at least one snapshot of all of it
+				bytes, disk, snapshot := residentOf(e)-base, diskOf(e.Servers[0].Data()), int64(0)
+				for _, f := range snapshotFiles(e) {
+					if info, err := os.Stat(f); err == nil {
+						snapshot = max(snapshot, info.Size())
 					}
+				}
+				each := float64(n)
+				out.metrics = append(out.metrics,
+					metric{name: what, unit: "B", value: bytes / each / float64(len(e.Servers)), lower: true},
+					metric{name: what + ", a snapshot", unit: "B", value: float64(snapshot) / each, lower: true},
+					metric{name: what + ", data directory", unit: "B", value: float64(disk) / each, lower: true})
+			}
+			if err := fill(e.Servers[0].Client, nil, n); err != nil {
+				return out, err
+			}
+			report("directory")
+			list := make([]*wire.Pipe, conns)
+			defer dropAll(list)
+			addrs := addrsOf(e)
+			if err := parallel(8, conns, func(i int) (err error) {
+				if list[i], err = wire.OpenPipe(addrs[i%len(addrs)], 20*sessionTimeout); err != nil {
+					return err
+				}
+				return bulk(list[i], n/conns, jute.OK, func(k int) {
+					list[i].Create(fillPath(i*(n/conns)+k)+"/_c_00000000-0000-0000-0000-000000000000-lock-", payload,
+						jute.FlagEphemeralSequential)
 				})
-				if err != nil {
-					return out, err
-				}
-				defer e.Close()
-				base := residentOf(e)
-				report := func(what string) {
-					time.Sleep(2 * lockRest) // at least one snapshot of all of it
-					bytes, disk, snapshot := residentOf(e)-base, diskOf(e.Servers[0].Data()), int64(0)
-					for _, f := range snapshotFiles(e) {
-						if info, err := os.Stat(f); err == nil {
-							snapshot = max(snapshot, info.Size())
-						}
-					}
-					each := float64(n)
-					out.metrics = append(out.metrics,
-						metric{name: what, unit: "B", value: bytes / each / float64(len(e.Servers)), lower: true},
-						metric{name: what + ", a snapshot", unit: "B", value: float64(snapshot) / each, lower: true},
-						metric{name: what + ", data directory", unit: "B", value: float64(disk) / each, lower: true})
-				}
-				if err := fill(e.Servers[0].Client, nil, n); err != nil {
-					return out, err
-				}
-				report("directory")
-				list := make([]*wire.Pipe, conns)
-				defer dropAll(list)
-				addrs := addrsOf(e)
-				if err := parallel(8, conns, func(i int) (err error) {
-					if list[i], err = wire.OpenPipe(addrs[i%len(addrs)], 20*sessionTimeout); err != nil {
-						return err
-					}
-					return bulk(list[i], n/conns, func(k int) {
-						list[i].Create(fillPath(i*(n/conns)+k)+"/_c_00000000-0000-0000-0000-000000000000-lock-", payload,
-							jute.FlagEphemeralSequential)
-					})
-				}); err != nil {
-					return out, err
-				}
-				report("held lock with its directory")
-				return out, nil
-			}}, nil
+			}); err != nil {
+				return out, err
+			}
+			report("held lock with its directory")
+			return out, nil
 		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -167,7 +168,7 @@ func (c *config) sides() ([]*side, error) {
 	return sides, nil
 }
 
-// measurePoint opens a point on both sides and measures it in turn: A B, B A, A B and so on.
+// measurePoint measures a point on both sides in turn: A B, B A, A B and so on.
 // The samples of a round stand side by side; a side that cannot measure the point has none.
 func (c *config) measurePoint(p point, sides []*side) (rounds [][]*sample, err error) {
 	for _, s := range sides {
@@ -177,20 +178,21 @@ func (c *config) measurePoint(p point, sides []*side) (rounds [][]*sample, err e
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	runners := make([]*runner, len(sides))
-	defer func() {
-		for _, r := range runners {
-			if r != nil && r.close != nil {
-				r.close()
-			}
-		}
-	}()
 	var errs []error
+	over := make([]bool, len(sides)) // the side cannot measure the point, or no longer
+	end := func(i int, when string, err error) {
+		over[i] = true
+		sides[i].endOwn()
+		if !errors.Is(err, errNotHere) {
+			errs = append(errs, fmt.Errorf("%s%s: %w", sides[i].name, when, err))
+		}
+	}
 	for i, s := range sides {
-		if r, err := p.open(c, s); err == nil {
-			runners[i] = &r
-		} else if !errors.Is(err, errNotHere) && !errors.Is(err, errExternal) {
-			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
+		if p.start != nil {
+			defer s.endOwn()
+			if s.own, err = p.start(c, s); err != nil {
+				end(i, "", err)
+			}
 		}
 	}
 	n := c.rounds
@@ -201,29 +203,22 @@ func (c *config) measurePoint(p point, sides []*side) (rounds [][]*sample, err e
 		row := make([]*sample, len(sides))
 		for k := range sides {
 			i := (k + round) % len(sides)
-			if runners[i] == nil {
+			if over[i] {
 				continue
 			}
-			keepGC()
+			runtime.GC() // so that garbage of one point is not collected during the next
 			closed := func() error { return nil }
 			if i == 0 && c.pages > 0 {
 				closed = sides[0].look(c.pages)
 			}
-			out, err := runners[i].run()
+			out, err := p.run(c, sides[i])
 			if cerr := closed(); err == nil {
 				err = cerr
 			}
-			switch {
-			case err == nil:
+			if err != nil {
+				end(i, fmt.Sprintf(", round %d", round+1), err)
+			} else {
 				row[i] = &out
-			case errors.Is(err, errNotHere), errors.Is(err, errExternal):
-				runners[i] = nil
-			default:
-				errs = append(errs, fmt.Errorf("%s, round %d: %w", sides[i].name, round+1, err))
-				if runners[i].close != nil {
-					runners[i].close()
-				}
-				runners[i] = nil
 			}
 		}
 		rounds = append(rounds, row)

@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
-	"runtime"
 	"time"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/bench/measure"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
@@ -29,32 +29,30 @@ func memoryPoint(name, unit, help string, good float64, count int,
 	fill func(addrs []string) (closeAll func(), err error)) point {
 	return point{
 		name: name, good: good, alone: true, once: true, help: help,
-		open: func(c *config, s *side) (runner, error) {
-			return runner{run: func() (out sample, err error) {
-				e, err := s.fresh(func(o *cluster.Options) {
-					if o.Kind == cluster.ZooKeeper {
-						o.JVM = append(o.JVM, c.bigHeap)
-					}
-					manyConnections(o, c.sessions)
-				})
-				if err != nil {
-					return out, err
+		run: func(c *config, s *side) (out sample, err error) {
+			e, err := s.fresh(func(o *cluster.Options) {
+				if o.Kind == cluster.ZooKeeper {
+					o.JVM = append(o.JVM, c.bigHeap)
 				}
-				defer e.Close()
-				base := residentOf(e)
-				done, err := fill(addrsOf(e))
-				if err != nil {
-					return out, err
-				}
-				defer done()
-				full := residentOf(e)
-				each := (full - base) / float64(count) / float64(len(e.Servers))
-				out.metrics = []metric{
-					{unit: "B/" + unit, value: each, lower: true},
-					{name: "resident", unit: "MB", value: full / 1e6, lower: true},
-				}
-				return out, nil
-			}}, nil
+				manyConnections(o, c.sessions)
+			})
+			if err != nil {
+				return out, err
+			}
+			defer e.Close()
+			base := residentOf(e)
+			done, err := fill(addrsOf(e))
+			if err != nil {
+				return out, err
+			}
+			defer done()
+			full := residentOf(e)
+			each := (full - base) / float64(count) / float64(len(e.Servers))
+			out.metrics = []metric{
+				{unit: "B/" + unit, value: each, lower: true},
+				{name: "resident", unit: "MB", value: full / 1e6, lower: true},
+			}
+			return out, nil
 		},
 	}
 }
@@ -63,16 +61,14 @@ func memoryPoint(name, unit, help string, good float64, count int,
 func idleMemory() point {
 	return point{
 		name: "memory", good: 3, alone: true, help: "resident memory of a fresh server",
-		open: func(c *config, s *side) (runner, error) {
-			return runner{run: func() (out sample, err error) {
-				e, err := s.fresh(nil)
-				if err != nil {
-					return out, err
-				}
-				defer e.Close()
-				out.metrics = []metric{{unit: "MB", value: residentOf(e) / float64(len(e.Servers)) / 1e6, lower: true}}
-				return out, nil
-			}}, nil
+		run: func(c *config, s *side) (out sample, err error) {
+			e, err := s.fresh(nil)
+			if err != nil {
+				return out, err
+			}
+			defer e.Close()
+			out.metrics = []metric{{unit: "MB", value: residentOf(e) / float64(len(e.Servers)) / 1e6, lower: true}}
+			return out, nil
 		},
 	}
 }
@@ -113,7 +109,7 @@ func watchMemory(n int) point {
 					return err
 				}
 				list[i] = c
-				return bulkMissing(c, n/conns, func(k int) {
+				return bulk(c, n/conns, jute.NoNode, func(k int) {
 					c.Exists(fmt.Sprintf("/watched/by-%d/node-%07d", i, k),
 						true)
 				})
@@ -145,7 +141,7 @@ func fill(addr string, data []byte, n int) error {
 	return parallel(8, dirs, func(i int) error {
 		return withConn(addr, func(c *wire.Pipe) error {
 			k := min(perDir, n-i*perDir)
-			return bulk(c, k, func(j int) { c.Create(fillPath(i*perDir+j), data, 0) })
+			return bulk(c, k, jute.OK, func(j int) { c.Create(fillPath(i*perDir+j), data, 0) })
 		})
 	})
 }
@@ -162,7 +158,3 @@ func withConn(addr string, f func(*wire.Pipe) error) error {
 	defer c.Close()
 	return f(c)
 }
-
-// keepGC runs the client's collector between points, so that garbage of one point is not
-// collected during the next.
-func keepGC() { runtime.GC() }

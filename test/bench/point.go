@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/bench/measure"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -27,12 +28,6 @@ type sample struct {
 	note    string // printed once below the table
 }
 
-// runner is a point opened on one side.
-type runner struct {
-	run   func() (sample, error)
-	close func()
-}
-
 // point is something to measure.
 type point struct {
 	name  string
@@ -42,7 +37,9 @@ type point struct {
 	only  int     // number of nodes it needs, 0 for any
 	alone bool    // starts its own servers; the steady ones stop while it runs
 	once  bool    // too long for rounds: one per side
-	open  func(c *config, s *side) (runner, error)
+	// start starts servers for all rounds of the point, as the side's own; nil: run does what is necessary.
+	start func(c *config, s *side) (*cluster.Ensemble, error)
+	run   func(c *config, s *side) (sample, error)
 }
 
 // goal returns the ratio to reach with the given number of nodes.
@@ -67,7 +64,8 @@ func (p point) matches(selection string) bool {
 	return false
 }
 
-// errNotHere says that this side cannot measure a point. The other side still does.
+// errNotHere says that this side cannot measure a point, which may need servers that the benchmark can
+// start. The other side still does.
 var errNotHere = errors.New("not on this side")
 
 // usage is the CPU used since the value was taken.
@@ -131,9 +129,7 @@ func (f shape) point(help string) point {
 		p.name = "half:" + p.name
 		p.help += "; begun at random times, at half of the rate of the full load"
 	}
-	p.open = func(c *config, s *side) (runner, error) {
-		return runner{run: func() (sample, error) { return f.measure(c, s) }}, nil
-	}
+	p.run = f.measure
 	return p
 }
 

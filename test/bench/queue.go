@@ -20,9 +20,7 @@ func handoff(waiters int, good float64) point {
 		name: fmt.Sprintf("handoff:%d", waiters), good: good, good3: good,
 		help: fmt.Sprintf("a lock with %d waiters is passed on: holder's delete to next holder's certainty",
 			waiters),
-		open: func(c *config, s *side) (runner, error) {
-			return runner{run: func() (sample, error) { return runHandoff(c, s, waiters) }}, nil
-		},
+		run: func(c *config, s *side) (sample, error) { return runHandoff(c, s, waiters) },
 	}
 }
 
@@ -38,7 +36,7 @@ func (w *contender) enqueue() error {
 	w.c.Create(w.dir+"/lock-", nil, jute.FlagEphemeralSequential)
 	r, err := w.c.Do()
 	if err == nil {
-		w.mine = strings.Clone(r.String()[len(w.dir)+1:])
+		w.mine = strings.Clone(r.Text()[len(w.dir)+1:])
 	}
 	return err
 }
@@ -66,7 +64,7 @@ func (w *contender) await() error {
 			if err != nil {
 				return err
 			}
-			if r.Xid == jute.XidEvent && r.Event().Type == jute.EventDeleted {
+			if r.Event != nil && r.Event.Type == jute.EventDeleted {
 				break
 			}
 		}
@@ -157,9 +155,7 @@ func herd(waiters int, good float64) point {
 	return point{
 		name: fmt.Sprintf("herd:%d", waiters), good: good, good3: good,
 		help: fmt.Sprintf("%d waiters watch one directory; a release until all have listed it again", waiters),
-		open: func(c *config, s *side) (runner, error) {
-			return runner{run: func() (sample, error) { return runHerd(c, s, waiters) }}, nil
-		},
+		run:  func(c *config, s *side) (sample, error) { return runHerd(c, s, waiters) },
 	}
 }
 
@@ -201,7 +197,7 @@ func runHerd(cfg *config, s *side, waiters int) (out sample, err error) {
 		wg.Go(func() {
 			for {
 				r, err := c.Next()
-				if err == nil && r.Xid != jute.XidEvent {
+				if err == nil && r.Event == nil {
 					continue // a late ping or the like
 				}
 				// Read stop before the report: the test would wait without end for a session woken once

@@ -19,13 +19,11 @@ func second() point {
 	return point{
 		name: "second", only: 1, alone: true,
 		help: "two clusters of three servers in this process: what the first takes, and the second beside it",
-		open: func(c *config, s *side) (runner, error) {
-			return runner{run: func() (sample, error) {
-				if s.options.Kind != cluster.Zlockd || s.external != nil {
-					return sample{}, errNotHere
-				}
-				return runSecond(c)
-			}}, nil
+		run: func(c *config, s *side) (sample, error) {
+			if s.options.Kind != cluster.Zlockd || s.external != nil {
+				return sample{}, errNotHere
+			}
+			return runSecond(c)
 		},
 	}
 }

@@ -15,24 +15,16 @@ func fanout(watchers int, good float64) point {
 	return point{
 		name: fmt.Sprintf("fanout:%d", watchers), good: good, good3: good,
 		help: fmt.Sprintf("%d sessions watch one node; a write until the last has its event", watchers),
-		open: func(c *config, s *side) (runner, error) {
-			var conns []*wire.Pipe
-			return runner{
-				run: func() (out sample, err error) {
-					if conns == nil {
-						if conns, err = s.dialMany(watchers + 1); err != nil {
-							return out, err
-						}
-					}
-					return runFanout(c, s, conns)
-				},
-				close: func() { closeAll(conns) },
-			}, nil
-		},
+		run:  func(c *config, s *side) (sample, error) { return runFanout(c, s, watchers) },
 	}
 }
 
-func runFanout(cfg *config, s *side, conns []*wire.Pipe) (out sample, err error) {
+func runFanout(cfg *config, s *side, n int) (out sample, err error) {
+	conns, err := s.dialMany(n + 1)
+	if err != nil {
+		return out, err
+	}
+	defer closeAll(conns)
 	admin, watchers := conns[0], conns[1:]
 	node := cfg.unique("fanout")
 	if err := makeNodes(admin, []string{node}); err != nil {
@@ -100,9 +92,7 @@ func churn(clients int, good float64) point {
 	return point{
 		name: fmt.Sprintf("churn@%d", clients), good: good, good3: good,
 		help: fmt.Sprintf("connect, create an ephemeral node, close; %d at a time", clients),
-		open: func(c *config, s *side) (runner, error) {
-			return runner{run: func() (sample, error) { return runChurn(c, s, clients) }}, nil
-		},
+		run:  func(c *config, s *side) (sample, error) { return runChurn(c, s, clients) },
 	}
 }
 
@@ -162,9 +152,7 @@ func expiry(sessions int, good float64) point {
 		name: fmt.Sprintf("expiry:%d", sessions), good: good, good3: good, alone: true,
 		help: fmt.Sprintf("%d sessions with an ephemeral node each fall silent; last event beyond the timeout",
 			sessions),
-		open: func(c *config, s *side) (runner, error) {
-			return runner{run: func() (sample, error) { return runExpiry(c, s, sessions) }}, nil
-		},
+		run: func(c *config, s *side) (sample, error) { return runExpiry(c, s, sessions) },
 	}
 }
 
@@ -211,7 +199,7 @@ func runExpiry(cfg *config, s *side, sessions int) (out sample, err error) {
 			}
 		}
 	}
-	granted = conns[0].Timeout
+	granted = time.Duration(conns[0].Session.Timeout) * time.Millisecond
 	if err := parallel(16, sessions, ping); err != nil {
 		return out, err
 	}

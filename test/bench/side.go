@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -24,6 +23,7 @@ type side struct {
 	name     string
 	options  cluster.Options
 	steady   *cluster.Ensemble // runs through all rounds; nil for external servers
+	own      *cluster.Ensemble // of a point, through all its rounds
 	external []string
 	dirs     int
 	base     string // directory of the side's data
@@ -85,12 +85,18 @@ func (s *side) rest() {
 	}
 }
 
-var errExternal = errors.New("needs servers that the benchmark can start")
+// endOwn ends the servers that a point has started.
+func (s *side) endOwn() {
+	if s.own != nil {
+		s.own.Close()
+		s.own = nil
+	}
+}
 
 // prepare lays out new servers without starting them; change may alter the options.
 func (s *side) prepare(change func(*cluster.Options)) (*cluster.Ensemble, error) {
 	if s.external != nil {
-		return nil, errExternal
+		return nil, errNotHere
 	}
 	o := s.options
 	s.dirs++

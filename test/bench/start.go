@@ -75,20 +75,18 @@ func startTime(e *cluster.Ensemble) (time.Duration, error) {
 func startPoint(name, help string, good float64, change func(*cluster.Options)) point {
 	return point{
 		name: name, good: good, good3: min(good, 2.5), alone: true, help: help,
-		open: func(c *config, s *side) (runner, error) {
-			return runner{run: func() (out sample, err error) {
-				if change != nil && s.options.Kind != cluster.Zlockd {
-					return out, errNotHere
-				}
-				e, err := s.prepare(change)
-				if err != nil {
-					return out, err
-				}
-				defer e.Close()
-				d, err := startTime(e)
-				out.metrics = []metric{{unit: "ms", value: ms(d), lower: true}}
+		run: func(c *config, s *side) (out sample, err error) {
+			if change != nil && s.options.Kind != cluster.Zlockd {
+				return out, errNotHere
+			}
+			e, err := s.prepare(change)
+			if err != nil {
 				return out, err
-			}}, nil
+			}
+			defer e.Close()
+			d, err := startTime(e)
+			out.metrics = []metric{{unit: "ms", value: ms(d), lower: true}}
+			return out, err
 		},
 	}
 }
@@ -112,24 +110,22 @@ func startupEmbedded() point {
 	return point{
 		name: "startup-embedded", only: 1, alone: true,
 		help: "server.Start in this process to the first answered create; below 5 ms",
-		open: func(c *config, s *side) (runner, error) {
-			return runner{run: func() (out sample, err error) {
-				if s.options.Kind != cluster.Zlockd || s.external != nil {
-					return out, errNotHere
-				}
-				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-				defer cancel()
-				from := time.Now()
-				i, err := server.Start(ctx, server.Options{ClientAddr: "127.0.0.1:0",
-					Logger: slog.New(slog.DiscardHandler)})
-				if err != nil {
-					return out, err
-				}
-				err = firstCreate(i.ClientAddr(), 10*time.Second)
-				out.metrics = []metric{{unit: "ms", value: ms(time.Since(from)), lower: true}}
-				i.Close(ctx)
+		run: func(c *config, s *side) (out sample, err error) {
+			if s.options.Kind != cluster.Zlockd || s.external != nil {
+				return out, errNotHere
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			from := time.Now()
+			i, err := server.Start(ctx, server.Options{ClientAddr: "127.0.0.1:0",
+				Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
 				return out, err
-			}}, nil
+			}
+			err = firstCreate(i.ClientAddr(), 10*time.Second)
+			out.metrics = []metric{{unit: "ms", value: ms(time.Since(from)), lower: true}}
+			i.Close(ctx)
+			return out, err
 		},
 	}
 }
@@ -158,28 +154,23 @@ func bigServer(c *config, s *side, n int, change func(*cluster.Options)) (*clust
 func restart(n int) point {
 	return point{
 		name: fmt.Sprintf("restart:%d", n), good: 3, alone: true,
-		help: fmt.Sprintf("kill -9 with %d nodes of 100 bytes, start to first answered create", n),
-		open: func(c *config, s *side) (runner, error) {
-			e, err := bigServer(c, s, n, nil)
-			if err != nil {
-				return runner{}, err
+		help:  fmt.Sprintf("kill -9 with %d nodes of 100 bytes, start to first answered create", n),
+		start: func(c *config, s *side) (*cluster.Ensemble, error) { return bigServer(c, s, n, nil) },
+		run: func(_ *config, s *side) (out sample, err error) {
+			for _, v := range s.own.Servers {
+				v.Kill()
 			}
-			return runner{close: e.Close, run: func() (out sample, err error) {
-				for _, v := range e.Servers {
-					v.Kill()
-				}
-				// The disk cache stays: the measurement is about the server.
-				d, err := startTime(e)
-				if err != nil {
-					return out, err
-				}
-				out.metrics = []metric{{unit: "s", value: d.Seconds(), lower: true}}
-				return out, withConn(e.Servers[0].Client, func(c *wire.Pipe) error {
-					c.Get(fillPath(n-1), false) // nothing was lost
-					_, err := c.Do()
-					return err
-				})
-			}}, nil
+			// The disk cache stays: the measurement is about the server.
+			d, err := startTime(s.own)
+			if err != nil {
+				return out, err
+			}
+			out.metrics = []metric{{unit: "s", value: d.Seconds(), lower: true}}
+			return out, withConn(s.own.Servers[0].Client, func(c *wire.Pipe) error {
+				c.Get(fillPath(n-1), false) // nothing was lost
+				_, err := c.Do()
+				return err
+			})
 		},
 	}
 }
@@ -192,7 +183,7 @@ type randomSets struct {
 
 func (w randomSets) start(c *wire.Pipe, _ int) { c.Set(fillPath(w.rnd.IntN(w.n)), payload) }
 
-func (randomSets) step(*wire.Pipe, int, *wire.Answer) bool { return true }
+func (randomSets) step(*wire.Pipe, int, *wire.Frame) bool { return true }
 
 // snapshotConns is how many connections write while snapshots are taken.
 const snapshotConns = 64
@@ -204,22 +195,17 @@ func snapshots(n int) point {
 		help: fmt.Sprintf("%d connections write at random over %d nodes while snapshots are taken every %d "+
 			"requests: slowest write (to stay below 100 ms), slowest second as a part of the mean (to stay above 25 "+
 			"%%); then at half of that rate, begun at random times", snapshotConns, n, max(n/10, 1000)),
-		open: func(c *config, s *side) (runner, error) {
-			e, err := bigServer(c, s, n, snapshotsEvery(n))
-			if err != nil {
-				return runner{}, err
-			}
-			return runner{close: e.Close, run: func() (sample, error) {
-				return runSnapshots(c, e, n, snapshotConns)
-			}}, nil
+		start: func(c *config, s *side) (*cluster.Ensemble, error) {
+			return bigServer(c, s, n, snapshotsEvery(n))
 		},
+		run: func(c *config, s *side) (sample, error) { return runSnapshots(c, s.own, n) },
 	}
 }
 
-func runSnapshots(cfg *config, e *cluster.Ensemble, n, clients int) (out sample, err error) {
+func runSnapshots(cfg *config, e *cluster.Ensemble, n int) (out sample, err error) {
 	addrs := addrsOf(e)
-	conns := make([]*wire.Pipe, clients)
-	work := make([]workload, clients)
+	conns := make([]*wire.Pipe, snapshotConns)
+	work := make([]workload, snapshotConns)
 	for i := range conns {
 		if conns[i], err = wire.OpenPipe(addrs[i%len(addrs)], sessionTimeout); err != nil {
 			return out, err

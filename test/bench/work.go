@@ -17,8 +17,8 @@ type one struct {
 	send func(c *wire.Pipe, slot int)
 }
 
-func (w one) start(c *wire.Pipe, slot int)          { w.send(c, slot) }
-func (one) step(*wire.Pipe, int, *wire.Answer) bool { return true }
+func (w one) start(c *wire.Pipe, slot int)         { w.send(c, slot) }
+func (one) step(*wire.Pipe, int, *wire.Frame) bool { return true }
 func nodes(dir string, n int) (list []string) {
 	for i := range n {
 		list = append(list, fmt.Sprintf("%s/n%d", dir, i))
@@ -65,7 +65,7 @@ func (w *createWork) path(i int) string { return w.dir + "/c" + strconv.Itoa(i) 
 func (w *createWork) remove(c *wire.Pipe) error {
 	n := w.n
 	w.n = 0
-	return bulk(c, n, func(i int) { c.Delete(w.path(i)) })
+	return bulk(c, n, jute.OK, func(i int) { c.Delete(w.path(i)) })
 }
 
 func (w *createWork) start(c *wire.Pipe, _ int) {
@@ -73,7 +73,7 @@ func (w *createWork) start(c *wire.Pipe, _ int) {
 	w.n++
 }
 
-func (w *createWork) step(*wire.Pipe, int, *wire.Answer) bool { return true }
+func (w *createWork) step(*wire.Pipe, int, *wire.Frame) bool { return true }
 
 // lockWork is the uncontended lock cycle of every recipe: an ephemeral sequential node in the
 // slot's lock directory, the list of contenders, and the release.
@@ -92,11 +92,11 @@ func (w *lockWork) start(c *wire.Pipe, slot int) {
 	c.Create(w.dirs[slot]+"/lock-", nil, jute.FlagEphemeralSequential)
 }
 
-func (w *lockWork) step(c *wire.Pipe, slot int, r *wire.Answer) bool {
+func (w *lockWork) step(c *wire.Pipe, slot int, r *wire.Frame) bool {
 	w.phase[slot]++
 	switch w.phase[slot] {
 	case 1:
-		w.mine[slot] = string(append([]byte(nil), r.String()...))
+		w.mine[slot] = strings.Clone(r.Text())
 		c.Children(w.dirs[slot], false)
 	case 2:
 		c.Delete(w.mine[slot])
@@ -108,22 +108,16 @@ func (w *lockWork) step(c *wire.Pipe, slot int, r *wire.Answer) bool {
 
 // makeNodes creates nodes over c, many in flight.
 func makeNodes(c *wire.Pipe, paths []string) error {
-	return bulk(c, len(paths), func(i int) { c.Create(paths[i], payload, 0) })
+	return bulk(c, len(paths), jute.OK, func(i int) { c.Create(paths[i], payload, 0) })
 }
 
 // removeNodes deletes nodes over c, many in flight.
 func removeNodes(c *wire.Pipe, paths []string) error {
-	return bulk(c, len(paths), func(i int) { c.Delete(paths[i]) })
+	return bulk(c, len(paths), jute.OK, func(i int) { c.Delete(paths[i]) })
 }
 
-// bulk sends n requests with at most 200 in flight.
-func bulk(c *wire.Pipe, n int, send func(i int)) error { return window(c, n, send, jute.OK) }
-
-// bulkMissing is bulk for requests for missing nodes.
-func bulkMissing(c *wire.Pipe, n int, send func(i int)) error { return window(c, n, send, jute.NoNode) }
-
-// window sends n requests and expects the answer want to each.
-func window(c *wire.Pipe, n int, send func(i int), want jute.ErrCode) error {
+// bulk sends n requests with at most 200 in flight, and expects the answer want to each.
+func bulk(c *wire.Pipe, n int, want jute.ErrCode, send func(i int)) error {
 	const size = 200
 	sent := 0
 	for got := 0; got < n; {
@@ -139,11 +133,11 @@ func window(c *wire.Pipe, n int, send func(i int), want jute.ErrCode) error {
 			if err != nil {
 				return err
 			}
-			if r.Xid == jute.XidEvent {
+			if r.Event != nil {
 				continue
 			}
-			if r.Err != want {
-				return fmt.Errorf("request %d of %d: %w", got, n, r.Err)
+			if r.Code != want {
+				return fmt.Errorf("request %d of %d: %w", got, n, r.Code)
 			}
 			got++
 		}

@@ -163,7 +163,7 @@ func (s *manySession) attach(stop <-chan struct{}) bool {
 	s.mu.Unlock()
 	for {
 		s.at = (s.at + 1) % len(s.servers)
-		c, err := wire.AttachPipe(s.servers[s.at], s.timeout, old.Session, old.Password, old.Zxid)
+		c, err := wire.AttachPipe(s.servers[s.at], old.Session, old.Zxid)
 		s.mu.Lock()
 		if err == nil {
 			s.c, s.away = c, append(s.away, time.Since(began))

@@ -3,8 +3,6 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
-	"net"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -15,121 +13,79 @@ import (
 // share of a small machine stays small, and is the same for every measured server. Ping keeps
 // an idle session alive. Pipe is not safe for concurrent use.
 type Pipe struct {
-	Session  int64
-	Password []byte
-	Timeout  time.Duration // as negotiated
-	Zxid     int64         // newest zxid in a reply
-	Pongs    int           // answered pings
+	Session Session
+	Zxid    int64 // newest zxid in a reply
+	Pongs   int   // answered pings
 
-	c    net.Conn
-	xid  int32
-	out  []byte
-	in   []byte // in[r:w] is read and not yet consumed
-	r, w int
-}
-
-// Answer is a reply or, with Xid jute.XidEvent, an event. Body is valid until the next call of Next.
-type Answer struct {
-	Xid  int32
-	Zxid int64
-	Err  jute.ErrCode
-	Body []byte
+	c      *Conn
+	record Body // room for the record of the next request
+	out    []byte
+	in     []byte // in[r:w] is read and not yet consumed
+	r, w   int
 }
 
 // OpenPipe opens a new session.
 func OpenPipe(addr string, timeout time.Duration) (*Pipe, error) {
-	return AttachPipe(addr, timeout, 0, make([]byte, jute.PasswordSize), 0)
+	return AttachPipe(addr, Session{Password: make([]byte, jute.PasswordSize),
+		Timeout: int32(timeout.Milliseconds())}, 0)
 }
 
-// AttachPipe opens a connection for a session; 0 makes a new session. Like Connect it returns
-// ErrRefused if the server no longer knows the session.
-func AttachPipe(addr string, timeout time.Duration, session int64, password []byte, zxid int64) (*Pipe,
-	error) {
+// AttachPipe opens a connection for a session. Like Connect it returns ErrRefused if the server no longer
+// knows the session.
+func AttachPipe(addr string, s Session, zxid int64) (*Pipe, error) {
 	c, err := Dial(addr)
 	if err != nil {
 		return nil, err
 	}
 	c.Timeout = 20 * time.Second
-	if err := c.Connect(Attach(Session{ID: session, Password: password, Timeout: int32(timeout.Milliseconds())},
-		zxid)); err != nil {
+	if err := c.Connect(Attach(s, zxid)); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("handshake: %w", err)
 	}
 	c.SetDeadline(time.Time{})
-	return &Pipe{Session: c.Session.ID, Password: c.Session.Password,
-		Timeout: time.Duration(c.Session.Timeout) * time.Millisecond, Zxid: zxid,
-		c: c.Conn, in: make([]byte, 4096)}, nil
+	return &Pipe{Session: c.Session, Zxid: zxid, c: c, in: make([]byte, 4096)}, nil
 }
 
-// begin starts a request and returns the position of its frame.
-func (c *Pipe) begin(op jute.OpCode) (at int) {
-	c.xid++
-	c.out, at = jute.BeginFrame(c.out)
-	c.out = jute.AppendInt(c.out, c.xid)
-	c.out = jute.AppendInt(c.out, int32(op))
-	return at
+// append appends a request. The record is in the room that c.record has.
+func (c *Pipe) append(op jute.OpCode, record Body) {
+	c.record = record[:0]
+	c.c.xid++
+	c.out = AppendRequest(c.out, c.c.xid, op, record)
 }
-
-func (c *Pipe) end(at int) { jute.EndFrame(c.out, at) }
 
 // Create appends a create with an open ACL.
 func (c *Pipe) Create(path string, data []byte, flags int32) {
-	at := c.begin(jute.OpCreate)
-	c.out = jute.AppendString(c.out, path)
-	c.out = jute.AppendBuffer(c.out, data)
-	c.out = jute.AppendACL(c.out, jute.WorldAnyone)
-	c.out = jute.AppendInt(c.out, flags)
-	c.end(at)
+	c.append(jute.OpCreate, c.record.Str(path).Buf(data).ACL(jute.WorldAnyone).Int(flags))
 }
 
 // Delete appends a delete of any version.
-func (c *Pipe) Delete(path string) {
-	at := c.begin(jute.OpDelete)
-	c.out = jute.AppendString(c.out, path)
-	c.out = jute.AppendInt(c.out, -1)
-	c.end(at)
-}
+func (c *Pipe) Delete(path string) { c.append(jute.OpDelete, c.record.Str(path).Int(-1)) }
 
 // Set appends a setData of any version.
 func (c *Pipe) Set(path string, data []byte) {
-	at := c.begin(jute.OpSetData)
-	c.out = jute.AppendString(c.out, path)
-	c.out = jute.AppendBuffer(c.out, data)
-	c.out = jute.AppendInt(c.out, -1)
-	c.end(at)
-}
-
-func (c *Pipe) read(op jute.OpCode, path string, watch bool) {
-	at := c.begin(op)
-	c.out = jute.AppendString(c.out, path)
-	c.out = jute.AppendBool(c.out, watch)
-	c.end(at)
+	c.append(jute.OpSetData, c.record.Str(path).Buf(data).Int(-1))
 }
 
 // Get appends a getData.
-func (c *Pipe) Get(path string, watch bool) { c.read(jute.OpGetData, path, watch) }
+func (c *Pipe) Get(path string, watch bool) {
+	c.append(jute.OpGetData, c.record.Str(path).Bool(watch))
+}
 
 // Exists appends an exists.
-func (c *Pipe) Exists(path string, watch bool) { c.read(jute.OpExists, path, watch) }
+func (c *Pipe) Exists(path string, watch bool) {
+	c.append(jute.OpExists, c.record.Str(path).Bool(watch))
+}
 
 // Children appends a getChildren.
-func (c *Pipe) Children(path string, watch bool) { c.read(jute.OpGetChildren, path, watch) }
+func (c *Pipe) Children(path string, watch bool) {
+	c.append(jute.OpGetChildren, c.record.Str(path).Bool(watch))
+}
 
 // Sync appends a sync.
-func (c *Pipe) Sync(path string) {
-	at := c.begin(jute.OpSync)
-	c.out = jute.AppendString(c.out, path)
-	c.end(at)
-}
+func (c *Pipe) Sync(path string) { c.append(jute.OpSync, c.record.Str(path)) }
 
 // Ping appends a ping. Its reply is consumed by Next.
-func (c *Pipe) Ping() {
-	var at int
-	c.out, at = jute.BeginFrame(c.out)
-	c.out = jute.AppendInt(c.out, jute.XidPing)
-	c.out = jute.AppendInt(c.out, int32(jute.OpPing))
-	c.end(at)
-}
+func (c *Pipe) Ping() { c.out = AppendRequest(c.out, jute.XidPing, jute.OpPing, nil) }
 
 // Flush writes the appended requests.
 func (c *Pipe) Flush() error {
@@ -147,25 +103,17 @@ func (c *Pipe) Ready() bool {
 	return n >= 4 && n >= 4+int(binary.BigEndian.Uint32(c.in[c.r:]))
 }
 
-// Next returns the next reply or event. It skips ping replies.
-func (c *Pipe) Next() (Answer, error) {
+// Next returns the next reply or event, whose body is valid until the next call. It skips ping replies.
+func (c *Pipe) Next() (Frame, error) {
 	for {
 		b, err := c.frame()
 		if err != nil {
-			return Answer{}, err
+			return Frame{}, err
 		}
-		if len(b) < jute.ReplyHeaderSize {
-			return Answer{}, io.ErrUnexpectedEOF
-		}
-		r := Answer{
-			Xid:  int32(binary.BigEndian.Uint32(b)),
-			Zxid: int64(binary.BigEndian.Uint64(b[4:])),
-			Err:  jute.ErrCode(binary.BigEndian.Uint32(b[12:])),
-			Body: b[jute.ReplyHeaderSize:],
-		}
-		c.Zxid = max(c.Zxid, r.Zxid)
-		if r.Xid != jute.XidPing {
-			return r, nil
+		f, err := DecodeFrame(b)
+		c.Zxid = max(c.Zxid, f.Zxid)
+		if f.Xid != jute.XidPing || err != nil {
+			return f, err
 		}
 		c.Pongs++
 	}
@@ -174,16 +122,11 @@ func (c *Pipe) Next() (Answer, error) {
 // frame returns the next frame without its prefix.
 func (c *Pipe) frame() ([]byte, error) {
 	for !c.Ready() {
-		if c.r > 0 {
-			copy(c.in, c.in[c.r:c.w])
-			c.w -= c.r
-			c.r = 0
-		}
-		if need := 4; c.w >= 4 {
-			need += int(binary.BigEndian.Uint32(c.in))
-			if need > len(c.in) {
-				c.in = append(c.in, make([]byte, need-len(c.in))...)
-			}
+		copy(c.in, c.in[c.r:c.w])
+		c.r, c.w = 0, c.w-c.r
+		if c.w >= 4 {
+			need := 4 + int(binary.BigEndian.Uint32(c.in))
+			c.in = append(c.in, make([]byte, max(need-len(c.in), 0))...)
 		}
 		n, err := c.c.Read(c.in[c.w:])
 		if n == 0 && err != nil {
@@ -191,30 +134,27 @@ func (c *Pipe) frame() ([]byte, error) {
 		}
 		c.w += n
 	}
-	n := int(binary.BigEndian.Uint32(c.in[c.r:]))
-	b := c.in[c.r+4 : c.r+4+n]
-	c.r += 4 + n
+	b := c.in[c.r+4 : c.r+4+int(binary.BigEndian.Uint32(c.in[c.r:]))]
+	c.r += 4 + len(b)
 	return b, nil
 }
 
 // Do flushes and returns the one outstanding reply; it drops events before it. An error code
 // becomes an error.
-func (c *Pipe) Do() (Answer, error) {
+func (c *Pipe) Do() (Frame, error) {
 	if err := c.Flush(); err != nil {
-		return Answer{}, err
+		return Frame{}, err
 	}
 	for {
-		r, err := c.Next()
-		if err != nil {
-			return r, err
+		switch f, err := c.Next(); {
+		case err != nil:
+			return f, err
+		case f.Event != nil:
+		case f.Code != jute.OK:
+			return f, f.Code
+		default:
+			return f, nil
 		}
-		if r.Xid == jute.XidEvent {
-			continue
-		}
-		if r.Err != jute.OK {
-			return r, r.Err
-		}
-		return r, nil
 	}
 }
 
@@ -227,30 +167,21 @@ func (c *Pipe) Drop() { c.c.Close() }
 // Close ends the session and closes the connection.
 func (c *Pipe) Close() error {
 	defer c.c.Close()
-	c.end(c.begin(jute.OpCloseSession))
+	c.append(jute.OpCloseSession, nil)
 	c.c.SetDeadline(time.Now().Add(10 * time.Second))
 	if err := c.Flush(); err != nil {
 		return err
 	}
-	want := c.xid
 	for {
-		if r, err := c.Next(); err != nil || r.Xid == want {
+		if f, err := c.Next(); err != nil || f.Xid == c.c.xid {
 			return err
 		}
 	}
 }
 
-// Event decodes an event. Its path shares the answer's memory.
-func (r *Answer) Event() Event {
-	d := jute.NewDecoder(r.Body)
-	e := Event{Type: jute.EventType(d.Int()), State: d.Int()}
-	e.Path, _ = d.String()
-	return e
-}
-
-// String decodes an answer that is a string, as create's is. The result shares the answer's memory.
-func (r *Answer) String() string {
-	d := jute.NewDecoder(r.Body)
+// Text decodes a reply that is a string, as create's is. The result shares the frame's memory.
+func (f *Frame) Text() string {
+	d := jute.NewDecoder(f.Body)
 	s, _ := d.String()
 	return s
 }

@@ -49,17 +49,17 @@ func TestPipeReassemblesFramesAndSkipsPings(t *testing.T) {
 	frames = reply(frames, 2, big)
 	for _, n := range []int{1, 7, 1 << 20} {
 		c := must.Get(OpenPipe(serve(t, n, frames), 0))(t)
-		expect.That(t, c.Session == 7 && c.Timeout.Seconds() == 4,
-			"session %d, timeout %v", c.Session, c.Timeout)
+		expect.That(t, c.Session.ID == 7 && c.Session.Timeout == 4000,
+			"session %d, timeout %v", c.Session.ID, c.Session.Timeout)
 		r, err := c.Next()
-		expect.That(t, err == nil && r.Xid == 1 && r.String() == "/a", "first reply: %v, %v", r, err)
+		expect.That(t, err == nil && r.Xid == 1 && r.Text() == "/a", "first reply: %v, %v", r, err)
 		r, err = c.Next()
-		if err != nil || r.Xid != jute.XidEvent ||
-			r.Event() != (Event{Type: jute.EventDeleted, State: 3, Path: "/b"}) {
+		if err != nil || r.Event == nil ||
+			*r.Event != (Event{Type: jute.EventDeleted, State: 3, Path: "/b"}) {
 			t.Errorf("event: %v, %v", r, err)
 		}
 		r, err = c.Next()
-		expect.That(t, err == nil && r.String() == big, "big reply: %d bytes, %v", len(r.Body), err)
+		expect.That(t, err == nil && r.Text() == big, "big reply: %d bytes, %v", len(r.Body), err)
 		c.Drop()
 	}
 }

@@ -126,8 +126,8 @@ func (k *zkKeeper) answer() error {
 		}
 	}
 	r, err := k.c.Next()
-	if err == nil && r.Err != jute.OK {
-		err = r.Err
+	if err == nil && r.Code != jute.OK {
+		err = r.Code
 	}
 	return err
 }
