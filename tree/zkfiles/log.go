@@ -79,12 +79,7 @@ func (r *LogReader) next() (*Txn, error) {
 	case size < 0 || size > maxRecord:
 		return nil, errLength
 	}
-	b := make([]byte, 0, min(int(size), 64<<10))
-	for r.s.err == nil && len(b) < int(size) {
-		at := len(b)
-		b = append(b, make([]byte, min(int(size)-at, max(at, 64<<10)))...)
-		r.s.full(b[at:])
-	}
+	b := r.s.some(int(size))
 	var end [1]byte
 	r.s.full(end[:])
 	if r.s.err != nil && !errors.Is(r.s.err, ErrTorn) {

@@ -1,7 +1,6 @@
 package zkfiles
 
 import (
-	"encoding/binary"
 	"hash/crc32"
 	"strings"
 
@@ -36,14 +35,19 @@ func (s *Stat) decode(b []byte) {
 }
 
 func (s *Stat) append(b []byte) []byte {
-	for _, v := range [...]int64{s.Czxid, s.Mzxid, s.Ctime, s.Mtime} {
+	b = appendLongs(b, s.Czxid, s.Mzxid, s.Ctime, s.Mtime)
+	return appendLongs(s.appendVersions(b), s.Owner, s.Pzxid)
+}
+
+func (s *Stat) appendVersions(b []byte) []byte {
+	return jute.AppendInt(jute.AppendInt(jute.AppendInt(b, s.Version), s.Cversion), s.Aversion)
+}
+
+func appendLongs(b []byte, list ...int64) []byte {
+	for _, v := range list {
 		b = jute.AppendLong(b, v)
 	}
-	for _, v := range [...]int32{s.Version, s.Cversion, s.Aversion} {
-		b = jute.AppendInt(b, v)
-	}
-	b = jute.AppendLong(b, s.Owner)
-	return jute.AppendLong(b, s.Pzxid)
+	return b
 }
 
 // NodeKind says what keeps a node alive.
@@ -100,31 +104,24 @@ const digestVersion = 2
 // digest returns a node's part in the digest of the tree, which is the sum of all parts. The nodes
 // below /zookeeper have none, because quotas are counted in place.
 func digest(path string, n *Node) uint64 {
-	if strings.HasPrefix(path, "/zookeeper/") {
+	switch {
+	case path == "/":
+		path = ""
+	case strings.HasPrefix(path, "/zookeeper/"):
 		return 0
 	}
-	var b [statSize]byte
-	binary.BigEndian.PutUint64(b[0:], uint64(n.Czxid))
-	binary.BigEndian.PutUint64(b[8:], uint64(n.Mzxid))
-	binary.BigEndian.PutUint64(b[16:], uint64(n.Pzxid))
-	binary.BigEndian.PutUint64(b[24:], uint64(n.Ctime))
-	binary.BigEndian.PutUint64(b[32:], uint64(n.Mtime))
-	binary.BigEndian.PutUint32(b[40:], uint32(n.Version))
-	binary.BigEndian.PutUint32(b[44:], uint32(n.Cversion))
-	binary.BigEndian.PutUint32(b[48:], uint32(n.Aversion))
-	binary.BigEndian.PutUint64(b[52:], uint64(n.Owner))
+	b := appendLongs(make([]byte, 0, statSize), n.Czxid, n.Mzxid, n.Pzxid, n.Ctime, n.Mtime)
+	b = appendLongs(n.appendVersions(b), n.Owner)
 	sum := crc32.Update(0, crc32.IEEETable, []byte(path))
 	sum = crc32.Update(sum, crc32.IEEETable, n.Data)
-	return uint64(crc32.Update(sum, crc32.IEEETable, b[:]))
+	return uint64(crc32.Update(sum, crc32.IEEETable, b))
 }
 
-// ascii reports whether every byte of s is ASCII. ZooKeeper sums a path in the character set of
-// its Java, so the digest of any other path cannot be known.
-func ascii(s string) bool {
-	for i := range len(s) {
-		if s[i] >= 0x80 {
-			return false
-		}
+// odd is 1 for a path that is not ASCII. ZooKeeper sums a path in the character set of its Java, so
+// the digest of such a path cannot be known.
+func odd(path string) int {
+	if strings.ContainsFunc(path, func(r rune) bool { return r >= 0x80 }) {
+		return 1
 	}
-	return true
+	return 0
 }

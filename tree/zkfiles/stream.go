@@ -61,8 +61,19 @@ func (s *stream) long() int64 {
 	return int64(binary.BigEndian.Uint64(s.buf[:8]))
 }
 
-// bytes reads a buffer; null is nil. It allocates memory as the bytes come, whatever a damaged
-// length asks for.
+// some reads n bytes, or as many as there are. It allocates memory as the bytes come, whatever a
+// damaged length asks for.
+func (s *stream) some(n int) []byte {
+	b := make([]byte, 0, min(n, 64<<10))
+	for s.err == nil && len(b) < n {
+		at := len(b)
+		b = append(b, make([]byte, min(n-at, max(at, 64<<10)))...)
+		s.full(b[at:])
+	}
+	return b
+}
+
+// bytes reads a buffer; null is nil.
 func (s *stream) bytes() []byte {
 	n := s.int()
 	switch {
@@ -73,12 +84,7 @@ func (s *stream) bytes() []byte {
 		s.fail(errLength)
 		return nil
 	}
-	b := make([]byte, 0, min(n, 64<<10))
-	for s.err == nil && len(b) < int(n) {
-		at := len(b)
-		b = append(b, make([]byte, min(int(n)-at, max(at, 64<<10)))...)
-		s.full(b[at:])
-	}
+	b := s.some(int(n))
 	if s.err != nil {
 		return nil
 	}

@@ -142,9 +142,7 @@ func (t *Tree) intern(acl []jute.ACL) []jute.ACL {
 func (t *Tree) put(path string, n *Node) {
 	t.Nodes[path] = n
 	t.add(path, n)
-	if !ascii(path) {
-		t.odd++
-	}
+	t.odd += odd(path)
 	if kind, _ := n.Kind(); kind == Ephemeral {
 		own := t.ephemerals[n.Owner]
 		if own == nil {
@@ -161,9 +159,7 @@ func (t *Tree) put(path string, n *Node) {
 func (t *Tree) drop(path string, n *Node) {
 	delete(t.Nodes, path)
 	t.sub(path, n)
-	if !ascii(path) {
-		t.odd--
-	}
+	t.odd -= odd(path)
 	if kind, _ := n.Kind(); kind == Ephemeral {
 		delete(t.ephemerals[n.Owner], path)
 		if len(t.ephemerals[n.Owner]) == 0 {
@@ -176,15 +172,8 @@ func (t *Tree) drop(path string, n *Node) {
 }
 
 // add and sub keep the digest; a node is taken out of it before it changes.
-func (t *Tree) add(path string, n *Node) { t.sum += digest(digestPath(path), n) }
-func (t *Tree) sub(path string, n *Node) { t.sum -= digest(digestPath(path), n) }
-
-func digestPath(path string) string {
-	if path == "/" {
-		return ""
-	}
-	return path
-}
+func (t *Tree) add(path string, n *Node) { t.sum += digest(path, n) }
+func (t *Tree) sub(path string, n *Node) { t.sum -= digest(path, n) }
 
 // compare compares the digest with the one that is expected for this zxid.
 func (t *Tree) compare() error {

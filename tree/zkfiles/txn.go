@@ -3,8 +3,6 @@ package zkfiles
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/zlockd/zlockd/jute"
 )
@@ -52,7 +50,7 @@ var (
 	errMore  = errors.New("bytes behind the record")
 )
 
-// decodeTxn reads a record of a log.
+// decodeTxn reads a record of a log. The transaction points into the record.
 func decodeTxn(b []byte) (*Txn, error) {
 	d := jute.NewDecoder(b)
 	t := &Txn{Session: d.Long(), Cxid: d.Int(), Zxid: d.Long(), Time: d.Long(), Type: jute.OpCode(d.Int())}
@@ -80,8 +78,8 @@ func decodeTxn(b []byte) (*Txn, error) {
 		op, err := decodeOp(&d, t.Type)
 		if err != nil && t.Type == jute.OpCreate {
 			// ZooKeeper before 3.4 did not write the parent's cversion.
-			d = body
-			op = decodeCreate(&d, t.Type)
+			d, op = body, Op{Type: t.Type}
+			op.create(&d)
 			op.Ephemeral, op.Cversion, err = d.Bool(), -1, d.Err()
 		}
 		if err != nil {
@@ -102,49 +100,37 @@ func decodeTxn(b []byte) (*Txn, error) {
 	return nil, errMore
 }
 
-// decodeCreate reads the fields that all creates begin with.
-func decodeCreate(d *jute.Decoder, kind jute.OpCode) Op {
-	o := Op{Type: kind}
-	path, _ := d.String()
-	o.Path = strings.Clone(path)
-	o.Data = slices.Clone(d.Buffer())
-	acl, _ := d.ACL()
-	for i := range acl {
-		acl[i].Scheme, acl[i].ID.ID = strings.Clone(acl[i].Scheme), strings.Clone(acl[i].ID.ID)
-	}
-	o.ACL = acl
-	return o
+// create reads the fields that all creates begin with.
+func (o *Op) create(d *jute.Decoder) {
+	o.Path, _ = d.String()
+	o.Data = d.Buffer()
+	o.ACL, _ = d.ACL()
 }
 
-func decodeOp(d *jute.Decoder, kind jute.OpCode) (o Op, err error) {
-	path := func() string {
-		s, _ := d.String()
-		return strings.Clone(s)
-	}
+func decodeOp(d *jute.Decoder, kind jute.OpCode) (Op, error) {
+	o := Op{Type: kind}
 	switch kind {
 	case jute.OpCreate, jute.OpCreate2:
-		o = decodeCreate(d, kind)
+		o.create(d)
 		o.Ephemeral, o.Cversion = d.Bool(), d.Int()
 	case jute.OpCreateTTL:
-		o = decodeCreate(d, kind)
+		o.create(d)
 		o.Cversion, o.TTL = d.Int(), d.Long()
 	case jute.OpCreateContainer:
-		o = decodeCreate(d, kind)
+		o.create(d)
 		o.Cversion = d.Int()
 	case jute.OpDelete, jute.OpDeleteContainer:
-		o.Path = path()
+		o.Path, _ = d.String()
 	case jute.OpSetData, jute.OpReconfig:
-		o.Path = path()
-		o.Data, o.Version = slices.Clone(d.Buffer()), d.Int()
+		r := d.SetDataRequest()
+		o.Path, o.Data, o.Version = r.Path, r.Data, r.Version
 	case jute.OpSetACL:
-		o.Path = path()
-		acl, _ := d.ACL()
-		for i := range acl {
-			acl[i].Scheme, acl[i].ID.ID = strings.Clone(acl[i].Scheme), strings.Clone(acl[i].ID.ID)
-		}
-		o.ACL, o.Version = acl, d.Int()
+		o.Path, _ = d.String()
+		o.ACL, _ = d.ACL()
+		o.Version = d.Int()
 	case jute.OpCheck:
-		o.Path, o.Version = path(), d.Int()
+		r := d.PathVersion()
+		o.Path, o.Version = r.Path, r.Version
 	case jute.OpError:
 		o.Err = d.Int()
 	case OpCreateSession:
@@ -154,7 +140,6 @@ func decodeOp(d *jute.Decoder, kind jute.OpCode) (o Op, err error) {
 	default:
 		return o, fmt.Errorf("a transaction of type %d, which no ZooKeeper up to 3.9 writes", kind)
 	}
-	o.Type = kind
 	return o, d.Err()
 }
 
@@ -169,9 +154,6 @@ func closePaths(d *jute.Decoder) []string {
 		}
 	}
 	list, _ := d.Strings()
-	for i := range list {
-		list[i] = strings.Clone(list[i])
-	}
 	return list
 }
 
@@ -201,22 +183,16 @@ func (t *Txn) encode() []byte {
 }
 
 func (o *Op) append(b []byte) []byte {
-	switch {
-	case o.Create():
-		b = jute.AppendString(b, o.Path)
-		b = jute.AppendBuffer(b, o.Data)
-		b = jute.AppendACL(b, o.ACL)
-		switch o.Type {
-		case jute.OpCreateTTL:
-			b = jute.AppendLong(jute.AppendInt(b, o.Cversion), o.TTL)
-		case jute.OpCreateContainer:
-			b = jute.AppendInt(b, o.Cversion)
-		default:
-			b = jute.AppendInt(jute.AppendBool(b, o.Ephemeral), o.Cversion)
-		}
-		return b
+	if o.Create() {
+		b = jute.AppendACL(jute.AppendBuffer(jute.AppendString(b, o.Path), o.Data), o.ACL)
 	}
 	switch o.Type {
+	case jute.OpCreate, jute.OpCreate2:
+		return jute.AppendInt(jute.AppendBool(b, o.Ephemeral), o.Cversion)
+	case jute.OpCreateTTL:
+		return jute.AppendLong(jute.AppendInt(b, o.Cversion), o.TTL)
+	case jute.OpCreateContainer:
+		return jute.AppendInt(b, o.Cversion)
 	case jute.OpDelete, jute.OpDeleteContainer:
 		return jute.AppendString(b, o.Path)
 	case jute.OpSetData, jute.OpReconfig:
