@@ -245,15 +245,20 @@ type page struct {
 // maxPage is how many entries a part has at most.
 const maxPage = 1000
 
-func (q *query) page(total int) (p page, from, to int) {
-	offset, limit := q.number("offset", 0, 0, 1<<30), q.number("limit", 100, 1, maxPage)
-	from = min(offset, total)
-	to = min(from+limit, total)
-	p = page{Total: total, Offset: from}
-	if to < total {
+// part reads which part of a list the question wants.
+func (q *query) part() (offset, limit int) {
+	return q.number("offset", 0, 0, 1<<30), q.number("limit", 100, 1, maxPage)
+}
+
+// cut returns a part of a list.
+func cut[T any](list []T, offset, limit int) (page, []T) {
+	from := min(offset, len(list))
+	to := min(from+limit, len(list))
+	p := page{Total: len(list), Offset: from}
+	if to < len(list) {
 		p.Next = &to
 	}
-	return p, from, to
+	return p, list[from:to]
 }
 
 // maxText is how many bytes of a name or path an answer shows.

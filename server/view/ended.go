@@ -107,7 +107,7 @@ func (d *endings) remember(session, zxid int64, fates []answer.Fate) {
 	d.order = append(d.order, session)
 	if len(d.order) > keptFates {
 		delete(d.fates, d.order[0])
-		d.order = append(d.order[:0:0], d.order[1:]...)
+		d.order = d.order[1:]
 	}
 }
 
@@ -133,11 +133,8 @@ func (v *View) fateOf(ctx context.Context, session int64, path string) (answer.F
 func (v *View) fateAt(ctx context.Context, session int64, path, dir, node string) (answer.Fate, bool) {
 	look := locks.NewAt(dir)
 	look.Add(path, session)
-	for more := true; more; {
-		if !v.source.View(func(st *state.State) { more = look.Step(st.Tree()) }) || ctx.Err() != nil {
-			return answer.Fate{}, false
-		}
-		look.Rest()
+	if v.all(ctx, look) != nil {
+		return answer.Fate{}, false
 	}
 	q, _ := look.Lock(v.source)
 	c := q.Find(node)
@@ -172,31 +169,24 @@ var causes = map[state.EndCause]string{state.EndClosed: "closed", state.EndExpir
 func (v *View) listEnded(_ context.Context, q *query) (any, error) {
 	_ = q.takes("cause", "offset", "limit")
 	cause := q.text("cause")
-	if cause != "" && cause != "closed" && cause != "expired" && cause != "operator" {
+	if !slices.Contains([]string{"", "closed", "expired", "operator"}, cause) {
 		q.refuse("cause=%s: want closed, expired or operator", cause)
 	}
-	if _, _, _ = q.page(0); q.err != nil {
+	offset, limit := q.part()
+	if q.err != nil {
 		return nil, q.err
 	}
-	all := v.source.EndedSince(-1)
-	if cause != "" {
-		kept := all[:0]
-		for _, e := range all {
-			if causes[e.Cause] == cause {
-				kept = append(kept, e)
-			}
-		}
-		all = kept
-	}
+	all := slices.DeleteFunc(v.source.EndedSince(-1), func(e observe.EndedSession) bool {
+		return cause != "" && causes[e.Cause] != cause
+	})
 	list := endedList{V: Version, Sessions: []answer.Ended{},
 		Note: "the last 10,000 that this server has learnt of since it started; in memory only; of many that " +
 			"are closed at once some lack their locks"}
-	var from, to int
-	list.page, from, to = q.page(len(all))
+	list.page, all = cut(all, offset, limit)
 	v.ended.mu.Lock()
 	defer v.ended.mu.Unlock()
-	for i := range all[from:to] {
-		e := &all[from+i]
+	for i := range all {
+		e := &all[i]
 		row := answer.Ended{
 			ID: admin.Hex(e.Session), Time: e.Time.UnixMilli(), Reason: v.reason(e), Cause: causes[e.Cause],
 			Addr: e.Addr, Server: e.Server,

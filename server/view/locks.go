@@ -152,7 +152,8 @@ func (v *View) listLocks(ctx context.Context, q *query) (any, error) {
 	if !known {
 		q.refuse("sort=%s: want path, waiters, wait or hold", q.text("sort"))
 	}
-	if _, _, _ = q.page(0); q.err != nil {
+	offset, limit := q.part()
+	if q.err != nil {
 		return nil, q.err
 	}
 	s, err := v.locks(ctx)
@@ -173,16 +174,15 @@ func (v *View) listLocks(ctx context.Context, q *query) (any, error) {
 		list.Truncated = "too many: " + strconv.Itoa(s.total) +
 			" ephemeral nodes; some locks are not shown or not whole"
 	}
-	var from, to int
-	list.page, from, to = q.page(len(found))
+	list.page, found = cut(found, offset, limit)
 	ids := map[int64]bool{}
-	for _, l := range found[from:to] {
+	for _, l := range found {
 		for i := range l.Holders[:min(len(l.Holders), someHolders)] {
 			ids[int64(l.Holders[i].Session)] = true
 		}
 	}
 	who := v.sessionsOf(ids)
-	for _, l := range found[from:to] {
+	for _, l := range found {
 		list.Locks = append(list.Locks, row(l, who))
 	}
 	return list, nil

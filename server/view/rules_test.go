@@ -264,13 +264,15 @@ func TestPartsOfLists(t *testing.T) {
 		"offset=200&limit=49": "200 249 249", "offset=999": "250 250 -", "limit=1000": "0 250 -",
 	} {
 		q := &query{values: must.Get(url.ParseQuery(text))(t)}
-		p, from, to := q.page(250)
+		offset, limit := q.part()
+		p, part := cut(make([]int, 250), offset, limit)
+		from, to := p.Offset, p.Offset+len(part)
 		next := "-"
 		if p.Next != nil {
 			next = fmt.Sprint(*p.Next)
 		}
 		expect.Equal(t, fmt.Sprint(from, to, " ", next), want, "%s", text)
-		expect.That(t, p.Total == 250 && p.Offset == from && q.err == nil, "%s: %+v %v", text, p, q.err)
+		expect.That(t, p.Total == 250 && q.err == nil, "%s: %+v %v", text, p, q.err)
 	}
 }
 

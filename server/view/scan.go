@@ -2,6 +2,8 @@ package view
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/locks"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // scan is the result of one look at all locks.
@@ -50,10 +53,10 @@ func (v *View) locks(ctx context.Context) (*scan, error) {
 	s := &v.scans
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var zxid int64 // before the scan: a change while it goes on makes it old
+	v.source.View(func(st *state.State) { zxid = st.Zxid() })
 	if n := s.newest; n != nil {
 		age := time.Since(n.at)
-		var zxid int64
-		v.source.View(func(st *state.State) { zxid = st.Zxid() })
 		if age < costShare*n.took || age < freshFor && zxid == n.zxid {
 			return n, nil
 		}
@@ -62,6 +65,7 @@ func (v *View) locks(ctx context.Context) (*scan, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.zxid = zxid
 	s.newest = n
 	if s.drop != nil {
 		s.drop.Stop()
@@ -82,18 +86,8 @@ func (s *scans) forget() {
 func (v *View) scan(ctx context.Context) (*scan, error) {
 	n := &scan{at: time.Now()}
 	look := locks.NewScan()
-	for more := true; more; {
-		ok := v.source.View(func(st *state.State) {
-			more = look.Step(st.Tree())
-			n.zxid = st.Zxid()
-		})
-		if !ok {
-			return nil, errNotServing
-		}
-		look.Rest()
-		if ctx.Err() != nil {
-			return nil, errSlow
-		}
+	if err := v.all(ctx, look); err != nil {
+		return nil, err
 	}
 	n.locks = look.Locks(v.source)
 	n.total, n.truncated = look.Total, look.Truncated
@@ -101,17 +95,28 @@ func (v *View) scan(ctx context.Context) (*scan, error) {
 	return n, nil
 }
 
+// all takes all steps of a look at locks.
+func (v *View) all(ctx context.Context, look interface {
+	Step(*tree.Tree) (more bool)
+	Rest()
+}) error {
+	for more := true; more; {
+		if !v.source.View(func(st *state.State) { more = look.Step(st.Tree()) }) {
+			return errNotServing
+		}
+		look.Rest()
+		if ctx.Err() != nil {
+			return errSlow
+		}
+	}
+	return nil
+}
+
 // lockAt looks at one lock.
 func (v *View) lockAt(ctx context.Context, path string) (q recipe.Queue, at *locks.At, err error) {
 	at = locks.NewAt(path)
-	for more := true; more; {
-		if !v.source.View(func(st *state.State) { more = at.Step(st.Tree()) }) {
-			return q, nil, errNotServing
-		}
-		at.Rest()
-		if ctx.Err() != nil {
-			return q, nil, errSlow
-		}
+	if err := v.all(ctx, at); err != nil {
+		return q, nil, err
 	}
 	q, ok := at.Lock(v.source)
 	if !ok {
@@ -120,28 +125,30 @@ func (v *View) lockAt(ctx context.Context, path string) (q recipe.Queue, at *loc
 	return q, at, nil
 }
 
-// sessionsAtOnce is how many sessions sessionsOf looks up under one hold of the state lock.
+// sessionsAtOnce is how many sessions eachSession looks up under one hold of the state lock.
 const sessionsAtOnce = 256
+
+// eachSession calls f, under the state lock, for those of the sessions that exist.
+func (v *View) eachSession(ctx context.Context, ids []int64, f func(session.Session, *tree.Tree)) error {
+	for part := range slices.Chunk(ids, sessionsAtOnce) {
+		if ctx.Err() != nil {
+			return errSlow
+		}
+		v.source.View(func(st *state.State) {
+			for _, id := range part {
+				if s, ok := st.Sessions().Get(id); ok {
+					f(s, st.Tree())
+				}
+			}
+		})
+	}
+	return nil
+}
 
 // sessionsOf looks sessions up.
 func (v *View) sessionsOf(ids map[int64]bool) map[int64]session.Session {
 	found := make(map[int64]session.Session, len(ids))
-	list := make([]int64, 0, sessionsAtOnce)
-	look := func() {
-		v.source.View(func(st *state.State) {
-			for _, id := range list {
-				if s, ok := st.Sessions().Get(id); ok {
-					found[id] = s
-				}
-			}
-		})
-		list = list[:0]
-	}
-	for id := range ids {
-		if list = append(list, id); len(list) == sessionsAtOnce {
-			look()
-		}
-	}
-	look()
+	_ = v.eachSession(context.Background(), slices.Collect(maps.Keys(ids)),
+		func(s session.Session, _ *tree.Tree) { found[s.ID] = s })
 	return found
 }

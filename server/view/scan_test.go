@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
 )
 
 func TestScanThatNobodyAsksForIsForgotten(t *testing.T) {
@@ -49,12 +51,46 @@ type looked struct {
 	Source
 	st    *state.State
 	times int
+	after func() // what happens after each look
 }
 
 func (l *looked) View(f func(*state.State)) bool {
 	l.times++
 	f(l.st)
+	if l.after != nil {
+		l.after()
+	}
 	return true
+}
+
+func (l *looked) Watching(int64, string) (watching, known bool) { return false, false }
+func (l *looked) Watchers(string, int) []int64                  { return nil }
+
+// A scan reads the state in pieces. After a change between two pieces the next request has another scan.
+func TestAChangeDuringAScanMakesItOld(t *testing.T) {
+	l := &looked{st: state.New("c")}
+	for zxid := range int64(10_000) {
+		body := jute.AppendString(jute.AppendString(nil, fmt.Sprint("/lock", zxid)), "")
+		body = jute.AppendInt(jute.AppendACL(body, jute.WorldAnyone), jute.FlagEphemeral)
+		c := tree.Change{Zxid: zxid + 1, Session: 1}
+		_, code, _ := l.st.Tree().Apply(&c, jute.OpCreate, body, nil)
+		must.Equal(t, code, jute.OK)
+	}
+	v := &View{source: l}
+	l.after = func() {
+		if l.times == 2 {
+			l.st.Raise(5)
+		}
+	}
+	look := func() *scan {
+		s := must.Get(v.locks(t.Context()))(t)
+		s.took = 0 // what it cost does not keep it
+		return s
+	}
+	first := look()
+	must.That(t, l.times > 3, "the scan took %d looks", l.times)
+	expect.That(t, look() != first, "the old scan serves on")
+	v.scans.drop.Stop()
 }
 
 func TestSessionsAreLookedUpInPieces(t *testing.T) {

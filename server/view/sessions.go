@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
 )
 
 type sessionList struct {
@@ -73,7 +74,8 @@ func (v *View) allSessions() ([]int64, error) {
 func (v *View) listSessions(ctx context.Context, q *query) (any, error) {
 	_ = q.takes("addr", "server", "here", "offset", "limit")
 	addr, server, here := q.text("addr"), q.number("server", 0, 1, 254), q.flag("here")
-	if _, _, _ = q.page(0); q.err != nil {
+	offset, limit := q.part()
+	if q.err != nil {
 		return nil, q.err
 	}
 	ids, err := v.allSessions()
@@ -82,45 +84,33 @@ func (v *View) listSessions(ctx context.Context, q *query) (any, error) {
 	}
 	conns := v.conns()
 	if addr != "" || server != 0 || here {
-		var kept []int64
-		for part := range slices.Chunk(ids, sessionsAtOnce) {
-			v.source.View(func(st *state.State) {
-				for _, id := range part {
-					s, ok := st.Sessions().Get(id)
-					if ok && strings.HasPrefix(s.Addr, addr) && (server == 0 || s.Owner == uint32(server)) &&
-						(!here || conns[id] != nil) {
-						kept = append(kept, id)
-					}
-				}
-			})
-			if ctx.Err() != nil {
-				return nil, errSlow
+		all := ids
+		ids = nil
+		err = v.eachSession(ctx, all, func(s session.Session, _ *tree.Tree) {
+			if strings.HasPrefix(s.Addr, addr) && (server == 0 || s.Owner == uint32(server)) &&
+				(!here || conns[s.ID] != nil) {
+				ids = append(ids, s.ID)
 			}
+		})
+		if err != nil {
+			return nil, err
 		}
-		ids = kept
 	}
 	list := sessionList{V: Version, Sessions: []answer.Session{}}
-	var from, to int
-	list.page, from, to = q.page(len(ids))
+	list.page, ids = cut(ids, offset, limit)
 	type seen struct {
 		s     session.Session
 		nodes int
 	}
-	shown := make([]seen, 0, to-from) // rows are made when the lock is not held
-	for part := range slices.Chunk(ids[from:to], sessionsAtOnce) {
-		v.source.View(func(st *state.State) {
-			for _, id := range part {
-				if s, ok := st.Sessions().Get(id); ok {
-					shown = append(shown, seen{s, st.Tree().EphemeralsIn(id)})
-				}
-			}
-		})
-	}
+	shown := make([]seen, 0, len(ids)) // rows are made when the lock is not held
+	err = v.eachSession(ctx, ids, func(s session.Session, t *tree.Tree) {
+		shown = append(shown, seen{s, t.EphemeralsIn(s.ID)})
+	})
 	for i := range shown {
 		s := &shown[i]
 		list.Sessions = append(list.Sessions, v.sessionRow(&s.s, s.nodes, conns[s.s.ID]))
 	}
-	return list, nil
+	return list, err
 }
 
 // somePaths is how many ephemeral nodes of a session are listed.
