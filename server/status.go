@@ -225,7 +225,7 @@ func clusterMetrics(s *admin.Status) {
 	s.Summaries["fsynctime"] = admin.Summary{Count: s.Syncs, Sum: float64(s.SyncTime) / ms,
 		Max: float64(s.SyncMax) / ms}
 	s.Counters["commit_count"] = int64(s.Applied)
-	s.Measure("peer_insecure", "1 if servers talk to each other in the clear.", flag(s.PeerInsecure))
+	s.Measure("peer_insecure", "1 if servers talk to each other in the clear.", admin.Flag(s.PeerInsecure))
 	s.Measure("stream_pending", "Requests of this server not yet applied.", float64(s.Pending))
 	s.Measure("log_requests", "Requests in the log since the last snapshot.", float64(s.LogBehind))
 	s.Measure("log_bytes", "Bytes of the log on disk.", float64(s.LogDirSize))
@@ -241,7 +241,7 @@ func clusterMetrics(s *admin.Status) {
 
 // ownMetrics adds the metrics for which ZooKeeper has no name.
 func (i *Instance) ownMetrics(s *admin.Status, f *clients.Figures) {
-	s.Measure("skip_acl", "1 if access rights are not checked.", flag(i.o.SkipACL))
+	s.Measure("skip_acl", "1 if access rights are not checked.", admin.Flag(i.o.SkipACL))
 	s.Measure("watches", "Watches of all kinds.", float64(f.Watches))
 	s.Measure("watch_memory_bytes", "Memory that watches take.", float64(f.WatchBytes))
 	s.Measure("watch_memory_limit_bytes", "Memory that watches may take.", float64(i.c.MaxWatchBytes))
@@ -265,11 +265,4 @@ func (i *Instance) ownMetrics(s *admin.Status, f *clients.Figures) {
 		s.Measure("connection_ends_total", "Connections that ended, by reason.", float64(e.Count),
 			admin.Pair{Key: "reason", Value: e.Reason})
 	}
-}
-
-func flag(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

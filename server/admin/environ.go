@@ -86,17 +86,7 @@ func GCPauses() Summary {
 	}
 	h := sample[0].Value.Float64Histogram()
 	var s Summary
-	for _, n := range h.Counts {
-		s.Count += int64(n)
-	}
-	if s.Count == 0 {
-		return s
-	}
-	ranks := []struct {
-		q float64
-		v *float64
-	}{{0.5, &s.P50}, {0.9, &s.P90}, {0.95, &s.P95}, {0.99, &s.P99}, {0.999, &s.P999}}
-	seen := int64(0)
+	var counts [buckets]uint64
 	for i, n := range h.Counts {
 		if n == 0 {
 			continue
@@ -105,20 +95,13 @@ func GCPauses() Summary {
 		if math.IsInf(high, 1) {
 			high = low
 		}
-		middle := (low + high) / 2
-		if seen == 0 {
+		if s.Count == 0 {
 			s.Min = low
 		}
-		s.Max = high
-		s.Sum += middle * float64(n)
-		for len(ranks) > 0 && float64(seen+int64(n)) > ranks[0].q*float64(s.Count) {
-			*ranks[0].v = middle
-			ranks = ranks[1:]
-		}
-		seen += int64(n)
+		middle := (low + high) / 2
+		s.Count, s.Sum, s.Max = s.Count+int64(n), s.Sum+middle*float64(n), high
+		counts[bucketOf(int64(middle*micro))] += n
 	}
-	for _, r := range ranks {
-		*r.v = s.Max
-	}
+	s.setQuantiles(&counts, uint64(s.Count), micro)
 	return s
 }

@@ -67,8 +67,13 @@ func hostPort(addr string) string {
 	return string(strconv.AppendUint(b, uint64(ap.Port()), 10))
 }
 
-// millis returns a whole number of milliseconds.
-func millis[T ~int64](d T) int64 { return int64(d) / 1e6 }
+// Flag is the value of a metric that says yes or no.
+func Flag(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
 
 // plain replaces what would break a name of `mntr`: programs split its lines at blanks and match
 // its names by simple expressions.

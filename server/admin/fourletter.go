@@ -131,11 +131,7 @@ func (a *Admin) answer(out io.Writer, w word) {
 	if w.name != "ruok" { // answered without asking anything of the server
 		s = a.o.Source.Status(w.need)
 		if !s.answers() && !w.always {
-			idle := w.idle
-			if idle == "" {
-				idle = notServing + "\n"
-			}
-			io.WriteString(out, idle)
+			io.WriteString(out, cmp.Or(w.idle, notServing+"\n"))
 			return
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"unicode/utf8"
+	"strings"
 )
 
 // jsonWriter writes JSON as ZooKeeper's AdminServer lays it out: keys in the
@@ -47,6 +47,16 @@ func (j *jsonWriter) endArray() {
 	}
 	j.w.WriteByte(']')
 	j.empty = false
+}
+
+// list writes an array of n elements.
+func (j *jsonWriter) list(n int, element func(i int)) {
+	j.beginArray()
+	for i := range n {
+		j.elem()
+		element(i)
+	}
+	j.endArray()
 }
 
 // elem begins an element of an array.
@@ -106,32 +116,14 @@ func (j *jsonWriter) value(v any) {
 		j.string(v)
 	case bool:
 		j.w.WriteString(strconv.FormatBool(v))
-	case int:
-		j.w.WriteString(strconv.Itoa(v))
-	case uint32:
-		j.w.WriteString(strconv.FormatUint(uint64(v), 10))
-	case int64:
-		j.w.WriteString(strconv.FormatInt(v, 10))
-	case uint64:
-		j.w.WriteString(strconv.FormatUint(v, 10))
+	case int, uint32, int64, uint64, number:
+		fmt.Fprint(j.w, v)
 	case float64:
 		j.w.WriteString(decimal(v))
-	case number:
-		j.w.WriteString(string(v))
 	case []string:
-		j.beginArray()
-		for _, s := range v {
-			j.elem()
-			j.string(s)
-		}
-		j.endArray()
+		j.list(len(v), func(i int) { j.string(v[i]) })
 	case []int64:
-		j.beginArray()
-		for _, n := range v {
-			j.elem()
-			j.w.WriteString(strconv.FormatInt(n, 10))
-		}
-		j.endArray()
+		j.list(len(v), func(i int) { j.value(v[i]) })
 	default:
 		panic(fmt.Sprintf("admin: no JSON form for %T", v))
 	}
@@ -189,32 +181,16 @@ func (j *jsonWriter) copy(d *json.Decoder) {
 type number string
 
 func (j *jsonWriter) string(s string) {
-	const digits = "0123456789ABCDEF"
+	const special, letters = "\"\\\n\r\t\b\f", `"\nrtbf`
 	w := j.w
 	w.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
+	for _, r := range s { // a byte of a node's name that is not UTF-8 becomes U+FFFD
+		if i := strings.IndexRune(special, r); i >= 0 {
 			w.WriteByte('\\')
-			w.WriteByte(byte(r))
-		case r == '\n':
-			w.WriteString(`\n`)
-		case r == '\r':
-			w.WriteString(`\r`)
-		case r == '\t':
-			w.WriteString(`\t`)
-		case r == '\b':
-			w.WriteString(`\b`)
-		case r == '\f':
-			w.WriteString(`\f`)
-		case r < ' ':
-			w.WriteString(`\u00`)
-			w.WriteByte(digits[r>>4])
-			w.WriteByte(digits[r&15])
-		case r == utf8.RuneError:
-			// A node's name may hold bytes that are not UTF-8; JSON may not.
-			w.WriteString("\uFFFD")
-		default:
+			w.WriteByte(letters[i])
+		} else if r < ' ' {
+			fmt.Fprintf(w, `\u%04X`, r)
+		} else {
 			w.WriteRune(r)
 		}
 	}

@@ -3,7 +3,6 @@ package admin
 import (
 	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -42,62 +41,48 @@ func (jvmCollector) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 	o := output{ch}
-	gauge := func(name, help string, v float64, labels ...Pair) {
-		o.put(name, help, prometheus.GaugeValue, v, labels...)
-	}
 	counter := func(name, help string, v float64, labels ...Pair) {
 		o.put(name, help, prometheus.CounterValue, v, labels...)
 	}
 
 	goroutines := float64(runtime.NumGoroutine())
-	gauge("jvm_threads_current", "Goroutines.", goroutines)
-	gauge("jvm_threads_daemon", "Goroutines: none of them keeps the process alive.", goroutines)
+	o.gauge("jvm_threads_current", "Goroutines.", goroutines)
+	o.gauge("jvm_threads_daemon", "Goroutines: none of them keeps the process alive.", goroutines)
 	// A Go program has neither classes nor a count of its deadlocks, but boards
 	// and alerts ask for them.
-	gauge("jvm_threads_deadlocked", "Always 0: deadlocks of goroutines are not counted.", 0)
-	gauge("jvm_threads_deadlocked_monitor", "Always 0: deadlocks of goroutines are not counted.", 0)
-	gauge("jvm_classes_loaded", "Always 0: a Go program has none.", 0)
-	states := make([]metrics.Sample, len(jvmStates), len(jvmStates)+1)
-	for i, s := range jvmStates {
-		states[i].Name = s.metric
-	}
-	states = append(states, metrics.Sample{Name: "/sched/goroutines-created:goroutines"})
-	metrics.Read(states)
-	for i, s := range jvmStates {
-		gauge("jvm_threads_state", "Goroutines in this state.", float64(states[i].Value.Uint64()), Pair{
-			"state", s.state})
+	o.gauge("jvm_threads_deadlocked", "Always 0: deadlocks of goroutines are not counted.", 0)
+	o.gauge("jvm_threads_deadlocked_monitor", "Always 0: deadlocks of goroutines are not counted.", 0)
+	o.gauge("jvm_classes_loaded", "Always 0: a Go program has none.", 0)
+	for _, s := range jvmStates {
+		o.gauge("jvm_threads_state", "Goroutines in this state.", float64(runtimeValue(s.metric)),
+			Pair{"state", s.state})
 	}
 	counter("jvm_threads_started_total", "Goroutines begun since the start.",
-		float64(states[len(jvmStates)].Value.Uint64()))
-	gauge("jvm_info", "What runs this program.", 1, Pair{"version", runtime.Version()}, Pair{"vendor", "Go"},
+		float64(runtimeValue("/sched/goroutines-created:goroutines")))
+	o.gauge("jvm_info", "What runs this program.", 1, Pair{"version", runtime.Version()}, Pair{"vendor", "Go"},
 		Pair{"runtime", "Go runtime"})
 
-	samples := make([]metrics.Sample, len(jvmPools))
-	for i, p := range jvmPools {
-		samples[i].Name = p.metric
-	}
-	metrics.Read(samples)
 	limit := float64(UsableMemory())
 	if limit == 0 {
 		limit = -1 // Java's value for no limit
 	}
 	used, committed := map[bool]float64{}, map[bool]float64{}
-	for i, p := range jvmPools {
-		size := float64(samples[i].Value.Uint64())
+	for _, p := range jvmPools {
+		size := float64(runtimeValue(p.metric))
 		committed[p.heap] += size
 		if p.name != "Heap unused" && p.name != "Heap free" {
 			used[p.heap] += size
 		}
 		pool := Pair{"pool", p.name}
-		gauge("jvm_memory_pool_bytes_used", "Bytes of a part of the process's memory.", size, pool)
-		gauge("jvm_memory_pool_bytes_committed", "Bytes of a part of the process's memory.", size, pool)
-		gauge("jvm_memory_pool_bytes_max", "Bytes it may grow to: all that the process may use.", limit, pool)
+		o.gauge("jvm_memory_pool_bytes_used", "Bytes of a part of the process's memory.", size, pool)
+		o.gauge("jvm_memory_pool_bytes_committed", "Bytes of a part of the process's memory.", size, pool)
+		o.gauge("jvm_memory_pool_bytes_max", "Bytes it may grow to: all that the process may use.", limit, pool)
 	}
 	for heap, name := range map[bool]string{true: "heap", false: "nonheap"} {
 		area := Pair{"area", name}
-		gauge("jvm_memory_bytes_used", "Bytes in use.", used[heap], area)
-		gauge("jvm_memory_bytes_committed", "Bytes held.", committed[heap], area)
-		gauge("jvm_memory_bytes_max", "Bytes that the process may use.", limit, area)
+		o.gauge("jvm_memory_bytes_used", "Bytes in use.", used[heap], area)
+		o.gauge("jvm_memory_bytes_committed", "Bytes held.", committed[heap], area)
+		o.gauge("jvm_memory_bytes_max", "Bytes that the process may use.", limit, area)
 	}
 
 	var gc debug.GCStats

@@ -15,15 +15,15 @@ import (
 // memory returns the bytes that the runtime holds unused, may hold at most,
 // and holds.
 func memory() (free, limit, total uint64) {
-	samples := []metrics.Sample{
-		{Name: "/memory/classes/heap/free:bytes"},
-		{Name: "/memory/classes/heap/released:bytes"},
-		{Name: "/memory/classes/total:bytes"},
-	}
-	metrics.Read(samples)
-	free = samples[0].Value.Uint64()
-	total = samples[2].Value.Uint64() - samples[1].Value.Uint64()
-	return free, UsableMemory(), total
+	total = runtimeValue("/memory/classes/total:bytes") - runtimeValue("/memory/classes/heap/released:bytes")
+	return runtimeValue("/memory/classes/heap/free:bytes"), UsableMemory(), total
+}
+
+// runtimeValue reads a whole number of runtime/metrics.
+func runtimeValue(name string) uint64 {
+	sample := []metrics.Sample{{Name: name}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
 
 // UsableMemory returns how many bytes of memory this process may use: what

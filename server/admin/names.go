@@ -41,7 +41,7 @@ func (s *Status) gauges() (list []gauge) {
 	add("approximate_data_size", s.DataSize, "Bytes of paths and data in the tree.")
 	add("open_file_descriptor_count", s.OpenFiles, "Open file descriptors.")
 	add("max_file_descriptor_count", s.MaxFiles, "Limit of open file descriptors.")
-	add("uptime", millis(s.Uptime), "Milliseconds since the start.")
+	add("uptime", s.Uptime.Milliseconds(), "Milliseconds since the start.")
 	if s.ensemble() {
 		add("quorum_size", int64(s.voters()), "Voters of the ensemble.")
 	}
@@ -52,7 +52,7 @@ func (s *Status) gauges() (list []gauge) {
 		add("synced_observers", int64(s.SyncedNon), "Servers without a vote that keep up.")
 		add("synced_non_voting_followers", int64(s.SyncedNon), "As synced_observers.")
 		add("pending_syncs", 0, "")
-		add("leader_uptime", millis(s.Leads), "Milliseconds since this server became leader.")
+		add("leader_uptime", s.Leads.Milliseconds(), "Milliseconds since this server became leader.")
 		add("last_proposal_size", s.Proposals.Last, "Bytes of the last log entry.")
 		add("min_proposal_size", s.Proposals.Min, "Bytes of the smallest log entry.")
 		add("max_proposal_size", s.Proposals.Max, "Bytes of the largest log entry.")

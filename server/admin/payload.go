@@ -109,7 +109,7 @@ func jsonLeader(j *jsonWriter, s *Status, _ url.Values) string {
 	if !s.ensemble() {
 		return "server is not initialized"
 	}
-	j.fields("is_leader", s.Mode == Leader, "leader_id", s.Leader, "leader_ip", hostOf(s.LeaderAddr))
+	j.fields("is_leader", s.Mode == Leader, "leader_id", s.Leader, "leader_ip", withoutPort(s.LeaderAddr))
 	return ""
 }
 
@@ -208,6 +208,6 @@ func jsonAddress(j *jsonWriter, addr string) {
 	port, _ := strconv.ParseInt(portOf(addr), 10, 64)
 	j.fields("empty", false, "all_addresses", list, "all_reachable_addresses", list, "one", addr,
 		"reachable_address", addr, "wildcard_addresses", []string{"0.0.0.0:" + portOf(addr)},
-		"all_ports", []int64{port}, "all_host_strings", []string{hostOf(addr)},
+		"all_ports", []int64{port}, "all_host_strings", []string{withoutPort(addr)},
 		"all_reachable_addresses_or_all", list, "reachable_or_one", addr)
 }

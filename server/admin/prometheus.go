@@ -52,6 +52,10 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 
 type output struct{ ch chan<- prometheus.Metric }
 
+func (o output) gauge(name, help string, v float64, labels ...Pair) {
+	o.put(name, help, prometheus.GaugeValue, v, labels...)
+}
+
 func (o output) put(name, help string, kind prometheus.ValueType, v float64, labels ...Pair) {
 	o.sample(name, help, labels, func(desc *prometheus.Desc, values []string) (prometheus.Metric, error) {
 		return prometheus.NewConstMetric(desc, kind, v, values...)
@@ -72,22 +76,14 @@ func (o output) sample(name, help string, labels []Pair,
 	o.ch <- m
 }
 
-func (o output) summary(name string, v Summary, advanced bool, key ...string) {
+func (o output) summary(name string, v Summary, advanced bool, labels ...Pair) {
 	quantiles := map[float64]float64{0.5: v.P50}
 	if advanced {
 		quantiles[0.9], quantiles[0.99] = v.P90, v.P99
 	}
-	var labels []string
-	for i := range key {
-		labels = append(labels, "key")
-		key[i] = strings.ToValidUTF8(key[i], "\uFFFD")
-	}
-	desc := prometheus.NewDesc(name, nativeHelp(name), labels, nil)
-	m, err := prometheus.NewConstSummary(desc, uint64(v.Count), v.Sum, quantiles, key...)
-	if err != nil {
-		m = prometheus.NewInvalidMetric(desc, err)
-	}
-	o.ch <- m
+	o.sample(name, nativeHelp(name), labels, func(desc *prometheus.Desc, values []string) (prometheus.Metric, error) {
+		return prometheus.NewConstSummary(desc, uint64(v.Count), v.Sum, quantiles, values...)
+	})
 }
 
 func nativeHelp(name string) string { return "ZooKeeper's " + name + "." }
@@ -95,7 +91,7 @@ func nativeHelp(name string) string { return "ZooKeeper's " + name + "." }
 // native writes the names of ZooKeeper's Prometheus provider.
 func (o output) native(s *Status) {
 	for _, g := range s.gauges() {
-		o.put(g.name, cmp.Or(g.help, nativeHelp(g.name)), prometheus.GaugeValue, g.value)
+		o.gauge(g.name, cmp.Or(g.help, nativeHelp(g.name)), g.value)
 	}
 	for _, name := range counterNames {
 		o.put(name, nativeHelp(name), prometheus.CounterValue, float64(s.Counters[name]))
@@ -108,24 +104,16 @@ func (o output) native(s *Status) {
 	}
 	for family, keyed := range s.keyed() {
 		for key, v := range keyed {
-			o.summary(family, v, keyedNames[family], key)
+			o.summary(family, v, keyedNames[family], Pair{"key", key})
 		}
 	}
 }
 
 // prefixed writes the names of mntr, with its text values as labels.
 func (o output) prefixed(s *Status) {
-	up := 0.0
-	if s.Serving {
-		up = 1
-	}
-	o.put("zk_up", "1 while clients are served.", prometheus.GaugeValue, up)
-	o.put("zk_ruok", "1: the process answers.", prometheus.GaugeValue, 1)
-	lead := 0.0
-	if leading(s) {
-		lead = 1
-	}
-	o.put("zk_server_leader", "1 on the leader.", prometheus.GaugeValue, lead)
+	o.gauge("zk_up", "1 while clients are served.", Flag(s.Serving))
+	o.gauge("zk_ruok", "1: the process answers.", 1)
+	o.gauge("zk_server_leader", "1 on the leader.", Flag(leading(s)))
 
 	plainOnly := *s
 	plainOnly.Keyed, plainOnly.Extra = nil, nil // they have labels, or a family of their own
@@ -138,28 +126,20 @@ func (o output) prefixed(s *Status) {
 				o.put("zk_"+name, help, prometheus.UntypedValue, v)
 			}
 		case name == "version":
-			o.put("zk_version", help, prometheus.GaugeValue, 1, Pair{"version", s.Version})
+			o.gauge("zk_version", help, 1, Pair{"version", s.Version})
 		default:
-			o.put("zk_"+name, help, prometheus.GaugeValue, 1, Pair{"state", value})
+			o.gauge("zk_"+name, help, 1, Pair{"state", value})
 		}
 	})
 }
 
 // own writes zlockd's own family.
 func (o output) own(s *Status) {
-	gauge := func(name, help string, v float64, labels ...Pair) {
-		o.put("zlockd_"+name, help, prometheus.GaugeValue, v, labels...)
-	}
-	flag := func(b bool) float64 {
-		if b {
-			return 1
-		}
-		return 0
-	}
+	gauge := func(name, help string, v float64, labels ...Pair) { o.gauge("zlockd_"+name, help, v, labels...) }
 	gauge("build_info", "1; the labels tell the build.", 1, Pair{"version", s.Version}, Pair{
 		"goversion", runtime.Version()})
-	gauge("serving", "1 while clients are served.", flag(s.Serving))
-	gauge("leader", "1 on the leader.", flag(leading(s)))
+	gauge("serving", "1 while clients are served.", Flag(s.Serving))
+	gauge("leader", "1 on the leader.", Flag(leading(s)))
 	gauge("leader_id", "Id of the leader, 0 when unknown.", float64(s.Leader))
 	gauge("zxid", "Newest zxid applied.", float64(s.Zxid))
 	gauge("raft_term", "Raft term.", float64(s.Term))

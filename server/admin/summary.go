@@ -99,14 +99,19 @@ func (r *Recorder) Value(now time.Time, unit float64) Summary {
 		return s
 	}
 	counts, total := r.collect(now)
+	s.setQuantiles(&counts, total, unit)
+	return s
+}
+
+// setQuantiles takes the quantiles from the counts of total values by bucket.
+func (s *Summary) setQuantiles(counts *[buckets]uint64, total uint64, unit float64) {
 	at := func(q float64) float64 {
-		v := float64(quantile(&counts, total, q)) / unit
+		v := float64(quantile(counts, total, q)) / unit
 		return min(max(v, s.Min), s.Max)
 	}
 	if total > 0 {
 		s.P50, s.P90, s.P95, s.P99, s.P999 = at(0.5), at(0.9), at(0.95), at(0.99), at(0.999)
 	}
-	return s
 }
 
 // Reset forgets everything. Values observed at that moment may be kept in part.

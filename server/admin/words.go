@@ -127,13 +127,6 @@ func confID(s *Status) int64 {
 
 func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
 
-func hostOf(addr string) string {
-	if i := strings.LastIndexByte(addr, ':'); i >= 0 {
-		addr = addr[:i]
-	}
-	return strings.Trim(addr, "[]")
-}
-
 func renderEnvi(w io.Writer, s *Status) {
 	io.WriteString(w, "Environment:\n")
 	for _, p := range environment(s) {
