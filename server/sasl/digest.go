@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 )
 
 // The names of ZooKeeper's servers. Clients hash both, so they are part of the protocol: the
@@ -48,7 +49,7 @@ const (
 )
 
 // begin begins a negotiation; random is where its nonce comes from.
-func (u Users) begin(random io.Reader) (*digest, error) {
+func (u Users) begin(random io.Reader) (Negotiation, error) {
 	var raw [nonceBytes]byte
 	if _, err := io.ReadFull(random, raw[:]); err != nil {
 		return nil, fmt.Errorf("make a nonce: %w", err)
@@ -56,9 +57,8 @@ func (u Users) begin(random io.Reader) (*digest, error) {
 	return &digest{users: u, nonce: base64.StdEncoding.EncodeToString(raw[:])}, nil
 }
 
-// answer takes the client's next token and returns the server's. An error ends the exchange: the
-// client has proved nothing.
-func (e *digest) answer(token []byte) ([]byte, error) {
+// Answer implements Negotiation.
+func (e *digest) Answer(token []byte, _ time.Time) ([]byte, error) {
 	step := e.step
 	e.step = stepFailed
 	switch step {
@@ -80,8 +80,11 @@ func (e *digest) answer(token []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w: it goes on behind its end", errProtocol)
 }
 
-// done returns the user that the client has proved to be, once it has.
-func (e *digest) done() (string, bool) { return e.user, e.step == stepDone }
+// User implements Negotiation.
+func (e *digest) User() (string, bool) { return e.user, e.step == stepDone }
+
+// Principal implements Negotiation.
+func (e *digest) Principal() string { return "" }
 
 // check verifies the answer to the challenge and returns the proof that this
 // server knows the password too.

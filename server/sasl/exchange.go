@@ -15,11 +15,14 @@ type Mechanisms struct {
 	Kerberos func(random io.Reader) Negotiation
 }
 
-// Negotiation is one negotiation of GSSAPI. Its methods mean what those of
-// Exchange mean.
+// Negotiation is one negotiation of a mechanism.
 type Negotiation interface {
+	// Answer takes the client's next token and returns the server's. An error ends the negotiation:
+	// the client has proved nothing.
 	Answer(token []byte, now time.Time) ([]byte, error)
+	// User returns the user that the client has proved to be, once it has.
 	User() (string, bool)
+	// Principal returns the client's name as Kerberos has it, empty without Kerberos.
 	Principal() string
 }
 
@@ -27,8 +30,7 @@ type Negotiation interface {
 type Exchange struct {
 	mechanisms *Mechanisms
 	random     io.Reader
-	digest     *digest
-	kerberos   Negotiation
+	chosen     Negotiation // nil before the first token
 }
 
 // Begin begins a negotiation; random is where nonces and keys come from.
@@ -38,42 +40,33 @@ func (m *Mechanisms) Begin(random io.Reader) *Exchange {
 
 // Answer takes the client's next token and returns the server's. An error ends the exchange: the
 // client has proved nothing.
-func (e *Exchange) Answer(token []byte, now time.Time) ([]byte, error) {
-	if e.digest == nil && e.kerberos == nil {
-		if err := e.choose(len(token) == 0); err != nil {
+func (e *Exchange) Answer(token []byte, now time.Time) (answer []byte, err error) {
+	if e.chosen == nil {
+		if e.chosen, err = e.mechanisms.choose(len(token) == 0, e.random); err != nil {
 			return nil, err
 		}
 	}
-	if e.kerberos != nil {
-		return e.kerberos.Answer(token, now)
-	}
-	return e.digest.answer(token)
+	return e.chosen.Answer(token, now)
 }
 
 // choose takes the mechanism that the client speaks. The client does not say which, but in
 // DIGEST-MD5 the server has the first word and in GSSAPI the client.
-func (e *Exchange) choose(empty bool) (err error) {
-	m := e.mechanisms
+func (m *Mechanisms) choose(empty bool, random io.Reader) (Negotiation, error) {
 	switch {
 	case m.Kerberos != nil && !empty:
-		e.kerberos = m.Kerberos(e.random)
+		return m.Kerberos(random), nil
 	case m.Users != nil:
-		e.digest, err = m.Users.begin(e.random)
-	default:
-		err = errors.New("the client speaks DIGEST-MD5, and this server only GSSAPI with Kerberos")
+		return m.Users.begin(random)
 	}
-	return err
+	return nil, errors.New("the client speaks DIGEST-MD5, and this server only GSSAPI with Kerberos")
 }
 
 // User returns the user that the client has proved to be, once it has, and with Kerberos its
 // principal.
 func (e *Exchange) User() (user, principal string, done bool) {
-	switch {
-	case e.kerberos != nil:
-		user, done = e.kerberos.User()
-		return user, e.kerberos.Principal(), done
-	case e.digest != nil:
-		user, done = e.digest.done()
+	if e.chosen == nil {
+		return "", "", false
 	}
-	return user, "", done
+	user, done = e.chosen.User()
+	return user, e.chosen.Principal(), done
 }

@@ -3,6 +3,7 @@
 package kerberos
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"time"
@@ -43,11 +44,7 @@ func (r *replays) add(sum [32]byte, now time.Time) error {
 	if _, seen := r.old[sum]; seen {
 		return errReplay
 	}
-	limit := r.limit
-	if limit == 0 {
-		limit = maxReplays
-	}
-	if len(r.newer) >= limit {
+	if len(r.newer) >= cmp.Or(r.limit, maxReplays) {
 		return errFull
 	}
 	r.newer[sum] = struct{}{}

@@ -3,6 +3,7 @@
 package kerberos
 
 import (
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -45,20 +46,12 @@ func New(o Options) (*Service, error) {
 		return nil, err
 	}
 	if s.principal, s.keytab, err = all.choose(o.Principal); err != nil {
-		return nil, &keytabError{o.Keytab, err}
+		return nil, fmt.Errorf("%s: %w", o.Keytab, err)
 	}
 	// As where the server's realm is its machine's default.
 	s.names.realm = s.principal.Realm
 	return s, nil
 }
-
-type keytabError struct {
-	file string
-	err  error
-}
-
-func (e *keytabError) Error() string { return e.file + ": " + e.err.Error() }
-func (e *keytabError) Unwrap() error { return e.err }
 
 // Principal returns this server's principal.
 func (s *Service) Principal() string { return s.principal.String() }
