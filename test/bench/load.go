@@ -41,37 +41,115 @@ func load(conns []*wire.Pipe, work []workload, depth int, d time.Duration) (*res
 	})
 }
 
-// openLoad begins rate operations a second for d, at random times that do not depend on the answers.
-// An operation that has to wait for the one before it on its connection is measured from the time at
-// which it was meant to begin.
+// openSlots is how many operations of openLoad can be in flight on a connection.
+const openSlots = 64
+
+// openLoad begins rate operations a second for d, at random times that do not depend on the answers:
+// a connection sends an operation while those before it wait for their answers, as pipelining clients
+// do. An operation counts from the time at which it was meant to begin.
 func openLoad(conns []*wire.Pipe, work []workload, rate float64, d time.Duration) (*result, error) {
 	gap := float64(time.Second) * float64(len(conns)) / rate
 	return drive(conns, d, func(i int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error {
-		conns[i].SetDeadline(end.Add(30 * time.Second))
-		defer conns[i].SetDeadline(time.Time{})
-		from := time.Now()
-		for {
-			from = from.Add(time.Duration(rand.ExpFloat64() * gap))
-			if !from.Before(end) || stop.Load() {
-				return nil
-			}
-			time.Sleep(time.Until(from))
-			if err := operate(conns[i], work[i]); err != nil {
-				return err
-			}
-			done(from, time.Now())
+		c := conns[i]
+		c.SetDeadline(end.Add(30 * time.Second))
+		defer c.SetDeadline(time.Time{})
+		o := &openConn{c: c, work: work[i], done: done, free: make([]int, openSlots)}
+		for slot := range o.free {
+			o.free[slot] = slot
 		}
+		answers := make(chan error, 1)
+		go func() { answers <- o.read() }()
+		var err error
+		for from := time.Now(); err == nil && !o.last; {
+			from = from.Add(time.Duration(rand.ExpFloat64() * gap))
+			time.Sleep(time.Until(from))
+			// The operation behind the end is not counted. Its answer ends read.
+			err = o.begin(from, !from.Before(end) || stop.Load())
+		}
+		if err != nil {
+			c.SetDeadline(time.Now())
+		}
+		return errors.Join(err, <-answers)
 	})
 }
 
-// operate carries out one operation of a workload with one slot.
-func operate(c *wire.Pipe, w workload) error {
-	for w.start(c, 0); ; {
-		r, err := c.Do()
-		if err != nil || w.step(c, 0, &r) {
+// openConn is a connection on which one goroutine begins operations and another reads the answers.
+type openConn struct {
+	c    *wire.Pipe
+	work workload
+	done func(from, now time.Time)
+
+	mu      sync.Mutex // of the requests that c writes, and of all below
+	free    []int
+	started [openSlots]time.Time
+	queue   []int       // slots in the order of their outstanding requests
+	waiting []time.Time // operations for which no slot was free
+	last    bool        // no further operation begins
+	err     error       // of the goroutine that reads
+}
+
+// begin starts an operation, or keeps it for the next free slot.
+func (o *openConn) begin(from time.Time, last bool) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.last = last; last {
+		from = time.Time{}
+	}
+	if o.err != nil {
+		o.last = true // read returns the error
+		return nil
+	}
+	o.waiting = append(o.waiting, from)
+	o.fill()
+	return o.c.Flush()
+}
+
+// fill starts operations that wait, as long as slots are free.
+func (o *openConn) fill() {
+	for len(o.waiting) > 0 && len(o.free) > 0 {
+		slot := o.free[len(o.free)-1]
+		o.free = o.free[:len(o.free)-1]
+		o.started[slot] = o.waiting[0]
+		o.waiting = o.waiting[1:]
+		o.work.start(o.c, slot)
+		o.queue = append(o.queue, slot)
+	}
+}
+
+// read handles the answers until the last operation is complete.
+func (o *openConn) read() error {
+	for {
+		r, err := o.c.Next()
+		o.mu.Lock()
+		if err == nil && r.Xid != jute.XidEvent {
+			err = o.answer(&r)
+		}
+		o.err = err
+		over := err != nil || o.last && len(o.queue) == 0
+		o.mu.Unlock()
+		if over {
 			return err
 		}
 	}
+}
+
+// answer takes the operation whose answer came first a step further.
+func (o *openConn) answer(r *wire.Frame) error {
+	if r.Code != jute.OK {
+		return r.Code
+	}
+	slot := o.queue[0]
+	o.queue = append(o.queue[:0], o.queue[1:]...)
+	if !o.work.step(o.c, slot, r) {
+		o.queue = append(o.queue, slot)
+		return o.c.Flush()
+	}
+	if !o.started[slot].IsZero() {
+		o.done(o.started[slot], time.Now())
+	}
+	o.free = append(o.free, slot)
+	o.fill()
+	return o.c.Flush()
 }
 
 // drive calls f for each connection, until end, d from now, and returns the operations that f says

@@ -161,7 +161,11 @@ func (f shape) measure(c *config, s *side) (out sample, err error) {
 		if err := makeNodes(conns[i], []string{dir}); err != nil {
 			return err
 		}
-		work[i], cleanups[i], err = f.build(conns[i], dir, depth)
+		slots := depth
+		if f.half {
+			slots = openSlots
+		}
+		work[i], cleanups[i], err = f.build(conns[i], dir, slots)
 		return err
 	}); err != nil {
 		closeAll(conns)

@@ -11,7 +11,8 @@ import (
 // Pipe is a client for load: the caller appends requests, writes them at once and reads the
 // replies in order. It has no table of requests and copies only what it must. So the client's
 // share of a small machine stays small, and is the same for every measured server. Ping keeps
-// an idle session alive. Pipe is not safe for concurrent use.
+// an idle session alive. One goroutine may append and write requests while another calls Next;
+// Pipe is not safe for further concurrent use.
 type Pipe struct {
 	Session Session
 	Zxid    int64 // newest zxid in a reply
