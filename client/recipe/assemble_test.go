@@ -58,3 +58,22 @@ func TestNamesOfZooKeepersRecipes(t *testing.T) {
 		expect.Equal(t, describe(name).layout, want, "%s", name)
 	}
 }
+
+// Each byte of an id with dashes is looked at.
+func TestIDsWithDashes(t *testing.T) {
+	id := NewID(0x123456789abcdef, 42)
+	text := id.UUID()
+	got, ok := ParseUUID(text)
+	expect.That(t, ok && got == id, "%s is read as %v", text, got)
+	for i := range text {
+		_, ok := ParseUUID(text[:i] + "g" + text[i+1:])
+		expect.That(t, !ok, "%s is an id with a g at %d", text, i)
+		_, ok = ParseUUID(text[:i] + text[i+1:])
+		expect.That(t, !ok, "%s is an id without the byte at %d", text, i)
+		made := MakerOf("_c_" + text[:i] + "g" + text[i+1:] + "-")
+		marks := slices.Contains([]int{8, 13, 14, 18, 19, 23}, i)
+		expect.That(t, marks == (made != MakerSelf), "%s with a g at %d is made by %v", text, i, made)
+	}
+	expect.List(t, Bearing([]string{"_c_" + text + "-lock-", "lock-", id.Hex() + "__lock__"}, id),
+		[]string{"_c_" + text + "-lock-", id.Hex() + "__lock__"}, "bearing the id")
+}

@@ -273,6 +273,41 @@ var recipes = []struct{ name, nodes, want, recipe string }{
 		1 L/_c_` + u1 + `-lock-0000000000
 		2 L/` + h1 + `__lock__0000000001
 		3 L/` + h2 + `__lock__0000000002`, "lock [curator kazoo] mixed *1 *2 3<2", ""},
+	{"several of each recipe in one directory", `
+		1 L/_c_` + u1 + `-lock-0000000000
+		2 L/_c_` + u2 + `-lock-0000000001
+		3 L/` + h1 + `__lock__0000000002
+		4 L/` + h2 + `__lock__0000000003`, "lock [curator kazoo] mixed *1 *3 2<1 4<3", ""},
+	{"a kazoo reader beside zlock's", `
+		1 L/_c_` + z1 + `-lock-0000000000
+		2 L/` + h1 + `__rlock__0000000001`, "unknown [curator kazoo] mixed *1 *2", ""},
+	{"kazoo beside zlock's read-write lock", `
+		1 L/_c_` + z1 + `-__READ__0000000000
+		2 L/` + h1 + `__lock__0000000001`, "unknown [curator kazoo] mixed *1 *2", ""},
+	{"kazoo and its reader beside zlock's", `
+		1 L/_c_` + z1 + `-lock-0000000000
+		2 L/` + h1 + `__lock__0000000001
+		3 L/` + h2 + `__rlock__0000000002`, "unknown [curator kazoo] mixed *1 *2 3<2", ""},
+	{"zlock queue with a policy", `
+		1 L/h-` + z1 + `-R
+		2 L/h-` + u1 + `-R
+		3 L/q-` + z2 + `-W-0000000001
+		4 L/q-` + u2 + `-R-0000000002
+		5 L/q-` + u3 + `-W-0000000003`, "rwlock [rw1] *1 *2 3<1,2 4<3 5<1,2", ""},
+	{"zlock queue with a policy that nobody holds", `
+		1 L/q-` + z1 + `-R-0000000001
+		2 L/q-` + z2 + `-R-0000000002
+		3 L/q-` + u1 + `-W-0000000003
+		4 L/q-` + u2 + `-R-0000000004`, "rwlock [rw1] 1 2 3<2 4<3", ""},
+	{"numbers of one session that watches itself", `
+		1 L/worker-0000000001
+		1 L/worker-0000000002
+		watch 1 L/worker-0000000001`, "unknown [plain] +1 +1", "not known"},
+	{"Curator semaphore whose permits are all granted", `
+		2 L/locks/_c_` + u2 + `-lock-0000000003
+		1 L/leases/_c_` + u1 + `-lease-0000000001
+		2 L/leases/_c_` + u2 + `-lease-0000000002
+		watch 2 /elsewhere`, "semaphore [curator] *1 *2 2<1,2", "Curator semaphore"},
 	{"kazoo that looks at zlock's", `
 		1 L/_c_` + z1 + `-lock-0000000000
 		2 L/` + h1 + `__lock__0000000001`, "lock [curator] *1 2<1", ""},
