@@ -1,8 +1,11 @@
 package recipe
 
 import (
+	"bytes"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -76,4 +79,72 @@ func TestIDsWithDashes(t *testing.T) {
 	}
 	expect.List(t, Bearing([]string{"_c_" + text + "-lock-", "lock-", id.Hex() + "__lock__"}, id),
 		[]string{"_c_" + text + "-lock-", id.Hex() + "__lock__"}, "bearing the id")
+}
+
+// What a record of a lock with a policy says, and what counts as nothing said.
+func TestPolicyRecordsThatAreOdd(t *testing.T) {
+	id := NewID(1, 2)
+	text := func(s string) *string { return &s }
+	for _, c := range []struct {
+		r    Record
+		want Door
+	}{
+		{Record{Door: text(id.UUID()), Kind: "w"}, Door{id, DoorWrite}},
+		{Record{Door: text(id.UUID()), Kind: "u"}, Door{id, DoorUpgrade}},
+		{Record{Door: text(id.UUID()), Kind: "x"}, Door{}},
+		{Record{Door: text(id.Hex()), Kind: "w"}, Door{}},
+		{Record{Door: text(id.Hex()), Kind: "u"}, Door{}},
+		{Record{Kind: "u"}, Door{}},
+	} {
+		expect.Equal(t, c.r.Mark(), c.want, "%+v", c.r)
+	}
+	for wait, want := range map[string]time.Duration{"3s": 3 * time.Second, "0s": 0, "-1s": DefaultMaxWriterWait,
+		"": DefaultMaxWriterWait} {
+		expect.Equal(t, Record{MaxWriterWait: wait}.WriterBound(), want, "%q", wait)
+	}
+	_, ok := ParsePolicyRecord(Record{Limit: 3}.Encode())
+	expect.That(t, !ok, "the record of a semaphore is one of a policy")
+	open := NewPolicyRecord(PolicyFair, time.Second).WithDoor(Door{id, DoorWrite}).WithDoor(Door{})
+	expect.That(t, *open.Door == "" && open.Kind == "" && open.Policy == "fair", "%+v", open)
+	policy := PolicyNode{ID: id, Kind: QueueRead, Seq: 4}
+	nodes, err := ParsePolicyNodes([]string{policy.Name(true), "notes"})
+	expect.That(t, err == nil && slices.Equal(nodes, []PolicyNode{policy}), "%v, %v", nodes, err)
+	_, err = ParsePolicyNodes([]string{policy.Name(true), "lock-0000000001"})
+	expect.Is(t, err, ErrMixedLayout)
+}
+
+// An owner's record is cut until it fits: the reason first, and no rune in two.
+func TestLongOwnersAreCut(t *testing.T) {
+	long := strings.Repeat("ü", MaxOwnerData)
+	for _, o := range []Owner{{Host: "h", Reason: long}, {Host: "h", Reason: long, Cmd: long, Task: long},
+		{Host: long, Reason: "r"}, {Host: "h", Client: long}} {
+		b := EncodeOwner(o)
+		got, ok := ParseOwner(b)
+		kept := got.Reason + got.Cmd + got.Task + got.Host
+		expect.That(t, ok && len(b) <= MaxOwnerData && strings.Trim(kept, "hü") == "", "%q", b)
+		expect.That(t, o.Client != "" || len(b) > MaxOwnerData-8 && (o.Host == long || got.Host == o.Host),
+			"%d bytes are left: %q", len(b), b)
+	}
+}
+
+// A value and the record behind it are told apart, whatever is in the value.
+func TestValueBeforeARecord(t *testing.T) {
+	for _, value := range []string{"", "v", "a\x00b"} {
+		data := EncodeValue([]byte(value), Owner{Host: "h"})
+		got, asked := ValueOf(data)
+		expect.That(t, string(got) == value && !asked, "%q of %q", got, data)
+		other := WithValue(data, []byte("other"))
+		o, ok := ParseOwner(other)
+		expect.That(t, ok && o.Host == "h" && bytes.HasPrefix(other, []byte("other\x00{")), "%q", other)
+		expect.Equal(t, string(WithValue([]byte(value), []byte("w"))), "w")
+		e := Entry{raw: string(data)}
+		e.Tell()
+		expect.That(t, e.Data == value && e.Owner != nil && e.Owner.Host == "h", "%+v", e)
+		asking := AskBack([]byte(value), MakerSelf, Revocation{})
+		got, asked = ValueOf(asking)
+		expect.That(t, string(got) == value && asked, "%q of %q", got, asking)
+	}
+	e := Entry{raw: strings.Repeat("x", shownData-1) + "ü"}
+	e.Tell()
+	expect.That(t, e.Owner == nil && len(e.Data) == shownData-1, "%q is shown", e.Data)
 }

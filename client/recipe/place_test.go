@@ -87,6 +87,8 @@ func TestContendersThatDoNotSeeEachOther(t *testing.T) {
 		{lock, []string{ours, "q-" + NewID(1, 5).UUID() + "-W-0000000009"}, mixed},
 		{lock, []string{ours, curator + "lease-0000000003"}, nil},
 		{Rule{Layout: LayoutKazoo}, []string{ours}, mixed},
+		{lock, []string{ours, NodeName(LayoutKazoo, RoleLock, NewID(1, 6), "") + "0000000003"}, mixed},
+		{lock, []string{ours, kazoo + "-W-0000000003"}, mixed},
 	} {
 		_, err := c.rule.Place(slices.Values(c.names), Contender{})
 		expect.That(t, errors.Is(err, c.want), "%+v: %v: %v, not %v", c.rule, c.names, err, c.want)

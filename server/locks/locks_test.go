@@ -278,6 +278,9 @@ var recipes = []struct{ name, nodes, want, recipe string }{
 		2 L/_c_` + u2 + `-lock-0000000001
 		3 L/` + h1 + `__lock__0000000002
 		4 L/` + h2 + `__lock__0000000003`, "lock [curator kazoo] mixed *1 *3 2<1 4<3", ""},
+	{"zlock behind kazoo that looks at it", `
+		1 L/` + h1 + `__lock__0000000000
+		2 L/_c_` + z1 + `-lock-0000000001`, "lock [curator] *1 2<1", ""},
 	{"a kazoo reader beside zlock's", `
 		1 L/_c_` + z1 + `-lock-0000000000
 		2 L/` + h1 + `__rlock__0000000001`, "unknown [curator kazoo] mixed *1 *2", ""},
