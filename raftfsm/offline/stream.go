@@ -13,21 +13,18 @@ import (
 // ToZooKeeper turns a backup into a ZooKeeper's snapshot while it reads the backup, with sessions
 // and ephemeral nodes. acls are all the ACLs that the nodes have.
 func ToZooKeeper(w io.Writer, backup io.Reader, acls [][]jute.ACL) error {
-	s, err := state.OpenStream(backup)
-	if err != nil {
-		return err
-	}
-	sessions := map[int64]int32{}
-	s.Sessions().All(func(x session.Session) { sessions[x.ID] = x.Timeout })
-	zw, err := zkfiles.NewSnapshotWriter(w, -1, sessions, acls)
-	if err != nil {
-		return err
-	}
+	var zw *zkfiles.SnapshotWriter
 	nodes := tree.NewReader(func(path string, i *tree.Info) error { return zw.Node(path, toZooKeeper(path, i)) })
-	if err := s.Nodes(nodes.Add); err != nil {
+	s, err := state.ReadNodes(backup, func(s *state.State) (err error) {
+		sessions := map[int64]int32{}
+		s.Sessions().All(func(x session.Session) { sessions[x.ID] = x.Timeout })
+		zw, err = zkfiles.NewSnapshotWriter(w, -1, sessions, acls)
 		return err
+	}, nodes.Add)
+	if err == nil {
+		err = nodes.Done()
 	}
-	if err := nodes.Done(); err != nil {
+	if err != nil {
 		return err
 	}
 	return zw.Close(s.Zxid())

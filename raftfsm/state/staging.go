@@ -23,8 +23,8 @@ type staging struct {
 	birth  uint32
 	size   int64 // of the whole backup
 	next   int64 // bytes that are there
-	rest   []byte
-	feed   feeder
+	nodes  *tree.Loader
+	d      *decoder
 }
 
 // Staging describes the place for a backup.
@@ -120,7 +120,9 @@ func (s *State) applyStaging(r *Request, to Sink) {
 			err, code = fmt.Errorf("through server %d", p.origin), Occupied
 		case d.Err() == nil && g.Birth != 0 && mark.birth == g.Birth:
 			err = nil
-			s.staged = &staging{id: g.ID, origin: g.Origin, birth: g.Birth, size: g.Size}
+			nodes := tree.NewLoader()
+			s.staged = &staging{id: g.ID, origin: g.Origin, birth: g.Birth, size: g.Size, nodes: nodes,
+				d: newDecoder(nil, nodes.Add)}
 		}
 	} else if p != nil && p.id == id && d.Err() == nil {
 		switch r.Op {
@@ -160,11 +162,7 @@ func (p *staging) add(at int64, b []byte) error {
 		return errors.New("there is more of it than was announced")
 	}
 	p.next += int64(len(b))
-	p.rest = append(p.rest, b...)
-	rest, err := p.feed.add(p.rest)
-	if len(rest) < len(p.rest) { // a long chunk is not to be copied for every piece
-		p.rest = append(p.rest[:0], rest...)
-	}
+	_, err := p.d.Write(b)
 	return err
 }
 
@@ -175,8 +173,11 @@ func (s *State) restore(keep bool, to Sink) error {
 	if p.next != p.size {
 		return errNoOrder
 	}
-	b, err := p.feed.finish()
-	if err != nil {
+	if err := p.d.end(); err != nil {
+		return err
+	}
+	b := p.d.state
+	if err := b.complete(p.nodes); err != nil {
 		return err
 	}
 	if keep && b.clusterID != s.clusterID {
@@ -224,53 +225,4 @@ func (s *State) dropReleased(id int64, now *tree.Tree) {
 		have, there := now.Get(path)
 		return !there || have.Stat.Czxid != czxid || have.Stat.EphemeralOwner != id
 	})
-}
-
-// feeder builds a state from a snapshot that comes in pieces.
-type feeder struct {
-	magic bool
-	nodes *tree.Loader
-	d     decoder
-}
-
-// add takes the whole chunks of b and returns the rest.
-func (f *feeder) add(b []byte) (rest []byte, err error) {
-	if !f.magic {
-		if len(b) < len(snapshotMagic) {
-			return b, nil
-		}
-		if string(b[:len(snapshotMagic)]) != snapshotMagic {
-			return nil, errNoSnapshot
-		}
-		f.magic, b = true, b[len(snapshotMagic):]
-		f.nodes = tree.NewLoader()
-		f.d.nodes = f.nodes.Add
-	}
-	for len(b) >= chunkFrame {
-		n, err := chunkLen(b, f.d.chunks)
-		if err != nil {
-			return nil, err
-		}
-		end := chunkFrame + n
-		if len(b) < end {
-			break
-		}
-		payload := b[chunkFrame:end]
-		if err := checkChunk(b, payload, f.d.chunks); err != nil {
-			return nil, err
-		}
-		if err := f.d.take(b[0], payload); err != nil {
-			return nil, err
-		}
-		b = b[end:]
-	}
-	return b, nil
-}
-
-// finish returns the state.
-func (f *feeder) finish() (*State, error) {
-	if !f.d.whole {
-		return nil, errLostChunks
-	}
-	return f.d.state, f.d.state.complete(f.nodes)
 }

@@ -1,0 +1,256 @@
+package state
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// chunks cuts a snapshot that comes in pieces of any length into its chunks, verifies each and gives
+// it to take, which keeps nothing of it.
+type chunks struct {
+	take  func(kind byte, payload []byte) error
+	rest  []byte // not cut yet
+	magic bool   // the magic line has come
+	count uint32 // of the chunks that have come
+	whole bool   // the end chunk has come
+}
+
+var (
+	errNoSnapshot = errors.New("not a snapshot this program can read")
+	errLostChunks = errors.New("snapshot has lost chunks")
+	errNoPlace    = errors.New("the chunk is out of place")
+	errBehind     = errors.New("bytes behind the end of the snapshot")
+)
+
+// Write takes the next piece.
+func (c *chunks) Write(piece []byte) (int, error) {
+	c.rest = append(c.rest, piece...)
+	rest, err := c.cut(c.rest)
+	if len(rest) < len(c.rest) { // a long chunk is not to be copied for every piece
+		c.rest = append(c.rest[:0], rest...)
+	}
+	return len(piece), err
+}
+
+// cut takes the whole chunks of b and returns the rest.
+func (c *chunks) cut(b []byte) (rest []byte, err error) {
+	if !c.magic {
+		if len(b) < len(snapshotMagic) {
+			return b, nil
+		}
+		if string(b[:len(snapshotMagic)]) != snapshotMagic {
+			return nil, errNoSnapshot
+		}
+		c.magic, b = true, b[len(snapshotMagic):]
+	}
+	for len(b) >= chunkFrame {
+		n := binary.BigEndian.Uint32(b[1:])
+		if n > MaxChunk {
+			return nil, fmt.Errorf("snapshot chunk %d claims %d bytes", c.count, n)
+		}
+		end := chunkFrame + int(n)
+		if len(b) < end {
+			break
+		}
+		if err := c.chunk(b[:chunkFrame], b[chunkFrame:end]); err != nil {
+			return nil, err
+		}
+		b = b[end:]
+	}
+	return b, nil
+}
+
+func (c *chunks) chunk(head, payload []byte) error {
+	kind := head[0]
+	switch {
+	case chunkSum(kind, payload) != binary.BigEndian.Uint32(head[5:]):
+		return fmt.Errorf("snapshot chunk %d is damaged (checksum)", c.count)
+	case c.whole:
+		return errBehind
+	case kind == chunkEnd && (len(payload) != 4 || binary.BigEndian.Uint32(payload) != c.count):
+		return errLostChunks
+	}
+	if err := c.take(kind, payload); err != nil {
+		return fmt.Errorf("snapshot chunk %d of kind %d: %w", c.count, kind, err)
+	}
+	c.count++
+	c.whole = kind == chunkEnd
+	return nil
+}
+
+// read takes a whole snapshot.
+func (c *chunks) read(from io.Reader) error {
+	if _, err := io.CopyBuffer(c, from, make([]byte, 256<<10)); err != nil {
+		return err
+	}
+	if c.whole && len(c.rest) > 0 {
+		return errBehind
+	}
+	return c.end()
+}
+
+// end returns nil if the snapshot is whole.
+func (c *chunks) end() error {
+	switch {
+	case !c.magic:
+		return errNoSnapshot
+	case !c.whole:
+		return fmt.Errorf("snapshot ends in chunk %d: %w", c.count, io.ErrUnexpectedEOF)
+	}
+	return nil
+}
+
+// CheckSnapshot verifies that a snapshot is as it was written: its chunks, and that none is
+// missing. It keeps no chunk.
+func CheckSnapshot(from io.Reader) error {
+	c := chunks{take: func(byte, []byte) error { return nil }}
+	return c.read(from)
+}
+
+// ReadPosition reads a snapshot's place in the log from its beginning.
+func ReadPosition(from io.Reader) (at Position, err error) {
+	enough := errors.New("the place is known")
+	c := chunks{take: func(kind byte, payload []byte) (err error) {
+		if kind != chunkHeader {
+			return errNoPlace
+		}
+		if at, err = new(State).loadHeader(payload); err != nil {
+			return err
+		}
+		return enough
+	}}
+	if err = c.read(from); errors.Is(err, enough) {
+		err = nil
+	}
+	return at, err
+}
+
+// decoder makes a state without its tree of the chunks of a snapshot, and gives those of nodes to
+// nodes.
+type decoder struct {
+	chunks
+	state    *State
+	at       Position
+	sessions []byte // encoded, until they are loaded
+	loaded   bool
+	begin    func(*State) error // is called before the first nodes; nil: nothing is
+	nodes    func(chunk []byte) error
+}
+
+func newDecoder(begin func(*State) error, nodes func(chunk []byte) error) *decoder {
+	d := &decoder{begin: begin, nodes: nodes}
+	d.take = d.decode
+	return d
+}
+
+func (d *decoder) decode(kind byte, payload []byte) (err error) {
+	switch {
+	case kind == chunkHeader && d.count == 0:
+		d.state = new(State)
+		d.at, err = d.state.loadHeader(payload)
+		return err
+	case kind == chunkSessions && d.count == 1, kind == chunkMore && d.count > 1 && !d.loaded:
+		d.sessions = append(d.sessions, payload...)
+		return nil
+	case kind == chunkNodes && d.count > 1:
+		if err := d.loadSessions(); err != nil {
+			return err
+		}
+		return d.nodes(payload)
+	case kind == chunkEnd && d.loaded:
+		return nil
+	}
+	return errNoPlace
+}
+
+// loadSessions loads the sessions when all of them have been taken.
+func (d *decoder) loadSessions() error {
+	if d.loaded {
+		return nil
+	}
+	d.loaded = true
+	d.state.sessions = session.NewTable(0)
+	dec := jute.NewDecoder(d.sessions)
+	if err := d.state.sessions.Load(&dec); err != nil {
+		return err
+	}
+	if len(dec.Rest()) > 0 {
+		return errors.New("bytes behind the sessions")
+	}
+	d.sessions = nil
+	if d.begin == nil {
+		return nil
+	}
+	return d.begin(d.state)
+}
+
+// ReadNodes reads and verifies a whole snapshot, and returns the state without its tree. It calls
+// begin with that state when it has read what comes before the nodes, and passes the chunks of nodes
+// to nodes.
+func ReadNodes(from io.Reader, begin func(*State) error, nodes func(chunk []byte) error) (*State, error) {
+	d := newDecoder(begin, nodes)
+	err := d.read(from)
+	return d.state, err
+}
+
+// ReadSnapshot reads and verifies a whole snapshot, and returns the state and
+// the place in the log where it stands.
+func ReadSnapshot(from io.Reader) (*State, Position, error) {
+	nodes := tree.NewLoader()
+	d := newDecoder(nil, nodes.Add)
+	err := d.read(from)
+	if err == nil {
+		err = d.state.complete(nodes)
+	}
+	if err != nil {
+		return nil, d.at, err
+	}
+	return d.state, d.at, nil
+}
+
+// complete gives the state its nodes. All of them must have been read.
+func (s *State) complete(nodes *tree.Loader) (err error) {
+	if s.tree, err = nodes.Finish(); err != nil {
+		return err
+	}
+	info, _ := s.tree.Get(ConfigPath)
+	s.configured = len(info.Data) > 0
+	// An ephemeral without its session would never go away.
+	for id := range s.tree.Ephemerals() {
+		if _, ok := s.sessions.Get(id); !ok {
+			return fmt.Errorf("node of session 0x%x, which does not exist", id)
+		}
+	}
+	return nil
+}
+
+// Backup describes the content of a backup.
+type Backup struct {
+	Cluster  string
+	Zxid     int64
+	Nodes    int
+	Sessions int
+	Bytes    int64 // as Tree.Bytes counts them
+}
+
+// CheckBackup reads a backup to its end and describes it.
+func CheckBackup(r io.Reader) (*Backup, error) {
+	b := new(Backup)
+	nodes := tree.NewReader(func(path string, i *tree.Info) error {
+		b.Nodes++
+		b.Bytes += int64(len(path) + len(i.Data))
+		return nil
+	})
+	s, err := ReadNodes(r, nil, nodes.Add)
+	if err != nil {
+		return nil, err
+	}
+	b.Cluster, b.Zxid, b.Sessions = s.ClusterID(), s.Zxid(), s.Sessions().Len()
+	return b, nodes.Done()
+}
