@@ -37,8 +37,8 @@ func TestWhoIsNudged(t *testing.T) {
 	sessions.Remove(s.ID)
 	want(false, false)
 	e := filling{t: tm, requests: 1}
-	l := &inLink{from: 3, queue: []state.Block{{Origin: 3, Count: 1}}}
-	l.room.L = &l.mu
+	l := &inLink{queue: []state.Block{{Origin: 3, Count: 1}}}
+	tm.links.add(l)
 	e.link(l, 1, 1<<10)
 	want(false, true)
 	tm.acts.add(state.Request{Op: state.OpBarrier})

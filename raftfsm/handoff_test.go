@@ -91,8 +91,7 @@ func TestWhatEndsTheWaitOfACreate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := passing(t)
 		h.due = true
-		l := &inLink{from: 2}
-		l.room.L = &l.mu
+		l := &inLink{}
 		h.t.links.add(l)
 		time.AfterFunc(time.Millisecond, func() {
 			l.push(state.Block{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: deletes.Append(nil)})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 // Bounds of a block on a link: the leader makes its entries of whole blocks, a
@@ -29,17 +30,13 @@ const (
 // inLink is another server's stream, at the leader. Its blocks are forgotten when the link or the
 // term ends; the origin sends them again.
 type inLink struct {
-	from    uint32
-	version int // that the other server understands
-	release string
-	start   uint64 // how often its directory was started
-	c       net.Conn
+	peer.Greeting // of the other server
+	c             net.Conn
 
-	mu      sync.Mutex
+	set     *linkSet // its lock guards what follows
 	room    sync.Cond
 	queue   []state.Block
 	bytes   int
-	closed  bool
 	applied uint64 // how far that server says it is
 	heard   time.Time
 	full    string // why it wants requests refused that need more room
@@ -54,6 +51,7 @@ type linkSet struct {
 }
 
 func (ls *linkSet) add(l *inLink) bool {
+	l.set, l.room.L = ls, &ls.mu
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if !ls.closed {
@@ -63,12 +61,10 @@ func (ls *linkSet) add(l *inLink) bool {
 }
 
 func (ls *linkSet) remove(l *inLink) {
-	l.close()
+	l.c.Close() // without the lock: with TLS it may wait for the other server
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if i := slices.Index(ls.links, l); i >= 0 {
-		ls.links = slices.Delete(ls.links, i, i+1)
-	}
+	ls.links = slices.DeleteFunc(ls.links, func(o *inLink) bool { return o == l })
 }
 
 func (ls *linkSet) closeAll() {
@@ -76,7 +72,8 @@ func (ls *linkSet) closeAll() {
 	defer ls.mu.Unlock()
 	ls.closed = true
 	for _, l := range ls.links {
-		l.close()
+		l.room.Broadcast()
+		l.c.Close()
 	}
 }
 
@@ -87,9 +84,23 @@ func (ls *linkSet) leastVersion() int {
 	defer ls.mu.Unlock()
 	least := peer.Version
 	for _, l := range ls.links {
-		least = min(least, l.version)
+		least = min(least, l.Version)
 	}
 	return least
+}
+
+// far tells how far each linked server is.
+func (ls *linkSet) far() map[uint32]status.Progress {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	m := map[uint32]status.Progress{}
+	for _, l := range ls.links {
+		if !l.heard.IsZero() {
+			m[l.From] = status.Progress{Applied: l.applied, Heard: status.Ago(time.Since(l.heard).Milliseconds()),
+				Version: l.Release, Starts: l.Start}
+		}
+	}
+	return m
 }
 
 // progress returns how far each linked server is, by its own word of late.
@@ -111,38 +122,28 @@ func (ls *linkSet) full() string {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, l := range ls.links {
-		l.mu.Lock()
-		why, at := l.full, l.fullAt
-		l.mu.Unlock()
-		if why != "" && time.Since(at) < fullFor {
-			return fmt.Sprintf("server %d: %s", l.from, why)
+		if l.full != "" && time.Since(l.fullAt) < fullFor {
+			return fmt.Sprintf("server %d: %s", l.From, l.full)
 		}
 	}
 	return ""
 }
 
 // waiting returns the links that hold blocks.
-func (ls *linkSet) waiting() []*inLink {
+func (ls *linkSet) waiting() (list []*inLink) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	var list []*inLink
 	for _, l := range ls.links {
-		if l.waits() {
+		if len(l.queue) > 0 {
 			list = append(list, l)
 		}
 	}
 	return list
 }
 
-func (l *inLink) waits() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.queue) > 0
-}
-
 func (l *inLink) pop() (state.Block, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.set.mu.Lock()
+	defer l.set.mu.Unlock()
 	if len(l.queue) == 0 {
 		return state.Block{}, false
 	}
@@ -154,35 +155,16 @@ func (l *inLink) pop() (state.Block, bool) {
 }
 
 // push queues a block, waiting while the queue is full: then the connection is
-// not read and the origin waits as well.
+// not read and the origin waits as well. It reports false when the term is over.
 func (l *inLink) push(bl state.Block) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for !l.closed && (len(l.queue) >= linkQueue || l.bytes >= linkQueueByte) {
+	l.set.mu.Lock()
+	defer l.set.mu.Unlock()
+	for !l.set.closed && (len(l.queue) >= linkQueue || l.bytes >= linkQueueByte) {
 		l.room.Wait()
-	}
-	if l.closed {
-		return false
 	}
 	l.queue = append(l.queue, bl)
 	l.bytes += len(bl.Requests)
-	return true
-}
-
-// appliedThere returns how far that server is, by its own word.
-func (l *inLink) appliedThere() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.applied
-}
-
-func (l *inLink) close() {
-	l.mu.Lock()
-	l.closed = true
-	l.queue = nil
-	l.mu.Unlock()
-	l.room.Broadcast()
-	l.c.Close()
+	return !l.set.closed
 }
 
 // serveLink is the leader's end of a link.
@@ -191,14 +173,13 @@ func (n *Node) serveLink(c net.Conn, from *peer.Greeting) {
 	if t == nil {
 		return
 	}
-	l := &inLink{from: from.From, version: from.Version, release: from.Release, start: from.Start, c: c}
-	l.room.L = &l.mu
+	l := &inLink{Greeting: *from, c: c}
 	if !t.links.add(l) {
 		return
 	}
 	defer func() {
 		t.links.remove(l)
-		n.promises.note(from.Incarnation, peer.Shown{Index: l.appliedThere()})
+		n.promises.note(from.Incarnation, peer.Shown{Index: l.applied})
 		n.promises.dirty.send()
 	}()
 	r := bufio.NewReaderSize(c, 64<<10)
@@ -221,7 +202,7 @@ func (t *term) receive(l *inLink, w *bufio.Writer, typ byte, payload []byte) err
 	switch typ {
 	case peer.LinkBlock:
 		bl, rest, err := state.NextBlock(payload)
-		if err != nil || len(rest) > 0 || bl.Origin != l.from {
+		if err != nil || len(rest) > 0 || bl.Origin != l.From {
 			return errors.New("bad block on a link")
 		}
 		if err := bl.Check(); err != nil {
@@ -233,18 +214,18 @@ func (t *term) receive(l *inLink, w *bufio.Writer, typ byte, payload []byte) err
 		t.wake()
 		return nil
 	case peer.LinkFull:
-		l.mu.Lock()
+		l.set.mu.Lock()
 		l.full, l.fullAt = string(payload[:min(len(payload), 200)]), time.Now()
-		l.mu.Unlock()
+		l.set.mu.Unlock()
 		return nil
 	case peer.LinkTouches:
 		touches, err := peer.ParseTouches(payload)
 		if err != nil {
 			return err
 		}
-		l.mu.Lock()
+		l.set.mu.Lock()
 		l.applied, l.heard = touches.Applied, time.Now()
-		l.mu.Unlock()
+		l.set.mu.Unlock()
 		t.tracker.touchAll(touches.Heard)
 		// The word "heard" is given only by a leader that holds its lease.
 		if t.ctx.Err() != nil || !t.n.raft.Leads() {

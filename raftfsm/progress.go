@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -103,22 +102,6 @@ func (n *Node) members() (list []status.Member) {
 	})
 	slices.SortFunc(list, func(a, b status.Member) int { return int(a.ID) - int(b.ID) })
 	return list
-}
-
-// far tells how far each linked server is.
-func (ls *linkSet) far() map[uint32]status.Progress {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	m := map[uint32]status.Progress{}
-	for _, l := range ls.links {
-		l.mu.Lock()
-		if !l.heard.IsZero() {
-			m[l.from] = status.Progress{Applied: l.applied, Heard: status.Ago(time.Since(l.heard).Milliseconds()),
-				Version: l.release, Starts: l.start}
-		}
-		l.mu.Unlock()
-	}
-	return m
 }
 
 // progressOf reads what a server says of itself.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/offline"
+	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -116,7 +117,7 @@ func TestL20LowDiskOfAFollower(t *testing.T) {
 		o.FreeBytes = func(string) (int64, error) { return free[id].Load(), nil }
 	})
 	told := term{n: c.nodes[1]} // a leader of its own, however leadership moves below
-	told.links.add(&inLink{from: 2, full: "its disk is low", fullAt: time.Now().Add(time.Hour)})
+	told.links.add(&inLink{Greeting: peer.Greeting{From: 2}, full: "its disk is low", fullAt: time.Now().Add(time.Hour)})
 	expect.Equal(t, told.lowest(), "server 2: its disk is low")
 	for id := 1; id <= 3; id++ {
 		a := newAsker(t, c.nodes[id%3+1])
