@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/trace"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,40 +13,38 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// leadership is what raft says of this server's leadership, gained and lost.
+// leadership makes a context of each leadership of this server, which ends when the leadership does.
 type leadership struct {
-	notes chan bool // from raft, whose main loop waits until it is heard
-	news  signal    // that count has changed
-
-	mu      sync.Mutex
-	leading bool
-	count   uint64 // how often it changed
+	notes chan bool            // from raft, whose main loop waits until it is heard
+	won   chan context.Context // of length 1, for lead: the leadership that has begun
 }
 
 func newLeadership() *leadership {
-	return &leadership{notes: make(chan bool, 1), news: newSignal()}
+	return &leadership{notes: make(chan bool, 1), won: make(chan context.Context, 1)}
 }
 
-// listen only records what raft says: its goroutine must not call raft, which waits for it.
+// listen hears what raft says of this server's leadership, gained and lost. Its goroutine must not
+// call raft, which waits for it.
 func (l *leadership) listen(ctx context.Context) {
+	end := func() {}
+	defer func() { end() }()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case leading := <-l.notes:
-			l.mu.Lock()
-			l.leading = leading
-			l.count++
-			l.mu.Unlock()
-			l.news.send()
+			end()
+			select {
+			case <-l.won: // it is over, and lead has not heard of it
+			default:
+			}
+			if leading {
+				one, cancel := context.WithCancel(ctx)
+				end = cancel
+				l.won <- one
+			}
 		}
 	}
-}
-
-func (l *leadership) now() (leading bool, count uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.leading, l.count
 }
 
 func (n *Node) newRelief() *elect.Relief {
@@ -59,45 +56,18 @@ func (n *Node) newRelief() *elect.Relief {
 func (n *Node) lead() {
 	relief := n.newRelief()
 	for {
-		leading, count := n.leadership.now()
-		if !leading {
-			select {
-			case <-n.ctx.Done():
-				return
-			case <-n.leadership.news:
-			}
-			continue
-		}
-		err := n.oneTerm(count, relief)
-		if n.ctx.Err() != nil {
-			return
-		}
-		if now, c := n.leadership.now(); now && c == count {
-			// Still leader by raft's word: a proposal failed, or leadership was
-			// about to be handed over. Begin again, from the barrier on.
-			n.log.Debug("leadership term begins again", "err", err)
-			select {
-			case <-n.ctx.Done():
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
-	}
-}
-
-// oneTerm leads until leadership changes, and returns when nothing of the term
-// is left running.
-func (n *Node) oneTerm(count uint64, relief *elect.Relief) error {
-	ctx, cancel := context.WithCancel(n.ctx)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- n.runTerm(ctx, relief) }()
-	for {
+		var ctx context.Context
 		select {
-		case err := <-done:
-			return err
-		case <-n.leadership.news:
-			if _, c := n.leadership.now(); c != count {
-				cancel()
+		case <-n.ctx.Done():
+			return
+		case ctx = <-n.leadership.won:
+		}
+		for again := true; again; again = pause(ctx, 10*time.Millisecond) {
+			err := n.runTerm(ctx, relief)
+			if ctx.Err() == nil {
+				// Still leader by raft's word: a proposal failed, or leadership was
+				// about to be handed over. Begin again, from the barrier on.
+				n.log.Debug("leadership term begins again", "err", err)
 			}
 		}
 	}
