@@ -3,6 +3,7 @@ package raftfsm
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,33 +14,38 @@ import (
 // actQueue holds what the leader proposes on its own account. It is dropped
 // with the term, so nothing in it is ever proposed twice.
 type actQueue struct {
-	mu    sync.Mutex
-	sizes []int         // of the requests in buf
-	buf   []byte        // requests, encoded
-	open  []state.Block // open-stream requests, which belong to no stream yet
+	mu   sync.Mutex
+	list [][]byte // requests, encoded
+	size int      // of all of them
+	open []byte   // blocks with open-stream requests, which belong to no stream yet
 }
 
-// add queues an act of the leader. Acts are conditional: Apply looks again.
+// propose queues an act of the leader. Acts are conditional: Apply looks again.
+func (t *term) propose(r state.Request) {
+	t.acts.add(r)
+	t.wake()
+}
+
 func (q *actQueue) add(r state.Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	at := len(q.buf)
-	q.buf = r.Append(q.buf)
-	q.sizes = append(q.sizes, len(q.buf)-at)
+	act := r.Append(nil)
+	q.list = append(q.list, act)
+	q.size += len(act)
 }
 
 // bytes is how much waits to be proposed.
 func (q *actQueue) bytes() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.buf)
+	return q.size
 }
 
 // addOpen queues a server's wish to open its stream.
 func (q *actQueue) addOpen(bl state.Block) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.open = append(q.open, bl)
+	q.open = bl.Append(q.open)
 }
 
 // take appends what waits to an entry: every wish to open a stream, and up to actsInEntry acts
@@ -47,22 +53,19 @@ func (q *actQueue) addOpen(bl state.Block) {
 func (q *actQueue) take(entry []byte) (_ []byte, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := range q.open {
-		entry = q.open[i].Append(entry)
-	}
+	entry = append(entry, q.open...)
 	q.open = nil
 	n, size := 0, 0
-	for n < min(len(q.sizes), actsInEntry) && (n == 0 || size+q.sizes[n] <= state.BatchBytes/2) {
-		size += q.sizes[n]
+	for n < min(len(q.list), actsInEntry) && (n == 0 || size+len(q.list[n]) <= state.BatchBytes/2) {
+		size += len(q.list[n])
 		n++
 	}
 	if n > 0 {
-		own := state.Block{Count: uint32(n), Requests: q.buf[:size]}
+		own := state.Block{Count: uint32(n), Requests: slices.Concat(q.list[:n]...)}
 		entry = own.Append(entry)
-		q.sizes = q.sizes[:copy(q.sizes, q.sizes[n:])]
-		q.buf = q.buf[:copy(q.buf, q.buf[size:])]
+		q.list, q.size = q.list[n:], q.size-size
 	}
-	return entry, len(q.sizes) > 0
+	return entry, len(q.list) > 0
 }
 
 // touchEvery returns how often a server looks which sessions it has heard from.
@@ -152,19 +155,17 @@ func (t *term) expire(now time.Time) {
 	t.n.View(func(s *state.State) {
 		for _, id := range due {
 			if sess, ok := s.Sessions().Get(id); ok {
-				t.acts.add(state.Request{Session: id, Gen: sess.Gen, Op: state.OpExpire})
+				t.propose(state.Request{Session: id, Gen: sess.Gen, Op: state.OpExpire})
 			} else {
 				t.tracker.remove(id)
 			}
 		}
 	})
-	t.wake()
 }
 
 // sweep proposes the removal of empty containers and overdue TTL nodes, up to reapPerSweep of them and
 // sweepBytes of paths: the next sweep finds the rest.
 func (t *term) sweep() {
-	defer t.wake()
 	for from, left := 0, reapPerSweep; left > 0; {
 		var paths []string
 		t.n.View(func(s *state.State) {
@@ -174,7 +175,7 @@ func (t *term) sweep() {
 			if t.acts.bytes() > sweepBytes {
 				return
 			}
-			t.acts.add(state.Request{Op: state.OpReap, Body: []byte(p)})
+			t.propose(state.Request{Op: state.OpReap, Body: []byte(p)})
 		}
 		if left -= len(paths); from == 0 {
 			return
@@ -191,10 +192,9 @@ func (t *term) compareDigests(done int64) int64 {
 		if d, ok := s.LastDigest(); ok && d.Zxid >= done+digestGap {
 			done = d.Zxid
 			body := binary.BigEndian.AppendUint64(nil, uint64(d.Zxid))
-			t.acts.add(state.Request{Op: state.OpDigest, Body: binary.BigEndian.AppendUint64(body, d.Sum)})
+			t.propose(state.Request{Op: state.OpDigest, Body: binary.BigEndian.AppendUint64(body, d.Sum)})
 		}
 	})
-	t.wake()
 	return done
 }
 

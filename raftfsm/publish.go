@@ -96,8 +96,7 @@ func (t *term) note(c *state.MemberChange) error {
 		return nil
 	}
 	t.notice.words = c.Words
-	t.acts.add(state.Request{Op: state.OpWords, Body: []byte(c.Words)})
-	t.wake()
+	t.propose(state.Request{Op: state.OpWords, Body: []byte(c.Words)})
 	return nil
 }
 
@@ -164,8 +163,7 @@ func (t *term) publish(renew bool, without uint32) {
 		text := state.ConfigText(list)
 		if was != text || renew || !s.Configured() && t.notice.last == "" {
 			t.notice.last = text
-			t.acts.add(state.Request{Op: state.OpConfig, Body: []byte(text)})
-			t.wake()
+			t.propose(state.Request{Op: state.OpConfig, Body: []byte(text)})
 		}
 	})
 }
@@ -175,8 +173,7 @@ func (t *term) forget(s *state.State, servers []raft.Server) {
 	for _, m := range s.Members() {
 		is := func(srv raft.Server) bool { return peer.ParseID(srv.ID) == m.ID }
 		if m.Incarnation != "" && !slices.ContainsFunc(servers, is) {
-			t.acts.add(state.Forget(m.ID, randomInt(t.n.o.Rand)))
-			t.wake()
+			t.propose(state.Forget(m.ID, randomInt(t.n.o.Rand)))
 		}
 	}
 }
@@ -190,8 +187,7 @@ func (t *term) forgetFirst(ctx context.Context, id uint32) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
-	t.acts.add(state.Forget(id, randomInt(t.n.o.Rand)))
-	t.wake()
+	t.propose(state.Forget(id, randomInt(t.n.o.Rand)))
 	if !t.n.fsm.wait(ctx.Done(), func() bool { return t.n.incarnationOf(id) == "" }) {
 		return status.With(status.Interrupted, ctx.Err())
 	}

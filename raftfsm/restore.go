@@ -245,8 +245,7 @@ func (a *abandoned) look(t *term) {
 	}
 	t.n.log.Warn("a restore is given up: no more of it came", "server", g.Origin)
 	a.since = time.Now()
-	t.acts.add(g.GiveUp())
-	t.wake()
+	t.propose(g.GiveUp())
 }
 
 // Room says why this server's disk cannot take so many bytes; nil: it can.

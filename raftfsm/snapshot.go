@@ -68,8 +68,7 @@ func (n *Node) snapshotDamaged(err error) {
 // addBarrier lets a leader add an entry without effect to its log.
 func (n *Node) addBarrier() {
 	if t := n.term.Load(); t != nil {
-		t.acts.add(state.Request{Op: state.OpBarrier})
-		t.wake()
+		t.propose(state.Request{Op: state.OpBarrier})
 	}
 }
 
