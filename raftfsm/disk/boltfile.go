@@ -24,10 +24,10 @@ func openBolt(file string, readOnly bool) (*boltdb.BoltStore, error) {
 	return boltdb.New(boltdb.Options{Path: file, BoltOptions: o, MsgpackUseNewTimeFormat: true})
 }
 
-// checkBolt reads the file of a directory that is begun, before anything is written to it.
-func checkBolt(file string) (err error) {
+// readBolt opens the file of a directory that is begun for reading, and reads the terms and votes in it.
+func readBolt(file string) (bolt *boltdb.BoltStore, t *terms, err error) {
 	if err := checkMetas(file); err != nil {
-		return err
+		return nil, nil, err
 	}
 	// bolt believes the offsets that it finds, and reads from mapped memory: a damaged file can make it panic or
 	// touch pages that do not exist.
@@ -37,15 +37,17 @@ func checkBolt(file string) (err error) {
 			err = damagedTerms(file, fmt.Sprint(p))
 		}
 	}()
-	bolt, err := openBolt(file, true)
-	if err != nil {
-		if errors.Is(err, bolterrors.ErrTimeout) {
-			return fmt.Errorf("open stable store: %w", err)
-		}
-		return damagedTerms(file, err.Error())
+	bolt, err = openBolt(file, true)
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return nil, nil, fmt.Errorf("open stable store: %w", err)
+	case err != nil:
+		return nil, nil, damagedTerms(file, err.Error())
 	}
-	_, err = openTerms(bolt, file, true)
-	return errors.Join(err, bolt.Close())
+	if t, err = openTerms(bolt, file, true); err != nil {
+		return nil, nil, errors.Join(err, bolt.Close())
+	}
+	return bolt, t, nil
 }
 
 // A bolt file has two meta pages; the newer counts. If its checksum is wrong bolt takes the older,

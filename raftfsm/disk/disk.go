@@ -210,7 +210,11 @@ func (d *Disk) HasApplied(index uint64) bool {
 func (d *Disk) Watch(ctx context.Context) { d.dog.watch(ctx) }
 
 // Syncs returns the durable appends to the log: how many, their total time, and the longest.
-func (d *Disk) Syncs() (count int64, sum, longest time.Duration) { return d.dog.syncs.Summary() }
+func (d *Disk) Syncs() (count int64, sum, longest time.Duration) {
+	d.dog.mu.Lock()
+	defer d.dog.mu.Unlock()
+	return d.dog.syncs, d.dog.syncTime, d.dog.syncMax
+}
 
 // Promised returns what other servers may count on: the highest term this server has seen, and the
 // end of its log; 0: none.

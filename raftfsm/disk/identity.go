@@ -161,8 +161,8 @@ func (d *dataDir) loadIdentity(server uint32, rand io.Reader) (Identity, error) 
 	if err := checkReplaced(d.files.FS, d.path); err != nil {
 		return Identity{}, err
 	}
-	b, err := vfs.ReadFile(d.files.FS, d.sub(identityFile))
-	if errors.Is(err, os.ErrNotExist) {
+	id, err := readIdentity(d.files.FS, d.path)
+	if errors.Is(err, errNoIdentity) {
 		for _, part := range []string{"raft", "snapshots"} {
 			if there, err := vfs.Exists(d.files.FS, d.sub(part)); err == nil && there {
 				return Identity{}, fmt.Errorf(
@@ -176,15 +176,30 @@ func (d *dataDir) loadIdentity(server uint32, rand io.Reader) (Identity, error) 
 	if err != nil {
 		return Identity{}, err
 	}
+	if id.Server != server {
+		return Identity{}, fmt.Errorf("data directory %s belongs to server %d, but --id is %d", d.path, id.Server,
+			server)
+	}
+	return id, nil
+}
+
+var errNoIdentity = fmt.Errorf("it has no file %q", identityFile)
+
+// readIdentity reads the identity of a data directory.
+func readIdentity(fs vfs.FS, dir string) (Identity, error) {
+	file := filepath.Join(dir, identityFile)
+	b, err := vfs.ReadFile(fs, file)
+	if errors.Is(err, os.ErrNotExist) {
+		return Identity{}, fmt.Errorf("%s is no data directory of a zlockd: %w", dir, errNoIdentity)
+	}
+	if err != nil {
+		return Identity{}, err
+	}
 	id, err := parseIdentity(b)
 	if err != nil {
 		return Identity{}, fmt.Errorf(
 			"%s is damaged: %w; restore the file, or remove the directory and add this server again as a new one",
-			d.sub(identityFile), err)
-	}
-	if id.Server != server {
-		return Identity{}, fmt.Errorf("data directory %s belongs to server %d, but --id is %d", d.path, id.Server,
-			server)
+			file, err)
 	}
 	return id, nil
 }

@@ -27,7 +27,7 @@ func Replace(dir, old string, was Identity, f Founding, write func(io.Writer) er
 		if Interrupted(dir) {
 			return finishReplace(dir, old)
 		}
-		if is, err := readIdentity(dir); err != nil {
+		if is, err := readIdentity(vfs.ReadOnly, dir); err != nil {
 			return err
 		} else if is.Start != was.Start || is.Life != was.Life {
 			return fmt.Errorf("a server was started on %s meanwhile: give the command again", dir)

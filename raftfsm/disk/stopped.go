@@ -49,7 +49,7 @@ func OpenStopped(dir string) (_ *Stopped, err error) {
 			_ = s.Close()
 		}
 	}()
-	if s.Identity, err = readIdentity(dir); err != nil {
+	if s.Identity, err = readIdentity(vfs.ReadOnly, dir); err != nil {
 		return nil, err
 	}
 	if err := (&dataDir{path: dir, files: osFiles}).checkParts(&s.Identity); err != nil {
@@ -63,39 +63,15 @@ func OpenStopped(dir string) (_ *Stopped, err error) {
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	file := filepath.Join(dir, boltName)
 	if s.Identity.Start == 0 {
 		return nil, fmt.Errorf("no server has started on %s yet", dir)
 	}
-	if err := checkBolt(file); err != nil {
-		return nil, err
-	}
-	if s.bolt, err = openBolt(file, true); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	stable, err := openTerms(s.bolt, file, true)
-	if err != nil {
+	var stable *terms
+	if s.bolt, stable, err = readBolt(filepath.Join(dir, boltName)); err != nil {
 		return nil, err
 	}
 	s.Term = stable.stored.term
 	return s, nil
-}
-
-// readIdentity reads the identity of a data directory.
-func readIdentity(dir string) (Identity, error) {
-	file := filepath.Join(dir, identityFile)
-	b, err := os.ReadFile(file)
-	if errors.Is(err, os.ErrNotExist) {
-		return Identity{}, fmt.Errorf("%s is no data directory of a zlockd: it has no file %q", dir, identityFile)
-	}
-	if err != nil {
-		return Identity{}, err
-	}
-	id, err := parseIdentity(b)
-	if err != nil {
-		return Identity{}, fmt.Errorf("%s is damaged: %w", file, err)
-	}
-	return id, nil
 }
 
 // CheckWhole refuses, as a server does, a directory that had terms, and a log or a snapshot, and

@@ -80,7 +80,12 @@ func (s *Stores) openStable(files *Files, file string, begun bool) (below raft.S
 	below = files.Stable
 	if below == nil {
 		if begun {
-			if err := checkBolt(file); err != nil {
+			// Before anything is written to it.
+			bolt, _, err := readBolt(file)
+			if err == nil {
+				err = bolt.Close()
+			}
+			if err != nil {
 				return nil, err
 			}
 		}

@@ -20,8 +20,7 @@ import (
 const storeDeadline = 10 * time.Second // and a warning after a tenth of it
 
 func newWatchdog(log *slog.Logger, fatal func(error)) *watchdog {
-	return &watchdog{log: log, fatal: fatal, deadline: storeDeadline, syncs: new(Latency),
-		calls: map[*storeCall]struct{}{}}
+	return &watchdog{log: log, fatal: fatal, deadline: storeDeadline, calls: map[*storeCall]struct{}{}}
 }
 
 // watchdog watches over the calls into the stores.
@@ -30,11 +29,13 @@ type watchdog struct {
 	fatal    func(error)
 	deadline time.Duration         // of one call
 	broken   atomic.Pointer[error] // the first error; every later call fails with it
-	syncs    *Latency              // of durable appends
 
-	mu    sync.Mutex
-	calls map[*storeCall]struct{} // under way
-	count uint64                  // of calls, ever
+	mu       sync.Mutex
+	calls    map[*storeCall]struct{} // under way
+	count    uint64                  // of calls, ever
+	syncs    int64                   // durable appends
+	syncTime time.Duration           // of all of them
+	syncMax  time.Duration           // of the longest
 }
 
 // storeCall is one call into a store.
@@ -63,6 +64,19 @@ func (w *watchdog) run(what string, call func() error) error {
 		return err
 	}
 	return w.die(fmt.Errorf("storage failed: %s: %w", what, err))
+}
+
+// append makes one call that appends durably.
+func (w *watchdog) append(what string, call func() error) error {
+	start := time.Now()
+	err := w.run(what, call)
+	took := time.Since(start)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.syncs++
+	w.syncTime += took
+	w.syncMax = max(w.syncMax, took)
+	return err
 }
 
 // timed makes one call that returns a value.
