@@ -21,8 +21,8 @@ func (i *Instance) certificates() (list []certificate) {
 	for _, leaf := range shown(i.o.ClientTLS) {
 		list = append(list, certificate{"clients", leaf})
 	}
-	if t := i.peerTLS; t != nil && t.Leaf() != nil {
-		list = append(list, certificate{"peers", t.Leaf()})
+	if t := i.peerTLS; t != nil {
+		list = append(list, certificate{"peers", t.Get(time.Now()).Pair.Leaf})
 	}
 	for _, leaf := range shown(i.o.AdminTLS) {
 		list = append(list, certificate{"admin", leaf})

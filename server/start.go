@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/zlockd/zlockd/raftfsm"
-	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/server/clients"
@@ -42,7 +42,7 @@ type Instance struct {
 	metrics     net.Listener
 	metricsPage *http.Server
 
-	peerTLS *peer.TLS // nil: none
+	peerTLS *tlsfiles.Files // nil: none
 	slow    observe.Slow
 
 	reconfiguring sync.Mutex // held while a reconfig is under way here
@@ -65,7 +65,7 @@ func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 	i := &Instance{o: o.withDefaults(), failed: make(chan struct{})}
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	if i.o.PeerTLS.Cert != "" {
-		if i.peerTLS, err = peer.LoadTLS(i.o.PeerTLS, i.o.Logger); err != nil {
+		if i.peerTLS, err = tlsfiles.Open(i.o.PeerTLS, i.o.Logger); err != nil {
 			return nil, err
 		}
 	}

@@ -2,7 +2,9 @@ package peer
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 )
@@ -91,4 +93,74 @@ func readAnswer(r io.Reader) error {
 		return err
 	}
 	return &Refusal{string(text)}
+}
+
+// Shown is what a server has shown of its data directory to others. These values never decrease. A
+// server that shows less than before runs from an old copy of the directory, and has forgotten
+// promises that others count on, so it must not vote.
+type Shown struct {
+	Start uint64 `json:"start,omitempty"` // how often it was started
+	Life  string `json:"life,omitempty"`  // random name of the last start
+	Term  uint64 `json:"term,omitempty"`
+	Index uint64 `json:"index,omitempty"` // of the last log entry it has applied
+}
+
+// Raise raises s, where it shows less, to what is shown now.
+func (s *Shown) Raise(now Shown) {
+	if now.Start > s.Start {
+		s.Start, s.Life = now.Start, now.Life
+	}
+	s.Term = max(s.Term, now.Term)
+	s.Index = max(s.Index, now.Index)
+}
+
+// Behind says how a directory, whose log ends at end, is behind what it showed before; empty: it is
+// not.
+func (s Shown) Behind(before Shown, end uint64) string {
+	switch {
+	case s.Start < before.Start:
+		return fmt.Sprintf("it has been started %d times before, and %d are known", s.Start-1, before.Start)
+	case s.Start == before.Start && s.Life != before.Life:
+		return fmt.Sprintf("it was started for the %dth time once before", s.Start)
+	case s.Start == before.Start:
+		return "" // the same process, whose words may overtake each other
+	case s.Term < before.Term:
+		return fmt.Sprintf("it remembers term %d, and has been in term %d", s.Term, before.Term)
+	case end < before.Index:
+		return fmt.Sprintf("its log ends at entry %d, and it has applied entry %d", end, before.Index)
+	}
+	return ""
+}
+
+// maxJSON is the longest greeting, question or answer.
+const maxJSON = 1 << 20
+
+// readJSON reads a length and that much JSON.
+func readJSON(r io.Reader, v any) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n > maxJSON {
+		return fmt.Errorf("message of %d bytes", n)
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}
+
+// writeJSON writes what readJSON reads, behind some bytes, in one call.
+func writeJSON(w io.Writer, v any, before ...byte) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if len(b) > maxJSON {
+		return fmt.Errorf("message of %d bytes: no more than %d are read", len(b), maxJSON)
+	}
+	_, err = w.Write(append(binary.BigEndian.AppendUint32(before, uint32(len(b))), b...))
+	return err
 }

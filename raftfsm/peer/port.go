@@ -188,7 +188,7 @@ func (p *Port) greet(raw net.Conn) {
 func (p *Port) readGreeting(c net.Conn) (purpose Purpose, g Greeting, _ net.Conn, err error) {
 	var name string
 	if t := p.o.TLS; t != nil {
-		if c, name, err = t.server(c); err != nil {
+		if c, name, err = tlsServer(t, c); err != nil {
 			return 0, g, c, err
 		}
 	}
@@ -239,7 +239,7 @@ func (p *Port) call(ctx context.Context, purpose Purpose, to uint32, addr string
 	raw := c // a server that stands still does not answer the greeting
 	defer context.AfterFunc(ctx, func() { raw.Close() })()
 	if t := p.o.TLS; t != nil {
-		if c, err = t.client(c, to); err != nil {
+		if c, err = tlsClient(t, c, to); err != nil {
 			return nil, err
 		}
 	}

@@ -102,7 +102,7 @@ func ownTLS(t *testing.T, id uint32) *TLS {
 		Type: "PRIVATE KEY", Bytes: secret}} {
 		must.OK(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	}
-	secure := must.Get(LoadTLS(tlsfiles.Names{Flag: "peer-tls", Cert: cert, Key: private, CA: cert},
+	secure := must.Get(tlsfiles.Open(tlsfiles.Names{Flag: "peer-tls", Cert: cert, Key: private, CA: cert},
 		slog.New(slog.DiscardHandler)))(t)
 	return secure
 }
@@ -127,7 +127,7 @@ func TestSilenceAfterTheHandshakeIsNotWaitedFor(t *testing.T) {
 		c, err := ln.Accept()
 		if err == nil {
 			defer c.Close()
-			_, _, err = secure.server(c)
+			_, _, err = tlsServer(secure, c)
 		}
 		shaken <- err
 		<-t.Context().Done()
