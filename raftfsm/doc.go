@@ -20,18 +20,17 @@
 // Files by duty:
 //
 //   - node.go starts and stops a server's part, options.go says how; host.go is what
-//     the peer port asks of it, consensus.go is raft with what this package adds.
+//     the peer port asks of it, consensus.go is raft with what this package adds, such as
+//     the newest log entries in memory.
 //   - form.go finds the cluster at the start; addresses.go finds members that have
 //     moved; oldcopy.go notices that a directory is an old copy.
 //   - stream.go numbers requests, lanes.go lets sessions take turns before that;
-//     follow.go sends the stream to the leader, link.go is the leader's end, and
-//     gather.go makes one message of requests that come together.
-//   - lead.go runs a term and proposes entries, handoff.go lets creates wait for the
-//     next owner of a lock; duties.go is what else a leader does;
-//     commits.go tells followers of commits; publish.go tells clients of the members;
-//     member.go changes them; handover.go gives leadership away.
-//   - fsm.go applies the log; snapshot.go, restore.go and backup.go are
-//     about the state as a whole; logcache.go keeps the newest entries in memory.
-//   - serving.go decides whether clients are served; progress.go, status.go and
-//     measure.go tell what is known.
+//     follow.go sends the stream to the leader, and link.go is the leader's end.
+//   - lead.go runs a term and proposes entries, gather.go lets requests wait for those that are
+//     about to come; duties.go is what else a leader does; commits.go tells followers of
+//     commits; publish.go tells clients of the members; member.go changes them, and gives
+//     leadership away.
+//   - fsm.go applies the log; snapshot.go and restore.go are about the state as a whole.
+//   - serving.go decides whether clients are served; progress.go and measure.go tell what is
+//     known.
 package raftfsm

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
@@ -125,7 +126,7 @@ func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	s.sink = sink
 	disk.Own(sink)
 	if !disk.Forgets(sink) {
-		if err := s.state.Write(stoppable{s.f.ctx, sink}, s.read); err != nil {
+		if err := s.state.Write(disk.Until(s.f.ctx, sink), s.read); err != nil {
 			return fmt.Errorf("write snapshot: %w", err)
 		}
 	}
@@ -143,20 +144,6 @@ func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	return nil
 }
 
-// stoppable is a writer that fails when its server stops, which must not wait for a large snapshot:
-// raft waits for it.
-type stoppable struct {
-	ctx context.Context
-	io.Writer
-}
-
-func (w stoppable) Write(b []byte) (int, error) {
-	if err := w.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return w.Writer.Write(b)
-}
-
 func (s *fsmSnapshot) read(fn func()) {
 	s.f.mu.RLock()
 	defer s.f.mu.RUnlock()
@@ -171,6 +158,39 @@ func (s *fsmSnapshot) Release() {
 	s.f.mu.Unlock()
 	<-s.f.walking
 }
+
+// Backup is the state at one moment, to be written once while writes go on.
+type Backup struct {
+	Zxid int64
+	ACLs [][]jute.ACL // every one that a node in it can have
+
+	snap *fsmSnapshot
+}
+
+// Backup takes hold of the state as it is now. It waits, as long as ctx allows,
+// for a snapshot or another backup that is under way. The caller closes it.
+func (n *Node) Backup(ctx context.Context) (*Backup, error) {
+	f := n.fsm
+	select {
+	case f.walking <- struct{}{}:
+	case <-ctx.Done():
+		return nil, errors.New("a snapshot or another backup is being written; try again")
+	}
+	if f.dead.Load() {
+		<-f.walking
+		return nil, errors.New("this server has stopped")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.state.StartSnapshot(state.Position{Index: f.index.Load(), Term: f.term.Load()})
+	return &Backup{Zxid: s.Zxid(), ACLs: s.ACLs(), snap: &fsmSnapshot{f: f, state: s}}, nil
+}
+
+// Write writes the backup. No writer is kept waiting for more than some nodes.
+func (b *Backup) Write(w io.Writer) error { return b.snap.state.Write(w, b.snap.read) }
+
+// Close releases the state.
+func (b *Backup) Close() { b.snap.Release() }
 
 // Entries stay in the log behind a snapshot for servers that were away for a moment: without these
 // entries they would have to be sent the snapshot. They are bounded in entries and in bytes, for an

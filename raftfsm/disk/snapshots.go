@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -228,6 +229,22 @@ func (s *snapshotSink) Write(b []byte) (int, error) {
 	}
 	time.Sleep(min(time.Since(began), snapshotRest))
 	return n, nil
+}
+
+// Until returns a writer to w that fails when ctx has ended: a large snapshot must hold up neither a
+// server that stops nor a command that is interrupted.
+func Until(ctx context.Context, w io.Writer) io.Writer { return stoppable{ctx, w} }
+
+type stoppable struct {
+	ctx context.Context
+	io.Writer
+}
+
+func (w stoppable) Write(b []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.Writer.Write(b)
 }
 
 // Cancel throws the snapshot away.

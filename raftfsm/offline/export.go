@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ func Export(ctx context.Context, s *state.State, dir string, keep bool) (m *Made
 	zxid := s.Zxid()
 	snapshot := filepath.Join(to, fmt.Sprintf("snapshot.%x", zxid))
 	err = writeFile(snapshot, func(w io.Writer) error {
-		m, err = WriteZooSnapshot(interruptible{ctx, w}, s, keep)
+		m, err = WriteZooSnapshot(disk.Until(ctx, w), s, keep)
 		return err
 	})
 	if err != nil {
@@ -139,4 +140,21 @@ func ToZooKeeper(w io.Writer, backup io.Reader, acls [][]jute.ACL) error {
 		return err
 	}
 	return zw.Close(s.Zxid())
+}
+
+// writeFile writes a file that did not exist, durably.
+func writeFile(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 256<<10)
+	err = write(w)
+	if err == nil {
+		err = w.Flush()
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }

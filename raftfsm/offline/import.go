@@ -77,7 +77,7 @@ func compareIDs(a, b int64) int { return cmp.Compare(uint64(a), uint64(b)) }
 func found(ctx context.Context, dir string, server uint32, cluster string,
 	write func(io.Writer) error) error {
 	f := disk.Founding{Server: server, Cluster: cluster, Index: 1, Term: 1}
-	err := disk.Found(dir, f, func(w io.Writer) error { return write(interruptible{ctx, w}) })
+	err := disk.Found(dir, f, func(w io.Writer) error { return write(disk.Until(ctx, w)) })
 	if err != nil {
 		return fmt.Errorf("%s was not made: %w", dir, err)
 	}

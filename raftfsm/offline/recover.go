@@ -89,7 +89,7 @@ func (r *Recovery) Run(ctx context.Context, now int64) (*Made, error) {
 	f := disk.Founding{Server: r.Identity.Server, Cluster: m.Cluster, Index: 1, Term: 1,
 		Addr: r.Servers()[r.Identity.Server]}
 	return m, disk.Replace(r.dir, oldDir, r.Identity, f, func(w io.Writer) error {
-		return WriteBackup(interruptible{ctx, w}, r.State)
+		return WriteBackup(disk.Until(ctx, w), r.State)
 	})
 }
 
