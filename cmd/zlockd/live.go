@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
@@ -31,8 +32,8 @@ const (
 	liveWait    = 30 * time.Second // for a connection
 )
 
-// readRunning reads every node of a running server, in no order. Nodes may change during the
-// read: a server must stand still to be compared.
+// readRunning reads every node of a running server, one level of the tree after the other. Nodes may
+// change during the read: a server must stand still to be compared.
 func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, error) {
 	var auth []zk.Auth
 	if authFile != "" {
@@ -51,68 +52,38 @@ func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, 
 		return nil, fmt.Errorf("%s: %w", addr, err)
 	}
 	defer func() { _ = conn.Close(context.Background()) }() // the session only reads
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	l := &liveTree{conn: conn, c: &offline.Content{Name: addr, Wire: true, Nodes: map[string]*zkfiles.Node{}},
-		todo: []string{"/"}}
-	l.more.L = &l.mu
-	var wg sync.WaitGroup
-	for range liveReaders {
-		wg.Go(func() { l.work(ctx, stop) })
-	}
-	wg.Wait()
-	if l.err != nil {
-		return nil, fmt.Errorf("%s: %w", addr, l.err)
-	}
-	return l.c, ctx.Err()
-}
-
-// liveTree is a tree that several workers read.
-type liveTree struct {
-	conn *zk.Conn
-
-	mu   sync.Mutex
-	more sync.Cond // todo has grown, or all nodes are read
-	todo []string
-	busy int // workers with a node in hand
-	c    *offline.Content
-	err  error
-}
-
-func (l *liveTree) work(ctx context.Context, stop func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.more.Broadcast()
-	for {
-		for len(l.todo) == 0 && l.busy > 0 && l.err == nil {
-			l.more.Wait()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	c := &offline.Content{Name: addr, Wire: true, Nodes: map[string]*zkfiles.Node{}}
+	for paths := []string{"/"}; len(paths) > 0 && ctx.Err() == nil; {
+		nodes, names := make([]*zkfiles.Node, len(paths)), make([][]string, len(paths))
+		var taken atomic.Int64
+		var readers sync.WaitGroup
+		for range min(liveReaders, len(paths)) {
+			readers.Go(func() {
+				for i := taken.Add(1) - 1; i < int64(len(paths)) && ctx.Err() == nil; i = taken.Add(1) - 1 {
+					var err error
+					nodes[i], names[i], err = readNode(ctx, conn, paths[i])
+					if err != nil && !errors.Is(err, zk.ErrNoNode) { // a node deleted since is not an error
+						stop(fmt.Errorf("%s: %s: %w", addr, paths[i], err))
+					}
+				}
+			})
 		}
-		if len(l.todo) == 0 || l.err != nil {
-			return
-		}
-		path := l.todo[len(l.todo)-1]
-		l.todo = l.todo[:len(l.todo)-1]
-		l.busy++
-		l.mu.Unlock()
-		n, names, err := readNode(ctx, l.conn, path)
-		l.mu.Lock()
-		l.busy--
-		if err != nil && !errors.Is(err, zk.ErrNoNode) { // a node deleted since is not an error
-			if l.err == nil {
-				l.err = fmt.Errorf("%s: %w", path, err)
+		readers.Wait()
+		var below []string
+		for i, n := range nodes {
+			if n == nil {
+				continue
 			}
-			stop()
-			return
-		}
-		if err == nil {
-			l.c.Nodes[path] = n
-			l.c.Zxid = max(l.c.Zxid, n.Mzxid, n.Pzxid)
-			for _, name := range names {
-				l.todo = append(l.todo, strings.TrimSuffix(path, "/")+"/"+name)
+			c.Nodes[paths[i]], c.Zxid = n, max(c.Zxid, n.Mzxid, n.Pzxid)
+			for _, name := range names[i] {
+				below = append(below, strings.TrimSuffix(paths[i], "/")+"/"+name)
 			}
 		}
-		l.more.Broadcast()
+		paths = below
 	}
+	return c, context.Cause(ctx)
 }
 
 func readNode(ctx context.Context, conn *zk.Conn, path string) (*zkfiles.Node, []string, error) {
@@ -135,5 +106,8 @@ func readNode(ctx context.Context, conn *zk.Conn, path string) (*zkfiles.Node, [
 		return n, nil, nil
 	}
 	names, _, err := conn.Children(ctx, path)
-	return n, names, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return n, names, nil
 }
