@@ -130,7 +130,7 @@ func (c *call) doctor(conn *connectFlags, killAfter time.Duration, format string
 	for _, server := range list {
 		f := c.examine(ctx, conn, server, chroot, killAfter)
 		if ctx.Err() != nil {
-			return asExit(context.Cause(ctx))
+			return context.Cause(ctx)
 		}
 		found = append(found, f)
 		var row any = f
@@ -198,7 +198,7 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 		f.Problem = fmt.Sprintf(format, args...)
 		return f
 	}
-	cert, err := conn.reach(ctx, server)
+	srvr, cert, err := conn.word(ctx, server, "srvr")
 	if err != nil {
 		var sys syscall.Errno
 		var shake *handshakeError
@@ -207,9 +207,9 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 		return problem("%s", plainCause(err, conn.connectTimeout))
 	}
 	f.Certificate = cert
-	srvr := conn.word(ctx, server, "srvr")
 	f.readSrvr(srvr)
-	f.readMntr(conn.word(ctx, server, "mntr"))
+	mntr, _, _ := conn.word(ctx, server, "mntr") // a server that does not answer has said so to srvr
+	f.readMntr(mntr)
 	one := *conn
 	one.servers, one.chroot, one.margin, one.quiet = server, chroot, 0, true // the verdict reports it
 	cl, err := c.connect(ctx, &one)

@@ -194,7 +194,7 @@ func TestCausesAndCertificates(t *testing.T) {
 		{connectFlags{tlsFiles: tlsFiles{TLS: true}}, secure, "--tls-ca names the authority"},
 	} {
 		test.flags.connectTimeout = limit
-		expires, err := test.flags.reach(t.Context(), test.server)
+		_, expires, err := test.flags.word(t.Context(), test.server, "srvr")
 		if test.want == "" {
 			expect.OK(t, err, "%s", test.server)
 			if test.flags.CA != "" && (expires == nil || !expires.Equal(ends)) {

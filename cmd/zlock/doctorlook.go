@@ -30,49 +30,43 @@ func days(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
-// open opens a connection as the client does, with TLS if the flags ask for it.
-func (f *connectFlags) open(ctx context.Context, server string, limit time.Duration) (net.Conn, error) {
+// word sends a four-letter word to a server, and returns its answer, "" if it does not answer, and
+// when its certificate ends, if it has one. It returns an error only if the server cannot be reached.
+func (f *connectFlags) word(ctx context.Context, server, word string) (answer string, ends *time.Time, err error) {
 	cfg, err := f.tlsConfig()
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeout(ctx, f.connectTimeout)
 	defer cancel()
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", server)
-	if err != nil || cfg == nil {
-		return conn, err
+	conn, err := d.DialContext(limited, "tcp", server)
+	if err != nil {
+		return "", nil, err
 	}
-	if cfg.ServerName == "" {
-		cfg.ServerName, _, _ = net.SplitHostPort(server)
+	defer func() { conn.Close() }()
+	if cfg != nil {
+		if cfg.ServerName == "" {
+			cfg.ServerName, _, _ = net.SplitHostPort(server)
+		}
+		secure := tls.Client(conn, cfg)
+		if err := secure.HandshakeContext(limited); err != nil {
+			return "", nil, &handshakeError{err}
+		}
+		conn, ends = secure, &secure.ConnectionState().PeerCertificates[0].NotAfter
 	}
-	secure := tls.Client(conn, cfg)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		conn.Close()
-		return nil, &handshakeError{err}
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", ends, nil
 	}
-	return secure, nil
+	b, _ := io.ReadAll(io.LimitReader(conn, 256<<10))
+	return string(b), ends, nil
 }
 
 // handshakeError says why a server that accepts connections does not speak TLS with zlock.
 type handshakeError struct{ error }
 
 func (e *handshakeError) Unwrap() error { return e.error }
-
-// reach checks that a server can be reached, and returns when its certificate ends.
-func (f *connectFlags) reach(ctx context.Context, server string) (*time.Time, error) {
-	conn, err := f.open(ctx, server, f.connectTimeout)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	if secure, ok := conn.(*tls.Conn); ok {
-		if chain := secure.ConnectionState().PeerCertificates; len(chain) > 0 {
-			return &chain[0].NotAfter, nil
-		}
-	}
-	return nil, nil
-}
 
 // hangs explains a port that accepts connections and stays silent.
 const hangs = "its process is stopped or hangs, or another program listens there"
@@ -84,6 +78,7 @@ func plainCause(err error, limit time.Duration) string {
 	var sys syscall.Errno
 	var record tls.RecordHeaderError
 	var shake *handshakeError
+	var late net.Error
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return "no such host"
@@ -97,30 +92,10 @@ func plainCause(err error, limit time.Duration) string {
 		return err.Error() + " (--tls-ca names the authority)"
 	case errors.As(err, &sys):
 		return sys.Error()
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("no answer within %v", limit)
-	}
-	var net net.Error
-	if errors.As(err, &net) && net.Timeout() {
+	case errors.As(err, &late) && late.Timeout():
 		return fmt.Sprintf("no answer within %v", limit)
 	}
 	return err.Error()
-}
-
-// word sends a four-letter word to a server and returns its answer, "" if it does not answer.
-func (f *connectFlags) word(ctx context.Context, server, word string) string {
-	const patience = 5 * time.Second
-	conn, err := f.open(ctx, server, min(f.connectTimeout, patience))
-	if err != nil {
-		return ""
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
-	if _, err := conn.Write([]byte(word)); err != nil {
-		return ""
-	}
-	b, _ := io.ReadAll(io.LimitReader(conn, 256<<10))
-	return string(b)
 }
 
 func withPort(server string) string {
@@ -245,13 +220,10 @@ func clientAddrs(config string) (list []string) {
 		if err != nil {
 			host, port = "", addr // only a port
 		}
-		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
 			// The member listens on all addresses: use the one where its peers reach it.
-			if i := strings.LastIndexByte(peer, ':'); strings.HasSuffix(peer, ":participant") ||
-				strings.HasSuffix(peer, ":observer") {
-				peer = peer[:i]
-			}
-			peer = peer[:max(strings.LastIndexByte(peer, ':'), 0)] // the election port
+			peer = strings.TrimSuffix(strings.TrimSuffix(peer, ":participant"), ":observer")
+			peer = peer[:max(strings.LastIndexByte(peer, ':'), 0)] // without the election port
 			if host, _, err = net.SplitHostPort(peer); err != nil {
 				return nil
 			}
