@@ -6,9 +6,9 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -96,25 +96,12 @@ func adminHTTP(conf *tls.Config) *http.Client {
 	}
 }
 
-// ask reads one answer of the lock view.
+// ask reads one answer of the admin listener.
 func (a adminClient) ask(ctx context.Context, path string, q url.Values, into any) error {
 	if len(q) > 0 {
 		path += "?" + q.Encode()
 	}
-	body, err := a.do(ctx, http.MethodGet, path, nil)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
-	}
-	var part struct {
-		Truncated string `json:"truncated"`
-	}
-	if err := json.Unmarshal(body, &part); err == nil && part.Truncated != "" {
-		a.cut(part.Truncated)
-	}
-	return nil
+	return a.do(ctx, http.MethodGet, path, nil, into)
 }
 
 // serverFlags let a command that reads locks ask the admin port instead of opening a session.
@@ -146,7 +133,7 @@ func (c *call) look(f *serverFlags, conn *connectFlags, read func(context.Contex
 		f.timeout = conn.timeout
 		err := c.withAdmin(f.adminFlags, func(ctx context.Context, a adminClient) error { return read(ctx, a) })
 		if !cli.HasCode(err, exitNoSession) {
-			return asNo(err)
+			return err
 		}
 		if !conn.quiet {
 			c.say("%v; reading node by node", err)
@@ -183,26 +170,14 @@ func (a adminClient) Inspect(ctx context.Context, path string) (*recipe.Queue, e
 }
 
 func (a adminClient) eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error {
-	q := url.Values{"prefix": {root}, "limit": {"1000"}}
-	for {
-		var list struct {
-			Next  *int          `json:"next"`
-			Locks []answer.Lock `json:"locks"`
-		}
-		if err := a.ask(ctx, "/locks", q, &list); err != nil {
-			return err
-		}
-		for i := range list.Locks {
-			below := strings.TrimPrefix(list.Locks[i].Path, strings.TrimSuffix(root, "/"))
+	_, err := rows(ctx, a, "/locks", url.Values{"prefix": {root}}, math.MaxInt,
+		func(_ json.RawMessage, l *answer.Lock) {
+			below := strings.TrimPrefix(l.Path, strings.TrimSuffix(root, "/"))
 			if deep || !strings.Contains(strings.TrimPrefix(below, "/"), "/") {
-				f(&list.Locks[i])
+				f(l)
 			}
-		}
-		if list.Next == nil {
-			return nil
-		}
-		q.Set("offset", strconv.Itoa(*list.Next))
-	}
+		})
+	return err
 }
 
 // WaitGraph reads which parties wait for which.

@@ -58,9 +58,9 @@ func addStateFlags(fs *pflag.FlagSet) *adminFlags {
 // fetchState returns what writes the state in a format to the file of the command line.
 func (c *call) fetchState(format, output string) func(context.Context, adminClient) error {
 	return func(ctx context.Context, admin adminClient) error {
-		body, err := admin.open(ctx, http.MethodGet, "/commands/snapshot?format="+format, "", nil)
+		body, err := admin.open(ctx, http.MethodGet, "/commands/snapshot?format="+format, nil)
 		if err != nil {
-			return asNo(err)
+			return err
 		}
 		defer body.Close()
 		begun := time.Now()

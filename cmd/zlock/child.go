@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"syscall"
 	"time"
@@ -120,7 +121,7 @@ func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 // a second time those that a terminal sends to both.
 func runPlain(exe executable) (int, error) {
 	sigs := listenForCommand()
-	defer sigs.stop()
+	defer signal.Stop(sigs)
 	cmd := exec.Command(exe.path)
 	cmd.Args = exe.argv
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -133,13 +134,12 @@ func runPlain(exe executable) (int, error) {
 	go func() { done <- cmd.Wait() }()
 	for {
 		select {
-		case sig := <-sigs.ch:
+		case sig := <-sigs:
 			if !isTerminal(os.Stdin) || !slices.Contains(terminalSignals, sig) {
 				_ = cmd.Process.Signal(sig)
 			}
 		case err := <-done:
-			var e *exec.ExitError
-			if err != nil && !errors.As(err, &e) {
+			if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
 				return 0, err
 			}
 			status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)

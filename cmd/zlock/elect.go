@@ -47,7 +47,7 @@ type electFlags struct {
 func (c *call) elect(f *electFlags, run *runFlags, conn *connectFlags) error {
 	j, err := c.begin(run, conn, f.killAfter, false)
 	if err != nil {
-		return asExit(err)
+		return err
 	}
 	var opts []client.Option
 	if f.latch {

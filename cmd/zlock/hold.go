@@ -39,15 +39,15 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 	defer stop()
 	cl, err := c.connect(ctx, conn)
 	if err != nil {
-		return asExit(err)
+		return err
 	}
 	defer c.disconnect(cl)
 	if _, err := c.inherited(ctx, cl, chroot, c.Args, false); err != nil {
-		return asExit(err)
+		return err
 	}
 	lease, err := lock.acquire(ctx, cl, taskOf(c.getenv), c.Args)
 	if err != nil {
-		return asExit(err)
+		return err
 	}
 	s := holding{app: c.app, lease: lease}
 	if err := c.keep(ctx, lock, &s, conn.quiet); err != nil {
@@ -85,7 +85,7 @@ func (c *call) keep(ctx context.Context, lock *lockFlags, s *holding, quiet bool
 		case <-eof:
 			return nil
 		case <-ctx.Done():
-			return asExit(context.Cause(ctx))
+			return context.Cause(ctx)
 		case <-lease.Lost():
 			c.say("%v", lease.Err())
 			return cli.Exit(s.lossCode())

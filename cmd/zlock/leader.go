@@ -35,7 +35,7 @@ without a value says that nobody leads.`,
 								return err
 							}
 						}
-						return asExit(context.Cause(ctx))
+						return context.Cause(ctx)
 					}
 					l, err := el.Leader(ctx)
 					if err != nil {

@@ -66,7 +66,7 @@ func (l *lister) run(ctx context.Context, c *call, format string, r reader) erro
 		}
 		if err := l.once(ctx, c, format, r); err != nil || !l.watch {
 			if err != nil && ctx.Err() != nil {
-				return asExit(context.Cause(ctx))
+				return context.Cause(ctx)
 			}
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -71,12 +72,8 @@ func (c *call) member(f *adminFlags, noVote bool, format string) error {
 	case noVote && op != "add":
 		return cli.Usagef("--no-vote is for add")
 	}
-	limits := *f
-	if op != "list" {
-		limits.timeout = forever // a job may take as long as it makes progress
-	}
 	if op == "list" {
-		return c.withAdmin(&limits, func(ctx context.Context, admin adminClient) error {
+		return c.withAdmin(f, func(ctx context.Context, admin adminClient) error {
 			return c.listMembers(ctx, admin, format)
 		})
 	}
@@ -88,6 +85,8 @@ func (c *call) member(f *adminFlags, noVote bool, format string) error {
 	if len(args) > 1 {
 		job.Addr = args[1]
 	}
+	limits := *f
+	limits.timeout = forever // a job may take as long as it makes progress
 	return c.withAdmin(&limits, func(ctx context.Context, admin adminClient) error {
 		return c.memberJob(ctx, admin, job, f.timeout)
 	})
@@ -161,34 +160,65 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
+func refuse(text string, code status.Code) error {
+	return &cli.ExitError{Code: exitNo, Err: &refusal{text, code}}
+}
+
 // members reads the list of members.
 func (a adminClient) members(ctx context.Context) (*status.Members, error) {
 	list := new(status.Members)
 	return list, a.ask(ctx, "/members", nil, list)
 }
 
-func (a adminClient) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	reply, err := a.open(ctx, method, path, "application/json", bytes.NewReader(body))
+// do sends a request and reads the answer, one JSON object.
+func (a adminClient) do(ctx context.Context, method, path string, body, into any) error {
+	reply, err := a.open(ctx, method, path, body)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer reply.Close()
-	answer, err := io.ReadAll(io.LimitReader(reply, 64<<20))
+	text, err := io.ReadAll(io.LimitReader(reply, 64<<20))
 	if err != nil {
-		return nil, a.unreachable(ctx, err)
+		return a.unreachable(ctx, err)
 	}
-	return answer, nil
+	var part struct {
+		Truncated string `json:"truncated"`
+	}
+	if err := errors.Join(json.Unmarshal(text, into), json.Unmarshal(text, &part)); err != nil {
+		return fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
+	}
+	if part.Truncated != "" {
+		a.cut(part.Truncated)
+	}
+	return nil
 }
 
-// open sends a request, with a body of the kind if it has any, and returns the servers' reply,
-// which the caller reads and closes.
-func (a adminClient) open(ctx context.Context, method, path, kind string, body io.Reader) (io.ReadCloser,
-	error) {
-	req, err := http.NewRequestWithContext(ctx, method, a.base+path, body)
+// open sends a request with a body, a file or an object in JSON, if it has any. It returns the
+// servers' reply, which the caller reads and closes.
+func (a adminClient) open(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
+	var content io.Reader
+	kind, size := "application/json", int64(0)
+	switch b := body.(type) {
+	case nil:
+	case *os.File:
+		info, err := b.Stat()
+		if err != nil {
+			return nil, err
+		}
+		content, kind, size = b, "application/octet-stream", info.Size()
+	default:
+		text, err := json.Marshal(b)
+		if err != nil {
+			return nil, err
+		}
+		content, size = bytes.NewReader(text), int64(len(text))
+	}
+	req, err := http.NewRequestWithContext(ctx, method, a.base+path, content)
 	if err != nil {
 		return nil, cli.Usagef("--admin-addr: %v", err)
 	}
-	if method == http.MethodPost {
+	req.ContentLength = size
+	if body != nil {
 		req.Header.Set("Content-Type", kind)
 	}
 	if a.authorization != "" {
@@ -196,11 +226,6 @@ func (a adminClient) open(ctx context.Context, method, path, kind string, body i
 	}
 	if a.token != "" {
 		req.Header.Set("X-Zlockd-Token", a.token)
-	}
-	if f, ok := body.(*os.File); ok {
-		if info, err := f.Stat(); err == nil {
-			req.ContentLength = info.Size()
-		}
 	}
 	resp, err := a.http.Do(req)
 	if err != nil {
@@ -216,12 +241,10 @@ func (a adminClient) open(ctx context.Context, method, path, kind string, body i
 
 // unreachable says why no answer came.
 func (a adminClient) unreachable(ctx context.Context, err error) error {
-	var sig *signalError
-	if errors.As(context.Cause(ctx), &sig) {
-		return asExit(sig)
+	if err := interrupted(ctx); err != nil {
+		return err
 	}
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	if ctx.Err() != nil {
@@ -231,8 +254,8 @@ func (a adminClient) unreachable(ctx context.Context, err error) error {
 		strings.TrimPrefix(a.base, "http://"), err)
 }
 
-// refused turns an answer that reports no success into an error. It repeats nothing of the
-// request, which may hold the password.
+// refused turns an answer that reports no success into an error with exit code 1. It repeats
+// nothing of the request, which may hold the password.
 func refused(resp *http.Response, answer []byte) error {
 	text := strings.TrimSpace(string(answer))
 	var e status.Failure
@@ -247,5 +270,5 @@ func refused(resp *http.Response, answer []byte) error {
 	case text == "":
 		text = resp.Status
 	}
-	return &refusal{text, e.Code}
+	return refuse(text, e.Code)
 }

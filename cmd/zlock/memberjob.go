@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,14 +34,10 @@ func (c *call) memberJob(ctx context.Context, admin adminClient, j status.Job, p
 				line.tell(s.Kind, s.Text)
 			}
 		})
-		var no *refusal
-		lost := cli.HasCode(err, exitNoSession) || errors.As(err, &no) && no.code == status.Interrupted
-		switch {
+		no, refused := errors.AsType[*refusal](err)
+		lost := cli.HasCode(err, exitNoSession) || refused && no.code == status.Interrupted
 		// If no server ever answered, the address is more likely wrong.
-		case lost && !heard.IsZero() && time.Since(heard) < patience && ctx.Err() == nil:
-		case errors.As(err, &no):
-			return cli.Exitf(exitNo, "%v", err)
-		default:
+		if !lost || heard.IsZero() || time.Since(heard) >= patience || ctx.Err() != nil {
 			return err
 		}
 		j.Again = true
@@ -68,11 +63,7 @@ func (a adminClient) runJob(parent context.Context, j status.Job, step func(stat
 	defer cancel(nil)
 	silent := time.AfterFunc(memberSilent, func() { cancel(errors.New("it has fallen silent")) })
 	defer silent.Stop()
-	body, err := json.Marshal(j)
-	if err != nil {
-		return err
-	}
-	reply, err := a.open(ctx, http.MethodPost, "/members", "application/json", bytes.NewReader(body))
+	reply, err := a.open(ctx, http.MethodPost, "/members", j)
 	if err != nil {
 		return err
 	}
@@ -86,7 +77,7 @@ func (a adminClient) runJob(parent context.Context, j status.Job, step func(stat
 		case err != nil:
 			return a.unreachable(parent, err)
 		case s.Done && s.Err() != nil:
-			return &refusal{s.Failure.Text, s.Code}
+			return refuse(s.Failure.Text, s.Code)
 		case s.Done:
 			return nil
 		}

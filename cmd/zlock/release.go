@@ -17,8 +17,7 @@ type holding struct {
 
 // lossCode returns the exit code for the reason of the loss.
 func (s *holding) lossCode() int {
-	var lost *client.LostError
-	if errors.As(s.lease.Err(), &lost) {
+	if lost, ok := errors.AsType[*client.LostError](s.lease.Err()); ok {
 		switch lost.Reason {
 		case client.MaxHold:
 			return exitMaxHold

@@ -3,8 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -100,7 +98,7 @@ func (c *call) confirm(ctx context.Context, b *state.Backup, cluster string, kee
 		select {
 		case said = <-typed:
 		case <-ctx.Done():
-			return asExit(context.Cause(ctx))
+			return context.Cause(ctx)
 		}
 	}
 	if len(said) < shortName || !strings.HasPrefix(cluster, said) {
@@ -116,30 +114,18 @@ func (c *call) putBack(ctx context.Context, admin adminClient, file *os.File, ke
 		return err
 	}
 	begun := time.Now()
-	unsure := func(err error) error {
-		if errors.As(err, new(*refusal)) {
-			return cli.Exitf(exitNo, "%v", err)
-		}
-		return fmt.Errorf("%w; the restore may still take place: compare by zlockd verify", err)
-	}
-	reply, err := admin.open(ctx, http.MethodPost, fmt.Sprintf("/commands/restore?keep-sessions=%v", keep),
-		"application/octet-stream", file)
-	if err != nil {
-		return unsure(err)
-	}
-	defer reply.Close()
-	answer, err := io.ReadAll(io.LimitReader(reply, 1<<20))
-	if err != nil {
-		return unsure(admin.unreachable(ctx, err))
-	}
 	var made struct {
 		Zxid     string `json:"last_zxid"`
 		Nodes    int    `json:"nodes"`
 		Sessions int    `json:"sessions"`
 		Ended    int    `json:"ended"`
 	}
-	if err := json.Unmarshal(answer, &made); err != nil {
-		return fmt.Errorf("the answer of %s is not understood: %w", admin.base, err)
+	path := fmt.Sprintf("/commands/restore?keep-sessions=%v", keep)
+	switch err := admin.do(ctx, http.MethodPost, path, file, &made); {
+	case cli.HasCode(err, exitNo):
+		return err
+	case err != nil:
+		return fmt.Errorf("%w; the restore may still take place: compare by zlockd verify", err)
 	}
 	took := time.Since(begun)
 	if format == formatTable {

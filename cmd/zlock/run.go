@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"os"
+	"os/signal"
 	"syscall"
 	"time"
 
@@ -123,7 +124,7 @@ func (c *call) run(lock *lockFlags, run *runFlags, conn *connectFlags) error {
 	}
 	j, err := c.begin(run, conn, lock.killAfter, lock.isRevocable())
 	if err != nil {
-		return asExit(err)
+		return err
 	}
 	return j.repeat(false, func(ctx context.Context) (*client.Lease, *supervisor, error) {
 		lease, err := lock.acquire(ctx, j.cl, j.task, c.Args)
@@ -243,11 +244,11 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, *sup
 	for {
 		lease, s, err := take(j.ctx)
 		if err != nil {
-			return asExit(err)
+			return err
 		}
 		code, err := j.under(lease, s)
 		if err != nil {
-			return asExit(err)
+			return err
 		}
 		if !again || s.told {
 			return cli.Exit(code)
@@ -259,7 +260,7 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, *sup
 		j.ctx, j.stop = interruptible()
 		select {
 		case <-j.ctx.Done():
-			return asExit(context.Cause(j.ctx))
+			return context.Cause(j.ctx)
 		case <-time.After(restartPause):
 		}
 	}
@@ -271,7 +272,7 @@ func (j *job) under(lease *client.Lease, s *supervisor) (int, error) {
 	sigs := listenForCommand() // from here on signals are for COMMAND
 	j.stop()
 	if err := interrupted(j.ctx); err != nil { // a signal came before that
-		sigs.stop()
+		signal.Stop(sigs)
 		j.giveBack(lease)
 		return 0, err
 	}
@@ -283,7 +284,7 @@ func (j *job) under(lease *client.Lease, s *supervisor) (int, error) {
 	env := environ(os.Environ(), j.servers, j.chroot, j.task, locks, j.getenv)
 	code, err := 0, j.run.ready("locked "+locks[0].Token.String())
 	if err != nil {
-		sigs.stop()
+		signal.Stop(sigs)
 	} else {
 		code, err = s.run(sigs, newLaunch(j.exe, env, foreground, j.run.contain, j.loss))
 	}

@@ -39,7 +39,7 @@ locks.`,
 				if *ended && len(c.Args) > 0 {
 					return cli.Usagef("--ended lists them all; leave out the ID")
 				}
-				return asNo(c.withAdmin(f, func(ctx context.Context, a adminClient) error {
+				return c.withAdmin(f, func(ctx context.Context, a adminClient) error {
 					switch {
 					case *ended:
 						return c.endedSessions(ctx, a, *limit, *format)
@@ -47,48 +47,41 @@ locks.`,
 						return c.oneSession(ctx, a, c.Args[0], *format)
 					}
 					return c.allSessions(ctx, a, *limit, *format)
-				}))
+				})
 			}
 		},
 	}
 }
 
-// asNo turns a server's refusal into exit code 1.
-func asNo(err error) error {
-	var no *refusal
-	if errors.As(err, &no) {
-		return cli.Exitf(exitNo, "%v", err)
-	}
-	return err
-}
-
 // maxAsk is how many entries the lock view returns at a time.
 const maxAsk = 1000
 
-// pages reads a list part by part until it has limit entries. It passes the objects on as they
-// came, for -o json.
-func (a adminClient) pages(ctx context.Context, path, name string, limit int, f func(json.RawMessage) error) (
-	total int, err error) {
-	q := url.Values{}
+// rows reads a list of locks or sessions part by part until it has limit rows, and returns how many
+// there are. It passes the objects on as they came, too, for -o json.
+func rows[T any](ctx context.Context, a adminClient, path string, q url.Values, limit int,
+	f func(json.RawMessage, *T)) (total int, err error) {
 	for at := 0; at < limit; {
 		q.Set("offset", strconv.Itoa(at))
 		q.Set("limit", strconv.Itoa(min(limit-at, maxAsk)))
-		var list map[string]json.RawMessage
+		var list struct {
+			Total    int               `json:"total"`
+			Next     *int              `json:"next"`
+			Locks    []json.RawMessage `json:"locks"`
+			Sessions []json.RawMessage `json:"sessions"`
+		}
 		if err := a.ask(ctx, path, q, &list); err != nil {
 			return 0, err
 		}
-		var rows []json.RawMessage
-		if err := errors.Join(json.Unmarshal(list["total"], &total), json.Unmarshal(list[name],
-			&rows)); err != nil {
-			return 0, fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
-		}
-		for _, r := range rows {
-			if err := f(r); err != nil {
-				return 0, err
+		part := append(list.Locks, list.Sessions...)
+		for _, raw := range part {
+			var row T
+			if err := json.Unmarshal(raw, &row); err != nil {
+				return 0, fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
 			}
+			f(raw, &row)
 		}
-		at += len(rows)
-		if len(rows) == 0 || list["next"] == nil {
+		at, total = at+len(part), list.Total
+		if len(part) == 0 || list.Next == nil {
 			break
 		}
 	}
@@ -97,11 +90,7 @@ func (a adminClient) pages(ctx context.Context, path, name string, limit int, f 
 
 func (c *call) allSessions(ctx context.Context, a adminClient, limit int, format string) error {
 	p := c.printer(format, "SESSION", "ADDRESS", "SERVER", "TIMEOUT", "SINCE", "NODES", "REQUESTS")
-	total, err := a.pages(ctx, "/sessions", "sessions", limit, func(raw json.RawMessage) error {
-		var s answer.Session
-		if err := json.Unmarshal(raw, &s); err != nil {
-			return err
-		}
+	row := func(raw json.RawMessage, s *answer.Session) {
 		requests := ""
 		if s.Conn != nil {
 			requests = strconv.FormatInt(s.Conn.Received, 10)
@@ -112,8 +101,8 @@ func (c *call) allSessions(ctx context.Context, a adminClient, limit int, format
 		}
 		p.row(raw, s.ID, s.Addr, fmt.Sprint(s.Server), timeout, p.time(time.UnixMilli(s.Created)),
 			strconv.Itoa(s.Nodes), requests)
-		return nil
-	})
+	}
+	total, err := rows(ctx, a, "/sessions", url.Values{}, limit, row)
 	if err == nil && total > limit && format == formatTable {
 		defer c.say("%d of %d sessions are shown; see --limit", limit, total)
 	}
@@ -153,11 +142,7 @@ func (c *call) oneSession(ctx context.Context, a adminClient, id, format string)
 
 func (c *call) endedSessions(ctx context.Context, a adminClient, limit int, format string) error {
 	p := c.printer(format, "SESSION", "ENDED", "CAUSE", "ADDRESS", "NODES", "REASON", "LOCKS")
-	_, err := a.pages(ctx, "/sessions/ended", "sessions", limit, func(raw json.RawMessage) error {
-		var s answer.Ended
-		if err := json.Unmarshal(raw, &s); err != nil {
-			return err
-		}
+	row := func(raw json.RawMessage, s *answer.Ended) {
 		var locks []string
 		for _, l := range s.Locks {
 			text := l.Path
@@ -171,8 +156,8 @@ func (c *call) endedSessions(ctx context.Context, a adminClient, limit int, form
 		}
 		p.row(raw, s.ID, p.time(time.UnixMilli(s.Time)), s.Cause, s.Addr, strconv.Itoa(s.Nodes), s.Reason,
 			strings.Join(locks, ", "))
-		return nil
-	})
+	}
+	_, err := rows(ctx, a, "/sessions/ended", url.Values{}, limit, row)
 	return errors.Join(err, p.flush())
 }
 
@@ -191,9 +176,9 @@ path or watched), name, requests, bytes, watches.`,
 			f := addAdminFlags(fs, false)
 			format := addFormat(fs)
 			return func(c *call) error {
-				return asNo(c.withAdmin(f, func(ctx context.Context, a adminClient) error {
+				return c.withAdmin(f, func(ctx context.Context, a adminClient) error {
 					return c.top(ctx, a, by, *limit, *format)
-				}))
+				})
 			}
 		},
 	}
@@ -236,9 +221,9 @@ the servers' --super-digest in --auth-file. Exit code: 0, or 1 if the server ref
 			yes := fs.Bool("yes", false, "do it")
 			f := addAdminFlags(fs, true)
 			return func(c *call) error {
-				return asNo(c.withAdmin(f, func(ctx context.Context, a adminClient) error {
+				return c.withAdmin(f, func(ctx context.Context, a adminClient) error {
 					return c.endSession(ctx, a, c.Args[0], *yes)
-				}))
+				})
 			}
 		},
 	}
@@ -252,17 +237,10 @@ func (c *call) endSession(ctx context.Context, a adminClient, id string, yes boo
 		return err
 	}
 	a.token = page.Token
-	body, err := json.Marshal(map[string]any{"session": id, "dryRun": !yes})
-	if err != nil {
-		return err
-	}
-	reply, err := a.do(ctx, http.MethodPost, "/actions/end-session", body)
-	if err != nil {
-		return err
-	}
+	body := map[string]any{"session": id, "dryRun": !yes}
 	var done answer.Done
-	if err := json.Unmarshal(reply, &done); err != nil {
-		return fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
+	if err := a.do(ctx, http.MethodPost, "/actions/end-session", body, &done); err != nil {
+		return err
 	}
 	verb := "did: "
 	if !yes {

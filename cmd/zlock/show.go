@@ -46,12 +46,12 @@ func (c *call) withClient(conn *connectFlags, f func(context.Context, *client.Cl
 	defer cancel()
 	cl, err := c.connect(ctx, conn)
 	if err != nil {
-		return asExit(err)
+		return err
 	}
 	defer c.disconnect(cl)
 	err = f(ctx, cl)
 	if err != nil && ctx.Err() != nil {
-		return asExit(context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 	return err
 }

@@ -18,31 +18,20 @@ type signalError struct{ sig syscall.Signal }
 
 func (e *signalError) Error() string { return fmt.Sprintf("ended by SIG%s", signalName(e.sig)) }
 
-// asExit turns an error that stands for a signal into the conventional exit code.
-func asExit(err error) error {
-	if e := (*signalError)(nil); errors.As(err, &e) {
-		return cli.Exit(signalCode(e.sig))
-	}
-	return err
-}
+// Unwrap gives zlock the conventional exit code, without a message.
+func (e *signalError) Unwrap() error { return cli.Exit(signalCode(e.sig)) }
 
-// signals receives the signals for zlock. Signals ignored when zlock started, as by nohup and
-// for background jobs of shells, stay ignored, for COMMAND too.
-type signals struct {
-	ch chan os.Signal
-}
-
-func listen(sigs ...os.Signal) *signals {
-	s := &signals{ch: make(chan os.Signal, 16)}
+// listen receives signals for zlock. Signals ignored when zlock started, as by nohup and for
+// background jobs of shells, stay ignored, for COMMAND too.
+func listen(sigs ...os.Signal) chan os.Signal {
+	ch := make(chan os.Signal, 16)
 	for _, sig := range sigs {
 		if !signal.Ignored(sig) {
-			signal.Notify(s.ch, sig)
+			signal.Notify(ch, sig)
 		}
 	}
-	return s
+	return ch
 }
-
-func (s *signals) stop() { signal.Stop(s.ch) }
 
 // endSignals tell a program to end.
 var endSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
@@ -53,23 +42,23 @@ func tellsToEnd(sig os.Signal) bool { return slices.Contains(endSignals, sig) }
 // end.
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	s := listen(endSignals...)
+	sigs := listen(endSignals...)
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		select {
-		case sig := <-s.ch:
+		case sig := <-sigs:
 			cancel(&signalError{sig.(syscall.Signal)})
 		case <-quit:
 		}
 	}()
 	return ctx, sync.OnceFunc(func() {
 		// A signal that has come must not be lost: the caller asks [interrupted].
-		s.stop()
+		signal.Stop(sigs)
 		close(quit)
 		<-done
 		select {
-		case sig := <-s.ch:
+		case sig := <-sigs:
 			cancel(&signalError{sig.(syscall.Signal)})
 		default:
 			cancel(nil)
@@ -80,7 +69,7 @@ func interruptible() (context.Context, func()) {
 // interrupted returns the signal that ended a context of interruptible, nil if none came
 // before its stop.
 func interrupted(ctx context.Context) error {
-	if e := (*signalError)(nil); errors.As(context.Cause(ctx), &e) {
+	if e, ok := errors.AsType[*signalError](context.Cause(ctx)); ok {
 		return e
 	}
 	return nil

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"os/signal"
 	"slices"
 	"syscall"
 	"time"
@@ -47,13 +48,15 @@ var (
 )
 
 // listenForCommand starts to receive the signals for COMMAND.
-func listenForCommand() *signals { return listen(slices.Concat(terminalSignals, forwardedSignals)...) }
+func listenForCommand() chan os.Signal {
+	return listen(slices.Concat(terminalSignals, forwardedSignals)...)
+}
 
 // run makes the guard start COMMAND. It returns COMMAND's exit code, or the one that says what
 // became of the lock. When run returns, no process of COMMAND is left, and the lock may be
 // released.
-func (s *supervisor) run(sigs *signals, l *launch) (int, error) {
-	defer sigs.stop()
+func (s *supervisor) run(sigs chan os.Signal, l *launch) (int, error) {
+	defer signal.Stop(sigs)
 	child, err := s.guard.start(l, s.deadline())
 	if err != nil {
 		return 0, err
@@ -73,7 +76,7 @@ func (s *supervisor) deadline() time.Duration {
 }
 
 // watch handles signals, loss and requests until COMMAND exits.
-func (s *supervisor) watch(sigs *signals) {
+func (s *supervisor) watch(sigs <-chan os.Signal) {
 	lost, revoked, bereft := s.lease.Lost(), s.lease.Revoked(), s.child.bereft
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -87,7 +90,7 @@ func (s *supervisor) watch(sigs *signals) {
 				s.code = s.lossCode()
 			}
 			return
-		case sig := <-sigs.ch:
+		case sig := <-sigs:
 			s.forward(sig.(syscall.Signal))
 		case <-lost:
 			lost = nil

@@ -34,14 +34,12 @@ func guardCommand() *command {
 			return func(c *call) error {
 				var fds [3]int
 				for i := range fds {
-					n, err := strconv.Atoi(slices.Concat(c.Args, []string{"", "", ""})[i])
-					if err != nil || len(c.Args) != len(fds) {
+					n, err := strconv.Atoi(c.Args[i])
+					if err != nil {
 						return cli.Usagef("not for use by hand")
 					}
 					fds[i] = n
-				}
-				for _, fd := range fds {
-					unix.CloseOnExec(fd)
+					unix.CloseOnExec(n)
 				}
 				w := &watchman{wire: newWire(os.NewFile(uintptr(fds[0]), "zlock")), say: c.say, stdin: fds[1],
 					stdout: fds[2]}
