@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"os"
 	"strings"
 	"time"
@@ -60,11 +59,7 @@ func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, f 
 		fail("--%s-cert %s and --%s-key %s do not go together: %w", flag, certFile, flag, keyFile, err)
 		return
 	}
-	leaf, err := x509.ParseCertificate(pair.Certificate[0])
-	if err != nil {
-		fail("--%s-cert %s: %w", flag, certFile, err)
-		return
-	}
+	leaf := pair.Leaf
 	from, until := leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339)
 	what := ""
 	switch {
@@ -87,24 +82,23 @@ func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, f 
 			strings.Join(leaf.DNSNames, ", "), f.name)
 	}
 	if ca, ok := readable(f.CA); ok && what == "" {
-		if err := signedBy(cert, leaf, ca, now); err != nil {
+		if err := signedBy(pair, ca, now); err != nil {
 			fail("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing behind it in "+
 				"the file: %w", flag, certFile, flag, f.CA, err)
 		}
 	}
 }
 
-// signedBy checks the chain from leaf, through the certificates behind it in its file, to an
-// authority.
-func signedBy(file []byte, leaf *x509.Certificate, ca []byte, now time.Time) error {
+// signedBy checks the chain from a certificate, through those behind it in its file, to an authority.
+func signedBy(pair tls.Certificate, ca []byte, now time.Time) error {
 	o := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
 	o.Roots.AppendCertsFromPEM(ca)
-	for block, rest := pem.Decode(file); block != nil; block, rest = pem.Decode(rest) {
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+	for _, der := range pair.Certificate[1:] {
+		if c, err := x509.ParseCertificate(der); err == nil {
 			o.Intermediates.AddCert(c)
 		}
 	}
-	_, err := leaf.Verify(o)
+	_, err := pair.Leaf.Verify(o)
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,12 +76,9 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 		fail("--snapshot-entries %d: at least 1", s.SnapshotEntries)
 	}
 	oneOf := func(flag, value string, known ...string) {
-		for _, k := range known {
-			if value == k {
-				return
-			}
+		if !slices.Contains(known, value) {
+			fail("--%s %q is unknown: want %s", flag, value, strings.Join(known, " or "))
 		}
-		fail("--%s %q is unknown: want %s", flag, value, strings.Join(known, " or "))
 	}
 	oneOf("log-store", s.LogStore, "wal", "bolt")
 	oneOf("log-level", s.logLevel, "debug", "info", "warn", "error")

@@ -90,10 +90,10 @@ func withSurroundings(err error, s *settings) error {
 	e := &examiner{s: s}
 	e.ports(func(flag string) bool { return s.origin[flag] != "" })
 	e.directories()
-	var told, op *net.OpError
-	errors.As(err, &told)
+	told, _ := errors.AsType[*net.OpError](err)
 	for _, f := range e.faults {
-		if told == nil || !errors.As(f, &op) || fmt.Sprint(op.Addr) != fmt.Sprint(told.Addr) {
+		op, port := errors.AsType[*net.OpError](f)
+		if told == nil || !port || fmt.Sprint(op.Addr) != fmt.Sprint(told.Addr) {
 			err = errors.Join(err, f)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -67,7 +66,8 @@ func applyConfig(s *settings, flags *pflag.FlagSet) error {
 		}
 	}
 	for _, p := range props {
-		if why := z.apply(z.bare(p.key), p.value); why != nil {
+		key := z.bare(p.key)
+		if why := ruleOf(key).apply(z, key, p.value); why != nil {
 			z.fail("%s, line %d: %s: %w", s.config, p.line, p.key, why)
 		}
 	}
@@ -101,15 +101,6 @@ func (z *zoo) set(flag, value string) error {
 		return nil
 	}
 	return z.flags.Set(flag, value)
-}
-
-// apply maps one key, or returns why the server must not start with it.
-func (z *zoo) apply(key, value string) error {
-	if r, ok := z.rule(key); ok {
-		return r.apply(z, key, value)
-	}
-	z.note(key, "unknown key")
-	return nil
 }
 
 // finish maps settings that need several keys.
@@ -277,15 +268,6 @@ func (z *zoo) cluster() error {
 		}
 	}
 	return nil
-}
-
-// millis returns as a duration the value of a key in milliseconds.
-func (z *zoo) millis(value string) (time.Duration, error) {
-	n, err := strconv.ParseInt(value, 10, 32)
-	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%q is not a number of milliseconds", value)
-	}
-	return time.Duration(n) * time.Millisecond, nil
 }
 
 // withoutSecrets returns the text of a zoo.cfg for operators to see: without the values of

@@ -249,9 +249,9 @@ func TestRulesTakeAnyValue(t *testing.T) {
 		for _, value := range []string{"", "x", "-1", "true", "1", "/a.pem", ";", ":"} {
 			s, flags := must.Get2(parseFlags(nil, noEnv))(t)
 			z := &zoo{s: s, flags: flags, seen: map[string]string{key: value}, given: map[string]bool{}}
-			z.apply(key, value)
+			ruleOf(key).apply(z, key, value)
 			z.finish()
-			if err := z.apply(key, value); err != nil && strings.Contains(err.Error(), "no such flag") {
+			if err := ruleOf(key).apply(z, key, value); err != nil && strings.Contains(err.Error(), "no such flag") {
 				t.Errorf("%s: %v", key, err)
 			}
 		}

@@ -12,45 +12,37 @@ import (
 
 // explain adds to an error of the start what to do about it.
 func explain(err error, s *settings) error {
-	var listen *net.OpError
-	var name *net.DNSError
-	var file *fs.PathError
+	name, unknown := errors.AsType[*net.DNSError](err)
+	listen, _ := errors.AsType[*net.OpError](err)
+	file, _ := errors.AsType[*fs.PathError](err)
+	flag := ""
 	switch {
-	case errors.As(err, &name):
+	case unknown:
+		flag = flagOf(s, func(host, _ string) bool { return host == name.Name })
+	case listen != nil && listen.Addr != nil:
+		_, port, _ := net.SplitHostPort(listen.Addr.String())
+		flag = flagOf(s, func(_, p string) bool { return p == port })
+	}
+	switch {
+	case unknown:
 		return fmt.Errorf("%w\n  %s cannot be resolved on this machine. Give an address, or another name%s.", err,
-			name.Name, nameFlag(name.Name, s))
+			name.Name, flag)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%w\n  Another program listens there, perhaps another zlockd. Stop it, or choose "+
-			"another address%s.", err, addrFlag(err, s))
+			"another address%s.", err, flag)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%w\n  This machine does not have that address. Choose another%s.", err, addrFlag(err, s))
-	case errors.Is(err, syscall.EACCES) && errors.As(err, &listen):
-		return fmt.Errorf("%w\n  Ports below 1024 need a privilege. Choose another address%s.", err,
-			addrFlag(err, s))
+		return fmt.Errorf("%w\n  This machine does not have that address. Choose another%s.", err, flag)
+	case errors.Is(err, syscall.EACCES) && listen != nil:
+		return fmt.Errorf("%w\n  Ports below 1024 need a privilege. Choose another address%s.", err, flag)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%w\n  The server needs to read and write %s as the user it runs as; --data-dir "+
 			"chooses another directory.", err, s.DataDir)
 	case errors.Is(err, syscall.ENOSPC):
 		return fmt.Errorf("%w\n  Make room on the disk of %s, or choose another --data-dir.", err, s.DataDir)
-	case errors.As(err, &file) && s.DataDir != "" && strings.HasPrefix(file.Path, s.DataDir):
+	case file != nil && s.DataDir != "" && strings.HasPrefix(file.Path, s.DataDir):
 		return fmt.Errorf("%w\n  --data-dir is to name a directory, or one that can be made.", err)
 	}
 	return err
-}
-
-// addrFlag names the flag that set the address in an error.
-func addrFlag(err error, s *settings) string {
-	var op *net.OpError
-	if !errors.As(err, &op) || op.Addr == nil {
-		return ""
-	}
-	_, port, _ := net.SplitHostPort(op.Addr.String())
-	return flagOf(s, func(_, p string) bool { return p == port })
-}
-
-// nameFlag names the flag that set a host name in an error.
-func nameFlag(name string, s *settings) string {
-	return flagOf(s, func(host, _ string) bool { return host == name })
 }
 
 // address is the value of a flag that names an address.

@@ -68,11 +68,10 @@ func no(flag string) rule {
 }
 
 func sweep(z *zoo, _, value string) error {
-	d, err := z.millis(value)
-	if err != nil {
-		return err
+	if n, err := strconv.ParseInt(value, 10, 32); err != nil || n < 0 {
+		return fmt.Errorf("%q is not a number of milliseconds", value)
 	}
-	return z.set("container-check-interval", d.String())
+	return z.set("container-check-interval", value)
 }
 
 // maxBuffer accepts what Java's Integer.decode accepts.

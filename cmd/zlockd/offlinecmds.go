@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"time"
@@ -37,34 +38,20 @@ after it started.`,
 			fs.BoolVar(&o.DropTorn, "drop-torn-record", false,
 				"leave out a last log entry that was not written to its end, as ZooKeeper does")
 			return func(c *dataCall) error {
-				if err := firstOf(required("from", *from), required("data-dir", *dataDir), checkID(*id)); err != nil {
+				if err := cmp.Or(required("from", *from), required("data-dir", *dataDir), checkID(*id)); err != nil {
 					return err
 				}
-				begun := time.Now()
 				o.From = *from
-				z, err := offline.LoadZooKeeper(o)
-				if err != nil {
-					return err
-				}
-				m, err := offline.Import(c.ctx, z, *dataDir, *id, *keep, nowMillis())
-				if err != nil {
-					return err
-				}
-				c.report(*dataDir, m, begun)
-				fmt.Fprintf(c.out, "Start it: zlockd --data-dir %s%s\n", *dataDir, idFlag(*id))
-				return c.answer(madeOf("import", *dataDir, m, begun))
+				return c.made(*dataDir, startWith(*dataDir, *id), func() (*offline.Made, error) {
+					z, err := offline.LoadZooKeeper(o)
+					if err != nil {
+						return nil, err
+					}
+					return offline.Import(c.ctx, z, *dataDir, *id, *keep, nowMillis())
+				})
 			}
 		},
 	}
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func checkID(id uint32) error {
@@ -74,15 +61,23 @@ func checkID(id uint32) error {
 	return nil
 }
 
-func idFlag(id uint32) string {
-	if id == 1 {
-		return ""
+// startWith says how to start the server that a new directory is for.
+func startWith(dir string, id uint32) string {
+	how := "Start it: zlockd --data-dir " + dir
+	if id != 1 {
+		how += fmt.Sprintf(" --id %d --peers %d=HOST:PORT", id, id)
 	}
-	return fmt.Sprintf(" --id %d --peers %d=HOST:PORT", id, id)
+	return how
 }
 
-// report prints what the command made.
-func (c *dataCall) report(dir string, m *offline.Made, begun time.Time) {
+// made makes a directory, and prints what is in it and what comes next.
+func (c *dataCall) made(dir, next string, run func() (*offline.Made, error)) error {
+	begun := time.Now()
+	m, err := run()
+	if err != nil {
+		return err
+	}
+	took := time.Since(begun)
 	for _, n := range m.Notes {
 		fmt.Fprintf(c.out, "Note: %s\n", n)
 	}
@@ -90,8 +85,10 @@ func (c *dataCall) report(dir string, m *offline.Made, begun time.Time) {
 		fmt.Fprintf(c.out, "Left out: %d ephemeral nodes (--keep-sessions keeps them)\n", n)
 		c.list(m.Left)
 	}
-	fmt.Fprintf(c.out, "%s: %d nodes, %d sessions, zxid 0x%x, in %v\n", dir, m.Nodes, m.Sessions, m.Zxid,
-		time.Since(begun).Round(time.Millisecond))
+	fmt.Fprintf(c.out, "%s: %d nodes, %d sessions, zxid 0x%x, in %v\n%s\n", dir, m.Nodes, m.Sessions, m.Zxid,
+		took.Round(time.Millisecond), next)
+	return c.answer(madeAnswer{c.Name, dir, m.Cluster, hexZxid(m.Zxid), m.Nodes, m.Sessions,
+		append([]string{}, m.Left...), append([]string{}, m.Notes...), took.Seconds()})
 }
 
 // list prints the first of some paths.
@@ -118,21 +115,16 @@ left to ZooKeeper. A running server is exported by: zlock export FILE.`,
 			to := fs.String("to", "", "make this `DIR`, which must not exist or be empty")
 			keep := fs.Bool("keep-sessions", false, "take sessions and ephemeral nodes over")
 			return func(c *dataCall) error {
-				if err := firstOf(required("data-dir", *dataDir), required("to", *to)); err != nil {
+				if err := cmp.Or(required("data-dir", *dataDir), required("to", *to)); err != nil {
 					return err
 				}
-				begun := time.Now()
-				s, err := offline.ReadState(*dataDir)
-				if err != nil {
-					return err
-				}
-				m, err := offline.Export(c.ctx, s, *to, *keep)
-				if err != nil {
-					return err
-				}
-				c.report(*to, m, begun)
-				fmt.Fprintf(c.out, "Start a ZooKeeper with dataDir=%s\n", *to)
-				return c.answer(madeOf("export", *to, m, begun))
+				return c.made(*to, "Start a ZooKeeper with dataDir="+*to, func() (*offline.Made, error) {
+					s, err := offline.ReadState(*dataDir)
+					if err != nil {
+						return nil, err
+					}
+					return offline.Export(c.ctx, s, *to, *keep)
+				})
 			}
 		},
 	}
@@ -252,17 +244,12 @@ others, empty, as members.`,
 			id := fs.Uint32("id", 1, "of the server it is for, `N` from 1 to 254")
 			keep := fs.Bool("keep-sessions", false, "keep sessions and ephemeral nodes")
 			return func(c *dataCall) error {
-				if err := firstOf(required("data-dir", *dataDir), checkID(*id)); err != nil {
+				if err := cmp.Or(required("data-dir", *dataDir), checkID(*id)); err != nil {
 					return err
 				}
-				begun := time.Now()
-				m, err := offline.Restore(c.ctx, c.Args[0], *dataDir, *id, *keep, nowMillis())
-				if err != nil {
-					return err
-				}
-				c.report(*dataDir, m, begun)
-				fmt.Fprintf(c.out, "Start it: zlockd --data-dir %s%s\n", *dataDir, idFlag(*id))
-				return c.answer(madeOf("restore", *dataDir, m, begun))
+				return c.made(*dataDir, startWith(*dataDir, *id), func() (*offline.Made, error) {
+					return offline.Restore(c.ctx, c.Args[0], *dataDir, *id, *keep, nowMillis())
+				})
 			}
 		},
 	}

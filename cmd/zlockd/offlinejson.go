@@ -26,11 +26,6 @@ type madeAnswer struct {
 	Seconds  float64  `json:"seconds"`
 }
 
-func madeOf(command, path string, m *offline.Made, begun time.Time) madeAnswer {
-	return madeAnswer{command, path, m.Cluster, hexZxid(m.Zxid), m.Nodes, m.Sessions,
-		append([]string{}, m.Left...), append([]string{}, m.Notes...), time.Since(begun).Seconds()}
-}
-
 func hexZxid(zxid int64) string { return fmt.Sprintf("0x%x", zxid) }
 
 // sideAnswer is one of the two sides that verify compares.

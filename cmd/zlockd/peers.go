@@ -114,10 +114,8 @@ func checkAddr(addr string) error {
 		}
 		return errors.New("want HOST:PORT, such as 127.0.0.1:2181 or [::1]:2181")
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("port %q is not a number from 0 to 65535", port)
-	} else if n == 0 {
-		return nil // any free port
 	}
 	return nil
 }

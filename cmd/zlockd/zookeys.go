@@ -16,7 +16,7 @@ type rule struct {
 	apply func(z *zoo, key, value string) error
 }
 
-// zooRules lists the keys known by their whole names. The method rule knows the prefixes.
+// zooRules lists the keys known by their whole names. zooPrefixes has those known by their beginnings.
 var zooRules = map[string]rule{
 	"tickTime":               toFlag("tick-time"),
 	"dataDir":                toFlag("data-dir"),
@@ -167,17 +167,17 @@ var zooPrefixes = []struct {
 	{"admin.", ignored("there is no such admin command")},
 }
 
-// rule returns the rule of a key.
-func (z *zoo) rule(key string) (rule, bool) {
+// ruleOf returns the rule of a key.
+func ruleOf(key string) rule {
 	if r, ok := zooRules[key]; ok {
-		return r, true
+		return r
 	}
 	for _, p := range zooPrefixes {
 		if strings.HasPrefix(key, p.prefix) {
-			return p.rule, true
+			return p.rule
 		}
 	}
-	return rule{}, false
+	return ignored("unknown key")
 }
 
 // configPage writes the manual page of the configuration file.
