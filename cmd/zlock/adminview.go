@@ -83,7 +83,11 @@ func (c *call) withAdmin(f *adminFlags, do func(context.Context, adminClient) er
 	defer stop()
 	ctx, cancel := answerWithin(ctx, f.timeout)
 	defer cancel()
-	return do(ctx, a)
+	err = do(ctx, a)
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return cmp.Or(interrupted(ctx), a.unreachable(context.DeadlineExceeded))
 }
 
 // adminHTTP returns a client that sends requests only to the admin listener, because a request

@@ -71,9 +71,6 @@ func (c *call) fetchState(format, output string) func(context.Context, adminClie
 			err = toFile(file, func(w io.Writer) error { return got.copy(w, body) })
 		}
 		if err != nil {
-			if ctx.Err() != nil {
-				return admin.unreachable(ctx, err)
-			}
 			hint := ""
 			if errors.Is(err, syscall.ENOSPC) {
 				hint = "; make room on that disk, and give the same command again"

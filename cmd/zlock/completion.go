@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -24,29 +25,12 @@ func (a *app) namesBelow(fs *pflag.FlagSet, dir string) []string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
 	defer cancel()
-	found := make(chan []string, 1)
-	go func() {
-		cfg, err := conn.tlsConfig()
-		if err != nil {
-			return
-		}
-		c, err := zk.Dial(ctx, servers, zk.Options{TLS: cfg})
-		if err != nil {
-			return
-		}
-		defer func() { _ = c.Close(ctx) }()
-		path := chroot + dir
-		if path == "" {
-			path = "/"
-		}
-		names, _, _ := c.Children(ctx, path)
-		slices.Sort(names)
-		found <- names
-	}()
-	select {
-	case names := <-found:
-		return names
-	case <-ctx.Done():
+	c, err := zk.Dial(ctx, servers, zk.Options{})
+	if err != nil {
 		return nil
 	}
+	defer func() { _ = c.Close(ctx) }()
+	names, _, _ := c.Children(ctx, cmp.Or(chroot+dir, "/"))
+	slices.Sort(names)
+	return names
 }

@@ -147,11 +147,7 @@ func ownCertificate(conn *connectFlags) []string {
 	if err != nil || cfg == nil || len(cfg.Certificates) == 0 {
 		return nil
 	}
-	leaf, err := x509.ParseCertificate(cfg.Certificates[0].Certificate[0])
-	if err != nil {
-		return []string{fmt.Sprintf("--tls-cert: %v", err)}
-	}
-	if left := time.Until(leaf.NotAfter); left < certificateSoon {
+	if left := time.Until(cfg.Certificates[0].Leaf.NotAfter); left < certificateSoon {
 		return []string{fmt.Sprintf("the certificate of --tls-cert ends in %s", days(left))}
 	}
 	return nil

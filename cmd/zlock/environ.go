@@ -136,7 +136,8 @@ type executable struct {
 	argv []string
 }
 
-// findExecutable finds COMMAND in the words after -- or the argument of -c.
+// findExecutable finds COMMAND in the words after -- or the argument of -c, so that a mistake shows
+// before zlock joins a queue.
 func findExecutable(words []string, shell string) (executable, error) {
 	if shell != "" {
 		if len(words) > 0 {
@@ -147,24 +148,18 @@ func findExecutable(words []string, shell string) (executable, error) {
 	if len(words) == 0 {
 		return executable{}, cli.Usagef("no COMMAND: it follows -- (or use -c)")
 	}
-	path, err := lookCommand(words[0])
-	return executable{path, words}, err
-}
-
-// lookCommand finds COMMAND, so that a mistake shows before zlock joins a queue.
-func lookCommand(name string) (string, error) {
+	name := words[0]
 	path, err := exec.LookPath(name)
 	switch {
 	case err == nil, errors.Is(err, exec.ErrDot) && path != "":
-		return path, nil
+		return executable{path, words}, nil
 	case errors.Is(err, fs.ErrPermission):
-		return "", cli.Exitf(exitNotExec, "%s cannot be executed: %w", name, err)
-	default:
-		if info, serr := os.Stat(name); serr == nil && (info.IsDir() || info.Mode().Perm()&0o111 == 0) {
-			return "", cli.Exitf(exitNotExec, "%s cannot be executed", name)
-		}
-		return "", cli.Exitf(exitNotFound, "%s is not found", name)
+		return executable{}, cli.Exitf(exitNotExec, "%s cannot be executed: %w", name, err)
 	}
+	if info, err := os.Stat(name); err == nil && (info.IsDir() || info.Mode().Perm()&0o111 == 0) {
+		return executable{}, cli.Exitf(exitNotExec, "%s cannot be executed", name)
+	}
+	return executable{}, cli.Exitf(exitNotFound, "%s is not found", name)
 }
 
 // passFD writes one line to a file descriptor that zlock was started with, and closes it. So

@@ -70,9 +70,7 @@ func (l *lister) run(ctx context.Context, c *call, format string, r reader) erro
 			}
 			return err
 		}
-		select {
-		case <-time.After(2 * time.Second):
-		case <-ctx.Done():
+		if sleep(ctx, 2*time.Second) != nil {
 			return nil // the user has seen enough
 		}
 	}
@@ -86,7 +84,11 @@ func (l *lister) once(ctx context.Context, c *call, format string, r reader) err
 			return
 		}
 		found = true
-		line := lineOf(k)
+		line := listed{Path: k.Path, Kind: k.Kind, Layout: k.Layout(), Holders: k.HolderCount,
+			Waiters: k.WaiterCount}
+		if k.OldestWait != 0 {
+			line.OldestWait = max(0, float64(time.Since(time.UnixMilli(k.OldestWait)).Milliseconds())/1000)
+		}
 		wait := ""
 		if line.OldestWait > 0 {
 			wait = time.Duration(line.OldestWait * float64(time.Second)).Truncate(time.Second).String()
@@ -107,14 +109,4 @@ func (l *lister) once(ctx context.Context, c *call, format string, r reader) err
 		c.say("no locks at %s or directly below it; -R looks deeper", l.root)
 	}
 	return errors.Join(err, p.flush())
-}
-
-// lineOf describes a lock.
-func lineOf(l *answer.Lock) listed {
-	line := listed{Path: l.Path, Kind: l.Kind, Layout: l.Layout(), Holders: l.HolderCount,
-		Waiters: l.WaiterCount}
-	if l.OldestWait != 0 {
-		line.OldestWait = max(0, float64(time.Since(time.UnixMilli(l.OldestWait)).Milliseconds())/1000)
-	}
-	return line
 }

@@ -179,7 +179,7 @@ func (a adminClient) do(ctx context.Context, method, path string, body, into any
 	defer reply.Close()
 	text, err := io.ReadAll(io.LimitReader(reply, 64<<20))
 	if err != nil {
-		return a.unreachable(ctx, err)
+		return a.unreachable(err)
 	}
 	var part struct {
 		Truncated string `json:"truncated"`
@@ -229,7 +229,7 @@ func (a adminClient) open(ctx context.Context, method, path string, body any) (i
 	}
 	resp, err := a.http.Do(req)
 	if err != nil {
-		return nil, a.unreachable(ctx, err)
+		return nil, a.unreachable(err)
 	}
 	if resp.StatusCode/100 == 2 {
 		return resp.Body, nil
@@ -240,14 +240,11 @@ func (a adminClient) open(ctx context.Context, method, path string, body any) (i
 }
 
 // unreachable says why no answer came.
-func (a adminClient) unreachable(ctx context.Context, err error) error {
-	if err := interrupted(ctx); err != nil {
-		return err
-	}
+func (a adminClient) unreachable(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	if ctx.Err() != nil {
+	if errors.Is(err, context.DeadlineExceeded) {
 		err = errors.New("none in time (--timeout)")
 	}
 	return cli.Exitf(exitNoSession, "no answer from the admin listener at %s: %w",

@@ -42,24 +42,15 @@ func (c *call) memberJob(ctx context.Context, admin adminClient, j status.Job, p
 		}
 		j.Again = true
 		line.tell("lost", "the server is lost on the way; zlock asks it again")
-		if err := pause(ctx, admin); err != nil {
+		if err := sleep(ctx, memberPoll); err != nil {
 			return err
 		}
 	}
 }
 
-func pause(ctx context.Context, admin adminClient) error {
-	select {
-	case <-ctx.Done():
-		return admin.unreachable(ctx, context.Cause(ctx))
-	case <-time.After(memberPoll):
-		return nil
-	}
-}
-
 // runJob starts a job and calls step for each line of the answer but the last.
-func (a adminClient) runJob(parent context.Context, j status.Job, step func(status.Step)) error {
-	ctx, cancel := context.WithCancelCause(parent)
+func (a adminClient) runJob(ctx context.Context, j status.Job, step func(status.Step)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silent := time.AfterFunc(memberSilent, func() { cancel(errors.New("it has fallen silent")) })
 	defer silent.Stop()
@@ -71,11 +62,9 @@ func (a adminClient) runJob(parent context.Context, j status.Job, step func(stat
 	for lines := json.NewDecoder(reply); ; silent.Reset(memberSilent) {
 		var s status.Step
 		switch err := lines.Decode(&s); {
-		case err != nil && parent.Err() == nil:
+		case err != nil:
 			return cli.Exitf(exitNoSession,
 				"the connection to the admin listener ended: %w; the same command goes on where this one stood", err)
-		case err != nil:
-			return a.unreachable(parent, err)
 		case s.Done && s.Err() != nil:
 			return refuse(s.Failure.Text, s.Code)
 		case s.Done:

@@ -88,7 +88,7 @@ func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 		case !w.answered || !cli.HasCode(err, exitNoSession):
 			return nil, err
 		}
-		if err := pause(ctx, w.admin); err != nil {
+		if err := sleep(ctx, memberPoll); err != nil {
 			return nil, err
 		}
 	}
@@ -137,7 +137,7 @@ func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 		default:
 			w.line.show("waiting for server %d to be restarted", left[0].ID)
 		}
-		if err := pause(ctx, w.admin); err != nil {
+		if err := sleep(ctx, memberPoll); err != nil {
 			return err
 		}
 		var err error

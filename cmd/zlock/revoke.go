@@ -93,10 +93,8 @@ func (c *call) revoke(ctx context.Context, cl *client.Client, r recipe.Revocatio
 		if time.Now().After(end) {
 			return cli.Exitf(exitNo, "%s was not released within %v", path, wait)
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }

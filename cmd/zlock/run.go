@@ -258,10 +258,8 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, *sup
 		}
 		j.run.readyFD = -1 // report ready only once
 		j.ctx, j.stop = interruptible()
-		select {
-		case <-j.ctx.Done():
-			return context.Cause(j.ctx)
-		case <-time.After(restartPause):
+		if err := sleep(j.ctx, restartPause); err != nil {
+			return err
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
@@ -73,6 +74,16 @@ func interrupted(ctx context.Context) error {
 		return e
 	}
 	return nil
+}
+
+// sleep waits for a while. If ctx ends before, it returns why.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
 }
 
 // whileRead returns a context that ends when the reader of standard output is gone, as SIGPIPE

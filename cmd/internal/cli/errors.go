@@ -47,7 +47,7 @@ func Exitf(code int, format string, args ...any) error {
 
 // HasCode reports whether an error ends the program with the code.
 func HasCode(err error, code int) bool {
-	var u *UsageError
-	var e *ExitError
-	return !errors.As(err, &u) && errors.As(err, &e) && e.Code == code
+	_, usage := errors.AsType[*UsageError](err)
+	e, exit := errors.AsType[*ExitError](err)
+	return !usage && exit && e.Code == code
 }

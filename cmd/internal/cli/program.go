@@ -208,24 +208,22 @@ func (p *Program[C]) run(c *Command[C], args []string) error {
 // FlagError says in one sentence which flag is wrong, and why. others maps words of other programs
 // to flags.
 func FlagError(fs *pflag.FlagSet, err error, others map[string]string) error {
-	var invalid *pflag.InvalidValueError
-	var missing *pflag.ValueRequiredError
-	var unknown *pflag.NotExistError
-	switch {
-	case errors.As(err, &invalid):
-		f, why := invalid.GetFlag(), invalid.Unwrap().Error()
+	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		f, why := e.GetFlag(), e.Unwrap().Error()
 		switch f.Value.Type() {
 		case "bool":
 			why = "want true or false"
 		case "int", "int64", "uint32":
 			why = "want a whole number"
 		}
-		return Usagef("--%s %q: %s", f.Name, invalid.GetValue(), why)
-	case errors.As(err, &missing):
-		return Usagef("--%s needs a value", missing.GetSpecifiedName())
-	case errors.As(err, &unknown):
-		name, dashes := unknown.GetSpecifiedName(), "--"
-		if unknown.GetSpecifiedShortnames() != "" {
+		return Usagef("--%s %q: %s", f.Name, e.GetValue(), why)
+	}
+	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return Usagef("--%s needs a value", e.GetSpecifiedName())
+	}
+	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		name, dashes := e.GetSpecifiedName(), "--"
+		if e.GetSpecifiedShortnames() != "" {
 			dashes = "-"
 		}
 		if near := NearFlag(fs, name, others); near != "" {
@@ -260,19 +258,19 @@ func (p *Program[C]) near(word string) string {
 
 // Report prints an error and returns its exit code.
 func (p *Program[C]) Report(command string, err error) int {
-	var u *UsageError
-	var e *ExitError
+	_, usage := errors.AsType[*UsageError](err)
+	e, exit := errors.AsType[*ExitError](err)
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &u):
+	case usage:
 		p.complain(command, err)
 		fmt.Fprintf(p.Stderr, "Try '%s --help'.\n", strings.TrimSpace(p.Name+" "+command))
 		return p.Usage
-	case errors.As(err, &e):
-		if e.Err != nil {
-			p.complain(command, e.Err)
-		}
+	case exit && e.Err != nil:
+		p.complain(command, e.Err)
+		return e.Code
+	case exit:
 		return e.Code
 	}
 	p.complain(command, err)
