@@ -94,3 +94,12 @@ func (q *logQueue) flush(most time.Duration) {
 	case <-end:
 	}
 }
+
+// newLogger returns a logger as the flags ask. check has accepted them.
+func newLogger(w io.Writer, level slog.Leveler, format string) *slog.Logger {
+	o := &slog.HandlerOptions{Level: level}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,4 +41,11 @@ func relaxTimers(args []string) {
 	}
 	_ = unix.Exec(self, args, append(os.Environ(), relaxed+"=1"))
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, usualSlack, 0, 0, 0)
+}
+
+// monotonic returns the time of the system's monotonic clock.
+func monotonic() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // every Linux has this clock
+	return time.Duration(t.Nano())
 }
