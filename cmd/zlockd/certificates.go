@@ -14,38 +14,58 @@ import (
 // certificateSoon is how long before its end a certificate deserves a note.
 const certificateSoon = 30 * 24 * time.Hour
 
-// checkCertificates checks the files of certificates and keys: their contents, whether each
-// key belongs to its certificate, the dates, and for peers the name and the authority.
-func (s *settings) checkCertificates(fail func(string, ...any), now time.Time) {
-	if _, ok := readable(s.tlsCRL); ok {
+// checkFiles checks the files of certificates and keys: their contents, whether each key belongs to
+// its certificate, the dates, and for peers the name and the authority.
+func (s *settings) checkFiles(fail func(string, ...any), now time.Time) {
+	if readPEM(fail, "tls-crl", s.tlsCRL, false) != nil {
 		if _, err := tlsfiles.ReadCRL(s.tlsCRL); err != nil {
 			fail("%w", err)
 		}
 	}
 	for _, f := range s.tlsFlags() {
-		s.checkCertificate(fail, now, *f)
-		if text, ok := readable(f.CA); ok && !x509.NewCertPool().AppendCertsFromPEM(text) {
+		cert := readPEM(fail, f.Flag+"-cert", f.Cert, false)
+		key := readPEM(fail, f.Flag+"-key", f.Key, true)
+		ca := readPEM(fail, f.Flag+"-ca", f.CA, false)
+		if cert != nil && key != nil {
+			s.checkCertificate(fail, now, *f, cert, key, ca)
+		}
+		if ca != nil && !x509.NewCertPool().AppendCertsFromPEM(ca) {
 			fail("--%s-ca %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", f.Flag, f.CA)
 		}
 	}
 }
 
-// readable returns the text of a file. Earlier checks have refused unreadable files and pipes.
-func readable(file string) ([]byte, bool) {
-	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
-		return nil, false
+// readPEM returns the text of a file that the server must be able to read, now and again. It reports
+// why the server cannot, and returns nil. Only the server may read a secret.
+func readPEM(fail func(string, ...any), flag, file string, secret bool) []byte {
+	if file == "" {
+		return nil
+	}
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		fail("--%s: %w", flag, err)
+		return nil
+	case info.IsDir():
+		fail("--%s %s is a directory: want a PEM file", flag, file)
+		return nil
+	case !info.Mode().IsRegular():
+		fail("--%s %s is a pipe or a device: want a PEM file, which the server can read again", flag, file)
+		return nil
+	case secret && info.Mode().Perm()&0o007 != 0:
+		fail("--%s %s can be read by everybody on this machine: chmod 600 it, and make a new key if that was "+
+			"not meant", flag, file)
 	}
 	text, err := readFile(file)
-	return text, err == nil
+	if err != nil {
+		fail("--%s: %w", flag, err)
+		return nil
+	}
+	return text
 }
 
-func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, f tlsFlags) {
+func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, f tlsFlags, cert, key, ca []byte) {
 	flag, certFile, keyFile := f.Flag, f.Cert, f.Key
-	cert, ok1 := readable(certFile)
-	key, ok2 := readable(keyFile)
-	if !ok1 || !ok2 {
-		return
-	}
 	if !bytes.Contains(cert, []byte("BEGIN CERTIFICATE")) {
 		fail("--%s-cert %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", flag, certFile)
 		return
@@ -81,7 +101,7 @@ func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, f 
 		fail("--%s-cert %s is for %q: this server's must have the one DNS name %q (--id)", flag, certFile,
 			strings.Join(leaf.DNSNames, ", "), f.name)
 	}
-	if ca, ok := readable(f.CA); ok && what == "" {
+	if ca != nil && what == "" {
 		if err := signedBy(pair, ca, now); err != nil {
 			fail("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing behind it in "+
 				"the file: %w", flag, certFile, flag, f.CA, err)

@@ -96,7 +96,7 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 			"make it with: printf 'super:PASSWORD' | openssl dgst -binary -sha1 | openssl base64")
 	}
 	s.checkTLS(fail)
-	s.checkCertificates(fail, time.Now())
+	s.checkFiles(fail, time.Now())
 	return errors.Join(errs...)
 }
 
@@ -244,34 +244,6 @@ func (s *settings) checkTLS(fail func(string, ...any)) {
 	}
 	if s.X509Super != "" && s.clientTLS.CA == "" {
 		fail("--x509-super needs --tls-ca: nobody could show a certificate")
-	}
-	checkFile(fail, "tls-crl", s.tlsCRL, false)
-	for _, f := range s.tlsFlags() {
-		checkFile(fail, f.Flag+"-cert", f.Cert, false)
-		checkFile(fail, f.Flag+"-key", f.Key, true)
-		checkFile(fail, f.Flag+"-ca", f.CA, false)
-	}
-}
-
-// checkFile reports why the server cannot read a PEM file, now and again. Only the server may
-// read a secret.
-func checkFile(fail func(string, ...any), flag, file string, secret bool) {
-	if file == "" {
-		return
-	}
-	info, err := os.Stat(file)
-	switch {
-	case err != nil:
-		fail("--%s: %w", flag, err)
-	case info.IsDir():
-		fail("--%s %s is a directory: want a PEM file", flag, file)
-	case !info.Mode().IsRegular():
-		fail("--%s %s is a pipe or a device: want a PEM file, which the server can read again", flag, file)
-	case info.Size() > maxFile:
-		fail("--%s: %w", flag, tooLarge(file))
-	case secret && info.Mode().Perm()&0o007 != 0:
-		fail("--%s %s can be read by everybody on this machine: chmod 600 it, and make a new key if that was "+
-			"not meant", flag, file)
 	}
 }
 
