@@ -51,7 +51,7 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 	}
 	s := holding{app: c.app, lease: lease}
 	if err := c.keep(ctx, lock, &s, conn.quiet); err != nil {
-		c.giveBack(lease)
+		s.giveBack()
 		return err
 	}
 	return cli.Exit(s.release(exitOK)) // reports a late loss, too

@@ -50,15 +50,10 @@ func (s *holding) release(code int) int {
 	return code
 }
 
-// giveBack unlocks after an error, which says enough of a loss. A failure is only reported: the
-// session ends next.
-func (c *call) giveBack(l *client.Lease) {
-	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
-	defer cancel()
-	if err := l.Unlock(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) &&
-		!errors.Is(err, client.ErrLost) {
-		c.say("%v", err)
-	}
+// giveBack releases the lock after an error, which says enough of a loss.
+func (s *holding) giveBack() {
+	s.code = exitLost
+	s.release(exitLost)
 }
 
 func reasonText(reason string) string {

@@ -267,16 +267,16 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, *sup
 // under runs COMMAND under the lease, releases the lease, and returns the exit code. s says
 // how to supervise this lock.
 func (j *job) under(lease *client.Lease, s *supervisor) (int, error) {
+	s.app, s.lossFlags, s.lease, s.guard = j.app, j.loss, lease, j.guard
 	sigs := listenForCommand() // from here on signals are for COMMAND
 	j.stop()
 	if err := interrupted(j.ctx); err != nil { // a signal came before that
 		signal.Stop(sigs)
-		j.giveBack(lease)
+		s.giveBack()
 		return 0, err
 	}
 	locks := lease.Sequencers()
 	foreground := j.run.inForeground(j.app)
-	s.app, s.lossFlags, s.lease, s.guard = j.app, j.loss, lease, j.guard
 	s.foreground, s.contained = foreground, j.run.contain
 	j.tellSession() // it may be another one since
 	env := environ(os.Environ(), j.servers, j.chroot, j.task, locks, j.getenv)
