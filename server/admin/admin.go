@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"net/http"
@@ -58,9 +59,7 @@ func New(o Options) (*Admin, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	a := &Admin{o: o, heavy: pool{make(chan struct{}, heavyAtOnce), heavyTime},
 		asks: pool{make(chan struct{}, heavyAtOnce), heavyTime}}
 	if err := a.SetWhitelist(o.Whitelist); err != nil {

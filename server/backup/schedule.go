@@ -240,16 +240,9 @@ func writeFile(ctx context.Context, file string, from io.Reader) error {
 		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
-		return errors.Join(err, ignoreMissing(os.Remove(f.Name())))
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return vfs.OS.SyncDir(dir)
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // paced writes in steps, each synced and followed by a rest: one sync of

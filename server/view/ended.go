@@ -92,6 +92,51 @@ func (v *View) lookAfter(ctx context.Context, e *observe.EndedSession) {
 	v.ended.remember(e.Session, e.Zxid, fates)
 }
 
+// logPaths is how many paths of locks one line names.
+const logPaths = 5
+
+// logExpired writes the one log line of a session that fell silent: on the server that decided
+// its end, which is the leader.
+func (v *View) logExpired(e *observe.EndedSession, fates []answer.Fate) {
+	if e.Cause != state.EndExpired || e.Time.Before(v.began) { // from the log that the start has read
+		return
+	}
+	if mode := v.source.Status(0).Mode; mode != admin.Leader && mode != admin.Standalone {
+		return
+	}
+	args := []any{"session", admin.Hex(e.Session), "zxid", admin.Hex(e.Zxid), "nodes", e.PathCount, "addr",
+		e.Addr, "on", e.Server, "timeout", e.Timeout}
+	if e.Silent > 0 { // its client was connected here
+		args = append(args, "silent", e.Silent.Round(time.Millisecond))
+	}
+	if e.Lost != "" {
+		args = append(args, "connection", e.Lost, "before", e.LostFor.Round(time.Millisecond))
+	}
+	var held, waited, makers []string
+	for i := range fates {
+		if m := fates[i].Maker; m != "unknown" && !slices.Contains(makers, m) {
+			makers = append(makers, m)
+		}
+		to := &waited
+		if fates[i].Held {
+			to = &held
+		}
+		if len(*to) < logPaths {
+			*to = append(*to, fates[i].Path)
+		}
+	}
+	if len(makers) > 0 {
+		args = append(args, "library", strings.Join(makers, ", "))
+	}
+	if len(held) > 0 {
+		args = append(args, "held", held)
+	}
+	if len(waited) > 0 {
+		args = append(args, "waited", waited)
+	}
+	v.o.Log.Info("session expired: nothing was heard of its client", args...)
+}
+
 // remember keeps the fates of a session's locks, and forgets the oldest.
 func (d *endings) remember(session, zxid int64, fates []answer.Fate) {
 	d.mu.Lock()

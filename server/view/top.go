@@ -46,8 +46,8 @@ func (v *View) sampleRates(ctx context.Context) {
 		}
 		v.rates.mu.Lock()
 		v.rates.samples = append(v.rates.samples, v.sample())
-		if n := len(v.rates.samples) - sampleKept; n > 0 {
-			v.rates.samples = append(v.rates.samples[:0:0], v.rates.samples[n:]...)
+		if len(v.rates.samples) > sampleKept {
+			v.rates.samples = slices.Delete(v.rates.samples, 0, 1)
 		}
 		v.rates.mu.Unlock()
 	}

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -87,9 +88,7 @@ func New(o Options) *View {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	var token [16]byte
 	rand.Read(token[:]) // never fails
 	v := &View{o: o, source: o.Source, token: hex.EncodeToString(token[:]), costly: make(chan struct{},

@@ -3,6 +3,7 @@
 package kerberos
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -37,10 +38,7 @@ type Service struct {
 
 // New reads the keytab.
 func New(o Options) (*Service, error) {
-	s := &Service{names: o.Names, file: o.Keytab, log: o.Logger, stamp: stampOf(o.Keytab)}
-	if s.log == nil {
-		s.log = slog.Default()
-	}
+	s := &Service{names: o.Names, file: o.Keytab, log: cmp.Or(o.Logger, slog.Default()), stamp: stampOf(o.Keytab)}
 	all, err := readKeytab(o.Keytab)
 	if err != nil {
 		return nil, err
