@@ -43,7 +43,7 @@ func (a *Admin) wordTable() []word {
 		{name: "stat", need: NeedConns, render: renderStat},
 		{name: "mntr", need: NeedMetrics | NeedDirs | NeedProcess, render: renderMntr},
 		{name: "conf", need: NeedDirs, render: renderConf},
-		{name: "cons", need: NeedConns, heavy: true, render: renderCons},
+		{name: "cons", need: NeedConns, heavy: true, render: func(w io.Writer, s *Status) { renderConns(w, s, false) }},
 		{name: "crst", render: renderText("Connection stats reset.\n"), do: Source.ResetConns},
 		{name: "srst", render: renderText("Server stats reset.\n"), do: Source.ResetStats},
 		{name: "envi", need: NeedProcess, always: true, render: renderEnvi},

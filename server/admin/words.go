@@ -14,23 +14,19 @@ import (
 // final newlines are those of ZooKeeper.
 
 func renderSrvr(w io.Writer, s *Status) {
-	fmt.Fprintf(w, "Zookeeper version: %s\n", s.versionLine())
-	renderReadOnly(w, s)
+	renderVersion(w, s)
 	renderNumbers(w, s)
 }
 
 func renderStat(w io.Writer, s *Status) {
-	fmt.Fprintf(w, "Zookeeper version: %s\n", s.versionLine())
-	renderReadOnly(w, s)
+	renderVersion(w, s)
 	io.WriteString(w, "Clients:\n")
-	for i := range s.ConnList {
-		renderConn(w, &s.ConnList[i], true)
-	}
-	io.WriteString(w, "\n")
+	renderConns(w, s, true)
 	renderNumbers(w, s)
 }
 
-func renderReadOnly(w io.Writer, s *Status) {
+func renderVersion(w io.Writer, s *Status) {
+	fmt.Fprintf(w, "Zookeeper version: %s\n", s.versionLine())
 	if s.Mode == ReadOnly {
 		io.WriteString(w, "READ-ONLY mode; serving only read-only clients\n")
 	}
@@ -77,9 +73,9 @@ func lastOp(c *Conn) string {
 	return c.LastOp
 }
 
-func renderCons(w io.Writer, s *Status) {
+func renderConns(w io.Writer, s *Status, brief bool) {
 	for i := range s.ConnList {
-		renderConn(w, &s.ConnList[i], false)
+		renderConn(w, &s.ConnList[i], brief)
 	}
 	io.WriteString(w, "\n")
 }
@@ -154,13 +150,18 @@ func renderWchs(w io.Writer, s *Status) {
 }
 
 func renderWchc(w io.Writer, s *Status) {
-	for _, l := range s.WatchList {
-		fmt.Fprintf(w, "%s\n", Hex(l.Session))
+	renderPaths(w, s.WatchList, "")
+	io.WriteString(w, "\n")
+}
+
+// renderPaths lists the paths below their sessions, whose lines have an end.
+func renderPaths(w io.Writer, list []SessionPaths, end string) {
+	for _, l := range list {
+		fmt.Fprintf(w, "%s%s\n", Hex(l.Session), end)
 		for _, p := range l.Paths {
 			fmt.Fprintf(w, "\t%s\n", p)
 		}
 	}
-	io.WriteString(w, "\n")
 }
 
 func renderWchp(w io.Writer, s *Status) {
@@ -212,12 +213,7 @@ func renderDump(w io.Writer, s *Status) {
 		}
 	}
 	fmt.Fprintf(w, "ephemeral nodes dump:\nSessions with Ephemerals (%d):\n", len(s.Ephemerals))
-	for _, l := range s.Ephemerals {
-		fmt.Fprintf(w, "%s:\n", Hex(l.Session))
-		for _, p := range l.Paths {
-			fmt.Fprintf(w, "\t%s\n", p)
-		}
-	}
+	renderPaths(w, s.Ephemerals, ":")
 	sets := expirySets(s, s.ConnList, func(c Conn) time.Time {
 		if c.Expires.IsZero() {
 			return s.Now

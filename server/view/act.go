@@ -229,12 +229,9 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 		}
 	}
 	step.do = func(ctx context.Context) error {
-		out, err := v.source.Do(ctx, state.Request{Op: state.OpExpire, Session: id, Gen: s.Gen, Body: []byte{1}})
-		if err != nil {
+		r := state.Request{Op: state.OpExpire, Session: id, Gen: s.Gen, Body: []byte{1}}
+		if _, err := v.source.Do(ctx, r); err != nil {
 			return err
-		}
-		if out.Refused {
-			return notFound("session %s has ended meanwhile", admin.Hex(id))
 		}
 		still := false
 		v.source.View(func(st *state.State) { _, still = st.Sessions().Get(id) })

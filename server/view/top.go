@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
@@ -22,12 +23,9 @@ type rates struct {
 
 type sample struct {
 	at             time.Time
-	counts         map[int64]count // by session
+	counts         map[int64]observe.Count // by session
 	received, sent int64           // of all connections, ended ones too
 }
-
-// count is how many requests and bytes a connection had.
-type count struct{ requests, bytes int64 }
 
 const (
 	sampleEvery = 20 * time.Second
@@ -55,10 +53,10 @@ func (v *View) sampleRates(ctx context.Context) {
 
 func (v *View) sample() sample {
 	now := v.source.Status(0)
-	s := sample{at: time.Now(), counts: map[int64]count{}, received: now.Received, sent: now.Sent}
+	s := sample{at: time.Now(), counts: map[int64]observe.Count{}, received: now.Received, sent: now.Sent}
 	for _, c := range v.source.Conns() {
 		if c.Session != 0 {
-			s.counts[c.Session] = count{c.Received, c.BytesIn + c.BytesOut}
+			s.counts[c.Session] = observe.Count{Requests: c.Received, Bytes: c.BytesIn + c.BytesOut}
 		}
 	}
 	return s
@@ -108,8 +106,8 @@ func (v *View) top(_ context.Context, q *query) (any, error) {
 			continue
 		}
 		was := then.counts[c.Session]
-		row := answer.Busy{Name: admin.Hex(c.Session), Requests: c.Received - was.requests,
-			Bytes: c.BytesIn + c.BytesOut - was.bytes, Watches: v.source.WatchCount(c.Session)}
+		row := answer.Busy{Name: admin.Hex(c.Session), Requests: c.Received - was.Requests,
+			Bytes: c.BytesIn + c.BytesOut - was.Bytes, Watches: v.source.WatchCount(c.Session)}
 		if row.Requests < 0 || row.Bytes < 0 { // a new connection, or numbers begun again
 			row.Requests, row.Bytes = c.Received, c.BytesIn+c.BytesOut
 		}
