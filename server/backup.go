@@ -42,11 +42,10 @@ func (i *Instance) takeBackups() {
 	if i.o.BackupDir == "" {
 		return
 	}
-	s := backup.Schedule{Dir: i.o.BackupDir, Interval: cmp.Or(i.o.BackupInterval, time.Hour),
-		Keep: cmp.Or(i.o.BackupKeep, backup.DefaultKeep)}
-	tick := time.NewTicker(min(backupTick, s.Interval/10+1))
-	i.taker = &backup.Taker{Schedule: s, ID: i.o.ID, Source: i.backupSource, Place: i.turn, Now: i.o.Now,
-		Tick: tick.C, Log: i.o.Logger}
+	interval := cmp.Or(i.o.BackupInterval, time.Hour)
+	tick := time.NewTicker(min(backupTick, interval/10+1))
+	i.taker = &backup.Taker{Dir: i.o.BackupDir, Interval: interval, Keep: cmp.Or(i.o.BackupKeep, backup.DefaultKeep),
+		ID: i.o.ID, Source: i.backupSource, Place: i.turn, Now: i.o.Now, Tick: tick.C, Log: i.o.Logger}
 	i.wg.Go(func() {
 		defer tick.Stop()
 		i.taker.Run(i.ctx)
@@ -81,7 +80,7 @@ func (i *Instance) backupStatus(s *admin.Status, metrics bool) {
 	st := i.taker.State()
 	s.Measure("backup_age_seconds",
 		"Age of the newest backup in --backup-dir, or how long there should have been one.",
-		i.taker.Age().Seconds())
+		st.Age.Seconds())
 	s.Measure("backups_total", "Backups taken.", float64(st.Taken))
 	s.Measure("backups_failed_total", "Backups that failed.", float64(st.Failed))
 }

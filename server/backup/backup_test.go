@@ -155,7 +155,7 @@ func (c *clock) now() time.Time { return time.Unix(0, c.at.Load()).UTC() }
 func (c *clock) move(d time.Duration) { c.at.Add(int64(d)) }
 
 func taker(i *server.Instance, c *clock, dir string, id uint32, rank, of int) *backup.Taker {
-	return &backup.Taker{Schedule: backup.Schedule{Dir: dir, Interval: time.Hour, Keep: 3}, ID: id, Log: quiet,
+	return &backup.Taker{Dir: dir, Interval: time.Hour, Keep: 3, ID: id, Log: quiet,
 		Tick:   c.tick,
 		Source: func() backup.Source { return i.Node() }, Place: func() (int, int) { return rank, of }, Now: c.now}
 }
@@ -233,8 +233,8 @@ func TestBackupsOfAClockThatWasAhead(t *testing.T) {
 				t.Errorf("the backup just taken, %s, is gone: %v", newest, names)
 			}
 		}
-		expect.That(t, k.State().Failed == 0 && k.Age() == 0,
-			"%+v, the newest is %v old", k.State(), k.Age())
+		expect.That(t, k.State().Failed == 0 && k.State().Age == 0,
+			"%+v, the newest is %v old", k.State(), k.State().Age)
 		cancel()
 		<-done
 		return newest

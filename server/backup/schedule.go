@@ -17,26 +17,21 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// Schedule says when backups are taken, and where they are kept.
-type Schedule struct {
-	Dir      string
-	Interval time.Duration // between two
-	Keep     int           // the newest so many
-}
-
 // DefaultKeep is how many backups a server keeps by default.
 const DefaultKeep = 24
 
 // Taker takes a server's backups. The servers of a cluster take theirs one
 // after another: the interval is divided among them.
 type Taker struct {
-	Schedule
-	ID     uint32
-	Source func() Source         // nil while there is no state
-	Place  func() (rank, of int) // of this server among those that take turns
-	Now    func() time.Time      // the clock
-	Tick   <-chan time.Time      // when Run looks at the clock
-	Log    *slog.Logger
+	Dir      string        // where backups are kept
+	Interval time.Duration // between two
+	Keep     int           // the newest so many
+	ID       uint32
+	Source   func() Source         // nil while there is no state
+	Place    func() (rank, of int) // of this server among those that take turns
+	Now      func() time.Time      // the clock
+	Tick     <-chan time.Time      // when Run looks at the clock
+	Log      *slog.Logger
 	// Patience is how long a disk may take nothing; default a minute.
 	Patience time.Duration
 
@@ -49,7 +44,8 @@ type Taker struct {
 
 // State is how the backups stand.
 type State struct {
-	Last          time.Time // of the newest one; zero: none
+	Last          time.Time     // of the newest one; zero: none
+	Age           time.Duration // of the newest one, or how long there should have been one
 	Taken, Failed int64
 	Err           string // why the newest try failed, empty if it did not
 }
@@ -58,31 +54,22 @@ type State struct {
 func (t *Taker) State() State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.news
-}
-
-// Age is how old the newest backup is, or how long there should have been one.
-func (t *Taker) Age() time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	from := t.news.Last
+	s, from := t.news, t.news.Last
 	if from.IsZero() {
 		from = t.begun
 	}
-	return t.Now().Sub(from)
+	s.Age = t.Now().Sub(from)
+	return s
 }
 
 // Notice says that backups are missing, once two of them are.
 func (t *Taker) Notice() string {
-	age := t.Age()
-	if age <= 2*t.Interval {
+	s := t.State()
+	if s.Age <= 2*t.Interval {
 		return ""
 	}
-	why := t.State().Err
-	if why == "" {
-		why = "the server was not up, or not able to"
-	}
-	return fmt.Sprintf("the newest backup in %s is %v old: %s", t.Dir, age.Round(time.Second), why)
+	return fmt.Sprintf("the newest backup in %s is %v old: %s", t.Dir, s.Age.Round(time.Second),
+		cmp.Or(s.Err, "the server was not up, or not able to"))
 }
 
 // prefix begins the names of this server's backups. Names sort by time.

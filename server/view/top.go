@@ -24,7 +24,7 @@ type rates struct {
 type sample struct {
 	at             time.Time
 	counts         map[int64]observe.Count // by session
-	received, sent int64           // of all connections, ended ones too
+	received, sent int64                   // of all connections, ended ones too
 }
 
 const (

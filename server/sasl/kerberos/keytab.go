@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Bounds of a keytab.
@@ -150,16 +149,6 @@ func (r *fields) uint32() uint32 {
 
 func (r *fields) counted() []byte { return r.take(int(r.uint16())) }
 
-// principals lists the principals that have keys here.
-func (k keytab) principals() []string {
-	var names []string
-	for _, e := range k {
-		names = append(names, e.principal.String())
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 // choose returns the principal that is meant by text, the only one for "", and
 // its keys.
 func (k keytab) choose(text string) (Principal, keytab, error) {
@@ -171,8 +160,9 @@ func (k keytab) choose(text string) (Principal, keytab, error) {
 		}
 	}
 	var mine keytab
-	var found []string
+	var found, all []string
 	for _, e := range k {
+		all = append(all, e.principal.String())
 		name := e.principal
 		if want.Realm == "" {
 			name.Realm = ""
@@ -186,11 +176,12 @@ func (k keytab) choose(text string) (Principal, keytab, error) {
 		mine, found = append(mine, e), append(found, e.principal.String())
 	}
 	slices.Sort(found)
+	slices.Sort(all)
 	switch found = slices.Compact(found); {
 	case len(found) == 0 && text == "":
 		return want, nil, errors.New("it holds no key of an encryption type that is taken (AES)")
 	case len(found) == 0:
-		return want, nil, fmt.Errorf("it holds no AES key of %s, but keys of %s", text, strings.Join(k.principals(),
+		return want, nil, fmt.Errorf("it holds no AES key of %s, but keys of %s", text, strings.Join(slices.Compact(all),
 			", "))
 	case len(found) > 1:
 		return want, nil, fmt.Errorf("it holds keys of %s: say which is this server by --kerberos-principal",
@@ -219,16 +210,10 @@ func (k keytab) find(e encrypted) ([]sessionKey, error) {
 	return keys[:min(len(keys), maxTried)], nil
 }
 
-// stamp tells one state of a file from another.
-type stamp struct {
-	changed time.Time
-	size    int64
-}
-
-func stampOf(path string) stamp {
-	info, err := os.Stat(path)
-	if err != nil {
-		return stamp{}
+// stampOf returns the time and the size of a file, which tell one state of it from another.
+func stampOf(path string) (stamp [2]int64) {
+	if info, err := os.Stat(path); err == nil {
+		stamp = [2]int64{info.ModTime().UnixNano(), info.Size()}
 	}
-	return stamp{info.ModTime(), info.Size()}
+	return stamp
 }

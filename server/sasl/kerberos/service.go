@@ -33,7 +33,7 @@ type Service struct {
 	mu     sync.Mutex // guards what follows
 	keytab keytab     // of principal alone
 	looked time.Time
-	stamp  stamp
+	stamp  [2]int64 // of the file
 }
 
 // New reads the keytab.
