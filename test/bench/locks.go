@@ -2,13 +2,11 @@ package main
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/bench/measure"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -35,7 +33,7 @@ func lockMemory(n int) point {
 			base := residentOf(e)
 			report := func(what string) {
 				time.Sleep(2 * lockRest) // at least one snapshot of all of it
-				bytes, disk, snapshot := residentOf(e)-base, diskOf(e.Servers[0].Data()), int64(0)
+				bytes, disk, snapshot := residentOf(e)-base, measure.OnDisk(e.Servers[0].Data()), int64(0)
 				for _, f := range snapshotFiles(e) {
 					if info, err := os.Stat(f); err == nil {
 						snapshot = max(snapshot, info.Size())
@@ -73,19 +71,3 @@ func lockMemory(n int) point {
 
 // lockRest is how long the servers of lockMemory wait for the next snapshot.
 const lockRest = 10 * time.Second
-
-// diskOf returns the bytes that the files of a directory take of the disk.
-func diskOf(dir string) (sum int64) {
-	filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // a file may have gone
-		}
-		if info, err := d.Info(); err == nil {
-			if st, ok := info.Sys().(*syscall.Stat_t); ok {
-				sum += st.Blocks * 512
-			}
-		}
-		return nil
-	})
-	return sum
-}

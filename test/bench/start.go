@@ -66,7 +66,7 @@ func startTime(e *cluster.Ensemble) (time.Duration, error) {
 	}
 	for _, s := range e.Servers {
 		if err := firstCreate(s.Client, 10*time.Minute); err != nil {
-			return 0, fmt.Errorf("%w\n%s", err, s.LogTail())
+			return 0, fmt.Errorf("%w\n%s", err, s.Log(40))
 		}
 	}
 	return time.Since(from), nil

@@ -127,12 +127,7 @@ func (m *meter) hold(ctx context.Context, l *benchLock, g grant) {
 		defer in.Add(-1)
 	}
 	if m.b.Hold > 0 {
-		t := time.NewTimer(m.b.Hold)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		}
+		pause(ctx, m.b.Hold)
 	}
 }
 

@@ -1,13 +1,15 @@
-// Package measure has what the benchmarks share: the machine, the processor time and memory of processes,
+// Package measure has what the benchmarks share: the machine, the processor time, memory and disk of processes,
 // medians, and a zipfian choice of keys.
 package measure
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -23,14 +25,33 @@ func CPU(pid int) (used time.Duration) {
 	return used
 }
 
-// Resident returns the resident memory of a process in bytes.
-func Resident(pid int) int64 {
+// Resident returns the resident memory of a process in bytes, 0 if there is no such process.
+func Resident(pid int) int64 { return memory(pid, "VmRSS:") }
+
+// Peak returns the most resident memory that a process has had.
+func Peak(pid int) int64 { return memory(pid, "VmHWM:") }
+
+func memory(pid int, name string) int64 {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			kb, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 			return kb << 10
 		}
 	}
 	return 0
+}
+
+// OnDisk returns the bytes of disk that the files below a directory take.
+func OnDisk(dir string) (size int64) {
+	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return nil // files come and go
+		}
+		if info, err := e.Info(); err == nil {
+			size += info.Sys().(*syscall.Stat_t).Blocks * 512
+		}
+		return nil
+	})
+	return size
 }
