@@ -2,6 +2,7 @@ package history
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,24 +11,14 @@ import (
 
 // Save writes a history to a file, one record a line, for [Load].
 func Save(path string, records []Record) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(f)
-	enc := json.NewEncoder(w)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	for i := range records {
-		if err = enc.Encode(&records[i]); err != nil {
-			break
+		if err := enc.Encode(&records[i]); err != nil {
+			return err
 		}
 	}
-	if err == nil {
-		err = w.Flush()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return os.WriteFile(path, b.Bytes(), 0o644)
 }
 
 // Load reads a saved history.

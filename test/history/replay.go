@@ -1,8 +1,8 @@
 package history
 
 import (
+	"cmp"
 	"slices"
-	"sort"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
@@ -44,15 +44,8 @@ func (c *checker) replay() {
 	for id, k := range c.conns {
 		items = append(items, item{k.last, leave, id})
 	}
-	sort.Slice(items, func(i, j int) bool {
-		a, b := items[i], items[j]
-		if a.zxid != b.zxid {
-			return a.zxid < b.zxid
-		}
-		if a.phase != b.phase {
-			return a.phase < b.phase
-		}
-		return a.at < b.at
+	slices.SortFunc(items, func(a, b item) int {
+		return cmp.Or(cmp.Compare(a.zxid, b.zxid), cmp.Compare(a.phase, b.phase), cmp.Compare(a.at, b.at))
 	})
 	for _, it := range items {
 		if it.phase == change || it.phase == look {

@@ -1,5 +1,5 @@
 // Package must ends a test when a step fails that the test is not about: a file that cannot be
-// read, a server that does not start, a state that is not reached. Equal, List, Fails, Is, Has and That
+// read, a server that does not start, a state that is not reached. Equal, List, Fails, Is and That
 // compare as those of package expect do.
 package must
 
@@ -65,11 +65,6 @@ func Fails(t testing.TB, err error, what ...any) {
 func Is(t testing.TB, err, want error, what ...any) {
 	t.Helper()
 	end(t, expect.Is(t, err, want, what...))
-}
-
-func Has(t testing.TB, text, part string, what ...any) {
-	t.Helper()
-	end(t, expect.Has(t, text, part, what...))
 }
 
 func That(t testing.TB, holds bool, format string, args ...any) {

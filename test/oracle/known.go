@@ -41,9 +41,6 @@ func (d *diff) both(op string) bool {
 	return d.a != nil && d.b != nil && d.a.step != nil && d.a.step == d.b.step && d.a.step.Op == op
 }
 
-// Table returns the known differences.
-func Table() []Known { return table }
-
 var table = []Known{{
 	Name: "checkWatches sees own watches only",
 	Reason: "In 3.8 checkWatches answers OK when any connection watches the path; 3.9 and zlockd ask " +

@@ -1,7 +1,9 @@
 package oracle
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -200,17 +202,9 @@ func (s *side) barrier(seen map[string][]got) {
 }
 
 func sortedKeys(a, b map[string][]got) []string {
-	var list []string
-	for k := range a {
-		list = append(list, k)
-	}
-	for k := range b {
-		if _, ok := a[k]; !ok {
-			list = append(list, k)
-		}
-	}
-	slices.Sort(list)
-	return list
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return slices.Sorted(maps.Keys(all))
 }
 
 // compare compares what arrived on one connection.
@@ -353,10 +347,7 @@ func sortEvents(list []got) {
 		}
 		slices.SortFunc(list[i:k], func(a, b got) int {
 			x, y := a.frame.Event, b.frame.Event
-			if c := strings.Compare(x.Path, y.Path); c != 0 {
-				return c
-			}
-			return int(x.Type - y.Type)
+			return cmp.Or(cmp.Compare(x.Path, y.Path), cmp.Compare(x.Type, y.Type))
 		})
 		i = max(i, k-1)
 	}

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -50,10 +51,8 @@ func (r *Runner) Shrink(p Program, found error, limit time.Duration) (Program, e
 	return p, found
 }
 
-// without returns p without the steps from i to k.
-func without(p Program, i, k int) Program {
-	return append(append(Program{}, p[:i]...), p[k:]...)
-}
+// without returns list without the elements from i to k.
+func without[S ~[]E, E any](list S, i, k int) S { return slices.Delete(slices.Clone(list), i, k) }
 
 // simplify makes single steps simpler while the difference remains: requests on their own,
 // multis with fewer operations, setWatches with shorter lists.
@@ -78,7 +77,7 @@ func (r *Runner) simplify(p Program, fails func(Program) bool, end time.Time) Pr
 		}
 		for k := 0; k < len(p[i].Ops); {
 			s := p[i]
-			s.Ops = append(append([]Step{}, s.Ops[:k]...), s.Ops[k+1:]...)
+			s.Ops = without(s.Ops, k, k+1)
 			if !try(i, s) {
 				k++
 			}
@@ -86,7 +85,7 @@ func (r *Runner) simplify(p Program, fails func(Program) bool, end time.Time) Pr
 		for l := range p[i].Lists {
 			for k := 0; k < len(p[i].Lists[l]); {
 				s := p[i]
-				s.Lists[l] = append(append([]string{}, s.Lists[l][:k]...), s.Lists[l][k+1:]...)
+				s.Lists[l] = without(s.Lists[l], k, k+1)
 				if !try(i, s) {
 					k++
 				}

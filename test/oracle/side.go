@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -160,14 +161,7 @@ var ping = &Step{Op: "ping"}
 var catchUp = &Step{Op: "sync", Path: "/"}
 
 // names returns the live connections in order.
-func (s *side) names() []string {
-	var list []string
-	for name := range s.conns {
-		list = append(list, name)
-	}
-	slices.Sort(list)
-	return list
-}
+func (s *side) names() []string { return slices.Sorted(maps.Keys(s.conns)) }
 
 // open performs the handshake of a connect or attach step. Without a granted session, outcome
 // says how the server declined.
