@@ -121,8 +121,7 @@ func Binary() (string, error) {
 // Zlock returns the path of zlock, built from this module.
 func Zlock(t testing.TB) string {
 	t.Helper()
-	bin := must.Get(zlockOnce())(t)
-	return bin
+	return must.Get(zlockOnce())(t)
 }
 
 // ModuleRoot returns the directory of go.mod.

@@ -83,13 +83,12 @@ type Server struct {
 	Election            string // ZooKeeper's third port
 	Dir                 string // its data and its log
 	Args                []string
-	ReadyLine           string // zlockd's first line on stdout, once it is ready
 
 	host    Host
 	t       testing.TB // of Run and LayOut
 	timeout time.Duration
 	cmd     *exec.Cmd
-	ready   chan string
+	ready   chan struct{} // zlockd has written its first line
 	exited  chan struct{}
 }
 
@@ -217,9 +216,9 @@ func (e *Ensemble) Leader() *Server {
 	return nil
 }
 
-// AwaitLeader waits ten seconds for a leader.
+// AwaitLeader waits half a minute for a leader.
 func (e *Ensemble) AwaitLeader() (*Server, error) {
-	for range 500 {
+	for range 1500 {
 		if s := e.Leader(); s != nil {
 			return s, nil
 		}
@@ -264,12 +263,11 @@ func (s *Server) Spawn() error {
 	if err := s.cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", s.Args[0], err)
 	}
-	s.ready = make(chan string, 1)
-	s.exited = make(chan struct{})
-	go func(cmd *exec.Cmd, ready chan<- string, exited chan struct{}) {
+	s.ready, s.exited = make(chan struct{}), make(chan struct{})
+	go func(cmd *exec.Cmd, ready, exited chan struct{}) {
 		r := bufio.NewReader(out)
-		if line, err := r.ReadString('\n'); err == nil {
-			ready <- strings.TrimSpace(line)
+		if _, err := r.ReadString('\n'); err == nil {
+			close(ready)
 		}
 		io.Copy(io.Discard, r)
 		cmd.Wait()
@@ -280,28 +278,25 @@ func (s *Server) Spawn() error {
 
 // WaitReady waits until the spawned process serves clients.
 func (s *Server) WaitReady() error {
-	deadline := time.Now().Add(s.timeout)
-	if s.Kind == Zlockd {
+	ready, limit := s.ready, time.After(s.timeout)
+	var ask <-chan time.Time
+	if s.Kind != Zlockd { // ZooKeeper does not say so by itself
+		ready, ask = nil, time.Tick(20*time.Millisecond)
+	}
+	for {
 		select {
-		case s.ReadyLine = <-s.ready:
+		case <-ready:
 			return nil
+		case <-ask:
+			if s.Mode() != "" {
+				return nil
+			}
 		case <-s.exited:
-			return fmt.Errorf("%s ended before it was ready:\n%s", s.Args[0], s.LogTail())
-		case <-time.After(time.Until(deadline)):
-			return fmt.Errorf("%s not ready after %v:\n%s", s.Args[0], s.timeout, s.LogTail())
+			return fmt.Errorf("%s ended before it was ready:\n%s", s.Args[0], s.Log(40))
+		case <-limit:
+			return fmt.Errorf("%s not ready after %v:\n%s", s.Args[0], s.timeout, s.Log(40))
 		}
 	}
-	for time.Now().Before(deadline) {
-		if s.Mode() != "" {
-			return nil
-		}
-		select {
-		case <-s.exited:
-			return fmt.Errorf("%s ended before it was ready:\n%s", s.Args[0], s.LogTail())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return fmt.Errorf("%s not ready after %v:\n%s", s.Args[0], s.timeout, s.LogTail())
 }
 
 // Running reports whether the process was started and has not ended.
@@ -347,24 +342,20 @@ func (s *Server) end(sig syscall.Signal, patience time.Duration) {
 	}
 }
 
-// Signal sends a signal, for instance SIGSTOP.
-func (s *Server) Signal(sig syscall.Signal) error {
-	if !s.Running() {
-		return errors.New("server is not running")
-	}
-	return s.cmd.Process.Signal(sig)
-}
-
 // Data is the server's data directory.
 func (s *Server) Data() string { return filepath.Join(s.Dir, "data") }
 
 // LogFile is where the server's own log goes.
 func (s *Server) LogFile() string { return filepath.Join(s.Dir, "log.txt") }
 
-// LogTail returns the end of the log, for error messages.
-func (s *Server) LogTail() string {
-	b, _ := os.ReadFile(s.LogFile())
-	return string(b[max(0, len(b)-4000):])
+// Log returns the server's last log lines.
+func (s *Server) Log(lines int) string {
+	b, err := os.ReadFile(s.LogFile())
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
 // Dial opens a connection to the client port.

@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,19 +33,21 @@ func Three(t testing.TB, flags ...string) *Ensemble {
 // Build builds zlockd and returns its path. ZLOCKD_BIN names another one.
 func Build(t testing.TB) string {
 	t.Helper()
+	skipShort(t)
+	return must.Get(Binary())(t)
+}
+
+func skipShort(t testing.TB) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("runs servers as processes: make test-all")
 	}
-	bin := must.Get(Binary())(t)
-	return bin
 }
 
 // LayOut is Run without starting the servers.
 func LayOut(t testing.TB, o Options) *Ensemble {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("runs servers as processes: make test-all")
-	}
+	skipShort(t)
 	e := must.Get(Prepare(o))(t)
 	e.attach(t)
 	return e
@@ -61,7 +62,7 @@ func (e *Ensemble) attach(t testing.TB) {
 	t.Cleanup(func() {
 		for _, s := range e.Servers {
 			if t.Failed() && s.cmd != nil {
-				t.Logf("server %d:\n%s", s.ID, s.LogTail())
+				t.Logf("server %d:\n%s", s.ID, s.Log(40))
 			}
 		}
 		e.Close()
@@ -89,20 +90,11 @@ func (s *Server) Open() (*wire.Conn, error) {
 	return c, nil
 }
 
-// Log returns the server's last log lines.
-func (s *Server) Log(lines int) string {
-	b, err := os.ReadFile(s.LogFile())
-	if err != nil {
-		return err.Error()
-	}
-	all := strings.Split(strings.TrimSpace(string(b)), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
-}
-
-// MustSignal sends a signal to the process, which must run.
-func (s *Server) MustSignal(sig syscall.Signal) {
+// Signal sends a signal, for instance SIGSTOP, to the process, which must run.
+func (s *Server) Signal(sig syscall.Signal) {
 	s.t.Helper()
-	must.OK(s.t, s.Signal(sig), "signal %v to server %d", sig, s.ID)
+	must.That(s.t, s.Running(), "server %d does not run", s.ID)
+	must.OK(s.t, s.cmd.Process.Signal(sig), "signal %v to server %d", sig, s.ID)
 }
 
 // WaitServing waits until the server serves clients.
@@ -163,13 +155,9 @@ func (e *Ensemble) Others(but *Server) (list []*Server) {
 }
 
 // WaitLeader waits for a leader and returns it.
-func (e *Ensemble) WaitLeader() (leader *Server) {
+func (e *Ensemble) WaitLeader() *Server {
 	e.t.Helper()
-	must.Await(e.t, "a server leads", 30*time.Second, func() bool {
-		leader = e.Leader()
-		return leader != nil
-	})
-	return leader
+	return must.Get(e.AwaitLeader())(e.t)
 }
 
 // hashes returns the digests that the server remembers, by zxid.

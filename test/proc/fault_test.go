@@ -37,7 +37,7 @@ func TestG2KillAll(t *testing.T) {
 	for range 2 {
 		time.Sleep(500 * time.Millisecond)
 		for _, s := range c.Servers {
-			s.MustSignal(syscall.SIGKILL)
+			s.Signal(syscall.SIGKILL)
 		}
 		for _, s := range c.Servers {
 			<-s.Exited()
@@ -76,9 +76,9 @@ func TestR1PauseLeader(t *testing.T) {
 	for range *pauses {
 		time.Sleep(200 * time.Millisecond)
 		lead := c.WaitLeader()
-		lead.MustSignal(syscall.SIGSTOP)
+		lead.Signal(syscall.SIGSTOP)
 		time.Sleep(1200 * time.Millisecond)
-		lead.MustSignal(syscall.SIGCONT)
+		lead.Signal(syscall.SIGCONT)
 	}
 	time.Sleep(time.Second)
 	c.WaitServing(20 * time.Second)
@@ -117,11 +117,11 @@ func TestR25StopAll(t *testing.T) {
 	w := StartWriters(t, c, 2, 6*time.Second)
 	time.Sleep(300 * time.Millisecond)
 	for _, s := range c.Servers {
-		s.MustSignal(syscall.SIGSTOP)
+		s.Signal(syscall.SIGSTOP)
 	}
 	time.Sleep(10 * time.Second)
 	for _, s := range c.Servers {
-		s.MustSignal(syscall.SIGCONT)
+		s.Signal(syscall.SIGCONT)
 	}
 	time.Sleep(2 * time.Second)
 	c.WaitServing(20 * time.Second)

@@ -148,7 +148,7 @@ func killLeader(t *testing.T, c *cluster.Ensemble, times int) (resumed []time.Du
 func restartAll(t *testing.T, c *cluster.Ensemble, sig syscall.Signal) time.Duration {
 	t.Helper()
 	for _, s := range c.Servers {
-		s.MustSignal(sig)
+		s.Signal(sig)
 	}
 	for _, s := range c.Servers {
 		select {

@@ -94,7 +94,7 @@ func TestServerWithALostDiskComesBack(t *testing.T) {
 	must.OK(t, os.RemoveAll(lost.Data()))
 	must.OK(t, lost.Spawn())
 	must.Await(t, "it says what to do", 10*time.Second, func() bool {
-		return strings.Contains(lost.LogTail(), "zlock member replace 3")
+		return strings.Contains(lost.Log(1<<30), "zlock member replace 3")
 	})
 	must.Equal(t, lost.Mode(), "", "it serves as")
 	if _, errs, code := e.member(one, "replace", "3"); code != 0 ||
@@ -292,7 +292,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 	fourth.Args = append(fourth.Args, "--admin-addr", fourth.Admin)
 	must.OK(t, fourth.Spawn())
 	must.Await(t, "the new server says what it waits for", 10*time.Second, func() bool {
-		return strings.Contains(fourth.LogTail(), "zlock member add 4 "+fourth.Peer)
+		return strings.Contains(fourth.Log(1<<30), "zlock member add 4 "+fourth.Peer)
 	})
 	sh(steps[2])
 	must.OK(t, fourth.WaitReady())
@@ -310,7 +310,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 	must.OK(t, os.RemoveAll(lost.Data()))
 	must.OK(t, lost.Spawn())
 	must.Await(t, "the emptied server waits", 10*time.Second, func() bool {
-		return strings.Contains(lost.LogTail(), "this one is empty, so the server must not vote")
+		return strings.Contains(lost.Log(1<<30), "this one is empty, so the server must not vote")
 	})
 	sh(steps[4])
 	must.OK(t, lost.WaitReady())

@@ -82,7 +82,7 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 		}
 		seen := false
 		for _, s := range e.Servers {
-			seen = seen || strings.Contains(s.LogTail(), "op=address") && strings.Contains(s.LogTail(), moved.Peer)
+			seen = seen || strings.Contains(s.Log(1<<30), "op=address") && strings.Contains(s.Log(1<<30), moved.Peer)
 		}
 		expect.That(t, seen, "no log has a line of it")
 		// It counts: with one other gone, the two write.
@@ -300,7 +300,7 @@ func TestWhatCannotBeAMemberIsRefused(t *testing.T) {
 	fourth := e.Servers[3]
 	must.OK(t, fourth.Spawn())
 	must.Await(t, "it waits", 20*time.Second, func() bool {
-		return strings.Contains(fourth.LogTail(), "zlock member add 4")
+		return strings.Contains(fourth.Log(1<<30), "zlock member add 4")
 	})
 	for _, test := range []struct{ what, id, addr, want string }{
 		{"another id", "5", fourth.Peer, "server 5 cannot be what answers at " + fourth.Peer +

@@ -113,7 +113,7 @@ func kerberosSeen(t *testing.T, kind cluster.Kind, config []string, cli string) 
 	must.OK(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("log of %s:\n%s", kind, e.Servers[0].LogTail())
+			t.Logf("log of %s:\n%s", kind, e.Servers[0].Log(40))
 		}
 		e.Close()
 	})
