@@ -1,9 +1,9 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"hash/fnv"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,8 +72,11 @@ func (e *Ensemble) zlockdArgs(o Options) error {
 // commandArgs fills in the placeholders of a given command.
 func (e *Ensemble) commandArgs(o Options) {
 	for _, s := range e.Servers {
-		r := strings.NewReplacer("{id}", strconv.Itoa(s.ID), "{dir}", s.Dir, "{client}", s.Client,
-			"{peer}", s.Peer, "{admin}", s.Admin, "{peers}", e.peers(len(e.Servers)))
+		peers := e.peers(len(e.Servers))
+		_, port, _ := net.SplitHostPort(s.Client)
+		r := strings.NewReplacer("{id}", strconv.Itoa(s.ID), "{dir}", s.Dir, "{client}", s.Client, "{port}", port,
+			"{peer}", s.Peer, "{admin}", s.Admin, "{peers}", peers,
+			"{peer-urls}", strings.ReplaceAll(peers, "=", "=http://"))
 		for _, w := range o.Command {
 			s.Args = append(s.Args, r.Replace(w))
 		}
@@ -124,15 +127,11 @@ func Zlock(t testing.TB) string {
 	return must.Get(zlockOnce())(t)
 }
 
-// ModuleRoot returns the directory of go.mod.
+// ModuleRoot returns the directory of zlockd's go.mod.
 func ModuleRoot() (string, error) {
-	out, err := exec.Command("go", "env", "GOMOD").Output()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/zlockd/zlockd").Output()
 	if err != nil {
-		return "", fmt.Errorf("go env GOMOD: %w", err)
+		return "", fmt.Errorf("not inside a module that uses zlockd: %w", err)
 	}
-	mod := strings.TrimSpace(string(out))
-	if mod == "" || mod == os.DevNull {
-		return "", errors.New("not inside the zlockd module")
-	}
-	return filepath.Dir(mod), nil
+	return strings.TrimSpace(string(out)), nil
 }

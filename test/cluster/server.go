@@ -23,6 +23,7 @@ type Kind string
 const (
 	Zlockd    Kind = "zlockd"
 	ZooKeeper Kind = "zookeeper"
+	Other     Kind = "other" // by Options.Command; it serves when it listens
 )
 
 // Options describe an ensemble. The zero value is one zlockd with default
@@ -44,7 +45,7 @@ type Options struct {
 	Zoo    ZooConfig
 
 	// Command replaces the command of every server. The words {id}, {dir},
-	// {client}, {peer}, {admin} and {peers} in it are filled in.
+	// {client}, {port} (of the client address), {peer}, {admin}, {peers} and {peer-urls} in it are filled in.
 	Command []string
 
 	ReadyTimeout time.Duration // default 30 s
@@ -280,7 +281,7 @@ func (s *Server) Spawn() error {
 func (s *Server) WaitReady() error {
 	ready, limit := s.ready, time.After(s.timeout)
 	var ask <-chan time.Time
-	if s.Kind != Zlockd { // ZooKeeper does not say so by itself
+	if s.Kind != Zlockd { // others do not say so by themselves
 		ready, ask = nil, time.Tick(20*time.Millisecond)
 	}
 	for {
@@ -288,7 +289,7 @@ func (s *Server) WaitReady() error {
 		case <-ready:
 			return nil
 		case <-ask:
-			if s.Mode() != "" {
+			if s.serves() {
 				return nil
 			}
 		case <-s.exited:
@@ -364,6 +365,18 @@ func (s *Server) Dial(limit time.Duration) (net.Conn, error) {
 		return s.host.Dial(s.Client, limit)
 	}
 	return net.DialTimeout("tcp", s.Client, limit)
+}
+
+// serves asks the server.
+func (s *Server) serves() bool {
+	if s.Kind != Other {
+		return s.Mode() != ""
+	}
+	c, err := s.Dial(time.Second)
+	if err == nil {
+		c.Close()
+	}
+	return err == nil
 }
 
 // Word sends a four-letter word to addr and returns the answer, empty on any error.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,27 +14,6 @@ import (
 
 	"github.com/zlockd/zlockd/test/bench/measure"
 )
-
-// cluster3 is a running cluster of three servers that keep keys.
-type cluster3 interface {
-	// client opens the i-th client, each at the next server.
-	client(i int) (keeper, error)
-	// visit opens a client at a server, makes a key that ends with the client, and closes the client.
-	visit(ctx context.Context, server int) error
-	leader() (server int, err error)
-	kill(server int)
-	restart(server int) error
-	pids() []int
-	close()
-}
-
-// keeper is a client of a cluster3, for one goroutine.
-type keeper interface {
-	do(op) error
-	// keepBusy keeps depth operations in flight until end, and says which are done.
-	keepBusy(depth int, end time.Time, next func() op, done func(time.Duration)) error
-	close()
-}
 
 // op is one operation on a key of 64 bytes.
 type op struct {
@@ -103,7 +83,11 @@ func (s *slice) quantile(q float64) float64 {
 }
 
 // measureKeys measures the workloads and prints a row for each.
-func measureKeys(s *settings, names []string, clusters []cluster3) error {
+func measureKeys(s *settings, clusters []servers) error {
+	var names []string
+	for _, c := range clusters {
+		names = append(names, c.name)
+	}
 	fmt.Printf("\n| three servers | %s | zlockd / ZooKeeper, median (range) | "+
 		"CPU µs/op of all servers: %s |\n|%s\n",
 		strings.Join(names, " | "), strings.Join(names, " / "), strings.Repeat("---|", len(names)+3))
@@ -113,8 +97,8 @@ func measureKeys(s *settings, names []string, clusters []cluster3) error {
 		}
 	}
 	zipf := measure.NewZipf(s.keys)
-	busy := func(reads, inserts float64) func(c cluster3, dir string) (slice, error) {
-		return func(c cluster3, dir string) (slice, error) {
+	busy := func(reads, inserts float64) func(c servers, dir string) (slice, error) {
+		return func(c servers, dir string) (slice, error) {
 			return measureBusy(c, s.duration, func(i int) *workload {
 				return &workload{reads, inserts, zipf, s.keys, fmt.Sprintf("%s-%d", dir, i), 0}
 			})
@@ -132,17 +116,17 @@ func measureKeys(s *settings, names []string, clusters []cluster3) error {
 			": p50 ms":   func(v *slice) float64 { return v.quantile(0.5) },
 			": p99 ms":   func(v *slice) float64 { return v.quantile(0.99) },
 			": p99.9 ms": func(v *slice) float64 { return v.quantile(0.999) }}},
-		{"sessions/s that come, make a key, go", func(c cluster3, _ string) (slice, error) {
+		{"sessions/s that come, make a key, go", func(c servers, _ string) (slice, error) {
 			return measureVisits(c, s.duration)
 		}, false, map[string]figure{"": rate}},
-		{"leader killed, ms to a new client's write", func(c cluster3, _ string) (slice, error) {
+		{"leader killed, ms to a new client's write", func(c servers, _ string) (slice, error) {
 			return measureKill(c)
 		}, true, map[string]figure{"": func(v *slice) float64 { return v.took[0] }}},
 	} {
 		if !strings.Contains(m.title, s.rows) {
 			continue
 		}
-		rounds, err := m.inTurn(names, clusters, s.rounds, fmt.Sprintf("/own-%d", i))
+		rounds, err := m.inTurn(clusters, s.rounds, fmt.Sprintf("/own-%d", i))
 		if err != nil {
 			return err
 		}
@@ -159,13 +143,13 @@ type figure func(*slice) float64
 // measurement is what each cluster does in turn.
 type measurement struct {
 	title   string
-	run     func(c cluster3, dir string) (slice, error)
+	run     func(c servers, dir string) (slice, error)
 	lower   bool // less is better
 	figures map[string]figure
 }
 
 // inTurn measures the clusters in rounds, after one that does not count.
-func (m *measurement) inTurn(names []string, clusters []cluster3, n int, dir string) ([][]slice, error) {
+func (m *measurement) inTurn(clusters []servers, n int, dir string) ([][]slice, error) {
 	rounds := make([][]slice, n+1)
 	for round := range rounds {
 		rounds[round] = make([]slice, len(clusters))
@@ -173,7 +157,7 @@ func (m *measurement) inTurn(names []string, clusters []cluster3, n int, dir str
 			k = (k + round) % len(clusters)
 			got, err := m.run(clusters[k], fmt.Sprintf("%s-%d", dir, round))
 			if err != nil {
-				return nil, fmt.Errorf("%s: %s: %w", m.title, names[k], err)
+				return nil, fmt.Errorf("%s: %s: %w", m.title, clusters[k].name, err)
 			}
 			rounds[round][k] = got
 		}
@@ -217,8 +201,8 @@ func number(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-func fillKeys(c cluster3, n int) error {
-	k, err := c.client(0)
+func fillKeys(c servers, n int) error {
+	k, err := c.keeper(c.addr(0))
 	if err != nil {
 		return err
 	}
@@ -234,44 +218,50 @@ func fillKeys(c cluster3, n int) error {
 
 // withClients opens n clients, calls f for all at once and returns the rate and processor time of what
 // f says is done.
-func withClients(c cluster3, n int, d time.Duration, open func(i int) (keeper, error),
+func withClients(c servers, n int, d time.Duration, open func(addr string) (keeper, error),
 	f func(i int, k keeper, begin, end time.Time, done func(time.Duration)) error) (out slice, err error) {
-	var wg sync.WaitGroup
-	var mu sync.Mutex
 	keepers := make([]keeper, n)
 	for i := range n {
-		if keepers[i], err = open(i); err != nil {
+		if keepers[i], err = open(c.addr(i)); err != nil {
 			return out, err
 		}
 		if keepers[i] != nil {
 			defer keepers[i].close()
 		}
 	}
-	before, begin := cpuOf(c.pids()), time.Now()
-	for i, k := range keepers {
+	before, begin := cpuOf(c.Pids()), time.Now()
+	out.took, err = atOnce(n, func(i int, done func(time.Duration)) error {
+		return f(i, keepers[i], begin, begin.Add(d), done)
+	})
+	if err != nil {
+		return out, err
+	}
+	out.rate = float64(len(out.took)) / time.Since(begin).Seconds()
+	out.cpu = float64((cpuOf(c.Pids()) - before).Microseconds()) / float64(len(out.took))
+	return out, nil
+}
+
+// atOnce calls f for n clients at once, and returns in ms how long what f says is done has taken.
+func atOnce(n int, f func(i int, done func(time.Duration)) error) (all []float64, err error) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for i := range n {
 		wg.Go(func() {
 			var took []float64
-			e := f(i, k, begin, begin.Add(d), func(t time.Duration) {
-				took = append(took, float64(t.Nanoseconds())/1e6)
-			})
+			e := f(i, func(t time.Duration) { took = append(took, float64(t.Nanoseconds())/1e6) })
 			mu.Lock()
 			defer mu.Unlock()
-			out.took = append(out.took, took...)
+			all = append(all, took...)
 			if e != nil {
 				err = e
 			}
 		})
 	}
 	wg.Wait()
-	if err == nil && len(out.took) == 0 {
-		err = fmt.Errorf("nothing was done in %v", d)
+	if err == nil && len(all) == 0 {
+		err = errors.New("nothing was done in the time")
 	}
-	if err != nil {
-		return out, err
-	}
-	out.rate = float64(len(out.took)) / time.Since(begin).Seconds()
-	out.cpu = float64((cpuOf(c.pids()) - before).Microseconds()) / float64(len(out.took))
-	return out, nil
+	return all, err
 }
 
 func cpuOf(pids []int) (sum time.Duration) {
@@ -281,8 +271,8 @@ func cpuOf(pids []int) (sum time.Duration) {
 	return sum
 }
 
-func measureBusy(c cluster3, d time.Duration, draw func(i int) *workload) (slice, error) {
-	return withClients(c, keyConns, d, c.client,
+func measureBusy(c servers, d time.Duration, draw func(i int) *workload) (slice, error) {
+	return withClients(c, keyConns, d, c.keeper,
 		func(i int, k keeper, _, end time.Time, done func(time.Duration)) error {
 			return k.keepBusy(keyDepth, end, draw(i).next, done)
 		})
@@ -290,11 +280,11 @@ func measureBusy(c cluster3, d time.Duration, draw func(i int) *workload) (slice
 
 // atFixedRate begins operations of YCSB A at random times that do not depend on the answers, and counts
 // from the time at which each was meant to begin.
-func (s *settings) atFixedRate(zipf *measure.Zipf) func(c cluster3, dir string) (slice, error) {
+func (s *settings) atFixedRate(zipf *measure.Zipf) func(c servers, dir string) (slice, error) {
 	const clients = 64
 	gap := float64(time.Second) * clients / float64(s.fixed)
-	return func(c cluster3, dir string) (slice, error) {
-		return withClients(c, clients, 2*s.duration, c.client,
+	return func(c servers, dir string) (slice, error) {
+		return withClients(c, clients, 2*s.duration, c.keeper,
 			func(i int, k keeper, from, end time.Time, done func(time.Duration)) error {
 				w := &workload{0.5, 0, zipf, s.keys, dir, 0}
 				for {
@@ -312,13 +302,13 @@ func (s *settings) atFixedRate(zipf *measure.Zipf) func(c cluster3, dir string) 
 	}
 }
 
-func measureVisits(c cluster3, d time.Duration) (slice, error) {
-	return withClients(c, keyConns, d, func(int) (keeper, error) { return nil, nil },
+func measureVisits(c servers, d time.Duration) (slice, error) {
+	return withClients(c, keyConns, d, func(string) (keeper, error) { return nil, nil },
 		func(i int, _ keeper, _, end time.Time, done func(time.Duration)) error {
 			for n := i; time.Now().Before(end); n++ {
 				from := time.Now()
 				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-				err := c.visit(ctx, n%3)
+				err := c.visit(ctx, c.addr(n))
 				cancel()
 				if err != nil {
 					return err
@@ -330,20 +320,20 @@ func measureVisits(c cluster3, d time.Duration) (slice, error) {
 }
 
 // measureKill kills the leader. New clients try the other servers each 10 ms until one has made a key.
-func measureKill(c cluster3) (out slice, err error) {
-	leader, err := c.leader()
+func measureKill(c servers) (out slice, err error) {
+	leader, err := c.leader(c.Ensemble)
 	if err != nil {
 		return out, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	made := make(chan time.Time, 1)
-	c.kill(leader)
+	leader.Kill()
 	from := time.Now()
 	var wg sync.WaitGroup
 	for tick, n := time.NewTicker(10*time.Millisecond), 0; out.took == nil && ctx.Err() == nil; n++ {
 		wg.Go(func() {
-			if c.visit(ctx, (leader+1+n%2)%3) == nil {
+			if c.visit(ctx, c.addr(leader.ID+n%2)) == nil {
 				select {
 				case made <- time.Now():
 				default:
@@ -362,7 +352,7 @@ func measureKill(c cluster3) (out slice, err error) {
 	if out.took == nil {
 		return out, fmt.Errorf("no write in a minute after the leader's end")
 	}
-	if err := c.restart(leader); err != nil {
+	if err := errors.Join(leader.Spawn(), leader.WaitReady()); err != nil {
 		return out, err
 	}
 	time.Sleep(2 * time.Second) // the next one starts from a calm cluster

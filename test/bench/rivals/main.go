@@ -16,7 +16,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -35,11 +34,6 @@ type settings struct {
 	rows     string
 	keys     int
 	fixed    int
-}
-
-// wants reports whether a service was asked for.
-func (s *settings) wants(name string) bool {
-	return s.only == "" || slices.Contains(strings.Split(s.only, ","), name)
 }
 
 func main() {
@@ -70,22 +64,16 @@ func run(s *settings) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	var services []service
-	defer func() {
-		for _, v := range services {
-			v.close()
-		}
-	}()
 	fmt.Printf("%s, %s. %d rounds of %v, services in turn; medians.\n\n",
 		time.Now().UTC().Format("2006-01-02 15:04 MST"), measure.Machine(), s.rounds, s.duration)
 	if strings.Contains(s.parts, "keys") {
-		names, clusters := startClusters(s, dir)
+		clusters := startAll(s, dir, 3)
 		err := errors.New("no cluster could be started")
 		if len(clusters) > 0 {
-			err = measureKeys(s, names, clusters)
+			err = measureKeys(s, clusters)
 		}
 		for _, c := range clusters {
-			c.close()
+			c.Close()
 		}
 		if err != nil {
 			return err
@@ -94,20 +82,13 @@ func run(s *settings) error {
 	if !strings.Contains(s.parts, "locks") {
 		return nil
 	}
-	for _, k := range kinds {
-		if !s.wants(k.name) {
-			continue
-		}
-		v, err := k.start(filepath.Join(dir, k.name))
-		if err != nil {
-			fmt.Printf("* %s: left out: %v\n", k.name, err)
-			continue
-		}
-		services = append(services, v)
-		fmt.Printf("* %s: %s\n", k.name, v.settings())
-	}
+	services := startAll(s, dir, 1)
 	if len(services) == 0 {
-		return fmt.Errorf("no service could be started")
+		return errors.New("no service could be started")
+	}
+	for _, v := range services {
+		defer v.Close()
+		fmt.Printf("* %s: %s\n", v.name, v.about(v.addr(0)))
 	}
 	memory, err := measureMemory(s, services) // before anything else makes the servers grow
 	if err != nil {
@@ -140,16 +121,16 @@ func span(v []float64, digits int) string {
 
 // measureCycles measures uncontended locks: each client takes and releases its own lock as
 // fast as it can.
-func measureCycles(s *settings, services []service) (series, error) {
+func measureCycles(s *settings, services []servers) (series, error) {
 	fmt.Printf("\n| clients | service | lock cycles/s | cycle p50 ms |\n|---|---|---|---|\n")
 	out := series{}
 	for _, n := range []int{1, 4, 16, 64} {
 		lockers := make([][]locker, len(services))
 		for i, v := range services {
 			for k := range n {
-				l, err := v.locker(fmt.Sprintf("/own-%d-%d", n, k))
+				l, err := v.locker(v.addr(0), fmt.Sprintf("/own-%d-%d", n, k))
 				if err != nil {
-					return nil, fmt.Errorf("%s: %w", v.name(), err)
+					return nil, fmt.Errorf("%s: %w", v.name, err)
 				}
 				lockers[i] = append(lockers[i], l)
 			}
@@ -159,7 +140,7 @@ func measureCycles(s *settings, services []service) (series, error) {
 			for i, v := range services {
 				rate, lat, err := cycle(lockers[i], s.duration)
 				if err != nil {
-					return nil, fmt.Errorf("%s: %w", v.name(), err)
+					return nil, fmt.Errorf("%s: %w", v.name, err)
 				}
 				rates[i], lats[i] = append(rates[i], rate), append(lats[i], lat)
 			}
@@ -168,8 +149,8 @@ func measureCycles(s *settings, services []service) (series, error) {
 			for _, l := range lockers[i] {
 				l.close()
 			}
-			fmt.Printf("| %d | %s | %s | %s |\n", n, v.name(), span(rates[i], 0), span(lats[i], 2))
-			out[v.name()] = append(out[v.name()], point{measure.Median(rates[i]), measure.Median(lats[i])})
+			fmt.Printf("| %d | %s | %s | %s |\n", n, v.name, span(rates[i], 0), span(lats[i], 2))
+			out[v.name] = append(out[v.name], point{measure.Median(rates[i]), measure.Median(lats[i])})
 		}
 	}
 	return out, nil
@@ -180,47 +161,24 @@ func measureCycles(s *settings, services []service) (series, error) {
 func cycle(lockers []locker, d time.Duration) (rate, lat float64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d+30*time.Second)
 	defer cancel()
-	var mu sync.Mutex
-	var all []float64
-	var wg sync.WaitGroup
 	end := time.Now().Add(d)
-	for _, l := range lockers {
-		wg.Go(func() {
-			var took []float64
-			for {
-				at := time.Now()
-				if !at.Before(end) {
-					break
-				}
-				e := l.lock(ctx)
-				if e == nil {
-					e = l.unlock(ctx)
-				}
-				if e != nil {
-					mu.Lock()
-					err = e
-					mu.Unlock()
-					return
-				}
-				took = append(took, float64(time.Since(at).Microseconds())/1e3)
+	took, err := atOnce(len(lockers), func(i int, done func(time.Duration)) error {
+		for at := time.Now(); at.Before(end); at = time.Now() {
+			if err := lockers[i].lock(ctx); err != nil {
+				return err
 			}
-			mu.Lock()
-			all = append(all, took...)
-			mu.Unlock()
-		})
-	}
-	wg.Wait()
-	if err == nil && len(all) == 0 {
-		err = fmt.Errorf("no cycle was completed in %v", d)
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	return float64(len(all)) / d.Seconds(), measure.Median(all), nil
+			if err := lockers[i].unlock(ctx); err != nil {
+				return err
+			}
+			done(time.Since(at))
+		}
+		return nil
+	})
+	return float64(len(took)) / d.Seconds(), measure.Median(took), err
 }
 
 // measureHandoffs measures how long after a release the next of n waiters has the lock.
-func measureHandoffs(s *settings, services []service) (series, error) {
+func measureHandoffs(s *settings, services []servers) (series, error) {
 	fmt.Printf("\n| waiters | service | hand-off p50 ms |\n|---|---|---|\n")
 	out := series{}
 	for _, n := range []int{1, 10, 100} {
@@ -229,12 +187,12 @@ func measureHandoffs(s *settings, services []service) (series, error) {
 			for range s.rounds {
 				lat, err := handoff(v, n, s.duration)
 				if err != nil {
-					return nil, fmt.Errorf("%s: %w", v.name(), err)
+					return nil, fmt.Errorf("%s: %w", v.name, err)
 				}
 				lats = append(lats, lat)
 			}
-			fmt.Printf("| %d | %s | %s |\n", n, v.name(), span(lats, 2))
-			out[v.name()] = append(out[v.name()], point{float64(n), measure.Median(lats)})
+			fmt.Printf("| %d | %s | %s |\n", n, v.name, span(lats, 2))
+			out[v.name] = append(out[v.name], point{float64(n), measure.Median(lats)})
 		}
 	}
 	return out, nil
@@ -242,7 +200,7 @@ func measureHandoffs(s *settings, services []service) (series, error) {
 
 // handoff lets n+1 clients contend for one lock for d. It returns the median time from a
 // release to the next hold in ms.
-func handoff(v service, n int, d time.Duration) (float64, error) {
+func handoff(v servers, n int, d time.Duration) (float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d+time.Minute)
 	defer cancel()
 	var lockers []locker
@@ -252,75 +210,58 @@ func handoff(v service, n int, d time.Duration) (float64, error) {
 		}
 	}()
 	for range n + 1 {
-		l, err := v.locker("/shared")
+		l, err := v.locker(v.addr(0), "/shared")
 		if err != nil {
 			return 0, err
 		}
 		lockers = append(lockers, l)
 	}
-	var mu sync.Mutex // guards the next three
+	var mu sync.Mutex // guards released
 	var released time.Time
-	var took []float64
-	var failed error
 	end := time.Now().Add(d)
-	var wg sync.WaitGroup
-	for _, l := range lockers {
-		wg.Go(func() {
-			for time.Now().Before(end) {
-				err := l.lock(ctx)
-				mu.Lock()
-				if err == nil && !released.IsZero() {
-					took = append(took, float64(time.Since(released).Microseconds())/1e3)
-				}
-				released = time.Now()
-				mu.Unlock()
-				if err == nil {
-					err = l.unlock(ctx)
-				}
-				if err != nil {
-					mu.Lock()
-					failed = err
-					mu.Unlock()
-					return
-				}
+	took, err := atOnce(len(lockers), func(i int, done func(time.Duration)) error {
+		for time.Now().Before(end) {
+			if err := lockers[i].lock(ctx); err != nil {
+				return err
 			}
-		})
-	}
-	wg.Wait()
-	if failed != nil {
-		return 0, failed
-	}
-	if len(took) == 0 {
-		return 0, fmt.Errorf("no client was handed the lock in %v", d)
-	}
-	return measure.Median(took), nil
+			mu.Lock()
+			if !released.IsZero() {
+				done(time.Since(released))
+			}
+			released = time.Now()
+			mu.Unlock()
+			if err := lockers[i].unlock(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return measure.Median(took), err
 }
 
 // measureMemory measures how much memory idle sessions add to a server.
-func measureMemory(s *settings, services []service) (series, error) {
+func measureMemory(s *settings, services []servers) (series, error) {
 	fmt.Printf("\n| idle sessions | service | resident MB | KB/session |\n|---|---|---|---|\n")
 	out := series{}
 	for _, v := range services {
-		before := v.memory()
+		if v.session == nil {
+			continue
+		}
+		memory := func() float64 { return float64(measure.Resident(v.Servers[0].Pid())) / 1024 } // KB
+		before := memory()
 		var open []func()
 		for _, n := range s.sessions {
 			for len(open) < n {
-				end, err := v.session()
+				end, err := v.session(v.addr(0))
 				if err != nil {
-					return nil, fmt.Errorf("%s: session %d: %w", v.name(), len(open)+1, err)
-				}
-				if end == nil {
-					break // it has no sessions
+					return nil, fmt.Errorf("%s: session %d: %w", v.name, len(open)+1, err)
 				}
 				open = append(open, end)
 			}
-			if len(open) < n {
-				break
-			}
 			time.Sleep(3 * time.Second) // time to collect garbage
-			now := v.memory()
-			fmt.Printf("| %d | %s | %.0f | %.1f |\n", n, v.name(), now/1024, (now-before)/float64(n))
-			out[v.name()] = append(out[v.name()], point{float64(n), now / 1024})
+			now := memory()
+			fmt.Printf("| %d | %s | %.0f | %.1f |\n", n, v.name, now/1024, (now-before)/float64(n))
+			out[v.name] = append(out[v.name], point{float64(n), now / 1024})
 		}
 		for _, end := range open {
 			end()
