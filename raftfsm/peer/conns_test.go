@@ -29,6 +29,10 @@ func startTransport(t *testing.T, p *Port, refuse *atomic.Bool) *transport {
 		for {
 			select {
 			case rpc := <-m.Consumer():
+				if _, pre := rpc.Command.(*raft.RequestPreVoteRequest); pre {
+					rpc.Respond(&raft.RequestPreVoteResponse{Term: 8, Granted: true}, nil)
+					continue
+				}
 				req, ok := rpc.Command.(*raft.AppendEntriesRequest)
 				if !ok {
 					rpc.Respond(&raft.RequestVoteResponse{Term: 9}, nil)
@@ -95,6 +99,9 @@ func TestR1AppendsGoToTheMainLoop(t *testing.T) {
 		&vote); err != nil || vote.Term != 9 {
 		t.Errorf("a vote: %+v, %v", vote, err)
 	}
+	var pre raft.RequestPreVoteResponse
+	err := m.RequestPreVote(ServerID(1), raft.ServerAddress(one.Addr()), &raft.RequestPreVoteRequest{}, &pre)
+	expect.That(t, err == nil && pre.Term == 8 && pre.Granted, "a vote before the vote: %+v, %v", pre, err)
 }
 
 // The host hears of the snapshots that another server has taken, and of no other.
@@ -178,6 +185,11 @@ func TestClosingTheTransportEndsAppends(t *testing.T) {
 		t.Fatal("it goes on waiting")
 	}
 	expect.Fails(t, expect.Err(m.appendTo(one, 1)), "a closed transport appends")
+	must.Await(t, "the end of the connection that came too late", 20*time.Second, func() bool {
+		one.mu.Lock()
+		defer one.mu.Unlock()
+		return len(one.conns) == 1 // the other one waits for raft
+	})
 }
 
 // slowClose takes its time to close: as a connection with TLS does to a server
