@@ -418,6 +418,47 @@ func TestCrowdLetsInAsMuchAsItMay(t *testing.T) {
 	must.That(t, isClosed(wait) && len(c.dirs) == 0, "room, and nothing to remember: %v", c.dirs)
 }
 
+// A call counts in every directory in which it makes nodes, as long as it lasts.
+func TestCallsCountInTheirDirectories(t *testing.T) {
+	shared(t)
+	c, d, o := dial(t), dir(t), observer(t)
+	permits := c.Semaphore(d+"/permits", 1, WithoutLocalQueue())
+	for _, k := range []struct {
+		lock take
+		dirs []string // the waiting calls have their nodes in the first
+	}{
+		{c.Mutex(d+"/lock", WithoutLocalQueue()).Lock, []string{d + "/lock"}},
+		{func(ctx context.Context, opts ...Option) (*Lease, error) { return permits.Acquire(ctx, 1, opts...) },
+			[]string{d + "/permits/locks", d + "/permits/leases"}},
+	} {
+		l := lock(t, k.lock)
+		before := len(names(t, o, k.dirs[0]))
+		ctx, cancel := context.WithCancel(testCtx(t))
+		var calls []granting
+		for range 4 {
+			calls = append(calls, start(ctx, k.lock))
+		}
+		queued(t, o, k.dirs[0], before+4)
+		full := func(dir string) bool {
+			c.crowd.abandon(dir, dir)
+			defer c.crowd.gone(dir, dir)
+			return c.crowd.room(dir) != nil
+		}
+		for _, dir := range k.dirs {
+			expect.That(t, !full(dir), "four calls may not leave two nodes behind in %s", dir)
+		}
+		cancel()
+		for _, g := range calls {
+			wantErr(t, g.fails(t), context.Canceled)
+		}
+		queued(t, o, k.dirs[0], before)
+		for _, dir := range k.dirs {
+			expect.That(t, full(dir), "calls that are over count in %s", dir)
+		}
+		unlock(t, l)
+	}
+}
+
 // One path that the server refuses says nothing about containers.
 func TestBadPathLeavesContainersAlone(t *testing.T) {
 	shared(t)
