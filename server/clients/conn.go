@@ -19,11 +19,13 @@ import (
 	"github.com/zlockd/zlockd/server/sasl"
 )
 
-// Waits that belong to the end of a connection.
+// Times after which a connection ends, and of its end.
 const (
 	lingerTime  = time.Second            // for a client to read the last frame
 	authPenalty = 100 * time.Millisecond // after a failed authentication
 	headerGrace = time.Second            // for the header behind an oversized prefix
+	stallTime   = 30 * time.Second       // for the rest of a frame, or a client that takes no byte
+	frameTime   = 120 * time.Second      // for a frame in all
 )
 
 // phase is how far a connection has come.
@@ -341,7 +343,7 @@ func (c *conn) armDeadline() {
 	if c.frameStart == 0 {
 		c.frameStart = now
 	}
-	stall := min(now+c.srv.o.StallTimeout, c.frameStart+c.srv.o.FrameTimeout)
+	stall := min(now+stallTime, c.frameStart+frameTime)
 	if c.headerMissing() {
 		stall = min(stall, now+headerGrace)
 	}

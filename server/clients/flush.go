@@ -357,7 +357,7 @@ func (c *conn) writeAll(b []byte) (n int, err error) {
 		piece = writePieceTLS
 	}
 	for n < len(b) {
-		c.nc.SetWriteDeadline(time.Now().Add(c.srv.o.StallTimeout))
+		c.nc.SetWriteDeadline(time.Now().Add(stallTime))
 		m, err := c.nc.Write(b[n:min(len(b), n+piece)])
 		n += m
 		if m > 0 && len(b) > flushSize {

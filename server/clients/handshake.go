@@ -220,9 +220,6 @@ func (c *conn) connect(frame []byte) endReason {
 			s.log.error("no random bytes for a session password", "err", err)
 			return endUnknown
 		}
-		if !s.newcomers.wait(c, s.now) {
-			return endHandshake
-		}
 	}
 	req.Body = body.Append(nil)
 	if !c.afford(sessionSteps) {

@@ -223,16 +223,6 @@ func TestServerThatDoesNotServeClosesAfterFourBytes(t *testing.T) {
 	r.attach(a.Session)
 }
 
-func TestNewSessionsAreSpreadOverTime(t *testing.T) {
-	r := newRig(t, Options{MaxNewSessions: 20})
-	start := time.Now()
-	for range 5 {
-		r.client()
-	}
-	d := time.Since(start)
-	expect.That(t, d >= 190*time.Millisecond, "5 sessions at 20 a second took %v", d)
-}
-
 func TestSessionThatCannotBeMadeIsNotAnswered(t *testing.T) {
 	r := newRig(t, Options{Rand: errReader{}})
 	c := r.dial()

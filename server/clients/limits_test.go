@@ -407,5 +407,5 @@ func TestRepeatedLinesAreCounted(t *testing.T) {
 	for i := range 3 * keptLines {
 		l.of(fmt.Sprint(i), slog.LevelInfo, "connection refused")
 	}
-	expect.That(t, len(l.from) <= keptLines, "%d addresses are remembered", len(l.from))
+	expect.That(t, len(l.kinds) <= keptLines, "%d kinds are remembered", len(l.kinds))
 }

@@ -1,15 +1,12 @@
 package clients
 
 import (
-	"bufio"
 	"cmp"
 	"crypto/rand"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/zlockd/zlockd/server/admin"
@@ -41,8 +38,6 @@ type Options struct {
 	Rand                                io.Reader
 	Now                                 func() time.Time // also for the times in Kerberos' tickets
 
-	// MaxNewSessions bounds new sessions per second; default none.
-	MaxNewSessions int
 	// MaxPending bounds the unanswered requests of a connection; default 1000.
 	// At the bound its socket is not read.
 	MaxPending int
@@ -70,11 +65,6 @@ type Options struct {
 	// HandshakeTimeout is how long a connection may take to get a session;
 	// default 10 s.
 	HandshakeTimeout time.Duration
-	// StallTimeout is how long a frame may stand unfinished, or a client take
-	// no byte of what it is sent; default 30 s.
-	StallTimeout time.Duration
-	// FrameTimeout is how long a frame may take in all; default 120 s.
-	FrameTimeout time.Duration
 
 	// Reconfigure carries out reconfig; nil: the server answers RECONFIGDISABLED.
 	Reconfigure Reconfigure
@@ -102,12 +92,8 @@ func (o Options) withDefaults() (Options, error) {
 	o.MaxWatchBytes = cmp.Or(o.MaxWatchBytes, max(128<<20, quarter))
 	o.MaxBuffers = cmp.Or(o.MaxBuffers, max(2*o.MaxFrame, 16<<20, min(72<<20, quarter)))
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 10*time.Second)
-	o.StallTimeout = cmp.Or(o.StallTimeout, 30*time.Second)
-	o.FrameTimeout = cmp.Or(o.FrameTimeout, 120*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
-	if o.Rand == nil {
-		o.Rand = &buffered{r: bufio.NewReaderSize(rand.Reader, 1<<10)}
-	}
+	o.Rand = cmp.Or(o.Rand, rand.Reader)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -134,9 +120,6 @@ func (o *Options) validate() error {
 		return fmt.Errorf("maximum session timeout %v does not fit the protocol", o.MaxSessionTimeout)
 	case o.MaxFrame < 128 || o.MaxFrame > maxWatchFrame:
 		return fmt.Errorf("frame limit %d is not in 128..%d", o.MaxFrame, maxWatchFrame)
-	case min(o.MaxPending, o.MaxOutboxBytes, o.MaxOutboxFrames, o.MaxWatches, o.MaxWatchesPerConn, o.MaxBuffers,
-		o.MaxWatchBytes, o.MaxWatchBytesPerConn) < 0:
-		return errors.New("a limit is negative")
 	}
 	return nil
 }
@@ -152,18 +135,6 @@ func roomForConns(descriptors int64, memory uint64) int {
 		n = min(n, int(memory/2>>16))
 	}
 	return n
-}
-
-// buffered spares a system call for every few random bytes.
-type buffered struct {
-	mu sync.Mutex
-	r  *bufio.Reader
-}
-
-func (b *buffered) Read(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return io.ReadFull(b.r, p)
 }
 
 // negotiate clamps the session timeout a client asked for, in ms.

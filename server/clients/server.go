@@ -64,7 +64,6 @@ type Server struct {
 	metrics   admin.Metrics
 	counts    counts
 	log       inputLog
-	newcomers rate
 	// connecting holds a token for each connect request that waits for its outcome.
 	connecting chan struct{}
 	adminURL   string // shown to clients that speak HTTP here; set before Serve
@@ -120,7 +119,6 @@ func New(o Options) (*Server, error) {
 	s.mechanisms.Store(o.SASL)
 	s.Observed.Init(&s.metrics, s.start, o.Now, o.Follow)
 	s.log.init(o.Logger, s.now)
-	s.newcomers.perSecond = o.MaxNewSessions
 	s.connecting = make(chan struct{}, maxConnecting)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.watches.init(s)

@@ -1,0 +1,114 @@
+package clients
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	linesPerSecond = 10               // with one message
+	linesApart     = 10 * time.Second // with one message about one address, for one reason
+	keptLines      = 1000             // addresses that are remembered, with messages and reasons
+)
+
+// inputLog logs what clients cause. It leaves out and counts lines with a message that comes too
+// often, and lines about an address that tries again and again; it cuts values short.
+type inputLog struct {
+	log     *slog.Logger
+	now     func() time.Duration
+	dropped atomic.Int64
+
+	mu    sync.Mutex
+	kinds map[lineKind]*lineCount
+}
+
+// lineKind is what lines have in common that are counted together; msg is always a constant.
+type lineKind struct{ msg, addr, reason string }
+
+type lineCount struct {
+	end     time.Duration // of the time in which written counts
+	written int
+	more    int // left out since the last line
+}
+
+func (l *inputLog) init(log *slog.Logger, now func() time.Duration) {
+	l.log, l.now, l.kinds = log, now, make(map[lineKind]*lineCount)
+}
+
+// of logs what one address causes.
+func (l *inputLog) of(addr string, level slog.Level, msg string, args ...any) {
+	kind := lineKind{msg: msg, addr: addr}
+	if len(args) > 1 && args[0] == "reason" {
+		kind.reason, _ = args[1].(string)
+	}
+	more, ok := l.admit(kind, 1, linesApart)
+	if !ok {
+		return
+	}
+	args = append([]any{"addr", addr}, args...)
+	if more > 0 {
+		args = append(args, "more", more)
+	}
+	l.line(level, msg, args)
+}
+
+func (l *inputLog) debug(msg string, args ...any) { l.line(slog.LevelDebug, msg, args) }
+func (l *inputLog) info(msg string, args ...any)  { l.line(slog.LevelInfo, msg, args) }
+func (l *inputLog) warn(msg string, args ...any)  { l.line(slog.LevelWarn, msg, args) }
+func (l *inputLog) error(msg string, args ...any) { l.line(slog.LevelError, msg, args) }
+
+func (l *inputLog) line(level slog.Level, msg string, args []any) {
+	if _, ok := l.admit(lineKind{msg: msg}, linesPerSecond, time.Second); !ok {
+		l.dropped.Add(1)
+		return
+	}
+	for i, a := range args {
+		switch v := a.(type) {
+		case string:
+			args[i] = cut(v)
+		case error:
+			args[i] = cut(v.Error())
+		}
+	}
+	l.log.Log(context.Background(), level, msg, args...)
+}
+
+// admit reports whether the log may have another line of a kind, most of which it has within a
+// time, and how many it had to do without since the last one.
+func (l *inputLog) admit(kind lineKind, most int, within time.Duration) (more int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.kinds[kind]
+	if k == nil {
+		if len(l.kinds) >= keptLines {
+			maps.DeleteFunc(l.kinds, func(k lineKind, _ *lineCount) bool { return k.addr != "" })
+		}
+		k = new(lineCount)
+		l.kinds[kind] = k
+	}
+	if now := l.now(); now >= k.end {
+		k.end, k.written = now+within, 0
+	}
+	if k.written >= most {
+		k.more++
+		return 0, false
+	}
+	k.written++
+	more, k.more = k.more, 0
+	return more, true
+}
+
+// maxLogged bounds the length of one value in the log. The server passes its own longer values as
+// slog.Attr.
+const maxLogged = 256
+
+func cut(v string) string {
+	if len(v) <= maxLogged {
+		return v
+	}
+	return v[:maxLogged] + "…"
+}
