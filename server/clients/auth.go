@@ -4,6 +4,7 @@ import (
 	"crypto/fips140"
 	"crypto/subtle"
 	"encoding/binary"
+	"errors"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -24,9 +25,6 @@ const (
 
 // superID passes every check.
 var superID = jute.ID{Scheme: "super"}
-
-// setIDs makes ids the client's identities.
-func (c *conn) setIDs(ids []jute.ID) { c.ids.Store(inOrder(ids)) }
 
 // addressIDs returns the identities of a client that has proved nothing: its address and, with
 // SkipACL, the super user.
@@ -73,48 +71,46 @@ func (c *conn) auth(xid int32, body []byte) bool {
 		c.finishReplies(endMalformed)
 		return false
 	}
-	ids, ok := c.prove(scheme, credentials)
-	if !ok || c.auths > maxAuths || tooMany(ids) {
+	if c.auths > maxAuths || !c.prove(scheme, credentials) {
 		return c.authFailed(xid, scheme)
 	}
-	c.setIDs(ids)
 	return c.reply(xid, jute.OpAuth, 0, jute.OK, nil)
 }
 
-// tooMany reports whether a client may not have all of these identities.
-func tooMany(ids []jute.ID) bool {
+// prove reports whether the credentials, which may be null, hold, and takes over what they prove.
+func (c *conn) prove(scheme string, credentials []byte) bool {
+	switch scheme {
+	case "ip": // the address is known without being told
+		return true
+	case "digest":
+		return credentials != nil && !fips140.Enforced() && c.proved(tree.DigestID(string(credentials)),
+			IsSuper(c.srv.o.SuperDigest, string(credentials)))
+	case "ensemble": // which proves nothing
+		names := c.srv.o.EnsembleNames
+		return len(names) == 0 || len(credentials) == 0 || slices.Contains(names, string(credentials))
+	}
+	return false
+}
+
+// proved adds an identity to the client's and, if it is the super user's, that one too. It reports
+// false if the client may not have all of them.
+func (c *conn) proved(id jute.ID, super bool) bool {
+	ids := slices.Clone(*c.ids.Load())
+	if !slices.Contains(ids, id) {
+		ids = append(ids, id)
+	}
+	if super && !slices.Contains(ids, superID) {
+		ids = append(ids, superID)
+	}
 	size := 0
 	for i := range ids {
 		size += len(ids[i].Scheme) + len(ids[i].ID)
 	}
-	return len(ids) > maxIDs || size > maxIDBytes
-}
-
-// prove returns the client's identities, and whether the credentials hold; they may be null.
-func (c *conn) prove(scheme string, credentials []byte) ([]jute.ID, bool) {
-	ids := slices.Clone(*c.ids.Load())
-	add := func(id jute.ID) {
-		if !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
+	if len(ids) > maxIDs || size > maxIDBytes {
+		return false
 	}
-	switch scheme {
-	case "ip": // the address is known without being told
-	case "digest":
-		if credentials == nil || fips140.Enforced() {
-			return nil, false
-		}
-		add(tree.DigestID(string(credentials)))
-		if IsSuper(c.srv.o.SuperDigest, string(credentials)) {
-			add(superID)
-		}
-	case "ensemble": // which proves nothing
-		names := c.srv.o.EnsembleNames
-		return ids, len(names) == 0 || len(credentials) == 0 || slices.Contains(names, string(credentials))
-	default:
-		return nil, false
-	}
-	return ids, true
+	c.ids.Store(inOrder(ids))
+	return true
 }
 
 // IsSuper reports whether credentials, user:password, are those of the super user with this
@@ -136,17 +132,84 @@ func (c *conn) authFailed(xid int32, scheme string) bool {
 		return false
 	}
 	c.flush()
-	c.penalty()
+	time.Sleep(authPenalty)
 	c.last(nil, endAuth)
 	return false
 }
 
-// penalty makes guessing slow.
-func (c *conn) penalty() {
-	select {
-	case <-time.After(authPenalty):
-	case <-c.srv.ctx.Done():
+// schemeSASL is the scheme of identities proved by SASL.
+const schemeSASL = "sasl"
+
+var errTooManyIDs = errors.New("too many identities on one connection")
+
+// saslEmpty is how often the server tells a client, in the reference's way, that it has no SASL.
+// Some clients take that for progress and ask forever.
+const saslEmpty = 3
+
+// sasl carries on a negotiation by one token. Success adds the proved identity to the client's
+// identities. A second negotiation may follow.
+func (c *conn) sasl(xid int32, body []byte) bool {
+	d := jute.NewDecoder(body)
+	token := d.Buffer()
+	if d.Err() != nil {
+		c.finishReplies(endMalformed)
+		return false
 	}
+	if c.auths++; c.auths > maxAuths {
+		return c.saslFailed(xid)
+	}
+	if c.exchange == nil {
+		m := c.srv.mechanisms.Load()
+		if m == nil {
+			if c.empties++; c.empties > saslEmpty {
+				return c.saslFailed(xid)
+			}
+			return c.reply(xid, jute.OpSASL, 0, jute.OK, jute.AppendBuffer(nil, nil))
+		}
+		c.exchange = m.Begin(c.srv.o.Rand)
+	}
+	answer, err := c.negotiate(token)
+	if err != nil {
+		c.say("SASL authentication failed", "err", err)
+		return c.saslFailed(xid)
+	}
+	return c.reply(xid, jute.OpSASL, 0, jute.OK, jute.AppendBuffer(nil, answer))
+}
+
+// negotiate gives the client's token to the negotiation under way. At its end it
+// adds the identity that the client has proved.
+func (c *conn) negotiate(token []byte) (answer []byte, err error) {
+	if answer, err = c.exchange.Answer(token, c.srv.o.Now()); err != nil {
+		return nil, err
+	}
+	user, principal, done := c.exchange.User()
+	if !done {
+		return answer, nil
+	}
+	c.exchange = nil
+	if principal != "" {
+		c.srv.log.debug("signed in with Kerberos", "addr", c.host, "principal", principal, "user", user)
+	}
+	if !c.proved(jute.ID{Scheme: schemeSASL, ID: user}, user == c.srv.o.SASLSuper) {
+		return nil, errTooManyIDs
+	}
+	return answer, nil
+}
+
+// saslFailed answers that the negotiation has failed, and ends the connection.
+func (c *conn) saslFailed(xid int32) bool {
+	code := jute.AuthFailed
+	if slices.Contains(c.srv.o.RequireAuth, schemeSASL) {
+		code = jute.SessionClosedRequireAuth
+	}
+	c.srv.metrics.AuthFailed.Add(1)
+	// The answer itself waits: a client that fails in the moment in which it connects takes its own
+	// start for a time-out.
+	time.Sleep(authPenalty)
+	if c.reply(xid, jute.OpSASL, 0, code, jute.AppendBuffer(nil, nil)) {
+		c.last(nil, endAuth)
+	}
+	return false
 }
 
 // appendWhoAmI appends the client's identities without their secrets.

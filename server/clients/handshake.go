@@ -1,13 +1,15 @@
 package clients
 
 import (
+	"bytes"
 	"context"
 	"crypto/subtle"
 	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
-	"slices"
+	"math"
+	"net"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -75,14 +77,9 @@ func (c *conn) startTLS() endReason {
 	}
 	if certs := t.ConnectionState().PeerCertificates; len(certs) > 0 {
 		subject := certs[0].Subject.String()
-		ids := append(slices.Clip(*c.ids.Load()), jute.ID{Scheme: "x509", ID: subject})
-		if subject == c.srv.o.X509Super {
-			ids = append(ids, superID)
-		}
-		if tooMany(ids) {
+		if !c.proved(jute.ID{Scheme: "x509", ID: subject}, subject == c.srv.o.X509Super) {
 			return endAuth
 		}
-		c.setIDs(ids)
 	}
 	return endNone
 }
@@ -150,29 +147,22 @@ func (c *conn) answerWord(first [4]byte) endReason {
 	c.limit.Stop()
 	c.in.r += 4
 	c.nc.SetDeadline(time.Now().Add(wordTime))
-	if err := c.srv.words.Answer(wordConn{c}, first); err != nil {
+	conn := wordConn{c.nc, io.MultiReader(bytes.NewReader(c.in.bytes()), c.nc)}
+	if err := c.srv.words.Answer(conn, first); err != nil {
 		c.srv.log.info("four-letter word not answered", "word", string(first[:]), "addr", c.host, "err", err)
 	}
 	c.last(nil, endWord)
 	return endWord
 }
 
-// wordConn is what the answer to a word sees of its connection.
-type wordConn struct{ c *conn }
-
-func (w wordConn) Read(b []byte) (int, error) {
-	if in := w.c.in; in.len() > 0 {
-		n := copy(b, in.bytes())
-		in.r += n
-		return n, nil
-	}
-	return w.c.nc.Read(b)
+// wordConn is what the answer to a word sees of its connection: in begins with what was read already.
+// The answer may move the deadline if it is long.
+type wordConn struct {
+	net.Conn
+	in io.Reader
 }
 
-func (w wordConn) Write(b []byte) (int, error) { return w.c.nc.Write(b) }
-
-// SetWriteDeadline lets the answer take longer than wordTime if it is long.
-func (w wordConn) SetWriteDeadline(t time.Time) error { return w.c.nc.SetWriteDeadline(t) }
+func (w wordConn) Read(b []byte) (int, error) { return w.in.Read(b) }
 
 // maxConnecting bounds the connect requests that are in the log's stream at a time. When a server has died,
 // tens of thousands come at once, and the requests of other clients must not wait behind all of them.
@@ -180,7 +170,8 @@ const maxConnecting = 256
 
 // connect answers the connect request: with a session, with its refusal, or not at all. A client
 // takes a refusal as the end of its session, so the server refuses only when that end is beyond
-// doubt; in doubt it closes the connection.
+// doubt; in doubt it closes the connection. While the server knows no leader it lets in only clients
+// that ask for a read-only session.
 func (c *conn) connect(frame []byte) endReason {
 	s := c.srv
 	r, err := jute.DecodeConnectRequest(frame)
@@ -196,14 +187,14 @@ func (c *conn) connect(frame []byte) endReason {
 	}
 	c.seen(1, req.Op, nil) // its body has a password
 	c.mayRead = r.HasReadOnly
-	timeout := s.o.negotiate(r.Timeout)
-	if c.readOnly {
-		return c.connectReadOnly(r, timeout)
+	if c.readOnly && !r.ReadOnly {
+		s.metrics.ClosedNotServing.Add(1)
+		return endServing
 	}
-	if !c.caughtUp(r.LastZxidSeen, time.Duration(timeout)*time.Millisecond) {
+	body := state.SessionBody{Timeout: s.o.negotiate(r.Timeout), Owner: s.o.ID, Addr: c.host}
+	if !c.caughtUp(r.LastZxidSeen, time.Duration(body.Timeout)*time.Millisecond) {
 		return endBehind // before the password: a server that is behind must not refuse
 	}
-	body := state.SessionBody{Timeout: timeout, Owner: s.o.ID, Addr: c.host}
 	if r.SessionID != 0 {
 		s.metrics.Revalidated.Add(1)
 		c.asked = r.SessionID
@@ -211,26 +202,26 @@ func (c *conn) connect(frame []byte) endReason {
 			return c.refuse() // no session has such a password
 		}
 		body.Password = [jute.PasswordSize]byte(r.Password)
-		if c.wrongPassword(r.SessionID, body.Password) {
+		switch known, right := c.knows(r.SessionID, body.Password); {
+		case c.readOnly && !right:
+			return endServing // only a leader can say whether the session is over
+		case known && !right:
 			return c.refuse()
 		}
+	} else if _, err := io.ReadFull(s.o.Rand, body.Password[:]); err != nil {
+		s.log.error("no random bytes for a session password", "err", err)
+		return endUnknown
 	}
-	if r.SessionID == 0 {
-		if _, err := io.ReadFull(s.o.Rand, body.Password[:]); err != nil {
-			s.log.error("no random bytes for a session password", "err", err)
-			return endUnknown
-		}
+	if c.readOnly {
+		return c.openReadOnly(&body)
 	}
 	req.Body = body.Append(nil)
 	if !c.afford(sessionSteps) {
 		return endElse
 	}
 	c.srv.countServers(c.replica)
-	select {
-	case s.connecting <- struct{}{}:
-		defer func() { <-s.connecting }()
-	case <-s.ctx.Done():
-	}
+	s.connecting <- struct{}{} // at the latest when the connections that hold a place have ended
+	defer func() { <-s.connecting }()
 	if !c.isOpen() {
 		return endElse
 	}
@@ -240,20 +231,37 @@ func (c *conn) connect(frame []byte) endReason {
 	return endNone
 }
 
-// wrongPassword reports whether the session is known here and has another
-// password. Passwords never change, so no other server would disagree.
-func (c *conn) wrongPassword(id int64, password [jute.PasswordSize]byte) bool {
+// openReadOnly opens a session while this server knows no leader. A session that this server knows
+// goes on for reads; no leader hears that this server saw it. A new session is known nowhere else and
+// lasts as long as its connection.
+func (c *conn) openReadOnly(body *state.SessionBody) endReason {
+	s := session.Session{ID: c.asked, Timeout: body.Timeout, Password: body.Password}
+	if s.ID == 0 {
+		var random [8]byte
+		if _, err := io.ReadFull(c.srv.o.Rand, random[:]); err != nil {
+			return endUnknown
+		}
+		s.ID = int64(binary.BigEndian.Uint64(random[:])) | math.MinInt64 // sessions of the log are positive
+	}
+	if !c.attached(&s) {
+		return endElse
+	}
+	return endNone
+}
+
+// knows reports whether the session is known here, and has this password. Passwords never change,
+// so no other server would disagree.
+func (c *conn) knows(id int64, password [jute.PasswordSize]byte) (known, right bool) {
 	var found session.Session
-	var known bool
 	c.replica.View(func(st *state.State) { found, known = st.Sessions().Get(id) })
-	return known && subtle.ConstantTimeCompare(found.Password[:], password[:]) != 1
+	return known, known && subtle.ConstantTimeCompare(found.Password[:], password[:]) == 1
 }
 
 // caughtUp waits, for a third of the client's timeout, until this server has applied what the
-// client has seen elsewhere.
+// client has seen elsewhere. Without a leader it does not wait.
 func (c *conn) caughtUp(zxid int64, timeout time.Duration) bool {
-	if zxid <= c.replica.Zxid() {
-		return true
+	if zxid <= c.replica.Zxid() || c.readOnly {
+		return zxid <= c.replica.Zxid()
 	}
 	ctx, cancel := context.WithTimeout(c.srv.ctx, timeout/3)
 	defer cancel()
@@ -281,13 +289,13 @@ func (c *conn) refusal() {
 	c.follow(c.followed, -1, &state.Outcome{Code: jute.SessionExpired}, c.srv.now())
 }
 
-// attached gives the connection the session of its connect request's outcome. The caller holds
-// the state lock, so no event and no later move of the session can fall between.
-func (c *conn) attached(o *state.Outcome) {
-	s := &o.Session
+// attached gives the connection its session and answers the connect request. It reports false when the
+// connection has ended. The caller that applies the log holds the state lock, so no event and no later
+// move of the session can fall between.
+func (c *conn) attached(s *session.Session) bool {
 	older, ok := c.srv.claim(c, s.ID)
 	if !ok {
-		return
+		return false
 	}
 	if older != nil && older != c {
 		older.retire(endMoved)
@@ -295,14 +303,14 @@ func (c *conn) attached(o *state.Outcome) {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	if c.out.state != outboxOpen {
-		return
+		return false
 	}
 	c.gen = s.Gen
 	c.timeout = time.Duration(s.Timeout) * time.Millisecond
-	c.out.buf = jute.AppendConnectResponse(c.out.buf, s.Timeout, s.ID, s.Password, c.mayRead, false)
+	c.out.buf = jute.AppendConnectResponse(c.out.buf, s.Timeout, s.ID, s.Password, c.mayRead, c.readOnly)
 	c.out.frames++
-	c.applied(c.out.front(), o)
 	c.phase.Store(int32(phaseOpen))
+	return true
 }
 
 // retire ends a connection whose session has a newer connection, or has ended.

@@ -247,7 +247,7 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 			for i := range ids {
 				ids[i] = tree.DigestID(fmt.Sprintf("%02d:x", i))
 			}
-			c.setIDs(append(ids[:maxIDs-1], acl[len(acl)-1].ID))
+			c.ids.Store(inOrder(append(ids[:maxIDs-1], acl[len(acl)-1].ID)))
 			s.watches.add(c, "/a", tree.Persistent)
 		}
 		events := slices.Repeat([]tree.Event{{Type: jute.EventDataChanged, Path: "/a", ACL: tree.NewACL(acl)}}, 500)

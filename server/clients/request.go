@@ -247,9 +247,7 @@ func (c *conn) Done(out *state.Outcome, st *state.State) {
 	p := o.front()
 	c.charge(int64(out.Steps) - p.est)
 	if p.op == state.OpAttach || p.op == state.OpCreateSession {
-		o.mu.Unlock()
-		c.helloDone(out)
-		o.mu.Lock()
+		c.helloDone(p, out)
 	} else {
 		c.done(p, out)
 	}
@@ -285,17 +283,31 @@ func (c *conn) done(p pending, out *state.Outcome) {
 	}
 }
 
-// helloDone is done for a connect request.
-func (c *conn) helloDone(out *state.Outcome) {
-	if !out.Unknown && !out.Refused && out.Code == jute.OK {
-		c.attached(out)
-		return
-	}
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	if out.Unknown {
+// helloDone is done for a connect request. It unlocks the outbox while the session finds its connection.
+func (c *conn) helloDone(p pending, out *state.Outcome) {
+	switch {
+	case out.Unknown:
 		c.out.die(endUnknown)
-	} else {
+	case out.Refused || out.Code != jute.OK:
 		c.refusal()
+	default:
+		c.out.mu.Unlock()
+		attached := c.attached(&out.Session)
+		c.out.mu.Lock()
+		if attached {
+			c.applied(p, out)
+		}
 	}
+}
+
+// mayOnlyRead answers a request that a session without a leader cannot make.
+func (c *conn) mayOnlyRead(class class, xid int32, op jute.OpCode) bool {
+	zxid := c.replica.Zxid()
+	if class != closeOp || c.asked != 0 { // a session of the log lives on where there is a leader
+		return c.reply(xid, op, zxid, jute.NotReadOnly, nil)
+	}
+	if c.reply(xid, op, zxid, jute.OK, nil) {
+		c.last(nil, endSession)
+	}
+	return false
 }
