@@ -27,22 +27,14 @@ const diskFailed = 64 << 20
 // Status implements admin.Source. It holds no lock for longer than a bounded piece of the work,
 // so that it does not slow down writes.
 func (i *Instance) Status(need admin.Need) *admin.Status {
-	snap := i.Clients.Figures()
 	s := &admin.Status{
-		Now:         i.o.Now(),
-		Uptime:      snap.Uptime,
-		Built:       i.o.Built,
-		Version:     compatible + "-zlockd-" + cmp.Or(i.o.Version, "dev"),
-		Node:        status.Node{ID: i.o.ID, Serving: snap.Serving},
-		Conns:       snap.Conns,
-		Outstanding: snap.Outstanding,
-		WatchConns:  snap.WatchConns,
-		WatchPaths:  snap.WatchPaths,
-		Watches:     snap.WatchPairs,
-		AllWatches:  snap.Watches,
-		Config:      i.shownConfig(),
+		Now:     i.o.Now(),
+		Built:   i.o.Built,
+		Version: compatible + "-zlockd-" + cmp.Or(i.o.Version, "dev"),
+		Node:    status.Node{ID: i.o.ID},
+		Config:  i.shownConfig(),
 	}
-	i.Clients.Metrics().Fill(s, need)
+	i.Clients.Fill(s, need)
 	if need&admin.NeedProcess != 0 {
 		s.OpenFiles, s.MaxFiles = admin.OpenFiles()
 		s.Environment = admin.ProcessEnvironment()
@@ -75,7 +67,7 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 	}
 	if need&admin.NeedMetrics != 0 {
 		s.Summaries["jvm_pause_time_ms"] = admin.GCPauses()
-		i.ownMetrics(s, &snap)
+		i.ownMetrics(s)
 		if i.view != nil && node != nil {
 			i.view.Measure(s)
 		}
@@ -239,30 +231,12 @@ func clusterMetrics(s *admin.Status) {
 	}
 }
 
-// ownMetrics adds the metrics for which ZooKeeper has no name.
-func (i *Instance) ownMetrics(s *admin.Status, f *clients.Figures) {
+// ownMetrics adds metrics of this process for which ZooKeeper has no name.
+func (i *Instance) ownMetrics(s *admin.Status) {
 	s.Measure("skip_acl", "1 if access rights are not checked.", admin.Flag(i.o.SkipACL))
-	s.Measure("watches", "Watches of all kinds.", float64(f.Watches))
-	s.Measure("watch_memory_bytes", "Memory that watches take.", float64(f.WatchBytes))
-	s.Measure("watch_memory_limit_bytes", "Memory that watches may take.", float64(i.c.MaxWatchBytes))
-	s.Measure("watch_memory_largest_bytes", "Memory that the watches of one connection take, at most.",
-		float64(f.WatchBytesMost))
-	s.Measure("buffer_bytes",
-		"Memory of large requests on their way in and of replies and events on their way out.",
-		float64(f.BufferBytes))
-	s.Measure("buffer_limit_bytes", "Limit of zlockd_buffer_bytes.", float64(i.c.MaxBuffers))
-	s.Measure("accept_errors_total", "Connections that the server failed to accept.", float64(f.AcceptErrors))
-	s.Measure("foreign_connections_total", "Connections that spoke another protocol.", float64(f.Foreign))
-	s.Measure("sessions_refused_total", "Clients whose session had ended.", float64(f.SessionsRefused))
-	s.Measure("log_lines_dropped_total", "Log lines about clients left out because there were too many.",
-		float64(f.LogDropped))
 	if i.o.LogLost != nil {
 		s.Measure("log_lines_lost_total", "Log lines lost because the reader of stderr was too slow or gone.",
 			float64(i.o.LogLost()))
 	}
 	i.requestLogStatus(s)
-	for _, e := range f.Ends {
-		s.Measure("connection_ends_total", "Connections that ended, by reason.", float64(e.Count),
-			admin.Pair{Key: "reason", Value: e.Reason})
-	}
 }

@@ -188,7 +188,7 @@ func TestMalformedRequests(t *testing.T) {
 		expect.That(t, f.Zxid > 0 || tt.op == jute.OpSASL, "%s: zxid %d", tt.name, f.Zxid)
 	}
 	alive(t, c)
-	expect.Equal(t, r.srv.Figures().Watches, 0, "watches set by requests that failed")
+	expect.Equal(t, r.status().AllWatches, 0, "watches set by requests that failed")
 }
 
 // A malformed frame ends the connection, behind the replies to what came before it. The session lives on.
@@ -241,7 +241,7 @@ func TestSetWatchesMayExceedTheFrameLimit(t *testing.T) {
 	path := "/" + strings.Repeat("x", 99)
 	body := wire.SetWatches(1<<40, nil, slices.Repeat([]string{path}, 20_000), nil)
 	call(t, c, jute.OK, jute.OpSetWatches, body)
-	expect.Equal(t, r.srv.Figures().Watches, 1, "watches")
+	expect.Equal(t, r.status().AllWatches, 1, "watches")
 	body = wire.SetWatches(0, nil, nil, slices.Repeat([]string{""}, 1_000_000))
 	must.OK(t, c.SendXid(3, jute.OpSetWatches, body))
 	for events := 0; ; events++ {

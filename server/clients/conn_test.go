@@ -38,9 +38,9 @@ func TestServerThatIsCutOffServesNobody(t *testing.T) {
 	c := r.dial()
 	must.OK(t, c.Connect(wire.NewSession(4000)))
 	alive(t, c)
-	must.That(t, r.srv.Figures().Serving, "it does not serve")
+	must.That(t, r.status().Serving, "it does not serve")
 	r.srv.CutOff()
-	expect.That(t, !r.srv.Figures().Serving, "it says that it serves")
+	expect.That(t, !r.status().Serving, "it says that it serves")
 	must.OK(t, c.Closed())
 }
 
@@ -61,7 +61,7 @@ func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 		create(t, a, fmt.Sprintf("/e%02d", i), "", jute.FlagEphemeral)
 	}
 	must.OK(t, a.Close())
-	eventually(t, "connection gone", func() bool { return r.srv.Figures().Conns == 0 })
+	eventually(t, "connection gone", func() bool { return r.status().Conns == 0 })
 	r.end(a.Session.ID, 1, nil)
 	e := r.srv.Observed.EndedSince(-1)[0]
 	expect.That(t, e.PathCount == 8+3 && len(e.Paths) == 8 && e.Paths[0] == "/e00",
@@ -82,7 +82,7 @@ func TestSessionThatCameBackHasNotLostItsConnection(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
 	must.OK(t, a.Close())
-	eventually(t, "connection gone", func() bool { return r.srv.Figures().Conns == 0 })
+	eventually(t, "connection gone", func() bool { return r.status().Conns == 0 })
 	b := r.attach(a.Session)
 	r.end(a.Session.ID, 2, []byte{1})
 	must.OK(t, b.Closed())
@@ -98,7 +98,7 @@ func TestEndOfASessionThatWasElsewhere(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
 	must.OK(t, a.Close())
-	eventually(t, "connection gone", func() bool { return r.srv.Figures().Conns == 0 })
+	eventually(t, "connection gone", func() bool { return r.status().Conns == 0 })
 	r.srv.SessionMoved(a.Session.ID, 2)
 	r.srv.SessionEnded(&state.Ending{Session: session.Session{ID: a.Session.ID, Gen: 2, Timeout: 12_000,
 		Owner: 3, Addr: "10.0.0.7"}, Cause: state.EndExpired, Zxid: 99, Time: 1_700_000_000_000})

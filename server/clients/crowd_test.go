@@ -218,7 +218,7 @@ func TestWatchesTakeLittle(t *testing.T) {
 				at = end
 			}
 			heap2, _ := living()
-			all := r.srv.Figures().Watches
+			all := r.status().AllWatches
 			must.Equal(t, all, each*sessions, "watches")
 			size := float64(heap2-heap) / float64(all)
 			t.Logf("%d sessions with %d watches each: %.0f MB, %.1f bytes a watch", sessions, each,

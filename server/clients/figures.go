@@ -7,67 +7,51 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// Figures are what a server is doing at one moment.
-type Figures struct {
-	Serving     bool
-	Uptime      time.Duration
-	Conns       int // open client connections in any phase
-	Outstanding int // requests proposed and not yet answered
-
-	// Of the data registry alone, as wchs shows them.
-	WatchConns, WatchPaths, WatchPairs int
-	Watches                            int   // of both registries
-	WatchBytes                         int64 // memory they take
-	WatchBytesMost                     int64 // of one connection
-	BufferBytes                        int64 // of large frames and of what waits to be written
-
-	AcceptErrors    int64
-	Foreign         int64 // connections that spoke another protocol
-	SessionsRefused int64 // attaches answered "expired"
-	LogDropped      int64 // log lines about input that were not written
-	Ends            []End // ended connections, one End for every reason
-}
-
-// End tells how many connections ended for one reason.
-type End struct {
-	Reason string
-	Count  int64
-}
-
-// Figures gathers the server's state. It costs a lock per connection.
-func (s *Server) Figures() Figures {
-	f := Figures{
-		Serving:         s.serves(),
-		Uptime:          s.now(),
-		AcceptErrors:    s.counts.acceptErrors.Load(),
-		Foreign:         s.counts.foreign.Load(),
-		SessionsRefused: s.counts.refused.Load(),
-		LogDropped:      s.log.dropped.Load(),
-	}
+// Fill puts into a status what the server is doing. It costs a lock per connection.
+func (s *Server) Fill(to *admin.Status, need admin.Need) {
+	s.metrics.Fill(to, need)
 	list := s.all()
-	f.Conns = len(list)
+	to.Serving, to.Uptime, to.Conns = s.serves(), s.now(), len(list)
 	for _, c := range list {
 		c.out.mu.Lock()
-		f.Outstanding += c.out.pendingLen()
+		to.Outstanding += c.out.pendingLen()
 		c.out.mu.Unlock()
 	}
-	for r := endClient; r < endReasons; r++ {
-		f.Ends = append(f.Ends, End{r.String(), s.counts.ends[r].Load()})
-	}
-	s.memory.mu.Lock()
-	f.BufferBytes = int64(s.memory.used)
-	s.memory.mu.Unlock()
 	t := &s.watches
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	f.WatchConns, f.WatchPaths, f.WatchPairs = t.table.Summary()
-	f.Watches = t.table.Count()
-	f.WatchBytes = t.table.Bytes()
+	to.WatchConns, to.WatchPaths, to.Watches = t.table.Summary()
+	to.AllWatches = t.table.Count()
+	watchBytes, largest := t.table.Bytes(), 0
 	for _, c := range list {
 		_, bytes := t.table.Of(c)
-		f.WatchBytesMost = max(f.WatchBytesMost, int64(bytes))
+		largest = max(largest, bytes)
 	}
-	return f
+	t.mu.Unlock()
+	if need&admin.NeedMetrics == 0 {
+		return
+	}
+	s.memory.mu.Lock()
+	buffers := s.memory.used
+	s.memory.mu.Unlock()
+	to.Measure("watches", "Watches of all kinds.", float64(to.AllWatches))
+	to.Measure("watch_memory_bytes", "Memory that watches take.", float64(watchBytes))
+	to.Measure("watch_memory_limit_bytes", "Memory that watches may take.", float64(s.o.MaxWatchBytes))
+	to.Measure("watch_memory_largest_bytes", "Memory that the watches of one connection take, at most.",
+		float64(largest))
+	to.Measure("buffer_bytes",
+		"Memory of large requests on their way in and of replies and events on their way out.", float64(buffers))
+	to.Measure("buffer_limit_bytes", "Limit of zlockd_buffer_bytes.", float64(s.o.MaxBuffers))
+	to.Measure("accept_errors_total", "Connections that the server failed to accept.",
+		float64(s.counts.acceptErrors.Load()))
+	to.Measure("foreign_connections_total", "Connections that spoke another protocol.",
+		float64(s.counts.foreign.Load()))
+	to.Measure("sessions_refused_total", "Clients whose session had ended.", float64(s.counts.refused.Load()))
+	to.Measure("log_lines_dropped_total", "Log lines about clients left out because there were too many.",
+		float64(s.log.dropped.Load()))
+	for r := endClient; r < endReasons; r++ {
+		to.Measure("connection_ends_total", "Connections that ended, by reason.", float64(s.counts.ends[r].Load()),
+			admin.Pair{Key: "reason", Value: r.String()})
+	}
 }
 
 // Metrics are the values the server measures.

@@ -83,7 +83,7 @@ func TestWrongPasswordIsRefusedAndHarmsNobody(t *testing.T) {
 		must.OK(t, c.Closed())
 	}
 	call(t, a, jute.OK, jute.OpPing, nil)
-	expect.Equal(t, r.srv.Figures().SessionsRefused, 6, "refusals counted")
+	expect.Equal(t, r.measured("sessions_refused_total"), 6, "refusals counted")
 }
 
 func TestUnknownSessionIsRefused(t *testing.T) {
@@ -181,7 +181,7 @@ func TestConnectRequestThatIsNoneIsClosed(t *testing.T) {
 		must.OK(t, c.WriteRaw(b))
 		expect.OK(t, c.Closed(), "%s", name)
 	}
-	eventually(t, "all closed", func() bool { return r.srv.Figures().Conns == 0 })
+	eventually(t, "all closed", func() bool { return r.status().Conns == 0 })
 }
 
 func TestConnectRequestCutShortAnywhereIsClosed(t *testing.T) {
@@ -192,7 +192,7 @@ func TestConnectRequestCutShortAnywhereIsClosed(t *testing.T) {
 		must.OK(t, c.WriteRaw(whole[:n]))
 		expect.OK(t, expect.Err(c.Drop()), "%d bytes", n)
 	}
-	eventually(t, "all closed", func() bool { return r.srv.Figures().Conns == 0 })
+	eventually(t, "all closed", func() bool { return r.status().Conns == 0 })
 	expect.Equal(t, len(r.sessions()), 0, "sessions")
 }
 
@@ -210,7 +210,7 @@ func TestServerThatDoesNotServeClosesAfterFourBytes(t *testing.T) {
 	r := newRig(t, Options{})
 	a := r.client()
 	idle := r.dial()
-	eventually(t, "accepted", func() bool { return r.srv.Figures().Conns == 2 })
+	eventually(t, "accepted", func() bool { return r.status().Conns == 2 })
 	r.srv.Serving(false)
 	must.OK(t, a.Closed())
 	must.OK(t, idle.Silent(20*time.Millisecond))

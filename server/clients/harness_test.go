@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -174,6 +175,23 @@ type echoWords struct{}
 func (echoWords) Answer(conn io.ReadWriter, first [4]byte) error {
 	_, err := conn.Write(append([]byte("word "), first[:]...))
 	return err
+}
+
+// status is what operators see of the server.
+func (r *rig) status() *admin.Status {
+	s := &admin.Status{Now: time.Now()}
+	r.srv.Fill(s, admin.NeedMetrics)
+	return s
+}
+
+// measured is the sum of the values that a metric has now.
+func (r *rig) measured(name string) (sum int) {
+	for _, x := range r.status().Extra {
+		if x.Name == name {
+			sum += int(x.Value)
+		}
+	}
+	return sum
 }
 
 // parked is how many connections rest without a goroutine.

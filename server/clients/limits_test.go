@@ -75,7 +75,7 @@ func TestPendingRequestsAreBounded(t *testing.T) {
 	eventually(t, "filled up", func() bool { return r.valve.waiting() == limit })
 	time.Sleep(10 * time.Millisecond)
 	expect.Equal(t, r.valve.waiting(), limit, "requests pending, limit")
-	expect.Equal(t, r.srv.Figures().Outstanding, limit, "outstanding")
+	expect.Equal(t, r.status().Outstanding, limit, "outstanding")
 	r.valve.open()
 	for i := range 3 * limit {
 		wantKinds(t, c, i+1)
@@ -95,7 +95,7 @@ func TestWatchesAreBounded(t *testing.T) {
 			_, err = c.Next()
 		}
 		expect.Equal(t, err, io.EOF, "after too many watches")
-		eventually(t, "its watches gone", func() bool { return r.srv.Figures().Watches == 0 })
+		eventually(t, "its watches gone", func() bool { return r.status().AllWatches == 0 })
 		eventually(t, "counted", func() bool { return r.srv.counts.ends[endWatches].Load() == 1 })
 	}
 }
@@ -131,7 +131,7 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 			if _, err := watch(t, r.client(), 100*i, 25); err != nil {
 				closed++
 			}
-			b := r.srv.Figures().WatchBytes
+			b := r.measured("watch_memory_bytes")
 			expect.That(t, b <= (2*300+64)*kilo, "%d KiB", b/kilo)
 		}
 		expect.That(t, closed >= 7, "%d of 10 closed", closed)
@@ -155,7 +155,7 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 		if n, err := watch(t, greedy, 2000, 5); err == nil {
 			t.Errorf("who has much may have %d more", n)
 		}
-		eventually(t, "given back", func() bool { return r.srv.Figures().WatchBytes < 100*kilo })
+		eventually(t, "given back", func() bool { return r.measured("watch_memory_bytes") < 100*kilo })
 	})
 }
 
@@ -334,7 +334,7 @@ func TestAcceptBacksOffAndGoesOn(t *testing.T) {
 	r.client()
 	d := time.Since(start)
 	expect.That(t, d >= (5+10+20+40)*time.Millisecond, "accepted after %v", d)
-	expect.Equal(t, r.srv.Figures().AcceptErrors, 4, "errors counted")
+	expect.Equal(t, r.measured("accept_errors_total"), 4, "errors counted")
 }
 
 func TestPlainBytesOnTheTLSPortAreClosed(t *testing.T) {
@@ -356,7 +356,7 @@ func TestOneLineForARefusedConnection(t *testing.T) {
 	gone := r.client()
 	id := admin.Hex(gone.Session.ID)
 	must.OK(t, gone.Close())
-	eventually(t, "its connection gone", func() bool { return r.srv.Figures().Conns == 0 })
+	eventually(t, "its connection gone", func() bool { return r.status().Conns == 0 })
 	r.end(gone.Session.ID, 1, nil)
 	for range 3 {
 		for _, hello := range []string{"GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01\x00\x00", "\xff\xff\xff\xff"} {
@@ -368,7 +368,7 @@ func TestOneLineForARefusedConnection(t *testing.T) {
 		expect.Fails(t, c.Connect(wire.Attach(gone.Session, 0)), "a session that was ended goes on")
 		must.OK(t, c.Closed())
 	}
-	eventually(t, "connections gone", func() bool { return r.srv.Figures().Conns == 0 })
+	eventually(t, "connections gone", func() bool { return r.status().Conns == 0 })
 	var refused []string
 	for line := range strings.Lines(log.String()) {
 		if !strings.Contains(line, "serving") {

@@ -166,7 +166,7 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 			used, _ := r.buffered()
 			must.That(t, used <= 64<<10, "%d bytes", used)
 		}
-		n := r.srv.Figures().Watches
+		n := r.status().AllWatches
 		expect.That(t, deleted == 20_001 && n == 20_002, "%d told of, %d watches", deleted, n)
 		must.OK(t, c.SendXid(10, jute.OpSetData, wire.SetData("/there", nil, -1)))
 		wantKinds(t, c, "NodeDataChanged /there", 10)

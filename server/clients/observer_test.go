@@ -86,11 +86,11 @@ func TestResetClosesEveryClientAndForgetsEveryWatch(t *testing.T) {
 	a, b := r.client(), r.client()
 	call(t, a, jute.OK, jute.OpAddWatch, wire.PathInt("/", 1))
 	first := r.dial()
-	eventually(t, "accepted", func() bool { return r.srv.Figures().Conns == 3 })
+	eventually(t, "accepted", func() bool { return r.status().Conns == 3 })
 	r.srv.Reset()
 	must.OK(t, a.Closed())
 	must.OK(t, b.Closed())
-	expect.Equal(t, r.srv.Figures().Watches, 0, "watches")
+	expect.Equal(t, r.status().AllWatches, 0, "watches")
 	must.OK(t, first.Connect(wire.NewSession(10000))) // had seen nothing yet
 }
 
@@ -184,8 +184,8 @@ func TestConnectionsAreDescribed(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	}
-	s := r.srv.Figures()
-	expect.That(t, s.Conns == 2 && s.Watches == 1 && s.WatchConns == 1 && s.WatchPaths == 1 && s.Serving,
+	s := r.status()
+	expect.That(t, s.Conns == 2 && s.AllWatches == 1 && s.WatchConns == 1 && s.WatchPaths == 1 && s.Serving,
 		"snapshot %+v", s)
 	var watched []string
 	r.srv.WatchScan(func(path string, session int64) {
@@ -314,7 +314,7 @@ func TestClientsThatConnectForEachRequestAreCounted(t *testing.T) {
 		call(t, c, jute.OK, jute.OpExists, wire.PathWatch("/", false))
 		c.Close()
 	}
-	eventually(t, "connections gone", func() bool { return r.srv.Figures().Conns == 0 })
+	eventually(t, "connections gone", func() bool { return r.status().Conns == 0 })
 	if n := r.srv.Observed.GoneClients()["127.0.0.1"]; n.Requests < connections || n.Bytes < 100*connections {
 		t.Errorf("%+v of %d connections", n, connections)
 	}

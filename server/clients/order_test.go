@@ -266,7 +266,7 @@ func TestCatchUpOfManyPathsArmsThemAll(t *testing.T) {
 		wantKinds(t, b, "NodeDeleted /missing")
 	}
 	wantKinds(t, b, 9)
-	expect.Equal(t, r.srv.Figures().Watches, 1201, "watches armed")
+	expect.Equal(t, r.status().AllWatches, 1201, "watches armed")
 	for _, i := range []int{0, 499, 500, 1199} {
 		create(t, a, exist[i], "", 0)
 		wantKinds(t, b, "NodeCreated "+exist[i])

@@ -57,7 +57,7 @@ func TestReadsParkBehindWrites(t *testing.T) {
 	if !slices.Equal(seen, want) {
 		t.Errorf("got  %q\nwant %q", seen, want)
 	}
-	expect.Equal(t, r.srv.Figures().Outstanding, 0, "requests outstanding")
+	expect.Equal(t, r.status().Outstanding, 0, "requests outstanding")
 }
 
 // A read whose answer may be long waits for the writes before it, with all that comes behind it.

@@ -28,7 +28,7 @@ func (r *rig) asleep(n int) {
 func TestRestingConnectionsNeedNoGoroutine(t *testing.T) {
 	r := newRig(t, Options{MaxConnsPerAddr: -1})
 	r.client().Close()
-	eventually(t, "no connection", func() bool { return r.srv.Figures().Conns == 0 })
+	eventually(t, "no connection", func() bool { return r.status().Conns == 0 })
 	before := runtime.NumGoroutine()
 	const n = 100
 	list := make([]*wire.Conn, n)
@@ -44,7 +44,7 @@ func TestRestingConnectionsNeedNoGoroutine(t *testing.T) {
 	}
 	r.asleep(n)
 	eventually(t, "no goroutine for each", func() bool { return runtime.NumGoroutine() < before+n/2 })
-	expect.Equal(t, r.srv.Figures().Conns, n, "connections")
+	expect.Equal(t, r.status().Conns, n, "connections")
 	for i, c := range list {
 		create(t, c, fmt.Sprintf("/%d", i), "", jute.FlagEphemeral)
 		alive(t, c)
@@ -53,7 +53,7 @@ func TestRestingConnectionsNeedNoGoroutine(t *testing.T) {
 	for _, c := range list {
 		c.Close()
 	}
-	eventually(t, "all have ended", func() bool { return r.srv.Figures().Conns == 0 })
+	eventually(t, "all have ended", func() bool { return r.status().Conns == 0 })
 	expect.Equal(t, r.parked(), 0, "at rest at the end")
 	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+2 })
 }
@@ -135,7 +135,7 @@ func TestRestingConnectionsEnd(t *testing.T) {
 			alive(t, c)
 			r.asleep(1)
 			end(r, c)
-			eventually(t, "ended", func() bool { return r.srv.Figures().Conns == 0 && r.parked() == 0 })
+			eventually(t, "ended", func() bool { return r.status().Conns == 0 && r.parked() == 0 })
 			if name != "closed by its client" && name != "reset" {
 				c.SetReadDeadline(time.Now().Add(30 * time.Second))
 				io.Copy(io.Discard, c)
@@ -152,7 +152,7 @@ func TestRestingConnectionsOfSilentClientsEnd(t *testing.T) {
 	alive(t, c)
 	r.asleep(1)
 	closedAfter(t, c)
-	eventually(t, "ended", func() bool { return r.srv.Figures().Conns == 0 })
+	eventually(t, "ended", func() bool { return r.status().Conns == 0 })
 	expect.Equal(t, len(r.srv.Observed.EndedSince(-1)), 1, "sessions ended")
 }
 
@@ -172,8 +172,8 @@ func TestConnectionsRestAndWakeAtRandom(t *testing.T) {
 	}
 	wg.Wait()
 	eventually(t, "nothing left", func() bool {
-		s := r.srv.Figures()
-		return s.Conns == 1 && s.Watches == 0 && s.Outstanding == 0 && r.parked() <= 1
+		s := r.status()
+		return s.Conns == 1 && s.AllWatches == 0 && s.Outstanding == 0 && r.parked() <= 1
 	})
 }
 

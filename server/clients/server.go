@@ -61,9 +61,9 @@ type Server struct {
 	servers   atomic.Int64            // how many there are in the cluster
 	meanwhile atomic.Pointer[Replica] // see UseMeanwhile
 
-	metrics   admin.Metrics
-	counts    counts
-	log       inputLog
+	metrics admin.Metrics
+	counts  counts
+	log     inputLog
 	// connecting holds a token for each connect request that waits for its outcome.
 	connecting chan struct{}
 	adminURL   string // shown to clients that speak HTTP here; set before Serve

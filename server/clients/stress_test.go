@@ -34,8 +34,8 @@ func TestManyClientsComeAndGo(t *testing.T) {
 	}
 	wg.Wait()
 	eventually(t, "nothing left", func() bool {
-		s := r.srv.Figures()
-		return s.Conns == 1 && s.Watches == 0 && s.Outstanding == 0
+		s := r.status()
+		return s.Conns == 1 && s.AllWatches == 0 && s.Outstanding == 0
 	})
 }
 

@@ -68,7 +68,7 @@ func TestHTTPIsTurnedAway(t *testing.T) {
 			t.Errorf("%q: %q", text, got)
 		}
 	}
-	expect.Equal(t, r.srv.Figures().Foreign, 4, "counted")
+	expect.Equal(t, r.measured("foreign_connections_total"), 4, "counted")
 }
 
 // certificate returns a certificate for name, signed by itself.
@@ -138,7 +138,7 @@ func TestTLSBytesOnThePlainPortAreClosed(t *testing.T) {
 	defer nc.Close()
 	expect.Fails(t, tls.Client(nc, &tls.Config{InsecureSkipVerify: true}).Handshake(),
 		"a TLS handshake succeeded")
-	expect.Equal(t, r.srv.Figures().Foreign, 1, "counted")
+	expect.Equal(t, r.measured("foreign_connections_total"), 1, "counted")
 }
 
 // still is a replica of a server that knows no leader.
