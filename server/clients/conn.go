@@ -144,27 +144,28 @@ func hostOf(nc net.Conn) string {
 
 // serve is the connection's goroutine, unless the connection rests.
 func (c *conn) serve() {
-	why, rests := endPanic, false
+	var why endReason
 	defer func() {
 		if p := recover(); p != nil {
 			c.panicked(p)
-		} else if rests {
+			why = endPanic
+		} else if why == endNone {
 			c.lieDown()
 			return
 		}
 		c.finish(why)
 		c.srv.wg.Done()
 	}()
-	if !c.opened {
+	if c.opened {
+		why = c.wakeUp()
+	} else {
 		why = c.begin()
-	} else if why, rests = c.wakeUp(); rests {
-		return
 	}
 	if why == endNone {
-		if why = c.loop(); why == endNone {
-			rests = true
-			return
-		}
+		why = c.loop()
+	}
+	if why == endNone {
+		return
 	}
 	if why == endLength || why == endMalformed {
 		c.finishReplies(why) // to what came before
@@ -234,8 +235,6 @@ func (c *conn) loop() endReason {
 		if why == endNone {
 			c.flush()
 			if c.mayRest() {
-				c.armDeadline()
-				c.giveBack()
 				return endNone
 			}
 			why = c.fill()

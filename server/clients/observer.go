@@ -57,13 +57,8 @@ func (s *Server) SessionMoved(id int64, gen uint32) {
 // Reset implements raftfsm.Observer. The state skipped changes, and watching clients would miss
 // them: only a new connection starts from the new state.
 func (s *Server) Reset() {
-	for _, c := range s.all() {
-		if phase(c.phase.Load()) >= phaseConnect {
-			c.kill(endServing)
-		}
-	}
 	s.watches.reset()
-	s.flush.kick()
+	s.sendAway()
 }
 
 // Applied implements raftfsm.Observer.

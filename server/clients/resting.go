@@ -10,6 +10,73 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
+// A connection whose client only pings rests: of many thousands most do, most of the time. Where the
+// system allows it, a resting connection has no goroutine. Elsewhere it needs one with the smallest
+// stack, which waits for the next bytes. A goroutine that has once handled anything has a larger stack for
+// the rest of its life, so a new goroutine serves those bytes. Only one of the two exists at a time; the
+// go statement hands over what the connection's goroutine owns.
+
+// woken is what a resting connection has read last: what ended its rest.
+type woken struct {
+	buf [pingSize + 1]byte
+	n   int
+	err error
+}
+
+// pingSize is the length of a ping with its prefix.
+const pingSize = 4 + headerSize
+
+// mayRest reports whether the connection has nothing to do. TLS needs a large
+// stack for each byte.
+func (c *conn) mayRest() bool {
+	return c.idle && c.in.len() == 0 && !c.within && c.inHeld == 0 && !c.secure
+}
+
+// lieDown lets the connection rest, without what it does not need. The caller owns it no longer. Most new
+// clients ask for something at once: until the first ping or request a goroutine costs less than to add
+// the connection to a poller.
+func (c *conn) lieDown() {
+	c.in = nil
+	c.lastHeard.Store(int64(c.srv.now())) // the server itself may have caused the time since its last bytes
+	o := &c.out
+	o.mu.Lock()
+	if o.state == outboxOpen && !o.flushing && o.size() == 0 && o.pendingLen() == 0 {
+		o.buf, o.spare, o.pend, o.pendHead, o.wake = nil, nil, nil, 0, nil
+	}
+	o.mu.Unlock()
+	if c.settled && c.srv.resting.park(c) {
+		return
+	}
+	c.settled = true
+	c.setDeadline(c.silentAt())
+	go c.rest()
+}
+
+// rest is the goroutine of a connection that rests. It keeps its stack small.
+func (c *conn) rest() {
+	w := new(woken)
+	w.n, w.err = c.nc.Read(w.buf[:])
+	if w.n > 0 {
+		c.received(w.n)
+	}
+	c.woken = w
+	go c.serve()
+}
+
+// wakeUp takes over what a resting connection has received.
+func (c *conn) wakeUp() endReason {
+	w := c.woken
+	c.woken, c.in = nil, new(input)
+	if w.n > 0 {
+		c.in.room()
+		c.in.w = copy(c.in.buf, w.buf[:w.n])
+	}
+	if w.err != nil {
+		return c.readFailed(w.err)
+	}
+	return endNone
+}
+
 // resting holds the connections that rest without a goroutine, where the system can tell one goroutine
 // for all of them which have something to read. That goroutine answers pings itself, and gives a
 // connection with anything else to read, or that ends, to a goroutine of its own.
@@ -110,7 +177,6 @@ func (r *resting) park(c *conn) bool {
 	}
 	slot, ok := r.enter(c)
 	if !ok {
-		c.setDeadline(c.silentAt())
 		return false
 	}
 	// A goroutine that ends the connection first says so in the outbox and then calls wake: either
@@ -119,7 +185,6 @@ func (r *resting) park(c *conn) bool {
 		return true
 	}
 	r.poller.remove(c)
-	c.setDeadline(c.silentAt())
 	return false
 }
 
@@ -199,7 +264,7 @@ func (r *resting) wake(c *conn) {
 // rise gives c, which rests no longer, a goroutine, with what was read last.
 func (r *resting) rise(c *conn, read []byte, err error) {
 	r.poller.remove(c)
-	c.woken = &woken{n: uint8(len(read)), err: err}
+	c.woken = &woken{n: len(read), err: err}
 	copy(c.woken.buf[:], read)
 	go c.serve()
 }
@@ -256,6 +321,12 @@ func (r *resting) panicked(c *conn) {
 		c.finish(endPanic)
 		c.srv.wg.Done()
 	}
+}
+
+// isPing reports whether what was read begins with a ping.
+func isPing(b []byte) bool {
+	return [4]byte(b[:4]) == [4]byte{0, 0, 0, headerSize} && [4]byte(b[8:12]) == [4]byte{
+		0, 0, 0, byte(jute.OpPing)}
 }
 
 // pong answers a ping if that can be done at once.

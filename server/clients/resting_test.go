@@ -144,6 +144,26 @@ func TestRestingConnectionsEnd(t *testing.T) {
 	}
 }
 
+// The time in which a server does not read is no silence of the client, which rests after it.
+func TestRestAfterAStuckWriteIsNotSilence(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	s := r.srv.connOf(c.Session.ID)
+	r.valve.close()
+	must.OK(t, c.WriteRaw(slices.Concat(wire.AppendRequest(nil, 1, jute.OpSync, wire.Path("/")),
+		wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil))))
+	eventually(t, "the write waits", func() bool { return r.valve.waiting() == 1 })
+	s.lastHeard.Store(-int64(time.Hour))
+	r.valve.open()
+	wantKinds(t, c, 1, int(jute.XidPing))
+	r.asleep(1)
+	r.srv.resting.mu.Lock()
+	r.srv.resting.slots[s.slot].check = 0
+	r.srv.resting.mu.Unlock()
+	r.srv.resting.sweep()
+	alive(t, c)
+}
+
 // Sessions whose connections rest end like others: the client is told by the end of the connection.
 func TestRestingConnectionsOfSilentClientsEnd(t *testing.T) {
 	r := newRig(t, Options{MinSessionTimeout: 200 * time.Millisecond})
