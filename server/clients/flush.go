@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"os"
@@ -88,13 +89,9 @@ func (f *flushers) kick() {
 	if n >= herd {
 		l = &f.lanes[1]
 	}
-	if l.waiting() == 0 {
-		l.queue, f.batch, l.head = f.batch, l.queue[:0], 0
-	} else {
-		l.queue = append(l.queue, f.batch...)
-		clear(f.batch)
-		f.batch = f.batch[:0]
-	}
+	l.queue = append(l.queue, f.batch...)
+	clear(f.batch)
+	f.batch = f.batch[:0]
 	wake := min(n, f.idle)
 	f.mu.Unlock()
 	for range wake {
@@ -169,8 +166,8 @@ func (c *conn) flushTouched() {
 		c.hangUp()
 		return
 	case o.waiting && o.pendingLen() <= o.waitFor && o.state == outboxOpen:
-		o.mu.Unlock()
 		c.rouse() // it goes on with the next requests, and flushes then
+		o.mu.Unlock()
 		return
 	}
 	c.startFlush()
@@ -213,24 +210,16 @@ func (c *conn) sleep(waitFor int) {
 	o := &c.out
 	o.waiting, o.waitFor = true, waitFor
 	if o.wake == nil {
-		o.wake = make(chan struct{}, 1)
+		o.wake = sync.NewCond(&o.mu)
 	}
-	wake := o.wake
-	o.mu.Unlock()
-	<-wake
-	o.mu.Lock()
+	o.wake.Wait()
 	o.waiting = false
 }
 
-// rouse wakes the connection's goroutine if it sleeps, or spares it the next
-// sleep: it looks again anyway.
+// rouse wakes the connection's goroutine if it sleeps. The outbox is locked.
 func (c *conn) rouse() {
-	c.out.mu.Lock()
-	wake := c.out.wake
-	c.out.mu.Unlock()
-	select {
-	case wake <- struct{}{}: // never, if wake is nil: the goroutine has not slept yet
-	default:
+	if c.out.waiting {
+		c.out.wake.Signal()
 	}
 }
 
@@ -256,18 +245,17 @@ func (c *conn) write(mayBlock bool) bool {
 			o.stat.Wrote(frames, len(b), &c.srv.metrics)
 		}
 		o.mu.Unlock()
-		n, err := c.writeNow(b)
-		if err == nil && n < len(b) && mayBlock {
-			var m int
-			m, err = c.writeAll(b[n:])
-			n += m
+		c.unsent = b
+		err := c.writeNow()
+		if err == nil && len(c.unsent) > 0 {
+			if !mayBlock {
+				return false
+			}
+			err = c.writeAll()
 		}
-		c.unsent = b[n:]
 		if err != nil {
 			c.unsent = nil
 			c.close(endReasonOf(err))
-		} else if n < len(b) {
-			return false
 		}
 	}
 }
@@ -279,66 +267,36 @@ func (c *conn) flushed() {
 	ending := o.state == outboxEnding
 	shut := o.shut // a late outcome may have touched it again
 	o.shut = ending
-	waiting := o.waiting
+	c.rouse()
 	o.mu.Unlock()
 	if ending && !shut {
 		c.linger()
-	}
-	if waiting || ending {
-		c.rouse()
 	}
 	if ending {
 		c.srv.resting.wake(c)
 	}
 }
 
-// writeNow writes what the connection takes without waiting: nothing, unless
-// it is plain TCP.
-func (c *conn) writeNow(b []byte) (n int, err error) {
+// writeNow writes what the connection takes of unsent without waiting: nothing, unless it is plain TCP.
+func (c *conn) writeNow() (err error) {
 	if c.raw == nil {
-		return 0, nil
+		return nil
 	}
-	w := attempts.Get().(*attempt)
-	w.b, w.n, w.err = b, 0, nil
-	err = c.raw.Write(w.f)
-	n = w.n
-	if err == nil {
-		err = w.err
-	}
-	w.b = nil
-	attempts.Put(w)
-	return n, err
-}
-
-// attempt is one attempt to write to a descriptor. Attempts are used again: their closure would be the one
-// allocation of a flush.
-type attempt struct {
-	b   []byte
-	n   int
-	err error
-	f   func(fd uintptr) bool
-}
-
-var attempts = sync.Pool{New: func() any {
-	w := new(attempt)
-	w.f = w.write
-	return w
-}}
-
-// write never asks to wait.
-func (w *attempt) write(fd uintptr) bool {
-	for {
-		n, err := writeOnce(fd, w.b)
-		switch {
-		case n > 0:
-			w.n = n
-		case errors.Is(err, syscall.EINTR):
-			continue
-		case err != nil && !errors.Is(err, syscall.EAGAIN):
-			w.err = os.NewSyscallError("write", err)
+	closed := c.raw.Write(func(fd uintptr) bool {
+		for {
+			n, failed := writeOnce(fd, c.unsent)
+			switch {
+			case n > 0:
+				c.unsent = c.unsent[n:]
+			case errors.Is(failed, syscall.EINTR):
+				continue
+			case failed != nil && !errors.Is(failed, syscall.EAGAIN):
+				err = os.NewSyscallError("write", failed)
+			}
+			return true // it never asks to wait
 		}
-		return true
-	}
+	})
+	return cmp.Or(closed, err)
 }
 
 // Sizes of the pieces in which writeAll writes to a slow client. A TLS connection cannot go on
@@ -349,33 +307,35 @@ const (
 	writePieceTLS = 16 << 10
 )
 
-// writeAll writes b, waiting for the client as long as it takes something.
-func (c *conn) writeAll(b []byte) (n int, err error) {
+// writeAll writes what is unsent, waiting for the client as long as it takes something.
+func (c *conn) writeAll() error {
 	defer c.nc.SetWriteDeadline(time.Time{})
 	piece := writePiece
 	if c.secure {
 		piece = writePieceTLS
 	}
-	for n < len(b) {
+	large := len(c.unsent) > flushSize
+	for len(c.unsent) > 0 {
 		c.nc.SetWriteDeadline(time.Now().Add(stallTime))
-		m, err := c.nc.Write(b[n:min(len(b), n+piece)])
-		n += m
-		if m > 0 && len(b) > flushSize {
+		n, err := c.nc.Write(c.unsent[:min(len(c.unsent), piece)])
+		c.unsent = c.unsent[n:]
+		if n > 0 && large {
 			c.srv.memory.written(c)
 		}
-		if err == nil || m > 0 && !c.secure && errors.Is(err, os.ErrDeadlineExceeded) {
-			continue
+		if err != nil && (n == 0 || c.secure || !errors.Is(err, os.ErrDeadlineExceeded)) {
+			return err
 		}
-		return n, err
 	}
-	return n, nil
+	return nil
 }
 
 // hangUp closes the socket. The connection's goroutine notices and ends; one that rests gets a
 // goroutine.
 func (c *conn) hangUp() {
 	c.nc.Close()
+	c.out.mu.Lock()
 	c.rouse()
+	c.out.mu.Unlock()
 	c.srv.resting.wake(c)
 }
 

@@ -65,7 +65,7 @@ type outbox struct {
 	// at most waitFor requests are pending.
 	waiting bool
 	waitFor int
-	wake    chan struct{} // made when it first sleeps
+	wake    *sync.Cond // made when it first sleeps
 
 	stat observe.Conn
 }
