@@ -292,6 +292,8 @@ func TestR22TimeoutNowOfAnOldTermIsRefused(t *testing.T) {
 		case rpc := <-p.rpcs:
 			expect.That(t, !test.refused,
 				"raft stands for server %d in term %d, although its term is over", test.from, test.term)
+			_, known := rpc.Command.(*raft.TimeoutNowRequest)
+			expect.That(t, known, "raft does not know a %T", rpc.Command)
 			rpc.Respond(&raft.TimeoutNowResponse{}, nil)
 			<-answered
 		case why := <-answered:
