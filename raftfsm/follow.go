@@ -114,11 +114,11 @@ func (n *Node) leaderIsDead(id uint32, says string) bool {
 func (n *Node) runLink(c net.Conn, leader uint32) error {
 	s := n.fsm.stream
 	reader := s.rewind()
-	sent := &touchTimes{}
+	began := time.Now()
 	broken := make(chan error, 1)
 	ctx, cancel := context.WithCancel(n.ctx)
 	var beside sync.WaitGroup
-	beside.Go(func() { broken <- n.readAcks(bufio.NewReader(c), sent) })
+	beside.Go(func() { broken <- n.readAcks(bufio.NewReader(c), began) })
 	beside.Go(func() { n.cutLink(ctx, c, leader) })
 	defer func() { cancel(); c.Close(); beside.Wait() }()
 	w := bufio.NewWriterSize(c, 64<<10)
@@ -143,7 +143,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 				return err
 			}
 		}
-		t := peer.Touches{Number: sent.add(time.Now()), Applied: n.fsm.index.Load(), Heard: heard}
+		t := peer.Touches{Number: uint64(time.Since(began)), Applied: n.fsm.index.Load(), Heard: heard}
 		buf = t.Append(buf[:0])
 		return peer.WriteMessage(w, peer.LinkTouches, buf)
 	}
@@ -195,8 +195,9 @@ func (n *Node) cutLink(ctx context.Context, c net.Conn, leader uint32) {
 	c.Close()
 }
 
-// readAcks learns that the leader still hears us, and how far it is.
-func (n *Node) readAcks(r *bufio.Reader, sent *touchTimes) error {
+// readAcks learns that the leader still hears us, and how far it is. The number that an
+// acknowledgement gives back says how long after began its touches were sent.
+func (n *Node) readAcks(r *bufio.Reader, began time.Time) error {
 	for {
 		typ, payload, err := peer.ReadMessage(r)
 		if err != nil {
@@ -209,38 +210,8 @@ func (n *Node) readAcks(r *bufio.Reader, sent *touchTimes) error {
 		if err != nil {
 			return err
 		}
-		if at, ok := sent.take(ack.Number); ok {
-			n.serving.acked(at, ack.Applied)
+		if age := time.Since(began) - time.Duration(ack.Number); age >= 0 {
+			n.serving.acked(time.Now().Add(-age), ack.Applied)
 		}
 	}
-}
-
-// touchTimes remembers when touch messages were sent.
-type touchTimes struct {
-	mu   sync.Mutex
-	next uint64
-	at   []time.Time // of messages next-len(at) to next-1
-}
-
-func (t *touchTimes) add(at time.Time) uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.at) == 256 { // nothing comes back: the link is about to be cut
-		t.at = t.at[1:]
-	}
-	t.at = append(t.at, at)
-	t.next++
-	return t.next - 1
-}
-
-func (t *touchTimes) take(number uint64) (time.Time, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	i := int64(number) - int64(t.next) + int64(len(t.at))
-	if i < 0 || i >= int64(len(t.at)) {
-		return time.Time{}, false
-	}
-	at := t.at[i]
-	t.at = t.at[i+1:]
-	return at, true
 }

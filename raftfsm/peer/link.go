@@ -56,7 +56,7 @@ func ReadMessage(r *bufio.Reader) (typ byte, payload []byte, err error) {
 
 // Touches says that a server lives, how far it is and which sessions it heard from.
 type Touches struct {
-	Number  uint64 // counted on each link
+	Number  uint64 // the leader gives it back
 	Applied uint64 // index of the last log entry applied there
 	Heard   []state.Touch
 }
