@@ -92,14 +92,18 @@ func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, err
 	return peer.Status{}, n.serving.noLeader()
 }
 
-// change makes one step; prev makes it fail if another change was faster.
+// change makes one step; prev makes it fail if another change was faster. The operation reconfig
+// alone asks for describe, vote, demote and move. It has looked before that a majority will go on.
 func (t *term) change(ctx context.Context, c state.MemberChange, is *raft.Server, prev uint64) error {
 	r := t.n.raft
 	if err := t.note(&c); err != nil {
 		return err
 	}
-	switch c.Op {
-	case "add":
+	id, addr, own := peer.ServerID(c.ID), raft.ServerAddress(c.Addr), c.ID == t.n.id
+	switch {
+	case c.Op == "describe":
+		return t.done(ctx, &c, nil)
+	case c.Op == "add":
 		if _, _, err := net.SplitHostPort(c.Addr); err != nil {
 			return fmt.Errorf("peer address %q: %w", c.Addr, err)
 		}
@@ -109,84 +113,68 @@ func (t *term) change(ctx context.Context, c state.MemberChange, is *raft.Server
 		if err := t.forgetFirst(ctx, c.ID); err != nil {
 			return err
 		}
-		return t.done(ctx, &c, r.AddNonvoter(peer.ServerID(c.ID), raft.ServerAddress(c.Addr), prev, 0))
-	case "promote":
-		if is == nil {
-			return status.Errorf(status.NotMember, "server %d is not a member; add it first", c.ID)
-		}
-		if is.Suffrage == raft.Voter {
-			return t.done(ctx, &c, nil)
-		}
-		if at, ours, ok := t.caughtUp(ctx, c.ID); !ok {
-			return t.notReady(ctx, is, at, ours)
-		}
-		return t.done(ctx, &c, r.AddVoter(is.ID, is.Address, prev, 0))
-	case "remove":
-		if is == nil {
-			return status.Errorf(status.NotMember, "server %d is not a member", c.ID)
-		}
-		if c.ID == t.n.id {
-			return t.handOn(ctx, c)
-		}
-		if t.farewell(ctx, &c) {
-			c.Words = "" // they are published
-		}
-		return t.done(ctx, &c, r.RemoveServer(is.ID, prev, 0))
-	}
-	if c.Op == "lead" {
-		return t.handOverTo(ctx, c.ID, is)
-	}
-	return t.changeFor(ctx, c, is, prev)
-}
-
-// changeFor makes the changes that only the operation reconfig asks for. It has
-// looked before that a majority will go on.
-func (t *term) changeFor(ctx context.Context, c state.MemberChange, is *raft.Server, prev uint64) error {
-	r := t.n.raft
-	switch {
-	case c.Op == "describe":
-		return t.done(ctx, &c, nil)
+		return t.done(ctx, &c, r.AddNonvoter(id, addr, prev, 0))
 	case c.Op == "vote": // whether it runs or not
 		if is == nil {
 			if err := t.forgetFirst(ctx, c.ID); err != nil {
 				return err
 			}
 		}
-		return t.done(ctx, &c, r.AddVoter(peer.ServerID(c.ID), raft.ServerAddress(c.Addr), prev, 0))
+		return t.done(ctx, &c, r.AddVoter(id, addr, prev, 0))
+	case c.Op == "lead" && own:
+		return nil
+	case c.Op == "promote" && is == nil:
+		return status.Errorf(status.NotMember, "server %d is not a member; add it first", c.ID)
 	case is == nil:
 		return status.Errorf(status.NotMember, "server %d is not a member", c.ID)
-	case c.Op == "demote" && c.ID == t.n.id:
+	case own && (c.Op == "remove" || c.Op == "demote"):
 		return t.handOn(ctx, c)
-	case c.Op == "demote":
+	}
+	switch voter := is.Suffrage == raft.Voter; c.Op {
+	case "promote":
+		if voter {
+			return t.done(ctx, &c, nil)
+		}
+		if err := t.caughtUp(ctx, is); err != nil {
+			return err
+		}
+		return t.done(ctx, &c, r.AddVoter(is.ID, is.Address, prev, 0))
+	case "lead":
+		if !voter {
+			return fmt.Errorf("server %d has no vote: only voters lead", c.ID)
+		}
+		if err := t.caughtUp(ctx, is); err != nil {
+			return err
+		}
+		if err := await(ctx, r.LeadershipTransferToServer(is.ID, is.Address)); err != nil {
+			return status.Errorf(status.Interrupted, "server %d did not take over: %w", c.ID, err)
+		}
+		return nil
+	case "remove":
+		if t.farewell(ctx, &c) {
+			c.Words = "" // they are published
+		}
+		return t.done(ctx, &c, r.RemoveServer(is.ID, prev, 0))
+	case "demote":
 		return t.done(ctx, &c, r.DemoteVoter(is.ID, prev, 0))
-	case c.Op == "move":
+	case "move":
 		return t.done(ctx, &c, r.move(is, c.Addr, prev))
 	}
 	return fmt.Errorf("unknown change %q; use add, promote or remove", c.Op)
 }
 
-// caughtUp tells how far a server is, and whether that is far enough to vote or
-// lead. A new leader first gives the others time to say so.
-func (t *term) caughtUp(ctx context.Context, id uint32) (at, ours uint64, ok bool) {
-	for {
-		at, heard := t.links.progress()[id]
-		ours := t.n.fsm.index.Load()
-		if heard || time.Since(t.began) > linkPatience {
-			return at, ours, heard && at+status.EnoughToVote >= ours
-		}
-		select {
-		case <-ctx.Done():
-			return at, ours, false
-		case <-t.ctx.Done():
-			return at, ours, false
-		case <-time.After(linkPoll):
-		}
-	}
-}
-
-// notReady says why a server does not get its vote, and what it waits for.
-func (t *term) notReady(ctx context.Context, s *raft.Server, at, ours uint64) error {
+// caughtUp returns an error, with what a server waits for, unless it is far enough to vote or lead. A
+// new leader first gives the others time to say how far they are.
+func (t *term) caughtUp(ctx context.Context, s *raft.Server) error {
 	id := peer.ParseID(s.ID)
+	at, heard := t.links.progress()[id]
+	for !heard && time.Since(t.began) <= linkPatience && t.ctx.Err() == nil && pause(ctx, linkPoll) {
+		at, heard = t.links.progress()[id]
+	}
+	ours := t.n.fsm.index.Load()
+	if heard && at+status.EnoughToVote >= ours {
+		return nil
+	}
 	addr := t.n.addresses.instead(id, string(s.Address))
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -246,23 +234,4 @@ func (n *Node) HandOver(ctx context.Context) error {
 		return errors.New("there is nobody to lead instead")
 	}
 	return await(ctx, n.raft.LeadershipTransfer())
-}
-
-// handOverTo gives leadership to a voter.
-func (t *term) handOverTo(ctx context.Context, id uint32, s *raft.Server) error {
-	switch {
-	case id == t.n.id:
-		return nil
-	case s == nil:
-		return status.Errorf(status.NotMember, "server %d is not a member", id)
-	case s.Suffrage != raft.Voter:
-		return fmt.Errorf("server %d has no vote: only voters lead", id)
-	}
-	if at, ours, ok := t.caughtUp(ctx, id); !ok {
-		return t.notReady(ctx, s, at, ours)
-	}
-	if err := await(ctx, t.n.raft.LeadershipTransferToServer(s.ID, s.Address)); err != nil {
-		return status.Errorf(status.Interrupted, "server %d did not take over: %w", id, err)
-	}
-	return nil
 }

@@ -81,8 +81,7 @@ func (t *term) note(c *state.MemberChange) error {
 	if c.By == 0 {
 		return nil
 	}
-	var version int64
-	t.n.View(func(s *state.State) { _, version = state.CutConfig(s.ConfigData()) })
+	version := t.n.published()
 	t.notice.mu.Lock()
 	defer t.notice.mu.Unlock()
 	switch silent := time.Now().Before(t.notice.silent); {
@@ -109,21 +108,23 @@ func (t *term) farewell(ctx context.Context, c *state.MemberChange) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, farewellWait)
 	defer cancel()
-	version := func() (v int64) {
-		t.n.View(func(s *state.State) { _, v = state.CutConfig(s.ConfigData()) })
-		return v
-	}
-	was := version()
+	was := t.n.published()
 	t.notice.silence(moreWait)
 	t.publish(true, c.ID)
 	f := t.n.fsm
-	if f.wait(ctx.Done(), func() bool { return version() != was }) {
+	if f.wait(ctx.Done(), func() bool { return t.n.published() != was }) {
 		end := f.index.Load()
 		for t.links.progress()[c.ID] < end && ctx.Err() == nil { // it may have led until now
 			pause(ctx, farewellLook)
 		}
 	}
 	return true
+}
+
+// published returns the version of the members that clients see.
+func (n *Node) published() (version int64) {
+	n.View(func(s *state.State) { _, version = state.CutConfig(s.ConfigData()) })
+	return version
 }
 
 // silence lets no other server publish for so long; 0 ends it.
