@@ -3,6 +3,7 @@ package raftfsm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -218,7 +219,7 @@ func (a *addresses) publish(t *term) {
 			own = string(n.o.selfAddr())
 			to = own
 		}
-		if to != own || to == string(s.Address) || id == n.id && !a.reachedByOthers(servers, to) {
+		if to != own || to == string(s.Address) || id == n.id && a.reached(n.ctx, servers, peer.Place{ID: id, Addr: to}) != nil {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(n.ctx, peer.AnswerTime)
@@ -234,40 +235,36 @@ func (a *addresses) publish(t *term) {
 	}
 }
 
-// reachedByOthers reports whether the other members reach this server at an address. Without other
-// members it reports true.
-func (a *addresses) reachedByOthers(servers []raft.Server, addr string) bool {
-	ctx, cancel := context.WithTimeout(a.n.ctx, 2*addressAsk)
+// reached asks all other members whether they reach a server at an address. It returns an error
+// unless some answer, and all that answer reach it.
+func (a *addresses) reached(ctx context.Context, servers []raft.Server, place peer.Place) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*addressAsk)
 	defer cancel()
-	return a.reachedBy(ctx, servers, peer.Place{ID: a.n.id, Addr: addr}, nil)
-}
-
-// reachedBy asks all other members whether they reach a server at an address. It
-// reports whether some answer, and all that answer reach it. fail, if not nil, is
-// called for each that does not.
-func (a *addresses) reachedBy(ctx context.Context, servers []raft.Server, place peer.Place,
-	fail func(id uint32, err error)) bool {
 	var others []peer.Place
 	for _, s := range servers {
 		if id := peer.ParseID(s.ID); id != a.n.id && id != place.ID {
 			others = append(others, peer.Place{ID: id, Addr: a.instead(id, string(s.Address))})
 		}
 	}
-	told, all := 0, true
+	told := 0
 	for w := range a.n.port.AskAll(ctx, others, peer.Question{Reach: &place}) {
 		switch {
 		case w.Status.Release == "": // it is down
 		case w.Err != nil:
-			all = false
-			if fail != nil {
-				fail(w.ID, w.Err)
-			}
+			return fmt.Errorf("server %d does not reach server %d at %s, as every member must: %w",
+				w.ID, place.ID, place.Addr, w.Err)
 		default:
 			told++
 		}
 	}
-	return all && (told > 0 || len(others) == 0)
+	if told == 0 && len(others) > 0 {
+		return errUnreached
+	}
+	return nil
 }
+
+// errUnreached: no other member answers.
+var errUnreached = errors.New("no other member answers")
 
 // Standing reports whether a server answers at an address and belongs to this
 // cluster, or to none yet; and whether it follows the leader, or leads.

@@ -160,12 +160,10 @@ func (n *Node) probe(ctx context.Context, place peer.Place, forward bool) (*stat
 	if err := n.tooOld(place.ID, &st); err != nil {
 		return nil, err
 	}
-	var problem error
-	n.addresses.reachedBy(ctx, servers, place, func(id uint32, err error) {
-		problem = fmt.Errorf("server %d does not reach server %d at %s, as every member must: %w",
-			id, place.ID, place.Addr, err)
-	})
-	return found, problem
+	if err := n.addresses.reached(ctx, servers, place); !errors.Is(err, errUnreached) {
+		return found, err
+	}
+	return found, nil
 }
 
 // tooOld says why a server of an earlier release cannot be a member: the log may hold every entry
