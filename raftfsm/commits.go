@@ -193,10 +193,7 @@ func (g *nudger) close() {
 
 // stored is how far the logs of the others are known to agree with this server's, while it leads.
 // raft knows it too, but does not export it.
-type stored struct {
-	mu sync.Mutex
-	by map[uint32]*storedBy
-}
+type stored struct{ by sync.Map } // of *storedBy, by server id
 
 // storedBy is how far one server's log is known to agree.
 type storedBy struct {
@@ -207,17 +204,11 @@ type storedBy struct {
 }
 
 func (s *stored) of(id uint32) *storedBy {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	by := s.by[id]
-	if by == nil {
-		if s.by == nil {
-			s.by = map[uint32]*storedBy{}
-		}
-		by = &storedBy{grown: newSignal()}
-		s.by[id] = by
+	by, known := s.by.Load(id)
+	if !known {
+		by, _ = s.by.LoadOrStore(id, &storedBy{grown: newSignal()})
 	}
-	return by
+	return by.(*storedBy)
 }
 
 // note takes an answer. An answer to an earlier leadership may come late.

@@ -213,7 +213,7 @@ func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 			here, there := net.Pipe()
 			defer here.Close()
 			served := make(chan struct{})
-			go func() { n.serveLink(there, &peer.Greeting{From: 2, Version: peer.Version}); close(served) }()
+			go func() { host{n}.ServeLink(there, &peer.Greeting{From: 2, Version: peer.Version}); close(served) }()
 			here.SetDeadline(time.Now().Add(20 * time.Second))
 			w := bufio.NewWriter(here)
 			// First what is in order, which is answered: the link stands.

@@ -1,6 +1,7 @@
 package raftfsm
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -203,10 +204,7 @@ func (t *term) compareDigests(done int64) int64 {
 // that can still be written keeps sessions, deletions and the cluster alive.
 func (t *term) lookAtRoom() {
 	low := t.lowest()
-	why := low
-	if why == "" {
-		why = t.n.noRoom()
-	}
+	why := cmp.Or(low, t.n.noRoom())
 	if full := why != ""; full != t.full.Swap(full) {
 		if full {
 			t.n.log.Warn("requests that need more room are refused", "reason", why)

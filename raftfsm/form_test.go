@@ -186,11 +186,11 @@ func TestReplacedServerKnowsItself(t *testing.T) {
 	must.OK(t, n.disk.SaveIdentity(id))
 	g := &peer.Greeting{From: 2, To: 2, Cluster: id.Cluster, Incarnation: "new", Version: peer.Version,
 		Oldest: peer.Oldest}
-	expect.OK(t, n.admit(peer.Raft, g), "it refuses itself")
+	expect.OK(t, host{n}.Admit(peer.Raft, g), "it refuses itself")
 	g.Incarnation = "another"
-	expect.Fails(t, n.admit(peer.Raft, g), "another server with its id is let in")
+	expect.Fails(t, host{n}.Admit(peer.Raft, g), "another server with its id is let in")
 	g.From, g.To = 3, 2
-	expect.That(t, n.admit(peer.Raft, g) != nil, "a server with another directory is let in")
+	expect.That(t, host{n}.Admit(peer.Raft, g) != nil, "a server with another directory is let in")
 }
 
 // A server that was replaced may lead before the others have read of it: each of
@@ -212,6 +212,6 @@ func TestR6ReplacedServerIsLetInByThoseBehind(t *testing.T) {
 		g := &peer.Greeting{From: 3, To: 2, Cluster: n.disk.Identity().Cluster, Incarnation: "another",
 			Expected: test.expected,
 			Version:  peer.Version, Oldest: peer.Oldest}
-		expect.Equal(t, n.admit(peer.Raft, g) != nil, test.refused, "%s", test.what)
+		expect.Equal(t, host{n}.Admit(peer.Raft, g) != nil, test.refused, "%s", test.what)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 
 	"github.com/hashicorp/raft"
@@ -29,12 +28,6 @@ func (h host) Greeting(to uint32) peer.Greeting {
 	}
 	return g
 }
-
-// Admit implements peer.Host.
-func (h host) Admit(p peer.Purpose, g *peer.Greeting) error { return h.n.admit(p, g) }
-
-// ServeLink implements peer.Host.
-func (h host) ServeLink(c net.Conn, from *peer.Greeting) { h.n.serveLink(c, from) }
 
 // Answer implements peer.Host.
 func (h host) Answer(ctx context.Context, q *peer.Question) (told peer.Told, err error) {
@@ -136,8 +129,9 @@ func (n *Node) status() peer.Status {
 	return st
 }
 
-// admit decides whether a caller may talk to this server.
-func (n *Node) admit(p peer.Purpose, g *peer.Greeting) error {
+// Admit implements peer.Host.
+func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
+	n := h.n
 	id := n.disk.Identity()
 	switch {
 	case !g.Understands():

@@ -8,11 +8,11 @@ package raftfsm
 // The lanes are not safe for several goroutines; the stream's lock guards them.
 type lanes struct {
 	by    map[int64]*lane
-	fresh laneList // newcomers, served first
-	old   laneList // the others, in turn; some may be empty
-	count int      // of requests
-	bytes int      // and of their encodings
-	spare *lane    // kept for the next newcomer
+	fresh []*lane // newcomers, served first
+	old   []*lane // the others, in turn; some may be empty
+	count int     // of requests
+	bytes int     // and of their encodings
+	spare *lane   // kept for the next newcomer
 }
 
 // laneShare is how many bytes a lane may give in one turn. A larger request
@@ -27,26 +27,6 @@ type lane struct {
 	head    int
 	buf     []byte // their encodings; queue[head] begins at buf[bufHead]
 	bufHead int
-	next    *lane // in its list
-}
-
-// laneList is a queue of lanes.
-type laneList struct{ head, tail *lane }
-
-func (l *laneList) push(n *lane) {
-	n.next = nil
-	if l.tail == nil {
-		l.head = n
-	} else {
-		l.tail.next = n
-	}
-	l.tail = n
-}
-
-func (l *laneList) pop() {
-	if l.head = l.head.next; l.head == nil {
-		l.tail = nil
-	}
 }
 
 // waits reports whether the session has requests here.
@@ -69,7 +49,7 @@ func (ls *lanes) add(session int64, p pending, request []byte) {
 			ls.by = map[int64]*lane{}
 		}
 		ls.by[session] = l
-		ls.fresh.push(l)
+		ls.fresh = append(ls.fresh, l)
 	}
 	l.compact()
 	l.queue = append(l.queue, p)
@@ -83,25 +63,25 @@ func (ls *lanes) add(session int64, p pending, request []byte) {
 func (ls *lanes) next() (pending, []byte) {
 	for {
 		list := &ls.fresh
-		if list.head == nil {
+		if len(*list) == 0 {
 			list = &ls.old
 		}
-		l := list.head
+		l := (*list)[0]
 		switch {
 		case l.head == len(l.queue):
 			// A newcomer that sends one request at a time must not stay one forever: it goes through the
 			// other list before it is forgotten.
-			list.pop()
-			if list == &ls.fresh && ls.old.head != nil {
-				ls.old.push(l)
+			(*list)[0], *list = nil, (*list)[1:]
+			if list == &ls.fresh && len(ls.old) > 0 {
+				ls.old = append(ls.old, l)
 			} else {
 				ls.forget(l)
 			}
 			continue
 		case l.credit < l.queue[l.head].size:
 			l.credit += laneShare
-			list.pop()
-			ls.old.push(l)
+			(*list)[0], *list = nil, (*list)[1:]
+			ls.old = append(ls.old, l)
 			continue
 		}
 		p := l.queue[l.head]

@@ -167,8 +167,9 @@ func (l *inLink) push(bl state.Block) bool {
 	return !l.set.closed
 }
 
-// serveLink is the leader's end of a link.
-func (n *Node) serveLink(c net.Conn, from *peer.Greeting) {
+// ServeLink implements peer.Host. It is the leader's end of a link.
+func (h host) ServeLink(c net.Conn, from *peer.Greeting) {
+	n := h.n
 	t := n.term.Load()
 	if t == nil {
 		return

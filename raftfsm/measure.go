@@ -93,11 +93,10 @@ func (w *leaderWatch) set(id uint32) {
 			w.n.o.Measures.Elections.note(1)
 		}
 		w.n.o.Measures.ElectionTime.took(now.Sub(w.lost))
-		if id != w.n.id { // this server logs elsewhere that it leads itself
-			w.n.log.Info("another server leads", "leader", id, "after", now.Sub(w.lost).Round(time.Millisecond))
-		}
-		if id == w.n.id {
+		if id == w.n.id { // this server logs elsewhere that it leads itself
 			w.n.o.Measures.LeaderUnavailable.took(now.Sub(w.lost))
+		} else {
+			w.n.log.Info("another server leads", "leader", id, "after", now.Sub(w.lost).Round(time.Millisecond))
 		}
 		w.lost = time.Time{}
 	default:

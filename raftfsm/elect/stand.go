@@ -109,13 +109,8 @@ func (e *Elections) stand() {
 
 // isFirstVoter reports whether this server has the lowest id of the voters.
 func (e *Elections) isFirstVoter() bool {
-	first := uint32(0)
-	for _, srv := range e.Raft.Servers() {
-		if id := peer.ParseID(srv.ID); srv.Suffrage == raft.Voter && (first == 0 || id < first) {
-			first = id
-		}
-	}
-	return first == e.Raft.ID
+	others, own := e.Raft.voters()
+	return own && !slices.ContainsFunc(others, func(p peer.Place) bool { return p.ID < e.Raft.ID })
 }
 
 // others lists the other members.
