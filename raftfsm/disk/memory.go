@@ -13,8 +13,6 @@ import (
 // memorySnapshots is the snapshot store of a server in memory. A snapshot takes the place of the newest
 // when it is complete.
 type memorySnapshots struct {
-	forget bool // no other server will ever need a snapshot: one only lets raft drop its log
-
 	mu     sync.Mutex
 	newest *memorySink // nil: there is none
 }
@@ -27,8 +25,8 @@ type memorySink struct {
 
 // Forgets reports whether a snapshot written to sink is kept nowhere, so that it need not be written.
 func Forgets(sink raft.SnapshotSink) bool {
-	s, is := sink.(*memorySink)
-	return is && s.store.forget
+	_, is := sink.(*raft.DiscardSnapshotSink)
+	return is
 }
 
 // List implements raft.SnapshotStore.
@@ -69,7 +67,7 @@ func (s *memorySink) Close() error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	s.meta.Size = int64(s.Len())
-	if !st.forget && (st.newest == nil || st.newest.meta.Index <= s.meta.Index) {
+	if st.newest == nil || st.newest.meta.Index <= s.meta.Index {
 		st.newest = s
 	}
 	return nil

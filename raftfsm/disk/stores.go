@@ -29,8 +29,11 @@ type Stores struct {
 // memory that may have to send snapshots to others keeps them.
 func NewMemoryStores(alone bool) *Stores {
 	mem := raft.NewInmemStore()
-	return &Stores{Log: mem, Stable: mem, Identity: new(Identity), Seen: new([]byte),
-		Snapshots: &memorySnapshots{forget: alone}}
+	s := &Stores{Log: mem, Stable: mem, Identity: new(Identity), Seen: new([]byte), Snapshots: new(memorySnapshots)}
+	if alone { // no other server will ever need a snapshot: one only lets raft drop its log
+		s.Snapshots = raft.NewDiscardSnapshotStore()
+	}
+	return s
 }
 
 // openStores opens the stores of a data directory. A directory that is begun has its terms; a new
