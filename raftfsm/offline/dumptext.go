@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -9,27 +10,14 @@ import (
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
-var opNames = map[jute.OpCode]string{
-	jute.OpCreate: "create", jute.OpCreate2: "create2", jute.OpCreateContainer: "createContainer",
-	jute.OpCreateTTL: "createTTL",
-	jute.OpDelete:    "delete", jute.OpDeleteContainer: "deleteContainer", jute.OpSetData: "setData",
-	jute.OpSetACL: "setACL",
-	jute.OpCheck:  "check", jute.OpMulti: "multi", jute.OpReconfig: "reconfig", jute.OpSync: "sync",
-	jute.OpError:        "error",
-	jute.OpCloseSession: "closeSession", state.OpCreateSession: "createSession", state.OpAttach: "attach",
-	state.OpExpire:     "expire",
+var ownOps = map[jute.OpCode]string{
+	state.OpCreateSession: "createSession", state.OpAttach: "attach", state.OpExpire: "expire",
 	state.OpOpenStream: "openStream", state.OpDigest: "digest", state.OpConfig: "members", state.OpReap: "reap",
-	state.OpBarrier: "barrier", state.OpWords: "words", state.OpFound: "found",
-	state.OpRefuse: "refuse", state.OpStage: "stage", state.OpPiece: "piece", state.OpRestore: "restore",
-	state.OpUnstage: "unstage",
+	state.OpBarrier: "barrier", state.OpWords: "words", state.OpFound: "found", state.OpRefuse: "refuse",
+	state.OpStage: "stage", state.OpPiece: "piece", state.OpRestore: "restore", state.OpUnstage: "unstage",
 }
 
-func opName(op jute.OpCode) string {
-	if name := opNames[op]; name != "" {
-		return name
-	}
-	return fmt.Sprintf("operation %d", op)
-}
+func opName(op jute.OpCode) string { return cmp.Or(ownOps[op], op.String()) }
 
 // optionsText names the options under which a leader sealed an entry.
 func optionsText(o byte) string {

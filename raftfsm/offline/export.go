@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
@@ -99,11 +101,7 @@ func WriteZooSnapshot(w io.Writer, s *state.State, keep bool) (*Made, error) {
 			fmt.Sprintf("%d nodes have a time to live: start ZooKeeper with -Dzookeeper.extendedTypesEnabled=true, "+
 				"or it deletes them", ttls))
 	}
-	var lists [][]jute.ACL
-	for _, list := range acls {
-		lists = append(lists, list)
-	}
-	zw, err := zkfiles.NewSnapshotWriter(w, -1, sessions, lists)
+	zw, err := zkfiles.NewSnapshotWriter(w, -1, sessions, slices.Collect(maps.Values(acls)))
 	if err != nil {
 		return nil, err
 	}

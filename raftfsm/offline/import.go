@@ -38,18 +38,9 @@ func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep b
 				Owner: server, Created: now})
 		}
 	}
-	paths := z.Paths()
-	left := func(path string) bool {
-		n := z.Nodes[path]
-		kind, _ := n.Kind()
-		if kind != zkfiles.Ephemeral {
-			return false
-		}
-		_, alive := z.Sessions[n.Owner]
-		return !keep || !alive
-	}
-	paths = slices.DeleteFunc(paths, func(p string) bool {
-		if !left(p) {
+	paths := slices.DeleteFunc(z.Paths(), func(p string) bool {
+		n := z.Nodes[p]
+		if _, alive := z.Sessions[n.Owner]; !isEphemeral(n) || keep && alive {
 			return false
 		}
 		m.Left = append(m.Left, p)

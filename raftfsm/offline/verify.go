@@ -3,6 +3,7 @@ package offline
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -109,17 +110,9 @@ func withPzxid(n *zkfiles.Node, pzxid int64) *zkfiles.Node {
 }
 
 func paths(a, b *Content) []string {
-	var all []string
-	for p := range a.Nodes {
-		all = append(all, p)
-	}
-	for p := range b.Nodes {
-		if a.Nodes[p] == nil {
-			all = append(all, p)
-		}
-	}
-	slices.Sort(all)
-	return all
+	all := maps.Clone(a.Nodes)
+	maps.Copy(all, b.Nodes)
+	return slices.Sorted(maps.Keys(all))
 }
 
 func isEphemeral(n *zkfiles.Node) bool {

@@ -231,10 +231,7 @@ func ParseID(id raft.ServerID) uint32 {
 }
 
 // sendings are the snapshots that are on their way to other servers.
-type sendings struct {
-	mu sync.Mutex
-	to map[uint32]*sending
-}
+type sendings struct{ to sync.Map } // of *sending, by server id
 
 // sending is one such snapshot; raft's transport reads it.
 type sending struct {
@@ -252,28 +249,15 @@ func (s *sending) Read(b []byte) (int, error) {
 // begin notes a snapshot until done is called; what is read of it counts as sent.
 func (s *sendings) begin(to uint32, size int64, r io.Reader) (_ io.Reader, done func()) {
 	snap := &sending{Reader: r, size: size}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.to == nil {
-		s.to = map[uint32]*sending{}
-	}
-	s.to[to] = snap
-	return snap, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.to[to] == snap {
-			delete(s.to, to)
-		}
-	}
+	s.to.Store(to, snap)
+	return snap, func() { s.to.CompareAndDelete(to, snap) }
 }
 
 // Sending tells how much of a snapshot has been sent to a server, and how large
 // it is; 0: none is on its way.
 func (p *Port) Sending(to uint32) (sent, size int64) {
-	p.sent.mu.Lock()
-	defer p.sent.mu.Unlock()
-	if s := p.sent.to[to]; s != nil {
-		return s.sent.Load(), s.size
+	if s, is := p.sent.to.Load(to); is {
+		return s.(*sending).sent.Load(), s.(*sending).size
 	}
 	return 0, 0
 }
