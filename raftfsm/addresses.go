@@ -219,7 +219,8 @@ func (a *addresses) publish(t *term) {
 			own = string(n.o.selfAddr())
 			to = own
 		}
-		if to != own || to == string(s.Address) || id == n.id && a.reached(n.ctx, servers, peer.Place{ID: id, Addr: to}) != nil {
+		if to != own || to == string(s.Address) ||
+			id == n.id && a.reached(n.ctx, servers, peer.Place{ID: id, Addr: to}) != nil {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(n.ctx, peer.AnswerTime)
