@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/trace"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -235,20 +234,6 @@ func (n *Node) Err() error {
 		return *p
 	}
 	return nil
-}
-
-// Propose puts a request into this server's stream. It copies the request and blocks while the
-// stream is full. The waiter learns the outcome, unless Propose returns an error: then this server
-// does not serve.
-func (n *Node) Propose(r state.Request, w state.Waiter) error {
-	if n.fsm.low.Load() && r.Long() {
-		r = r.Refusal()
-	}
-	if trace.IsEnabled() {
-		noteStep("request", "session 0x%x: %v, %d bytes, goes into this server's stream",
-			r.Session, r.Op, len(r.Body))
-	}
-	return n.fsm.stream.put(&r, w)
 }
 
 // View runs f on the state under the read lock. f must neither block nor keep

@@ -71,6 +71,20 @@ func newStream() *stream {
 	return s
 }
 
+// Propose puts a request into this server's stream. It copies the request and blocks while the
+// stream is full. The waiter learns the outcome, unless Propose returns an error: then this server
+// does not serve.
+func (n *Node) Propose(r state.Request, w state.Waiter) error {
+	if n.fsm.low.Load() && r.Long() {
+		r = r.Refusal()
+	}
+	if trace.IsEnabled() {
+		noteStep("request", "session 0x%x: %v, %d bytes, goes into this server's stream",
+			r.Session, r.Op, len(r.Body))
+	}
+	return n.fsm.stream.put(&r, w)
+}
+
 // put appends a request, waiting while the stream is full.
 func (s *stream) put(r *state.Request, w state.Waiter) error {
 	if err := r.Check(); err != nil {
