@@ -116,7 +116,7 @@ func (j *jsonWriter) value(v any) {
 		j.string(v)
 	case bool:
 		j.w.WriteString(strconv.FormatBool(v))
-	case int, uint32, int64, uint64, number:
+	case int, uint32, int64, uint64, json.Number:
 		fmt.Fprint(j.w, v)
 	case float64:
 		j.w.WriteString(decimal(v))
@@ -144,41 +144,30 @@ func writeObject(w http.ResponseWriter, code int, v any) {
 	_ = j.w.Flush()
 }
 
-// copy writes the next value of d.
+// copy writes the next value of d, which reads what json.Marshal wrote.
 func (j *jsonWriter) copy(d *json.Decoder) {
-	t, _ := d.Token() // what json.Marshal wrote
-	switch t := t.(type) {
-	case json.Delim:
-		object := t == '{'
-		if object {
-			j.beginObject()
-		} else {
-			j.beginArray()
-		}
+	switch t, _ := d.Token(); t {
+	case json.Delim('{'):
+		j.beginObject()
 		for d.More() {
-			if object {
-				key, _ := d.Token()
-				j.key(key.(string))
-			} else {
-				j.elem()
-			}
+			key, _ := d.Token()
+			j.key(key.(string))
 			j.copy(d)
 		}
 		_, _ = d.Token()
-		if object {
-			j.endObject()
-		} else {
-			j.endArray()
+		j.endObject()
+	case json.Delim('['):
+		j.beginArray()
+		for d.More() {
+			j.elem()
+			j.copy(d)
 		}
-	case json.Number:
-		j.value(number(t))
+		_, _ = d.Token()
+		j.endArray()
 	default:
 		j.value(t)
 	}
 }
-
-// number is a number that is already text.
-type number string
 
 func (j *jsonWriter) string(s string) {
 	const special, letters = "\"\\\n\r\t\b\f", `"\nrtbf`

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"encoding/json"
 	"net/url"
 	"strconv"
 	"strings"
@@ -86,14 +87,12 @@ func jsonPairs(j *jsonWriter, pairs []Pair) {
 
 func jsonHash(j *jsonWriter, s *Status) {
 	j.key("digests")
-	j.beginArray()
-	for _, d := range s.Digests {
-		j.elem()
+	j.list(len(s.Digests), func(i int) {
+		d := &s.Digests[i]
 		j.beginObject()
 		j.fields("zxid", d.Zxid, "digest", d.Digest, "digest_version", d.Version)
 		j.endObject()
-	}
-	j.endArray()
+	})
 }
 
 func jsonLastSnapshot(j *jsonWriter, s *Status) {
@@ -118,7 +117,7 @@ func jsonMonitor(j *jsonWriter, s *Status) {
 		if text {
 			j.field(name, value)
 		} else {
-			j.field(name, number(value))
+			j.field(name, json.Number(value))
 		}
 	})
 }

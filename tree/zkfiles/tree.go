@@ -144,12 +144,10 @@ func (t *Tree) put(path string, n *Node) {
 	t.add(path, n)
 	t.odd += odd(path)
 	if kind, _ := n.Kind(); kind == Ephemeral {
-		own := t.ephemerals[n.Owner]
-		if own == nil {
-			own = map[string]struct{}{}
-			t.ephemerals[n.Owner] = own
+		if t.ephemerals[n.Owner] == nil {
+			t.ephemerals[n.Owner] = map[string]struct{}{}
 		}
-		own[path] = struct{}{}
+		t.ephemerals[n.Owner][path] = struct{}{}
 	}
 	if p, ok := quotaOf(path, limitsName); ok {
 		t.quotas[p] = struct{}{}
