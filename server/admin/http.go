@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -32,7 +33,6 @@ func (a *Admin) Handler() http.Handler {
 		mux.HandleFunc("/debug/pprof/symbol", unlimited(pprof.Symbol))
 		mux.HandleFunc("/debug/pprof/trace", unlimited(pprof.Trace))
 	}
-	pages := a.notesLogins(mux)
 	return a.forThisHost(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodTrace {
 			http.Error(w, "TRACE is refused", http.StatusMethodNotAllowed)
@@ -41,7 +41,7 @@ func (a *Admin) Handler() http.Handler {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
-		pages.ServeHTTP(w, r)
+		mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), loginKey{}, a)))
 	}))
 }
 

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -55,8 +54,8 @@ func (s Super) User(r *http.Request, off string) (user string, no *Refusal) {
 		return "", Refuse(http.StatusUnauthorized, "Auth info is missing for the command")
 	}
 	if user == "" || !s(user, password) {
-		if failed, known := r.Context().Value(loginKey{}).(func(*http.Request, string)); known {
-			failed(r, user)
+		if a, known := r.Context().Value(loginKey{}).(*Admin); known {
+			a.loginFailed(r, user)
 		}
 		time.Sleep(failedLogin)
 		return "", Refuse(http.StatusForbidden, "Not authorized")
@@ -67,19 +66,9 @@ func (s Super) User(r *http.Request, off string) (user string, no *Refusal) {
 // failedLogin is how long Super.User delays the answer to a wrong password.
 const failedLogin = 100 * time.Millisecond
 
-// loginKey is the key of a request's context at which the admin port keeps the function
-// that Super.User calls when a login fails.
+// loginKey is the key of a request's context at which the admin port keeps its Admin, which hears
+// of failed logins.
 type loginKey struct{}
-
-// notesLogins counts and logs the failed logins of a handler.
-func (a *Admin) notesLogins(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "" {
-			r = r.WithContext(context.WithValue(r.Context(), loginKey{}, a.loginFailed))
-		}
-		h.ServeHTTP(w, r)
-	})
-}
 
 // loginFailed counts a failed login, and logs at most one of them a second: a program
 // that tries many passwords must not fill the disk.
