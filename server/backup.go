@@ -44,8 +44,9 @@ func (i *Instance) takeBackups() {
 	}
 	interval := cmp.Or(i.o.BackupInterval, time.Hour)
 	tick := time.NewTicker(min(backupTick, interval/10+1))
-	i.taker = &backup.Taker{Dir: i.o.BackupDir, Interval: interval, Keep: cmp.Or(i.o.BackupKeep, backup.DefaultKeep),
-		ID: i.o.ID, Source: i.backupSource, Place: i.turn, Now: i.o.Now, Tick: tick.C, Log: i.o.Logger}
+	i.taker = &backup.Taker{Dir: i.o.BackupDir, Interval: interval,
+		Keep: cmp.Or(i.o.BackupKeep, backup.DefaultKeep), ID: i.o.ID, Source: i.backupSource, Place: i.turn,
+		Now: i.o.Now, Tick: tick.C, Log: i.o.Logger}
 	i.wg.Go(func() {
 		defer tick.Stop()
 		i.taker.Run(i.ctx)

@@ -81,9 +81,10 @@ func (o output) summary(name string, v Summary, advanced bool, labels ...Pair) {
 	if advanced {
 		quantiles[0.9], quantiles[0.99] = v.P90, v.P99
 	}
-	o.sample(name, nativeHelp(name), labels, func(desc *prometheus.Desc, values []string) (prometheus.Metric, error) {
-		return prometheus.NewConstSummary(desc, uint64(v.Count), v.Sum, quantiles, values...)
-	})
+	o.sample(name, nativeHelp(name), labels,
+		func(desc *prometheus.Desc, values []string) (prometheus.Metric, error) {
+			return prometheus.NewConstSummary(desc, uint64(v.Count), v.Sum, quantiles, values...)
+		})
 }
 
 func nativeHelp(name string) string { return "ZooKeeper's " + name + "." }

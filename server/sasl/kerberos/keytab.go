@@ -181,8 +181,8 @@ func (k keytab) choose(text string) (Principal, keytab, error) {
 	case len(found) == 0 && text == "":
 		return want, nil, errors.New("it holds no key of an encryption type that is taken (AES)")
 	case len(found) == 0:
-		return want, nil, fmt.Errorf("it holds no AES key of %s, but keys of %s", text, strings.Join(slices.Compact(all),
-			", "))
+		return want, nil, fmt.Errorf("it holds no AES key of %s, but keys of %s", text,
+			strings.Join(slices.Compact(all), ", "))
 	case len(found) > 1:
 		return want, nil, fmt.Errorf("it holds keys of %s: say which is this server by --kerberos-principal",
 			strings.Join(found, ", "))

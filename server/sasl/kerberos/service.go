@@ -38,7 +38,8 @@ type Service struct {
 
 // New reads the keytab.
 func New(o Options) (*Service, error) {
-	s := &Service{names: o.Names, file: o.Keytab, log: cmp.Or(o.Logger, slog.Default()), stamp: stampOf(o.Keytab)}
+	s := &Service{names: o.Names, file: o.Keytab, log: cmp.Or(o.Logger, slog.Default()),
+		stamp: stampOf(o.Keytab)}
 	all, err := readKeytab(o.Keytab)
 	if err != nil {
 		return nil, err
