@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"math"
 	"os"
 	"os/user"
@@ -54,24 +55,16 @@ func megabytes(n uint64) string { return strconv.FormatUint(n>>20, 10) + "MB" }
 
 // osName is the name Java has for the system.
 func osName() string {
-	switch runtime.GOOS {
-	case "linux":
-		return "Linux"
-	case "darwin":
-		return "Mac OS X"
-	}
-	return runtime.GOOS
+	names := map[string]string{"linux": "Linux", "darwin": "Mac OS X"}
+	return cmp.Or(names[runtime.GOOS], runtime.GOOS)
 }
 
 // OpenFiles returns how many file descriptors this process has open and may
 // have; -1 where the system does not say.
 func OpenFiles() (open, limit int64) {
 	open = -1
-	if d, err := os.Open("/proc/self/fd"); err == nil {
-		if names, err := d.Readdirnames(-1); err == nil {
-			open = int64(len(names) - 1) // without the one just opened
-		}
-		d.Close()
+	if list, err := os.ReadDir("/proc/self/fd"); err == nil {
+		open = int64(len(list) - 1) // without the one that ReadDir opened
 	}
 	return open, MaxOpenFiles()
 }

@@ -59,6 +59,21 @@ func (j *jsonWriter) list(n int, element func(i int)) {
 	j.endArray()
 }
 
+// objects writes a member that is an array: an object for each element that show wants.
+func objects[T any](j *jsonWriter, k string, list []T, show func(*T) bool, body func(*T)) {
+	j.key(k)
+	j.beginArray()
+	for i := range list {
+		if show(&list[i]) {
+			j.elem()
+			j.beginObject()
+			body(&list[i])
+			j.endObject()
+		}
+	}
+	j.endArray()
+}
+
 // elem begins an element of an array.
 func (j *jsonWriter) elem() {
 	if !j.empty {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -70,15 +71,8 @@ func groupMemory(root string) uint64 {
 
 // machineMemory reads what Linux says it has; 0 elsewhere.
 func machineMemory() uint64 {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	fields := strings.Fields(line) // MemTotal: 1234 kB
-	if len(fields) < 2 {
-		return 0
-	}
-	kb, _ := strconv.ParseUint(fields[1], 10, 64)
+	text, _ := os.ReadFile("/proc/meminfo")
+	var kb uint64
+	_, _ = fmt.Sscanf(string(text), "MemTotal: %d kB", &kb)
 	return kb << 10
 }

@@ -20,7 +20,7 @@ func (s *Status) each(tell func(name, value string, text bool)) {
 	tell("version", s.versionLine(), true)
 	if s.answers() {
 		tell("server_state", string(s.Mode), true)
-		if p := s.peerState(); p != "" {
+		if p := peerStates[s.Mode]; p != "" {
 			tell("peer_state", p, true)
 		}
 	}
@@ -72,15 +72,6 @@ func eachOf(name string, v Summary, advanced bool, tell func(name, value string,
 	tell("p999_"+name, short(v.P999), false)
 }
 
-// peerState returns the server's role in the words of ZooKeeper's election.
-func (s *Status) peerState() string {
-	switch s.Mode {
-	case Leader:
-		return "leading - broadcast"
-	case Follower:
-		return "following - broadcast"
-	case Observer:
-		return "observing - broadcast"
-	}
-	return ""
-}
+// peerStates are the roles of a server in the words of ZooKeeper's election.
+var peerStates = map[Mode]string{Leader: "leading - broadcast", Follower: "following - broadcast",
+	Observer: "observing - broadcast"}

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
 func jsonConfiguration(j *jsonWriter, s *Status) {
@@ -22,22 +24,12 @@ func jsonConnections(j *jsonWriter, s *Status, brief bool) {
 		key    string
 		secure bool
 	}{{"connections", false}, {"secure_connections", true}} {
-		j.key(list.key)
-		j.beginArray()
-		for i := range s.ConnList {
-			c := &s.ConnList[i]
-			if c.Secure != list.secure {
-				continue
-			}
-			j.elem()
-			jsonConnection(j, c, brief)
-		}
-		j.endArray()
+		objects(j, list.key, s.ConnList, func(c *Conn) bool { return c.Secure == list.secure },
+			func(c *Conn) { jsonConnection(j, c, brief) })
 	}
 }
 
 func jsonConnection(j *jsonWriter, c *Conn, brief bool) {
-	j.beginObject()
 	j.fields("remote_socket_address", hostPort(c.Addr), "interest_ops", c.Interest,
 		"outstanding_requests", c.Queued, "packets_received", c.Received, "packets_sent", c.Sent)
 	if !brief {
@@ -48,7 +40,6 @@ func jsonConnection(j *jsonWriter, c *Conn, brief bool) {
 			"min_latency", c.Latency.Min, "avg_latency", int64(c.Latency.Avg),
 			"max_latency", c.Latency.Max)
 	}
-	j.endObject()
 }
 
 func jsonDump(j *jsonWriter, s *Status) {
@@ -86,12 +77,8 @@ func jsonPairs(j *jsonWriter, pairs []Pair) {
 }
 
 func jsonHash(j *jsonWriter, s *Status) {
-	j.key("digests")
-	j.list(len(s.Digests), func(i int) {
-		d := &s.Digests[i]
-		j.beginObject()
+	objects(j, "digests", s.Digests, func(*Digest) bool { return true }, func(d *Digest) {
 		j.fields("zxid", d.Zxid, "digest", d.Digest, "digest_version", d.Version)
-		j.endObject()
 	})
 }
 
@@ -124,19 +111,8 @@ func jsonMonitor(j *jsonWriter, s *Status) {
 
 func jsonObservers(j *jsonWriter, s *Status) {
 	j.field("synced_observers", s.SyncedNon)
-	j.key("observers")
-	j.beginArray()
-	for _, m := range s.Members {
-		if m.Voter {
-			continue
-		}
-		j.elem()
-		j.beginObject()
-		j.field("sid", m.ID)
-		j.field("address", m.Peer)
-		j.endObject()
-	}
-	j.endArray()
+	objects(j, "observers", s.Members, func(m *status.Member) bool { return !m.Voter },
+		func(m *status.Member) { j.fields("sid", m.ID, "address", m.Peer) })
 }
 
 func jsonServerStats(j *jsonWriter, s *Status) {
