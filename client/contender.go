@@ -25,18 +25,18 @@ func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 		}
 	}
 	asked, on := a.c.opt.clock.Now(), a.c.count.wire.Connections.Load()
-	made, names, err := a.c.enqueue(ctx, e, q.node(e, a))
+	made, names, err := a.c.create(ctx, e, q.node(e, a))
 	if err != nil {
 		return nil, err
 	}
-	w := newWaiter(e, a, q, made)
+	w := newWaiter(e, a, q, made[0])
 	w.asked, w.made, w.took = asked, on, a.c.opt.clock.Now().Mono-asked.Mono
 	a.enqueued(w.created)
 	h, err := w.wait(ctx, names)
 	if err == nil {
 		return h, nil
 	}
-	gone := w.giveUp()
+	gone := w.c.reapMarked(w.e, []string{w.path}, w.unmark)
 	if errors.Is(err, ErrNotAcquired) {
 		// A try should leave nothing behind that others would have to wait for.
 		awaitGone(ctx, gone)
@@ -44,18 +44,9 @@ func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 	return nil, err
 }
 
-// giveUp gives the place to the reaper, with the mark of a lock delay if the waiter may have set
-// it.
-func (w *waiter) giveUp() <-chan struct{} {
-	if w.unmark == nil {
-		return w.c.reap(w.e, w.path)
-	}
-	return w.c.reapMarked(w.e, []string{w.path}, w.unmark)
-}
-
 // node describes the node of a new contender.
 func (q queue) node(e *epoch, a *attempt) newNode {
-	n := newNode{id: newNodeID(e.sid), lasting: a.cfg.lasting()}
+	n := newNode{id: newNodeID(e.sid), lasting: a.cfg.lasting(), list: true}
 	path := recipe.Join(a.dir, recipe.NodeName(q.Layout, q.Kind, n.id, a.c.owner.Host))
 	n.Create = zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: zk.EphemeralSequential}
 	return n

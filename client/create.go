@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,16 +14,29 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// newNode is an ephemeral node to create; its name bears the id.
+// newNode is an ephemeral node to create. The id in its name makes the name unique.
 type newNode struct {
 	zk.Create
 	id      recipe.ID
 	lasting bool // the directory must not be removed when it is empty
-	// behind, set on the first of several nodes, is a node that must exist for any to be made.
-	behind string
+
+	// Of the first of several nodes.
+	also []zk.Op       // operations of the same transaction; then a missing directory is an error
+	list bool          // list the directory in the same flight
+	late func(created) // takes the node if the caller has gone; without it the reaper does
 }
 
 func (n newNode) dir() string { return recipe.Parent(n.Path) }
+
+// in returns the names in the node's directory that creations of the node made.
+func (n newNode) in(names []string) (found []string) {
+	for _, name := range names {
+		if strings.HasPrefix(name, recipe.Base(n.Path)) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
 
 // created is a node that exists, or did when the client saw its creation.
 type created struct {
@@ -37,158 +51,112 @@ func (n newNode) at(path string, stat zk.Stat) created {
 	return created{id: n.id, path: path, name: recipe.Base(path), stat: stat, data: n.Data}
 }
 
-// deliver runs f, which makes something on the server, to its end. When ctx or the session ends,
-// deliver returns at once and undoes what f still makes in dirs.
-func deliver[T any](
-	ctx context.Context, c *Client, e *epoch, dirs []string, f func(bg context.Context) (T, error), undo func(T),
-) (T, error) {
-	var v T
+// create creates ephemeral nodes, all or none. A lost reply neither leaves a node behind nor makes a
+// second one. When ctx or the session ends, create returns at once; the client finishes and cleans
+// up in the background. The list of the first node's directory is nil if none was asked for or none
+// came: then the caller must ask again.
+func (c *Client) create(ctx context.Context, e *epoch, nodes ...newNode) ([]created, *zk.Names, error) {
+	dirs := dirsOf(nodes)
+	if err := c.room(ctx, e, dirs...); err != nil {
+		return nil, nil, err
+	}
+	var made []created
+	var list *zk.Names
 	var err error
 	done := make(chan struct{})
 	c.detached(func(bg context.Context) {
 		defer close(done)
-		v, err = f(bg)
+		made, list, err = c.createSteadily(bg, e, nodes)
 	})
 	if left := e.rest(ctx, nil, done); left != nil {
 		c.leaveBehind(dirs, func(context.Context) { // until it is known what came of it
-			if <-done; err == nil {
-				undo(v)
+			<-done
+			for _, n := range made {
+				if late := nodes[0].late; late != nil {
+					late(n)
+				} else {
+					c.reap(e, n.path)
+				}
 			}
 		})
-		var none T
-		return none, left
+		return nil, nil, left
 	}
-	return v, err
+	return made, list, err
 }
 
-// protectedCreate creates ephemeral nodes, all or none. A lost reply neither leaves a node behind
-// nor makes a second one. When ctx ends, protectedCreate returns at once; the client finishes and
-// cleans up in the background.
-func (c *Client) protectedCreate(ctx context.Context, e *epoch, nodes ...newNode) ([]created, error) {
-	if err := c.room(ctx, e, dirsOf(nodes)...); err != nil {
-		return nil, err
-	}
-	return c.deliverNodes(ctx, e, nil, nodes...)
-}
-
-// deliverNodes creates the nodes. err is the error of a first request, if there was one.
-func (c *Client) deliverNodes(ctx context.Context, e *epoch, err error, nodes ...newNode) ([]created, error) {
-	return deliver(ctx, c, e, dirsOf(nodes), func(bg context.Context) ([]created, error) {
-		return c.createNodes(bg, e, nodes, err)
-	}, func(made []created) {
-		for _, n := range made {
-			c.reap(e, n.path)
-		}
-	})
-}
-
-// enqueue is protectedCreate for one node. In the same flight it lists the node's directory; the
-// list is nil if the caller must ask again.
-func (c *Client) enqueue(ctx context.Context, e *epoch, n newNode) (created, *zk.Names, error) {
-	if err := c.room(ctx, e, n.dir()); err != nil {
-		return created{}, nil, err
-	}
-	asked := c.opt.clock.Now()
-	p := e.conn.Pipe()
-	made, list := p.Create(n.Create), p.Names(n.dir())
-	p.Send()
-	if left := e.rest(ctx, nil, made.Done()); left != nil {
-		c.leaveBehind([]string{n.dir()}, func(bg context.Context) { // until it is known what came of it
-			if m, err := made.Wait(bg); err == nil {
-				c.reap(e, m.Path)
-			} else if isAmbiguous(err) {
-				c.reapID(e, n.dir(), n.id)
-			}
-		})
-		return created{}, nil, left
-	}
-	m, err := made.Wait(ctx)
-	if errors.Is(err, zk.ErrNoNode) || isAmbiguous(err) {
-		// The directory is missing, or the outcome is unknown: go on step by step.
-		all, err := c.deliverNodes(ctx, e, err, n)
-		if err != nil {
-			return created{}, nil, err
-		}
-		return all[0], nil, nil
-	}
-	if err != nil {
-		return created{}, nil, err
-	}
-	e.wrote(asked)
-	own := n.at(m.Path, m.Stat)
-	names, err := list.Wait(ctx)
-	if err != nil {
-		return own, nil, nil // the next look tells why
-	}
-	return own, &names, nil
-}
-
-// createNodes is the detached part. It uses one id per node however often it repeats the request,
-// and so recognises two creations with one id as one. err is the error of a request that was sent
-// before.
-func (c *Client) createNodes(ctx context.Context, e *epoch, nodes []newNode, err error) ([]created, error) {
-	for n := 1; ; {
-		var made []created
-		if err == nil {
-			made, err = c.createOnce(ctx, e, nodes)
-		}
+// createSteadily is the detached part of create. However often it repeats the request, the name of
+// a node is the same but for its number, so that it recognises two creations as one.
+func (c *Client) createSteadily(
+	ctx context.Context, e *epoch, nodes []newNode,
+) (made []created, list *zk.Names, err error) {
+	for n := 0; ; {
+		made, list, err = c.createOnce(ctx, e, nodes)
 		switch {
-		case err == nil:
-			return made, nil
-		case errors.Is(err, zk.ErrNoNode):
+		case errors.Is(err, zk.ErrNoNode) && nodes[0].also == nil:
 			// A container may be gone again by the next attempt, any number of times.
 			for _, n := range nodes {
 				if err := c.ensureFor(ctx, e, n.dir(), n.lasting, n.ACL); err != nil {
-					return nil, err
+					return nil, nil, err
 				}
 			}
-			err = nil
 			continue
 		case !isAmbiguous(err):
-			return nil, err
+			return made, list, err
 		}
 		made, err = c.recover(ctx, e, nodes)
 		if err != nil || made != nil {
-			return made, err
+			return made, nil, err
 		}
 		// It did not happen. The client must not ask in a tight loop: a server may refuse without closing
 		// the connection.
-		if n > 1 {
+		if n++; n > 1 {
 			if err := pause(ctx, backoff(n-1, 10*time.Millisecond, time.Second)); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
-		n++
 	}
 }
 
 // createOnce sends the request once.
-func (c *Client) createOnce(ctx context.Context, e *epoch, nodes []newNode) ([]created, error) {
-	if n := nodes[0]; len(nodes) == 1 && n.behind == "" {
-		m, err := e.conn.Create(ctx, n.Create)
-		return []created{n.at(m.Path, m.Stat)}, err
+func (c *Client) createOnce(ctx context.Context, e *epoch, nodes []newNode) ([]created, *zk.Names, error) {
+	first, asked := nodes[0], c.opt.clock.Now()
+	p := e.conn.Pipe()
+	var wait func(context.Context) ([]zk.Result, error)
+	if len(nodes) == 1 && first.also == nil {
+		one := p.Create(first.Create)
+		wait = func(ctx context.Context) ([]zk.Result, error) {
+			m, err := one.Wait(ctx)
+			return []zk.Result{zk.Result(m)}, err
+		}
+	} else {
+		var ops []zk.Op
+		for _, n := range nodes {
+			ops = append(ops, n.Create)
+		}
+		wait = p.Multi(append(ops, first.also...)...).Wait
 	}
-	var ops []zk.Op
-	if nodes[0].behind != "" {
-		ops = append(ops, zk.Check{Path: nodes[0].behind, Version: -1})
+	var names *zk.Reply[zk.Names]
+	if first.list {
+		names = p.Names(first.dir())
 	}
-	checks := len(ops)
-	for _, n := range nodes {
-		ops = append(ops, n.Create)
+	p.Send()
+	res, err := wait(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
-	res, err := e.conn.Multi(ctx, ops...)
-	var refused *zk.MultiError
-	switch {
-	case errors.As(err, &refused) && refused.Index < checks && errors.Is(err, zk.ErrNoNode):
-		return nil, &requeueError{ErrNodeRemoved}
-	case err != nil:
-		return nil, err
-	}
+	e.wrote(asked)
 	made := make([]created, len(nodes))
-	for i, r := range res[checks:] {
-		made[i] = nodes[i].at(r.Path, r.Stat)
+	for i, n := range nodes {
+		made[i] = n.at(res[i].Path, res[i].Stat)
 	}
-	return made, nil
+	if names == nil {
+		return made, nil, nil
+	}
+	list, err := names.Wait(ctx)
+	if err != nil {
+		return made, nil, nil //nolint:nilerr // the next look tells why
+	}
+	return made, &list, nil
 }
 
 // recover finds out whether a creation happened whose reply was lost; it returns nil, nil if not. A
@@ -197,7 +165,7 @@ func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode) (made [
 	defer func() {
 		if err != nil { // whatever is there dies with the session, or is found by the reaper
 			for _, n := range nodes {
-				c.reapID(e, n.dir(), n.id)
+				c.reapLost(e, n)
 			}
 		}
 	}()
@@ -210,7 +178,7 @@ func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode) (made [
 				return nil, err
 			}
 		}
-		found := recipe.Bearing(lists[dir], n.id)
+		found := n.in(lists[dir])
 		if len(found) == 0 {
 			continue
 		}

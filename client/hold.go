@@ -91,11 +91,7 @@ func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
 	}
 	if err != nil {
 		h.endLife()
-		if h.unmark != nil {
-			c.reapMarked(h.e, pathsOf(h.nodes), h.unmark)
-		} else {
-			h.discard()
-		}
+		h.discard(h.unmark)
 		return nil, err
 	}
 	l, err := h.addLease(ctx, "", h.mode)
@@ -325,15 +321,16 @@ func (h *hold) stopTimers() {
 // abandon gives the nodes to the reaper and the local turn to the next contender. The channel
 // closes when the nodes are gone.
 func (h *hold) abandon() <-chan struct{} {
-	gone := h.discard()
+	gone := h.discard(nil)
 	h.turn.leave()
 	return gone
 }
 
-// discard gives the nodes to the reaper; the channel is closed when they are gone.
-func (h *hold) discard() <-chan struct{} {
+// discard gives the nodes to the reaper, with the mark of a lock delay if it is given; the channel is
+// closed when they are gone.
+func (h *hold) discard(unmark []zk.Op) <-chan struct{} {
 	if h.parts == nil {
-		return h.c.reap(h.e, pathsOf(h.nodesNow())...)
+		return h.c.reapMarked(h.e, pathsOf(h.nodesNow()), unmark)
 	}
 	gone := make(chan struct{})
 	h.c.detached(func(ctx context.Context) {

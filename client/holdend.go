@@ -298,7 +298,7 @@ func (h *hold) letGo() {
 		return
 	}
 	h.endLife()
-	h.discard()
+	h.discard(nil)
 }
 
 // settleBehind follows up a release that was sent and has no waiting caller.

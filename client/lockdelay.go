@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
@@ -60,8 +62,10 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 	}
 }
 
-// lives reports whether a node with this id is in the list.
+// lives reports whether a node with this id, in either form, is in the list.
 func lives(names []string, uuid string) bool {
-	id, ok := recipe.ParseUUID(uuid)
-	return ok && len(recipe.Bearing(names, id)) > 0
+	hex := strings.ReplaceAll(uuid, "-", "")
+	return slices.ContainsFunc(names, func(n string) bool {
+		return strings.Contains(n, uuid) || strings.Contains(n, hex)
+	})
 }

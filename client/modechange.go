@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
@@ -156,23 +155,13 @@ func (h *hold) becomeReader(ctx context.Context) error {
 	}
 	id := newNodeID(h.e.sid)
 	fresh, data := h.modes.readNode(h, id)
+	node := newNode{id: id, Create: zk.Create{Path: fresh.path, Data: data, ACL: h.cfg.acl, Mode: zk.Ephemeral}}
 	h.mu.Lock()
 	old, unmark := h.nodes, h.unmark
 	h.mu.Unlock()
-	for n := 1; ; n++ {
-		ops := append([]zk.Op{zk.Create{Path: fresh.path, Data: data, ACL: h.cfg.acl, Mode: zk.Ephemeral}},
-			deletes(old)...)
-		_, err := h.e.conn.Multi(ctx, append(ops, unmark...)...)
-		if isAmbiguous(err) {
-			var names []string
-			names, err = h.e.relist(ctx, recipe.Parent(fresh.path))
-			if err == nil && len(recipe.Bearing(names, id)) == 0 {
-				if err := pause(ctx, backoff(n, 10*time.Millisecond, time.Second)); err != nil {
-					return err
-				}
-				continue // it did not happen
-			}
-		}
+	for {
+		node.also = append(deletes(old), unmark...)
+		_, _, err := h.c.createSteadily(ctx, h.e, []newNode{node})
 		var refused *zk.MultiError // says which
 		switch {
 		case err == nil:

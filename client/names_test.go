@@ -174,7 +174,8 @@ func TestE20SequenceWraps(t *testing.T) {
 		a := &attempt{c: c, path: d, dir: d, mode: fence.Exclusive, cfg: c.locks.with(nil)}
 		n := queue{}.node(e, a)
 		n.Path, n.Mode = n.Path+fmt.Sprintf("%010d", seq), 1 // ephemeral
-		made := must.Get(c.protectedCreate(testCtx(t), e, n))(t)
+		made, _, err := c.create(testCtx(t), e, n)
+		must.OK(t, err)
 		waiters[i] = newWaiter(e, a, queue{}, made[0])
 	}
 	grants := make([]chan *hold, len(seqs))

@@ -39,7 +39,7 @@ type policyWaiter struct {
 func newPolicyWaiter(a *attempt, e *epoch, id recipe.ID) *policyWaiter {
 	return &policyWaiter{
 		waiter: waiter{place: place{c: a.c, e: e, a: a}}, id: id, queuedAt: map[recipe.ID]int64{},
-		dir: policyDir{c: a.c, e: e, path: a.dir, acl: a.cfg.acl},
+		dir: policyDir{c: a.c, e: e, path: a.dir},
 	}
 }
 
@@ -164,7 +164,7 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 	}
 	id := newNodeID(w.e.sid)
 	path := recipe.Join(w.a.dir, recipe.PolicyNode{ID: id, Kind: kind}.Name(false))
-	made, err := w.c.protectedCreate(ctx, w.e, newNode{id: id, Create: zk.Create{
+	made, _, err := w.c.create(ctx, w.e, newNode{id: id, Create: zk.Create{
 		Path: path, Data: w.a.data(), ACL: w.a.cfg.acl, Mode: zk.EphemeralSequential,
 	}})
 	if err != nil {
@@ -178,15 +178,36 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 	return nil
 }
 
+// holdNode describes the node that makes the hold. In the same step the server checks the record,
+// and checks or removes the node that the contender has so far.
+func (w *policyWaiter) holdNode(txn recipe.GrantTxn) newNode {
+	path := func(n recipe.PolicyNode) string {
+		if n.Kind.Hold() {
+			return recipe.Join(w.a.dir, n.Name(true))
+		}
+		return w.path
+	}
+	also := []zk.Op{zk.Check{Path: w.a.dir, Version: w.dir.ver}}
+	if txn.Check.Kind != 0 {
+		also = append(also, zk.Check{Path: path(txn.Check), Version: -1})
+	}
+	if txn.Delete.Kind != 0 {
+		also = append(also, zk.Delete{Path: path(txn.Delete), Version: -1})
+	}
+	return newNode{id: w.id, also: also, Create: zk.Create{
+		Path: path(txn.Create), Data: policyHoldData(w.a), ACL: w.a.cfg.acl, Mode: zk.Ephemeral,
+	}}
+}
+
 // grant makes the hold node and returns the hold.
 func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
-	g := policyGranted{recipe.WriteGrant(w.id), w.path, policyHoldData(w.a), !w.queued}
+	txn := recipe.WriteGrant(w.id)
 	if w.reads() {
-		g.GrantTxn = recipe.ReadGrant(w.id, w.queued)
+		txn = recipe.ReadGrant(w.id, w.queued)
 	}
-	asked := w.c.opt.clock.Now()
-	node := recipe.Join(w.a.dir, g.Create.Name(true))
-	made, err := w.dir.grant(ctx, g, func(policyMade) { w.c.reap(w.e, node) })
+	asked, n := w.c.opt.clock.Now(), w.holdNode(txn)
+	n.list = !w.queued
+	made, names, err := w.c.create(ctx, w.e, n)
 	switch {
 	case errors.Is(err, zk.ErrNoNode) && w.queued:
 		return nil, w.displaced()
@@ -196,11 +217,12 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	case err != nil:
 		return nil, err
 	}
+	node, stat := n.Path, made[0].stat
 	nodes := []heldNode{{path: node, id: w.id}}
-	if g.look {
+	if n.list {
 		// A lock of another kind may have come while this reader had no node to see. Of the two, the
 		// later to make its node sees the other.
-		if err := w.c.aloneNow(ctx, w.e, w.a.dir, usePolicy, made.names); err != nil {
+		if err := w.c.aloneNow(ctx, w.e, w.a.dir, usePolicy, names); err != nil {
 			w.c.reap(w.e, node)
 			return nil, err
 		}
@@ -217,11 +239,11 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 		w.id, w.queued = newNodeID(w.e.sid), false
 		return nil, nil
 	}
-	w.c.policyClock.observe(made.stat.Ctime)
+	w.c.policyClock.observe(stat.Ctime)
 	if w.queued && !w.reads() {
 		nodes = append(nodes, heldNode{path: w.path, id: w.id, place: true})
 	}
-	h := newHold(w.a, w.e, w.a.mode, fence.Token(made.stat.Czxid), nodes...)
+	h := newHold(w.a, w.e, w.a.mode, fence.Token(stat.Czxid), nodes...)
 	h.modes, h.since = policyModes{}, asked
 	if !w.reads() {
 		h.unmark = w.dir.unmark(w.a.cfg)

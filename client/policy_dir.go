@@ -15,7 +15,6 @@ type policyDir struct {
 	c    *Client
 	e    *epoch
 	path string
-	acl  []zk.ACL
 
 	fresh bool // rec and ver are what this contender knows to be there
 	rec   recipe.Record
@@ -30,7 +29,7 @@ func (d *policyDir) read(ctx context.Context, cfg *options) error {
 	for {
 		n, w, err := d.e.conn.GetW(ctx, d.path)
 		if errors.Is(err, zk.ErrNoNode) {
-			if err := d.c.ensureFor(ctx, d.e, d.path, cfg.lasting(), d.acl); err != nil {
+			if err := d.c.ensureFor(ctx, d.e, d.path, cfg.lasting(), cfg.acl); err != nil {
 				return err
 			}
 			continue
@@ -146,7 +145,7 @@ func (d *policyDir) unmark(cfg *options) []zk.Op {
 
 // reopen takes back the mark g, in the background.
 func (d *policyDir) reopen(g recipe.Door) <-chan struct{} {
-	o := policyDir{c: d.c, e: d.e, path: d.path, acl: d.acl}
+	o := policyDir{c: d.c, e: d.e, path: d.path}
 	return d.c.reapFunc(d.e, []string{d.path}, func(ctx context.Context) error {
 		if err := o.e.conn.Sync(ctx, o.path); err != nil {
 			return err
@@ -165,82 +164,4 @@ func (d *policyDir) reopen(g recipe.Door) <-chan struct{} {
 		}
 		return errAgain
 	})
-}
-
-// policyGranted is a grant to be carried out.
-type policyGranted struct {
-	recipe.GrantTxn
-	queue string // path of the contender's queue node, if there is one
-	data  []byte
-	look  bool // the contender had no node to see before: the names are needed after
-}
-
-// policyMade is a grant that was carried out.
-type policyMade struct {
-	stat  *zk.Stat  // of the hold node
-	names *zk.Names // of the directory since, if they were asked for and came
-}
-
-// grant runs a grant. When ctx ends, it returns at once, and late gets what the grant still makes.
-func (d *policyDir) grant(ctx context.Context, g policyGranted, late func(policyMade)) (policyMade, error) {
-	if err := d.c.room(ctx, d.e, d.path); err != nil {
-		return policyMade{}, err
-	}
-	o := *d
-	return deliver(ctx, d.c, d.e, []string{d.path}, func(bg context.Context) (policyMade, error) {
-		return o.grantOnce(bg, g)
-	}, late)
-}
-
-// grantOnce is the detached part. After a lost reply it looks whether the node is there.
-func (d *policyDir) grantOnce(ctx context.Context, g policyGranted) (policyMade, error) {
-	var list *zk.Reply[zk.Names]
-	p := d.e.conn.Pipe()
-	r := p.Multi(d.wire(g)...)
-	if g.look {
-		list = p.Names(d.path) // in the same flight, and answered after it
-	}
-	p.Send()
-	res, err := r.Wait(ctx)
-	if err == nil {
-		m := policyMade{stat: &res[len(res)-1].Stat}
-		if list != nil {
-			if names, err := list.Wait(ctx); err == nil {
-				m.names = &names
-			}
-		}
-		return m, nil
-	}
-	if !isAmbiguous(err) {
-		return policyMade{}, err
-	}
-	if err := d.e.conn.Sync(ctx, d.path); err != nil {
-		return policyMade{}, err
-	}
-	st, err := d.e.conn.Exists(ctx, recipe.Join(d.path, g.Create.Name(true)))
-	if err == nil && st == nil {
-		err = zk.ErrBadVersion // it did not happen: look again
-	}
-	if err == nil {
-		d.c.count.recovered.Add(1)
-	}
-	return policyMade{stat: st}, err
-}
-
-// wire turns a grant into operations. The hold node is made last: its stat tells the token.
-func (d *policyDir) wire(g policyGranted) []zk.Op {
-	path := func(n recipe.PolicyNode) string {
-		if n.Kind.Hold() {
-			return recipe.Join(d.path, n.Name(true))
-		}
-		return g.queue
-	}
-	ops := []zk.Op{zk.Check{Path: d.path, Version: d.ver}}
-	if g.Check.Kind != 0 {
-		ops = append(ops, zk.Check{Path: path(g.Check), Version: -1})
-	}
-	if g.Delete.Kind != 0 {
-		ops = append(ops, zk.Delete{Path: path(g.Delete), Version: -1})
-	}
-	return append(ops, zk.Create{Path: path(g.Create), Data: g.data, ACL: d.acl, Mode: zk.Ephemeral})
 }

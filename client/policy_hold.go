@@ -104,14 +104,13 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 		return false, h.overErr()
 	}
 	defer h.endChange()
-	g := policyGranted{GrantTxn: recipe.UpgradeGrant(w.id), data: policyHoldData(w.a)}
-	path := recipe.Join(w.a.dir, g.Create.Name(true))
-	become := func(made policyMade) {
-		token, held := fence.Token(made.stat.Czxid), heldNode{path: path, id: w.id}
+	n := w.holdNode(recipe.UpgradeGrant(w.id))
+	n.late = func(made created) {
+		token, held := fence.Token(made.stat.Czxid), heldNode{path: n.Path, id: w.id}
 		h.replace(fence.Exclusive, token, w.dir.unmark(h.cfg), held)
 		_ = h.lostInChange()
 	}
-	made, err := w.dir.grant(h.life, g, become)
+	made, _, err := w.c.create(h.life, h.e, n)
 	switch {
 	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 		w.dir.fresh = false
@@ -119,7 +118,7 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	case err != nil:
 		return false, err
 	}
-	become(made)
+	n.late(made[0])
 	return true, h.lossNow()
 }
 

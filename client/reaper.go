@@ -25,29 +25,25 @@ const (
 
 // reap removes nodes of one hold or attempt. The channel closes when they are gone or cannot be
 // removed.
-func (c *Client) reap(e *epoch, paths ...string) <-chan struct{} {
-	dirs := make([]string, len(paths))
-	for i, p := range paths {
-		dirs[i] = recipe.Parent(p)
-	}
-	return c.reapFunc(e, dirs, func(ctx context.Context) error { return c.deleteEach(ctx, e, paths...) })
-}
+func (c *Client) reap(e *epoch, paths ...string) <-chan struct{} { return c.reapMarked(e, paths, nil) }
 
-// reapMarked is reap for nodes and for the mark that names them, in one step: once the nodes are
-// gone, the mark may belong to another contender.
+// reapMarked is reap for nodes and for the mark that names them, if there is one, in one step: once
+// the nodes are gone, the mark may belong to another contender.
 func (c *Client) reapMarked(e *epoch, paths []string, unmark []zk.Op) <-chan struct{} {
 	dirs := make([]string, len(paths))
 	ops := make([]zk.Op, len(paths))
 	for i, p := range paths {
 		dirs[i], ops[i] = recipe.Parent(p), zk.Delete{Path: p, Version: -1}
 	}
-	ops = append(ops, unmark...)
 	return c.reapFunc(e, dirs, func(ctx context.Context) error {
-		_, err := e.conn.Multi(ctx, ops...)
-		if zk.IsRefusal(err) { // one is gone, or the mark may not be written
-			return c.deleteEach(ctx, e, paths...)
+		if unmark != nil {
+			_, err := e.conn.Multi(ctx, append(ops, unmark...)...)
+			if !zk.IsRefusal(err) {
+				return err
+			}
+			// One is gone, or the mark may not be written.
 		}
-		return err
+		return c.deleteEach(ctx, e, paths...)
 	})
 }
 
@@ -78,16 +74,16 @@ func (c *Client) deleteEach(ctx context.Context, e *epoch, paths ...string) erro
 	return failed
 }
 
-// reapID removes the node of an attempt if only the id is known.
-func (c *Client) reapID(e *epoch, dir string, id recipe.ID) {
-	c.reapFunc(e, []string{dir}, func(ctx context.Context) error {
-		names, err := e.relist(ctx, dir)
+// reapLost removes what became of the creation of a node, if anything did.
+func (c *Client) reapLost(e *epoch, n newNode) {
+	c.reapFunc(e, []string{n.dir()}, func(ctx context.Context) error {
+		names, err := e.relist(ctx, n.dir())
 		if err != nil {
 			return err
 		}
 		var paths []string
-		for _, n := range recipe.Bearing(names, id) {
-			paths = append(paths, recipe.Join(dir, n))
+		for _, name := range n.in(names) {
+			paths = append(paths, recipe.Join(n.dir(), name))
 		}
 		return c.deleteEach(ctx, e, paths...)
 	})

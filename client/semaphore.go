@@ -176,8 +176,12 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 			return nil, err
 		}
 		if len(used)+n <= limit {
-			if h, err := s.grab(ctx, a, head, n); !errors.Is(err, zk.ErrNoNode) {
+			h, err := s.grab(ctx, a, head, n)
+			if !errors.Is(err, zk.ErrNoNode) {
 				return h, err
+			}
+			if err := mine.look(ctx); err != nil { // the own node is gone, if not the directory
+				return nil, err
 			}
 			continue
 		}
@@ -203,8 +207,8 @@ func (s *Semaphore) grab(ctx context.Context, a *attempt, head *hold, n int) (*h
 		nodes[i] = newNode{id: id, lasting: a.cfg.lasting(),
 			Create: zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: s.d.mode}}
 	}
-	nodes[0].behind = head.nodes[0].path
-	made, err := s.c.protectedCreate(ctx, e, nodes...)
+	nodes[0].also = []zk.Op{zk.Check{Path: head.nodes[0].path, Version: -1}}
+	made, _, err := s.c.create(ctx, e, nodes...)
 	if err != nil {
 		return nil, err
 	}

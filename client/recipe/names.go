@@ -415,18 +415,6 @@ func ParseUUID(s string) (ID, bool) {
 	return ParseHex(s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:])
 }
 
-// Bearing returns the names that bear id, in either form.
-func Bearing(names []string, id ID) []string {
-	dashed, plain := id.UUID(), id.Hex()
-	var found []string
-	for _, n := range names {
-		if strings.Contains(n, dashed) || strings.Contains(n, plain) {
-			found = append(found, n)
-		}
-	}
-	return found
-}
-
 // NewID makes the identity of an attempt of session sid from random bits.
 func NewID(sid int64, random uint64) ID {
 	hi, lo := uint64(sid), random&(1<<58-1)
