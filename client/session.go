@@ -3,6 +3,9 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
@@ -291,3 +294,87 @@ func (c *Client) answered(p *pulse, a answer) {
 	c.count.heartbeats.Add(1)
 	a.e.confirm(a.sent)
 }
+
+// troubles logs why there is no connection: at once if no server can be used, and after a moment if
+// some servers cannot be used and the others do not answer. It logs a reason once, and again only
+// after there was a connection.
+type troubles struct {
+	c *Client
+
+	mu       sync.Mutex
+	servers  int           // how many there are
+	patience time.Duration // how long to wait for another server when one cannot be used
+	latest   map[string]error
+	said     map[string]string
+	timer    *time.Timer // nil while nothing waits to be said
+}
+
+const troublePatience = 300 * time.Millisecond
+
+// add records why a server could not be used.
+func (t *troubles) add(server string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.latest[server] = err
+	switch {
+	case len(t.latest) >= t.servers:
+		t.say()
+	case t.timer == nil:
+		t.timer = time.AfterFunc(t.patience, func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			if t.timer != nil {
+				t.say()
+			}
+		})
+	}
+}
+
+// say logs the reasons that are new. t.mu is held.
+func (t *troubles) say() {
+	t.stop()
+	if t.c.isDraining() {
+		return
+	}
+	for server, err := range t.latest {
+		if text := err.Error(); t.said[server] != text {
+			t.said[server] = text
+			t.c.opt.log.Warn("no connection to server", "server", server, "err", err)
+		}
+	}
+}
+
+// stop ends the timer. t.mu is held.
+func (t *troubles) stop() {
+	if t.timer != nil {
+		t.timer.Stop()
+		t.timer = nil
+	}
+}
+
+// over forgets the reasons, because there is a connection.
+func (t *troubles) over() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stop()
+	clear(t.latest)
+	clear(t.said)
+}
+
+// warnings passes on the warnings of a client without a logger.
+type warnings struct{ slog.Handler }
+
+func (warnings) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+
+// Handle gives the record to the current default logger.
+func (warnings) Handle(ctx context.Context, r slog.Record) error {
+	h := slog.Default().Handler()
+	if !h.Enabled(ctx, r.Level) {
+		return nil
+	}
+	r.Message = fmt.Sprint("zlockd client: ", r.Message)
+	return h.Handle(ctx, r)
+}
+
+func (w warnings) WithAttrs([]slog.Attr) slog.Handler { return w }
+func (w warnings) WithGroup(string) slog.Handler      { return w }
