@@ -126,15 +126,11 @@ func (b *DoubleBarrier) enter(ctx context.Context, e *epoch) (*Member, error) {
 		return nil, err
 	}
 	m := &Member{b: b, e: e, node: made[0]}
-	for {
-		switch err := b.gather(ctx, e, m); {
-		case err == nil:
-			return m, nil
-		case !errors.Is(err, errAgain):
-			c.reap(e, m.node.path)
-			return nil, err
-		}
+	if err := again(ctx, func() error { return b.gather(ctx, e, m) }); err != nil {
+		c.reap(e, m.node.path)
+		return nil, err
 	}
+	return m, nil
 }
 
 // gather checks whether all members are there. If not, it waits for a change and returns errAgain.
@@ -218,16 +214,12 @@ func (m *Member) Leave(ctx context.Context) error {
 	c, e := m.b.c, m.e
 	ctx, end := c.during(ctx)
 	defer end()
-	for {
-		err := m.leave(ctx)
-		switch {
-		case err == nil, errors.Is(err, ErrSessionExpired):
-			return nil // the node is gone, with the session if not before
-		case !errors.Is(err, errAgain):
-			c.reap(e, m.node.path)
-			return errorAt(m.b.path, publicErr(ctx, err))
-		}
+	err := again(ctx, func() error { return m.leave(ctx) })
+	if err == nil || errors.Is(err, ErrSessionExpired) {
+		return nil // the node is gone, with the session if not before
 	}
+	c.reap(e, m.node.path)
+	return errorAt(m.b.path, publicErr(ctx, err))
 }
 
 // leave does one step. The lowest member waits for the highest; the others remove their nodes and

@@ -11,52 +11,45 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// again repeats a call that may run twice until its outcome is known.
-func again[T any](ctx context.Context, f func() (T, error)) (T, error) {
-	for n := 1; ; n++ {
-		v, err := f()
-		if err == nil || !errors.Is(err, zk.ErrUncertain) || ctx.Err() != nil {
-			return v, err
-		}
-		if err := pause(ctx, backoff(n, 5*time.Millisecond, time.Second)); err != nil {
-			return v, err
-		}
-	}
-}
-
-// errAgain makes steadily run its function again.
+// errAgain makes again run its function again, without a pause.
 var errAgain = errors.New("client: again")
 
-// steadily runs f in a confirmed session, and again after lost replies and lost sessions, so f must
-// be safe to repeat. Errors name path.
-func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error) (err error) {
-	defer func() { err = errorAt(path, err) }()
-	if err := checkPath(path); err != nil {
-		return err
-	}
-	ctx, end := c.during(ctx)
-	defer end()
+// again runs f, which must be safe to repeat, until its outcome is known.
+func again(ctx context.Context, f func() error) error {
 	for n := 1; ; {
-		e, err := c.epoch(ctx)
-		if err != nil {
-			return err
-		}
-		err = f(e)
+		err := f()
 		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return ctxErr(ctx)
-		case errors.Is(err, errAgain), errors.Is(err, ErrSessionExpired):
+		case errors.Is(err, errAgain):
 			continue
 		case !isAmbiguous(err):
-			return publicErr(ctx, err)
+			return err
 		}
 		if err := pause(ctx, backoff(n, time.Millisecond, time.Second)); err != nil {
 			return err
 		}
 		n++
 	}
+}
+
+// steadily runs f in a confirmed session, and again after lost replies and lost sessions, so f must
+// be safe to repeat. Errors name path.
+func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error) error {
+	if err := checkPath(path); err != nil {
+		return errorAt(path, err)
+	}
+	ctx, end := c.during(ctx)
+	defer end()
+	err := again(ctx, func() error {
+		e, err := c.epoch(ctx)
+		if err == nil {
+			err = f(e)
+		}
+		if errors.Is(err, ErrSessionExpired) && ctx.Err() == nil {
+			return errAgain
+		}
+		return err
+	})
+	return errorAt(path, publicErr(ctx, err))
 }
 
 // pause sleeps unless ctx ends.
@@ -142,7 +135,7 @@ func (e *epoch) see(ctx context.Context, path string, watchDir bool) (s seen, er
 // update writes what f makes of a node's data. It begins again if another client changed the data
 // in between, or if the outcome is unknown. If f returns nil, update leaves the data as they are.
 func (e *epoch) update(ctx context.Context, path string, f func(data []byte) ([]byte, error)) error {
-	for n := 1; ; n++ {
+	return again(ctx, func() error {
 		have, err := e.conn.Get(ctx, path)
 		if err != nil {
 			return err
@@ -152,18 +145,16 @@ func (e *epoch) update(ctx context.Context, path string, f func(data []byte) ([]
 			return err
 		}
 		_, err = e.conn.Set(ctx, path, fresh, have.Stat.Version)
-		if !errors.Is(err, zk.ErrBadVersion) && (!isAmbiguous(err) || ctx.Err() != nil) {
-			return err
+		if errors.Is(err, zk.ErrBadVersion) {
+			return errAgain
 		}
-		if err := pause(ctx, backoff(n, time.Millisecond, time.Second)); err != nil {
-			return err
-		}
-	}
+		return err
+	})
 }
 
 // erase deletes a node until it is gone.
 func (e *epoch) erase(ctx context.Context, path string) error {
-	_, err := again(ctx, func() (struct{}, error) { return struct{}{}, e.conn.Delete(ctx, path, -1) })
+	err := again(ctx, func() error { return e.conn.Delete(ctx, path, -1) })
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}

@@ -299,7 +299,7 @@ func (w *waiter) watchNode(ctx context.Context, path string) (s seen, gone bool,
 		return s, false, err
 	}
 	if own {
-		if s.w, err = w.watchBoth(ctx, path); s.w != nil || err != nil {
+		if s.w, _, err = w.watchBoth(ctx, path, false); s.w != nil || err != nil {
 			return s, false, err
 		}
 	}
@@ -310,24 +310,34 @@ func (w *waiter) watchNode(ctx context.Context, path string) (s seen, gone bool,
 	return s, false, err
 }
 
-// watchBoth watches a node and the own one in one flight. The watch is nil if the caller must look
-// at the node by itself.
-func (w *waiter) watchBoth(ctx context.Context, path string) (*zk.Watch, error) {
+// watchBoth watches a node and the own one in one flight, and behind them it may list the directory.
+// The watch is nil if the caller must look at the node by itself, and so is the list.
+func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Watch, *zk.Names, error) {
 	since := w.c.count.wire.Connections.Load()
 	pipe := w.e.conn.Pipe()
 	node, own := pipe.GetW(path), pipe.GetW(w.path)
+	var all *zk.Reply[zk.Names]
+	if list {
+		all = pipe.Names(w.a.dir)
+	}
 	pipe.Send()
-	_, err := node.Wait(ctx)
-	mine, ownErr := own.Wait(ctx)
-	if ownErr != nil && !errors.Is(ownErr, zk.ErrNoNode) {
-		ownErr = w.place.look(ctx)
+	_, nodeErr := node.Wait(ctx)
+	mine, err := own.Wait(ctx)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		err = w.place.look(ctx)
 	} else {
-		ownErr = w.saw(seen{Node: mine, w: own.Watch()}, ownErr, since)
+		err = w.saw(seen{Node: mine, w: own.Watch()}, err, since)
 	}
-	if err != nil {
-		return nil, ownErr
+	var watch *zk.Watch
+	if nodeErr == nil {
+		watch = node.Watch()
 	}
-	return node.Watch(), ownErr
+	if list && err == nil {
+		if names, listErr := all.Wait(ctx); listErr == nil {
+			return watch, &names, nil
+		}
+	}
+	return watch, nil, err
 }
 
 // first makes the hold when no contender is ahead. The list is nil if the waiter needed no other

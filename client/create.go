@@ -213,8 +213,9 @@ func (c *Client) ensureFor(ctx context.Context, e *epoch, dir string, lasting bo
 		return c.ensure(ctx, e, dir, acl)
 	}
 	for {
-		_, err := again(ctx, func() (zk.Created, error) {
-			return e.conn.Create(ctx, zk.Create{Path: dir, Data: []byte{}, Mode: zk.Persistent, ACL: acl})
+		err := again(ctx, func() error {
+			_, err := e.conn.Create(ctx, zk.Create{Path: dir, Data: []byte{}, Mode: zk.Persistent, ACL: acl})
+			return err
 		})
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNodeExists):

@@ -57,8 +57,7 @@ type hold struct {
 	nodes    []heldNode
 	mode     fence.Mode
 	token    fence.Token
-	leases   []*Lease // not yet unlocked
-	stopping []*Lease // of a hold that was lost: likewise
+	leases   []*Lease // not yet unlocked, also when the hold is lost
 	granted  bool     // it had a lease
 	over     bool     // released, being released, or lost
 	lost     error    // a *LostError, if it was lost
@@ -238,8 +237,7 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 	n := append(at, h.nodes...)[0]
 	cause := &LostError{Path: cmp.Or(n.lock, h.path), Node: n.path, Reason: why}
 	h.lost = cause
-	leases := h.leases
-	h.leases, h.stopping = nil, slices.Clone(leases)
+	leases := slices.Clone(h.leases)
 	h.graceful = why == MaxHold && h.cfg.limit.grace() > 0 || h.lingers(why)
 	h.stopTimers()
 	if h.graceful && !h.lingers(why) {
@@ -280,8 +278,8 @@ func (h *hold) lingers(why LostReason) bool {
 // stopped notes that a lost lease is unlocked. The nodes that stayed go with the last lease.
 func (h *hold) stopped(l *Lease) {
 	h.mu.Lock()
-	h.stopping = slices.DeleteFunc(h.stopping, func(x *Lease) bool { return x == l })
-	last := len(h.stopping) == 0
+	h.leases = slices.DeleteFunc(h.leases, func(x *Lease) bool { return x == l })
+	last := len(h.leases) == 0
 	h.mu.Unlock()
 	if last {
 		h.endGrace()

@@ -251,27 +251,25 @@ func (h *hold) remove(ctx context.Context) error {
 	h.mu.Lock()
 	nodes, ops := h.nodes, append(deletes(h.nodes), h.unmark...)
 	h.mu.Unlock()
-	for n := 1; ; n++ {
+	tries := 0
+	err := again(ctx, func() error {
+		tries++
 		_, err := h.e.conn.Multi(ctx, ops...)
+		return err
+	})
+	switch {
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoAuth):
+		// A node that is gone, or a mark that may not be written, must not keep the other nodes.
+		each := h.e.conn.Delete(ctx, nodes[0].path, -1)
+		h.c.reap(h.e, pathsOf(nodes[1:])...)
 		switch {
-		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoAuth):
-			// A node that is gone, or a mark that may not be written, must not keep the other nodes.
-			each := h.e.conn.Delete(ctx, nodes[0].path, -1)
-			h.c.reap(h.e, pathsOf(nodes[1:])...)
-			switch {
-			case n > 1 && errors.Is(each, zk.ErrNoNode):
-				return nil
-			case len(ops) > len(nodes) && !errors.Is(err, zk.ErrNoNode):
-				return each // it is the mark that cannot be written
-			}
-			return err
-		case !isAmbiguous(err):
-			return err
-		}
-		if err := pause(ctx, backoff(n, 10*time.Millisecond, time.Second)); err != nil {
-			return err
+		case tries > 1 && errors.Is(each, zk.ErrNoNode):
+			return nil
+		case len(ops) > len(nodes) && !errors.Is(err, zk.ErrNoNode):
+			return each // it is the mark that cannot be written
 		}
 	}
+	return err
 }
 
 func deletes(nodes []heldNode) []zk.Op {

@@ -239,9 +239,10 @@ func (policyModes) readNode(h *hold, id recipe.ID) (heldNode, []byte) {
 // upgrade turns the read hold into the write hold ahead of all waiters.
 func (policyModes) upgrade(ctx context.Context, h *hold, try bool) error {
 	a := &attempt{c: h.c, cfg: h.cfg, task: h.task, path: h.path, dir: h.path}
-	w := newPolicyWaiter(a, h.e, h.nodesNow()[0].id)
+	own := h.nodesNow()[0]
+	w := newPolicyWaiter(a, h.e, own.id)
 	w.upgrades = true
-	err := w.upgrade(ctx, h, try)
+	err := w.upgrade(ctx, h, own, try)
 	if err == nil || !w.closed || h.e.ended() {
 		return err
 	}
@@ -253,19 +254,18 @@ func (policyModes) upgrade(ctx context.Context, h *hold, try bool) error {
 	return err
 }
 
-func (w *policyWaiter) upgrade(ctx context.Context, h *hold, try bool) error {
-	for {
+func (w *policyWaiter) upgrade(ctx context.Context, h *hold, own heldNode, try bool) error {
+	for h.life.Err() == nil {
 		if err := w.look(ctx); err != nil {
 			return err
 		}
 		step := recipe.DecideUpgrade(w.dir.view(h.cfg.policy), w.id)
 		switch step.Do {
 		case recipe.Removed:
-			if h.awaitChange(ctx); h.modeNow() == fence.Exclusive {
+			if h.nodeGone(ctx, own); h.modeNow() == fence.Exclusive {
 				return nil // another call was first
 			}
-			h.awaitLoss(ctx)
-			return ErrNotHeld
+			return h.overErr()
 		case recipe.Clash:
 			return ErrUpgradeConflict
 		case recipe.CloseDoor:
@@ -282,7 +282,11 @@ func (w *policyWaiter) upgrade(ctx context.Context, h *hold, try bool) error {
 			if try {
 				return ErrNotAcquired
 			}
-			if err := w.awaitHolder(ctx, h, step.On); err != nil {
+			s, gone, err := w.watchNode(ctx, recipe.Join(w.a.dir, step.On.Name(true)))
+			if err == nil && !gone {
+				err = w.e.restAwhile(ctx, s.w.Fired(), h.life.Done())
+			}
+			if err != nil {
 				return err
 			}
 		case recipe.Grant:
@@ -292,23 +296,7 @@ func (w *policyWaiter) upgrade(ctx context.Context, h *hold, try bool) error {
 			}
 		}
 	}
-}
-
-// awaitHolder waits until another holder may be gone.
-func (w *policyWaiter) awaitHolder(ctx context.Context, h *hold, on recipe.PolicyNode) error {
-	s, gone, err := w.watchNode(ctx, recipe.Join(w.a.dir, on.Name(true)))
-	if gone || err != nil {
-		return err
-	}
-	err = w.e.restAwhile(ctx, s.w.Fired(), h.life.Done())
-	switch {
-	case errors.Is(err, ErrSessionExpired):
-		h.awaitLoss(ctx)
-		return ErrNotHeld
-	case h.life.Err() != nil:
-		return ErrNotHeld
-	}
-	return err
+	return h.overErr()
 }
 
 // becomeWriter carries the upgrade out. It does not stop half way when ctx ends, because the client
@@ -337,12 +325,4 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	}
 	n.late(made[0])
 	return true, h.lossNow()
-}
-
-// awaitLoss waits until the monitor notices a loss that is already known.
-func (h *hold) awaitLoss(ctx context.Context) {
-	select {
-	case <-h.life.Done():
-	case <-ctx.Done():
-	}
 }

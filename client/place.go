@@ -102,7 +102,11 @@ func (p *place) stamp(ctx context.Context) error {
 func (p *place) write(ctx context.Context, change func()) (int64, error) {
 	for ver := p.ver; ; {
 		change()
-		st, err := again(ctx, func() (zk.Stat, error) { return p.e.conn.Set(ctx, p.path, p.data, ver) })
+		var st zk.Stat
+		err := again(ctx, func() (err error) {
+			st, err = p.e.conn.Set(ctx, p.path, p.data, ver)
+			return err
+		})
 		switch {
 		case err == nil:
 			p.ver = st.Version
@@ -184,28 +188,9 @@ func (w *waiter) lookAhead(ctx context.Context, p recipe.Place) (*zk.Names, erro
 	if _, err := w.await(ctx, recipe.Join(w.a.dir, p.Before.Name), p.Ahead-1, false, wakers{}); err != nil {
 		return nil, err
 	}
-	since := w.c.count.wire.Connections.Load()
-	pipe := w.e.conn.Pipe()
-	node, own, list := pipe.GetW(last), pipe.GetW(w.path), pipe.Names(w.a.dir)
-	pipe.Send()
-	_, err := node.Wait(ctx)
-	switch {
-	case err == nil:
-		w.armed, w.armedAt = node.Watch(), last
-	case !errors.Is(err, zk.ErrNoNode):
-		return nil, nil // the next look tells why
-	}
-	mine, err := own.Wait(ctx)
-	if err == nil || errors.Is(err, zk.ErrNoNode) {
-		if err := w.saw(seen{Node: mine, w: own.Watch()}, err, since); err != nil {
-			return nil, err
-		}
-	}
-	names, err := list.Wait(ctx)
-	if err != nil {
-		return nil, nil //nolint:nilerr // likewise
-	}
-	return &names, nil
+	watch, names, err := w.watchBoth(ctx, last, true)
+	w.armed, w.armedAt = watch, last
+	return names, err
 }
 
 // delayRecord encodes the mark of a holder; an empty holder takes the mark back.
@@ -246,8 +231,10 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 		case !marked:
 			return nil
 		}
-		_, err = again(ctx,
-			func() (zk.Stat, error) { return w.e.conn.Set(ctx, w.a.dir, delayRecord(holder), dir.Stat.Version) })
+		err = again(ctx, func() error {
+			_, err := w.e.conn.Set(ctx, w.a.dir, delayRecord(holder), dir.Stat.Version)
+			return err
+		})
 		switch {
 		case errors.Is(err, zk.ErrBadVersion): // another client wrote, or the first of two requests succeeded
 			w.unmark = nil

@@ -288,21 +288,23 @@ func (c *Conn) end(err error, s State) {
 // submit sends calls one behind the other, or queues them until there is a connection. With soon
 // they may wait a moment for other calls.
 func (c *Conn) submit(soon bool, calls ...*call) {
+	c.mu.Lock()
 	for _, r := range calls {
 		if len(r.frame)-4 > c.opt.MaxRequest {
 			c.refuse(calls, fmt.Errorf("%w: %s %s, %d bytes", ErrTooLarge, r.op, r.path, len(r.frame)-4))
 			return
 		}
 	}
-	c.mu.Lock()
+	c.put(soon, calls...)
+}
+
+// put does the work of submit. It is called with c.mu held and unlocks it.
+func (c *Conn) put(soon bool, calls ...*call) {
 	switch {
-	case c.err != nil || c.closing:
-		err := c.err
-		c.mu.Unlock()
-		if err == nil {
-			err = ErrClosed
-		}
-		c.refuse(calls, err)
+	case c.err != nil:
+		c.refuse(calls, c.err)
+	case c.closing:
+		c.refuse(calls, ErrClosed)
 	case c.link == nil:
 		c.queue = append(c.queue, calls...)
 		c.mu.Unlock()
@@ -318,6 +320,17 @@ func (c *Conn) submit(soon bool, calls ...*call) {
 	}
 }
 
+// refuse ends calls that wait for a connection. It is called with c.mu held and unlocks it.
+func (c *Conn) refuse(calls []*call, err error) {
+	for _, r := range calls {
+		r.stage = over
+	}
+	c.mu.Unlock()
+	for _, r := range calls {
+		r.finish(err)
+	}
+}
+
 // resend sends a read again, after a moment, because it failed between servers. It reports false if
 // no caller waits.
 func (c *Conn) resend(r *call) bool {
@@ -330,30 +343,13 @@ func (c *Conn) resend(r *call) bool {
 	r.tries++
 	time.AfterFunc(backoff(r.tries, 5*time.Millisecond, time.Second), func() {
 		c.mu.Lock()
-		switch {
-		case r.stage == over:
+		if r.stage == over {
 			c.mu.Unlock()
-		case c.err != nil:
-			r.stage = over
-			c.mu.Unlock()
-			r.finish(c.err)
-		case c.link == nil:
-			c.queue = append(c.queue, r)
-			c.mu.Unlock()
-		default:
-			c.link.put(r)
-			c.link.flush() // unlocks
+			return
 		}
+		c.put(false, r)
 	})
 	return true
-}
-
-// refuse ends calls that were never sent.
-func (c *Conn) refuse(calls []*call, err error) {
-	for _, r := range calls {
-		r.stage = over
-		r.finish(err)
-	}
 }
 
 // leave gives up a call because ctx has ended. It returns nil if the call was over already.
