@@ -78,6 +78,14 @@ type requeueError struct{ why error }
 
 func (r *requeueError) Error() string { return "client: place in the queue lost: " + r.why.Error() }
 
+// lostPlace turns the end of the session into the loss of the place.
+func lostPlace(err error) error {
+	if errors.Is(err, ErrSessionExpired) {
+		return &requeueError{ErrSessionExpired}
+	}
+	return err
+}
+
 // way leads an attempt to a hold in one session.
 type way func(ctx context.Context, e *epoch, a *attempt) (*hold, error)
 
@@ -94,10 +102,10 @@ func (a *attempt) compete(ctx context.Context, run way) (*Lease, error) {
 		if err == nil {
 			l, err = a.c.grant(ctx, h)
 		}
-		var re *requeueError
+		lost, ok := errors.AsType[*requeueError](err)
 		switch {
-		case errors.As(err, &re):
-			if err := a.requeued(re.why); err != nil {
+		case ok:
+			if err := a.requeued(lost.why); err != nil {
 				return nil, err
 			}
 		case errors.Is(err, ErrSessionExpired) && !a.cfg.noRequeue:

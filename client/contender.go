@@ -41,7 +41,7 @@ func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 		// A try should leave nothing behind that others would have to wait for.
 		awaitGone(ctx, gone)
 	}
-	return nil, err
+	return nil, lostPlace(err)
 }
 
 // node describes the node of a new contender.
@@ -158,7 +158,7 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 		case !w.e.valid():
 			w.late = true
 			if err := w.e.awaitValid(ctx); err != nil {
-				return nil, w.lostSession(err)
+				return nil, err
 			}
 			names = nil
 		default:
@@ -208,7 +208,7 @@ func (w *waiter) list(ctx context.Context) (zk.Names, error) {
 	if errors.Is(err, zk.ErrNoNode) {
 		return names, w.displaced()
 	}
-	return names, w.lostSession(err)
+	return names, err
 }
 
 // ownWatch is how long a wait or a hold lasts before the client watches its own node. Most end
@@ -240,12 +240,12 @@ func (w *waiter) await(
 	for {
 		s, gone, err := w.watchNode(ctx, path)
 		if gone || err != nil {
-			return gone, w.lostSession(err)
+			return gone, err
 		}
 		safety := w.e.recheck(s.hidden)
 		if holder {
 			if err := w.brk.look(ctx, w, path, s.Node); err != nil {
-				return false, w.lostSession(err)
+				return false, err
 			}
 		}
 		for again := false; !again; {
@@ -273,12 +273,12 @@ func (w *waiter) await(
 					continue // the directory is watched
 				}
 				if err != nil || st == nil {
-					return st == nil, w.lostSession(err)
+					return st == nil, err
 				}
 			case <-w.brk.due:
 				again = true
 			case <-w.e.gone:
-				return false, &requeueError{ErrSessionExpired}
+				return false, ErrSessionExpired
 			case <-ctx.Done():
 				return false, ctxErr(ctx)
 			}
@@ -344,7 +344,7 @@ func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Wat
 // list.
 func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*hold, error) {
 	if err := w.c.alone(ctx, w.e, w.a.dir, useQueue, p.Others); err != nil {
-		return nil, w.lostSession(err)
+		return nil, err
 	}
 	if w.made != w.c.count.wire.Connections.Load() {
 		// Another client may have put a node of this name in the place of the own one.
@@ -354,7 +354,7 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 	}
 	if w.a.cfg.lockDelay > 0 {
 		if err := w.lockDelay(ctx, names.List()); err != nil {
-			return nil, w.lostSession(err)
+			return nil, err
 		}
 	}
 	h := newHold(w.a, w.e, w.a.mode, fence.Token(w.stat.Czxid),
@@ -372,13 +372,13 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 	} else if breakable {
 		if err := w.stamp(ctx); err != nil {
 			h.endLife()
-			return nil, w.lostSession(err)
+			return nil, err
 		}
 	}
 	if !w.e.valid() {
 		// The delay or the stamp took too long: look again whether this waiter is still first.
 		h.endLife()
-		return nil, &requeueError{ErrSessionExpired}
+		return nil, ErrSessionExpired
 	}
 	return h, nil
 }

@@ -60,13 +60,19 @@ func (c *Client) create(ctx context.Context, e *epoch, nodes ...newNode) ([]crea
 	if err := c.room(ctx, e, dirs...); err != nil {
 		return nil, nil, err
 	}
+	r := e.ask(nodes)
+	if e.rest(ctx, nil, r.done) == nil {
+		if made, list, err := r.answer(ctx, e); err == nil {
+			return made, list, nil
+		}
+	}
 	var made []created
 	var list *zk.Names
 	var err error
 	done := make(chan struct{})
 	c.detached(func(bg context.Context) {
 		defer close(done)
-		made, list, err = c.createSteadily(bg, e, nodes)
+		made, list, err = c.follow(bg, e, r)
 	})
 	if left := e.rest(ctx, nil, done); left != nil {
 		c.leaveBehind(dirs, func(context.Context) { // until it is known what came of it
@@ -84,17 +90,71 @@ func (c *Client) create(ctx context.Context, e *epoch, nodes ...newNode) ([]crea
 	return made, list, err
 }
 
-// createSteadily is the detached part of create. However often it repeats the request, the name of
-// a node is the same but for its number, so that it recognises two creations as one.
-func (c *Client) createSteadily(
-	ctx context.Context, e *epoch, nodes []newNode,
-) (made []created, list *zk.Names, err error) {
-	for n := 0; ; {
-		made, list, err = c.createOnce(ctx, e, nodes)
+// creation is a request to create nodes that was sent.
+type creation struct {
+	nodes []newNode
+	sent  reading
+	done  <-chan struct{} // closed when the outcome is known, as far as it will be
+	wait  func(context.Context) ([]zk.Result, error)
+	list  *zk.Reply[zk.Names] // nil if none was asked for
+}
+
+// ask sends the request to create nodes.
+func (e *epoch) ask(nodes []newNode) creation {
+	first, p := nodes[0], e.conn.Pipe()
+	r := creation{nodes: nodes, sent: e.c.opt.clock.Now()}
+	if len(nodes) == 1 && first.also == nil {
+		one := p.Create(first.Create)
+		r.done, r.wait = one.Done(), func(ctx context.Context) ([]zk.Result, error) {
+			m, err := one.Wait(ctx)
+			return []zk.Result{zk.Result(m)}, err
+		}
+	} else {
+		var ops []zk.Op
+		for _, n := range nodes {
+			ops = append(ops, n.Create)
+		}
+		all := p.Multi(append(ops, first.also...)...)
+		r.done, r.wait = all.Done(), all.Wait
+	}
+	if first.list {
+		r.list = p.Names(first.dir())
+	}
+	p.Send()
+	return r
+}
+
+// answer waits for the answer to the request.
+func (r creation) answer(ctx context.Context, e *epoch) ([]created, *zk.Names, error) {
+	res, err := r.wait(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	e.wrote(r.sent)
+	made := make([]created, len(r.nodes))
+	for i, n := range r.nodes {
+		made[i] = n.at(res[i].Path, res[i].Stat)
+	}
+	if r.list == nil {
+		return made, nil, nil
+	}
+	list, err := r.list.Wait(ctx)
+	if err != nil {
+		return made, nil, nil //nolint:nilerr // the next look tells why
+	}
+	return made, &list, nil
+}
+
+// follow follows a request up until the nodes are there, or certainly not. However often it repeats
+// the request, the name of a node is the same but for its number, so that it recognises two
+// creations as one.
+func (c *Client) follow(ctx context.Context, e *epoch, r creation) ([]created, *zk.Names, error) {
+	for n := 0; ; r = e.ask(r.nodes) {
+		made, list, err := r.answer(ctx, e)
 		switch {
-		case errors.Is(err, zk.ErrNoNode) && nodes[0].also == nil:
+		case errors.Is(err, zk.ErrNoNode) && r.nodes[0].also == nil:
 			// A container may be gone again by the next attempt, any number of times.
-			for _, n := range nodes {
+			for _, n := range r.nodes {
 				if err := c.ensureFor(ctx, e, n.dir(), n.lasting, n.ACL); err != nil {
 					return nil, nil, err
 				}
@@ -103,7 +163,7 @@ func (c *Client) createSteadily(
 		case !isAmbiguous(err):
 			return made, list, err
 		}
-		made, err = c.recover(ctx, e, nodes)
+		made, err = c.recover(ctx, e, r.nodes)
 		if err != nil || made != nil {
 			return made, nil, err
 		}
@@ -115,48 +175,6 @@ func (c *Client) createSteadily(
 			}
 		}
 	}
-}
-
-// createOnce sends the request once.
-func (c *Client) createOnce(ctx context.Context, e *epoch, nodes []newNode) ([]created, *zk.Names, error) {
-	first, asked := nodes[0], c.opt.clock.Now()
-	p := e.conn.Pipe()
-	var wait func(context.Context) ([]zk.Result, error)
-	if len(nodes) == 1 && first.also == nil {
-		one := p.Create(first.Create)
-		wait = func(ctx context.Context) ([]zk.Result, error) {
-			m, err := one.Wait(ctx)
-			return []zk.Result{zk.Result(m)}, err
-		}
-	} else {
-		var ops []zk.Op
-		for _, n := range nodes {
-			ops = append(ops, n.Create)
-		}
-		wait = p.Multi(append(ops, first.also...)...).Wait
-	}
-	var names *zk.Reply[zk.Names]
-	if first.list {
-		names = p.Names(first.dir())
-	}
-	p.Send()
-	res, err := wait(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	e.wrote(asked)
-	made := make([]created, len(nodes))
-	for i, n := range nodes {
-		made[i] = n.at(res[i].Path, res[i].Stat)
-	}
-	if names == nil {
-		return made, nil, nil
-	}
-	list, err := names.Wait(ctx)
-	if err != nil {
-		return made, nil, nil //nolint:nilerr // the next look tells why
-	}
-	return made, &list, nil
 }
 
 // recover finds out whether a creation happened whose reply was lost; it returns nil, nil if not. A

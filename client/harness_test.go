@@ -312,6 +312,14 @@ func lock(t testing.TB, f take, opts ...Option) *Lease {
 	return must.Get(f(ctx, opts...))(t)
 }
 
+// reason returns why the lease was lost, 0 if it was not.
+func (l *Lease) reason() LostReason {
+	if lost, ok := errors.AsType[*LostError](l.Err()); ok {
+		return lost.Reason
+	}
+	return 0
+}
+
 // unlock gives a lock back that must be held.
 func unlock(t testing.TB, l *Lease) {
 	t.Helper()

@@ -193,7 +193,7 @@ func (h *hold) whyOver() (why LostReason, at []heldNode) {
 		return why, nil
 	}
 	for _, l := range h.parts {
-		if lost := (*LostError)(nil); errors.As(l.Err(), &lost) {
+		if lost, ok := errors.AsType[*LostError](l.Err()); ok {
 			return lost.Reason, []heldNode{lost.node()}
 		}
 	}

@@ -352,11 +352,11 @@ func (l *Lease) Txn(ctx context.Context, ops ...zk.Op) ([]zk.Result, error) {
 		if err == nil {
 			return res[len(nodes):], nil
 		}
-		var refused *zk.MultiError
+		refused, ok := errors.AsType[*zk.MultiError](err)
 		switch {
 		case isAmbiguous(err) && ctx.Err() != nil:
 			return nil, errorAt(l.Path(), fmt.Errorf("%w: %w", zk.ErrUncertain, ctxErr(ctx)))
-		case !errors.As(err, &refused):
+		case !ok:
 			return nil, l.checkErr(ctx, err)
 		case refused.Index >= len(nodes):
 			own := *refused

@@ -161,12 +161,12 @@ func (h *hold) becomeReader(ctx context.Context) error {
 	h.mu.Unlock()
 	for {
 		node.also = append(deletes(old), unmark...)
-		_, _, err := h.c.createSteadily(ctx, h.e, []newNode{node})
-		var refused *zk.MultiError // says which
+		_, _, err := h.c.follow(ctx, h.e, h.e.ask([]newNode{node}))
+		refused, _ := errors.AsType[*zk.MultiError](err)
 		switch {
 		case err == nil:
 			h.replace(fence.Shared, 0, nil, fresh)
-		case errors.Is(err, zk.ErrNoNode) && errors.As(err, &refused) && refused.Index > 1 && len(old) > 1:
+		case errors.Is(err, zk.ErrNoNode) && refused != nil && refused.Index > 1 && len(old) > 1:
 			old = old[:1] // another client removed the writer's place in the queue
 			continue
 		case errors.Is(err, zk.ErrNoNode):

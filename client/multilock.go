@@ -125,10 +125,7 @@ func takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
 		if l.h.e != first.h.e || !l.Valid() {
 			// One was lost while others were waited for.
 			giveBack()
-			if l.reason() == Revoked { // the set leaves, as a waiter does
-				return nil, l.Err()
-			}
-			return nil, &requeueError{lostOnTheWay(l.Err())}
+			return nil, lostOnTheWay(l.Err())
 		}
 		for _, n := range l.h.nodesNow() {
 			n.lock, n.mode = l.h.path, l.Mode()
@@ -140,27 +137,19 @@ func takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
 	return h, nil
 }
 
-// reason returns why the lease was lost, 0 if it was not.
-func (l *Lease) reason() LostReason {
-	if lost := (*LostError)(nil); errors.As(l.Err(), &lost) {
-		return lost.Reason
-	}
-	return 0
-}
-
-// lostOnTheWay returns what the loss of a lock means to an attempt that goes on for others.
+// lostOnTheWay returns the error of an attempt that lost one lock while it waited for others.
 func lostOnTheWay(loss error) error {
-	var lost *LostError
-	if !errors.As(loss, &lost) {
-		return ErrSessionExpired // its node went with the session of another part
+	lost, ok := errors.AsType[*LostError](loss)
+	switch {
+	case !ok: // its node went with the session of another part
+	case lost.Reason == Revoked:
+		return lost // the set leaves, as a waiter does
+	case lost.Reason == Removed, lost.Reason == Broken:
+		return &requeueError{fmt.Errorf("%w: %s", ErrNodeRemoved, lost.Node)}
+	case lost.Reason == MaxHold:
+		return &requeueError{lost}
 	}
-	switch lost.Reason {
-	case Removed, Broken:
-		return fmt.Errorf("%w: %s", ErrNodeRemoved, lost.Node)
-	case MaxHold:
-		return lost
-	}
-	return ErrSessionExpired
+	return &requeueError{ErrSessionExpired}
 }
 
 // unlockEach unlocks all parts at the same time, and returns the first error.

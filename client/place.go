@@ -38,7 +38,7 @@ func (p *place) saw(s seen, err error, since uint64) error {
 	case errors.Is(err, zk.ErrNoNode):
 		return p.displaced()
 	case err != nil:
-		return p.lostSession(err)
+		return err
 	case s.listed:
 		p.own, p.since = s.w, since // of the directory: it is there
 		return nil
@@ -71,17 +71,9 @@ func (p *place) stays() bool {
 // displaced returns the error for an own node that is gone.
 func (p *place) displaced() error {
 	if p.e.ended() {
-		return &requeueError{ErrSessionExpired}
+		return ErrSessionExpired
 	}
 	return &requeueError{ErrNodeRemoved}
-}
-
-// lostSession turns the end of the session into the loss of the place.
-func (p *place) lostSession(err error) error {
-	if errors.Is(err, ErrSessionExpired) {
-		return &requeueError{ErrSessionExpired}
-	}
-	return err
 }
 
 // stamp records the time of a grant that came later than the node, in the node of a holder that

@@ -19,7 +19,7 @@ func policyAcquire(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 	if err != nil {
 		w.withdraw(ctx, errors.Is(err, ErrNotAcquired))
 	}
-	return h, err
+	return h, lostPlace(err)
 }
 
 // policyWaiter is one attempt in one session.
@@ -52,15 +52,15 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold, error) {
 	if !w.reads() && !w.a.try {
 		// A writer needs its place before anything can be decided.
 		if err := w.dir.read(ctx, w.a.cfg); err != nil {
-			return nil, w.lostSession(err)
+			return nil, err
 		}
 		if err := w.enqueue(ctx); err != nil {
-			return nil, w.lostSession(err)
+			return nil, err
 		}
 	}
 	for synced := false; ; {
 		if err := w.look(ctx); err != nil {
-			return nil, w.lostSession(err)
+			return nil, err
 		}
 		step, err := w.decide(ctx)
 		if errors.Is(err, ErrNotAcquired) && !synced {
@@ -71,11 +71,11 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold, error) {
 			}
 		}
 		if err != nil {
-			return nil, w.lostSession(err)
+			return nil, err
 		}
 		h, err := w.act(ctx, step)
 		if h != nil || err != nil {
-			return h, w.lostSession(err)
+			return h, err
 		}
 	}
 }

@@ -124,7 +124,7 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 		a.turn.leave() // the local queue is for the head of the other one
 		h.turn = nil
 	}
-	return h, err
+	return h, lostPlace(err)
 }
 
 // free returns ErrNotAcquired if n permits are not free.
@@ -192,7 +192,7 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 			return nil, err
 		}
 		if err := e.rest(ctx, safety, limitW.Fired(), usedW.Fired(), mine.own.Fired()); err != nil {
-			return nil, mine.lostSession(err)
+			return nil, err
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (s *Semaphore) grab(ctx context.Context, a *attempt, head *hold, n int) (*h
 		held[i] = heldNode{path: m.path, id: m.id, lock: s.path}
 	}
 	if !e.valid() {
-		err = &requeueError{ErrSessionExpired}
+		err = ErrSessionExpired
 	} else {
 		err = s.c.aloneNow(ctx, e, s.path, s.d.use, nil)
 	}

@@ -399,8 +399,7 @@ func (c *Conn) setWatches(s *jute.SetWatches) *call {
 	}
 	r.end(b)
 	r.settled = func(err error) {
-		var refused *Error
-		if errors.As(err, &refused) {
+		if _, refused := errors.AsType[*Error](err); refused {
 			c.mu.Lock()
 			c.watches.lost(c.root, s)
 			c.mu.Unlock()

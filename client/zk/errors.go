@@ -83,8 +83,8 @@ func (u *uncertain) Is(target error) bool { return target == ErrUncertain }
 
 // IsRefusal reports whether err is a server's answer: then the request certainly had no effect.
 func IsRefusal(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && !errors.Is(err, ErrUncertain)
+	_, refused := errors.AsType[*Error](err)
+	return refused && !errors.Is(err, ErrUncertain)
 }
 
 // dialError says which servers a Dial was for.

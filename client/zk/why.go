@@ -37,8 +37,7 @@ func wordless(err error) bool {
 
 // whyTLS explains a TLS handshake that failed.
 func whyTLS(err error) error {
-	var header tls.RecordHeaderError
-	if errors.As(err, &header) || wordless(err) {
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok || wordless(err) {
 		return fmt.Errorf("%w, or wants a certificate: %w", errNoTLS, portless(err))
 	}
 	return fmt.Errorf("TLS: %w", portless(err))
@@ -47,8 +46,7 @@ func whyTLS(err error) error {
 // portless is an error of a connection without its two addresses. The port on this side changes
 // each time, so a log of each new trouble would repeat the same one again and again.
 func portless(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) && (op.Op == "read" || op.Op == "write") {
+	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "read" || op.Op == "write") {
 		return fmt.Errorf("%s: %w", op.Op, op.Err)
 	}
 	return err
