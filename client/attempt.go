@@ -3,16 +3,17 @@ package client
 import (
 	"container/list"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
-	"github.com/zlockd/zlockd/client/zk"
 )
 
 // attempt is one call that asks for a lock.
@@ -267,88 +268,159 @@ func (t *turn) leave() {
 	q.Remove(q.Front()).(chan *turn) <- &turn{g: t.g, key: t.key}
 }
 
-// Different kinds of locks on one path do not exclude each other by themselves: each looks only at
-// nodes of its own kind. So an attempt makes its node and then, before the grant, looks through the
-// children of the directory for holders of other kinds. Of two that come at the same time at least
-// one sees the other, because each makes its node first. Where there may be no node to see, the
-// kind is in the data of the directory.
-
-// use is what a directory is used for, as far as kinds of locks exclude each other.
-type use uint8
-
-const (
-	useQueue       use = iota // numbered nodes: queueOf tells their kinds apart
-	usePolicy                 // read-write lock with a policy
-	useSimple                 // one node named lock, of another program
-	usePermits                // semaphore with nodes in leases
-	useBarePermits            // kazoo's semaphore: nodes named by an id alone
-)
-
-// useOf returns the use that the name of a directory's child reveals.
-func useOf(name string) (use, bool) {
-	switch {
-	case name == recipe.SimpleName:
-		return useSimple, true
-	case name == recipe.PermitsName:
-		return usePermits, true
-	case recipe.IsPolicyNode(name):
-		return usePolicy, true
-	}
-	if c, _, ok := recipe.ParseName(name); ok && c.Kind != recipe.RoleLease {
-		return useQueue, true
-	}
-	if _, ok := recipe.ParseHex(name); ok {
-		return useBarePermits, true
-	}
-	return 0, false
+// lineage lists the leases that a lease's context is nested in. Goroutines have no identity, so the
+// context says whether its user already holds a lock.
+type lineage struct {
+	lease  *Lease
+	parent *lineage
 }
 
-// alone fails if a client holds, or waits for, a lock of another kind on the path. names are the
-// path's children.
-func (c *Client) alone(ctx context.Context, e *epoch, path string, own use, names []string) error {
-	for _, name := range names {
-		if name[0] == '_' && own == useQueue {
-			continue // most are contenders of the queue itself
-		}
-		u, ok := useOf(name)
-		if !ok || u == own {
-			continue
-		}
-		child, live := recipe.Join(path, name), false
-		if u == usePermits {
-			permits, err := e.children(ctx, child)
-			if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
-				return err
+type lineageKey struct{}
+
+func lineageOf(ctx context.Context) *lineage {
+	l, _ := ctx.Value(lineageKey{}).(*lineage)
+	return l
+}
+
+// heldBy returns the hold of path that ctx has. Permits do not exclude each other, so a context
+// with a permit does not hold the path.
+func heldBy(ctx context.Context, c *Client, path string) *hold {
+	for l := lineageOf(ctx); l != nil; l = l.parent {
+		for _, lease := range append([]*Lease{l.lease}, l.lease.h.parts...) {
+			h := lease.h
+			if h.c == c && h.parts == nil && slices.Contains(h.locks(), path) && h.modeOf(path) != fence.Permit &&
+				lease.Err() == nil && l.lease.Err() == nil {
+				return h
 			}
-			for _, p := range permits {
-				cont, _, ok := recipe.ParseName(p)
-				live = live || ok && cont.Kind == recipe.RoleLease
-			}
-		} else {
-			st, err := e.conn.Exists(ctx, child)
-			if err != nil && !errors.Is(err, zk.ErrNoAuth) {
-				return err
-			}
-			live = st != nil && st.EphemeralOwner != 0 // a lasting node of this name is no contender
-		}
-		if live {
-			return fmt.Errorf("%w: %s is of another kind of lock", ErrMixedLayout, child)
 		}
 	}
 	return nil
 }
 
-// aloneNow is alone for an attempt that may not have listed the path since it made its node.
-func (c *Client) aloneNow(ctx context.Context, e *epoch, path string, own use, listed *zk.Names) error {
-	if listed == nil {
-		names, err := e.conn.Names(ctx, path)
-		if errors.Is(err, zk.ErrNoNode) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		listed = &names
+// named keeps the leases of named tasks. A goroutine that locks a second time without the lease's
+// context would wait for itself; the name of its task reveals that.
+type named struct {
+	mu sync.Mutex            // nothing else is locked while it is held
+	m  map[taskPath][]*Lease // active leases
+}
+
+type taskPath struct{ task, path string }
+
+// add registers a lease taken with a context that names its task.
+func (n *named) add(ctx context.Context, l *Lease) {
+	task := taskIn(ctx)
+	if task == "" || l.mode == fence.Permit || l.h.parts != nil { // the parts are known themselves
+		return
 	}
-	return c.alone(ctx, e, path, own, listed.List())
+	paths := l.h.locks()
+	if l.path != "" {
+		paths = []string{l.path}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range paths {
+		k := taskPath{task, p}
+		n.m[k] = append(n.m[k], l)
+		l.tasks = append(l.tasks, k)
+	}
+}
+
+// remove is called when the lease is unlocked or lost.
+func (n *named) remove(l *Lease) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, k := range l.tasks {
+		n.m[k] = slices.DeleteFunc(n.m[k], func(x *Lease) bool { return x == l })
+		if len(n.m[k]) == 0 {
+			delete(n.m, k)
+		}
+	}
+	l.tasks = nil
+}
+
+// check fails if the task of ctx holds path, so that a lock in mode would wait for it.
+func (n *named) check(ctx context.Context, path string, mode fence.Mode) error {
+	task := taskIn(ctx)
+	if task == "" || mode == fence.Permit {
+		return nil
+	}
+	n.mu.Lock()
+	leases := slices.Clone(n.m[taskPath{task, path}])
+	n.mu.Unlock()
+	for _, l := range leases {
+		if mode == fence.Exclusive || l.h.modeOf(path) == fence.Exclusive {
+			return selfDeadlock(path, fmt.Sprintf("task %q holds it; lock with the lease's context to say so", task))
+		}
+	}
+	return nil
+}
+
+// locks returns the paths of the locks of the hold.
+func (h *hold) locks() []string {
+	paths := []string{h.path}
+	for _, n := range h.nodesNow() {
+		if n.lock != "" && !slices.Contains(paths, n.lock) {
+			paths = append(paths, n.lock)
+		}
+	}
+	return paths
+}
+
+// modeOf returns the mode in which the hold has one of its locks.
+func (h *hold) modeOf(path string) fence.Mode {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, n := range h.nodes {
+		if n.lock == path && n.mode != 0 {
+			return n.mode
+		}
+	}
+	return h.mode
+}
+
+// taskIn returns the task of ctx, "" if ctx has no task.
+func taskIn(ctx context.Context) string {
+	task, _ := ctx.Value(taskKey{}).(string)
+	return task
+}
+
+// taskOf returns the task of ctx, or a fresh one if ctx has no task.
+func taskOf(ctx context.Context) string {
+	if task := taskIn(ctx); task != "" {
+		return task
+	}
+	return rand.Text()
+}
+
+// nested decides what an attempt gets if its context may already hold the path: a nested lease, an
+// error, or nil, nil if the context does not hold it.
+func nested(ctx context.Context, c *Client, a *attempt) (*Lease, error) {
+	if a.mode == fence.Permit || a.alone {
+		return nil, nil // more permits, or another candidacy, are another thing
+	}
+	path, mode := a.path, a.mode
+	for {
+		held := heldBy(ctx, c, path)
+		if held == nil {
+			return nil, c.named.check(ctx, path, mode)
+		}
+		if mode == fence.Exclusive && held.modeOf(path) == fence.Shared {
+			return nil, selfDeadlock(path, "it holds a read lock; Upgrade turns that into a write lock")
+		}
+		if !a.cfg.reentrant {
+			return nil, selfDeadlock(path, "WithReentrant allows this")
+		}
+		one := "" // unless the hold is of other locks, too
+		if path != held.path || len(held.locks()) > 1 {
+			one = path
+		}
+		l, err := held.addLease(ctx, one, mode)
+		if err == nil {
+			return l, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctxErr(ctx)
+		}
+		// Lost, or downgraded, at this moment: look again.
+	}
 }
