@@ -28,7 +28,6 @@ type Client struct {
 	named       named
 	troubles    troubles
 	localQueues localQueues
-	policyClock policyClock
 	notifier    *notifier
 	count       counters
 	owner       recipe.Owner // the part of the record that all nodes of the client share

@@ -176,31 +176,28 @@ func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
 	for _, test := range []struct {
 		policy      recipe.Policy
 		readerFirst bool
-		overdue     bool
 		new, queued recipe.Do
 	}{
-		{PolicyWriter, true, false, recipe.Enqueue, recipe.Wait},
-		{PolicyWriter, false, false, recipe.Enqueue, recipe.Wait},
-		{PolicyFair, true, false, recipe.Enqueue, recipe.Grant},
-		{PolicyFair, false, false, recipe.Enqueue, recipe.Wait},
-		{PolicyReader, true, false, recipe.Grant, recipe.Grant},
-		{PolicyReader, false, false, recipe.Grant, recipe.Grant},
-		{PolicyReader, true, true, recipe.Enqueue, recipe.Grant},
-		{PolicyReader, false, true, recipe.Enqueue, recipe.Wait},
+		{PolicyWriter, true, recipe.Enqueue, recipe.Wait},
+		{PolicyWriter, false, recipe.Enqueue, recipe.Wait},
+		{PolicyFair, true, recipe.Enqueue, recipe.Grant},
+		{PolicyFair, false, recipe.Enqueue, recipe.Wait},
+		{PolicyReader, true, recipe.Grant, recipe.Grant},
+		{PolicyReader, false, recipe.Grant, recipe.Grant},
 	} {
 		w := q(writer, recipe.QueueWrite, 5)
 		r := q(reader, recipe.QueueRead, 6)
 		if test.readerFirst {
 			r.Seq = 4
 		}
-		v := &recipe.PolicyView{Policy: test.policy, Overdue: test.overdue, Nodes: []recipe.PolicyNode{w}}
+		v := &recipe.PolicyView{Policy: test.policy, Nodes: []recipe.PolicyNode{w}}
 		expect.Equal(t, recipe.DecideRead(v, reader, false).Do, test.new,
-			"%v, overdue %v: a reader that comes now", test.policy, test.overdue)
+			"%v: a reader that comes now", test.policy)
 		v.Nodes = append(v.Nodes, r)
 		if step := recipe.DecideRead(v, reader, true); step.Do != test.queued || step.Do == recipe.Wait &&
 			step.On != w {
-			t.Errorf("%v, overdue %v, reader first %v: a queued reader: %+v, want %v", test.policy, test.overdue,
-				test.readerFirst, step, test.queued)
+			t.Errorf("%v, reader first %v: a queued reader: %+v, want %v", test.policy, test.readerFirst, step,
+				test.queued)
 		}
 	}
 }

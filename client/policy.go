@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
@@ -32,15 +31,14 @@ type policyWaiter struct {
 	upgrades bool // a read hold, which id is of
 	entered  bool // the queue node is new, and the record was read just before
 
-	closed bool // the door was closed for this attempt at some time
-	delay  policyDelay
-	// queuedAt is when queued writers came, by the server's clock.
-	queuedAt map[recipe.ID]int64
+	closed   bool // the door was closed for this attempt at some time
+	delay    policyDelay
+	queuedAt time.Time // when the client learned of its place
 }
 
 func newPolicyWaiter(a *attempt, e *epoch, id recipe.ID) *policyWaiter {
 	return &policyWaiter{
-		waiter: waiter{place: place{c: a.c, e: e, a: a}}, id: id, queuedAt: map[recipe.ID]int64{},
+		waiter: waiter{place: place{c: a.c, e: e, a: a}}, id: id,
 		dir: policyDir{c: a.c, e: e, path: a.dir},
 	}
 }
@@ -62,7 +60,7 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold, error) {
 		if err := w.look(ctx); err != nil {
 			return nil, err
 		}
-		step, err := w.decide(ctx)
+		step, err := w.decide()
 		if errors.Is(err, ErrNotAcquired) && !synced {
 			// The server may lag behind: the try is refused by what is there after a sync.
 			synced, w.dir.fresh = true, false
@@ -103,15 +101,9 @@ func (w *policyWaiter) mark() recipe.Door {
 }
 
 // decide asks the decision functions.
-func (w *policyWaiter) decide(ctx context.Context) (recipe.Step, error) {
+func (w *policyWaiter) decide() (recipe.Step, error) {
 	v := w.dir.view(w.a.cfg.policy)
-	if v.Policy == PolicyReader {
-		left, known, err := w.writerLeft(ctx, v)
-		if err != nil {
-			return recipe.Step{}, err
-		}
-		v.Overdue = known && left <= 0
-	}
+	v.Overdue = w.queued && !w.reads() && w.untilOverdue() <= 0
 	var step recipe.Step
 	switch {
 	case w.reads():
@@ -174,9 +166,7 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 	}
 	w.created, w.queued, w.id = made[0], true, made[0].id
 	w.a.enqueued(w.created)
-	w.c.policyClock.observe(w.stat.Ctime)
-	w.queuedAt[w.id] = w.stat.Ctime
-	w.entered = true
+	w.queuedAt, w.entered = time.Now(), true
 	return nil
 }
 
@@ -241,7 +231,6 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 		w.id, w.queued = newNodeID(w.e.sid), false
 		return nil, nil
 	}
-	w.c.policyClock.observe(stat.Ctime)
 	if w.queued && !w.reads() {
 		nodes = append(nodes, heldNode{path: w.path, id: w.id, place: true})
 	}
@@ -279,59 +268,9 @@ func policyHoldData(a *attempt) []byte {
 	return recipe.EncodeOwner(o)
 }
 
-// policyClock estimates the server's clock, for all attempts of a client, from the stamps of nodes
-// that the client made. The estimate is never ahead.
-type policyClock struct {
-	mu     sync.Mutex
-	known  bool
-	origin time.Time
-	offset time.Duration // server time at origin, since its epoch
-}
-
-// observe takes in a server time of this moment or before.
-func (s *policyClock) observe(ms int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	if !s.known {
-		s.known, s.origin = true, now
-		s.offset = time.Duration(ms) * time.Millisecond
-		return
-	}
-	s.offset = max(s.offset, time.Duration(ms)*time.Millisecond-now.Sub(s.origin))
-}
-
-// since returns how long ago a server time was, and false if the clock is not known.
-func (s *policyClock) since(ms int64) (time.Duration, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.known {
-		return 0, false
-	}
-	return s.offset + time.Since(s.origin) - time.Duration(ms)*time.Millisecond, true
-}
-
-// writerLeft returns the time until the oldest queued writer is overdue, because readers have
-// overtaken it for longer than the bound. It never returns less than the true time.
-func (w *policyWaiter) writerLeft(ctx context.Context, v *recipe.PolicyView) (time.Duration, bool, error) {
-	n := v.OldestWriter()
-	if n == nil {
-		return 0, false, nil
-	}
-	ms, ok := w.queuedAt[n.ID]
-	if !ok {
-		st, err := w.e.conn.Exists(ctx, recipe.Join(w.a.dir, n.Name(true)))
-		if err != nil || st == nil {
-			if errors.Is(err, zk.ErrNoAuth) {
-				err = nil
-			}
-			return 0, false, err
-		}
-		ms = st.Ctime
-		w.queuedAt[n.ID] = ms
-	}
-	waited, ok := w.c.policyClock.since(ms)
-	return w.dir.rec.WriterBound() - waited, ok, nil
+// untilOverdue returns the time until readers have overtaken this writer for as long as they may.
+func (w *policyWaiter) untilOverdue() time.Duration {
+	return w.dir.rec.WriterBound() - time.Since(w.queuedAt)
 }
 
 // awaitStep waits for what the decision names. Any wake leads to another look; an event alone
@@ -339,13 +278,7 @@ func (w *policyWaiter) writerLeft(ctx context.Context, v *recipe.PolicyView) (ti
 func (w *policyWaiter) awaitStep(ctx context.Context, step recipe.Step) error {
 	var also wakers
 	if step.Timer {
-		left, ok, err := w.writerLeft(ctx, w.dir.view(w.a.cfg.policy))
-		if err != nil {
-			return err
-		}
-		if ok {
-			also.timer = time.After(max(left, 0) + time.Millisecond)
-		}
+		also.timer = time.After(max(w.untilOverdue(), 0) + time.Millisecond)
 	}
 	if step.Data {
 		also.fired = firedOf(w.dir.watch)

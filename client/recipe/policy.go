@@ -54,8 +54,8 @@ type PolicyView struct {
 	Policy Policy
 	Door   Door
 	Nodes  []PolicyNode
-	// Overdue says that the oldest queued writer has waited longer than the bound. PolicyReader then
-	// turns fair, for readers and for that writer.
+	// Overdue says that the contender is a writer that has waited longer than the bound. For it
+	// PolicyReader then turns fair: it closes the door, and readers overtake it no longer.
 	Overdue bool
 }
 
@@ -126,18 +126,7 @@ func (v *PolicyView) OtherHold(id ID) *PolicyNode {
 	return v.last(func(n *PolicyNode) bool { return n.Kind == HoldRead && n.ID != id })
 }
 
-// OldestWriter returns the queued writer that waits longest.
-func (v *PolicyView) OldestWriter() *PolicyNode {
-	var oldest *PolicyNode
-	for i := range v.Nodes {
-		if n := &v.Nodes[i]; n.Kind == QueueWrite && (oldest == nil || Before(n.Seq, oldest.Seq)) {
-			oldest = n
-		}
-	}
-	return oldest
-}
-
-// fair reports whether the order of arrival counts between readers and writers.
+// fair reports whether a writer waits for the readers that came before it, and for no others.
 func (v *PolicyView) fair() bool {
 	return v.Policy == PolicyFair || v.Policy == PolicyReader && v.Overdue
 }
@@ -152,9 +141,9 @@ func DecideRead(v *PolicyView, id ID, queued bool) Step {
 	writer := v.last(func(n *PolicyNode) bool { return n.Kind == HoldWrite })
 	var ahead *PolicyNode
 	switch {
-	case v.Policy == PolicyWriter || v.fair() && own == nil:
+	case v.Policy == PolicyWriter || v.Policy == PolicyFair && own == nil:
 		ahead = v.last(func(n *PolicyNode) bool { return n.Kind == QueueWrite })
-	case v.fair():
+	case v.Policy == PolicyFair:
 		ahead = v.last(func(n *PolicyNode) bool { return n.Kind == QueueWrite && Before(n.Seq, own.Seq) })
 	}
 	switch {
