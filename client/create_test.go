@@ -10,6 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	czk "github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -111,6 +113,23 @@ func TestE10NodeOfADyingSessionIsNotAdopted(t *testing.T) {
 	n.Path = d + "/" + recipe.NodeName(LayoutCurator, recipe.RoleLock, id, "")
 	p := must.Get(o.Create(n.Path, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)))(t)
 	must.That(t, must.Get(c.recover(testCtx(t), e, []newNode{n}))(t) == nil, "adopted %s", p)
+}
+
+// A node is known again by the name that was asked for, and a holder by its id in either form.
+func TestNodesAreKnownByTheirNames(t *testing.T) {
+	id := newNodeID(1)
+	names := []string{"_c_" + id.UUID() + "-lock-0000000007", "q-" + id.UUID() + "-W-0000000008",
+		"h-" + id.UUID() + "-W", "lock-0000000009"}
+	for _, asked := range []string{"_c_" + id.UUID() + "-lock-", "h-" + id.UUID() + "-W"} {
+		n := newNode{Create: czk.Create{Path: "/d/" + asked}}
+		found := n.in(names)
+		expect.That(t, len(found) == 1 && strings.HasPrefix(found[0], asked), "%s: %v", asked, found)
+	}
+	expect.Equal(t, len(newNode{Create: czk.Create{Path: "/d/" + newNodeID(1).Hex()}}.in(names)), 0, "of another id")
+	for _, name := range []string{"_c_" + id.UUID() + "-lock-0000000007", id.Hex() + "__lock__0000000007"} {
+		expect.That(t, lives([]string{"lock-0000000009", name}, id.UUID()), "%s is not found", name)
+	}
+	expect.That(t, !lives(names[3:], id.UUID()), "found without a node")
 }
 
 func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {

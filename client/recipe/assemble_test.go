@@ -77,8 +77,6 @@ func TestIDsWithDashes(t *testing.T) {
 		marks := slices.Contains([]int{8, 13, 14, 18, 19, 23}, i)
 		expect.That(t, marks == (made != MakerSelf), "%s with a g at %d is made by %v", text, i, made)
 	}
-	expect.List(t, Bearing([]string{"_c_" + text + "-lock-", "lock-", id.Hex() + "__lock__"}, id),
-		[]string{"_c_" + text + "-lock-", id.Hex() + "__lock__"}, "bearing the id")
 }
 
 // What a record of a lock with a policy says, and what counts as nothing said.
