@@ -121,7 +121,7 @@ func (o *openConn) read() error {
 	for {
 		r, err := o.c.Next()
 		o.mu.Lock()
-		if err == nil && r.Xid != jute.XidEvent {
+		if err == nil && r.Event == nil {
 			err = o.answer(&r)
 		}
 		o.err = err
