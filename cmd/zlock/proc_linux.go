@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -89,13 +90,9 @@ func readProcess(pid int) (process, bool) {
 	if i < 0 {
 		return process{}, false
 	}
-	f := bytes.Fields(b[i+1:])
-	if len(f) < 3 || len(f[0]) != 1 {
-		return process{}, false
-	}
-	parent, err1 := strconv.Atoi(string(f[1]))
-	group, err2 := strconv.Atoi(string(f[2]))
-	return process{pid, parent, group, f[0][0]}, err1 == nil && err2 == nil
+	p := process{pid: pid}
+	_, err = fmt.Sscanf(string(b[i+1:]), " %c %d %d", &p.state, &p.parent, &p.group)
+	return p, err == nil
 }
 
 // groupAlive reports whether a process of the group runs. kill(2) would count zombies, and an

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -230,20 +231,10 @@ func clientAuth(z *zoo, _, value string) error {
 // protocols keeps the oldest protocol that the file asks for; the server speaks none older
 // than 1.2.
 func protocols(z *zoo, _, value string) error {
-	has12, has13 := false, false
-	for p := range strings.SplitSeq(value, ",") {
-		switch strings.TrimSpace(p) {
-		case "TLSv1.2":
-			has12 = true
-		case "TLSv1.3":
-			has13 = true
-		case "TLS":
-			has12, has13 = true, true
-		}
-	}
+	asked := words(value)
 	switch {
-	case has12:
-	case has13:
+	case slices.Contains(asked, "TLS"), slices.Contains(asked, "TLSv1.2"):
+	case slices.Contains(asked, "TLSv1.3"):
 		z.s.more.tls13 = true
 	default:
 		return errors.New("TLS 1.2 and 1.3 are spoken, nothing older")

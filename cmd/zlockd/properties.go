@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 )
@@ -66,6 +67,8 @@ func splitProperty(line string) (key, value string) {
 	return line[:end], value
 }
 
+var escapes = map[byte]byte{'t': '\t', 'n': '\n', 'r': '\r', 'f': '\f'}
+
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -77,27 +80,14 @@ func unescape(s string) string {
 			continue
 		}
 		i++
-		switch s[i] {
-		case 't':
-			b.WriteByte('\t')
-		case 'n':
-			b.WriteByte('\n')
-		case 'r':
-			b.WriteByte('\r')
-		case 'f':
-			b.WriteByte('\f')
-		case 'u':
-			if i+4 < len(s) {
-				if r, err := strconv.ParseUint(s[i+1:i+5], 16, 16); err == nil {
-					b.WriteRune(rune(r))
-					i += 4
-					continue
-				}
+		if s[i] == 'u' && i+4 < len(s) {
+			if r, err := strconv.ParseUint(s[i+1:i+5], 16, 16); err == nil {
+				b.WriteRune(rune(r))
+				i += 4
+				continue
 			}
-			b.WriteByte('u')
-		default:
-			b.WriteByte(s[i])
 		}
+		b.WriteByte(cmp.Or(escapes[s[i]], s[i]))
 	}
 	return b.String()
 }

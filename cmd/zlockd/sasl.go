@@ -14,8 +14,8 @@ import (
 // authSchemes are the schemes in which a client can prove its identity.
 var authSchemes = []string{"digest", "sasl", "x509"}
 
-// schemes splits the value of --require-auth.
-func schemes(list string) []string {
+// words splits a list at commas and blanks.
+func words(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
@@ -64,7 +64,7 @@ func newSASL(s *settings, log *slog.Logger) (*sasl.Mechanisms, error) {
 
 // checkSASL reports flags of authentication that would let no client in.
 func (s *settings) checkSASL(fail func(string, ...any)) {
-	required := schemes(s.requireAuth)
+	required := words(s.requireAuth)
 	for _, scheme := range required {
 		if !slices.Contains(authSchemes, scheme) {
 			fail("--require-auth %q is unknown: want %s", scheme, strings.Join(authSchemes, ", "))
@@ -103,7 +103,7 @@ func (s *settings) checkSASL(fail func(string, ...any)) {
 // requiredAuth maps the three keys that let no client in without authentication.
 func (z *zoo) requiredAuth() error {
 	on := func(key string) bool { return strings.EqualFold(z.seen[key], "true") }
-	required := schemes(z.seen["enforce.auth.schemes"])
+	required := words(z.seen["enforce.auth.schemes"])
 	switch {
 	case on("enforce.auth.enabled") && len(required) == 0:
 		return fmt.Errorf("enforce.auth.enabled: enforce.auth.schemes names no scheme")

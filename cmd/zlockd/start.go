@@ -77,7 +77,7 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 	}
 	o.MaxConnsPerAddr = orNoLimit(o.MaxConnsPerAddr)
 	o.MaxBytes, o.DiskReserve = s.maxData<<20, cmp.Or(s.diskReserve<<20, -1)
-	o.EnsembleNames, o.RequireAuth, o.AdminHosts = s.names(), schemes(s.requireAuth), schemes(s.adminHosts)
+	o.EnsembleNames, o.RequireAuth, o.AdminHosts = s.names(), words(s.requireAuth), words(s.adminHosts)
 	o.NoJVM = !s.jvmMetrics
 	o.Version, o.Built, o.Logger = release.Version(), release.Built(), log
 	for _, f := range []*tlsfiles.Files{files, adminFiles} {

@@ -60,23 +60,15 @@ const (
 func PrintFlag(w io.Writer, f *pflag.Flag) {
 	name, text := FlagText(f)
 	fmt.Fprintf(w, "  %s\n", name)
-	col := 0
+	line := ""
 	for word := range strings.FieldsSeq(text) {
-		switch {
-		case col == 0:
-			io.WriteString(w, strings.Repeat(" ", helpIndent))
-			col = helpIndent
-		case col+1+len(word) > helpWidth:
-			io.WriteString(w, "\n"+strings.Repeat(" ", helpIndent))
-			col = helpIndent
-		default:
-			io.WriteString(w, " ")
-			col++
+		if line != "" && helpIndent+len(line)+1+len(word) > helpWidth {
+			fmt.Fprintf(w, "%*s%s\n", helpIndent, "", line)
+			line = ""
 		}
-		io.WriteString(w, word)
-		col += len(word)
+		line = strings.TrimPrefix(line+" "+word, " ")
 	}
-	io.WriteString(w, "\n")
+	fmt.Fprintf(w, "%*s%s\n", helpIndent, "", line)
 }
 
 // FlagText returns a flag with the name of its value, and what it does with its default.

@@ -2,11 +2,35 @@ package release
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
+
+// Release is one line of RELEASES.
+type Release struct {
+	Version string
+	Commit  string // the sources of the release; empty until the release is recorded
+}
+
+// List returns all releases, newest first.
+func List() []Release {
+	var all []Release
+	for line := range strings.Lines(list) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || strings.HasPrefix(line, "#") {
+			continue
+		}
+		r := Release{Version: fields[0]}
+		if len(fields) > 1 {
+			r.Commit = fields[1]
+		}
+		all = append(all, r)
+	}
+	return all
+}
 
 // The list is what the upgrade test builds old releases from, so every line must
 // name a version, and only the newest may lack its commit.
