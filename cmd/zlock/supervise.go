@@ -64,6 +64,12 @@ func (s *supervisor) run(sigs chan os.Signal, l *launch) (int, error) {
 	s.child, s.started = child, time.Now()
 	s.watch(sigs)
 	child.finish(s.killAfter, s.say)
+	// A signal that tells to end counts, also if zlock notices it after COMMAND's end.
+	signal.Stop(sigs)
+	for len(sigs) > 0 {
+		s.told = tellsToEnd(<-sigs) || s.told
+	}
+	s.told = s.told || len(child.signals) > 0
 	if s.code != 0 {
 		return s.code, nil
 	}

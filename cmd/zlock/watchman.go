@@ -131,11 +131,12 @@ func (w *watchman) watch() error {
 			}
 			w.take(&o)
 		case st := <-w.ends:
+			for len(told) > 0 { // sent before the end
+				w.passOn(<-told)
+			}
 			w.report(news{Ended: true, Status: st})
 		case s := <-told:
-			if tellsToEnd(s) { // a program that wants to end zlock sends it to COMMAND's parent
-				w.report(news{Signal: s.(syscall.Signal)})
-			}
+			w.passOn(s)
 		case <-time.After(w.pause()):
 		}
 		// The end of the input says the same, unless another process holds it open.
@@ -143,6 +144,14 @@ func (w *watchman) watch() error {
 			return w.orphaned()
 		}
 		w.look()
+	}
+}
+
+// passOn tells zlock of a signal for the guard: a program that wants to end zlock sends it to
+// COMMAND's parent.
+func (w *watchman) passOn(s os.Signal) {
+	if tellsToEnd(s) {
+		w.report(news{Signal: s.(syscall.Signal)})
 	}
 }
 
