@@ -54,11 +54,9 @@ func (t target) alive() bool {
 // child is COMMAND.
 type child struct {
 	target
-	guard   int // the guard's process, which is not one of COMMAND's
-	exited  chan struct{}
-	status  syscall.WaitStatus  // valid once exited is closed
-	signals chan syscall.Signal // sent to the guard, as COMMAND's parent
-	bereft  chan struct{}       // closed when the guard dies before COMMAND
+	guard  int                // the guard's process, which is not one of COMMAND's
+	news   chan news          // of the guard; COMMAND's end is the last
+	status syscall.WaitStatus // valid once the news of the end has come
 }
 
 // signal sends sig to the target; in the foreground also to processes that COMMAND started and
@@ -93,10 +91,9 @@ func (c *child) code() int {
 	return c.status.ExitStatus()
 }
 
-// finish ends the processes that COMMAND left running, and returns when none is left: until
-// then the lock must not move. It calls say if that takes long.
+// finish ends the processes that COMMAND left running when it ended, and returns when none is left:
+// until then the lock must not move. It calls say if that takes long.
 func (c *child) finish(grace time.Duration, say func(string, ...any)) {
-	<-c.exited
 	if !c.alive() {
 		return
 	}

@@ -48,6 +48,7 @@ type news struct {
 	Ended   bool
 	Status  syscall.WaitStatus // with Ended
 	Signal  syscall.Signal     // a process sent it to the guard, as COMMAND's parent
+	Bereft  bool               // zlock tells itself that the guard died before COMMAND
 }
 
 // wire is one end of the socket between zlock and its guard.
@@ -187,38 +188,31 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 			return nil, cli.Exitf(n.Failed, "%s", n.Why)
 		}
 	}
-	c := &child{
-		target: target{n.Started, l.Group == 0, l.Mark}, guard: g.pid,
-		exited: make(chan struct{}), signals: make(chan syscall.Signal, 16), bereft: make(chan struct{}),
-	}
+	c := &child{target: target{n.Started, l.Group == 0, l.Mark}, guard: g.pid, news: make(chan news)}
 	go c.follow(g)
 	return c, nil
 }
 
-// follow reads the guard's news until COMMAND has ended.
+// follow passes on the guard's news until COMMAND has ended.
 func (c *child) follow(g *guard) {
-	defer close(c.exited)
 	for {
 		var n news
-		switch err := g.in.Decode(&n); {
-		case err != nil:
-			// When the guard dies the system kills COMMAND, or COMMAND goes on (warn).
-			close(c.bereft)
-			for c.target.alive() {
-				time.Sleep(10 * time.Millisecond)
-			}
-			c.status = syscall.WaitStatus(syscall.SIGKILL)
+		if err := g.in.Decode(&n); err != nil {
+			break
+		}
+		c.status = n.Status
+		c.news <- n
+		if n.Ended {
 			return
-		case n.Ended:
-			c.status = n.Status
-			return
-		case n.Signal != 0:
-			select {
-			case c.signals <- n.Signal:
-			default:
-			}
 		}
 	}
+	// When the guard dies the system kills COMMAND, or COMMAND goes on (warn).
+	c.news <- news{Bereft: true}
+	for c.target.alive() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.status = syscall.WaitStatus(syscall.SIGKILL)
+	c.news <- news{Ended: true}
 }
 
 // tell sends a new deadline.

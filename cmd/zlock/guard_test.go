@@ -467,7 +467,7 @@ func TestGuardStartsBesideFilesThatCloseAndOpen(t *testing.T) {
 		g := must.Get(startGuard(filepath.Join(built.dir, "zlock")))(t)
 		c, err := g.start(newLaunch(exe, os.Environ(), false, false, lossFlags{}), bootClock()+time.Hour)
 		must.OK(t, err, "guard %d", i)
-		<-c.exited
+		must.That(t, (<-c.news).Ended, "the end is not the first news")
 		must.Equal(t, c.code(), 7)
 		g.done()
 	}

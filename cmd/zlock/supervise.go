@@ -69,7 +69,6 @@ func (s *supervisor) run(sigs chan os.Signal, l *launch) (int, error) {
 	for len(sigs) > 0 {
 		s.told = tellsToEnd(<-sigs) || s.told
 	}
-	s.told = s.told || len(child.signals) > 0
 	if s.code != 0 {
 		return s.code, nil
 	}
@@ -83,19 +82,29 @@ func (s *supervisor) deadline() time.Duration {
 
 // watch handles signals, loss and requests until COMMAND exits.
 func (s *supervisor) watch(sigs <-chan os.Signal) {
-	lost, revoked, bereft := s.lease.Lost(), s.lease.Revoked(), s.child.bereft
+	lost, revoked := s.lease.Lost(), s.lease.Revoked()
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	var kill <-chan time.Time
 	for {
 		select {
-		case <-s.child.exited:
-			// A COMMAND that exits after a request for the lock was stopped by it, and a lock lost in the
-			// last instant was lost while COMMAND ran.
-			if s.code == 0 && !s.lease.Valid() {
-				s.code = s.lossCode()
+		case n := <-s.child.news:
+			switch {
+			case n.Ended:
+				// A COMMAND that exits after a request for the lock was stopped by it, and a lock lost in the
+				// last instant was lost while COMMAND ran.
+				if s.code == 0 && !s.lease.Valid() {
+					s.code = s.lossCode()
+				}
+				return
+			case n.Signal != 0 && !s.told: // no terminal sends to the guard
+				s.pass(n.Signal)
+			case n.Bereft && s.onLost == 0:
+				s.say("the guard process died; COMMAND goes on without one, and its exit code is not known")
+			case n.Bereft:
+				s.say("the guard process died, and COMMAND with it")
+				s.child.signal(syscall.SIGKILL)
 			}
-			return
 		case sig := <-sigs:
 			s.forward(sig.(syscall.Signal))
 		case <-lost:
@@ -107,22 +116,10 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 		case <-kill:
 			s.child.signal(syscall.SIGKILL)
 			kill = time.After(100 * time.Millisecond) // for processes forked since
-		case sig := <-s.child.signals: // no terminal sends to the guard
-			if !s.told {
-				s.pass(sig)
-			}
 		case <-tick.C:
 			if lost != nil {
 				s.guard.tell(s.deadline().Truncate(10 * time.Millisecond))
 			}
-		case <-bereft:
-			bereft = nil
-			if s.onLost == 0 {
-				s.say("the guard process died; COMMAND goes on without one, and its exit code is not known")
-				continue
-			}
-			s.say("the guard process died, and COMMAND with it")
-			s.child.signal(syscall.SIGKILL)
 		}
 	}
 }
