@@ -43,27 +43,19 @@ func tellsToEnd(sig os.Signal) bool { return slices.Contains(endSignals, sig) }
 // end.
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	sigs := listen(endSignals...)
-	quit, done := make(chan struct{}), make(chan struct{})
+	sigs, done := listen(endSignals...), make(chan struct{})
 	go func() {
 		defer close(done)
-		select {
-		case sig := <-sigs:
+		for sig := range sigs {
 			cancel(&signalError{sig.(syscall.Signal)})
-		case <-quit:
 		}
 	}()
 	return ctx, sync.OnceFunc(func() {
 		// A signal that has come must not be lost: the caller asks [interrupted].
 		signal.Stop(sigs)
-		close(quit)
+		close(sigs)
 		<-done
-		select {
-		case sig := <-sigs:
-			cancel(&signalError{sig.(syscall.Signal)})
-		default:
-			cancel(nil)
-		}
+		cancel(nil)
 	})
 }
 
