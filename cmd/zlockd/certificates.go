@@ -64,7 +64,8 @@ func readPEM(fail func(string, ...any), flag, file string, secret bool) []byte {
 	return text
 }
 
-func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, f tlsFlags, cert, key, ca []byte) {
+func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, f tlsFlags,
+	cert, key, ca []byte) {
 	flag, certFile, keyFile := f.Flag, f.Cert, f.Key
 	if !bytes.Contains(cert, []byte("BEGIN CERTIFICATE")) {
 		fail("--%s-cert %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", flag, certFile)
