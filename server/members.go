@@ -1,179 +1,118 @@
 package server
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"maps"
 	"net"
-	"slices"
-	"strconv"
-	"strings"
+	"sync"
+	"time"
 
-	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// members are the servers of a configuration by id.
-type members map[uint32]state.Server
+const reachTime = time.Second // a server that takes longer to answer counts as unreachable
 
-// parseConfig reads the text of state.ConfigPath.
-func parseConfig(text string) (members, int64) {
-	m := members{}
-	list, version := state.ParseConfig(text)
-	for _, s := range list {
-		m[s.ID] = s
+// Members implements admin.Source.
+func (i *Instance) Members(ctx context.Context) (*status.Members, error) {
+	node := i.node.Load()
+	if node == nil {
+		return &status.Members{ID: i.o.ID}, errNotJoined
 	}
-	return m, version
+	return node.Members(ctx)
 }
 
-// next returns the configuration that r makes of m. If r lists all new members, that list is the
-// result. Otherwise next removes the servers that leave, then adds the servers that join.
-func (m members) next(r *clients.ReconfigRequest) (members, error) {
-	if r.Members != "" {
-		return wholeList(r.Members)
+// Probe implements admin.Source.
+func (i *Instance) Probe(ctx context.Context, id uint32, addr string) (*status.Found, error) {
+	node := i.node.Load()
+	if node == nil {
+		return nil, errNotJoined
 	}
-	to := maps.Clone(m)
-	for _, s := range splitList(r.Leaving) {
-		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("%w: leaving server %q", state.ErrNumber, s)
-		}
-		delete(to, state.ServerID(n)) // a server that is not a member has left already
+	if err := checkPeerAddr(addr); err != nil {
+		return nil, err
 	}
-	for _, s := range splitList(r.Joining) {
-		j, err := state.ParseServer(s)
-		if err != nil {
-			return nil, err
-		}
-		if j.Client == "" {
-			return nil, fmt.Errorf("%q: the client port is missing", s)
-		}
-		for _, is := range to {
-			if err := collide(&j, &is); err != nil {
-				return nil, err
-			}
-		}
-		to[j.ID] = j
-	}
-	return to, nil
+	return node.Probe(ctx, id, addr)
 }
 
-// wholeList reads a list of all members, such as the text of state.ConfigPath.
-func wholeList(text string) (members, error) {
-	to := members{}
-	for _, s := range splitList(strings.ReplaceAll(text, "\n", ",")) {
-		key, _, _ := strings.Cut(s, "=")
-		switch key = strings.TrimSpace(key); {
-		case key == "version":
-			continue
-		case !strings.HasPrefix(key, "server."):
-			return nil, fmt.Errorf("%q is neither a server nor a version", s)
-		}
-		j, err := state.ParseServer(s)
-		if err != nil {
-			return nil, err
-		}
-		to[j.ID] = j
-	}
-	return to, nil
-}
-
-// collide returns an error if two servers claim the same address.
-func collide(a, b *state.Server) error {
-	if a.ID == b.ID {
-		return nil
-	}
-	for _, x := range addresses(a) {
-		if slices.Contains(addresses(b), x) {
-			return fmt.Errorf("servers %d and %d have the same address %s", a.ID, b.ID, x)
-		}
+func checkPeerAddr(addr string) error {
+	if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || !state.IsPort(port) {
+		return fmt.Errorf("peer address %q is not HOST:PORT, such as 10.0.0.4:2888", addr)
 	}
 	return nil
 }
 
-// addresses returns the addresses at which other machines reach a server. It leaves out those
-// that every machine has for itself, such as localhost.
-func addresses(s *state.Server) (list []string) {
-	host, _, _ := net.SplitHostPort(s.Peer)
-	for _, addr := range []string{s.Peer, net.JoinHostPort(host, s.Election), s.Client} {
-		host, _, _ := net.SplitHostPort(addr)
-		if ip := net.ParseIP(host); host == "" || host == "localhost" || ip != nil && (ip.IsLoopback() ||
-			ip.IsUnspecified()) {
-			continue
+var errNotJoined = status.Errorf(status.NotJoined, "this server has not joined its cluster yet")
+
+// ChangeMember implements admin.Source.
+func (i *Instance) ChangeMember(ctx context.Context, c state.MemberChange) error {
+	node := i.node.Load()
+	if node == nil {
+		return errNotJoined
+	}
+	c = state.MemberChange{Op: c.Op, ID: c.ID, Addr: c.Addr} // only reconfig sets the other fields
+	switch c.Op {
+	case "vote", "demote", "describe":
+		return fmt.Errorf("unknown change %q; use add, promote or remove, or a client's reconfig", c.Op)
+	case "add", "move":
+		if err := checkPeerAddr(c.Addr); err != nil {
+			return err
 		}
-		list = append(list, addr)
-	}
-	return list
-}
-
-// membersOf returns the members as raft has them.
-func membersOf(node *raftfsm.Node) members {
-	now := members{}
-	for _, m := range node.Status().Members {
-		now[m.ID] = state.Server{ID: m.ID, Peer: m.Peer, Voter: m.Voter}
-	}
-	return now
-}
-
-func (m members) voters() int { return len(m.list(true)) }
-
-// list returns the servers, or only those that vote, in the order of ids.
-func (m members) list(voters bool) (list []state.Server) {
-	for _, id := range m.ids(0) {
-		if m[id].Voter || !voters {
-			list = append(list, m[id])
+	case "remove":
+		if err := i.mayLeave(ctx, node, c.ID); err != nil {
+			return err
 		}
 	}
-	return list
-}
-
-// ids returns the ids in order, but last at the end: the server that carries out a change leaves
-// last.
-func (m members) ids(last uint32) []uint32 {
-	ids := slices.Sorted(maps.Keys(m))
-	if i := slices.Index(ids, last); i >= 0 {
-		ids = append(slices.Delete(ids, i, i+1), last)
+	err := node.ChangeMember(ctx, c)
+	if err == nil {
+		i.o.Logger.Info("members changed", "op", c.Op, "peer", c.ID)
 	}
-	return ids
+	return err
 }
 
-// same reports whether two configurations have the same servers in the same
-// roles.
-func (m members) same(o members) bool {
-	return maps.EqualFunc(m, o, func(a, b state.Server) bool { return a.Voter == b.Voter && a.Peer == b.Peer })
-}
-
-// text returns the configuration as the cluster publishes it, without its version.
-func (m members) text() string { return state.ConfigText(m.list(false)) }
-
-func splitList(s string) (list []string) {
-	for part := range strings.SplitSeq(s, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			list = append(list, part)
+// mayLeave refuses to remove a voter without which the others have no majority within reach: the
+// change itself would stop the cluster.
+func (i *Instance) mayLeave(ctx context.Context, node *raftfsm.Node, id uint32) error {
+	to := membersOf(node)
+	voter := to[id].Voter
+	delete(to, id)
+	if !voter {
+		return nil
+	}
+	if to.voters() == 0 {
+		return fmt.Errorf("server %d is the last one that votes", id)
+	}
+	up := 0
+	for _, s := range standings(ctx, node, to.list(true)) {
+		if s.there {
+			up++
 		}
 	}
-	return list
+	if up <= to.voters()/2 {
+		return fmt.Errorf("without server %d only %d of the %d voters can be reached, which is no majority: the "+
+			"cluster would stop", id, up, to.voters())
+	}
+	return nil
 }
 
-// plan checks a request as far as this server can without asking others, in ZooKeeper's order. It
-// refuses a configuration with fewer than least voters.
-func plan(text string, r *clients.ReconfigRequest, least int) (from, to members, version int64,
-	code jute.ErrCode, why error) {
-	from, version = parseConfig(text)
-	if r.Version != -1 && r.Version != version {
-		return nil, nil, 0, jute.BadVersion, fmt.Errorf("the configuration is version %x", version)
+// standing is what a server says of itself when it is asked.
+type standing struct{ there, follows bool }
+
+// standings asks servers at once for their standing. Servers that take longer than reachTime have none.
+func standings(ctx context.Context, node *raftfsm.Node, servers []state.Server) []standing {
+	ctx, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	found := make([]standing, len(servers))
+	var wg sync.WaitGroup
+	for n, s := range servers {
+		wg.Go(func() { found[n].there, found[n].follows = node.Standing(ctx, s.ID, s.Peer) })
 	}
-	to, why = from.next(r)
-	switch {
-	case errors.Is(why, state.ErrNumber):
-		return nil, nil, 0, jute.MarshallingError, why
-	case why != nil:
-		return nil, nil, 0, jute.BadArguments, why
-	case to.voters() < least:
-		return nil, nil, 0, jute.BadArguments, fmt.Errorf("the new configuration has %d voters, fewer than %d",
-			to.voters(), least)
-	}
-	return from, to, version, jute.OK, nil
+	wg.Wait()
+	return found
+}
+
+// configText returns the membership as clients read it.
+func (i *Instance) configText() (text string) {
+	i.node.Load().View(func(st *state.State) { text = st.ConfigData() })
+	return text
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
+	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/audit"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
 )
 
@@ -260,4 +262,42 @@ func (i *Instance) raftOptions() raftfsm.Options {
 		}
 	}
 	return r
+}
+
+// follow returns what gives the requests of clients to the logs that the options ask for; nil: none.
+func (i *Instance) follow() func(*observe.Request) {
+	audit := i.o.Audit
+	i.slow.Bound, i.slow.Log = i.o.SlowRequest, i.o.Logger
+	if audit == nil && i.slow.Bound == 0 {
+		return nil
+	}
+	return func(r *observe.Request) {
+		if audit != nil {
+			audit.Request(r)
+		}
+		if i.slow.Bound > 0 {
+			i.slow.Request(r)
+		}
+	}
+}
+
+// measures records in the admin metrics what raftfsm measures.
+func measures(m *admin.Metrics) raftfsm.Measures {
+	return raftfsm.Measures{
+		EntryBytes:        func(v int64) { m.Proposals.Observe(v); m.ProposalCount.Add(1) },
+		StreamWaiting:     m.QueueSize.Observe,
+		EntryRequests:     m.BatchSize.Observe,
+		CommitTime:        m.AckLatency.Observe,
+		ProposalTime:      m.ProposalLatency.Observe,
+		PropagationTime:   m.PropagationLatency.Observe,
+		Elections:         func(v int64) { m.Elections.Add(v) },
+		ElectionTime:      m.ElectionTime.Observe,
+		LeaderUnavailable: m.LeaderUnavailable.Observe,
+		Unavailable:       m.Unavailable.Observe,
+		SnapshotWriteTime: m.SnapshotWrite.Observe,
+		SnapshotReadTime:  m.SnapshotRead.Observe,
+		SnapshotSent:      func(v int64) { m.SnapshotsSent.Add(v) },
+		ReplayEntries:     m.ReplayEntries.Observe,
+		ReplayTime:        m.ReplayTime.Observe,
+	}
 }

@@ -2,117 +2,301 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net"
-	"sync"
 	"time"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/server/clients"
 )
 
-const reachTime = time.Second // a server that takes longer to answer counts as unreachable
+const (
+	joinTime      = 10 * time.Second       // the longest wait for a server that joins
+	joinPoll      = 50 * time.Millisecond  // between two attempts to promote it
+	publishedTime = 5 * time.Second        // the longest wait for a change to show here
+	publishedPoll = 5 * time.Millisecond   //
+	leastPatience = 500 * time.Millisecond // with servers that join
+)
 
-// Members implements admin.Source.
-func (i *Instance) Members(ctx context.Context) (*status.Members, error) {
+// reconfigure carries out the operation reconfig. Raft changes one server at a time, so a request
+// for several servers becomes several raft configurations; clients see the last one.
+func (i *Instance) reconfigure(r clients.ReconfigRequest) (code jute.ErrCode, known bool) {
 	node := i.node.Load()
-	if node == nil {
-		return &status.Members{ID: i.o.ID}, errNotJoined
+	switch {
+	case node == nil:
+		return 0, false
+	case node.PeerAddr() == "":
+		return jute.Unimplemented, true // alone, there is nothing to change
+	case r.May && !i.reconfiguring.TryLock(): // a client without the right must not keep others out
+		return jute.ReconfigInProgress, true
+	case r.May:
+		defer i.reconfiguring.Unlock()
 	}
-	return node.Members(ctx)
+	ctx, cancel := context.WithTimeout(i.ctx, joinTime)
+	defer cancel()
+	for {
+		code, known, why := i.reconfigureOnce(ctx, node, &r)
+		stale := known && errors.Is(why, raftfsm.ErrStale)
+		switch {
+		case !stale && why != nil:
+			i.o.Logger.Info("reconfig refused", "code", code, "err", why)
+			return code, known
+		case !stale:
+			return code, known
+		case r.Version != -1:
+			return jute.BadVersion, true
+		}
+		select { // this server will soon know what the leader knows
+		case <-ctx.Done():
+			return jute.ReconfigInProgress, true
+		case <-time.After(publishedPoll):
+		}
+	}
 }
 
-// Probe implements admin.Source.
-func (i *Instance) Probe(ctx context.Context, id uint32, addr string) (*status.Found, error) {
-	node := i.node.Load()
-	if node == nil {
-		return nil, errNotJoined
+// reconfigureOnce checks the request in ZooKeeper's order, in which the rights of the client come
+// last. After them it checks what is impossible here alone, and then carries the request out.
+func (i *Instance) reconfigureOnce(ctx context.Context, node *raftfsm.Node,
+	r *clients.ReconfigRequest) (jute.ErrCode, bool, error) {
+	c := change{i: i, node: node}
+	var code jute.ErrCode
+	var err error
+	least := 2
+	if i.o.LoneVoter {
+		least = 1
 	}
-	if err := checkPeerAddr(addr); err != nil {
-		return nil, err
+	if c.from, c.to, c.since, code, err = plan(i.configText(), r, least); err != nil {
+		return code, true, err
 	}
-	return node.Probe(ctx, id, addr)
+	c.ask(ctx, r.May)
+	if !c.majority() {
+		return jute.NewConfigNoQuorum, true, fmt.Errorf("only %d of the %d voters follow the leader, or could",
+			len(c.ready), c.to.voters())
+	}
+	if !r.May {
+		return jute.NoAuth, true, errors.New("the client may not write " + state.ConfigPath)
+	}
+	if err := c.possible(); err != nil {
+		return jute.BadArguments, true, err
+	}
+	return c.carryOut(ctx, max(r.Patience, leastPatience))
 }
 
-func checkPeerAddr(addr string) error {
-	if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || !state.IsPort(port) {
-		return fmt.Errorf("peer address %q is not HOST:PORT, such as 10.0.0.4:2888", addr)
+// change is the way from one configuration to another.
+type change struct {
+	i        *Instance
+	node     *raftfsm.Node
+	from, to members
+	since    int64           // version of from
+	ready    map[uint32]bool // voters of to that follow the leader, or could
+	runs     map[uint32]bool // members of from that follow at their old address
+	begun    bool            // raft has made a change
+}
+
+// ask finds out which servers of both configurations answer. As in ZooKeeper, a majority of the
+// voters of a new configuration must run; its other servers need not. For a client without rights
+// ask calls members only, not addresses that the client names.
+func (c *change) ask(ctx context.Context, may bool) {
+	c.ready, c.runs = map[uint32]bool{}, map[uint32]bool{}
+	list := c.from.list(false)
+	for id, s := range c.to {
+		if may && c.from[id].Peer != s.Peer {
+			list = append(list, s)
+		}
+	}
+	for n, found := range standings(ctx, c.node, list) {
+		id := list[n].ID
+		_, was := c.from[id]
+		if n < len(c.from) {
+			c.runs[id] = found.follows
+		}
+		if c.to[id].Voter && (found.follows || !was && found.there) {
+			c.ready[id] = true
+		}
+	}
+}
+
+func (c *change) majority() bool { return len(c.ready) > c.to.voters()/2 }
+
+// possible returns an error for a request that ZooKeeper could carry out and this server cannot.
+func (c *change) possible() error {
+	at := map[string]uint32{}
+	for _, id := range c.to.ids(0) {
+		s := c.to[id]
+		is, was := c.from[id]
+		switch other, taken := at[s.Peer]; {
+		case !state.IsServerID(id):
+			return fmt.Errorf("%s: an id is a number from 0 to %d", s.Peer, state.MaxServerID)
+		case s.Peer[len(s.Peer)-2:] == ":0":
+			return fmt.Errorf("server %d: nobody is reached at port 0", id)
+		case taken:
+			return fmt.Errorf("servers %d and %d have the same address %s", other, id, s.Peer)
+		case was && is.Peer != s.Peer && c.runs[id]:
+			return fmt.Errorf("server %d runs at %s: start it at %s instead, and the cluster takes the new address",
+				id, is.Peer, s.Peer)
+		}
+		at[s.Peer] = id
 	}
 	return nil
 }
 
-var errNotJoined = status.Errorf(status.NotJoined, "this server has not joined its cluster yet")
+// carryOut makes the change. If it fails half way the result is unknown, and clients read the
+// present configuration.
+func (c *change) carryOut(ctx context.Context, patience time.Duration) (jute.ErrCode, bool, error) {
+	if err := c.join(ctx, patience); err != nil {
+		switch {
+		case errors.Is(err, raftfsm.ErrChanging) && !c.begun:
+			return jute.ReconfigInProgress, true, err
+		case errors.Is(err, raftfsm.ErrStale) && !c.begun:
+			return jute.BadVersion, true, err
+		}
+		return jute.NewConfigNoQuorum, c.rollBack(), err
+	}
+	rest := c.rest()
+	if len(rest) == 0 {
+		rest = []state.MemberChange{{Op: "describe", ID: c.i.o.ID}}
+	}
+	for n, m := range rest {
+		m.More = n < len(rest)-1
+		switch err := c.step(c.i.ctx, m); {
+		case err == nil:
+		case errors.Is(err, raftfsm.ErrChanging) && !c.begun:
+			return jute.ReconfigInProgress, true, err
+		case errors.Is(err, raftfsm.ErrStale) && !c.begun:
+			return jute.BadVersion, true, err
+		default:
+			return 0, false, fmt.Errorf("%s server %d, and what has come of it is not known: %w", m.Op, m.ID, err)
+		}
+	}
+	return jute.OK, c.published(), nil
+}
 
-// ChangeMember implements admin.Source.
-func (i *Instance) ChangeMember(ctx context.Context, c state.MemberChange) error {
-	node := i.node.Load()
-	if node == nil {
-		return errNotJoined
-	}
-	c = state.MemberChange{Op: c.Op, ID: c.ID, Addr: c.Addr} // only reconfig sets the other fields
-	switch c.Op {
-	case "vote", "demote", "describe":
-		return fmt.Errorf("unknown change %q; use add, promote or remove, or a client's reconfig", c.Op)
-	case "add", "move":
-		if err := checkPeerAddr(c.Addr); err != nil {
-			return err
-		}
-	case "remove":
-		if err := i.mayLeave(ctx, node, c.ID); err != nil {
-			return err
-		}
-	}
-	err := node.ChangeMember(ctx, c)
+// step makes one change of raft's configuration.
+func (c *change) step(ctx context.Context, m state.MemberChange) error {
+	m.By, m.Since, m.Words = c.i.o.ID, c.since, c.to.text()
+	err := c.node.ChangeMember(ctx, m)
 	if err == nil {
-		i.o.Logger.Info("members changed", "op", c.Op, "peer", c.ID)
+		c.begun = true
+		c.i.o.Logger.Info("members changed", "op", m.Op, "peer", m.ID)
 	}
 	return err
 }
 
-// mayLeave refuses to remove a voter without which the others have no majority within reach: the
-// change itself would stop the cluster.
-func (i *Instance) mayLeave(ctx context.Context, node *raftfsm.Node, id uint32) error {
-	to := membersOf(node)
-	voter := to[id].Voter
-	delete(to, id)
-	if !voter {
-		return nil
-	}
-	if to.voters() == 0 {
-		return fmt.Errorf("server %d is the last one that votes", id)
-	}
-	up := 0
-	for _, s := range standings(ctx, node, to.list(true)) {
-		if s.there {
-			up++
+// join makes the changes that take no server and no vote away. A server that it cannot promote in
+// time counts as one that does not run, if the others are a majority.
+func (c *change) join(ctx context.Context, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, m := range c.joins() {
+		m.More = true
+		if m.Op != "promote" {
+			if err := c.step(ctx, m); err != nil {
+				return err
+			}
+		} else if err := c.promote(ctx, m); err != nil {
+			if delete(c.ready, m.ID); !c.majority() {
+				return fmt.Errorf("promote server %d: %w", m.ID, err)
+			}
 		}
-	}
-	if up <= to.voters()/2 {
-		return fmt.Errorf("without server %d only %d of the %d voters can be reached, which is no majority: the "+
-			"cluster would stop", id, up, to.voters())
 	}
 	return nil
 }
 
-// standing is what a server says of itself when it is asked.
-type standing struct{ there, follows bool }
-
-// standings asks servers at once for their standing. Servers that take longer than reachTime have none.
-func standings(ctx context.Context, node *raftfsm.Node, servers []state.Server) []standing {
-	ctx, cancel := context.WithTimeout(ctx, reachTime)
-	defer cancel()
-	found := make([]standing, len(servers))
-	var wg sync.WaitGroup
-	for n, s := range servers {
-		wg.Go(func() { found[n].there, found[n].follows = node.Standing(ctx, s.ID, s.Peer) })
+// joins returns the changes that come first: a running server catches up before it gets a vote.
+func (c *change) joins() (list []state.MemberChange) {
+	for _, id := range c.to.ids(c.i.o.ID) {
+		s := c.to[id]
+		is, was := c.from[id]
+		switch {
+		case !was && (c.ready[id] || !s.Voter):
+			list = append(list, state.MemberChange{Op: "add", ID: id, Addr: s.Peer})
+		case was && is.Peer != s.Peer:
+			list = append(list, state.MemberChange{Op: "move", ID: id, Addr: s.Peer})
+		}
+		if s.Voter && !is.Voter && c.ready[id] {
+			list = append(list, state.MemberChange{Op: "promote", ID: id})
+		}
 	}
-	wg.Wait()
-	return found
+	return list
 }
 
-// configText returns the membership as clients read it.
-func (i *Instance) configText() (text string) {
-	i.node.Load().View(func(st *state.State) { text = st.ConfigData() })
-	return text
+// promote gives a server its vote once it has caught up.
+func (c *change) promote(ctx context.Context, m state.MemberChange) error {
+	for {
+		err := c.step(ctx, m)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(joinPoll):
+		}
+	}
+}
+
+// rest returns the other changes, in an order that leaves a majority of followers after each:
+// first servers leave that do not follow, then servers join that do not run, then the other
+// servers leave, this server last.
+func (c *change) rest() (list []state.MemberChange) {
+	leave := func(follows bool) {
+		for _, id := range c.from.ids(c.i.o.ID) {
+			s, stays := c.to[id]
+			switch is := c.from[id]; {
+			case c.runs[id] != follows:
+			case !stays:
+				list = append(list, state.MemberChange{Op: "remove", ID: id})
+			case is.Voter && !s.Voter:
+				list = append(list, state.MemberChange{Op: "demote", ID: id})
+			}
+		}
+	}
+	leave(false)
+	for _, id := range c.to.ids(c.i.o.ID) {
+		if is := c.from[id]; c.to[id].Voter && !is.Voter && !c.ready[id] {
+			list = append(list, state.MemberChange{Op: "vote", ID: id, Addr: c.to[id].Peer})
+		}
+	}
+	leave(true)
+	return list
+}
+
+// rollBack removes the servers that joined, and reports whether the configuration is as before.
+func (c *change) rollBack() bool {
+	for id := range c.to {
+		if _, was := c.from[id]; !was {
+			// An error may mean that the server was never added.
+			_ = c.node.ChangeMember(c.i.ctx, state.MemberChange{Op: "remove", ID: id})
+		}
+	}
+	if !membersOf(c.node).same(c.from) {
+		c.i.o.Logger.Warn("reconfig: what was begun cannot be taken back")
+		return false
+	}
+	return true
+}
+
+// published waits until this server shows the new configuration, as it must before the client
+// gets its answer. A server that leaves does not wait: after its removal it sees no further
+// configuration.
+func (c *change) published() bool {
+	end := time.NewTimer(publishedTime)
+	defer end.Stop()
+	for {
+		if now, version := parseConfig(c.i.configText()); version != c.since && now.same(c.to) {
+			return true
+		}
+		if _, stays := c.to[c.i.o.ID]; !stays {
+			return false
+		}
+		select {
+		case <-c.i.ctx.Done():
+			return false
+		case <-end.C:
+			return false
+		case <-time.After(publishedPoll):
+		}
+	}
 }

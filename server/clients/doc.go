@@ -1,7 +1,7 @@
 // Package clients is the client side of a lock server: connections, from bytes
 // to a call on the replicated state and back.
 //
-// Every connection has one goroutine, or none while its client only pings (rest.go). The goroutine
+// Every connection has one goroutine, or none while its client only pings (resting.go). The goroutine
 // decodes all complete frames it has received, answers reads from the local state, hands writes to the
 // [Replica] and writes its outbox once no complete frame is left. The goroutine that applies the log
 // appends outcomes of writes and watch events to the outbox. It never touches a socket: a small pool

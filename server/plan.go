@@ -1,0 +1,179 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients"
+)
+
+// members are the servers of a configuration by id.
+type members map[uint32]state.Server
+
+// parseConfig reads the text of state.ConfigPath.
+func parseConfig(text string) (members, int64) {
+	m := members{}
+	list, version := state.ParseConfig(text)
+	for _, s := range list {
+		m[s.ID] = s
+	}
+	return m, version
+}
+
+// next returns the configuration that r makes of m. If r lists all new members, that list is the
+// result. Otherwise next removes the servers that leave, then adds the servers that join.
+func (m members) next(r *clients.ReconfigRequest) (members, error) {
+	if r.Members != "" {
+		return wholeList(r.Members)
+	}
+	to := maps.Clone(m)
+	for _, s := range splitList(r.Leaving) {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%w: leaving server %q", state.ErrNumber, s)
+		}
+		delete(to, state.ServerID(n)) // a server that is not a member has left already
+	}
+	for _, s := range splitList(r.Joining) {
+		j, err := state.ParseServer(s)
+		if err != nil {
+			return nil, err
+		}
+		if j.Client == "" {
+			return nil, fmt.Errorf("%q: the client port is missing", s)
+		}
+		for _, is := range to {
+			if err := collide(&j, &is); err != nil {
+				return nil, err
+			}
+		}
+		to[j.ID] = j
+	}
+	return to, nil
+}
+
+// wholeList reads a list of all members, such as the text of state.ConfigPath.
+func wholeList(text string) (members, error) {
+	to := members{}
+	for _, s := range splitList(strings.ReplaceAll(text, "\n", ",")) {
+		key, _, _ := strings.Cut(s, "=")
+		switch key = strings.TrimSpace(key); {
+		case key == "version":
+			continue
+		case !strings.HasPrefix(key, "server."):
+			return nil, fmt.Errorf("%q is neither a server nor a version", s)
+		}
+		j, err := state.ParseServer(s)
+		if err != nil {
+			return nil, err
+		}
+		to[j.ID] = j
+	}
+	return to, nil
+}
+
+// collide returns an error if two servers claim the same address.
+func collide(a, b *state.Server) error {
+	if a.ID == b.ID {
+		return nil
+	}
+	for _, x := range addresses(a) {
+		if slices.Contains(addresses(b), x) {
+			return fmt.Errorf("servers %d and %d have the same address %s", a.ID, b.ID, x)
+		}
+	}
+	return nil
+}
+
+// addresses returns the addresses at which other machines reach a server. It leaves out those
+// that every machine has for itself, such as localhost.
+func addresses(s *state.Server) (list []string) {
+	host, _, _ := net.SplitHostPort(s.Peer)
+	for _, addr := range []string{s.Peer, net.JoinHostPort(host, s.Election), s.Client} {
+		host, _, _ := net.SplitHostPort(addr)
+		if ip := net.ParseIP(host); host == "" || host == "localhost" || ip != nil && (ip.IsLoopback() ||
+			ip.IsUnspecified()) {
+			continue
+		}
+		list = append(list, addr)
+	}
+	return list
+}
+
+// membersOf returns the members as raft has them.
+func membersOf(node *raftfsm.Node) members {
+	now := members{}
+	for _, m := range node.Status().Members {
+		now[m.ID] = state.Server{ID: m.ID, Peer: m.Peer, Voter: m.Voter}
+	}
+	return now
+}
+
+func (m members) voters() int { return len(m.list(true)) }
+
+// list returns the servers, or only those that vote, in the order of ids.
+func (m members) list(voters bool) (list []state.Server) {
+	for _, id := range m.ids(0) {
+		if m[id].Voter || !voters {
+			list = append(list, m[id])
+		}
+	}
+	return list
+}
+
+// ids returns the ids in order, but last at the end: the server that carries out a change leaves
+// last.
+func (m members) ids(last uint32) []uint32 {
+	ids := slices.Sorted(maps.Keys(m))
+	if i := slices.Index(ids, last); i >= 0 {
+		ids = append(slices.Delete(ids, i, i+1), last)
+	}
+	return ids
+}
+
+// same reports whether two configurations have the same servers in the same
+// roles.
+func (m members) same(o members) bool {
+	return maps.EqualFunc(m, o, func(a, b state.Server) bool { return a.Voter == b.Voter && a.Peer == b.Peer })
+}
+
+// text returns the configuration as the cluster publishes it, without its version.
+func (m members) text() string { return state.ConfigText(m.list(false)) }
+
+func splitList(s string) (list []string) {
+	for part := range strings.SplitSeq(s, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			list = append(list, part)
+		}
+	}
+	return list
+}
+
+// plan checks a request as far as this server can without asking others, in ZooKeeper's order. It
+// refuses a configuration with fewer than least voters.
+func plan(text string, r *clients.ReconfigRequest, least int) (from, to members, version int64,
+	code jute.ErrCode, why error) {
+	from, version = parseConfig(text)
+	if r.Version != -1 && r.Version != version {
+		return nil, nil, 0, jute.BadVersion, fmt.Errorf("the configuration is version %x", version)
+	}
+	to, why = from.next(r)
+	switch {
+	case errors.Is(why, state.ErrNumber):
+		return nil, nil, 0, jute.MarshallingError, why
+	case why != nil:
+		return nil, nil, 0, jute.BadArguments, why
+	case to.voters() < least:
+		return nil, nil, 0, jute.BadArguments, fmt.Errorf("the new configuration has %d voters, fewer than %d",
+			to.voters(), least)
+	}
+	return from, to, version, jute.OK, nil
+}
