@@ -71,18 +71,16 @@ func (s *Server) countServers(r Replica) {
 	now, last := s.now(), s.counted.Load()
 	if s.servers.Load() == 0 || now-time.Duration(last) > time.Second &&
 		s.counted.CompareAndSwap(last, int64(now)) {
-		r.View(s.countMembers)
+		r.View(func(st *state.State) {
+			n := int64(0)
+			for _, m := range st.Members() {
+				if m.Incarnation != "" {
+					n++
+				}
+			}
+			s.servers.Store(n)
+		})
 	}
-}
-
-func (s *Server) countMembers(st *state.State) {
-	n := int64(0)
-	for _, m := range st.Members() {
-		if m.Incarnation != "" {
-			n++
-		}
-	}
-	s.servers.Store(n)
 }
 
 // settle pays with the share of the time since the last call, and returns the steps still owed.

@@ -68,7 +68,7 @@ func (c *conn) auth(xid int32, body []byte) bool {
 	credentials := d.Buffer()
 	c.auths++
 	if d.Err() != nil {
-		c.finishReplies(endMalformed)
+		c.last(nil, endMalformed)
 		return false
 	}
 	if c.auths > maxAuths || !c.prove(scheme, credentials) {
@@ -152,7 +152,7 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 	d := jute.NewDecoder(body)
 	token := d.Buffer()
 	if d.Err() != nil {
-		c.finishReplies(endMalformed)
+		c.last(nil, endMalformed)
 		return false
 	}
 	if c.auths++; c.auths > maxAuths {

@@ -168,7 +168,7 @@ func (c *conn) serve() {
 		return
 	}
 	if why == endLength || why == endMalformed {
-		c.finishReplies(why) // to what came before
+		c.last(nil, why) // behind the replies to what came before
 	}
 	c.discard()
 }
@@ -190,13 +190,6 @@ func (c *conn) begin() endReason {
 func (c *conn) panicked(p any) {
 	c.srv.metrics.UnrecoverableErrors.Add(1)
 	c.srv.log.error("panic in a client connection", "panic", p, slog.String("stack", string(debug.Stack())))
-}
-
-// finishReplies closes the connection once its answers are written.
-func (c *conn) finishReplies(why endReason) {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	c.out.end(why)
 }
 
 // finish releases what the connection held.

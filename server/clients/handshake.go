@@ -125,7 +125,7 @@ func (c *conn) foreign(first [4]byte) bool {
 	return true
 }
 
-// last makes b the last bytes of the connection.
+// last makes b, behind what waits to be written, the last bytes of the connection.
 func (c *conn) last(b []byte, why endReason) {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()

@@ -310,11 +310,7 @@ func (s *Server) connOf(session int64) *conn {
 func (s *Server) all() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
-		list = append(list, c)
-	}
-	return list
+	return slices.AppendSeq(make([]*conn, 0, len(s.conns)), maps.Keys(s.conns))
 }
 
 // from returns the connections from one address.
