@@ -21,6 +21,7 @@ func Check(records []Record, o Options) []Violation {
 	c := &checker{
 		Options: o, records: records,
 		conns: map[int]*conn{}, sessions: map[int64]*sess{}, acked: map[int64]int{},
+		expiries: map[int64]time.Duration{},
 	}
 	c.index()
 	c.checkOrder()
@@ -42,7 +43,7 @@ type checker struct {
 	sessions map[int64]*sess
 	acked    map[int64]int // successful write → record
 	replies  seenByTime
-	expiries map[int64]time.Duration
+	expiries map[int64]time.Duration // when a client first learned that the session had ended
 	facts    map[int64]*facts
 	loose    loose
 	model    model
@@ -157,6 +158,10 @@ func (c *checker) index() {
 			all = append(all, seen{o.End, o.Zxid})
 		case r.Op != nil:
 			c.conn(r.Op.Conn, r.Op.Session, r.Op.Start)
+		case r.Expired != nil:
+			if at, ok := c.expiries[r.Expired.Session]; !ok || r.Expired.At < at {
+				c.expiries[r.Expired.Session] = r.Expired.At
+			}
 		}
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].at < all[j].at })
@@ -274,7 +279,7 @@ func (c *checker) checkSessions() {
 		if r.Op == nil || r.Op.Unknown {
 			continue
 		}
-		if e, ok := c.expired(r.Op.Session); ok && r.Op.Start > e && r.Op.Op != jute.OpCloseSession {
+		if e, ok := c.expiries[r.Op.Session]; ok && r.Op.Start > e && r.Op.Op != jute.OpCloseSession {
 			c.fail("G12", i, "session %#x was answered after it was reported expired", r.Op.Session)
 		}
 	}
@@ -317,23 +322,6 @@ func (c *checker) checkExpiries() {
 	}
 }
 
-// expired returns when a client first learned that the session had ended.
-func (c *checker) expired(session int64) (time.Duration, bool) {
-	if c.expiries == nil {
-		c.expiries = map[int64]time.Duration{}
-		for _, r := range c.records {
-			if r.Expired == nil {
-				continue
-			}
-			if at, ok := c.expiries[r.Expired.Session]; !ok || r.Expired.At < at {
-				c.expiries[r.Expired.Session] = r.Expired.At
-			}
-		}
-	}
-	at, ok := c.expiries[session]
-	return at, ok
-}
-
 // checkRealTime checks G1 and G7. It also finds by which zxid sessions reported as expired must have ended.
 func (c *checker) checkRealTime() {
 	type write struct {
@@ -365,7 +353,7 @@ func (c *checker) checkRealTime() {
 		least[i] = min(least[i+1], writes[i].zxid)
 	}
 	for id := range c.sessions {
-		if at, ok := c.expired(id); ok {
+		if at, ok := c.expiries[id]; ok {
 			c.sessions[id].endBy = least[sort.Search(len(writes), func(i int) bool { return writes[i].start > at })]
 		}
 	}
