@@ -233,44 +233,6 @@ func (v *view) publish(c change) {
 	}
 }
 
-// Save returns a copy of the durable content, for Restore.
-func (d *Disk) Save() *Image {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	img := &Image{files: map[string][]byte{}, keys: maps.Clone(d.now.keys)}
-	for name, f := range d.now.stable {
-		if f.dir {
-			img.dirs = append(img.dirs, name)
-		} else {
-			img.files[name] = slices.Clone(f.disk)
-		}
-	}
-	return img
-}
-
-// Image is a copy of a disk.
-type Image struct {
-	files map[string][]byte
-	dirs  []string
-	keys  map[string][]byte
-}
-
-// Restore puts an old copy back and ends the life.
-func (d *Disk) Restore(img *Image) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.now, d.life = newView(), nil
-	d.now.keys = maps.Clone(img.keys)
-	for _, name := range img.dirs {
-		f := &inode{dir: true, dirty: map[int][][]byte{}}
-		d.now.names[name], d.now.stable[name] = f, f
-	}
-	for name, b := range img.files {
-		f := &inode{cache: slices.Clone(b), disk: slices.Clone(b), dirty: map[int][][]byte{}}
-		d.now.names[name], d.now.stable[name] = f, f
-	}
-}
-
 // tear decides which of the unsynced sectors are on the disk.
 func (f *inode) tear(rng *rand.Rand) {
 	if len(f.cache) != len(f.disk) && rng.IntN(2) == 0 {

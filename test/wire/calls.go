@@ -134,16 +134,6 @@ func (c *Conn) AddWatch(path string, mode int32) error {
 	return c.do(jute.OpAddWatch, PathInt(path, mode), func(d *jute.Decoder) { d.Int() })
 }
 
-// RemoveWatches removes the connection's watches of a type on a path.
-func (c *Conn) RemoveWatches(path string, watcherType int32) error {
-	return c.do(jute.OpRemoveWatches, PathInt(path, watcherType), nil)
-}
-
-// CheckWatches reports jute.NoWatcher unless the connection has a watch of a type on a path.
-func (c *Conn) CheckWatches(path string, watcherType int32) error {
-	return c.do(jute.OpCheckWatches, PathInt(path, watcherType), nil)
-}
-
 // SetWatches registers watches as a client does after a reconnect.
 func (c *Conn) SetWatches(zxid int64, data, exist, child []string) error {
 	return c.do(jute.OpSetWatches, SetWatches(zxid, data, exist, child), nil)
