@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,6 +89,18 @@ var (
 	zlockOnce  = sync.OnceValues(func() (string, error) { return build("zlock") })
 )
 
+// tags are the build tags of this program: a test runs servers with its own tags.
+var tags = func() string {
+	if b, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range b.Settings {
+			if s.Key == "-tags" {
+				return s.Value
+			}
+		}
+	}
+	return ""
+}()
+
 // build builds a program of this module and returns its path.
 func build(program string) (string, error) {
 	root, err := ModuleRoot()
@@ -97,7 +110,7 @@ func build(program string) (string, error) {
 	// Each checkout, and each way to build it, has its own file: tests of two checkouts must not
 	// run each other's server.
 	key := fnv.New64a()
-	fmt.Fprint(key, root, "\x00", buildTags, "\x00", os.Getenv("GOFLAGS"))
+	fmt.Fprint(key, root, "\x00", tags, "\x00", os.Getenv("GOFLAGS"))
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("zlockd-test-bin-%d-%x", os.Getuid(), key.Sum64()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
@@ -105,7 +118,7 @@ func build(program string) (string, error) {
 	bin := filepath.Join(dir, program)
 	// Build beside the target and rename, so that parallel runs cannot start a half-written file.
 	tmp := fmt.Sprintf("%s.%d", bin, os.Getpid())
-	cmd := exec.Command("go", "build", "-tags", buildTags, "-o", tmp, "./cmd/"+program)
+	cmd := exec.Command("go", "build", "-tags", tags, "-o", tmp, "./cmd/"+program)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build ./cmd/%s: %w\n%s", program, err, out)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math/big"
 	"net/http"
 	"os"
@@ -148,7 +149,7 @@ func dialZK(t *testing.T, user string, servers ...*cluster.Server) *zk.Conn {
 	for _, s := range servers {
 		addrs = append(addrs, s.Client)
 	}
-	c, events, err := zk.Connect(addrs, 10*time.Second, zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	c, events, err := zk.Connect(addrs, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)), zk.WithLogInfo(false))
 	must.OK(t, err)
 	t.Cleanup(c.Close)
 	for limit := time.After(20 * time.Second); ; {
@@ -166,10 +167,6 @@ func dialZK(t *testing.T, user string, servers ...*cluster.Server) *zk.Conn {
 		}
 	}
 }
-
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}
 
 // config is what a server shows at /zookeeper/config: the servers by role, and the version.
 func shownConfig(t *testing.T, at *cluster.Server) (roles, version string) {

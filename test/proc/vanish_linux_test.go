@@ -28,8 +28,7 @@ const arrived = 150 * time.Millisecond
 // are dead, and it comes back by itself.
 func TestG21LeadersHostVanishes(t *testing.T) {
 	w := newWires(t, 3)
-	c := cluster.LayOut(t, cluster.Options{Hosts: w.hosts(3), Flags: []string{"--peer-insecure"}})
-	c.StartAll()
+	c := cluster.Run(t, cluster.Options{Hosts: w.hosts(3), Flags: []string{"--peer-insecure"}})
 	load := StartWriters(t, c, 2, 30*time.Second)
 	var resumed, noticed []time.Duration
 	for range *vanishes {
@@ -89,8 +88,7 @@ func TestG21LeadersHostVanishes(t *testing.T) {
 // the clients, which reach all servers, lose no session.
 func TestG21LeaderIsCutOffOneWay(t *testing.T) {
 	w := newWires(t, 3)
-	c := cluster.LayOut(t, cluster.Options{Hosts: w.hosts(3), Flags: []string{"--peer-insecure"}})
-	c.StartAll()
+	c := cluster.Run(t, cluster.Options{Hosts: w.hosts(3), Flags: []string{"--peer-insecure"}})
 	load := StartWriters(t, c, 2, 10*time.Second)
 	for _, way := range []string{"from", "to"} {
 		var resumed []time.Duration

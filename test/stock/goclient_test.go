@@ -5,6 +5,8 @@ package stock
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"reflect"
 	"strings"
@@ -50,16 +52,12 @@ type goConn struct {
 	events <-chan zk.Event
 }
 
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}
-
 func (s *goSuite) connect(t *testing.T, addrs ...string) goConn {
 	t.Helper()
 	if len(addrs) == 0 {
 		addrs = s.target.addrs
 	}
-	c, events := must.Get2(zk.Connect(addrs, 6*time.Second, zk.WithLogger(quiet{})))(t)
+	c, events := must.Get2(zk.Connect(addrs, 6*time.Second, zk.WithLogger(log.New(io.Discard, "", 0))))(t)
 	t.Cleanup(c.Close)
 	g := goConn{c, events}
 	g.await(t, zk.StateHasSession)

@@ -5,6 +5,8 @@ package stock
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -218,7 +220,7 @@ func TestZkCliEnsemble(t *testing.T) {
 // publishedConfig waits until /zookeeper/config names the client addresses of all servers, and returns it.
 func publishedConfig(t *testing.T, g target) string {
 	t.Helper()
-	c, _, err := zk.Connect(g.addrs, 10*time.Second, zk.WithLogger(quiet{}))
+	c, _, err := zk.Connect(g.addrs, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
 	must.OK(t, err)
 	defer c.Close()
 	var text []byte

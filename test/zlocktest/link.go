@@ -2,6 +2,8 @@ package zlocktest
 
 import (
 	"errors"
+	"io"
+	"log"
 	"net"
 	"sync"
 	"time"
@@ -67,7 +69,7 @@ func (l *Link) Connect() *zk.Conn {
 	t := l.s.t
 	t.Helper()
 	c, events, err := zk.Connect([]string{l.s.Addr}, 10*time.Second,
-		zk.WithDialer(l.Dial), zk.WithLogger(silent{}), zk.WithLogInfo(false))
+		zk.WithDialer(l.Dial), zk.WithLogger(log.New(io.Discard, "", 0)), zk.WithLogInfo(false))
 	if err != nil {
 		t.Fatalf("zlocktest: connect: %v", err)
 	}
@@ -86,8 +88,3 @@ func (l *Link) Connect() *zk.Conn {
 		}
 	}
 }
-
-// silent is a zk.Logger.
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}

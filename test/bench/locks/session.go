@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"slices"
 	"strings"
@@ -21,11 +23,6 @@ import (
 
 // connectTime bounds the wait for a session, and for its end.
 const connectTime = 30 * time.Second
-
-// silent keeps go-zookeeper quiet.
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}
 
 // session is one client of the bench.
 type session struct {
@@ -126,8 +123,8 @@ func (b *benchFlags) locksOf(cl *client.Client) func(context.Context, string, bo
 
 // openRaw opens a session for the recipes for comparison.
 func openRaw(ctx context.Context, b *benchFlags, tap *wiretap) (session, error) {
-	raw, events, err := zk.Connect(strings.Split(b.servers, ","), b.sessionTimeout, zk.WithLogger(silent{}),
-		zk.WithLogInfo(false),
+	raw, events, err := zk.Connect(strings.Split(b.servers, ","), b.sessionTimeout,
+		zk.WithLogger(log.New(io.Discard, "", 0)), zk.WithLogInfo(false),
 		zk.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
 			nc, err := net.DialTimeout(network, address, timeout)
 			if err != nil {

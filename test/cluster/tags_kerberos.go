@@ -1,5 +1,0 @@
-//go:build kerberos
-
-package cluster
-
-const buildTags = "kerberos"

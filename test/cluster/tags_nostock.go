@@ -1,5 +1,0 @@
-//go:build !stock
-
-package cluster
-
-const withStock = false
