@@ -138,6 +138,11 @@ func TestFindingsAreJudged(t *testing.T) {
 	if well.judge(false, 0); well.Note != "" {
 		t.Errorf("a note on nothing: %s", well.Note)
 	}
+	few := finding{Containers: true, Kind: "zlockd", Server: "h:1", Mode: "leader", OpenFiles: 10, MaxFiles: 100}
+	few.judge(false, 0)
+	expect.Has(t, few.Note, "may open 100 files only")
+	expect.That(t, few.cells(false)[0] == "h:1" && few.cells(false)[2] == "leader" && few.cells(true)[1] == "zlockd",
+		"%q", few.cells(false))
 }
 
 // Why a server cannot be reached is told in a few words; when its certificate

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// A server that refuses the identities gives no session, and zlock says so at once.
+func TestRefusedIdentitiesGiveNoSession(t *testing.T) {
+	auth := filepath.Join(t.TempDir(), "auth")
+	must.OK(t, os.WriteFile(auth, []byte("nosuchscheme:secret\n"), 0o600))
+	addr := server(t)
+	out, errs, code := runIn(t, nil, "ls", "/", "-S", addr, "--auth-file", auth, "--connect-timeout", "60")
+	expect.That(t, code == exitNoSession && strings.Contains(errs, "no session with "+addr) &&
+		!strings.Contains(errs, "secret"), "exit code %d\n%s%s", code, out, errs)
+}
+
+// An answer of an admin listener that makes no sense is an error, not a crash.
+func TestAnswersOfTheAdminListenerThatMakeNoSense(t *testing.T) {
+	var status int
+	var body string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		fmt.Fprint(w, body)
+	}))
+	defer srv.Close()
+	env := map[string]string{"ZLOCK_ADMIN": strings.TrimPrefix(srv.URL, "http://")}
+	for _, c := range []struct {
+		status int
+		body   string
+		args   string
+		want   string
+	}{
+		{200, `{"parties":[{}],"edges":[{"from":0,"to":1}]}`, "wait-graph --server", "does not list"},
+		{200, `{"parties":[{}],"edges":[{"from":-1,"to":0}]}`, "wait-graph --server", "does not list"},
+		{500, `{"error":"the disk is full"}`, "sessions", ": the disk is full\n"},
+		{500, `{"reason":"none"}`, "sessions", `{"reason":"none"}`},
+		{500, "plain words\n", "sessions", "plain words"},
+		{500, "", "sessions", "500 Internal Server Error"},
+		{401, "", "sessions", "needs the super user's password"},
+	} {
+		status, body = c.status, c.body
+		out, errs, code := runIn(t, env, strings.Fields(c.args)...)
+		expect.That(t, code != 0 && strings.Contains(errs, c.want), "%s: exit code %d, no %q in\n%s%s", c.body, code,
+			c.want, out, errs)
+	}
+}
+
+func TestDurationsThatAreTyped(t *testing.T) {
+	for s, want := range map[string]time.Duration{"0": 0, "1.5": 1500 * time.Millisecond, "10s": 10 * time.Second,
+		"1e9": 1e9 * time.Second} {
+		d, err := parseDuration(s)
+		expect.That(t, err == nil && d == want, "%s is read as %v, %v", s, d, err)
+	}
+	for _, s := range []string{"", "-1", "-1s", "2e9", "NaN", "Inf", "s"} {
+		expect.Fails(t, expect.Err(parseDuration(s)), "%q is a duration", s)
+	}
+}
