@@ -191,6 +191,14 @@ func TestQueuedEntriesAreReadAndWritten(t *testing.T) {
 	m.same(t, open(t, dir))
 }
 
+// Entries that are not appended lazily are written without a call that waits for them.
+func TestQueuedEntriesAreWrittenByThemselves(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 2))
+	l := open(t, t.TempDir())
+	must.OK(t, l.Append(batch(rng, 1, 2, 100), false))
+	must.Await(t, "the entries on the disk", 30*time.Second, func() bool { return l.Durable() >= 2 })
+}
+
 // All waiting callers hear of a write that fails, and nothing succeeds after it.
 func TestWaitTellsOfAFailure(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 1))

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -146,4 +147,66 @@ func TestSlowWriteTellsItsStages(t *testing.T) {
 	if h := got["carried_out"]; h == nil || h.Count != 0 {
 		t.Errorf("without the log: %+v", h)
 	}
+}
+
+// Operators are told why a session ended, and how long its client had been silent.
+func TestReasonsOfEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c Clients
+		c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
+		time.Sleep(10 * time.Second)
+		c.ConnLost(3, "reset", 4*time.Second)
+		c.ConnLost(4, "reset", 4*time.Second)
+		c.SessionCame(4)
+		time.Sleep(5 * time.Second)
+		for id, heard := range []time.Duration{-1, 12 * time.Second, -1, -1, -1} {
+			cause := state.EndExpired
+			if id == 0 {
+				cause = state.EndClosed
+			}
+			c.SessionEnded(&state.Ending{Session: session.Session{ID: int64(id)}, Cause: cause, Zxid: int64(id + 1)},
+				heard, nil)
+		}
+		var got []string
+		for _, e := range c.EndedSince(0) {
+			got = append(got, e.Reason())
+		}
+		expect.List(t, got, []string{"client silent for its whole timeout",
+			"client silent for 11s; its connection had ended 5s before: reset", "client silent for its whole timeout",
+			"client silent for 3s", "closed by its client"})
+		expect.Equal(t, (&EndedSession{Cause: state.EndOperator, Silent: 1}).Reason(), "ended by an operator")
+	})
+}
+
+// The newest refusal of an address is remembered, and so are not more addresses than a bound.
+func TestRefusalsAreRemembered(t *testing.T) {
+	var c Clients
+	c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
+	for _, why := range []string{"first", "second"} {
+		c.Refuse("a", why)
+		r, ok := c.Refused("a")
+		expect.That(t, ok && r.Why == why && !r.Time.IsZero(), "%+v", r)
+	}
+	for i := range keptRefusals {
+		c.Refuse(fmt.Sprint(i), "again")
+	}
+	_, newest := c.Refused(fmt.Sprint(keptRefusals - 1))
+	_, oldest := c.Refused("a")
+	expect.That(t, newest && !oldest, "the newest is known: %v, the oldest: %v", newest, oldest)
+}
+
+// The sizes of replies are noted when they are written: of each write the least, the most and the last.
+func TestSizesOfReplies(t *testing.T) {
+	var s Conn
+	var m admin.Metrics
+	for _, n := range []int{20, 10, 30, 15} {
+		s.Size(n)
+	}
+	s.Wrote(4, 75, &m)
+	expect.Equal(t, m.Responses.Value(), admin.Sizes{Last: 15, Min: 10, Max: 30})
+	m.Responses.Reset()
+	s.Size(50)
+	s.Wrote(1, 50, &m)
+	s.Wrote(1, 20, &m) // an event
+	expect.Equal(t, m.Responses.Value(), admin.Sizes{Last: 50, Min: 50, Max: 50})
 }
