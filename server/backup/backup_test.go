@@ -209,6 +209,27 @@ func TestBackupsAreTakenInTurn(t *testing.T) {
 	}
 }
 
+// A program that embeds a server may ask for a number of backups that makes no sense.
+func TestTheNewestBackupIsKept(t *testing.T) {
+	i := serve(t, 1)
+	dir := t.TempDir()
+	c := newClock()
+	k := taker(i, c, dir, 1, 0, 1)
+	k.Keep = -1
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); k.Run(ctx) }()
+	for range 2 {
+		c.tick <- c.now()
+		c.tick <- c.now()
+		c.move(time.Hour)
+	}
+	cancel()
+	<-done
+	expect.Equal(t, len(backups(t, dir)), 1)
+	expect.Equal(t, k.State().Taken, 2)
+}
+
 // A clock that was ahead for a while leaves backups that seem to be newer than
 // all to come. They are the oldest.
 func TestBackupsOfAClockThatWasAhead(t *testing.T) {

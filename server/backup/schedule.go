@@ -25,7 +25,7 @@ const DefaultKeep = 24
 type Taker struct {
 	Dir      string        // where backups are kept
 	Interval time.Duration // between two
-	Keep     int           // the newest so many
+	Keep     int           // the newest so many, at least one
 	ID       uint32
 	Source   func() Source         // nil while there is no state
 	Place    func() (rank, of int) // of this server among those that take turns
@@ -299,7 +299,7 @@ func (t *Taker) list(now time.Time) []string {
 func (t *Taker) prune(now time.Time) error {
 	var errs []error
 	names := t.list(now)
-	for _, name := range names[:max(0, len(names)-t.Keep)] {
+	for _, name := range names[:max(0, len(names)-max(t.Keep, 1))] {
 		errs = append(errs, os.Remove(filepath.Join(t.Dir, name)))
 	}
 	return errors.Join(errs...)
