@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -20,7 +19,7 @@ func (a *Admin) metricsHandler() http.Handler {
 	registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{a.o.Source, &a.loginsFailed},
+		collector{a},
 	)
 	if !a.o.NoJVM {
 		registry.MustRegister(jvmCollector{})
@@ -30,24 +29,20 @@ func (a *Admin) metricsHandler() http.Handler {
 
 // collector makes metrics of a Status. Each value has two names: that of ZooKeeper's own
 // exporter, and that of `mntr`, which other exporters pass on.
-type collector struct {
-	source       Source
-	loginsFailed *atomic.Int64
-}
+type collector struct{ a *Admin }
 
 // Describe declares nothing: which metrics there are depends on the Status.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
-	s := c.source.Status(NeedMetrics | NeedDirs | NeedProcess)
+	s := c.a.o.Source.Status(NeedMetrics | NeedDirs | NeedProcess)
 	o := output{ch}
 	o.native(s)
 	o.prefixed(s)
 	o.own(s)
 	o.put("zlockd_admin_logins_failed_total", "Requests at the admin port with a wrong name or password.",
-		prometheus.CounterValue,
-		float64(c.loginsFailed.Load()))
+		prometheus.CounterValue, float64(c.a.loginsFailed.Load()))
 }
 
 type output struct{ ch chan<- prometheus.Metric }
