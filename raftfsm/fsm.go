@@ -51,10 +51,10 @@ type fsm struct {
 	term    atomic.Uint64
 	zxid    atomic.Int64
 	dead    atomic.Bool
-	config  atomic.Bool // the members have been published in the state
-	low     atomic.Bool // a disk was low when the newest entry was sealed
-	counted snapshotCounters
-	tracker atomic.Pointer[tracker] // of the term this server leads; else nil
+	config  atomic.Bool                            // the members have been published in the state
+	low     atomic.Bool                            // a disk was low when the newest entry was sealed
+	counted struct{ requests, bytes atomic.Int64 } // of the log since the last snapshot
+	tracker atomic.Pointer[tracker]                // of the term this server leads; else nil
 
 	passedOn atomic.Bool // a node was deleted beside others while this server led, perhaps a lock passed on
 
@@ -70,11 +70,6 @@ type fsm struct {
 	measures Measures
 	replay   replay
 	snapshot atomic.Pointer[status.Snapshot] // the newest; nil: none
-}
-
-// snapshotCounters measure the log since the last snapshot.
-type snapshotCounters struct {
-	requests, bytes atomic.Int64
 }
 
 func newFSM(id uint32, clusterID string, fatal func(error)) *fsm {

@@ -106,19 +106,23 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 		<-f.walking
 		return nil, errors.New("a restore is under way")
 	}
-	snap := &fsmSnapshot{f: f,
-		state: f.state.StartSnapshot(state.Position{Index: f.index.Load(), Term: f.term.Load()})}
-	snap.counted.requests.Store(f.counted.requests.Load())
-	snap.counted.bytes.Store(f.counted.bytes.Load())
-	return snap, nil
+	return f.hold(), nil
+}
+
+// hold begins a snapshot of the state as it is now. The caller holds the state lock and the token of
+// walking.
+func (f *fsm) hold() *fsmSnapshot {
+	at := state.Position{Index: f.index.Load(), Term: f.term.Load()}
+	return &fsmSnapshot{f: f, state: f.state.StartSnapshot(at), requests: f.counted.requests.Load(),
+		bytes: f.counted.bytes.Load()}
 }
 
 // fsmSnapshot is a point in time of the state, being written.
 type fsmSnapshot struct {
-	f       *fsm
-	state   *state.Snapshot
-	counted snapshotCounters
-	sink    raft.SnapshotSink // nil until it is written
+	f               *fsm
+	state           *state.Snapshot
+	requests, bytes int64             // that fsm.counted counted at that point
+	sink            raft.SnapshotSink // nil until it is written
 }
 
 // Persist implements raft.FSMSnapshot.
@@ -136,8 +140,8 @@ func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	// The entries that the snapshot covers no longer count towards the next one. Until Release no
 	// snapshot of another server is installed, so both counters still count what they counted when it
 	// was begun.
-	s.f.counted.requests.Add(-s.counted.requests.Load())
-	s.f.counted.bytes.Add(-s.counted.bytes.Load())
+	s.f.counted.requests.Add(-s.requests)
+	s.f.counted.bytes.Add(-s.bytes)
 	if !disk.Forgets(sink) {
 		s.f.noteSnapshot(s.state.Zxid(), time.Now())
 	}
@@ -182,8 +186,8 @@ func (n *Node) Backup(ctx context.Context) (*Backup, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.state.StartSnapshot(state.Position{Index: f.index.Load(), Term: f.term.Load()})
-	return &Backup{Zxid: s.Zxid(), ACLs: s.ACLs(), snap: &fsmSnapshot{f: f, state: s}}, nil
+	snap := f.hold()
+	return &Backup{Zxid: snap.state.Zxid(), ACLs: snap.state.ACLs(), snap: snap}, nil
 }
 
 // Write writes the backup. No writer is kept waiting for more than some nodes.

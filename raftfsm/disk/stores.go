@@ -29,7 +29,8 @@ type Stores struct {
 // memory that may have to send snapshots to others keeps them.
 func NewMemoryStores(alone bool) *Stores {
 	mem := raft.NewInmemStore()
-	s := &Stores{Log: mem, Stable: mem, Identity: new(Identity), Seen: new([]byte), Snapshots: new(memorySnapshots)}
+	s := &Stores{Log: mem, Stable: mem, Snapshots: new(memorySnapshots), Identity: new(Identity),
+		Seen: new([]byte)}
 	if alone { // no other server will ever need a snapshot: one only lets raft drop its log
 		s.Snapshots = raft.NewDiscardSnapshotStore()
 	}
