@@ -149,7 +149,8 @@ func dialZK(t *testing.T, user string, servers ...*cluster.Server) *zk.Conn {
 	for _, s := range servers {
 		addrs = append(addrs, s.Client)
 	}
-	c, events, err := zk.Connect(addrs, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)), zk.WithLogInfo(false))
+	c, events, err := zk.Connect(addrs, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)),
+		zk.WithLogInfo(false))
 	must.OK(t, err)
 	t.Cleanup(c.Close)
 	for limit := time.After(20 * time.Second); ; {

@@ -112,7 +112,8 @@ func TestReconfigAsZooKeeper(t *testing.T) {
 // reconfigurer returns a client with an identity.
 func reconfigurer(t *testing.T, e *cluster.Ensemble, who string) func(asked) string {
 	t.Helper()
-	c, _, err := zk.Connect(strings.Split(e.Addrs(), ","), 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
+	c, _, err := zk.Connect(strings.Split(e.Addrs(), ","), 10*time.Second,
+		zk.WithLogger(log.New(io.Discard, "", 0)))
 	must.OK(t, err)
 	t.Cleanup(c.Close)
 	if who != "" {

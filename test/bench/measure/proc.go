@@ -1,5 +1,5 @@
-// Package measure has what the benchmarks share: the machine, the processor time, memory and disk of processes,
-// medians, and a zipfian choice of keys.
+// Package measure has what the benchmarks share: the machine, the processor time, memory and disk of
+// processes, medians, and a zipfian choice of keys.
 package measure
 
 import (

@@ -48,8 +48,9 @@ var kinds = []kind{
 	zookeeper("ZooKeeper", cluster.ZooKeeper),
 	{
 		name: "etcd",
-		options: cluster.Options{Kind: cluster.Other, Command: []string{"etcd", "--name", "{id}", "--data-dir", "data",
-			"--listen-client-urls", "http://{client}", "--advertise-client-urls", "http://{client}",
+		options: cluster.Options{Kind: cluster.Other, Command: []string{"etcd", "--name", "{id}",
+			"--data-dir", "data", "--listen-client-urls", "http://{client}",
+			"--advertise-client-urls", "http://{client}",
 			"--listen-peer-urls", "http://{peer}", "--initial-advertise-peer-urls", "http://{peer}",
 			"--initial-cluster", "{peer-urls}", "--quota-backend-bytes", "8000000000", "--log-level", "panic"}},
 		about: func(string) string {
