@@ -165,3 +165,53 @@ func BenchmarkRequest(b *testing.B) {
 		l.Request(r)
 	}
 }
+
+// A multi has a line for each of its changes, and one in all if it has failed.
+func TestMultiHasALineForEachChange(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	l := opened(t, file)
+	body := wire.Multi(
+		wire.Op{Type: jute.OpCheck, Body: wire.PathVersion("/", -1)},
+		wire.Op{Type: jute.OpCreate, Body: wire.Create("/a", nil, jute.WorldAnyone, 1)},
+		wire.Op{Type: jute.OpCreateTTL, Body: wire.CreateTTL("/t", nil, jute.WorldAnyone, 5, 1000)},
+		wire.Op{Type: jute.OpSetData, Body: wire.SetData("/a", nil, -1)},
+		wire.Op{Type: jute.OpCreate2, Body: wire.Create("/s-", nil, jute.WorldAnyone, 2)},
+		wire.Op{Type: jute.OpDelete, Body: wire.PathVersion("/t", -1)})
+	var reply []byte
+	result := func(op jute.OpCode, path string, stat bool) {
+		reply = jute.AppendMultiHeader(reply, op, false, jute.OK)
+		if path != "" {
+			reply = jute.AppendString(reply, path)
+		}
+		if stat {
+			reply = jute.AppendStat(reply, &jute.Stat{})
+		}
+	}
+	result(jute.OpCheck, "", false)
+	result(jute.OpCreate, "/a", false)
+	result(jute.OpCreateTTL, "/t", true)
+	result(jute.OpSetData, "", true)
+	result(jute.OpCreate2, "/s-7", true)
+	result(jute.OpDelete, "", false)
+	reply = jute.AppendMultiHeader(reply, -1, true, -1)
+	failed := jute.AppendMultiHeader(nil, jute.OpError, false, jute.NoNode)
+	for _, r := range [][]byte{reply, failed} {
+		l.Request(&observe.Request{Op: jute.OpMulti, Body: body, Session: 1, Addr: "h", Outcome: state.Outcome{Reply: r}})
+	}
+	l.Close()
+	const who = "session=0x1\tuser=\tip=h\toperation="
+	want := []string{
+		who + "create\tznode=/a\tznode_type=ephemeral\tresult=success",
+		who + "create\tznode=/t\tresult=success", // as ZooKeeper tells it
+		who + "setData\tznode=/a\tresult=success",
+		who + "create\tznode=/s-7\tresult=success",
+		who + "delete\tznode=/t\tresult=success",
+		who + "multiOperation\tresult=failure",
+	}
+	if got := lines(t, file); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
+		t.Errorf("%q\nnot %q", got, want)
+	}
+	all := string(must.Get(os.ReadFile(file))(t))
+	expect.Has(t, all, "\toperation=serverStart\tresult=success\n")
+	expect.Has(t, all, "\toperation=serverStop\tresult=invoked\n")
+}

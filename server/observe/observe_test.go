@@ -44,6 +44,8 @@ func TestPathsAreCountedAtRandom(t *testing.T) {
 func TestDownTimesAreBounded(t *testing.T) {
 	var c Clients
 	c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
+	c.NoteServing(true)
+	expect.Equal(t, len(c.Downs()), 0, "a server that begins to serve was not down")
 	for range 2 * keptDowns {
 		c.NoteServing(false)
 		c.NoteServing(true)
@@ -176,6 +178,16 @@ func TestReasonsOfEnds(t *testing.T) {
 			"client silent for 3s", "closed by its client"})
 		expect.Equal(t, (&EndedSession{Cause: state.EndOperator, Silent: 1}).Reason(), "ended by an operator")
 	})
+}
+
+// Clients that go away and do not come back take a bounded memory.
+func TestLostConnectionsAreBounded(t *testing.T) {
+	var c Clients
+	c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
+	for id := range int64(maxLost + 10) {
+		c.ConnLost(id, "reset", 0)
+	}
+	expect.Equal(t, len(c.lost.by), maxLost, "are kept")
 }
 
 // The newest refusal of an address is remembered, and so are not more addresses than a bound.
