@@ -260,8 +260,11 @@ func (c *conn) knows(id int64, password [jute.PasswordSize]byte) (known, right b
 // caughtUp waits, for a third of the client's timeout, until this server has applied what the
 // client has seen elsewhere. Without a leader it does not wait.
 func (c *conn) caughtUp(zxid int64, timeout time.Duration) bool {
-	if zxid <= c.replica.Zxid() || c.readOnly {
-		return zxid <= c.replica.Zxid()
+	if zxid <= c.replica.Zxid() {
+		return true
+	}
+	if c.readOnly {
+		return false
 	}
 	ctx, cancel := context.WithTimeout(c.srv.ctx, timeout/3)
 	defer cancel()
