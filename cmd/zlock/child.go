@@ -19,9 +19,8 @@ import (
 type target struct {
 	pid   int
 	group bool
-	// mark is a variable in the environment of COMMAND and of all its descendants, if there is no
-	// group. Nothing else finds the processes that an obedient COMMAND leaves behind when zlock
-	// is dead.
+	// mark is a variable in the environment of COMMAND and of all its descendants. Without a group
+	// nothing else finds the processes that an obedient COMMAND leaves behind when zlock is dead.
 	mark string
 }
 

@@ -65,19 +65,18 @@ type launch struct {
 	Path      string
 	Argv, Env []string
 	Group     int            // the process group to join, 0 for a new one
-	Mark      string         // variable in the environment of COMMAND and its descendants, "" for none
+	Mark      string         // variable in the environment of COMMAND and its descendants
 	Contain   bool           // in a process namespace
 	OnLost    syscall.Signal // the first signal on loss, 0: COMMAND goes on
 	KillAfter time.Duration
 }
 
 func newLaunch(exe executable, env []string, foreground, contained bool, loss lossFlags) *launch {
-	l := &launch{Path: exe.path, Argv: exe.argv, Env: env, Contain: contained, OnLost: loss.onLost,
-		KillAfter: loss.killAfter}
+	mark := fmt.Sprintf("ZLOCK_RUN=%d-%d", os.Getpid(), bootClock())
+	l := &launch{Path: exe.path, Argv: exe.argv, Env: append(env[:len(env):len(env)], mark), Mark: mark,
+		Contain: contained, OnLost: loss.onLost, KillAfter: loss.killAfter}
 	if foreground {
 		l.Group = syscall.Getpgrp()
-		l.Mark = fmt.Sprintf("ZLOCK_RUN=%d-%d", os.Getpid(), bootClock())
-		l.Env = append(env[:len(env):len(env)], l.Mark)
 	}
 	return l
 }
@@ -183,6 +182,13 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 	for n.Started == 0 {
 		switch err := g.in.Decode(&n); {
 		case err != nil:
+			// A guard that has died may have started COMMAND, which lives a moment longer.
+			for pids := markedBy(l.Mark); len(pids) > 0; pids = markedBy(l.Mark) {
+				for _, pid := range pids {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+				time.Sleep(time.Millisecond)
+			}
 			return nil, fmt.Errorf("the guard did not start COMMAND: %w", err)
 		case n.Failed != 0:
 			return nil, cli.Exitf(n.Failed, "%s", n.Why)

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
+	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -35,4 +39,26 @@ func TestZlockAdoptsOrphansBeforeCommandStarts(t *testing.T) {
 	g := &guard{wire: newWire(ours)}
 	must.Fails(t, expect.Err(g.start(&launch{Group: 1}, 0)), "COMMAND was started")
 	expect.Equal(t, <-adopts, 1, "zlock does")
+}
+
+// A guard that dies before it has said that COMMAND runs leaves none behind: the lock moves next.
+func TestCommandOfAGuardThatDiesAtOnceIsEnded(t *testing.T) {
+	pair := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	ours, theirs := os.NewFile(uintptr(pair[0]), "zlock"), os.NewFile(uintptr(pair[1]), "guard")
+	defer ours.Close()
+	command := exec.Command("sleep", "60")
+	command.Env = []string{fmt.Sprintf("ZLOCK_RUN=%d-%d", os.Getpid(), time.Now().UnixNano())}
+	started := make(chan error, 1)
+	go func() {
+		defer theirs.Close()
+		started <- command.Start()
+		_ = newWire(theirs).in.Decode(new(order))
+	}()
+	g := &guard{wire: newWire(ours)}
+	must.Fails(t, expect.Err(g.start(&launch{Mark: command.Env[0]}, 0)), "COMMAND was started")
+	must.OK(t, <-started)
+	expect.That(t, !processAlive(command.Process.Pid), "COMMAND lives")
+	_ = command.Process.Kill()
+	_ = command.Wait()
+	expect.Equal(t, command.ProcessState.Sys().(syscall.WaitStatus).Signal(), syscall.SIGKILL, "it was ended by")
 }

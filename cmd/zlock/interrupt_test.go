@@ -184,7 +184,9 @@ func TestCommandDiesWithItsGuard(t *testing.T) {
 			r := startRun(t, "/g", foreground)
 			next := nextHolder(t, r.cmd.Env, "/g")
 			syscall.Kill(guardOf(t, r.cmd.Process.Pid), syscall.SIGKILL)
-			expect.Equal(t, exitCode(r.cmd.Wait()), 128+int(syscall.SIGKILL), "exit code")
+			// The guard may die before it tells of the start; then zlock says that it started nothing.
+			code := exitCode(r.cmd.Wait())
+			expect.That(t, code == 128+int(syscall.SIGKILL) || code == exitFailed, "exit code %d", code)
 			if granted, last := <-next, r.lastBeat(t); !r.gone() || !granted.After(last) {
 				t.Errorf("the next holder began at %v, COMMAND lived until %v", granted, last)
 			}

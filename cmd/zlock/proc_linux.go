@@ -111,6 +111,9 @@ func processAlive(pid int) bool {
 
 // markedBy returns the running processes that have the variable in their environment.
 func markedBy(variable string) (pids []int) {
+	if variable == "" {
+		return nil
+	}
 	want := []byte("\x00" + variable + "\x00")
 	for _, p := range processes(process.running) {
 		env, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/environ")

@@ -82,7 +82,7 @@ func (w *watchman) signal(sig syscall.Signal) {
 func (w *watchman) alive() bool { return w.target.alive() || len(w.family()) > 0 }
 
 func (w *watchman) family() []int {
-	if w.mark == "" {
+	if w.group {
 		return nil
 	}
 	return markedBy(w.mark)
