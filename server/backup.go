@@ -42,7 +42,7 @@ func (i *Instance) takeBackups() {
 	if i.o.BackupDir == "" {
 		return
 	}
-	interval := cmp.Or(i.o.BackupInterval, time.Hour)
+	interval := cmp.Or(max(i.o.BackupInterval, 0), time.Hour)
 	tick := time.NewTicker(min(backupTick, interval/10+1))
 	i.taker = &backup.Taker{Dir: i.o.BackupDir, Interval: interval,
 		Keep: cmp.Or(i.o.BackupKeep, backup.DefaultKeep), ID: i.o.ID, Source: i.backupSource, Place: i.turn,

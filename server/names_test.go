@@ -104,7 +104,7 @@ func TestEveryMetricIsFedOrToldOf(t *testing.T) {
 
 	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler), func(o *Options) {
 		o.AdminAddr, o.MetricsAddr = "127.0.0.1:0", "127.0.0.1:0"
-		o.BackupDir = t.TempDir()
+		o.BackupDir, o.BackupInterval = t.TempDir(), -time.Second // which counts as none
 		o.LogLost = func() int64 { return 0 }
 		pair, _, _ := until(t, time.Now().Add(time.Hour))
 		o.ClientTLS = &tls.Config{Certificates: []tls.Certificate{pair}}

@@ -11,8 +11,8 @@ import (
 // A server with a large state gives memory back that it no longer needs when it has been idle for a while.
 // It has settled when its memory has not become less for settleTime; settleMost bounds the wait.
 const (
-	settleTime = 20 * time.Second
-	settleMost = 3 * time.Minute
+	settleTime = 45 * time.Second
+	settleMost = 5 * time.Minute
 )
 
 // settled returns the resident memory of a process when it has settled.
