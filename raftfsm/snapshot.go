@@ -123,6 +123,7 @@ type fsmSnapshot struct {
 	state           *state.Snapshot
 	requests, bytes int64             // that fsm.counted counted at that point
 	sink            raft.SnapshotSink // nil until it is written
+	reading         time.Duration     // since the last rest
 }
 
 // Persist implements raft.FSMSnapshot.
@@ -148,10 +149,21 @@ func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	return nil
 }
 
+// readRest is how long reads of a snapshot last together before its writer rests as long. So a snapshot
+// takes at most half of a processor from requests, and half of the state lock.
+const readRest = time.Millisecond
+
 func (s *fsmSnapshot) read(fn func()) {
-	s.f.mu.RLock()
-	defer s.f.mu.RUnlock()
-	fn()
+	begin := time.Now()
+	func() {
+		s.f.mu.RLock()
+		defer s.f.mu.RUnlock()
+		fn()
+	}()
+	if s.reading += time.Since(begin); s.reading >= readRest {
+		time.Sleep(min(s.reading, 50*readRest)) // no longer, where the process stood still
+		s.reading = 0
+	}
 }
 
 // Release implements raft.FSMSnapshot. raft calls it when it has noted the snapshot and cut its log.
