@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"syscall"
@@ -11,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -39,6 +42,20 @@ func TestZlockAdoptsOrphansBeforeCommandStarts(t *testing.T) {
 	g := &guard{wire: newWire(ours)}
 	must.Fails(t, expect.Err(g.start(&launch{Group: 1}, 0)), "COMMAND was started")
 	expect.Equal(t, <-adopts, 1, "zlock does")
+}
+
+// A guard that finds zlock gone reads first whether zlock has dismissed it: the session is over then.
+func TestGuardThatIsDismissedLeavesTheSession(t *testing.T) {
+	l := must.Get(net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
+	defer l.Close()
+	w := &watchman{session: &sessionKey{Servers: l.Addr().String(),
+		Session: zk.Session{ID: 1, Timeout: time.Second, Password: make([]byte, jute.PasswordSize)}}}
+	orders := make(chan order, 1)
+	orders <- order{Done: true}
+	close(orders)
+	must.OK(t, w.left(orders))
+	must.OK(t, l.SetDeadline(time.Now().Add(50*time.Millisecond)))
+	must.Fails(t, expect.Err(l.Accept()), "the guard connected to the server")
 }
 
 // A guard that dies before it has said that COMMAND runs leaves none behind: the lock moves next.

@@ -141,7 +141,7 @@ func (w *watchman) watch() error {
 		}
 		// The end of the input says the same, unless another process holds it open.
 		if os.Getppid() != w.parent {
-			return w.orphaned()
+			return w.left(orders)
 		}
 		w.look()
 	}
@@ -275,6 +275,29 @@ func (w *watchman) pause() time.Duration {
 		next = w.kill
 	}
 	return min(max(next-bootClock(), time.Millisecond), guardTick)
+}
+
+// leftFor is how long the guard reads what zlock sent before its death.
+const leftFor = 50 * time.Millisecond
+
+// left carries out what zlock ordered before it ended. It may have dismissed the guard: then the session
+// is over, and the guard must not wait for servers that do not answer.
+func (w *watchman) left(orders <-chan order) error {
+	end := time.After(leftFor)
+	for {
+		select {
+		case o, ok := <-orders:
+			if !ok {
+				return w.orphaned()
+			}
+			if o.Done {
+				return nil
+			}
+			w.take(&o)
+		case <-end:
+			return w.orphaned()
+		}
+	}
 }
 
 // orphaned ends COMMAND after the death of zlock: nothing keeps the session alive, and no
