@@ -320,7 +320,7 @@ func (s *snapshotStore) prune() error {
 // when it is complete.
 type memorySnapshots struct {
 	mu     sync.Mutex
-	newest *memorySink // nil: there is none
+	newest *memorySink // nil before the first snapshot
 }
 
 type memorySink struct {
