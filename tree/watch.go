@@ -98,10 +98,9 @@ type Watches[W comparable] struct {
 
 // watch is what one connection waits for at one path: a member of two rings.
 type watch struct {
-	path, conn         uint32
-	pathPrev, pathNext uint32
-	connPrev, connNext uint32
-	modes              modes // never empty
+	path, conn uint32
+	in         [2]link // its places in the ring of the path and in that of the connection
+	modes      modes   // never empty
 }
 
 // watchedPath is a path with watches. A million of them may exist.
@@ -170,19 +169,10 @@ func (w *Watches[W]) find(c, p uint32) (r uint32, n int) {
 	if path.status == pathIndexed {
 		return w.big[p][c], 0
 	}
-	for _, head := range [2]uint32{path.plain, path.deep} {
-		for r = head; r != 0; {
-			rec := w.records.at(r)
-			if rec.conn == c {
-				return r, n
-			}
-			n++
-			if r = rec.pathNext; r == head {
-				break
-			}
-		}
+	for r = path.first(); r != 0 && w.records.at(r).conn != c; r = w.after(path, r) {
+		n++
 	}
-	return 0, n
+	return r, n
 }
 
 // index enters the new record r in big if its path is there, or comes there
@@ -196,14 +186,8 @@ func (w *Watches[W]) index(r uint32, n int) {
 		}
 		path.status = pathIndexed
 		m := make(map[uint32]uint32, 2*n)
-		for _, head := range [2]uint32{path.plain, path.deep} {
-			for o := head; o != 0; {
-				other := w.records.at(o)
-				m[other.conn] = o
-				if o = other.pathNext; o == head {
-					break
-				}
-			}
+		for o := path.first(); o != 0; o = w.after(path, o) {
+			m[w.records.at(o).conn] = o
 		}
 		w.big[rec.path] = m
 	}
@@ -251,10 +235,10 @@ func (w *Watches[W]) fire(first uint32, match modes, tell func(W)) {
 	if first == 0 {
 		return
 	}
-	last := w.records.at(first).pathPrev
+	last := w.records.at(first).in[ofPath].prev
 	for r := first; ; {
 		rec := w.records.at(r)
-		next := rec.pathNext
+		next := rec.in[ofPath].next
 		c := w.conns.at(rec.conn)
 		if rec.modes&match != 0 && !c.dead {
 			if c.told != w.turn {
@@ -366,16 +350,10 @@ func (w *Watches[W]) WatchersAt(path string, most int, f func(W)) {
 		return
 	}
 	at := w.paths.at(p)
-	for _, head := range [2]uint32{at.plain, at.deep} {
-		for r := head; r != 0 && most > 0; {
-			rec := w.records.at(r)
-			if c := w.conns.at(rec.conn); !c.dead {
-				f(c.conn)
-				most--
-			}
-			if r = rec.pathNext; r == head {
-				break
-			}
+	for r := at.first(); r != 0 && most > 0; r = w.after(at, r) {
+		if c := w.conns.at(w.records.at(r).conn); !c.dead {
+			f(c.conn)
+			most--
 		}
 	}
 }

@@ -210,11 +210,11 @@ func checkWatches[W cmp.Ordered](t *testing.T, w *Watches[W]) {
 				if rec.path != p || rec.modes == 0 || (rec.modes&recursiveMode != 0) != (head == item.deep) {
 					t.Fatalf("record %+v in a ring of %q", *rec, path)
 				}
-				must.Equal(t, w.records.at(rec.pathNext).pathPrev, r, "broken ring of a path")
+				must.Equal(t, w.records.at(rec.in[ofPath].next).in[ofPath].prev, r, "broken ring of a path")
 				must.That(t, item.status != pathIndexed || w.big[p][rec.conn] == r,
 					"record is not in the index of its path")
 				members++
-				if r = rec.pathNext; r == head {
+				if r = rec.in[ofPath].next; r == head {
 					break
 				}
 			}
@@ -232,10 +232,10 @@ func checkWatches[W cmp.Ordered](t *testing.T, w *Watches[W]) {
 		}
 		for r := item.first; ; {
 			rec := w.records.at(r)
-			must.That(t, rec.conn == c && w.records.at(rec.connNext).connPrev == r,
+			must.That(t, rec.conn == c && w.records.at(rec.in[ofConn].next).in[ofConn].prev == r,
 				"broken ring of a connection")
 			own++
-			if r = rec.connNext; r == item.first {
+			if r = rec.in[ofConn].next; r == item.first {
 				break
 			}
 		}

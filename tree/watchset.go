@@ -1,5 +1,7 @@
 package tree
 
+import "cmp"
+
 // set gives record r other modes: the one place where records enter and leave
 // their rings and where everything is counted. With no modes left the record
 // goes, and so does its path or its connection if it was their last. The
@@ -72,40 +74,73 @@ func (p *watchedPath) ring(m modes) *uint32 {
 	return &p.plain
 }
 
+// The two rings of a record.
+const (
+	ofPath = iota
+	ofConn
+)
+
+// link is a record's place in a ring: its neighbours, or itself.
+type link struct{ prev, next uint32 }
+
+// join puts r at the end of the ring that begins at head.
+func (w *Watches[W]) join(head *uint32, ring int, r uint32) {
+	place := &w.records.at(r).in[ring]
+	if *head == 0 {
+		*head, *place = r, link{prev: r, next: r}
+		return
+	}
+	first := &w.records.at(*head).in[ring]
+	*place = link{prev: first.prev, next: *head}
+	w.records.at(first.prev).in[ring].next = r
+	first.prev = r
+}
+
+// leave takes r out of the ring that begins at head.
+func (w *Watches[W]) leave(head *uint32, ring int, r uint32) {
+	place := w.records.at(r).in[ring]
+	if place.next == r {
+		*head = 0
+		return
+	}
+	w.records.at(place.prev).in[ring].next = place.next
+	w.records.at(place.next).in[ring].prev = place.prev
+	if *head == r {
+		*head = place.next
+	}
+}
+
 // joinPath puts r at the end of its path's ring: the connection that came first is told first.
 func (w *Watches[W]) joinPath(r uint32) {
 	rec := w.records.at(r)
 	p := w.paths.at(rec.path)
-	head := p.ring(rec.modes)
-	if *head == 0 {
-		*head, rec.pathPrev, rec.pathNext = r, r, r
-		if head == &p.deep {
-			w.recursive.set(p.path, rec.path)
-		}
-		return
+	w.join(p.ring(rec.modes), ofPath, r)
+	if p.deep == r {
+		w.recursive.set(p.path, rec.path)
 	}
-	first := w.records.at(*head)
-	rec.pathPrev, rec.pathNext = first.pathPrev, *head
-	w.records.at(rec.pathPrev).pathNext = r
-	first.pathPrev = r
 }
 
 // leavePath takes r, which had these modes, out of its path's ring.
 func (w *Watches[W]) leavePath(r uint32, was modes) {
-	rec := w.records.at(r)
-	p := w.paths.at(rec.path)
-	head := p.ring(was)
-	if rec.pathNext == r {
-		*head = 0
-		if head == &p.deep {
-			w.recursive.remove(p.path)
-		}
-		return
+	p := w.paths.at(w.records.at(r).path)
+	w.leave(p.ring(was), ofPath, r)
+	if was&recursiveMode != 0 && p.deep == 0 {
+		w.recursive.remove(p.path)
 	}
-	w.records.at(rec.pathPrev).pathNext = rec.pathNext
-	w.records.at(rec.pathNext).pathPrev = rec.pathPrev
-	if *head == r {
-		*head = rec.pathNext
+}
+
+// first returns the first record of the path: those that do not see below it come first.
+func (p *watchedPath) first() uint32 { return cmp.Or(p.plain, p.deep) }
+
+// after returns the record behind r at its path, 0 at the end.
+func (w *Watches[W]) after(p *watchedPath, r uint32) uint32 {
+	switch next := w.records.at(r).in[ofPath].next; next {
+	case p.plain:
+		return p.deep
+	case p.deep:
+		return 0
+	default:
+		return next
 	}
 }
 
@@ -113,29 +148,14 @@ func (w *Watches[W]) joinConn(r uint32) {
 	rec := w.records.at(r)
 	c := w.conns.at(rec.conn)
 	c.bytes += perWatch + perPath + len(w.paths.at(rec.path).path)
-	if c.first == 0 {
-		c.first, rec.connPrev, rec.connNext = r, r, r
-		return
-	}
-	first := w.records.at(c.first)
-	rec.connPrev, rec.connNext = first.connPrev, c.first
-	w.records.at(rec.connPrev).connNext = r
-	first.connPrev = r
+	w.join(&c.first, ofConn, r)
 }
 
 func (w *Watches[W]) leaveConn(r uint32) {
 	rec := w.records.at(r)
 	c := w.conns.at(rec.conn)
 	c.bytes -= perWatch + perPath + len(w.paths.at(rec.path).path)
-	if rec.connNext == r {
-		c.first = 0
-		return
-	}
-	w.records.at(rec.connPrev).connNext = rec.connNext
-	w.records.at(rec.connNext).connPrev = rec.connPrev
-	if c.first == r {
-		c.first = rec.connNext
-	}
+	w.leave(&c.first, ofConn, r)
 }
 
 func (w *Watches[W]) forgetPath(p uint32) {
@@ -198,17 +218,12 @@ func (w *Watches[W]) Scan(from uint32, max int, f func(path string, conn W)) (ne
 		if max <= 0 {
 			return p
 		}
-		for _, head := range [2]uint32{path.plain, path.deep} {
-			for r := head; r != 0; {
-				rec := w.records.at(r)
-				if c := w.conns.at(rec.conn); !c.dead && rec.modes&dataRegistry != 0 {
-					f(path.path, c.conn)
-				}
-				max--
-				if r = rec.pathNext; r == head {
-					break
-				}
+		for r := path.first(); r != 0; r = w.after(path, r) {
+			rec := w.records.at(r)
+			if c := w.conns.at(rec.conn); !c.dead && rec.modes&dataRegistry != 0 {
+				f(path.path, c.conn)
 			}
+			max--
 		}
 	}
 	return 0
@@ -226,8 +241,135 @@ func (w *Watches[W]) PathsOf(conn W, f func(path string)) {
 		if rec.modes&dataRegistry != 0 {
 			f(w.paths.at(rec.path).path)
 		}
-		if r = rec.connNext; r == head {
+		if r = rec.in[ofConn].next; r == head {
 			break
 		}
 	}
+}
+
+// chunkSize is how many items a slab gets and gives back at a time.
+const chunkSize = 256
+
+// slab hands out items by number. A number takes half the room of a pointer and costs the garbage
+// collector nothing. Items are got in chunks, so that growing never copies; a chunk without an
+// item in use is given back. 0 is never handed out and means "none".
+type slab[T any] struct {
+	chunks []*chunk[T]
+	open   []uint32 // chunks with a free item; the last one is filled first
+	used   int
+}
+
+type chunk[T any] struct {
+	items [chunkSize]T
+	free  [chunkSize]uint8 // a stack of the items not in use
+	n     int              // its height
+}
+
+// get returns a new item, which is zero.
+func (s *slab[T]) get() uint32 {
+	if len(s.open) == 0 {
+		s.open = append(s.open, uint32(len(s.chunks)))
+		s.chunks = append(s.chunks, nil)
+	}
+	at := s.open[len(s.open)-1]
+	c := s.chunks[at]
+	if c == nil {
+		c = new(chunk[T])
+		for i := range chunkSize {
+			c.free[i] = uint8(chunkSize - 1 - i)
+		}
+		c.n = chunkSize
+		if at == 0 {
+			c.n-- // item 0 is never given
+		}
+		s.chunks[at] = c
+	}
+	c.n--
+	if c.n == 0 {
+		s.open = s.open[:len(s.open)-1]
+	}
+	s.used++
+	return at*chunkSize + uint32(c.free[c.n])
+}
+
+// put takes an item back.
+func (s *slab[T]) put(id uint32) {
+	at := id / chunkSize
+	c := s.chunks[at]
+	var zero T
+	c.items[id%chunkSize] = zero
+	c.free[c.n] = uint8(id % chunkSize)
+	c.n++
+	s.used--
+	// The chunk being filled stays though it may be empty, or a single item
+	// that comes and goes would take its chunk with it each time.
+	last := len(s.open) - 1
+	switch {
+	case c.n == 1:
+		if last >= 0 {
+			s.release(s.open[last])
+		}
+		s.open = append(s.open, at)
+	case s.open[last] != at:
+		s.release(at)
+	}
+}
+
+// release gives a chunk back if none of its items is in use.
+func (s *slab[T]) release(at uint32) {
+	full := chunkSize
+	if at == 0 {
+		full--
+	}
+	if c := s.chunks[at]; c != nil && c.n == full {
+		s.chunks[at] = nil
+	}
+}
+
+// at returns the item. The pointer is good until the item is put back.
+func (s *slab[T]) at(id uint32) *T { return &s.chunks[id/chunkSize].items[id%chunkSize] }
+
+// end returns a number above that of every item in use.
+func (s *slab[T]) end() uint32 { return uint32(len(s.chunks)) * chunkSize }
+
+// peek returns the item if its chunk is there. The item may be out of use and
+// is then zero.
+func (s *slab[T]) peek(id uint32) *T {
+	c := s.chunks[id/chunkSize]
+	if c == nil {
+		return nil
+	}
+	return &c.items[id%chunkSize]
+}
+
+// shrinkMap is a map that gives its room back. Go's own maps keep what they once needed; a
+// shrinkMap is made again when few entries of many are left.
+type shrinkMap[K comparable] struct {
+	m    map[K]uint32
+	peak int
+}
+
+const (
+	shrinkMany = 1 << 16
+	shrinkFew  = 1 << 10
+)
+
+func (s *shrinkMap[K]) set(k K, id uint32) {
+	if s.m == nil {
+		s.m = map[K]uint32{}
+	}
+	s.m[k] = id
+	s.peak = max(s.peak, len(s.m))
+}
+
+func (s *shrinkMap[K]) remove(k K) {
+	delete(s.m, k)
+	if s.peak < shrinkMany || len(s.m) > shrinkFew {
+		return
+	}
+	m := make(map[K]uint32, len(s.m))
+	for k, id := range s.m {
+		m[k] = id
+	}
+	s.m, s.peak = m, len(m)
 }
