@@ -30,18 +30,28 @@ var (
 // layers are the packages that are edited, each with those whose tests may
 // notice: its own and the ones above, the quickest first.
 var layers = [][]string{
+	{"./jute", "./tree", "./session", "./raftfsm/state", "./server/clients", "./client/zk"},
 	{"./tree", "./server/clients", "./test/sim"},
+	{"./tree/zkfiles", "./raftfsm/offline", "./server/backup", "./cmd/zlockd", "./cmd/zlock"},
 	{"./session", "./raftfsm/state", "./raftfsm", "./test/sim"},
 	{"./raftfsm/state", "./raftfsm/offline", "./raftfsm", "./test/sim"},
 	{"./raftfsm/disk", "./raftfsm/offline", "./raftfsm", "./test/sim"},
 	{"./raftfsm/peer", "./raftfsm", "./test/sim"},
 	{"./raftfsm/elect", "./raftfsm", "./test/sim"},
 	{"./raftfsm/seglog", "./raftfsm/disk", "./raftfsm"},
+	{"./raftfsm/status", "./raftfsm/peer", "./server/members", "./raftfsm"},
+	{"./raftfsm/tlsfiles", "./raftfsm/peer", "./server"},
 	{"./raftfsm/offline", "./cmd/zlockd"},
 	{"./raftfsm", "./server", "./server/clients", "./test/sim"},
 	{"./server", "./server/admin", "./cmd/zlockd", "./test/sim"},
 	{"./server/clients", "./server/admin", "./server/view", "./test/sim", "./client"},
 	{"./server/admin", "./server", "./cmd/zlockd"},
+	{"./server/observe", "./server/clients", "./server/audit", "./server/admin", "./server"},
+	{"./server/audit", "./server", "./cmd/zlockd"},
+	{"./server/members", "./server/admin", "./cmd/zlock", "./cmd/zlockd"},
+	{"./server/backup", "./server", "./cmd/zlockd"},
+	{"./server/sasl", "./server/clients", "./cmd/zlockd"},
+	{"./server/sasl/kerberos", "./server/clients", "./cmd/zlockd"},
 	{"./client/recipe", "./server/locks", "./server/view", "./client"},
 	{"./server/locks", "./server/view", "./cmd/zlock"},
 	{"./server/view", "./server", "./cmd/zlock"},
@@ -49,6 +59,8 @@ var layers = [][]string{
 	{"./client/zk", "./client"},
 	{"./client", "./cmd/zlock"},
 	{"./cmd/zlock"},
+	{"./cmd/zlockd"},
+	{"./cmd/internal/cli", "./cmd/zlock", "./cmd/zlockd"},
 }
 
 // equivalents reads the edits that were judged to change nothing that anybody
