@@ -3,6 +3,7 @@ package observe
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/wire"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // The sample is drawn: clients in step are counted as all others are.
@@ -111,6 +113,8 @@ func TestSlowRequestsAreLogged(t *testing.T) {
 	if !strings.Contains(last, want) {
 		t.Errorf("%s\nnot %s", last, want)
 	}
+	ask(3*time.Second, s.Bound)
+	expect.Equal(t, s.seen.Load(), 17, "a request that takes just as long as the bound is slow")
 }
 
 // TestSlowWriteTellsItsStages: in the line, and as histograms of all requests.
@@ -221,4 +225,175 @@ func TestSizesOfReplies(t *testing.T) {
 	s.Wrote(1, 50, &m)
 	s.Wrote(1, 20, &m) // an event
 	expect.Equal(t, m.Responses.Value(), admin.Sizes{Last: 50, Min: 50, Max: 50})
+}
+
+// A connection's counts, after each step of its life, as operators see them.
+func TestCountsOfAConnection(t *testing.T) {
+	var m admin.Metrics
+	c := NewConn()
+	shown := func(session int64) admin.Conn {
+		d := admin.Conn{Session: session}
+		c.Describe(&d)
+		return d
+	}
+	expect.Equal(t, shown(7), admin.Conn{Session: 7, LastCxid: -1}, "before the first request")
+
+	c.Received(2)
+	c.Received(3)
+	c.Last(9, jute.OpCreate, 100)
+	c.Took(1, 5*time.Millisecond, time.Second)
+	c.Size(30)
+	c.Wrote(2, 50, &m)
+	first := admin.Conn{Session: 7, Received: 5, Sent: 2, BytesOut: 50, LastOp: "CREA", LastCxid: 9, LastZxid: 100,
+		LastReply: time.Second, LastLatency: 5, Latency: admin.Latency{Min: 5, Max: 5, Avg: 5}}
+	expect.Equal(t, shown(7), first, "after one")
+	expect.Equal(t, shown(0), admin.Conn{Received: 5, Sent: 2, BytesOut: 50}, "without a session")
+
+	c.Last(-2, jute.OpPing, 101) // pings have no number of their own
+	c.Took(3, time.Millisecond, 2*time.Second)
+	c.Took(1, 2*time.Millisecond, 3*time.Second)
+	c.Wrote(1, 20, &m)
+	later := admin.Conn{Session: 7, Received: 5, Sent: 3, BytesOut: 70, LastOp: "PING", LastCxid: 9, LastZxid: 101,
+		LastReply: 3 * time.Second, LastLatency: 2, Latency: admin.Latency{Min: 1, Max: 5, Avg: 2}}
+	expect.Equal(t, shown(7), later, "after five")
+	requests, bytes := c.Total()
+	expect.That(t, requests == 5 && bytes == 70, "in all %d requests and %d bytes", requests, bytes)
+	expect.That(t, m.PacketsSent.Load() == 3 && m.ResponseBytes.Load() == 70, "the server counts %d packets, %d bytes",
+		m.PacketsSent.Load(), m.ResponseBytes.Load())
+
+	c.Reset()
+	expect.Equal(t, shown(7), admin.Conn{Session: 7, LastOp: "PING", LastCxid: 9, LastZxid: 101,
+		LastReply: 3 * time.Second}, "after a reset")
+	c.Took(1, 4*time.Millisecond, 4*time.Second)
+	expect.Equal(t, shown(7).Latency, admin.Latency{Min: 4, Max: 4, Avg: 4}, "of the first request since")
+}
+
+// A request that is followed comes to the function given to Init; without one there is nothing to fill in.
+func TestRequestsAreFollowed(t *testing.T) {
+	var c Clients
+	c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
+	expect.Equal(t, c.Begin(jute.OpPing, nil), nil, "without a function")
+	var got []*Request
+	c.Init(new(admin.Metrics), time.Now(), time.Now, func(r *Request) { got = append(got, r) })
+	r := c.Begin(jute.OpSetData, wire.SetData("/a", nil, -1))
+	expect.That(t, r.Op == jute.OpSetData && r.Path() == "/a", "a request: %+v", r)
+	c.Followed(r)
+	expect.List(t, got, []*Request{r})
+}
+
+// Each operation on one node names it; others, and bodies that are cut, name none.
+func TestPathsOfRequests(t *testing.T) {
+	one := wire.Path("/a")
+	for op, name := range opLabels {
+		want := ""
+		switch op {
+		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpExists,
+			jute.OpGetData, jute.OpSetData, jute.OpGetACL, jute.OpSetACL, jute.OpGetChildren, jute.OpGetChildren2,
+			jute.OpSync:
+			want = "/a"
+		}
+		expect.Equal(t, (&Request{Op: op, Body: one}).Path(), want, "%s %v", name, op)
+		expect.Equal(t, (&Request{Op: op, Body: one[:len(one)-1]}).Path(), "", "%s %v, cut", name, op)
+		expect.Equal(t, (&Request{Op: op, Body: wire.Body{}.Null()}).Path(), "", "%s %v, null", name, op)
+	}
+}
+
+// The end of a session is told with its client, its last server and some of its nodes.
+func TestEndedSessionsAreDescribed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m admin.Metrics
+		var c Clients
+		c.Init(&m, time.Now(), time.Now, nil)
+		time.Sleep(10 * time.Second)
+		c.ConnLost(1, "reset", 2*time.Second)
+		c.ConnLost(2, "reset", 3*time.Second)
+		time.Sleep(time.Second)
+		events := []tree.Event{{Type: jute.EventChildrenChanged, Path: "/"}}
+		for i := range endedPath + 3 {
+			path := fmt.Sprint("/", i, strings.Repeat("x", endedName))
+			events = append(events, tree.Event{Type: jute.EventDeleted, Path: path})
+		}
+		at := time.UnixMilli(1234567)
+		of := session.Session{ID: 1, Addr: "10.0.0.1", Owner: 3, Timeout: 4000}
+		c.SessionEnded(&state.Ending{Session: of, Cause: state.EndExpired, Zxid: 5, Time: at.UnixMilli()}, -1, events)
+		select {
+		case <-c.EndedNews():
+		default:
+			t.Error("the end is no news")
+		}
+		e := c.EndedSince(4)[0]
+		got := e
+		got.Paths = nil
+		expect.Equal(t, fmt.Sprint(got), fmt.Sprint(EndedSession{Session: 1, Zxid: 5, Time: at, Cause: state.EndExpired,
+			Addr: "10.0.0.1", Server: 3, Timeout: 4 * time.Second, Silent: 9 * time.Second, Lost: "reset",
+			LostFor: time.Second, PathCount: endedPath + 3}))
+		var want []string
+		for i := range endedPath {
+			want = append(want, events[i+1].Path[:endedName])
+		}
+		expect.List(t, e.Paths, want)
+		expect.Equal(t, m.SessionsExpired.Load(), 1, "expired")
+
+		// A client that was heard from here is told by that; an older end of its connection is forgotten.
+		c.SessionEnded(&state.Ending{Session: session.Session{ID: 2}, Cause: state.EndClosed, Zxid: 6}, 0, nil)
+		e = c.EndedSince(5)[0]
+		expect.That(t, e.Silent == 11*time.Second && e.Lost == "" && e.LostFor == 0 && len(c.lost.by) == 0,
+			"%+v, and %d connections remembered", e, len(c.lost.by))
+		expect.Equal(t, m.SessionsExpired.Load(), 1, "expired, as one was closed")
+		expect.Equal(t, len(c.EndedSince(4)), 2)
+		expect.Equal(t, len(c.EndedSince(6)), 0)
+	})
+}
+
+// A server that does not serve has been down since the first word of it, until it serves again.
+func TestDownTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c Clients
+		c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
+		var want []Down
+		for range keptDowns + 2 {
+			from := time.Now()
+			c.NoteServing(false)
+			time.Sleep(time.Second)
+			c.NoteServing(false)
+			time.Sleep(time.Second)
+			c.NoteServing(true)
+			want = append(want, Down{from, time.Now()})
+			time.Sleep(time.Second)
+			c.NoteServing(true)
+		}
+		expect.List(t, c.Downs(), want[2:], "the newest, the oldest of them first")
+	})
+}
+
+// Connections that ended are counted by address.
+func TestEndedConnectionsAreCounted(t *testing.T) {
+	var c Clients
+	c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
+	c.ConnEnded("10.0.0.1", Count{1, 10})
+	c.ConnEnded("10.0.0.1", Count{2, 20})
+	c.ConnEnded("10.0.0.2", Count{3, 30})
+	c.ConnEnded("", Count{4, 40})
+	got := c.GoneClients()
+	expect.That(t, maps.Equal(got, map[string]Count{"10.0.0.1": {3, 30}, "10.0.0.2": {3, 30}}), "%v", got)
+}
+
+// Names and windows are counted up to their bounds, and the bounds belong to them.
+func TestBoundsOfRecentCounts(t *testing.T) {
+	var r recent
+	longest := strings.Repeat("x", maxName)
+	r.Add(longest, Count{1, 1}, 0)
+	r.Add("a", Count{1, 1}, window-1)
+	counts, over := r.Counts(window - 1)
+	expect.That(t, len(counts) == 2 && over == window-1, "%d names over %v within the first window", len(counts), over)
+	counts, over = r.Counts(window) // begins the second one
+	expect.That(t, counts[longest] == Count{1, 1} && over == window, "%v over %v", counts, over)
+	counts, over = r.Counts(3*window - 1) // the third
+	expect.That(t, len(counts) == 0 && over == 2*window-1, "%v over %v: nothing came in the second", counts, over)
+	r.Add("b", Count{1, 1}, 3*window-1)
+	counts, _ = r.Counts(5*window - 2)
+	expect.Equal(t, len(counts), 1, "a window that is a moment less than two long")
+	r.Add("c", Count{1, 1}, 5*window-2)
+	counts, over = r.Counts(7*window - 2)
+	expect.That(t, len(counts) == 0 && over == 0, "%v over %v: a whole window passed without a request", counts, over)
 }
