@@ -3,12 +3,15 @@ package audit
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -17,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
+	"github.com/zlockd/zlockd/tree"
 )
 
 func opened(t *testing.T, name string) *Log {
@@ -214,4 +218,137 @@ func TestMultiHasALineForEachChange(t *testing.T) {
 	all := string(must.Get(os.ReadFile(file))(t))
 	expect.Has(t, all, "\toperation=serverStart\tresult=success\n")
 	expect.Has(t, all, "\toperation=serverStop\tresult=invoked\n")
+}
+
+// Each change has its line, whatever became of it; what cannot be understood has none.
+func TestEachChangeHasItsLine(t *testing.T) {
+	acl := []jute.ACL{{Perms: 31, ID: jute.ID{Scheme: "world", ID: "anyone"}},
+		{Perms: jute.PermRead | jute.PermAdmin, ID: jute.ID{Scheme: "ip", ID: "10.0.0.1"}}}
+	ok, no := state.Outcome{}, state.Outcome{Code: jute.NoNode}
+	made := state.Outcome{Reply: jute.AppendString(nil, "/made")}
+	create := func(flags int32) wire.Body { return wire.Create("/a", nil, jute.WorldAnyone, flags) }
+	ttl := func(flags int32) wire.Body { return wire.CreateTTL("/a", nil, jute.WorldAnyone, flags, 1000) }
+	set := wire.SetData("/a", nil, -1)
+	multi := wire.Multi(wire.Op{Type: jute.OpDelete, Body: wire.PathVersion("/a", -1)})
+	for _, c := range []struct {
+		op   jute.OpCode
+		body []byte
+		out  state.Outcome
+		want string // what follows the address; empty: no line
+	}{
+		{jute.OpSetData, set, ok, "setData\tznode=/a\tresult=success"},
+		{jute.OpSetData, set, state.Outcome{Refused: true}, "setData\tznode=/a\tresult=failure"},
+		{jute.OpSetData, set, state.Outcome{Unknown: true}, "setData\tznode=/a\tresult=failure"},
+		{jute.OpSetData, set[:5], ok, ""},
+		{jute.OpSetData, set, made, "setData\tznode=/a\tresult=success"},
+		{jute.OpSetACL, wire.SetACL("/a", acl, -1), ok,
+			"setAcl\tznode=/a\tacl=world:anyone:cdrwaip:10.0.0.1:ra\tresult=success"},
+		{jute.OpCreate, create(0), made, "create\tznode=/made\tznode_type=persistent\tresult=success"},
+		{jute.OpCreate, create(0), ok, "create\tznode=/a\tznode_type=persistent\tresult=success"},
+		{jute.OpCreate, create(3), no, "create\tznode=/a\tznode_type=ephemeral_sequential\tresult=failure"},
+		{jute.OpCreate2, create(99), no, "create\tznode=/a\tznode_type=unknown\tresult=failure"},
+		{jute.OpCreateContainer, create(4), made, "create\tznode=/made\tznode_type=container\tresult=success"},
+		{jute.OpCreateTTL, ttl(5), made, "create\tznode=/made\tznode_type=persistent_with_ttl\tresult=success"},
+		{jute.OpCreateTTL, ttl(6), made,
+			"create\tznode=/made\tznode_type=persistent_sequential_with_ttl\tresult=success"},
+		{jute.OpCreateTTL, ttl(0), no, "create\tznode=/a\tznode_type=persistent_with_ttl\tresult=failure"},
+		{jute.OpReconfig, nil, no, "reconfig\tresult=failure"},
+		{jute.OpSASL, nil, ok, ""},
+		{jute.OpSASL, nil, state.Outcome{Code: jute.AuthFailed}, "login\tresult=failure"},
+		{jute.OpMulti, multi, no, "multiOperation\tresult=failure"},
+		{jute.OpMulti, multi, state.Outcome{Code: jute.MarshallingError}, ""},
+		{jute.OpMulti, multi, ok, ""}, // the reply says nothing
+	} {
+		file := filepath.Join(t.TempDir(), "log")
+		l := opened(t, file)
+		l.Request(&observe.Request{Op: c.op, Body: c.body, Session: 1, Addr: "h", Outcome: c.out})
+		l.Close()
+		var want []string
+		if c.want != "" {
+			want = []string{"session=0x1\tuser=\tip=h\toperation=" + c.want}
+		}
+		expect.List(t, lines(t, file), want, "%v %+v", c.op, c.out)
+	}
+}
+
+// The end of a session has a line for each node that went with it, in the name of the process.
+func TestNodesOfEndedSessionsHaveLines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	l := opened(t, file)
+	l.Ended(0x1f, []tree.Event{{Type: jute.EventDeleted, Path: "/a"},
+		{Type: jute.EventChildrenChanged, Path: "/"},
+		{Type: jute.EventDeleted, Path: "/b"}})
+	l.Close()
+	who := "zlockd"
+	if u, err := user.Current(); err == nil {
+		who = u.Username
+	}
+	const what = "\toperation=ephemeralZNodeDeletionOnSessionCloseOrExpire\tznode="
+	expect.List(t, lines(t, file), []string{
+		"session=0x1f\tuser=" + who + what + "/a\tresult=success",
+		"session=0x1f\tuser=" + who + what + "/b\tresult=success"})
+	written, lost, problem := l.Figures()
+	expect.That(t, written == 4 && lost == 0 && problem == nil, "%d written, %d lost, %v",
+		written, lost, problem)
+}
+
+// Lines carry the time at which they were added, to the millisecond.
+func TestTimesOfLines(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	l := must.Get(Open(file, func() time.Time { return at }))(t)
+	var want []string
+	for _, ms := range []int{0, 7, 89, 999, 1000, 61_234} {
+		at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(time.Duration(ms) * time.Millisecond)
+		l.Add(&Event{Operation: "x"})
+		want = append(want, at.Format("2006-01-02 15:04:05,000 INFO audit: "))
+	}
+	l.Close()
+	var got []string
+	for line := range strings.Lines(string(must.Get(os.ReadFile(file))(t))) {
+		if begin, _, ok := strings.Cut(line, "user=\toperation=x"); ok {
+			got = append(got, begin)
+		}
+	}
+	expect.List(t, got, want)
+}
+
+// The beginning of a request and the end of an answer are looked at, however large they are.
+func TestLargeRequestsAndAnswersOverHTTP(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	l := opened(t, file)
+	var answer []string
+	h := l.HTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		for _, part := range answer {
+			io.WriteString(w, part)
+		}
+		expect.OK(t, http.NewResponseController(w).Flush())
+	}))
+	ask := func(method, kind, body string, parts ...string) {
+		answer = parts
+		r := httptest.NewRequest(method, "/members", iotest.OneByteReader(strings.NewReader(body)))
+		r.RemoteAddr = "10.0.0.1:99"
+		r.Header.Set("Content-Type", kind)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		expect.Equal(t, w.Body.String(), strings.Join(parts, ""), "the answer comes through")
+	}
+	long := strings.Repeat("x", kept)
+	ask("HEAD", "application/json", "{}")
+	ask("POST", "application/json; charset=utf-8", long+"y")
+	ask("PUT", "application/octet-stream", "secret")
+	ask("POST", "application/json", "{}", "{\"error\" : \"", "no\"}", long[1:])
+	ask("POST", "application/json", "{}", long, "{\"error\": ", "\"no\"}")
+	ask("POST", "application/json", "{}", "\"error\":\"no\""+long)
+	ask("POST", "application/json", "{}", "\"error\":\"no\"", long)
+	l.Close()
+	const who = "user=\tip=10.0.0.1\toperation="
+	expect.List(t, lines(t, file), []string{
+		who + "POST /members\trequest=" + long + "\tresult=success",
+		who + "PUT /members\tresult=success",
+		who + "POST /members\trequest={}\tresult=success",
+		who + "POST /members\trequest={}\tresult=failure",
+		who + "POST /members\trequest={}\tresult=success",
+		who + "POST /members\trequest={}\tresult=success"})
 }

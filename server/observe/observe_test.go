@@ -244,8 +244,8 @@ func TestCountsOfAConnection(t *testing.T) {
 	c.Took(1, 5*time.Millisecond, time.Second)
 	c.Size(30)
 	c.Wrote(2, 50, &m)
-	first := admin.Conn{Session: 7, Received: 5, Sent: 2, BytesOut: 50, LastOp: "CREA", LastCxid: 9, LastZxid: 100,
-		LastReply: time.Second, LastLatency: 5, Latency: admin.Latency{Min: 5, Max: 5, Avg: 5}}
+	first := admin.Conn{Session: 7, Received: 5, Sent: 2, BytesOut: 50, LastOp: "CREA", LastCxid: 9,
+		LastZxid: 100, LastReply: time.Second, LastLatency: 5, Latency: admin.Latency{Min: 5, Max: 5, Avg: 5}}
 	expect.Equal(t, shown(7), first, "after one")
 	expect.Equal(t, shown(0), admin.Conn{Received: 5, Sent: 2, BytesOut: 50}, "without a session")
 
@@ -253,13 +253,13 @@ func TestCountsOfAConnection(t *testing.T) {
 	c.Took(3, time.Millisecond, 2*time.Second)
 	c.Took(1, 2*time.Millisecond, 3*time.Second)
 	c.Wrote(1, 20, &m)
-	later := admin.Conn{Session: 7, Received: 5, Sent: 3, BytesOut: 70, LastOp: "PING", LastCxid: 9, LastZxid: 101,
-		LastReply: 3 * time.Second, LastLatency: 2, Latency: admin.Latency{Min: 1, Max: 5, Avg: 2}}
+	later := admin.Conn{Session: 7, Received: 5, Sent: 3, BytesOut: 70, LastOp: "PING", LastCxid: 9,
+		LastZxid: 101, LastReply: 3 * time.Second, LastLatency: 2, Latency: admin.Latency{Min: 1, Max: 5, Avg: 2}}
 	expect.Equal(t, shown(7), later, "after five")
 	requests, bytes := c.Total()
 	expect.That(t, requests == 5 && bytes == 70, "in all %d requests and %d bytes", requests, bytes)
-	expect.That(t, m.PacketsSent.Load() == 3 && m.ResponseBytes.Load() == 70, "the server counts %d packets, %d bytes",
-		m.PacketsSent.Load(), m.ResponseBytes.Load())
+	expect.That(t, m.PacketsSent.Load() == 3 && m.ResponseBytes.Load() == 70,
+		"the server counts %d packets, %d bytes", m.PacketsSent.Load(), m.ResponseBytes.Load())
 
 	c.Reset()
 	expect.Equal(t, shown(7), admin.Conn{Session: 7, LastOp: "PING", LastCxid: 9, LastZxid: 101,
@@ -315,7 +315,8 @@ func TestEndedSessionsAreDescribed(t *testing.T) {
 		}
 		at := time.UnixMilli(1234567)
 		of := session.Session{ID: 1, Addr: "10.0.0.1", Owner: 3, Timeout: 4000}
-		c.SessionEnded(&state.Ending{Session: of, Cause: state.EndExpired, Zxid: 5, Time: at.UnixMilli()}, -1, events)
+		end := &state.Ending{Session: of, Cause: state.EndExpired, Zxid: 5, Time: at.UnixMilli()}
+		c.SessionEnded(end, -1, events)
 		select {
 		case <-c.EndedNews():
 		default:
@@ -324,8 +325,8 @@ func TestEndedSessionsAreDescribed(t *testing.T) {
 		e := c.EndedSince(4)[0]
 		got := e
 		got.Paths = nil
-		expect.Equal(t, fmt.Sprint(got), fmt.Sprint(EndedSession{Session: 1, Zxid: 5, Time: at, Cause: state.EndExpired,
-			Addr: "10.0.0.1", Server: 3, Timeout: 4 * time.Second, Silent: 9 * time.Second, Lost: "reset",
+		expect.Equal(t, fmt.Sprint(got), fmt.Sprint(EndedSession{Session: 1, Zxid: 5, Time: at,
+			Cause: state.EndExpired, Addr: "10.0.0.1", Server: 3, Timeout: 4 * time.Second, Silent: 9 * time.Second, Lost: "reset",
 			LostFor: time.Second, PathCount: endedPath + 3}))
 		var want []string
 		for i := range endedPath {
@@ -385,15 +386,18 @@ func TestBoundsOfRecentCounts(t *testing.T) {
 	r.Add(longest, Count{1, 1}, 0)
 	r.Add("a", Count{1, 1}, window-1)
 	counts, over := r.Counts(window - 1)
-	expect.That(t, len(counts) == 2 && over == window-1, "%d names over %v within the first window", len(counts), over)
+	expect.That(t, len(counts) == 2 && over == window-1, "%d names over %v within the first window",
+		len(counts), over)
 	counts, over = r.Counts(window) // begins the second one
 	expect.That(t, counts[longest] == Count{1, 1} && over == window, "%v over %v", counts, over)
 	counts, over = r.Counts(3*window - 1) // the third
-	expect.That(t, len(counts) == 0 && over == 2*window-1, "%v over %v: nothing came in the second", counts, over)
+	expect.That(t, len(counts) == 0 && over == 2*window-1,
+		"%v over %v: nothing came in the second", counts, over)
 	r.Add("b", Count{1, 1}, 3*window-1)
 	counts, _ = r.Counts(5*window - 2)
 	expect.Equal(t, len(counts), 1, "a window that is a moment less than two long")
 	r.Add("c", Count{1, 1}, 5*window-2)
 	counts, over = r.Counts(7*window - 2)
-	expect.That(t, len(counts) == 0 && over == 0, "%v over %v: a whole window passed without a request", counts, over)
+	expect.That(t, len(counts) == 0 && over == 0,
+		"%v over %v: a whole window passed without a request", counts, over)
 }
