@@ -85,7 +85,7 @@ func (c *call) fetchState(format, output string) func(context.Context, adminClie
 			p := c.printer(output)
 			zxid := fmt.Sprintf("0x%x", got.zxid)
 			p.row(takenFile{file, format, zxid, got.nodes, got.bytes, took.Seconds()}, file, format, zxid,
-				fmt.Sprint(got.nodes), fmt.Sprint(got.bytes))
+				got.nodes, got.bytes)
 			return p.flush()
 		}
 		c.say("%s: %d nodes, zxid 0x%x, %d bytes in %v", file, got.nodes, got.zxid, got.bytes,

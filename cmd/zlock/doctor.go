@@ -78,7 +78,7 @@ func (f *finding) note(format string, args ...any) {
 
 // cells returns the finding in the order of the columns. Plain output gets new columns only at
 // its end.
-func (f *finding) cells(plain bool) []string {
+func (f *finding) cells(plain bool) []any {
 	verdict := "ok"
 	switch {
 	case f.Problem != "":
@@ -86,10 +86,10 @@ func (f *finding) cells(plain bool) []string {
 	case f.Note != "":
 		verdict = "ok; " + f.Note
 	}
-	list := []string{f.Server, "-", "-", "-", "-", "-", "-", "-", "-"}
-	more := []string{"-", "-", "-", "-"}
+	list := []any{f.Server, "-", "-", "-", "-", "-", "-", "-", "-"}
+	more := []any{"-", "-", "-", "-"}
 	if !f.unreachable {
-		list = []string{f.Server, f.Kind, f.Mode, seconds(f.Timeout), fmt.Sprintf("%.2fms", f.RoundTrip),
+		list = []any{f.Server, f.Kind, f.Mode, seconds(f.Timeout), fmt.Sprintf("%.2fms", f.RoundTrip),
 			fmt.Sprintf("%+.1fs", f.Offset),
 			yesNo(f.Containers), yesNo(f.Multi), seconds(f.Margin)}
 		more[0] = f.Version

@@ -68,6 +68,6 @@ func (c *call) showLeader(l client.Leader, format string) error {
 	}
 	s := shownLeader{string(l.Value), stamp(l.Since), l.Token.String(), recipe.Session(l.Session).String(),
 		l.Node}
-	p.row(s, s.Value, p.time(l.Since), s.Token, s.Session, s.Node)
+	p.row(s, s.Value, l.Since, s.Token, s.Session, s.Node)
 	return p.flush()
 }

@@ -86,18 +86,15 @@ func (l *lister) once(ctx context.Context, c *call, format string, r reader) err
 		found = true
 		line := listed{Path: k.Path, Kind: k.Kind, Layout: k.Layout(), Holders: k.HolderCount,
 			Waiters: k.WaiterCount}
+		var wait any = ""
 		if k.OldestWait != 0 {
-			line.OldestWait = max(0, float64(time.Since(time.UnixMilli(k.OldestWait)).Milliseconds())/1000)
-		}
-		wait := ""
-		if line.OldestWait > 0 {
-			wait = time.Duration(line.OldestWait * float64(time.Second)).Truncate(time.Second).String()
+			waits := max(0, time.Since(time.UnixMilli(k.OldestWait)).Truncate(time.Millisecond))
+			line.OldestWait, wait = float64(waits.Milliseconds())/1000, waits.Truncate(time.Second)
 		}
 		if format == formatPlain {
 			wait = strconv.FormatFloat(line.OldestWait, 'f', -1, 64)
 		}
-		p.row(line, line.Path, line.Layout, strconv.Itoa(line.Holders), strconv.Itoa(line.Waiters), wait,
-			string(line.Kind))
+		p.row(line, line.Path, line.Layout, line.Holders, line.Waiters, wait, line.Kind)
 	})
 	switch {
 	case err != nil || found || format != formatTable:

@@ -108,14 +108,14 @@ func (c *call) listMembers(ctx context.Context, admin adminClient, format string
 	}
 	p := c.printer(format, "ID", "PEER-ADDR", "CLIENT-ADDR", "ROLE", "APPLIED", "LAG", "LAST-HEARD", "VERSION")
 	for _, m := range members {
-		applied, lag, heard := "", "", ""
+		var applied, lag, heard any = "", "", ""
 		if m.Applied > 0 {
-			applied, lag = strconv.FormatUint(m.Applied, 10), strconv.FormatUint(m.Lag, 10)
+			applied, lag = m.Applied, m.Lag
 		}
 		if m.Heard != nil {
-			heard = (time.Duration(*m.Heard) * time.Millisecond).Round(10 * time.Millisecond).String()
+			heard = (time.Duration(*m.Heard) * time.Millisecond).Round(10 * time.Millisecond)
 		}
-		p.row(m, strconv.Itoa(int(m.ID)), m.Peer, m.Client, m.Role, applied, lag, heard, m.Version)
+		p.row(m, m.ID, m.Peer, m.Client, m.Role, applied, lag, heard, m.Version)
 	}
 	return p.flush()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -35,7 +36,8 @@ type printer struct {
 	format string
 	bold   bool
 	header []string
-	rows   [][]string
+	table  *tabwriter.Writer // of the rows so far, nil without any; it writes to text
+	text   strings.Builder
 	err    error
 }
 
@@ -44,35 +46,37 @@ func (a *app) printer(format string, header ...string) *printer {
 	return &printer{w: a.stdout, format: format, header: header, bold: a.terminal && a.getenv("NO_COLOR") == ""}
 }
 
-// time formats a time for people or for programs.
-func (p *printer) time(t time.Time) string {
-	if p.format == formatPlain {
-		return stamp(t)
-	}
-	return clock(t)
-}
-
-// row adds a row: the cells, or in JSON the object. A table shows as many cells as it has
-// columns.
-func (p *printer) row(obj any, cells ...string) {
-	switch p.format {
-	case formatJSON:
+// row adds a row: the cells, or in JSON the object. A time is shown as people or programs read it.
+// A table shows as many cells as it has columns.
+func (p *printer) row(obj any, cells ...any) {
+	if p.format == formatJSON {
 		p.fail(cli.WriteJSON(p.w, obj))
-	case formatPlain:
-		for i, c := range cells {
-			cells[i] = clean(c)
-		}
-		_, err := fmt.Fprintln(p.w, strings.Join(cells, "\t"))
-		p.fail(err)
-	default:
-		cells = cells[:min(len(cells), len(p.header))]
-		for i, c := range cells {
-			if cells[i] = clean(c); c == "" {
-				cells[i] = "-"
-			}
-		}
-		p.rows = append(p.rows, cells)
+		return
 	}
+	texts := make([]string, len(cells))
+	for i, c := range cells {
+		t, isTime := c.(time.Time)
+		switch {
+		case isTime && p.format == formatPlain:
+			c = stamp(t)
+		case isTime:
+			c = clock(t)
+		}
+		texts[i] = clean(fmt.Sprint(c))
+		if p.format == formatTable {
+			texts[i] = cmp.Or(texts[i], "-")
+		}
+	}
+	if p.format == formatPlain {
+		_, err := fmt.Fprintln(p.w, strings.Join(texts, "\t"))
+		p.fail(err)
+		return
+	}
+	if p.table == nil {
+		p.table = tabwriter.NewWriter(&p.text, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(p.table, strings.Join(p.header, "\t"))
+	}
+	fmt.Fprintln(p.table, strings.Join(texts[:min(len(texts), len(p.header))], "\t"))
 }
 
 func (p *printer) fail(err error) {
@@ -83,27 +87,20 @@ func (p *printer) fail(err error) {
 
 // flush writes the table, if the format is a table.
 func (p *printer) flush() error {
-	if p.format == formatTable && len(p.rows) > 0 {
-		p.fail(p.table())
-		p.rows = nil
+	if p.table == nil {
+		return p.err
 	}
-	return p.err
-}
-
-func (p *printer) table() error {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, r := range append([][]string{p.header}, p.rows...) {
-		fmt.Fprintln(w, strings.Join(r, "\t"))
-	}
-	_ = w.Flush() // to memory
-	text := b.String()
+	_ = p.table.Flush() // to memory
+	text := p.text.String()
 	if p.bold {
 		first, rest, _ := strings.Cut(text, "\n")
 		text = "\x1b[1m" + first + "\x1b[0m\n" + rest
 	}
 	_, err := io.WriteString(p.w, text)
-	return err
+	p.fail(err)
+	p.table = nil
+	p.text.Reset()
+	return p.err
 }
 
 // clean makes foreign text harmless: text that other clients wrote into their nodes must not

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
 
 	"github.com/spf13/pflag"
 
@@ -55,7 +54,7 @@ func (c *call) restartOrder(f *adminFlags, wait bool, format string) error {
 			return nil
 		}
 		p := c.printer(format, "ID", "PEER-ADDR", "ROLE")
-		row := func(m *memberInfo) { p.row(m, strconv.Itoa(int(m.ID)), m.Peer, m.Role) }
+		row := func(m *memberInfo) { p.row(m, m.ID, m.Peer, m.Role) }
 		if wait {
 			return w.awaitRestarts(ctx, members, func(m *memberInfo) error { row(m); return p.flush() })
 		}

@@ -135,7 +135,7 @@ func (c *call) putBack(ctx context.Context, admin adminClient, file *os.File, ke
 	}
 	p := c.printer(format)
 	p.row(restoredFile{c.Args[0], made.Zxid, made.Nodes, made.Sessions, made.Ended, took.Seconds()},
-		c.Args[0], made.Zxid, fmt.Sprint(made.Nodes), fmt.Sprint(made.Sessions), fmt.Sprint(made.Ended))
+		c.Args[0], made.Zxid, made.Nodes, made.Sessions, made.Ended)
 	return p.flush()
 }
 

@@ -91,16 +91,14 @@ func rows[T any](ctx context.Context, a adminClient, path string, q url.Values, 
 func (c *call) allSessions(ctx context.Context, a adminClient, limit int, format string) error {
 	p := c.printer(format, "SESSION", "ADDRESS", "SERVER", "TIMEOUT", "SINCE", "NODES", "REQUESTS")
 	row := func(raw json.RawMessage, s *answer.Session) {
-		requests := ""
+		var requests, timeout any = "", time.Duration(s.TimeoutMS) * time.Millisecond
 		if s.Conn != nil {
-			requests = strconv.FormatInt(s.Conn.Received, 10)
+			requests = s.Conn.Received
 		}
-		timeout := (time.Duration(s.TimeoutMS) * time.Millisecond).String()
 		if format == formatPlain {
-			timeout = fmt.Sprint(s.TimeoutMS)
+			timeout = s.TimeoutMS
 		}
-		p.row(raw, s.ID, s.Addr, fmt.Sprint(s.Server), timeout, p.time(time.UnixMilli(s.Created)),
-			strconv.Itoa(s.Nodes), requests)
+		p.row(raw, s.ID, s.Addr, s.Server, timeout, time.UnixMilli(s.Created), s.Nodes, requests)
 	}
 	total, err := rows(ctx, a, "/sessions", url.Values{}, limit, row)
 	if err == nil && total > limit && format == formatTable {
@@ -118,15 +116,13 @@ func (c *call) oneSession(ctx context.Context, a adminClient, id, format string)
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return err
 	}
-	if format == formatTable {
+	switch format {
+	case formatJSON:
+		return cli.WriteJSON(c.stdout, raw)
+	case formatTable:
 		fmt.Fprintf(c.stdout, "SESSION  %s  client %s  server %d  timeout %v  since %s  nodes %d\n", clean(s.ID),
 			clean(s.Addr), s.Server,
 			time.Duration(s.TimeoutMS)*time.Millisecond, clock(time.UnixMilli(s.Created)), s.Nodes)
-	}
-	if format == formatJSON {
-		p := c.printer(format)
-		p.row(raw)
-		return p.flush()
 	}
 	p := c.printer(format, "STATE", "LOCK", "MODE", "SINCE", "TOKEN", "NODE")
 	for _, l := range []struct {
@@ -134,7 +130,7 @@ func (c *call) oneSession(ctx context.Context, a adminClient, id, format string)
 		roles []answer.Role
 	}{{"holds", s.Holds}, {"waits", s.WaitsFor}} {
 		for _, r := range l.roles {
-			p.row(r, l.state, r.Path, string(r.Mode), p.time(time.UnixMilli(r.Since)), r.Token, r.Node)
+			p.row(r, l.state, r.Path, r.Mode, time.UnixMilli(r.Since), r.Token, r.Node)
 		}
 	}
 	return p.flush()
@@ -154,8 +150,7 @@ func (c *call) endedSessions(ctx context.Context, a adminClient, limit int, form
 			}
 			locks = append(locks, text)
 		}
-		p.row(raw, s.ID, p.time(time.UnixMilli(s.Time)), s.Cause, s.Addr, strconv.Itoa(s.Nodes), s.Reason,
-			strings.Join(locks, ", "))
+		p.row(raw, s.ID, time.UnixMilli(s.Time), s.Cause, s.Addr, s.Nodes, s.Reason, strings.Join(locks, ", "))
 	}
 	_, err := rows(ctx, a, "/sessions/ended", url.Values{}, limit, row)
 	return errors.Join(err, p.flush())
@@ -201,8 +196,7 @@ func (c *call) top(ctx context.Context, a adminClient, by string, limit int, for
 		rows []answer.Busy
 	}{{"client", t.Clients}, {"session", t.Sessions}, {"path", t.Paths}, {"watched", t.Watched}} {
 		for _, r := range l.rows {
-			p.row(topRow{l.what, r}, l.what, r.Name, strconv.FormatInt(r.Requests, 10), strconv.FormatInt(r.Bytes, 10),
-				strconv.Itoa(r.Watches))
+			p.row(topRow{l.what, r}, l.what, r.Name, r.Requests, r.Bytes, r.Watches)
 		}
 	}
 	if format == formatTable {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -140,24 +139,23 @@ func (c *call) showEntry(p *printer, q *recipe.Queue, e recipe.Entry, holds bool
 	if n := len(e.BlockedBy); n > 0 {
 		obj.BlockedBy = e.BlockedBy[n-1]
 	}
-	pos, since := "*", obj.HeldSince
-	if !holds {
-		pos, since = strconv.Itoa(e.Position), obj.WaitingSince
-	}
-	mark := ""
-	if holds && since.IsZero() {
+	var pos, pid any = "*", ""
+	since, mark, reason := obj.HeldSince, "", e.Data
+	switch {
+	case !holds:
+		pos, since = e.Position, obj.WaitingSince
+	case since.IsZero():
 		since, mark = obj.WaitingSince, "≥" // it has held since then at the earliest
 	}
-	pid, reason := "", e.Data
 	if o := e.Owner; o != nil {
-		pid, reason = strconv.Itoa(o.PID), o.Reason
+		pid, reason = o.PID, o.Reason
 	}
 	if r, ok := e.Asked(); ok {
 		reason += " (asked back" + byText(r.By) + ")"
 	}
 	if p.format == formatPlain {
-		p.row(obj, pos, modeLetter(e.Mode), hostOf(e), pid, stamp(since), obj.BlockedBy, reason,
-			e.Node, e.Session.String(), strconv.FormatInt(e.Token, 10), e.Maker.String())
+		p.row(obj, pos, modeLetter(e.Mode), hostOf(e), pid, since, obj.BlockedBy, reason, e.Node, e.Session, e.Token,
+			e.Maker)
 		return
 	}
 	p.row(obj, pos, modeLetter(e.Mode), hostOf(e), pid, mark+clock(since), hosts[obj.BlockedBy], reason)
