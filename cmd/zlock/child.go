@@ -19,9 +19,9 @@ import (
 type target struct {
 	pid   int
 	group bool
-	// mark is a variable in the environment of COMMAND and of all its descendants. Without a group
-	// nothing else finds the processes that an obedient COMMAND leaves behind when zlock is dead.
-	mark string
+	// strays returns the processes that COMMAND started and left behind, as far as the system shows
+	// them. A group needs no such function.
+	strays func() []int
 }
 
 // signal sends sig to every process of the target. It continues stopped processes, because
@@ -31,15 +31,23 @@ func (t target) signal(sig syscall.Signal) {
 	if sig != syscall.SIGKILL && sig != syscall.SIGCONT && sig != syscall.SIGWINCH {
 		sigs = append(sigs, syscall.SIGCONT)
 	}
+	pids := []int{-t.pid}
+	if !t.group {
+		pids = descendants(append(t.left(), t.pid)...)
+	}
 	for _, s := range sigs {
-		if t.group {
-			_ = syscall.Kill(-t.pid, s)
-			continue
-		}
-		for _, pid := range descendants(t.pid) {
+		for _, pid := range pids {
 			_ = syscall.Kill(pid, s)
 		}
 	}
+}
+
+// left returns the strays, if there may be any.
+func (t target) left() []int {
+	if t.strays == nil {
+		return nil
+	}
+	return t.strays()
 }
 
 // alive reports whether a process of the target still runs. Zombies do not.
@@ -47,39 +55,14 @@ func (t target) alive() bool {
 	if t.group {
 		return groupAlive(t.pid)
 	}
-	return processAlive(t.pid)
+	return processAlive(t.pid) || len(t.left()) > 0
 }
 
 // child is COMMAND.
 type child struct {
 	target
-	guard  int                // the guard's process, which is not one of COMMAND's
 	news   chan news          // of the guard; COMMAND's end is the last
 	status syscall.WaitStatus // valid once the news of the end has come
-}
-
-// signal sends sig to the target; in the foreground also to processes that COMMAND started and
-// left behind, as far as the system shows them ([adoptOrphans]).
-func (c *child) signal(sig syscall.Signal) {
-	c.target.signal(sig)
-	for _, pid := range c.orphans() {
-		(target{pid: pid}).signal(sig)
-	}
-}
-
-func (c *child) alive() bool { return c.target.alive() || len(c.orphans()) > 0 }
-
-// orphans returns this process's children other than COMMAND and guard.
-func (c *child) orphans() (pids []int) {
-	if c.group {
-		return nil
-	}
-	for _, pid := range childrenOf(os.Getpid()) {
-		if pid != c.pid && pid != c.guard {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
 }
 
 // code returns the exit code for COMMAND's end.

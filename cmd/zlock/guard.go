@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -194,7 +195,12 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 			return nil, cli.Exitf(n.Failed, "%s", n.Why)
 		}
 	}
-	c := &child{target: target{n.Started, l.Group == 0, l.Mark}, guard: g.pid, news: make(chan news)}
+	c := &child{target: target{pid: n.Started, group: l.Group == 0}, news: make(chan news)}
+	if !c.group { // the strays are children of zlock by adoption
+		c.strays = func() []int {
+			return slices.DeleteFunc(childrenOf(os.Getpid()), func(pid int) bool { return pid == c.pid || pid == g.pid })
+		}
+	}
 	go c.follow(g)
 	return c, nil
 }
@@ -214,7 +220,7 @@ func (c *child) follow(g *guard) {
 	}
 	// When the guard dies the system kills COMMAND, or COMMAND goes on (warn).
 	c.news <- news{Bereft: true}
-	for c.target.alive() {
+	for command := (target{pid: c.pid, group: c.group}); command.alive(); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	c.status = syscall.WaitStatus(syscall.SIGKILL)

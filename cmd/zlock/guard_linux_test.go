@@ -50,10 +50,11 @@ func TestGuardThatIsDismissedLeavesTheSession(t *testing.T) {
 	defer l.Close()
 	w := &watchman{session: &sessionKey{Servers: l.Addr().String(),
 		Session: zk.Session{ID: 1, Timeout: time.Second, Password: make([]byte, jute.PasswordSize)}}}
-	orders := make(chan order, 1)
+	orders := make(chan order, 2)
+	orders <- order{} // behind it the guard finds that its parent is another process
 	orders <- order{Done: true}
 	close(orders)
-	must.OK(t, w.left(orders))
+	must.OK(t, w.serve(orders, nil))
 	must.OK(t, l.SetDeadline(time.Now().Add(50*time.Millisecond)))
 	must.Fails(t, expect.Err(l.Accept()), "the guard connected to the server")
 }

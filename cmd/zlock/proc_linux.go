@@ -124,14 +124,13 @@ func markedBy(variable string) (pids []int) {
 	return pids
 }
 
-// descendants returns pid and all its descendants, parents first.
-func descendants(pid int) []int {
+// descendants returns the processes and all their descendants, parents first.
+func descendants(all ...int) []int {
 	children := map[int][]int{}
 	processes(func(p process) bool {
 		children[p.parent] = append(children[p.parent], p.pid)
 		return false
 	})
-	all := []int{pid}
 	for i := 0; i < len(all); i++ {
 		all = append(all, children[all[i]]...)
 	}

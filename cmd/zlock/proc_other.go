@@ -32,9 +32,9 @@ func groupAlive(group int) bool { return syscall.Kill(-group, 0) != syscall.ESRC
 
 func processAlive(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
 
-// descendants returns pid alone, because no portable call finds descendants: in the foreground
+// descendants returns the processes alone, because no portable call finds descendants: in the foreground
 // zlock ends only COMMAND itself.
-func descendants(pid int) []int { return []int{pid} }
+func descendants(pids ...int) []int { return pids }
 
 func markedBy(string) []int { return nil }
 

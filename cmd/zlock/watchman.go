@@ -71,29 +71,13 @@ type watchman struct {
 	ended     bool // nothing is left to kill
 }
 
-// signal and alive cover the target and the family.
-func (w *watchman) signal(sig syscall.Signal) {
-	w.target.signal(sig)
-	for _, pid := range w.family() {
-		(target{pid: pid}).signal(sig)
-	}
-}
-
-func (w *watchman) alive() bool { return w.target.alive() || len(w.family()) > 0 }
-
-func (w *watchman) family() []int {
-	if w.group {
-		return nil
-	}
-	return markedBy(w.mark)
-}
-
 // Times of the guard when it acts. It looks rarely, because each look reads the process table,
 // and no user would notice that it keeps a core busy.
 const (
 	killAgain = 50 * time.Millisecond // after the first KILL; then twice that, and so on
 	lookMost  = 200 * time.Millisecond
-	giveUp    = 5 * time.Second // after the first KILL: the guard cannot kill what still lives
+	giveUp    = 5 * time.Second       // after the first KILL: the guard cannot kill what still lives
+	leftFor   = 50 * time.Millisecond // after the death of zlock the guard still reads what zlock sent
 )
 
 // watch serves zlock until nothing is left to guard.
@@ -120,6 +104,14 @@ func (w *watchman) watch() error {
 			orders <- o
 		}
 	}()
+	return w.serve(orders, told)
+}
+
+// serve carries out orders, and passes on signals that the guard is told.
+func (w *watchman) serve(orders <-chan order, told <-chan os.Signal) error {
+	// When zlock has ended, the guard still carries out what zlock ordered before. It may have dismissed the
+	// guard: then the session is over, and the guard must not wait for servers that do not answer.
+	var ended <-chan time.Time
 	for {
 		select {
 		case o, ok := <-orders:
@@ -130,6 +122,8 @@ func (w *watchman) watch() error {
 				return nil
 			}
 			w.take(&o)
+		case <-ended:
+			return w.orphaned()
 		case st := <-w.ends:
 			for len(told) > 0 { // sent before the end
 				w.passOn(<-told)
@@ -140,8 +134,8 @@ func (w *watchman) watch() error {
 		case <-time.After(w.pause()):
 		}
 		// The end of the input says the same, unless another process holds it open.
-		if os.Getppid() != w.parent {
-			return w.left(orders)
+		if ended == nil && os.Getppid() != w.parent {
+			ended = time.After(leftFor)
 		}
 		w.look()
 	}
@@ -216,7 +210,11 @@ func (w *watchman) start(l *launch) {
 		w.report(news{Failed: notStarted(err), Why: fmt.Sprintf("%s: %v", path, err)})
 		return
 	}
-	w.target = target{pid, l.Group == 0, l.Mark}
+	w.target = target{pid: pid, group: l.Group == 0}
+	if !w.group {
+		// Nothing but the mark finds the processes that an obedient COMMAND leaves behind when zlock is dead.
+		w.strays = func() []int { return markedBy(l.Mark) }
+	}
 	go func() {
 		var st syscall.WaitStatus
 		for {
@@ -275,29 +273,6 @@ func (w *watchman) pause() time.Duration {
 		next = w.kill
 	}
 	return min(max(next-bootClock(), time.Millisecond), guardTick)
-}
-
-// leftFor is how long the guard reads what zlock sent before its death.
-const leftFor = 50 * time.Millisecond
-
-// left carries out what zlock ordered before it ended. It may have dismissed the guard: then the session
-// is over, and the guard must not wait for servers that do not answer.
-func (w *watchman) left(orders <-chan order) error {
-	end := time.After(leftFor)
-	for {
-		select {
-		case o, ok := <-orders:
-			if !ok {
-				return w.orphaned()
-			}
-			if o.Done {
-				return nil
-			}
-			w.take(&o)
-		case <-end:
-			return w.orphaned()
-		}
-	}
 }
 
 // orphaned ends COMMAND after the death of zlock: nothing keeps the session alive, and no
