@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -103,126 +104,120 @@ func (z *zoo) set(flag, value string) error {
 	return z.flags.Set(flag, value)
 }
 
+// put is set for a setting that needs several keys.
+func (z *zoo) put(flag, value string) {
+	if err := z.set(flag, value); err != nil {
+		z.wrong("%w", err)
+	}
+}
+
+// wrong records a mistake that is not one of a single line.
+func (z *zoo) wrong(format string, args ...any) {
+	z.fail("%s: %w", z.s.config, fmt.Errorf(format, args...))
+}
+
+// is reports whether the file gives a key a value; ZooKeeper does not tell upper case from lower.
+func (z *zoo) is(key, value string) bool { return strings.EqualFold(z.seen[key], value) }
+
 // finish maps settings that need several keys.
 func (z *zoo) finish() {
-	must := func(err error) {
-		if err != nil {
-			z.fail("%s: %w", z.s.config, err)
-		}
-	}
 	if _, ok := z.seen["tickTime"]; !ok {
-		must(z.set("tick-time", zooTick))
+		z.put("tick-time", zooTick)
 	}
-	must(z.addresses())
-	must(z.cluster())
-	must(z.requiredAuth())
-	must(z.adminTLS())
+	z.addresses()
+	z.cluster()
+	z.requiredAuth()
+	z.adminTLS()
 	for _, key := range []string{"ssl.crl", "ssl.quorum.crl"} {
-		if strings.EqualFold(z.seen[key], "true") && !z.given["tls-crl"] {
-			z.fail("%s: %s: revocation lists are not fetched: name a file with them by --tls-crl", z.s.config, key)
+		if z.is(key, "true") && !z.given["tls-crl"] {
+			z.wrong("%s: revocation lists are not fetched: name a file with them by --tls-crl", key)
 		}
 	}
 }
 
-// addresses maps the ports; another key holds the address of each.
-func (z *zoo) addresses() error {
-	addr := func(flag, portKey, hostKey, host string) error {
-		port := z.seen[portKey]
-		if port == "" {
-			return nil
-		}
-		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-			return fmt.Errorf("%s: %q is not a port", portKey, port)
-		}
-		if h := z.seen[hostKey]; h != "" {
-			host = h
-		}
-		return z.set(flag, net.JoinHostPort(host, port))
+// addresses maps the ports. Without an address ZooKeeper listens on all addresses.
+func (z *zoo) addresses() {
+	z.address("secure-client-addr", "secureClientPort", "secureClientPortAddress", "")
+	p := z.seen["clientPort"]
+	switch none := p == "" || p == "0"; {
+	case !none:
+		z.address("client-addr", "clientPort", "clientPortAddress", "")
+	case z.seen["secureClientPort"] != "":
+		z.put("client-addr", off)
+	case len(z.servers) == 0 && !z.given["client-addr"]:
+		z.wrong("clientPort is missing")
 	}
-	// Without an address ZooKeeper listens on all addresses.
-	if err := addr("secure-client-addr", "secureClientPort", "secureClientPortAddress", ""); err != nil {
-		return err
+	if strings.HasSuffix(z.seen["metricsProvider.className"], ".PrometheusMetricsProvider") {
+		z.seen["metricsProvider.httpPort"] = cmp.Or(z.seen["metricsProvider.httpPort"], "7000")
+		z.address("metrics-addr", "metricsProvider.httpPort", "metricsProvider.httpHost", "0.0.0.0")
 	}
-	if p := z.seen["clientPort"]; p == "" || p == "0" {
-		switch {
-		case z.seen["secureClientPort"] != "":
-			if err := z.set("client-addr", off); err != nil {
-				return err
-			}
-		case len(z.servers) == 0 && !z.given["client-addr"]:
-			return errors.New("clientPort is missing")
-		}
-	} else if err := addr("client-addr", "clientPort", "clientPortAddress", ""); err != nil {
-		return err
-	}
-	if err := z.metricsPort(addr); err != nil {
-		return err
-	}
-	if strings.EqualFold(z.seen["admin.enableServer"], "false") {
-		return z.set("admin-addr", off)
-	}
-	if z.seen["admin.serverPort"] != "" && z.seen["admin.serverAddress"] == "" {
+	port, host := z.seen["admin.serverPort"], z.seen["admin.serverAddress"]
+	switch {
+	case z.is("admin.enableServer", "false"):
+		z.put("admin-addr", off)
+		return
+	case port != "" && host == "":
 		z.note("admin.serverPort",
 			"the admin port listens on loopback only; name another admin.serverAddress to open it")
-	}
-	if z.seen["admin.serverPort"] == "" && z.seen["admin.serverAddress"] != "" {
+	case port == "" && host != "":
 		z.seen["admin.serverPort"] = "8080"
 	}
-	return addr("admin-addr", "admin.serverPort", "admin.serverAddress", "127.0.0.1")
+	z.address("admin-addr", "admin.serverPort", "admin.serverAddress", "127.0.0.1")
+}
+
+// address maps one port; another key holds its address, host if it is missing.
+func (z *zoo) address(flag, portKey, hostKey, host string) {
+	port := z.seen[portKey]
+	if port == "" {
+		return
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		z.wrong("%s: %q is not a port", portKey, port)
+		return
+	}
+	z.put(flag, net.JoinHostPort(cmp.Or(z.seen[hostKey], host), port))
 }
 
 // adminTLS maps the keys of the admin port's TLS. ZooKeeper takes its certificate and authority
 // from the stores of the quorum.
-func (z *zoo) adminTLS() error {
-	on := func(key string) bool { return strings.EqualFold(z.seen[key], "true") }
-	force, store := on("admin.forceHttps"), z.seen["ssl.quorum.keyStore.location"]
-	if !force && !on("admin.portUnification") {
-		return nil
+func (z *zoo) adminTLS() {
+	force := z.is("admin.forceHttps", "true")
+	if !force && !z.is("admin.portUnification", "true") {
+		return
 	}
 	z.s.AdminClear = !force
-	if !z.given["admin-tls-cert"] {
-		if store == "" {
-			return errors.New("admin.forceHttps and admin.portUnification need ssl.quorum.keyStore.location, or " +
-				"--admin-tls-cert and --admin-tls-key")
-		}
-		if err := errors.Join(z.set("admin-tls-cert", store), z.set("admin-tls-key", store)); err != nil {
-			return err
-		}
+	store, ca := z.seen["ssl.quorum.keyStore.location"], z.seen["ssl.quorum.trustStore.location"]
+	switch {
+	case z.given["admin-tls-cert"]:
+	case store == "":
+		z.wrong("admin.forceHttps and admin.portUnification need ssl.quorum.keyStore.location, or " +
+			"--admin-tls-cert and --admin-tls-key")
+		return
+	default:
+		z.put("admin-tls-cert", store)
+		z.put("admin-tls-key", store)
 	}
-	ca := z.seen["ssl.quorum.trustStore.location"]
 	if len(z.s.Peers) == 0 { // the stores are for this port alone
 		z.s.peerTLS.Cert, z.s.peerTLS.Key, z.s.peerTLS.CA = "", "", ""
 	}
-	if !on("admin.needClientAuth") {
-		return nil
+	switch {
+	case !z.is("admin.needClientAuth", "true"):
+	case ca == "" && !z.given["admin-tls-ca"]:
+		z.wrong("admin.needClientAuth needs ssl.quorum.trustStore.location, or --admin-tls-ca")
+	default:
+		z.put("admin-tls-ca", ca)
 	}
-	if ca == "" && !z.given["admin-tls-ca"] {
-		return errors.New("admin.needClientAuth needs ssl.quorum.trustStore.location, or --admin-tls-ca")
-	}
-	return z.set("admin-tls-ca", ca)
-}
-
-// metricsPort maps the port of ZooKeeper's exporter for Prometheus. ZooKeeper's exporter
-// listens on all addresses.
-func (z *zoo) metricsPort(addr func(flag, portKey, hostKey, host string) error) error {
-	if !strings.HasSuffix(z.seen["metricsProvider.className"], ".PrometheusMetricsProvider") {
-		return nil
-	}
-	if z.seen["metricsProvider.httpPort"] == "" {
-		z.seen["metricsProvider.httpPort"] = "7000"
-	}
-	return addr("metrics-addr", "metricsProvider.httpPort", "metricsProvider.httpHost", "0.0.0.0")
 }
 
 // cluster maps the server lines and the file myid.
-func (z *zoo) cluster() error {
-	z.s.LoneVoter = strings.EqualFold(z.seen["standaloneEnabled"], "false")
-	alone := len(z.servers) == 1 && !strings.EqualFold(z.seen["standaloneEnabled"], "false")
-	if len(z.servers) == 0 || alone {
-		if alone {
-			z.note("server."+strconv.Itoa(int(z.servers[0].ID)), "a cluster of one is a single server")
-		}
-		return nil
+func (z *zoo) cluster() {
+	z.s.LoneVoter = z.is("standaloneEnabled", "false")
+	switch {
+	case len(z.servers) == 0:
+		return
+	case len(z.servers) == 1 && !z.s.LoneVoter:
+		z.note("server."+strconv.Itoa(int(z.servers[0].ID)), "a cluster of one is a single server")
+		return
 	}
 	var parts []string
 	for _, sv := range z.servers {
@@ -232,21 +227,18 @@ func (z *zoo) cluster() error {
 		}
 		parts = append(parts, part)
 	}
-	if err := z.set("peers", strings.Join(parts, ",")); err != nil {
-		return err
-	}
+	z.put("peers", strings.Join(parts, ","))
 	if !z.given["id"] {
 		file := filepath.Join(z.s.DataDir, "myid")
 		text, err := readFile(file)
 		if err != nil {
-			return fmt.Errorf("there are server lines, but which of them is this? %w (write the number there, or "+
-				"give --id)", err)
+			z.wrong("there are server lines, but which of them is this? %w (write the number there, or give --id)", err)
+			return
 		}
-		id, err := zooID(string(text))
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+		if z.s.ID, err = zooID(string(text)); err != nil {
+			z.wrong("%s: %w", file, err)
+			return
 		}
-		z.s.ID = id
 	}
 	z.s.PeerWords = map[uint32]state.Server{}
 	for _, sv := range z.servers {
@@ -254,20 +246,17 @@ func (z *zoo) cluster() error {
 		if sv.ID != z.s.ID {
 			continue
 		}
-		if strings.EqualFold(z.seen["peerType"], "observer") && sv.Voter {
+		if z.is("peerType", "observer") && sv.Voter {
 			z.note("peerType", "the line server.%d says participant, which counts", sv.ID)
 		}
 		if sv.Client != "" && z.seen["clientPort"] == "" {
-			if err := z.set("client-addr", strings.TrimPrefix(sv.Client, "0.0.0.0")); err != nil {
-				return err
-			}
+			z.put("client-addr", strings.TrimPrefix(sv.Client, "0.0.0.0"))
 		}
-		if strings.EqualFold(z.seen["quorumListenOnAllIPs"], "true") {
+		if z.is("quorumListenOnAllIPs", "true") {
 			_, port, _ := net.SplitHostPort(sv.Peer)
-			return z.set("peer-addr", net.JoinHostPort("", port))
+			z.put("peer-addr", net.JoinHostPort("", port))
 		}
 	}
-	return nil
 }
 
 // withoutSecrets returns the text of a zoo.cfg for operators to see: without the values of

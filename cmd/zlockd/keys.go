@@ -12,8 +12,12 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-func toFlag(flag string) rule {
+// toFlag maps a key to a flag. Each of the functions translates the value first.
+func toFlag(flag string, translate ...func(string) string) rule {
 	return rule{"sets --" + flag, func(z *zoo, _, value string) error {
+		for _, t := range translate {
+			value = t(value)
+		}
 		err := z.set(flag, value)
 		if err == nil {
 			return nil
@@ -26,27 +30,21 @@ func toFlag(flag string) rule {
 	}}
 }
 
-// timeout sets a bound of the session timeout; it ignores -1, ZooKeeper's default.
-func timeout(flag string) rule {
-	return rule{"sets --" + flag, func(z *zoo, key, value string) error {
-		if value == "-1" {
+// Translations of switches, as ZooKeeper reads each: onlyTrue is for keys that it compares with exactly
+// "true", notTrue for a flag that switches off what the key switches on.
+func yes(value string) string {
+	return strconv.FormatBool(strings.EqualFold(value, "yes") || strings.EqualFold(value, "true"))
+}
+func onlyTrue(value string) string { return strconv.FormatBool(value == "true") }
+func notTrue(value string) string  { return strconv.FormatBool(!strings.EqualFold(value, "true")) }
+
+// unless makes a rule pass over one value, which upper case does not change.
+func unless(good string, r rule) rule {
+	return rule{r.means, func(z *zoo, key, value string) error {
+		if strings.EqualFold(value, good) {
 			return nil
 		}
-		return toFlag(flag).apply(z, key, value)
-	}}
-}
-
-func yes(flag string) rule {
-	return rule{"sets --" + flag, func(z *zoo, _, value string) error {
-		on := strings.EqualFold(value, "yes") || strings.EqualFold(value, "true")
-		return z.set(flag, strconv.FormatBool(on))
-	}}
-}
-
-// onlyTrue maps keys that ZooKeeper compares with exactly "true".
-func onlyTrue(flag string) rule {
-	return rule{"sets --" + flag, func(z *zoo, _, value string) error {
-		return z.set(flag, strconv.FormatBool(value == "true"))
+		return r.apply(z, key, value)
 	}}
 }
 
@@ -58,13 +56,6 @@ func number(means string, put func(*settings, int64)) rule {
 		}
 		put(z.s, max(n, 0))
 		return nil
-	}}
-}
-
-// no sets a flag that switches off what the key switches on.
-func no(flag string) rule {
-	return rule{"sets --" + flag + " when it is not true", func(z *zoo, _, value string) error {
-		return z.set(flag, strconv.FormatBool(!strings.EqualFold(value, "true")))
 	}}
 }
 
@@ -127,17 +118,6 @@ func ignored(why string) rule {
 	}}
 }
 
-// ignoredUnless notes that a key has no effect, unless the file asks for what the server does
-// anyway.
-func ignoredUnless(same, why string) rule {
-	return rule{noEffect + why, func(z *zoo, key, value string) error {
-		if !strings.EqualFold(value, same) {
-			z.note(key, "%s", why)
-		}
-		return nil
-	}}
-}
-
 func refused(why string) rule {
 	return rule{"refused: " + why, func(*zoo, string, string) error { return errors.New(why) }}
 }
@@ -145,16 +125,6 @@ func refused(why string) rule {
 func refusedWhenTrue(why string) rule {
 	return rule{"refused when true: " + why, func(_ *zoo, _, value string) error {
 		if strings.EqualFold(value, "true") {
-			return errors.New(why)
-		}
-		return nil
-	}}
-}
-
-// only refuses every value but good.
-func only(good, why string) rule {
-	return rule{"refused unless " + good + ": " + why, func(_ *zoo, _, value string) error {
-		if !strings.EqualFold(value, good) {
 			return errors.New(why)
 		}
 		return nil
@@ -212,12 +182,8 @@ func pemFile(cert, key string) rule {
 	}}
 }
 
-func storeType(_ *zoo, _, value string) error {
-	if !strings.EqualFold(value, "PEM") {
-		return errors.New(asPEM)
-	}
-	return nil
-}
+// storeType is the rule of the type of a store.
+var storeType = unless("PEM", rule{"PEM, and nothing else", refused(asPEM).apply})
 
 func clientAuth(z *zoo, _, value string) error {
 	switch v := strings.ToLower(value); v {

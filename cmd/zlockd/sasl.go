@@ -101,20 +101,17 @@ func (s *settings) checkSASL(fail func(string, ...any)) {
 }
 
 // requiredAuth maps the three keys that let no client in without authentication.
-func (z *zoo) requiredAuth() error {
-	on := func(key string) bool { return strings.EqualFold(z.seen[key], "true") }
-	required := words(z.seen["enforce.auth.schemes"])
-	switch {
-	case on("enforce.auth.enabled") && len(required) == 0:
-		return fmt.Errorf("enforce.auth.enabled: enforce.auth.schemes names no scheme")
-	case !on("enforce.auth.enabled"):
-		required = nil
+func (z *zoo) requiredAuth() {
+	var required []string
+	if z.is("enforce.auth.enabled", "true") {
+		if required = words(z.seen["enforce.auth.schemes"]); len(required) == 0 {
+			z.wrong("enforce.auth.enabled: enforce.auth.schemes names no scheme")
+		}
 	}
-	if on("sessionRequireClientSASLAuth") && !slices.Contains(required, "sasl") {
+	if z.is("sessionRequireClientSASLAuth", "true") && !slices.Contains(required, "sasl") {
 		required = append(required, "sasl")
 	}
-	if len(required) == 0 {
-		return nil
+	if len(required) > 0 {
+		z.put("require-auth", strings.Join(required, ","))
 	}
-	return z.set("require-auth", strings.Join(required, ","))
 }
