@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -227,14 +228,14 @@ func TestErrorsOfTheStartSayWhatToDo(t *testing.T) {
 
 func TestFilesThatOperatorsNameAreBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	for size, ok := range map[int]bool{0: true, maxFile: true, maxFile + 1: false} {
+	for size, ok := range map[int]bool{0: true, tlsfiles.MaxFile: true, tlsfiles.MaxFile + 1: false} {
 		must.OK(t, os.WriteFile(path, make([]byte, size), 0o600))
-		b, err := readFile(path)
+		b, err := tlsfiles.ReadFile(path)
 		if (err == nil) != ok || ok && len(b) != size {
 			t.Errorf("%d bytes: read %d, %v", size, len(b), err)
 		}
 	}
-	must.OK(t, os.WriteFile(path, make([]byte, maxFile+1), 0o600))
+	must.OK(t, os.WriteFile(path, make([]byte, tlsfiles.MaxFile+1), 0o600))
 	for _, args := range [][]string{
 		{"--config", path},
 		{"--dev", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", path, "--tls-key", path},
@@ -243,5 +244,5 @@ func TestFilesThatOperatorsNameAreBounded(t *testing.T) {
 			t.Errorf("%v: %v", args[0], err)
 		}
 	}
-	expect.Fails(t, expect.Err(readFile("/dev/zero")), "a file without an end was read")
+	expect.Fails(t, expect.Err(tlsfiles.ReadFile("/dev/zero")), "a file without an end was read")
 }

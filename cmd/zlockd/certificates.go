@@ -56,7 +56,7 @@ func readPEM(fail func(string, ...any), flag, file string, secret bool) []byte {
 		fail("--%s %s can be read by everybody on this machine: chmod 600 it, and make a new key if that was "+
 			"not meant", flag, file)
 	}
-	text, err := readFile(file)
+	text, err := tlsfiles.ReadFile(file)
 	if err != nil {
 		fail("--%s: %w", flag, err)
 		return nil

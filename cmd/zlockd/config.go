@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -14,36 +12,16 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
 // zooTick is ZooKeeper's tick if its configuration sets none.
 const zooTick = "3000"
 
-// maxFile bounds every file that an operator names: configuration, certificates and keys.
-const maxFile = 1 << 20
-
-func tooLarge(path string) error {
-	return fmt.Errorf("%s is longer than %d bytes: that is no such file", path, maxFile)
-}
-
-// readFile is os.ReadFile with the bound maxFile.
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(b) > maxFile {
-		err = tooLarge(path)
-	}
-	return b, err
-}
-
 // applyConfig reads the zoo.cfg that s names. It sets every flag that the file covers and the
 // command line does not set.
 func applyConfig(s *settings, flags *pflag.FlagSet) error {
-	text, err := readFile(s.config)
+	text, err := tlsfiles.ReadFile(s.config)
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
@@ -55,7 +33,7 @@ func applyConfig(s *settings, flags *pflag.FlagSet) error {
 		z.seen[z.bare(p.key)] = p.value
 	}
 	if file := z.seen["dynamicConfigFile"]; file != "" {
-		members, err := readFile(file)
+		members, err := tlsfiles.ReadFile(file)
 		if err != nil {
 			return fmt.Errorf("%s: dynamicConfigFile: %w", s.config, err)
 		}
@@ -230,7 +208,7 @@ func (z *zoo) cluster() {
 	z.put("peers", strings.Join(parts, ","))
 	if !z.given["id"] {
 		file := filepath.Join(z.s.DataDir, "myid")
-		text, err := readFile(file)
+		text, err := tlsfiles.ReadFile(file)
 		if err != nil {
 			z.wrong("there are server lines, but which of them is this? %w (write the number there, or give --id)", err)
 			return

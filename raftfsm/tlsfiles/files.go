@@ -9,14 +9,15 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync"
 	"time"
 )
 
-// maxFile bounds what is read of a file.
-const maxFile = 1 << 20
+// MaxFile bounds every file that an operator names: certificates, keys, and configuration.
+const MaxFile = 1 << 20
 
 // lookAgain is how often the files are looked at, at most.
 const lookAgain = 100 * time.Millisecond
@@ -198,16 +199,23 @@ func ReadCRL(path string) (lists []*x509.RevocationList, err error) {
 }
 
 func read(flag, path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err == nil && info.Size() > maxFile {
-		err = fmt.Errorf("%s is longer than %d bytes", path, maxFile)
-	}
-	var b []byte
-	if err == nil {
-		b, err = os.ReadFile(path)
-	}
+	b, err := ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	return b, nil
+}
+
+// ReadFile is os.ReadFile for a file that an operator names. It refuses one that is too long to be meant.
+func ReadFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	if err == nil && len(b) > MaxFile {
+		err = fmt.Errorf("%s is longer than %d bytes: that is no such file", path, MaxFile)
+	}
+	return b, err
 }
