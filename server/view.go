@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -44,12 +45,12 @@ func (s viewSource) View(f func(*state.State)) bool {
 	return true
 }
 
-// done passes an outcome on without its reply, which is not valid for longer.
+// done passes an outcome on.
 type done chan state.Outcome
 
 func (d done) Done(o *state.Outcome, _ *state.State) {
 	kept := *o
-	kept.Reply = nil
+	kept.Reply = bytes.Clone(o.Reply) // it is not valid for longer
 	d <- kept
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -169,7 +170,7 @@ func (v *View) planBreak(ctx context.Context, a *action) (*step, error) {
 		}
 	}
 	body := jute.AppendInt(jute.AppendString(nil, target), c.Version)
-	s.do = func(ctx context.Context) error { return v.write(ctx, jute.OpDelete, body) }
+	s.do = func(ctx context.Context) error { return v.write(ctx, target, c.Token, jute.OpDelete, body) }
 	return s, nil
 }
 
@@ -192,7 +193,7 @@ func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
 	return &step{
 		does: "ask for " + clip(q.Path) + " back from " + clip(c.Node),
 		hits: []answer.Hit{v.hitOf(c, "is asked to let go; whether it does is up to it")},
-		do:   func(ctx context.Context) error { return v.write(ctx, jute.OpSetData, body) },
+		do:   func(ctx context.Context) error { return v.write(ctx, target, c.Token, jute.OpSetData, body) },
 	}, nil
 }
 
@@ -281,8 +282,9 @@ func (v *View) planSnapshot(context.Context, *action) (*step, error) {
 	}, nil
 }
 
-// write changes a node as the super user, in a new session that it closes afterwards.
-func (v *View) write(ctx context.Context, op jute.OpCode, body []byte) error {
+// write changes the node of a contender as the super user, in a new session that it closes
+// afterwards. The body is that of the operation on the node.
+func (v *View) write(ctx context.Context, target string, token int64, op jute.OpCode, body []byte) error {
 	hello := state.SessionBody{Timeout: 10_000, Owner: v.source.Status(0).ID, Addr: "operator"}
 	rand.Read(hello.Password[:]) // never fails
 	out, err := v.source.Do(ctx, state.Request{Op: state.OpCreateSession, Body: hello.Append(nil)})
@@ -290,20 +292,91 @@ func (v *View) write(ctx context.Context, op jute.OpCode, body []byte) error {
 		return err
 	}
 	s := out.Session
-	done, err := v.source.Do(ctx, state.Request{Op: op, Session: s.ID, Gen: s.Gen, IDs: []jute.ID{
-		{Scheme: "super"}}, Body: body})
+	err = v.change(ctx, &s, target, token, append(jute.AppendMultiHeader(nil, op, false, -1), body...))
 	if _, end := v.source.Do(ctx, state.Request{Op: jute.OpCloseSession, Session: s.ID}); err == nil {
 		err = end
 	}
-	switch {
-	case err != nil:
-		return err
-	case done.Refused || done.Code == jute.BadVersion:
-		return conflict("the node has changed meanwhile; look again")
-	case done.Code == jute.NoNode:
-		return notFound("the node has gone meanwhile")
-	case done.Code != jute.OK:
-		return fmt.Errorf("refused with code %d", done.Code)
+	return err
+}
+
+var (
+	errGone    = admin.Refuse(http.StatusNotFound, "the node has gone meanwhile")
+	errChanged = admin.Refuse(http.StatusConflict, "the node has changed meanwhile; look again")
+)
+
+// changeTries bounds how often change begins again.
+const changeTries = 100
+
+// change carries out an operation of a multi on the node at target if that is still the node with
+// this token when the request is applied. Its version does not tell: a node made again at the same
+// path has the same one. So the multi also makes and removes a sequential node in each directory
+// above. The number of that node tells whether any node was made there since change looked, and the
+// root is always the same. If one was made, the multi fails as a whole, and change looks again.
+func (v *View) change(ctx context.Context, s *session.Session, target string, token int64, op []byte) error {
+	for range changeTries {
+		multi := slices.Clone(op)
+		czxid := int64(0)
+		if !v.source.View(func(st *state.State) {
+			n, ok := st.Tree().Find(target)
+			if !ok {
+				return
+			}
+			for czxid = n.Stat().Czxid; n.Name() != ""; {
+				n = n.Parent()
+				multi = appendUnchanged(multi, recipe.Join(n.Path(), "zlockd-look-"), n.Counter())
+			}
+		}) {
+			return errNotServing
+		}
+		switch czxid {
+		case token:
+		case 0:
+			return errGone
+		default:
+			return errChanged
+		}
+		done, err := v.source.Do(ctx, state.Request{Op: jute.OpMulti, Session: s.ID, Gen: s.Gen, IDs: []jute.ID{
+			{Scheme: "super"}}, Body: jute.AppendMultiHeader(multi, jute.OpError, true, -1)})
+		if err != nil {
+			return err
+		}
+		at, code := 0, done.Code
+		if code == jute.OK {
+			at, code = failedOp(done.Reply)
+		}
+		switch {
+		case done.Refused, at == 0 && code == jute.BadVersion:
+			return errChanged
+		case at == 0 && code == jute.NoNode:
+			return errGone
+		case code == jute.OK:
+			return nil
+		case code != jute.NoNode:
+			return fmt.Errorf("refused with code %d", code)
+		}
 	}
-	return nil
+	return conflict("nodes are made above it all the time; nothing was done")
+}
+
+// appendUnchanged appends the operations to a multi that fail with NONODE unless next is the number
+// that a sequential node with this prefix gets.
+func appendUnchanged(multi []byte, prefix string, next int32) []byte {
+	multi = jute.AppendMultiHeader(multi, jute.OpCreate, false, -1)
+	multi = jute.AppendBuffer(jute.AppendString(multi, prefix), nil)
+	multi = jute.AppendInt(jute.AppendACL(multi, jute.WorldAnyone), jute.FlagPersistentSequential)
+	multi = jute.AppendMultiHeader(multi, jute.OpDelete, false, -1)
+	return jute.AppendInt(jute.AppendString(multi, fmt.Sprintf("%s%010d", prefix, next)), -1)
+}
+
+// failedOp returns which operation of a multi was refused, and its code.
+func failedOp(reply []byte) (at int, code jute.ErrCode) {
+	d := jute.NewDecoder(reply)
+	for h := d.MultiHeader(); d.Err() == nil && !h.Done && h.Type == jute.OpError; h = d.MultiHeader() {
+		if h.Err != jute.OK {
+			return at, h.Err
+		}
+		d.Int()
+		at++
+	}
+	return 0, jute.OK
 }

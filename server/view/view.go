@@ -33,8 +33,7 @@ type Source interface {
 	BusyPaths() (counts map[string]observe.Count, over time.Duration)
 	// GoneClients returns the counts of connections that have ended, by address.
 	GoneClients() map[string]observe.Count
-	// Do carries out a request through the log and returns its outcome, without
-	// the reply.
+	// Do carries out a request through the log and returns its outcome.
 	Do(context.Context, state.Request) (state.Outcome, error)
 	// HandOver gives leadership to another server.
 	HandOver(context.Context) error

@@ -1,9 +1,12 @@
 package view
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,59 +16,213 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
 )
 
-// steps is a Source that answers the requests of one action.
-type steps struct {
+// lone is a Source of one state, to which it applies requests at once.
+type lone struct {
 	Source
-	at    int
-	errs  [3]error
-	write state.Outcome
+	st      *state.State
+	out     state.Outcome
+	errs    map[jute.OpCode]error
+	before  func(jute.OpCode) // is called before a request is applied
+	answer  *state.Outcome    // of each multi, in place of its own
+	applied []jute.OpCode
 }
 
-func (s *steps) Status(admin.Need) *admin.Status { return &admin.Status{} }
+func newLone() *lone { return &lone{st: state.New("c"), errs: map[jute.OpCode]error{}} }
 
-func (s *steps) Do(context.Context, state.Request) (state.Outcome, error) {
-	s.at++
-	if s.at == 2 {
-		return s.write, s.errs[1]
+func (l *lone) Status(admin.Need) *admin.Status { return &admin.Status{} }
+
+func (l *lone) View(f func(*state.State)) bool {
+	f(l.st)
+	return true
+}
+
+func (l *lone) Do(_ context.Context, r state.Request) (state.Outcome, error) {
+	l.applied = append(l.applied, r.Op)
+	if err := l.errs[r.Op]; err != nil {
+		return state.Outcome{}, err
 	}
-	return state.Outcome{}, s.errs[s.at-1]
+	if l.before != nil {
+		l.before(r.Op)
+	}
+	if r.Op == jute.OpMulti && l.answer != nil {
+		return *l.answer, nil
+	}
+	return l.apply(r), nil
 }
+
+func (l *lone) apply(r state.Request) state.Outcome {
+	entry := (&state.Block{Count: 1, Requests: r.Append(nil)}).Append(state.BeginEntry(nil, 0))
+	state.SealEntry(entry, 1)
+	if err := l.st.Apply(entry, l); err != nil {
+		panic(err)
+	}
+	return l.out
+}
+
+func (*lone) Events(int64, []tree.Event)      {}
+func (*lone) Ended(*state.Ending)             {}
+func (*lone) Attached(*session.Session, bool) {}
+func (*lone) Opened(uint32, int64, uint32)    {}
+func (*lone) Replaced()                       {}
+func (l *lone) Outcome(_, _ uint32, _ uint64, o *state.Outcome) {
+	l.out = *o
+	l.out.Reply = bytes.Clone(o.Reply)
+}
+
+// client is a session of a lone Source.
+func (l *lone) client() session.Session {
+	return l.apply(state.Request{Op: state.OpCreateSession, Body: (&state.SessionBody{Timeout: 1000}).Append(nil)}).Session
+}
+
+func (l *lone) create(s session.Session, path, data string, flags int32) {
+	b := jute.AppendBuffer(jute.AppendString(nil, path), []byte(data))
+	b = jute.AppendInt(jute.AppendACL(b, jute.WorldAnyone), flags)
+	if out := l.apply(state.Request{Op: jute.OpCreate, Session: s.ID, Gen: s.Gen, Body: b}); out.Code != jute.OK {
+		panic(fmt.Sprint(path, ": ", out.Code))
+	}
+}
+
+func (l *lone) delete(s session.Session, path string) {
+	b := jute.AppendInt(jute.AppendString(nil, path), -1)
+	if out := l.apply(state.Request{Op: jute.OpDelete, Session: s.ID, Gen: s.Gen, Body: b}); out.Code != jute.OK {
+		panic(fmt.Sprint(path, ": ", out.Code))
+	}
+}
+
+func (*lone) Watching(int64, string) (watching, known bool) { return false, false }
+func (*lone) Watchers(string, int) []int64                  { return []int64{1} }
+
+func (l *lone) node(path string) (info tree.Info, ok bool) { return l.st.Tree().Get(path) }
 
 // An action fails with the first of its steps that fails: its session, the write, or the
 // end of the session; and the session is ended whatever becomes of the write.
 func TestAnActionFailsWithItsFirstStep(t *testing.T) {
 	one, two, three := errors.New("one"), errors.New("two"), errors.New("three")
+	const begin, write, end = state.OpCreateSession, jute.OpMulti, jute.OpCloseSession
 	for name, c := range map[string]struct {
-		errs  [3]error
-		write state.Outcome
+		errs  map[jute.OpCode]error
 		want  error
 		steps int
 	}{
-		"no session":  {[3]error{one, nil, nil}, state.Outcome{}, one, 1},
-		"no write":    {[3]error{nil, two, nil}, state.Outcome{}, two, 3},
-		"neither":     {[3]error{nil, two, three}, state.Outcome{}, two, 3},
-		"no end":      {[3]error{nil, nil, three}, state.Outcome{}, three, 3},
-		"all is done": {[3]error{}, state.Outcome{}, nil, 3},
+		"no session":  {map[jute.OpCode]error{begin: one}, one, 1},
+		"no write":    {map[jute.OpCode]error{write: two}, two, 3},
+		"neither":     {map[jute.OpCode]error{write: two, end: three}, two, 3},
+		"no end":      {map[jute.OpCode]error{end: three}, three, 3},
+		"all is done": {nil, nil, 3},
 	} {
-		s := &steps{errs: c.errs, write: c.write}
-		if err := (&View{source: s}).write(t.Context(), jute.OpDelete, nil); !errors.Is(err, c.want) ||
-			s.at != c.steps {
-			t.Errorf("%s: %v after %d steps", name, err, s.at)
+		l := newLone()
+		l.create(l.client(), "/l", "", 0)
+		n, _ := l.node("/l")
+		l.errs = c.errs
+		body := jute.AppendInt(jute.AppendString(nil, "/l"), 0)
+		if err := (&View{source: l}).write(t.Context(), "/l", n.Stat.Czxid, jute.OpDelete, body); !errors.Is(err, c.want) ||
+			len(l.applied) != c.steps {
+			t.Errorf("%s: %v after %v", name, err, l.applied)
 		}
 	}
-	for code, want := range map[jute.ErrCode]int{jute.BadVersion: 409, jute.NoNode: 404} {
+}
+
+// A refused change says why, and none counts as done.
+func TestARefusedActionSaysWhy(t *testing.T) {
+	body := jute.AppendInt(jute.AppendString(nil, "/l"), 0)
+	for name, c := range map[string]struct {
+		token  int64 // beside that of the node
+		before func(l *lone, s session.Session)
+		answer *state.Outcome
+		status int
+	}{
+		"an old token": {1, func(*lone, session.Session) {}, nil, 409},
+		"gone":         {0, func(l *lone, s session.Session) { l.delete(s, "/l") }, nil, 404},
+		"changed": {0, func(l *lone, s session.Session) {
+			l.apply(state.Request{Op: jute.OpSetData, Session: s.ID, Gen: s.Gen,
+				Body: jute.AppendInt(jute.AppendBuffer(jute.AppendString(nil, "/l"), nil), -1)})
+		}, nil, 409},
+		"not empty":      {0, func(l *lone, s session.Session) { l.create(s, "/l/x", "", 0) }, nil, 0},
+		"refused":        {0, func(*lone, session.Session) {}, &state.Outcome{Refused: true}, 409},
+		"failed at once": {0, func(*lone, session.Session) {}, &state.Outcome{Code: jute.NoAuth}, 0},
+	} {
+		l := newLone()
+		s := l.client()
+		l.create(s, "/l", "", 0)
+		n, _ := l.node("/l")
+		l.answer = c.answer
+		l.before = func(op jute.OpCode) {
+			if op == jute.OpMulti {
+				c.before(l, s)
+			}
+		}
+		err := (&View{source: l}).write(t.Context(), "/l", n.Stat.Czxid+c.token, jute.OpDelete, body)
 		var p *admin.Refusal
-		if err := (&View{source: &steps{write: state.Outcome{Code: code}}}).write(t.Context(), jute.OpDelete,
-			nil); !errors.As(err, &p) || p.Status != want {
-			t.Errorf("%v: %v", code, err)
+		if errors.As(err, &p); err == nil || (p != nil) != (c.status != 0) || p != nil && p.Status != c.status {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := (&View{source: &steps{write: state.Outcome{Code: jute.NotEmpty}}}).write(t.Context(),
-		jute.OpDelete, nil); err == nil {
-		t.Error("a refusal is a success")
+}
+
+// An action reaches the contender that the operator saw, and not one that has made the node again before
+// the request is applied: its version is the same. It also reaches it while other nodes come beside it.
+func TestAnActionReachesTheContenderThatWasSeen(t *testing.T) {
+	const record = `{"v":1,"host":"web"}`
+	again := func(l *lone, a, b session.Session) {
+		l.delete(a, "/l/x")
+		l.create(b, "/l/x", record, jute.FlagEphemeral)
+	}
+	for name, c := range map[string]struct {
+		before func(l *lone, a, b session.Session)
+		once   bool
+		done   bool
+	}{
+		"nothing happens":        {func(*lone, session.Session, session.Session) {}, false, true},
+		"another client's node":  {again, true, false},
+		"the same client's node": {func(l *lone, a, _ session.Session) { again(l, a, a) }, true, false},
+		"in a new directory": {func(l *lone, a, b session.Session) {
+			l.delete(a, "/l/x")
+			l.delete(a, "/l")
+			l.create(b, "/l", "", 0)
+			l.create(b, "/l/x", record, jute.FlagEphemeral)
+		}, true, false},
+		"a node beside it comes": {func(l *lone, a, _ session.Session) { l.create(a, "/l/y", "", jute.FlagEphemeral) }, true, true},
+		"nodes come all the time": {func(l *lone, a, _ session.Session) {
+			l.create(a, "/l/y-", "", jute.FlagEphemeralSequential)
+		}, false, false},
+	} {
+		for _, asks := range []bool{false, true} {
+			l := newLone()
+			a, b := l.client(), l.client()
+			l.create(a, "/l", "", 0)
+			l.create(a, "/l/x", record, jute.FlagEphemeral)
+			was, _ := l.node("/l/x")
+			v := &View{source: l}
+			plan := v.planBreak
+			if asks {
+				plan = v.planAsk
+			}
+			s, err := plan(t.Context(), &action{Path: "/l/x", Token: strconv.FormatInt(was.Czxid, 10)})
+			must.OK(t, err)
+			l.before = func(op jute.OpCode) {
+				if op == jute.OpMulti {
+					c.before(l, a, b)
+					if c.once {
+						l.before = nil
+					}
+				}
+			}
+			var p *admin.Refusal
+			err = s.do(t.Context())
+			expect.That(t, c.done && err == nil || errors.As(err, &p) && p.Status == 409, "%s: %v", name, err)
+			is, there := l.node("/l/x")
+			changed := !there || asks && strings.Contains(string(is.Data), "revoke")
+			expect.Equal(t, changed, c.done, "%s, asks %v: %q", name, asks, is.Data)
+			for _, child := range l.st.Tree().Children("/l") {
+				expect.That(t, child[0] == 'x' || child[0] == 'y', "%s: %s is left behind", name, child)
+			}
+		}
 	}
 }
 
