@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
@@ -65,10 +66,15 @@ func (i *Inspector) Break(ctx context.Context, path, node string, token fence.To
 	return i.c.breakNode(ctx, target(path, node), token, func(*epoch, zk.Node) error { return nil })
 }
 
-// breakNode deletes the node whose czxid is token, if allow agrees.
+// breakNode deletes the node whose czxid is token, if allow agrees. The version of the node does not
+// tell it from one made again at the same path. So the transaction also makes and removes a
+// sequential node beside it, whose number tells whether any node was made there since the look.
 func (c *Client) breakNode(
 	ctx context.Context, target string, token fence.Token, allow func(*epoch, zk.Node) error,
 ) error {
+	dir := recipe.Parent(target)
+	beside := recipe.Join(dir, "_look_")
+	wrapped := int32(math.MinInt32)
 	return nodeErr(target, c.steadily(ctx, target, func(e *epoch) error {
 		n, err := e.conn.Get(ctx, target)
 		if err != nil {
@@ -80,8 +86,28 @@ func (c *Client) breakNode(
 		if err := allow(e, n); err != nil {
 			return err
 		}
-		err = e.conn.Delete(ctx, target, n.Stat.Version)
-		if errors.Is(err, zk.ErrBadVersion) {
+		d, err := e.conn.Exists(ctx, dir)
+		if err != nil {
+			return err
+		}
+		is, err := e.conn.Exists(ctx, target)
+		if err != nil {
+			return err
+		}
+		if is.Czxid != n.Stat.Czxid {
+			return errAgain
+		}
+		// The stat has the lower 31 bits of the number, and zlockd's numbers go on below zero: every
+		// other attempt is for those.
+		wrapped ^= math.MinInt32
+		next := int32(uint32(d.Cversion+d.NumChildren)/2) ^ wrapped
+		_, err = e.conn.Multi(ctx, zk.Delete{Path: target, Version: n.Stat.Version},
+			zk.Create{Path: beside, Mode: zk.PersistentSequential},
+			zk.Delete{Path: fmt.Sprintf("%s%010d", beside, next), Version: -1})
+		if errors.Is(err, zk.ErrNoAuth) { // nodes may not be made there
+			err = e.conn.Delete(ctx, target, n.Stat.Version)
+		}
+		if errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) {
 			return errAgain
 		}
 		return err

@@ -244,6 +244,52 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	unlock(t, b)
 }
 
+// Break removes the hold that its caller looked at, not one that begins between its look and its request:
+// the node at the same path has the same version. Other nodes may come beside it, in any number.
+func TestBreakSparesTheNextHolder(t *testing.T) {
+	shared(t)
+	c, p := proxied(t)
+	o, next, d := observer(t), observer(t), dir(t)
+	make := func(o *zk.Conn, path string, flags int32) {
+		_, err := o.Create(path, nil, flags, zk.WorldACL(zk.PermAll))
+		must.OK(t, err)
+	}
+	unlock(t, lock(t, c.Mutex(d).Lock)) // makes the directory
+	for name, between := range map[string]func(lone string){
+		"nothing": func(string) {},
+		"another": func(string) { make(next, d+"/other-", zk.FlagEphemeralSequential) },
+		"holder": func(lone string) {
+			must.OK(t, o.Delete(lone, -1))
+			make(next, lone, zk.FlagEphemeral)
+		},
+	} {
+		lone := d + "/" + name
+		make(o, lone, zk.FlagEphemeral)
+		_, st, err := o.Get(lone)
+		must.OK(t, err)
+		first := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Match: func(f faultproxy.Frame) bool {
+			return f.Op == faultproxy.OpMulti || f.Op == faultproxy.OpDelete
+		}, Under: lone, Nth: 1, Then: func() { between(lone) }})
+		err = c.Inspector().Break(testCtx(t), lone, "", fence.Token(st.Czxid))
+		first.Remove()
+		left, now, _ := o.Exists(lone)
+		if name == "holder" {
+			wantErr(t, err, fence.ErrStale)
+			expect.That(t, left && now.EphemeralOwner == next.SessionID(), "the new hold was broken")
+		} else {
+			expect.That(t, err == nil && !left, "%s: %v, the node is there: %v", name, err, left)
+		}
+	}
+	children, _, err := o.Children(d)
+	must.That(t, err == nil && len(children) == 2, "%v: %v", children, err)
+	// Where nodes may not be made, the version alone decides.
+	_, st, err := o.Get(d + "/" + children[0])
+	must.OK(t, err)
+	_, err = o.SetACL(d, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
+	must.OK(t, err)
+	must.OK(t, c.Inspector().Break(testCtx(t), d+"/"+children[0], "", fence.Token(st.Czxid)))
+}
+
 func TestE61LockDelay(t *testing.T) {
 	shared(t)
 	o, d := observer(t), dir(t)

@@ -240,6 +240,9 @@ func TestE20OnAServerThatWraps(t *testing.T) {
 		want) {
 		t.Fatalf("numbers %v, want %v", seqs, want)
 	}
+	l := lock(t, c.Mutex(d).Lock)
+	must.OK(t, c.Inspector().Break(ctx, d, recipe.Base(l.Node()), l.Token()))
+	soon(t, "the loss", l.Lost())
 }
 
 func TestE21SequenceWrapsBesideAForeignContender(t *testing.T) {
