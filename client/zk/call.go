@@ -31,7 +31,7 @@ type call struct {
 	// parse reads the body of a good answer, in the goroutine of the connection.
 	parse   func(d *jute.Decoder)
 	refused error // set by parse: the header has no error, but the body has
-	// settled, if not nil, runs in the goroutine of the connection before done is closed.
+	// settled, if not nil, runs before done is closed, with Conn.mu held.
 	settled func(err error)
 
 	arms   bool // a watch, if the answer is good
@@ -64,9 +64,12 @@ func (r *call) end(b []byte) {
 // stamp writes the xid into the frame.
 func (r *call) stamp(xid int32) { binary.BigEndian.PutUint32(r.frame[4:], uint32(xid)) }
 
-// finish ends the call. It is called once.
+// finish ends the call, unless it is over. Conn.mu is held.
 func (r *call) finish(err error) {
-	r.err = err
+	if r.stage == over {
+		return
+	}
+	r.stage, r.err = over, err
 	if r.settled != nil {
 		r.settled(err)
 	}

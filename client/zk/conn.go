@@ -51,10 +51,9 @@ type Conn struct {
 	root    chroot
 	servers []string
 
-	over     chan struct{} // closed when the session is over
-	finished chan struct{} // closed when the goroutine of the connection has ended
-	life     context.Context
+	life     context.Context // ends with the session
 	endLife  context.CancelFunc
+	finished chan struct{} // closed when the goroutine of the connection has ended
 
 	mu       sync.Mutex
 	err      error // why it is over
@@ -99,7 +98,7 @@ func Open(servers string, opt Options) (*Conn, error) {
 	}
 	c := &Conn{
 		opt: opt, root: chroot(root), servers: shuffled(list), auth: slices.Clone(opt.Auth),
-		over: make(chan struct{}), finished: make(chan struct{}), ready: make(chan struct{}),
+		finished: make(chan struct{}), ready: make(chan struct{}),
 		watches: watches{once: map[watchKey]*Watch{}}, trouble: map[string]error{},
 		password: make([]byte, jute.PasswordSize),
 	}
@@ -136,7 +135,7 @@ func (c *Conn) Await(ctx context.Context) error {
 		ready := c.ready
 		c.mu.Unlock()
 		select {
-		case <-c.over:
+		case <-c.life.Done():
 			return c.Err()
 		case <-ready:
 			return nil
@@ -169,7 +168,7 @@ func (c *Conn) Session() Session {
 }
 
 // Over returns a channel that closes when the session is over.
-func (c *Conn) Over() <-chan struct{} { return c.over }
+func (c *Conn) Over() <-chan struct{} { return c.life.Done() }
 
 // Err returns nil while the session lives or may live, and then ErrSessionExpired, ErrClosed or
 // ErrAuthFailed.
@@ -225,17 +224,14 @@ func (c *Conn) Close(ctx context.Context) error {
 		return nil
 	}
 	c.closing = true
-	l := c.link
-	bye := &call{}
-	if l != nil {
+	var err error
+	if l := c.link; l == nil {
+		c.mu.Unlock()
+	} else {
+		bye := &call{}
 		bye.end(bye.begin(jute.OpCloseSession, "", 0))
 		l.put(bye)
 		l.flush() // unlocks
-	} else {
-		c.mu.Unlock()
-	}
-	var err error
-	if l != nil {
 		select {
 		case <-bye.done:
 		case <-l.gone:
@@ -244,10 +240,6 @@ func (c *Conn) Close(ctx context.Context) error {
 		}
 	}
 	c.end(ErrClosed, Closed)
-	c.endLife()
-	if l != nil {
-		l.close()
-	}
 	<-c.finished
 	return err
 }
@@ -267,20 +259,13 @@ func (c *Conn) end(err error, s State) {
 		c.link.pending = nil
 		c.link.close()
 	}
-	var finish []*call
-	for _, r := range waiting {
-		if r.stage != over {
-			r.stage = over
-			finish = append(finish, r)
-		}
-	}
 	c.watches.end(c.root)
-	sid := c.sid
-	c.mu.Unlock()
-	for _, r := range finish {
+	for _, r := range waiting {
 		r.finish(err)
 	}
-	close(c.over)
+	c.endLife()
+	sid := c.sid
+	c.mu.Unlock()
 	c.opt.Logger.Debug("session over", "session", fmt.Sprintf("%#x", sid), "err", err)
 	c.tell(s)
 }
@@ -323,12 +308,9 @@ func (c *Conn) put(soon bool, calls ...*call) {
 // refuse ends calls that wait for a connection. It is called with c.mu held and unlocks it.
 func (c *Conn) refuse(calls []*call, err error) {
 	for _, r := range calls {
-		r.stage = over
-	}
-	c.mu.Unlock()
-	for _, r := range calls {
 		r.finish(err)
 	}
+	c.mu.Unlock()
 }
 
 // resend sends a read again, after a moment, because it failed between servers. It reports false if
@@ -355,25 +337,18 @@ func (c *Conn) resend(r *call) bool {
 // leave gives up a call because ctx has ended. It returns nil if the call was over already.
 func (c *Conn) leave(ctx context.Context, r *call) error {
 	c.mu.Lock()
-	was := r.stage
+	defer c.mu.Unlock()
 	r.left = true
-	if was == waiting {
-		r.stage = over
+	switch {
+	case r.stage == over:
+		return nil
+	case r.stage == waiting:
 		c.queue = slices.DeleteFunc(c.queue, func(x *call) bool { return x == r })
-	}
-	c.mu.Unlock()
-	switch was {
-	case waiting:
 		r.finish(ctx.Err())
-		return ctx.Err()
-	case sent:
-		if r.repeat {
-			return ctx.Err()
-		}
+	case !r.repeat:
 		return &uncertain{ctx.Err()}
 	}
-	<-r.done
-	return nil
+	return ctx.Err()
 }
 
 // AddAuth presents one more identity, now and on every later connection. If the server refuses it,

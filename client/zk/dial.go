@@ -31,7 +31,6 @@ const stagger = 200 * time.Millisecond
 // until the session is over.
 func (c *Conn) run() {
 	defer close(c.finished)
-	defer c.endLife()
 	failed := 0 // rounds since a server was of use
 	next := 0   // index of the server to try first
 	for c.life.Err() == nil {
@@ -400,9 +399,7 @@ func (c *Conn) setWatches(s *jute.SetWatches) *call {
 	r.end(b)
 	r.settled = func(err error) {
 		if _, refused := errors.AsType[*Error](err); refused {
-			c.mu.Lock()
 			c.watches.lost(c.root, s)
-			c.mu.Unlock()
 		}
 	}
 	return r
@@ -413,13 +410,12 @@ func (c *Conn) setWatches(s *jute.SetWatches) *call {
 func (c *Conn) detach(l *link, why error) (useful bool) {
 	l.close()
 	c.mu.Lock()
-	var failed, again []*call
+	var again []*call
 	for _, r := range l.pending {
 		switch {
 		case r.stage == over:
 		case r.inner || r.left || !r.repeat:
-			r.stage = over
-			failed = append(failed, r)
+			r.finish(ErrConnectionLost)
 		default:
 			r.stage = waiting
 			again = append(again, r)
@@ -434,9 +430,6 @@ func (c *Conn) detach(l *link, why error) (useful bool) {
 	ended := c.err != nil
 	c.mu.Unlock()
 	close(l.gone)
-	for _, r := range failed {
-		r.finish(ErrConnectionLost)
-	}
 	if !ended {
 		c.opt.Logger.Debug("disconnected", "server", l.server, "err", why)
 		c.tell(Disconnected)

@@ -245,18 +245,12 @@ func (l *link) unmatch(r *call) {
 		return
 	}
 	l.c.mu.Lock()
-	err := l.c.err
-	if err == nil {
-		l.pending = append([]*call{r}, l.pending...)
+	defer l.c.mu.Unlock()
+	if l.c.err != nil {
+		r.finish(l.c.err) // the session has ended since, and what was pending with it
+		return
 	}
-	was := r.stage
-	if err != nil {
-		r.stage = over
-	}
-	l.c.mu.Unlock()
-	if err != nil && was != over {
-		r.finish(err) // the session has ended since, and what was pending with it
-	}
+	l.pending = append([]*call{r}, l.pending...)
 }
 
 // answer ends a call.
@@ -289,18 +283,14 @@ func (l *link) answer(r *call, code jute.ErrCode, d *jute.Decoder) error {
 		}
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if code == jute.NoNode && r.target != "" {
 		c.watches.absent(r.target, Event{EventDeleted, c.root.own(r.target)})
 	}
 	if r.arms && err == nil {
 		c.watches.arm(r, missing)
 	}
-	was := r.stage
-	r.stage = over
-	c.mu.Unlock()
-	if was != over {
-		r.finish(err)
-	}
+	r.finish(err)
 	return nil
 }
 

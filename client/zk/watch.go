@@ -236,14 +236,12 @@ func (c *Conn) RemoveWatches(ctx context.Context, path string) error {
 	r.repeat = true
 	r.settled = func(err error) {
 		if err == nil {
-			c.mu.Lock()
 			c.watches.lost(c.root, &jute.SetWatches{Data: []string{full}, Child: []string{full}})
 			for _, s := range c.watches.subs[full] {
 				s.put(Event{EventLost, s.Path})
 				s.closed = true
 			}
 			delete(c.watches.subs, full)
-			c.mu.Unlock()
 		}
 	}
 	_, err := do(ctx, c, r)
@@ -280,8 +278,6 @@ func (c *Conn) Subscribe(ctx context.Context, path string, recursive bool) (*Sub
 	r.end(jute.AppendInt(b, mode))
 	r.repeat = true
 	r.settled = func(err error) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
 		if err != nil || s.closed {
 			return
 		}
@@ -340,7 +336,7 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 		}
 		select {
 		case <-s.more:
-		case <-s.c.over:
+		case <-s.c.life.Done():
 			s.c.mu.Lock()
 			left := len(s.events)
 			s.c.mu.Unlock()
