@@ -268,28 +268,14 @@ func (t *turn) leave() {
 	q.Remove(q.Front()).(chan *turn) <- &turn{g: t.g, key: t.key}
 }
 
-// lineage lists the leases that a lease's context is nested in. Goroutines have no identity, so the
-// context says whether its user already holds a lock.
-type lineage struct {
-	lease  *Lease
-	parent *lineage
-}
-
-type lineageKey struct{}
-
-func lineageOf(ctx context.Context) *lineage {
-	l, _ := ctx.Value(lineageKey{}).(*lineage)
-	return l
-}
-
 // heldBy returns the hold of path that ctx has. Permits do not exclude each other, so a context
 // with a permit does not hold the path.
 func heldBy(ctx context.Context, c *Client, path string) *hold {
-	for l := lineageOf(ctx); l != nil; l = l.parent {
-		for _, lease := range append([]*Lease{l.lease}, l.lease.h.parts...) {
+	for outer := leaseIn(ctx); outer != nil; outer = outer.outer {
+		for _, lease := range append([]*Lease{outer}, outer.h.parts...) {
 			h := lease.h
 			if h.c == c && h.parts == nil && slices.Contains(h.locks(), path) && h.modeOf(path) != fence.Permit &&
-				lease.Err() == nil && l.lease.Err() == nil {
+				lease.Err() == nil && outer.Err() == nil {
 				return h
 			}
 		}

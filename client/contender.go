@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -359,9 +358,6 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 	}
 	h := newHold(w.a, w.e, w.a.mode, fence.Token(w.stat.Czxid),
 		heldNode{path: w.path, id: w.place.id, seq: w.self.Seq, lock: w.a.path, w: w.own})
-	if w.q.RW {
-		h.modes = w.q
-	}
 	h.unmark = w.unmark
 	if w.waited {
 		w.c.paces.note(w.a.dir, time.Since(w.begun)/time.Duration(w.ahead))
@@ -381,17 +377,4 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 		return nil, ErrSessionExpired
 	}
 	return h, nil
-}
-
-// readNode takes the write node's number, so that no waiting writer is before it.
-func (q queue) readNode(h *hold, id recipe.ID) (heldNode, []byte) {
-	old := h.nodesNow()[0]
-	name := recipe.NodeName(q.Layout, recipe.RoleRead, id, h.c.owner.Host) + fmt.Sprintf("%010d", old.seq)
-	a := attempt{c: h.c, cfg: h.cfg, task: h.task}
-	path := recipe.Join(recipe.Parent(old.path), name)
-	return heldNode{path: path, id: id, seq: old.seq, lock: old.lock}, a.data()
-}
-
-func (q queue) upgrade(context.Context, *hold, bool) error {
-	return fmt.Errorf("%w: an upgrade needs a lock WithPolicy", ErrUnsupported)
 }

@@ -39,16 +39,10 @@ func dirsOf[N interface{ dir() string }](nodes []N) []string {
 // hold is one lock as the server sees it: its nodes, from grant to release or
 // loss. Nested leases share it.
 type hold struct {
-	c     *Client
-	e     *epoch
-	path  string // as the user names the lock
-	cfg   *options
-	task  string
-	turn  *turn   // in the local queue, may be nil
-	since reading // not later than others may count from
-	wait  time.Duration
+	*attempt // that it was granted to; the mode may have changed since
+	e        *epoch
+	since    reading // not later than others may count from
 
-	modes   modes           // nil if the lock cannot be downgraded or upgraded
 	parts   []*Lease        // of a hold of several locks that are held one by one
 	life    context.Context // ends with the hold
 	endLife context.CancelFunc
@@ -60,8 +54,8 @@ type hold struct {
 	leases   []*Lease // not yet unlocked, also when the hold is lost
 	granted  bool     // it had a lease
 	over     bool     // released, being released, or lost
-	lost     error    // a *LostError, if it was lost
-	graceful bool     // the nodes stay for the grace after MaxHold, or until Unlock
+	lost     *LostError
+	graceful bool // the nodes stay for the grace after MaxHold, or until Unlock
 	revoked  *recipe.Revocation
 	timers   []*time.Timer
 	unlocked []*Lease      // before others of the hold; their contexts last as long
@@ -72,8 +66,7 @@ type hold struct {
 // newHold returns a hold that is not yet granted.
 func newHold(a *attempt, e *epoch, mode fence.Mode, token fence.Token, nodes ...heldNode) *hold {
 	h := &hold{
-		c: a.c, e: e, path: a.path, cfg: a.cfg, task: a.task, turn: a.turn, nodes: nodes, mode: mode, token: token,
-		wait: time.Since(a.start), since: a.c.opt.clock.Now(),
+		attempt: a, e: e, nodes: nodes, mode: mode, token: token, since: a.c.opt.clock.Now(),
 	}
 	h.life, h.endLife = context.WithCancel(a.c.calls)
 	return h
@@ -130,12 +123,17 @@ func (h *hold) addLease(ctx context.Context, path string, mode fence.Mode) (*Lea
 	}
 	if h.leases = append(h.leases, l); !h.granted {
 		h.granted = true
-		h.tell(LockEvent{Waited: h.wait}, h.c.opt.hooks.OnGrant, h.cfg.hooks.OnGrant)
+		h.tell(LockEvent{Waited: time.Since(h.start)}, h.c.opt.hooks.OnGrant, h.cfg.hooks.OnGrant)
 	}
 	if h.revoked != nil {
-		l.wish(*h.revoked)
+		l.revoked <- *h.revoked
 	}
 	return l, nil
+}
+
+// writes reports whether a lease other than l needs the write lock. h.mu is held.
+func (h *hold) writes(l *Lease) bool {
+	return slices.ContainsFunc(h.leases, func(x *Lease) bool { return x != l && x.mode == fence.Exclusive })
 }
 
 func (h *hold) modeNow() fence.Mode {
@@ -237,7 +235,16 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 	n := append(at, h.nodes...)[0]
 	cause := &LostError{Path: cmp.Or(n.lock, h.path), Node: n.path, Reason: why}
 	h.lost = cause
-	leases := slices.Clone(h.leases)
+	for _, l := range h.leases {
+		l.cause = cause
+		h.c.named.remove(l)
+		l.cancel(cause)
+		close(l.lost)
+	}
+	h.endUnlocked(cause)
+	if h.granted {
+		h.tell(LockEvent{Held: h.held(), Err: cause}, h.c.opt.hooks.OnLost, h.cfg.hooks.OnLost)
+	}
 	h.graceful = why == MaxHold && h.cfg.limit.grace() > 0 || h.lingers(why)
 	h.stopTimers()
 	if h.graceful && !h.lingers(why) {
@@ -247,17 +254,8 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 	h.mu.Unlock()
 
 	h.e.remove(h)
-	for _, l := range leases {
-		l.end(cause)
-	}
-	h.endUnlocked(cause)
 	h.endLife()
 	h.c.opt.log.Info("lock lost", "path", h.path, "reason", why.String())
-	h.mu.Lock()
-	if h.granted {
-		h.tell(LockEvent{Held: h.held(), Err: cause}, h.c.opt.hooks.OnLost, h.cfg.hooks.OnLost)
-	}
-	h.mu.Unlock()
 	if !graceful {
 		h.abandon()
 	}
@@ -275,17 +273,6 @@ func (h *hold) lingers(why LostReason) bool {
 	return false // they are gone, or go with the session
 }
 
-// stopped notes that a lost lease is unlocked. The nodes that stayed go with the last lease.
-func (h *hold) stopped(l *Lease) {
-	h.mu.Lock()
-	h.leases = slices.DeleteFunc(h.leases, func(x *Lease) bool { return x == l })
-	last := len(h.leases) == 0
-	h.mu.Unlock()
-	if last {
-		h.endGrace()
-	}
-}
-
 // endGrace removes the nodes that stayed after the lease was lost.
 func (h *hold) endGrace() {
 	h.mu.Lock()
@@ -297,15 +284,13 @@ func (h *hold) endGrace() {
 	}
 }
 
-// endUnlocked ends the contexts of leases that were unlocked before the leases nested in them.
+// endUnlocked ends the contexts of leases that were unlocked before the leases nested in them. h.mu
+// is held.
 func (h *hold) endUnlocked(cause error) {
-	h.mu.Lock()
-	ls := h.unlocked
-	h.unlocked = nil
-	h.mu.Unlock()
-	for _, l := range ls {
+	for _, l := range h.unlocked {
 		l.cancel(cause)
 	}
+	h.unlocked = nil
 }
 
 // stopTimers is called with h.mu held.

@@ -31,8 +31,7 @@ func (h *hold) watchNodes() {
 					h.wish(r)
 					continue
 				case <-l.Lost():
-					cause := l.cause // it no longer changes
-					h.lose(cause.Reason, cause.node())
+					h.lose(l.cause.Reason, l.cause.node()) // it no longer changes
 				case <-ctx.Done():
 				}
 				return
@@ -152,7 +151,7 @@ func (h *hold) wish(r recipe.Revocation) bool {
 	}
 	h.revoked = &r
 	for _, l := range h.leases {
-		l.wish(r)
+		l.revoked <- r
 	}
 	return true
 }
@@ -173,7 +172,6 @@ func (h *hold) revoke(r recipe.Revocation) {
 // valid when its release began, so the work did not overlap with another holder's.
 func (h *hold) release(ctx context.Context) error {
 	h.e.remove(h)
-	h.endUnlocked(context.Canceled)
 	r := h.quick()
 	if r == nil {
 		return h.settle(ctx, h.remove)

@@ -1,12 +1,12 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
@@ -19,26 +19,28 @@ import (
 type Lease struct {
 	h      *hold
 	path   string // of the one lock, of several of the hold, that it is nested in; "" if it stands for all
+	outer  *Lease // that its context is of, if any
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	tasks  []taskPath // under which it is known to named; guarded by named.mu
 
-	mu       sync.Mutex
+	lost    chan struct{}          // closed by the loss
+	revoked chan recipe.Revocation // has room for the only one
+
+	// Guarded by h.mu.
 	mode     fence.Mode
 	unlocked bool
-	cause    *LostError
-	lost     chan struct{}          // made by the first call of Lost
-	revoked  chan recipe.Revocation // likewise
-	asked    *recipe.Revocation
+	cause    *LostError // if it was lost before Unlock
 }
 
 func newLease(ctx context.Context, h *hold, path string, mode fence.Mode) *Lease {
-	l := &Lease{h: h, path: path, mode: mode}
+	l := &Lease{h: h, path: path, mode: mode, outer: leaseIn(ctx), lost: make(chan struct{}),
+		revoked: make(chan recipe.Revocation, 1)}
 	own := context.WithoutCancel(ctx) // it limits the wait, not the hold
 	l.ctx, l.cancel = context.WithCancelCause(l.mark(own))
-	if outer := lineageOf(ctx); outer != nil && outer.lease.h != h {
+	if l.outer != nil && l.outer.h != h {
 		// Work under this lock is work under the one around it too.
-		end, cancel := outer.lease.ctx, l.cancel
+		end, cancel := l.outer.ctx, l.cancel
 		stop := context.AfterFunc(end, func() { cancel(context.Cause(end)) })
 		l.cancel = func(cause error) {
 			stop()
@@ -50,22 +52,16 @@ func newLease(ctx context.Context, h *hold, path string, mode fence.Mode) *Lease
 
 // mark returns a context that marks the lease as held.
 func (l *Lease) mark(ctx context.Context) context.Context {
-	return context.WithValue(ctx, lineageKey{}, &lineage{lease: l, parent: lineageOf(ctx)})
+	return context.WithValue(ctx, leaseKey{}, l)
 }
 
-// end notes the loss.
-func (l *Lease) end(cause *LostError) {
-	l.h.c.named.remove(l)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.unlocked || l.cause != nil {
-		return
-	}
-	l.cause = cause
-	l.cancel(cause)
-	if l.lost != nil {
-		close(l.lost)
-	}
+type leaseKey struct{}
+
+// leaseIn returns the innermost lease that ctx is under. Goroutines have no identity, so the context
+// says whether its user already holds a lock.
+func leaseIn(ctx context.Context) *Lease {
+	l, _ := ctx.Value(leaseKey{}).(*Lease)
+	return l
 }
 
 // Unlock gives the lock back. It returns nil if that was done, an error that is ErrLost if the
@@ -79,33 +75,26 @@ func (l *Lease) Unlock(ctx context.Context) error { return errorAt(l.h.path, l.u
 func (l *Lease) unlock(ctx context.Context) error {
 	h := l.h
 	h.e.checkDeadline() // a lease past its deadline is lost, even before the client noticed
-	l.mu.Lock()
+	h.mu.Lock()
 	if l.unlocked {
-		l.mu.Unlock()
+		h.mu.Unlock()
 		return ErrNotHeld
 	}
 	l.unlocked = true
-	cause := l.cause
-	l.mu.Unlock()
 	h.c.named.remove(l)
-	if cause != nil {
-		h.stopped(l)
-		return cause
-	}
-	h.mu.Lock()
-	if h.over { // lost since
-		err := h.lost
-		h.mu.Unlock()
-		l.cancel(err)
-		h.stopped(l)
-		return err
-	}
 	h.leases = slices.DeleteFunc(h.leases, func(x *Lease) bool { return x == l })
+	if l.cause != nil {
+		last := len(h.leases) == 0
+		h.mu.Unlock()
+		if last { // the nodes that stayed go with it
+			h.endGrace()
+		}
+		return l.cause
+	}
 	if len(h.leases) > 0 {
 		// The others' contexts may be children of this one's.
 		h.unlocked = append(h.unlocked, l)
-		down := h.modes != nil && h.mode == fence.Exclusive && l.mode == fence.Exclusive &&
-			!slices.ContainsFunc(h.leases, func(x *Lease) bool { return x.Mode() == fence.Exclusive })
+		down := h.rw && h.mode == fence.Exclusive && l.mode == fence.Exclusive && !h.writes(nil)
 		h.mu.Unlock()
 		if !down {
 			return nil
@@ -122,15 +111,10 @@ func (l *Lease) unlock(ctx context.Context) error {
 	h.over = true
 	h.stopTimers()
 	h.tell(LockEvent{Held: h.held()}, h.c.opt.hooks.OnRelease, h.cfg.hooks.OnRelease)
-	h.mu.Unlock()
 	l.cancel(context.Canceled)
+	h.endUnlocked(context.Canceled)
+	h.mu.Unlock()
 	return h.release(ctx)
-}
-
-func (l *Lease) setMode(m fence.Mode) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.mode = m
 }
 
 // Context returns the context for the work under the lock. It ends when the lease is unlocked or
@@ -141,37 +125,25 @@ func (l *Lease) setMode(m fence.Mode) {
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Lost returns a channel that closes when the lease is lost. It stays open after Unlock.
-func (l *Lease) Lost() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.lost == nil {
-		l.lost = make(chan struct{})
-		if l.cause != nil {
-			close(l.lost)
-		}
-	}
-	return l.lost
-}
+func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 // Err returns nil while the lease is held, the *LostError after a loss, and
 // ErrNotHeld after Unlock.
 //
 // It looks at the clock, so it is right even in the first instruction after a pause.
 func (l *Lease) Err() error {
-	why, at := l.h.whyOver()
-	if why != 0 {
+	if why, at := l.h.whyOver(); why != 0 {
 		l.h.lose(why, at...)
 	}
-	loss := l.h.lossNow()
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
 	switch {
 	case l.cause != nil:
 		return l.cause
 	case l.unlocked:
 		return ErrNotHeld
 	}
-	return loss // another goroutine is about to note it
+	return nil
 }
 
 // Valid reports whether the lease is certainly held at this moment: whether Err is nil.
@@ -239,8 +211,8 @@ func (l *Lease) Path() string {
 
 // Mode returns how the lock is held.
 func (l *Lease) Mode() fence.Mode {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
 	return l.mode
 }
 
@@ -267,7 +239,6 @@ func (l *Lease) Sequencers() []fence.Sequencer {
 		}
 		return all
 	}
-	mode := l.Mode()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []fence.Sequencer
@@ -275,16 +246,9 @@ func (l *Lease) Sequencers() []fence.Sequencer {
 		if n.place {
 			continue
 		}
-		lock := n.lock
-		if lock == "" {
-			lock = h.path
-		}
-		m := mode
-		if n.mode != 0 {
-			m = n.mode
-		}
+		lock := cmp.Or(n.lock, h.path)
 		rel := strings.TrimPrefix(strings.TrimPrefix(n.path, lock), "/")
-		all = append(all, fence.Sequencer{Path: lock, Node: rel, Mode: m, Token: h.token})
+		all = append(all, fence.Sequencer{Path: lock, Node: rel, Mode: cmp.Or(n.mode, l.mode), Token: h.token})
 	}
 	return all
 }
@@ -306,30 +270,7 @@ func (l *Lease) among(nodes []heldNode) []heldNode {
 
 // Revoked delivers the first request to give the lock back. [WithRevocable] says what happens if
 // the holder does not heed it.
-func (l *Lease) Revoked() <-chan recipe.Revocation {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.revoked == nil {
-		l.revoked = make(chan recipe.Revocation, 1)
-		if l.asked != nil {
-			l.revoked <- *l.asked
-		}
-	}
-	return l.revoked
-}
-
-// wish delivers a request to give the lock back, the first time.
-func (l *Lease) wish(r recipe.Revocation) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.asked != nil {
-		return
-	}
-	l.asked = &r
-	if l.revoked != nil {
-		l.revoked <- r // has room for the only one
-	}
-}
+func (l *Lease) Revoked() <-chan recipe.Revocation { return l.revoked }
 
 // Txn carries out all of the operations or none, and only if the server says that the lease is held
 // at that moment; no clock and no token is involved. It returns what each operation did. If the

@@ -5,20 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
-
-// modes downgrades and upgrades a hold.
-type modes interface {
-	// readNode describes the node that stands for a read hold in the place of h.
-	readNode(h *hold, id recipe.ID) (n heldNode, data []byte)
-	// upgrade turns a read hold into a write hold and calls h.replace.
-	upgrade(ctx context.Context, h *hold, try bool) error
-}
 
 // beginChange announces that the nodes of the hold will be replaced; endChange ends the change,
 // after h.replace or a failure. In between the nodes of the hold are unknown, so a release and a
@@ -111,9 +102,7 @@ func (h *hold) downgradeOnce(ctx context.Context, l *Lease) error {
 		return h.overErr()
 	}
 	h.mu.Lock()
-	writes := slices.ContainsFunc(h.leases, func(x *Lease) bool {
-		return x != l && x.Mode() == fence.Exclusive
-	})
+	writes := h.writes(l)
 	h.mu.Unlock()
 	var err error
 	switch {
@@ -125,7 +114,7 @@ func (h *hold) downgradeOnce(ctx context.Context, l *Lease) error {
 	if err == nil {
 		h.mu.Lock()
 		for _, l := range h.leases {
-			l.setMode(fence.Shared)
+			l.mode = fence.Shared
 		}
 		h.mu.Unlock()
 	}
@@ -142,7 +131,10 @@ func (h *hold) lostInChange() error {
 	h.mu.Lock()
 	lost, graceful := h.lost, h.graceful
 	h.mu.Unlock()
-	if lost != nil && !graceful {
+	if lost == nil {
+		return nil
+	}
+	if !graceful {
 		h.abandon()
 	}
 	return lost
@@ -150,11 +142,11 @@ func (h *hold) lostInChange() error {
 
 // becomeReader replaces the hold's nodes by a read node, in one step.
 func (h *hold) becomeReader(ctx context.Context) error {
-	if h.modes == nil {
+	if !h.rw {
 		return fmt.Errorf("%w: only a read-write lock can be downgraded", ErrUnsupported)
 	}
 	id := newNodeID(h.e.sid)
-	fresh, data := h.modes.readNode(h, id)
+	fresh, data := h.readNode(id)
 	node := newNode{id: id, Create: zk.Create{Path: fresh.path, Data: data, ACL: h.cfg.acl, Mode: zk.Ephemeral}}
 	h.mu.Lock()
 	old, unmark := h.nodes, h.unmark
@@ -179,17 +171,26 @@ func (h *hold) becomeReader(ctx context.Context) error {
 	}
 }
 
-// lossNow returns the loss as an error, nil if the hold is not lost.
-func (h *hold) lossNow() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lost
+// readNode describes the node that stands for a read hold in the place of h.
+func (h *hold) readNode(id recipe.ID) (heldNode, []byte) {
+	if h.cfg.policySet {
+		// The fresh id makes the door's mark stale.
+		n := recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}
+		return heldNode{path: recipe.Join(h.path, n.Name(true)), id: id}, policyHoldData(h.attempt)
+	}
+	// It takes the write node's number, so that no waiting writer is before it.
+	old := h.nodesNow()[0]
+	name := recipe.NodeName(h.cfg.layout, recipe.RoleRead, id, h.c.owner.Host) + fmt.Sprintf("%010d", old.seq)
+	path := recipe.Join(recipe.Parent(old.path), name)
+	return heldNode{path: path, id: id, seq: old.seq, lock: old.lock}, h.data()
 }
 
 // overErr returns why the hold is over.
 func (h *hold) overErr() error {
-	if lost := h.lossNow(); lost != nil {
-		return lost
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lost != nil {
+		return h.lost
 	}
 	return ErrNotHeld
 }
@@ -208,39 +209,36 @@ func (l *Lease) upgrade(ctx context.Context, try bool) error {
 	}
 	h := l.h
 	h.mu.Lock()
-	wrong := h.mode != fence.Shared || len(h.leases) > 1 || h.modes == nil
+	wrong := h.mode != fence.Shared || len(h.leases) > 1
 	h.mu.Unlock()
-	if wrong {
-		return errorAt(h.path, fmt.Errorf("%w: only a read lock that is not nested can be upgraded",
-			ErrUnsupported))
+	why := ""
+	switch {
+	case wrong:
+		why = "only a read lock that is not nested can be upgraded"
+	case !h.cfg.policySet:
+		why = "an upgrade needs a lock WithPolicy"
+	}
+	if why != "" {
+		return errorAt(h.path, fmt.Errorf("%w: %s", ErrUnsupported, why))
 	}
 	ctx, end := h.c.during(ctx)
 	defer end()
-	if err := h.modes.upgrade(ctx, h, try); err != nil {
+	if err := h.upgrade(ctx, try); err != nil {
 		if errors.Is(err, ErrUpgradeConflict) {
 			return errorAt(h.path, err)
 		}
 		return l.checkErr(ctx, err)
 	}
-	l.setMode(fence.Exclusive)
+	h.mu.Lock()
+	l.mode = fence.Exclusive
+	h.mu.Unlock()
 	return nil
 }
 
-// policyModes is how a hold of a policy lock changes.
-type policyModes struct{}
-
-// readNode gets a fresh id: the door's mark is stale from then on.
-func (policyModes) readNode(h *hold, id recipe.ID) (heldNode, []byte) {
-	n := recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}
-	node := heldNode{path: recipe.Join(h.path, n.Name(true)), id: id}
-	return node, policyHoldData(&attempt{c: h.c, cfg: h.cfg, task: h.task})
-}
-
-// upgrade turns the read hold into the write hold ahead of all waiters.
-func (policyModes) upgrade(ctx context.Context, h *hold, try bool) error {
-	a := &attempt{c: h.c, cfg: h.cfg, task: h.task, path: h.path, dir: h.path}
+// upgrade turns the read hold of a lock with a policy into the write hold, ahead of all waiters.
+func (h *hold) upgrade(ctx context.Context, try bool) error {
 	own := h.nodesNow()[0]
-	w := newPolicyWaiter(a, h.e, own.id)
+	w := newPolicyWaiter(h.attempt, h.e, own.id)
 	w.upgrades = true
 	err := w.upgrade(ctx, h, own, try)
 	if err == nil || !w.closed || h.e.ended() {
@@ -310,11 +308,12 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	}
 	defer h.endChange()
 	n := w.holdNode(recipe.UpgradeGrant(w.id))
-	n.late = func(made created) {
+	become := func(made created) error {
 		token, held := fence.Token(made.stat.Czxid), heldNode{path: n.Path, id: w.id}
 		h.replace(fence.Exclusive, token, w.dir.unmark(h.cfg), held)
-		_ = h.lostInChange()
+		return h.lostInChange()
 	}
+	n.late = func(made created) { _ = become(made) }
 	made, _, err := w.c.create(h.life, h.e, n)
 	switch {
 	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
@@ -323,6 +322,5 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	case err != nil:
 		return false, err
 	}
-	n.late(made[0])
-	return true, h.lossNow()
+	return true, become(made[0])
 }

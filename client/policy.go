@@ -235,7 +235,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 		nodes = append(nodes, heldNode{path: w.path, id: w.id, place: true})
 	}
 	h := newHold(w.a, w.e, w.a.mode, fence.Token(stat.Czxid), nodes...)
-	h.modes, h.since = policyModes{}, asked
+	h.since = asked
 	if !w.reads() {
 		h.unmark = w.dir.unmark(w.a.cfg)
 	}

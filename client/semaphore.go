@@ -122,7 +122,6 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 	ih.letGo() // no caller knows of the lock at the head
 	if err == nil {
 		a.turn.leave() // the local queue is for the head of the other one
-		h.turn = nil
 	}
 	return h, lostPlace(err)
 }
