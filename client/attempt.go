@@ -1,7 +1,6 @@
 package client
 
 import (
-	"container/list"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -27,8 +26,8 @@ type attempt struct {
 	cfg    *options
 	start  time.Time
 	task   string
-	tasked bool // the context has named the task
-	turn   *turn
+	tasked bool     // the context has named the task
+	leave  func()   // gives the turn in the local queue to the next contender
 	alone  bool     // neither nested nor in the local queue
 	value  []byte   // of a candidate; nil if the attempt is not for leadership
 	dirs   []string // where it makes nodes, if not only in dir
@@ -121,7 +120,7 @@ func (a *attempt) compete(ctx context.Context, run way) (*Lease, error) {
 // retries.
 func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *Lease, err error) {
 	defer func() { err = errorAt(a.path, err) }()
-	a.c, a.start = c, time.Now()
+	a.c, a.start, a.leave = c, time.Now(), func() {}
 	if err := a.cfg.check(a.path); err != nil {
 		return nil, err
 	}
@@ -152,11 +151,10 @@ func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *Lease, er
 	a.task = taskOf(ctx)
 	ctx = Task(ctx, a.task)
 	if a.mode != fence.Shared && !a.cfg.noLocalQueue && !a.alone {
-		t, err := c.localQueues.enter(ctx, localKey{a.cfg.layout, a.dir}, a.try)
+		a.leave, err = c.localQueues.enter(ctx, localKey{a.cfg.layout, a.dir}, a.try)
 		if err != nil {
 			return nil, err
 		}
-		a.turn = t
 	}
 	dirs := a.dirs
 	if dirs == nil {
@@ -165,7 +163,7 @@ func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *Lease, er
 	c.crowd.enter(dirs...)
 	defer c.crowd.leave(dirs...)
 	if l, err = a.compete(ctx, run); err != nil {
-		a.turn.leave()
+		a.leave()
 		return nil, publicErr(ctx, err)
 	}
 	return l, nil
@@ -198,7 +196,7 @@ func checkPath(p string) error {
 // the server: every hold has a node of its own, and no other attempt takes it over.
 type localQueues struct {
 	mu sync.Mutex
-	m  map[localKey]*list.List // of chan *turn; an entry exists, nil at first, while a contender has the turn
+	m  map[localKey][]chan struct{} // those that wait, while a contender has the turn
 }
 
 type localKey struct {
@@ -206,66 +204,51 @@ type localKey struct {
 	path   string
 }
 
-// turn is the right to compete at the server. A contender that does not queue locally has a nil
-// turn.
-type turn struct {
-	g    *localQueues
-	key  localKey
-	left bool // guarded by g.mu
-}
-
-// enter waits for the turn. A try takes it only if no other contender has it.
-func (g *localQueues) enter(ctx context.Context, key localKey, try bool) (*turn, error) {
+// enter waits for the turn, and returns the function that passes it to the next contender, which may
+// be called more than once. A try takes the turn only if no other contender has it.
+func (g *localQueues) enter(ctx context.Context, key localKey, try bool) (leave func(), err error) {
+	leave = sync.OnceFunc(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.pass(key)
+	})
 	g.mu.Lock()
-	q, busy := g.m[key]
-	switch {
-	case !busy:
+	waiting, busy := g.m[key]
+	if !busy || try {
+		defer g.mu.Unlock()
+		if busy {
+			return nil, ErrNotAcquired
+		}
 		g.m[key] = nil
-		g.mu.Unlock()
-		return &turn{g: g, key: key}, nil
-	case try:
-		g.mu.Unlock()
-		return nil, ErrNotAcquired
-	case q == nil:
-		q = list.New()
-		g.m[key] = q
+		return leave, nil
 	}
-	served := make(chan *turn, 1)
-	el := q.PushBack(served)
+	turn := make(chan struct{})
+	g.m[key] = append(waiting, turn)
 	g.mu.Unlock()
 	select {
-	case t := <-served:
-		return t, nil
+	case <-turn:
+		return leave, nil
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
-	q.Remove(el) // nothing happens if it was served
-	g.mu.Unlock()
-	select {
-	case t := <-served: // in the same instant
-		t.leave()
-	default:
+	defer g.mu.Unlock()
+	if i := slices.Index(g.m[key], turn); i >= 0 {
+		g.m[key] = slices.Delete(g.m[key], i, i+1)
+	} else {
+		g.pass(key) // the turn came in the same instant
 	}
 	return nil, ctxErr(ctx)
 }
 
-// leave passes the turn to the next contender. It may be called more than once.
-func (t *turn) leave() {
-	if t == nil {
+// pass gives the turn to the next contender. g.mu is held.
+func (g *localQueues) pass(key localKey) {
+	waiting := g.m[key]
+	if len(waiting) == 0 {
+		delete(g.m, key)
 		return
 	}
-	t.g.mu.Lock()
-	defer t.g.mu.Unlock()
-	if t.left {
-		return
-	}
-	t.left = true
-	q := t.g.m[t.key]
-	if q == nil || q.Len() == 0 {
-		delete(t.g.m, t.key)
-		return
-	}
-	q.Remove(q.Front()).(chan *turn) <- &turn{g: t.g, key: t.key}
+	close(waiting[0])
+	g.m[key] = waiting[1:]
 }
 
 // heldBy returns the hold of path that ctx has. Permits do not exclude each other, so a context
@@ -274,8 +257,7 @@ func heldBy(ctx context.Context, c *Client, path string) *hold {
 	for outer := leaseIn(ctx); outer != nil; outer = outer.outer {
 		for _, lease := range append([]*Lease{outer}, outer.h.parts...) {
 			h := lease.h
-			if h.c == c && h.parts == nil && slices.Contains(h.locks(), path) && h.modeOf(path) != fence.Permit &&
-				lease.Err() == nil && outer.Err() == nil {
+			if h.c == c && h.parts == nil && h.path == path && h.modeNow() != fence.Permit && lease.Err() == nil && outer.Err() == nil {
 				return h
 			}
 		}
@@ -283,7 +265,7 @@ func heldBy(ctx context.Context, c *Client, path string) *hold {
 	return nil
 }
 
-// named keeps the leases of named tasks. A goroutine that locks a second time without the lease's
+// named keeps the leases of tasks. A goroutine that locks a second time without the lease's
 // context would wait for itself; the name of its task reveals that.
 type named struct {
 	mu sync.Mutex            // nothing else is locked while it is held
@@ -292,36 +274,26 @@ type named struct {
 
 type taskPath struct{ task, path string }
 
-// add registers a lease taken with a context that names its task.
-func (n *named) add(ctx context.Context, l *Lease) {
-	task := taskIn(ctx)
-	if task == "" || l.mode == fence.Permit || l.h.parts != nil { // the parts are known themselves
+// add registers a lease under the task that its context names.
+func (n *named) add(l *Lease) {
+	if l.mode == fence.Permit || l.h.parts != nil { // the parts are known themselves
 		return
 	}
-	paths := l.h.locks()
-	if l.path != "" {
-		paths = []string{l.path}
-	}
+	k := taskPath{taskIn(l.ctx), l.h.path}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, p := range paths {
-		k := taskPath{task, p}
-		n.m[k] = append(n.m[k], l)
-		l.tasks = append(l.tasks, k)
-	}
+	n.m[k] = append(n.m[k], l)
 }
 
 // remove is called when the lease is unlocked or lost.
 func (n *named) remove(l *Lease) {
+	k := taskPath{taskIn(l.ctx), l.h.path}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, k := range l.tasks {
-		n.m[k] = slices.DeleteFunc(n.m[k], func(x *Lease) bool { return x == l })
-		if len(n.m[k]) == 0 {
-			delete(n.m, k)
-		}
+	n.m[k] = slices.DeleteFunc(n.m[k], func(x *Lease) bool { return x == l })
+	if len(n.m[k]) == 0 {
+		delete(n.m, k)
 	}
-	l.tasks = nil
 }
 
 // check fails if the task of ctx holds path, so that a lock in mode would wait for it.
@@ -334,34 +306,11 @@ func (n *named) check(ctx context.Context, path string, mode fence.Mode) error {
 	leases := slices.Clone(n.m[taskPath{task, path}])
 	n.mu.Unlock()
 	for _, l := range leases {
-		if mode == fence.Exclusive || l.h.modeOf(path) == fence.Exclusive {
+		if mode == fence.Exclusive || l.h.modeNow() == fence.Exclusive {
 			return selfDeadlock(path, fmt.Sprintf("task %q holds it; lock with the lease's context to say so", task))
 		}
 	}
 	return nil
-}
-
-// locks returns the paths of the locks of the hold.
-func (h *hold) locks() []string {
-	paths := []string{h.path}
-	for _, n := range h.nodesNow() {
-		if n.lock != "" && !slices.Contains(paths, n.lock) {
-			paths = append(paths, n.lock)
-		}
-	}
-	return paths
-}
-
-// modeOf returns the mode in which the hold has one of its locks.
-func (h *hold) modeOf(path string) fence.Mode {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, n := range h.nodes {
-		if n.lock == path && n.mode != 0 {
-			return n.mode
-		}
-	}
-	return h.mode
 }
 
 // taskIn returns the task of ctx, "" if ctx has no task.
@@ -390,17 +339,13 @@ func nested(ctx context.Context, c *Client, a *attempt) (*Lease, error) {
 		if held == nil {
 			return nil, c.named.check(ctx, path, mode)
 		}
-		if mode == fence.Exclusive && held.modeOf(path) == fence.Shared {
+		if mode == fence.Exclusive && held.modeNow() == fence.Shared {
 			return nil, selfDeadlock(path, "it holds a read lock; Upgrade turns that into a write lock")
 		}
 		if !a.cfg.reentrant {
 			return nil, selfDeadlock(path, "WithReentrant allows this")
 		}
-		one := "" // unless the hold is of other locks, too
-		if path != held.path || len(held.locks()) > 1 {
-			one = path
-		}
-		l, err := held.addLease(ctx, one, mode)
+		l, err := held.addLease(ctx, mode)
 		if err == nil {
 			return l, nil
 		}

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"container/list"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -79,7 +78,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	c.troubles = troubles{c: c, servers: len(addrs), patience: troublePatience, latest: map[string]error{},
 		said: map[string]string{}}
 	c.named.m = map[taskPath][]*Lease{}
-	c.localQueues.m = map[localKey]*list.List{}
+	c.localQueues.m = map[localKey][]chan struct{}{}
 	c.reaper.slots = make(chan struct{}, reapParallel)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -357,7 +357,7 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 		}
 	}
 	h := newHold(w.a, w.e, w.a.mode, fence.Token(w.stat.Czxid),
-		heldNode{path: w.path, id: w.place.id, seq: w.self.Seq, lock: w.a.path, w: w.own})
+		heldNode{path: w.path, id: w.place.id, seq: w.self.Seq, w: w.own})
 	h.unmark = w.unmark
 	if w.waited {
 		w.c.paces.note(w.a.dir, time.Since(w.begun)/time.Duration(w.ahead))

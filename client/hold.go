@@ -18,9 +18,8 @@ type heldNode struct {
 	path string
 	id   recipe.ID
 	seq  int32
-	lock string     // the path of its lock, if the hold is of several
-	mode fence.Mode // likewise
-	w    *zk.Watch  // set on it before the grant, if any
+	lock string    // the path of its lock, if the hold is of several
+	w    *zk.Watch // set on it before the grant, if any
 	// place marks a place in the queue that the hold keeps while another node stands for it.
 	place bool
 }
@@ -86,7 +85,7 @@ func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
 		h.discard(h.unmark)
 		return nil, err
 	}
-	l, err := h.addLease(ctx, "", h.mode)
+	l, err := h.addLease(ctx, h.mode)
 	if err != nil {
 		return nil, &requeueError{ErrSessionExpired} // lost at this moment
 	}
@@ -103,11 +102,11 @@ func (h *hold) tell(ev LockEvent, hooks ...func(LockEvent)) {
 	h.c.tell(ev, hooks...)
 }
 
-// addLease returns one more lease of the hold, or of one of its locks if path names one. It waits
-// for a change of the mode, and fails if the hold does not cover the mode, or is over.
-func (h *hold) addLease(ctx context.Context, path string, mode fence.Mode) (*Lease, error) {
-	l := newLease(ctx, h, path, mode)
-	h.c.named.add(ctx, l)
+// addLease returns one more lease of the hold. It waits for a change of the mode, and fails if the
+// hold does not cover the mode, or is over.
+func (h *hold) addLease(ctx context.Context, mode fence.Mode) (*Lease, error) {
+	l := newLease(ctx, h, mode)
+	h.c.named.add(l)
 	h.mu.Lock()
 	for h.changing != nil && !h.over && ctx.Err() == nil {
 		h.mu.Unlock()
@@ -115,7 +114,7 @@ func (h *hold) addLease(ctx context.Context, path string, mode fence.Mode) (*Lea
 		h.mu.Lock()
 	}
 	defer h.mu.Unlock()
-	covered := mode == h.mode || mode == fence.Shared || h.parts != nil
+	covered := mode == h.mode || mode == fence.Shared
 	if h.over || h.changing != nil || !covered {
 		h.c.named.remove(l)
 		l.cancel(ErrNotHeld)
@@ -305,7 +304,7 @@ func (h *hold) stopTimers() {
 // closes when the nodes are gone.
 func (h *hold) abandon() <-chan struct{} {
 	gone := h.discard(nil)
-	h.turn.leave()
+	h.leave()
 	return gone
 }
 

@@ -198,7 +198,7 @@ func (h *hold) settle(ctx context.Context, rest func(ctx context.Context) error)
 	res := make(chan error, 1)
 	h.c.detached(func(bg context.Context) {
 		err := h.settleRelease(rest(bg))
-		h.turn.leave()
+		h.leave()
 		res <- err
 	})
 	select {
@@ -232,7 +232,7 @@ func (h *hold) quick() *zk.Reply[struct{}] {
 	} else {
 		p.Send()
 	}
-	h.turn.leave()
+	h.leave()
 	h.endLife()
 	return r
 }

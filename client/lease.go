@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,11 +17,9 @@ import (
 // grant and never becomes valid again. It is safe for concurrent use.
 type Lease struct {
 	h      *hold
-	path   string // of the one lock, of several of the hold, that it is nested in; "" if it stands for all
 	outer  *Lease // that its context is of, if any
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	tasks  []taskPath // under which it is known to named; guarded by named.mu
 
 	lost    chan struct{}          // closed by the loss
 	revoked chan recipe.Revocation // has room for the only one
@@ -33,8 +30,8 @@ type Lease struct {
 	cause    *LostError // if it was lost before Unlock
 }
 
-func newLease(ctx context.Context, h *hold, path string, mode fence.Mode) *Lease {
-	l := &Lease{h: h, path: path, mode: mode, outer: leaseIn(ctx), lost: make(chan struct{}),
+func newLease(ctx context.Context, h *hold, mode fence.Mode) *Lease {
+	l := &Lease{h: h, mode: mode, outer: leaseIn(ctx), lost: make(chan struct{}),
 		revoked: make(chan recipe.Revocation, 1)}
 	own := context.WithoutCancel(ctx) // it limits the wait, not the hold
 	l.ctx, l.cancel = context.WithCancelCause(l.mark(own))
@@ -202,12 +199,7 @@ func (l *Lease) checkErr(ctx context.Context, err error) error {
 }
 
 // Path returns the path of the lock, the first one of several.
-func (l *Lease) Path() string {
-	if l.path != "" {
-		return l.path
-	}
-	return l.h.path
-}
+func (l *Lease) Path() string { return l.h.path }
 
 // Mode returns how the lock is held.
 func (l *Lease) Mode() fence.Mode {
@@ -242,13 +234,12 @@ func (l *Lease) Sequencers() []fence.Sequencer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []fence.Sequencer
-	for _, n := range l.among(h.nodes) {
+	for _, n := range h.nodes {
 		if n.place {
 			continue
 		}
-		lock := cmp.Or(n.lock, h.path)
-		rel := strings.TrimPrefix(strings.TrimPrefix(n.path, lock), "/")
-		all = append(all, fence.Sequencer{Path: lock, Node: rel, Mode: cmp.Or(n.mode, l.mode), Token: h.token})
+		rel := strings.TrimPrefix(strings.TrimPrefix(n.path, h.path), "/")
+		all = append(all, fence.Sequencer{Path: h.path, Node: rel, Mode: l.mode, Token: h.token})
 	}
 	return all
 }
@@ -258,15 +249,7 @@ func (l *Lease) Sequencers() []fence.Sequencer {
 func (l *Lease) Node() string { return l.Nodes()[0] }
 
 // Nodes returns the paths of all nodes of the hold.
-func (l *Lease) Nodes() []string { return pathsOf(l.among(l.h.nodesNow())) }
-
-// among returns the nodes of the hold that the lease stands for.
-func (l *Lease) among(nodes []heldNode) []heldNode {
-	if l.path == "" {
-		return nodes
-	}
-	return slices.DeleteFunc(slices.Clone(nodes), func(n heldNode) bool { return n.lock != l.path })
-}
+func (l *Lease) Nodes() []string { return pathsOf(l.h.nodesNow()) }
 
 // Revoked delivers the first request to give the lock back. [WithRevocable] says what happens if
 // the holder does not heed it.

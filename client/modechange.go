@@ -182,7 +182,7 @@ func (h *hold) readNode(id recipe.ID) (heldNode, []byte) {
 	old := h.nodesNow()[0]
 	name := recipe.NodeName(h.cfg.layout, recipe.RoleRead, id, h.c.owner.Host) + fmt.Sprintf("%010d", old.seq)
 	path := recipe.Join(recipe.Parent(old.path), name)
-	return heldNode{path: path, id: id, seq: old.seq, lock: old.lock}, h.data()
+	return heldNode{path: path, id: id, seq: old.seq}, h.data()
 }
 
 // overErr returns why the hold is over.

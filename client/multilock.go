@@ -128,7 +128,7 @@ func takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
 			return nil, lostOnTheWay(l.Err())
 		}
 		for _, n := range l.h.nodesNow() {
-			n.lock, n.mode = l.h.path, l.Mode()
+			n.lock = l.h.path
 			nodes = append(nodes, n)
 		}
 	}

@@ -113,7 +113,7 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 	}
 	head, cfg := *a, *a.cfg // of the lock at the head of the queue: only what describes its owner applies
 	cfg.lockDelay, cfg.limit = 0, Limit{}
-	head.turn, head.cfg = nil, &cfg
+	head.leave, head.cfg = func() {}, &cfg
 	ih, err := s.d.q.run(ctx, e, &head)
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 	h, err := s.take(ctx, a, ih, n)
 	ih.letGo() // no caller knows of the lock at the head
 	if err == nil {
-		a.turn.leave() // the local queue is for the head of the other one
+		a.leave() // the local queue is for the head of the other one
 	}
 	return h, lostPlace(err)
 }
@@ -213,7 +213,7 @@ func (s *Semaphore) grab(ctx context.Context, a *attempt, head *hold, n int) (*h
 	}
 	held := make([]heldNode, n)
 	for i, m := range made {
-		held[i] = heldNode{path: m.path, id: m.id, lock: s.path}
+		held[i] = heldNode{path: m.path, id: m.id}
 	}
 	if !e.valid() {
 		err = ErrSessionExpired
