@@ -257,7 +257,8 @@ func heldBy(ctx context.Context, c *Client, path string) *hold {
 	for outer := leaseIn(ctx); outer != nil; outer = outer.outer {
 		for _, lease := range append([]*Lease{outer}, outer.h.parts...) {
 			h := lease.h
-			if h.c == c && h.parts == nil && h.path == path && h.modeNow() != fence.Permit && lease.Err() == nil && outer.Err() == nil {
+			if h.c == c && h.parts == nil && h.path == path && h.modeNow() != fence.Permit &&
+				lease.Err() == nil && outer.Err() == nil {
 				return h
 			}
 		}

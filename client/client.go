@@ -27,7 +27,7 @@ type Client struct {
 	named       named
 	troubles    troubles
 	localQueues localQueues
-	notifier    *notifier
+	notifier    notifier
 	count       counters
 	owner       recipe.Owner // the part of the record that all nodes of the client share
 
@@ -62,7 +62,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 		return nil, err
 	}
 	c := &Client{
-		opt: o, address: servers, notifier: newNotifier(),
+		opt: o, address: servers, notifier: notifier{calls: make(chan func(), maxHookCalls)},
 		beat: make(chan struct{}, 1), changed: make(chan struct{}), state: StateConnecting,
 	}
 	c.locks = o

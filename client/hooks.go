@@ -1,7 +1,6 @@
 package client
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,43 +44,33 @@ const maxHookCalls = 4096
 
 // notifier calls hooks in order, from one goroutine.
 type notifier struct {
-	mu      sync.Mutex
-	calls   []func()
-	dropped uint64
-	wake    chan struct{}
+	calls   chan func()
+	dropped atomic.Uint64
 }
-
-func newNotifier() *notifier { return &notifier{wake: make(chan struct{}, 1)} }
 
 // add appends a call; it never blocks.
 func (n *notifier) add(f func()) {
-	n.mu.Lock()
-	if len(n.calls) >= maxHookCalls {
-		n.dropped++
-	} else {
-		n.calls = append(n.calls, f)
-	}
-	n.mu.Unlock()
 	select {
-	case n.wake <- struct{}{}:
+	case n.calls <- f:
 	default:
+		n.dropped.Add(1)
 	}
 }
 
 // run makes the added calls until stop is closed, and then those that are left.
 func (n *notifier) run(stop <-chan struct{}) {
-	for ended := false; !ended; {
+	for {
 		select {
-		case <-n.wake:
-		case <-stop:
-			ended = true
-		}
-		n.mu.Lock()
-		calls := n.calls
-		n.calls = nil
-		n.mu.Unlock()
-		for _, f := range calls {
+		case f := <-n.calls:
 			f()
+			continue
+		case <-stop:
+		}
+		select {
+		case f := <-n.calls:
+			f()
+		default:
+			return
 		}
 	}
 }
@@ -117,13 +106,11 @@ type counters struct {
 // Stats returns the client's counters.
 func (c *Client) Stats() Stats {
 	n := &c.count
-	c.notifier.mu.Lock()
-	dropped := c.notifier.dropped
-	c.notifier.mu.Unlock()
 	return Stats{
 		Attachments: n.wire.Connections.Load(), Heartbeats: n.heartbeats.Load(),
 		Requests: n.wire.Requests.Load(), Events: n.wire.Events.Load(),
 		BytesSent: n.wire.BytesSent.Load(), BytesRead: n.wire.BytesRead.Load(),
-		Recovered: n.recovered.Load(), Watches: uint64(c.session().Watches()), HooksDropped: dropped,
+		Recovered: n.recovered.Load(), Watches: uint64(c.session().Watches()),
+		HooksDropped: c.notifier.dropped.Load(),
 	}
 }
