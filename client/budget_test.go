@@ -114,7 +114,7 @@ func TestBudgetOfManyGoroutinesAndOnePath(t *testing.T) {
 func TestBudgetOfAnIdleHolder(t *testing.T) {
 	shared(t)
 	c, p := proxied(t)
-	d := dir(t)
+	d, begun := dir(t), time.Now()
 	var ls []*Lease
 	for range 5 {
 		ls = append(ls, lock(t, c.Mutex(d, WithoutLocalQueue()).TryLock))
@@ -125,12 +125,15 @@ func TestBudgetOfAnIdleHolder(t *testing.T) {
 	at, beats := time.Now(), c.Stats().Heartbeats
 	eventually(t, "four heartbeats", func() bool { return c.Stats().Heartbeats >= beats+4 })
 	took := time.Since(at)
-	n := p.Count(func(f faultproxy.Frame) bool {
-		return f.Kind == faultproxy.Request &&
-			f.Op != faultproxy.OpPing
-	})
+	requests := func(op func(int32) bool) int {
+		return p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Request && op(f.Op) })
+	}
+	n := requests(func(op int32) bool { return op == faultproxy.OpSync })
 	must.That(t, n <= 6 && took >= 4*heartbeat(4*time.Second)*3/4-heartbeat(4*time.Second),
-		"%d requests in %v for 5 locks: %v", n, took, p.Frames())
+		"%d heartbeats in %v for 5 locks: %v", n, took, p.Frames())
+	// On a busy machine that takes so long that each lock looks at its node again.
+	n = requests(func(op int32) bool { return op != faultproxy.OpSync && op != faultproxy.OpPing })
+	must.That(t, n <= 5*int(time.Since(begun)/(4*time.Second)), "%d other requests since %v: %v", n, begun, p.Frames())
 	for _, l := range ls {
 		unlock(t, l)
 	}
