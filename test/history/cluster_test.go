@@ -2,7 +2,6 @@ package history
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -47,10 +46,7 @@ type fakeClient struct {
 	session  int64
 	conn     *fakeConn
 	last     int64
-	data     map[string]bool // watches as a client library keeps them
-	exist    map[string]bool
-	child    map[string]bool
-	lasting  map[string]int32
+	watches  Watches
 	sequence int
 }
 
@@ -131,22 +127,13 @@ func (f *fakeCluster) connect(c *fakeClient) {
 		f.session++
 		c.session = f.session
 		f.log = append(f.log, &entry{}) // takes a zxid
-		c.data, c.exist, c.child = map[string]bool{}, map[string]bool{}, map[string]bool{}
-		c.lasting = map[string]int32{}
+		c.watches = NewWatches()
 	}
 	f.conns++
 	c.conn = &fakeConn{id: f.conns, client: c, server: s}
 	f.add(Record{Connect: &Connect{c.name, f.conns, c.session, fresh, c.last, 0, start, f.now}})
-	if len(c.data)+len(c.exist)+len(c.child)+len(c.lasting) > 0 {
-		w := &jute.SetWatches{RelativeZxid: c.last, Data: keys(c.data), Exist: keys(c.exist), Child: keys(c.child)}
-		for _, path := range slices.Sorted(maps.Keys(c.lasting)) {
-			if c.lasting[path] == 1 {
-				w.Recursive = append(w.Recursive, path)
-			} else {
-				w.Persistent = append(w.Persistent, path)
-			}
-		}
-		f.send(c, Op{Step: Step{Op: jute.OpSetWatches2}, Watches: w})
+	if o := c.watches.Request(c.last); o != nil {
+		f.send(c, *o)
 	}
 }
 
@@ -171,14 +158,6 @@ func (f *fakeCluster) arrive(at int) {
 	if !f.dead[o.Session] {
 		f.log = append(f.log, &entry{op: o})
 	}
-}
-
-func keys(m map[string]bool) (list []string) {
-	for k := range m {
-		list = append(list, k)
-	}
-	slices.Sort(list)
-	return list
 }
 
 func (f *fakeCluster) disconnect(c *fakeClient) {
@@ -237,18 +216,7 @@ func (f *fakeCluster) reply(k *fakeConn, o *Op, zxid int64, code jute.ErrCode) {
 	f.add(Record{Op: o})
 	c := k.client
 	c.last = max(c.last, zxid)
-	switch {
-	case o.Op == jute.OpAddWatch:
-		c.lasting[o.Path] = o.Mode
-	case !o.Watch:
-	case o.Code == jute.NoNode && o.Op == jute.OpExists:
-		c.exist[o.Path] = true
-	case o.Code != jute.OK:
-	case o.Op == jute.OpGetChildren2:
-		c.child[o.Path] = true
-	default:
-		c.data[o.Path] = true
-	}
+	c.watches.Answered(o)
 	if o.Op == jute.OpCloseSession {
 		c.conn = nil
 		k.server.watches.Drop(k)
@@ -262,14 +230,7 @@ func (f *fakeCluster) reply(k *fakeConn, o *Op, zxid int64, code jute.ErrCode) {
 
 func (f *fakeCluster) event(k *fakeConn, zxid int64, t jute.EventType, path string) {
 	f.add(Record{Event: &Event{k.id, f.now, zxid, t, path}})
-	c := k.client
-	if t == jute.EventChildrenChanged || t == jute.EventDeleted {
-		delete(c.child, path)
-	}
-	if t != jute.EventChildrenChanged {
-		delete(c.data, path)
-		delete(c.exist, path)
-	}
+	k.client.watches.Fired(t, path)
 }
 
 // apply lets a server apply one entry of the log.
@@ -296,7 +257,7 @@ func (f *fakeCluster) apply(s *fakeServer) {
 		f.dead[e.op.Session] = true
 	default:
 		ch.Session = e.op.Session
-		reply, code, changed = s.tree.Apply(ch, e.op.Op, body(e.op), nil)
+		reply, code, changed = s.tree.Apply(ch, e.op.Op, e.op.Body(), nil)
 	}
 	if changed {
 		s.zxid++
@@ -306,10 +267,11 @@ func (f *fakeCluster) apply(s *fakeServer) {
 		s.watches.Fire(ev, func(k *fakeConn) { f.event(k, s.zxid, ev.Type, ev.Path) })
 	}
 	if e.conn != nil && e.conn.server == s && len(e.conn.queue) > 0 && e.conn.queue[0] == e.op {
-		if code == jute.OK {
-			code = decode(e.op, reply)
+		if e.op.Code = code; code == jute.OK {
+			d := jute.NewDecoder(reply)
+			e.op.Decode(&d)
 		}
-		f.reply(e.conn, e.op, s.zxid, code)
+		f.reply(e.conn, e.op, s.zxid, e.op.Code)
 	}
 }
 
@@ -404,62 +366,4 @@ func (f *fakeCluster) randomStep(path string, version int32) Step {
 		return Step{Op: jute.OpSetACL, Path: path, Version: version}
 	}
 	return Step{Op: jute.OpSetData, Path: path, Data: f.value(), Version: version}
-}
-
-// body encodes a write.
-func body(o *Op) []byte {
-	if o.Op != jute.OpMulti {
-		return stepBody(&o.Step)
-	}
-	var b []byte
-	for i := range o.Steps {
-		b = jute.AppendMultiHeader(b, o.Steps[i].Op, false, -1)
-		b = append(b, stepBody(&o.Steps[i])...)
-	}
-	return jute.AppendMultiHeader(b, -1, true, -1)
-}
-
-func stepBody(s *Step) []byte {
-	b := jute.AppendString(nil, s.Path)
-	switch s.Op {
-	case jute.OpCreate, jute.OpCreate2:
-		return jute.AppendInt(jute.AppendACL(jute.AppendBuffer(b, s.Data), jute.WorldAnyone), s.Flags)
-	case jute.OpSetData:
-		b = jute.AppendBuffer(b, s.Data)
-	case jute.OpSetACL:
-		b = jute.AppendACL(b, jute.WorldAnyone)
-	}
-	return jute.AppendInt(b, s.Version)
-}
-
-// decode reads a write's reply into its op and returns its code: that of the step that failed, for a multi.
-func decode(o *Op, reply []byte) jute.ErrCode {
-	d := jute.NewDecoder(reply)
-	if o.Op != jute.OpMulti {
-		decodeStep(&o.Step, &d)
-		return jute.OK
-	}
-	code := jute.OK
-	for i := range o.Steps {
-		if h := d.MultiHeader(); h.Type == jute.OpError {
-			o.Steps[i].Code = jute.ErrCode(d.Int())
-			if code == jute.OK {
-				code = o.Steps[i].Code
-			}
-		} else {
-			decodeStep(&o.Steps[i], &d)
-		}
-	}
-	return code
-}
-
-func decodeStep(s *Step, d *jute.Decoder) {
-	if isCreate(s.Op) {
-		p, _ := d.String()
-		s.Created = string([]byte(p))
-	}
-	if s.Op == jute.OpCreate2 || s.Op == jute.OpSetData || s.Op == jute.OpSetACL {
-		st := d.Stat()
-		s.Stat = &st
-	}
 }

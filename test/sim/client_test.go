@@ -35,12 +35,12 @@ type Client struct {
 
 	session wire.Session
 	zxid    int64
-	watches watches
+	watches history.Watches
 }
 
 // Run works until stop is closed. It leaves its session open.
 func (c *Client) Run(stop <-chan struct{}) {
-	c.watches = newWatches()
+	c.watches = history.NewWatches()
 	for !closed(stop) {
 		if !c.attach(stop) {
 			time.Sleep(time.Duration(c.Rand.Int64N(int64(100 * time.Millisecond))))
@@ -77,7 +77,7 @@ func (c *Client) attach(stop <-chan struct{}) bool {
 	switch err := w.Connect(request); {
 	case errors.Is(err, wire.ErrRefused):
 		c.Record.Add(history.Record{Expired: &history.Expired{Session: c.session.ID, At: c.Clock()}})
-		c.session, c.watches = wire.Session{}, newWatches()
+		c.session, c.watches = wire.Session{}, history.NewWatches()
 		return true
 	case err != nil:
 		return false
@@ -90,7 +90,7 @@ func (c *Client) attach(stop <-chan struct{}) bool {
 	if !x.identify() {
 		return true
 	}
-	if op := c.watches.request(request.LastZxidSeen); op == nil || x.send(op) && x.receiveAll() {
+	if op := c.watches.Request(request.LastZxidSeen); op == nil || x.send(op) && x.receiveAll() {
 		x.run(stop)
 	}
 	c.zxid = max(c.zxid, w.Zxid)
@@ -178,7 +178,7 @@ func (x *exchange) send(op *history.Op) bool {
 	op.Client, op.Conn, op.Session, op.Seq, op.Start = x.c.Name, x.conn, x.c.session.ID, x.seq, x.c.Clock()
 	x.pending = append(x.pending, op)
 	x.end = op.Op == jute.OpCloseSession
-	xid, err := x.w.Send(op.Op, body(op))
+	xid, err := x.w.Send(op.Op, op.Body())
 	x.xids = append(x.xids, xid)
 	return err == nil
 }
@@ -190,7 +190,7 @@ func (x *exchange) receive() bool {
 		return false
 	}
 	if f.Event != nil {
-		x.c.watches.fired(f.Event.Type, f.Event.Path)
+		x.c.watches.Fired(f.Event.Type, f.Event.Path)
 		x.c.Record.Add(history.Record{Event: &history.Event{Conn: x.conn, At: x.c.Clock(), Zxid: f.Zxid,
 			Type: f.Event.Type, Path: f.Event.Path}})
 		return true
@@ -204,15 +204,15 @@ func (x *exchange) receive() bool {
 	op.End, op.Zxid, op.Code = x.c.Clock(), f.Zxid, f.Code
 	d := jute.NewDecoder(f.Body)
 	if f.Code == jute.OK {
-		fill(op, &d)
+		op.Decode(&d)
 	}
 	if d.Err() != nil {
 		panic(fmt.Sprintf("reply to %v does not decode: %v", op.Op, d.Err()))
 	}
 	if op.Op == jute.OpCloseSession && f.Code == jute.OK {
-		x.c.session, x.c.watches = wire.Session{}, newWatches()
+		x.c.session, x.c.watches = wire.Session{}, history.NewWatches()
 	}
-	x.c.watches.answered(op)
+	x.c.watches.Answered(op)
 	x.c.Record.Add(history.Record{Op: op})
 	return true
 }
