@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"testing"
@@ -18,16 +19,20 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/sim"
 )
 
 // patience bounds waits for the server. It is generous: reaching it is a failure, however busy
 // the machine is.
 const patience = 30 * time.Second
 
+// memoryAddr is the address of a server on a network in memory.
+const memoryAddr = "127.0.0.1:2181"
+
 // Config describes a server. Start uses the zero Config.
 type Config struct {
-	// InMemory makes clients connect over pipes instead of sockets, as virtual time demands. Only
-	// Connect and Dial can do so.
+	// InMemory makes clients connect over a network in memory instead of sockets, as virtual time demands.
+	// Only Connect and Dial can do so.
 	InMemory bool
 	// MinSessionTimeout and MaxSessionTimeout bound the timeouts that clients may ask for;
 	// default 4 s and 40 s, as in production.
@@ -49,8 +54,8 @@ type Server struct {
 
 	t        failer
 	config   Config
-	stores   *disk.Stores  // survives a restart
-	pipes    *pipeListener // nil with sockets
+	stores   *disk.Stores // survives a restart
+	network  *sim.Network // nil with sockets
 	listener *listener
 	instance *server.Instance
 
@@ -100,7 +105,7 @@ func (c Config) server(t failer) *Server {
 	}
 	s := &Server{t: t, config: c, stores: disk.NewMemoryStores(false), Addr: "127.0.0.1:0"}
 	if c.InMemory {
-		s.Addr = "127.0.0.1:2181"
+		s.Addr, s.network = memoryAddr, sim.NewNetwork(rand.New(rand.NewPCG(1, 1)), 0)
 	}
 	s.start()
 	return s
@@ -128,15 +133,13 @@ func (s *Server) start() {
 }
 
 func (s *Server) listen(addr string) (net.Listener, error) {
-	var ln net.Listener
-	if s.config.InMemory {
-		s.pipes = newPipeListener(addr)
-		ln = s.pipes
-	} else {
-		var err error
-		if ln, err = net.Listen("tcp", addr); err != nil {
-			return nil, err
-		}
+	listen := func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
+	if s.network != nil {
+		listen = s.network.Listen
+	}
+	ln, err := listen(addr)
+	if err != nil {
+		return nil, err
 	}
 	s.listener = &listener{Listener: ln}
 	return s.listener, nil
@@ -180,8 +183,10 @@ func (s *Server) Restart() {
 // Dial connects to the server. It is a zk.Dialer: where Connect does not fit, pass it to the
 // client by zk.WithDialer.
 func (s *Server) Dial(network, addr string, timeout time.Duration) (net.Conn, error) {
-	if s.pipes != nil {
-		return s.pipes.dial()
+	if s.network != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		return s.network.Dialer("127.0.0.1")(ctx, memoryAddr)
 	}
 	return net.DialTimeout(network, addr, timeout)
 }
