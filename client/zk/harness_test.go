@@ -25,9 +25,8 @@ func both(t *testing.T, test func(t *testing.T, addr string)) {
 		test(t, s.Addr)
 	})
 	t.Run("zookeeper", func(t *testing.T) {
-		s := cluster.StartZooKeeper(t, cluster.ZooConfig{
-			TTL: true, NoFsync: true, TickTime: 200 * time.Millisecond, ContainerInterval: 100 * time.Millisecond,
-		})
+		s := cluster.StartZooKeeper(t, "extendedTypesEnabled=true", "forceSync=no", "tickTime=200",
+			"znode.container.checkIntervalMs=100")
 		test(t, s.Client)
 	})
 }

@@ -40,9 +40,8 @@ type Options struct {
 	Binary string   // zlockd's binary; default: built from this module, or ZLOCKD_BIN
 	Flags  []string // more flags of zlockd; {id} in them is the server's
 	Hosts  []Host   // where the servers run, instead of Nodes
-	Config []string // more lines of zoo.cfg, which zlockd reads too
+	Config []string // more lines of zoo.cfg, which zlockd reads too; the last line for a key counts
 	JVM    []string // more arguments of ZooKeeper's JVM
-	Zoo    ZooConfig
 
 	// Command replaces the command of every server. The words {id}, {dir},
 	// {client}, {port} (of the client address), {peer}, {admin}, {peers} and {peer-urls} in it are filled in.

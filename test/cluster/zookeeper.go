@@ -16,20 +16,9 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// ZooConfig says what a ZooKeeper does otherwise than it is delivered. All
-// four-letter words are allowed in any case.
-type ZooConfig struct {
-	TickTime          time.Duration // 0: 2 s
-	MinSessionTimeout time.Duration // 0: two ticks
-	MaxSessionTimeout time.Duration // 0: twenty ticks
-	TTL               bool          // nodes with a time to live (extendedTypesEnabled)
-	EnforceQuota      bool          // hard quotas are enforced
-	Reconfig          bool          // reconfig is allowed
-	ReadOnly          bool          // serves reads without a quorum, with local sessions
-	Super             string        // "user:password" of the super user; "" for none
-	ContainerInterval time.Duration // sweep of containers and TTL nodes; 0: one minute
-	NoFsync           bool          // do not force the log to disk (only behaviour is of interest)
-	Replicated        bool          // one server, but run as an ensemble of one
+// Super returns the line of zoo.cfg that makes "user:password" the super user. Both kinds of servers read it.
+func Super(credential string) string {
+	return "DigestAuthenticationProvider.superDigest=" + tree.DigestID(credential).ID
 }
 
 // smallJVM is a Java machine that starts fast.
@@ -56,60 +45,24 @@ func RequireZooKeeper(t testing.TB) {
 	}
 }
 
-// StartZooKeeper runs a standalone ZooKeeper until the test ends, and waits until it serves.
-func StartZooKeeper(t testing.TB, c ZooConfig, lines ...string) *Server {
+// StartZooKeeper runs a standalone ZooKeeper with these lines of zoo.cfg until the test ends, and waits until
+// it serves.
+func StartZooKeeper(t testing.TB, lines ...string) *Server {
 	t.Helper()
-	e := PrepareZooKeepers(t, 1, c, lines...)
+	e := PrepareZooKeepers(t, 1, lines...)
 	e.StartAll()
 	return e.Servers[0]
 }
 
 // PrepareZooKeepers lays out n ZooKeepers without starting them; lines are
 // added to their zoo.cfg. They end with the test.
-func PrepareZooKeepers(t testing.TB, n int, c ZooConfig, lines ...string) *Ensemble {
+func PrepareZooKeepers(t testing.TB, n int, lines ...string) *Ensemble {
 	t.Helper()
 	RequireZooKeeper(t)
-	e := must.Get(Prepare(Options{Kind: ZooKeeper, Nodes: n, Zoo: c, JVM: smallJVM, Config: lines,
+	e := must.Get(Prepare(Options{Kind: ZooKeeper, Nodes: n, JVM: smallJVM, Config: lines,
 		ReadyTimeout: zooPatience}))(t)
 	e.attach(t)
 	return e
-}
-
-// properties are the settings that ZooKeeper reads from system properties.
-func (c *ZooConfig) properties() (flags []string) {
-	set := func(on bool, property string) {
-		if on {
-			flags = append(flags, "-D"+property)
-		}
-	}
-	set(c.TTL, "zookeeper.extendedTypesEnabled=true")
-	set(c.EnforceQuota, "zookeeper.enforceQuota=true")
-	set(c.NoFsync, "zookeeper.forceSync=no")
-	set(c.ReadOnly, "readonlymode.enabled=true")
-	set(c.Super != "", "zookeeper.DigestAuthenticationProvider.superDigest="+tree.DigestID(c.Super).ID)
-	set(c.ContainerInterval > 0, fmt.Sprintf("znode.container.checkIntervalMs=%d",
-		c.ContainerInterval.Milliseconds()))
-	return flags
-}
-
-// lines are the settings that ZooKeeper reads from its file.
-func (c *ZooConfig) lines() (list []string) {
-	set := func(on bool, key string, value any) {
-		if on {
-			list = append(list, fmt.Sprint(key, "=", value))
-		}
-	}
-	tick := c.TickTime
-	if tick == 0 {
-		tick = 2 * time.Second
-	}
-	set(true, "tickTime", tick.Milliseconds())
-	set(c.MinSessionTimeout > 0, "minSessionTimeout", c.MinSessionTimeout.Milliseconds())
-	set(c.MaxSessionTimeout > 0, "maxSessionTimeout", c.MaxSessionTimeout.Milliseconds())
-	set(c.Reconfig, "reconfigEnabled", true)
-	set(c.ReadOnly, "localSessionsEnabled", true)
-	set(c.Replicated, "standaloneEnabled", false)
-	return list
 }
 
 // ClassPath is what Debian's ZooKeeper and its clients run with. The jar's manifest names the rest.
@@ -119,11 +72,19 @@ const ClassPath = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.ja
 var ErrMissing = errors.New("not installed")
 
 // zookeeperArgs writes each server's zoo.cfg and makes its command line. fsync
-// stays on unless a test says otherwise: forceSync is ZooKeeper's default.
+// stays on unless a test says otherwise: forceSync is ZooKeeper's default. Two settings, which zlockd reads
+// from zoo.cfg, ZooKeeper reads from its command line alone.
 func (e *Ensemble) zookeeperArgs(o Options) error {
-	jvm := append(o.Zoo.properties(), o.JVM...)
-	var members []string
-	if len(e.Servers) > 1 || o.Zoo.Replicated {
+	var jvm, lines, members []string
+	for _, line := range o.Config {
+		if strings.HasPrefix(line, "znode.container.") || strings.HasPrefix(line, "readonlymode.") {
+			jvm = append(jvm, "-D"+line)
+		} else {
+			lines = append(lines, line)
+		}
+	}
+	jvm = append(jvm, o.JVM...)
+	if len(e.Servers) > 1 || slices.Contains(lines, "standaloneEnabled=false") {
 		for _, m := range e.Servers {
 			_, election, err := net.SplitHostPort(m.Election)
 			if err != nil {
@@ -143,10 +104,9 @@ func (e *Ensemble) zookeeperArgs(o Options) error {
 		}
 		cfg := append([]string{
 			"dataDir=" + s.Data(), "clientPortAddress=" + host, "clientPort=" + port,
-			"initLimit=20", "syncLimit=10", "maxClientCnxns=0",
+			"tickTime=2000", "initLimit=20", "syncLimit=10", "maxClientCnxns=0",
 			"admin.enableServer=false", "4lw.commands.whitelist=*",
-		}, o.Zoo.lines()...)
-		cfg = append(append(cfg, members...), o.Config...)
+		}, append(members, lines...)...)
 		file := filepath.Join(s.Dir, "zoo.cfg")
 		if err := os.MkdirAll(s.Data(), 0o700); err != nil {
 			return err

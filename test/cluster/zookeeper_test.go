@@ -13,7 +13,7 @@ import (
 )
 
 func TestZooKeeperIsWhatItIsTold(t *testing.T) {
-	s := cluster.StartZooKeeper(t, cluster.ZooConfig{TTL: true, Super: "super:secret"})
+	s := cluster.StartZooKeeper(t, "extendedTypesEnabled=true", cluster.Super("super:secret"))
 	must.Equal(t, s.Mode(), "standalone", "mode")
 	c := must.Get(wire.Open(s.Client))(t)
 	must.OK(t, c.Auth("digest", "super:secret"))

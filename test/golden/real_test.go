@@ -5,21 +5,12 @@ package golden_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/golden"
 	"github.com/zlockd/zlockd/test/must"
 )
-
-// profiles are the configurations of the recorded server, for the real ZooKeeper.
-var profiles = map[string]cluster.ZooConfig{
-	"default": {},
-	"extended": {TickTime: 500 * time.Millisecond, TTL: true, EnforceQuota: true, ContainerInterval: time.Second,
-		Super: "super:secret"},
-	"ensemble": {TickTime: time.Second, Reconfig: true, Replicated: true},
-}
 
 // racing is a vector that the recorded server wins nearly always: the request
 // behind closeSession is read before the connection is closed, or not.
@@ -31,12 +22,12 @@ func TestRealZooKeeperMatchesRecording(t *testing.T) {
 	for profile, config := range profiles {
 		t.Run(profile, func(t *testing.T) {
 			t.Parallel()
-			replayAll(t, profile, cluster.StartZooKeeper(t, config).Client, nil, racing)
+			replayAll(t, profile, cluster.StartZooKeeper(t, config...).Client, nil, racing)
 		})
 	}
 	t.Run("readonly", func(t *testing.T) {
 		t.Parallel()
-		s := cluster.PrepareZooKeepers(t, 3, cluster.ZooConfig{ReadOnly: true}).Servers[0]
+		s := cluster.PrepareZooKeepers(t, 3, readOnly, "localSessionsEnabled=true").Servers[0]
 		must.OK(t, s.Spawn())
 		err := s.WaitReady()
 		must.That(t, err == nil && s.Mode() == "read-only", "%v %v", err, s.Mode())
@@ -47,7 +38,7 @@ func TestRealZooKeeperMatchesRecording(t *testing.T) {
 // A deviation must not outlive its cause: where the recorded answer comes, the entry fails.
 func TestDeviationThatIsNotNeededFails(t *testing.T) {
 	t.Parallel()
-	addr := cluster.StartZooKeeper(t, profiles["default"]).Client
+	addr := cluster.StartZooKeeper(t, profiles["default"]...).Client
 	vectors := must.Get(golden.Load("default"))(t)
 	tried := 0
 	for _, v := range vectors {

@@ -1,40 +1,35 @@
 package golden_test
 
 import (
-	"io"
-	"net"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/golden"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
-	"github.com/zlockd/zlockd/tree"
 )
 
-// zlockdProfiles are the same configurations for zlockd, as a zoo.cfg.
-var zlockdProfiles = map[string][]string{
+// profiles are the configurations of the recorded server, as a zoo.cfg.
+var profiles = map[string][]string{
 	"default": {"tickTime=2000", "extendedTypesEnabled=false", "enforceQuota=false"},
-	"extended": {"tickTime=500", "znode.container.checkIntervalMs=1000", "enforceQuota=true", "superUser=" +
-		tree.DigestID("super:secret").ID},
+	"extended": {"tickTime=500", "znode.container.checkIntervalMs=1000", "extendedTypesEnabled=true",
+		"enforceQuota=true", cluster.Super("super:secret")},
 	"ensemble": {"tickTime=1000", "reconfigEnabled=true", "standaloneEnabled=false"},
 }
+
+const readOnly = "readonlymode.enabled=true"
 
 // zlockd answers as the recorded server does, byte for byte, except where the table says otherwise.
 func TestZlockdMatchesRecording(t *testing.T) {
 	t.Parallel()
-	for profile, config := range zlockdProfiles {
+	for profile, config := range profiles {
 		t.Run(profile, func(t *testing.T) {
 			if testing.Short() && profile == "extended" {
 				t.Skip("waits for nodes and sessions to end: 25 s")
 			}
 			t.Parallel()
-			e := prepare(t, cluster.Options{Dev: profile != "ensemble"}, config)
+			e := prepare(t, cluster.Options{Dev: profile != "ensemble", Config: config})
 			if profile == "ensemble" {
 				e.Servers[0].Args = append(e.Servers[0].Args, "--peers", "1="+e.Servers[0].Peer)
 			}
@@ -44,38 +39,19 @@ func TestZlockdMatchesRecording(t *testing.T) {
 	}
 	t.Run("readonly", func(t *testing.T) {
 		t.Parallel()
-		e := prepare(t, cluster.Options{Nodes: 3}, []string{"readonlymode.enabled=true"})
+		e := prepare(t, cluster.Options{Nodes: 3, Config: []string{readOnly}})
 		alone := e.Servers[0] // the others are never started
 		must.OK(t, alone.Spawn())
 		must.Await(t, "not in read-only mode", wire.DefaultTimeout, func() bool {
-			return isro(alone.Client) == "ro"
+			return alone.Word("isro") == "ro"
 		})
 		replayAll(t, "readonly", alone.Client, golden.Deviations)
 	})
 }
 
-// isro asks a server whether it is in read-only mode.
-func isro(addr string) string {
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		return ""
-	}
-	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(wire.DefaultTimeout))
-	if _, err := nc.Write([]byte("isro")); err != nil {
-		return ""
-	}
-	b, _ := io.ReadAll(nc)
-	return string(b)
-}
-
 // prepare lays out a zlockd that is gone when the test ends.
-func prepare(t *testing.T, o cluster.Options, config []string) *cluster.Ensemble {
+func prepare(t *testing.T, o cluster.Options) *cluster.Ensemble {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "zoo.cfg")
-	must.OK(t, os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600))
-	o.Kind = cluster.Zlockd
-	o.Flags = []string{"--config", file}
 	e := must.Get(cluster.Prepare(o))(t)
 	t.Cleanup(e.Close)
 	return e

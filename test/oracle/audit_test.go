@@ -26,8 +26,8 @@ func TestAuditLogIsThatOfZooKeeper(t *testing.T) {
 	cluster.RequireZooKeeper(t)
 	dir := t.TempDir()
 	theirs, ours := filepath.Join(dir, "zookeeper"), filepath.Join(dir, "zlockd")
-	reference := must.Get(cluster.Start(cluster.Options{Kind: cluster.ZooKeeper, Nodes: 1, Zoo: realConfig,
-		Config: []string{"audit.enable=true"}, JVM: []string{"-Xmx512m", "-XX:+UseSerialGC",
+	reference := must.Get(cluster.Start(cluster.Options{Kind: cluster.ZooKeeper, Nodes: 1,
+		Config: append(slices.Clone(realConfig), "audit.enable=true"), JVM: []string{"-Xmx512m", "-XX:+UseSerialGC",
 			"-Dorg.slf4j.simpleLogger.log.org.apache.zookeeper.audit=info",
 			"-Dorg.slf4j.simpleLogger.logFile=" + theirs}}))(t)
 	t.Cleanup(reference.Close)

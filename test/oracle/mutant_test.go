@@ -125,7 +125,7 @@ var mutants = []mutant{
 // The comparison must see every lie within a few thousand requests, or its
 // silence about a server would prove nothing.
 func TestEveryPlantedBugIsFound(t *testing.T) {
-	a, b := cluster.StartZooKeeper(t, realConfig), cluster.StartZooKeeper(t, realConfig)
+	a, b := cluster.StartZooKeeper(t, realConfig...), cluster.StartZooKeeper(t, realConfig...)
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			p := newProxy(t, b.Client, m)
@@ -251,7 +251,7 @@ func writeFrame(c net.Conn, b []byte) error {
 
 // A program that shows a difference is shrunk to the steps that matter.
 func TestShrinkKeepsWhatMatters(t *testing.T) {
-	a, b := cluster.StartZooKeeper(t, realConfig), cluster.StartZooKeeper(t, realConfig)
+	a, b := cluster.StartZooKeeper(t, realConfig...), cluster.StartZooKeeper(t, realConfig...)
 	// The lie: data of three bytes is read with a version too high.
 	p := newProxy(t, b.Client, mutant{lie: every(1, func(op jute.OpCode, b []byte) bool {
 		return op == jute.OpGetData && code(b) == 0 && binary.BigEndian.Uint32(b[16:]) == 3

@@ -5,8 +5,8 @@ package oracle_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
-	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
@@ -14,24 +14,20 @@ import (
 	"github.com/zlockd/zlockd/test/oracle"
 )
 
-// realConfig configures a ZooKeeper for comparisons: the features zlockd has
-// by default are on, and nothing happens by the passing of time.
-var realConfig = cluster.ZooConfig{
-	TTL: true, EnforceQuota: true, Super: oracle.Super, NoFsync: true, ContainerInterval: 24 * time.Hour,
-	MinSessionTimeout: time.Minute, MaxSessionTimeout: 10 * time.Minute,
-}
+// realConfig configures a ZooKeeper for comparisons: of a ZooKeeper only the behaviour counts.
+var realConfig = append(slices.Clone(config), "forceSync=no")
 
 // Two real servers must never differ: what the comparison does not hold
 // against the real server itself, it may hold against another.
 func TestRealServersAgree(t *testing.T) {
-	a, b := cluster.StartZooKeeper(t, realConfig), cluster.StartZooKeeper(t, realConfig)
+	a, b := cluster.StartZooKeeper(t, realConfig...), cluster.StartZooKeeper(t, realConfig...)
 	explore(t, oracle.NewRunner(a.Client, b.Client), seed(t), *opsFlag/4)
 }
 
 // zlockd must be indistinguishable from the real server, however requests are
 // pipelined, except as the table of known differences says.
 func TestZlockdAgreesWithRealServer(t *testing.T) {
-	a := cluster.StartZooKeeper(t, realConfig)
+	a := cluster.StartZooKeeper(t, realConfig...)
 	r := oracle.NewRunner(a.Client, startZlockd(t))
 	r.Pipeline, r.Exact = true, true
 	explore(t, r, seed(t), *opsFlag)
@@ -41,7 +37,7 @@ func TestZlockdAgreesWithRealServer(t *testing.T) {
 // history, once they have caught up.
 func TestClusterAgreesWithRealServer(t *testing.T) {
 	e := zlockd(t, cluster.Options{Nodes: 3})
-	r := oracle.NewRunner(cluster.StartZooKeeper(t, realConfig).Client, e.Addrs())
+	r := oracle.NewRunner(cluster.StartZooKeeper(t, realConfig...).Client, e.Addrs())
 	r.Pipeline, r.Exact = true, true
 	explore(t, r, seed(t), *opsFlag/10)
 }
@@ -51,7 +47,7 @@ func TestClusterAgreesWithRealServer(t *testing.T) {
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	must.That(t, err == nil && len(files) != 0, "no scripts: %v", err)
-	r := oracle.NewRunner(cluster.StartZooKeeper(t, realConfig).Client, startZlockd(t))
+	r := oracle.NewRunner(cluster.StartZooKeeper(t, realConfig...).Client, startZlockd(t))
 	r.Pipeline, r.Exact = true, true
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/oracle"
-	"github.com/zlockd/zlockd/tree"
 )
 
 var (
@@ -72,24 +71,18 @@ func startZlockd(t *testing.T) (addr string) {
 	return zlockd(t, cluster.Options{Dev: true}).Addrs()
 }
 
-// zlockd runs what corresponds to realConfig until the test ends.
+// config is that of both kinds of servers: the features zlockd has by default are on, and nothing happens by
+// the passing of time.
+var config = []string{"extendedTypesEnabled=true", "enforceQuota=true", cluster.Super(oracle.Super),
+	"znode.container.checkIntervalMs=86400000", "minSessionTimeout=60000", "maxSessionTimeout=600000"}
+
+// zlockd runs until the test ends.
 func zlockd(t *testing.T, o cluster.Options, flags ...string) *cluster.Ensemble {
 	t.Helper()
-	o.Kind = cluster.Zlockd
-	o.Flags = append(flags,
-		"--config", writeConfig(t, "znode.container.checkIntervalMs=86400000", "enforceQuota=true"),
-		"--min-session-timeout", "1m", "--max-session-timeout", "10m", "--super-digest",
-		tree.DigestID(oracle.Super).ID)
+	o.Config, o.Flags = config, flags
 	e := must.Get(cluster.Start(o))(t)
 	t.Cleanup(e.Close)
 	return e
-}
-
-func writeConfig(t *testing.T, lines ...string) (file string) {
-	t.Helper()
-	file = filepath.Join(t.TempDir(), "zoo.cfg")
-	must.OK(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
-	return file
 }
 
 // explore runs random programs until it has compared n requests.

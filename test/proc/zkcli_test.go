@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,7 +137,7 @@ zk.stop()
 // while a stock client holds a lock.
 func TestKazooKeepsItsLock(t *testing.T) {
 	cluster.RequireZooKeeper(t)
-	src := cluster.StartZooKeeper(t, zooConfig(), smallFiles...)
+	src := cluster.StartZooKeeper(t, zooConfig...)
 	cmd := exec.Command("/usr/bin/python3", "-c", holder, src.Client)
 	in := must.Get(cmd.StdinPipe())(t)
 	out := must.Get(cmd.StdoutPipe())(t)
@@ -183,14 +184,11 @@ func TestKazooKeepsItsLock(t *testing.T) {
 	expect.Equal(t, wait("released"), "released 0")
 }
 
-// config is that of every ZooKeeper here: small snapshots and logs, so that
+// zooConfig is that of every ZooKeeper here: small snapshots and logs, so that
 // there are many, and no session ends by itself.
-func zooConfig() cluster.ZooConfig {
-	return cluster.ZooConfig{TTL: true, Super: super, ContainerInterval: time.Second, NoFsync: true,
-		MaxSessionTimeout: longSession}
-}
-
-var smallFiles = []string{"preAllocSize=64", "snapCount=2000"}
+var zooConfig = []string{"extendedTypesEnabled=true", cluster.Super(super), "znode.container.checkIntervalMs=1000",
+	"forceSync=no", fmt.Sprint("maxSessionTimeout=", longSession.Milliseconds()),
+	"preAllocSize=64", "snapCount=2000"}
 
 // zlockd runs a command to its end.
 func zlockd(t testing.TB, args ...string) (string, error) {
@@ -200,9 +198,9 @@ func zlockd(t testing.TB, args ...string) (string, error) {
 }
 
 // start runs a ZooKeeper on a copy of a data directory.
-func startOn(t testing.TB, from string, c cluster.ZooConfig) *cluster.Server {
+func startOn(t testing.TB, from string, lines ...string) *cluster.Server {
 	t.Helper()
-	e := cluster.PrepareZooKeepers(t, 1, c, smallFiles...)
+	e := cluster.PrepareZooKeepers(t, 1, append(slices.Clone(zooConfig), lines...)...)
 	must.OK(t, os.CopyFS(e.Servers[0].Data(), os.DirFS(from)))
 	e.StartAll()
 	return e.Servers[0]
@@ -223,7 +221,7 @@ func TestThereAndBack(t *testing.T) {
 
 func thereAndBack(t *testing.T, seed uint64, changes int) {
 	compression := "snapshot.compression.method=" + [...]string{"", "gz", "snappy"}[seed%3]
-	src := cluster.StartZooKeeper(t, zooConfig(), append(smallFiles, compression)...)
+	src := cluster.StartZooKeeper(t, append(slices.Clone(zooConfig), compression)...)
 	data, tmp := src.Data(), t.TempDir()
 	ours, back := filepath.Join(tmp, "ours"), filepath.Join(tmp, "back")
 	ctx, stop := context.WithCancel(t.Context())
@@ -263,8 +261,7 @@ func thereAndBack(t *testing.T, seed uint64, changes int) {
 	out, err = zlockd(t, "verify", "--ephemerals", ours, back)
 	t.Log(output(t, out, err))
 
-	quiet := zooConfig()
-	quiet.ContainerInterval = time.Hour // nothing goes while the two are compared
+	const quiet = "znode.container.checkIntervalMs=3600000" // nothing goes while the two are compared
 	a, b := startOn(t, data, quiet), startOn(t, back, quiet)
 	auth := filepath.Join(tmp, "auth")
 	must.OK(t, os.WriteFile(auth, []byte("digest:"+super+"\n"), 0o600))

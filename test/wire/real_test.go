@@ -11,7 +11,6 @@ import (
 // The methods are proven against the real server: what they decode is then what the protocol means.
 func TestRealServer(t *testing.T) {
 	tryAll(t, func(t *testing.T) string {
-		return cluster.StartZooKeeper(t, cluster.ZooConfig{
-			TTL: true}).Client
+		return cluster.StartZooKeeper(t, "extendedTypesEnabled=true").Client
 	})
 }
