@@ -37,7 +37,22 @@ func (r *result) rate() float64 { return float64(r.ops) / r.elapsed.Seconds() }
 // completed in that time.
 func load(conns []*wire.Pipe, work []workload, depth int, d time.Duration) (*result, error) {
 	return drive(conns, d, func(i int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error {
-		return driveConn(conns[i], work[i], depth, end, stop, done)
+		l := newLane(conns[i], work[i], depth, end)
+		l.done = func(from, now time.Time) {
+			if !now.Before(end) {
+				return
+			}
+			done(from, now)
+			if !stop.Load() {
+				l.waiting = append(l.waiting, now)
+			}
+		}
+		l.last = true // the answers alone make operations begin
+		for now := time.Now(); len(l.waiting) < depth; {
+			l.waiting = append(l.waiting, now)
+		}
+		l.fill()
+		return errors.Join(l.c.Flush(), l.read())
 	})
 }
 
@@ -50,83 +65,97 @@ const openSlots = 64
 func openLoad(conns []*wire.Pipe, work []workload, rate float64, d time.Duration) (*result, error) {
 	gap := float64(time.Second) * float64(len(conns)) / rate
 	return drive(conns, d, func(i int, end time.Time, stop *atomic.Bool, done func(from, now time.Time)) error {
-		c := conns[i]
-		c.SetDeadline(end.Add(30 * time.Second))
-		defer c.SetDeadline(time.Time{})
-		o := &openConn{c: c, work: work[i], done: done, free: make([]int, openSlots)}
-		for slot := range o.free {
-			o.free[slot] = slot
+		l := newLane(conns[i], work[i], openSlots, end)
+		l.done = func(from, now time.Time) {
+			if !from.IsZero() {
+				done(from, now)
+			}
 		}
 		answers := make(chan error, 1)
-		go func() { answers <- o.read() }()
+		go func() { answers <- l.read() }()
 		var err error
-		for from := time.Now(); err == nil && !o.last; {
+		for from := time.Now(); err == nil && !l.last; {
 			from = from.Add(time.Duration(rand.ExpFloat64() * gap))
 			time.Sleep(time.Until(from))
 			// The operation behind the end is not counted. Its answer ends read.
-			err = o.begin(from, !from.Before(end) || stop.Load())
+			err = l.begin(from, !from.Before(end) || stop.Load())
 		}
 		if err != nil {
-			c.SetDeadline(time.Now())
+			l.c.SetDeadline(time.Now())
 		}
 		return errors.Join(err, <-answers)
 	})
 }
 
-// openConn is a connection on which one goroutine begins operations and another reads the answers.
-type openConn struct {
+// lane is a connection with operations in flight, one in each of its slots. One goroutine reads the answers;
+// another one may begin operations.
+type lane struct {
 	c    *wire.Pipe
 	work workload
-	done func(from, now time.Time)
+	done func(from, now time.Time) // called for each complete operation
 
 	mu      sync.Mutex // of the requests that c writes, and of all below
 	free    []int
-	started [openSlots]time.Time
+	started []time.Time // by slot
 	queue   []int       // slots in the order of their outstanding requests
 	waiting []time.Time // operations for which no slot was free
-	last    bool        // no further operation begins
+	last    bool        // begin is not called again
 	err     error       // of the goroutine that reads
 }
 
-// begin starts an operation, or keeps it for the next free slot.
-func (o *openConn) begin(from time.Time, last bool) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.last = last; last {
+func newLane(c *wire.Pipe, work workload, slots int, end time.Time) *lane {
+	c.SetDeadline(end.Add(30 * time.Second))
+	l := &lane{c: c, work: work, started: make([]time.Time, slots)}
+	for slot := range slots {
+		l.free = append(l.free, slot)
+	}
+	return l
+}
+
+// begin starts an operation, or keeps it for the next free slot. The last one counts from no time.
+func (l *lane) begin(from time.Time, last bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last = last; last {
 		from = time.Time{}
 	}
-	if o.err != nil {
-		o.last = true // read returns the error
+	if l.err != nil {
+		l.last = true // read returns the error
 		return nil
 	}
-	o.waiting = append(o.waiting, from)
-	o.fill()
-	return o.c.Flush()
+	l.waiting = append(l.waiting, from)
+	l.fill()
+	return l.c.Flush()
 }
 
 // fill starts operations that wait, as long as slots are free.
-func (o *openConn) fill() {
-	for len(o.waiting) > 0 && len(o.free) > 0 {
-		slot := o.free[len(o.free)-1]
-		o.free = o.free[:len(o.free)-1]
-		o.started[slot] = o.waiting[0]
-		o.waiting = o.waiting[1:]
-		o.work.start(o.c, slot)
-		o.queue = append(o.queue, slot)
+func (l *lane) fill() {
+	for len(l.waiting) > 0 && len(l.free) > 0 {
+		slot := l.free[len(l.free)-1]
+		l.free = l.free[:len(l.free)-1]
+		l.started[slot] = l.waiting[0]
+		l.waiting = append(l.waiting[:0], l.waiting[1:]...)
+		l.work.start(l.c, slot)
+		l.queue = append(l.queue, slot)
 	}
 }
 
-// read handles the answers until the last operation is complete.
-func (o *openConn) read() error {
+// read handles the answers until the last operation is complete. Requests go out in one write when no
+// answer is left to handle.
+func (l *lane) read() error {
+	defer l.c.SetDeadline(time.Time{})
 	for {
-		r, err := o.c.Next()
-		o.mu.Lock()
+		r, err := l.c.Next()
+		l.mu.Lock()
 		if err == nil && r.Event == nil {
-			err = o.answer(&r)
+			err = l.answer(&r)
 		}
-		o.err = err
-		over := err != nil || o.last && len(o.queue) == 0
-		o.mu.Unlock()
+		if err == nil && !l.c.Ready() {
+			err = l.c.Flush()
+		}
+		l.err = err
+		over := err != nil || l.last && len(l.queue) == 0
+		l.mu.Unlock()
 		if over {
 			return err
 		}
@@ -134,22 +163,20 @@ func (o *openConn) read() error {
 }
 
 // answer takes the operation whose answer came first a step further.
-func (o *openConn) answer(r *wire.Frame) error {
+func (l *lane) answer(r *wire.Frame) error {
 	if r.Code != jute.OK {
 		return r.Code
 	}
-	slot := o.queue[0]
-	o.queue = append(o.queue[:0], o.queue[1:]...)
-	if !o.work.step(o.c, slot, r) {
-		o.queue = append(o.queue, slot)
-		return o.c.Flush()
+	slot := l.queue[0]
+	l.queue = append(l.queue[:0], l.queue[1:]...)
+	if !l.work.step(l.c, slot, r) {
+		l.queue = append(l.queue, slot)
+		return nil
 	}
-	if !o.started[slot].IsZero() {
-		o.done(o.started[slot], time.Now())
-	}
-	o.free = append(o.free, slot)
-	o.fill()
-	return o.c.Flush()
+	l.free = append(l.free, slot)
+	l.done(l.started[slot], time.Now())
+	l.fill()
+	return nil
 }
 
 // drive calls f for each connection, until end, d from now, and returns the operations that f says
@@ -196,56 +223,6 @@ func drive(conns []*wire.Pipe, d time.Duration,
 	wg.Wait()
 	total.ops, total.elapsed, total.pause = total.lat.n, d, time.Duration(pause.Load())
 	return total, errors.Join(errs...)
-}
-
-// driveConn keeps depth operations in flight on c until end, then lets them
-// finish. Requests go out in one write when no reply is left to handle.
-func driveConn(c *wire.Pipe, w workload, depth int, end time.Time, stop *atomic.Bool,
-	done func(from, now time.Time)) error {
-	c.SetDeadline(end.Add(30 * time.Second))
-	defer c.SetDeadline(time.Time{})
-	started := make([]time.Time, depth)
-	queue := make([]int, 0, depth) // slots in the order of their outstanding requests
-	now := time.Now()
-	for slot := range depth {
-		started[slot] = now
-		w.start(c, slot)
-		queue = append(queue, slot)
-	}
-	for len(queue) > 0 {
-		if !c.Ready() {
-			if err := c.Flush(); err != nil {
-				return err
-			}
-		}
-		r, err := c.Next()
-		if err != nil {
-			return err
-		}
-		if r.Event != nil {
-			continue
-		}
-		if r.Code != jute.OK {
-			return r.Code
-		}
-		slot := queue[0]
-		queue = append(queue[:0], queue[1:]...)
-		if !w.step(c, slot, &r) {
-			queue = append(queue, slot)
-			continue
-		}
-		now := time.Now()
-		if !now.Before(end) {
-			continue
-		}
-		done(started[slot], now)
-		if !stop.Load() {
-			started[slot] = now
-			w.start(c, slot)
-			queue = append(queue, slot)
-		}
-	}
-	return nil
 }
 
 // parallel calls f(0) … f(n-1) from up to limit goroutines and returns the
