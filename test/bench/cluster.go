@@ -32,35 +32,37 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 	if len(followers) == 0 {
 		return out, errors.New("no follower")
 	}
-	conns, err := s.dialMany(writers)
-	if err != nil {
-		return out, err
-	}
-	for i := range readers {
-		c, err := wire.OpenPipe(followers[i%len(followers)], sessionTimeout)
-		if err != nil {
-			closeAll(conns)
-			return out, err
-		}
-		conns = append(conns, c)
-	}
-	defer closeAll(conns)
 	root := cfg.unique("busy")
-	paths := append([]string{root}, nodes(root, len(conns))...)
-	if err := makeNodes(conns[0], paths); err != nil {
-		return out, err
-	}
-	work := make([]workload, len(conns))
-	for i, c := range conns {
-		c.Sync(root)
-		if _, err := c.Do(); err != nil {
-			return out, err
+	err = s.stage(root, writers, func(conns []*wire.Pipe) error {
+		more, err := dialAll(followers, readers, sessionTimeout)
+		if err != nil {
+			return err
 		}
-		mine := []string{paths[1+i]}
-		if work[i] = setWork(mine); i >= writers {
-			work[i] = getWork(mine)
+		defer closeAll(more)
+		conns = append(conns, more...)
+		paths := nodes(root, len(conns))
+		if err := makeNodes(conns[0], paths); err != nil {
+			return err
 		}
-	}
+		work := make([]workload, len(conns))
+		for i, c := range conns {
+			c.Sync(root)
+			if err := do(c); err != nil {
+				return err
+			}
+			mine := paths[i : i+1]
+			if work[i] = setWork(mine); i >= writers {
+				work[i] = getWork(mine)
+			}
+		}
+		out, err = runBoth(cfg, s, conns, work, writers)
+		return err
+	})
+	return out, err
+}
+
+// runBoth measures the connections that write beside those that read, behind them in the list.
+func runBoth(cfg *config, s *side, conns []*wire.Pipe, work []workload, writers int) (out sample, err error) {
 	var reads, writes *result
 	both := func(d time.Duration) error {
 		return parallel(2, 2, func(i int) (err error) {
@@ -83,7 +85,7 @@ func runReadsBusy(cfg *config, s *side, readers int) (out sample, err error) {
 	out.tails = reads.lat.tails()
 	out.metrics = []metric{{unit: "reads/s", value: reads.rate()}, {name: "writes", unit: "writes/s",
 		value: writes.rate()}}
-	return out, removeTree(conns[0], root)
+	return out, nil
 }
 
 // failover measures how long writes at the surviving servers stop when the leader, or another voter,

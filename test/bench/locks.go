@@ -8,7 +8,6 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/bench/measure"
 	"github.com/zlockd/zlockd/test/cluster"
-	"github.com/zlockd/zlockd/test/wire"
 )
 
 // lockMemory measures what locks take: first their directories, then with a holder in each.
@@ -20,11 +19,8 @@ func lockMemory(n int) point {
 			"in each, by %d sessions", n, conns),
 		run: func(c *config, s *side) (out sample, err error) {
 			e, err := s.fresh(func(o *cluster.Options) {
-				if o.Kind == cluster.ZooKeeper {
-					o.JVM = append(o.JVM, c.bigHeap)
-				} else {
-					o.Flags = append(o.Flags, "--snapshot-interval", lockRest.String())
-				}
+				c.makeRoom(o)
+				o.Flags = append(o.Flags, "--snapshot-interval", lockRest.String())
 			})
 			if err != nil {
 				return out, err
@@ -49,13 +45,12 @@ func lockMemory(n int) point {
 				return out, err
 			}
 			report("directory")
-			list := make([]*wire.Pipe, conns)
+			list, err := dialAll(addrsOf(e), conns, 20*sessionTimeout)
+			if err != nil {
+				return out, err
+			}
 			defer dropAll(list)
-			addrs := addrsOf(e)
-			if err := parallel(8, conns, func(i int) (err error) {
-				if list[i], err = wire.OpenPipe(addrs[i%len(addrs)], 20*sessionTimeout); err != nil {
-					return err
-				}
+			if err := parallel(8, conns, func(i int) error {
 				return bulk(list[i], n/conns, jute.OK, func(k int) {
 					list[i].Create(fillPath(i*(n/conns)+k)+"/_c_00000000-0000-0000-0000-000000000000-lock-", payload,
 						jute.FlagEphemeralSequential)

@@ -31,9 +31,7 @@ func memoryPoint(name, unit, help string, good float64, count int,
 		name: name, good: good, alone: true, once: true, help: help,
 		run: func(c *config, s *side) (out sample, err error) {
 			e, err := s.fresh(func(o *cluster.Options) {
-				if o.Kind == cluster.ZooKeeper {
-					o.JVM = append(o.JVM, c.bigHeap)
-				}
+				c.makeRoom(o)
 				manyConnections(o, c.sessions)
 			})
 			if err != nil {
@@ -54,6 +52,13 @@ func memoryPoint(name, unit, help string, good float64, count int,
 			}
 			return out, nil
 		},
+	}
+}
+
+// makeRoom lets a server have a large state.
+func (c *config) makeRoom(o *cluster.Options) {
+	if o.Kind == cluster.ZooKeeper {
+		o.JVM = append(o.JVM, c.bigHeap)
 	}
 }
 
@@ -78,21 +83,9 @@ func sessionMemory(n int) point {
 	return memoryPoint(fmt.Sprintf("sessions:%d", n), "session",
 		"resident memory that an idle connected session adds", 1, n,
 		func(addrs []string) (func(), error) {
-			conns := make([]*wire.Pipe, n)
-			err := parallel(16, n, func(i int) (err error) {
-				conns[i], err = wire.OpenPipe(addrs[i%len(addrs)], sessionTimeout)
-				return err
-			})
+			conns, err := dialAll(addrs, n, sessionTimeout)
 			return func() { dropAll(conns) }, err
 		})
-}
-
-func dropAll(conns []*wire.Pipe) {
-	for _, c := range conns {
-		if c != nil {
-			c.Drop()
-		}
-	}
 }
 
 // watchMemory measures one-shot watches on missing paths, as lock waiters of the future set
@@ -102,19 +95,15 @@ func watchMemory(n int) point {
 	return memoryPoint(fmt.Sprintf("watches:%d", n), "watch",
 		fmt.Sprintf("resident memory that an exists watch adds, %d sessions with %d each", conns, n/conns), 2, n,
 		func(addrs []string) (func(), error) {
-			list := make([]*wire.Pipe, conns)
-			err := parallel(4, conns, func(i int) (err error) {
-				c, err := wire.OpenPipe(addrs[i%len(addrs)], sessionTimeout)
-				if err != nil {
-					return err
-				}
-				list[i] = c
-				return bulk(c, n/conns, jute.NoNode, func(k int) {
-					c.Exists(fmt.Sprintf("/watched/by-%d/node-%07d", i, k),
-						true)
+			list, err := dialAll(addrs, conns, sessionTimeout)
+			if err != nil {
+				return nil, err
+			}
+			return func() { dropAll(list) }, parallel(4, conns, func(i int) error {
+				return bulk(list[i], n/conns, jute.NoNode, func(k int) {
+					list[i].Exists(fmt.Sprintf("/watched/by-%d/node-%07d", i, k), true)
 				})
 			})
-			return func() { dropAll(list) }, err
 		})
 }
 

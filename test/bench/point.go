@@ -135,28 +135,19 @@ func (f shape) point(help string) point {
 
 // measure runs one round.
 func (f shape) measure(c *config, s *side) (out sample, err error) {
-	n, depth := f.conns, f.depth
 	root := c.unique(f.name)
-	admin, err := s.dial()
-	if err != nil {
-		return out, err
-	}
-	defer admin.Close()
-	if err := makeNodes(admin, []string{root}); err != nil {
-		return out, err
-	}
-	conns, err := s.dialMany(n)
-	if err != nil {
-		return out, err
-	}
+	err = s.stage(root, 1+f.conns, func(conns []*wire.Pipe) (err error) {
+		out, err = f.run(c, s, root, conns[1:]) // the first makes and removes the root
+		return err
+	})
+	return out, err
+}
+
+func (f shape) run(c *config, s *side, root string, conns []*wire.Pipe) (out sample, err error) {
+	n, depth := len(conns), f.depth
 	work := make([]workload, n)
 	cleanups := make([]func() error, n)
 	if err := parallel(16, n, func(i int) (err error) {
-		// A follower may not have seen the root yet.
-		conns[i].Sync(root)
-		if _, err := conns[i].Do(); err != nil {
-			return err
-		}
 		dir := fmt.Sprintf("%s/%d", root, i)
 		if err := makeNodes(conns[i], []string{dir}); err != nil {
 			return err
@@ -168,7 +159,6 @@ func (f shape) measure(c *config, s *side) (out sample, err error) {
 		work[i], cleanups[i], err = f.build(conns[i], dir, slots)
 		return err
 	}); err != nil {
-		closeAll(conns)
 		return out, err
 	}
 	r, err := load(conns, work, depth, c.warm) // warms up, unmeasured
@@ -184,7 +174,6 @@ func (f shape) measure(c *config, s *side) (out sample, err error) {
 		r, err = load(conns, work, depth, c.duration)
 	}
 	if err != nil {
-		closeAll(conns)
 		return out, err
 	}
 	out.server, out.client = before.perOp(r.ops)
@@ -196,17 +185,12 @@ func (f shape) measure(c *config, s *side) (out sample, err error) {
 			{name: "rate", unit: "/s", value: r.rate()}}
 	}
 	out.metrics = append(out.metrics, leader.alone(r.ops)...)
-	err = parallel(16, n, func(i int) error {
+	return out, parallel(16, n, func(i int) error {
 		if err := cleanups[i](); err != nil {
 			return err
 		}
 		return removeTree(conns[i], fmt.Sprintf("%s/%d", root, i))
 	})
-	closeAll(conns)
-	if err != nil {
-		return out, err
-	}
-	return out, removeTree(admin, root)
 }
 
 func noCleanup() error { return nil }
@@ -225,6 +209,5 @@ func buildCreate(c *wire.Pipe, dir string, _ int) (workload, func() error, error
 }
 
 func buildLock(c *wire.Pipe, dir string, depth int) (workload, func() error, error) {
-	paths := nodes(dir, depth)
-	return newLockWork(paths), noCleanup, makeNodes(c, paths)
+	return onNodes(newLockWork)(c, dir, depth)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -85,68 +84,39 @@ func predecessor(body []byte, mine string) string {
 
 func runHandoff(cfg *config, s *side, waiters int) (out sample, err error) {
 	root := cfg.unique("handoff")
-	conns, err := s.dialMany(waiters + 1)
-	if err != nil {
-		return out, err
-	}
-	defer closeAll(conns)
-	if err := makeNodes(conns[0], []string{root}); err != nil {
-		return out, err
-	}
-	var (
-		mu       sync.Mutex
-		lat      hist
-		released atomic.Int64 // when the last holder sent its delete, ns since start
-		start    = time.Now()
-		begin    = start.Add(cfg.warm)
-		end      = begin.Add(cfg.duration)
-		before   usage
-		took     sync.Once
-	)
-	err = parallel(len(conns), len(conns), func(i int) error {
-		w := &contender{c: conns[i], dir: root}
-		w.c.SetDeadline(end.Add(time.Minute))
-		w.c.Sync(root)
-		if _, err := w.c.Do(); err != nil {
+	err = s.stage(root, waiters+1, func(conns []*wire.Pipe) error {
+		var released atomic.Pointer[time.Time] // when the last holder sent its delete
+		w := cfg.window(s)
+		if err := parallel(len(conns), len(conns), func(i int) error {
+			c := &contender{c: conns[i], dir: root}
+			c.c.SetDeadline(w.end.Add(time.Minute))
+			for w.open() {
+				if err := c.enqueue(); err != nil {
+					return err
+				}
+				if err := c.await(); err != nil {
+					return err
+				}
+				if at := released.Load(); at != nil {
+					w.add(*at)
+				}
+				now := time.Now()
+				released.Store(&now)
+				c.c.Delete(root + "/" + c.mine)
+				if err := do(c.c); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
 			return err
 		}
-		for time.Now().Before(end) {
-			if err := w.enqueue(); err != nil {
-				return err
-			}
-			if err := w.await(); err != nil {
-				return err
-			}
-			now := time.Now()
-			if now.After(begin) && now.Before(end) {
-				took.Do(func() { before = takeUsage(s.pids()) })
-				mu.Lock()
-				if at := released.Load(); at > 0 {
-					lat.add(now.Sub(start) - time.Duration(at))
-				}
-				mu.Unlock()
-			}
-			released.Store(int64(time.Since(start)))
-			w.c.Delete(root + "/" + w.mine)
-			if _, err := w.c.Do(); err != nil {
-				return err
-			}
-		}
+		out = w.sample()
+		out.metrics = []metric{{unit: "ms", value: ms(out.tails[0]), lower: true},
+			{name: "rate", unit: "/s", value: w.rate()}}
 		return nil
 	})
-	if err != nil {
-		return out, err
-	}
-	if lat.n == 0 {
-		return out, errors.Join(fmt.Errorf("no hand-off in %v", cfg.duration), removeTree(conns[0], root))
-	}
-	out.server, out.client = before.perOp(lat.n)
-	out.tails = lat.tails()
-	out.metrics = []metric{
-		{unit: "ms", value: ms(lat.quantile(0.5)), lower: true},
-		{name: "rate", unit: "/s", value: float64(lat.n) / cfg.duration.Seconds()},
-	}
-	return out, removeTree(conns[0], root)
+	return out, err
 }
 
 // herd measures a lock whose waiters all watch the directory: one release
@@ -161,39 +131,38 @@ func herd(waiters int, good float64) point {
 
 func runHerd(cfg *config, s *side, waiters int) (out sample, err error) {
 	root := cfg.unique("herd")
-	conns, err := s.dialMany(waiters)
-	if err != nil {
-		return out, err
-	}
-	defer closeAll(conns)
-	admin, err := s.dial()
-	if err != nil {
-		return out, err
-	}
-	defer admin.Close()
-	names := []string{root}
-	for i := range waiters {
+	err = s.stage(root, waiters+1, func(conns []*wire.Pipe) (err error) {
+		out, err = runHerdOn(cfg, s, root, conns[0], conns[1:])
+		return err
+	})
+	return out, err
+}
+
+func runHerdOn(cfg *config, s *side, root string, admin *wire.Pipe, conns []*wire.Pipe) (out sample, err error) {
+	var names []string
+	for i := range conns {
 		names = append(names, fmt.Sprintf("%s/lock-%010d", root, i))
 	}
 	if err := makeNodes(admin, names); err != nil {
 		return out, err
 	}
+	w := cfg.window(s)
 	// Every waiter answers each event by a list with a new watch, and reports.
-	woken := make(chan error, waiters)
+	woken := make(chan error, len(conns))
 	for _, c := range conns {
+		c.SetDeadline(w.end.Add(time.Minute))
 		c.Sync(root)
-		if _, err := c.Do(); err != nil {
+		if err := do(c); err != nil {
 			return out, err
 		}
 		c.Children(root, true)
-		if _, err := c.Do(); err != nil {
+		if err := do(c); err != nil {
 			return out, err
 		}
 	}
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	for _, c := range conns {
-		c.SetDeadline(time.Now().Add(cfg.warm + cfg.duration + time.Minute))
 		wg.Go(func() {
 			for {
 				r, err := c.Next()
@@ -205,7 +174,7 @@ func runHerd(cfg *config, s *side, waiters int) (out sample, err error) {
 				last := stop.Load()
 				if err == nil && !last {
 					c.Children(root, true)
-					_, err = c.Do()
+					err = do(c)
 				}
 				woken <- err
 				if err != nil || last {
@@ -214,49 +183,38 @@ func runHerd(cfg *config, s *side, waiters int) (out sample, err error) {
 			}
 		})
 	}
-	change := func(request func()) (time.Duration, error) {
-		start := time.Now()
-		request()
-		if _, err := admin.Do(); err != nil {
-			return 0, err
+	change := func() error {
+		if err := do(admin); err != nil {
+			return err
 		}
-		for range waiters {
+		for range conns {
 			if err := <-woken; err != nil {
-				return 0, err
+				return err
 			}
 		}
-		return time.Since(start), nil
+		return nil
 	}
-	first := names[1]
-	var times hist
-	var before usage
-	end := time.Now().Add(cfg.warm + cfg.duration)
-	begin := time.Now().Add(cfg.warm)
-	for time.Now().Before(end) || times.n == 0 {
-		d, err := change(func() { admin.Delete(first) })
-		if err != nil {
+	for w.open() {
+		start := time.Now()
+		admin.Delete(names[0])
+		if err := change(); err != nil {
 			return out, err
 		}
-		if time.Now().After(begin) {
-			if times.n == 0 {
-				before = takeUsage(s.pids())
-			}
-			times.add(d)
-		}
-		if _, err := change(func() { admin.Create(first, nil, 0) }); err != nil {
+		w.add(start)
+		admin.Create(names[0], nil, 0)
+		if err := change(); err != nil {
 			return out, err
 		}
 	}
-	// CPU is that of a release and of the create that follows it.
-	out.server, out.client = before.perOp(times.n)
+	out = w.sample() // the processor time is that of a release and of the create that follows it
 	stop.Store(true)
-	if _, err := change(func() { admin.Delete(first) }); err != nil {
+	admin.Delete(names[0])
+	if err := change(); err != nil {
 		return out, err
 	}
 	wg.Wait()
-	out.tails = times.tails()
 	out.metrics = []metric{{unit: "ms", value: ms(out.tails[0]), lower: true}}
-	return out, removeTree(admin, root)
+	return out, nil
 }
 
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -20,71 +19,52 @@ func fanout(watchers int, good float64) point {
 }
 
 func runFanout(cfg *config, s *side, n int) (out sample, err error) {
-	conns, err := s.dialMany(n + 1)
-	if err != nil {
-		return out, err
-	}
-	defer closeAll(conns)
-	admin, watchers := conns[0], conns[1:]
 	node := cfg.unique("fanout")
-	if err := makeNodes(admin, []string{node}); err != nil {
-		return out, err
-	}
-	var times hist
-	var server, client, leader float64
-	end := time.Now().Add(cfg.warm + cfg.duration)
-	begin := time.Now().Add(cfg.warm)
-	for time.Now().Before(end) || times.n == 0 {
-		if err := parallel(16, len(watchers), func(i int) error {
-			watchers[i].SetDeadline(time.Now().Add(30 * time.Second))
-			watchers[i].Get(node, true)
-			_, err := watchers[i].Do()
-			if err == jute.NoNode { // the follower is behind
-				watchers[i].Sync(node)
-				watchers[i].Do()
+	err = s.stage(node, n+1, func(conns []*wire.Pipe) error {
+		admin, watchers := conns[0], conns[1:]
+		var server, client, leader float64
+		w := cfg.window(s)
+		for w.open() {
+			if err := parallel(16, n, func(i int) error {
+				watchers[i].SetDeadline(time.Now().Add(30 * time.Second))
 				watchers[i].Get(node, true)
-				_, err = watchers[i].Do()
+				return do(watchers[i])
+			}); err != nil {
+				return err
 			}
-			return err
-		}); err != nil {
-			return out, err
-		}
-		before, lead := takeUsage(s.pids()), takeUsage(s.leader())
-		start := time.Now()
-		var wg sync.WaitGroup
-		errs := make([]error, len(watchers))
-		for i, w := range watchers {
-			wg.Go(func() { _, errs[i] = w.Next() })
-		}
-		admin.Set(node, payload)
-		if _, err := admin.Do(); err != nil {
-			return out, err
-		}
-		wg.Wait()
-		d := time.Since(start)
-		for _, err := range errs {
-			if err != nil {
-				return out, err
+			before, lead := takeUsage(s.pids()), takeUsage(s.leader())
+			start := time.Now()
+			admin.Set(node, payload)
+			if err := do(admin); err != nil {
+				return err
 			}
-		}
-		if time.Now().After(begin) {
-			times.add(d)
+			if err := parallel(n, n, func(i int) error {
+				_, err := watchers[i].Next()
+				return err
+			}); err != nil {
+				return err
+			}
+			counted := w.lat.n
+			if w.add(start); w.lat.n == counted {
+				continue
+			}
 			sv, cl := before.perOp(1)
-			server += sv
-			client += cl
+			server, client = server+sv, client+cl
 			for _, m := range lead.alone(1) {
 				leader += m.value
 			}
 		}
-	}
-	out.server, out.client = server/float64(times.n), client/float64(times.n)
-	out.tails = times.tails()
-	out.metrics = []metric{{unit: "ms", value: ms(out.tails[0]), lower: true}}
-	if leader > 0 {
-		out.metrics = append(out.metrics, metric{name: "leader", unit: "CPU µs/op",
-			value: leader / float64(times.n), lower: true})
-	}
-	return out, removeNodes(admin, []string{node})
+		ops := float64(w.lat.n)
+		out = w.sample()
+		out.server, out.client = server/ops, client/ops // without the watches
+		out.metrics = []metric{{unit: "ms", value: ms(out.tails[0]), lower: true}}
+		if leader > 0 {
+			out.metrics = append(out.metrics, metric{name: "leader", unit: "CPU µs/op", value: leader / ops,
+				lower: true})
+		}
+		return nil
+	})
+	return out, err
 }
 
 // churn measures sessions that come, create an ephemeral node and go.
@@ -97,52 +77,35 @@ func churn(clients int, good float64) point {
 }
 
 func runChurn(cfg *config, s *side, clients int) (out sample, err error) {
-	admin, err := s.dial()
-	if err != nil {
-		return out, err
-	}
-	defer admin.Close()
 	root := cfg.unique("churn")
-	if err := makeNodes(admin, []string{root}); err != nil {
-		return out, err
-	}
-	begin := time.Now().Add(cfg.warm)
-	end := begin.Add(cfg.duration)
-	var mu sync.Mutex
-	var lat hist
-	var before usage
-	var took sync.Once
-	err = parallel(clients, clients, func(int) error {
-		for time.Now().Before(end) {
-			from := time.Now()
-			c, err := s.dial()
-			if err != nil {
-				return err
+	err = s.stage(root, 1, func([]*wire.Pipe) error {
+		w := cfg.window(s)
+		if err := parallel(clients, clients, func(int) error {
+			for w.open() {
+				from := time.Now()
+				c, err := s.dial()
+				if err != nil {
+					return err
+				}
+				c.Create(root+"/e-", nil, jute.FlagEphemeralSequential)
+				if err := do(c); err != nil {
+					c.Drop()
+					return err
+				}
+				if err := c.Close(); err != nil {
+					return err
+				}
+				w.add(from)
 			}
-			c.Create(root+"/e-", nil, jute.FlagEphemeralSequential)
-			if _, err := c.Do(); err != nil {
-				c.Drop()
-				return err
-			}
-			if err := c.Close(); err != nil {
-				return err
-			}
-			if now := time.Now(); from.After(begin) && now.Before(end) {
-				took.Do(func() { before = takeUsage(s.pids()) })
-				mu.Lock()
-				lat.add(now.Sub(from))
-				mu.Unlock()
-			}
+			return nil
+		}); err != nil {
+			return err
 		}
+		out = w.sample()
+		out.metrics = []metric{{unit: "/s", value: w.rate()}}
 		return nil
 	})
-	if err != nil {
-		return out, err
-	}
-	out.server, out.client = before.perOp(lat.n)
-	out.tails = lat.tails()
-	out.metrics = []metric{{unit: "/s", value: float64(lat.n) / cfg.duration.Seconds()}}
-	return out, removeTree(admin, root)
+	return out, err
 }
 
 // expiry measures how late the servers notice the last of many sessions that fall silent at

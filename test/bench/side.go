@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
-	"github.com/zlockd/zlockd/test/wire"
 )
 
 // sessionTimeout is the timeout of every session of the benchmark: long, so that connections
@@ -148,36 +147,6 @@ func serving(e *cluster.Ensemble) []*cluster.Server {
 		return o
 	}
 	return e.Servers
-}
-
-// dial opens a session at the next server in turn.
-func (s *side) dial() (*wire.Pipe, error) {
-	list := s.addrs()
-	return wire.OpenPipe(list[int(s.next.Add(1))%len(list)], sessionTimeout)
-}
-
-// dialMany opens n sessions, spread over the servers.
-func (s *side) dialMany(n int) ([]*wire.Pipe, error) {
-	conns := make([]*wire.Pipe, n)
-	err := parallel(16, n, func(i int) (err error) {
-		conns[i], err = s.dial()
-		return err
-	})
-	if err != nil {
-		closeAll(conns)
-		return nil, err
-	}
-	return conns, nil
-}
-
-// closeAll ends sessions.
-func closeAll(conns []*wire.Pipe) {
-	parallel(16, len(conns), func(i int) error {
-		if conns[i] != nil {
-			conns[i].Close()
-		}
-		return nil
-	})
 }
 
 // pids returns the server processes, none for external servers.

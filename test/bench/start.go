@@ -133,9 +133,7 @@ func startupEmbedded() point {
 // bigServer starts fresh servers that can hold the large state, and fills it.
 func bigServer(c *config, s *side, n int, change func(*cluster.Options)) (*cluster.Ensemble, error) {
 	e, err := s.fresh(func(o *cluster.Options) {
-		if o.Kind == cluster.ZooKeeper {
-			o.JVM = append(o.JVM, c.bigHeap)
-		}
+		c.makeRoom(o)
 		if change != nil {
 			change(o)
 		}
@@ -175,16 +173,6 @@ func restart(n int) point {
 	}
 }
 
-// randomSets writes to nodes all over the large state.
-type randomSets struct {
-	rnd *rand.Rand
-	n   int
-}
-
-func (w randomSets) start(c *wire.Pipe, _ int) { c.Set(fillPath(w.rnd.IntN(w.n)), payload) }
-
-func (randomSets) step(*wire.Pipe, int, *wire.Frame) bool { return true }
-
 // snapshotConns is how many connections write while snapshots are taken.
 const snapshotConns = 64
 
@@ -203,16 +191,16 @@ func snapshots(n int) point {
 }
 
 func runSnapshots(cfg *config, e *cluster.Ensemble, n int) (out sample, err error) {
-	addrs := addrsOf(e)
-	conns := make([]*wire.Pipe, snapshotConns)
-	work := make([]workload, snapshotConns)
-	for i := range conns {
-		if conns[i], err = wire.OpenPipe(addrs[i%len(addrs)], sessionTimeout); err != nil {
-			return out, err
-		}
-		work[i] = randomSets{rand.New(rand.NewPCG(uint64(i), 1)), n}
+	conns, err := dialAll(addrsOf(e), snapshotConns, sessionTimeout)
+	if err != nil {
+		return out, err
 	}
 	defer closeAll(conns)
+	work := make([]workload, snapshotConns)
+	for i := range work {
+		rnd := rand.New(rand.NewPCG(uint64(i), 1))
+		work[i] = one{func(c *wire.Pipe, _ int) { c.Set(fillPath(rnd.IntN(n)), payload) }}
+	}
 	if _, err := load(conns, work, 1, cfg.warm); err != nil {
 		return out, err
 	}

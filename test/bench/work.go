@@ -83,7 +83,7 @@ type lockWork struct {
 	phase []int
 }
 
-func newLockWork(dirs []string) *lockWork {
+func newLockWork(dirs []string) workload {
 	return &lockWork{dirs, make([]string, len(dirs)), make([]int, len(dirs))}
 }
 
