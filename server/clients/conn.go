@@ -64,7 +64,6 @@ type conn struct {
 	said       bool  // the log has a line about why this connection ends
 	empties    uint8 // answers without a token where there is no SASL
 	auths      int32 // auth packets so far
-	woken      *woken
 	limit      *time.Timer    // of the handshake
 	in         *input         // nil while it rests
 	inHeld     int            // bytes of in that srv.memory counts
@@ -142,13 +141,12 @@ func hostOf(nc net.Conn) string {
 	}
 }
 
-// serve is the connection's goroutine, unless the connection rests.
-func (c *conn) serve() {
-	var why endReason
+// serve is the connection's goroutine, unless the connection rests. If why is not endNone, the
+// connection has ended while it rested.
+func (c *conn) serve(why endReason) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.panicked(p)
-			why = endPanic
 		} else if why == endNone {
 			c.lieDown()
 			return
@@ -156,9 +154,7 @@ func (c *conn) serve() {
 		c.finish(why)
 		c.srv.wg.Done()
 	}()
-	if c.opened {
-		why = c.wakeUp()
-	} else {
+	if why == endNone && !c.opened {
 		why = c.begin()
 	}
 	if why == endNone {
@@ -186,8 +182,9 @@ func (c *conn) begin() endReason {
 	return why
 }
 
-// panicked logs a panic that ends this connection, and nothing else.
+// panicked ends this connection, and nothing else, after a panic.
 func (c *conn) panicked(p any) {
+	c.close(endPanic)
 	c.srv.metrics.UnrecoverableErrors.Add(1)
 	c.srv.log.error("panic in a client connection", "panic", p, slog.String("stack", string(debug.Stack())))
 }

@@ -16,20 +16,13 @@ import (
 // the rest of its life, so a new goroutine serves those bytes. Only one of the two exists at a time; the
 // go statement hands over what the connection's goroutine owns.
 
-// woken is what a resting connection has read last: what ended its rest.
-type woken struct {
-	buf [pingSize + 1]byte
-	n   int
-	err error
-}
-
 // pingSize is the length of a ping with its prefix.
 const pingSize = 4 + headerSize
 
 // mayRest reports whether the connection has nothing to do. TLS needs a large
 // stack for each byte.
 func (c *conn) mayRest() bool {
-	return c.idle && c.in.len() == 0 && !c.within && c.inHeld == 0 && !c.secure
+	return c.idle && c.in.len() == 0 && c.inHeld == 0 && !c.secure
 }
 
 // lieDown lets the connection rest, without what it does not need. The caller owns it no longer. Most new
@@ -54,27 +47,24 @@ func (c *conn) lieDown() {
 
 // rest is the goroutine of a connection that rests. It keeps its stack small.
 func (c *conn) rest() {
-	w := new(woken)
-	w.n, w.err = c.nc.Read(w.buf[:])
-	if w.n > 0 {
-		c.received(w.n)
+	buf := make([]byte, pingSize+1)
+	n, err := c.nc.Read(buf)
+	if n > 0 {
+		c.received(n)
 	}
-	c.woken = w
-	go c.serve()
+	c.rise(buf[:n], err)
 }
 
-// wakeUp takes over what a resting connection has received.
-func (c *conn) wakeUp() endReason {
-	w := c.woken
-	c.woken, c.in = nil, new(input)
-	if w.n > 0 {
-		c.in.room()
-		c.in.w = copy(c.in.buf, w.buf[:w.n])
+// rise gives a connection that rests no longer a goroutine, with what was read last.
+func (c *conn) rise(read []byte, err error) {
+	c.in = new(input)
+	c.in.room()
+	c.in.w = copy(c.in.buf, read)
+	why := endNone
+	if err != nil {
+		why = c.readFailed(err)
 	}
-	if w.err != nil {
-		return c.readFailed(w.err)
-	}
-	return endNone
+	go c.serve(why)
 }
 
 // resting holds the connections that rest without a goroutine, where the system can tell one goroutine
@@ -241,19 +231,6 @@ func (r *resting) leave(c *conn) {
 	c.rests, c.visited, c.wanted = false, false, false
 }
 
-// release lets c rest again after a visit, unless it was wanted: then it wakes.
-func (r *resting) release(c *conn) {
-	r.mu.Lock()
-	wanted := c.wanted
-	if c.visited = false; wanted {
-		r.leave(c)
-	}
-	r.mu.Unlock()
-	if wanted {
-		r.rise(c, nil, net.ErrClosed)
-	}
-}
-
 // wake wakes c, which ends, if it rests.
 func (r *resting) wake(c *conn) {
 	if r.take(c) {
@@ -261,12 +238,10 @@ func (r *resting) wake(c *conn) {
 	}
 }
 
-// rise gives c, which rests no longer, a goroutine, with what was read last.
+// rise gives c, which has left its slot, a goroutine.
 func (r *resting) rise(c *conn, read []byte, err error) {
 	r.poller.remove(c)
-	c.woken = &woken{n: len(read), err: err}
-	copy(c.woken.buf[:], read)
-	go c.serve()
+	c.rise(read, err)
 }
 
 // run is the goroutine for all.
@@ -280,46 +255,50 @@ func (r *resting) run() {
 		}
 		for _, a := range arrivals[:n] {
 			if c := r.begin(a.slot); c != nil {
-				r.visit(c, a.last, buf[:])
+				n, err := c.answerPings(r.poller, a.last, buf[:])
+				r.release(c, buf[:n], err)
 			}
 		}
 	}
 }
 
-// visit reads what has come for c and answers pings.
-func (r *resting) visit(c *conn, last bool, buf []byte) {
-	defer r.panicked(c)
-	for {
-		n, err := r.poller.read(c, buf)
-		if n == 0 && err == nil {
-			break
+// release ends a visit in which read was read last. c rests again, unless it was wanted or there is
+// more to do than to answer pings: then it wakes.
+func (r *resting) release(c *conn, read []byte, err error) {
+	r.mu.Lock()
+	if c.wanted {
+		err = net.ErrClosed
+	}
+	wakes := len(read) > 0 || err != nil
+	if c.visited = false; wakes {
+		r.leave(c)
+	}
+	r.mu.Unlock()
+	if wakes {
+		r.rise(c, read, err)
+	}
+}
+
+// answerPings reads what has come and answers pings, until it reads something else. A panic ends this
+// connection alone.
+func (c *conn) answerPings(p poller, last bool, buf []byte) (n int, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.panicked(v)
+			n, err = 0, net.ErrClosed
 		}
+	}()
+	for {
+		n, err := p.read(c, buf)
 		if n > 0 {
 			c.received(n)
 		}
-		if err != nil || n != pingSize || !isPing(buf) || !c.pong(buf[4:pingSize]) {
-			r.mu.Lock()
-			r.leave(c)
-			r.mu.Unlock()
-			r.rise(c, buf[:n], err)
-			return
+		if n == 0 || err != nil || n != pingSize || !isPing(buf) || !c.pong(buf[4:pingSize]) {
+			return n, err
 		}
 		if !last {
-			break // fewer bytes than asked for: nothing is left
+			return 0, nil // fewer bytes than asked for: nothing is left
 		}
-	}
-	r.release(c)
-}
-
-// panicked limits a panic to the end of the connection that is visited.
-func (r *resting) panicked(c *conn) {
-	if p := recover(); p != nil {
-		r.mu.Lock()
-		r.leave(c)
-		r.mu.Unlock()
-		c.panicked(p)
-		c.finish(endPanic)
-		c.srv.wg.Done()
 	}
 }
 

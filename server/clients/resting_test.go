@@ -117,7 +117,7 @@ func TestRestingConnectionsEnd(t *testing.T) {
 			}
 			s.close(endStopped)
 			expect.Equal(r.t, r.parked(), 1, "at rest during the visit")
-			r.srv.resting.release(s)
+			r.srv.resting.release(s, nil, nil)
 		},
 		"impossible frame": func(r *rig, c *wire.Conn) {
 			must.OK(r.t, c.WriteRaw([]byte{255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}))

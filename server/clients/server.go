@@ -422,5 +422,5 @@ func (s *Server) handle(nc net.Conn, config *tls.Config) {
 		nc.Close()
 		return
 	}
-	go c.serve()
+	go c.serve(endNone)
 }
