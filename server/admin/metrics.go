@@ -156,11 +156,11 @@ type Namespaces struct {
 	m  atomic.Pointer[map[string]*Recorder]
 }
 
-// Observe records n bytes for path.
+// Observe records n bytes for path. The root belongs to no namespace.
 func (n *Namespaces) Observe(path string, bytes int64) {
-	name := strings.TrimPrefix(path, "/")
-	if i := strings.IndexByte(name, '/'); i >= 0 {
-		name = name[:i]
+	name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	if name == "" {
+		return
 	}
 	if len(name) > maxNamespace {
 		name = otherNamespaces

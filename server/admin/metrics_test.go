@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -114,6 +115,14 @@ func TestLongNamespacesAreCountedTogether(t *testing.T) {
 	if len(got) != 3 || got[otherNamespaces].Count != 2 || got["short"].Count != 1 || got[long[2:]].Count != 1 {
 		t.Errorf("%v", got)
 	}
+}
+
+func TestTheRootIsInNoNamespace(t *testing.T) {
+	var n Namespaces
+	n.Observe("/", 1)
+	n.Observe("", 1)
+	n.Observe("/a/b", 1)
+	expect.Equal(t, fmt.Sprint(slices.Sorted(maps.Keys(n.values(time.Now())))), "[a]", "namespaces")
 }
 
 func TestNamespacesAreBounded(t *testing.T) {

@@ -257,7 +257,7 @@ func (c *conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byt
 		o.reserved = 0
 		c.hold(o.pendingLen() > 0) // the read itself, if it was parked
 	}
-	if code == jute.OK && w.path != "" {
+	if code == jute.OK {
 		c.srv.metrics.Reads.Observe(w.path, int64(len(b)-at))
 	}
 	return w, b[at+4+jute.ReplyHeaderSize:], code

@@ -232,9 +232,8 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	proposed := c.propose(pending{xid: xid, op: op, at: c.arrived, est: est, long: len(body) > parkedAnswer}, r)
 	if op != jute.OpMulti {
 		d := jute.NewDecoder(body)
-		if path, _ := d.String(); path != "" {
-			c.srv.metrics.Writes.Observe(path, int64(len(body)))
-		}
+		path, _ := d.String()
+		c.srv.metrics.Writes.Observe(path, int64(len(body)))
 	}
 	return proposed
 }
