@@ -52,7 +52,6 @@ type Instance struct {
 	wg     sync.WaitGroup
 	failed chan struct{}
 	fail   sync.Once
-	alone  atomic.Bool // read-only until the server has joined its cluster
 	// waits says what the server waits for until then; nil: nothing yet.
 	waits atomic.Pointer[string]
 }

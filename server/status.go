@@ -63,7 +63,7 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 		if p := i.waits.Load(); p != nil {
 			s.Reason = *p
 		}
-		if i.alone.Load() {
+		if s.ReadOnly {
 			s.Mode = admin.ReadOnly
 		}
 	} else {

@@ -20,7 +20,7 @@ func (r *rig) loose() *conn {
 	a, b := net.Pipe()
 	r.t.Cleanup(func() { a.Close() })
 	c := newConn(r.srv, b, nil)
-	c.replica = r.srv.replica
+	c.replica = *r.srv.replica.Load()
 	c.ids.Store(r.srv.addressIDs(c.host))
 	c.session = 1
 	return c

@@ -53,17 +53,17 @@ type conn struct {
 
 	// Owned by the connection's goroutine. Small fields stand together: there may be a hundred
 	// thousand connections.
-	opened     bool  // the handshake is over
-	idle       bool  // the newest request, if there was one, was a ping
-	unfinished bool  // the deadline is that of an unfinished frame
-	within     bool  // a long setWatches is being read
-	readOnly   bool  // the session is one of a server without a leader
-	mayRead    bool  // the connect request said whether it takes such a session
-	stop       bool  // run met the end of the connection
-	settled    bool  // it has rested before
-	said       bool  // the log has a line about why this connection ends
-	empties    uint8 // answers without a token where there is no SASL
-	auths      int32 // auth packets so far
+	opened     bool           // the handshake is over
+	idle       bool           // the newest request, if there was one, was a ping
+	unfinished bool           // the deadline is that of an unfinished frame
+	within     bool           // a long setWatches is being read
+	readOnly   bool           // the session is one of a server without a leader
+	mayRead    bool           // the connect request said whether it takes such a session
+	stop       bool           // run met the end of the connection
+	settled    bool           // it has rested before
+	said       bool           // the log has a line about why this connection ends
+	empties    uint8          // answers without a token where there is no SASL
+	auths      int32          // auth packets so far
 	limit      *time.Timer    // of the handshake
 	in         *input         // nil while it rests
 	inHeld     int            // bytes of in that srv.memory counts

@@ -16,7 +16,7 @@ import (
 func (s *Server) Fill(to *admin.Status, need admin.Need) {
 	s.metrics.Fill(to, need)
 	list := s.all()
-	to.Serving, to.Uptime, to.Conns = s.serves(), s.now(), len(list)
+	to.Serving, to.ReadOnly, to.Uptime, to.Conns = s.serves(), s.readOnly.Load(), s.now(), len(list)
 	for _, c := range list {
 		c.out.mu.Lock()
 		to.Outstanding += c.out.pendingLen()

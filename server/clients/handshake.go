@@ -47,16 +47,13 @@ func (c *conn) open() endReason {
 	// Store the phase before the question: Serving(false) does both in the other order, so one of
 	// the two closes the connection.
 	c.phase.Store(int32(phaseConnect))
-	switch s := c.srv; {
-	case s.serves():
-		c.replica = s.replica
-	case s.readOnly.Load():
-		c.replica, c.readOnly = s.readsFrom(), true
-	}
-	if c.replica == nil {
+	c.readOnly = !c.srv.serves()
+	r := c.srv.replica.Load()
+	if r == nil || c.readOnly && !c.srv.readOnly.Load() {
 		c.srv.metrics.ClosedNotServing.Add(1)
 		return endServing
 	}
+	c.replica = *r
 	frame, why := c.helloFrame(first)
 	if why != endNone {
 		return why

@@ -63,7 +63,7 @@ func (c *conn) catchUp() bool {
 
 // begin sends the round on its way.
 func (d *readRound) begin() {
-	if d.r.s.replica.Propose(state.Request{Op: state.OpBarrier}, d) != nil {
+	if (*d.r.s.replica.Load()).Propose(state.Request{Op: state.OpBarrier}, d) != nil {
 		d.finish(false)
 	}
 }

@@ -47,21 +47,20 @@ type Words interface {
 
 // Server serves clients from a Replica. It learns of changes as the replica's raftfsm.Observer.
 type Server struct {
-	o       Options
-	replica Replica // set once, before used
-	words   Words   // set before Serve
+	o     Options
+	words Words // set before Serve
 
 	start   time.Time // of the clock that now reads
 	ctx     context.Context
 	cancel  context.CancelFunc
-	wg      sync.WaitGroup // every goroutine
-	used    atomic.Bool    // there is a replica
-	serving atomic.Bool    // as the replica says
+	wg      sync.WaitGroup          // every goroutine
+	replica atomic.Pointer[Replica] // what clients read; nil: nothing yet
+	used    atomic.Bool             // the replica is the one to serve
+	serving atomic.Bool             // as the replica says
 	// readOnly: as the replica says; never together with serving.
-	readOnly  atomic.Bool
-	counted   atomic.Int64            // when servers was, ns
-	servers   atomic.Int64            // how many there are in the cluster
-	meanwhile atomic.Pointer[Replica] // see UseMeanwhile
+	readOnly atomic.Bool
+	counted  atomic.Int64 // when servers was, ns
+	servers  atomic.Int64 // how many there are in the cluster
 
 	metrics admin.Metrics
 	counts  counts
@@ -159,7 +158,7 @@ func (s *Server) Answer(w Words, adminURL string) { s.words, s.adminURL = w, adm
 // Use gives the server the state it serves. Call it once; until then the server closes clients,
 // as while the replica does not serve.
 func (s *Server) Use(r Replica) {
-	s.replica = r
+	s.replica.Store(&r)
 	s.used.Store(true)
 	s.news()
 }
@@ -167,19 +166,9 @@ func (s *Server) Use(r Replica) {
 // serves reports whether the server serves clients.
 func (s *Server) serves() bool { return s.serving.Load() && s.used.Load() }
 
-// UseMeanwhile gives the server a state that read-only sessions may read before Use is called.
-func (s *Server) UseMeanwhile(r Replica) { s.meanwhile.Store(&r) }
-
-// readsFrom returns the state that read-only sessions may read; nil if there is no such state.
-func (s *Server) readsFrom() Replica {
-	if s.used.Load() {
-		return s.replica
-	}
-	if r := s.meanwhile.Load(); r != nil {
-		return *r
-	}
-	return nil
-}
+// UseMeanwhile gives the server a state that read-only sessions may read before Use is called. Of its
+// methods only View and Zxid are called.
+func (s *Server) UseMeanwhile(r Replica) { s.replica.Store(&r) }
 
 // news tells WaitServing that serves may have changed.
 func (s *Server) news() {
