@@ -130,8 +130,16 @@ const (
 	servedAlone = 2 * time.Second
 )
 
+// Check returns why a server would not start with the options: all of it.
+func (o Options) Check() error {
+	_, err := o.withDefaults()
+	return err
+}
+
 // withDefaults returns o with every default filled in, or says what is wrong.
 func (o Options) withDefaults() (Options, error) {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if o.ID == 0 {
 		o.ID = 1
 	}
@@ -139,17 +147,16 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errServerID(o.ID)
 	}
 	if len(o.Peers) > 0 && o.Peers[o.ID] == "" {
-		return o, fmt.Errorf("server id %d is not among the peers; --id must be one of the ids listed in --peers",
-			o.ID)
+		fail("server id %d is not among the peers; --id must be one of the ids listed in --peers", o.ID)
 	}
 	o.Observers = slices.Compact(slices.Sorted(slices.Values(o.Observers)))
 	if len(o.Peers) > 0 && o.firstVoter() == noVoter {
-		return o, errors.New("all peers are observers: somebody must vote")
+		fail("all peers are observers: somebody must vote")
 	}
 	o.Release = cmp.Or(o.Release, "dev")
 	o.MinSessionTimeout = cmp.Or(o.MinSessionTimeout, 4*time.Second)
 	if most := max(defaultHeartbeat, o.MinSessionTimeout-servedAlone); o.HeartbeatTimeout > most {
-		return o, fmt.Errorf("a heartbeat timeout of %v is too long for sessions of %v: a server that is cut off "+
+		fail("a heartbeat timeout of %v is too long for sessions of %v: a server that is cut off "+
 			"serves for this time and %v. Give --heartbeat-timeout %v at most, or --min-session-timeout %v",
 			o.HeartbeatTimeout, o.MinSessionTimeout, servedAlone, most, o.HeartbeatTimeout+servedAlone)
 	}
@@ -159,7 +166,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.LogStore = cmp.Or(o.LogStore, "wal")
 	if o.LogStore != "wal" && o.LogStore != "bolt" {
-		return o, fmt.Errorf("log store %q is unknown; use wal or bolt", o.LogStore)
+		fail("--log-store %q is unknown: want wal or bolt", o.LogStore)
 	}
 	o.SnapshotEntries = cmp.Or(o.SnapshotEntries, DefaultSnapshotEntries)
 	o.SnapshotBytes = cmp.Or(o.SnapshotBytes, 32<<20)
@@ -186,7 +193,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Dial == nil {
 		o.Dial = peer.Dial
 	}
-	return o, o.checkPeerSecurity()
+	return o, errors.Join(append(errs, o.checkPeerSecurity())...)
 }
 
 // observes reports whether a peer has no vote when the cluster forms.
@@ -218,7 +225,7 @@ func (o *Options) checkPeerSecurity() error {
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("the peer port %s is not on loopback and has no TLS: give --peer-tls-cert, "+
+	return fmt.Errorf("--peer-addr %s can be reached by others and has no TLS: give --peer-tls-cert, "+
 		"--peer-tls-key and --peer-tls-ca, or --peer-insecure on a network that only the servers can reach",
 		o.PeerListen)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
@@ -60,7 +61,7 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 			"then start with --data-dir NEW; or start empty beside them with --ignore-zookeeper-data", s.DataDir,
 			s.DataDir)
 	}
-	s.checkCluster(fail)
+	errs = append(errs, s.checkCluster(fail))
 	s.checkTimes(fail)
 	s.checkBackups(given, fail)
 	if s.MaxFrame < 128 || s.MaxFrame > state.MaxFrame {
@@ -80,7 +81,6 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 			fail("--%s %q is unknown: want %s", flag, value, strings.Join(known, " or "))
 		}
 	}
-	oneOf("log-store", s.LogStore, "wal", "bolt")
 	oneOf("log-level", s.logLevel, "debug", "info", "warn", "error")
 	oneOf("log-format", s.logFormat, "text", "json")
 	if _, err := admin.New(admin.Options{Whitelist: s.FourLetterWords}); err != nil {
@@ -140,33 +140,27 @@ func sameAddr(a, b string) bool {
 	return pa == pb && (ha == hb || every(ha) || every(hb))
 }
 
-func (s *settings) checkCluster(fail func(string, ...any)) {
-	if s.ID < 1 || s.ID > maxID && s.Peers[s.ID] == "" {
-		fail("--id %d is not a number from 1 to %d", s.ID, maxID)
-		return
-	}
-	if len(s.Peers) == 0 {
-		if s.ID != 1 && !s.dev {
-			fail("--id %d without --peers: list all servers of the cluster, such as --peers "+
-				"1=lock1:2888,2=lock2:2888,3=lock3:2888", s.ID)
-		}
-		return
-	}
-	if s.Peers[s.ID] == "" {
-		fail("--id %d is not among the --peers %s: list this server too, or correct --id", s.ID,
-			s.peersFlag().String())
-		return
-	}
-	if s.peerTLS.Cert == "" && !s.PeerInsecure && !loopback(s.PeerListen) {
-		fail("--peer-addr %s can be reached by others and has no TLS: give --peer-tls-cert, --peer-tls-key and "+
-			"--peer-tls-ca, "+
-			"or --peer-insecure on a network that only the servers can reach", s.PeerListen)
-	}
+func (s *settings) checkCluster(fail func(string, ...any)) error {
 	for _, id := range ids(s.Peers) {
 		if _, port, _ := net.SplitHostPort(s.Peers[id]); port == "0" && id != s.ID {
 			fail("--peers: server %d has port 0, at which nobody can reach it", id)
 		}
 	}
+	switch own := s.Peers[s.ID]; {
+	case s.ID < 1 || s.ID > maxID && own == "":
+		fail("--id %d is not a number from 1 to %d", s.ID, maxID)
+	case len(s.Peers) == 0 && s.ID != 1 && !s.dev:
+		fail("--id %d without --peers: list all servers of the cluster, such as --peers "+
+			"1=lock1:2888,2=lock2:2888,3=lock3:2888", s.ID)
+	case len(s.Peers) > 0 && own == "":
+		fail("--id %d is not among the --peers %s: list this server too, or correct --id", s.ID,
+			s.peersFlag().String())
+	default:
+		return raftfsm.Options{ID: s.ID, Peers: s.Peers, Observers: s.Observers, LogStore: s.LogStore,
+			PeerListen: s.PeerListen, PeerInsecure: s.PeerInsecure || s.peerTLS.Cert != "",
+			HeartbeatTimeout: s.HeartbeatTimeout, MinSessionTimeout: s.MinSessionTimeout}.Check()
+	}
+	return nil
 }
 
 func (s *settings) checkBackups(given func(string) bool, fail func(string, ...any)) {
@@ -178,12 +172,6 @@ func (s *settings) checkBackups(given func(string) bool, fail func(string, ...an
 	case s.BackupKeep < 1:
 		fail("--backup-keep %d: at least 1", s.BackupKeep)
 	}
-}
-
-func loopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	ip := net.ParseIP(host)
-	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
 func (s *settings) checkTimes(fail func(string, ...any)) {
