@@ -83,6 +83,11 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 		{"wrong kind in a variable", nil, "ZLOCKD_MAX_NODES=many", []string{"ZLOCKD_MAX_NODES", "whole number"}, 2},
 		{"id 0", []string{"--id", "0"}, "", []string{"--id 0", "1 to 254"}, 2},
 		{"id 255", []string{"--id", "255"}, "", []string{"--id 255", "1 to 254"}, 2},
+		{"negative limit", []string{"--max-data", "-4"}, "", []string{"--max-data -4 is negative"}, 2},
+		{"negative interval", nil, "ZLOCKD_CONTAINER_CHECK_INTERVAL=-1", []string{"INTERVAL: ", "it is negative"}, 2},
+		{"heartbeats slower than sessions", []string{"--heartbeat-timeout", "10s"}, "", []string{"too long"}, 2},
+		{"audit log in no directory", []string{"--audit-log", "none/audit"}, "", []string{"--audit-log", "none"}, 2},
+		{"audit log", []string{"--audit-log", "audit"}, "", []string{"ok: a server would start"}, 0},
 		{"unreachable peer name", []string{"--peers", "1=127.0.0.1:0,2=lock2.invalid:2888"}, "", []string{
 			"lock2.invalid", "server 2", "Correct the name"}, 2},
 		{"all at once", append(secure("expired.pem", "open.key"), "--client-addr", taken.Addr().String(), "--id",
@@ -121,7 +126,9 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 				strings.Contains(out, "note:") {
 				t.Errorf("%s", out)
 			}
-			expect.Fails(t, expect.Err(os.Stat(ca.file("data"))), "check made the data directory")
+			for _, name := range []string{"data", "audit"} {
+				expect.Fails(t, expect.Err(os.Stat(ca.file(name))), "check made %s", name)
+			}
 		})
 	}
 }

@@ -39,6 +39,11 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
+	flags.VisitAll(func(f *pflag.Flag) {
+		if _, usage := pflag.UnquoteUsage(f); strings.HasPrefix(f.Value.Type(), "int") && f.Value.String()[0] == '-' {
+			fail("--%s %s is negative: %s", f.Name, f.Value, usage)
+		}
+	})
 	s.checkAddresses(fail)
 	if s.dev {
 		switch {
@@ -67,14 +72,8 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	if s.MaxFrame < 128 || s.MaxFrame > state.MaxFrame {
 		fail("--max-frame %d is not between 128 and %d bytes", s.MaxFrame, state.MaxFrame)
 	}
-	if s.MaxConnsPerAddr < 0 {
-		fail("--max-client-cnxns %d is negative: 0 is no limit", s.MaxConnsPerAddr)
-	}
-	if s.MaxConns < 0 {
-		fail("--max-cnxns %d is negative: 0 is as many as descriptors and memory allow", s.MaxConns)
-	}
-	if s.SnapshotEntries < 1 {
-		fail("--snapshot-entries %d: at least 1", s.SnapshotEntries)
+	if s.SnapshotEntries == 0 {
+		fail("--snapshot-entries 0: at least 1")
 	}
 	oneOf := func(flag, value string, known ...string) {
 		if !slices.Contains(known, value) {
@@ -167,10 +166,10 @@ func (s *settings) checkBackups(given func(string) bool, fail func(string, ...an
 	switch {
 	case s.BackupDir == "" && (given("backup-interval") || given("backup-keep")):
 		fail("--backup-interval and --backup-keep need --backup-dir: name a directory, best on another disk")
-	case s.BackupInterval < 0 || s.BackupInterval > 0 && s.BackupInterval < time.Second:
+	case s.BackupInterval > 0 && s.BackupInterval < time.Second:
 		fail("--backup-interval %v is too short: at least 1s", s.BackupInterval)
-	case s.BackupKeep < 1:
-		fail("--backup-keep %d: at least 1", s.BackupKeep)
+	case s.BackupKeep == 0:
+		fail("--backup-keep 0: at least 1")
 	}
 }
 
@@ -186,11 +185,8 @@ func (s *settings) checkTimes(fail func(string, ...any)) {
 	case most > 1<<31*time.Millisecond-time.Millisecond:
 		fail("--max-session-timeout %v is longer than the protocol can say, 24 days", most)
 	}
-	if s.HeartbeatTimeout < 0 || s.HeartbeatTimeout > 0 && s.HeartbeatTimeout < 5*time.Millisecond {
+	if s.HeartbeatTimeout > 0 && s.HeartbeatTimeout < 5*time.Millisecond {
 		fail("--heartbeat-timeout %v is too short: at least 5ms", s.HeartbeatTimeout)
-	}
-	if s.SnapshotInterval < 0 {
-		fail("--snapshot-interval %v is negative", s.SnapshotInterval)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/audit"
 )
 
 func checkCommand() *command {
@@ -69,6 +70,11 @@ func (d *daemon) checkOnly(args []string) error {
 		e.files()
 		if _, err := newSASL(s, slog.New(slog.DiscardHandler)); err != nil {
 			e.faults = append(e.faults, err)
+		}
+		if s.auditLog != "" {
+			if err := audit.Try(s.auditLog); err != nil {
+				e.fault("--audit-log: %w", err)
+			}
 		}
 	}
 	for _, n := range e.notes {

@@ -79,16 +79,17 @@ func (v durationValue) Type() string { return "DURATION" }
 
 // Set implements pflag.Value.
 func (v durationValue) Set(s string) error {
-	if n, err := strconv.ParseInt(s, 10, 32); err == nil && v.unit != 0 {
-		*v.Duration = time.Duration(n) * v.unit
-		return nil
-	}
 	d, err := time.ParseDuration(s)
-	if err == nil {
+	if n, number := strconv.ParseInt(s, 10, 32); number == nil && v.unit != 0 {
+		d, err = time.Duration(n)*v.unit, nil
+	}
+	switch {
+	case err == nil && d < 0:
+		return errors.New("it is negative")
+	case err == nil:
 		*v.Duration = d
 		return nil
-	}
-	if v.unit != 0 {
+	case v.unit != 0:
 		return errors.New("want a duration such as 2s or 500ms, or a number of milliseconds")
 	}
 	if _, number := strconv.ParseFloat(s, 64); number == nil {

@@ -4,6 +4,7 @@ package audit
 
 import (
 	"cmp"
+	"os"
 	"os/user"
 	"strconv"
 	"strings"
@@ -37,6 +38,19 @@ func Open(name string, now func() time.Time) (*Log, error) {
 	}
 	l.Add(&Event{User: l.owner, Operation: "serverStart"})
 	return l, nil
+}
+
+// Try reports why Open would fail. It leaves no file that was not there before.
+func Try(name string) error {
+	_, missing := os.Stat(name)
+	w, err := opener(name)()
+	if err != nil {
+		return err
+	}
+	if err = w.Close(); missing != nil {
+		_ = os.Remove(name) // stderr and syslog are no files
+	}
+	return err
 }
 
 // Reopen opens the log again, after a program has moved its file away.
