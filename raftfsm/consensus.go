@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/peer"
-	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -48,7 +46,9 @@ func startConsensus(o *Options, d *disk.Disk, port *peer.Port, f *fsm, notes cha
 		r.Trans = port.Transport(d.Durable)
 		// Only followers are sent entries from the log, and those that keep up are
 		// sent the newest.
-		logs = &logCache{LogStore: logs}
+		if logs, err = newLogCache(logs); err != nil {
+			return nil, err
+		}
 	}
 	if bootstrap != nil {
 		term, end, err := d.Promised()
@@ -215,69 +215,29 @@ func (l lineLogger) Write(b []byte) (int, error) {
 }
 
 // logCache keeps the newest log entries in memory for followers, which are sent entries from the
-// log: no more than cacheEntries and, as an entry may be as long as a request, no more than
-// cacheBytes. An entry that alone is longer is not kept.
+// log. It leaves out those that are longer than cacheLongest: an entry may be as long as a request.
 type logCache struct {
-	raft.LogStore
-
-	mu     sync.RWMutex
-	newest []*raft.Log // contiguous, the oldest first
-	bytes  int         // of their data
+	*raft.LogCache
+	below raft.LogStore
 }
 
 const (
 	cacheEntries = 64
-	cacheBytes   = 64 * state.BatchBytes
+	cacheLongest = batchBytes + blockBytes // of several requests
 )
 
-// IsMonotonic says of the wrapped store what disk.Log says of it.
-func (c *logCache) IsMonotonic() bool { return true }
-
-func (c *logCache) GetLog(index uint64, l *raft.Log) error {
-	c.mu.RLock()
-	if n := uint64(len(c.newest)); n > 0 && index-c.newest[0].Index < n { // or wraps round
-		*l = *c.newest[index-c.newest[0].Index]
-		c.mu.RUnlock()
-		return nil
-	}
-	c.mu.RUnlock()
-	return c.LogStore.GetLog(index, l)
+func newLogCache(below raft.LogStore) (logCache, error) {
+	c, err := raft.NewLogCache(cacheEntries, below)
+	return logCache{c, below}, err
 }
 
-func (c *logCache) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
+// StoreLog implements raft.LogStore.
+func (c logCache) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
 
-func (c *logCache) StoreLogs(logs []*raft.Log) error {
-	if err := c.LogStore.StoreLogs(logs); err != nil {
-		return err
+// StoreLogs implements raft.LogStore.
+func (c logCache) StoreLogs(logs []*raft.Log) error {
+	if slices.ContainsFunc(logs, func(l *raft.Log) bool { return len(l.Data) > cacheLongest }) {
+		return c.below.StoreLogs(logs)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, l := range logs {
-		if n := len(c.newest); n > 0 && c.newest[n-1].Index+1 != l.Index {
-			c.drop(n)
-		}
-		c.newest = append(c.newest, l)
-		c.bytes += len(l.Data)
-		for len(c.newest) > cacheEntries || c.bytes > cacheBytes {
-			c.drop(1)
-		}
-	}
-	return nil
-}
-
-// drop removes the n oldest; the caller holds the lock.
-func (c *logCache) drop(n int) {
-	for i, l := range c.newest[:n] {
-		c.bytes -= len(l.Data)
-		c.newest[i] = nil
-	}
-	c.newest = c.newest[n:]
-}
-
-// DeleteRange forgets all entries before the store deletes any.
-func (c *logCache) DeleteRange(from, to uint64) error {
-	c.mu.Lock()
-	c.drop(len(c.newest))
-	c.mu.Unlock()
-	return c.LogStore.DeleteRange(from, to)
+	return c.LogCache.StoreLogs(logs)
 }
