@@ -128,8 +128,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 	var heard []state.Touch
 	var buf []byte
 	touch := func(all bool) error {
-		if n.fsm.stream.birthNow() == 0 {
-			bl := n.opener.request(n.whoami())
+		if bl, wanted := n.opening(); wanted {
 			if err := peer.WriteMessage(w, peer.LinkBlock, bl.Append(nil)); err != nil {
 				return err
 			}

@@ -64,8 +64,8 @@ type fsm struct {
 	advanced chan struct{} // closed and replaced after each entry while waiting is not 0
 	waiting  atomic.Int32
 
-	onOpened func(nonce int64, birth uint32) // our own stream was opened
-	onMember func()                          // any server's stream was opened
+	reopen   func() // our own stream needs another birth; it must not block
+	onMember func() // any server's stream was opened
 
 	measures Measures
 	replay   replay
@@ -75,6 +75,7 @@ type fsm struct {
 func newFSM(id uint32, clusterID string, fatal func(error)) *fsm {
 	return &fsm{id: id, ctx: context.Background(), stream: newStream(), fatal: fatal,
 		durable: func(uint64) error { return nil }, damaged: func(error) {}, onReplaced: func(int64) {},
+		reopen: func() {}, onMember: func() {},
 		cluster: clusterID, state: state.New(clusterID), advanced: make(chan struct{}),
 		walking: make(chan struct{}, 1)}
 }
@@ -208,8 +209,8 @@ func (f *fsmSink) Attached(s *session.Session, created bool) {
 }
 
 func (f *fsmSink) Opened(id uint32, nonce int64, birth uint32) {
-	if id == f.id {
-		f.onOpened(nonce, birth)
+	if id == f.id && f.stream.told(nonce, birth) {
+		f.reopen()
 	}
 	f.onMember()
 }
@@ -291,7 +292,9 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	for _, w := range unknown {
 		w.Done(&state.Outcome{Unknown: true}, nil)
 	}
-	f.onOpened(nonce, birth)
+	if f.stream.told(nonce, birth) {
+		f.reopen()
+	}
 	f.at(at.Index, at.Term)
 	f.mu.Unlock()
 	f.counted.requests.Store(0)

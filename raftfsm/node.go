@@ -44,7 +44,6 @@ type Node struct {
 	elections  *elect.Elections
 	linked     atomic.Uint32 // the leader to which our link stands; 0: none
 	serving    serving
-	opener     opener
 	leadership *leadership
 	term       atomic.Pointer[term] // that this server leads; nil: none
 	won        atomic.Int64         // elections
@@ -125,7 +124,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	}
 	n.wg.Go(func() { n.elections.First(n.ctx) })
 	n.wg.Go(func() {
-		if n.serving.watch(n.ctx, n.opener.opened) {
+		if n.serving.watch(n.ctx, n.fsm.stream.opened) {
 			n.die(errors.New("this server was removed from the cluster"))
 		}
 	})
@@ -173,9 +172,7 @@ func (n *Node) readDisk(d *disk.Disk) error {
 func (n *Node) makeFSM() (err error) {
 	n.fsm = newFSM(n.id, n.disk.Identity().Cluster, n.die)
 	n.fsm.ctx, n.fsm.obs = n.ctx, n.o.Observer
-	n.opener = opener{stream: n.fsm.stream, rand: n.o.Rand, again: func() { go n.openOwnStream() },
-		opened: newSignal()}
-	n.fsm.onOpened = n.opener.told
+	n.fsm.reopen = func() { go n.openOwnStream() }
 	n.fsm.onMember = func() {
 		if t := n.term.Load(); t != nil {
 			t.members.send()

@@ -287,7 +287,6 @@ func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 	const nodes = 200_000
 	f := newFSM(1, "c", func(err error) { t.Error(err) })
-	f.onOpened, f.onMember = func(int64, uint32) {}, func() {}
 	index := uint64(0)
 	apply := func(list ...state.Request) {
 		var b []byte

@@ -246,7 +246,6 @@ func TestSnapshotsRest(t *testing.T) {
 // snapshot is in the one that was restored.
 func TestLogBehindARestoredSnapshotIsEmpty(t *testing.T) {
 	f := newFSM(1, "c", func(err error) { t.Error(err) })
-	f.onOpened = func(int64, uint32) {}
 	var file bytes.Buffer
 	snap := state.New("c").StartSnapshot(state.Position{Index: 7, Term: 3})
 	must.OK(t, snap.Write(&file, func(read func()) { read() }))
@@ -270,7 +269,6 @@ func (refusedSink) Close() error { return errors.New("a newer one was sent") }
 // empty, and not shorter than that.
 func TestSnapshotThatIsRefusedCountsNothing(t *testing.T) {
 	f := newFSM(1, "c", func(err error) { t.Error(err) })
-	f.onOpened = func(int64, uint32) {}
 	f.counted.requests.Store(5)
 	f.counted.bytes.Store(500)
 	own := must.Get(f.Snapshot())(t)

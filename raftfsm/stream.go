@@ -41,6 +41,7 @@ type stream struct {
 	mu     sync.Mutex
 	room   sync.Cond // a request was applied, or the stream closed
 	birth  uint32    // 0: not open, nothing can be taken
+	nonce  int64     // of the request for a birth; 0: none yet
 	first  uint64    // seq of pending[head]
 	cursor uint64    // seq the reader takes next
 	reader uint64    // the reader that may take; see rewind
@@ -55,7 +56,8 @@ type stream struct {
 	waiters int // goroutines that wait for room
 	scratch []byte
 
-	ready signal // that the reader may find work
+	ready  signal // that the reader may find work
+	opened signal // that the stream was opened
 }
 
 // pending is one unapplied request.
@@ -66,7 +68,7 @@ type pending struct {
 }
 
 func newStream() *stream {
-	s := &stream{first: 1, cursor: 1, closed: true, ready: newSignal()}
+	s := &stream{first: 1, cursor: 1, closed: true, ready: newSignal(), opened: newSignal()}
 	s.room.L = &s.mu
 	return s
 }
@@ -307,69 +309,61 @@ func (s *stream) birthNow() uint32 {
 	return s.birth
 }
 
-// opener gets this server's stream its birth, which Apply gives. The request
-// for it may be repeated, and be applied late: its nonce tells which it was.
-type opener struct {
-	stream *stream
-	rand   io.Reader
-	again  func() // asks for another birth; it must not block
-	opened signal // that the stream was opened
-
-	mu    sync.Mutex
-	nonce int64 // of the current request; 0: none yet
-}
-
-// request is the current request, as the block that carries it.
-func (o *opener) request(m state.Member) state.Block {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for o.nonce == 0 {
-		o.nonce = randomInt(o.rand)
+// opening returns the request for the stream's birth, which Apply gives, as the block that carries
+// it. The request may be repeated, and be applied late: its nonce tells which it was.
+func (s *stream) opening(m state.Member, rand io.Reader) state.Block {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.nonce == 0 {
+		s.nonce = randomInt(rand)
 	}
-	r := state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), o.nonce)}
+	r := state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), s.nonce)}
 	return state.Block{Origin: m.ID, Count: 1, Requests: r.Append(nil)}
 }
 
-// told is called when a stream of this server was opened or, by its removal,
-// taken away, and after a snapshot, in which either may be hidden.
-func (o *opener) told(nonce int64, birth uint32) {
-	o.mu.Lock()
-	ours := birth != 0 && nonce == o.nonce
-	if !ours && o.stream.birthNow() != 0 {
+// told is called when a stream of this server was opened or, by its removal, taken away, and after
+// a snapshot, in which either may be hidden. It reports whether the stream needs another birth.
+func (s *stream) told(nonce int64, birth uint32) (again bool) {
+	s.mu.Lock()
+	is, ours := s.birth, birth != 0 && nonce == s.nonce
+	if again = !ours && is != 0; again {
 		// An earlier life of this server opened its stream late and took ours
 		// away, or the server was removed. Nothing under the old birth can be
 		// applied any more: begin again. But not while a request of ours is still
 		// on its way: with a new nonce that one would be taken for another life's
 		// when it is applied, and where requests are repeated faster than they
 		// are applied, so would the next, forever.
-		o.nonce = 0
+		s.nonce = 0
 	}
-	o.mu.Unlock()
+	s.mu.Unlock()
 	switch {
-	case ours && o.stream.birthNow() != birth:
-		o.stream.open(birth)
-		o.opened.send()
-	case !ours && o.stream.birthNow() != 0:
-		o.stream.open(0)
-		o.again()
+	case again:
+		s.open(0)
+	case ours && is != birth:
+		s.open(birth)
+		s.opened.send()
 	}
+	return again
 }
 
-// whoami returns what this server says of itself when it opens its stream.
-func (n *Node) whoami() state.Member {
-	return state.Member{ID: n.id, Incarnation: n.disk.Identity().Incarnation, PeerAddr: n.o.Peers[n.id],
+// opening returns the request for this server's stream, and whether it has yet to be opened.
+func (n *Node) opening() (bl state.Block, wanted bool) {
+	if n.fsm.stream.birthNow() != 0 {
+		return bl, false
+	}
+	m := state.Member{ID: n.id, Incarnation: n.disk.Identity().Incarnation, PeerAddr: n.o.Peers[n.id],
 		ClientAddr: n.o.ClientAddr}
+	return n.fsm.stream.opening(m, n.o.Rand), true
 }
 
 // openOwnStream lets a leader ask itself for its stream, if it has none. A
 // follower asks over its link.
 func (n *Node) openOwnStream() {
-	if n.fsm.stream.birthNow() != 0 {
-		return
-	}
-	if t := n.term.Load(); t != nil {
-		t.acts.addOpen(n.opener.request(n.whoami()))
-		t.wake()
+	if bl, wanted := n.opening(); wanted {
+		if t := n.term.Load(); t != nil {
+			t.acts.addOpen(bl)
+			t.wake()
+		}
 	}
 }
 

@@ -368,21 +368,20 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 func TestG22StreamOpensHoweverLateRequestsAreApplied(t *testing.T) {
 	for _, late := range []int{1, 3} {
 		s := newStream()
-		o := opener{stream: s, rand: crand.Reader, again: func() {}, opened: newSignal()}
 		births := map[int64]uint32{}
 		var queue []int64
 		for i := range late {
 			queue = append(queue, -int64(i+1)) // of the earlier life
 		}
 		for range 20 {
-			o.request(state.Member{ID: 1})
-			queue = append(queue, o.nonce)
+			s.opening(state.Member{ID: 1}, crand.Reader)
+			queue = append(queue, s.nonce)
 			nonce := queue[0]
 			queue = queue[1:]
 			if births[nonce] == 0 {
 				births[nonce] = uint32(len(births) + 1)
 			}
-			o.told(nonce, births[nonce])
+			s.told(nonce, births[nonce])
 		}
 		if s.birthNow() == 0 {
 			t.Errorf("requests that are applied %d rounds late: the stream is never opened, %d nonces", late,
