@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -58,17 +59,19 @@ type timeoutNow struct {
 	Term uint64
 }
 
-// coder walks over the fields of a message, and writes or reads them.
+// coder walks over the fields of a message, and writes or reads them. Writing changes nothing of the
+// message: raft sends one request to several servers at once.
 type coder struct {
 	b    []byte        // written so far
 	read *jute.Decoder // nil: it writes
 }
 
-func (c *coder) number(v *uint64) {
+// number walks over a number of eight bytes.
+func number[T uint64 | int64 | raft.ProtocolVersion | raft.SnapshotVersion](c *coder, v *T) {
 	if c.read != nil {
-		*v = uint64(c.read.Long())
+		*v = T(c.read.Long())
 	} else {
-		c.b = binary.BigEndian.AppendUint64(c.b, *v)
+		c.b = jute.AppendLong(c.b, int64(*v))
 	}
 }
 
@@ -89,11 +92,7 @@ func (c *coder) bool(v *bool) {
 }
 
 func (c *coder) header(h *raft.RPCHeader) {
-	version := uint64(h.ProtocolVersion)
-	c.number(&version)
-	if c.read != nil { // raft sends one request to several servers at once: writing changes nothing of it
-		h.ProtocolVersion = raft.ProtocolVersion(version)
-	}
+	number(c, &h.ProtocolVersion)
 	c.bytes(&h.ID)
 	c.bytes(&h.Addr)
 }
@@ -105,61 +104,58 @@ func (c *coder) fields(message any) (kind byte) {
 	case *raft.AppendEntriesRequest:
 		c.header(&m.RPCHeader)
 		for _, v := range []*uint64{&m.Term, &m.PrevLogEntry, &m.PrevLogTerm, &m.LeaderCommitIndex} {
-			c.number(v)
+			number(c, v)
 		}
 		c.bytes(&m.Leader) //nolint:staticcheck // what raft 1.7 itself still sends
 		c.entries(m)
 		return kindAppend
 	case *raft.AppendEntriesResponse:
-		c.number(&m.Term)
-		c.number(&m.LastLog)
+		number(c, &m.Term)
+		number(c, &m.LastLog)
 		c.bool(&m.Success)
 		c.bool(&m.NoRetryBackoff)
 		return kindAppend
 	case *raft.RequestVoteRequest:
 		c.header(&m.RPCHeader)
-		c.number(&m.Term)
+		number(c, &m.Term)
 		c.bytes(&m.Candidate) //nolint:staticcheck // as above
-		c.number(&m.LastLogIndex)
-		c.number(&m.LastLogTerm)
+		number(c, &m.LastLogIndex)
+		number(c, &m.LastLogTerm)
 		c.bool(&m.LeadershipTransfer)
 		return kindVote
 	case *raft.RequestVoteResponse:
-		c.number(&m.Term)
+		number(c, &m.Term)
 		c.bool(&m.Granted)
 		return kindVote
 	case *raft.RequestPreVoteRequest:
 		c.header(&m.RPCHeader)
-		c.number(&m.Term)
-		c.number(&m.LastLogIndex)
-		c.number(&m.LastLogTerm)
+		number(c, &m.Term)
+		number(c, &m.LastLogIndex)
+		number(c, &m.LastLogTerm)
 		return kindPreVote
 	case *raft.RequestPreVoteResponse:
-		c.number(&m.Term)
+		number(c, &m.Term)
 		c.bool(&m.Granted)
 		return kindPreVote
 	case *timeoutNow:
 		c.header(&m.RPCHeader)
-		c.number(&m.Term)
+		number(c, &m.Term)
 		return kindTimeoutNow
 	case *raft.TimeoutNowResponse:
 		return kindTimeoutNow
 	case *raft.InstallSnapshotRequest:
 		c.header(&m.RPCHeader)
-		version, size := uint64(m.SnapshotVersion), uint64(m.Size)
-		for _, v := range []*uint64{&version, &m.Term, &m.LastLogIndex, &m.LastLogTerm,
-			&m.ConfigurationIndex, &size} {
-			c.number(v)
+		number(c, &m.SnapshotVersion)
+		for _, v := range []*uint64{&m.Term, &m.LastLogIndex, &m.LastLogTerm, &m.ConfigurationIndex} {
+			number(c, v)
 		}
-		if c.read != nil {
-			m.SnapshotVersion, m.Size = raft.SnapshotVersion(version), int64(size)
-		}
+		number(c, &m.Size)
 		c.bytes(&m.Leader)
 		c.bytes(&m.Peers)
 		c.bytes(&m.Configuration)
 		return kindSnapshot
 	case *raft.InstallSnapshotResponse:
-		c.number(&m.Term)
+		number(c, &m.Term)
 		c.bool(&m.Success)
 		return kindSnapshot
 	}
@@ -170,33 +166,30 @@ func (c *coder) fields(message any) (kind byte) {
 func (c *coder) entries(m *raft.AppendEntriesRequest) {
 	if c.read == nil {
 		c.b = jute.AppendInt(c.b, int32(len(m.Entries)))
-		for _, e := range m.Entries {
-			var stamp int64
-			if !e.AppendedAt.IsZero() {
-				stamp = e.AppendedAt.UnixNano()
+	} else {
+		list := make([]raft.Log, max(0, c.read.Count(entrySize)))
+		m.Entries = slices.Grow(m.Entries, len(list))
+		for i := range list {
+			m.Entries = append(m.Entries, &list[i])
+		}
+	}
+	for _, e := range m.Entries {
+		number(c, &e.Index)
+		number(c, &e.Term)
+		var stamp int64
+		if !e.AppendedAt.IsZero() {
+			stamp = e.AppendedAt.UnixNano()
+		}
+		if number(c, &stamp); c.read == nil {
+			c.b = append(c.b, byte(e.Type))
+		} else {
+			if stamp != 0 {
+				e.AppendedAt = time.Unix(0, stamp)
 			}
-			c.b = binary.BigEndian.AppendUint64(c.b, e.Index)
-			c.b = binary.BigEndian.AppendUint64(c.b, e.Term)
-			c.b = append(jute.AppendLong(c.b, stamp), byte(e.Type))
-			c.b = jute.AppendBuffer(jute.AppendBuffer(c.b, e.Data), e.Extensions)
+			e.Type = raft.LogType(c.read.Byte())
 		}
-		return
-	}
-	n := c.read.Count(entrySize)
-	if n <= 0 {
-		return
-	}
-	list := make([]raft.Log, n)
-	m.Entries = make([]*raft.Log, n)
-	for i := range list {
-		e := &list[i]
-		m.Entries[i] = e
-		e.Index, e.Term = uint64(c.read.Long()), uint64(c.read.Long())
-		if stamp := c.read.Long(); stamp != 0 {
-			e.AppendedAt = time.Unix(0, stamp)
-		}
-		e.Type = raft.LogType(c.read.Byte())
-		e.Data, e.Extensions = c.read.Buffer(), c.read.Buffer()
+		c.bytes(&e.Data)
+		c.bytes(&e.Extensions)
 	}
 }
 
