@@ -52,7 +52,7 @@ func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep b
 		return Restored{}, ErrRestoring
 	}
 	defer n.restoring.Unlock()
-	r := &restore{n: n, done: make(chan outcome, piecesOut+2)}
+	r := &restore{n: n, done: make(outcomes, piecesOut+2)}
 	r.g = state.Staging{ID: randomInt(n.o.Rand), Origin: n.id, Birth: n.fsm.stream.birthNow(), Size: size}
 	err := r.begin(ctx)
 	if err == nil {
@@ -75,21 +75,17 @@ type restore struct {
 	n    *Node
 	g    state.Staging
 	out  int // requests proposed whose outcome has not come
-	done chan outcome
+	done outcomes
 }
 
-// outcome is the outcome of one request. Its channel has room for all requests that can be under
-// way.
-type outcome struct {
-	unknown bool
-	code    jute.ErrCode
-	zxid    int64
-	reply   []byte
-}
+// outcomes has room for those of all requests that can be under way.
+type outcomes chan state.Outcome
 
 // Done implements state.Waiter.
-func (r *restore) Done(o *state.Outcome, _ *state.State) {
-	r.done <- outcome{o.Unknown || o.Refused, o.Code, o.Zxid, slices.Clone(o.Reply)}
+func (c outcomes) Done(o *state.Outcome, _ *state.State) {
+	kept := *o
+	kept.Reply = slices.Clone(o.Reply)
+	c <- kept
 }
 
 // begin opens the place for the backup.
@@ -138,7 +134,7 @@ func (r *restore) propose(ctx context.Context, req state.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, restoreWait)
 	defer cancel()
 	for {
-		err := r.n.fsm.stream.put(&req, r)
+		err := r.n.fsm.stream.put(&req, r.done)
 		if err == nil {
 			r.out++
 		}
@@ -158,18 +154,18 @@ func (r *restore) next(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("given up, and nothing was changed: %w", err)
-	case o.unknown:
+	case o.Unknown || o.Refused:
 		return errors.New("given up, and nothing was changed: this server fell behind the others; try again")
-	case o.code == state.Occupied:
-		return fmt.Errorf("%w, %s", ErrRestoring, o.reply)
-	case o.code != jute.OK:
-		return fmt.Errorf("refused, and nothing was changed: %s", o.reply)
+	case o.Code == state.Occupied:
+		return fmt.Errorf("%w, %s", ErrRestoring, o.Reply)
+	case o.Code != jute.OK:
+		return fmt.Errorf("refused, and nothing was changed: %s", o.Reply)
 	}
 	r.out--
 	return nil
 }
 
-func (r *restore) wait(ctx context.Context) (outcome, error) {
+func (r *restore) wait(ctx context.Context) (state.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, restoreWait)
 	defer cancel()
 	select {
@@ -177,38 +173,32 @@ func (r *restore) wait(ctx context.Context) (outcome, error) {
 		return o, nil
 	case <-ctx.Done():
 		if ok, why := r.n.Serving(); !ok {
-			return outcome{}, errors.New(why)
+			return state.Outcome{}, errors.New(why)
 		}
-		return outcome{}, ctx.Err()
+		return state.Outcome{}, ctx.Err()
 	case <-r.n.ctx.Done():
-		return outcome{}, ErrClosed
+		return state.Outcome{}, ErrClosed
 	}
 }
 
 // giveUp lets all servers drop the pieces. If it cannot propose that now, the leader finds out.
 func (r *restore) giveUp() {
-	req, w := r.g.GiveUp(), make(given)
-	if r.n.fsm.stream.put(&req, w) != nil {
+	req, given := r.g.GiveUp(), make(outcomes, 1)
+	if r.n.fsm.stream.put(&req, given) != nil {
 		return
 	}
 	select { // a restore that is tried again at once must find the place free
-	case <-w:
+	case <-given:
 	case <-time.After(restoreBegin):
 	case <-r.n.ctx.Done():
 	}
 }
 
-// given is closed when something was given up.
-type given chan struct{}
-
-// Done implements state.Waiter.
-func (g given) Done(*state.Outcome, *state.State) { close(g) }
-
 // finish waits until the state is replaced.
 func (r *restore) finish(ctx context.Context) (Restored, error) {
 	o, err := r.wait(ctx)
 	switch {
-	case err != nil || o.unknown:
+	case err != nil || o.Unknown || o.Refused:
 		var made Restored
 		err := ErrNotKnown
 		r.n.View(func(s *state.State) {
@@ -217,11 +207,11 @@ func (r *restore) finish(ctx context.Context) (Restored, error) {
 			}
 		})
 		return made, err
-	case o.code != jute.OK:
-		return Restored{}, fmt.Errorf("refused, and nothing was changed: %s", o.reply)
+	case o.Code != jute.OK:
+		return Restored{}, fmt.Errorf("refused, and nothing was changed: %s", o.Reply)
 	}
-	made, err := state.ParseRestored(o.reply)
-	return Restored{made, o.zxid}, err
+	made, err := state.ParseRestored(o.Reply)
+	return Restored{made, o.Zxid}, err
 }
 
 // abandoned is a leader's watch over a restore whose pieces have stopped coming.
