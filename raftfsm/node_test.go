@@ -295,14 +295,6 @@ func (c *trio) start(id int) {
 	c.t.Cleanup(func() { stop(c.t, n) })
 }
 
-// leadBut sees to it that another server leads than this one.
-func (c *trio) leadBut(id int) {
-	c.t.Helper()
-	if c.leader() == id {
-		must.OK(c.t, c.nodes[id].Lead(c.t.Context(), uint32(id%3+1)))
-	}
-}
-
 // mustLead waits until a server leads.
 func (c *trio) mustLead() (id int) {
 	c.t.Helper()
