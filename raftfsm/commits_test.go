@@ -22,7 +22,7 @@ import (
 // TestWhoIsNudged asks who is told of a commit at once: servers with sessions, servers whose requests were
 // in the entry, and everybody when the leader acted on its own account.
 func TestWhoIsNudged(t *testing.T) {
-	tm := &term{n: &Node{fsm: newFSM(1, "c", nil)}, links: linkSet{}}
+	tm := &term{n: &Node{fsm: newFSM(1, "c", new(watcher), nil)}, links: linkSet{}}
 	tm.nudger = newNudger(tm)
 	tm.nudger.everybody = false
 	sessions := session.NewTable(1)
@@ -53,7 +53,7 @@ func TestNudgesAreOfOnesOwnTerm(t *testing.T) {
 		term        uint64 // of the entry applied last
 		leads, told bool
 	}{{5, true, true}, {5, false, false}, {4, true, false}, {6, true, false}} {
-		tm := &term{n: &Node{fsm: newFSM(1, "c", nil)}, links: linkSet{}, number: 5}
+		tm := &term{n: &Node{fsm: newFSM(1, "c", new(watcher), nil)}, links: linkSet{}, number: 5}
 		g := newNudger(tm)
 		g.leads = func() bool { return c.leads }
 		f := &nudged{ch: make(chan state.Position, 1)}
@@ -69,7 +69,7 @@ func TestNudgesAreOfOnesOwnTerm(t *testing.T) {
 
 // A follower at which no client waits is told later, once for all entries until then.
 func TestOthersAreNudgedLater(t *testing.T) {
-	tm := &term{n: &Node{fsm: newFSM(1, "c", nil)}, links: linkSet{}, number: 5}
+	tm := &term{n: &Node{fsm: newFSM(1, "c", new(watcher), nil)}, links: linkSet{}, number: 5}
 	g := newNudger(tm)
 	g.leads, g.everybody = func() bool { return true }, false
 	f := &nudged{ch: make(chan state.Position, 1)}
@@ -109,7 +109,7 @@ func (n nudges) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, args *raft.
 // something is missing, which costs a round trip and tells it nothing.
 func TestNudgesFollowTheirEntry(t *testing.T) {
 	trans := nudges{sent: make(chan uint64)}
-	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", nil), raft: &consensus{Raft: &elect.Raft{ID: 1, Trans: trans}}}, number: 5}
+	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil), raft: &consensus{Raft: &elect.Raft{ID: 1, Trans: trans}}}, number: 5}
 	g := newNudger(tm)
 	g.leads = func() bool { return true }
 	g.setFollowers([]raft.Server{{ID: "1"}, {ID: "2"}})
@@ -158,7 +158,7 @@ func TestNudgesFollowTheirEntry(t *testing.T) {
 // answer: this server may be elected again.
 func TestEndOfATermWaitsForNoNudge(t *testing.T) {
 	trans := nudges{sent: make(chan uint64)}
-	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", nil), raft: &consensus{Raft: &elect.Raft{ID: 1, Trans: trans}}}, number: 5}
+	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil), raft: &consensus{Raft: &elect.Raft{ID: 1, Trans: trans}}}, number: 5}
 	g := newNudger(tm)
 	g.leads = func() bool { return true }
 	g.setFollowers([]raft.Server{{ID: "1"}, {ID: "2"}})

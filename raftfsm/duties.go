@@ -119,10 +119,8 @@ func (t *term) duties() {
 			if n.raft.Leads() {
 				n.serving.contact()
 			}
-			if n.o.Observer != nil {
-				heard = n.o.Observer.Heard(heard[:0], false)
-				t.tracker.touchAll(heard)
-			}
+			heard = n.o.Observer.Heard(heard[:0], false)
+			t.tracker.touchAll(heard)
 			if time.Since(looked) >= membersEvery-every/2 {
 				looked = time.Now()
 				t.publishMembers()

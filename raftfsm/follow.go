@@ -133,10 +133,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 				return err
 			}
 		}
-		heard = heard[:0]
-		if n.o.Observer != nil {
-			heard = n.o.Observer.Heard(heard, all)
-		}
+		heard = n.o.Observer.Heard(heard[:0], all)
 		if why := *n.lowDisk.Load(); why != "" {
 			if err := peer.WriteMessage(w, peer.LinkFull, []byte(why)); err != nil {
 				return err

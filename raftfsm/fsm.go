@@ -39,7 +39,7 @@ type fsm struct {
 
 	mu    sync.RWMutex // the state lock: written only by Apply and Restore
 	state *state.State
-	obs   Observer // nil until the server above is attached
+	obs   Observer
 
 	// walking holds a token while a snapshot or a backup is open: there can be
 	// only one at a time. Raft never waits for it.
@@ -72,8 +72,8 @@ type fsm struct {
 	snapshot atomic.Pointer[status.Snapshot] // the newest; nil: none
 }
 
-func newFSM(id uint32, clusterID string, fatal func(error)) *fsm {
-	return &fsm{id: id, ctx: context.Background(), stream: newStream(), fatal: fatal,
+func newFSM(id uint32, clusterID string, obs Observer, fatal func(error)) *fsm {
+	return &fsm{id: id, obs: obs, ctx: context.Background(), stream: newStream(), fatal: fatal,
 		durable: func(uint64) error { return nil }, damaged: func(error) {}, onReplaced: func(int64) {},
 		reopen: func() {}, onMember: func() {},
 		cluster: clusterID, state: state.New(clusterID), advanced: make(chan struct{}),
@@ -116,9 +116,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 	}
 	f.advance()
 	f.counted.bytes.Add(int64(len(l.Data)))
-	if f.obs != nil {
-		f.obs.Applied()
-	}
+	f.obs.Applied()
 	f.measureApplied(l, began, f.counted.requests.Load()-before)
 	return nil
 }
@@ -184,9 +182,7 @@ func (f *fsmSink) Events(zxid int64, events []tree.Event) {
 		dir, _ := f.state.Tree().Get(events[1].Path)
 		f.passedOn.Store(f.passedOn.Load() || dir.NumChildren > 0)
 	}
-	if f.obs != nil {
-		f.obs.Events(zxid, events)
-	}
+	f.obs.Events(zxid, events)
 }
 
 func (f *fsmSink) Ended(e *state.Ending) {
@@ -194,16 +190,14 @@ func (f *fsmSink) Ended(e *state.Ending) {
 	if t := f.tracker.Load(); t != nil {
 		t.remove(e.Session.ID)
 	}
-	if f.obs != nil {
-		f.obs.SessionEnded(e)
-	}
+	f.obs.SessionEnded(e)
 }
 
 func (f *fsmSink) Attached(s *session.Session, created bool) {
 	if t := f.tracker.Load(); t != nil {
 		t.touch(s.ID, s.Timeout)
 	}
-	if f.obs != nil && !created {
+	if !created {
 		f.obs.SessionMoved(s.ID, s.Gen)
 	}
 }
@@ -219,9 +213,7 @@ func (f *fsmSink) Replaced() {
 	if t := f.tracker.Load(); t != nil {
 		t.replace(f.state.Sessions())
 	}
-	if f.obs != nil {
-		f.obs.Reset()
-	}
+	f.obs.Reset()
 	f.replaced = true
 }
 
@@ -277,9 +269,7 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	f.state = restored
 	f.zxid.Store(restored.Zxid())
 	f.config.Store(restored.Configured())
-	if f.obs != nil {
-		f.obs.Reset()
-	}
+	f.obs.Reset()
 	birth, nonce, last := restored.Stream(f.id)
 	var unknown []state.Waiter
 	if birth == f.stream.birthNow() {

@@ -18,7 +18,7 @@ import (
 
 // passing is a term in which entries take 3 ms, and follower 2 may be told of the entry applied last.
 func passing(t *testing.T) (*handoff, *nudged) {
-	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", nil)}, ctx: t.Context(), tracker: newTracker(),
+	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil)}, ctx: t.Context(), tracker: newTracker(),
 		work: newSignal(), number: 5}
 	tm.nudger = newNudger(tm)
 	tm.nudger.leads = func() bool { return true }
@@ -140,7 +140,7 @@ func TestWaitsInVainEnd(t *testing.T) {
 
 // A leader notes that a node was deleted beside others; the last in line passes nothing on.
 func TestDeletesBesideOthersPassOn(t *testing.T) {
-	f := newFSM(1, "c", func(err error) { t.Error(err) })
+	f := newFSM(1, "c", new(watcher), func(err error) { t.Error(err) })
 	index := uint64(0)
 	apply := func(r state.Request) bool {
 		f.state.Sessions().All(func(s session.Session) { r.Session, r.Gen = s.ID, s.Gen })

@@ -170,8 +170,8 @@ func (n *Node) readDisk(d *disk.Disk) error {
 
 // makeFSM makes the state and connects its callbacks.
 func (n *Node) makeFSM() (err error) {
-	n.fsm = newFSM(n.id, n.disk.Identity().Cluster, n.die)
-	n.fsm.ctx, n.fsm.obs = n.ctx, n.o.Observer
+	n.fsm = newFSM(n.id, n.disk.Identity().Cluster, n.o.Observer, n.die)
+	n.fsm.ctx = n.ctx
 	n.fsm.reopen = func() { go n.openOwnStream() }
 	n.fsm.onMember = func() {
 		if t := n.term.Load(); t != nil {

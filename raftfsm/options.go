@@ -92,7 +92,7 @@ type Options struct {
 	Measures Measures
 	// ReadOnly lets clients that ask for it read this server's state while it knows no leader.
 	ReadOnly bool
-	// Observer is told of every change; see Observer.
+	// Observer is told of every change; see Observer. There must be one.
 	Observer Observer
 	// Waiting is told, in words, what this server waits for before it joins its
 	// cluster, and again when that changes. It must not block.

@@ -286,7 +286,7 @@ func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 // piece of it is written only after another entry has been applied.
 func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 	const nodes = 200_000
-	f := newFSM(1, "c", func(err error) { t.Error(err) })
+	f := newFSM(1, "c", new(watcher), func(err error) { t.Error(err) })
 	index := uint64(0)
 	apply := func(list ...state.Request) {
 		var b []byte

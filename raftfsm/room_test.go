@@ -245,7 +245,7 @@ func TestSnapshotsRest(t *testing.T) {
 // TestLogBehindARestoredSnapshotIsEmpty: what was counted towards the next
 // snapshot is in the one that was restored.
 func TestLogBehindARestoredSnapshotIsEmpty(t *testing.T) {
-	f := newFSM(1, "c", func(err error) { t.Error(err) })
+	f := newFSM(1, "c", new(watcher), func(err error) { t.Error(err) })
 	var file bytes.Buffer
 	snap := state.New("c").StartSnapshot(state.Position{Index: 7, Term: 3})
 	must.OK(t, snap.Write(&file, func(read func()) { read() }))
@@ -268,7 +268,7 @@ func (refusedSink) Close() error { return errors.New("a newer one was sent") }
 // this server writes a snapshot of its own, which is then refused. The log behind the new state is
 // empty, and not shorter than that.
 func TestSnapshotThatIsRefusedCountsNothing(t *testing.T) {
-	f := newFSM(1, "c", func(err error) { t.Error(err) })
+	f := newFSM(1, "c", new(watcher), func(err error) { t.Error(err) })
 	f.counted.requests.Store(5)
 	f.counted.bytes.Store(500)
 	own := must.Get(f.Snapshot())(t)

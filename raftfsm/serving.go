@@ -188,9 +188,7 @@ func (g *serving) setReadOnly(on bool) {
 	}
 	g.readOnly = on
 	g.n.log.Info("read-only mode", "on", on)
-	if g.n.o.Observer != nil {
-		g.n.o.Observer.ReadOnly(on)
-	}
+	g.n.o.Observer.ReadOnly(on)
 }
 
 // set lets clients in, if there is no reason not to. The observer is told under
@@ -216,9 +214,7 @@ func (g *serving) set(reason string) {
 	default:
 		g.n.log.Warn("not serving clients", "reason", reason)
 	}
-	if g.n.o.Observer != nil {
-		g.n.o.Observer.Serving(serve)
-	}
+	g.n.o.Observer.Serving(serve)
 }
 
 // end sends clients away for good.

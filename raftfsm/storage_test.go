@@ -132,7 +132,7 @@ func flipByte(t *testing.T, rng *rand.Rand, dir string) string {
 func TestTwoProcessesCannotShareADataDirectory(t *testing.T) {
 	dir := t.TempDir()
 	start(t, Options{DataDir: dir})
-	_, err := Start(context.Background(), Options{DataDir: dir, Logger: quietLog(t, 1)})
+	_, err := Start(context.Background(), Options{DataDir: dir, Observer: new(watcher), Logger: quietLog(t, 1)})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "in use by another process"),
 		"second start: %v", err)
 }
@@ -141,7 +141,7 @@ func TestDataDirectoryBelongsToOneServer(t *testing.T) {
 	dir := t.TempDir()
 	n, _ := start(t, Options{DataDir: dir, ID: 1})
 	stop(t, n)
-	_, err := Start(context.Background(), Options{DataDir: dir, ID: 2, Logger: quietLog(t, 2)})
+	_, err := Start(context.Background(), Options{DataDir: dir, ID: 2, Observer: new(watcher), Logger: quietLog(t, 2)})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "belongs to server 1"),
 		"start under another id: %v", err)
 }
