@@ -236,23 +236,15 @@ func (d *draw) attack(c *wire.Conn, frames [][]byte) error {
 
 // open gives f a session from the attacker's address, with the identity of d.
 func (d *draw) open(ctx context.Context, addr string, f func(c *wire.Conn) error) error {
-	dial := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 66)}, Timeout: 5 * time.Second}
-	nc, err := dial.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	defer context.AfterFunc(ctx, func() { nc.Close() })()
-	c := wire.New(nc)
-	if err := c.Connect(wire.NewSession(40_000)); err != nil {
-		return err
-	}
-	for i := range d.identities {
-		if _, err := c.Call(jute.OpAuth, wire.Auth("digest", fmt.Sprintf("%d-%d:p", d.seed, i))); err != nil {
-			return err
+	a := &attacker{ctx: ctx}
+	return a.session(target{Client: addr}, func(c *wire.Conn) error {
+		for i := range d.identities {
+			if _, err := c.Call(jute.OpAuth, wire.Auth("digest", fmt.Sprintf("%d-%d:p", d.seed, i))); err != nil {
+				return err
+			}
 		}
-	}
-	return f(c)
+		return f(c)
+	})
 }
 
 // watch watches until the attack ends.
