@@ -192,6 +192,45 @@ func TestAnAddressHasOneAccountOfMemory(t *testing.T) {
 	s.memory.drop(bad[0])
 	expect.That(t, s.memory.try(bad[1], inputPart, 2<<20, false) && bad[1].from.buffers.Load() == 2<<20,
 		"%d bytes, after all was given back", bad[1].from.buffers.Load())
+
+	// Its watches have fired: a connection that waits finds the room.
+	granted := make(chan bool, 1)
+	go func() { granted <- s.memory.wait(bad[2], inputPart, 4<<20) }()
+	select {
+	case ok := <-granted:
+		expect.That(t, ok && bad[0].from.watches.Load() == 0, "granted: %v", ok)
+	case <-time.After(30 * time.Second):
+		t.Error("waits for watches that have fired")
+	}
+}
+
+// Many watches that end with their connection leave the address room again.
+func TestWatchesOfAConnectionAreGivenBack(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	from := r.srv.all()[0].from
+	for i := range 2 * watchStep / 1000 {
+		must.Get(c.Call(jute.OpExists, wire.PathWatch(fmt.Sprintf("/%d/%s", i, strings.Repeat("x", 1000)), true)))(t)
+	}
+	expect.That(t, from.watches.Load() >= watchStep, "the address has %d bytes of watches", from.watches.Load())
+	must.OK(t, c.CloseSession())
+	must.Await(t, "the address still has them", 30*time.Second, func() bool { return from.watches.Load() == 0 })
+}
+
+// A request that waits for its address is counted once, however long it waits.
+func TestAWaitForTheAddressIsCountedOnce(t *testing.T) {
+	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+	defer s.Shutdown(t.Context())
+	c := newConn(s, &net.TCPConn{}, nil)
+	c.from = new(address)
+	c.arrived = s.now()
+	c.from.paid.Store(int64(c.arrived))
+	c.from.owed.Store(s.share(burstTime) + s.share(20*time.Millisecond))
+	expect.That(t, c.afford(1), "the connection is open")
+	expect.Equal(t, s.metrics.Throttled.Load(), 1, "waits")
+	c.arrived = s.now()
+	expect.That(t, c.afford(1), "the connection is open")
+	expect.Equal(t, s.metrics.Throttled.Load(), 1, "waits, as the second one has room")
 }
 
 // An address without connections is remembered until it owes nothing.
