@@ -47,7 +47,8 @@ func lines(t *testing.T, file string) (list []string) {
 func TestLinesHaveTheFieldsOfZooKeepersLog(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	l := opened(t, file)
-	ids := []jute.ID{{Scheme: "super"}, {Scheme: "digest", ID: "ann:hash="}, {Scheme: "ip", ID: "10.0.0.1"}}
+	ids := []jute.ID{{Scheme: "super", ID: "root"}, {Scheme: "digest", ID: "ann:hash="},
+		{Scheme: "digest", ID: ":hash="}, {Scheme: "ip", ID: "10.0.0.1"}}
 	request := func(op jute.OpCode, body []byte, out state.Outcome) {
 		l.Request(&observe.Request{Op: op, Body: body, Session: -1, Addr: "10.0.0.1", IDs: ids, Outcome: out})
 	}

@@ -45,7 +45,14 @@ func TestBreak(t *testing.T) {
 	a, b := r.session(), r.session()
 	mine := r.lock(a, "/l")
 	r.lock(b, "/l")
-	h := r.get(200, "/locks/l").list("holders")[0]
+	r.lock(r.session(), "/l") // waits for b, whatever becomes of a
+	lock := r.get(200, "/locks/l")
+	next := lock.list("waiters")[0]
+	leaves := r.do(200, "break", quoted("path", "/l", "node", next["node"].(string), "token", next["token"].(string),
+		"dryRun", "")).list("hits")
+	expect.That(t, len(leaves) == 1 && leaves[0]["session"] == sid(b) && leaves[0]["what"] == "leaves the queue",
+		"of a waiter: %v", leaves)
+	h := lock.list("holders")[0]
 	node, token := h["node"].(string), h["token"].(string)
 	dry := r.do(200, "break", quoted("path", "/l", "node", node, "token", token, "dryRun", ""))
 	hits := dry.list("hits")

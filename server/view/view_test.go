@@ -509,6 +509,11 @@ func TestPage(t *testing.T) {
 			expect.Has(t, p, w, "%s: the policy %q lacks", path, p)
 		}
 		expect.That(t, !strings.Contains(p, "unsafe"), "%s: %s", path, p)
+		for name, want := range map[string]string{"X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+			"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+			"Cache-Control": "no-cache", "Vary": "Accept-Encoding"} {
+			expect.Equal(t, a.Header.Get(name), want, "%s: %s", path, name)
+		}
 	}
 	// A page that polls hears in a few bytes that nothing is new.
 	x, _ := r.request("GET", "/?tab=locks", nil, "")

@@ -1,0 +1,147 @@
+package view
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/view/answer"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// Every line of a picture, as the page draws it. Lines to the right end in an arrow to the right, those
+// that bow in an arrow back to their column.
+func TestLinesOfAPicture(t *testing.T) {
+	party := func(session int64, cycle int) partyRow {
+		return partyRow{Label: "p", Addr: "a", Party: recipe.Party{Session: recipe.Session(session), Cycle: cycle}}
+	}
+	g := &graphAnswer{
+		Parties: []partyRow{party(1, 0), party(2, 0), party(3, 0), party(4, 1), party(5, 1)},
+		Edges: []recipe.Edge{
+			{From: 0, To: 1, Path: "/a", FromNode: "x", ToNode: "y"}, {From: 1, To: 2, Path: "/b", Any: true},
+			{From: 0, To: 2, Path: "/c", Watch: true}, {From: 0, To: 2, Path: "/d", Any: true},
+			{From: 0, To: 2, Path: "/e"},
+			{From: 0, To: 3, Path: "/v", Watch: true}, {From: 0, To: 3, Path: "/w", Watch: true},
+			{From: 3, To: 4, Path: "/x", Cycle: true}, {From: 4, To: 3, Path: "/y", Cycle: true},
+		},
+		EdgeCount: 9, Suspected: []recipe.Cycle{{}},
+	}
+	g.Parties[1].Label, g.Parties[2].Label, g.Parties[2].Reason = "0x2", strings.Repeat("l", 25), "why"
+	p := draw(g)
+	var got strings.Builder
+	for _, b := range p.Boxes {
+		fmt.Fprintf(&got, "%d,%d %d,%d,%d %s|%s|%s|%s\n", b.X, b.Y, b.TX, b.TY, b.SY, b.Label, b.Sub, b.Title, b.Class)
+	}
+	for _, l := range p.Lines {
+		fmt.Fprintf(&got, "%s %s %d,%d %s|%s|%s|%s|%s\n", l.D, l.Head, l.X, l.Y, l.Anchor, l.Class, l.Text, l.Title, l.Path)
+	}
+	fmt.Fprintf(&got, "%dx%d %s", p.W, p.H, p.Summary)
+	const want = `10,10 20,29,47 p|0x1|0x1 a |
+430,10 440,29,47 0x2|a|0x2 a |
+850,10 860,29,47 lllllllllllllllllllllll…|why|0x3 a why|
+850,86 860,105,123 p|0x4|0x4 a |cycle
+850,162 860,181,199 p|0x5|0x5 a |cycle
+M200 33 C260 33 370 33 430 33 M422 29 L430 33 L422 37Z 315,29 middle||/a|/a: x waits for y|/a
+M620 33 C680 33 790 33 850 33 M842 29 L850 33 L842 37Z 735,29 middle|any|/b|/b:  waits for |/b
+M200 33 C260 33 790 33 850 33 M842 29 L850 33 L842 37Z 525,29 middle||3 locks|/c:  waits for ; /d; /e|/c
+M200 33 C260 33 790 109 850 109 M842 105 L850 109 L842 113Z 525,67 middle|any|2 locks|/v:  waits for ; /w|/v
+M1040 103 C1110 103 1110 179 1040 179 M1048 175 L1040 179 L1048 183Z 1118,161 start|cycle|/x|/x:  waits for |/x
+M1040 191 C1080 191 1080 115 1040 115 M1048 111 L1040 115 L1048 119Z 1118,141 start|cycle|/y|/y:  waits for |/y
+1350x218 5 parties, 9 waits, 1 suspected deadlocks; the table below has the same`
+	expect.Equal(t, got.String(), want)
+}
+
+// A crowd is cut, and the note says so.
+func TestPictureOfACrowd(t *testing.T) {
+	g := &graphAnswer{EdgeCount: maxBoxes}
+	for i := range maxBoxes + 1 {
+		g.Parties = append(g.Parties, partyRow{ID: i})
+		if i > 0 {
+			g.Edges = append(g.Edges, recipe.Edge{From: i - 1, To: i})
+		}
+	}
+	whole := &graphAnswer{Parties: g.Parties[:maxBoxes], Edges: g.Edges[:maxBoxes-1]}
+	for _, g := range []*graphAnswer{g, whole} {
+		p := draw(g)
+		expect.That(t, len(p.Boxes) == maxBoxes && len(p.Lines) == maxBoxes-1, "%d boxes, %d lines", len(p.Boxes),
+			len(p.Lines))
+		expect.Equal(t, p.Boxes[0].X, 10, "the first waits for all")
+		expect.Equal(t, p.Boxes[maxBoxes-1].X, 10+(maxBoxes-1)*colWidth, "the last waits for none")
+		cut := strings.HasPrefix(p.Note, "The first 60 of 61 parties. Whoever")
+		expect.Equal(t, cut, len(g.Parties) > maxBoxes, "%s", p.Note)
+	}
+}
+
+// Of long data the beginning is shown, without half a letter at its end.
+func TestLongDataIsCut(t *testing.T) {
+	full := strings.Repeat("x", maxData)
+	for _, c := range []struct{ data, text, note string }{
+		{full, full, ""},
+		{full + "y", full, "too long: 1,048,577 bytes, the first 1,048,576 shown"},
+		{full[1:] + "€z", full[1:], "too long: 1,048,579 bytes, the first 1,048,576 shown"},
+		{full[3:] + "€z", full[3:] + "€", "too long: 1,048,577 bytes, the first 1,048,576 shown"},
+	} {
+		var a nodeAnswer
+		a.show(c.data)
+		expect.That(t, a.Text != nil && *a.Text == c.text && a.DataNote == c.note && a.Base64 == "",
+			"%d bytes: %q, %.20q", len(c.data), a.DataNote, a.Base64)
+	}
+	var a nodeAnswer
+	a.show("\x80" + full)
+	expect.That(t, a.Text == nil && len(a.Base64) == (maxData-4+2)/3*4, "%d letters of base 64", len(a.Base64))
+}
+
+// Of rates and busy clients the answer has what was counted since the oldest sample.
+func TestTopCountsSinceTheOldestSample(t *testing.T) {
+	conn := func(session, requests, bytes int64, addr string) admin.Conn {
+		return admin.Conn{Session: session, Received: requests, BytesIn: bytes - 1, BytesOut: 1, Addr: addr}
+	}
+	s := &busy{conns: []admin.Conn{conn(1, 10, 100, "h1:7"), conn(2, 10, 100, "h1:8"), conn(3, 10, 100, "h2:9"),
+		conn(0, 99, 999, "h3:1")}}
+	v := &View{source: s}
+	v.rates.samples = []sample{v.sample()}
+	s.conns = append(s.conns, conn(4, 1, 900, "h2:7"))
+	s.conns[0].Received, s.conns[0].BytesOut = 15, 51
+	s.conns[1].Received = 4 // reset
+	for by, want := range map[string]string{
+		"":        "[{0x1 5 50 1} {0x2 4 100 2} {0x4 1 900 4} {0x3 0 0 3}] [{h1 9 150 3} {gone 7 70 0} {h2 1 900 7}]",
+		"bytes":   "[{0x4 1 900 4} {0x2 4 100 2} {0x1 5 50 1} {0x3 0 0 3}] [{h2 1 900 7} {h1 9 150 3} {gone 7 70 0}]",
+		"watches": "[{0x4 1 900 4} {0x3 0 0 3} {0x2 4 100 2} {0x1 5 50 1}] [{h2 1 900 7} {h1 9 150 3} {gone 7 70 0}]",
+	} {
+		a, err := v.top(t.Context(), &query{values: url.Values{"by": {by}}})
+		must.OK(t, err)
+		top := a.(answer.Top)
+		expect.Equal(t, fmt.Sprint(top.Sessions, top.Clients), want, "by %s", by)
+		expect.Equal(t, fmt.Sprint(top.Paths, top.PathSeconds), "[{/a 32 0 0} {/b 16 0 0}] 30.5")
+		expect.Equal(t, fmt.Sprint(top.Watched, top.Truncated), "[{/w1 0 0 2} {/w2 0 0 1}]")
+	}
+	a, err := v.top(t.Context(), &query{values: url.Values{"limit": {"1"}}})
+	must.OK(t, err)
+	expect.Equal(t, len(a.(answer.Top).Sessions), 1)
+}
+
+// busy is a Source with clients. A session has as many watches as its number says.
+type busy struct {
+	told
+	conns []admin.Conn
+}
+
+func (s *busy) Conns() []admin.Conn          { return s.conns }
+func (s *busy) WatchCount(session int64) int { return int(session) }
+func (s *busy) GoneClients() map[string]observe.Count {
+	return map[string]observe.Count{"gone": {Requests: 7, Bytes: 70}}
+}
+func (s *busy) BusyPaths() (map[string]observe.Count, time.Duration) {
+	return map[string]observe.Count{"/b": {Requests: 16}, "/a": {Requests: 32}}, 30570 * time.Millisecond
+}
+func (s *busy) WatchScan(f func(path string, session int64)) {
+	f("/w1", 1)
+	f("/w2", 1)
+	f("/w1", 2)
+}
