@@ -9,6 +9,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -222,22 +223,8 @@ func TestStringsStayJSON(t *testing.T) {
 
 func TestEmptyContainers(t *testing.T) {
 	var b strings.Builder
-	w := bufio.NewWriter(&b)
-	j := &jsonWriter{w: w}
-	j.beginObject()
-	j.field("a", []int64(nil))
-	j.object("b", func() {})
-	j.key("c")
-	j.beginArray()
-	for range 2 {
-		j.elem()
-		j.beginObject()
-		j.field("d", 1)
-		j.endObject()
-	}
-	j.endArray()
-	j.endObject()
-	w.Flush()
+	d := object{{"d", 1}}
+	must.OK(t, writeJSON(&b, object{{"a", []int64(nil)}, {"b", object{}}, {"c", slices.Values([]object{d, d})}}))
 	const want = "{\n  \"a\" : [ ],\n  \"b\" : { },\n  \"c\" : [ {\n    \"d\" : 1\n  }, {\n    \"d\" : 1\n  " +
 		"} ]\n}"
 	expect.Equal(t, b.String(), want)

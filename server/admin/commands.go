@@ -15,125 +15,110 @@ type command struct {
 	heavy   bool // as for a four-letter word
 	// changes: the command changes state and is therefore never run by GET
 	changes bool
-	// write writes the members of the answer but command and error. It returns the error of the
-	// answer, if any.
-	write func(j *jsonWriter, s *Status, args url.Values) string
+	// answer makes the members of the answer but command and error. no is the error of the answer, if
+	// any.
+	answer func(s *Status, args url.Values) (members object, no string)
 }
 
-// fine makes the write function of a command that cannot fail.
-func fine(f func(*jsonWriter, *Status)) func(*jsonWriter, *Status, url.Values) string {
-	return func(j *jsonWriter, s *Status, _ url.Values) string {
-		f(j, s)
-		return ""
-	}
+// fine makes the answer function of a command that cannot fail.
+func fine(f func(*Status) object) func(*Status, url.Values) (object, string) {
+	return func(s *Status, _ url.Values) (object, string) { return f(s), "" }
 }
 
 // commandTable is sorted by name, as the list at /commands is.
 func (a *Admin) commandTable() []command {
-	nothing := fine(func(*jsonWriter, *Status) {})
+	resets := func(what func(Source)) func(*Status, url.Values) (object, string) {
+		return fine(func(*Status) object {
+			what(a.o.Source)
+			return nil
+		})
+	}
+	nothing := fine(func(*Status) object { return nil })
 	return []command{
-		{name: "configuration", aliases: []string{"conf", "config"}, write: fine(jsonConfiguration)},
+		{name: "configuration", aliases: []string{"conf", "config"}, answer: fine(jsonConfiguration)},
 		{name: "connection_stat_reset", aliases: []string{"crst"}, changes: true,
-			write: func(*jsonWriter, *Status, url.Values) string {
-				a.o.Source.ResetConns()
-				return ""
-			}},
+			answer: resets(Source.ResetConns)},
 		{name: "connections", aliases: []string{"cons"}, need: NeedConns, heavy: true,
-			write: fine(func(j *jsonWriter, s *Status) { jsonConnections(j, s, false) })},
-		{name: "dirs", need: NeedDirs, write: fine(func(j *jsonWriter, s *Status) {
-			j.field("datadir_size", s.DataDirSize)
-			j.field("logdir_size", s.LogDirSize)
+			answer: fine(func(s *Status) object { return jsonConnections(s, jsonConnection) })},
+		{name: "dirs", need: NeedDirs, answer: fine(func(s *Status) object {
+			return object{{"datadir_size", s.DataDirSize}, {"logdir_size", s.LogDirSize}}
 		})},
-		{name: "dump", need: NeedSessions | NeedEphemerals, heavy: true, write: fine(jsonDump)},
+		{name: "dump", need: NeedSessions | NeedEphemerals, heavy: true, answer: fine(jsonDump)},
 		{name: "environment", aliases: []string{"env", "envi"}, need: NeedProcess, always: true,
-			write: fine(func(j *jsonWriter, s *Status) { jsonPairs(j, environment(s)) })},
+			answer: fine(func(s *Status) object { return jsonPairs(environment(s)) })},
 		{name: "get_trace_mask", aliases: []string{"gtmk"}, always: true,
-			write: fine(func(j *jsonWriter, _ *Status) { j.field("tracemask", a.mask.Load()) })},
-		{name: "hash", write: fine(jsonHash)},
-		{name: "initial_configuration", aliases: []string{"icfg"}, write: fine(func(j *jsonWriter, s *Status) {
+			answer: fine(func(*Status) object { return object{{"tracemask", a.mask.Load()}} })},
+		{name: "hash", answer: fine(jsonHash)},
+		{name: "initial_configuration", aliases: []string{"icfg"}, answer: fine(func(s *Status) object {
 			if s.Config.File == "" {
-				j.field("initial_configuration", nil)
-			} else {
-				j.field("initial_configuration", s.Config.File)
+				return object{{"initial_configuration", nil}}
 			}
+			return object{{"initial_configuration", s.Config.File}}
 		})},
-		{name: "is_read_only", aliases: []string{"isro"}, write: fine(func(j *jsonWriter, s *Status) {
-			j.field("read_only", s.Mode == ReadOnly)
+		{name: "is_read_only", aliases: []string{"isro"}, answer: fine(func(s *Status) object {
+			return object{{"read_only", s.Mode == ReadOnly}}
 		})},
-		{name: "last_snapshot", aliases: []string{"lsnp"}, write: fine(jsonLastSnapshot)},
-		{name: "leader", aliases: []string{"lead"}, write: jsonLeader},
+		{name: "last_snapshot", aliases: []string{"lsnp"}, answer: fine(jsonLastSnapshot)},
+		{name: "leader", aliases: []string{"lead"}, answer: func(s *Status, _ url.Values) (object, string) {
+			if !s.ensemble() {
+				return nil, "server is not initialized"
+			}
+			return object{{"is_leader", s.Mode == Leader}, {"leader_id", s.Leader},
+				{"leader_ip", withoutPort(s.LeaderAddr)}}, ""
+		}},
 		{name: "monitor", aliases: []string{"mntr"}, need: NeedMetrics | NeedDirs | NeedProcess, always: true,
-			write: fine(jsonMonitor)},
-		{name: "observer_connection_stat_reset", aliases: []string{"orst"}, changes: true, write: nothing},
-		{name: "observers", aliases: []string{"obsr"}, write: fine(jsonObservers)},
-		{name: "ruok", write: nothing},
+			answer: fine(jsonMonitor)},
+		{name: "observer_connection_stat_reset", aliases: []string{"orst"}, changes: true, answer: nothing},
+		{name: "observers", aliases: []string{"obsr"}, answer: fine(jsonObservers)},
+		{name: "ruok", answer: nothing},
 		{name: "server_stats", aliases: []string{"srvr"}, need: NeedDirs | NeedMetrics,
-			write: fine(jsonServerStats)},
-		{name: "set_trace_mask", aliases: []string{"stmk"}, always: true, changes: true, write: a.setTraceMask},
-		{name: "stat_reset", aliases: []string{"srst"}, changes: true,
-			write: func(*jsonWriter, *Status, url.Values) string {
-				a.o.Source.ResetStats()
-				return ""
+			answer: fine(jsonServerStats)},
+		{name: "set_trace_mask", aliases: []string{"stmk"}, always: true, changes: true,
+			answer: func(_ *Status, args url.Values) (object, string) {
+				mask, err := strconv.ParseInt(args.Get("traceMask"), 10, 64)
+				if err != nil {
+					return nil, "setTraceMask requires long traceMask argument"
+				}
+				a.mask.Store(mask)
+				return object{{"tracemask", mask}}, ""
 			}},
+		{name: "stat_reset", aliases: []string{"srst"}, changes: true, answer: resets(Source.ResetStats)},
 		{name: "stats", aliases: []string{"stat"}, need: NeedDirs | NeedMetrics | NeedConns, heavy: true,
-			write: fine(func(j *jsonWriter, s *Status) {
-				jsonServerStats(j, s)
-				jsonConnections(j, s, true)
+			answer: fine(func(s *Status) object {
+				return append(jsonServerStats(s), jsonConnections(s, jsonBrief)...)
 			})},
 		{name: "system_properties", aliases: []string{"sysp"}, need: NeedProcess, always: true,
-			write: fine(func(j *jsonWriter, s *Status) { jsonPairs(j, s.Environment) })},
-		{name: "voting_view", write: fine(jsonVotingView)},
-		{name: "watch_summary", aliases: []string{"wchs"}, write: fine(func(j *jsonWriter, s *Status) {
-			j.field("num_connections", s.WatchConns)
-			j.field("num_paths", s.WatchPaths)
-			j.field("num_total_watches", s.Watches)
+			answer: fine(func(s *Status) object { return jsonPairs(s.Environment) })},
+		{name: "voting_view", answer: fine(jsonVotingView)},
+		{name: "watch_summary", aliases: []string{"wchs"}, answer: fine(func(s *Status) object {
+			return object{{"num_connections", s.WatchConns}, {"num_paths", s.WatchPaths},
+				{"num_total_watches", s.Watches}}
 		})},
 		{name: "watches", aliases: []string{"wchc"}, need: NeedWatches, heavy: true,
-			write: fine(func(j *jsonWriter, s *Status) {
-				j.object("session_id_to_watched_paths", func() { jsonSessionPaths(j, s.WatchList) })
+			answer: fine(func(s *Status) object {
+				return object{{"session_id_to_watched_paths", jsonSessionPaths(s.WatchList)}}
 			})},
 		{name: "watches_by_path", aliases: []string{"wchp"}, need: NeedWatches, heavy: true,
-			write: fine(jsonWatchesByPath)},
-		{name: "zabstate", always: true, write: fine(jsonZabState)},
+			answer: fine(jsonWatchesByPath)},
+		{name: "zabstate", always: true, answer: fine(jsonZabState)},
 	}
 }
 
-func (a *Admin) setTraceMask(j *jsonWriter, _ *Status, args url.Values) string {
-	mask, err := strconv.ParseInt(args.Get("traceMask"), 10, 64)
-	if err != nil {
-		return "setTraceMask requires long traceMask argument"
-	}
-	a.mask.Store(mask)
-	j.field("tracemask", mask)
-	return ""
-}
-
-// runCommand writes the whole answer of a command that was asked for as name.
-func (a *Admin) runCommand(j *jsonWriter, c *command, name string, need Need, args url.Values) {
+// runCommand returns the whole answer of a command that was asked for as name.
+func (a *Admin) runCommand(c *command, name string, need Need, args url.Values) object {
 	s := a.o.Source.Status(c.need | need)
 	if !s.answers() && !c.always {
-		jsonRefusal(j, name, notServing)
-		return
+		return refused(name, notServing)
 	}
-	j.beginObject()
-	problem := c.write(j, s, args)
+	o, no := c.answer(s, args)
 	if s.Truncated != "" {
-		j.field("truncated", s.Truncated)
+		o = append(o, member{"truncated", s.Truncated})
 	}
-	if problem != "" { // as ZooKeeper orders them when a command itself fails
-		j.field("error", problem)
-		j.field("command", c.name)
-	} else {
-		j.field("command", c.name)
-		j.field("error", nil)
+	if no != "" { // as ZooKeeper orders them when a command itself fails
+		return append(o, member{"error", no}, member{"command", c.name})
 	}
-	j.endObject()
+	return append(o, member{"command", c.name}, member{"error", nil})
 }
 
-// jsonRefusal is the answer of a command that was not run.
-func jsonRefusal(j *jsonWriter, name, problem string) {
-	j.beginObject()
-	j.field("command", name)
-	j.field("error", problem)
-	j.endObject()
-}
+// refused is the answer of a command that was not run.
+func refused(name, why string) object { return object{{"command", name}, {"error", why}} }

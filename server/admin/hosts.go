@@ -16,7 +16,7 @@ func (a *Admin) forThisHost(h http.Handler) http.Handler {
 		if r.URL.Path != "/health" && r.URL.Path != "/ready" && !a.knownHost(r.Host) {
 			text := fmt.Sprintf("this server is not known as %.200q: ask for its address, or name it with "+
 				"--admin-hosts", r.Host)
-			writeObject(w, http.StatusMisdirectedRequest, &changed{V: 1, Error: &text})
+			answerStruct(w, http.StatusMisdirectedRequest, &changed{V: 1, Error: &text})
 			return
 		}
 		h.ServeHTTP(w, r)

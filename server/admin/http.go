@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -121,18 +120,13 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 			no = errBusy
 		}
 	}
+	if no != nil {
+		no.Answer(w, name)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	if no != nil {
-		w.WriteHeader(no.Status)
-	}
 	out := a.paced(w, http.NewResponseController(w).SetWriteDeadline)
-	j := &jsonWriter{w: bufio.NewWriterSize(out, 32<<10)}
-	if no != nil {
-		jsonRefusal(j, name, no.Text)
-	} else {
-		a.runCommand(j, c, name, hidden, r.URL.Query())
-	}
-	if err := j.w.Flush(); err != nil {
+	if err := writeJSON(out, a.runCommand(c, name, hidden, r.URL.Query())); err != nil {
 		a.o.Log.Debug("admin answer not sent", "command", fmt.Sprintf("%.32q", name), "err", err)
 	}
 }
@@ -168,17 +162,11 @@ func (a *Admin) serveReady(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a *Admin) serveState(w http.ResponseWriter, s *Status, code int, word string, reasons []string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	j := &jsonWriter{w: bufio.NewWriter(w)}
-	j.beginObject()
 	var mode any
 	if s.Serving {
 		mode = string(s.Mode)
 	}
-	j.fields("v", 1, "status", word, "reasons", reasons, "notices", s.Notices, "serving", s.Serving,
-		"mode", mode, "id", s.ID, "leader", s.Leader, "zxid", Hex(s.Zxid), "version", s.Version,
-		"uptime_ms", s.Uptime.Milliseconds())
-	j.endObject()
-	_ = j.w.Flush()
+	answerJSON(w, code, object{{"v", 1}, {"status", word}, {"reasons", reasons}, {"notices", s.Notices},
+		{"serving", s.Serving}, {"mode", mode}, {"id", s.ID}, {"leader", s.Leader}, {"zxid", Hex(s.Zxid)},
+		{"version", s.Version}, {"uptime_ms", s.Uptime.Milliseconds()}})
 }

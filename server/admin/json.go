@@ -5,81 +5,93 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"iter"
 	"net/http"
-	"strconv"
+	"slices"
 	"strings"
 )
 
-// jsonWriter writes JSON as ZooKeeper's AdminServer lays it out: keys in the
-// order they are written, two blanks of indentation for each object, arrays on
-// one line. Errors are those of the writer below, found when it is flushed.
+// object is a JSON object. Its members keep their order.
+type object []member
+
+// member is a member of an object: a string, a bool, a number, nil, an object, or a list of them. A
+// long list of objects is a sequence, so that each is made when it is written.
+type member struct {
+	key   string
+	value any
+}
+
+// writeJSON writes a value as ZooKeeper's AdminServer lays it out: two blanks of indentation for
+// each object, arrays on one line.
+func writeJSON(to io.Writer, v any) error {
+	j := &jsonWriter{w: bufio.NewWriterSize(to, 32<<10)}
+	j.value(v)
+	return j.w.Flush()
+}
+
+// jsonWriter keeps the errors of the writer below until it is flushed.
 type jsonWriter struct {
 	w     *bufio.Writer
-	depth int  // objects open
-	empty bool // nothing written yet in the innermost object or array
+	depth int // objects open
 }
 
-func (j *jsonWriter) beginObject() {
-	j.w.WriteByte('{')
+// value writes a value. Numbers stay whole however large: session ids are numbers beyond 2^53 in
+// this interface.
+func (j *jsonWriter) value(v any) {
+	switch v := v.(type) {
+	case nil:
+		j.w.WriteString("null")
+	case string:
+		j.string(v)
+	case bool, int, uint32, int64, uint64, json.Number:
+		fmt.Fprint(j.w, v)
+	case float64:
+		j.w.WriteString(decimal(v))
+	case object:
+		j.object(v)
+	case []string:
+		list(j, slices.Values(v))
+	case []int64:
+		list(j, slices.Values(v))
+	case []any:
+		list(j, slices.Values(v))
+	case iter.Seq[object]:
+		list(j, v)
+	default:
+		panic(fmt.Sprintf("admin: no JSON form for %T", v))
+	}
+}
+
+func (j *jsonWriter) object(o object) {
+	if len(o) == 0 {
+		j.w.WriteString("{ }")
+		return
+	}
 	j.depth++
-	j.empty = true
-}
-
-func (j *jsonWriter) endObject() {
-	j.depth--
-	if j.empty {
-		j.w.WriteByte(' ')
-	} else {
+	for i, m := range o {
+		j.w.WriteByte("{,"[min(i, 1)])
 		j.line()
+		j.string(m.key)
+		j.w.WriteString(" : ")
+		j.value(m.value)
 	}
+	j.depth--
+	j.line()
 	j.w.WriteByte('}')
-	j.empty = false
 }
 
-func (j *jsonWriter) beginArray() {
-	j.w.WriteString("[ ")
-	j.empty = true
-}
-
-func (j *jsonWriter) endArray() {
-	if !j.empty {
-		j.w.WriteByte(' ')
+func list[T any](j *jsonWriter, all iter.Seq[T]) {
+	before := "[ "
+	for v := range all {
+		j.w.WriteString(before)
+		j.value(v)
+		before = ", "
 	}
-	j.w.WriteByte(']')
-	j.empty = false
-}
-
-// list writes an array of n elements.
-func (j *jsonWriter) list(n int, element func(i int)) {
-	j.beginArray()
-	for i := range n {
-		j.elem()
-		element(i)
+	if before == "[ " {
+		j.w.WriteByte('[')
 	}
-	j.endArray()
-}
-
-// objects writes a member that is an array: an object for each element that show wants.
-func objects[T any](j *jsonWriter, k string, list []T, show func(*T) bool, body func(*T)) {
-	j.key(k)
-	j.beginArray()
-	for i := range list {
-		if show(&list[i]) {
-			j.elem()
-			j.beginObject()
-			body(&list[i])
-			j.endObject()
-		}
-	}
-	j.endArray()
-}
-
-// elem begins an element of an array.
-func (j *jsonWriter) elem() {
-	if !j.empty {
-		j.w.WriteString(", ")
-	}
-	j.empty = false
+	j.w.WriteString(" ]")
 }
 
 func (j *jsonWriter) line() {
@@ -89,99 +101,45 @@ func (j *jsonWriter) line() {
 	}
 }
 
-// key begins a member of an object.
-func (j *jsonWriter) key(k string) {
-	if !j.empty {
-		j.w.WriteByte(',')
-	}
-	j.empty = false
-	j.line()
-	j.string(k)
-	j.w.WriteString(" : ")
-}
-
-// field writes a member with a plain value.
-func (j *jsonWriter) field(k string, v any) {
-	j.key(k)
-	j.value(v)
-}
-
-// fields writes members with plain values, given as keys and values in turn.
-func (j *jsonWriter) fields(kv ...any) {
-	for i := 0; i < len(kv); i += 2 {
-		j.field(kv[i].(string), kv[i+1])
-	}
-}
-
-// object writes a member that is an object.
-func (j *jsonWriter) object(k string, body func()) {
-	j.key(k)
-	j.beginObject()
-	body()
-	j.endObject()
-}
-
-// value writes a plain value or a list of them. Numbers stay whole however
-// large: session ids are numbers beyond 2^53 in this interface.
-func (j *jsonWriter) value(v any) {
-	switch v := v.(type) {
-	case nil:
-		j.w.WriteString("null")
-	case string:
-		j.string(v)
-	case bool:
-		j.w.WriteString(strconv.FormatBool(v))
-	case int, uint32, int64, uint64, json.Number:
-		fmt.Fprint(j.w, v)
-	case float64:
-		j.w.WriteString(decimal(v))
-	case []string:
-		j.list(len(v), func(i int) { j.string(v[i]) })
-	case []int64:
-		j.list(len(v), func(i int) { j.value(v[i]) })
-	default:
-		panic(fmt.Sprintf("admin: no JSON form for %T", v))
-	}
-}
-
-// writeObject answers with a struct, in the layout of the other answers.
-func writeObject(w http.ResponseWriter, code int, v any) {
+// answerJSON answers a request. A client that has left needs no answer.
+func answerJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
+	_ = writeJSON(w, v)
+}
+
+// answerStruct answers with a struct, in the layout of the other answers.
+func answerStruct(w http.ResponseWriter, code int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // plain data, which can be marshalled
 	}
-	j := &jsonWriter{w: bufio.NewWriter(w)}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
-	j.copy(d)
-	_ = j.w.Flush()
+	answerJSON(w, code, ordered(d))
 }
 
-// copy writes the next value of d, which reads what json.Marshal wrote.
-func (j *jsonWriter) copy(d *json.Decoder) {
-	switch t, _ := d.Token(); t {
+// ordered returns the next value of d, which reads what json.Marshal wrote.
+func ordered(d *json.Decoder) any {
+	t, _ := d.Token()
+	switch t {
 	case json.Delim('{'):
-		j.beginObject()
+		o := object{}
 		for d.More() {
 			key, _ := d.Token()
-			j.key(key.(string))
-			j.copy(d)
+			o = append(o, member{key.(string), ordered(d)})
 		}
 		_, _ = d.Token()
-		j.endObject()
+		return o
 	case json.Delim('['):
-		j.beginArray()
+		list := []any{}
 		for d.More() {
-			j.elem()
-			j.copy(d)
+			list = append(list, ordered(d))
 		}
 		_, _ = d.Token()
-		j.endArray()
-	default:
-		j.value(t)
+		return list
 	}
+	return t
 }
 
 func (j *jsonWriter) string(s string) {

@@ -19,7 +19,7 @@ const maxChange = 4 << 10
 // zlock member uses it; /commands/voting_view lists only voters.
 func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		writeObject(w, http.StatusOK, a.members(r.Context()))
+		answerStruct(w, http.StatusOK, a.members(r.Context()))
 		return
 	}
 	var done changed
@@ -40,7 +40,7 @@ func (a *Admin) serveMembers(w http.ResponseWriter, r *http.Request) {
 		code = a.changeMember(r.Context(), job, &done)
 	}
 	done.V = 1
-	writeObject(w, code, &done)
+	answerStruct(w, code, &done)
 }
 
 func readJob(w http.ResponseWriter, r *http.Request, j *status.Job) bool {

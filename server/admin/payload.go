@@ -2,187 +2,176 @@ package admin
 
 import (
 	"encoding/json"
-	"net/url"
+	"iter"
 	"strconv"
 	"strings"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-func jsonConfiguration(j *jsonWriter, s *Status) {
+func jsonConfiguration(s *Status) object {
 	c := &s.Config
-	j.fields("client_port", c.ClientPort, "data_dir", c.DataDir, "data_log_dir", c.LogDir,
-		"tick_time", c.TickTime.Milliseconds(), "max_client_cnxns", c.MaxClientCnxns,
-		"min_session_timeout", c.MinSessionTimeout.Milliseconds(),
-		"max_session_timeout", c.MaxSessionTimeout.Milliseconds(), "server_id", confID(s),
-		"client_port_listen_backlog", c.ListenBacklog)
+	return object{{"client_port", c.ClientPort}, {"data_dir", c.DataDir}, {"data_log_dir", c.LogDir},
+		{"tick_time", c.TickTime.Milliseconds()}, {"max_client_cnxns", c.MaxClientCnxns},
+		{"min_session_timeout", c.MinSessionTimeout.Milliseconds()},
+		{"max_session_timeout", c.MaxSessionTimeout.Milliseconds()}, {"server_id", confID(s)},
+		{"client_port_listen_backlog", c.ListenBacklog}}
 }
 
-// jsonConnections writes the lists of plain and of TLS connections.
-func jsonConnections(j *jsonWriter, s *Status, brief bool) {
-	for _, list := range []struct {
-		key    string
-		secure bool
-	}{{"connections", false}, {"secure_connections", true}} {
-		objects(j, list.key, s.ConnList, func(c *Conn) bool { return c.Secure == list.secure },
-			func(c *Conn) { jsonConnection(j, c, brief) })
-	}
-}
-
-func jsonConnection(j *jsonWriter, c *Conn, brief bool) {
-	j.fields("remote_socket_address", hostPort(c.Addr), "interest_ops", c.Interest,
-		"outstanding_requests", c.Queued, "packets_received", c.Received, "packets_sent", c.Sent)
-	if !brief {
-		j.fields("session_id", c.Session, "last_operation", lastOp(c),
-			"established", c.Established.UnixMilli(), "session_timeout", c.Timeout.Milliseconds(),
-			"last_cxid", c.LastCxid, "last_zxid", c.LastZxid,
-			"last_response_time", c.LastReply.Milliseconds(), "last_latency", c.LastLatency,
-			"min_latency", c.Latency.Min, "avg_latency", int64(c.Latency.Avg),
-			"max_latency", c.Latency.Max)
-	}
-}
-
-func jsonDump(j *jsonWriter, s *Status) {
-	j.object("expiry_time_to_session_ids", func() {
-		for _, set := range sessionSets(s) {
-			ids := make([]int64, len(set.items))
-			for i, x := range set.items {
-				ids[i] = x.ID
+// those makes a list of an object for each element that show wants.
+func those[T any](list []T, show func(*T) bool, make func(*T) object) iter.Seq[object] {
+	return func(yield func(object) bool) {
+		for i := range list {
+			if show(&list[i]) && !yield(make(&list[i])) {
+				return
 			}
-			j.field(strconv.FormatInt(set.uptime, 10), ids)
 		}
-	})
-	j.object("session_id_to_ephemeral_paths", func() { jsonSessionPaths(j, s.Ephemerals) })
+	}
 }
 
-func jsonSessionPaths(j *jsonWriter, list []SessionPaths) {
+// jsonConnections makes the lists of plain and of TLS connections.
+func jsonConnections(s *Status, make func(*Conn) object) object {
+	return object{
+		{"connections", those(s.ConnList, func(c *Conn) bool { return !c.Secure }, make)},
+		{"secure_connections", those(s.ConnList, func(c *Conn) bool { return c.Secure }, make)},
+	}
+}
+
+func jsonBrief(c *Conn) object {
+	return object{{"remote_socket_address", hostPort(c.Addr)}, {"interest_ops", c.Interest},
+		{"outstanding_requests", c.Queued}, {"packets_received", c.Received}, {"packets_sent", c.Sent}}
+}
+
+func jsonConnection(c *Conn) object {
+	return append(jsonBrief(c), object{{"session_id", c.Session}, {"last_operation", lastOp(c)},
+		{"established", c.Established.UnixMilli()}, {"session_timeout", c.Timeout.Milliseconds()},
+		{"last_cxid", c.LastCxid}, {"last_zxid", c.LastZxid},
+		{"last_response_time", c.LastReply.Milliseconds()}, {"last_latency", c.LastLatency},
+		{"min_latency", c.Latency.Min}, {"avg_latency", int64(c.Latency.Avg)},
+		{"max_latency", c.Latency.Max}}...)
+}
+
+func jsonDump(s *Status) object {
+	var expiries object
+	for _, set := range sessionSets(s) {
+		ids := make([]int64, len(set.items))
+		for i, x := range set.items {
+			ids[i] = x.ID
+		}
+		expiries = append(expiries, member{strconv.FormatInt(set.uptime, 10), ids})
+	}
+	return object{{"expiry_time_to_session_ids", expiries},
+		{"session_id_to_ephemeral_paths", jsonSessionPaths(s.Ephemerals)}}
+}
+
+func jsonSessionPaths(list []SessionPaths) (o object) {
 	for _, l := range list {
-		j.field(strconv.FormatInt(l.Session, 10), l.Paths)
+		o = append(o, member{strconv.FormatInt(l.Session, 10), l.Paths})
 	}
+	return o
 }
 
-func jsonWatchesByPath(j *jsonWriter, s *Status) {
+func jsonWatchesByPath(s *Status) object {
 	paths, byPath := watchersByPath(s.WatchList)
-	j.object("path_to_session_ids", func() {
-		for _, p := range paths {
-			j.field(p, byPath[p])
-		}
-	})
-}
-
-func jsonPairs(j *jsonWriter, pairs []Pair) {
-	for _, p := range pairs {
-		j.field(p.Key, p.Value)
+	var o object
+	for _, p := range paths {
+		o = append(o, member{p, byPath[p]})
 	}
+	return object{{"path_to_session_ids", o}}
 }
 
-func jsonHash(j *jsonWriter, s *Status) {
-	objects(j, "digests", s.Digests, func(*Digest) bool { return true }, func(d *Digest) {
-		j.fields("zxid", d.Zxid, "digest", d.Digest, "digest_version", d.Version)
-	})
+func jsonPairs(pairs []Pair) (o object) {
+	for _, p := range pairs {
+		o = append(o, member{p.Key, p.Value})
+	}
+	return o
 }
 
-func jsonLastSnapshot(j *jsonWriter, s *Status) {
-	j.field("zxid", strings.TrimPrefix(Hex(s.Snapshot.Zxid), "0x"))
+func jsonHash(s *Status) object {
+	return object{{"digests", those(s.Digests, func(*Digest) bool { return true }, func(d *Digest) object {
+		return object{{"zxid", d.Zxid}, {"digest", d.Digest}, {"digest_version", d.Version}}
+	})}}
+}
+
+func jsonLastSnapshot(s *Status) object {
 	seconds := int64(0)
 	if !s.Snapshot.Time.IsZero() {
 		seconds = s.Snapshot.Time.Unix()
 	}
-	j.field("timestamp", seconds)
+	return object{{"zxid", strings.TrimPrefix(Hex(s.Snapshot.Zxid), "0x")}, {"timestamp", seconds}}
 }
 
-func jsonLeader(j *jsonWriter, s *Status, _ url.Values) string {
-	if !s.ensemble() {
-		return "server is not initialized"
-	}
-	j.fields("is_leader", s.Mode == Leader, "leader_id", s.Leader, "leader_ip", withoutPort(s.LeaderAddr))
-	return ""
-}
-
-func jsonMonitor(j *jsonWriter, s *Status) {
+func jsonMonitor(s *Status) (o object) {
 	s.each(func(name, value string, text bool) {
 		if text {
-			j.field(name, value)
+			o = append(o, member{name, value})
 		} else {
-			j.field(name, json.Number(value))
+			o = append(o, member{name, json.Number(value)})
 		}
 	})
+	return o
 }
 
-func jsonObservers(j *jsonWriter, s *Status) {
-	j.field("synced_observers", s.SyncedNon)
-	objects(j, "observers", s.Members, func(m *status.Member) bool { return !m.Voter },
-		func(m *status.Member) { j.fields("sid", m.ID, "address", m.Peer) })
+func jsonObservers(s *Status) object {
+	return object{{"synced_observers", s.SyncedNon},
+		{"observers", those(s.Members, func(m *status.Member) bool { return !m.Voter },
+			func(m *status.Member) object { return object{{"sid", m.ID}, {"address", m.Peer}} })}}
 }
 
-func jsonServerStats(j *jsonWriter, s *Status) {
-	sizes := func(z Sizes) func() {
-		return func() {
-			j.fields("last_buffer_size", z.Last, "min_buffer_size", z.Min, "max_buffer_size", z.Max)
-		}
+func jsonServerStats(s *Status) object {
+	sizes := func(z Sizes) object {
+		return object{{"last_buffer_size", z.Last}, {"min_buffer_size", z.Min}, {"max_buffer_size", z.Max}}
 	}
-	j.field("version", s.versionLine())
-	j.field("read_only", s.Mode == ReadOnly)
-	j.object("server_stats", func() {
-		j.fields("packets_sent", s.Sent, "packets_received", s.Received,
-			"fsync_threshold_exceed_count", s.Counters["fsync_threshold_exceed_count"])
-		j.object("client_response_stats", sizes(s.Responses))
-		j.fields("provider_null", false, "server_state", string(s.Mode),
-			"outstanding_requests", s.Outstanding, "min_latency", s.Latency.Min,
-			"avg_latency", s.Latency.Avg, "max_latency", s.Latency.Max, "data_dir_size", s.DataDirSize,
-			"log_dir_size", s.LogDirSize, "last_processed_zxid", s.Zxid,
-			"num_alive_client_connections", s.Conns, "uptime", s.Uptime.Milliseconds(),
-			"auth_failed_count", s.AuthFailed, "non_mtlsremote_conn_count", 0,
-			"non_mtlslocal_conn_count", 0)
-	})
-	j.object("client_response", sizes(s.Responses))
+	o := object{{"version", s.versionLine()}, {"read_only", s.Mode == ReadOnly}, {"server_stats", object{
+		{"packets_sent", s.Sent}, {"packets_received", s.Received},
+		{"fsync_threshold_exceed_count", s.Counters["fsync_threshold_exceed_count"]},
+		{"client_response_stats", sizes(s.Responses)}, {"provider_null", false},
+		{"server_state", string(s.Mode)}, {"outstanding_requests", s.Outstanding},
+		{"min_latency", s.Latency.Min}, {"avg_latency", s.Latency.Avg}, {"max_latency", s.Latency.Max},
+		{"data_dir_size", s.DataDirSize}, {"log_dir_size", s.LogDirSize}, {"last_processed_zxid", s.Zxid},
+		{"num_alive_client_connections", s.Conns}, {"uptime", s.Uptime.Milliseconds()},
+		{"auth_failed_count", s.AuthFailed}, {"non_mtlsremote_conn_count", 0},
+		{"non_mtlslocal_conn_count", 0},
+	}}, {"client_response", sizes(s.Responses)}}
 	if s.Mode == Leader {
-		j.object("proposal_stats", sizes(s.Proposals))
+		o = append(o, member{"proposal_stats", sizes(s.Proposals)})
 	}
-	j.field("node_count", s.Nodes)
+	return append(o, member{"node_count", s.Nodes})
 }
 
-func jsonVotingView(j *jsonWriter, s *Status) {
-	j.object("current_config", func() {
-		for _, m := range s.Members {
-			if !m.Voter {
-				continue
-			}
-			j.object(strconv.Itoa(int(m.ID)), func() {
-				j.fields("server_addresses", []string{m.Peer}, "election_addresses", []string{m.Peer},
-					"client_address", m.Client, "learner_type", "participant")
-			})
+func jsonVotingView(s *Status) object {
+	var voters object
+	for _, m := range s.Members {
+		if m.Voter {
+			voters = append(voters, member{strconv.Itoa(int(m.ID)), object{
+				{"server_addresses", []string{m.Peer}}, {"election_addresses", []string{m.Peer}},
+				{"client_address", m.Client}, {"learner_type", "participant"}}})
 		}
-	})
+	}
+	return object{{"current_config", voters}}
 }
 
 // jsonZabState tells the ensemble's state in ZooKeeper's terms: the epoch is
 // raft's term, the counter the zxid.
-func jsonZabState(j *jsonWriter, s *Status) {
+func jsonZabState(s *Status) object {
 	m, ok := s.member()
 	if !ok || !s.ensemble() {
-		j.field("voting", false)
-		j.field("zabstate", "")
-		return
+		return object{{"voting", false}, {"zabstate", ""}}
 	}
-	j.field("myid", s.ID)
-	j.field("is_leader", s.Serving && s.Mode == Leader)
-	j.object("quorum_address", func() { jsonAddress(j, m.Peer) })
-	j.object("election_address", func() { jsonAddress(j, m.Peer) })
-	j.fields("client_address", m.Client, "voting", m.Voter, "last_zxid", Hex(s.Zxid), "zab_epoch", s.Term,
-		"zab_counter", s.Zxid)
+	state := "election"
 	if s.Serving {
-		j.field("zabstate", "broadcast")
-	} else {
-		j.field("zabstate", "election")
+		state = "broadcast"
 	}
+	return object{{"myid", s.ID}, {"is_leader", leading(s)}, {"quorum_address", jsonAddress(m.Peer)},
+		{"election_address", jsonAddress(m.Peer)}, {"client_address", m.Client}, {"voting", m.Voter},
+		{"last_zxid", Hex(s.Zxid)}, {"zab_epoch", s.Term}, {"zab_counter", s.Zxid}, {"zabstate", state}}
 }
 
-func jsonAddress(j *jsonWriter, addr string) {
+func jsonAddress(addr string) object {
 	list := []string{addr}
 	port, _ := strconv.ParseInt(portOf(addr), 10, 64)
-	j.fields("empty", false, "all_addresses", list, "all_reachable_addresses", list, "one", addr,
-		"reachable_address", addr, "wildcard_addresses", []string{"0.0.0.0:" + portOf(addr)},
-		"all_ports", []int64{port}, "all_host_strings", []string{withoutPort(addr)},
-		"all_reachable_addresses_or_all", list, "reachable_or_one", addr)
+	return object{{"empty", false}, {"all_addresses", list}, {"all_reachable_addresses", list}, {"one", addr},
+		{"reachable_address", addr}, {"wildcard_addresses", []string{"0.0.0.0:" + portOf(addr)}},
+		{"all_ports", []int64{port}}, {"all_host_strings", []string{withoutPort(addr)}},
+		{"all_reachable_addresses_or_all", list}, {"reachable_or_one", addr}}
 }

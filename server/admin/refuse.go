@@ -16,6 +16,11 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Text }
 
+// Answer answers a request for a command with the refusal.
+func (r *Refusal) Answer(w http.ResponseWriter, command string) {
+	answerJSON(w, r.Status, refused(command, r.Text))
+}
+
 // Refuse returns a Refusal; its text is that of fmt.Sprintf.
 func Refuse(status int, format string, args ...any) *Refusal {
 	return &Refusal{status, fmt.Sprintf(format, args...)}

@@ -3,6 +3,8 @@ package backup_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/offline"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server"
@@ -101,6 +104,22 @@ func TestStateIsGivenToNobodyElse(t *testing.T) {
 	h.Source = func() backup.Source { return nil }
 	h.Authorize = func(string, string) bool { return true }
 	expect.Equal(t, ask(h, "GET", "", "digest super:secret").Code, 503, "before the server has joined")
+}
+
+// unable is a state of which no backup can be taken.
+type unable struct{ why error }
+
+func (u unable) Backup(context.Context) (*raftfsm.Backup, error) { return nil, u.why }
+
+// A refusal is JSON, whatever the error has in it.
+func TestARefusedBackupIsJSON(t *testing.T) {
+	why := "no room in \"/data\": \a\x1b, é"
+	h := &backup.Handler{Source: func() backup.Source { return unable{errors.New(why)} }, Log: quiet,
+		Authorize: func(string, string) bool { return true }}
+	var a struct{ Command, Error string }
+	w := ask(h, "GET", "", "digest super:secret")
+	must.OK(t, json.Unmarshal(w.Body.Bytes(), &a), "%s", w.Body)
+	expect.That(t, w.Code == 503 && a.Command == "snapshot" && a.Error == why, "%d %+v", w.Code, a)
 }
 
 // broken is a connection that breaks after some bytes.

@@ -38,9 +38,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	format := cmp.Or(r.URL.Query().Get("format"), "zookeeper")
 	b, no := h.backup(r, format)
 	if no != nil {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(no.Status)
-		fmt.Fprintf(w, "{\n  \"command\" : \"snapshot\",\n  \"error\" : %q\n}", no.Text)
+		no.Answer(w, "snapshot")
 		return
 	}
 	defer b.Close()
