@@ -47,18 +47,14 @@ func (v *View) answer(f answerer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v.inTurn(w, r, "this", func(ctx context.Context) {
 			q := &query{name: r.PathValue("name")}
-			var a any
 			var err error
 			if q.values, err = url.ParseQuery(r.URL.RawQuery); err != nil {
-				err = badRequest("the parameters cannot be read: %v", err)
-			} else {
-				a, err = f(ctx, q)
-			}
-			if err != nil {
+				v.fail(w, badRequest("the parameters cannot be read: %v", err))
+			} else if a, err := f(ctx, q); err != nil {
 				v.fail(w, err)
-				return
+			} else {
+				v.send(w, r, a)
 			}
-			v.send(w, r, a)
 		})
 	})
 }
@@ -164,23 +160,29 @@ type answerer func(context.Context, *query) (any, error)
 type query struct {
 	name   string
 	values url.Values
-	err    error // the first thing that is wrong with it
+	ofPage bool     // the parameters are those of the page, which has more
+	known  []string // the parameters that were read
+	err    error    // the first thing that is wrong with them
 }
 
 // path returns the path of a node that the question names.
 func (q *query) path() string { return "/" + strings.Trim(q.name, "/") }
 
-// takes refuses unknown parameters: a filter with a slip in its name would show everything.
-func (q *query) takes(known ...string) error {
+// wrong returns what is wrong with the parameters, once all that count were read. It refuses others:
+// a filter with a slip in its name would show everything.
+func (q *query) wrong() error {
 	for name := range q.values {
-		if !slices.Contains(known, name) {
-			q.refuse("unknown parameter %q; known are %s", name, strings.Join(known, ", "))
+		if !q.ofPage && !slices.Contains(q.known, name) {
+			return badRequest("unknown parameter %q; known are %s", name, strings.Join(q.known, ", "))
 		}
 	}
 	return q.err
 }
 
-func (q *query) text(name string) string { return q.values.Get(name) }
+func (q *query) text(name string) string {
+	q.known = append(q.known, name)
+	return q.values.Get(name)
+}
 
 func (q *query) refuse(format string, args ...any) {
 	if q.err == nil {

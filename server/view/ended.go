@@ -212,14 +212,13 @@ var causes = map[state.EndCause]string{state.EndClosed: "closed", state.EndExpir
 
 // listEnded answers /sessions/ended.
 func (v *View) listEnded(_ context.Context, q *query) (any, error) {
-	_ = q.takes("cause", "offset", "limit")
 	cause := q.text("cause")
 	if !slices.Contains([]string{"", "closed", "expired", "operator"}, cause) {
 		q.refuse("cause=%s: want closed, expired or operator", cause)
 	}
 	offset, limit := q.part()
-	if q.err != nil {
-		return nil, q.err
+	if err := q.wrong(); err != nil {
+		return nil, err
 	}
 	all := slices.DeleteFunc(v.source.EndedSince(-1), func(e observe.EndedSession) bool {
 		return cause != "" && causes[e.Cause] != cause

@@ -29,10 +29,9 @@ const maxEdges = 2000
 
 // waitGraph answers /wait-graph.
 func (v *View) waitGraph(ctx context.Context, q *query) (any, error) {
-	_ = q.takes("prefix")
 	prefix := q.prefix()
-	if q.err != nil {
-		return nil, q.err
+	if err := q.wrong(); err != nil {
+		return nil, err
 	}
 	s, err := v.locks(ctx)
 	if err != nil {

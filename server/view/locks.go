@@ -146,15 +146,15 @@ func compareSince(a, b int64) int {
 
 // listLocks answers /locks.
 func (v *View) listLocks(ctx context.Context, q *query) (any, error) {
-	_ = q.takes("prefix", "kind", "holder", "older", "waiting", "sort", "offset", "limit")
 	f := v.filterOf(q)
-	order, known := lockOrders[cmp.Or(q.text("sort"), "path")]
+	by := q.text("sort")
+	order, known := lockOrders[cmp.Or(by, "path")]
 	if !known {
-		q.refuse("sort=%s: want path, waiters, wait or hold", q.text("sort"))
+		q.refuse("sort=%s: want path, waiters, wait or hold", by)
 	}
 	offset, limit := q.part()
-	if q.err != nil {
-		return nil, q.err
+	if err := q.wrong(); err != nil {
+		return nil, err
 	}
 	s, err := v.locks(ctx)
 	if err != nil {
@@ -201,7 +201,7 @@ type lockAnswer struct {
 
 // oneLock answers /locks/PATH.
 func (v *View) oneLock(ctx context.Context, q *query) (any, error) {
-	if err := q.takes(); err != nil {
+	if err := q.wrong(); err != nil {
 		return nil, err
 	}
 	lock, at, err := v.lockAt(ctx, q.path())

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"html/template"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -58,30 +59,24 @@ type pageData struct {
 	One     *answer.OneSession
 	E       *endedList
 	T       *nodeAnswer
-	next    *int
 }
 
 // Query returns a parameter of the page.
 func (d *pageData) Query(name string) string { return clip(d.r.URL.Query().Get(name)) }
 
-// NextPage is the link to the next part of a list.
-func (d *pageData) NextPage() string {
+// NextPage is the link to the part of a list that begins at an offset.
+func (d *pageData) NextPage(offset int) string {
 	q := d.r.URL.Query()
-	if d.next != nil {
-		q.Set("offset", strconv.Itoa(*d.next))
-	}
+	q.Set("offset", strconv.Itoa(offset))
 	return "/?" + q.Encode()
 }
 
-// ask calls the function behind a JSON answer with some of the page's parameters.
-func ask[T any](ctx context.Context, d *pageData, f answerer, name string, params ...string) *T {
-	q := &query{name: name, values: url.Values{}}
-	for _, p := range params {
-		if v := d.r.URL.Query().Get(p); v != "" {
-			q.values.Set(p, v)
-		}
-	}
-	a, err := f(ctx, q)
+// ask calls the function behind a JSON answer with the page's parameters. Fields that were left empty
+// do not count.
+func ask[T any](ctx context.Context, d *pageData, f answerer, name string) *T {
+	values := d.r.URL.Query()
+	maps.DeleteFunc(values, func(_ string, v []string) bool { return v[0] == "" })
+	a, err := f(ctx, &query{name: name, values: values, ofPage: true})
 	if err != nil {
 		var p *admin.Refusal
 		if errors.As(err, &p) && p.Status == http.StatusServiceUnavailable && d.Problem != "" {
@@ -101,34 +96,25 @@ func (v *View) fill(ctx context.Context, d *pageData) {
 	}
 	switch d.Tab {
 	case "overview":
-		d.Top = ask[answer.Top](ctx, d, v.top, "", "by", "limit")
+		d.Top = ask[answer.Top](ctx, d, v.top, "")
 	case "locks":
-		d.L = ask[lockList](ctx, d, v.listLocks, "", "prefix", "kind", "holder", "older", "waiting", "sort",
-			"offset", "limit")
-		if d.L != nil {
-			d.next = d.L.Next
-		}
+		d.L = ask[lockList](ctx, d, v.listLocks, "")
 	case "lock":
 		if path := d.r.URL.Query().Get("path"); path != "" {
 			d.K = ask[lockAnswer](ctx, d, v.oneLock, path)
 		}
 	case "graph":
-		if d.G = ask[graphAnswer](ctx, d, v.waitGraph, "", "prefix"); d.G != nil {
+		if d.G = ask[graphAnswer](ctx, d, v.waitGraph, ""); d.G != nil {
 			d.Picture = draw(d.G)
 		}
 	case "sessions":
-		if d.S = ask[sessionList](ctx, d, v.listSessions, "", "addr", "server", "here", "offset",
-			"limit"); d.S != nil {
-			d.next = d.S.Next
-		}
+		d.S = ask[sessionList](ctx, d, v.listSessions, "")
 	case "session":
 		d.One = ask[answer.OneSession](ctx, d, v.oneSession, d.r.URL.Query().Get("id"))
 	case "ended":
-		if d.E = ask[endedList](ctx, d, v.listEnded, "", "cause", "offset", "limit"); d.E != nil {
-			d.next = d.E.Next
-		}
+		d.E = ask[endedList](ctx, d, v.listEnded, "")
 	case "tree":
-		d.T = ask[nodeAnswer](ctx, d, v.oneNode, d.r.URL.Query().Get("path"), "data", "after", "limit")
+		d.T = ask[nodeAnswer](ctx, d, v.oneNode, d.r.URL.Query().Get("path"))
 	}
 }
 

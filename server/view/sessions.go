@@ -72,11 +72,10 @@ func (v *View) allSessions() ([]int64, error) {
 
 // listSessions answers /sessions.
 func (v *View) listSessions(ctx context.Context, q *query) (any, error) {
-	_ = q.takes("addr", "server", "here", "offset", "limit")
 	addr, server, here := q.text("addr"), q.number("server", 0, 1, 254), q.flag("here")
 	offset, limit := q.part()
-	if q.err != nil {
-		return nil, q.err
+	if err := q.wrong(); err != nil {
+		return nil, err
 	}
 	ids, err := v.allSessions()
 	if err != nil {
@@ -118,7 +117,7 @@ const somePaths = 200
 
 // oneSession answers /sessions/ID.
 func (v *View) oneSession(ctx context.Context, q *query) (any, error) {
-	if err := q.takes(); err != nil {
+	if err := q.wrong(); err != nil {
 		return nil, err
 	}
 	id, ok := parseSession(q.name)

@@ -78,13 +78,12 @@ const maxWatchScan = 200_000
 
 // top answers /top.
 func (v *View) top(_ context.Context, q *query) (any, error) {
-	_ = q.takes("by", "limit")
 	by, limit := q.text("by"), q.number("limit", 20, 1, 200)
 	if by != "" && by != "requests" && by != "bytes" && by != "watches" {
 		q.refuse("by=%s: want requests, bytes or watches", by)
 	}
-	if q.err != nil {
-		return nil, q.err
+	if err := q.wrong(); err != nil {
+		return nil, err
 	}
 	a := answer.Top{V: Version, Note: "of this server; paths by a sample of one request in sixteen"}
 	first := func(rows []answer.Busy, by string) []answer.Busy {
@@ -250,7 +249,7 @@ func (m memberRow) Missing() bool { return m.Reached != nil && !*m.Reached }
 
 // overview answers /overview.
 func (v *View) overview(ctx context.Context, q *query) (any, error) {
-	if err := q.takes(); err != nil {
+	if err := q.wrong(); err != nil {
 		return nil, err
 	}
 	s := v.source.Status(0)

@@ -72,10 +72,9 @@ const childrenAtOnce = 1024
 
 // oneNode answers /tree/PATH.
 func (v *View) oneNode(ctx context.Context, q *query) (any, error) {
-	_ = q.takes("data", "after", "limit")
 	wantData, after, limit := q.flag("data"), q.text("after"), q.number("limit", 100, 1, maxPage)
-	if q.err != nil {
-		return nil, q.err
+	if err := q.wrong(); err != nil {
+		return nil, err
 	}
 	path := q.path()
 	a := nodeAnswer{V: Version, Path: clip(path), Children: []childRow{}}
