@@ -158,6 +158,8 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 	if c.auths++; c.auths > maxAuths {
 		return c.saslFailed(xid)
 	}
+	var answer []byte
+	var err error
 	if c.exchange == nil {
 		m := c.srv.mechanisms.Load()
 		if m == nil {
@@ -166,9 +168,11 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 			}
 			return c.reply(xid, jute.OpSASL, 0, jute.OK, jute.AppendBuffer(nil, nil))
 		}
-		c.exchange = m.Begin(c.srv.o.Rand)
+		c.exchange, err = m.Begin(len(token) == 0, c.srv.o.Rand)
 	}
-	answer, err := c.negotiate(token)
+	if err == nil {
+		answer, err = c.negotiate(token)
+	}
 	if err != nil {
 		c.say("SASL authentication failed", "err", err)
 		return c.saslFailed(xid)

@@ -53,31 +53,31 @@ type conn struct {
 
 	// Owned by the connection's goroutine. Small fields stand together: there may be a hundred
 	// thousand connections.
-	opened     bool           // the handshake is over
-	idle       bool           // the newest request, if there was one, was a ping
-	unfinished bool           // the deadline is that of an unfinished frame
-	within     bool           // a long setWatches is being read
-	readOnly   bool           // the session is one of a server without a leader
-	mayRead    bool           // the connect request said whether it takes such a session
-	stop       bool           // run met the end of the connection
-	settled    bool           // it has rested before
-	said       bool           // the log has a line about why this connection ends
-	empties    uint8          // answers without a token where there is no SASL
-	auths      int32          // auth packets so far
-	limit      *time.Timer    // of the handshake
-	in         *input         // nil while it rests
-	inHeld     int            // bytes of in that srv.memory counts
-	arrived    time.Duration  // when the newest bytes came
-	deadline   time.Duration  // the read deadline as it is set
-	frameStart time.Duration  // when the wait for the rest of a frame began; 0: not yet
-	exchange   *sasl.Exchange // the SASL negotiation under way, if any
-	frame      []byte         // the frame that run begins with
-	replica    Replica        // the state that serves the client, from the connect request on
-	need       int            // bytes of memory that run must have before it goes on
-	behind     bool           // run must wait for the connection's writes before it goes on
-	long       *longReply     // what run has begun to answer
-	building   int64          // steps of the answer that needs them
-	cost       int64          // of the reads that run has answered, in steps, beyond what is charged
+	opened     bool             // the handshake is over
+	idle       bool             // the newest request, if there was one, was a ping
+	unfinished bool             // the deadline is that of an unfinished frame
+	within     bool             // a long setWatches is being read
+	readOnly   bool             // the session is one of a server without a leader
+	mayRead    bool             // the connect request said whether it takes such a session
+	stop       bool             // run met the end of the connection
+	settled    bool             // it has rested before
+	said       bool             // the log has a line about why this connection ends
+	empties    uint8            // answers without a token where there is no SASL
+	auths      int32            // auth packets so far
+	limit      *time.Timer      // of the handshake
+	in         *input           // nil while it rests
+	inHeld     int              // bytes of in that srv.memory counts
+	arrived    time.Duration    // when the newest bytes came
+	deadline   time.Duration    // the read deadline as it is set
+	frameStart time.Duration    // when the wait for the rest of a frame began; 0: not yet
+	exchange   sasl.Negotiation // the SASL negotiation under way, if any
+	frame      []byte           // the frame that run begins with
+	replica    Replica          // the state that serves the client, from the connect request on
+	need       int              // bytes of memory that run must have before it goes on
+	behind     bool             // run must wait for the connection's writes before it goes on
+	long       *longReply       // what run has begun to answer
+	building   int64            // steps of the answer that needs them
+	cost       int64            // of the reads that run has answered, in steps, beyond what is charged
 	runView    func(*state.State)
 	asked      int64            // the session that the client came back for, if any
 	followed   *observe.Request // the newest request, if a log wants it

@@ -36,17 +36,9 @@ var (
 type digest struct {
 	users Users
 	nonce string
-	step  int
-	user  string
+	next  func([]byte) ([]byte, error) // takes the client's next token; nil: the end
+	user  string                       // that the client has proved to be
 }
-
-// steps of an exchange.
-const (
-	stepHello     = iota // the client's first token, empty, is awaited
-	stepChallenge        // the challenge was sent, its answer is awaited
-	stepDone             // the client has proved who it is
-	stepFailed           // and can try no more in this exchange
-)
 
 // begin begins a negotiation; random is where its nonce comes from.
 func (u Users) begin(random io.Reader) (Negotiation, error) {
@@ -54,37 +46,32 @@ func (u Users) begin(random io.Reader) (Negotiation, error) {
 	if _, err := io.ReadFull(random, raw[:]); err != nil {
 		return nil, fmt.Errorf("make a nonce: %w", err)
 	}
-	return &digest{users: u, nonce: base64.StdEncoding.EncodeToString(raw[:])}, nil
+	e := &digest{users: u, nonce: base64.StdEncoding.EncodeToString(raw[:])}
+	e.next = e.challenge
+	return e, nil
 }
 
 // Answer implements Negotiation.
 func (e *digest) Answer(token []byte, _ time.Time) ([]byte, error) {
-	step := e.step
-	e.step = stepFailed
-	switch step {
-	case stepHello:
-		if len(token) > 0 {
-			return nil, fmt.Errorf("%w: it begins with a token of %d bytes", errProtocol, len(token))
-		}
-		e.step = stepChallenge
-		return fmt.Appendf(nil, `realm="%s",nonce="%s",charset=utf-8,algorithm=md5-sess,qop="auth"`, Realm,
-			e.nonce), nil
-	case stepChallenge:
-		proof, err := e.check(token)
-		if err != nil {
-			return nil, err
-		}
-		e.step = stepDone
-		return proof, nil
+	next := e.next
+	if e.next = nil; next == nil {
+		return nil, fmt.Errorf("%w: it goes on behind its end", errProtocol)
 	}
-	return nil, fmt.Errorf("%w: it goes on behind its end", errProtocol)
+	return next(token)
+}
+
+// challenge answers the client's first token, which is empty.
+func (e *digest) challenge(token []byte) ([]byte, error) {
+	if len(token) > 0 {
+		return nil, fmt.Errorf("%w: it begins with a token of %d bytes", errProtocol, len(token))
+	}
+	e.next = e.check
+	return fmt.Appendf(nil, `realm="%s",nonce="%s",charset=utf-8,algorithm=md5-sess,qop="auth"`, Realm,
+		e.nonce), nil
 }
 
 // User implements Negotiation.
-func (e *digest) User() (string, bool) { return e.user, e.step == stepDone }
-
-// Principal implements Negotiation.
-func (e *digest) Principal() string { return "" }
+func (e *digest) User() (user, principal string, done bool) { return e.user, "", e.user != "" }
 
 // check verifies the answer to the challenge and returns the proof that this
 // server knows the password too.

@@ -1,7 +1,7 @@
 // Package sasl is the server's side of the SASL mechanisms that ZooKeeper's
 // clients speak: DIGEST-MD5 (RFC 2831) here, and GSSAPI in package kerberos.
 //
-// An [Exchange] is one negotiation on one connection: it answers the client's tokens and, once
+// A [Negotiation] is one negotiation on one connection: it answers the client's tokens and, once
 // the client has proved its identity, names the user. [Users] are the names and passwords of
 // DIGEST-MD5, read from a file of ours or from the Server section of a JAAS file, which may name
 // a keytab for Kerberos as well.

@@ -39,9 +39,9 @@ func answer(t *testing.T, challenge []byte, user, password string, latin1 bool,
 	return b.Bytes()
 }
 
-func begin(t *testing.T) (*Exchange, []byte) {
+func begin(t *testing.T) (Negotiation, []byte) {
 	t.Helper()
-	e := (&Mechanisms{Users: users}).Begin(strings.NewReader(strings.Repeat("random", 10)))
+	e := must.Get((&Mechanisms{Users: users}).Begin(true, strings.NewReader(strings.Repeat("random", 10))))(t)
 	challenge := must.Get(e.Answer(nil, now))(t)
 	return e, challenge
 }
@@ -117,7 +117,7 @@ func TestReplay(t *testing.T) {
 	first, challenge := begin(t)
 	token := answer(t, challenge, "bob", users["bob"], false, nil)
 	must.Get(first.Answer(token, now))(t)
-	second := (&Mechanisms{Users: users}).Begin(strings.NewReader(strings.Repeat("another", 10)))
+	second := must.Get((&Mechanisms{Users: users}).Begin(true, strings.NewReader(strings.Repeat("another", 10))))(t)
 	must.Get(second.Answer(nil, now))(t)
 	expect.Is(t, expect.Err(second.Answer(token, now)), errProtocol, "a replayed answer")
 }

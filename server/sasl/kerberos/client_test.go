@@ -223,14 +223,14 @@ func (c *testClient) signIn(t *testing.T, s *Service) (string, error) {
 		}
 	}
 	c.readOffer(t, answer)
-	if _, done := e.User(); done {
+	if _, _, done := e.User(); done {
 		t.Error("done before the client has chosen")
 	}
 	last, err := e.Answer(c.choice("\x01\x00\x00\x00somebody else"), now)
 	if err != nil {
 		return "", err
 	}
-	user, done := e.User()
+	user, _, done := e.User()
 	expect.That(t, last == nil && done, "the end: %x, %v", last, done)
 	return user, nil
 }

@@ -16,87 +16,77 @@ const qopAuth = 1
 type Exchange struct {
 	service *Service
 	random  io.Reader
-	step    int
+	next    func(token []byte, now time.Time) ([]byte, error) // takes the client's next token; nil: the end
 	context *context
-	user    string
+	user    string // that the client has proved to be
 }
 
-// steps of an exchange.
-const (
-	stepHello  = iota // the client's ticket is awaited
-	stepProven        // the server has proved who it is; an empty token is awaited
-	stepOffer         // what the server offers is out, the client's choice is awaited
-	stepDone
-	stepFailed
-)
-
 // Begin begins a negotiation; random is where its key and number come from.
-func (s *Service) Begin(random io.Reader) *Exchange { return &Exchange{service: s, random: random} }
+func (s *Service) Begin(random io.Reader) *Exchange {
+	e := &Exchange{service: s, random: random}
+	e.next = e.hello
+	return e
+}
 
 // Answer takes the client's next token and returns the server's, nil at the end. An error ends
 // the exchange: the client has proved nothing.
 func (e *Exchange) Answer(token []byte, now time.Time) (answer []byte, err error) {
-	if len(token) > maxToken {
-		e.step = stepFailed
+	next := e.next
+	e.next = nil
+	switch {
+	case len(token) > maxToken:
 		return nil, fmt.Errorf("%w: %d bytes", errProtocol, len(token))
+	case next == nil:
+		return nil, fmt.Errorf("%w: it goes on behind its end", errProtocol)
 	}
-	step := e.step
-	e.step = stepFailed
-	switch step {
-	case stepHello:
-		if e.context, answer, err = e.service.accept(token, now, e.random); err != nil {
-			return nil, err
-		}
-		if answer != nil {
-			e.step = stepProven
-			return answer, nil
-		}
-		return e.offer()
-	case stepProven:
-		if len(token) > 0 {
-			return nil, fmt.Errorf("%w: %d bytes where the client has nothing to say", errProtocol, len(token))
-		}
-		return e.offer()
-	case stepOffer:
-		return nil, e.choice(token)
-	}
-	return nil, fmt.Errorf("%w: it goes on behind its end", errProtocol)
+	return next(token, now)
 }
 
-// offer says what the server can do to protect what follows, and that it takes
+// hello takes the client's ticket, and proves who the server is, if the client wants that.
+func (e *Exchange) hello(token []byte, now time.Time) (answer []byte, err error) {
+	if e.context, answer, err = e.service.accept(token, now, e.random); err != nil {
+		return nil, err
+	}
+	if answer == nil {
+		return e.offer(nil, now)
+	}
+	e.next = e.offer
+	return answer, nil
+}
+
+// offer answers an empty token with what the server can do to protect what follows, and that it takes
 // no protected message of any size.
-func (e *Exchange) offer() ([]byte, error) {
+func (e *Exchange) offer(token []byte, _ time.Time) ([]byte, error) {
+	if len(token) > 0 {
+		return nil, fmt.Errorf("%w: %d bytes where the client has nothing to say", errProtocol, len(token))
+	}
 	answer, err := e.context.wrap([]byte{qopAuth, 0, 0, 0})
 	if err == nil {
-		e.step = stepOffer
+		e.next = e.choice
 	}
 	return answer, err
 }
 
 // choice reads the protection that the client has chosen. The name that the client wants to act
 // as comes behind it; as in ZooKeeper, only the name in its ticket counts.
-func (e *Exchange) choice(token []byte) error {
+func (e *Exchange) choice(token []byte, _ time.Time) ([]byte, error) {
 	text, err := e.context.unwrap(token)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errProtocol, err)
+		return nil, fmt.Errorf("%w: %w", errProtocol, err)
 	}
 	if len(text) < 4 || text[0] != qopAuth {
-		return fmt.Errorf("%w: it chooses a protection that was not offered", errProtocol)
+		return nil, fmt.Errorf("%w: it chooses a protection that was not offered", errProtocol)
 	}
 	if e.user, err = e.service.names.identity(e.context.client); err != nil {
-		return fmt.Errorf("%w: %s: %w", errRefused, e.context.client, err)
+		return nil, fmt.Errorf("%w: %s: %w", errRefused, e.context.client, err)
 	}
-	e.step = stepDone
-	return nil
+	return nil, nil
 }
 
-// User returns the user that the client has proved to be, once it has.
-func (e *Exchange) User() (string, bool) { return e.user, e.step == stepDone }
-
-// Principal returns the client's name as the KDC has it.
-func (e *Exchange) Principal() string {
-	if e.step != stepDone {
-		return ""
+// User returns the user that the client has proved to be, once it has, and its name as the KDC has it.
+func (e *Exchange) User() (user, principal string, done bool) {
+	if e.user == "" {
+		return "", "", false
 	}
-	return e.context.client.String()
+	return e.user, e.context.client.String(), true
 }

@@ -188,7 +188,7 @@ func TestTheRestOfAnExchange(t *testing.T) {
 		client.readAnswer(t, sure(e.Answer(client.hello(), now)))
 		client.readOffer(t, sure(e.Answer(nil, now)))
 		_, err := e.Answer(c.last(client), now)
-		_, done := e.User()
+		_, _, done := e.User()
 		expect.That(t, done == c.ok && (err == nil) == c.ok, "%s: %v, %v", name, done, err)
 		expect.Fails(t, expect.Err(e.Answer(client.choice("\x01\x00\x00\x00"), now)),
 			"%s: it goes on behind its end", name)
@@ -283,8 +283,8 @@ func TestRecordedClients(t *testing.T) {
 				t.Errorf("%s %s: token %d: %x, %v", c[0], c[1], i, answer, err)
 			}
 		}
-		who, done := e.User()
-		if c[0] == "java" && (!done || who != "alice@ZK.TEST" || e.Principal() != who) {
+		who, principal, done := e.User()
+		if c[0] == "java" && (!done || who != "alice@ZK.TEST" || principal != who) {
 			t.Errorf("Java's client is %q, %v", who, done)
 		}
 		if _, err := s.Begin(rand.Reader).Answer(sure(hex.DecodeString(c[3])), at.Add(2*Skew)); !errors.Is(err,

@@ -211,7 +211,7 @@ func FuzzToken(f *testing.F) {
 			e := s.Begin(rand.Reader)
 			answer, err := e.Answer(token, now)
 			expect.Fails(t, err, "answered by %x", answer)
-			who, done := e.User()
+			who, _, done := e.User()
 			expect.That(t, !done, "let in as %s", who)
 		}
 	})
