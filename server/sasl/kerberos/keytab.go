@@ -3,13 +3,14 @@
 package kerberos
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
+
+	"golang.org/x/crypto/cryptobyte"
 )
 
 // Bounds of a keytab.
@@ -63,26 +64,31 @@ var errKeytab = errors.New("it is no whole keytab of version 2, as ktutil and ka
 // parseKeytab reads the form that MIT's Kerberos describes, version 2: entries
 // behind their size, which is negative for a hole.
 func parseKeytab(b []byte) (keytab, error) {
-	r := &fields{b: b}
-	if r.uint16() != 0x0502 {
+	r := cryptobyte.String(b)
+	var form uint16
+	if !r.ReadUint16(&form) || form != 0x0502 {
 		return nil, errKeytab
 	}
 	var k keytab
-	for len(r.b) > 0 {
-		size := int64(int32(r.uint32()))
-		if size == 0 && r.err == nil {
-			break // the rest is filled up with zeros
-		}
-		body := r.take(int(max(size, -size)))
-		if r.err != nil {
+	for !r.Empty() {
+		var size uint32
+		if !r.ReadUint32(&size) {
 			return nil, errKeytab
 		}
-		if size < 0 {
+		n := int(int32(size))
+		if n == 0 {
+			break // the rest is filled up with zeros
+		}
+		var body cryptobyte.String
+		if !r.ReadBytes((*[]byte)(&body), max(n, -n)) {
+			return nil, errKeytab
+		}
+		if n < 0 {
 			continue
 		}
-		e, err := parseEntry(body)
-		if err != nil {
-			return nil, err
+		e, ok := parseEntry(body)
+		if !ok {
+			return nil, errKeytab
 		}
 		k = append(k, e)
 	}
@@ -92,62 +98,30 @@ func parseKeytab(b []byte) (keytab, error) {
 	return k, nil
 }
 
-func parseEntry(b []byte) (keytabEntry, error) {
-	r := &fields{b: b}
-	var e keytabEntry
-	parts := int(r.uint16())
-	e.principal.Realm = string(r.counted())
-	for i := 0; i < parts && r.err == nil; i++ {
-		e.principal.Parts = append(e.principal.Parts, string(r.counted()))
+// parseEntry reads an entry of a keytab; ok is false if it is not whole.
+func parseEntry(r cryptobyte.String) (e keytabEntry, ok bool) {
+	var parts, etype uint16
+	var version uint8
+	var text cryptobyte.String
+	if !r.ReadUint16(&parts) || !r.ReadUint16LengthPrefixed(&text) {
+		return e, false
 	}
-	r.take(8) // the name's type, and when it was written
-	if v := r.take(1); r.err == nil {
-		e.version = uint32(v[0])
-	}
-	e.key.EType = int32(int16(r.uint16()))
-	e.key.Value = r.counted()
-	if r.err != nil {
-		return e, errKeytab
-	}
-	if len(r.b) >= 4 { // versions beyond 255 stand at the end
-		if v := r.uint32(); v != 0 {
-			e.version = v
+	e.principal.Realm = string(text)
+	for range parts {
+		if !r.ReadUint16LengthPrefixed(&text) {
+			return e, false
 		}
+		e.principal.Parts = append(e.principal.Parts, string(text))
 	}
-	return e, nil
-}
-
-// fields reads numbers and strings until something is missing.
-type fields struct {
-	b   []byte
-	err error
-}
-
-func (r *fields) take(n int) []byte {
-	if r.err != nil || n > len(r.b) {
-		r.err = errKeytab
-		return nil
+	// Before the version stand the name's type, and when the entry was written.
+	ok = r.Skip(8) && r.ReadUint8(&version) && r.ReadUint16(&etype) && r.ReadUint16LengthPrefixed(&text)
+	e.version, e.key = uint32(version), sessionKey{EType: int32(int16(etype)), Value: text}
+	var longer uint32 // versions beyond 255 stand at the end
+	if r.ReadUint32(&longer) && longer != 0 {
+		e.version = longer
 	}
-	taken := r.b[:n:n]
-	r.b = r.b[n:]
-	return taken
+	return e, ok
 }
-
-func (r *fields) uint16() uint16 {
-	if b := r.take(2); b != nil {
-		return binary.BigEndian.Uint16(b)
-	}
-	return 0
-}
-
-func (r *fields) uint32() uint32 {
-	if b := r.take(4); b != nil {
-		return binary.BigEndian.Uint32(b)
-	}
-	return 0
-}
-
-func (r *fields) counted() []byte { return r.take(int(r.uint16())) }
 
 // choose returns the principal that is meant by text, the only one for "", and
 // its keys.
