@@ -25,6 +25,7 @@ type adminFlags struct {
 	addr    string
 	timeout time.Duration
 	auth    connectFlags // the auth file, and how the admin port uses TLS
+	server  bool         // of a command that reads locks: ask the admin port instead of opening a session
 }
 
 func addAdminFlags(fs *pflag.FlagSet, changes bool) *adminFlags {
@@ -108,15 +109,9 @@ func (a adminClient) ask(ctx context.Context, path string, q url.Values, into an
 	return a.do(ctx, http.MethodGet, path, nil, into)
 }
 
-// serverFlags let a command that reads locks ask the admin port instead of opening a session.
-type serverFlags struct {
-	*adminFlags
-	on bool
-}
-
-func addServerFlags(fs *pflag.FlagSet) *serverFlags {
-	f := &serverFlags{adminFlags: &adminFlags{}}
-	fs.BoolVar(&f.on, "server", false, "let a zlockd tell, by its admin listener, rather than read node by node")
+func addServerFlags(fs *pflag.FlagSet) *adminFlags {
+	f := &adminFlags{}
+	fs.BoolVar(&f.server, "server", false, "let a zlockd tell, by its admin listener, rather than read node by node")
 	f.addTo(fs)
 	return f
 }
@@ -132,10 +127,10 @@ type reader interface {
 
 // look reads locks by the admin port if the user wants that, else with a session; so too if no
 // admin port answers.
-func (c *call) look(f *serverFlags, conn *connectFlags, read func(context.Context, reader) error) error {
-	if f.on {
+func (c *call) look(f *adminFlags, conn *connectFlags, read func(context.Context, reader) error) error {
+	if f.server {
 		f.timeout = conn.timeout
-		err := c.withAdmin(f.adminFlags, func(ctx context.Context, a adminClient) error { return read(ctx, a) })
+		err := c.withAdmin(f, func(ctx context.Context, a adminClient) error { return read(ctx, a) })
 		if !cli.HasCode(err, exitNoSession) {
 			return err
 		}

@@ -20,29 +20,30 @@ import (
 )
 
 func backupCommand() *command {
-	return &command{
-		Name: "backup", Args: "FILE|-", Least: 1, Most: 1,
-		Does: "write the whole state of a running zlockd to a file",
-		Help: `The state of one moment, nodes and sessions, while the servers go on. It is checked
+	return fetchCommand("backup", "zlockd", "write the whole state of a running zlockd to a file",
+		`The state of one moment, nodes and sessions, while the servers go on. It is checked
 while it arrives; FILE appears when it is whole and on the disk, or not at all. "-" is
 standard output. Needs the password of the servers' --super-digest in --auth-file, for
-it holds everything. Make a server of it with: zlockd restore FILE --data-dir NEW.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
-			m, output := addStateFlags(fs), addFormat(fs)
-			return func(c *call) error { return c.withAdmin(m, c.fetchState("zlockd", *output)) }
-		},
-	}
+it holds everything. Make a server of it with: zlockd restore FILE --data-dir NEW.`)
 }
 
 func exportCommand() *command {
+	return fetchCommand("export", "zookeeper", "write the whole state of a running zlockd as a ZooKeeper's snapshot",
+		`As backup, but a snapshot from which a ZooKeeper 3.8 or 3.9 starts: the name that it
+must have is printed. A stopped server is exported by: zlockd export.`)
+}
+
+// fetchCommand is a command that writes the state in a format to a file.
+func fetchCommand(name, format, does, help string) *command {
 	return &command{
-		Name: "export", Args: "FILE|-", Least: 1, Most: 1,
-		Does: "write the whole state of a running zlockd as a ZooKeeper's snapshot",
-		Help: `As backup, but a snapshot from which a ZooKeeper 3.8 or 3.9 starts: the name that it
-must have is printed. A stopped server is exported by: zlockd export.`,
+		Name: name, Args: "FILE|-", Least: 1, Most: 1, Does: does, Help: help,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			m, output := addStateFlags(fs), addFormat(fs)
-			return func(c *call) error { return c.withAdmin(m, c.fetchState("zookeeper", *output)) }
+			return func(c *call) error {
+				return c.withAdmin(m, func(ctx context.Context, admin adminClient) error {
+					return c.fetchState(ctx, admin, format, *output)
+				})
+			}
 		},
 	}
 }
@@ -55,46 +56,44 @@ func addStateFlags(fs *pflag.FlagSet) *adminFlags {
 	return f
 }
 
-// fetchState returns what writes the state in a format to the file of the command line.
-func (c *call) fetchState(format, output string) func(context.Context, adminClient) error {
-	return func(ctx context.Context, admin adminClient) error {
-		body, err := admin.open(ctx, http.MethodGet, "/commands/snapshot?format="+format, nil)
-		if err != nil {
-			return err
-		}
-		defer body.Close()
-		begun := time.Now()
-		file, got := c.Args[0], &fetched{format: format}
-		if file == "-" {
-			err = got.copy(c.stdout, body)
-		} else {
-			err = toFile(file, func(w io.Writer) error { return got.copy(w, body) })
-		}
-		if err != nil {
-			hint := ""
-			if errors.Is(err, syscall.ENOSPC) {
-				hint = "; make room on that disk, and give the same command again"
-			}
-			return cli.Exitf(exitNo, "nothing was written: %v%s", err, hint)
-		}
-		took := time.Since(begun)
-		switch {
-		case file == "-":
-			return nil
-		case output != formatTable:
-			p := c.printer(output)
-			zxid := fmt.Sprintf("0x%x", got.zxid)
-			p.row(takenFile{file, format, zxid, got.nodes, got.bytes, took.Seconds()}, file, format, zxid,
-				got.nodes, got.bytes)
-			return p.flush()
-		}
-		c.say("%s: %d nodes, zxid 0x%x, %d bytes in %v", file, got.nodes, got.zxid, got.bytes,
-			took.Round(time.Millisecond))
-		if format == "zookeeper" {
-			c.say("to start a ZooKeeper from it, name it snapshot.%x in the version-2 of an empty dataDir", got.zxid)
-		}
-		return nil
+// fetchState writes the state in a format to the file of the command line.
+func (c *call) fetchState(ctx context.Context, admin adminClient, format, output string) error {
+	body, err := admin.open(ctx, http.MethodGet, "/commands/snapshot?format="+format, nil)
+	if err != nil {
+		return err
 	}
+	defer body.Close()
+	begun := time.Now()
+	file, got := c.Args[0], &fetched{format: format}
+	if file == "-" {
+		err = got.copy(c.stdout, body)
+	} else {
+		err = toFile(file, func(w io.Writer) error { return got.copy(w, body) })
+	}
+	if err != nil {
+		hint := ""
+		if errors.Is(err, syscall.ENOSPC) {
+			hint = "; make room on that disk, and give the same command again"
+		}
+		return cli.Exitf(exitNo, "nothing was written: %v%s", err, hint)
+	}
+	took := time.Since(begun)
+	switch {
+	case file == "-":
+		return nil
+	case output != formatTable:
+		p := c.printer(output)
+		zxid := fmt.Sprintf("0x%x", got.zxid)
+		p.row(takenFile{file, format, zxid, got.nodes, got.bytes, took.Seconds()}, file, format, zxid,
+			got.nodes, got.bytes)
+		return p.flush()
+	}
+	c.say("%s: %d nodes, zxid 0x%x, %d bytes in %v", file, got.nodes, got.zxid, got.bytes,
+		took.Round(time.Millisecond))
+	if format == "zookeeper" {
+		c.say("to start a ZooKeeper from it, name it snapshot.%x in the version-2 of an empty dataDir", got.zxid)
+	}
+	return nil
 }
 
 // fetched is a state that zlock receives.

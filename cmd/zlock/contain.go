@@ -44,22 +44,15 @@ func keepCommand() *command {
 				if c.Args[2] == "true" {
 					dieWithGuard()
 				}
-				k := keeper{killAfter: killAfter, foreground: c.Args[1] == "true"}
-				return k.keep(c.Args[3], c.Args[4:])
+				return keep(killAfter, c.Args[1] == "true", c.Args[3], c.Args[4:])
 			}
 		},
 	}
 }
 
-// keeper is the first process of COMMAND's namespace.
-type keeper struct {
-	killAfter  time.Duration
-	foreground bool
-}
-
 // keep runs COMMAND and returns its exit code when no process of the namespace is left. The
 // kernel kills those that outlive killAfter, together with the keeper.
-func (k *keeper) keep(path string, argv []string) error {
+func keep(killAfter time.Duration, foreground bool, path string, argv []string) error {
 	// Signals for COMMAND must not end its keeper. COMMAND ignores what the user ignores.
 	passed := make(chan os.Signal, 64)
 	for _, s := range slices.Concat(terminalSignals, forwardedSignals, []os.Signal{
@@ -75,7 +68,7 @@ func (k *keeper) keep(path string, argv []string) error {
 	go func() {
 		for s := range passed {
 			// COMMAND in a group of its own gets the signal directly.
-			if k.foreground && slices.Contains(forwardedSignals, s) {
+			if foreground && slices.Contains(forwardedSignals, s) {
 				_ = syscall.Kill(main, s.(syscall.Signal))
 			}
 		}
@@ -93,14 +86,10 @@ func (k *keeper) keep(path string, argv []string) error {
 				code = signalCode(st.Signal())
 			}
 			last := code
-			everybody(syscall.SIGTERM)
-			time.AfterFunc(k.killAfter, func() { os.Exit(last) })
+			for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} {
+				_ = syscall.Kill(-1, sig) // every process of the namespace but this one
+			}
+			time.AfterFunc(killAfter, func() { os.Exit(last) })
 		}
 	}
-}
-
-// everybody sends a signal to every process of the namespace but the first.
-func everybody(sig syscall.Signal) {
-	_ = syscall.Kill(-1, sig)
-	_ = syscall.Kill(-1, syscall.SIGCONT)
 }

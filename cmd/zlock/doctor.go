@@ -117,16 +117,21 @@ func (c *call) doctor(conn *connectFlags, killAfter time.Duration, format string
 	if _, err := conn.options(c.app); err != nil {
 		return err
 	}
+	if cfg, err := conn.tlsConfig(); err == nil && cfg != nil && len(cfg.Certificates) > 0 {
+		if left := time.Until(cfg.Certificates[0].Leaf.NotAfter); left < certificateSoon {
+			c.say("the certificate of --tls-cert ends in %s", days(left))
+		}
+	}
 	ctx, stop := interruptible()
 	defer stop()
 	p := c.printer(format, "SERVER", "KIND", "MODE", "TIMEOUT", "ROUND-TRIP", "CLOCK", "CONTAINERS", "MULTI",
 		"MARGIN",
 		"VERSION", "SYNC", "FILES", "CERTIFICATE", "VERDICT")
-	var found []finding
-	var list []string
-	for _, server := range strings.Split(servers, ",") {
-		list = append(list, withPort(strings.TrimSpace(server)))
+	list, _, err := zk.ParseServers(servers)
+	if err != nil {
+		return cli.Usagef("%v", err)
 	}
+	var found []finding
 	for _, server := range list {
 		f := c.examine(ctx, conn, server, chroot, killAfter)
 		if ctx.Err() != nil {
@@ -143,9 +148,6 @@ func (c *call) doctor(conn *connectFlags, killAfter time.Duration, format string
 		return err
 	}
 	bad := slices.ContainsFunc(found, func(f finding) bool { return f.Problem != "" })
-	for _, line := range ownCertificate(conn) {
-		c.say("%s", line)
-	}
 	wrong, worth := compare(ctx, found, list)
 	for _, line := range append(wrong, worth...) {
 		c.say("%s", line)

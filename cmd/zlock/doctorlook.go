@@ -99,13 +99,6 @@ func plainCause(err error, limit time.Duration) string {
 	return err.Error()
 }
 
-func withPort(server string) string {
-	if _, _, err := net.SplitHostPort(server); err != nil {
-		return net.JoinHostPort(server, "2181")
-	}
-	return server
-}
-
 // readSrvr reads kind, version and mode from the answer to srvr.
 func (f *finding) readSrvr(text string) {
 	for line := range strings.Lines(text) {
@@ -140,18 +133,6 @@ func (f *finding) readMntr(text string) {
 			f.MaxFiles = int64(n)
 		}
 	}
-}
-
-// ownCertificate warns if the client's own certificate ends soon.
-func ownCertificate(conn *connectFlags) []string {
-	cfg, err := conn.tlsConfig()
-	if err != nil || cfg == nil || len(cfg.Certificates) == 0 {
-		return nil
-	}
-	if left := time.Until(cfg.Certificates[0].Leaf.NotAfter); left < certificateSoon {
-		return []string{fmt.Sprintf("the certificate of --tls-cert ends in %s", days(left))}
-	}
-	return nil
 }
 
 // compare compares the servers with each other and with the members that they list. It returns

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -20,14 +21,8 @@ import (
 // environ returns COMMAND's environment: zlock's own and the description of the locks.
 func environ(base []string, servers, chroot, task string, locks []fence.Sequencer,
 	getenv func(string) string) []string {
-	var env []string
-	for _, kv := range base {
-		// Only ZLOCK_HOLDS passes on the locks of an ancestor.
-		if !slices.ContainsFunc(ourVariables, func(name string) bool { return strings.HasPrefix(kv, name) }) {
-			env = append(env, kv)
-		}
-	}
-	set := func(name, value string) { env = append(env, name+"="+value) }
+	var ours []string // with "="
+	set := func(name, value string) { ours = append(ours, name+"="+value) }
 	put := func(suffix string, h fence.Sequencer) {
 		set("ZLOCK_PATH"+suffix, h.Path)
 		set("ZLOCK_TOKEN"+suffix, h.Token.String())
@@ -46,20 +41,18 @@ func environ(base []string, servers, chroot, task string, locks []fence.Sequence
 	}
 	set("ZLOCK_TASK", task)
 	set("ZLOCK_HOLDS", holds(getenv("ZLOCK_HOLDS"), chroot, locks))
-	return env
+	// Only ZLOCK_HOLDS passes on the locks of an ancestor; its variables may have had numbers.
+	return append(slices.DeleteFunc(slices.Clone(base), func(kv string) bool {
+		return slices.ContainsFunc(ours, func(our string) bool {
+			return strings.HasPrefix(kv, our[:strings.IndexByte(our, '=')])
+		})
+	}), ours...)
 }
-
-// ourVariables are those that environ sets, and their numbered forms.
-var ourVariables = []string{"ZLOCK_HELD", "ZLOCK_SERVERS", "ZLOCK_CHROOT", "ZLOCK_MODE", "ZLOCK_PATH",
-	"ZLOCK_TOKEN", "ZLOCK_SEQUENCER", "ZLOCK_NODE", "ZLOCK_TASK", "ZLOCK_HOLDS"}
 
 // taskOf returns the task of this process: that of an ancestor that runs under a lock, so that
 // all of them are one party of a wait, or a new one.
 func taskOf(getenv func(string) string) string {
-	if task := getenv("ZLOCK_TASK"); task != "" {
-		return task
-	}
-	return rand.Text()
+	return cmp.Or(getenv("ZLOCK_TASK"), rand.Text())
 }
 
 // holds returns the value of ZLOCK_HOLDS: the locks that this process and its ancestors hold,
@@ -160,21 +153,4 @@ func findExecutable(words []string, shell string) (executable, error) {
 		return executable{}, cli.Exitf(exitNotExec, "%s cannot be executed", name)
 	}
 	return executable{}, cli.Exitf(exitNotFound, "%s is not found", name)
-}
-
-// passFD writes one line to a file descriptor that zlock was started with, and closes it. So
-// the reader of the line sees the end, and COMMAND does not get the descriptor.
-func passFD(fd int, line string) error {
-	f := os.NewFile(uintptr(fd), "ready")
-	if f == nil {
-		return cli.Usagef("--ready-fd %d is no file descriptor", fd)
-	}
-	_, err := f.WriteString(line + "\n")
-	if fd > 2 {
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil {
-		return fmt.Errorf("--ready-fd: %w", err)
-	}
-	return nil
 }

@@ -85,14 +85,12 @@ func (c *call) member(f *adminFlags, noVote bool, format string) error {
 	if len(args) > 1 {
 		job.Addr = args[1]
 	}
-	limits := *f
-	limits.timeout = forever // a job may take as long as it makes progress
-	return c.withAdmin(&limits, func(ctx context.Context, admin adminClient) error {
-		return c.memberJob(ctx, admin, job, f.timeout)
+	patience := f.timeout
+	f.timeout = 0 // a job may take as long as it makes progress
+	return c.withAdmin(f, func(ctx context.Context, admin adminClient) error {
+		return c.memberJob(ctx, admin, job, patience)
 	})
 }
-
-const forever = 365 * 24 * time.Hour
 
 func (c *call) listMembers(ctx context.Context, admin adminClient, format string) error {
 	list, err := admin.members(ctx)
@@ -150,18 +148,6 @@ func membersOf(list *status.Members) (members []memberInfo) {
 		members = append(members, memberInfo{m.ID, m.Peer, m.Client, role, m.Progress})
 	}
 	return members
-}
-
-// refusal is the servers' refusal of a request.
-type refusal struct {
-	text string
-	code status.Code
-}
-
-func (r *refusal) Error() string { return r.text }
-
-func refuse(text string, code status.Code) error {
-	return &cli.ExitError{Code: exitNo, Err: &refusal{text, code}}
 }
 
 // members reads the list of members.
@@ -267,5 +253,5 @@ func refused(resp *http.Response, answer []byte) error {
 	case text == "":
 		text = resp.Status
 	}
-	return refuse(text, e.Code)
+	return &cli.ExitError{Code: exitNo, Err: status.With(e.Code, errors.New(text))}
 }

@@ -34,8 +34,7 @@ func (c *call) memberJob(ctx context.Context, admin adminClient, j status.Job, p
 				line.tell(s.Kind, s.Text)
 			}
 		})
-		no, refused := errors.AsType[*refusal](err)
-		lost := cli.HasCode(err, exitNoSession) || refused && no.code == status.Interrupted
+		lost := cli.HasCode(err, exitNoSession) || status.Of(err) == status.Interrupted
 		// If no server ever answered, the address is more likely wrong.
 		if !lost || heard.IsZero() || time.Since(heard) >= patience || ctx.Err() != nil {
 			return err
@@ -66,7 +65,7 @@ func (a adminClient) runJob(ctx context.Context, j status.Job, step func(status.
 			return cli.Exitf(exitNoSession,
 				"the connection to the admin listener ended: %w; the same command goes on where this one stood", err)
 		case s.Done && s.Err() != nil:
-			return refuse(s.Failure.Text, s.Code)
+			return &cli.ExitError{Code: exitNo, Err: s.Err()}
 		case s.Done:
 			return nil
 		}

@@ -23,7 +23,7 @@ func dieWithParent(attr *syscall.SysProcAttr, sig syscall.Signal) {
 // contain makes the child the first process of a process namespace. Without the right to that
 // it also adds a user namespace, in which users keep their identity.
 func contain(attr *syscall.SysProcAttr) {
-	attr.Pdeathsig = 0 // the keeper sees to that, see [keeper.keep]
+	attr.Pdeathsig = 0 // the keeper sees to that, see [keep]
 	attr.Cloneflags |= syscall.CLONE_NEWPID
 	if mayContain() {
 		return

@@ -38,11 +38,10 @@ func restartFirst(members []memberInfo) []memberInfo {
 }
 
 func (c *call) restartOrder(f *adminFlags, wait bool, format string) error {
-	limits := *f
 	if wait {
-		limits.timeout = forever
+		f.timeout = 0
 	}
-	return c.withAdmin(&limits, func(ctx context.Context, admin adminClient) error {
+	return c.withAdmin(f, func(ctx context.Context, admin adminClient) error {
 		w := &restartWatch{call: c, admin: admin, line: newStatusLine(c.app)}
 		defer w.line.end()
 		members, err := w.members(ctx)

@@ -86,8 +86,10 @@ func (c *call) revoke(ctx context.Context, cl *client.Client, r recipe.Revocatio
 		return nil
 	}
 	for end := time.Now().Add(wait); ; {
-		left, err := c.stillThere(ctx, cl, path, nodes)
-		if err != nil || !left {
+		q, err := cl.Inspector().Inspect(ctx, path)
+		if err != nil || !slices.ContainsFunc(append(q.Holders, q.Waiters...), func(e recipe.Entry) bool {
+			return slices.Contains(nodes, e.Node)
+		}) {
 			return err
 		}
 		if time.Now().After(end) {
@@ -97,16 +99,6 @@ func (c *call) revoke(ctx context.Context, cl *client.Client, r recipe.Revocatio
 			return err
 		}
 	}
-}
-
-func (c *call) stillThere(ctx context.Context, cl *client.Client, path string, nodes []string) (bool, error) {
-	q, err := cl.Inspector().Inspect(ctx, path)
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(append(q.Holders, q.Waiters...), func(e recipe.Entry) bool {
-		return slices.Contains(nodes, e.Node)
-	}), nil
 }
 
 func breakCommand() *command {

@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -13,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/client"
-	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
@@ -87,11 +88,21 @@ func (f *runFlags) inForeground(a *app) bool {
 	return isTerminal(a.stdin)
 }
 
+// ready writes one line to the file descriptor of --ready-fd, which zlock was started with, and closes
+// it. So the reader of the line sees the end, and COMMAND does not get the descriptor.
 func (f *runFlags) ready(line string) error {
 	if f.readyFD < 0 {
 		return nil
 	}
-	return passFD(f.readyFD, line)
+	file := os.NewFile(uintptr(f.readyFD), "ready")
+	_, err := file.WriteString(line + "\n")
+	if f.readyFD > 2 {
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("--ready-fd: %w", err)
+	}
+	return nil
 }
 
 func runCommand() *command {
@@ -178,13 +189,7 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 	}
 	// A waiter that is killed does not delay the others.
 	j.tellSession()
-	if j.loss.onLost != 0 {
-		err = checkMargin(false, j.cl.Session().Timeout, killAfter)
-	}
-	var held []fence.Sequencer
-	if err == nil {
-		held, err = c.inherited(j.ctx, j.cl, j.chroot, c.Args, run.inherit)
-	}
+	held, err := c.inherited(j.ctx, j.cl, j.chroot, c.Args, run.inherit)
 	if err == nil && held != nil {
 		err = run.ready("locked " + held[0].Token.String())
 	}
