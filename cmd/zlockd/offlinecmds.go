@@ -3,12 +3,12 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/offline"
 )
 
@@ -208,26 +208,13 @@ ever written. Passwords are not shown. Damage: exit code 1, and where.`,
 
 func (c *dataCall) dump(nodes bool) error {
 	if !c.json {
-		return offline.Dump(stoppable{c, c.stdout}, c.Args[0], nodes)
+		return offline.Dump(disk.Until(c.ctx, c.stdout), c.Args[0], nodes)
 	}
 	lines := &jsonLines{to: c.stdout}
-	if err := offline.Dump(stoppable{c, lines}, c.Args[0], nodes); err != nil {
+	if err := offline.Dump(disk.Until(c.ctx, lines), c.Args[0], nodes); err != nil {
 		return err
 	}
 	return c.answer(dumpAnswer{"dump", c.Args[0], lines.lines})
-}
-
-// stoppable is stdout until the command is interrupted.
-type stoppable struct {
-	c  *dataCall
-	to io.Writer
-}
-
-func (s stoppable) Write(b []byte) (int, error) {
-	if err := s.c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return s.to.Write(b)
 }
 
 func restoreCommand() *command {

@@ -30,16 +30,11 @@ const localAddr = "local"
 // begins with the state that write writes. dir must be missing or empty. After
 // an error, nothing is left of it. The identity is written last: without it no
 // server starts.
-func Found(dir string, f Founding, write func(io.Writer) error) (err error) {
-	made, err := EmptyDir(dir)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, ClearDir(dir, made))
-		}
-	}()
+func Found(dir string, f Founding, write func(io.Writer) error) error {
+	return MakeDir(dir, func() error { return f.found(dir, write) })
+}
+
+func (f *Founding) found(dir string, write func(io.Writer) error) (err error) {
 	d, err := openDataDir(dir, osFiles)
 	if err != nil {
 		return err
@@ -78,33 +73,32 @@ func (f *Founding) store(stores *Stores, write func(io.Writer) error) error {
 	return sink.Close()
 }
 
-// EmptyDir makes a directory, durably, or checks that it is empty, and reports whether it made it.
-func EmptyDir(dir string) (made bool, err error) {
-	entries, err := os.ReadDir(dir)
+// MakeDir makes a directory, durably, and fills it; an empty one may be there before. After an error
+// nothing is left of what it made.
+func MakeDir(dir string, fill func() error) error {
+	there, err := os.ReadDir(dir)
+	missing := errors.Is(err, os.ErrNotExist)
 	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return true, makeDir(osFiles.FS, dir)
-	case err != nil:
-		return false, err
-	case len(entries) > 0:
-		return false, fmt.Errorf("%s is not empty (it holds %s): name a directory that does not exist yet", dir,
-			entries[0].Name())
+	case missing:
+		err = makeDir(osFiles.FS, dir)
+	case len(there) > 0:
+		err = fmt.Errorf("%s is not empty (it holds %s): name a directory that does not exist yet", dir,
+			there[0].Name())
 	}
-	return false, nil
-}
-
-// ClearDir removes the content of a directory that was empty, and the directory if EmptyDir made
-// it.
-func ClearDir(dir string, made bool) error {
-	if made {
-		return os.RemoveAll(dir)
+	if err == nil {
+		if err = fill(); err == nil {
+			return nil
+		}
+		made, listed := os.ReadDir(dir)
+		err = errors.Join(err, listed)
+		for _, e := range made {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
 	}
-	entries, err := os.ReadDir(dir)
-	errs := []error{err}
-	for _, e := range entries {
-		errs = append(errs, os.RemoveAll(filepath.Join(dir, e.Name())))
+	if missing {
+		err = errors.Join(err, os.RemoveAll(dir))
 	}
-	return errors.Join(errs...)
+	return fmt.Errorf("%s was not made: %w", dir, err)
 }
 
 // While Replace works on a directory, its new content stands in replacingDir; no server starts on

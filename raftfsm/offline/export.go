@@ -24,48 +24,33 @@ import (
 // epoch files of an ensemble's server. dir must be missing or empty; after an error nothing is
 // left of it.
 func Export(ctx context.Context, s *state.State, dir string, keep bool) (m *Made, err error) {
-	made, err := disk.EmptyDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%s was not made: %w", dir, errors.Join(err, disk.ClearDir(dir, made)))
+	err = disk.MakeDir(dir, func() (err error) {
+		to := filepath.Join(dir, "version-2")
+		if err := os.Mkdir(to, 0o700); err != nil {
+			return err
 		}
-	}()
-	to := filepath.Join(dir, "version-2")
-	if err := os.Mkdir(to, 0o700); err != nil {
-		return nil, err
-	}
-	zxid := s.Zxid()
-	snapshot := filepath.Join(to, fmt.Sprintf("snapshot.%x", zxid))
-	err = writeFile(snapshot, func(w io.Writer) error {
-		m, err = WriteZooSnapshot(disk.Until(ctx, w), s, keep)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	// A ZooKeeper without a log has lost its newest changes, so Export writes a log. Its only entry
-	// changes nothing.
-	log := zkfiles.AppendLogHeader(nil, 0)
-	if zxid > 0 {
-		none := &zkfiles.Txn{Zxid: zxid, Type: jute.OpError, Ops: []zkfiles.Op{{Type: jute.OpError}}}
-		log = zkfiles.AppendLogEntry(log, none)
-	}
-	epoch := fmt.Append(nil, zxid>>32)
-	for name, content := range map[string][]byte{fmt.Sprintf("log.%x", max(zxid, 1)): log, "currentEpoch": epoch,
-		"acceptedEpoch": epoch} {
-		err := writeFile(filepath.Join(to, name), func(w io.Writer) error {
-			_, err := w.Write(content)
+		zxid := s.Zxid()
+		err = writeFile(filepath.Join(to, fmt.Sprintf("snapshot.%x", zxid)), func(w io.Writer) (err error) {
+			m, err = WriteZooSnapshot(disk.Until(ctx, w), s, keep)
 			return err
 		})
-		if err != nil {
-			return nil, err
+		// A ZooKeeper without a log has lost its newest changes, so Export writes a log. Its only entry
+		// changes nothing.
+		log := zkfiles.AppendLogHeader(nil, 0)
+		if zxid > 0 {
+			none := &zkfiles.Txn{Zxid: zxid, Type: jute.OpError, Ops: []zkfiles.Op{{Type: jute.OpError}}}
+			log = zkfiles.AppendLogEntry(log, none)
 		}
-	}
-	return m, errors.Join(vfs.OS.SyncDir(to), vfs.OS.SyncDir(dir),
-		vfs.OS.SyncDir(filepath.Dir(filepath.Clean(dir))))
+		epoch := fmt.Append(nil, zxid>>32)
+		for name, content := range map[string][]byte{fmt.Sprintf("log.%x", max(zxid, 1)): log, "currentEpoch": epoch,
+			"acceptedEpoch": epoch} {
+			if err == nil {
+				err = vfs.WriteFile(vfs.OS, filepath.Join(to, name), content)
+			}
+		}
+		return errors.Join(err, vfs.OS.SyncDir(dir), vfs.OS.SyncDir(filepath.Dir(filepath.Clean(dir))))
+	})
+	return m, err
 }
 
 // WriteZooSnapshot writes a state as a ZooKeeper's snapshot.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"fmt"
 	"io"
 	"slices"
 
@@ -68,9 +67,5 @@ func compareIDs(a, b int64) int { return cmp.Compare(uint64(a), uint64(b)) }
 func found(ctx context.Context, dir string, server uint32, cluster string,
 	write func(io.Writer) error) error {
 	f := disk.Founding{Server: server, Cluster: cluster, Index: 1, Term: 1}
-	err := disk.Found(dir, f, func(w io.Writer) error { return write(disk.Until(ctx, w)) })
-	if err != nil {
-		return fmt.Errorf("%s was not made: %w", dir, err)
-	}
-	return nil
+	return disk.Found(dir, f, func(w io.Writer) error { return write(disk.Until(ctx, w)) })
 }
