@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -176,16 +177,12 @@ func AskBack(data []byte, made Maker, r Revocation) []byte {
 	return append(value, EncodeOwner(o)...)
 }
 
-const (
-	PolicyLayout  = "rw1"
-	policyKindW   = "w"
-	policyKindU   = "u"
-	policyPattern = "q-00000000-0000-0000-0000-000000000000"
-)
+// doorKinds is how the record names the reason for which the door is closed.
+var doorKinds = [...]string{DoorOpen: "", DoorWrite: "w", DoorUpgrade: "u"}
 
 // NewPolicyRecord returns the record for the directory of a new lock with a policy.
 func NewPolicyRecord(p Policy, maxWriterWait time.Duration) Record {
-	return Record{Layout: PolicyLayout, Policy: p.String(), MaxWriterWait: maxWriterWait.String(),
+	return Record{Layout: LayoutPolicy.String(), Policy: p.String(), MaxWriterWait: maxWriterWait.String(),
 		Door: new(string)}
 }
 
@@ -197,7 +194,7 @@ const DefaultMaxWriterWait = 10 * time.Second
 // lock.
 func ParsePolicyRecord(b []byte) (Record, bool) {
 	r, ok := ParseRecord(b)
-	return r, ok && r.Layout == PolicyLayout
+	return r, ok && r.Layout == LayoutPolicy.String()
 }
 
 // Mark reads the mark. A mark that it cannot read counts as no mark.
@@ -206,27 +203,20 @@ func (r Record) Mark() Door {
 		return Door{}
 	}
 	id, ok := ParseUUID(*r.Door)
-	switch {
-	case ok && r.Kind == policyKindW:
-		return Door{id, DoorWrite}
-	case ok && r.Kind == policyKindU:
-		return Door{id, DoorUpgrade}
+	kind := slices.Index(doorKinds[:], r.Kind)
+	if !ok || kind <= int(DoorOpen) {
+		return Door{}
 	}
-	return Door{}
+	return Door{id, DoorKind(kind)}
 }
 
 // WithDoor returns the record with another mark.
 func (r Record) WithDoor(g Door) Record {
-	owner := g.Owner.UUID()
-	r.Door = &owner
-	switch g.Kind {
-	case DoorWrite:
-		r.Kind = policyKindW
-	case DoorUpgrade:
-		r.Kind = policyKindU
-	default:
-		owner, r.Kind = "", ""
+	owner := ""
+	if g.Kind != DoorOpen {
+		owner = g.Owner.UUID()
 	}
+	r.Door, r.Kind = &owner, doorKinds[g.Kind]
 	return r
 }
 
@@ -239,56 +229,41 @@ func (r Record) WriterBound() time.Duration {
 	return d
 }
 
+// policyForms are what stands before and behind the id in the name of a node, by its role.
+var policyForms = [...]struct{ before, behind string }{
+	QueueRead: {"q-", "-R-"}, QueueWrite: {"q-", "-W-"}, HoldRead: {"h-", "-R"}, HoldWrite: {"h-", "-W"},
+}
+
 // Name returns the name of a node. A queue node that does not exist yet has no number in it.
 func (n PolicyNode) Name(numbered bool) string {
-	role, letter := "h-", "-R"
-	if !n.Kind.Hold() {
-		role = "q-"
-	}
-	if n.Kind == QueueWrite || n.Kind == HoldWrite {
-		letter = "-W"
-	}
-	name := role + n.ID.UUID() + letter
-	switch {
-	case n.Kind.Hold():
-	case numbered:
-		name += fmt.Sprintf("-%010d", n.Seq)
-	default:
-		name += "-"
+	form := policyForms[n.Kind]
+	name := form.before + n.ID.UUID() + form.behind
+	if numbered && !n.Kind.Hold() {
+		name += fmt.Sprintf("%010d", n.Seq)
 	}
 	return name
 }
 
 // ParsePolicyNode reads the name of a node of this layout.
 func ParsePolicyNode(name string) (PolicyNode, bool) {
-	if len(name) < len(policyPattern)+2 {
+	const idEnds = len("q-") + 36
+	if len(name) < idEnds {
 		return PolicyNode{}, false
 	}
-	id, ok := ParseUUID(name[2:len(policyPattern)])
-	if !ok {
-		return PolicyNode{}, false
+	id, ok := ParseUUID(name[len("q-"):idEnds])
+	for kind, form := range policyForms {
+		number, fits := strings.CutPrefix(name[idEnds:], form.behind)
+		if !ok || !fits || name[:len("q-")] != form.before {
+			continue
+		}
+		n := PolicyNode{ID: id, Kind: PolicyRole(kind)}
+		if n.Kind.Hold() {
+			return n, number == ""
+		}
+		n.Seq, ok = ParseSeq(number)
+		return n, ok
 	}
-	n := PolicyNode{ID: id}
-	rest := name[len(policyPattern):]
-	switch name[:2] + rest[:2] {
-	case "h--R":
-		n.Kind = HoldRead
-	case "h--W":
-		n.Kind = HoldWrite
-	case "q--R":
-		n.Kind = QueueRead
-	case "q--W":
-		n.Kind = QueueWrite
-	default:
-		return PolicyNode{}, false
-	}
-	rest = rest[2:]
-	if n.Kind.Hold() {
-		return n, rest == ""
-	}
-	number, dash := strings.CutPrefix(rest, "-")
-	n.Seq, ok = ParseSeq(number)
-	return n, ok && dash
+	return PolicyNode{}, false
 }
 
 // ParsePolicyNodes parses a list. It fails on a contender of another layout, which would not see
