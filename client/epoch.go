@@ -64,16 +64,6 @@ func (e *epoch) ended() bool {
 	return isClosed(e.gone)
 }
 
-// expiry returns ErrSessionExpired if the server ended the session.
-func (e *epoch) expiry() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.over == Expired {
-		return ErrSessionExpired
-	}
-	return nil
-}
-
 func (e *epoch) sessionTimeout() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -172,29 +172,24 @@ func (h *hold) revoke(r recipe.Revocation) {
 // valid when its release began, so the work did not overlap with another holder's.
 func (h *hold) release(ctx context.Context) error {
 	h.e.remove(h)
-	r := h.quick()
-	if r == nil {
-		return h.settle(ctx, h.remove)
-	}
-	if h.cfg.earlyUnlock {
-		h.settleBehind(r)
-		return nil
-	}
-	select {
-	case <-r.Done():
-		if _, err := r.Wait(ctx); !isAmbiguous(err) {
-			return h.releaseErr(h.settleRelease(err))
+	rest := h.remove
+	if r := h.quick(); r != nil {
+		if h.cfg.earlyUnlock {
+			h.settleBehind(r)
+			return nil
 		}
-	case <-ctx.Done():
+		select {
+		case <-r.Done():
+			if _, err := r.Wait(ctx); !isAmbiguous(err) {
+				return h.releaseErr(h.settleRelease(err))
+			}
+		case <-ctx.Done():
+		}
+		rest = func(bg context.Context) error {
+			_, err := r.Wait(bg)
+			return err
+		}
 	}
-	return h.settle(ctx, func(bg context.Context) error {
-		_, err := r.Wait(bg)
-		return err
-	})
-}
-
-// settle runs the rest of a release, in the background if ctx has ended.
-func (h *hold) settle(ctx context.Context, rest func(ctx context.Context) error) error {
 	res := make(chan error, 1)
 	h.c.detached(func(bg context.Context) {
 		err := h.settleRelease(rest(bg))
@@ -286,17 +281,6 @@ func pathsOf(nodes []heldNode) []string {
 	return paths
 }
 
-// letGo gives back a hold that no caller knows of, without waiting. It sends the request at once:
-// the client's next request, a try above all, must not find the hold.
-func (h *hold) letGo() {
-	if r := h.quick(); r != nil {
-		h.settleBehind(r)
-		return
-	}
-	h.endLife()
-	h.discard(nil)
-}
-
 // settleBehind follows up a release that was sent and has no waiting caller.
 func (h *hold) settleBehind(r *zk.Reply[struct{}]) {
 	h.c.leaveBehind(dirsOf(h.nodesNow()), func(bg context.Context) {
@@ -314,7 +298,10 @@ func (h *hold) settleRelease(err error) error {
 		return err
 	case isAmbiguous(err), errors.Is(err, ErrClosed), h.c.cleaning.Err() != nil:
 		<-h.abandon()
-		return h.e.expiry()
+		if h.e.whyOver() == Expired {
+			return ErrSessionExpired
+		}
+		return nil
 	}
 	h.abandon()
 	return err

@@ -100,7 +100,9 @@ func (c *Client) reapFunc(e *epoch, dirs []string, f func(ctx context.Context) e
 	c.crowd.abandon(dirs...)
 	c.tellReaper(c.reaper.left.add(len(dirs)))
 	c.detached(func(ctx context.Context) {
-		c.reapSteadily(ctx, e, f)
+		for n := 1; !c.reapOnce(ctx, e, f); n++ {
+			_ = e.rest(ctx, time.After(backoff(n, reapFirst, reapLast)))
+		}
 		c.crowd.gone(dirs...)
 		c.tellReaper(c.reaper.left.add(-len(dirs)))
 		close(done)
@@ -108,29 +110,22 @@ func (c *Client) reapFunc(e *epoch, dirs []string, f func(ctx context.Context) e
 	return done
 }
 
-// reapSteadily does the work of reapFunc.
-func (c *Client) reapSteadily(ctx context.Context, e *epoch, f func(ctx context.Context) error) {
-	for n := 1; ; n++ {
-		c.reaper.slots <- struct{}{}
-		if e.ended() || ctx.Err() != nil {
-			<-c.reaper.slots
-			return
-		}
-		err := f(ctx)
-		<-c.reaper.slots
-		switch {
-		case err == nil, errors.Is(err, zk.ErrNoNode):
-			return
-		case zk.IsRefusal(err) && !e.ended():
-			c.opt.log.Warn("abandoned node cannot be removed before the session ends", "err", err)
-			return
-		}
-		select {
-		case <-time.After(backoff(n, reapFirst, reapLast)):
-		case <-e.gone:
-		case <-ctx.Done():
-		}
+// reapOnce calls f, unless the session or the client is over, and reports whether nothing is left to
+// do.
+func (c *Client) reapOnce(ctx context.Context, e *epoch, f func(ctx context.Context) error) bool {
+	c.reaper.slots <- struct{}{}
+	defer func() { <-c.reaper.slots }()
+	if e.ended() || ctx.Err() != nil {
+		return true
 	}
+	switch err := f(ctx); {
+	case err == nil, errors.Is(err, zk.ErrNoNode), e.ended():
+		return true
+	case zk.IsRefusal(err):
+		c.opt.log.Warn("abandoned node cannot be removed before the session ends", "err", err)
+		return true
+	}
+	return false
 }
 
 func (c *Client) tellReaper(pending int) {

@@ -119,7 +119,9 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 		return nil, err
 	}
 	h, err := s.take(ctx, a, ih, n)
-	ih.letGo() // no caller knows of the lock at the head
+	// No caller knows of the lock at the head. The client's next request, a try above all, must not find
+	// it.
+	ih.settleBehind(ih.quick())
 	if err == nil {
 		a.leave() // the local queue is for the head of the other one
 	}
