@@ -96,6 +96,13 @@ func TestLimitCountsWhileTheMachineIsSuspended(t *testing.T) {
 	must.Equal(t, set.reason(), MaxHold)
 	lostFor(t, l.Err(), MaxHold)
 	must.That(t, !l.ValidUntil().After(clock.Now().Wall), "it is lost and valid")
+	for _, l := range []*Lease{
+		lock(t, c.Mutex(d).Lock, limit),
+		must.Get(c.AcquireAll(testCtx(t), c.Mutex(d+"-a").Request(), c.Mutex(d+"-b").Request(limit)))(t),
+	} {
+		clock.move(11*time.Second, 0)
+		lostFor(t, l.Unlock(testCtx(t)), MaxHold)
+	}
 	l = lock(t, c.Mutex(d).Lock, limit)
 	clock.move(11*time.Second, 0)
 	soon(t, "the context to end, although its timer has stood still", l.Context().Done())

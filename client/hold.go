@@ -183,21 +183,20 @@ func (h *hold) watchLimit() {
 	h.timers = append(h.timers, t)
 }
 
-// whyOver returns why the hold is lost at this moment, by the clock or because a lock of the set is
-// lost, with the node to blame if it is known; 0 while the hold is not lost.
-func (h *hold) whyOver() (why LostReason, at []heldNode) {
+// checkNow ends the hold if it is lost at this moment, by the clock or because a lock of the set is
+// lost.
+func (h *hold) checkNow() {
 	if why := h.e.whyOver(); why != 0 {
-		return why, nil
+		h.lose(why)
 	}
 	for _, l := range h.parts {
 		if lost, ok := errors.AsType[*LostError](l.Err()); ok {
-			return lost.Reason, []heldNode{lost.node()}
+			h.lose(lost.Reason, heldNode{path: lost.Node, lock: lost.Path})
 		}
 	}
 	if h.limited() && h.held() >= h.cfg.limit.Hold {
-		return MaxHold, nil
+		h.lose(MaxHold)
 	}
-	return 0, nil
 }
 
 // validUntil returns when the hold ends if the client does not hear from the server.
@@ -218,9 +217,6 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return a
 }
-
-// node returns the node that was lost.
-func (e *LostError) node() heldNode { return heldNode{path: e.Node, lock: e.Path} }
 
 // lose ends the hold because the right to act is gone. Only the first call counts, and a hold under
 // release can no longer be lost. at is the node to blame, if it is known.

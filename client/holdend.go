@@ -31,7 +31,7 @@ func (h *hold) watchNodes() {
 					h.wish(r)
 					continue
 				case <-l.Lost():
-					h.lose(l.cause.Reason, l.cause.node()) // it no longer changes
+					h.checkNow()
 				case <-ctx.Done():
 				}
 				return

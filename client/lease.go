@@ -71,7 +71,7 @@ func (l *Lease) Unlock(ctx context.Context) error { return errorAt(l.h.path, l.u
 
 func (l *Lease) unlock(ctx context.Context) error {
 	h := l.h
-	h.e.checkDeadline() // a lease past its deadline is lost, even before the client noticed
+	h.checkNow() // a lease past its deadline or its limit is lost, even before the client noticed
 	h.mu.Lock()
 	if l.unlocked {
 		h.mu.Unlock()
@@ -129,9 +129,7 @@ func (l *Lease) Lost() <-chan struct{} { return l.lost }
 //
 // It looks at the clock, so it is right even in the first instruction after a pause.
 func (l *Lease) Err() error {
-	if why, at := l.h.whyOver(); why != 0 {
-		l.h.lose(why, at...)
-	}
+	l.h.checkNow()
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
 	switch {
