@@ -80,3 +80,18 @@ func TestCommandOfAGuardThatDiesAtOnceIsEnded(t *testing.T) {
 	_ = command.Wait()
 	expect.Equal(t, command.ProcessState.Sys().(syscall.WaitStatus).Signal(), syscall.SIGKILL, "it was ended by")
 }
+
+// A process that the guard finds by its mark and by its parent gets one signal, not two.
+func TestDescendantsAreNamedOnce(t *testing.T) {
+	sleep := exec.Command("sleep", "60")
+	must.OK(t, sleep.Start())
+	defer func() { _, _ = sleep.Process.Kill(), sleep.Wait() }()
+	child := sleep.Process.Pid
+	count := 0
+	for _, pid := range descendants(child, os.Getpid(), child) {
+		if pid == child {
+			count++
+		}
+	}
+	expect.Equal(t, count, 1, "times that the child is named")
+}

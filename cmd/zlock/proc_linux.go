@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -124,15 +125,21 @@ func markedBy(variable string) (pids []int) {
 	return pids
 }
 
-// descendants returns the processes and all their descendants, parents first.
-func descendants(all ...int) []int {
+// descendants returns the processes and all their descendants, each once: a second signal may mean
+// more than the first.
+func descendants(pids ...int) (all []int) {
 	children := map[int][]int{}
 	processes(func(p process) bool {
 		children[p.parent] = append(children[p.parent], p.pid)
 		return false
 	})
-	for i := 0; i < len(all); i++ {
-		all = append(all, children[all[i]]...)
+	for len(pids) > 0 {
+		pid := pids[0]
+		pids = pids[1:]
+		if !slices.Contains(all, pid) {
+			all = append(all, pid)
+			pids = append(pids, children[pid]...)
+		}
 	}
 	return all
 }
