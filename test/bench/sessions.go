@@ -34,14 +34,18 @@ func runFanout(cfg *config, s *side, n int) (out sample, err error) {
 			}
 			before, lead := takeUsage(s.pids()), takeUsage(s.leader())
 			start := time.Now()
+			told := make(chan error, 1)
+			go func() {
+				told <- parallel(n, n, func(i int) error {
+					_, err := watchers[i].Next()
+					return err
+				})
+			}()
 			admin.Set(node, payload)
 			if err := do(admin); err != nil {
 				return err
 			}
-			if err := parallel(n, n, func(i int) error {
-				_, err := watchers[i].Next()
-				return err
-			}); err != nil {
+			if err := <-told; err != nil {
 				return err
 			}
 			counted := w.lat.n

@@ -254,7 +254,7 @@ var figures = flag.Bool("figures", false,
 	"measure the locks of docs/coming-from.md that need no ZooKeeper client")
 
 // TestFiguresOfOtherLocks measures a database row and a Redis key as
-// `go run ./test/bench/clients -waiters 0,10` measures the others: one lock, one
+// `go run ./test/bench/locks compare -waiters 0,10` measures the others: one lock, one
 // contender, then eleven. A contender that does not get it asks again after a pause.
 func TestFiguresOfOtherLocks(t *testing.T) {
 	if !*figures {

@@ -51,7 +51,12 @@ type benchFlags struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:], os.Stdout)
+	var err error
+	if len(os.Args) > 1 && os.Args[1] == "compare" {
+		err = compare(ctx, os.Args[2:], os.Stdout, os.Stderr)
+	} else {
+		err = run(ctx, os.Args[1:], os.Stdout)
+	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case errors.Is(err, errViolated):
@@ -127,6 +132,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	r, err := measureOne(ctx, b)
+	if r.Seconds == 0 { // nothing was measured
+		return err
+	}
+	return errors.Join(b.show(out, &r), err)
+}
+
+// measureOne measures one kind of lock. If the locks do not exclude, it returns an error beside the report.
+func measureOne(ctx context.Context, b *benchFlags) (r report, err error) {
 	m := newMeter(b)
 	var sessions []session
 	defer func() {
@@ -137,7 +151,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	for range b.Clients {
 		s, err := openSession(ctx, b)
 		if err != nil {
-			return err
+			return r, err
 		}
 		sessions = append(sessions, s)
 	}
@@ -150,11 +164,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if b.profile != "" {
 		f, err := os.Create(b.profile)
 		if err != nil {
-			return err
+			return r, err
 		}
 		defer f.Close()
 		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
+			return r, err
 		}
 		defer pprof.StopCPUProfile()
 	}
@@ -174,21 +188,18 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	pause(ctx, b.Duration)
 	// The requests of waiters leaving the queue are no cost of a lock.
-	r := m.report(time.Since(begun), costs(sessions).minus(before))
+	r = m.report(time.Since(begun), costs(sessions).minus(before))
 	r.Counted = askReceived(b.servers).since(counted, r.Acquired)
 	cancel()
 	wg.Wait()
 	m.judge(&r)
-	if err := b.show(out, &r); err != nil {
-		return err
-	}
 	if r.Violations > 0 {
-		return fmt.Errorf("%w %d times: %s", errViolated, r.Violations, m.firstViolation)
+		return r, fmt.Errorf("%w %d times: %s", errViolated, r.Violations, m.firstViolation)
 	}
-	if r.Acquired == 0 && m.firstError != nil {
-		return m.firstError
+	if r.Acquired == 0 {
+		err = m.firstError
 	}
-	return nil
+	return r, err
 }
 
 // report is the output of the command.

@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
-// measure runs the program against a server of its own.
-func measure(t *testing.T, args ...string) (report, error) {
+// runBench runs the program against a server of its own.
+func runBench(t *testing.T, args ...string) (report, error) {
 	t.Helper()
 	var out strings.Builder
 	err := run(t.Context(), append([]string{"-json", "-servers", zlocktest.Start(t).Addr}, args...), &out)
@@ -24,7 +24,7 @@ func measure(t *testing.T, args ...string) (report, error) {
 func TestEveryRecipeExcludes(t *testing.T) {
 	for _, recipe := range benchRecipes {
 		t.Run(recipe, func(t *testing.T) {
-			r, err := measure(t, "-recipe", recipe, "-clients", "3", "-read-ratio", "0.5", "-duration", "300ms")
+			r, err := runBench(t, "-recipe", recipe, "-clients", "3", "-read-ratio", "0.5", "-duration", "300ms")
 			if err != nil || r.Acquired == 0 || r.Lost+r.Errors+r.Violations > 0 || r.Acquire.N != r.Acquired ||
 				r.Acquire.P50 <= 0 {
 				t.Errorf("%v: %+v", err, r)
@@ -34,7 +34,7 @@ func TestEveryRecipeExcludes(t *testing.T) {
 }
 
 func TestFaultsAreSurvived(t *testing.T) {
-	r, err := measure(t, "-fault", "cut", "-fault-every", "100ms", "-clients", "2", "-goroutines", "2", "-locks",
+	r, err := runBench(t, "-fault", "cut", "-fault-every", "100ms", "-clients", "2", "-goroutines", "2", "-locks",
 		"2", "-duration", "1s")
 	if err != nil || r.Acquired == 0 || r.Violations > 0 {
 		t.Errorf("%v: %+v", err, r)
@@ -44,7 +44,7 @@ func TestFaultsAreSurvived(t *testing.T) {
 // The figure is a lock's price only if nothing else is counted: one
 // worker alone needs a create, a list with a read of its own node, a delete.
 func TestPriceIsThatOfTheLock(t *testing.T) {
-	r, err := measure(t, "-duration", "300ms")
+	r, err := runBench(t, "-duration", "300ms")
 	if err != nil || r.Acquired == 0 {
 		t.Fatalf("%v: %+v", err, r)
 	}

@@ -10,7 +10,7 @@ import (
 // A library that is not installed is left out; one that is must work.
 func TestEveryLibraryIsMeasured(t *testing.T) {
 	var out, log strings.Builder
-	if err := run([]string{"-quick"}, &out, &log); err != nil {
+	if err := compare(t.Context(), []string{"-quick"}, &out, &log); err != nil {
 		t.Fatalf("%v\n%s%s", err, out.String(), log.String())
 	}
 	text := out.String()
