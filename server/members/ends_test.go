@@ -1,0 +1,227 @@
+package members
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/expect"
+)
+
+// trouble is a cluster in which the calls of one kind fail from one of them on.
+type trouble struct {
+	*fakeCluster
+	kind  string // "members", "probe", or the operation of a change
+	after int    // so many calls succeed
+	err   error
+	deaf  bool // accepts to hand the leadership over, and does not
+}
+
+func (c *trouble) fails(kind string) error {
+	if kind != c.kind {
+		return nil
+	}
+	if c.after--; c.after < 0 {
+		return c.err
+	}
+	return nil
+}
+
+func (c *trouble) Members(ctx context.Context) (*status.Members, error) {
+	if err := c.fails("members"); err != nil {
+		return nil, err
+	}
+	return c.fakeCluster.Members(ctx)
+}
+
+func (c *trouble) Probe(ctx context.Context, id uint32, addr string) (*status.Found, error) {
+	if err := c.fails("probe"); err != nil {
+		return nil, err
+	}
+	return c.fakeCluster.Probe(ctx, id, addr)
+}
+
+func (c *trouble) ChangeMember(ctx context.Context, m state.MemberChange) error {
+	if err := c.fails(m.Op); err != nil {
+		return err
+	}
+	if c.deaf && m.Op == "lead" {
+		return nil
+	}
+	return c.fakeCluster.ChangeMember(ctx, m)
+}
+
+// Whichever of a job's requests fails for good, the job ends with that error and does nothing more.
+func TestJobsEndWithTheirErrors(t *testing.T) {
+	final := errors.New("the disk is full")
+	type job = status.Job
+	add, replace := job{Op: "add", ID: 4, Addr: "h4:2888"}, job{Op: "replace", ID: 3, Addr: "h4:2888"}
+	for _, tc := range []struct {
+		job   job
+		kind  string
+		after int
+		said  string // beside the error
+		got   string
+	}{
+		{add, "members", 0, "", ""},
+		{add, "probe", 0, "", ""},
+		{add, "add", 0, "", ""},
+		{add, "members", 1, "", "add 4 h4:2888"},
+		{add, "promote", 0, "", "add 4 h4:2888"},
+		{job{Op: "add", ID: 10, Addr: "h10:2888"}, "promote", 0, "", ""},
+		{job{Op: "promote", ID: 10}, "members", 0, "", ""},
+		{job{Op: "promote", ID: 10}, "members", 1, "", ""},
+		{job{Op: "promote", ID: 10}, "promote", 0, "", ""},
+		{replace, "members", 0, "", ""},
+		{replace, "probe", 0, "", ""},
+		{replace, "remove", 0, "", ""},
+		{replace, "add", 0, " (server 3 was taken out; to go on: zlock member add 3 h4:2888)", "remove 3"},
+		{replace, "members", 1, " (server 3 was taken out; to go on: zlock member add 3 h4:2888)",
+			"remove 3, add 3 h4:2888"},
+		{job{Op: "lead", ID: 3}, "members", 0, "", ""},
+		{job{Op: "lead", ID: 3}, "members", 1, "", "lead 3"},
+		{job{Op: "lead", ID: 3}, "lead", 0, "", ""},
+		{job{Op: "remove", ID: 3}, "remove", 0, "", ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &trouble{fakeCluster: newFakeCluster(), kind: tc.kind, after: tc.after, err: final}
+			err := Run(t.Context(), c, tc.job, func(status.Step) {})
+			expect.That(t, errors.Is(err, final) && err.Error() == final.Error()+tc.said, "%+v, %s %d: %v", tc.job,
+				tc.kind, tc.after, err)
+			expect.Equal(t, strings.Join(c.got, ", "), tc.got, "%+v, %s %d: changes", tc.job, tc.kind, tc.after)
+		})
+	}
+}
+
+// Wherever a job waits, it ends with its caller, or when there is no progress for its patience.
+func TestWaitingJobsEnd(t *testing.T) {
+	const patience = 3 * time.Second
+	no := status.Errorf(status.NoLeader, "no leader")
+	type job = status.Job
+	silent := status.Progress{Waits: "refused"}
+	for _, tc := range []struct {
+		name    string
+		job     job
+		prepare func(*trouble)
+		told    string // while it waits, a part of the last step
+		err     string // once its patience is over
+	}{
+		{"no leader", job{Op: "remove", ID: 3}, func(c *trouble) { c.kind, c.err = "remove", no },
+			"waiting: no leader", "no leader"},
+		{"no list", job{Op: "promote", ID: 10}, func(c *trouble) { c.kind, c.err = "members", no },
+			"waiting: no leader", "no leader"},
+		{"no answer", job{Op: "add", ID: 4, Addr: "h4:2888"}, func(c *trouble) { c.answers["h4:2888"] = 1e6 },
+			"waiting for server 4 to answer at h4:2888: connection refused",
+			"server 4 does not answer at h4:2888: connection refused; start it there with"},
+		{"does not lead", job{Op: "lead", ID: 3}, func(c *trouble) { c.deaf = true }, "", "server 3 does not lead yet"},
+		{"silent member", job{Op: "add", ID: 10, Addr: "h10:2888"},
+			func(c *trouble) { c.members[10].Progress = silent }, "server 10 does not answer: refused",
+			"server 10 is not ready, and there was no progress for 3s: refused. It stays"},
+		{"waiting member", job{Op: "promote", ID: 10},
+			func(c *trouble) { c.members[10].Progress = status.Progress{Waits: "a snapshot", Heard: status.Ago(1)} },
+			"server 10 waits: a snapshot", "no progress for 3s: it waits: a snapshot. It stays"},
+		{"snapshot", job{Op: "promote", ID: 10}, func(c *trouble) {
+			c.members[10].Progress = status.Progress{SnapshotSize: 30 << 20, SnapshotSent: 20 << 10, Heard: status.Ago(1)}
+		}, "server 10 receives a snapshot: 20 KiB of 30 MiB",
+			"no progress for 3s: it receives a snapshot, 20 KiB of 30 MiB. It stays"},
+		{"not ready", job{Op: "promote", ID: 10}, func(c *trouble) { c.notReady = 1e6 },
+			"server 10 follows, 0 entries, 0 bytes behind", "for 3s: server 10 is not ready. It stays"},
+		{"no leader to promote it", job{Op: "promote", ID: 10}, func(c *trouble) { c.kind, c.err = "promote", no },
+			"server 10 follows, 0 entries, 0 bytes behind", "for 3s: 0 entries, 0 bytes behind. It stays"},
+		{"moved", job{Op: "replace", ID: 10, Addr: "h4:2888"}, func(c *trouble) {
+			c.known["h4:2888"], c.members[10].Progress = true, silent
+		}, "server 10 does not answer: refused", "for 3s: refused. It stays"},
+	} {
+		run := func(t *testing.T, patience time.Duration, end bool) (steps []string, took time.Duration, err error) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c := &trouble{fakeCluster: newFakeCluster()}
+			tc.prepare(c)
+			if end {
+				time.AfterFunc(jobPoll/2, cancel)
+			}
+			j, began := tc.job, time.Now()
+			j.Patience = patience.Milliseconds()
+			err = Run(ctx, c, j, func(s status.Step) { steps = append(steps, s.Text) })
+			return steps, time.Since(began), err
+		}
+		synctest.Test(t, func(t *testing.T) {
+			steps, took, err := run(t, patience, false)
+			expect.That(t, err != nil && strings.Contains(err.Error(), tc.err) && took == patience+jobPoll,
+				"%s: %v after %v", tc.name, err, took)
+			if tc.told != "" {
+				expect.Has(t, fmt.Sprint(steps[len(steps)-1], "\n"), tc.told+"\n", "%s", tc.name)
+			}
+			_, took, err = run(t, 0, false)
+			expect.That(t, err != nil && took > defaultPatience, "%s without a patience: %v after %v", tc.name, err, took)
+			_, took, err = run(t, patience, true)
+			expect.That(t, status.Of(err) == status.Interrupted && took == jobPoll/2, "%s: %v after %v, as its caller is gone",
+				tc.name, err, took)
+		})
+	}
+}
+
+// A job goes on as long as there is progress, however slow.
+func TestSlowProgressIsProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		m := c.members[10]
+		m.Progress = status.Progress{SnapshotSize: 100, Heard: status.Ago(1)}
+		polls := 0
+		err := Run(t.Context(), c, status.Job{Op: "promote", ID: 10, Patience: 300}, func(status.Step) {
+			if polls++; polls%2 == 0 {
+				m.SnapshotSent++
+			}
+			switch {
+			case polls == 40:
+				m.SnapshotSize, m.Waits, m.Lag = 0, "", 0
+				m.Applied = 1
+			}
+		})
+		expect.That(t, err == nil && m.Voter && polls > 40, "%v after %d steps", err, polls)
+	})
+}
+
+// A member that another operator takes out is not waited for.
+func TestMemberThatIsTakenOutIsNotWaitedFor(t *testing.T) {
+	c := newFakeCluster()
+	c.members[10].Progress = status.Progress{}
+	err := Run(t.Context(), c, status.Job{Op: "promote", ID: 10}, func(status.Step) { delete(c.members, 10) })
+	expect.That(t, status.Of(err) == status.NotMember, "%v", err)
+}
+
+// The rate is that of the last whole seconds, from the second figure on, and is told from one a second on.
+func TestRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r rate
+		for _, c := range []struct {
+			wait        time.Duration
+			count, left int64
+			want        string
+		}{
+			{0, 100, 10, ""},
+			{999 * time.Millisecond, 400, 10, ""},
+			{time.Millisecond, 500, 800, " (400 bytes/s, 2s to go)"},
+			{500 * time.Millisecond, 900, 400, " (400 bytes/s, 1s to go)"},
+			{500 * time.Millisecond, 600, 0, " (100 bytes/s)"},
+			{time.Second, 601, 3, " (1 bytes/s, 3s to go)"},
+			{2 * time.Second, 602, 3, ""},
+			{time.Second, 602 + 20<<10, 10 << 10, " (20 KiB/s, 0s to go)"},
+			{time.Second, 0, 10, ""}, // begun again
+			{time.Second, 300, 300, " (300 bytes/s, 1s to go)"},
+		} {
+			time.Sleep(c.wait)
+			expect.Equal(t, r.of(c.count, c.left, byteCount), c.want, "at %d", c.count)
+		}
+	})
+	for n, want := range map[int64]string{0: "0 bytes", 10<<10 - 1: "10239 bytes", 10 << 10: "10 KiB",
+		10<<20 - 1: "10239 KiB", 10 << 20: "10 MiB"} {
+		expect.Equal(t, byteCount(n), want)
+	}
+}
