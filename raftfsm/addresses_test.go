@@ -213,3 +213,33 @@ func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {
 	}
 	expect.Equal(t, len(c.nodes[c.mustLead()].raft.Servers()), 3, "members afterwards")
 }
+
+// A server looks at once where another is when the other tells of an address that is new and not the one in
+// the log. The word of another directory, or of this server itself, does not count.
+func TestNewAddressesAreNews(t *testing.T) {
+	t.Parallel()
+	n := newTrio(t, true, nil).nodes[1]
+	eventually(t, "the other is known", func() bool { return n.up.Load() && n.incarnationOf(2) != "" })
+	a := newAddresses(n) // beside the node's own, whose news its watch takes
+	incarnation, at := n.incarnationOf(2), a.of(2)
+	for i, c := range []struct {
+		g    peer.Greeting
+		news bool
+	}{
+		{peer.Greeting{From: 2, Incarnation: incarnation}, false},
+		{peer.Greeting{From: 2, Incarnation: incarnation, At: at}, false},
+		{peer.Greeting{From: 2, Incarnation: "another", At: "127.0.0.1:1"}, false},
+		{peer.Greeting{From: 1, Incarnation: n.incarnationOf(1), At: "127.0.0.1:1"}, false},
+		{peer.Greeting{From: 2, Incarnation: incarnation, At: "127.0.0.1:1"}, true},
+		{peer.Greeting{From: 2, Incarnation: incarnation, At: "127.0.0.1:1"}, false},
+		{peer.Greeting{From: 2, Incarnation: incarnation, At: at}, false},
+		{peer.Greeting{From: 2, Incarnation: incarnation, At: "127.0.0.1:2"}, true},
+	} {
+		a.heard(&c.g)
+		news := len(a.news) > 0
+		expect.Equal(t, news, c.news, "greeting %d, from server %d at %s", i, c.g.From, c.g.At)
+		if news {
+			<-a.news
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package raftfsm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// applied is an fsm to which a test gives entries.
+type applied struct {
+	*fsm
+	fatals []error
+	index  uint64
+}
+
+func newApplied() *applied {
+	a := new(applied)
+	a.fsm = newFSM(1, "c", new(watcher), func(err error) { a.fatals = append(a.fatals, err) })
+	return a
+}
+
+// entry applies one entry with a request.
+func (a *applied) entry(r state.Request) {
+	a.index++
+	a.Apply(a.log(r))
+}
+
+func (a *applied) log(r state.Request) *raft.Log {
+	bl := state.Block{Count: 1, Requests: r.Append(nil)}
+	entry := bl.Append(state.BeginEntry(nil, 0))
+	state.SealEntry(entry, 1)
+	return &raft.Log{Index: a.index, Term: 1, Type: raft.LogCommand, Data: entry}
+}
+
+func newSession() state.Request {
+	body := state.SessionBody{Timeout: 10_000, Owner: 1, Addr: "10.0.0.1"}
+	return state.Request{Op: state.OpCreateSession, Body: body.Append(nil)}
+}
+
+// openStream opens the first stream of server 1.
+func openStream() state.Request {
+	m := state.Member{ID: 1, Incarnation: "a"}
+	return state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), 1)}
+}
+
+func (a *applied) sessions() (n int) {
+	a.view(func(s *state.State) { s.Sessions().All(func(session.Session) { n++ }) })
+	return n
+}
+
+// refuses checks that a server whose state cannot be trusted changes it no more, and shows it to no server
+// and no operator.
+func (a *applied) refuses(t *testing.T) {
+	t.Helper()
+	sessions := a.sessions()
+	a.entry(newSession())
+	expect.Equal(t, a.sessions(), sessions, "sessions after an entry")
+	expect.That(t, a.index > a.fsm.index.Load(), "the entry counts as applied")
+	snap, err := a.Snapshot()
+	expect.That(t, err != nil && snap == nil, "a snapshot is taken: %v", err)
+	for range 2 { // and the place for a backup stays free
+		_, err = (&Node{fsm: a.fsm}).Backup(t.Context())
+		expect.Fails(t, err, "a backup is taken")
+		if err != nil {
+			expect.Has(t, err.Error(), "has stopped")
+		}
+	}
+}
+
+// A server hears of an entry that its own disk could still forget, and the disk fails: the disk ends the
+// server. The state does not get the entry.
+func TestServerWhoseDiskFailedStandsStill(t *testing.T) {
+	a := newApplied()
+	a.entry(newSession())
+	must.Equal(t, a.sessions(), 1)
+	a.durable = func(uint64) error { return errors.New("the disk failed") }
+	a.entry(newSession())
+	a.durable = func(uint64) error { return nil }
+	a.refuses(t)
+	expect.Equal(t, len(a.fatals), 0, "the server ends twice: %v", a.fatals)
+	expect.Equal(t, a.sessions(), 1)
+}
+
+// An entry that cannot be applied ends the server, once.
+func TestG26ServerThatCannotApplyAnEntryEnds(t *testing.T) {
+	a := newApplied()
+	a.entry(newSession())
+	bad := a.log(newSession())
+	bad.Data[len(bad.Data)-1] ^= 1
+	for range 2 {
+		a.Apply(bad)
+	}
+	must.Equal(t, len(a.fatals), 1, "the server ends with %v", a.fatals)
+	expect.Has(t, a.fatals[0].Error(), "apply log entry 1")
+	a.refuses(t)
+}
+
+// Entries of raft's own change nothing.
+func TestEntriesOfRaftAreNotApplied(t *testing.T) {
+	a := newApplied()
+	l := a.log(newSession())
+	for _, l.Type = range []raft.LogType{raft.LogNoop, raft.LogBarrier, raft.LogConfiguration} {
+		a.Apply(l)
+	}
+	expect.Equal(t, a.sessions(), 0, "sessions")
+	expect.Equal(t, len(a.fatals), 0, "the server ended: %v", a.fatals)
+}
+
+// One snapshot or backup is open at a time; raft's is put off, an operator's waits. None shows a restore
+// that is under way.
+func TestOneSnapshotAtATime(t *testing.T) {
+	a := newApplied()
+	n := &Node{fsm: a.fsm}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	b := must.Get(n.Backup(t.Context()))(t)
+	expect.Fails(t, expect.Err(a.Snapshot()), "a snapshot beside a backup")
+	expect.Fails(t, expect.Err(n.Backup(over)), "a backup beside a backup")
+	b.Close()
+	for range 2 { // what is refused keeps no place
+		snap := must.Get(a.Snapshot())(t)
+		expect.Fails(t, expect.Err(n.Backup(over)), "a backup beside a snapshot")
+		snap.(*fsmSnapshot).sink = discard{io.Discard}
+		snap.Release()
+	}
+	g := state.Staging{ID: 5, Origin: 1, Birth: 1, Size: 10}
+	a.entry(openStream())
+	a.entry(g.Open())
+	_, _, open := a.state.Staged()
+	must.That(t, open, "no restore is under way")
+	for range 2 {
+		expect.Fails(t, expect.Err(a.Snapshot()), "a snapshot beside a restore")
+	}
+	a.entry(g.GiveUp())
+	must.Get(a.Snapshot())(t)
+}
+
+// A server takes the state of its own cluster from another server, or from its disk, and no other.
+func TestSnapshotOfAnotherClusterIsRefused(t *testing.T) {
+	for _, cluster := range []string{"c", "other"} {
+		var file bytes.Buffer
+		from := newFSM(2, cluster, new(watcher), nil)
+		from.at(7, 3)
+		must.OK(t, from.hold().state.Write(&file, func(read func()) { read() }))
+		a := newApplied()
+		sent := a.verify(bytes.NewReader(file.Bytes()))
+		found := newApplied()
+		onDisk := found.Restore(io.NopCloser(bytes.NewReader(file.Bytes())))
+		if cluster == "c" {
+			expect.OK(t, sent)
+			expect.OK(t, onDisk)
+			expect.Equal(t, found.fsm.index.Load(), 7)
+			expect.Equal(t, found.term.Load(), 3)
+			expect.Equal(t, len(found.fatals), 0, "%v", found.fatals)
+			continue
+		}
+		expect.Fails(t, sent, "a snapshot of another cluster is believed")
+		expect.That(t, a.received.Load() == nil, "it is kept for the restore")
+		expect.Equal(t, len(a.fatals), 0, "what another server sends ends this one: %v", a.fatals)
+		expect.Fails(t, onDisk, "a snapshot of another cluster is restored")
+		expect.Equal(t, len(found.fatals), 1, "the server goes on with it")
+		expect.Equal(t, found.fsm.index.Load(), 0, "how far the state is")
+	}
+}
