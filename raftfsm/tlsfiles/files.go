@@ -42,8 +42,14 @@ type Files struct {
 	mu      sync.Mutex
 	current *Loaded
 	looked  time.Time // when the files were last looked at
-	stamp   [4]time.Time
-	problem string // why the files as they are cannot be used
+	stamp   [4]stamp  // of the files that current holds
+	problem string    // why the files as they are cannot be used
+}
+
+// stamp tells one state of a file from another.
+type stamp struct {
+	changed time.Time
+	size    int64
 }
 
 // Open reads the files.
@@ -63,8 +69,9 @@ func (f *Files) Get(now time.Time) *Loaded {
 		return f.current
 	}
 	f.looked = now
-	stamp := f.stamps()
-	if stamp == f.stamp {
+	stamps := f.stamps()
+	if stamps == f.stamp {
+		f.problem = "" // the old files are back
 		return f.current
 	}
 	fresh, err := f.load()
@@ -72,9 +79,9 @@ func (f *Files) Get(now time.Time) *Loaded {
 		leaf := fresh.Pair.Leaf
 		err = fmt.Errorf("--%s-cert %s is valid from %s until %s only", f.n.Flag, f.n.Cert,
 			leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339))
-		stamp = f.stamp // the certificate may become valid, or the old one end: try again
 	}
-	f.stamp = stamp
+	// What cannot be used is read again at each look: it may become valid or readable, and its last bytes may
+	// come within the same tick of the file system's clock.
 	if err != nil {
 		if text := err.Error(); text != f.problem {
 			f.log.Error("TLS files have changed and cannot be used; the old ones stay", "err", err)
@@ -83,7 +90,7 @@ func (f *Files) Get(now time.Time) *Loaded {
 		return f.current
 	}
 	f.log.Info("TLS files read again", "cert", f.n.Cert)
-	f.problem, f.current = "", fresh
+	f.problem, f.current, f.stamp = "", fresh, stamps
 	return fresh
 }
 
@@ -138,14 +145,13 @@ func (l *Loaded) revoked(c, issuer *x509.Certificate) bool {
 	return false
 }
 
-// stamps returns when each file was changed.
-func (f *Files) stamps() (t [4]time.Time) {
+func (f *Files) stamps() (list [4]stamp) {
 	for i, file := range []string{f.n.Cert, f.n.Key, f.n.CA, f.n.CRL} {
 		if info, err := os.Stat(file); err == nil {
-			t[i] = info.ModTime()
+			list[i] = stamp{info.ModTime(), info.Size()}
 		}
 	}
-	return t
+	return list
 }
 
 func (f *Files) load() (*Loaded, error) {

@@ -1,6 +1,7 @@
 package tlsfiles
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -65,6 +66,32 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	if now = now.Add(lookAgain); serial() != 3 || f.Problem() != "" {
 		t.Errorf("mended: serial %d, problem %q", serial(), f.Problem())
 	}
+}
+
+// TestFilesThatCannotBeUsedAreReadAgain: files that were read in the middle of a write are used once they are
+// whole, even if nothing but their bytes tells the difference.
+func TestFilesThatCannotBeUsedAreReadAgain(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	cert, key := write(t, dir, 1, now)
+	before := must.Get(os.ReadFile(cert))(t)
+	oldKey := must.Get(os.ReadFile(key))(t)
+	f := must.Get(Open(Names{Flag: "tls", Cert: cert, Key: key}, slog.New(slog.DiscardHandler)))(t)
+	serial := func() int64 { now = now.Add(lookAgain); return f.Get(now).Pair.Leaf.SerialNumber.Int64() }
+	first, later := now, now.Add(time.Minute)
+	write(t, dir, 2, later)
+	whole := must.Get(os.ReadFile(cert))(t)
+	newKey := must.Get(os.ReadFile(key))(t)
+	put(t, cert, bytes.Repeat([]byte(" "), len(whole)), later)
+	expect.That(t, serial() == 1 && f.Problem() != "", "the first certificate stays")
+	// The old files come back, with their times: nothing is wrong any more.
+	put(t, cert, before, first)
+	put(t, key, oldKey, first)
+	expect.That(t, serial() == 1 && f.Problem() == "", "problem %q", f.Problem())
+	put(t, key, newKey, later)
+	put(t, cert, bytes.Repeat([]byte(" "), len(whole)), later)
+	expect.That(t, serial() == 1 && f.Problem() != "", "the first certificate stays")
+	put(t, cert, whole, later)
+	expect.That(t, serial() == 2 && f.Problem() == "", "problem %q", f.Problem())
 }
 
 func TestFilesThatCannotBeUsed(t *testing.T) {
