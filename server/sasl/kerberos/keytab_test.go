@@ -119,6 +119,15 @@ func TestKeytabIsReadAgain(t *testing.T) {
 		expect.OK(t, try(key, int64(version)+1), "version %d", version+1)
 	}
 	expect.Has(t, log.String(), "keytab read again", "log %s", &log)
+	// A file that is open to everybody for a moment, while it is put in place.
+	third := newKey(18)
+	must.OK(t, os.Chmod(file, 0o604))
+	at = at.Add(time.Second)
+	replace(marshalKeytab(keytab{{server, 2, after}, {server, 3, third}}))
+	at = at.Add(lookAgain)
+	expect.Fails(t, try(third, 3), "a key in a file that is open to everybody")
+	must.OK(t, os.Chmod(file, 0o600))
+	expect.OK(t, try(third, 3), "a key in a file whose mode was put right")
 	replace(marshalKeytab(keytab{{alice, 3, newKey(18)}}))
 	at = at.Add(lookAgain)
 	expect.OK(t, try(after, 2), "another's keytab")

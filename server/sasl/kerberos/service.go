@@ -33,7 +33,9 @@ type Service struct {
 	mu     sync.Mutex // guards what follows
 	keytab keytab     // of principal alone
 	looked time.Time
-	stamp  [2]int64 // of the file
+	stamp  [2]int64 // of the file that keytab was read from
+	// problem is why the file as it is cannot be used.
+	problem string
 }
 
 // New reads the keytab.
@@ -68,17 +70,20 @@ func (s *Service) keys(now time.Time, look bool) keytab {
 	if stamp == s.stamp {
 		return s.keytab
 	}
-	s.stamp = stamp
 	all, err := readKeytab(s.file)
 	var mine keytab
 	if err == nil {
 		_, mine, err = all.choose(s.principal.String())
 	}
+	// A file that cannot be used is read again at each look: a change of its mode alone has no stamp.
 	if err != nil {
-		s.log.Error("the keytab has changed and cannot be used; the old keys stay", "file", s.file, "err", err)
+		if text := err.Error(); text != s.problem {
+			s.log.Error("the keytab has changed and cannot be used; the old keys stay", "file", s.file, "err", err)
+			s.problem = text
+		}
 		return s.keytab
 	}
 	s.log.Info("keytab read again", "file", s.file, "principal", s.principal.String())
-	s.keytab = mine
+	s.keytab, s.stamp, s.problem = mine, stamp, ""
 	return mine
 }
