@@ -339,7 +339,7 @@ const listedAtOnce = 256
 func listSessions(s *admin.Status, node *raftfsm.Node) {
 	left := node.Deadlines()
 	piece := make([]session.Session, 0, listedAtOnce)
-	for after, more := int64(-1), true; more; {
+	for after, more := int64(0), true; more; {
 		piece = piece[:0]
 		node.View(func(st *state.State) {
 			st.Sessions().From(after, listedAtOnce, func(id int64) {

@@ -61,23 +61,22 @@ func (s viewSource) Do(ctx context.Context, r state.Request) (state.Outcome, err
 		return state.Outcome{}, errNotJoined
 	}
 	d := make(done, 1)
-	proposed := make(chan error, 1)
-	go func() { proposed <- node.Propose(r, d) }() // it may block while too much is under way
-	for {
-		select {
-		case err := <-proposed:
-			if err != nil {
-				return state.Outcome{}, err
-			}
-			proposed = nil
-		case out := <-d:
-			if out.Unknown {
-				return out, errors.New("it is not known whether it took effect; look again")
-			}
-			return out, nil
-		case <-ctx.Done():
-			return state.Outcome{}, errors.New("no answer from the cluster in time; it may still take effect")
+	failed := make(chan error, 1)
+	go func() { // Propose may block while too much is under way
+		if err := node.Propose(r, d); err != nil {
+			failed <- err
 		}
+	}()
+	select {
+	case err := <-failed:
+		return state.Outcome{}, err
+	case out := <-d:
+		if out.Unknown {
+			return out, errors.New("it is not known whether it took effect; look again")
+		}
+		return out, nil
+	case <-ctx.Done():
+		return state.Outcome{}, errors.New("no answer from the cluster in time; it may still take effect")
 	}
 }
 

@@ -238,16 +238,16 @@ func (t *Table) All(f func(Session)) {
 	}
 }
 
-// From calls f for up to most sessions in the order of ids, beginning behind the id after. Its
-// cost does not depend on how many sessions there are.
+// From calls f for up to most sessions in the order of ids, beginning behind the id after; 0 is before
+// all. Its cost does not depend on how many sessions there are.
 func (t *Table) From(after int64, most int, f func(id int64)) {
-	for c := max(after, 0) >> counterBits; c <= maxCreator; c++ {
-		l := &t.order[c]
-		at, found := slices.BinarySearch(l.ids, after)
-		if found {
-			at++
-		}
-		for _, s := range l.live[at:] {
+	first := int(creator(after))
+	at, found := slices.BinarySearch(t.order[first].ids, after)
+	if found {
+		at++
+	}
+	for c := first; c < len(t.order); c, at = c+1, 0 {
+		for _, s := range t.order[c].live[at:] {
 			if s == nil {
 				continue
 			}

@@ -90,13 +90,7 @@ func (a *account) settle(s *Server, now time.Duration) int64 {
 	if passed < time.Millisecond || !a.paid.CompareAndSwap(paid, int64(now)) {
 		return a.owed.Load()
 	}
-	for {
-		owed := a.owed.Load()
-		left := max(0, owed-s.share(min(passed, time.Minute)))
-		if a.owed.CompareAndSwap(owed, left) {
-			return left
-		}
-	}
+	return a.owed.Add(-min(a.owed.Load(), s.share(min(passed, time.Minute))))
 }
 
 // afford waits until the address may spend so many steps and charges them. It reports

@@ -54,7 +54,7 @@ func (v *View) sessionRow(s *session.Session, nodes int, c *admin.Conn) answer.S
 // allSessions lists the sessions in pieces: ids first, which are numbers.
 func (v *View) allSessions() ([]int64, error) {
 	var ids []int64
-	for after, more := int64(-1), true; more; {
+	for after, more := int64(0), true; more; {
 		ids = slices.Grow(ids, sessionsAtOnce) // not while the lock is held
 		ok := v.source.View(func(st *state.State) {
 			before := len(ids)
