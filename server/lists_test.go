@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
@@ -85,6 +86,30 @@ func TestListsHideWhatACLsHide(t *testing.T) {
 				t.Errorf("%s with %q: %d %v %s", path, password, w.StatusCode, err, b)
 			}
 		}
+	}
+}
+
+// TestListsOfWatchesThatAreOnNoPath: a client may watch what is no path, and what is very long. A list
+// of watches must not hold up the server over that.
+func TestListsOfWatchesThatAreOnNoPath(t *testing.T) {
+	i, c := start(t, Options{AdminAddr: "127.0.0.1:0"})
+	for _, path := range []string{"foo", "foo/bar", "//", "/foo//", strings.Repeat("/x", 400_000)} {
+		if _, err := c.Exists(path, true); err != jute.NoNode {
+			t.Fatalf("%.10s: %v", path, err)
+		}
+	}
+	listed := make(chan string, 1)
+	go func() {
+		_, text := get(t, "http://"+i.AdminAddr()+"/commands/watches")
+		listed <- text
+	}()
+	select {
+	case text := <-listed:
+		for _, path := range []string{`"foo"`, `"foo/bar"`, `"//"`, `"/foo//"`, `"/x/x/`} {
+			expect.That(t, strings.Contains(text, path), "%s is not in %.200s", path, text)
+		}
+	case <-time.After(time.Minute):
+		panic("the list holds up the server")
 	}
 }
 

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"net"
-	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -313,13 +313,18 @@ func (i *Instance) namer(need admin.Need) func(path string) string {
 	}
 	open := map[string]bool{}
 	return func(name string) string {
-		dir := path.Dir(name)
+		dir := name[:max(strings.LastIndexByte(name, '/'), 0)]
 		may, known := open[dir]
 		if !known && len(open) < 100_000 {
 			node.View(func(st *state.State) {
-				n, ok := st.Tree().Find(dir)
-				for above := dir; !ok; n, ok = st.Tree().Find(above) { // only a watch is there
-					above = path.Dir(above)
+				n, _ := st.Tree().Find("/")
+				// There may be only a watch: a client may watch any text, however long.
+				for part := range strings.SplitSeq(strings.TrimPrefix(dir, "/"), "/") {
+					below, ok := st.Tree().Child(n, part)
+					if !ok {
+						break
+					}
+					n = below
 				}
 				_, may = n.Data([]jute.ID{jute.WorldAnyone[0].ID})
 			})
