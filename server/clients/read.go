@@ -120,7 +120,11 @@ type longReply struct {
 // The outbox is locked.
 func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte) (w watch, taken bool) {
 	switch op {
-	case jute.OpGetChildren, jute.OpGetChildren2, jute.OpGetEphemerals:
+	case jute.OpGetChildren, jute.OpGetChildren2:
+		if c.out.reserved == 0 {
+			return w, false // longAnswer has asked for the memory of every long list
+		}
+	case jute.OpGetEphemerals:
 	default:
 		return w, false
 	}
