@@ -94,11 +94,19 @@ func run(s *settings) error {
 	if err != nil {
 		return err
 	}
-	cycles, err := measureCycles(s, services)
+	own := func(n int) (paths []string) {
+		for i := range n {
+			paths = append(paths, fmt.Sprintf("/own-%d-%d", n, i))
+		}
+		return paths
+	}
+	cycles, err := measureLocks(s, services, "clients | service | lock cycles/s | cycle p50 ms",
+		[]int{1, 4, 16, 64}, own, cycle)
 	if err != nil {
 		return err
 	}
-	handoffs, err := measureHandoffs(s, services)
+	handoffs, err := measureLocks(s, services, "waiters | service | hand-off p50 ms", []int{1, 10, 100},
+		func(n int) []string { return slices.Repeat([]string{"/shared"}, n+1) }, handoff)
 	if err != nil {
 		return err
 	}
@@ -119,46 +127,59 @@ func span(v []float64, digits int) string {
 	return fmt.Sprintf("%.*f (%.*f–%.*f)", digits, measure.Median(v), digits, v[0], digits, v[len(v)-1])
 }
 
-// measureCycles measures uncontended locks: each client takes and releases its own lock as
-// fast as it can.
-func measureCycles(s *settings, services []servers) (series, error) {
-	fmt.Printf("\n| clients | service | lock cycles/s | cycle p50 ms |\n|---|---|---|---|\n")
+// measureLocks measures lockers of each service in rounds, one for each of the paths, and prints a row of
+// medians for each size and service. Beside the last figure, the series has the one before it or the size.
+func measureLocks(s *settings, services []servers, head string, sizes []int, paths func(n int) []string,
+	run func(lockers []locker, d time.Duration) ([]float64, error)) (series, error) {
+	fmt.Printf("\n| %s |\n%s|\n", head, strings.Repeat("|---", strings.Count(head, "|")+1))
 	out := series{}
-	for _, n := range []int{1, 4, 16, 64} {
-		lockers := make([][]locker, len(services))
+	for _, n := range sizes {
+		lockers, figures := make([][]locker, len(services)), make([][][]float64, len(services))
 		for i, v := range services {
-			for k := range n {
-				l, err := v.locker(v.addr(0), fmt.Sprintf("/own-%d-%d", n, k))
+			for _, path := range paths(n) {
+				l, err := v.locker(v.addr(0), path)
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", v.name, err)
 				}
 				lockers[i] = append(lockers[i], l)
 			}
 		}
-		rates, lats := make([][]float64, len(services)), make([][]float64, len(services))
 		for range s.rounds {
 			for i, v := range services {
-				rate, lat, err := cycle(lockers[i], s.duration)
+				got, err := run(lockers[i], s.duration)
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", v.name, err)
 				}
-				rates[i], lats[i] = append(rates[i], rate), append(lats[i], lat)
+				figures[i] = append(figures[i], got)
 			}
 		}
 		for i, v := range services {
 			for _, l := range lockers[i] {
 				l.close()
 			}
-			fmt.Printf("| %d | %s | %s | %s |\n", n, v.name, span(rates[i], 0), span(lats[i], 2))
-			out[v.name] = append(out[v.name], point{measure.Median(rates[i]), measure.Median(lats[i])})
+			at, cells := point{y: float64(n)}, ""
+			for k := range figures[i][0] {
+				var values []float64
+				for _, f := range figures[i] {
+					values = append(values, f[k])
+				}
+				at = point{at.y, measure.Median(values)}
+				digits := 2
+				if at.y >= 100 {
+					digits = 0
+				}
+				cells += " | " + span(values, digits)
+			}
+			fmt.Printf("| %d | %s%s |\n", n, v.name, cells)
+			out[v.name] = append(out[v.name], at)
 		}
 	}
 	return out, nil
 }
 
-// cycle runs the lockers for d. It returns cycles per second and the median of one cycle in
-// ms.
-func cycle(lockers []locker, d time.Duration) (rate, lat float64, err error) {
+// cycle runs lockers, each with a lock of its own, for d: each takes and releases it as fast as it can. It
+// returns cycles per second and the median of one cycle in ms.
+func cycle(lockers []locker, d time.Duration) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d+30*time.Second)
 	defer cancel()
 	end := time.Now().Add(d)
@@ -174,48 +195,14 @@ func cycle(lockers []locker, d time.Duration) (rate, lat float64, err error) {
 		}
 		return nil
 	})
-	return float64(len(took)) / d.Seconds(), measure.Median(took), err
+	return []float64{float64(len(took)) / d.Seconds(), measure.Median(took)}, err
 }
 
-// measureHandoffs measures how long after a release the next of n waiters has the lock.
-func measureHandoffs(s *settings, services []servers) (series, error) {
-	fmt.Printf("\n| waiters | service | hand-off p50 ms |\n|---|---|---|\n")
-	out := series{}
-	for _, n := range []int{1, 10, 100} {
-		for _, v := range services {
-			var lats []float64
-			for range s.rounds {
-				lat, err := handoff(v, n, s.duration)
-				if err != nil {
-					return nil, fmt.Errorf("%s: %w", v.name, err)
-				}
-				lats = append(lats, lat)
-			}
-			fmt.Printf("| %d | %s | %s |\n", n, v.name, span(lats, 2))
-			out[v.name] = append(out[v.name], point{float64(n), measure.Median(lats)})
-		}
-	}
-	return out, nil
-}
-
-// handoff lets n+1 clients contend for one lock for d. It returns the median time from a
+// handoff lets all lockers contend for one lock for d. It returns the median time from a
 // release to the next hold in ms.
-func handoff(v servers, n int, d time.Duration) (float64, error) {
+func handoff(lockers []locker, d time.Duration) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d+time.Minute)
 	defer cancel()
-	var lockers []locker
-	defer func() {
-		for _, l := range lockers {
-			l.close()
-		}
-	}()
-	for range n + 1 {
-		l, err := v.locker(v.addr(0), "/shared")
-		if err != nil {
-			return 0, err
-		}
-		lockers = append(lockers, l)
-	}
 	var mu sync.Mutex // guards released
 	var released time.Time
 	end := time.Now().Add(d)
@@ -236,7 +223,7 @@ func handoff(v servers, n int, d time.Duration) (float64, error) {
 		}
 		return nil
 	})
-	return measure.Median(took), err
+	return []float64{measure.Median(took)}, err
 }
 
 // measureMemory measures how much memory idle sessions add to a server.
