@@ -52,10 +52,10 @@ var allowed = map[string][]string{
 	"client/recipe": {},
 	"client/fence":  {},
 	"client/zk":     {"jute"},
-	"cmd/zlock": {"client", "client/zk", "client/fence", "raftfsm/state", "raftfsm/status", "tree/zkfiles",
-		"client/recipe", "server/view/answer", "cmd/internal/cli", "cmd/internal/release"},
+	"cmd/zlock": {"client", "client/zk", "client/fence", "raftfsm/state", "raftfsm/status", "raftfsm/vfs",
+		"tree/zkfiles", "client/recipe", "server/view/answer", "cmd/internal/cli", "cmd/internal/release"},
 
-	"cmd/internal/cli":     {"cmd/internal/release"},
+	"cmd/internal/cli":     {"client/zk", "cmd/internal/release"},
 	"cmd/internal/release": {},
 	"raftfsm/tlsfiles":     {},
 	"server/sasl/kerberos": {},

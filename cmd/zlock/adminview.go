@@ -77,7 +77,7 @@ func (c *call) withAdmin(f *adminFlags, do func(context.Context, adminClient) er
 	}
 	for _, cr := range f.auth.credentials {
 		if cr.Scheme == "digest" {
-			a.authorization = cr.Scheme + " " + cr.Secret
+			a.authorization = cr.Scheme + " " + string(cr.Secret)
 		}
 	}
 	ctx, stop := interruptible()

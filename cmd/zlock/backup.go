@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/vfs"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
@@ -113,17 +112,13 @@ func (f *fetched) copy(w io.Writer, from io.Reader) error {
 		check.CloseWithError(err)
 		checked <- err
 	}()
-	buffered := bufio.NewWriterSize(w, 256<<10)
-	n, err := io.Copy(io.MultiWriter(buffered, tee), from)
+	n, err := io.Copy(io.MultiWriter(w, tee), from)
 	f.bytes = n
 	tee.CloseWithError(err)
 	if e := <-checked; e != nil && (err == nil || errors.Is(err, e)) {
 		err = fmt.Errorf("what arrived is damaged or not whole: %w", e)
 	}
-	if err != nil {
-		return err
-	}
-	return buffered.Flush()
+	return err
 }
 
 func (f *fetched) check(r io.Reader) (err error) {
@@ -159,23 +154,5 @@ func toFile(path string, write func(io.Writer) error) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is no regular file; - writes to standard output", path)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return err
-	}
-	if err = write(f); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // report the first error
-		return err
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return vfs.Fill(path, write)
 }

@@ -29,7 +29,7 @@ type connectFlags struct {
 	tlsFiles
 	verbose     int
 	quiet       bool
-	credentials []cli.Auth
+	credentials []zk.Auth
 	margin      time.Duration // commands set it; it has no flag
 }
 
@@ -110,7 +110,7 @@ func (f *connectFlags) options(a *app) ([]client.Option, error) {
 		return nil, err
 	}
 	for _, c := range f.credentials {
-		opts = append(opts, client.WithAuth(c.Scheme, c.Secret))
+		opts = append(opts, client.WithAuth(c.Scheme, string(c.Secret)))
 	}
 	cfg, err := f.tlsConfig()
 	if err != nil {

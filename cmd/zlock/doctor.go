@@ -287,17 +287,13 @@ func (f *finding) judge(short bool, asked time.Duration) {
 
 // probe measures with a connection of its own, without a lock.
 func (c *call) probe(ctx context.Context, f *finding, chroot string, conn *connectFlags) error {
-	o := zk.Options{Timeout: conn.sessionTimeout}
-	for _, cr := range conn.credentials {
-		o.Auth = append(o.Auth, zk.Auth{Scheme: cr.Scheme, Secret: []byte(cr.Secret)})
-	}
-	var err error
-	if o.TLS, err = conn.tlsConfig(); err != nil {
+	cfg, err := conn.tlsConfig()
+	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, conn.connectTimeout)
 	defer cancel()
-	raw, err := zk.Dial(ctx, f.Server, o)
+	raw, err := zk.Dial(ctx, f.Server, zk.Options{Timeout: conn.sessionTimeout, Auth: conn.credentials, TLS: cfg})
 	if err != nil {
 		return fmt.Errorf("no second session: %w", err)
 	}

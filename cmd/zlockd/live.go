@@ -37,12 +37,9 @@ const (
 func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, error) {
 	var auth []zk.Auth
 	if authFile != "" {
-		list, _, err := cli.ReadAuth(authFile)
-		if err != nil {
+		var err error
+		if auth, _, err = cli.ReadAuth(authFile); err != nil {
 			return nil, fmt.Errorf("--auth-file: %w", err)
-		}
-		for _, a := range list {
-			auth = append(auth, zk.Auth{Scheme: a.Scheme, Secret: []byte(a.Secret)})
 		}
 	}
 	dialCtx, cancel := context.WithTimeout(ctx, liveWait)

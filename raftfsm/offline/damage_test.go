@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/vfs"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree/zkfiles"
@@ -120,7 +121,7 @@ func TestVerifyTellsOfEndedSessions(t *testing.T) {
 	from := imported(t)
 	backup, dir := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "new")
 	before := must.Get(ReadState(from))(t)
-	must.OK(t, writeFile(backup, func(w io.Writer) error { return WriteBackup(w, before) }))
+	must.OK(t, vfs.Fill(backup, func(w io.Writer) error { return WriteBackup(w, before) }))
 	must.Get(Restore(t.Context(), backup, dir, 1, false, 5))(t)
 	a := must.Get(LoadContent(backup, ""))(t)
 	for name, c := range map[string]struct {

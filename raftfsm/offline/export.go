@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +29,7 @@ func Export(ctx context.Context, s *state.State, dir string, keep bool) (m *Made
 			return err
 		}
 		zxid := s.Zxid()
-		err = writeFile(filepath.Join(to, fmt.Sprintf("snapshot.%x", zxid)), func(w io.Writer) (err error) {
+		err = vfs.Fill(filepath.Join(to, fmt.Sprintf("snapshot.%x", zxid)), func(w io.Writer) (err error) {
 			m, err = WriteZooSnapshot(disk.Until(ctx, w), s, keep)
 			return err
 		})
@@ -123,21 +122,4 @@ func ToZooKeeper(w io.Writer, backup io.Reader, acls [][]jute.ACL) error {
 		return err
 	}
 	return zw.Close(s.Zxid())
-}
-
-// writeFile writes a file that did not exist, durably.
-func writeFile(path string, write func(io.Writer) error) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriterSize(f, 256<<10)
-	err = write(w)
-	if err == nil {
-		err = w.Flush()
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/vfs"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree/zkfiles"
@@ -317,7 +318,7 @@ func TestRestoreBeginsANewCluster(t *testing.T) {
 	data := imported(t)
 	backup := filepath.Join(t.TempDir(), "backup")
 	before := must.Get(ReadState(data))(t)
-	must.OK(t, writeFile(backup, func(w io.Writer) error { return WriteBackup(w, before) }))
+	must.OK(t, vfs.Fill(backup, func(w io.Writer) error { return WriteBackup(w, before) }))
 	equal(t, data, backup, true)
 	for _, keep := range []bool{true, false} {
 		dir := filepath.Join(t.TempDir(), "new")
@@ -506,7 +507,7 @@ func TestDumpChangesNothing(t *testing.T) {
 	data := imported(t)
 	backup := filepath.Join(t.TempDir(), "backup")
 	s := must.Get(ReadState(data))(t)
-	must.OK(t, writeFile(backup, func(w io.Writer) error { return WriteBackup(w, s) }))
+	must.OK(t, vfs.Fill(backup, func(w io.Writer) error { return WriteBackup(w, s) }))
 	for path, want := range map[string]string{
 		zoo: `createTTL "/t"`, data: `node "/c" container`, backup: `time to live 5000 ms`,
 		filepath.Join(zoo, "version-2", "log.5"):      `setData "/a" data "yy" version 1`,

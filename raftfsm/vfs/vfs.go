@@ -3,6 +3,7 @@
 package vfs
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"io/fs"
@@ -157,6 +158,26 @@ func WriteFile(fs FS, name string, b []byte) error {
 		return err
 	}
 	return fs.SyncDir(filepath.Dir(name))
+}
+
+// Fill writes a file of the system durably by write, whole or not at all, over another if there is one.
+func Fill(name string, write func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 256<<10)
+	if err = write(w); err == nil {
+		err = errors.Join(w.Flush(), f.Sync())
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // report the first error
+		return err
+	}
+	return OS.SyncDir(filepath.Dir(name))
 }
 
 // Exists reports whether there is a file or a directory of this name.

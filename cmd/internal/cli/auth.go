@@ -4,15 +4,14 @@ import (
 	"fmt"
 	"os"
 	"strings"
-)
 
-// Auth is an identity to present to the servers.
-type Auth struct{ Scheme, Secret string }
+	"github.com/zlockd/zlockd/client/zk"
+)
 
 // ReadAuth reads a file with one SCHEME:SECRET per line and skips empty lines and lines that
 // begin with #. It also reports whether other users can read the file. No error repeats a
 // line, because the line may be the secret.
-func ReadAuth(path string) (list []Auth, exposed bool, err error) {
+func ReadAuth(path string) (list []zk.Auth, exposed bool, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, false, err
@@ -29,7 +28,7 @@ func ReadAuth(path string) (list []Auth, exposed bool, err error) {
 		if !ok || scheme == "" {
 			return nil, exposed, fmt.Errorf("a line is not SCHEME:SECRET")
 		}
-		list = append(list, Auth{scheme, secret})
+		list = append(list, zk.Auth{Scheme: scheme, Secret: []byte(secret)})
 	}
 	if list == nil {
 		return nil, exposed, fmt.Errorf("%s is empty", path)
