@@ -29,7 +29,9 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 	ca.sign(t, "expired", []string{"zlockd-1"})
 	ca.from, ca.life = time.Hour, 2*time.Hour
 	ca.sign(t, "early", []string{"zlockd-1"})
-	ca.from, ca.life = 0, 0
+	ca.from, ca.life = 0, 10*24*time.Hour
+	ca.sign(t, "soon", []string{"zlockd-1"})
+	ca.life = 0
 	stranger := &authority{dir: filepath.Join(dir, "stranger")}
 	must.OK(t, os.Mkdir(stranger.dir, 0o700))
 	stranger.cert, stranger.key = stranger.sign(t, "ca", nil)
@@ -69,6 +71,7 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 		{"expired for peers", peer("expired"), "", []string{"has expired"}, 2},
 		{"expired, and wanted", append(secure("expired.pem", "expired.key"), "--allow-expired-certs"), "", []string{
 			"ok: a server"}, 0},
+		{"ends soon", secure("soon.pem", "soon.key"), "", []string{"note: the certificate of --tls-cert ends soon"}, 0},
 		{"not valid yet", secure("early.pem", "early.key"), "", []string{"not valid yet", "clock"}, 2},
 		{"world-readable key", secure("good.pem", "open.key"), "", []string{"can be read by everybody", "chmod"},
 			2},

@@ -16,68 +16,67 @@ const certificateSoon = 30 * 24 * time.Hour
 
 // checkFiles checks the files of certificates and keys: their contents, whether each key belongs to
 // its certificate, the dates, and for peers the name and the authority.
-func (s *settings) checkFiles(fail func(string, ...any), now time.Time) {
-	if readPEM(fail, "tls-crl", s.tlsCRL, false) != nil {
+func (s *settings) checkFiles(now time.Time) {
+	if s.readPEM("tls-crl", s.tlsCRL, false) != nil {
 		if _, err := tlsfiles.ReadCRL(s.tlsCRL); err != nil {
-			fail("%w", err)
+			s.fault("%w", err)
 		}
 	}
 	for _, f := range s.tlsFlags() {
-		cert := readPEM(fail, f.Flag+"-cert", f.Cert, false)
-		key := readPEM(fail, f.Flag+"-key", f.Key, true)
-		ca := readPEM(fail, f.Flag+"-ca", f.CA, false)
+		cert := s.readPEM(f.Flag+"-cert", f.Cert, false)
+		key := s.readPEM(f.Flag+"-key", f.Key, true)
+		ca := s.readPEM(f.Flag+"-ca", f.CA, false)
 		if cert != nil && key != nil {
-			s.checkCertificate(fail, now, *f, cert, key, ca)
+			s.checkCertificate(now, *f, cert, key, ca)
 		}
 		if ca != nil && !x509.NewCertPool().AppendCertsFromPEM(ca) {
-			fail("--%s-ca %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", f.Flag, f.CA)
+			s.fault("--%s-ca %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", f.Flag, f.CA)
 		}
 	}
 }
 
 // readPEM returns the text of a file that the server must be able to read, now and again. It reports
 // why the server cannot, and returns nil. Only the server may read a secret.
-func readPEM(fail func(string, ...any), flag, file string, secret bool) []byte {
+func (s *settings) readPEM(flag, file string, secret bool) []byte {
 	if file == "" {
 		return nil
 	}
 	info, err := os.Stat(file)
 	switch {
 	case err != nil:
-		fail("--%s: %w", flag, err)
+		s.fault("--%s: %w", flag, err)
 		return nil
 	case info.IsDir():
-		fail("--%s %s is a directory: want a PEM file", flag, file)
+		s.fault("--%s %s is a directory: want a PEM file", flag, file)
 		return nil
 	case !info.Mode().IsRegular():
-		fail("--%s %s is a pipe or a device: want a PEM file, which the server can read again", flag, file)
+		s.fault("--%s %s is a pipe or a device: want a PEM file, which the server can read again", flag, file)
 		return nil
 	case secret && info.Mode().Perm()&0o007 != 0:
-		fail("--%s %s can be read by everybody on this machine: chmod 600 it, and make a new key if that was "+
+		s.fault("--%s %s can be read by everybody on this machine: chmod 600 it, and make a new key if that was "+
 			"not meant", flag, file)
 	}
 	text, err := tlsfiles.ReadFile(file)
 	if err != nil {
-		fail("--%s: %w", flag, err)
+		s.fault("--%s: %w", flag, err)
 		return nil
 	}
 	return text
 }
 
-func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, f tlsFlags,
-	cert, key, ca []byte) {
+func (s *settings) checkCertificate(now time.Time, f tlsFlags, cert, key, ca []byte) {
 	flag, certFile, keyFile := f.Flag, f.Cert, f.Key
 	if !bytes.Contains(cert, []byte("BEGIN CERTIFICATE")) {
-		fail("--%s-cert %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", flag, certFile)
+		s.fault("--%s-cert %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", flag, certFile)
 		return
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	switch {
 	case err != nil && strings.Contains(string(key), "ENCRYPTED"):
-		fail("--%s-key %s is encrypted: store it without a passphrase, readable by the server only", flag, keyFile)
+		s.fault("--%s-key %s is encrypted: store it without a passphrase, readable by the server only", flag, keyFile)
 		return
 	case err != nil:
-		fail("--%s-cert %s and --%s-key %s do not go together: %w", flag, certFile, flag, keyFile, err)
+		s.fault("--%s-cert %s and --%s-key %s do not go together: %w", flag, certFile, flag, keyFile, err)
 		return
 	}
 	leaf := pair.Leaf
@@ -89,22 +88,22 @@ func (s *settings) checkCertificate(fail func(string, ...any), now time.Time, f 
 	case now.Before(leaf.NotBefore):
 		what = "is not valid yet"
 	case leaf.NotAfter.Sub(now) < certificateSoon:
-		s.more.notes = append(s.more.notes, note{flag + "-cert", "the certificate ends soon, at " + until})
+		s.note("", "the certificate of --%s-cert ends soon, at %s", flag, until)
 	}
 	if what != "" && !s.expiredCerts {
-		fail("--%s-cert %s %s: it is valid from %s until %s; renew it, or look at this machine's clock "+
+		s.fault("--%s-cert %s %s: it is valid from %s until %s; renew it, or look at this machine's clock "+
 			"(--allow-expired-certs starts all the same)", flag, certFile, what, from, until)
 	}
 	if f.name == "" {
 		return
 	}
 	if len(leaf.DNSNames) != 1 || leaf.DNSNames[0] != f.name {
-		fail("--%s-cert %s is for %q: this server's must have the one DNS name %q (--id)", flag, certFile,
+		s.fault("--%s-cert %s is for %q: this server's must have the one DNS name %q (--id)", flag, certFile,
 			strings.Join(leaf.DNSNames, ", "), f.name)
 	}
 	if ca != nil && what == "" {
 		if err := signedBy(pair, ca, now); err != nil {
-			fail("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing behind it in "+
+			s.fault("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing behind it in "+
 				"the file: %w", flag, certFile, flag, f.CA, err)
 		}
 	}

@@ -37,51 +37,40 @@ Exit code: 0 a server would start, 2 it would not.`,
 	}
 }
 
-// examiner collects the findings of zlockd check.
-type examiner struct {
-	s      *settings
-	faults []error
-	notes  []string
-}
-
-func (e *examiner) fault(format string, args ...any) {
-	e.faults = append(e.faults, fmt.Errorf(format, args...))
-}
-
-func (e *examiner) note(format string, args ...any) {
-	e.notes = append(e.notes, fmt.Sprintf(format, args...))
-}
-
 // checkOnly runs zlockd check.
 func (d *daemon) checkOnly(args []string) error {
 	s, err := readSettings(args)
-	e := &examiner{s: s}
-	if err != nil {
-		e.faults = append(e.faults, err)
+	switch {
+	case err != nil && (s == nil || s.flags == nil):
+		return &cli.ExitError{Code: exitUsage, Err: err}
+	case s.version:
+		return cli.Exit(d.program().Main([]string{"version"}))
 	}
-	if s != nil && s.flags != nil {
-		for _, n := range s.more.notes {
-			e.note("%s: no effect: %s", n.key, n.why)
-		}
-		s.print(d.stdout)
-		e.ports(func(string) bool { return true })
-		e.peerNames()
-		e.directories()
-		e.files()
-		if _, err := newSASL(s, slog.New(slog.DiscardHandler)); err != nil {
-			e.faults = append(e.faults, err)
-		}
-		if s.auditLog != "" {
-			if err := audit.Try(s.auditLog); err != nil {
-				e.fault("--audit-log: %w", err)
-			}
+	s.print(d.stdout)
+	s.tryPorts(func(string) bool { return true })
+	s.lookUpPeers()
+	s.tryDirectories()
+	if _, err := newSASL(s, slog.New(slog.DiscardHandler)); err != nil {
+		s.faults = append(s.faults, err)
+	}
+	if s.auditLog != "" {
+		if err := audit.Try(s.auditLog); err != nil {
+			s.fault("--audit-log: %w", err)
 		}
 	}
-	for _, n := range e.notes {
-		fmt.Fprintln(d.stdout, "note:", n)
+	// Go raises the soft limit to the hard one.
+	if limit := admin.MaxOpenFiles(); limit >= 0 && limit < fewFiles {
+		s.note("", "this process may open %d files only, and each client is one: raise the limit (LimitNOFILE, "+
+			"ulimit -Hn)", limit)
 	}
-	if len(e.faults) > 0 {
-		return &cli.ExitError{Code: exitUsage, Err: errors.Join(e.faults...)}
+	for _, n := range s.notes {
+		if n.key != "" {
+			n.why = n.key + ": no effect: " + n.why
+		}
+		fmt.Fprintln(d.stdout, "note:", n.why)
+	}
+	if len(s.faults) > 0 {
+		return &cli.ExitError{Code: exitUsage, Err: errors.Join(s.faults...)}
 	}
 	fmt.Fprintln(d.stdout, "ok: a server would start")
 	return nil
@@ -93,11 +82,11 @@ func withSurroundings(err error, s *settings) error {
 	if s == nil || s.flags == nil {
 		return err
 	}
-	e := &examiner{s: s}
-	e.ports(func(flag string) bool { return s.origin[flag] != "" })
-	e.directories()
+	before := len(s.faults)
+	s.tryPorts(func(flag string) bool { return s.origin[flag] != "" })
+	s.tryDirectories()
 	told, _ := errors.AsType[*net.OpError](err)
-	for _, f := range e.faults {
+	for _, f := range s.faults[before:] {
 		op, port := errors.AsType[*net.OpError](f)
 		if told == nil || !port || fmt.Sprint(op.Addr) != fmt.Sprint(told.Addr) {
 			err = errors.Join(err, f)
@@ -124,17 +113,17 @@ func (s *settings) print(w io.Writer) {
 	})
 }
 
-// ports opens each port that is asked for and closes it again. While a server runs on the data
+// tryPorts opens each port that is asked for and closes it again. While a server runs on the data
 // directory, a port that is taken is that server's: before an upgrade the question is whether the next
 // start would succeed.
-func (e *examiner) ports(asked func(flag string) bool) {
-	running := !e.s.dev && disk.InUse(e.s.DataDir)
+func (s *settings) tryPorts(asked func(flag string) bool) {
+	running := !s.dev && disk.InUse(s.DataDir)
 	if running {
-		e.note("a server runs on --data-dir %s: its ports were not tried", e.s.DataDir)
+		s.note("", "a server runs on --data-dir %s: its ports were not tried", s.DataDir)
 	}
-	for _, a := range e.s.addresses() {
+	for _, a := range s.addresses() {
 		addr := a.addr
-		if !asked(a.flag) || addr == "" || addr == off || a.flag == "peer-addr" && len(e.s.Peers) == 0 ||
+		if !asked(a.flag) || addr == "" || addr == off || a.flag == "peer-addr" && len(s.Peers) == 0 ||
 			checkAddr(addr) != nil {
 			continue
 		}
@@ -143,24 +132,24 @@ func (e *examiner) ports(asked func(flag string) bool) {
 		case err == nil:
 			l.Close()
 		case !running || !errors.Is(err, syscall.EADDRINUSE):
-			e.faults = append(e.faults, explain(err, e.s))
+			s.faults = append(s.faults, explain(err, s))
 		}
 	}
 }
 
-func (e *examiner) directories() {
-	if !e.s.dev && e.s.DataDir != "" {
-		e.directory("data-dir", e.s.DataDir)
+func (s *settings) tryDirectories() {
+	if !s.dev && s.DataDir != "" {
+		s.tryDirectory("data-dir", s.DataDir)
 	}
-	if e.s.BackupDir != "" {
-		e.directory("backup-dir", e.s.BackupDir)
+	if s.BackupDir != "" {
+		s.tryDirectory("backup-dir", s.BackupDir)
 	}
 }
 
-// peerNames looks up the names of the other servers.
-func (e *examiner) peerNames() {
-	for _, id := range ids(e.s.Peers) {
-		host, _, err := net.SplitHostPort(e.s.Peers[id])
+// lookUpPeers looks up the names of the other servers.
+func (s *settings) lookUpPeers() {
+	for _, id := range ids(s.Peers) {
+		host, _, err := net.SplitHostPort(s.Peers[id])
 		if err != nil || host == "" {
 			continue
 		}
@@ -168,7 +157,7 @@ func (e *examiner) peerNames() {
 		_, err = net.DefaultResolver.LookupHost(ctx, host)
 		cancel()
 		if err != nil {
-			e.fault("--peers: the name %s of server %d cannot be looked up here: %w\n  Correct the name, or give "+
+			s.fault("--peers: the name %s of server %d cannot be looked up here: %w\n  Correct the name, or give "+
 				"an address.", host, id, err)
 		}
 	}
@@ -180,9 +169,9 @@ const (
 	fewFiles = 4096
 )
 
-// directory reports whether the server can use a directory, what it holds, and how fast and
+// tryDirectory reports whether the server can use a directory, what it holds, and how fast and
 // full its disk is.
-func (e *examiner) directory(flag, dir string) {
+func (s *settings) tryDirectory(flag, dir string) {
 	at := dir
 	info, err := os.Stat(at)
 	for errors.Is(err, os.ErrNotExist) && at != filepath.Dir(at) {
@@ -191,34 +180,34 @@ func (e *examiner) directory(flag, dir string) {
 	}
 	switch {
 	case err != nil:
-		e.fault("--%s %s: %w", flag, dir, err)
+		s.fault("--%s %s: %w", flag, dir, err)
 		return
 	case !info.IsDir():
-		e.fault("--%s %s: %s is a file: name a directory, or one that can be made", flag, dir, at)
+		s.fault("--%s %s: %s is a file: name a directory, or one that can be made", flag, dir, at)
 		return
 	}
 	if at == dir && flag == "data-dir" {
 		switch entries, _ := os.ReadDir(dir); {
 		case disk.IsDataDir(dir):
-			e.note("--data-dir %s holds the data of a server, which would go on with it", dir)
+			s.note("", "--data-dir %s holds the data of a server, which would go on with it", dir)
 		case len(entries) == 0:
-			e.note("--data-dir %s is empty: the server would begin there", dir)
+			s.note("", "--data-dir %s is empty: the server would begin there", dir)
 		default:
-			e.note("--data-dir %s holds other files: the server would begin beside them", dir)
+			s.note("", "--data-dir %s holds other files: the server would begin beside them", dir)
 		}
 	}
 	took, err := syncTime(at)
 	switch {
 	case err != nil:
-		e.fault("--%s %s cannot be written to by the user %d, to whom the server would belong: %w\n  chown it, "+
+		s.fault("--%s %s cannot be written to by the user %d, to whom the server would belong: %w\n  chown it, "+
 			"or choose another directory.", flag, dir, os.Geteuid(), err)
 	case took > slowSync:
-		e.note("a sync of the disk of %s takes %v, and so does every write", dir, took.Round(time.Millisecond))
+		s.note("", "a sync of the disk of %s takes %v, and so does every write", dir, took.Round(time.Millisecond))
 	}
-	if free, err := disk.FreeBytes(at); err == nil && free < e.s.diskReserve<<20 && flag == "data-dir" {
-		e.fault("the disk of %s has %d MiB free, less than --disk-reserve %d: the server would refuse what "+
+	if free, err := disk.FreeBytes(at); err == nil && free < s.diskReserve<<20 && flag == "data-dir" {
+		s.fault("the disk of %s has %d MiB free, less than --disk-reserve %d: the server would refuse what "+
 			"needs room\n  Make room, or lower the reserve.",
-			dir, free>>20, e.s.diskReserve)
+			dir, free>>20, s.diskReserve)
 	}
 }
 
@@ -247,13 +236,4 @@ func syncTime(dir string) (_ time.Duration, failed error) {
 	}
 	slices.Sort(took)
 	return took[len(took)/2], nil
-}
-
-// files notes a low limit of open files.
-func (e *examiner) files() {
-	// Go raises the soft limit to the hard one.
-	if limit := admin.MaxOpenFiles(); limit >= 0 && limit < fewFiles {
-		e.note("this process may open %d files only, and each client is one: raise the limit (LimitNOFILE, "+
-			"ulimit -Hn)", limit)
-	}
 }

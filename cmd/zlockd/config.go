@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -47,11 +46,11 @@ func applyConfig(s *settings, flags *pflag.FlagSet) error {
 	for _, p := range props {
 		key := z.bare(p.key)
 		if why := ruleOf(key).apply(z, key, p.value); why != nil {
-			z.fail("%s, line %d: %s: %w", s.config, p.line, p.key, why)
+			s.fault("%s, line %d: %s: %w", s.config, p.line, p.key, why)
 		}
 	}
 	z.finish()
-	return errors.Join(z.errs...)
+	return nil
 }
 
 // zoo maps one zoo.cfg to settings.
@@ -61,18 +60,10 @@ type zoo struct {
 	given   map[string]bool   // flags of the command line
 	seen    map[string]string // every key of the file
 	servers []state.Server
-	errs    []error
 }
 
 // bare returns a key without the prefix that makes it a Java system property.
 func (z *zoo) bare(key string) string { return strings.TrimPrefix(key, "zookeeper.") }
-
-func (z *zoo) fail(format string, args ...any) { z.errs = append(z.errs, fmt.Errorf(format, args...)) }
-
-// note records that a key has no effect; the server logs one line for it.
-func (z *zoo) note(key, format string, args ...any) {
-	z.s.more.notes = append(z.s.more.notes, note{key, fmt.Sprintf(format, args...)})
-}
 
 // set sets a flag unless the command line has set it.
 func (z *zoo) set(flag, value string) error {
@@ -91,7 +82,7 @@ func (z *zoo) put(flag, value string) {
 
 // wrong records a mistake that is not one of a single line.
 func (z *zoo) wrong(format string, args ...any) {
-	z.fail("%s: %w", z.s.config, fmt.Errorf(format, args...))
+	z.s.fault("%s: %w", z.s.config, fmt.Errorf(format, args...))
 }
 
 // is reports whether the file gives a key a value; ZooKeeper does not tell upper case from lower.
@@ -135,7 +126,7 @@ func (z *zoo) addresses() {
 		z.put("admin-addr", off)
 		return
 	case port != "" && host == "":
-		z.note("admin.serverPort",
+		z.s.note("admin.serverPort",
 			"the admin port listens on loopback only; name another admin.serverAddress to open it")
 	case port == "" && host != "":
 		z.seen["admin.serverPort"] = "8080"
@@ -194,7 +185,7 @@ func (z *zoo) cluster() {
 	case len(z.servers) == 0:
 		return
 	case len(z.servers) == 1 && !z.s.LoneVoter:
-		z.note("server."+strconv.Itoa(int(z.servers[0].ID)), "a cluster of one is a single server")
+		z.s.note("server."+strconv.Itoa(int(z.servers[0].ID)), "a cluster of one is a single server")
 		return
 	}
 	var parts []string
@@ -225,7 +216,7 @@ func (z *zoo) cluster() {
 			continue
 		}
 		if z.is("peerType", "observer") && sv.Voter {
-			z.note("peerType", "the line server.%d says participant, which counts", sv.ID)
+			z.s.note("peerType", "the line server.%d says participant, which counts", sv.ID)
 		}
 		if sv.Client != "" && z.seen["clientPort"] == "" {
 			z.put("client-addr", strings.TrimPrefix(sv.Client, "0.0.0.0"))

@@ -93,16 +93,16 @@ func TestZooKeysAreMapped(t *testing.T) {
 		}},
 		{"sasl is not there", base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
 			nil, func(s *settings) bool {
-				return len(s.more.notes) == 1 && s.more.notes[0].key == "authProvider.1"
+				return len(s.notes) == 1 && s.notes[0].key == "authProvider.1"
 			}},
 		{"sasl", base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\njava.security.auth.login.config=/etc/jaas.conf\nsuperUser=root\nsessionRequireClientSASLAuth=true", nil, func(s *settings) bool {
-			return len(s.more.notes) == 0 && s.saslUsers == "/etc/jaas.conf" && s.SASLSuper == "root" &&
+			return len(s.notes) == 0 && s.saslUsers == "/etc/jaas.conf" && s.SASLSuper == "root" &&
 				s.requireAuth == "sasl" && s.SuperDigest == ""
 		}},
 		{"more super users", base +
 			"java.security.auth.login.config=/etc/jaas.conf\nsuperUser=root\nsuperUser.1=joe\nletAnySaslUserDoX=reader", nil, func(s *settings) bool {
-			return len(s.more.notes) == 2 && s.more.notes[0].key == "superUser.1" &&
-				s.more.notes[1].key == "letAnySaslUserDoX" && s.SASLSuper == "root"
+			return len(s.notes) == 2 && s.notes[0].key == "superUser.1" &&
+				s.notes[1].key == "letAnySaslUserDoX" && s.SASLSuper == "root"
 		}},
 		{"required", base + "java.security.auth.login.config=/etc/jaas.conf\nenforce.auth.enabled=true\nenforce.auth.schemes=digest,sasl", nil, func(s *settings) bool {
 			return s.requireAuth == "digest,sasl"
@@ -119,7 +119,7 @@ func TestZooKeysAreMapped(t *testing.T) {
 			}},
 		{"same as always", base +
 			"forceSync=yes\nelectionAlg=3\nreadonlymode.enabled=false\nportUnification=false\nlocalSessionsEnabled=false\nclientPortListenBacklog=-1", nil,
-			func(s *settings) bool { return len(s.more.notes) == 0 }},
+			func(s *settings) bool { return len(s.notes) == 0 }},
 		{"metrics", base + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\nmetricsProvider.exportJvmInfo=false", nil, func(s *settings) bool {
 			return s.MetricsAddr == "0.0.0.0:7000" && !s.jvmMetrics
 		}},
@@ -129,7 +129,7 @@ func TestZooKeysAreMapped(t *testing.T) {
 		}},
 		{"ignored", base + "forceSync=no\npreAllocSize=1\nnetty.x=1\nmetricsProvider.more=1\nwhatever=1\nportUnification=true", nil, func(s *settings) bool {
 			return noted(s, "forceSync", "preAllocSize", "netty.x", "metricsProvider.more", "whatever",
-				"portUnification") && len(s.more.notes) == 6
+				"portUnification") && len(s.notes) == 6
 		}},
 		{"data of a ZooKeeper", "clientPort=2181\ndataDir=$DIR/old", []string{"--ignore-zookeeper-data"},
 			func(s *settings) bool { return strings.HasSuffix(s.DataDir, "/old") }},
@@ -149,7 +149,7 @@ func TestZooKeysAreMapped(t *testing.T) {
 			[]string{"--id", "2"},
 			func(s *settings) bool {
 				return s.peersFlag().String() == "1=127.0.0.1:1,2=127.0.0.1:2:observer" &&
-					slices.Equal(s.Observers, []uint32{2}) && len(s.more.notes) == 0
+					slices.Equal(s.Observers, []uint32{2}) && len(s.notes) == 0
 			}},
 		{"an observer by peerType only", base +
 			"server.1=127.0.0.1:1:11\nserver.2=127.0.0.1:2:12\npeerType=observer", []string{"--id", "2"},
@@ -236,7 +236,7 @@ func TestZooKeeperDataAreNotPassedOver(t *testing.T) {
 // noted says whether the log will have a line about each key.
 func noted(s *settings, keys ...string) bool {
 	for _, key := range keys {
-		if !slices.ContainsFunc(s.more.notes, func(n note) bool { return n.key == key }) {
+		if !slices.ContainsFunc(s.notes, func(n note) bool { return n.key == key }) {
 			return false
 		}
 	}

@@ -223,7 +223,7 @@ func (s *settings) unknownVariables(environ []string) {
 			otherFlags); near != "" {
 			why += ": did you mean " + envName(near) + "?"
 		}
-		s.more.notes = append(s.more.notes, note{name, why})
+		s.note(name, "%s", why)
 	}
 }
 

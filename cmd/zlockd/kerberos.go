@@ -30,8 +30,8 @@ func newKerberos(s *settings, keytab, principal string, log *slog.Logger) (func(
 }
 
 // checkKerberos refuses rules that cannot be parsed.
-func (s *settings) checkKerberos(fail func(string, ...any)) {
+func (s *settings) checkKerberos() {
 	if _, err := kerberos.ParseRules(s.authToLocal); err != nil {
-		fail("--kerberos-rules: %w", err)
+		s.fault("--kerberos-rules: %w", err)
 	}
 }

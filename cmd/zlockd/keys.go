@@ -83,7 +83,7 @@ func whitelist(z *zoo, key, value string) error {
 		if w == "*" || len(w) == 4 && admin.IsWord([4]byte([]byte(w))) {
 			known = append(known, w)
 		} else if w != "" {
-			z.note(key, "there is no four-letter word %s", w)
+			z.s.note(key, "there is no four-letter word %s", w)
 		}
 	}
 	// An empty list allows srvr, which is always allowed.
@@ -113,7 +113,7 @@ const noEffect = "no effect: "
 
 func ignored(why string) rule {
 	return rule{noEffect + why, func(z *zoo, key, _ string) error {
-		z.note(key, "%s", why)
+		z.s.note(key, "%s", why)
 		return nil
 	}}
 }
@@ -145,7 +145,7 @@ func authProvider(z *zoo, key, value string) error {
 	if strings.HasSuffix(value, ".SASLAuthenticationProvider") {
 		if z.seen["java.security.auth.login.config"] == "" && !z.given["sasl-users"] &&
 			!z.given["kerberos-keytab"] {
-			z.note(key, "there are no users: name a JAAS file by java.security.auth.login.config, --sasl-users, or "+
+			z.s.note(key, "there are no users: name a JAAS file by java.security.auth.login.config, --sasl-users, or "+
 				"--kerberos-keytab")
 		}
 		return nil
@@ -231,6 +231,6 @@ func sslOther(_ *zoo, key, value string) error {
 // dataLogDir has no effect, but must not hide existing logs.
 func dataLogDir(z *zoo, key, value string) error {
 	z.s.more.dataLogDir = value
-	z.note(key, "the log is kept under dataDir")
+	z.s.note(key, "the log is kept under dataDir")
 	return nil
 }

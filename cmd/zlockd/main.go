@@ -105,7 +105,11 @@ func (d *daemon) serveWith(args []string) int {
 		q.tellBy(log)
 		s.LogLost = q.lost
 	}
-	for _, n := range s.more.notes {
+	for _, n := range s.notes {
+		if n.key == "" {
+			log.Warn(n.why)
+			continue
+		}
 		log.Warn("no effect: "+n.why, "file", s.config, "key", n.key)
 	}
 	return d.serve(args, s, log)
@@ -117,15 +121,17 @@ func readSettings(args []string) (*settings, error) {
 	if err != nil || s.help || s.version {
 		return s, err
 	}
-	var errConfig error
+	s.flags = flags
 	if s.config != "" {
-		errConfig = applyConfig(s, flags)
+		if err := applyConfig(s, flags); err != nil {
+			s.faults = append(s.faults, err)
+		}
 		s.noteOrigin(flags, s.config)
 	}
-	s.flags = flags
 	s.unknownVariables(os.Environ())
 	s.complete(flags.Changed)
-	return s, errors.Join(errConfig, s.check(flags))
+	s.check()
+	return s, errors.Join(s.faults...)
 }
 
 // serve runs the server until a signal comes or the server fails.

@@ -21,7 +21,7 @@ func newKerberos(s *settings, _, _ string, _ *slog.Logger) (func(io.Reader) sasl
 }
 
 // checkKerberos refuses every option that asks for Kerberos.
-func (s *settings) checkKerberos(fail func(string, ...any)) {
+func (s *settings) checkKerberos() {
 	for _, o := range []struct {
 		flag  string
 		asked bool
@@ -33,7 +33,7 @@ func (s *settings) checkKerberos(fail func(string, ...any)) {
 		{"remove-realm", s.removeRealm},
 	} {
 		if o.asked {
-			fail("--kerberos-%s: %w", o.flag, errNoKerberos)
+			s.fault("--kerberos-%s: %w", o.flag, errNoKerberos)
 		}
 	}
 }

@@ -63,23 +63,23 @@ func newSASL(s *settings, log *slog.Logger) (*sasl.Mechanisms, error) {
 }
 
 // checkSASL reports flags of authentication that would let no client in.
-func (s *settings) checkSASL(fail func(string, ...any)) {
+func (s *settings) checkSASL() {
 	required := words(s.requireAuth)
 	for _, scheme := range required {
 		if !slices.Contains(authSchemes, scheme) {
-			fail("--require-auth %q is unknown: want %s", scheme, strings.Join(authSchemes, ", "))
+			s.fault("--require-auth %q is unknown: want %s", scheme, strings.Join(authSchemes, ", "))
 		}
 	}
 	switch {
 	case s.saslUsers != "" || s.keytab != "":
 	case slices.Contains(required, "sasl"):
-		fail("--require-auth sasl needs --sasl-users or --kerberos-keytab: nobody could authenticate")
+		s.fault("--require-auth sasl needs --sasl-users or --kerberos-keytab: nobody could authenticate")
 	case s.SASLSuper != "":
-		fail("--sasl-super needs --sasl-users or --kerberos-keytab")
+		s.fault("--sasl-super needs --sasl-users or --kerberos-keytab")
 	case s.principal != "":
-		fail("--kerberos-principal needs --kerberos-keytab")
+		s.fault("--kerberos-principal needs --kerberos-keytab")
 	}
-	s.checkKerberos(fail)
+	s.checkKerberos()
 	if fips140.Enforced() { // GODEBUG=fips140=only
 		for _, o := range []struct {
 			flag  string
@@ -90,13 +90,13 @@ func (s *settings) checkSASL(fail func(string, ...any)) {
 			{"require-auth digest", slices.Contains(required, "digest")},
 		} {
 			if o.given {
-				fail("--%s: it needs SHA-1, which fips140=only refuses: leave it out, and name the super user by "+
+				s.fault("--%s: it needs SHA-1, which fips140=only refuses: leave it out, and name the super user by "+
 					"--x509-super", o.flag)
 			}
 		}
 	}
 	if slices.Equal(required, []string{"x509"}) && s.clientTLS.CA == "" {
-		fail("--require-auth x509 needs --tls-ca: nobody could show a certificate")
+		s.fault("--require-auth x509 needs --tls-ca: nobody could show a certificate")
 	}
 }
 

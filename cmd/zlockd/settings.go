@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -40,6 +41,14 @@ type settings struct {
 
 	// Only a zoo.cfg sets these.
 	more zooSettings
+
+	faults []error // why a server with these settings would not start
+	notes  []note  // what else an operator should know of them
+}
+
+// fault records why a server would not start, and what to do about it.
+func (s *settings) fault(format string, args ...any) {
+	s.faults = append(s.faults, fmt.Errorf(format, args...))
 }
 
 // zooSettings are the few settings that a zoo.cfg has, and neither a flag nor the server's options.
@@ -47,11 +56,14 @@ type zooSettings struct {
 	dataLogDir    string
 	tlsClientAuth string // none, want, need; empty: need with --tls-ca
 	tls13         bool   // nothing older
-	notes         []note // lines without effect, for the log
 }
 
-// note says why a line of a zoo.cfg has no effect.
+// note says why a key of a zoo.cfg or a variable has no effect; without key it is a remark of another kind.
 type note struct{ key, why string }
+
+func (s *settings) note(key, format string, args ...any) {
+	s.notes = append(s.notes, note{key, fmt.Sprintf(format, args...)})
+}
 
 // durationValue is a duration. A bare number counts units; it is refused where the unit is 0.
 type durationValue struct {
