@@ -223,18 +223,17 @@ func marginFor(killAfter time.Duration) time.Duration { return killAfter + 2*tim
 // two heartbeats before the margin begins. It repeats the rule of package client, which
 // decides.
 func neededTimeout(margin time.Duration) time.Duration {
-	return (time.Duration(float64(margin)/(1-drift-2*beat)) + time.Second - 1).Truncate(time.Second)
+	return (time.Duration(float64(margin)/beforeMargin) + time.Second - 1).Truncate(time.Second)
 }
 
 // killFor returns the longest --kill-after, in whole seconds, for a session timeout.
 func killFor(timeout time.Duration) time.Duration {
-	return max(0, (time.Duration(float64(timeout)*(1-drift-2*beat)) - 2*time.Second).Truncate(time.Second))
+	return max(0, (time.Duration(float64(timeout)*beforeMargin) - 2*time.Second).Truncate(time.Second))
 }
 
-const (
-	drift = 0.005 // client's default
-	beat  = 0.2   // the part of the session timeout between two heartbeats
-)
+// beforeMargin is the part of a session timeout that can be a margin: not what clocks may drift, nor two
+// heartbeats.
+const beforeMargin = 1 - 0.005 - 2*0.2
 
 // describe names the locks in messages.
 func (f *lockFlags) describe(paths []string) string {

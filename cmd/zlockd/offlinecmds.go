@@ -87,8 +87,8 @@ func (c *dataCall) made(dir, next string, run func() (*offline.Made, error)) err
 	}
 	fmt.Fprintf(c.out, "%s: %d nodes, %d sessions, zxid 0x%x, in %v\n%s\n", dir, m.Nodes, m.Sessions, m.Zxid,
 		took.Round(time.Millisecond), next)
-	return c.answer(madeAnswer{c.Name, dir, m.Cluster, hexZxid(m.Zxid), m.Nodes, m.Sessions,
-		append([]string{}, m.Left...), append([]string{}, m.Notes...), took.Seconds()})
+	m.Left, m.Notes = append([]string{}, m.Left...), append([]string{}, m.Notes...) // [] in JSON, not null
+	return c.answer(madeAnswer{c.Name, dir, hexZxid(m.Zxid), m, took.Seconds()})
 }
 
 // list prints the first of some paths.

@@ -15,15 +15,11 @@ import (
 
 // madeAnswer is the answer of import, export and restore.
 type madeAnswer struct {
-	Command  string   `json:"command"`
-	Path     string   `json:"path"`
-	Cluster  string   `json:"cluster,omitempty"`
-	Zxid     string   `json:"zxid"`
-	Nodes    int      `json:"nodes"`
-	Sessions int      `json:"sessions"`
-	Left     []string `json:"left"`
-	Notes    []string `json:"notes"`
-	Seconds  float64  `json:"seconds"`
+	Command string `json:"command"`
+	Path    string `json:"path"`
+	Zxid    string `json:"zxid"`
+	*offline.Made
+	Seconds float64 `json:"seconds"`
 }
 
 func hexZxid(zxid int64) string { return fmt.Sprintf("0x%x", zxid) }

@@ -16,12 +16,12 @@ import (
 
 // Made says what a new data directory holds.
 type Made struct {
-	Cluster  string
-	Zxid     int64
-	Nodes    int
-	Sessions int
-	Left     []string // ephemeral nodes that were left out
-	Notes    []string
+	Cluster  string   `json:"cluster,omitempty"`
+	Zxid     int64    `json:"-"`
+	Nodes    int      `json:"nodes"`
+	Sessions int      `json:"sessions"`
+	Left     []string `json:"left"` // ephemeral nodes that were left out
+	Notes    []string `json:"notes"`
 }
 
 // Import makes the data directory of a server, a cluster by itself, from a ZooKeeper's data. With

@@ -31,10 +31,9 @@ func LoadContent(path, logDir string) (*Content, error) {
 		return nil, err
 	}
 	switch kind {
-	case DataDir, Backup:
 	case ZooLog:
 		return nil, fmt.Errorf("%s is a log: name the directory it is in", path)
-	default:
+	case ZooKeeperDir, ZooSnapshot:
 		z, err := LoadZooKeeper(ZooKeeperOptions{From: path, LogDir: logDir})
 		if err != nil {
 			return nil, err
