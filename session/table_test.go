@@ -61,6 +61,44 @@ func TestIDsStayUniqueWhenTheCounterGoesRound(t *testing.T) {
 			must.That(t, s.ID > last, "All: %#x after %#x", s.ID, last)
 			last = s.ID
 		})
+		checkEnded(t, tab)
+	}
+}
+
+// checkEnded counts the ended sessions whose ids the table still lists. The table shrinks its lists by that
+// number.
+func checkEnded(t *testing.T, tab *Table) {
+	t.Helper()
+	for c, l := range tab.order {
+		ended := 0
+		for at, s := range l.live {
+			if s == nil {
+				ended++
+			} else {
+				must.Equal(t, tab.byID[l.ids[at]], s, "session %#x", l.ids[at])
+			}
+		}
+		must.Equal(t, l.ended, ended, "ended sessions of creator %d", c)
+	}
+}
+
+// A session may come back under an id that ended, from a backup, again and again.
+func TestIDsThatEndAndComeBack(t *testing.T) {
+	tab := NewTable(1)
+	for round := range 10 {
+		for i := range int64(40) {
+			must.That(t, tab.Adopt(Session{ID: 1 + i}), "round %d: session %d", round, 1+i)
+			checkEnded(t, tab)
+		}
+		for i := range int64(40) {
+			if i%4 > 0 || round%2 > 0 { // the list shrinks in every second round
+				must.That(t, tab.Remove(1+i), "round %d: session %d", round, 1+i)
+			}
+			checkEnded(t, tab)
+		}
+		for i := range int64(40) {
+			tab.Remove(1 + i)
+		}
 	}
 }
 

@@ -87,6 +87,17 @@ func TestAnyDifferenceShowsInTheDigest(t *testing.T) {
 		tr.Apply(&tree.Change{Zxid: 1, Time: 5, Session: 1}, jute.OpCreate, createBody("/z", "x", 0), nil)
 		return tr, &tree.Change{Zxid: 2, Time: 6, Session: 1}
 	}
+	data := func(path, data string) []byte {
+		return jute.AppendInt(jute.AppendString(jute.AppendString(nil, path), data), -1)
+	}
+	acl := func(path string, perms int32) []byte {
+		list := []jute.ACL{{Perms: perms | jute.PermAdmin, ID: jute.WorldAnyone[0].ID}}
+		return jute.AppendInt(jute.AppendACL(jute.AppendString(nil, path), list), -1)
+	}
+	setTwice := func(t *tree.Tree, c *tree.Change, op jute.OpCode, body []byte) {
+		t.Apply(c, op, body, nil)
+		t.Apply(c, op, body, nil)
+	}
 	seen := map[uint64]string{}
 	for name, f := range map[string]func(*tree.Tree, *tree.Change){
 		"nothing": func(*tree.Tree, *tree.Change) {},
@@ -145,8 +156,20 @@ func TestAnyDifferenceShowsInTheDigest(t *testing.T) {
 			t.Apply(c, jute.OpSetACL, jute.AppendInt(jute.AppendACL(jute.AppendString(nil, "/a"), jute.WorldAnyone),
 				-1), nil)
 		},
-		"counter": func(t *tree.Tree, c *tree.Change) { t.SetCounter("/a", 5) },
-		"config":  func(t *tree.Tree, c *tree.Change) { t.SetConfig(c, []byte("x")) },
+		"setData to other data":       func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpSetData, data("/a", "y"), nil) },
+		"setData of another node":     func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpSetData, data("/z", "x"), nil) },
+		"setACL to another list":      func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpSetACL, acl("/a", 1), nil) },
+		"setACL to another of them":   func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpSetACL, acl("/a", 2), nil) },
+		"setACL of another node":      func(t *tree.Tree, c *tree.Change) { t.Apply(c, jute.OpSetACL, acl("/z", 1), nil) },
+		"setACL later":                func(t *tree.Tree, c *tree.Change) { c.Zxid++; t.Apply(c, jute.OpSetACL, acl("/a", 1), nil) },
+		"setACL twice":                func(t *tree.Tree, c *tree.Change) { setTwice(t, c, jute.OpSetACL, acl("/a", 1)) },
+		"setData twice":               func(t *tree.Tree, c *tree.Change) { setTwice(t, c, jute.OpSetData, data("/a", "y")) },
+		"counter":                     func(t *tree.Tree, c *tree.Change) { t.SetCounter("/a", 5) },
+		"another counter":             func(t *tree.Tree, c *tree.Change) { t.SetCounter("/a", 6) },
+		"the counter of another node": func(t *tree.Tree, c *tree.Change) { t.SetCounter("/z", 5) },
+		"config":                      func(t *tree.Tree, c *tree.Change) { t.SetConfig(c, []byte("x")) },
+		"another config":              func(t *tree.Tree, c *tree.Change) { t.SetConfig(c, []byte("y")) },
+		"config later":                func(t *tree.Tree, c *tree.Change) { c.Zxid++; t.SetConfig(c, []byte("x")) },
 	} {
 		tr, c := base()
 		f(tr, c)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"strings"
 	"sync"
@@ -108,12 +109,25 @@ func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 		}()
 		return done
 	}
-	for name, end := range map[string]func(){
-		"the server is back":     func() { p.reach.note(2, nil) },
-		"this one leads no more": func() { h.replicates.Store(false) },
+	install := func() <-chan error {
+		done := make(chan error, 1)
+		go func() {
+			var resp raft.InstallSnapshotResponse
+			done <- m.InstallSnapshot(ServerID(2), away, &raft.InstallSnapshotRequest{Term: 3, Size: 5}, &resp,
+				strings.NewReader("state"))
+		}()
+		return done
+	}
+	for name, c := range map[string]struct {
+		send func() <-chan error
+		end  func()
+	}{
+		"the server is back":                {append, func() { p.reach.note(2, nil) }},
+		"this one leads no more":            {append, func() { h.replicates.Store(false) }},
+		"the server is back for a snapshot": {install, func() { p.reach.note(2, nil) }},
 	} {
 		h.replicates.Store(true)
-		failed := append()
+		failed := c.send()
 		for p.reach.again(2) == nil {
 			time.Sleep(time.Millisecond)
 		}
@@ -122,7 +136,7 @@ func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 			t.Errorf("before %s it failed: %v", name, err)
 		case <-time.After(50 * time.Millisecond):
 		}
-		end()
+		c.end()
 		expect.Fails(t, <-failed, "when %s: no error", name)
 		p.reach.note(2, nil)
 	}
@@ -277,4 +291,44 @@ func TestReachSaysEachThingOnce(t *testing.T) {
 			expect.Has(t, lines[i], w, "line %d", i+1)
 		}
 	})
+}
+
+// A leader tells no follower more than it knows itself: that an entry is committed as of its own word, and no
+// entry beyond the message, nor one that is not durable here.
+func TestCommitIndexThatIsSent(t *testing.T) {
+	entries := []*raft.Log{{Index: 6}, {Index: 7}, {Index: 8}}
+	for _, c := range []struct {
+		commit, durable uint64
+		entries         []*raft.Log
+		want            uint64
+	}{
+		{3, 100, entries, 3}, {6, 100, entries, 6}, {8, 100, entries, 8}, {9, 100, entries, 8},
+		{3, 6, entries, 3}, {6, 6, entries, 6}, {7, 6, entries, 6}, {9, 7, entries, 7},
+		{4, 100, nil, 4}, {5, 100, nil, 5}, {6, 100, nil, 5}, {5, 4, nil, 4}, {0, 100, nil, 0},
+	} {
+		one, two := open(t, 1, &host{}), open(t, 2, &host{})
+		follower := one.Transport(func() uint64 { return math.MaxUint64 })
+		m := two.Transport(func() uint64 { return c.durable })
+		told := make(chan uint64, 1)
+		go func() {
+			most := uint64(0)
+			for rpc := range follower.Consumer() {
+				req := rpc.Command.(*raft.AppendEntriesRequest)
+				most = max(most, req.LeaderCommitIndex)
+				rpc.Respond(&raft.AppendEntriesResponse{Term: req.Term, Success: true}, nil)
+				if len(req.Entries) == len(c.entries) {
+					told <- most
+					return
+				}
+			}
+		}()
+		req := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
+			Term: 3, PrevLogEntry: 5, PrevLogTerm: 2, Entries: c.entries, LeaderCommitIndex: c.commit}
+		was := req.LeaderCommitIndex
+		var resp raft.AppendEntriesResponse
+		must.OK(t, m.AppendEntries(ServerID(1), raft.ServerAddress(one.Addr()), &req, &resp))
+		expect.Equal(t, <-told, c.want, "commit index %d with %d entries of which %d are durable", c.commit,
+			len(c.entries), c.durable)
+		expect.Equal(t, req.LeaderCommitIndex, was, "raft's own message is changed")
+	}
 }
