@@ -111,7 +111,8 @@ func (a adminClient) ask(ctx context.Context, path string, q url.Values, into an
 
 func addServerFlags(fs *pflag.FlagSet) *adminFlags {
 	f := &adminFlags{}
-	fs.BoolVar(&f.server, "server", false, "let a zlockd tell, by its admin listener, rather than read node by node")
+	fs.BoolVar(&f.server, "server", false,
+		"let a zlockd tell, by its admin listener, rather than read node by node")
 	f.addTo(fs)
 	return f
 }

@@ -27,7 +27,8 @@ it holds everything. Make a server of it with: zlockd restore FILE --data-dir NE
 }
 
 func exportCommand() *command {
-	return fetchCommand("export", "zookeeper", "write the whole state of a running zlockd as a ZooKeeper's snapshot",
+	return fetchCommand("export", "zookeeper",
+		"write the whole state of a running zlockd as a ZooKeeper's snapshot",
 		`As backup, but a snapshot from which a ZooKeeper 3.8 or 3.9 starts: the name that it
 must have is printed. A stopped server is exported by: zlockd export.`)
 }

@@ -293,7 +293,8 @@ func (c *call) probe(ctx context.Context, f *finding, chroot string, conn *conne
 	}
 	ctx, cancel := context.WithTimeout(ctx, conn.connectTimeout)
 	defer cancel()
-	raw, err := zk.Dial(ctx, f.Server, zk.Options{Timeout: conn.sessionTimeout, Auth: conn.credentials, TLS: cfg})
+	o := zk.Options{Timeout: conn.sessionTimeout, Auth: conn.credentials, TLS: cfg}
+	raw, err := zk.Dial(ctx, f.Server, o)
 	if err != nil {
 		return fmt.Errorf("no second session: %w", err)
 	}

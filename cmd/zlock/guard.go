@@ -198,7 +198,7 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 	c := &child{target: target{pid: n.Started, group: l.Group == 0}, news: make(chan news)}
 	if !c.group { // the strays are children of zlock by adoption
 		c.strays = func() []int {
-			return slices.DeleteFunc(childrenOf(os.Getpid()), func(pid int) bool { return pid == c.pid || pid == g.pid })
+			return slices.DeleteFunc(childrenOf(os.Getpid()), func(p int) bool { return p == c.pid || p == g.pid })
 		}
 	}
 	go c.follow(g)

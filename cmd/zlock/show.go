@@ -154,8 +154,8 @@ func (c *call) showEntry(p *printer, q *recipe.Queue, e recipe.Entry, holds bool
 		reason += " (asked back" + byText(r.By) + ")"
 	}
 	if p.format == formatPlain {
-		p.row(obj, pos, modeLetter(e.Mode), hostOf(e), pid, since, obj.BlockedBy, reason, e.Node, e.Session, e.Token,
-			e.Maker)
+		p.row(obj, pos, modeLetter(e.Mode), hostOf(e), pid, since, obj.BlockedBy, reason,
+			e.Node, e.Session, e.Token, e.Maker)
 		return
 	}
 	p.row(obj, pos, modeLetter(e.Mode), hostOf(e), pid, mark+clock(since), hosts[obj.BlockedBy], reason)

@@ -73,7 +73,8 @@ func (s *settings) checkCertificate(now time.Time, f tlsFlags, cert, key, ca []b
 	pair, err := tls.X509KeyPair(cert, key)
 	switch {
 	case err != nil && strings.Contains(string(key), "ENCRYPTED"):
-		s.fault("--%s-key %s is encrypted: store it without a passphrase, readable by the server only", flag, keyFile)
+		s.fault("--%s-key %s is encrypted: store it without a passphrase, readable by the server only", flag,
+			keyFile)
 		return
 	case err != nil:
 		s.fault("--%s-cert %s and --%s-key %s do not go together: %w", flag, certFile, flag, keyFile, err)
@@ -103,8 +104,8 @@ func (s *settings) checkCertificate(now time.Time, f tlsFlags, cert, key, ca []b
 	}
 	if ca != nil && what == "" {
 		if err := signedBy(pair, ca, now); err != nil {
-			s.fault("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing behind it in "+
-				"the file: %w", flag, certFile, flag, f.CA, err)
+			s.fault("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing behind it "+
+				"in the file: %w", flag, certFile, flag, f.CA, err)
 		}
 	}
 }

@@ -35,7 +35,8 @@ func (s *settings) complete(given func(flag string) bool) {
 func (s *settings) check() {
 	given := s.flags.Changed
 	s.flags.VisitAll(func(f *pflag.Flag) {
-		if _, usage := pflag.UnquoteUsage(f); strings.HasPrefix(f.Value.Type(), "int") && f.Value.String()[0] == '-' {
+		if strings.HasPrefix(f.Value.Type(), "int") && f.Value.String()[0] == '-' {
+			_, usage := pflag.UnquoteUsage(f)
 			s.fault("--%s %s is negative: %s", f.Name, f.Value, usage)
 		}
 	})
@@ -201,7 +202,8 @@ func isDigest(s string) bool {
 func (s *settings) checkTLS() {
 	if s.SecureAddr == "" {
 		if s.clientTLS.Cert != "" || s.clientTLS.Key != "" || s.clientTLS.CA != "" {
-			s.fault("--tls-cert, --tls-key and --tls-ca are for --secure-client-addr: give the address to serve TLS on")
+			s.fault("--tls-cert, --tls-key and --tls-ca are for --secure-client-addr: give the address to serve " +
+				"TLS on")
 		}
 	} else if s.clientTLS.Cert == "" || s.clientTLS.Key == "" {
 		s.fault("--secure-client-addr needs --tls-cert and --tls-key")
@@ -213,7 +215,8 @@ func (s *settings) checkTLS() {
 		s.fault("--peer-tls-cert, --peer-tls-key and --peer-tls-ca belong together: give all three")
 	}
 	if n := count(s.adminTLS.Cert, s.adminTLS.Key); n == 1 || n == 0 && s.adminTLS.CA != "" {
-		s.fault("--admin-tls-cert and --admin-tls-key belong together, and --admin-tls-ca needs both: give them too")
+		s.fault("--admin-tls-cert and --admin-tls-key belong together, and --admin-tls-ca needs both: give them " +
+			"too")
 	}
 	if s.PeerInsecure && s.peerTLS.Cert != "" {
 		s.fault("--peer-insecure and --peer-tls-cert contradict each other: leave one out")

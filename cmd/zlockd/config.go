@@ -201,7 +201,8 @@ func (z *zoo) cluster() {
 		file := filepath.Join(z.s.DataDir, "myid")
 		text, err := tlsfiles.ReadFile(file)
 		if err != nil {
-			z.wrong("there are server lines, but which of them is this? %w (write the number there, or give --id)", err)
+			z.wrong("there are server lines, but which of them is this? %w (write the number there, or give --id)",
+				err)
 			return
 		}
 		if z.s.ID, err = zooID(string(text)); err != nil {

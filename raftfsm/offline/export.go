@@ -41,8 +41,8 @@ func Export(ctx context.Context, s *state.State, dir string, keep bool) (m *Made
 			log = zkfiles.AppendLogEntry(log, none)
 		}
 		epoch := fmt.Append(nil, zxid>>32)
-		for name, content := range map[string][]byte{fmt.Sprintf("log.%x", max(zxid, 1)): log, "currentEpoch": epoch,
-			"acceptedEpoch": epoch} {
+		for name, content := range map[string][]byte{fmt.Sprintf("log.%x", max(zxid, 1)): log,
+			"currentEpoch": epoch, "acceptedEpoch": epoch} {
 			if err == nil {
 				err = vfs.WriteFile(vfs.OS, filepath.Join(to, name), content)
 			}
