@@ -119,7 +119,7 @@ func (b *DoubleBarrier) enter(ctx context.Context, e *epoch) (*Member, error) {
 	c := b.c
 	a := attempt{c: c, cfg: c.locks.with(nil), task: taskOf(ctx)}
 	id := newNodeID(e.sid)
-	made, _, err := c.create(ctx, e, newNode{id: id, Create: zk.Create{
+	made, _, err := c.create(ctx, e, newNode{Create: zk.Create{
 		Path: recipe.Join(b.path, id.UUID()), Data: a.data(), ACL: a.cfg.acl, Mode: zk.Ephemeral,
 	}})
 	if err != nil {

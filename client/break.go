@@ -149,7 +149,7 @@ func (i *Inspector) BreakExpired(ctx context.Context, path, node string, token f
 // serverClock returns the server's time, from a node that it makes in the directory.
 func (c *Client) serverClock(ctx context.Context, e *epoch, dir string) (int64, error) {
 	id := newNodeID(e.sid)
-	made, _, err := c.create(ctx, e, newNode{id: id, Create: zk.Create{
+	made, _, err := c.create(ctx, e, newNode{Create: zk.Create{
 		Path: recipe.Join(dir, "_clock_"+id.Hex()), ACL: zk.WorldACL(zk.PermAll), Mode: zk.Ephemeral,
 	}})
 	if err != nil {

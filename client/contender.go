@@ -24,11 +24,13 @@ func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 		}
 	}
 	asked, on := a.c.opt.clock.Now(), a.c.count.wire.Connections.Load()
-	made, names, err := a.c.create(ctx, e, q.node(e, a))
+	id := newNodeID(e.sid)
+	made, names, err := a.c.create(ctx, e, q.node(a, id))
 	if err != nil {
 		return nil, err
 	}
 	w := newWaiter(e, a, q, made[0])
+	w.id = id
 	w.asked, w.made, w.took = asked, on, a.c.opt.clock.Now().Mono-asked.Mono
 	a.enqueued(w.created)
 	h, err := w.wait(ctx, names)
@@ -44,9 +46,9 @@ func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 }
 
 // node describes the node of a new contender.
-func (q queue) node(e *epoch, a *attempt) newNode {
-	n := newNode{id: newNodeID(e.sid), lasting: a.cfg.lasting(), list: true}
-	path := recipe.Join(a.dir, recipe.NodeName(q.Layout, q.Kind, n.id, a.c.owner.Host))
+func (q queue) node(a *attempt, id recipe.ID) newNode {
+	n := newNode{lasting: a.cfg.lasting(), list: true}
+	path := recipe.Join(a.dir, recipe.NodeName(q.Layout, q.Kind, id, a.c.owner.Host))
 	n.Create = zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: zk.EphemeralSequential}
 	return n
 }
@@ -76,7 +78,8 @@ func (q queue) precheck(ctx context.Context, e *epoch, a *attempt) error {
 type waiter struct {
 	place
 	q    queue
-	self recipe.Contender // what the own name says
+	id   recipe.ID        // of the own node
+	self recipe.Contender // what its name says
 
 	asked  reading // before the server was asked for the place
 	made   uint64  // the connection then
@@ -357,7 +360,7 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 		}
 	}
 	h := newHold(w.a, w.e, w.a.mode, fence.Token(w.stat.Czxid),
-		heldNode{path: w.path, id: w.place.id, seq: w.self.Seq, w: w.own})
+		heldNode{path: w.path, w: w.own})
 	h.unmark = w.unmark
 	if w.waited {
 		w.c.paces.note(w.a.dir, time.Since(w.begun)/time.Duration(w.ahead))

@@ -18,7 +18,6 @@ import (
 // newNode is an ephemeral node to create. The id in its name makes the name unique.
 type newNode struct {
 	zk.Create
-	id      recipe.ID
 	lasting bool // the directory must not be removed when it is empty
 
 	// Of the first of several nodes.
@@ -41,7 +40,6 @@ func (n newNode) in(names []string) (found []string) {
 
 // created is a node that exists, or did when the client saw its creation.
 type created struct {
-	id         recipe.ID
 	path, name string // its name is the end of its path
 	stat       zk.Stat
 	data       []byte
@@ -49,7 +47,7 @@ type created struct {
 
 // at returns the node as the server made it.
 func (n newNode) at(path string, stat zk.Stat) created {
-	return created{id: n.id, path: path, name: recipe.Base(path), stat: stat, data: n.Data}
+	return created{path: path, name: recipe.Base(path), stat: stat, data: n.Data}
 }
 
 // create creates ephemeral nodes, all or none. A lost reply neither leaves a node behind nor makes a

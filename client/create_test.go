@@ -109,7 +109,7 @@ func TestE10NodeOfADyingSessionIsNotAdopted(t *testing.T) {
 	e := must.Get(c.epoch(testCtx(t)))(t)
 	// A node with our id that belongs to another session.
 	id := newNodeID(e.sid)
-	n := newNode{id: id}
+	n := newNode{}
 	n.Path = d + "/" + recipe.NodeName(LayoutCurator, recipe.RoleLock, id, "")
 	p := must.Get(o.Create(n.Path, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)))(t)
 	must.That(t, must.Get(c.recover(testCtx(t), e, []newNode{n}))(t) == nil, "adopted %s", p)

@@ -16,8 +16,6 @@ import (
 // heldNode is a node that stands for a hold.
 type heldNode struct {
 	path string
-	id   recipe.ID
-	seq  int32
 	lock string    // the path of its lock, if the hold is of several
 	w    *zk.Watch // set on it before the grant, if any
 	// place marks a place in the queue that the hold keeps while another node stands for it.

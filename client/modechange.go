@@ -51,9 +51,9 @@ func (h *hold) awaitChange(ctx context.Context) {
 
 // replace records the mode and the node of the hold after an upgrade or a downgrade. The token
 // stays unless one is given.
-func (h *hold) replace(mode fence.Mode, token fence.Token, unmark []zk.Op, node heldNode) {
+func (h *hold) replace(mode fence.Mode, token fence.Token, unmark []zk.Op, path string) {
 	h.mu.Lock()
-	h.nodes, h.mode, h.unmark = []heldNode{node}, mode, unmark
+	h.nodes, h.mode, h.unmark = []heldNode{{path: path}}, mode, unmark
 	if token != 0 {
 		h.token = token
 	}
@@ -145,9 +145,8 @@ func (h *hold) becomeReader(ctx context.Context) error {
 	if !h.rw {
 		return fmt.Errorf("%w: only a read-write lock can be downgraded", ErrUnsupported)
 	}
-	id := newNodeID(h.e.sid)
-	fresh, data := h.readNode(id)
-	node := newNode{id: id, Create: zk.Create{Path: fresh.path, Data: data, ACL: h.cfg.acl, Mode: zk.Ephemeral}}
+	path, data := h.readNode(newNodeID(h.e.sid))
+	node := newNode{Create: zk.Create{Path: path, Data: data, ACL: h.cfg.acl, Mode: zk.Ephemeral}}
 	h.mu.Lock()
 	old, unmark := h.nodes, h.unmark
 	h.mu.Unlock()
@@ -157,7 +156,7 @@ func (h *hold) becomeReader(ctx context.Context) error {
 		refused, _ := errors.AsType[*zk.MultiError](err)
 		switch {
 		case err == nil:
-			h.replace(fence.Shared, 0, nil, fresh)
+			h.replace(fence.Shared, 0, nil, path)
 		case errors.Is(err, zk.ErrNoNode) && refused != nil && refused.Index > 1 && len(old) > 1:
 			old = old[:1] // another client removed the writer's place in the queue
 			continue
@@ -172,17 +171,17 @@ func (h *hold) becomeReader(ctx context.Context) error {
 }
 
 // readNode describes the node that stands for a read hold in the place of h.
-func (h *hold) readNode(id recipe.ID) (heldNode, []byte) {
+func (h *hold) readNode(id recipe.ID) (path string, data []byte) {
 	if h.cfg.policySet {
 		// The fresh id makes the door's mark stale.
 		n := recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}
-		return heldNode{path: recipe.Join(h.path, n.Name(true)), id: id}, policyHoldData(h.attempt)
+		return recipe.Join(h.path, n.Name(true)), policyHoldData(h.attempt)
 	}
 	// It takes the write node's number, so that no waiting writer is before it.
 	old := h.nodesNow()[0]
-	name := recipe.NodeName(h.cfg.layout, recipe.RoleRead, id, h.c.owner.Host) + fmt.Sprintf("%010d", old.seq)
-	path := recipe.Join(recipe.Parent(old.path), name)
-	return heldNode{path: path, id: id, seq: old.seq}, h.data()
+	writer, _, _ := recipe.ParseName(recipe.Base(old.path))
+	name := recipe.NodeName(h.cfg.layout, recipe.RoleRead, id, h.c.owner.Host) + fmt.Sprintf("%010d", writer.Seq)
+	return recipe.Join(old.dir(), name), h.data()
 }
 
 // overErr returns why the hold is over.
@@ -238,7 +237,8 @@ func (l *Lease) upgrade(ctx context.Context, try bool) error {
 // upgrade turns the read hold of a lock with a policy into the write hold, ahead of all waiters.
 func (h *hold) upgrade(ctx context.Context, try bool) error {
 	own := h.nodesNow()[0]
-	w := newPolicyWaiter(h.attempt, h.e, own.id)
+	reader, _ := recipe.ParsePolicyNode(recipe.Base(own.path))
+	w := newPolicyWaiter(h.attempt, h.e, reader.ID)
 	w.upgrades = true
 	err := w.upgrade(ctx, h, own, try)
 	if err == nil || !w.closed || h.e.ended() {
@@ -309,8 +309,7 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	defer h.endChange()
 	n := w.holdNode(recipe.UpgradeGrant(w.id))
 	become := func(made created) error {
-		token, held := fence.Token(made.stat.Czxid), heldNode{path: n.Path, id: w.id}
-		h.replace(fence.Exclusive, token, w.dir.unmark(h.cfg), held)
+		h.replace(fence.Exclusive, fence.Token(made.stat.Czxid), w.dir.unmark(h.cfg), n.Path)
 		return h.lostInChange()
 	}
 	n.late = func(made created) { _ = become(made) }

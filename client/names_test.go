@@ -172,7 +172,7 @@ func TestE20SequenceWraps(t *testing.T) {
 		c := dial(t)
 		e := must.Get(c.epoch(testCtx(t)))(t)
 		a := &attempt{c: c, path: d, dir: d, mode: fence.Exclusive, cfg: c.locks.with(nil)}
-		n := queue{}.node(e, a)
+		n := queue{}.node(a, newNodeID(e.sid))
 		n.Path, n.Mode = n.Path+fmt.Sprintf("%010d", seq), 1 // ephemeral
 		made, _, err := c.create(testCtx(t), e, n)
 		must.OK(t, err)
@@ -233,7 +233,8 @@ func TestE20OnAServerThatWraps(t *testing.T) {
 		}
 		must.That(t, l.Token() > token, "token %d after %d", l.Token(), token)
 		token = l.Token()
-		seqs = append(seqs, l.h.nodes[0].seq)
+		c, _, _ := recipe.ParseName(recipe.Base(l.Node()))
+		seqs = append(seqs, c.Seq)
 		unlock(t, l)
 	}
 	if want := []int32{math.MaxInt32 - 1, math.MaxInt32, math.MinInt32, math.MinInt32 + 1}; !slices.Equal(seqs,

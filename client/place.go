@@ -193,7 +193,7 @@ func delayRecord(holder string) []byte { return recipe.Record{Holder: &holder}.E
 // the dead holder, so that the next reader need not wait again. The own node stays first all the
 // time. Only contenders' marks are overwritten, never the data of another program.
 func (w *waiter) lockDelay(ctx context.Context, names []string) error {
-	own := w.place.id.UUID()
+	own := w.id.UUID()
 	for waited := false; ; {
 		dir, err := w.e.conn.Get(ctx, w.a.dir)
 		if err != nil {

@@ -24,7 +24,6 @@ func policyAcquire(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 // policyWaiter is one attempt in one session.
 type policyWaiter struct {
 	waiter
-	id     recipe.ID
 	queued bool
 	dir    policyDir
 
@@ -38,8 +37,8 @@ type policyWaiter struct {
 
 func newPolicyWaiter(a *attempt, e *epoch, id recipe.ID) *policyWaiter {
 	return &policyWaiter{
-		waiter: waiter{place: place{c: a.c, e: e, a: a}}, id: id,
-		dir: policyDir{c: a.c, e: e, path: a.dir},
+		waiter: waiter{place: place{c: a.c, e: e, a: a}, id: id},
+		dir:    policyDir{c: a.c, e: e, path: a.dir},
 	}
 }
 
@@ -158,13 +157,13 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 	}
 	id := newNodeID(w.e.sid)
 	path := recipe.Join(w.a.dir, recipe.PolicyNode{ID: id, Kind: kind}.Name(false))
-	made, _, err := w.c.create(ctx, w.e, newNode{id: id, Create: zk.Create{
+	made, _, err := w.c.create(ctx, w.e, newNode{Create: zk.Create{
 		Path: path, Data: w.a.data(), ACL: w.a.cfg.acl, Mode: zk.EphemeralSequential,
 	}})
 	if err != nil {
 		return err
 	}
-	w.created, w.queued, w.id = made[0], true, made[0].id
+	w.created, w.queued, w.id = made[0], true, id
 	w.a.enqueued(w.created)
 	w.queuedAt, w.entered = time.Now(), true
 	return nil
@@ -186,7 +185,7 @@ func (w *policyWaiter) holdNode(txn recipe.GrantTxn) newNode {
 	if txn.Delete.Kind != 0 {
 		also = append(also, zk.Delete{Path: path(txn.Delete), Version: -1})
 	}
-	return newNode{id: w.id, also: also, Create: zk.Create{
+	return newNode{also: also, Create: zk.Create{
 		Path: path(txn.Create), Data: policyHoldData(w.a), ACL: w.a.cfg.acl, Mode: zk.Ephemeral,
 	}}
 }
@@ -210,7 +209,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 		return nil, err
 	}
 	node, stat := n.Path, made[0].stat
-	nodes := []heldNode{{path: node, id: w.id}}
+	nodes := []heldNode{{path: node}}
 	if n.list {
 		// A lock of another kind may have come while this reader had no node to see. Of the two, the
 		// later to make its node sees the other.
@@ -232,7 +231,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 		return nil, nil
 	}
 	if w.queued && !w.reads() {
-		nodes = append(nodes, heldNode{path: w.path, id: w.id, place: true})
+		nodes = append(nodes, heldNode{path: w.path, place: true})
 	}
 	h := newHold(w.a, w.e, w.a.mode, fence.Token(stat.Czxid), nodes...)
 	h.since = asked

@@ -205,7 +205,7 @@ func (s *Semaphore) grab(ctx context.Context, a *attempt, head *hold, n int) (*h
 	for i := range nodes {
 		id := newNodeID(e.sid)
 		path := recipe.Join(s.d.leases, s.d.leaseName(id))
-		nodes[i] = newNode{id: id, lasting: a.cfg.lasting(),
+		nodes[i] = newNode{lasting: a.cfg.lasting(),
 			Create: zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: s.d.mode}}
 	}
 	nodes[0].also = []zk.Op{zk.Check{Path: head.nodes[0].path, Version: -1}}
@@ -215,7 +215,7 @@ func (s *Semaphore) grab(ctx context.Context, a *attempt, head *hold, n int) (*h
 	}
 	held := make([]heldNode, n)
 	for i, m := range made {
-		held[i] = heldNode{path: m.path, id: m.id}
+		held[i] = heldNode{path: m.path}
 	}
 	if !e.valid() {
 		err = ErrSessionExpired
