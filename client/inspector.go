@@ -48,30 +48,37 @@ func inspect(ctx context.Context, e *epoch, path string) (*recipe.Queue, error) 
 		return nil, err
 	}
 	in := &inspection{e: e, ctx: ctx, path: path, data: string(own.Data)}
-	in.dir = recipe.Dir{Path: path, Data: in.data}
 	// Every creation and every removal of a child counts in cversion.
-	in.dir.Next = (list.Stat.Cversion + list.Stat.NumChildren) / 2
+	in.next = (list.Stat.Cversion + list.Stat.NumChildren) / 2
 	if own.Stat.EphemeralOwner != 0 { // the node is the lock
-		in.dir = recipe.Dir{Path: recipe.Parent(path)}
-		in.dir.Nodes = []recipe.Node{nodeOf(recipe.Base(path), own, false)}
-		return in.queue(&in.dir), nil
+		return in.queue(&recipe.Dir{Path: recipe.Parent(path),
+			Nodes: []recipe.Node{nodeOf(recipe.Base(path), own, false)}}), nil
 	}
 	names := list.List()
+	dir := &recipe.Dir{Path: path, Data: in.data, Next: in.next}
+	part := func(path string, part recipe.Part) *recipe.Dir {
+		return &recipe.Dir{Path: path, Sem: in.path, SemData: in.data, Part: part}
+	}
+	dirs := []*recipe.Dir{dir}
 	rec, _ := recipe.ParseRecord(own.Data)
 	switch {
 	case slices.Contains(names, recipe.PermitsName) || rec.Limit > 0:
-		return in.semaphore(names)
+		permits := part(recipe.Join(path, recipe.PermitsName), recipe.PermitsPart)
+		queue := part(recipe.Join(path, recipe.QueueName), recipe.QueuePart)
+		dirs, err = []*recipe.Dir{permits, queue}, errors.Join(in.list(permits), in.list(queue))
+		in.others = slices.DeleteFunc(names, func(n string) bool {
+			return n == recipe.PermitsName || n == recipe.QueueName
+		})
 	case recipe.IsKazooSemaphore(names, in.data):
-		queue := recipe.Dir{Path: path + recipe.KazooQueue, Sem: path, SemData: in.data, Part: recipe.QueuePart}
-		if err := errors.Join(in.read(&in.dir, names), in.list(&queue)); err != nil {
-			return nil, err
-		}
-		return in.queue(&in.dir, &queue), nil
+		queue := part(path+recipe.KazooQueue, recipe.QueuePart)
+		dirs, err = append(dirs, queue), errors.Join(in.read(dir, names), in.list(queue))
+	default:
+		err = in.read(dir, names)
 	}
-	if err := in.read(&in.dir, names); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	return in.queue(&in.dir), nil
+	return in.queue(dirs...), nil
 }
 
 // inspection is one look at a lock.
@@ -80,32 +87,14 @@ type inspection struct {
 	ctx    context.Context
 	path   string
 	data   string // of the node at path
-	dir    recipe.Dir
+	next   int32  // the number that its next sequential child gets
 	others []string
-}
-
-// semaphore reads the two directories of a semaphore.
-func (in *inspection) semaphore(names []string) (*recipe.Queue, error) {
-	part := func(name string, part recipe.Part) recipe.Dir {
-		return recipe.Dir{Path: recipe.Join(in.path, name), Sem: in.path, SemData: in.data, Part: part}
-	}
-	permits, queue := part(recipe.PermitsName, recipe.PermitsPart), part(recipe.QueueName, recipe.QueuePart)
-	if err := errors.Join(in.list(&permits), in.list(&queue)); err != nil {
-		return nil, err
-	}
-	in.others = nil
-	for _, n := range names {
-		if n != recipe.PermitsName && n != recipe.QueueName {
-			in.others = append(in.others, n)
-		}
-	}
-	return in.queue(&permits, &queue), nil
 }
 
 // queue makes a lock of what was read.
 func (in *inspection) queue(dirs ...*recipe.Dir) *recipe.Queue {
 	free := recipe.Lock{Path: in.path, Kind: recipe.KindLock, Layouts: []Layout{LayoutCurator},
-		Next: in.dir.Next}
+		Next: in.next}
 	q := &recipe.Queue{Lock: free}
 	if rec, ok := recipe.ParsePolicyRecord([]byte(in.data)); ok {
 		q.Kind, q.Layouts, q.Policy = recipe.KindRWLock, []Layout{recipe.LayoutPolicy}, rec.Policy
