@@ -76,11 +76,7 @@ type usage struct {
 }
 
 func takeUsage(pids []int) usage {
-	u := usage{pids: pids, client: ownCPU()}
-	for _, p := range pids {
-		u.server += measure.CPU(p)
-	}
-	return u
+	return usage{pids: pids, server: measure.CPU(pids...), client: ownCPU()}
 }
 
 // perOp returns the CPU µs per operation of servers and client.

@@ -13,14 +13,16 @@ import (
 	"time"
 )
 
-// CPU returns the CPU time that the threads of a process have used, user and system.
-func CPU(pid int) (used time.Duration) {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	for _, name := range threads {
-		b, _ := os.ReadFile(name) // a thread may have ended
-		running, _, _ := strings.Cut(string(b), " ")
-		ns, _ := strconv.ParseInt(running, 10, 64)
-		used += time.Duration(ns)
+// CPU returns the CPU time that the threads of processes have used, user and system.
+func CPU(pids ...int) (used time.Duration) {
+	for _, pid := range pids {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+		for _, name := range threads {
+			b, _ := os.ReadFile(name) // a thread may have ended
+			running, _, _ := strings.Cut(string(b), " ")
+			ns, _ := strconv.ParseInt(running, 10, 64)
+			used += time.Duration(ns)
+		}
 	}
 	return used
 }

@@ -229,7 +229,7 @@ func withClients(c servers, n int, d time.Duration, open func(addr string) (keep
 			defer keepers[i].close()
 		}
 	}
-	before, begin := cpuOf(c.Pids()), time.Now()
+	before, begin := measure.CPU(c.Pids()...), time.Now()
 	out.took, err = atOnce(n, func(i int, done func(time.Duration)) error {
 		return f(i, keepers[i], begin, begin.Add(d), done)
 	})
@@ -237,7 +237,7 @@ func withClients(c servers, n int, d time.Duration, open func(addr string) (keep
 		return out, err
 	}
 	out.rate = float64(len(out.took)) / time.Since(begin).Seconds()
-	out.cpu = float64((cpuOf(c.Pids()) - before).Microseconds()) / float64(len(out.took))
+	out.cpu = float64((measure.CPU(c.Pids()...) - before).Microseconds()) / float64(len(out.took))
 	return out, nil
 }
 
@@ -262,13 +262,6 @@ func atOnce(n int, f func(i int, done func(time.Duration)) error) (all []float64
 		err = errors.New("nothing was done in the time")
 	}
 	return all, err
-}
-
-func cpuOf(pids []int) (sum time.Duration) {
-	for _, p := range pids {
-		sum += measure.CPU(p)
-	}
-	return sum
 }
 
 func measureBusy(c servers, d time.Duration, draw func(i int) *workload) (slice, error) {
