@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/test/expect"
@@ -165,4 +167,61 @@ func TestOneIsPutBackAtATime(t *testing.T) {
 	}
 	w.Close()
 	expect.Equal(t, <-first, 400, "the first")
+}
+
+// answers is a Target whose restores end as a test wants it.
+type answers struct {
+	backup.Target
+	err  error
+	keep bool
+}
+
+func (a *answers) Restore(_ context.Context, from io.Reader, size int64, keep bool) (raftfsm.Restored, error) {
+	n, err := io.Copy(io.Discard, from)
+	a.keep = keep
+	if err == nil && n != size {
+		err = fmt.Errorf("%d bytes of %d", n, size)
+	}
+	return raftfsm.Restored{Restored: state.Restored{Nodes: 1, Sessions: 2, Ended: 3}, Zxid: 31}, errors.Join(err, a.err)
+}
+
+// A restore that the cluster refuses, or of which the outcome is not known, is told as such.
+func TestOutcomesOfARestoreAreTold(t *testing.T) {
+	i := serve(t, 5)
+	saved := ask(handler(i), "GET", "?format=zlockd", "digest super:secret").Body.Bytes()
+	h := restorer(t, i)
+	for _, c := range []struct {
+		query string
+		err   error
+		code  int
+		want  string
+	}{
+		{"", nil, 200, ""},
+		{"?keep-sessions=true", nil, 200, ""},
+		{"?keep-sessions=false", raftfsm.ErrNotKnown, 503, "Once there is one, compare by zlockd verify"},
+		{"", raftfsm.ErrRestoring, 409, raftfsm.ErrRestoring.Error()},
+		{"", errors.New("too many nodes"), 503, "too many nodes"},
+	} {
+		target := &answers{Target: i.Node(), err: c.err}
+		h.Target = func() backup.Target { return target }
+		code, s := put(t, h, "POST", c.query, "digest super:secret", bytes.NewReader(saved))
+		expect.That(t, code == c.code && target.keep == (c.query == "?keep-sessions=true"), "%v: %d, sessions kept: %v",
+			c.err, code, target.keep)
+		if s.Error != nil {
+			expect.Has(t, *s.Error, c.want)
+			s.Error = nil
+			expect.Equal(t, s, said{V: 1, Command: "restore"}, "%v", c.err)
+			continue
+		}
+		expect.Equal(t, s, said{V: 1, Command: "restore", Zxid: "0x1f", Nodes: 1, Sessions: 2, Ended: 3})
+	}
+	left(t, h)
+}
+
+// Where there is no directory for it, a backup is refused before it is read.
+func TestBackupThatCannotBeKeptIsRefused(t *testing.T) {
+	h := restorer(t, serve(t, 5))
+	h.Dir += "/none"
+	code, s := put(t, h, "POST", "", "digest super:secret", iotest.ErrReader(io.ErrUnexpectedEOF))
+	expect.That(t, code == 507 && strings.Contains(*s.Error, "none"), "%d %v", code, *s.Error)
 }

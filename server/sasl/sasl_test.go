@@ -215,3 +215,17 @@ Server {
 		}
 	}
 }
+
+// A file of users has a bound, which a file that just reaches it keeps to.
+func TestAFileOfUsersHasABound(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "users")
+	line := "bob:secret\n"
+	text := []byte(strings.Repeat("# a comment\n", maxUsersFile/12+1))
+	copy(text[maxUsersFile-len(line)-1:], "\n"+line)
+	must.OK(t, os.WriteFile(path, text[:maxUsersFile], 0o600))
+	f, err := ReadFile(path)
+	expect.That(t, err == nil && len(f.Users) == 1, "%d users, %v", len(f.Users), err)
+	must.OK(t, os.WriteFile(path, append(text[:maxUsersFile], '\n'), 0o600))
+	_, err = ReadFile(path)
+	expect.That(t, err != nil && strings.Contains(err.Error(), "a file of users has at most 8388608"), "%v", err)
+}
