@@ -63,15 +63,16 @@ func target(path, node string) string { return (&recipe.Lock{Path: path}).Target
 // of the node, so that Break never removes another hold than the caller looked at. The broken
 // contender loses the lock with reason Removed.
 func (i *Inspector) Break(ctx context.Context, path, node string, token fence.Token) error {
-	return i.c.breakNode(ctx, target(path, node), token, func(*epoch, zk.Node) error { return nil })
+	return i.c.breakNode(ctx, path, node, token, func(*epoch, zk.Node) error { return nil })
 }
 
-// breakNode deletes the node whose czxid is token, if allow agrees. The version of the node does not
-// tell it from one made again at the same path. So the transaction also makes and removes a
-// sequential node beside it, whose number tells whether any node was made there since the look.
+// breakNode deletes the node whose czxid is token, if allow agrees. The version of a node without a
+// number does not tell it from one made again at the same path. So the transaction also makes and
+// removes a sequential node beside it, whose number tells whether any node was made there since the look.
 func (c *Client) breakNode(
-	ctx context.Context, target string, token fence.Token, allow func(*epoch, zk.Node) error,
+	ctx context.Context, path, node string, token fence.Token, allow func(*epoch, zk.Node) error,
 ) error {
+	target := target(path, node)
 	dir := recipe.Parent(target)
 	beside := recipe.Join(dir, "_look_")
 	wrapped := int32(math.MinInt32)
@@ -84,6 +85,12 @@ func (c *Client) breakNode(
 			return fmt.Errorf("%w: %s has token %d", fence.ErrStale, target, n.Stat.Czxid)
 		}
 		if err := allow(e, n); err != nil {
+			return err
+		}
+		if recipe.Numbered(node) {
+			if err = e.conn.Delete(ctx, target, n.Stat.Version); errors.Is(err, zk.ErrBadVersion) {
+				return errAgain
+			}
 			return err
 		}
 		d, err := e.conn.Exists(ctx, dir)
@@ -122,7 +129,7 @@ const breakSettle = 2 * time.Second
 // seconds to be sure.
 func (i *Inspector) BreakExpired(ctx context.Context, path, node string, token fence.Token) error {
 	c, target := i.c, target(path, node)
-	return c.breakNode(ctx, target, token, func(e *epoch, n zk.Node) error {
+	return c.breakNode(ctx, path, node, token, func(e *epoch, n zk.Node) error {
 		now, err := c.serverClock(ctx, e, path)
 		if err != nil {
 			return err

@@ -242,6 +242,13 @@ func ParseName(name string) (c Contender, l Layout, ok bool) {
 	return Contender{}, 0, false
 }
 
+// Numbered reports whether the server gave a contender's node the number in its name: no other node
+// comes at the same path.
+func Numbered(node string) bool {
+	_, _, ok := ParseName(Base(node))
+	return ok
+}
+
 // markerAtEnd returns the marker that head ends in. It tries only markers that fit the last
 // character.
 func markerAtEnd(head string) *marker {

@@ -170,7 +170,7 @@ func (v *View) planBreak(ctx context.Context, a *action) (*step, error) {
 		}
 	}
 	body := jute.AppendInt(jute.AppendString(nil, target), c.Version)
-	s.do = func(ctx context.Context) error { return v.write(ctx, target, c.Token, jute.OpDelete, body) }
+	s.do = func(ctx context.Context) error { return v.write(ctx, q, c, jute.OpDelete, body) }
 	return s, nil
 }
 
@@ -193,7 +193,7 @@ func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
 	return &step{
 		does: "ask for " + clip(q.Path) + " back from " + clip(c.Node),
 		hits: []answer.Hit{v.hitOf(c, "is asked to let go; whether it does is up to it")},
-		do:   func(ctx context.Context) error { return v.write(ctx, target, c.Token, jute.OpSetData, body) },
+		do:   func(ctx context.Context) error { return v.write(ctx, q, c, jute.OpSetData, body) },
 	}, nil
 }
 
@@ -284,7 +284,7 @@ func (v *View) planSnapshot(context.Context, *action) (*step, error) {
 
 // write changes the node of a contender as the super user, in a new session that it closes
 // afterwards. The body is that of the operation on the node.
-func (v *View) write(ctx context.Context, target string, token int64, op jute.OpCode, body []byte) error {
+func (v *View) write(ctx context.Context, q *recipe.Queue, c *recipe.Entry, op jute.OpCode, body []byte) error {
 	hello := state.SessionBody{Timeout: 10_000, Owner: v.source.Status(0).ID, Addr: "operator"}
 	rand.Read(hello.Password[:]) // never fails
 	out, err := v.source.Do(ctx, state.Request{Op: state.OpCreateSession, Body: hello.Append(nil)})
@@ -292,7 +292,7 @@ func (v *View) write(ctx context.Context, target string, token int64, op jute.Op
 		return err
 	}
 	s := out.Session
-	err = v.change(ctx, &s, target, token, append(jute.AppendMultiHeader(nil, op, false, -1), body...))
+	err = v.change(ctx, &s, q.Target(c.Node), c, append(jute.AppendMultiHeader(nil, op, false, -1), body...))
 	if _, end := v.source.Do(ctx, state.Request{Op: jute.OpCloseSession, Session: s.ID}); err == nil {
 		err = end
 	}
@@ -307,12 +307,12 @@ var (
 // changeTries bounds how often change begins again.
 const changeTries = 100
 
-// change carries out an operation of a multi on the node at target if that is still the node with
-// this token when the request is applied. Its version does not tell: a node made again at the same
-// path has the same one. So the multi also makes and removes a sequential node in each directory
+// change carries out an operation of a multi on the contender's node at target if that is still the
+// node with its token when the request is applied. If the name of the node has no number, its version
+// does not tell: a node made again at the same path has the same one. So the multi also makes and removes a sequential node in each directory
 // above. The number of that node tells whether any node was made there since change looked, and the
 // root is always the same. If one was made, the multi fails as a whole, and change looks again.
-func (v *View) change(ctx context.Context, s *session.Session, target string, token int64, op []byte) error {
+func (v *View) change(ctx context.Context, s *session.Session, target string, c *recipe.Entry, op []byte) error {
 	for range changeTries {
 		multi := slices.Clone(op)
 		czxid := int64(0)
@@ -321,7 +321,7 @@ func (v *View) change(ctx context.Context, s *session.Session, target string, to
 			if !ok {
 				return
 			}
-			for czxid = n.Stat().Czxid; n.Name() != ""; {
+			for czxid = n.Stat().Czxid; !recipe.Numbered(c.Node) && n.Name() != ""; {
 				n = n.Parent()
 				multi = appendUnchanged(multi, recipe.Join(n.Path(), "zlockd-look-"), n.Counter())
 			}
@@ -329,7 +329,7 @@ func (v *View) change(ctx context.Context, s *session.Session, target string, to
 			return errNotServing
 		}
 		switch czxid {
-		case token:
+		case c.Token:
 		case 0:
 			return errGone
 		default:
@@ -352,10 +352,10 @@ func (v *View) change(ctx context.Context, s *session.Session, target string, to
 		case code == jute.OK:
 			return nil
 		case code != jute.NoNode:
-			return fmt.Errorf("refused with code %d", code)
+			return fmt.Errorf("refused with code %d; end the session of the contender instead", code)
 		}
 	}
-	return conflict("nodes are made above it all the time; nothing was done")
+	return conflict("nodes are made above it all the time; nothing was done; end the session of the contender instead")
 }
 
 // appendUnchanged appends the operations to a multi that fail with NONODE unless next is the number

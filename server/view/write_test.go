@@ -121,7 +121,8 @@ func TestAnActionFailsWithItsFirstStep(t *testing.T) {
 		n, _ := l.node("/l")
 		l.errs = c.errs
 		body := jute.AppendInt(jute.AppendString(nil, "/l"), 0)
-		if err := (&View{source: l}).write(t.Context(), "/l", n.Stat.Czxid, jute.OpDelete, body); !errors.Is(err, c.want) ||
+		if err := (&View{source: l}).write(t.Context(), &recipe.Queue{Lock: recipe.Lock{Path: "/l"}},
+			&recipe.Entry{Token: n.Stat.Czxid}, jute.OpDelete, body); !errors.Is(err, c.want) ||
 			len(l.applied) != c.steps {
 			t.Errorf("%s: %v after %v", name, err, l.applied)
 		}
@@ -157,7 +158,8 @@ func TestARefusedActionSaysWhy(t *testing.T) {
 				c.before(l, s)
 			}
 		}
-		err := (&View{source: l}).write(t.Context(), "/l", n.Stat.Czxid+c.token, jute.OpDelete, body)
+		err := (&View{source: l}).write(t.Context(), &recipe.Queue{Lock: recipe.Lock{Path: "/l"}},
+			&recipe.Entry{Token: n.Stat.Czxid + c.token}, jute.OpDelete, body)
 		var p *admin.Refusal
 		if errors.As(err, &p); err == nil || (p != nil) != (c.status != 0) || p != nil && p.Status != c.status {
 			t.Errorf("%s: %v", name, err)
@@ -224,6 +226,27 @@ func TestAnActionReachesTheContenderThatWasSeen(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A node whose name has a number never comes back: no node made beside it holds an action up.
+func TestAnActionReachesANumberedContenderInABusyQueue(t *testing.T) {
+	l := newLone()
+	a := l.client()
+	l.create(a, "/l", "", 0)
+	l.create(a, "/l/x-lock-", `{"v":1,"host":"web"}`, jute.FlagEphemeralSequential)
+	const name = "x-lock-0000000000"
+	was, _ := l.node("/l/" + name)
+	s, err := (&View{source: l}).planBreak(t.Context(), &action{Path: "/l", Node: name,
+		Token: strconv.FormatInt(was.Czxid, 10)})
+	must.OK(t, err)
+	l.before = func(op jute.OpCode) {
+		if op == jute.OpMulti {
+			l.create(a, "/l/x-lock-", "", jute.FlagEphemeralSequential)
+		}
+	}
+	must.OK(t, s.do(t.Context()))
+	_, there := l.node("/l/" + name)
+	expect.That(t, !there, "the node is still there")
 }
 
 // However many clients close their sessions at once, few are looked at; none
