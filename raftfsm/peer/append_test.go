@@ -133,7 +133,7 @@ func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
 		}
 		select {
 		case err := <-failed:
-			t.Errorf("before %s it failed: %v", name, err)
+			t.Fatalf("before %s it failed: %v", name, err)
 		case <-time.After(50 * time.Millisecond):
 		}
 		c.end()
