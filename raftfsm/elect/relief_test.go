@@ -106,6 +106,27 @@ func TestReliefAsksTheLongestLog(t *testing.T) {
 	})
 }
 
+// A leader whose log hangs says that it does not lead when it asks the first voter to stand, and not before.
+func TestReliefAsksWhenItLeadsNoMore(t *testing.T) {
+	inWorld(t, "", 1, []uint32{1, 2, 3, 4, 5}, nil, func(w *world) {
+		r, writing := w.relieved()
+		go r.Watch(w.ctx)
+		time.Sleep(time.Minute)
+		writing.Store(1)
+		asked := false
+		var leads, asks time.Duration // until it does not lead, and until it asks
+		for began := time.Now(); !asked && time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
+			if w.e.Raft.Leads() {
+				leads = time.Since(began)
+			}
+			w.others[3].set(func() { asked = w.others[3].told > 0 })
+			asks = time.Since(began)
+		}
+		expect.That(t, asked && leads > reliefLeast && asks >= leads && asks-leads < reliefLook/2,
+			"it leads for %v, and asks after %v", leads, asks)
+	})
+}
+
 // A leader whose raft hands leadership over without end gives it away; not sooner, and no leader does that writes.
 func TestReliefBegan(t *testing.T) {
 	const limit = 2 * time.Second
