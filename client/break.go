@@ -60,8 +60,10 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node) e
 func target(path, node string) string { return (&recipe.Lock{Path: path}).Target(node) }
 
 // Break removes a contender's node, given relative to the lock's path. The token must be the czxid
-// of the node, so that Break never removes another hold than the caller looked at. The broken
-// contender loses the lock with reason Removed.
+// of the node, so that Break does not remove another hold than the caller looked at, as far as the
+// protocol can tell: it misses a directory that is removed and made again in between, and without
+// CREATE on the directory the node's version alone decides. The broken contender loses the lock with
+// reason Removed.
 func (i *Inspector) Break(ctx context.Context, path, node string, token fence.Token) error {
 	return i.c.breakNode(ctx, path, node, token, func(*epoch, zk.Node) error { return nil })
 }
