@@ -221,7 +221,7 @@ func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
 			must.OK(t, peer.WriteMessage(w, peer.LinkTouches, touches.Append(nil)))
 			must.OK(t, w.Flush())
 			typ, payload, err := peer.ReadMessage(bufio.NewReader(here))
-			if ack, aerr := peer.ParseAck(payload); err != nil || aerr != nil || typ != peer.LinkAck ||
+			if ack, aerr := peer.ParseTouches(payload); err != nil || aerr != nil || typ != peer.LinkAck ||
 				ack.Number != 41 {
 				t.Fatalf("answer %d %x, %v", typ, payload, err)
 			}

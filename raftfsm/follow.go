@@ -202,7 +202,7 @@ func (n *Node) readAcks(r *bufio.Reader, began time.Time) error {
 		if typ != peer.LinkAck {
 			return errors.New("unknown message on a link")
 		}
-		ack, err := peer.ParseAck(payload)
+		ack, err := peer.ParseTouches(payload)
 		if err != nil {
 			return err
 		}

@@ -232,7 +232,7 @@ func (t *term) receive(l *inLink, w *bufio.Writer, typ byte, payload []byte) err
 		if t.ctx.Err() != nil || !t.n.raft.Leads() {
 			return errNotLeading
 		}
-		ack := peer.Ack{Number: touches.Number, Applied: t.n.fsm.index.Load()}
+		ack := peer.Touches{Number: touches.Number, Applied: t.n.fsm.index.Load()}
 		if err := peer.WriteMessage(w, peer.LinkAck, ack.Append(nil)); err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 const (
 	LinkBlock   byte = 1 // to the leader: a block of the stream
 	LinkTouches byte = 2 // to the leader: number u64, applied index u64, (session i64, age u32)*
-	LinkAck     byte = 3 // from the leader: number u64 of the touches message, applied index u64
+	LinkAck     byte = 3 // from the leader: the same without sessions; the number is given back
 	LinkFull    byte = 4 // to the leader, before touches: why to refuse, for now, what needs more room
 )
 
@@ -54,7 +54,8 @@ func ReadMessage(r *bufio.Reader) (typ byte, payload []byte, err error) {
 	return head[0], payload, err
 }
 
-// Touches says that a server lives, how far it is and which sessions it heard from.
+// Touches says that a server lives, how far it is and which sessions it heard from. The leader
+// answers with its own.
 type Touches struct {
 	Number  uint64 // the leader gives it back
 	Applied uint64 // index of the last log entry applied there
@@ -72,7 +73,7 @@ func (t *Touches) Append(b []byte) []byte {
 	return b
 }
 
-// ParseTouches reads the payload of a LinkTouches message.
+// ParseTouches reads the payload of a LinkTouches or a LinkAck.
 func ParseTouches(b []byte) (t Touches, err error) {
 	if len(b) < 16 || (len(b)-16)%12 != 0 {
 		return t, errors.New("bad touches on a link")
@@ -84,23 +85,4 @@ func ParseTouches(b []byte) (t Touches, err error) {
 			Age: binary.BigEndian.Uint32(b[8:])})
 	}
 	return t, nil
-}
-
-// Ack is the leader's answer to a Touches.
-type Ack struct {
-	Number  uint64
-	Applied uint64 // index of the last log entry applied at the leader
-}
-
-// Append appends the encoding of a.
-func (a Ack) Append(b []byte) []byte {
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, a.Number), a.Applied)
-}
-
-// ParseAck reads the payload of a LinkAck message.
-func ParseAck(b []byte) (Ack, error) {
-	if len(b) != 16 {
-		return Ack{}, errors.New("bad acknowledgement on a link")
-	}
-	return Ack{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}, nil
 }
