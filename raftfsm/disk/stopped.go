@@ -108,13 +108,7 @@ func (s *Stopped) Snapshot() (meta *raft.SnapshotMeta, content io.ReadCloser, fi
 // of an interrupted write that was never acknowledged.
 func (s *Stopped) Entries(fn func(l *raft.Log, place string) error) (torn string, err error) {
 	if s.Identity.LogStore != "bolt" {
-		at, err := seglog.Scan(filepath.Join(s.dir, "raft", "log"), func(l *raft.Log, p seglog.Place) error {
-			return fn(l, p.String())
-		})
-		if at != nil {
-			torn = at.String()
-		}
-		return torn, err
+		return seglog.Scan(filepath.Join(s.dir, "raft", "log"), fn)
 	}
 	file := filepath.Join(s.dir, boltName)
 	first, err := s.bolt.FirstIndex()

@@ -279,8 +279,8 @@ func TestScanReadsWhatOpenReads(t *testing.T) {
 		must.OK(t, os.WriteFile(last, torn, 0o600))
 		before := contents(t, dir)
 		var got []*raft.Log
-		at := must.Get(Scan(dir, func(l *raft.Log, _ Place) error { got = append(got, l); return nil }))(t)
-		expect.Equal(t, at != nil, cut > 0, "%d bytes cut: torn at %v", cut, at)
+		at := must.Get(Scan(dir, func(l *raft.Log, _ string) error { got = append(got, l); return nil }))(t)
+		expect.Equal(t, at != "", cut > 0, "%d bytes cut: torn at %v", cut, at)
 		after := contents(t, dir)
 		expect.Equal(t, len(before), len(after), "files came or went")
 		for name := range before {
@@ -293,7 +293,7 @@ func TestScanReadsWhatOpenReads(t *testing.T) {
 	}
 	b[len(b)/2%whole] ^= 1
 	must.OK(t, os.WriteFile(last, b, 0o600))
-	expect.Fails(t, expect.Err(Scan(dir, func(*raft.Log, Place) error { return nil })),
+	expect.Fails(t, expect.Err(Scan(dir, func(*raft.Log, string) error { return nil })),
 		"a changed byte went unnoticed")
 }
 
@@ -306,9 +306,9 @@ func TestScanFindsItsDirectory(t *testing.T) {
 	must.OK(t, l.StoreLogs(batch(rand.New(rand.NewPCG(1, 1)), 1, 3, 30)))
 	must.OK(t, l.Close())
 	n := 0
-	must.Get(Scan(dir, func(*raft.Log, Place) error { n++; return nil }))(t)
+	must.Get(Scan(dir, func(*raft.Log, string) error { n++; return nil }))(t)
 	expect.Equal(t, n, 3, "entries of 3")
-	expect.Fails(t, expect.Err(Scan(dir+"x", func(*raft.Log, Place) error { return nil })),
+	expect.Fails(t, expect.Err(Scan(dir+"x", func(*raft.Log, string) error { return nil })),
 		"no directory, and no error")
 }
 
@@ -331,7 +331,7 @@ func TestSegmentCutShortIsDamaged(t *testing.T) {
 			l.Close()
 			t.Fatalf("%d of %d bytes: opened", n, len(whole))
 		}
-		must.Fails(t, expect.Err(Scan(dir, func(*raft.Log, Place) error { return nil })),
+		must.Fails(t, expect.Err(Scan(dir, func(*raft.Log, string) error { return nil })),
 			"%d of %d bytes: scanned", n, len(whole))
 		if n == 2000 {
 			n = len(whole) - 1000

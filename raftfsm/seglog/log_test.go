@@ -357,7 +357,7 @@ func TestDamageIsRefused(t *testing.T) {
 		bad[at] ^= 1 << rng.IntN(8)
 		must.OK(t, os.WriteFile(file, bad, 0o600))
 		l, err := Open(dir, Options{})
-		_, scanned := Scan(dir, func(*raft.Log, Place) error { return nil })
+		_, scanned := Scan(dir, func(*raft.Log, string) error { return nil })
 		expect.Equal(t, scanned != nil, err != nil, "a flip at %d: Scan says %v, Open %v", at, scanned, err)
 		if err != nil {
 			continue
@@ -407,7 +407,7 @@ func TestOlderTermIsDamage(t *testing.T) {
 		must.OK(t, l.StoreLog(&raft.Log{Index: last + 1, Term: 2}))
 		must.OK(t, l.Close())
 		expect.Is(t, expect.Err(Open(dir, Options{})), errTerm, "between segments: %v", between)
-		expect.Is(t, expect.Err(Scan(dir, func(*raft.Log, Place) error { return nil })), errTerm,
+		expect.Is(t, expect.Err(Scan(dir, func(*raft.Log, string) error { return nil })), errTerm,
 			"between segments: %v: scanned", between)
 	}
 }

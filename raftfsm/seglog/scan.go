@@ -10,48 +10,40 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// Place is where in a log's files an entry stands.
-type Place struct {
-	File   string
-	Offset int
-}
-
-func (p Place) String() string { return fmt.Sprintf("%s at byte %d", p.File, p.Offset) }
-
 // Scan calls fn for every entry of a log that no process has open, oldest first, and changes
 // nothing. It refuses what Open refuses. torn is the place of an interrupted write that was never
-// acknowledged, nil if there is none.
-func Scan(dir string, fn func(*raft.Log, Place) error) (torn *Place, err error) {
+// acknowledged, empty if there is none.
+func Scan(dir string, fn func(l *raft.Log, place string) error) (torn string, err error) {
+	place := func(s *segment, at int) string { return fmt.Sprintf("%s at byte %d", s.name, at) }
 	all, err := vfs.ReadOnly.List(dir)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	names := slices.DeleteFunc(all, func(name string) bool { return !strings.HasSuffix(name, ".log") })
 	segments, _, err := readSegments(vfs.ReadOnly, dir, names, func(vfs.File, bool) error { return nil })
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	for _, s := range segments {
 		b, err := vfs.ReadFile(vfs.ReadOnly, s.name)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		for i, at := range s.offsets {
 			var l raft.Log
-			place := Place{s.name, int(at)}
 			r, err := parse(b[at:], int(at))
 			if err == nil {
 				err = decode(b[at:][:r.size], &l)
 			}
 			if err != nil {
-				return nil, fmt.Errorf("%v: log entry %d: %w", place, s.base+uint64(i), err)
+				return "", fmt.Errorf("%s: log entry %d: %w", place(s, int(at)), s.base+uint64(i), err)
 			}
-			if err := fn(&l, place); err != nil {
-				return nil, err
+			if err := fn(&l, place(s, int(at))); err != nil {
+				return "", err
 			}
 		}
-		if torn = nil; s.torn {
-			torn = &Place{s.name, s.end}
+		if torn = ""; s.torn {
+			torn = place(s, s.end)
 		}
 	}
 	return torn, nil
