@@ -342,15 +342,12 @@ func (f *forming) checkCopy(ctx context.Context) error {
 // cluster differ. Membership is changed at run time, so the list may be older
 // or newer than the cluster; neither is a reason not to serve.
 func (f *forming) comparePeers(servers []raft.Server) {
-	if len(f.o.Peers) == 0 && f.port == nil {
-		return // alone, and not meant to be anything else
-	}
 	members := map[uint32]string{}
 	for _, s := range servers {
 		members[peer.ParseID(s.ID)] = string(s.Address)
 	}
-	if len(members) == 0 {
-		return // the leader will tell the members
+	if len(members) == 0 || f.port == nil {
+		return // the leader will tell the members, or this server is one alone
 	}
 	for _, id := range slices.Sorted(maps.Keys(members)) {
 		switch addr, listed := f.o.Peers[id]; {

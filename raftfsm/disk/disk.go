@@ -101,7 +101,8 @@ func (d *Disk) begin(o Options) error {
 		}
 	}
 	id := d.Identity()
-	id.begin(o.Rand)
+	id.Start++
+	id.Life = NewID(o.Rand)
 	return d.SaveIdentity(id)
 }
 

@@ -192,12 +192,6 @@ func (s *Stores) checkWhole(path string, id *Identity) error {
 	return nil
 }
 
-// begin begins another life of a directory.
-func (id *Identity) begin(rand io.Reader) {
-	id.Start++
-	id.Life = NewID(rand)
-}
-
 // checkLogKind refuses another log store than that of the directory: its log would look empty.
 func (id *Identity) checkLogKind(kind string) error {
 	if id.LogStore != "" && id.LogStore != kind {
