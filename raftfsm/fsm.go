@@ -166,13 +166,6 @@ func (f *fsm) wait(stop <-chan struct{}, done func() bool) bool {
 	}
 }
 
-// view runs fn under the read lock.
-func (f *fsm) view(fn func(*state.State)) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	fn(f.state)
-}
-
 // fsmSink is the fsm as Apply sees it: events and outcomes go on to the
 // observer and to the waiters of our own stream.
 type fsmSink fsm

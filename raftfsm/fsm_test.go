@@ -54,7 +54,7 @@ func openStream() state.Request {
 }
 
 func (a *applied) sessions() (n int) {
-	a.view(func(s *state.State) { s.Sessions().All(func(session.Session) { n++ }) })
+	(&Node{fsm: a.fsm}).View(func(s *state.State) { s.Sessions().All(func(session.Session) { n++ }) })
 	return n
 }
 

@@ -296,7 +296,7 @@ func (n *Node) knownAs(id uint32) (incarnation string, asOf uint64) {
 	own := n.disk.Identity()
 	incarnation, asOf = own.Incarnations[id], own.Expected
 	if n.up.Load() {
-		n.fsm.view(func(s *state.State) {
+		n.View(func(s *state.State) {
 			if m, ok := s.Member(id); ok {
 				incarnation = m.Incarnation
 			}

@@ -235,7 +235,11 @@ func (n *Node) Err() error {
 
 // View runs f on the state under the read lock. f must neither block nor keep
 // anything of the state.
-func (n *Node) View(f func(*state.State)) { n.fsm.view(f) }
+func (n *Node) View(f func(*state.State)) {
+	n.fsm.mu.RLock()
+	defer n.fsm.mu.RUnlock()
+	f(n.fsm.state)
+}
 
 // Ephemerals calls fn for the ephemeral nodes until it returns false. It reads them in pieces: a
 // node that comes or goes during the call may be listed or not, and a node may be listed twice.

@@ -94,7 +94,9 @@ func Open(o Options) (_ *Disk, err error) {
 // begin checks the content of the directory, then begins another life of it. A refused directory
 // stays as it was.
 func (d *Disk) begin(o Options) error {
-	d.watchAhead()
+	if d.seg, _ = d.stores.Log.(*seglog.Log); d.seg != nil {
+		d.seg.Around(d.dog.append) // the log's own writes
+	}
 	if o.Check != nil {
 		if err := o.Check(d); err != nil {
 			return err
@@ -135,8 +137,9 @@ func (d *Disk) openDir(o Options) (err error) {
 	if err = d.dir.checkParts(&d.identity); err != nil {
 		return err
 	}
-	if err = d.identity.checkLogKind(o.LogStore); err != nil {
-		return err
+	if was := d.identity.LogStore; was != "" && was != o.LogStore { // its log would look empty
+		return fmt.Errorf("the data directory was made with --log-store %s; give that, or start with an empty "+
+			"directory", was)
 	}
 	if d.stores, err = openStores(d.dir, o.LogStore, o.SnapshotRetain, d.identity.Start > 0); err != nil {
 		return err

@@ -192,16 +192,6 @@ func (s *Stores) checkWhole(path string, id *Identity) error {
 	return nil
 }
 
-// checkLogKind refuses another log store than that of the directory: its log would look empty.
-func (id *Identity) checkLogKind(kind string) error {
-	if id.LogStore != "" && id.LogStore != kind {
-		return fmt.Errorf("the data directory was made with --log-store %s; give that, or start with an empty "+
-			"directory",
-			id.LogStore)
-	}
-	return nil
-}
-
 // close closes what openStores opened.
 func (s *Stores) close() error {
 	var errs []error

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/zlockd/zlockd/raftfsm/seglog"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
@@ -108,13 +107,6 @@ func (s watchedLog) DeleteRange(from, to uint64) error {
 
 // A seglog can run ahead of its disk: entries are readable when Append returns, and durable when Wait
 // returns. Only a leader uses that, for the clients' entries; decision 9 says why it is safe.
-
-// watchAhead lets the watchdog watch the log's own writes.
-func (d *Disk) watchAhead() {
-	if d.seg, _ = d.stores.Log.(*seglog.Log); d.seg != nil {
-		d.seg.Around(d.dog.append)
-	}
-}
 
 // Ahead lets the log run ahead of the disk while leads reports true. raft's main loop calls leads;
 // it alone gains and loses leadership. A server that is alone applies an entry as soon as it is

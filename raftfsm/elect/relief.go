@@ -54,10 +54,8 @@ func (r *Relief) Watch(ctx context.Context) {
 			wait = r.Raft.Beat(reliefIdle)
 			r.span += int((wait - 1) / reliefLook)
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, wait) {
 			return
-		case <-time.After(wait):
 		}
 		due := r.look(r.Writing())
 		r.Raft.stuck.Store(r.stuck > r.limit())

@@ -78,7 +78,7 @@ func (e *Elections) replaceSilent(ctx context.Context, leader uint32) {
 	m := e.Raft.moment()
 	if e.turn(ctx, m, leader, Silent) && e.Raft.Silence() >= e.silenceLimit() {
 		e.standAt(ctx, m, leader, Silent)
-		e.pause(ctx, voteTime)
+		pause(ctx, voteTime)
 	}
 }
 
@@ -97,7 +97,7 @@ func (e *Elections) First(ctx context.Context) {
 			e.stand()
 			return
 		}
-		e.pause(ctx, 10*time.Millisecond)
+		pause(ctx, 10*time.Millisecond)
 	}
 }
 
@@ -193,7 +193,7 @@ func (e *Elections) turn(ctx context.Context, m moment, but uint32, why Why) boo
 func (e *Elections) idle(ctx context.Context, d time.Duration, m moment, but uint32) bool {
 	const step = time.Millisecond // another server may lead by then
 	for ; d > 0; d -= step {
-		if !e.pause(ctx, min(d, step)) || !e.Raft.isStill(m) || !e.Raft.NobodyLeadsBut(but) {
+		if !pause(ctx, min(d, step)) || !e.Raft.isStill(m) || !e.Raft.NobodyLeadsBut(but) {
 			return false
 		}
 	}
@@ -217,7 +217,7 @@ func (e *Elections) standAt(ctx context.Context, m moment, but uint32, why Why) 
 }
 
 // pause waits, and reports whether ctx goes on.
-func (e *Elections) pause(ctx context.Context, d time.Duration) bool {
+func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
