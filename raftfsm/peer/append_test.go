@@ -175,7 +175,7 @@ func TestLateHeartbeatsAreNotHeard(t *testing.T) {
 
 // A server that lets this one in no longer is told apart from one that is down.
 func TestRefusalIsRemembered(t *testing.T) {
-	p := &Port{reach: reach{log: slog.New(slog.DiscardHandler)}}
+	p := &Port{reach: reach{log: slog.New(slog.DiscardHandler), lost: map[uint32]*outage{}}}
 	down := errors.New("connection refused")
 	p.reach.note(2, down)
 	expect.OK(t, p.Refusal(), "of a server that is down")
@@ -214,7 +214,7 @@ func TestCutKeepsWhatFits(t *testing.T) {
 // once that was noticed, and a fast one gets full messages again.
 func TestPaceFollowsTheLink(t *testing.T) {
 	for _, rate := range []float64{20e6 / 8, 1e6 / 8} {
-		var p pace
+		p := pace{bytes: map[raft.ServerID]int{}}
 		failed, moved := 0, 0
 		for range 200 {
 			size := cut(message(entries(64, 1<<20)...), p.limit("2"))
@@ -249,7 +249,7 @@ func entries(n, size int) []int {
 // entries fit exactly into the smallest ones, to which its absence has led.
 func TestPaceRisesAfterAnOutage(t *testing.T) {
 	for _, entry := range []int{3_000, 10_000, 40_000, 60_000} {
-		var p pace
+		p := pace{bytes: map[raft.ServerID]int{}}
 		for range 10 {
 			p.note("2", cut(message(entries(64, entry)...), p.limit("2")), time.Millisecond,
 				errors.New("connection refused"))
@@ -268,7 +268,7 @@ func TestPaceRisesAfterAnOutage(t *testing.T) {
 func TestReachSaysEachThingOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		r := reach{log: slog.New(slog.NewTextHandler(&out, nil))}
+		r := reach{log: slog.New(slog.NewTextHandler(&out, nil)), lost: map[uint32]*outage{}}
 		refused := errors.New("connection refused")
 		r.note(2, nil)
 		for range 200 {

@@ -17,7 +17,7 @@ type raftConns struct {
 	p *Port
 
 	mu     sync.Mutex
-	idle   map[uint32][]*raftConn
+	idle   map[uint32]conns // the last used at the end
 	busy   map[*raftConn]struct{}
 	closed bool
 }
@@ -90,21 +90,18 @@ func connEnded(err error) bool {
 
 // take returns a connection to a server, which is the caller's until done.
 func (a *raftConns) take(to uint32, addr string) (*raftConn, error) {
-	var elsewhere conns // where the server was
 	a.mu.Lock()
-	for n := len(a.idle[to]); n > 0; n-- {
-		c := a.idle[to][n-1]
-		a.idle[to] = a.idle[to][:n-1]
-		if c.addr == addr {
-			a.busy[c] = struct{}{}
-			a.mu.Unlock()
-			elsewhere.close()
-			return c, nil
-		}
-		elsewhere = append(elsewhere, c)
+	idle := a.idle[to]
+	if n := len(idle); n > 0 && idle[n-1].addr == addr {
+		c := idle[n-1]
+		a.idle[to] = idle[:n-1]
+		a.busy[c] = struct{}{}
+		a.mu.Unlock()
+		return c, nil
 	}
+	delete(a.idle, to) // the server was elsewhere
 	a.mu.Unlock()
-	elsewhere.close()
+	idle.close()
 	ctx, cancel := context.WithTimeout(a.p.ctx, rpcTimeout)
 	defer cancel()
 	nc, err := a.p.Call(ctx, Raft, to, addr)

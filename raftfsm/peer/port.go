@@ -85,8 +85,8 @@ func Open(ctx context.Context, o Options) (*Port, error) {
 	if err != nil {
 		return nil, fmt.Errorf("peer port: %w", err)
 	}
-	return &Port{o: o, ctx: ctx, ln: ln, reach: reach{log: o.Logger}, rpcs: make(chan raft.RPC),
-		conns: map[net.Conn]struct{}{}}, nil
+	return &Port{o: o, ctx: ctx, ln: ln, rpcs: make(chan raft.RPC), conns: map[net.Conn]struct{}{},
+		reach: reach{log: o.Logger, lost: map[uint32]*outage{}}}, nil
 }
 
 // Serve begins to admit callers.

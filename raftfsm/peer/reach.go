@@ -42,9 +42,6 @@ func (r *reach) note(id uint32, err error) {
 		r.log.Info("a server is reached again", "peer", id, "after", time.Since(o.since).Round(time.Millisecond))
 	case err == nil:
 	case o == nil:
-		if r.lost == nil {
-			r.lost = map[uint32]*outage{}
-		}
 		r.lost[id] = &outage{since: time.Now(), err: err, over: make(chan struct{})}
 		r.log.Info("a server is not reached", "peer", id, "err", err)
 	case !o.long && time.Since(o.since) > longOutage:

@@ -34,8 +34,8 @@ type transport struct {
 // Transport returns raft's transport on the port. durable returns an index up to
 // which everything in this server's log is on its disk.
 func (p *Port) Transport(durable func() uint64) raft.Transport {
-	t := &transport{port: p, host: p.o.Host, durable: durable,
-		conns: raftConns{p: p, idle: map[uint32][]*raftConn{}, busy: map[*raftConn]struct{}{}}}
+	t := &transport{port: p, host: p.o.Host, durable: durable, pace: pace{bytes: map[raft.ServerID]int{}},
+		conns: raftConns{p: p, idle: map[uint32]conns{}, busy: map[*raftConn]struct{}{}}}
 	// raft closes its transport only when no request is under way any more.
 	context.AfterFunc(p.ctx, t.conns.close)
 	return t
@@ -304,9 +304,6 @@ func (p *pace) note(id raft.ServerID, bytes int, took time.Duration, err error) 
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bytes == nil {
-		p.bytes = map[raft.ServerID]int{}
-	}
 	p.bytes[id] = min(max(next, paceLeast), paceMost)
 }
 
