@@ -83,14 +83,16 @@ func (e *Elections) replaceSilent(ctx context.Context, leader uint32) {
 }
 
 // First spares a starting cluster the heartbeat timeout: there is no leader yet to wait for. The
-// voter with the lowest id stands as soon as all members have started; a lone member stands at
-// once. In any other case the timeout decides as usual.
+// voter with the lowest id stands as soon as all voters have started; a lone voter stands at once.
+// In any other case the timeout decides as usual.
 func (e *Elections) First(ctx context.Context) {
 	for end := time.Now().Add(e.Heartbeat); time.Now().Before(end) && ctx.Err() == nil; {
-		if e.Raft.State() != raft.Follower || !e.isFirstVoter() {
+		others, own := e.Raft.voters()
+		lower := func(p peer.Place) bool { return p.ID < e.Raft.ID }
+		if e.Raft.State() != raft.Follower || !own || slices.ContainsFunc(others, lower) {
 			return
 		}
-		switch all, leader := e.othersUp(ctx); {
+		switch all, leader := e.up(ctx, others); {
 		case leader:
 			return
 		case all:
@@ -101,26 +103,22 @@ func (e *Elections) First(ctx context.Context) {
 	}
 }
 
+// up reports whether all of some servers run, and whether any of them knows a leader.
+func (e *Elections) up(ctx context.Context, servers []peer.Place) (all, leader bool) {
+	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	all = true
+	for a := range e.Port.AskAll(ctx, servers, peer.Question{}) {
+		all = all && a.Err == nil && a.Status.Up
+		leader = leader || a.Err == nil && a.Status.Leader != 0
+	}
+	return all, leader
+}
+
 func (e *Elections) stand() {
 	if err := e.Raft.Stand(); err != nil {
 		e.Log.Debug("could not stand for election", "err", err)
 	}
-}
-
-// isFirstVoter reports whether this server has the lowest id of the voters.
-func (e *Elections) isFirstVoter() bool {
-	others, own := e.Raft.voters()
-	return own && !slices.ContainsFunc(others, func(p peer.Place) bool { return p.ID < e.Raft.ID })
-}
-
-// others lists the other members.
-func (r *Raft) others() (list []peer.Place) {
-	for _, srv := range r.Servers() {
-		if id := peer.ParseID(srv.ID); id != r.ID {
-			list = append(list, peer.Place{ID: id, Addr: string(srv.Address)})
-		}
-	}
-	return list
 }
 
 // voters lists the other voters, and reports whether this server is one.
@@ -135,23 +133,6 @@ func (r *Raft) voters() (others []peer.Place, own bool) {
 		}
 	}
 	return others, own
-}
-
-// othersUp reports whether all other members run, and whether any of them
-// knows a leader.
-func (e *Elections) othersUp(ctx context.Context) (all, leader bool) {
-	list := e.Raft.others()
-	if len(list) == 0 {
-		return true, false
-	}
-	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-	defer cancel()
-	all = true
-	for a := range e.Port.AskAll(ctx, list, peer.Question{}) {
-		all = all && a.Err == nil && a.Status.Up
-		leader = leader || a.Err == nil && a.Status.Leader != 0
-	}
-	return all, leader
 }
 
 // Succeed finds a successor for a leader that is dead, sooner than heartbeats fail: the voter with

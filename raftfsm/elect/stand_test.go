@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// In a cluster that starts, the voter with the lowest id stands as soon as all members run.
+// In a cluster that starts, the voter with the lowest id stands as soon as all voters run.
 func TestFirst(t *testing.T) {
 	for _, c := range []struct {
 		what              string
@@ -19,6 +19,9 @@ func TestFirst(t *testing.T) {
 	}{
 		{"all run", 2, []uint32{2, 3, 4}, []uint32{1}, func(*world) {}, true},
 		{"another has a lower id", 2, []uint32{1, 2, 3}, nil, func(*world) {}, false},
+		{"one without a vote begins", 2, []uint32{2, 3}, []uint32{1}, func(w *world) {
+			w.others[1].status.Up = false
+		}, true},
 		{"a member knows a leader", 1, []uint32{1, 2, 3}, nil, func(w *world) {
 			w.others[3].status.Leader = 2
 		}, false},
