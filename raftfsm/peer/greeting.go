@@ -137,16 +137,8 @@ const maxJSON = 1 << 20
 
 // readJSON reads a length and that much JSON.
 func readJSON(r io.Reader, v any) error {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return err
-	}
-	n := binary.BigEndian.Uint32(head[:])
-	if n > maxJSON {
-		return fmt.Errorf("message of %d bytes", n)
-	}
-	b := make([]byte, n)
-	if _, err := io.ReadFull(r, b); err != nil {
+	b, err := readFrame(r, maxJSON, nil)
+	if err != nil {
 		return err
 	}
 	return json.Unmarshal(b, v)

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
@@ -41,17 +40,10 @@ func WriteMessage(w *bufio.Writer, typ byte, payload []byte) error {
 
 // ReadMessage reads one message from a link.
 func ReadMessage(r *bufio.Reader) (typ byte, payload []byte, err error) {
-	var head [5]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return 0, nil, err
+	if typ, err = r.ReadByte(); err == nil {
+		payload, err = readFrame(r, MaxMessage, nil)
 	}
-	n := binary.BigEndian.Uint32(head[1:])
-	if n > MaxMessage {
-		return 0, nil, fmt.Errorf("message of %d bytes on a link", n)
-	}
-	payload = make([]byte, n)
-	_, err = io.ReadFull(r, payload)
-	return head[0], payload, err
+	return typ, payload, err
 }
 
 // Touches says that a server lives, how far it is and which sessions it heard from. The leader

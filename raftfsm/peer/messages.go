@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -47,7 +46,7 @@ const (
 )
 
 var (
-	errCoding = errors.New("bad message between rafts")
+	errCoding = errors.New("bad message between servers")
 	crcTable  = crc32.MakeTable(crc32.Castagnoli)
 )
 
@@ -269,14 +268,14 @@ func openFrame(b []byte) (kind byte, fields []byte, err error) {
 
 // readFrame reads a length of at most limit and as many bytes, into buf if they
 // fit. Memory is taken as bytes arrive.
-func readFrame(r *bufio.Reader, limit int, buf []byte) ([]byte, error) {
+func readFrame(r io.Reader, limit int, buf []byte) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return nil, err
 	}
 	n := int(binary.BigEndian.Uint32(head[:]))
 	if n > limit {
-		return nil, fmt.Errorf("%w: %d bytes", errCoding, n)
+		return nil, fmt.Errorf("%w: a message of %d bytes", errCoding, n)
 	}
 	const step = 1 << 20
 	for buf = buf[:0]; len(buf) < n; {
