@@ -1,0 +1,85 @@
+package seglog
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/zlockd/zlockd/raftfsm/vfs"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// opened counts the files that are open, and runs a function while one is opened.
+type opened struct {
+	vfs.FS
+	files  int
+	during func() error
+}
+
+func (o *opened) Open(string) (vfs.File, error) {
+	if during := o.during; during != nil {
+		o.during = nil
+		if err := during(); err != nil {
+			return nil, err
+		}
+	}
+	o.files++
+	return &openFile{of: o}, nil
+}
+
+type openFile struct {
+	vfs.File
+	of     *opened
+	closed bool
+}
+
+func (f *openFile) Close() error {
+	if f.closed {
+		return errors.New("closed twice")
+	}
+	f.closed = true
+	f.of.files--
+	return nil
+}
+
+// Readers share one file of a segment, also when two open it at once. A segment that leaves the log while it
+// is opened stays closed, and few files stay open that no reader uses.
+func TestReadersShareFiles(t *testing.T) {
+	fs := new(opened)
+	p := &files{fs: fs}
+	var read vfs.File
+	use := func(s *segment) error {
+		return p.use(s, func(f vfs.File) error { read = f; return nil })
+	}
+	s := new(segment)
+	broken := errors.New("no such file")
+	fs.during = func() error { return broken }
+	expect.Is(t, use(s), broken)
+	expect.Equal(t, fs.files, 0, "files open after an error")
+
+	fs.during = func() error { return use(s) } // another reader is quicker
+	must.OK(t, use(s))
+	expect.Equal(t, fs.files, 1, "files open of one segment")
+	expect.That(t, !read.(*openFile).closed && s.file == read, "the readers do not share the open file")
+	must.OK(t, use(s))
+	expect.Equal(t, fs.files, 1, "files open after another read")
+	must.OK(t, p.close(s))
+	expect.Equal(t, fs.files, 0, "files open of a segment that has left the log")
+
+	leaves := new(segment)
+	fs.during = func() error { return p.close(leaves) }
+	expect.Is(t, use(leaves), errGone)
+	expect.Equal(t, fs.files, 0, "files open of a segment that left while it was opened")
+	expect.That(t, leaves.file == nil && p.dropped(leaves) && leaves.users == 0, "%+v", leaves)
+
+	list := make([]*segment, 2*readers)
+	for i := range list {
+		list[i] = &segment{name: fmt.Sprint(i)}
+		must.OK(t, use(list[i]))
+		expect.Equal(t, fs.files, min(i+1, readers), "files open after reads of %d segments", i+1)
+	}
+	for i, s := range list {
+		expect.Equal(t, s.file != nil, i >= readers, "segment %d is open", i)
+	}
+}
