@@ -284,7 +284,9 @@ func (v *View) planSnapshot(context.Context, *action) (*step, error) {
 
 // write changes the node of a contender as the super user, in a new session that it closes
 // afterwards. The body is that of the operation on the node.
-func (v *View) write(ctx context.Context, q *recipe.Queue, c *recipe.Entry, op jute.OpCode, body []byte) error {
+func (v *View) write(ctx context.Context, q *recipe.Queue, c *recipe.Entry, op jute.OpCode,
+	body []byte,
+) error {
 	hello := state.SessionBody{Timeout: 10_000, Owner: v.source.Status(0).ID, Addr: "operator"}
 	rand.Read(hello.Password[:]) // never fails
 	out, err := v.source.Do(ctx, state.Request{Op: state.OpCreateSession, Body: hello.Append(nil)})
@@ -309,10 +311,13 @@ const changeTries = 100
 
 // change carries out an operation of a multi on the contender's node at target if that is still the
 // node with its token when the request is applied. If the name of the node has no number, its version
-// does not tell: a node made again at the same path has the same one. So the multi also makes and removes a sequential node in each directory
-// above. The number of that node tells whether any node was made there since change looked, and the
-// root is always the same. If one was made, the multi fails as a whole, and change looks again.
-func (v *View) change(ctx context.Context, s *session.Session, target string, c *recipe.Entry, op []byte) error {
+// does not tell: a node made again at the same path has the same one. So the multi also makes and
+// removes a sequential node in each directory above. The number of that node tells whether any node was
+// made there since change looked, and the root is always the same. If one was made, the multi fails as
+// a whole, and change looks again.
+func (v *View) change(ctx context.Context, s *session.Session, target string, c *recipe.Entry,
+	op []byte,
+) error {
 	for range changeTries {
 		multi := slices.Clone(op)
 		czxid := int64(0)
@@ -355,7 +360,8 @@ func (v *View) change(ctx context.Context, s *session.Session, target string, c 
 			return fmt.Errorf("refused with code %d; end the session of the contender instead", code)
 		}
 	}
-	return conflict("nodes are made above it all the time; nothing was done; end the session of the contender instead")
+	return conflict("nodes are made above it all the time; nothing was done; end the session of the " +
+		"contender instead")
 }
 
 // appendUnchanged appends the operations to a multi that fail with NONODE unless next is the number
