@@ -345,3 +345,20 @@ func TestSQLFormAgreesWithTheGate(t *testing.T) {
 		expect.Equal(t, updated, admitted, "token %d: statement %v, gate", tok, updated)
 	}
 }
+
+// A hold ends calls of older ones, unless both are readers; those of its own token go on.
+func TestCallsOfOlderHoldsEnd(t *testing.T) {
+	for _, c := range []struct {
+		running, next Mode
+		token         Token
+		ends          bool
+	}{
+		{Exclusive, Exclusive, 6, true}, {Exclusive, Shared, 6, true}, {Shared, Exclusive, 6, true},
+		{Shared, Shared, 6, false}, {Exclusive, Exclusive, 5, false}, {Shared, Exclusive, 5, false},
+		{Exclusive, Exclusive, 4, false},
+	} {
+		r := &run{mode: c.running, token: 5}
+		b := &busy{runs: map[*run]struct{}{r: {}}}
+		expect.Equal(t, b.olderThan(c.next, c.token) == r, c.ends, "%+v", c)
+	}
+}
