@@ -242,8 +242,8 @@ func ParseName(name string) (c Contender, l Layout, ok bool) {
 	return Contender{}, 0, false
 }
 
-// Numbered reports whether the server gave a contender's node the number in its name: no other node
-// comes at the same path.
+// Numbered reports whether the server gave a contender's node the number in its name: as long as its
+// directory stays, no other node comes at the same path.
 func Numbered(node string) bool {
 	_, _, ok := ParseName(Base(node))
 	return ok

@@ -310,11 +310,11 @@ var (
 const changeTries = 100
 
 // change carries out an operation of a multi on the contender's node at target if that is still the
-// node with its token when the request is applied. If the name of the node has no number, its version
-// does not tell: a node made again at the same path has the same one. So the multi also makes and
-// removes a sequential node in each directory above. The number of that node tells whether any node was
-// made there since change looked, and the root is always the same. If one was made, the multi fails as
-// a whole, and change looks again.
+// node with its token when the request is applied. Its version does not tell: a node made again at the
+// same path has the same one. So the multi also makes and removes a sequential node in each directory
+// above. The number of that node tells whether any node was made there since change looked, and the
+// root is always the same. If one was made, the multi fails as a whole, and change looks again. The
+// queue of a node with a number may be busy: as long as its directory stays, no number comes twice.
 func (v *View) change(ctx context.Context, s *session.Session, target string, c *recipe.Entry,
 	op []byte,
 ) error {
@@ -326,7 +326,11 @@ func (v *View) change(ctx context.Context, s *session.Session, target string, c 
 			if !ok {
 				return
 			}
-			for czxid = n.Stat().Czxid; !recipe.Numbered(c.Node) && n.Name() != ""; {
+			czxid = n.Stat().Czxid
+			if recipe.Numbered(c.Node) {
+				n = n.Parent()
+			}
+			for n.Name() != "" {
 				n = n.Parent()
 				multi = appendUnchanged(multi, recipe.Join(n.Path(), "zlockd-look-"), n.Counter())
 			}
