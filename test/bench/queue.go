@@ -138,7 +138,9 @@ func runHerd(cfg *config, s *side, waiters int) (out sample, err error) {
 	return out, err
 }
 
-func runHerdOn(cfg *config, s *side, root string, admin *wire.Pipe, conns []*wire.Pipe) (out sample, err error) {
+func runHerdOn(cfg *config, s *side, root string, admin *wire.Pipe, conns []*wire.Pipe) (
+	out sample, err error,
+) {
 	var names []string
 	for i := range conns {
 		names = append(names, fmt.Sprintf("%s/lock-%010d", root, i))
