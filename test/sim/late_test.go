@@ -298,7 +298,7 @@ func (c *lateRun) do(what string) error {
 		if err := c.changeBy(others[0], state.MemberChange{Op: "add", ID: id, Addr: c.peers[id]}); err != nil {
 			return err
 		}
-		go c.begin(id)
+		c.launch(id)
 	case "promote":
 		return c.changeBy(others[0], state.MemberChange{Op: "promote", ID: far})
 	case "remove":

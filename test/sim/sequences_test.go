@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
@@ -207,7 +208,7 @@ func newSequence(t *testing.T, size int, seed uint64) *sequence {
 // form begins to start all servers.
 func (c *sequence) form() {
 	for id := range c.peers {
-		go c.begin(id)
+		c.launch(id)
 	}
 }
 
@@ -219,18 +220,37 @@ func (c *sequence) fresh(id uint32) {
 	c.disk[id] = newServerDisk(rand.New(rand.NewPCG(c.rng.Uint64(), c.lives)))
 }
 
+// launch begins to start a server. From here on crash ends its process.
+func (c *sequence) launch(id uint32) {
+	if run := c.process(id); run != nil {
+		go run()
+	}
+}
+
 // begin starts a server; it returns when the server has joined, or its process has ended.
 func (c *sequence) begin(id uint32) {
+	if run := c.process(id); run != nil {
+		run()
+	}
+}
+
+// process returns what the process of a server does, nil if it stays off.
+func (c *sequence) process(id uint32) (run func()) {
 	l := new(processLife)
 	l.ctx, l.kill = context.WithCancel(context.Background())
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.over {
-		c.mu.Unlock()
-		return
+		return nil
 	}
 	c.life[id] = l
-	host, peers, files := hostName(id), maps.Clone(c.peers), c.disk[id].Files()
-	c.mu.Unlock()
+	peers, files := maps.Clone(c.peers), c.disk[id].Files()
+	return func() { c.live(id, l, peers, files) }
+}
+
+// live is the life of a process until the server has joined.
+func (c *sequence) live(id uint32, l *processLife, peers map[uint32]string, files *disk.Files) {
+	host := hostName(id)
 	n, err := raftfsm.Start(l.ctx, raftfsm.Options{
 		ID: id, Peers: peers, PeerInsecure: true, DataDir: dataDir, Files: files, Observer: quietObserver{},
 		Listen: c.net.Listen, Logger: logger(id), TrailingLogs: c.trailing,
@@ -267,10 +287,15 @@ func (c *sequence) begin(id uint32) {
 // crash ends the process of a server, which may be starting.
 func (c *sequence) crash(id uint32) {
 	c.mu.Lock()
-	l := c.life[id]
+	l, n := c.life[id], c.run[id]
 	c.mu.Unlock()
 	if l != nil {
+		starts := n == nil && l.ctx.Err() == nil
 		l.kill()
+		if starts {
+			c.net.Crash(hostName(id))
+			c.disk[id].Crash()
+		}
 	}
 	c.nodes.crash(id)
 }
@@ -342,13 +367,13 @@ func (c *sequence) step(what string) error {
 		} else {
 			c.crash(id)
 		}
-		go c.begin(id)
+		c.launch(id)
 	case "move":
 		id := c.pick(c.running())
 		c.crash(id)
 		c.lives++
 		c.peers[id] = fmt.Sprintf("%s:%d", hostName(id), 3000+c.lives)
-		go c.begin(id)
+		c.launch(id)
 	case "add", "observe":
 		id := uint32(1)
 		for c.peers[id] != "" {
@@ -375,7 +400,7 @@ func (c *sequence) join(id uint32) error {
 	if err := c.change(state.MemberChange{Op: "add", ID: id, Addr: c.peers[id]}); err != nil {
 		return err
 	}
-	go c.begin(id)
+	c.launch(id)
 	if !c.watch[id] {
 		if err := c.change(state.MemberChange{Op: "promote", ID: id}); err != nil {
 			return err
@@ -456,7 +481,7 @@ func (c *sequence) last() error {
 		c.crash(id)
 	}
 	for _, id := range c.running() {
-		go c.begin(id)
+		c.launch(id)
 	}
 	if err := c.settle(); err != nil {
 		return fmt.Errorf("after a restart of all: %w", err)

@@ -147,7 +147,7 @@ func (c *operators) job(what string, id uint32) (list []told) {
 			c.crash(id)
 			c.fresh(id)
 			c.disk[id].Slow(5 * time.Millisecond)
-			go c.begin(id)
+			c.launch(id)
 		}
 		return ask(state.MemberChange{Op: "promote"})
 	}
@@ -170,7 +170,7 @@ func (c *operators) job(what string, id uint32) (list []told) {
 		c.crash(id)
 		c.lives++
 		c.setAddr(id, fmt.Sprintf("%s:%d", hostName(id), 3000+c.lives))
-		go c.begin(id)
+		c.launch(id)
 		ask(state.MemberChange{Op: "move", Addr: c.addrOf(id)})
 	}
 	return list
@@ -224,7 +224,7 @@ func (c *operators) tidy() error {
 	for id, addr := range was {
 		if !c.lasts(id) || c.peers[id] != addr {
 			if c.crash(id); c.peers[id] != "" {
-				go c.begin(id)
+				c.launch(id)
 			}
 		}
 	}
