@@ -18,6 +18,10 @@ import (
 	"strings"
 )
 
+// repeats bounds how often packages run again whose race detector broke off. In the long simulation that
+// was seen twice in a row.
+const repeats = 4
+
 func main() {
 	if len(os.Args) == 1 {
 		failed, crashed := report(os.Stdout, os.Stdin, 0)
@@ -25,13 +29,11 @@ func main() {
 		return
 	}
 	code, failed, crashed := run(os.Args[1:])
-	if code != 0 && len(crashed) > 0 && failed == len(crashed) {
+	flags := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(a string) bool { return strings.HasPrefix(a, "./") })
+	for n := 0; n < repeats && code != 0 && len(crashed) > 0 && failed == len(crashed); n++ {
 		fmt.Println("progress: the race detector itself broke off, which says nothing of the tests. Once more:",
 			strings.Join(crashed, " "))
-		again := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(a string) bool {
-			return strings.HasPrefix(a, "./")
-		})
-		code, _, _ = run(append(again, crashed...))
+		code, failed, crashed = run(slices.Concat(flags, crashed))
 	}
 	os.Exit(code)
 }
