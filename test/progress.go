@@ -29,7 +29,9 @@ func main() {
 		return
 	}
 	code, failed, crashed := run(os.Args[1:])
-	flags := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(a string) bool { return strings.HasPrefix(a, "./") })
+	flags := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool {
+		return strings.HasPrefix(arg, "./")
+	})
 	for n := 0; n < repeats && code != 0 && len(crashed) > 0 && failed == len(crashed); n++ {
 		fmt.Println("progress: the race detector itself broke off, which says nothing of the tests. Once more:",
 			strings.Join(crashed, " "))
