@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log/slog"
 	"math"
@@ -89,12 +90,12 @@ func TestStrangersDoNotPushOutServers(t *testing.T) {
 }
 
 // ownTLS is that of a cluster whose servers all have the same certificate.
-func ownTLS(t *testing.T, id uint32) *TLS {
+func ownTLS(t *testing.T, id uint32, more ...string) *TLS {
 	t.Helper()
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
 		NotAfter: time.Now().Add(time.Hour),
-		DNSNames: []string{certName(id)}, IsCA: true, BasicConstraintsValid: true}
+		DNSNames: append(more, certName(id)), IsCA: true, BasicConstraintsValid: true}
 	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))(t)
 	secret := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
 	cert, private := filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key")
@@ -114,6 +115,19 @@ func TestTLSNamesTheServer(t *testing.T) {
 	expect.That(t, err == nil && st.Cluster == "c", "itself: %+v, %v", st, err)
 	_, err = p.Ask(t.Context(), 2, p.Addr(), Question{})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "TLS with server 2"), "as another: %v", err)
+	two := open(t, 2, &host{})
+	two.o.TLS = p.o.TLS
+	_, err = two.Ask(t.Context(), 1, p.Addr(), Question{})
+	expect.That(t, errors.Is(err, ErrRefused) &&
+		strings.Contains(err.Error(), "server 2 shows the certificate of zlockd-1"),
+		"a caller with the certificate of another: %v", err)
+}
+
+// A certificate with several names would be that of several servers.
+func TestCertificateNamesOneServer(t *testing.T) {
+	p := openTLS(t, 1, &host{}, ownTLS(t, 1, certName(2)))
+	_, err := p.Ask(t.Context(), 1, p.Addr(), Question{})
+	expect.That(t, errors.Is(err, ErrRefused) && strings.Contains(err.Error(), "exactly one DNS name"), "%v", err)
 }
 
 // A server that stands still once it has shaken hands keeps no caller longer than one that stands still

@@ -1,0 +1,327 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// pipes are a network without sockets, for tests whose clock jumps.
+type pipes map[string]*pipeListener
+
+type pipeListener struct {
+	addr    string
+	callers chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.callers:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (l *pipeListener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
+func (l *pipeListener) Addr() net.Addr { return l }
+func (*pipeListener) Network() string  { return "pipe" }
+func (l *pipeListener) String() string { return l.addr }
+
+func (n pipes) listen(addr string) (net.Listener, error) {
+	n[addr] = &pipeListener{addr: addr, callers: make(chan net.Conn), closed: make(chan struct{})}
+	return n[addr], nil
+}
+
+func (n pipes) dial(ctx context.Context, addr string) (net.Conn, error) {
+	l := n[addr]
+	if l == nil {
+		return nil, errors.New("no server at " + addr)
+	}
+	here, there := net.Pipe()
+	select {
+	case l.callers <- there:
+		return here, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (n pipes) open(t *testing.T, id uint32, addr string, h Host) *Port {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	p := must.Get(Open(ctx, Options{ID: id, Addr: addr, Host: h, Listen: n.listen, Dial: n.dial,
+		Logger: slog.New(slog.DiscardHandler)}))(t)
+	p.Serve()
+	t.Cleanup(func() { cancel(); p.Close() })
+	return p
+}
+
+// A called server waits a while for a greeting, and a caller for the answer; an admitted server may then
+// be silent for as long as it likes.
+func TestOnlyGreetingsAreInAHurry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := pipes{}
+		h := &host{links: make(chan uint32, 1)}
+		n.open(t, 1, "one", h)
+		two := n.open(t, 2, "two", &host{})
+		began := time.Now()
+		stranger := must.Get(n.dial(t.Context(), "one"))(t)
+		defer stranger.Close()
+		io.Copy(io.Discard, stranger)
+		expect.Equal(t, time.Since(began), greetTime, "a stranger keeps its connection")
+
+		must.Get(n.listen("silent"))(t)
+		go func() {
+			c, _ := n["silent"].Accept()
+			io.Copy(io.Discard, c)
+		}()
+		began = time.Now()
+		expect.Fails(t, expect.Err(two.Call(t.Context(), Link, 1, "silent")), "a server that does not answer")
+		expect.Equal(t, time.Since(began), greetTime, "the caller waits")
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		link := must.Get(two.Call(ctx, Link, 1, "one"))(t)
+		defer link.Close()
+		cancel()
+		expect.Equal(t, <-h.links, 2, "a link of server")
+		time.Sleep(time.Hour)
+		must.OK(t, expect.Err(link.Write([]byte("still here"))), "after an hour")
+	})
+}
+
+// slowHost takes its time with an answer.
+type slowHost struct {
+	host
+	takes time.Duration
+	limit time.Duration // that Answer was given
+}
+
+func (h *slowHost) Answer(ctx context.Context, _ *Question) (Told, error) {
+	end, _ := ctx.Deadline()
+	h.limit = time.Until(end)
+	select {
+	case <-time.After(h.takes):
+		return Told{}, nil
+	case <-ctx.Done():
+		return Told{}, ctx.Err()
+	}
+}
+
+func TestQuestionsAreWaitedForNoLongerThanAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := pipes{}
+		h := &slowHost{takes: AnswerTime - time.Second}
+		one, two := n.open(t, 1, "one", h), n.open(t, 2, "two", &host{})
+		var called net.Conn
+		two.o.Dial = func(ctx context.Context, addr string) (c net.Conn, err error) {
+			called, err = n.dial(ctx, addr)
+			return called, err
+		}
+		must.OK(t, expect.Err(two.Ask(t.Context(), 1, "one", Question{})), "an answer that takes long")
+		expect.Is(t, expect.Err(called.Read(make([]byte, 1))), io.ErrClosedPipe, "the asker's end stays open")
+
+		h.takes = time.Hour
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := two.Ask(ctx, 1, "one", Question{})
+		expect.Equal(t, status.Of(err), status.Interrupted, "%v", err)
+		expect.Equal(t, time.Since(began), 3*time.Second, "asked for")
+		expect.Equal(t, h.limit, AnswerTime, "the other server has")
+
+		// A server that is let in to ask, and asks nothing.
+		began = time.Now()
+		c := must.Get(two.Call(t.Context(), Ask, 1, "one"))(t)
+		defer c.Close()
+		expect.Equal(t, len(must.Get(io.ReadAll(c))(t)), 0, "bytes answered to no question")
+		expect.Equal(t, time.Since(began), greetTime, "a question is awaited for")
+
+		// The end of the port ends what goes on there.
+		began = time.Now()
+		ended := make(chan time.Duration, 1)
+		go func() {
+			_, err := two.Ask(context.Background(), 1, "one", Question{})
+			expect.Equal(t, status.Of(err), status.Interrupted, "%v", err)
+			ended <- time.Since(began)
+		}()
+		time.Sleep(time.Second)
+		one.Close()
+		expect.Equal(t, <-ended, time.Second, "the asker waits beyond the end of the port")
+	})
+}
+
+// Each server's answer or error comes, and the end of all.
+func TestAllAreAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := pipes{}
+		n.open(t, 1, "one", &host{})
+		n.open(t, 2, "two", &host{admit: errors.New("you are a stranger")})
+		three := n.open(t, 3, "three", &host{})
+		got := map[Place]Answer{}
+		for a := range three.AskAll(t.Context(), []Place{{1, "one"}, {2, "two"}, {4, "nowhere"}}, Question{}) {
+			got[a.Place] = a
+		}
+		must.Equal(t, len(got), 3, "answers")
+		one := got[Place{1, "one"}]
+		expect.That(t, one.Err == nil && one.Status.Cluster == "c", "of a server that runs: %+v", one)
+		expect.Is(t, got[Place{2, "two"}].Err, ErrRefused, "of a server that refuses")
+		expect.Has(t, got[Place{4, "nowhere"}].Err.Error(), "no server", "of a server that is down")
+	})
+}
+
+// A server's raft asks itself without a connection.
+func TestRaftAsksItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		p := must.Get(Open(ctx, Options{ID: 1, Addr: "one", Host: &host{term: 9}, Listen: pipes{}.listen,
+			Logger: slog.New(slog.DiscardHandler)}))(t)
+		defer p.Close()
+		m := p.Transport(func() uint64 { return math.MaxUint64 }).(*transport)
+		answer := func(resp any, err error) { rpc := <-m.Consumer(); rpc.Respond(resp, err) }
+		vote := func() (resp raft.RequestVoteResponse, err error) {
+			err = m.RequestVote("1", "one", &raft.RequestVoteRequest{Term: 5}, &resp)
+			return resp, err
+		}
+		go answer(&raft.RequestVoteResponse{Term: 5, Granted: true}, nil)
+		got := must.Get(vote())(t)
+		expect.That(t, got.Term == 5 && got.Granted, "a vote: %+v", got)
+		go answer(nil, errors.New("not today"))
+		_, err := vote()
+		expect.That(t, err != nil && err.Error() == "this server's raft: not today", "raft refuses: %v", err)
+		go answer(&raft.TimeoutNowResponse{}, nil)
+		expect.OK(t, m.TimeoutNow("1", "one", &raft.TimeoutNowRequest{}, new(raft.TimeoutNowResponse)),
+			"a request to stand")
+		began := time.Now()
+		expect.Is(t, expect.Err(vote()), errBusy, "raft says nothing")
+		expect.Equal(t, time.Since(began), rpcTimeout, "it was waited for")
+		cancel()
+		expect.Is(t, expect.Err(vote()), raft.ErrTransportShutdown, "at the end of the port")
+	})
+}
+
+// ahead is a host that has applied everything of its term.
+type ahead struct{ host }
+
+func (h *ahead) HasApplied(term, _ uint64) bool { return term == h.term }
+
+// A snapshot that a server has applied already is read to its end and counts as taken; raft, which would
+// go back to it, hears nothing of it.
+func TestSnapshotThatIsAppliedAlreadyIsNotInstalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := pipes{}
+		h := &ahead{host{term: 4}}
+		one, two := n.open(t, 1, "one", h), n.open(t, 2, "two", &host{})
+		m := two.Transport(func() uint64 { return math.MaxUint64 })
+		for range 2 { // on one connection
+			var resp raft.InstallSnapshotResponse
+			must.OK(t, m.InstallSnapshot("1", "one", &raft.InstallSnapshotRequest{Term: 4, Size: 5}, &resp,
+				strings.NewReader("state")))
+			expect.That(t, resp.Term == 4 && resp.Success, "answered: %+v", resp)
+		}
+		one.mu.Lock()
+		expect.Equal(t, len(one.conns), 1, "connections")
+		one.mu.Unlock()
+	})
+}
+
+// What raft leaves unread of a snapshot, whose bytes clients have chosen, is not taken for a request.
+func TestRestOfASnapshotIsNoRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := pipes{}
+		one, two := n.open(t, 1, "one", &host{}), n.open(t, 2, "two", &host{})
+		m := two.Transport(func() uint64 { return math.MaxUint64 })
+		go func() {
+			rpc := <-one.rpcs
+			io.ReadFull(rpc.Reader, make([]byte, 1))
+			rpc.Respond(nil, errors.New("not today"))
+		}()
+		evil := "x" + string(appendRequest(nil, &raft.RequestVoteRequest{Term: 1 << 60}))
+		var resp raft.InstallSnapshotResponse
+		err := m.InstallSnapshot("1", "one", &raft.InstallSnapshotRequest{Size: int64(len(evil))}, &resp,
+			strings.NewReader(evil))
+		must.That(t, err != nil && err.Error() == "not today", "%v", err)
+		synctest.Wait()
+		select {
+		case rpc := <-one.rpcs:
+			t.Errorf("raft is asked: %+v", rpc.Command)
+		default:
+		}
+		one.mu.Lock()
+		expect.Equal(t, len(one.conns), 0, "connections left")
+		one.mu.Unlock()
+	})
+}
+
+// A message that is damaged ends its connection, and raft hears nothing of it.
+func TestDamagedRequestEndsItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := pipes{}
+		one, two := n.open(t, 1, "one", &host{}), n.open(t, 2, "two", &host{})
+		c := must.Get(two.Call(t.Context(), Raft, 1, "one"))(t)
+		defer c.Close()
+		b := appendRequest(nil, &raft.RequestVoteRequest{Term: 3})
+		b[len(b)-1] ^= 1
+		must.OK(t, expect.Err(c.Write(b)))
+		go func() {
+			for rpc := range one.rpcs {
+				t.Errorf("raft is asked: %+v", rpc.Command)
+				return
+			}
+		}()
+		expect.Equal(t, len(must.Get(io.ReadAll(c))(t)), 0, "bytes of an answer")
+		close(one.rpcs)
+	})
+}
+
+// reachable is a host that knows addresses.
+type reachable struct {
+	host
+	addr map[uint32]string
+}
+
+func (h *reachable) AddrOf(id uint32) string { return h.addr[id] }
+
+// A server that does not answer at its address is gone; one whose address is not known may live.
+func TestSignsOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := pipes{}
+		p := n.open(t, 1, "one", &reachable{addr: map[uint32]string{2: "two", 3: "nowhere", 4: "four"}})
+		n.open(t, 2, "two", &host{})
+		n.open(t, 4, "four", &slowHost{takes: time.Hour})
+		expect.That(t, p.alive(2), "a server that answers is gone")
+		expect.That(t, !p.alive(3), "a server that is down lives")
+		began := time.Now()
+		expect.That(t, !p.alive(4), "a server that does not answer lives")
+		expect.Equal(t, time.Since(began), messageProbe, "it was waited for")
+		expect.That(t, p.alive(5), "a server without an address is gone")
+	})
+}
+
+// The progress of a snapshot is told while it is on its way.
+func TestSnapshotOnItsWay(t *testing.T) {
+	p := &Port{}
+	r, done := p.sent.begin(2, 10, strings.NewReader("0123456789"))
+	must.OK(t, expect.Err(r.Read(make([]byte, 4))))
+	sent, size := p.Sending(2)
+	expect.That(t, sent == 4 && size == 10, "%d of %d bytes", sent, size)
+	done()
+	sent, size = p.Sending(2)
+	expect.That(t, sent == 0 && size == 0, "after its end: %d of %d bytes", sent, size)
+}
