@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,12 +110,12 @@ func TestOnlyGreetingsAreInAHurry(t *testing.T) {
 type slowHost struct {
 	host
 	takes time.Duration
-	limit time.Duration // that Answer was given
+	limit atomic.Int64 // of time.Duration: what Answer was given
 }
 
 func (h *slowHost) Answer(ctx context.Context, _ *Question) (Told, error) {
 	end, _ := ctx.Deadline()
-	h.limit = time.Until(end)
+	h.limit.Store(int64(time.Until(end)))
 	select {
 	case <-time.After(h.takes):
 		return Told{}, nil
@@ -143,7 +144,7 @@ func TestQuestionsAreWaitedForNoLongerThanAsked(t *testing.T) {
 		_, err := two.Ask(ctx, 1, "one", Question{})
 		expect.Equal(t, status.Of(err), status.Interrupted, "%v", err)
 		expect.Equal(t, time.Since(began), 3*time.Second, "asked for")
-		expect.Equal(t, h.limit, AnswerTime, "the other server has")
+		expect.Equal(t, time.Duration(h.limit.Load()), AnswerTime, "the other server has")
 
 		// A server that is let in to ask, and asks nothing.
 		began = time.Now()
