@@ -190,7 +190,7 @@ func BenchmarkMutexUncontended(b *testing.B) {
 func TestE54OneReleaseWakesOne(t *testing.T) {
 	shared(t)
 	o, d := observer(t), dir(t)
-	// The load must not cost anybody its session.
+	// The load must not cost a client its session.
 	patient := WithSessionTimeout(40 * time.Second)
 	holder := dial(t, patient)
 	c, p := proxied(t, patient)

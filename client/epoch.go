@@ -17,7 +17,7 @@ import (
 type epoch struct {
 	c     *Client
 	conn  *zk.Conn
-	sid   int64         // set before anybody sees the epoch
+	sid   int64         // set before other goroutines see the epoch
 	asked reading       // before the server was asked for the session
 	gone  chan struct{} // closed when the session is over
 

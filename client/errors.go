@@ -22,7 +22,7 @@ var (
 	// [WithoutRequeue]).
 	ErrSessionExpired = zk.ErrSessionExpired
 	// ErrNodeRemoved says that another client deleted the node of an attempt that may not queue again.
-	ErrNodeRemoved = errors.New("client: node removed by somebody else")
+	ErrNodeRemoved = errors.New("client: node removed by another client")
 	// ErrSelfDeadlock says that the context already holds the lock, so that
 	// waiting for it would never end.
 	ErrSelfDeadlock = errors.New("client: the context already holds this lock")

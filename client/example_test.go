@@ -88,7 +88,7 @@ func ExampleMutex_TryLock() {
 		log.Fatal(err)
 	}
 	if _, err := m.TryLock(ctx); errors.Is(err, client.ErrNotAcquired) {
-		fmt.Println("somebody has it")
+		fmt.Println("it is held")
 	}
 	// Waiting for a limited time is a matter of the context.
 	limited, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
@@ -98,7 +98,7 @@ func ExampleMutex_TryLock() {
 	}
 	fmt.Println(lease.Unlock(ctx))
 	// Output:
-	// somebody has it
+	// it is held
 	// still has it
 	// <nil>
 }

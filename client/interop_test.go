@@ -63,7 +63,7 @@ func (j *judge) enter(mode, node string) {
 		j.t.Errorf("%s is no contender", node)
 		return
 	}
-	// A writer comes after everyone before it, a reader after the writers before it.
+	// A writer comes after all before it, a reader after the writers before it.
 	after := j.lastWrite
 	if mode == "w" {
 		after = j.lastAny

@@ -345,7 +345,7 @@ func TestE51SetWithOnePathRefused(t *testing.T) {
 	}
 }
 
-// The head of a semaphore's queue whose node somebody removed takes no permit beside the next head.
+// The head of a semaphore's queue whose node was removed takes no permit beside the next head.
 func TestHeadThatWasRemovedTakesNoPermit(t *testing.T) {
 	shared(t)
 	d, o := dir(t), observer(t)

@@ -133,7 +133,7 @@ func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
 }
 
 // A writer that gives up between the making of its hold node and the last look at the directory leaves
-// neither that node nor its place: with the door closed for it, a place left behind would stop everybody.
+// neither that node nor its place: with the door closed for it, a place left behind would stop all.
 func TestE45WriterThatGivesUpAsItIsGrantedLeavesNothing(t *testing.T) {
 	policies(t, func(t *testing.T, p recipe.Policy) {
 		o, d := observer(t), dir(t)
@@ -158,7 +158,7 @@ func TestE45WriterThatGivesUpAsItIsGrantedLeavesNothing(t *testing.T) {
 
 func randomStep(ctx context.Context, t *testing.T, m *RWMutex, rnd *rand.Rand, read func(),
 	write func(*Lease), readers, writers *atomic.Int32) {
-	if rnd.IntN(4) == 0 { // somebody who gives up
+	if rnd.IntN(4) == 0 { // it gives up
 		short, cancel := context.WithTimeout(ctx, time.Duration(rnd.IntN(3000))*time.Microsecond)
 		defer cancel()
 		ctx = short

@@ -27,8 +27,8 @@ type nudger struct {
 	t     *term
 	leads func() bool
 
-	everybody bool            // must be told; this and asked are the batcher's own
-	asked     map[uint32]bool // servers whose requests were proposed since the last nudge
+	all   bool            // must be told; this and asked are the batcher's own
+	asked map[uint32]bool // servers whose requests were proposed since the last nudge
 
 	mu        sync.Mutex
 	followers map[raft.ServerID]*nudged
@@ -49,7 +49,7 @@ type nudged struct {
 
 func newNudger(t *term) *nudger {
 	return &nudger{t: t, leads: func() bool { return t.n.raft.Leads() }, asked: map[uint32]bool{},
-		everybody: true, followers: map[raft.ServerID]*nudged{}}
+		all: true, followers: map[raft.ServerID]*nudged{}}
 }
 
 func (g *nudger) setFollowers(servers []raft.Server) {
@@ -111,7 +111,7 @@ func (g *nudger) tell() {
 		}
 	}
 	g.t.n.fsm.mu.RUnlock()
-	g.everybody = false
+	g.all = false
 	clear(g.asked)
 }
 
@@ -144,7 +144,7 @@ func (f *nudged) tell(at state.Position) {
 
 // waits reports whether a client at a server may wait for the last commit.
 func (g *nudger) waits(server uint32, sessions *session.Table) bool {
-	return g.everybody || g.asked[server] || sessions.OwnedBy(server) > 0
+	return g.all || g.asked[server] || sessions.OwnedBy(server) > 0
 }
 
 func (g *nudger) run(id raft.ServerID, f *nudged) {

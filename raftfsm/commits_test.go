@@ -20,11 +20,11 @@ import (
 )
 
 // TestWhoIsNudged asks who is told of a commit at once: servers with sessions, servers whose requests were
-// in the entry, and everybody when the leader acted on its own account.
+// in the entry, and all when the leader acted on its own account.
 func TestWhoIsNudged(t *testing.T) {
 	tm := &term{n: &Node{fsm: newFSM(1, "c", new(watcher), nil)}, links: linkSet{}}
 	tm.nudger = newNudger(tm)
-	tm.nudger.everybody = false
+	tm.nudger.all = false
 	sessions := session.NewTable(1)
 	s := sessions.Create(1000, [jute.PasswordSize]byte{}, 2, "", 0)
 	want := func(two, three bool) {
@@ -71,7 +71,7 @@ func TestNudgesAreOfOnesOwnTerm(t *testing.T) {
 func TestOthersAreNudgedLater(t *testing.T) {
 	tm := &term{n: &Node{fsm: newFSM(1, "c", new(watcher), nil)}, links: linkSet{}, number: 5}
 	g := newNudger(tm)
-	g.leads, g.everybody = func() bool { return true }, false
+	g.leads, g.all = func() bool { return true }, false
 	f := &nudged{ch: make(chan state.Position, 1)}
 	g.followers["2"] = f
 	tm.n.fsm.term.Store(5)
@@ -116,7 +116,7 @@ func TestNudgesFollowTheirEntry(t *testing.T) {
 	tell := func(index uint64) {
 		tm.n.fsm.term.Store(5)
 		tm.n.fsm.index.Store(index)
-		g.everybody = true
+		g.all = true
 		g.tell()
 	}
 	h := host{tm.n}

@@ -287,7 +287,7 @@ func oldCopyDoesNotVote(t *testing.T) bool {
 		t.Error("the old copy was not noticed")
 	}
 	c.nodes[b].Abort()
-	must.Equal(t, c.leader(), 0, "somebody leads without the write")
+	must.Equal(t, c.leader(), 0, "a server leads without the write")
 	c.start(a)
 	eventually(t, "serving", func() bool { return c.seen[a].serving.Load() && c.seen[d].serving.Load() })
 	expect.That(t, c.has(d, "/kept"), "an acknowledged write is lost")

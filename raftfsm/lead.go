@@ -255,7 +255,7 @@ func (t *term) fill(entry []byte) []byte {
 	if more {
 		t.wake()
 	}
-	t.nudger.everybody = t.nudger.everybody || len(entry) > before
+	t.nudger.all = t.nudger.all || len(entry) > before
 	e := filling{t: t, entry: entry, requests: batchRequests}
 	links := t.links.waiting()
 	sources := 1 + len(links)

@@ -231,7 +231,7 @@ func (n *Node) HandOver(ctx context.Context) error {
 		return errNotLeading
 	}
 	if len(n.raft.Servers()) < 2 {
-		return errors.New("there is nobody to lead instead")
+		return errors.New("there is no other server to lead")
 	}
 	return await(ctx, n.raft.LeadershipTransfer())
 }

@@ -151,7 +151,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Observers = slices.Compact(slices.Sorted(slices.Values(o.Observers)))
 	if len(o.Peers) > 0 && o.firstVoter() == noVoter {
-		fail("all peers are observers: somebody must vote")
+		fail("all peers are observers: at least one must vote")
 	}
 	o.Release = cmp.Or(o.Release, "dev")
 	o.MinSessionTimeout = cmp.Or(o.MinSessionTimeout, 4*time.Second)

@@ -204,7 +204,7 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 	expect.Equal(t, a.do(jute.OpMulti, jute.AppendMultiHeader(body, jute.OpError, true, -1)), jute.OK,
 		"a long multi of deletes")
 	free.Store(1 << 40)
-	for id := 1; id <= 3; id++ { // without anybody asking
+	for id := 1; id <= 3; id++ { // without a request
 		eventually(t, "all know", func() bool { return !c.nodes[id].fsm.low.Load() })
 	}
 	expect.Equal(t, a.set("/a", big), jute.OK, "there is room again")

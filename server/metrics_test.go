@@ -151,7 +151,7 @@ func TestOnlyTheSuperUserMayChangeState(t *testing.T) {
 type ensemble struct {
 	t       *testing.T
 	peers   map[uint32]string
-	bound   map[uint32]net.Listener // taken before anybody needs them
+	bound   map[uint32]net.Listener // taken before a server needs them
 	dirs    map[uint32]string
 	servers map[uint32]*Instance
 	log     *slog.Logger

@@ -130,7 +130,7 @@ func (c *change) possible() error {
 		case !state.IsServerID(id):
 			return fmt.Errorf("%s: an id is a number from 0 to %d", s.Peer, state.MaxServerID)
 		case s.Peer[len(s.Peer)-2:] == ":0":
-			return fmt.Errorf("server %d: nobody is reached at port 0", id)
+			return fmt.Errorf("server %d: port 0 cannot be reached", id)
 		case taken:
 			return fmt.Errorf("servers %d and %d have the same address %s", other, id, s.Peer)
 		case was && is.Peer != s.Peer && c.runs[id]:

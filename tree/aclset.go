@@ -23,7 +23,7 @@ type ACL struct {
 	hash   uint64 // of key, in the table of the tree
 	listed bool   // it is in the table
 
-	anyone int32             // what everybody may
+	anyone int32             // what every client may
 	proved map[jute.ID]int32 // what an identity of digest, sasl or x509 may
 	sasl   int32             // what any entry of sasl allows: the super user of sasl may all of it
 	ranges []addrRange       // of ip, by their first address, wide ones before those they contain

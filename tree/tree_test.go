@@ -17,7 +17,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// createBody returns the body of a create for everybody.
+// createBody returns the body of a create for all.
 func createBody(path, data string, flags int32) []byte {
 	b := jute.AppendString(nil, path)
 	b = jute.AppendString(b, data)

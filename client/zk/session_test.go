@@ -234,7 +234,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		is(t, c.Err(), zk.ErrClosed)
 		must.OK(t, c.Close(ctx))
 
-		// A server that does not answer cannot keep anybody.
+		// A server that does not answer cannot keep a client.
 		c, p := proxied(t, addr, zk.Options{})
 		p.Blackhole(true)
 		pipe = c.Pipe()

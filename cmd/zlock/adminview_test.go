@@ -102,7 +102,7 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 	}
 	has(run(exitCycle, "wait-graph", "--server"), "cycle", "/app/a", "/app/b")
 	has(run(0, "ls", "/none", "--server"), "no locks at /none")
-	has(run(0, "ls", "--held", "/none"), "no locks that anybody holds")
+	has(run(0, "ls", "--held", "/none"), "no locks that are held")
 	has(run(exitNo, "show", "/none", "--server"), "there is no node /none")
 
 	has(run(0, "sessions"), "SESSION", mine, "127.0.0.1")

@@ -291,7 +291,7 @@ func TestGuardClosesTheSession(t *testing.T) {
 		out, _ := cmd.Output()
 		return string(out)
 	}
-	must.Await(t, "nobody waits", 30*time.Second, func() bool { return show() != "" })
+	must.Await(t, "no client waits", 30*time.Second, func() bool { return show() != "" })
 	begun := time.Now()
 	next := nextHolder(t, r.cmd.Env, "/c")
 	waiter.Process.Kill()

@@ -14,9 +14,9 @@ func leaderCommand() *command {
 	return &command{
 		Name: "leader", Args: "PATH", Paths: true, Least: 1, Most: 1,
 		Does: "show who leads an election",
-		Help: `Exit code: 0, or 1 if nobody leads. With -o plain the columns are: value, since,
+		Help: `Exit code: 0, or 1 if there is no leader. With -o plain the columns are: value, since,
 token, session, node. With --watch a line is written for each change; a line
-without a value says that nobody leads.`,
+without a value says that there is no leader.`,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			watch := fs.Bool("watch", false, "write each new leader until interrupted")
 			format := addFormat(fs)

@@ -21,7 +21,7 @@ seconds, kind.`,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			l := &lister{}
 			fs.BoolVarP(&l.deep, "recursive", "R", false, "list all locks below ROOT, at any depth")
-			fs.BoolVar(&l.held, "held", false, "list only locks that somebody holds")
+			fs.BoolVar(&l.held, "held", false, "list only locks that are held")
 			fs.BoolVar(&l.watch, "watch", false, "list again every two seconds until interrupted")
 			format := addFormat(fs)
 			server := addServerFlags(fs)
@@ -99,7 +99,7 @@ func (l *lister) once(ctx context.Context, c *call, format string, r reader) err
 	switch {
 	case err != nil || found || format != formatTable:
 	case l.held:
-		c.say("no locks that anybody holds")
+		c.say("no locks that are held")
 	case l.deep:
 		c.say("no locks")
 	default:

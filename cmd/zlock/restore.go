@@ -22,7 +22,7 @@ func restoreCommand() *command {
 		Does: "put a backup in the place of all that a running zlockd cluster holds",
 		Help: `FILE is what zlock backup wrote. It is checked here and at the server, goes through the
 log beside what the servers hold, and takes its place on all of them at once: every
-client is cut off and finds the state of the backup, with a zxid above all that anybody
+client is cut off and finds the state of the backup, with a zxid above all that any client
 has seen. Sessions end, and locks with them, unless --keep-sessions keeps those that are
 in the backup; of its locks in the backup, a session that lives keeps those that it has
 not released since. The members stay.
@@ -85,7 +85,7 @@ func (c *call) confirm(ctx context.Context, b *state.Backup, cluster string, kee
 			from = "another cluster, " + clean(b.Cluster)
 		}
 		if !isTerminal(c.stdin) {
-			return cli.Usagef("nobody can be asked here: give the cluster's name, --yes %s", cluster[:shortName])
+			return cli.Usagef("there is no terminal to ask at: give the cluster's name, --yes %s", cluster[:shortName])
 		}
 		fmt.Fprintf(c.stderr, "%s: %d nodes, zxid 0x%x, of %s.\nIt replaces everything that cluster %s holds. "+
 			"%s.\nType the name of the cluster to go on (%s): ",

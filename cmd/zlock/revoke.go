@@ -23,8 +23,8 @@ func revokeCommand() *command {
 	return &command{
 		Name: "revoke", Args: "PATH [NODE]", Paths: true, Least: 1, Most: 2,
 		Does: "ask the holders of a lock to give it back",
-		Help: `It is a request: whoever holds the lock decides. With NODE one contender is
-asked, who may also be waiting. Exit code: 0, or 1 if there was nobody to ask, or
+		Help: `It is a request: the holder decides. With NODE one contender is
+asked, who may also be waiting. Exit code: 0, or 1 if there was no contender to ask, or
 if --wait is given and it was not released in time.`,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			var wait time.Duration
@@ -69,7 +69,7 @@ func (c *call) revoke(ctx context.Context, cl *client.Client, r recipe.Revocatio
 		}
 	}
 	if len(nodes) == 0 {
-		return cli.Exitf(exitNo, "nobody holds %s", path)
+		return cli.Exitf(exitNo, "no client holds %s", path)
 	}
 	asked := false
 	for _, n := range nodes {

@@ -251,7 +251,7 @@ func TestReadmeExamplesWork(t *testing.T) {
 	}
 	out := sh(found[2][2])
 	if !regexp.MustCompile(
-		`(?s)^PATH +/jobs/nightly .*\n\* +W .*\nexit code 124: somebody holds it\nmy turn\n$`).MatchString(out) {
+		`(?s)^PATH +/jobs/nightly .*\n\* +W .*\nexit code 124: it is held\nmy turn\n$`).MatchString(out) {
 		t.Errorf("the shell says %q", out)
 	}
 }

@@ -16,7 +16,7 @@ import (
 func showCommand(name, does string, holders, waiters bool) *command {
 	return &command{
 		Name: name, Args: "PATH", Paths: true, Least: 1, Most: 1, Does: does,
-		Help: `Exit code: 0, or 1 if there is nobody.
+		Help: `Exit code: 0, or 1 if there is no holder or waiter.
 
 With -o plain the columns are: position (* holds), mode, host, pid, since, node
 waited for, reason, node, session, token, maker.`,
@@ -118,13 +118,13 @@ func emptyText(q *recipe.Queue, holders, waiters bool) string {
 	path := clean(q.Path)
 	switch {
 	case !waiters && len(q.Waiters) > 0:
-		return fmt.Sprintf("nobody holds %s; %d wait for it", path, len(q.Waiters))
+		return fmt.Sprintf("no client holds %s; %d wait for it", path, len(q.Waiters))
 	case !waiters:
-		return "nobody holds " + path
+		return "no client holds " + path
 	case !holders:
-		return "nobody waits for " + path
+		return "no client waits for " + path
 	}
-	return fmt.Sprintf("nobody holds %s or waits for it", path)
+	return fmt.Sprintf("no client holds %s or waits for it", path)
 }
 
 func (c *call) showEntry(p *printer, q *recipe.Queue, e recipe.Entry, holds bool, hosts map[string]string) {

@@ -165,7 +165,7 @@ func (s *supervisor) lost() <-chan time.Time {
 func (s *supervisor) revoked(r recipe.Revocation) {
 	by := r.By
 	if by == "" {
-		by = "somebody"
+		by = "a client"
 	}
 	s.say("%s asks for %s back%s", clean(by), s.what, reasonText(r.Reason))
 	if s.onRevoke != 0 {

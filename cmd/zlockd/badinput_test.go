@@ -73,7 +73,7 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 			"ok: a server"}, 0},
 		{"ends soon", secure("soon.pem", "soon.key"), "", []string{"note: the certificate of --tls-cert ends soon"}, 0},
 		{"not valid yet", secure("early.pem", "early.key"), "", []string{"not valid yet", "clock"}, 2},
-		{"world-readable key", secure("good.pem", "open.key"), "", []string{"can be read by everybody", "chmod"},
+		{"world-readable key", secure("good.pem", "open.key"), "", []string{"can be read by every user", "chmod"},
 			2},
 		{"empty file", secure("empty", "good.key"), "", []string{"holds no certificate"}, 2},
 		{"empty key", secure("good.pem", "empty"), "", []string{"do not go together"}, 2},
@@ -95,7 +95,7 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 			"lock2.invalid", "server 2", "Correct the name"}, 2},
 		{"all at once", append(secure("expired.pem", "open.key"), "--client-addr", taken.Addr().String(), "--id",
 			"7", "--log-level", "loud", "--data-dir", "file"), "",
-			[]string{"address already in use", "read by everybody", "--id 7", `"loud"`, "file is a file"}, 2},
+			[]string{"address already in use", "read by every user", "--id 7", `"loud"`, "file is a file"}, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			run := func(command ...string) (string, int) {

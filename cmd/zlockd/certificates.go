@@ -53,7 +53,7 @@ func (s *settings) readPEM(flag, file string, secret bool) []byte {
 		s.fault("--%s %s is a pipe or a device: want a PEM file, which the server can read again", flag, file)
 		return nil
 	case secret && info.Mode().Perm()&0o007 != 0:
-		s.fault("--%s %s can be read by everybody on this machine: chmod 600 it, and make a new key if that was "+
+		s.fault("--%s %s can be read by every user of this machine: chmod 600 it, and make a new key if that was "+
 			"not meant", flag, file)
 	}
 	text, err := tlsfiles.ReadFile(file)

@@ -137,7 +137,7 @@ func sameAddr(a, b string) bool {
 func (s *settings) checkCluster() {
 	for _, id := range ids(s.Peers) {
 		if _, port, _ := net.SplitHostPort(s.Peers[id]); port == "0" && id != s.ID {
-			s.fault("--peers: server %d has port 0, at which nobody can reach it", id)
+			s.fault("--peers: server %d has port 0, at which the others cannot reach it", id)
 		}
 	}
 	switch own := s.Peers[s.ID]; {
@@ -226,7 +226,7 @@ func (s *settings) checkTLS() {
 			"--tls-crl needs an authority, whose certificates it revokes: --tls-ca, --peer-tls-ca or --admin-tls-ca")
 	}
 	if s.X509Super != "" && s.clientTLS.CA == "" {
-		s.fault("--x509-super needs --tls-ca: nobody could show a certificate")
+		s.fault("--x509-super needs --tls-ca: no client could show a certificate")
 	}
 }
 

@@ -62,7 +62,7 @@ func flagGroups(s *settings) []cli.Group {
 	f.BoolVar(&s.Reconfig, "reconfig", false,
 		"let clients that may write /zookeeper/config change the members (zkCli's reconfig)")
 	f.BoolVar(&s.PeerInsecure, "peer-insecure", false,
-		"let servers talk in the clear beyond loopback: whoever reaches the peer port owns the data")
+		"let servers talk in the clear beyond loopback: every host that reaches the peer port owns the data")
 
 	f = begin("Sessions and limits (bare numbers of the first three are milliseconds)")
 	s.TickTime = 2 * time.Second

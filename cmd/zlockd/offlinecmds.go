@@ -142,7 +142,7 @@ a reason on stderr.`,
 			ephemerals := fs.Bool("ephemerals", false, "compare ephemeral nodes as well")
 			logDir := fs.String("log-dir", "", "a ZooKeeper's `DIR` of logs, if dataLogDir names another one")
 			auth := fs.String("auth-file", "",
-				"`FILE` with a line digest:USER:PASSWORD, for nodes of a running server that not everybody may read")
+				"`FILE` with a line digest:USER:PASSWORD, for nodes of a running server that not all clients may read")
 			return func(c *dataCall) error { return c.verify(*ephemerals, *logDir, *auth) }
 		},
 	}

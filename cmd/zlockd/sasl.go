@@ -73,7 +73,7 @@ func (s *settings) checkSASL() {
 	switch {
 	case s.saslUsers != "" || s.keytab != "":
 	case slices.Contains(required, "sasl"):
-		s.fault("--require-auth sasl needs --sasl-users or --kerberos-keytab: nobody could authenticate")
+		s.fault("--require-auth sasl needs --sasl-users or --kerberos-keytab: no client could authenticate")
 	case s.SASLSuper != "":
 		s.fault("--sasl-super needs --sasl-users or --kerberos-keytab")
 	case s.principal != "":
@@ -96,7 +96,7 @@ func (s *settings) checkSASL() {
 		}
 	}
 	if slices.Equal(required, []string{"x509"}) && s.clientTLS.CA == "" {
-		s.fault("--require-auth x509 needs --tls-ca: nobody could show a certificate")
+		s.fault("--require-auth x509 needs --tls-ca: no client could show a certificate")
 	}
 }
 

@@ -35,7 +35,7 @@ var zooRules = map[string]rule{
 	"skipACL":   toFlag("skip-acl", yes),
 	"superUser": {"sets --sasl-super, or --super-digest when it is USER:HASH", superUser},
 	"letAnySaslUserDoX": ignored(
-		"what an ACL gives to one SASL user is for that one alone; name each of them in it"),
+		"what an ACL gives to one SASL user is for this user alone; name each user in it"),
 	"java.security.auth.login.config": toFlag("sasl-users"),
 
 	"kerberos.removeHostFromPrincipal":         toFlag("kerberos-remove-host", onlyTrue),
@@ -125,9 +125,9 @@ var zooRules = map[string]rule{
 	"enforce.auth.schemes":          later("sets --require-auth"),
 	"sessionRequireClientSASLAuth":  later("true: --require-auth sasl"),
 	"requireClientAuthScheme": unless("",
-		ignored("it has none in ZooKeeper either: sessionRequireClientSASLAuth=true lets nobody in without SASL")),
+		ignored("it has none in ZooKeeper either: sessionRequireClientSASLAuth=true requires SASL of all clients")),
 	"allowSaslFailedClients": refusedWhenTrue(
-		"who fails to authenticate is closed; leave clients without SASL alone by not requiring it"),
+		"a client that fails to authenticate is closed; to let clients without SASL in, do not require it"),
 	"quorum.auth.enableSasl": refusedWhenTrue(
 		"peers authenticate by TLS: --peer-tls-cert, --peer-tls-key, --peer-tls-ca"),
 	"admin.forceHttps":      later("true: the admin port speaks TLS, with --admin-tls-cert, alone"),

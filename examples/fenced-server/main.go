@@ -38,7 +38,7 @@ func main() {
 	log.Fatal(srv.ListenAndServe())
 }
 
-// newServer serves GET /NAME to everyone and PUT /NAME to the holder of /locks/NAME.
+// newServer serves GET /NAME to all and PUT /NAME to the holder of /locks/NAME.
 func newServer(dir string) (http.Handler, error) {
 	tokens, err := fence.NewFileStore(filepath.Join(dir, "tokens"))
 	if err != nil {

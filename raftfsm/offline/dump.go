@@ -82,7 +82,7 @@ func (p *printer) dataDir(dir string) error {
 		return err
 	}
 	if torn != "" {
-		p.line("# %s a write was interrupted; nobody was told that it happened", torn)
+		p.line("# %s a write was interrupted; no client was told that it happened", torn)
 	}
 	p.line("# good to entry %d of term %d, zxid 0x%x", d.Last.Index, d.Last.Term, d.Zxid())
 	return nil

@@ -65,14 +65,14 @@ func (r *Recovery) Tell(w io.Writer) {
 	fmt.Fprintf(w, "Server %d of cluster %s, one of %d: its log ends with entry %d of term %d, zxid 0x%x.\n",
 		r.Identity.Server, r.Identity.Cluster, len(r.Servers()), r.Last.Index, r.Last.Term, r.Zxid())
 	if r.Torn != "" {
-		fmt.Fprintf(w, "A write was interrupted behind it (%s); nobody was told that it happened.\n", r.Torn)
+		fmt.Fprintf(w, "A write was interrupted behind it (%s); no client was told that it happened.\n", r.Torn)
 	}
 	if n := r.Unconfirmed(); n > 0 && r.Known == 0 {
-		fmt.Fprintf(w, "Nothing in it says which entries count. All are kept, although perhaps nobody was told "+
+		fmt.Fprintf(w, "Nothing in it says which entries count. All are kept, although perhaps no client was told "+
 			"that the last of them happened.\n")
 	} else if n > 0 {
 		fmt.Fprintf(w, "Entries up to %d are known to count. The last %d are kept as well, although perhaps "+
-			"nobody was told that they happened.\n", r.Known, n)
+			"no client was told that they happened.\n", r.Known, n)
 	}
 	when := "it wrote last"
 	if r.LastTime > 0 {

@@ -322,12 +322,12 @@ func (z *ZooKeeper) replayFile(log zkFile, snap int64, last, dropTorn bool) (int
 		}
 		if errors.Is(err, zkfiles.ErrTorn) && (dropTorn || !last) {
 			// Where another log follows, its ZooKeeper went on without the entry.
-			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; the entry, which nobody was told is stored, was left out",
-				path, err))
+			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; the entry was left out: no client was told that it is "+
+				"stored", path, err))
 			return zxid, nil
 		}
 		if errors.Is(err, zkfiles.ErrTorn) {
-			return 0, fmt.Errorf("%s: %w of an entry: it was being written when its server died, and nobody was "+
+			return 0, fmt.Errorf("%s: %w of an entry: it was being written when its server died, and no client was "+
 				"told that it is stored; leave it out with --drop-torn-record, as ZooKeeper would", path, err)
 		}
 		if err == nil {

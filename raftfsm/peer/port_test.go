@@ -27,7 +27,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// admitAll is a host that lets everybody in.
+// admitAll is a host that lets every caller in.
 type admitAll struct{ Host }
 
 func (admitAll) Greeting(uint32) Greeting       { return Greeting{} }

@@ -242,7 +242,7 @@ func call(t testing.TB, c *wire.Conn, want jute.ErrCode, op jute.OpCode, body wi
 	return f
 }
 
-// create makes a node that everybody may use.
+// create makes a node that all clients may use.
 func create(t testing.TB, c *wire.Conn, path, data string, flags int32) wire.Frame {
 	t.Helper()
 	return call(t, c, jute.OK, jute.OpCreate, wire.Create(path, []byte(data), jute.WorldAnyone, flags))

@@ -317,7 +317,7 @@ func (c *conn) record(t *tree.Tree, b []byte, op jute.OpCode, body []byte) (_ []
 // A read behind writes of its own connection must see what they change, and nothing that the
 // connection asks for later. Such a read is parked among the pending requests, so that the requests
 // behind it need not wait: the goroutine that applies the log answers it right behind the outcome of
-// the write before it. That goroutine holds up everybody, so only reads with short answers are
+// the write before it. That goroutine holds up every client, so only reads with short answers are
 // parked; others wait until their connection's writes are answered. A change by another client may
 // make an answer long after all: then it is bounded as events are.
 const (

@@ -160,7 +160,7 @@ func TestUsersFiles(t *testing.T) {
 	}{
 		{"ours", "# who\n\nbob:a:b\nsuper: top\r\n", 0o600, Users{"bob": "a:b", "super": " top"}, ""},
 		{"jaas", jaas, 0o640, Users{"super": `admin "secret"`, "bob": "plain"}, ""},
-		{"open", "bob:x\n", 0o644, nil, "open to everybody"},
+		{"open", "bob:x\n", 0o644, nil, "open to every user"},
 		{"empty", "\n", 0o600, nil, "no user"},
 		{"no password", "bob:\n", 0o600, nil, "line 1: user \"bob\" has no password"},
 		{"no colon", "bob\n", 0o600, nil, "line 1: want name:password"},
@@ -211,7 +211,7 @@ Server {
 		// Only passwords make a secret of it.
 		must.OK(t, os.Chmod(path, 0o644))
 		if _, err := ReadFile(path); (err != nil) != (users > 0) {
-			t.Errorf("open to everybody, with %d users: %v", users, err)
+			t.Errorf("open to every user, with %d users: %v", users, err)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func ReadFile(path string) (File, error) {
 		f.Users, err = parseUsers(text)
 	}
 	if err == nil && len(f.Users) > 0 && open != 0 {
-		err = fmt.Errorf("it holds passwords and is open to everybody (mode %04o): chmod o-rwx %s", open, path)
+		err = fmt.Errorf("it holds passwords and is open to every user (mode %04o): chmod o-rwx %s", open, path)
 	}
 	if err != nil {
 		return File{}, fmt.Errorf("%s: %w", path, err)

@@ -248,7 +248,7 @@ func (v *View) planHandOver(context.Context, *action) (*step, error) {
 	s := v.source.Status(0)
 	switch {
 	case len(s.Members) < 2:
-		return nil, conflict("this server runs alone: there is nobody to lead instead")
+		return nil, conflict("this server runs alone: there is no other server to lead")
 	case s.Leader == 0:
 		return nil, conflict("no server leads at the moment")
 	case s.Leader != s.ID:
@@ -256,7 +256,7 @@ func (v *View) planHandOver(context.Context, *action) (*step, error) {
 	}
 	return &step{
 		does: "hand over leadership to the follower that is furthest",
-		hits: []answer.Hit{{What: "everybody's writes wait a moment; no session ends and no connection but " +
+		hits: []answer.Hit{{What: "all writes wait a moment; no session ends and no connection but " +
 			"those to a new leader's links"}},
 		do: func(ctx context.Context) error {
 			if err := v.source.HandOver(ctx); err != nil {

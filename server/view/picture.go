@@ -64,7 +64,7 @@ func draw(g *graphAnswer) *picture {
 			break
 		}
 	}
-	p := &picture{Note: "Whoever waits stands to the left; dashed: one of several is enough, or it may only " +
+	p := &picture{Note: "Waiters stand to the left; dashed: one of several is enough, or it may only " +
 		"look on; a suspected deadlock is red."}
 	last := 0
 	for _, l := range level {

@@ -73,7 +73,7 @@ func TestPictureOfACrowd(t *testing.T) {
 			len(p.Lines))
 		expect.Equal(t, p.Boxes[0].X, 10, "the first waits for all")
 		expect.Equal(t, p.Boxes[maxBoxes-1].X, 10+(maxBoxes-1)*colWidth, "the last waits for none")
-		cut := strings.HasPrefix(p.Note, "The first 60 of 61 parties. Whoever")
+		cut := strings.HasPrefix(p.Note, "The first 60 of 61 parties. Waiters")
 		expect.Equal(t, cut, len(g.Parties) > maxBoxes, "%s", p.Note)
 	}
 }

@@ -137,7 +137,7 @@ func (f *fakeCluster) connect(c *fakeClient) {
 	}
 }
 
-// outage ends all connections at once; much of what was sent on them is carried out before anybody is back.
+// outage ends all connections at once; much of what was sent on them is carried out before a client is back.
 func (f *fakeCluster) outage() {
 	for _, c := range f.clients {
 		if c.conn != nil {

@@ -63,7 +63,7 @@ var layers = [][]string{
 	{"./cmd/internal/cli", "./cmd/zlock", "./cmd/zlockd"},
 }
 
-// equivalents reads the edits that were judged to change nothing that anybody
+// equivalents reads the edits that were judged to change nothing that a user
 // could notice, with the reason.
 func equivalents(t *testing.T) map[string]string {
 	b := must.Get(os.ReadFile("testdata/equivalent.tsv"))(t)

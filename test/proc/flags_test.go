@@ -28,7 +28,7 @@ func TestFlagsThatCannotBeRightAreRefused(t *testing.T) {
 			`entry "127.0.0.1:2888" is not ID=HOST:PORT, such as 1=lock1:2888`},
 		{"an entry without port", "--id 1 --peers 1=lock1,2=lock2:2888", "the port is missing"},
 		{"port 0 of another", "--id 1 --peers 1=127.0.0.1:2888,2=127.0.0.1:0",
-			"server 2 has port 0, at which nobody can reach it"},
+			"server 2 has port 0, at which the others cannot reach it"},
 		{"peer port for everybody", "--id 1 --peers 1=10.0.0.1:2888,2=10.0.0.2:2888",
 			"can be reached by others and has no TLS: give --peer-tls-cert, --peer-tls-key and --peer-tls-ca, or " +
 				"--peer-insecure"},

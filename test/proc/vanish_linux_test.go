@@ -23,7 +23,7 @@ var vanishes = flag.Int("vanishes", 1, "how often the leader's host vanishes, an
 // arrived is when answers to what was committed before a cut have come.
 const arrived = 150 * time.Millisecond
 
-// TestG21LeadersHostVanishes takes the leader's host off the network without a reset reaching anybody. The
+// TestG21LeadersHostVanishes takes the leader's host off the network without a reset reaching any client. The
 // clients of the others keep their connections, writes resume, the survivors notice that its connections
 // are dead, and it comes back by itself.
 func TestG21LeadersHostVanishes(t *testing.T) {

@@ -84,7 +84,7 @@ type modelServer struct {
 // modelState is everything.
 type modelState struct {
 	s       [3]modelServer
-	applied [modelLog]uint8 // the term of what anybody has applied at an index
+	applied [modelLog]uint8 // the term of what any server has applied at an index
 	entries uint8
 	clients uint8
 }

@@ -122,7 +122,7 @@ func TestG6SessionIsNeverShownAnOlderState(t *testing.T) {
 	})
 }
 
-// Two nodes that a multi sets together are equal at every zxid that anybody is
+// Two nodes that a multi sets together are equal at every zxid that a client is
 // shown, whatever server is asked; a multi that fails leaves nothing.
 func TestG8MultiIsSeenWholeOrNotAtAll(t *testing.T) {
 	quiet(t, func(t *testing.T, c *cluster) {

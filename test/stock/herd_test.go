@@ -119,7 +119,7 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 	return events
 }
 
-// The herd wakes everybody at every release, n²/2 notifications for n writers; the mended lock wakes one, n
+// The herd wakes all at every release, n²/2 notifications for n writers; the mended lock wakes one, n
 // in all. Readers between them change the factor, not the shape.
 func TestHerdAndHerdFreeSharedLocks(t *testing.T) {
 	for _, n := range []uint64{5, 10, 20} {

@@ -122,7 +122,7 @@ func (c *redisConn) give(name, owner string) (bool, error) {
 func (c *redisConn) close() { c.Conn.Close() }
 
 // pgConn speaks as much of PostgreSQL's protocol as simple queries need, to a
-// server that trusts everybody on loopback.
+// server that trusts every host on loopback.
 type pgConn struct {
 	net.Conn
 	in *bufio.Reader

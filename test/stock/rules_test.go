@@ -59,7 +59,7 @@ type asked struct {
 type answered struct{ anybody, super string }
 
 // TestReconfigAsZooKeeper asks a ZooKeeper ensemble and a cluster of zlockd the
-// same, as anybody and as the super user, one after the other.
+// same, as any client and as the super user, one after the other.
 func TestReconfigAsZooKeeper(t *testing.T) {
 	ownServers(t)
 	const observer, voter = "server.9=127.0.0.1:34101:34102:observer;34103",

@@ -233,7 +233,7 @@ func TestReplaysAreForgottenLateAndBounded(t *testing.T) {
 	sum := func(i int) [32]byte { return [32]byte{byte(i), byte(i >> 8)} }
 	r := replays{limit: 1000}
 	at := now
-	for i := range 200 { // 200 minutes, some of them without anybody
+	for i := range 200 { // 200 minutes, some of them without a client
 		if i%50 < 30 {
 			must.OK(t, r.add(sum(i), at), "%v", i)
 		}

@@ -45,7 +45,7 @@ func readKeytab(path string) (keytab, error) {
 	case info.Size() > maxKeytab:
 		return nil, fmt.Errorf("%s has %d bytes; a keytab has at most %d", path, info.Size(), maxKeytab)
 	case info.Mode().Perm()&0o007 != 0:
-		return nil, fmt.Errorf("%s holds keys and is open to everybody (mode %04o): chmod o-rwx %s", path,
+		return nil, fmt.Errorf("%s holds keys and is open to every user (mode %04o): chmod o-rwx %s", path,
 			info.Mode().Perm(), path)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxKeytab))

@@ -64,7 +64,7 @@ func TestKeytabFiles(t *testing.T) {
 		"only old keys": {keytab{{server, 1, old}}, "", 0o600, "",
 			"no key of an encryption type that is taken"},
 		"old keys as well":    {keytab{{server, 1, old}, one}, "", 0o600, "zookeeper/host@ZK.TEST", ""},
-		"open":                {keytab{one}, "", 0o644, "", "open to everybody (mode 0644): chmod o-rwx"},
+		"open":                {keytab{one}, "", 0o644, "", "open to every user (mode 0644): chmod o-rwx"},
 		"empty":               {nil, "", 0o600, "", "holds no key"},
 		"no principal":        {keytab{one}, "a//b@C", 0o600, "", "is no principal"},
 		"no principal at all": {keytab{one}, "@C", 0o600, "", "is no principal"},
@@ -119,13 +119,13 @@ func TestKeytabIsReadAgain(t *testing.T) {
 		expect.OK(t, try(key, int64(version)+1), "version %d", version+1)
 	}
 	expect.Has(t, log.String(), "keytab read again", "log %s", &log)
-	// A file that is open to everybody for a moment, while it is put in place.
+	// A file that is open to every user for a moment, while it is put in place.
 	third := newKey(18)
 	must.OK(t, os.Chmod(file, 0o604))
 	at = at.Add(time.Second)
 	replace(marshalKeytab(keytab{{server, 2, after}, {server, 3, third}}))
 	at = at.Add(lookAgain)
-	expect.Fails(t, try(third, 3), "a key in a file that is open to everybody")
+	expect.Fails(t, try(third, 3), "a key in a file that is open to every user")
 	must.OK(t, os.Chmod(file, 0o600))
 	expect.OK(t, try(third, 3), "a key in a file whose mode was put right")
 	replace(marshalKeytab(keytab{{alice, 3, newKey(18)}}))
