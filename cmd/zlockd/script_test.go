@@ -41,13 +41,22 @@ func runScript(t *testing.T, file string) {
 		}
 		files = "-- " + files
 	}
+	compareScript(t, file, script, files, func(args string) string {
+		return runZlockd(t, dir, strings.Fields(strings.ReplaceAll(args, "$DIR", dir)))
+	})
+}
+
+// compareScript runs the commands of a script and compares what they answer with what the script says.
+// files is the rest of the file, behind the script.
+func compareScript(t *testing.T, file, script, files string, run func(args string) string) {
+	t.Helper()
 	var got strings.Builder
 	for line := range strings.Lines(script) {
 		args, isCommand := strings.CutPrefix(line, "> ")
 		switch {
 		case isCommand:
 			got.WriteString(line)
-			got.WriteString(runZlockd(t, dir, strings.Fields(strings.ReplaceAll(args, "$DIR", dir))))
+			got.WriteString(run(args))
 		case line == "\n" || strings.HasPrefix(line, "#"):
 			got.WriteString(line)
 		}
@@ -75,14 +84,19 @@ func runZlockd(t *testing.T, dir string, args []string) string {
 		must.That(t, errors.As(err, &exit), "%v", err)
 		code = strings.Replace(exit.String(), "exit status", "exit", 1) + "\n"
 	}
+	hide := func(text string) string { return strings.ReplaceAll(text, dir, "$DIR") }
+	return transcript(hide(stdout.String()), hide(stderr.String())) + code
+}
+
+// transcript returns what a command wrote, as scripts have it.
+func transcript(stdout, stderr string) string {
 	var b strings.Builder
-	for _, stream := range []struct{ name, text string }{{"out: ", stdout.String()},
-		{"err: ", stderr.String()}} {
-		for line := range strings.Lines(strings.ReplaceAll(stream.text, dir, "$DIR")) {
+	for _, stream := range []struct{ name, text string }{{"out: ", stdout}, {"err: ", stderr}} {
+		for line := range strings.Lines(stream.text) {
 			b.WriteString(stream.name + strings.TrimSuffix(line, "\n") + "\n")
 		}
 	}
-	return b.String() + code
+	return b.String()
 }
 
 // runMain runs zlockd's command line in this process.
