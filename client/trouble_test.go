@@ -5,21 +5,12 @@ import (
 	"errors"
 	stdlog "log"
 	"log/slog"
-	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/zlockd/zlockd/test/must"
 )
-
-// deadAddr is an address where nothing listens.
-func deadAddr(t testing.TB) string {
-	t.Helper()
-	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer ln.Close()
-	return ln.Addr().String()
-}
 
 func TestDialSaysAtOnceWhyThereIsNoSession(t *testing.T) {
 	leakCheck(t)
@@ -31,7 +22,7 @@ func TestDialSaysAtOnceWhyThereIsNoSession(t *testing.T) {
 	}()
 	var log must.Text
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	dead := deadAddr(t)
+	dead := must.Refused(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
@@ -57,7 +48,7 @@ func TestServerThatIsDownIsNotMentionedWhileAnotherAnswers(t *testing.T) {
 	shared(t)
 	var log must.Text
 	p := newProxy(t, addr(t))
-	dead := deadAddr(t)
+	dead := must.Refused(t)
 	c := dialTo(t, dead+","+p.Addr(), WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
 		WithSessionTimeout(time.Minute)) // a busy machine must not make the other server late
 	c.troubles.mu.Lock()

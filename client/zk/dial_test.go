@@ -133,14 +133,12 @@ func TestTroubleNamesTheCause(t *testing.T) {
 	goleakAtEnd(t)
 	hear := func(conn net.Conn) { conn.Read(make([]byte, 100)) }
 	front, _ := secured(t, answering(t, hear))
-	gone := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	gone.Close()
 	for name, x := range map[string]struct {
 		addr string
 		opt  zk.Options
 		want string
 	}{
-		"refused":      {gone.Addr().String(), zk.Options{}, "connection refused"},
+		"refused":      {must.Refused(t), zk.Options{}, "connection refused"},
 		"no such host": {"nowhere.invalid:2181", zk.Options{}, "nowhere.invalid"},
 		"full":         {answering(t, func(net.Conn) {}), zk.Options{}, "takes no more of them"},
 		"not serving":  {answering(t, hear), zk.Options{}, "may not be serving yet"},

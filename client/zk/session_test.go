@@ -358,9 +358,7 @@ func silent(t *testing.T, text string) string {
 // TestOneGoodServerIsEnough has others that are refused, silent, unknown, or not what they should be.
 func TestOneGoodServerIsEnough(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
-		refused := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-		refused.Close()
-		others := []string{refused.Addr().String(), silent(t, ""), silent(t, "HTTP/1.1 400 Bad Request\r\n\r\n"),
+		others := []string{must.Refused(t), silent(t, ""), silent(t, "HTTP/1.1 400 Bad Request\r\n\r\n"),
 			"no-such-host.invalid:1"}
 		for range 10 {
 			c := must.Get(zk.Dial(within(t), strings.Join(append(others, addr), ","), zk.Options{
@@ -375,14 +373,13 @@ func TestOneGoodServerIsEnough(t *testing.T) {
 // TestTroubleIsTold checks that a Dial in vain says what was wrong with whom.
 func TestTroubleIsTold(t *testing.T) {
 	goleakAtEnd(t)
-	refused := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	refused.Close()
+	refused := must.Refused(t)
 	web := silent(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var mu sync.Mutex
 	told := map[string]error{}
-	_, err := zk.Dial(ctx, fmt.Sprintf("%s,%s", refused.Addr(), web), zk.Options{
+	_, err := zk.Dial(ctx, fmt.Sprintf("%s,%s", refused, web), zk.Options{
 		OnTrouble: func(server string, err error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -391,7 +388,7 @@ func TestTroubleIsTold(t *testing.T) {
 			}
 		}})
 	is(t, err, context.Canceled)
-	for _, want := range []string{refused.Addr().String(), "refused", web, "answers in HTTP"} {
+	for _, want := range []string{refused, "refused", web, "answers in HTTP"} {
 		expect.Has(t, err.Error(), want, "is missing in: %v", err)
 	}
 }

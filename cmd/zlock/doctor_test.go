@@ -69,8 +69,7 @@ func TestWrongPortIsNoLostMajority(t *testing.T) {
 	if code != exitNo || !strings.Contains(out, "no usable session") || strings.Contains(errs, "recover") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
-	gone := web.Listener.Addr().String()
-	web.Close()
+	gone := must.Refused(t)
 	if _, errs, _ = runIn(t, nil, "doctor", "-S", gone, "--connect-timeout", "0.3"); strings.Contains(errs,
 		"recover") || !strings.Contains(errs, "name all servers") {
 		t.Errorf("one server of perhaps several is refused:\n%s", errs)
@@ -182,9 +181,6 @@ func TestCausesAndCertificates(t *testing.T) {
 	}
 	secure := serve(&tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
 	plain := serve(nil)
-	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	closed := ln.Addr().String()
-	ln.Close()
 
 	const limit = time.Minute
 	for _, test := range []struct {
@@ -193,7 +189,7 @@ func TestCausesAndCertificates(t *testing.T) {
 		want   string
 	}{
 		{connectFlags{}, plain, ""},
-		{connectFlags{}, closed, "connection refused"},
+		{connectFlags{}, must.Refused(t), "connection refused"},
 		{connectFlags{tlsFiles: tlsFiles{CA: ca}}, secure, ""},
 		{connectFlags{tlsFiles: tlsFiles{CA: ca}}, plain, "but does not speak TLS"},
 		{connectFlags{tlsFiles: tlsFiles{TLS: true}}, secure, "--tls-ca names the authority"},

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -188,11 +189,10 @@ func TestThreeServersOverTLS(t *testing.T) {
 		t.Skip("starts three processes")
 	}
 	a := newAuthority(t, t.TempDir())
+	ports := must.Get(cluster.FreePorts(3))(t)
 	var peers []string
 	for id := 1; id <= 3; id++ {
-		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-		peers = append(peers, strconv.Itoa(id)+"="+l.Addr().String())
-		l.Close()
+		peers = append(peers, strconv.Itoa(id)+"="+ports[id-1])
 		a.sign(t, "peer"+strconv.Itoa(id), []string{"zlockd-" + strconv.Itoa(id)})
 	}
 	var servers []*daemonProcess
@@ -222,11 +222,10 @@ func TestThreeServersOverTLS(t *testing.T) {
 // secured starts three servers with TLS on the ports for clients, peers and administration.
 func secured(t *testing.T, a *authority, more ...string) (servers []*daemonProcess) {
 	t.Helper()
+	ports := must.Get(cluster.FreePorts(3))(t)
 	var peers []string
 	for id := 1; id <= 3; id++ {
-		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-		peers = append(peers, fmt.Sprintf("%d=%s", id, l.Addr()))
-		l.Close()
+		peers = append(peers, fmt.Sprintf("%d=%s", id, ports[id-1]))
 	}
 	for id := 1; id <= 3; id++ {
 		a.renew(t, id)

@@ -93,9 +93,7 @@ func TestNoCommitIsToldBeyondAMessage(t *testing.T) {
 // A message that cannot be sent fails when its server is reached again, so that raft, which
 // waits ever longer after each failure, has one to count and tries at once.
 func TestMessageFailsWhenItsServerIsBack(t *testing.T) {
-	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	away := raft.ServerAddress(ln.Addr().String())
-	ln.Close()
+	away := raft.ServerAddress(must.Refused(t))
 	h := &host{}
 	p := open(t, 1, h)
 	m := startTransport(t, p, new(atomic.Bool))

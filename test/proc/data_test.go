@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -363,7 +362,8 @@ func TestDocumentIsFollowed(t *testing.T) {
 	for name, path := range map[string]string{"zlockd": cluster.Build(t), "zlock": zlock} {
 		must.OK(t, os.Symlink(path, filepath.Join(bin, name)))
 	}
-	client, admin := freeAddr(t), freeAddr(t)
+	ports := must.Get(cluster.FreePorts(2))(t)
+	client, admin := ports[0], ports[1]
 	cmd := exec.CommandContext(t.Context(), "bash", "-exc", "set -m\n"+script.String())
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "ZLOCKD_CLIENT_ADDR="+client,
@@ -376,11 +376,4 @@ func TestDocumentIsFollowed(t *testing.T) {
 	if !strings.Contains(string(out), fmt.Sprintf("snapshot.%x", 2000)) {
 		t.Errorf("no snapshot was exported:\n%s", out)
 	}
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer l.Close()
-	return l.Addr().String()
 }

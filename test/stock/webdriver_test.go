@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -28,10 +29,8 @@ type browser struct {
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
 	need(t, "/usr/bin/chromium", "/usr/bin/chromedriver")
-	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	addr := ln.Addr().String()
+	addr := must.Get(cluster.FreePorts(1))(t)[0]
 	_, port, _ := net.SplitHostPort(addr)
-	ln.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, "/usr/bin/chromedriver", "--port="+port)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
