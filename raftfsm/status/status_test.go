@@ -24,6 +24,7 @@ func TestCodeSurvivesTheWay(t *testing.T) {
 	want := "asked server 1: server 2: the members are others: EOF"
 	expect.Equal(t, got.Error(), want, "text %q", got)
 	expect.Is(t, stale, io.EOF, "a code hides the cause")
+	expect.That(t, !errors.Is(stale, io.ErrUnexpectedEOF), "a code stands for every error")
 }
 
 func TestErrorsWithoutCode(t *testing.T) {
@@ -51,4 +52,17 @@ func TestMemberIsWellThatIsALittleBehind(t *testing.T) {
 	} {
 		expect.Equal(t, c.far.Well(), c.want, "%s", name)
 	}
+}
+
+// The members come in the order of their ids.
+func TestMembersAreListedInOrder(t *testing.T) {
+	m := Members{Members: map[uint32]Member{}}
+	expect.Equal(t, len(m.List()), 0)
+	for id := uint32(20); id > 0; id-- {
+		m.Members[id] = Member{ID: id}
+	}
+	for i, one := range m.List() {
+		expect.Equal(t, one.ID, uint32(i+1))
+	}
+	expect.Equal(t, len(m.List()), 20)
 }

@@ -53,7 +53,9 @@ func TestFilesAreReadAgainWhenTheyChange(t *testing.T) {
 	cert, key := write(t, dir, 1, now)
 	f := must.Get(Open(Names{Flag: "tls", Cert: cert, Key: key, CA: cert}, slog.New(slog.DiscardHandler)))(t)
 	serial := func() int64 { return f.Get(now).Pair.Leaf.SerialNumber.Int64() }
+	first := f.current
 	expect.That(t, serial() == 1 && f.Get(now).CA != nil, "not the first certificate and its authority")
+	expect.That(t, f.Get(now) == first, "files that have not changed are read again")
 	write(t, dir, 2, now.Add(time.Minute))
 	expect.Equal(t, serial(), 1, "files are looked at for every connection")
 	now = now.Add(lookAgain)
@@ -163,6 +165,7 @@ func TestRevokedCertificatesAreRefused(t *testing.T) {
 			{client, pair.Leaf}}})
 	}
 	expect.OK(t, ask(), "another is revoked, and this one is refused")
+	expect.Equal(t, f.Problem(), "", "a list that is up to date")
 	list(2, now.Add(-time.Minute), now.Add(time.Minute), 7, 8)
 	if err := ask(); err == nil || !strings.Contains(err.Error(), "serial number 8 is revoked") {
 		t.Errorf("revoked: %v", err)
@@ -174,4 +177,30 @@ func TestRevokedCertificatesAreRefused(t *testing.T) {
 	issuer := must.Get(x509.ParseCertificate(block.Bytes))(t)
 	err = f.Get(now).NotRevoked(tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{client, issuer}}})
 	expect.OK(t, err, "a list that another authority of the same name has signed counts")
+}
+
+// TestListWithoutItsNextUpdateIsNeverOutOfDate: RFC 5280 asks authorities for that date, and not all give it.
+func TestListWithoutItsNextUpdateIsNeverOutOfDate(t *testing.T) {
+	cert, key := write(t, t.TempDir(), 1, time.Now())
+	f := must.Get(Open(Names{Flag: "tls", Cert: cert, Key: key, CA: cert}, slog.New(slog.DiscardHandler)))(t)
+	f.current.crl = []*x509.RevocationList{{}}
+	expect.Equal(t, f.Problem(), "")
+}
+
+// A file that an operator names is read up to a bound.
+func TestFilesAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	for size, ok := range map[int]bool{0: true, 1: true, MaxFile: true, MaxFile + 1: false} {
+		put(t, file, make([]byte, size), time.Now())
+		b, err := ReadFile(file)
+		if ok {
+			expect.That(t, err == nil && len(b) == size, "%d bytes: %d read, %v", size, len(b), err)
+			continue
+		}
+		expect.That(t, err != nil && strings.Contains(err.Error(), file+" is longer than "), "%d bytes: %v", size, err)
+	}
+	expect.Is(t, expect.Err(ReadFile(filepath.Join(dir, "none"))), os.ErrNotExist)
+	_, err := ReadFile(dir)
+	expect.That(t, err != nil && !strings.Contains(err.Error(), "longer"), "a directory: %v", err)
 }
