@@ -40,7 +40,7 @@ func (c *trio) at(id int, of uint32) string {
 func TestServerAtANewAddressCatchesUp(t *testing.T) {
 	t.Parallel()
 	for _, lead := range []bool{false, true} {
-		c := newTrio(t, true, nil)
+		c := newTrio(t, true, brisk)
 		moved := c.leader()
 		if !lead {
 			moved = moved%3 + 1
@@ -77,7 +77,7 @@ func TestServerAtANewAddressCatchesUp(t *testing.T) {
 // All servers are moved at once, each with the new list: no server is where the log says.
 func TestClusterAtNewAddressesServes(t *testing.T) {
 	t.Parallel()
-	c := newTrio(t, true, nil)
+	c := newTrio(t, true, brisk)
 	c.create(1, "/before")
 	peers := map[uint32]string{}
 	for id := 1; id <= 3; id++ {
@@ -172,8 +172,7 @@ func TestSingleServerBecomesTheFirstOfACluster(t *testing.T) {
 	for id := 2; id <= 3; id++ {
 		peers[uint32(id)] = freeAddr(t)
 		c.opts[id] = Options{ID: uint32(id), DataDir: t.TempDir(), Peers: maps.Clone(peers)}
-		must.OK(t, c.nodes[1].ChangeMember(t.Context(), state.MemberChange{Op: "add", ID: uint32(id),
-			Addr: peers[uint32(id)]}))
+		c.change(1, "add", uint32(id))
 		c.start(id)
 		eventually(t, "it is promoted", func() bool {
 			return c.nodes[1].ChangeMember(t.Context(), state.MemberChange{Op: "promote", ID: uint32(id)}) == nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -61,9 +63,14 @@ func TestR6LostDiskDoesNotVote(t *testing.T) {
 	must.OK(t, os.RemoveAll(c.opts[2].DataDir))
 	// Server 3 missed the write, server 2 has lost it.
 	c.start(3)
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	o := c.opts[2]
 	o.Logger = quietLog(t, 2)
+	o.Waiting = func(what string) { // it would wait until it is replaced
+		if strings.Contains(what, "zlock member replace 2") {
+			cancel()
+		}
+	}
 	_, err := Start(ctx, o)
 	cancel()
 	must.Fails(t, err, "a server with a lost disk joined as if nothing had happened")
@@ -122,20 +129,24 @@ func TestSnapshotReachesAServerThatWasAway(t *testing.T) {
 
 func TestG10SessionHeardByAFollowerOutlivesTheLeader(t *testing.T) {
 	t.Parallel()
-	c := newTrio(t, false, func(o *Options) { o.MinSessionTimeout = time.Second })
+	c := newTrio(t, false, func(o *Options) {
+		brisk(o)
+		o.MinSessionTimeout = 3 * time.Second
+	})
 	lead := c.mustLead()
 	follower := lead%3 + 1
-	s := openSession(t, c.nodes[follower], 1000).Session
-	silent := openSession(t, c.nodes[follower], 1000).Session
+	s := openSession(t, c.nodes[follower], 3000).Session
+	silent := openSession(t, c.nodes[follower], 3000).Session
 	c.seen[follower].hear(s.ID)
 	time.Sleep(500 * time.Millisecond)
 	stop(t, c.nodes[lead])
 	eventually(t, "a new leader", func() bool { l := c.leader(); return l != 0 && l != lead })
-	eventually(t, "the silent session ends", func() bool {
-		_, ok := c.seen[follower].endedBy(silent.ID)
-		return ok
-	})
-	time.Sleep(1500 * time.Millisecond)
+	ends := func(id int64) func() bool {
+		return func() bool { _, ok := c.seen[follower].endedBy(id); return ok }
+	}
+	eventually(t, "the silent session ends", ends(silent.ID))
+	later := openSession(t, c.nodes[follower], 3000).Session
+	eventually(t, "another silent session ends", ends(later.ID))
 	if _, ok := c.seen[follower].endedBy(s.ID); ok {
 		t.Error("a session heard from all the time has expired")
 	}
@@ -144,7 +155,7 @@ func TestG10SessionHeardByAFollowerOutlivesTheLeader(t *testing.T) {
 // What a link told just before it broke may never have arrived: the next one tells all of it again.
 func TestG10NewLinkTellsOfAllSessions(t *testing.T) {
 	t.Parallel()
-	c := newTrio(t, false, nil)
+	c := newTrio(t, false, brisk)
 	follower := c.seen[c.leader()%3+1]
 	links := func() int {
 		follower.mu.Lock()
@@ -169,7 +180,7 @@ func TestG10NewLinkTellsOfAllSessions(t *testing.T) {
 
 func TestG23ServerWithoutALeaderStopsServing(t *testing.T) {
 	t.Parallel()
-	c := newTrio(t, false, nil)
+	c := newTrio(t, false, brisk)
 	lead := c.mustLead()
 	left := lead%3 + 1
 	for id := 1; id <= 3; id++ {
@@ -177,10 +188,7 @@ func TestG23ServerWithoutALeaderStopsServing(t *testing.T) {
 			stop(t, c.nodes[id])
 		}
 	}
-	began := time.Now()
 	eventually(t, "it stops serving", func() bool { return !c.seen[left].serving.Load() })
-	d := time.Since(began)
-	expect.That(t, d <= 15*time.Second, "took %v", d)
 	expect.That(t, !c.nodes[left].PingOK(900*time.Millisecond), "pings would still be answered")
 	if err := c.nodes[left].Propose(state.Request{Op: jute.OpSync}, &call{
 		make(chan state.Outcome, 1)}); err == nil {
@@ -197,7 +205,7 @@ func TestG23ServerWithoutALeaderStopsServing(t *testing.T) {
 }
 
 func TestR12FlappingLeadershipLeavesOneTermRunning(t *testing.T) {
-	c := newTrio(t, false, nil)
+	c := newTrio(t, false, brisk)
 	for range 6 {
 		l := c.leader()
 		if l == 0 {
@@ -276,24 +284,29 @@ func BenchmarkPropose(b *testing.B) {
 // not because it hears nothing any more; added again, it serves.
 func TestRemovedServerStopsByItself(t *testing.T) {
 	t.Parallel()
-	c := newTrio(t, true, func(*Options) {})
+	c := newTrio(t, true, nil)
 	lead := c.mustLead()
 	gone := uint32(lead%3 + 1)
 	eventually(t, "it serves", c.seen[gone].serving.Load)
-	change := func(op string) {
-		t.Helper()
-		eventually(t, op, func() bool {
-			return c.nodes[lead].ChangeMember(context.Background(), state.MemberChange{
-				Op: op, ID: gone, Addr: c.opts[gone].Peers[gone]}) == nil
-		})
-	}
-	change("remove")
+	c.change(lead, "remove", gone)
 	eventually(t, "it serves no more", func() bool { return !c.seen[gone].serving.Load() })
 	if st := c.nodes[gone].Status(); st.Reason != "this server was removed from the cluster" || !st.Removed {
 		t.Errorf("it says %q", st.Reason)
 	}
-	change("add")
+	c.change(lead, "add", gone)
 	eventually(t, "it serves again", c.seen[gone].serving.Load)
+}
+
+// change removes a server or adds it again, by another. Where the leader changes on the way, the change may
+// have been made although it is an error.
+func (c *trio) change(by int, op string, id uint32) {
+	c.t.Helper()
+	eventually(c.t, op, func() bool {
+		err := c.nodes[by].ChangeMember(context.Background(), state.MemberChange{
+			Op: op, ID: id, Addr: c.opts[id].Peers[id]})
+		made := map[string]status.Code{"remove": status.NotMember, "add": status.IsMember}[op]
+		return err == nil || status.Of(err) == made
+	})
 }
 
 // A server that is cut off may be removed and added again without hearing of
@@ -303,6 +316,7 @@ func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 	t.Parallel()
 	net := newCutNet()
 	c := newTrio(t, true, func(o *Options) {
+		brisk(o)
 		net.tune(o)
 		o.TrailingLogs = 1
 		o.LogStore = "bolt" // the segmented log goes on serving what it has not deleted yet
@@ -310,19 +324,12 @@ func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 	lead := c.mustLead()
 	gone := uint32(lead%3 + 1)
 	net.isolate(gone, errAway)
-	change := func(op string) {
-		t.Helper()
-		eventually(t, op, func() bool {
-			return c.nodes[lead].ChangeMember(context.Background(), state.MemberChange{
-				Op: op, ID: gone, Addr: c.opts[gone].Peers[gone]}) == nil
-		})
-	}
-	change("remove")
+	c.change(lead, "remove", gone)
 	eventually(t, "it is forgotten", func() (is bool) {
 		c.nodes[lead].View(func(s *state.State) { m, _ := s.Member(gone); is = m.Incarnation == "" })
 		return is
 	})
-	change("add")
+	c.change(lead, "add", gone)
 	for i := range 20 {
 		c.create(lead, fmt.Sprintf("/n%d", i))
 	}
@@ -396,11 +403,7 @@ func TestRefusingLinkDoesNotDeposeTheLeader(t *testing.T) {
 			t.Parallel()
 			net := newCutNet()
 			// With long heartbeats a server stands only for a link that is gone, however slow the machine.
-			c := newTrio(t, false, func(o *Options) {
-				net.tune(o)
-				o.HeartbeatTimeout,
-					o.MinSessionTimeout = 5*time.Second, 7*time.Second
-			})
+			c := newTrio(t, false, net.tune)
 			lead := uint32(c.mustLead())
 			cut, other := lead%3+1, (lead+1)%3+1
 			term := c.nodes[other].raft.CurrentTerm()

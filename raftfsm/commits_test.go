@@ -240,6 +240,7 @@ func TestLinkThatTakesNoMoreEndsWithTheLeadership(t *testing.T) {
 	t.Parallel()
 	var still stillNet
 	c := newTrio(t, false, func(o *Options) {
+		brisk(o)
 		if o.ID == 3 {
 			still.tune(o)
 		}

@@ -25,7 +25,7 @@ func TestLeadershipIsHandedOver(t *testing.T) {
 	c := newTrio(t, false, nil)
 	lead := c.mustLead()
 	c.create(lead, "/before")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	expect.Equal(t, c.nodes[lead%3+1].HandOver(ctx), errNotLeading, "a follower hands over")
 	must.OK(t, c.nodes[lead].HandOver(ctx))
@@ -43,6 +43,7 @@ func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {
 	var still stillNet
 	var log must.Text
 	c := newTrio(t, false, func(o *Options) {
+		brisk(o)
 		still.tune(o)
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
@@ -124,43 +125,59 @@ func TestServerWithAFrozenDiskStopsInTime(t *testing.T) {
 	}
 }
 
-// slowSnapshots is a store that takes a while for each write.
+// slowSnapshots is a store whose first write takes until the server stops, and each other one a while.
 type slowSnapshots struct {
 	raft.SnapshotStore
 	began chan struct{}
+	stops func() bool
+	whole *atomic.Bool // a snapshot was written to its end
 }
 
 func (s slowSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64,
 	t raft.Transport) (raft.SnapshotSink, error) {
 	sink, err := s.SnapshotStore.Create(v, index, term, c, ci, t)
-	return slowSink{sink, s.began}, err
+	return slowSink{sink, s}, err
 }
 
 type slowSink struct {
 	raft.SnapshotSink
-	began chan struct{}
+	s slowSnapshots
 }
 
 func (s slowSink) Write(b []byte) (int, error) {
 	select {
-	case s.began <- struct{}{}:
+	case s.s.began <- struct{}{}:
 	default:
 	}
-	time.Sleep(time.Second) // nine writes, and raft is given five seconds
+	for end := time.Now().Add(time.Minute); !s.s.stops() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(100 * time.Millisecond) // nine writes
 	return s.SnapshotSink.Write(b)
+}
+
+func (s slowSink) Close() error {
+	s.s.whole.Store(true)
+	return s.SnapshotSink.Close()
 }
 
 // A server that is told to stop does not write the rest of a large snapshot first.
 func TestServerStopsInTheMiddleOfASnapshot(t *testing.T) {
 	t.Parallel()
 	stores, began := disk.NewMemoryStores(false), make(chan struct{}, 1)
-	stores.Snapshots = slowSnapshots{stores.Snapshots, began}
+	var stops, whole atomic.Bool
+	stores.Snapshots = slowSnapshots{stores.Snapshots, began, stops.Load, &whole}
 	n, w := start(t, Options{Stores: stores})
 	eventually(t, "serving", w.serving.Load)
 	openSession(t, n, 30_000)
 	go n.Snapshot() //nolint:errcheck // it is interrupted
 	<-began
+	go func() {
+		<-n.ctx.Done()
+		stops.Store(true)
+	}()
 	stop(t, n)
+	expect.That(t, !whole.Load(), "it writes its snapshot to the end first")
 }
 
 // A leader that is told to stop does not wait for a server that takes nothing.
@@ -239,7 +256,7 @@ func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
 	c.copyData(c.opts[b].DataDir, copied)
 	o := c.opts[b]
 	o.Logger = quietLog(t, o.ID)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	n, err := Start(ctx, o)
 	if err == nil {
@@ -283,7 +300,7 @@ func oldCopyDoesNotVote(t *testing.T) bool {
 	select {
 	case err := <-died:
 		expect.Has(t, err.Error(), "old copy", "it ended because %v", err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the old copy was not noticed")
 	}
 	c.nodes[b].Abort()
@@ -335,7 +352,7 @@ func TestR6RefusedStartIsNotAnnounced(t *testing.T) {
 	}
 	o := c.opts[b]
 	o.Logger, o.Fatal = quietLog(t, o.ID), func(error) {}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if n, err := Start(ctx, o); err == nil {
 		n.Abort()

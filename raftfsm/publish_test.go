@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
@@ -81,8 +80,13 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 		By: 3, Since: was}); !errors.Is(err, ErrStale) {
 		t.Errorf("a change that starts from an older configuration: %v", err)
 	}
-	must.OK(t, c.nodes[lead].raft.LeadershipTransfer().Error())
-	eventually(t, "another leads", func() bool { now := c.leader(); return now != 0 && now != lead })
+	eventually(t, "another leads", func() bool {
+		if c.leader() == lead {
+			_ = c.nodes[lead].raft.LeadershipTransfer().Error() // a busy machine may refuse
+		}
+		now := c.leader()
+		return now != 0 && now != lead
+	})
 	next := c.nodes[c.mustLead()]
 	next.View(func(s *state.State) {
 		list, _ := next.describe(s, next.raft.Servers(), "")
@@ -92,11 +96,8 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 
 // A server that leaves is told before it does, so that it can say so.
 func TestAServerThatLeavesSeesIt(t *testing.T) {
-	c := newTrio(t, false, func(o *Options) {
-		o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID)
-		// Changes are counted: another leader would make some.
-		o.HeartbeatTimeout, o.MinSessionTimeout = 3*time.Second, 5*time.Second
-	})
+	// Changes are counted: another leader would make some.
+	c := newTrio(t, false, func(o *Options) { o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID) })
 	lead := c.mustLead()
 	gone := lead%3 + 1
 	eventually(t, "the members are published", func() bool { return strings.Count(c.config(lead), ";") == 3 })

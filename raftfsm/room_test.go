@@ -31,7 +31,7 @@ type asker struct {
 
 func newAsker(t testing.TB, n *Node) *asker {
 	eventually(t, "serving", func() bool { ok, _ := n.Serving(); return ok })
-	return &asker{t, n, openSession(t, n, 10_000)}
+	return &asker{t, n, openSession(t, n, 60_000)}
 }
 
 func (a *asker) do(op jute.OpCode, body []byte) jute.ErrCode {

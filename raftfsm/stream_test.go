@@ -293,12 +293,7 @@ func BenchmarkStream(b *testing.B) {
 // another waiting, under any leader, nor another client of their own server.
 func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 	c := newTrio(t, false, nil)
-	leader := 0
-	for id, n := range c.nodes {
-		if n != nil && n.term.Load() != nil {
-			leader = id
-		}
-	}
+	leader := c.mustLead()
 	follower := leader%3 + 1
 	innocent := map[int]state.Outcome{}
 	for _, id := range []int{leader, follower} {
