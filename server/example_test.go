@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
@@ -92,12 +92,11 @@ func lock(addrs ...string) string {
 	return "held"
 }
 
-// freeAddr returns a loopback address on which no program listens at the moment.
+// freeAddr returns a loopback address on which no other test listens.
 func freeAddr() string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	list, err := cluster.FreePorts(1)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return list[0]
 }

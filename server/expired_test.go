@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,10 +22,10 @@ import (
 func TestExpiredSessionIsLogged(t *testing.T) {
 	var log must.Text
 	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		MinSessionTimeout: 200 * time.Millisecond, MaxSessionTimeout: time.Minute})
+		MinSessionTimeout: 2 * time.Second, MaxSessionTimeout: time.Minute}) // for three requests on a busy machine
 	c := must.Get(wire.Dial(i.ClientAddr()))(t)
 	defer c.Close()
-	must.OK(t, c.Connect(wire.NewSession(200)))
+	must.OK(t, c.Connect(wire.NewSession(2000)))
 	create(t, c, "/lock", 0)
 	create(t, c, "/lock/_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-", jute.FlagEphemeralSequential)
 	log.Await(t, "session expired")
@@ -32,7 +33,7 @@ func TestExpiredSessionIsLogged(t *testing.T) {
 		if !strings.Contains(line, "session expired") {
 			continue
 		}
-		for _, want := range []string{"level=INFO", "addr=127.0.0.1", "on=1", "timeout=200ms", "nodes=1", "silent=",
+		for _, want := range []string{"level=INFO", "addr=127.0.0.1", "on=1", "timeout=2s", "nodes=1", "silent=",
 			"library=curator", "held=[/lock]"} {
 			expect.Has(t, line, want, "is missing")
 		}
@@ -87,12 +88,13 @@ func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
 // complaints keeps what is logged above INFO.
 type complaints struct {
 	slog.Handler
-	mu   *sync.Mutex
-	list *[]string
+	mu      *sync.Mutex
+	list    *[]string
+	machine *bool // some were of the machine
 }
 
 func newComplaints() complaints {
-	return complaints{slog.DiscardHandler, new(sync.Mutex), new([]string)}
+	return complaints{slog.DiscardHandler, new(sync.Mutex), new([]string), new(bool)}
 }
 
 // Enabled implements slog.Handler.
@@ -114,20 +116,32 @@ func (c complaints) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// none fails the test if there were any.
+// none fails the test if there were any, unless one says that the machine stood still: others may follow from that.
 func (c complaints) none(t *testing.T, when string) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	*c.machine = *c.machine || slices.ContainsFunc(*c.list, func(line string) bool {
+		return strings.Contains(line, "this server was stalled") || strings.Contains(line, "storage is slow")
+	})
 	for _, line := range *c.list {
-		t.Errorf("%s: %s", when, line)
+		expect.That(t, *c.machine, "%s: %s", when, line)
 	}
 	*c.list = nil
 }
 
 // A clean start and a clean stop warn of nothing, in no mode.
 func TestCleanStartAndStopWarnOfNothing(t *testing.T) {
-	c := newComplaints()
+	for range 10 {
+		c := newComplaints()
+		if startAndStop(t, c); !*c.machine {
+			return
+		}
+	}
+	t.Error("the machine stands still again and again")
+}
+
+func startAndStop(t *testing.T, c complaints) {
 	log := slog.New(c)
 	run := func(name string, o Options) {
 		t.Helper()
@@ -204,23 +218,30 @@ func TestTracePageRecordsTheStepsOfRequests(t *testing.T) {
 			t.Errorf("%q as %q: %d %q", bad.query, bad.login, code, text)
 		}
 	}
-	got := make(chan string, 1)
-	go func() {
-		code, text := ask("?wait=200ms", super)
-		expect.Equal(t, code, http.StatusOK, "%d %s", code, text)
-		got <- text
-	}()
-	for n := 0; ; n++ {
-		create(t, c, fmt.Sprintf("/traced-%d", n), 0)
-		select {
-		case text := <-got:
-			for _, step := range []string{"goes into this server's stream", "are taken, in a block",
-				"are given to raft", "is in the log", "is applied"} {
-				expect.Has(t, text, step, "no step %q in the trace of %d bytes", step, len(text))
+	n := 0
+	// trace records what the server does while it creates nodes.
+	trace := func() string {
+		got := make(chan string, 1)
+		go func() {
+			code, text := ask("?wait=200ms", super)
+			expect.Equal(t, code, http.StatusOK, "%d %s", code, text)
+			got <- text
+		}()
+		for {
+			create(t, c, fmt.Sprintf("/traced-%d", n), 0)
+			n++
+			select {
+			case text := <-got:
+				return text
+			default:
 			}
-			return
-		default:
 		}
+	}
+	for _, step := range []string{"goes into this server's stream", "are taken, in a block",
+		"are given to raft", "is in the log", "is applied"} {
+		await(t, "a trace with a step "+step, func() bool { // a busy machine may do nothing in 200 ms
+			return strings.Contains(trace(), step)
+		})
 	}
 }
 

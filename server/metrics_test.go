@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"regexp"
 	"slices"
@@ -16,8 +15,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/golden"
 	"github.com/zlockd/zlockd/test/must"
@@ -151,7 +150,6 @@ func TestOnlyTheSuperUserMayChangeState(t *testing.T) {
 type ensemble struct {
 	t       *testing.T
 	peers   map[uint32]string
-	bound   map[uint32]net.Listener // taken before a server needs them
 	dirs    map[uint32]string
 	servers map[uint32]*Instance
 	log     *slog.Logger
@@ -160,11 +158,10 @@ type ensemble struct {
 
 func newEnsemble(t *testing.T, n int, log *slog.Logger, more ...func(*Options)) *ensemble {
 	t.Helper()
-	e := &ensemble{t: t, log: log, more: more, peers: map[uint32]string{}, bound: map[uint32]net.Listener{},
-		dirs: map[uint32]string{}, servers: map[uint32]*Instance{}}
-	for id := uint32(1); id <= uint32(n); id++ {
-		ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-		e.peers[id], e.bound[id], e.dirs[id] = ln.Addr().String(), ln, t.TempDir()
+	e := &ensemble{t: t, log: log, more: more, peers: map[uint32]string{}, dirs: map[uint32]string{},
+		servers: map[uint32]*Instance{}}
+	for i, addr := range must.Get(cluster.FreePorts(n))(t) {
+		e.peers[uint32(i+1)], e.dirs[uint32(i+1)] = addr, t.TempDir()
 	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -195,15 +192,10 @@ func newEnsemble(t *testing.T, n int, log *slog.Logger, more ...func(*Options)) 
 func (e *ensemble) start(id uint32) (*Instance, error) {
 	ctx, cancel := context.WithTimeout(e.t.Context(), time.Minute)
 	defer cancel()
-	listen := func(addr string) (net.Listener, error) {
-		if ln := e.bound[id]; ln != nil {
-			return ln, nil
-		}
-		return net.Listen("tcp", addr)
-	}
 	o := Options{ID: id, ClientAddr: "127.0.0.1:0", Logger: e.log.With("server", id),
 		Peers: e.peers, PeerInsecure: true, DataDir: e.dirs[id],
-		Test: func(o *raftfsm.Options) { o.Listen = listen }}
+		// The leader stays the leader on a busy machine.
+		HeartbeatTimeout: 5 * time.Second, MinSessionTimeout: 7 * time.Second}
 	for _, f := range e.more {
 		f(&o)
 	}
@@ -217,7 +209,6 @@ func (e *ensemble) start(id uint32) (*Instance, error) {
 // restart starts a server again that was closed.
 func (e *ensemble) restart(id uint32) *Instance {
 	e.t.Helper()
-	e.bound[id] = nil
 	i := must.Get(e.start(id))(e.t)
 	e.servers[id] = i
 	return i

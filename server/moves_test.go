@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -126,7 +127,7 @@ func TestMetricsMove(t *testing.T) {
 		step.do()
 		// The leader measures an entry when it is done with it: the client may have its answer by then.
 		var wrong []string
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			if wrong = differ(before, values(t, i), step.want); wrong == nil || time.Now().After(end) {
 				break
 			}
@@ -182,18 +183,14 @@ func TestStepsOfAReconfigAreNoChangesOfAnOperators(t *testing.T) {
 // TestReadySaysWhatIsWaitedFor: of a server that has not joined its cluster, as its
 // log and the other members have it.
 func TestReadySaysWhatIsWaitedFor(t *testing.T) {
-	free := func() string {
-		ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-		defer ln.Close()
-		return ln.Addr().String()
-	}
+	peers := must.Get(cluster.FreePorts(3))(t)
 	admin := make(chan string, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
 		_, err := Start(ctx, Options{
 			ID: 1, AdminAddr: "127.0.0.1:0", DataDir: t.TempDir(), PeerListen: "127.0.0.1:0",
-			Peers: map[uint32]string{1: free(), 2: free(), 3: free()},
+			Peers: map[uint32]string{1: peers[0], 2: peers[1], 3: peers[2]},
 			Listen: func(addr string) (net.Listener, error) {
 				ln, err := net.Listen("tcp", addr)
 				if err == nil {

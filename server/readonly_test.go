@@ -118,7 +118,7 @@ func TestNoReadOnlyModeUnlessWanted(t *testing.T) {
 // start runs a server with a client port until the test ends, and connects a client to it.
 func start(t *testing.T, o Options) (*Instance, *wire.Conn) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	o.ClientAddr = "127.0.0.1:0"
 	i := must.Get(Start(ctx, o))(t)
@@ -158,7 +158,7 @@ func TestShutdownClosesClientsAndLeavesNoGoroutine(t *testing.T) {
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	must.OK(t, i.Close(ctx))
 	for _, c := range conns {
@@ -170,7 +170,7 @@ func TestShutdownClosesClientsAndLeavesNoGoroutine(t *testing.T) {
 			}
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; time.Sleep(
 		time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines where there were %d", runtime.NumGoroutine(), before)
