@@ -407,9 +407,15 @@ func TestLongACLsDoNotKeepTheLogWaiting(t *testing.T) {
 		}
 		return checks, reads
 	}
-	checks, reads := took("/short", slices.Clone(jute.WorldAnyone))
 	for name, acl := range map[string][]jute.ACL{"/digests": digests, "/addresses": addresses} {
-		if many, manyReads := took(name, acl); many > 20*checks || manyReads > 20*reads {
+		var checks, reads, many, manyReads time.Duration
+		for try := range 10 { // other programs may take the processor from either
+			checks, reads = took(fmt.Sprint(name, "-short", try), slices.Clone(jute.WorldAnyone))
+			if many, manyReads = took(fmt.Sprint(name, try), acl); many <= 20*checks && manyReads <= 20*reads {
+				break
+			}
+		}
+		if many > 20*checks || manyReads > 20*reads {
 			t.Errorf("a thousand checks and reads of %s take %v and %v, of one entry %v and %v",
 				name, many, manyReads, checks, reads)
 		}

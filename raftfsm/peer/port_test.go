@@ -148,8 +148,7 @@ func TestSilenceAfterTheHandshakeIsNotWaitedFor(t *testing.T) {
 	}()
 	p := open(t, 2, &host{})
 	p.o.TLS = secure
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
+	ctx, cancel := context.WithCancel(t.Context())
 	called := make(chan error, 1)
 	go func() {
 		c, err := p.Call(ctx, Link, 1, ln.Addr().String())
@@ -159,6 +158,7 @@ func TestSilenceAfterTheHandshakeIsNotWaitedFor(t *testing.T) {
 		called <- err
 	}()
 	must.OK(t, <-shaken)
+	cancel() // however long the machine took for the handshake, the caller's time is over now
 	select {
 	case err := <-called:
 		expect.Fails(t, err, "who did not answer has let us in")

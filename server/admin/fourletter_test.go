@@ -185,7 +185,7 @@ func TestClientsParseTheVersion(t *testing.T) {
 				c.Close()
 			}
 		}()
-		stats, ok := zk.FLWSrvr([]string{l.Addr().String()}, 5*time.Second)
+		stats, ok := zk.FLWSrvr([]string{l.Addr().String()}, time.Minute)
 		if !ok {
 			t.Fatalf("go-zookeeper: %v", stats[0].Error)
 		}
@@ -194,7 +194,7 @@ func TestClientsParseTheVersion(t *testing.T) {
 			got.Mode.String() != string(status.Mode) || got.NodeCount != 31 {
 			t.Errorf("go-zookeeper reads %+v", got)
 		}
-		if ok := zk.FLWRuok([]string{l.Addr().String()}, 5*time.Second); !ok[0] {
+		if ok := zk.FLWRuok([]string{l.Addr().String()}, time.Minute); !ok[0] {
 			t.Error("go-zookeeper hears no imok")
 		}
 

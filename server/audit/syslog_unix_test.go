@@ -17,7 +17,9 @@ import (
 
 // Each line goes to the system's log as a message.
 func TestLinesAreMessagesOfTheSystemsLog(t *testing.T) {
-	addr := filepath.Join(t.TempDir(), "log")
+	dir := must.Get(os.MkdirTemp("", "log"))(t) // the address of a socket must be short
+	defer os.RemoveAll(dir)
+	addr := filepath.Join(dir, "log")
 	conn := must.Get(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: addr, Net: "unixgram"}))(t)
 	defer conn.Close()
 	w := lineWriter{must.Get(syslog.Dial("unixgram", addr, syslog.LOG_INFO, "tag"))(t)}

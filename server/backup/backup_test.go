@@ -325,7 +325,7 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 		expect.That(t, s.Failed == failed+1 && strings.Contains(s.Err, "takes nothing"), "%+v", s)
 		c.move(time.Hour)
 	}
-	wait, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	wait, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	b := must.Get(i.Node().Backup(wait))(t)
 	b.Close()

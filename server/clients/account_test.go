@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -219,18 +220,20 @@ func TestWatchesOfAConnectionAreGivenBack(t *testing.T) {
 
 // A request that waits for its address is counted once, however long it waits.
 func TestAWaitForTheAddressIsCountedOnce(t *testing.T) {
-	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
-	defer s.Shutdown(t.Context())
-	c := newConn(s, &net.TCPConn{}, nil)
-	c.from = new(address)
-	c.arrived = s.now()
-	c.from.paid.Store(int64(c.arrived))
-	c.from.owed.Store(s.share(burstTime) + s.share(20*time.Millisecond))
-	expect.That(t, c.afford(1), "the connection is open")
-	expect.Equal(t, s.metrics.Throttled.Load(), 1, "waits")
-	c.arrived = s.now()
-	expect.That(t, c.afford(1), "the connection is open")
-	expect.Equal(t, s.metrics.Throttled.Load(), 1, "waits, as the second one has room")
+	synctest.Test(t, func(t *testing.T) { // the clock pays
+		s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+		defer s.Shutdown(t.Context())
+		c := newConn(s, &net.TCPConn{}, nil)
+		c.from = new(address)
+		c.arrived = s.now()
+		c.from.paid.Store(int64(c.arrived))
+		c.from.owed.Store(s.share(burstTime) + s.share(20*time.Millisecond))
+		expect.That(t, c.afford(1), "the connection is open")
+		expect.Equal(t, s.metrics.Throttled.Load(), 1, "waits")
+		c.arrived = s.now()
+		expect.That(t, c.afford(1), "the connection is open")
+		expect.Equal(t, s.metrics.Throttled.Load(), 1, "waits, as the second one has room")
+	})
 }
 
 // An address without connections is remembered until it owes nothing.

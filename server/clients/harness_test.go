@@ -88,7 +88,7 @@ func (r *rig) serve() {
 			r.t.Errorf("%d panics in connections:\n%s", n, r.log)
 		}
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	must.OK(r.t, r.srv.WaitServing(ctx))
 }
@@ -272,5 +272,5 @@ func wantKinds(t testing.TB, c *wire.Conn, want ...any) {
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	must.Await(t, "never: "+what, 30*time.Second, func() bool { return ok() })
+	must.Await(t, "never: "+what, time.Minute, func() bool { return ok() })
 }

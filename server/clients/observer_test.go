@@ -123,9 +123,8 @@ func TestUnknownOutcomeClosesWithoutAReply(t *testing.T) {
 }
 
 func TestPingIsNotAnsweredByAServerThatIsCutOff(t *testing.T) {
-	r := newRig(t, Options{MinSessionTimeout: 900 * time.Millisecond})
-	c := r.dial()
-	must.OK(t, c.Connect(wire.NewSession(900)))
+	r := newRig(t, Options{})
+	c := r.client()
 	alive(t, c)
 	r.valve.setCut(true)
 	must.Get(c.Send(jute.OpPing, nil))(t)
@@ -133,8 +132,11 @@ func TestPingIsNotAnsweredByAServerThatIsCutOff(t *testing.T) {
 	r.valve.setCut(false)
 	wantKinds(t, c, -2)
 	r.valve.setCut(true)
-	must.Get(c.Send(jute.OpPing, nil))(t)
-	must.OK(t, c.Closed())
+	short := r.dial() // of which the server gives up soon
+	must.OK(t, short.Connect(wire.NewSession(4000)))
+	must.Get(short.Send(jute.OpPing, nil))(t)
+	must.OK(t, short.Closed())
+	expect.Equal(t, r.srv.counts.ends[endCutOff].Load(), 1, "connections that ended because the server is cut off")
 }
 
 func TestHeardTellsWhoSpokeSinceTheLastCall(t *testing.T) {
@@ -264,9 +266,13 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 		must.OK(t, s.Shutdown(t.Context()))
 		return least
 	}
-	few := told(jute.WorldAnyone)
-	many := told(long)
-	expect.That(t, many <= 20*few, "a thousand entries: %v, one: %v", many, few)
+	var few, many time.Duration
+	for range 10 { // other programs may take the processor from either
+		if few, many = told(jute.WorldAnyone), told(long); many <= 20*few {
+			return
+		}
+	}
+	t.Errorf("a thousand entries: %v, one: %v", many, few)
 }
 
 // A log of requests gets each request once, with its answer, in the order of the answers.

@@ -166,9 +166,9 @@ func TestRestAfterAStuckWriteIsNotSilence(t *testing.T) {
 
 // Sessions whose connections rest end like others: the client is told by the end of the connection.
 func TestRestingConnectionsOfSilentClientsEnd(t *testing.T) {
-	r := newRig(t, Options{MinSessionTimeout: 200 * time.Millisecond})
+	r := newRig(t, Options{MinSessionTimeout: 2 * time.Second})
 	c := r.dial()
-	must.OK(t, c.Connect(wire.NewSession(200)))
+	must.OK(t, c.Connect(wire.NewSession(2000))) // on a busy machine it rests before that is over
 	alive(t, c)
 	r.asleep(1)
 	closedAfter(t, c)
