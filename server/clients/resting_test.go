@@ -173,7 +173,7 @@ func TestRestingConnectionsOfSilentClientsEnd(t *testing.T) {
 	r.asleep(1)
 	closedAfter(t, c)
 	eventually(t, "ended", func() bool { return r.status().Conns == 0 })
-	expect.Equal(t, len(r.srv.Observed.EndedSince(-1)), 1, "sessions ended")
+	eventually(t, "its session ended", func() bool { return len(r.srv.Observed.EndedSince(-1)) == 1 })
 }
 
 // Clients rest, wake, are woken and end at random moments. Each wants every answer and every event.

@@ -68,7 +68,7 @@ func TestHTTPIsTurnedAway(t *testing.T) {
 			t.Errorf("%q: %q", text, got)
 		}
 	}
-	expect.Equal(t, r.measured("foreign_connections_total"), 4, "counted")
+	eventually(t, "counted", func() bool { return r.measured("foreign_connections_total") == 4 })
 }
 
 // certificate returns a certificate for name, signed by itself.
