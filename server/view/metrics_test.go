@@ -46,7 +46,7 @@ func (r *rig) becomes(series string, ok func(float64) bool) {
 	r.Helper()
 	var v float64
 	var there bool
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if v, there = r.metric(series); there && ok(v) {
 			return
 		}

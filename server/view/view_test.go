@@ -125,7 +125,7 @@ func (r *rig) get(code int, path string) object {
 func (r *rig) eventually(path string, ok func(object) bool) object {
 	r.Helper()
 	var o object
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if o = r.get(200, path); ok(o) {
 			return o
 		}
