@@ -46,6 +46,22 @@ func TestWhoIsNudged(t *testing.T) {
 	want(true, true)
 }
 
+// A server's blocks take no more of an entry than its share, as soon as one of them fills it.
+func TestLinkTakesItsShare(t *testing.T) {
+	for _, c := range []struct{ share, want int }{{1, 1}, {2, 1}, {3, 2}, {4, 2}, {5, 3}} {
+		tm := &term{n: &Node{fsm: newFSM(1, "c", new(watcher), nil)}, links: linkSet{}}
+		tm.nudger = newNudger(tm)
+		l := &inLink{}
+		for range 4 {
+			l.queue = append(l.queue, state.Block{Origin: 3, Count: 2})
+		}
+		tm.links.add(l)
+		e := filling{t: tm, requests: batchRequests}
+		e.link(l, c.share, 1<<10)
+		expect.Equal(t, 4-len(l.queue), c.want, "blocks of two requests in a share of %d", c.share)
+	}
+}
+
 // A leader speaks for entries of its own term, while it leads: of another's it
 // does not know what is committed.
 func TestNudgesAreOfOnesOwnTerm(t *testing.T) {

@@ -172,3 +172,23 @@ func TestSnapshotOfAnotherClusterIsRefused(t *testing.T) {
 		expect.Equal(t, found.fsm.index.Load(), 0, "how far the state is")
 	}
 }
+
+// A server that takes its state from a snapshot serves without another entry: the snapshot tells
+// whether the members are published.
+func TestSnapshotTellsThatTheMembersArePublished(t *testing.T) {
+	for _, published := range []bool{false, true} {
+		a := newApplied()
+		a.entry(openStream())
+		if published {
+			a.entry(state.Request{Op: state.OpConfig, Body: []byte("server.1=h:1:2:participant;h:3")})
+		}
+		expect.Equal(t, a.fsm.config.Load(), published, "published, at the server that applied it")
+		var file bytes.Buffer
+		snap := a.state.StartSnapshot(state.Position{Index: 7, Term: 3})
+		must.OK(t, snap.Write(&file, func(read func()) { read() }))
+		snap.Close()
+		b := newApplied()
+		must.OK(t, b.Restore(io.NopCloser(&file)))
+		expect.Equal(t, b.fsm.config.Load(), published, "published, by the snapshot")
+	}
+}

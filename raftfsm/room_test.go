@@ -85,6 +85,34 @@ func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
 	eventually(t, "creates are taken again", func() bool { return b.create("/b") == jute.OK })
 }
 
+// While nothing changes, the looks at the disk add nothing to the log.
+func TestLooksAtTheDiskTakeNoLog(t *testing.T) {
+	n, _ := start(t, Options{DataDir: t.TempDir(), FreeBytes: func(string) (int64, error) { return 1 << 40, nil }})
+	a := newAsker(t, n)
+	before := n.fsm.counted.requests.Load()
+	for range 100 {
+		n.term.Load().lookAtRoom()
+	}
+	must.Equal(t, a.create("/a"), jute.OK)
+	grown := n.fsm.counted.requests.Load() - before
+	expect.That(t, grown < 50, "100 looks and one create are %d requests", grown)
+}
+
+// The operator decides whether hard quotas count.
+func TestHardQuotasCountWhereTheyAreEnforced(t *testing.T) {
+	for enforced, want := range map[bool]jute.ErrCode{false: jute.OK, true: jute.QuotaExceeded} {
+		n, _ := start(t, Options{EnforceQuota: enforced})
+		a := newAsker(t, n)
+		const limits, stats = "/zookeeper/quota/q/zookeeper_limits", "/zookeeper/quota/q/zookeeper_stats"
+		for _, path := range []string{"/q", "/zookeeper/quota/q", limits, stats} {
+			must.Equal(t, a.create(path), jute.OK, "create %s", path)
+		}
+		must.Equal(t, a.set(stats, "count=1,bytes=0"), jute.OK)
+		must.Equal(t, a.set(limits, "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=1"), jute.OK)
+		expect.Equal(t, a.create("/q/a"), want, "a node above the quota, enforced: %v", enforced)
+	}
+}
+
 // The size of the tree is bounded in the same way.
 func TestL19TreeSizeIsBounded(t *testing.T) {
 	for name, o := range map[string]Options{"nodes": {MaxNodes: 20}, "bytes": {MaxBytes: 300}} {

@@ -1,8 +1,11 @@
 package fence
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"math"
 	"strings"
 	"testing"
@@ -91,6 +94,11 @@ func TestParseSequencerRefusesDamage(t *testing.T) {
 		if s, err := ParseSequencer(good[:i]); !errors.Is(err, ErrInvalid) {
 			t.Fatalf("%q was read as %v, %v", good[:i], s, err)
 		}
+	}
+	for _, raw := range []string{"x\x00\x00/a\x00n", "x\x00x\x00/a\x00n", "x\x00-1\x00/a\x00n"} {
+		body := prefix + base64.RawURLEncoding.EncodeToString([]byte(raw))
+		bad := fmt.Sprintf("%s.%08x", body, crc32.ChecksumIEEE([]byte(body)))
+		expect.Is(t, expect.Err(ParseSequencer(bad)), ErrInvalid, "ParseSequencer of %q", raw)
 	}
 	for _, s := range []Sequencer{
 		{}, {"", "n", Exclusive, 1}, {"a", "n", Exclusive, 1}, {"/a", "", Exclusive, 1}, {"/a", "/n", Exclusive, 1},

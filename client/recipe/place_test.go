@@ -184,3 +184,31 @@ func TestStepsUnderAPolicy(t *testing.T) {
 		expect.Equal(t, DecideUpgrade(&c.v, own), c.want, "upgrade %d: %+v", i, c.v)
 	}
 }
+
+func TestCutTextEndsAtARune(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		want string
+	}{{-1, ""}, {0, ""}, {1, "a"}, {2, "a"}, {3, "aé"}, {4, "aé"}, {5, "aé"}, {6, "aé€"}, {7, "aé€"}} {
+		expect.Equal(t, cutText("aé€", c.n), c.want, "at most %d bytes", c.n)
+	}
+	expect.Equal(t, cutText("\x80\x80", 1), "", "no rune begins before the end")
+}
+
+// The word before the number of a name tells the role, whatever separates it, and in any case.
+func TestPlainRoleOfAName(t *testing.T) {
+	for head, want := range map[string]struct {
+		role Role
+		word bool
+	}{
+		"read-": {RoleRead, true}, "my_reader": {RoleRead, true}, "x:RLOCK#": {RoleRead, true}, "r": {RoleRead, true},
+		"-r": {RoleRead, true}, "a.readlock": {RoleRead, true}, "shared~": {RoleRead, true},
+		"write-": {RoleWrite, true}, "a-writer": {RoleWrite, true}, "wlock": {RoleWrite, true},
+		"b.writelock.": {RoleWrite, true}, "W": {RoleWrite, true},
+		"n": {RoleLock, true}, "x-lk-": {RoleLock, true}, "mylock1-x": {RoleLock, true},
+		"": {RoleLock, false}, "nn": {RoleLock, false}, "write-x": {RoleLock, false}, "ar": {RoleLock, false},
+	} {
+		role, word := plainRole(head)
+		expect.That(t, role == want.role && word == want.word, "%q: %v, %v", head, role, word)
+	}
+}
