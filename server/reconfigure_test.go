@@ -1,0 +1,109 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
+	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// A running cluster of two answers as its plan, its servers and the client's rights demand.
+func TestReconfigOfARunningCluster(t *testing.T) {
+	e := newEnsemble(t, 2, slog.New(slog.DiscardHandler))
+	id, led := e.leader()
+	other := 3 - id
+	absent := fmt.Sprintf("server.3=%s:1:participant;127.0.0.1:1", must.Refused(t))
+	asked := func(voters ...uint32) []uint32 {
+		c := change{i: led, node: led.Node()}
+		c.from, c.since = parseConfig(led.configText())
+		c.to = maps.Clone(c.from)
+		s := c.to[other]
+		s.Voter = slices.Contains(voters, other)
+		c.to[other] = s
+		if slices.Contains(voters, 3) {
+			c.to[3] = state.Server{ID: 3, Peer: must.Refused(t), Voter: true}
+		}
+		c.ask(t.Context(), true)
+		expect.List(t, slices.Sorted(maps.Keys(c.runs)), []uint32{1, 2}, "members that were asked")
+		return slices.Sorted(maps.Keys(c.ready))
+	}
+	expect.List(t, asked(1, 2), []uint32{1, 2}, "voters that follow")
+	expect.List(t, asked(id), []uint32{id}, "voters that follow, when the other loses its vote")
+	expect.List(t, asked(1, 2, 3), []uint32{1, 2}, "voters that follow, and one that does not run")
+
+	leave := clients.ReconfigRequest{Version: -1, Leaving: fmt.Sprint(other), May: true}
+	try := func(what string, r clients.ReconfigRequest, want jute.ErrCode) {
+		t.Helper()
+		code, known := led.reconfigure(r)
+		expect.That(t, known && code == want, "%s: %v, known: %v", what, code, known)
+	}
+	try("the last but one voter leaves", leave, jute.BadArguments)
+	led.o.LoneVoter = true
+	try("a client without the right", clients.ReconfigRequest{Version: -1, Leaving: leave.Leaving}, jute.NoAuth)
+	try("another version", clients.ReconfigRequest{Version: 7, Leaving: leave.Leaving, May: true}, jute.BadVersion)
+	two := fmt.Sprintf("server.%d=%s:7:participant;127.0.0.1:1,%s", id, e.peers[id], absent)
+	try("no majority runs", clients.ReconfigRequest{Version: -1, Members: two, May: true}, jute.NewConfigNoQuorum)
+	led.reconfiguring.Lock()
+	try("beside another reconfig", leave, jute.ReconfigInProgress)
+	led.reconfiguring.Unlock()
+	try("the last but one voter leaves, where one may stay", leave, jute.OK)
+	left, _ := parseConfig(led.configText())
+	expect.List(t, left.ids(0), []uint32{id}, "servers that are left")
+}
+
+// An operator's change that has no outcome when the server ends may have taken effect.
+func TestChangeOfTheViewMayHaveTakenEffect(t *testing.T) {
+	e := newEnsemble(t, 2, slog.New(slog.DiscardHandler))
+	id, led := e.leader()
+	must.OK(t, e.servers[3-id].Close(context.Background()))
+	hello := state.SessionBody{Timeout: 10_000, Owner: id, Addr: "operator"}
+	told := make(chan error, 1)
+	go func() {
+		_, err := viewSource{Instance: led, Server: led.Clients}.Do(context.Background(),
+			state.Request{Op: state.OpCreateSession, Body: hello.Append(nil)})
+		told <- err
+	}()
+	for end := time.Now().Add(time.Minute); led.Node().Status().Pending == 0; time.Sleep(time.Millisecond) {
+		must.That(t, time.Now().Before(end), "the request is not under way")
+	}
+	led.Node().Abort()
+	err := <-told
+	must.Fails(t, err, "a change that no majority has")
+	expect.Has(t, err.Error(), "it is not known whether it took effect")
+}
+
+// A server that cannot have what its options ask for does not start, and says why.
+func TestStartRefusesWhatItCannotHave(t *testing.T) {
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer taken.Close()
+	used := taken.Addr().String()
+	for want, o := range map[string]Options{
+		"no such file":              {PeerTLS: tlsfiles.Names{Flag: "peer-tls", Cert: "no", Key: "no", CA: "no"}},
+		"address already in use":    {ClientAddr: used},
+		"minimum session timeout":   {MinSessionTimeout: time.Nanosecond},
+		"in use":                    {ClientAddr: "127.0.0.1:0", AdminAddr: used},
+		"needs a TLS configuration": {SecureAddr: "127.0.0.1:0"},
+		"unknown four-letter word":  {FourLetterWords: "help"},
+		"log-store":                 {LogStore: "paper", SecureAddr: "127.0.0.1:0", ClientTLS: new(tls.Config)},
+	} {
+		i, err := Start(t.Context(), o)
+		if err == nil {
+			i.Close(context.Background())
+			t.Errorf("a server starts: %q expected", want)
+			continue
+		}
+		expect.Has(t, err.Error(), want)
+	}
+}
