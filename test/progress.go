@@ -22,10 +22,13 @@ import (
 // was seen twice in a row.
 const repeats = 4
 
+// passed are the tests of each package that have passed. They are left out when the package runs again.
+var passed = map[string][]string{}
+
 func main() {
 	if len(os.Args) == 1 {
 		failed, crashed := report(os.Stdout, os.Stdin, 0)
-		fmt.Println("failed:", failed, "crashed:", strings.Join(crashed, " "))
+		fmt.Println("failed:", failed, "crashed:", strings.Join(crashed, " "), "passed:", passed)
 		return
 	}
 	code, failed, crashed := run(os.Args[1:])
@@ -33,9 +36,14 @@ func main() {
 		return strings.HasPrefix(arg, "./")
 	})
 	for n := 0; n < repeats && code != 0 && len(crashed) > 0 && failed == len(crashed); n++ {
-		fmt.Println("progress: the race detector itself broke off, which says nothing of the tests. Once more:",
-			strings.Join(crashed, " "))
-		code, failed, crashed = run(slices.Concat(flags, crashed))
+		again := crashed
+		code, failed, crashed = 0, 0, nil
+		for _, pkg := range again {
+			fmt.Printf("progress: the race detector itself broke off, which says nothing of the tests. Once more: "+
+				"%s, without %d tests that passed\n", pkg, len(passed[pkg]))
+			c, f, broke := run(append(slices.Clone(flags), "-skip=^("+strings.Join(passed[pkg], "|")+")$", pkg))
+			code, failed, crashed = max(code, c), failed+f, append(crashed, broke...)
+		}
 	}
 	os.Exit(code)
 }
@@ -118,6 +126,8 @@ func report(w io.Writer, in io.Reader, total int) (failed int, crashed []string)
 			of = e.ImportPath
 		}
 		switch {
+		case e.Action == "pass" && e.Test != "" && !strings.Contains(e.Test, "/"):
+			passed[of] = append(passed[of], e.Test)
 		case e.Output != "":
 			said[of] = append(said[of], e.Output)
 		case e.Action == "build-fail":

@@ -37,7 +37,8 @@ failed: 2 crashed: `,
 {"Action":"output","Package":"m/c","Output":"SIGSEGV: segmentation violation\n"}
 {"Action":"output","Package":"m/c","Output":"PC=0x41ca09 m=3 sigcode=1\n"}{"Action":"fail","Package":"m/c"}
 {"Action":"output","Package":"m/d","Output":"[signal SIGSEGV: segmentation violation pc=0x4]\n"}
-{"Action":"fail","Package":"m/d"}`: "failed: 4 crashed: m/b m/c",
+{"Action":"pass","Package":"m/d","Test":"TestA/x"}{"Action":"pass","Package":"m/d","Test":"TestA"}
+{"Action":"fail","Package":"m/d"}`: "failed: 4 crashed: m/b m/c passed: map[m/d:[TestA]]",
 		`{"Action":"pass","Package":"m/a"}{"Act`: "failed: 1 crashed: ",
 	} {
 		cmd := exec.Command(program)
