@@ -75,6 +75,20 @@ func TestFileStoreWaitForItsLockEndsWithTheContext(t *testing.T) {
 	must.Is(t, err, context.DeadlineExceeded)
 }
 
+// A token that cannot be stored, because another process has the file, is not raised.
+func TestFileStoreThatCannotLockRaisesNothing(t *testing.T) {
+	s, err := NewFileStore(t.TempDir())
+	must.OK(t, err)
+	unlock, err := s.lock(t.Context(), s.file("/a", ".lock"), false)
+	must.OK(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	fresh, err := s.Raise(ctx, "/a", 7)
+	unlock()
+	expect.That(t, !fresh && errors.Is(err, context.Canceled), "raised: %v, %v", fresh, err)
+	expect.Equal(t, must.Get(s.Load(t.Context(), "/a"))(t), 0, "the token")
+}
+
 // A hold that was admitted before a later one came, and waits for others to be done, must not run after it.
 func TestGateAdmitsAgainAfterWaitingForAnotherProcess(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())

@@ -95,7 +95,8 @@ func TestParseSequencerRefusesDamage(t *testing.T) {
 			t.Fatalf("%q was read as %v, %v", good[:i], s, err)
 		}
 	}
-	for _, raw := range []string{"x\x00\x00/a\x00n", "x\x00x\x00/a\x00n", "x\x00-1\x00/a\x00n"} {
+	for _, raw := range []string{"x\x00\x00/a\x00n", "x\x00x\x00/a\x00n", "x\x00-1\x00/a\x00n", "q\x0041\x00/a\x00n",
+		"x\x0041\x00a\x00n", "x\x0041\x00/a\x00/n"} {
 		body := prefix + base64.RawURLEncoding.EncodeToString([]byte(raw))
 		bad := fmt.Sprintf("%s.%08x", body, crc32.ChecksumIEEE([]byte(body)))
 		expect.Is(t, expect.Err(ParseSequencer(bad)), ErrInvalid, "ParseSequencer of %q", raw)

@@ -487,6 +487,20 @@ func TestALockLooksAsWithTheNodeThatHasGone(t *testing.T) {
 		q)
 }
 
+// A lock that is free says which number its next contender gets.
+func TestAFreeLockTellsTheNextNumber(t *testing.T) {
+	f := newForest(t)
+	f.dirs("/free")
+	for range 3 {
+		f.node(1, "/free/lock-", "", 3, jute.WorldAnyone)
+	}
+	for i := range 3 {
+		path := fmt.Sprintf("/free/lock-%010d", i)
+		f.apply(1, jute.OpDelete, jute.AppendInt(jute.AppendString(nil, path), -1))
+	}
+	expect.Equal(t, f.at("/free").Next, 3, "the next number")
+}
+
 // A crowd is cut when it is twice as large as what is shown, and contenders behind the cut are not
 // kept again.
 func TestACrowdIsCut(t *testing.T) {
