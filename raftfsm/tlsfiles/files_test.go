@@ -103,7 +103,9 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 		{"/nonexistent", key, "", "", "--tls-cert: "},
 		{cert, "/nonexistent", "", "", "--tls-key: "},
 		{cert, other, "", "", "private key does not match"},
+		{cert, key, "/nonexistent", "", "--tls-ca: "},
 		{cert, key, key, "", "--tls-ca " + key + " holds no certificate"},
+		{cert, key, cert, "/nonexistent", "--tls-crl: "},
 		{cert, key, cert, key, "--tls-crl " + key},
 		{cert, key, cert, os.DevNull, "--tls-crl " + os.DevNull + " holds no revocation list"},
 	} {
