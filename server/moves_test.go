@@ -189,7 +189,7 @@ func TestReadySaysWhatIsWaitedFor(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		_, err := Start(ctx, Options{
-			ID: 1, AdminAddr: "127.0.0.1:0", DataDir: t.TempDir(), PeerListen: "127.0.0.1:0",
+			ID: 1, AdminAddr: "127.0.0.1:0", DataDir: t.TempDir(), PeerListen: "127.0.0.1:0", ReadOnlyMode: true,
 			Peers: map[uint32]string{1: peers[0], 2: peers[1], 3: peers[2]},
 			Listen: func(addr string) (net.Listener, error) {
 				ln, err := net.Listen("tcp", addr)
@@ -213,6 +213,10 @@ func TestReadySaysWhatIsWaitedFor(t *testing.T) {
 			break
 		}
 	}
+	must.Await(t, "the server reads alone", time.Minute, func() bool {
+		_, text := get(t, "http://"+addr+"/commands/monitor")
+		return strings.Contains(text, "read-only")
+	})
 	stop()
 	expect.Fails(t, <-ended, "it has started")
 }

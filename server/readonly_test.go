@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -205,6 +206,13 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 		*tls.Config, error) {
 		return now, nil
 	}}
+	_, ended, endedKey := until(t, time.Now().Add(-day))
+	var log bytes.Buffer
+	_, err := Start(t.Context(), Options{ClientAddr: "127.0.0.1:0", LogStore: "paper",
+		Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+		PeerTLS: tlsfiles.Names{Flag: "peer-tls", Cert: ended, Key: endedKey, CA: ended}})
+	expect.Fails(t, err, "it has started")
+	expect.Has(t, log.String(), "the certificate for peers has ended")
 	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", ClientTLS: conf,
 		PeerTLS: tlsfiles.Names{Flag: "peer-tls", Cert: cert, Key: key, CA: cert}})
 
@@ -222,6 +230,8 @@ func TestCertificatesAreShownAsTheyAre(t *testing.T) {
 	}
 	list := i.certificates()
 	expect.That(t, len(list) == 2 && list[0].NotAfter.Equal(second.Leaf.NotAfter), "shown are %+v", list)
+	now = nil // clients get the configuration itself
+	expect.That(t, ends("clients"), "notices %q", i.Status(0).Notices)
 	now = &tls.Config{Certificates: []tls.Certificate{first}}
 	s := admin.Status{Now: time.Now().Add(17*day + time.Hour)}
 	i.certificateStatus(&s, false)

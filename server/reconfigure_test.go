@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/server/clients"
@@ -109,4 +111,15 @@ func TestStartRefusesWhatItCannotHave(t *testing.T) {
 		}
 		expect.Has(t, err.Error(), want)
 	}
+}
+
+// A server that cannot be sure of its own state serves no client any more, and says so to its program.
+func TestServerThatCannotGoOnSaysSo(t *testing.T) {
+	broken := errors.New("the disk is broken")
+	var told error
+	i, c := start(t, Options{Test: func(o *raftfsm.Options) { o.Fatal = func(err error) { told = err } }})
+	i.raftOptions().Fatal(broken)
+	expect.Is(t, told, broken)
+	<-i.Failed()
+	expect.Fails(t, expect.Err(c.Create("/a", nil, 0)), "a write of a server that has failed")
 }
