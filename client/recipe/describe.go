@@ -28,7 +28,7 @@ func describe(s string) described {
 		return described{Contender: c, layout: l, numbed: true}
 	}
 	head, seq, ok := cutSeq(s)
-	if !ok {
+	if _, id := ParseHex(s); id || !ok { // an id may end in digits
 		return describeLone(s)
 	}
 	d := described{Contender: Contender{Name: s, Seq: seq}, layout: LayoutPlain, numbed: true}

@@ -1,0 +1,253 @@
+package recipe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// shown says what Assemble finds in one line for each lock: holders, then waiters with what they wait for.
+func shown(dirs []*Dir, w Watches) string {
+	var lines []string
+	for _, q := range Assemble(dirs, w) {
+		line := fmt.Sprintf("%s %s %d:", q.Path, q.Kind, q.Total)
+		for _, e := range q.Holders {
+			line += " " + e.Node
+		}
+		for _, e := range q.Waiters {
+			line += " | " + e.Node + " for " + strings.Join(e.BlockedBy, "+")
+		}
+		for _, e := range q.Participants {
+			line += " " + string(e.Mode) + " " + e.Node
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func dirOf(path string, nodes ...Node) *Dir { return &Dir{Path: path, Nodes: nodes, Total: len(nodes)} }
+
+// A reader holds beside the writer before it if it is that writer's downgrade.
+func TestReaderBesideItsWriter(t *testing.T) {
+	node := func(l Layout, k Role, session int64, seq int) Node {
+		return Node{Name: NodeName(l, k, NewID(session, 5), "h") + fmt.Sprintf("%010d", seq), Session: session}
+	}
+	for _, c := range []struct {
+		layout            Layout
+		first, own, after int64 // sessions of two writers and of the reader; 0: not there
+		watching, known   bool
+		holds             bool
+	}{
+		{LayoutCurator, 0, 1, 1, false, true, true},
+		{LayoutCurator, 0, 1, 1, true, true, false},
+		{LayoutCurator, 0, 1, 1, false, false, false},
+		{LayoutCurator, 0, 1, 2, false, true, false},
+		{LayoutCurator, 3, 1, 1, false, true, false},
+		{LayoutCurator, 3, 1, 2, false, true, false},
+		{LayoutHost, 0, 1, 1, false, true, false},
+		{LayoutHost, 3, 1, 1, false, true, false},
+	} {
+		d := dirOf("/l", node(c.layout, RoleWrite, c.own, 2), node(c.layout, RoleRead, c.after, 3))
+		if c.first != 0 {
+			d.Nodes, d.Total = append(d.Nodes, node(c.layout, RoleWrite, c.first, 1)), 3
+		}
+		w := Watches(Unseen{})
+		if c.known {
+			w = watches{}
+			if c.watching {
+				w = watches{"/l/" + d.Nodes[0].Name: {c.after}}
+			}
+		}
+		reader := d.Nodes[1].Name
+		q := Assemble([]*Dir{d}, w)[0]
+		holds := slices.ContainsFunc(q.Holders, func(e Entry) bool { return e.Node == reader })
+		expect.Equal(t, holds, c.holds, "%+v", c)
+	}
+}
+
+// A hold of a policy begins when its node is made, that of a lock that had to wait when it says so.
+func TestHoldsThatSayWhenTheyBegan(t *testing.T) {
+	id := NewID(1, 2)
+	d := dirOf("/p", Node{Name: PolicyNode{ID: id, Kind: HoldWrite}.Name(true), Ctime: 7})
+	d.Data = string(NewPolicyRecord(PolicyWriter, 0).Encode())
+	q := Assemble([]*Dir{d}, nil)[0]
+	expect.That(t, q.Policy == "writer" && q.Holders[0].HeldSince == 7, "%+v", q)
+	data := func(o Owner) string { return string(EncodeOwner(o)) }
+	d = dirOf("/l", Node{Name: "lock-0000000001", Data: data(Owner{Held: true}), Ctime: 3, Mtime: 7},
+		Node{Name: "lock-0000000002", Data: data(Owner{Held: true}), Ctime: 3, Mtime: 8})
+	q = Assemble([]*Dir{d}, nil)[0]
+	expect.That(t, q.Policy == "" && q.Holders[0].HeldSince == 7 && q.Waiters[0].HeldSince == 0, "%+v", q)
+	for _, data := range []string{data(Owner{Reason: `"held"`}), data(Owner{Host: "h"}), `the "held" one`, "",
+		`{"v":1,"host":"h","new":"held"}`} {
+		q = Assemble([]*Dir{dirOf("/l", Node{Name: "lock-0000000001", Data: data, Mtime: 7})}, nil)[0]
+		expect.Equal(t, q.Holders[0].HeldSince, 0, "%q", data)
+	}
+	door := NewID(3, 4).UUID()
+	d = dirOf("/l", Node{Name: "lock-0000000001"})
+	d.Data = string(Record{Layout: LayoutPolicy.String(), Policy: "writer", Door: &door}.Encode())
+	expect.Equal(t, Assemble([]*Dir{d}, nil)[0].Policy, "", "a lock without nodes of a policy has one")
+}
+
+// A lone node named lock is the lock of its directory if it has a record or the directory a watcher.
+func TestDirectoryOfOneNode(t *testing.T) {
+	record := string(EncodeOwner(Owner{Host: "h"}))
+	for _, c := range []struct {
+		data string
+		w    Watches
+		want string
+	}{
+		{"", nil, "/d/lock simple 1: "}, {"", watches{}, "/d/lock simple 1: "},
+		{record, nil, "/d simple 1: lock"}, {record, watches{"/d": {9}}, "/d simple 2: lock | lock"},
+		{"", watches{"/d": {9}}, "/d simple 2: lock | lock"},
+	} {
+		got := shown([]*Dir{dirOf("/d", Node{Name: SimpleName, Session: 1, Data: c.data})}, c.w)
+		expect.Equal(t, strings.ReplaceAll(got, "|  for lock", "| lock"), c.want, "%q, %v", c.data, c.w)
+	}
+	expect.Equal(t, shown([]*Dir{dirOf("/e")}, nil), "", "an empty directory")
+	party := NewID(1, 2).Hex() + "__party__"
+	expect.Equal(t, shown([]*Dir{dirOf("/p", Node{Name: party})}, nil), "/p party 1: participant "+party)
+	jobs := dirOf("/j", Node{Name: "job-0000000001", Session: 1}, Node{Name: "job-0000000002", Session: 2})
+	expect.Equal(t, shown([]*Dir{jobs}, watches{}),
+		"/j unknown 2: participant job-0000000001 participant job-0000000002")
+}
+
+// The two directories of Curator's semaphore are one lock, and so are the two of kazoo's.
+func TestSemaphores(t *testing.T) {
+	node := func(form string, session, zxid int64, seq int) Node {
+		return Node{Name: fmt.Sprintf(form, session, seq), Session: session, Czxid: zxid, Ctime: 10 * zxid}
+	}
+	permit := func(session, zxid int64, seq int) Node { return node("%d-lease-%010d", session, zxid, seq) }
+	waiter := func(session, zxid int64, seq int) Node { return node("%d-lock-%010d", session, zxid, seq) }
+	first, second, third := permit(1, 1, 1), permit(2, 2, 2), permit(3, 4, 3)
+	own, next := waiter(3, 3, 1), waiter(4, 5, 2)
+	for i, c := range []struct {
+		limit           string
+		permits, queue  []Node
+		watching, known bool
+		want            string
+	}{
+		{"2", []Node{first, second}, nil, false, false, "2: 1 2"},
+		{"2", []Node{first, second}, []Node{own, next}, false, false, "4: 1 2 | 3 for 1+2 | 4 for 3"},
+		{"2", []Node{first, second, third}, []Node{own, next}, false, false, "4: 1 2 | 3 for 1+2 | 4 for 3"},
+		{"2", []Node{first, second, third}, []Node{own, next}, true, true, "4: 1 2 | 3 for 1+2 | 4 for 3"},
+		{"2", []Node{first, second, third}, []Node{own, next}, false, true, "5: 1 2 3 | 3 for 1+2+3 | 4 for 3"},
+		{"3", []Node{first, second, third}, []Node{own, next}, true, true, "5: 1 2 3 | 3 for 1+2+3 | 4 for 3"},
+		{"", []Node{first, second, third}, []Node{own, next}, true, true, "4: 1 2 | 3 for 1+2 | 4 for 3"},
+		{"", []Node{third}, []Node{own}, true, true, "1: | 3 for "},
+		{"1", []Node{third, first}, []Node{own, next}, true, true, "3: 1 | 3 for 1 | 4 for 3"},
+		// A permit before the node in the queue is an older hold of the same session.
+		{"1", []Node{first, permit(3, 2, 3)}, []Node{own}, true, true, "3: 1 3 | 3 for 1+3"},
+		{"1", []Node{first, permit(3, 3, 3)}, []Node{own}, true, true, "2: 1 | 3 for 1"},
+		{"2", nil, []Node{own, next}, false, false, "2: | 3 for  | 4 for 3"},
+	} {
+		w := Watches(Unseen{})
+		if c.known {
+			w = watches{}
+			if c.watching {
+				w = watches{"/s/leases": {3}}
+			}
+		}
+		permits, queue := dirOf("/s/leases", c.permits...), dirOf("/s/locks", c.queue...)
+		permits.Sem, permits.SemData, permits.Part, permits.Next = "/s", c.limit, PermitsPart, 8
+		queue.Sem, queue.SemData, queue.Part, queue.Next = "/s", c.limit, QueuePart, 9
+		dirs := []*Dir{permits, queue}
+		if c.permits == nil {
+			dirs = dirs[1:]
+		}
+		list := Assemble(dirs, w)
+		must.Equal(t, len(list), 1)
+		q := list[0]
+		for _, e := range append(q.Holders, q.Waiters...) {
+			expect.Equal(t, e.Mode, Permit, "%d: %s", i, e.Node)
+		}
+		for _, e := range q.Holders {
+			expect.That(t, e.HeldSince == e.Since && strings.HasPrefix(e.Node, "leases/"), "%d: %+v", i, e)
+		}
+		for j, e := range q.Waiters {
+			expect.That(t, e.BlockedBy != nil && e.Any == (j == 0) && e.HeldSince == 0, "%d: %+v", i, e)
+			expect.That(t, strings.HasPrefix(e.Node, "locks/"), "%d: %s waits", i, e.Node)
+		}
+		expect.That(t, q.Layout() == "curator" && (c.permits == nil || q.Next == 8) && q.Limit == LimitOf(c.limit),
+			"%d: %+v", i, q)
+		got := strings.TrimPrefix(shown(dirs, w), "/s semaphore ")
+		for _, part := range []string{"leases/", "locks/"} {
+			got = strings.ReplaceAll(got, part, "")
+		}
+		for _, n := range append(c.permits, c.queue...) {
+			got = strings.ReplaceAll(got, n.Name, fmt.Sprint(n.Session))
+		}
+		expect.Equal(t, got, c.want, "%d", i)
+	}
+
+	a, b := NewID(1, 2).Hex(), NewID(2, 3).Hex()
+	permits := dirOf("/k", Node{Name: a, Session: 1}) // an id that ends in ten digits
+	queue := dirOf("/k"+KazooQueue, Node{Name: b + "__lock__0000000001"})
+	permits.Data = "1"
+	queue.Sem, queue.SemData, queue.Part = "/k", "1", QueuePart
+	behind := "| /k" + KazooQueue + "/" + b + "__lock__0000000001 for "
+	for _, c := range []struct {
+		dirs []*Dir
+		want string
+	}{
+		{[]*Dir{permits, queue}, "/k semaphore 2: " + a + " " + behind + a},
+		{[]*Dir{permits}, "/k semaphore 1: " + a}, {[]*Dir{queue}, "/k semaphore 1: " + behind},
+	} {
+		expect.Equal(t, shown(c.dirs, nil), c.want)
+		expect.Equal(t, Assemble(c.dirs, nil)[0].Layouts[0], LayoutKazoo, "%s", c.want)
+	}
+	lock, none := dirOf("/k", Node{Name: "lock-0000000001"}), dirOf("/k", Node{Name: a})
+	lock.Data = "1"
+	expect.Equal(t, shown([]*Dir{lock}, nil), "/k lock 1: lock-0000000001", "a number in the data of a lock")
+	expect.Equal(t, shown([]*Dir{none}, nil), "", "ids without a number of permits")
+}
+
+// Waits that nothing satisfies make a cycle; a watch does not widen it, and a task is in one cycle only.
+func TestCyclesOfParties(t *testing.T) {
+	entry := func(task string, blocked ...string) Entry {
+		return Entry{Node: task, Owner: &Owner{Task: task}, BlockedBy: blocked}
+	}
+	queue := func(path, holder string, waiters ...Entry) Queue {
+		return Queue{Lock: Lock{Path: path}, Holders: []Entry{entry(holder)}, Waiters: waiters}
+	}
+	either := func(e Entry) Entry { e.Any = true; return e }
+	looks := func(e Entry) Entry { e.Watch = true; return e }
+	cycles := func(list ...Queue) string {
+		g := WaitGraph(list)
+		var all []string
+		for _, c := range g.Cycles {
+			expect.That(t, slices.IsSorted(c.Parties), "%v", c.Parties)
+			var names []string
+			for _, p := range c.Parties {
+				names = append(names, g.Parties[p].Task)
+			}
+			slices.Sort(names)
+			all = append(all, strings.Join(names, ""))
+		}
+		return strings.Join(all, " ")
+	}
+	q := Queue{Lock: Lock{Path: "/1"}, Holders: []Entry{entry("q"), entry("r")},
+		Waiters: []Entry{either(entry("p", "q", "r"))}}
+	expect.Equal(t, cycles(q, queue("/2", "p", entry("r", "p")), queue("/3", "x", entry("q", "x"))), "",
+		"q goes on, so p does, so r does")
+	expect.Equal(t, cycles(q, queue("/2", "p", entry("r", "p")), queue("/3", "p", entry("q", "p"))), "pqr")
+	pair := []Queue{queue("/1", "a", entry("b", "a")), queue("/2", "b", entry("a", "b"))}
+	onlooker := queue("/3", "c", looks(entry("a", "c")))
+	expect.Equal(t, cycles(append(pair, onlooker, queue("/4", "a", entry("c", "a")))...), "ab",
+		"a merely looks at what c holds")
+	expect.Equal(t, cycles(queue("/1", "s", entry("a", "s")), queue("/2", "s", entry("s", "s"))), "s",
+		"a task that waits for itself, behind another")
+	expect.Equal(t, cycles(queue("/1", "c", entry("b", "c")), queue("/2", "b", entry("a", "b")),
+		queue("/3", "a", entry("c", "a"))), "abc")
+	var many []Queue
+	for i := range 120 {
+		many = append(many, pair[i%2])
+		many[i].Path = fmt.Sprint("/", i)
+	}
+	expect.Equal(t, len(WaitGraph(many).Cycles[0].Paths), 100, "paths named")
+	one := WaitGraph([]Queue{queue("/1", "a", either(entry("b", "a")))})
+	expect.That(t, !one.Edges[0].Any, "one holder is all of them: %+v", one.Edges[0])
+}
