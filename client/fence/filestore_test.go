@@ -112,6 +112,9 @@ func TestGateAdmitsAgainAfterWaitingForAnotherProcess(t *testing.T) {
 	})
 	must.OK(t, err)
 	wantErr(t, <-early, ErrStale)
+	free := must.Get(os.Open(s.file("/a", ".do")))(t)
+	defer free.Close()
+	expect.That(t, must.Get(tryLockFile(free, false))(t), "the hold that was too late keeps others out")
 }
 
 func TestGateWithFileStoreLetsReadersRunSideBySide(t *testing.T) {
@@ -274,4 +277,58 @@ func TestFileStoreMakesItsDirectoryDurably(t *testing.T) {
 	for _, dir := range []string{"file", "file/below"} {
 		expect.Fails(t, expect.Err(NewFileStore(filepath.Join(top, dir))), "%s is no directory", dir)
 	}
+}
+
+// A store that cannot read, lock or write its files says so. It takes no token for an absent one.
+func TestFileStoreSaysWhatItCannotDo(t *testing.T) {
+	blocked := func(suffix string) *FileStore {
+		s := must.Get(NewFileStore(t.TempDir()))(t)
+		must.OK(t, os.Mkdir(s.file("/a", suffix), 0o700))
+		return s
+	}
+	for _, suffix := range []string{".token", ".lock"} {
+		ok, err := blocked(suffix).Raise(t.Context(), "/a", 7)
+		expect.That(t, !ok && err != nil, "%s is a directory: %v, %v", suffix, ok, err)
+	}
+	expect.Fails(t, expect.Err(blocked(".token").Load(t.Context(), "/a")), "a token was read from a directory")
+	err := NewGate(blocked(".do")).Do(t.Context(), "/a", Exclusive, 7, func(context.Context) error {
+		t.Error("a call runs beside those of other processes")
+		return nil
+	})
+	expect.Fails(t, err, "a directory was locked")
+
+	s := must.Get(NewFileStore(t.TempDir()))(t)
+	s.syncFile = func(f *os.File) error { return f.Close() }
+	expect.Fails(t, s.write("/a", 7), "a file was closed twice")
+	gone := must.Get(NewFileStore(filepath.Join(t.TempDir(), "gone")))(t)
+	must.OK(t, os.Remove(gone.dir))
+	expect.Fails(t, gone.write("/a", 7), "a file was made in a directory that has gone")
+}
+
+// A directory that could not be made durable, or not be made at all, gives no store.
+func TestFileStoreNeedsItsDirectory(t *testing.T) {
+	top, bad := t.TempDir(), errors.New("the disk is gone")
+	for _, dir := range []string{"a", "b/c"} {
+		_, err := newFileStore(filepath.Join(top, dir), func(dir string) error {
+			if dir == top {
+				return bad
+			}
+			return nil
+		})
+		expect.Is(t, err, bad, "%s", dir)
+	}
+	above := filepath.Join(top, "d")
+	_, err := newFileStore(filepath.Join(above, "e"), func(string) error {
+		return errors.Join(os.Remove(above), os.WriteFile(above, nil, 0o600)) // a file takes its place
+	})
+	expect.Fails(t, err, "a directory was made in a file")
+}
+
+// The names of the files stay from version to version.
+func TestFileStoreNamesOfLongResources(t *testing.T) {
+	s := must.Get(NewFileStore(t.TempDir()))(t)
+	plain := strings.Repeat("x", 200)
+	expect.Equal(t, filepath.Base(s.file(plain, ".token")), plain+".token")
+	expect.Equal(t, filepath.Base(s.file("", ".token")),
+		"%sha256-e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855.token")
 }

@@ -35,6 +35,7 @@ func TestGateAdmitsByTheHighestExclusiveToken(t *testing.T) {
 			{Shared, 3, nil},
 			{Exclusive, 5, nil},
 			{Exclusive, 5, nil}, // the same hold again
+			{Shared, 5, nil},
 			{Shared, 4, ErrStale},
 			{Exclusive, 4, ErrStale},
 			{Shared, 9, nil}, // does not raise
@@ -361,4 +362,40 @@ func TestCallsOfOlderHoldsEnd(t *testing.T) {
 		b := &busy{runs: map[*run]struct{}{r: {}}}
 		expect.Equal(t, b.olderThan(c.next, c.token) == r, c.ends, "%+v", c)
 	}
+}
+
+// A hold that waits for an earlier one to end is shut out by a later one that comes during its wait.
+func TestLaterHoldShutsOutThoseThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Gate
+		release := make(chan struct{})
+		var wg sync.WaitGroup
+		do := func(token Token, f func(context.Context) error) (result *error) {
+			result = new(error)
+			wg.Go(func() { *result = g.Do(t.Context(), "/r", Exclusive, token, f) })
+			synctest.Wait()
+			return result
+		}
+		first := do(1, func(context.Context) error { <-release; return nil })
+		second := do(2, func(context.Context) error { t.Error("the second hold runs"); return nil })
+		third := do(3, func(context.Context) error { return nil })
+		close(release)
+		wg.Wait()
+		expect.OK(t, errors.Join(*first, *third))
+		expect.Is(t, *second, ErrStale)
+	})
+}
+
+// The context of a call ends with it, and a call whose own context has ended does not run.
+func TestContextsOfCalls(t *testing.T) {
+	var g Gate
+	var inner context.Context
+	must.OK(t, g.Do(t.Context(), "/r", Exclusive, 1, func(ctx context.Context) error {
+		inner = ctx
+		return ctx.Err()
+	}))
+	expect.Is(t, inner.Err(), context.Canceled)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	expect.Is(t, g.Do(ended, "/r", Exclusive, 1, nil), context.Canceled)
 }

@@ -170,3 +170,34 @@ func TestTextOfInvalidValuesIsRefused(t *testing.T) {
 		expect.That(t, errors.Is(err, ErrInvalid), "%s: %v", name, err)
 	}
 }
+
+// A text with the right checksum may still have other fields than a sequencer.
+func TestParseSequencerWantsFourFields(t *testing.T) {
+	text := func(fields ...string) string {
+		body := prefix + base64.RawURLEncoding.EncodeToString([]byte(strings.Join(fields, "\x00")))
+		return fmt.Sprintf("%s.%08x", body, crc32.ChecksumIEEE([]byte(body)))
+	}
+	want := Sequencer{"/a", "n", Exclusive, 7}
+	got, err := ParseSequencer(text("x", "7", "/a", "n"))
+	expect.That(t, got == want && err == nil, "%v, %v", got, err)
+	for _, fields := range [][]string{
+		{""}, {"x"}, {"x", "7", "/a"}, {"x", "7", "/a", "n", ""}, {"xx", "7", "/a", "n"}, {"", "7", "/a", "n"},
+		{"x", "7", "/a", ""},
+	} {
+		got, err := ParseSequencer(text(fields...))
+		expect.That(t, got == Sequencer{} && errors.Is(err, ErrInvalid), "%q is read as %v, %v", fields, got, err)
+	}
+}
+
+// Names of just the longest length fit, and zero, the absent token, has a text.
+func TestLongestNamesAndAbsentTokens(t *testing.T) {
+	s := Sequencer{"/" + strings.Repeat("a", maxNames-2), "n", Shared, 1}
+	var back Sequencer
+	err := json.Unmarshal(must.Get(json.Marshal(s))(t), &back)
+	expect.That(t, err == nil && back == s, "%v", err)
+	s.Node += "n"
+	expect.Equal(t, s.String(), "")
+	token := Token(5)
+	err = json.Unmarshal(must.Get(json.Marshal(Token(0)))(t), &token)
+	expect.That(t, err == nil && token == 0, "%d, %v", token, err)
+}
