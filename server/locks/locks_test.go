@@ -390,6 +390,20 @@ func TestDirectoryNamedLeases(t *testing.T) {
 	expect.Equal(t, f.at("/cars/leases").Kind, recipe.KindLock, "looked at alone")
 }
 
+// The number of permits stands in the node of a semaphore, whichever of its directories has contenders.
+func TestLimitOfASemaphore(t *testing.T) {
+	for _, below := range []string{"/leases/" + u1 + "-lease-0000000001", "/locks/" + u1 + "-lock-0000000001"} {
+		f := newForest(t)
+		f.dirs("/sem/locks", "/sem/leases")
+		f.set("/sem", `{"zl":1,"limit":3}`)
+		f.eph(1, "/sem"+below)
+		found := f.scan()
+		must.Equal(t, len(found), 1, "%s", below)
+		alone := f.at("/sem")
+		expect.That(t, found[0].Limit == 3 && alone.Limit == 3, "%s: %+v, alone %+v", below, found[0], alone)
+	}
+}
+
 // TestDirectoryNamedLikeAQueue: nor does that name beside a node that is no semaphore of kazoo's.
 func TestDirectoryNamedLikeAQueue(t *testing.T) {
 	f := newForest(t)
@@ -478,6 +492,7 @@ func TestALockLooksAsWithTheNodeThatHasGone(t *testing.T) {
 		}
 		q, there := a.Lock(f)
 		expect.Equal(t, fmt.Sprint(there, " ", short(q)), "true "+c.want, "%s", name)
+		expect.Equal(t, q.Total, len(q.Holders)+len(q.Waiters), "%s: contenders in all", name)
 	}
 	a := locks.NewAt("/none")
 	a.Step(newForest(t).t)
