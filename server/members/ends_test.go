@@ -91,7 +91,7 @@ func TestJobsEndWithTheirErrors(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := &trouble{fakeCluster: newFakeCluster(), kind: tc.kind, after: tc.after, err: final}
-			err := Run(t.Context(), c, tc.job, func(status.Step) {})
+			err := Run(anHour(t), c, tc.job, func(status.Step) {})
 			expect.That(t, errors.Is(err, final) && err.Error() == final.Error()+tc.said, "%+v, %s %d: %v", tc.job,
 				tc.kind, tc.after, err)
 			expect.Equal(t, strings.Join(c.got, ", "), tc.got, "%+v, %s %d: changes", tc.job, tc.kind, tc.after)
@@ -139,7 +139,7 @@ func TestWaitingJobsEnd(t *testing.T) {
 		}, "server 10 does not answer: refused", "for 3s: refused. It stays"},
 	} {
 		run := func(t *testing.T, patience time.Duration, end bool) (steps []string, took time.Duration, err error) {
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithCancel(anHour(t))
 			defer cancel()
 			c := &trouble{fakeCluster: newFakeCluster()}
 			tc.prepare(c)
@@ -174,7 +174,7 @@ func TestSlowProgressIsProgress(t *testing.T) {
 		m := c.members[10]
 		m.Progress = status.Progress{SnapshotSize: 100, Heard: status.Ago(1)}
 		polls := 0
-		err := Run(t.Context(), c, status.Job{Op: "promote", ID: 10, Patience: 300}, func(status.Step) {
+		err := Run(anHour(t), c, status.Job{Op: "promote", ID: 10, Patience: 300}, func(status.Step) {
 			if polls++; polls%2 == 0 {
 				m.SnapshotSent++
 			}
@@ -192,7 +192,7 @@ func TestSlowProgressIsProgress(t *testing.T) {
 func TestMemberThatIsTakenOutIsNotWaitedFor(t *testing.T) {
 	c := newFakeCluster()
 	c.members[10].Progress = status.Progress{}
-	err := Run(t.Context(), c, status.Job{Op: "promote", ID: 10}, func(status.Step) { delete(c.members, 10) })
+	err := Run(anHour(t), c, status.Job{Op: "promote", ID: 10}, func(status.Step) { delete(c.members, 10) })
 	expect.That(t, status.Of(err) == status.NotMember, "%v", err)
 }
 
