@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"strings"
@@ -211,6 +212,43 @@ func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {
 			"one that votes already")
 	}
 	expect.Equal(t, len(c.nodes[c.mustLead()].raft.Servers()), 3, "members afterwards")
+}
+
+// The steps of reconfig: a member loses its vote and gets it back, a server gets a vote at once, whether it
+// runs or not, and a leader that is to vote no longer hands over first.
+func TestVotesAreTakenAndGiven(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, false, nil)
+	// Each step may be made twice: a busy machine may cost the leader its place on the way.
+	step := func(asked int, change state.MemberChange, want string) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("%s %d", change.Op, change.ID), func() bool {
+			return c.nodes[asked].ChangeMember(t.Context(), change) == nil
+		})
+		var got []string
+		for _, s := range c.nodes[c.mustLead()].raft.Servers() {
+			if peer.ParseID(s.ID) == change.ID {
+				got = append(got, fmt.Sprintf("%s at %s", s.Suffrage, s.Address))
+			}
+		}
+		expect.Equal(t, strings.Join(got, ", "), want, "%s %d", change.Op, change.ID)
+	}
+	lead := c.mustLead()
+	follower := lead%3 + 1
+	addr := c.opts[1].Peers[uint32(follower)]
+	step(lead, state.MemberChange{Op: "demote", ID: uint32(follower)}, "Nonvoter at "+addr)
+	step(follower, state.MemberChange{Op: "vote", ID: uint32(follower), Addr: addr}, "Voter at "+addr)
+	step(lead, state.MemberChange{Op: "vote", ID: 4, Addr: "127.0.0.1:9"}, "Voter at 127.0.0.1:9")
+	step(lead, state.MemberChange{Op: "move", ID: 4, Addr: "127.0.0.1:8"}, "Voter at 127.0.0.1:8")
+	step(lead, state.MemberChange{Op: "demote", ID: 4}, "Nonvoter at 127.0.0.1:8")
+	step(lead, state.MemberChange{Op: "move", ID: 4, Addr: "127.0.0.1:9"}, "Nonvoter at 127.0.0.1:9")
+	step(lead, state.MemberChange{Op: "remove", ID: 4}, "")
+	lead = c.mustLead()
+	own := c.opts[1].Peers[uint32(lead)]
+	step(lead, state.MemberChange{Op: "demote", ID: uint32(lead)}, "Nonvoter at "+own)
+	expect.That(t, c.mustLead() != lead, "server %d leads without a vote", lead)
+	err := c.nodes[lead].ChangeMember(t.Context(), state.MemberChange{Op: "lead", ID: uint32(lead)})
+	expect.That(t, err != nil && strings.Contains(err.Error(), "only voters lead"), "%v", err)
 }
 
 // A server looks at once where another is when the other tells of an address that is new and not the one in

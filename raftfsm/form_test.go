@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"crypto/rand"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -107,6 +108,52 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 		}
 		expect.OK(t, d.Close())
 	}
+}
+
+// A server takes part in forming a cluster once, and only in one that means this very directory and this list.
+func TestFormationsThatAServerRefuses(t *testing.T) {
+	d, err := disk.Open(disk.Options{Server: 2, Rand: rand.Reader, Logger: quietLog(t, 2),
+		Fatal: func(err error) { t.Error(err) }})
+	must.OK(t, err)
+	defer d.Close()
+	own := d.Identity().Incarnation
+	peers := map[uint32]string{1: "one:1", 2: "two:1", 3: "three:1"}
+	f := &forming{o: &Options{ID: 2, Peers: peers, Observers: []uint32{3}}, disk: d, formed: make(chan struct{})}
+	formation := func(tune func(*peer.Formation)) *peer.Formation {
+		p := &peer.Formation{Cluster: "c", Incarnations: map[uint32]string{1: "a", 2: own}, Peers: peers,
+			Observers: []uint32{3}}
+		tune(p)
+		return p
+	}
+	accepted := func() bool {
+		select {
+		case <-f.formed:
+			return true
+		default:
+			return false
+		}
+	}
+	for says, tune := range map[string]func(*peer.Formation){
+		"server 2 was meant to be another": func(p *peer.Formation) { p.Incarnations = map[uint32]string{1: "a", 2: "b"} },
+		"other --peers: 1=one:1,2=two:1,3=three:1:observer instead of 1=one:1,2=two:1;": func(p *peer.Formation) {
+			p.Peers, p.Observers = map[uint32]string{1: "one:1", 2: "two:1"}, nil
+		},
+		"3=three:1:observer instead of 1=one:1,2=two:1,3=three:1;": func(p *peer.Formation) { p.Observers = nil },
+	} {
+		err := f.accept(formation(tune))
+		expect.That(t, err != nil && strings.Contains(err.Error(), says), "%v, want %s", err, says)
+		expect.That(t, d.Identity().Cluster == "" && !accepted(), "%s: and yet it is part of the cluster", says)
+	}
+	ours := formation(func(*peer.Formation) {})
+	for range 2 { // the word may come twice
+		must.OK(t, f.accept(ours))
+		id := d.Identity()
+		expect.That(t, accepted() && id.Cluster == "c" && maps.Equal(id.Incarnations, ours.Incarnations) &&
+			maps.Equal(id.Peers, peers) && slices.Equal(id.Observers, ours.Observers), "identity %+v", id)
+	}
+	err = f.accept(formation(func(p *peer.Formation) { p.Cluster = "d" }))
+	expect.That(t, err != nil && strings.Contains(err.Error(), "server 2 already belongs to cluster c"), "%v", err)
+	expect.Equal(t, d.Identity().Cluster, "c")
 }
 
 // A cluster forms without its observers, and they are members without a vote whenever they come.

@@ -1,0 +1,115 @@
+package raftfsm
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
+)
+
+func createTTLBody(path string, ttl time.Duration) []byte {
+	return jute.AppendLong(createBody(path, jute.FlagPersistentTTL), ttl.Milliseconds())
+}
+
+// The links of a leader end with its term: the other server sends what it has to the next leader, and
+// no block waits for an entry that this server does not propose.
+func TestLinksEndWithTheTerm(t *testing.T) {
+	n, _ := start(t, Options{})
+	eventually(t, "a leader", func() bool { return n.term.Load() != nil && n.raft.Leads() })
+	tm := n.term.Load()
+	here, there := net.Pipe()
+	defer here.Close()
+	served := make(chan struct{})
+	go func() { host{n}.ServeLink(there, &peer.Greeting{From: 2, Version: peer.Version}); close(served) }()
+	here.SetDeadline(time.Now().Add(20 * time.Second))
+	w := bufio.NewWriter(here)
+	must.OK(t, peer.WriteMessage(w, peer.LinkTouches, (&peer.Touches{Number: 1}).Append(nil)))
+	must.OK(t, w.Flush())
+	typ, _, err := peer.ReadMessage(bufio.NewReader(here))
+	must.That(t, err == nil && typ == peer.LinkAck, "message %d, %v", typ, err)
+	stop(t, n)
+	must.Equal(t, expect.Err(here.Read(make([]byte, 1))), io.EOF, "the link goes on")
+	<-served
+	late, other := net.Pipe()
+	defer other.Close()
+	l := &inLink{c: late}
+	expect.That(t, !tm.links.add(l), "a link that comes after the end is taken")
+	expect.That(t, !l.push(state.Block{}), "a block that comes after the end is taken")
+}
+
+// A leader removes containers that were used and are empty, and nodes whose time is over, and no others.
+func TestLeaderReapsWhatIsDue(t *testing.T) {
+	n, _ := start(t, Options{SweepInterval: 5 * time.Millisecond})
+	a := newAsker(t, n)
+	for _, path := range []string{"/used", "/never", "/full"} {
+		must.Equal(t, a.do(jute.OpCreateContainer, createBody(path, jute.FlagContainer)), jute.OK, "create %s", path)
+	}
+	must.Equal(t, a.do(jute.OpCreateTTL, createTTLBody("/hour", time.Hour)), jute.OK)
+	must.Equal(t, a.create("/full/child"), jute.OK)
+	must.Equal(t, a.create("/used/child"), jute.OK)
+	must.Equal(t, a.remove("/used/child"), jute.OK)
+	must.Equal(t, a.do(jute.OpCreateTTL, createTTLBody("/short", time.Millisecond)), jute.OK)
+	has := func(path string) (ok bool) {
+		n.View(func(s *state.State) { _, ok = s.Tree().Get(path) })
+		return ok
+	}
+	eventually(t, "both are removed", func() bool { return !has("/used") && !has("/short") })
+	expect.That(t, has("/never") && has("/full/child") && has("/hour"), "a node is removed that is not due")
+}
+
+// The operator decides whether nodes may have a time to live.
+func TestNodesWithATimeToLiveWhereTheyAreAllowed(t *testing.T) {
+	for refused, want := range map[bool]jute.ErrCode{false: jute.OK, true: jute.Unimplemented} {
+		n, _ := start(t, Options{NoTTL: refused})
+		code := newAsker(t, n).do(jute.OpCreateTTL, createTTLBody("/hour", time.Hour))
+		expect.Equal(t, code, want, "refused: %v", refused)
+	}
+}
+
+// sweeper is a leader with nodes that are due, made of their paths.
+func sweeper(t *testing.T, paths func(i int) string, nodes int) *term {
+	t.Helper()
+	f := newFSM(1, "c", new(watcher), nil)
+	c := &tree.Change{Session: 1}
+	for i := range nodes {
+		c.Zxid++
+		_, code, _ := f.state.Tree().Apply(c, jute.OpCreateTTL, createTTLBody(paths(i), time.Millisecond), nil)
+		must.Equal(t, code, jute.OK, "create node %d", i)
+	}
+	return &term{n: &Node{id: 1, fsm: f, o: Options{Now: time.Now}}, work: newSignal()}
+}
+
+// One sweep proposes so many removals that others have their turn soon, and the next proposes the rest.
+func TestSweepsAreBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		path  string
+		nodes int
+		want  int
+	}{
+		"few":                {"/n", 1200, 1200},
+		"many":               {"/n", reapPerSweep + 100, reapPerSweep},
+		"some of long paths": {"/" + strings.Repeat("n", 60<<10), 60, 60},
+		"many of long paths": {"/" + strings.Repeat("n", 60<<10), 100, sweepBytes/(60<<10) + 1},
+	} {
+		tm := sweeper(t, func(i int) string { return fmt.Sprint(c.path, i) }, c.nodes)
+		tm.sweep()
+		expect.Equal(t, len(tm.acts.list), c.want, "%s: removals proposed", name)
+		if len(tm.acts.list) == 0 {
+			continue
+		}
+		first := state.Request{Op: state.OpReap, Body: []byte(c.path + "0")}
+		expect.That(t, bytes.Equal(tm.acts.list[0], first.Append(nil)), "%s: proposes %.60q", name, tm.acts.list[0])
+		expect.That(t, len(tm.work) == 1, "%s: the batcher is not told", name)
+	}
+}
