@@ -186,6 +186,7 @@ func TestFirstWordsAndMistakes(t *testing.T) {
 		{false, "limit a b", 0, "limit", ""},
 		{false, "limit a b c", 8, "", "too many operands; usage: large limit PATH N\n"},
 		{false, "check --id 3", 0, "check", ""},
+		{false, "check a", 8, "", "large: check: too many operands; usage: large check\n"},
 		{false, "check --id many", 8, "", `--id "many": want a whole number`},
 		{false, "check --dev=maybe", 8, "", `--dev "maybe": want true or false`},
 		{false, "ls --number 1.5", 8, "", `--number "1.5": want a whole number`},
