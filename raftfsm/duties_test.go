@@ -53,7 +53,8 @@ func TestLeaderReapsWhatIsDue(t *testing.T) {
 	n, _ := start(t, Options{SweepInterval: 5 * time.Millisecond})
 	a := newAsker(t, n)
 	for _, path := range []string{"/used", "/never", "/full"} {
-		must.Equal(t, a.do(jute.OpCreateContainer, createBody(path, jute.FlagContainer)), jute.OK, "create %s", path)
+		code := a.do(jute.OpCreateContainer, createBody(path, jute.FlagContainer))
+		must.Equal(t, code, jute.OK, "create %s", path)
 	}
 	must.Equal(t, a.do(jute.OpCreateTTL, createTTLBody("/hour", time.Hour)), jute.OK)
 	must.Equal(t, a.create("/full/child"), jute.OK)

@@ -110,7 +110,8 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 	}
 }
 
-// A server takes part in forming a cluster once, and only in one that means this very directory and this list.
+// A server takes part in forming a cluster once, and only in one that means this very directory and this
+// list.
 func TestFormationsThatAServerRefuses(t *testing.T) {
 	d, err := disk.Open(disk.Options{Server: 2, Rand: rand.Reader, Logger: quietLog(t, 2),
 		Fatal: func(err error) { t.Error(err) }})
@@ -134,7 +135,9 @@ func TestFormationsThatAServerRefuses(t *testing.T) {
 		}
 	}
 	for says, tune := range map[string]func(*peer.Formation){
-		"server 2 was meant to be another": func(p *peer.Formation) { p.Incarnations = map[uint32]string{1: "a", 2: "b"} },
+		"server 2 was meant to be another": func(p *peer.Formation) {
+			p.Incarnations = map[uint32]string{1: "a", 2: "b"}
+		},
 		"other --peers: 1=one:1,2=two:1,3=three:1:observer instead of 1=one:1,2=two:1;": func(p *peer.Formation) {
 			p.Peers, p.Observers = map[uint32]string{1: "one:1", 2: "two:1"}, nil
 		},
@@ -152,7 +155,8 @@ func TestFormationsThatAServerRefuses(t *testing.T) {
 			maps.Equal(id.Peers, peers) && slices.Equal(id.Observers, ours.Observers), "identity %+v", id)
 	}
 	err = f.accept(formation(func(p *peer.Formation) { p.Cluster = "d" }))
-	expect.That(t, err != nil && strings.Contains(err.Error(), "server 2 already belongs to cluster c"), "%v", err)
+	must.Fails(t, err, "it forms two clusters")
+	expect.Has(t, err.Error(), "server 2 already belongs to cluster c")
 	expect.Equal(t, d.Identity().Cluster, "c")
 }
 
