@@ -9,6 +9,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -17,6 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -213,5 +216,38 @@ func TestCausesAndCertificates(t *testing.T) {
 		"no answer within ": &net.OpError{Op: "dial", Err: context.DeadlineExceeded},
 	} {
 		expect.Has(t, plainCause(err, limit), want, "%v is told as", err)
+	}
+}
+
+// A server that says more than doctor reads, and goes on, is not left with an open connection.
+func TestDoctorHangsUp(t *testing.T) {
+	const most = 256 << 10
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer ln.Close()
+	ended := make(chan error, 1)
+	go func() {
+		c, err := ln.Accept()
+		if err != nil {
+			ended <- err
+			return
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		_, _ = io.ReadFull(c, make([]byte, 4))
+		_, err = c.Write(make([]byte, most))
+		if err == nil {
+			_, err = c.Read(make([]byte, 1))
+		}
+		ended <- err
+	}()
+	f := connectFlags{connectTimeout: time.Minute}
+	answer, _, err := f.word(t.Context(), ln.Addr().String(), "mntr")
+	must.OK(t, err)
+	expect.Equal(t, len(answer), most, "bytes read")
+	select {
+	case err := <-ended:
+		expect.That(t, errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET), "the connection ends by %v", err)
+	case <-time.After(20 * time.Second):
+		t.Error("the connection stays open")
 	}
 }
