@@ -247,6 +247,42 @@ func TestRestoreThatFailsLeavesNothing(t *testing.T) {
 	expect.Fails(t, c.nodes[by].Fits(1001, 0), "more nodes than are allowed")
 }
 
+// A piece that is not taken in ends a restore, whenever the word of that comes.
+func TestPieceThatIsRefusedEndsARestore(t *testing.T) {
+	n, _ := start(t, Options{})
+	newAsker(t, n)
+	reply := []byte("because")
+	for _, test := range []struct {
+		what string
+		o    state.Outcome
+		want string
+	}{
+		{"refused", state.Outcome{Code: jute.BadArguments, Reply: reply}, "nothing was changed: because"},
+		{"another", state.Outcome{Code: state.Occupied, Reply: reply}, "another restore is under way, because"},
+		{"unknown", state.Outcome{Unknown: true}, "this server fell behind"},
+		{"moved", state.Outcome{Refused: true}, "this server fell behind"},
+	} {
+		for _, out := range []int{1, piecesOut} { // no more may be under way than that
+			r := &restore{n: n, out: out, done: make(outcomes, piecesOut+2)}
+			r.g.Size = int64(out/piecesOut) * 10
+			r.done.Done(&test.o, nil)
+			err := r.send(t.Context(), strings.NewReader("0123456789"))
+			expect.That(t, err != nil && strings.Contains(err.Error(), test.want),
+				"%s, %d under way: %v", test.what, out, err)
+		}
+	}
+	stop(t, n)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := &restore{n: n, done: make(outcomes, 1), g: state.Staging{Size: 10}}
+	for _, err := range []error{r.begin(gone), r.send(gone, strings.NewReader("0123456789"))} {
+		expect.That(t, err != nil && strings.Contains(err.Error(), "nothing was changed"), "at its end: %v", err)
+	}
+	n.fsm.low.Store(true)
+	expect.Equal(t, r.begin(t.Context()), errLowDisk)
+	expect.Equal(t, r.send(t.Context(), strings.NewReader("0123456789")), errLowDisk)
+}
+
 func (c *trio) open(id int) (open bool) {
 	c.nodes[id].View(func(s *state.State) { _, _, open = s.Staged() })
 	return open
