@@ -1,0 +1,138 @@
+package raftfsm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// A server without others has no peer port, no members to change and no server to hand over to, and says
+// so.
+func TestServerWithoutOthers(t *testing.T) {
+	n, _ := start(t, Options{DataDir: t.TempDir()})
+	newAsker(t, n)
+	expect.Equal(t, n.PeerAddr(), "")
+	expect.OK(t, n.Err())
+	expect.Equal(t, n.ChangeMember(t.Context(), state.MemberChange{Op: "remove", ID: 2}), errAlone)
+	err := n.HandOver(t.Context())
+	must.Fails(t, err, "it hands over to itself")
+	expect.Has(t, err.Error(), "there is no other server to lead")
+	must.OK(t, n.Snapshot())
+	snapshots, log := n.DiskBytes()
+	expect.That(t, snapshots > 0 && log > 0, "%d bytes of snapshots, %d of log", snapshots, log)
+	expect.Equal(t, len(n.Deadlines()), 1, "sessions with a deadline")
+}
+
+// All ephemeral nodes are told, each with its session, however many there are; the caller may end it.
+func TestEphemeralsAreToldInPieces(t *testing.T) {
+	n, _ := start(t, Options{})
+	a := newAsker(t, n)
+	want := map[string]bool{}
+	for i := range 600 {
+		path := fmt.Sprint("/e", i)
+		want[path] = true
+		must.Equal(t, a.do(jute.OpCreate, createBody(path, jute.FlagEphemeral)), jute.OK)
+	}
+	must.Equal(t, a.create("/stays"), jute.OK)
+	told := 0
+	n.Ephemerals(func(session int64, path string) bool {
+		expect.That(t, want[path] && session == a.s.Session.ID, "%s of session 0x%x", path, session)
+		delete(want, path)
+		told++
+		return true
+	})
+	expect.That(t, len(want) == 0 && told == 600, "%d are told, %d are missing", told, len(want))
+	n.Ephemerals(func(int64, string) bool { told++; return told < 600+300 })
+	expect.Equal(t, told, 600+300, "told until the caller ends it")
+}
+
+// The room on the disk and the bounds of the tree decide whether a backup can be taken in.
+func TestBackupThatHasNoRoom(t *testing.T) {
+	var free atomic.Int64
+	free.Store(1 << 40)
+	n, _ := start(t, Options{DataDir: t.TempDir(), MaxNodes: 100, MaxBytes: 1000,
+		FreeBytes: func(string) (int64, error) { return free.Load(), nil }})
+	expect.OK(t, n.Room(1<<30))
+	err := n.Room(1 << 40)
+	expect.That(t, errors.Is(err, ErrNoRoom), "%v", err)
+	must.Fails(t, err)
+	expect.Has(t, err.Error(), "make some and try again")
+	expect.OK(t, n.Fits(100, 1000))
+	expect.Fails(t, n.Fits(101, 1000), "more nodes than are allowed")
+	expect.Fails(t, n.Fits(100, 1001), "more bytes than are allowed")
+	memory, _ := start(t, Options{})
+	expect.OK(t, memory.Room(1<<50), "a server without a disk")
+	expect.OK(t, memory.Fits(1<<30, 1<<50), "a server without bounds")
+}
+
+// What servers of a cluster tell of each other, and of changes that have come to them.
+func TestServersLookAtEachOther(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, false, nil)
+	lead := c.mustLead()
+	one, two := c.nodes[lead], c.nodes[lead%3+1]
+	expect.Equal(t, two.PeerAddr(), two.o.Peers[two.id])
+	expect.That(t, two.Deadlines() == nil, "a follower knows deadlines")
+	expect.Equal(t, host{two}.AddrOf(one.id), one.PeerAddr())
+
+	// A leader does not wait for what no client can have seen; a follower waits for it.
+	zxid := one.Zxid()
+	expect.That(t, one.WaitZxid(t.Context(), zxid), "the leader lacks what it has applied")
+	expect.That(t, !one.WaitZxid(t.Context(), zxid+1000), "the leader has what does not exist")
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	expect.That(t, !two.WaitZxid(gone, zxid+1000), "a follower has what does not exist")
+	waited := make(chan bool, 1)
+	go func() { waited <- two.WaitZxid(t.Context(), zxid+2) }()
+	c.create(lead, "/awaited")
+	c.create(lead, "/awaited-too")
+	expect.That(t, <-waited && two.Zxid() >= zxid+2, "a follower does not wait")
+
+	standing := func(id uint32, addr string) string {
+		there, follows := one.Standing(t.Context(), id, addr)
+		return fmt.Sprint(there, " ", follows)
+	}
+	eventually(t, "the follower follows", func() bool {
+		return standing(two.id, two.PeerAddr()) == "true true"
+	})
+	expect.Equal(t, standing(one.id, one.PeerAddr()), "true true", "itself")
+	there, follows := two.Standing(t.Context(), one.id, one.PeerAddr())
+	expect.That(t, there && follows, "the leader, as a follower sees it")
+	expect.Equal(t, standing(two.id, must.Refused(t)), "false false", "a port that refuses")
+	expect.Equal(t, standing(two.id, one.PeerAddr()), "false false", "the port of another server")
+}
+
+// A server that does not answer, or whose id or address cannot be, gets no vote.
+func TestMembersThatCannotBe(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, false, nil)
+	lead := c.mustLead()
+	nowhere := must.Refused(t)
+	change := func(op string, id uint32, addr string) error {
+		return c.nodes[lead].ChangeMember(t.Context(), state.MemberChange{Op: op, ID: id, Addr: addr})
+	}
+	expect.OK(t, change("add", 4, nowhere))
+	for _, test := range []struct {
+		err  error
+		want string
+		code status.Code
+	}{
+		{change("add", 0, "127.0.0.1:9"), "server id 0 is not in 1..", ""},
+		{change("add", state.ZeroID+1, "127.0.0.1:9"), "is not in 1..", ""},
+		{change("add", 5, nowhere), "server 4 is at " + nowhere, ""},
+		{change("promote", 4, ""), "does not answer at " + nowhere, status.NotReady},
+		{change("lead", 4, ""), "server 4 has no vote", ""},
+	} {
+		must.Fails(t, test.err, test.want)
+		expect.Has(t, test.err.Error(), test.want)
+		expect.Equal(t, status.Of(test.err), test.code, test.want)
+	}
+}
