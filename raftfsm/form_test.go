@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"crypto/rand"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -158,6 +159,26 @@ func TestFormationsThatAServerRefuses(t *testing.T) {
 	must.Fails(t, err, "it forms two clusters")
 	expect.Has(t, err.Error(), "server 2 already belongs to cluster c")
 	expect.Equal(t, d.Identity().Cluster, "c")
+}
+
+// The server that forms a cluster is part of it at once and says so, or tells why it cannot be.
+func TestServerThatFormsACluster(t *testing.T) {
+	var log must.Text
+	d, err := disk.Open(disk.Options{Server: 1, Rand: rand.Reader, Logger: quietLog(t, 1),
+		Fatal: func(err error) { t.Error(err) }})
+	must.OK(t, err)
+	defer d.Close()
+	peers := map[uint32]string{1: "one:1"} // no other server is asked
+	f := &forming{o: &Options{ID: 1, Peers: peers, Logger: slog.New(slog.NewTextHandler(&log, nil))}, disk: d,
+		formed: make(chan struct{})}
+	p := &peer.Formation{Cluster: "c", Incarnations: map[uint32]string{1: "another"}, Peers: peers}
+	done, err := f.form(t.Context(), p)
+	expect.That(t, !done && err != nil, "with another's directory: %v, %v", done, err)
+	expect.Equal(t, log.String(), "")
+	p.Incarnations[1] = d.Identity().Incarnation
+	done, err = f.form(t.Context(), p)
+	expect.That(t, done && err == nil && d.Identity().Cluster == "c", "with its own: %v, %v", done, err)
+	expect.Has(t, log.String(), "new cluster formed")
 }
 
 // A cluster forms without its observers, and they are members without a vote whenever they come.
