@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"runtime/trace"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -41,4 +44,109 @@ func TestTraceShowsTheStepsOfAWrite(t *testing.T) {
 	} {
 		expect.That(t, bytes.Contains(recorded.Bytes(), []byte(step)), "the trace lacks %q", step)
 	}
+}
+
+// measured keeps the values of each kind.
+type measured struct {
+	mu     sync.Mutex
+	values map[string][]int64
+}
+
+func (m *measured) kind(name string) Measure {
+	return func(v int64) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.values == nil {
+			m.values = map[string][]int64{}
+		}
+		m.values[name] = append(m.values[name], v)
+	}
+}
+
+// last returns the newest value of a kind; -1: there is none.
+func (m *measured) last(name string) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if list := m.values[name]; len(list) > 0 {
+		return list[len(list)-1]
+	}
+	return -1
+}
+
+func (m *measured) count(name string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.values[name])
+}
+
+// Every entry is measured on its way, where it is proposed and where it is applied.
+func TestEntriesAreMeasured(t *testing.T) {
+	var m measured
+	n, _ := start(t, Options{Measures: Measures{EntryBytes: m.kind("bytes"), StreamWaiting: m.kind("waiting"),
+		EntryRequests: m.kind("requests"), CommitTime: m.kind("commit"), ProposalTime: m.kind("proposal"),
+		PropagationTime: m.kind("propagation"), Unavailable: m.kind("unavailable")}})
+	a := newAsker(t, n)
+	body := createBody("/measured", 0)
+	before := m.count("waiting")
+	c := &call{make(chan state.Outcome, 1)}
+	n.View(func(*state.State) { // which keeps the entry from being applied
+		must.OK(t, n.Propose(state.Request{Session: a.s.Session.ID, Gen: a.s.Session.Gen, Op: jute.OpCreate,
+			Body: body}, c))
+		eventually(t, "the entry is measured as proposed", func() bool { return m.count("waiting") > before })
+	})
+	expect.Equal(t, m.last("waiting"), 1, "requests under way")
+	size := m.last("bytes")
+	expect.That(t, size > int64(len(body)) && size < int64(len(body))+1000, "an entry of %d bytes", size)
+	must.Equal(t, (<-c.ch).Code, jute.OK)
+	eventually(t, "the entry is measured as applied", func() bool { return m.last("propagation") >= 0 })
+	eventually(t, "the leader measures it", func() bool {
+		return m.last("commit") >= 0 && m.last("proposal") >= 0
+	})
+	expect.Equal(t, m.last("requests"), 1, "requests in the entry")
+	expect.That(t, m.last("unavailable") > 0, "clients were served after no time")
+}
+
+// The time without a leader counts from the connection that broke, or the leader that was lost.
+func TestTimeWithoutALeaderIsMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m measured
+		n := &Node{id: 1, log: quietLog(t, 1), o: Options{Measures: Measures{Elections: m.kind("elections"),
+			ElectionTime: m.kind("time"), LeaderUnavailable: m.kind("own")}}}
+		w := &leaderWatch{n: n, news: newSignal(), lost: time.Now()}
+		counted := func(what string, elections int, last, own time.Duration) {
+			t.Helper()
+			got := fmt.Sprint(len(m.values["elections"]), m.last("time"), m.last("own"))
+			expect.Equal(t, got, fmt.Sprint(elections, last.Microseconds(), own.Microseconds()), "%s", what)
+		}
+		const none = -time.Microsecond
+		time.Sleep(time.Second)
+		w.set(2)
+		counted("the first leader", 0, time.Second, none)
+		time.Sleep(time.Second)
+		w.broken()
+		time.Sleep(2 * time.Second)
+		w.held(2)
+		time.Sleep(time.Second)
+		w.broken()
+		time.Sleep(2 * time.Second)
+		w.set(2) // nothing was lost
+		w.broken()
+		time.Sleep(2 * time.Second)
+		w.broken()
+		w.held(3) // a connection to another says nothing of this one
+		w.set(0)
+		counted("no leader", 1, time.Second, none)
+		time.Sleep(3 * time.Second)
+		w.set(0)
+		w.set(1)
+		counted("this server leads", 1, 5*time.Second, 5*time.Second)
+		time.Sleep(time.Second)
+		w.set(3)
+		counted("another took over", 2, 0, 5*time.Second)
+		time.Sleep(time.Second)
+		w.set(0)
+		time.Sleep(time.Second)
+		w.set(2)
+		counted("one was lost", 3, time.Second, 5*time.Second)
+	})
 }
