@@ -94,6 +94,15 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	})
 }
 
+// Words that come with each of several changes are proposed once.
+func TestWordsAreProposedOnce(t *testing.T) {
+	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil)}, work: newSignal()}
+	for i, words := range []string{"", "server.4=a:1:2", "server.4=a:1:2", "server.4=b:1:2", "server.4=b:1:2"} {
+		must.OK(t, tm.note(&state.MemberChange{Op: "describe", ID: 1, By: 2, Words: words}))
+		expect.Equal(t, len(tm.acts.list), []int{0, 1, 1, 2, 2}[i], "proposed after %d changes", i+1)
+	}
+}
+
 // A server that leaves is told before it does, so that it can say so.
 func TestAServerThatLeavesSeesIt(t *testing.T) {
 	// Changes are counted: another leader would make some.
