@@ -209,7 +209,7 @@ func (g *serving) set(reason string) {
 	switch {
 	case serve:
 		g.n.log.Info("serving clients")
-	case g.final: // as it was told to
+	case g.final || g.n.closed.Load(): // as it was told to: the others may stop at the same time
 		g.n.log.Info("not serving clients", "reason", reason)
 	default:
 		g.n.log.Warn("not serving clients", "reason", reason)
