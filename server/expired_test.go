@@ -222,6 +222,9 @@ func TestTracePageRecordsTheStepsOfRequests(t *testing.T) {
 			return 0, err.Error()
 		}
 		defer resp.Body.Close()
+		file := resp.Header.Get("Content-Type") == "application/octet-stream" &&
+			resp.Header.Get("Content-Disposition") == `attachment; filename="zlockd.trace"`
+		expect.Equal(t, file, resp.StatusCode == http.StatusOK, "%v", resp.Header)
 		b, err := io.ReadAll(resp.Body)
 		if err != nil {
 			return 0, err.Error()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
@@ -168,6 +170,31 @@ func TestTheViewSaysThatThereIsNoNode(t *testing.T) {
 	expect.Is(t, expect.Err(s.Probe(t.Context(), 1, "127.0.0.1:1")), errNotJoined, "Probe")
 }
 
+// An operator's change that a server cannot take is refused at once, without a wait for its outcome.
+func TestTheViewSaysThatTheServerTakesNothing(t *testing.T) {
+	i, _ := start(t, Options{})
+	i.Node().Abort()
+	_, err := viewSource{Instance: i, Server: i.Clients}.Do(t.Context(), state.Request{Op: state.OpCreateSession,
+		Body: (&state.SessionBody{Timeout: 10_000, Addr: "operator"}).Append(nil)})
+	expect.Fails(t, err, "a server that has ended takes a change")
+}
+
+// The client port tells a browser where the admin port is.
+func TestClientPortNamesTheAdminPort(t *testing.T) {
+	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0"})
+	code, text := get(t, "http://"+i.ClientAddr()+"/")
+	expect.Equal(t, code, http.StatusBadRequest)
+	expect.Has(t, text, " http://"+i.AdminAddr()+"/\n")
+}
+
+// Idle connections keep no request out of the admin ports: see admin.LimitListener.
+func TestAdminPortsMakeRoom(t *testing.T) {
+	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0"})
+	limited := fmt.Sprintf("%T", admin.LimitListener(nil))
+	expect.Equal(t, fmt.Sprintf("%T", i.http), limited)
+	expect.Equal(t, fmt.Sprintf("%T", i.metrics), limited)
+}
+
 // TestStepsOfAReconfigAreNoChangesOfAnOperators: they leave majorities to who
 // makes them, and are refused at the admin port.
 func TestStepsOfAReconfigAreNoChangesOfAnOperators(t *testing.T) {
@@ -181,44 +208,44 @@ func TestStepsOfAReconfigAreNoChangesOfAnOperators(t *testing.T) {
 }
 
 // TestReadySaysWhatIsWaitedFor: of a server that has not joined its cluster, as its
-// log and the other members have it.
+// log and the other members have it. Such a server reads alone only if that is wanted.
 func TestReadySaysWhatIsWaitedFor(t *testing.T) {
-	peers := must.Get(cluster.FreePorts(3))(t)
-	admin := make(chan string, 1)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		_, err := Start(ctx, Options{
-			ID: 1, AdminAddr: "127.0.0.1:0", DataDir: t.TempDir(), PeerListen: "127.0.0.1:0", ReadOnlyMode: true,
-			Peers: map[uint32]string{1: peers[0], 2: peers[1], 3: peers[2]},
-			Listen: func(addr string) (net.Listener, error) {
-				ln, err := net.Listen("tcp", addr)
-				if err == nil {
-					admin <- ln.Addr().String()
-				}
-				return ln, err
-			},
+	for _, alone := range []bool{true, false} {
+		peers := must.Get(cluster.FreePorts(3))(t)
+		opened := make(chan string, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := Start(ctx, Options{
+				ID: 1, AdminAddr: "127.0.0.1:0", DataDir: t.TempDir(), PeerListen: "127.0.0.1:0", ReadOnlyMode: alone,
+				Peers: map[uint32]string{1: peers[0], 2: peers[1], 3: peers[2]},
+				Listen: func(addr string) (net.Listener, error) {
+					ln, err := net.Listen("tcp", addr)
+					if err == nil {
+						opened <- ln.Addr().String()
+					}
+					return ln, err
+				},
+			})
+			ended <- err
+		}()
+		addr := <-opened
+		must.Await(t, "/ready does not say what the server waits for", time.Minute, func() bool {
+			code, text := get(t, "http://"+addr+"/ready")
+			return code == 503 && strings.Contains(text, "waiting for server 2 at 127.0.0.1:") &&
+				strings.Contains(text, "server 3 at")
 		})
-		ended <- err
-	}()
-	addr := <-admin
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		code, text := get(t, "http://"+addr+"/ready")
-		if code == 503 && strings.Contains(text, "waiting for server 2 at 127.0.0.1:") &&
-			strings.Contains(text, "server 3 at") {
-			break
+		reads := func() bool {
+			_, text := get(t, "http://"+addr+"/commands/monitor")
+			return strings.Contains(text, "read-only")
 		}
-		if time.Now().After(end) {
-			t.Errorf("%d %s", code, text)
-			break
+		if alone {
+			must.Await(t, "the server reads alone", time.Minute, reads)
 		}
+		expect.Equal(t, reads(), alone, "the server reads alone")
+		stop()
+		expect.Fails(t, <-ended, "it has started")
 	}
-	must.Await(t, "the server reads alone", time.Minute, func() bool {
-		_, text := get(t, "http://"+addr+"/commands/monitor")
-		return strings.Contains(text, "read-only")
-	})
-	stop()
-	expect.Fails(t, <-ended, "it has started")
 }
 
 // TestVoteThatIsNotGivenIsMissed: a server that cannot be given its vote in time
