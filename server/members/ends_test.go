@@ -69,6 +69,7 @@ func TestJobsEndWithTheirErrors(t *testing.T) {
 		said  string // beside the error
 		got   string
 	}{
+		{job{Op: "replace", ID: 3, Addr: "moved:2888"}, "move", 0, "", ""},
 		{add, "members", 0, "", ""},
 		{add, "probe", 0, "", ""},
 		{add, "add", 0, "", ""},
@@ -91,10 +92,14 @@ func TestJobsEndWithTheirErrors(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := &trouble{fakeCluster: newFakeCluster(), kind: tc.kind, after: tc.after, err: final}
+			c.known["moved:2888"] = true
+			began := time.Now()
 			err := Run(anHour(t), c, tc.job, func(status.Step) {})
 			expect.That(t, errors.Is(err, final) && err.Error() == final.Error()+tc.said, "%+v, %s %d: %v", tc.job,
 				tc.kind, tc.after, err)
 			expect.Equal(t, strings.Join(c.got, ", "), tc.got, "%+v, %s %d: changes", tc.job, tc.kind, tc.after)
+			expect.That(t, time.Since(began) <= jobPoll, "%+v, %s %d: after %v", tc.job, tc.kind, tc.after,
+				time.Since(began))
 		})
 	}
 }
@@ -208,13 +213,16 @@ func TestRates(t *testing.T) {
 			{0, 100, 10, ""},
 			{999 * time.Millisecond, 400, 10, ""},
 			{time.Millisecond, 500, 800, " (400 bytes/s, 2s to go)"},
+			{0, 500, 800, " (400 bytes/s, 2s to go)"},
 			{500 * time.Millisecond, 900, 400, " (400 bytes/s, 1s to go)"},
+			{0, 900, 400, " (400 bytes/s, 1s to go)"}, // no progress since
 			{500 * time.Millisecond, 600, 0, " (100 bytes/s)"},
 			{time.Second, 601, 3, " (1 bytes/s, 3s to go)"},
 			{2 * time.Second, 602, 3, ""},
 			{time.Second, 602 + 20<<10, 10 << 10, " (20 KiB/s, 0s to go)"},
 			{time.Second, 0, 10, ""}, // begun again
 			{time.Second, 300, 300, " (300 bytes/s, 1s to go)"},
+			{0, 100, 10, ""}, // and at once
 		} {
 			time.Sleep(c.wait)
 			expect.Equal(t, r.of(c.count, c.left, byteCount), c.want, "at %d", c.count)

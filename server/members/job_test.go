@@ -170,6 +170,8 @@ func TestJobsGoOnToTheirEnd(t *testing.T) {
 			"there is nothing to replace", ""},
 		{job{Op: "replace", ID: 3, Addr: "h4:2888"}, func(f *fakeCluster) { f.known["h4:2888"] = true },
 			"has moved from h3:2888 to h4:2888 with its data", "", "move 3 h4:2888"},
+		{job{Op: "replace", ID: 3, Addr: "h2:2888"}, nil, "",
+			"server 2 is at h2:2888; two members cannot have one address", ""},
 		{job{Op: "replace", ID: 9}, nil, "", "server 9 is not a member; add it", ""},
 		{job{Op: "lead", ID: 3}, func(f *fakeCluster) { f.stumble = 1 },
 			"waiting: there is no leader at the moment\nserver 3 leads", "", "lead 3"},
