@@ -1,10 +1,12 @@
 package view
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
@@ -124,6 +126,29 @@ func TestTopCountsSinceTheOldestSample(t *testing.T) {
 	a, err := v.top(t.Context(), &query{values: url.Values{"limit": {"1"}}})
 	must.OK(t, err)
 	expect.Equal(t, len(a.(answer.Top).Sessions), 1)
+}
+
+// The newest samples are kept, each with what was counted until then.
+func TestSamplesOfRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &busy{conns: []admin.Conn{{Session: 1}}}
+		v := &View{source: s}
+		ctx, cancel := context.WithCancel(t.Context())
+		go v.sampleRates(ctx)
+		began := time.Now()
+		for i := range sampleKept + 2 {
+			time.Sleep(sampleEvery)
+			synctest.Wait()
+			expect.Equal(t, len(v.rates.samples), min(i+1, sampleKept))
+			s.conns[0].Received++
+		}
+		cancel()
+		synctest.Wait()
+		for i, kept := range v.rates.samples {
+			expect.Equal(t, kept.at, began.Add(time.Duration(i+3)*sampleEvery))
+			expect.Equal(t, kept.counts[1].Requests, int64(i+2))
+		}
+	})
 }
 
 // busy is a Source with clients. A session has as many watches as its number says.

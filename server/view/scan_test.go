@@ -101,6 +101,10 @@ func TestSessionsAreLookedUpInPieces(t *testing.T) {
 	}
 	(&View{source: l}).sessionsOf(ids)
 	expect.Equal(t, l.times, 3, "the state lock was taken %d times", l.times)
+	o := &lone{st: state.New("c")}
+	a, b := o.client(), o.client()
+	found := (&View{source: o}).sessionsOf(map[int64]bool{a.ID: true, b.ID: true, b.ID + 7: true})
+	expect.That(t, len(found) == 2 && found[a.ID].ID == a.ID && found[b.ID].ID == b.ID, "%+v", found)
 }
 
 func TestOldestEndingsAreForgotten(t *testing.T) {
