@@ -258,10 +258,8 @@ func (p *paced) Write(b []byte) (int, error) {
 	if err := p.f.Sync(); err != nil {
 		return n, err
 	}
-	rest := time.NewTimer(min(time.Since(begun), paceRest))
-	defer rest.Stop()
 	select {
-	case <-rest.C:
+	case <-time.After(min(time.Since(begun), paceRest)):
 	case <-p.ctx.Done():
 	}
 	return n, nil

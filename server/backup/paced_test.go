@@ -1,0 +1,40 @@
+package backup
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// A backup is synced after each step, and ends with the first error.
+func TestStepsOfABackup(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	f := must.Get(os.Create(filepath.Join(t.TempDir(), "backup")))(t)
+	p := &paced{ctx: ctx, f: f}
+	for _, c := range []struct{ n, unsynced int }{{100, 100}, {paceStep - 101, paceStep - 1}, {1, 0}, {10, 10},
+		{paceStep, 0}, {1, 1}} {
+		n, err := p.Write(make([]byte, c.n))
+		expect.That(t, err == nil && n == c.n && p.unsynced == c.unsynced, "%d bytes: %d, %v; %d are not synced", c.n, n,
+			err, p.unsynced)
+	}
+	cancel()
+	n, err := p.Write([]byte("x"))
+	expect.That(t, n == 0 && err == context.Canceled, "%d, %v", n, err)
+	must.OK(t, f.Close())
+	p.ctx = t.Context()
+	_, err = p.Write([]byte("x"))
+	expect.Is(t, err, os.ErrClosed)
+
+	r, w, err := os.Pipe() // which cannot be synced
+	must.OK(t, err)
+	go func() { _, _ = io.Copy(io.Discard, r) }()
+	p = &paced{ctx: t.Context(), f: w}
+	n, err = p.Write(make([]byte, paceStep))
+	expect.That(t, n == paceStep && err != nil, "a sync failed: %d, %v", n, err)
+	must.OK(t, w.Close())
+}
