@@ -26,7 +26,8 @@ import (
 // get returns the body of a page.
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
-	resp := must.Get(http.Get(url))(t)
+	client := http.Client{Timeout: time.Minute}
+	resp := must.Get(client.Get(url))(t)
 	defer resp.Body.Close()
 	b := must.Get(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(b)

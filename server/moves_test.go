@@ -3,8 +3,8 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -179,22 +179,6 @@ func TestTheViewSaysThatTheServerTakesNothing(t *testing.T) {
 	expect.Fails(t, err, "a server that has ended takes a change")
 }
 
-// The client port tells a browser where the admin port is.
-func TestClientPortNamesTheAdminPort(t *testing.T) {
-	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0"})
-	code, text := get(t, "http://"+i.ClientAddr()+"/")
-	expect.Equal(t, code, http.StatusBadRequest)
-	expect.Has(t, text, " http://"+i.AdminAddr()+"/\n")
-}
-
-// Idle connections keep no request out of the admin ports: see admin.LimitListener.
-func TestAdminPortsMakeRoom(t *testing.T) {
-	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0"})
-	limited := fmt.Sprintf("%T", admin.LimitListener(nil))
-	expect.Equal(t, fmt.Sprintf("%T", i.http), limited)
-	expect.Equal(t, fmt.Sprintf("%T", i.metrics), limited)
-}
-
 // TestStepsOfAReconfigAreNoChangesOfAnOperators: they leave majorities to who
 // makes them, and are refused at the admin port.
 func TestStepsOfAReconfigAreNoChangesOfAnOperators(t *testing.T) {
@@ -281,5 +265,37 @@ func TestLastVoterStays(t *testing.T) {
 		"it is removed: %v", err)
 	if err := i.mayLeave(t.Context(), i.Node(), 2); err != nil { // who has no vote
 		t.Error(err)
+	}
+}
+
+// A server knows that it serves by its node and by the clients that it lets in.
+func TestServerThatLetsNoClientsInDoesNotServe(t *testing.T) {
+	i, _ := start(t, Options{})
+	for serving, reason := range map[bool]string{true: "", false: "starting"} {
+		var s admin.Status
+		s.Serving = serving
+		i.clusterStatus(&s, i.Node(), 0)
+		expect.That(t, s.Serving == serving && s.Reason == reason, "%v: %v %q", serving, s.Serving, s.Reason)
+	}
+}
+
+func TestPathsOfASessionAreSorted(t *testing.T) {
+	expect.Equal(t, fmt.Sprint(sorted(map[int64][]string{3: {"/c", "/a", "/c"}, 2: {"/b"}})),
+		"[{2 [/b]} {3 [/a /c]}]")
+}
+
+// The log of a server says why a client's change of the members was refused.
+func TestRefusedReconfigIsLogged(t *testing.T) {
+	var log must.Text
+	addr := must.Get(cluster.FreePorts(1))(t)[0]
+	i, _ := start(t, Options{ID: 1, Peers: map[uint32]string{1: addr}, PeerInsecure: true, DataDir: t.TempDir(),
+		LoneVoter: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for joining, why := range map[string]string{"no server": "no server",
+		"server.300=127.0.0.1:1:2:observer;3": "an id is a number from 0 to 254"} {
+		code, known := i.reconfigure(clients.ReconfigRequest{Joining: joining, Version: -1, May: true})
+		expect.That(t, code == jute.BadArguments && known, "%v, known: %v", code, known)
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		last := lines[len(lines)-1]
+		expect.That(t, strings.Contains(last, `"reconfig refused" code=`) && strings.Contains(last, why), "%s", last)
 	}
 }
