@@ -252,7 +252,7 @@ func TestTaskStaysThroughAChangeOfMode(t *testing.T) {
 func TestMonitorOutlastsErrors(t *testing.T) {
 	shared(t)
 	o, d := observer(t), dir(t)
-	c, p := proxied(t)
+	c, p := proxied(t, WithSessionTimeout(8*time.Second)) // the next look comes after a part of it
 	l := lock(t, c.Mutex(d).Lock)
 	const throttled = -127
 	r := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpGetData, Under: l.Node(), Nth: 1,

@@ -193,9 +193,8 @@ func TestE12ContextEnds(t *testing.T) {
 		case <-time.After(patience):
 			t.Fatal("the call did not end")
 		}
-		if took := time.Since(at); took > 2*time.Second*slow { // nothing that is waited for ends sooner
-			t.Fatalf("returned after %v", took)
-		}
+		took := time.Since(at) // nothing that is waited for ends sooner
+		must.That(t, took <= 10*time.Second, "returned after %v", took)
 		return l
 	}
 	t.Run("before create", func(t *testing.T) {
@@ -216,7 +215,7 @@ func TestE12ContextEnds(t *testing.T) {
 	})
 	t.Run("in flight", func(t *testing.T) {
 		d := dir(t)
-		c, p := proxied(t)
+		c, p := proxied(t, WithSessionTimeout(40*time.Second))
 		unlock(t, lock(t, c.Mutex(d).Lock))
 		for range n {
 			r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Match: contenderCreate, Nth: 1, Do: faultproxy.Hold})
@@ -296,7 +295,7 @@ func TestE14DeleteReplyLostOnUnlock(t *testing.T) {
 	shared(t)
 	o, d := observer(t), dir(t)
 	for _, do := range []faultproxy.Action{faultproxy.Drop, faultproxy.CutBefore} {
-		c, p := proxied(t)
+		c, p := proxied(t, WithSessionTimeout(8*time.Second)) // a heartbeat shows what was dropped
 		l := lock(t, c.Mutex(d).Lock)
 		next := start(testCtx(t), dial(t).Mutex(d).Lock)
 		queued(t, o, d, 2)

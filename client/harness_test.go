@@ -114,6 +114,11 @@ func quick(extra ...Option) []Option {
 	return append([]Option{WithSessionTimeout(4 * time.Second), WithMargin(time.Second)}, extra...)
 }
 
+// steady are the options for a session that lasts while the machine stands still for some seconds.
+func steady(extra ...Option) []Option {
+	return append([]Option{WithSessionTimeout(12 * time.Second), WithMargin(time.Second)}, extra...)
+}
+
 // Options of tests only.
 func withClock(c clocks) Option              { return ofSession(func(o *options) { o.clock = c }) }
 func withSafetyCheck(d time.Duration) Option { return ofSession(func(o *options) { o.safety = d }) }
@@ -139,14 +144,14 @@ func dialTo(t testing.TB, servers string, opts ...Option) *Client {
 // dial connects to the shared server.
 func dial(t testing.TB, opts ...Option) *Client {
 	t.Helper()
-	return dialTo(t, addr(t), quick(opts...)...)
+	return dialTo(t, addr(t), steady(opts...)...)
 }
 
 // proxied connects through a proxy of its own.
 func proxied(t testing.TB, opts ...Option) (*Client, *faultproxy.Proxy) {
 	t.Helper()
 	p := newProxy(t, addr(t))
-	return dialTo(t, p.Addr(), quick(opts...)...), p
+	return dialTo(t, p.Addr(), steady(opts...)...), p
 }
 
 func newProxy(t testing.TB, target string) *faultproxy.Proxy {

@@ -325,7 +325,7 @@ func TestHoldsAreForgottenWithTheirEnd(t *testing.T) {
 // Close cleans up for as long as it may; work under a lease must not wait for that.
 func TestCloseEndsLeasesBeforeItCleansUp(t *testing.T) {
 	shared(t)
-	c := dialTo(t, addr(t), quick()...)
+	c := dialTo(t, addr(t), steady()...)
 	l := lock(t, c.Mutex(dir(t)).Lock)
 	c.reaper.left.add(1) // a node that cannot be removed
 	ctx, cancel := context.WithCancel(testCtx(t))

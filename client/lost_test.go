@@ -117,7 +117,7 @@ func TestEveryLostMessage(t *testing.T) {
 func lostMessage(t *testing.T, rec recipeTest, rule faultproxy.Rule, fresh bool, k int) bool {
 	t.Helper()
 	d, o := dir(t), observer(t)
-	c, p := proxied(t)
+	c, p := proxied(t, WithSessionTimeout(8*time.Second)) // part of it passes after each dropped message
 	if many := strings.Split(several(t), ","); len(many) > 1 {
 		p.SetTarget(many...) // the session moves to another server with each connection
 	}

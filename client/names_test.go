@@ -213,7 +213,7 @@ func TestE20OnAServerThatWraps(t *testing.T) {
 	t.Cleanup(func() { s.Close(context.Background()) })
 	leakCheck(t)
 	o := observerTo(t, s.ClientAddr())
-	c := dialTo(t, s.ClientAddr(), quick()...)
+	c := dialTo(t, s.ClientAddr(), steady()...)
 	const d = "/wrap"
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	s.Node().View(func(st *state.State) { // nothing else is going on

