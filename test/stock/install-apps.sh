@@ -20,8 +20,8 @@ if [ -n "$missing" ]; then
 	# A package must not start a service of its own here.
 	policy=/usr/sbin/policy-rc.d
 	[ -e $policy ] || { printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy && trap 'rm -f $policy' EXIT; }
-	apt-get update -qq
+	apt-get -o Acquire::Retries=5 update -qq
 	for p in $missing; do
-		apt-get install -y -qq --no-install-recommends "$p" || echo "cannot be installed: $p" >&2
+		apt-get -o Acquire::Retries=5 install -y -qq --no-install-recommends "$p" || echo "cannot be installed: $p" >&2
 	done
 fi

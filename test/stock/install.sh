@@ -26,8 +26,8 @@ if [ -n "$missing" ]; then
 		exit 1
 	fi
 	export DEBIAN_FRONTEND=noninteractive
-	apt-get update -qq
+	apt-get -o Acquire::Retries=5 update -qq
 	# shellcheck disable=SC2086 # the list is a list
-	apt-get install -y -qq --no-install-recommends $missing
+	apt-get -o Acquire::Retries=5 install -y -qq --no-install-recommends $missing
 fi
 echo "the programs that tests need are installed"
