@@ -341,14 +341,6 @@ func queued(t testing.TB, o *zk.Conn, dir string, n int) {
 
 func envSet(name string) bool { return os.Getenv(name) != "" }
 
-// slow widens limits of time under the race detector.
-var slow = func() time.Duration {
-	if raceEnabled {
-		return 4
-	}
-	return 1
-}()
-
 // exists reports whether a node exists.
 func exists(t testing.TB, o *zk.Conn, path string) bool {
 	t.Helper()
