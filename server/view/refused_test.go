@@ -1,0 +1,46 @@
+package view
+
+import (
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
+)
+
+// away is a source without a state.
+type away struct{ Source }
+
+func (away) View(func(*state.State)) bool { return false }
+
+// A server that has no state says so, instead of showing no locks.
+func TestServerWithoutAStateShowsNoLocks(t *testing.T) {
+	v := &View{source: away{}}
+	_, err := v.locks(t.Context())
+	expect.Is(t, err, errNotServing)
+	_, err = v.waitGraph(t.Context(), &query{})
+	expect.Is(t, err, errNotServing)
+	_, err = v.listLocks(t.Context(), &query{})
+	expect.Is(t, err, errNotServing)
+}
+
+func TestListOfLocksThatIsNotWhole(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		v := &View{source: &told{}}
+		v.scans.newest = &scan{at: time.Now(), took: time.Hour, truncated: !whole, total: 77}
+		a, err := v.listLocks(t.Context(), &query{values: url.Values{}})
+		expect.OK(t, err)
+		want := "too many: 77 ephemeral nodes; some locks are not shown or not whole"
+		if whole {
+			want = ""
+		}
+		expect.Equal(t, a.(lockList).Truncated, want)
+	}
+}
+
+func TestTimesOfThePage(t *testing.T) {
+	f := pageFuncs()["time"].(func(int64) string)
+	expect.Equal(t, f(0), "")
+	expect.Equal(t, f(1000), "1970-01-01 00:00:01 UTC")
+}
