@@ -362,3 +362,44 @@ func TestMissingBackupsAreTold(t *testing.T) {
 	}
 	expect.That(t, k.State().Failed >= 3, "%+v", k.State())
 }
+
+// failing is a Source without a state.
+type failing struct{}
+
+var errNoState = errors.New("there is no state")
+
+func (failing) Backup(context.Context) (*raftfsm.Backup, error) { return nil, errNoState }
+
+// A backup that fails is counted and told, and so is one that cannot be removed.
+func TestFailuresOfBackupsAreTold(t *testing.T) {
+	i := serve(t, 1)
+	for _, c := range []struct {
+		source  backup.Source
+		kept    bool // a backup cannot be removed
+		failed  int64
+		err, in string
+	}{
+		{failing{}, false, 1, errNoState.Error(), "no backup taken"},
+		{i.Node(), false, 0, "", "backup taken"},
+		{i.Node(), true, 0, "", "old backup not removed"},
+	} {
+		var log must.Text
+		clock := newClock()
+		k := taker(i, clock, t.TempDir(), 1, 0, 1)
+		k.Log, k.Keep = slog.New(slog.NewTextHandler(&log, nil)), 1
+		k.Source = func() backup.Source { return c.source }
+		if c.kept {
+			must.OK(t, os.MkdirAll(filepath.Join(k.Dir, "zlockd-1-20200101T000000Z-0.backup", "file"), 0o700))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); k.Run(ctx) }()
+		clock.tick <- clock.now()
+		cancel()
+		<-done
+		s := k.State()
+		expect.That(t, s.Failed == c.failed && s.Taken == 1-c.failed && s.Err == c.err, "%+v", s)
+		expect.Has(t, log.String(), c.in)
+		expect.Equal(t, strings.Contains(log.String(), "not removed"), c.kept, "%s", log.String())
+	}
+}

@@ -5,7 +5,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -37,4 +40,14 @@ func TestStepsOfABackup(t *testing.T) {
 	n, err = p.Write(make([]byte, paceStep))
 	expect.That(t, n == paceStep && err != nil, "a sync failed: %d, %v", n, err)
 	must.OK(t, w.Close())
+
+	fifo := filepath.Join(t.TempDir(), "backup")
+	must.OK(t, unix.Mkfifo(fifo+".tmp", 0o600))
+	go func() { // a writer opens it when there is a reader
+		r, err := os.Open(fifo + ".tmp")
+		expect.OK(t, err)
+		_, _ = io.Copy(io.Discard, r)
+	}()
+	expect.Fails(t, writeFile(t.Context(), fifo, strings.NewReader("state")), "the last sync failed")
+	expect.Fails(t, expect.Err(os.Lstat(fifo)), "a backup that is not synced is there")
 }
