@@ -244,3 +244,19 @@ func TestLogsOfRequests(t *testing.T) {
 	create(t, c, "/slow", 0)
 	log.Await(t, "slow request")
 }
+
+// Close tells that a request of an operator's was still under way.
+func TestCloseTellsWhatItDidNotWaitFor(t *testing.T) {
+	i := must.Get(Start(t.Context(), Options{ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0",
+		SuperDigest: superDigest}))(t)
+	c := must.Get(net.Dial("tcp", i.AdminAddr()))(t)
+	defer c.Close()
+	must.Get(io.WriteString(c, "POST /commands/restore HTTP/1.1\r\nHost: localhost\r\nAuthorization: digest super:test\r\n"+
+		"Content-Length: 9\r\nExpect: 100-continue\r\n\r\n"))(t)
+	began := make([]byte, 12)
+	must.Get(io.ReadFull(c, began))(t)
+	must.Equal(t, string(began), "HTTP/1.1 100")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	expect.Is(t, i.Close(ctx), context.Canceled)
+}
