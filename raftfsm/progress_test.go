@@ -29,7 +29,7 @@ func TestProgressOfMembers(t *testing.T) {
 			all := c.nodes[id].all(t)
 			for of := uint32(1); of <= 3; of++ {
 				if p := all[of]; p.Applied < 20 || p.Lag != 0 || p.Heard == nil || p.Version != fmt.Sprintf("9.%d", of) ||
-					p.Starts != 1 || p.Waits != "" {
+					p.Starts != 1 || p.Waits != "" || p.LagBytes == nil || *p.LagBytes != 0 {
 					return false
 				}
 			}
