@@ -103,7 +103,7 @@ func (c *Client) breakNode(
 		if err != nil {
 			return err
 		}
-		if is.Czxid != n.Stat.Czxid {
+		if d == nil || is == nil || is.Czxid != n.Stat.Czxid {
 			return errAgain
 		}
 		// The stat has the lower 31 bits of the number, and zlockd's numbers go on below zero: every

@@ -291,6 +291,55 @@ func TestBreakSparesTheNextHolder(t *testing.T) {
 	must.OK(t, c.Inspector().Break(testCtx(t), d+"/"+children[0], "", fence.Token(st.Czxid)))
 }
 
+// A node without a number may go, and a look at it may fail, before it is broken.
+func TestBreakOfANodeThatGoes(t *testing.T) {
+	shared(t)
+	o, d := observer(t), dir(t)
+	c, p := proxied(t)
+	unlock(t, lock(t, c.Mutex(d).Lock)) // makes the directory
+	for _, under := range []string{d, d + "/lone"} {
+		_, err := o.Create(d+"/lone", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		must.OK(t, err)
+		_, st, err := o.Get(d + "/lone")
+		must.OK(t, err)
+		look := faultproxy.Rule{Kind: faultproxy.Reply, Match: func(f faultproxy.Frame) bool {
+			return f.Op == faultproxy.OpExists && f.Path == under
+		}, Nth: 1, Do: faultproxy.Fail, Code: -102}
+		r := p.Add(look)
+		wantErr(t, c.Inspector().Break(testCtx(t), d+"/lone", "", fence.Token(st.Czxid)), czk.ErrNoAuth)
+		r.Remove()
+		must.That(t, exists(t, o, d+"/lone"), "it was broken without a look")
+		look.Kind, look.Do = faultproxy.Request, faultproxy.Pass
+		look.Then = func() { expect.OK(t, o.Delete(d+"/lone", -1)) }
+		r = p.Add(look)
+		wantErr(t, c.Inspector().Break(testCtx(t), d+"/lone", "", fence.Token(st.Czxid)), ErrNotHeld)
+		r.Remove()
+	}
+	// The directory goes, too.
+	_, err := o.Create(d+"/lone", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	must.OK(t, err)
+	_, st, err := o.Get(d + "/lone")
+	must.OK(t, err)
+	p.Add(faultproxy.Rule{Kind: faultproxy.Request, Match: func(f faultproxy.Frame) bool {
+		return f.Op == faultproxy.OpExists && f.Path == d
+	}, Nth: 1, Then: func() {
+		expect.OK(t, o.Delete(d+"/lone", -1))
+		removeDir(t, o, d)
+	}})
+	wantErr(t, c.Inspector().Break(testCtx(t), d+"/lone", "", fence.Token(st.Czxid)), ErrNotHeld)
+}
+
+// A candidate whose node may not be read is no leader without a name.
+func TestLeaderThatMayNotBeRead(t *testing.T) {
+	shared(t)
+	d := dir(t)
+	l := must.Get(dial(t).Election(d).Campaign(testCtx(t), []byte("first")))(t)
+	_, err := observer(t).SetACL(l.Node(), zk.DigestACL(zk.PermAll, "some", "body"), -1)
+	must.OK(t, err)
+	leader, err := dial(t).Election(d).Leader(testCtx(t))
+	expect.That(t, errors.Is(err, czk.ErrNoAuth), "%+v, %v", leader, err)
+}
+
 func TestE61LockDelay(t *testing.T) {
 	shared(t)
 	o, d := observer(t), dir(t)
