@@ -189,6 +189,26 @@ func TestSingleServerBecomesTheFirstOfACluster(t *testing.T) {
 	c.create(2, "/without1")
 }
 
+// A server joins one that keeps everything in memory, and whose log is cut.
+func TestServerJoinsOneInMemory(t *testing.T) {
+	t.Parallel()
+	c := &trio{t: t}
+	peers := map[uint32]string{1: freeAddr(t)}
+	c.opts[1] = Options{ID: 1, Peers: maps.Clone(peers), TrailingLogs: 1}
+	c.start(1)
+	eventually(t, "it serves", c.seen[1].serving.Load)
+	for i := range 200 {
+		c.create(1, fmt.Sprintf("/n%d", i))
+	}
+	must.OK(t, c.nodes[1].Snapshot())
+	peers[2] = freeAddr(t)
+	c.opts[2] = Options{ID: 2, Peers: peers}
+	c.change(1, "add", 2)
+	c.start(2)
+	eventually(t, "it serves", c.seen[2].serving.Load)
+	expect.That(t, c.has(2, "/n0") && c.has(2, "/n199"), "the data were left behind")
+}
+
 // A change that changes nothing, or that no server can carry out, is an error that says
 // what is the matter. Taken for a success it would look as if it were done.
 func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {

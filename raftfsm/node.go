@@ -84,7 +84,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	n.addresses = newAddresses(n)
 	n.disk, err = disk.Open(disk.Options{Server: o.ID, Dir: o.DataDir, LogStore: o.LogStore,
 		SnapshotRetain: o.SnapshotRetain, Check: n.readDisk,
-		Memory: o.Stores, Files: o.Files, Alone: len(o.Peers) <= 1, Rand: o.Rand, Logger: o.Logger, Fatal: n.die})
+		Memory: o.Stores, Files: o.Files, Alone: len(o.Peers) == 0, Rand: o.Rand, Logger: o.Logger, Fatal: n.die})
 	if err != nil {
 		return nil, err
 	}
