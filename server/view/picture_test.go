@@ -139,8 +139,10 @@ func TestSamplesOfRates(t *testing.T) {
 		for i := range sampleKept + 2 {
 			time.Sleep(sampleEvery)
 			synctest.Wait()
+			v.rates.mu.Lock()
 			expect.Equal(t, len(v.rates.samples), min(i+1, sampleKept))
 			s.conns[0].Received++
+			v.rates.mu.Unlock()
 		}
 		cancel()
 		synctest.Wait()
