@@ -126,6 +126,12 @@ func TestMetricsMove(t *testing.T) {
 				"packets_received 1, packets_sent 1, auth_failed_count 0"},
 	} {
 		before := values(t, i)
+		// The leader counts an entry after it gave it to raft, so what start did may not be counted yet.
+		for end := time.Now().Add(time.Minute); before["proposal_count"] != before["proposal_latency_count"]; {
+			must.That(t, time.Now().Before(end), "the entries of the start are not counted: %v", before)
+			time.Sleep(5 * time.Millisecond)
+			before = values(t, i)
+		}
 		step.do()
 		// The leader measures an entry when it is done with it: the client may have its answer by then.
 		var wrong []string

@@ -19,8 +19,8 @@ import (
 )
 
 // repeats bounds how often packages run again whose race detector broke off. In the long simulation that
-// was seen twice in a row.
-const repeats = 4
+// was seen twice in a row. Each run leaves out what has passed.
+const repeats = 8
 
 // passed are the tests of each package that have passed. They are left out when the package runs again.
 var passed = map[string][]string{}
