@@ -249,6 +249,31 @@ func TestTheNewestBackupIsKept(t *testing.T) {
 	expect.Equal(t, k.State().Taken, 2)
 }
 
+// The age of the newest backup counts from the file that an earlier life of the server left, unless that file is
+// of a time to come.
+func TestLastBackupOfAnEarlierLife(t *testing.T) {
+	for _, age := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
+		c := newClock()
+		var want time.Time
+		if age > 0 {
+			want = c.now().Add(-age)
+		}
+		dir := t.TempDir()
+		file := filepath.Join(dir, "zlockd-1-20251231T230000Z-0000000000000001.backup")
+		must.OK(t, os.WriteFile(file, nil, 0o600))
+		must.OK(t, os.Chtimes(file, time.Time{}, c.now().Add(-age)))
+		k := taker(nil, c, dir, 1, 0, 1)
+		k.Source = func() backup.Source { return nil }
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); k.Run(ctx) }()
+		c.tick <- c.now()
+		cancel()
+		<-done
+		expect.That(t, k.State().Last.Equal(want), "age %v: the last backup is of %v", age, k.State().Last)
+	}
+}
+
 // A clock that was ahead for a while leaves backups that seem to be newer than
 // all to come. They are the oldest.
 func TestBackupsOfAClockThatWasAhead(t *testing.T) {

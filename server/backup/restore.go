@@ -91,12 +91,12 @@ func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, ma
 		return code, made, err
 	}
 	defer f.Close()
-	if err := check(f, target); err != nil {
+	if err := check(io.NewSectionReader(f, 0, size), target); err != nil {
 		return http.StatusBadRequest, made, err
 	}
 	_ = c.SetReadDeadline(time.Time{})
 	h.Log.Warn("a backup is being restored", "bytes", size, "from", r.RemoteAddr)
-	made, err = target.Restore(r.Context(), bufio.NewReaderSize(f, 256<<10), size,
+	made, err = target.Restore(r.Context(), bufio.NewReaderSize(io.NewSectionReader(f, 0, size), 256<<10), size,
 		r.URL.Query().Get("keep-sessions") == "true")
 	switch {
 	case errors.Is(err, raftfsm.ErrNotKnown):
@@ -136,8 +136,7 @@ func (h *Restorer) receive(target Target, body io.Reader) (f *os.File, size int6
 		var failed *os.PathError
 		switch {
 		case errors.Is(err, io.EOF):
-			_, err = f.Seek(0, io.SeekStart)
-			return f, size, http.StatusOK, err
+			return f, size, http.StatusOK, nil
 		case errors.As(err, &failed), errors.Is(err, raftfsm.ErrNoRoom):
 			return nil, 0, http.StatusInsufficientStorage, errors.Join(err, f.Close())
 		case err != nil:
@@ -148,7 +147,7 @@ func (h *Restorer) receive(target Target, body io.Reader) (f *os.File, size int6
 }
 
 // check reads the whole backup.
-func check(f *os.File, target Target) error {
+func check(f *io.SectionReader, target Target) error {
 	head := make([]byte, 16)
 	n, _ := f.ReadAt(head, 0)
 	for _, magic := range []string{"ZKSN", "\x1f\x8b", "\x82SNAPPY"} {
@@ -161,9 +160,5 @@ func check(f *os.File, target Target) error {
 	if err != nil {
 		return fmt.Errorf("this is no whole backup: %w; use another one", err)
 	}
-	if err := target.Fits(b.Nodes, b.Bytes); err != nil {
-		return err
-	}
-	_, err = f.Seek(0, io.SeekStart)
-	return err
+	return target.Fits(b.Nodes, b.Bytes)
 }

@@ -79,10 +79,15 @@ func TestStateIsPutBack(t *testing.T) {
 	left(t, h)
 }
 
-// left checks that nothing is left of what was received.
+// left checks that nothing is left of what was received, not even an open file without a name.
 func left(t *testing.T, h *backup.Restorer) {
 	t.Helper()
 	expect.Equal(t, len(must.Get(os.ReadDir(h.Dir))(t)), 0, "left behind")
+	open, _ := os.ReadDir("/proc/self/fd") // Linux has it
+	for _, fd := range open {
+		file, _ := os.Readlink("/proc/self/fd/" + fd.Name())
+		expect.That(t, !strings.HasPrefix(file, h.Dir), "%s is open", file)
+	}
 }
 
 func TestWhatIsNotPutBack(t *testing.T) {
