@@ -67,10 +67,11 @@ func (v *View) locks(ctx context.Context) (*scan, error) {
 	}
 	n.zxid = zxid
 	s.newest = n
-	if s.drop != nil {
-		s.drop.Stop()
+	if s.drop == nil {
+		s.drop = time.AfterFunc(keepScan, s.forget)
+	} else {
+		s.drop.Reset(keepScan)
 	}
-	s.drop = time.AfterFunc(keepScan, s.forget)
 	return n, nil
 }
 

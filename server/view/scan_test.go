@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -31,6 +32,27 @@ func TestScanThatNobodyAsksForIsForgotten(t *testing.T) {
 	new(scans).forget()
 }
 
+// The newest scan is forgotten some time after it was made, however many came before it.
+func TestEachScanIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &View{source: &looked{st: state.New("c")}}
+		first := must.Get(v.locks(t.Context()))(t)
+		time.Sleep(keepScan - time.Second)
+		second := must.Get(v.locks(t.Context()))(t)
+		expect.That(t, second != first, "a scan serves for %v", keepScan-time.Second)
+		kept := func() bool {
+			synctest.Wait()
+			v.scans.mu.Lock()
+			defer v.scans.mu.Unlock()
+			return v.scans.newest == second
+		}
+		time.Sleep(keepScan - time.Second)
+		expect.That(t, kept(), "the second scan is forgotten early")
+		time.Sleep(2 * time.Second)
+		expect.That(t, !kept(), "the second scan is kept for ever")
+	})
+}
+
 func TestLongTextIsCut(t *testing.T) {
 	at := func(n int) string { return strings.Repeat("x", n) }
 	s := clip(at(maxText))
@@ -40,6 +62,7 @@ func TestLongTextIsCut(t *testing.T) {
 	if s := clip(at(maxText-1) + "é"); s != at(maxText-1)+"…" {
 		t.Errorf("half a character is left: %q", s[maxText-3:])
 	}
+	expect.Equal(t, clip(strings.Repeat("\x80", maxText+1)), "…", "a text without a character")
 	s = href("/tree", at(4*maxText))
 	expect.Equal(t, len(s), 5+4*maxText, "the longest path that is linked has %d bytes", len(s))
 	s = href("/tree", at(4*maxText+1))

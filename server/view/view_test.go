@@ -479,7 +479,7 @@ func TestPage(t *testing.T) {
 	r.lock(a, "/app/two")
 	r.eventually("/locks", func(o object) bool { return o["total"] == 3.0 })
 	for path, want := range map[string][]string{
-		"/":                           {"Overview", "suspected deadlock", "standalone"},
+		"/":                           {"Overview", "suspected deadlock", "standalone", "Busiest clients"},
 		"/?tab=locks":                 {"/app/one", "sequential nodes", "3 locks"},
 		"/?tab=locks&kind=rwlock":     {"no locks"},
 		"/?tab=locks&prefix=x":        {"begins with a slash"},
