@@ -290,9 +290,14 @@ const leashed = "ZLOCK_TEST_RUN"
 // leash starts a process that waits for this one's end, of whatever kind, and
 // then kills what is left of the tests.
 func leash() (stop func(), err error) {
+	// What is killed may have started another process since the list was made.
 	const script = `cat >/dev/null
-for p in /proc/[0-9]*; do
-	tr '\0' '\n' <$p/environ 2>/dev/null | grep -qx "$1" && kill -9 ${p#/proc/}
+for n in 1 2 3 4 5 6 7 8 9; do
+	found=
+	for p in /proc/[0-9]*; do
+		tr '\0' '\n' <$p/environ 2>/dev/null | grep -qx "$1" && kill -9 ${p#/proc/} && found=yes
+	done
+	[ "$found" ] || exit
 done`
 	mark := fmt.Sprintf("%s=%d-%d", leashed, os.Getpid(), time.Now().UnixNano())
 	cmd := exec.Command("sh", "-c", script, "leash", mark)
