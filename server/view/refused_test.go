@@ -23,6 +23,8 @@ func TestServerWithoutAStateShowsNoLocks(t *testing.T) {
 	expect.Is(t, err, errNotServing)
 	_, err = v.listLocks(t.Context(), &query{})
 	expect.Is(t, err, errNotServing)
+	_, err = v.oneSession(t.Context(), &query{name: "0x1"})
+	expect.Is(t, err, errNotServing)
 }
 
 func TestListOfLocksThatIsNotWhole(t *testing.T) {
