@@ -179,6 +179,14 @@ func taker(i *server.Instance, c *clock, dir string, id uint32, rank, of int) *b
 		Source: func() backup.Source { return i.Node() }, Place: func() (int, int) { return rank, of }, Now: c.now}
 }
 
+// begin lets a Taker run until stop is called.
+func begin(t *testing.T, k *backup.Taker) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); k.Run(ctx) }()
+	return func() { cancel(); <-done }
+}
+
 func backups(t *testing.T, dir string) []string {
 	t.Helper()
 	entries := must.Get(os.ReadDir(dir))(t)
@@ -199,9 +207,7 @@ func TestBackupsAreTakenInTurn(t *testing.T) {
 	must.OK(t, os.WriteFile(left, nil, 0o600))
 	c := newClock()
 	k := taker(i, c, dir, 2, 1, 4)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); k.Run(ctx) }()
+	stop := begin(t, k)
 	at := map[int]int{}
 	for minute := range 5 * 60 {
 		before := k.State().Taken
@@ -214,8 +220,7 @@ func TestBackupsAreTakenInTurn(t *testing.T) {
 			at[minute%60]++
 		}
 	}
-	cancel()
-	<-done
+	stop()
 	if at[15] != 5 || k.State().Failed != 0 { // the second of four: a quarter of an hour later
 		t.Errorf("taken at the minutes %v, %+v", at, k.State())
 	}
@@ -235,16 +240,13 @@ func TestTheNewestBackupIsKept(t *testing.T) {
 	c := newClock()
 	k := taker(i, c, dir, 1, 0, 1)
 	k.Keep = -1
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); k.Run(ctx) }()
+	stop := begin(t, k)
 	for range 2 {
 		c.tick <- c.now()
 		c.tick <- c.now()
 		c.move(time.Hour)
 	}
-	cancel()
-	<-done
+	stop()
 	expect.Equal(t, len(backups(t, dir)), 1)
 	expect.Equal(t, k.State().Taken, 2)
 }
@@ -264,12 +266,9 @@ func TestLastBackupOfAnEarlierLife(t *testing.T) {
 		must.OK(t, os.Chtimes(file, time.Time{}, c.now().Add(-age)))
 		k := taker(nil, c, dir, 1, 0, 1)
 		k.Source = func() backup.Source { return nil }
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); k.Run(ctx) }()
+		stop := begin(t, k)
 		c.tick <- c.now()
-		cancel()
-		<-done
+		stop()
 		expect.That(t, k.State().Last.Equal(want), "age %v: the last backup is of %v", age, k.State().Last)
 	}
 }
@@ -282,10 +281,8 @@ func TestBackupsOfAClockThatWasAhead(t *testing.T) {
 	c := newClock()
 	run := func(hours int) (newest string) {
 		k := taker(i, c, dir, 1, 0, 1)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
 		c.move(time.Hour)
-		go func() { defer close(done); k.Run(ctx) }()
+		stop := begin(t, k)
 		for hour := range hours {
 			if hour > 0 { // the first one is taken at once
 				c.move(time.Hour)
@@ -300,8 +297,7 @@ func TestBackupsOfAClockThatWasAhead(t *testing.T) {
 		}
 		expect.That(t, k.State().Failed == 0 && k.State().Age == 0,
 			"%+v, the newest is %v old", k.State(), k.State().Age)
-		cancel()
-		<-done
+		stop()
 		return newest
 	}
 	const years = 3 * 365 * 24 * time.Hour
@@ -332,9 +328,7 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 		return nil
 	}
 	k.Patience = 50 * time.Millisecond
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); k.Run(ctx) }()
+	stop := begin(t, k)
 	tick := func() {
 		c.tick <- c.now()
 		c.tick <- c.now()
@@ -350,8 +344,8 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 		expect.That(t, s.Failed == failed+1 && strings.Contains(s.Err, "takes nothing"), "%+v", s)
 		c.move(time.Hour)
 	}
-	wait, stop := context.WithTimeout(t.Context(), time.Minute)
-	defer stop()
+	wait, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	b := must.Get(i.Node().Backup(wait))(t)
 	b.Close()
 	r, err := os.OpenFile(hangs, os.O_RDONLY|unix.O_NONBLOCK, 0) // it goes on
@@ -363,8 +357,7 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 		c.move(time.Hour)
 	}
 	expect.Fails(t, expect.Err(os.Stat(hangs)), "what was begun was not removed")
-	cancel()
-	<-done
+	stop()
 }
 
 func TestMissingBackupsAreTold(t *testing.T) {
@@ -373,10 +366,8 @@ func TestMissingBackupsAreTold(t *testing.T) {
 	must.OK(t, os.WriteFile(file, nil, 0o600))
 	c := newClock()
 	k := taker(i, c, filepath.Join(file, "no-directory"), 1, 0, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); k.Run(ctx) }()
-	defer func() { cancel(); <-done }()
+	stop := begin(t, k)
+	defer stop()
 	for hour := range 4 {
 		c.tick <- c.now()
 		c.tick <- c.now()
@@ -416,12 +407,9 @@ func TestFailuresOfBackupsAreTold(t *testing.T) {
 		if c.kept {
 			must.OK(t, os.MkdirAll(filepath.Join(k.Dir, "zlockd-1-20200101T000000Z-0.backup", "file"), 0o700))
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); k.Run(ctx) }()
+		stop := begin(t, k)
 		clock.tick <- clock.now()
-		cancel()
-		<-done
+		stop()
 		s := k.State()
 		expect.That(t, s.Failed == c.failed && s.Taken == 1-c.failed && s.Err == c.err, "%+v", s)
 		expect.Has(t, log.String(), c.in)
