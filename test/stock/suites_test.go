@@ -120,10 +120,13 @@ var ownTest = regexp.MustCompile(`(?m)^--- (?P<word>PASS|FAIL|SKIP): (?P<name>\S
 
 // byChance are tests that fail by chance, and how they say so. One removes a server and goes on by the
 // connection it has, which may be to that server: ZooKeeper leaves one that was removed to serve on;
-// here it stops. The other has a session timeout of a second, which a busy machine outlasts.
+// here it stops. One kills the server that it is connected to, and on a busy machine sends its create
+// before the client has read that the connection is gone; the client does not repeat what it has sent.
+// One has a session timeout of a second, which a busy machine outlasts.
 var byChance = map[string]string{
-	"TestIntegration_Reconfig":   "zk: connection closed",
-	"TestIntegration_SlowServer": "zk: could not connect to a server",
+	"TestIntegration_DNSHostProviderReconnect": "zk: connection closed",
+	"TestIntegration_Reconfig":                 "zk: connection closed",
+	"TestIntegration_SlowServer":               "zk: could not connect to a server",
 }
 
 // TestGoClientsOwnTests runs the tests that go-zookeeper/zk brings along, which
@@ -150,7 +153,7 @@ func TestGoClientsOwnTests(t *testing.T) {
 		return cmd
 	}
 	others := own("-test.skip", "^("+strings.Join(slices.Sorted(maps.Keys(byChance)), "|")+")$")
-	suite{cmd: others, ended: ownTest, passed: "PASS", least: 45}.run(t)
+	suite{cmd: others, ended: ownTest, passed: "PASS", least: 44}.run(t)
 	for name, says := range byChance {
 		t.Run(name, func(t *testing.T) {
 			const tries = 8
