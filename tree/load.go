@@ -43,6 +43,40 @@ func NewReader(each func(path string, i *Info) error) *Loader {
 	return &Loader{tree: newTree(), each: each}
 }
 
+// NewMaker returns a Loader for nodes that come from elsewhere: Put takes the place of Add. None of them
+// was changed behind zxid.
+func NewMaker(zxid int64) *Loader {
+	l := NewLoader()
+	l.head, l.end, l.zxid, l.tree.zxid = true, true, zxid, zxid
+	return l
+}
+
+// Put adds a node, which may take up to most bytes. The root comes first and parents before their
+// children. Of the Stat in i the lengths, the number of children and the cversion do not count: they
+// follow from the tree. Put keeps i.Data and does not copy them.
+func (l *Loader) Put(path string, i *Info, most int) error {
+	s := state{
+		data: stringOf(i.Data), null: i.Data == nil,
+		czxid: i.Czxid, mzxid: i.Mzxid, pzxid: i.Pzxid, ctime: i.Ctime, mtime: i.Mtime,
+		version: i.Version, cv: i.Counter, aversion: i.Aversion, kind: i.Kind,
+	}
+	switch i.Kind {
+	case EphemeralNode:
+		s.owner = i.EphemeralOwner
+	case TTLNode:
+		s.owner = i.TTL
+	}
+	if len(i.ACL) == 0 {
+		return errors.New("no ACL")
+	}
+	s.acl = l.tree.acls.intern(i.ACL)
+	if n := len(path) + len(s.data) + len(s.acl.key); n > most {
+		return fmt.Errorf("it takes %d bytes, more than the %d that a server's snapshots have room for", n, most)
+	}
+	l.nodes++
+	return l.add(path, s)
+}
+
 // Done checks that the stream has its end and no node is missing.
 func (l *Loader) Done() error {
 	if !l.end || l.read != l.nodes {
@@ -145,22 +179,27 @@ func (l *Loader) node(d *jute.Decoder) error {
 		return errors.New("it shares more than there is")
 	}
 	l.path = append(l.path[:shared], rest...)
-	if len(l.path) > maxLoadPath {
-		return errors.New("the path is too long")
-	}
 	s.acl = l.acls[id]
+	return l.add(stringOf(l.path), s)
+}
+
+// add checks a node by itself, and puts it where it belongs.
+func (l *Loader) add(path string, s state) error {
+	switch {
+	case len(path) > maxLoadPath:
+		return errors.New("the path is too long")
+	case !wellFormed(path):
+		return errors.New("illegal path")
+	}
 	if err := s.sane(l.zxid); err != nil {
 		return err
 	}
 	if l.each == nil {
-		return l.place(stringOf(l.path), s)
+		return l.place(path, s)
 	}
-	if path := string(l.path); path == "/" || wellFormed(path) {
-		l.read++
-		info := (&node{state: s}).info()
-		return l.each(path, &info)
-	}
-	return errors.New("illegal path")
+	l.read++
+	info := (&node{state: s}).info()
+	return l.each(strings.Clone(path), &info)
 }
 
 // sane checks the fields of a node, in a tree that was last changed by zxid.
@@ -197,9 +236,6 @@ func (l *Loader) place(path string, s state) error {
 		t.acls.retain(s.acl)
 		t.count, t.size = 1, 1+int64(len(s.data))
 		return nil
-	}
-	if !wellFormed(path) {
-		return errors.New("illegal path")
 	}
 	if t.root == nil {
 		return errors.New("no root")

@@ -30,10 +30,10 @@ type Made struct {
 func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep bool, now int64) (*Made,
 	error) {
 	m := &Made{Cluster: disk.NewID(rand.Reader), Zxid: z.Zxid, Notes: z.Notes}
-	a := &state.Adopted{Cluster: m.Cluster, At: state.Position{Index: 1, Term: 1}, Zxid: z.Zxid}
+	var sessions []session.Session
 	if keep {
 		for id, timeout := range z.Sessions {
-			a.Sessions = append(a.Sessions, session.Session{ID: id, Password: zkfiles.Password(id), Timeout: timeout,
+			sessions = append(sessions, session.Session{ID: id, Password: zkfiles.Password(id), Timeout: timeout,
 				Owner: server, Created: now})
 		}
 	}
@@ -47,17 +47,21 @@ func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep b
 		return true
 	})
 	z.Recount() // what was left out takes up nothing of a quota
-	m.Nodes, m.Sessions = len(paths), len(a.Sessions)
-	a.Count = m.Nodes
-	a.Nodes = func(yield func(string, *tree.Info) bool) {
+	m.Nodes, m.Sessions = len(paths), len(sessions)
+	slices.SortFunc(sessions, func(x, y session.Session) int { return compareIDs(x.ID, y.ID) })
+	s, err := state.Adopt(m.Cluster, z.Zxid, sessions, func(yield func(string, *tree.Info) bool) {
 		for _, p := range paths {
-			if !yield(p, fromZooKeeper(p, z.Nodes[p])) {
+			n := z.Nodes[p]
+			delete(z.Nodes, p) // the state has it now
+			if !yield(p, fromZooKeeper(p, n)) {
 				return
 			}
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
-	slices.SortFunc(a.Sessions, func(x, y session.Session) int { return compareIDs(x.ID, y.ID) })
-	return m, found(ctx, dir, server, m.Cluster, a.WriteSnapshot)
+	return m, found(ctx, dir, server, m.Cluster, func(w io.Writer) error { return WriteBackup(w, s) })
 }
 
 func compareIDs(a, b int64) int { return cmp.Compare(uint64(a), uint64(b)) }

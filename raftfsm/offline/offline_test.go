@@ -278,6 +278,19 @@ func TestTargetMustBeEmpty(t *testing.T) {
 	}
 }
 
+// A ZooKeeper has no node below an ephemeral one, and no server reads a state that does.
+func TestImportRefusesWhatNoServerReads(t *testing.T) {
+	for keep, want := range map[bool]string{true: "the parent is ephemeral", false: "no parent"} {
+		dir := zooDir(t)
+		log := append(history(), &zkfiles.Txn{Session: client, Zxid: 10, Type: jute.OpCreate,
+			Ops: []zkfiles.Op{{Type: jute.OpCreate, Path: "/a/e/x", ACL: jute.WorldAnyone, Cversion: 1}}})
+		must.OK(t, os.WriteFile(filepath.Join(dir, "version-2", "log.5"), logOf(log[4:]), 0o600))
+		to := filepath.Join(t.TempDir(), "new")
+		expect.Has(t, fmt.Sprint(expect.Err(doImport(dir, to, keep))), want, "keep %v", keep)
+		expect.Fails(t, expect.Err(os.Stat(to)), "keep %v: something was made", keep)
+	}
+}
+
 // TestNothingHalfMadeIsLeft makes the write fail after some bytes, as a full disk does.
 func TestNothingHalfMadeIsLeft(t *testing.T) {
 	full := errors.New("no space left on device")

@@ -3,66 +3,31 @@ package state
 import (
 	"fmt"
 	"hash/crc32"
-	"io"
 	"iter"
 
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Adopted is the state of a new cluster that does not begin empty: it comes from elsewhere.
-type Adopted struct {
-	Cluster  string   // the new cluster's name
-	At       Position // in its log, before its first entry
-	Zxid     int64    // of the newest change; the cluster goes on above it
-	Sessions []session.Session
-	Count    int // of nodes
-	// Nodes are the root first, and parents before their children.
-	Nodes iter.Seq2[string, *tree.Info]
-}
-
-// WriteSnapshot writes a snapshot that ReadSnapshot accepts. It returns an error for a state that
-// ReadSnapshot would refuse.
-func (a *Adopted) WriteSnapshot(to io.Writer) error {
-	s := New(a.Cluster)
-	s.zxid = a.Zxid
-	for _, sess := range a.Sessions {
+// Adopt returns the state of a new cluster that does not begin empty: it comes from elsewhere. The zxid
+// is that of the newest change; the cluster goes on above it. Nodes are the root first, and parents before
+// their children. Adopt returns an error for a state that ReadSnapshot would refuse.
+func Adopt(cluster string, zxid int64, sessions []session.Session, nodes iter.Seq2[string, *tree.Info]) (*State,
+	error) {
+	s := New(cluster)
+	s.zxid = zxid
+	for _, sess := range sessions {
 		if !s.sessions.Adopt(sess) {
-			return fmt.Errorf("session 0x%x comes twice", uint64(sess.ID))
+			return nil, fmt.Errorf("session 0x%x comes twice", uint64(sess.ID))
 		}
 	}
-	w := beginChunks(to, s.appendHeader(nil, a.At), s.sessions.Append(nil))
-	enc := tree.NewEncoder(a.Zxid, a.Count)
-	var buf []byte
-	for path, info := range a.Nodes {
-		var err error
-		if _, ok := s.sessions.Get(info.EphemeralOwner); !ok && info.Kind == tree.EphemeralNode {
-			err = fmt.Errorf("it belongs to session 0x%x, which does not exist", uint64(info.EphemeralOwner))
-		}
-		before := len(buf)
-		if err == nil {
-			buf, err = enc.Node(buf, path, info)
-		}
-		if n := len(buf) - before; n > maxNode && err == nil {
-			err = fmt.Errorf("it takes %d bytes, more than the %d that a server's snapshots have room for", n, maxNode)
-		}
-		if err != nil {
-			return fmt.Errorf("node %q: %w", path, err)
-		}
-		if len(buf) >= chunkBytes {
-			w.chunk(chunkNodes, buf)
-			buf = buf[:0]
-		}
-		if w.err != nil {
-			return w.err
+	made := tree.NewMaker(zxid)
+	for path, info := range nodes {
+		if err := made.Put(path, info, maxNode); err != nil {
+			return nil, fmt.Errorf("node %q: %w", path, err)
 		}
 	}
-	buf, err := enc.End(buf)
-	if err != nil {
-		return err
-	}
-	w.chunk(chunkNodes, buf)
-	return w.end()
+	return s, s.complete(made)
 }
 
 // Refound makes the state that of another cluster, at the given time. The new cluster has no

@@ -117,7 +117,7 @@ func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 			paths = append(paths, fmt.Sprintf("/a%02d", i))
 		}
 		paths = append(paths, "/big")
-		a := Adopted{Cluster: "c", Count: len(paths), Zxid: 1, Nodes: func(yield func(string, *tree.Info) bool) {
+		a, err := Adopt("c", 1, nil, func(yield func(string, *tree.Info) bool) {
 			for _, p := range paths {
 				n := 7000
 				if p == "/big" {
@@ -127,13 +127,12 @@ func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 					return
 				}
 			}
-		}}
-		var file bytes.Buffer
-		if err := a.WriteSnapshot(&file); err != nil {
+		})
+		if err != nil {
 			expect.That(t, long > MaxFrame, "%d bytes: %v", long, err)
 			continue
 		}
-		s, _, err := ReadSnapshot(&file)
+		s, _, err := ReadSnapshot(bytes.NewReader(must.Get(snapshotBytes(t, a))(t)))
 		must.OK(t, err, "%d bytes", long)
 		expect.OK(t, expect.Err(snapshotBytes(t, s)), "%d bytes were taken, and then", long)
 	}
