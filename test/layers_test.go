@@ -20,7 +20,7 @@ const module = "github.com/zlockd/zlockd/"
 var allowed = map[string][]string{
 	"jute":         {},
 	"tree":         {"jute"},
-	"tree/zkfiles": {"jute"},
+	"tree/zkfiles": {"jute", "tree"},
 	"session":      {"jute"},
 	"raftfsm": {"jute", "tree", "session", "raftfsm/state", "raftfsm/disk", "raftfsm/peer",
 		"raftfsm/elect", "raftfsm/status"},
@@ -46,7 +46,8 @@ var allowed = map[string][]string{
 	"server/view/answer": {"client/recipe"},
 	"server/sasl":        {},
 	"cmd/zlockd": {"server", "server/admin", "server/audit", "server/clients", "server/sasl", "server/sasl/kerberos",
-		"raftfsm", "raftfsm/state", "raftfsm/peer", "raftfsm/offline", "raftfsm/disk", "tree/zkfiles", "client/zk",
+		"raftfsm", "raftfsm/state", "raftfsm/peer", "raftfsm/offline", "raftfsm/disk", "tree", "tree/zkfiles",
+		"client/zk",
 		"raftfsm/tlsfiles", "server/backup", "cmd/internal/cli", "cmd/internal/release"},
 	"client":        {"client/fence", "client/recipe", "client/zk", "jute"},
 	"client/recipe": {},

@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
@@ -71,7 +72,7 @@ func TestSnapshotWithoutADigest(t *testing.T) {
 	var whole bytes.Buffer
 	w, err := zkfiles.NewSnapshotWriter(&whole, -1, nil, [][]jute.ACL{jute.WorldAnyone})
 	if err == nil {
-		err = w.Node("/", &zkfiles.Node{Data: []byte{}, ACL: jute.WorldAnyone})
+		err = w.Node("/", &tree.Info{Data: []byte{}, ACL: jute.WorldAnyone})
 	}
 	if err == nil {
 		err = w.Close(5)

@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/raftfsm/offline"
+	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
@@ -51,9 +52,9 @@ func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, 
 	defer func() { _ = conn.Close(context.Background()) }() // the session only reads
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	c := &offline.Content{Name: addr, Wire: true, Nodes: map[string]*zkfiles.Node{}}
+	c := &offline.Content{Name: addr, Wire: true, Nodes: map[string]*tree.Info{}}
 	for paths := []string{"/"}; len(paths) > 0 && ctx.Err() == nil; {
-		nodes, names := make([]*zkfiles.Node, len(paths)), make([][]string, len(paths))
+		nodes, names := make([]*tree.Info, len(paths)), make([][]string, len(paths))
 		var taken atomic.Int64
 		var readers sync.WaitGroup
 		for range min(liveReaders, len(paths)) {
@@ -83,7 +84,7 @@ func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, 
 	return c, context.Cause(ctx)
 }
 
-func readNode(ctx context.Context, conn *zk.Conn, path string) (*zkfiles.Node, []string, error) {
+func readNode(ctx context.Context, conn *zk.Conn, path string) (*tree.Info, []string, error) {
 	got, err := conn.Get(ctx, path)
 	if err != nil {
 		return nil, nil, err
@@ -93,12 +94,10 @@ func readNode(ctx context.Context, conn *zk.Conn, path string) (*zkfiles.Node, [
 		return nil, nil, err
 	}
 	st := got.Stat
-	n := &zkfiles.Node{Data: got.Data, ACL: acl, Stat: zkfiles.Stat{
-		Czxid: st.Czxid, Mzxid: st.Mzxid, Pzxid: st.Pzxid, Ctime: st.Ctime, Mtime: st.Mtime,
-		Version: st.Version, Aversion: st.Aversion, Owner: st.EphemeralOwner,
-		// The protocol counts creations twice and subtracts the existing children.
-		Cversion: int32((int64(st.Cversion) + int64(st.NumChildren)) / 2),
-	}}
+	n := &tree.Info{Stat: st, Data: got.Data, ACL: acl}
+	// The protocol counts creations twice and subtracts the existing children.
+	n.Counter = int32((int64(st.Cversion) + int64(st.NumChildren)) / 2)
+	zkfiles.SetOwner(n, st.EphemeralOwner) // a ZooKeeper shows marks of other kinds there, too
 	if st.NumChildren == 0 {
 		return n, nil, nil
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/tree/zkfiles"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // TestOneWrongBitIsNoticed flips a bit of every byte of the newest snapshot and of the log behind it, one
@@ -88,18 +88,18 @@ func TestVerifyFindsEveryField(t *testing.T) {
 		c := must.Get(LoadContent(from, ""))(t)
 		return c
 	}
-	for name, change := range map[string]func(*zkfiles.Node){
-		"data": func(n *zkfiles.Node) { n.Data = []byte("z") }, "ACL": func(n *zkfiles.Node) {
+	for name, change := range map[string]func(*tree.Info){
+		"data": func(n *tree.Info) { n.Data = []byte("z") }, "ACL": func(n *tree.Info) {
 			n.ACL = jute.WorldAnyone
 		},
-		"czxid": func(n *zkfiles.Node) { n.Czxid++ }, "mzxid": func(n *zkfiles.Node) { n.Mzxid++ },
-		"pzxid": func(n *zkfiles.Node) { n.Pzxid++ },
-		"ctime": func(n *zkfiles.Node) { n.Ctime++ }, "mtime": func(n *zkfiles.Node) { n.Mtime++ },
-		"version":               func(n *zkfiles.Node) { n.Version++ },
-		"children ever created": func(n *zkfiles.Node) { n.Cversion++ }, "ACL version": func(n *zkfiles.Node) {
+		"czxid": func(n *tree.Info) { n.Czxid++ }, "mzxid": func(n *tree.Info) { n.Mzxid++ },
+		"pzxid": func(n *tree.Info) { n.Pzxid++ },
+		"ctime": func(n *tree.Info) { n.Ctime++ }, "mtime": func(n *tree.Info) { n.Mtime++ },
+		"version":               func(n *tree.Info) { n.Version++ },
+		"children ever created": func(n *tree.Info) { n.Counter++ }, "ACL version": func(n *tree.Info) {
 			n.Aversion++
 		},
-		"kind": func(n *zkfiles.Node) { n.Owner = zkfiles.OwnerOf(zkfiles.Container, 0) },
+		"kind": func(n *tree.Info) { n.Kind = tree.ContainerNode },
 	} {
 		a, b := load(), load()
 		change(b.Nodes["/a"])

@@ -166,17 +166,17 @@ func (p *printer) state(s *state.State) {
 	})
 	if p.nodes {
 		s.Tree().Walk(func(path string, i tree.Info) bool {
-			p.node(path, toZooKeeperAsIs(&i))
+			p.node(path, &i)
 			return true
 		})
 	}
 }
 
-func (p *printer) node(path string, n *zkfiles.Node) {
+func (p *printer) node(path string, n *tree.Info) {
 	p.line("node %q %s data %s acl %s czxid 0x%x mzxid 0x%x pzxid 0x%x ctime %s mtime %s version %d "+
 		"created-children %d aversion %d",
 		path, showKind(n), showData(n.Data), showACL(n.ACL), n.Czxid, n.Mzxid, n.Pzxid, clock(n.Ctime),
-		clock(n.Mtime), n.Version, n.Cversion, n.Aversion)
+		clock(n.Mtime), n.Version, n.Counter, n.Aversion)
 }
 
 func (p *printer) zooSnapshot(path string) error {

@@ -95,7 +95,7 @@ func WriteZooSnapshot(w io.Writer, s *state.State, keep bool) (*Made, error) {
 			return true
 		}
 		m.Nodes++
-		err = zw.Node(path, toZooKeeper(path, &i))
+		err = zw.Node(path, withoutMembers(path, &i))
 		return err == nil
 	})
 	if err != nil {
@@ -108,7 +108,9 @@ func WriteZooSnapshot(w io.Writer, s *state.State, keep bool) (*Made, error) {
 // and ephemeral nodes. acls are all the ACLs that the nodes have.
 func ToZooKeeper(w io.Writer, backup io.Reader, acls [][]jute.ACL) error {
 	var zw *zkfiles.SnapshotWriter
-	nodes := tree.NewReader(func(path string, i *tree.Info) error { return zw.Node(path, toZooKeeper(path, i)) })
+	nodes := tree.NewReader(func(path string, i *tree.Info) error {
+		return zw.Node(path, withoutMembers(path, i))
+	})
 	s, err := state.ReadNodes(backup, func(s *state.State) (err error) {
 		sessions := map[int64]int32{}
 		s.Sessions().All(func(x session.Session) { sessions[x.ID] = x.Timeout })

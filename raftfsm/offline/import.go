@@ -39,7 +39,7 @@ func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep b
 	}
 	paths := slices.DeleteFunc(z.Paths(), func(p string) bool {
 		n := z.Nodes[p]
-		if _, alive := z.Sessions[n.Owner]; !isEphemeral(n) || keep && alive {
+		if _, alive := z.Sessions[n.EphemeralOwner]; !isEphemeral(n) || keep && alive {
 			return false
 		}
 		m.Left = append(m.Left, p)
@@ -53,7 +53,9 @@ func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep b
 		for _, p := range paths {
 			n := z.Nodes[p]
 			delete(z.Nodes, p) // the state has it now
-			if !yield(p, fromZooKeeper(p, n)) {
+			// Releases before 3.4 did not keep pzxid from the start.
+			n.Pzxid, n.Mzxid = max(n.Pzxid, n.Czxid), max(n.Mzxid, n.Czxid)
+			if !yield(p, withoutMembers(p, n)) {
 				return
 			}
 		}
@@ -62,6 +64,15 @@ func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep b
 		return nil, err
 	}
 	return m, found(ctx, dir, server, m.Cluster, func(w io.Writer) error { return WriteBackup(w, s) })
+}
+
+// withoutMembers empties the node of the members on its way between a ZooKeeper and a zlockd: each kind of
+// server writes its own.
+func withoutMembers(path string, n *tree.Info) *tree.Info {
+	if path == state.ConfigPath {
+		n.Data, n.Version, n.Czxid, n.Mzxid, n.Ctime, n.Mtime = []byte{}, 0, 0, 0, 0, 0
+	}
+	return n
 }
 
 func compareIDs(a, b int64) int { return cmp.Compare(uint64(a), uint64(b)) }

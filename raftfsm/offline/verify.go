@@ -10,14 +10,13 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/tree"
-	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
 // Content is one of the two sides that Compare compares.
 type Content struct {
 	Name  string // as the user named it
 	Zxid  int64
-	Nodes map[string]*zkfiles.Node
+	Nodes map[string]*tree.Info
 
 	// Wire: the content was read through the protocol, which does not tell what keeps a node alive,
 	// save for ephemerals.
@@ -44,9 +43,9 @@ func LoadContent(path, logDir string) (*Content, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Content{Name: path, Zxid: s.Zxid(), Nodes: map[string]*zkfiles.Node{}}
+	c := &Content{Name: path, Zxid: s.Zxid(), Nodes: map[string]*tree.Info{}}
 	s.Tree().Walk(func(path string, i tree.Info) bool {
-		c.Nodes[path] = toZooKeeper(path, &i)
+		c.Nodes[path] = &i
 		return true
 	})
 	return c, nil
@@ -102,7 +101,7 @@ func endedIn(had, lacks *Content, parents map[string]*Content) (list []string) {
 	return list
 }
 
-func withPzxid(n *zkfiles.Node, pzxid int64) *zkfiles.Node {
+func withPzxid(n *tree.Info, pzxid int64) *tree.Info {
 	same := *n
 	same.Pzxid = pzxid
 	return &same
@@ -114,15 +113,11 @@ func paths(a, b *Content) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-func isEphemeral(n *zkfiles.Node) bool {
-	if n == nil {
-		return false
-	}
-	kind, _ := n.Kind()
-	return kind == zkfiles.Ephemeral
+func isEphemeral(n *tree.Info) bool {
+	return n != nil && n.Kind == tree.EphemeralNode
 }
 
-func compareNodes(path string, x, y *zkfiles.Node, wire bool) (diffs []string) {
+func compareNodes(path string, x, y *tree.Info, wire bool) (diffs []string) {
 	differ := func(what string, a, b any) { diffs = append(diffs, fmt.Sprintf("%s %v and %v", what, a, b)) }
 	if !slices.Equal(x.ACL, y.ACL) {
 		differ("ACL", showACL(x.ACL), showACL(y.ACL))
@@ -140,8 +135,8 @@ func compareNodes(path string, x, y *zkfiles.Node, wire bool) (diffs []string) {
 	}{
 		{"czxid", x.Czxid, y.Czxid}, {"mzxid", x.Mzxid, y.Mzxid}, {"pzxid", x.Pzxid, y.Pzxid},
 		{"ctime", x.Ctime, y.Ctime}, {"mtime", x.Mtime, y.Mtime},
-		{"version", int64(x.Version), int64(y.Version)}, {"children ever created", int64(x.Cversion),
-			int64(y.Cversion)},
+		{"version", int64(x.Version), int64(y.Version)}, {"children ever created", int64(x.Counter),
+			int64(y.Counter)},
 		{"ACL version", int64(x.Aversion), int64(y.Aversion)},
 	} {
 		if f.a == f.b {
@@ -163,16 +158,14 @@ func compareNodes(path string, x, y *zkfiles.Node, wire bool) (diffs []string) {
 	return diffs
 }
 
-func showKind(n *zkfiles.Node) string {
-	switch kind, ttl := n.Kind(); kind {
-	case zkfiles.Ephemeral:
-		return fmt.Sprintf("ephemeral of 0x%x", uint64(n.Owner))
-	case zkfiles.Container:
+func showKind(n *tree.Info) string {
+	switch n.Kind {
+	case tree.EphemeralNode:
+		return fmt.Sprintf("ephemeral of 0x%x", uint64(n.EphemeralOwner))
+	case tree.ContainerNode:
 		return "container"
-	case zkfiles.TTL:
-		return fmt.Sprintf("time to live %d ms", ttl)
-	case zkfiles.Unknown:
-		return fmt.Sprintf("unknown 0x%x", uint64(n.Owner))
+	case tree.TTLNode:
+		return fmt.Sprintf("time to live %d ms", n.TTL)
 	}
 	return "plain"
 }

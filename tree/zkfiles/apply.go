@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // GapError says that transactions are missing between two zxids.
@@ -103,24 +104,24 @@ func (t *Tree) create(x *Txn, o *Op) {
 	t.sub(name, parent)
 	cversion := o.Cversion
 	if cversion == -1 {
-		cversion = parent.Cversion + 1
+		cversion = parent.Counter + 1
 	}
-	if cversion > parent.Cversion {
-		parent.Cversion, parent.Pzxid = cversion, x.Zxid
+	if cversion > parent.Counter {
+		parent.Counter, parent.Pzxid = cversion, x.Zxid
 	}
 	t.add(name, parent)
 	if exists {
 		return
 	}
-	n := &Node{Data: o.Data, ACL: t.intern(o.ACL), Stat: Stat{Czxid: x.Zxid, Mzxid: x.Zxid, Pzxid: x.Zxid,
-		Ctime: x.Time, Mtime: x.Time}}
+	n := &tree.Info{Data: o.Data, ACL: t.intern(o.ACL), Stat: jute.Stat{Czxid: x.Zxid, Mzxid: x.Zxid,
+		Pzxid: x.Zxid, Ctime: x.Time, Mtime: x.Time}}
 	switch {
 	case o.Type == jute.OpCreateTTL:
-		n.Owner = OwnerOf(TTL, o.TTL)
+		n.Kind, n.TTL = tree.TTLNode, o.TTL
 	case o.Type == jute.OpCreateContainer:
-		n.Owner = OwnerOf(Container, 0)
+		n.Kind = tree.ContainerNode
 	case o.Ephemeral:
-		n.Owner = x.Session
+		n.Kind, n.EphemeralOwner = tree.EphemeralNode, x.Session
 	}
 	t.put(o.Path, n)
 	if p, ok := quotaOf(o.Path, statsName); ok {

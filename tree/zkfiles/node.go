@@ -5,42 +5,33 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
 )
 
-// Node is a node as ZooKeeper stores it. The number and names of its children
-// are not stored: they follow from the paths.
-type Node struct {
-	Data []byte // nil: null, which is not empty
-	ACL  []jute.ACL
-	Stat
-}
+// A file stores of a node's Stat what does not follow from its children and data. The cversion in it
+// counts creations of children alone: it is Info.Counter, not what clients see.
 
-// Stat is the part of a node's stat that is stored. Cversion counts creations
-// of children alone: it is the next sequence number, not what clients see.
-type Stat struct {
-	Czxid, Mzxid, Pzxid         int64
-	Ctime, Mtime                int64
-	Version, Cversion, Aversion int32
-	Owner                       int64 // encoded, see Kind
-}
-
-// statSize is the length of an encoded Stat.
+// statSize is the length of an encoded stat.
 const statSize = 60
 
-func (s *Stat) decode(b []byte) {
+// decodeStat reads the stat in b into i. It reports false for a mark in the place of an owner that no
+// ZooKeeper up to 3.9 writes.
+func decodeStat(b []byte, i *tree.Info) (known bool) {
 	d := jute.NewDecoder(b)
-	s.Czxid, s.Mzxid, s.Ctime, s.Mtime = d.Long(), d.Long(), d.Long(), d.Long()
-	s.Version, s.Cversion, s.Aversion = d.Int(), d.Int(), d.Int()
-	s.Owner, s.Pzxid = d.Long(), d.Long()
+	i.Czxid, i.Mzxid, i.Ctime, i.Mtime = d.Long(), d.Long(), d.Long(), d.Long()
+	i.Version, i.Counter, i.Aversion = d.Int(), d.Int(), d.Int()
+	known = SetOwner(i, d.Long())
+	i.Pzxid = d.Long()
+	return known
 }
 
-func (s *Stat) append(b []byte) []byte {
-	b = appendLongs(b, s.Czxid, s.Mzxid, s.Ctime, s.Mtime)
-	return appendLongs(s.appendVersions(b), s.Owner, s.Pzxid)
+func appendStat(b []byte, i *tree.Info) []byte {
+	b = appendLongs(b, i.Czxid, i.Mzxid, i.Ctime, i.Mtime)
+	return appendLongs(appendVersions(b, i), owner(i), i.Pzxid)
 }
 
-func (s *Stat) appendVersions(b []byte) []byte {
-	return jute.AppendInt(jute.AppendInt(jute.AppendInt(b, s.Version), s.Cversion), s.Aversion)
+func appendVersions(b []byte, i *tree.Info) []byte {
+	return jute.AppendInt(jute.AppendInt(jute.AppendInt(b, i.Version), i.Counter), i.Aversion)
 }
 
 func appendLongs(b []byte, list ...int64) []byte {
@@ -50,52 +41,43 @@ func appendLongs(b []byte, list ...int64) []byte {
 	return b
 }
 
-// NodeKind says what keeps a node alive.
-type NodeKind uint8
-
-// The kinds of nodes.
-const (
-	Plain     NodeKind = iota
-	Ephemeral          // until the session Owner ends
-	Container          // until it lost its last child
-	TTL                // until it was unused for its time to live
-	Unknown            // a mark that no ZooKeeper up to 3.9 writes
-)
-
-// Values of Owner for nodes that do not belong to a session. A ZooKeeper whose extended types are
-// off would take the mark of a TTL for the id of a session.
+// Owners of nodes that do not belong to a session. A ZooKeeper whose extended types are off would take
+// the mark of a TTL for the id of a session.
 const (
 	containerOwner = -1 << 63
 	extendedMask   = 0xff << 56
 	ttlFeature     = 0xffff << 40 // 0 in these bits: a time to live
 )
 
-// Kind returns the kind of the node, and its time to live in ms.
-func (s *Stat) Kind() (NodeKind, int64) {
-	owner := uint64(s.Owner)
+// SetOwner decodes the owner of a node, which says what keeps the node alive. It reports false for an
+// unknown mark.
+func SetOwner(i *tree.Info, stored int64) (known bool) {
+	owner := uint64(stored)
+	i.Kind, i.EphemeralOwner = tree.PlainNode, 0
 	switch {
 	case owner == 0:
-		return Plain, 0
-	case s.Owner == containerOwner:
-		return Container, 0
+	case stored == containerOwner:
+		i.Kind = tree.ContainerNode
 	case owner&extendedMask != extendedMask:
-		return Ephemeral, 0
+		i.Kind, i.EphemeralOwner = tree.EphemeralNode, stored
 	case owner&ttlFeature == 0 && owner<<24 != 0:
-		return TTL, int64(owner &^ extendedMask)
+		i.Kind, i.TTL = tree.TTLNode, int64(owner&^extendedMask)
+	default:
+		return false
 	}
-	return Unknown, 0
+	return true
 }
 
-// OwnerOf encodes a kind of node that does not belong to a session.
-func OwnerOf(kind NodeKind, ttl int64) int64 {
-	switch kind {
-	case Container:
+// owner encodes what SetOwner decodes.
+func owner(i *tree.Info) int64 {
+	switch i.Kind {
+	case tree.ContainerNode:
 		return containerOwner
-	case TTL:
+	case tree.TTLNode:
 		mask := uint64(extendedMask)
-		return int64(mask | uint64(ttl))
+		return int64(mask | uint64(i.TTL))
 	}
-	return 0
+	return i.EphemeralOwner
 }
 
 // digestVersion is the only way of computing digests that a release of ZooKeeper has had.
@@ -103,7 +85,7 @@ const digestVersion = 2
 
 // digest returns a node's part in the digest of the tree, which is the sum of all parts. The nodes
 // below /zookeeper have none, because quotas are counted in place.
-func digest(path string, n *Node) uint64 {
+func digest(path string, n *tree.Info) uint64 {
 	switch {
 	case path == "/":
 		path = ""
@@ -111,7 +93,7 @@ func digest(path string, n *Node) uint64 {
 		return 0
 	}
 	b := appendLongs(make([]byte, 0, statSize), n.Czxid, n.Mzxid, n.Pzxid, n.Ctime, n.Mtime)
-	b = appendLongs(n.appendVersions(b), n.Owner)
+	b = appendLongs(appendVersions(b, n), owner(n))
 	sum := crc32.Update(0, crc32.IEEETable, []byte(path))
 	sum = crc32.Update(sum, crc32.IEEETable, n.Data)
 	return uint64(crc32.Update(sum, crc32.IEEETable, b))

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // Digest is a checksum over a whole tree, as it was after one transaction.
@@ -78,7 +79,7 @@ const openACL = -1
 
 // Next returns the next node, parents before their children, the root with the path "/". At the
 // end, if every checksum was right, it returns io.EOF; the nodes count only then.
-func (r *SnapshotReader) Next() (path string, n *Node, err error) {
+func (r *SnapshotReader) Next() (path string, n *tree.Info, err error) {
 	at := r.s.off
 	b := r.s.bytes()
 	if r.s.err != nil {
@@ -95,12 +96,14 @@ func (r *SnapshotReader) Next() (path string, n *Node, err error) {
 		return "", nil, &FormatError{at, fmt.Errorf("%q where the root must come, or a second root", path)}
 	}
 	r.n++
-	n = &Node{Data: r.s.bytes()}
+	n = &tree.Info{Data: r.s.bytes()}
 	r.s.full(r.stat[:])
 	if r.s.err != nil {
 		return "", nil, r.s.err
 	}
-	n.Stat.decode(r.stat[8:])
+	if !decodeStat(r.stat[8:], n) {
+		return "", nil, &FormatError{at, fmt.Errorf("node %q has an owner of unknown kind", path)}
+	}
 	d := jute.NewDecoder(r.stat[:8])
 	n.ACL = jute.WorldAnyone
 	if id := d.Long(); id != openACL {

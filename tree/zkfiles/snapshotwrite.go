@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // SnapshotWriter writes a snapshot that ZooKeeper 3.4 to 3.9 start from.
@@ -64,7 +65,7 @@ func (w *SnapshotWriter) flush(least int) error {
 }
 
 // Node writes a node. The root comes first, parents before their children.
-func (w *SnapshotWriter) Node(path string, n *Node) error {
+func (w *SnapshotWriter) Node(path string, n *tree.Info) error {
 	if path == "/" {
 		path = ""
 	}
@@ -79,7 +80,7 @@ func (w *SnapshotWriter) Node(path string, n *Node) error {
 	w.buf = jute.AppendString(w.buf, path)
 	w.buf = jute.AppendBuffer(w.buf, n.Data)
 	w.buf = jute.AppendLong(w.buf, w.id)
-	w.buf = n.Stat.append(w.buf)
+	w.buf = appendStat(w.buf, n)
 	return w.flush(128 << 10)
 }
 

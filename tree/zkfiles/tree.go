@@ -9,14 +9,15 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // Tree is the data of a ZooKeeper: nodes and sessions. It begins as a snapshot, and Apply brings
 // it forward.
 type Tree struct {
-	Nodes    map[string]*Node // by path; the root is "/"
-	Sessions map[int64]int32  // timeouts in ms, by id
-	Zxid     int64            // of the newest transaction in it
+	Nodes    map[string]*tree.Info // by path; the root is "/"
+	Sessions map[int64]int32       // timeouts in ms, by id
+	Zxid     int64                 // of the newest transaction in it
 
 	acls       map[string][]jute.ACL
 	ephemerals map[int64]map[string]struct{}
@@ -38,7 +39,7 @@ func NewTree() *Tree {
 }
 
 func emptyTree() *Tree {
-	return &Tree{Nodes: map[string]*Node{}, Sessions: map[int64]int32{}, acls: map[string][]jute.ACL{},
+	return &Tree{Nodes: map[string]*tree.Info{}, Sessions: map[int64]int32{}, acls: map[string][]jute.ACL{},
 		ephemerals: map[int64]map[string]struct{}{}, quotas: map[string]struct{}{}, counted: map[string]struct{}{}}
 }
 
@@ -53,7 +54,7 @@ func (t *Tree) builtins() {
 	}{{"/", jute.WorldAnyone, 0}, {"/zookeeper", jute.WorldAnyone, 0}, {"/zookeeper/quota", jute.WorldAnyone, 0},
 		{"/zookeeper/config", read, -1}} {
 		if t.Nodes[n.path] == nil {
-			t.put(n.path, &Node{Data: []byte{}, ACL: t.intern(n.acl), Stat: Stat{Aversion: n.aversion}})
+			t.put(n.path, &tree.Info{Data: []byte{}, ACL: t.intern(n.acl), Stat: jute.Stat{Aversion: n.aversion}})
 		}
 	}
 }
@@ -87,7 +88,7 @@ func Load(r *SnapshotReader, zxid int64) (*Tree, error) {
 	return t, t.compare()
 }
 
-func (t *Tree) loadNode(path string, n *Node, at int64) error {
+func (t *Tree) loadNode(path string, n *tree.Info, at int64) error {
 	switch {
 	case path != "/" && (path[0] != '/' || strings.HasSuffix(path, "/")):
 		return &FormatError{at, fmt.Errorf("impossible path %q", path)}
@@ -95,9 +96,6 @@ func (t *Tree) loadNode(path string, n *Node, at int64) error {
 		return &FormatError{at, fmt.Errorf("node %q comes twice", path)}
 	case path != "/" && t.Nodes[Parent(path)] == nil:
 		return &FormatError{at, fmt.Errorf("node %q has no parent", path)}
-	}
-	if kind, _ := n.Kind(); kind == Unknown {
-		return &FormatError{at, fmt.Errorf("node %q has the unknown kind %#x", path, uint64(n.Owner))}
 	}
 	n.ACL = t.intern(n.ACL)
 	t.put(path, n)
@@ -139,29 +137,29 @@ func (t *Tree) intern(acl []jute.ACL) []jute.ACL {
 	return acl
 }
 
-func (t *Tree) put(path string, n *Node) {
+func (t *Tree) put(path string, n *tree.Info) {
 	t.Nodes[path] = n
 	t.add(path, n)
 	t.odd += odd(path)
-	if kind, _ := n.Kind(); kind == Ephemeral {
-		if t.ephemerals[n.Owner] == nil {
-			t.ephemerals[n.Owner] = map[string]struct{}{}
+	if id := n.EphemeralOwner; n.Kind == tree.EphemeralNode {
+		if t.ephemerals[id] == nil {
+			t.ephemerals[id] = map[string]struct{}{}
 		}
-		t.ephemerals[n.Owner][path] = struct{}{}
+		t.ephemerals[id][path] = struct{}{}
 	}
 	if p, ok := quotaOf(path, limitsName); ok {
 		t.quotas[p] = struct{}{}
 	}
 }
 
-func (t *Tree) drop(path string, n *Node) {
+func (t *Tree) drop(path string, n *tree.Info) {
 	delete(t.Nodes, path)
 	t.sub(path, n)
 	t.odd -= odd(path)
-	if kind, _ := n.Kind(); kind == Ephemeral {
-		delete(t.ephemerals[n.Owner], path)
-		if len(t.ephemerals[n.Owner]) == 0 {
-			delete(t.ephemerals, n.Owner)
+	if id := n.EphemeralOwner; n.Kind == tree.EphemeralNode {
+		delete(t.ephemerals[id], path)
+		if len(t.ephemerals[id]) == 0 {
+			delete(t.ephemerals, id)
 		}
 	}
 	if p, ok := quotaOf(path, limitsName); ok {
@@ -170,8 +168,8 @@ func (t *Tree) drop(path string, n *Node) {
 }
 
 // add and sub keep the digest; a node is taken out of it before it changes.
-func (t *Tree) add(path string, n *Node) { t.sum += digest(path, n) }
-func (t *Tree) sub(path string, n *Node) { t.sum -= digest(path, n) }
+func (t *Tree) add(path string, n *tree.Info) { t.sum += digest(path, n) }
+func (t *Tree) sub(path string, n *tree.Info) { t.sum -= digest(path, n) }
 
 // compare compares the digest with the one that is expected for this zxid.
 func (t *Tree) compare() error {

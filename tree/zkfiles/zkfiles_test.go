@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
 )
 
 var world = jute.WorldAnyone
@@ -275,7 +276,6 @@ func (g *generator) next() *Txn {
 	path := paths[g.rng.IntN(len(paths))]
 	n := g.tree.Nodes[path]
 	_, alive := g.tree.Sessions[x.Session]
-	kind, _ := n.Kind()
 	switch k := g.rng.IntN(20); {
 	case !alive:
 		x.Ops = []Op{{Type: OpCreateSession, Timeout: 1000}}
@@ -300,7 +300,7 @@ func (g *generator) next() *Txn {
 	case k < 11:
 		x.Ops = []Op{{Type: jute.OpSetACL, Path: path, ACL: []jute.ACL{{Perms: int32(k), ID: world[0].ID}},
 			Version: n.Aversion + 1}}
-	case kind == Ephemeral:
+	case n.Kind == tree.EphemeralNode:
 		x.Ops = []Op{{Type: jute.OpError, Err: -108}}
 	default:
 		child := path + "/" + string(rune('a'+g.rng.IntN(6)))
@@ -311,7 +311,7 @@ func (g *generator) next() *Txn {
 			x.Ops = []Op{{Type: jute.OpError, Err: -110}}
 			break
 		}
-		op := Op{Type: jute.OpCreate, Path: child, Data: []byte("d"), ACL: world, Cversion: n.Cversion + 1,
+		op := Op{Type: jute.OpCreate, Path: child, Data: []byte("d"), ACL: world, Cversion: n.Counter + 1,
 			Ephemeral: k == 12}
 		x.Ops = []Op{op}
 		if k > 17 { // made and deleted, with one zxid
@@ -362,15 +362,18 @@ func TestPassword(t *testing.T) {
 func TestKinds(t *testing.T) {
 	for _, c := range []struct {
 		owner int64
-		kind  NodeKind
+		kind  tree.NodeKind
 		ttl   int64
-	}{{0, Plain, 0}, {0x100000000000001, Ephemeral, 0}, {-0x100000000000001 + 1<<56, Unknown, 0},
-		{OwnerOf(Container, 0), Container, 0},
-		{OwnerOf(TTL, 5), TTL, 5}, {OwnerOf(TTL, jute.MaxTTL), TTL, jute.MaxTTL}, {-0x7000000000000001, Ephemeral,
-			0}} {
-		s := Stat{Owner: c.owner}
-		if kind, ttl := s.Kind(); kind != c.kind || ttl != c.ttl {
-			t.Errorf("%#x: %v, %d", uint64(c.owner), kind, ttl)
+		known bool
+	}{{0, tree.PlainNode, 0, true}, {0x100000000000001, tree.EphemeralNode, 0, true},
+		{-0x100000000000001 + 1<<56, tree.PlainNode, 0, false},
+		{containerOwner, tree.ContainerNode, 0, true},
+		{-1<<56 | 5, tree.TTLNode, 5, true}, {-1<<56 | jute.MaxTTL, tree.TTLNode, jute.MaxTTL, true},
+		{-0x7000000000000001, tree.EphemeralNode, 0, true}} {
+		i := tree.Info{Stat: jute.Stat{EphemeralOwner: 7}}
+		known := SetOwner(&i, c.owner)
+		if known != c.known || i.Kind != c.kind || i.TTL != c.ttl || known && owner(&i) != c.owner {
+			t.Errorf("%#x: %v, %+v", uint64(c.owner), known, i)
 		}
 	}
 }
