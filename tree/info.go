@@ -1,6 +1,10 @@
 package tree
 
-import "github.com/zlockd/zlockd/jute"
+import (
+	"cmp"
+
+	"github.com/zlockd/zlockd/jute"
+)
 
 // Info is everything that the tree knows of a node. Its slices belong to the tree and must not be
 // changed; they stay as they are when the node changes.
@@ -54,40 +58,19 @@ func (t *Tree) Children(path string) []string {
 
 // Walk calls fn for every node, parents before children, until it returns
 // false.
-func (t *Tree) Walk(fn func(path string, i Info) bool) { t.WalkUnder("/", fn) }
+func (t *Tree) Walk(fn func(path string, i Info) bool) { t.root.walk(nil, fn) }
 
-// WalkUnder is Walk for the node at root and everything below it.
-func (t *Tree) WalkUnder(root string, fn func(path string, i Info) bool) {
-	type frame struct {
-		node *node
-		next int
-		path int // length of the path of node
-	}
-	n := t.find(root)
-	if n == nil {
-		return
-	}
-	path := appendPath(nil, n)
-	if !fn(string(path), n.info()) {
-		return
-	}
-	if n.parent == nil {
-		path = path[:0]
-	}
-	stack := []frame{{n, 0, len(path)}}
-	for len(stack) > 0 {
-		f := &stack[len(stack)-1]
-		path = path[:f.path]
-		if f.next == f.node.children() {
-			stack = stack[:len(stack)-1]
-			continue
-		}
-		n := f.node.dir.nodes[f.next]
-		f.next++
+func (n *node) walk(path []byte, fn func(path string, i Info) bool) (more bool) {
+	if n.parent != nil {
 		path = append(append(path, '/'), n.name...)
-		if !fn(string(path), n.info()) {
-			return
-		}
-		stack = append(stack, frame{n, 0, len(path)})
 	}
+	if !fn(cmp.Or(string(path), "/"), n.info()) {
+		return false
+	}
+	for i := range n.children() {
+		if !n.dir.nodes[i].walk(path, fn) {
+			return false
+		}
+	}
+	return true
 }

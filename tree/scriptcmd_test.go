@@ -261,7 +261,11 @@ func (s *script) read(name string, a args) {
 			s.tree.EphemeralCount())
 		return
 	case "kinds":
-		s.tree.WalkUnder(p, func(path string, i tree.Info) bool {
+		s.tree.Walk(func(path string, i tree.Info) bool {
+			rest, under := strings.CutPrefix(path, strings.TrimSuffix(p, "/"))
+			if !under || rest != "" && rest[0] != '/' {
+				return true
+			}
 			fmt.Fprintf(&s.out, "%s %s owner=%d ttl=%d\n", path, []string{"plain", "ephemeral", "container",
 				"TTL"}[i.Kind], i.EphemeralOwner, i.TTL)
 			return true

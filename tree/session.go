@@ -3,6 +3,7 @@ package tree
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 )
 
@@ -55,28 +56,8 @@ func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, c
 // EphemeralCount returns how many ephemeral nodes there are.
 func (t *Tree) EphemeralCount() int { return t.owned }
 
-// Ephemerals goes through the sessions that own ephemeral nodes, and their
-// paths, in no particular order.
-func (t *Tree) Ephemerals() iter.Seq2[int64, []string] {
-	return func(yield func(int64, []string) bool) {
-		for session := range t.ephemerals {
-			if !yield(session, t.EphemeralsOf(session)) {
-				return
-			}
-		}
-	}
-}
-
-// EphemeralsOf returns the paths of a session's ephemeral nodes, sorted.
-func (t *Tree) EphemeralsOf(session int64) []string {
-	list := t.ephemerals[session].list()
-	paths := make([]string, len(list))
-	for i, n := range list {
-		paths[i] = pathOf(n)
-	}
-	slices.Sort(paths)
-	return paths
-}
+// Owners goes through the sessions that own ephemeral nodes, in no particular order.
+func (t *Tree) Owners() iter.Seq[int64] { return maps.Keys(t.ephemerals) }
 
 // EphemeralsIn returns how many ephemeral nodes a session has.
 func (t *Tree) EphemeralsIn(session int64) int { return len(t.ephemerals[session].list()) }

@@ -229,24 +229,6 @@ func (w *Watches[W]) Scan(from uint32, max int, f func(path string, conn W)) (ne
 	return 0
 }
 
-// PathsOf calls f for the paths conn has in the data registry.
-func (w *Watches[W]) PathsOf(conn W, f func(path string)) {
-	id, ok := w.byConn.m[conn]
-	if !ok {
-		return
-	}
-	head := w.conns.at(id).first
-	for r := head; r != 0; {
-		rec := w.records.at(r)
-		if rec.modes&dataRegistry != 0 {
-			f(w.paths.at(rec.path).path)
-		}
-		if r = rec.in[ofConn].next; r == head {
-			break
-		}
-	}
-}
-
 // chunkSize is how many items a slab gets and gives back at a time.
 const chunkSize = 256
 

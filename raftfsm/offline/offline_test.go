@@ -22,8 +22,10 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/vfs"
+	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
@@ -360,6 +362,29 @@ func TestRestoreBeginsANewCluster(t *testing.T) {
 			"byte %d changed: restored", at)
 		expect.Fails(t, expect.Err(os.Stat(dir)), "byte %d changed: something was made", at)
 	}
+}
+
+// The nodes that a restore leaves out are told in the order of their paths.
+func TestLeftNodesAreSorted(t *testing.T) {
+	var sessions []session.Session
+	paths := []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"}
+	var want []string
+	for i := range 20 {
+		sessions = append(sessions, session.Session{ID: int64(i + 1)})
+		want = append(want, fmt.Sprintf("/e%02d", i))
+	}
+	s := must.Get(state.Adopt("c", 1, sessions, func(yield func(string, *tree.Info) bool) {
+		for i, p := range append(paths, want...) {
+			info := &tree.Info{ACL: jute.WorldAnyone}
+			if i >= len(paths) {
+				info.Kind, info.EphemeralOwner = tree.EphemeralNode, sessions[i-len(paths)].ID
+			}
+			if !yield(p, info) {
+				return
+			}
+		}
+	}))(t)
+	expect.List(t, refound(s, false, 1).Left, want, "left out")
 }
 
 // TestRecoverCanBeInterrupted stops at every step of the exchange; running it

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
@@ -72,9 +74,10 @@ func refound(s *state.State, keep bool, now int64) *Made {
 		m.Notes = append(m.Notes, note)
 	}
 	if !keep {
-		for _, paths := range s.Tree().Ephemerals() {
-			m.Left = append(m.Left, paths...)
+		for id := range s.Tree().Owners() {
+			m.Left = append(m.Left, s.Tree().SomeEphemeralsOf(id, math.MaxInt)...)
 		}
+		slices.Sort(m.Left)
 		s.EndSessions(now)
 	}
 	m.Zxid, m.Nodes, m.Sessions = s.Zxid(), s.Tree().Count(), s.Sessions().Len()

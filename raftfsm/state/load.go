@@ -222,7 +222,7 @@ func (s *State) complete(nodes *tree.Loader) (err error) {
 	info, _ := s.tree.Get(ConfigPath)
 	s.configured = len(info.Data) > 0
 	// An ephemeral without its session would never go away.
-	for id := range s.tree.Ephemerals() {
+	for id := range s.tree.Owners() {
 		if _, ok := s.sessions.Get(id); !ok {
 			return fmt.Errorf("node of session 0x%x, which does not exist", id)
 		}
