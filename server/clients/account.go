@@ -120,10 +120,7 @@ func (c *conn) afford(steps int64) bool {
 			return false
 		}
 		time.Sleep(min(throttlePoll, time.Millisecond+time.Duration(owed-burst)*burstTime/time.Duration(burst)))
-		c.lastHeard.Store(int64(c.srv.now())) // its next bytes wait for us
-		if !c.listed.Load() && !c.readOnly {
-			c.srv.heard.add(c)
-		}
+		c.alive(c.srv.now()) // its next bytes wait for us
 	}
 }
 

@@ -288,7 +288,12 @@ func (c *conn) received(n int) {
 	c.arrived = c.srv.now()
 	c.srv.metrics.BytesReceived.Add(int64(n))
 	c.bytesIn.Add(int64(n))
-	c.lastHeard.Store(int64(c.arrived))
+	c.alive(c.arrived)
+}
+
+// alive notes that the client was not silent at that time: bytes came, or the server had not read them.
+func (c *conn) alive(at time.Duration) {
+	c.lastHeard.Store(int64(at))
 	if !c.listed.Load() && !c.readOnly { // there is no leader to be told
 		c.srv.heard.add(c)
 	}

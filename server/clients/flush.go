@@ -200,9 +200,16 @@ func (c *conn) flush() {
 		o.mu.Unlock()
 		return
 	}
-	o.flushing = true
+	o.flushing, o.own = true, true
 	o.mu.Unlock()
 	c.write(true)
+}
+
+// unread reports whether the connection's goroutine waits for the flush under way, and so reads nothing.
+func (c *conn) unread() bool {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	return c.out.own || c.out.waiting
 }
 
 // sleep waits to be roused, with the outbox unlocked while it sleeps.
@@ -263,7 +270,7 @@ func (c *conn) write(mayBlock bool) bool {
 // flushed ends a flush. The outbox is locked, and unlocked on return.
 func (c *conn) flushed() {
 	o := &c.out
-	o.flushing = false
+	o.flushing, o.own = false, false
 	ending := o.state == outboxEnding
 	shut := o.shut // a late outcome may have touched it again
 	o.shut = ending
@@ -305,24 +312,35 @@ func (c *conn) writeNow() (err error) {
 const (
 	writePiece    = 64 << 10
 	writePieceTLS = 16 << 10
+
+	writeStep = time.Second // for a piece in clear text, of which any part may be written
 )
 
-// writeAll writes what is unsent, waiting for the client as long as it takes something.
+// writeAll writes what is unsent, waiting for the client as long as it takes something. While the server
+// reads nothing of a client, each piece that the client takes shows that it is alive.
 func (c *conn) writeAll() error {
 	defer c.nc.SetWriteDeadline(time.Time{})
-	piece := writePiece
+	piece, step := writePiece, writeStep
 	if c.secure {
-		piece = writePieceTLS
+		piece, step = writePieceTLS, stallTime
 	}
 	large := len(c.unsent) > flushSize
-	for len(c.unsent) > 0 {
-		c.nc.SetWriteDeadline(time.Now().Add(stallTime))
+	began := c.srv.now()
+	for last := began; len(c.unsent) > 0; {
+		c.nc.SetWriteDeadline(time.Now().Add(step))
 		n, err := c.nc.Write(c.unsent[:min(len(c.unsent), piece)])
 		c.unsent = c.unsent[n:]
+		now := c.srv.now()
 		if n > 0 && large {
 			c.srv.memory.written(c)
 		}
-		if err != nil && (n == 0 || c.secure || !errors.Is(err, os.ErrDeadlineExceeded)) {
+		if n > 0 {
+			last = now
+		}
+		if n > 0 && now-began >= writeStep && c.unread() { // there was no room until the client took something
+			c.alive(now)
+		}
+		if err != nil && (c.secure || now-last >= stallTime || !errors.Is(err, os.ErrDeadlineExceeded)) {
 			return err
 		}
 	}

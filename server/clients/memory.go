@@ -78,6 +78,7 @@ func (m *memory) wait(c *conn, part, n int) bool {
 		case <-poll.C:
 		case <-m.srv.ctx.Done():
 		}
+		c.alive(m.srv.now()) // its next bytes wait, too
 		if !c.isOpen() || m.srv.ctx.Err() != nil {
 			m.leave(w)
 			return false

@@ -78,6 +78,25 @@ func TestSmallFramesDoNotWaitForLargeOnes(t *testing.T) {
 	})
 }
 
+func TestClientThatWaitsForMemoryIsNotSilent(t *testing.T) {
+	virtual(t, Options{MaxBuffers: 1 << 20, MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
+		frame := wire.AppendRequest(nil, 7, jute.OpCreate, wire.Create("/big", make([]byte, 1_000_000),
+			jute.WorldAnyone, 0))
+		for range 15 {
+			c := ln.dial(t)
+			must.OK(t, c.Connect(wire.NewSession(40000)))
+			go c.WriteRaw(frame[:999_000]) // each holds up the others until the server closes it
+		}
+		synctest.Wait()
+		c := ln.dial(t)
+		must.OK(t, c.Connect(wire.NewSession(4000)))
+		start := time.Now()
+		must.OK(t, c.WriteRaw(frame))
+		wantKinds(t, c, 7)
+		expect.That(t, time.Since(start) > 6*time.Second, "it waited for only %v", time.Since(start))
+	})
+}
+
 func TestLongAnswersWaitForEachOther(t *testing.T) {
 	const bound = 1 << 20
 	virtual(t, Options{MaxBuffers: bound, MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {

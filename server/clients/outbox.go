@@ -53,6 +53,7 @@ type outbox struct {
 	why   endReason // once state is not open
 
 	flushing bool // a flush is under way; it goes on until buf is empty
+	own      bool // it is that of the connection's goroutine
 	shut     bool // everything is written, and the writing side closed
 	closing  bool // the client asked for the end of its session
 	touched  bool // waits for a flusher

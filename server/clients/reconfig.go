@@ -45,7 +45,14 @@ func (c *conn) reconfig(xid int32, body []byte) bool {
 	default:
 		r.May, r.Patience = c.mayReconfigure(), c.timeout/3
 		c.flush()
+		o := &c.out
+		o.mu.Lock()
+		o.push(pending{xid: xid, op: jute.OpReconfig}) // a client that waits for its answer is not silent
+		o.mu.Unlock()
 		code, known = c.srv.o.Reconfigure(r)
+		o.mu.Lock()
+		o.pop()
+		o.mu.Unlock()
 	}
 	if !known {
 		c.close(endUnknown)

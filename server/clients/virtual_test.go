@@ -201,6 +201,44 @@ func TestClientThatReadsSlowlyIsNotClosed(t *testing.T) {
 	})
 }
 
+// While the server writes to a slow client, it does not read the client's pings.
+func TestClientThatReadsSlowlyAndPingsIsNotSilent(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+		c := ln.dial(t)
+		must.OK(t, c.Connect(wire.NewSession(4000)))
+		create(t, c, "/a", strings.Repeat("x", 20_000), 0)
+		synctest.Wait() // the connection's goroutine writes the next answer
+		must.OK(t, c.SendXid(1, jute.OpGetData, wire.PathWatch("/a", false)))
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer c.Close()
+		wg.Go(func() {
+			for c.WriteRaw(wire.AppendRequest(nil, -2, jute.OpPing, nil)) == nil {
+				time.Sleep(time.Second)
+			}
+		})
+		var p [1000]byte
+		for n := 0; n < 20_000; n += must.Get(c.Read(p[:]))(t) {
+			time.Sleep(time.Second)
+		}
+		expect.Equal(t, len(r.srv.Observed.EndedSince(-1)), 0, "sessions ended")
+	})
+}
+
+func TestClientThatWaitsForAReconfigIsNotSilent(t *testing.T) {
+	slow := func(ReconfigRequest) (jute.ErrCode, bool) {
+		time.Sleep(20 * time.Second)
+		return jute.BadVersion, true
+	}
+	virtual(t, Options{Reconfigure: slow}, func(t *testing.T, r *rig, ln *pipeListener) {
+		c := ln.dial(t)
+		must.OK(t, c.Connect(wire.NewSession(4000)))
+		call(t, c, jute.BadVersion, jute.OpReconfig, wire.Body{}.Null().Null().Str("x").Long(-1))
+		alive(t, c)
+		expect.Equal(t, len(r.srv.Observed.EndedSince(-1)), 0, "sessions ended")
+	})
+}
+
 // While a write is stuck nothing more is read of its client. That is no reason
 // to take the client for dead, neither then nor afterwards.
 func TestClientWhoseWriteIsStuckIsNotSilent(t *testing.T) {
