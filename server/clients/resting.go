@@ -315,10 +315,11 @@ func (c *conn) pong(frame []byte) bool {
 	}
 	_, op, body := header(frame)
 	c.seen(1, op, body)
-	if c.reply(jute.XidPing, jute.OpPing, c.replica.Zxid(), jute.OK, nil) {
-		c.out.mu.Lock()
-		c.startFlush()
+	if !c.reply(jute.XidPing, jute.OpPing, c.replica.Zxid(), jute.OK, nil) {
+		return false
 	}
+	c.out.mu.Lock()
+	c.startFlush()
 	return true
 }
 

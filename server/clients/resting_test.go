@@ -119,6 +119,14 @@ func TestRestingConnectionsEnd(t *testing.T) {
 			expect.Equal(r.t, r.parked(), 1, "at rest during the visit")
 			r.srv.resting.release(s, nil, nil)
 		},
+		"its outbox is full": func(r *rig, c *wire.Conn) {
+			s := r.srv.connOf(c.Session.ID)
+			s.out.mu.Lock()
+			s.out.frames = r.srv.o.MaxOutboxFrames
+			s.out.mu.Unlock()
+			must.OK(r.t, c.WriteRaw(wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)))
+			must.OK(r.t, c.Closed()) // before its session expires
+		},
 		"impossible frame": func(r *rig, c *wire.Conn) {
 			must.OK(r.t, c.WriteRaw([]byte{255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}))
 		},
