@@ -91,9 +91,7 @@ func (u *catchUp) tell(e jute.EventType, path string) {
 		c.out.room(len(path) + 64)
 		c.out.buf = jute.AppendEventFrame(c.out.buf, -1, e, path)
 		c.out.frames++
-		if c.out.size() > flushSize {
-			c.hold(false)
-		}
+		c.grown(false)
 	}
 }
 

@@ -229,9 +229,16 @@ func (m *memory) drop(c *conn) {
 // holdStep is what an outbox grows by before srv.memory hears of it: many events are short.
 const holdStep = 16 << 10
 
+// grown is hold after frames were appended.
+func (c *conn) grown(others bool) {
+	if c.out.size() > flushSize {
+		c.hold(others)
+	}
+}
+
 // hold tells srv.memory how much the outbox holds, after it grew or shrank. If others fill an
-// outbox that is already large, or parked reads do, it dies when there is no room for more. The
-// outbox is locked.
+// outbox that is already large, or outcomes or parked reads do, it dies when there is no room for more.
+// The outbox is locked.
 func (c *conn) hold(others bool) {
 	o := &c.out
 	n := o.size() + o.writing + o.reserved

@@ -133,6 +133,29 @@ func TestLongAnswersWaitForEachOther(t *testing.T) {
 	})
 }
 
+func TestOutcomesForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
+	const bound = 1 << 20
+	virtual(t, Options{MaxBuffers: bound, MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
+		var p batch
+		for range 100 {
+			p.add(jute.OpSync, wire.Path("/"+strings.Repeat("x", 10_000)))
+		}
+		for range 10 {
+			c := ln.dial(t)
+			must.OK(t, c.Connect(wire.NewSession(40000)))
+			r.valve.close()
+			must.OK(t, c.WriteRaw(p.b))
+			synctest.Wait()
+			r.valve.open()
+			synctest.Wait()
+		}
+		used, _ := r.buffered()
+		expect.That(t, used <= bound+10*4*flushSize, "%d bytes of outcomes", used)
+		n := r.srv.counts.ends[endSlow].Load()
+		expect.That(t, n != 0, "nobody was closed")
+	})
+}
+
 func TestEventsForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 	const bound = 1 << 20
 	virtual(t, Options{MaxBuffers: bound, MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {

@@ -275,6 +275,7 @@ func (c *conn) done(p pending, out *state.Outcome) {
 			b = append(b, out.Reply...)
 		}
 		o.endReply(b, at, out.Code)
+		c.grown(true)
 		c.applied(p, out)
 		if p.op == jute.OpCloseSession {
 			o.end(endSession)

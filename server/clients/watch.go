@@ -125,9 +125,7 @@ func (t *watchTable) tellOne(c *conn) {
 	defer c.out.mu.Unlock()
 	if c.out.accepts(&t.srv.o) {
 		c.out.append(t.frame)
-		if c.out.size() > flushSize {
-			c.hold(true)
-		}
+		c.grown(true)
 	}
 	c.touch()
 }
