@@ -49,6 +49,7 @@ type conn struct {
 	secure bool
 
 	removed bool // under srv.mu
+	dropped bool // under srv.watches.mu: it may watch nothing more
 	phase   atomic.Int32
 
 	// Owned by the connection's goroutine. Small fields stand together: there may be a hundred

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // Reads behind writes of their connection do not hold up the requests behind them; each sees
@@ -136,6 +137,16 @@ func TestParkedReadsThatBecameLongAreBounded(t *testing.T) {
 	}
 	expect.That(t, answered < 24, "%d of 36 requests are answered", answered)
 	wantKinds(t, b, 1)
+}
+
+// The goroutine that applies the log may answer a parked read in the moment in which its connection ends.
+func TestConnectionThatHasEndedGetsNoWatch(t *testing.T) {
+	r := newRig(t, Options{})
+	c := r.client()
+	s := r.srv.connOf(c.Session.ID)
+	c.Close()
+	eventually(t, "it may watch no more", func() bool { return !r.srv.watches.add(s, "/a", tree.Data) })
+	expect.Equal(t, r.status().AllWatches, 0, "watches")
 }
 
 // Any pipeline of small requests is answered as one request at a time is.

@@ -46,6 +46,9 @@ func (t *watchTable) init(s *Server) {
 func (t *watchTable) add(c *conn, path string, kind tree.WatchKind) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if c.dropped {
+		return false // a parked read is answered while its connection ends
+	}
 	if !t.room(c, len(path)) {
 		c.kill(endWatches)
 		t.srv.flush.kick()
@@ -185,6 +188,7 @@ const fewIDs = 4
 // applies the log may be waiting for the lock.
 func (t *watchTable) drop(c *conn) {
 	t.mu.Lock()
+	c.dropped = true
 	_, bytes := t.table.Of(c)
 	more := t.table.Drop(c)
 	t.mu.Unlock()
