@@ -69,7 +69,6 @@ type conn struct {
 	in         *input           // nil while it rests
 	inHeld     int              // bytes of in that srv.memory counts
 	arrived    time.Duration    // when the newest bytes came
-	deadline   time.Duration    // the read deadline as it is set
 	frameStart time.Duration    // when the wait for the rest of a frame began; 0: not yet
 	exchange   sasl.Negotiation // the SASL negotiation under way, if any
 	frame      []byte           // the frame that run begins with
@@ -321,17 +320,18 @@ func (c *conn) grow() bool {
 	return true
 }
 
-// armDeadline sets how long the next bytes may take from now on: the server itself may have
-// caused the time since the last bytes. While no frame has begun that is the session's timeout
-// and a margin: a client that is silent for longer has lost the session or is about to.
-// armDeadline renews the deadline of an idle connection only when half of the margin is used up.
+// armDeadline sets how long the next bytes may take from now on: the server itself may have caused the
+// time since the last bytes. While no frame has begun there is no bound: the connection ends with its
+// session, which the leader ends if the client is silent. A read-only session has no leader.
 func (c *conn) armDeadline() {
 	now := c.srv.now()
 	if c.in.len() == 0 && !c.within {
-		if c.unfinished || c.deadline < now+c.timeout+c.margin()/2 {
-			c.unfinished = false
-			c.setDeadline(now + c.timeout + c.margin())
+		if c.readOnly {
+			c.setDeadline(c.srv.start.Add(now + c.timeout + c.margin()))
+		} else if c.unfinished {
+			c.setDeadline(time.Time{})
 		}
+		c.unfinished = false
 		return
 	}
 	c.unfinished = true
@@ -342,7 +342,7 @@ func (c *conn) armDeadline() {
 	if c.headerMissing() {
 		stall = min(stall, now+headerGrace)
 	}
-	c.setDeadline(stall)
+	c.setDeadline(c.srv.start.Add(stall))
 }
 
 // headerMissing reports whether an oversized frame has begun whose operation is not known yet.
@@ -354,18 +354,16 @@ func (c *conn) headerMissing() bool {
 	return wait
 }
 
-// margin is how much longer than its session's timeout an idle connection is
-// kept.
+// margin is how much longer than its session's timeout an idle connection may be there.
 func (c *conn) margin() time.Duration { return c.timeout/2 + time.Second }
 
 // setDeadline sets the read deadline, unless the connection is ending: its end has a deadline of
 // its own.
-func (c *conn) setDeadline(at time.Duration) {
+func (c *conn) setDeadline(at time.Time) {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	if c.out.state == outboxOpen {
-		c.deadline = at
-		c.nc.SetReadDeadline(c.srv.start.Add(at))
+		c.nc.SetReadDeadline(at)
 	}
 }
 

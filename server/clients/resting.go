@@ -2,10 +2,8 @@ package clients
 
 import (
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/zlockd/zlockd/jute"
 )
@@ -19,18 +17,18 @@ import (
 // pingSize is the length of a ping with its prefix.
 const pingSize = 4 + headerSize
 
-// mayRest reports whether the connection has nothing to do. TLS needs a large
-// stack for each byte.
+// mayRest reports whether the connection has nothing to do. TLS needs a large stack for each byte, and a
+// read-only session a deadline: no leader ends it.
 func (c *conn) mayRest() bool {
-	return c.idle && c.in.len() == 0 && c.inHeld == 0 && !c.secure
+	return c.idle && c.in.len() == 0 && c.inHeld == 0 && !c.secure && !c.readOnly
 }
 
 // lieDown lets the connection rest, without what it does not need. The caller owns it no longer. Most new
 // clients ask for something at once: until the first ping or request a goroutine costs less than to add
 // the connection to a poller.
 func (c *conn) lieDown() {
+	c.armDeadline() // that of a frame is over
 	c.in = nil
-	c.lastHeard.Store(int64(c.srv.now())) // the server itself may have caused the time since its last bytes
 	o := &c.out
 	o.mu.Lock()
 	if o.state == outboxOpen && !o.flushing && o.size() == 0 && o.pendingLen() == 0 {
@@ -41,7 +39,6 @@ func (c *conn) lieDown() {
 		return
 	}
 	c.settled = true
-	c.setDeadline(c.silentAt())
 	go c.rest()
 }
 
@@ -80,17 +77,9 @@ type resting struct {
 	poller poller
 
 	mu     sync.Mutex
-	slots  []restSlot
+	slots  []*conn // nil: free
 	free   []uint32
-	timer  *time.Timer   // of sweep
-	next   time.Duration // when the timer fires; 0: never
 	closed bool
-}
-
-// restSlot is the place of one resting connection.
-type restSlot struct {
-	c     *conn         // nil: free
-	check time.Duration // when sweep looks whether the client is still there
 }
 
 // poller tells which connections have something to read.
@@ -115,19 +104,6 @@ type arrival struct {
 	last bool // the connection's end is among it: no further arrival follows
 }
 
-const (
-	// sweepEvery is the shortest time between two looks for silent clients.
-	sweepEvery = time.Second
-	// sweepSlots is how many slots sweep looks at under one hold of the lock.
-	sweepSlots = 16 << 10
-)
-
-func (r *resting) init(s *Server) {
-	r.srv = s
-	r.timer = time.AfterFunc(time.Hour, r.sweep)
-	r.timer.Stop()
-}
-
 // use begins to wait for arrivals at p, which is nil if the system has nothing of the kind.
 func (r *resting) use(p poller) {
 	r.mu.Lock()
@@ -146,7 +122,6 @@ func (r *resting) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
-	r.timer.Stop()
 	if r.poller != nil {
 		r.poller.close()
 	}
@@ -162,7 +137,7 @@ func (r *resting) takes(c *conn) bool {
 
 // park lets c rest without a goroutine. If it reports true the caller owns c no longer.
 func (r *resting) park(c *conn) bool {
-	if !r.takes(c) || !c.dropDeadline() {
+	if !r.takes(c) {
 		return false
 	}
 	slot, ok := r.enter(c)
@@ -188,12 +163,10 @@ func (r *resting) enter(c *conn) (slot uint32, ok bool) {
 	if n := len(r.free); n > 0 {
 		slot, r.free = r.free[n-1], r.free[:n-1]
 	} else {
-		slot, r.slots = uint32(len(r.slots)), append(r.slots, restSlot{})
+		slot, r.slots = uint32(len(r.slots)), append(r.slots, nil)
 	}
-	at := c.silentAt()
-	r.slots[slot] = restSlot{c, at}
+	r.slots[slot] = c
 	c.slot, c.rests = slot, true
-	r.wakeAt(at)
 	return slot, true
 }
 
@@ -201,10 +174,10 @@ func (r *resting) enter(c *conn) (slot uint32, ok bool) {
 func (r *resting) begin(slot uint32) *conn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if int(slot) >= len(r.slots) || r.slots[slot].c == nil {
+	if int(slot) >= len(r.slots) || r.slots[slot] == nil {
 		return nil
 	}
-	c := r.slots[slot].c
+	c := r.slots[slot]
 	c.visited = true
 	return c
 }
@@ -224,11 +197,17 @@ func (r *resting) take(c *conn) bool {
 	return true
 }
 
+// fewSlots is how many slots stay while no connection rests.
+const fewSlots = 16 << 10
+
 // leave frees c's slot. r.mu is locked.
 func (r *resting) leave(c *conn) {
-	r.slots[c.slot].c = nil
+	r.slots[c.slot] = nil
 	r.free = append(r.free, c.slot)
 	c.rests, c.visited, c.wanted = false, false, false
+	if len(r.free) == len(r.slots) && len(r.slots) > fewSlots {
+		r.slots, r.free = nil, nil
+	}
 }
 
 // wake wakes c, which ends, if it rests.
@@ -310,7 +289,7 @@ func isPing(b []byte) bool {
 
 // pong answers a ping if that can be done at once.
 func (c *conn) pong(frame []byte) bool {
-	if !c.admitted() || !c.readOnly && !c.replica.PingOK(c.timeout) {
+	if !c.admitted() || !c.replica.PingOK(c.timeout) {
 		return false
 	}
 	_, op, body := header(frame)
@@ -320,63 +299,5 @@ func (c *conn) pong(frame []byte) bool {
 	}
 	c.out.mu.Lock()
 	c.startFlush()
-	return true
-}
-
-// silentAt is when a client that sends nothing more has been silent for too long.
-func (c *conn) silentAt() time.Duration {
-	return time.Duration(c.lastHeard.Load()) + c.timeout + c.margin()
-}
-
-// wakeAt sees that sweep runs at that time at the latest. r.mu is locked.
-func (r *resting) wakeAt(at time.Duration) {
-	if now := r.srv.now(); !r.closed && (r.next == 0 || at < r.next) {
-		r.next = max(at, now+sweepEvery)
-		r.timer.Reset(r.next - now)
-	}
-}
-
-// sweep wakes the connections whose clients have been silent for too long.
-func (r *resting) sweep() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.next = 0
-	now := r.srv.now()
-	earliest := time.Duration(1<<63 - 1)
-	for at := 0; at < len(r.slots); at++ {
-		if at%sweepSlots == sweepSlots-1 {
-			r.mu.Unlock()
-			r.mu.Lock()
-		}
-		s := &r.slots[at]
-		if s.c == nil {
-			continue
-		}
-		if s.check <= now {
-			if s.check = s.c.silentAt(); s.check <= now && !s.c.visited {
-				c := s.c
-				r.leave(c)
-				go r.rise(c, nil, os.ErrDeadlineExceeded)
-				continue
-			}
-		}
-		earliest = min(earliest, s.check)
-	}
-	if len(r.free) < len(r.slots) {
-		r.wakeAt(earliest)
-	} else {
-		r.slots, r.free = nil, nil // none rests: many may have
-	}
-}
-
-// dropDeadline removes the read deadline, and reports false if the connection is ending.
-func (c *conn) dropDeadline() bool {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	if c.out.state != outboxOpen {
-		return false
-	}
-	c.deadline = 0
-	c.nc.SetReadDeadline(time.Time{})
 	return true
 }

@@ -98,14 +98,6 @@ func TestRestingConnectionsEnd(t *testing.T) {
 		},
 		"not serving":        func(r *rig, c *wire.Conn) { r.srv.Serving(false) },
 		"reset of the state": func(r *rig, c *wire.Conn) { r.srv.Reset() },
-		"silent": func(r *rig, c *wire.Conn) {
-			s := r.srv.connOf(c.Session.ID)
-			s.lastHeard.Store(-int64(time.Hour))
-			r.srv.resting.mu.Lock()
-			r.srv.resting.slots[s.slot].check = 0
-			r.srv.resting.mu.Unlock()
-			r.srv.resting.sweep()
-		},
 		"cut off from the leader": func(r *rig, c *wire.Conn) {
 			r.valve.setCut(true)
 			must.OK(r.t, c.WriteRaw(wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)))
@@ -135,7 +127,7 @@ func TestRestingConnectionsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Options{MinSessionTimeout: time.Second})
 			c := r.dial()
-			timeout := int32(40_000) // sweep does not find it in the time of this test
+			timeout := int32(40_000) // its session does not expire in the time of this test
 			if name == "cut off from the leader" {
 				timeout = 3000
 			}
@@ -150,26 +142,6 @@ func TestRestingConnectionsEnd(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The time in which a server does not read is no silence of the client, which rests after it.
-func TestRestAfterAStuckWriteIsNotSilence(t *testing.T) {
-	r := newRig(t, Options{})
-	c := r.client()
-	s := r.srv.connOf(c.Session.ID)
-	r.valve.close()
-	must.OK(t, c.WriteRaw(slices.Concat(wire.AppendRequest(nil, 1, jute.OpSync, wire.Path("/")),
-		wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil))))
-	eventually(t, "the write waits", func() bool { return r.valve.waiting() == 1 })
-	s.lastHeard.Store(-int64(time.Hour))
-	r.valve.open()
-	wantKinds(t, c, 1, int(jute.XidPing))
-	r.asleep(1)
-	r.srv.resting.mu.Lock()
-	r.srv.resting.slots[s.slot].check = 0
-	r.srv.resting.mu.Unlock()
-	r.srv.resting.sweep()
-	alive(t, c)
 }
 
 // Sessions whose connections rest end like others: the client is told by the end of the connection.

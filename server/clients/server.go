@@ -126,7 +126,7 @@ func New(o Options) (*Server, error) {
 	s.memory.init(s)
 	s.rounds.s = s
 	s.flush.start(&s.wg)
-	s.resting.init(s)
+	s.resting.srv = s
 	return s, nil
 }
 

@@ -2,6 +2,7 @@ package clients
 
 import (
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -119,6 +121,40 @@ func TestSilentClientLosesItsSessionAndItsConnection(t *testing.T) {
 		expect.That(t, d >= 6*time.Second && d <= 10*time.Second, "closed after %v", d)
 		ended := r.srv.Observed.EndedSince(-1)
 		expect.That(t, len(ended) == 1 && ended[0].Silent >= 6*time.Second, "ended %+v", ended)
+	})
+}
+
+// The leader may give a session more time, as after its own stall: a connection does not end before.
+func TestConnectionLastsAsLongAsItsSession(t *testing.T) {
+	virtual(t, Options{}, func(t *testing.T, r *rig, ln *pipeListener) {
+		c := ln.dial(t)
+		must.OK(t, c.Connect(wire.NewSession(4000)))
+		for range 2 { // before and after it rests
+			for range 20 {
+				time.Sleep(time.Second)
+				r.srv.connOf(c.Session.ID).alive(r.srv.now())
+			}
+			alive(t, c)
+		}
+	})
+}
+
+// No leader ends a read-only session.
+func TestSilentReadOnlyConnectionIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+		ln := newPipeListener()
+		go s.Serve(ln)
+		s.UseMeanwhile(still{state.New("test")})
+		s.ReadOnly(true)
+		c := ln.dial(t)
+		hello := wire.NewSession(4000)
+		hello.ReadOnly = true
+		must.OK(t, c.Connect(hello))
+		time.Sleep(3 * time.Second)
+		alive(t, c)
+		expect.Equal(t, closedAfter(t, c), 7*time.Second, "closed after")
+		must.OK(t, s.Shutdown(t.Context()))
 	})
 }
 
