@@ -158,16 +158,17 @@ func (v *View) planBreak(ctx context.Context, a *action) (*step, error) {
 	}
 	target := q.Target(c.Node)
 	s := &step{does: "remove " + clip(target)}
-	holds := len(c.BlockedBy) == 0
-	if holds {
+	switch {
+	case holds(q, c):
 		s.hits = append(s.hits, v.hitOf(c, "loses the lock while it may still act: fence what it writes to"))
-	} else {
-		s.hits = append(s.hits, v.hitOf(c, "leaves the queue"))
-	}
-	for i := range q.Waiters {
-		if w := &q.Waiters[i]; holds && len(w.BlockedBy) == 1 && w.BlockedBy[0] == c.Node && len(s.hits) < 10 {
+		next := freed(q, c.Node)
+		for _, w := range next[:min(len(next), 9)] {
 			s.hits = append(s.hits, v.hitOf(w, "gets the lock"))
 		}
+	case c.Mode == recipe.Participant:
+		s.hits = append(s.hits, v.hitOf(c, "is a participant no longer"))
+	default:
+		s.hits = append(s.hits, v.hitOf(c, "leaves the queue"))
 	}
 	body := jute.AppendInt(jute.AppendString(nil, target), c.Version)
 	s.do = func(ctx context.Context) error { return v.write(ctx, q, c, jute.OpDelete, body) }

@@ -88,6 +88,10 @@ func (v *View) lookAfter(ctx context.Context, e *observe.EndedSession) {
 			fates = append(fates, f)
 		}
 	}
+	// The writer of a lock with a policy keeps its place in the queue while it holds.
+	fates = slices.DeleteFunc(fates, func(f answer.Fate) bool {
+		return !f.Held && slices.ContainsFunc(fates, func(o answer.Fate) bool { return o.Held && o.Path == f.Path })
+	})
 	v.logExpired(e, fates)
 	v.ended.remember(e.Session, e.Zxid, fates)
 }
@@ -187,17 +191,42 @@ func (v *View) fateAt(ctx context.Context, session int64, path, dir, node string
 		return answer.Fate{}, false
 	}
 	f := answer.Fate{Path: clip(q.Path), Node: clip(node), Kind: q.Kind, Maker: c.Maker.String(),
-		Held: len(c.BlockedBy) == 0}
+		Held: holds(&q, c)}
 	if !f.Held {
 		return f, true
 	}
-	for i := range q.Waiters {
-		w := &q.Waiters[i]
-		if len(w.BlockedBy) == 1 && w.BlockedBy[0] == node && len(f.Next) < someHolders {
-			f.Next = append(f.Next, answer.Successor{Session: w.Session.String(), Node: clip(w.Node)})
-		}
+	next := freed(&q, node)
+	for _, w := range next[:min(len(next), someHolders)] {
+		f.Next = append(f.Next, answer.Successor{Session: w.Session.String(), Node: clip(w.Node)})
 	}
 	return f, true
+}
+
+// holds reports whether a contender is among the holders. A waiter may have nothing left to wait for:
+// its client is about to see that.
+func holds(q *recipe.Queue, c *recipe.Entry) bool {
+	return slices.ContainsFunc(q.Holders, func(h recipe.Entry) bool { return h.Node == c.Node })
+}
+
+// freed returns the waiters that get the lock when the node of a holder goes: one, or several that may
+// hold it together. It is not known which of those gets it that only watch the node.
+func freed(q *recipe.Queue, node string) (list []*recipe.Entry) {
+	for i := range q.Waiters {
+		w := &q.Waiters[i]
+		if len(w.BlockedBy) == 1 && w.BlockedBy[0] == node || w.Any && slices.Contains(w.BlockedBy, node) {
+			list = append(list, w)
+		}
+	}
+	alone := func(w *recipe.Entry) bool { return w.Mode == recipe.Exclusive && !w.Watch }
+	first := slices.IndexFunc(list, alone)
+	shared := slices.DeleteFunc(slices.Clone(list), alone)
+	switch {
+	case first < 0, q.Policy == recipe.PolicyReader.String() && len(shared) > 0:
+		return shared
+	case first == 0, q.Policy == recipe.PolicyWriter.String():
+		return list[first : first+1]
+	}
+	return list[:first]
 }
 
 type endedList struct {

@@ -1,0 +1,93 @@
+package view
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// The dry run of a break and the fates of an ended session's locks name the clients that get the lock next,
+// and a contender that only waits is no holder.
+func TestClientsThatGetTheLockNext(t *testing.T) {
+	const policy = `{"zl":1,"layout":"rw1","policy":"%s"}`
+	// Each word is a contender with a session of its own; the first of them goes.
+	for _, c := range []struct{ kind, contenders, first, next, fate string }{
+		{"sem", "leases/_c_U-lease-0000000000 leases/_c_U-lease-0000000001 locks/_c_U-lock-0000000002 " +
+			"locks/_c_U-lock-0000000003", "loses", "2", "held"},
+		{"sem", "locks/_c_U-lock-0000000002 locks/_c_U-lock-0000000003", "leaves", "", "waited"},
+		{"plain", "lock-0000000000 lock-0000000001 lock-0000000002", "loses", "1", "held"},
+		{"plain", "write-0000000000 read-0000000001 read-0000000002 write-0000000003", "loses", "1 2", "held"},
+		{"plain", "U__party__", "is a participant", "", ""},
+		{"fair", "h-U-W+q-U-W-0000000000 q-U-W-0000000001 q-U-R-0000000002", "loses", "1", "held"},
+		{"fair", "h-U-W+q-U-W-0000000000 q-U-R-0000000001 q-U-R-0000000002 q-U-W-0000000003 q-U-R-0000000004",
+			"loses", "1 2", "held"},
+		{"reader", "h-U-W+q-U-W-0000000000 q-U-W-0000000001 q-U-R-0000000002 q-U-R-0000000003", "loses", "2 3", "held"},
+		{"reader", "h-U-W+q-U-W-0000000000 q-U-W-0000000001 q-U-W-0000000002", "loses", "1", "held"},
+		{"writer", "h-U-W+q-U-W-0000000000 q-U-R-0000000001 q-U-W-0000000002", "loses", "2", "held"},
+		{"fair", "q-U-W-0000000000 q-U-W-0000000001", "leaves", "", "waited"},
+	} {
+		l := newLone()
+		var sessions []session.Session
+		who := map[string]string{} // the place of a session
+		setup := l.client()
+		switch c.kind {
+		case "sem":
+			l.create(setup, "/l", `{"zl":1,"limit":2}`, 0)
+			l.create(setup, "/l/leases", "", 0)
+			l.create(setup, "/l/locks", "", 0)
+		case "plain":
+			l.create(setup, "/l", "", 0)
+		default:
+			l.create(setup, "/l", fmt.Sprintf(policy, c.kind), 0)
+		}
+		var mine []string
+		for i, nodes := range strings.Fields(c.contenders) {
+			s := l.client()
+			sessions = append(sessions, s)
+			who["0x"+strconv.FormatUint(uint64(s.ID), 16)] = strconv.Itoa(i)
+			for node := range strings.SplitSeq(nodes, "+") {
+				id := fmt.Sprintf("0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d%02d", i)
+				if strings.HasSuffix(node, "party__") {
+					id = strings.ReplaceAll(id, "-", "")
+				}
+				path := "/l/" + strings.ReplaceAll(node, "U", id)
+				l.create(s, path, "", jute.FlagEphemeral)
+				if i == 0 {
+					mine = append(mine, path)
+				}
+			}
+		}
+		v := &View{source: l}
+		is, _ := l.node(mine[0])
+		plan, err := v.planBreak(t.Context(), &action{Path: "/l", Node: strings.TrimPrefix(mine[0], "/l/"),
+			Token: strconv.FormatInt(is.Czxid, 10)})
+		must.OK(t, err)
+		expect.Has(t, plan.hits[0].What, c.first, "%s: the first", c.contenders)
+		var next []string
+		for _, h := range plan.hits[1:] {
+			expect.Equal(t, h.What, "gets the lock")
+			next = append(next, who[h.Session])
+		}
+		expect.Equal(t, strings.Join(next, " "), c.next, "break %s", c.contenders)
+
+		l.apply(state.Request{Op: jute.OpCloseSession, Session: sessions[0].ID, Gen: sessions[0].Gen})
+		v.lookAfter(t.Context(), &observe.EndedSession{Session: sessions[0].ID, Paths: mine, Cause: state.EndClosed})
+		var fate string
+		next = nil
+		for _, f := range v.ended.fates[sessions[0].ID] {
+			fate += map[bool]string{true: "held", false: "waited"}[f.Held]
+			for _, n := range f.Next {
+				next = append(next, who[n.Session])
+			}
+		}
+		expect.Equal(t, fate+strings.Join(next, " "), c.fate+c.next, "end of %s", c.contenders)
+	}
+}
