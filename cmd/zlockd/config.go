@@ -230,11 +230,12 @@ func (z *zoo) cluster() {
 }
 
 // withoutSecrets returns the text of a zoo.cfg for operators to see: without the values of
-// keys, commented out or not, whose names are those of secrets.
+// keys, commented out or not, whose names are those of secrets. The value of superUser may be a hash.
 func withoutSecrets(text string) string {
 	secret := func(s string) bool {
-		s = strings.ToLower(s)
-		return strings.Contains(s, "passw") || strings.Contains(s, "digest") || strings.Contains(s, "secret")
+		s = strings.TrimPrefix(strings.TrimLeft(strings.ToLower(s), "#! \t"), "zookeeper.")
+		return strings.Contains(s, "passw") || strings.Contains(s, "digest") || strings.Contains(s, "secret") ||
+			strings.HasPrefix(s, "superuser")
 	}
 	lines := strings.SplitAfter(text, "\n")
 	hide := false // the line continues a hidden one

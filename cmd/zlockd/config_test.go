@@ -281,10 +281,12 @@ func TestProperties(t *testing.T) {
 
 func TestSecretsOfTheFileAreNotKept(t *testing.T) {
 	const text = "a=1\nssl.keyStore.password=hunter2\nDigestAuthenticationProvider.superDigest : super:\\\n  " +
-		"hunter2\n# password=hunter2\nb=2\nmy.secret hunter2"
+		"hunter2\n# password=hunter2\nb=2\nmy.secret hunter2\nsuperUser=super:hunter2\n" +
+		"# zookeeper.superUser=super:hunter2\nX509AuthenticationProvider.superUser=CN=admin\n"
 	got := withoutSecrets(text)
 	expect.That(t, !strings.Contains(got, "hunter2"), "kept: %q", got)
-	for _, want := range []string{"a=1\n", "b=2\n", "ssl.keyStore.password=(not shown)\n"} {
+	for _, want := range []string{"a=1\n", "b=2\n", "ssl.keyStore.password=(not shown)\n",
+		"superUser=(not shown)\n", "CN=admin\n"} {
 		expect.Has(t, got, want, "lost %q", want)
 	}
 }
