@@ -29,7 +29,8 @@ func TestClientsThatGetTheLockNext(t *testing.T) {
 		{"fair", "h-U-W+q-U-W-0000000000 q-U-W-0000000001 q-U-R-0000000002", "loses", "1", "held"},
 		{"fair", "h-U-W+q-U-W-0000000000 q-U-R-0000000001 q-U-R-0000000002 q-U-W-0000000003 q-U-R-0000000004",
 			"loses", "1 2", "held"},
-		{"reader", "h-U-W+q-U-W-0000000000 q-U-W-0000000001 q-U-R-0000000002 q-U-R-0000000003", "loses", "2 3", "held"},
+		{"reader", "h-U-W+q-U-W-0000000000 q-U-W-0000000001 q-U-R-0000000002 q-U-R-0000000003", "loses", "2 3",
+			"held"},
 		{"reader", "h-U-W+q-U-W-0000000000 q-U-W-0000000001 q-U-W-0000000002", "loses", "1", "held"},
 		{"writer", "h-U-W+q-U-W-0000000000 q-U-R-0000000001 q-U-W-0000000002", "loses", "2", "held"},
 		{"fair", "q-U-W-0000000000 q-U-W-0000000001", "leaves", "", "waited"},
@@ -79,7 +80,8 @@ func TestClientsThatGetTheLockNext(t *testing.T) {
 		expect.Equal(t, strings.Join(next, " "), c.next, "break %s", c.contenders)
 
 		l.apply(state.Request{Op: jute.OpCloseSession, Session: sessions[0].ID, Gen: sessions[0].Gen})
-		v.lookAfter(t.Context(), &observe.EndedSession{Session: sessions[0].ID, Paths: mine, Cause: state.EndClosed})
+		v.lookAfter(t.Context(), &observe.EndedSession{Session: sessions[0].ID, Paths: mine,
+			Cause: state.EndClosed})
 		var fate string
 		next = nil
 		for _, f := range v.ended.fates[sessions[0].ID] {

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"slices"
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -37,16 +38,16 @@ func (v *View) waitGraph(ctx context.Context, q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if prefix == "" || prefix == "/" {
-		return v.graphAnswer(s.waitGraph(v)), nil
+	some, graph := s.locks, s.waitGraph
+	if prefix != "" && prefix != "/" {
+		some = slices.DeleteFunc(slices.Clone(some), func(q recipe.Queue) bool { return !below(q.Path, prefix) })
+		graph = func(v *View) *recipe.Graph { return v.confirmed(recipe.WaitGraph(some)) }
 	}
-	var some []recipe.Queue
-	for i := range s.locks {
-		if below(s.locks[i].Path, prefix) {
-			some = append(some, s.locks[i])
-		}
+	unseen := 0 // waiters that the scan has left out
+	for i := range some {
+		unseen += waiting(&some[i]) - len(some[i].Waiters)
 	}
-	return v.graphAnswer(v.confirmed(recipe.WaitGraph(some))), nil
+	return v.graphAnswer(graph(v), unseen), nil
 }
 
 // confirmed drops cycles that never were: a scan looks at one lock after another. A contender
@@ -95,12 +96,13 @@ func (v *View) confirmed(g *recipe.Graph) *recipe.Graph {
 	return g
 }
 
-func (v *View) graphAnswer(g *recipe.Graph) graphAnswer {
+// graphAnswer describes a graph, and counts the waits of contenders that it does not have.
+func (v *View) graphAnswer(g *recipe.Graph, unseen int) graphAnswer {
 	a := graphAnswer{V: Version, Suspected: []recipe.Cycle{}, Parties: []partyRow{}, Edges: []recipe.Edge{},
-		EdgeCount: len(g.Edges)}
+		EdgeCount: len(g.Edges) + unseen}
 	edges := g.Edges[:min(len(g.Edges), maxEdges)]
-	if len(edges) < len(g.Edges) {
-		a.Truncated = "too many: " + thousands(len(g.Edges)) + " waits, the first " + thousands(len(edges)) +
+	if len(edges) < a.EdgeCount {
+		a.Truncated = "too many: " + thousands(a.EdgeCount) + " waits, the first " + thousands(len(edges)) +
 			" shown"
 	}
 	ids := map[int64]bool{}

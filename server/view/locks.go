@@ -47,7 +47,7 @@ const (
 func row(q *recipe.Queue, who map[int64]session.Session) lockRow {
 	r := lockRow{Holders: []contenderRow{}, Lock: answer.Lock{
 		Lock: q.Lock, Href: href("/locks", q.Path), Recipe: q.Recipe(),
-		HolderCount: len(q.Holders), WaiterCount: len(q.Waiters), ParticipantCount: len(q.Participants),
+		HolderCount: len(q.Holders), WaiterCount: waiting(q), ParticipantCount: len(q.Participants),
 		OldestWait: q.OldestWait(), HeldSince: q.OldestHold(),
 	}}
 	r.Path, r.Policy = clip(q.Path), clip(q.Policy)
@@ -131,7 +131,7 @@ func (f *filter) held(c recipe.Entry) bool {
 
 var lockOrders = map[string]func(a, b *recipe.Queue) int{
 	"path":    nil, // as they are
-	"waiters": func(a, b *recipe.Queue) int { return cmp.Compare(len(b.Waiters), len(a.Waiters)) },
+	"waiters": func(a, b *recipe.Queue) int { return cmp.Compare(waiting(b), waiting(a)) },
 	"wait":    func(a, b *recipe.Queue) int { return compareSince(a.OldestWait(), b.OldestWait()) },
 	"hold":    func(a, b *recipe.Queue) int { return compareSince(a.OldestHold(), b.OldestHold()) },
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/test/expect"
 )
 
@@ -38,6 +40,11 @@ func TestListOfLocksThatIsNotWhole(t *testing.T) {
 			want = ""
 		}
 		expect.Equal(t, a.(lockList).Truncated, want)
+		l := newLone()
+		v.source = l
+		a, err = v.oneSession(t.Context(), &query{name: admin.Hex(l.client().ID)})
+		expect.OK(t, err)
+		expect.Equal(t, a.(answer.OneSession).Truncated != "", !whole, "the locks of a session")
 	}
 }
 

@@ -336,6 +336,23 @@ func TestPacketRates(t *testing.T) {
 	expect.Equal(t, fmt.Sprint(figure(&b, ""), figure(&b, "bytes"), figure(&b, "watches")), "1 2 3")
 }
 
+// A scan keeps the first of a crowd, but every answer counts all of them.
+func TestAnswersCountTheWholeCrowd(t *testing.T) {
+	crowd, few := queue("/app/crowd", "x", "y"), queue("/app/few", "x", "y", "z")
+	crowd.Total = 5000
+	v := &View{source: &told{}, o: Options{Now: time.Now}}
+	v.scans.newest = &scan{at: time.Now(), took: time.Hour, locks: []recipe.Queue{*few, *crowd}}
+	list := must.Get(v.listLocks(t.Context(), &query{values: url.Values{"sort": {"waiters"}}}))(t).(lockList)
+	expect.Equal(t, fmt.Sprint(list.Locks[0].Path, list.Locks[0].WaiterCount, list.Locks[1].WaiterCount),
+		"/app/crowd4999 2")
+	expect.Equal(t, must.Get(v.overview(t.Context(), &query{}))(t).(overviewAnswer).Waiters, 5001)
+	for prefix, want := range map[string]string{"": "5001 too many: 5,001 waits, the first 3 shown",
+		"/app/few": "2 ", "/app/crowd": "4999 too many: 4,999 waits, the first 1 shown"} {
+		g := must.Get(v.waitGraph(t.Context(), &query{values: url.Values{"prefix": {prefix}}}))(t).(graphAnswer)
+		expect.Equal(t, fmt.Sprint(g.EdgeCount, " ", g.Truncated), want, "waits below %q", prefix)
+	}
+}
+
 // TestMetricsOfACrowd: a scan keeps the first of a crowd, sometimes more and sometimes fewer, and all of them
 // wait. Of two scrapes the one with the older scan may come last.
 func TestMetricsOfACrowd(t *testing.T) {

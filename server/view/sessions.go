@@ -155,8 +155,11 @@ func (v *View) oneSession(ctx context.Context, q *query) (any, error) {
 		a.Holds = appendRoles(a.Holds, l, l.Holders, id)
 		a.WaitsFor = appendRoles(a.WaitsFor, l, l.Waiters, id)
 	}
-	if nodes > len(a.Paths) {
+	switch {
+	case nodes > len(a.Paths):
 		a.Truncated = "too many: " + thousands(nodes) + " ephemeral nodes, " + thousands(len(a.Paths)) + " shown"
+	case scan.truncated:
+		a.Truncated = "too many: " + thousands(scan.total) + " ephemeral nodes of all sessions; some locks are not shown"
 	}
 	return a, nil
 }

@@ -294,7 +294,7 @@ func (v *View) overview(ctx context.Context, q *query) (any, error) {
 			if len(q.Holders) > 0 {
 				a.Held++
 			}
-			a.Waiters += len(q.Waiters)
+			a.Waiters += waiting(q)
 		}
 		a.Suspected = len(scan.waitGraph(v).Cycles)
 	}

@@ -103,7 +103,8 @@ func (v *View) oneNode(ctx context.Context, q *query) (any, error) {
 	case wantData:
 		a.show(data)
 	}
-	return a, v.children(ctx, path, after, limit, &a)
+	err := v.children(ctx, path, after, limit, &a) // before a is copied into the answer
+	return a, err
 }
 
 // show adds data, as text if it is text.

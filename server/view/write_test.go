@@ -35,6 +35,9 @@ type lone struct {
 
 func newLone() *lone { return &lone{st: state.New("c"), errs: map[jute.OpCode]error{}} }
 
+func (*lone) Conns() []admin.Conn  { return nil }
+func (*lone) WatchCount(int64) int { return 0 }
+
 func (l *lone) Status(admin.Need) *admin.Status { return &admin.Status{} }
 
 func (l *lone) View(f func(*state.State)) bool {
