@@ -225,9 +225,14 @@ func (s *settings) checkTLS() {
 		s.fault(
 			"--tls-crl needs an authority, whose certificates it revokes: --tls-ca, --peer-tls-ca or --admin-tls-ca")
 	}
-	if s.X509Super != "" && s.clientTLS.CA == "" {
-		s.fault("--x509-super needs --tls-ca: no client could show a certificate")
+	if s.X509Super != "" && !s.asksCertificates() {
+		s.fault("--x509-super needs --tls-ca, and not ssl.clientAuth=none: no client could show a certificate")
 	}
+}
+
+// asksCertificates reports whether clients can show certificates.
+func (s *settings) asksCertificates() bool {
+	return s.clientTLS.CA != "" && s.more.tlsClientAuth != "none"
 }
 
 func count(values ...string) (n int) {

@@ -95,8 +95,9 @@ func (s *settings) checkSASL() {
 			}
 		}
 	}
-	if slices.Equal(required, []string{"x509"}) && s.clientTLS.CA == "" {
-		s.fault("--require-auth x509 needs --tls-ca: no client could show a certificate")
+	if slices.Equal(required, []string{"x509"}) && !s.asksCertificates() {
+		s.fault("--require-auth x509 needs --tls-ca, and not ssl.clientAuth=none: no client could show a " +
+			"certificate")
 	}
 }
 

@@ -373,3 +373,21 @@ func TestSubjectOfACertificateIsTheSuperUser(t *testing.T) {
 		expect.Equal(t, err == nil, name == "admin", "%s reads a node of a third user: %v", name, err)
 	}
 }
+
+// A zoo.cfg that asks no client for a certificate knows no client by one: what needs certificates is refused.
+func TestCertificatesThatNoClientShows(t *testing.T) {
+	dir := t.TempDir()
+	ca := newAuthority(t, dir)
+	ca.sign(t, "server", []string{"zlockd-1"})
+	for auth, ok := range map[string]bool{"none": false, "want": true, "need": true} {
+		for _, needs := range []string{"X509AuthenticationProvider.superUser=CN=admin",
+			"enforce.auth.enabled=true\nenforce.auth.schemes=x509"} {
+			_, err := load(t, dir, "secureClientPort=2281\ndataDir=$DIR/d\nssl.clientAuth="+auth+"\n"+needs,
+				"--tls-cert", ca.file("server.pem"), "--tls-key", ca.file("server.key"), "--tls-ca", ca.file("ca.pem"))
+			expect.Equal(t, err == nil, ok, "%s with ssl.clientAuth=%s: %v", needs, auth, err)
+			if !ok {
+				expect.Has(t, err.Error(), "not ssl.clientAuth=none")
+			}
+		}
+	}
+}
