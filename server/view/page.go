@@ -26,19 +26,28 @@ import (
 //go:embed page.html
 var pageText string
 
-// tab is a view of the page.
+// tab is a view of the page: the answer to a question, which names a node or session by the parameter of.
 type tab struct {
 	ID, Name string
+	answer   func(*View, context.Context, *query) (any, error)
+	of       string
 	Current  bool
 }
 
 var tabs = []tab{
-	{ID: "overview", Name: "Overview"}, {ID: "locks", Name: "Locks"}, {ID: "lock", Name: "One lock"},
-	{ID: "graph", Name: "Wait-for graph"},
-	{ID: "sessions", Name: "Sessions"}, {ID: "ended", Name: "Ended sessions"}, {ID: "tree", Name: "Tree"},
+	{ID: "overview", Name: "Overview", answer: (*View).top},
+	{ID: "locks", Name: "Locks", answer: (*View).listLocks},
+	{ID: "lock", Name: "One lock", answer: (*View).oneLock, of: "path"},
+	{ID: "graph", Name: "Wait-for graph", answer: (*View).waitGraph},
+	{ID: "sessions", Name: "Sessions", answer: (*View).listSessions},
+	{ID: "ended", Name: "Ended sessions", answer: (*View).listEnded},
+	{ID: "tree", Name: "Tree", answer: (*View).oneNode, of: "path"},
 }
 
-// pageData is what the page shows: the parts of its tab.
+// oneSession has no tab of its own: lists of sessions lead to it.
+var oneSession = tab{ID: "session", Name: "Sessions", answer: (*View).oneSession, of: "id"}
+
+// pageData is what the page shows: the overview, and the answer of its tab, nil if there is none.
 type pageData struct {
 	r       *http.Request
 	Tab     string
@@ -48,17 +57,8 @@ type pageData struct {
 	Problem string
 	Kinds   []recipe.Kind
 	Sorts   []string
-
 	O       overviewAnswer
-	Top     *answer.Top
-	L       *lockList
-	K       *lockAnswer
-	G       *graphAnswer
-	Picture *picture
-	S       *sessionList
-	One     *answer.OneSession
-	E       *endedList
-	T       *nodeAnswer
+	A       any
 }
 
 // Query returns a parameter of the page.
@@ -73,49 +73,18 @@ func (d *pageData) NextPage(offset int) string {
 
 // ask calls the function behind a JSON answer with the page's parameters. Fields that were left empty
 // do not count.
-func ask[T any](ctx context.Context, d *pageData, f answerer, name string) *T {
+func (d *pageData) ask(ctx context.Context, f answerer, name string) any {
 	values := d.r.URL.Query()
 	maps.DeleteFunc(values, func(_ string, v []string) bool { return v[0] == "" })
 	a, err := f(ctx, &query{name: name, values: values, ofPage: true})
-	if err != nil {
-		var p *admin.Refusal
-		if errors.As(err, &p) && p.Status == http.StatusServiceUnavailable && d.Problem != "" {
-			return nil
-		}
+	if err == nil {
+		return a
+	}
+	var p *admin.Refusal
+	if !errors.As(err, &p) || p.Status != http.StatusServiceUnavailable || d.Problem == "" {
 		d.Problem = err.Error()
-		return nil
 	}
-	t, _ := a.(T)
-	return &t
-}
-
-// fill gathers what the tab shows.
-func (v *View) fill(ctx context.Context, d *pageData) {
-	if o := ask[overviewAnswer](ctx, d, v.overview, ""); o != nil {
-		d.O = *o
-	}
-	switch d.Tab {
-	case "overview":
-		d.Top = ask[answer.Top](ctx, d, v.top, "")
-	case "locks":
-		d.L = ask[lockList](ctx, d, v.listLocks, "")
-	case "lock":
-		if path := d.r.URL.Query().Get("path"); path != "" {
-			d.K = ask[lockAnswer](ctx, d, v.oneLock, path)
-		}
-	case "graph":
-		if d.G = ask[graphAnswer](ctx, d, v.waitGraph, ""); d.G != nil {
-			d.Picture = draw(d.G)
-		}
-	case "sessions":
-		d.S = ask[sessionList](ctx, d, v.listSessions, "")
-	case "session":
-		d.One = ask[answer.OneSession](ctx, d, v.oneSession, d.r.URL.Query().Get("id"))
-	case "ended":
-		d.E = ask[endedList](ctx, d, v.listEnded, "")
-	case "tree":
-		d.T = ask[nodeAnswer](ctx, d, v.oneNode, d.r.URL.Query().Get("path"))
-	}
+	return nil
 }
 
 // servePage serves the page. Without its script it is plain tables; the script
@@ -125,24 +94,23 @@ func (v *View) servePage(w http.ResponseWriter, r *http.Request) {
 }
 
 func (v *View) writePage(ctx context.Context, w http.ResponseWriter, r *http.Request) {
-	d := &pageData{r: r, Tab: "overview", Token: v.token, Kinds: recipe.Kinds, Sorts: []string{
-		"path", "waiters", "wait", "hold"}}
-	asked := r.URL.Query().Get("tab")
-	for _, t := range tabs {
-		if t.ID == asked {
-			d.Tab = asked
+	d := &pageData{r: r, Token: v.token, Kinds: recipe.Kinds, Sorts: []string{"path", "waiters", "wait", "hold"}}
+	asked := r.URL.Query()
+	shown := tabs[0]
+	for _, t := range append(tabs[:len(tabs):len(tabs)], oneSession) {
+		if t.ID == asked.Get("tab") {
+			shown = t
 		}
 	}
-	if asked == "session" {
-		d.Tab = asked
-	}
+	d.Tab, d.Title = shown.ID, shown.Name
 	for _, t := range tabs {
-		if t.Current = t.ID == d.Tab || t.ID == "sessions" && d.Tab == "session"; t.Current {
-			d.Title = t.Name
-		}
+		t.Current = t.Name == shown.Name
 		d.Tabs = append(d.Tabs, t)
 	}
-	v.fill(ctx, d)
+	d.O, _ = d.ask(ctx, v.overview, "").(overviewAnswer)
+	if name := asked.Get(shown.of); shown.ID != "lock" || name != "" {
+		d.A = d.ask(ctx, func(ctx context.Context, q *query) (any, error) { return shown.answer(v, ctx, q) }, name)
+	}
 	var b bytes.Buffer
 	if err := rendered().Execute(&b, d); err != nil {
 		v.fail(w, err)
@@ -196,7 +164,10 @@ func pageFuncs() template.FuncMap {
 		},
 		"holder": holderOf,
 		"party":  func(p partyRow) string { return strings.TrimSpace(p.Label + " " + p.Reason) },
-		"row":    func(d *pageData, c contenderRow) rowOf { return rowOf{d.K.Path, d.O.CanAct, c.Askable(), c} },
+		"row": func(d *pageData, path string, c contenderRow) rowOf {
+			return rowOf{path, d.O.CanAct, c.Askable(), c}
+		},
+		"picture": draw,
 		"top": func(title, name string, rows []answer.Busy) topOf {
 			return topOf{title, name, rows[:min(len(rows), 10)]}
 		},

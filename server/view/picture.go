@@ -41,7 +41,7 @@ const (
 
 // draw lays the graph out in columns: a party that waits stands to the left of those it waits
 // for.
-func draw(g *graphAnswer) *picture {
+func draw(g graphAnswer) *picture {
 	if len(g.Edges) == 0 {
 		return nil
 	}

@@ -35,7 +35,7 @@ func TestLinesOfAPicture(t *testing.T) {
 		EdgeCount: 9, Suspected: []recipe.Cycle{{}},
 	}
 	g.Parties[1].Label, g.Parties[2].Label, g.Parties[2].Reason = "0x2", strings.Repeat("l", 25), "why"
-	p := draw(g)
+	p := draw(*g)
 	var got strings.Builder
 	for _, b := range p.Boxes {
 		fmt.Fprintf(&got, "%d,%d %d,%d,%d %s|%s|%s|%s\n", b.X, b.Y, b.TX, b.TY, b.SY, b.Label, b.Sub, b.Title, b.Class)
@@ -70,7 +70,7 @@ func TestPictureOfACrowd(t *testing.T) {
 	}
 	whole := &graphAnswer{Parties: g.Parties[:maxBoxes], Edges: g.Edges[:maxBoxes-1]}
 	for _, g := range []*graphAnswer{g, whole} {
-		p := draw(g)
+		p := draw(*g)
 		expect.That(t, len(p.Boxes) == maxBoxes && len(p.Lines) == maxBoxes-1, "%d boxes, %d lines", len(p.Boxes),
 			len(p.Lines))
 		expect.Equal(t, p.Boxes[0].X, 10, "the first waits for all")

@@ -323,7 +323,7 @@ func TestPictureOfWaits(t *testing.T) {
 		},
 		EdgeCount: 6, Suspected: []recipe.Cycle{{}},
 	}
-	p := draw(g)
+	p := draw(*g)
 	x := func(i int) int { return p.Boxes[i].X }
 	if len(p.Boxes) != 5 || len(p.Lines) != 5 || x(0) >= x(1) || x(1) >= x(2) || x(3) != x(4) ||
 		p.Boxes[3].Y == p.Boxes[4].Y {
@@ -349,7 +349,7 @@ func TestPictureOfWaits(t *testing.T) {
 		}
 	}
 	expect.That(t, p.Lines[3].Y != p.Lines[4].Y, "two labels stand at one place")
-	expect.That(t, draw(&graphAnswer{}) == nil, "nothing has a picture")
+	expect.That(t, draw(graphAnswer{}) == nil, "nothing has a picture")
 }
 
 func TestWaysUp(t *testing.T) {
