@@ -122,7 +122,7 @@ func (p *Program[C]) candidates(words []string) (list []Meaning, ok bool) {
 			}
 		})
 	case c == nil && len(before) == 0:
-		for _, c := range p.shown() {
+		for _, c := range p.Shown() {
 			if strings.HasPrefix(c.Name, last) {
 				list = append(list, Meaning{c.Name, c.Does})
 			}

@@ -314,30 +314,24 @@ func TestTextIsSafeForRoff(t *testing.T) {
 	expect.Equal(t, b.String(), ".PP\none\n.PP\n.nf\n  two\n.fi\n.PP\n.nf\nthree  3\n.fi\n")
 }
 
-// The tables of the documentation have a row for each command, exit code and flag; a bar stays within its cell.
-func TestMarkdown(t *testing.T) {
-	var out, complaints, table strings.Builder
+// Manual and documentation list each command that is not hidden, and each flag with its details and default.
+func TestListsOfCommandsAndFlags(t *testing.T) {
+	var out, complaints, list strings.Builder
 	p := small(&out, &complaints)
-	p.MarkdownCommands(&table)
-	p.MarkdownExits(&table)
-	p.MarkdownFlags(&table)
-	large(true).MarkdownFlags(&table)
-	expect.Equal(t, table.String(), `| command | what it does |
-|---|---|
-| `+"`go PLACE`"+` | go to a place |
-| `+"`completion bash\\|zsh\\|fish`"+` | write the completion script of a shell |
-| exit code | meaning |
-|---|---|
-| 0 | done |
-| 9 | failed |
-| flag | what it does |
-|---|---|
-| `+"`--quick`"+` | hurry. It tires. |
-| flag | what it does |
-|---|---|
-| `+"`-d, --dev`"+` | in memory |
-| `+"`-c, --config FILE`"+` | read FILE |
-| `+"`--form text\\|json`"+` | write text\|json (default text) |
-| `+"`--id N`"+` | number N |
+	for _, c := range p.Shown() {
+		fmt.Fprintln(&list, c.Name, c.Args, c.Does)
+	}
+	for _, fs := range []*pflag.FlagSet{p.flags(), large(true).flags()} {
+		for _, l := range p.FlagList(fs) {
+			fmt.Fprintf(&list, "%s: %s\n", l.Word, l.Means)
+		}
+	}
+	expect.Equal(t, list.String(), `go PLACE go to a place
+completion bash|zsh|fish write the completion script of a shell
+--quick: hurry. It tires.
+-d, --dev: in memory
+-c, --config FILE: read FILE
+--form text|json: write text|json (default text)
+--id N: number N
 `)
 }

@@ -24,7 +24,7 @@ func (p *Program[C]) Overview(w io.Writer) {
 		}
 	}
 	fmt.Fprintf(w, "\nCommands ('%s COMMAND --help' shows the options of one):\n", p.Name)
-	for _, c := range p.shown() {
+	for _, c := range p.Shown() {
 		fmt.Fprintf(w, "  %-13s %s\n", c.Name, c.Does)
 	}
 	fmt.Fprintf(w, "\n%s", p.Notes)

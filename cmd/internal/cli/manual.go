@@ -51,17 +51,17 @@ func (p *Program[C]) Manual(w io.Writer) {
 		m.Section("OPTIONS")
 		for _, g := range p.Groups() {
 			m.Heading(g.Title)
-			m.List(p.flagList(g.Flags))
+			m.List(p.FlagList(g.Flags))
 		}
 	}
 	m.Section("COMMANDS")
-	for _, c := range p.shown() {
+	for _, c := range p.Shown() {
 		m.Heading(strings.TrimSpace(p.Name + " " + c.Name + " " + c.Args))
 		m.Text(sentence(c.Does) + ".")
 		m.Text(c.Help)
 		if !c.ProgramFlags {
 			fs, _ := p.flagSet(c)
-			m.List(p.flagList(fs))
+			m.List(p.FlagList(fs))
 		}
 	}
 	if p.Examples != "" {
@@ -117,8 +117,8 @@ func (m Page) List(list []Meaning) {
 	}
 }
 
-// flagList returns flags with what they do, in detail.
-func (p *Program[C]) flagList(fs *pflag.FlagSet) (list []Meaning) {
+// FlagList returns flags with what they do, in detail.
+func (p *Program[C]) FlagList(fs *pflag.FlagSet) (list []Meaning) {
 	fs.VisitAll(func(f *pflag.Flag) {
 		name, does := FlagText(f)
 		if more := p.Details[f.Name]; more != "" {
@@ -157,30 +157,3 @@ func escape(text string) string {
 	}
 	return b.String()
 }
-
-// MarkdownCommands writes the table of the commands for the documentation.
-func (p *Program[C]) MarkdownCommands(w io.Writer) {
-	fmt.Fprint(w, "| command | what it does |\n|---|---|\n")
-	for _, c := range p.shown() {
-		fmt.Fprintf(w, "| `%s` | %s |\n", cell(strings.TrimSpace(c.Name+" "+c.Args)), cell(c.Does))
-	}
-}
-
-// MarkdownExits writes the table of the exit codes.
-func (p *Program[C]) MarkdownExits(w io.Writer) {
-	fmt.Fprint(w, "| exit code | meaning |\n|---|---|\n")
-	for _, e := range p.Exits {
-		fmt.Fprintf(w, "| %s | %s |\n", e.Word, cell(e.Means))
-	}
-}
-
-// MarkdownFlags writes the table of the program's own flags.
-func (p *Program[C]) MarkdownFlags(w io.Writer) {
-	fmt.Fprint(w, "| flag | what it does |\n|---|---|\n")
-	for _, l := range p.flagList(p.flags()) {
-		fmt.Fprintf(w, "| `%s` | %s |\n", cell(l.Word), cell(l.Means))
-	}
-}
-
-// cell keeps text within a cell of a table.
-func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -1,6 +1,6 @@
 // Package cli is the command line of zlockd and zlock. A [Program] is one table of commands and
-// flags. From it come parsing, help, messages about mistakes, suggestions, completion, the manual
-// pages and the tables of the documentation.
+// flags. From it come parsing, help, messages about mistakes, suggestions, completion and the manual
+// pages; tests hold the tables of the documentation to it.
 package cli
 
 import (
@@ -148,8 +148,8 @@ func (p *Program[C]) all() []*Command[C] {
 	return append(p.Commands[:len(p.Commands):len(p.Commands)], p.completionCommand(), p.manualCommand())
 }
 
-// shown returns the commands that the help lists.
-func (p *Program[C]) shown() (list []*Command[C]) {
+// Shown returns the commands that the help lists.
+func (p *Program[C]) Shown() (list []*Command[C]) {
 	for _, c := range p.all() {
 		if !c.Hidden {
 			list = append(list, c)
@@ -250,7 +250,7 @@ func (p *Program[C]) near(word string) string {
 		return near
 	}
 	var known []string
-	for _, c := range p.shown() {
+	for _, c := range p.Shown() {
 		known = append(known, c.Name)
 	}
 	return Nearest(word, known)
