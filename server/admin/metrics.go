@@ -179,6 +179,7 @@ func (n *Namespaces) Observe(path string, bytes int64) {
 }
 
 func (n *Namespaces) add(name string) *Recorder {
+	name = strings.ToValidUTF8(name, "\uFFFD") // as labels have it: two samples of one label are refused
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	old := map[string]*Recorder{}

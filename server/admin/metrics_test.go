@@ -117,6 +117,26 @@ func TestLongNamespacesAreCountedTogether(t *testing.T) {
 	}
 }
 
+// A client may name paths that are no text, and an embedding program show two certificates for one use: no
+// sample of a name that is taken withholds the others.
+func TestSamplesOfOneNameDoNotSpoilTheMetrics(t *testing.T) {
+	var m Metrics
+	s := Status{Now: at}
+	for _, path := range []string{"/\xff/x", "/\xfe/y", "/\xff\xfe", "/app\xff", "/app"} {
+		m.Writes.Observe(path, 1)
+	}
+	m.Fill(&s, NeedMetrics)
+	s.Measure("twice", "Twice.", 1)
+	s.Measure("twice", "Twice.", 2)
+	w := get(t, newAdmin(t, &fake{status: s}, "").Handler(), "/metrics")
+	expect.Equal(t, w.Code, 200)
+	for _, line := range []string{"write_per_namespace_count{key=\"\uFFFD\"} 3",
+		"write_per_namespace_count{key=\"app\uFFFD\"} 1", "write_per_namespace_count{key=\"app\"} 1",
+		"zlockd_twice 1"} {
+		expect.Has(t, w.Body.String(), "\n"+line+"\n")
+	}
+}
+
 func TestTheRootIsInNoNamespace(t *testing.T) {
 	var n Namespaces
 	n.Observe("/", 1)

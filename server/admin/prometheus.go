@@ -24,7 +24,8 @@ func (a *Admin) metricsHandler() http.Handler {
 	if !a.o.NoJVM {
 		registry.MustRegister(jvmCollector{})
 	}
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: heavyAtOnce})
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: heavyAtOnce,
+		ErrorHandling: promhttp.ContinueOnError})
 }
 
 // collector makes metrics of a Status. Each value has two names: that of ZooKeeper's own
