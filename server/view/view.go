@@ -68,6 +68,7 @@ type View struct {
 	meter  meter
 	reach  reach
 	began  time.Time
+	ctx    context.Context // ends with Close
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 }
@@ -91,18 +92,18 @@ func New(o Options) *View {
 	var token [16]byte
 	rand.Read(token[:]) // never fails
 	v := &View{o: o, source: o.Source, token: hex.EncodeToString(token[:]), costly: make(chan struct{},
-		costlyAtOnce), reach: newReach(), began: o.Now()}
-	ctx, stop := context.WithCancel(context.Background())
-	v.stop = stop
-	v.wg.Go(func() { v.watchEnded(ctx) })
-	v.wg.Go(func() { v.sampleRates(ctx) })
-	v.wg.Go(func() { v.watchMembers(ctx) })
+		costlyAtOnce), began: o.Now()}
+	v.ctx, v.stop = context.WithCancel(context.Background())
+	v.wg.Go(func() { v.watchEnded(v.ctx) })
+	v.wg.Go(func() { v.sampleRates(v.ctx) })
 	return v
 }
 
 // Close ends the goroutines in the background.
 func (v *View) Close() {
+	v.reach.mu.Lock() // behind this no request asks other servers
 	v.stop()
+	v.reach.mu.Unlock()
 	v.wg.Wait()
 }
 
