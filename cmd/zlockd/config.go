@@ -176,6 +176,10 @@ func (z *zoo) adminTLS() {
 	default:
 		z.put("admin-tls-ca", ca)
 	}
+	if z.s.AdminClear && z.s.adminTLS.CA != "" {
+		z.s.note("", "admin.portUnification lets callers in that speak clear text, without a certificate of "+
+			"--admin-tls-ca: admin.forceHttps=true refuses them")
+	}
 }
 
 // cluster maps the server lines and the file myid.

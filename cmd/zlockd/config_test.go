@@ -177,6 +177,16 @@ func TestZooKeysAreMapped(t *testing.T) {
 		{"peer TLS", base + "server.1=a:1:1\nserver.2=b:1:1\nsslQuorum=true\nssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", []string{"--id", "1"}, func(s *settings) bool {
 			return strings.HasSuffix(s.peerTLS.Key, "server.pem") && strings.HasSuffix(s.peerTLS.CA, "ca.pem")
 		}},
+		{"admin port with certificates", base + "admin.forceHttps=true\nadmin.needClientAuth=true\n" +
+			"ssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", nil,
+			func(s *settings) bool { // a note says when the certificate ends
+				return len(s.notes) == 1 && s.adminTLS.CA != "" && !s.AdminClear
+			}},
+		{"certificates beside clear text", base + "admin.portUnification=true\nadmin.needClientAuth=true\n" +
+			"ssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", nil,
+			func(s *settings) bool {
+				return len(s.notes) == 2 && strings.Contains(s.notes[0].why, "without a certificate") && s.AdminClear
+			}},
 		{"stores replaced by flags", base + "secureClientPort=2281\nssl.keyStore.location=$DIR/store.jks",
 			[]string{"--tls-cert", "$DIR/server.pem", "--tls-key", "$DIR/server.pem"}, func(s *settings) bool {
 				return strings.HasSuffix(s.clientTLS.Cert, "server.pem")
