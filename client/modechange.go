@@ -208,7 +208,7 @@ func (l *Lease) upgrade(ctx context.Context, try bool) error {
 	}
 	h := l.h
 	h.mu.Lock()
-	wrong := h.mode != fence.Shared || len(h.leases) > 1
+	wrong := h.mode != fence.Shared || len(h.leases) > 1 || h.parts != nil
 	h.mu.Unlock()
 	why := ""
 	switch {

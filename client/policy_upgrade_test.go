@@ -136,3 +136,18 @@ func TestE44UpgraderThatDiesLeavesAStaleGate(t *testing.T) {
 		unlock(t, lock(t, m.Lock))
 	})
 }
+
+// The lease of a set stands for several locks: neither mode changes.
+func TestSetChangesNoMode(t *testing.T) {
+	c, d := dial(t), dir(t)
+	a, b := c.RWMutex(d+"/a", WithPolicy(PolicyFair)), c.RWMutex(d+"/b", WithPolicy(PolicyFair))
+	set := must.Get(c.AcquireAll(testCtx(t), a.Request(fence.Shared), b.Request(fence.Shared)))(t)
+	expect.Is(t, set.Upgrade(testCtx(t)), ErrUnsupported)
+	expect.Is(t, set.TryUpgrade(testCtx(t)), ErrUnsupported)
+	expect.OK(t, set.Check(testCtx(t)))
+	unlock(t, set)
+	set = must.Get(c.AcquireAll(testCtx(t), a.Request(fence.Exclusive), b.Request(fence.Exclusive)))(t)
+	expect.Is(t, set.Downgrade(testCtx(t)), ErrUnsupported)
+	expect.OK(t, set.Check(testCtx(t)))
+	unlock(t, set)
+}
