@@ -15,19 +15,20 @@ import (
 // breaker lets a waiter remove a holder whose recorded limit is over. It takes the server's time
 // from a write of the waiter itself.
 type breaker struct {
+	place string // the place in the queue that the holder keeps beside its node, if any
 	node  string
 	held  bool             // the node has the stamp of its grant
 	since int64            // server time in ms since which the node holds, as far as known
 	due   <-chan time.Time // fires when it is time to look again
 }
 
-// look removes the holder at path if its time is over. Otherwise it sets the timer for the moment
-// when it will be over.
-func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node) error {
+// look removes the node at path if it holds and its time is over. Otherwise it sets the timer for the
+// moment when it will be over.
+func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node, holds bool) error {
 	b.due = nil
 	o, ok := recipe.ParseOwner(n.Data)
 	limit, breakable := o.Limit()
-	if !ok || !breakable {
+	if !ok || !breakable || !holds && !o.Held {
 		return nil
 	}
 	now, err := w.write(ctx, func() {})
@@ -48,7 +49,12 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node) e
 		return nil
 	}
 	w.c.opt.log.Info("breaking a lock held too long", "path", w.a.path, "node", path, "limit", limit)
-	err = w.e.conn.Delete(ctx, path, n.Stat.Version)
+	if b.place != "" {
+		err = w.e.erase(ctx, b.place)
+	}
+	if err == nil {
+		err = w.e.conn.Delete(ctx, path, n.Stat.Version)
+	}
 	if err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || isAmbiguous(err) {
 		return nil // the watch tells, or the next look
 	}

@@ -272,3 +272,37 @@ func TestOpenBarrierIsBelievedAfterASync(t *testing.T) {
 	must.OK(t, c.Barrier(d).Wait(testCtx(t)))
 	must.That(t, syncs.Seen() > 0, "no sync before the answer that the barrier is open")
 }
+
+// A waiter breaks a holder that was a waiter itself when the wait for it began: in a queue, and with a
+// policy, where a writer keeps its place in the queue while it holds.
+func TestHolderThatHadToWaitIsBroken(t *testing.T) {
+	shared(t)
+	for _, test := range []struct {
+		name   string
+		opts   []Option
+		places int // nodes of one holder and one waiter
+	}{{"queue", nil, 2}, {"policy", []Option{WithPolicy(PolicyFair)}, 3}} {
+		t.Run(test.name, func(t *testing.T) {
+			o, d := observer(t), dir(t)
+			var locks [3]*RWMutex
+			for i := range locks {
+				locks[i] = dial(t).RWMutex(d, test.opts...)
+			}
+			first := lock(t, locks[0].Lock)
+			limit := Limit{Hold: 300 * time.Millisecond, Grace: -1, Break: true}
+			g := start(testCtx(t), locks[1].Lock, WithLimit(limit))
+			queued(t, o, d, test.places)
+			next := start(testCtx(t), locks[2].Lock, WithLimit(Limit{Hold: time.Minute, Break: true}))
+			queued(t, o, d, test.places+1)
+			unlock(t, first)
+			stuck := g.wait(t)
+			stuck.h.mu.Lock()
+			stuck.h.stopTimers()
+			stuck.h.mu.Unlock()
+			l := next.wait(t)
+			must.That(t, l.Token() > stuck.Token(), "token %d after %d", l.Token(), stuck.Token())
+			expect.Is(t, stuck.Unlock(testCtx(t)), ErrLost)
+			unlock(t, l)
+		})
+	}
+}

@@ -129,7 +129,7 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 			if !w.waited {
 				w.waited, w.late, w.begun, w.ahead = true, true, time.Now(), p.Ahead
 			}
-			holder := w.a.cfg.limit.Break && w.q.Holds(names.All(), p.Blocker)
+			holds := w.a.cfg.limit.Break && w.q.Holds(names.All(), p.Blocker)
 			final := w.q.EndIsFinal(p.Blocker) && !w.a.cfg.limit.Break && w.a.cfg.lockDelay == 0 && len(p.Others) == 0
 			short := names.Len() <= shortList && w.q.Kind != recipe.RoleRead && w.c.paces.short(w.a.dir, w.took)
 			if final && p.Ahead > 1 && short {
@@ -154,7 +154,7 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 			blocker := recipe.Join(w.a.dir, p.Blocker.Name)
 			names.Free() // and with it what the place says
 			names = nil
-			if _, err := w.await(ctx, blocker, p.Ahead, holder, wakers{}); err != nil {
+			if _, err := w.await(ctx, blocker, p.Ahead, holds, wakers{}); err != nil {
 				return nil, err
 			}
 		case !w.e.valid():
@@ -234,9 +234,9 @@ type wakers struct {
 
 // await waits until the node at path, the last of so many ahead, may be gone, and reports whether
 // its deletion is certain. A change of its data or of the connection only arms the watch again.
-// await may break a holder before that.
+// Before that, await may break a holder: a node that holds, or has the stamp of a later grant.
 func (w *waiter) await(
-	ctx context.Context, path string, ahead int, holder bool, also wakers,
+	ctx context.Context, path string, ahead int, holds bool, also wakers,
 ) (gone bool, err error) {
 	long := time.After(w.e.ownWatchIn(ahead))
 	for {
@@ -245,8 +245,8 @@ func (w *waiter) await(
 			return gone, err
 		}
 		safety := w.e.recheck(s.hidden)
-		if holder {
-			if err := w.brk.look(ctx, w, path, s.Node); err != nil {
+		if w.a.cfg.limit.Break {
+			if err := w.brk.look(ctx, w, path, s.Node, holds); err != nil {
 				return false, err
 			}
 		}

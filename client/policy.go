@@ -275,15 +275,25 @@ func (w *policyWaiter) untilOverdue() time.Duration {
 // awaitStep waits for what the decision names. Any wake leads to another look; an event alone
 // grants nothing.
 func (w *policyWaiter) awaitStep(ctx context.Context, step recipe.Step) error {
+	on, breaks := step.On, w.a.cfg.limit.Break
+	w.brk.place = ""
+	for _, n := range w.dir.nodes {
+		if breaks && n.ID == on.ID && n.Kind.Hold() && !on.Kind.Hold() {
+			w.brk.place = recipe.Join(w.a.dir, on.Name(true))
+			on = n
+		}
+	}
 	var also wakers
-	if step.Timer {
+	switch {
+	case breaks && !on.Kind.Hold(): // a writer's place stays when the writer begins to hold
+		also.timer = time.After(w.e.lookAgain(true))
+	case step.Timer:
 		also.timer = time.After(max(w.untilOverdue(), 0) + time.Millisecond)
 	}
 	if step.Data {
 		also.fired = firedOf(w.dir.watch)
 	}
-	holder := w.a.cfg.limit.Break && step.On.Kind.Hold()
-	_, err := w.await(ctx, recipe.Join(w.a.dir, step.On.Name(true)), 1, holder, also)
+	_, err := w.await(ctx, recipe.Join(w.a.dir, on.Name(true)), 1, on.Kind.Hold(), also)
 	return err
 }
 
