@@ -132,14 +132,14 @@ func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *Lease, er
 	if ctx.Err() != nil {
 		return nil, ctxErr(ctx)
 	}
+	if a.cfg.waitSet && a.cfg.wait == 0 {
+		a.try = true
+	}
 	if l, err := nested(ctx, c, a); l != nil || err != nil {
 		if err != nil && a.try {
 			err = fmt.Errorf("%w: %w", ErrNotAcquired, err)
 		}
 		return l, err
-	}
-	if a.cfg.waitSet && a.cfg.wait == 0 {
-		a.try = true
 	}
 	if a.cfg.wait > 0 {
 		late := fmt.Errorf("%w within %v", ErrNotAcquired, a.cfg.wait)

@@ -341,3 +341,31 @@ func TestCloseEndsLeasesBeforeItCleansUp(t *testing.T) {
 	cancel()
 	expect.Is(t, soon(t, "Close", closed), context.Canceled)
 }
+
+// A set may wait for the locks that have no limit of their own, whatever limit the others have.
+func TestSetWaitsForEachLockAsItSays(t *testing.T) {
+	c, d, o := dial(t), dir(t), observer(t)
+	a, b := c.Mutex(d+"/a"), c.Mutex(d+"/b")
+	held := lock(t, dial(t).Mutex(d+"/b").Lock)
+	g := start(testCtx(t), func(ctx context.Context, _ ...Option) (*Lease, error) {
+		return c.AcquireAll(ctx, a.Request(WithWait(0)), b.Request())
+	})
+	queued(t, o, d+"/b", 2)
+	other := expect.Err(c.AcquireAll(testCtx(t), c.Mutex(d+"/0").Request(), b.Request(WithWait(0))))
+	expect.Is(t, other, ErrNotAcquired)
+	unlock(t, held)
+	unlock(t, g.wait(t))
+}
+
+// A call that may not wait is told that it would have to, for its own context too.
+func TestSelfDeadlockOfACallThatMayNotWait(t *testing.T) {
+	c, d := dial(t), dir(t)
+	l := lock(t, c.Mutex(d).Lock)
+	for _, err := range []error{
+		expect.Err(c.Mutex(d).Lock(l.Context(), WithWait(0))), expect.Err(c.Mutex(d).TryLock(l.Context())),
+	} {
+		expect.Is(t, err, ErrNotAcquired)
+		expect.Is(t, err, ErrSelfDeadlock)
+	}
+	unlock(t, l)
+}

@@ -50,7 +50,7 @@ func (s *Semaphore) Request(n int, opts ...Option) Request {
 // of them. It takes the locks one after another in the order of their paths, whatever the order of
 // reqs. So sets never deadlock with each other, nor with clients that take single locks in the
 // order of the paths. A client that takes them in another order can still deadlock with others; see
-// [Inspector.WaitGraph].
+// [Inspector.WaitGraph]. If all locks have [WithWait], the longest wait limits the whole call.
 //
 // A set of one lock is that lock. A larger set has one lease, which is lost when one of its locks is
 // lost. Each lock has a token of its own, see [Lease.Sequencers]; [Lease.Token] is that of the first
@@ -73,6 +73,7 @@ func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lea
 	}
 	reqs = slices.Clone(reqs)
 	slices.SortFunc(reqs, func(a, b Request) int { return cmp.Compare(a.path, b.path) })
+	cfg := *reqs[0].cfg
 	for i, r := range reqs {
 		if r.c != c {
 			return nil, fmt.Errorf("%w: %s is a lock of another client", ErrInvalid, r.path)
@@ -89,10 +90,14 @@ func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lea
 		if err := c.named.check(ctx, r.path, r.mode); err != nil {
 			return nil, err
 		}
+		cfg.waitSet, cfg.wait = cfg.waitSet && r.cfg.waitSet, max(cfg.wait, r.cfg.wait)
+	}
+	if !cfg.waitSet {
+		cfg.wait = 0 // a lock of the set may be waited for without limit
 	}
 	first := reqs[0]
 	// Its parts make the nodes.
-	a := &attempt{path: first.path, dir: first.path, mode: first.mode, try: try, cfg: first.cfg, alone: true,
+	a := &attempt{path: first.path, dir: first.path, mode: first.mode, try: try, cfg: &cfg, alone: true,
 		dirs: []string{}}
 	return c.acquire(ctx, a, func(ctx context.Context, _ *epoch, a *attempt) (*hold, error) {
 		return takeEach(ctx, a, reqs)
