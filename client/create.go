@@ -102,25 +102,39 @@ type creation struct {
 func (e *epoch) ask(nodes []newNode) creation {
 	first, p := nodes[0], e.conn.Pipe()
 	r := creation{nodes: nodes, sent: e.c.opt.clock.Now()}
-	if len(nodes) == 1 && first.also == nil {
-		one := p.Create(first.Create)
-		r.done, r.wait = one.Done(), func(ctx context.Context) ([]zk.Result, error) {
-			m, err := one.Wait(ctx)
-			return []zk.Result{zk.Result(m)}, err
-		}
-	} else {
-		var ops []zk.Op
-		for _, n := range nodes {
-			ops = append(ops, n.Create)
-		}
-		all := p.Multi(append(ops, first.also...)...)
-		r.done, r.wait = all.Done(), all.Wait
+	ops := make([]zk.Op, len(nodes), len(nodes)+len(first.also))
+	for i, n := range nodes {
+		ops[i] = n.Create
 	}
+	r.done, r.wait = ask(p, append(ops, first.also...)...)
 	if first.list {
 		r.list = p.Names(first.dir())
 	}
 	p.Send()
 	return r
+}
+
+// ask adds a request for one operation to a flight, or for several as a transaction. The channel
+// closes when the outcome is known, as far as it will be.
+func ask(p *zk.Pipe, ops ...zk.Op) (<-chan struct{}, func(context.Context) ([]zk.Result, error)) {
+	if len(ops) == 1 {
+		switch op := ops[0].(type) {
+		case zk.Create:
+			r := p.Create(op)
+			return r.Done(), func(ctx context.Context) ([]zk.Result, error) {
+				made, err := r.Wait(ctx)
+				return []zk.Result{zk.Result(made)}, err
+			}
+		case zk.Delete:
+			r := p.Delete(op)
+			return r.Done(), func(ctx context.Context) ([]zk.Result, error) {
+				_, err := r.Wait(ctx)
+				return nil, err
+			}
+		}
+	}
+	r := p.Multi(ops...)
+	return r.Done(), r.Wait
 }
 
 // answer waits for the answer to the request.
@@ -333,13 +347,16 @@ func (c *Client) room(ctx context.Context, e *epoch, dirs ...string) error {
 }
 
 // leaveBehind runs f, which removes a node in each of dirs, in the background. Until f returns, the
-// nodes count as abandoned.
-func (c *Client) leaveBehind(dirs []string, f func(ctx context.Context)) {
+// nodes count as abandoned; then the channel closes.
+func (c *Client) leaveBehind(dirs []string, f func(ctx context.Context)) <-chan struct{} {
+	done := make(chan struct{})
 	c.crowd.abandon(dirs...)
 	c.detached(func(ctx context.Context) {
+		defer close(done)
 		f(ctx)
 		c.crowd.gone(dirs...)
 	})
+	return done
 }
 
 // Different kinds of locks on one path do not exclude each other by themselves: each looks only at

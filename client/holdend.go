@@ -172,96 +172,81 @@ func (h *hold) revoke(r recipe.Revocation) {
 // valid when its release began, so the work did not overlap with another holder's.
 func (h *hold) release(ctx context.Context) error {
 	h.e.remove(h)
-	rest := h.remove
-	if r := h.quick(); r != nil {
-		if h.cfg.earlyUnlock {
-			h.settleBehind(r)
-			return nil
-		}
+	var answered <-chan struct{}
+	answer := func(bg context.Context) error {
+		h.awaitChange(bg) // which nodes there are must be known
+		_, answer := h.giveBack()
+		return answer(bg)
+	}
+	if !h.changes() {
+		answered, answer = h.giveBack()
+	}
+	if answered != nil && !h.cfg.earlyUnlock {
 		select {
-		case <-r.Done():
-			if _, err := r.Wait(ctx); !isAmbiguous(err) {
-				return h.releaseErr(h.settleRelease(err))
+		case <-answered:
+			if err := answer(ctx); !isAmbiguous(err) {
+				return h.releaseErr(h.settle(err))
 			}
 		case <-ctx.Done():
 		}
-		rest = func(bg context.Context) error {
-			_, err := r.Wait(bg)
-			return err
-		}
 	}
-	res := make(chan error, 1)
-	h.c.detached(func(bg context.Context) {
-		err := h.settleRelease(rest(bg))
+	var err error
+	settled := h.c.leaveBehind(dirsOf(h.nodesNow()), func(bg context.Context) {
+		err = h.releaseErr(h.settle(answer(bg)))
 		h.leave()
-		res <- err
 	})
-	select {
-	case err := <-res:
-		return h.releaseErr(err)
-	case <-ctx.Done():
+	if answered != nil && h.cfg.earlyUnlock {
+		return nil
 	}
 	select {
-	case err := <-res:
-		return h.releaseErr(err)
-	default:
-		h.c.leaveBehind(dirsOf(h.nodesNow()), func(context.Context) { <-res }) //nolint:errcheck // not needed
+	case <-settled:
+		return err
+	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrReleasePending, ctxErr(ctx))
 	}
 }
 
-// quick begins the release of a simple hold: one node, on which nothing else depends. It sends the
-// request and passes the local turn on before the answer. It returns nil if the hold is not simple.
-func (h *hold) quick() *zk.Reply[struct{}] {
-	h.mu.Lock()
-	simple := len(h.nodes) == 1 && h.unmark == nil && h.changing == nil && h.parts == nil
-	node := h.nodes[0].path
-	h.mu.Unlock()
-	if !simple {
-		return nil
+// giveBack sends the request that removes all nodes, and takes back the mark of a lock delay, in one
+// step. It passes the local turn on before the answer. The channel tells that there is an answer; it
+// is nil for a set, whose locks are given back by answer.
+func (h *hold) giveBack() (answered <-chan struct{}, answer func(context.Context) error) {
+	defer h.endLife()
+	if h.parts != nil {
+		return nil, func(ctx context.Context) error { return unlockEach(ctx, h.parts) }
 	}
+	h.mu.Lock()
+	ops := append(deletes(h.nodes), h.unmark...)
+	h.mu.Unlock()
 	p := h.e.conn.Pipe()
-	r := p.Delete(zk.Delete{Path: node, Version: -1})
+	answered, wait := ask(p, ops...)
 	if h.cfg.earlyUnlock {
 		p.SendSoon()
 	} else {
 		p.Send()
 	}
 	h.leave()
-	h.endLife()
-	return r
+	return answered, func(ctx context.Context) error {
+		_, err := wait(ctx)
+		return err
+	}
 }
 
-// remove releases a hold of any kind: in one step it removes all nodes and takes back the mark of a
-// lock delay. It may repeat the step: if the nodes are gone then, the first time was enough.
-// ErrNoNode says that another client removed a node.
-func (h *hold) remove(ctx context.Context) error {
-	h.awaitChange(ctx) // which nodes there are must be known
-	h.endLife()
-	if h.parts != nil {
-		return unlockEach(ctx, h.parts)
-	}
-	h.mu.Lock()
-	nodes, ops := h.nodes, append(deletes(h.nodes), h.unmark...)
-	h.mu.Unlock()
-	tries := 0
-	err := again(ctx, func() error {
-		tries++
-		_, err := h.e.conn.Multi(ctx, ops...)
-		return err
-	})
+// settle makes sure that the nodes go, whatever became of the request.
+func (h *hold) settle(err error) error {
+	nodes := h.nodesNow()
+	refused, _ := errors.AsType[*zk.MultiError](err)
 	switch {
-	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoAuth):
-		// A node that is gone, or a mark that may not be written, must not keep the other nodes.
-		each := h.e.conn.Delete(ctx, nodes[0].path, -1)
-		h.c.reap(h.e, pathsOf(nodes[1:])...)
-		switch {
-		case tries > 1 && errors.Is(each, zk.ErrNoNode):
-			return nil
-		case len(ops) > len(nodes) && !errors.Is(err, zk.ErrNoNode):
-			return each // it is the mark that cannot be written
+	case err == nil, errors.Is(err, ErrSessionExpired), errors.Is(err, zk.ErrNoNode) && len(nodes) == 1:
+		return err
+	case isAmbiguous(err), errors.Is(err, ErrClosed), h.c.cleaning.Err() != nil,
+		refused != nil && refused.Index >= len(nodes): // it is the mark that cannot be written
+		<-h.discard(h.unmark)
+		if h.e.whyOver() == Expired {
+			return ErrSessionExpired
 		}
+		return nil
 	}
+	h.discard(h.unmark) // a node that is gone, or may not be removed, must not keep the others
 	return err
 }
 
@@ -279,32 +264,6 @@ func pathsOf(nodes []heldNode) []string {
 		paths[i] = n.path
 	}
 	return paths
-}
-
-// settleBehind follows up a release that was sent and has no waiting caller.
-func (h *hold) settleBehind(r *zk.Reply[struct{}]) {
-	h.c.leaveBehind(dirsOf(h.nodesNow()), func(bg context.Context) {
-		_, err := r.Wait(bg)
-		if err = h.settleRelease(err); err != nil {
-			h.c.opt.log.Debug("early unlock", "path", h.path, "err", err)
-		}
-	})
-}
-
-// settleRelease makes sure that the nodes go, whatever became of the request.
-func (h *hold) settleRelease(err error) error {
-	switch {
-	case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, ErrSessionExpired):
-		return err
-	case isAmbiguous(err), errors.Is(err, ErrClosed), h.c.cleaning.Err() != nil:
-		<-h.abandon()
-		if h.e.whyOver() == Expired {
-			return ErrSessionExpired
-		}
-		return nil
-	}
-	h.abandon()
-	return err
 }
 
 // releaseErr turns the error of a release into the one for the user.

@@ -488,3 +488,18 @@ func TestKazooDirectoriesStay(t *testing.T) {
 		}
 	}
 }
+
+// Permits of which another client has removed one all go, though the connection breaks.
+func TestUnlockRemovesTheOtherPermits(t *testing.T) {
+	shared(t)
+	c, p := proxied(t)
+	o, d := observer(t), dir(t)
+	l := must.Get(c.Semaphore(d, 3).Acquire(testCtx(t), 3))(t)
+	queued(t, o, d+"/locks", 0)
+	cut := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete, Under: d, Nth: 1,
+		Do: faultproxy.CutBefore})
+	must.OK(t, o.Delete(l.Nodes()[1], -1))
+	expect.Is(t, l.Unlock(testCtx(t)), ErrLost)
+	soon(t, "the cut", cut.Acted())
+	queued(t, o, d+"/leases", 0)
+}

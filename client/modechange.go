@@ -36,6 +36,13 @@ func (h *hold) endChange() {
 	h.changing = nil
 }
 
+// changes reports whether a change is under way.
+func (h *hold) changes() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.changing != nil
+}
+
 func (h *hold) awaitChange(ctx context.Context) {
 	h.mu.Lock()
 	ch := h.changing

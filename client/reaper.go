@@ -92,22 +92,18 @@ func (c *Client) reapLost(e *epoch, n newNode) {
 // reapFunc repeats f, which removes a node in each of dirs, until f succeeds, the server refuses,
 // or the session is over.
 func (c *Client) reapFunc(e *epoch, dirs []string, f func(ctx context.Context) error) <-chan struct{} {
-	done := make(chan struct{})
 	if e.ended() {
+		done := make(chan struct{})
 		close(done) // they went with the session
 		return done
 	}
-	c.crowd.abandon(dirs...)
 	c.tellReaper(c.reaper.left.add(len(dirs)))
-	c.detached(func(ctx context.Context) {
+	return c.leaveBehind(dirs, func(ctx context.Context) {
 		for n := 1; !c.reapOnce(ctx, e, f); n++ {
 			_ = e.rest(ctx, time.After(backoff(n, reapFirst, reapLast)))
 		}
-		c.crowd.gone(dirs...)
 		c.tellReaper(c.reaper.left.add(-len(dirs)))
-		close(done)
 	})
-	return done
 }
 
 // reapOnce calls f, unless the session or the client is over, and reports whether nothing is left to

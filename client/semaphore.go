@@ -112,7 +112,7 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 		}
 	}
 	head, cfg := *a, *a.cfg // of the lock at the head of the queue: only what describes its owner applies
-	cfg.lockDelay, cfg.limit = 0, Limit{}
+	cfg.lockDelay, cfg.limit, cfg.earlyUnlock = 0, Limit{}, true
 	head.leave, head.cfg = func() {}, &cfg
 	ih, err := s.d.q.run(ctx, e, &head)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 	h, err := s.take(ctx, a, ih, n)
 	// No caller knows of the lock at the head. The client's next request, a try above all, must not find
 	// it.
-	ih.settleBehind(ih.quick())
+	_ = ih.release(ctx)
 	if err == nil {
 		a.leave() // the local queue is for the head of the other one
 	}
