@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/fence"
 )
 
 func electCommand() *command {
@@ -45,7 +46,7 @@ type electFlags struct {
 }
 
 func (c *call) elect(f *electFlags, run *runFlags, conn *connectFlags) error {
-	j, err := c.begin(run, conn, f.killAfter, false)
+	j, err := c.begin(run, conn, f.killAfter, false, fence.Exclusive)
 	if err != nil {
 		return err
 	}

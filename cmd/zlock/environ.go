@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 
 	"github.com/zlockd/zlockd/client"
@@ -18,51 +17,10 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
-// environ returns COMMAND's environment: zlock's own and the description of the locks.
-func environ(base []string, servers, chroot, task string, locks []fence.Sequencer,
-	getenv func(string) string) []string {
-	var ours []string // with "="
-	set := func(name, value string) { ours = append(ours, name+"="+value) }
-	put := func(suffix string, h fence.Sequencer) {
-		set("ZLOCK_PATH"+suffix, h.Path)
-		set("ZLOCK_TOKEN"+suffix, h.Token.String())
-		set("ZLOCK_SEQUENCER"+suffix, h.String())
-		set("ZLOCK_NODE"+suffix, h.NodePath())
-	}
-	set("ZLOCK_HELD", "1")
-	set("ZLOCK_SERVERS", servers)
-	set("ZLOCK_CHROOT", chroot)
-	set("ZLOCK_MODE", locks[0].Mode.String())
-	put("", locks[0])
-	if len(locks) > 1 {
-		for i, h := range locks {
-			put(fmt.Sprintf("_%d", i+1), h)
-		}
-	}
-	set("ZLOCK_TASK", task)
-	set("ZLOCK_HOLDS", holds(getenv("ZLOCK_HOLDS"), chroot, locks))
-	// Only ZLOCK_HOLDS passes on the locks of an ancestor; its variables may have had numbers.
-	return append(slices.DeleteFunc(slices.Clone(base), func(kv string) bool {
-		return slices.ContainsFunc(ours, func(our string) bool {
-			return strings.HasPrefix(kv, our[:strings.IndexByte(our, '=')])
-		})
-	}), ours...)
-}
-
 // taskOf returns the task of this process: that of an ancestor that runs under a lock, so that
 // all of them are one party of a wait, or a new one.
 func taskOf(getenv func(string) string) string {
 	return cmp.Or(getenv("ZLOCK_TASK"), rand.Text())
-}
-
-// holds returns the value of ZLOCK_HOLDS: the locks that this process and its ancestors hold,
-// as CHROOT@SEQUENCER with the chroot escaped, separated by spaces.
-func holds(before, chroot string, locks []fence.Sequencer) string {
-	words := strings.Fields(before)
-	for _, h := range locks {
-		words = append(words, url.PathEscape(chroot)+"@"+h.String())
-	}
-	return strings.Join(words, " ")
 }
 
 // ancestorHolds looks a path up in ZLOCK_HOLDS.
@@ -86,9 +44,10 @@ func ancestorHolds(value, chroot, path string) (fence.Sequencer, bool) {
 
 // inherited reports which paths an ancestor of this process still holds, as the server
 // confirms: all (then COMMAND can run without locking) or none. Some is an error, and so is
-// all without --inherit: zlock would wait for itself.
+// all without --inherit: zlock would wait for itself. A lock held in another mode serves for mode
+// only if it is exclusive.
 func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, paths []string,
-	inherit bool) ([]fence.Sequencer, error) {
+	inherit bool, mode fence.Mode) ([]fence.Sequencer, error) {
 	ctx, cancel := answerWithin(ctx, answerTimeout)
 	defer cancel()
 	var found []fence.Sequencer
@@ -119,6 +78,12 @@ func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, 
 	case len(found) < len(paths):
 		return nil, cli.Exitf(exitFailed,
 			"some of the paths are held by an ancestor of this process and some are not")
+	}
+	for _, s := range found {
+		if s.Mode != mode && s.Mode != fence.Exclusive {
+			return nil, cli.Exitf(exitFailed, "%s is held by an ancestor of this process, but %s, not %s", s.Path,
+				s.Mode, mode)
+		}
 	}
 	return found, nil
 }

@@ -42,7 +42,7 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 		return err
 	}
 	defer c.disconnect(cl)
-	if _, err := c.inherited(ctx, cl, chroot, c.Args, false); err != nil {
+	if _, err := c.inherited(ctx, cl, chroot, c.Args, false, lock.mode()); err != nil {
 		return err
 	}
 	lease, err := lock.acquire(ctx, cl, taskOf(c.getenv), c.Args)

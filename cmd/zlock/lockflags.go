@@ -86,6 +86,17 @@ func (f *lockFlags) check() error {
 // isRevocable reports whether zlock heeds a request to give the lock back.
 func (f *lockFlags) isRevocable() bool { return f.fs.Changed("revocable") }
 
+// mode is the mode in which the locks are taken.
+func (f *lockFlags) mode() fence.Mode {
+	switch {
+	case f.semaphore > 0:
+		return fence.Permit
+	case f.shared:
+		return fence.Shared
+	}
+	return fence.Exclusive
+}
+
 // options turns the flags into options of the client.
 func (f *lockFlags) options() []client.Option {
 	// The lock must stay held until the child is gone, not only until the client thinks that it
@@ -181,10 +192,8 @@ func (f *lockFlags) take(ctx context.Context, c *client.Client, paths []string, 
 		switch {
 		case f.semaphore > 0:
 			reqs[i] = c.Semaphore(p, f.semaphore, opts...).Request(f.permits)
-		case f.shared:
-			reqs[i] = c.RWMutex(p, opts...).Request(fence.Shared)
-		case f.readwrite || f.policy != "" || f.layout == "host":
-			reqs[i] = c.RWMutex(p, opts...).Request(fence.Exclusive)
+		case f.shared || f.readwrite || f.policy != "" || f.layout == "host":
+			reqs[i] = c.RWMutex(p, opts...).Request(f.mode())
 		default:
 			reqs[i] = c.Mutex(p, opts...).Request()
 		}

@@ -6,8 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
@@ -133,7 +137,7 @@ func (c *call) run(lock *lockFlags, run *runFlags, conn *connectFlags) error {
 	if err := lock.check(); err != nil {
 		return err
 	}
-	j, err := c.begin(run, conn, lock.killAfter, lock.isRevocable())
+	j, err := c.begin(run, conn, lock.killAfter, lock.isRevocable(), lock.mode())
 	if err != nil {
 		return err
 	}
@@ -160,8 +164,8 @@ type job struct {
 // begin prepares to compete for the lock: it checks the options, starts a guard, and opens the
 // session. With --inherit, if an ancestor of this process holds the paths, it runs COMMAND in
 // place of zlock and does not return.
-func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration, revocable bool) (*job,
-	error) {
+func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration, revocable bool,
+	mode fence.Mode) (*job, error) {
 	j := &job{call: c, run: run, conn: conn, task: taskOf(c.getenv)}
 	var err error
 	if j.loss, err = run.loss(killAfter, revocable); err != nil {
@@ -189,7 +193,7 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 	}
 	// A waiter that is killed does not delay the others.
 	j.tellSession()
-	held, err := c.inherited(j.ctx, j.cl, j.chroot, c.Args, run.inherit)
+	held, err := c.inherited(j.ctx, j.cl, j.chroot, c.Args, run.inherit, mode)
 	if err == nil && held != nil {
 		err = run.ready("locked " + held[0].Token.String())
 	}
@@ -197,7 +201,7 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 		j.end()
 	}
 	if err == nil && held != nil {
-		err = syscall.Exec(j.exe.path, j.exe.argv, os.Environ())
+		err = syscall.Exec(j.exe.path, j.exe.argv, j.environ(held))
 		err = cli.Exitf(notStarted(err), "%s: %w", j.exe.path, err)
 	}
 	return j, err
@@ -284,12 +288,44 @@ func (j *job) under(lease *client.Lease, s *supervisor) (int, error) {
 	foreground := j.run.inForeground(j.app)
 	s.foreground, s.contained = foreground, j.run.contain
 	j.tellSession() // it may be another one since
-	env := environ(os.Environ(), j.servers, j.chroot, j.task, locks, j.getenv)
 	code, err := 0, j.run.ready("locked "+locks[0].Token.String())
 	if err != nil {
 		signal.Stop(sigs)
 	} else {
-		code, err = s.run(sigs, newLaunch(j.exe, env, foreground, j.run.contain, j.loss))
+		code, err = s.run(sigs, newLaunch(j.exe, j.environ(locks), foreground, j.run.contain, j.loss))
 	}
 	return s.release(code), err
+}
+
+// environ returns COMMAND's environment: zlock's own and the description of the locks.
+func (j *job) environ(locks []fence.Sequencer) []string {
+	var ours []string // with "="
+	set := func(name, value string) { ours = append(ours, name+"="+value) }
+	put := func(suffix string, h fence.Sequencer) {
+		set("ZLOCK_PATH"+suffix, h.Path)
+		set("ZLOCK_TOKEN"+suffix, h.Token.String())
+		set("ZLOCK_SEQUENCER"+suffix, h.String())
+		set("ZLOCK_NODE"+suffix, h.NodePath())
+	}
+	set("ZLOCK_HELD", "1")
+	set("ZLOCK_SERVERS", j.servers)
+	set("ZLOCK_CHROOT", j.chroot)
+	set("ZLOCK_MODE", locks[0].Mode.String())
+	put("", locks[0])
+	// All that this process and its ancestors hold, as CHROOT@SEQUENCER with the chroot escaped.
+	holds := strings.Fields(j.getenv("ZLOCK_HOLDS"))
+	for i, h := range locks {
+		if len(locks) > 1 {
+			put(fmt.Sprintf("_%d", i+1), h)
+		}
+		holds = append(holds, url.PathEscape(j.chroot)+"@"+h.String())
+	}
+	set("ZLOCK_TASK", j.task)
+	set("ZLOCK_HOLDS", strings.Join(holds, " "))
+	// Only ZLOCK_HOLDS passes on the locks of an ancestor; its variables may have had numbers.
+	return append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return slices.ContainsFunc(ours, func(our string) bool {
+			return strings.HasPrefix(kv, our[:strings.IndexByte(our, '=')])
+		})
+	}), ours...)
 }
