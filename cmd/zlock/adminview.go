@@ -130,8 +130,12 @@ type reader interface {
 // admin port answers.
 func (c *call) look(f *adminFlags, conn *connectFlags, read func(context.Context, reader) error) error {
 	if f.server {
+		_, chroot, err := conn.address(c.getenv)
+		if err != nil {
+			return err
+		}
 		f.timeout = conn.timeout
-		err := c.withAdmin(f, func(ctx context.Context, a adminClient) error { return read(ctx, a) })
+		err = c.withAdmin(f, func(ctx context.Context, a adminClient) error { return read(ctx, view{a, chroot}) })
 		if !cli.HasCode(err, exitNoSession) {
 			return err
 		}
@@ -159,21 +163,36 @@ func (n nodeByNode) eachLock(ctx context.Context, root string, deep bool, f func
 	})
 }
 
+// view is the reader of the lock view. Paths of users are below the chroot, those of the server are whole.
+type view struct {
+	adminClient
+	chroot string
+}
+
+// whole returns the server's path for a user's.
+func (v view) whole(path string) string {
+	return cmp.Or(strings.TrimSuffix(v.chroot+"/"+strings.Trim(path, "/"), "/"), "/")
+}
+
 // Inspect reads one lock.
-func (a adminClient) Inspect(ctx context.Context, path string) (*recipe.Queue, error) {
-	parts := strings.Split(path, "/")
+func (v view) Inspect(ctx context.Context, path string) (*recipe.Queue, error) {
+	parts := strings.Split(v.whole(path), "/")
 	for i, p := range parts {
 		parts[i] = url.PathEscape(p)
 	}
 	var q recipe.Queue
-	return &q, a.ask(ctx, "/locks"+strings.Join(parts, "/"), nil, &q)
+	err := v.ask(ctx, "/locks"+strings.Join(parts, "/"), nil, &q)
+	q.Path = strings.TrimPrefix(q.Path, v.chroot)
+	return &q, err
 }
 
-func (a adminClient) eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error {
-	_, err := rows(ctx, a, "/locks", url.Values{"prefix": {root}}, math.MaxInt,
+func (v view) eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error {
+	root = v.whole(root)
+	_, err := rows(ctx, v.adminClient, "/locks", url.Values{"prefix": {root}}, math.MaxInt,
 		func(_ json.RawMessage, l *answer.Lock) {
 			below := strings.TrimPrefix(l.Path, strings.TrimSuffix(root, "/"))
-			if deep || !strings.Contains(strings.TrimPrefix(below, "/"), "/") {
+			l.Path = strings.TrimPrefix(l.Path, v.chroot)
+			if l.Path != "" && (deep || !strings.Contains(strings.TrimPrefix(below, "/"), "/")) {
 				f(l)
 			}
 		})
@@ -181,16 +200,18 @@ func (a adminClient) eachLock(ctx context.Context, root string, deep bool, f fun
 }
 
 // WaitGraph reads which parties wait for which.
-func (a adminClient) WaitGraph(ctx context.Context, root string) (*recipe.Graph, error) {
+func (v view) WaitGraph(ctx context.Context, root string) (*recipe.Graph, error) {
 	var g recipe.Graph
-	if err := a.ask(ctx, "/wait-graph", url.Values{"prefix": {root}}, &g); err != nil {
+	if err := v.ask(ctx, "/wait-graph", url.Values{"prefix": {v.whole(root)}}, &g); err != nil {
 		return nil, err
 	}
-	for _, e := range g.Edges {
+	for i := range g.Edges {
+		e := &g.Edges[i]
 		if min(e.From, e.To) < 0 || max(e.From, e.To) >= len(g.Parties) {
 			return nil, fmt.Errorf("the answer of %s is not understood: a wait of a party that it does not list",
-				a.base)
+				v.base)
 		}
+		e.Path = strings.TrimPrefix(e.Path, v.chroot)
 	}
 	return &g, nil
 }

@@ -81,7 +81,7 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 	}
 	// The same is told either way.
 	for _, args := range [][]string{{"ls", "-R", "-o", "plain"}, {"ls", "/app", "-o", "plain"},
-		{"ls", "/", "-o", "plain"}} {
+		{"ls", "/", "-o", "plain"}, {"ls", "-o", "plain", "--chroot", "/app"}} {
 		cut := func(s string) (first []string) {
 			for line := range strings.Lines(s) {
 				f := strings.Split(line, "\t")
@@ -95,8 +95,9 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"show", "/app/a", "-o", "plain"}, {"holders", "/app/a", "-o", "plain"},
-		{"waiters", "/app/b", "-o", "json"}} {
-		if a, b := run(0, args...), run(0, append(args, "--server")...); a != b {
+		{"waiters", "/app/b", "-o", "json"}, {"show", "/a", "-o", "json", "--chroot", "/app"},
+		{"wait-graph", "/a", "-o", "json", "--chroot", "/app"}} {
+		if a, b := run(0, args...), run(0, append(args, "--server")...); a != b || a == "" {
 			t.Errorf("%v:\n%s, and by the server\n%s", args, a, b)
 		}
 	}
