@@ -90,7 +90,7 @@ func TestSnapshotWithoutADigest(t *testing.T) {
 
 // What a restore has done is told in one line, or in JSON; a refusal is told as the server says it.
 func TestRestoreTellsWhatCameOfIt(t *testing.T) {
-	refuses := false
+	refuses, breaks := false, false
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/members":
@@ -98,6 +98,8 @@ func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 		case refuses:
 			w.WriteHeader(http.StatusConflict)
 			io.WriteString(w, `{"error":"another restore is under way"}`)
+		case breaks:
+			panic(http.ErrAbortHandler)
 		default:
 			if _, err := io.Copy(io.Discard, r.Body); err != nil || r.URL.Path != "/commands/restore" ||
 				r.URL.RawQuery != "keep-sessions=true" {
@@ -134,6 +136,10 @@ func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 		out != "" {
 		t.Errorf("refused: %q %q %d", out, errs, code)
 	}
+	refuses, breaks = false, true
+	_, errs, code = restore()
+	expect.That(t, code == exitNoSession && strings.Contains(errs, "the restore may still take place"),
+		"the answer is lost: %q %d", errs, code)
 }
 
 // TestCAMakesCertificatesForACluster: the authority signs what servers and clients need, keys are

@@ -125,7 +125,8 @@ func (c *call) putBack(ctx context.Context, admin adminClient, file *os.File, ke
 	case cli.HasCode(err, exitNo):
 		return err
 	case err != nil:
-		return fmt.Errorf("%w; the restore may still take place: compare by zlockd verify", err)
+		c.say("the restore may still take place: compare by zlockd verify")
+		return err
 	}
 	took := time.Since(begun)
 	if format == formatTable {
