@@ -71,11 +71,14 @@ func (c *call) fetchState(ctx context.Context, admin adminClient, format, output
 		err = toFile(file, func(w io.Writer) error { return got.copy(w, body) })
 	}
 	if err != nil {
-		hint := ""
+		left, hint := "nothing was written", ""
+		if file == "-" {
+			left = "what was written is not whole"
+		}
 		if errors.Is(err, syscall.ENOSPC) {
 			hint = "; make room on that disk, and give the same command again"
 		}
-		return cli.Exitf(exitNo, "nothing was written: %v%s", err, hint)
+		return cli.Exitf(exitNo, "%s: %v%s", left, err, hint)
 	}
 	took := time.Since(begun)
 	switch {

@@ -43,6 +43,20 @@ func TestBackupCutShortIsRefused(t *testing.T) {
 		"anything is a ZooKeeper's snapshot")
 }
 
+// Standard output has what came, so zlock does not say that nothing was written.
+func TestBackupToOutputCutShortIsSaidToBe(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "no backup")
+	}))
+	defer srv.Close()
+	env := map[string]string{"ZLOCK_ADMIN": strings.TrimPrefix(srv.URL, "http://")}
+	for file, want := range map[string]string{"-": "what was written is not whole: ",
+		filepath.Join(t.TempDir(), "f"): "nothing was written: "} {
+		_, errs, code := runIn(t, env, "backup", file)
+		expect.That(t, code == exitNo && strings.Contains(errs, want), "%s: %q %d", file, errs, code)
+	}
+}
+
 // A backup takes the place of files only: a rename would take a device or a pipe away from its users.
 func TestBackupReplacesNothingButFiles(t *testing.T) {
 	dir := t.TempDir()
