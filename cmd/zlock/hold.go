@@ -93,7 +93,7 @@ func (c *call) keep(ctx context.Context, lock *lockFlags, s *holding, quiet bool
 			if lock.isRevocable() {
 				return cli.Exit(exitRevoked)
 			}
-			c.say("%s asks for %s back%s", clean(r.By), lock.describe(c.Args), reasonText(r.Reason))
+			s.askedBack(lock.describe(c.Args), r)
 			revoked = nil
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
@@ -173,6 +174,20 @@ func TestHoldTellsALossOfTheLastMoment(t *testing.T) {
 		c.Wait()
 		expect.Equal(t, c.ProcessState.ExitCode(), exitLost, "exit code")
 	}
+}
+
+// Curator's clients ask for a lock without saying who they are.
+func TestHoldNamesTheClientThatAsksForTheLock(t *testing.T) {
+	t.Parallel()
+	c := startTalker(t, filepath.Join(built.dir, "zlock"), "hold", "/h")
+	c.await(t, "locked")
+	cl := c.client(t)
+	q := must.Get(cl.Inspector().Inspect(t.Context(), "/h"))(t)
+	must.OK(t, cl.Inspector().Revoke(t.Context(), "/h", q.Holders[0].Node, recipe.Revocation{Reason: "why"}))
+	c.await(t, "zlock: a client asks for /h back: why")
+	must.OK(t, c.in.Close())
+	c.Wait()
+	expect.Equal(t, c.ProcessState.ExitCode(), exitOK, "exit code")
 }
 
 // COMMAND dies with its guard, and only then the lock is given back.

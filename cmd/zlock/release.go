@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/recipe"
 )
 
 // holding is a lock that zlock holds.
@@ -56,9 +58,11 @@ func (s *holding) giveBack() {
 	s.release(exitLost)
 }
 
-func reasonText(reason string) string {
-	if reason == "" {
-		return ""
+// askedBack says that a client asks for the lock back. Clients of other programs do not name themselves.
+func (s *holding) askedBack(what string, r recipe.Revocation) {
+	reason := ""
+	if r.Reason != "" {
+		reason = ": " + clean(r.Reason)
 	}
-	return ": " + clean(reason)
+	s.say("%s asks for %s back%s", clean(cmp.Or(r.By, "a client")), what, reason)
 }

@@ -163,11 +163,7 @@ func (s *supervisor) lost() <-chan time.Time {
 
 // revoked passes the request to COMMAND.
 func (s *supervisor) revoked(r recipe.Revocation) {
-	by := r.By
-	if by == "" {
-		by = "a client"
-	}
-	s.say("%s asks for %s back%s", clean(by), s.what, reasonText(r.Reason))
+	s.askedBack(s.what, r)
 	if s.onRevoke != 0 {
 		s.code = exitRevoked
 		s.child.signal(s.onRevoke)
