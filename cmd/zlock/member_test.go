@@ -41,6 +41,7 @@ type fakeMembers struct {
 	got      []status.Job // jobs asked for
 	lists    int
 	restarts bool // an operator restarts the server that is named, one each five lists
+	silent   uint32 // a server that does not answer at first
 	t        *testing.T
 }
 
@@ -92,6 +93,9 @@ func (f *fakeMembers) list(w http.ResponseWriter) {
 		far := f.far[id]
 		if far == nil {
 			far = &status.Progress{Applied: 9000, Heard: status.Ago(12), LagBytes: new(int64), Version: "1.1"}
+		}
+		if id == f.silent && f.lists == 1 {
+			far = &status.Progress{Waits: "no answer"}
 		}
 		list.Members[id] = status.Member{ID: id, Peer: fmt.Sprintf("h%d:2888", id), Voter: voter, Progress: *far}
 	}
@@ -291,13 +295,14 @@ func TestRestartOrderGivesUp(t *testing.T) {
 }
 
 // One after the other is named, and none while another is missing. The last one
-// too must serve before the command ends.
+// too must serve before the command ends. A server that is silent at first has not
+// been restarted when it answers.
 func TestRestartOrderWaitsForEach(t *testing.T) {
 	f, env, _ := newFakeMembers(t)
 	for id := range f.voter {
 		f.far[id] = &status.Progress{Applied: 10, Heard: status.Ago(1), Starts: 1}
 	}
-	f.restarts = true
+	f.restarts, f.silent = true, 3
 	// --timeout is for an answer, not for those who restart servers.
 	out, errs, code := runIn(t, env, "restart-order", "--wait", "--timeout", "0.5", "-o", "plain")
 	if want := "10\th10:2888\tnon-voter\n3\th3:2888\tvoter\n2\th2:2888\tleader\n"; out != want || code != 0 {

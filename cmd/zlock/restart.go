@@ -108,6 +108,10 @@ func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 				ill = append(ill, m)
 			}
 			starts, waits := before[m.ID]
+			if waits && starts == 0 { // it did not answer before, which need not be a restart
+				starts = m.Starts
+				before[m.ID] = starts
+			}
 			switch {
 			case !waits: // restarted, or new
 			case m.Well() && m.Starts != starts:
