@@ -76,9 +76,6 @@ func (c *child) code() int {
 // finish ends the processes that COMMAND left running when it ended, and returns when none is left:
 // until then the lock must not move. It calls say if that takes long.
 func (c *child) finish(grace time.Duration, say func(string, ...any)) {
-	if !c.alive() {
-		return
-	}
 	c.signal(syscall.SIGTERM)
 	kill := time.Now().Add(grace)
 	complain := kill.Add(5 * time.Second)

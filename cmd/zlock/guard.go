@@ -37,7 +37,7 @@ type order struct {
 	Session  *sessionKey   // the guard closes this session if zlock dies
 	Start    *launch       // start COMMAND
 	Deadline time.Duration // the lock is safe until then
-	Kill     time.Duration // zlock saw the loss and has signalled; kill then
+	Kill     time.Duration // zlock sends the signal, because of a loss or of COMMAND's end; kill then
 	Done     bool          // nothing is left to guard
 }
 

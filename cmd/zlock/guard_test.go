@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -386,6 +387,34 @@ func TestForegroundGuardEndsWhatAnObedientCommandLeavesBehind(t *testing.T) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 			t.Fatal("what the command started lives on")
 		}
+	}
+}
+
+// While zlock ends what COMMAND left behind, it does not tell the guard of heartbeats. The guard leaves
+// that to zlock, and to its own clock if zlock is stopped.
+func TestWhatCommandLeavesBehindIsEndedByZlock(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for 8 s: make test-all")
+	}
+	t.Parallel()
+	for name, code := range map[string]int{"runs": exitOK, "stopped": exitLost} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := startTalker(t, filepath.Join(built.dir, "zlock"), "run", "-k", "8", "--session-timeout", "17", "/l",
+				"--", "sh", "-c", `(trap "echo told" TERM; echo up; while :; do sleep .1; done) & read x; true`)
+			c.await(t, "up")
+			must.OK(t, c.in.Close())
+			c.await(t, "told")
+			if code == exitLost {
+				must.OK(t, c.Process.Signal(syscall.SIGSTOP))
+				time.Sleep(10 * time.Second)
+				must.OK(t, c.Process.Signal(syscall.SIGCONT))
+			}
+			said, _ := io.ReadAll(c.out)
+			c.Wait()
+			got := c.ProcessState.ExitCode()
+			expect.That(t, got == code && !strings.Contains(string(said), "guard:"), "exit code %d: %s", got, said)
+		})
 	}
 }
 

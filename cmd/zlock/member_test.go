@@ -40,7 +40,7 @@ type fakeMembers struct {
 	steps    []string     // lines that answer a job; "" ends the connection there
 	got      []status.Job // jobs asked for
 	lists    int
-	restarts bool // an operator restarts the server that is named, one each five lists
+	restarts bool   // an operator restarts the server that is named, one each five lists
 	silent   uint32 // a server that does not answer at first
 	t        *testing.T
 }

@@ -63,7 +63,10 @@ func (s *supervisor) run(sigs chan os.Signal, l *launch) (int, error) {
 	}
 	s.child, s.started = child, time.Now()
 	s.watch(sigs)
-	child.finish(s.killAfter, s.say)
+	if child.alive() {
+		s.guard.send(order{Kill: bootClock() + s.killAfter}) // zlock sends the signal itself
+		child.finish(s.killAfter, s.say)
+	}
 	// A signal that tells to end counts, also if zlock notices it after COMMAND's end.
 	signal.Stop(sigs)
 	for len(sigs) > 0 {

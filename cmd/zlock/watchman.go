@@ -64,19 +64,18 @@ type watchman struct {
 	ends      chan syscall.WaitStatus
 	session   *sessionKey
 
-	deadline  time.Duration
-	kill      time.Duration // when to kill, 0 while all is well
-	signalled bool
-	kills     int  // number of kills so far
-	ended     bool // nothing is left to kill
+	deadline time.Duration
+	kill     time.Duration // when to kill what had the signal, 0 while all is well
+	kills    int           // number of kills so far
+	ended    bool          // nothing is left to kill
 }
 
 // Times of the guard when it acts. It looks rarely, because each look reads the process table,
 // and no user would notice that it keeps a core busy.
 const (
 	killAgain = 50 * time.Millisecond // after the first KILL; then twice that, and so on
+	killMost  = 10                    // after so many, in 5 s: the guard cannot kill what still lives
 	lookMost  = 200 * time.Millisecond
-	giveUp    = 5 * time.Second       // after the first KILL: the guard cannot kill what still lives
 	leftFor   = 50 * time.Millisecond // after the death of zlock the guard still reads what zlock sent
 )
 
@@ -159,12 +158,9 @@ func (w *watchman) take(o *order) {
 	}
 	if o.Deadline != 0 {
 		w.deadline = o.Deadline
-		if !w.signalled {
-			w.kill = 0
-		}
 	}
-	if o.Kill != 0 {
-		w.signalled, w.kill = true, o.Kill
+	if o.Kill != 0 && w.kill == 0 {
+		w.kill = o.Kill
 	}
 	if o.Start != nil {
 		w.start(o.Start)
@@ -229,50 +225,46 @@ func (w *watchman) start(l *launch) {
 	closeInherited()
 }
 
+// due returns when the guard acts next, if it has anything to end.
+func (w *watchman) due() (at time.Duration, any bool) {
+	at = w.kill
+	if at == 0 {
+		at = w.deadline + guardLag
+	}
+	return at, w.pid != 0 && w.sig != 0 && !w.ended
+}
+
 // look acts if a time has come.
 func (w *watchman) look() {
 	now := bootClock()
-	if w.pid == 0 || w.sig == 0 || w.ended {
-		return // nothing to end
-	}
-	if !w.signalled && now >= w.deadline+guardLag {
-		if !w.alive() { // COMMAND has ended, and zlock is giving back its lock
-			w.ended = true
-			return
-		}
+	switch at, any := w.due(); {
+	case !any || now < at:
+	case !w.alive():
+		// zlock gives back the lock. Or it is stopped, and reaps COMMAND when it goes on.
+		w.ended = true
+	case w.kill == 0:
 		w.say("guard: the lock of process %d is not safe any more and zlock does not react: sending %s", w.pid,
 			signalName(w.sig))
 		w.end(w.deadline)
+	default:
+		w.signal(syscall.SIGKILL)
+		w.kills++
+		w.kill = now + min(killAgain<<min(w.kills-1, 10), guardTick) // again, until no process is left
 	}
-	if w.kill == 0 || now < w.kill {
-		return
-	}
-	if w.kills > 0 && !w.alive() {
-		// zlock is stopped, not dead, or this process would have ended; it reaps COMMAND when it
-		// goes on.
-		w.ended = true
-		return
-	}
-	w.signal(syscall.SIGKILL)
-	w.kills++
-	w.kill = now + min(killAgain<<min(w.kills-1, 10), guardTick) // again, until no process is left
 }
 
 // end sends the signal and sets the time of the kill.
 func (w *watchman) end(from time.Duration) {
 	w.signal(w.sig)
-	w.signalled, w.kill = true, from+w.killAfter
+	w.kill = from + w.killAfter
 }
 
 func (w *watchman) pause() time.Duration {
-	next := w.deadline + guardLag
-	if w.pid == 0 || w.sig == 0 || w.ended {
+	at, any := w.due()
+	if !any {
 		return guardTick
 	}
-	if w.signalled {
-		next = w.kill
-	}
-	return min(max(next-bootClock(), time.Millisecond), guardTick)
+	return min(max(at-bootClock(), time.Millisecond), guardTick)
 }
 
 // orphaned ends COMMAND after the death of zlock: nothing keeps the session alive, and no
@@ -284,7 +276,7 @@ func (w *watchman) orphaned() error {
 	case w.pid == 0 || !w.alive():
 		return w.session.close()
 	}
-	if !w.signalled {
+	if w.kill == 0 {
 		w.say("guard: zlock died: sending %s to process %d", signalName(w.sig), w.pid)
 		from := bootClock()
 		if w.deadline != 0 {
@@ -292,15 +284,11 @@ func (w *watchman) orphaned() error {
 		}
 		w.end(from)
 	}
-	var killed time.Time
 	for pause := time.Millisecond; w.alive(); pause = min(2*pause, lookMost) {
-		w.look()
-		switch {
-		case w.kills > 0 && killed.IsZero():
-			killed = time.Now()
-		case w.kills > 0 && time.Since(killed) > giveUp:
+		if w.kills == killMost {
 			return fmt.Errorf("guard: process %d cannot be killed", w.pid)
 		}
+		w.look()
 		time.Sleep(min(w.pause(), pause))
 	}
 	return w.session.close()
