@@ -71,6 +71,7 @@ func (c *call) keep(ctx context.Context, lock *lockFlags, s *holding, quiet bool
 	if _, err := fmt.Fprintf(c.stdout, "locked %s %s\n", lease.Token(), lease.Sequencer()); err != nil {
 		return err
 	}
+	outliveReaders()
 	eof := make(chan struct{})
 	if endsByItself(c.stdin) {
 		go func() {

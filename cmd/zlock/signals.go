@@ -34,6 +34,9 @@ func listen(sigs ...os.Signal) chan os.Signal {
 	return ch
 }
 
+// outliveReaders keeps a message without a reader from ending zlock, and with it the hold of a lock.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
 // endSignals tell a program to end.
 var endSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
 

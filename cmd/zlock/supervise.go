@@ -57,6 +57,7 @@ func listenForCommand() chan os.Signal {
 // released.
 func (s *supervisor) run(sigs chan os.Signal, l *launch) (int, error) {
 	defer signal.Stop(sigs)
+	outliveReaders()
 	child, err := s.guard.start(l, s.deadline())
 	if err != nil {
 		return 0, err
