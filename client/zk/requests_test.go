@@ -76,7 +76,8 @@ func TestRequests(t *testing.T) {
 		must.OK(t, c.Sync(ctx, "/a"))
 		must.OK(t, c.Confirm(ctx))
 		must.OK(t, c.AddAuth(ctx, zk.Auth{Scheme: "digest", Secret: []byte("u:p")}))
-		must.Get(c.SetACL(ctx, "/a/box", zk.AuthACL(zk.PermAll), 0))(t)
+		made.Stat = must.Get(c.SetACL(ctx, "/a/box", zk.AuthACL(zk.PermAll), 0))(t)
+		must.Equal(t, made.Stat.Aversion, 1, "version of the ACL that SetACL returns")
 		acl, st := must.Get2(c.GetACL(ctx, "/a/box"))(t)
 		if st.Aversion != 1 || len(acl) != 1 || acl[0].ID != zk.DigestACL(zk.PermAll, "u", "p")[0].ID {
 			t.Fatalf("ACL %+v, %+v", acl, st)

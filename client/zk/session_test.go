@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -456,4 +457,46 @@ func TestLongTimeoutIsNotShort(t *testing.T) {
 	if c := dial(t, s.Addr, zk.Options{Timeout: 30 * 24 * time.Hour}); c.Session().Timeout != 40*time.Second {
 		t.Errorf("asked for a month, granted %v, not the longest there is", c.Session().Timeout)
 	}
+}
+
+// What cannot be used is refused before anything is dialled.
+func TestOpenRefusesWhatCannotBeUsed(t *testing.T) {
+	for _, opt := range []zk.Options{{Timeout: -1}, {AttemptLimit: -1}, {MaxRequest: -1}} {
+		_, err := zk.Open("127.0.0.1:1", opt)
+		expect.Is(t, err, zk.ErrInvalid)
+	}
+	for _, servers := range []string{"", "zk://a:1", "a:1//x"} {
+		_, err := zk.Dial(within(t), servers, zk.Options{})
+		expect.Is(t, err, zk.ErrInvalid, "%q", servers)
+	}
+}
+
+func TestConnDescribesItself(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		u := []zk.Auth{{Scheme: "digest", Secret: []byte("u:p")}}
+		c, ctx := dial(t, addr+"/top", zk.Options{Auth: u}), within(t)
+		expect.List(t, c.Servers(), []string{addr})
+		expect.Equal(t, c.Chroot(), "/top")
+		who := must.Get(c.WhoAmI(ctx))(t)
+		expect.That(t, slices.Contains(who, zk.ID{Scheme: "digest", ID: "u"}), "identities %v", who)
+		p := must.Get(faultproxy.New(addr))(t)
+		t.Cleanup(p.Close)
+		c = dial(t, p.Addr(), zk.Options{})
+		hold := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Under: "/r", Do: faultproxy.Hold})
+		sent := c.Pipe()
+		reads := []*zk.Reply[*zk.Stat]{sent.Exists("/r"), sent.Exists("/r/a")}
+		sent.Send()
+		soon(t, "the answer", hold.Acted())
+		expect.Equal(t, c.Pending(), 2, "requests under way")
+		p.Refuse(true)
+		p.Cut()
+		eventually(t, "the connection to be lost", func() bool { return !c.Session().Connected })
+		expect.Equal(t, c.Pending(), 2, "requests that wait for a connection")
+		hold.Remove()
+		p.Refuse(false)
+		for _, r := range reads {
+			must.Get(r.Wait(ctx))(t)
+		}
+		expect.Equal(t, c.Pending(), 0, "requests")
+	})
 }

@@ -277,3 +277,57 @@ func TestSubscriptionWhoseWatchWasRemoved(t *testing.T) {
 		must.Equal(t, c.Watches(), 0, "watches")
 	})
 }
+
+// Subscriptions of one node share the server's watch. One that ends leaves the others.
+func TestSubscriptionsOfOneNode(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, p := proxied(t, addr, zk.Options{})
+		ctx := within(t)
+		var subs []*zk.Subscription
+		for _, recursive := range []bool{false, true, false} {
+			subs = append(subs, must.Get(c.Subscribe(ctx, "/s", recursive))(t))
+		}
+		must.OK(t, subs[0].Close(ctx))
+		node(t, c, "/s", "")
+		p.Cut()
+		for _, s := range subs[1:] {
+			for _, want := range []zk.EventType{zk.EventCreated, zk.EventResumed} {
+				ev := must.Get(s.Next(ctx))(t)
+				must.Equal(t, ev, zk.Event{Type: want, Path: "/s"}, "event")
+			}
+		}
+		must.OK(t, c.Sync(ctx, "/s"))
+		must.Get(c.Set(ctx, "/s", nil, -1))(t)
+		for _, s := range subs[1:] {
+			must.Equal(t, must.Get(s.Next(ctx))(t).Type, zk.EventDataChanged, "event")
+			must.OK(t, s.Close(ctx))
+		}
+		_, err := subs[0].Next(ctx)
+		is(t, err, zk.ErrClosed)
+		must.Equal(t, c.Watches(), 0, "watches")
+	})
+}
+
+// A caller that no longer waits for its subscription does not get one later.
+func TestSubscriptionThatIsGivenUp(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, p := proxied(t, addr, zk.Options{})
+		ctx := within(t)
+		hold := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Under: "/s", Nth: 1, Do: faultproxy.Hold})
+		cut, stop := context.WithCancel(ctx)
+		go func() {
+			<-hold.Acted()
+			stop()
+		}()
+		_, err := c.Subscribe(cut, "/s", true)
+		is(t, err, context.Canceled)
+		hold.Release()
+		must.OK(t, c.Sync(ctx, "/"))
+		must.Equal(t, c.Watches(), 0, "watches")
+		refused := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Under: "/s", Do: faultproxy.Refused, Code: -8})
+		defer refused.Remove()
+		_, err = c.Subscribe(ctx, "/s", true)
+		is(t, err, zk.ErrBadArguments)
+		must.Equal(t, c.Watches(), 0, "watches")
+	})
+}

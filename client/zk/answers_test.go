@@ -1,0 +1,104 @@
+package zk_test
+
+import (
+	"encoding/binary"
+	"io"
+	"math"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// scripted returns the address of a server that grants every session and answers each request with what
+// answer makes of the number of its connection and the request's xid. An answer that is shorter than it says
+// ends the connection.
+func scripted(t *testing.T, answer func(n, xid int32, op jute.OpCode) []byte) string {
+	t.Helper()
+	var connections atomic.Int32
+	return answering(t, func(conn net.Conn) {
+		n := connections.Add(1)
+		hello := jute.AppendInt(jute.AppendInt(nil, 0), 10_000)
+		hello = jute.AppendBuffer(jute.AppendLong(hello, 7), make([]byte, jute.PasswordSize))
+		hello = jute.AppendBool(hello, false)
+		for first := true; ; first = false {
+			request := readRequest(conn)
+			if request == nil {
+				return
+			}
+			reply := append(jute.AppendInt(nil, int32(len(hello))), hello...)
+			if d := jute.NewDecoder(request); !first {
+				reply = answer(n, d.Int(), jute.OpCode(d.Int()))
+			}
+			if _, err := conn.Write(reply); err != nil || len(reply) < 4+int(binary.BigEndian.Uint32(reply)) {
+				return
+			}
+		}
+	})
+}
+
+func readRequest(conn net.Conn) []byte {
+	var size [4]byte
+	if _, err := io.ReadFull(conn, size[:]); err != nil {
+		return nil
+	}
+	b := make([]byte, binary.BigEndian.Uint32(size[:]))
+	if _, err := io.ReadFull(conn, b); err != nil {
+		return nil
+	}
+	return b
+}
+
+// reply makes the frame of an answer that says that its body has a size.
+func reply(xid int32, code jute.ErrCode, size int32, body []byte) []byte {
+	b := jute.AppendInt(nil, size+jute.ReplyHeaderSize)
+	b = jute.AppendLong(jute.AppendInt(b, xid), 1)
+	return append(jute.AppendInt(b, int32(code)), body...)
+}
+
+// An answer that says nothing about its request ends the connection. The Conn asks the next connection
+// again for what it reads, and does not know what became of a write.
+func TestAnswerOfNoUseEndsTheConnection(t *testing.T) {
+	goleakAtEnd(t)
+	good := jute.AppendStat(jute.AppendBuffer(nil, []byte("x")), &zk.Stat{Version: 5})
+	for name, bad := range map[string]func(xid int32) []byte{
+		"cut header":        func(xid int32) []byte { return reply(xid, jute.OK, 0, nil)[:8] },
+		"negative size":     func(xid int32) []byte { return reply(xid, jute.OK, -1, nil) },
+		"of another call":   func(xid int32) []byte { return reply(xid+1, jute.OK, int32(len(good)), good) },
+		"endless":           func(xid int32) []byte { return reply(xid, jute.OK, math.MaxInt32-16, nil) },
+		"cut body":          func(xid int32) []byte { return reply(xid, jute.OK, 2, []byte{0}) },
+		"body of no answer": func(xid int32) []byte { return reply(xid, jute.OK, 2, []byte{0, 0}) },
+		"session expired":   func(xid int32) []byte { return reply(xid, jute.SessionExpired, 0, nil) },
+		"unknown session":   func(xid int32) []byte { return reply(xid, jute.UnknownSession, 0, nil) },
+		"session moved":     func(xid int32) []byte { return reply(xid, -118, 0, nil) },
+		"event of nothing":  func(int32) []byte { return reply(jute.XidEvent, jute.OK, 2, []byte{0, 0}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var writes atomic.Int32
+			c := dial(t, scripted(t, func(n, xid int32, op jute.OpCode) []byte {
+				switch {
+				case op == jute.OpSetData:
+					writes.Add(1)
+					return bad(xid)
+				case op == jute.OpGetData && n == 1:
+					return bad(xid)
+				case op == jute.OpGetData:
+					return reply(xid, jute.OK, int32(len(good)), good)
+				}
+				return reply(xid, jute.OK, 0, nil)
+			}), zk.Options{})
+			ctx := within(t)
+			n := must.Get(c.Get(ctx, "/r"))(t)
+			expect.That(t, string(n.Data) == "x" && n.Stat.Version == 5, "read %+v", n)
+			_, err := c.Set(ctx, "/r", nil, -1)
+			is(t, err, zk.ErrConnectionLost)
+			must.Get(c.Get(ctx, "/r"))(t)
+			expect.Equal(t, writes.Load(), 1, "the write was sent")
+			is(t, c.Err(), nil)
+		})
+	}
+}
