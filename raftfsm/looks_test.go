@@ -130,9 +130,22 @@ func TestMembersThatCannotBe(t *testing.T) {
 		{change("add", 5, nowhere), "server 4 is at " + nowhere, ""},
 		{change("promote", 4, ""), "does not answer at " + nowhere, status.NotReady},
 		{change("lead", 4, ""), "server 4 has no vote", ""},
+		{change("add", 5, "nowhere"), "peer address \"nowhere\"", ""},
+		{change("add", 4, "127.0.0.1:9"), "server 4 is a member already, at " + nowhere, status.IsMember},
+		{change("promote", 5, ""), "server 5 is not a member; add it first", status.NotMember},
+		{change("remove", 5, ""), "server 5 is not a member", status.NotMember},
+		{change("lead", 5, ""), "server 5 is not a member", status.NotMember},
+		{change("demote", 5, ""), "server 5 is not a member", status.NotMember},
+		{change("dismiss", 4, ""), "unknown change", ""},
 	} {
 		must.Fails(t, test.err, test.want)
 		expect.Has(t, test.err.Error(), test.want)
 		expect.Equal(t, status.Of(test.err), test.code, test.want)
+	}
+	// What is so already is no error.
+	expect.OK(t, change("lead", uint32(lead), ""))
+	expect.OK(t, change("promote", uint32(lead%3+1), ""))
+	for _, m := range c.nodes[lead].all(t) {
+		expect.That(t, m.Peer != "" && m.Voter == (m.ID != 4), "%+v", m)
 	}
 }
