@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -145,6 +146,94 @@ func TestBarrierHoldsUpAndDoubleBarrierGathers(t *testing.T) {
 	for range 3 {
 		must.OK(t, soon(t, "left", left))
 	}
+}
+
+// entering is a call of Enter under way.
+type entering struct {
+	member chan *Member
+	err    chan error
+}
+
+func enter(ctx context.Context, b *DoubleBarrier) entering {
+	e := entering{make(chan *Member, 1), make(chan error, 1)}
+	go func() {
+		m, err := b.Enter(ctx)
+		e.member <- m
+		e.err <- err
+	}()
+	return e
+}
+
+// in waits until the member has entered.
+func (e entering) in(t *testing.T) *Member {
+	t.Helper()
+	must.OK(t, soon(t, "entered", e.err))
+	return <-e.member
+}
+
+func leaves(ctx context.Context, m *Member) <-chan error {
+	left := make(chan error, 1)
+	go func() { left <- m.Leave(ctx) }()
+	return left
+}
+
+// A double barrier lets in as many as it is for. Another one waits, and leaves nothing when it gives up.
+func TestDoubleBarrierIsForSoMany(t *testing.T) {
+	shared(t)
+	// The looks are frequent: the removal of a node that waits has no event.
+	c, o, d := dial(t, withSafetyCheck(20*time.Millisecond)), observer(t), dir(t)
+	b, ctx := c.DoubleBarrier(d, 2), testCtx(t)
+	first := enter(ctx, b)
+	queued(t, o, d, 1)
+	was := names(t, o, d)[0]
+	must.OK(t, o.Delete(d+"/"+was, -1))
+	eventually(t, "it enters again", func() bool {
+		now := names(t, o, d)
+		return len(now) == 1 && now[0] != was
+	})
+	not(t, "one member of two enters", first.member, 100*time.Millisecond)
+	second := enter(ctx, b)
+	one, two := first.in(t), second.in(t)
+	queued(t, o, d, 3) // with the node that says so
+	cut, stop := context.WithCancel(ctx)
+	third := enter(cut, b)
+	queued(t, o, d, 4)
+	not(t, "three members of two enter", third.member, 100*time.Millisecond)
+	stop()
+	wantErr(t, soon(t, "the third gives up", third.err), context.Canceled)
+	queued(t, o, d, 3)
+	left := leaves(ctx, one)
+	not(t, "one leaves alone", left, 100*time.Millisecond)
+	must.OK(t, two.Leave(ctx))
+	must.OK(t, soon(t, "left", left))
+	queued(t, o, d, 0)
+}
+
+// A member that cannot wait leaves all the same, and one whose session has ended has left: the others do not
+// wait for it.
+func TestDoubleBarrierDoesNotWaitForWhoHasLeft(t *testing.T) {
+	shared(t)
+	o, d := observer(t), dir(t)
+	ctx := testCtx(t)
+	clients := []*Client{dial(t), dial(t), dial(t)}
+	var all []entering
+	for _, c := range clients {
+		all = append(all, enter(ctx, c.DoubleBarrier(d, 3)))
+	}
+	var members []*Member
+	for _, e := range all {
+		members = append(members, e.in(t))
+	}
+	queued(t, o, d, 4)
+	over, stop := context.WithCancel(ctx)
+	stop()
+	wantErr(t, members[0].Leave(over), context.Canceled)
+	queued(t, o, d, 3)
+	left := leaves(ctx, members[1])
+	not(t, "one leaves alone", left, 100*time.Millisecond)
+	must.OK(t, clients[2].Close(ctx))
+	must.OK(t, soon(t, "left", left))
+	queued(t, o, d, 0)
 }
 
 func TestSetsOfLocksOfDifferentKinds(t *testing.T) {
