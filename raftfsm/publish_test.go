@@ -2,12 +2,15 @@ package raftfsm
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -101,6 +104,29 @@ func TestWordsAreProposedOnce(t *testing.T) {
 		must.OK(t, tm.note(&state.MemberChange{Op: "describe", ID: 1, By: 2, Words: words}))
 		expect.Equal(t, len(tm.acts.list), []int{0, 1, 1, 2, 2}[i], "proposed after %d changes", i+1)
 	}
+}
+
+// A server is added only when the log has let the directory of its predecessor go: not by a change that ends
+// before, nor by a leader whose term ends before.
+func TestPredecessorIsForgottenFirst(t *testing.T) {
+	d := must.Get(disk.Open(disk.Options{Server: 2, Rand: rand.Reader, Logger: quietLog(t, 2),
+		Fatal: func(err error) { t.Error(err) }}))(t)
+	defer d.Close()
+	a := newApplied()
+	a.entry(openStream())
+	n := &Node{id: 2, fsm: a.fsm, disk: d, o: Options{Rand: rand.Reader}}
+	n.up.Store(true)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	leads := &term{n: n, ctx: t.Context(), work: newSignal()}
+	led := &term{n: n, ctx: over, work: newSignal()}
+	expect.OK(t, leads.forgetFirst(over, 7), "a server that never was")
+	expect.Equal(t, status.Of(leads.forgetFirst(over, 1)), status.Interrupted, "the change has ended")
+	expect.Equal(t, status.Of(led.forgetFirst(t.Context(), 1)), status.Interrupted, "the term has ended")
+	waits := make(chan error, 1)
+	go func() { waits <- leads.forgetFirst(t.Context(), 1) }()
+	a.entry(state.Forget(1, 5))
+	expect.OK(t, <-waits)
 }
 
 // A server that leaves is told before it does, so that it can say so.
