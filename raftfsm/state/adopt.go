@@ -12,8 +12,8 @@ import (
 // Adopt returns the state of a new cluster that does not begin empty: it comes from elsewhere. The zxid
 // is that of the newest change; the cluster goes on above it. Nodes are the root first, and parents before
 // their children. Adopt returns an error for a state that ReadSnapshot would refuse.
-func Adopt(cluster string, zxid int64, sessions []session.Session, nodes iter.Seq2[string, *tree.Info]) (*State,
-	error) {
+func Adopt(cluster string, zxid int64, sessions []session.Session,
+	nodes iter.Seq2[string, *tree.Info]) (*State, error) {
 	s := New(cluster)
 	s.zxid = zxid
 	for _, sess := range sessions {

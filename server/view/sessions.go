@@ -159,7 +159,8 @@ func (v *View) oneSession(ctx context.Context, q *query) (any, error) {
 	case nodes > len(a.Paths):
 		a.Truncated = "too many: " + thousands(nodes) + " ephemeral nodes, " + thousands(len(a.Paths)) + " shown"
 	case scan.truncated:
-		a.Truncated = "too many: " + thousands(scan.total) + " ephemeral nodes of all sessions; some locks are not shown"
+		a.Truncated = "too many: " + thousands(scan.total) +
+			" ephemeral nodes of all sessions; some locks are not shown"
 	}
 	return a, nil
 }
