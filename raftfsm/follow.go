@@ -59,10 +59,27 @@ func (n *Node) followLeader(id uint32, addr string) (stood bool) {
 		stood = true
 	}
 	n.known.broken()
-	if n.ctx.Err() == nil && n.raft.NobodyLeadsBut(id) && n.leaderIsDead(id, addr) {
-		n.elections.Succeed(n.ctx, id)
+	if n.ctx.Err() == nil && n.raft.NobodyLeadsBut(id) {
+		n.lookAtLeader(id, addr)
 	}
 	return stood
+}
+
+// lookAtLeader finds out whether a leader leads no more. If its connection broke and a new one is
+// refused, its process is gone. The refusal keeps an election from being started against a leader that
+// lives. If it says that it does not lead, its process may have been started again before any server
+// saw it gone, or when the others were too few to elect another.
+func (n *Node) lookAtLeader(id uint32, says string) {
+	term := n.raft.CurrentTerm()
+	known, _ := n.raft.Known() // in that term, or a later one
+	ctx, cancel := context.WithTimeout(n.ctx, linkDialTime)
+	defer cancel()
+	switch st, err := n.askAt(ctx, id, says, peer.Question{}); {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		n.elections.Succeed(n.ctx, id)
+	case err == nil && st.Leader != id && known == id:
+		n.raft.Forget(term)
+	}
 }
 
 // callLeader calls the leader at its known address, or else at the one that it gives.
@@ -89,24 +106,6 @@ func (n *Node) leaderAddrs(id uint32, says string) []string {
 		return []string{says}
 	}
 	return []string{known, says}
-}
-
-// leaderIsDead finds out whether the leader's process is gone: its connection
-// broke and a new one is refused. The refusal keeps an election from being
-// started against a leader that lives.
-func (n *Node) leaderIsDead(id uint32, says string) bool {
-	ctx, cancel := context.WithTimeout(n.ctx, linkDialTime)
-	defer cancel()
-	for _, addr := range n.leaderAddrs(id, says) {
-		c, err := n.o.Dial(ctx, addr)
-		if err == nil {
-			c.Close()
-		}
-		if !errors.Is(err, syscall.ECONNREFUSED) {
-			return false
-		}
-	}
-	return true
 }
 
 // runLink sends our stream and touches until the connection or the leader's

@@ -36,6 +36,29 @@ func TestLeadershipIsHandedOver(t *testing.T) {
 	}
 }
 
+// A leader that was started again does not lead, and says so to a server that still takes it for the leader.
+// With heartbeats as long as these no server finds out in any other way within this test.
+func TestLeaderThatWasStartedAgainIsForgotten(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, true, func(o *Options) {
+		o.HeartbeatTimeout, o.MinSessionTimeout = 5*time.Minute, 6*time.Minute
+	})
+	lead := c.mustLead()
+	down, stays := lead%3+1, (lead+1)%3+1
+	c.create(lead, "/before")
+	eventually(t, "the link stands", func() bool { return c.nodes[stays].linked.Load() == uint32(lead) })
+	c.nodes[down].Abort() // the server that stays is no majority
+	c.nodes[lead].Abort()
+	c.start(lead)
+	t.Cleanup(func() { // a leader would wait for a server to hand over to
+		c.nodes[lead].Abort()
+		c.nodes[stays].Abort()
+	})
+	next := c.mustLead()
+	eventually(t, "it serves", c.seen[next].serving.Load)
+	must.That(t, c.has(next, "/before"), "an acknowledged write is lost")
+}
+
 // A leader that hands over takes no requests while it does, and raft may never learn that this has ended:
 // it waits for a replicator that is gone. Such a leader lets another lead.
 func TestLeaderThatHandsOverForEverIsReplaced(t *testing.T) {

@@ -82,14 +82,24 @@ func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, err
 		// This server leads by raft's word, but its term has not begun yet, or is over.
 		return peer.Status{}, errNotLeading
 	}
-	for _, addr := range n.leaderAddrs(id, at) {
-		st, err := n.port.Ask(ctx, id, addr, q)
+	st, err := n.askAt(ctx, id, at, q)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		// The leader is gone, and raft has not noticed yet; nothing was asked.
+		return peer.Status{}, n.serving.noLeader()
+	}
+	return st, err
+}
+
+// askAt asks the leader at its known address, or else at the one that it gives. The error is
+// ECONNREFUSED if all connections are refused.
+func (n *Node) askAt(ctx context.Context, id uint32, says string, q peer.Question) (st peer.Status, err error) {
+	for _, addr := range n.leaderAddrs(id, says) {
+		st, err = n.port.Ask(ctx, id, addr, q)
 		if !errors.Is(err, syscall.ECONNREFUSED) {
-			return st, err
+			break
 		}
 	}
-	// The leader is gone, and raft has not noticed yet; nothing was asked.
-	return peer.Status{}, n.serving.noLeader()
+	return st, err
 }
 
 // change makes one step; prev makes it fail if another change was faster. The operation reconfig

@@ -125,15 +125,30 @@ func (r *Raft) drained(ctx context.Context, limit time.Duration) bool {
 }
 
 // withdraw ends a candidacy that came to nothing; raft would end it only when its timer runs out. A
-// candidate that is asked for a vote in a newer term must become a follower, so this server asks
-// itself for one, with an empty log, which gets no vote. withdraw reports whether nothing else has
-// happened since m: if raft knows a leader by then, or a newer term, raft ignores the request.
+// candidate that is asked for a vote in a newer term must become a follower. withdraw reports whether
+// nothing else has happened since m: if raft knows a leader by then, or a newer term, raft ignores the
+// request.
 func (r *Raft) withdraw(m moment) bool {
+	err := r.followIn(m.term+1, false)
+	m.term++
+	return err == nil && r.isStill(m)
+}
+
+// Forget makes raft forget the leader of a term, of which it is known that it does not lead any more.
+// Nothing happens if raft knows a newer term by then.
+func (r *Raft) Forget(term uint64) {
+	if _, votes := r.voters(); votes { // a log without entries would get the vote
+		_ = r.followIn(term+1, true)
+	}
+}
+
+// followIn makes this server a follower in a newer term, in which it has not voted: it asks itself
+// for a vote, with an empty log, which gets no vote. Raft ignores that while it knows a leader, unless
+// this server must forget that one.
+func (r *Raft) followIn(term uint64, forget bool) error {
 	h := r.Header()
 	h.Addr = nil // if this server leads by then, raft must not find its leader's address here
 	var resp raft.RequestVoteResponse
-	err := r.Trans.RequestVote(peer.ServerID(r.ID), r.Self,
-		&raft.RequestVoteRequest{RPCHeader: h, Term: m.term + 1}, &resp)
-	m.term++
-	return err == nil && r.isStill(m)
+	return r.Trans.RequestVote(peer.ServerID(r.ID), r.Self,
+		&raft.RequestVoteRequest{RPCHeader: h, Term: term, LeadershipTransfer: forget}, &resp)
 }

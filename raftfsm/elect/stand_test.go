@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // In a cluster that starts, the voter with the lowest id stands as soon as all voters run.
@@ -267,6 +270,36 @@ func TestStandAt(t *testing.T) {
 		w.elected()
 		if r.withdraw(r.moment()) || r.State() != raft.Leader {
 			t.Error("it withdraws where it leads by now")
+		}
+	})
+}
+
+// A server forgets the leader of a term that is over, and may vote in the next term.
+func TestForget(t *testing.T) {
+	inWorld(t, "", 1, []uint32{1, 2, 3}, nil, func(w *world) {
+		r := w.e.Raft
+		w.leads(3, 5)
+		if r.Forget(4); r.CurrentTerm() != 5 || r.NobodyLeadsBut(0) {
+			t.Error("it forgets a leader of a later term")
+		}
+		if r.Forget(5); r.CurrentTerm() != 6 || !r.NobodyLeadsBut(0) || r.State() != raft.Follower {
+			t.Error("it does not forget the leader")
+		}
+		var resp raft.RequestVoteResponse
+		id := peer.ServerID(2)
+		req := &raft.RequestVoteRequest{Term: 6, LastLogTerm: 5, LastLogIndex: 9, RPCHeader: raft.RPCHeader{
+			ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: []byte(addr(2))}}
+		must.OK(t, w.others[2].trans.RequestVote(peer.ServerID(1), r.Self, req, &resp))
+		if !resp.Granted {
+			t.Error("it does not vote")
+		}
+		go w.e.Watch(w.ctx)
+		w.until(voteTime)
+	})
+	inWorld(t, "without a vote", 1, []uint32{2, 3}, []uint32{1}, func(w *world) {
+		w.leads(3, 5)
+		if w.e.Raft.Forget(5); w.e.Raft.CurrentTerm() != 5 {
+			t.Error("it asks itself for a vote that it does not have")
 		}
 	})
 }
