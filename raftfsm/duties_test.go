@@ -22,16 +22,22 @@ func createTTLBody(path string, ttl time.Duration) []byte {
 	return jute.AppendLong(createBody(path, jute.FlagPersistentTTL), ttl.Milliseconds())
 }
 
-// The links of a leader end with its term: the other server sends what it has to the next leader, and
-// no block waits for an entry that this server does not propose.
-func TestLinksEndWithTheTerm(t *testing.T) {
+// A link to a server that was elected waits until the server's term begins. The links of a leader end with its
+// term: the other server sends what it has to the next leader, and no block waits for an entry that this server
+// does not propose.
+func TestLinksBeginAndEndWithTheTerm(t *testing.T) {
 	n, _ := start(t, Options{})
 	eventually(t, "a leader", func() bool { return n.term.Load() != nil && n.raft.Leads() })
-	tm := n.term.Load()
+	tm := n.term.Swap(nil)
+	time.AfterFunc(20*time.Millisecond, func() { n.term.Store(tm) })
 	here, there := net.Pipe()
 	defer here.Close()
 	served := make(chan struct{})
-	go func() { host{n}.ServeLink(there, &peer.Greeting{From: 2, Version: peer.Version}); close(served) }()
+	go func() {
+		host{n}.ServeLink(there, &peer.Greeting{From: 2, Version: peer.Version})
+		there.Close()
+		close(served)
+	}()
 	here.SetDeadline(time.Now().Add(20 * time.Second))
 	w := bufio.NewWriter(here)
 	must.OK(t, peer.WriteMessage(w, peer.LinkTouches, (&peer.Touches{Number: 1}).Append(nil)))

@@ -46,17 +46,19 @@ func (n *Node) follow() {
 	}
 }
 
-// followLeader runs one link, and looks what its end means. It reports whether there was a link.
+// followLeader runs one link, and looks what its end means. It reports whether the link stood for a
+// while: a server that does not lead closes it at once.
 func (n *Node) followLeader(id uint32, addr string) (stood bool) {
 	c, err := n.callLeader(id, addr)
 	if err == nil {
+		began := time.Now()
 		n.known.held(id)
 		n.linked.Store(id)
 		err = n.runLink(c, id)
 		n.linked.Store(0)
 		c.Close()
 		n.log.Debug("link to the leader ended", "peer", id, "err", err)
-		stood = true
+		stood = time.Since(began) > followRest
 	}
 	n.known.broken()
 	if n.ctx.Err() == nil && n.raft.NobodyLeadsBut(id) {

@@ -47,6 +47,9 @@ func TestLeaderThatWasStartedAgainIsForgotten(t *testing.T) {
 	down, stays := lead%3+1, (lead+1)%3+1
 	c.create(lead, "/before")
 	eventually(t, "the link stands", func() bool { return c.nodes[stays].linked.Load() == uint32(lead) })
+	eventually(t, "a link that ends at once counts as a failure", func() bool {
+		return !c.nodes[stays].followLeader(uint32(down), c.opts[down].Peers[uint32(down)])
+	})
 	c.nodes[down].Abort() // the server that stays is no majority
 	c.nodes[lead].Abort()
 	c.start(lead)

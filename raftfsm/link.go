@@ -25,6 +25,8 @@ const (
 const (
 	linkQueue     = 2048     // blocks the leader holds for one server
 	linkQueueByte = 32 << 20 // and their bytes
+
+	termBegins = time.Millisecond // before a server that is elected looks again whether its term has begun
 )
 
 // inLink is another server's stream, at the leader. Its blocks are forgotten when the link or the
@@ -171,6 +173,11 @@ func (l *inLink) push(bl state.Block) bool {
 func (h host) ServeLink(c net.Conn, from *peer.Greeting) {
 	n := h.n
 	t := n.term.Load()
+	for ; t == nil && n.raft.Leads(); t = n.term.Load() { // its term is about to begin
+		if !pause(n.ctx, termBegins) {
+			return
+		}
+	}
 	if t == nil {
 		return
 	}
