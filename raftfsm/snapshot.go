@@ -199,7 +199,7 @@ func (n *Node) Backup(ctx context.Context) (*Backup, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	snap := f.hold()
-	return &Backup{Zxid: snap.state.Zxid(), ACLs: snap.state.ACLs(), snap: snap}, nil
+	return &Backup{Zxid: snap.state.Zxid(), ACLs: f.state.Tree().ACLs(), snap: snap}, nil
 }
 
 // Write writes the backup. No writer is kept waiting for more than some nodes.

@@ -56,15 +56,28 @@ func (t *Tree) Children(path string) []string {
 	return names
 }
 
+// ACLs returns every ACL that a node has. The lists must not be changed.
+func (t *Tree) ACLs() [][]jute.ACL {
+	var all [][]jute.ACL
+	for _, same := range t.acls.by {
+		for _, a := range same {
+			all = append(all, a.list)
+		}
+	}
+	return all
+}
+
 // Walk calls fn for every node, parents before children, until it returns
 // false.
-func (t *Tree) Walk(fn func(path string, i Info) bool) { t.root.walk(nil, fn) }
+func (t *Tree) Walk(fn func(path string, i Info) bool) {
+	t.root.walk(nil, func(path string, n *node) bool { return fn(path, n.info()) })
+}
 
-func (n *node) walk(path []byte, fn func(path string, i Info) bool) (more bool) {
+func (n *node) walk(path []byte, fn func(path string, n *node) bool) (more bool) {
 	if n.parent != nil {
 		path = append(append(path, '/'), n.name...)
 	}
-	if !fn(cmp.Or(string(path), "/"), n.info()) {
+	if !fn(cmp.Or(string(path), "/"), n) {
 		return false
 	}
 	for i := range n.children() {

@@ -43,40 +43,6 @@ func NewReader(each func(path string, i *Info) error) *Loader {
 	return &Loader{tree: newTree(), each: each}
 }
 
-// NewMaker returns a Loader for nodes that come from elsewhere: Put takes the place of Add. None of them
-// was changed behind zxid.
-func NewMaker(zxid int64) *Loader {
-	l := NewLoader()
-	l.head, l.end, l.zxid, l.tree.zxid = true, true, zxid, zxid
-	return l
-}
-
-// Put adds a node, which may take up to most bytes. The root comes first and parents before their
-// children. Of the Stat in i the lengths, the number of children and the cversion do not count: they
-// follow from the tree. Put keeps i.Data and does not copy them.
-func (l *Loader) Put(path string, i *Info, most int) error {
-	s := state{
-		data: stringOf(i.Data), null: i.Data == nil,
-		czxid: i.Czxid, mzxid: i.Mzxid, pzxid: i.Pzxid, ctime: i.Ctime, mtime: i.Mtime,
-		version: i.Version, cv: i.Counter, aversion: i.Aversion, kind: i.Kind,
-	}
-	switch i.Kind {
-	case EphemeralNode:
-		s.owner = i.EphemeralOwner
-	case TTLNode:
-		s.owner = i.TTL
-	}
-	if len(i.ACL) == 0 {
-		return errors.New("no ACL")
-	}
-	s.acl = l.tree.acls.intern(i.ACL)
-	if n := len(path) + len(s.data) + len(s.acl.key); n > most {
-		return fmt.Errorf("it takes %d bytes, more than the %d that a server's snapshots have room for", n, most)
-	}
-	l.nodes++
-	return l.add(path, s)
-}
-
 // Done checks that the stream has its end and no node is missing.
 func (l *Loader) Done() error {
 	if !l.end || l.read != l.nodes {
@@ -180,11 +146,7 @@ func (l *Loader) node(d *jute.Decoder) error {
 	}
 	l.path = append(l.path[:shared], rest...)
 	s.acl = l.acls[id]
-	return l.add(stringOf(l.path), s)
-}
-
-// add checks a node by itself, and puts it where it belongs.
-func (l *Loader) add(path string, s state) error {
+	path := stringOf(l.path)
 	switch {
 	case len(path) > maxLoadPath:
 		return errors.New("the path is too long")
@@ -226,35 +188,19 @@ func (s *state) sane(zxid int64) error {
 func (l *Loader) place(path string, s state) error {
 	t := l.tree
 	if path == "/" {
-		if t.root != nil {
-			return errors.New("two roots")
-		}
-		if s.kind != PlainNode {
-			return errors.New("the root is no plain node")
-		}
-		t.root = &node{state: s}
-		t.acls.retain(s.acl)
-		t.count, t.size = 1, 1+int64(len(s.data))
-		return nil
+		return t.place(nil, path, s)
 	}
 	if t.root == nil {
 		return errors.New("no root")
 	}
-	dir, name, _ := splitPath(path)
+	dir, _, _ := splitPath(path)
 	if l.parent == nil || dir != l.dir {
 		l.dir, l.parent = strings.Clone(dir), t.find(dir)
 	}
-	parent := l.parent
-	switch {
-	case parent == nil:
-		return errors.New("no parent")
-	case parent.kind == EphemeralNode:
+	if l.parent != nil && l.parent.kind == EphemeralNode {
 		return errors.New("the parent is ephemeral")
-	case t.child(parent, name) != nil:
-		return errors.New("the same path twice")
 	}
-	t.link(&node{state: s, name: strings.Clone(name), parent: parent}, -1)
-	return nil
+	return t.place(l.parent, path, s)
 }
 
 // Finish checks that nothing is missing and returns the tree.
@@ -266,12 +212,9 @@ func (l *Loader) Finish() (*Tree, error) {
 	case int64(t.count) != l.nodes:
 		return nil, fmt.Errorf("snapshot: %d nodes, the header says %d", t.count, l.nodes)
 	}
-	for _, path := range []string{"/", quotaPath, configPath} {
-		if n := t.root; n == nil || t.find(path) == nil {
-			return nil, fmt.Errorf("snapshot: no %s", path)
-		}
+	if err := t.complete(); err != nil {
+		return nil, err
 	}
-	t.acls.sweep()
 	t.unreverse()
 	l.tree = nil
 	return t, nil

@@ -1,7 +1,5 @@
 package tree
 
-import "github.com/zlockd/zlockd/jute"
-
 // The stream of a snapshot is a list of records, each beginning with one of
 // these bytes:
 //
@@ -97,18 +95,6 @@ func (s *Snapshot) Close() {
 
 // Zxid returns the zxid of the newest change that the snapshot holds.
 func (s *Snapshot) Zxid() int64 { return s.zxid }
-
-// ACLs returns every ACL that a node in the snapshot can have. Call it before the tree changes,
-// and do not change the lists.
-func (s *Snapshot) ACLs() [][]jute.ACL {
-	var all [][]jute.ACL
-	for _, same := range s.tree.acls.by {
-		for _, a := range same {
-			all = append(all, a.list)
-		}
-	}
-	return all
-}
 
 // Append appends the next chunk, of up to n nodes, and tells whether it was
 // the last. The caller keeps changes away while it runs, but not other reads.

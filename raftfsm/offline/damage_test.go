@@ -46,8 +46,8 @@ func TestOneWrongBitIsNoticed(t *testing.T) {
 					}
 					continue
 				}
-				if diffs, _ := Compare(&Content{Nodes: before.Nodes}, &Content{Nodes: z.Nodes}, true); len(diffs) > 0 ||
-					z.Zxid != before.Zxid {
+				diffs, _ := Compare(contentOf("", 0, before.Nodes.Tree), contentOf("", 0, z.Nodes.Tree), true)
+				if len(diffs) > 0 || z.Zxid != before.Zxid {
 					t.Errorf("%s, byte %d: read as if nothing was wrong: %q, zxid 0x%x", name, at, diffs, z.Zxid)
 				}
 			}

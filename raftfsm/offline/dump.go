@@ -164,19 +164,22 @@ func (p *printer) state(s *state.State) {
 		p.line("session 0x%x timeout %dms generation %d server %d address %s created %s", uint64(x.ID), x.Timeout,
 			x.Gen, x.Owner, x.Addr, clock(x.Created))
 	})
+	p.tree(s.Tree())
+}
+
+// tree prints every node, if they were asked for.
+func (p *printer) tree(t *tree.Tree) {
 	if p.nodes {
-		s.Tree().Walk(func(path string, i tree.Info) bool {
-			p.node(path, &i)
-			return true
-		})
+		t.Walk(p.node)
 	}
 }
 
-func (p *printer) node(path string, n *tree.Info) {
+func (p *printer) node(path string, n tree.Info) bool {
 	p.line("node %q %s data %s acl %s czxid 0x%x mzxid 0x%x pzxid 0x%x ctime %s mtime %s version %d "+
 		"created-children %d aversion %d",
-		path, showKind(n), showData(n.Data), showACL(n.ACL), n.Czxid, n.Mzxid, n.Pzxid, clock(n.Ctime),
+		path, showKind(&n), showData(n.Data), showACL(n.ACL), n.Czxid, n.Mzxid, n.Pzxid, clock(n.Ctime),
 		clock(n.Mtime), n.Version, n.Counter, n.Aversion)
+	return true
 }
 
 func (p *printer) zooSnapshot(path string) error {
@@ -185,18 +188,14 @@ func (p *printer) zooSnapshot(path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	p.line("zxid 0x%x nodes %d sessions %d acls %d", zxid, len(t.Nodes), len(t.Sessions), len(r.ACLs()))
+	p.line("zxid 0x%x nodes %d sessions %d acls %d", zxid, t.Nodes.Count(), len(t.Sessions), r.ACLs())
 	if r.Digest != nil {
 		p.line("digest %x of zxid 0x%x, version %d", r.Digest.Sum, r.Digest.Zxid, r.Digest.Version)
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(t.Sessions), compareIDs) {
 		p.line("session 0x%x timeout %dms", uint64(id), t.Sessions[id])
 	}
-	if p.nodes {
-		for _, path := range t.Paths() {
-			p.node(path, t.Nodes[path])
-		}
-	}
+	p.tree(t.Nodes.Tree)
 	return nil
 }
 
@@ -269,6 +268,6 @@ func (p *printer) zooDir(dir string) error {
 	for _, n := range z.Notes {
 		p.line("# %s", n)
 	}
-	p.line("# good to zxid 0x%x: nodes %d sessions %d", z.Zxid, len(z.Nodes), len(z.Sessions))
+	p.line("# good to zxid 0x%x: nodes %d sessions %d", z.Zxid, z.Nodes.Count(), len(z.Sessions))
 	return nil
 }

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
@@ -72,20 +70,7 @@ func WriteZooSnapshot(w io.Writer, s *state.State, keep bool) (*Made, error) {
 	}
 	m.Sessions = len(sessions)
 	ttls := 0
-	acls := map[*jute.ACL][]jute.ACL{}
-	s.Tree().Walk(func(_ string, i tree.Info) bool {
-		acls[&i.ACL[0]] = i.ACL
-		if i.Kind == tree.TTLNode {
-			ttls++
-		}
-		return true
-	})
-	if ttls > 0 {
-		m.Notes = append(m.Notes,
-			fmt.Sprintf("%d nodes have a time to live: start ZooKeeper with -Dzookeeper.extendedTypesEnabled=true, "+
-				"or it deletes them", ttls))
-	}
-	zw, err := zkfiles.NewSnapshotWriter(w, -1, sessions, slices.Collect(maps.Values(acls)))
+	zw, err := zkfiles.NewSnapshotWriter(w, -1, sessions, s.Tree().ACLs())
 	if err != nil {
 		return nil, err
 	}
@@ -94,12 +79,19 @@ func WriteZooSnapshot(w io.Writer, s *state.State, keep bool) (*Made, error) {
 			m.Left = append(m.Left, path)
 			return true
 		}
-		m.Nodes++
+		if m.Nodes++; i.Kind == tree.TTLNode {
+			ttls++
+		}
 		err = zw.Node(path, withoutMembers(path, &i))
 		return err == nil
 	})
 	if err != nil {
 		return nil, err
+	}
+	if ttls > 0 {
+		m.Notes = append(m.Notes,
+			fmt.Sprintf("%d nodes have a time to live: start ZooKeeper with -Dzookeeper.extendedTypesEnabled=true, "+
+				"or it deletes them", ttls))
 	}
 	return m, zw.Close(m.Zxid)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
@@ -37,29 +38,31 @@ func Import(ctx context.Context, z *ZooKeeper, dir string, server uint32, keep b
 				Owner: server, Created: now})
 		}
 	}
-	paths := slices.DeleteFunc(z.Paths(), func(p string) bool {
-		n := z.Nodes[p]
-		if _, alive := z.Sessions[n.EphemeralOwner]; !isEphemeral(n) || keep && alive {
-			return false
+	for id := range z.Nodes.Owners() {
+		if _, alive := z.Sessions[id]; keep && alive {
+			continue
 		}
-		m.Left = append(m.Left, p)
-		delete(z.Nodes, p)
-		return true
-	})
-	z.Recount() // what was left out takes up nothing of a quota
-	m.Nodes, m.Sessions = len(paths), len(sessions)
+		for _, path := range z.Nodes.SomeEphemeralsOf(id, math.MaxInt) {
+			z.Nodes.Remove(path, func(path string, _ *tree.Info) { m.Left = append(m.Left, path) })
+		}
+	}
+	slices.Sort(m.Left)
+	z.Nodes.Recount() // what was left out takes up nothing of a quota
+	m.Nodes, m.Sessions = z.Nodes.Count(), len(sessions)
 	slices.SortFunc(sessions, func(x, y session.Session) int { return compareIDs(x.ID, y.ID) })
-	s, err := state.Adopt(m.Cluster, z.Zxid, sessions, func(yield func(string, *tree.Info) bool) {
-		for _, p := range paths {
-			n := z.Nodes[p]
-			delete(z.Nodes, p) // the state has it now
-			// Releases before 3.4 did not keep pzxid from the start.
-			n.Pzxid, n.Mzxid = max(n.Pzxid, n.Czxid), max(n.Mzxid, n.Czxid)
-			if !yield(p, withoutMembers(p, n)) {
-				return
-			}
+	var err error
+	z.Nodes.Walk(func(path string, n tree.Info) bool {
+		// Releases before 3.4 did not keep pzxid from the start.
+		if least := n.Czxid; path == state.ConfigPath || n.Pzxid < least || n.Mzxid < least {
+			n.Pzxid, n.Mzxid = max(n.Pzxid, least), max(n.Mzxid, least)
+			err = z.Nodes.Set(path, withoutMembers(path, &n))
 		}
+		return err == nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	s, err := state.Adopt(m.Cluster, z.Zxid, sessions, z.Nodes)
 	if err != nil {
 		return nil, err
 	}

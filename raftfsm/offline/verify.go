@@ -37,18 +37,22 @@ func LoadContent(path, logDir string) (*Content, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Content{Name: path, Nodes: z.Nodes, Zxid: z.Zxid}, nil
+		return contentOf(path, z.Zxid, z.Nodes.Tree), nil
 	}
 	s, err := ReadState(path)
 	if err != nil {
 		return nil, err
 	}
-	c := &Content{Name: path, Zxid: s.Zxid(), Nodes: map[string]*tree.Info{}}
-	s.Tree().Walk(func(path string, i tree.Info) bool {
+	return contentOf(path, s.Zxid(), s.Tree()), nil
+}
+
+func contentOf(name string, zxid int64, t *tree.Tree) *Content {
+	c := &Content{Name: name, Zxid: zxid, Nodes: map[string]*tree.Info{}}
+	t.Walk(func(path string, i tree.Info) bool {
 		c.Nodes[path] = &i
 		return true
 	})
-	return c, nil
+	return c
 }
 
 // MaxDifferences is how many differences Compare returns at most.

@@ -154,7 +154,7 @@ func loadDirs(dir, logDir string, dropTorn bool) (*ZooKeeper, error) {
 	if err := z.replay(from, logs, logDir, dropTorn); err != nil {
 		return nil, err
 	}
-	z.Recount()
+	z.Nodes.Recount()
 	return z, nil
 }
 
@@ -176,7 +176,7 @@ func loadFile(path string) (*ZooKeeper, error) {
 	if named && !t.Whole() {
 		return nil, z.lacksLog(path)
 	}
-	z.Recount()
+	z.Nodes.Recount()
 	return z, nil
 }
 

@@ -3,17 +3,15 @@ package state
 import (
 	"fmt"
 	"hash/crc32"
-	"iter"
 
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
 
 // Adopt returns the state of a new cluster that does not begin empty: it comes from elsewhere. The zxid
-// is that of the newest change; the cluster goes on above it. Nodes are the root first, and parents before
-// their children. Adopt returns an error for a state that ReadSnapshot would refuse.
-func Adopt(cluster string, zxid int64, sessions []session.Session,
-	nodes iter.Seq2[string, *tree.Info]) (*State, error) {
+// is that of the newest change; the cluster goes on above it. Adopt returns an error for a state that
+// ReadSnapshot would refuse.
+func Adopt(cluster string, zxid int64, sessions []session.Session, nodes *tree.Maker) (*State, error) {
 	s := New(cluster)
 	s.zxid = zxid
 	for _, sess := range sessions {
@@ -21,13 +19,11 @@ func Adopt(cluster string, zxid int64, sessions []session.Session,
 			return nil, fmt.Errorf("session 0x%x comes twice", uint64(sess.ID))
 		}
 	}
-	made := tree.NewMaker(zxid)
-	for path, info := range nodes {
-		if err := made.Put(path, info, maxNode); err != nil {
-			return nil, fmt.Errorf("node %q: %w", path, err)
-		}
+	t, err := nodes.Finish(zxid, maxNode)
+	if err != nil {
+		return nil, err
 	}
-	return s, s.complete(made)
+	return s, s.complete(t)
 }
 
 // Refound makes the state that of another cluster, at the given time. The new cluster has no

@@ -206,7 +206,7 @@ func ReadSnapshot(from io.Reader) (*State, Position, error) {
 	d := newDecoder(nil, nodes.Add)
 	err := d.read(from)
 	if err == nil {
-		err = d.state.complete(nodes)
+		err = d.state.load(nodes)
 	}
 	if err != nil {
 		return nil, d.at, err
@@ -214,11 +214,18 @@ func ReadSnapshot(from io.Reader) (*State, Position, error) {
 	return d.state, d.at, nil
 }
 
-// complete gives the state its nodes. All of them must have been read.
-func (s *State) complete(nodes *tree.Loader) (err error) {
-	if s.tree, err = nodes.Finish(); err != nil {
+// load gives the state its nodes. All of them must have been read.
+func (s *State) load(nodes *tree.Loader) error {
+	t, err := nodes.Finish()
+	if err != nil {
 		return err
 	}
+	return s.complete(t)
+}
+
+// complete gives the state its tree.
+func (s *State) complete(t *tree.Tree) error {
+	s.tree = t
 	info, _ := s.tree.Get(ConfigPath)
 	s.configured = len(info.Data) > 0
 	// An ephemeral without its session would never go away.

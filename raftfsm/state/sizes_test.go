@@ -117,17 +117,15 @@ func TestLongNodeFromElsewhereIsSnapshotted(t *testing.T) {
 			paths = append(paths, fmt.Sprintf("/a%02d", i))
 		}
 		paths = append(paths, "/big")
-		a, err := Adopt("c", 1, nil, func(yield func(string, *tree.Info) bool) {
-			for _, p := range paths {
-				n := 7000
-				if p == "/big" {
-					n = long
-				}
-				if !yield(p, &tree.Info{Data: data[:n], ACL: jute.WorldAnyone}) {
-					return
-				}
+		nodes := tree.NewMaker()
+		for _, p := range paths {
+			n := 7000
+			if p == "/big" {
+				n = long
 			}
-		})
+			must.OK(t, nodes.Set(p, &tree.Info{Data: data[:n], ACL: jute.WorldAnyone}))
+		}
+		a, err := Adopt("c", 1, nil, nodes)
 		if err != nil {
 			expect.That(t, long > MaxFrame, "%d bytes: %v", long, err)
 			continue

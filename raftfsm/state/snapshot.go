@@ -79,10 +79,6 @@ func (s *Snapshot) Write(to io.Writer, read func(func())) error {
 // Zxid returns the zxid of the newest change in the snapshot.
 func (s *Snapshot) Zxid() int64 { return s.zxid }
 
-// ACLs returns every ACL that a node in the snapshot can have. It must be called
-// before Apply runs again.
-func (s *Snapshot) ACLs() [][]jute.ACL { return s.nodes.ACLs() }
-
 // Close ends the snapshot, whether it was written or not. No other goroutine may use the state
 // during the call.
 func (s *Snapshot) Close() { s.nodes.Close() }

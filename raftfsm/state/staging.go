@@ -177,7 +177,7 @@ func (s *State) restore(keep bool, to Sink) error {
 		return err
 	}
 	b := p.d.state
-	if err := b.complete(p.nodes); err != nil {
+	if err := b.load(p.nodes); err != nil {
 		return err
 	}
 	if keep && b.clusterID != s.clusterID {

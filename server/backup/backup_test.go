@@ -79,8 +79,8 @@ func TestStateIsGivenOut(t *testing.T) {
 	theirs := ask(h, "GET", "", "Digest super:secret")
 	r := must.Get(zkfiles.NewSnapshotReader(theirs.Body))(t)
 	tree := must.Get(zkfiles.Load(r, zxid))(t)
-	if len(tree.Nodes) != 54 || len(tree.Sessions) != 1 || !tree.Whole() || r.Digest.Zxid != zxid {
-		t.Errorf("%d nodes, %d sessions", len(tree.Nodes), len(tree.Sessions))
+	if tree.Nodes.Count() != 54 || len(tree.Sessions) != 1 || !tree.Whole() || r.Digest.Zxid != zxid {
+		t.Errorf("%d nodes, %d sessions", tree.Nodes.Count(), len(tree.Sessions))
 	}
 }
 

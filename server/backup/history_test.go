@@ -91,11 +91,8 @@ func TestBackupsUnderLoadHoldTheirZxid(t *testing.T) {
 			r := must.Get(zkfiles.NewSnapshotReader(bytes.NewReader(b.theirs)))(t)
 			tree := must.Get(zkfiles.Load(r, b.zxid))(t)
 			version = func(path string) (int32, bool) {
-				n, ok := tree.Nodes[path]
-				if !ok {
-					return 0, false
-				}
-				return n.Version, true
+				n, ok := tree.Nodes.Get(path)
+				return n.Version, ok
 			}
 		}
 		must.OK(t, wrong(history, b.zxid, version))

@@ -23,6 +23,7 @@ import (
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
@@ -133,15 +134,16 @@ func output(t testing.TB, out string, err error) string {
 	return out
 }
 
-func writeSnapshot(t *testing.T, path string, tree *zkfiles.Tree) {
+func writeSnapshot(t *testing.T, path string, z *zkfiles.Tree) {
 	t.Helper()
 	f := must.Get(os.Create(path))(t)
 	b := bufio.NewWriter(f)
-	w := must.Get(zkfiles.NewSnapshotWriter(b, -1, nil, tree.ACLs()))(t)
-	for _, p := range tree.Paths() {
-		must.OK(t, w.Node(p, tree.Nodes[p]))
-	}
-	must.OK(t, w.Close(tree.Zxid))
+	w := must.Get(zkfiles.NewSnapshotWriter(b, -1, nil, z.Nodes.ACLs()))(t)
+	z.Nodes.Walk(func(path string, n tree.Info) bool {
+		must.OK(t, w.Node(path, &n))
+		return true
+	})
+	must.OK(t, w.Close(z.Zxid))
 	must.OK(t, b.Flush())
 	must.OK(t, f.Close())
 }

@@ -2,8 +2,8 @@ package zkfiles
 
 import (
 	"fmt"
+	"math"
 	"slices"
-	"strings"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
@@ -42,8 +42,11 @@ func (t *Tree) Apply(x *Txn) error {
 		return o.Type == jute.OpError
 	})
 	for i := range x.Ops {
-		if !failed {
-			t.apply(x, &x.Ops[i])
+		if failed {
+			break
+		}
+		if err := t.apply(x, &x.Ops[i]); err != nil {
+			return fmt.Errorf("%q: %w", x.Ops[i].Path, err)
 		}
 	}
 	t.Zxid = x.Zxid
@@ -58,62 +61,62 @@ func (t *Tree) Apply(x *Txn) error {
 	return nil
 }
 
-func (t *Tree) apply(x *Txn, o *Op) {
+func (t *Tree) apply(x *Txn, o *Op) error {
 	switch o.Type {
 	case OpCreateSession:
 		t.Sessions[x.Session] = o.Timeout
 	case jute.OpCloseSession:
 		delete(t.Sessions, x.Session)
-		own := t.ephemerals[x.Session]
-		for _, path := range o.Paths {
-			t.delete(path, x.Zxid)
-		}
-		for path := range own {
-			t.delete(path, x.Zxid)
+		for _, path := range slices.Concat(o.Paths, t.Nodes.SomeEphemeralsOf(x.Session, math.MaxInt)) {
+			if err := t.delete(path, x.Zxid); err != nil {
+				return err
+			}
 		}
 	case jute.OpDelete, jute.OpDeleteContainer:
-		t.delete(o.Path, x.Zxid)
+		return t.delete(o.Path, x.Zxid)
 	case jute.OpSetData, jute.OpReconfig:
-		if n := t.Nodes[o.Path]; n != nil {
-			t.sub(o.Path, n)
+		return t.change(o.Path, func(n *tree.Info) {
 			n.Data, n.Version, n.Mzxid, n.Mtime = o.Data, o.Version, x.Zxid, x.Time
-			t.add(o.Path, n)
-		}
+		})
 	case jute.OpSetACL:
-		if n := t.Nodes[o.Path]; n != nil {
-			t.sub(o.Path, n)
-			n.ACL, n.Aversion = t.intern(o.ACL), o.Version
-			t.add(o.Path, n)
-		}
+		return t.change(o.Path, func(n *tree.Info) { n.ACL, n.Aversion = someACL(o.ACL), o.Version })
 	}
 	if o.Create() {
-		t.create(x, o)
+		return t.create(x, o)
 	}
+	return nil
 }
 
-func (t *Tree) create(x *Txn, o *Op) {
+// someACL returns a list; none at all has the same effect as one that allows everything.
+func someACL(list []jute.ACL) []jute.ACL {
+	if len(list) == 0 {
+		return jute.WorldAnyone
+	}
+	return list
+}
+
+func (t *Tree) create(x *Txn, o *Op) error {
 	name := Parent(o.Path)
-	parent := t.Nodes[name]
-	if parent == nil {
-		return // it was deleted later, and the snapshot knows that
+	if _, there := t.Nodes.Get(name); !there {
+		return nil // it was deleted later, and the snapshot knows that
 	}
-	exists := t.Nodes[o.Path] != nil
+	_, exists := t.Nodes.Get(o.Path)
 	if exists && o.Type != jute.OpCreate {
-		return
+		return nil
 	}
-	t.sub(name, parent)
-	cversion := o.Cversion
-	if cversion == -1 {
-		cversion = parent.Counter + 1
+	err := t.change(name, func(parent *tree.Info) {
+		cversion := o.Cversion
+		if cversion == -1 {
+			cversion = parent.Counter + 1
+		}
+		if cversion > parent.Counter {
+			parent.Counter, parent.Pzxid = cversion, x.Zxid
+		}
+	})
+	if exists || err != nil {
+		return err
 	}
-	if cversion > parent.Counter {
-		parent.Counter, parent.Pzxid = cversion, x.Zxid
-	}
-	t.add(name, parent)
-	if exists {
-		return
-	}
-	n := &tree.Info{Data: o.Data, ACL: t.intern(o.ACL), Stat: jute.Stat{Czxid: x.Zxid, Mzxid: x.Zxid,
+	n := &tree.Info{Data: o.Data, ACL: someACL(o.ACL), Stat: jute.Stat{Czxid: x.Zxid, Mzxid: x.Zxid,
 		Pzxid: x.Zxid, Ctime: x.Time, Mtime: x.Time}}
 	switch {
 	case o.Type == jute.OpCreateTTL:
@@ -123,71 +126,15 @@ func (t *Tree) create(x *Txn, o *Op) {
 	case o.Ephemeral:
 		n.Kind, n.EphemeralOwner = tree.EphemeralNode, x.Session
 	}
-	t.put(o.Path, n)
-	if p, ok := quotaOf(o.Path, statsName); ok {
-		t.counted[p] = struct{}{}
-	}
+	return t.put(o.Path, n)
 }
 
-func (t *Tree) delete(path string, zxid int64) {
-	name := Parent(path)
-	parent := t.Nodes[name]
-	if parent == nil || path == "/" {
-		return
-	}
-	if zxid > parent.Pzxid {
-		t.sub(name, parent)
-		parent.Pzxid = zxid
-		t.add(name, parent)
-	}
-	if n := t.Nodes[path]; n != nil {
-		t.drop(path, n)
-	}
-}
-
-// Quotas are counted in nodes of their own. No transaction holds the counts, so Recount makes them
-// again at the end.
-const (
-	quotaPath  = "/zookeeper/quota"
-	limitsName = "/zookeeper_limits"
-	statsName  = "/zookeeper_stats"
-)
-
-// quotaOf returns the path of the quota that the node called name at path belongs to.
-func quotaOf(path, name string) (string, bool) {
-	p, ok := strings.CutPrefix(path, quotaPath+"/")
-	if !ok {
-		return "", false
-	}
-	p, ok = strings.CutSuffix("/"+p, name)
-	return p, ok && p != ""
-}
-
-// Recount fills in the counts of quotas from the nodes, as ZooKeeper does when it has loaded its
-// data.
-func (t *Tree) Recount() {
-	type use struct{ count, bytes int64 }
-	uses := map[string]*use{}
-	for p := range t.quotas {
-		uses[p] = &use{}
-	}
-	for p := range t.counted {
-		uses[p] = &use{}
-	}
-	if len(uses) == 0 {
-		return
-	}
-	for path, n := range t.Nodes {
-		for p := path; p != "/"; p = Parent(p) {
-			if u := uses[p]; u != nil {
-				u.count++
-				u.bytes += int64(len(n.Data))
-			}
-		}
-	}
-	for p, u := range uses {
-		if n := t.Nodes[quotaPath+p+statsName]; n != nil {
-			n.Data = fmt.Appendf(nil, "count=%d,bytes=%d", u.count, u.bytes)
-		}
-	}
+// delete takes a node away. A snapshot may have nodes below it already, of a node that took its place
+// later: the log makes them again.
+func (t *Tree) delete(path string, zxid int64) error {
+	t.Nodes.Remove(path, func(path string, n *tree.Info) {
+		t.sum -= digest(path, n)
+		t.odd -= odd(path)
+	})
+	return t.change(Parent(path), func(parent *tree.Info) { parent.Pzxid = max(parent.Pzxid, zxid) })
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
@@ -111,9 +109,7 @@ func (r *SnapshotReader) Next() (path string, n *tree.Info, err error) {
 		if !ok {
 			return "", nil, &FormatError{at, fmt.Errorf("node %q has ACL %d, which is not in the file", path, id)}
 		}
-		if len(list) > 0 { // none at all has the same effect
-			n.ACL = list
-		}
+		n.ACL = someACL(list)
 	}
 	return path, n, nil
 }
@@ -159,14 +155,8 @@ func (r *SnapshotReader) seal() {
 	}
 }
 
-// ACLs returns the lists in the file.
-func (r *SnapshotReader) ACLs() [][]jute.ACL {
-	var all [][]jute.ACL
-	for _, id := range slices.Sorted(maps.Keys(r.acls)) {
-		all = append(all, r.acls[id])
-	}
-	return all
-}
+// ACLs returns how many lists are in the file.
+func (r *SnapshotReader) ACLs() int { return len(r.acls) }
 
 // Offset returns how many bytes have been read.
 func (r *SnapshotReader) Offset() int64 { return r.s.off }

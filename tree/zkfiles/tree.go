@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
@@ -15,14 +13,9 @@ import (
 // Tree is the data of a ZooKeeper: nodes and sessions. It begins as a snapshot, and Apply brings
 // it forward.
 type Tree struct {
-	Nodes    map[string]*tree.Info // by path; the root is "/"
-	Sessions map[int64]int32       // timeouts in ms, by id
-	Zxid     int64                 // of the newest transaction in it
-
-	acls       map[string][]jute.ACL
-	ephemerals map[int64]map[string]struct{}
-	quotas     map[string]struct{} // paths with limits
-	counted    map[string]struct{} // paths whose counts were begun in the log
+	Nodes    *tree.Maker
+	Sessions map[int64]int32 // timeouts in ms, by id
+	Zxid     int64           // of the newest transaction in it
 
 	sum      uint64 // digest
 	odd      int    // nodes whose path is not ASCII
@@ -38,10 +31,7 @@ func NewTree() *Tree {
 	return t
 }
 
-func emptyTree() *Tree {
-	return &Tree{Nodes: map[string]*tree.Info{}, Sessions: map[int64]int32{}, acls: map[string][]jute.ACL{},
-		ephemerals: map[int64]map[string]struct{}{}, quotas: map[string]struct{}{}, counted: map[string]struct{}{}}
-}
+func emptyTree() *Tree { return &Tree{Nodes: tree.NewMaker(), Sessions: map[int64]int32{}} }
 
 // builtins adds what is missing of the nodes that were never created.
 // Snapshots of releases before 3.5 have no /zookeeper/config.
@@ -53,8 +43,8 @@ func (t *Tree) builtins() {
 		aversion int32
 	}{{"/", jute.WorldAnyone, 0}, {"/zookeeper", jute.WorldAnyone, 0}, {"/zookeeper/quota", jute.WorldAnyone, 0},
 		{"/zookeeper/config", read, -1}} {
-		if t.Nodes[n.path] == nil {
-			t.put(n.path, &tree.Info{Data: []byte{}, ACL: t.intern(n.acl), Stat: jute.Stat{Aversion: n.aversion}})
+		if _, there := t.Nodes.Get(n.path); !there {
+			_ = t.put(n.path, &tree.Info{Data: []byte{}, ACL: n.acl, Stat: jute.Stat{Aversion: n.aversion}})
 		}
 	}
 }
@@ -89,31 +79,24 @@ func Load(r *SnapshotReader, zxid int64) (*Tree, error) {
 }
 
 func (t *Tree) loadNode(path string, n *tree.Info, at int64) error {
-	switch {
-	case path != "/" && (path[0] != '/' || strings.HasSuffix(path, "/")):
-		return &FormatError{at, fmt.Errorf("impossible path %q", path)}
-	case t.Nodes[path] != nil:
+	if _, there := t.Nodes.Get(path); there {
 		return &FormatError{at, fmt.Errorf("node %q comes twice", path)}
-	case path != "/" && t.Nodes[Parent(path)] == nil:
-		return &FormatError{at, fmt.Errorf("node %q has no parent", path)}
 	}
-	n.ACL = t.intern(n.ACL)
-	t.put(path, n)
+	if err := t.put(path, n); err != nil {
+		return &FormatError{at, fmt.Errorf("node %q: %w", path, err)}
+	}
 	return nil
 }
 
 // Whole reports whether the tree is known to be that of one moment. It is false for a snapshot
 // that was written while changes went on and lacks its log.
 func (t *Tree) Whole() bool {
-	if !t.exact {
-		return false
-	}
-	for _, n := range t.Nodes {
-		if n.Czxid > t.Zxid || n.Mzxid > t.Zxid || n.Pzxid > t.Zxid {
-			return false
-		}
-	}
-	return true
+	whole := t.exact
+	t.Nodes.Walk(func(_ string, n tree.Info) bool {
+		whole = whole && max(n.Czxid, n.Mzxid, n.Pzxid) <= t.Zxid
+		return whole
+	})
+	return whole
 }
 
 // Parent returns the path of a node's parent.
@@ -124,52 +107,27 @@ func Parent(path string) string {
 	return "/"
 }
 
-// intern returns the one copy of a list, so that a million nodes share it.
-func (t *Tree) intern(acl []jute.ACL) []jute.ACL {
-	if len(acl) == 0 {
-		acl = jute.WorldAnyone
+// put makes a node.
+func (t *Tree) put(path string, n *tree.Info) error {
+	err := t.Nodes.Set(path, n)
+	if err == nil {
+		t.sum += digest(path, n)
+		t.odd += odd(path)
 	}
-	key := jute.AppendACL(nil, acl)
-	if known, ok := t.acls[string(key)]; ok {
-		return known
-	}
-	t.acls[string(key)] = acl
-	return acl
+	return err
 }
 
-func (t *Tree) put(path string, n *tree.Info) {
-	t.Nodes[path] = n
-	t.add(path, n)
-	t.odd += odd(path)
-	if id := n.EphemeralOwner; n.Kind == tree.EphemeralNode {
-		if t.ephemerals[id] == nil {
-			t.ephemerals[id] = map[string]struct{}{}
-		}
-		t.ephemerals[id][path] = struct{}{}
+// change changes a node, if it is there.
+func (t *Tree) change(path string, by func(n *tree.Info)) error {
+	n, there := t.Nodes.Get(path)
+	if !there {
+		return nil
 	}
-	if p, ok := quotaOf(path, limitsName); ok {
-		t.quotas[p] = struct{}{}
-	}
+	t.sum -= digest(path, &n)
+	by(&n)
+	t.sum += digest(path, &n)
+	return t.Nodes.Set(path, &n)
 }
-
-func (t *Tree) drop(path string, n *tree.Info) {
-	delete(t.Nodes, path)
-	t.sub(path, n)
-	t.odd -= odd(path)
-	if id := n.EphemeralOwner; n.Kind == tree.EphemeralNode {
-		delete(t.ephemerals[id], path)
-		if len(t.ephemerals[id]) == 0 {
-			delete(t.ephemerals, id)
-		}
-	}
-	if p, ok := quotaOf(path, limitsName); ok {
-		delete(t.quotas, p)
-	}
-}
-
-// add and sub keep the digest; a node is taken out of it before it changes.
-func (t *Tree) add(path string, n *tree.Info) { t.sum += digest(path, n) }
-func (t *Tree) sub(path string, n *tree.Info) { t.sum -= digest(path, n) }
 
 // compare compares the digest with the one that is expected for this zxid.
 func (t *Tree) compare() error {
@@ -183,23 +141,4 @@ func (t *Tree) compare() error {
 			"exchanged", t.Zxid, t.sum, e.Sum)
 	}
 	return nil
-}
-
-// Paths returns every path, sorted: parents before their children.
-func (t *Tree) Paths() []string { return slices.Sorted(maps.Keys(t.Nodes)) }
-
-// ACLs returns every list in use.
-func (t *Tree) ACLs() [][]jute.ACL {
-	used := map[*jute.ACL]bool{}
-	var all [][]jute.ACL
-	for _, n := range t.Nodes {
-		if first := &n.ACL[0]; !used[first] {
-			used[first] = true
-			all = append(all, n.ACL)
-		}
-	}
-	slices.SortFunc(all, func(a, b []jute.ACL) int {
-		return strings.Compare(string(jute.AppendACL(nil, a)), string(jute.AppendACL(nil, b)))
-	})
-	return all
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
@@ -143,12 +144,28 @@ func TestFlippedByteInLogIsFound(t *testing.T) {
 func snapshotOf(t testing.TB, tree *Tree) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	w := must.Get(NewSnapshotWriter(&b, -1, tree.Sessions, tree.ACLs()))(t)
-	for _, p := range tree.Paths() {
-		must.OK(t, w.Node(p, tree.Nodes[p]))
+	w := must.Get(NewSnapshotWriter(&b, -1, tree.Sessions, tree.Nodes.ACLs()))(t)
+	for _, p := range paths(tree) {
+		must.OK(t, w.Node(p, node(tree, p)))
 	}
 	must.OK(t, w.Close(tree.Zxid))
 	return b.Bytes()
+}
+
+// paths returns every path, sorted: parents before their children.
+func paths(t *Tree) (list []string) {
+	t.Nodes.Walk(func(path string, _ tree.Info) bool { list = append(list, path); return true })
+	slices.Sort(list)
+	return list
+}
+
+// node returns the node at path, nil if there is none.
+func node(t *Tree, path string) *tree.Info {
+	n, there := t.Nodes.Get(path)
+	if !there {
+		return nil
+	}
+	return &n
 }
 
 func load(b []byte, zxid int64) (*Tree, error) {
@@ -161,14 +178,14 @@ func load(b []byte, zxid int64) (*Tree, error) {
 
 // same compares what two trees hold.
 func same(a, b *Tree) error {
-	if !reflect.DeepEqual(a.Sessions, b.Sessions) || a.Zxid != b.Zxid || len(a.Nodes) != len(b.Nodes) ||
+	if !reflect.DeepEqual(a.Sessions, b.Sessions) || a.Zxid != b.Zxid || a.Nodes.Count() != b.Nodes.Count() ||
 		a.sum != b.sum {
-		return fmt.Errorf("zxid %d and %d, %d and %d nodes, digests %x and %x", a.Zxid, b.Zxid, len(a.Nodes),
-			len(b.Nodes), a.sum, b.sum)
+		return fmt.Errorf("zxid %d and %d, %d and %d nodes, digests %x and %x", a.Zxid, b.Zxid, a.Nodes.Count(),
+			b.Nodes.Count(), a.sum, b.sum)
 	}
-	for p, n := range a.Nodes {
-		if !reflect.DeepEqual(n, b.Nodes[p]) {
-			return fmt.Errorf("%s: %+v and %+v", p, n, b.Nodes[p])
+	for _, p := range paths(a) {
+		if x, y := node(a, p), node(b, p); !reflect.DeepEqual(x, y) {
+			return fmt.Errorf("%s: %+v and %+v", p, x, y)
 		}
 	}
 	return nil
@@ -228,18 +245,17 @@ func TestFuzzySnapshot(t *testing.T) {
 		fuzzy.Zxid = tree.Zxid
 		var walk func(path string)
 		walk = func(path string) {
-			n := tree.Nodes[path]
+			n := node(tree, path)
 			if n == nil {
 				return
 			}
 			var children []string
-			for _, p := range tree.Paths() {
+			for _, p := range paths(tree) {
 				if p != "/" && Parent(p) == path {
 					children = append(children, p)
 				}
 			}
-			copied := *n
-			fuzzy.put(path, &copied)
+			must.OK(t, fuzzy.put(path, n))
 			for range rng.IntN(3) {
 				step()
 			}
@@ -272,22 +288,19 @@ type generator struct {
 
 func (g *generator) next() *Txn {
 	x := &Txn{Session: 1<<56 | int64(1+g.rng.IntN(3)), Zxid: g.tree.Zxid + 1, Time: 1000 + g.tree.Zxid}
-	paths := g.tree.Paths()
-	path := paths[g.rng.IntN(len(paths))]
-	n := g.tree.Nodes[path]
+	all := paths(g.tree)
+	path := all[g.rng.IntN(len(all))]
+	n := node(g.tree, path)
 	_, alive := g.tree.Sessions[x.Session]
 	switch k := g.rng.IntN(20); {
 	case !alive:
 		x.Ops = []Op{{Type: OpCreateSession, Timeout: 1000}}
 	case k == 0:
-		var own []string
-		for p := range g.tree.ephemerals[x.Session] {
-			own = append(own, p)
-		}
+		own := g.tree.Nodes.SomeEphemeralsOf(x.Session, 100)
 		x.Ops = []Op{{Type: jute.OpCloseSession, Paths: own}}
-	case k < 4 && len(path) > 11 && path[:11] != "/zookeeper/" || k < 6 && len(paths) > 30:
+	case k < 4 && len(path) > 11 && path[:11] != "/zookeeper/" || k < 6 && len(all) > 30:
 		leaf := path != "/" && !(len(path) >= 10 && path[:10] == "/zookeeper")
-		for _, p := range paths {
+		for _, p := range all {
 			leaf = leaf && (p == "/" || Parent(p) != path)
 		}
 		if !leaf {
@@ -307,7 +320,7 @@ func (g *generator) next() *Txn {
 		if path == "/" {
 			child = child[1:]
 		}
-		if g.tree.Nodes[child] != nil {
+		if node(g.tree, child) != nil {
 			x.Ops = []Op{{Type: jute.OpError, Err: -110}}
 			break
 		}
