@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"log/slog"
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/seglog"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -99,11 +101,42 @@ func TestIdentityCutShortIsDamaged(t *testing.T) {
 func TestCheckAcceptsAHoleThatASnapshotCovers(t *testing.T) {
 	log := raft.NewInmemStore()
 	for _, i := range []uint64{3, 9, 10} {
-		must.OK(t, log.StoreLog(&raft.Log{Index: i, Term: 1}))
+		must.OK(t, log.StoreLog(&raft.Log{Index: i, Term: 1, Type: raft.LogNoop}))
 	}
 	d := &Disk{stores: &Stores{Log: log}}
 	expect.OK(t, d.CheckLog(8), "a snapshot up to 8")
 	expect.Is(t, d.CheckLog(7), raft.ErrLogNotFound, "a snapshot up to 7")
+}
+
+// Bolt does not tell that an entry has changed on the disk; a server must not start with one.
+func TestCheckFindsADamagedEntry(t *testing.T) {
+	dir := t.TempDir()
+	open := func() (*Disk, error) {
+		return Open(Options{Server: 1, Dir: dir, LogStore: "bolt", SnapshotRetain: 1, Rand: rand.Reader,
+			Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}})
+	}
+	command := state.BeginEntry(nil, 0)
+	state.SealEntry(command, 1)
+	members := raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "1", Address: "a:1"}}})
+	for _, l := range []raft.Log{{Index: 1, Type: raft.LogCommand, Data: command},
+		{Index: 1, Type: raft.LogConfiguration, Data: members}} {
+		d := must.Get(open())(t)
+		must.OK(t, d.Stable().SetUint64([]byte(keyCurrentTerm), 1))
+		for _, whole := range []bool{true, false} {
+			l.Data = slices.Clone(l.Data)
+			if l.Term = 1; !whole {
+				l.Data[0] ^= 0x40
+			}
+			must.OK(t, d.stores.Log.StoreLog(&l))
+			expect.Equal(t, d.CheckLog(0) == nil, whole, "%s, whole %v", l.Type, whole)
+			expect.Equal(t, d.Log().GetLog(1, new(raft.Log)) == nil, whole, "%s read, whole %v", l.Type, whole)
+		}
+		must.OK(t, d.Close())
+		s := must.Get(OpenStopped(dir))(t)
+		_, err := s.Entries(func(*raft.Log, string) error { return nil })
+		expect.Fails(t, err, "%s of a stopped server", l.Type)
+		must.OK(t, s.Close())
+	}
 }
 
 var errRefused = errors.New("refused by the disk")

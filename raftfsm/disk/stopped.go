@@ -118,7 +118,7 @@ func (s *Stopped) Entries(fn func(l *raft.Log, place string) error) (torn string
 	last, err := s.bolt.LastIndex()
 	for i := first; i <= last && i > 0 && err == nil; i++ {
 		var l raft.Log
-		if err = s.bolt.GetLog(i, &l); err == nil {
+		if err = getLog(s.bolt, i, &l); err == nil {
 			err = fn(&l, file)
 		}
 	}

@@ -31,26 +31,39 @@ func (s watchedLog) LastIndex() (uint64, error) {
 	return timed(s.d.dog, "LastIndex", s.LogStore.LastIndex)
 }
 
-// GetLog verifies what it reads: an entry damaged on disk must not be applied
-// here or sent to others.
 func (s watchedLog) GetLog(index uint64, l *raft.Log) error {
 	return s.d.dog.run("GetLog", func() error {
-		err := s.LogStore.GetLog(index, l)
+		err := getLog(s.LogStore, index, l)
 		if errors.Is(err, raft.ErrLogNotFound) && !s.d.leading() && s.d.covered.get(index, l) {
 			return nil
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			s.d.configs.addLogs(l)
 		}
-		if l.Index != index {
-			return fmt.Errorf("log holds entry %d in the place of %d", l.Index, index)
-		}
-		if l.Type == raft.LogCommand {
-			return state.CheckEntry(l.Data)
-		}
-		s.d.configs.addLogs(l)
-		return nil
+		return err
 	})
+}
+
+// getLog verifies what it reads: an entry damaged on disk must not be applied here or sent to others.
+func getLog(from raft.LogStore, index uint64, l *raft.Log) (err error) {
+	if err = from.GetLog(index, l); err != nil {
+		return err
+	}
+	if l.Index != index {
+		return fmt.Errorf("log holds entry %d in the place of %d", l.Index, index)
+	}
+	switch l.Type {
+	case raft.LogCommand:
+		return state.CheckEntry(l.Data)
+	case raft.LogConfiguration:
+		defer func() {
+			if p := recover(); p != nil { // raft ends the program by a panic
+				err = fmt.Errorf("log entry %d, which names the members, is damaged: %v", index, p)
+			}
+		}()
+		raft.DecodeConfiguration(l.Data)
+	}
+	return nil
 }
 
 func (s watchedLog) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
