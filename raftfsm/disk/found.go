@@ -105,8 +105,8 @@ func MakeDir(dir string, fill func() error) error {
 // it.
 const replacingDir = "recovering"
 
-// parts of a data directory. The identity goes first and comes last: without it no server can
-// start.
+// parts of a data directory. The identity comes last, when the others are durable: without it no server
+// can start.
 var parts = []string{identityFile, "raft", "snapshots", seenFile}
 
 // Replace makes the data directory begin again, as Found does, and keeps the old content in a
@@ -182,34 +182,24 @@ func finishReplace(dir, old string) error {
 	if err := os.MkdirAll(old, 0o700); err != nil {
 		return err
 	}
-	move := func(from, to, name string) error {
-		_, err := os.Lstat(filepath.Join(to, name))
-		if err == nil {
-			return nil // moved before it was interrupted
+	for _, step := range []struct {
+		from, to string
+		names    []string
+	}{{dir, old, parts}, {next, dir, parts[1:]}, {next, dir, parts[:1]}} {
+		for _, name := range step.names {
+			if _, err := os.Lstat(filepath.Join(step.to, name)); err == nil {
+				continue // moved before it was interrupted
+			}
+			err := os.Rename(filepath.Join(step.from, name), filepath.Join(step.to, name))
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
 		}
-		err = os.Rename(filepath.Join(from, name), filepath.Join(to, name))
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		return err
-	}
-	for _, name := range parts {
-		if err := move(dir, old, name); err != nil {
+		if err := errors.Join(osFiles.FS.SyncDir(step.to), osFiles.FS.SyncDir(step.from)); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(vfs.OS.SyncDir(old), vfs.OS.SyncDir(dir)); err != nil {
-		return err
-	}
-	for i := len(parts) - 1; i >= 0; i-- {
-		if err := move(next, dir, parts[i]); err != nil {
-			return err
-		}
-	}
-	if err := vfs.OS.SyncDir(dir); err != nil {
-		return err
-	}
-	return errors.Join(os.RemoveAll(next), vfs.OS.SyncDir(dir))
+	return errors.Join(os.RemoveAll(next), osFiles.FS.SyncDir(dir))
 }
 
 // checkReplaced refuses a directory whose replacing was interrupted.

@@ -139,6 +139,48 @@ func TestCheckFindsADamagedEntry(t *testing.T) {
 	}
 }
 
+// replacing notes what was durable in a directory when another part of it became so.
+type replacing struct {
+	vfs.FS
+	dir  string
+	last []string   // durable names
+	all  [][]string // of each sync that changed them
+}
+
+func (r *replacing) SyncDir(dir string) error {
+	if names, err := r.FS.List(dir); err == nil && dir == r.dir && !slices.Equal(names, r.last) {
+		r.last, r.all = names, append(r.all, names)
+	}
+	return r.FS.SyncDir(dir)
+}
+
+// When the power fails during a replacement, the identity must not come back without the other parts: then
+// the directory would not be complete, and the replacement could not go on.
+func TestReplacedIdentityIsDurableLast(t *testing.T) {
+	r := &replacing{FS: osFiles.FS, dir: filepath.Join(t.TempDir(), "d")}
+	f := Founding{Server: 1, Cluster: "c", Index: 1, Term: 1}
+	write := func(w io.Writer) error { _, err := w.Write([]byte("x")); return err }
+	must.OK(t, Found(r.dir, f, write))
+	was := must.Get(readIdentity(vfs.ReadOnly, r.dir))(t)
+	osFiles.FS = r
+	defer func() { osFiles.FS = r.FS }()
+	must.OK(t, Replace(r.dir, "old", was, f, write))
+	has := func(names []string, parts ...string) bool {
+		return !slices.ContainsFunc(parts, func(p string) bool { return !slices.Contains(names, p) })
+	}
+	moved := -1 // the sync behind which the old parts are gone
+	for i, names := range r.all {
+		if !has(names, identityFile) && moved < 0 {
+			moved = i
+		}
+		if moved >= 0 && has(names, identityFile) {
+			must.That(t, i > moved+1 && has(r.all[i-1], "raft", "snapshots"), "the syncs found %q", r.all)
+			return
+		}
+	}
+	t.Fatalf("the syncs found %q", r.all)
+}
+
 var errRefused = errors.New("refused by the disk")
 
 // Raft cuts its log on the word of a snapshot: one operation that fails, whichever
