@@ -115,7 +115,7 @@ var parts = []string{identityFile, "raft", "snapshots", seenFile}
 // server may have been started on it since. Another call finishes a Replace that was interrupted.
 func Replace(dir, old string, was Identity, f Founding, write func(io.Writer) error) error {
 	return alone(dir, func() error {
-		if Interrupted(dir) {
+		if Interrupted(dir, old) {
 			return finishReplace(dir, old)
 		}
 		if is, err := readIdentity(vfs.ReadOnly, dir); err != nil {
@@ -166,10 +166,14 @@ func numberOld(old string) error {
 	return errors.Join(os.Rename(old, to), vfs.OS.SyncDir(filepath.Dir(old)))
 }
 
-// Interrupted reports whether a Replace got so far that only Replace can go on.
-func Interrupted(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, replacingDir, identityFile))
-	return err == nil
+// Interrupted reports whether a Replace got so far that only Replace can go on. The new content has its
+// identity then, or has left replacingDir and the old content stands where it is kept.
+func Interrupted(dir, old string) bool {
+	there := func(names ...string) bool {
+		_, err := os.Stat(filepath.Join(append([]string{dir}, names...)...))
+		return err == nil
+	}
+	return there(replacingDir, identityFile) || there(replacingDir) && there(old, identityFile)
 }
 
 // FinishReplace goes on where a Replace was interrupted.

@@ -396,12 +396,12 @@ func TestLeftNodesAreSorted(t *testing.T) {
 // TestRecoverCanBeInterrupted stops at every step of the exchange; running it
 // again ends it, and in between no server can start.
 func TestRecoverCanBeInterrupted(t *testing.T) {
-	for step := range 7 {
+	for step := range 8 {
 		t.Run(fmt.Sprint("step", step), func(t *testing.T) {
 			dir := imported(t)
 			r := must.Get(PlanRecovery(dir))(t)
 			old := r.ClusterID()
-			if step == 6 {
+			if step == 7 {
 				must.Get(r.Run(t.Context(), 1))(t)
 			} else {
 				next := filepath.Join(dir, "recovering")
@@ -409,7 +409,7 @@ func TestRecoverCanBeInterrupted(t *testing.T) {
 				f := disk.Founding{Server: 1, Cluster: m.Cluster, Index: 1, Term: 1}
 				must.OK(t, disk.Found(next, f, func(w io.Writer) error { return WriteBackup(w, r.State) }))
 				moves := []struct{ from, to string }{{"identity", oldDir}, {"raft", oldDir}, {"snapshots", oldDir},
-					{"recovering/snapshots", ""}, {"recovering/raft", ""}}
+					{"recovering/snapshots", ""}, {"recovering/raft", ""}, {"recovering/identity", ""}}
 				must.OK(t, os.MkdirAll(filepath.Join(dir, oldDir), 0o700))
 				for _, m := range moves[:step] {
 					must.OK(t, os.Rename(filepath.Join(dir, m.from), filepath.Join(dir, m.to, filepath.Base(m.from))))

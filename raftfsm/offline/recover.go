@@ -29,7 +29,7 @@ func PlanRecovery(dir string) (*Recovery, error) {
 
 // Interrupted reports whether a Recover of this directory was interrupted and only has to be
 // finished.
-func Interrupted(dir string) bool { return disk.Interrupted(dir) }
+func Interrupted(dir string) bool { return disk.Interrupted(dir, oldDir) }
 
 // Finish finishes an interrupted Recover.
 func Finish(dir string) error { return disk.FinishReplace(dir, oldDir) }
