@@ -183,12 +183,11 @@ func (p *printer) node(path string, n tree.Info) bool {
 }
 
 func (p *printer) zooSnapshot(path string) error {
-	zxid, _ := zxidOf(path, "snapshot")
-	t, r, err := loadSnapshot(path, zxid)
+	t, r, err := loadSnapshot(path, zxidOf(path, "snapshot"))
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	p.line("zxid 0x%x nodes %d sessions %d acls %d", zxid, t.Nodes.Count(), len(t.Sessions), r.ACLs())
+	p.line("zxid 0x%x nodes %d sessions %d acls %d", t.Zxid, t.Nodes.Count(), len(t.Sessions), r.ACLs())
 	if r.Digest != nil {
 		p.line("digest %x of zxid 0x%x, version %d", r.Digest.Sum, r.Digest.Zxid, r.Digest.Version)
 	}

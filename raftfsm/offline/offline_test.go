@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hash/adler32"
 	"io"
 	"log/slog"
 	"os"
@@ -247,6 +248,23 @@ func TestUnfinishedSnapshotIsPassedOver(t *testing.T) {
 		expect.That(t, z.Zxid == 9 && len(z.Notes) == 1,
 			"%d bytes: zxid %d, notes %q", n, z.Zxid, z.Notes)
 	}
+}
+
+// A snapshot under another name than ZooKeeper gave it says itself of which zxid it is, and may have been
+// taken while changes went on: it holds some of them, and not what its digest is of.
+func TestSnapshotWithoutItsName(t *testing.T) {
+	z := must.Get(LoadZooKeeper(ZooKeeperOptions{From: zooDir(t)}))(t)
+	b := snapshotOf(t, z.Tree)
+	file := filepath.Join(t.TempDir(), "cafe") // no zxid, though it could be one
+	must.OK(t, os.WriteFile(file, b, 0o600))
+	again := must.Get(LoadZooKeeper(ZooKeeperOptions{From: file}))(t)
+	expect.Equal(t, again.Zxid, z.Zxid, "zxid")
+	const seal = 13
+	body := b[: len(b)-seal : len(b)-seal]
+	body[len(body)-1] ^= 1 // of the digest
+	b = jute.AppendString(jute.AppendLong(body, int64(adler32.Checksum(body))), "/")
+	must.OK(t, os.WriteFile(file, b, 0o600))
+	expect.Has(t, fmt.Sprint(expect.Err(LoadZooKeeper(ZooKeeperOptions{From: file}))), "while changes went on")
 }
 
 func TestCompressedSnapshot(t *testing.T) {

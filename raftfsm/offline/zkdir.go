@@ -37,14 +37,17 @@ type zkFile struct {
 	zxid int64
 }
 
-// zxidOf reads snapshot.ZXID[.gz|.snappy] and log.ZXID.
-func zxidOf(name, prefix string) (int64, bool) {
+// zxidOf reads snapshot.ZXID[.gz|.snappy] and log.ZXID; -1: it is another name.
+func zxidOf(name, prefix string) int64 {
 	s, ok := strings.CutPrefix(filepath.Base(name), prefix+".")
 	if prefix == "snapshot" {
 		s = strings.TrimSuffix(strings.TrimSuffix(s, ".gz"), ".snappy")
 	}
 	zxid, err := strconv.ParseInt(s, 16, 64)
-	return zxid, ok && err == nil && zxid >= 0
+	if !ok || err != nil {
+		return -1
+	}
+	return zxid
 }
 
 // versionDir finds the directory that holds the files.
@@ -77,8 +80,8 @@ func list(dir, prefix string) ([]zkFile, error) {
 	}
 	var files []zkFile
 	for _, e := range entries {
-		zxid, ok := zxidOf(e.Name(), prefix)
-		if !ok {
+		zxid := zxidOf(e.Name(), prefix)
+		if zxid < 0 {
 			continue
 		}
 		f := zkFile{filepath.Join(dir, e.Name()), zxid}
@@ -160,20 +163,16 @@ func loadDirs(dir, logDir string, dropTorn bool) (*ZooKeeper, error) {
 
 // loadFile reads a snapshot alone.
 func loadFile(path string) (*ZooKeeper, error) {
-	zxid, named := zxidOf(path, "snapshot")
-	t, r, err := loadSnapshot(path, zxid)
-	switch {
-	case err != nil:
+	zxid := zxidOf(path, "snapshot")
+	t, _, err := loadSnapshot(path, zxid)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
-	case !named && r.Digest != nil && r.Digest.Zxid > 0:
-		t.Zxid = r.Digest.Zxid
-	case !named && r.LastZxid > 0:
-		t.Zxid = r.LastZxid
-	case !named:
-		return nil, fmt.Errorf("%s: nothing says which zxid it has: give it the name it had, snapshot.ZXID", path)
 	}
 	z := &ZooKeeper{Tree: t}
-	if named && !t.Whole() {
+	switch {
+	case zxid < 0 && t.Zxid == 0:
+		return nil, fmt.Errorf("%s: nothing says which zxid it has: give it the name it had, snapshot.ZXID", path)
+	case !t.Whole():
 		return nil, z.lacksLog(path)
 	}
 	z.Nodes.Recount()

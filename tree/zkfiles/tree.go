@@ -49,10 +49,10 @@ func (t *Tree) builtins() {
 	}
 }
 
-// Load reads a snapshot. zxid is the one in its name.
+// Load reads a snapshot. zxid is the one in its name; if that is negative, the snapshot says itself which
+// it has, and Zxid is 0 if it does not.
 func Load(r *SnapshotReader, zxid int64) (*Tree, error) {
 	t := emptyTree()
-	t.Zxid = zxid
 	for {
 		at := r.Offset()
 		path, n, err := r.Next()
@@ -71,11 +71,21 @@ func Load(r *SnapshotReader, zxid int64) (*Tree, error) {
 	if r.Digest == nil || r.Digest.Version != digestVersion {
 		t.expected = nil
 	}
+	if t.Zxid = zxid; zxid < 0 {
+		t.Zxid = r.LastZxid
+		if r.Digest != nil && r.Digest.Zxid > 0 {
+			t.Zxid = r.Digest.Zxid
+		}
+	}
 	// Without a digest nothing tells how far behind zxid the changes go that
 	// some of the nodes have.
-	t.exact = t.expected == nil || t.expected.Zxid <= zxid
+	t.exact = t.expected == nil || t.expected.Zxid <= t.Zxid
 	t.builtins()
-	return t, t.compare()
+	err := t.compare()
+	if zxid < 0 && err != nil {
+		t.exact, err = false, nil // it was taken while changes went on
+	}
+	return t, err
 }
 
 func (t *Tree) loadNode(path string, n *tree.Info, at int64) error {
