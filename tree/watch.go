@@ -18,15 +18,6 @@ const (
 	Recursive                   // the node and every node below it, but no lists of children
 )
 
-// What a removeWatches or checkWatches request may name.
-const (
-	WatcherChildren   int32 = 1 // Child
-	WatcherData       int32 = 2 // Data
-	WatcherAny        int32 = 3 // every kind
-	WatcherPersistent int32 = 4 // Persistent
-	WatcherRecursive  int32 = 5 // Recursive
-)
-
 // modes is a set of kinds.
 type modes uint8
 
@@ -45,15 +36,15 @@ const (
 // unknown.
 func watcherModes(watcherType int32) modes {
 	switch watcherType {
-	case WatcherChildren:
+	case jute.WatcherChildren:
 		return childMode
-	case WatcherData:
+	case jute.WatcherData:
 		return dataMode
-	case WatcherAny:
+	case jute.WatcherAny:
 		return dataRegistry | childRegistry
-	case WatcherPersistent:
+	case jute.WatcherPersistent:
 		return persistentMode
-	case WatcherRecursive:
+	case jute.WatcherPersistentRecursive:
 		return recursiveMode
 	}
 	return 0

@@ -89,7 +89,7 @@ func TestEveryChangeAgainstEveryWatch(t *testing.T) {
 				want = []string{row.want[i]}
 			}
 			expect.List(t, got, want, "%s, %s: told %q", row.name, ch.name, got)
-			expect.Equal(t, w.Has("c", row.path, WatcherAny), row.keep || want == nil,
+			expect.Equal(t, w.Has("c", row.path, jute.WatcherAny), row.keep || want == nil,
 				"%s, %s: still there", row.name, ch.name)
 			checkWatches(t, w)
 		}
@@ -160,8 +160,9 @@ func TestOneShotDoesNotWeakenPersistent(t *testing.T) {
 		w.Add("c", "/p", Data)
 		w.Add("c", "/p", Child)
 		expect.Equal(t, len(fired(w, evSet("/p"), evSet("/p"))["c"]), 2, "told")
-		w.Remove("c", "/p", WatcherChildren)
-		if !w.Has("c", "/p", WatcherAny) || w.Has("c", "/p", WatcherData) || w.Has("c", "/p", WatcherChildren) {
+		w.Remove("c", "/p", jute.WatcherChildren)
+		if !w.Has("c", "/p", jute.WatcherAny) || w.Has("c", "/p", jute.WatcherData) ||
+			w.Has("c", "/p", jute.WatcherChildren) {
 			t.Error("the kinds do not live lives of their own")
 		}
 	}
@@ -175,14 +176,14 @@ func TestOddPathsNeverFire(t *testing.T) {
 	}
 	expect.Equal(t, len(fired(w, evCreate("/a"), evSet("/"), evCreate("/a/b"), evDelete("/a/b"))), 0,
 		"told")
-	expect.That(t, w.Has("c", "", WatcherAny), "a watch on an odd path is accepted all the same")
+	expect.That(t, w.Has("c", "", jute.WatcherAny), "a watch on an odd path is accepted all the same")
 }
 
 func TestRemoveAndHasByWatcherType(t *testing.T) {
 	kinds := []WatchKind{Data, Child, Persistent, Recursive}
 	covers := map[int32][]WatchKind{
-		WatcherChildren: {Child}, WatcherData: {Data}, WatcherAny: kinds,
-		WatcherPersistent: {Persistent}, WatcherRecursive: {Recursive}, 0: nil, 6: nil, -1: nil,
+		jute.WatcherChildren: {Child}, jute.WatcherData: {Data}, jute.WatcherAny: kinds,
+		jute.WatcherPersistent: {Persistent}, jute.WatcherPersistentRecursive: {Recursive}, 0: nil, 6: nil, -1: nil,
 	}
 	for typ, covered := range covers {
 		expect.Equal(t, KnownWatcherType(typ), covered != nil, "KnownWatcherType(%d)", typ)
@@ -215,13 +216,14 @@ func TestRemoveAndHasByWatcherType(t *testing.T) {
 }
 
 func typeOf(k WatchKind) int32 {
-	return [...]int32{WatcherData, WatcherChildren, WatcherPersistent, WatcherRecursive}[k]
+	return [...]int32{jute.WatcherData, jute.WatcherChildren, jute.WatcherPersistent,
+		jute.WatcherPersistentRecursive}[k]
 }
 
 func TestCoveredPathIsNotWatched(t *testing.T) {
 	w := NewWatches[string]()
 	w.Add("c", "/a", Recursive)
-	expect.That(t, !w.Has("c", "/a/b", WatcherAny) && !w.Has("c", "/a/b", WatcherRecursive),
+	expect.That(t, !w.Has("c", "/a/b", jute.WatcherAny) && !w.Has("c", "/a/b", jute.WatcherPersistentRecursive),
 		"a recursive watch above is no watch at the path itself")
 }
 
@@ -234,7 +236,8 @@ func TestDroppedConnectionIsToldNothing(t *testing.T) {
 	w.Add("stays", "/p/1", Data)
 	expect.That(t, w.Drop("gone"), "a large drop must leave something to sweep")
 	conns, _, pairs := w.Summary()
-	if conns != 1 || pairs != 1 || w.Count() != 1 || held(w, "gone") != 0 || w.Has("gone", "/p/0", WatcherAny) {
+	if conns != 1 || pairs != 1 || w.Count() != 1 || held(w, "gone") != 0 ||
+		w.Has("gone", "/p/0", jute.WatcherAny) {
 		t.Errorf("the dropped connection still counts: %d connections, %d pairs", conns, pairs)
 	}
 	got := fired(w, evSet("/p/1"), evSet("/p/12000"))

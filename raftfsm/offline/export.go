@@ -100,18 +100,12 @@ func WriteZooSnapshot(w io.Writer, s *state.State, keep bool) (*Made, error) {
 // and ephemeral nodes. acls are all the ACLs that the nodes have.
 func ToZooKeeper(w io.Writer, backup io.Reader, acls [][]jute.ACL) error {
 	var zw *zkfiles.SnapshotWriter
-	nodes := tree.NewReader(func(path string, i *tree.Info) error {
-		return zw.Node(path, withoutMembers(path, i))
-	})
 	s, err := state.ReadNodes(backup, func(s *state.State) (err error) {
 		sessions := map[int64]int32{}
 		s.Sessions().All(func(x session.Session) { sessions[x.ID] = x.Timeout })
 		zw, err = zkfiles.NewSnapshotWriter(w, -1, sessions, acls)
 		return err
-	}, nodes.Add)
-	if err == nil {
-		err = nodes.Done()
-	}
+	}, func(path string, i *tree.Info) error { return zw.Node(path, withoutMembers(path, i)) })
 	if err != nil {
 		return err
 	}

@@ -131,8 +131,7 @@ func ReadPosition(from io.Reader) (at Position, err error) {
 	return at, err
 }
 
-// decoder makes a state without its tree of the chunks of a snapshot, and gives those of nodes to
-// nodes.
+// decoder makes a state of the chunks of a snapshot.
 type decoder struct {
 	chunks
 	state    *State
@@ -140,10 +139,10 @@ type decoder struct {
 	sessions []byte // encoded, until they are loaded
 	loaded   bool
 	begin    func(*State) error // is called before the first nodes; nil: nothing is
-	nodes    func(chunk []byte) error
+	nodes    *tree.Loader
 }
 
-func newDecoder(begin func(*State) error, nodes func(chunk []byte) error) *decoder {
+func newDecoder(begin func(*State) error, nodes *tree.Loader) *decoder {
 	d := &decoder{begin: begin, nodes: nodes}
 	d.take = d.decode
 	return d
@@ -162,7 +161,7 @@ func (d *decoder) decode(kind byte, payload []byte) (err error) {
 		if err := d.loadSessions(); err != nil {
 			return err
 		}
-		return d.nodes(payload)
+		return d.nodes.Add(payload)
 	case kind == chunkEnd && d.loaded:
 		return nil
 	}
@@ -191,22 +190,23 @@ func (d *decoder) loadSessions() error {
 }
 
 // ReadNodes reads and verifies a whole snapshot, and returns the state without its tree. It calls
-// begin with that state when it has read what comes before the nodes, and passes the chunks of nodes
-// to nodes.
-func ReadNodes(from io.Reader, begin func(*State) error, nodes func(chunk []byte) error) (*State, error) {
-	d := newDecoder(begin, nodes)
-	err := d.read(from)
-	return d.state, err
+// begin with that state when it has read what comes before the nodes, and each for every node.
+func ReadNodes(from io.Reader, begin func(*State) error, each func(path string, i *tree.Info) error) (*State,
+	error) {
+	d := newDecoder(begin, tree.NewReader(each))
+	if err := d.read(from); err != nil {
+		return nil, err
+	}
+	return d.state, d.nodes.Done()
 }
 
 // ReadSnapshot reads and verifies a whole snapshot, and returns the state and
 // the place in the log where it stands.
 func ReadSnapshot(from io.Reader) (*State, Position, error) {
-	nodes := tree.NewLoader()
-	d := newDecoder(nil, nodes.Add)
+	d := newDecoder(nil, tree.NewLoader())
 	err := d.read(from)
 	if err == nil {
-		err = d.state.load(nodes)
+		err = d.finish()
 	}
 	if err != nil {
 		return nil, d.at, err
@@ -214,13 +214,13 @@ func ReadSnapshot(from io.Reader) (*State, Position, error) {
 	return d.state, d.at, nil
 }
 
-// load gives the state its nodes. All of them must have been read.
-func (s *State) load(nodes *tree.Loader) error {
-	t, err := nodes.Finish()
+// finish gives the state its nodes, when the whole snapshot has been read.
+func (d *decoder) finish() error {
+	t, err := d.nodes.Finish()
 	if err != nil {
 		return err
 	}
-	return s.complete(t)
+	return d.state.complete(t)
 }
 
 // complete gives the state its tree.
@@ -249,15 +249,14 @@ type Backup struct {
 // CheckBackup reads a backup to its end and describes it.
 func CheckBackup(r io.Reader) (*Backup, error) {
 	b := new(Backup)
-	nodes := tree.NewReader(func(path string, i *tree.Info) error {
+	s, err := ReadNodes(r, nil, func(path string, i *tree.Info) error {
 		b.Nodes++
 		b.Bytes += int64(len(path) + len(i.Data))
 		return nil
 	})
-	s, err := ReadNodes(r, nil, nodes.Add)
 	if err != nil {
 		return nil, err
 	}
 	b.Cluster, b.Zxid, b.Sessions = s.ClusterID(), s.Zxid(), s.Sessions().Len()
-	return b, nodes.Done()
+	return b, nil
 }

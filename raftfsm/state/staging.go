@@ -23,7 +23,6 @@ type staging struct {
 	birth  uint32
 	size   int64 // of the whole backup
 	next   int64 // bytes that are there
-	nodes  *tree.Loader
 	d      *decoder
 }
 
@@ -120,9 +119,8 @@ func (s *State) applyStaging(r *Request, to Sink) {
 			err, code = fmt.Errorf("through server %d", p.origin), Occupied
 		case d.Err() == nil && g.Birth != 0 && mark.birth == g.Birth:
 			err = nil
-			nodes := tree.NewLoader()
-			s.staged = &staging{id: g.ID, origin: g.Origin, birth: g.Birth, size: g.Size, nodes: nodes,
-				d: newDecoder(nil, nodes.Add)}
+			s.staged = &staging{id: g.ID, origin: g.Origin, birth: g.Birth, size: g.Size,
+				d: newDecoder(nil, tree.NewLoader())}
 		}
 	} else if p != nil && p.id == id && d.Err() == nil {
 		switch r.Op {
@@ -176,10 +174,10 @@ func (s *State) restore(keep bool, to Sink) error {
 	if err := p.d.end(); err != nil {
 		return err
 	}
-	b := p.d.state
-	if err := b.load(p.nodes); err != nil {
+	if err := p.d.finish(); err != nil {
 		return err
 	}
+	b := p.d.state
 	if keep && b.clusterID != s.clusterID {
 		return fmt.Errorf("the backup is of cluster %s, and this is %s, which does not know what sessions of that "+
 			"cluster have released since: locks would be taken again. Restore without --keep-sessions", b.clusterID,

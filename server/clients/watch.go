@@ -268,7 +268,7 @@ func (s *Server) Watching(session int64, path string) (watching, known bool) {
 	t := &s.watches
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.table.Has(c, path, tree.WatcherAny), true
+	return t.table.Has(c, path, jute.WatcherAny), true
 }
 
 // Watchers returns up to most of the sessions connected here that watch exactly
