@@ -347,11 +347,7 @@ func listSessions(s *admin.Status, node *raftfsm.Node) {
 	for after, more := int64(0), true; more; {
 		piece = piece[:0]
 		node.View(func(st *state.State) {
-			st.Sessions().From(after, listedAtOnce, func(id int64) {
-				if x, ok := st.Sessions().Get(id); ok {
-					piece = append(piece, x)
-				}
-			})
+			st.Sessions().From(after, listedAtOnce, func(x session.Session) { piece = append(piece, x) })
 		})
 		more = len(piece) == listedAtOnce
 		for _, x := range piece {

@@ -228,19 +228,11 @@ func (t *Table) Len() int { return len(t.byID) }
 
 // All calls f for every session, in the order of ids. f must not change the
 // table.
-func (t *Table) All(f func(Session)) {
-	for c := range t.order {
-		for _, s := range t.order[c].live {
-			if s != nil {
-				f(*s)
-			}
-		}
-	}
-}
+func (t *Table) All(f func(Session)) { t.From(0, len(t.byID), f) }
 
 // From calls f for up to most sessions in the order of ids, beginning behind the id after; 0 is before
 // all. Its cost does not depend on how many sessions there are.
-func (t *Table) From(after int64, most int, f func(id int64)) {
+func (t *Table) From(after int64, most int, f func(Session)) {
 	first := int(creator(after))
 	at, found := slices.BinarySearch(t.order[first].ids, after)
 	if found {
@@ -254,7 +246,7 @@ func (t *Table) From(after int64, most int, f func(id int64)) {
 			if most == 0 {
 				return
 			}
-			f(s.ID)
+			f(*s)
 			most--
 		}
 	}

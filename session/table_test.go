@@ -319,7 +319,7 @@ func TestFromGoesThroughAllInPieces(t *testing.T) {
 	tab.All(func(s Session) { want = append(want, s.ID) })
 	for after := int64(0); ; {
 		n := len(got)
-		tab.From(after, 7, func(id int64) { got = append(got, id) })
+		tab.From(after, 7, func(s Session) { got = append(got, s.ID) })
 		if len(got) == n {
 			break
 		}
@@ -346,7 +346,7 @@ func TestEndedIDsAreForgotten(t *testing.T) {
 		"100 sessions are left, and %d ids with room for %d", len(kept.ids), cap(kept.ids))
 	n := 0
 	tab.All(func(Session) { n++ })
-	tab.From(0, 1000, func(int64) { n++ })
+	tab.From(0, 1000, func(Session) { n++ })
 	expect.Equal(t, n, 200, "listed %d times", n)
 }
 

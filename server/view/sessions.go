@@ -58,7 +58,7 @@ func (v *View) allSessions() ([]int64, error) {
 		ids = slices.Grow(ids, sessionsAtOnce) // not while the lock is held
 		ok := v.source.View(func(st *state.State) {
 			before := len(ids)
-			st.Sessions().From(after, sessionsAtOnce, func(id int64) { ids = append(ids, id) })
+			st.Sessions().From(after, sessionsAtOnce, func(s session.Session) { ids = append(ids, s.ID) })
 			if more = len(ids) > before; more {
 				after = ids[len(ids)-1]
 			}
