@@ -49,6 +49,17 @@ func (c *conn) read(frame []byte) bool {
 	return true
 }
 
+// catchUp waits, with LinearizableReads, until an empty request has gone through the log, which this server
+// proposes after the read has come: the read then sees everything acknowledged to any client before.
+func (c *conn) catchUp() bool {
+	if !c.srv.o.LinearizableReads || c.readOnly {
+		return true
+	}
+	c.followed = nil
+	return c.propose(pending{op: state.OpBarrier}, state.Request{Session: c.session, Op: state.OpBarrier}) &&
+		c.awaitReplies(0, 0)
+}
+
 // flushLarge flushes an outbox that has grown large although more requests are
 // at hand.
 func (c *conn) flushLarge() {

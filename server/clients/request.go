@@ -269,6 +269,7 @@ func (c *conn) done(p pending, out *state.Outcome) {
 	case out.Refused:
 		o.die(endGone)
 		c.follow(p.followed, p.xid, out, c.srv.now())
+	case p.op == state.OpBarrier: // the read behind it has the reply
 	case o.accepts(&c.srv.o):
 		b, at := o.beginReply(p.xid, out.Zxid, len(out.Reply))
 		if out.Code == jute.OK {

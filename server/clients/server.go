@@ -86,7 +86,6 @@ type Server struct {
 	heard   heardList
 	resting resting
 	flush   flushers
-	rounds  readRounds
 
 	Observed observe.Clients // what operators ask for
 
@@ -124,7 +123,6 @@ func New(o Options) (*Server, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.watches.init(s)
 	s.memory.init(s)
-	s.rounds.s = s
 	s.flush.start(&s.wg)
 	s.resting.srv = s
 	return s, nil
