@@ -113,10 +113,8 @@ func (s *Server) Heard(touches []state.Touch, all bool) []state.Touch {
 		}
 		s.mu.Unlock()
 	}
-	list := s.heard.swap()
 	now := s.now()
-	for i, c := range list {
-		list[i] = nil
+	for _, c := range s.heard.take() {
 		c.listed.Store(false) // before the age is read: bytes arriving now list it again
 		if c.retired.Load() {
 			continue
@@ -168,7 +166,6 @@ func (s *Server) noteFired(t jute.EventType, told, size int) {
 type heardList struct {
 	mu    sync.Mutex
 	conns []*conn
-	spare []*conn
 }
 
 func (h *heardList) add(c *conn) {
@@ -180,12 +177,12 @@ func (h *heardList) add(c *conn) {
 	h.mu.Unlock()
 }
 
-// swap returns the list and starts a new one. The result is valid until the
-// next swap.
-func (h *heardList) swap() []*conn {
+// take returns the list and starts a new one. Two goroutines may call it at once: one follows a leader
+// while the other leads no more.
+func (h *heardList) take() []*conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	list := h.conns
-	h.conns, h.spare = h.spare[:0], list
+	h.conns = make([]*conn, 0, len(list))
 	return list
 }

@@ -164,6 +164,19 @@ func TestHeardTellsWhoSpokeSinceTheLastCall(t *testing.T) {
 	}
 }
 
+// A server that leads no more may ask while it already follows another leader.
+func TestHeardTellsTwoWhoAskAtOnce(t *testing.T) {
+	var h heardList
+	var conns [4]conn
+	for i := range 3 {
+		h.add(&conns[i])
+	}
+	first := h.take()
+	expect.Equal(t, len(h.take()), 0, "told a second time")
+	h.add(&conns[3])
+	must.List(t, first, []*conn{&conns[0], &conns[1], &conns[2]}, "the list of the first who asked")
+}
+
 func TestConnectionsAreDescribed(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.client()

@@ -174,7 +174,7 @@ func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
 		must.Get(c.Drop())(t)
 	}
 	eventually(t, "no connection is left", func() bool { return len(s.all()) == 0 })
-	n := len(s.heard.swap())
+	n := len(s.heard.take())
 	expect.That(t, n <= 0, "%d connections that have ended are remembered", n)
 }
 
