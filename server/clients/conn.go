@@ -97,10 +97,8 @@ type conn struct {
 	retired   atomic.Bool  // the session has moved or ended: hearing from it means nothing
 
 	// Under srv.resting.mu.
-	rests   bool   // without a goroutine
-	visited bool   // a ping is being answered
-	wanted  bool   // it must wake after that
-	slot    uint32 // while rests
+	rests bool   // without a goroutine, and no visit is under way
+	slot  uint32 // while it rests or is visited
 
 	out outbox
 

@@ -178,19 +178,16 @@ func (r *resting) begin(slot uint32) *conn {
 		return nil
 	}
 	c := r.slots[slot]
-	c.visited = true
+	c.rests = false
 	return c
 }
 
 // take makes the caller the owner of a resting connection, which rests no longer. It reports false if
-// the connection has an owner. If that is a visit, the connection wakes after it.
+// the connection has an owner.
 func (r *resting) take(c *conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.visited {
-		c.wanted = true
-	}
-	if !c.rests || c.visited {
+	if !c.rests {
 		return false
 	}
 	r.leave(c)
@@ -204,7 +201,7 @@ const fewSlots = 16 << 10
 func (r *resting) leave(c *conn) {
 	r.slots[c.slot] = nil
 	r.free = append(r.free, c.slot)
-	c.rests, c.visited, c.wanted = false, false, false
+	c.rests = false
 	if len(r.free) == len(r.slots) && len(r.slots) > fewSlots {
 		r.slots, r.free = nil, nil
 	}
@@ -241,20 +238,19 @@ func (r *resting) run() {
 	}
 }
 
-// release ends a visit in which read was read last. c rests again, unless it was wanted or there is
-// more to do than to answer pings: then it wakes.
+// release ends a visit in which read was read last. c rests again, unless there is more to do than to
+// answer pings: then it wakes.
 func (r *resting) release(c *conn, read []byte, err error) {
-	r.mu.Lock()
-	if c.wanted {
-		err = net.ErrClosed
-	}
 	wakes := len(read) > 0 || err != nil
-	if c.visited = false; wakes {
+	r.mu.Lock()
+	if c.rests = !wakes; wakes {
 		r.leave(c)
 	}
 	r.mu.Unlock()
 	if wakes {
 		r.rise(c, read, err)
+	} else if !c.isOpen() { // it ended during the visit
+		r.wake(c)
 	}
 }
 

@@ -125,9 +125,9 @@ func TestRestingConnectionsEnd(t *testing.T) {
 		"unknown operation": func(r *rig, c *wire.Conn) { must.OK(r.t, c.SendXid(1, 1000, nil)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, Options{MinSessionTimeout: time.Second})
+			r := newRig(t, Options{MinSessionTimeout: time.Second, MaxSessionTimeout: time.Hour})
 			c := r.dial()
-			timeout := int32(40_000) // its session does not expire in the time of this test
+			timeout := int32(3_600_000) // its session does not expire in the time of this test
 			if name == "cut off from the leader" {
 				timeout = 3000
 			}
