@@ -277,7 +277,7 @@ func (c *conn) flushed() {
 	c.rouse()
 	o.mu.Unlock()
 	if ending && !shut {
-		c.linger()
+		c.part(c.linger)
 	}
 	if ending {
 		c.srv.resting.wake(c)
@@ -350,11 +350,21 @@ func (c *conn) writeAll() error {
 // hangUp closes the socket. The connection's goroutine notices and ends; one that rests gets a
 // goroutine.
 func (c *conn) hangUp() {
-	c.nc.Close()
+	c.part(func() { c.nc.Close() })
 	c.out.mu.Lock()
 	c.rouse()
 	c.out.mu.Unlock()
 	c.srv.resting.wake(c)
+}
+
+// part runs a step that ends the connection or its writing side. With TLS the step writes a last record, and
+// the client may leave no room for it: the caller, which serves other clients, does not wait.
+func (c *conn) part(step func()) {
+	if c.secure {
+		go step()
+	} else {
+		step()
+	}
 }
 
 // linger ends the writing side after the last frame and gives the client a

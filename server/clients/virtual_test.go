@@ -1,9 +1,11 @@
 package clients
 
 import (
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -234,6 +237,32 @@ func TestClientThatReadsSlowlyIsNotClosed(t *testing.T) {
 			m := must.Get(c.Read(p[:]))(t)
 			n += m
 		}
+	})
+}
+
+// To end TLS takes a last record, for which a client may leave no room.
+func TestNobodyWaitsForTheEndOfTLS(t *testing.T) {
+	cert, _ := certificate(t, "server")
+	o := Options{TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}}, MaxSessionTimeout: time.Hour}
+	virtual(t, o, func(t *testing.T, r *rig, ln *pipeListener) {
+		secure := newPipeListener()
+		go r.srv.ServeTLS(secure)
+		c := ln.dial(t)
+		must.OK(t, c.Connect(wire.NewSession(3_600_000)))
+		start := time.Now()
+		for i := range 2*runtime.GOMAXPROCS(0) + 4 { // more than there are flushers
+			deaf := wire.New(tls.Client(secure.dial(t), &tls.Config{InsecureSkipVerify: true}))
+			must.OK(t, deaf.Connect(wire.NewSession(3_600_000)))
+			synctest.Wait()
+			if i%2 == 0 {
+				r.srv.SessionMoved(deaf.Session.ID, 99)
+			} else {
+				r.srv.SessionEnded(&state.Ending{Session: session.Session{ID: deaf.Session.ID}})
+			}
+			r.srv.Applied()
+		}
+		create(t, c, "/a", "", 0)
+		expect.That(t, time.Since(start) < time.Second, "a create took %v", time.Since(start))
 	})
 }
 
