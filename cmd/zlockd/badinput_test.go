@@ -232,8 +232,18 @@ func TestErrorsOfTheStartSayWhatToDo(t *testing.T) {
 		expect.That(t, strings.Contains(got.Error(), test.hint) && errors.Is(got, test.err),
 			"%v is told as %q", test.err, got)
 	}
-	plain := errors.New("something else")
-	expect.Equal(t, explain(plain, s), plain, "an error that says everything is changed")
+	at := func(path string, why syscall.Errno) error { return &fs.PathError{Op: "open", Path: path, Err: why} }
+	for _, whole := range []error{errors.New("something else"), // and files that the error itself names
+		at("/var/log/audit", syscall.EACCES), at("/var/log/audit", syscall.ENOSPC),
+		at("/var/log/audit", syscall.EISDIR)} {
+		expect.Equal(t, explain(whole, s), whole, "an error that says everything is changed")
+	}
+	s, _, err = parseFlags(nil, noEnv)
+	must.OK(t, err)
+	for _, path := range []string{"zlockd-data/log", "./zlockd-data", "."} {
+		expect.Has(t, explain(at(path, syscall.EACCES), s).Error(), "read and write ./zlockd-data")
+	}
+	expect.Has(t, explain(at("zlockd-data/log", syscall.ENOTDIR), s).Error(), "--data-dir is to name")
 }
 
 func TestFilesThatOperatorsNameAreBounded(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 )
@@ -15,6 +16,7 @@ func explain(err error, s *settings) error {
 	name, unknown := errors.AsType[*net.DNSError](err)
 	listen, _ := errors.AsType[*net.OpError](err)
 	file, _ := errors.AsType[*fs.PathError](err)
+	ours := file == nil || s.inDataDir(file.Path)
 	flag := ""
 	switch {
 	case unknown:
@@ -34,15 +36,22 @@ func explain(err error, s *settings) error {
 		return fmt.Errorf("%w\n  This machine does not have that address. Choose another%s.", err, flag)
 	case errors.Is(err, syscall.EACCES) && listen != nil:
 		return fmt.Errorf("%w\n  Ports below 1024 need a privilege. Choose another address%s.", err, flag)
-	case errors.Is(err, os.ErrPermission):
+	case errors.Is(err, os.ErrPermission) && ours:
 		return fmt.Errorf("%w\n  The server needs to read and write %s as the user it runs as; --data-dir "+
 			"chooses another directory.", err, s.DataDir)
-	case errors.Is(err, syscall.ENOSPC):
+	case errors.Is(err, syscall.ENOSPC) && ours:
 		return fmt.Errorf("%w\n  Make room on the disk of %s, or choose another --data-dir.", err, s.DataDir)
-	case file != nil && s.DataDir != "" && strings.HasPrefix(file.Path, s.DataDir):
+	case file != nil && ours:
 		return fmt.Errorf("%w\n  --data-dir is to name a directory, or one that can be made.", err)
 	}
 	return err
+}
+
+// inDataDir reports whether a path is the data directory, in it, or on the way to it.
+func (s *settings) inDataDir(path string) bool {
+	dir, _ := filepath.Abs(s.DataDir)
+	path, err := filepath.Abs(path)
+	return err == nil && !s.dev && (strings.HasPrefix(path, dir) || strings.HasPrefix(dir, path))
 }
 
 // address is the value of a flag that names an address.
