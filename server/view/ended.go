@@ -28,7 +28,6 @@ type endings struct {
 	mu    sync.Mutex
 	fates map[int64][]answer.Fate // by session
 	order []int64                 // sessions, the oldest first
-	zxid  int64                   // of the newest looked at
 }
 
 const keptFates = 10_000
@@ -43,16 +42,16 @@ const (
 
 // watchEnded finds out, soon after a session's end, what became of its locks.
 func (v *View) watchEnded(ctx context.Context) {
-	for {
+	for since := int64(0); ; { // the zxid of the newest looked at
 		select {
 		case <-ctx.Done():
 			return
 		case <-v.source.EndedNews():
 		}
-		v.ended.mu.Lock()
-		since := v.ended.zxid
-		v.ended.mu.Unlock()
 		list := v.source.EndedSince(since)
+		if len(list) > 0 {
+			since = list[0].Zxid
+		}
 		list = worthALook(list)
 		for i := len(list) - 1; i >= 0; i-- {
 			if ctx.Err() != nil {
@@ -68,8 +67,7 @@ func (v *View) watchEnded(ctx context.Context) {
 	}
 }
 
-// worthALook leaves out closed sessions beyond the newest. The newest of all remains, so that the
-// next look begins behind it.
+// worthALook leaves out closed sessions beyond the newest.
 func worthALook(list []observe.EndedSession) []observe.EndedSession {
 	closed := 0
 	return slices.DeleteFunc(list, func(e observe.EndedSession) bool {
@@ -93,7 +91,7 @@ func (v *View) lookAfter(ctx context.Context, e *observe.EndedSession) {
 		return !f.Held && slices.ContainsFunc(fates, func(o answer.Fate) bool { return o.Held && o.Path == f.Path })
 	})
 	v.logExpired(e, fates)
-	v.ended.remember(e.Session, e.Zxid, fates)
+	v.ended.remember(e.Session, fates)
 }
 
 // logPaths is how many paths of locks one line names.
@@ -142,10 +140,9 @@ func (v *View) logExpired(e *observe.EndedSession, fates []answer.Fate) {
 }
 
 // remember keeps the fates of a session's locks, and forgets the oldest.
-func (d *endings) remember(session, zxid int64, fates []answer.Fate) {
+func (d *endings) remember(session int64, fates []answer.Fate) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.zxid = max(d.zxid, zxid)
 	if len(fates) == 0 {
 		return
 	}
