@@ -5,8 +5,9 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
 	"time"
+
+	"github.com/zlockd/zlockd/server/admin"
 )
 
 // minHeap is the smallest heap at which a collection begins. With GOGC alone the runtime would
@@ -34,7 +35,7 @@ func tuneGC() {
 	debug.SetGCPercent(percent)
 	var again func(*byte)
 	again = func(*byte) {
-		if p := gcPercent(read("/gc/heap/live:bytes")); p != percent {
+		if p := gcPercent(admin.RuntimeValue("/gc/heap/live:bytes")); p != percent {
 			percent = p
 			debug.SetGCPercent(p)
 		}
@@ -75,26 +76,17 @@ func releaseIdle(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		allocated := read("/gc/heap/allocs:bytes")
+		allocated := admin.RuntimeValue("/gc/heap/allocs:bytes")
 		if allocated-before > idleAlloc {
 			idle = 0
-		} else if idle++; idle == idleLooks(read("/gc/heap/live:bytes")) {
-			held := read("/memory/classes/heap/objects:bytes") + read("/memory/classes/heap/free:bytes") + read(
-				"/memory/classes/heap/unused:bytes")
-			if live := read("/gc/heap/live:bytes"); held > live+idleWorth {
+		} else if idle++; idle == idleLooks(admin.RuntimeValue("/gc/heap/live:bytes")) {
+			held := admin.RuntimeValue("/memory/classes/heap/objects:bytes") +
+				admin.RuntimeValue("/memory/classes/heap/free:bytes") +
+				admin.RuntimeValue("/memory/classes/heap/unused:bytes")
+			if live := admin.RuntimeValue("/gc/heap/live:bytes"); held > live+idleWorth {
 				debug.FreeOSMemory()
 			}
 		}
 		before = allocated
 	}
-}
-
-// read returns one of the runtime's metrics.
-func read(name string) uint64 {
-	s := []metrics.Sample{{Name: name}}
-	metrics.Read(s)
-	if s[0].Value.Kind() != metrics.KindUint64 {
-		return 0
-	}
-	return s[0].Value.Uint64()
 }

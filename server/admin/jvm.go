@@ -54,11 +54,11 @@ func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 	o.gauge("jvm_threads_deadlocked_monitor", "Always 0: deadlocks of goroutines are not counted.", 0)
 	o.gauge("jvm_classes_loaded", "Always 0: a Go program has none.", 0)
 	for _, s := range jvmStates {
-		o.gauge("jvm_threads_state", "Goroutines in this state.", float64(runtimeValue(s.metric)),
+		o.gauge("jvm_threads_state", "Goroutines in this state.", float64(RuntimeValue(s.metric)),
 			Pair{"state", s.state})
 	}
 	counter("jvm_threads_started_total", "Goroutines begun since the start.",
-		float64(runtimeValue("/sched/goroutines-created:goroutines")))
+		float64(RuntimeValue("/sched/goroutines-created:goroutines")))
 	o.gauge("jvm_info", "What runs this program.", 1, Pair{"version", runtime.Version()}, Pair{"vendor", "Go"},
 		Pair{"runtime", "Go runtime"})
 
@@ -68,7 +68,7 @@ func (jvmCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	used, committed := map[bool]float64{}, map[bool]float64{}
 	for _, p := range jvmPools {
-		size := float64(runtimeValue(p.metric))
+		size := float64(RuntimeValue(p.metric))
 		committed[p.heap] += size
 		if p.name != "Heap unused" && p.name != "Heap free" {
 			used[p.heap] += size

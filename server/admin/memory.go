@@ -16,12 +16,12 @@ import (
 // memory returns the bytes that the runtime holds unused, may hold at most,
 // and holds.
 func memory() (free, limit, total uint64) {
-	total = runtimeValue("/memory/classes/total:bytes") - runtimeValue("/memory/classes/heap/released:bytes")
-	return runtimeValue("/memory/classes/heap/free:bytes"), UsableMemory(), total
+	total = RuntimeValue("/memory/classes/total:bytes") - RuntimeValue("/memory/classes/heap/released:bytes")
+	return RuntimeValue("/memory/classes/heap/free:bytes"), UsableMemory(), total
 }
 
-// runtimeValue reads a whole number of runtime/metrics.
-func runtimeValue(name string) uint64 {
+// RuntimeValue returns a whole number of runtime/metrics.
+func RuntimeValue(name string) uint64 {
 	sample := []metrics.Sample{{Name: name}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
