@@ -62,6 +62,9 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 			"--client-addr"}, 2},
 		{"data directory of another user", []string{"--data-dir", "/proc/1/zlockd"}, "", []string{
 			"--data-dir", "chown it"}, 2},
+		{"no scheme is required", []string{"--require-auth", ", "}, "", []string{"names no scheme"}, 2},
+		{"bytes for MiB", []string{"--max-data", "8796093022208"}, "", []string{"--max-data", "MiB"}, 2},
+		{"as much as there can be", []string{"--max-data", "8796093022207"}, "", []string{"ok: a server"}, 0},
 		{"data directory is a file", []string{"--data-dir", "file/below"}, "", []string{"--data-dir", "file"}, 2},
 		{"key of another certificate", secure("good.pem", "other.key"), "", []string{"do not go together"}, 2},
 		{"authority of others", append(peer("good"), "--peer-tls-ca", "stranger/ca.pem"), "", []string{

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/base64"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -67,6 +68,9 @@ func (s *settings) check() {
 	s.checkBackups(given)
 	if s.MaxFrame < 128 || s.MaxFrame > state.MaxFrame {
 		s.fault("--max-frame %d is not between 128 and %d bytes", s.MaxFrame, state.MaxFrame)
+	}
+	if most := int64(math.MaxInt64 >> 20); s.maxData > most || s.diskReserve > most {
+		s.fault("--max-data and --disk-reserve count MiB: at most %d", most)
 	}
 	if s.SnapshotEntries == 0 {
 		s.fault("--snapshot-entries 0: at least 1")

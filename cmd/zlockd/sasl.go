@@ -65,6 +65,9 @@ func newSASL(s *settings, log *slog.Logger) (*sasl.Mechanisms, error) {
 // checkSASL reports flags of authentication that would let no client in.
 func (s *settings) checkSASL() {
 	required := words(s.requireAuth)
+	if s.requireAuth != "" && len(required) == 0 {
+		s.fault("--require-auth %q names no scheme: want %s", s.requireAuth, strings.Join(authSchemes, ", "))
+	}
 	for _, scheme := range required {
 		if !slices.Contains(authSchemes, scheme) {
 			s.fault("--require-auth %q is unknown: want %s", scheme, strings.Join(authSchemes, ", "))
