@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -120,9 +121,13 @@ func (v *View) sendBytes(w http.ResponseWriter, r *http.Request, kind string, bo
 		body = zipped.Bytes()
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // the client may have gone
+	if r.Method == http.MethodHead {
+		return
 	}
+	// A slow reader loses its answer, so that it does not hold the place of the next for long.
+	slow := &admin.Paced{Writer: w, Deadline: http.NewResponseController(w).SetWriteDeadline,
+		End: time.Now().Add(sendTime)}
+	_, _ = io.Copy(slow, io.LimitReader(bytes.NewReader(body), int64(len(body)))) // in parts
 }
 
 func takesGzip(accept string) bool {

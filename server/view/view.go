@@ -77,10 +77,12 @@ type View struct {
 // meaning or goes; fields may be added.
 const Version = 1
 
-// View gives costlyAtOnce costly answers at a time, each within costlyTime.
+// View gives costlyAtOnce costly answers at a time, each within costlyTime, and then sends each within
+// sendTime, and as admin.Paced extends it.
 const (
 	costlyAtOnce = 4
 	costlyTime   = 10 * time.Second
+	sendTime     = 5 * time.Second
 )
 
 // New returns a View, which Close ends.
