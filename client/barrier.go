@@ -25,18 +25,7 @@ func (c *Client) Barrier(path string) *Barrier { return &Barrier{c: c, path: pat
 // Close closes the barrier. It does nothing if it is closed.
 func (b *Barrier) Close(ctx context.Context) error {
 	return b.c.steadily(ctx, b.path, func(e *epoch) error {
-		_, err := e.conn.Create(ctx, zk.Create{Path: b.path, Data: []byte{}, Mode: zk.Persistent,
-			ACL: zk.WorldACL(zk.PermAll)})
-		switch {
-		case errors.Is(err, zk.ErrNodeExists):
-			return nil
-		case errors.Is(err, zk.ErrNoNode):
-			if err := b.c.ensure(ctx, e, recipe.Parent(b.path), zk.WorldACL(zk.PermAll)); err != nil {
-				return err
-			}
-			return errAgain
-		}
-		return err
+		return b.c.ensureFor(ctx, e, b.path, true, zk.WorldACL(zk.PermAll))
 	})
 }
 
@@ -155,12 +144,7 @@ func (b *DoubleBarrier) gather(ctx context.Context, e *epoch, m *Member) error {
 	case st != nil && among:
 		return nil
 	case st == nil && among && len(members) >= b.n:
-		_, err := e.conn.Create(ctx, zk.Create{Path: ready, Data: []byte{}, Mode: zk.Ephemeral,
-			ACL: zk.WorldACL(zk.PermAll)})
-		if errors.Is(err, zk.ErrNodeExists) {
-			return nil
-		}
-		return err
+		return b.markReady(ctx, e)
 	}
 	if err := e.restAwhile(ctx, w.Fired()); err != nil {
 		return err
@@ -169,6 +153,21 @@ func (b *DoubleBarrier) gather(ctx context.Context, e *epoch, m *Member) error {
 		return nil // seen once is enough: the first to leave may have removed it again
 	}
 	return errAgain
+}
+
+// markReady makes the node that says that all members have entered, unless it is there.
+func (b *DoubleBarrier) markReady(ctx context.Context, e *epoch) error {
+	ready := recipe.Join(b.path, readyName)
+	st, err := e.conn.Exists(ctx, ready)
+	if st != nil || err != nil {
+		return err
+	}
+	_, err = e.conn.Create(ctx, zk.Create{Path: ready, Data: []byte{}, Mode: zk.Ephemeral,
+		ACL: zk.WorldACL(zk.PermAll)})
+	if errors.Is(err, zk.ErrNodeExists) {
+		return nil
+	}
+	return err
 }
 
 // among reports whether a member is one of the first n.
@@ -236,6 +235,12 @@ func (m *Member) leave(ctx context.Context) error {
 			return err
 		}
 		return e.erase(ctx, recipe.Join(b.path, readyName))
+	}
+	if own {
+		// The member that made the mark may have died while another one had no connection to see it.
+		if err := b.markReady(ctx, e); err != nil {
+			return err
+		}
 	}
 	other := members[0]
 	switch {

@@ -236,6 +236,42 @@ func TestDoubleBarrierDoesNotWaitForWhoHasLeft(t *testing.T) {
 	queued(t, o, d, 0)
 }
 
+// A member that was away when the barrier became ready enters all the same, when the others leave, though
+// the member that made it ready has died.
+func TestMemberThatWasAwayEnters(t *testing.T) {
+	shared(t)
+	away, p := proxied(t)
+	o, d, dead := observer(t), dir(t), dial(t)
+	var in [3]chan *Member
+	enter := func(i int, c *Client) {
+		in[i] = make(chan *Member, 1)
+		go func() {
+			m, err := c.DoubleBarrier(d, 3).Enter(testCtx(t))
+			expect.OK(t, err)
+			in[i] <- m
+		}()
+	}
+	enter(0, away)
+	queued(t, o, d, 1)
+	enter(1, dial(t))
+	queued(t, o, d, 2)
+	p.Refuse(true)
+	p.Cut()
+	enter(2, dead)
+	soon(t, "the last to enter", in[2])
+	m := soon(t, "the first to enter", in[1])
+	must.OK(t, dead.Close(testCtx(t)))
+	p.Refuse(false)
+	left := make(chan error, 2)
+	go func() { left <- m.Leave(testCtx(t)) }()
+	late := soon(t, "the member that was away to enter", in[0])
+	go func() { left <- late.Leave(testCtx(t)) }()
+	for range 2 {
+		must.OK(t, soon(t, "left", left))
+	}
+	must.Equal(t, len(names(t, o, d)), 0)
+}
+
 func TestSetsOfLocksOfDifferentKinds(t *testing.T) {
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
