@@ -136,7 +136,7 @@ type Limit struct {
 	// negative for no time.
 	Grace time.Duration
 	// Break writes the limit into the node. Once Hold and Grace are over by the server's clock, a
-	// waiter with Break, or an operator, removes the node.
+	// waiter with Break, or an operator, removes the node; for a permit only an operator does.
 	Break bool
 	// Linger keeps the nodes of a lost lease until Unlock, as far as the client can: after the reasons
 	// Deadline, MaxHold and Revoked. It is for programs that need time to stop; they must call Unlock
@@ -177,7 +177,7 @@ func WithMaxWriterWait(d time.Duration) Option { return func(o *options) { o.max
 
 // WithLockDelay makes the next holder wait d if the last holder went away without unlocking, for
 // resources that cannot check tokens. Every program that uses the path must set it. It costs one
-// more write for each grant.
+// more write for each grant. Semaphores have no lock delay.
 func WithLockDelay(d time.Duration) Option { return func(o *options) { o.lockDelay = d } }
 
 // WithWait limits the wait for the lock. After d the call ends with an error that is both
