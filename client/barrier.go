@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
@@ -81,7 +80,6 @@ const readyName = "ready"
 // Member is a member of a double barrier that has entered.
 type Member struct {
 	b    *DoubleBarrier
-	mu   sync.Mutex
 	e    *epoch
 	node created
 }
@@ -208,8 +206,6 @@ func (b *DoubleBarrier) members(ctx context.Context, e *epoch) ([]string, error)
 // Leave waits until all members leave or ctx ends. In any case the member's node is gone
 // afterwards, or goes as soon as there is a connection.
 func (m *Member) Leave(ctx context.Context) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	c, e := m.b.c, m.e
 	ctx, end := c.during(ctx)
 	defer end()

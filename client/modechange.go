@@ -203,7 +203,8 @@ func (h *hold) overErr() error {
 
 // Upgrade turns a read lock into a write lock, ahead of all waiters. If another reader is
 // upgrading, Upgrade fails at once with ErrUpgradeConflict: one of the two must give up its read
-// lock. It needs [WithPolicy]; other layouts answer ErrUnsupported.
+// lock. It needs [WithPolicy]; other layouts answer ErrUnsupported. If ctx ends while the server is
+// asked for the write lock, the lease may become one; [Lease.Mode] tells.
 func (l *Lease) Upgrade(ctx context.Context) error { return l.upgrade(ctx, false) }
 
 // TryUpgrade is Upgrade, but fails with ErrNotAcquired if other readers hold the lock.
@@ -229,16 +230,25 @@ func (l *Lease) upgrade(ctx context.Context, try bool) error {
 	}
 	ctx, end := h.c.during(ctx)
 	defer end()
-	if err := h.upgrade(ctx, try); err != nil {
-		if errors.Is(err, ErrUpgradeConflict) {
-			return errorAt(h.path, err)
+	var err error
+	done := make(chan struct{})
+	h.c.detached(func(context.Context) {
+		defer close(done)
+		if err = h.upgrade(ctx, try); err == nil {
+			h.mu.Lock()
+			l.mode = fence.Exclusive
+			h.mu.Unlock()
 		}
-		return l.checkErr(ctx, err)
+	})
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return l.checkErr(ctx, ctxErr(ctx))
 	}
-	h.mu.Lock()
-	l.mode = fence.Exclusive
-	h.mu.Unlock()
-	return nil
+	if err == nil || errors.Is(err, ErrUpgradeConflict) {
+		return errorAt(h.path, err)
+	}
+	return l.checkErr(ctx, err)
 }
 
 // upgrade turns the read hold of a lock with a policy into the write hold, ahead of all waiters.

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -109,6 +110,30 @@ func TestCancelledUpgradeReopensTheGate(t *testing.T) {
 	r3 := lock(t, m.RLock) // no reader is left behind a stale door
 	for _, l := range []*Lease{r1, r2, r3} {
 		unlock(t, l)
+	}
+}
+
+// An upgrade ends with its context, also while the server does not answer: before the door is closed, and
+// while the write lock is asked for, which the lease may get then.
+func TestUpgradeEndsWithItsContext(t *testing.T) {
+	for op, mode := range map[int32]fence.Mode{
+		faultproxy.OpSetData: fence.Shared, faultproxy.OpMulti: fence.Exclusive,
+	} {
+		d := dir(t)
+		c, p := proxied(t)
+		l := lock(t, c.RWMutex(d, WithPolicy(PolicyFair)).RLock)
+		held := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: op, Nth: 1, Do: faultproxy.Hold})
+		ctx, cancel := context.WithCancel(testCtx(t))
+		failed := make(chan error, 1)
+		go func() { failed <- l.Upgrade(ctx) }()
+		soon(t, "the request", held.Acted())
+		cancel()
+		expect.Is(t, soon(t, "the upgrade to end", failed), context.Canceled)
+		held.Release()
+		eventually(t, "the mode", func() bool { return l.Mode() == mode })
+		must.OK(t, l.Check(testCtx(t)))
+		unlock(t, l)
+		unlock(t, lock(t, dial(t).RWMutex(d, WithPolicy(PolicyFair)).Lock))
 	}
 }
 
