@@ -21,9 +21,8 @@ type newNode struct {
 	lasting bool // the directory must not be removed when it is empty
 
 	// Of the first of several nodes.
-	also []zk.Op       // operations of the same transaction; then a missing directory is an error
-	list bool          // list the directory in the same flight
-	late func(created) // takes the node if the caller has gone; without it the reaper does
+	also []zk.Op // operations of the same transaction; then a missing directory is an error
+	list bool    // list the directory in the same flight
 }
 
 func (n newNode) dir() string { return recipe.Parent(n.Path) }
@@ -77,11 +76,7 @@ func (c *Client) create(ctx context.Context, e *epoch, nodes ...newNode) ([]crea
 		c.leaveBehind(dirs, func(context.Context) { // until it is known what came of it
 			<-done
 			for _, n := range made {
-				if late := nodes[0].late; late != nil {
-					late(n)
-				} else {
-					c.reap(e, n.path)
-				}
+				c.reap(e, n.path)
 			}
 		})
 		return nil, nil, left

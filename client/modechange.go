@@ -325,12 +325,7 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	}
 	defer h.endChange()
 	n := w.holdNode(recipe.UpgradeGrant(w.id))
-	become := func(made created) error {
-		h.replace(fence.Exclusive, fence.Token(made.stat.Czxid), w.dir.unmark(h.cfg), n.Path)
-		return h.lostInChange()
-	}
-	n.late = func(made created) { _ = become(made) }
-	made, _, err := w.c.create(h.life, h.e, n)
+	made, _, err := w.c.follow(w.c.cleaning, h.e, h.e.ask([]newNode{n}))
 	switch {
 	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 		w.dir.fresh = false
@@ -338,5 +333,6 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	case err != nil:
 		return false, err
 	}
-	return true, become(made[0])
+	h.replace(fence.Exclusive, fence.Token(made[0].stat.Czxid), w.dir.unmark(h.cfg), n.Path)
+	return true, h.lostInChange()
 }
