@@ -74,9 +74,16 @@ func (q queue) precheck(ctx context.Context, e *epoch, a *attempt) error {
 	})
 }
 
-// waiter is a contender that waits at its place.
+// waiter is a contender with a node of its own, until the node is given up or becomes a hold.
 type waiter struct {
-	place
+	created
+	c     *Client
+	e     *epoch
+	a     *attempt
+	own   *zk.Watch // on the node; nil until a wait has lasted
+	since uint64    // the connection on which own was set
+	ver   int32     // of the data
+
 	q    queue
 	id   recipe.ID        // of the own node
 	self recipe.Contender // what its name says
@@ -98,7 +105,7 @@ type waiter struct {
 }
 
 func newWaiter(e *epoch, a *attempt, q queue, own created) *waiter {
-	w := &waiter{place: place{created: own, c: a.c, e: e, a: a}, q: q}
+	w := &waiter{created: own, c: a.c, e: e, a: a, q: q}
 	w.self, _, _ = recipe.ParseName(own.name)
 	return w
 }
@@ -262,11 +269,11 @@ func (w *waiter) await(
 			case <-also.fired:
 				return false, nil
 			case <-long:
-				if err := w.watch(ctx); err != nil {
+				if err := w.watchOwn(ctx); err != nil {
 					return false, err
 				}
 			case <-firedOf(w.own):
-				if err := w.place.look(ctx); err != nil {
+				if err := w.lookOwn(ctx); err != nil {
 					return false, err
 				}
 			case <-safety:
@@ -296,7 +303,7 @@ func (w *waiter) watchNode(ctx context.Context, path string) (s seen, gone bool,
 	if w.armed != nil && w.armedAt == path {
 		s.w, w.armed = w.armed, nil
 		if own {
-			err = w.place.look(ctx)
+			err = w.lookOwn(ctx)
 		}
 		return s, false, err
 	}
@@ -326,7 +333,7 @@ func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Wat
 	_, nodeErr := node.Wait(ctx)
 	mine, err := own.Wait(ctx)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		err = w.place.look(ctx)
+		err = w.lookOwn(ctx)
 	} else {
 		err = w.saw(seen{Node: mine, w: own.Watch()}, err, since)
 	}
@@ -350,7 +357,7 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 	}
 	if w.made != w.c.count.wire.Connections.Load() {
 		// Another client may have put a node of this name in the place of the own one.
-		if err := w.place.look(ctx); err != nil {
+		if err := w.lookOwn(ctx); err != nil {
 			return nil, err
 		}
 	}

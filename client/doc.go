@@ -41,7 +41,7 @@
 // until their outcome is known. A call is an attempt (attempt.go). It runs in one session after
 // another until it gets a hold (hold.go): the nodes that stand for one lease or for several. The
 // hold ends with a loss or a release (holdend.go). Every recipe with a queue uses one contender
-// (contender.go), which creates a node that it can recognise (place.go), finds the node to wait for
-// (recipe/place.go), waits, and leaves cleanly. The reaper removes abandoned nodes. The file of a
-// recipe holds only what differs.
+// (contender.go), which creates a node that it can recognise (create.go), finds the node to wait for
+// (recipe/place.go), waits while it watches its own node (place.go), and leaves cleanly. The reaper
+// removes abandoned nodes. The file of a recipe holds only what differs.
 package client

@@ -13,64 +13,52 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// place is a contender's own node in a queue, from its creation until it is given up or becomes a
-// hold.
-type place struct {
-	created
-	c     *Client
-	e     *epoch
-	a     *attempt
-	own   *zk.Watch // on the node; nil until a wait has lasted
-	since uint64    // the connection on which own was set
-	ver   int32     // of the data
-}
-
-// look reads and watches the own node.
-func (p *place) look(ctx context.Context) error {
-	since := p.c.count.wire.Connections.Load()
-	s, err := p.e.see(ctx, p.path, true)
-	return p.saw(s, err, since)
+// lookOwn reads and watches the own node.
+func (w *waiter) lookOwn(ctx context.Context) error {
+	since := w.c.count.wire.Connections.Load()
+	s, err := w.e.see(ctx, w.path, true)
+	return w.saw(s, err, since)
 }
 
 // saw takes in what a look at the own node saw; since is the number of the connection.
-func (p *place) saw(s seen, err error, since uint64) error {
+func (w *waiter) saw(s seen, err error, since uint64) error {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
-		return p.displaced()
+		return w.displaced()
 	case err != nil:
 		return err
 	case s.listed:
-		p.own, p.since = s.w, since // of the directory: it is there
+		w.own, w.since = s.w, since // of the directory: it is there
 		return nil
-	case s.Stat.EphemeralOwner != p.e.sid:
-		return p.displaced() // another client made a node of that name
+	case s.Stat.EphemeralOwner != w.e.sid:
+		return w.displaced() // another client made a node of that name
 	}
-	p.own, p.since, p.data, p.ver = s.w, since, s.Data, s.Stat.Version
+	w.own, w.since, w.data, w.ver = s.w, since, s.Data, s.Stat.Version
 	if r, ok := recipe.RevocationIn(s.Data); ok {
-		p.c.opt.log.Info("waiter asked to leave", "path", p.a.path, "by", r.By, "reason", r.Reason)
-		return &LostError{Path: p.a.path, Node: p.path, Reason: Revoked}
+		w.c.opt.log.Info("waiter asked to leave", "path", w.a.path, "by", r.By, "reason", r.Reason)
+		return &LostError{Path: w.a.path, Node: w.path, Reason: Revoked}
 	}
 	return nil
 }
 
-// watch sets a watch on the own node, unless there is one.
-func (p *place) watch(ctx context.Context) error {
-	if p.own != nil && !isClosed(p.own.Fired()) {
+// watchOwn sets a watch on the own node, unless there is one.
+func (w *waiter) watchOwn(ctx context.Context) error {
+	if w.own != nil && !isClosed(w.own.Fired()) {
 		return nil
 	}
-	return p.look(ctx)
+	return w.lookOwn(ctx)
 }
 
 // stays reports whether the own node has been there since its watch was set. On another
 // connection the server may report the end of the awaited node before the end of the own node, so
 // that the waiter needs a list.
-func (p *place) stays() bool {
-	return p.own != nil && !isClosed(p.own.Fired()) && p.since == p.c.count.wire.Connections.Load()
+func (w *waiter) stays() bool {
+	return w.own != nil && !isClosed(w.own.Fired()) && w.since == w.c.count.wire.Connections.Load()
 }
 
 // displaced returns the error for an own node that is gone.
-func (p *place) displaced() error {
-	if p.e.ended() {
+func (w *waiter) displaced() error {
+	if w.e.ended() {
 		return ErrSessionExpired
 	}
 	return &requeueError{ErrNodeRemoved}
@@ -79,11 +67,11 @@ func (p *place) displaced() error {
 // stamp records the time of a grant that came later than the node, in the node of a holder that
 // others may break. They count from that time, and otherwise from the first sight of the node. If a
 // waiter has removed the node, stamp fails.
-func (p *place) stamp(ctx context.Context) error {
-	_, err := p.write(ctx, func() {
-		if o, ok := recipe.ParseOwner(p.data); ok {
+func (w *waiter) stamp(ctx context.Context) error {
+	_, err := w.write(ctx, func() {
+		if o, ok := recipe.ParseOwner(w.data); ok {
 			o.Held = true
-			p.data = recipe.EncodeOwner(o)
+			w.data = recipe.EncodeOwner(o)
 		}
 	})
 	return err
@@ -91,42 +79,42 @@ func (p *place) stamp(ctx context.Context) error {
 
 // write writes the data of the own node after change, and returns the server's time. It first reads
 // what others have written there, such as the request that this waiter leaves.
-func (p *place) write(ctx context.Context, change func()) (int64, error) {
-	for ver := p.ver; ; {
+func (w *waiter) write(ctx context.Context, change func()) (int64, error) {
+	for ver := w.ver; ; {
 		change()
 		var st zk.Stat
 		err := again(ctx, func() (err error) {
-			st, err = p.e.conn.Set(ctx, p.path, p.data, ver)
+			st, err = w.e.conn.Set(ctx, w.path, w.data, ver)
 			return err
 		})
 		switch {
 		case err == nil:
-			p.ver = st.Version
+			w.ver = st.Version
 			return st.Mtime, nil
 		case errors.Is(err, zk.ErrNoNode):
-			return 0, p.displaced()
+			return 0, w.displaced()
 		case !errors.Is(err, zk.ErrBadVersion):
 			return 0, err
 		}
-		if err := p.look(ctx); err != nil {
+		if err := w.lookOwn(ctx); err != nil {
 			return 0, err
 		}
-		if p.ver == ver {
+		if w.ver == ver {
 			ver = -1 // it may not be read
 			continue
 		}
-		ver = p.ver
+		ver = w.ver
 	}
 }
 
 // sit waits for d at the own place.
-func (p *place) sit(ctx context.Context, d time.Duration) error {
+func (w *waiter) sit(ctx context.Context, d time.Duration) error {
 	over := time.Now().Add(d)
 	for left := d; left > 0; left = time.Until(over) {
-		if err := p.watch(ctx); err != nil {
+		if err := w.watchOwn(ctx); err != nil {
 			return err
 		}
-		if err := p.e.rest(ctx, time.After(left), p.own.Fired()); err != nil {
+		if err := w.e.rest(ctx, time.After(left), w.own.Fired()); err != nil {
 			return err
 		}
 	}

@@ -37,7 +37,7 @@ type policyWaiter struct {
 
 func newPolicyWaiter(a *attempt, e *epoch, id recipe.ID) *policyWaiter {
 	return &policyWaiter{
-		waiter: waiter{place: place{c: a.c, e: e, a: a}, id: id},
+		waiter: waiter{c: a.c, e: e, a: a, id: id},
 		dir:    policyDir{c: a.c, e: e, path: a.dir},
 	}
 }
@@ -327,7 +327,7 @@ func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	if w.queued {
-		if err := w.watch(ctx); err != nil {
+		if err := w.watchOwn(ctx); err != nil {
 			return true, err
 		}
 	}

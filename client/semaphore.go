@@ -157,7 +157,7 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 	if err := s.storeLimit(ctx, e); err != nil {
 		return nil, err
 	}
-	mine := place{created: created{path: head.nodes[0].path}, c: s.c, e: e, a: a, own: head.nodes[0].w}
+	mine := waiter{created: created{path: head.nodes[0].path}, c: s.c, e: e, a: a, own: head.nodes[0].w}
 	safety := e.recheck(true)
 	for {
 		limit, limitW, err := s.watchLimit(ctx, e)
@@ -181,7 +181,7 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 			if !errors.Is(err, zk.ErrNoNode) {
 				return h, err
 			}
-			if err := mine.look(ctx); err != nil { // the own node is gone, if not the directory
+			if err := mine.lookOwn(ctx); err != nil { // the own node is gone, if not the directory
 				return nil, err
 			}
 			continue
@@ -189,7 +189,7 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 		if a.try {
 			return nil, ErrNotAcquired
 		}
-		if err := mine.watch(ctx); err != nil {
+		if err := mine.watchOwn(ctx); err != nil {
 			return nil, err
 		}
 		if err := e.rest(ctx, safety, limitW.Fired(), usedW.Fired(), mine.own.Fired()); err != nil {
