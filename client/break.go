@@ -15,7 +15,6 @@ import (
 // breaker lets a waiter remove a holder whose recorded limit is over. It takes the server's time
 // from a write of the waiter itself.
 type breaker struct {
-	place string // the place in the queue that the holder keeps beside its node, if any
 	node  string
 	held  bool             // the node has the stamp of its grant
 	since int64            // server time in ms since which the node holds, as far as known
@@ -49,10 +48,7 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node, h
 		return nil
 	}
 	w.c.opt.log.Info("breaking a lock held too long", "path", w.a.path, "node", path, "limit", limit)
-	if b.place != "" {
-		err = w.e.erase(ctx, b.place)
-	}
-	if err == nil {
+	if err = w.e.erasePlace(ctx, path); err == nil {
 		err = w.e.conn.Delete(ctx, path, n.Stat.Version)
 	}
 	if err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || isAmbiguous(err) {
@@ -60,6 +56,25 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node, h
 	}
 	b.due = time.After(time.Second)
 	return nil
+}
+
+// erasePlace removes the place in the queue that a writer with a policy keeps while it holds by the node
+// at path. A holder that hangs does not remove it.
+func (e *epoch) erasePlace(ctx context.Context, path string) error {
+	hold, _ := recipe.ParsePolicyNode(recipe.Base(path))
+	if hold.Kind != recipe.HoldWrite {
+		return nil
+	}
+	names, err := e.children(ctx, recipe.Parent(path))
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	for _, name := range names {
+		if n, _ := recipe.ParsePolicyNode(name); n.ID == hold.ID && n.Kind == recipe.QueueWrite {
+			err = e.erase(ctx, recipe.Join(recipe.Parent(path), name))
+		}
+	}
+	return err
 }
 
 // target returns the path of a contender's node.
@@ -122,7 +137,10 @@ func (c *Client) breakNode(
 		if errors.Is(err, zk.ErrNoAuth) { // nodes may not be made there
 			err = e.conn.Delete(ctx, target, n.Stat.Version)
 		}
-		if errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) {
+		switch {
+		case err == nil:
+			return e.erasePlace(ctx, target)
+		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 			return errAgain
 		}
 		return err

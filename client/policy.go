@@ -276,10 +276,8 @@ func (w *policyWaiter) untilOverdue() time.Duration {
 // grants nothing.
 func (w *policyWaiter) awaitStep(ctx context.Context, step recipe.Step) error {
 	on, breaks := step.On, w.a.cfg.limit.Break
-	w.brk.place = ""
 	for _, n := range w.dir.nodes {
-		if breaks && n.ID == on.ID && n.Kind.Hold() && !on.Kind.Hold() {
-			w.brk.place = recipe.Join(w.a.dir, on.Name(true))
+		if breaks && n.ID == on.ID && n.Kind.Hold() {
 			on = n
 		}
 	}

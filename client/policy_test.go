@@ -385,3 +385,19 @@ func FuzzParsePolicy(f *testing.F) {
 		}
 	})
 }
+
+// A writer with a policy that is broken while it hangs leaves no place behind for which others would wait.
+func TestBreakTakesThePlaceOfAWriterToo(t *testing.T) {
+	o, d, c := observer(t), dir(t), dial(t)
+	hung := lock(t, dial(t).RWMutex(d, WithPolicy(PolicyFair)).Lock)
+	hung.h.mu.Lock()
+	hung.h.stopTimers()
+	hung.h.mu.Unlock()
+	next := start(testCtx(t), c.RWMutex(d, WithPolicy(PolicyFair)).Lock)
+	queued(t, o, d, 3)
+	must.OK(t, c.Inspector().Break(testCtx(t), d, recipe.Base(hung.Node()), hung.Token()))
+	l := next.wait(t)
+	expect.That(t, l.Token() > hung.Token(), "token %d after %d", l.Token(), hung.Token())
+	expect.Is(t, hung.Unlock(testCtx(t)), ErrLost)
+	unlock(t, l)
+}
