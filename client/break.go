@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
@@ -172,6 +173,13 @@ func (i *Inspector) BreakExpired(ctx context.Context, path, node string, token f
 		}
 		if o.Held {
 			return nil
+		}
+		q, err := inspect(ctx, e, path)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(q.Holders, func(h recipe.Entry) bool { return h.Node == node }) {
+			return fmt.Errorf("%w: %s does not hold", ErrNotAcquired, target)
 		}
 		// There is no stamp: the grant did not wait, or was a moment ago and its stamp is on its way. The
 		// stamp changes the version, so that the server refuses the deletion.

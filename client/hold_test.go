@@ -240,9 +240,15 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	// By an operator: with the wrong token not at all.
 	wantErr(t, c2.Inspector().Break(ctx, d+"/b", recipe.Base(next.Node()), next.Token()+1), fence.ErrStale)
 	wantErr(t, c2.Inspector().BreakExpired(ctx, d+"/b", recipe.Base(next.Node()), next.Token()), ErrNotAcquired)
+	// Nor a waiter, whose maximum hold has yet to begin.
+	w := start(ctx, c2.Mutex(d+"/b").Lock, WithLimit(Limit{Hold: time.Millisecond, Grace: -1, Break: true}))
+	queued(t, o, d+"/b", 2)
+	waits := must.Get(c2.Inspector().Inspect(ctx, d+"/b"))(t).Waiters[0]
+	wantErr(t, c2.Inspector().BreakExpired(ctx, d+"/b", waits.Node, fence.Token(waits.Token)), ErrNotAcquired)
 	must.OK(t, c2.Inspector().Break(ctx, d+"/b", recipe.Base(next.Node()), next.Token()))
 	soon(t, "the loss", next.Lost())
 	unlock(t, b)
+	w.wait(t).Unlock(ctx)
 }
 
 // Break removes the hold that its caller looked at, not one that begins between its look and its request:
