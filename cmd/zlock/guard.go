@@ -114,52 +114,42 @@ func startGuard(self string) (*guard, error) {
 	return g, nil
 }
 
-// fork starts the process with its end of the socket, which fork closes here. It does without
-// os/exec, which tests the system's calls on another process before it starts its first one.
+// fork starts the process with its end of the socket as standard input, and closes that end here. It does
+// without os/exec, which tests the system's calls on another process before it starts its first one.
 func (g *guard) fork(self string, socket int) error {
 	defer closeFD(socket)
-	// The guard gets zlock's standard input and output for COMMAND, and the socket. Their numbers
-	// must differ from those of files that the user passes on to COMMAND: so none is given a low one.
-	args, highest := []string{guardName, "__guard"}, 2
-	for _, fd := range []int{socket, 0, 1} {
-		theirs, err := unix.Dup(fd)
-		if err != nil {
-			return err
-		}
-		defer closeFD(theirs)
-		args, highest = append(args, strconv.Itoa(theirs)), max(highest, theirs)
-	}
-	null, err := openNull(highest)
+	// COMMAND's standard input has another number than the files that the user passes on to COMMAND.
+	stdin, err := dupApart(0, unix.F_DUPFD)
 	if err != nil {
 		return err
 	}
-	defer closeFD(null)
+	defer closeFD(stdin)
+	end, err := dupApart(socket, unix.F_DUPFD_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer closeFD(end)
 	env := append(os.Environ(), "GOMAXPROCS=1") // the guard starts sooner; COMMAND has its own environment
-	g.pid, err = syscall.ForkExec(self, args, &syscall.ProcAttr{
-		Env: env, Files: []uintptr{uintptr(null), uintptr(null), 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
+	g.pid, err = syscall.ForkExec(self, []string{guardName, "__guard", strconv.Itoa(stdin)}, &syscall.ProcAttr{
+		Env: env, Files: []uintptr{uintptr(end), 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
 	return err
 }
 
-// openNull opens the null device at a number above another one, with a free number behind it.
-// ForkExec may put a file of its own at the number behind the highest that it is told to pass on,
-// whatever is there in the new process: it was the guard's end of the socket now and then.
-func openNull(above int) (int, error) {
-	low, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer closeFD(low)
-	for {
-		null, err := unix.FcntlInt(uintptr(low), unix.F_DUPFD_CLOEXEC, above+1)
+// dupApart duplicates a file to a number with a free one behind it. ForkExec may put a file of its own at
+// the number behind the highest that it is told to pass on, whatever is there in the new process: it was
+// the guard's end of the socket now and then, and a file for COMMAND.
+func dupApart(fd, how int) (int, error) {
+	for above := 3; ; {
+		dup, err := unix.FcntlInt(uintptr(fd), how, above)
 		if err != nil {
 			return 0, err
 		}
-		if _, err := unix.FcntlInt(uintptr(null+1), unix.F_GETFD, 0); err != nil {
-			return null, nil
+		if _, err := unix.FcntlInt(uintptr(dup+1), unix.F_GETFD, 0); err != nil {
+			return dup, nil
 		}
-		closeFD(null)
-		above = null
+		closeFD(dup)
+		above = dup + 1
 	}
 }
 

@@ -30,22 +30,16 @@ const guardTick = time.Second
 // guardCommand is the command that runs as the guard.
 func guardCommand() *command {
 	return &command{
-		Name: "__guard", Args: "SOCKET STDIN STDOUT", Least: 3, Most: 3,
+		Name: "__guard", Args: "STDIN", Least: 1, Most: 1,
 		Does: "start a command and end it when its lock is no longer safe", Hidden: true,
 		Setup: func(*pflag.FlagSet) func(*call) error {
 			return func(c *call) error {
-				var fds [3]int
-				for i := range fds {
-					n, err := strconv.Atoi(c.Args[i])
-					if err != nil {
-						return cli.Usagef("not for use by hand")
-					}
-					fds[i] = n
-					unix.CloseOnExec(n)
+				stdin, err := strconv.Atoi(c.Args[0])
+				if err != nil {
+					return cli.Usagef("not for use by hand")
 				}
-				w := &watchman{wire: newWire(os.NewFile(uintptr(fds[0]), "zlock")), say: c.say, stdin: fds[1],
-					stdout: fds[2]}
-				return w.watch()
+				unix.CloseOnExec(stdin)
+				return (&watchman{wire: newWire(c.stdin), say: c.say, stdin: stdin}).watch()
 			}
 		},
 	}
@@ -58,8 +52,7 @@ type watchman struct {
 	sig       syscall.Signal
 	killAfter time.Duration
 	say       func(string, ...any)
-	stdin     int // COMMAND's, like stdout
-	stdout    int
+	stdin     int // COMMAND's
 	parent    int // zlock
 	ends      chan syscall.WaitStatus
 	session   *sessionKey
@@ -189,7 +182,7 @@ func (w *watchman) start(l *launch) {
 		_ = syscall.Setpgid(0, l.Group)
 	}
 	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
-		Env: l.Env, Files: []uintptr{uintptr(w.stdin), uintptr(w.stdout), 2}, Sys: attr,
+		Env: l.Env, Files: []uintptr{uintptr(w.stdin), 1, 2}, Sys: attr,
 	})
 	if l.Group != 0 {
 		// A session of its own, not just a group. When a process ends whose parent is in another
@@ -221,7 +214,8 @@ func (w *watchman) start(l *launch) {
 		w.ends <- st
 	}()
 	w.report(news{Started: pid})
-	_, _ = unix.Close(w.stdin), unix.Close(w.stdout)
+	closeFD(w.stdin)
+	closeFD(1)
 	closeInherited()
 }
 
