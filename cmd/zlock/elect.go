@@ -55,11 +55,11 @@ func (c *call) elect(f *electFlags, run *runFlags, conn *connectFlags) error {
 		opts = append(opts, client.WithLayout(client.LayoutLatch))
 	}
 	election := j.cl.Election(c.Args[0], opts...)
-	return j.repeat(f.restart, func(ctx context.Context) (lease *client.Lease, s *supervisor, err error) {
+	return j.repeat(f.restart, func(ctx context.Context) (lease *client.Lease, err error) {
 		err = waiting(client.Task(ctx, j.task), f.timeout, exitNotAcquired, func(ctx context.Context) error {
 			lease, err = election.Campaign(ctx, []byte(f.value), client.WithLimit(client.Limit{Linger: true}))
 			return err
 		})
-		return lease, &supervisor{what: c.Args[0]}, err
+		return lease, err
 	})
 }

@@ -94,7 +94,7 @@ func (c *call) keep(ctx context.Context, lock *lockFlags, s *holding, quiet bool
 			if lock.isRevocable() {
 				return cli.Exit(exitRevoked)
 			}
-			s.askedBack(lock.describe(c.Args), r)
+			s.askedBack(describe(c.Args), r)
 			revoked = nil
 		}
 	}

@@ -59,7 +59,7 @@ func TestLateSignalOfTheStart(t *testing.T) {
 	}{{-time.Hour, syscall.SIGINT}, {time.Hour, syscall.SIGTERM}} { // early however slow the machine is, and late
 		cmd := exec.Command("sleep", "1000")
 		must.OK(t, cmd.Start())
-		s := &supervisor{foreground: true, started: time.Now().Add(-c.ran),
+		s := &supervisor{job: &job{flags: &runFlags{}}, foreground: true, started: time.Now().Add(-c.ran),
 			child: &child{target: target{pid: cmd.Process.Pid}}}
 		s.forward(syscall.SIGINT)
 		s.forward(syscall.SIGTERM)

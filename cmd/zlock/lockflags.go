@@ -245,7 +245,7 @@ func killFor(timeout time.Duration) time.Duration {
 const beforeMargin = 1 - 0.005 - 2*0.2
 
 // describe names the locks in messages.
-func (f *lockFlags) describe(paths []string) string {
+func describe(paths []string) string {
 	if len(paths) == 1 {
 		return paths[0]
 	}

@@ -141,18 +141,17 @@ func (c *call) run(lock *lockFlags, run *runFlags, conn *connectFlags) error {
 	if err != nil {
 		return err
 	}
-	return j.repeat(false, func(ctx context.Context) (*client.Lease, *supervisor, error) {
-		lease, err := lock.acquire(ctx, j.cl, j.task, c.Args)
-		return lease, &supervisor{what: lock.describe(c.Args)}, err
+	return j.repeat(false, func(ctx context.Context) (*client.Lease, error) {
+		return lock.acquire(ctx, j.cl, j.task, c.Args)
 	})
 }
 
 // job is COMMAND with everything needed to run it under a lock.
 type job struct {
 	*call
-	run                   *runFlags
+	lossFlags
+	flags                 *runFlags
 	conn                  *connectFlags
-	loss                  lossFlags
 	exe                   executable
 	servers, chroot, task string
 	ctx                   context.Context // for the time before COMMAND runs
@@ -166,9 +165,9 @@ type job struct {
 // place of zlock and does not return.
 func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration, revocable bool,
 	mode fence.Mode) (*job, error) {
-	j := &job{call: c, run: run, conn: conn, task: taskOf(c.getenv)}
+	j := &job{call: c, flags: run, conn: conn, task: taskOf(c.getenv)}
 	var err error
-	if j.loss, err = run.loss(killAfter, revocable); err != nil {
+	if j.lossFlags, err = run.loss(killAfter, revocable); err != nil {
 		return nil, err
 	}
 	if err = j.startGuard(); err != nil { // early: its start takes longer than to connect
@@ -177,7 +176,7 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 	if j.exe, err = findExecutable(c.Dashed, run.shell); err != nil {
 		return nil, err
 	}
-	if j.loss.onLost != 0 {
+	if j.onLost != 0 {
 		conn.margin = marginFor(killAfter)
 		if err := checkMargin(true, conn.sessionTimeout, killAfter); err != nil {
 			return nil, err
@@ -248,24 +247,24 @@ const restartPause = 500 * time.Millisecond
 
 // repeat runs COMMAND under the lease that take gets; with again it takes the next lease whenever
 // COMMAND ends or loses its lock, until the user ends it. Then it releases everything.
-func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, *supervisor, error)) error {
+func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, error)) error {
 	defer j.end()
 	for {
-		lease, s, err := take(j.ctx)
+		lease, err := take(j.ctx)
 		if err != nil {
 			return err
 		}
-		code, err := j.under(lease, s)
+		code, told, err := j.under(lease)
 		if err != nil {
 			return err
 		}
-		if !again || s.told {
+		if !again || told {
 			return cli.Exit(code)
 		}
 		if err := j.nextGuard(); err != nil {
 			return err
 		}
-		j.run.readyFD = -1 // report ready only once
+		j.flags.readyFD = -1 // report ready only once
 		j.ctx, j.stop = interruptible()
 		if err := sleep(j.ctx, restartPause); err != nil {
 			return err
@@ -273,28 +272,24 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, *sup
 	}
 }
 
-// under runs COMMAND under the lease, releases the lease, and returns the exit code. s says
-// how to supervise this lock.
-func (j *job) under(lease *client.Lease, s *supervisor) (int, error) {
-	s.app, s.lossFlags, s.lease, s.guard = j.app, j.loss, lease, j.guard
+// under runs COMMAND under the lease, releases the lease, and returns the exit code, and whether the user
+// told COMMAND to end.
+func (j *job) under(lease *client.Lease) (code int, told bool, err error) {
+	s := &supervisor{holding: holding{app: j.app, lease: lease}, job: j, foreground: j.flags.inForeground(j.app)}
 	sigs := listenForCommand() // from here on signals are for COMMAND
 	j.stop()
 	if err := interrupted(j.ctx); err != nil { // a signal came before that
 		signal.Stop(sigs)
 		s.giveBack()
-		return 0, err
+		return 0, false, err
 	}
-	locks := lease.Sequencers()
-	foreground := j.run.inForeground(j.app)
-	s.foreground, s.contained = foreground, j.run.contain
 	j.tellSession() // it may be another one since
-	code, err := 0, j.run.ready("locked "+locks[0].Token.String())
-	if err != nil {
+	if err = j.flags.ready("locked " + lease.Token().String()); err != nil {
 		signal.Stop(sigs)
 	} else {
-		code, err = s.run(sigs, newLaunch(j.exe, j.environ(locks), foreground, j.run.contain, j.loss))
+		code, err = s.run(sigs)
 	}
-	return s.release(code), err
+	return s.release(code), s.told, err
 }
 
 // environ returns COMMAND's environment: zlock's own and the description of the locks.

@@ -22,15 +22,11 @@ type lossFlags struct {
 // supervisor stays with COMMAND from its start to the release of the lock.
 type supervisor struct {
 	holding
-	lossFlags
+	*job
 	foreground bool
-	contained  bool
-	what       string // the lock, in messages
-
-	child   *child
-	started time.Time // when COMMAND started
-	guard   *guard
-	told    bool // the user told COMMAND to end
+	child      *child
+	started    time.Time // when COMMAND started
+	told       bool      // the user told COMMAND to end
 }
 
 // earlySignal is how long after COMMAND's start zlock passes on the signals of a terminal in the
@@ -55,9 +51,10 @@ func listenForCommand() chan os.Signal {
 // run makes the guard start COMMAND. It returns COMMAND's exit code, or the one that says what
 // became of the lock. When run returns, no process of COMMAND is left, and the lock may be
 // released.
-func (s *supervisor) run(sigs chan os.Signal, l *launch) (int, error) {
+func (s *supervisor) run(sigs chan os.Signal) (int, error) {
 	defer signal.Stop(sigs)
 	outliveReaders()
+	l := newLaunch(s.exe, s.environ(s.lease.Sequencers()), s.foreground, s.flags.contain, s.lossFlags)
 	child, err := s.guard.start(l, s.deadline())
 	if err != nil {
 		return 0, err
@@ -144,7 +141,7 @@ func (s *supervisor) pass(sig syscall.Signal) {
 	switch {
 	case !s.foreground:
 		pids[0] = -pids[0]
-	case s.contained && slices.Contains(terminalSignals, os.Signal(sig)):
+	case s.flags.contain && slices.Contains(terminalSignals, os.Signal(sig)):
 		pids = childrenOf(s.child.pid) // the keeper does not pass on what a terminal sends
 	}
 	for _, pid := range pids {
@@ -167,7 +164,7 @@ func (s *supervisor) lost() <-chan time.Time {
 
 // revoked passes the request to COMMAND.
 func (s *supervisor) revoked(r recipe.Revocation) {
-	s.askedBack(s.what, r)
+	s.askedBack(describe(s.Args), r)
 	if s.onRevoke != 0 {
 		s.code = exitRevoked
 		s.child.signal(s.onRevoke)
