@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 // certificateSoon is how long before its end a certificate deserves a note.
@@ -186,25 +188,17 @@ func compare(ctx context.Context, found []finding, list []string) (wrong, worth 
 // returns none unless every member has one.
 func clientAddrs(config string) (list []string) {
 	for line := range strings.Lines(config) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		if !strings.HasPrefix(name, "server.") {
+		if !strings.HasPrefix(line, "server.") {
 			continue
 		}
-		peer, addr, ok := strings.Cut(value, ";")
-		if !ok {
+		member, err := state.ParseServer(strings.TrimSpace(line))
+		host, port, none := net.SplitHostPort(member.Client)
+		if err != nil || none != nil {
 			return nil
 		}
-		host, port, err := net.SplitHostPort(addr)
-		if err != nil {
-			host, port = "", addr // only a port
-		}
-		if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
+		if net.ParseIP(host).IsUnspecified() {
 			// The member listens on all addresses: use the one where its peers reach it.
-			peer = strings.TrimSuffix(strings.TrimSuffix(peer, ":participant"), ":observer")
-			peer = peer[:max(strings.LastIndexByte(peer, ':'), 0)] // without the election port
-			if host, _, err = net.SplitHostPort(peer); err != nil {
-				return nil
-			}
+			host, _, _ = net.SplitHostPort(member.Peer)
 		}
 		list = append(list, net.JoinHostPort(host, port))
 	}
