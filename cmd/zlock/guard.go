@@ -190,9 +190,17 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 		c.strays = func() []int {
 			return slices.DeleteFunc(childrenOf(os.Getpid()), func(p int) bool { return p == c.pid || p == g.pid })
 		}
+		go reap()
 	}
 	go c.follow(g)
 	return c, nil
+}
+
+// reap takes note of the end of every child, so that none stays in the process table.
+func reap() {
+	for err := error(nil); err == nil || errors.Is(err, syscall.EINTR); {
+		_, err = syscall.Wait4(-1, nil, 0, nil)
+	}
 }
 
 // follow passes on the guard's news until COMMAND has ended.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -42,6 +43,19 @@ func TestZlockAdoptsOrphansBeforeCommandStarts(t *testing.T) {
 	g := &guard{wire: newWire(ours)}
 	must.Fails(t, expect.Err(g.start(&launch{Group: 1}, 0)), "COMMAND was started")
 	expect.Equal(t, <-adopts, 1, "zlock does")
+}
+
+// Orphans of a long COMMAND do not fill the process table when they have ended.
+func TestAdoptedOrphansDoNotStay(t *testing.T) {
+	t.Parallel()
+	c := startTalker(t, filepath.Join(built.dir, "zlock"), "run", "--foreground", "/l", "--", "sh", "-c",
+		"(true & true &); echo up; read x")
+	c.await(t, "up")
+	must.Await(t, "they are gone", soon, func() bool {
+		return len(processes(func(p process) bool { return p.parent == c.Process.Pid })) == 1 // the guard
+	})
+	must.OK(t, c.in.Close())
+	c.Wait()
 }
 
 // A guard that finds zlock gone reads first whether zlock has dismissed it: the session is over then.
