@@ -164,7 +164,9 @@ func (g *guard) send(o order) {
 
 // start makes the guard start COMMAND.
 func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
+	var before []int // the guard, and children of a shell that has become zlock
 	if l.Group != 0 {
+		before = childrenOf(os.Getpid())
 		adoptOrphans() // before COMMAND starts, because it may end before its start is reported
 	}
 	g.last = deadline
@@ -188,7 +190,9 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 	c := &child{target: target{pid: n.Started, group: l.Group == 0}, news: make(chan news)}
 	if !c.group { // the strays are children of zlock by adoption
 		c.strays = func() []int {
-			return slices.DeleteFunc(childrenOf(os.Getpid()), func(p int) bool { return p == c.pid || p == g.pid })
+			return slices.DeleteFunc(childrenOf(os.Getpid()), func(p int) bool {
+				return p == c.pid || slices.Contains(before, p)
+			})
 		}
 		go reap()
 	}
