@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
@@ -35,26 +36,21 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := interruptible()
-	defer stop()
-	cl, err := c.connect(ctx, conn)
-	if err != nil {
-		return err
-	}
-	defer c.disconnect(cl)
-	if _, err := c.inherited(ctx, cl, chroot, c.Args, false, lock.mode()); err != nil {
-		return err
-	}
-	lease, err := lock.acquire(ctx, cl, taskOf(c.getenv), c.Args)
-	if err != nil {
-		return err
-	}
-	s := holding{app: c.app, lease: lease}
-	if err := c.keep(ctx, lock, &s, conn.quiet); err != nil {
-		s.giveBack()
-		return err
-	}
-	return cli.Exit(s.release(exitOK)) // reports a late loss, too
+	return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
+		if _, err := c.inherited(ctx, cl, chroot, c.Args, false, lock.mode()); err != nil {
+			return err
+		}
+		lease, err := lock.acquire(ctx, cl, taskOf(c.getenv), c.Args)
+		if err != nil {
+			return err
+		}
+		s := holding{app: c.app, lease: lease}
+		if err := c.keep(ctx, lock, &s, conn.quiet); err != nil {
+			s.giveBack()
+			return err
+		}
+		return cli.Exit(s.release(exitOK)) // reports a late loss, too
+	})
 }
 
 // endsByItself reports whether the other end of a file decides when the file ends, as with
