@@ -76,7 +76,7 @@ func (c *call) withAdmin(f *adminFlags, do func(context.Context, adminClient) er
 		}
 	}
 	for _, cr := range f.auth.credentials {
-		if cr.Scheme == "digest" {
+		if cr.Scheme == "digest" && !strings.HasPrefix(a.authorization, "digest super:") {
 			a.authorization = cr.Scheme + " " + string(cr.Secret)
 		}
 	}

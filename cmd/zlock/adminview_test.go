@@ -50,7 +50,7 @@ func viewed(t *testing.T) (env map[string]string, auth string, holder *client.Cl
 	}
 	env = map[string]string{"ZLOCK_ADMIN": i.AdminAddr(), "ZLOCK_SERVERS": i.ClientAddr()}
 	auth = filepath.Join(t.TempDir(), "auth")
-	must.OK(t, os.WriteFile(auth, []byte("digest:super:test\n"), 0o600))
+	must.OK(t, os.WriteFile(auth, []byte("digest:bob:test\ndigest:super:test\ndigest:ann:test\n"), 0o600))
 	var out, errs string
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		var code int
