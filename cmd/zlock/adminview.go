@@ -72,7 +72,7 @@ func (c *call) withAdmin(f *adminFlags, do func(context.Context, adminClient) er
 	a.cut = func(why string) {
 		if why != said {
 			said = why
-			c.say("the answer of %s is not whole: %s", a.base, clean(why))
+			c.say("the answer of %s is not whole: %s", a.base, why)
 		}
 	}
 	for _, cr := range f.auth.credentials {

@@ -84,7 +84,7 @@ zlockd from --admin-addr or ZLOCK_ADMIN.
 // main runs the command line, args without the program's name, and returns the exit code.
 func (a *app) main(args []string) int { return a.program().Main(args) }
 
-// say writes a message to standard error.
+// say writes a message to standard error, in a line.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.stderr, "zlock: "+format+"\n", args...)
+	fmt.Fprintf(a.stderr, "zlock: %s\n", clean(fmt.Sprintf(format, args...)))
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -273,6 +272,6 @@ func (c *call) disconnect(cl *client.Client) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	if err := cl.Close(ctx); err != nil && limit > 0 {
-		fmt.Fprintf(c.stderr, "zlock: %v\n", err)
+		c.say("%v", err)
 	}
 }

@@ -220,6 +220,10 @@ func TestForeignTextCannotCommandATerminal(t *testing.T) {
 	got := clean("a\x1b[2Jb\tc\nd\u0085e\xff")
 	expect.That(t, !strings.ContainsAny(got, "\x1b\t\n\u0085"), "cleaned to %q", got)
 	expect.Equal(t, clean("Größe → ok"), "Größe → ok", "harmless text became")
+	f, env, auth := newFakeMembers(t)
+	f.steps = []string{`{"text":"a\u001b[2Jb"}`, `{"done":true}`}
+	_, errs, _ := runIn(t, env, "member", "--auth-file", auth, "lead", "2")
+	expect.Equal(t, errs, "zlock: a\uFFFD[2Jb\n", "said is")
 }
 
 func TestNeededTimeoutFitsTheMargin(t *testing.T) {

@@ -62,7 +62,7 @@ func (s *holding) giveBack() {
 func (s *holding) askedBack(what string, r recipe.Revocation) {
 	reason := ""
 	if r.Reason != "" {
-		reason = ": " + clean(r.Reason)
+		reason = ": " + r.Reason
 	}
-	s.say("%s asks for %s back%s", clean(cmp.Or(r.By, "a client")), what, reason)
+	s.say("%s asks for %s back%s", cmp.Or(r.By, "a client"), what, reason)
 }

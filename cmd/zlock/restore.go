@@ -65,7 +65,7 @@ func (c *call) restore(f *adminFlags, keep bool, yes, format string) error {
 		if len(now.Cluster) < shortName {
 			return cli.Exitf(exitNo, "the server runs a release that cannot restore a running cluster")
 		}
-		if err := c.confirm(ctx, b, now.Cluster, keep, yes); err != nil {
+		if err := c.confirm(ctx, b, clean(now.Cluster), keep, yes); err != nil {
 			return err
 		}
 		return c.putBack(ctx, admin, file, keep, format)
