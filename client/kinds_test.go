@@ -201,6 +201,49 @@ func TestSemaphoreLeavesForeignDataAlone(t *testing.T) {
 	}
 }
 
+// The limit that is stored at a semaphore's path counts, in the way that its layout stores it.
+func TestStoredLimitOfASemaphore(t *testing.T) {
+	shared(t)
+	c, o := dial(t), observer(t)
+	unlock(t, lock(t, c.Mutex(dir(t)+"/x").Lock)) // makes /t
+	for _, x := range []struct {
+		layout Layout
+		stored string
+		want   error // of a semaphore for three
+		after  string
+	}{
+		{LayoutKazoo, "", nil, "3"},
+		{LayoutKazoo, "3", nil, "3"},
+		{LayoutKazoo, "4", ErrLimitMismatch, "4"},
+		{LayoutKazoo, "0", ErrLimitMismatch, "0"},
+		{LayoutKazoo, "three", ErrLimitMismatch, "three"},
+		{LayoutKazoo, `{"zl":1,"limit":3}`, ErrMixedLayout, `{"zl":1,"limit":3}`},
+		{LayoutCurator, `{"zl":1,"limit":3}`, nil, `{"zl":1,"limit":3}`},
+		{LayoutCurator, `{"zl":1,"limit":4}`, ErrLimitMismatch, `{"zl":1,"limit":4}`},
+		{LayoutCurator, `{"zl":1,"layout":"policy"}`, ErrMixedLayout, `{"zl":1,"layout":"policy"}`},
+		{LayoutCurator, "3", ErrMixedLayout, "3"},
+	} {
+		d := dir(t)
+		must.OK(t, errOf(o.Create(d, []byte(x.stored), 0, zk.WorldACL(zk.PermAll))))
+		s := c.Semaphore(d, 3, WithLayout(x.layout))
+		l, err := s.Acquire(testCtx(t), 3)
+		expect.That(t, errors.Is(err, x.want), "%v, %q: %v, want %v", x.layout, x.stored, err, x.want)
+		b, _ := contentOf(t, o, d)
+		expect.Equal(t, string(b), x.after, "%v, %q: stored", x.layout, x.stored)
+		if err != nil {
+			// A try reads the limit before it writes anything.
+			expect.Fails(t, errOf(s.TryAcquire(testCtx(t), 1)), "%v, %q", x.layout, x.stored)
+			continue
+		}
+		unlock(t, l)
+		must.OK(t, s.SetLimit(testCtx(t), 5))
+		unlock(t, must.Get(s.TryAcquire(testCtx(t), 5))(t))
+		if b, _ := contentOf(t, o, d); x.layout == LayoutKazoo {
+			expect.Equal(t, string(b), "5", "%q: stored", x.stored)
+		}
+	}
+}
+
 func TestE48SemaphoreLosesNoPermit(t *testing.T) {
 	shared(t)
 	o := observer(t)

@@ -282,6 +282,41 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
+func TestPathsThatAreNoLocks(t *testing.T) {
+	shared(t)
+	c, ctx := dial(t), testCtx(t)
+	for path, why := range map[string]string{
+		"": "is not absolute", "a/b": "is not absolute", "/": "is the root", "/a/": "is not canonical",
+		"/a//b": "is not canonical", "/a/../b": "is not canonical", "/a\x00b": "has a zero byte",
+	} {
+		for name, err := range map[string]error{
+			"lock": errOf(c.Mutex(path).Lock(ctx)), "barrier": c.Barrier(path).Open(ctx),
+			"inspection": errOf(c.Inspector().Inspect(ctx, path)), "set": errOf(c.AcquireAll(ctx,
+				c.Mutex("/t/a").Request(), c.Mutex(path).Request())),
+		} {
+			must.Is(t, err, ErrInvalid, "%s of %q", name, path)
+			expect.Has(t, err.Error(), why, "%s of %q", name, path)
+		}
+	}
+	must.Is(t, c.Inspector().Walk(ctx, "a", -1, func(*recipe.Queue) error { return nil }), ErrInvalid)
+}
+
+// A set that cannot be taken takes none of its locks.
+func TestSetsThatAreRefused(t *testing.T) {
+	shared(t)
+	c, other, o, d := dial(t), dial(t), observer(t), dir(t)
+	a, b := c.Mutex(d+"/a").Request(), c.Mutex(d+"/b").Request()
+	foreign := other.Mutex(d + "/c").Request()
+	for name, set := range map[string][]Request{
+		"none": nil, "of another client": {foreign}, "one of another client": {a, foreign},
+		"one twice": {a, b, a}, "a negative wait": {a, c.Mutex(d+"/d", WithWait(-1)).Request()},
+	} {
+		expect.Is(t, errOf(c.AcquireAll(testCtx(t), set...)), ErrInvalid, "%s", name)
+		expect.Is(t, errOf(c.TryAcquireAll(testCtx(t), set...)), ErrInvalid, "%s", name)
+		expect.List(t, names(t, o, d), nil, "%s: made", name)
+	}
+}
+
 // An option of the session that is given to a lock, and a layout that the kind of lock does
 // not have, are refused.
 func TestMisplacedOptionsAreRefused(t *testing.T) {
