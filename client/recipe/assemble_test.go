@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -158,5 +159,123 @@ func TestNumberOfPermits(t *testing.T) {
 		expect.Equal(t, IsKazooSemaphore([]string{permit}, data), want, "%q", data)
 		expect.Equal(t, IsKazooSemaphore(nil, data), want, "%q without permits", data)
 		expect.That(t, !IsKazooSemaphore([]string{permit, "lock"}, data), "%q beside another node", data)
+	}
+}
+
+// named is a directory of nodes with short names for a test: it returns the directory, and a text with the
+// short names instead of the long ones.
+func named(nodes map[string]Node) (*Dir, func(string) string) {
+	d, names := dirOf("/d"), []string{}
+	for short, n := range nodes {
+		d.Nodes = append(d.Nodes, n)
+		names = append(names, n.Name, short)
+	}
+	d.Total = len(d.Nodes)
+	return d, strings.NewReplacer(names...).Replace
+}
+
+// Contenders that see each other are one queue; others beside them make the lock a mixed one.
+func TestContendersOfOneDirectory(t *testing.T) {
+	node := func(l Layout, k Role, session int64, seq int) Node {
+		return Node{Name: NodeName(l, k, NewID(session, 5), "h") + fmt.Sprintf("%010d", seq), Session: session}
+	}
+	ours := node(LayoutCurator, RoleLock, 1, 2)
+	theirs := Node{Name: "f65a711639a74cab9e5222dd97208552__lock__0000000001", Session: 2}
+	hold := func(id int64, k PolicyRole) Node {
+		return Node{Name: PolicyNode{ID: NewID(id, 5), Kind: k}.Name(true), Session: id}
+	}
+	wait := func(id int64, k PolicyRole, seq int) Node {
+		return Node{Name: PolicyNode{ID: NewID(id, 5), Kind: k, Seq: int32(seq)}.Name(true), Session: id}
+	}
+	for want, nodes := range map[string]map[string]Node{
+		"lock 2: k | o for k":  {"o": ours, "k": theirs}, // kazoo's own looks at ours
+		"unknown 2: k w mixed": {"w": node(LayoutCurator, RoleWrite, 1, 2), "k": theirs},
+		"lock 2: y o mixed":    {"o": ours, "y": node(LayoutKazoo, RoleLock, 2, 1)},
+		"unknown 2: o l mixed": {"o": node(LayoutCurator, RoleLock, 1, 1),
+			"l": node(LayoutCurator, RoleLatch, 2, 2)},
+		"latch 2: l | m for l": {"l": node(LayoutCurator, RoleLatch, 1, 1),
+			"m": node(LayoutCurator, RoleLatch, 2, 2)},
+		"rwlock 2: a b":        {"a": hold(1, HoldRead), "b": hold(2, HoldRead)},
+		"rwlock 2: a | b for ": {"a": hold(1, HoldRead), "b": wait(2, QueueRead, 1)},
+		"rwlock 1: a":          {"a": hold(1, HoldRead), "b": wait(1, QueueRead, 1)}, // of one contender
+		"rwlock 3: a b | c for a+b": {"a": hold(1, HoldRead),
+			"b": hold(2, HoldRead), "c": wait(3, QueueWrite, 1)},
+		"rwlock 2: a | b for a":       {"a": hold(1, HoldWrite), "b": wait(2, QueueRead, 1)},
+		"rwlock 2: | a for | b for a": {"a": wait(1, QueueRead, 1), "b": wait(2, QueueWrite, 2)},
+		"rwlock 3: | a for | b for a | c for b": {"a": wait(1, QueueWrite, 1), "b": wait(2, QueueWrite, 2),
+			"c": wait(3, QueueRead, 3)},
+		"rwlock 6: a b | c for a+b | d for c | e for c | f for d+e": {
+			"a": node(LayoutCurator, RoleRead, 1, 1), "b": node(LayoutCurator, RoleRead, 2, 2),
+			"c": node(LayoutCurator, RoleWrite, 3, 3), "d": node(LayoutCurator, RoleRead, 4, 4),
+			"e": node(LayoutCurator, RoleRead, 5, 5), "f": node(LayoutCurator, RoleWrite, 6, 6)},
+	} {
+		d, short := named(nodes)
+		got := strings.TrimPrefix(short(shown([]*Dir{d}, watches{})), "/d ")
+		for _, q := range Assemble([]*Dir{d}, watches{}) {
+			if q.Mixed {
+				got += " mixed"
+			}
+		}
+		got = strings.Join(strings.Fields(strings.ReplaceAll(got, "participant ", "")), " ")
+		expect.Equal(t, got, strings.TrimSpace(want))
+	}
+}
+
+// Numbered nodes of an unknown program are a lock if their names say so, or if a later one watches the one
+// before it.
+func TestNodesOfAnUnknownProgram(t *testing.T) {
+	jobs := func(word string, sessions ...int64) (nodes []Node) {
+		for i, s := range sessions {
+			nodes = append(nodes, Node{Name: fmt.Sprintf("%s-%010d", word, i+1), Session: s})
+		}
+		return nodes
+	}
+	for name, c := range map[string]struct {
+		nodes []Node
+		w     Watches
+		want  Kind
+	}{
+		"not seen":              {jobs("job", 1, 2, 3), nil, KindLock},
+		"unwatched":             {jobs("job", 1, 2, 3), watches{}, KindUnknown},
+		"the last watches":      {jobs("job", 1, 2, 3), watches{"/d/job-0000000002": {3}}, KindLock},
+		"another watches":       {jobs("job", 1, 2, 3), watches{"/d/job-0000000002": {1}}, KindUnknown},
+		"a session itself":      {jobs("job", 1, 1), watches{"/d/job-0000000001": {1}}, KindUnknown},
+		"a name of locks":       {jobs("lock", 1, 2), watches{}, KindLock},
+		"one name that is none": {append(jobs("lock", 1), jobs("job", 1, 2)[1]), watches{}, KindUnknown},
+		"far behind": {jobs("job", 1, 2, 3, 4, 5, 6, 7, 8, 9), watches{"/d/job-0000000008": {9}},
+			KindUnknown},
+		"not so far": {jobs("job", 1, 2, 3, 4, 5, 6, 7, 8, 9), watches{"/d/job-0000000007": {8}}, KindLock},
+	} {
+		q := Assemble([]*Dir{dirOf("/d", c.nodes...)}, c.w)[0]
+		expect.Equal(t, q.Kind, c.want, "%s", name)
+	}
+}
+
+// A node without a number is a lock if its name says so or another session watches it. A session that watches
+// several such nodes waits for none of them.
+func TestWaitersOfNodesWithoutANumber(t *testing.T) {
+	for want, c := range map[string]struct {
+		names []string
+		w     Watches
+	}{
+		"":                    {[]string{"a", "b"}, watches{}},
+		"/d/a 2":              {[]string{"a", "b"}, watches{"/d/a": {7}}},
+		"/d/a 3":              {[]string{"a", "b"}, watches{"/d/a": {7, 8, 1}}}, // 1 is its own session
+		"/d/b 2":              {[]string{"a", "b"}, watches{"/d/a": {7}, "/d/b": {7, 8}}},
+		"/d/leader 1":         {[]string{"leader", "b"}, watches{}},
+		"/d/leader 2":         {[]string{"leader", "b"}, watches{"/d/leader": {7}, "/d/b": {7}}},
+		"/d/b 2; /d/leader 2": {[]string{"leader", "b"}, watches{"/d/leader": {7}, "/d/b": {8}}},
+		"/d 1; /d/leader 1":   {[]string{"leader", "lock-0000000001"}, watches{}},
+	} {
+		d := dirOf("/d")
+		for i, name := range c.names {
+			d.Nodes = append(d.Nodes, Node{Name: name, Session: int64(i + 1)})
+		}
+		d.Total = len(d.Nodes)
+		var got []string
+		for _, q := range Assemble([]*Dir{d}, c.w) {
+			got = append(got, fmt.Sprintf("%s %d", q.Path, q.Total))
+		}
+		expect.Equal(t, strings.Join(got, "; "), want)
 	}
 }
