@@ -303,3 +303,31 @@ func TestOnlyFourHeavyAnswersAtOnce(t *testing.T) {
 	got := ask(t, a, "cons", "")
 	expect.That(t, got != "", "the places were not given back")
 }
+
+// conf tells whether the server votes, and the members in the words of the tree where it has them.
+func TestConfOfAMember(t *testing.T) {
+	s := follower()
+	conf := func() string { return ask(t, newAdmin(t, &fake{status: s}, "*"), "conf", "") }
+	expect.Has(t, conf(), "\npeerType=0\n")
+	expect.Has(t, conf(), "\nserver.2=127.0.0.1:22312")
+	s.Members[0].Voter = false
+	expect.Has(t, conf(), "\npeerType=1\n")
+	s.ConfigText = "server.1=a:1:1:observer"
+	got := conf()
+	expect.Has(t, got, "membership: \nserver.1=a:1:1:observer\nversion=1a")
+	expect.That(t, !strings.Contains(got, "server.2"), "%s", got)
+}
+
+// A server that only reads says so.
+func TestReadOnlyServerSaysSo(t *testing.T) {
+	s := follower()
+	for mode, want := range map[Mode][2]string{Follower: {"rw", ""}, ReadOnly: {"ro", "READ-ONLY mode"}} {
+		s.Mode = mode
+		a := newAdmin(t, &fake{status: s}, "*")
+		expect.Equal(t, ask(t, a, "isro", ""), want[0])
+		for _, word := range []string{"stat", "srvr"} {
+			expect.Equal(t, strings.Contains(ask(t, a, word, ""), "READ-ONLY mode"), want[1] != "", "%s of a %v", word,
+				mode)
+		}
+	}
+}

@@ -262,6 +262,51 @@ func TestMetricsHaveBothFamilies(t *testing.T) {
 	}
 }
 
+// A measure may be a histogram; a name that ends in total is a counter, and text that is not UTF-8 is shown.
+func TestMeasuresOfOtherPackagesAreShown(t *testing.T) {
+	s := standalone()
+	s.Measure("things", "Things.", 2.5, Pair{"kind", "a\xff"})
+	s.Measure("things_total", "All things.", 3)
+	s.Extra = append(s.Extra, Sample{Name: "waits", Help: "Waits.",
+		Histogram: &Histogram{Count: 3, Sum: 4.5, Buckets: map[float64]uint64{1: 1, 2: 2}}})
+	body := get(t, newAdmin(t, &fake{status: s}, "").Handler(), "/metrics").Body.String()
+	for _, line := range []string{"zlockd_things{kind=\"a\uFFFD\"} 2.5", "# TYPE zlockd_things gauge",
+		"zlockd_things_total 3", "# TYPE zlockd_things_total counter", `zlockd_waits_bucket{le="1"} 1`,
+		`zlockd_waits_bucket{le="2"} 2`, `zlockd_waits_bucket{le="+Inf"} 3`, "zlockd_waits_sum 4.5",
+		"zlockd_waits_count 3"} {
+		expect.Has(t, body, "\n"+line+"\n")
+	}
+}
+
+// A server that asks for too many others at once, or has none to ask, tells what it knows itself.
+func TestMembersOfAServerThatAsksNobody(t *testing.T) {
+	s := ensemble()
+	s.Serving, s.Reason = false, "no leader yet"
+	a := newAdmin(t, &fake{status: s}, "")
+	body := func() string { return get(t, a.Handler(), "/members").Body.String() }
+	expect.Has(t, body(), `"applied" : 70`)
+	a.asks.wait = time.Millisecond
+	for range heavyAtOnce {
+		release, _ := a.asks.acquire()
+		defer release()
+	}
+	got := body()
+	for _, want := range []string{`"reason" : "no leader yet"`, `"peer" : "127.0.0.1:22312"`, `"v" : 1`,
+		`"applied" : 0`} {
+		expect.Has(t, got, want)
+	}
+	alone := get(t, newAdmin(t, &fake{status: standalone()}, "").Handler(), "/members").Body.String()
+	expect.Has(t, alone, `"members" : { }`)
+	expect.That(t, !strings.Contains(alone, `"reason" : "n`), "%s", alone)
+}
+
+func TestConfigurationFileIsNamed(t *testing.T) {
+	s := standalone()
+	s.Config.File = "/etc/zlockd.conf"
+	expect.Has(t, get(t, newAdmin(t, &fake{status: s}, "").Handler(), "/commands/icfg").Body.String(),
+		`"initial_configuration" : "/etc/zlockd.conf"`)
+}
+
 func TestProfilingOnlyWhenAskedFor(t *testing.T) {
 	f := &fake{status: standalone()}
 	expect.Equal(t, get(t, newAdmin(t, f, "").Handler(), "/debug/pprof/cmdline").Code, 404, "off")

@@ -3,6 +3,7 @@ package admin
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"math"
@@ -52,6 +53,36 @@ func askAdmin(addr string) error {
 		err = r.Body.Close()
 	}
 	return err
+}
+
+// A port with TLS refuses clear text unless it is told to take it; then each caller speaks as it likes, and
+// one that says nothing keeps no other out.
+func TestPortsWithTLS(t *testing.T) {
+	secure := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	t.Cleanup(secure.Close)
+	for _, clear := range []bool{false, true} {
+		inner := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+		s := httpServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, r.URL.Path)
+		}))
+		done := make(chan struct{})
+		conf := &tls.Config{Certificates: secure.TLS.Certificates}
+		go func() { defer close(done); _ = s.Serve(TLSListener(LimitListener(inner), conf, clear)) }()
+		t.Cleanup(func() { s.Close(); <-done })
+		dialAdmin(t, inner.Addr().String(), "")
+		for scheme, taken := range map[string]bool{"http": clear, "https": true} {
+			for range 2 { // the second time on the same connection
+				r, err := secure.Client().Get(scheme + "://" + inner.Addr().String() + "/path")
+				text := []byte{}
+				if err == nil {
+					text = must.Get(io.ReadAll(r.Body))(t)
+					r.Body.Close()
+				}
+				expect.That(t, taken == (string(text) == "/path"), "%s, clear text %v: %v %s", scheme, clear, err, text)
+			}
+		}
+		secure.Client().CloseIdleConnections()
+	}
 }
 
 // Connections that rest, or that never say what they want, give way to new ones.
