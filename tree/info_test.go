@@ -1,0 +1,243 @@
+package tree_test
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// Every way to look at a node shows the same, and a walk meets every node once, parents first.
+func TestWaysToLookAtATreeAgree(t *testing.T) {
+	for seed := range uint64(5) {
+		tr := grown(seed, 1000).tree
+		all := map[string]tree.Info{}
+		owned := map[int64][]string{}
+		tr.Walk(func(at string, i tree.Info) bool {
+			_, again := all[at]
+			_, below := all[path.Dir(at)]
+			must.That(t, !again && (below || at == "/"), "%s comes twice, or before its parent", at)
+			all[at] = i
+			if i.EphemeralOwner != 0 && i.Kind == tree.EphemeralNode {
+				owned[i.EphemeralOwner] = append(owned[i.EphemeralOwner], at)
+			}
+			return true
+		})
+		must.Equal(t, len(all), tr.Count(), "nodes met")
+		for at, i := range all {
+			got, ok := tr.Get(at)
+			must.That(t, ok && reflect.DeepEqual(got, i), "%s: %+v, %+v", at, got, i)
+			var below []string
+			for other := range all {
+				if other != "/" && path.Dir(other) == at {
+					below = append(below, path.Base(other))
+				}
+			}
+			children := tr.Children(at)
+			slices.Sort(children)
+			slices.Sort(below)
+			must.List(t, children, below, "%s", at)
+			r, ok := tr.Find(at)
+			must.That(t, ok && r.Path() == at && string(r.PathOnto([]byte("x"))) == "x"+at && r.Stat() == i.Stat &&
+				r.Kind() == i.Kind && r.Counter() == i.Counter, "%s: %+v, %+v", at, r.Stat(), i)
+			if at != "/" {
+				must.That(t, r.Name() == path.Base(at) && r.Parent().Path() == path.Dir(at), "%s in %s", r.Name(),
+					r.Parent().Path())
+				child, ok := tr.Child(r.Parent(), r.Name())
+				must.That(t, ok && child == r, "%s is not its parent's child", at)
+			}
+			session := int64(0)
+			if i.Kind == tree.EphemeralNode {
+				session = i.EphemeralOwner
+			}
+			must.Equal(t, r.Session(), session, "session of %s", at)
+			data, allowed := r.Data([]jute.ID{{Scheme: "super"}})
+			_, code := tr.AppendData(nil, []jute.ID{{Scheme: "super"}}, at)
+			must.That(t, allowed == (code == jute.OK) && (!allowed || data == string(i.Data)), "%s: %q, %v", at, data,
+				code)
+			data, allowed = r.Data(nil)
+			_, code = tr.AppendData(nil, nil, at)
+			must.That(t, allowed == (code == jute.OK) && (allowed && data == string(i.Data) || !allowed && data == ""),
+				"%s without identities: %q, %v", at, data, code)
+		}
+		told := map[int64][]string{}
+		for session, paths := range tr.Ephemerals() {
+			told[session] = paths
+			must.Equal(t, tr.EphemeralsIn(session), len(paths))
+			some := tr.SomeEphemeralsOf(session, 2)
+			must.Equal(t, len(some), min(2, len(paths)))
+			for _, p := range some {
+				must.That(t, slices.Contains(paths, p), "%s is not the session's", p)
+			}
+		}
+		for _, paths := range owned {
+			slices.Sort(paths)
+		}
+		must.That(t, maps.EqualFunc(told, owned, slices.Equal), "ephemeral nodes %v, want %v", told, owned)
+		for range tr.Ephemerals() { // may be left early
+			break
+		}
+	}
+}
+
+func TestLooksAtWhatIsNotThere(t *testing.T) {
+	tr := grown(1, 300).tree
+	_, ok := tr.Get("/no/such")
+	expect.That(t, !ok, "it is there")
+	_, ok = tr.Find("/no/such")
+	expect.That(t, !ok, "it is found")
+	root, _ := tr.Find("/")
+	expect.Equal(t, root.Name(), "")
+	_, ok = tr.Child(root, "no")
+	expect.That(t, !ok, "it is a child")
+	expect.List(t, tr.Children("/no/such"), nil)
+	expect.Equal(t, tr.EphemeralsIn(99)+len(tr.EphemeralsOf(99))+len(tr.SomeEphemeralsOf(99, 5)), 0)
+	met := 0
+	tr.WalkUnder("/no/such", func(string, tree.Info) bool { met++; return true })
+	expect.Equal(t, met, 0, "nodes below nothing")
+	tr.WalkUnder("/zookeeper", func(at string, _ tree.Info) bool {
+		met++
+		expect.That(t, at == "/zookeeper" || strings.HasPrefix(at, "/zookeeper/"), "%s", at)
+		return true
+	})
+	expect.That(t, met >= 3, "%d nodes below /zookeeper", met)
+	for _, most := range []int{1, 2, 3} { // a walk may be left early
+		met = 0
+		tr.Walk(func(string, tree.Info) bool { met++; return met < most })
+		expect.Equal(t, met, most, "nodes of a walk that ends early")
+	}
+}
+
+// The answer to a long list is prepared while the tree stands still and written later: it is as it was then.
+func TestLongListsAreTakenAsTheyAre(t *testing.T) {
+	tr, c := tree.New(), &tree.Change{Session: 7}
+	create := func(at string, flags int32) {
+		c.Zxid++
+		c.Steps = 0
+		_, code, _ := tr.Apply(c, jute.OpCreate, createBody(at, "", flags), nil)
+		must.Equal(t, code, jute.OK, "%s", at)
+	}
+	create("/short", 0)
+	create("/long", 0)
+	create("/short/a", jute.FlagEphemeral)
+	for i := range 4300 {
+		create(fmt.Sprintf("/long/%05d-%01000d", i, i), jute.FlagEphemeral)
+	}
+	type answer func() ([]byte, jute.ErrCode)
+	for name, x := range map[string]struct {
+		op      jute.OpCode
+		session int64
+		at      string
+		answer  answer
+	}{
+		"children": {jute.OpGetChildren, 7, "/long", func() ([]byte, jute.ErrCode) {
+			return tr.AppendChildren(nil, nil, "/long")
+		}},
+		"with the stat": {jute.OpGetChildren2, 7, "/long", func() ([]byte, jute.ErrCode) {
+			return tr.AppendChildrenStat(nil, nil, "/long")
+		}},
+		"ephemerals": {jute.OpGetEphemerals, 7, "/long/000", func() ([]byte, jute.ErrCode) {
+			return tr.AppendEphemerals(nil, 7, "/long/000"), jute.OK
+		}},
+	} {
+		want, code := x.answer()
+		long := tr.Take(x.op, x.session, nil, x.at)
+		must.That(t, code == jute.OK && long != nil, "%s: %v, it is not long", name, code)
+		create("/long/later-"+strings.ReplaceAll(name, " ", "-"), jute.FlagEphemeral)
+		must.That(t, string(long.Encode([]byte("x"))) == "x"+string(want), "%s: another answer", name)
+		now, _ := x.answer()
+		must.That(t, name == "ephemerals" || string(now) != string(want), "%s: nothing was made", name)
+	}
+	for _, op := range []jute.OpCode{jute.OpGetChildren, jute.OpGetChildren2} {
+		for _, at := range []string{"/short", "/short/a", "/none"} {
+			must.That(t, tr.Take(op, 7, nil, at) == nil, "%s is long", at)
+		}
+	}
+	must.That(t, tr.Take(jute.OpGetEphemerals, 8, nil, "/") == nil, "a session without nodes has many")
+	hidden := jute.AppendACL(jute.AppendString(nil, "/long"), []jute.ACL{{Perms: jute.PermWrite,
+		ID: jute.ID{Scheme: "world", ID: "anyone"}}})
+	c.Zxid, c.Steps = c.Zxid+1, 0
+	_, code, _ := tr.Apply(c, jute.OpSetACL, jute.AppendInt(hidden, -1), nil)
+	must.Equal(t, code, jute.OK)
+	must.That(t, tr.Take(jute.OpGetChildren, 7, nil, "/long") == nil, "a list that may not be read")
+}
+
+// Nodes that come from elsewhere make the same tree, and a reader of the stream meets each of them.
+func TestEncoderWritesASnapshot(t *testing.T) {
+	for seed := range uint64(5) {
+		tr := grown(seed, 1000).tree
+		e := tree.NewEncoder(tr.Zxid(), tr.Count())
+		var b []byte
+		all := map[string]tree.Info{}
+		tr.Walk(func(at string, i tree.Info) bool {
+			b = must.Get(e.Node(b, at, &i))(t)
+			all[at] = i
+			return true
+		})
+		b = must.Get(e.End(b))(t)
+		got := must.Get(load(b))(t)
+		must.Equal(t, got.Zxid(), tr.Zxid())
+		must.Equal(t, got.Count(), tr.Count())
+		must.OK(t, got.Verify())
+		for at, want := range all {
+			i, ok := got.Get(at)
+			must.That(t, ok && reflect.DeepEqual(i, want), "%s: %+v, want %+v", at, i, want)
+		}
+		r := tree.NewReader(func(at string, i *tree.Info) error {
+			want, ok := all[at]
+			must.That(t, ok && string(i.Data) == string(want.Data) && i.Kind == want.Kind && i.TTL == want.TTL &&
+				i.Czxid == want.Czxid && i.EphemeralOwner == want.EphemeralOwner && i.Counter == want.Counter,
+				"%s: %+v, want %+v", at, i, want)
+			delete(all, at)
+			return nil
+		})
+		must.OK(t, r.Add(b))
+		must.OK(t, r.Done())
+		must.Equal(t, len(all), 0, "nodes that were not read")
+	}
+}
+
+func TestEncoderRefusesWhatNoTreeHas(t *testing.T) {
+	acl := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: "world", ID: "anyone"}}}
+	root := tree.Info{ACL: acl}
+	for name, x := range map[string]struct {
+		path string
+		info tree.Info
+		ok   bool
+	}{
+		"a node":            {"/a", tree.Info{ACL: acl, Stat: jute.Stat{Czxid: 3, Mzxid: 4, Pzxid: 5}}, true},
+		"a second root":     {"/", root, false},
+		"a relative path":   {"a", root, false},
+		"a slash at an end": {"/a/", root, false},
+		"a long path":       {"/" + strings.Repeat("a", 4<<20), root, false},
+		"no ACL":            {"/a", tree.Info{}, false},
+		"a later change":    {"/a", tree.Info{ACL: acl, Stat: jute.Stat{Mzxid: 6}}, false},
+		"a change before":   {"/a", tree.Info{ACL: acl, Stat: jute.Stat{Czxid: 3, Mzxid: 2, Pzxid: 3}}, false},
+	} {
+		e := tree.NewEncoder(5, 2)
+		b := must.Get(e.Node(nil, "/", &root))(t)
+		_, err := e.End(b)
+		expect.Fails(t, err, "%s: one node of two", name)
+		b, err = e.Node(b, x.path, &x.info)
+		expect.Equal(t, err == nil, x.ok, "%s: %v", name, err)
+		_, err = e.End(b)
+		expect.Equal(t, err == nil, x.ok, "%s: the end: %v", name, err)
+	}
+	stop := fmt.Errorf("enough")
+	r := tree.NewReader(func(string, *tree.Info) error { return stop })
+	e := tree.NewEncoder(5, 1)
+	b := must.Get(e.End(must.Get(e.Node(nil, "/", &root))(t)))(t)
+	expect.Is(t, r.Add(b), stop)
+	r = tree.NewReader(func(string, *tree.Info) error { return nil })
+	expect.Fails(t, r.Done(), "nothing was read")
+	must.OK(t, r.Add(b))
+	expect.OK(t, r.Done())
+}
