@@ -111,6 +111,28 @@ func TestReadsThatFailedBetweenServersAreRepeated(t *testing.T) {
 	})
 }
 
+// A read that failed between servers is not repeated for a caller that no longer waits.
+func TestReadThatIsGivenUpIsNotRepeated(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, p := proxied(t, addr, zk.Options{})
+		ctx := within(t)
+		cut, stop := context.WithCancel(ctx)
+		left := make(chan struct{})
+		rule := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpExists, Nth: 1, Do: faultproxy.Fail,
+			Code: -4, Then: func() { stop(); <-left }})
+		defer rule.Remove()
+		pipe := c.Pipe()
+		read := pipe.Exists("/")
+		pipe.Send()
+		_, err := read.Wait(cut)
+		close(left)
+		is(t, err, context.Canceled)
+		_, err = read.Wait(ctx)
+		is(t, err, zk.ErrUncertain)
+		must.Equal(t, rule.Seen(), 1, "answers")
+	})
+}
+
 // TestLostAnswerIsNoticed drops one answer and leaves the connection alone.
 func TestLostAnswerIsNoticed(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
