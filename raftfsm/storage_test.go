@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -145,6 +146,58 @@ func TestDataDirectoryBelongsToOneServer(t *testing.T) {
 	_, err := Start(context.Background(), Options{DataDir: dir, ID: 2, Observer: new(watcher), Logger: quietLog(t, 2)})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "belongs to server 1"),
 		"start under another id: %v", err)
+}
+
+// A start that fails says why, and leaves the data directory to the next one.
+func TestStartsThatFail(t *testing.T) {
+	members := map[uint32]string{1: freeAddr(t), 2: freeAddr(t)}
+	taken := errors.New("the port is taken")
+	for name, c := range map[string]struct {
+		ready func(t *testing.T, o *Options)
+		want  string
+	}{
+		"options": {func(_ *testing.T, o *Options) { o.LogStore = "paper" }, "is unknown"},
+		"no directory can be made": {func(t *testing.T, o *Options) {
+			file := filepath.Join(t.TempDir(), "file")
+			must.OK(t, os.WriteFile(file, nil, 0o600))
+			o.DataDir = filepath.Join(file, "data")
+		}, "file"},
+		"what is known of others is damaged": {func(t *testing.T, o *Options) {
+			n, _ := start(t, *o)
+			stop(t, n)
+			must.OK(t, os.WriteFile(filepath.Join(o.DataDir, "seen"), []byte("{"), 0o600))
+		}, "what is known of other servers cannot be read (the file may be removed)"},
+		"a snapshot is damaged": {func(t *testing.T, o *Options) {
+			n, w := start(t, *o)
+			eventually(t, "serving", w.serving.Load)
+			openSession(t, n, 30000)
+			must.OK(t, n.Snapshot())
+			stop(t, n)
+			list := must.Get(filepath.Glob(filepath.Join(o.DataDir, "snapshots", "*.snap")))(t)
+			spoil(t, list[len(list)-1])
+		}, "snapshot"},
+		"the port is taken": {func(_ *testing.T, o *Options) {
+			o.Peers = members
+			o.Listen = func(string) (net.Listener, error) { return nil, taken }
+		}, taken.Error()},
+		"no other server comes": {func(_ *testing.T, o *Options) { o.Peers = members },
+			"did not join a cluster: waiting for server 2 at " + members[2]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{ID: 1, DataDir: t.TempDir()}
+			c.ready(t, &o)
+			o.Observer, o.Logger = new(watcher), quietLog(t, 1)
+			o.Fatal = func(error) {}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			o.Waiting = func(string) { cancel() }
+			for range 2 { // the second is refused for the same reason, not because the first still runs
+				n, err := Start(ctx, o)
+				must.That(t, n == nil && err != nil, "it starts: %v", err)
+				expect.Has(t, err.Error(), c.want)
+			}
+		})
+	}
 }
 
 // counting is a log that counts how often it is read.
