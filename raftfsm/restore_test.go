@@ -283,6 +283,40 @@ func TestPieceThatIsRefusedEndsARestore(t *testing.T) {
 	expect.Equal(t, r.send(t.Context(), strings.NewReader("0123456789")), errLowDisk)
 }
 
+// What came of a restore is told as far as it is known, also when its own outcome does not come.
+func TestEndOfARestoreIsTold(t *testing.T) {
+	n, _ := start(t, Options{})
+	newAsker(t, n)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	end := func(ctx context.Context, id int64, outcomes ...state.Outcome) (Restored, error) {
+		r := &restore{n: n, done: make(chan state.Outcome, 1), g: state.Staging{ID: id}}
+		for _, o := range outcomes {
+			r.done.Done(&o, nil)
+		}
+		return r.finish(ctx)
+	}
+	_, err := end(t.Context(), 5, state.Outcome{Code: jute.BadArguments, Reply: []byte("because")})
+	must.Fails(t, err)
+	expect.Equal(t, err.Error(), "refused, and nothing was changed: because")
+	for _, o := range [][]state.Outcome{{{Unknown: true}}, {{Refused: true}}, nil} {
+		ctx := t.Context()
+		if o == nil {
+			ctx = over
+		}
+		_, err := end(ctx, 5, o...)
+		expect.Is(t, err, ErrNotKnown, "%+v", o)
+		made, err := end(ctx, 0, o...) // as if the state were that backup's
+		expect.OK(t, err, "%+v", o)
+		expect.Equal(t, made.Zxid, n.Zxid(), "%+v", o)
+	}
+	expect.Fails(t, expect.Err(end(t.Context(), 5, state.Outcome{Reply: []byte{1}})), "an answer that is cut")
+	r := &restore{n: n, done: make(chan state.Outcome)}
+	expect.Is(t, expect.Err(r.wait(over)), context.Canceled)
+	stop(t, n)
+	expect.Is(t, expect.Err(r.wait(t.Context())), ErrClosed)
+}
+
 func (c *trio) open(id int) (open bool) {
 	c.nodes[id].View(func(s *state.State) { _, _, open = s.Staged() })
 	return open
