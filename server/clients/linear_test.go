@@ -1,0 +1,151 @@
+package clients
+
+import (
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// reading is a read under way.
+func reading(c *wire.Conn) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := c.GetData("/", false)
+		done <- err
+	}()
+	return done
+}
+
+func ends(t *testing.T, what string, done <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(time.Minute):
+		t.Fatalf("never: %s", what)
+		return nil
+	}
+}
+
+// A linearizable read waits for a request through the log that was made after the read has come. Reads that
+// come while one is under way share the next.
+func TestLinearizableReadsWaitForTheLog(t *testing.T) {
+	r := newRig(t, Options{LinearizableReads: true})
+	a, b, c := r.client(), r.client(), r.client()
+	must.OK(t, ends(t, "a read", reading(a)))
+	r.valve.close()
+	first := reading(a)
+	eventually(t, "a round begins", func() bool { return r.valve.waiting() == 1 })
+	second, third := reading(b), reading(c)
+	select {
+	case <-first:
+		t.Fatal("answered before the round is over")
+	case <-second:
+		t.Fatal("answered by a round that began before")
+	case <-time.After(50 * time.Millisecond):
+	}
+	expect.Equal(t, r.valve.waiting(), 1, "rounds under way")
+	// The first round ends; the next is held back again.
+	r.valve.mu.Lock()
+	round := r.valve.held[0]
+	r.valve.held = nil
+	r.valve.mu.Unlock()
+	round.w.Done(&state.Outcome{}, nil)
+	must.OK(t, ends(t, "the first read", first))
+	eventually(t, "the next round begins", func() bool { return r.valve.waiting() == 1 })
+	select {
+	case <-second:
+		t.Fatal("answered by a round that began before")
+	case <-third:
+		t.Fatal("answered by a round that began before")
+	case <-time.After(50 * time.Millisecond):
+	}
+	r.valve.open()
+	must.OK(t, ends(t, "the second read", second))
+	must.OK(t, ends(t, "the third read", third))
+	must.OK(t, ends(t, "another read", reading(a)))
+}
+
+// A read whose round has no known outcome is not answered.
+func TestLinearizableReadWithoutARoundEndsTheConnection(t *testing.T) {
+	r := newRig(t, Options{LinearizableReads: true})
+	a, b := r.client(), r.client()
+	r.valve.close()
+	lost := reading(a)
+	eventually(t, "a round begins", func() bool { return r.valve.waiting() == 1 })
+	r.valve.mu.Lock()
+	round := r.valve.held[0]
+	r.valve.held = nil
+	r.valve.mu.Unlock()
+	round.w.Done(&state.Outcome{Unknown: true}, nil)
+	must.Fails(t, ends(t, "the read", lost), "it is answered")
+	r.valve.open()
+	must.OK(t, ends(t, "a read of another", reading(b)))
+}
+
+// The server tells which sessions watch a path, exactly that one.
+func TestWatchersOfAPath(t *testing.T) {
+	r := newRig(t, Options{})
+	a, b := r.client(), r.client()
+	create(t, a, "/w", "", 0)
+	for _, c := range []*wire.Conn{a, b} {
+		_, _, err := c.GetData("/w", true)
+		must.OK(t, err)
+	}
+	_, _, err := a.Children("/", true)
+	must.OK(t, err)
+	for _, x := range []struct {
+		session         int64
+		path            string
+		watching, known bool
+	}{
+		{a.Session.ID, "/w", true, true}, {a.Session.ID, "/", true, true}, {b.Session.ID, "/w", true, true},
+		{b.Session.ID, "/", false, true}, {a.Session.ID, "/w/x", false, true}, {99, "/w", false, false},
+	} {
+		watching, known := r.srv.Watching(x.session, x.path)
+		expect.That(t, watching == x.watching && known == x.known, "%+v: %v, %v", x, watching, known)
+	}
+	expect.Equal(t, len(r.srv.Watchers("/w", 10)), 2)
+	expect.Equal(t, len(r.srv.Watchers("/w", 1)), 1)
+	expect.List(t, r.srv.Watchers("/", 10), []int64{a.Session.ID})
+	expect.List(t, r.srv.Watchers("/none", 10), nil)
+	for session, want := range map[int64]int{a.Session.ID: 2, b.Session.ID: 1, 99: 0} {
+		expect.Equal(t, r.srv.WatchCount(session), want, "watches of 0x%x", session)
+	}
+}
+
+func TestOptionsOfClientsThatAreRefused(t *testing.T) {
+	for name, o := range map[string]Options{
+		"short sessions":     {MinSessionTimeout: time.Microsecond},
+		"no longer sessions": {MinSessionTimeout: 2 * time.Second, MaxSessionTimeout: time.Second},
+		"endless sessions":   {MaxSessionTimeout: 1 << 31 * time.Millisecond},
+		"small frames":       {MaxFrame: 127},
+		"large frames":       {MaxFrame: 1 << 30},
+	} {
+		_, err := New(o)
+		expect.Fails(t, err, "%s", name)
+	}
+	for _, o := range []Options{{MinSessionTimeout: time.Second, MaxSessionTimeout: time.Second},
+		{MaxSessionTimeout: (1<<31 - 1) * time.Millisecond}, {MaxFrame: 128}} {
+		_, err := New(o)
+		expect.OK(t, err, "%+v", o)
+	}
+}
+
+// Bounds of connections may be changed while the server runs.
+func TestBoundsOfConnectionsAreChanged(t *testing.T) {
+	r := newRig(t, Options{MaxConnsPerAddr: 5})
+	expect.Equal(t, r.srv.MaxConnsPerAddr(), 5)
+	r.client()
+	expect.That(t, !r.srv.Change(Options{MaxConnsPerAddr: 1}), "the users of SASL are others")
+	expect.Equal(t, r.srv.MaxConnsPerAddr(), 1)
+	c := r.dial()
+	must.Fails(t, c.Connect(wire.NewSession(30000)), "a second connection of one address")
+	r.srv.Change(Options{MaxConnsPerAddr: -1})
+	call(t, r.client(), jute.OK, jute.OpExists, wire.PathWatch("/", false))
+}
