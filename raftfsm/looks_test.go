@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
@@ -110,6 +111,38 @@ func TestServersLookAtEachOther(t *testing.T) {
 	expect.That(t, there && follows, "the leader, as a follower sees it")
 	expect.Equal(t, standing(two.id, must.Refused(t)), "false false", "a port that refuses")
 	expect.Equal(t, standing(two.id, one.PeerAddr()), "false false", "the port of another server")
+}
+
+// A leader's process is gone when no server listens where it may be, and only then. What is asked of the leader
+// by then was asked of no server. A server that does not lead refuses what others ask of it as the leader.
+func TestLeaderWhoseProcessIsGone(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, false, nil)
+	lead := c.mustLead()
+	one, two, three := c.nodes[lead], c.nodes[lead%3+1], c.nodes[(lead+1)%3+1]
+	add := state.MemberChange{Op: "add", ID: 9, Addr: must.Refused(t)}
+	for _, q := range []peer.Question{{Member: &add}, {Probe: &peer.Place{ID: 9, Addr: add.Addr}}, {Progress: true}} {
+		_, err := host{two}.Answer(t.Context(), &q)
+		expect.Is(t, err, errNotLeading, "%+v", q)
+	}
+	told := must.Get(host{one}.Answer(t.Context(), &peer.Question{Progress: true}))(t)
+	expect.Equal(t, len(told.All), 3, "members that the leader tells of")
+	at := one.PeerAddr()
+	for _, says := range []string{at, must.Refused(t), three.PeerAddr()} {
+		expect.That(t, !two.leaderIsDead(one.id, says), "it lives, and says that it is at %s", says)
+	}
+	stop(t, one)
+	expect.That(t, two.leaderIsDead(one.id, at), "it is gone")
+	expect.That(t, two.leaderIsDead(one.id, must.Refused(t)), "it is gone, and said that it is elsewhere")
+	expect.That(t, !two.leaderIsDead(one.id, three.PeerAddr()), "a server is where it says")
+	_, err := two.askLeader(t.Context(), peer.Question{Member: &add})
+	if now, _ := two.raft.Known(); now == one.id || now == 0 {
+		expect.Equal(t, status.Of(err), status.NoLeader, "%v", err)
+	}
+	eventually(t, "another leads, and answers", func() bool {
+		_, err := two.Probe(t.Context(), 9, add.Addr)
+		return err == nil
+	})
 }
 
 // A server that does not answer, or whose id or address cannot be, gets no vote.
