@@ -92,7 +92,8 @@ func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, err
 
 // askAt asks the leader at its known address, or else at the one that it gives. The error is
 // ECONNREFUSED if all connections are refused.
-func (n *Node) askAt(ctx context.Context, id uint32, says string, q peer.Question) (st peer.Status, err error) {
+func (n *Node) askAt(ctx context.Context, id uint32, says string,
+	q peer.Question) (st peer.Status, err error) {
 	for _, addr := range n.leaderAddrs(id, says) {
 		st, err = n.port.Ask(ctx, id, addr, q)
 		if !errors.Is(err, syscall.ECONNREFUSED) {
