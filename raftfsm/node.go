@@ -121,8 +121,9 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 		n.wg.Go(n.addresses.watch)
 		n.wg.Go(func() { n.elections.Watch(n.ctx) })
 		n.wg.Go(func() { n.newRelief().Watch(n.ctx) })
+	} else if err := n.raft.Stand(); err != nil {
+		n.log.Debug("could not stand for election", "err", err)
 	}
-	n.wg.Go(func() { n.elections.First(n.ctx) })
 	n.wg.Go(func() {
 		if n.serving.watch(n.ctx, n.fsm.stream.opened) {
 			n.die(errors.New("this server was removed from the cluster"))

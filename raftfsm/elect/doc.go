@@ -4,13 +4,11 @@
 // Raft's own timers remain behind all of it: a mistake here costs an election, never
 // a guarantee. A server stands
 //
-//   - in a starting cluster, as the voter with the lowest id, as soon as all run
-//     (first);
 //   - when the leader's process is gone, which its refused connections show
 //     ([Elections.Succeed]);
 //   - when a majority of the voters hears nothing of the leader (silence);
-//   - when a majority knows no leader, because an election came to nothing
-//     (vacancy).
+//   - when a majority knows no leader, because the cluster starts or an election came
+//     to nothing (vacancy).
 //
 // In each case the server asks the others first, and [Survey.Decide], which is pure, says whether
 // it stands, waits for a server that stands first, or yields.

@@ -14,15 +14,18 @@ import (
 // Elections makes this server stand for election.
 type Elections struct {
 	Raft      *Raft
-	Port      *peer.Port // nil in a cluster of one
+	Port      *peer.Port
 	Status    func() peer.Status
 	Heartbeat time.Duration
 	Log       *slog.Logger
 	News      chan struct{} // holds a token when raft knows another leader, or none any more
+
+	term uint64 // at the start
 }
 
 const (
 	look      = 50 * time.Millisecond  // how often Watch checks whether there is a leader; see lookAgain
+	lookSoon  = 10 * time.Millisecond  // instead, while a cluster may be starting
 	askFirst  = 50 * time.Millisecond  // a later answer is awaited only if it makes a difference
 	askAgain  = 20 * time.Millisecond  // before the others are asked again
 	voteTime  = 100 * time.Millisecond // by then a vote is decided
@@ -40,6 +43,7 @@ func (e *Elections) Watch(ctx context.Context) {
 	last, from := time.Now(), time.Now()
 	wait := look
 	var vacant vacancy
+	e.term = e.Raft.CurrentTerm()
 	for ctx.Err() == nil {
 		now := time.Now()
 		if now.Sub(last) > wait+e.Heartbeat/4 {
@@ -65,7 +69,10 @@ func (e *Elections) Watch(ctx context.Context) {
 // lookAgain is how long Watch may wait: while there is a leader, until it has been silent for too
 // long, but no longer than a standstill of this process must be noticed.
 func (e *Elections) lookAgain(leader uint32) time.Duration {
-	if leader == 0 {
+	switch {
+	case leader == 0 && e.starts():
+		return lookSoon
+	case leader == 0:
 		return look
 	}
 	return max(look, min(e.silenceLimit()-e.Raft.Silence(), e.Raft.Beat(e.Heartbeat/4)))
@@ -79,45 +86,6 @@ func (e *Elections) replaceSilent(ctx context.Context, leader uint32) {
 	if e.turn(ctx, m, leader, Silent) && e.Raft.Silence() >= e.silenceLimit() {
 		e.standAt(ctx, m, leader, Silent)
 		pause(ctx, voteTime)
-	}
-}
-
-// First spares a starting cluster the heartbeat timeout: there is no leader yet to wait for. The
-// voter with the lowest id stands as soon as all voters have started; a lone voter stands at once.
-// In any other case the timeout decides as usual.
-func (e *Elections) First(ctx context.Context) {
-	for end := time.Now().Add(e.Heartbeat); time.Now().Before(end) && ctx.Err() == nil; {
-		others, own := e.Raft.voters()
-		lower := func(p peer.Place) bool { return p.ID < e.Raft.ID }
-		if e.Raft.State() != raft.Follower || !own || slices.ContainsFunc(others, lower) {
-			return
-		}
-		switch all, leader := e.up(ctx, others); {
-		case leader:
-			return
-		case all:
-			e.stand()
-			return
-		}
-		pause(ctx, 10*time.Millisecond)
-	}
-}
-
-// up reports whether all of some servers run, and whether any of them knows a leader.
-func (e *Elections) up(ctx context.Context, servers []peer.Place) (all, leader bool) {
-	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-	defer cancel()
-	all = true
-	for a := range e.Port.AskAll(ctx, servers, peer.Question{}) {
-		all = all && a.Err == nil && a.Status.Up
-		leader = leader || a.Err == nil && a.Status.Leader != 0
-	}
-	return all, leader
-}
-
-func (e *Elections) stand() {
-	if err := e.Raft.Stand(); err != nil {
-		e.Log.Debug("could not stand for election", "err", err)
 	}
 }
 
@@ -193,7 +161,9 @@ func (e *Elections) standAt(ctx context.Context, m moment, but uint32, why Why) 
 	}
 	if e.Raft.State() == raft.Follower {
 		e.Log.Info(why.String()+"; standing for election", "leader", but)
-		e.stand()
+		if err := e.Raft.Stand(); err != nil {
+			e.Log.Debug("could not stand for election", "err", err)
+		}
 	}
 }
 
@@ -275,18 +245,25 @@ func (v *vacancy) patience(stands bool) time.Duration {
 	return d << min(v.tries, 3)
 }
 
+// starts reports whether the whole cluster may have been started with this server, which has seen no
+// election yet.
+func (e *Elections) starts() bool {
+	return time.Since(e.Raft.Began) < e.Heartbeat && e.Raft.CurrentTerm() == e.term
+}
+
 // fill stands for election if a majority of the voters, this server among
-// them, knows no leader, and no election has been under way for a while.
+// them, knows no leader, and no election has been under way for a while. In a starting cluster
+// there was none.
 func (e *Elections) fill(ctx context.Context, v *vacancy) {
 	if v.since.IsZero() || !e.Raft.isStill(v.moment) {
 		// Votes go to the disk, here and there, before they count.
 		began := time.Now()
-		if e.Raft.drained(ctx, e.Heartbeat) {
-			v.moment, v.since, v.took = e.Raft.moment(), time.Now(), time.Since(began)
+		if !e.Raft.drained(ctx, e.Heartbeat) {
+			return
 		}
-		return
+		v.moment, v.since, v.took = e.Raft.moment(), time.Now(), time.Since(began)
 	}
-	if time.Since(v.since) < v.patience(e.Raft.State() == raft.Candidate) {
+	if !e.starts() && time.Since(v.since) < v.patience(e.Raft.State() == raft.Candidate) {
 		return
 	}
 	if time.Since(v.last) > 2*e.Heartbeat {

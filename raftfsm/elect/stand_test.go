@@ -11,54 +11,55 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// In a cluster that starts, the voter with the lowest id stands as soon as all voters run.
-func TestFirst(t *testing.T) {
+// In a cluster that starts, the first voter in line stands as soon as a majority runs.
+func TestWatchInAStartingCluster(t *testing.T) {
+	const at = time.Nanosecond // once
+	runs := func(w *world, id uint32, after time.Duration) {
+		w.others[id].status.Up = false
+		time.AfterFunc(after, func() { w.others[id].set(func() { w.others[id].status.Up = true }) })
+	}
 	for _, c := range []struct {
 		what              string
 		self              uint32
 		voters, nonvoters []uint32
 		prepare           func(w *world)
-		stands            bool
+		want              time.Duration
 	}{
-		{"all run", 2, []uint32{2, 3, 4}, []uint32{1}, func(*world) {}, true},
-		{"another has a lower id", 2, []uint32{1, 2, 3}, nil, func(*world) {}, false},
+		{"all run", 2, []uint32{2, 3, 4}, []uint32{1}, func(*world) {}, at},
+		{"another has a lower id", 2, []uint32{1, 2, 3}, nil, func(*world) {}, turnStep + turnTie},
+		{"another has a longer log", 1, []uint32{1, 2, 3}, nil, func(w *world) {
+			w.others[2].status.LastIndex = 7
+		}, turnStep},
 		{"one without a vote begins", 2, []uint32{2, 3}, []uint32{1}, func(w *world) {
 			w.others[1].status.Up = false
-		}, true},
-		{"a member knows a leader", 1, []uint32{1, 2, 3}, nil, func(w *world) {
-			w.others[3].status.Leader = 2
-		}, false},
-		{"a member begins", 1, []uint32{1, 2}, nil, func(w *world) { w.others[2].status.Up = false }, false},
-		{"a member runs after a while", 1, []uint32{1, 2}, nil, func(w *world) {
-			w.others[2].status.Up = false
-			time.AfterFunc(heartbeat/2, func() { w.others[2].set(func() { w.others[2].status.Up = true }) })
-		}, true},
-		{"a member runs too late", 1, []uint32{1, 2}, nil, func(w *world) {
-			w.others[2].status.Up = false
-			time.AfterFunc(2*heartbeat, func() { w.others[2].set(func() { w.others[2].status.Up = true }) })
-		}, false},
-		{"a member does not answer", 1, []uint32{1, 2}, nil, func(w *world) { w.net.Cut("h2", "h1") }, false},
-		{"it has no vote", 2, []uint32{1}, []uint32{2}, func(*world) {}, false},
+		}, at},
+		{"a majority runs", 1, []uint32{1, 2, 3}, nil, func(w *world) { w.others[2].status.Up = false }, at},
+		{"a member leads", 1, []uint32{1, 2, 3}, nil, func(w *world) { w.others[3].status.Leader = 3 }, 0},
+		{"a member begins", 1, []uint32{1, 2}, nil, func(w *world) { w.others[2].status.Up = false }, 0},
+		{"a member runs after a while", 1, []uint32{1, 2}, nil, func(w *world) { runs(w, 2, heartbeat/2) },
+			heartbeat / 2},
+		{"a member does not answer", 1, []uint32{1, 2}, nil, func(w *world) { w.net.Cut("h2", "h1") }, 0},
+		{"it has no vote", 2, []uint32{1}, []uint32{2}, func(*world) {}, 0},
 	} {
 		inWorld(t, c.what, c.self, c.voters, c.nonvoters, func(w *world) {
 			c.prepare(w)
-			began := time.Now()
-			w.e.First(w.ctx)
-			took := time.Since(began)
-			if got := w.e.Raft.State() == raft.Candidate; got != c.stands {
-				w.t.Errorf("it stands: %v", got)
-			}
-			if took > heartbeat*3/2 {
-				w.t.Errorf("it takes %v", took)
-			}
+			go w.e.Watch(w.ctx)
+			w.until(c.want)
 		})
 	}
 	inWorld(t, "a lone member", 1, []uint32{1}, nil, func(w *world) {
-		began := time.Now()
-		if w.e.First(w.ctx); w.e.Raft.State() == raft.Follower || time.Since(began) > time.Millisecond {
-			w.t.Error("it does not stand at once")
+		go w.e.Watch(w.ctx)
+		if time.Sleep(look); w.e.Raft.State() != raft.Leader {
+			w.t.Error("it does not lead")
 		}
-		w.e.First(w.ctx) // and does nothing where it leads
+	})
+	inWorld(t, "a member runs late", 1, []uint32{1, 2}, nil, func(w *world) {
+		const late = 2 * heartbeat
+		runs(w, 2, late)
+		go w.e.Watch(w.ctx)
+		if got := w.stands(20 * heartbeat); got < late || got > late+voteTime+2*look {
+			w.t.Errorf("it stands after %v", got)
+		}
 	})
 }
 
@@ -137,6 +138,7 @@ func TestWatchFillsAVacancy(t *testing.T) {
 	} {
 		inWorld(t, c.what, c.self, []uint32{1, 2, 3}, nil, func(w *world) {
 			c.prepare(w, w.others[3-c.self])
+			time.Sleep(heartbeat) // no longer does the cluster start
 			go w.e.Watch(w.ctx)
 			w.until(c.want)
 		})
@@ -293,6 +295,7 @@ func TestForget(t *testing.T) {
 		if !resp.Granted {
 			t.Error("it does not vote")
 		}
+		time.Sleep(heartbeat) // no longer does the cluster start
 		go w.e.Watch(w.ctx)
 		w.until(voteTime)
 	})
