@@ -168,7 +168,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 			return n.ctx.Err()
 		case err := <-broken:
 			return err
-		case <-s.ready:
+		case <-reader:
 			crowd.gather(ctx)
 		case <-tick.C:
 			if err := touch(false); err != nil {

@@ -141,7 +141,7 @@ func (h *handoff) join(entry []byte) []byte {
 		select {
 		case <-h.t.ctx.Done():
 			return entry
-		case <-h.t.n.fsm.stream.ready:
+		case <-h.t.reader:
 		case <-h.t.work:
 		case <-late.C:
 			if h.vain++; h.vain > 1 {

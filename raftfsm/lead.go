@@ -80,7 +80,7 @@ type term struct {
 	ctx     context.Context
 	began   time.Time
 	tracker *tracker
-	reader  uint64   // our right to take from our own stream
+	reader  reader   // of our own stream
 	work    signal   // that the batcher may find work
 	acts    actQueue // what the leader proposes on its own account
 	links   linkSet  // streams of the other servers
@@ -208,7 +208,7 @@ func (t *term) batch() error {
 			select {
 			case <-t.ctx.Done():
 				return t.ctx.Err()
-			case <-n.fsm.stream.ready:
+			case <-t.reader:
 			case <-t.work:
 			}
 			crowd.gather(t.ctx)

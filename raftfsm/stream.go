@@ -44,7 +44,7 @@ type stream struct {
 	nonce  int64     // of the request for a birth; 0: none yet
 	first  uint64    // seq of pending[head]
 	cursor uint64    // seq the reader takes next
-	reader uint64    // the reader that may take; see rewind
+	reader reader    // that may take; see rewind
 	closed bool      // not serving: Propose fails
 
 	pending []pending // pending[head:] are unapplied, in order
@@ -56,9 +56,12 @@ type stream struct {
 	waiters int // goroutines that wait for room
 	scratch []byte
 
-	ready  signal // that the reader may find work
 	opened signal // that the stream was opened
 }
+
+// reader takes requests from a stream. It holds a token when it may find some. An earlier reader, which
+// has not noticed yet that another has taken its place, cannot take that token.
+type reader = signal
 
 // pending is one unapplied request.
 type pending struct {
@@ -68,7 +71,7 @@ type pending struct {
 }
 
 func newStream() *stream {
-	s := &stream{first: 1, cursor: 1, closed: true, ready: newSignal(), opened: newSignal()}
+	s := &stream{first: 1, cursor: 1, closed: true, reader: newSignal(), opened: newSignal()}
 	s.room.L = &s.mu
 	return s
 }
@@ -117,8 +120,9 @@ func (s *stream) put(r *state.Request, w state.Waiter) error {
 			s.scratch = nil
 		}
 	}
+	now := s.reader
 	s.mu.Unlock()
-	s.wake()
+	now.send()
 	return nil
 }
 
@@ -143,7 +147,7 @@ func (s *stream) number() {
 	}
 }
 
-func (s *stream) wake() { s.ready.send() }
+func (s *stream) wake() { s.reader.send() }
 
 // open begins a new life of the stream under the birth that Apply gave it.
 // Requests not yet applied, if any, get new numbers: under the old birth they
@@ -151,18 +155,17 @@ func (s *stream) wake() { s.ready.send() }
 func (s *stream) open(birth uint32) {
 	s.mu.Lock()
 	s.birth, s.first, s.cursor = birth, 1, 1
-	s.mu.Unlock()
 	s.wake()
+	s.mu.Unlock()
 }
 
-// rewind lets a new reader begin at the first unapplied request. The number
-// returned is the reader's right to take; an earlier reader that has not
+// rewind lets a new reader begin at the first unapplied request. An earlier reader that has not
 // noticed yet gets nothing any more.
-func (s *stream) rewind() (reader uint64) {
+func (s *stream) rewind() reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cursor = s.first
-	s.reader++
+	s.reader = newSignal()
 	s.wake()
 	return s.reader
 }
@@ -170,11 +173,11 @@ func (s *stream) rewind() (reader uint64) {
 // take cuts a block of at most maxCount requests and about maxBytes bytes off
 // the cursor. The block's requests are appended to buf; count 0 means that
 // there is nothing to take.
-func (s *stream) take(reader uint64, id uint32, maxCount, maxBytes int, buf []byte) (bl state.Block) {
+func (s *stream) take(by reader, id uint32, maxCount, maxBytes int, buf []byte) (bl state.Block) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	bl = state.Block{Origin: id, Birth: s.birth, First: s.cursor, Requests: buf}
-	if s.birth == 0 || s.reader != reader {
+	if s.birth == 0 || s.reader != by {
 		return bl
 	}
 	s.number()

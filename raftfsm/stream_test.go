@@ -42,6 +42,31 @@ func TestStreamOfLargeRequestsStaysSmall(t *testing.T) {
 	expect.That(t, n <= 3*under*large, "%d MiB for %d requests of %d bytes", n>>20, under, large)
 }
 
+// A reader that has not noticed that another has taken its place wakes for nothing, and wakes the other
+// reader for every request.
+func TestRequestsWakeTheNewestReader(t *testing.T) {
+	s := newStream()
+	s.setClosed(false)
+	s.open(1)
+	former := s.rewind()
+	reader := s.rewind()
+	<-reader // it begins
+	for range 2 {
+		for len(former) > 0 {
+			<-former
+		}
+		must.OK(t, s.put(&state.Request{Body: []byte("x")}, nil))
+		expect.Equal(t, len(former), 0, "the former reader is woken")
+		select {
+		case <-reader:
+		default:
+			t.Error("the reader is not woken")
+		}
+		expect.Equal(t, s.take(former, 1, 1, 100, nil).Count, 0, "the former reader takes a request")
+		expect.Equal(t, s.take(reader, 1, 1, 100, nil).Count, 1, "the reader takes no request")
+	}
+}
+
 // The requests that wait for the log are bounded, in requests and in bytes; a session that has
 // nothing waiting finds room for as much again.
 func TestWhatWaitsForTheLogIsBounded(t *testing.T) {
