@@ -185,17 +185,3 @@ func (t *Tree) named(c *Change, r *jute.PathVersion) (*node, jute.ErrCode) {
 func (t *Tree) SetConfig(c *Change, text []byte) {
 	t.writeData(c, t.find(configPath), configPath, string(text), false, -1)
 }
-
-// SetCounter sets how many children the node at path ever had; the next sequential name is made
-// from that. Tests and tools use it to see a counter wrap without two billion creates. It reports
-// whether the node exists.
-func (t *Tree) SetCounter(path string, cv int32) bool {
-	n := t.find(path)
-	if n == nil {
-		return false
-	}
-	t.snap.keep(n)
-	n.cv = cv
-	t.hash.node(mixCounter, path, n)
-	return true
-}

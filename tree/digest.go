@@ -16,9 +16,6 @@ const (
 	mixDelete
 	mixSetData
 	mixSetACL
-	mixStats
-	mixConfig
-	mixCounter
 )
 
 func (h *digest) int(v uint64) { h.pair(v, 0) }

@@ -15,6 +15,20 @@ func (t *Tree) SetLimits(children, listing, ephemerals, multiRead int) {
 	}
 }
 
+// SetCounter sets how many children the node at path ever had; the next sequential name is made
+// from that: a counter wraps without two billion creates. It reports whether the node exists.
+func (t *Tree) SetCounter(path string, cv int32) bool {
+	n := t.find(path)
+	if n == nil {
+		return false
+	}
+	t.snap.keep(n)
+	n.cv = cv
+	const mixCounter = 7 // a change that no client makes
+	t.hash.node(mixCounter, path, n)
+	return true
+}
+
 // Verify recounts everything that is derived and reports what is not as the nodes say.
 func (t *Tree) Verify() error {
 	var errs []string
