@@ -44,9 +44,6 @@ func (t *Table) Hold() *Held {
 	return h
 }
 
-// Append appends the table's encoding.
-func (t *Table) Append(b []byte) []byte { return t.Hold().Append(b) }
-
 // Append appends the encoding of the table that is held.
 func (h *Held) Append(b []byte) []byte {
 	b = jute.AppendLong(b, int64(h.next))

@@ -17,6 +17,9 @@ func password(n byte) (p [jute.PasswordSize]byte) {
 	return p
 }
 
+// Append appends the table's encoding.
+func (t *Table) Append(b []byte) []byte { return t.Hold().Append(b) }
+
 func TestIDsArePositiveAndNameTheirCreator(t *testing.T) {
 	tab := NewTable(0xffabcdef)
 	for _, c := range []struct {

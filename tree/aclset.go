@@ -101,9 +101,6 @@ func (a *ACL) nest() {
 	a.ranges = list
 }
 
-// List returns the entries, which must not be changed.
-func (a *ACL) List() []jute.ACL { return a.list }
-
 // Grants returns every permission that a client with the identities ids has. It
 // is the one permission check: reads, writes and events all come here.
 func (a *ACL) Grants(ids []jute.ID) int32 {

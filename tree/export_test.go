@@ -1,6 +1,10 @@
 package tree
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/zlockd/zlockd/jute"
+)
 
 // SetLimits lowers the bounds of a tree; a zero leaves one alone.
 func (t *Tree) SetLimits(children, listing, ephemerals, multiRead int) {
@@ -28,6 +32,12 @@ func (t *Tree) SetCounter(path string, cv int32) bool {
 	t.hash.node(mixCounter, path, n)
 	return true
 }
+
+// Zxid returns the zxid of the newest change.
+func (t *Tree) Zxid() int64 { return t.zxid }
+
+// List returns the entries.
+func (a *ACL) List() []jute.ACL { return a.list }
 
 // Verify recounts everything that is derived and reports what is not as the nodes say.
 func (t *Tree) Verify() error {

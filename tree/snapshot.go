@@ -93,9 +93,6 @@ func (s *Snapshot) Close() {
 	}
 }
 
-// Zxid returns the zxid of the newest change that the snapshot holds.
-func (s *Snapshot) Zxid() int64 { return s.zxid }
-
 // Append appends the next chunk, of up to n nodes, and tells whether it was
 // the last. The caller keeps changes away while it runs, but not other reads.
 func (s *Snapshot) Append(b []byte, n int) (out []byte, done bool) {

@@ -202,9 +202,6 @@ func (t *Tree) Count() int { return t.count }
 // Bytes returns the bytes of all paths and data.
 func (t *Tree) Bytes() int64 { return t.size }
 
-// Zxid returns the zxid of the newest change.
-func (t *Tree) Zxid() int64 { return t.zxid }
-
 // Digest returns the rolling hash over all changes ever made. Trees that made
 // the same changes have the same one.
 func (t *Tree) Digest() uint64 { return uint64(t.hash) }

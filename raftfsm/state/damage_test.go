@@ -189,7 +189,7 @@ func TestSnapshotOfAnythingElseIsRefused(t *testing.T) {
 		return b.Bytes()
 	}
 	header, sessions, nodes, end := chunks[0], chunks[1], chunks[2], chunks[3]
-	none := chunk(chunkSessions, New("test").sessions.Append(nil))
+	none := chunk(chunkSessions, New("test").sessions.Hold().Append(nil))
 	for name, file := range map[string][]byte{
 		"no header":               again(sessions, nodes, end),
 		"no sessions":             again(header, nodes, end),

@@ -60,7 +60,7 @@ func TestLongestRequestIsReadBackFromASnapshot(t *testing.T) {
 
 // Sessions fill one chunk, and one byte more: then there are two.
 func TestSessionsOfAnyNumberAreReadBack(t *testing.T) {
-	empty := len(New("c").sessions.Append(nil))
+	empty := len(New("c").sessions.Hold().Append(nil))
 	const fixed = 8 + 16 + 4 + 4 + 4 + 4 + 8 // of a session, without its address
 	for _, off := range []int{-1, 0, 1} {
 		s := New("c")
@@ -73,14 +73,14 @@ func TestSessionsOfAnyNumberAreReadBack(t *testing.T) {
 			s.sessions.Create(1000, [16]byte{1}, 1, strings.Repeat("a", n-fixed), 1)
 			left -= n
 		}
-		must.Equal(t, len(s.sessions.Append(nil)), sessionsChunk+off, "bytes of sessions")
+		must.Equal(t, len(s.sessions.Hold().Append(nil)), sessionsChunk+off, "bytes of sessions")
 		file := must.Get(snapshotBytes(t, s))(t)
 		restored, _, err := ReadSnapshot(bytes.NewReader(file))
 		if err != nil {
 			t.Errorf("%+d: %v", off, err)
 			continue
 		}
-		expect.List(t, restored.sessions.Append(nil), s.sessions.Append(nil),
+		expect.List(t, restored.sessions.Hold().Append(nil), s.sessions.Hold().Append(nil),
 			"%+d: other sessions came back", off)
 		expect.OK(t, CheckSnapshot(bytes.NewReader(file)), "%+d", off)
 	}

@@ -10,7 +10,6 @@ const (
 	snapshotMagic = "ZKSN"
 	logMagic      = "ZKLG"
 	fileVersion   = 2
-	headerSize    = 16
 
 	// maxField bounds the memory that one length in a file can make a reader allocate. ZooKeeper
 	// takes requests of a few megabytes at most, whatever it is set to.
