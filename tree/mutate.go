@@ -202,7 +202,7 @@ func (t *Tree) addNode(c *Change, parent *node, path string, s state) *node {
 	t.hash.node(mixCreate, path, n)
 	t.hash.int(uint64(uint32(parent.cv)))
 	c.tell(jute.EventCreated, path, n)
-	c.tell(jute.EventChildrenChanged, parentPath(path), parent)
+	c.tell(jute.EventChildrenChanged, ParentPath(path), parent)
 	return n
 }
 
@@ -217,7 +217,7 @@ func (t *Tree) removeNode(c *Change, n *node, path string) {
 	t.zxid = c.Zxid
 	t.charge(c, path, -1, -int64(len(n.data)))
 	c.tell(jute.EventDeleted, path, n)
-	c.tell(jute.EventChildrenChanged, parentPath(path), n.parent)
+	c.tell(jute.EventChildrenChanged, ParentPath(path), n.parent)
 }
 
 // writeData gives n new data.

@@ -76,8 +76,8 @@ func splitPath(path string) (parent, name string, ok bool) {
 	return path[:i], path[i+1:], true
 }
 
-// parentPath returns the parent of path as events name it.
-func parentPath(path string) string {
+// ParentPath returns the parent of path as events name it; that of "/" is "/".
+func ParentPath(path string) string {
 	i := strings.LastIndexByte(path, '/')
 	if i <= 0 {
 		return "/"

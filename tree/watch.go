@@ -214,7 +214,7 @@ func (w *Watches[W]) Fire(e *Event, tell func(W)) {
 		return
 	}
 	for path := e.Path; path != "/"; {
-		path = parentPath(path)
+		path = ParentPath(path)
 		if p, ok := w.recursive.m[path]; ok {
 			w.fire(w.paths.at(p).deep, recursiveMode, tell)
 		}

@@ -14,12 +14,12 @@ import (
 // The events of one change, in the order the tree tells them.
 func evCreate(path string) []Event {
 	return []Event{{Type: jute.EventCreated, Path: path}, {Type: jute.EventChildrenChanged,
-		Path: parentPath(path)}}
+		Path: ParentPath(path)}}
 }
 
 func evDelete(path string) []Event {
 	return []Event{{Type: jute.EventDeleted, Path: path}, {Type: jute.EventChildrenChanged,
-		Path: parentPath(path)}}
+		Path: ParentPath(path)}}
 }
 
 func evSet(path string) []Event { return []Event{{Type: jute.EventDataChanged, Path: path}} }

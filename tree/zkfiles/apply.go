@@ -96,7 +96,7 @@ func someACL(list []jute.ACL) []jute.ACL {
 }
 
 func (t *Tree) create(x *Txn, o *Op) error {
-	name := Parent(o.Path)
+	name := tree.ParentPath(o.Path)
 	if _, there := t.Nodes.Get(name); !there {
 		return nil // it was deleted later, and the snapshot knows that
 	}
@@ -136,5 +136,5 @@ func (t *Tree) delete(path string, zxid int64) error {
 		t.sum -= digest(path, n)
 		t.odd -= odd(path)
 	})
-	return t.change(Parent(path), func(parent *tree.Info) { parent.Pzxid = max(parent.Pzxid, zxid) })
+	return t.change(tree.ParentPath(path), func(parent *tree.Info) { parent.Pzxid = max(parent.Pzxid, zxid) })
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
@@ -107,14 +106,6 @@ func (t *Tree) Whole() bool {
 		return whole
 	})
 	return whole
-}
-
-// Parent returns the path of a node's parent.
-func Parent(path string) string {
-	if i := strings.LastIndexByte(path, '/'); i > 0 {
-		return path[:i]
-	}
-	return "/"
 }
 
 // put makes a node.

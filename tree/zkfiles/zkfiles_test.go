@@ -16,7 +16,10 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-var world = jute.WorldAnyone
+var (
+	world    = jute.WorldAnyone
+	parentOf = tree.ParentPath // where a variable is called tree
+)
 
 // sample is a log with every kind of transaction.
 func sample() []*Txn {
@@ -251,7 +254,7 @@ func TestFuzzySnapshot(t *testing.T) {
 			}
 			var children []string
 			for _, p := range paths(tree) {
-				if p != "/" && Parent(p) == path {
+				if p != "/" && parentOf(p) == path {
 					children = append(children, p)
 				}
 			}
@@ -301,7 +304,7 @@ func (g *generator) next() *Txn {
 	case k < 4 && len(path) > 11 && path[:11] != "/zookeeper/" || k < 6 && len(all) > 30:
 		leaf := path != "/" && !(len(path) >= 10 && path[:10] == "/zookeeper")
 		for _, p := range all {
-			leaf = leaf && (p == "/" || Parent(p) != path)
+			leaf = leaf && (p == "/" || parentOf(p) != path)
 		}
 		if !leaf {
 			x.Ops = []Op{{Type: jute.OpError, Err: -111}}
