@@ -2,42 +2,31 @@ package tree
 
 import "github.com/zlockd/zlockd/jute"
 
-// encoder writes the records of a snapshot's stream.
-type encoder struct {
-	acls map[*ACL]uint32 // those written, by number
-	last []byte          // path of the node written last
-	out  int             // nodes written
-}
-
-func newEncoder() encoder { return encoder{acls: map[*ACL]uint32{}} }
-
-func appendHeader(b []byte, zxid int64, hash digest, nodes int) []byte {
+func (s *Snapshot) header(b []byte) []byte {
 	b = append(b, recHeader, snapshotVersion)
-	b = jute.AppendLong(b, zxid)
-	b = jute.AppendLong(b, int64(hash))
-	return jute.AppendLong(b, int64(nodes))
+	b = jute.AppendLong(b, s.zxid)
+	b = jute.AppendLong(b, int64(s.hash))
+	return jute.AppendLong(b, int64(s.nodes))
 }
 
-func (e *encoder) end(b []byte) []byte {
-	return jute.AppendLong(append(b, recEnd), int64(e.out))
-}
+func (s *Snapshot) end(b []byte) []byte { return jute.AppendLong(append(b, recEnd), int64(s.out)) }
 
 // node writes a node. At least shared bytes of its path are those of the node
 // before it.
-func (e *encoder) node(b []byte, path string, shared int, st *state) []byte {
-	id, ok := e.acls[st.acl]
+func (s *Snapshot) node(b []byte, path string, shared int, st *state) []byte {
+	id, ok := s.acls[st.acl]
 	if !ok {
-		id = uint32(len(e.acls))
-		e.acls[st.acl] = id
+		id = uint32(len(s.acls))
+		s.acls[st.acl] = id
 		b = append(b, recACL)
 		b = append(b, st.acl.key...)
 	}
-	e.out++
+	s.out++
 	b = append(b, recNode)
-	for shared < min(len(path), len(e.last)) && path[shared] == e.last[shared] {
+	for shared < min(len(path), len(s.last)) && path[shared] == s.last[shared] {
 		shared++
 	}
-	e.last = append(e.last[:shared], path[shared:]...)
+	s.last = append(s.last[:shared], path[shared:]...)
 	b = jute.AppendInt(b, int32(shared))
 	b = jute.AppendString(b, path[shared:])
 	if st.null {

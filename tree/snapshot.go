@@ -36,7 +36,9 @@ type Snapshot struct {
 	hash   digest
 	nodes  int // how many there were
 	stage  snapshotStage
-	enc    encoder
+	acls   map[*ACL]uint32 // those written, by number
+	last   []byte          // path of the node written last
+	out    int             // nodes written
 	stack  []walkFrame
 	path   []byte // of the node being visited, "" for the root
 	closed bool
@@ -78,7 +80,7 @@ func (t *Tree) StartSnapshot() *Snapshot {
 	t.snaps++ // from 1: 0 is the mark of nodes that no snapshot has met. It would take a century to wrap
 	t.snap = &Snapshot{
 		tree: t, mark: t.snaps, zxid: t.zxid, hash: t.hash, nodes: t.count,
-		enc: newEncoder(), changed: map[*node]state{},
+		acls: map[*ACL]uint32{}, changed: map[*node]state{},
 	}
 	return t.snap
 }
@@ -89,7 +91,7 @@ func (s *Snapshot) Close() {
 	if !s.closed {
 		s.closed = true
 		s.tree.snap = nil
-		s.changed, s.deleted, s.enc, s.stack = nil, nil, encoder{}, nil
+		s.changed, s.deleted, s.acls, s.stack = nil, nil, nil, nil
 	}
 }
 
@@ -98,7 +100,7 @@ func (s *Snapshot) Close() {
 func (s *Snapshot) Append(b []byte, n int) (out []byte, done bool) {
 	start := len(b)
 	if s.stage == stageHeader {
-		b = appendHeader(b, s.zxid, s.hash, s.nodes)
+		b = s.header(b)
 		s.stage = stageWalk
 		b = s.visit(b, s.tree.root, 0)
 		n--
@@ -110,12 +112,12 @@ func (s *Snapshot) Append(b []byte, n int) (out []byte, done bool) {
 		case len(s.deleted) > 0:
 			s.stage = stageDeleted
 			last := len(s.deleted) - 1
-			b = s.enc.node(b, s.deleted[last].path, 0, &s.deleted[last].state)
+			b = s.node(b, s.deleted[last].path, 0, &s.deleted[last].state)
 			s.deleted[last] = deletedNode{}
 			s.deleted = s.deleted[:last]
 		default:
 			s.stage = stageDone
-			b = s.enc.end(b)
+			b = s.end(b)
 		}
 	}
 	return b, s.stage == stageDone
@@ -152,7 +154,7 @@ func (s *Snapshot) visit(b []byte, n *node, shared int) []byte {
 		path = "/"
 	}
 	s.stack = append(s.stack, walkFrame{n, n.children(), len(s.path)})
-	return s.enc.node(b, path, shared, st)
+	return s.node(b, path, shared, st)
 }
 
 // Changes call the three methods below. A nil snapshot is one that is not open.
