@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
@@ -255,6 +256,8 @@ func TestRequireAuth(t *testing.T) {
 	for op, body := range map[jute.OpCode]wire.Body{
 		jute.OpGetData: wire.PathWatch("/", false), jute.OpSetData: wire.SetData("/", nil, -1), jute.OpWhoAmI: {},
 		jute.OpCreate: wire.Create("/x", nil, jute.WorldAnyone, 0),
+		// Longer than a frame, so that the server reads it while it arrives.
+		jute.OpSetWatches: wire.SetWatches(0, nil, nil, slices.Repeat([]string{"/zookeeper"}, 100_000)),
 	} {
 		c := r.client()
 		f := call(t, c, jute.SessionClosedRequireAuth, op, body)

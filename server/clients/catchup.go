@@ -95,9 +95,12 @@ func (u *catchUp) tell(e jute.EventType, path string) {
 	}
 }
 
-// setWatches carries out a setWatches that came in one piece. It reads the frame twice, to learn first
+// setWatches carries out a setWatches. It reads a frame that came in one piece twice, to learn first
 // whether all of it can be read: as lists, short paths would take many times the memory of the frame.
 func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
+	if c.within > 0 {
+		return c.longSetWatches(xid, op)
+	}
 	first, d := jute.NewDecoder(body), jute.NewDecoder(body)
 	u := newCatchUp(c, d.Long())
 	first.Long()
@@ -124,18 +127,10 @@ func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 	return u.open && c.reply(xid, op, u.zxid, jute.OK, nil)
 }
 
-// longSetWatches carries out the setWatches that begins in the input and is longer than other
-// frames may be. It works while the frame arrives, and keeps one chunk of it at most.
-func (c *conn) longSetWatches() endReason {
-	b := c.in.bytes()
-	xid, op, _ := header(b[4:])
-	c.seen(1, op, nil)
-	if !c.awaitReplies(0, 0) {
-		return endElse
-	}
-	c.within = true
-	p := pieces{c: c, left: int(binary.BigEndian.Uint32(b)) - headerSize}
-	c.in.r += 4 + headerSize
+// longSetWatches carries out a setWatches that is longer than other frames may be, and of which only the
+// header has been read. It works while the frame arrives, and keeps one chunk of it at most.
+func (c *conn) longSetWatches(xid int32, op jute.OpCode) bool {
+	p := pieces{c: c}
 	u := newCatchUp(c, p.long())
 	for _, list := range lists(&u.step, op) {
 		n := p.int()
@@ -149,30 +144,31 @@ func (c *conn) longSetWatches() endReason {
 	if p.why == endNone && u.open {
 		u.compare()
 	}
-	for p.left > 0 && p.why == endNone && u.open {
-		p.take(min(p.left, inputFirst))
+	for c.within > 0 && p.why == endNone && u.open {
+		p.take(min(c.within, inputFirst))
 	}
-	c.within, c.frameStart = false, 0
-	switch {
-	case p.why != endNone:
-		return p.why
-	case !u.open || !c.reply(xid, op, u.zxid, jute.OK, nil):
-		return endElse
+	c.frameStart = 0
+	switch p.why {
+	case endNone:
+		return u.open && c.reply(xid, op, u.zxid, jute.OK, nil)
+	case endMalformed:
+		c.last(nil, endMalformed)
+	default:
+		c.close(p.why)
 	}
-	return endNone
+	return false
 }
 
-// pieces reads a frame while it arrives.
+// pieces reads the frame that c is within while it arrives.
 type pieces struct {
-	c    *conn
-	left int       // bytes of the frame
-	why  endReason // nothing more can be read
+	c   *conn
+	why endReason // nothing more can be read
 }
 
 // take returns the next n bytes, which are valid until the next call, or nil.
 func (p *pieces) take(n int) []byte {
 	c := p.c
-	if n < 0 || n > p.left || n > c.srv.o.MaxFrame {
+	if n < 0 || n > c.within || n > c.srv.o.MaxFrame {
 		p.fail()
 	}
 	for p.why == endNone && c.in.len() < n {
@@ -185,7 +181,7 @@ func (p *pieces) take(n int) []byte {
 	}
 	b := c.in.bytes()[:n]
 	c.in.r += n
-	p.left -= n
+	c.within -= n
 	return b
 }
 

@@ -2,6 +2,7 @@ package clients
 
 import (
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"io"
 	"log/slog"
@@ -57,7 +58,7 @@ type conn struct {
 	opened     bool             // the handshake is over
 	idle       bool             // the newest request, if there was one, was a ping
 	unfinished bool             // the deadline is that of an unfinished frame
-	within     bool             // a long setWatches is being read
+	within     int              // bytes of a long setWatches that are not read yet
 	readOnly   bool             // the session is one of a server without a leader
 	mayRead    bool             // the connect request said whether it takes such a session
 	stop       bool             // run met the end of the connection
@@ -237,20 +238,16 @@ func (c *conn) loop() endReason {
 func (c *conn) frames() endReason {
 	for {
 		frame, _, err := c.in.peek(c.srv.o.MaxFrame)
-		if errors.Is(err, errLong) {
-			if why := c.longSetWatches(); why != endNone {
-				return why
-			}
-			continue
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, errLong): // setWatches reads the rest
+			b := c.in.bytes()
+			frame, c.within = b[4:4+headerSize], int(binary.BigEndian.Uint32(b))-headerSize
+		case err != nil:
 			c.srv.metrics.LargeRejected.Add(1)
 			return endLength
-		}
-		if frame == nil {
+		case frame == nil:
 			return endNone
-		}
-		if len(frame) < headerSize {
+		case len(frame) < headerSize:
 			return endMalformed
 		}
 		if c.inHeld > 0 {
@@ -323,7 +320,7 @@ func (c *conn) grow() bool {
 // session, which the leader ends if the client is silent. A read-only session has no leader.
 func (c *conn) armDeadline() {
 	now := c.srv.now()
-	if c.in.len() == 0 && !c.within {
+	if c.in.len() == 0 && c.within == 0 {
 		if c.readOnly {
 			c.setDeadline(c.srv.start.Add(now + c.timeout + c.margin()))
 		} else if c.unfinished {
@@ -345,7 +342,7 @@ func (c *conn) armDeadline() {
 
 // headerMissing reports whether an oversized frame has begun whose operation is not known yet.
 func (c *conn) headerMissing() bool {
-	if c.within {
+	if c.within > 0 {
 		return false
 	}
 	_, wait, _ := c.in.peek(c.srv.o.MaxFrame)

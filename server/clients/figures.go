@@ -146,7 +146,7 @@ type counts struct {
 	ends         [endReasons]atomic.Int64
 }
 
-// seen is called for every request when it has come: n are counted as received. body is nil for a
+// seen is called for every request when it has come: n are counted as received. body is empty for a
 // request that is longer than a frame.
 func (c *conn) seen(n int, op jute.OpCode, body []byte) {
 	if n > 0 {
