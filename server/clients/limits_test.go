@@ -368,7 +368,9 @@ func TestOneLineForARefusedConnection(t *testing.T) {
 		expect.Fails(t, c.Connect(wire.Attach(gone.Session, 0)), "a session that was ended goes on")
 		must.OK(t, c.Closed())
 	}
-	eventually(t, "connections gone", func() bool { return r.status().Conns == 0 })
+	eventually(t, "connections gone, and the line of the last", func() bool {
+		return r.status().Conns == 0 && strings.Contains(log.String(), "session="+id)
+	})
 	var refused []string
 	for line := range strings.Lines(log.String()) {
 		if !strings.Contains(line, "serving") {
