@@ -60,7 +60,7 @@ const (
 // share returns the steps that an address may spend in d. Where an address may have
 // any number of connections, it may have the whole lock.
 func (s *Server) share(d time.Duration) int64 {
-	if !s.o.boundsAddresses() {
+	if !s.boundsAddresses() {
 		return math.MaxInt64 / 2
 	}
 	return int64(d) / stepNanos / lockShare / max(1, s.servers.Load())
@@ -96,7 +96,7 @@ func (a *account) settle(s *Server, now time.Duration) int64 {
 // afford waits until the address may spend so many steps and charges them. It reports
 // false when the connection has ended.
 func (c *conn) afford(steps int64) bool {
-	if !c.srv.o.boundsAddresses() {
+	if !c.srv.boundsAddresses() {
 		return true
 	}
 	a := &c.from.account
@@ -136,21 +136,13 @@ func (c *conn) foresee(steps int64) bool {
 // boundsAddresses reports whether the cost of an address has bounds. An operator who lets one
 // address have any number of connections trusts it: it may be a proxy with all clients behind it,
 // or a benchmark.
-func (o *Options) boundsAddresses() bool { return o.MaxConnsPerAddr > 0 }
+func (s *Server) boundsAddresses() bool { return s.maxConnsPerAddr.Load() > 0 }
 
-// memoryPerAddr is what an address may make this server keep in watches, frames and
-// outboxes together.
-func (o *Options) memoryPerAddr() int64 {
-	if !o.boundsAddresses() {
-		return math.MaxInt64
-	}
-	return 2 * int64(o.MaxWatchBytesPerConn)
-}
-
-// roomFor reports whether an address may have so many more bytes. Buffers come and go, and as much
-// again waits for the collector: they count twice.
-func (a *account) roomFor(o *Options, more int) bool {
-	return 2*(a.buffers.Load()+int64(more))+a.watches.Load() <= o.memoryPerAddr()
+// roomFor reports whether an address may make this server keep so many more bytes in watches, frames and
+// outboxes together. Buffers come and go, and as much again waits for the collector: they count twice.
+func (a *account) roomFor(s *Server, more int) bool {
+	return !s.boundsAddresses() ||
+		2*(a.buffers.Load()+int64(more))+a.watches.Load() <= 2*int64(s.o.MaxWatchBytesPerConn)
 }
 
 // readCost is what a read may cost, by its length: a level of a path takes two bytes at least, and is

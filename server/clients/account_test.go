@@ -236,6 +236,22 @@ func TestAWaitForTheAddressIsCountedOnce(t *testing.T) {
 	})
 }
 
+// What an address may cost has a bound while its connections have one, also when that changes.
+func TestBoundOfAnAddressChanges(t *testing.T) {
+	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+	defer s.Shutdown(t.Context())
+	from := new(address)
+	s.perAddr["a"] = from
+	most := 2 * s.o.MaxWatchBytesPerConn
+	expect.That(t, !from.roomFor(s, most), "an address has the memory of all")
+	s.Change(Options{MaxConnsPerAddr: -1})
+	expect.That(t, from.roomFor(s, most) && s.share(time.Second) > 1<<50, "an address that is trusted has a bound")
+	from.owed.Store(1 << 40)
+	s.Change(Options{MaxConnsPerAddr: 60})
+	expect.That(t, !from.roomFor(s, most) && s.share(time.Second) < 1<<30, "an address has no bound again")
+	expect.Equal(t, from.owed.Load(), 0, "it owes what it was trusted with")
+}
+
 // An address without connections is remembered until it owes nothing.
 func TestDebtsOutliveConnections(t *testing.T) {
 	r := newRig(t, Options{})

@@ -136,7 +136,7 @@ func (m *memory) set(c *conn, part, n int, force bool) bool {
 	more, mine := n-h.part[part], h.part[inputPart]+h.part[outputPart]
 	if more > 0 && !force {
 		a := &c.from.account
-		if m.used+more > m.limit && m.used > mine || !a.roomFor(&m.srv.o, more) && a.buffers.Load() > int64(mine) {
+		if m.used+more > m.limit && m.used > mine || !a.roomFor(m.srv, more) && a.buffers.Load() > int64(mine) {
 			return false
 		}
 	}
@@ -160,7 +160,7 @@ func (m *memory) advance() {
 	left, full := m.line[:0], false
 	for _, w := range m.line {
 		has := m.partOf(w.c, w.part)
-		w.own = !w.c.from.roomFor(&m.srv.o, w.n-has)
+		w.own = !w.c.from.roomFor(m.srv, w.n-has)
 		if !full && (w.n <= has || m.set(w.c, w.part, w.n, false)) {
 			close(w.granted)
 			continue

@@ -76,8 +76,9 @@ type Server struct {
 	sessions  map[int64]*conn // the newest connection of each session here
 	closed    bool
 	// As in the options, until Change.
-	maxConns, maxConnsPerAddr int
-	mechanisms                atomic.Pointer[sasl.Mechanisms]
+	maxConns        int
+	maxConnsPerAddr atomic.Int64 // also without the lock
+	mechanisms      atomic.Pointer[sasl.Mechanisms]
 
 	changed chan struct{} // closed and replaced when serves may have changed
 
@@ -115,8 +116,7 @@ func New(o Options) (*Server, error) {
 		sessions:  make(map[int64]*conn),
 		changed:   make(chan struct{}),
 	}
-	s.maxConns, s.maxConnsPerAddr = o.MaxConns, o.MaxConnsPerAddr
-	s.mechanisms.Store(o.SASL)
+	s.Change(o)
 	s.Observed.Init(&s.metrics, s.start, o.Now, o.Follow)
 	s.log.init(o.Logger, s.now)
 	s.connecting = make(chan struct{}, maxConnecting)
@@ -136,18 +136,18 @@ func (s *Server) Options() Options { return s.o }
 func (s *Server) Change(o Options) (users bool) {
 	o.boundConns()
 	s.mu.Lock()
-	s.maxConns, s.maxConnsPerAddr = o.MaxConns, o.MaxConnsPerAddr
+	s.maxConns = o.MaxConns
+	s.maxConnsPerAddr.Store(int64(o.MaxConnsPerAddr))
+	for _, from := range s.perAddr {
+		from.owed.Store(0) // what it was charged without a bound is no debt
+	}
 	s.mu.Unlock()
 	old := s.mechanisms.Swap(o.SASL)
 	return old != nil && o.SASL != nil && !maps.Equal(old.Users, o.SASL.Users)
 }
 
 // MaxConnsPerAddr returns the bound of connections from one address; negative: none.
-func (s *Server) MaxConnsPerAddr() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.maxConnsPerAddr
-}
+func (s *Server) MaxConnsPerAddr() int { return int(s.maxConnsPerAddr.Load()) }
 
 // Answer sets what answers four-letter words, and the address that the server names to clients
 // that speak HTTP to the client port. Call it before Serve.
@@ -226,7 +226,7 @@ func (s *Server) tryAdd(c *conn) (problem string) {
 		return "server stopping"
 	case s.maxConns > 0 && len(s.conns) >= s.maxConns:
 		return "too many connections"
-	case s.maxConnsPerAddr > 0 && from != nil && len(from.conns) >= s.maxConnsPerAddr:
+	case s.boundsAddresses() && from != nil && len(from.conns) >= s.MaxConnsPerAddr():
 		return "too many connections from this address"
 	}
 	s.conns[c] = struct{}{}

@@ -79,9 +79,9 @@ func (t *watchTable) room(c *conn, path int) bool {
 		return true
 	case t.table.Bytes()+int64(path) > int64(o.MaxWatchBytes):
 		return false
-	case o.boundsAddresses() && before/watchStep != bytes/watchStep:
+	case t.srv.boundsAddresses() && before/watchStep != bytes/watchStep:
 		c.from.watches.Store(int64(t.bytesOf(c.host)))
-		return c.from.roomFor(o, path)
+		return c.from.roomFor(t.srv, path)
 	}
 	return true
 }
@@ -143,7 +143,7 @@ func (t *watchTable) mayTell(c *conn) bool {
 			a.told = maxTells
 		}
 	}
-	if a.told += 1 + len(t.event.Path)/tellBytes; a.told > maxTells && t.srv.o.boundsAddresses() {
+	if a.told += 1 + len(t.event.Path)/tellBytes; a.told > maxTells && t.srv.boundsAddresses() {
 		c.kill(endEvents)
 		return false
 	}
