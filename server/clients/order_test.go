@@ -63,6 +63,27 @@ func TestReadSeesOwnWriteSentBeforeIt(t *testing.T) {
 }
 
 // A read, a ping or an auth behind a write that is stuck waits for it; the replies before the write do not.
+// With linearizable reads a read waits for a request that went through the log after it, which its address
+// pays for and the client does not see.
+func TestLinearizableReadWaitsForTheLog(t *testing.T) {
+	r := newRig(t, Options{LinearizableReads: true})
+	c := r.client()
+	create(t, c, "/a", "", 0)
+	for n := range 3 {
+		r.valve.close()
+		from := r.srv.connOf(c.Session.ID).from
+		from.owed.Store(0)
+		must.OK(t, c.SendXid(int32(1+n), jute.OpGetData, wire.PathWatch("/a", false)))
+		eventually(t, "it waits", func() bool { return r.valve.waiting() == 1 })
+		owed := from.owed.Load()
+		expect.That(t, owed >= writeSteps, "its address owes %d steps", owed)
+		r.valve.open()
+		wantKinds(t, c, 1+n)
+	}
+	call(t, c, jute.OK, jute.OpSetData, wire.SetData("/a", nil, -1))
+	alive(t, c)
+}
+
 func TestWhatIsAnsweredHereWaitsForPendingWrites(t *testing.T) {
 	r := newRig(t, Options{})
 	for _, later := range []struct {

@@ -56,7 +56,8 @@ func (c *conn) catchUp() bool {
 		return true
 	}
 	c.followed = nil
-	return c.propose(pending{op: state.OpBarrier}, state.Request{Session: c.session, Op: state.OpBarrier}) &&
+	return c.afford(writeSteps) &&
+		c.propose(pending{op: state.OpBarrier}, state.Request{Session: c.session, Op: state.OpBarrier}) &&
 		c.awaitReplies(0, 0)
 }
 
