@@ -62,7 +62,6 @@ type conn struct {
 	readOnly   bool             // the session is one of a server without a leader
 	mayRead    bool             // the connect request said whether it takes such a session
 	stop       bool             // run met the end of the connection
-	settled    bool             // it has rested before
 	said       bool             // the log has a line about why this connection ends
 	empties    uint8            // answers without a token where there is no SASL
 	auths      int32            // auth packets so far

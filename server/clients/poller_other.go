@@ -2,5 +2,5 @@
 
 package clients
 
-// newPoller returns nil: every resting connection keeps a goroutine.
+// newPoller returns nil: no connection rests.
 func newPoller() poller { return nil }

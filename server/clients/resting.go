@@ -8,24 +8,20 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// A connection whose client only pings rests: of many thousands most do, most of the time. Where the
-// system allows it, a resting connection has no goroutine. Elsewhere it needs one with the smallest
-// stack, which waits for the next bytes. A goroutine that has once handled anything has a larger stack for
-// the rest of its life, so a new goroutine serves those bytes. Only one of the two exists at a time; the
-// go statement hands over what the connection's goroutine owns.
+// A connection whose client only pings rests, where the system allows it: of many thousands most do, most
+// of the time. A resting connection has no goroutine.
 
 // pingSize is the length of a ping with its prefix.
 const pingSize = 4 + headerSize
 
-// mayRest reports whether the connection has nothing to do. TLS needs a large stack for each byte, and a
-// read-only session a deadline: no leader ends it.
+// mayRest reports whether the connection has nothing to do. A read-only session needs a deadline: no
+// leader ends it.
 func (c *conn) mayRest() bool {
-	return c.idle && c.in.len() == 0 && c.inHeld == 0 && !c.secure && !c.readOnly
+	return c.idle && c.in.len() == 0 && c.inHeld == 0 && !c.readOnly && c.srv.resting.takes(c)
 }
 
-// lieDown lets the connection rest, without what it does not need. The caller owns it no longer. Most new
-// clients ask for something at once: until the first ping or request a goroutine costs less than to add
-// the connection to a poller.
+// lieDown lets the connection rest, without what it does not need: also its goroutine, whose stack has
+// grown. The caller owns the connection no longer.
 func (c *conn) lieDown() {
 	c.armDeadline() // that of a frame is over
 	c.in = nil
@@ -35,21 +31,10 @@ func (c *conn) lieDown() {
 		o.buf, o.spare, o.pend, o.pendHead, o.wake = nil, nil, nil, 0, nil
 	}
 	o.mu.Unlock()
-	if c.settled && c.srv.resting.park(c) {
-		return
+	if !c.srv.resting.park(c) {
+		c.idle = false // until the next ping
+		c.rise(nil, nil)
 	}
-	c.settled = true
-	go c.rest()
-}
-
-// rest is the goroutine of a connection that rests. It keeps its stack small.
-func (c *conn) rest() {
-	buf := make([]byte, pingSize+1)
-	n, err := c.nc.Read(buf)
-	if n > 0 {
-		c.received(n)
-	}
-	c.rise(buf[:n], err)
 }
 
 // rise gives a connection that rests no longer a goroutine, with what was read last.
@@ -64,9 +49,9 @@ func (c *conn) rise(read []byte, err error) {
 	go c.serve(why)
 }
 
-// resting holds the connections that rest without a goroutine, where the system can tell one goroutine
-// for all of them which have something to read. That goroutine answers pings itself, and gives a
-// connection with anything else to read, or that ends, to a goroutine of its own.
+// resting holds the connections that rest, where the system can tell one goroutine for all of them which
+// have something to read. That goroutine answers pings itself, and gives a connection with anything else
+// to read, or that ends, to a goroutine of its own.
 //
 // One goroutine at a time owns a connection. Under mu the ownership of a resting connection goes to the
 // goroutine for all, for a visit, or for good to the goroutine that wakes the connection.
@@ -127,7 +112,7 @@ func (r *resting) stop() {
 	}
 }
 
-// takes reports whether the connection can rest without a goroutine.
+// takes reports whether the connection can rest.
 func (r *resting) takes(c *conn) bool {
 	if c.raw != nil {
 		r.once.Do(func() { r.use(newPoller()) })
@@ -135,11 +120,8 @@ func (r *resting) takes(c *conn) bool {
 	return r.polls.Load() && r.poller.takes(c)
 }
 
-// park lets c rest without a goroutine. If it reports true the caller owns c no longer.
+// park lets c rest. If it reports true the caller owns c no longer.
 func (r *resting) park(c *conn) bool {
-	if !r.takes(c) {
-		return false
-	}
 	slot, ok := r.enter(c)
 	if !ok {
 		return false
