@@ -468,6 +468,25 @@ func TestAScanKeepsSoManyContenders(t *testing.T) {
 	}
 }
 
+// A scan that is full takes no memory for directories in which it would keep nothing, and counts their contenders.
+func TestAFullScanLearnsNoMoreDirectories(t *testing.T) {
+	f := newForest(t)
+	const n = 20 * locks.NodesAtOnce
+	for i := range n {
+		f.hold(fmt.Sprintf("/d%d", i), 1)
+	}
+	s := locks.NewScan()
+	s.Keep(1)
+	for more := true; more; s.Rest() {
+		more = s.Step(f.t)
+	}
+	kept := len(s.Groups())
+	expect.That(t, s.Total == n && s.Truncated && kept > 0 && kept <= locks.NodesAtOnce,
+		"%d contenders, truncated: %v, %d directories", s.Total, s.Truncated, kept)
+	found := s.Locks(f)
+	expect.That(t, len(found) == 1 && len(found[0].Holders) == 1, "found %d", len(found))
+}
+
 // TestALockLooksAsWithTheNodeThatHasGone: the lock view asks what an ended session held.
 func TestALockLooksAsWithTheNodeThatHasGone(t *testing.T) {
 	for name, c := range map[string]struct{ there, lock, ghost, want string }{

@@ -62,6 +62,9 @@ func (s *Scan) Rest() {
 	p := s.piece
 	fresh := len(s.order)
 	for at := range p.dirs {
+		if s.room <= 0 && fresh > 0 {
+			break // nothing in other directories is kept
+		}
 		g := p.group(at)
 		s.groups[p.dirs[at].of] = g
 		s.order = append(s.order, g)
@@ -69,21 +72,23 @@ func (s *Scan) Rest() {
 	for i := range p.nodes {
 		m := &p.nodes[i]
 		g := m.in
-		if g == nil {
-			g = s.order[fresh+m.at]
+		if at := fresh + m.at; g == nil && at < len(s.order) {
+			g = s.order[at]
 		}
 		s.meet(g, &m.Node)
 	}
 	p.clear()
 }
 
-// meet puts a contender into its group.
+// meet puts a contender into its group, nil if the directory is not kept.
 func (s *Scan) meet(g *group, e *recipe.Node) {
 	s.Total++
 	if s.room <= 0 {
 		s.Truncated = true
-		g.Total++
-		g.Cut = true
+		if g != nil {
+			g.Total++
+			g.Cut = true
+		}
 		return
 	}
 	had := len(g.Nodes)
