@@ -468,7 +468,7 @@ func TestAScanKeepsSoManyContenders(t *testing.T) {
 	}
 }
 
-// A scan that is full takes no memory for directories in which it would keep nothing, and counts their contenders.
+// A scan that is full takes no memory for directories of which it would keep nothing.
 func TestAFullScanLearnsNoMoreDirectories(t *testing.T) {
 	f := newForest(t)
 	const n = 20 * locks.NodesAtOnce
