@@ -45,6 +45,8 @@ func (d *daemon) checkOnly(args []string) error {
 		return &cli.ExitError{Code: exitUsage, Err: err}
 	case s.version:
 		return cli.Exit(d.program().Main([]string{"version"}))
+	case s.checkReady:
+		return cli.Usagef("--check-ready asks a server that runs, and check whether one would start: leave one out")
 	}
 	s.print(d.stdout)
 	s.tryPorts(func(string) bool { return true })

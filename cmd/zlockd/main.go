@@ -130,7 +130,9 @@ func readSettings(args []string) (*settings, error) {
 	}
 	s.unknownVariables(os.Environ())
 	s.complete(flags.Changed)
-	s.check()
+	if !s.checkReady { // a server that runs does not need what another start would
+		s.check()
+	}
 	return s, errors.Join(s.faults...)
 }
 
