@@ -51,7 +51,7 @@ func (s *settings) check() {
 		}
 	} else if s.DataDir == "" {
 		s.fault("--data-dir is empty: name a directory, or use --dev to keep everything in memory")
-	} else if logs := s.more.dataLogDir; !s.ignoreZooData && logs != "" &&
+	} else if logs := s.dataLogDir; !s.ignoreZooData && logs != "" &&
 		isDir(filepath.Join(logs, "version-2")) && !disk.IsDataDir(s.DataDir) {
 		s.fault("dataLogDir %s holds the logs of a ZooKeeper, which a server would not read: take them over with: "+
 			"zlockd import --from %s --log-dir %s "+
@@ -212,7 +212,7 @@ func (s *settings) checkTLS() {
 	} else if s.clientTLS.Cert == "" || s.clientTLS.Key == "" {
 		s.fault("--secure-client-addr needs --tls-cert and --tls-key")
 	}
-	if s.more.tlsClientAuth == "need" && s.clientTLS.CA == "" && s.SecureAddr != "" {
+	if s.tlsClientAuth == "need" && s.clientTLS.CA == "" && s.SecureAddr != "" {
 		s.fault("clients must show certificates (ssl.clientAuth): give --tls-ca")
 	}
 	if n := count(s.peerTLS.Cert, s.peerTLS.Key, s.peerTLS.CA); n > 0 && n < 3 {
@@ -236,7 +236,7 @@ func (s *settings) checkTLS() {
 
 // asksCertificates reports whether clients can show certificates.
 func (s *settings) asksCertificates() bool {
-	return s.clientTLS.CA != "" && s.more.tlsClientAuth != "none"
+	return s.clientTLS.CA != "" && s.tlsClientAuth != "none"
 }
 
 func count(values ...string) (n int) {

@@ -167,12 +167,12 @@ func TestZooKeysAreMapped(t *testing.T) {
 			func(s *settings) bool {
 				return s.ClientAddr == off && s.SecureAddr == ":2281" &&
 					strings.HasSuffix(s.clientTLS.Cert, "server.pem") && s.clientTLS.Key == s.clientTLS.Cert &&
-					strings.HasSuffix(s.clientTLS.CA, "ca.pem") && s.more.tlsClientAuth == "want" && s.more.tls13
+					strings.HasSuffix(s.clientTLS.CA, "ca.pem") && s.tlsClientAuth == "want" && s.tls13
 			}},
 		{"TLS and clear text", base +
 			"secureClientPort=2281\nssl.keyStore.location=$DIR/server.pem\nssl.clientAuth=none\nssl.protocol=TLSv1.2",
 			nil, func(s *settings) bool {
-				return s.ClientAddr == ":2181" && s.SecureAddr == ":2281" && !s.more.tls13
+				return s.ClientAddr == ":2181" && s.SecureAddr == ":2281" && !s.tls13
 			}},
 		{"peer TLS", base + "server.1=a:1:1\nserver.2=b:1:1\nsslQuorum=true\nssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", []string{"--id", "1"}, func(s *settings) bool {
 			return strings.HasSuffix(s.peerTLS.Key, "server.pem") && strings.HasSuffix(s.peerTLS.CA, "ca.pem")

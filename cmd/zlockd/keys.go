@@ -188,7 +188,7 @@ var storeType = unless("PEM", rule{"PEM, and nothing else", refused(asPEM).apply
 func clientAuth(z *zoo, _, value string) error {
 	switch v := strings.ToLower(value); v {
 	case "none", "want", "need":
-		z.s.more.tlsClientAuth = v
+		z.s.tlsClientAuth = v
 		return nil
 	}
 	return fmt.Errorf("%q is none of none, want, need", value)
@@ -201,7 +201,7 @@ func protocols(z *zoo, _, value string) error {
 	switch {
 	case slices.Contains(asked, "TLS"), slices.Contains(asked, "TLSv1.2"):
 	case slices.Contains(asked, "TLSv1.3"):
-		z.s.more.tls13 = true
+		z.s.tls13 = true
 	default:
 		return errors.New("TLS 1.2 and 1.3 are spoken, nothing older")
 	}
@@ -230,7 +230,7 @@ func sslOther(_ *zoo, key, value string) error {
 
 // dataLogDir has no effect, but must not hide existing logs.
 func dataLogDir(z *zoo, key, value string) error {
-	z.s.more.dataLogDir = value
+	z.s.dataLogDir = value
 	z.s.note(key, "the log is kept under dataDir")
 	return nil
 }

@@ -40,7 +40,9 @@ type settings struct {
 	origin map[string]string
 
 	// Only a zoo.cfg sets these.
-	more zooSettings
+	dataLogDir    string
+	tlsClientAuth string // none, want, need; empty: need with --tls-ca
+	tls13         bool   // nothing older
 
 	faults []error // why a server with these settings would not start
 	notes  []note  // what else an operator should know of them
@@ -49,13 +51,6 @@ type settings struct {
 // fault records why a server would not start, and what to do about it.
 func (s *settings) fault(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Errorf(format, args...))
-}
-
-// zooSettings are the few settings that a zoo.cfg has, and neither a flag nor the server's options.
-type zooSettings struct {
-	dataLogDir    string
-	tlsClientAuth string // none, want, need; empty: need with --tls-ca
-	tls13         bool   // nothing older
 }
 
 // note says why a key of a zoo.cfg or a variable has no effect; without key it is a remark of another kind.

@@ -43,13 +43,13 @@ func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, 
 		return nil, nil, nil
 	}
 	f, auth, least := *s.tlsFlags()[0], tls.RequireAndVerifyClientCert, uint16(tls.VersionTLS12)
-	if s.more.tls13 {
+	if s.tls13 {
 		least = tls.VersionTLS13
 	}
 	switch {
-	case s.more.tlsClientAuth == "none":
+	case s.tlsClientAuth == "none":
 		f.CA = ""
-	case s.more.tlsClientAuth == "want":
+	case s.tlsClientAuth == "want":
 		auth = tls.VerifyClientCertIfGiven
 	}
 	return f.server(auth, least, log)
