@@ -195,11 +195,11 @@ func plainLock(dir string, list []item, w Watches) bool {
 // decidePolicy decides for a lock with a policy: hold nodes hold, and queue nodes wait unless a
 // hold node has the same id.
 func decidePolicy(list []item) {
-	holds := map[ID]bool{}
+	holds := map[ID]*item{}
 	var writers, all []string
 	for i := range list {
 		if it := &list[i]; it.hold {
-			holds[it.id] = true
+			holds[it.id] = it
 			it.e.HeldSince = it.Ctime // made by the grant
 			all = append(all, it.Node.Name)
 			if it.Kind == RoleWrite {
@@ -213,8 +213,9 @@ func decidePolicy(list []item) {
 		if it.hold {
 			continue
 		}
-		if holds[it.id] {
+		if hold := holds[it.id]; hold != nil {
 			it.Kind = RoleMember // a writer keeps its place in the queue while it holds
+			hold.e.Place = it.Node.Name
 			continue
 		}
 		switch {

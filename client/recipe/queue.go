@@ -122,6 +122,7 @@ type Entry struct {
 	Hidden bool   `json:"hidden,omitempty"` // the node may not be read
 
 	Version int32  `json:"-"` // of the node
+	Place   string `json:"-"` // the node of its place in the queue, for which others wait as well
 	raw     string // the node's data
 }
 

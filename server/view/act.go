@@ -171,6 +171,12 @@ func (v *View) planBreak(ctx context.Context, a *action) (*step, error) {
 		s.hits = append(s.hits, v.hitOf(c, "leaves the queue"))
 	}
 	body := jute.AppendInt(jute.AppendString(nil, target), c.Version)
+	if c.Place != "" { // its client may not be able to give it back
+		place := q.Target(c.Place)
+		s.does += " and " + clip(place)
+		body = jute.AppendMultiHeader(body, jute.OpDelete, false, -1)
+		body = jute.AppendInt(jute.AppendString(body, place), -1)
+	}
 	s.do = func(ctx context.Context) error { return v.write(ctx, q, c, jute.OpDelete, body) }
 	return s, nil
 }

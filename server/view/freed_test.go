@@ -93,3 +93,33 @@ func TestClientsThatGetTheLockNext(t *testing.T) {
 		expect.Equal(t, fate+strings.Join(next, " "), c.fate+c.next, "end of %s", c.contenders)
 	}
 }
+
+// To break the hold of a writer with a policy takes its place in the queue away, for which others wait: its
+// client may hang, and keep its session.
+func TestBreakOfAWriterLetsTheNextOneIn(t *testing.T) {
+	const first, next = "0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-W", "0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d02-W"
+	for _, gone := range []bool{false, true} {
+		l := newLone()
+		a, b := l.client(), l.client()
+		l.create(a, "/l", `{"zl":1,"layout":"rw1","policy":"fair"}`, 0)
+		l.create(a, "/l/q-"+first+"-0000000000", "", jute.FlagEphemeral)
+		l.create(a, "/l/h-"+first, "", jute.FlagEphemeral)
+		l.create(b, "/l/q-"+next+"-0000000001", "", jute.FlagEphemeral)
+		is, _ := l.node("/l/h-" + first)
+		v := &View{source: l}
+		plan := must.Get(v.planBreak(t.Context(), &action{Path: "/l", Node: "h-" + first,
+			Token: strconv.FormatInt(is.Czxid, 10)}))(t)
+		expect.Equal(t, plan.does, "remove /l/h-"+first+" and /l/q-"+first+"-0000000000")
+		if gone { // its client has given it back
+			l.delete(a, "/l/h-"+first)
+			l.delete(a, "/l/q-"+first+"-0000000000")
+			expect.Is(t, plan.do(t.Context()), errGone)
+			continue
+		}
+		must.OK(t, plan.do(t.Context()))
+		expect.List(t, l.st.Tree().Children("/l"), []string{"q-" + next + "-0000000001"}, "left")
+		q, _, err := v.lockAt(t.Context(), "/l")
+		must.OK(t, err)
+		expect.That(t, len(q.Waiters) == 1 && len(q.Waiters[0].BlockedBy) == 0, "%+v", q.Waiters)
+	}
+}
