@@ -106,6 +106,9 @@ func (z *zoo) finish() {
 
 // addresses maps the ports. Without an address ZooKeeper listens on all addresses.
 func (z *zoo) addresses() {
+	if z.seen["secureClientPort"] == "0" { // as without the key
+		delete(z.seen, "secureClientPort")
+	}
 	z.address("secure-client-addr", "secureClientPort", "secureClientPortAddress", "")
 	p := z.seen["clientPort"]
 	switch none := p == "" || p == "0"; {

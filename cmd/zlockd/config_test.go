@@ -174,6 +174,7 @@ func TestZooKeysAreMapped(t *testing.T) {
 			nil, func(s *settings) bool {
 				return s.ClientAddr == ":2181" && s.SecureAddr == ":2281" && !s.tls13
 			}},
+		{"no TLS", base + "secureClientPort=0", nil, func(s *settings) bool { return s.SecureAddr == "" }},
 		{"peer TLS", base + "server.1=a:1:1\nserver.2=b:1:1\nsslQuorum=true\nssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", []string{"--id", "1"}, func(s *settings) bool {
 			return strings.HasSuffix(s.peerTLS.Key, "server.pem") && strings.HasSuffix(s.peerTLS.CA, "ca.pem")
 		}},
