@@ -61,17 +61,6 @@ func (a *attempt) enqueued(n created) {
 		a.c.opt.hooks.OnEnqueue, a.cfg.hooks.OnEnqueue)
 }
 
-// requeued decides whether an attempt that lost its place queues again. It returns nil if so, and
-// otherwise the error that ends the attempt.
-func (a *attempt) requeued(why error) error {
-	if a.cfg.noRequeue {
-		return why
-	}
-	a.c.tell(LockEvent{Path: a.path, Mode: a.mode, Waited: time.Since(a.start), Err: why},
-		a.c.opt.hooks.OnRequeue, a.cfg.hooks.OnRequeue)
-	return nil
-}
-
 // requeueError says that the attempt's place is gone: why is ErrSessionExpired or
 // ErrNodeRemoved.
 type requeueError struct{ why error }
@@ -102,15 +91,14 @@ func (a *attempt) compete(ctx context.Context, run way) (*Lease, error) {
 		if err == nil {
 			l, err = a.c.grant(ctx, h)
 		}
-		lost, ok := errors.AsType[*requeueError](err)
+		lost, hadPlace := errors.AsType[*requeueError](err)
 		switch {
-		case ok:
-			if err := a.requeued(lost.why); err != nil {
-				return nil, err
-			}
-		case errors.Is(err, ErrSessionExpired) && !a.cfg.noRequeue:
-			// The session ended before there was a place to lose.
-		default:
+		case hadPlace && a.cfg.noRequeue:
+			return nil, lost.why
+		case hadPlace:
+			a.c.tell(LockEvent{Path: a.path, Mode: a.mode, Waited: time.Since(a.start), Err: lost.why},
+				a.c.opt.hooks.OnRequeue, a.cfg.hooks.OnRequeue)
+		case !errors.Is(err, ErrSessionExpired) || a.cfg.noRequeue:
 			return l, err
 		}
 	}

@@ -15,32 +15,30 @@ import (
 // epoch is one session, until the server or Close ends it. A lease belongs to one epoch. The local
 // deadline may end the leases of an epoch while the epoch goes on.
 type epoch struct {
-	c     *Client
-	conn  *zk.Conn
-	sid   int64         // set before other goroutines see the epoch
-	asked reading       // before the server was asked for the session
-	gone  chan struct{} // closed when the session is over
+	c    *Client
+	conn *zk.Conn
+	sid  int64         // set before other goroutines see the epoch
+	gone chan struct{} // closed when the session is over
 
 	mu        sync.Mutex
 	timeout   time.Duration
-	confirmed reading // time before sending the latest heartbeat that was answered
-	heard     bool    // confirmed is set
+	confirmed reading // time before sending the latest heartbeat that was answered, or asking for the session
 	overdue   bool    // the deadline passed and nothing was heard since
 	moved     bool    // to another connection, on which no heartbeat was sent yet
 	over      LostReason
 	holds     map[*hold]struct{}
 }
 
-// begin records the session's id and timeout, at every attachment, and reports whether it is the
-// first one.
-func (e *epoch) begin(sid int64, timeout time.Duration) (born bool) {
+// begin records the session's id and timeout, at every attachment. No heartbeat says more than the
+// first one: the leader has begun the session since it was asked for.
+func (e *epoch) begin(sid int64, timeout time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if born = e.sid == 0; born { // of a later attachment it is the same
+	e.timeout, e.moved = timeout, e.sid != 0
+	if e.sid == 0 { // of a later attachment it is the same
 		e.sid = sid
+		e.overdue = e.left(e.c.opt.clock.Now()) <= 0
 	}
-	e.timeout, e.moved = timeout, !born
-	return born
 }
 
 // asking notes that a heartbeat is sent.
@@ -72,14 +70,10 @@ func (e *epoch) sessionTimeout() time.Duration {
 
 // left is the time until the deadline. e.mu is held.
 func (e *epoch) left(now reading) time.Duration {
-	if !e.heard {
-		return 0
-	}
 	return e.c.opt.usable(e.timeout) - now.since(e.confirmed)
 }
 
-// remaining is the time until the deadline, zero or less if it has passed or
-// nothing was heard yet.
+// remaining is the time until the deadline, zero or less if it has passed.
 func (e *epoch) remaining(now reading) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,7 +85,7 @@ func (e *epoch) outlived() bool {
 	now := e.c.opt.clock.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.heard && now.since(e.confirmed) > e.timeout
+	return now.since(e.confirmed) > e.timeout
 }
 
 // validUntil returns the deadline as a time of day, in the past if the epoch is not valid.
@@ -115,7 +109,7 @@ func (e *epoch) whyOver() LostReason {
 	switch {
 	case e.over != 0:
 		return e.over
-	case !e.heard || e.overdue || e.left(e.c.opt.clock.Now()) <= 0:
+	case e.overdue || e.left(e.c.opt.clock.Now()) <= 0:
 		return Deadline
 	}
 	return 0
@@ -125,14 +119,14 @@ func (e *epoch) whyOver() LostReason {
 func (e *epoch) alive() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.heard && !e.overdue && e.over == 0
+	return !e.overdue && e.over == 0
 }
 
 // checkDeadline ends the leases if the deadline has passed.
 func (e *epoch) checkDeadline() {
 	now := e.c.opt.clock.Now()
 	e.mu.Lock()
-	late := e.heard && !e.overdue && e.left(now) <= 0
+	late := !e.overdue && e.left(now) <= 0
 	if late {
 		e.overdue = true
 	}
@@ -150,9 +144,8 @@ func (e *epoch) checkDeadline() {
 func (e *epoch) confirm(t reading) {
 	e.checkDeadline()
 	e.mu.Lock()
-	if !e.heard || t.Mono > e.confirmed.Mono {
+	if t.Mono > e.confirmed.Mono {
 		e.confirmed = t
-		e.heard = true
 	}
 	e.overdue = e.left(e.c.opt.clock.Now()) <= 0
 	e.mu.Unlock()
@@ -164,7 +157,7 @@ func (e *epoch) confirm(t reading) {
 func (e *epoch) wrote(t reading) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.heard && !e.overdue && t.Mono > e.confirmed.Mono && e.left(t) > 0 {
+	if !e.overdue && t.Mono > e.confirmed.Mono && e.left(t) > 0 {
 		e.confirmed = t
 	}
 }
@@ -178,7 +171,7 @@ func (e *epoch) quiet(now reading) (since, due time.Duration) {
 	if len(e.holds) == 0 {
 		due = e.timeout / 3
 	}
-	if !e.heard || e.moved {
+	if e.moved {
 		return due, due
 	}
 	return now.since(e.confirmed), due

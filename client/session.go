@@ -45,7 +45,7 @@ func (c *Client) beginSession() error {
 		Timeout: c.opt.timeout, TLS: c.opt.tls, Auth: c.opt.auth, Dial: c.opt.dial,
 		Counters: &c.count.wire, Logger: c.opt.log, OnTrouble: c.troubles.add,
 	}
-	e := &epoch{c: c, asked: c.opt.clock.Now(), gone: make(chan struct{}), holds: map[*hold]struct{}{}}
+	e := &epoch{c: c, confirmed: c.opt.clock.Now(), gone: make(chan struct{}), holds: map[*hold]struct{}{}}
 	o.OnState = func(s zk.State) {
 		switch s {
 		case zk.Connected:
@@ -81,9 +81,7 @@ func (c *Client) attach(e *epoch) {
 	c.mu.Lock() // beginSession notes the connection under it
 	s := e.conn.Session()
 	c.mu.Unlock()
-	if e.begin(s.ID, s.Timeout) {
-		e.confirm(e.asked) // the leader has begun the session since: no heartbeat says more
-	}
+	e.begin(s.ID, s.Timeout)
 	c.update(func() {
 		if c.cleaning.Err() == nil {
 			c.ep, c.attached = e, true
