@@ -37,7 +37,6 @@ type Client struct {
 	endCalls, endCleaning, endLife context.CancelCauseFunc
 
 	closeOne sync.Once
-	beat     chan struct{}  // wakes the heartbeat: something about the session changed
 	loops    sync.WaitGroup // heartbeat, event channel
 	work     tasks          // detached work under way
 
@@ -63,7 +62,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	}
 	c := &Client{
 		opt: o, address: servers, notifier: notifier{calls: make(chan func(), maxHookCalls)},
-		beat: make(chan struct{}, 1), changed: make(chan struct{}), state: StateConnecting,
+		changed: make(chan struct{}), state: StateConnecting,
 	}
 	c.locks = o
 	c.locks.hooks = Hooks{} // those of the client are called beside a lock's own

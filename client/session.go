@@ -88,13 +88,11 @@ func (c *Client) attach(e *epoch) {
 		}
 	})
 	c.opt.log.Debug("session attached", "session", recipe.Session(s.ID), "timeout", s.Timeout)
-	c.wakeBeat()
 }
 
 // detach records that there is no usable connection.
 func (c *Client) detach() {
 	c.update(func() { c.attached = false })
-	c.wakeBeat()
 }
 
 // expired ends the epoch of a session that is over, and begins the next session.
@@ -151,13 +149,6 @@ func (c *Client) stateNow() State {
 	return StateReady
 }
 
-func (c *Client) wakeBeat() {
-	select {
-	case c.beat <- struct{}{}:
-	default:
-	}
-}
-
 // epoch waits for a session that is attached and confirmed by a heartbeat.
 func (c *Client) epoch(ctx context.Context) (found *epoch, err error) {
 	err = c.untilSession(ctx, func(e *epoch) (bool, error) {
@@ -202,6 +193,7 @@ func (c *Client) untilSession(ctx context.Context, good func(*epoch) (bool, erro
 
 // pulse is the state of the heartbeat between two wake-ups of keepAlive.
 type pulse struct {
+	changed <-chan struct{} // closed when the session changes
 	answers chan answer
 	flying  *epoch    // whose heartbeat is under way
 	sent    reading   // when the latest heartbeat was sent
@@ -225,7 +217,7 @@ func (c *Client) keepAlive() {
 	for wait := time.Duration(0); ; wait = c.pulse(&p) {
 		select {
 		case <-time.After(wait):
-		case <-c.beat:
+		case <-p.changed:
 			p.failed = 0
 		case a := <-p.answers:
 			c.answered(&p, a)
@@ -243,9 +235,10 @@ func (c *Client) keepAlive() {
 func (c *Client) pulse(p *pulse) time.Duration {
 	c.mu.Lock()
 	e, attached := c.ep, c.attached
+	p.changed = c.changed
 	c.mu.Unlock()
 	if e == nil || e.ended() {
-		return time.Minute // attach wakes this goroutine
+		return time.Minute // a change wakes this goroutine
 	}
 	e.checkDeadline()
 	now, t := c.opt.clock.Now(), e.sessionTimeout()
