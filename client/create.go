@@ -49,13 +49,12 @@ func (n newNode) at(path string, stat zk.Stat) created {
 	return created{path: path, name: recipe.Base(path), stat: stat, data: n.Data}
 }
 
-// create creates ephemeral nodes, all or none. A lost reply neither leaves a node behind nor makes a
+// create creates ephemeral nodes of one directory, all or none. A lost reply neither leaves a node behind nor makes a
 // second one. When ctx or the session ends, create returns at once; the client finishes and cleans
 // up in the background. The list of the first node's directory is nil if none was asked for or none
 // came: then the caller must ask again.
 func (c *Client) create(ctx context.Context, e *epoch, nodes ...newNode) ([]created, *zk.Names, error) {
-	dirs := dirsOf(nodes)
-	if err := c.room(ctx, e, dirs...); err != nil {
+	if err := c.room(ctx, e, nodes[0].dir()); err != nil {
 		return nil, nil, err
 	}
 	r := e.ask(nodes)
@@ -73,7 +72,7 @@ func (c *Client) create(ctx context.Context, e *epoch, nodes ...newNode) ([]crea
 		made, list, err = c.follow(bg, e, r)
 	})
 	if left := e.rest(ctx, nil, done); left != nil {
-		c.leaveBehind(dirs, func(context.Context) { // until it is known what came of it
+		c.leaveBehind(dirsOf(nodes), func(context.Context) { // until it is known what came of it
 			<-done
 			for _, n := range made {
 				c.reap(e, n.path)
@@ -162,10 +161,9 @@ func (c *Client) follow(ctx context.Context, e *epoch, r creation) ([]created, *
 		switch {
 		case errors.Is(err, zk.ErrNoNode) && r.nodes[0].also == nil:
 			// A container may be gone again by the next attempt, any number of times.
-			for _, n := range r.nodes {
-				if err := c.ensureFor(ctx, e, n.dir(), n.lasting, n.ACL); err != nil {
-					return nil, nil, err
-				}
+			first := r.nodes[0]
+			if err := c.ensureFor(ctx, e, first.dir(), first.lasting, first.ACL); err != nil {
+				return nil, nil, err
 			}
 			continue
 		case !isAmbiguous(err):
@@ -190,21 +188,16 @@ func (c *Client) follow(ctx context.Context, e *epoch, r creation) ([]created, *
 func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode) (made []created, err error) {
 	defer func() {
 		if err != nil { // whatever is there dies with the session, or is found by the reaper
-			for _, n := range nodes {
-				c.reapLost(e, n)
-			}
+			c.reapLost(e, nodes)
 		}
 	}()
-	lists := map[string][]string{}
+	dir := nodes[0].dir()
+	names, err := e.relist(ctx, dir)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return nil, err
+	}
 	for _, n := range nodes {
-		dir := n.dir()
-		if _, ok := lists[dir]; !ok {
-			lists[dir], err = e.relist(ctx, dir)
-			if err != nil && !errors.Is(err, zk.ErrNoNode) {
-				return nil, err
-			}
-		}
-		found := n.in(lists[dir])
+		found := n.in(names)
 		if len(found) == 0 {
 			continue
 		}
@@ -329,13 +322,11 @@ func (c *crowd) room(dir string) <-chan struct{} {
 	return d.waiting
 }
 
-// room waits until nodes may be added to the directories.
-func (c *Client) room(ctx context.Context, e *epoch, dirs ...string) error {
-	for _, dir := range dirs {
-		for wait := c.crowd.room(dir); wait != nil; wait = c.crowd.room(dir) {
-			if err := e.rest(ctx, nil, wait); err != nil {
-				return err
-			}
+// room waits until nodes may be added to the directory.
+func (c *Client) room(ctx context.Context, e *epoch, dir string) error {
+	for wait := c.crowd.room(dir); wait != nil; wait = c.crowd.room(dir) {
+		if err := e.rest(ctx, nil, wait); err != nil {
+			return err
 		}
 	}
 	return nil

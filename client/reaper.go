@@ -74,16 +74,19 @@ func (c *Client) deleteEach(ctx context.Context, e *epoch, paths ...string) erro
 	return failed
 }
 
-// reapLost removes what became of the creation of a node, if anything did.
-func (c *Client) reapLost(e *epoch, n newNode) {
-	c.reapFunc(e, []string{n.dir()}, func(ctx context.Context) error {
-		names, err := e.relist(ctx, n.dir())
+// reapLost removes what became of the creation of nodes, if anything did.
+func (c *Client) reapLost(e *epoch, nodes []newNode) {
+	c.reapFunc(e, dirsOf(nodes), func(ctx context.Context) error {
+		dir := nodes[0].dir()
+		names, err := e.relist(ctx, dir)
 		if err != nil {
 			return err
 		}
 		var paths []string
-		for _, name := range n.in(names) {
-			paths = append(paths, recipe.Join(n.dir(), name))
+		for _, n := range nodes {
+			for _, name := range n.in(names) {
+				paths = append(paths, recipe.Join(dir, name))
+			}
 		}
 		return c.deleteEach(ctx, e, paths...)
 	})

@@ -131,21 +131,18 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 // free returns ErrNotAcquired if n permits are not free.
 func (s *Semaphore) free(ctx context.Context, e *epoch, n int) error {
 	var limit int
+	var used []string
 	dir, err := e.conn.Get(ctx, s.path)
 	if err == nil {
 		limit, _, err = s.parseLimit(dir.Data)
 	}
-	if errors.Is(err, zk.ErrNoNode) {
+	if err == nil {
+		used, err = e.children(ctx, s.d.leases)
+	}
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
 		return nil
-	}
-	if err != nil {
-		return err
-	}
-	used, err := e.children(ctx, s.d.leases)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
-	if err == nil && limit > 0 && len(used)+n > limit {
+	case err == nil && limit > 0 && len(used)+n > limit:
 		return ErrNotAcquired
 	}
 	return err
