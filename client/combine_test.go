@@ -263,6 +263,22 @@ func TestMonitorOutlastsErrors(t *testing.T) {
 	lostFor(t, l.Unlock(testCtx(t)), Removed)
 }
 
+// A server that is busy may refuse to remove a node. It is asked again.
+func TestNodesGoThoughTheServerIsBusy(t *testing.T) {
+	shared(t)
+	o, d := observer(t), dir(t)
+	c, p := proxied(t)
+	const throttled = -127
+	busy := faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete, Under: d, Do: faultproxy.Refused,
+		Code: throttled}
+	for i := range 2 {
+		busy.Nth = i + 1
+		p.Add(busy)
+	}
+	unlock(t, lock(t, c.Mutex(d).Lock))
+	must.Equal(t, len(names(t, o, d)), 0)
+}
+
 // A server that lags behind may show a closed barrier as open.
 func TestOpenBarrierIsBelievedAfterASync(t *testing.T) {
 	shared(t)

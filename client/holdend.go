@@ -184,8 +184,8 @@ func (h *hold) release(ctx context.Context) error {
 	if answered != nil && !h.cfg.earlyUnlock {
 		select {
 		case <-answered:
-			if err := answer(ctx); !isAmbiguous(err) {
-				return h.releaseErr(h.settle(err))
+			if answer(ctx) == nil {
+				return nil
 			}
 		case <-ctx.Done():
 		}
@@ -238,7 +238,7 @@ func (h *hold) settle(err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrSessionExpired), errors.Is(err, zk.ErrNoNode) && len(nodes) == 1:
 		return err
-	case isAmbiguous(err), errors.Is(err, ErrClosed), h.c.cleaning.Err() != nil,
+	case isAmbiguous(err), errors.Is(err, zk.ErrThrottled), errors.Is(err, ErrClosed), h.c.cleaning.Err() != nil,
 		refused != nil && refused.Index >= len(nodes): // it is the mark that cannot be written
 		<-h.discard(h.unmark)
 		if h.e.whyOver() == Expired {

@@ -120,7 +120,7 @@ func (c *Client) reapOnce(ctx context.Context, e *epoch, f func(ctx context.Cont
 	switch err := f(ctx); {
 	case err == nil, errors.Is(err, zk.ErrNoNode), e.ended():
 		return true
-	case zk.IsRefusal(err):
+	case zk.IsRefusal(err) && !errors.Is(err, zk.ErrThrottled):
 		c.opt.log.Warn("abandoned node cannot be removed before the session ends", "err", err)
 		return true
 	}
