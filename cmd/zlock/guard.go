@@ -66,16 +66,14 @@ type launch struct {
 	Path      string
 	Argv, Env []string
 	Group     int            // the process group to join, 0 for a new one
-	Mark      string         // variable in the environment of COMMAND and its descendants
 	Contain   bool           // in a process namespace
 	OnLost    syscall.Signal // the first signal on loss, 0: COMMAND goes on
 	KillAfter time.Duration
 }
 
 func newLaunch(exe executable, env []string, foreground, contained bool, loss lossFlags) *launch {
-	mark := fmt.Sprintf("ZLOCK_RUN=%d-%d", os.Getpid(), bootClock())
-	l := &launch{Path: exe.path, Argv: exe.argv, Env: append(env[:len(env):len(env)], mark), Mark: mark,
-		Contain: contained, OnLost: loss.onLost, KillAfter: loss.killAfter}
+	l := &launch{Path: exe.path, Argv: exe.argv, Env: env, Contain: contained, OnLost: loss.onLost,
+		KillAfter: loss.killAfter}
 	if foreground {
 		l.Group = syscall.Getpgrp()
 	}
@@ -164,10 +162,18 @@ func (g *guard) send(o order) {
 
 // start makes the guard start COMMAND.
 func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
-	var before []int // the guard, and children of a shell that has become zlock
-	if l.Group != 0 {
-		before = childrenOf(os.Getpid())
-		adoptOrphans() // before COMMAND starts, because it may end before its start is reported
+	before := childrenOf(os.Getpid()) // the guard, and children of a shell that has become zlock
+	// What COMMAND leaves behind in the foreground becomes a child of the guard, or of zlock if the guard dies.
+	// Now, because COMMAND may end before its start is reported.
+	adoptOrphans(true)
+	if l.Group == 0 {
+		defer adoptOrphans(false)
+	}
+	c := &child{news: make(chan news)}
+	strays := func() []int {
+		return slices.DeleteFunc(childrenOf(os.Getpid(), g.pid), func(p int) bool {
+			return p == c.pid || slices.Contains(before, p)
+		})
 	}
 	g.last = deadline
 	g.send(order{Deadline: deadline, Start: l})
@@ -176,8 +182,8 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 		switch err := g.in.Decode(&n); {
 		case err != nil:
 			// A guard that has died may have started COMMAND, which lives a moment longer.
-			for pids := markedBy(l.Mark); len(pids) > 0; pids = markedBy(l.Mark) {
-				for _, pid := range pids {
+			for left := strays(); len(left) > 0; left = strays() {
+				for _, pid := range descendants(left...) {
 					_ = syscall.Kill(pid, syscall.SIGKILL)
 				}
 				time.Sleep(time.Millisecond)
@@ -187,24 +193,12 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 			return nil, cli.Exitf(n.Failed, "%s", n.Why)
 		}
 	}
-	c := &child{target: target{pid: n.Started, group: l.Group == 0}, news: make(chan news)}
-	if !c.group { // the strays are children of zlock by adoption
-		c.strays = func() []int {
-			return slices.DeleteFunc(childrenOf(os.Getpid()), func(p int) bool {
-				return p == c.pid || slices.Contains(before, p)
-			})
-		}
-		go reap()
+	c.target = target{pid: n.Started, group: l.Group == 0}
+	if !c.group {
+		c.strays = strays
 	}
 	go c.follow(g)
 	return c, nil
-}
-
-// reap takes note of the end of every child, so that none stays in the process table.
-func reap() {
-	for err := error(nil); err == nil || errors.Is(err, syscall.EINTR); {
-		_, err = syscall.Wait4(-1, nil, 0, nil)
-	}
 }
 
 // follow passes on the guard's news until COMMAND has ended.

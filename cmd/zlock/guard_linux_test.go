@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -51,8 +50,9 @@ func TestAdoptedOrphansDoNotStay(t *testing.T) {
 	c := startTalker(t, filepath.Join(built.dir, "zlock"), "run", "--foreground", "/l", "--", "sh", "-c",
 		"(true & true &); echo up; read x")
 	c.await(t, "up")
+	guard := guardOf(t, c.Process.Pid)
 	must.Await(t, "they are gone", soon, func() bool {
-		return len(processes(func(p process) bool { return p.parent == c.Process.Pid })) == 1 // the guard
+		return len(processes(func(p process) bool { return p.parent == guard || p.parent == c.Process.Pid })) == 2
 	})
 	must.OK(t, c.in.Close())
 	c.Wait()
@@ -79,15 +79,14 @@ func TestCommandOfAGuardThatDiesAtOnceIsEnded(t *testing.T) {
 	ours, theirs := os.NewFile(uintptr(pair[0]), "zlock"), os.NewFile(uintptr(pair[1]), "guard")
 	defer ours.Close()
 	command := exec.Command("sleep", "60")
-	command.Env = []string{fmt.Sprintf("ZLOCK_RUN=%d-%d", os.Getpid(), time.Now().UnixNano())}
 	started := make(chan error, 1)
 	go func() {
 		defer theirs.Close()
-		started <- command.Start()
 		_ = newWire(theirs).in.Decode(new(order))
+		started <- command.Start()
 	}()
 	g := &guard{wire: newWire(ours)}
-	must.Fails(t, expect.Err(g.start(&launch{Mark: command.Env[0]}, 0)), "COMMAND was started")
+	must.Fails(t, expect.Err(g.start(&launch{}, 0)), "COMMAND was started")
 	must.OK(t, <-started)
 	expect.That(t, !processAlive(command.Process.Pid), "COMMAND lives")
 	_ = command.Process.Kill()
@@ -95,7 +94,7 @@ func TestCommandOfAGuardThatDiesAtOnceIsEnded(t *testing.T) {
 	expect.Equal(t, command.ProcessState.Sys().(syscall.WaitStatus).Signal(), syscall.SIGKILL, "it was ended by")
 }
 
-// A process that the guard finds by its mark and by its parent gets one signal, not two.
+// A process that the guard finds as a child and as a descendant gets one signal, not two.
 func TestDescendantsAreNamedOnce(t *testing.T) {
 	sleep := exec.Command("sleep", "60")
 	must.OK(t, sleep.Start())

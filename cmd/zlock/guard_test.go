@@ -360,15 +360,14 @@ func TestForegroundCommandSparesTheGroup(t *testing.T) {
 	}
 }
 
-// When zlock is killed no process adopts them: the guard must have
-// remembered what came from COMMAND, which may itself obey and be gone.
+// When zlock is killed the guard ends what came from COMMAND, which may itself obey and be gone.
 func TestForegroundGuardEndsWhatAnObedientCommandLeavesBehind(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
 	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--foreground", "-k", "0.3", "/g", "--", "sh",
 		"-c",
-		`(trap "" TERM; while :; do sleep .05; done) & echo $! >"$1.new"; sleep .2; mv "$1.new" "$1"; wait`, "sh",
-		file)
+		`env -i PATH="$PATH" sh -c 'trap "" TERM; while :; do sleep .05; done' & echo $! >"$1.new"; sleep .2
+mv "$1.new" "$1"; wait`, "sh", file)
 	cmd.Env = scriptEnv(t)
 	must.OK(t, cmd.Start())
 	var pid int

@@ -110,21 +110,6 @@ func processAlive(pid int) bool {
 	return ok && p.running()
 }
 
-// markedBy returns the running processes that have the variable in their environment.
-func markedBy(variable string) (pids []int) {
-	if variable == "" {
-		return nil
-	}
-	want := []byte("\x00" + variable + "\x00")
-	for _, p := range processes(process.running) {
-		env, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/environ")
-		if err == nil && bytes.Contains(append([]byte{0}, env...), want) {
-			pids = append(pids, p.pid)
-		}
-	}
-	return pids
-}
-
 // descendants returns the processes and all their descendants, each once: a second signal may mean
 // more than the first.
 func descendants(pids ...int) (all []int) {
@@ -153,13 +138,21 @@ func dieWithGuard() {
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0)
 }
 
-// adoptOrphans makes this process the parent of descendants that lose theirs.
-func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+// adoptOrphans makes this process the parent of descendants that lose theirs, or not.
+func adoptOrphans(adopt bool) {
+	arg := uintptr(0)
+	if adopt {
+		arg = 1
+	}
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, arg, 0, 0, 0)
+}
 
-// childrenOf returns the running children of a process.
-func childrenOf(parent int) (pids []int) {
-	for _, p := range processes(func(p process) bool { return p.parent == parent && p.running() }) {
-		pids = append(pids, p.pid)
+// childrenOf returns the running children of some processes.
+func childrenOf(parents ...int) (pids []int) {
+	for _, p := range processes(process.running) {
+		if p.parent > 0 && slices.Contains(parents, p.parent) { // the system's own have no parent
+			pids = append(pids, p.pid)
+		}
 	}
 	return pids
 }

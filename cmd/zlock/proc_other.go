@@ -36,11 +36,9 @@ func processAlive(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
 // zlock ends only COMMAND itself.
 func descendants(pids ...int) []int { return pids }
 
-func markedBy(string) []int { return nil }
-
 // adoptOrphans does nothing: only Linux has subreapers.
-func adoptOrphans() {}
+func adoptOrphans(bool) {}
 
-func childrenOf(int) []int { return nil }
+func childrenOf(...int) []int { return nil }
 
 func nameProcess(string) {}

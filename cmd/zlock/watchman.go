@@ -180,6 +180,7 @@ func (w *watchman) start(l *launch) {
 	if l.Group != 0 {
 		// COMMAND starts in its parent's group, where a namespace does not matter.
 		_ = syscall.Setpgid(0, l.Group)
+		adoptOrphans(true)
 	}
 	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
 		Env: l.Env, Files: []uintptr{uintptr(w.stdin), 1, 2}, Sys: attr,
@@ -201,17 +202,18 @@ func (w *watchman) start(l *launch) {
 	}
 	w.target = target{pid: pid, group: l.Group == 0}
 	if !w.group {
-		// Nothing but the mark finds the processes that an obedient COMMAND leaves behind when zlock is dead.
-		w.strays = func() []int { return markedBy(l.Mark) }
+		w.strays = func() []int {
+			return slices.DeleteFunc(childrenOf(os.Getpid()), func(p int) bool { return p == pid })
+		}
 	}
 	go func() {
-		var st syscall.WaitStatus
-		for {
-			if _, err := syscall.Wait4(pid, &st, 0, nil); !errors.Is(err, syscall.EINTR) {
-				break
+		for err := error(nil); err == nil || errors.Is(err, syscall.EINTR); {
+			var st syscall.WaitStatus
+			ended := 0
+			if ended, err = syscall.Wait4(-1, &st, 0, nil); ended == pid {
+				w.ends <- st
 			}
 		}
-		w.ends <- st
 	}()
 	w.report(news{Started: pid})
 	closeFD(w.stdin)
