@@ -22,15 +22,12 @@ func scripted(t *testing.T, answer func(n, xid int32, op jute.OpCode) []byte) st
 	var connections atomic.Int32
 	return answering(t, func(conn net.Conn) {
 		n := connections.Add(1)
-		hello := jute.AppendInt(jute.AppendInt(nil, 0), 10_000)
-		hello = jute.AppendBuffer(jute.AppendLong(hello, 7), make([]byte, jute.PasswordSize))
-		hello = jute.AppendBool(hello, false)
 		for first := true; ; first = false {
 			request := readRequest(conn)
 			if request == nil {
 				return
 			}
-			reply := append(jute.AppendInt(nil, int32(len(hello))), hello...)
+			reply := granted
 			if d := jute.NewDecoder(request); !first {
 				reply = answer(n, d.Int(), jute.OpCode(d.Int()))
 			}
@@ -40,6 +37,14 @@ func scripted(t *testing.T, answer func(n, xid int32, op jute.OpCode) []byte) st
 		}
 	})
 }
+
+// granted is the answer to a handshake: session 7, with a timeout of 10 s.
+var granted = func() []byte {
+	hello := jute.AppendInt(jute.AppendInt(nil, 0), 10_000)
+	hello = jute.AppendBuffer(jute.AppendLong(hello, 7), make([]byte, jute.PasswordSize))
+	hello = jute.AppendBool(hello, false)
+	return append(jute.AppendInt(nil, int32(len(hello))), hello...)
+}()
 
 func readRequest(conn net.Conn) []byte {
 	var size [4]byte

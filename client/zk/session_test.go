@@ -522,3 +522,101 @@ func TestConnDescribesItself(t *testing.T) {
 		expect.Equal(t, c.Pending(), 0, "requests")
 	})
 }
+
+// Every call passes on that the server refused it.
+func TestEveryCallTellsOfARefusal(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, p := proxied(t, addr, zk.Options{})
+		ctx := within(t)
+		node(t, c, "/r", "")
+		rule := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Do: faultproxy.Refused, Code: -8,
+			Match: func(f faultproxy.Frame) bool {
+				return f.Op != faultproxy.OpPing && f.Op != faultproxy.OpConnect && f.Op != faultproxy.OpCloseSession
+			}})
+		for name, call := range map[string]func() error{
+			"Create":        func() error { _, err := c.Create(ctx, zk.Create{Path: "/r/a"}); return err },
+			"Get":           func() error { _, err := c.Get(ctx, "/r"); return err },
+			"GetW":          func() error { _, _, err := c.GetW(ctx, "/r"); return err },
+			"Exists":        func() error { _, err := c.Exists(ctx, "/r"); return err },
+			"ExistsW":       func() error { _, _, err := c.ExistsW(ctx, "/r"); return err },
+			"Children":      func() error { _, _, err := c.Children(ctx, "/r"); return err },
+			"ChildrenW":     func() error { _, _, _, err := c.ChildrenW(ctx, "/r"); return err },
+			"Names":         func() error { _, err := c.Names(ctx, "/r"); return err },
+			"Set":           func() error { _, err := c.Set(ctx, "/r", nil, -1); return err },
+			"Delete":        func() error { return c.Delete(ctx, "/r", -1) },
+			"Sync":          func() error { return c.Sync(ctx, "/r") },
+			"Confirm":       func() error { return c.Confirm(ctx) },
+			"GetACL":        func() error { _, _, err := c.GetACL(ctx, "/r"); return err },
+			"SetACL":        func() error { _, err := c.SetACL(ctx, "/r", zk.WorldACL(1), -1); return err },
+			"ChildrenCount": func() error { _, err := c.ChildrenCount(ctx, "/r"); return err },
+			"Ephemerals":    func() error { _, err := c.Ephemerals(ctx, "/r"); return err },
+			"WhoAmI":        func() error { _, err := c.WhoAmI(ctx); return err },
+			"Multi":         func() error { _, err := c.Multi(ctx, zk.Delete{Path: "/r", Version: -1}); return err },
+			"MakePath":      func() error { return c.MakePath(ctx, "/r/b/c", zk.Persistent, nil) },
+			"Subscribe":     func() error { _, err := c.Subscribe(ctx, "/r", false); return err },
+			"RemoveWatches": func() error { return c.RemoveWatches(ctx, "/r") },
+		} {
+			err := call()
+			must.Is(t, err, zk.ErrBadArguments, "%s", name)
+			must.That(t, zk.IsRefusal(err) && c.Watches() == 0, "%s: %v, %d watches", name, err, c.Watches())
+		}
+		rule.Remove()
+		lost := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSync, Nth: 1,
+			Do: faultproxy.CutBefore})
+		is(t, c.Confirm(ctx), zk.ErrConnectionLost) // it is not asked again by itself
+		soon(t, "the cut", lost.Acted())
+		must.OK(t, c.Confirm(ctx))
+	})
+}
+
+// The traffic is counted as it passes.
+func TestTrafficIsCounted(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		var n zk.Counters
+		c, p := proxied(t, addr, zk.Options{Counters: &n})
+		ctx := within(t)
+		must.Equal(t, n.Connections.Load(), 1, "connections")
+		node(t, c, "/r", "")
+		requests, sent, read := n.Requests.Load(), n.BytesSent.Load(), n.BytesRead.Load()
+		must.Equal(t, requests, 1, "requests")
+		data := make([]byte, 1000)
+		must.Get(c.Set(ctx, "/r", data, -1))(t)
+		eventually(t, "the bytes are counted", func() bool { return n.BytesSent.Load() >= sent+1000 })
+		must.That(t, n.BytesRead.Load() > read && n.BytesRead.Load() < read+1000, "%d bytes", n.BytesRead.Load())
+		must.Get(c.Get(ctx, "/r"))(t)
+		must.That(t, n.BytesRead.Load() >= read+1000, "%d bytes read", n.BytesRead.Load())
+		must.Equal(t, n.Requests.Load(), 3, "requests")
+		_, w := must.Get2(c.GetW(ctx, "/r"))(t)
+		must.Get(c.Set(ctx, "/r", nil, -1))(t)
+		fired(t, w)
+		must.Equal(t, n.Events.Load(), 1, "events")
+		p.Cut()
+		eventually(t, "another connection", func() bool { return n.Connections.Load() == 2 })
+		must.OK(t, c.Await(ctx))
+		must.OK(t, c.Trouble(), "trouble, while connected")
+	})
+}
+
+// A server that takes sessions and drops their connections is not asked in a tight loop.
+func TestServerThatDropsConnectionsIsAskedLessAndLess(t *testing.T) {
+	goleakAtEnd(t)
+	taken := make(chan time.Time, 100)
+	c := must.Get(zk.Open(answering(t, func(conn net.Conn) {
+		if readRequest(conn) == nil {
+			return
+		}
+		select {
+		case taken <- time.Now():
+		default:
+		}
+		conn.Write(granted)
+	}), zk.Options{Timeout: 10 * time.Second}))(t)
+	first := soon(t, "a connection", taken)
+	var last time.Time
+	for range 5 {
+		last = soon(t, "another connection", taken)
+	}
+	// 50, 100, 200 and 400 ms are between them, less a quarter at most.
+	must.That(t, last.Sub(first) > 500*time.Millisecond, "six connections in %v", last.Sub(first))
+	must.OK(t, c.Close(within(t)))
+}
