@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -260,6 +261,25 @@ func TestMetricsHaveBothFamilies(t *testing.T) {
 		strings.Contains(body, "zk_server_state") {
 		t.Error("metrics without service are wrong")
 	}
+}
+
+// Every metric is there that was there before, with the same value if that is not one of this process.
+func TestMetricsKeepTheirNames(t *testing.T) {
+	own := regexp.MustCompile(`^(go_|process_|promhttp_)`)
+	varies := regexp.MustCompile(`^((jvm_info|zlockd_build_info)\{.*\}|jvm_\S+(?: \S+)*) \S+$`)
+	var b strings.Builder
+	body := get(t, newAdmin(t, &fake{status: ensemble()}, "").Handler(), "/metrics").Body.String()
+	for line := range strings.Lines(body) {
+		line = strings.TrimSpace(line)
+		if line[0] == '#' || own.MatchString(line) {
+			continue
+		}
+		if m := varies.FindStringSubmatch(line); m != nil {
+			line = cmp.Or(m[2], m[1])
+		}
+		b.WriteString(line + "\n")
+	}
+	golden(t, "leader.metrics", []byte(b.String()))
 }
 
 // A measure may be a histogram; a name that ends in total is a counter, and text that is not UTF-8 is shown.
