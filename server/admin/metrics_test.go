@@ -153,6 +153,12 @@ func TestNamespacesAreBounded(t *testing.T) {
 	got := n.values(at)
 	expect.That(t, len(got) == maxNamespaces && got[otherNamespaces].Count == 1000-maxNamespaces+1,
 		"%d names, %d others", len(got), got[otherNamespaces].Count)
+	// A reset gives the names' places back.
+	n.Reset()
+	expect.Equal(t, len(n.values(at)), 0, "names behind a reset")
+	n.Observe("/fresh/x", 7)
+	got = n.values(at)
+	expect.That(t, len(got) == 1 && got["fresh"].Count == 1 && got["fresh"].Sum == 7, "%v", got)
 }
 
 // TestEveryMeasuredNameIsShown guards against a name that is counted under a spelling that no page shows.
