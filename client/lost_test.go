@@ -503,3 +503,45 @@ func TestUnlockRemovesTheOtherPermits(t *testing.T) {
 	soon(t, "the cut", cut.Acted())
 	queued(t, o, d+"/leases", 0)
 }
+
+// An attempt that ends while the answer to its creation is lost leaves no node.
+func TestAbandonedCreationLeavesNothing(t *testing.T) {
+	shared(t)
+	o, d := observer(t), dir(t)
+	other := dial(t)
+	keep := lock(t, other.Mutex(d+"/keep").Lock) // d stays
+	c, p := proxied(t)
+	rule := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpCreate2, Under: d, Nth: 1,
+		Do: faultproxy.CutBefore, Then: func() { p.Refuse(true) }})
+	ctx, stop := context.WithCancel(testCtx(t))
+	g := start(ctx, c.Mutex(d).Lock)
+	soon(t, "the creation", rule.Acted())
+	stop()
+	wantErr(t, g.fails(t), context.Canceled)
+	queued(t, o, d, 2)
+	p.Refuse(false)
+	queued(t, o, d, 1)
+	unlock(t, keep)
+	unlock(t, lock(t, c.Mutex(d).Lock))
+}
+
+// A contender that may neither read nor stat the node before it looks for it in the list.
+func TestWaiterBehindANodeThatItMayNotSee(t *testing.T) {
+	shared(t)
+	o, d := observer(t), dir(t)
+	held := lock(t, dial(t).Mutex(d).Lock)
+	c, p := proxied(t)
+	const noAuth = -102
+	hides := func(op int32) *faultproxy.Armed {
+		return p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: op, Under: held.Node(), Do: faultproxy.Fail,
+			Code: noAuth})
+	}
+	read, stat := hides(faultproxy.OpGetData), hides(faultproxy.OpExists)
+	g := start(testCtx(t), c.Mutex(d).Lock)
+	queued(t, o, d, 2)
+	soon(t, "the read", read.Acted())
+	soon(t, "the look", stat.Acted())
+	not(t, "granted beside the holder", g.lease, 100*time.Millisecond)
+	unlock(t, held)
+	unlock(t, g.wait(t))
+}

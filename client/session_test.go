@@ -475,3 +475,25 @@ func (p *process) says(t *testing.T, word string) []string {
 	}
 	return l[1:]
 }
+
+// What a client tells of its session lets another process end it.
+func TestSessionIsTakenOverByItsKey(t *testing.T) {
+	shared(t)
+	o, d := observer(t), dir(t)
+	c, p := proxied(t)
+	expect.List(t, c.Servers(), []string{p.Addr()})
+	expect.Equal(t, c.State(), StateReady)
+	l := lock(t, c.Mutex(d).Lock)
+	key := c.SessionKey()
+	expect.Equal(t, key.ID, c.Session().ID)
+	p.Refuse(true) // it would take the session back
+	p.Cut()
+	heir := must.Get(czk.Dial(testCtx(t), addr(t), czk.Options{Resume: key}))(t)
+	must.OK(t, heir.Close(testCtx(t)))
+	queued(t, o, d, 0)
+	p.Refuse(false)
+	soon(t, "the loss", l.Lost())
+	for state, want := range map[State]string{StateReady: "ready", StateClosed: "closed", StateClosed + 1: "unknown"} {
+		expect.Equal(t, state.String(), want)
+	}
+}
