@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zlockd/zlockd/client/fence"
+	czk "github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
@@ -368,4 +371,57 @@ func TestSelfDeadlockOfACallThatMayNotWait(t *testing.T) {
 		expect.Is(t, err, ErrSelfDeadlock)
 	}
 	unlock(t, l)
+}
+
+// A transaction whose answer is not waited for may have been done. A node of another program in the place of the
+// hold's is no hold.
+func TestHoldWhoseNodeIsReplaced(t *testing.T) {
+	shared(t)
+	c, p := proxied(t)
+	o, d, ctx := observer(t), dir(t), testCtx(t)
+	l := lock(t, c.Mutex(d+"/l").Lock)
+	hold := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpMulti, Nth: 1, Do: faultproxy.Hold})
+	cut, stop := context.WithCancel(ctx)
+	go func() {
+		<-hold.Acted()
+		stop()
+	}()
+	_, err := l.Txn(cut, czk.Create{Path: d + "/c"})
+	must.Is(t, err, czk.ErrUncertain)
+	must.Is(t, err, context.Canceled)
+	hold.Remove()
+
+	must.OK(t, o.Delete(l.Node(), -1))
+	_, err = o.Create(l.Node(), nil, 0, zk.WorldACL(zk.PermAll))
+	must.OK(t, err)
+	must.Is(t, l.Check(ctx), ErrLost)
+	_, err = l.Txn(ctx, czk.Create{Path: d + "/d"})
+	must.Is(t, err, ErrLost)
+	lostFor(t, l.Unlock(ctx), Removed)
+}
+
+// The place of a hold in the queue is what its sequencer says, as long as its node is there.
+func TestSequencersThatAreStale(t *testing.T) {
+	shared(t)
+	c, d, ctx := dial(t), dir(t), testCtx(t)
+	l := lock(t, c.RWMutex(d).Lock)
+	seq := l.Sequencer()
+	must.OK(t, c.CheckSequencer(ctx, seq))
+	for name, change := range map[string]func(*fence.Sequencer){
+		"an older hold": func(s *fence.Sequencer) { s.Token-- },
+		"a later hold":  func(s *fence.Sequencer) { s.Token++ },
+		"another node":  func(s *fence.Sequencer) { s.Node += "0" },
+		"a reader that came later": func(s *fence.Sequencer) {
+			s.Mode = fence.Shared
+			s.Token++
+		},
+	} {
+		other := seq
+		change(&other)
+		must.Is(t, c.CheckSequencer(ctx, other), fence.ErrStale, "%s", name)
+	}
+	must.OK(t, l.Downgrade(ctx))
+	must.OK(t, c.CheckSequencer(ctx, l.Sequencer()))
+	unlock(t, l)
+	must.Is(t, c.CheckSequencer(ctx, seq), fence.ErrStale)
 }
