@@ -67,6 +67,30 @@ func TestRequestsWakeTheNewestReader(t *testing.T) {
 	}
 }
 
+// What a stream keeps does not grow with the requests that have passed, whether it runs empty or not.
+func TestStreamForgetsWhatHasPassed(t *testing.T) {
+	for _, under := range []int{0, 10} {
+		s := newStream()
+		s.setClosed(false)
+		s.open(1)
+		put := func() { must.OK(t, s.put(&state.Request{Body: make([]byte, 100)}, nil)) }
+		for range under {
+			put()
+		}
+		reader := s.rewind()
+		for seq := uint64(1); seq <= 30_000; {
+			put()
+			bl := s.take(reader, 1, 1, 1<<20, nil)
+			for range bl.Count {
+				s.applied(1, seq)
+				seq++
+			}
+		}
+		n, b := cap(s.pending), cap(s.buf)
+		expect.That(t, n <= 4096 && b <= 4<<20, "%d under way: room for %d requests, %d bytes", under, n, b)
+	}
+}
+
 // The requests that wait for the log are bounded, in requests and in bytes; a session that has
 // nothing waiting finds room for as much again.
 func TestWhatWaitsForTheLogIsBounded(t *testing.T) {
