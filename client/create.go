@@ -49,9 +49,9 @@ func (n newNode) at(path string, stat zk.Stat) created {
 	return created{path: path, name: recipe.Base(path), stat: stat, data: n.Data}
 }
 
-// create creates ephemeral nodes of one directory, all or none. A lost reply neither leaves a node behind nor makes a
-// second one. When ctx or the session ends, create returns at once; the client finishes and cleans
-// up in the background. The list of the first node's directory is nil if none was asked for or none
+// create creates ephemeral nodes of one directory, all or none. A lost reply neither leaves a node behind
+// nor makes a second one. When ctx or the session ends, create returns at once; the client finishes and
+// cleans up in the background. The list of the first node's directory is nil if none was asked for or none
 // came: then the caller must ask again.
 func (c *Client) create(ctx context.Context, e *epoch, nodes ...newNode) ([]created, *zk.Names, error) {
 	if err := c.room(ctx, e, nodes[0].dir()); err != nil {
