@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -52,6 +53,42 @@ func TestLinksBeginAndEndWithTheTerm(t *testing.T) {
 	l := &inLink{c: late}
 	expect.That(t, !tm.links.add(l), "a link that comes after the end is taken")
 	expect.That(t, !l.push(state.Block{}), "a block that comes after the end is taken")
+}
+
+// slowEar is an observer that tells what it has heard when it is allowed to.
+type slowEar struct {
+	watcher
+	asked, may chan struct{}
+}
+
+func (s *slowEar) Heard(b []state.Touch, all bool) []state.Touch {
+	select {
+	case s.asked <- struct{}{}:
+	default:
+	}
+	<-s.may
+	return s.watcher.Heard(b, all)
+}
+
+// A term is over when its duties are done: none of them goes on beside the next term's.
+func TestTermWaitsForItsDuties(t *testing.T) {
+	ear := &slowEar{asked: make(chan struct{}, 1), may: make(chan struct{})}
+	var log must.Text
+	n := must.Get(Start(t.Context(), Options{Observer: ear, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Fatal: func(err error) { t.Error(err) }}))(t)
+	<-ear.asked
+	ended := make(chan struct{})
+	go func() { n.Abort(); close(ended) }()
+	const over = "this server leads no more"
+	select {
+	case <-ended:
+		t.Error("it ends beside a duty of its leader")
+	case <-time.After(100 * time.Millisecond):
+	}
+	expect.That(t, !strings.Contains(log.String(), over), "the term is over beside a duty")
+	close(ear.may)
+	<-ended
+	expect.Has(t, log.String(), over)
 }
 
 // A leader removes containers that were used and are empty, and nodes whose time is over, and no others.
