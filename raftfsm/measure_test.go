@@ -106,6 +106,27 @@ func TestEntriesAreMeasured(t *testing.T) {
 	expect.That(t, m.last("unavailable") > 0, "clients were served after no time")
 }
 
+// Snapshots are measured where they are written, read at a start, and sent.
+func TestSnapshotsAreMeasured(t *testing.T) {
+	var m measured
+	o := Options{DataDir: t.TempDir(), Measures: Measures{SnapshotWriteTime: m.kind("write"),
+		SnapshotReadTime: m.kind("read"), SnapshotSent: m.kind("sent")}}
+	n, _ := start(t, o)
+	newAsker(t, n)
+	must.OK(t, n.Snapshot())
+	expect.Equal(t, fmt.Sprint(m.count("write"), m.count("read"), m.count("sent")), "1 0 0")
+	host{n}.SnapshotSent()
+	expect.Equal(t, m.last("sent"), 1)
+	written := n.Status().Snapshot
+	expect.Equal(t, written.Zxid, n.Zxid(), "the newest snapshot")
+	stop(t, n)
+	n, _ = start(t, o)
+	expect.Equal(t, fmt.Sprint(m.count("write"), m.count("read"), m.count("sent")), "1 1 1")
+	again := n.Status().Snapshot
+	expect.That(t, again.Zxid == written.Zxid && again.Time.Sub(written.Time).Abs() < time.Minute,
+		"the newest snapshot is %+v, before the start it was %+v", again, written)
+}
+
 // The time without a leader counts from the connection that broke, or the leader that was lost.
 func TestTimeWithoutALeaderIsMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
