@@ -165,6 +165,10 @@ func TestMemberJobsAreShown(t *testing.T) {
 		{"replace 4", []string{follows, `{"done":true,"error":"the server stops","code":"interrupted"}`, "",
 			`{"done":true}`}, "asks it again\n",
 			0, "[{replace 4  true false 30000 false} {replace 4  true false 30000 true}]"},
+		{"replace 4", []string{`{"kind":"removed","text":"server 4 is taken out","rest":{"op":"add","id":4,` +
+			`"addr":"h4:2888","wait":true,"no_vote":true,"patience_ms":30000,"again":true}}`, "", `{"done":true}`},
+			"zlock: server 4 is taken out\nzlock: the server is lost on the way; zlock asks it again\n",
+			0, "[{replace 4  true false 30000 false} {add 4 h4:2888 true true 30000 true}]"},
 		{"lead 4", []string{""},
 			"the connection to the admin listener ended: EOF; the same command goes on where this one stood",
 			exitNoSession,

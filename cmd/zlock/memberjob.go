@@ -25,6 +25,9 @@ func (c *call) memberJob(ctx context.Context, admin adminClient, j status.Job, p
 	for {
 		err := admin.runJob(ctx, j, func(s status.Step) {
 			heard = time.Now()
+			if s.Rest != nil {
+				j = *s.Rest
+			}
 			switch s.Kind {
 			case "started":
 			case "":

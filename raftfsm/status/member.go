@@ -88,5 +88,7 @@ type Step struct {
 	Kind string `json:"kind,omitempty"` // a step replaces the one before of the same kind; empty: it stays
 	Text string `json:"text,omitempty"`
 	Done bool   `json:"done,omitempty"` // this is the last line; without an error the job is done
+	// Rest, if there is one, is the job that goes on from here when the connection ends.
+	Rest *Job `json:"rest,omitempty"`
 	Failure
 }

@@ -312,6 +312,9 @@ func (j *job) replace() error {
 	switch {
 	case err != nil:
 		return err
+	case found.Known && addr == m.Peer && !m.Voter:
+		return fmt.Errorf("server %d runs at %s with the data directory that the cluster knows, and has no vote. "+
+			"If it took the place of a voter: zlock member promote %d", j.ID, addr, j.ID)
 	case found.Known && addr == m.Peer:
 		return fmt.Errorf("server %d runs at %s with the data directory that it always had: there is nothing to "+
 			"replace. "+
@@ -336,6 +339,10 @@ func (j *job) replace() error {
 	if err := j.remove(); err != nil {
 		return err
 	}
+	// The members no longer tell where the server is and whether it votes.
+	rest := status.Job{Op: "add", ID: j.ID, Addr: addr, Wait: true, NoVote: !m.Voter, Patience: j.Patience,
+		Again: true}
+	j.tell(status.Step{Kind: "removed", Text: fmt.Sprintf("server %d is taken out", j.ID), Rest: &rest})
 	if err := j.join(addr, m.Voter); err != nil {
 		return fmt.Errorf("%w (server %d was taken out; to go on: zlock member add %d %s)", err, j.ID, j.ID, addr)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // fakeCluster is a cluster of 2, which leads, 3, and 10 without a vote. Changes take their time in it.
@@ -168,6 +169,8 @@ func TestJobsGoOnToTheirEnd(t *testing.T) {
 		{job{Op: "replace", ID: 10}, nil, "server 10 follows; it has no vote", "", "remove 10, add 10 h10:2888"},
 		{job{Op: "replace", ID: 3}, func(f *fakeCluster) { f.known["h3:2888"] = true }, "",
 			"there is nothing to replace", ""},
+		{job{Op: "replace", ID: 10}, func(f *fakeCluster) { f.known["h10:2888"] = true }, "",
+			"has no vote. If it took the place of a voter: zlock member promote 10", ""},
 		{job{Op: "replace", ID: 3, Addr: "h4:2888"}, func(f *fakeCluster) { f.known["h4:2888"] = true },
 			"has moved from h3:2888 to h4:2888 with its data", "", "move 3 h4:2888"},
 		{job{Op: "replace", ID: 3, Addr: "h2:2888"}, nil, "",
@@ -209,4 +212,44 @@ func TestJobEndsWithItsCaller(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := Run(ctx, f, status.Job{Op: "add", ID: 4, Addr: "h4:2888"}, func(status.Step) { cancel() })
 	expect.That(t, status.Of(err) == status.Interrupted && len(f.got) <= 0, "%v, changed %v", err, f.got)
+}
+
+// A replacement goes on by the rest that it tells, wherever the server that does it is lost. The rest
+// remembers what the members no longer show: where the new server is, and whether it votes.
+func TestReplacementGoesOnAfterAnyStep(t *testing.T) {
+	for id, want := range map[uint32]string{3: "remove 3, add 3 h3:2888, promote 3",
+		10: "remove 10, add 10 h10:2888"} {
+		for _, end := range []string{"removed", "member", "follows", "votes"} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeCluster()
+				f.joined = func() { f.known[f.members[id].Peer] = true }
+				var rest *status.Job
+				ctx, cancel := context.WithCancel(anHour(t))
+				_ = Run(ctx, &lostCluster{f, ctx}, status.Job{Op: "replace", ID: id}, func(s status.Step) {
+					if s.Rest != nil {
+						rest = s.Rest
+					}
+					if s.Kind == end {
+						cancel()
+					}
+				})
+				must.That(t, rest != nil, "server %d, %s: no rest", id, end)
+				expect.OK(t, Run(anHour(t), f, *rest, func(status.Step) {}), "server %d, %s", id, end)
+				expect.Equal(t, strings.Join(f.got, ", "), want, "server %d, %s", id, end)
+			})
+		}
+	}
+}
+
+// lostCluster can no longer be asked when its context has ended.
+type lostCluster struct {
+	*fakeCluster
+	ctx context.Context
+}
+
+func (c *lostCluster) ChangeMember(_ context.Context, m state.MemberChange) error {
+	if err := c.ctx.Err(); err != nil {
+		return status.With(status.Interrupted, err)
+	}
+	return c.fakeCluster.ChangeMember(c.ctx, m)
 }
