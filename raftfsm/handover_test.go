@@ -36,6 +36,29 @@ func TestLeadershipIsHandedOver(t *testing.T) {
 	}
 }
 
+// A leader that no other server follows stops at once: raft would wait, until an election is over, for the
+// servers that are gone.
+func TestLeaderWithoutFollowersStopsAtOnce(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, false, func(o *Options) {
+		o.HeartbeatTimeout, o.MinSessionTimeout = 5*time.Minute, 6*time.Minute
+	})
+	lead := c.mustLead()
+	s := openSession(t, c.nodes[lead], int32(10*time.Minute/time.Millisecond)).Session
+	c.nodes[lead%3+1].Abort()
+	c.nodes[(lead+1)%3+1].Abort()
+	tm := c.nodes[lead].term.Load()
+	eventually(t, "the links end", func() bool { return len(tm.links.far()) == 0 })
+	w := &call{make(chan state.Outcome, 1)} // for an entry that the others do not have
+	must.OK(t, c.nodes[lead].Propose(state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
+		Body: createBody("/x", 0)}, w))
+	eventually(t, "the entry is on its way", func() bool {
+		return c.nodes[lead].raft.LastIndex() > c.nodes[lead].raft.CommitIndex()
+	})
+	stop(t, c.nodes[lead])
+	must.That(t, (<-w.ch).Unknown, "the outcome is known")
+}
+
 // A leader that was started again does not lead, and says so to a server that still takes it for the leader.
 // With heartbeats as long as these no server finds out in any other way within this test.
 func TestLeaderThatWasStartedAgainIsForgotten(t *testing.T) {
