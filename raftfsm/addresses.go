@@ -153,8 +153,11 @@ func (a *addresses) find(id uint32, at string, config uint64, places []string) {
 		if err != nil || addr != at && !a.isMember(id, &st, config) {
 			continue
 		}
-		if st.Up && st.Config > config && len(st.Members) > 0 {
-			a.n.removed.Store(st.Members[a.n.id] == "")
+		switch newer := st.Up && st.Config > config && len(st.Members) > 0; {
+		case newer && st.Members[a.n.id] == "":
+			a.n.removed.Store(st.Config)
+		case newer:
+			a.n.removed.Store(0)
 		}
 		if own := st.Peers[id]; own != "" && a.isMember(id, &st, config) {
 			a.say(id, own)

@@ -297,6 +297,28 @@ func TestRemovedServerStopsByItself(t *testing.T) {
 	eventually(t, "it serves again", c.seen[gone].serving.Load)
 }
 
+// A server that was removed while it was away hears of it from the others. Once it is a member again it does
+// not advise its operator to stop it, whether it knows a leader or not.
+func TestServerAddedAgainIsNotTakenForARemovedOne(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, true, brisk)
+	lead := c.mustLead()
+	gone := uint32(lead%3 + 1)
+	stop(t, c.nodes[gone])
+	c.change(lead, "remove", gone)
+	c.start(int(gone))
+	eventually(t, "it knows that it was removed", func() bool { return c.nodes[gone].Status().Removed })
+	c.change(lead, "add", gone)
+	eventually(t, "it serves", c.seen[gone].serving.Load)
+	for id, n := range c.nodes {
+		if n != nil && uint32(id) != gone {
+			n.Abort()
+		}
+	}
+	eventually(t, "it knows no leader", func() bool { return c.nodes[gone].Status().Leader == 0 })
+	must.That(t, !c.nodes[gone].Status().Removed, "it takes itself for removed")
+}
+
 // change removes a server or adds it again, by another. Where the leader changes on the way, the change may
 // have been made although it is an error.
 func (c *trio) change(by int, op string, id uint32) {

@@ -50,9 +50,9 @@ type Node struct {
 
 	replaceSnapshot atomic.Bool // the newest on our disk is damaged
 
-	// removed is set when others say that this server is no longer a member. A server that was away
-	// when it was removed does not find that in its log.
-	removed atomic.Bool
+	// removed is the index of a configuration without this server that others have; 0: none. A server
+	// that was away when it was removed does not find that in its log.
+	removed atomic.Uint64
 
 	failed atomic.Pointer[error]
 	closed atomic.Bool

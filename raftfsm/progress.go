@@ -228,7 +228,8 @@ func (n *Node) Status() status.Node {
 		m := &st.Members[i]
 		m.Applied = progress[m.ID]
 	}
-	st.Removed = n.raft.lacks(n.id) || len(st.Members) > 0 && n.removed.Load() && st.Leader == 0
+	_, config := n.raft.configuration()
+	st.Removed = n.raft.lacks(n.id) || len(st.Members) > 0 && n.removed.Load() > config && st.Leader == 0
 	return st
 }
 
