@@ -34,6 +34,10 @@ func startTransport(t *testing.T, p *Port, refuse *atomic.Bool) *transport {
 					rpc.Respond(&raft.RequestPreVoteResponse{Term: 8, Granted: true}, nil)
 					continue
 				}
+				if _, leads := rpc.Command.(*raft.TimeoutNowRequest); leads {
+					rpc.Respond(&raft.TimeoutNowResponse{}, nil)
+					continue
+				}
 				req, ok := rpc.Command.(*raft.AppendEntriesRequest)
 				if !ok {
 					rpc.Respond(&raft.RequestVoteResponse{Term: 9}, nil)
@@ -164,6 +168,36 @@ func TestRestartedServerIsCalledAgain(t *testing.T) {
 	m.conns.done(c, nil)
 	if _, err := m.appendTo(one, 3); err != nil || m.conns.idle[1][0].addr != one.Addr() {
 		t.Errorf("after a move: %v", err)
+	}
+}
+
+// A vote, and the wish that a server lead, survive the restart of that server: the first failure on a
+// connection to its former process is not the answer.
+func TestRestartedServerIsAskedForItsVote(t *testing.T) {
+	var refuse atomic.Bool
+	one, two := open(t, 1, &host{}), open(t, 2, &host{})
+	startTransport(t, one, &refuse)
+	m := startTransport(t, two, &refuse)
+	at := raft.ServerAddress(one.Addr())
+	for name, ask := range map[string]func() error{
+		"a vote": func() error {
+			return m.RequestVote("1", at, &raft.RequestVoteRequest{}, new(raft.RequestVoteResponse))
+		},
+		"a vote before the vote": func() error {
+			return m.RequestPreVote("1", at, &raft.RequestPreVoteRequest{}, new(raft.RequestPreVoteResponse))
+		},
+		"a wish to lead": func() error {
+			return m.TimeoutNow("1", at, &raft.TimeoutNowRequest{}, new(raft.TimeoutNowResponse))
+		},
+	} {
+		_, err := m.appendTo(one, 1)
+		must.OK(t, err)
+		one.mu.Lock()
+		for c := range one.conns {
+			c.Close()
+		}
+		one.mu.Unlock()
+		expect.OK(t, ask(), name)
 	}
 }
 

@@ -172,9 +172,10 @@ func (t *transport) awaitReach(id raft.ServerID, target raft.ServerAddress, term
 // over, and the server removed.
 const reachLook = 100 * time.Millisecond
 
-// vote asks again if the request fails on an old connection: raft does not, and the term would be
-// lost. Asked twice, a voter gives the same answer.
-func (t *transport) vote(id raft.ServerID, target raft.ServerAddress, request, answer any) error {
+// callAgain is call, but asks again if the request fails on an old connection: raft does not, and the
+// term would be lost, or leadership not handed over. Asked twice, a voter gives the same answer, and a
+// successor, which is in another term by then, refuses.
+func (t *transport) callAgain(id raft.ServerID, target raft.ServerAddress, request, answer any) error {
 	used, err := t.call(id, target, rpcTimeout, request, answer, nil)
 	if used && connEnded(err) { // all idle connections are closed by now
 		_, err = t.call(id, target, rpcTimeout, request, answer, nil)
@@ -185,21 +186,20 @@ func (t *transport) vote(id raft.ServerID, target raft.ServerAddress, request, a
 // RequestVote implements raft.Transport.
 func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest,
 	resp *raft.RequestVoteResponse) error {
-	return t.vote(id, target, args, resp)
+	return t.callAgain(id, target, args, resp)
 }
 
 // RequestPreVote implements raft.WithPreVote.
 func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress,
 	args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	return t.vote(id, target, args, resp)
+	return t.callAgain(id, target, args, resp)
 }
 
 // TimeoutNow asks a server to stand for election, in the term that this server
 // takes for the present one.
 func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest,
 	resp *raft.TimeoutNowResponse) error {
-	_, err := t.call(id, target, rpcTimeout, &timeoutNow{*args, t.host.Term()}, resp, nil)
-	return err
+	return t.callAgain(id, target, &timeoutNow{*args, t.host.Term()}, resp)
 }
 
 // InstallSnapshot tells the host when it has succeeded.
