@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -9,7 +8,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -317,16 +315,19 @@ func (s *snapshotStore) prune() error {
 }
 
 // memorySnapshots is the snapshot store of a server in memory. A snapshot takes the place of the newest
-// when it is complete.
+// when it is complete. raft's own store in memory drops the newest when another is begun; so each
+// snapshot has a store of its own.
 type memorySnapshots struct {
 	mu     sync.Mutex
-	newest *memorySink // nil before the first snapshot
+	newest raft.SnapshotStore
+	index  uint64 // of the last entry in it
 }
 
 type memorySink struct {
-	bytes.Buffer
-	store *memorySnapshots
-	meta  raft.SnapshotMeta
+	raft.SnapshotSink
+	own   raft.SnapshotStore // the store of this snapshot
+	index uint64
+	all   *memorySnapshots
 }
 
 // Forgets reports whether a snapshot written to sink is kept nowhere, so that it need not be written.
@@ -335,46 +336,34 @@ func Forgets(sink raft.SnapshotSink) bool {
 	return is
 }
 
-// List implements raft.SnapshotStore.
-func (s *memorySnapshots) List() ([]*raft.SnapshotMeta, error) {
+func (s *memorySnapshots) now() raft.SnapshotStore {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.newest == nil {
-		return nil, nil
-	}
-	meta := s.newest.meta
-	return []*raft.SnapshotMeta{&meta}, nil
+	return s.newest
 }
+
+// List implements raft.SnapshotStore.
+func (s *memorySnapshots) List() ([]*raft.SnapshotMeta, error) { return s.now().List() }
 
 // Open implements raft.SnapshotStore.
 func (s *memorySnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.newest == nil || s.newest.meta.ID != id {
-		return nil, nil, os.ErrNotExist
-	}
-	meta := s.newest.meta
-	return &meta, io.NopCloser(bytes.NewReader(s.newest.Bytes())), nil
+	return s.now().Open(id)
 }
 
 // Create implements raft.SnapshotStore.
 func (s *memorySnapshots) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration,
-	membersIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
-	return &memorySink{store: s, meta: raft.SnapshotMeta{Version: version, ID: fmt.Sprintf("%d-%d", index, term),
-		Index: index, Term: term, Configuration: members, ConfigurationIndex: membersIndex}}, nil
+	membersIndex uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	own := raft.NewInmemSnapshotStore()
+	sink, err := own.Create(version, index, term, members, membersIndex, t)
+	return &memorySink{sink, own, index, s}, err
 }
-
-func (s *memorySink) ID() string    { return s.meta.ID }
-func (s *memorySink) Cancel() error { return nil }
 
 // Close makes the snapshot the newest, unless another server has sent a newer one.
 func (s *memorySink) Close() error {
-	st := s.store
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	s.meta.Size = int64(s.Len())
-	if st.newest == nil || st.newest.meta.Index <= s.meta.Index {
-		st.newest = s
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	if s.all.index <= s.index {
+		s.all.newest, s.all.index = s.own, s.index
 	}
 	return nil
 }

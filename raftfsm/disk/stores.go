@@ -29,8 +29,8 @@ type Stores struct {
 // memory that may have to send snapshots to others keeps them.
 func NewMemoryStores(alone bool) *Stores {
 	mem := raft.NewInmemStore()
-	s := &Stores{Log: mem, Stable: mem, Snapshots: new(memorySnapshots), Identity: new(Identity),
-		Seen: new([]byte)}
+	s := &Stores{Log: mem, Stable: mem, Snapshots: &memorySnapshots{newest: raft.NewInmemSnapshotStore()},
+		Identity: new(Identity), Seen: new([]byte)}
 	if alone { // no other server will ever need a snapshot: one only lets raft drop its log
 		s.Snapshots = raft.NewDiscardSnapshotStore()
 	}
