@@ -164,22 +164,19 @@ func (p *printer) state(s *state.State) {
 		p.line("session 0x%x timeout %dms generation %d server %d address %s created %s", uint64(x.ID), x.Timeout,
 			x.Gen, x.Owner, x.Addr, clock(x.Created))
 	})
-	p.tree(s.Tree())
-}
-
-// tree prints every node, if they were asked for.
-func (p *printer) tree(t *tree.Tree) {
 	if p.nodes {
-		t.Walk(p.node)
+		s.Tree().Walk(func(path string, i tree.Info) bool {
+			p.node(path, &i)
+			return true
+		})
 	}
 }
 
-func (p *printer) node(path string, n tree.Info) bool {
+func (p *printer) node(path string, n *tree.Info) {
 	p.line("node %q %s data %s acl %s czxid 0x%x mzxid 0x%x pzxid 0x%x ctime %s mtime %s version %d "+
 		"created-children %d aversion %d",
-		path, showKind(&n), showData(n.Data), showACL(n.ACL), n.Czxid, n.Mzxid, n.Pzxid, clock(n.Ctime),
+		path, showKind(n), showData(n.Data), showACL(n.ACL), n.Czxid, n.Mzxid, n.Pzxid, clock(n.Ctime),
 		clock(n.Mtime), n.Version, n.Counter, n.Aversion)
-	return true
 }
 
 func (p *printer) zooSnapshot(path string) error {
@@ -194,7 +191,12 @@ func (p *printer) zooSnapshot(path string) error {
 	for _, id := range slices.SortedFunc(maps.Keys(t.Sessions), compareIDs) {
 		p.line("session 0x%x timeout %dms", uint64(id), t.Sessions[id])
 	}
-	p.tree(t.Nodes.Tree)
+	if p.nodes {
+		nodes := contentOf(path, t.Zxid, t.Nodes.Tree).Nodes
+		for _, path := range slices.Sorted(maps.Keys(nodes)) {
+			p.node(path, nodes[path])
+		}
+	}
 	return nil
 }
 

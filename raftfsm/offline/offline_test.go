@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -583,6 +584,18 @@ func TestDumpChangesNothing(t *testing.T) {
 			"%s: a password's hash is shown", path)
 		expect.Equal(t, contents(t, path), before, "%s was changed", path)
 	}
+}
+
+// Dumps of two snapshots of a ZooKeeper can be compared line by line: the order of nodes is that of paths.
+func TestDumpIsSorted(t *testing.T) {
+	nodes := regexp.MustCompile(`(?m)^node "(.*?)"`)
+	var out bytes.Buffer
+	must.OK(t, Dump(&out, filepath.Join(zooDir(t), "version-2", "snapshot.4"), true))
+	var paths []string
+	for _, m := range nodes.FindAllStringSubmatch(out.String(), -1) {
+		paths = append(paths, m[1])
+	}
+	expect.That(t, len(paths) > 5 && slices.IsSorted(paths), "nodes %q", paths)
 }
 
 // contents is every file below path and what is in it.
