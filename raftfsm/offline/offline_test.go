@@ -59,7 +59,11 @@ func history() []*zkfiles.Txn {
 func snapshotOf(t *testing.T, z *zkfiles.Tree) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	w := must.Get(zkfiles.NewSnapshotWriter(&b, -1, z.Sessions, z.Nodes.ACLs()))(t)
+	acls := z.Nodes.ACLs()
+	slices.SortFunc(acls, func(x, y []jute.ACL) int { // so that each byte is always the same
+		return bytes.Compare(jute.AppendACL(nil, x), jute.AppendACL(nil, y))
+	})
+	w := must.Get(zkfiles.NewSnapshotWriter(&b, -1, z.Sessions, acls))(t)
 	z.Nodes.Walk(func(path string, n tree.Info) bool {
 		must.OK(t, w.Node(path, &n))
 		return true
