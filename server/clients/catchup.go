@@ -95,46 +95,21 @@ func (u *catchUp) tell(e jute.EventType, path string) {
 	}
 }
 
-// setWatches carries out a setWatches. It reads a frame that came in one piece twice, to learn first
-// whether all of it can be read: as lists, short paths would take many times the memory of the frame.
+// setWatches carries out a setWatches, a chunk at a time. Of a frame that is longer than others may be only
+// the header has been read: setWatches works while the rest arrives. Of another it first learns whether all
+// can be read.
 func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
-	if c.within > 0 {
-		return c.longSetWatches(xid, op)
-	}
-	first, d := jute.NewDecoder(body), jute.NewDecoder(body)
-	u := newCatchUp(c, d.Long())
-	first.Long()
-	whole := true
-	for range lists(&u.step, op) {
-		n := first.Count(4)
-		for range n {
-			_, named := first.String()
-			whole = whole && named
-		}
-		whole = whole && n >= 0 && first.Err() == nil
-	}
-	if !whole {
-		return c.reply(xid, op, c.replica.Zxid(), jute.MarshallingError, nil)
-	}
-	for _, list := range lists(&u.step, op) {
-		for range d.Count(4) {
-			if path, _ := d.String(); !u.add(list, path) {
-				return false
-			}
-		}
-	}
-	u.compare()
-	return u.open && c.reply(xid, op, u.zxid, jute.OK, nil)
-}
-
-// longSetWatches carries out a setWatches that is longer than other frames may be, and of which only the
-// header has been read. It works while the frame arrives, and keeps one chunk of it at most.
-func (c *conn) longSetWatches(xid int32, op jute.OpCode) bool {
 	p := pieces{c: c}
+	if c.within == 0 {
+		if !wholeLists(op, body) {
+			return c.reply(xid, op, c.replica.Zxid(), jute.MarshallingError, nil)
+		}
+		c.in.r, c.within = c.in.r-len(body), len(body)
+	}
 	u := newCatchUp(c, p.long())
 	for _, list := range lists(&u.step, op) {
 		n := p.int()
-		if n < 0 {
+		if n == -1 {
 			p.fail() // a list that is null
 		}
 		for ; n > 0 && u.open && p.why == endNone; n-- {
@@ -157,6 +132,24 @@ func (c *conn) longSetWatches(xid int32, op jute.OpCode) bool {
 		c.close(p.why)
 	}
 	return false
+}
+
+// wholeLists reports whether all of a setWatches can be read.
+func wholeLists(op jute.OpCode, body []byte) bool {
+	d := jute.NewDecoder(body)
+	d.Long()
+	for range lists(new(jute.SetWatches), op) {
+		n := d.Count(4)
+		for range n {
+			if _, named := d.String(); !named {
+				return false
+			}
+		}
+		if n < 0 || d.Err() != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // pieces reads the frame that c is within while it arrives.
