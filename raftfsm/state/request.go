@@ -3,6 +3,7 @@ package state
 import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // Operations that only servers put into the log. They share the number space
@@ -89,6 +90,8 @@ type Ending struct {
 	Cause   EndCause
 	Zxid    int64
 	Time    int64 // ms since 1970, by the clock of the leader
+
+	Events []tree.Event // of the nodes that it removed; not valid for longer than the call that tells of it
 }
 
 // EndCause says why a session ended.

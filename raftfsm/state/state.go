@@ -361,7 +361,7 @@ func (s *State) endSession(id int64, cause EndCause, to Sink) {
 	s.tree.CloseSession(&s.change, id)
 	s.noteSession(&sess, 3)
 	s.commit(to)
-	to.Ended(&Ending{sess, cause, s.zxid, s.change.Time})
+	to.Ended(&Ending{sess, cause, s.zxid, s.change.Time, s.change.Events})
 }
 
 // noteSession mixes a session's change into the digest.

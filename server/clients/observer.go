@@ -11,7 +11,6 @@ import (
 
 // Events implements raftfsm.Observer.
 func (s *Server) Events(zxid int64, events []tree.Event) {
-	s.events, s.eventsZxid = events, zxid
 	for i := range events {
 		s.watches.fire(zxid, &events[i])
 	}
@@ -22,16 +21,13 @@ func (s *Server) Events(zxid int64, events []tree.Event) {
 // the events of the end; a connection that asked for the end gets its reply first.
 func (s *Server) SessionEnded(e *state.Ending) {
 	c := s.connOf(e.Session.ID)
-	heard, events := time.Duration(-1), s.events
+	heard := time.Duration(-1)
 	if c != nil {
 		heard = time.Duration(c.lastHeard.Load())
 	}
-	if s.eventsZxid != e.Zxid {
-		events = nil
-	}
-	s.Observed.SessionEnded(e, heard, events)
+	s.Observed.SessionEnded(e, heard)
 	if s.o.Ended != nil {
-		s.o.Ended(e.Session.ID, events)
+		s.o.Ended(e.Session.ID, e.Events)
 	}
 	if c == nil {
 		return

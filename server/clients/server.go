@@ -18,7 +18,6 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
-	"github.com/zlockd/zlockd/tree"
 )
 
 // Replica is the replicated state as a Server needs it; a raftfsm.Node is one.
@@ -89,11 +88,6 @@ type Server struct {
 	flush   flushers
 
 	Observed observe.Clients // what operators ask for
-
-	// events are those of the change being told, owned by the goroutine that applies the log: it
-	// tells the end of a session after them.
-	events     []tree.Event
-	eventsZxid int64
 
 	// batch is when the first reply of the batch being applied was appended;
 	// 0: none yet. Owned by the goroutine that applies the log.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/tree"
 )
 
 // EndedSession is a session that has ended.
@@ -69,9 +68,9 @@ type endedSessions struct {
 	next int // overwritten next, once the ring is full
 }
 
-// SessionEnded remembers a session's end. events are those of the change that ended it. heard is when
-// its client was last heard from, if it is connected here; otherwise negative.
-func (c *Clients) SessionEnded(end *state.Ending, heard time.Duration, events []tree.Event) {
+// SessionEnded remembers a session's end. heard is when its client was last heard from, if it is
+// connected here; otherwise negative.
+func (c *Clients) SessionEnded(end *state.Ending, heard time.Duration) {
 	of := &end.Session
 	e := EndedSession{
 		Session: of.ID, Zxid: end.Zxid, Time: time.UnixMilli(end.Time), Cause: end.Cause,
@@ -82,12 +81,12 @@ func (c *Clients) SessionEnded(end *state.Ending, heard time.Duration, events []
 	} else if ok {
 		e.Silent, e.LostFor, e.Lost = c.now()-lost.heard, c.now()-lost.at, lost.why
 	}
-	for i := range events {
-		if events[i].Type != jute.EventDeleted {
+	for i := range end.Events {
+		if end.Events[i].Type != jute.EventDeleted {
 			continue
 		}
 		if e.PathCount++; e.PathCount <= endedPath {
-			path := events[i].Path
+			path := end.Events[i].Path
 			e.Paths = append(e.Paths, strings.Clone(path[:min(len(path), endedName)]))
 		}
 	}

@@ -59,7 +59,7 @@ func TestEndedSessionsAreRememberedUpToABound(t *testing.T) {
 	var c Clients
 	c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
 	for id := range int64(endedKept + 10) {
-		c.SessionEnded(&state.Ending{Session: session.Session{ID: id}, Cause: state.EndClosed, Zxid: id}, -1, nil)
+		c.SessionEnded(&state.Ending{Session: session.Session{ID: id}, Cause: state.EndClosed, Zxid: id}, -1)
 	}
 	e := c.EndedSince(-1)
 	if len(e) != endedKept || e[0].Session != endedKept+9 || e[endedKept-1].Session != 10 {
@@ -171,7 +171,7 @@ func TestReasonsOfEnds(t *testing.T) {
 				cause = state.EndClosed
 			}
 			c.SessionEnded(&state.Ending{Session: session.Session{ID: int64(id)}, Cause: cause, Zxid: int64(id + 1)},
-				heard, nil)
+				heard)
 		}
 		var got []string
 		for _, e := range c.EndedSince(0) {
@@ -315,8 +315,8 @@ func TestEndedSessionsAreDescribed(t *testing.T) {
 		}
 		at := time.UnixMilli(1234567)
 		of := session.Session{ID: 1, Addr: "10.0.0.1", Owner: 3, Timeout: 4000}
-		end := &state.Ending{Session: of, Cause: state.EndExpired, Zxid: 5, Time: at.UnixMilli()}
-		c.SessionEnded(end, -1, events)
+		end := &state.Ending{Session: of, Cause: state.EndExpired, Zxid: 5, Time: at.UnixMilli(), Events: events}
+		c.SessionEnded(end, -1)
 		select {
 		case <-c.EndedNews():
 		default:
@@ -336,7 +336,7 @@ func TestEndedSessionsAreDescribed(t *testing.T) {
 		expect.Equal(t, m.SessionsExpired.Load(), 1, "expired")
 
 		// A client that was heard from here is told by that; an older end of its connection is forgotten.
-		c.SessionEnded(&state.Ending{Session: session.Session{ID: 2}, Cause: state.EndClosed, Zxid: 6}, 0, nil)
+		c.SessionEnded(&state.Ending{Session: session.Session{ID: 2}, Cause: state.EndClosed, Zxid: 6}, 0)
 		e = c.EndedSince(5)[0]
 		expect.That(t, e.Silent == 11*time.Second && e.Lost == "" && e.LostFor == 0 && len(c.lost.by) == 0,
 			"%+v, and %d connections remembered", e, len(c.lost.by))
