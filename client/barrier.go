@@ -135,61 +135,62 @@ func (b *DoubleBarrier) gather(ctx context.Context, e *epoch, m *Member) error {
 	if !slices.Contains(members, m.node.name) {
 		return ErrSessionExpired // another client removed it: enter again
 	}
-	among, err := b.among(ctx, e, members, m.node.name)
+	among, open, err := b.place(ctx, e, m, members, st)
 	switch {
 	case err != nil:
 		return err
-	case st != nil && among:
+	case among && open:
 		return nil
-	case st == nil && among && len(members) >= b.n:
+	case among && len(members) >= b.n:
 		return b.markReady(ctx, e)
 	}
 	if err := e.restAwhile(ctx, w.Fired()); err != nil {
 		return err
 	}
-	if among && w.Event().Type == zk.EventCreated {
+	if ev := w.Event().Type; among && (ev == zk.EventCreated || ev == zk.EventDataChanged) {
 		return nil // seen once is enough: the first to leave may have removed it again
 	}
 	return errAgain
 }
 
-// markReady makes the node that says that all members have entered, unless it is there.
+// markReady makes the node that says that all members have entered, or changes one of an earlier round.
 func (b *DoubleBarrier) markReady(ctx context.Context, e *epoch) error {
 	ready := recipe.Join(b.path, readyName)
-	st, err := e.conn.Exists(ctx, ready)
-	if st != nil || err != nil {
-		return err
-	}
-	_, err = e.conn.Create(ctx, zk.Create{Path: ready, Data: []byte{}, Mode: zk.Ephemeral,
+	_, err := e.conn.Create(ctx, zk.Create{Path: ready, Data: []byte{}, Mode: zk.Ephemeral,
 		ACL: zk.WorldACL(zk.PermAll)})
 	if errors.Is(err, zk.ErrNodeExists) {
-		return nil
+		_, err = e.conn.Set(ctx, ready, []byte{}, -1)
+	}
+	if errors.Is(err, zk.ErrNoNode) {
+		return errAgain
 	}
 	return err
 }
 
-// among reports whether a member is one of the first n.
-func (b *DoubleBarrier) among(ctx context.Context, e *epoch, members []string, own string) (bool, error) {
-	if len(members) <= b.n {
-		return true, nil
+// place reports whether a member is one of the first n, and whether the barrier was opened while one of
+// the present members was there: otherwise the mark is of an earlier round, and a member of that round
+// which did not wait for the end still has its session.
+func (b *DoubleBarrier) place(
+	ctx context.Context, e *epoch, m *Member, members []string, mark *zk.Stat,
+) (among, open bool, err error) {
+	own, before := m.node.stat.Czxid, 0
+	open = mark != nil && own < mark.Mzxid
+	if len(members) <= b.n && (open || mark == nil) {
+		return true, open, nil
 	}
-	born := map[string]int64{}
 	for _, name := range members {
 		st, err := e.conn.Exists(ctx, recipe.Join(b.path, name))
-		if err != nil {
-			return false, err
-		}
-		if st != nil {
-			born[name] = st.Czxid
-		}
-	}
-	before := 0
-	for _, at := range born {
-		if at < born[own] {
+		switch {
+		case err != nil:
+			return false, false, err
+		case st == nil:
+			continue
+		case st.Czxid < own:
 			before++
 		}
+		open = open || mark != nil && st.Czxid < mark.Mzxid
 	}
-	return before < b.n, nil
+	return before < b.n, open, nil
 }
 
 // members lists the members' names in order.
@@ -234,7 +235,11 @@ func (m *Member) leave(ctx context.Context) error {
 	}
 	if own {
 		// The member that made the mark may have died while another one had no connection to see it.
-		if err := b.markReady(ctx, e); err != nil {
+		st, err := e.conn.Exists(ctx, recipe.Join(b.path, readyName))
+		if err == nil && st == nil {
+			err = b.markReady(ctx, e)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -272,6 +272,43 @@ func TestMemberThatWasAwayEnters(t *testing.T) {
 	must.Equal(t, len(names(t, o, d)), 0)
 }
 
+// A barrier that a dead round opened is closed for the next one, though the member that opened it lives.
+func TestBarrierOfADeadRoundIsClosed(t *testing.T) {
+	shared(t)
+	d, o := dir(t), observer(t)
+	in := make(chan *Member, 4)
+	enter := func(c *Client) {
+		go func() {
+			m, err := c.DoubleBarrier(d, 2).Enter(testCtx(t))
+			expect.OK(t, err)
+			in <- m
+		}()
+	}
+	dies, opens := dial(t), dial(t)
+	enter(dies)
+	queued(t, o, d, 1)
+	last := must.Get(opens.DoubleBarrier(d, 2).Enter(testCtx(t)))(t)
+	soon(t, "first", in)
+	ctx, cancel := context.WithTimeout(testCtx(t), 50*time.Millisecond)
+	defer cancel()
+	expect.Is(t, last.Leave(ctx), context.DeadlineExceeded)
+	must.OK(t, dies.Close(testCtx(t)))
+	queued(t, o, d, 1)
+	enter(dial(t))
+	queued(t, o, d, 2)
+	not(t, "the first of the next round to pass", in, 200*time.Millisecond)
+	enter(dial(t))
+	left := make(chan error, 2)
+	for range 2 {
+		m := soon(t, "entered", in)
+		go func() { left <- m.Leave(testCtx(t)) }()
+	}
+	for range 2 {
+		must.OK(t, soon(t, "left", left))
+	}
+	queued(t, o, d, 0)
+}
+
 func TestSetsOfLocksOfDifferentKinds(t *testing.T) {
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
