@@ -258,6 +258,18 @@ func TestContainedCommandLeavesNothing(t *testing.T) {
 	}
 }
 
+// A zlock within the namespace of another one does not find its COMMAND's group in /proc.
+func TestContainedZlockEndsWhatItsCommandLeaves(t *testing.T) {
+	t.Parallel()
+	needsNamespaces(t)
+	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--contain", "-k", "1", "/l", "--", "sh", "-c",
+		`zlock run -k .3 /m -- sh -c '(trap "" TERM; while :; do sleep .05; done) & echo $! >"$0"' "$0"; kill -0 $(cat "$0")`,
+		filepath.Join(t.TempDir(), "pid"))
+	cmd.Env = scriptEnv(t)
+	out, err := cmd.CombinedOutput()
+	expect.That(t, exitCode(err) == 1, "what COMMAND left outlives the lock: %v\n%s", err, out)
+}
+
 // The first process of a namespace must not keep from COMMAND what is for it.
 func TestContainedCommandGetsItsSignals(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -61,8 +62,18 @@ type process struct {
 
 func (p process) running() bool { return p.state != 'Z' && p.state != 'X' }
 
-// processes lists the processes that f accepts.
+// ownProc reports whether /proc has the numbers by which this process knows others. Within --contain
+// it has those of the namespace outside.
+var ownProc = sync.OnceValue(func() bool {
+	self, _ := os.Readlink("/proc/self")
+	return self == strconv.Itoa(os.Getpid())
+})
+
+// processes lists the processes that f accepts, none where /proc does not tell them.
 func processes(f func(process) bool) (found []process) {
+	if !ownProc() {
+		return nil
+	}
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -102,10 +113,13 @@ func groupAlive(group int) bool {
 	if syscall.Kill(-group, 0) == syscall.ESRCH {
 		return false
 	}
-	return len(processes(func(p process) bool { return p.group == group && p.running() })) > 0
+	return !ownProc() || len(processes(func(p process) bool { return p.group == group && p.running() })) > 0
 }
 
 func processAlive(pid int) bool {
+	if !ownProc() {
+		return syscall.Kill(pid, 0) != syscall.ESRCH
+	}
 	p, ok := readProcess(pid)
 	return ok && p.running()
 }
