@@ -44,6 +44,32 @@ func TestZlockAdoptsOrphansBeforeCommandStarts(t *testing.T) {
 	expect.Equal(t, <-adopts, 1, "zlock does")
 }
 
+// A guard that is stopped for long does not stop zlock. It then hears of the newest deadline.
+func TestGuardThatDoesNotReadHoldsNothingUp(t *testing.T) {
+	pair := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	ours, theirs := os.NewFile(uintptr(pair[0]), "zlock"), os.NewFile(uintptr(pair[1]), "guard")
+	defer ours.Close()
+	defer theirs.Close()
+	g, told := &guard{wire: newWire(ours)}, make(chan struct{})
+	go func() {
+		defer close(told)
+		for n := range time.Duration(20000) {
+			g.tell(n + 1)
+		}
+	}()
+	select {
+	case <-told:
+	case <-time.After(soon):
+		t.Fatal("zlock waits for the guard")
+	}
+	var first, next order
+	w := newWire(theirs)
+	must.OK(t, w.in.Decode(&first))
+	g.tell(20001)
+	must.OK(t, w.in.Decode(&next))
+	expect.That(t, first.Deadline == 1 && next.Deadline == 20001, "deadlines %d, %d", first.Deadline, next.Deadline)
+}
+
 // Orphans of a long COMMAND do not fill the process table when they have ended.
 func TestAdoptedOrphansDoNotStay(t *testing.T) {
 	t.Parallel()
