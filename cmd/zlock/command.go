@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
@@ -86,5 +88,22 @@ func (a *app) main(args []string) int { return a.program().Main(args) }
 
 // say writes a message to standard error, in a line.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.stderr, "zlock: %s\n", clean(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(patient{a.stderr}, "zlock: %s\n", clean(fmt.Sprintf(format, args...)))
+}
+
+// patient waits for the reader of what it writes, but not for long: a COMMAND that has lost its lock
+// ends in time, although the reader of zlock's messages stands still.
+type patient struct{ io.Writer }
+
+func (p patient) Write(b []byte) (int, error) {
+	written, text := make(chan struct{}), bytes.Clone(b)
+	go func() {
+		defer close(written)
+		_, _ = p.Writer.Write(text)
+	}()
+	select {
+	case <-written:
+	case <-time.After(200 * time.Millisecond):
+	}
+	return len(b), nil
 }

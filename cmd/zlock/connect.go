@@ -126,9 +126,9 @@ func (f *connectFlags) options(a *app) ([]client.Option, error) {
 func (f *connectFlags) logger(a *app) *slog.Logger {
 	switch {
 	case f.verbose > 1:
-		return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		return slog.New(slog.NewTextHandler(patient{a.stderr}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	case f.verbose > 0:
-		return slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+		return slog.New(slog.NewTextHandler(patient{a.stderr}, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	case f.quiet:
 		return slog.New(slog.DiscardHandler)
 	}

@@ -270,6 +270,33 @@ func TestContainedZlockEndsWhatItsCommandLeaves(t *testing.T) {
 	expect.That(t, exitCode(err) == 1, "what COMMAND left outlives the lock: %v\n%s", err, out)
 }
 
+// Neither zlock nor its guard waits for the reader of their messages before they end COMMAND.
+func TestCommandEndsWhileMessagesAreNotRead(t *testing.T) {
+	t.Parallel()
+	for _, stopped := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stopped=%v", stopped), func(t *testing.T) {
+			t.Parallel()
+			reader, full := must.Get2(os.Pipe())(t)
+			defer reader.Close()
+			must.OK(t, full.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+			_, err := full.Write(make([]byte, 1<<20))
+			expect.Is(t, err, os.ErrDeadlineExceeded, "the pipe takes more")
+			up := filepath.Join(t.TempDir(), "up")
+			cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--max-hold", "1", "-k", ".5", "/l", "--", "sh",
+				"-c", `exec 2>/dev/null; trap "" TERM; echo $$ >"$0.new"; mv "$0.new" "$0"; while :; do sleep .05; done`, up)
+			cmd.Env, cmd.Stderr = scriptEnv(t), full
+			must.OK(t, cmd.Start())
+			t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+			var text []byte
+			must.Await(t, "COMMAND runs", time.Minute, func() bool { text, _ = os.ReadFile(up); return len(text) > 0 })
+			if stopped {
+				must.OK(t, cmd.Process.Signal(syscall.SIGSTOP))
+			}
+			awaitEnd(t, "COMMAND", must.Get(strconv.Atoi(strings.TrimSpace(string(text))))(t))
+		})
+	}
+}
+
 // The first process of a namespace must not keep from COMMAND what is for it.
 func TestContainedCommandGetsItsSignals(t *testing.T) {
 	t.Parallel()
