@@ -218,6 +218,63 @@ func TestSingleServerKeepsWhatItAcknowledgedOverARestart(t *testing.T) {
 	}
 }
 
+// record is an Observer that writes down what it hears.
+type record struct {
+	watcher
+	list    must.Text
+	applied atomic.Int64
+}
+
+func (r *record) Events(zxid int64, events []tree.Event) {
+	for _, e := range events {
+		fmt.Fprintf(&r.list, "0x%x %v %s\n", zxid, e.Type, e.Path)
+	}
+}
+func (r *record) SessionMoved(id int64, gen uint32) {
+	fmt.Fprintf(&r.list, "0x%x moved to %d\n", id, gen)
+}
+func (r *record) SessionEnded(e *state.Ending) { fmt.Fprintf(&r.list, "0x%x ended\n", e.Session.ID) }
+func (r *record) Applied()                     { r.applied.Add(1) }
+
+// An observer has heard of a change before the request that made it is answered.
+func TestObserverHearsOfEveryChange(t *testing.T) {
+	r := new(record)
+	n := must.Get(Start(t.Context(), Options{Observer: r, Logger: quietLog(t, 1),
+		Fatal: func(err error) { t.Error(err) }}))(t)
+	t.Cleanup(func() { stop(t, n) })
+	a := newAsker(t, n)
+	heard := r.list.String()
+	hears := func(want ...string) {
+		t.Helper()
+		was := heard
+		heard = r.list.String()
+		expect.Equal(t, strings.TrimPrefix(heard, was), strings.Join(append(want, ""), "\n"))
+	}
+	id := fmt.Sprintf("0x%x", a.s.Session.ID)
+	must.Equal(t, a.create("/x"), jute.OK)
+	zxid := n.Zxid()
+	at := func(later int64) string { return fmt.Sprintf("0x%x ", zxid+later) }
+	hears(at(0)+"NodeCreated /x", at(0)+"NodeChildrenChanged /")
+	must.Equal(t, a.create("/x"), jute.NodeExists)
+	hears()
+	must.Equal(t, a.set("/x", "data"), jute.OK)
+	hears(at(1) + "NodeDataChanged /x")
+	must.Equal(t, a.do(jute.OpCreate, createBody("/x/e", jute.FlagEphemeral)), jute.OK)
+	hears(at(2)+"NodeCreated /x/e", at(2)+"NodeChildrenChanged /x")
+	body := state.SessionBody{Timeout: 60_000, Password: a.s.Session.Password, Owner: 1}
+	attach := state.Request{Op: state.OpAttach, Session: a.s.Session.ID, Body: body.Append(nil)}
+	o := must.Get(propose(n, attach))(t)
+	must.That(t, o.Code == jute.OK && o.Session.Gen > a.s.Session.Gen, "%+v", o)
+	hears(fmt.Sprintf("%s moved to %d", id, o.Session.Gen))
+	a.s = o
+	must.Equal(t, a.do(jute.OpCloseSession, nil), jute.OK)
+	got := strings.TrimPrefix(r.list.String(), heard)
+	for _, line := range []string{"NodeDeleted /x/e\n", "NodeChildrenChanged /x\n", id + " ended\n"} {
+		expect.Has(t, got, line)
+	}
+	eventually(t, "the end of each batch", func() bool { return r.applied.Load() >= 6 })
+}
+
 func TestG10G11SessionExpiresWhenSilentAndNotBefore(t *testing.T) {
 	n, w := start(t, Options{MinSessionTimeout: time.Second}) // a server that stalls gives such sessions more time
 	eventually(t, "serving", w.serving.Load)
