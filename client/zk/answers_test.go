@@ -1,12 +1,14 @@
 package zk_test
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
 	"math"
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/jute"
@@ -82,7 +84,7 @@ func TestAnswerOfNoUseEndsTheConnection(t *testing.T) {
 		"session moved":     func(xid int32) []byte { return reply(xid, -118, 0, nil) },
 		"event of nothing":  func(int32) []byte { return reply(jute.XidEvent, jute.OK, 2, []byte{0, 0}) },
 	} {
-		t.Run(name, func(t *testing.T) {
+		ok := t.Run(name, func(t *testing.T) {
 			var writes atomic.Int32
 			c := dial(t, scripted(t, func(n, xid int32, op jute.OpCode) []byte {
 				switch {
@@ -105,5 +107,42 @@ func TestAnswerOfNoUseEndsTheConnection(t *testing.T) {
 			expect.Equal(t, writes.Load(), 1, "the write was sent")
 			is(t, c.Err(), nil)
 		})
+		must.That(t, ok, "the others would fail as slowly")
+	}
+}
+
+// A handshake is answered in 36 bytes by an old server, in 37 by a new one, and in a few more by a later one.
+// What is shorter or longer is not the protocol.
+func TestLengthsOfAHandshake(t *testing.T) {
+	goleakAtEnd(t)
+	for size, taken := range map[int]bool{-1: false, 0: false, 35: false, 36: true, 37: true, 64: true, 65: false,
+		1 << 30: false} {
+		answer := jute.AppendInt(nil, int32(size))
+		if size > 0 && size < 100 {
+			answer = append(answer, append(granted[4:], make([]byte, 64)...)[:size]...)
+		}
+		told := make(chan error, 1)
+		c := must.Get(zk.Open(answering(t, func(conn net.Conn) {
+			if readRequest(conn) == nil {
+				return
+			}
+			conn.Write(answer)
+			conn.Read(make([]byte, 1)) // the client ends it
+		}), zk.Options{Timeout: 20 * time.Second, OnTrouble: func(_ string, err error) {
+			select {
+			case told <- err:
+			default:
+			}
+		}}))(t)
+		if taken {
+			must.OK(t, c.Await(within(t)), "%d bytes", size)
+			must.Equal(t, c.Session().ID, 7, "%d bytes: session", size)
+		} else {
+			err := soon(t, "the trouble", told)
+			expect.Has(t, err.Error(), "not that of a ZooKeeper server", "%d bytes", size)
+		}
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		c.Close(over)
 	}
 }
