@@ -146,3 +146,17 @@ func TestLengthsOfAHandshake(t *testing.T) {
 		c.Close(over)
 	}
 }
+
+// An event of a node outside the chroot is of no node that the program knows, and harms nothing.
+func TestEventOutsideTheChroot(t *testing.T) {
+	goleakAtEnd(t)
+	stat := jute.AppendStat(nil, &zk.Stat{Version: 5})
+	c := dial(t, scripted(t, func(_, xid int32, _ jute.OpCode) []byte {
+		b := jute.AppendEventFrame(nil, -1, jute.EventDeleted, "/a")
+		return append(b, reply(xid, jute.OK, int32(len(stat)), stat)...)
+	})+"/top/app", zk.Options{})
+	st, w := must.Get2(c.ExistsW(within(t), "/a"))(t)
+	must.Equal(t, st.Version, 5)
+	must.Get(c.Exists(within(t), "/a"))(t)
+	must.Equal(t, w.Event(), zk.Event{}, "event")
+}
