@@ -151,8 +151,8 @@ func (f *forming) tryJoin(ctx context.Context) (bool, error) {
 }
 
 // form makes the servers, which are all empty, into a cluster. Each server does so by itself, and all
-// give the cluster the same name, which --peers and the voters' incarnations determine. A server that finds the
-// cluster formed by others recognises itself in their list.
+// give the cluster the same name, which --peers and the voters' incarnations determine. A server that
+// finds the cluster formed by others recognises itself in their list.
 func (f *forming) form(incarnations map[uint32]string) error {
 	name := sha256.New()
 	fmt.Fprintln(name, f.list())
