@@ -315,9 +315,10 @@ func (c *Conn) refuse(calls []*call, err error) {
 
 // resend sends a read again, after a moment, because it failed between servers. It reports false if
 // no caller waits.
-func (c *Conn) resend(r *call) bool {
+func (c *Conn) resend(l *link, r *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	l.take(r)
 	if r.left || r.stage == over {
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -190,7 +191,6 @@ func (l *link) read() error {
 			body = buf[:size]
 		}
 		if _, err := io.ReadFull(l.br, body); err != nil {
-			l.unmatch(r)
 			return err
 		}
 		d = jute.NewDecoder(body)
@@ -218,12 +218,8 @@ func (l *link) match(xid int32, zxid int64) (*call, error) {
 	}
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	for i, r := range l.pending {
+	for _, r := range l.pending {
 		if int32(binary.BigEndian.Uint32(r.frame[4:])) == xid {
-			copy(l.pending[1:i+1], l.pending[:i])
-			l.pending[0] = nil
-			l.pending = l.pending[1:]
-			l.unread -= len(r.frame)
 			if zxid > l.c.zxid {
 				l.c.zxid = zxid
 			}
@@ -239,18 +235,15 @@ func (l *link) match(xid int32, zxid int64) (*call, error) {
 	return nil, errOrder
 }
 
-// unmatch takes back a match if the answer cannot be used.
-func (l *link) unmatch(r *call) {
-	if r == nil {
-		return
+// take removes a call that has its answer. Until then it is pending, so that it shares the fate of the
+// connection and of the session. c.mu is held.
+func (l *link) take(r *call) {
+	if i := slices.Index(l.pending, r); i >= 0 {
+		copy(l.pending[1:i+1], l.pending[:i])
+		l.pending[0] = nil
+		l.pending = l.pending[1:]
+		l.unread -= len(r.frame)
 	}
-	l.c.mu.Lock()
-	defer l.c.mu.Unlock()
-	if l.c.err != nil {
-		r.finish(l.c.err) // the session has ended since, and what was pending with it
-		return
-	}
-	l.pending = append([]*call{r}, l.pending...)
 }
 
 // answer ends a call.
@@ -262,13 +255,12 @@ func (l *link) answer(r *call, code jute.ErrCode, d *jute.Decoder) error {
 	case code == jute.OK && r.parse != nil:
 		r.parse(d)
 		if d.Err() != nil {
-			l.unmatch(r)
 			return fmt.Errorf("zk: answer to %s %s: %w", r.op, r.path, d.Err())
 		}
 		err = r.refused
 	case code == jute.OK, missing:
 	case code == jute.SessionExpired, code == jute.UnknownSession, code == sessionMoved:
-		l.unmatch(r) // the handshake of the next connection tells the truth
+		// The handshake of the next connection tells the truth.
 		return &Error{Op: r.op.String(), Path: r.path, Code: code}
 	case r.op == jute.OpAuth:
 		c.end(ErrAuthFailed, Expired)
@@ -276,7 +268,7 @@ func (l *link) answer(r *call, code jute.ErrCode, d *jute.Decoder) error {
 	default:
 		err = &Error{Op: r.op.String(), Path: r.path, Code: code}
 		if brokeOnTheWay(code) {
-			if r.repeat && c.resend(r) {
+			if r.repeat && c.resend(l, r) {
 				return nil
 			}
 			err = &uncertain{err}
@@ -284,10 +276,11 @@ func (l *link) answer(r *call, code jute.ErrCode, d *jute.Decoder) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	l.take(r)
 	if code == jute.NoNode && r.target != "" {
 		c.watches.absent(r.target, Event{EventDeleted, c.root.own(r.target)})
 	}
-	if r.arms && err == nil {
+	if r.arms && err == nil && r.stage != over {
 		c.watches.arm(r, missing)
 	}
 	r.finish(err)

@@ -1,0 +1,40 @@
+package zk
+
+import (
+	"net"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// An answer with fewer results than the multi has operations is no answer.
+func TestAnswerOfAMultiThatEndsEarly(t *testing.T) {
+	for _, answer := range [][]byte{nil, jute.AppendMultiHeader(nil, -1, true, -1)} {
+		d := jute.NewDecoder(answer)
+		results, err := readMulti(&d, "", make([]Op, 1))
+		expect.That(t, err == jute.ErrShort && results == nil, "%x: %v, %v", answer, results, err)
+	}
+}
+
+// An answer that is read while the session ends sets no watch, which would never fire.
+func TestAnswerBehindTheEndSetsNoWatch(t *testing.T) {
+	c := must.Get(Open(must.Refused(t), Options{}))(t)
+	near, far := net.Pipe()
+	defer far.Close()
+	l, r := &link{c: c, conn: near}, newExists("", "/none", watchData)
+	r.c = c
+	c.mu.Lock()
+	l.put(&r.call)
+	c.link = l
+	c.mu.Unlock()
+	got := must.Get(l.match(1, 1))(t)
+	c.end(ErrClosed, Closed)
+	d := jute.NewDecoder(nil)
+	must.OK(t, l.answer(got, jute.NoNode, &d))
+	_, err := r.Wait(t.Context())
+	must.Is(t, err, ErrClosed)
+	must.Equal(t, c.Watches(), 0)
+	<-c.finished
+}
