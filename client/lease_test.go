@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -424,4 +425,20 @@ func TestSequencersThatAreStale(t *testing.T) {
 	must.OK(t, c.CheckSequencer(ctx, l.Sequencer()))
 	unlock(t, l)
 	must.Is(t, c.CheckSequencer(ctx, seq), fence.ErrStale)
+}
+
+// The hooks of a lock hear of that lock alone, also if it is the first one of a set.
+func TestHooksOfALockInASet(t *testing.T) {
+	c, d := dial(t), dir(t)
+	events := make(chan string, 10)
+	hooks := WithHooks(Hooks{
+		OnGrant:   func(ev LockEvent) { events <- "grant " + ev.Path },
+		OnRelease: func(ev LockEvent) { events <- "release " + ev.Path },
+	})
+	unlock(t, must.Get(c.AcquireAll(testCtx(t), c.Mutex(d+"/a").Request(hooks), c.Mutex(d+"/b").Request()))(t))
+	unlock(t, lock(t, c.Mutex(d+"/c").Lock, hooks))
+	for _, want := range []string{"grant /a", "release /a", "grant /c", "release /c"} {
+		what, path, _ := strings.Cut(want, " ")
+		must.Equal(t, soon(t, want, events), what+" "+d+path)
+	}
 }

@@ -74,6 +74,7 @@ func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lea
 	reqs = slices.Clone(reqs)
 	slices.SortFunc(reqs, func(a, b Request) int { return cmp.Compare(a.path, b.path) })
 	cfg := *reqs[0].cfg
+	cfg.hooks = Hooks{} // those of each lock hear of that lock
 	for i, r := range reqs {
 		if r.c != c {
 			return nil, fmt.Errorf("%w: %s is a lock of another client", ErrInvalid, r.path)
