@@ -223,10 +223,10 @@ func (c *child) follow(g *guard) {
 	c.news <- news{Ended: true}
 }
 
-// tell sends a new deadline, unless the guard has yet to read the last: one that is stopped must not stop
+// tell sends a new deadline, unless the guard has yet to read many: one that is stopped must not stop
 // zlock, too, when the socket is full.
 func (g *guard) tell(deadline time.Duration) {
-	if unread, _ := unix.IoctlGetInt(int(g.conn.Fd()), unix.TIOCOUTQ); unread == 0 && deadline != g.last {
+	if unread, _ := unix.IoctlGetInt(int(g.conn.Fd()), unix.TIOCOUTQ); unread < 1<<16 && deadline != g.last {
 		g.last = deadline
 		g.send(order{Deadline: deadline})
 	}
