@@ -201,6 +201,13 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 	return c, nil
 }
 
+// reap takes note of the end of every child: of what zlock adopts, too.
+func reap() {
+	for err := error(nil); err == nil || errors.Is(err, syscall.EINTR); {
+		_, err = syscall.Wait4(-1, nil, 0, nil)
+	}
+}
+
 // follow passes on the guard's news until COMMAND has ended.
 func (c *child) follow(g *guard) {
 	for {

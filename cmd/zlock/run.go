@@ -173,6 +173,7 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 	if err = j.startGuard(); err != nil { // early: its start takes longer than to connect
 		return nil, err
 	}
+	go reap()
 	if j.exe, err = findExecutable(c.Dashed, run.shell); err != nil {
 		return nil, err
 	}
