@@ -314,12 +314,12 @@ func TestBackupsOfAClockThatWasAhead(t *testing.T) {
 	}
 }
 
-// A disk that hangs must not keep the server from taking snapshots, and its log from being cut.
-func TestDiskThatHangsHoldsNothing(t *testing.T) {
-	i := serve(t, 5)
-	dir := t.TempDir()
-	c := newClock()
-	k := taker(i, c, dir, 1, 0, 1)
+// hung lets a Taker run whose next backup goes to a file that takes nothing.
+func hung(t *testing.T, patience time.Duration) (i *server.Instance, c *clock, k *backup.Taker, hangs string,
+	stop func()) {
+	i, c = serve(t, 5), newClock()
+	k = taker(i, c, t.TempDir(), 1, 0, 1)
+	k.Patience = patience
 	var begun atomic.Bool
 	k.Source = func() backup.Source {
 		if begun.Load() {
@@ -327,17 +327,49 @@ func TestDiskThatHangsHoldsNothing(t *testing.T) {
 		}
 		return nil
 	}
-	k.Patience = 50 * time.Millisecond
-	stop := begin(t, k)
+	stop = begin(t, k)
+	c.tick <- c.now()
+	c.tick <- c.now()
+	hangs = filepath.Join(k.Dir, fmt.Sprintf("zlockd-1-%s-%016x.backup.tmp",
+		c.now().UTC().Format("20060102T150405Z"), i.Node().Zxid()))
+	must.OK(t, unix.Mkfifo(hangs, 0o600)) // without a reader, no writer can open it
+	begun.Store(true)
+	return i, c, k, hangs, stop
+}
+
+// A disk that hangs must not keep the server from stopping.
+func TestDiskThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
+	i, c, _, _, stop := hung(t, time.Hour)
+	must.Await(t, "the backup is not under way", time.Minute, func() bool {
+		select {
+		case c.tick <- c.now():
+		default: // it takes the backup already
+		}
+		wait, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		b, err := i.Node().Backup(wait)
+		if err == nil {
+			b.Close()
+		}
+		return err != nil
+	})
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); stop() }()
+	select {
+	case <-stopped:
+	case <-time.After(30 * time.Second):
+		t.Error("the end waits for the disk")
+	}
+}
+
+// A disk that hangs must not keep the server from taking snapshots, and its log from being cut.
+func TestDiskThatHangsHoldsNothing(t *testing.T) {
+	i, c, k, hangs, stop := hung(t, 50*time.Millisecond)
+	dir := k.Dir
 	tick := func() {
 		c.tick <- c.now()
 		c.tick <- c.now()
 	}
-	tick()
-	hangs := filepath.Join(dir, fmt.Sprintf("zlockd-1-%s-%016x.backup.tmp",
-		c.now().UTC().Format("20060102T150405Z"), i.Node().Zxid()))
-	must.OK(t, unix.Mkfifo(hangs, 0o600)) // without a reader, no writer can open it
-	begun.Store(true)
 	for failed := range int64(2) { // the second time nothing else is begun
 		tick()
 		s := k.State()

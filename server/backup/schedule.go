@@ -176,6 +176,7 @@ func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 		from.CloseWithError(err)
 		t.written <- err
 	}()
+	defer context.AfterFunc(ctx, func() { from.CloseWithError(ctx.Err()) })()
 	p := &patient{to: to, from: from, limit: cmp.Or(t.Patience, time.Minute)}
 	err = b.Write(p)
 	b.Close()
@@ -187,6 +188,12 @@ func (t *Taker) backup(ctx context.Context, now time.Time) (string, error) {
 		}
 	case <-time.After(p.limit):
 		err = cmp.Or(err, errHangs)
+	case <-ctx.Done():
+		err = ctx.Err()
+		select {
+		case <-t.written: //nolint:errcheck // it has removed its file
+		case <-time.After(time.Second): // else the next start removes the file
+		}
 	}
 	return file, err
 }
