@@ -1,7 +1,9 @@
 package raftfsm
 
 import (
+	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -109,6 +111,38 @@ func TestR6LostDirectoryIsRememberedBySomebody(t *testing.T) {
 		}
 		expect.OK(t, d.Close())
 	}
+}
+
+// Servers with different lists form no cluster, and say which server has another list.
+func TestServersWithOtherListsFormNoCluster(t *testing.T) {
+	t.Parallel()
+	peers := map[uint32]string{1: freeAddr(t), 2: freeAddr(t)}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var told, ended sync.WaitGroup
+	told.Add(2)
+	for id := uint32(1); id <= 2; id++ {
+		ended.Go(func() {
+			once := sync.OnceFunc(told.Done)
+			defer once()
+			says := fmt.Sprintf("server %d was started with other --peers", 3-id)
+			o := Options{ID: id, Peers: peers, Logger: quietLog(t, id), Observer: new(watcher),
+				Waiting: func(what string) {
+					if strings.Contains(what, says) {
+						once()
+					}
+				}}
+			if id == 2 {
+				o.Peers, o.Observers = map[uint32]string{1: peers[1], 2: peers[2], 3: "127.0.0.1:1"}, []uint32{3}
+			}
+			if n, err := Start(ctx, o); !expect.Fails(t, err, "server %d joined", id) {
+				stop(t, n)
+			}
+		})
+	}
+	told.Wait()
+	cancel()
+	ended.Wait()
 }
 
 // Servers that form a cluster, each by itself, give it the same name, whether they have seen its observers or
