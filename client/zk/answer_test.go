@@ -38,3 +38,11 @@ func TestAnswerBehindTheEndSetsNoWatch(t *testing.T) {
 	must.Equal(t, c.Watches(), 0)
 	<-c.finished
 }
+
+// A server may answer a create in a multi in the old form, without the node's metadata.
+func TestOldAnswerOfACreateInAMulti(t *testing.T) {
+	b := jute.AppendString(jute.AppendMultiHeader(nil, jute.OpCreate, false, jute.OK), "/top/a")
+	d := jute.NewDecoder(jute.AppendMultiHeader(b, jute.OpError, true, -1))
+	results, err := readMulti(&d, "/top", make([]Op, 1))
+	expect.That(t, err == nil && len(results) == 1 && results[0] == Result{Path: "/a"}, "%+v, %v", results, err)
+}

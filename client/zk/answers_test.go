@@ -160,3 +160,35 @@ func TestEventOutsideTheChroot(t *testing.T) {
 	must.Get(c.Exists(within(t), "/a"))(t)
 	must.Equal(t, w.Event(), zk.Event{}, "event")
 }
+
+// A handshake that grants no session, or no time, says that the session is over.
+func TestHandshakesThatGrantNothing(t *testing.T) {
+	goleakAtEnd(t)
+	for name, x := range map[string]struct {
+		timeout int32
+		session int64
+		over    bool
+	}{
+		"a session": {10_000, 7, false}, "no session": {10_000, 0, true}, "no time": {0, 7, true},
+		"neither": {0, 0, true},
+	} {
+		c := must.Get(zk.Open(answering(t, func(conn net.Conn) {
+			if readRequest(conn) == nil {
+				return
+			}
+			b := jute.AppendInt(jute.AppendInt(jute.AppendInt(nil, 37), 0), x.timeout)
+			b = jute.AppendBuffer(jute.AppendLong(b, x.session), make([]byte, jute.PasswordSize))
+			conn.Write(jute.AppendBool(b, false))
+			conn.Read(make([]byte, 1))
+		}), zk.Options{Timeout: 20 * time.Second}))(t)
+		if x.over {
+			soon(t, name, c.Over())
+			is(t, c.Err(), zk.ErrSessionExpired)
+		} else {
+			must.OK(t, c.Await(within(t)), "%s", name)
+		}
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		c.Close(over)
+	}
+}

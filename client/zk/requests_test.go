@@ -240,3 +240,38 @@ func TestStatesAndEventsHaveNames(t *testing.T) {
 		expect.Equal(t, what.String(), want)
 	}
 }
+
+// What is asked for in one flight is answered in its order, watches and transactions too.
+func TestFlightOfEveryKind(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, ctx := dial(t, addr+"/top", zk.Options{}), within(t)
+		must.OK(t, c.MakePath(ctx, "/f", zk.Persistent, nil))
+		p := c.Pipe()
+		sync, get, missing := p.Sync("/f"), p.GetW("/f"), p.ExistsW("/none")
+		multi := p.Multi(zk.Check{Path: "/f", Version: 0}, zk.Create{Path: "/none", Data: []byte("x")})
+		refused := p.Multi(zk.Delete{Path: "/none/x", Version: -1})
+		gone := p.Get("/none/x")
+		p.Send()
+		must.Get(sync.Wait(ctx))(t)
+		must.Get(get.Wait(ctx))(t)
+		st := must.Get(missing.Wait(ctx))(t)
+		must.That(t, st == nil && missing.Watch() != nil && get.Watch() != nil, "%+v", st)
+		res := must.Get(multi.Wait(ctx))(t)
+		must.That(t, len(res) == 2 && res[1].Path == "/none", "%+v", res)
+		must.Equal(t, missing.Watch().Event(), zk.Event{Type: zk.EventCreated, Path: "/none"}, "event")
+		must.Equal(t, get.Watch().Event(), zk.Event{}, "event")
+		_, err := refused.Wait(ctx)
+		is(t, err, zk.ErrNoNode)
+		must.Equal(t, err.Error(), "zk: delete /none/x: no node (-101)", "text")
+		_, err = gone.Wait(ctx)
+		must.Equal(t, err.Error(), "zk: getData /none/x: no node (-101)", "text")
+		// The root of the chroot is "/" to the program.
+		_, w := must.Get2(c.ExistsW(ctx, "/"))(t)
+		must.Get(c.Set(ctx, "/", []byte("x"), -1))(t)
+		fired(t, w)
+		must.Equal(t, w.Event(), zk.Event{Type: zk.EventDataChanged, Path: "/"}, "event")
+		// A path below an ephemeral node cannot be made.
+		must.Get(c.Create(ctx, zk.Create{Path: "/e", Mode: zk.Ephemeral}))(t)
+		is(t, c.MakePath(ctx, "/e/a/b", zk.Persistent, nil), zk.ErrNoChildrenForEphemerals)
+	})
+}
