@@ -111,6 +111,23 @@ func TestReadsThatFailedBetweenServersAreRepeated(t *testing.T) {
 	})
 }
 
+// Some codes say that a write may have been done all the same; with every other one it was not.
+func TestCodesThatLeaveTheOutcomeOpen(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		c, p := proxied(t, addr, zk.Options{})
+		node(t, c, "/r", "")
+		open := map[int32]bool{-1: true, -2: true, -3: true, -4: true, -7: true}
+		for _, code := range []int32{-1, -2, -3, -4, -5, -6, -7, -8, -9, -101, -110} {
+			rule := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Under: "/r", Do: faultproxy.Refused, Code: code})
+			_, err := c.Set(within(t), "/r", nil, -1)
+			rule.Remove()
+			must.Fails(t, err, "%d", code)
+			must.Equal(t, errors.Is(err, zk.ErrUncertain), open[code], "%d: %v", code, err)
+			must.Equal(t, zk.IsRefusal(err), !open[code], "%d: %v", code, err)
+		}
+	})
+}
+
 // A read that failed between servers is not repeated for a caller that no longer waits.
 func TestReadThatIsGivenUpIsNotRepeated(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
