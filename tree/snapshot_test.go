@@ -447,3 +447,16 @@ func TestAChunkOfASnapshotIsShort(t *testing.T) {
 	expect.That(t, chunks >= w.tree.Count()/2/most && longest >= len(large),
 		"the tree was not large enough to tell")
 }
+
+// What a path shares with the one before it is not written again.
+func TestSnapshotWritesSharedPathsOnce(t *testing.T) {
+	tr, prefix := tree.New(), "/"+strings.Repeat("x", 500)
+	for i := range int64(1000) {
+		c := &tree.Change{Zxid: i + 1}
+		_, code, _ := tr.Apply(c, jute.OpCreate, createBody(fmt.Sprintf("%s-%04d", prefix, i), "", 0), nil)
+		must.Equal(t, code, jute.OK)
+	}
+	b := bytes.Join(snapshotOf(tr, 64), nil)
+	expect.That(t, len(b) < 1000*len(prefix)/2, "%d bytes for 1000 paths of %d", len(b), len(prefix))
+	must.Equal(t, must.Get(load(b))(t).Digest(), tr.Digest())
+}
