@@ -68,6 +68,18 @@ func TestCreateThenSnapshotThenLoad(t *testing.T) {
 	}
 }
 
+// Of single bytes only the printable ones of ASCII make a path; characters beyond are made of several.
+func TestBytesOfAPath(t *testing.T) {
+	for b := range 256 {
+		path := "/a" + string([]byte{byte(b)})
+		expect.Equal(t, tree.ValidPath(path), b >= 0x20 && b < 0x7f && b != '/', "%q", path)
+	}
+	for path, valid := range map[string]bool{"/\u009f": false, "/\u00a0": true, "/\ud7ff": true, "/\uf8ff": false,
+		"/\uf900": true, "/\uffef": true, "/\ufff0": false, "/\U0001f512": false, "/\u00a0/x": true} {
+		expect.Equal(t, tree.ValidPath(path), valid, "%q", path)
+	}
+}
+
 // owned returns a tree in which session 7 owns ephemeral nodes, and their paths
 // in the order in which they were made.
 func owned(t testing.TB, n int) (*tree.Tree, []string) {
