@@ -2,12 +2,11 @@ package raftfsm
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +26,9 @@ type forming struct {
 	promises *promises
 
 	said atomic.Pointer[string] // what is waited for; nil: nothing yet
+
+	mu     sync.Mutex
+	formed chan struct{} // closed when a formation was accepted
 }
 
 // waits tells what this server waits for before it joins.
@@ -35,6 +37,29 @@ func (f *forming) waits() string {
 		return *p
 	}
 	return ""
+}
+
+// accept takes part in forming a cluster.
+func (f *forming) accept(p *peer.Formation) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id := f.disk.Identity()
+	switch {
+	case id.Cluster == p.Cluster:
+		return nil
+	case id.Cluster != "":
+		return fmt.Errorf("server %d already belongs to cluster %s", f.o.ID, id.Cluster)
+	case p.Incarnations[f.o.ID] != id.Incarnation:
+		return fmt.Errorf("server %d was meant to be another", f.o.ID)
+	case listPeers(p.Peers, p.Observers) != f.list():
+		return peersDiffer(f.o.ID, f.list(), listPeers(p.Peers, p.Observers))
+	}
+	id.Cluster, id.Incarnations, id.Peers, id.Observers = p.Cluster, p.Incarnations, p.Peers, p.Observers
+	if err := f.disk.SaveIdentity(id); err != nil {
+		return err
+	}
+	close(f.formed)
+	return nil
 }
 
 // join finds out which cluster this server belongs to: the one on its disk,
@@ -56,8 +81,11 @@ func (f *forming) join(ctx context.Context) (*raft.Configuration, error) {
 		if done {
 			return f.peersConfig(), nil
 		}
-		if !pause(ctx, 50*time.Millisecond) {
+		select {
+		case <-ctx.Done():
 			return nil, fmt.Errorf("did not join a cluster: %s: %w", f.waits(), ctx.Err())
+		case <-f.formed:
+		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
@@ -115,10 +143,13 @@ func (f *forming) peersConfig() *raft.Configuration {
 // tryJoin asks all peers once. All must have the same --peers before any server forms a cluster:
 // lists that differ could give two majorities.
 func (f *forming) tryJoin(ctx context.Context) (bool, error) {
+	if f.disk.Identity().Cluster != "" { // has accepted a formation by now
+		return true, nil
+	}
 	incarnations := map[uint32]string{f.o.ID: f.disk.Identity().Incarnation}
 	var missing []string
 	var formed []peer.Status
-	for _, a := range f.askAll(ctx, time.Second) {
+	for _, a := range f.askAll(ctx, time.Second, peer.Question{}) {
 		switch {
 		case a.Err != nil && f.o.observes(a.ID): // it may come later
 		case a.Err != nil:
@@ -147,32 +178,16 @@ func (f *forming) tryJoin(ctx context.Context) (bool, error) {
 	if len(missing) > 0 {
 		return f.say("waiting for %s", strings.Join(missing, "; "))
 	}
-	return true, f.form(incarnations)
-}
-
-// form makes the servers, which are all empty, into a cluster. Each server does so by itself, and all
-// give the cluster the same name, which --peers and the voters' incarnations determine. A server that
-// finds the cluster formed by others recognises itself in their list.
-func (f *forming) form(incarnations map[uint32]string) error {
-	name := sha256.New()
-	fmt.Fprintln(name, f.list())
-	for _, s := range slices.Sorted(maps.Keys(incarnations)) {
-		if !f.o.observes(s) { // which may not be there when others ask
-			fmt.Fprintln(name, s, incarnations[s])
-		}
+	if f.o.ID != f.o.firstVoter() {
+		return false, nil
 	}
-	id := f.disk.Identity()
-	id.Cluster = hex.EncodeToString(name.Sum(nil)[:16])
-	id.Incarnations, id.Peers, id.Observers = incarnations, f.o.Peers, f.o.Observers
-	if err := f.disk.SaveIdentity(id); err != nil {
-		return err
-	}
-	f.o.Logger.Info("new cluster formed", "cluster", id.Cluster, "servers", len(incarnations))
-	return nil
+	p := peer.Formation{Cluster: disk.NewID(f.o.Rand), Incarnations: incarnations, Peers: f.o.Peers,
+		Observers: f.o.Observers}
+	return f.form(ctx, &p)
 }
 
 // askAll asks all other peers, and returns the answers by id.
-func (f *forming) askAll(ctx context.Context, limit time.Duration) (list []peer.Answer) {
+func (f *forming) askAll(ctx context.Context, limit time.Duration, q peer.Question) (list []peer.Answer) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var others []peer.Place
@@ -181,7 +196,7 @@ func (f *forming) askAll(ctx context.Context, limit time.Duration) (list []peer.
 			others = append(others, peer.Place{ID: id, Addr: f.o.Peers[id]})
 		}
 	}
-	for a := range f.port.AskAll(ctx, others, peer.Question{}) {
+	for a := range f.port.AskAll(ctx, others, q) {
 		list = append(list, a)
 	}
 	slices.SortFunc(list, func(a, b peer.Answer) int { return int(a.ID) - int(b.ID) })
@@ -244,6 +259,21 @@ func listPeers(peers map[uint32]string, observers []uint32) string {
 	return strings.Join(parts, ",")
 }
 
+// form makes all servers, which are all empty, into a cluster. The others go
+// first: one that misses the message recognises itself in the list later.
+func (f *forming) form(ctx context.Context, p *peer.Formation) (bool, error) {
+	for _, a := range f.askAll(ctx, 2*time.Second, peer.Question{Form: p}) {
+		if a.Err != nil && !f.o.observes(a.ID) {
+			return f.say("forming the cluster: server %d: %v", a.ID, a.Err)
+		}
+	}
+	if err := f.accept(p); err != nil {
+		return false, err
+	}
+	f.o.Logger.Info("new cluster formed", "cluster", p.Cluster, "servers", len(p.Incarnations))
+	return true, nil
+}
+
 // joinFormed joins a cluster that exists, if it expects this very directory or a new one in its
 // place. st is the status that counts most in formed.
 func (f *forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error) {
@@ -294,7 +324,7 @@ func (f *forming) checkCopy(ctx context.Context) error {
 	if now.Term, end, err = f.disk.Promised(); err != nil {
 		return err
 	}
-	for _, a := range f.askAll(ctx, 500*time.Millisecond) {
+	for _, a := range f.askAll(ctx, 500*time.Millisecond, peer.Question{}) {
 		if a.Err != nil {
 			continue
 		}

@@ -145,28 +145,74 @@ func TestServersWithOtherListsFormNoCluster(t *testing.T) {
 	ended.Wait()
 }
 
-// Servers that form a cluster, each by itself, give it the same name, whether they have seen its observers or
-// not. Other directories make another cluster.
-func TestServersThatFormAClusterNameItAlike(t *testing.T) {
+// A server takes part in forming a cluster once, and only in one that means this very directory and this
+// list.
+func TestFormationsThatAServerRefuses(t *testing.T) {
+	d, err := disk.Open(disk.Options{Server: 2, Rand: rand.Reader, Logger: quietLog(t, 2),
+		Fatal: func(err error) { t.Error(err) }})
+	must.OK(t, err)
+	defer d.Close()
+	own := d.Identity().Incarnation
 	peers := map[uint32]string{1: "one:1", 2: "two:1", 3: "three:1"}
-	names := map[string]int{}
-	for _, incarnations := range []map[uint32]string{
-		{1: "a", 2: "b"}, {1: "a", 2: "b", 3: "c"}, {1: "a", 2: "c"}, {1: "b", 2: "a"}} {
-		var log must.Text
-		d, err := disk.Open(disk.Options{Server: 1, Rand: rand.Reader, Logger: quietLog(t, 1),
-			Fatal: func(err error) { t.Error(err) }})
-		must.OK(t, err)
-		defer d.Close()
-		f := &forming{o: &Options{ID: 1, Peers: peers, Observers: []uint32{3},
-			Logger: slog.New(slog.NewTextHandler(&log, nil))}, disk: d}
-		must.OK(t, f.form(incarnations))
-		id := d.Identity()
-		expect.That(t, maps.Equal(id.Incarnations, incarnations) && maps.Equal(id.Peers, peers) &&
-			slices.Equal(id.Observers, []uint32{3}) && len(id.Cluster) == len(disk.NewID(rand.Reader)), "identity %+v", id)
-		expect.Has(t, log.String(), "new cluster formed")
-		names[id.Cluster]++
+	f := &forming{o: &Options{ID: 2, Peers: peers, Observers: []uint32{3}}, disk: d, formed: make(chan struct{})}
+	formation := func(tune func(*peer.Formation)) *peer.Formation {
+		p := &peer.Formation{Cluster: "c", Incarnations: map[uint32]string{1: "a", 2: own}, Peers: peers,
+			Observers: []uint32{3}}
+		tune(p)
+		return p
 	}
-	expect.Equal(t, len(names), 3, "names of three clusters: %v", names)
+	accepted := func() bool {
+		select {
+		case <-f.formed:
+			return true
+		default:
+			return false
+		}
+	}
+	for says, tune := range map[string]func(*peer.Formation){
+		"server 2 was meant to be another": func(p *peer.Formation) {
+			p.Incarnations = map[uint32]string{1: "a", 2: "b"}
+		},
+		"other --peers: 1=one:1,2=two:1,3=three:1:observer instead of 1=one:1,2=two:1;": func(p *peer.Formation) {
+			p.Peers, p.Observers = map[uint32]string{1: "one:1", 2: "two:1"}, nil
+		},
+		"3=three:1:observer instead of 1=one:1,2=two:1,3=three:1;": func(p *peer.Formation) { p.Observers = nil },
+	} {
+		err := f.accept(formation(tune))
+		expect.That(t, err != nil && strings.Contains(err.Error(), says), "%v, want %s", err, says)
+		expect.That(t, d.Identity().Cluster == "" && !accepted(), "%s: and yet it is part of the cluster", says)
+	}
+	ours := formation(func(*peer.Formation) {})
+	for range 2 { // the word may come twice
+		must.OK(t, f.accept(ours))
+		id := d.Identity()
+		expect.That(t, accepted() && id.Cluster == "c" && maps.Equal(id.Incarnations, ours.Incarnations) &&
+			maps.Equal(id.Peers, peers) && slices.Equal(id.Observers, ours.Observers), "identity %+v", id)
+	}
+	err = f.accept(formation(func(p *peer.Formation) { p.Cluster = "d" }))
+	must.Fails(t, err, "it forms two clusters")
+	expect.Has(t, err.Error(), "server 2 already belongs to cluster c")
+	expect.Equal(t, d.Identity().Cluster, "c")
+}
+
+// The server that forms a cluster is part of it at once and says so, or tells why it cannot be.
+func TestServerThatFormsACluster(t *testing.T) {
+	var log must.Text
+	d, err := disk.Open(disk.Options{Server: 1, Rand: rand.Reader, Logger: quietLog(t, 1),
+		Fatal: func(err error) { t.Error(err) }})
+	must.OK(t, err)
+	defer d.Close()
+	peers := map[uint32]string{1: "one:1"} // no other server is asked
+	f := &forming{o: &Options{ID: 1, Peers: peers, Logger: slog.New(slog.NewTextHandler(&log, nil))}, disk: d,
+		formed: make(chan struct{})}
+	p := &peer.Formation{Cluster: "c", Incarnations: map[uint32]string{1: "another"}, Peers: peers}
+	done, err := f.form(t.Context(), p)
+	expect.That(t, !done && err != nil, "with another's directory: %v, %v", done, err)
+	expect.Equal(t, log.String(), "")
+	p.Incarnations[1] = d.Identity().Incarnation
+	done, err = f.form(t.Context(), p)
+	expect.That(t, done && err == nil && d.Identity().Cluster == "c", "with its own: %v, %v", done, err)
+	expect.Has(t, log.String(), "new cluster formed")
 }
 
 // A cluster forms without its observers, and they are members without a vote whenever they come.

@@ -35,6 +35,8 @@ func (h host) Greeting(to uint32) peer.Greeting {
 // Answer implements peer.Host.
 func (h host) Answer(ctx context.Context, q *peer.Question) (told peer.Told, err error) {
 	switch {
+	case q.Form != nil:
+		err = h.n.forming.accept(q.Form)
 	case q.Member != nil:
 		err = h.n.changeMember(ctx, *q.Member, false)
 	case q.Reach != nil:

@@ -92,7 +92,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 		return nil, err
 	}
 	n.wg.Go(func() { n.promises.keep(n.ctx) })
-	n.forming = &forming{o: &n.o, disk: n.disk, promises: n.promises}
+	n.forming = &forming{o: &n.o, disk: n.disk, promises: n.promises, formed: make(chan struct{})}
 	if len(o.Peers) > 0 {
 		n.port, err = peer.Open(n.ctx, peer.Options{ID: o.ID, Addr: o.PeerListen, SelfAddr: string(o.selfAddr()),
 			Release: o.Release, TLS: o.PeerTLS,

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"os"
 	"slices"
@@ -151,8 +150,7 @@ func (o Options) withDefaults() (Options, error) {
 		fail("server id %d is not among the peers; --id must be one of the ids listed in --peers", o.ID)
 	}
 	o.Observers = slices.Compact(slices.Sorted(slices.Values(o.Observers)))
-	ids := slices.Collect(maps.Keys(o.Peers))
-	if len(ids) > 0 && !slices.ContainsFunc(ids, func(id uint32) bool { return !o.observes(id) }) {
+	if len(o.Peers) > 0 && o.firstVoter() == noVoter {
 		fail("all peers are observers: at least one must vote")
 	}
 	o.Release = cmp.Or(o.Release, "dev")
@@ -200,6 +198,19 @@ func (o Options) withDefaults() (Options, error) {
 
 // observes reports whether a peer has no vote when the cluster forms.
 func (o *Options) observes(id uint32) bool { return slices.Contains(o.Observers, id) }
+
+const noVoter = state.MaxServerID + 1
+
+// firstVoter is the lowest id of the peers with a vote; noVoter: there is none.
+func (o *Options) firstVoter() uint32 {
+	first := uint32(noVoter)
+	for id := range o.Peers {
+		if !o.observes(id) {
+			first = min(first, id)
+		}
+	}
+	return first
+}
 
 // checkPeerSecurity refuses a peer port that strangers could reach: any process that speaks raft to
 // a server can rewrite its log.

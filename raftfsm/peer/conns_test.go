@@ -356,9 +356,9 @@ func TestQuestionsAreAnswered(t *testing.T) {
 	h := &host{}
 	one := open(t, 1, h)
 	two := open(t, 2, &host{})
-	st, err := two.Ask(t.Context(), 1, one.Addr(), Question{Probe: &Place{ID: 7}})
+	st, err := two.Ask(t.Context(), 1, one.Addr(), Question{Form: &Formation{Cluster: "new"}})
 	expect.That(t, err == nil && st.ID == 1 && st.Cluster == "c", "%+v, %v", st, err)
-	expect.That(t, len(h.asked) == 1 && h.asked[0].Probe != nil && h.asked[0].Probe.ID == 7,
+	expect.That(t, len(h.asked) == 1 && h.asked[0].Form != nil && h.asked[0].Form.Cluster == "new",
 		"asked %+v", h.asked)
 	h.said = errors.New("I do not want to")
 	st, err = two.Ask(t.Context(), 1, one.Addr(), Question{})

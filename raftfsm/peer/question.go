@@ -55,6 +55,14 @@ type Told struct {
 	Probed *status.Found            `json:"probed,omitempty"` // what a probe found
 }
 
+// Formation makes servers into a cluster.
+type Formation struct {
+	Cluster      string            `json:"cluster"`
+	Incarnations map[uint32]string `json:"incarnations"`
+	Peers        map[uint32]string `json:"peers"`
+	Observers    []uint32          `json:"observers,omitempty"` // of Peers, in order
+}
+
 // Place is where a server may be reached.
 type Place struct {
 	ID   uint32 `json:"id"`
@@ -64,6 +72,7 @@ type Place struct {
 // Question passes between servers outside raft. A question without a wish asks for the status
 // alone, which comes with every answer.
 type Question struct {
+	Form   *Formation          `json:"form,omitempty"`
 	Member *state.MemberChange `json:"member,omitempty"`
 	Reach  *Place              `json:"reach,omitempty"` // is a server reached there from here?
 	Probe  *Place              `json:"probe,omitempty"` // could it be a member?
