@@ -62,7 +62,6 @@ func TestReadSeesOwnWriteSentBeforeIt(t *testing.T) {
 	}
 }
 
-// A read, a ping or an auth behind a write that is stuck waits for it; the replies before the write do not.
 // With linearizable reads a read waits for a request that went through the log after it, which its address
 // pays for and the client does not see.
 func TestLinearizableReadWaitsForTheLog(t *testing.T) {
@@ -84,6 +83,7 @@ func TestLinearizableReadWaitsForTheLog(t *testing.T) {
 	alive(t, c)
 }
 
+// A read, a ping or an auth behind a write that is stuck waits for it; the replies before the write do not.
 func TestWhatIsAnsweredHereWaitsForPendingWrites(t *testing.T) {
 	r := newRig(t, Options{})
 	for _, later := range []struct {
