@@ -294,12 +294,10 @@ func (h *hold) stopTimers() {
 	h.timers = nil
 }
 
-// abandon gives the nodes to the reaper and the local turn to the next contender. The channel
-// closes when the nodes are gone.
-func (h *hold) abandon() <-chan struct{} {
-	gone := h.discard(nil)
+// abandon gives the nodes to the reaper and the local turn to the next contender.
+func (h *hold) abandon() {
+	h.discard(nil)
 	h.leave()
-	return gone
 }
 
 // discard gives the nodes to the reaper, with the mark of a lock delay if it is given; the channel is
