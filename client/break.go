@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
@@ -178,7 +177,7 @@ func (i *Inspector) BreakExpired(ctx context.Context, path, node string, token f
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(q.Holders, func(h recipe.Entry) bool { return h.Node == node }) {
+		if !q.Holds(node) {
 			return fmt.Errorf("%w: %s does not hold", ErrNotAcquired, target)
 		}
 		// There is no stamp: the grant did not wait, or was a moment ago and its stamp is on its way. The

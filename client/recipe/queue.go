@@ -204,6 +204,12 @@ func (q *Queue) Find(node string) *Entry {
 	return nil
 }
 
+// Holds reports whether the contender of a node is among the holders. A waiter may have nothing left to
+// wait for: its client is about to see that.
+func (q *Queue) Holds(node string) bool {
+	return slices.ContainsFunc(q.Holders, func(h Entry) bool { return h.Node == node })
+}
+
 // OldestWait returns since when the longest waiting contender waits, 0 if there is no waiter.
 func (q *Queue) OldestWait() (since int64) {
 	for i := range q.Waiters {

@@ -159,7 +159,7 @@ func (v *View) planBreak(ctx context.Context, a *action) (*step, error) {
 	target := q.Target(c.Node)
 	s := &step{does: "remove " + clip(target)}
 	switch {
-	case holds(q, c):
+	case q.Holds(c.Node):
 		s.hits = append(s.hits, v.hitOf(c, "loses the lock while it may still act: fence what it writes to"))
 		next := freed(q, c.Node)
 		for _, w := range next[:min(len(next), 9)] {

@@ -188,7 +188,7 @@ func (v *View) fateAt(ctx context.Context, session int64, path, dir, node string
 		return answer.Fate{}, false
 	}
 	f := answer.Fate{Path: clip(q.Path), Node: clip(node), Kind: q.Kind, Maker: c.Maker.String(),
-		Held: holds(&q, c)}
+		Held: q.Holds(node)}
 	if !f.Held {
 		return f, true
 	}
@@ -197,12 +197,6 @@ func (v *View) fateAt(ctx context.Context, session int64, path, dir, node string
 		f.Next = append(f.Next, answer.Successor{Session: w.Session.String(), Node: clip(w.Node)})
 	}
 	return f, true
-}
-
-// holds reports whether a contender is among the holders. A waiter may have nothing left to wait for:
-// its client is about to see that.
-func holds(q *recipe.Queue, c *recipe.Entry) bool {
-	return slices.ContainsFunc(q.Holders, func(h recipe.Entry) bool { return h.Node == c.Node })
 }
 
 // freed returns the waiters that get the lock when the node of a holder goes: one, or several that may

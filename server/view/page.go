@@ -47,7 +47,7 @@ var tabs = []tab{
 // oneSession has no tab of its own: lists of sessions lead to it.
 var oneSession = tab{ID: "session", Name: "Sessions", answer: (*View).oneSession, of: "id"}
 
-// pageData is what the page shows: the overview, and the answer of its tab, nil if there is none.
+// pageData holds the contents of the page: the overview, and the answer of its tab, which may be nil.
 type pageData struct {
 	r       *http.Request
 	Tab     string
