@@ -615,3 +615,12 @@ func contents(t *testing.T, path string) string {
 	}))
 	return all.String()
 }
+
+// States that come back one after the other do not go on from the same zxid, however fast that is.
+func TestG20LaterRestoresGoOnFromLaterZxids(t *testing.T) {
+	for range 20 {
+		first, _ := goesOn(1)
+		second, _ := goesOn(1)
+		expect.That(t, second > first+1000, "0x%x follows 0x%x", second, first)
+	}
+}

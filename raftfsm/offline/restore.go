@@ -18,8 +18,10 @@ const beyond = 1 << 32
 
 // goesOn returns the zxid from which a state that comes back goes on. A cluster's own count never
 // yields a zxid ahead of the time: a ZooKeeper with many elections gave it out, or a clock is
-// wrong.
+// wrong. It takes the time one millisecond late: a state that came back just before, and went on
+// from this millisecond, has given out zxids.
 func goesOn(zxid int64) (_ int64, note string) {
+	time.Sleep(time.Millisecond)
 	if now := state.TimeZxid(time.Now().UnixMilli()); now > zxid {
 		return now, ""
 	}
