@@ -228,12 +228,12 @@ func (t *term) lowest() string {
 func (n *Node) noRoom() string {
 	var nodes int
 	var bytes int64
-	n.View(func(s *state.State) { nodes, bytes = s.Tree().Count(), s.Tree().Bytes() })
+	n.View(func(s *state.State) { nodes, bytes = s.Tree().Count(), s.Tree().Bytes()+s.Tree().ACLBytes() })
 	switch {
 	case n.o.MaxNodes > 0 && nodes >= n.o.MaxNodes:
 		return fmt.Sprintf("there are %d nodes, and no more than %d are allowed", nodes, n.o.MaxNodes)
 	case n.o.MaxBytes > 0 && bytes >= n.o.MaxBytes:
-		return fmt.Sprintf("the data are %d bytes, and no more than %d are allowed", bytes, n.o.MaxBytes)
+		return fmt.Sprintf("the data and ACLs are %d bytes, and no more than %d are allowed", bytes, n.o.MaxBytes)
 	}
 	return *n.lowDisk.Load()
 }

@@ -53,6 +53,7 @@ type fsm struct {
 	dead    atomic.Bool
 	config  atomic.Bool                            // the members have been published in the state
 	low     atomic.Bool                            // a disk was low when the newest entry was sealed
+	full    atomic.Bool                            // what needed more room was refused then
 	counted struct{ requests, bytes atomic.Int64 } // of the log since the last snapshot
 	tracker atomic.Pointer[tracker]                // of the term this server leads; else nil
 
@@ -110,6 +111,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 		return nil
 	}
 	f.low.Store(state.Low(l.Data))
+	f.full.Store(state.IsFull(l.Data))
 	if f.replaced {
 		f.replaced = false
 		f.onReplaced(f.zxid.Load())

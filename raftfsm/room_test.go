@@ -133,6 +133,37 @@ func TestL19TreeSizeIsBounded(t *testing.T) {
 	}
 }
 
+// ACLs take room as data do, and a long one is refused as data are.
+func TestL19ACLsAreBounded(t *testing.T) {
+	n, _ := start(t, Options{MaxBytes: 100 << 10})
+	a := newAsker(t, n)
+	const nodes = 20
+	acl := func(path string, entries int) jute.ErrCode {
+		list := make([]jute.ACL, entries)
+		for i := range list {
+			list[i] = jute.ACL{Perms: jute.PermAll, ID: jute.ID{Scheme: "digest", ID: fmt.Sprintf("%s-%d:hash", path, i)}}
+		}
+		list = append(list, jute.WorldAnyone...)
+		return a.do(jute.OpSetACL, jute.AppendInt(jute.AppendACL(jute.AppendString(nil, path), list), -1))
+	}
+	for i := range nodes {
+		must.Equal(t, a.create(fmt.Sprintf("/x%d", i)), jute.OK)
+	}
+	at := 0
+	eventually(t, "long ACLs are refused", func() bool {
+		at = (at + 1) % nodes
+		return acl(fmt.Sprintf("/x%d", at), 400) == jute.Throttled
+	})
+	expect.Equal(t, a.create("/y"), jute.Throttled, "a node more")
+	expect.Equal(t, acl("/x0", 1), jute.OK, "a short ACL")
+	expect.Has(t, n.Status().Full, "data and ACLs")
+	for i := range nodes {
+		must.Equal(t, acl(fmt.Sprintf("/x%d", i), 0), jute.OK, "the ACL of all nodes")
+	}
+	eventually(t, "creates are taken again", func() bool { return a.create("/y") == jute.OK })
+	expect.Equal(t, acl("/y", 400), jute.OK, "a long ACL")
+}
+
 // The leader refuses for a server whose disk is low, whichever that is.
 func TestL20LowDiskOfAFollower(t *testing.T) {
 	t.Parallel()

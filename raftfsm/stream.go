@@ -80,7 +80,7 @@ func newStream() *stream {
 // stream is full. The waiter learns the outcome, unless Propose returns an error: then this server
 // does not serve.
 func (n *Node) Propose(r state.Request, w state.Waiter) error {
-	if n.fsm.low.Load() && r.Long() {
+	if r.Long() && (n.fsm.low.Load() || n.fsm.full.Load() && r.Op == jute.OpSetACL) {
 		r = r.Refusal()
 	}
 	if trace.IsEnabled() {

@@ -171,6 +171,7 @@ type aclTable struct {
 	seed maphash.Seed
 	by   map[uint64][]*ACL // of a hash almost always one
 	n    int
+	size int64 // of their keys
 }
 
 func newACLTable() aclTable { return aclTable{seed: maphash.MakeSeed(), by: map[uint64][]*ACL{}} }
@@ -195,6 +196,7 @@ func (t *aclTable) enter(a *ACL) {
 	a.listed = true
 	t.by[a.hash] = append(t.by[a.hash], a)
 	t.n++
+	t.size += int64(len(a.key))
 }
 
 // retain counts a node that has a.
@@ -213,12 +215,13 @@ func (t *aclTable) release(a *ACL) {
 
 // prune drops the ACLs of a hash that no node has.
 func (t *aclTable) prune(hash uint64) {
-	had := len(t.by[hash])
 	kept := slices.DeleteFunc(t.by[hash], func(a *ACL) bool {
-		a.listed = a.refs > 0
+		if a.listed = a.refs > 0; !a.listed {
+			t.n--
+			t.size -= int64(len(a.key))
+		}
 		return !a.listed
 	})
-	t.n -= had - len(kept)
 	if t.by[hash] = kept; len(kept) == 0 {
 		delete(t.by, hash)
 	}

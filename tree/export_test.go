@@ -135,13 +135,16 @@ func (t *Tree) Verify() error {
 		bad("count %d is %d, size %d is %d, ephemerals %d, %d are %d, reapable %d is %d", t.count, count, t.size,
 			size, t.owned, inLists, owned, len(t.reapable), reapable)
 	}
+	var aclBytes int64
 	for a, n := range refs {
+		aclBytes += int64(len(a.key))
 		if a.refs != n || t.acls.intern(a.list) != a {
 			bad("ACL %v: %d references are %d", a.list, a.refs, n)
 		}
 	}
-	if len(refs) != t.acls.n || len(quotas) != t.quotas {
-		bad("%d ACLs are %d, %d quotas are %d", t.acls.n, len(refs), t.quotas, len(quotas))
+	if len(refs) != t.acls.n || aclBytes != t.ACLBytes() || len(quotas) != t.quotas {
+		bad("%d ACLs are %d, their bytes %d are %d, %d quotas are %d", t.acls.n, len(refs), t.ACLBytes(), aclBytes,
+			t.quotas, len(quotas))
 	}
 	if texts != len(t.quotaTexts) {
 		bad("%d texts of quotas are %d", len(t.quotaTexts), texts)

@@ -202,6 +202,9 @@ func (t *Tree) Count() int { return t.count }
 // Bytes returns the bytes of all paths and data.
 func (t *Tree) Bytes() int64 { return t.size }
 
+// ACLBytes returns the bytes of all ACLs, each counted once however many nodes have it.
+func (t *Tree) ACLBytes() int64 { return t.acls.size }
+
 // Digest returns the rolling hash over all changes ever made. Trees that made
 // the same changes have the same one.
 func (t *Tree) Digest() uint64 { return uint64(t.hash) }

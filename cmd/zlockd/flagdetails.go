@@ -12,7 +12,7 @@ var flagDetails = map[string]string{
 	"read-only-mode": "It begins 2.5 s after the leader is lost. Writes get NOTREADONLY; sessions last as " +
 		"long as the connection, or go on elsewhere",
 	"max-nodes":     "Creates then get THROTTLEDOP; deletes and sessions go on",
-	"max-data":      "Larger data then get THROTTLEDOP; deletes, smaller data and sessions go on",
+	"max-data":      "Larger data and long ACLs then get THROTTLEDOP; deletes, smaller data and sessions go on",
 	"enforce-quota": "The leader's setting counts",
 	"no-ttl":        "The leader's setting counts",
 	"disk-reserve":  "The leader refuses with THROTTLEDOP, also with less than twice the snapshot free",

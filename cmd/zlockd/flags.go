@@ -82,7 +82,7 @@ func flagGroups(s *settings) []cli.Group {
 		"confirm with a majority before every read, so that no read is ever stale")
 	f.IntVar(&s.MaxNodes, "max-nodes", 0, "refuse new nodes beyond `N`, 0 = no limit")
 	f.Int64Var(&s.maxData, "max-data", 0,
-		"refuse more data beyond this many `MIB` of paths and data, 0 = no limit")
+		"refuse more data beyond this many `MIB` of paths, data and ACLs, 0 = no limit")
 	f.BoolVar(&s.EnforceQuota, "enforce-quota", false,
 		"refuse writes beyond the hard limits of zkCli's setquota -N and -B; else they are only noted, as in "+
 			"ZooKeeper")

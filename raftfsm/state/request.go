@@ -116,6 +116,10 @@ const LongRequest = 4 << 10
 // Refusal is the request that answers r with THROTTLEDOP.
 func (r *Request) Refusal() Request { return Request{Session: r.Session, Gen: r.Gen, Op: OpRefuse} }
 
+// IsFull reports whether the leader that sealed an entry wants what needs more room to be refused.
+// Apply refuses creates and longer data; a long ACL is refused as on a low disk. The entry must be checked.
+func IsFull(entry []byte) bool { return entry[1]&Full != 0 }
+
 // Long reports whether a client's request would make the log grow by more than
 // a few bytes, and does not free any.
 func (r *Request) Long() bool {
