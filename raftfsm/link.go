@@ -75,7 +75,7 @@ func (ls *linkSet) closeAll() {
 	ls.closed = true
 	for _, l := range ls.links {
 		l.room.Broadcast()
-		l.c.Close()
+		go l.c.Close() // with TLS it may wait for the other server
 	}
 }
 
