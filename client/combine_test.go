@@ -322,3 +322,31 @@ func TestHolderThatHadToWaitIsBroken(t *testing.T) {
 		})
 	}
 }
+
+// Nor is a holder safe because it looked at the queue late: it found no contender ahead any more, and the
+// waiter, which had looked before, did.
+func TestHolderThatLookedLateIsBroken(t *testing.T) {
+	shared(t)
+	o, d := observer(t), dir(t)
+	first := lock(t, dial(t).Mutex(d).Lock)
+	c, p := proxied(t)
+	b, behind := proxied(t)
+	list := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpGetChildren2, Under: d, Nth: 1,
+		Do: faultproxy.Hold})
+	limit := Limit{Hold: 300 * time.Millisecond, Grace: -1, Break: true}
+	g := start(testCtx(t), c.Mutex(d).Lock, WithLimit(limit))
+	queued(t, o, d, 2)
+	soon(t, "the list", list.Acted())
+	behind.Record()
+	next := start(testCtx(t), b.Mutex(d).Lock, WithLimit(Limit{Hold: time.Minute, Break: true}))
+	watches(t, behind, d+"/"+nth(t, o, d, 1), 1)
+	unlock(t, first)
+	list.Release()
+	stuck := g.wait(t)
+	stuck.h.mu.Lock()
+	stuck.h.stopTimers()
+	stuck.h.mu.Unlock()
+	l := next.wait(t)
+	expect.Is(t, stuck.Unlock(testCtx(t)), ErrLost)
+	unlock(t, l)
+}

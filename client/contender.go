@@ -171,6 +171,9 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 			}
 			names = nil
 		default:
+			// A contender that came or went after the own node was made may have been ahead when another
+			// waiter listed.
+			w.late = w.late || names.Stat.Pzxid != w.stat.Czxid
 			h, err := w.first(ctx, p, names)
 			if err == nil {
 				names.Free()
