@@ -51,10 +51,10 @@ func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node, h
 	if err = w.e.erasePlace(ctx, path); err == nil {
 		err = w.e.conn.Delete(ctx, path, n.Stat.Version)
 	}
-	if err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || isAmbiguous(err) {
-		return nil // the watch tells, or the next look
+	if err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) {
+		return nil // the watch tells
 	}
-	b.due = time.After(time.Second)
+	b.due = time.After(time.Second) // also if the request may be lost: then no event comes
 	return nil
 }
 
