@@ -333,14 +333,16 @@ func (c *Client) room(ctx context.Context, e *epoch, dir string) error {
 }
 
 // leaveBehind runs f, which removes a node in each of dirs, in the background. Until f returns, the
-// nodes count as abandoned; then the channel closes.
+// nodes count as abandoned, and Close waits for them; then the channel closes.
 func (c *Client) leaveBehind(dirs []string, f func(ctx context.Context)) <-chan struct{} {
 	done := make(chan struct{})
 	c.crowd.abandon(dirs...)
+	c.tellReaper(c.reaper.left.add(len(dirs)))
 	c.detached(func(ctx context.Context) {
 		defer close(done)
 		f(ctx)
 		c.crowd.gone(dirs...)
+		c.tellReaper(c.reaper.left.add(-len(dirs)))
 	})
 	return done
 }

@@ -14,7 +14,7 @@ import (
 // the node with it.
 type reaper struct {
 	slots chan struct{} // one for each removal on the wire
-	left  tasks         // nodes still to be removed
+	left  tasks         // nodes still to be removed, or whose creation or removal is under way
 }
 
 const (
@@ -100,12 +100,10 @@ func (c *Client) reapFunc(e *epoch, dirs []string, f func(ctx context.Context) e
 		close(done) // they went with the session
 		return done
 	}
-	c.tellReaper(c.reaper.left.add(len(dirs)))
 	return c.leaveBehind(dirs, func(ctx context.Context) {
 		for n := 1; !c.reapOnce(ctx, e, f); n++ {
 			_ = e.rest(ctx, time.After(backoff(n, reapFirst, reapLast)))
 		}
-		c.tellReaper(c.reaper.left.add(-len(dirs)))
 	})
 }
 

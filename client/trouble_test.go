@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -68,4 +70,42 @@ func TestServerThatIsDownIsNotMentionedWhileAnotherAnswers(t *testing.T) {
 	})
 	p.Close()
 	eventually(t, "a word", func() bool { return strings.Contains(log.String(), dead) })
+}
+
+// Close waits for what a call left under way when its context ended: a creation, and a release.
+func TestCloseWaitsForRequestsUnderWay(t *testing.T) {
+	shared(t)
+	o := observer(t)
+	for _, op := range []int32{faultproxy.OpCreate2, faultproxy.OpDelete} {
+		for _, waits := range []bool{true, false} {
+			d := dir(t)
+			c, p := proxied(t)
+			unlock(t, lock(t, c.Mutex(d).Lock))
+			held := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: op, Under: d, Nth: 1, Do: faultproxy.Hold})
+			ctx, cancel := context.WithCancel(testCtx(t))
+			ended := make(chan error, 1)
+			go func() {
+				l, err := c.Mutex(d).Lock(ctx)
+				if err == nil {
+					err = l.Unlock(ctx)
+				}
+				ended <- err
+			}()
+			soon(t, "the request", held.Acted())
+			cancel()
+			wantErr(t, soon(t, "the call", ended), context.Canceled)
+			if waits {
+				closed := make(chan error, 1)
+				go func() { closed <- c.Close(testCtx(t)) }()
+				eventually(t, "the client to close", func() bool { return c.calls.Err() != nil })
+				held.Release()
+				expect.OK(t, soon(t, "Close", closed))
+				expect.Equal(t, len(names(t, o, d)), 0, "nodes left")
+			} else {
+				short, stop := context.WithTimeout(testCtx(t), 10*time.Millisecond)
+				expect.Is(t, c.Close(short), context.DeadlineExceeded)
+				stop()
+			}
+		}
+	}
 }
