@@ -187,6 +187,11 @@ func (p *Proxy) serve(client net.Conn) {
 		c.server = server
 	}
 	p.mu.Lock()
+	if p.refuse { // since the look above: Cut has not known this connection
+		p.mu.Unlock()
+		c.close()
+		return
+	}
 	p.n++
 	c.n = p.n
 	p.conns[c] = struct{}{}
