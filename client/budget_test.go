@@ -22,12 +22,15 @@ func TestBudgetOfAnUncontendedCycle(t *testing.T) {
 	for name, f := range map[string]take{
 		"mutex": c.Mutex(d + "/m").Lock, "write": c.RWMutex(d + "/rw").Lock, "read": c.RWMutex(d + "/rw").RLock,
 	} {
+		begun := time.Now()
 		unlock(t, lock(t, f))
 		p.Record()
 		unlock(t, lock(t, f))
 		writes := under(p, d, faultproxy.OpCreate2) + under(p, d, faultproxy.OpDelete)
 		reads := under(p, d, faultproxy.OpGetData) + under(p, d, faultproxy.OpGetChildren2)
-		if all := under(p, d, 0); writes != 2 || reads != 1 || all != 3 {
+		all := under(p, d, 0)
+		slow := int(time.Since(begun) / ownWatch) // this machine, so that the own node was watched
+		if writes != 2 || reads < 1 || reads > 1+slow || all != writes+reads {
 			t.Errorf("%s: %d requests, %d writes, %d reads", name, all, writes, reads)
 		}
 		// Creation and list are sent together: one round trip to hold the lock.
@@ -66,15 +69,18 @@ func TestBudgetOfALongQueue(t *testing.T) {
 	g := start(testCtx(t), c.Mutex(d).Lock)
 	eventually(t, "the last place", func() bool { return under(p, d, faultproxy.OpGetData) == 1 })
 	unlock(t, l)
+	var turn time.Time // not after the last one holds
 	for _, g := range gs {
-		unlock(t, g.wait(t))
+		l := g.wait(t)
+		turn = time.Now()
+		unlock(t, l)
 	}
 	last := g.wait(t)
+	unlock(t, last)
 	slow := 0 // this machine, so that the own node was watched
-	if time.Since(begun) > last.h.e.ownWatchIn(ahead) {
+	if time.Since(begun) > last.h.e.ownWatchIn(ahead) || time.Since(turn) > ownWatch {
 		slow = 1
 	}
-	unlock(t, last)
 	if n := under(p, d, 0); n < 5 || n > 5+slow {
 		t.Errorf("%d requests, of which %d read a node: %v", n, under(p, d, faultproxy.OpGetData), p.Frames())
 	}

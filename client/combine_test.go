@@ -20,12 +20,13 @@ import (
 func TestBreakCountsFromTheGrant(t *testing.T) {
 	shared(t)
 	c, b, o, d := dial(t), dial(t), observer(t), dir(t)
-	opts := []Option{WithLockDelay(300 * time.Millisecond),
-		WithLimit(Limit{Hold: time.Second, Grace: -1, Break: true}), WithoutLocalQueue()}
-	dead := lock(t, c.Mutex(d, opts...).Lock)
+	delay := []Option{WithLockDelay(300 * time.Millisecond), WithoutLocalQueue()}
+	opts := append(delay, WithLimit(Limit{Hold: time.Second, Grace: -1, Break: true}))
+	dead := lock(t, c.Mutex(d, delay...).Lock)
 	must.OK(t, o.Delete(dead.Node(), -1)) // its mark stays
-	l := start(testCtx(t), c.Mutex(d, opts...).Lock)
-	queued(t, o, d, 1)
+	in := make(chan LockEvent, 8)
+	l := start(testCtx(t), c.Mutex(d, opts...).Lock, WithHooks(Hooks{OnEnqueue: func(e LockEvent) { in <- e }}))
+	soon(t, "its place", in)
 	next := start(testCtx(t), b.Mutex(d, opts...).Lock)
 	first := l.wait(t)
 	soon(t, "the loss", first.Lost())

@@ -215,28 +215,37 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	queued(t, o, d, 0)
 
 	// A holder that does not end by itself is broken by a waiter that may.
-	id := newNodeID(o.SessionID())
+	id, from := newNodeID(o.SessionID()), time.Now()
 	stuck, err := o.Create(d+"/"+recipe.NodeName(LayoutCurator, recipe.RoleLock, id, ""),
 		recipe.EncodeOwner(recipe.Owner{MaxHold: "200ms", Grace: "100ms", Breakable: true}),
 		zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	must.OK(t, err)
 	_, st, _ := o.Get(stuck)
-	from := time.Now()
 	b := lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Minute, Break: true}))
 	took := time.Since(from)
 	expect.That(t, took >= 250*time.Millisecond, "broken after %v", took)
 	must.That(t, int64(b.Token()) > st.Czxid, "token %d after %d", b.Token(), st.Czxid)
-	// The broken holder learns it by its node: it was stopped when it should have ended.
-	h := lock(t, c2.Mutex(d+"/b").Lock, WithLimit(Limit{Hold: time.Second, Grace: -1, Break: true}))
-	eventually(t, "its node to be watched", func() bool { return c2.Stats().Watches > 0 })
-	h.h.mu.Lock()
-	h.h.stopTimers()
-	h.h.mu.Unlock()
-	g := start(ctx, c.Mutex(d+"/b").Lock, WithLimit(Limit{Hold: time.Minute, Break: true}))
-	soon(t, "the loss", h.Lost())
-	lostFor(t, h.Unlock(ctx), Broken)
-	next := g.wait(t)
-	must.That(t, next.Token() > h.Token(), "token went back")
+	// The broken holder learns it by its node: it was stopped when it should have ended. On a machine that stands
+	// still it may end before it is stopped.
+	var next *Lease
+	why := MaxHold
+	for tries := 0; why == MaxHold && tries < 5; tries++ {
+		if next != nil {
+			unlock(t, next)
+		}
+		h := lock(t, c2.Mutex(d+"/b").Lock, WithLimit(Limit{Hold: time.Second, Grace: -1, Break: true}))
+		eventually(t, "its node to be watched", func() bool { return c2.Stats().Watches > 0 })
+		h.h.mu.Lock()
+		h.h.stopTimers()
+		h.h.mu.Unlock()
+		g := start(ctx, c.Mutex(d+"/b").Lock, WithLimit(Limit{Hold: time.Minute, Break: true}))
+		soon(t, "the loss", h.Lost())
+		why = h.reason()
+		wantErr(t, h.Unlock(ctx), ErrLost)
+		next = g.wait(t)
+		must.That(t, next.Token() > h.Token(), "token went back")
+	}
+	must.Equal(t, why, Broken)
 	// By an operator: with the wrong token not at all.
 	wantErr(t, c2.Inspector().Break(ctx, d+"/b", recipe.Base(next.Node()), next.Token()+1), fence.ErrStale)
 	wantErr(t, c2.Inspector().BreakExpired(ctx, d+"/b", recipe.Base(next.Node()), next.Token()), ErrNotAcquired)

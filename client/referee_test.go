@@ -67,6 +67,13 @@ func (c *claim) sharesHold(o *claim) bool {
 	})
 }
 
+// enough reports whether there were so many grants.
+func (r *referee) enough(grants int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.grants >= grants
+}
+
 // granted judges a grant, of a set that of each lock.
 func (r *referee) granted(c *claim, before int) {
 	r.mu.Lock()
