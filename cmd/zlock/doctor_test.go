@@ -66,19 +66,20 @@ func TestServersWithTLSAreComparedByTheirHosts(t *testing.T) {
 
 // Who asks at a port of another kind is not told to give the cluster up.
 func TestWrongPortIsNoLostMajority(t *testing.T) {
+	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
-	out, errs, code := runIn(t, nil, "doctor", "-S", web.Listener.Addr().String(), "--connect-timeout", "0.3")
+	out, errs, code := runIn(t, nil, "doctor", "-S", web.Listener.Addr().String(), "--connect-timeout", "5")
 	if code != exitNo || !strings.Contains(out, "no usable session") || strings.Contains(errs, "recover") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	gone := must.Refused(t)
-	if _, errs, _ = runIn(t, nil, "doctor", "-S", gone, "--connect-timeout", "0.3"); strings.Contains(errs,
+	if _, errs, _ = runIn(t, nil, "doctor", "-S", gone, "--connect-timeout", "20"); strings.Contains(errs,
 		"recover") || !strings.Contains(errs, "name all servers") {
 		t.Errorf("one server of perhaps several is refused:\n%s", errs)
 	}
 	if _, errs, _ = runIn(t, nil, "doctor", "-S", gone+",127.0.0.2:1", "--connect-timeout",
-		"0.3"); !strings.Contains(errs, "Start them") || !strings.Contains(errs, "recover") {
+		"20"); !strings.Contains(errs, "Start them") || !strings.Contains(errs, "recover") {
 		t.Errorf("no server runs, and the way out is not told:\n%s", errs)
 	}
 }
@@ -98,12 +99,14 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"-S", silent.Addr().String()}, "takes connections but does not answer: its process is stopped"},
-		{[]string{"-S", silent.Addr().String(), "--tls"}, "takes connections but does not answer within"},
+		{[]string{"-S", silent.Addr().String(), "--connect-timeout", "5"},
+			"within 5s: it takes connections but does not answer: its process is stopped"},
+		{[]string{"-S", silent.Addr().String(), "--connect-timeout", "5", "--tls"},
+			"takes connections but does not answer within"},
 		{[]string{"-S", server(t), "--tls"}, "does not speak TLS: leave --tls out"},
 		{[]string{"-S", full.Addr(), "--chroot", "/"}, "below --disk-reserve"},
 	} {
-		out, errs, code := runIn(t, nil, append([]string{"doctor", "--connect-timeout", "2"}, c.args...)...)
+		out, errs, code := runIn(t, nil, append([]string{"doctor", "--connect-timeout", "20"}, c.args...)...)
 		if code != exitNo || !strings.Contains(out, c.want) || strings.Contains(errs, "recover") {
 			t.Errorf("%v: exit code %d, no %q in\n%s%s", c.args, code, c.want, out, errs)
 		}
