@@ -139,7 +139,7 @@ func TestCommandDiesBeforeTheLockMovesWhenZlockIsKilled(t *testing.T) {
 	for _, group := range []bool{false, true} {
 		t.Run(fmt.Sprintf("group=%v", group), func(t *testing.T) {
 			t.Parallel()
-			r := startRun(t, "/k", "--session-timeout", "6", "-k", "1")
+			r := startRun(t, "/k", "--session-timeout", "20", "-k", "1")
 			next := nextHolder(t, r.cmd.Env, "/k")
 			pid := r.cmd.Process.Pid
 			if group {
@@ -147,7 +147,7 @@ func TestCommandDiesBeforeTheLockMovesWhenZlockIsKilled(t *testing.T) {
 			}
 			syscall.Kill(pid, syscall.SIGKILL)
 			r.cmd.Wait()
-			r.awaitGone(t, 3*time.Second)
+			r.awaitGone(t, soon)
 			if granted, last := <-next, r.lastBeat(t); !granted.After(last) {
 				t.Fatalf("the next holder began at %v, COMMAND lived until %v", granted, last)
 			}
@@ -185,15 +185,43 @@ func TestCommandDiesBeforeTheLockMovesWhenZlockIsStopped(t *testing.T) {
 // on. A stopped zlock would not notice; its guard must know the limit.
 func TestCommandDiesBeforeTheLockIsBroken(t *testing.T) {
 	t.Parallel()
-	r := startRun(t, "/b", "--max-hold", "1", "-k", "0.5")
-	syscall.Kill(r.cmd.Process.Pid, syscall.SIGSTOP)
-	begun := time.Now()
-	granted := <-nextHolder(t, r.cmd.Env, "/b", "--max-hold", "5")
-	last := r.lastBeat(t)
-	must.That(t, r.gone() && granted.After(last),
-		"the next holder began at %v, COMMAND lived until %v (gone: %v)", granted, last, r.gone())
-	if waited := granted.Sub(begun); waited > 15*time.Second {
-		t.Logf("the lock was not broken but expired after %v", waited)
+	for range 5 {
+		longest := pauses()
+		r := startRun(t, "/b", "--max-hold", "5", "-k", "0.5", "--session-timeout", "40")
+		syscall.Kill(r.cmd.Process.Pid, syscall.SIGSTOP)
+		granted := <-nextHolder(t, r.cmd.Env, "/b", "--max-hold", "5")
+		last, gone := r.lastBeat(t), r.gone()
+		pause := longest()
+		if gone && granted.After(last) {
+			return
+		}
+		must.That(t, pause > time.Second, "the next holder began at %v, COMMAND lived until %v (gone: %v)",
+			granted, last, gone)
+		t.Logf("the machine stood still for %v, and no guard can act within the two seconds that it has", pause)
+	}
+	t.Error("the machine is too busy to end a process")
+}
+
+// pauses returns a function that tells the longest time, since the call of pauses, in which this process did
+// not run although it had to.
+func pauses() (longest func() time.Duration) {
+	stop, most := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		var longest time.Duration
+		for last := time.Now(); ; {
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-stop:
+				most <- longest
+				return
+			}
+			now := time.Now()
+			longest, last = max(longest, now.Sub(last)), now
+		}
+	}()
+	return func() time.Duration {
+		close(stop)
+		return <-most
 	}
 }
 
@@ -429,9 +457,10 @@ func TestWatchman(t *testing.T) {
 		"zlock dies":      {func(g *guard) { _ = unix.Shutdown(int(g.conn.Fd()), unix.SHUT_WR) }, false},
 		"deadline passes": {func(g *guard) { g.tell(in(50 * time.Millisecond)) }, false},
 		"deadline moves": {func(g *guard) {
-			g.tell(in(50 * time.Millisecond))
+			const first = 4 * time.Second // a busy machine may take some time for the next order
+			g.tell(in(first))
 			g.tell(in(time.Hour))
-			time.Sleep(2 * guardLag)
+			time.Sleep(first + 2*guardLag)
 			g.done()
 		}, true},
 		"kill after loss": {func(g *guard) { g.send(order{Kill: in(50 * time.Millisecond)}) }, false},

@@ -282,7 +282,7 @@ func TestCommandEndsWhileMessagesAreNotRead(t *testing.T) {
 			_, err := full.Write(make([]byte, 1<<20))
 			expect.Is(t, err, os.ErrDeadlineExceeded, "the pipe takes more")
 			up := filepath.Join(t.TempDir(), "up")
-			cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--max-hold", "1", "-k", ".5", "/l", "--", "sh",
+			cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--max-hold", "5", "-k", ".5", "/l", "--", "sh",
 				"-c", `exec 2>/dev/null; trap "" TERM; echo $$ >"$0.new"; mv "$0.new" "$0"; while :; do sleep .05; done`, up)
 			cmd.Env, cmd.Stderr = scriptEnv(t), full
 			must.OK(t, cmd.Start())
