@@ -92,12 +92,12 @@ func (a *authority) ask(addr, word, client string) (string, error) {
 		}
 		conf.Certificates = []tls.Certificate{pair}
 	}
-	c, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", addr, conf)
+	c, err := tls.DialWithDialer(&net.Dialer{Timeout: 30 * time.Second}, "tcp", addr, conf)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	c.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := io.WriteString(c, word); err != nil {
 		return "", err
 	}

@@ -75,7 +75,7 @@ func (p *daemonProcess) begin(t *testing.T) {
 // wait waits for the ready line.
 func (p *daemonProcess) wait(t *testing.T) {
 	t.Helper()
-	timer := time.AfterFunc(30*time.Second, func() { p.cmd.Process.Kill() })
+	timer := time.AfterFunc(time.Minute, func() { p.cmd.Process.Kill() })
 	defer timer.Stop()
 	line, err := bufio.NewReader(p.stdout).ReadString('\n')
 	if err != nil {
@@ -96,7 +96,7 @@ func (p *daemonProcess) word(t *testing.T, word string) string {
 	t.Helper()
 	c := must.Get(net.Dial("tcp", p.ready["client"]))(t)
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	c.SetDeadline(time.Now().Add(30 * time.Second))
 	io.WriteString(c, word)
 	c.(*net.TCPConn).CloseWrite()
 	b := must.Get(io.ReadAll(c))(t)
@@ -137,7 +137,7 @@ func TestDevServerAnswers(t *testing.T) {
 	expect.That(t, p.ready["mode"] == "standalone" && p.ready["peer"] == "off", "ready: %v", p.ready)
 	expect.Equal(t, p.word(t, "ruok"), "imok", "ruok answers")
 
-	conn, _ := must.Get2(zk.Connect([]string{p.ready["client"]}, 4*time.Second, zk.WithLogInfo(false)))(t)
+	conn, _ := must.Get2(zk.Connect([]string{p.ready["client"]}, 30*time.Second, zk.WithLogInfo(false)))(t)
 	defer conn.Close()
 	for _, path := range []string{"/app", "/app/a", "/app/b"} {
 		must.Get(conn.Create(path, []byte("x"), zk.FlagEphemeral*int32(strings.Count(path, "/")-1),
@@ -146,10 +146,10 @@ func TestDevServerAnswers(t *testing.T) {
 	_, _, _, err := conn.GetW("/app/a")
 	must.OK(t, err)
 
-	stats, ok := zk.FLWSrvr([]string{p.ready["client"]}, 5*time.Second)
+	stats, ok := zk.FLWSrvr([]string{p.ready["client"]}, 30*time.Second)
 	expect.That(t, ok && stats[0].Mode == zk.ModeStandalone && stats[0].NodeCount >= 6,
 		"go-zookeeper reads %+v", stats[0])
-	if cons, _ := zk.FLWCons([]string{p.ready["client"]}, 5*time.Second); len(cons[0].Clients) != 1 ||
+	if cons, _ := zk.FLWCons([]string{p.ready["client"]}, 30*time.Second); len(cons[0].Clients) != 1 ||
 		cons[0].Clients[0].SessionID != conn.SessionID() {
 		t.Errorf("go-zookeeper reads cons as %+v: %s", cons[0].Clients, p.word(t, "cons"))
 	}
@@ -191,7 +191,7 @@ func TestDataSurvivesAndIsNotShared(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	args := []string{"--data-dir", dir, "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"}
 	p := launch(t, args...)
-	conn, _ := must.Get2(zk.Connect([]string{p.ready["client"]}, 4*time.Second, zk.WithLogInfo(false)))(t)
+	conn, _ := must.Get2(zk.Connect([]string{p.ready["client"]}, 30*time.Second, zk.WithLogInfo(false)))(t)
 	must.Get(conn.Create("/kept", nil, 0, zk.WorldACL(zk.PermAll)))(t)
 	conn.Close()
 	info, err := os.Stat(dir)
@@ -218,7 +218,7 @@ func fail(t *testing.T, args ...string) (code int, output string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], append(args, "--admin-addr", "off")...)
 	cmd.Env = append(os.Environ(), "TEST_ZLOCKD_MAIN=1")
-	timer := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
+	timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 	defer timer.Stop()
 	out, _ := cmd.CombinedOutput()
 	return cmd.ProcessState.ExitCode(), string(out)
