@@ -71,6 +71,21 @@ func TestLateSignalOfTheStart(t *testing.T) {
 // When the servers are gone there is nothing to wait for at the end.
 func TestLossWithDeadServersEndsAtOnce(t *testing.T) {
 	t.Parallel()
+	for range 5 {
+		longest := pauses()
+		took := lossWithDeadServers(t)
+		pause := longest()
+		if took <= 4*time.Second {
+			return
+		}
+		must.That(t, pause > time.Second, "zlock ended %v after the loss", took)
+		t.Logf("%v after the loss, but the machine stood still for %v", took, pause)
+	}
+	t.Error("the machine is too busy to measure a time on it")
+}
+
+// lossWithDeadServers returns how long zlock lived after it had told COMMAND of the loss.
+func lossWithDeadServers(t *testing.T) time.Duration {
 	var server string
 	for _, kv := range scriptEnv(t) {
 		if s, ok := strings.CutPrefix(kv, "ZLOCK_SERVERS="); ok {
@@ -93,11 +108,12 @@ func TestLossWithDeadServersEndsAtOnce(t *testing.T) {
 	n, _ := out.Read(line) // the loss is told
 	told := time.Now()
 	cmd.Wait()
-	if took := time.Since(told); cmd.ProcessState.ExitCode() != exitLost || took > 4*time.Second ||
-		strings.Contains(stderr.String(), "deadline exceeded") {
+	took := time.Since(told)
+	if cmd.ProcessState.ExitCode() != exitLost || strings.Contains(stderr.String(), "deadline exceeded") {
 		t.Fatalf("%q, then exit code %d after %v:\n%s", line[:n], cmd.ProcessState.ExitCode(), took,
 			stderr.String())
 	}
+	return took
 }
 
 // talker is a zlock with a pipe to and from it.
