@@ -9,9 +9,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -453,4 +455,346 @@ func TestActsGoIntoSeveralEntries(t *testing.T) {
 		expect.That(t, bl.Count == want && len(rest) == 0 && more == (want != 50), "%d acts, more: %v", bl.Count,
 			more)
 	}
+}
+
+// The acts of a leader fill half an entry at the most; one that is longer goes alone. The wishes of servers to
+// open their streams come first, and once.
+func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
+	var q actQueue
+	add := func(path int) (size int) {
+		r := state.Request{Op: state.OpReap, Body: make([]byte, path)}
+		q.add(r)
+		return len(r.Append(nil))
+	}
+	overhead := add(1) - 1
+	_, _ = q.take(nil)
+	const half = state.BatchBytes / 2
+	third := half/3 - overhead
+	waits := add(third) + add(third) + add(half-2*(third+overhead)-overhead) // which fill a half
+	waits += add(1) + add(half) + add(1)
+	wish := openStream()
+	open := state.Block{Origin: 2, Count: 1, Requests: wish.Append(nil)}
+	q.addOpen(open)
+	q.addOpen(open)
+	expect.Equal(t, q.bytes(), waits, "bytes that wait")
+	for i, want := range []uint32{3, 1, 1, 1} {
+		entry, more := q.take([]byte("begins"))
+		entry = entry[len("begins"):]
+		if i == 0 {
+			for range 2 {
+				bl, rest, err := state.NextBlock(entry)
+				must.OK(t, err)
+				expect.That(t, bl.Origin == 2 && bytes.Equal(bl.Requests, open.Requests), "%+v", bl)
+				entry = rest
+			}
+		}
+		bl, rest, err := state.NextBlock(entry)
+		must.OK(t, err)
+		expect.That(t, bl.Count == want && bl.Origin == 0 && len(rest) == 0 && more == (i < 3), "%d acts, %d bytes, more: %v",
+			bl.Count, len(rest), more)
+		waits -= len(bl.Requests)
+		expect.Equal(t, q.bytes(), waits, "bytes that wait")
+	}
+	entry, more := q.take(nil)
+	expect.That(t, len(entry) == 0 && !more, "%d bytes of nothing, more: %v", len(entry), more)
+}
+
+// waits is a waiter that notes what came of its request.
+type waits struct{ unknown, done int }
+
+func (w *waits) Done(o *state.Outcome, _ *state.State) {
+	w.done++
+	if o.Unknown {
+		w.unknown++
+	}
+}
+
+// opened is a stream that takes requests, under birth 1.
+func opened(t *testing.T, requests int, w state.Waiter) (*stream, reader) {
+	t.Helper()
+	s := newStream()
+	s.setClosed(false)
+	s.open(1)
+	for range requests {
+		must.OK(t, s.put(&state.Request{Body: []byte("x")}, w))
+	}
+	return s, s.rewind()
+}
+
+// A request leaves the stream by its own outcome: in order, once, and under the birth that it was numbered under.
+func TestOutcomesOfOthersTakeNoRequest(t *testing.T) {
+	var w waits
+	s, by := opened(t, 2, &w)
+	for i, c := range []struct {
+		birth uint32
+		seq   uint64
+		takes bool
+	}{{2, 1, false}, {0, 1, false}, {1, 0, false}, {1, 2, false}, {2, 2, false}, {1, 1, true}, {1, 1, false},
+		{1, 2, true}, {1, 3, false}} {
+		before := s.len()
+		got := s.applied(c.birth, c.seq)
+		expect.That(t, (got != nil) == c.takes && (before-s.len() == 1) == c.takes, "outcome %d takes a request: %v", i,
+			got != nil)
+	}
+	// The reader goes on behind what was applied without it.
+	must.OK(t, s.put(&state.Request{Body: []byte("y")}, &w))
+	bl := s.take(by, 7, 10, 100, nil)
+	expect.Equal(t, fmt.Sprint(bl.Origin, bl.Birth, bl.First, bl.Count), "7 1 3 1")
+	expect.Equal(t, s.take(by, 7, 10, 100, nil).Count, 0, "requests that are left")
+	again := s.rewind()
+	bl = s.take(again, 7, 10, 100, nil)
+	expect.Equal(t, fmt.Sprint(bl.First, bl.Count), "3 1", "for the next reader")
+	s.open(2)
+	select {
+	case <-again:
+	default:
+		t.Error("the reader is not told of a birth")
+	}
+	bl = s.take(again, 7, 10, 100, nil)
+	expect.Equal(t, fmt.Sprint(bl.Birth, bl.First, bl.Count), "2 1 1", "under the next birth")
+}
+
+// A snapshot hides the outcomes of some requests, of all, or of more than the stream has; the rest goes on with its
+// numbers.
+func TestSnapshotHidesOutcomes(t *testing.T) {
+	for _, c := range []struct {
+		last    uint64
+		unknown int
+		next    uint64
+	}{{0, 0, 1}, {1, 1, 2}, {2, 2, 3}, {3, 3, 4}, {4, 3, 5}, {9, 3, 10}} {
+		var w waits
+		s, by := opened(t, 3, &w)
+		expect.Equal(t, s.take(by, 1, 1, 100, nil).Count, 1)
+		unknown := s.skipTo(c.last)
+		expect.Equal(t, len(unknown), c.unknown, "outcomes up to %d", c.last)
+		expect.Equal(t, s.len(), 3-c.unknown, "requests that are left behind %d", c.last)
+		must.OK(t, s.put(&state.Request{Body: []byte("y")}, &w))
+		by = s.rewind()
+		bl := s.take(by, 1, 10, 1000, nil)
+		expect.Equal(t, fmt.Sprint(bl.First, bl.Count), fmt.Sprint(c.next, 4-c.unknown), "behind %d", c.last)
+		expect.That(t, s.applied(1, c.next) != nil, "the outcome of request %d", c.next)
+	}
+}
+
+// A stream lives under the birth that was given to its own request for one; when that is taken away it asks again.
+func TestBirthsOfAStream(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		is     uint32 // the birth it lives under
+		own    bool   // the request was its own
+		birth  uint32
+		again  bool
+		then   uint32
+		opened bool
+	}{
+		{"its first", 0, true, 5, false, 5, true},
+		{"another life's first", 0, false, 5, false, 0, false},
+		{"told again", 5, true, 5, false, 5, false},
+		{"its next", 5, true, 6, false, 6, true},
+		{"another life's", 5, false, 6, true, 0, false},
+		{"taken away", 5, false, 0, true, 0, false},
+		{"taken away by its own number", 5, true, 0, true, 0, false},
+		{"taken away, and it had none", 0, true, 0, false, 0, false},
+	} {
+		s := newStream()
+		s.setClosed(false)
+		bl := s.opening(state.Member{ID: 3}, crand.Reader)
+		expect.That(t, bl.Origin == 3 && bl.Birth == 0 && bl.Count == 1 && bl.Check() == nil, "%+v", bl)
+		nonce := s.nonce
+		s.opening(state.Member{ID: 3}, crand.Reader)
+		expect.That(t, nonce != 0 && s.nonce == nonce, "%s: another request", c.name)
+		if s.birth = c.is; !c.own {
+			nonce++
+		}
+		for len(s.opened) > 0 {
+			<-s.opened
+		}
+		expect.Equal(t, s.told(nonce, c.birth), c.again, "%s: it asks again", c.name)
+		expect.Equal(t, s.birthNow(), c.then, "%s", c.name)
+		expect.Equal(t, len(s.opened) == 1, c.opened, "%s: it is news", c.name)
+		expect.Equal(t, s.nonce == 0, c.again, "%s: it asks with another number", c.name)
+	}
+}
+
+// A goroutine that waits for room goes on when a quarter of the stream is free, in requests and in bytes, and not
+// before; and when the stream closes.
+func TestWhoWaitsForRoomGoesOnAtThreeQuarters(t *testing.T) {
+	for name, size := range map[string]int{"requests": 1, "bytes": 1 << 20} {
+		synctest.Test(t, func(t *testing.T) {
+			s, by := opened(t, 0, nil)
+			body := make([]byte, size)
+			full := func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return s.full(1)
+			}
+			for !full() {
+				must.OK(t, s.put(&state.Request{Session: 1, Body: body}, nil))
+			}
+			most := s.len()
+			went := make(chan error, 2)
+			put := func() { went <- s.put(&state.Request{Session: 1, Body: body}, nil) }
+			go put()
+			synctest.Wait()
+			must.Equal(t, len(went), 0, "%s: it does not wait", name)
+			left := func() (requests, bytes int) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return s.lenLocked(), len(s.buf) - s.bufHead + s.lanes.bytes
+			}
+			for seq := uint64(1); len(went) == 0; {
+				requests, bytes := left()
+				must.That(t, requests >= streamMaxRequests*3/4 || bytes >= streamMaxBytes*3/4,
+					"%s: it waits beside %d of %d requests, %d bytes", name, requests, most, bytes)
+				bl := s.take(by, 1, 1, 1, nil)
+				must.Equal(t, bl.Count, 1, "%s: nothing is taken", name)
+				s.applied(1, seq)
+				seq++
+				synctest.Wait()
+				if requests, bytes = left(); len(went) == 1 {
+					must.That(t, requests <= streamMaxRequests*3/4 && bytes <= streamMaxBytes*3/4+2*size,
+						"%s: it goes on beside %d requests, %d bytes", name, requests, bytes)
+				}
+			}
+			expect.OK(t, <-went)
+			expect.Equal(t, s.waiters, 0, "%s: goroutines that wait", name)
+			for !full() {
+				must.OK(t, s.put(&state.Request{Session: 1, Body: body}, nil))
+			}
+			go put()
+			synctest.Wait()
+			must.Equal(t, len(went), 0, "%s: it does not wait", name)
+			s.setClosed(true)
+			expect.Equal(t, <-went, ErrClosed)
+			requests, _ := left()
+			expect.Equal(t, len(s.drain()), requests, "%s: requests that are left", name)
+			expect.Equal(t, s.len(), 0)
+		})
+	}
+}
+
+// A request that no log entry can hold is refused, and so is each while the stream is closed. What a request leaves
+// behind is the caller's.
+func TestRequestsThatAStreamRefuses(t *testing.T) {
+	s, by := opened(t, 0, nil)
+	expect.Fails(t, s.put(&state.Request{Body: make([]byte, state.MaxRequest+1)}, nil), "a request that is too long")
+	r := &state.Request{Body: []byte("x"), IDs: []jute.ID{{Scheme: "digest", ID: "a"}}}
+	must.OK(t, s.put(r, nil))
+	expect.Equal(t, s.len(), 1)
+	s.setClosed(true)
+	expect.Equal(t, s.put(&state.Request{Body: []byte("x")}, nil), ErrClosed)
+	expect.Equal(t, s.len(), 1)
+	bl := s.take(by, 1, 10, 1000, nil)
+	want := state.Request{Body: []byte("x"), IDs: []jute.ID{{Scheme: "digest", ID: "a"}}}
+	expect.List(t, bl.Requests, want.Append(nil))
+}
+
+// A burst of long requests leaves no long buffer behind; a short one is used again.
+func TestStreamLetsALongBufferGo(t *testing.T) {
+	for size, kept := range map[int]bool{100: true, 2 << 20: false} {
+		s, _ := opened(t, 0, nil)
+		must.OK(t, s.put(&state.Request{Body: make([]byte, size)}, nil))
+		s.applied(1, 1)
+		expect.That(t, (cap(s.buf) > 0) == kept, "a buffer of %d bytes behind a request of %d", cap(s.buf), size)
+	}
+}
+
+// An entry holds so many requests and bytes. Servers share it, and what one leaves of its share the others take.
+func TestServersShareAnEntry(t *testing.T) {
+	filled := func(own, linked, size int) (entry []byte, mine, others int) {
+		h, _ := passing(t)
+		l := &inLink{Greeting: peer.Greeting{From: 2}}
+		for i := range linked {
+			bl := state.Block{Origin: 2, Birth: 1, First: uint64(i + 1), Count: 1}
+			r := state.Request{Session: 2, Op: jute.OpSync, Body: make([]byte, size)}
+			bl.Requests = r.Append(nil)
+			l.queue = append(l.queue, bl)
+		}
+		must.That(t, h.t.links.add(l), "the link is not taken")
+		for range own {
+			must.OK(t, h.t.n.fsm.stream.put(&state.Request{Session: 1, Op: jute.OpSync, Body: make([]byte, size)}, nil))
+		}
+		entry = h.t.fill(state.BeginEntry(nil, 0))
+		for rest := entry[state.EntryHeaderSize:]; len(rest) > 0; {
+			bl, next, err := state.NextBlock(rest)
+			must.OK(t, err)
+			must.OK(t, bl.Check())
+			if rest = next; bl.Origin == 1 {
+				mine += int(bl.Count)
+			} else {
+				others += int(bl.Count)
+			}
+		}
+		expect.Equal(t, h.t.requests, mine+others, "requests in the entry")
+		return entry, mine, others
+	}
+	for _, c := range []struct{ own, linked, mine, others int }{
+		{0, 0, 0, 0}, {5, 0, 5, 0}, {0, 5, 0, 5}, {5, 7, 5, 7},
+		{2000, 0, batchRequests, 0}, {0, 2000, 0, batchRequests},
+		{2000, 2000, batchRequests / 2, batchRequests / 2},
+		{2000, 100, batchRequests - 100, 100}, {100, 2000, 100, batchRequests - 100},
+	} {
+		_, mine, others := filled(c.own, c.linked, 1)
+		expect.Equal(t, fmt.Sprint(mine, others), fmt.Sprint(c.mine, c.others), "%d of its own, %d linked", c.own, c.linked)
+	}
+	const long = batchBytes / 10
+	for _, c := range [][2]int{{100, 0}, {0, 100}, {100, 100}} {
+		entry, mine, others := filled(c[0], c[1], long)
+		expect.That(t, len(entry) > batchBytes*7/10 && len(entry) <= batchBytes+2*long, "an entry of %d bytes", len(entry))
+		if c[0] == c[1] {
+			expect.That(t, mine >= 4 && others >= 4, "%d requests of its own, %d linked", mine, others)
+		}
+	}
+	// A request too large for any share goes, alone.
+	_, mine, others := filled(1, 1, 2*batchBytes)
+	expect.Equal(t, mine+others, 1, "long requests")
+}
+
+// A proposed request is word of its session.
+func TestProposedRequestsTouchTheirSessions(t *testing.T) {
+	h, _ := passing(t)
+	for id := range int64(4) {
+		h.t.tracker.touch(id, 10_000)
+	}
+	h.t.tracker.start = h.t.tracker.start.Add(-time.Hour) // an hour passes
+	for _, id := range []int64{1, 2} {
+		must.OK(t, h.t.n.fsm.stream.put(&state.Request{Session: id, Op: jute.OpSync}, nil))
+	}
+	r := state.Request{Session: 3, Op: jute.OpSync}
+	l := &inLink{queue: []state.Block{{Origin: 2, Birth: 1, First: 1, Count: 1, Requests: r.Append(nil)}}}
+	must.That(t, h.t.links.add(l), "the link is not taken")
+	h.t.fill(state.BeginEntry(nil, 0))
+	for id, left := range h.t.tracker.deadlines() {
+		expect.Equal(t, left > 0, id != 0, "session %d has time left", id)
+	}
+}
+
+// A lane gives the room of what was taken back while it never runs empty, and a request may be as long as its lane's
+// credit.
+func TestLanesStaySmall(t *testing.T) {
+	var ls lanes
+	b := make([]byte, 100)
+	for range 10 {
+		ls.add(1, pending{size: len(b)}, b)
+	}
+	for range 10_000 {
+		ls.add(1, pending{size: len(b)}, b)
+		ls.next()
+	}
+	l := ls.by[1]
+	expect.That(t, cap(l.queue) <= 100 && cap(l.buf) <= 10_000, "room for %d requests, %d bytes", cap(l.queue), cap(l.buf))
+	for size, kept := range map[int]bool{100: true, 1 << 20: false} {
+		l := &lane{session: 1, buf: make([]byte, 0, size)}
+		ls := lanes{by: map[int64]*lane{1: l}}
+		ls.forget(l)
+		expect.That(t, ls.by[1] == nil && (ls.spare != nil) == kept, "room is kept behind a request of %d bytes: %v", size,
+			ls.spare != nil)
+	}
+	var fair lanes
+	share := make([]byte, laneShare)
+	fair.add(1, pending{size: len(share)}, share)
+	fair.add(2, pending{size: 1}, []byte("x"))
+	p, _ := fair.next()
+	expect.Equal(t, p.size, laneShare, "the first newcomer, whose request is as long as its share")
+	expect.That(t, !fair.waits(1) && fair.waits(2) && !fair.waits(3), "sessions that wait")
 }
