@@ -93,8 +93,6 @@ type term struct {
 
 	turn     int // of the servers, in filling entries
 	requests int // in the entry being filled, or filled last
-
-	proposed atomic.Uint64 // how many entries
 }
 
 // baton is a lock that is held while its holder waits for raft to take an entry. It is not a mutex,
@@ -223,7 +221,6 @@ func (t *term) batch() error {
 			entry = short
 		}
 		state.SealEntry(entry, n.o.Now().UnixMilli())
-		t.proposed.Add(1)
 		if trace.IsEnabled() {
 			noteStep("entry", "%d bytes are given to raft", len(entry))
 		}
