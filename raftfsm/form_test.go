@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/test/expect"
@@ -319,5 +321,223 @@ func TestR6ReplacedServerIsLetInByThoseBehind(t *testing.T) {
 			Expected: test.expected,
 			Version:  peer.Version, Oldest: peer.Oldest}
 		expect.Equal(t, host{n}.Admit(peer.Raft, g) != nil, test.refused, "%s", test.what)
+	}
+}
+
+// memoryDisk is the disk of a server that keeps all in memory.
+func memoryDisk(t *testing.T, id uint32) *disk.Disk {
+	t.Helper()
+	d := must.Get(disk.Open(disk.Options{Server: id, Rand: rand.Reader, Logger: quietLog(t, id),
+		Fatal: func(err error) { t.Error(err) }}))(t)
+	t.Cleanup(func() { expect.OK(t, d.Close()) })
+	return d
+}
+
+// The configuration that a cluster begins with is the same at all servers that were there, and observers need not
+// have been. A server that came later, or was alone, begins without one.
+func TestConfigurationThatAClusterBeginsWith(t *testing.T) {
+	peers := map[uint32]string{1: "one:1", 2: "two:1", 3: "three:1"}
+	all := map[uint32]string{1: "a", 2: "b", 3: "c"}
+	for name, c := range map[string]struct {
+		peers, incarnations map[uint32]string
+		observers           []uint32
+		want                string
+	}{
+		"all vote":                      {peers, all, nil, "1 one:1 Voter, 2 two:1 Voter, 3 three:1 Voter"},
+		"one observes":                  {peers, all, []uint32{3}, "1 one:1 Voter, 2 two:1 Voter, 3 three:1 Nonvoter"},
+		"an observer was not there":     {peers, map[uint32]string{1: "a", 2: "b"}, []uint32{3}, "1 one:1 Voter, 2 two:1 Voter, 3 three:1 Nonvoter"},
+		"a voter was not there":         {peers, map[uint32]string{1: "a", 2: "b"}, nil, ""},
+		"this server was not there":     {peers, map[uint32]string{2: "b", 3: "c"}, nil, ""},
+		"this server was alone":         {nil, map[uint32]string{1: "a"}, nil, ""},
+		"nothing is known of a cluster": {nil, nil, nil, ""},
+	} {
+		f := &forming{o: &Options{ID: 1, Peers: peers}, disk: memoryDisk(t, 1)}
+		id := f.disk.Identity()
+		id.Peers, id.Incarnations, id.Observers = c.peers, c.incarnations, c.observers
+		must.OK(t, f.disk.SaveIdentity(id))
+		var got []string
+		if conf := f.peersConfig(); conf != nil {
+			for _, s := range conf.Servers {
+				got = append(got, fmt.Sprintf("%s %s %s", s.ID, s.Address, s.Suffrage))
+			}
+		}
+		expect.Equal(t, strings.Join(got, ", "), c.want, "%s", name)
+	}
+}
+
+// A server that is started alone is a cluster, the same at each start, unless its directory is another's part.
+func TestServerThatIsStartedAlone(t *testing.T) {
+	d := memoryDisk(t, 4)
+	f := &forming{o: &Options{ID: 4, Rand: rand.Reader}, disk: d}
+	for _, o := range []Options{{ID: 4, Rand: rand.Reader}, {ID: 4, Rand: rand.Reader,
+		Peers: map[uint32]string{4: "four:1"}}} {
+		f.o = &o
+		was := d.Identity().Cluster
+		conf := must.Get(f.join(t.Context()))(t)
+		expect.Equal(t, fmt.Sprint(conf.Servers), fmt.Sprintf("[{Voter 4 %s}]", o.selfAddr()))
+		id := d.Identity()
+		expect.That(t, id.Cluster != "" && (was == "" || id.Cluster == was), "cluster %q, was %q", id.Cluster, was)
+		expect.That(t, maps.Equal(id.Incarnations, map[uint32]string{4: id.Incarnation}), "%v", id.Incarnations)
+	}
+	id := d.Identity()
+	id.Incarnations, id.Peers = map[uint32]string{4: id.Incarnation, 5: "b"}, map[uint32]string{4: "four:1", 5: "five:1"}
+	must.OK(t, d.SaveIdentity(id))
+	must.Get(f.joinAlone())(t) // with --peers that name it alone
+	f.o = &Options{ID: 4}
+	_, err := f.joinAlone()
+	must.Fails(t, err)
+	expect.Has(t, err.Error(), "belongs to server 4 of a cluster: give --peers 4=four:1,5=five:1")
+}
+
+// A server tells what it waits for when that changes, and not again and again.
+func TestWhatAServerWaitsForIsToldOnce(t *testing.T) {
+	var log must.Text
+	var told []string
+	f := &forming{o: &Options{Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Waiting: func(what string) { told = append(told, what) }}}
+	expect.Equal(t, f.waits(), "")
+	for _, what := range []string{"one", "one", "two", "two", "one"} {
+		joined, err := f.say("server %s", what)
+		expect.That(t, !joined && err == nil, "joined: %v, %v", joined, err)
+		expect.Equal(t, f.waits(), "server "+what)
+	}
+	expect.List(t, told, []string{"server one", "server two", "server one"})
+	expect.Equal(t, strings.Count(log.String(), "server one"), 2, "lines")
+	f.o.Waiting = nil
+	_, _ = f.say("three")
+	expect.Equal(t, f.waits(), "three")
+}
+
+// A server that starts tells where its --peers and the members differ.
+func TestListThatDiffersFromTheMembersIsTold(t *testing.T) {
+	members := []raft.Server{{ID: "1", Address: "one:1"}, {ID: "2", Address: "two:1"}, {ID: "3", Address: "three:1"}}
+	const added, missing, other, moved = "names a server that is no member", "a member is missing in --peers",
+		"--peers has another address", "another address than the cluster knows"
+	for _, c := range []struct {
+		name  string
+		peers map[uint32]string
+		list  []raft.Server
+		port  *peer.Port
+		want  []string
+	}{
+		{"the same", map[uint32]string{1: "one:1", 2: "two:1", 3: "three:1"}, members, new(peer.Port), nil},
+		{"one more", map[uint32]string{1: "one:1", 2: "two:1", 3: "three:1", 4: "four:1"}, members, new(peer.Port),
+			[]string{added}},
+		{"one less", map[uint32]string{1: "one:1", 2: "two:1"}, members, new(peer.Port), []string{missing}},
+		{"it has moved", map[uint32]string{1: "new:1", 2: "two:1", 3: "three:1"}, members, new(peer.Port), []string{moved}},
+		{"another has moved", map[uint32]string{1: "one:1", 2: "new:1", 3: "three:1"}, members, new(peer.Port),
+			[]string{other}},
+		{"all at once", map[uint32]string{1: "new:1", 2: "new:2", 4: "four:1"}, members, new(peer.Port),
+			[]string{moved, other, missing, added}},
+		{"no member is known yet", map[uint32]string{1: "one:1", 2: "two:1"}, nil, new(peer.Port), nil},
+		{"alone", nil, members[:1], nil, nil},
+	} {
+		var log must.Text
+		f := &forming{o: &Options{ID: 1, Peers: c.peers, Logger: slog.New(slog.NewTextHandler(&log, nil))}, port: c.port}
+		f.comparePeers(c.list)
+		for _, text := range []string{added, missing, other, moved} {
+			expect.Equal(t, strings.Contains(log.String(), text), slices.Contains(c.want, text), "%s: %s", c.name, text)
+		}
+		expect.Equal(t, strings.Count(log.String(), "\n"), len(c.want), "%s: lines in %s", c.name, log.String())
+	}
+}
+
+// A server that listens elsewhere than its --peers say looks whether it is reached there.
+func TestServerLooksWhetherItIsReached(t *testing.T) {
+	addr, nowhere := freeAddr(t), must.Refused(t)
+	n, _ := start(t, Options{Peers: map[uint32]string{1: addr}})
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		name         string
+		ctx          context.Context
+		says, listen string
+		warns        bool
+	}{
+		{"there", t.Context(), nowhere, nowhere, false},
+		{"elsewhere, and reached", t.Context(), addr, "0.0.0.0:1", false},
+		{"elsewhere, and not reached", t.Context(), nowhere, addr, true},
+		{"it stops", gone, nowhere, addr, false},
+	} {
+		eventually(t, c.name, func() bool { // a busy machine may not answer in time
+			var log must.Text
+			f := &forming{o: &Options{ID: 1, Peers: map[uint32]string{1: c.says}, PeerListen: c.listen,
+				Logger: slog.New(slog.NewTextHandler(&log, nil))}, port: n.port}
+			f.checkReach(c.ctx)
+			return strings.Contains(log.String(), "does not reach itself") == c.warns
+		})
+	}
+}
+
+// A server that starts remembers what the other servers show, and asks each but itself. The answers are in order.
+func TestServerThatStartsAsksTheOthers(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, true, nil)
+	n := c.nodes[2]
+	eventually(t, "all are known", func() bool { return n.incarnationOf(1) != "" && n.incarnationOf(3) != "" })
+	p := &promises{seen: map[string]peer.Shown{}, dirty: newSignal()}
+	f := &forming{o: &n.o, disk: n.disk, port: n.port, promises: p}
+	eventually(t, "both answer in time", func() bool {
+		must.OK(t, f.checkCopy(t.Context()))
+		return p.of(c.nodes[1].disk.Identity().Incarnation).Start == 1 &&
+			p.of(c.nodes[3].disk.Identity().Incarnation).Start == 1
+	})
+	expect.Equal(t, len(p.seen), 2, "servers that are remembered")
+	eventually(t, "both answer in time", func() bool {
+		list := f.askAll(t.Context(), time.Minute, peer.Question{})
+		must.Equal(t, len(list), 2, "answers")
+		must.That(t, list[0].ID == 1 && list[1].ID == 3, "answers of %d and %d", list[0].ID, list[1].ID)
+		return list[0].Err == nil && list[1].Err == nil && list[0].Status.ID == 1 && list[1].Status.ID == 3
+	})
+	// A directory that is not the one of the member is not remembered for it.
+	id := n.disk.Identity()
+	id.Incarnations = maps.Clone(id.Incarnations)
+	id.Incarnations[3] = "another"
+	must.OK(t, n.disk.SaveIdentity(id))
+	clear(p.seen)
+	eventually(t, "both answer in time", func() bool {
+		must.OK(t, f.checkCopy(t.Context()))
+		return len(p.seen) == 1
+	})
+	expect.Equal(t, p.of(c.nodes[3].disk.Identity().Incarnation), peer.Shown{})
+}
+
+// A cluster forms when all that vote answer, and only by the first of them. A question whose time has passed says
+// nothing of those who did not answer.
+func TestFirstVoterFormsTheCluster(t *testing.T) {
+	peers := map[uint32]string{1: must.Refused(t), 2: must.Refused(t), 3: must.Refused(t)}
+	n, _ := start(t, Options{ID: 2, Peers: map[uint32]string{2: freeAddr(t)}})
+	for name, c := range map[string]struct {
+		observers []uint32
+		late      bool
+		waits     string
+		forms     bool
+	}{
+		"two do not answer":                     {nil, false, "waiting for server 1 at", false},
+		"they did not have the time":            {nil, true, "", false},
+		"one that does not answer observes":     {[]uint32{1}, false, "waiting for server 3 at", false},
+		"both that do not answer observe":       {[]uint32{1, 3}, false, "", true},
+		"both observe, and the time has passed": {[]uint32{1, 3}, true, "", false},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if c.late {
+			cancel()
+			ctx, cancel = context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+		}
+		d := memoryDisk(t, 2)
+		o := Options{ID: 2, Peers: peers, Observers: c.observers, Rand: rand.Reader, Logger: quietLog(t, 2)}
+		f := &forming{o: &o, disk: d, port: n.port, formed: make(chan struct{})}
+		joined, err := f.tryJoin(ctx)
+		cancel()
+		expect.That(t, err == nil && joined == c.forms, "%s: joined %v, %v", name, joined, err)
+		expect.That(t, strings.HasPrefix(f.waits(), c.waits) && (c.waits == "") == (f.waits() == ""), "%s: %s", name,
+			f.waits())
+		expect.Equal(t, d.Identity().Cluster != "", c.forms, "%s: it has a cluster", name)
+		if c.forms {
+			expect.That(t, maps.Equal(d.Identity().Incarnations, map[uint32]string{2: d.Identity().Incarnation}), "%s: %v", name,
+				d.Identity().Incarnations)
+			joined, err = f.tryJoin(ctx)
+			expect.That(t, joined && err == nil, "%s: it has joined by now: %v, %v", name, joined, err)
+		}
 	}
 }

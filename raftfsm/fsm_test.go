@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -191,4 +193,128 @@ func TestSnapshotTellsThatTheMembersArePublished(t *testing.T) {
 		must.OK(t, b.Restore(io.NopCloser(&file)))
 		expect.Equal(t, b.fsm.config.Load(), published, "published, by the snapshot")
 	}
+}
+
+// What a server keeps of a snapshot that another sent is used for that snapshot, and no other.
+func TestSnapshotThatWasReadIsNotReadAgain(t *testing.T) {
+	file := func(index, term uint64) []byte {
+		var b bytes.Buffer
+		from := newFSM(2, "c", new(watcher), nil)
+		from.at(index, term)
+		must.OK(t, from.hold().state.Write(&b, func(read func()) { read() }))
+		return b.Bytes()
+	}
+	sent := file(7, 3)
+	for _, c := range []struct {
+		name string
+		file []byte
+		kept bool
+	}{{"the same", sent, true}, {"a later one", file(8, 3), false}, {"one of another term", file(7, 4), false}} {
+		a := newApplied()
+		must.OK(t, a.verify(bytes.NewReader(sent)))
+		kept := a.received.Load().state
+		must.OK(t, a.Restore(io.NopCloser(bytes.NewReader(c.file))))
+		expect.Equal(t, a.state == kept, c.kept, "%s: its state is the one that was kept", c.name)
+		expect.That(t, a.received.Load() == nil, "%s: the state is kept", c.name)
+		at := must.Get(state.ReadPosition(bytes.NewReader(c.file)))(t)
+		expect.That(t, a.fsm.index.Load() == at.Index && a.term.Load() == at.Term, "%s: it is at entry %d", c.name,
+			a.fsm.index.Load())
+	}
+	a := newApplied()
+	must.OK(t, a.verify(bytes.NewReader(sent)))
+	expect.Fails(t, a.Restore(io.NopCloser(bytes.NewReader(sent[:5]))), "half a snapshot")
+	expect.Equal(t, len(a.fatals), 1)
+}
+
+// A snapshot hides the outcomes of requests under way. Those that it covers are unknown; where it hides that the
+// stream was opened or taken away, all are.
+func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
+	from := newApplied()
+	from.entry(openStream())
+	stream := func(first uint64) {
+		r := state.Request{Op: jute.OpSync, Body: jute.AppendString(nil, "/")}
+		bl := state.Block{Origin: 1, Birth: 1, First: first, Count: 1, Requests: r.Append(nil)}
+		entry := bl.Append(state.BeginEntry(nil, 0))
+		state.SealEntry(entry, 1)
+		from.index++
+		from.Apply(&raft.Log{Index: from.index, Term: 1, Type: raft.LogCommand, Data: entry})
+	}
+	stream(1)
+	stream(2)
+	var file bytes.Buffer
+	snap := from.state.StartSnapshot(state.Position{Index: 9, Term: 3})
+	must.OK(t, snap.Write(&file, func(read func()) { read() }))
+	snap.Close()
+	for _, c := range []struct {
+		birth          uint32
+		nonce          int64 // of its own request for one; the snapshot has 1
+		unknown, stays int
+		then           uint32
+		reopens        int
+	}{{1, 1, 2, 1, 1, 0}, {1, 9, 2, 1, 0, 1}, {2, 9, 3, 0, 0, 1}, {0, 9, 3, 0, 0, 0}, {0, 1, 3, 0, 1, 0}} {
+		a := newApplied()
+		reopened, waited := 0, make(chan bool, 1)
+		a.reopen = func() { reopened++ }
+		var w waits
+		s := a.stream
+		s.setClosed(false)
+		s.nonce = c.nonce
+		s.open(c.birth)
+		for range 3 {
+			must.OK(t, s.put(&state.Request{Op: jute.OpSync}, &w))
+		}
+		go func() { waited <- a.wait(t.Context().Done(), func() bool { return a.fsm.index.Load() == 9 }) }()
+		eventually(t, "a goroutine waits for the entry", func() bool { return a.waiting.Load() == 1 })
+		must.OK(t, a.Restore(io.NopCloser(bytes.NewReader(file.Bytes()))))
+		expect.That(t, <-waited, "birth %d: the entry is not awaited", c.birth)
+		expect.Equal(t, fmt.Sprint(w.unknown, w.done, s.len(), s.birthNow(), reopened),
+			fmt.Sprint(c.unknown, c.unknown, c.stays, c.then, c.reopens), "birth %d", c.birth)
+		expect.Equal(t, a.obs.(*watcher).resetCount(), 1, "times that clients were cut off")
+		expect.Equal(t, a.zxid.Load(), from.zxid.Load())
+		expect.Equal(t, a.snapshot.Load().Zxid, from.zxid.Load())
+	}
+}
+
+// Entries that were found at the start are measured together, when the last of them is applied.
+func TestReplayIsMeasuredAtItsEnd(t *testing.T) {
+	var m measured
+	a := newApplied()
+	a.measures = Measures{EntryRequests: m.kind("requests"), ReplayEntries: m.kind("entries"), ReplayTime: m.kind("time"),
+		PropagationTime: m.kind("propagation"), CommitTime: m.kind("commit"), ProposalTime: m.kind("proposal")}
+	a.replay.from, a.replay.to, a.replay.began = 2, 4, time.Now().Add(-time.Hour)
+	a.index = 2
+	want := []string{"1 0 0 0", "2 1 0 0", "3 1 0 0", "4 1 1 0", "5 1 2 1"}
+	for i := range want {
+		a.index++
+		l := a.log(newSession())
+		if i != 2 {
+			l.AppendedAt = time.Now().Add(-time.Minute)
+		}
+		if i == 4 {
+			a.tracker.Store(newTracker())
+		}
+		a.Apply(l)
+		got := fmt.Sprint(m.count("requests"), m.count("entries"), m.count("propagation"), m.count("commit"))
+		expect.Equal(t, got, want[i], "behind entry %d", a.index)
+	}
+	expect.That(t, m.last("entries") == 2 && m.last("time") >= time.Hour.Microseconds(), "%d entries in %d µs",
+		m.last("entries"), m.last("time"))
+	minute := time.Minute.Microseconds()
+	expect.That(t, m.last("propagation") >= minute && m.last("commit") >= minute && m.last("proposal") >= m.last("commit"),
+		"%v", m.values)
+}
+
+// A leader waits for the sessions that there are: for a new one from its entry on, and for none that ended.
+func TestLeaderWaitsForSessionsThatThereAre(t *testing.T) {
+	a := newApplied()
+	a.entry(newSession()) // while it does not lead
+	tr := newTracker()
+	a.tracker.Store(tr)
+	a.entry(newSession())
+	must.Equal(t, len(tr.deadlines()), 1, "deadlines")
+	for id, left := range tr.deadlines() {
+		expect.That(t, left > 5*time.Second && left < time.Minute, "time left: %v", left)
+		a.entry(state.Request{Session: id, Gen: 1, Op: jute.OpCloseSession})
+	}
+	expect.Equal(t, len(tr.deadlines()), 0, "deadlines of sessions that ended")
 }

@@ -1,12 +1,17 @@
 package raftfsm
 
 import (
+	"math"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
 )
 
 // A server refuses options with which its cluster could not work, or a stranger could rewrite its log.
@@ -40,10 +45,77 @@ func TestOptionsThatAServerRefuses(t *testing.T) {
 		{"another log store", Options{LogStore: "Bolt"}, "unknown"},
 	} {
 		_, err := c.o.withDefaults()
+		expect.Equal(t, (c.o.Check() == nil), err == nil, "%s, without a start", c.name)
 		if c.want == "" {
 			expect.OK(t, err, "%s", c.name)
 		} else if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want an error with %q", c.name, err, c.want)
 		}
 	}
+}
+
+// What an operator does not say has a default, and what the operator says holds.
+func TestDefaultsOfAServer(t *testing.T) {
+	d := must.Get(Options{}.withDefaults())(t)
+	type plain struct {
+		id             uint32
+		release, store string
+		session, beat  time.Duration
+		entries, bytes int64
+		interval       time.Duration
+		retain         int
+		logs           uint64
+		trailing, disk int64
+		sweep          time.Duration
+		listen         string
+	}
+	of := func(o Options) plain {
+		return plain{o.ID, o.Release, o.LogStore, o.MinSessionTimeout, o.HeartbeatTimeout, o.SnapshotEntries,
+			o.SnapshotBytes, o.SnapshotInterval, o.SnapshotRetain, o.TrailingLogs, o.TrailingBytes, o.DiskReserve,
+			o.SweepInterval, o.PeerListen}
+	}
+	want := plain{1, "dev", "wal", 4 * time.Second, 30 * time.Millisecond, 100_000, 32 << 20, 0, 2, 10_240, 64 << 20,
+		512 << 20, time.Minute, ""}
+	expect.Equal(t, of(d), want, "alone")
+	expect.That(t, d.Logger != nil && d.Rand != nil && d.Fatal != nil && d.Now != nil && d.FreeBytes != nil &&
+		d.Listen != nil && d.Dial != nil, "a part of the world is missing: %+v", d)
+	expect.That(t, time.Since(d.Now()).Abs() < time.Hour, "the time is %v", d.Now())
+	free, err := d.FreeBytes(t.TempDir())
+	expect.That(t, err == nil && free > 0, "%d bytes are free, %v", free, err)
+
+	peers := map[uint32]string{3: "127.0.0.1:3", 4: "127.0.0.1:4", 5: "127.0.0.1:5"}
+	d = must.Get(Options{ID: 3, Peers: peers, Observers: []uint32{5, 3, 5}}.withDefaults())(t)
+	want.id, want.beat, want.listen = 3, time.Second, "127.0.0.1:3"
+	expect.Equal(t, of(d), want, "among others")
+	expect.List(t, d.Observers, []uint32{3, 5})
+	expect.Equal(t, d.firstVoter(), 4)
+	expect.Equal(t, d.selfAddr(), "127.0.0.1:3")
+
+	said := Options{ID: 4, Peers: peers, Release: "9.9", LogStore: "bolt", MinSessionTimeout: 9 * time.Second,
+		HeartbeatTimeout: 7 * time.Second, SnapshotEntries: 5, SnapshotBytes: 6, SnapshotInterval: 7, SnapshotRetain: 8,
+		TrailingLogs: 9, TrailingBytes: 10, DiskReserve: -1, SweepInterval: 11, PeerListen: "[::1]:7"}
+	expect.Equal(t, of(must.Get(said.withDefaults())(t)), of(said), "said by the operator")
+	alone := Options{HeartbeatTimeout: 2 * time.Second}
+	expect.Equal(t, must.Get(alone.withDefaults())(t).HeartbeatTimeout, 2*time.Second, "said by the operator, alone")
+	_, err = Options{Peers: peers, LogStore: "paper", Observers: []uint32{3, 4, 5}}.withDefaults()
+	must.Fails(t, err)
+	for _, part := range []string{"server id 1 is not among the peers", "must vote", "is unknown"} {
+		expect.Has(t, err.Error(), part) // all of it at once
+	}
+}
+
+// How raft runs follows from the options.
+func TestSettingsOfRaft(t *testing.T) {
+	o := must.Get(Options{ID: 7, HeartbeatTimeout: 2 * time.Second, TrailingLogs: 55}.withDefaults())(t)
+	c := o.raftConfig()
+	expect.Equal(t, c.LocalID, raft.ServerID("7"))
+	expect.List(t, []time.Duration{c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout, c.CommitTimeout,
+		c.SnapshotInterval}, []time.Duration{3 * time.Second, 3 * time.Second, 2 * time.Second, 250 * time.Millisecond,
+		24 * time.Hour})
+	expect.List(t, []uint64{uint64(c.MaxAppendEntries), c.TrailingLogs, c.SnapshotThreshold}, []uint64{64, 55,
+		math.MaxUint64})
+	expect.That(t, c.NoLegacyTelemetry && c.NoSnapshotRestoreOnStart && !c.PreVoteDisabled, "%+v", c)
+	o.HeartbeatTimeout = 100 * time.Millisecond
+	expect.Equal(t, o.raftConfig().CommitTimeout, 100*time.Millisecond)
+	expect.OK(t, raft.ValidateConfig(c))
 }

@@ -1,0 +1,240 @@
+package raftfsm
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"testing"
+
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// Who may talk to a server, and of whom it remembers what it was shown.
+func TestR6CallersThatAServerLetsIn(t *testing.T) {
+	addr := freeAddr(t)
+	n, _ := ended(t, Options{Peers: map[uint32]string{1: addr}, PeerListen: addr})
+	id := n.disk.Identity()
+	id.Incarnations = maps.Clone(id.Incarnations)
+	id.Incarnations[2] = "b" // the state does not know better
+	must.OK(t, n.disk.SaveIdentity(id))
+	own, index := id.Incarnation, n.fsm.index.Load()
+	n.promises.note("old", peer.Shown{Start: 5, Life: "x"})
+	id.Incarnations[3] = "old"
+	for _, c := range []struct {
+		name string
+		tune func(g *peer.Greeting)
+		p    peer.Purpose
+		want string // why it is refused; empty: it is let in
+		note bool   // what it shows is remembered
+	}{
+		{"a member", func(*peer.Greeting) {}, peer.Raft, "", true},
+		{"a member over a link", func(*peer.Greeting) {}, peer.Link, "", true},
+		{"a caller of any server", func(g *peer.Greeting) { g.To = 0 }, peer.Raft, "", true},
+		{"a caller of another server", func(g *peer.Greeting) { g.To = 3 }, peer.Ask, "this is server 1, not 3", false},
+		{"another with this id", func(g *peer.Greeting) { g.From = 1 }, peer.Ask, "two servers run with --id 1", false},
+		{"itself", func(g *peer.Greeting) { g.From, g.Incarnation = 1, own }, peer.Raft, "", true},
+		{"a member of another cluster", func(g *peer.Greeting) { g.Cluster = "other" }, peer.Ask,
+			"belongs to cluster " + id.Cluster + ", the caller to other", false},
+		{"a new server that asks", func(g *peer.Greeting) { g.Cluster, g.Incarnation = "", "new" }, peer.Ask, "", false},
+		{"a new server for raft", func(g *peer.Greeting) { g.Cluster = "" }, peer.Raft, "not formed yet", true},
+		{"a server that no other knows", func(g *peer.Greeting) { g.From, g.Incarnation = 9, "new" }, peer.Raft, "", false},
+		{"another directory", func(g *peer.Greeting) { g.Incarnation = "former" }, peer.Link,
+			"server 2 runs on a data directory that is not the one", false},
+		{"another directory that asks", func(g *peer.Greeting) { g.Incarnation = "former" }, peer.Ask, "", false},
+		{"one expected as of now", func(g *peer.Greeting) { g.Incarnation, g.Expected = "former", index }, peer.Raft,
+			"is not the one", false},
+		{"one expected later", func(g *peer.Greeting) { g.Incarnation, g.Expected = "next", index+1 }, peer.Raft, "", true},
+		{"an old copy", func(g *peer.Greeting) { g.From, g.Incarnation = 3, "old" }, peer.Raft, "is an old copy", false},
+		{"an old copy that asks", func(g *peer.Greeting) { g.From, g.Incarnation = 3, "old" }, peer.Ask, "", false},
+		{"one that knows more of another directory", func(g *peer.Greeting) {
+			g.Known, g.KnownAs = &peer.Shown{Start: 99}, "another"
+		}, peer.Raft, "", true},
+		{"one that knows less", func(g *peer.Greeting) { g.Known, g.KnownAs = &peer.Shown{}, own }, peer.Raft, "", true},
+		{"one that knows more of this one", func(g *peer.Greeting) { g.Known, g.KnownAs = &peer.Shown{Start: 99}, own },
+			peer.Ask, "the data directory of server 1 is an old copy", false},
+	} {
+		g := peer.Greeting{From: 2, To: 1, Cluster: id.Cluster, Incarnation: "b", Version: peer.Version,
+			Oldest: peer.Oldest, Shown: peer.Shown{Start: 3, Life: "l", Term: 1}}
+		c.tune(&g)
+		n.promises.mu.Lock()
+		n.promises.seen = map[string]peer.Shown{"old": n.promises.seen["old"]}
+		n.promises.mu.Unlock()
+		err := host{n}.Admit(c.p, &g)
+		if c.want == "" {
+			expect.OK(t, err, "%s", c.name)
+		} else if expect.Fails(t, err, "%s", c.name) {
+			expect.Has(t, err.Error(), c.want, "%s", c.name)
+		}
+		noted := n.promises.of(g.Incarnation)
+		expect.That(t, noted.Start == 3 == c.note, "%s: noted %+v", c.name, noted)
+	}
+	// Before a server has a cluster, or its raft runs, others may only ask.
+	n.up.Store(false)
+	g := peer.Greeting{From: 2, To: 1, Cluster: id.Cluster, Incarnation: "b", Version: peer.Version, Oldest: peer.Oldest}
+	expect.OK(t, host{n}.Admit(peer.Ask, &g))
+	expect.Fails(t, host{n}.Admit(peer.Raft, &g), "its raft does not run")
+	n.up.Store(true)
+	bare := &Node{id: 1, disk: memoryDisk(t, 1), promises: &promises{seen: map[string]peer.Shown{}, dirty: newSignal()}}
+	bare.addresses = newAddresses(bare)
+	g.Cluster = "c"
+	expect.OK(t, host{bare}.Admit(peer.Ask, &g))
+	err := host{bare}.Admit(peer.Link, &g)
+	must.Fails(t, err)
+	expect.Has(t, err.Error(), "not formed yet")
+}
+
+// What a server says of itself to those it calls and those who ask.
+func TestWhatAServerSaysOfItself(t *testing.T) {
+	addr := freeAddr(t)
+	n, _ := start(t, Options{Peers: map[uint32]string{1: addr}, Release: "9.1"})
+	newAsker(t, n)
+	eventually(t, "the members are published", func() bool { return n.fsm.config.Load() })
+	id := n.disk.Identity()
+	id.Incarnations = maps.Clone(id.Incarnations)
+	id.Incarnations[2], id.Expected = "b", 3
+	must.OK(t, n.disk.SaveIdentity(id))
+	n.promises.note("b", peer.Shown{Start: 4, Life: "l", Term: 1, Index: 9})
+
+	g := host{n}.Greeting(2)
+	expect.Equal(t, fmt.Sprint(g.Cluster, g.Incarnation, g.Expected, g.KnownAs), fmt.Sprint(id.Cluster, id.Incarnation, 3, "b"))
+	must.That(t, g.Known != nil, "it does not say what it knows")
+	expect.Equal(t, *g.Known, peer.Shown{Start: 4, Life: "l", Term: 1, Index: 9})
+	expect.That(t, g.Start == 1 && g.Life == id.Life && g.Term == n.raft.CurrentTerm() && g.Index > 0 && g.End >= g.Index,
+		"it shows %+v, and its log to %d", g.Shown, g.End)
+	g = host{n}.Greeting(7)
+	expect.That(t, g.Known == nil && g.KnownAs == "", "it knows a server that it does not know: %+v", g)
+
+	st := host{n}.Status(&peer.Greeting{Incarnation: "b"})
+	expect.Equal(t, st.Known, peer.Shown{Start: 4, Life: "l", Term: 1, Index: 9})
+	expect.That(t, st.Now.Start == 1 && st.Now.Index > 0, "it shows %+v", st.Now)
+	expect.Equal(t, fmt.Sprint(st.ID, st.Cluster, st.Incarnation, st.Release, st.Version), fmt.Sprint(1, id.Cluster,
+		id.Incarnation, "9.1", peer.Version))
+	expect.Equal(t, fmt.Sprint(st.Incarnations), fmt.Sprint(map[uint32]string{1: id.Incarnation, 2: "b"}))
+	expect.That(t, maps.Equal(st.Members, map[uint32]string{1: addr}), "members %v", st.Members)
+	expect.That(t, st.Up && st.Leader == 1 && st.Linked == 0 && st.Silent == 0 && !st.Stands && st.Waits == "", "%+v", st)
+	expect.That(t, st.LastTerm == n.raft.CurrentTerm() && st.LastIndex >= st.Now.Index && st.AsOf >= st.Now.Index &&
+		st.Config > 0 && st.Config <= st.LastIndex, "%+v", st)
+	n.linked.Store(5)
+	expect.Equal(t, n.status().Linked, 5)
+	n.linked.Store(0)
+	set := func(on bool, reason string) {
+		n.serving.mu.Lock()
+		defer n.serving.mu.Unlock()
+		n.serving.on, n.serving.reason = on, reason
+	}
+	n.Abort()
+	set(false, "")
+	expect.Equal(t, n.status().Waits, "it begins")
+	set(false, "little")
+	expect.Equal(t, n.status().Waits, "little")
+	set(true, "")
+	expect.Equal(t, n.status().Waits, "")
+	n.up.Store(false)
+	n.forming.said.Store(new("others"))
+	st = n.status()
+	expect.That(t, !st.Up && st.Waits == "others" && st.LastIndex == 0 && len(st.Members) == 0, "before raft runs: %+v", st)
+	shown, end := n.shown()
+	expect.That(t, shown.Start == 1 && shown.Life == id.Life && shown.Term > 0 && shown.Index == 0 && end > 0,
+		"before raft runs it shows %+v, and its log to %d", shown, end)
+	expect.Equal(t, host{n}.Term(), 0, "the term before raft runs")
+	n.up.Store(true)
+	expect.Equal(t, host{n}.Term(), n.raft.CurrentTerm())
+}
+
+// What a port asks before it lets a message of raft's pass: by the term, the server and its address.
+func TestWhatAPortAsksOfRaft(t *testing.T) {
+	addr := freeAddr(t)
+	n, _ := start(t, Options{Peers: map[uint32]string{1: addr}})
+	newAsker(t, n)
+	h, index := host{n}, n.fsm.index.Load()
+	term := func() uint64 { return n.raft.CurrentTerm() }
+	expect.That(t, h.Replicates(term(), 1, addr), "it does not lead")
+	expect.That(t, !h.Replicates(term()+1, 1, addr), "another term")
+	expect.That(t, !h.Replicates(term(), 2, addr), "another server")
+	expect.That(t, !h.Replicates(term(), 1, "127.0.0.1:1"), "another address")
+	eventually(t, "it has applied what it has applied", func() bool { return h.HasApplied(term(), index) })
+	expect.That(t, !h.HasApplied(term()+1, index), "another term")
+	expect.That(t, !h.HasApplied(term(), index+1_000_000), "an entry that there is not")
+	n.up.Store(false)
+	replicates, applied := h.Replicates(term(), 1, addr), h.HasApplied(term(), index)
+	n.up.Store(true)
+	expect.That(t, !replicates && !applied, "before raft runs")
+	n.Abort()
+	expect.That(t, !h.Replicates(term(), 1, addr), "a server whose raft has ended leads")
+}
+
+// What others have shown is saved when it says more of their starts or terms, and is there at the next start.
+func TestR6PromisesAreSaved(t *testing.T) {
+	for _, c := range []struct {
+		was, now, is peer.Shown
+		saved        bool
+	}{
+		{peer.Shown{}, peer.Shown{Start: 1, Life: "a", Term: 2, Index: 3}, peer.Shown{Start: 1, Life: "a", Term: 2, Index: 3}, true},
+		{peer.Shown{Start: 1, Life: "a", Term: 2}, peer.Shown{Start: 1, Life: "a", Term: 3}, peer.Shown{Start: 1, Life: "a", Term: 3}, true},
+		{peer.Shown{Start: 1, Life: "a", Term: 2}, peer.Shown{Start: 2, Life: "b"}, peer.Shown{Start: 2, Life: "b", Term: 2}, true},
+		{peer.Shown{Start: 2, Life: "b", Term: 2, Index: 9}, peer.Shown{Start: 1, Life: "a", Term: 1, Index: 8},
+			peer.Shown{Start: 2, Life: "b", Term: 2, Index: 9}, false},
+		{peer.Shown{Start: 2, Life: "b", Term: 2, Index: 9}, peer.Shown{Start: 2, Life: "b", Term: 2, Index: 10},
+			peer.Shown{Start: 2, Life: "b", Term: 2, Index: 10}, false},
+	} {
+		p := &promises{dirty: newSignal(), seen: map[string]peer.Shown{"x": c.was}}
+		p.note("x", c.now)
+		expect.Equal(t, p.of("x"), c.is)
+		expect.Equal(t, len(p.dirty) == 1, c.saved, "%+v behind %+v is to be saved", c.now, c.was)
+	}
+	open := func(dir string) (*disk.Disk, *slog.Logger) {
+		log := slog.New(slog.NewTextHandler(io.Discard, nil))
+		d := must.Get(disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 2, Rand: rand.Reader,
+			Logger: log, Fatal: func(err error) { t.Error(err) }}))(t)
+		t.Cleanup(func() { expect.OK(t, d.Close()) })
+		return d, log
+	}
+	d, log := open(t.TempDir())
+	p := must.Get(loadPromises(d, log))(t)
+	expect.Equal(t, len(p.seen), 0, "what is known at first")
+	done := make(chan struct{})
+	go func() { p.keep(t.Context()); close(done) }()
+	t.Cleanup(func() { <-done })
+	p.note("x", peer.Shown{Start: 7, Life: "a", Term: 2, Index: 3})
+	eventually(t, "it is saved", func() bool {
+		b, err := d.LoadSeen()
+		seen := map[string]peer.Shown{}
+		return err == nil && json.Unmarshal(b, &seen) == nil && seen["x"].Start == 7
+	})
+	expect.Equal(t, must.Get(loadPromises(d, log))(t).of("x"), peer.Shown{Start: 7, Life: "a", Term: 2, Index: 3})
+	must.OK(t, d.SaveSeen([]byte("{")))
+	_, err := loadPromises(d, log)
+	must.Fails(t, err)
+	var bad *json.SyntaxError
+	expect.That(t, errors.As(err, &bad), "%v", err)
+}
+
+// A server knows the directory of another from its state, else as the cluster formed or as it joined.
+func TestR6DirectoriesThatAServerKnows(t *testing.T) {
+	a := newApplied()
+	n := &Node{id: 1, fsm: a.fsm, disk: memoryDisk(t, 1)}
+	id := n.disk.Identity()
+	id.Incarnations, id.Expected = map[uint32]string{1: "formed", 2: "b"}, 5
+	must.OK(t, n.disk.SaveIdentity(id))
+	a.entry(openStream()) // of server 1, with directory a
+	a.fsm.index.Store(4)
+	known := func(id uint32) string { in, asOf := n.knownAs(id); return fmt.Sprint(in, " ", asOf) }
+	expect.Equal(t, known(1), "formed 5", "before raft runs")
+	n.up.Store(true)
+	expect.Equal(t, known(1), "a 5")
+	expect.Equal(t, known(2), "b 5")
+	expect.Equal(t, known(3), " 5")
+	a.fsm.index.Store(9)
+	expect.Equal(t, known(1), "a 9")
+	expect.Equal(t, n.incarnationOf(2), "b")
+	a.entry(state.Forget(1, 5))
+	expect.Equal(t, n.incarnationOf(1), "", "a server that was removed")
+}
