@@ -2,12 +2,17 @@ package raftfsm
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -299,4 +304,116 @@ func TestNewAddressesAreNews(t *testing.T) {
 			<-a.news
 		}
 	}
+}
+
+// A server that is found elsewhere is called there, until a configuration has another address for it.
+func TestServersThatAreFoundElsewhere(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, true, nil)
+	n := c.nodes[1]
+	a := newAddresses(n)
+	at := a.of(2)
+	_, config := n.raft.configuration()
+	must.That(t, at == c.opts[1].Peers[2], "server 2 is at %s", at)
+	expect.Equal(t, a.instead(2, "elsewhere:1"), "elsewhere:1")
+	a.found(2, move{from: at, to: "new:1", config: config})
+	expect.Equal(t, a.instead(2, at), "new:1")
+	expect.Equal(t, a.of(2), "new:1")
+	expect.Equal(t, a.instead(2, "elsewhere:1"), "elsewhere:1", "another address in the log")
+	expect.Equal(t, a.instead(3, at), at, "another server")
+	a.found(2, move{from: at, to: at, config: config})
+	expect.Equal(t, a.instead(2, at), at, "found where the log has it")
+	expect.That(t, a.say(3, "x:1") && !a.say(3, "x:1") && a.say(3, "y:1"), "what a server says is news")
+	expect.Equal(t, a.of(9), "", "a server that there is not")
+}
+
+// Moves and refusals are told once.
+func TestMovesAndRefusalsAreToldOnce(t *testing.T) {
+	var log must.Text
+	a := newAddresses(&Node{log: slog.New(slog.NewTextHandler(&log, nil))})
+	for i, c := range []struct {
+		do   func()
+		want string
+	}{
+		{func() { a.found(2, move{from: "a:1", to: "a:1"}) }, ""},
+		{func() { a.found(2, move{from: "a:1", to: "b:1"}) }, "is at another address than the log has"},
+		{func() { a.found(2, move{from: "a:1", to: "b:1"}) }, ""},
+		{func() { a.found(2, move{from: "a:1", to: "c:1"}) }, "is at another address than the log has"},
+		{func() { a.found(2, move{from: "a:1", to: "a:1"}) }, ""},
+		{func() { a.found(2, move{from: "a:1", to: "c:1"}) }, "is at another address than the log has"},
+		{func() { a.refuses(2, "a:1", errors.New("another cluster")) }, "refuses this one"},
+		{func() { a.refuses(2, "a:1", errors.New("another cluster")) }, ""},
+		{func() { a.refuses(3, "a:1", errors.New("another cluster")) }, "refuses this one"},
+		{func() { a.refuses(2, "a:1", errors.New("another id")) }, "refuses this one"},
+	} {
+		before := log.String()
+		c.do()
+		said := strings.TrimPrefix(log.String(), before)
+		expect.That(t, strings.Contains(said, c.want) && (said == "") == (c.want == ""), "step %d: %q", i, said)
+	}
+}
+
+// All members must reach an address that is to be a member's; those that are down are not asked.
+func TestAddressesThatMembersReach(t *testing.T) {
+	t.Parallel()
+	net := newCutNet()
+	c := newTrio(t, false, net.tune)
+	n := c.nodes[1]
+	servers := n.raft.Servers()
+	must.Equal(t, len(servers), 3, "members")
+	reached := func(id uint32) error {
+		return n.addresses.reached(t.Context(), servers, peer.Place{ID: id, Addr: c.opts[1].Peers[id]})
+	}
+	eventually(t, "the others reach this server", func() bool { return reached(1) == nil })
+	eventually(t, "the third reaches the second", func() bool { return reached(2) == nil })
+	net.set(2, 3, syscall.ECONNREFUSED)
+	eventually(t, "the third does not reach the second", func() bool {
+		err := reached(2)
+		return err != nil && strings.Contains(err.Error(), "server 3 does not reach server 2 at "+c.opts[1].Peers[2])
+	})
+	eventually(t, "the others reach this server", func() bool { return reached(1) == nil })
+	expect.OK(t, n.addresses.reached(t.Context(), servers[:0], peer.Place{ID: 1}), "there are no others")
+	own := []raft.Server{{ID: "1"}, {ID: "9", Address: raft.ServerAddress(must.Refused(t))}}
+	expect.Is(t, n.addresses.reached(t.Context(), own, peer.Place{ID: 1}), errUnreached)
+	own = append(own, servers[1])
+	eventually(t, "one of the others is down", func() bool {
+		return n.addresses.reached(t.Context(), own, peer.Place{ID: 1, Addr: c.opts[1].Peers[1]}) == nil
+	})
+}
+
+// A server that has a newer configuration without this one tells that this one was removed; one with it tells that
+// it was not.
+func TestServerHearsThatItWasRemoved(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, false, nil)
+	one, two := c.nodes[1], c.nodes[2]
+	at := c.opts[1].Peers[2]
+	_, config := one.raft.configuration()
+	for _, x := range []struct {
+		config  uint64 // that this server has
+		as      uint32 // the id under which it looks
+		removed uint64 // before, and after
+		want    uint64
+	}{
+		{config, 1, 0, 0}, {config - 1, 1, 7, 0}, {config, 1, 7, 7}, {config, 9, 0, 0}, {config - 1, 9, 0, config},
+	} {
+		n := &Node{id: x.as, log: one.log, ctx: t.Context(), port: one.port, disk: one.disk, fsm: one.fsm, raft: one.raft,
+			o: one.o}
+		n.addresses = newAddresses(n)
+		eventually(t, "it is found", func() bool {
+			n.removed.Store(x.removed)
+			n.addresses.find(2, "log:1", x.config, []string{at})
+			n.addresses.mu.Lock()
+			defer n.addresses.mu.Unlock()
+			return n.addresses.moved[2] == move{from: "log:1", to: at, config: x.config}
+		})
+		expect.Equal(t, n.removed.Load(), x.want, "%+v", x)
+		expect.Equal(t, n.addresses.said[2], at)
+		n.addresses.find(2, "log:1", x.config, []string{must.Refused(t)})
+		n.addresses.find(3, "log:1", x.config, []string{at}) // where server 2 is
+		expect.Equal(t, len(n.addresses.moved), 1, "servers that were found")
+		expect.Has(t, n.addresses.refused[3], "this is server 2, not 3")
+	}
+	expect.That(t, two.addresses.isMember(1, &peer.Status{ID: 1, Cluster: one.disk.Identity().Cluster, Config: config},
+		config), "a server that has the newest configuration is no member")
 }

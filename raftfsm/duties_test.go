@@ -3,17 +3,21 @@ package raftfsm
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
@@ -155,5 +159,196 @@ func TestSweepsAreBounded(t *testing.T) {
 		first := state.Request{Op: state.OpReap, Body: []byte(c.path + "0")}
 		expect.That(t, bytes.Equal(tm.acts.list[0], first.Append(nil)), "%s: proposes %.60q", name, tm.acts.list[0])
 		expect.That(t, len(tm.work) == 1, "%s: the batcher is not told", name)
+	}
+}
+
+// A session lives as long as its timeout from the last word of it, however old that word was when it came.
+func TestG10DeadlinesOfSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTracker()
+		at := time.Now()
+		tr.touch(1, 1000)
+		tr.touch(2, 3000)
+		left := func(id int64, want time.Duration) {
+			t.Helper()
+			expect.Equal(t, tr.deadlines()[id], want, "session %d", id)
+		}
+		left(1, time.Second)
+		left(2, 3*time.Second)
+		time.Sleep(500 * time.Millisecond)
+		left(1, 500*time.Millisecond)
+		tr.touchAll([]state.Touch{{Session: 1, Age: 100}, {Session: 2, Age: 800}, {Session: 3, Age: 0}})
+		left(1, 900*time.Millisecond)
+		left(2, 2500*time.Millisecond) // it was heard of later
+		expect.Equal(t, len(tr.deadlines()), 2, "sessions with a deadline")
+		// The next look is at the first deadline, or sooner.
+		expect.Equal(t, tr.next(0, 400*time.Millisecond), 400*time.Millisecond)
+		expect.Equal(t, tr.next(0, 10*time.Second), 500*time.Millisecond, "until the wheel comes to the first session")
+		expect.Equal(t, len(tr.due(at.Add(1399*time.Millisecond), 9)), 0, "sessions that are due")
+		expect.List(t, tr.due(at.Add(1400*time.Millisecond), 9), []int64{1})
+		tr.remove(1)
+		expect.Equal(t, len(tr.deadlines()), 1, "sessions with a deadline")
+		time.Sleep(3 * time.Second)
+		expect.Equal(t, tr.next(0, 10*time.Second), time.Millisecond, "a session is overdue")
+		tr.touch(4, 1000)
+		tr.touch(5, 1000)
+		time.Sleep(time.Hour)
+		expect.Equal(t, len(tr.due(time.Now(), 2)), 2, "sessions that are due, of three")
+		table := session.NewTable(1)
+		s := table.Create(5000, [jute.PasswordSize]byte{}, 2, "", 0)
+		tr.replace(table)
+		expect.Equal(t, len(tr.deadlines()), 1, "sessions of another state")
+		left(s.ID, 5*time.Second)
+	})
+}
+
+// A leader ends the sessions whose time is over a while after that, by what the state says of them.
+func TestG11ExpiryIsProposed(t *testing.T) {
+	a := newApplied()
+	a.entry(newSession())
+	var s session.Session
+	a.state.Sessions().All(func(one session.Session) { s = one })
+	synctest.Test(t, func(t *testing.T) {
+		tm := &term{n: &Node{fsm: a.fsm, o: Options{MinSessionTimeout: 4 * time.Second}}, tracker: newTracker(),
+			work: newSignal()}
+		grace := tm.grace()
+		expect.Equal(t, grace, 500*time.Millisecond)
+		tm.tracker.touch(s.ID, 1000)
+		tm.tracker.touch(77, 1000) // which the state does not know
+		tm.expire(time.Now().Add(time.Second + grace - 1))
+		expect.That(t, len(tm.acts.list) == 0 && len(tm.work) == 0, "it is ended too early")
+		tm.expire(time.Now().Add(time.Second + grace))
+		must.Equal(t, len(tm.acts.list), 1, "sessions that are ended")
+		end := state.Request{Session: s.ID, Gen: s.Gen, Op: state.OpExpire}
+		expect.List(t, tm.acts.list[0], end.Append(nil))
+		expect.Equal(t, len(tm.work), 1, "the batcher is told")
+		left := tm.tracker.deadlines()
+		expect.That(t, len(left) == 1 && left[s.ID] > 0, "it is ended again if that is lost: %v", left)
+	})
+}
+
+// Every server compares its state with the leader's now and then, where there are others.
+func TestDigestsAreCompared(t *testing.T) {
+	tm := publisher(t)
+	a := applied{fsm: tm.n.fsm, index: tm.n.fsm.index.Load()}
+	a.durable = func(uint64) error { return nil }
+	var last state.Digest
+	for ok := false; !ok; { // a digest is taken now and then
+		must.That(t, a.index < 100_000, "no digest is taken")
+		a.entry(newSession())
+		last, ok = a.state.LastDigest()
+	}
+	body := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(last.Zxid)), last.Sum)
+	want := state.Request{Op: state.OpDigest, Body: body}
+	for _, c := range []struct{ done, then int64 }{
+		{last.Zxid - digestGap, last.Zxid}, {last.Zxid - digestGap + 1, last.Zxid - digestGap + 1}, {last.Zxid, last.Zxid},
+	} {
+		expect.Equal(t, tm.compareDigests(c.done), c.then, "behind 0x%x, at 0x%x", c.done, last.Zxid)
+		list := tm.proposes()
+		if c.then == c.done {
+			expect.Equal(t, len(list), 0, "digests behind 0x%x", c.done)
+		} else {
+			expect.List(t, list, []string{string(want.Append(nil))})
+		}
+	}
+	tm.n.port = nil
+	expect.Equal(t, tm.compareDigests(0), 0)
+	expect.Equal(t, len(tm.proposes()), 0, "digests of a server without others")
+}
+
+// A tree that is at one of its bounds takes no more, and one without bounds does; so does a disk that cannot be
+// looked at.
+func TestL19BoundsOfTheTree(t *testing.T) {
+	a := newApplied()
+	nodes, bytes := a.state.Tree().Count(), a.state.Tree().Bytes()
+	for _, c := range []struct {
+		nodes int
+		bytes int64
+		want  string
+	}{
+		{0, 0, ""}, {nodes + 1, 0, ""}, {nodes, 0, fmt.Sprintf("there are %d nodes", nodes)}, {nodes - 1, 0, "nodes"},
+		{0, bytes + 1, ""}, {0, bytes, fmt.Sprintf("the data are %d bytes", bytes)}, {nodes + 1, bytes, "bytes"},
+	} {
+		n := &Node{fsm: a.fsm, o: Options{MaxNodes: c.nodes, MaxBytes: c.bytes}}
+		n.lowDisk.Store(new(string))
+		why := n.noRoom()
+		expect.That(t, strings.Contains(why, c.want) && (why == "") == (c.want == ""), "%d of %d nodes, %d of %d bytes: %q",
+			nodes, c.nodes, bytes, c.bytes, why)
+		n.lowDisk.Store(new("little room"))
+		if c.want == "" {
+			expect.Equal(t, n.noRoom(), "little room")
+		}
+	}
+}
+
+// What is refused for want of room is told with the next entry, and once.
+func TestL20RoomIsLookedAt(t *testing.T) {
+	var log must.Text
+	a := newApplied()
+	n := &Node{id: 1, fsm: a.fsm, log: slog.New(slog.NewTextHandler(&log, nil))}
+	tm := &term{n: n, work: newSignal()}
+	n.term.Store(tm)
+	nodes := a.state.Tree().Count()
+	barrier := state.Request{Op: state.OpBarrier}
+	for _, c := range []struct {
+		low       string
+		most      int
+		full, own bool // and the disk
+		told      string
+		barrier   bool
+	}{
+		{"", 0, false, false, "", false},
+		{"", nodes, true, false, "are refused", false},
+		{"", nodes, true, false, "", false},
+		{"little room", nodes, true, true, "", true},
+		{"little room", 0, true, true, "", false},
+		{"", 0, false, false, "are taken again", true},
+		{"little room", 0, true, true, "are refused", true},
+	} {
+		n.lowDisk.Store(&c.low)
+		n.o.MaxNodes = c.most
+		before := log.String()
+		tm.lookAtRoom()
+		expect.That(t, tm.full.Load() == c.full && tm.low.Load() == c.own, "%+v: full %v, low %v", c, tm.full.Load(),
+			tm.low.Load())
+		said := strings.TrimPrefix(log.String(), before)
+		expect.That(t, strings.Contains(said, c.told) && (said == "") == (c.told == ""), "%+v: says %q", c, said)
+		list := tm.proposes()
+		expect.Equal(t, len(list) == 1, c.barrier, "%+v: an entry tells it", c)
+		if len(list) == 1 {
+			expect.Equal(t, list[0], string(barrier.Append(nil)))
+		}
+	}
+	n.lowDisk.Store(new(string))
+	tm.links.add(&inLink{Greeting: peer.Greeting{From: 3}, full: "little room", fullAt: time.Now().Add(time.Hour)})
+	expect.Equal(t, tm.lowest(), "server 3: little room")
+	n.term.Store(nil)
+	n.addBarrier() // by a server that does not lead: nothing
+	expect.Equal(t, len(tm.acts.list), 0)
+}
+
+// The room that is kept free on a disk, to the byte.
+func TestRoomThatIsKeptFree(t *testing.T) {
+	n, _ := start(t, Options{DataDir: t.TempDir(), DiskReserve: 1000})
+	var free int64
+	var fails error
+	for _, c := range []struct {
+		free, less int64
+		fails      error
+		low        bool
+	}{
+		{1000, 0, nil, false}, {999, 0, nil, true}, {1500, 500, nil, false}, {1500, 501, nil, true},
+		{0, 0, errors.New("no such disk"), false},
+	} {
+		free, fails = c.free, c.fails
+		m := &Node{disk: n.disk, o: Options{DataDir: "d", DiskReserve: 1000, FreeBytes: func(dir string) (int64, error) {
+			expect.Equal(t, dir, "d")
+			return free, fails
+		}}}
+		why := m.diskIsLow(c.less)
+		expect.Equal(t, why != "", c.low, "%d bytes are free, %d less: %s", c.free, c.less, why)
+		expect.Equal(t, errors.Is(m.Room(c.less), ErrNoRoom), c.low, "%d bytes are free, %d less", c.free, c.less)
+		m.o.DiskReserve = -1
+		expect.OK(t, m.Room(c.less), "without a reserve")
 	}
 }

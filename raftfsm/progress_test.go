@@ -283,3 +283,103 @@ func TestF4ServerOfAnotherReleaseIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// What a server says of its part, as a follower, alone, and where nothing is known.
+func TestStatusOfAServer(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, true, func(o *Options) { o.PeerInsecure = true })
+	lead := c.mustLead()
+	c.create(lead, "/x")
+	follower := c.nodes[lead%3+1]
+	for id := 1; id <= 3; id++ {
+		n := c.nodes[id]
+		eventually(t, "it says what it is", func() bool {
+			st, now := n.Status(), c.leader()
+			if now == 0 || st.Leader != uint32(now) || n.term.Load() != nil != (now == id) {
+				return false
+			}
+			want := map[bool]string{true: "leader", false: "follower"}[id == now]
+			return st.Role == want && st.Leads > 0 == (id == now) && st.Term == n.raft.CurrentTerm() && st.Serving &&
+				st.Reason == "" && st.Elections == n.won.Load() && len(st.Members) == 3 && st.Commit > 0 &&
+				st.Commit <= st.Last && st.Applied > 0 && st.Zxid > 0 && !st.Removed && !st.ReadOnly && st.PeerInsecure &&
+				st.Full == "" && st.Syncs > 0 && st.SyncTime > 0 && st.SyncMax > 0 && st.LogBehind > 0
+		})
+	}
+	eventually(t, "the leader knows how far all are", func() bool {
+		for _, m := range c.nodes[c.mustLead()].Status().Members {
+			if m.Applied == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	_, config := follower.raft.configuration()
+	for removed, want := range map[uint64]bool{0: false, config: false, config + 1: false} { // it knows a leader
+		follower.removed.Store(removed)
+		eventually(t, "it knows a leader", func() bool { st := follower.Status(); return st.Leader != 0 && st.Removed == want })
+	}
+	follower.Abort()
+	for removed, want := range map[uint64]bool{0: false, config: false, config + 1: true} {
+		follower.removed.Store(removed)
+		st := follower.Status()
+		expect.Equal(t, st.Removed, want, "others have configuration %d, this one %d; leader %d", removed, config, st.Leader)
+		expect.Equal(t, st.Role, "")
+	}
+	expect.Fails(t, expect.Err(follower.Members(t.Context())), "it asks a leader that it does not know")
+
+	alone, _ := start(t, Options{PeerInsecure: true})
+	newAsker(t, alone)
+	eventually(t, "it leads", func() bool { return alone.Status().Role == "standalone" })
+	st := alone.Status()
+	expect.That(t, !st.PeerInsecure && st.Snapshot.Time.IsZero() && len(st.Members) == 1, "%+v", st)
+	list := must.Get(alone.Members(t.Context()))(t)
+	expect.That(t, list.Leader == 1 && list.ID == 1 && list.Cluster == st.Cluster && len(list.Members) == 1, "%+v", list)
+	m := list.Members[1]
+	expect.That(t, m.Applied > 0 && m.Lag == 0 && m.LagBytes != nil && *m.LagBytes == 0 && m.Starts > 0 && m.Voter, "%+v", m)
+	_, err := alone.Probe(t.Context(), 2, "127.0.0.1:1")
+	expect.Equal(t, err, errAlone)
+	alone.Abort()
+	expect.Equal(t, alone.Status().Role, "", "a server whose raft has ended")
+}
+
+// A server of an earlier release than that of the log is refused, and questions that are for a leader are.
+func TestServersThatAreTooOld(t *testing.T) {
+	n, _ := start(t, Options{Peers: map[uint32]string{1: freeAddr(t)}})
+	newAsker(t, n)
+	tm := &term{n: n}
+	m := &Node{id: 1}
+	expect.Equal(t, m.tooOld(4, &peer.Status{Version: peer.Version}), errNotLeading)
+	m.term.Store(tm)
+	expect.OK(t, m.tooOld(4, &peer.Status{Version: peer.Version}))
+	expect.OK(t, m.tooOld(4, &peer.Status{Version: peer.Version + 1}))
+	err := m.tooOld(4, &peer.Status{Version: peer.Version - 1})
+	must.Fails(t, err)
+	expect.Has(t, err.Error(), "server 4 runs an older release")
+	must.That(t, tm.links.add(&inLink{Greeting: peer.Greeting{From: 2, Version: peer.Version - 1}}), "no link")
+	expect.OK(t, m.tooOld(4, &peer.Status{Version: peer.Version - 1}), "the members are as old")
+	for _, c := range []struct {
+		id   uint32
+		addr string
+		want string
+	}{{0, "127.0.0.1:9", "server id 0 is not in 1.."}, {2, n.PeerAddr(), "server 1 is at " + n.PeerAddr()}} {
+		_, err := n.Probe(t.Context(), c.id, c.addr)
+		must.Fails(t, err)
+		expect.Has(t, err.Error(), c.want)
+	}
+	eventually(t, "it finds itself", func() bool { // a busy machine may not answer in time
+		found, err := n.Probe(t.Context(), 1, n.PeerAddr())
+		return err == nil && found.Known && found.At == n.PeerAddr() && found.Applied > 0 && found.Waits == ""
+	})
+	found := must.Get(n.Probe(t.Context(), 2, must.Refused(t)))(t)
+	expect.That(t, !found.Known && found.At == "" && strings.Contains(found.Waits, "refused"), "%+v", found)
+}
+
+// What another server says of itself is how far it is, once its raft runs.
+func TestProgressThatAServerSays(t *testing.T) {
+	st := peer.Status{Release: "9", Waits: "others", Now: peer.Shown{Start: 3, Index: 7}}
+	for _, st.Up = range []bool{false, true} {
+		p := progressOf(&st)
+		expect.That(t, p.Heard != nil && *p.Heard == 0 && p.Version == "9" && p.Waits == "others" && p.Starts == 3, "%+v", p)
+		expect.Equal(t, p.Applied, map[bool]uint64{true: 7}[st.Up])
+	}
+}
