@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
@@ -56,6 +57,192 @@ func TestDirAgainstSlice(t *testing.T) {
 		t.Errorf("an empty directory keeps %d bytes of names, %d slots and room for %d", d.names, len(d.slots),
 			cap(d.nodes))
 	}
+}
+
+// The index of a directory has room for a third more than its children, and is made smaller when the directory
+// fills less than an eighth of it.
+func TestIndexOfADirectoryFits(t *testing.T) {
+	seed := maphash.MakeSeed()
+	d := &dir{}
+	slots := map[int]int{0: 0, 8: 0, 9: 32, 24: 32, 25: 64, 48: 64, 49: 128, 96: 128, 97: 256}
+	for n := range 98 {
+		if want, ok := slots[n]; ok {
+			expect.Equal(t, len(d.slots), want, "slots for %d children of a directory that grows", n)
+		}
+		d.add(seed, &node{name: fmt.Sprint(n)})
+	}
+	slots = map[int]int{32: 256, 31: 64, 8: 64, 7: 32, 5: 32, 4: 0, 0: 0}
+	for n := 98; ; n-- {
+		if want, ok := slots[n]; ok {
+			expect.Equal(t, len(d.slots), want, "slots for %d children of a directory that shrinks", n)
+		}
+		if n == 0 {
+			break
+		}
+		d.remove(seed, fmt.Sprint(n-1))
+	}
+	for n, want := range map[int]int{9: 32, 24: 32, 25: 64, 48: 64, 49: 128} {
+		d := &dir{}
+		for i := range n {
+			d.nodes = append(d.nodes, &node{name: fmt.Sprint(i)})
+		}
+		d.index(seed)
+		expect.Equal(t, len(d.slots), want, "slots of an index that is made for %d", n)
+	}
+}
+
+// Lists that were long give their room back, and lists of the usual length keep it.
+func TestListsOfNodesShrink(t *testing.T) {
+	seed := maphash.MakeSeed()
+	for _, x := range []struct{ room, left, want, wantDir int }{
+		{65, 8, 16, 16}, {65, 9, 65, 65}, {64, 1, 64, 64}, {640, 79, 158, 158}, {640, 80, 640, 640},
+		{9, 0, 9, 0}, {8, 0, 8, 8}, {65, 0, 0, 0},
+	} {
+		nodes := func() (list []*node) {
+			list = make([]*node, 0, x.room)
+			for i := range x.left + 1 {
+				list = append(list, &node{name: fmt.Sprint(i), slot: int32(i)})
+			}
+			return list
+		}
+		d := &dir{nodes: nodes()}
+		d.nodes = d.nodes[:x.left]
+		want := slices.Clone(d.nodes)
+		d.shrink(seed)
+		expect.That(t, cap(d.nodes) == x.wantDir && slices.Equal(d.nodes, want), "a directory with room for %d and %d "+
+			"children keeps room for %d, want %d", x.room, x.left, cap(d.nodes), x.wantDir)
+
+		list := nodes()
+		gone := list[0]
+		kept := dropSlot(list, gone)
+		expect.That(t, cap(kept) == x.want && len(kept) == x.left && !slices.Contains(kept, gone), "a list with room "+
+			"for %d and %d nodes keeps room for %d, want %d", x.room, x.left, cap(kept), x.want)
+		for i, n := range kept {
+			expect.Equal(t, int(n.slot), i)
+		}
+
+		tr := &Tree{owners: make([]*holding, 0, x.room)}
+		for i := range x.left + 1 {
+			tr.owners = append(tr.owners, &holding{slot: i})
+		}
+		owner := tr.owners[0]
+		tr.dropOwner(owner)
+		expect.That(t, cap(tr.owners) == x.want && len(tr.owners) == x.left && !slices.Contains(tr.owners, owner),
+			"owners with room for %d: %d keep room for %d, want %d", x.room, x.left, cap(tr.owners), x.want)
+		for i, h := range tr.owners {
+			expect.Equal(t, h.slot, i)
+		}
+	}
+}
+
+// A listing is kept from some length on, up to a bound, and until the directory changes.
+func TestListingsAreKept(t *testing.T) {
+	seed := maphash.MakeSeed()
+	d := &dir{}
+	kept := func() bool { return d.cache.Load() != nil }
+	for n := range cacheAt + 5 {
+		list := d.appendList([]byte("x"))
+		must.Equal(t, string(list), "x"+string(d.encode(nil)), "a list of %d", n)
+		expect.Equal(t, kept(), n >= cacheAt, "a list of %d", n)
+		expect.Equal(t, d.listSteps(), map[bool]int{true: 0, false: n / 2}[kept()], "a list of %d", n)
+		must.Equal(t, string(d.appendList(nil)), string(d.encode(nil)), "a list of %d, again", n)
+		d.add(seed, &node{name: fmt.Sprint(n)})
+		expect.That(t, !kept(), "a list of %d is kept after a change", n)
+	}
+	d.appendList(nil)
+	d.remove(seed, "3")
+	expect.That(t, !kept(), "a list is kept after a child has gone")
+	d.appendList(nil)
+	d.restore(seed, &node{name: "3"}, 3)
+	expect.That(t, !kept(), "a list is kept after a child was put back")
+	d.names = maxCacheLen + 1
+	d.appendList(nil)
+	expect.That(t, !kept(), "a long list is kept")
+	expect.Equal(t, d.listSteps(), len(d.nodes)/2)
+	var none *dir
+	expect.Equal(t, none.listSteps(), 0)
+}
+
+// From these lengths on an answer is put together after the lock is released.
+func TestLongAnswersBeginBehindTheirBounds(t *testing.T) {
+	for _, x := range []struct {
+		d    *dir
+		want bool
+	}{
+		{&dir{nodes: make([]*node, manyChildren), names: maxCacheLen}, false},
+		{&dir{nodes: make([]*node, manyChildren+1)}, true},
+		{&dir{names: maxCacheLen + 1}, true},
+	} {
+		expect.Equal(t, x.d.long(), x.want, "%d children, %d bytes", len(x.d.nodes), x.d.names)
+	}
+	for _, x := range []struct {
+		h    *holding
+		want bool
+	}{
+		{&holding{nodes: make([]*node, manyEphemerals), paths: longEphemerals}, false},
+		{&holding{nodes: make([]*node, manyEphemerals+1)}, true},
+		{&holding{paths: longEphemerals + 1}, true},
+	} {
+		expect.Equal(t, x.h.long(), x.want, "%d nodes, %d bytes", len(x.h.nodes), x.h.paths)
+	}
+}
+
+// An open snapshot keeps what changes before it is written, as it was, and nothing of what is written or new.
+func TestSnapshotKeepsOnlyWhatItNeeds(t *testing.T) {
+	tr, zxid := New(), int64(0)
+	next := func() *Change { zxid++; return &Change{Zxid: zxid} }
+	create := func(path string) {
+		t.Helper()
+		_, code := tr.create(next(), jute.OpCreate, &jute.CreateRequest{Path: path, ACL: jute.WorldAnyone}, nil)
+		must.Equal(t, code, jute.OK)
+	}
+	set := func(path string) {
+		t.Helper()
+		r := &jute.SetDataRequest{PathVersion: jute.PathVersion{Path: path, Version: -1}, Data: []byte(path)}
+		_, code := tr.setDataOf(next(), r, nil)
+		must.Equal(t, code, jute.OK)
+	}
+	remove := func(path string) {
+		t.Helper()
+		must.Equal(t, tr.delete(next(), &jute.PathVersion{Path: path, Version: -1}), jute.OK)
+	}
+	for _, path := range []string{"/a", "/b", "/c"} {
+		create(path)
+	}
+	a := tr.find("/a")
+	s := tr.StartSnapshot()
+	kept := func(changed, deleted int, what string) {
+		t.Helper()
+		expect.That(t, len(s.changed) == changed && len(s.deleted) == deleted, "%s: %d and %d are kept, want %d and %d",
+			what, len(s.changed), len(s.deleted), changed, deleted)
+	}
+	set("/a")
+	kept(1, 0, "a change")
+	set("/a")
+	kept(1, 0, "another change of the node")
+	expect.Equal(t, s.changed[a].data, "", "the data that is kept")
+	s.Append(nil, 2) // the root, and /c, which came last
+	must.That(t, tr.find("/c").mark == s.mark && a.mark != s.mark && tr.root.mark == s.mark, "another node is written")
+	set("/c")
+	set("/")
+	kept(1, 0, "changes of nodes that are written")
+	create("/c/new")
+	set("/c/new")
+	kept(1, 0, "a node that is new")
+	remove("/c/new")
+	kept(1, 0, "a new node that goes again")
+	remove("/c")
+	kept(1, 0, "a written node that goes")
+	remove("/a")
+	kept(1, 1, "a changed node that goes")
+	expect.Equal(t, s.deleted[0].data, "", "the data that is kept")
+	remove("/b")
+	kept(1, 2, "a node that goes")
+	s.Close()
+	expect.That(t, s.changed == nil && s.deleted == nil && s.acls == nil && s.stack == nil && tr.snap == nil,
+		"a snapshot that has ended keeps something")
+	set("/")
+	expect.That(t, s.changed == nil, "a change after the end is kept")
 }
 
 // TestChangesOfATreeReachWatches joins the two halves: what a tree tells of

@@ -192,7 +192,7 @@ func FuzzWatches(f *testing.F) {
 // checkWatches verifies that records, rings, indexes and counts say the same.
 func checkWatches[W cmp.Ordered](t *testing.T, w *Watches[W]) {
 	t.Helper()
-	records, bytes, deep := 0, 0, 0
+	records, bytes, deep, indexed := 0, 0, 0, 0
 	for path, p := range w.byPath.m {
 		item := w.paths.at(p)
 		if item.path != path || item.status == 0 || item.plain == 0 && item.deep == 0 {
@@ -220,10 +220,14 @@ func checkWatches[W cmp.Ordered](t *testing.T, w *Watches[W]) {
 			}
 		}
 		records += members
+		if item.status == pathIndexed {
+			indexed++
+		}
 		if item.status == pathIndexed && len(w.big[p]) != members || item.status != pathIndexed && w.big[p] != nil {
 			t.Fatalf("index of %q has %d entries for %d records", path, len(w.big[p]), members)
 		}
 	}
+	must.Equal(t, len(w.big), indexed, "indexes of paths")
 	own := 0
 	for conn, c := range w.byConn.m {
 		item := w.conns.at(c)
