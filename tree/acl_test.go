@@ -200,6 +200,18 @@ func TestFixACLHoldsItsLimits(t *testing.T) {
 	if got, code := tree.FixACL(acl[:31], ids, false); code != jute.OK || len(got) != 31*32 {
 		t.Error(len(got), code)
 	}
+	// An expansion that just fits, and one entry behind it.
+	acl = acl[:0]
+	for i := range 40 {
+		acl = append(acl, entry(int32(i), "auth", ""))
+	}
+	must.Equal(t, len(acl)*25, tree.MaxACLEntries)
+	if got, code := tree.FixACL(acl, ids[:25], false); code != jute.OK || len(got) != tree.MaxACLEntries {
+		t.Error(len(got), code)
+	}
+	if _, code := tree.FixACL(append(acl, entry(1, "world", "anyone")), ids[:25], false); code != jute.InvalidACL {
+		t.Error("an entry behind a full ACL:", code)
+	}
 }
 
 // TestPermissions asks for every operation, alone and in a multi, with every
