@@ -1,0 +1,71 @@
+package clients
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// What an operator does not set has its default, and what an operator sets stays.
+func TestDefaultsOfOptions(t *testing.T) {
+	quarter := int(admin.UsableMemory() / 4)
+	if quarter == 0 {
+		quarter = 1 << 30
+	}
+	o := must.Get(Options{}.withDefaults())(t)
+	for name, x := range map[string]struct{ got, want int }{
+		"ID":                {int(o.ID), 1},
+		"shortest session":  {int(o.MinSessionTimeout), int(4 * time.Second)},
+		"longest session":   {int(o.MaxSessionTimeout), int(40 * time.Second)},
+		"handshake":         {int(o.HandshakeTimeout), int(10 * time.Second)},
+		"frame":             {o.MaxFrame, DefaultMaxFrame},
+		"pending":           {o.MaxPending, 1000},
+		"bytes that wait":   {o.MaxOutboxBytes, 16 << 20},
+		"frames that wait":  {o.MaxOutboxFrames, 50_000},
+		"watches":           {o.MaxWatchesPerConn, 500_000},
+		"all watches":       {o.MaxWatches, 10_000_000},
+		"bytes of watches":  {o.MaxWatchBytesPerConn, 48 << 20},
+		"bytes of all":      {o.MaxWatchBytes, max(128<<20, quarter)},
+		"buffers":           {o.MaxBuffers, max(2*DefaultMaxFrame, 16<<20, min(72<<20, quarter))},
+		"from an address":   {o.MaxConnsPerAddr, DefaultMaxConnsPerAddr},
+		"connections":       {o.MaxConns, roomForConns(admin.MaxOpenFiles(), admin.UsableMemory())},
+		"a clock":           {int(time.Since(o.Now()) / time.Hour), 0},
+		"buffers of frames": {must.Get(Options{MaxFrame: 60 << 20}.withDefaults())(t).MaxBuffers, 120 << 20},
+		"no bound":          {must.Get(Options{MaxConns: -1}.withDefaults())(t).MaxConns, -1},
+		"a small bound":     {must.Get(Options{MaxConns: 3}.withDefaults())(t).MaxConns, 3},
+		"a trusted address": {must.Get(Options{MaxConnsPerAddr: -1}.withDefaults())(t).MaxConnsPerAddr, -1},
+	} {
+		expect.Equal(t, x.got, x.want, "%s", name)
+	}
+	then := time.Unix(7, 0)
+	set := Options{ID: 2, MinSessionTimeout: 3 * time.Second, MaxSessionTimeout: 5 * time.Second, MaxFrame: 4096,
+		MaxConnsPerAddr: 6, MaxConns: 7, MaxPending: 8, MaxOutboxBytes: 9, MaxOutboxFrames: 10, MaxWatchesPerConn: 11,
+		MaxWatches: 12, MaxWatchBytesPerConn: 13, MaxWatchBytes: 14, MaxBuffers: 15, HandshakeTimeout: 16,
+		Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return then }}
+	o = must.Get(set.withDefaults())(t)
+	expect.That(t, o.Now() == then && o.Rand != nil && o.Logger == set.Logger, "clock, random numbers or log")
+	got := []int{int(o.ID), int(o.MinSessionTimeout / time.Second), int(o.MaxSessionTimeout / time.Second), o.MaxFrame,
+		o.MaxConnsPerAddr, o.MaxConns, o.MaxPending, o.MaxOutboxBytes, o.MaxOutboxFrames, o.MaxWatchesPerConn,
+		o.MaxWatches, o.MaxWatchBytesPerConn, o.MaxWatchBytes, o.MaxBuffers, int(o.HandshakeTimeout)}
+	expect.List(t, got, []int{2, 3, 5, 4096, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
+}
+
+func TestSessionTimeoutsAreClamped(t *testing.T) {
+	o := Options{MinSessionTimeout: 4 * time.Second, MaxSessionTimeout: 40 * time.Second}
+	for asked, want := range map[int32]int32{0: 4000, -1: 4000, -1 << 31: 4000, 3999: 4000, 4000: 4000, 4001: 4001,
+		39_999: 39_999, 40_000: 40_000, 40_001: 40_000, 1<<31 - 1: 40_000} {
+		expect.Equal(t, o.negotiate(asked), want, "%d ms", asked)
+	}
+	for frame, ok := range map[int]bool{127: false, 128: true, maxWatchFrame: true, maxWatchFrame + 1: false} {
+		_, err := Options{MaxFrame: frame}.withDefaults()
+		expect.Equal(t, err == nil, ok, "frames of %d bytes: %v", frame, err)
+	}
+	for least, ok := range map[time.Duration]bool{time.Millisecond: true, time.Millisecond - 1: false} {
+		_, err := Options{MinSessionTimeout: least}.withDefaults()
+		expect.Equal(t, err == nil, ok, "sessions of %v: %v", least, err)
+	}
+}
