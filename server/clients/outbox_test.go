@@ -5,8 +5,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // Appended replies are written in order and once, a long reply in its gap.
@@ -98,4 +100,142 @@ func TestRepliesDoNotWaitForAHerd(t *testing.T) {
 		must.That(t, f.next() == &watchers[i], "watcher %d", i)
 	}
 	must.Equal(t, f.waiting(), 0, "left")
+}
+
+// The bounds of what may wait hold for what waits already: one frame more than the bound is taken.
+func TestOutboxAcceptsUpToItsBounds(t *testing.T) {
+	opt := &Options{MaxOutboxBytes: 100, MaxOutboxFrames: 3}
+	for _, x := range []struct {
+		bytes, frames int
+		state         outboxState
+		want          bool
+	}{
+		{0, 0, outboxOpen, true}, {99, 2, outboxOpen, true}, {100, 2, outboxOpen, false}, {99, 3, outboxOpen, false},
+		{0, 0, outboxEnding, false}, {0, 0, outboxDead, false},
+	} {
+		for _, where := range []string{"last", "before it"} {
+			o := outbox{frames: x.frames, state: x.state, buf: make([]byte, x.bytes)}
+			if where != "last" {
+				o.cut()
+			}
+			must.Equal(t, o.size(), x.bytes)
+			expect.Equal(t, o.accepts(opt), x.want, "%d bytes, %d frames, %s", x.bytes, x.frames, where)
+			want := x.state
+			if x.state == outboxOpen && !x.want {
+				want = outboxDead
+				expect.Equal(t, o.why, endSlow)
+			}
+			expect.Equal(t, o.state, want, "%d bytes, %d frames, %s", x.bytes, x.frames, where)
+		}
+	}
+}
+
+// The first reason for an end is the one that counts, and what is dead holds nothing.
+func TestEndsOfAnOutbox(t *testing.T) {
+	o := outbox{buf: []byte("b"), spare: []byte("s"), full: [][]byte{[]byte("f")}, fullLen: 1, reserved: 5}
+	o.end(endAuth)
+	o.end(endSlow)
+	expect.That(t, o.state == outboxEnding && o.why == endAuth && o.size() == 2, "ending: %v, %v", o.state, o.why)
+	o.die(endSlow)
+	o.end(endSession)
+	expect.That(t, o.state == outboxDead && o.why == endAuth && o.size() == 0 && o.spare == nil && o.full == nil &&
+		o.buf == nil && o.reserved == 0, "dead: %v, %v", o.state, o.why)
+	o = outbox{}
+	o.die(endMoved)
+	expect.Equal(t, o.why, endMoved)
+}
+
+// A reply that is an error has no record, except where the protocol says so, and is counted as a frame.
+func TestRepliesOfAnOutbox(t *testing.T) {
+	for _, x := range []struct {
+		code  jute.ErrCode
+		whole bool
+		want  string
+	}{
+		{jute.OK, false, "record"}, {jute.NoNode, false, ""}, {jute.NoNode, true, "record"}, {jute.OK, true, "record"},
+	} {
+		var o outbox
+		o.append([]byte("before"))
+		b, at := o.beginReply(7, 9, 6)
+		must.Equal(t, at, 6)
+		if b = append(b, "record"...); x.whole {
+			o.endWhole(b, at, x.code)
+		} else {
+			o.endReply(b, at, x.code)
+		}
+		f := must.Get(wire.DecodeFrame(o.buf[10:]))(t)
+		expect.That(t, f.Xid == 7 && f.Zxid == 9 && f.Code == x.code && string(f.Body) == x.want, "%+v", f)
+		expect.Equal(t, int(o.buf[9]), jute.ReplyHeaderSize+len(x.want), "length of the frame")
+		expect.Equal(t, o.frames, 2)
+	}
+}
+
+// Buffers of a usual length are kept for the next time, long ones are not.
+func TestBuffersOfAnOutboxAreKept(t *testing.T) {
+	var o outbox
+	usual, other := make([]byte, 5, keepSize), make([]byte, 5, keepSize)
+	o.give(usual)
+	expect.That(t, cap(o.buf) == keepSize && len(o.buf) == 0 && o.spare == nil, "the first is not kept")
+	o.give(other)
+	expect.That(t, cap(o.spare) == keepSize && len(o.spare) == 0, "the second is not kept")
+	o = outbox{}
+	o.give(make([]byte, 5, keepSize+1))
+	expect.That(t, o.buf == nil && o.spare == nil, "a long buffer is kept")
+	o.state = outboxDead
+	o.give(usual)
+	expect.That(t, o.buf == nil && o.spare == nil, "what is dead keeps a buffer")
+
+	// A buffer of up to quickSize grows, a longer one ends.
+	for n, full := range map[int]int{quickSize: 0, quickSize + 1: 1} {
+		o = outbox{buf: make([]byte, n)}
+		o.room(keepSize)
+		expect.That(t, len(o.full) == full && o.size() == n && cap(o.buf)-len(o.buf) >= keepSize,
+			"room behind %d bytes: %d buffers, %d of %d bytes", n, len(o.full), len(o.buf), cap(o.buf))
+	}
+	o = outbox{}
+	o.cut()
+	expect.Equal(t, len(o.full), 0, "buffers without bytes")
+}
+
+// The pending requests that may change how long answers are, counted.
+func TestLongPendingRequestsAreCounted(t *testing.T) {
+	var o outbox
+	for i := range 10 {
+		o.push(pending{xid: int32(i), long: i%3 == 0, parked: []byte("x")})
+	}
+	for _, want := range []int{4, 3, 3, 3, 2, 2, 2, 1, 1, 1, 0} {
+		expect.Equal(t, o.long, want, "%d are pending", o.pendingLen())
+		if o.pendingLen() > 0 {
+			o.pop()
+		}
+	}
+	for _, p := range o.pend[:10] {
+		expect.That(t, p.parked == nil, "the frame of request %d is kept", p.xid)
+	}
+}
+
+// A single reply is written at once, others by flushers, of which as many wake as there is to do.
+func TestBatchesOfOutboxes(t *testing.T) {
+	for n, lane := range map[int]int{1: 0, 2: 0, herd - 1: 0, herd: 1, herd + 1: 1} {
+		var f flushers
+		f.cond.L = &f.mu
+		f.kick()
+		must.Equal(t, f.waiting(), 0)
+		conns := make([]conn, n)
+		for i := range conns {
+			f.touch(&conns[i])
+		}
+		f.kick()
+		expect.That(t, f.lanes[lane].waiting() == n && f.lanes[1-lane].waiting() == 0 && len(f.batch) == 0,
+			"a batch of %d: %d and %d wait", n, f.lanes[0].waiting(), f.lanes[1].waiting())
+		for _, c := range f.batch[:cap(f.batch)] {
+			expect.That(t, c == nil, "the batch of %d keeps connections", n)
+		}
+		for i := range conns {
+			must.That(t, f.next() == &conns[i], "number %d of %d", i, n)
+		}
+		for _, c := range f.lanes[lane].queue[:cap(f.lanes[lane].queue)] {
+			expect.That(t, c == nil, "the lane of %d keeps connections", n)
+		}
+	}
 }

@@ -1,0 +1,179 @@
+package clients
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// quiet returns a server that serves no client, and a connection of it.
+func quiet(t testing.TB, o Options) (*Server, *conn) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := must.Get(New(o))(t)
+	t.Cleanup(func() { s.Shutdown(context.Background()) })
+	return s, connFrom(s, new(address))
+}
+
+// connFrom returns a connection from an address.
+func connFrom(s *Server, from *address) *conn {
+	c := newConn(s, &net.TCPConn{}, nil)
+	c.from = from
+	c.ids.Store(s.addressIDs("127.0.0.1"))
+	return c
+}
+
+// Each end of a connection is counted for its reason, and told in the log as loudly as it deserves.
+func TestEndsOfConnectionsAreCounted(t *testing.T) {
+	ours := []endReason{endIdle, endStalled, endLength, endMalformed, endSlow, endWatches, endEvents, endAuth,
+		endUnknownOp, endPlain, endTLS}
+	for why := endClient; why < endReasons; why++ {
+		must.That(t, why.String() != "" && !slices.Contains(endNames[:why], why.String()), "reason %d has no name", why)
+		for _, x := range []struct {
+			name           string
+			session, asked int64
+			said           bool
+		}{{name: "with a session", session: 7}, {name: "with a line", session: 7, said: true},
+			{name: "without a session"}, {name: "that came back", asked: 9}} {
+			var log must.Text
+			s, c := quiet(t, Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+			c.host, c.session, c.asked, c.said = "10.0.0.1", x.session, x.asked, x.said
+			s.connEnded(c, why)
+			name := fmt.Sprintf("%v, of one %s", why, x.name)
+			expect.Equal(t, s.counts.ends[why].Load(), 1, "%s", name)
+			dropped, late := int64(0), int64(0)
+			if slices.Contains(ours, why) {
+				dropped = 1
+			}
+			if why == endHandshake {
+				late = 1
+			}
+			expect.That(t, s.metrics.ConnectionDropped.Load() == dropped && s.metrics.SessionlessExpired.Load() == late,
+				"%s: %d dropped, %d late", name, s.metrics.ConnectionDropped.Load(), s.metrics.SessionlessExpired.Load())
+			want := []string{"level=INFO", `msg="connection refused"`, "reason=", why.String()}
+			switch {
+			case why == endClient || why == endSession || why == endWord || x.said:
+				want = []string{"level=DEBUG", `msg="connection ended"`, "session=0x" + fmt.Sprint(x.session), why.String()}
+			case x.session != 0:
+				want = []string{"level=INFO", `msg="connection closed"`, "session=0x7", why.String()}
+			case x.asked != 0 && why == endGone:
+				want = []string{"level=INFO", `msg="connection refused"`, "its session is over", "session=0x9"}
+			}
+			for _, part := range append(want, "addr=10.0.0.1") {
+				expect.Has(t, log.String(), part, "%s", name)
+			}
+			expect.Equal(t, strings.Count(log.String(), "\n"), 1, "%s: lines", name)
+		}
+	}
+}
+
+// Errors of the network, as the reasons for the end of a connection.
+func TestErrorsOfTheNetworkAreReasons(t *testing.T) {
+	_, c := quiet(t, Options{})
+	late := fmt.Errorf("read: %w", os.ErrDeadlineExceeded)
+	closed, reset := fmt.Errorf("read: %w", net.ErrClosed), os.NewSyscallError("read", syscall.ECONNRESET)
+	for _, x := range []struct {
+		err                  error
+		idle, begun, writing endReason
+	}{
+		{late, endIdle, endStalled, endSlow},
+		{closed, endElse, endElse, endElse},
+		{io.ErrClosedPipe, endElse, endElse, endClient},
+		{reset, endClient, endClient, endClient},
+		{io.EOF, endClient, endClient, endClient},
+	} {
+		c.in = new(input)
+		expect.Equal(t, c.readFailed(x.err), x.idle, "%v between two frames", x.err)
+		c.in = &input{buf: make([]byte, 10), w: 1}
+		expect.Equal(t, c.readFailed(x.err), x.begun, "%v in a frame", x.err)
+		expect.Equal(t, endReasonOf(x.err), x.writing, "%v while writing", x.err)
+	}
+}
+
+type addrConn struct {
+	net.Conn
+	addr net.Addr
+}
+
+func (c addrConn) RemoteAddr() net.Addr { return c.addr }
+
+type textAddr string
+
+func (a textAddr) Network() string { return "text" }
+func (a textAddr) String() string  { return string(a) }
+
+func TestHostOfAConnection(t *testing.T) {
+	tcp := func(s string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s)) }
+	for _, x := range []struct {
+		addr           net.Addr
+		host, describe string
+	}{
+		{tcp("10.0.0.1:5"), "10.0.0.1", "10.0.0.1:5"},
+		{tcp("[::ffff:10.0.0.1]:5"), "10.0.0.1", "10.0.0.1:5"},
+		{tcp("[fe80::1%eth0]:5"), "fe80::1", "[fe80::1%eth0]:5"},
+		{textAddr("somewhere:7"), "somewhere", "somewhere:7"},
+		{textAddr("pipe"), "pipe", "pipe"},
+		{nil, "", ""},
+	} {
+		expect.Equal(t, hostOf(addrConn{addr: x.addr}), x.host, "%v", x.addr)
+		expect.Equal(t, addrOf(addrConn{addr: x.addr}), x.describe, "%v", x.addr)
+	}
+}
+
+// What operators see of a connection in each state.
+func TestStatesOfAConnectionAreDescribed(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s, c := quiet(t, Options{Now: func() time.Time { return now }})
+	c.bytesIn.Store(77)
+	c.session, c.timeout = 7, 10*time.Second
+	c.out.push(pending{xid: 1})
+	d := c.describe()
+	expect.That(t, d.Session == 0 && d.Timeout == 0 && d.Queued == 1 && d.BytesIn == 77 && d.Interest == 1 &&
+		d.LastCxid == -1 && d.Received == 0 && d.Expires.IsZero(), "before it has a session: %+v", d)
+	expect.That(t, now.Sub(d.Established) < time.Hour && !d.Established.After(now), "since %v", d.Established)
+	c.phase.Store(int32(phaseOpen))
+	c.lastHeard.Store(int64(s.now()))
+	c.out.waiting = true
+	d = c.describe()
+	left := d.Expires.Sub(now)
+	expect.That(t, d.Session == 7 && d.Timeout == 10*time.Second && d.Interest == 0 && left <= 16*time.Second &&
+		left > 16*time.Second-time.Hour, "with a session: %+v, %v left", d, left)
+	c.lastHeard.Store(int64(s.now() + time.Hour))
+	expect.That(t, c.describe().Expires.Sub(d.Expires) > 30*time.Minute, "it ends when it was heard of and a time")
+	c.out.flushing = true
+	expect.Equal(t, c.describe().Interest, 5, "while it is written")
+	c.phase.Store(int32(phaseWord))
+	d = c.describe()
+	expect.That(t, d.Received == 1 && d.Queued == 0 && d.Session == 0 && d.LastCxid == -1, "a word: %+v", d)
+}
+
+// Watches that fired are counted by the kind of their event.
+func TestFiredWatchesAreCounted(t *testing.T) {
+	s, _ := quiet(t, Options{})
+	m := &s.metrics
+	for told, e := range []jute.EventType{jute.EventCreated, jute.EventDeleted, jute.EventDataChanged,
+		jute.EventChildrenChanged} {
+		s.noteFired(e, told+1, 100)
+	}
+	for i, r := range []*admin.Recorder{&m.NodeCreatedWatch, &m.NodeDeletedWatch, &m.NodeChangedWatch,
+		&m.NodeChildrenWatch} {
+		got := r.Value(time.Now(), 1)
+		expect.That(t, got.Count == 1 && got.Sum == float64(i+1), "watches of kind %d: %+v", i, got)
+	}
+	expect.Equal(t, m.WatchBytes.Load(), 100*(1+2+3+4))
+}
