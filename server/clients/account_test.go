@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -270,4 +271,105 @@ func TestDebtsOutliveConnections(t *testing.T) {
 	known = r.srv.perAddr[from.host]
 	r.srv.mu.Unlock()
 	expect.That(t, known == nil, "an address that owes nothing is kept")
+}
+
+// What a request is charged before its outcome is known, by its length.
+func TestRequestsAreChargedByTheirLength(t *testing.T) {
+	for _, x := range []struct {
+		op   jute.OpCode
+		size int
+		want int64
+	}{
+		{jute.OpCreate, 0, 20}, {jute.OpCreate, 1 << 10, 20}, {jute.OpCreate, 1<<10 + 1, 5 + 128},
+		{jute.OpSetData, 8000, 5 + 1000}, {jute.OpMulti, 0, 0}, {jute.OpMulti, 100, 200},
+		{jute.OpMulti, tree.MaxSteps/2 + 1, tree.MaxSteps},
+	} {
+		expect.Equal(t, writeCost(x.op, make([]byte, x.size)), x.want, "%v of %d bytes", x.op, x.size)
+	}
+	for size, want := range map[int]int64{0: 2, 5: 2, 6: 3, 600: 102} {
+		expect.Equal(t, readCost(make([]byte, size)), want, "a read of %d bytes", size)
+	}
+}
+
+// An address is paid for a minute at once at most, and not for less than a millisecond.
+func TestAddressIsPaidForTheTimeThatPassed(t *testing.T) {
+	s, _ := quiet(t, Options{})
+	second := s.share(time.Second)
+	for _, x := range []struct {
+		passed  time.Duration
+		servers int64
+		want    int64 // what is paid of very much
+	}{
+		{time.Millisecond - 1, 1, 0}, {time.Millisecond, 1, s.share(time.Millisecond)}, {time.Second, 1, second},
+		{time.Second, 0, second}, {time.Second, 2, second / 2}, {time.Minute, 1, s.share(time.Minute)},
+		{time.Hour, 1, s.share(time.Minute)},
+	} {
+		s.servers.Store(x.servers)
+		a := new(account)
+		a.owed.Store(1 << 50)
+		const since = 5 * time.Second
+		a.paid.Store(int64(since))
+		owed := a.settle(s, since+x.passed)
+		expect.That(t, owed == a.owed.Load() && owed == 1<<50-x.want, "%v, %d servers: %d are paid, want %d", x.passed,
+			x.servers, 1<<50-owed, x.want)
+		if x.want > 0 {
+			expect.Equal(t, a.settle(s, since+x.passed), owed, "the same time is paid twice")
+		}
+		a.owed.Store(3)
+		a.paid.Store(int64(since))
+		a.settle(s, since+time.Second)
+		expect.Equal(t, a.owed.Load(), 0, "more is paid than is owed")
+	}
+}
+
+// The bound of an address's memory: buffers count twice.
+func TestMemoryOfAnAddressUpToItsBound(t *testing.T) {
+	s, c := quiet(t, Options{MaxWatchBytesPerConn: 1000})
+	a := &c.from.account
+	for _, x := range []struct {
+		buffers, watches int64
+		more             int
+		want             bool
+	}{
+		{0, 0, 1000, true}, {0, 0, 1001, false}, {500, 1000, 0, true}, {500, 1001, 0, false}, {400, 1000, 100, true},
+		{400, 1000, 101, false}, {0, 2000, 0, true},
+	} {
+		a.buffers.Store(x.buffers)
+		a.watches.Store(x.watches)
+		expect.Equal(t, a.roomFor(s, x.more), x.want, "%d more beside %d of buffers and %d of watches", x.more, x.buffers,
+			x.watches)
+	}
+}
+
+// A request that waits for its address ends with its connection.
+func TestWaitForTheAddressEndsWithTheConnection(t *testing.T) {
+	s, c := quiet(t, Options{})
+	c.arrived = s.now()
+	c.from.paid.Store(int64(1000 * time.Hour)) // nothing is paid during this test
+	burst := s.share(burstTime)
+	c.from.owed.Store(burst - 1)
+	expect.That(t, c.afford(5), "within the burst")
+	expect.Equal(t, c.from.owed.Load(), burst+4)
+	c.out.die(endMoved)
+	expect.That(t, !c.afford(1), "beyond it, and the connection has ended")
+	expect.Equal(t, c.from.owed.Load(), burst+4, "a request that is not carried out is charged")
+	s.Change(Options{MaxConnsPerAddr: -1})
+	expect.That(t, c.afford(1<<40), "an address that is trusted waits")
+	expect.Equal(t, c.from.owed.Load(), burst+4, "an address that is trusted is charged")
+}
+
+// A server counts the members of the cluster that run, and not more than once in a second.
+func TestServersThatShareAreCounted(t *testing.T) {
+	s, _ := quiet(t, Options{})
+	g := &glances{Replica: still{state.New("test")}}
+	s.countServers(g)
+	expect.That(t, s.servers.Load() == 0 && g.n.Load() == 1, "%d members of a cluster without any", s.servers.Load())
+	s.servers.Store(3)
+	s.counted.Store(int64(s.now() + time.Hour))
+	s.countServers(g)
+	expect.That(t, s.servers.Load() == 3 && g.n.Load() == 1, "they are counted again at once")
+	s.counted.Store(int64(s.now() - 2*time.Second))
+	s.countServers(g)
+	expect.That(t, s.servers.Load() == 0 && g.n.Load() == 2 && time.Duration(s.counted.Load()) <= s.now(),
+		"they are not counted again")
 }

@@ -1,0 +1,185 @@
+package clients
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/wire"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// Each bound of watches holds for the watch that goes beyond it, and for none before.
+func TestRoomForAWatchEndsAtEachBound(t *testing.T) {
+	const each = 28 + 80 // a watch and its path
+	long := strings.Repeat("x", 1000)
+	add := func(s *Server, c *conn, n, size int) {
+		for range n {
+			s.watches.table.Add(c, fmt.Sprintf("%0*d", size, s.watches.table.Count()), tree.Data)
+		}
+	}
+	for _, x := range []struct {
+		name   string
+		o      Options
+		n      int // watches of 100 bytes with their paths that the connection has
+		size   int // of their paths
+		others int // watches of 1 KiB that another connection from another address has
+		path   string
+		want   bool
+	}{
+		{"in number", Options{MaxWatchesPerConn: 10}, 9, 10, 0, "/", true},
+		{"beyond their number", Options{MaxWatchesPerConn: 10}, 10, 10, 0, "/", false},
+		{"in the number of all", Options{MaxWatches: 10}, 4, 10, 5, "/", true},
+		{"beyond the number of all", Options{MaxWatches: 10}, 4, 10, 6, "/", false},
+		{"in bytes", Options{MaxWatchBytesPerConn: 10*(each+10) + 1000}, 10, 10, 0, long, true},
+		{"beyond their bytes", Options{MaxWatchBytesPerConn: 10*(each+10) + 999}, 10, 10, 0, long, false},
+		{"few beside many", Options{MaxWatchBytes: 1}, 5, 1000, 1000, long, true},
+		{"many beside many", Options{MaxWatchBytes: 1}, 60, 1000, 1000, long, false},
+		{"many in the bytes of all", Options{MaxWatchBytes: 60*(each+1000) + 96 + 1000}, 60, 1000, 0, long, true},
+		{"many beyond the bytes of all", Options{MaxWatchBytes: 60*(each+1000) + 96 + 999}, 60, 1000, 0, long, false},
+	} {
+		s, c := quiet(t, x.o)
+		add(s, c, x.n, x.size)
+		add(s, connFrom(s, new(address)), x.others, 1024)
+		s.watches.mu.Lock()
+		got := s.watches.room(c, len(x.path))
+		s.watches.mu.Unlock()
+		expect.Equal(t, got, x.want, "%s", x.name)
+		if x.o.MaxWatchBytes > 1 {
+			expect.Equal(t, s.watches.table.Bytes(), int64(60*(each+1000)+96))
+		}
+		count := s.watches.table.Count()
+		expect.Equal(t, s.watches.add(c, x.path, tree.Data), x.want, "%s", x.name)
+		expect.That(t, c.isOpen() == x.want && (s.watches.table.Count() == count+1) == x.want, "%s: open %v, %d watches",
+			x.name, c.isOpen(), s.watches.table.Count())
+	}
+}
+
+// What the connections from one address have is added up when one has grown by another step.
+func TestWatchesOfAnAddressAreAddedUpInSteps(t *testing.T) {
+	s, a := quiet(t, Options{})
+	b := connFrom(s, a.from)
+	from := a.from
+	from.conns = map[*conn]struct{}{a: {}, b: {}}
+	s.perAddr[a.host] = from
+	b.host = a.host
+	must.That(t, s.watches.add(b, "/b", tree.Data), "no room")
+	const each = 28 + 80 + 1000
+	for n := 1; n <= 200; n++ {
+		before := from.watches.Load()
+		must.That(t, s.watches.add(a, fmt.Sprintf("/%0999d", n), tree.Data), "no room for %d", n)
+		had := each * (n - 1)
+		if had+1000 > smallWatches && had/watchStep != (had+1000)/watchStep {
+			expect.Equal(t, from.watches.Load(), int64(had+28+80+2), "after %d", n)
+		} else {
+			expect.Equal(t, from.watches.Load(), before, "after %d", n)
+		}
+	}
+	s.watches.recount(from)
+	expect.Equal(t, from.watches.Load(), int64(200*each+28+80+2))
+	delete(from.conns, a)
+	s.watches.drop(a)
+	expect.Equal(t, from.watches.Load(), int64(28+80+2), "after the end of a connection with many")
+	expect.That(t, !s.watches.add(a, "/late", tree.Data) && s.watches.table.Count() == 1, "a watch of a dropped one")
+	from.watches.Store(99)
+	delete(from.conns, b)
+	s.watches.drop(b)
+	expect.Equal(t, from.watches.Load(), 99, "after the end of a connection with few")
+	expect.Equal(t, s.watches.table.Count()+int(s.watches.table.Bytes()), 0)
+}
+
+// A connection with very many watches leaves none behind.
+func TestVeryManyWatchesGoWithTheirConnection(t *testing.T) {
+	s, c := quiet(t, Options{})
+	for i := range 3*sweepStep + 5 {
+		s.watches.table.Add(c, fmt.Sprint("/", i), tree.Data)
+	}
+	s.watches.drop(c)
+	expect.Equal(t, s.watches.table.Bytes(), 0)
+	must.That(t, s.watches.add(connFrom(s, new(address)), "/x", tree.Data), "no room")
+	s.watches.reset()
+	expect.Equal(t, s.watches.table.Count(), 0, "watches after a reset")
+}
+
+// An event costs its address a step, and one for each tellBytes of its path. An address that owes much is not
+// told, and its watching connections are closed.
+func TestEventsAreCharged(t *testing.T) {
+	long := "/" + strings.Repeat("x", 2*tellBytes-1)
+	for _, x := range []struct {
+		name string
+		owed int64 // beyond debtTime
+		path string
+		open bool
+		cost int64
+	}{
+		{"an event", -1 << 20, "/short", true, 1},
+		{"an event of a long path", -1 << 20, long, true, 1 + 2},
+		{"of an address that owes as much as it may", 0, "/short", true, 1},
+		{"of an address that owes more", 1, "/short", false, maxTells},
+	} {
+		s, c := quiet(t, Options{})
+		must.That(t, s.watches.add(c, x.path, tree.Persistent), "no room")
+		c.from.owed.Store(s.share(debtTime) + x.owed)
+		before := c.from.owed.Load()
+		s.watches.fire(1, &tree.Event{Type: jute.EventDataChanged, Path: x.path, ACL: tree.NewACL(jute.WorldAnyone)})
+		s.watches.settle()
+		expect.That(t, c.isOpen() == x.open && (c.out.frames == 1) == x.open, "%s: open %v, %d events", x.name,
+			c.isOpen(), c.out.frames)
+		expect.Equal(t, c.from.owed.Load()-before, x.cost, "%s costs", x.name)
+		expect.That(t, c.from.told == 0 && len(s.watches.accounts) == 0 && s.watches.event == nil, "%s: not settled", x.name)
+		if x.open {
+			f := must.Get(wire.DecodeFrame(c.out.buf[4:]))(t)
+			expect.That(t, f.Event != nil && f.Event.Path == x.path && f.Zxid == 1, "%s: %+v", x.name, f)
+		}
+	}
+}
+
+// The answers to what clients ask of their watches.
+func TestRequestsAboutWatches(t *testing.T) {
+	s, c := quiet(t, Options{})
+	st := state.New("test")
+	const persistent, recursive = jute.AddWatchPersistent, jute.AddWatchRecursive
+	for i, x := range []struct {
+		op   jute.OpCode
+		body wire.Body
+		want jute.ErrCode
+	}{
+		{jute.OpAddWatch, wire.PathInt("/p", persistent), jute.OK},
+		{jute.OpAddWatch, wire.PathInt("/r", recursive), jute.OK},
+		{jute.OpAddWatch, wire.PathInt("/p", 2), jute.MarshallingError},
+		{jute.OpAddWatch, wire.PathInt("/p", -1), jute.MarshallingError},
+		{jute.OpAddWatch, wire.PathInt("p", persistent), jute.BadArguments},
+		{jute.OpAddWatch, wire.PathInt("", persistent), jute.BadArguments},
+		{jute.OpAddWatch, wire.Path("/p"), jute.MarshallingError},
+		{jute.OpAddWatch, wire.Body{}.Null().Int(0), jute.MarshallingError},
+		{jute.OpCheckWatches, wire.PathInt("/p", jute.WatcherPersistent), jute.OK},
+		{jute.OpCheckWatches, wire.PathInt("/p", jute.WatcherPersistentRecursive), jute.NoWatcher},
+		{jute.OpCheckWatches, wire.PathInt("/r", jute.WatcherPersistentRecursive), jute.OK},
+		{jute.OpCheckWatches, wire.PathInt("/p", 99), jute.MarshallingError},
+		{jute.OpCheckWatches, wire.PathInt("p", jute.WatcherAny), jute.MarshallingError},
+		{jute.OpCheckWatches, wire.PathInt("", jute.WatcherAny), jute.NoWatcher},
+		{jute.OpRemoveWatches, wire.PathInt("p", jute.WatcherAny), jute.NoWatcher},
+		{jute.OpRemoveWatches, wire.PathInt("/p", 99), jute.MarshallingError},
+		{jute.OpRemoveWatches, wire.PathInt("/p", jute.WatcherAny), jute.OK},
+		{jute.OpRemoveWatches, wire.PathInt("/p", jute.WatcherAny), jute.NoWatcher},
+		{jute.OpCheckWatches, wire.PathInt("/p", jute.WatcherAny), jute.NoWatcher},
+		{jute.OpCheckWatches, wire.PathInt("/r", jute.WatcherAny), jute.OK},
+	} {
+		at := len(c.out.buf)
+		cost := c.cost
+		must.That(t, c.watchOp(st, int32(i), x.op, x.body), "request %d ends the connection", i)
+		f := must.Get(wire.DecodeFrame(c.out.buf[at+4:]))(t)
+		record := ""
+		if x.want == jute.OK && x.op == jute.OpAddWatch {
+			record = "\x00\x00\x00\x00"
+		}
+		expect.That(t, f.Code == x.want && string(f.Body) == record && f.Xid == int32(i), "%v %q: %v, %q", x.op, x.body,
+			f.Code, f.Body)
+		expect.Equal(t, c.cost-cost, int64(tree.WatchSteps("/p")), "the steps of request %d", i)
+	}
+	expect.Equal(t, s.watches.table.Count(), 1, "watches are left")
+}
