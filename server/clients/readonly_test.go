@@ -1,0 +1,204 @@
+package clients
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// withoutLeader returns a server that knows no leader, and how to connect to it.
+func withoutLeader(t *testing.T, st *state.State) (s *Server, dial func() *wire.Conn) {
+	s, _ = quiet(t, Options{MaxSessionTimeout: 10 * time.Second})
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	t.Cleanup(func() { s.CutOff(); expect.OK(t, <-served) })
+	s.UseMeanwhile(still{st})
+	s.ReadOnly(true)
+	return s, func() *wire.Conn {
+		c := must.Get(wire.Dial(ln.Addr().String()))(t)
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+}
+
+// Without a leader a server lets in clients that ask for a read-only session, with a session of their own or
+// with one that it knows, and says nothing to those it cannot know about.
+func TestSessionsWithoutALeader(t *testing.T) {
+	st := state.New("test")
+	password := [jute.PasswordSize]byte{1, 2, 3}
+	known := st.Sessions().Create(6000, password, 1, "10.0.0.1", 0)
+	s, dial := withoutLeader(t, st)
+	for _, x := range []struct {
+		name     string
+		readOnly bool
+		session  int64
+		password []byte
+		zxid     int64
+		why      endReason // endNone: it has a session
+	}{
+		{"a new session", true, 0, password[:], 0, endNone},
+		{"a session for writes", false, 0, password[:], 0, endServing},
+		{"a known session", true, known.ID, password[:], 0, endNone},
+		{"a known session for writes", false, known.ID, password[:], 0, endServing},
+		{"another password", true, known.ID, make([]byte, jute.PasswordSize), 0, endServing},
+		{"an unknown session", true, known.ID + 1, password[:], 0, endServing},
+		{"no password", true, known.ID, nil, 0, endGone},
+		{"a client that has seen more", true, 0, password[:], 1, endBehind},
+	} {
+		c := dial()
+		hello := wire.NewSession(5000)
+		hello.ReadOnly, hello.SessionID, hello.Password, hello.LastZxidSeen = x.readOnly, x.session, x.password, x.zxid
+		ends := s.counts.ends[x.why].Load()
+		err := c.Connect(hello)
+		if x.why != endNone {
+			expect.Fails(t, err, "%s: it is let in", x.name)
+			eventually(t, fmt.Sprint("the end of ", x.name), func() bool { return s.counts.ends[x.why].Load() == ends+1 })
+			continue
+		}
+		must.OK(t, err, "%s", x.name)
+		got := c.Session
+		expect.That(t, got.ReadOnly && got.HasReadOnly && got.Timeout == 5000, "%s: %+v", x.name, got)
+		if x.session == 0 {
+			expect.That(t, got.ID < 0, "%s: the id %#x may be one of the log", x.name, got.ID)
+		} else {
+			expect.Equal(t, got.ID, known.ID)
+		}
+		alive(t, c)
+	}
+	expect.Equal(t, s.metrics.ClosedNotServing.Load(), 2, "clients that were turned away before their session")
+	s.ReadOnly(false)
+	eventually(t, "no connection left", func() bool { return len(s.all()) == 0 })
+	expect.Fails(t, dial().Connect(wire.NewSession(5000)), "a client of a server that serves no reads either")
+	expect.Equal(t, s.metrics.ClosedNotServing.Load(), 3, "clients that were turned away")
+}
+
+// A read-only session reads and pings; what changes something is refused, and the session goes on.
+func TestRequestsWithoutALeader(t *testing.T) {
+	st := state.New("test")
+	password := [jute.PasswordSize]byte{1}
+	known := st.Sessions().Create(6000, password, 1, "10.0.0.1", 0)
+	_, dial := withoutLeader(t, st)
+	for _, id := range []int64{0, known.ID} {
+		c := dial()
+		hello := wire.NewSession(5000)
+		hello.ReadOnly, hello.SessionID, hello.Password = true, id, password[:]
+		must.OK(t, c.Connect(hello))
+		call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/", true))
+		call(t, c, jute.OK, jute.OpPing, nil)
+		call(t, c, jute.OK, jute.OpSetWatches, wire.SetWatches(0, []string{"/"}, nil, nil))
+		call(t, c, jute.OK, jute.OpWhoAmI, nil)
+		call(t, c, jute.NotReadOnly, jute.OpCreate, wire.Create("/a", nil, jute.WorldAnyone, 0))
+		call(t, c, jute.NotReadOnly, jute.OpSync, wire.Path("/"))
+		call(t, c, jute.NotReadOnly, jute.OpCheck, wire.PathVersion("/", -1))
+		call(t, c, jute.NotReadOnly, jute.OpReconfig, nil)
+		if id != 0 { // it lives on where there is a leader
+			call(t, c, jute.NotReadOnly, jute.OpCloseSession, nil)
+			alive(t, c)
+			continue
+		}
+		call(t, c, jute.OK, jute.OpCloseSession, nil)
+		must.OK(t, c.Closed())
+	}
+}
+
+// refusing is a replica that takes no requests.
+type refusing struct{ still }
+
+func (refusing) Propose(state.Request, state.Waiter) error { return errors.New("no") }
+
+// A request that cannot be proposed ends its connection, and one that comes too late is not proposed.
+func TestRequestsThatAreNotProposed(t *testing.T) {
+	s, c := quiet(t, Options{})
+	c.replica = refusing{still{state.New("test")}}
+	expect.That(t, !c.propose(pending{xid: 1, op: jute.OpSync}, state.Request{}), "it is proposed")
+	expect.That(t, c.out.state == outboxDead && c.out.why == endServing, "%v", c.out.why)
+	c.replica = still{state.New("test")} // which panics
+	expect.That(t, !c.propose(pending{xid: 2, op: jute.OpSync}, state.Request{}), "it is proposed, too late")
+	expect.Equal(t, c.out.pendingLen(), 1)
+	c = connFrom(s, c.from)
+	c.replica = refusing{still{state.New("test")}}
+	expect.That(t, !c.writeOp(1, jute.OpCloseSession, nil) && c.out.closing, "the end of a session")
+}
+
+// What an outcome does to the connection of its request.
+func TestOutcomes(t *testing.T) {
+	st := state.New("test")
+	for _, x := range []struct {
+		name   string
+		op     jute.OpCode
+		out    state.Outcome
+		state  outboxState
+		why    endReason
+		frames int
+	}{
+		{"done", jute.OpSync, state.Outcome{Reply: []byte("record"), Zxid: 5}, outboxOpen, endNone, 1},
+		{"failed", jute.OpSync, state.Outcome{Code: jute.NoNode, Reply: []byte("record"), Zxid: 5}, outboxOpen, endNone, 1},
+		{"unknown", jute.OpSync, state.Outcome{Unknown: true}, outboxDead, endUnknown, 0},
+		{"refused", jute.OpSync, state.Outcome{Refused: true}, outboxDead, endGone, 0},
+		{"the end of a session", jute.OpCloseSession, state.Outcome{}, outboxEnding, endSession, 1},
+		{"a barrier", state.OpBarrier, state.Outcome{}, outboxOpen, endNone, 0},
+		{"no session", state.OpAttach, state.Outcome{Code: jute.SessionExpired}, outboxEnding, endGone, 1},
+		{"a session that is refused", state.OpAttach, state.Outcome{Refused: true}, outboxEnding, endGone, 1},
+		{"an unknown session", state.OpCreateSession, state.Outcome{Unknown: true}, outboxDead, endUnknown, 0},
+	} {
+		s, c := quiet(t, Options{})
+		c.from.owed.Store(100)
+		c.out.push(pending{xid: 3, op: x.op, est: 7})
+		x.out.Steps = 50
+		c.out.touched = true // no flusher is to come
+		if x.out.Unknown {
+			c.Done(&x.out, nil)
+		} else {
+			c.Done(&x.out, st)
+		}
+		o := &c.out
+		expect.That(t, o.state == x.state && o.why == x.why && o.frames == x.frames && o.pendingLen() == 0,
+			"%s: state %v, %v, %d frames", x.name, o.state, o.why, o.frames)
+		expect.Equal(t, c.from.owed.Load(), 100+50-7, "%s: charged", x.name)
+		if x.op == jute.OpSync && x.frames == 1 {
+			f := must.Get(wire.DecodeFrame(o.buf[4:]))(t)
+			want := map[bool]string{true: "record", false: ""}[x.out.Code == jute.OK]
+			expect.That(t, f.Xid == 3 && f.Zxid == 5 && f.Code == x.out.Code && string(f.Body) == want, "%s: %+v", x.name, f)
+		}
+		expect.Equal(t, s.counts.refused.Load(), map[bool]int64{true: 1}[x.state == outboxEnding && x.why == endGone],
+			"%s: sessions refused", x.name)
+	}
+}
+
+// Reads are answered together, so many at a time, and until they have cost so much.
+func TestReadsAreAnsweredTogether(t *testing.T) {
+	for _, x := range []struct {
+		name  string
+		n     int
+		op    jute.OpCode
+		body  wire.Body
+		views int
+	}{
+		{"one", 1, jute.OpExists, wire.PathWatch("/", false), 1},
+		{"as many as may", maxRun, jute.OpExists, wire.PathWatch("/", false), 1},
+		{"one more", maxRun + 1, jute.OpExists, wire.PathWatch("/", false), 2},
+		{"many", 10 * maxRun, jute.OpGetData, wire.PathWatch("/", false), 10},
+	} {
+		s, c := quiet(t, Options{})
+		g := &glances{Replica: still{state.New("test")}}
+		c.replica = g
+		for xid := range int32(x.n) {
+			c.in.buf = wire.AppendRequest(c.in.buf, xid, x.op, x.body)
+		}
+		c.in.w = len(c.in.buf)
+		expect.Equal(t, c.frames(), endNone, "%s", x.name)
+		expect.Equal(t, g.n.Load(), int64(x.views), "%s: holds of the lock", x.name)
+		expect.Equal(t, c.in.len(), 0, "%s: bytes that no read took", x.name)
+		expect.That(t, s.metrics.PacketsReceived.Load() == int64(x.n) && c.cost == 0, "%s: %d requests are counted",
+			x.name, s.metrics.PacketsReceived.Load())
+	}
+}
