@@ -221,6 +221,122 @@ func TestDecodingACreateAllocatesOnlyTheACL(t *testing.T) {
 	}
 }
 
+// A count is believed up to what the bytes behind it can hold.
+func TestCountsAreBelievedAsFarAsBytesAreThere(t *testing.T) {
+	for _, x := range []struct {
+		count int32
+		rest  int
+		elem  int
+		want  int
+		err   error
+	}{
+		{0, 0, 4, 0, nil}, {1, 4, 4, 1, nil}, {1, 3, 4, 0, ErrShort}, {2, 7, 4, 0, ErrShort}, {2, 8, 4, 2, nil},
+		{2, 9, 4, 2, nil}, {1, 0, 4, 0, ErrShort}, {-1, 0, 4, -1, nil}, {-2, 0, 4, 0, nil}, {3, 36, 12, 3, nil},
+		{3, 35, 12, 0, ErrShort},
+	} {
+		d := NewDecoder(append(AppendInt(nil, x.count), make([]byte, x.rest)...))
+		got := d.Count(x.elem)
+		expect.That(t, got == x.want && errors.Is(d.Err(), x.err), "%d of %d bytes, %d there: %d, %v", x.count, x.elem,
+			x.rest, got, d.Err())
+	}
+	d := NewDecoder([]byte{0, 0})
+	expect.That(t, d.Count(4) == 0 && errors.Is(d.Err(), ErrShort), "a count cut short: %v", d.Err())
+}
+
+// A vector that is damaged is no vector, but it is not null either.
+func TestVectorsOfStrings(t *testing.T) {
+	for in, want := range map[string]struct {
+		list []string
+		ok   bool
+		err  error
+	}{
+		"ffffffff":                      {nil, false, nil},
+		"fffffffe":                      {[]string{}, true, nil},
+		"00000000":                      {[]string{}, true, nil},
+		"0000":                          {nil, true, ErrShort},
+		"00000001":                      {nil, true, ErrShort},
+		"00000001 00000002 61":          {nil, true, ErrShort},
+		"00000001 fffffffe":             {nil, true, ErrLength},
+		"00000002 00000001 61 ffffffff": {[]string{"a", ""}, true, nil},
+		"00000002 00000001 61 00000001": {nil, true, ErrShort},
+	} {
+		d := NewDecoder(unhex(t, in))
+		list, ok := d.Strings()
+		expect.That(t, reflect.DeepEqual(list, want.list) && ok == want.ok && errors.Is(d.Err(), want.err),
+			"%s: %q, %v, %v", in, list, ok, d.Err())
+	}
+}
+
+// An id that is null is told wherever it stands, and a damaged list has no entries.
+func TestListsOfACLs(t *testing.T) {
+	list := func(ids ...*string) []byte {
+		b := AppendInt(nil, int32(len(ids)))
+		for i, id := range ids {
+			b = AppendString(AppendInt(b, int32(i)), "ip")
+			if id == nil {
+				b = AppendInt(b, -1)
+			} else {
+				b = AppendString(b, *id)
+			}
+		}
+		return b
+	}
+	one, none := "1", ""
+	for _, x := range []struct {
+		name string
+		in   []byte
+		n    int // -1: null
+		null bool
+		err  error
+	}{
+		{"null", AppendInt(nil, -1), -1, false, nil},
+		{"negative", AppendInt(nil, -7), -1, false, nil},
+		{"empty", list(), -1, false, nil},
+		{"two", list(&one, &none), 2, false, nil},
+		{"the first is null", list(nil, &one), 2, true, nil},
+		{"the last is null", list(&one, nil), 2, true, nil},
+		{"cut short", list(nil, &one)[:30], -1, false, ErrShort},
+	} {
+		d := NewDecoder(x.in)
+		acl, null := d.ACL()
+		n := len(acl)
+		if acl == nil {
+			n = -1
+		}
+		expect.That(t, n == x.n && null == x.null && errors.Is(d.Err(), x.err), "%s: %d entries, null id %v, %v", x.name, n,
+			null, d.Err())
+		for i, a := range acl {
+			expect.That(t, a.Perms == int32(i) && a.Scheme == "ip", "%s: entry %d is %+v", x.name, i, a)
+		}
+	}
+	// The room of a request before is taken again, and holds nothing of that request.
+	var r CreateRequest
+	for _, acl := range [][]ACL{make([]ACL, 5), {{1, ID{"ip", "a"}}}, nil, {{2, ID{"ip", "b"}}, {3, ID{"ip", "c"}}}} {
+		d := NewDecoder(AppendInt(AppendACL(AppendBuffer(AppendString(nil, "/a"), nil), acl), 7))
+		d.ReadCreate(OpCreate, &r)
+		expect.That(t, d.Err() == nil && reflect.DeepEqual(append([]ACL{}, r.ACL...), append([]ACL{}, acl...)) && r.TTL == 0 &&
+			!r.NoPath, "%v, %v", r.ACL, d.Err())
+	}
+	for n, kept := range map[int]int{KeptACL - 1: KeptACL - 1, KeptACL: KeptACL, KeptACL + 1: KeptACL} {
+		d := NewDecoder(AppendInt(AppendACL(AppendString(nil, "/a"), make([]ACL, n)), 7))
+		got := d.SetACLRequest()
+		expect.That(t, len(got.ACL) == kept && got.Version == 7 && d.Err() == nil, "%d of %d entries", len(got.ACL), n)
+	}
+}
+
+// Names are for the eyes of operators; a number without one is shown as it is.
+func TestNumbersHaveNames(t *testing.T) {
+	for got, want := range map[string]string{
+		OK.Error(): "ok (0)", NoNode.Error(): "no node (-101)", ErrCode(-999).Error(): "error -999",
+		OpGetChildren2.String(): "getChildren2", OpCloseSession.String(): "closeSession", OpCode(99).String(): "op(99)",
+		EventCreated.String(): "NodeCreated", EventDeleted.String(): "NodeDeleted",
+		EventDataChanged.String(): "NodeDataChanged", EventChildrenChanged.String(): "NodeChildrenChanged",
+		EventType(9).String(): "None",
+	} {
+		expect.Equal(t, got, want)
+	}
+}
+
 // FuzzDecoder reads any input as any record: no panic, nothing beyond the
 // input, and what was read whole is written back as it was.
 func FuzzDecoder(f *testing.F) {
