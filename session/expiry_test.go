@@ -1,6 +1,7 @@
 package session
 
 import (
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -186,4 +187,68 @@ func TestNextIsNoLaterThanAnyDeadline(t *testing.T) {
 	e.Remove(1)
 	at = e.Next(2 * limit)
 	expect.Equal(t, at, 2*limit, "with an hour left Due comes at %v", at)
+}
+
+// Heard puts off the deadline of a session that is known, keeps its timeout, and never takes time back.
+func TestHeardPutsTheDeadlineOff(t *testing.T) {
+	e := NewExpiry()
+	e.Heard(1, 0)
+	expect.Equal(t, e.Len(), 0, "a session that is not known")
+	e.Touch(1, time.Second, 0)
+	for _, x := range []struct{ heard, at time.Duration }{
+		{500 * ms, 1500 * ms}, {100 * ms, 1500 * ms}, {501 * ms, 1520 * ms},
+	} {
+		e.Heard(1, x.heard)
+		at, _ := deadlineOf(e, 1)
+		expect.Equal(t, at, x.at, "heard at %v", x.heard)
+	}
+	expect.Equal(t, len(due(e, 1519*ms)), 0, "due early")
+	expect.List(t, due(e, 1520*ms), []int64{1})
+}
+
+// All tells of each session with its timeout, which is at least one nanosecond.
+func TestAllTellsOfEachSession(t *testing.T) {
+	e := NewExpiry()
+	want := map[int64]time.Duration{1: time.Second, 2: 3 * time.Second, 3: 1}
+	for id, timeout := range want {
+		e.Touch(id, timeout, 0)
+	}
+	e.Touch(3, 0, 0)
+	got := map[int64]time.Duration{}
+	e.All(func(id int64, timeout, _ time.Duration) { got[id] = timeout })
+	expect.That(t, maps.Equal(got, want), "%v", got)
+}
+
+// The clock may have begun later than a session was heard from.
+func TestTimesBeforeTheClockBegan(t *testing.T) {
+	for _, x := range []struct{ heard, at time.Duration }{
+		{-10 * time.Second, -9 * time.Second}, {-10*time.Second + 1, -9*time.Second + 20*ms},
+		{-10*time.Second - 1, -9 * time.Second}, {-time.Second, 0}, {-time.Second - 1, 0}, {-time.Second + 1, 20 * ms},
+	} {
+		e := NewExpiry()
+		e.Touch(1, time.Second, x.heard)
+		at, _ := deadlineOf(e, 1)
+		expect.Equal(t, at, x.at, "heard at %v", x.heard)
+		expect.Equal(t, len(due(e, x.at-1)), 0, "heard at %v: due early", x.heard)
+		expect.List(t, due(e, x.at), []int64{1}, "heard at %v", x.heard)
+	}
+}
+
+// Next is the first deadline of all within a turn of the wheel.
+func TestNextAgainstAModel(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 4))
+		e, now := NewExpiry(), time.Duration(0)
+		for id := range int64(1 + rnd.IntN(20)) {
+			e.Touch(id+1, time.Duration(1+rnd.Int64N(int64(30*time.Second))), now)
+		}
+		for range 20 {
+			limit := now + time.Duration(rnd.Int64N(int64(slots*resolution)))
+			first := limit
+			e.All(func(_ int64, _, at time.Duration) { first = min(first, at) })
+			must.Equal(t, e.Next(limit), first, "seed %d, at %v, up to %v", seed, now, limit)
+			now = max(now, first)
+			due(e, now)
+		}
+	}
 }
