@@ -1,0 +1,145 @@
+package state
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// nodesFor returns what is to become the nodes of a state, one of them of a session.
+func nodesFor(t testing.TB, owner int64) *tree.Maker {
+	m := tree.NewMaker()
+	for _, path := range []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"} {
+		must.OK(t, m.Set(path, &tree.Info{ACL: jute.WorldAnyone}))
+	}
+	if owner != 0 {
+		must.OK(t, m.Set("/e", &tree.Info{ACL: jute.WorldAnyone, Kind: tree.EphemeralNode,
+			Stat: jute.Stat{Czxid: 5, Mzxid: 5, Pzxid: 5, EphemeralOwner: owner}}))
+	}
+	return m
+}
+
+// A state that comes from elsewhere has the sessions and nodes that it comes with, or is refused.
+func TestStatesFromElsewhereAreAdopted(t *testing.T) {
+	one, two := session.Session{ID: 7, Gen: 3, Timeout: 1000}, session.Session{ID: 9, Gen: 1, Timeout: 1000}
+	s := must.Get(Adopt("test", 50, []session.Session{one, two}, nodesFor(t, 7)))(t)
+	got, known := s.Sessions().Get(7)
+	expect.That(t, known && got == one && s.Sessions().Len() == 2, "%+v", got)
+	expect.That(t, s.Zxid() == 50 && s.ClusterID() == "test" && !s.Configured() && s.Tree().EphemeralsIn(7) == 1,
+		"zxid %d of %s", s.Zxid(), s.ClusterID())
+	read, _, err := ReadSnapshot(bytes.NewReader(backupOf(t, s)))
+	expect.That(t, err == nil && read.Digest() == s.Digest(), "its snapshot: %v", err)
+	for name, x := range map[string]struct {
+		zxid     int64
+		sessions []session.Session
+		nodes    *tree.Maker
+	}{
+		"a session twice":        {50, []session.Session{one, one}, nodesFor(t, 7)},
+		"a node of no session":   {50, []session.Session{two}, nodesFor(t, 7)},
+		"a node of a later time": {4, []session.Session{one}, nodesFor(t, 7)},
+	} {
+		_, err := Adopt("test", x.zxid, x.sessions, x.nodes)
+		expect.Fails(t, err, "%s", name)
+	}
+	m := nodesFor(t, 0)
+	must.OK(t, m.Set(ConfigPath, &tree.Info{ACL: jute.WorldAnyone, Data: []byte("server.1=a:1:1\nversion=5")}))
+	s = must.Get(Adopt("test", 50, nil, m))(t)
+	expect.That(t, s.Configured(), "members that are published")
+}
+
+func TestZxidsOfTimes(t *testing.T) {
+	for now, want := range map[int64]int64{0: 0, zxidTime - 1: 0, zxidTime: 0, zxidTime + 1: 1024, zxidTime + 7: 7 * 1024} {
+		expect.Equal(t, TimeZxid(now), want, "%d", now)
+	}
+	s := New("test")
+	for _, x := range [][2]int64{{5, 5}, {3, 5}, {6, 6}} {
+		s.Raise(x[0])
+		expect.Equal(t, s.Zxid(), x[1], "raised to %d", x[0])
+	}
+}
+
+// A state that belongs to another cluster has nothing of the old one but nodes and sessions.
+func TestRefoundedStateForgetsItsCluster(t *testing.T) {
+	b := newBench(t)
+	old := b.session()
+	b.do(Request{Op: OpConfig, Body: []byte("server.1=a:1:1;2")}, Request{Op: OpWords, Body: []byte("words")})
+	b.do((&Staging{ID: 9, Origin: 1, Birth: b.birth, Size: 5}).Open())
+	b.s.restored = 4
+	b.s.Refound("other", 5000)
+	_, _, open := b.s.Staged()
+	birth, _, _ := b.s.Stream(1)
+	_, member := b.s.Member(1)
+	expect.That(t, b.s.ClusterID() == "other" && !b.s.Configured() && b.s.ConfigData() == "" && b.s.Words() == "" &&
+		b.s.Restored() == 0 && !open && birth == 0 && !member && len(b.s.Members()) == 0, "%+v", b.s)
+	_, known := b.s.Sessions().Get(old.ID)
+	next := b.s.Sessions().Create(1, old.Password, 1, "", 0)
+	first := New("other").Sessions().Create(1, old.Password, 1, "", 0)
+	expect.That(t, known && next.ID == first.ID && next.ID != old.ID, "the next session is %#x, want %#x", next.ID, first.ID)
+}
+
+// A backup is described by what it holds, and a reader of it stops at the first error.
+func TestBackupsAreDescribed(t *testing.T) {
+	b := newBench(t)
+	s := b.session()
+	b.do(create(s, "/a", 0), create(s, "/a/b", 1))
+	backup := backupOf(t, b.s)
+	got := must.Get(CheckBackup(bytes.NewReader(backup)))(t)
+	want := Backup{Cluster: "test", Zxid: b.s.Zxid(), Nodes: 6, Sessions: 1, Bytes: b.s.Tree().Bytes()}
+	expect.Equal(t, *got, want)
+	must.OK(t, CheckSnapshot(bytes.NewReader(backup)))
+	for n := range backup {
+		expect.Fails(t, CheckSnapshot(bytes.NewReader(backup[:n])), "%d bytes", n)
+		expect.Fails(t, expect.Err(CheckBackup(bytes.NewReader(backup[:n]))), "%d bytes", n)
+		flipped := bytes.Clone(backup)
+		flipped[n] ^= 1
+		expect.Fails(t, CheckSnapshot(bytes.NewReader(flipped)), "another byte %d", n)
+	}
+	longer := append(slices.Clone(backup), 0)
+	expect.Fails(t, CheckSnapshot(bytes.NewReader(longer)), "a byte behind the end")
+	expect.Fails(t, expect.Err(CheckBackup(bytes.NewReader(longer))), "a byte behind the end")
+
+	stop := errors.New("enough")
+	var order []string
+	read, err := ReadNodes(bytes.NewReader(backup), func(s *State) error {
+		order = append(order, fmt.Sprint("begin of ", s.ClusterID(), s.Sessions().Len()))
+		return nil
+	}, func(path string, i *tree.Info) error { order = append(order, path); return nil })
+	expect.That(t, err == nil && read.Zxid() == b.s.Zxid(), "%v", err)
+	expect.That(t, len(order) == 7 && order[0] == "begin of test1" && slices.Contains(order, "/a/b"), "%q", order)
+	_, err = ReadNodes(bytes.NewReader(backup), func(*State) error { return stop },
+		func(string, *tree.Info) error { t.Error("a node after the error"); return nil })
+	expect.Is(t, err, stop)
+	n := 0
+	_, err = ReadNodes(bytes.NewReader(backup), nil, func(string, *tree.Info) error { n++; return stop })
+	expect.That(t, errors.Is(err, stop) && n == 1, "%d nodes, %v", n, err)
+}
+
+func TestNumbersOfPorts(t *testing.T) {
+	for text, want := range map[string]bool{"1": true, "65535": true, "0": false, "65536": false, "-1": false, "": false,
+		"x": false, "2181": true, " 1": false} {
+		expect.Equal(t, IsPort(text), want, "%q", text)
+	}
+	for id, want := range map[uint32]bool{0: false, 1: true, MaxServerID: true, ZeroID: true, ZeroID + 1: false} {
+		expect.Equal(t, IsServerID(id), want, "%d", id)
+	}
+	for n, want := range map[int64]uint32{0: ZeroID, 1: 1, MaxServerID: MaxServerID, 255: 1<<31 | 255, 7: 7} {
+		expect.Equal(t, ServerID(n), want, "%d", n)
+	}
+}
+
+// The text of the members tells clients where all servers are, or not.
+func TestTextsThatTellClients(t *testing.T) {
+	for text, want := range map[string]bool{"": true, "server.1=a:1:2;3": true, "server.1=a:1:2": false,
+		"server.1=a:1:2;3\nserver.2=b:1:2": false, "server.1=a:1:2\nserver.2=b:1:2;3": false,
+		"server.1=a:1:2;3\nserver.2=b:1:2;3": true} {
+		expect.Equal(t, tellsClients([]byte(text)), want, "%q", text)
+	}
+}

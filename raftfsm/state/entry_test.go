@@ -1,0 +1,152 @@
+package state
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// ReadEntry shows each request as it was proposed, with its place in its stream, of an entry of either kind.
+func TestEntriesAreRead(t *testing.T) {
+	ids := idsOf("a", 100)
+	list := []Request{
+		{Session: 7, Gen: 2, Op: jute.OpCreate, IDs: ids, Body: createBody("/a", 1)},
+		{Session: 8, Gen: 3, Op: jute.OpSync, Body: []byte{}},
+		{Session: 9, Gen: 4, Op: jute.OpDelete, IDs: ids, Body: []byte("xyz")},
+	}
+	entry := BeginEntry(nil, NoTTL|Full)
+	for i, bl := range []Block{{Origin: 1, Birth: 5, First: 10, Count: 2}, {Count: 1}} {
+		for _, r := range [][]Request{list[:2], list[2:]}[i] {
+			bl.Requests = r.Append(bl.Requests)
+		}
+		entry = bl.Append(entry)
+	}
+	named, shorter := NameOnce(bytes.Clone(entry))
+	must.That(t, shorter, "the identities are named twice")
+	for kind, entry := range map[string][]byte{"plain": entry, "named": named} {
+		SealEntry(entry, 1234)
+		var got []string
+		read := func(l *Logged) error {
+			got = append(got, fmt.Sprint(l.Origin, l.Birth, l.Seq, *l.Request))
+			return nil
+		}
+		time, options, err := ReadEntry(entry, read)
+		expect.That(t, err == nil && time == 1234 && options == NoTTL|Full, "%s: %d, options %x, %v", kind, time, options, err)
+		expect.List(t, got, []string{fmt.Sprint(1, 5, 10, list[0]), fmt.Sprint(1, 5, 11, list[1]),
+			fmt.Sprint(0, 0, 0, list[2])}, kind)
+		stop := errors.New("enough")
+		n := 0
+		_, _, err = ReadEntry(entry, func(*Logged) error {
+			if n++; n == 2 {
+				return stop
+			}
+			return nil
+		})
+		expect.That(t, errors.Is(err, stop) && n == 2, "%s: %d requests, %v", kind, n, err)
+		whole := 0
+		for cut := EntryHeaderSize + 1; cut < len(entry); cut++ {
+			short := bytes.Clone(entry[:cut])
+			SealEntry(short, 1234) // which no leader does
+			if _, _, err := ReadEntry(short, func(*Logged) error { return nil }); err == nil {
+				whole++
+			} else {
+				expect.Is(t, err, ErrCorrupt, "%s: %d of %d bytes", kind, cut, len(entry))
+			}
+		}
+		expect.Equal(t, whole, map[string]int{"plain": 1, "named": 2}[kind], "%s: cut behind the sets or a block", kind)
+		entry[0]++
+		_, _, err = ReadEntry(entry, read)
+		expect.Fails(t, err, "%s: another format", kind)
+	}
+}
+
+func TestZxidOfADigest(t *testing.T) {
+	body := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 77), 99)
+	for n, want := range map[int]int64{0: 0, 8: 0, 15: 0, 16: 77} {
+		expect.Equal(t, DigestZxid(body[:n]), want, "%d bytes", n)
+	}
+	expect.Equal(t, DigestZxid(append(body, 0)), 0, "17 bytes")
+}
+
+// Entries that only create ephemeral nodes are known, and requests in them are told apart.
+func TestEntriesOfEphemeralCreates(t *testing.T) {
+	ephemeral := func(op jute.OpCode, flags int32) Request {
+		return Request{Session: 3, Op: op, Body: createBody("/e", flags), IDs: idsOf("x", 3)}
+	}
+	for _, x := range []struct {
+		name string
+		list []Request
+		want bool
+	}{
+		{"one", []Request{ephemeral(jute.OpCreate, 1)}, true},
+		{"of both operations, one of a sequence", []Request{ephemeral(jute.OpCreate, 1), ephemeral(jute.OpCreate2, 3)}, true},
+		{"none", nil, true},
+		{"a plain one", []Request{ephemeral(jute.OpCreate, 0)}, false},
+		{"a plain one of a sequence", []Request{ephemeral(jute.OpCreate2, 2)}, false},
+		{"a plain one behind it", []Request{ephemeral(jute.OpCreate, 1), ephemeral(jute.OpCreate, 0)}, false},
+		{"a container", []Request{ephemeral(jute.OpCreateContainer, 1)}, false},
+		{"another operation", []Request{{Op: jute.OpSync, Body: []byte{1}}}, false},
+	} {
+		entry := BeginEntry(nil, 0)
+		for _, r := range x.list { // a block each
+			bl := Block{Count: 1, Requests: r.Append(nil)}
+			entry = bl.Append(entry)
+		}
+		expect.Equal(t, OnlyEphemeralCreates(entry), x.want, "%s", x.name)
+	}
+	expect.That(t, !OnlyEphemeralCreates(append(BeginEntry(nil, 0), 1)), "what is no block")
+	first, second := ephemeral(jute.OpCreate, 1), Request{Session: -5, Op: jute.OpSync}
+	b := second.Append(first.Append(nil))
+	session, rest := PeekRequest(b)
+	expect.That(t, session == 3 && bytes.Equal(rest, second.Append(nil)), "session %d, %d bytes", session, len(rest))
+	session, rest = PeekRequest(rest)
+	expect.That(t, session == -5 && len(rest) == 0, "session %d, %d bytes", session, len(rest))
+}
+
+// Identities that a stream brought beside a request come where the request would have them.
+func TestRequestsGetTheirIdentities(t *testing.T) {
+	r := Request{Session: 3, Gen: 4, Op: jute.OpDelete, Body: []byte("body")}
+	plain := r.Append(nil)
+	for _, ids := range [][]jute.ID{nil, idsOf("a", 10)[:1], idsOf("a", 10)} {
+		r.IDs = ids
+		want := r.Append([]byte("before"))
+		expect.List(t, AppendWith([]byte("before"), plain, ids), want)
+		expect.Equal(t, IdentitiesSize(ids), len(want)-len(plain)-len("before"))
+		expect.Equal(t, r.size(), len(want)-len("before"))
+	}
+	for body, ok := range map[int]bool{MaxRequest - requestMinSize: true, MaxRequest - requestMinSize + 1: false} {
+		long := Request{Body: make([]byte, body)}
+		expect.Equal(t, long.Check() == nil, ok, "a body of %d bytes", body)
+	}
+}
+
+// An entry is shorter by its names from the first byte on that is saved.
+func TestNamesOfIdentitiesSaveBytes(t *testing.T) {
+	for size := range 30 { // of an identity: 12 + size bytes in a request, of which a name takes 4
+		for n := range 6 {
+			var bl Block
+			for range n {
+				r := Request{IDs: []jute.ID{{ID: string(make([]byte, size))}}}
+				bl.Requests = r.Append(bl.Requests)
+				bl.Count++
+			}
+			entry := bl.Append(BeginEntry(nil, 0))
+			saved := (n-1)*(12+size-4) - 4 - 4
+			if n == 0 {
+				saved = -4
+			}
+			got, shorter := NameOnce(bytes.Clone(entry))
+			expect.That(t, shorter == (saved > 0) && len(got) == len(entry)-max(saved, 0), "%d of %d bytes: %d saved, want %d",
+				n, size, len(entry)-len(got), saved)
+			if shorter {
+				expect.That(t, got[1]&kindMask == kindNamed && cap(got) == len(got), "%d of %d bytes: kind %d", n, size, got[1])
+			}
+		}
+	}
+}
