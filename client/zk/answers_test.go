@@ -24,20 +24,26 @@ func scripted(t *testing.T, answer func(n, xid int32, op jute.OpCode) []byte) st
 	var connections atomic.Int32
 	return answering(t, func(conn net.Conn) {
 		n := connections.Add(1)
-		for first := true; ; first = false {
-			request := readRequest(conn)
-			if request == nil {
-				return
-			}
-			reply := granted
-			if d := jute.NewDecoder(request); !first {
-				reply = answer(n, d.Int(), jute.OpCode(d.Int()))
-			}
-			if _, err := conn.Write(reply); err != nil || len(reply) < 4+int(binary.BigEndian.Uint32(reply)) {
-				return
-			}
-		}
+		serve(conn, func(xid int32, op jute.OpCode) []byte { return answer(n, xid, op) })
 	})
+}
+
+// serve grants a session on a connection, and answers its requests.
+func serve(conn net.Conn, answer func(xid int32, op jute.OpCode) []byte) {
+	for first := true; ; first = false {
+		request := readRequest(conn)
+		if request == nil {
+			return
+		}
+		reply := granted
+		if d := jute.NewDecoder(request); !first {
+			reply = answer(d.Int(), jute.OpCode(d.Int()))
+		}
+		if _, err := conn.Write(reply); err != nil || len(reply) < 4 ||
+			len(reply) < 4+int(binary.BigEndian.Uint32(reply)) {
+			return
+		}
+	}
 }
 
 // granted is the answer to a handshake: session 7, with a timeout of 10 s.
@@ -53,7 +59,11 @@ func readRequest(conn net.Conn) []byte {
 	if _, err := io.ReadFull(conn, size[:]); err != nil {
 		return nil
 	}
-	b := make([]byte, binary.BigEndian.Uint32(size[:]))
+	length := binary.BigEndian.Uint32(size[:])
+	if length > 1<<20 {
+		return nil // it is the beginning of TLS
+	}
+	b := make([]byte, length)
 	if _, err := io.ReadFull(conn, b); err != nil {
 		return nil
 	}

@@ -132,7 +132,7 @@ func answering(t *testing.T, do func(net.Conn)) string {
 func TestTroubleNamesTheCause(t *testing.T) {
 	goleakAtEnd(t)
 	hear := func(conn net.Conn) { conn.Read(make([]byte, 100)) }
-	front, _ := secured(t, answering(t, hear))
+	front, pool := secured(t, answering(t, hear))
 	for name, x := range map[string]struct {
 		addr string
 		opt  zk.Options
@@ -145,7 +145,8 @@ func TestTroubleNamesTheCause(t *testing.T) {
 		"TLS expected": {front, zk.Options{}, "expects TLS"},
 		"alert": {answering(t, func(c net.Conn) { hear(c); c.Write([]byte{21, 3, 3, 0, 2, 2, 10}) }),
 			zk.Options{}, "expects TLS"},
-		"no TLS": {answering(t, hear), zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
+		"not serving by TLS": {front, zk.Options{TLS: &tls.Config{RootCAs: pool}}, "may not be serving yet"},
+		"no TLS":             {answering(t, hear), zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
 		"web without": {
 			answering(t, func(c net.Conn) { hear(c); c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }),
 			zk.Options{TLS: &tls.Config{}}, "does not speak TLS"},
@@ -210,7 +211,9 @@ func secured(t *testing.T, addr string) (string, *x509.CertPool) {
 func TestTLS(t *testing.T) {
 	both(t, func(t *testing.T, addr string) {
 		front, pool := secured(t, addr)
-		c, ctx := dial(t, front, zk.Options{TLS: &tls.Config{RootCAs: pool}}), within(t)
+		cfg := &tls.Config{RootCAs: pool}
+		c, ctx := dial(t, front, zk.Options{TLS: cfg}), within(t)
+		must.Equal(t, cfg.ServerName, "", "name in the program's settings")
 		node(t, c, "/tls", "x")
 		c.Reconnect()
 		must.Get(c.Get(ctx, "/tls"))(t)

@@ -247,6 +247,7 @@ func TestSessionEnds(t *testing.T) {
 		_, err = c.Get(ctx, "/")
 		is(t, err, zk.ErrSessionExpired)
 		is(t, c.Await(ctx), zk.ErrSessionExpired)
+		must.Equal(t, c.Watches(), 0, "watches")
 		eventually(t, "the state", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
@@ -443,6 +444,15 @@ func TestParseServers(t *testing.T) {
 		"/x":              "error",
 		"a//x":            "error",
 		"a/x/../y":        "error",
+		"a/./y":           "error",
+		"a/x/.":           "error",
+		"a/..":            "error",
+		"a/x\x00y":        "error",
+		"a/":              "[a:2181] ",
+		"a/x/":            "[a:2181] /x",
+		",a,,b:1,":        "[a:2181 b:1] ",
+		", /x":            "error",
+		"a/.x/..y":        "[a:2181] /.x/..y",
 	} {
 		list, root, err := zk.ParseServers(in)
 		got := fmt.Sprintf("%v %s", list, root)

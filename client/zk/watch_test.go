@@ -331,3 +331,25 @@ func TestSubscriptionThatIsGivenUp(t *testing.T) {
 		must.Equal(t, c.Watches(), 0, "watches")
 	})
 }
+
+// The watches of a subscription are set on the next connection, whether there are others or not.
+func TestLoneSubscriptionComesAlong(t *testing.T) {
+	both(t, func(t *testing.T, addr string) {
+		for i, recursive := range []bool{true, false} {
+			c, p := proxied(t, addr, zk.Options{})
+			ctx, path := within(t), fmt.Sprintf("/s%d", i)
+			s := must.Get(c.Subscribe(ctx, path, recursive))(t)
+			p.Cut()
+			must.Equal(t, must.Get(s.Next(ctx))(t), zk.Event{Type: zk.EventResumed, Path: path})
+			must.OK(t, c.Sync(ctx, path)) // the watches were sent ahead of it
+			node(t, c, path, "")
+			node(t, c, path+"/a", "")
+			want := zk.Event{Type: zk.EventChildrenChanged, Path: path}
+			if recursive {
+				want = zk.Event{Type: zk.EventCreated, Path: path + "/a"}
+			}
+			must.Equal(t, must.Get(s.Next(ctx))(t), zk.Event{Type: zk.EventCreated, Path: path})
+			must.Equal(t, must.Get(s.Next(ctx))(t), want)
+		}
+	})
+}
