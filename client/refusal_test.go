@@ -1,0 +1,232 @@
+package client
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// A call of the package, and what is there before it. The calls of prepare are not refused.
+type refusable struct {
+	prepare func(t *testing.T, c, rival *Client, d string) func(ctx context.Context) error
+	again   []int // answers without which the client asks again: the list in one flight with a creation
+}
+
+// taking is a call that takes a lock.
+func taking(lock func(c *Client, d string) take, opts ...Option) refusable {
+	return refusable{prepare: func(_ *testing.T, c, _ *Client, d string) func(context.Context) error {
+		return func(ctx context.Context) error { return errOf(lock(c, d)(ctx, opts...)) }
+	}}
+}
+
+// waiting is a call that takes a lock which another client has for a while.
+func waiting(lock func(c *Client, d string) take, again []int, opts ...Option) refusable {
+	return refusable{prepare: func(t *testing.T, c, rival *Client, d string) func(context.Context) error {
+		l := must.Get(lock(rival, d)(testCtx(t)))(t)
+		must.OK(t, rival.session().Sync(testCtx(t), d)) // behind the release of the head of a semaphore's queue
+		return func(ctx context.Context) error {
+			given := make(chan error, 1)
+			time.AfterFunc(2*ownWatch, func() { given <- l.Unlock(ctx) })
+			_, err := lock(c, d)(ctx, opts...)
+			must.OK(t, <-given)
+			return err
+		}
+	}, again: again}
+}
+
+// asks is taking whose requests with these numbers are made again.
+func (r refusable) asks(again ...int) refusable {
+	r.again = again
+	return r
+}
+
+// having is a call about a lease.
+func having(lock func(c *Client, d string) take, call func(ctx context.Context, c *Client, l *Lease) error) refusable {
+	return refusable{prepare: func(t *testing.T, c, _ *Client, d string) func(context.Context) error {
+		l := must.Get(lock(c, d)(testCtx(t)))(t)
+		must.OK(t, c.session().Sync(testCtx(t), d)) // as above
+		return func(ctx context.Context) error { return call(ctx, c, l) }
+	}}
+}
+
+// seeing is a call of an operator about a lock that another client has.
+func seeing(lock func(c *Client, d string) take, call func(ctx context.Context, i *Inspector, d string, l *Lease) error,
+	opts ...Option) refusable {
+	return refusable{prepare: func(t *testing.T, c, rival *Client, d string) func(context.Context) error {
+		l := must.Get(lock(rival, d)(testCtx(t), opts...))(t)
+		time.Sleep(20 * time.Millisecond) // a limit of one is over by the server's clock then
+		return func(ctx context.Context) error { return call(ctx, c.Inspector(), d, l) }
+	}}
+}
+
+func mutexAt(c *Client, d string) take { return c.Mutex(d).Lock }
+func writeAt(c *Client, d string) take { return c.RWMutex(d).Lock }
+func policyReadAt(c *Client, d string) take {
+	return c.RWMutex(d, WithPolicy(PolicyFair)).RLock
+}
+func policyWriteAt(c *Client, d string) take {
+	return c.RWMutex(d, WithPolicy(PolicyFair)).Lock
+}
+func permitsAt(c *Client, d string) take {
+	return func(ctx context.Context, o ...Option) (*Lease, error) { return c.Semaphore(d, 3).Acquire(ctx, 2, o...) }
+}
+func kazooPermitsAt(c *Client, d string) take {
+	return func(ctx context.Context, o ...Option) (*Lease, error) {
+		return c.Semaphore(d, 3, WithLayout(LayoutKazoo)).Acquire(ctx, 2, o...)
+	}
+}
+func electionAt(c *Client, d string) take {
+	return func(ctx context.Context, o ...Option) (*Lease, error) {
+		return c.Election(d).Campaign(ctx, []byte("me"), o...)
+	}
+}
+func inspectAt(ctx context.Context, i *Inspector, d string, _ *Lease) error {
+	return errOf(i.Inspect(ctx, d))
+}
+func walkAt(ctx context.Context, i *Inspector, d string, _ *Lease) error {
+	return i.Walk(ctx, d, -1, func(*recipe.Queue) error { return nil })
+}
+func breakAt(ctx context.Context, i *Inspector, d string, l *Lease) error {
+	return i.Break(ctx, d, recipe.Base(l.Node()), fence.Token(l.Token()))
+}
+
+var refusables = map[string]refusable{
+	"mutex":        taking(mutexAt).asks(2, 5),
+	"mutex, try":   taking(func(c *Client, d string) take { return c.Mutex(d).TryLock }).asks(3, 6),
+	"mutex, delay": taking(mutexAt, WithLockDelay(time.Hour)).asks(2, 5),
+	"write":        taking(writeAt).asks(2, 5),
+	"policy read":  taking(policyReadAt).asks(8),
+	"policy write": taking(policyWriteAt),
+	"policy try": taking(func(c *Client, d string) take {
+		return c.RWMutex(d, WithPolicy(PolicyFair)).TryLock
+	}),
+	"policy delay":        taking(policyWriteAt, WithLockDelay(time.Hour)),
+	"permits":             taking(permitsAt).asks(2, 7),
+	"permits of kazoo":    taking(kazooPermitsAt),
+	"election":            taking(electionAt).asks(2, 5),
+	"waiting for a mutex": waiting(mutexAt, []int{2, 3}),
+	"waiting for permits": waiting(permitsAt, []int{2}),
+	"waiting by policy":   waiting(policyWriteAt, nil),
+	"waiting to break":    waiting(mutexAt, []int{2}, WithLimit(Limit{Hold: time.Hour, Break: true})),
+	"set": taking(func(c *Client, d string) take {
+		return func(ctx context.Context, o ...Option) (*Lease, error) {
+			return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(o...), c.RWMutex(d+"/b").Request(fence.Shared, o...))
+		}
+	}).asks(2, 7, 9, 12),
+	"check":               having(mutexAt, func(ctx context.Context, _ *Client, l *Lease) error { return l.Check(ctx) }),
+	"check of permits":    having(permitsAt, func(ctx context.Context, _ *Client, l *Lease) error { return l.Check(ctx) }),
+	"transaction":         having(mutexAt, func(ctx context.Context, _ *Client, l *Lease) error { return errOf(l.Txn(ctx)) }),
+	"sequencer":           having(mutexAt, func(ctx context.Context, c *Client, l *Lease) error { return c.CheckSequencer(ctx, l.Sequencer()) }),
+	"unlock":              having(mutexAt, func(ctx context.Context, _ *Client, l *Lease) error { return l.Unlock(ctx) }),
+	"downgrade":           having(writeAt, func(ctx context.Context, _ *Client, l *Lease) error { return l.Downgrade(ctx) }),
+	"downgrade by policy": having(policyWriteAt, func(ctx context.Context, _ *Client, l *Lease) error { return l.Downgrade(ctx) }),
+	"upgrade":             having(policyReadAt, func(ctx context.Context, _ *Client, l *Lease) error { return l.Upgrade(ctx) }),
+	"try upgrade":         having(policyReadAt, func(ctx context.Context, _ *Client, l *Lease) error { return l.TryUpgrade(ctx) }),
+	"proclaim": having(electionAt, func(ctx context.Context, c *Client, l *Lease) error {
+		return c.Election(l.Path()).Proclaim(ctx, l, []byte("you"))
+	}),
+	"leader": seeing(electionAt, func(ctx context.Context, i *Inspector, d string, _ *Lease) error {
+		return errOf(i.c.Election(d).Leader(ctx))
+	}),
+	"limit": seeing(permitsAt, func(ctx context.Context, i *Inspector, d string, _ *Lease) error {
+		return i.c.Semaphore(d, 3).SetLimit(ctx, 4)
+	}),
+	"first limit": {prepare: func(_ *testing.T, c, _ *Client, d string) func(context.Context) error {
+		return func(ctx context.Context) error { return c.Semaphore(d, 3).SetLimit(ctx, 4) }
+	}},
+	"inspect":                  seeing(mutexAt, inspectAt),
+	"inspect permits":          seeing(permitsAt, inspectAt),
+	"inspect permits of kazoo": seeing(kazooPermitsAt, inspectAt),
+	"walk":                     seeing(mutexAt, walkAt),
+	"walk permits":             seeing(permitsAt, walkAt),
+	"walk by policy":           seeing(policyWriteAt, walkAt),
+	"graph": seeing(mutexAt, func(ctx context.Context, i *Inspector, d string, _ *Lease) error {
+		return errOf(i.WaitGraph(ctx, d))
+	}),
+	"break":           seeing(mutexAt, breakAt),
+	"break by policy": seeing(policyWriteAt, breakAt),
+	"break expired": seeing(policyWriteAt, func(ctx context.Context, i *Inspector, d string, l *Lease) error {
+		return i.BreakExpired(ctx, d, recipe.Base(l.Node()), l.Token())
+	}, WithLimit(Limit{Hold: time.Millisecond, Grace: -1, Break: true, Linger: true})),
+	"revoke": seeing(mutexAt, func(ctx context.Context, i *Inspector, d string, l *Lease) error {
+		return i.Revoke(ctx, d, recipe.Base(l.Node()), recipe.Revocation{By: "me"})
+	}),
+	"barrier, close": {prepare: func(_ *testing.T, c, _ *Client, d string) func(context.Context) error {
+		return c.Barrier(d).Close
+	}},
+	"barrier, open": {prepare: func(t *testing.T, c, rival *Client, d string) func(context.Context) error {
+		must.OK(t, rival.Barrier(d).Close(testCtx(t)))
+		return c.Barrier(d).Open
+	}},
+	"barrier, wait": {prepare: func(t *testing.T, c, rival *Client, d string) func(context.Context) error {
+		return c.Barrier(d).Wait
+	}},
+	"double barrier, enter": {prepare: func(t *testing.T, c, _ *Client, d string) func(context.Context) error {
+		return func(ctx context.Context) error { return errOf(c.DoubleBarrier(d, 1).Enter(ctx)) }
+	}},
+	"double barrier, leave together": {prepare: func(t *testing.T, c, rival *Client, d string) func(context.Context) error {
+		entered := make(chan *Member, 1)
+		go func() {
+			m, _ := rival.DoubleBarrier(d, 2).Enter(testCtx(t))
+			entered <- m
+		}()
+		own := must.Get(c.DoubleBarrier(d, 2).Enter(testCtx(t)))(t)
+		other := soon(t, "the other member", entered)
+		return func(ctx context.Context) error {
+			left := make(chan error, 1)
+			go func() { left <- other.Leave(ctx) }()
+			err := own.Leave(ctx)
+			must.OK(t, <-left)
+			return err
+		}
+	}},
+	"double barrier, leave": {prepare: func(t *testing.T, c, _ *Client, d string) func(context.Context) error {
+		return must.Get(c.DoubleBarrier(d, 1).Enter(testCtx(t)))(t).Leave
+	}},
+}
+
+// A call fails if the server refuses any of its requests, and tells why.
+func TestEveryRefusalIsTold(t *testing.T) {
+	shared(t)
+	for name, x := range refusables {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, p := proxied(t)
+			rival := dial(t)
+			for k := 1; !t.Failed(); k++ {
+				d := dir(t)
+				call := x.prepare(t, c, rival, d)
+				var made []string // the beginnings of the names of the call's own nodes
+				rule := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Under: d, Nth: k, Do: faultproxy.Fail, Code: -114,
+					Match: func(f faultproxy.Frame) bool {
+						switch f.Op {
+						case faultproxy.OpCreate, faultproxy.OpCreate2, faultproxy.OpMulti:
+							made = append(made, f.Path)
+						case faultproxy.OpGetData, faultproxy.OpDelete:
+							// The client looks at its nodes, and removes them, in the background.
+							return !slices.ContainsFunc(made, func(m string) bool { return m != d && strings.HasPrefix(f.Path, m) })
+						}
+						return true
+					}})
+				err := call(testCtx(t))
+				rule.Remove()
+				switch {
+				case !isClosed(rule.Acted()):
+					must.OK(t, err)
+					must.That(t, k > 1, "it asks nothing")
+					return
+				case err != nil || !slices.Contains(x.again, k):
+					must.Is(t, err, zk.ErrInvalidACL, "answer %d", k)
+				}
+			}
+		})
+	}
+}
