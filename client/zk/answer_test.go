@@ -1,6 +1,7 @@
 package zk
 
 import (
+	"errors"
 	"net"
 	"testing"
 
@@ -45,4 +46,27 @@ func TestOldAnswerOfACreateInAMulti(t *testing.T) {
 	d := jute.NewDecoder(jute.AppendMultiHeader(b, jute.OpError, true, -1))
 	results, err := readMulti(&d, "/top", make([]Op, 1))
 	expect.That(t, err == nil && len(results) == 1 && results[0] == Result{Path: "/a"}, "%+v, %v", results, err)
+}
+
+// A refused multi is to blame on the first operation with a code of its own. The others have no error, or the
+// one that says that another operation failed.
+func TestOperationToBlame(t *testing.T) {
+	const runtimeInconsistency = -2
+	for want, codes := range [][]jute.ErrCode{
+		{jute.NoNode, runtimeInconsistency, runtimeInconsistency}, {jute.OK, jute.NoNode, runtimeInconsistency},
+		{runtimeInconsistency, jute.OK, jute.NoNode}, {jute.OK, jute.OK, jute.OK, jute.NoNode, jute.NodeExists},
+	} {
+		var b []byte
+		ops := make([]Op, len(codes))
+		for i, code := range codes {
+			b = jute.AppendInt(jute.AppendMultiHeader(b, jute.OpError, false, code), int32(code))
+			ops[i] = Check{Path: "/a", Version: int32(i)}
+		}
+		d := jute.NewDecoder(jute.AppendMultiHeader(b, jute.OpError, true, -1))
+		results, err := readMulti(&d, "", ops)
+		refused, _ := errors.AsType[*MultiError](err)
+		must.That(t, refused != nil && results == nil, "%v: %v, %v", codes, results, err)
+		expect.That(t, refused.Index == want && refused.Op == ops[want] && errors.Is(err, ErrNoNode), "%v: %+v", codes,
+			refused)
+	}
 }

@@ -1,0 +1,230 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// present returns the present session of a client.
+func present(t *testing.T, c *Client) *epoch {
+	t.Helper()
+	return must.Get(c.epoch(testCtx(t)))(t)
+}
+
+// Of a creation whose answer was lost, all nodes are found again, or none is left.
+func TestCreationIsRecoveredWholly(t *testing.T) {
+	shared(t)
+	c, o := dial(t), observer(t)
+	e, ctx := present(t, c), testCtx(t)
+	for name, x := range map[string]struct {
+		there []int // how many nodes there are of each
+		found bool
+	}{
+		"none": {[]int{0, 0}, false}, "all": {[]int{1, 1}, true}, "one": {[]int{1, 0}, false},
+		"the other": {[]int{0, 1}, false}, "twice": {[]int{2, 1}, true}, "no directory": {nil, false},
+	} {
+		d := dir(t)
+		var nodes []newNode
+		var want []string
+		for i := range 2 {
+			n := newNode{Create: zk.Create{Path: d + "/" + newNodeID(e.sid).UUID() + "-", Mode: zk.EphemeralSequential,
+				Data: []byte{byte(i)}}}
+			nodes = append(nodes, n)
+			if x.there == nil {
+				continue
+			}
+			must.OK(t, c.ensure(ctx, e, d, nil))
+			for k := range x.there[i] {
+				made := must.Get(e.conn.Create(ctx, n.Create))(t)
+				if k == 0 && x.found {
+					want = append(want, made.Path)
+				}
+			}
+		}
+		before := c.Stats().Recovered
+		made, err := c.recover(ctx, e, nodes)
+		must.OK(t, err, "%s", name)
+		var got []string
+		for i, m := range made {
+			got = append(got, m.path)
+			expect.That(t, m.name == recipe.Base(m.path) && m.stat.EphemeralOwner == e.sid && m.data[0] == byte(i),
+				"%s: %+v", name, m)
+		}
+		expect.List(t, got, want, "%s", name)
+		expect.Equal(t, c.Stats().Recovered-before, uint64(len(want)/2), "%s: recovered", name)
+		queued(t, o, d, len(want))
+	}
+}
+
+// What a lost creation left is removed, whatever number its names got.
+func TestLostCreationIsRemoved(t *testing.T) {
+	shared(t)
+	var mu sync.Mutex
+	var told []int
+	c, o, d := dial(t, WithHooks(Hooks{OnReaper: func(pending int) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, pending)
+	}})), observer(t), dir(t)
+	e, ctx := present(t, c), testCtx(t)
+	n := newNode{Create: zk.Create{Path: d + "/" + newNodeID(e.sid).UUID() + "-", Mode: zk.EphemeralSequential}}
+	other := newNode{Create: zk.Create{Path: d + "/" + newNodeID(e.sid).UUID() + "-", Mode: zk.EphemeralSequential}}
+	must.OK(t, c.ensure(ctx, e, d, nil))
+	for range 2 {
+		must.Get(e.conn.Create(ctx, n.Create))(t)
+	}
+	must.Get(e.conn.Create(ctx, other.Create))(t)
+	c.reapLost(e, []newNode{n})
+	queued(t, o, d, 1)
+	eventually(t, "the hook to hear of the end", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Equal(told, []int{1, 0})
+	})
+}
+
+// A removal that fails is tried again, and given up if the server refuses it for good.
+func TestRemovalIsTriedAgain(t *testing.T) {
+	shared(t)
+	c := dial(t)
+	e := present(t, c)
+	for name, x := range map[string]struct {
+		err   error
+		tries int
+	}{
+		"done": {nil, 1}, "gone": {&zk.Error{Code: -101}, 1}, "refused": {&zk.Error{Code: -102}, 1},
+		"throttled": {&zk.Error{Code: -127}, 3}, "lost": {zk.ErrConnectionLost, 3}, "again": {errAgain, 3},
+	} {
+		tries := 0
+		done := c.reapFunc(e, []string{"/a", "/b"}, func(context.Context) error {
+			if tries++; tries == 3 {
+				return nil
+			}
+			return x.err
+		})
+		soon(t, name, done)
+		expect.Equal(t, tries, x.tries, "%s: tries", name)
+	}
+	must.Equal(t, c.reaper.left.add(0), 0, "nodes to remove")
+	must.Equal(t, len(c.crowd.dirs), 0, "directories with nodes to remove")
+}
+
+// Dial tells at once that the server refuses the identity.
+func TestDialTellsOfARefusedIdentity(t *testing.T) {
+	shared(t)
+	_, err := Dial(testCtx(t), addr(t), WithAuth("nonsense", "x"))
+	must.Is(t, err, ErrNoAuth)
+	expect.Has(t, err.Error(), "client: connect to "+addr(t))
+	for _, opt := range []Option{WithSessionTimeout(-1), WithMargin(-1)} {
+		expect.Is(t, expect.Err(Dial(testCtx(t), addr(t), opt)), ErrInvalid)
+	}
+	expect.Is(t, expect.Err(Dial(testCtx(t), "a//x")), ErrInvalid)
+}
+
+// A wait for a closed barrier that is given up does not pass for an open barrier, nor does one whose barrier is
+// closed again.
+func TestWaitForABarrierIsGivenUp(t *testing.T) {
+	shared(t)
+	c, p := proxied(t)
+	d := dir(t)
+	b := c.Barrier(d)
+	must.OK(t, b.Close(testCtx(t)))
+	ctx, cancel := context.WithCancel(testCtx(t))
+	defer cancel()
+	waits := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpGetData, Under: d})
+	done := make(chan error, 1)
+	go func() { done <- b.Wait(ctx) }()
+	eventually(t, "the wait", func() bool { return waits.Seen() > 0 })
+	cancel()
+	must.Is(t, soon(t, "the wait to end", done), context.Canceled)
+	must.OK(t, b.Open(testCtx(t)))
+	must.OK(t, b.Open(testCtx(t)))
+	must.OK(t, b.Wait(testCtx(t)))
+	must.OK(t, b.Close(testCtx(t)))
+	must.OK(t, b.Close(testCtx(t)))
+	go func() { done <- b.Wait(testCtx(t)) }()
+	eventually(t, "the wait", func() bool { return waits.Seen() > 2 })
+	must.OK(t, dial(t).Barrier(d).Open(testCtx(t)))
+	must.OK(t, soon(t, "the wait to end", done))
+}
+
+// A call for permits that can never be granted is refused.
+func TestPermitsThatAreNeverGranted(t *testing.T) {
+	shared(t)
+	c, d := dial(t), dir(t)
+	ctx := testCtx(t)
+	unlock(t, must.Get(c.Semaphore(d, 3).Acquire(ctx, 3))(t))
+	stored := c.Semaphore(d, 0)
+	must.Is(t, expect.Err(stored.Acquire(ctx, 4)), ErrInvalid)
+	unlock(t, must.Get(stored.Acquire(ctx, 3))(t))
+	must.Is(t, expect.Err(c.Semaphore(d, 4).Acquire(ctx, 1)), ErrLimitMismatch)
+	must.Is(t, expect.Err(c.Semaphore(d+"/new", 0).Acquire(ctx, 1)), ErrLimitMismatch)
+	for n, want := range map[int]error{0: ErrInvalid, -1: ErrInvalid} {
+		must.Is(t, expect.Err(stored.Acquire(ctx, n)), want)
+		must.Is(t, expect.Err(stored.TryAcquire(ctx, n)), want)
+		must.Is(t, stored.SetLimit(ctx, n), want)
+	}
+	must.Is(t, expect.Err(c.Semaphore(d, -1).Acquire(ctx, 1)), ErrInvalid)
+	must.Is(t, expect.Err(stored.Acquire(ctx, 1, WithLayout(LayoutKazoo))), ErrInvalid)
+	must.Is(t, expect.Err(c.Semaphore(d, 1, WithLayout(LayoutHost)).Acquire(ctx, 1)), ErrUnsupported)
+	must.OK(t, stored.SetLimit(ctx, 5))
+	l := must.Get(stored.Acquire(ctx, 4))(t)
+	must.Is(t, expect.Err(stored.TryAcquire(ctx, 2)), ErrNotAcquired)
+	unlock(t, must.Get(stored.TryAcquire(ctx, 1))(t))
+	unlock(t, l)
+}
+
+// Only a holder whose limit is over is broken by its limit, and not who waits behind it.
+func TestBreakExpiredSparesTheOthers(t *testing.T) {
+	shared(t)
+	c, other, d := dial(t), dial(t), dir(t)
+	ctx := testCtx(t)
+	over := WithLimit(Limit{Hold: time.Millisecond, Grace: -1, Break: true, Linger: true})
+	for path, x := range map[string]struct {
+		opts []Option
+		why  string
+	}{
+		"/none":  {nil, "is not over its limit"},
+		"/quiet": {[]Option{WithLimit(Limit{Hold: time.Hour})}, "is not over its limit"},
+		"/early": {[]Option{WithLimit(Limit{Hold: time.Hour, Break: true})}, "is not over its limit"},
+	} {
+		l := lock(t, c.Mutex(d+path).Lock, x.opts...)
+		err := other.Inspector().BreakExpired(ctx, d+path, recipe.Base(l.Node()), l.Token())
+		must.Is(t, err, ErrNotAcquired, "%s", path)
+		expect.Has(t, err.Error(), x.why, "%s", path)
+		unlock(t, l)
+	}
+	// A waiter with such a limit is spared however long it waits.
+	l := lock(t, c.Mutex(d+"/wait").Lock)
+	g := start(ctx, other.Mutex(d+"/wait").Lock, over)
+	o := observer(t)
+	queued(t, o, d+"/wait", 2)
+	time.Sleep(20 * time.Millisecond)
+	q := must.Get(c.Inspector().Inspect(ctx, d+"/wait"))(t)
+	must.Equal(t, len(q.Waiters), 1, "waiters")
+	w := q.Waiters[0]
+	err := c.Inspector().BreakExpired(ctx, d+"/wait", w.Node, fence.Token(w.Token))
+	must.Is(t, err, ErrNotAcquired)
+	expect.Has(t, err.Error(), "does not hold")
+	must.Is(t, c.Inspector().BreakExpired(ctx, d+"/wait", w.Node, fence.Token(w.Token+1)), fence.ErrStale)
+	must.Is(t, c.Inspector().BreakExpired(ctx, d+"/wait", "none", fence.Token(w.Token)), ErrNotHeld)
+	unlock(t, l)
+	// Now it holds, longer than it may.
+	h := g.wait(t)
+	soon(t, "the loss", h.Lost())
+	time.Sleep(20 * time.Millisecond)
+	must.OK(t, c.Inspector().BreakExpired(ctx, d+"/wait", w.Node, fence.Token(w.Token)))
+	queued(t, o, d+"/wait", 0)
+	must.That(t, errors.Is(h.Unlock(ctx), ErrLost), "it was not lost")
+}
