@@ -1,0 +1,334 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// bubbleClock is the clock of a bubble of virtual time.
+type bubbleClock struct{ origin time.Time }
+
+func (c bubbleClock) Now() reading {
+	d := time.Since(c.origin)
+	return reading{Mono: d, Boot: d, Wall: time.Now()}
+}
+
+// heldWith grants a hold in a session of a day, on a client that never reaches a server. It counts how often the
+// turn is passed on, which happens with the end of the nodes.
+func heldWith(t *testing.T, cfg *options) (h *hold, l *Lease, left *int) {
+	c, e, _ := withoutServer()
+	c.opt.clock = bubbleClock{time.Now()}
+	c.named.m = map[taskPath][]*Lease{}
+	c.reaper.slots = make(chan struct{}, 1)
+	e.conn = must.Get(zk.Open("a", zk.Options{AttemptLimit: 1000 * time.Hour,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}))(t)
+	c.conn = e.conn
+	e.confirmed = c.opt.clock.Now()
+	e.begin(7, 24*time.Hour)
+	t.Cleanup(func() {
+		c.endCalls(ErrClosed)
+		e.finish(Closed)
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		e.conn.Close(ended)
+		c.endLife(ErrClosed)
+		must.OK(t, c.work.wait(context.Background()))
+	})
+	left = new(int)
+	h = newHold(&attempt{c: c, path: "/a", cfg: cfg, leave: func() { *left++ }}, e, fence.Exclusive, 5,
+		heldNode{path: "/a/n"}, heldNode{path: "/a/q", place: true})
+	must.That(t, e.add(h), "the hold is not added")
+	l = must.Get(h.addLease(t.Context(), fence.Exclusive))(t)
+	h.watchLimit()
+	return h, l, left
+}
+
+// told makes a hook that keeps what it is told, and returns what was told so far.
+func told(c *Client, hook *func(LockEvent)) func() []LockEvent {
+	var events []LockEvent
+	*hook = func(ev LockEvent) { events = append(events, ev) }
+	return func() []LockEvent {
+		stop := make(chan struct{})
+		close(stop)
+		c.notifier.run(stop)
+		return events
+	}
+}
+
+// A hold is lost once, with all its leases, and is forgotten.
+func TestHoldIsLostOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := &options{}
+		h, l, left := heldWith(t, cfg)
+		lost := told(h.c, &cfg.hooks.OnLost)
+		granted := told(h.c, &h.c.opt.hooks.OnGrant)
+		inner := must.Get(h.addLease(l.Context(), fence.Shared))(t)
+		must.Is(t, expect.Err(h.addLease(t.Context(), fence.Permit)), ErrNotHeld)
+		must.OK(t, l.Unlock(t.Context())) // before the one nested in it: its context lasts as long
+		must.OK(t, l.Context().Err())
+		must.Is(t, l.Unlock(t.Context()), ErrNotHeld)
+		time.Sleep(time.Second)
+		h.lose(Removed, heldNode{path: "/b/n", lock: "/b"})
+		h.lose(Expired)
+		must.That(t, isClosed(inner.Lost()) && !isClosed(l.Lost()) && h.over, "not lost")
+		want := LostError{Path: "/b", Node: "/b/n", Reason: Removed}
+		for _, cause := range []error{context.Cause(inner.Context()), context.Cause(l.Context()), inner.Err()} {
+			got, ok := errors.AsType[*LostError](cause)
+			must.That(t, ok && *got == want, "%v", cause)
+		}
+		must.Is(t, l.Err(), ErrNotHeld)
+		must.Equal(t, *left, 1, "turns passed on")
+		must.That(t, len(h.e.holds) == 0 && len(h.c.named.m) == 0 && h.life.Err() != nil, "it is remembered")
+		must.Is(t, expect.Err(h.addLease(t.Context(), fence.Shared)), ErrNotHeld)
+		evs := lost()
+		must.That(t, len(evs) == 1 && evs[0].Path == "/a" && evs[0].Node == "/a/n" && evs[0].Token == 5 &&
+			evs[0].Mode == fence.Exclusive && evs[0].Held == time.Second && errors.Is(evs[0].Err, ErrLost), "%+v", evs)
+		must.Equal(t, len(granted()), 0, "grants after the first lease")
+		must.Is(t, inner.Unlock(t.Context()), ErrLost)
+		must.Is(t, inner.Unlock(t.Context()), ErrNotHeld)
+		must.Equal(t, *left, 1, "turns passed on")
+	})
+}
+
+// After its limit a hold is lost, and its nodes stay for the grace, or until Unlock.
+func TestNodesStayForTheGrace(t *testing.T) {
+	for name, x := range map[string]struct {
+		limit  Limit
+		why    LostReason
+		after  time.Duration // until the nodes go; 0: with Unlock
+		unlock time.Duration // when Unlock is called
+	}{
+		"default":              {Limit{}, MaxHold, time.Second, time.Minute},
+		"grace":                {Limit{Grace: 30 * time.Second}, MaxHold, 30 * time.Second, time.Minute},
+		"grace, unlocked":      {Limit{Grace: 30 * time.Second}, MaxHold, 0, 10 * time.Second},
+		"no grace":             {Limit{Grace: -1}, MaxHold, 1, time.Minute},
+		"lingers":              {Limit{Linger: true}, MaxHold, 0, time.Hour},
+		"revoked":              {Limit{Grace: time.Minute}, Revoked, 1, time.Minute},
+		"revoked, lingers":     {Limit{Linger: true}, Revoked, 0, time.Minute},
+		"deadline":             {Limit{Grace: time.Minute}, Deadline, 1, time.Minute},
+		"deadline, lingers":    {Limit{Linger: true}, Deadline, 0, time.Minute},
+		"removed, not lingers": {Limit{Linger: true, Grace: time.Minute}, Removed, 1, time.Minute},
+		"expired, not lingers": {Limit{Linger: true, Grace: time.Minute}, Expired, 1, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x.limit.Hold = 10 * time.Minute
+				h, l, left := heldWith(t, &options{limit: x.limit})
+				time.Sleep(10*time.Minute - 1)
+				must.OK(t, l.Err())
+				if x.why != MaxHold {
+					h.lose(x.why)
+				} else {
+					time.Sleep(1)
+					synctest.Wait()
+					must.That(t, isClosed(l.Lost()), "not lost at its limit")
+				}
+				lostFor(t, l.Err(), x.why)
+				if x.after > 0 {
+					time.Sleep(x.after - 1)
+					synctest.Wait()
+					must.Equal(t, *left, min(1, int(1/x.after)), "given up before the grace is over")
+					time.Sleep(1)
+					synctest.Wait()
+					must.Equal(t, *left, 1, "given up after the grace")
+				}
+				time.Sleep(x.unlock)
+				synctest.Wait()
+				if x.after == 0 {
+					must.Equal(t, *left, 0, "given up before Unlock")
+				}
+				must.Is(t, l.Unlock(t.Context()), ErrLost)
+				must.Equal(t, *left, 1, "given up")
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				must.Equal(t, *left, 1, "given up")
+			})
+		})
+	}
+}
+
+// A lease ends for its user at the limit and at the deadline, whatever timers do, and says when that will be.
+func TestLeaseEndsByTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, l, _ := heldWith(t, &options{limit: Limit{Hold: time.Hour}})
+		must.Equal(t, time.Until(l.ValidUntil()), time.Hour)
+		h.timers[0].Stop()
+		time.Sleep(time.Hour - 1)
+		must.That(t, l.Valid(), "not valid")
+		time.Sleep(1)
+		lostFor(t, l.Err(), MaxHold)
+		h, l, _ = heldWith(t, &options{limit: Limit{Hold: 1000 * time.Hour}})
+		usable := h.c.opt.usable(24 * time.Hour)
+		must.Equal(t, time.Until(l.ValidUntil()), usable)
+		h.timers[0].Stop()
+		time.Sleep(usable)
+		lostFor(t, l.Err(), Deadline)
+	})
+}
+
+// The first request to give a lock back reaches every lease, those to come too. It ends a hold that says so.
+func TestWishReachesEveryLease(t *testing.T) {
+	for _, revocable := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			h, l, left := heldWith(t, &options{revocable: revocable, revokeGrace: time.Minute})
+			inner := must.Get(h.addLease(l.Context(), fence.Shared))(t)
+			h.revoke(recipe.Revocation{By: "one"})
+			h.revoke(recipe.Revocation{By: "two"})
+			late := must.Get(h.addLease(l.Context(), fence.Shared))(t)
+			for i, l := range []*Lease{l, inner, late} {
+				select {
+				case r := <-l.Revoked():
+					expect.Equal(t, r.By, "one")
+				default:
+					t.Errorf("lease %d hears nothing", i)
+				}
+				expect.Equal(t, len(l.Revoked()), 0, "more requests")
+			}
+			time.Sleep(time.Minute - 1)
+			must.OK(t, l.Err())
+			time.Sleep(1)
+			synctest.Wait()
+			if !revocable {
+				must.OK(t, l.Err())
+				return
+			}
+			for _, l := range []*Lease{l, inner, late} {
+				lostFor(t, l.Err(), Revoked)
+			}
+			must.Equal(t, *left, 1, "given up")
+			must.That(t, !h.wish(recipe.Revocation{}), "a lost hold takes a wish")
+		})
+	}
+}
+
+// Changes of mode come one after another, and who wants the nodes waits for them.
+func TestChangesOfAHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, l, _ := heldWith(t, &options{})
+		h.awaitChange(t.Context())
+		must.That(t, !h.changes() && h.beginChange() && h.changes(), "no change under way")
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		h.awaitChange(ended)
+		must.Is(t, expect.Err(h.addLease(ended, fence.Shared)), ErrNotHeld)
+		var order []string
+		done := make(chan struct{}, 3)
+		go func() { h.awaitChange(t.Context()); order = append(order, "await"); done <- struct{}{} }()
+		synctest.Wait()
+		go func() {
+			_, err := h.addLease(l.Context(), fence.Shared)
+			order = append(order, fmt.Sprint("lease ", err))
+			done <- struct{}{}
+		}()
+		synctest.Wait()
+		must.Equal(t, len(order), 0, "waits that are over")
+		h.endChange()
+		<-done
+		<-done
+		slices.Sort(order)
+		must.List(t, order, []string{"await", "lease <nil>"})
+		must.That(t, h.beginChange(), "it is over")
+		go func() {
+			order = append(order, fmt.Sprint("change ", h.beginChange()))
+			done <- struct{}{}
+		}()
+		synctest.Wait()
+		must.Equal(t, len(order), 2, "changes at a time")
+		h.lose(Removed)
+		h.endChange()
+		<-done
+		must.Equal(t, order[2], "change false")
+		must.Is(t, h.overErr(), ErrLost)
+		must.That(t, !h.beginChange() && !h.changes(), "a lost hold changes")
+	})
+}
+
+// Other programs are told of the nodes that stand for a hold, not of its place in the queue.
+func TestSequencersOfAHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, l, _ := heldWith(t, &options{})
+		want := []fence.Sequencer{{Path: "/a", Node: "n", Mode: fence.Exclusive, Token: 5}}
+		must.List(t, l.Sequencers(), want)
+		must.Equal(t, l.Sequencer(), want[0])
+		must.List(t, l.Nodes(), []string{"/a/n", "/a/q"})
+		must.That(t, l.Node() == "/a/n" && l.Path() == "/a" && l.Token() == 5 && l.Mode() == fence.Exclusive, "%v", l)
+		must.That(t, h.has(heldNode{path: "/a/q"}) && !h.has(heldNode{path: "/a"}), "nodes")
+		must.List(t, dirsOf(h.nodes), []string{"/a", "/a"})
+		for i, op := range deletes(h.nodes) {
+			must.Equal(t, op, zk.Op(zk.Delete{Path: h.nodes[i].path, Version: -1}))
+		}
+	})
+}
+
+// What became of a release is told by how it failed.
+func TestErrorsOfARelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, _ := heldWith(t, &options{})
+		must.OK(t, h.releaseErr(nil))
+		lostFor(t, h.releaseErr(zk.ErrNoNode), Removed)
+		lostFor(t, h.releaseErr(ErrSessionExpired), Expired)
+		must.Is(t, h.releaseErr(zk.ErrNoAuth), ErrNoAuth)
+		must.OK(t, h.settle(nil))
+		must.Is(t, h.settle(ErrSessionExpired), ErrSessionExpired)
+		h.nodes = h.nodes[:1]
+		must.Is(t, h.settle(zk.ErrNoNode), zk.ErrNoNode)
+		must.Equal(t, h.c.reaper.left.add(0), 0, "nodes to remove")
+		h.nodes = append(h.nodes, heldNode{path: "/a/q"})
+		must.Is(t, h.settle(zk.ErrNoNode), zk.ErrNoNode)
+		must.Equal(t, h.c.reaper.left.add(0), 2, "nodes to remove")
+		time.Sleep(24 * time.Hour) // without a word of the server
+		must.OK(t, h.releaseErr(ErrSessionExpired))
+		h.e.finish(Expired)
+		must.Is(t, h.settle(zk.ErrConnectionLost), ErrSessionExpired)
+	})
+}
+
+// Close waits for the abandoned nodes, but not longer than they can be there.
+func TestCloseWaitsForAbandonedNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, _ := heldWith(t, &options{})
+		c := h.c
+		must.OK(t, c.awaitReaper(t.Context(), h.e))
+		c.reaper.left.add(1)
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		must.Is(t, c.awaitReaper(short, h.e), context.DeadlineExceeded)
+		began := time.Now()
+		time.AfterFunc(time.Hour, func() { c.reaper.left.add(-1) })
+		must.OK(t, c.awaitReaper(t.Context(), h.e))
+		must.Equal(t, time.Since(began), time.Hour)
+		c.reaper.left.add(1)
+		for name, x := range map[string]struct {
+			attached, outlived, waits bool
+		}{
+			"attached": {true, false, true}, "attached and late": {true, true, true}, "away": {false, false, true},
+			"away for long": {false, true, false},
+		} {
+			h.e.confirmed = c.opt.clock.Now()
+			c.attached = x.attached
+			if x.outlived {
+				time.Sleep(24*time.Hour + 1)
+			}
+			short, cancel := context.WithTimeout(t.Context(), time.Minute)
+			err := c.awaitReaper(short, h.e)
+			cancel()
+			expect.Equal(t, err != nil, x.waits, "%s: %v", name, err)
+		}
+		c.reaper.left.add(-1)
+	})
+}
