@@ -559,7 +559,7 @@ func TestHolderThatLivesIsInTheList(t *testing.T) {
 	expect.That(t, !lives([]string{"x", newNodeID(7).UUID()}, id.UUID()) && !lives(nil, id.UUID()), "it is not there")
 }
 
-// A grace of zero is a second, and a negative one is none.
+// A grace of zero means a second, and a negative one no time.
 func TestGraceOfALimit(t *testing.T) {
 	for grace, want := range map[time.Duration]time.Duration{0: recipe.DefaultGrace, -1: 0, time.Minute: time.Minute} {
 		o := options{limit: Limit{Hold: time.Hour, Grace: grace}}

@@ -353,7 +353,7 @@ func TestMovesAndRefusalsAreToldOnce(t *testing.T) {
 	}
 }
 
-// All members must reach an address that is to be a member's; those that are down are not asked.
+// All members must reach the address of a new member; those that are down are not asked.
 func TestAddressesThatMembersReach(t *testing.T) {
 	t.Parallel()
 	net := newCutNet()

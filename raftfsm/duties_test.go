@@ -260,14 +260,15 @@ func TestDigestsAreCompared(t *testing.T) {
 // looked at.
 func TestL19BoundsOfTheTree(t *testing.T) {
 	a := newApplied()
-	nodes, bytes := a.state.Tree().Count(), a.state.Tree().Bytes()
+	tree := a.state.Tree()
+	nodes, bytes := tree.Count(), tree.Bytes()+tree.ACLBytes()
 	for _, c := range []struct {
 		nodes int
 		bytes int64
 		want  string
 	}{
 		{0, 0, ""}, {nodes + 1, 0, ""}, {nodes, 0, fmt.Sprintf("there are %d nodes", nodes)}, {nodes - 1, 0, "nodes"},
-		{0, bytes + 1, ""}, {0, bytes, fmt.Sprintf("the data are %d bytes", bytes)}, {nodes + 1, bytes, "bytes"},
+		{0, bytes + 1, ""}, {0, bytes, fmt.Sprintf("the data and ACLs are %d bytes", bytes)}, {nodes + 1, bytes, "bytes"},
 	} {
 		n := &Node{fsm: a.fsm, o: Options{MaxNodes: c.nodes, MaxBytes: c.bytes}}
 		n.lowDisk.Store(new(string))

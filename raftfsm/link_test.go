@@ -207,7 +207,7 @@ func TestServerTellsItsLeaderOverTheLink(t *testing.T) {
 		ack := peer.Touches{Number: touches.Number, Applied: n.fsm.index.Load()}
 		must.OK(t, peer.WriteMessage(w, peer.LinkAck, ack.Append(nil)))
 		must.OK(t, c.answer(w))
-		go func() { _, _ = io.Copy(io.Discard, r) }() // its touches meanwhile
+		go func() { _, _ = io.Copy(io.Discard, r) }() // its touches
 		must.OK(t, w.Flush())
 		err = <-ended
 		must.Fails(t, err)
