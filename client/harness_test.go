@@ -188,6 +188,9 @@ func observerTo(t testing.TB, servers string) *zk.Conn {
 		for range events {
 		}
 	})
+	// Before, and after an attempt to connect that took too long, its requests fail at once.
+	for soon(t, "a session of the observer", events).State != zk.StateHasSession {
+	}
 	return conn
 }
 
@@ -198,12 +201,18 @@ func (quiet) Printf(string, ...any) {}
 // names lists a directory; one that is absent is empty.
 func names(t testing.TB, o *zk.Conn, dir string) []string {
 	t.Helper()
-	must.Get(o.Sync(dir))(t)
-	l, _, err := o.Children(dir)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
-	must.OK(t, err)
+	var l []string
+	eventually(t, "a list of "+dir, func() bool {
+		_, err := o.Sync(dir)
+		if err == nil {
+			l, _, err = o.Children(dir)
+		}
+		if errors.Is(err, zk.ErrNoServer) || errors.Is(err, zk.ErrConnectionClosed) {
+			return false // the observer connects again
+		}
+		must.That(t, err == nil || errors.Is(err, zk.ErrNoNode), "%v", err)
+		return true
+	})
 	return l
 }
 
