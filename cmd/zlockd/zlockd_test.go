@@ -103,6 +103,16 @@ func (p *daemonProcess) word(t *testing.T, word string) string {
 	return string(b)
 }
 
+// session opens a session. Until it is there the requests of a go-zookeeper connection may fail at once.
+func (p *daemonProcess) session(t *testing.T) *zk.Conn {
+	t.Helper()
+	conn, events := must.Get2(zk.Connect([]string{p.ready["client"]}, 30*time.Second, zk.WithLogInfo(false)))(t)
+	t.Cleanup(conn.Close)
+	for (<-events).State != zk.StateHasSession {
+	}
+	return conn
+}
+
 // get asks the admin port.
 func (p *daemonProcess) get(t *testing.T, path string) (int, string) {
 	t.Helper()
@@ -137,7 +147,7 @@ func TestDevServerAnswers(t *testing.T) {
 	expect.That(t, p.ready["mode"] == "standalone" && p.ready["peer"] == "off", "ready: %v", p.ready)
 	expect.Equal(t, p.word(t, "ruok"), "imok", "ruok answers")
 
-	conn, _ := must.Get2(zk.Connect([]string{p.ready["client"]}, 30*time.Second, zk.WithLogInfo(false)))(t)
+	conn := p.session(t)
 	defer conn.Close()
 	for _, path := range []string{"/app", "/app/a", "/app/b"} {
 		must.Get(conn.Create(path, []byte("x"), zk.FlagEphemeral*int32(strings.Count(path, "/")-1),
@@ -191,7 +201,7 @@ func TestDataSurvivesAndIsNotShared(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	args := []string{"--data-dir", dir, "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"}
 	p := launch(t, args...)
-	conn, _ := must.Get2(zk.Connect([]string{p.ready["client"]}, 30*time.Second, zk.WithLogInfo(false)))(t)
+	conn := p.session(t)
 	must.Get(conn.Create("/kept", nil, 0, zk.WorldACL(zk.PermAll)))(t)
 	conn.Close()
 	info, err := os.Stat(dir)
