@@ -265,14 +265,15 @@ func TestE37WallClockIsSet(t *testing.T) {
 func TestE38SameSessionReturnsAfterALocalLoss(t *testing.T) {
 	shared(t)
 	o, d := observer(t), dir(t)
-	p := newProxy(t, addr(t))
-	c := dialTo(t, p.Addr(), WithSessionTimeout(8*time.Second), WithMargin(4700*time.Millisecond))
+	clock := newTestClock()
+	c, p := proxied(t, withClock(clock), WithSessionTimeout(40*time.Second))
 	session := c.Session().ID
 	l := lock(t, c.Mutex(d).Lock)
 	waiting := start(testCtx(t), c.Mutex(d, WithoutLocalQueue()).Lock)
 	queued(t, o, d, 2)
 	p.Refuse(true)
 	p.Cut()
+	clock.move(35*time.Second, 0)
 	soon(t, "the local loss", l.Lost())
 	must.That(t, c.State() == StateLost || c.State() == StateSuspended, "state %v", c.State())
 	queued(t, o, d, 2) // the server knows nothing of it
