@@ -287,11 +287,13 @@ func (c *pair) pump(from, to net.Conn, requests bool) {
 			case <-t.C:
 			case <-c.done:
 				t.Stop()
+				return
 			}
 		case Hold:
 			select {
 			case <-r.release:
 			case <-c.done:
+				return // the other side may not have noticed yet, and take what comes
 			}
 		case Fail:
 			b = b[:20]
