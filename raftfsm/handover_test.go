@@ -168,10 +168,12 @@ func TestServerWithAFrozenDiskStopsInTime(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- n.Close(ctx) }()
 	select {
-	case <-done:
+	case err := <-done:
+		expect.Fails(t, err, "its disk hangs, and it has stopped in order")
 	case <-time.After(30 * time.Second):
 		t.Fatal("it does not stop")
 	}
+	expect.OK(t, n.Close(t.Context()), "told to stop once more")
 }
 
 // slowSnapshots is a store whose first write takes until the server stops, and each other one a while.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -339,6 +340,42 @@ func TestAbandonedRestoreIsGivenUp(t *testing.T) {
 	a.since = time.Now().Add(-restoreSilence - time.Second)
 	a.look(n.term.Load())
 	eventually(t, "given up", func() bool { return !open() })
+}
+
+// A restore is given up a minute after its last piece, and again if that is lost.
+func TestRestoreIsGivenUpAfterItsSilence(t *testing.T) {
+	a := newApplied()
+	a.entry(openStream())
+	synctest.Test(t, func(t *testing.T) {
+		tm := &term{n: &Node{id: 1, fsm: a.fsm, log: quietLog(t, 1)}, work: newSignal()}
+		var watch abandoned
+		looks := func(after time.Duration, want int) {
+			t.Helper()
+			time.Sleep(after)
+			watch.look(tm)
+			expect.Equal(t, len(tm.proposes()), want, "proposed")
+		}
+		looks(time.Hour, 0) // there is none
+		looks(time.Hour, 0)
+		g := state.Staging{ID: 5, Origin: 1, Birth: 1, Size: 10}
+		a.entry(g.Open())
+		looks(time.Hour, 0)
+		looks(restoreSilence-1, 0)
+		a.entry(g.Piece(0, []byte("12345")))
+		looks(time.Hour, 0) // it has gone on
+		looks(restoreSilence-1, 0)
+		looks(1, 1)
+		looks(restoreSilence-1, 0)
+		looks(1, 1)
+		a.entry(g.GiveUp())
+		g.ID = 6
+		a.entry(g.Open())
+		a.entry(g.Piece(0, []byte("12345")))
+		looks(time.Hour, 0) // another
+		looks(restoreSilence, 1)
+		a.entry(g.GiveUp())
+		looks(time.Hour, 0)
+	})
 }
 
 // discard is a snapshot that is written nowhere.

@@ -1,0 +1,223 @@
+package raftfsm
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// Few of raft's lines are warnings, and none once the server is told to stop.
+func TestLinesOfRaft(t *testing.T) {
+	for _, c := range []struct {
+		line   string
+		closed bool
+		want   string
+	}{
+		{"[WARN]  raft: failed to take snapshot: error=x\n", false, `level=WARN msg="raft: failed to take snapshot: error=x"`},
+		{"[WARN]  raft: failed to take snapshot: error=x\n", true, `level=DEBUG msg="raft: failed to take snapshot: error=x"`},
+		{"[ERROR] raft: failed to appendEntries to: peer=x\n", false, `level=DEBUG msg="raft: failed to appendEntries to: peer=x"`},
+		{"raft: failed to restore snapshot\n", false, `level=WARN msg="raft: failed to restore snapshot"`},
+		{"[INFO]  failed to take snapshot\n", false, `level=DEBUG msg="failed to take snapshot"`},
+	} {
+		var log must.Text
+		var closed atomic.Bool
+		closed.Store(c.closed)
+		l := lineLogger{slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), &closed}
+		n, err := l.Write([]byte(c.line))
+		expect.That(t, n == len(c.line) && err == nil, "%d bytes, %v", n, err)
+		expect.Has(t, log.String(), c.want)
+	}
+	var log must.Text
+	var closed atomic.Bool
+	hcLogger(slog.New(slog.NewTextHandler(&log, nil)), &closed).Warn("failed to compact logs", "error", "x")
+	expect.Has(t, log.String(), "level=WARN")
+	expect.Has(t, log.String(), "failed to compact logs: error=x")
+}
+
+// future is one of raft's that ends with an error, or never.
+type future struct {
+	err   error
+	never <-chan struct{}
+}
+
+func (f future) Error() error {
+	if f.never != nil {
+		<-f.never
+	}
+	return f.err
+}
+
+// A future of raft's is awaited as long as the request goes on.
+func TestFuturesAreAwaited(t *testing.T) {
+	expect.OK(t, await(t.Context(), future{}))
+	err := await(t.Context(), future{err: raft.ErrNotLeader})
+	expect.That(t, errors.Is(err, raft.ErrNotLeader) && status.Of(err) == status.NoLeader, "%v", err)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	err = await(over, future{never: t.Context().Done()})
+	expect.That(t, errors.Is(err, context.Canceled) && status.Of(err) == status.Interrupted, "%v", err)
+}
+
+// badLog is a log that cannot be written.
+type badLog struct{ *raft.InmemStore }
+
+var errBadLog = errors.New("the log cannot be written")
+
+func (badLog) StoreLogs([]*raft.Log) error { return errBadLog }
+
+// A log entry that is not stored is not reported as stored, whether it is kept in memory or not.
+func TestLogCacheTellsErrors(t *testing.T) {
+	c := must.Get(newLogCache(badLog{raft.NewInmemStore()}))(t)
+	for _, size := range []int{1, cacheLongest, cacheLongest + 1} {
+		l := &raft.Log{Index: 1, Term: 1, Data: make([]byte, size)}
+		for _, err := range []error{c.StoreLog(l), c.StoreLogs([]*raft.Log{l})} {
+			expect.That(t, err != nil && strings.Contains(err.Error(), errBadLog.Error()), "an entry of %d bytes: %v", size, err)
+		}
+	}
+}
+
+// What raft shows of a server's log is what is durable; a server is lacking if it is not in the configuration.
+func TestWhatRaftKnowsOfAServer(t *testing.T) {
+	n, _ := ended(t, Options{DataDir: t.TempDir(), DiskReserve: -1})
+	term, index := n.raft.lastEntry()
+	sure := min(n.raft.LastIndex(), n.disk.Durable())
+	expect.That(t, term == n.raft.CurrentTerm() && index == sure, "%d of term %d, %d are durable", index, term, sure)
+	expect.That(t, !n.raft.lacks(1) && n.raft.lacks(9), "it lacks 1: %v, 9: %v", n.raft.lacks(1), n.raft.lacks(9))
+	list, config := n.raft.configuration()
+	expect.That(t, len(list) == 1 && config == 1, "%v as of entry %d", list, config)
+
+	// A snapshot of which no entry is left in the log.
+	n, _ = start(t, Options{TrailingLogs: 1})
+	a := newAsker(t, n)
+	for range 10 {
+		a.create("/x")
+	}
+	must.OK(t, n.Snapshot())
+	n.Abort()
+	last := n.raft.LastIndex()
+	must.OK(t, n.disk.Log().DeleteRange(1, last))
+	term, index = n.raft.lastEntry()
+	expect.That(t, term > 0 && index >= last, "%d of term %d, the log ends at %d", index, term, last)
+}
+
+// A server that does not lead asks the one that does, if it knows one.
+func TestServerThatKnowsNoLeaderToAsk(t *testing.T) {
+	addr := freeAddr(t)
+	alone, _ := start(t, Options{})
+	_, err := alone.askLeader(t.Context(), peer.Question{})
+	expect.Equal(t, err, errAlone)
+	n, _ := start(t, Options{Peers: map[uint32]string{1: addr}, PeerListen: addr})
+	newAsker(t, n)
+	_, err = n.askLeader(t.Context(), peer.Question{})
+	expect.Equal(t, err, errNotLeading, "it leads itself, by raft's word")
+	tm := n.term.Load()
+	n.Abort()
+	_, err = n.askLeader(t.Context(), peer.Question{})
+	expect.Equal(t, err, errNoLeader)
+	n.serving.advised = "; do something"
+	_, err = n.askLeader(t.Context(), peer.Question{})
+	expect.Equal(t, status.Of(err), status.NoMajority)
+	err = n.changeMember(t.Context(), state.MemberChange{Op: "remove", ID: 2}, false)
+	expect.Equal(t, err, errNotLeading, "another server's question")
+	expect.Equal(t, status.Of(n.ChangeMember(t.Context(), state.MemberChange{Op: "remove", ID: 2})), status.NoMajority)
+	expect.Equal(t, n.HandOver(t.Context()), errNotLeading)
+	if tm == nil {
+		return // a busy machine has cost the server its term
+	}
+	n.term.Store(tm)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	err = tm.handOn(over, state.MemberChange{Op: "remove", ID: 1})
+	must.Fails(t, err, "raft has ended, and hands over")
+	expect.Equal(t, status.Of(err), status.Interrupted)
+	expect.Has(t, err.Error(), "hand over leadership before this server changes")
+	for _, op := range []string{"vote", "add"} {
+		expect.Fails(t, tm.change(t.Context(), state.MemberChange{Op: op, ID: 2, Addr: "127.0.0.1:9"}, nil, 0), "%s", op)
+	}
+	is := &raft.Server{ID: "2", Address: "127.0.0.1:9"}
+	for _, op := range []string{"remove", "demote", "move"} {
+		expect.Fails(t, tm.change(t.Context(), state.MemberChange{Op: op, ID: 2, Addr: "127.0.0.1:8"}, is, 0), "%s", op)
+	}
+	stale := state.MemberChange{Op: "describe", ID: 2, By: 2, Since: 77}
+	expect.Is(t, tm.change(t.Context(), stale, is, 0), ErrStale)
+}
+
+// A server that is far behind, or does not answer, cannot vote yet, and what it waits for is told.
+func TestServerThatIsNotReadyToVote(t *testing.T) {
+	const ours = 10_000
+	live, _ := start(t, Options{Peers: map[uint32]string{1: freeAddr(t)}})
+	newAsker(t, live)
+	waits := startWaiting(t, Options{ID: 4, Peers: map[uint32]string{4: freeAddr(t), 1: must.Refused(t)}})
+	n := &Node{id: 9, fsm: newFSM(9, "c", new(watcher), nil), port: live.port}
+	n.addresses = newAddresses(n)
+	n.fsm.index.Store(ours)
+	for _, c := range []struct {
+		name    string
+		id      int
+		addr    string
+		applied uint64
+		heard   bool
+		want    []string
+	}{
+		{"near enough", 2, must.Refused(t), ours - status.EnoughToVote, true, nil},
+		{"ahead", 2, must.Refused(t), ours + 5, true, nil},
+		{"too far", 1, live.PeerAddr(), ours - status.EnoughToVote - 1, true, []string{"server 1 is not ready: it has applied"}},
+		{"silent", 1, live.PeerAddr(), ours, false, []string{"it has applied 0 of 10000 log entries"}},
+		{"gone", 2, must.Refused(t), 0, true, []string{"server 2 is not ready: it does not answer at", "refused"}},
+		{"it waits", 4, waits, 0, true, []string{"it has applied 0 of 10000 log entries, and says: "}},
+	} {
+		eventually(t, c.name, func() bool { // a busy machine may not answer in time
+			tm := &term{n: n, ctx: t.Context()}
+			l := &inLink{Greeting: peer.Greeting{From: uint32(c.id)}, applied: c.applied}
+			if tm.links.add(l); c.heard {
+				l.heard = time.Now().Add(time.Hour) // that is, of late
+			}
+			err := tm.caughtUp(t.Context(), &raft.Server{ID: peer.ServerID(uint32(c.id)), Address: raft.ServerAddress(c.addr)})
+			if c.want == nil {
+				return err == nil
+			}
+			must.Fails(t, err, c.name)
+			must.Equal(t, status.Of(err), status.NotReady, c.name)
+			for _, part := range c.want {
+				if !strings.Contains(err.Error(), part) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+}
+
+// A server that cannot be sure of its state ends once, and not while it is told to stop.
+func TestServerEndsOnce(t *testing.T) {
+	first, second := errors.New("one"), errors.New("two")
+	for _, closed := range []bool{false, true} {
+		var told []error
+		n := &Node{log: quietLog(t, 1), fsm: newFSM(1, "c", new(watcher), nil), o: Options{Observer: new(watcher),
+			Fatal: func(err error) { told = append(told, err) }}}
+		n.serving.n = n
+		n.closed.Store(closed)
+		expect.OK(t, n.Err())
+		n.die(first)
+		n.die(second)
+		if closed {
+			expect.That(t, len(told) == 0 && n.Err() == nil, "a server that stops ends with %v", told)
+			continue
+		}
+		expect.That(t, len(told) == 1 && told[0] == first && n.Err() == first, "it ends with %v", told)
+		ok, why := n.Serving()
+		expect.That(t, !ok && why == "this server is stopping", "it serves: %v, %s", ok, why)
+	}
+}
