@@ -369,7 +369,8 @@ func TestAddressesThatMembersReach(t *testing.T) {
 	net.set(2, 3, syscall.ECONNREFUSED)
 	eventually(t, "the third does not reach the second", func() bool {
 		err := reached(2)
-		return err != nil && strings.Contains(err.Error(), "server 3 does not reach server 2 at "+c.opts[1].Peers[2])
+		return err != nil && strings.Contains(err.Error(),
+			"server 3 does not reach server 2 at "+c.opts[1].Peers[2])
 	})
 	eventually(t, "the others reach this server", func() bool { return reached(1) == nil })
 	expect.OK(t, n.addresses.reached(t.Context(), servers[:0], peer.Place{ID: 1}), "there are no others")
@@ -381,8 +382,8 @@ func TestAddressesThatMembersReach(t *testing.T) {
 	})
 }
 
-// A server that has a newer configuration without this one tells that this one was removed; one with it tells that
-// it was not.
+// A server that has a newer configuration without this one tells that this one was removed; one with it tells
+// that it was not.
 func TestServerHearsThatItWasRemoved(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
@@ -397,8 +398,8 @@ func TestServerHearsThatItWasRemoved(t *testing.T) {
 	}{
 		{config, 1, 0, 0}, {config - 1, 1, 7, 0}, {config, 1, 7, 7}, {config, 9, 0, 0}, {config - 1, 9, 0, config},
 	} {
-		n := &Node{id: x.as, log: one.log, ctx: t.Context(), port: one.port, disk: one.disk, fsm: one.fsm, raft: one.raft,
-			o: one.o}
+		n := &Node{id: x.as, log: one.log, ctx: t.Context(), port: one.port, disk: one.disk, fsm: one.fsm,
+			raft: one.raft, o: one.o}
 		n.addresses = newAddresses(n)
 		eventually(t, "it is found", func() bool {
 			n.removed.Store(x.removed)
@@ -414,6 +415,7 @@ func TestServerHearsThatItWasRemoved(t *testing.T) {
 		expect.Equal(t, len(n.addresses.moved), 1, "servers that were found")
 		expect.Has(t, n.addresses.refused[3], "this is server 2, not 3")
 	}
-	expect.That(t, two.addresses.isMember(1, &peer.Status{ID: 1, Cluster: one.disk.Identity().Cluster, Config: config},
+	expect.That(t, two.addresses.isMember(1, &peer.Status{ID: 1, Cluster: one.disk.Identity().Cluster,
+		Config: config},
 		config), "a server that has the newest configuration is no member")
 }

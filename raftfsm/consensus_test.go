@@ -25,9 +25,12 @@ func TestLinesOfRaft(t *testing.T) {
 		closed bool
 		want   string
 	}{
-		{"[WARN]  raft: failed to take snapshot: error=x\n", false, `level=WARN msg="raft: failed to take snapshot: error=x"`},
-		{"[WARN]  raft: failed to take snapshot: error=x\n", true, `level=DEBUG msg="raft: failed to take snapshot: error=x"`},
-		{"[ERROR] raft: failed to appendEntries to: peer=x\n", false, `level=DEBUG msg="raft: failed to appendEntries to: peer=x"`},
+		{"[WARN]  raft: failed to take snapshot: error=x\n", false,
+			`level=WARN msg="raft: failed to take snapshot: error=x"`},
+		{"[WARN]  raft: failed to take snapshot: error=x\n", true,
+			`level=DEBUG msg="raft: failed to take snapshot: error=x"`},
+		{"[ERROR] raft: failed to appendEntries to: peer=x\n", false,
+			`level=DEBUG msg="raft: failed to appendEntries to: peer=x"`},
 		{"raft: failed to restore snapshot\n", false, `level=WARN msg="raft: failed to restore snapshot"`},
 		{"[INFO]  failed to take snapshot\n", false, `level=DEBUG msg="failed to take snapshot"`},
 	} {
@@ -83,18 +86,22 @@ func TestLogCacheTellsErrors(t *testing.T) {
 	for _, size := range []int{1, cacheLongest, cacheLongest + 1} {
 		l := &raft.Log{Index: 1, Term: 1, Data: make([]byte, size)}
 		for _, err := range []error{c.StoreLog(l), c.StoreLogs([]*raft.Log{l})} {
-			expect.That(t, err != nil && strings.Contains(err.Error(), errBadLog.Error()), "an entry of %d bytes: %v", size, err)
+			expect.That(t, err != nil && strings.Contains(err.Error(), errBadLog.Error()), "an entry of %d bytes: %v",
+				size, err)
 		}
 	}
 }
 
-// What raft shows of a server's log is what is durable; a server is lacking if it is not in the configuration.
+// What raft shows of a server's log is what is durable; a server is lacking if it is not in the
+// configuration.
 func TestWhatRaftKnowsOfAServer(t *testing.T) {
 	n, _ := ended(t, Options{DataDir: t.TempDir(), DiskReserve: -1})
 	term, index := n.raft.lastEntry()
 	sure := min(n.raft.LastIndex(), n.disk.Durable())
-	expect.That(t, term == n.raft.CurrentTerm() && index == sure, "%d of term %d, %d are durable", index, term, sure)
-	expect.That(t, !n.raft.lacks(1) && n.raft.lacks(9), "it lacks 1: %v, 9: %v", n.raft.lacks(1), n.raft.lacks(9))
+	expect.That(t, term == n.raft.CurrentTerm() && index == sure, "%d of term %d, %d are durable", index, term,
+		sure)
+	expect.That(t, !n.raft.lacks(1) && n.raft.lacks(9), "it lacks 1: %v, 9: %v", n.raft.lacks(1),
+		n.raft.lacks(9))
 	list, config := n.raft.configuration()
 	expect.That(t, len(list) == 1 && config == 1, "%v as of entry %d", list, config)
 
@@ -131,7 +138,8 @@ func TestServerThatKnowsNoLeaderToAsk(t *testing.T) {
 	expect.Equal(t, status.Of(err), status.NoMajority)
 	err = n.changeMember(t.Context(), state.MemberChange{Op: "remove", ID: 2}, false)
 	expect.Equal(t, err, errNotLeading, "another server's question")
-	expect.Equal(t, status.Of(n.ChangeMember(t.Context(), state.MemberChange{Op: "remove", ID: 2})), status.NoMajority)
+	expect.Equal(t, status.Of(n.ChangeMember(t.Context(), state.MemberChange{Op: "remove", ID: 2})),
+		status.NoMajority)
 	expect.Equal(t, n.HandOver(t.Context()), errNotLeading)
 	if tm == nil {
 		return // a busy machine has cost the server its term
@@ -144,11 +152,13 @@ func TestServerThatKnowsNoLeaderToAsk(t *testing.T) {
 	expect.Equal(t, status.Of(err), status.Interrupted)
 	expect.Has(t, err.Error(), "hand over leadership before this server changes")
 	for _, op := range []string{"vote", "add"} {
-		expect.Fails(t, tm.change(t.Context(), state.MemberChange{Op: op, ID: 2, Addr: "127.0.0.1:9"}, nil, 0), "%s", op)
+		expect.Fails(t, tm.change(t.Context(), state.MemberChange{Op: op, ID: 2, Addr: "127.0.0.1:9"}, nil, 0),
+			"%s", op)
 	}
 	is := &raft.Server{ID: "2", Address: "127.0.0.1:9"}
 	for _, op := range []string{"remove", "demote", "move"} {
-		expect.Fails(t, tm.change(t.Context(), state.MemberChange{Op: op, ID: 2, Addr: "127.0.0.1:8"}, is, 0), "%s", op)
+		expect.Fails(t, tm.change(t.Context(), state.MemberChange{Op: op, ID: 2, Addr: "127.0.0.1:8"}, is, 0), "%s",
+			op)
 	}
 	stale := state.MemberChange{Op: "describe", ID: 2, By: 2, Since: 77}
 	expect.Is(t, tm.change(t.Context(), stale, is, 0), ErrStale)
@@ -173,7 +183,8 @@ func TestServerThatIsNotReadyToVote(t *testing.T) {
 	}{
 		{"near enough", 2, must.Refused(t), ours - status.EnoughToVote, true, nil},
 		{"ahead", 2, must.Refused(t), ours + 5, true, nil},
-		{"too far", 1, live.PeerAddr(), ours - status.EnoughToVote - 1, true, []string{"server 1 is not ready: it has applied"}},
+		{"too far", 1, live.PeerAddr(), ours - status.EnoughToVote - 1, true,
+			[]string{"server 1 is not ready: it has applied"}},
 		{"silent", 1, live.PeerAddr(), ours, false, []string{"it has applied 0 of 10000 log entries"}},
 		{"gone", 2, must.Refused(t), 0, true, []string{"server 2 is not ready: it does not answer at", "refused"}},
 		{"it waits", 4, waits, 0, true, []string{"it has applied 0 of 10000 log entries, and says: "}},
@@ -184,7 +195,8 @@ func TestServerThatIsNotReadyToVote(t *testing.T) {
 			if tm.links.add(l); c.heard {
 				l.heard = time.Now().Add(time.Hour) // that is, of late
 			}
-			err := tm.caughtUp(t.Context(), &raft.Server{ID: peer.ServerID(uint32(c.id)), Address: raft.ServerAddress(c.addr)})
+			err := tm.caughtUp(t.Context(), &raft.Server{ID: peer.ServerID(uint32(c.id)),
+				Address: raft.ServerAddress(c.addr)})
 			if c.want == nil {
 				return err == nil
 			}

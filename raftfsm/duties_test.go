@@ -183,7 +183,8 @@ func TestG10DeadlinesOfSessions(t *testing.T) {
 		expect.Equal(t, len(tr.deadlines()), 2, "sessions with a deadline")
 		// The next look is at the first deadline, or sooner.
 		expect.Equal(t, tr.next(0, 400*time.Millisecond), 400*time.Millisecond)
-		expect.Equal(t, tr.next(0, 10*time.Second), 500*time.Millisecond, "until the wheel comes to the first session")
+		expect.Equal(t, tr.next(0, 10*time.Second), 500*time.Millisecond,
+			"until the wheel comes to the first session")
 		expect.Equal(t, len(tr.due(at.Add(1399*time.Millisecond), 9)), 0, "sessions that are due")
 		expect.List(t, tr.due(at.Add(1400*time.Millisecond), 9), []int64{1})
 		tr.remove(1)
@@ -241,7 +242,9 @@ func TestDigestsAreCompared(t *testing.T) {
 	body := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(last.Zxid)), last.Sum)
 	want := state.Request{Op: state.OpDigest, Body: body}
 	for _, c := range []struct{ done, then int64 }{
-		{last.Zxid - digestGap, last.Zxid}, {last.Zxid - digestGap + 1, last.Zxid - digestGap + 1}, {last.Zxid, last.Zxid},
+		{last.Zxid - digestGap, last.Zxid},
+		{last.Zxid - digestGap + 1, last.Zxid - digestGap + 1},
+		{last.Zxid, last.Zxid},
 	} {
 		expect.Equal(t, tm.compareDigests(c.done), c.then, "behind 0x%x, at 0x%x", c.done, last.Zxid)
 		list := tm.proposes()
@@ -256,8 +259,8 @@ func TestDigestsAreCompared(t *testing.T) {
 	expect.Equal(t, len(tm.proposes()), 0, "digests of a server without others")
 }
 
-// A tree that is at one of its bounds takes no more, and one without bounds does; so does a disk that cannot be
-// looked at.
+// A tree that is at one of its bounds takes no more, and one without bounds does; so does a disk that cannot
+// be looked at.
 func TestL19BoundsOfTheTree(t *testing.T) {
 	a := newApplied()
 	tree := a.state.Tree()
@@ -267,13 +270,16 @@ func TestL19BoundsOfTheTree(t *testing.T) {
 		bytes int64
 		want  string
 	}{
-		{0, 0, ""}, {nodes + 1, 0, ""}, {nodes, 0, fmt.Sprintf("there are %d nodes", nodes)}, {nodes - 1, 0, "nodes"},
-		{0, bytes + 1, ""}, {0, bytes, fmt.Sprintf("the data and ACLs are %d bytes", bytes)}, {nodes + 1, bytes, "bytes"},
+		{0, 0, ""}, {nodes + 1, 0, ""}, {nodes, 0, fmt.Sprintf("there are %d nodes", nodes)},
+		{nodes - 1, 0, "nodes"},
+		{0, bytes + 1, ""}, {0, bytes, fmt.Sprintf("the data and ACLs are %d bytes", bytes)},
+		{nodes + 1, bytes, "bytes"},
 	} {
 		n := &Node{fsm: a.fsm, o: Options{MaxNodes: c.nodes, MaxBytes: c.bytes}}
 		n.lowDisk.Store(new(string))
 		why := n.noRoom()
-		expect.That(t, strings.Contains(why, c.want) && (why == "") == (c.want == ""), "%d of %d nodes, %d of %d bytes: %q",
+		expect.That(t, strings.Contains(why, c.want) && (why == "") == (c.want == ""),
+			"%d of %d nodes, %d of %d bytes: %q",
 			nodes, c.nodes, bytes, c.bytes, why)
 		n.lowDisk.Store(new("little room"))
 		if c.want == "" {
@@ -310,7 +316,8 @@ func TestL20RoomIsLookedAt(t *testing.T) {
 		n.o.MaxNodes = c.most
 		before := log.String()
 		tm.lookAtRoom()
-		expect.That(t, tm.full.Load() == c.full && tm.low.Load() == c.own, "%+v: full %v, low %v", c, tm.full.Load(),
+		expect.That(t, tm.full.Load() == c.full && tm.low.Load() == c.own, "%+v: full %v, low %v", c,
+			tm.full.Load(),
 			tm.low.Load())
 		said := strings.TrimPrefix(log.String(), before)
 		expect.That(t, strings.Contains(said, c.told) && (said == "") == (c.told == ""), "%+v: says %q", c, said)
@@ -321,7 +328,8 @@ func TestL20RoomIsLookedAt(t *testing.T) {
 		}
 	}
 	n.lowDisk.Store(new(string))
-	tm.links.add(&inLink{Greeting: peer.Greeting{From: 3}, full: "little room", fullAt: time.Now().Add(time.Hour)})
+	tm.links.add(&inLink{Greeting: peer.Greeting{From: 3}, full: "little room",
+		fullAt: time.Now().Add(time.Hour)})
 	expect.Equal(t, tm.lowest(), "server 3: little room")
 	n.term.Store(nil)
 	n.addBarrier() // by a server that does not lead: nothing
@@ -342,10 +350,11 @@ func TestRoomThatIsKeptFree(t *testing.T) {
 		{0, 0, errors.New("no such disk"), false},
 	} {
 		free, fails = c.free, c.fails
-		m := &Node{disk: n.disk, o: Options{DataDir: "d", DiskReserve: 1000, FreeBytes: func(dir string) (int64, error) {
+		look := func(dir string) (int64, error) {
 			expect.Equal(t, dir, "d")
 			return free, fails
-		}}}
+		}
+		m := &Node{disk: n.disk, o: Options{DataDir: "d", DiskReserve: 1000, FreeBytes: look}}
 		why := m.diskIsLow(c.less)
 		expect.Equal(t, why != "", c.low, "%d bytes are free, %d less: %s", c.free, c.less, why)
 		expect.Equal(t, errors.Is(m.Room(c.less), ErrNoRoom), c.low, "%d bytes are free, %d less", c.free, c.less)

@@ -333,8 +333,8 @@ func memoryDisk(t *testing.T, id uint32) *disk.Disk {
 	return d
 }
 
-// The configuration that a cluster begins with is the same at all servers that were there, and observers need not
-// have been. A server that came later, or was alone, begins without one.
+// The configuration that a cluster begins with is the same at all servers that were there, and observers need
+// not have been. A server that came later, or was alone, begins without one.
 func TestConfigurationThatAClusterBeginsWith(t *testing.T) {
 	peers := map[uint32]string{1: "one:1", 2: "two:1", 3: "three:1"}
 	all := map[uint32]string{1: "a", 2: "b", 3: "c"}
@@ -343,9 +343,11 @@ func TestConfigurationThatAClusterBeginsWith(t *testing.T) {
 		observers           []uint32
 		want                string
 	}{
-		"all vote":                      {peers, all, nil, "1 one:1 Voter, 2 two:1 Voter, 3 three:1 Voter"},
-		"one observes":                  {peers, all, []uint32{3}, "1 one:1 Voter, 2 two:1 Voter, 3 three:1 Nonvoter"},
-		"an observer was not there":     {peers, map[uint32]string{1: "a", 2: "b"}, []uint32{3}, "1 one:1 Voter, 2 two:1 Voter, 3 three:1 Nonvoter"},
+		"all vote": {peers, all, nil, "1 one:1 Voter, 2 two:1 Voter, 3 three:1 Voter"},
+		"one observes": {peers, all, []uint32{3},
+			"1 one:1 Voter, 2 two:1 Voter, 3 three:1 Nonvoter"},
+		"an observer was not there": {peers, map[uint32]string{1: "a", 2: "b"}, []uint32{3},
+			"1 one:1 Voter, 2 two:1 Voter, 3 three:1 Nonvoter"},
 		"a voter was not there":         {peers, map[uint32]string{1: "a", 2: "b"}, nil, ""},
 		"this server was not there":     {peers, map[uint32]string{2: "b", 3: "c"}, nil, ""},
 		"this server was alone":         {nil, map[uint32]string{1: "a"}, nil, ""},
@@ -365,7 +367,8 @@ func TestConfigurationThatAClusterBeginsWith(t *testing.T) {
 	}
 }
 
-// A server that is started alone is a cluster, the same at each start, unless its directory is another's part.
+// A server that is started alone is a cluster, the same at each start, unless its directory is another's
+// part.
 func TestServerThatIsStartedAlone(t *testing.T) {
 	d := memoryDisk(t, 4)
 	f := &forming{o: &Options{ID: 4, Rand: rand.Reader}, disk: d}
@@ -380,7 +383,8 @@ func TestServerThatIsStartedAlone(t *testing.T) {
 		expect.That(t, maps.Equal(id.Incarnations, map[uint32]string{4: id.Incarnation}), "%v", id.Incarnations)
 	}
 	id := d.Identity()
-	id.Incarnations, id.Peers = map[uint32]string{4: id.Incarnation, 5: "b"}, map[uint32]string{4: "four:1", 5: "five:1"}
+	id.Incarnations, id.Peers = map[uint32]string{4: id.Incarnation, 5: "b"}, map[uint32]string{4: "four:1",
+		5: "five:1"}
 	must.OK(t, d.SaveIdentity(id))
 	must.Get(f.joinAlone())(t) // with --peers that name it alone
 	f.o = &Options{ID: 4}
@@ -410,7 +414,8 @@ func TestWhatAServerWaitsForIsToldOnce(t *testing.T) {
 
 // A server that starts tells where its --peers and the members differ.
 func TestListThatDiffersFromTheMembersIsTold(t *testing.T) {
-	members := []raft.Server{{ID: "1", Address: "one:1"}, {ID: "2", Address: "two:1"}, {ID: "3", Address: "three:1"}}
+	members := []raft.Server{{ID: "1", Address: "one:1"}, {ID: "2", Address: "two:1"}, {ID: "3",
+		Address: "three:1"}}
 	const added, missing, other, moved = "names a server that is no member", "a member is missing in --peers",
 		"--peers has another address", "another address than the cluster knows"
 	for _, c := range []struct {
@@ -424,7 +429,8 @@ func TestListThatDiffersFromTheMembersIsTold(t *testing.T) {
 		{"one more", map[uint32]string{1: "one:1", 2: "two:1", 3: "three:1", 4: "four:1"}, members, new(peer.Port),
 			[]string{added}},
 		{"one less", map[uint32]string{1: "one:1", 2: "two:1"}, members, new(peer.Port), []string{missing}},
-		{"it has moved", map[uint32]string{1: "new:1", 2: "two:1", 3: "three:1"}, members, new(peer.Port), []string{moved}},
+		{"it has moved", map[uint32]string{1: "new:1", 2: "two:1", 3: "three:1"}, members, new(peer.Port),
+			[]string{moved}},
 		{"another has moved", map[uint32]string{1: "one:1", 2: "new:1", 3: "three:1"}, members, new(peer.Port),
 			[]string{other}},
 		{"all at once", map[uint32]string{1: "new:1", 2: "new:2", 4: "four:1"}, members, new(peer.Port),
@@ -433,10 +439,12 @@ func TestListThatDiffersFromTheMembersIsTold(t *testing.T) {
 		{"alone", nil, members[:1], nil, nil},
 	} {
 		var log must.Text
-		f := &forming{o: &Options{ID: 1, Peers: c.peers, Logger: slog.New(slog.NewTextHandler(&log, nil))}, port: c.port}
+		f := &forming{o: &Options{ID: 1, Peers: c.peers, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+			port: c.port}
 		f.comparePeers(c.list)
 		for _, text := range []string{added, missing, other, moved} {
-			expect.Equal(t, strings.Contains(log.String(), text), slices.Contains(c.want, text), "%s: %s", c.name, text)
+			expect.Equal(t, strings.Contains(log.String(), text), slices.Contains(c.want, text), "%s: %s", c.name,
+				text)
 		}
 		expect.Equal(t, strings.Count(log.String(), "\n"), len(c.want), "%s: lines in %s", c.name, log.String())
 	}
@@ -469,7 +477,8 @@ func TestServerLooksWhetherItIsReached(t *testing.T) {
 	}
 }
 
-// A server that starts remembers what the other servers show, and asks each but itself. The answers are in order.
+// A server that starts remembers what the other servers show, and asks each but itself. The answers are in
+// order.
 func TestServerThatStartsAsksTheOthers(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, true, nil)
@@ -502,8 +511,8 @@ func TestServerThatStartsAsksTheOthers(t *testing.T) {
 	expect.Equal(t, p.of(c.nodes[3].disk.Identity().Incarnation), peer.Shown{})
 }
 
-// A cluster forms when all that vote answer, and only by the first of them. A question whose time has passed says
-// nothing of those who did not answer.
+// A cluster forms when all that vote answer, and only by the first of them. A question whose time has passed
+// says nothing of those who did not answer.
 func TestFirstVoterFormsTheCluster(t *testing.T) {
 	peers := map[uint32]string{1: must.Refused(t), 2: must.Refused(t), 3: must.Refused(t)}
 	n, _ := start(t, Options{ID: 2, Peers: map[uint32]string{2: freeAddr(t)}})
@@ -530,11 +539,13 @@ func TestFirstVoterFormsTheCluster(t *testing.T) {
 		joined, err := f.tryJoin(ctx)
 		cancel()
 		expect.That(t, err == nil && joined == c.forms, "%s: joined %v, %v", name, joined, err)
-		expect.That(t, strings.HasPrefix(f.waits(), c.waits) && (c.waits == "") == (f.waits() == ""), "%s: %s", name,
+		expect.That(t, strings.HasPrefix(f.waits(), c.waits) && (c.waits == "") == (f.waits() == ""), "%s: %s",
+			name,
 			f.waits())
 		expect.Equal(t, d.Identity().Cluster != "", c.forms, "%s: it has a cluster", name)
 		if c.forms {
-			expect.That(t, maps.Equal(d.Identity().Incarnations, map[uint32]string{2: d.Identity().Incarnation}), "%s: %v", name,
+			expect.That(t, maps.Equal(d.Identity().Incarnations, map[uint32]string{2: d.Identity().Incarnation}),
+				"%s: %v", name,
 				d.Identity().Incarnations)
 			joined, err = f.tryJoin(ctx)
 			expect.That(t, joined && err == nil, "%s: it has joined by now: %v, %v", name, joined, err)

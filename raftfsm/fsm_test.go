@@ -226,8 +226,8 @@ func TestSnapshotThatWasReadIsNotReadAgain(t *testing.T) {
 	expect.Equal(t, len(a.fatals), 1)
 }
 
-// A snapshot hides the outcomes of requests under way. Those that it covers are unknown; where it hides that the
-// stream was opened or taken away, all are.
+// A snapshot hides the outcomes of requests under way. Those that it covers are unknown; where it hides that
+// the stream was opened or taken away, all are.
 func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 	from := newApplied()
 	from.entry(openStream())
@@ -279,7 +279,8 @@ func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 func TestReplayIsMeasuredAtItsEnd(t *testing.T) {
 	var m measured
 	a := newApplied()
-	a.measures = Measures{EntryRequests: m.kind("requests"), ReplayEntries: m.kind("entries"), ReplayTime: m.kind("time"),
+	a.measures = Measures{EntryRequests: m.kind("requests"), ReplayEntries: m.kind("entries"),
+		ReplayTime:      m.kind("time"),
 		PropagationTime: m.kind("propagation"), CommitTime: m.kind("commit"), ProposalTime: m.kind("proposal")}
 	a.replay.from, a.replay.to, a.replay.began = 2, 4, time.Now().Add(-time.Hour)
 	a.index = 2
@@ -300,7 +301,8 @@ func TestReplayIsMeasuredAtItsEnd(t *testing.T) {
 	expect.That(t, m.last("entries") == 2 && m.last("time") >= time.Hour.Microseconds(), "%d entries in %d µs",
 		m.last("entries"), m.last("time"))
 	minute := time.Minute.Microseconds()
-	expect.That(t, m.last("propagation") >= minute && m.last("commit") >= minute && m.last("proposal") >= m.last("commit"),
+	expect.That(t, m.last("propagation") >= minute && m.last("commit") >= minute &&
+		m.last("proposal") >= m.last("commit"),
 		"%v", m.values)
 }
 

@@ -38,27 +38,38 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 		{"a member", func(*peer.Greeting) {}, peer.Raft, "", true},
 		{"a member over a link", func(*peer.Greeting) {}, peer.Link, "", true},
 		{"a caller of any server", func(g *peer.Greeting) { g.To = 0 }, peer.Raft, "", true},
-		{"a caller of another server", func(g *peer.Greeting) { g.To = 3 }, peer.Ask, "this is server 1, not 3", false},
-		{"another with this id", func(g *peer.Greeting) { g.From = 1 }, peer.Ask, "two servers run with --id 1", false},
+		{"a caller of another server", func(g *peer.Greeting) { g.To = 3 }, peer.Ask, "this is server 1, not 3",
+			false},
+		{"another with this id", func(g *peer.Greeting) { g.From = 1 }, peer.Ask, "two servers run with --id 1",
+			false},
 		{"itself", func(g *peer.Greeting) { g.From, g.Incarnation = 1, own }, peer.Raft, "", true},
 		{"a member of another cluster", func(g *peer.Greeting) { g.Cluster = "other" }, peer.Ask,
 			"belongs to cluster " + id.Cluster + ", the caller to other", false},
-		{"a new server that asks", func(g *peer.Greeting) { g.Cluster, g.Incarnation = "", "new" }, peer.Ask, "", false},
+		{"a new server that asks", func(g *peer.Greeting) { g.Cluster, g.Incarnation = "", "new" }, peer.Ask, "",
+			false},
 		{"a new server for raft", func(g *peer.Greeting) { g.Cluster = "" }, peer.Raft, "not formed yet", true},
-		{"a server that no other knows", func(g *peer.Greeting) { g.From, g.Incarnation = 9, "new" }, peer.Raft, "", false},
+		{"a server that no other knows", func(g *peer.Greeting) { g.From, g.Incarnation = 9, "new" }, peer.Raft, "",
+			false},
 		{"another directory", func(g *peer.Greeting) { g.Incarnation = "former" }, peer.Link,
 			"server 2 runs on a data directory that is not the one", false},
 		{"another directory that asks", func(g *peer.Greeting) { g.Incarnation = "former" }, peer.Ask, "", false},
-		{"one expected as of now", func(g *peer.Greeting) { g.Incarnation, g.Expected = "former", index }, peer.Raft,
+		{"one expected as of now", func(g *peer.Greeting) { g.Incarnation, g.Expected = "former", index },
+			peer.Raft,
 			"is not the one", false},
-		{"one expected later", func(g *peer.Greeting) { g.Incarnation, g.Expected = "next", index+1 }, peer.Raft, "", true},
-		{"an old copy", func(g *peer.Greeting) { g.From, g.Incarnation = 3, "old" }, peer.Raft, "is an old copy", false},
+		{"one expected later", func(g *peer.Greeting) { g.Incarnation, g.Expected = "next", index+1 }, peer.Raft,
+			"", true},
+		{"an old copy", func(g *peer.Greeting) { g.From, g.Incarnation = 3, "old" }, peer.Raft, "is an old copy",
+			false},
 		{"an old copy that asks", func(g *peer.Greeting) { g.From, g.Incarnation = 3, "old" }, peer.Ask, "", false},
 		{"one that knows more of another directory", func(g *peer.Greeting) {
 			g.Known, g.KnownAs = &peer.Shown{Start: 99}, "another"
 		}, peer.Raft, "", true},
-		{"one that knows less", func(g *peer.Greeting) { g.Known, g.KnownAs = &peer.Shown{}, own }, peer.Raft, "", true},
-		{"one that knows more of this one", func(g *peer.Greeting) { g.Known, g.KnownAs = &peer.Shown{Start: 99}, own },
+		{"one that knows less", func(g *peer.Greeting) { g.Known, g.KnownAs = &peer.Shown{}, own }, peer.Raft, "",
+			true},
+		{"one that knows more of this one", func(g *peer.Greeting) {
+			g.Known, g.KnownAs = &peer.Shown{Start: 99},
+				own
+		},
 			peer.Ask, "the data directory of server 1 is an old copy", false},
 	} {
 		g := peer.Greeting{From: 2, To: 1, Cluster: id.Cluster, Incarnation: "b", Version: peer.Version,
@@ -78,11 +89,13 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 	}
 	// Before a server has a cluster, or its raft runs, others may only ask.
 	n.up.Store(false)
-	g := peer.Greeting{From: 2, To: 1, Cluster: id.Cluster, Incarnation: "b", Version: peer.Version, Oldest: peer.Oldest}
+	g := peer.Greeting{From: 2, To: 1, Cluster: id.Cluster, Incarnation: "b", Version: peer.Version,
+		Oldest: peer.Oldest}
 	expect.OK(t, host{n}.Admit(peer.Ask, &g))
 	expect.Fails(t, host{n}.Admit(peer.Raft, &g), "its raft does not run")
 	n.up.Store(true)
-	bare := &Node{id: 1, disk: memoryDisk(t, 1), promises: &promises{seen: map[string]peer.Shown{}, dirty: newSignal()}}
+	bare := &Node{id: 1, disk: memoryDisk(t, 1), promises: &promises{seen: map[string]peer.Shown{},
+		dirty: newSignal()}}
 	bare.addresses = newAddresses(bare)
 	g.Cluster = "c"
 	expect.OK(t, host{bare}.Admit(peer.Ask, &g))
@@ -104,10 +117,12 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 	n.promises.note("b", peer.Shown{Start: 4, Life: "l", Term: 1, Index: 9})
 
 	g := host{n}.Greeting(2)
-	expect.Equal(t, fmt.Sprint(g.Cluster, g.Incarnation, g.Expected, g.KnownAs), fmt.Sprint(id.Cluster, id.Incarnation, 3, "b"))
+	expect.Equal(t, fmt.Sprint(g.Cluster, g.Incarnation, g.Expected, g.KnownAs), fmt.Sprint(id.Cluster,
+		id.Incarnation, 3, "b"))
 	must.That(t, g.Known != nil, "it does not say what it knows")
 	expect.Equal(t, *g.Known, peer.Shown{Start: 4, Life: "l", Term: 1, Index: 9})
-	expect.That(t, g.Start == 1 && g.Life == id.Life && g.Term == n.raft.CurrentTerm() && g.Index > 0 && g.End >= g.Index,
+	expect.That(t, g.Start == 1 && g.Life == id.Life && g.Term == n.raft.CurrentTerm() && g.Index > 0 &&
+		g.End >= g.Index,
 		"it shows %+v, and its log to %d", g.Shown, g.End)
 	g = host{n}.Greeting(7)
 	expect.That(t, g.Known == nil && g.KnownAs == "", "it knows a server that it does not know: %+v", g)
@@ -115,12 +130,15 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 	st := host{n}.Status(&peer.Greeting{Incarnation: "b"})
 	expect.Equal(t, st.Known, peer.Shown{Start: 4, Life: "l", Term: 1, Index: 9})
 	expect.That(t, st.Now.Start == 1 && st.Now.Index > 0, "it shows %+v", st.Now)
-	expect.Equal(t, fmt.Sprint(st.ID, st.Cluster, st.Incarnation, st.Release, st.Version), fmt.Sprint(1, id.Cluster,
+	expect.Equal(t, fmt.Sprint(st.ID, st.Cluster, st.Incarnation, st.Release, st.Version), fmt.Sprint(1,
+		id.Cluster,
 		id.Incarnation, "9.1", peer.Version))
 	expect.Equal(t, fmt.Sprint(st.Incarnations), fmt.Sprint(map[uint32]string{1: id.Incarnation, 2: "b"}))
 	expect.That(t, maps.Equal(st.Members, map[uint32]string{1: addr}), "members %v", st.Members)
-	expect.That(t, st.Up && st.Leader == 1 && st.Linked == 0 && st.Silent == 0 && !st.Stands && st.Waits == "", "%+v", st)
-	expect.That(t, st.LastTerm == n.raft.CurrentTerm() && st.LastIndex >= st.Now.Index && st.AsOf >= st.Now.Index &&
+	expect.That(t, st.Up && st.Leader == 1 && st.Linked == 0 && st.Silent == 0 && !st.Stands && st.Waits == "",
+		"%+v", st)
+	expect.That(t, st.LastTerm == n.raft.CurrentTerm() && st.LastIndex >= st.Now.Index &&
+		st.AsOf >= st.Now.Index &&
 		st.Config > 0 && st.Config <= st.LastIndex, "%+v", st)
 	n.linked.Store(5)
 	expect.Equal(t, n.status().Linked, 5)
@@ -140,7 +158,8 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 	n.up.Store(false)
 	n.forming.said.Store(new("others"))
 	st = n.status()
-	expect.That(t, !st.Up && st.Waits == "others" && st.LastIndex == 0 && len(st.Members) == 0, "before raft runs: %+v", st)
+	expect.That(t, !st.Up && st.Waits == "others" && st.LastIndex == 0 && len(st.Members) == 0,
+		"before raft runs: %+v", st)
 	shown, end := n.shown()
 	expect.That(t, shown.Start == 1 && shown.Life == id.Life && shown.Term > 0 && shown.Index == 0 && end > 0,
 		"before raft runs it shows %+v, and its log to %d", shown, end)
@@ -177,9 +196,12 @@ func TestR6PromisesAreSaved(t *testing.T) {
 		was, now, is peer.Shown
 		saved        bool
 	}{
-		{peer.Shown{}, peer.Shown{Start: 1, Life: "a", Term: 2, Index: 3}, peer.Shown{Start: 1, Life: "a", Term: 2, Index: 3}, true},
-		{peer.Shown{Start: 1, Life: "a", Term: 2}, peer.Shown{Start: 1, Life: "a", Term: 3}, peer.Shown{Start: 1, Life: "a", Term: 3}, true},
-		{peer.Shown{Start: 1, Life: "a", Term: 2}, peer.Shown{Start: 2, Life: "b"}, peer.Shown{Start: 2, Life: "b", Term: 2}, true},
+		{peer.Shown{}, peer.Shown{Start: 1, Life: "a", Term: 2, Index: 3}, peer.Shown{Start: 1, Life: "a", Term: 2,
+			Index: 3}, true},
+		{peer.Shown{Start: 1, Life: "a", Term: 2}, peer.Shown{Start: 1, Life: "a", Term: 3}, peer.Shown{Start: 1,
+			Life: "a", Term: 3}, true},
+		{peer.Shown{Start: 1, Life: "a", Term: 2}, peer.Shown{Start: 2, Life: "b"}, peer.Shown{Start: 2, Life: "b",
+			Term: 2}, true},
 		{peer.Shown{Start: 2, Life: "b", Term: 2, Index: 9}, peer.Shown{Start: 1, Life: "a", Term: 1, Index: 8},
 			peer.Shown{Start: 2, Life: "b", Term: 2, Index: 9}, false},
 		{peer.Shown{Start: 2, Life: "b", Term: 2, Index: 9}, peer.Shown{Start: 2, Life: "b", Term: 2, Index: 10},
@@ -192,7 +214,8 @@ func TestR6PromisesAreSaved(t *testing.T) {
 	}
 	open := func(dir string) (*disk.Disk, *slog.Logger) {
 		log := slog.New(slog.NewTextHandler(io.Discard, nil))
-		d := must.Get(disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 2, Rand: rand.Reader,
+		d := must.Get(disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 2,
+			Rand:   rand.Reader,
 			Logger: log, Fatal: func(err error) { t.Error(err) }}))(t)
 		t.Cleanup(func() { expect.OK(t, d.Close()) })
 		return d, log
@@ -209,7 +232,8 @@ func TestR6PromisesAreSaved(t *testing.T) {
 		seen := map[string]peer.Shown{}
 		return err == nil && json.Unmarshal(b, &seen) == nil && seen["x"].Start == 7
 	})
-	expect.Equal(t, must.Get(loadPromises(d, log))(t).of("x"), peer.Shown{Start: 7, Life: "a", Term: 2, Index: 3})
+	expect.Equal(t, must.Get(loadPromises(d, log))(t).of("x"), peer.Shown{Start: 7, Life: "a", Term: 2,
+		Index: 3})
 	must.OK(t, d.SaveSeen([]byte("{")))
 	_, err := loadPromises(d, log)
 	must.Fails(t, err)

@@ -15,7 +15,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Each leadership has a context of its own, which ends with it. One that is over before it was taken is not taken.
+// Each leadership has a context of its own, which ends with it. One that is over before it was taken is not
+// taken.
 func TestR12LeadershipsAreToldApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeadership()
@@ -73,7 +74,8 @@ func TestR12TermLeavesNothingBehind(t *testing.T) {
 func TestCrowdIsRemembered(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := newCrowd(ctx)
-	for i, x := range []struct{ came, lately int }{{1, 1}, {0, 0}, {9, 9}, {2, 4}, {0, 2}, {0, 1}, {5, 5}, {5, 5}} {
+	for i, x := range []struct{ came, lately int }{{1, 1}, {0, 0}, {9, 9}, {2, 4}, {0, 2}, {0, 1}, {5, 5}, {5,
+		5}} {
 		c.came(x.came)
 		expect.Equal(t, c.lately, x.lately, "step %d", i)
 		c.gather(ctx) // returns
@@ -123,8 +125,10 @@ func TestFollowersThatAreNudged(t *testing.T) {
 	must.Equal(t, len(g.followers), 2, "followers")
 	two, three := g.followers["2"], g.followers["3"]
 	g.setFollowers([]raft.Server{server(1, "a"), server(2, "b"), server(3, "moved"), server(4, "d")})
-	expect.That(t, len(g.followers) == 3 && g.followers["2"] == two, "a follower that stays is another: %v", g.followers)
-	expect.That(t, g.followers["3"] != three && g.followers["3"].addr == "moved", "a follower that has moved is the same")
+	expect.That(t, len(g.followers) == 3 && g.followers["2"] == two, "a follower that stays is another: %v",
+		g.followers)
+	expect.That(t, g.followers["3"] != three && g.followers["3"].addr == "moved",
+		"a follower that has moved is the same")
 	_, open := <-three.ch
 	expect.That(t, !open, "a follower at its former address is nudged")
 	g.setFollowers([]raft.Server{server(1, "a"), server(4, "d")})

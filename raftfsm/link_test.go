@@ -30,8 +30,8 @@ func linkFrom(t *testing.T, ls *linkSet, id uint32) (*inLink, net.Conn) {
 	return l, there
 }
 
-// What waits on a link is bounded in blocks and in bytes. The other server waits until this server takes a block,
-// or its term ends.
+// What waits on a link is bounded in blocks and in bytes. The other server waits until this server takes a
+// block, or its term ends.
 func TestWhatWaitsOnALinkIsBounded(t *testing.T) {
 	for name, c := range map[string]struct{ size, most int }{
 		"blocks": {1, linkQueue}, "bytes": {1 << 20, linkQueueByte >> 20},
@@ -157,8 +157,8 @@ func TestLeaderAnswersWhatALinkTells(t *testing.T) {
 	host{n}.ServeLink(l.c, &peer.Greeting{From: 2}) // returns at once
 }
 
-// linkTo runs this server's link to a leader, itself, whose end of the connection it returns with what the link
-// returns.
+// linkTo runs this server's link to a leader, itself, whose end of the connection it returns with what the
+// link returns.
 func (n *Node) linkTo(t *testing.T) (net.Conn, chan error) {
 	t.Helper()
 	here, there := net.Pipe()
@@ -169,7 +169,8 @@ func (n *Node) linkTo(t *testing.T) (net.Conn, chan error) {
 	return there, ended
 }
 
-// A server tells its leader whether its disk is low and how far it is, and ends a link over which nonsense comes.
+// A server tells its leader whether its disk is low and how far it is, and ends a link over which nonsense
+// comes.
 func TestServerTellsItsLeaderOverTheLink(t *testing.T) {
 	ear := &allEar{}
 	n := must.Get(Start(t.Context(), Options{Observer: ear, Logger: quietLog(t, 1), DiskReserve: -1,

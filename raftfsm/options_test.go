@@ -74,7 +74,8 @@ func TestDefaultsOfAServer(t *testing.T) {
 			o.SnapshotBytes, o.SnapshotInterval, o.SnapshotRetain, o.TrailingLogs, o.TrailingBytes, o.DiskReserve,
 			o.SweepInterval, o.PeerListen}
 	}
-	want := plain{1, "dev", "wal", 4 * time.Second, 30 * time.Millisecond, 100_000, 32 << 20, 0, 2, 10_240, 64 << 20,
+	want := plain{1, "dev", "wal", 4 * time.Second, 30 * time.Millisecond, 100_000, 32 << 20, 0, 2, 10_240,
+		64 << 20,
 		512 << 20, time.Minute, ""}
 	expect.Equal(t, of(d), want, "alone")
 	expect.That(t, d.Logger != nil && d.Rand != nil && d.Fatal != nil && d.Now != nil && d.FreeBytes != nil &&
@@ -92,11 +93,13 @@ func TestDefaultsOfAServer(t *testing.T) {
 	expect.Equal(t, d.selfAddr(), "127.0.0.1:3")
 
 	said := Options{ID: 4, Peers: peers, Release: "9.9", LogStore: "bolt", MinSessionTimeout: 9 * time.Second,
-		HeartbeatTimeout: 7 * time.Second, SnapshotEntries: 5, SnapshotBytes: 6, SnapshotInterval: 7, SnapshotRetain: 8,
-		TrailingLogs: 9, TrailingBytes: 10, DiskReserve: -1, SweepInterval: 11, PeerListen: "[::1]:7"}
+		HeartbeatTimeout: 7 * time.Second, SnapshotEntries: 5, SnapshotBytes: 6, SnapshotInterval: 7,
+		SnapshotRetain: 8,
+		TrailingLogs:   9, TrailingBytes: 10, DiskReserve: -1, SweepInterval: 11, PeerListen: "[::1]:7"}
 	expect.Equal(t, of(must.Get(said.withDefaults())(t)), of(said), "said by the operator")
 	alone := Options{HeartbeatTimeout: 2 * time.Second}
-	expect.Equal(t, must.Get(alone.withDefaults())(t).HeartbeatTimeout, 2*time.Second, "said by the operator, alone")
+	expect.Equal(t, must.Get(alone.withDefaults())(t).HeartbeatTimeout, 2*time.Second,
+		"said by the operator, alone")
 	_, err = Options{Peers: peers, LogStore: "paper", Observers: []uint32{3, 4, 5}}.withDefaults()
 	must.Fails(t, err)
 	for _, part := range []string{"server id 1 is not among the peers", "must vote", "is unknown"} {
@@ -110,7 +113,8 @@ func TestSettingsOfRaft(t *testing.T) {
 	c := o.raftConfig()
 	expect.Equal(t, c.LocalID, raft.ServerID("7"))
 	expect.List(t, []time.Duration{c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout, c.CommitTimeout,
-		c.SnapshotInterval}, []time.Duration{3 * time.Second, 3 * time.Second, 2 * time.Second, 250 * time.Millisecond,
+		c.SnapshotInterval}, []time.Duration{3 * time.Second, 3 * time.Second, 2 * time.Second,
+		250 * time.Millisecond,
 		24 * time.Hour})
 	expect.List(t, []uint64{uint64(c.MaxAppendEntries), c.TrailingLogs, c.SnapshotThreshold}, []uint64{64, 55,
 		math.MaxUint64})

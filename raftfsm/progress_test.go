@@ -316,13 +316,18 @@ func TestStatusOfAServer(t *testing.T) {
 	_, config := follower.raft.configuration()
 	for removed, want := range map[uint64]bool{0: false, config: false, config + 1: false} { // it knows a leader
 		follower.removed.Store(removed)
-		eventually(t, "it knows a leader", func() bool { st := follower.Status(); return st.Leader != 0 && st.Removed == want })
+		eventually(t, "it knows a leader", func() bool {
+			st := follower.Status()
+			return st.Leader != 0 &&
+				st.Removed == want
+		})
 	}
 	follower.Abort()
 	for removed, want := range map[uint64]bool{0: false, config: false, config + 1: true} {
 		follower.removed.Store(removed)
 		st := follower.Status()
-		expect.Equal(t, st.Removed, want, "others have configuration %d, this one %d; leader %d", removed, config, st.Leader)
+		expect.Equal(t, st.Removed, want, "others have configuration %d, this one %d; leader %d", removed, config,
+			st.Leader)
 		expect.Equal(t, st.Role, "")
 	}
 	expect.Fails(t, expect.Err(follower.Members(t.Context())), "it asks a leader that it does not know")
@@ -333,9 +338,11 @@ func TestStatusOfAServer(t *testing.T) {
 	st := alone.Status()
 	expect.That(t, !st.PeerInsecure && st.Snapshot.Time.IsZero() && len(st.Members) == 1, "%+v", st)
 	list := must.Get(alone.Members(t.Context()))(t)
-	expect.That(t, list.Leader == 1 && list.ID == 1 && list.Cluster == st.Cluster && len(list.Members) == 1, "%+v", list)
+	expect.That(t, list.Leader == 1 && list.ID == 1 && list.Cluster == st.Cluster && len(list.Members) == 1,
+		"%+v", list)
 	m := list.Members[1]
-	expect.That(t, m.Applied > 0 && m.Lag == 0 && m.LagBytes != nil && *m.LagBytes == 0 && m.Starts > 0 && m.Voter, "%+v", m)
+	expect.That(t, m.Applied > 0 && m.Lag == 0 && m.LagBytes != nil && *m.LagBytes == 0 && m.Starts > 0 &&
+		m.Voter, "%+v", m)
 	_, err := alone.Probe(t.Context(), 2, "127.0.0.1:1")
 	expect.Equal(t, err, errAlone)
 	alone.Abort()
@@ -379,7 +386,8 @@ func TestProgressThatAServerSays(t *testing.T) {
 	st := peer.Status{Release: "9", Waits: "others", Now: peer.Shown{Start: 3, Index: 7}}
 	for _, st.Up = range []bool{false, true} {
 		p := progressOf(&st)
-		expect.That(t, p.Heard != nil && *p.Heard == 0 && p.Version == "9" && p.Waits == "others" && p.Starts == 3, "%+v", p)
+		expect.That(t, p.Heard != nil && *p.Heard == 0 && p.Version == "9" && p.Waits == "others" && p.Starts == 3,
+			"%+v", p)
 		expect.Equal(t, p.Applied, map[bool]uint64{true: 7}[st.Up])
 	}
 }

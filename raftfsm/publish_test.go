@@ -154,8 +154,8 @@ func TestAServerThatLeavesSeesIt(t *testing.T) {
 	expect.That(t, now == c.config(gone) && c.nodes[lead].Zxid() == zxid+3, "the others see %s", now)
 }
 
-// publisher is a term that publishes the members of a server that has a peer port and no others. What it proposes is
-// applied nowhere.
+// publisher is a term that publishes the members of a server that has a peer port and no others. What it
+// proposes is applied nowhere.
 func publisher(t *testing.T) *term {
 	t.Helper()
 	addr := freeAddr(t)
@@ -174,8 +174,9 @@ func (tm *term) proposes() (list []string) {
 	return list
 }
 
-// The members are published when they differ from what was, when an operator wants it, and when they have never
-// been; not while a server has yet to say where its clients reach it, nor between changes that belong together.
+// The members are published when they differ from what was, when an operator wants it, and when they have
+// never been; not while a server has yet to say where its clients reach it, nor between changes that belong
+// together.
 func TestWhenMembersArePublished(t *testing.T) {
 	tm := publisher(t)
 	published := func() (text string) {
@@ -195,16 +196,22 @@ func TestWhenMembersArePublished(t *testing.T) {
 		{"an operator wants it", func() {}, true, true},
 		{"others were proposed last", func() { tm.notice.last = "server.9=others" }, false, true},
 		{"the same were proposed last", func() { tm.notice.last = published() }, false, false},
-		{"the same were proposed last, and an operator wants it", func() { tm.notice.last = published() }, true, true},
-		{"words say more", func() { tm.notice.words = published()[:strings.Index(published(), ";")] + ";0.0.0.0:7" }, false, true},
+		{"the same were proposed last, and an operator wants it", func() { tm.notice.last = published() }, true,
+			true},
+		{"words say more", func() {
+			tm.notice.words = published()[:strings.Index(published(),
+				";")] + ";0.0.0.0:7"
+		}, false, true},
 		{"more changes may follow", func() {
 			tm.notice.last, tm.notice.silent = "server.9=others", time.Now().Add(time.Hour)
 		}, false, false},
 		{"more changes may follow, and an operator wants it", func() {
 			tm.notice.last, tm.notice.silent = "server.9=others", time.Now().Add(time.Hour)
 		}, true, true},
-		{"no more changes follow", func() { tm.notice.last, tm.notice.silent = "server.9=others", long }, false, true},
-		{"the term has just begun", func() { tm.notice.last, tm.began = "server.9=others", time.Now() }, false, true},
+		{"no more changes follow", func() { tm.notice.last, tm.notice.silent = "server.9=others", long }, false,
+			true},
+		{"the term has just begun", func() { tm.notice.last, tm.began = "server.9=others", time.Now() }, false,
+			true},
 		{"it has no port", func() { tm.notice.last, tm.n.port = "server.9=others", nil }, true, false},
 	} {
 		port := tm.n.port
@@ -236,18 +243,20 @@ func TestWhenMembersArePublished(t *testing.T) {
 	}
 }
 
-// A server that has not said where its clients reach it is waited for, but not for long; words of the operator will
-// do. The latest words count.
+// A server that has not said where its clients reach it is waited for, but not for long; words of the
+// operator will do. The latest words count.
 func TestMembersAreDescribed(t *testing.T) {
 	a := newApplied()
 	m := state.Member{ID: 1, Incarnation: "a", ClientAddr: "h1:1"}
 	a.entry(state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), 1)})
-	a.entry(state.Request{Op: state.OpWords, Body: []byte("server.2=b:2:3:participant;w2:2\nserver.3=c:2:3:participant;w3:2")})
+	a.entry(state.Request{Op: state.OpWords,
+		Body: []byte("server.2=b:2:3:participant;w2:2\nserver.3=c:2:3:participant;w3:2")})
 	n := &Node{id: 1, fsm: a.fsm}
 	server := func(id int, addr string, vote raft.ServerSuffrage) raft.Server {
 		return raft.Server{ID: raft.ServerID(fmt.Sprint(id)), Address: raft.ServerAddress(addr), Suffrage: vote}
 	}
-	one, two, three := server(1, "a:2", raft.Voter), server(2, "b:2", raft.Nonvoter), server(3, "c:2", raft.Voter)
+	one, two, three := server(1, "a:2", raft.Voter), server(2, "b:2", raft.Nonvoter), server(3, "c:2",
+		raft.Voter)
 	zero, four := server(255, "z:2", raft.Voter), server(4, "d:2", raft.Voter)
 	for _, c := range []struct {
 		name     string
@@ -258,17 +267,21 @@ func TestMembersAreDescribed(t *testing.T) {
 		complete bool
 	}{
 		{"one that has said it", []raft.Server{one}, nil, "", "1 a:2 h1:1 true", true},
-		{"one that has not, with words", []raft.Server{two, one}, nil, "", "1 a:2 h1:1 true, 2 b:2 w2:2 false", true},
+		{"one that has not, with words", []raft.Server{two, one}, nil, "", "1 a:2 h1:1 true, 2 b:2 w2:2 false",
+			true},
 		{"one that has not", []raft.Server{four}, nil, "", "4 d:2  true", false},
-		{"one that has not beside one that has", []raft.Server{one, four}, nil, "", "1 a:2 h1:1 true, 4 d:2  true", false},
-		{"one that has beside one that has not", []raft.Server{four, two}, nil, "", "2 b:2 w2:2 false, 4 d:2  true", false},
+		{"one that has not beside one that has", []raft.Server{one, four}, nil, "", "1 a:2 h1:1 true, 4 d:2  true",
+			false},
+		{"one that has beside one that has not", []raft.Server{four, two}, nil, "", "2 b:2 w2:2 false, 4 d:2  true",
+			false},
 		{"words of the leader's own list", []raft.Server{four}, map[uint32]state.Server{4: {ID: 4, Peer: "d:2",
 			Client: "o4:2"}}, "", "4 d:2 o4:2 true", true},
 		{"words of the state count more", []raft.Server{three}, map[uint32]state.Server{3: {ID: 3, Peer: "c:2",
 			Client: "o3:2"}}, "", "3 c:2 w3:2 true", true},
 		{"words of a change count alone", []raft.Server{three, two}, nil, "server.3=c:2:3:participant;n3:2",
 			"2 b:2  false, 3 c:2 n3:2 true", false},
-		{"the one that a ZooKeeper numbers 0 is first", []raft.Server{one, zero}, nil, "", "255 z:2  true, 1 a:2 h1:1 true", false},
+		{"the one that a ZooKeeper numbers 0 is first", []raft.Server{one, zero}, nil, "",
+			"255 z:2  true, 1 a:2 h1:1 true", false},
 		{"none", nil, nil, "", "", true},
 	} {
 		n.o.Words = c.own

@@ -102,7 +102,8 @@ func TestG23WhyAServerServesOrNot(t *testing.T) {
 		{"it has not caught up for long", func(g *serving, now time.Time) {
 			g.started, g.offSince = false, now.Add(-time.Hour)
 		}, "catching up with the leader", false},
-		{"it has caught up by now", func(g *serving, _ time.Time) { g.started, g.behind = false, index }, "", false},
+		{"it has caught up by now", func(g *serving, _ time.Time) { g.started, g.behind = false, index }, "",
+			false},
 		{"its stream is not open", func(*serving, time.Time) { n.fsm.stream.open(0) }, "opening the request stream",
 			false},
 		{"the members are not published", func(*serving, time.Time) {
@@ -198,17 +199,19 @@ func TestWordOfTheLeader(t *testing.T) {
 			g.started, g.behind, g.since = false, c.behind, now.Add(-time.Hour)
 			sent := now.Add(-time.Duration(c.leader) * time.Second)
 			g.acked(sent, c.leader)
-			expect.Equal(t, fmt.Sprint(g.behind, g.started, g.since.Equal(now)), c.want, "the leader is at %d, behind %d",
+			expect.Equal(t, fmt.Sprint(g.behind, g.started, g.since.Equal(now)), c.want,
+				"the leader is at %d, behind %d",
 				c.leader, c.behind)
 			expect.That(t, g.lastAck.Equal(sent), "acked %v", g.lastAck)
 		}
 		g.started, g.behind = false, 12
 		g.contact()
-		expect.That(t, g.started && g.behind == 0 && g.lastAck.Equal(now) && g.lastGood.Equal(now.Add(-time.Second)),
+		expect.That(t, g.started && g.behind == 0 && g.lastAck.Equal(now) &&
+			g.lastGood.Equal(now.Add(-time.Second)),
 			"as a leader: %v %v %v %v", g.started, g.behind, g.lastAck, g.lastGood)
 		time.Sleep(time.Second - 1)
 		expect.That(t, n.PingOK(3*time.Second), "a ping is not answered in time")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		expect.That(t, !n.PingOK(3*time.Second), "a ping is answered too late")
 	})
 }
@@ -216,6 +219,8 @@ func TestWordOfTheLeader(t *testing.T) {
 // A server that stops serves no more, whatever comes, and no client reads from it.
 func TestServerThatStopsServesNoMore(t *testing.T) {
 	n, seen := ended(t, Options{})
+	ok, why := n.Serving()
+	expect.That(t, !ok && why == "this server is stopping" && !seen.serving.Load(), "it serves: %v, %s", ok, why)
 	var m measured
 	n.o.Measures.Unavailable = m.kind("unavailable")
 	now := time.Now()

@@ -105,13 +105,14 @@ func TestEntriesThatStayBehindASnapshot(t *testing.T) {
 	must.That(t, tm.links.add(l), "the link is not taken")
 	n.term.Store(tm)
 	n.o.TrailingLogs, n.o.TrailingBytes = 1<<20, 64<<20
-	expect.Equal(t, n.trailing(), min(first+trailingLeast, max(n.raft.LastIndex(), trailingLeast)), "for one that is behind")
+	expect.Equal(t, n.trailing(), min(first+trailingLeast, max(n.raft.LastIndex(), trailingLeast)),
+		"for one that is behind")
 	n.term.Store(&term{n: n})
 	expect.Equal(t, n.trailing(), trailingLeast, "without followers")
 }
 
-// A snapshot that is written takes what it covers off the log behind it, and is the newest; one that is not written
-// is not.
+// A snapshot that is written takes what it covers off the log behind it, and is the newest; one that is not
+// written is not.
 func TestWrittenSnapshotCountsItsEntries(t *testing.T) {
 	for _, fails := range []error{nil, errors.New("the disk is full")} {
 		a := newApplied()
@@ -132,15 +133,18 @@ func TestWrittenSnapshotCountsItsEntries(t *testing.T) {
 		snap.Release()
 		if fails != nil {
 			expect.Is(t, err, fails)
-			expect.That(t, requests == 6 && size > covered && newest == nil, "%d requests, %d bytes, %v", requests, size, newest)
+			expect.That(t, requests == 6 && size > covered && newest == nil, "%d requests, %d bytes, %v", requests,
+				size, newest)
 			continue
 		}
 		must.OK(t, err)
-		expect.That(t, requests == 1 && size > 0 && size < covered, "%d requests of %d bytes are left", requests, size)
+		expect.That(t, requests == 1 && size > 0 && size < covered, "%d requests of %d bytes are left", requests,
+			size)
 		must.That(t, newest != nil, "it is not the newest")
 		restored, at, err := state.ReadSnapshot(&file)
 		must.OK(t, err)
-		expect.That(t, at == state.Position{Index: 5, Term: 1} && newest.Zxid == restored.Zxid() && restored.Zxid() < a.state.Zxid(),
+		expect.That(t, at == state.Position{Index: 5, Term: 1} && newest.Zxid == restored.Zxid() &&
+			restored.Zxid() < a.state.Zxid(),
 			"it is as of %+v, zxid 0x%x", at, restored.Zxid())
 		again := must.Get(a.Snapshot())(t)
 		again.(*fsmSnapshot).sink = discard{io.Discard}
@@ -156,6 +160,9 @@ func TestDamagedSnapshotIsReplaced(t *testing.T) {
 	must.OK(t, n.Snapshot())
 	written := m.count("write")
 	n.snapshotDamaged(errors.New("rotten"))
-	eventually(t, "another is written", func() bool { return m.count("write") > written && !n.replaceSnapshot.Load() })
+	eventually(t, "another is written", func() bool {
+		return m.count("write") > written &&
+			!n.replaceSnapshot.Load()
+	})
 	expect.Equal(t, int(a.create("/goes-on")), 0)
 }

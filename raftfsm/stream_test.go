@@ -457,8 +457,8 @@ func TestActsGoIntoSeveralEntries(t *testing.T) {
 	}
 }
 
-// The acts of a leader fill half an entry at the most; one that is longer goes alone. The wishes of servers to
-// open their streams come first, and once.
+// The acts of a leader fill half an entry at the most; one that is longer goes alone. The wishes of servers
+// to open their streams come first, and once.
 func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 	var q actQueue
 	add := func(path int) (size int) {
@@ -490,7 +490,8 @@ func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 		}
 		bl, rest, err := state.NextBlock(entry)
 		must.OK(t, err)
-		expect.That(t, bl.Count == want && bl.Origin == 0 && len(rest) == 0 && more == (i < 3), "%d acts, %d bytes, more: %v",
+		expect.That(t, bl.Count == want && bl.Origin == 0 && len(rest) == 0 && more == (i < 3),
+			"%d acts, %d bytes, more: %v",
 			bl.Count, len(rest), more)
 		waits -= len(bl.Requests)
 		expect.Equal(t, q.bytes(), waits, "bytes that wait")
@@ -521,7 +522,8 @@ func opened(t *testing.T, requests int, w state.Waiter) (*stream, reader) {
 	return s, s.rewind()
 }
 
-// A request leaves the stream by its own outcome: in order, once, and under the birth that it was numbered under.
+// A request leaves the stream by its own outcome: in order, once, and under the birth that it was numbered
+// under.
 func TestOutcomesOfOthersTakeNoRequest(t *testing.T) {
 	var w waits
 	s, by := opened(t, 2, &w)
@@ -533,7 +535,8 @@ func TestOutcomesOfOthersTakeNoRequest(t *testing.T) {
 		{1, 2, true}, {1, 3, false}} {
 		before := s.len()
 		got := s.applied(c.birth, c.seq)
-		expect.That(t, (got != nil) == c.takes && (before-s.len() == 1) == c.takes, "outcome %d takes a request: %v", i,
+		expect.That(t, (got != nil) == c.takes && (before-s.len() == 1) == c.takes,
+			"outcome %d takes a request: %v", i,
 			got != nil)
 	}
 	// The reader goes on behind what was applied without it.
@@ -554,8 +557,8 @@ func TestOutcomesOfOthersTakeNoRequest(t *testing.T) {
 	expect.Equal(t, fmt.Sprint(bl.Birth, bl.First, bl.Count), "2 1 1", "under the next birth")
 }
 
-// A snapshot hides the outcomes of some requests, of all, or of more than the stream has; the rest goes on with its
-// numbers.
+// A snapshot hides the outcomes of some requests, of all, or of more than the stream has; the rest goes on
+// with its numbers.
 func TestSnapshotHidesOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		last    uint64
@@ -576,7 +579,8 @@ func TestSnapshotHidesOutcomes(t *testing.T) {
 	}
 }
 
-// A stream lives under the birth that was given to its own request for one; when that is taken away it asks again.
+// A stream lives under the birth that was given to its own request for one; when that is taken away it asks
+// again.
 func TestBirthsOfAStream(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -616,8 +620,8 @@ func TestBirthsOfAStream(t *testing.T) {
 	}
 }
 
-// A goroutine that waits for room goes on when a quarter of the stream is free, in requests and in bytes, and not
-// before; and when the stream closes.
+// A goroutine that waits for room goes on when a quarter of the stream is free, in requests and in bytes, and
+// not before; and when the stream closes.
 func TestWhoWaitsForRoomGoesOnAtThreeQuarters(t *testing.T) {
 	for name, size := range map[string]int{"requests": 1, "bytes": 1 << 20} {
 		synctest.Test(t, func(t *testing.T) {
@@ -673,11 +677,12 @@ func TestWhoWaitsForRoomGoesOnAtThreeQuarters(t *testing.T) {
 	}
 }
 
-// A request that no log entry can hold is refused, and so is each while the stream is closed. What a request leaves
-// behind is the caller's.
+// A request that no log entry can hold is refused, and so is each while the stream is closed. What a request
+// leaves behind is the caller's.
 func TestRequestsThatAStreamRefuses(t *testing.T) {
 	s, by := opened(t, 0, nil)
-	expect.Fails(t, s.put(&state.Request{Body: make([]byte, state.MaxRequest+1)}, nil), "a request that is too long")
+	expect.Fails(t, s.put(&state.Request{Body: make([]byte, state.MaxRequest+1)}, nil),
+		"a request that is too long")
 	r := &state.Request{Body: []byte("x"), IDs: []jute.ID{{Scheme: "digest", ID: "a"}}}
 	must.OK(t, s.put(r, nil))
 	expect.Equal(t, s.len(), 1)
@@ -699,7 +704,8 @@ func TestStreamLetsALongBufferGo(t *testing.T) {
 	}
 }
 
-// An entry holds so many requests and bytes. Servers share it, and what one leaves of its share the others take.
+// An entry holds so many requests and bytes. Servers share it, and what one leaves of its share the others
+// take.
 func TestServersShareAnEntry(t *testing.T) {
 	filled := func(own, linked, size int) (entry []byte, mine, others int) {
 		h, _ := passing(t)
@@ -712,7 +718,8 @@ func TestServersShareAnEntry(t *testing.T) {
 		}
 		must.That(t, h.t.links.add(l), "the link is not taken")
 		for range own {
-			must.OK(t, h.t.n.fsm.stream.put(&state.Request{Session: 1, Op: jute.OpSync, Body: make([]byte, size)}, nil))
+			must.OK(t, h.t.n.fsm.stream.put(&state.Request{Session: 1, Op: jute.OpSync, Body: make([]byte, size)},
+				nil))
 		}
 		entry = h.t.fill(state.BeginEntry(nil, 0))
 		for rest := entry[state.EntryHeaderSize:]; len(rest) > 0; {
@@ -735,12 +742,14 @@ func TestServersShareAnEntry(t *testing.T) {
 		{2000, 100, batchRequests - 100, 100}, {100, 2000, 100, batchRequests - 100},
 	} {
 		_, mine, others := filled(c.own, c.linked, 1)
-		expect.Equal(t, fmt.Sprint(mine, others), fmt.Sprint(c.mine, c.others), "%d of its own, %d linked", c.own, c.linked)
+		expect.Equal(t, fmt.Sprint(mine, others), fmt.Sprint(c.mine, c.others), "%d of its own, %d linked", c.own,
+			c.linked)
 	}
 	const long = batchBytes / 10
 	for _, c := range [][2]int{{100, 0}, {0, 100}, {100, 100}} {
 		entry, mine, others := filled(c[0], c[1], long)
-		expect.That(t, len(entry) > batchBytes*7/10 && len(entry) <= batchBytes+2*long, "an entry of %d bytes", len(entry))
+		expect.That(t, len(entry) > batchBytes*7/10 && len(entry) <= batchBytes+2*long, "an entry of %d bytes",
+			len(entry))
 		if c[0] == c[1] {
 			expect.That(t, mine >= 4 && others >= 4, "%d requests of its own, %d linked", mine, others)
 		}
@@ -769,8 +778,8 @@ func TestProposedRequestsTouchTheirSessions(t *testing.T) {
 	}
 }
 
-// A lane gives the room of what was taken back while it never runs empty, and a request may be as long as its lane's
-// credit.
+// A lane gives the room of what was taken back while it never runs empty, and a request may be as long as its
+// lane's credit.
 func TestLanesStaySmall(t *testing.T) {
 	var ls lanes
 	b := make([]byte, 100)
@@ -782,12 +791,14 @@ func TestLanesStaySmall(t *testing.T) {
 		ls.next()
 	}
 	l := ls.by[1]
-	expect.That(t, cap(l.queue) <= 100 && cap(l.buf) <= 10_000, "room for %d requests, %d bytes", cap(l.queue), cap(l.buf))
+	expect.That(t, cap(l.queue) <= 100 && cap(l.buf) <= 10_000, "room for %d requests, %d bytes", cap(l.queue),
+		cap(l.buf))
 	for size, kept := range map[int]bool{100: true, 1 << 20: false} {
 		l := &lane{session: 1, buf: make([]byte, 0, size)}
 		ls := lanes{by: map[int64]*lane{1: l}}
 		ls.forget(l)
-		expect.That(t, ls.by[1] == nil && (ls.spare != nil) == kept, "room is kept behind a request of %d bytes: %v", size,
+		expect.That(t, ls.by[1] == nil && (ls.spare != nil) == kept,
+			"room is kept behind a request of %d bytes: %v", size,
 			ls.spare != nil)
 	}
 	var fair lanes
