@@ -462,3 +462,23 @@ func TestTableSucceedsAnother(t *testing.T) {
 	now.Renumber(0xff000005)
 	expect.Equal(t, now.Create(1000, password(1), 1, "", 1).ID, int64(1)<<56|5<<32)
 }
+
+// Ended sessions stay in their list until there are many of them and they are its larger half.
+func TestEndedSessionsStayUntilTheyAreTheLargerHalf(t *testing.T) {
+	for _, x := range []struct{ n, ended, listed int }{
+		{40, 32, 40}, {40, 33, 7}, {66, 33, 66}, {66, 34, 32}, {100, 50, 100}, {100, 51, 49}, {101, 50, 101}, {101, 51, 50},
+	} {
+		tab := NewTable(1)
+		var ids []int64
+		for range x.n {
+			ids = append(ids, tab.Create(1000, password(1), 1, "", 1).ID)
+		}
+		for _, id := range ids[:x.ended] {
+			must.That(t, tab.Remove(id), "%#x", id)
+		}
+		l := &tab.order[creator(ids[0])]
+		expect.That(t, len(l.ids) == x.listed && len(l.live) == x.listed && l.ended == x.listed-(x.n-x.ended),
+			"%d of %d have ended: %d are listed, %d of them ended, want %d", x.ended, x.n, len(l.ids), l.ended, x.listed)
+		checkEnded(t, tab)
+	}
+}
