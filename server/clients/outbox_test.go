@@ -195,6 +195,15 @@ func TestBuffersOfAnOutboxAreKept(t *testing.T) {
 	o = outbox{}
 	o.cut()
 	expect.Equal(t, len(o.full), 0, "buffers without bytes")
+	for _, b := range []string{"one", "two"} {
+		o.buf = []byte(b)
+		o.cut()
+	}
+	for _, b := range []string{"one", "two"} {
+		got, _ := o.take()
+		expect.Equal(t, string(got), b)
+	}
+	expect.That(t, o.full == nil && o.fullLen == 0, "what is written keeps a list of buffers")
 }
 
 // The pending requests that may change how long answers are, counted.
