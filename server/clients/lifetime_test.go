@@ -1,0 +1,224 @@
+package clients
+
+import (
+	"encoding/binary"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// deadlines remembers the read deadlines of a connection.
+type deadlines struct {
+	net.Conn
+	set []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(at time.Time) error {
+	d.set = append(d.set, at)
+	return nil
+}
+
+// How long the next bytes of a connection may take, by what has come before.
+func TestDeadlinesForTheNextBytes(t *testing.T) {
+	part := []byte{0, 0, 0, 99, 1}
+	oversized := binary.BigEndian.AppendUint32(nil, DefaultMaxFrame+1)
+	for _, x := range []struct {
+		name       string
+		bytes      []byte
+		within     int
+		readOnly   bool
+		unfinished bool
+		begun      time.Duration // how long ago the frame began; 0: just now
+		ending     bool
+		want       time.Duration // from now; 0: no deadline is set, -1: there is none from now on
+	}{
+		{name: "between frames"},
+		{name: "behind a frame", unfinished: true, want: -1},
+		{name: "between frames, without a leader", readOnly: true, want: 10*time.Second + 6*time.Second},
+		{name: "in a frame", bytes: part, want: stallTime},
+		{name: "in a frame, without a leader", bytes: part, readOnly: true, want: stallTime},
+		{name: "in a frame that goes on", bytes: part, unfinished: true, begun: time.Second, want: stallTime},
+		{name: "in a frame that takes long", bytes: part, unfinished: true, begun: frameTime - time.Second, want: time.Second},
+		{name: "in a setWatches", within: 5, want: stallTime},
+		{name: "in a setWatches, with a part", bytes: oversized, within: 5, want: stallTime},
+		{name: "before the header of a long frame", bytes: oversized, want: headerGrace},
+		{name: "in a frame, at the end", bytes: part, ending: true},
+	} {
+		s, c := quiet(t, Options{})
+		s.start = s.start.Add(-time.Hour) // it has run for an hour
+		nc := &deadlines{}
+		c.nc, c.timeout = nc, 10*time.Second
+		c.in.buf, c.in.w = x.bytes, len(x.bytes)
+		c.within, c.readOnly, c.unfinished = x.within, x.readOnly, x.unfinished
+		before := time.Now()
+		if x.begun > 0 {
+			c.frameStart = s.now() - x.begun
+		}
+		if x.ending {
+			c.out.end(endAuth)
+		}
+		c.armDeadline()
+		after := time.Now()
+		switch {
+		case x.want == 0:
+			expect.Equal(t, len(nc.set), 0, "%s: deadlines", x.name)
+		case !expect.Equal(t, len(nc.set), 1, "%s: deadlines", x.name):
+		case x.want < 0:
+			expect.That(t, nc.set[0].IsZero(), "%s: a deadline in %v", x.name, nc.set[0].Sub(before))
+		default:
+			expect.That(t, nc.set[0].Sub(before) >= x.want && nc.set[0].Sub(after) <= x.want,
+				"%s: a deadline in %v, want %v", x.name, nc.set[0].Sub(before), x.want)
+		}
+		inFrame := len(x.bytes) > 0 || x.within > 0
+		expect.That(t, c.unfinished == inFrame && (c.frameStart > 0) == (inFrame || x.begun > 0), "%s: unfinished %v, begun %v",
+			x.name, c.unfinished, c.frameStart)
+	}
+}
+
+// Bytes show that a client is alive. The leader hears of it once, and of a read-only session never.
+func TestBytesShowThatAClientIsAlive(t *testing.T) {
+	s, c := quiet(t, Options{})
+	c.received(10)
+	c.received(5)
+	expect.That(t, c.arrived > 0 && c.lastHeard.Load() == int64(c.arrived), "heard at %v, bytes came at %v",
+		time.Duration(c.lastHeard.Load()), c.arrived)
+	expect.That(t, c.bytesIn.Load() == 15 && s.metrics.BytesReceived.Load() == 15, "%d bytes", c.bytesIn.Load())
+	must.List(t, s.heard.take(), []*conn{c}, "heard of")
+	c.alive(7)
+	expect.Equal(t, c.lastHeard.Load(), 7)
+	expect.Equal(t, len(s.heard.take()), 0, "it is listed, as nothing was asked since")
+	c.listed.Store(false)
+	c.readOnly = true
+	c.alive(8)
+	expect.That(t, c.lastHeard.Load() == 8 && len(s.heard.take()) == 0, "a read-only session is told of")
+}
+
+// What a server tells the leader of those that it heard from, and how long ago.
+func TestHeardTellsAges(t *testing.T) {
+	s, silent := quiet(t, Options{})
+	s.start = s.start.Add(-time.Hour)
+	busy, gone, early := connFrom(s, new(address)), connFrom(s, new(address)), connFrom(s, new(address))
+	for i, c := range []*conn{silent, busy, gone, early} {
+		c.session = int64(i + 1)
+		c.alive(s.now() - time.Minute)
+	}
+	busy.out.push(pending{xid: 1})
+	gone.retired.Store(true)
+	early.alive(s.now() + time.Hour)
+	got := map[int64]uint32{}
+	for _, x := range s.Heard([]state.Touch{{Session: 99}}, false) {
+		got[x.Session] = x.Age
+	}
+	expect.That(t, len(got) == 4 && got[1] >= 60_000 && got[1] < 3_600_000 && got[2] == 0 && got[4] == 0, "%v", got)
+	must.List(t, s.heard.take(), []*conn{busy}, "told of again")
+	expect.That(t, !silent.listed.Load() && busy.listed.Load(), "which is listed")
+	busy.out.die(endMoved)
+	expect.That(t, !busy.owed(), "a connection that has ended waits for an outcome")
+	s.sessions[1], s.sessions[2] = silent, busy
+	busy.listed.Store(false)
+	expect.Equal(t, len(s.Heard(nil, true)), 2, "of all sessions")
+}
+
+// What the end of a session, or its move, does to the connection here.
+func TestEndsAndMovesOfSessions(t *testing.T) {
+	for _, x := range []struct {
+		name    string
+		closing bool
+		cause   state.EndCause
+		want    outboxState
+	}{
+		{"that it closes", true, state.EndClosed, outboxOpen}, // its outcome comes next
+		{"that another closes", false, state.EndClosed, outboxEnding},
+		{"that expires while it closes", true, state.EndExpired, outboxEnding},
+		{"that an operator ends", false, state.EndOperator, outboxEnding},
+	} {
+		s, c := quiet(t, Options{})
+		c.out.touched = true // no flusher is to come
+		other := connFrom(s, new(address))
+		s.sessions[7], s.sessions[8] = c, other
+		c.out.closing = x.closing
+		s.SessionEnded(&state.Ending{Session: session.Session{ID: 7}, Cause: x.cause})
+		expect.That(t, c.out.state == x.want && (c.out.why == endGone) == (x.want == outboxEnding) && c.retired.Load(),
+			"a session %s: %v", x.name, c.out.why)
+		expect.That(t, other.isOpen() && !other.retired.Load(), "another session")
+		s.SessionEnded(&state.Ending{Session: session.Session{ID: 99}}) // is not here
+	}
+	for gen, open := range map[uint32]bool{4: true, 5: true, 6: false} {
+		s, c := quiet(t, Options{})
+		c.out.touched = true
+		c.gen = 5
+		s.sessions[7] = c
+		s.SessionMoved(7, gen)
+		s.SessionMoved(8, 99)
+		expect.That(t, c.isOpen() == open && c.retired.Load() != open && (c.out.why == endMoved) != open,
+			"moved by generation %d: open %v, %v", gen, c.isOpen(), c.out.why)
+	}
+}
+
+// The newest connection of a session has it, unless it has ended already.
+func TestConnectionsClaimTheirSessions(t *testing.T) {
+	s, first := quiet(t, Options{})
+	second, late := connFrom(s, first.from), connFrom(s, first.from)
+	older, ok := s.claim(first, 7)
+	expect.That(t, ok && older == nil && s.connOf(7) == first && first.session == 7, "the first")
+	older, ok = s.claim(first, 7)
+	expect.That(t, ok && older == first, "the same again")
+	older, ok = s.claim(second, 7)
+	expect.That(t, ok && older == first && s.connOf(7) == second, "the second")
+	late.removed = true
+	older, ok = s.claim(late, 7)
+	expect.That(t, !ok && older == nil && s.connOf(7) == second && late.session == 0, "one that has ended")
+	second.out.touched = true
+	third := connFrom(s, first.from)
+	third.mayRead = true
+	must.That(t, third.attached(&session.Session{ID: 7, Gen: 9, Timeout: 5000}), "attached")
+	expect.That(t, !second.isOpen() && second.out.why == endMoved && second.retired.Load(), "the older one stays")
+	expect.That(t, third.gen == 9 && third.timeout == 5*time.Second && third.out.frames == 1 &&
+		phase(third.phase.Load()) == phaseOpen, "generation %d, %v, %d frames", third.gen, third.timeout, third.out.frames)
+	want := jute.AppendConnectResponse(nil, 5000, 7, [jute.PasswordSize]byte{}, true, false)
+	must.List(t, third.out.buf, want, "the answer")
+	third.out.die(endSlow)
+	expect.That(t, !third.attached(&session.Session{ID: 7, Gen: 10}) && third.gen == 9, "one that ends")
+	third.refusal()
+	expect.That(t, third.out.size() == 0 && s.counts.refused.Load() == 0, "a refusal for one that ends")
+}
+
+// The log has so many lines of a kind within a time, and values up to their bound.
+func TestValuesOfLogLinesAreCut(t *testing.T) {
+	long := make([]byte, maxLogged+1)
+	for i := range long {
+		long[i] = 'x'
+	}
+	expect.Equal(t, cut(string(long[1:])), string(long[1:]))
+	expect.Equal(t, cut(string(long)), string(long[1:])+"…")
+	now := time.Duration(0)
+	var l inputLog
+	l.init(nil, func() time.Duration { return now })
+	kind := lineKind{msg: "kind"}
+	for i, x := range []struct {
+		at   time.Duration
+		more int
+		ok   bool
+	}{
+		{0, 0, true}, {0, 0, true}, {0, 0, false}, {time.Second - 1, 0, false}, {time.Second, 2, true}, {time.Second, 0, true},
+		{2*time.Second - 1, 0, false}, {5 * time.Second, 1, true},
+	} {
+		now = x.at
+		more, ok := l.admit(kind, 2, time.Second)
+		expect.That(t, more == x.more && ok == x.ok, "line %d at %v: %v, %d more", i, x.at, ok, more)
+	}
+	for i := range keptLines - 1 { // beside the one above
+		must.Equal(t, len(l.kinds), 1+i)
+		l.admit(lineKind{msg: "of", addr: string(rune('a' + i))}, 1, time.Second)
+	}
+	must.Equal(t, len(l.kinds), keptLines)
+	l.admit(lineKind{msg: "one more"}, 1, time.Second)
+	expect.That(t, len(l.kinds) == 2 && l.kinds[kind] != nil, "%d kinds: those of addresses are forgotten, others not",
+		len(l.kinds))
+}
