@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
@@ -272,4 +273,81 @@ func TestRequireAuth(t *testing.T) {
 	call(t, b, jute.OK, jute.OpGetData, wire.PathWatch("/x", false))
 	c := r.client()
 	expect.Equal(t, authenticate(t, c, "bob", "wrong"), jute.SessionClosedRequireAuth, "a wrong password")
+}
+
+// What credentials prove, by their scheme.
+func TestWhatCredentialsProve(t *testing.T) {
+	super := tree.DigestID("super:secret").ID
+	address := jute.ID{Scheme: "ip", ID: "127.0.0.1"}
+	for _, x := range []struct {
+		scheme      string
+		credentials []byte
+		names       []string
+		want        bool
+		ids         int // beside the address
+	}{
+		{"ip", []byte("10.0.0.1"), nil, true, 0},
+		{"digest", []byte("a:b"), nil, true, 1},
+		{"digest", []byte(""), nil, true, 1},
+		{"digest", nil, nil, false, 0},
+		{"digest", []byte("super:secret"), nil, true, 2},
+		{"digest", []byte("super:other"), nil, true, 1},
+		{"ensemble", []byte("any"), nil, true, 0},
+		{"ensemble", []byte("one"), []string{"one", "two"}, true, 0},
+		{"ensemble", []byte("three"), []string{"one", "two"}, false, 0},
+		{"ensemble", nil, []string{"one"}, true, 0},
+		{"x509", []byte("CN=a"), nil, false, 0},
+		{"sasl", []byte("a"), nil, false, 0},
+		{"super", []byte(""), nil, false, 0},
+		{"", nil, nil, false, 0},
+	} {
+		_, c := quiet(t, Options{SuperDigest: super, EnsembleNames: x.names})
+		for range 2 { // the second time proves nothing new
+			expect.Equal(t, c.prove(x.scheme, x.credentials), x.want, "%s %q", x.scheme, x.credentials)
+			ids := *c.ids.Load()
+			expect.That(t, len(ids) == 1+x.ids && slices.Contains(ids, address) &&
+				slices.Contains(ids, superID) == (x.ids == 2), "%s %q: %v", x.scheme, x.credentials, ids)
+		}
+	}
+	for _, x := range []struct {
+		digest, credentials string
+		want                bool
+	}{
+		{super, "super:secret", true}, {super, "super:", false}, {super, "super", false}, {"", "super:secret", false},
+		{tree.DigestID("super:").ID, "super:", false}, {super, "", false}, {super, "other:secret", false},
+	} {
+		expect.Equal(t, IsSuper(x.digest, x.credentials), x.want, "%q", x.credentials)
+	}
+}
+
+// A client may have so many identities, of so many bytes, and none more; a refused one changes nothing.
+func TestIdentitiesUpToTheirBounds(t *testing.T) {
+	_, c := quiet(t, Options{})
+	for i := range maxIDs - 1 {
+		must.That(t, c.proved(jute.ID{Scheme: "x509", ID: fmt.Sprint(i)}, false), "number %d", i)
+	}
+	before := c.ids.Load()
+	expect.That(t, !c.proved(jute.ID{Scheme: "x509", ID: "more"}, false) && c.ids.Load() == before, "one more")
+	expect.That(t, c.proved(jute.ID{Scheme: "x509", ID: "1"}, false) && !c.proved(superID, true), "one that is known")
+	_, c = quiet(t, Options{})
+	room := maxIDBytes - len("ip127.0.0.1") - len("x509")
+	expect.That(t, !c.proved(jute.ID{Scheme: "x509", ID: strings.Repeat("x", room+1)}, false), "a byte too many")
+	expect.That(t, !c.proved(jute.ID{Scheme: "x509", ID: strings.Repeat("x", room)}, true), "and the super user")
+	expect.That(t, c.proved(jute.ID{Scheme: "x509", ID: strings.Repeat("x", room)}, false), "as many as may")
+}
+
+// Without a scheme that is required a client is admitted; with some, it must have proved one of them.
+func TestAdmittedClients(t *testing.T) {
+	for _, x := range []struct {
+		required []string
+		has      string
+		want     bool
+	}{
+		{nil, "digest", true}, {[]string{"digest"}, "digest", true}, {[]string{"sasl"}, "digest", false},
+		{[]string{"sasl", "digest"}, "digest", true}, {[]string{"ip"}, "digest", true},
+	} {
+		_, c := quiet(t, Options{RequireAuth: x.required})
+		must.That(t, c.proved(jute.ID{Scheme: x.has, ID: "a"}, false), "proved")
+		expect.Equal(t, c.admitted(), x.want, "%v of %q", x.has, x.required)
+	}
 }

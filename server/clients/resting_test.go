@@ -3,6 +3,7 @@
 package clients
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -222,4 +223,48 @@ func restAndWake(t *testing.T, r *rig, rng *rand.Rand, path string) {
 		must.OK(t, c.WriteRaw(ping))
 		c.Close()
 	}
+}
+
+func TestBytesThatAreAPing(t *testing.T) {
+	ping := wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)
+	must.Equal(t, len(ping), pingSize)
+	expect.That(t, isPing(ping) && isPing(append(ping, 9)), "a ping")
+	expect.That(t, isPing(wire.AppendRequest(nil, 7, jute.OpPing, nil)), "a ping with another number")
+	for _, at := range []int{0, 1, 2, 3, 8, 9, 10, 11} {
+		other := bytes.Clone(ping)
+		other[at] ^= 1
+		expect.That(t, !isPing(other), "another byte %d", at)
+	}
+}
+
+// A place of a connection that has left is given again, and all are forgotten when many are empty.
+func TestPlacesOfRestingConnections(t *testing.T) {
+	s, a := quiet(t, Options{})
+	b, r := connFrom(s, a.from), &s.resting
+	one, ok := r.enter(a)
+	two, ok2 := r.enter(b)
+	must.That(t, ok && ok2 && one == 0 && two == 1 && a.rests && b.slot == 1, "places %d and %d", one, two)
+	expect.That(t, r.begin(0) == a && !a.rests && r.begin(2) == nil, "a visit")
+	expect.That(t, !r.take(a) && r.take(b) && !r.take(b) && !b.rests, "a connection under a visit has an owner")
+	expect.That(t, r.begin(1) == nil && len(r.free) == 1, "its place is empty")
+	again, ok := r.enter(b)
+	expect.That(t, ok && again == 1 && len(r.free) == 0 && len(r.slots) == 2, "place %d", again)
+	a.rests = true // the visit is over
+	for n, want := range map[int]int{fewSlots - 2: fewSlots, fewSlots - 1: 0} {
+		r.slots, r.free = nil, nil
+		var conns []*conn
+		for range n + 2 {
+			c := &conn{srv: s}
+			_, ok := r.enter(c)
+			must.That(t, ok, "no place")
+			conns = append(conns, c)
+		}
+		for _, c := range conns {
+			must.That(t, r.take(c), "not there")
+		}
+		expect.Equal(t, len(r.slots), want, "places after %d", n+2)
+	}
+	r.stop()
+	_, ok = r.enter(b)
+	expect.That(t, !ok, "a place where none rests any more")
 }

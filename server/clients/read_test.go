@@ -1,0 +1,239 @@
+package clients
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/wire"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// stateWith returns a state with nodes: /few has 10 children, /many has 1000 with names of 100 bytes, /data has
+// 40,000 bytes, and /short has some.
+func stateWith(t testing.TB) *state.State {
+	st := state.New("test")
+	c := &tree.Change{}
+	put := func(path string, data int) {
+		c.Zxid++
+		_, code, _ := st.Tree().Apply(c, jute.OpCreate, wire.Create(path, make([]byte, data), jute.WorldAnyone, 0), nil)
+		must.Equal(t, code, jute.OK, "%s", path)
+	}
+	for path, data := range map[string]int{"/few": 0, "/many": 0, "/data": 40_000, "/short": 10, "/bound": parkedAnswer,
+		"/beyond": parkedAnswer + 1} {
+		put(path, data)
+	}
+	for i := range 10 {
+		put(fmt.Sprint("/few/", i), 0)
+	}
+	for i := range 1000 {
+		put(fmt.Sprintf("/many/%0100d", i), 0)
+	}
+	return st
+}
+
+func reads(n int, op jute.OpCode, path string) wire.Body {
+	return wire.Multi(slices.Repeat([]wire.Op{{Type: op, Body: wire.PathWatch(path, false)}}, n)...)
+}
+
+// The reply to a read that is long, or takes long to add up, waits for its memory first.
+func TestLongAnswersAskForTheirMemory(t *testing.T) {
+	st := stateWith(t)
+	const many = 1000 * 104
+	large := strings.Repeat("/x", 400) // takes 100 steps and more to look up, and is not there
+	cost := func(op jute.OpCode, body []byte) int64 {
+		_, steps := st.Tree().AnswerSize(op, 0, body)
+		return int64(steps)
+	}
+	for _, x := range []struct {
+		name     string
+		op       jute.OpCode
+		body     wire.Body
+		reserved int
+		long     bool
+		refusal  jute.ErrCode
+		size     int // of the answer, if it is long
+		counts   bool
+	}{
+		{"a few names", jute.OpGetChildren, wire.PathWatch("/few", false), 0, false, jute.OK, 0, true},
+		{"many names", jute.OpGetChildren, wire.PathWatch("/many", false), 0, true, jute.OK, many, false},
+		{"many names and a stat", jute.OpGetChildren2, wire.PathWatch("/many", false), 0, true, jute.OK, many, false},
+		{"many names, of which there is room for all but one byte", jute.OpGetChildren, wire.PathWatch("/many", false),
+			many - 1, true, jute.OK, many, false},
+		{"many names, for which there is room", jute.OpGetChildren, wire.PathWatch("/many", false), many, false, jute.OK, 0,
+			true},
+		{"data, which are there", jute.OpGetData, wire.PathWatch("/data", false), 0, false, jute.OK, 0, false},
+		{"a few reads", jute.OpMultiRead, reads(2, jute.OpGetData, "/short"), 0, false, jute.OK, 0, true},
+		{"reads of much", jute.OpMultiRead, reads(2, jute.OpGetData, "/data"), 0, true, jute.OK, 2 * 40_100, true},
+		{"reads of much, for which there is room", jute.OpMultiRead, reads(2, jute.OpGetData, "/data"), 1, false, jute.OK, 0,
+			false},
+		{"reads that take long", jute.OpMultiRead, reads(200, jute.OpGetData, large), 0, true, jute.OK, 0, true},
+		{"reads that take too long", jute.OpMultiRead, reads(2000, jute.OpGetData, large), 0, false, jute.BadArguments, 0,
+			true},
+		{"reads of too much", jute.OpMultiRead, reads(500, jute.OpGetData, "/data"), 0, false, jute.Throttled, 0, true},
+		{"an ACL", jute.OpGetACL, wire.Path("/few"), 0, false, jute.OK, 0, true},
+		{"ephemeral nodes", jute.OpGetEphemerals, wire.Path("/"), 0, false, jute.OK, 0, true},
+	} {
+		_, c := quiet(t, Options{})
+		c.out.reserved = x.reserved
+		long, refusal := c.longAnswer(st, x.op, x.body)
+		expect.That(t, long == x.long && refusal == x.refusal, "%s: %v, %v", x.name, long, refusal)
+		steps := cost(x.op, x.body)
+		need, building, counted := 0, int64(0), int64(0)
+		if x.long {
+			need, building = x.size+x.size/16+4096, steps
+		}
+		if x.counts {
+			counted = steps
+		}
+		expect.That(t, c.need == need && c.building == building && c.cost == counted,
+			"%s: %d bytes needed, want %d; %d steps later, want %d; %d now, want %d", x.name, c.need, need, c.building,
+			building, c.cost, counted)
+	}
+}
+
+// A read is parked behind requests of its connection if it and its answer are short, and there are not too many.
+func TestReadsParkUpToTheirBounds(t *testing.T) {
+	st := stateWith(t)
+	frame := func(op jute.OpCode, path string) []byte {
+		return wire.AppendRequest(nil, 7, op, wire.PathWatch(path, false))[4:]
+	}
+	name := func(frame int) string { return strings.Repeat("n", frame-headerSize-5) }
+	for _, x := range []struct {
+		name         string
+		pending      int
+		long         bool // one of them may change how long answers are
+		frame        []byte
+		parked, wait bool
+	}{
+		{"alone", 0, false, frame(jute.OpGetData, "/short"), false, false},
+		{"behind one", 1, false, frame(jute.OpGetData, "/short"), true, false},
+		{"behind as many as may", 4, false, frame(jute.OpExists, "/short"), true, false},
+		{"behind one more", 5, false, frame(jute.OpExists, "/short"), false, true},
+		{"behind a long one", 1, true, frame(jute.OpGetData, "/short"), false, true},
+		{"the longest frame", 1, false, frame(jute.OpGetData, name(parkedFrame)), true, false},
+		{"a longer frame", 1, false, frame(jute.OpGetData, name(parkedFrame+1)), false, true},
+		{"the longest answer", 1, false, frame(jute.OpGetData, "/bound"), true, false},
+		{"a longer answer", 1, false, frame(jute.OpGetData, "/beyond"), false, true},
+		{"names", 1, false, frame(jute.OpGetChildren, "/few"), true, false},
+		{"names and a stat", 1, false, frame(jute.OpGetChildren2, "/few"), true, false},
+		{"many names", 1, false, frame(jute.OpGetChildren, "/many"), false, true},
+		{"an ACL", 1, false, frame(jute.OpGetACL, "/few"), true, false},
+		{"ephemeral nodes", 1, false, frame(jute.OpGetEphemerals, "/"), false, true},
+		{"a multiRead", 1, false, frame(jute.OpMultiRead, "/"), false, true},
+		{"a watch", 1, false, frame(jute.OpAddWatch, "/"), false, true},
+	} {
+		s, c := quiet(t, Options{MaxPending: 10})
+		for i := range x.pending {
+			c.out.push(pending{xid: int32(i), long: x.long})
+		}
+		was := slices.Clone(x.frame)
+		parked, wait := c.park(st, x.frame)
+		clear(x.frame) // the buffer is used again
+		expect.That(t, parked == x.parked && wait == x.wait, "%s: parked %v, wait %v", x.name, parked, wait)
+		n := c.out.pendingLen() - x.pending
+		requests, _ := c.out.stat.Total()
+		if !x.parked {
+			expect.That(t, n == 0 && requests == 0, "%s: %d more are pending", x.name, n)
+			continue
+		}
+		p := c.out.pend[x.pending]
+		_, op, _ := header(was)
+		expect.That(t, n == 1 && p.xid == 7 && p.op == op && slices.Equal(p.parked, was), "%s: %+v", x.name, p)
+		expect.That(t, requests == 1 && s.metrics.PacketsReceived.Load() == 1, "%s: %d requests are counted", x.name, requests)
+	}
+}
+
+// Reads under one hold of the lock end when they have cost much, or when much waits to be written.
+func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
+	st := stateWith(t)
+	deep := strings.Repeat("/x", 1000)
+	// The first read of each hold is charged before, by its length.
+	ahead := int(readCost(wire.PathWatch(deep, false)))
+	atOnce := (runSteps+ahead)/tree.ReadSteps(deep, make([]jute.ID, 1)) + 1
+	for _, x := range []struct {
+		name string
+		n    int
+		op   jute.OpCode
+		path string
+		want int // holds of the lock
+	}{
+		{"short ones", 60, jute.OpGetData, "/short", 1},
+		{"that cost much", 60, jute.OpExists, deep, (60 + atOnce - 1) / atOnce},
+		{"of much data", 10, jute.OpGetData, "/data", 5},
+		{"of long lists", 3, jute.OpGetChildren, "/many", 6}, // each asks for its memory first
+	} {
+		s, c := quiet(t, Options{})
+		client, server := net.Pipe()
+		defer client.Close()
+		go io.Copy(io.Discard, client)
+		c.nc = server
+		g := &glances{Replica: still{st}}
+		c.replica = g
+		for xid := range int32(x.n) {
+			c.in.buf = wire.AppendRequest(c.in.buf, xid, x.op, wire.PathWatch(x.path, false))
+		}
+		c.in.w = len(c.in.buf)
+		must.Equal(t, c.frames(), endNone, "%s", x.name)
+		expect.Equal(t, g.n.Load(), int64(x.want), "%s: holds of the lock", x.name)
+		expect.Equal(t, s.metrics.PacketsReceived.Load(), int64(x.n), "%s: requests counted", x.name)
+		c.close(endMoved)
+	}
+}
+
+// A read pays for its path and its answer, and for the watch that it sets.
+func TestStepsOfARead(t *testing.T) {
+	_, c := quiet(t, Options{})
+	ids := slices.Repeat(*c.ids.Load(), 6)
+	c.ids.Store(&ids)
+	path := strings.Repeat("/name", 20)
+	read, watching := int64(tree.ReadSteps(path, ids)), int64(tree.WatchSteps(path))
+	expect.Equal(t, c.answerSteps(watch{path: path}, make([]byte, 1200)), read+3)
+	expect.Equal(t, c.answerSteps(watch{path: path, set: true}, nil), read+watching)
+	c.cost = 100
+	expect.That(t, c.foresee(30), "the connection is open")
+	expect.That(t, c.cost == 70 && c.from.owed.Load() == 30, "%d and %d steps", c.cost, c.from.owed.Load())
+	c.charge(-5)
+	expect.Equal(t, c.from.owed.Load(), 25)
+}
+
+// What a read sets a watch on, and when.
+func TestWatchesOfReads(t *testing.T) {
+	st := stateWith(t)
+	for _, x := range []struct {
+		op   jute.OpCode
+		body wire.Body
+		code jute.ErrCode
+		want watch
+	}{
+		{jute.OpGetData, wire.PathWatch("/few", true), jute.OK, watch{true, "/few", tree.Data}},
+		{jute.OpGetData, wire.PathWatch("/few", false), jute.OK, watch{false, "/few", tree.Data}},
+		{jute.OpGetData, wire.PathWatch("/none", true), jute.NoNode, watch{false, "/none", tree.Data}},
+		{jute.OpExists, wire.PathWatch("/few", true), jute.OK, watch{true, "/few", tree.Data}},
+		{jute.OpExists, wire.PathWatch("/none", true), jute.NoNode, watch{true, "/none", tree.Data}},
+		{jute.OpExists, wire.PathWatch("/\x00", true), jute.BadArguments, watch{false, "/\x00", tree.Data}},
+		{jute.OpGetChildren, wire.PathWatch("/few", true), jute.OK, watch{true, "/few", tree.Child}},
+		{jute.OpGetChildren2, wire.PathWatch("/few", true), jute.OK, watch{true, "/few", tree.Child}},
+		{jute.OpGetChildren2, wire.PathWatch("/none", true), jute.NoNode, watch{false, "/none", tree.Child}},
+		{jute.OpGetACL, wire.PathWatch("/few", true), jute.OK, watch{false, "/few", tree.Data}},
+		{jute.OpGetAllChildrenNumber, wire.PathWatch("/few", true), jute.OK, watch{false, "/few", tree.Data}},
+		{jute.OpGetEphemerals, wire.PathWatch("/few", true), jute.OK, watch{false, "/few", tree.Data}},
+		{jute.OpGetData, wire.Path("/few"), jute.MarshallingError, watch{false, "/few", tree.Data}},
+		{jute.OpGetData, wire.Body{}.Null().Bool(true), jute.MarshallingError, watch{}},
+		{jute.OpGetEphemerals, wire.Body{}.Null(), jute.OK, watch{}},
+		{jute.OpGetEphemerals, wire.Body{0}, jute.MarshallingError, watch{}},
+		{jute.OpMultiRead, reads(1, jute.OpGetData, "/few"), jute.OK, watch{}},
+	} {
+		_, c := quiet(t, Options{})
+		b, w, code := c.record(st.Tree(), []byte("before"), x.op, x.body)
+		expect.That(t, code == x.code && w == x.want && strings.HasPrefix(string(b), "before") &&
+			(len(b) > len("before")) == (code == jute.OK), "%v %q: %v, %+v, %d bytes", x.op, x.body, code, w, len(b))
+	}
+}
