@@ -467,3 +467,30 @@ func TestOutboxIsHeldInSteps(t *testing.T) {
 	c.grown(true)
 	expect.That(t, o.state == outboxDead && o.why == endSlow, "more, by others: %v", o.why)
 }
+
+// What is reserved for a reply is held in steps as well, behind what waits already, and in a buffer of its own if
+// the reply is built at once.
+func TestReservedMemoryIsHeldInSteps(t *testing.T) {
+	for _, x := range []struct {
+		size, waits int
+		now         bool
+		held        int
+	}{
+		{100, 0, true, 0}, {flushSize + 1, 0, true, flushSize + holdStep}, {1<<20 + 1, 0, false, 1<<20 + holdStep},
+		{1 << 20, 1000, true, 1<<20 + holdStep}, {1 << 20, 1000, false, 1<<20 + holdStep},
+	} {
+		s, c := quiet(t, Options{})
+		o := &c.out
+		o.writing, o.flushing = x.waits, true // what waits is being written
+		must.That(t, c.reserve(x.size, x.now), "no memory")
+		expect.That(t, o.held == x.held && s.memory.partOf(c, outputPart) == x.held && s.memory.used == x.held &&
+			o.reserved == x.size, "%d bytes behind %d: %d held, %d used, %d reserved", x.size, x.waits, o.held, s.memory.used,
+			o.reserved)
+		expect.Equal(t, cap(o.buf) >= x.size+keepSize, x.now, "%d bytes: a buffer of %d", x.size, cap(o.buf))
+		o.append([]byte("frame"))
+		must.That(t, c.reserve(x.size, true), "no memory")
+		expect.That(t, len(o.full) == 1 && string(o.full[0]) == "frame" && len(o.buf) == 0, "a frame before the reply")
+		c.close(endMoved)
+		expect.That(t, !c.reserve(x.size, true) && o.reserved == 0, "after the end")
+	}
+}
