@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +28,7 @@ func (c bubbleClock) Now() reading {
 
 // heldWith grants a hold in a session of a day, on a client that never reaches a server. It counts how often the
 // turn is passed on, which happens with the end of the nodes.
-func heldWith(t *testing.T, cfg *options) (h *hold, l *Lease, left *int) {
+func heldWith(t *testing.T, cfg *options) (h *hold, l *Lease, left *atomic.Int32) {
 	c, e, _ := withoutServer()
 	c.opt.clock = bubbleClock{time.Now()}
 	c.named.m = map[taskPath][]*Lease{}
@@ -49,8 +50,8 @@ func heldWith(t *testing.T, cfg *options) (h *hold, l *Lease, left *int) {
 		c.endLife(ErrClosed)
 		must.OK(t, c.work.wait(context.Background()))
 	})
-	left = new(int)
-	h = newHold(&attempt{c: c, path: "/a", cfg: cfg, leave: func() { *left++ }}, e, fence.Exclusive, 5,
+	left = new(atomic.Int32)
+	h = newHold(&attempt{c: c, path: "/a", cfg: cfg, leave: func() { left.Add(1) }}, e, fence.Exclusive, 5,
 		heldNode{path: "/a/n"}, heldNode{path: "/a/q", place: true})
 	must.That(t, e.add(h), "the hold is not added")
 	l = must.Get(h.addLease(t.Context(), fence.Exclusive))(t)
@@ -92,7 +93,7 @@ func TestHoldIsLostOnce(t *testing.T) {
 			must.That(t, ok && *got == want, "%v", cause)
 		}
 		must.Is(t, l.Err(), ErrNotHeld)
-		must.Equal(t, *left, 1, "turns passed on")
+		must.Equal(t, left.Load(), 1, "turns passed on")
 		must.That(t, len(h.e.holds) == 0 && len(h.c.named.m) == 0 && h.life.Err() != nil, "it is remembered")
 		must.Is(t, expect.Err(h.addLease(t.Context(), fence.Shared)), ErrNotHeld)
 		evs := lost()
@@ -101,7 +102,7 @@ func TestHoldIsLostOnce(t *testing.T) {
 		must.Equal(t, len(granted()), 0, "grants after the first lease")
 		must.Is(t, inner.Unlock(t.Context()), ErrLost)
 		must.Is(t, inner.Unlock(t.Context()), ErrNotHeld)
-		must.Equal(t, *left, 1, "turns passed on")
+		must.Equal(t, left.Load(), 1, "turns passed on")
 	})
 }
 
@@ -142,21 +143,21 @@ func TestNodesStayForTheGrace(t *testing.T) {
 				if x.after > 0 {
 					time.Sleep(x.after - 1)
 					synctest.Wait()
-					must.Equal(t, *left, min(1, int(1/x.after)), "given up before the grace is over")
+					must.Equal(t, left.Load(), min(1, int32(1/x.after)), "given up before the grace is over")
 					time.Sleep(1)
 					synctest.Wait()
-					must.Equal(t, *left, 1, "given up after the grace")
+					must.Equal(t, left.Load(), 1, "given up after the grace")
 				}
 				time.Sleep(x.unlock)
 				synctest.Wait()
 				if x.after == 0 {
-					must.Equal(t, *left, 0, "given up before Unlock")
+					must.Equal(t, left.Load(), 0, "given up before Unlock")
 				}
 				must.Is(t, l.Unlock(t.Context()), ErrLost)
-				must.Equal(t, *left, 1, "given up")
+				must.Equal(t, left.Load(), 1, "given up")
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				must.Equal(t, *left, 1, "given up")
+				must.Equal(t, left.Load(), 1, "given up")
 			})
 		})
 	}
@@ -210,7 +211,7 @@ func TestWishReachesEveryLease(t *testing.T) {
 			for _, l := range []*Lease{l, inner, late} {
 				lostFor(t, l.Err(), Revoked)
 			}
-			must.Equal(t, *left, 1, "given up")
+			must.Equal(t, left.Load(), 1, "given up")
 			must.That(t, !h.wish(recipe.Revocation{}), "a lost hold takes a wish")
 		})
 	}
@@ -226,35 +227,47 @@ func TestChangesOfAHold(t *testing.T) {
 		cancel()
 		h.awaitChange(ended)
 		must.Is(t, expect.Err(h.addLease(ended, fence.Shared)), ErrNotHeld)
-		var order []string
-		done := make(chan struct{}, 3)
-		go func() { h.awaitChange(t.Context()); order = append(order, "await"); done <- struct{}{} }()
-		synctest.Wait()
+		over := make(chan string, 3)
+		go func() { h.awaitChange(t.Context()); over <- "await" }()
 		go func() {
 			_, err := h.addLease(l.Context(), fence.Shared)
-			order = append(order, fmt.Sprint("lease ", err))
-			done <- struct{}{}
+			over <- fmt.Sprint("lease ", err)
 		}()
 		synctest.Wait()
-		must.Equal(t, len(order), 0, "waits that are over")
+		must.Equal(t, len(over), 0, "waits that are over")
 		h.endChange()
-		<-done
-		<-done
+		order := []string{<-over, <-over}
 		slices.Sort(order)
 		must.List(t, order, []string{"await", "lease <nil>"})
 		must.That(t, h.beginChange(), "it is over")
-		go func() {
-			order = append(order, fmt.Sprint("change ", h.beginChange()))
-			done <- struct{}{}
-		}()
+		go func() { over <- fmt.Sprint("change ", h.beginChange()) }()
 		synctest.Wait()
-		must.Equal(t, len(order), 2, "changes at a time")
+		must.Equal(t, len(over), 0, "changes at a time")
 		h.lose(Removed)
 		h.endChange()
-		<-done
-		must.Equal(t, order[2], "change false")
+		must.Equal(t, <-over, "change false")
 		must.Is(t, h.overErr(), ErrLost)
 		must.That(t, !h.beginChange() && !h.changes(), "a lost hold changes")
+	})
+}
+
+// With the last lease that writes, the hold of a read-write lock becomes one that reads. The leases that read do
+// not wait for that.
+func TestLastWriterMakesReadersOfTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, write, left := heldWith(t, &options{})
+		h.rw = true
+		second := must.Get(h.addLease(write.Context(), fence.Exclusive))(t)
+		read := must.Get(h.addLease(write.Context(), fence.Shared))(t)
+		must.Get(h.addLease(write.Context(), fence.Shared))(t)
+		must.OK(t, second.Unlock(t.Context()))
+		must.That(t, !h.changes(), "a change of mode while a lease writes")
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		must.Is(t, write.Unlock(short), ErrReleasePending)
+		must.That(t, h.changes(), "no change of mode")
+		must.OK(t, read.Unlock(short))
+		must.Equal(t, left.Load(), 0, "turns passed on")
 	})
 }
 

@@ -228,3 +228,32 @@ func TestBreakExpiredSparesTheOthers(t *testing.T) {
 	queued(t, o, d+"/wait", 0)
 	must.That(t, errors.Is(h.Unlock(ctx), ErrLost), "it was not lost")
 }
+
+// A heartbeat without an answer costs the connection, which answers pings but nothing else.
+func TestHeartbeatWithoutAnAnswer(t *testing.T) {
+	shared(t)
+	c, p := proxied(t, WithSessionTimeout(2*time.Second), WithMargin(300*time.Millisecond))
+	n := c.Stats().Attachments
+	lost := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSync, Nth: 1, Do: faultproxy.Drop,
+		Match: func(f faultproxy.Frame) bool { return f.Path == "/" }})
+	soon(t, "a heartbeat", lost.Acted())
+	eventually(t, "another connection", func() bool { return c.Stats().Attachments > n })
+	before := c.Stats().Heartbeats
+	eventually(t, "another heartbeat", func() bool { return c.Stats().Heartbeats > before })
+}
+
+// A try on a path that has a lock of another kind makes nothing there.
+func TestTryBesideAnotherKindMakesNothing(t *testing.T) {
+	shared(t)
+	c, p := proxied(t)
+	d := dir(t)
+	l := must.Get(dial(t).Semaphore(d, 2).Acquire(testCtx(t), 1))(t)
+	made := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Under: d,
+		Match: func(f faultproxy.Frame) bool { return f.Op == faultproxy.OpCreate || f.Op == faultproxy.OpCreate2 }})
+	must.Is(t, expect.Err(c.Mutex(d).TryLock(testCtx(t))), ErrMixedLayout)
+	must.Is(t, expect.Err(c.RWMutex(d).TryRLock(testCtx(t))), ErrMixedLayout)
+	must.Equal(t, made.Seen(), 0, "nodes that were made")
+	must.Is(t, expect.Err(c.Mutex(d).Lock(testCtx(t))), ErrMixedLayout)
+	must.That(t, made.Seen() > 0, "the requests are not seen")
+	unlock(t, l)
+}
