@@ -15,7 +15,8 @@ import (
 // deciding returns a contender of a lock with a policy that has seen some nodes.
 func deciding(mode fence.Mode, try bool, nodes ...recipe.PolicyNode) *policyWaiter {
 	c, e, _ := withoutServer()
-	w := newPolicyWaiter(&attempt{c: c, path: "/a", dir: "/a", mode: mode, try: try, cfg: &options{}}, e, newNodeID(7))
+	w := newPolicyWaiter(&attempt{c: c, path: "/a", dir: "/a", mode: mode, try: try, cfg: &options{}}, e,
+		newNodeID(7))
 	w.dir.nodes = nodes
 	return w
 }
@@ -60,11 +61,12 @@ func TestDecisionsOfAQueuedWriter(t *testing.T) {
 		gone      bool
 		wait, try recipe.Do
 	}{
-		"first":           {nil, false, false, recipe.CloseDoor, recipe.CloseDoor},
-		"door closed":     {nil, true, false, recipe.Grant, recipe.Grant},
-		"behind a writer": {[]recipe.PolicyNode{{ID: other, Kind: recipe.QueueWrite, Seq: 1}}, false, false, recipe.Wait, 0},
-		"readers hold":    {[]recipe.PolicyNode{{ID: other, Kind: recipe.HoldRead}}, true, false, recipe.Wait, 0},
-		"removed":         {nil, false, true, recipe.Removed, 0},
+		"first":       {nil, false, false, recipe.CloseDoor, recipe.CloseDoor},
+		"door closed": {nil, true, false, recipe.Grant, recipe.Grant},
+		"behind a writer": {[]recipe.PolicyNode{{ID: other, Kind: recipe.QueueWrite, Seq: 1}}, false, false,
+			recipe.Wait, 0},
+		"readers hold": {[]recipe.PolicyNode{{ID: other, Kind: recipe.HoldRead}}, true, false, recipe.Wait, 0},
+		"removed":      {nil, false, true, recipe.Removed, 0},
 	} {
 		for _, try := range []bool{false, true} {
 			w := deciding(fence.Exclusive, try, x.others...)
@@ -170,7 +172,8 @@ func TestContentOfNodes(t *testing.T) {
 		tasked bool
 		layout Layout
 		owner  bool
-	}{{false, LayoutCurator, false}, {true, LayoutCurator, true}, {true, LayoutKazoo, false}, {false, LayoutKazoo, false}} {
+	}{{false, LayoutCurator, false}, {true, LayoutCurator, true}, {true, LayoutKazoo, false}, {false,
+		LayoutKazoo, false}} {
 		a.value, a.tasked, a.cfg.layout = []byte("me"), x.tasked, x.layout
 		value, _ := recipe.ValueOf(a.data())
 		expect.That(t, string(value) == "me" && (len(a.data()) > 2) == x.owner, "%+v: %q", x, a.data())
@@ -183,7 +186,8 @@ func TestLocksThatAContextHolds(t *testing.T) {
 	c.named.m = map[taskPath][]*Lease{}
 	other, _, _ := withoutServer()
 	lease := func(ctx context.Context, path string, mode fence.Mode) *Lease {
-		h := newHold(&attempt{c: c, path: path, cfg: &options{}, leave: func() {}}, e, mode, 5, heldNode{path: path + "/n"})
+		h := newHold(&attempt{c: c, path: path, cfg: &options{}, leave: func() {}}, e, mode, 5,
+			heldNode{path: path + "/n"})
 		must.That(t, e.add(h), "not added")
 		return must.Get(h.addLease(ctx, mode))(t)
 	}
@@ -192,7 +196,8 @@ func TestLocksThatAContextHolds(t *testing.T) {
 	permit := lease(inner.Context(), "/c", fence.Permit)
 	ctx := permit.Context()
 	must.That(t, heldBy(ctx, c, "/a") == outer.h && heldBy(ctx, c, "/b") == inner.h, "not held")
-	must.That(t, heldBy(ctx, c, "/c") == nil && heldBy(ctx, c, "/d") == nil && heldBy(ctx, other, "/a") == nil, "held")
+	must.That(t, heldBy(ctx, c, "/c") == nil && heldBy(ctx, c, "/d") == nil && heldBy(ctx, other, "/a") == nil,
+		"held")
 	must.That(t, heldBy(outer.Context(), c, "/b") == nil && heldBy(t.Context(), c, "/a") == nil, "held")
 	for _, x := range []struct {
 		path      string
@@ -200,14 +205,16 @@ func TestLocksThatAContextHolds(t *testing.T) {
 		reentrant bool
 		want      error
 	}{
-		{"/a", fence.Exclusive, true, nil}, {"/a", fence.Shared, true, nil}, {"/a", fence.Exclusive, false, ErrSelfDeadlock},
+		{"/a", fence.Exclusive, true, nil}, {"/a", fence.Shared, true, nil}, {"/a", fence.Exclusive, false,
+			ErrSelfDeadlock},
 		{"/b", fence.Shared, true, nil}, {"/b", fence.Exclusive, true, ErrSelfDeadlock},
 	} {
 		l, err := nested(ctx, c, &attempt{c: c, path: x.path, mode: x.mode, cfg: &options{reentrant: x.reentrant}})
 		expect.That(t, errors.Is(err, x.want) && (l != nil) == (x.want == nil), "%+v: %v", x, err)
 	}
 	for _, a := range []*attempt{
-		{c: c, path: "/c", mode: fence.Exclusive, cfg: &options{}}, {c: c, path: "/a", mode: fence.Permit, cfg: &options{}},
+		{c: c, path: "/c", mode: fence.Exclusive, cfg: &options{}}, {c: c, path: "/a", mode: fence.Permit,
+			cfg: &options{}},
 		{c: c, path: "/a", mode: fence.Exclusive, alone: true, cfg: &options{}},
 	} {
 		l, err := nested(ctx, c, a)

@@ -26,8 +26,8 @@ func (c bubbleClock) Now() reading {
 	return reading{Mono: d, Boot: d, Wall: time.Now()}
 }
 
-// heldWith grants a hold in a session of a day, on a client that never reaches a server. It counts how often the
-// turn is passed on, which happens with the end of the nodes.
+// heldWith grants a hold in a session of a day, on a client that never reaches a server. It counts how often
+// the turn is passed on, which happens with the end of the nodes.
 func heldWith(t *testing.T, cfg *options) (h *hold, l *Lease, left *atomic.Int32) {
 	c, e, _ := withoutServer()
 	c.opt.clock = bubbleClock{time.Now()}
@@ -135,7 +135,7 @@ func TestNodesStayForTheGrace(t *testing.T) {
 				if x.why != MaxHold {
 					h.lose(x.why)
 				} else {
-					time.Sleep(1)
+					time.Sleep(time.Nanosecond)
 					synctest.Wait()
 					must.That(t, isClosed(l.Lost()), "not lost at its limit")
 				}
@@ -144,7 +144,7 @@ func TestNodesStayForTheGrace(t *testing.T) {
 					time.Sleep(x.after - 1)
 					synctest.Wait()
 					must.Equal(t, left.Load(), min(1, int32(1/x.after)), "given up before the grace is over")
-					time.Sleep(1)
+					time.Sleep(time.Nanosecond)
 					synctest.Wait()
 					must.Equal(t, left.Load(), 1, "given up after the grace")
 				}
@@ -171,7 +171,7 @@ func TestLeaseEndsByTheClock(t *testing.T) {
 		h.timers[0].Stop()
 		time.Sleep(time.Hour - 1)
 		must.That(t, l.Valid(), "not valid")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		lostFor(t, l.Err(), MaxHold)
 		h, l, _ = heldWith(t, &options{limit: Limit{Hold: 1000 * time.Hour}})
 		usable := h.c.opt.usable(24 * time.Hour)
@@ -202,7 +202,7 @@ func TestWishReachesEveryLease(t *testing.T) {
 			}
 			time.Sleep(time.Minute - 1)
 			must.OK(t, l.Err())
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			if !revocable {
 				must.OK(t, l.Err())
@@ -251,8 +251,8 @@ func TestChangesOfAHold(t *testing.T) {
 	})
 }
 
-// With the last lease that writes, the hold of a read-write lock becomes one that reads. The leases that read do
-// not wait for that.
+// With the last lease that writes, the hold of a read-write lock becomes one that reads. The leases that read
+// do not wait for that.
 func TestLastWriterMakesReadersOfTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, write, left := heldWith(t, &options{})
@@ -279,7 +279,8 @@ func TestSequencersOfAHold(t *testing.T) {
 		must.List(t, l.Sequencers(), want)
 		must.Equal(t, l.Sequencer(), want[0])
 		must.List(t, l.Nodes(), []string{"/a/n", "/a/q"})
-		must.That(t, l.Node() == "/a/n" && l.Path() == "/a" && l.Token() == 5 && l.Mode() == fence.Exclusive, "%v", l)
+		must.That(t, l.Node() == "/a/n" && l.Path() == "/a" && l.Token() == 5 && l.Mode() == fence.Exclusive, "%v",
+			l)
 		must.That(t, h.has(heldNode{path: "/a/q"}) && !h.has(heldNode{path: "/a"}), "nodes")
 		must.List(t, dirsOf(h.nodes), []string{"/a", "/a"})
 		for i, op := range deletes(h.nodes) {

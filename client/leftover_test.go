@@ -79,7 +79,8 @@ func TestLostCreationIsRemoved(t *testing.T) {
 	}})), observer(t), dir(t)
 	e, ctx := present(t, c), testCtx(t)
 	n := newNode{Create: zk.Create{Path: d + "/" + newNodeID(e.sid).UUID() + "-", Mode: zk.EphemeralSequential}}
-	other := newNode{Create: zk.Create{Path: d + "/" + newNodeID(e.sid).UUID() + "-", Mode: zk.EphemeralSequential}}
+	other := newNode{Create: zk.Create{Path: d + "/" + newNodeID(e.sid).UUID() + "-",
+		Mode: zk.EphemeralSequential}}
 	must.OK(t, c.ensure(ctx, e, d, nil))
 	for range 2 {
 		must.Get(e.conn.Create(ctx, n.Create))(t)
@@ -132,8 +133,8 @@ func TestDialTellsOfARefusedIdentity(t *testing.T) {
 	expect.Is(t, expect.Err(Dial(testCtx(t), "a//x")), ErrInvalid)
 }
 
-// A wait for a closed barrier that is given up does not pass for an open barrier, nor does one whose barrier is
-// closed again.
+// A wait for a closed barrier that is given up does not pass for an open barrier, nor does one whose barrier
+// is closed again.
 func TestWaitForABarrierIsGivenUp(t *testing.T) {
 	shared(t)
 	c, p := proxied(t)
@@ -249,7 +250,9 @@ func TestTryBesideAnotherKindMakesNothing(t *testing.T) {
 	d := dir(t)
 	l := must.Get(dial(t).Semaphore(d, 2).Acquire(testCtx(t), 1))(t)
 	made := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Under: d,
-		Match: func(f faultproxy.Frame) bool { return f.Op == faultproxy.OpCreate || f.Op == faultproxy.OpCreate2 }})
+		Match: func(f faultproxy.Frame) bool {
+			return f.Op == faultproxy.OpCreate || f.Op == faultproxy.OpCreate2
+		}})
 	must.Is(t, expect.Err(c.Mutex(d).TryLock(testCtx(t))), ErrMixedLayout)
 	must.Is(t, expect.Err(c.RWMutex(d).TryRLock(testCtx(t))), ErrMixedLayout)
 	must.Equal(t, made.Seen(), 0, "nodes that were made")

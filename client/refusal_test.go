@@ -49,7 +49,9 @@ func (r refusable) asks(again ...int) refusable {
 }
 
 // having is a call about a lease.
-func having(lock func(c *Client, d string) take, call func(ctx context.Context, c *Client, l *Lease) error) refusable {
+func having(
+	lock func(c *Client, d string) take, call func(ctx context.Context, c *Client, l *Lease) error,
+) refusable {
 	return refusable{prepare: func(t *testing.T, c, _ *Client, d string) func(context.Context) error {
 		l := must.Get(lock(c, d)(testCtx(t)))(t)
 		must.OK(t, c.session().Sync(testCtx(t), d)) // as above
@@ -57,9 +59,18 @@ func having(lock func(c *Client, d string) take, call func(ctx context.Context, 
 	}}
 }
 
+// of is a call that only needs the lease.
+func of(call func(*Lease, context.Context) error) func(context.Context, *Client, *Lease) error {
+	return func(ctx context.Context, _ *Client, l *Lease) error { return call(l, ctx) }
+}
+
+func transacts(l *Lease, ctx context.Context) error { return errOf(l.Txn(ctx)) }
+
 // seeing is a call of an operator about a lock that another client has.
-func seeing(lock func(c *Client, d string) take, call func(ctx context.Context, i *Inspector, d string, l *Lease) error,
-	opts ...Option) refusable {
+func seeing(
+	lock func(c *Client, d string) take, call func(ctx context.Context, i *Inspector, d string, l *Lease) error,
+	opts ...Option,
+) refusable {
 	return refusable{prepare: func(t *testing.T, c, rival *Client, d string) func(context.Context) error {
 		l := must.Get(lock(rival, d)(testCtx(t), opts...))(t)
 		time.Sleep(20 * time.Millisecond) // a limit of one is over by the server's clock then
@@ -76,7 +87,9 @@ func policyWriteAt(c *Client, d string) take {
 	return c.RWMutex(d, WithPolicy(PolicyFair)).Lock
 }
 func permitsAt(c *Client, d string) take {
-	return func(ctx context.Context, o ...Option) (*Lease, error) { return c.Semaphore(d, 3).Acquire(ctx, 2, o...) }
+	return func(ctx context.Context, o ...Option) (*Lease, error) {
+		return c.Semaphore(d, 3).Acquire(ctx, 2, o...)
+	}
 }
 func kazooPermitsAt(c *Client, d string) take {
 	return func(ctx context.Context, o ...Option) (*Lease, error) {
@@ -95,7 +108,7 @@ func walkAt(ctx context.Context, i *Inspector, d string, _ *Lease) error {
 	return i.Walk(ctx, d, -1, func(*recipe.Queue) error { return nil })
 }
 func breakAt(ctx context.Context, i *Inspector, d string, l *Lease) error {
-	return i.Break(ctx, d, recipe.Base(l.Node()), fence.Token(l.Token()))
+	return i.Break(ctx, d, recipe.Base(l.Node()), l.Token())
 }
 
 var refusables = map[string]refusable{
@@ -121,15 +134,17 @@ var refusables = map[string]refusable{
 			return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(o...), c.RWMutex(d+"/b").Request(fence.Shared, o...))
 		}
 	}).asks(2, 7, 9, 12),
-	"check":               having(mutexAt, func(ctx context.Context, _ *Client, l *Lease) error { return l.Check(ctx) }),
-	"check of permits":    having(permitsAt, func(ctx context.Context, _ *Client, l *Lease) error { return l.Check(ctx) }),
-	"transaction":         having(mutexAt, func(ctx context.Context, _ *Client, l *Lease) error { return errOf(l.Txn(ctx)) }),
-	"sequencer":           having(mutexAt, func(ctx context.Context, c *Client, l *Lease) error { return c.CheckSequencer(ctx, l.Sequencer()) }),
-	"unlock":              having(mutexAt, func(ctx context.Context, _ *Client, l *Lease) error { return l.Unlock(ctx) }),
-	"downgrade":           having(writeAt, func(ctx context.Context, _ *Client, l *Lease) error { return l.Downgrade(ctx) }),
-	"downgrade by policy": having(policyWriteAt, func(ctx context.Context, _ *Client, l *Lease) error { return l.Downgrade(ctx) }),
-	"upgrade":             having(policyReadAt, func(ctx context.Context, _ *Client, l *Lease) error { return l.Upgrade(ctx) }),
-	"try upgrade":         having(policyReadAt, func(ctx context.Context, _ *Client, l *Lease) error { return l.TryUpgrade(ctx) }),
+	"check":            having(mutexAt, of((*Lease).Check)),
+	"check of permits": having(permitsAt, of((*Lease).Check)),
+	"transaction":      having(mutexAt, of(transacts)),
+	"sequencer": having(mutexAt, func(ctx context.Context, c *Client, l *Lease) error {
+		return c.CheckSequencer(ctx, l.Sequencer())
+	}),
+	"unlock":              having(mutexAt, of((*Lease).Unlock)),
+	"downgrade":           having(writeAt, of((*Lease).Downgrade)),
+	"downgrade by policy": having(policyWriteAt, of((*Lease).Downgrade)),
+	"upgrade":             having(policyReadAt, of((*Lease).Upgrade)),
+	"try upgrade":         having(policyReadAt, of((*Lease).TryUpgrade)),
 	"proclaim": having(electionAt, func(ctx context.Context, c *Client, l *Lease) error {
 		return c.Election(l.Path()).Proclaim(ctx, l, []byte("you"))
 	}),
@@ -172,7 +187,9 @@ var refusables = map[string]refusable{
 	"double barrier, enter": {prepare: func(t *testing.T, c, _ *Client, d string) func(context.Context) error {
 		return func(ctx context.Context) error { return errOf(c.DoubleBarrier(d, 1).Enter(ctx)) }
 	}},
-	"double barrier, leave together": {prepare: func(t *testing.T, c, rival *Client, d string) func(context.Context) error {
+	"double barrier, leave together": {prepare: func(
+		t *testing.T, c, rival *Client, d string,
+	) func(context.Context) error {
 		entered := make(chan *Member, 1)
 		go func() {
 			m, _ := rival.DoubleBarrier(d, 2).Enter(testCtx(t))
@@ -212,7 +229,9 @@ func TestEveryRefusalIsTold(t *testing.T) {
 							made = append(made, f.Path)
 						case faultproxy.OpGetData, faultproxy.OpDelete:
 							// The client looks at its nodes, and removes them, in the background.
-							return !slices.ContainsFunc(made, func(m string) bool { return m != d && strings.HasPrefix(f.Path, m) })
+							return !slices.ContainsFunc(made, func(m string) bool {
+								return m != d && strings.HasPrefix(f.Path, m)
+							})
 						}
 						return true
 					}})

@@ -27,8 +27,8 @@ func (c *handClock) pass(d time.Duration) {
 	c.now.Mono, c.now.Boot, c.now.Wall = c.now.Mono+d, c.now.Boot+d, c.now.Wall.Add(d)
 }
 
-// withoutServer returns a client without a server, and an epoch of it that began now with a timeout of ten seconds and a
-// margin of two.
+// withoutServer returns a client without a server, and an epoch of it that began now with a timeout of ten
+// seconds and a margin of two.
 func withoutServer() (*Client, *epoch, *handClock) {
 	clock := &handClock{now: reading{Mono: time.Hour, Boot: time.Hour, Wall: time.Unix(1_000_000, 0)}}
 	c := &Client{changed: make(chan struct{}), notifier: notifier{calls: make(chan func(), 100)}}
@@ -45,8 +45,8 @@ func withoutServer() (*Client, *epoch, *handClock) {
 // The deadline is 7.95 s after the latest confirmation: ten seconds less the margin and the drift of clocks.
 const deadline = 7950 * time.Millisecond
 
-// A session counts as alive for the time since the latest confirmed request, and no write or heartbeat that was
-// sent before that changes it.
+// A session counts as alive for the time since the latest confirmed request, and no write or heartbeat that
+// was sent before that changes it.
 func TestDeadlineFollowsConfirmations(t *testing.T) {
 	c, e, clock := withoutServer()
 	start := clock.now
@@ -69,7 +69,8 @@ func TestDeadlineFollowsConfirmations(t *testing.T) {
 	must.That(t, !e.add(&hold{}) && len(e.holds) == 0, "a hold is added")
 	clock.pass(time.Second)
 	e.confirm(late)
-	must.That(t, e.valid() && e.remaining(clock.now) == deadline-time.Second, "%v remain", e.remaining(clock.now))
+	must.That(t, e.valid() && e.remaining(clock.now) == deadline-time.Second, "%v remain",
+		e.remaining(clock.now))
 	h := &hold{}
 	must.That(t, e.add(h) && len(e.holds) == 1, "no hold can be added")
 	e.remove(h)
@@ -170,11 +171,12 @@ func TestStates(t *testing.T) {
 		c := &Client{state: x.before, ep: x.e, attached: x.attached}
 		expect.Equal(t, c.stateNow(), x.want, "%v, %+v", x.before, x.e)
 	}
-	for s, want := range map[State]string{StateConnecting: "connecting", StateClosed: "closed", StateClosed + 1: "unknown"} {
+	for s, want := range map[State]string{StateConnecting: "connecting", StateClosed: "closed",
+		StateClosed + 1: "unknown"} {
 		expect.Equal(t, s.String(), want)
 	}
-	for r, want := range map[LostReason]string{Expired: "session expired", Closed: "client closed", 0: "reason 0",
-		Closed + 1: "reason 8"} {
+	for r, want := range map[LostReason]string{Expired: "session expired", Closed: "client closed",
+		0: "reason 0", Closed + 1: "reason 8"} {
 		expect.Equal(t, r.String(), want)
 	}
 }
@@ -331,8 +333,8 @@ func TestLocalTurnThatComesTooLate(t *testing.T) {
 	})
 }
 
-// What may have happened is tried again, after a pause that grows; what certainly has not happened, or has, is
-// not.
+// What may have happened is tried again, after a pause that grows; what certainly has not happened, or has,
+// is not.
 func TestAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outcomes := []error{errAgain, zk.ErrUncertain, zk.ErrConnectionLost, errAgain, fmt.Errorf("%w", errAgain)}
@@ -357,7 +359,8 @@ func TestAgain(t *testing.T) {
 		began := time.Now()
 		must.OK(t, pause(t.Context(), time.Second))
 		must.Equal(t, time.Since(began), time.Second)
-		for n, want := range map[int]time.Duration{1: 50, 2: 100, 5: 800, 6: 1000, 15: 1000, 16: 1000, math.MaxInt: 1000} {
+		for n, want := range map[int]time.Duration{1: 50, 2: 100, 5: 800, 6: 1000, 15: 1000, 16: 1000,
+			math.MaxInt: 1000} {
 			d := backoff(n, 50*time.Millisecond, time.Second)
 			want *= time.Millisecond
 			must.That(t, d >= want*3/4 && d <= want*5/4, "%v before try %d", d, n)
@@ -388,8 +391,10 @@ func TestPublicErrors(t *testing.T) {
 	}{
 		{nil, []error{context.Canceled}, ErrLost, "context canceled"},
 		{ErrClosed, []error{ErrClosed}, context.Canceled, "zk: closed"},
-		{late, []error{ErrNotAcquired, context.Canceled}, ErrLost, "client: lock not acquired within a second: context canceled"},
-		{loss, []error{ErrLost, context.Canceled}, ErrNotAcquired, "context canceled: client: lock /a lost: node removed"},
+		{late, []error{ErrNotAcquired, context.Canceled}, ErrLost,
+			"client: lock not acquired within a second: context canceled"},
+		{loss, []error{ErrLost, context.Canceled}, ErrNotAcquired,
+			"context canceled: client: lock /a lost: node removed"},
 	} {
 		ended, end := context.WithCancelCause(ctx)
 		end(x.cause)
@@ -404,7 +409,8 @@ func TestPublicErrors(t *testing.T) {
 	}
 	must.OK(t, errorAt("/a", nil))
 	for _, x := range []struct{ in, out string }{
-		{"client: x", "client: /a: x"}, {"client: /a is x", "client: /a is x"}, {"x: client: y", "client: /a: x: y"},
+		{"client: x", "client: /a: x"}, {"client: /a is x", "client: /a is x"}, {"x: client: y",
+			"client: /a: x: y"},
 		{"zk: b /a: zk: c", "client: zk: b /a: c"}, {"x", "client: /a: x"},
 	} {
 		err := errors.New(x.in)
@@ -419,7 +425,8 @@ func TestTroublesAreTold(t *testing.T) {
 		c, _, _ := withoutServer()
 		var log must.Text
 		c.opt.log = slog.New(slog.NewTextHandler(&log, nil))
-		tr := troubles{c: c, servers: 2, patience: time.Second, latest: map[string]error{}, said: map[string]string{}}
+		tr := troubles{c: c, servers: 2, patience: time.Second, latest: map[string]error{},
+			said: map[string]string{}}
 		said := func(want ...string) {
 			t.Helper()
 			var got []string
@@ -466,9 +473,11 @@ func TestShortTimeoutsAreRefused(t *testing.T) {
 		{20 * time.Second, 20 * time.Second, 0, ""}, {2 * time.Second, 2 * time.Second, 0, "ask for 1.8s or more"},
 		{time.Second, time.Second, 0, "ask for 1.8s or more"},
 		{2 * time.Second, 2 * time.Second, 100 * time.Millisecond, ""},
-		{time.Hour, time.Second, 0, "a session timeout of 1s (granted by the server instead of 1h0m0s) is too short"},
-		{time.Second, time.Second, 0, "a session timeout of 1s is too short: leases are given up 1s before it ends, " +
-			"and two heartbeats need 400ms"},
+		{time.Hour, time.Second, 0,
+			"a session timeout of 1s (granted by the server instead of 1h0m0s) is too short"},
+		{time.Second, time.Second, 0,
+			"a session timeout of 1s is too short: leases are given up 1s before it ends, " +
+				"and two heartbeats need 400ms"},
 		{10 * time.Second, 10 * time.Second, 9 * time.Second, "too short"},
 	} {
 		o := &options{timeout: x.asked, margin: x.margin}
@@ -515,7 +524,8 @@ func TestTasksAreKnownByName(t *testing.T) {
 	n.add(write)
 	must.Is(t, n.check(ctx, "/a", fence.Shared), ErrSelfDeadlock)
 	must.That(t, taskOf(ctx) == "job" && taskIn(ctx) == "job" && taskIn(t.Context()) == "", "%q", taskOf(ctx))
-	must.That(t, taskOf(t.Context()) != "" && taskOf(t.Context()) != taskOf(t.Context()), "one name for two tasks")
+	first, second := taskOf(t.Context()), taskOf(t.Context())
+	must.That(t, first != "" && first != second, "one name for two tasks")
 }
 
 // The names of nodes tell what a directory is used for.
@@ -532,7 +542,8 @@ func TestUseOfADirectory(t *testing.T) {
 		got, ok := useOf(name)
 		expect.That(t, ok && got == want, "%s: %v, %v", name, got, ok)
 	}
-	for _, name := range []string{"", "x", "locks", recipe.NodeName(LayoutCurator, recipe.RoleLease, id, "") + "0000000001"} {
+	for _, name := range []string{"", "x", "locks", recipe.NodeName(LayoutCurator, recipe.RoleLease, id,
+		"") + "0000000001"} {
 		got, ok := useOf(name)
 		expect.That(t, !ok, "%s: %v", name, got)
 	}
@@ -556,12 +567,14 @@ func TestHolderThatLivesIsInTheList(t *testing.T) {
 	for _, name := range []string{"_c_" + id.UUID() + "-lock-0000000001", id.Hex() + "__lock__0000000001"} {
 		expect.That(t, lives([]string{"x", name}, id.UUID()), "%s", name)
 	}
-	expect.That(t, !lives([]string{"x", newNodeID(7).UUID()}, id.UUID()) && !lives(nil, id.UUID()), "it is not there")
+	expect.That(t, !lives([]string{"x", newNodeID(7).UUID()}, id.UUID()) && !lives(nil, id.UUID()),
+		"it is not there")
 }
 
 // A grace of zero means a second, and a negative one no time.
 func TestGraceOfALimit(t *testing.T) {
-	for grace, want := range map[time.Duration]time.Duration{0: recipe.DefaultGrace, -1: 0, time.Minute: time.Minute} {
+	for grace, want := range map[time.Duration]time.Duration{0: recipe.DefaultGrace, -1: 0,
+		time.Minute: time.Minute} {
 		o := options{limit: Limit{Hold: time.Hour, Grace: grace}}
 		expect.Equal(t, o.limit.grace(), want)
 		limit, breakable := o.breakLimit()

@@ -66,7 +66,7 @@ func TestOperationToBlame(t *testing.T) {
 		results, err := readMulti(&d, "", ops)
 		refused, _ := errors.AsType[*MultiError](err)
 		must.That(t, refused != nil && results == nil, "%v: %v, %v", codes, results, err)
-		expect.That(t, refused.Index == want && refused.Op == ops[want] && errors.Is(err, ErrNoNode), "%v: %+v", codes,
-			refused)
+		expect.That(t, refused.Index == want && refused.Op == ops[want] && errors.Is(err, ErrNoNode),
+			"%v: %+v", codes, refused)
 	}
 }

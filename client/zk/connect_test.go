@@ -650,7 +650,8 @@ func TestDefaultsOfOptions(t *testing.T) {
 func TestLongestRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const head, body = 8, 4 + len("/path")
-		for room, want := range map[int]error{head + body - 1: zk.ErrTooLarge, head + body: nil, head + body + 1: nil} {
+		for room, want := range map[int]error{head + body - 1: zk.ErrTooLarge, head + body: nil,
+			head + body + 1: nil} {
 			c := must.Get(zk.Dial(t.Context(), "a", zk.Options{MaxRequest: room,
 				Dial: func(context.Context, string, string) (net.Conn, error) { return piped(obliging), nil }}))(t)
 			err := c.Sync(t.Context(), "/path")
@@ -660,7 +661,8 @@ func TestLongestRequest(t *testing.T) {
 	})
 }
 
-// What only reads, or does no harm twice, is asked again on the next connection. What changes something is not.
+// What only reads, or does no harm twice, is asked again on the next connection. What changes something is
+// not.
 func TestWhatIsAskedAgain(t *testing.T) {
 	set := zk.SetData{Path: "/r", Version: -1}
 	for name, x := range map[string]struct {
@@ -670,7 +672,9 @@ func TestWhatIsAskedAgain(t *testing.T) {
 		"Create": {false, func(ctx context.Context, c *zk.Conn) error {
 			return expect.Err(c.Create(ctx, zk.Create{Path: "/r"}))
 		}},
-		"Set":    {false, func(ctx context.Context, c *zk.Conn) error { return expect.Err(c.Set(ctx, "/r", nil, -1)) }},
+		"Set": {false, func(ctx context.Context, c *zk.Conn) error {
+			return expect.Err(c.Set(ctx, "/r", nil, -1))
+		}},
 		"Delete": {false, func(ctx context.Context, c *zk.Conn) error { return c.Delete(ctx, "/r", -1) }},
 		"SetACL": {false, func(ctx context.Context, c *zk.Conn) error {
 			return expect.Err(c.SetACL(ctx, "/r", zk.WorldACL(1), -1))
@@ -688,8 +692,10 @@ func TestWhatIsAskedAgain(t *testing.T) {
 		"ChildrenCount": {true, func(ctx context.Context, c *zk.Conn) error {
 			return expect.Err(c.ChildrenCount(ctx, "/r"))
 		}},
-		"Ephemerals": {true, func(ctx context.Context, c *zk.Conn) error { return expect.Err(c.Ephemerals(ctx, "/r")) }},
-		"WhoAmI":     {true, func(ctx context.Context, c *zk.Conn) error { return expect.Err(c.WhoAmI(ctx)) }},
+		"Ephemerals": {true, func(ctx context.Context, c *zk.Conn) error {
+			return expect.Err(c.Ephemerals(ctx, "/r"))
+		}},
+		"WhoAmI": {true, func(ctx context.Context, c *zk.Conn) error { return expect.Err(c.WhoAmI(ctx)) }},
 		"MakePath": {true, func(ctx context.Context, c *zk.Conn) error {
 			return c.MakePath(ctx, "/r", zk.Persistent, nil)
 		}},
