@@ -421,9 +421,10 @@ func TestWalkFindsLocksByTheirContenders(t *testing.T) {
 // The lock at the head of a semaphore's queue is given back before anything else
 // that the client asks: a try that comes next does not meet it.
 func TestTryAcquireDoesNotMeetOnesOwnHead(t *testing.T) {
-	ctx, c := testCtx(t), dial(t)
+	c := dial(t)
 	s := c.Semaphore(dir(t), 3)
 	for range 200 {
+		ctx := testCtx(t)
 		two := must.Get(s.Acquire(ctx, 2))(t)
 		one := must.Get(s.TryAcquire(ctx, 1))(t)
 		must.OK(t, errors.Join(one.Unlock(ctx), two.Unlock(ctx)))
