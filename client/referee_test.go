@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,9 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/zlocktest"
 )
 
 // referee judges the locks of several clients from outside: by the leases that they
@@ -106,12 +110,12 @@ func (r *referee) grant(c *claim, before int) {
 	}
 	c.root = c
 	if c.set != nil {
-		c.root = c.set.root
+		c.root, c.forced = c.set.root, c.forced || c.set.forced
 	}
 	nested := false
 	for o := c.outer; o != nil && !nested; o = o.outer {
 		if nested = c.sharesHold(o); nested {
-			c.root = o.root
+			c.root, c.forced = o.root, c.forced || o.forced
 		}
 	}
 	switch {
@@ -234,4 +238,29 @@ func (r *referee) force(do func(), clients ...int) {
 			}
 		}
 	}
+}
+
+// What is nested in a lease whose lock was taken away by force is as uncertain as that lease, until its client
+// hears of it.
+func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
+	s := zlocktest.Start(t)
+	p := must.Get(faultproxy.New(s.Addr))(t)
+	defer p.Close()
+	p.Add(faultproxy.Rule{Kind: faultproxy.Event, Do: faultproxy.Drop})
+	unaware := must.Get(client.Dial(t.Context(), p.Addr()))(t)
+	defer unaware.Close(context.Background())
+	other := must.Get(client.Dial(t.Context(), s.Addr))(t)
+	defer other.Close(context.Background())
+	ref := newReferee(t)
+	take := func(ctx context.Context, id int, c *client.Client, outer *claim) *claim {
+		before := ref.start(id)
+		l := must.Get(c.Mutex("/m", client.WithReentrant()).Lock(ctx))(t)
+		held := &claim{client: id, path: "/m", lease: l, mode: fence.Exclusive, outer: outer}
+		ref.granted(held, before)
+		return held
+	}
+	outer := take(t.Context(), 0, unaware, nil)
+	ref.force(func() { must.OK(t, s.Connect().Delete(outer.lease.Node(), -1)) }, 0)
+	take(outer.lease.Context(), 0, unaware, outer)
+	take(t.Context(), 1, other, nil)
 }
