@@ -61,6 +61,7 @@ type conn struct {
 	within     int              // bytes of a long setWatches that are not read yet
 	readOnly   bool             // the session is one of a server without a leader
 	mayRead    bool             // the connect request said whether it takes such a session
+	settled    bool             // it has rested before
 	stop       bool             // run met the end of the connection
 	said       bool             // the log has a line about why this connection ends
 	empties    uint8            // answers without a token where there is no SASL

@@ -9,7 +9,10 @@ import (
 )
 
 // A connection whose client only pings rests, where the system allows it: of many thousands most do, most
-// of the time. A resting connection has no goroutine.
+// of the time. A resting connection has no goroutine, except before its first ping: most new clients ask
+// for something at once, and a goroutine with the smallest stack, which waits for that, costs less than
+// to add the connection to a poller. A goroutine that has once handled anything has a larger stack for the
+// rest of its life, so a new one serves what the client asks.
 
 // pingSize is the length of a ping with its prefix.
 const pingSize = 4 + headerSize
@@ -20,8 +23,7 @@ func (c *conn) mayRest() bool {
 	return c.idle && c.in.len() == 0 && c.inHeld == 0 && !c.readOnly && c.srv.resting.takes(c)
 }
 
-// lieDown lets the connection rest, without what it does not need: also its goroutine, whose stack has
-// grown. The caller owns the connection no longer.
+// lieDown lets the connection rest, without what it does not need. The caller owns it no longer.
 func (c *conn) lieDown() {
 	c.armDeadline() // that of a frame is over
 	c.in = nil
@@ -31,10 +33,24 @@ func (c *conn) lieDown() {
 		o.buf, o.spare, o.pend, o.pendHead, o.wake = nil, nil, nil, 0, nil
 	}
 	o.mu.Unlock()
-	if !c.srv.resting.park(c) {
+	switch {
+	case !c.settled:
+		c.settled = true
+		go c.awaitFirst()
+	case !c.srv.resting.park(c):
 		c.idle = false // until the next ping
 		c.rise(nil, nil)
 	}
+}
+
+// awaitFirst is the goroutine of a connection that rests for the first time. It keeps its stack small.
+func (c *conn) awaitFirst() {
+	buf := make([]byte, pingSize+1)
+	n, err := c.nc.Read(buf)
+	if n > 0 {
+		c.received(n)
+	}
+	c.rise(buf[:n], err)
 }
 
 // rise gives a connection that rests no longer a goroutine, with what was read last.
