@@ -347,6 +347,8 @@ func TestStatusOfAServer(t *testing.T) {
 	expect.Equal(t, err, errAlone)
 	alone.Abort()
 	expect.Equal(t, alone.Status().Role, "", "a server whose raft has ended")
+	alone.serving.readOnly = true
+	expect.That(t, alone.Status().ReadOnly, "clients read, and it does not say so")
 }
 
 // A server of an earlier release than that of the log is refused, and questions that are for a leader are.
