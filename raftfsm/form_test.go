@@ -34,6 +34,7 @@ func TestStaleMembersAreNotBelieved(t *testing.T) {
 		return peer.Status{ID: id, Cluster: "c", Up: true, Leader: leader, Config: config, LastTerm: term,
 			LastIndex: index, Members: in}
 	}
+	elsewhere := func(st peer.Status) peer.Status { st.Cluster = "d"; return st }
 	for _, test := range []struct {
 		what   string
 		formed []peer.Status
@@ -53,6 +54,18 @@ func TestStaleMembersAreNotBelieved(t *testing.T) {
 			up(3, 0, 4, 4, 90, members(1, 2, 3))}, 3, nil},
 		{"a newer member whom an older word does not know", []peer.Status{up(4, 1, 9, 4, 90, members(1, 2, 3, 4)),
 			up(3, 0, 4, 3, 80, members(1, 2, 3))}, 4, nil},
+		{"the same, in one term", []peer.Status{up(4, 1, 9, 4, 90, members(1, 2, 3, 4)),
+			up(3, 0, 4, 4, 80, members(1, 2, 3))}, 4, nil},
+		{"the same, of releases that do not tell the configuration", []peer.Status{
+			up(4, 1, 0, 4, 90, members(1, 2, 3, 4)), up(3, 0, 0, 3, 95, members(1, 2, 3))}, 4, nil},
+		{"one whom a word as old does not know", []peer.Status{up(4, 1, 0, 4, 90, members(1, 2, 3, 4)),
+			up(3, 0, 0, 4, 90, members(1, 2, 3))}, 4, nil},
+		{"one whom a later word of its term does not know", []peer.Status{up(4, 0, 0, 4, 80, members(1, 2, 3, 4)),
+			up(3, 3, 0, 4, 90, members(1, 2, 3))}, 3, []uint32{4}},
+		{"one of whom another says nothing yet", []peer.Status{up(4, 1, 4, 4, 80, members(1, 2, 3, 4)),
+			up(3, 0, 9, 5, 90, nil)}, 4, nil},
+		{"one whom another cluster does not know", []peer.Status{up(4, 1, 4, 4, 80, members(1, 2, 3, 4)),
+			elsewhere(up(3, 0, 9, 5, 90, members(1, 2, 3)))}, 4, nil},
 	} {
 		best, stale := newest(test.formed)
 		var id uint32
