@@ -53,8 +53,7 @@ func startConsensus(o *Options, d *disk.Disk, port *peer.Port, f *fsm, notes cha
 	if bootstrap != nil {
 		term, end, err := d.Promised()
 		switch {
-		case err != nil:
-			return nil, err
+		case err != nil: // the disk cannot tell whether the cluster has begun
 		case term == 0 && end == 0:
 			err = raft.BootstrapCluster(conf, logs, stable, snaps, r.Trans, *bootstrap)
 		case term == 1 && end == 0:
