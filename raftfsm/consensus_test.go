@@ -79,6 +79,7 @@ type badLog struct{ *raft.InmemStore }
 var errBadLog = errors.New("the log cannot be written")
 
 func (badLog) StoreLogs([]*raft.Log) error { return errBadLog }
+func (badLog) StoreLog(*raft.Log) error    { return errBadLog }
 
 // A log entry that is not stored is not reported as stored, whether it is kept in memory or not.
 func TestLogCacheTellsErrors(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -176,6 +177,10 @@ func TestStartsThatFail(t *testing.T) {
 			list := must.Get(filepath.Glob(filepath.Join(o.DataDir, "snapshots", "*.snap")))(t)
 			spoil(t, list[len(list)-1])
 		}, "snapshot"},
+		"the first entry is not stored": {func(_ *testing.T, o *Options) {
+			o.DataDir, o.Stores = "", disk.NewMemoryStores(true)
+			o.Stores.Log = badLog{raft.NewInmemStore()}
+		}, "form cluster"},
 		"the port is taken": {func(_ *testing.T, o *Options) {
 			o.Peers = members
 			o.Listen = func(string) (net.Listener, error) { return nil, taken }
