@@ -32,6 +32,8 @@ func TestTraceShowsTheStepsOfAWrite(t *testing.T) {
 	h, _ := passing(t)
 	h.due = true
 	h.fill(queues)
+	empty, by := opened(t, 0, nil)
+	empty.take(by, 1, 1, 100, nil)
 	trace.Stop()
 	must.Equal(t, o.Code, jute.OK)
 	for _, step := range []string{
@@ -44,6 +46,8 @@ func TestTraceShowsTheStepsOfAWrite(t *testing.T) {
 	} {
 		expect.That(t, bytes.Contains(recorded.Bytes(), []byte(step)), "the trace lacks %q", step)
 	}
+	const nothing = "requests 1 to 0 are taken"
+	expect.That(t, !bytes.Contains(recorded.Bytes(), []byte(nothing)), "the trace has a step where nothing is taken")
 }
 
 // measured keeps the values of each kind.
