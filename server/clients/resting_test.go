@@ -105,6 +105,11 @@ func TestRestingConnectionsEnd(t *testing.T) {
 		},
 		"during a visit": func(r *rig, c *wire.Conn) {
 			s := r.srv.connOf(c.Session.ID)
+			eventually(r.t, "the visit of the ping is over", func() bool {
+				r.srv.resting.mu.Lock()
+				defer r.srv.resting.mu.Unlock()
+				return s.rests
+			})
 			if v := r.srv.resting.begin(s.slot); v != s {
 				r.t.Error("no visit")
 			}
