@@ -225,3 +225,27 @@ func TestLocksThatAContextHolds(t *testing.T) {
 	outer.h.lose(Deadline)
 	must.That(t, heldBy(ctx, c, "/a") == nil, "a lost lock is held")
 }
+
+// Contenders of which none leaves another node are waited for in the order of the queue, the last one first.
+func TestFewContendersInOrder(t *testing.T) {
+	q := queue{recipe.Rule{Layout: LayoutCurator, Kind: recipe.RoleWrite, RW: true}}
+	contender := func(role recipe.Role, seq string) recipe.Contender {
+		c, _, ok := recipe.ParseName(recipe.NodeName(LayoutCurator, role, newNodeID(7), "") + seq)
+		must.That(t, ok, "no contender")
+		return c
+	}
+	read, next := contender(recipe.RoleRead, "0000000001"), contender(recipe.RoleRead, "0000000002")
+	write := contender(recipe.RoleWrite, "0000000003")
+	must.List(t, inOrder([]recipe.Contender{next, write, read}), []string{read.Name, next.Name, write.Name})
+	must.That(t, q.EndIsFinal(read) && !q.EndIsFinal(write), "which ends are final")
+	for _, x := range []struct {
+		few   []recipe.Contender
+		final bool
+	}{
+		{nil, false}, {[]recipe.Contender{read}, true}, {[]recipe.Contender{read, next}, true},
+		{[]recipe.Contender{write}, false}, {[]recipe.Contender{read, write}, false},
+		{[]recipe.Contender{write, read}, false},
+	} {
+		must.Equal(t, q.endsAreFinal(x.few), x.final, "%v", x.few)
+	}
+}

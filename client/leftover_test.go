@@ -65,6 +65,13 @@ func TestCreationIsRecoveredWholly(t *testing.T) {
 		expect.Equal(t, c.Stats().Recovered-before, uint64(len(want)/2), "%s: recovered", name)
 		queued(t, o, d, len(want))
 	}
+	// A node of this name that another session made is not the creation.
+	d := dir(t)
+	n := newNode{Create: zk.Create{Path: d + "/" + newNodeID(e.sid).UUID() + "-"}}
+	must.OK(t, c.ensure(ctx, e, d, nil))
+	must.Get(present(t, dial(t)).conn.Create(ctx, zk.Create{Path: n.Path + "0000000000", Mode: zk.Ephemeral}))(t)
+	made, err := c.recover(ctx, e, []newNode{n})
+	expect.That(t, err == nil && made == nil, "%+v, %v", made, err)
 }
 
 // What a lost creation left is removed, whatever number its names got.
@@ -179,6 +186,18 @@ func TestPermitsThatAreNeverGranted(t *testing.T) {
 	must.Is(t, expect.Err(c.Semaphore(d, -1).Acquire(ctx, 1)), ErrInvalid)
 	must.Is(t, expect.Err(stored.Acquire(ctx, 1, WithLayout(LayoutKazoo))), ErrInvalid)
 	must.Is(t, expect.Err(c.Semaphore(d, 1, WithLayout(LayoutHost)).Acquire(ctx, 1)), ErrUnsupported)
+	known := c.Semaphore(d, 3)
+	must.OK(t, known.SetLimit(ctx, 4))
+	unlock(t, must.Get(known.Acquire(ctx, 4))(t))
+	for _, layout := range []Layout{LayoutCurator, LayoutKazoo} {
+		one := c.Semaphore(d+"/one", 0, WithLayout(layout))
+		if layout == LayoutKazoo {
+			one = c.Semaphore(d+"/other", 0, WithLayout(layout))
+		}
+		must.OK(t, one.SetLimit(ctx, 1))
+		unlock(t, must.Get(one.Acquire(ctx, 1))(t))
+		must.Is(t, expect.Err(one.Acquire(ctx, 2)), ErrInvalid)
+	}
 	must.OK(t, stored.SetLimit(ctx, 5))
 	l := must.Get(stored.Acquire(ctx, 4))(t)
 	must.Is(t, expect.Err(stored.TryAcquire(ctx, 2)), ErrNotAcquired)
@@ -259,4 +278,57 @@ func TestTryBesideAnotherKindMakesNothing(t *testing.T) {
 	must.Is(t, expect.Err(c.Mutex(d).Lock(testCtx(t))), ErrMixedLayout)
 	must.That(t, made.Seen() > 0, "the requests are not seen")
 	unlock(t, l)
+}
+
+// A write confirms the session, as a heartbeat does.
+func TestWriteConfirmsTheSession(t *testing.T) {
+	shared(t)
+	c, d := dial(t), dir(t)
+	e := present(t, c)
+	confirmed := func() time.Duration {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.confirmed.Mono
+	}
+	unlock(t, lock(t, c.Mutex(d).Lock)) // makes the directory
+	before := c.opt.clock.Now().Mono
+	unlock(t, lock(t, c.Mutex(d).Lock))
+	must.That(t, confirmed() >= before, "not confirmed since")
+}
+
+// A write lock with a policy becomes a read lock, whatever other programs have done to its place in the queue,
+// and to the mark of a lock delay.
+func TestDowngradeOfADisturbedHold(t *testing.T) {
+	shared(t)
+	o := observer(t)
+	for name, x := range map[string]struct {
+		opts    []Option
+		disturb func(d string, l *Lease) error
+	}{
+		"place removed": {nil, func(_ string, l *Lease) error { return o.Delete(l.Nodes()[1], -1) }},
+		"mark written over": {[]Option{WithLockDelay(time.Hour)}, func(d string, _ *Lease) error {
+			data, _, err := o.Get(d)
+			if err == nil {
+				_, err = o.Set(d, data, -1)
+			}
+			return err
+		}},
+	} {
+		c, d := dial(t), dir(t)
+		var l *Lease
+		for quiet := false; !quiet; { // the client must not look at its nodes
+			if l != nil {
+				unlock(t, l)
+			}
+			l = lock(t, c.RWMutex(d, WithPolicy(PolicyFair)).Lock, x.opts...)
+			l.h.mu.Lock()
+			quiet = len(l.h.timers) == 1 && l.h.timers[0].Stop()
+			l.h.mu.Unlock()
+		}
+		must.OK(t, x.disturb(d, l), "%s", name)
+		must.OK(t, l.Downgrade(testCtx(t)), "%s", name)
+		must.That(t, l.Mode() == fence.Shared && len(l.Nodes()) == 1, "%s: %v, %v", name, l.Mode(), l.Nodes())
+		must.OK(t, l.Check(testCtx(t)), "%s", name)
+		unlock(t, l)
+	}
 }

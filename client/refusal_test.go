@@ -42,6 +42,19 @@ func waiting(lock func(c *Client, d string) take, again []int, opts ...Option) r
 	}, again: again}
 }
 
+// afterADeath is a call that takes a lock whose last holder did not unlock.
+func afterADeath(lock func(c *Client, d string) take, again ...int) refusable {
+	delay := WithLockDelay(10 * time.Millisecond)
+	return refusable{prepare: func(t *testing.T, c, _ *Client, d string) func(context.Context) error {
+		dead, p := proxied(t)
+		l := must.Get(lock(dead, d)(testCtx(t), delay))(t)
+		expire(t, p)
+		soon(t, "the loss", l.Lost())
+		must.OK(t, dead.Close(testCtx(t)))
+		return func(ctx context.Context) error { return errOf(lock(c, d)(ctx, delay)) }
+	}, again: again}
+}
+
 // asks is taking whose requests with these numbers are made again.
 func (r refusable) asks(again ...int) refusable {
 	r.again = again
@@ -121,14 +134,23 @@ var refusables = map[string]refusable{
 	"policy try": taking(func(c *Client, d string) take {
 		return c.RWMutex(d, WithPolicy(PolicyFair)).TryLock
 	}),
-	"policy delay":        taking(policyWriteAt, WithLockDelay(time.Hour)),
-	"permits":             taking(permitsAt).asks(2, 7),
-	"permits of kazoo":    taking(kazooPermitsAt),
-	"election":            taking(electionAt).asks(2, 5),
-	"waiting for a mutex": waiting(mutexAt, []int{2, 3}),
-	"waiting for permits": waiting(permitsAt, []int{2}),
-	"waiting by policy":   waiting(policyWriteAt, nil),
-	"waiting to break":    waiting(mutexAt, []int{2}, WithLimit(Limit{Hold: time.Hour, Break: true})),
+	"policy delay":                 taking(policyWriteAt, WithLockDelay(time.Hour)),
+	"permits":                      taking(permitsAt).asks(2, 7),
+	"permits of kazoo":             taking(kazooPermitsAt),
+	"election":                     taking(electionAt).asks(2, 5),
+	"waiting for a mutex":          waiting(mutexAt, []int{2, 3}),
+	"waiting for permits":          waiting(permitsAt, []int{2}),
+	"waiting by policy":            waiting(policyWriteAt, nil),
+	"waiting to break":             waiting(mutexAt, []int{2}, WithLimit(Limit{Hold: time.Hour, Break: true})),
+	"mutex of a dead holder":       afterADeath(mutexAt, 2),
+	"policy lock of a dead holder": afterADeath(policyWriteAt),
+	"read by policy of a dead holder": {prepare: func(t *testing.T, c, rival *Client,
+		d string) func(context.Context) error {
+		afterADeath(policyWriteAt).prepare(t, c, rival, d)
+		return func(ctx context.Context) error {
+			return errOf(policyReadAt(c, d)(ctx, WithLockDelay(10*time.Millisecond)))
+		}
+	}, again: []int{9}},
 	"set": taking(func(c *Client, d string) take {
 		return func(ctx context.Context, o ...Option) (*Lease, error) {
 			return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(o...), c.RWMutex(d+"/b").Request(fence.Shared, o...))
