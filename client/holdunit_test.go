@@ -346,3 +346,107 @@ func TestCloseWaitsForAbandonedNodes(t *testing.T) {
 		c.reaper.left.add(-1)
 	})
 }
+
+// A hold that is lost before its first lease leads back to the queue.
+func TestGrantThatIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, _ := heldWith(t, &options{})
+		c := h.c
+		fresh := func() *hold {
+			return newHold(&attempt{c: c, path: "/b", cfg: &options{}, leave: func() {}}, h.e, fence.Exclusive, 6,
+				heldNode{path: "/b/n"})
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		late := fresh()
+		must.Is(t, expect.Err(c.grant(ended, late)), context.Canceled)
+		must.That(t, late.life.Err() != nil && len(h.e.holds) == 1, "it goes on")
+		must.Equal(t, c.reaper.left.add(0), 1, "nodes to remove")
+		over := fresh()
+		over.lose(Removed)
+		_, err := c.grant(t.Context(), over)
+		requeue, ok := errors.AsType[*requeueError](err)
+		must.That(t, ok && errors.Is(requeue.why, ErrSessionExpired), "%v", err)
+		h.e.finish(Expired)
+		_, err = c.grant(t.Context(), fresh())
+		requeue, ok = errors.AsType[*requeueError](err)
+		must.That(t, ok && errors.Is(requeue.why, ErrSessionExpired), "%v", err)
+		for err, want := range map[error]error{
+			errors.New("x"): ErrSessionExpired, &LostError{Reason: Expired}: ErrSessionExpired,
+			&LostError{Reason: Deadline}: ErrSessionExpired, &LostError{Reason: Closed}: ErrSessionExpired,
+			&LostError{Reason: Removed}: ErrNodeRemoved, &LostError{Reason: Broken}: ErrNodeRemoved,
+			&LostError{Reason: MaxHold}: ErrLost,
+		} {
+			requeue, ok := errors.AsType[*requeueError](lostOnTheWay(err))
+			must.That(t, ok && errors.Is(requeue.why, want), "%v", err)
+		}
+		lostFor(t, lostOnTheWay(&LostError{Reason: Revoked}), Revoked)
+		c.endCleaning(ErrClosed)
+		must.Is(t, c.beginSession(), ErrClosed)
+	})
+}
+
+// A wait for a session waits for the one that is meant, and until it is confirmed.
+func TestSessionThatIsWaitedFor(t *testing.T) {
+	c, e, clock := withoutServer()
+	must.OK(t, e.awaitValid(t.Context()))
+	must.That(t, must.Get(c.epoch(t.Context()))(t) == e, "another session")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	must.Is(t, e.awaitValid(ended), context.Canceled)
+	waits := func(what string) {
+		t.Helper()
+		short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		must.Is(t, e.awaitValid(short), context.DeadlineExceeded, "%s", what)
+	}
+	c.attached = false
+	waits("without a connection")
+	c.attached = true
+	c.ep = &epoch{c: c, sid: 8, timeout: time.Hour, confirmed: clock.now, gone: make(chan struct{})}
+	waits("beside another session")
+	c.ep = e
+	clock.pass(deadline)
+	waits("unconfirmed")
+	e.confirm(clock.now)
+	must.OK(t, e.awaitValid(t.Context()))
+}
+
+// What a look at the own node tells a waiter.
+func TestLookAtTheOwnNode(t *testing.T) {
+	c, e, _ := withoutServer()
+	watch := &zk.Watch{}
+	mine := zk.Node{Data: []byte("x"), Stat: zk.Stat{EphemeralOwner: 7, Version: 3}}
+	asked := mine
+	asked.Data = recipe.AskBack(recipe.EncodeOwner(recipe.Owner{Task: "x"}), recipe.MakerSelf,
+		recipe.Revocation{By: "me"})
+	foreign := zk.Node{Stat: zk.Stat{EphemeralOwner: 8}}
+	look := func(s seen, err error) (*waiter, error) {
+		w := &waiter{c: c, e: e, a: &attempt{path: "/a"}, created: created{path: "/a/n"}}
+		err = w.saw(s, err, 5)
+		return w, err
+	}
+	w, err := look(seen{Node: mine, w: watch}, nil)
+	must.That(t, err == nil && w.own == watch && w.since == 5 && w.ver == 3 && string(w.data) == "x", "%+v, %v",
+		w, err)
+	w, err = look(seen{listed: true, w: watch}, nil)
+	must.That(t, err == nil && w.own == watch && w.since == 5 && w.ver == 0 && w.data == nil, "%+v, %v", w, err)
+	_, err = look(seen{}, zk.ErrNoAuth)
+	must.Is(t, err, zk.ErrNoAuth)
+	_, err = look(seen{Node: asked, w: watch}, nil)
+	lostFor(t, err, Revoked)
+	for _, x := range []struct {
+		s   seen
+		err error
+	}{{seen{}, zk.ErrNoNode}, {seen{Node: foreign}, nil}} {
+		_, err = look(x.s, x.err)
+		requeue, ok := errors.AsType[*requeueError](err)
+		must.That(t, ok && errors.Is(requeue.why, ErrNodeRemoved), "%v", err)
+	}
+	e.finish(Expired)
+	_, err = look(seen{}, zk.ErrNoNode)
+	must.Is(t, err, ErrSessionExpired)
+	must.That(t, lostPlace(zk.ErrNoAuth) == zk.ErrNoAuth, "another error")
+	_, ok := errors.AsType[*requeueError](lostPlace(ErrSessionExpired))
+	must.That(t, ok, "the place is not lost with the session")
+}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	gozk "github.com/go-zookeeper/zk"
+
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
@@ -240,6 +242,16 @@ func TestBreakExpiredSparesTheOthers(t *testing.T) {
 	must.Is(t, c.Inspector().BreakExpired(ctx, d+"/wait", w.Node, fence.Token(w.Token+1)), fence.ErrStale)
 	must.Is(t, c.Inspector().BreakExpired(ctx, d+"/wait", "none", fence.Token(w.Token)), ErrNotHeld)
 	unlock(t, l)
+	// A holder that did not wait is broken after a moment, in which its stamp may come.
+	quiet := lock(t, other.Mutex(d+"/unstamped").Lock, over)
+	soon(t, "the loss", quiet.Lost())
+	time.Sleep(20 * time.Millisecond)
+	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	err = c.Inspector().BreakExpired(short, d+"/unstamped", recipe.Base(quiet.Node()), quiet.Token())
+	must.Is(t, err, context.DeadlineExceeded)
+	queued(t, o, d+"/unstamped", 1)
+	must.Is(t, quiet.Unlock(ctx), ErrLost)
 	// Now it holds, longer than it may.
 	h := g.wait(t)
 	soon(t, "the loss", h.Lost())
@@ -296,8 +308,8 @@ func TestWriteConfirmsTheSession(t *testing.T) {
 	must.That(t, confirmed() >= before, "not confirmed since")
 }
 
-// A write lock with a policy becomes a read lock, whatever other programs have done to its place in the queue,
-// and to the mark of a lock delay.
+// A write lock with a policy becomes a read lock, whatever other programs have done to its place in the
+// queue, and to the mark of a lock delay.
 func TestDowngradeOfADisturbedHold(t *testing.T) {
 	shared(t)
 	o := observer(t)
@@ -331,4 +343,107 @@ func TestDowngradeOfADisturbedHold(t *testing.T) {
 		must.OK(t, l.Check(testCtx(t)), "%s", name)
 		unlock(t, l)
 	}
+}
+
+// On a server without containers directories are lasting nodes, after one refusal.
+func TestServerWithoutContainers(t *testing.T) {
+	shared(t)
+	const createContainer, unimplemented = 19, -6
+	c, p := proxied(t)
+	refused := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: createContainer, Do: faultproxy.Refused,
+		Code: unimplemented})
+	o, d := observer(t), dir(t)
+	for _, path := range []string{d + "/a", d + "/b/c"} {
+		l := lock(t, c.Mutex(path).Lock)
+		_, st := must.Get2(o.Get(path))(t)
+		must.Equal(t, st.EphemeralOwner, 0, "owner of %s", path)
+		unlock(t, l)
+	}
+	must.Equal(t, refused.Seen(), 1, "containers asked for")
+	must.That(t, c.noContainers.Load(), "it is not remembered")
+}
+
+// A limit that may not be stored counts for the clients that name it.
+func TestLimitThatMayNotBeStored(t *testing.T) {
+	shared(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	must.OK(t, c.ensure(testCtx(t), present(t, c), d, nil))
+	must.Get(o.Create(d+"/s", []byte{}, 0, []gozk.ACL{{Perms: gozk.PermAll &^ gozk.PermWrite, Scheme: "world",
+		ID: "anyone"}}))(t)
+	s := c.Semaphore(d+"/s", 2)
+	l := must.Get(s.Acquire(testCtx(t), 2))(t)
+	must.Is(t, expect.Err(s.TryAcquire(testCtx(t), 1)), ErrNotAcquired)
+	unlock(t, l)
+	must.Is(t, s.SetLimit(testCtx(t), 3), ErrNoAuth)
+	must.Is(t, c.Semaphore(d+"/s", 1, WithLayout(LayoutHost)).SetLimit(testCtx(t), 1), ErrUnsupported)
+}
+
+// A lease that was unlocked, or lost, has no more calls.
+func TestCallsOfALeaseThatIsOver(t *testing.T) {
+	shared(t)
+	c, d := dial(t), dir(t)
+	for name, x := range map[string]struct {
+		end  func(l *Lease)
+		want error
+	}{
+		"unlocked": {func(l *Lease) { unlock(t, l) }, ErrNotHeld}, "lost": {func(l *Lease) { l.h.lose(Removed) },
+			ErrLost},
+	} {
+		for mode, lock := range map[fence.Mode]take{fence.Shared: policyReadAt(c, d+"/r"),
+			fence.Exclusive: policyWriteAt(c, d+"/w")} {
+			l := must.Get(lock(testCtx(t)))(t)
+			x.end(l)
+			for call, err := range map[string]error{
+				"Check": l.Check(testCtx(t)), "Txn": errOf(l.Txn(testCtx(t))), "Upgrade": l.Upgrade(testCtx(t)),
+				"TryUpgrade": l.TryUpgrade(testCtx(t)), "Downgrade": l.Downgrade(testCtx(t)),
+				"Unlock": l.Unlock(testCtx(t)),
+			} {
+				expect.Is(t, err, x.want, "%s, %v: %s", name, mode, call)
+			}
+		}
+	}
+}
+
+// An upgrade that meets a change of the record looks again.
+func TestUpgradeBesideAWriteOfTheRecord(t *testing.T) {
+	shared(t)
+	c, p := proxied(t)
+	o, d := observer(t), dir(t)
+	l := must.Get(policyReadAt(c, d)(testCtx(t)))(t)
+	late := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpMulti, Under: d, Nth: 1,
+		Do: faultproxy.Hold})
+	done := make(chan error, 1)
+	go func() { done <- l.Upgrade(testCtx(t)) }()
+	soon(t, "the upgrade", late.Acted())
+	data, _ := must.Get2(o.Get(d))(t)
+	must.Get(o.Set(d, data, -1))(t)
+	late.Release()
+	must.OK(t, soon(t, "the upgrade", done))
+	must.Equal(t, l.Mode(), fence.Exclusive)
+	must.OK(t, l.Check(testCtx(t)))
+	unlock(t, l)
+}
+
+// The outcome of a transaction is known if its context ended before it was sent.
+func TestTxnWithAContextThatEnded(t *testing.T) {
+	shared(t)
+	c, p := proxied(t)
+	l := lock(t, c.Mutex(dir(t)).Lock)
+	sent := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpMulti, Do: faultproxy.Hold})
+	ended, cancel := context.WithCancel(testCtx(t))
+	cancel()
+	_, err := l.Txn(ended)
+	must.That(t, errors.Is(err, context.Canceled) && !errors.Is(err, zk.ErrUncertain), "%v", err)
+	must.Equal(t, sent.Seen(), 0, "transactions that were sent")
+	ctx, stop := context.WithCancel(testCtx(t))
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- errOf(l.Txn(ctx)) }()
+	soon(t, "the transaction", sent.Acted())
+	stop()
+	err = soon(t, "the transaction", done)
+	must.That(t, errors.Is(err, context.Canceled) && errors.Is(err, zk.ErrUncertain), "%v", err)
+	sent.Remove()
+	must.OK(t, errOf(l.Txn(testCtx(t))))
+	must.OK(t, l.Err())
 }
