@@ -447,3 +447,45 @@ func TestTxnWithAContextThatEnded(t *testing.T) {
 	must.OK(t, errOf(l.Txn(testCtx(t))))
 	must.OK(t, l.Err())
 }
+
+// A writer that waits for a place notices when the writer of that place holds for too long.
+func TestWriterBehindAPlaceIsBroken(t *testing.T) {
+	shared(t)
+	first, second, o, d := dial(t), dial(t), observer(t), dir(t)
+	third := dialTo(t, addr(t), quick()...)
+	policy := WithPolicy(PolicyFair)
+	a := lock(t, first.RWMutex(d, policy).Lock)
+	b := start(testCtx(t), second.RWMutex(d, policy).Lock, WithLimit(Limit{Hold: time.Millisecond, Grace: -1,
+		Break: true, Linger: true}))
+	queued(t, o, d, 3)
+	c := start(testCtx(t), third.RWMutex(d, policy).Lock, WithLimit(Limit{Hold: time.Hour, Break: true}))
+	queued(t, o, d, 4)
+	unlock(t, a)
+	stuck := b.wait(t) // and is never unlocked
+	soon(t, "the loss", stuck.Lost())
+	unlock(t, c.wait(t))
+	must.Is(t, stuck.Unlock(testCtx(t)), ErrLost)
+}
+
+// A walk leaves out what is not there, or may not be read.
+func TestWalkPassesOverWhatItMayNotRead(t *testing.T) {
+	shared(t)
+	c, o, d := dial(t), observer(t), dir(t)
+	ctx := testCtx(t)
+	l := lock(t, c.Mutex(d+"/a").Lock)
+	must.Get(o.Create(d+"/hidden", nil, 0, []gozk.ACL{{Perms: gozk.PermDelete, Scheme: "world", ID: "anyone"}}))(t)
+	var found []string
+	look := func(q *recipe.Queue) error {
+		found = append(found, q.Path)
+		return nil
+	}
+	must.OK(t, c.Inspector().Walk(ctx, d, -1, look))
+	must.OK(t, c.Inspector().Walk(ctx, d+"/none", -1, look))
+	must.OK(t, c.Inspector().Walk(ctx, d+"/hidden", -1, look))
+	must.OK(t, c.Inspector().Walk(ctx, d, 0, look))
+	must.List(t, found, []string{d + "/a"})
+	must.OK(t, c.Inspector().Walk(ctx, d, 1, look))
+	must.List(t, found, []string{d + "/a", d + "/a"})
+	unlock(t, l)
+	must.OK(t, o.Delete(d+"/hidden", -1))
+}
