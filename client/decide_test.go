@@ -1,15 +1,12 @@
 package client
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
-	"github.com/zlockd/zlockd/test/must"
 )
 
 // deciding returns a contender of a lock with a policy that has seen some nodes.
@@ -152,100 +149,5 @@ func TestDelayAfterADeadWriter(t *testing.T) {
 				expect.That(t, !wait && err == nil, "%s, try %v: %v, %v", name, try, wait, err)
 			}
 		}
-	}
-}
-
-// The owner record stands in each node of a lock, and behind a candidate's value where it is of use.
-func TestContentOfNodes(t *testing.T) {
-	c, _, _ := withoutServer()
-	c.owner = recipe.Owner{PID: 5, Cmd: "job"}
-	a := &attempt{c: c, task: "task", cfg: &options{reason: "why", revocable: true}}
-	o, ok := recipe.ParseOwner(a.data())
-	must.That(t, ok && o.PID == 5 && o.Cmd == "job" && o.Task == "task" && o.Reason == "why" && o.Revocable &&
-		o.MaxHold == "" && o.Grace == "" && !o.Breakable, "%+v", o)
-	a.cfg.limit = Limit{Hold: time.Minute, Grace: -1, Break: true}
-	o, _ = recipe.ParseOwner(a.data())
-	must.That(t, o.MaxHold == "1m0s" && o.Grace == "0s" && o.Breakable && !o.Held, "%+v", o)
-	o, _ = recipe.ParseOwner(policyHoldData(a))
-	must.That(t, o.Held && o.PID == 5, "%+v", o)
-	for _, x := range []struct {
-		tasked bool
-		layout Layout
-		owner  bool
-	}{{false, LayoutCurator, false}, {true, LayoutCurator, true}, {true, LayoutKazoo, false}, {false,
-		LayoutKazoo, false}} {
-		a.value, a.tasked, a.cfg.layout = []byte("me"), x.tasked, x.layout
-		value, _ := recipe.ValueOf(a.data())
-		expect.That(t, string(value) == "me" && (len(a.data()) > 2) == x.owner, "%+v: %q", x, a.data())
-	}
-}
-
-// A context holds the locks of its leases, and of those around them, but no permits.
-func TestLocksThatAContextHolds(t *testing.T) {
-	c, e, _ := withoutServer()
-	c.named.m = map[taskPath][]*Lease{}
-	other, _, _ := withoutServer()
-	lease := func(ctx context.Context, path string, mode fence.Mode) *Lease {
-		h := newHold(&attempt{c: c, path: path, cfg: &options{}, leave: func() {}}, e, mode, 5,
-			heldNode{path: path + "/n"})
-		must.That(t, e.add(h), "not added")
-		return must.Get(h.addLease(ctx, mode))(t)
-	}
-	outer := lease(t.Context(), "/a", fence.Exclusive)
-	inner := lease(outer.Context(), "/b", fence.Shared)
-	permit := lease(inner.Context(), "/c", fence.Permit)
-	ctx := permit.Context()
-	must.That(t, heldBy(ctx, c, "/a") == outer.h && heldBy(ctx, c, "/b") == inner.h, "not held")
-	must.That(t, heldBy(ctx, c, "/c") == nil && heldBy(ctx, c, "/d") == nil && heldBy(ctx, other, "/a") == nil,
-		"held")
-	must.That(t, heldBy(outer.Context(), c, "/b") == nil && heldBy(t.Context(), c, "/a") == nil, "held")
-	for _, x := range []struct {
-		path      string
-		mode      fence.Mode
-		reentrant bool
-		want      error
-	}{
-		{"/a", fence.Exclusive, true, nil}, {"/a", fence.Shared, true, nil}, {"/a", fence.Exclusive, false,
-			ErrSelfDeadlock},
-		{"/b", fence.Shared, true, nil}, {"/b", fence.Exclusive, true, ErrSelfDeadlock},
-	} {
-		l, err := nested(ctx, c, &attempt{c: c, path: x.path, mode: x.mode, cfg: &options{reentrant: x.reentrant}})
-		expect.That(t, errors.Is(err, x.want) && (l != nil) == (x.want == nil), "%+v: %v", x, err)
-	}
-	for _, a := range []*attempt{
-		{c: c, path: "/c", mode: fence.Exclusive, cfg: &options{}}, {c: c, path: "/a", mode: fence.Permit,
-			cfg: &options{}},
-		{c: c, path: "/a", mode: fence.Exclusive, alone: true, cfg: &options{}},
-	} {
-		l, err := nested(ctx, c, a)
-		expect.That(t, l == nil && err == nil, "%+v: %v, %v", a, l, err)
-	}
-	inner.h.lose(Removed, heldNode{path: "/b/n"})
-	must.That(t, heldBy(ctx, c, "/b") == nil && heldBy(ctx, c, "/a") == outer.h, "a lost lock is held")
-	outer.h.lose(Deadline)
-	must.That(t, heldBy(ctx, c, "/a") == nil, "a lost lock is held")
-}
-
-// Contenders of which none leaves another node are waited for in the order of the queue, the last one first.
-func TestFewContendersInOrder(t *testing.T) {
-	q := queue{recipe.Rule{Layout: LayoutCurator, Kind: recipe.RoleWrite, RW: true}}
-	contender := func(role recipe.Role, seq string) recipe.Contender {
-		c, _, ok := recipe.ParseName(recipe.NodeName(LayoutCurator, role, newNodeID(7), "") + seq)
-		must.That(t, ok, "no contender")
-		return c
-	}
-	read, next := contender(recipe.RoleRead, "0000000001"), contender(recipe.RoleRead, "0000000002")
-	write := contender(recipe.RoleWrite, "0000000003")
-	must.List(t, inOrder([]recipe.Contender{next, write, read}), []string{read.Name, next.Name, write.Name})
-	must.That(t, q.EndIsFinal(read) && !q.EndIsFinal(write), "which ends are final")
-	for _, x := range []struct {
-		few   []recipe.Contender
-		final bool
-	}{
-		{nil, false}, {[]recipe.Contender{read}, true}, {[]recipe.Contender{read, next}, true},
-		{[]recipe.Contender{write}, false}, {[]recipe.Contender{read, write}, false},
-		{[]recipe.Contender{write, read}, false},
-	} {
-		must.Equal(t, q.endsAreFinal(x.few), x.final, "%v", x.few)
 	}
 }

@@ -230,7 +230,8 @@ func TestTooLarge(t *testing.T) {
 		c, ctx := dial(t, addr, zk.Options{}), within(t)
 		_, err := c.Create(ctx, zk.Create{Path: "/big", Data: make([]byte, 1<<20)})
 		is(t, err, zk.ErrTooLarge)
-		_, err = c.Multi(ctx, zk.Check{Path: "/small", Version: -1}, zk.Create{Path: "/big", Data: make([]byte, 1<<20)})
+		_, err = c.Multi(ctx, zk.Check{Path: "/small", Version: -1}, zk.Create{Path: "/big", Data: make([]byte,
+			1<<20)})
 		is(t, err, zk.ErrTooLarge)
 		expect.Has(t, err.Error(), "multi /small, ")
 		st := must.Get(c.Exists(ctx, "/big"))(t)

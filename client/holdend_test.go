@@ -3,9 +3,7 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -20,11 +18,6 @@ import (
 
 // bubbleClock is the clock of a bubble of virtual time.
 type bubbleClock struct{ origin time.Time }
-
-func (c bubbleClock) Now() reading {
-	d := time.Since(c.origin)
-	return reading{Mono: d, Boot: d, Wall: time.Now()}
-}
 
 // heldWith grants a hold in a session of a day, on a client that never reaches a server. It counts how often
 // the turn is passed on, which happens with the end of the nodes.
@@ -217,60 +210,6 @@ func TestWishReachesEveryLease(t *testing.T) {
 	}
 }
 
-// Changes of mode come one after another, and who wants the nodes waits for them.
-func TestChangesOfAHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, l, _ := heldWith(t, &options{})
-		h.awaitChange(t.Context())
-		must.That(t, !h.changes() && h.beginChange() && h.changes(), "no change under way")
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		h.awaitChange(ended)
-		must.Is(t, expect.Err(h.addLease(ended, fence.Shared)), ErrNotHeld)
-		over := make(chan string, 3)
-		go func() { h.awaitChange(t.Context()); over <- "await" }()
-		go func() {
-			_, err := h.addLease(l.Context(), fence.Shared)
-			over <- fmt.Sprint("lease ", err)
-		}()
-		synctest.Wait()
-		must.Equal(t, len(over), 0, "waits that are over")
-		h.endChange()
-		order := []string{<-over, <-over}
-		slices.Sort(order)
-		must.List(t, order, []string{"await", "lease <nil>"})
-		must.That(t, h.beginChange(), "it is over")
-		go func() { over <- fmt.Sprint("change ", h.beginChange()) }()
-		synctest.Wait()
-		must.Equal(t, len(over), 0, "changes at a time")
-		h.lose(Removed)
-		h.endChange()
-		must.Equal(t, <-over, "change false")
-		must.Is(t, h.overErr(), ErrLost)
-		must.That(t, !h.beginChange() && !h.changes(), "a lost hold changes")
-	})
-}
-
-// With the last lease that writes, the hold of a read-write lock becomes one that reads. The leases that read
-// do not wait for that.
-func TestLastWriterMakesReadersOfTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, write, left := heldWith(t, &options{})
-		h.rw = true
-		second := must.Get(h.addLease(write.Context(), fence.Exclusive))(t)
-		read := must.Get(h.addLease(write.Context(), fence.Shared))(t)
-		must.Get(h.addLease(write.Context(), fence.Shared))(t)
-		must.OK(t, second.Unlock(t.Context()))
-		must.That(t, !h.changes(), "a change of mode while a lease writes")
-		short, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		must.Is(t, write.Unlock(short), ErrReleasePending)
-		must.That(t, h.changes(), "no change of mode")
-		must.OK(t, read.Unlock(short))
-		must.Equal(t, left.Load(), 0, "turns passed on")
-	})
-}
-
 // Other programs are told of the nodes that stand for a hold, not of its place in the queue.
 func TestSequencersOfAHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -312,41 +251,6 @@ func TestErrorsOfARelease(t *testing.T) {
 	})
 }
 
-// Close waits for the abandoned nodes, but not longer than they can be there.
-func TestCloseWaitsForAbandonedNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _, _ := heldWith(t, &options{})
-		c := h.c
-		must.OK(t, c.awaitReaper(t.Context(), h.e))
-		c.reaper.left.add(1)
-		short, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		must.Is(t, c.awaitReaper(short, h.e), context.DeadlineExceeded)
-		began := time.Now()
-		time.AfterFunc(time.Hour, func() { c.reaper.left.add(-1) })
-		must.OK(t, c.awaitReaper(t.Context(), h.e))
-		must.Equal(t, time.Since(began), time.Hour)
-		c.reaper.left.add(1)
-		for name, x := range map[string]struct {
-			attached, outlived, waits bool
-		}{
-			"attached": {true, false, true}, "attached and late": {true, true, true}, "away": {false, false, true},
-			"away for long": {false, true, false},
-		} {
-			h.e.confirmed = c.opt.clock.Now()
-			c.attached = x.attached
-			if x.outlived {
-				time.Sleep(24*time.Hour + 1)
-			}
-			short, cancel := context.WithTimeout(t.Context(), time.Minute)
-			err := c.awaitReaper(short, h.e)
-			cancel()
-			expect.Equal(t, err != nil, x.waits, "%s: %v", name, err)
-		}
-		c.reaper.left.add(-1)
-	})
-}
-
 // A hold that is lost before its first lease leads back to the queue.
 func TestGrantThatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -384,69 +288,4 @@ func TestGrantThatIsLost(t *testing.T) {
 		c.endCleaning(ErrClosed)
 		must.Is(t, c.beginSession(), ErrClosed)
 	})
-}
-
-// A wait for a session waits for the one that is meant, and until it is confirmed.
-func TestSessionThatIsWaitedFor(t *testing.T) {
-	c, e, clock := withoutServer()
-	must.OK(t, e.awaitValid(t.Context()))
-	must.That(t, must.Get(c.epoch(t.Context()))(t) == e, "another session")
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	must.Is(t, e.awaitValid(ended), context.Canceled)
-	waits := func(what string) {
-		t.Helper()
-		short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		must.Is(t, e.awaitValid(short), context.DeadlineExceeded, "%s", what)
-	}
-	c.attached = false
-	waits("without a connection")
-	c.attached = true
-	c.ep = &epoch{c: c, sid: 8, timeout: time.Hour, confirmed: clock.now, gone: make(chan struct{})}
-	waits("beside another session")
-	c.ep = e
-	clock.pass(deadline)
-	waits("unconfirmed")
-	e.confirm(clock.now)
-	must.OK(t, e.awaitValid(t.Context()))
-}
-
-// What a look at the own node tells a waiter.
-func TestLookAtTheOwnNode(t *testing.T) {
-	c, e, _ := withoutServer()
-	watch := &zk.Watch{}
-	mine := zk.Node{Data: []byte("x"), Stat: zk.Stat{EphemeralOwner: 7, Version: 3}}
-	asked := mine
-	asked.Data = recipe.AskBack(recipe.EncodeOwner(recipe.Owner{Task: "x"}), recipe.MakerSelf,
-		recipe.Revocation{By: "me"})
-	foreign := zk.Node{Stat: zk.Stat{EphemeralOwner: 8}}
-	look := func(s seen, err error) (*waiter, error) {
-		w := &waiter{c: c, e: e, a: &attempt{path: "/a"}, created: created{path: "/a/n"}}
-		err = w.saw(s, err, 5)
-		return w, err
-	}
-	w, err := look(seen{Node: mine, w: watch}, nil)
-	must.That(t, err == nil && w.own == watch && w.since == 5 && w.ver == 3 && string(w.data) == "x", "%+v, %v",
-		w, err)
-	w, err = look(seen{listed: true, w: watch}, nil)
-	must.That(t, err == nil && w.own == watch && w.since == 5 && w.ver == 0 && w.data == nil, "%+v, %v", w, err)
-	_, err = look(seen{}, zk.ErrNoAuth)
-	must.Is(t, err, zk.ErrNoAuth)
-	_, err = look(seen{Node: asked, w: watch}, nil)
-	lostFor(t, err, Revoked)
-	for _, x := range []struct {
-		s   seen
-		err error
-	}{{seen{}, zk.ErrNoNode}, {seen{Node: foreign}, nil}} {
-		_, err = look(x.s, x.err)
-		requeue, ok := errors.AsType[*requeueError](err)
-		must.That(t, ok && errors.Is(requeue.why, ErrNodeRemoved), "%v", err)
-	}
-	e.finish(Expired)
-	_, err = look(seen{}, zk.ErrNoNode)
-	must.Is(t, err, ErrSessionExpired)
-	must.That(t, lostPlace(zk.ErrNoAuth) == zk.ErrNoAuth, "another error")
-	_, ok := errors.AsType[*requeueError](lostPlace(ErrSessionExpired))
-	must.That(t, ok, "the place is not lost with the session")
 }

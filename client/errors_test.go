@@ -1,0 +1,63 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// The errors of package zk have this package's names, and a context that ended tells why.
+func TestPublicErrors(t *testing.T) {
+	ctx := t.Context()
+	must.OK(t, publicErr(ctx, nil))
+	for _, x := range []struct{ err, want error }{
+		{zk.ErrNoAuth, ErrNoAuth}, {zk.ErrAuthFailed, ErrNoAuth}, {zk.ErrInvalid, ErrInvalid},
+		{zk.ErrQuotaExceeded, zk.ErrQuotaExceeded}, {zk.ErrNoNode, zk.ErrNoNode},
+		{context.Canceled, context.Canceled},
+	} {
+		err := publicErr(ctx, fmt.Errorf("it: %w", x.err))
+		expect.That(t, errors.Is(err, x.want) && errors.Is(err, x.err), "%v: %v", x.err, err)
+	}
+	expect.Has(t, publicErr(ctx, zk.ErrQuotaExceeded).Error(), "client: quota exceeded")
+	late := fmt.Errorf("%w within a second", ErrNotAcquired)
+	loss := &LostError{Path: "/a", Reason: Removed}
+	for _, x := range []struct {
+		cause    error
+		is       []error
+		isNot    error
+		readable string
+	}{
+		{nil, []error{context.Canceled}, ErrLost, "context canceled"},
+		{ErrClosed, []error{ErrClosed}, context.Canceled, "zk: closed"},
+		{late, []error{ErrNotAcquired, context.Canceled}, ErrLost,
+			"client: lock not acquired within a second: context canceled"},
+		{loss, []error{ErrLost, context.Canceled}, ErrNotAcquired,
+			"context canceled: client: lock /a lost: node removed"},
+	} {
+		ended, end := context.WithCancelCause(ctx)
+		end(x.cause)
+		for _, err := range []error{ctxErr(ended), publicErr(ended, fmt.Errorf("it: %w", context.Canceled))} {
+			for _, want := range x.is {
+				expect.Is(t, err, want)
+			}
+			expect.That(t, !errors.Is(err, x.isNot), "%v is %v", err, x.isNot)
+			expect.Equal(t, err.Error(), x.readable)
+		}
+		expect.Is(t, publicErr(ended, zk.ErrNoNode), zk.ErrNoNode)
+	}
+	must.OK(t, errorAt("/a", nil))
+	for _, x := range []struct{ in, out string }{
+		{"client: x", "client: /a: x"}, {"client: /a is x", "client: /a is x"}, {"x: client: y",
+			"client: /a: x: y"},
+		{"zk: b /a: zk: c", "client: zk: b /a: c"}, {"x", "client: /a: x"},
+	} {
+		err := errors.New(x.in)
+		expect.That(t, errors.Is(errorAt("/a", err), err), "%s", x.in)
+		expect.Equal(t, errorAt("/a", err).Error(), x.out)
+	}
+}

@@ -1,0 +1,178 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// A write lock with a policy becomes a read lock, whatever other programs have done to its place in the
+// queue, and to the mark of a lock delay.
+func TestDowngradeOfADisturbedHold(t *testing.T) {
+	shared(t)
+	o := observer(t)
+	for name, x := range map[string]struct {
+		opts    []Option
+		disturb func(d string, l *Lease) error
+	}{
+		"place removed": {nil, func(_ string, l *Lease) error { return o.Delete(l.Nodes()[1], -1) }},
+		"mark written over": {[]Option{WithLockDelay(time.Hour)}, func(d string, _ *Lease) error {
+			data, _, err := o.Get(d)
+			if err == nil {
+				_, err = o.Set(d, data, -1)
+			}
+			return err
+		}},
+	} {
+		c, d := dial(t), dir(t)
+		var l *Lease
+		for quiet := false; !quiet; { // the client must not look at its nodes
+			if l != nil {
+				unlock(t, l)
+			}
+			l = lock(t, c.RWMutex(d, WithPolicy(PolicyFair)).Lock, x.opts...)
+			l.h.mu.Lock()
+			quiet = len(l.h.timers) == 1 && l.h.timers[0].Stop()
+			l.h.mu.Unlock()
+		}
+		must.OK(t, x.disturb(d, l), "%s", name)
+		must.OK(t, l.Downgrade(testCtx(t)), "%s", name)
+		must.That(t, l.Mode() == fence.Shared && len(l.Nodes()) == 1, "%s: %v, %v", name, l.Mode(), l.Nodes())
+		must.OK(t, l.Check(testCtx(t)), "%s", name)
+		unlock(t, l)
+	}
+}
+
+// A lease that was unlocked, or lost, has no more calls.
+func TestCallsOfALeaseThatIsOver(t *testing.T) {
+	shared(t)
+	c, d := dial(t), dir(t)
+	for name, x := range map[string]struct {
+		end  func(l *Lease)
+		want error
+	}{
+		"unlocked": {func(l *Lease) { unlock(t, l) }, ErrNotHeld}, "lost": {func(l *Lease) { l.h.lose(Removed) },
+			ErrLost},
+	} {
+		for mode, lock := range map[fence.Mode]take{fence.Shared: policyReadAt(c, d+"/r"),
+			fence.Exclusive: policyWriteAt(c, d+"/w")} {
+			l := must.Get(lock(testCtx(t)))(t)
+			x.end(l)
+			for call, err := range map[string]error{
+				"Check": l.Check(testCtx(t)), "Txn": errOf(l.Txn(testCtx(t))), "Upgrade": l.Upgrade(testCtx(t)),
+				"TryUpgrade": l.TryUpgrade(testCtx(t)), "Downgrade": l.Downgrade(testCtx(t)),
+				"Unlock": l.Unlock(testCtx(t)),
+			} {
+				expect.Is(t, err, x.want, "%s, %v: %s", name, mode, call)
+			}
+		}
+	}
+}
+
+// An upgrade that meets a change of the record looks again.
+func TestUpgradeBesideAWriteOfTheRecord(t *testing.T) {
+	shared(t)
+	c, p := proxied(t)
+	o, d := observer(t), dir(t)
+	l := must.Get(policyReadAt(c, d)(testCtx(t)))(t)
+	late := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpMulti, Under: d, Nth: 1,
+		Do: faultproxy.Hold})
+	done := make(chan error, 1)
+	go func() { done <- l.Upgrade(testCtx(t)) }()
+	soon(t, "the upgrade", late.Acted())
+	data, _ := must.Get2(o.Get(d))(t)
+	must.Get(o.Set(d, data, -1))(t)
+	late.Release()
+	must.OK(t, soon(t, "the upgrade", done))
+	must.Equal(t, l.Mode(), fence.Exclusive)
+	must.OK(t, l.Check(testCtx(t)))
+	unlock(t, l)
+}
+
+// The outcome of a transaction is known if its context ended before it was sent.
+func TestTxnWithAContextThatEnded(t *testing.T) {
+	shared(t)
+	c, p := proxied(t)
+	l := lock(t, c.Mutex(dir(t)).Lock)
+	sent := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpMulti, Do: faultproxy.Hold})
+	ended, cancel := context.WithCancel(testCtx(t))
+	cancel()
+	_, err := l.Txn(ended)
+	must.That(t, errors.Is(err, context.Canceled) && !errors.Is(err, zk.ErrUncertain), "%v", err)
+	must.Equal(t, sent.Seen(), 0, "transactions that were sent")
+	ctx, stop := context.WithCancel(testCtx(t))
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- errOf(l.Txn(ctx)) }()
+	soon(t, "the transaction", sent.Acted())
+	stop()
+	err = soon(t, "the transaction", done)
+	must.That(t, errors.Is(err, context.Canceled) && errors.Is(err, zk.ErrUncertain), "%v", err)
+	sent.Remove()
+	must.OK(t, errOf(l.Txn(testCtx(t))))
+	must.OK(t, l.Err())
+}
+
+// Changes of mode come one after another, and who wants the nodes waits for them.
+func TestChangesOfAHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, l, _ := heldWith(t, &options{})
+		h.awaitChange(t.Context())
+		must.That(t, !h.changes() && h.beginChange() && h.changes(), "no change under way")
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		h.awaitChange(ended)
+		must.Is(t, expect.Err(h.addLease(ended, fence.Shared)), ErrNotHeld)
+		over := make(chan string, 3)
+		go func() { h.awaitChange(t.Context()); over <- "await" }()
+		go func() {
+			_, err := h.addLease(l.Context(), fence.Shared)
+			over <- fmt.Sprint("lease ", err)
+		}()
+		synctest.Wait()
+		must.Equal(t, len(over), 0, "waits that are over")
+		h.endChange()
+		order := []string{<-over, <-over}
+		slices.Sort(order)
+		must.List(t, order, []string{"await", "lease <nil>"})
+		must.That(t, h.beginChange(), "it is over")
+		go func() { over <- fmt.Sprint("change ", h.beginChange()) }()
+		synctest.Wait()
+		must.Equal(t, len(over), 0, "changes at a time")
+		h.lose(Removed)
+		h.endChange()
+		must.Equal(t, <-over, "change false")
+		must.Is(t, h.overErr(), ErrLost)
+		must.That(t, !h.beginChange() && !h.changes(), "a lost hold changes")
+	})
+}
+
+// With the last lease that writes, the hold of a read-write lock becomes one that reads. The leases that read
+// do not wait for that.
+func TestLastWriterMakesReadersOfTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, write, left := heldWith(t, &options{})
+		h.rw = true
+		second := must.Get(h.addLease(write.Context(), fence.Exclusive))(t)
+		read := must.Get(h.addLease(write.Context(), fence.Shared))(t)
+		must.Get(h.addLease(write.Context(), fence.Shared))(t)
+		must.OK(t, second.Unlock(t.Context()))
+		must.That(t, !h.changes(), "a change of mode while a lease writes")
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		must.Is(t, write.Unlock(short), ErrReleasePending)
+		must.That(t, h.changes(), "no change of mode")
+		must.OK(t, read.Unlock(short))
+		must.Equal(t, left.Load(), 0, "turns passed on")
+	})
+}
