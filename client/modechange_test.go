@@ -35,16 +35,7 @@ func TestDowngradeOfADisturbedHold(t *testing.T) {
 		}},
 	} {
 		c, d := dial(t), dir(t)
-		var l *Lease
-		for quiet := false; !quiet; { // the client must not look at its nodes
-			if l != nil {
-				unlock(t, l)
-			}
-			l = lock(t, c.RWMutex(d, WithPolicy(PolicyFair)).Lock, x.opts...)
-			l.h.mu.Lock()
-			quiet = len(l.h.timers) == 1 && l.h.timers[0].Stop()
-			l.h.mu.Unlock()
-		}
+		l := quietly(t, c.RWMutex(d, WithPolicy(PolicyFair)).Lock, x.opts...)
 		must.OK(t, x.disturb(d, l), "%s", name)
 		must.OK(t, l.Downgrade(testCtx(t)), "%s", name)
 		must.That(t, l.Mode() == fence.Shared && len(l.Nodes()) == 1, "%s: %v, %v", name, l.Mode(), l.Nodes())
