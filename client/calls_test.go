@@ -66,7 +66,8 @@ func TestServerWithoutContainers(t *testing.T) {
 		if i == 0 { // once, and again if the answer overtakes that of a heartbeat
 			asked = refused.Seen()
 		}
-		must.That(t, refused.Seen() == asked && asked > 0, "%d containers asked for after %d", refused.Seen(), asked)
+		must.That(t, refused.Seen() == asked && asked > 0, "%d containers asked for after %d", refused.Seen(),
+			asked)
 	}
 	must.That(t, c.noContainers.Load(), "it is not remembered")
 }

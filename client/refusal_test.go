@@ -82,7 +82,8 @@ func quietly(t *testing.T, lock take, opts ...Option) *Lease {
 func having(
 	lock func(c *Client, d string) take, call func(ctx context.Context, c *Client, l *Lease) error,
 ) refusable {
-	return refusable{leased: true, prepare: func(t *testing.T, c, _ *Client, d string) func(context.Context) error {
+	return refusable{leased: true, prepare: func(t *testing.T, c, _ *Client,
+		d string) func(context.Context) error {
 		l := quietly(t, lock(c, d))
 		must.OK(t, c.session().Sync(testCtx(t), d)) // as above
 		return func(ctx context.Context) error { return call(ctx, c, l) }
