@@ -110,3 +110,41 @@ func TestDigestMixesEveryByte(t *testing.T) {
 		}
 	}
 }
+
+// Servers of two releases compare their digests: what a change mixes in stays as it is.
+func TestDigestIsThatOfTheRelease(t *testing.T) {
+	tr, c := tree.New(), &tree.Change{Time: 1000, Session: 7}
+	acl := []jute.ACL{entry(jute.PermAll, "world", "anyone"), entry(jute.PermRead, "ip", "10.0.0.1")}
+	null := jute.AppendInt(jute.AppendBuffer(jute.AppendString(nil, "/a"), nil), -1)
+	multi := append(jute.AppendMultiHeader(nil, jute.OpSetData, false, -1), setBody("/a", "in a multi")...)
+	multi = append(jute.AppendMultiHeader(multi, jute.OpDelete, false, -1), pathVersion("/a/b")...)
+	for _, x := range []struct {
+		op   jute.OpCode
+		body []byte
+		want uint64
+	}{
+		{jute.OpCreate, createBody("/a", "some data, more than 16 bytes", 0), 0x63cdf43ae5a53c56},
+		{jute.OpCreate2, createBody("/a/b", "", 0), 0xc60c595c3b35a2a1},
+		{jute.OpCreate, createBody("/a/-", "x", jute.FlagEphemeralSequential), 0xcba92e14c8687e2d},
+		{jute.OpCreateContainer, createBody("/c", "x", jute.FlagContainer), 0x9b1c6b0345705b20},
+		{jute.OpCreateTTL, jute.AppendLong(createBody("/t", "x", jute.FlagPersistentTTL), 1000), 0xb003f4a2c308e0b2},
+		{jute.OpSetData, setBody("/c", "other"), 0xb79a4c2ba38d8913},
+		{jute.OpSetData, null, 0x5d12a2b561cfe36},
+		{jute.OpSetACL, jute.AppendInt(jute.AppendACL(jute.AppendString(nil, "/a"), acl), -1), 0xd052df8813be9ad3},
+		{jute.OpMulti, jute.AppendMultiHeader(multi, jute.OpError, true, -1), 0x8f189fc25c22ad74},
+		{jute.OpDelete, pathVersion("/c"), 0x4568a3f177d8a3f},
+		{jute.OpCreate, createBody("/zookeeper/quota/a", "", 0), 0x939084aa2ddfdab6},
+		{jute.OpCreate, createBody("/zookeeper/quota/a/zookeeper_limits", "count=1", 0), 0xd35b83ee5c024388},
+		{jute.OpCreate, createBody("/zookeeper/quota/a/zookeeper_stats", "", 0), 0x6b6e5a8b9bf5a2d3},
+		{jute.OpCreate, createBody("/a/c", "", 0), 0x8dca597df82f1819},
+	} {
+		do(t, tr, c, x.op, x.body, nil)
+		expect.Equal(t, tr.Digest(), x.want, "after %v, number %d", x.op, c.Zxid)
+	}
+	c.Zxid++
+	tr.CloseSession(c, 7)
+	expect.Equal(t, tr.Digest(), uint64(0xb66a760f9df1a388), "after the end of a session")
+	c.Zxid++
+	tr.SetConfig(c, []byte("server.1=a:1:2"))
+	expect.Equal(t, tr.Digest(), uint64(0x7109d2c71ef84aa9), "after a change of the members")
+}
