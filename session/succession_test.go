@@ -1,0 +1,67 @@
+package session
+
+import (
+	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// A table that takes the place of another goes on with its ids, and refuses what older connections send.
+func TestTableSucceedsAnother(t *testing.T) {
+	old, now := NewTable(7), NewTable(9)
+	for n := range byte(3) {
+		old.Create(1000, password(n), 1, "old", 1)
+	}
+	var ids []int64
+	old.All(func(s Session) { ids = append(ids, s.ID) })
+	old.Attach(ids[0], password(0), 1000, 1, "old")
+	old.Attach(ids[0], password(0), 1000, 1, "old")
+	for i, gen := range []uint32{1, 8, 2} { // the first of old's sessions, the second, and one that it never had
+		s := Session{ID: ids[i], Gen: gen, Timeout: 5, Owner: 2, Addr: "now"}
+		if i == 2 {
+			s.ID = 99
+		}
+		must.That(t, now.Adopt(s), "%d", i)
+	}
+	now.Succeed(old, 4)
+	for id, gen := range map[int64]uint32{ids[0]: 5, ids[1]: 9, 99: 5} {
+		s, known := now.Get(id)
+		expect.That(t, known && s.Gen == gen && s.Addr == "now" && s.Timeout == 5, "%#x: %+v, want generation %d", id, s, gen)
+		held := false
+		now.All(func(all Session) { held = held || all == s })
+		expect.That(t, held, "%#x is another in the list", id)
+	}
+	was, _ := old.Get(ids[0])
+	expect.Equal(t, was.Gen, 3, "the old table has changed")
+	now.Remove(ids[2])
+	next, after := now.Create(1000, password(1), 1, "", 1), old.Create(1000, password(1), 1, "", 1)
+	expect.Equal(t, next.ID, after.ID, "the next id")
+	now = NewTable(0)
+	must.That(t, now.Adopt(Session{ID: ids[0], Gen: 1}), "adopted")
+	now.Succeed(old, 0)
+	s, _ := now.Get(ids[0])
+	expect.Equal(t, s.Gen, 4, "the generation of an older table is higher")
+	now.Renumber(0xff000005)
+	expect.Equal(t, now.Create(1000, password(1), 1, "", 1).ID, int64(1)<<56|5<<32)
+}
+
+// Ended sessions stay in their list until there are many of them and they are its larger half.
+func TestEndedSessionsStayUntilTheyAreTheLargerHalf(t *testing.T) {
+	for _, x := range []struct{ n, ended, listed int }{
+		{40, 32, 40}, {40, 33, 7}, {66, 33, 66}, {66, 34, 32}, {100, 50, 100}, {100, 51, 49}, {101, 50, 101}, {101, 51, 50},
+	} {
+		tab := NewTable(1)
+		var ids []int64
+		for range x.n {
+			ids = append(ids, tab.Create(1000, password(1), 1, "", 1).ID)
+		}
+		for _, id := range ids[:x.ended] {
+			must.That(t, tab.Remove(id), "%#x", id)
+		}
+		l := &tab.order[creator(ids[0])]
+		expect.That(t, len(l.ids) == x.listed && len(l.live) == x.listed && l.ended == x.listed-(x.n-x.ended),
+			"%d of %d have ended: %d are listed, %d of them ended, want %d", x.ended, x.n, len(l.ids), l.ended, x.listed)
+		checkEnded(t, tab)
+	}
+}
