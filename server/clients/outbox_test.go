@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -247,4 +248,28 @@ func TestBatchesOfOutboxes(t *testing.T) {
 			expect.That(t, c == nil, "the lane of %d keeps connections", n)
 		}
 	}
+}
+
+// The sizes of replies are counted without their prefix, also of one that was built behind a gap; events are no
+// replies.
+func TestSizesOfRepliesAreCounted(t *testing.T) {
+	var o outbox
+	var m admin.Metrics
+	wrote := func() admin.Sizes {
+		o.stat.Wrote(1, 1, &m)
+		return m.Responses.Value()
+	}
+	o.append(make([]byte, 500))
+	expect.Equal(t, wrote(), admin.Sizes{Last: -1, Min: -1, Max: -1}, "an event")
+	b, at := o.beginReply(1, 1, 100)
+	o.endReply(append(b, make([]byte, 100)...), at, jute.OK)
+	const first = jute.ReplyHeaderSize + 100
+	expect.Equal(t, wrote(), admin.Sizes{Last: first, Min: first, Max: first}, "a reply")
+	o.openGap()
+	o.fill(make([]byte, 4+50))
+	expect.Equal(t, wrote(), admin.Sizes{Last: 50, Min: 50, Max: first}, "a reply behind a gap")
+	o.openGap()
+	o.end(endGone)
+	o.fill(make([]byte, 4+10))
+	expect.Equal(t, wrote(), admin.Sizes{Last: 50, Min: 50, Max: first}, "a reply that is too late")
 }
