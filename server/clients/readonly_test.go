@@ -202,3 +202,22 @@ func TestReadsAreAnsweredTogether(t *testing.T) {
 			x.name, s.metrics.PacketsReceived.Load())
 	}
 }
+
+// An outcome is written when its batch has been applied; one that is not known, which has no batch, at once.
+func TestOutcomesAreWrittenWithTheirBatch(t *testing.T) {
+	s, c := quiet(t, Options{})
+	waiting := func() int {
+		s.flush.mu.Lock()
+		defer s.flush.mu.Unlock()
+		return len(s.flush.batch)
+	}
+	c.out.push(pending{xid: 1, op: jute.OpSync})
+	c.Done(&state.Outcome{}, state.New("test"))
+	expect.That(t, waiting() == 1 && s.batch != 0, "%d connections wait, the batch is of %v", waiting(), s.batch)
+	s.Applied()
+	expect.That(t, waiting() == 0 && s.batch == 0, "%d connections wait, the batch is of %v", waiting(), s.batch)
+	c = connFrom(s, c.from)
+	c.out.push(pending{xid: 1, op: jute.OpSync})
+	c.Done(&state.Outcome{Unknown: true}, nil)
+	expect.That(t, waiting() == 0 && s.batch == 0, "%d connections wait, the batch is of %v", waiting(), s.batch)
+}
