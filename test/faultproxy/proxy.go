@@ -187,11 +187,6 @@ func (p *Proxy) serve(client net.Conn) {
 		c.server = server
 	}
 	p.mu.Lock()
-	if p.refuse { // since the look above: Cut has not known this connection
-		p.mu.Unlock()
-		c.close()
-		return
-	}
 	p.n++
 	c.n = p.n
 	p.conns[c] = struct{}{}
@@ -199,6 +194,9 @@ func (p *Proxy) serve(client net.Conn) {
 	case <-p.done: // Close has cut only the connections it knew
 		c.close()
 	default:
+		if p.refuse { // since the look above, and so has Cut
+			c.close()
+		}
 	}
 	p.mu.Unlock()
 	defer func() {
@@ -211,11 +209,7 @@ func (p *Proxy) serve(client net.Conn) {
 		c.keepOpen(hole)
 		return
 	}
-	p.wg.Add(1)
-	go func() {
-		defer p.wg.Done()
-		c.pump(c.server, c.client, false)
-	}()
+	p.wg.Go(func() { c.pump(c.server, c.client, false) })
 	c.pump(c.client, c.server, true)
 }
 
@@ -225,7 +219,6 @@ func (c *pair) keepOpen(hole chan struct{}) {
 	case <-hole:
 	case <-c.done:
 	}
-	c.close()
 }
 
 // pump forwards frames in one direction.
