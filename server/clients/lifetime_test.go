@@ -2,7 +2,9 @@ package clients
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // deadlines remembers the read deadlines of a connection.
@@ -149,6 +152,16 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 		expect.That(t, other.isOpen() && !other.retired.Load(), "another session")
 		s.SessionEnded(&state.Ending{Session: session.Session{ID: 99}}) // is not here
 	}
+	var told []string
+	s, c := quiet(t, Options{Ended: func(id int64, events []tree.Event) {
+		told = append(told, fmt.Sprint(id, " ", len(events)))
+	}})
+	c.out.touched = true
+	s.sessions[7] = c
+	for _, id := range []int64{7, 99} { // the second is not here
+		s.SessionEnded(&state.Ending{Session: session.Session{ID: id}, Events: make([]tree.Event, 2)})
+	}
+	expect.Equal(t, strings.Join(told, ", "), "7 2, 99 2", "ends that were told")
 	for gen, open := range map[uint32]bool{4: true, 5: true, 6: false} {
 		s, c := quiet(t, Options{})
 		c.out.touched = true

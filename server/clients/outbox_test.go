@@ -273,3 +273,15 @@ func TestSizesOfRepliesAreCounted(t *testing.T) {
 	o.fill(make([]byte, 4+10))
 	expect.Equal(t, wrote(), admin.Sizes{Last: 50, Min: 50, Max: first}, "a reply that is too late")
 }
+
+// Events of a setWatches count among the frames that a connection may leave unread.
+func TestMissedEventsAreCountedAsFrames(t *testing.T) {
+	_, c := quiet(t, Options{MaxOutboxFrames: 3})
+	c.out.touched = true // no flusher is to come
+	u := &catchUp{c: c, open: true}
+	for n := range 5 {
+		expect.Equal(t, u.open, n <= 3, "open before event %d", n+1)
+		u.tell(jute.EventCreated, "/a")
+		expect.Equal(t, c.out.frames, min(n+1, 3), "frames behind event %d", n+1)
+	}
+}
