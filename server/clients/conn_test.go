@@ -2,6 +2,8 @@ package clients
 
 import (
 	"fmt"
+	"log/slog"
+	"net"
 	"runtime"
 	"strings"
 	"syscall"
@@ -220,3 +222,27 @@ func TestLongListsAreOfOneMoment(t *testing.T) {
 	n := d.Int()
 	expect.That(t, n == many && f.Xid == 99, "%d ephemeral nodes of %d, reply %d", n, many, f.Xid)
 }
+
+// A panic ends the connection in which it happens, and is told and counted.
+func TestPanicEndsItsConnectionAlone(t *testing.T) {
+	var log must.Text
+	s, c := quiet(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	other := newConn(s, &net.TCPConn{}, nil)
+	must.That(t, s.add(c) && s.add(other), "the connections are not taken")
+	c.replica = panicking{still{state.New("test")}}
+	c.opened = true
+	c.in.buf = wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/a", false))
+	c.in.w = len(c.in.buf)
+	c.serve(endNone)
+	expect.Has(t, log.String(), "panic in a client connection")
+	expect.Has(t, log.String(), "the state is broken")
+	expect.Equal(t, s.metrics.UnrecoverableErrors.Load(), 1)
+	expect.Equal(t, s.counts.ends[endPanic].Load(), 1)
+	expect.That(t, !c.isOpen() && other.isOpen() && len(s.all()) == 1, "the connections left: %d", len(s.all()))
+	other.finish(endStopped)
+	s.wg.Done() // other has no goroutine
+}
+
+type panicking struct{ still }
+
+func (panicking) View(func(*state.State)) { panic("the state is broken") }
