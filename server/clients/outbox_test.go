@@ -2,10 +2,15 @@ package clients
 
 import (
 	"bytes"
+	"log/slog"
 	"math/rand/v2"
+	"net"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -284,4 +289,30 @@ func TestMissedEventsAreCountedAsFrames(t *testing.T) {
 		u.tell(jute.EventCreated, "/a")
 		expect.Equal(t, c.out.frames, min(n+1, 3), "frames behind event %d", n+1)
 	}
+}
+
+// The events of a long setWatches leave with the paths that have been compared: they do not wait for the rest.
+func TestMissedEventsLeaveInPieces(t *testing.T) {
+	s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+	client, server := net.Pipe()
+	var got atomic.Int64
+	go func() {
+		buf := make([]byte, 32<<10)
+		for n, err := client.Read(buf); err == nil; n, err = client.Read(buf) {
+			got.Add(int64(n))
+		}
+	}()
+	c := newConn(s, server, nil)
+	c.from = new(address)
+	c.ids.Store(s.addressIDs("127.0.0.1"))
+	c.replica = still{state.New("test")}
+	c.out.touched = true // no flusher is to come
+	u, path := newCatchUp(c, 0), "/"+strings.Repeat("p", 2000)
+	for first := true; first || u.n > 0; first = false {
+		must.That(t, u.add(&u.step.Data, path), "the connection ended: %v", c.out.why)
+	}
+	eventually(t, "the events of these paths", func() bool { return got.Load() >= flushSize })
+	c.close(endStopped)
+	client.Close()
+	must.OK(t, s.Shutdown(t.Context()))
 }
