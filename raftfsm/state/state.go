@@ -135,7 +135,7 @@ func (s *State) Apply(entry []byte, to Sink) error {
 		Time:    int64(binary.BigEndian.Uint64(entry[6:])),
 		NoQuota: entry[1]&NoQuota != 0,
 		NoTTL:   entry[1]&NoTTL != 0,
-		Full:    entry[1]&Full != 0,
+		Full:    IsFull(entry),
 		Events:  s.change.Events[:0],
 	}
 	sets, rest, err := decodeSets(entry)
