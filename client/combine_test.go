@@ -351,19 +351,3 @@ func TestHolderThatLookedLateIsBroken(t *testing.T) {
 	expect.Is(t, stuck.Unlock(testCtx(t)), ErrLost)
 	unlock(t, l)
 }
-
-// A break whose answer is lost is tried again, although the connection that comes next tells of no change.
-func TestLostBreakIsTriedAgain(t *testing.T) {
-	shared(t)
-	c, p := proxied(t)
-	o, d := observer(t), dir(t)
-	unlock(t, lock(t, c.Mutex(d).Lock)) // makes the directory
-	stuck, err := o.Create(d+"/"+recipe.NodeName(LayoutCurator, recipe.RoleLock, newNodeID(o.SessionID()), ""),
-		recipe.EncodeOwner(recipe.Owner{MaxHold: "10ms", Grace: "0s", Breakable: true}), zk.FlagEphemeralSequential,
-		zk.WorldACL(zk.PermAll))
-	must.OK(t, err)
-	cut := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete, Under: stuck, Nth: 1,
-		Do: faultproxy.CutBefore})
-	unlock(t, lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Minute, Break: true})))
-	expect.That(t, cut.Seen() >= 2, "%d attempts to break", cut.Seen())
-}

@@ -25,7 +25,8 @@ type Hooks struct {
 	// OnRelease is called when a lock is given back, before another contender can have it; Held is how
 	// long it was held.
 	OnRelease func(LockEvent)
-	// OnReaper is called with the number of abandoned nodes that are still to remove.
+	// OnReaper is called with the number of nodes that calls have left behind: those that are still to
+	// remove, and those whose creation or release is under way, as after an early unlock.
 	OnReaper func(pending int)
 }
 

@@ -202,21 +202,30 @@ func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
 	}
 }
 
-// A break that the server refused is tried again.
-func TestRefusedBreakIsTriedAgain(t *testing.T) {
+// A break that the server refuses is tried again, and one whose answer is lost, although the connection
+// that comes next tells of no change.
+func TestBreakIsTriedAgain(t *testing.T) {
 	shared(t)
-	c, p := proxied(t)
-	o, d := observer(t), dir(t)
-	unlock(t, lock(t, c.Mutex(d).Lock)) // makes the directory
-	stuck, err := o.Create(d+"/"+recipe.NodeName(LayoutCurator, recipe.RoleLock, newNodeID(o.SessionID()), ""),
-		recipe.EncodeOwner(recipe.Owner{MaxHold: "10ms", Grace: "0s", Breakable: true}), zk.FlagEphemeralSequential,
-		zk.WorldACL(zk.PermAll))
-	must.OK(t, err)
 	const noAuth = -102
-	refuse := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete, Under: stuck, Nth: 1,
-		Do: faultproxy.Refused, Code: noAuth})
-	unlock(t, lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Minute, Break: true})))
-	expect.That(t, refuse.Seen() >= 2, "%d attempts to break", refuse.Seen())
+	for name, fault := range map[string]faultproxy.Rule{
+		"refused": {Do: faultproxy.Refused, Code: noAuth},
+		"lost":    {Do: faultproxy.CutBefore},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, p := proxied(t)
+			o, d := observer(t), dir(t)
+			unlock(t, lock(t, c.Mutex(d).Lock)) // makes the directory
+			id := newNodeID(o.SessionID())
+			stuck, err := o.Create(d+"/"+recipe.NodeName(LayoutCurator, recipe.RoleLock, id, ""),
+				recipe.EncodeOwner(recipe.Owner{MaxHold: "10ms", Grace: "0s", Breakable: true}),
+				zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+			must.OK(t, err)
+			fault.Kind, fault.Op, fault.Under, fault.Nth = faultproxy.Request, faultproxy.OpDelete, stuck, 1
+			rule := p.Add(fault)
+			unlock(t, lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Minute, Break: true})))
+			expect.That(t, rule.Seen() >= 2, "%d attempts to break", rule.Seen())
+		})
+	}
 }
 
 // Who follows the state is told of every loss, by the clock here and by the server.
