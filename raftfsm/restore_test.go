@@ -355,7 +355,7 @@ func TestRestoreIsGivenUpAfterItsSilence(t *testing.T) {
 			watch.look(tm)
 			expect.Equal(t, len(tm.proposes()), want, "proposed")
 		}
-		looks(time.Hour, 0) // there is none
+		looks(time.Hour, 0) // no backup is on its way
 		looks(time.Hour, 0)
 		g := state.Staging{ID: 5, Origin: 1, Birth: 1, Size: 10}
 		a.entry(g.Open())

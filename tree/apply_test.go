@@ -110,7 +110,7 @@ func TestFailedMultiForgetsItsEvents(t *testing.T) {
 	}
 }
 
-// Only what needs more room is refused while there is none.
+// A full tree refuses only what needs more room.
 func TestFullTreeTakesWhatNeedsNoRoom(t *testing.T) {
 	at := jute.PathVersion{Path: "/n", Version: -1}
 	set := func(data string) func(tr *Tree, c *Change) jute.ErrCode {

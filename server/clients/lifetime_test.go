@@ -39,7 +39,7 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 		unfinished bool
 		begun      time.Duration // how long ago the frame began; 0: just now
 		ending     bool
-		want       time.Duration // from now; 0: no deadline is set, -1: there is none from now on
+		want       time.Duration // from now; 0: the deadline stays, -1: the deadline is removed
 	}{
 		{name: "between frames"},
 		{name: "behind a frame", unfinished: true, want: -1},
