@@ -377,8 +377,8 @@ func (c *Conn) attach(l *link) bool {
 		l.put(r)
 	}
 	clear(c.trouble)
-	close(c.ready)
 	c.opt.Counters.Connections.Add(1)
+	close(c.ready) // a caller that waited may read the counters at once
 	l.flush()
 	c.opt.Logger.Debug("connected", "server", l.server)
 	c.tell(Connected)
