@@ -218,6 +218,9 @@ func (f *fsmSink) Outcome(origin, birth uint32, seq uint64, o *state.Outcome) {
 		return
 	}
 	if w := f.stream.applied(birth, seq); w != nil {
+		// Behind the events, which a client that has seen the zxid would miss; before the outcome, so that
+		// no later reply has a lower zxid.
+		f.zxid.Store(f.state.Zxid())
 		w.Done(o, f.state)
 	}
 }

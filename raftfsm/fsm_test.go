@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // applied is an fsm to which a test gives entries.
@@ -319,4 +321,47 @@ func TestLeaderWaitsForSessionsThatThereAre(t *testing.T) {
 		a.entry(state.Request{Session: id, Gen: 1, Op: jute.OpCloseSession})
 	}
 	expect.Equal(t, len(tr.deadlines()), 0, "deadlines of sessions that ended")
+}
+
+// teller hears of changes and outcomes, as the connections do, and asks for the zxid then.
+type teller struct {
+	watcher
+	fsm  *fsm
+	told []string
+}
+
+func (w *teller) tell(what string, zxid int64) {
+	w.told = append(w.told, fmt.Sprint(what, " ", zxid, " at ", w.fsm.zxid.Load()))
+}
+
+func (w *teller) Events(zxid int64, _ []tree.Event)     { w.tell("change", zxid) }
+func (w *teller) Done(o *state.Outcome, _ *state.State) { w.tell("outcome", o.Zxid) }
+
+// While an entry is applied, the server makes other replies by itself, to pings for example. Their zxid is not
+// below that of an outcome that a client has, and not that of a change of which it has not been told: the
+// client would not ask for such an event on its next connection.
+func TestG4G17ZxidRisesBetweenEventsAndOutcomes(t *testing.T) {
+	a := newApplied()
+	a.entry(openStream())
+	a.entry(newSession())
+	w := &teller{fsm: a.fsm}
+	a.obs = w
+	var s session.Session
+	(&Node{fsm: a.fsm}).View(func(st *state.State) { st.Sessions().All(func(is session.Session) { s = is }) })
+	a.stream.setClosed(false)
+	a.stream.open(1)
+	bl := state.Block{Origin: 1, Birth: 1, First: 1}
+	for _, path := range []string{"/a", "/no/b", "/c"} {
+		r := &state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(path, 0)}
+		must.OK(t, a.stream.put(r, w))
+		bl.Requests = r.Append(bl.Requests)
+		bl.Count++
+	}
+	entry := bl.Append(state.BeginEntry(nil, 0))
+	state.SealEntry(entry, 1)
+	a.index++
+	must.Equal(t, a.zxid.Load(), 1)
+	a.Apply(&raft.Log{Index: a.index, Term: 1, Type: raft.LogCommand, Data: entry})
+	expect.Equal(t, strings.Join(w.told, ", "), "change 2 at 1, outcome 2 at 2, outcome 2 at 2, "+
+		"change 3 at 2, outcome 3 at 3")
 }
