@@ -159,7 +159,7 @@ func TestErrorsAreToldByTheirCode(t *testing.T) {
 			return nil
 		}
 		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(files, path, nil, 0)
 		if err != nil {
 			return err
 		}
@@ -187,11 +187,26 @@ func looksAtText(n ast.Node) bool {
 		return isText(n.Tag)
 	case *ast.CallExpr: // to cut or replace a text is not to decide by it
 		f, ok := n.Fun.(*ast.SelectorExpr)
-		return ok && isIdent(f.X, "strings") && len(n.Args) > 1 && isText(n.Args[0]) &&
+		return ok && isIdent(f.X, "strings") && len(n.Args) > 1 && fromText(n.Args[0]) &&
 			slices.Contains([]string{"Contains", "HasPrefix", "HasSuffix", "EqualFold", "Index", "Compare"},
 				f.Sel.Name)
 	}
 	return false
+}
+
+// fromText reports whether an expression contains X.Error(), or is a variable that was made of it.
+func fromText(e ast.Node) (found bool) {
+	if v, ok := e.(*ast.Ident); ok && v.Obj != nil {
+		if made, ok := v.Obj.Decl.(*ast.AssignStmt); ok && len(made.Rhs) == 1 {
+			e = made.Rhs[0]
+		}
+	}
+	ast.Inspect(e, func(n ast.Node) bool {
+		c, ok := n.(*ast.CallExpr)
+		found = found || ok && isText(c)
+		return true
+	})
+	return found
 }
 
 // isText reports whether an expression is X.Error().

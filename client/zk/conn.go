@@ -60,6 +60,7 @@ type Conn struct {
 	closing  bool  // Close was called: nothing new is taken
 	link     *link // that carries the session now, nil if none
 	server   string
+	asked    string // the server of the latest handshake, until a link carries the session
 	sid      int64
 	password []byte
 	timeout  time.Duration
@@ -146,13 +147,17 @@ func (c *Conn) Await(ctx context.Context) error {
 }
 
 // Trouble returns why no server could be used since the last one that could, nil if no trouble is
-// known.
+// known. One reason is that a server still owes the answer to a handshake.
 func (c *Conn) Trouble() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var errs []error
 	for _, s := range c.servers {
-		if err := c.trouble[s]; err != nil {
+		err := c.trouble[s]
+		if err == nil && s == c.asked {
+			err = ErrSilent
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s, err))
 		}
 	}

@@ -233,6 +233,7 @@ func (c *Conn) greet(conn net.Conn, server string) (*link, error) {
 	defer stop()
 	c.mu.Lock()
 	sid, zxid, password, auth := c.sid, c.zxid, c.password, slices.Clone(c.auth)
+	c.asked = server
 	c.mu.Unlock()
 	br := bufio.NewReaderSize(conn, 16<<10)
 	granted, timeout, newPassword, err := c.hello(conn, br, sid, zxid, password)
@@ -377,6 +378,7 @@ func (c *Conn) attach(l *link) bool {
 		l.put(r)
 	}
 	clear(c.trouble)
+	c.asked = ""
 	c.opt.Counters.Connections.Add(1)
 	close(c.ready) // a caller that waited may read the counters at once
 	l.flush()

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -155,6 +156,8 @@ func TestTroubleNamesTheCause(t *testing.T) {
 		"web": {
 			answering(t, func(c net.Conn) { hear(c); c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }),
 			zk.Options{}, "answers in HTTP"},
+		"silent": {answering(t, func(c net.Conn) { io.Copy(io.Discard, c) }),
+			zk.Options{AttemptLimit: 50 * time.Millisecond}, zk.ErrSilent.Error()},
 		"not to be trusted": {front, zk.Options{TLS: &tls.Config{}}, "certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,6 +177,33 @@ func TestTroubleNamesTheCause(t *testing.T) {
 			c.Close(ctx)
 		})
 	}
+}
+
+// A server that has taken the connection and not answered is named as long as it is asked, not behind the attempt
+// alone.
+func TestServerThatIsSilentIsNamed(t *testing.T) {
+	goleakAtEnd(t)
+	asked, answer := make(chan bool, 1), make(chan bool)
+	addr := answering(t, func(conn net.Conn) {
+		if readRequest(conn) == nil {
+			return
+		}
+		asked <- true
+		<-answer
+		conn.Write(granted)
+		io.Copy(io.Discard, conn)
+	})
+	c := must.Get(zk.Open(must.Refused(t)+","+addr, zk.Options{AttemptLimit: patience}))(t)
+	soon(t, "a request for a session", asked)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := c.Await(ctx)
+	expect.That(t, errors.Is(err, zk.ErrSilent) && errors.Is(err, context.Canceled), "while it is asked: %v", err)
+	expect.Has(t, err.Error(), addr+": "+zk.ErrSilent.Error())
+	close(answer)
+	must.OK(t, c.Await(within(t)))
+	expect.OK(t, c.Trouble(), "trouble, while connected")
+	c.Close(ctx)
 }
 
 // secured returns the address of a TLS front for addr, and who signed for it.

@@ -42,6 +42,10 @@ var (
 	ErrClosed = errors.New("zk: closed")
 	// ErrInvalid reports options or servers that cannot be used.
 	ErrInvalid = errors.New("zk: invalid argument")
+	// ErrNotServing and ErrSilent say why a server cannot be used now (see Conn.Trouble).
+	ErrNotServing = errors.New(
+		"the server closed the connection instead of greeting: it may not be serving yet, or lag behind")
+	ErrSilent = errors.New("the server takes connections but has not answered")
 	// ErrTooLarge says that a request is longer than Options.MaxRequest.
 	ErrTooLarge = errors.New("zk: request too large")
 )

@@ -11,10 +11,8 @@ import (
 	"time"
 )
 
-// Reasons other than network errors why a connection is of no use.
+// More reasons other than network errors why a connection is of no use.
 var (
-	errNotServing = errors.New(
-		"the server closed the connection instead of greeting: it may not be serving yet, or lag behind")
 	errClosed = errors.New(
 		"the server closes connections at once: it is starting or stopping, or takes no more of them")
 	errFull = errors.New(
@@ -62,13 +60,16 @@ func (c *Conn) why(ctx context.Context, server string, err error) error {
 	if errors.Is(err, errNoTLS) {
 		return err
 	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "read" && op.Timeout() {
+		return ErrSilent
+	}
 	if !wordless(err) {
 		return portless(err)
 	}
 	c.mu.Lock()
 	before := c.trouble[server]
 	c.mu.Unlock()
-	for _, known := range []error{errNotServing, errFull, errExpectsTLS} {
+	for _, known := range []error{ErrNotServing, errFull, errExpectsTLS} {
 		if errors.Is(before, known) {
 			return known
 		}
@@ -77,7 +78,7 @@ func (c *Conn) why(ctx context.Context, server string, err error) error {
 	defer cancel()
 	conn, dialErr := c.dialAny(ctx, server)
 	if dialErr != nil {
-		return errNotServing
+		return ErrNotServing
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
@@ -91,7 +92,7 @@ func (c *Conn) why(ctx context.Context, server string, err error) error {
 		return errClosed
 	}
 	if c.opt.TLS != nil {
-		return errNotServing
+		return ErrNotServing
 	}
 	l := &listener{Conn: conn}
 	conn.SetDeadline(time.Now().Add(2 * probeLimit))
@@ -100,7 +101,7 @@ func (c *Conn) why(ctx context.Context, server string, err error) error {
 	if l.first == recordHandshake || l.first == recordAlert {
 		return errExpectsTLS
 	}
-	return errNotServing
+	return ErrNotServing
 }
 
 // First bytes of a peer that speaks TLS.

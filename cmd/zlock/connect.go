@@ -236,10 +236,10 @@ func (c *call) connect(ctx context.Context, f *connectFlags) (*client.Client, er
 		if _, trouble, ok := strings.Cut(err.Error(), context.DeadlineExceeded.Error()+": "); ok {
 			why = ": " + strings.ReplaceAll(trouble, "\n", "; ")
 		}
-		return nil, cli.Exitf(exitNoSession, "no usable session with %s within %v%s", servers, f.connectTimeout,
-			why)
+		return nil, cli.Exitf(exitNoSession, "no usable session with %s within %v%s%.0w", servers, f.connectTimeout,
+			why, err) // err has been said, and is there for errors.Is
 	default:
-		return nil, cli.Exitf(exitNoSession, "no session with %s: %v", servers, err)
+		return nil, cli.Exitf(exitNoSession, "no session with %s: %w", servers, err)
 	}
 }
 

@@ -192,10 +192,6 @@ const (
 	clockApart = 5.0 // seconds
 )
 
-// noAnswer ends the error of a session that a server was asked for in vain, if there was time for more than
-// one attempt.
-const noAnswer = ": read: i/o timeout"
-
 // examine examines one server.
 func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot string,
 	killAfter time.Duration) finding {
@@ -224,9 +220,9 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 		f.unreachable, f.down = true, strings.Contains(srvr, "ZooKeeper") || strings.Contains(srvr, "Zookeeper")
 		text := strings.ReplaceAll(err.Error(), ": "+server+": ", ": ")
 		switch {
-		case srvr == "" && strings.HasSuffix(strings.TrimSuffix(text, noAnswer), conn.connectTimeout.String()):
-			text = strings.TrimSuffix(text, noAnswer) + ": it takes connections but does not answer: " + hangs
-		case srvr == "" && strings.Contains(text, "closed the connection instead of greeting"):
+		case errors.Is(err, zk.ErrSilent):
+			text += ": " + hangs
+		case srvr == "" && errors.Is(err, zk.ErrNotServing):
 			text += "; the port for other servers does the same"
 		}
 		return problem("%s", text)

@@ -100,7 +100,7 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		want string
 	}{
 		{[]string{"-S", silent.Addr().String(), "--connect-timeout", "5"},
-			"within 5s: it takes connections but does not answer: its process is stopped"},
+			"the server takes connections but has not answered: its process is stopped"},
 		{[]string{"-S", silent.Addr().String(), "--connect-timeout", "5", "--tls"},
 			"takes connections but does not answer within"},
 		{[]string{"-S", server(t), "--tls"}, "does not speak TLS: leave --tls out"},
