@@ -47,7 +47,7 @@ type Options struct {
 	// {client}, {port} (of the client address), {peer}, {admin}, {peers} and {peer-urls} in it are filled in.
 	Command []string
 
-	ReadyTimeout time.Duration // default 30 s
+	ReadyTimeout time.Duration // default 90 s
 }
 
 // Host is where a server runs and its clients dial from. The zero value is this machine.
@@ -114,7 +114,7 @@ func Prepare(o Options) (*Ensemble, error) {
 		o.Hosts = make([]Host, max(o.Nodes, 1)+o.Observers+o.Spare)
 	}
 	if o.ReadyTimeout == 0 {
-		o.ReadyTimeout = 30 * time.Second
+		o.ReadyTimeout = patience
 	}
 	e := &Ensemble{Kind: o.Kind, Dir: o.Dir, spare: o.Spare, observers: o.Observers}
 	if e.Dir == "" {

@@ -24,8 +24,8 @@ func Super(credential string) string {
 // smallJVM is a Java machine that starts fast.
 var smallJVM = []string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
 
-// zooPatience bounds the wait for a ZooKeeper: a busy machine may start several Java machines at once.
-const zooPatience = 90 * time.Second
+// patience bounds the wait for a server: a busy machine may start several Java machines at once.
+const patience = 90 * time.Second
 
 // RequireZooKeeper ends the test unless it was built with the tag stock and
 // ZooKeeper can be run here. Without the tag no test may depend on what is
@@ -59,8 +59,7 @@ func StartZooKeeper(t testing.TB, lines ...string) *Server {
 func PrepareZooKeepers(t testing.TB, n int, lines ...string) *Ensemble {
 	t.Helper()
 	RequireZooKeeper(t)
-	e := must.Get(Prepare(Options{Kind: ZooKeeper, Nodes: n, JVM: smallJVM, Config: lines,
-		ReadyTimeout: zooPatience}))(t)
+	e := must.Get(Prepare(Options{Kind: ZooKeeper, Nodes: n, JVM: smallJVM, Config: lines}))(t)
 	e.attach(t)
 	return e
 }

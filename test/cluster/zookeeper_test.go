@@ -4,6 +4,7 @@ package cluster_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/cluster"
@@ -14,10 +15,10 @@ import (
 
 func TestZooKeeperIsWhatItIsTold(t *testing.T) {
 	s := cluster.StartZooKeeper(t, "extendedTypesEnabled=true", cluster.Super("super:secret"))
-	must.Equal(t, s.Mode(), "standalone", "mode")
+	must.Await(t, "mode", time.Minute, func() bool { return s.Mode() == "standalone" })
 	c := must.Get(wire.Open(s.Client))(t)
 	must.OK(t, c.Auth("digest", "super:secret"))
-	body := wire.CreateTTL("/ttl", nil, jute.WorldAnyone, jute.FlagPersistentTTL, 1000)
+	body := wire.CreateTTL("/ttl", nil, jute.WorldAnyone, jute.FlagPersistentTTL, 1e6)
 	_, _, err := c.Create2(jute.OpCreateTTL, body)
 	must.OK(t, err)
 	must.OK(t, expect.Err(c.SetData("/zookeeper/config", []byte("x"), -1)),
