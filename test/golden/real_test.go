@@ -5,6 +5,7 @@ package golden_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
@@ -22,15 +23,15 @@ func TestRealZooKeeperMatchesRecording(t *testing.T) {
 	for profile, config := range profiles {
 		t.Run(profile, func(t *testing.T) {
 			t.Parallel()
-			replayAll(t, profile, cluster.StartZooKeeper(t, config...).Client, nil, racing)
+			replayAll(t, profile, cluster.StartZooKeeper(t, config...).Client, nil, append(timed, racing)...)
 		})
 	}
 	t.Run("readonly", func(t *testing.T) {
 		t.Parallel()
 		s := cluster.PrepareZooKeepers(t, 3, readOnly, "localSessionsEnabled=true").Servers[0]
 		must.OK(t, s.Spawn())
-		err := s.WaitReady()
-		must.That(t, err == nil && s.Mode() == "read-only", "%v %v", err, s.Mode())
+		must.OK(t, s.WaitReady())
+		must.Await(t, "read-only mode", time.Minute, func() bool { return s.Mode() == "read-only" })
 		replayAll(t, "readonly", s.Client, nil)
 	})
 }

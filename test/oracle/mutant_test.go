@@ -19,7 +19,6 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/oracle"
-	"github.com/zlockd/zlockd/test/wire"
 )
 
 // mutant is a small lie told about a server: it sees each frame from the server, with the operation it
@@ -262,7 +261,7 @@ func TestShrinkKeepsWhatMatters(t *testing.T) {
 		if err == nil {
 			continue
 		}
-		short, err := r.Shrink(program, err, wire.DefaultTimeout)
+		short, err := r.Shrink(program, err, 5*time.Minute)
 		t.Logf("%d steps became %d: %v\n%s", len(program), len(short), err, short)
 		expect.That(t, len(short) <= 10, "the program still has %d steps", len(short))
 		again, err := oracle.Parse(short.String())
