@@ -85,7 +85,7 @@ func TestNumberKeepsThreeDigits(t *testing.T) {
 // needs no servers of its own: it must leave a report without failures and a
 // server without leftovers.
 func TestPointsRunAgainstAServer(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	i, err := server.Start(ctx, server.Options{
 		ClientAddr: "127.0.0.1:0", MaxConnsPerAddr: -1,

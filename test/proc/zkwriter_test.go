@@ -145,14 +145,17 @@ func (w *writer) quota(ctx context.Context) error {
 	return err
 }
 
-// load makes n changes through several sessions at once. Most of the sessions
-// stay; some end. It stops when ctx ends.
-func load(ctx context.Context, t testing.TB, addr string, seed uint64, n int) {
+// load makes n changes through several sessions at once, from when all of them are there. Most of the
+// sessions stay; some end. It stops when ctx ends; wait returns then, or when all is done.
+func load(ctx context.Context, t testing.TB, addr string, seed uint64, n int) (wait func()) {
 	t.Helper()
 	const writers = 8
+	var conns [writers]*zk.Conn
+	for i := range conns {
+		conns[i] = dial(t, addr)
+	}
 	var wg sync.WaitGroup
-	for i := range writers {
-		c := dial(t, addr)
+	for i, c := range conns {
 		wg.Go(func() {
 			w := &writer{conn: c, rng: rand.New(rand.NewPCG(seed, uint64(i))), top: "/top" + fmt.Sprint(i%3)}
 			c.Create(ctx, zk.Create{Path: w.top})
@@ -168,5 +171,5 @@ func load(ctx context.Context, t testing.TB, addr string, seed uint64, n int) {
 			}
 		})
 	}
-	wg.Wait()
+	return wg.Wait
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
@@ -21,10 +22,19 @@ func runBench(t *testing.T, args ...string) (report, error) {
 	return r, err
 }
 
+// runUntil is runBench, for longer if no lock was acquired: on a busy machine little may happen at first.
+func runUntil(t *testing.T, first time.Duration, args ...string) (r report, err error) {
+	t.Helper()
+	for d := first; d <= 30*time.Second && r.Acquired == 0 && err == nil; d *= 10 {
+		r, err = runBench(t, append(args, "-duration", d.String())...)
+	}
+	return r, err
+}
+
 func TestEveryRecipeExcludes(t *testing.T) {
 	for _, recipe := range benchRecipes {
 		t.Run(recipe, func(t *testing.T) {
-			r, err := runBench(t, "-recipe", recipe, "-clients", "3", "-read-ratio", "0.5", "-duration", "300ms")
+			r, err := runUntil(t, 300*time.Millisecond, "-recipe", recipe, "-clients", "3", "-read-ratio", "0.5")
 			if err != nil || r.Acquired == 0 || r.Lost+r.Errors+r.Violations > 0 || r.Acquire.N != r.Acquired ||
 				r.Acquire.P50 <= 0 {
 				t.Errorf("%v: %+v", err, r)
@@ -34,8 +44,8 @@ func TestEveryRecipeExcludes(t *testing.T) {
 }
 
 func TestFaultsAreSurvived(t *testing.T) {
-	r, err := runBench(t, "-fault", "cut", "-fault-every", "100ms", "-clients", "2", "-goroutines", "2", "-locks",
-		"2", "-duration", "1s")
+	r, err := runUntil(t, time.Second, "-fault", "cut", "-fault-every", "100ms", "-clients", "2", "-goroutines",
+		"2", "-locks", "2")
 	if err != nil || r.Acquired == 0 || r.Violations > 0 {
 		t.Errorf("%v: %+v", err, r)
 	}
@@ -44,7 +54,7 @@ func TestFaultsAreSurvived(t *testing.T) {
 // The figure is a lock's price only if nothing else is counted: one
 // worker alone needs a create, a list with a read of its own node, a delete.
 func TestPriceIsThatOfTheLock(t *testing.T) {
-	r, err := runBench(t, "-duration", "300ms")
+	r, err := runUntil(t, 300*time.Millisecond)
 	if err != nil || r.Acquired == 0 {
 		t.Fatalf("%v: %+v", err, r)
 	}
