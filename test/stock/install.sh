@@ -26,8 +26,16 @@ if [ -n "$missing" ]; then
 		exit 1
 	fi
 	export DEBIAN_FRONTEND=noninteractive
-	apt-get -o Acquire::Retries=5 update -qq
+	# A machine that has just begun may be looking for updates itself.
+	apt() {
+		for wait in 10 30 60 0; do
+			apt-get -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300 "$@" && return
+			sleep $wait
+		done
+		return 1
+	}
+	apt update -qq
 	# shellcheck disable=SC2086 # the list is a list
-	apt-get -o Acquire::Retries=5 install -y -qq --no-install-recommends $missing
+	apt install -y -qq --no-install-recommends $missing
 fi
 echo "the programs that tests need are installed"
