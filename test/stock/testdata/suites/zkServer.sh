@@ -64,7 +64,7 @@ fi
 # shellcheck disable=SC2086 # flags are words
 "$ZLOCKD_BIN" --config "$dir/zoo.cfg" --admin-addr off ${users:+--sasl-users "$users"} $tls >"$dir.out" 2>&1 &
 echo $! >"$dir.pid"
-for _ in $(seq 400); do
+for _ in $(seq 1200); do
 	[ "$(ask isro 22181)" = $mode ] && break
 	sleep 0.05
 done
