@@ -75,7 +75,7 @@ static struct timespec in_ms(int ms) {
 
 int events_next_is(struct events *e, int type, const char *path) {
     char want[96];
-    struct timespec end = in_ms(15000);
+    struct timespec end = in_ms(60000);
     int ok = 0;
     snprintf(want, sizeof want, "%d %s", type, path);
     pthread_mutex_lock(&e->mu);
@@ -99,7 +99,7 @@ int events_silent(struct events *e) {
 }
 
 int events_state(struct events *e, int state) {
-    struct timespec end = in_ms(25000);
+    struct timespec end = in_ms(60000);
     int ok;
     pthread_mutex_lock(&e->mu);
     while (e->state != state && pthread_cond_timedwait(&e->more, &e->mu, &end) != ETIMEDOUT) {
@@ -112,7 +112,7 @@ int events_state(struct events *e, int state) {
 zhandle_t *connect_to(const char *where, struct events *e, const clientid_t *id) {
     zhandle_t *zh;
     events_init(e);
-    zh = zookeeper_init(where, events_watch, 10000, id, e, 0);
+    zh = zookeeper_init(where, events_watch, 30000, id, e, 0);
     EXPECT(zh != NULL);
     EXPECT(events_state(e, ZOO_CONNECTED_STATE));
     return zh;
@@ -125,7 +125,7 @@ void catch_up(zhandle_t *zh) {
     int i;
     done = 0;
     RC(zoo_async(zh, "/", caught_up, (const void *)&done), ZOK);
-    for (i = 0; i < 1000 && !done; i++) sleep_ms(5);
+    for (i = 0; i < 6000 && !done; i++) sleep_ms(10);
     EXPECT(done);
 }
 

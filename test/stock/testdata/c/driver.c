@@ -163,7 +163,7 @@ static void async(void) {
         RC(zoo_aset(zh, path, "y", 1, 0, set_done, (void *)(i + 1)), ZOK);
         RC(zoo_adelete(zh, path, 1, deleted, (void *)(i + 2)), ZOK);
     }
-    for (i = 0; i < 2000 && async_next < 1500; i++) sleep_ms(10);
+    for (i = 0; i < 6000 && async_next < 1500; i++) sleep_ms(10);
     EXPECT(async_next == 1500);
     EXPECT(async_wrong == 0);
     zookeeper_close(zh);
@@ -180,7 +180,7 @@ static void sync_and_config(void) {
     struct Stat st;
     RC(zoo_async(zh, "/", sync_done, NULL), ZOK);
     RC(zoo_getconfig(zh, 0, buf, &len, &st), ZOK);
-    for (i = 0; i < 500 && synced == -1000; i++) sleep_ms(10);
+    for (i = 0; i < 6000 && synced == -1000; i++) sleep_ms(10);
     EXPECT(synced == ZOK);
     zookeeper_close(zh);
 }
@@ -238,7 +238,7 @@ static void expire(void) {
        it: try again then. */
     for (i = 0; i < 10 && e3.n == 0; i++) {
         events_init(&e2);
-        second = zookeeper_init(hosts, events_watch, 10000, zoo_client_id(zh), &e2, 0);
+        second = zookeeper_init(hosts, events_watch, 30000, zoo_client_id(zh), &e2, 0);
         EXPECT(second != NULL);
         for (k = 0; k < 1000 && e2.state == 0; k++) sleep_ms(5);
         zookeeper_close(second);

@@ -80,7 +80,7 @@ final class Checks {
     }
 
     static void eventually(String what, Condition c) throws Exception {
-        eventually(what, 20_000, c);
+        eventually(what, 60_000, c);
     }
 
     static void eventually(String what, long ms, Condition c) throws Exception {
@@ -109,7 +109,7 @@ final class Checks {
                 }));
             }
             for (Future<Object> f : futures) {
-                f.get(60, TimeUnit.SECONDS);
+                f.get(180, TimeUnit.SECONDS);
             }
         } finally {
             pool.shutdownNow();

@@ -34,7 +34,7 @@ final class Contender {
                 case "semaphore" -> {
                     InterProcessSemaphoreV2 s = new InterProcessSemaphoreV2(c, path, 3);
                     for (int i = 0; i < rounds; i++) {
-                        Lease lease = s.acquire(30, TimeUnit.SECONDS);
+                        Lease lease = s.acquire(60, TimeUnit.SECONDS);
                         Checks.that(lease != null, "lease");
                         ref.inside(key, "s", 3, 4);
                         s.returnLease(lease);
@@ -44,7 +44,7 @@ final class Contender {
                     for (int i = 0; i < rounds; i++) {
                         try (LeaderLatch latch = new LeaderLatch(c, path)) {
                             latch.start();
-                            Checks.that(latch.await(30, TimeUnit.SECONDS), "leadership");
+                            Checks.that(latch.await(60, TimeUnit.SECONDS), "leadership");
                             ref.alone(key);
                         }
                     }
@@ -56,7 +56,7 @@ final class Contender {
 
     private static void lock(InterProcessLock l, Checks.Referee ref, String key, String mode, int rounds) throws Exception {
         for (int i = 0; i < rounds; i++) {
-            Checks.that(l.acquire(30, TimeUnit.SECONDS), "acquired in time");
+            Checks.that(l.acquire(60, TimeUnit.SECONDS), "acquired in time");
             try {
                 ref.inside(key, mode, 1, 2);
             } finally {

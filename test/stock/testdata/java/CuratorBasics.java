@@ -30,13 +30,13 @@ final class CuratorBasics {
         try (Curators c = new Curators(1)) {
             CuratorFramework f = c.get(0);
             f.create().creatingParentContainersIfNeeded().forPath(SWEEPS + "/container/child");
-            f.delete().forPath(SWEEPS + "/container/child");
             f.create().withMode(CreateMode.CONTAINER).forPath(SWEEPS + "/unused");
             f.create().withTtl(1_000).withMode(CreateMode.PERSISTENT_WITH_TTL).forPath(SWEEPS + "/ttl");
             f.create().withTtl(1_000).withMode(CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL).forPath(SWEEPS + "/ttl-");
             f.create().withTtl(3_600_000).withMode(CreateMode.PERSISTENT_WITH_TTL).forPath(SWEEPS + "/long");
-            f.create().withTtl(1_000).withMode(CreateMode.PERSISTENT_WITH_TTL).forPath(SWEEPS + "/parent");
+            f.create().withTtl(10_000).withMode(CreateMode.PERSISTENT_WITH_TTL).forPath(SWEEPS + "/parent");
             f.create().forPath(SWEEPS + "/parent/child");
+            f.delete().forPath(SWEEPS + "/container/child");
         }
     }
 
@@ -113,7 +113,7 @@ final class CuratorBasics {
                     }
                 }).forPath(d + "/" + i);
             }
-            Checks.that(done.await(20, TimeUnit.SECONDS), "all created");
+            Checks.that(done.await(60, TimeUnit.SECONDS), "all created");
             Checks.equal(c.get(0).getChildren().forPath(d).size(), 200, "children");
             c.get(0).delete().deletingChildrenIfNeeded().forPath(d);
         }

@@ -48,7 +48,7 @@ final class CuratorCaches {
                     .forDeletes(n -> log.add("delete " + n.getPath()))
                     .forInitialized(ready::countDown).build());
                 cache.start();
-                Checks.that(ready.await(15, TimeUnit.SECONDS), "initialised");
+                Checks.that(ready.await(60, TimeUnit.SECONDS), "initialised");
                 Checks.equal(at(cache, d + "/a/b"), "1", "value");
                 for (int i = 0; i < 50; i++) {
                     w.create().forPath(d + "/n" + i, ("" + i).getBytes());
@@ -139,7 +139,7 @@ final class CuratorCaches {
                 }
             });
             cache.start();
-            Checks.that(ready.await(15, TimeUnit.SECONDS), "initialised");
+            Checks.that(ready.await(60, TimeUnit.SECONDS), "initialised");
             Checks.equal(new String(cache.getCurrentData(d + "/a/b/c").getData()), "1", "value");
             c.get(1).setData().forPath(d + "/a/b/c", "2".getBytes());
             Checks.eventually("change", () -> new String(cache.getCurrentData(d + "/a/b/c").getData()).equals("2"));
@@ -164,7 +164,7 @@ final class CuratorCaches {
             CountDownLatch set = new CountDownLatch(1);
             pw.getResetListenable().addListener(set::countDown);
             pw.start();
-            Checks.that(set.await(10, TimeUnit.SECONDS), "watch set");
+            Checks.that(set.await(60, TimeUnit.SECONDS), "watch set");
             w.create().forPath(d + "/a");
             w.setData().forPath(d + "/a", "1".getBytes());
             Checks.eventually("events", () -> log.equals(List.of("NodeCreated " + d + "/a", "NodeDataChanged " + d + "/a")));

@@ -62,7 +62,7 @@ final class CuratorLocks {
             Contender.contend(c.get(0), "mutex", path, "curator-jvms", 20);
         }
         for (Process p : ps) {
-            Checks.that(p.waitFor(60, TimeUnit.SECONDS), "the process ends");
+            Checks.that(p.waitFor(180, TimeUnit.SECONDS), "the process ends");
             Checks.equal(p.exitValue(), 0, "exit status");
         }
     }
@@ -80,7 +80,7 @@ final class CuratorLocks {
             Checks.equal(nodes.size(), 1, "participants");
             Checks.that(nodes.iterator().next().matches(".*/_c_[-0-9a-f]{36}-lock-[0-9]{10}"), nodes.toString());
             a.release();
-            Checks.that(b.acquire(10, TimeUnit.SECONDS), "given on");
+            Checks.that(b.acquire(60, TimeUnit.SECONDS), "given on");
             b.release();
             Checks.raises(IllegalMonitorStateException.class, b::release);
         }
@@ -109,7 +109,7 @@ final class CuratorLocks {
             a.acquire();
             c.catchUp();
             Revoker.attemptRevoke(c.get(1), a.getParticipantNodes().iterator().next());
-            Checks.that(asked.await(10, TimeUnit.SECONDS), "asked to release");
+            Checks.that(asked.await(60, TimeUnit.SECONDS), "asked to release");
             a.release();
         }
     }
@@ -141,11 +141,11 @@ final class CuratorLocks {
             Checks.that(!b.readLock().acquire(100, TimeUnit.MILLISECONDS), "no reader beside the writer");
             a.readLock().acquire(); // a writer may read
             a.writeLock().release();
-            Checks.that(b.readLock().acquire(10, TimeUnit.SECONDS), "readers share");
+            Checks.that(b.readLock().acquire(60, TimeUnit.SECONDS), "readers share");
             Checks.that(!b.writeLock().acquire(100, TimeUnit.MILLISECONDS), "no writer beside readers");
             a.readLock().release();
             b.readLock().release();
-            Checks.that(b.writeLock().acquire(10, TimeUnit.SECONDS), "writer");
+            Checks.that(b.writeLock().acquire(60, TimeUnit.SECONDS), "writer");
             b.writeLock().release();
         }
     }
@@ -154,13 +154,13 @@ final class CuratorLocks {
         try (Curators c = new Curators(2); SharedCount count = new SharedCount(c.get(0), Curators.path("leases"), 1)) {
             count.start();
             InterProcessSemaphoreV2 s = new InterProcessSemaphoreV2(c.get(0), Curators.path("shared-semaphore"), count);
-            Lease first = s.acquire(10, TimeUnit.SECONDS);
+            Lease first = s.acquire(60, TimeUnit.SECONDS);
             Checks.equal(s.acquire(200, TimeUnit.MILLISECONDS), null, "one lease only");
             count.setCount(2);
-            Lease second = s.acquire(10, TimeUnit.SECONDS);
+            Lease second = s.acquire(60, TimeUnit.SECONDS);
             Checks.that(second != null, "a second lease after the count was raised");
             s.returnAll(Arrays.asList(first, second));
-            Checks.equal(s.acquire(2, 10, TimeUnit.SECONDS).size(), 2, "several at once");
+            Checks.equal(s.acquire(2, 60, TimeUnit.SECONDS).size(), 2, "several at once");
         }
     }
 
@@ -173,10 +173,10 @@ final class CuratorLocks {
             b.acquire();
             Checks.that(!all.acquire(300, TimeUnit.MILLISECONDS), "b is held");
             InterProcessMutex a = new InterProcessMutex(c.get(1), paths.get(0));
-            Checks.that(a.acquire(10, TimeUnit.SECONDS), "a was given back");
+            Checks.that(a.acquire(60, TimeUnit.SECONDS), "a was given back");
             a.release();
             b.release();
-            Checks.that(all.acquire(10, TimeUnit.SECONDS), "both free");
+            Checks.that(all.acquire(60, TimeUnit.SECONDS), "both free");
             Checks.that(!b.acquire(100, TimeUnit.MILLISECONDS), "b held by the multi lock");
             all.release();
             Checks.that(!one.isAcquiredInThisProcess(), "never acquired");
@@ -194,12 +194,12 @@ final class CuratorLocks {
                 int n = i + 1;
                 Checks.eventually("participant " + i, () -> l.getParticipants().size() == n);
             }
-            Checks.that(latches.get(0).await(10, TimeUnit.SECONDS), "the first leads");
+            Checks.that(latches.get(0).await(60, TimeUnit.SECONDS), "the first leads");
             Checks.equal(latches.get(2).getLeader().getId(), "id-0", "leader");
             latches.get(0).close();
-            Checks.that(latches.get(1).await(10, TimeUnit.SECONDS), "the second follows");
+            Checks.that(latches.get(1).await(60, TimeUnit.SECONDS), "the second follows");
             c.get(1).getZookeeperClient().getZooKeeper().close(); // its session ends
-            Checks.that(latches.get(2).await(20, TimeUnit.SECONDS), "the third follows");
+            Checks.that(latches.get(2).await(60, TimeUnit.SECONDS), "the third follows");
             latches.get(2).close();
         }
     }

@@ -48,7 +48,7 @@ final class CuratorNodes {
         try (Curators c = new Curators(2);
              PersistentNode n = new PersistentNode(c.get(0), CreateMode.EPHEMERAL, true, p, "v".getBytes())) {
             n.start();
-            Checks.that(n.waitForInitialCreate(10, TimeUnit.SECONDS), "created");
+            Checks.that(n.waitForInitialCreate(60, TimeUnit.SECONDS), "created");
             String actual = n.getActualPath();
             c.catchUp();
             c.get(1).delete().forPath(actual);
@@ -64,11 +64,11 @@ final class CuratorNodes {
 
     static void ttlNode() throws Exception {
         String p = Curators.path("ttl/node");
-        try (Curators c = new Curators(2); PersistentTtlNode n = new PersistentTtlNode(c.get(0), p, 2_000, "v".getBytes())) {
+        try (Curators c = new Curators(2); PersistentTtlNode n = new PersistentTtlNode(c.get(0), p, 8_000, "v".getBytes())) {
             n.start();
-            Checks.that(n.waitForInitialCreate(10, TimeUnit.SECONDS), "created");
+            Checks.that(n.waitForInitialCreate(60, TimeUnit.SECONDS), "created");
             Checks.eventually("touched", () -> c.get(1).checkExists().forPath(p + "/" + PersistentTtlNode.DEFAULT_CHILD_NODE_NAME) != null);
-            Thread.sleep(3_000);
+            Thread.sleep(10_000);
             Checks.that(c.get(1).checkExists().forPath(p) != null, "alive after its time to live");
         }
     }
@@ -132,7 +132,7 @@ final class CuratorNodes {
             a.setBarrier();
             c.catchUp();
             Checks.that(!b.waitOnBarrier(200, TimeUnit.MILLISECONDS), "shut");
-            Checks.together(List.of(() -> Checks.that(b.waitOnBarrier(20, TimeUnit.SECONDS), "open"), () -> {
+            Checks.together(List.of(() -> Checks.that(b.waitOnBarrier(60, TimeUnit.SECONDS), "open"), () -> {
                 Thread.sleep(200);
                 a.removeBarrier();
             }));
@@ -151,11 +151,11 @@ final class CuratorNodes {
                     DistributedDoubleBarrier b = new DistributedDoubleBarrier(f, Curators.path("double"), 4);
                     Thread.sleep(wait);
                     in.incrementAndGet();
-                    Checks.that(b.enter(20, TimeUnit.SECONDS), "entered");
+                    Checks.that(b.enter(60, TimeUnit.SECONDS), "entered");
                     Checks.equal(in.get(), 4, "all have come");
                     Thread.sleep(wait);
                     out.incrementAndGet();
-                    Checks.that(b.leave(20, TimeUnit.SECONDS), "left");
+                    Checks.that(b.leave(60, TimeUnit.SECONDS), "left");
                     Checks.equal(out.get(), 4, "all are leaving");
                 });
             }
@@ -204,7 +204,7 @@ final class CuratorNodes {
                 for (int i = 0; i < 50; i++) {
                     put.put("item" + i);
                 }
-                Checks.that(put.flushPuts(10, TimeUnit.SECONDS), "flushed");
+                Checks.that(put.flushPuts(60, TimeUnit.SECONDS), "flushed");
             }
             Checks.eventually("all consumed", () -> seen.size() >= 50);
             Checks.equal(Set.copyOf(seen).size(), 50, "distinct items");
@@ -225,7 +225,7 @@ final class CuratorNodes {
                 put.put("later", 5);
                 put.put("first", 1);
                 put.put("last", 9);
-                Checks.that(put.flushPuts(10, TimeUnit.SECONDS), "flushed");
+                Checks.that(put.flushPuts(60, TimeUnit.SECONDS), "flushed");
             }
             try (DistributedPriorityQueue<String> take =
                      QueueBuilder.builder(c.get(0), into(seen), STRINGS, p).buildPriorityQueue(0)) {
@@ -248,7 +248,7 @@ final class CuratorNodes {
         try (Curators c = new Curators(2)) {
             SimpleDistributedQueue a = new SimpleDistributedQueue(c.get(0), Curators.path("simple"));
             SimpleDistributedQueue b = new SimpleDistributedQueue(c.get(1), Curators.path("simple"));
-            Checks.together(List.of(() -> Checks.equal(new String(b.poll(20, TimeUnit.SECONDS)), "x", "waited for"), () -> {
+            Checks.together(List.of(() -> Checks.equal(new String(b.poll(60, TimeUnit.SECONDS)), "x", "waited for"), () -> {
                 Thread.sleep(100);
                 a.offer("x".getBytes());
             }));

@@ -23,7 +23,7 @@ final class Curators implements AutoCloseable {
     static CuratorFramework connect(String hosts) throws Exception {
         CuratorFramework c = CuratorFrameworkFactory.newClient(hosts, 10_000, 8_000, new RetryForever(100));
         c.start();
-        Checks.that(c.blockUntilConnected(20, TimeUnit.SECONDS), "connected");
+        Checks.that(c.blockUntilConnected(60, TimeUnit.SECONDS), "connected");
         return c;
     }
 

@@ -36,7 +36,7 @@ public class LockHolder {
     }
 
     static CuratorFramework connect() throws Exception {
-        CuratorFramework c = CuratorFrameworkFactory.newClient(System.getenv("ZK"), 10000, 5000, new RetryOneTime(100));
+        CuratorFramework c = CuratorFrameworkFactory.newClient(System.getenv("ZK"), 30000, 15000, new RetryOneTime(100));
         c.start();
         c.blockUntilConnected();
         return c;

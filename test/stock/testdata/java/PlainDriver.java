@@ -47,7 +47,7 @@ public final class PlainDriver {
 
         void expect(String... want) throws Exception {
             for (String w : want) {
-                Checks.equal(events.poll(15, TimeUnit.SECONDS), w, "event");
+                Checks.equal(events.poll(60, TimeUnit.SECONDS), w, "event");
             }
         }
 
@@ -57,7 +57,7 @@ public final class PlainDriver {
 
         void state(Watcher.Event.KeeperState want) throws Exception {
             for (;;) {
-                WatchedEvent e = states.poll(25, TimeUnit.SECONDS);
+                WatchedEvent e = states.poll(60, TimeUnit.SECONDS);
                 Checks.that(e != null, "state " + want + " never came");
                 if (e.getState() == want) {
                     return;
@@ -72,8 +72,8 @@ public final class PlainDriver {
         final ZooKeeper zk;
 
         Handle(String hosts) throws Exception {
-            zk = new ZooKeeper(hosts, 10_000, events);
-            Checks.that(events.connected.await(20, TimeUnit.SECONDS), "connected");
+            zk = new ZooKeeper(hosts, 30_000, events);
+            Checks.that(events.connected.await(60, TimeUnit.SECONDS), "connected");
         }
 
         String dir(String name) throws Exception {
@@ -92,7 +92,7 @@ public final class PlainDriver {
         Handle caughtUp() throws Exception {
             CountDownLatch done = new CountDownLatch(1);
             zk.sync("/", (rc, path, ctx) -> done.countDown(), null);
-            Checks.that(done.await(15, TimeUnit.SECONDS), "sync");
+            Checks.that(done.await(60, TimeUnit.SECONDS), "sync");
             return this;
         }
 
@@ -342,7 +342,7 @@ public final class PlainDriver {
                     done.countDown();
                 }, null);
             }
-            Checks.that(done.await(30, TimeUnit.SECONDS), "all answered");
+            Checks.that(done.await(60, TimeUnit.SECONDS), "all answered");
             for (int i = 0; i < 900; i++) {
                 Checks.equal(order.get(i), "0 " + "cgd".charAt(i % 3) + " " + d + "/n" + i / 3, "callback " + i);
             }
@@ -371,7 +371,7 @@ public final class PlainDriver {
                     done.countDown();
                 };
                 h.zk.getData(d + "/n", false, again[0], null);
-                Checks.that(done.await(10, TimeUnit.SECONDS), "value seen");
+                Checks.that(done.await(60, TimeUnit.SECONDS), "value seen");
                 Checks.equal(at[0], 1, "events before the new value");
             }
         }

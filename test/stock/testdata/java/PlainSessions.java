@@ -65,10 +65,16 @@ final class PlainSessions {
             String d = h.dir("move");
             h.zk.create(d + "/e", null, OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL);
             PlainDriver.Events second = new PlainDriver.Events();
-            ZooKeeper zk = new ZooKeeper(Checks.ZK, 10_000, second, h.zk.getSessionId(), h.zk.getSessionPasswd());
-            Checks.that(second.connected.await(20, TimeUnit.SECONDS), "second connected");
+            ZooKeeper zk = new ZooKeeper(Checks.ZK, 30_000, second, h.zk.getSessionId(), h.zk.getSessionPasswd());
+            Checks.that(second.connected.await(60, TimeUnit.SECONDS), "second connected");
             Checks.equal(zk.getSessionId(), h.zk.getSessionId(), "session");
-            Checks.equal(zk.exists(d + "/e", false).getEphemeralOwner(), h.zk.getSessionId(), "owner");
+            Checks.eventually("the owner's node is there", () -> {
+                try {
+                    return zk.exists(d + "/e", false).getEphemeralOwner() == h.zk.getSessionId();
+                } catch (KeeperException.ConnectionLossException | KeeperException.SessionMovedException e) {
+                    return false; // the first handle has taken the session back: this one takes it again
+                }
+            });
             try {
                 // Another ZooKeeper server hears of the move no earlier than it must ask the leader.
                 h.zk.setData(d, null, -1);
@@ -89,7 +95,7 @@ final class PlainSessions {
             // The first handle may take the session back before the second can close it: try again then.
             for (int i = 0; i < 10 && w.events.events.isEmpty(); i++) {
                 PlainDriver.Events second = new PlainDriver.Events();
-                ZooKeeper zk = new ZooKeeper(Checks.ZK, 10_000, second, h.zk.getSessionId(), h.zk.getSessionPasswd());
+                ZooKeeper zk = new ZooKeeper(Checks.ZK, 30_000, second, h.zk.getSessionId(), h.zk.getSessionPasswd());
                 second.connected.await(5, TimeUnit.SECONDS);
                 zk.close();
                 Thread.sleep(500);
@@ -102,7 +108,7 @@ final class PlainSessions {
     static void wrongPassword() throws Exception {
         try (PlainDriver.Handle h = new PlainDriver.Handle(Checks.ZK)) {
             PlainDriver.Events second = new PlainDriver.Events();
-            ZooKeeper zk = new ZooKeeper(Checks.ZK, 10_000, second, h.zk.getSessionId(), new byte[16]);
+            ZooKeeper zk = new ZooKeeper(Checks.ZK, 30_000, second, h.zk.getSessionId(), new byte[16]);
             second.state(Watcher.Event.KeeperState.Expired);
             zk.close();
             // ZooKeeper drops the connection before it looks at the password.

@@ -52,7 +52,7 @@ def raises(kind, f, *args, **kw):
     raise AssertionError("%s expected, got %r" % (kind.__name__, got))
 
 
-def eventually(cond, what, timeout=15):
+def eventually(cond, what, timeout=60):
     """Waits until cond() is true."""
     end = time.monotonic() + timeout
     while not cond():

@@ -9,7 +9,7 @@ from checks import ROOT, ZK
 
 @contextlib.contextmanager
 def client(hosts=ZK, **kw):
-    z = KazooClient(hosts, timeout=kw.pop("timeout", 10), **kw)
+    z = KazooClient(hosts, timeout=kw.pop("timeout", 30), **kw)
     z.start(timeout=20)
     try:
         yield z

@@ -8,7 +8,7 @@ from kazoo.client import KazooClient
 
 
 def connect():
-    c = KazooClient(os.environ["ZK"], timeout=10)
+    c = KazooClient(os.environ["ZK"], timeout=30)
     c.start()
     return c
 

@@ -21,7 +21,7 @@ function equal(got, want, what) {
 
 // A connected client whose callback methods return promises.
 async function connect(hosts = process.env.ZK) {
-  const raw = zookeeper.createClient(hosts, { sessionTimeout: 10000, spinDelay: 50, retries: 2 });
+  const raw = zookeeper.createClient(hosts, { sessionTimeout: 30000, spinDelay: 50, retries: 2 });
   const connected = new Promise((done) => raw.once('connected', done));
   raw.connect();
   await within(connected, 'connected');
@@ -45,7 +45,7 @@ async function connect(hosts = process.env.ZK) {
 function within(promise, what) {
   let timer;
   const late = new Promise((_, fail) => {
-    timer = setTimeout(() => fail(new Error('never came: ' + what)), 20000);
+    timer = setTimeout(() => fail(new Error('never came: ' + what)), 60000);
   });
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
