@@ -110,9 +110,10 @@ func TestRedisKeyAsLock(t *testing.T) {
 			return ok && err == nil
 		})
 	}
-	// The holder dies: the lock is free when its time is over.
-	mustTake(t, a, "a", shortTTL, true)
-	mustTake(t, b, "b", shortTTL, false)
+	// The holder dies: the lock is free when its time is over, here a moment after its last renewal.
+	mustTake(t, a, "a", time.Hour, true)
+	mustTake(t, b, "b", time.Hour, false)
+	must.Get(a.do("PEXPIRE", "job", fmt.Sprint(shortTTL.Milliseconds())))(t)
 	a.close()
 	takes(b, "b")
 	if ok, err := b.give("job", "b"); !ok || err != nil {
@@ -192,12 +193,16 @@ func TestLocksOfSessions(t *testing.T) {
 	zlock := cluster.Zlock(t)
 	for _, maker := range []struct {
 		name string
-		args []string
-		held string // what it says when it knows that it holds
-		lost string // and when it is told that it does not
+		args func(seconds int) []string // with a session timeout
+		held string                     // what it says when it knows that it holds
+		lost string                     // and when it is told that it does not
 	}{
-		{"zlock", []string{zlock, "hold", "--session-timeout", "6s", "/job"}, "locked", "lost"},
-		{"Curator", append(javaDriver(t, "CuratorHold"), "/job", "6000"), "held", "state LOST"},
+		{"zlock", func(seconds int) []string {
+			return []string{zlock, "hold", "--session-timeout", fmt.Sprint(seconds, "s"), "/job"}
+		}, "locked", "lost"},
+		{"Curator", func(seconds int) []string {
+			return append(javaDriver(t, "CuratorHold"), "/job", fmt.Sprint(seconds*1000))
+		}, "held", "state LOST"},
 	} {
 		t.Run(maker.name, func(t *testing.T) {
 			g := startTarget(t, cluster.Options{Nodes: 3})
@@ -207,9 +212,9 @@ func TestLocksOfSessions(t *testing.T) {
 			c := must.Get(client.Dial(t.Context(), g.String()))(t)
 			defer c.Close(context.Background())
 			job := c.Mutex("/job")
-			hold := func() *holding {
+			hold := func(seconds int) *holding {
 				t.Helper()
-				h := startHolding(t, g.String(), maker.args...)
+				h := startHolding(t, g.String(), maker.args(seconds)...)
 				must.Await(t, maker.name+" holds the lock", time.Minute, func() bool {
 					q, err := c.Inspector().Inspect(t.Context(), "/job")
 					return err == nil && len(q.Holders) > 0 && h.says(maker.held)
@@ -217,7 +222,7 @@ func TestLocksOfSessions(t *testing.T) {
 				return h
 			}
 			// The holder dies: the lock is free when its session is over.
-			h := hold()
+			h := hold(6)
 			h.Process.Kill()
 			next := must.Get(job.Lock(t.Context()))(t)
 			first := next.Token()
@@ -225,7 +230,7 @@ func TestLocksOfSessions(t *testing.T) {
 
 			// The holder is paused: another one has the lock, with a larger token, and
 			// the first is told when it goes on.
-			h = hold()
+			h = hold(6)
 			must.OK(t, h.Process.Signal(syscall.SIGSTOP))
 			next = must.Get(job.Lock(t.Context()))(t)
 			expect.That(t, next.Token() > first, "token %v after %v", next.Token(), first)
@@ -234,11 +239,11 @@ func TestLocksOfSessions(t *testing.T) {
 			h.Process.Kill()
 			must.OK(t, next.Unlock(t.Context()))
 
-			// The server fails over: the lock is where it was.
-			h = hold()
-			g.ensemble.Leader().Kill()
+			// The server fails over: the lock is where it was, for longer than a session timeout.
+			h = hold(10)
+			g.ensemble.WaitLeader().Kill()
 			must.Await(t, "another leads", time.Minute, func() bool { return g.ensemble.Leader() != nil })
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 			defer cancel()
 			if l, err := job.Lock(ctx); err == nil {
 				t.Errorf("a second holder, token %v", l.Token())

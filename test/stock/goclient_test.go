@@ -52,12 +52,18 @@ type goConn struct {
 	events <-chan zk.Event
 }
 
+// connect opens a session that outlives a stall of this process or of a server.
 func (s *goSuite) connect(t *testing.T, addrs ...string) goConn {
 	t.Helper()
 	if len(addrs) == 0 {
 		addrs = s.target.addrs
 	}
-	c, events := must.Get2(zk.Connect(addrs, 6*time.Second, zk.WithLogger(log.New(io.Discard, "", 0))))(t)
+	return s.session(t, 30*time.Second, addrs...)
+}
+
+func (s *goSuite) session(t *testing.T, timeout time.Duration, addrs ...string) goConn {
+	t.Helper()
+	c, events := must.Get2(zk.Connect(addrs, timeout, zk.WithLogger(log.New(io.Discard, "", 0))))(t)
 	t.Cleanup(c.Close)
 	g := goConn{c, events}
 	g.await(t, zk.StateHasSession)
@@ -66,7 +72,7 @@ func (s *goSuite) connect(t *testing.T, addrs ...string) goConn {
 
 func (c goConn) await(t *testing.T, want zk.State) {
 	t.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		select {
 		case e := <-c.events:
@@ -103,7 +109,7 @@ func expectEvent(t *testing.T, ch <-chan zk.Event, kind zk.EventType, path strin
 	case e := <-ch:
 		check(t, "event type", e.Type, kind)
 		check(t, "event path", e.Path, path)
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("%v %s never came", kind, path)
 	}
 }
@@ -255,7 +261,7 @@ func (s *goSuite) reconnect(t *testing.T) {
 }
 
 func (s *goSuite) expiry(t *testing.T) {
-	c, w := s.connect(t, s.ref.relay.addr()), s.connect(t)
+	c, w := s.session(t, 10*time.Second, s.ref.relay.addr()), s.connect(t)
 	d := c.mustCreate(t, s.root+"/expiry")
 	must.Get(c.Create(d+"/e", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))(t)
 	_, _, gone, err := w.caughtUp(t).ExistsW(d + "/e")
@@ -270,14 +276,14 @@ func (s *goSuite) expiry(t *testing.T) {
 }
 
 func (s *goSuite) words(t *testing.T) {
-	for i, ok := range zk.FLWRuok(s.target.addrs, 5*time.Second) {
+	for i, ok := range zk.FLWRuok(s.target.addrs, 30*time.Second) {
 		check(t, s.target.addrs[i]+" ruok", ok, true)
 	}
 	c := s.connect(t)
 	c.caughtUp(t) // a session that has asked nothing shows no lcxid
 	// The second result is false with every ZooKeeper: the line of the command's
 	// own connection has fewer fields than the parser wants.
-	clients, _ := zk.FLWCons(s.target.addrs, 5*time.Second)
+	clients, _ := zk.FLWCons(s.target.addrs, 30*time.Second)
 	found := false
 	for _, list := range clients {
 		for _, one := range list.Clients {
@@ -290,7 +296,7 @@ func (s *goSuite) words(t *testing.T) {
 		t.Log("FLWSrvr cannot parse ZooKeeper 3.8's build date")
 		return
 	}
-	stats, ok := zk.FLWSrvr(s.target.addrs, 5*time.Second)
+	stats, ok := zk.FLWSrvr(s.target.addrs, 30*time.Second)
 	for i, st := range stats {
 		if !ok {
 			t.Fatalf("srvr of %s: %v", s.target.addrs[i], st.Error)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/expect"
@@ -74,7 +75,7 @@ func run(t *testing.T, look func(*testing.T, *contender), modes string) (events 
 	for i, mode := range modes {
 		c := new(contender)
 		var err error
-		c.Conn = must.Get(zk.Dial(t.Context(), s.Addr, zk.Options{Counters: &c.seen}))(t)
+		c.Conn = must.Get(zk.Dial(t.Context(), s.Addr, zk.Options{Counters: &c.seen, Timeout: time.Minute}))(t)
 		defer c.Close(context.Background())
 		if i == 0 {
 			must.Get(c.Create(t.Context(), zk.Create{Path: "/shared"}))(t)

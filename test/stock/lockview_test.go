@@ -99,7 +99,7 @@ func (v *viewed) wants(path, kind, layout string, holders, waiters []string) {
 		}
 		return s
 	}
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		l = lock{}
 		if v.get("/locks"+path, &l) && l.Kind == kind && fmt.Sprint(l.Layouts) == "["+layout+"]" &&
 			fmt.Sprint(sessions(append(l.Holders, l.Participants...))) == fmt.Sprint(holders) &&

@@ -34,27 +34,29 @@ func TestCliMt(t *testing.T) {
 	const cli = "/usr/lib/zookeeper/bin/cli_mt"
 	need(t, cli)
 	g := startTarget(t, generous())
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, cli, g.String())
 	in := must.Get(cmd.StdinPipe())(t)
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
+	out := new(spoken)
+	cmd.Stdout, cmd.Stderr = out, out
 	must.OK(t, cmd.Start())
+	says := func(text string) {
+		t.Helper()
+		must.Await(t, "cli_mt says "+text, time.Minute, func() bool { return strings.Contains(out.String(), text) })
+	}
+	says("CONNECTED_STATE")
 	root := "/cli" + strings.ReplaceAll(time.Now().Format("150405.000"), ".", "")
 	for _, line := range []string{
-		"", // the first line is spoken while it connects
 		"create " + root, "create +s " + root + "/s-", "create +e " + root + "/e", "create +c " + root + "/c",
 		"create2 " + root + "/two", "set " + root + " hello", "get " + root, "ls " + root, "ls2 " + root,
 		"exists " + root + "/nope", "wexists " + root + "/born", "create " + root + "/born", "aget " + root,
-		"delete " + root + "/born", "addauth digest u:p", "sync " + root, "config", "quit",
+		"delete " + root + "/born", "addauth digest u:p", "sync " + root, "config", "create " + root + "/last",
 	} {
-		time.Sleep(150 * time.Millisecond)
-		if line == "" {
-			time.Sleep(time.Second)
-		}
 		in.Write([]byte(line + "\n"))
 	}
+	says("name = " + root + "/last") // and all before it is answered
+	in.Write([]byte("quit\n"))
 	expect.OK(t, cmd.Wait(), "cli_mt")
 	for _, want := range []string{
 		"Creating [" + root + "/s-] node", "name = " + root + "/s-0000000000", "name = " + root + "/e", "name = " +
@@ -72,14 +74,35 @@ func TestCliMt(t *testing.T) {
 	}
 }
 
+// spoken is what a program that runs has written.
+type spoken struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *spoken) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *spoken) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
 // TestNodeClient runs node-zookeeper-client, which npm installs into a temporary directory. It is the one
 // client that is skipped when it cannot be had.
 func TestNodeClient(t *testing.T) {
 	need(t, "node", "npm")
 	dir := filepath.Join(scratch, "node")
 	must.OK(t, os.CopyFS(dir, os.DirFS("testdata/node")))
-	npm := exec.Command("npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts")
-	npm.Dir = dir
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	defer cancel()
+	npm := exec.CommandContext(ctx, "npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts",
+		"--fetch-retries=4", "--fetch-timeout=30000")
+	npm.Dir, npm.WaitDelay = dir, time.Second
 	if out, err := npm.CombinedOutput(); err != nil {
 		t.Skipf("npm cannot install node-zookeeper-client: %v\n%s", err, out)
 	}

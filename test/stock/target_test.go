@@ -99,7 +99,7 @@ func (d driver) run(t *testing.T, g target, args ...string) {
 	ref := startReferee(t)
 	ref.relay = startRelay(t, g.addrs)
 	if d.timeout == 0 {
-		d.timeout = 4 * time.Minute
+		d.timeout = 8 * time.Minute
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), d.timeout)
 	defer cancel()

@@ -100,7 +100,7 @@ func startCli(t *testing.T, args ...string) *cli {
 // nothing comes for a moment. The commands run one after the other, so a line that comes later still shows:
 // as a surplus of the next command.
 func (c *cli) collect(want step) (out, err []string) {
-	patience := time.After(10 * time.Second)
+	patience := time.After(90 * time.Second) // Java starts before the first
 	settle := 40 * time.Millisecond
 	if len(want.out)+len(want.err) == 0 {
 		settle = 120 * time.Millisecond

@@ -52,7 +52,7 @@ func startBrowser(t *testing.T) *browser {
 		return err == nil
 	})
 	var s struct{ SessionID string }
-	b.decode(b.call("POST", "/session", map[string]any{"capabilities": map[string]any{
+	capabilities, _ := json.Marshal(map[string]any{"capabilities": map[string]any{
 		"alwaysMatch": map[string]any{
 			"browserName": "chrome",
 			"goog:chromeOptions": map[string]any{
@@ -61,7 +61,21 @@ func startBrowser(t *testing.T) *browser {
 					"--window-size=1200,900", "--no-first-run", "--disable-background-networking"},
 			},
 			"goog:loggingPrefs": map[string]string{"browser": "ALL", "performance": "ALL"},
-		}}}), &s)
+		}}})
+	must.Await(t, "a browser", 5*time.Minute, func() bool { // chromedriver gives up one that starts slowly
+		r, err := http.Post(b.base+"/session", "application/json", bytes.NewReader(capabilities))
+		if err != nil {
+			return false
+		}
+		defer r.Body.Close()
+		var out struct{ Value json.RawMessage }
+		if err := json.NewDecoder(r.Body).Decode(&out); err != nil || r.StatusCode != http.StatusOK {
+			t.Logf("no browser: %s %.500s %v", r.Status, out.Value, err)
+			return false
+		}
+		b.decode(out.Value, &s)
+		return true
+	})
 	b.base += "/session/" + s.SessionID
 	return b
 }

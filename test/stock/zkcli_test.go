@@ -135,7 +135,8 @@ func TestZkCliTTL(t *testing.T) {
 		Nodes: 1,
 		JVM: []string{"-Dzookeeper.extendedTypesEnabled=true",
 			"-Dzookeeper.DigestAuthenticationProvider.superDigest=" + superPw},
-		Flags: []string{"--super-digest", superPw},
+		Flags:  []string{"--super-digest", superPw},
+		Config: []string{"znode.container.checkIntervalMs=86400000"}, // its nodes stay, however slow the client
 	}), "ttl")
 }
 
@@ -143,7 +144,7 @@ func TestZkCliTTL(t *testing.T) {
 // own arguments, with its exit codes.
 func TestZkCliOneShot(t *testing.T) {
 	t.Parallel()
-	g := freshTarget(t, cluster.Options{Nodes: 1})
+	g := freshTarget(t, cluster.Options{Nodes: 1, Config: []string{"maxSessionTimeout=600000"}})
 	for _, c := range []struct {
 		args      string
 		status    int
@@ -152,11 +153,12 @@ func TestZkCliOneShot(t *testing.T) {
 		{"ls /", 0, "[zookeeper]", ""},
 		{"create /oneshot x", 0, "", "Created /oneshot"},
 		{"create -e /oneshot/e x", 0, "", "Created /oneshot/e"},
-		{"ls /oneshot", 0, "[e]", ""}, // it exits without closing its session
+		{"ls /oneshot", 0, "[e]", ""}, // it exits without closing its session, which is long
 		{"delete /oneshot", 1, "", "Node not empty: /oneshot"},
 		{"bogus", 127, "", "Command not found: Command not found bogus"},
 	} {
-		cmd := exec.Command(zkCli, append([]string{"-server", g.String()}, strings.Fields(c.args)...)...)
+		cmd := exec.Command(zkCli, append([]string{"-timeout", "600000", "-server", g.String()},
+			strings.Fields(c.args)...)...)
 		cmd.Env = cliEnv()
 		var errs strings.Builder
 		cmd.Stderr = &errs
@@ -220,11 +222,11 @@ func TestZkCliEnsemble(t *testing.T) {
 // publishedConfig waits until /zookeeper/config names the client addresses of all servers, and returns it.
 func publishedConfig(t *testing.T, g target) string {
 	t.Helper()
-	c, _, err := zk.Connect(g.addrs, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
+	c, _, err := zk.Connect(g.addrs, 30*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
 	must.OK(t, err)
 	defer c.Close()
 	var text []byte
-	for range 100 {
+	for range 600 {
 		if text, _, err = c.Get("/zookeeper/config"); err == nil &&
 			strings.Count(string(text), ";") == len(g.addrs) {
 			return string(text)
