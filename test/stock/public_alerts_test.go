@@ -126,15 +126,21 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 		cause()
 		p.await(name, expr, exists)
 	}
+	// create tries again when a server that stood still has closed the connection.
+	create := func(c *zk.Conn, path string, data []byte) error {
+		for {
+			_, err := c.Create(t.Context(), zk.Create{Path: path, Data: data, Mode: zk.PersistentSequential})
+			if !errors.Is(err, zk.ErrConnectionLost) {
+				return err
+			}
+		}
+	}
 	put := func(n, size int) {
 		data := make([]byte, size)
 		var all sync.WaitGroup
 		for i := range n {
 			all.Go(func() {
-				if _, err := conn.Create(t.Context(), zk.Create{Path: "/n-", Data: data,
-					Mode: zk.PersistentSequential}); err != nil {
-					t.Errorf("node %d: %v", i, err)
-				}
+				expect.OK(t, create(conn, "/n-", data), "node %d", i)
 			})
 		}
 		all.Wait()
@@ -195,15 +201,7 @@ func TestPublicAlertsByTheirCause(t *testing.T) {
 		const writes = 10
 		late := make(chan error, writes)
 		for range writes {
-			go func() {
-				for {
-					_, err := at.Create(t.Context(), zk.Create{Path: "/late-", Mode: zk.PersistentSequential})
-					if !errors.Is(err, zk.ErrConnectionLost) { // of a leader that stood aside all the same
-						late <- err
-						return
-					}
-				}
-			}()
+			go func() { late <- create(at, "/late-", nil) }()
 		}
 		time.Sleep(400 * time.Millisecond) // what the writes are made to take; a leader bears a second of it
 		for _, s := range followers {
