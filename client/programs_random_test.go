@@ -269,8 +269,20 @@ func disturb(t *testing.T, r *rand.Rand, s *zlocktest.Server, raw *zk.Conn, ref 
 		case backup == nil:
 			backup = s.Backup()
 		default:
-			ref.force(func() { s.Restore(backup) }, all...)
+			ref.force(func() { restore(s, backup) }, all...)
 			backup = nil
+		}
+	}
+}
+
+// restore restores a backup without the sessions that have ended since. A client that has not learned of the end
+// of its session would go on with it, and not know of the nodes that it had removed and that are back.
+func restore(s *zlocktest.Server, backup []byte) {
+	alive := s.Sessions()
+	s.Restore(backup)
+	for _, id := range s.Sessions() {
+		if !slices.Contains(alive, id) {
+			s.KillSession(id)
 		}
 	}
 }
