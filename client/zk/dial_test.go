@@ -161,20 +161,24 @@ func TestTroubleNamesTheCause(t *testing.T) {
 		"not to be trusted": {front, zk.Options{TLS: &tls.Config{}}, "certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			told := make(chan error, 1)
-			x.opt.OnTrouble = func(_ string, err error) {
-				select {
-				case told <- err:
-				default:
+			var err error
+			for range 5 { // a server that stands still while it is asked is taken for another one
+				told := make(chan error, 1)
+				x.opt.OnTrouble = func(_ string, err error) {
+					select {
+					case told <- err:
+					default:
+					}
+				}
+				c := must.Get(zk.Open(x.addr, x.opt))(t)
+				err = soon(t, "the trouble", told)
+				quit(c)
+				expect.That(t, !strings.Contains(err.Error(), "->"), "%v: another text each time", err)
+				if strings.Contains(err.Error(), x.want) {
+					break
 				}
 			}
-			c := must.Get(zk.Open(x.addr, x.opt))(t)
-			err := soon(t, "the trouble", told)
 			expect.Has(t, err.Error(), x.want, "%v", err)
-			expect.That(t, !strings.Contains(err.Error(), "->"), "%v: another text each time", err)
-			ctx, cancel := context.WithCancel(context.Background())
-			cancel()
-			c.Close(ctx)
 		})
 	}
 }

@@ -25,8 +25,9 @@ func both(t *testing.T, test func(t *testing.T, addr string)) {
 		test(t, s.Addr)
 	})
 	t.Run("zookeeper", func(t *testing.T) {
+		// Sessions of the usual timeouts: both sides may stand still for a while.
 		s := cluster.StartZooKeeper(t, "extendedTypesEnabled=true", "forceSync=no", "tickTime=200",
-			"znode.container.checkIntervalMs=100")
+			"maxSessionTimeout=40000", "znode.container.checkIntervalMs=100")
 		test(t, s.Client)
 	})
 }

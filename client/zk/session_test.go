@@ -420,7 +420,7 @@ func TestTroubleIsTold(t *testing.T) {
 	defer cancel()
 	var mu sync.Mutex
 	told := map[string]error{}
-	_, err := zk.Dial(ctx, fmt.Sprintf("%s,%s", refused, web), zk.Options{
+	_, err := zk.Dial(ctx, fmt.Sprintf("%s,%s", refused, web), zk.Options{AttemptLimit: patience,
 		OnTrouble: func(server string, err error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -470,12 +470,14 @@ func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
 	goleakAtEnd(t)
 	config := zlocktest.Config{MinSessionTimeout: 400 * time.Millisecond}
 	old, fresh := config.Start(t), config.Start(t)
-	c, p := proxied(t, old.Addr, zk.Options{Timeout: time.Second})
+	// The question has time until the server has answered that its session is closed.
+	opt := zk.Options{Timeout: time.Second, AttemptLimit: patience}
+	c, p := proxied(t, old.Addr, opt)
 	for made := 0; made < 5; made++ {
 		_, err := c.Create(within(t), zk.Create{Path: "/n-", Mode: zk.EphemeralSequential})
 		if errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrConnectionLost) {
 			// The machine stood still: once more.
-			c, p = proxied(t, old.Addr, zk.Options{Timeout: time.Second})
+			c, p = proxied(t, old.Addr, opt)
 			made = -1
 			continue
 		}
