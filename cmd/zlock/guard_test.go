@@ -158,25 +158,31 @@ func TestCommandDiesBeforeTheLockMovesWhenZlockIsKilled(t *testing.T) {
 // A stopped zlock can neither keep the session alive nor kill COMMAND.
 func TestCommandDiesBeforeTheLockMovesWhenZlockIsStopped(t *testing.T) {
 	if testing.Short() {
-		t.Skip("asks for a margin of time, which a busy machine does not give: make test-all")
+		t.Skip("waits for 6 s: make test-all")
 	}
 	t.Parallel()
 	for _, option := range []string{"term", "kill"} {
 		t.Run(option, func(t *testing.T) {
 			t.Parallel()
-			r := startRun(t, "/s", "--session-timeout", "6", "-k", "1", "--on-lost", option)
-			next := nextHolder(t, r.cmd.Env, "/s")
-			syscall.Kill(r.cmd.Process.Pid, syscall.SIGSTOP)
-			granted := <-next
-			last := r.lastBeat(t)
-			must.That(t, r.gone() && granted.After(last),
-				"the next holder began at %v, COMMAND lived until %v (gone: %v)", granted, last, r.gone())
-			if slack := granted.Sub(last); slack < time.Second {
-				t.Errorf("only %v between COMMAND's end and the next holder", slack)
+			for range 5 {
+				longest := pauses()
+				r := startRun(t, "/s", "--session-timeout", "6", "-k", "1", "--on-lost", option)
+				next := nextHolder(t, r.cmd.Env, "/s")
+				syscall.Kill(r.cmd.Process.Pid, syscall.SIGSTOP)
+				granted := <-next
+				last, gone := r.lastBeat(t), r.gone()
+				pause, slack := longest(), granted.Sub(last)
+				syscall.Kill(r.cmd.Process.Pid, syscall.SIGCONT)
+				code := exitCode(r.cmd.Wait())
+				expect.Equal(t, code, exitLost, "exit code %d after the loss", code)
+				if gone && slack >= time.Second {
+					return
+				}
+				must.That(t, pause > time.Second,
+					"COMMAND lived until %v before the next holder began (gone: %v)", slack, gone)
+				t.Logf("the machine stood still for %v, and COMMAND lived until %v before the next holder", pause, slack)
 			}
-			syscall.Kill(r.cmd.Process.Pid, syscall.SIGCONT)
-			code := exitCode(r.cmd.Wait())
-			expect.Equal(t, code, exitLost, "exit code %d after the loss", code)
+			t.Error("the machine is too busy to end a process")
 		})
 	}
 }

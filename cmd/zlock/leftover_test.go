@@ -108,15 +108,15 @@ func TestGuardDoesNotSpin(t *testing.T) {
 	for name, sig := range map[string]syscall.Signal{"dead": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kill := "3"
+			timeout, kill := "40", "20" // it waits for that long
 			if sig == syscall.SIGSTOP {
-				kill = "0.1"
+				timeout, kill = "10", "0.1"
 			}
-			r := startRun(t, "/l", "--session-timeout", "10", "-k", kill)
+			r := startRun(t, "/l", "--session-timeout", timeout, "-k", kill)
 			guard := guardOf(t, r.cmd.Process.Pid)
 			syscall.Kill(r.cmd.Process.Pid, sig)
 			if sig == syscall.SIGSTOP {
-				r.awaitGone(t, 20*time.Second) // the guard goes on: zlock may, too
+				r.awaitGone(t, time.Minute) // the guard goes on: zlock may, too
 			}
 			before := ticks(t, guard)
 			time.Sleep(2 * time.Second)
