@@ -183,8 +183,8 @@ func (c *conn) begin() endReason {
 
 // panicked ends this connection, and nothing else, after a panic.
 func (c *conn) panicked(p any) {
-	c.close(endPanic)
 	c.srv.metrics.UnrecoverableErrors.Add(1)
+	c.close(endPanic)
 	c.srv.log.error("panic in a client connection", "panic", p, slog.String("stack", string(debug.Stack())))
 }
 

@@ -231,16 +231,34 @@ func TestPanicEndsItsConnectionAlone(t *testing.T) {
 	must.That(t, s.add(c) && s.add(other), "the connections are not taken")
 	c.replica = panicking{still{state.New("test")}}
 	c.opened = true
+	counted := int64(-1)
+	c.nc = closer{c.nc, func() {
+		if counted < 0 {
+			counted = s.metrics.UnrecoverableErrors.Load()
+		}
+	}}
 	c.in.buf = wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/a", false))
 	c.in.w = len(c.in.buf)
 	c.serve(endNone)
 	expect.Has(t, log.String(), "panic in a client connection")
 	expect.Has(t, log.String(), "the state is broken")
+	expect.Equal(t, counted, 1, "panics counted when the client learns of it")
 	expect.Equal(t, s.metrics.UnrecoverableErrors.Load(), 1)
 	expect.Equal(t, s.counts.ends[endPanic].Load(), 1)
 	expect.That(t, !c.isOpen() && other.isOpen() && len(s.all()) == 1, "the connections left: %d", len(s.all()))
 	other.finish(endStopped)
 	s.wg.Done() // other has no goroutine
+}
+
+// closer is a connection of which only the end matters.
+type closer struct {
+	net.Conn
+	closes func()
+}
+
+func (c closer) Close() error {
+	c.closes()
+	return nil
 }
 
 type panicking struct{ still }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -195,6 +196,30 @@ func (c *countingConn) Write(b []byte) (n int, err error) {
 	n, err = c.Conn.Write(b)
 	c.out += int64(n)
 	return n, err
+}
+
+// proposed is a replica that has something done at each request for the log.
+type proposed struct {
+	still
+	do func()
+}
+
+func (p proposed) Propose(state.Request, state.Waiter) error {
+	p.do()
+	return nil
+}
+
+// A client that has the answer to a write finds it counted.
+func TestWriteIsCountedBeforeItsAnswer(t *testing.T) {
+	s, c := quiet(t, Options{})
+	counted := uint64(0)
+	c.replica = proposed{still{state.New("test")}, func() {
+		status := &admin.Status{Now: time.Now()}
+		s.Fill(status, admin.NeedMetrics)
+		counted = uint64(status.Keyed["write_per_namespace"]["first"].Count)
+	}}
+	must.That(t, c.writeOp(1, jute.OpCreate, wire.Create("/first", nil, jute.WorldAnyone, 0)), "it is not handed on")
+	expect.Equal(t, counted, 1, "writes counted when the request is handed on")
 }
 
 // Every request, reply and byte of a client is counted once: for the server, for the connection, and for the

@@ -229,13 +229,12 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 		return false
 	}
 	est -= int64(writeSteps + len(body)/decodeBytes)
-	proposed := c.propose(pending{xid: xid, op: op, at: c.arrived, est: est, long: len(body) > parkedAnswer}, r)
-	if op != jute.OpMulti {
+	if op != jute.OpMulti { // before a client that has its answer may look at the metrics
 		d := jute.NewDecoder(body)
 		path, _ := d.String()
 		c.srv.metrics.Writes.Observe(path, int64(len(body)))
 	}
-	return proposed
+	return c.propose(pending{xid: xid, op: op, at: c.arrived, est: est, long: len(body) > parkedAnswer}, r)
 }
 
 // Done takes the outcome of the oldest pending request, and answers the reads that are parked behind
