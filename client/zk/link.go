@@ -107,8 +107,8 @@ func (l *link) write(rounds int) {
 		b := l.out
 		l.out, l.spare, l.wrote = l.spare[:0], nil, time.Now()
 		l.c.mu.Unlock()
+		l.c.opt.Counters.BytesSent.Add(uint64(len(b))) // before a caller has the answer
 		_, err := l.conn.Write(b)
-		l.c.opt.Counters.BytesSent.Add(uint64(len(b)))
 		l.c.mu.Lock()
 		if cap(b) <= 64<<10 {
 			l.spare = b

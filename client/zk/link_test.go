@@ -159,6 +159,17 @@ func TestSendSoonDoesNotWaitForTheConnection(t *testing.T) {
 	})
 }
 
+// A caller that has its answer finds the bytes of its request counted.
+func TestBytesAreCountedBeforeTheyAreSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, g := linked(t)
+		done := beside(func() { c.submit(false, &newGet("", "/a", noWatch).call) })
+		expect.Equal(t, len(<-g.began), int(c.opt.Counters.BytesSent.Load()), "bytes sent, of those counted")
+		g.end <- nil
+		<-done
+	})
+}
+
 // A connection that cannot be written to is of no use for reading either.
 func TestWriteThatFailsEndsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -617,7 +617,7 @@ func TestTrafficIsCounted(t *testing.T) {
 		must.Equal(t, requests, 1, "requests")
 		data := make([]byte, 1000)
 		must.Get(c.Set(ctx, "/r", data, -1))(t)
-		eventually(t, "the bytes are counted", func() bool { return n.BytesSent.Load() >= sent+1000 })
+		must.That(t, n.BytesSent.Load() >= sent+1000, "%d bytes sent", n.BytesSent.Load())
 		must.That(t, n.BytesRead.Load() > read && n.BytesRead.Load() < read+1000, "%d bytes", n.BytesRead.Load())
 		must.Get(c.Get(ctx, "/r"))(t)
 		must.That(t, n.BytesRead.Load() >= read+1000, "%d bytes read", n.BytesRead.Load())
