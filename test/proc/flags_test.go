@@ -40,7 +40,7 @@ func TestFlagsThatCannotBeRightAreRefused(t *testing.T) {
 			args := append(strings.Fields(test.args), "--data-dir", t.TempDir(), "--client-addr", "127.0.0.1:0",
 				"--admin-addr", "off")
 			cmd := exec.Command(bin, args...)
-			timer := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
+			timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 			defer timer.Stop()
 			out, _ := cmd.CombinedOutput()
 			if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(string(out), test.want) {
@@ -89,7 +89,7 @@ func TestListsThatDifferFormNoCluster(t *testing.T) {
 	odd.Kill()
 	odd.Set("--peers", right)
 	odd.Start()
-	c.WaitServing(20 * time.Second)
+	c.WaitServing(time.Minute)
 }
 
 // TestTwoServersWithOneID starts the second host with the id of the first, and
@@ -113,7 +113,7 @@ func TestTwoServersWithOneID(t *testing.T) {
 	twin.AwaitLog("belongs to server 1, but --id is 2")
 	twin.Set("--data-dir", t.TempDir())
 	twin.Start()
-	c.WaitServing(20 * time.Second)
+	c.WaitServing(time.Minute)
 
 	late := cluster.LayOut(t, cluster.Options{}).Servers[0]
 	late.Args = append(late.Args, "--peers", peersOf(c.Servers...), "--peer-addr", late.Peer)
@@ -141,7 +141,7 @@ func TestDirectoryOfAnotherCluster(t *testing.T) {
 	lost.AwaitLog("this server belongs to cluster")
 	stays(t, lost)
 	for _, s := range c.Others(lost) {
-		s.WaitServing(10 * time.Second)
+		s.WaitServing(time.Minute)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestPeerAddrThatIsNotListed(t *testing.T) {
 	wrong.Kill()
 	wrong.Set("--peer-addr", wrong.Peer)
 	wrong.Start()
-	c.WaitServing(20 * time.Second)
+	c.WaitServing(time.Minute)
 }
 
 // TestPeersChangedAfterForming restarts a server with a longer, a shorter and
@@ -175,7 +175,7 @@ func TestPeersChangedAfterForming(t *testing.T) {
 		s.Stop()
 		s.Set("--peers", peers)
 		s.Start()
-		s.WaitServing(20 * time.Second)
+		s.WaitServing(time.Minute)
 	}
 
 	longer := peersOf(c.Servers...) + "," + peersOf(fourth)
@@ -200,7 +200,7 @@ func TestPeersChangedAfterForming(t *testing.T) {
 	s.Stop()
 	alone := exec.Command(cluster.Build(t), "--data-dir", s.Data(), "--client-addr", s.Client, "--admin-addr",
 		"off")
-	timer := time.AfterFunc(10*time.Second, func() { alone.Process.Signal(os.Kill) })
+	timer := time.AfterFunc(time.Minute, func() { alone.Process.Signal(os.Kill) })
 	defer timer.Stop()
 	out, _ := alone.CombinedOutput()
 	want := "belongs to server 1 of a cluster: give --peers " + peersOf(c.Servers...)

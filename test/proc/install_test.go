@@ -57,9 +57,9 @@ func (w *watcher) attach() {
 	w.t.Helper()
 	zxid, session := w.c.Zxid, w.c.Session
 	w.c.Close()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.t.Fatal("not attached again within 20 s")
+			w.t.Fatal("not attached again within a minute")
 		}
 		nc, err := w.at.Dial(time.Second)
 		if err != nil {
@@ -107,7 +107,7 @@ func (w *watcher) heard(path string) bool {
 // await pings until an event came for each path, attaching again when the connection ends.
 func (w *watcher) await(paths ...string) {
 	w.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); len(paths) > 0; {
+	for deadline := time.Now().Add(time.Minute); len(paths) > 0; {
 		if w.heard(paths[0]) {
 			paths = paths[1:]
 			continue
@@ -190,12 +190,12 @@ func TestG17SnapshotInstall(t *testing.T) {
 			writer = open(t, lead) // the other has been silent for that long
 			t.Logf("all events came %v later; attached again %d times", time.Since(began).Round(time.Millisecond),
 				w.again)
-			lagging.WaitServing(20 * time.Second)
+			lagging.WaitServing(time.Minute)
 			expect.That(t, strings.Count(lagging.Log(1<<30), installed) != before,
 				"no snapshot was installed: the test shows nothing")
 			// A recursive watch is not told what it missed while its client had no
 			// connection, and it may lose one yet; but it hears of what comes.
-			for n, end := 0, time.Now().Add(30*time.Second); !w.heard(fmt.Sprintf("/tree/later%d", n)); n++ {
+			for n, end := 0, time.Now().Add(time.Minute); !w.heard(fmt.Sprintf("/tree/later%d", n)); n++ {
 				if time.Now().After(end) {
 					t.Fatalf("no event came for any of %d nodes; there were %v", n, w.events)
 				}
@@ -289,10 +289,8 @@ func TestG24UpgradeAndDowngrade(t *testing.T) {
 		c.SameState()
 	}
 	w.Check(c)
-	for _, o := range w.all {
-		_, _, expired, _ := o.Counts()
-		expect.That(t, expired <= 0, "a session was lost")
-	}
+	_, expired := w.disturbances(c.Servers)
+	expect.Equal(t, expired, 0, "sessions lost")
 	// This program reads offline the data of the last release, and the other way round.
 	for _, s := range c.Servers {
 		s.Stop()

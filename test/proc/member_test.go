@@ -43,10 +43,10 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 		"a write through the server without a vote")
 	e.must(fourth, "promote", "4")
 	for _, s := range e.Servers {
-		must.Await(t, "all see four voters", 5*time.Second, func() bool {
+		must.Await(t, "all see four voters", 30*time.Second, func() bool {
 			return e.roles(s) == "1 voter, 2 voter, 3 voter, 4 voter"
 		})
-		must.Await(t, "all show them to clients", 5*time.Second, func() bool {
+		must.Await(t, "all show them to clients", 30*time.Second, func() bool {
 			roles, _ := shownConfig(t, s)
 			return roles == "1 voter, 2 voter, 3 voter, 4 voter"
 		})
@@ -55,7 +55,7 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 	// A follower first, then the leader: each time the client that was there
 	// goes elsewhere with its session, and the removed server serves no client.
 	for range 2 {
-		leader := e.Leader()
+		leader := e.WaitLeader()
 		gone := leader
 		if len(e.others(nil)) == 4 {
 			gone = e.others(leader)[0]
@@ -65,13 +65,13 @@ func TestServerIsAddedPromotedAndRemoved(t *testing.T) {
 		id := c.SessionID()
 		must.Get(c.Create("/of"+gone.Peer, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))(t)
 		e.must(rest[0], "remove", string(rune('0'+gone.ID)))
-		must.Await(t, "the removed server stops serving", 5*time.Second, func() bool { return gone.Mode() == "" })
-		must.Await(t, "the client is served elsewhere", 20*time.Second, func() bool {
+		must.Await(t, "the removed server stops serving", 30*time.Second, func() bool { return gone.Mode() == "" })
+		must.Await(t, "the client is served elsewhere", 30*time.Second, func() bool {
 			_, stat, err := c.Get("/of" + gone.Peer)
 			return err == nil && stat.EphemeralOwner == id && c.SessionID() == id && c.Server() != gone.Client
 		})
 		for _, s := range rest {
-			must.Await(t, "the others know", 5*time.Second, func() bool {
+			must.Await(t, "the others know", 30*time.Second, func() bool {
 				return !strings.Contains(e.roles(s), string(rune('0'+gone.ID))+" ")
 			})
 		}
@@ -93,7 +93,7 @@ func TestServerWithALostDiskComesBack(t *testing.T) {
 	lost.Kill()
 	must.OK(t, os.RemoveAll(lost.Data()))
 	must.OK(t, lost.Spawn())
-	must.Await(t, "it says what to do", 10*time.Second, func() bool {
+	must.Await(t, "it says what to do", 30*time.Second, func() bool {
 		return strings.Contains(lost.Log(1<<30), "zlock member replace 3")
 	})
 	must.Equal(t, lost.Mode(), "", "it serves as")
@@ -104,7 +104,7 @@ func TestServerWithALostDiskComesBack(t *testing.T) {
 	must.OK(t, lost.WaitReady())
 	// It counts: the cluster lives on without another one.
 	e.others(lost)[0].Kill()
-	must.Await(t, "two of three serve", 10*time.Second, func() bool { return lost.Mode() != "" })
+	must.Await(t, "two of three serve", 30*time.Second, func() bool { return lost.Mode() != "" })
 	_, _, err := dialZK(t, "", lost).Get("/kept")
 	expect.OK(t, err)
 }
@@ -152,7 +152,7 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 	e.must(one, "remove", "4")
 
 	// A voter the others could not do without stays.
-	leader := e.Leader()
+	leader := e.WaitLeader()
 	rest := e.others(leader)
 	rest[0].Kill()
 	if _, errs, code := e.member(leader, "remove", string(rune('0'+rest[1].ID))); code != 1 ||
@@ -162,7 +162,7 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 	expect.Equal(t, e.roles(leader), "1 voter, 2 voter, 3 voter")
 	// Without a leader nothing is changed.
 	leader.Kill()
-	must.Await(t, "no server leads", 10*time.Second, func() bool { return rest[1].Mode() == "" })
+	must.Await(t, "no server leads", 30*time.Second, func() bool { return rest[1].Mode() == "" })
 	if _, errs, code := e.member(rest[1], "-w", "1", "add", "5", "127.0.0.1:1"); code != 1 ||
 		!strings.Contains(errs, "there is no leader at the moment; try again") {
 		t.Errorf("without a leader: exit code %d: %s", code, errs)
@@ -190,12 +190,12 @@ func TestServerAddedAgainWhileItRunsServes(t *testing.T) {
 	e := startMembers(t, 0)
 	one, three := e.Servers[0], e.Servers[2]
 	e.must(one, "remove", "3")
-	must.Await(t, "it serves no more", 5*time.Second, func() bool { return three.Mode() == "" })
+	must.Await(t, "it serves no more", 30*time.Second, func() bool { return three.Mode() == "" })
 	e.must(one, "add", "3", three.Peer)
 	e.must(one, "promote", "3")
-	must.Await(t, "it serves again", 10*time.Second, func() bool { return three.Mode() != "" })
+	must.Await(t, "it serves again", 30*time.Second, func() bool { return three.Mode() != "" })
 	must.Get(dialZK(t, "", three).Create("/again", nil, 0, zk.WorldACL(zk.PermAll)))(t)
-	must.Await(t, "its client address is told", 5*time.Second, func() bool {
+	must.Await(t, "its client address is told", 30*time.Second, func() bool {
 		b, _, err := dialZK(t, "", one).Get("/zookeeper/config")
 		return err == nil && len(b) > 0 && strings.Contains(string(b), three.Client)
 	})
@@ -210,11 +210,11 @@ func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 	must.OK(t, four.Spawn())
 	e.must(three, "add", "4", four.Peer)
 	e.must(three, "remove", "2")
-	must.Await(t, "the removed server serves no more", 10*time.Second, func() bool { return two.Mode() == "" })
+	must.Await(t, "the removed server serves no more", 30*time.Second, func() bool { return two.Mode() == "" })
 
 	one.Kill()
 	must.OK(t, os.RemoveAll(one.Data()))
-	must.Await(t, "it can be removed", 20*time.Second, func() bool {
+	must.Await(t, "it can be removed", 30*time.Second, func() bool {
 		_, _, code := e.member(three, "remove", "1")
 		return code == 0
 	})
@@ -231,12 +231,12 @@ func TestRemovedServerThatRunsKeepsNobodyOut(t *testing.T) {
 
 	// A server that was removed in its absence learns of it when it comes back.
 	one.Kill()
-	must.Await(t, "it can be removed", 20*time.Second, func() bool {
+	must.Await(t, "it can be removed", 30*time.Second, func() bool {
 		_, _, code := e.member(three, "remove", "1")
 		return code == 0
 	})
 	must.OK(t, one.Spawn())
-	must.Await(t, "it says that it was removed", 20*time.Second, func() bool {
+	must.Await(t, "it says that it was removed", 30*time.Second, func() bool {
 		return strings.Contains(ready(one), "this server was removed from the cluster")
 	})
 }
@@ -291,7 +291,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 	// not given in the manual: each machine has its own
 	fourth.Args = append(fourth.Args, "--admin-addr", fourth.Admin)
 	must.OK(t, fourth.Spawn())
-	must.Await(t, "the new server says what it waits for", 10*time.Second, func() bool {
+	must.Await(t, "the new server says what it waits for", 30*time.Second, func() bool {
 		return strings.Contains(fourth.Log(1<<30), "zlock member add 4 "+fourth.Peer)
 	})
 	sh(steps[2])
@@ -300,8 +300,10 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 
 	second := e.Servers[1]
 	sh(steps[3])
-	must.Await(t, "the removed server serves no more", 5*time.Second, func() bool { return second.Mode() == "" })
-	must.Await(t, "it says why", 5*time.Second, func() bool {
+	must.Await(t, "the removed server serves no more", 30*time.Second, func() bool {
+		return second.Mode() == ""
+	})
+	must.Await(t, "it says why", 30*time.Second, func() bool {
 		return strings.Contains(ready(second), "this server was removed from the cluster")
 	})
 	second.Stop()
@@ -309,7 +311,7 @@ func TestTheManualOfMembersCanBeFollowed(t *testing.T) {
 	lost.Kill()
 	must.OK(t, os.RemoveAll(lost.Data()))
 	must.OK(t, lost.Spawn())
-	must.Await(t, "the emptied server waits", 10*time.Second, func() bool {
+	must.Await(t, "the emptied server waits", 30*time.Second, func() bool {
 		return strings.Contains(lost.Log(1<<30), "this one is empty, so the server must not vote")
 	})
 	sh(steps[4])

@@ -64,7 +64,7 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 		}
 		rest := e.others(moved)
 		moved.Stop()
-		must.Await(t, "the others serve", 20*time.Second, func() bool {
+		must.Await(t, "the others serve", 30*time.Second, func() bool {
 			return rest[0].Mode() != "" &&
 				rest[1].Mode() != ""
 		})
@@ -72,7 +72,7 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 		must.OK(t, moved.Spawn())
 		must.OK(t, moved.WaitReady())
 		for _, s := range e.Servers {
-			must.Await(t, "the list has the new address", 20*time.Second, func() bool {
+			must.Await(t, "the list has the new address", 30*time.Second, func() bool {
 				return e.addr(s, moved.ID) == moved.Peer
 			})
 		}
@@ -88,7 +88,7 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 		// It counts: with one other gone, the two write.
 		rest[1].Kill()
 		c := dialZK(t, "", moved)
-		must.Await(t, "the two write", 20*time.Second, func() bool {
+		must.Await(t, "the two write", 30*time.Second, func() bool {
 			_, err := c.Create("/moved-"+what, nil, 0, zk.WorldACL(zk.PermAll))
 			return err == nil || err == zk.ErrNodeExists
 		})
@@ -101,7 +101,7 @@ func comesBackElsewhere(t *testing.T, e *ensemble) {
 func TestMachineIsReplaced(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 0)
-	lost := e.others(e.Leader())[0]
+	lost := e.others(e.WaitLeader())[0]
 	rest := e.others(lost)
 	if _, errs, code := e.member(rest[0], "replace", strconv.Itoa(lost.ID)); code != 1 ||
 		!strings.Contains(errs, "there is nothing to replace") {
@@ -273,7 +273,7 @@ func rollingRestart(t *testing.T, e *ensemble) {
 			lines <- string(b[:n])
 		}
 	}()
-	first := e.Leader()
+	first := e.WaitLeader()
 	var named []*cluster.Server
 	for line := range lines {
 		i, err := strconv.Atoi(strings.Split(line, "\t")[0])
@@ -286,9 +286,11 @@ func rollingRestart(t *testing.T, e *ensemble) {
 	must.OK(t, order.Wait())
 	expect.That(t, len(named) == 3 && named[2] == first,
 		"%d were named, and the leader not last", len(named))
-	if _, _, err := c.Get("/"); err != nil || c.SessionID() != id {
-		t.Errorf("the session did not outlive it: %v", err)
-	}
+	must.Await(t, "the client is served", 30*time.Second, func() bool {
+		_, _, err := c.Get("/")
+		return err == nil
+	})
+	expect.Equal(t, c.SessionID(), id, "the session did not outlive it")
 }
 
 // A fault of a server is reported before it is a member.
@@ -299,7 +301,7 @@ func TestWhatCannotBeAMemberIsRefused(t *testing.T) {
 	one := e.Servers[0]
 	fourth := e.Servers[3]
 	must.OK(t, fourth.Spawn())
-	must.Await(t, "it waits", 20*time.Second, func() bool {
+	must.Await(t, "it waits", 30*time.Second, func() bool {
 		return strings.Contains(fourth.Log(1<<30), "zlock member add 4")
 	})
 	for _, test := range []struct{ what, id, addr, want string }{

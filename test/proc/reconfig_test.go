@@ -70,7 +70,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	e := startMembers(t, 2, "--reconfig")
 	fourth, fifth := e.Servers[3], e.Servers[4]
 	// The whole story at a follower: what a client asks of it the leader does.
-	leader := e.Leader()
+	leader := e.WaitLeader()
 	at := e.others(leader)[0]
 	c := dialZK(t, "super:"+password, at)
 	version := func() int64 {
@@ -106,7 +106,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 
 	// A server joins that waits for it. The watch fires before the answer.
 	must.OK(t, fourth.Spawn())
-	must.Await(t, "the fourth waits", 10*time.Second, func() bool {
+	must.Await(t, "the fourth waits", 30*time.Second, func() bool {
 		_, err := net.Dial("tcp", fourth.Peer)
 		return err == nil
 	})
@@ -124,7 +124,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 	}
 	must.OK(t, fourth.WaitReady())
 	for _, s := range e.Servers[:4] {
-		must.Await(t, "every server shows four voters", 5*time.Second, func() bool {
+		must.Await(t, "every server shows four voters", 30*time.Second, func() bool {
 			roles, v := shownConfig(t, s)
 			return roles == "1 voter, 2 voter, 3 voter, 4 voter" && v == strconv.FormatInt(version(), 16)
 		})
@@ -132,7 +132,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 
 	// One joins without a vote, and gets it later.
 	must.OK(t, fifth.Spawn())
-	must.Await(t, "the fifth waits", 10*time.Second, func() bool {
+	must.Await(t, "the fifth waits", 30*time.Second, func() bool {
 		_, err := net.Dial("tcp", fifth.Peer)
 		return err == nil
 	})
@@ -149,17 +149,17 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 		}
 	}
 	must.Get(c.Reconfig(stay, -1))(t)
-	must.Await(t, "the old leader serves no more", 5*time.Second, func() bool { return leader.Mode() == "" })
-	must.Await(t, "four are left", 5*time.Second, func() bool {
+	must.Await(t, "the old leader serves no more", 30*time.Second, func() bool { return leader.Mode() == "" })
+	must.Await(t, "four are left", 30*time.Second, func() bool {
 		return len(e.roles(at)) == len("1 voter, 2 voter, 3 voter, 4 voter")
 	})
 
 	// A client that removes its own server is answered by that server.
 	expect.OK(t, expect.Err(c.IncrementalReconfig(nil, []string{strconv.Itoa(at.ID)}, -1)),
 		"removing the server of the connection")
-	must.Await(t, "it serves no more", 5*time.Second, func() bool { return at.Mode() == "" })
+	must.Await(t, "it serves no more", 30*time.Second, func() bool { return at.Mode() == "" })
 	rest := e.others(leader)
-	must.Await(t, "three are left", 5*time.Second, func() bool {
+	must.Await(t, "three are left", 30*time.Second, func() bool {
 		return len(e.roles(rest[len(rest)-1])) == len("1 voter, 2 voter, 3 voter")
 	})
 }
@@ -169,7 +169,7 @@ func TestReconfigAddsAndRemoves(t *testing.T) {
 func TestReconfigOfThoseWhoDoNotRun(t *testing.T) {
 	t.Parallel()
 	e := startMembers(t, 0, "--reconfig")
-	c := dialZK(t, "super:"+password, e.others(e.Leader())[0])
+	c := dialZK(t, "super:"+password, e.others(e.WaitLeader())[0])
 	read := func() (text string, version int64) {
 		t.Helper()
 		b, stat, err := c.Get("/zookeeper/config")

@@ -53,7 +53,7 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 	t.Log(output(t, string(out), err))
 
 	survivor.Start()
-	survivor.WaitServing(30 * time.Second)
+	survivor.WaitServing(time.Minute)
 	conn = dial(t, survivor.Client)
 	defer conn.Close(cancelled())
 	for i := range 50 {
@@ -69,7 +69,7 @@ func TestSurvivorBecomesACluster(t *testing.T) {
 		t.Log(line[1], r.zlock(t, strings.Fields(line[1])...))
 	}
 	for _, s := range lost {
-		s.WaitServing(30 * time.Second)
+		s.WaitServing(time.Minute)
 	}
 	for range 130 { // servers note a digest every 128 zxids
 		must.Get(conn.Set(t.Context(), "/n1", []byte("y"), -1))(t)

@@ -102,7 +102,7 @@ func TestRunningClusterIsRestored(t *testing.T) {
 			<-killed
 			leader.Start()
 		}
-		c.WaitServing(30 * time.Second)
+		c.WaitServing(time.Minute)
 		c.SameState()
 		for _, s := range c.Servers {
 			out, err := exec.Command(cluster.Build(t), "verify", file, s.Client).CombinedOutput()

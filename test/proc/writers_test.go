@@ -87,13 +87,6 @@ func (w *Writers) FirstAfter(at time.Time, except *cluster.Server) (first time.T
 	return first, ok
 }
 
-// Counts returns the disconnections and ended sessions of a client.
-func (o *Writer) Counts() (writes, disconnects, expired int, slowest time.Duration) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.Answers), o.Disconnect, o.Expired, o.Slowest
-}
-
 func (w *Writers) stopped() bool {
 	select {
 	case <-w.stop:
@@ -173,6 +166,24 @@ func (w *Writers) write(c *wire.Conn, o *Writer) (lost error) {
 	return nil
 }
 
+// slowest returns the longest wait for an answer to a write since its last call, also of the writes under
+// way.
+func (w *Writers) slowest() (most time.Duration) {
+	w.t.Helper()
+	at := time.Now()
+	for _, o := range w.all {
+		must.Await(w.t, "a write of each client", time.Minute, func() bool {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			return len(o.Answers) > 0 && o.Answers[len(o.Answers)-1].After(at)
+		})
+		o.mu.Lock()
+		most, o.Slowest = max(most, o.Slowest), 0
+		o.mu.Unlock()
+	}
+	return most
+}
+
 // Check stops the clients and compares what each server holds with what they were answered.
 func (w *Writers) Check(c *cluster.Ensemble) {
 	w.t.Helper()
@@ -221,8 +232,9 @@ func (w *Writers) list(s *cluster.Server) ([]string, error) {
 func (w *Writers) disturbances(servers []*cluster.Server) (disconnects, expired int) {
 	for _, s := range servers {
 		for _, o := range w.Of(s) {
-			_, d, e, _ := o.Counts()
-			disconnects, expired = disconnects+d, expired+e
+			o.mu.Lock()
+			disconnects, expired = disconnects+o.Disconnect, expired+o.Expired
+			o.mu.Unlock()
 		}
 	}
 	return disconnects, expired
