@@ -188,6 +188,18 @@ func TestThreeServersOverTLS(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three processes")
 	}
+	var wrong []string
+	for range 5 { // on a busy machine the leader may change between two looks
+		if wrong = threeServersOverTLS(t); wrong == nil {
+			return
+		}
+		t.Log(wrong)
+	}
+	t.Errorf("%q", wrong)
+}
+
+// threeServersOverTLS says what three servers tell wrongly of their modes.
+func threeServersOverTLS(t *testing.T) (wrong []string) {
 	a := newAuthority(t, t.TempDir())
 	ports := must.Get(cluster.FreePorts(3))(t)
 	var peers []string
@@ -209,14 +221,19 @@ func TestThreeServersOverTLS(t *testing.T) {
 		p.wait(t)
 		modes[p.ready["mode"]]++
 		expect.Has(t, p.word(t, "conf"), "membership: \nserver.1=127.0.0.1:", "conf of an ensemble")
-		expect.Has(t, p.word(t, "srvr"), "\nMode: "+p.ready["mode"]+"\n", "srvr")
+		if srvr := p.word(t, "srvr"); !strings.Contains(srvr, "\nMode: "+p.ready["mode"]+"\n") {
+			wrong = append(wrong, fmt.Sprintf("srvr of a %s: %s", p.ready["mode"], srvr))
+		}
 		mntr := p.word(t, "mntr")
 		if strings.Contains(mntr, "zk_synced_followers") != (p.ready["mode"] == "leader") ||
 			!strings.Contains(mntr, "zk_quorum_size\t3\n") {
-			t.Errorf("mntr of a %s: %s", p.ready["mode"], mntr)
+			wrong = append(wrong, fmt.Sprintf("mntr of a %s: %s", p.ready["mode"], mntr))
 		}
 	}
-	expect.That(t, modes["leader"] == 1 && modes["follower"] == 2, "modes %v", modes)
+	if modes["leader"] != 1 || modes["follower"] != 2 {
+		wrong = append(wrong, fmt.Sprintf("modes %v", modes))
+	}
+	return wrong
 }
 
 // secured starts three servers with TLS on the ports for clients, peers and administration.
