@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -235,23 +236,28 @@ func TestReadmeExamplesWork(t *testing.T) {
 	if sums, err := os.ReadFile(filepath.Join(root, "go.sum")); err == nil {
 		must.OK(t, os.WriteFile(filepath.Join(module, "go.sum"), sums, 0o600))
 	}
-	sh := func(script string) string {
+	sh := func(script, want string) error {
 		t.Helper()
 		cmd := exec.Command("bash", "-ec", script)
 		cmd.Dir = module
 		cmd.Env = append(os.Environ(), "GOWORK=off", "NO_COLOR=1", "ZLOCK_SERVERS="+server(t))
 		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s%v\n%s", script, err, out)
+		if err == nil && !regexp.MustCompile(want).Match(out) {
+			err = errors.New("it says something else")
 		}
-		return string(out)
+		if err != nil {
+			return fmt.Errorf("%s%w\n%s", script, err, out)
+		}
+		return nil
 	}
-	if out := sh(found[1][2]); !regexp.MustCompile(`(?m)^the lock is ours; token \S+$`).MatchString(out) {
-		t.Errorf("the program says %q", out)
+	expect.OK(t, sh(found[1][2], `(?m)^the lock is ours; token \S+$`))
+	shell := func() error {
+		return sh(found[2][2], `(?s)^PATH +/jobs/nightly .*\n\* +W .*\nexit code 124: it is held\nmy turn\n$`)
 	}
-	out := sh(found[2][2])
-	if !regexp.MustCompile(
-		`(?s)^PATH +/jobs/nightly .*\n\* +W .*\nexit code 124: it is held\nmy turn\n$`).MatchString(out) {
-		t.Errorf("the shell says %q", out)
+	err := shell()
+	for try := 1; err != nil && try < 5; try++ { // the holder has a second to begin, and five until its end
+		t.Log(err)
+		err = shell()
 	}
+	expect.OK(t, err)
 }
