@@ -108,9 +108,8 @@ func TestAbuse(t *testing.T) {
 	}
 	t.Logf("%v each, three servers:\n%s", *lasts, &table)
 	for _, s := range c.Servers {
-		if s.Mode() == "" {
-			t.Errorf("server %d is gone", s.ID)
-		}
+		must.That(t, s.Running(), "server %d is gone", s.ID)
+		s.WaitServing(time.Minute) // on a busy machine it may cease to for a moment
 	}
 	c.SameState()
 }
