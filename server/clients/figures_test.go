@@ -218,7 +218,8 @@ func TestWriteIsCountedBeforeItsAnswer(t *testing.T) {
 		s.Fill(status, admin.NeedMetrics)
 		counted = uint64(status.Keyed["write_per_namespace"]["first"].Count)
 	}}
-	must.That(t, c.writeOp(1, jute.OpCreate, wire.Create("/first", nil, jute.WorldAnyone, 0)), "it is not handed on")
+	proposes := c.writeOp(1, jute.OpCreate, wire.Create("/first", nil, jute.WorldAnyone, 0))
+	must.That(t, proposes, "it is not handed on")
 	expect.Equal(t, counted, 1, "writes counted when the request is handed on")
 }
 
