@@ -220,7 +220,7 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 		f.unreachable, f.down = true, strings.Contains(srvr, "ZooKeeper") || strings.Contains(srvr, "Zookeeper")
 		text := strings.ReplaceAll(err.Error(), ": "+server+": ", ": ")
 		switch {
-		case errors.Is(err, zk.ErrSilent):
+		case srvr == "" && errors.Is(err, zk.ErrSilent):
 			text += ": " + hangs
 		case srvr == "" && errors.Is(err, zk.ErrNotServing):
 			text += "; the port for other servers does the same"
