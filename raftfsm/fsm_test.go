@@ -40,10 +40,20 @@ func (a *applied) entry(r state.Request) {
 }
 
 func (a *applied) log(r state.Request) *raft.Log {
-	bl := state.Block{Count: 1, Requests: r.Append(nil)}
+	return logged(a.index, state.Block{Count: 1, Requests: r.Append(nil)})
+}
+
+// block applies one entry with a block of requests.
+func (a *applied) block(bl state.Block) {
+	a.index++
+	a.Apply(logged(a.index, bl))
+}
+
+// logged is an entry of the log with one block.
+func logged(index uint64, bl state.Block) *raft.Log {
 	entry := bl.Append(state.BeginEntry(nil, 0))
 	state.SealEntry(entry, 1)
-	return &raft.Log{Index: a.index, Term: 1, Type: raft.LogCommand, Data: entry}
+	return &raft.Log{Index: index, Term: 1, Type: raft.LogCommand, Data: entry}
 }
 
 func newSession() state.Request {
@@ -235,11 +245,7 @@ func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 	from.entry(openStream())
 	stream := func(first uint64) {
 		r := state.Request{Op: jute.OpSync, Body: jute.AppendString(nil, "/")}
-		bl := state.Block{Origin: 1, Birth: 1, First: first, Count: 1, Requests: r.Append(nil)}
-		entry := bl.Append(state.BeginEntry(nil, 0))
-		state.SealEntry(entry, 1)
-		from.index++
-		from.Apply(&raft.Log{Index: from.index, Term: 1, Type: raft.LogCommand, Data: entry})
+		from.block(state.Block{Origin: 1, Birth: 1, First: first, Count: 1, Requests: r.Append(nil)})
 	}
 	stream(1)
 	stream(2)
@@ -357,11 +363,8 @@ func TestG4G17ZxidRisesBetweenEventsAndOutcomes(t *testing.T) {
 		bl.Requests = r.Append(bl.Requests)
 		bl.Count++
 	}
-	entry := bl.Append(state.BeginEntry(nil, 0))
-	state.SealEntry(entry, 1)
-	a.index++
 	must.Equal(t, a.zxid.Load(), 1)
-	a.Apply(&raft.Log{Index: a.index, Term: 1, Type: raft.LogCommand, Data: entry})
+	a.block(bl)
 	expect.Equal(t, strings.Join(w.told, ", "), "change 2 at 1, outcome 2 at 2, outcome 2 at 2, "+
 		"change 3 at 2, outcome 3 at 3")
 }

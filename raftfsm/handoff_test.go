@@ -7,8 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
@@ -144,11 +142,8 @@ func TestDeletesBesideOthersPassOn(t *testing.T) {
 	index := uint64(0)
 	apply := func(r state.Request) bool {
 		f.state.Sessions().All(func(s session.Session) { r.Session, r.Gen = s.ID, s.Gen })
-		bl := state.Block{Count: 1, Requests: r.Append(nil)}
-		entry := bl.Append(state.BeginEntry(nil, 0))
-		state.SealEntry(entry, 1)
 		index++
-		f.Apply(&raft.Log{Index: index, Term: 1, Type: raft.LogCommand, Data: entry})
+		f.Apply(logged(index, state.Block{Count: 1, Requests: r.Append(nil)}))
 		return f.passedOn.Swap(false)
 	}
 	create := func(path string) bool { return apply(state.Request{Op: jute.OpCreate, Body: createBody(path, 0)}) }

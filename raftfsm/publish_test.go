@@ -346,11 +346,7 @@ func TestStreamsOfFormerMembersAreTakenAway(t *testing.T) {
 	must.Equal(t, len(tm.acts.list), 1, "streams taken away")
 	a.index++
 	a.Apply(a.log(state.Request{Op: state.OpBarrier}))
-	bl := state.Block{Count: 1, Requests: tm.acts.list[0]}
-	entry := bl.Append(state.BeginEntry(nil, 0))
-	state.SealEntry(entry, 1)
-	a.index++
-	a.Apply(&raft.Log{Index: a.index, Term: 1, Type: raft.LogCommand, Data: entry})
+	a.block(state.Block{Count: 1, Requests: tm.acts.list[0]})
 	for _, m := range a.state.Members() {
 		expect.Equal(t, m.Incarnation == "", m.ID == 2 || m.ID == 4, "server %d is forgotten", m.ID)
 	}

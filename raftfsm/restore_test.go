@@ -400,11 +400,8 @@ func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
 		for i := range list {
 			b = list[i].Append(b)
 		}
-		bl := state.Block{Count: uint32(len(list)), Requests: b}
-		entry := bl.Append(state.BeginEntry(nil, 0))
-		state.SealEntry(entry, 1)
 		index++
-		f.Apply(&raft.Log{Index: index, Term: 1, Type: raft.LogCommand, Data: entry})
+		f.Apply(logged(index, state.Block{Count: uint32(len(list)), Requests: b}))
 	}
 	body := state.SessionBody{Timeout: 10_000, Owner: 1, Addr: "10.0.0.1"}
 	apply(state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
