@@ -15,8 +15,7 @@ import (
 // outgoing connections, so that none is lost between the choice and its use, and above those that the
 // own tests of clients take without asking: 2000 to 16,100, 20,000 to 20,030 and 22,181 to 22,883.
 func FreePorts(n int) ([]string, error) {
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("zlockd-test-ports-%d", os.Getuid()))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(reserved.dir, 0o700); err != nil {
 		return nil, err
 	}
 	var list []string
@@ -24,33 +23,26 @@ func FreePorts(n int) ([]string, error) {
 		if tries > 1000+10*n {
 			return nil, fmt.Errorf("no free ports found in %d tries", tries)
 		}
-		port := strconv.Itoa(23_000 + rand.IntN(9_000))
-		addr := net.JoinHostPort("127.0.0.1", port)
-		if !reserve(filepath.Join(dir, port)) {
-			continue
+		if port := 23_000 + rand.IntN(9_000); Reserve(port) {
+			list = append(list, fmt.Sprintf("127.0.0.1:%d", port))
 		}
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			continue
-		}
-		l.Close()
-		list = append(list, addr)
 	}
 	return list, nil
 }
 
 // reserved holds the locked files of the ports of this process. They stay locked: a killed
 // server comes back to its port.
-var reserved struct {
+var reserved = struct {
 	sync.Mutex
+	dir   string
 	files []*os.File
-}
+}{dir: filepath.Join(os.TempDir(), fmt.Sprintf("zlockd-test-ports-%d", os.Getuid()))}
 
-// reserve locks a port's file until the process ends.
-func reserve(file string) bool {
+// Reserve locks a port's file until the process ends, and reports whether the port is free.
+func Reserve(port int) bool {
 	reserved.Lock()
 	defer reserved.Unlock()
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(reserved.dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return false
 	}
@@ -59,5 +51,9 @@ func reserve(file string) bool {
 		return false
 	}
 	reserved.files = append(reserved.files, f)
-	return true
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err == nil {
+		l.Close()
+	}
+	return err == nil
 }

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -30,30 +28,14 @@ type script struct {
 	must.Text
 }
 
-// freeRow returns the first of three ports next to each other that are free. As cluster.FreePorts does, it
-// keeps tests from the two others while this process runs.
+// freeRow returns the first of three free ports next to each other.
 func freeRow(t *testing.T) int {
 	t.Helper()
 	for range 100 {
 		list := must.Get(cluster.FreePorts(1))(t)
 		_, port, _ := net.SplitHostPort(list[0])
 		first, _ := strconv.Atoi(port)
-		free := true
-		for p := first + 1; p < first+3; p++ {
-			file := filepath.Join(os.TempDir(), fmt.Sprintf("zlockd-test-ports-%d", os.Getuid()), strconv.Itoa(p))
-			fd := must.Get(unix.Open(file, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600))(t)
-			if free = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil; !free {
-				unix.Close(fd)
-				break
-			}
-			ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p))
-			if err != nil {
-				free = false
-				break
-			}
-			ln.Close()
-		}
-		if free {
+		if cluster.Reserve(first+1) && cluster.Reserve(first+2) {
 			return first
 		}
 	}
