@@ -3,11 +3,11 @@
 package stock
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -151,15 +151,10 @@ func TestRedisKeyAsLock(t *testing.T) {
 // holding is a program that holds the lock /job, and what it says.
 type holding struct {
 	*exec.Cmd
-	mu   sync.Mutex
-	said string
+	said must.Text
 }
 
-func (h *holding) says(what string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return strings.Contains(h.said, what)
-}
+func (h *holding) says(what string) bool { return strings.Contains(h.said.String(), what) }
 
 func startHolding(t *testing.T, servers string, args ...string) *holding {
 	t.Helper()
@@ -174,11 +169,7 @@ func startHolding(t *testing.T, servers string, args ...string) *holding {
 	w.Close()
 	go func() {
 		defer out.Close()
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			h.mu.Lock()
-			h.said += lines.Text() + "\n"
-			h.mu.Unlock()
-		}
+		io.Copy(&h.said, out)
 	}()
 	t.Cleanup(func() {
 		h.Process.Kill()

@@ -38,14 +38,10 @@ func TestCliMt(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, cli, g.String())
 	in := must.Get(cmd.StdinPipe())(t)
-	out := new(spoken)
+	out := new(must.Text)
 	cmd.Stdout, cmd.Stderr = out, out
 	must.OK(t, cmd.Start())
-	says := func(text string) {
-		t.Helper()
-		must.Await(t, "cli_mt says "+text, time.Minute, func() bool { return strings.Contains(out.String(), text) })
-	}
-	says("CONNECTED_STATE")
+	out.Await(t, "CONNECTED_STATE")
 	root := "/cli" + strings.ReplaceAll(time.Now().Format("150405.000"), ".", "")
 	for _, line := range []string{
 		"create " + root, "create +s " + root + "/s-", "create +e " + root + "/e", "create +c " + root + "/c",
@@ -55,7 +51,7 @@ func TestCliMt(t *testing.T) {
 	} {
 		in.Write([]byte(line + "\n"))
 	}
-	says("name = " + root + "/last") // and all before it is answered
+	out.Await(t, "name = "+root+"/last") // and all before it is answered
 	in.Write([]byte("quit\n"))
 	expect.OK(t, cmd.Wait(), "cli_mt")
 	for _, want := range []string{
@@ -72,24 +68,6 @@ func TestCliMt(t *testing.T) {
 	if t.Failed() {
 		t.Log(out.String())
 	}
-}
-
-// spoken is what a program that runs has written.
-type spoken struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (s *spoken) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(b)
-}
-
-func (s *spoken) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
 }
 
 // TestNodeClient runs node-zookeeper-client, which npm installs into a temporary directory. It is the one
