@@ -280,8 +280,13 @@ func disturb(t *testing.T, r *rand.Rand, s *zlocktest.Server, raw *zk.Conn, ref 
 func restore(s *zlocktest.Server, backup []byte) {
 	alive := s.Sessions()
 	s.Restore(backup)
+	endOthers(s, alive)
+}
+
+// endOthers ends all sessions but these.
+func endOthers(s *zlocktest.Server, stay []int64) {
 	for _, id := range s.Sessions() {
-		if !slices.Contains(alive, id) {
+		if !slices.Contains(stay, id) {
 			s.KillSession(id)
 		}
 	}
@@ -290,15 +295,11 @@ func restore(s *zlocktest.Server, backup []byte) {
 // endStrays ends the sessions without a client, which a restore brought back: a server that stalls often gives
 // them more and more time.
 func endStrays(s *zlocktest.Server, raw *zk.Conn, clients []*client.Client) {
-	used := map[int64]bool{raw.Session().ID: true}
+	used := []int64{raw.Session().ID}
 	for _, c := range clients {
-		used[c.Session().ID] = true
+		used = append(used, c.Session().ID)
 	}
-	for _, id := range s.Sessions() {
-		if !used[id] {
-			s.KillSession(id)
-		}
-	}
+	endOthers(s, used)
 }
 
 // free takes each lock by a client that comes last: what was released must be free while

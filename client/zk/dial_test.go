@@ -207,7 +207,7 @@ func TestServerThatIsSilentIsNamed(t *testing.T) {
 	close(answer)
 	must.OK(t, c.Await(within(t)))
 	expect.OK(t, c.Trouble(), "trouble, while connected")
-	c.Close(ctx)
+	quit(c)
 }
 
 // secured returns the address of a TLS front for addr, and who signed for it.

@@ -145,7 +145,7 @@ func TestDevServerHasNothingToWarnOf(t *testing.T) {
 		}
 		return
 	}
-	t.Skip("the machine stands still again and again")
+	t.Error("the machine stands still again and again")
 }
 
 func TestDevServerAnswers(t *testing.T) {
