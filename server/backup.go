@@ -28,8 +28,8 @@ func (i *Instance) restoreTarget() backup.Target {
 
 // addBackupPages adds the pages that take and restore backups.
 func (i *Instance) addBackupPages(pages map[string]http.Handler) {
-	h := &backup.Handler{Source: i.backupSource, Authorize: i.super(), Log: i.o.Logger}
-	r := &backup.Restorer{Target: i.restoreTarget, Dir: i.o.DataDir, Authorize: i.super(), Log: i.o.Logger}
+	h := &backup.Handler{Source: i.backupSource, Authorize: i.authorize(), Log: i.o.Logger}
+	r := &backup.Restorer{Target: i.restoreTarget, Dir: i.o.DataDir, Authorize: i.authorize(), Log: i.o.Logger}
 	pages["/commands/snapshot"], pages["/commands/snap"] = h, h
 	pages["/commands/restore"], pages["/commands/rest"] = r, r
 }

@@ -135,8 +135,8 @@ func TestStatusLooksAtTheDiskOnlyWhenAsked(t *testing.T) {
 const superDigest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
 
 func TestOnlyTheSuperUserMayChangeState(t *testing.T) {
-	expect.That(t, new(Instance).super() == nil, "without a super user nobody can be asked for")
-	may := (&Instance{o: Options{SuperDigest: superDigest}}).super()
+	expect.That(t, new(Instance).authorize() == nil, "without a super user nobody can be asked for")
+	may := (&Instance{o: Options{SuperDigest: superDigest}}).authorize()
 	for _, who := range []struct {
 		user, password string
 		ok             bool

@@ -132,7 +132,7 @@ func (i *Instance) openAdmin() (err error) {
 	i.openView(pages)
 	i.addBackupPages(pages)
 	i.addTracePage(pages)
-	i.Admin, err = admin.New(admin.Options{Source: i, Whitelist: i.o.FourLetterWords, Authorize: i.super(),
+	i.Admin, err = admin.New(admin.Options{Source: i, Whitelist: i.o.FourLetterWords, Authorize: i.authorize(),
 		Hosts: i.o.AdminHosts, Profiling: i.o.Profiling, NoJVM: i.o.NoJVM, Pages: pages, Log: i.o.Logger})
 	if err != nil {
 		return err

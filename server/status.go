@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/session"
 )
 
@@ -86,13 +86,18 @@ func (i *Instance) ResetStats() { i.Clients.Metrics().Reset() }
 // ResetConns implements admin.Source.
 func (i *Instance) ResetConns() { i.Clients.ResetConns() }
 
-// super returns the super user, known by the password, who may change state over HTTP; nil without a
-// super user.
-func (i *Instance) super() admin.Super {
+// super returns who is the super user.
+func (i *Instance) super() identity.Super {
+	return identity.Super{Digest: i.o.SuperDigest, SASL: i.o.SASLSuper, X509: i.o.X509Super}
+}
+
+// authorize returns who may change state over HTTP: the super user, known by the password; nil without
+// one.
+func (i *Instance) authorize() admin.Super {
 	if i.o.SuperDigest == "" {
 		return nil
 	}
-	return func(user, password string) bool { return clients.IsSuper(i.o.SuperDigest, user+":"+password) }
+	return i.super().HasPassword
 }
 
 // shownConfig returns the configuration in force.

@@ -31,7 +31,7 @@ func (i *Instance) trace(w http.ResponseWriter, r *http.Request) *admin.Refusal 
 	if r.Method != http.MethodGet {
 		return admin.Refuse(http.StatusMethodNotAllowed, "a trace is asked for by GET")
 	}
-	if _, no := i.super().User(r, "A trace tells of others' requests"); no != nil {
+	if _, no := i.authorize().User(r, "A trace tells of others' requests"); no != nil {
 		return no
 	}
 	wait, err := time.ParseDuration(cmp.Or(r.URL.Query().Get("wait"), traceTime))

@@ -2,7 +2,6 @@ package clients
 
 import (
 	"crypto/fips140"
-	"crypto/subtle"
 	"encoding/binary"
 	"errors"
 	"net/netip"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -82,9 +82,8 @@ func (c *conn) prove(scheme string, credentials []byte) bool {
 	switch scheme {
 	case "ip": // the address is known without being told
 		return true
-	case "digest":
-		return credentials != nil && !fips140.Enforced() && c.proved(tree.DigestID(string(credentials)),
-			IsSuper(c.srv.o.SuperDigest, string(credentials)))
+	case identity.Digest:
+		return credentials != nil && !fips140.Enforced() && c.proved(tree.DigestID(string(credentials)))
 	case "ensemble": // which proves nothing
 		names := c.srv.o.EnsembleNames
 		return len(names) == 0 || len(credentials) == 0 || slices.Contains(names, string(credentials))
@@ -93,13 +92,16 @@ func (c *conn) prove(scheme string, credentials []byte) bool {
 }
 
 // proved adds an identity to the client's and, if it is the super user's, that one too. It reports
-// false if the client may not have all of them.
-func (c *conn) proved(id jute.ID, super bool) bool {
+// false if the identity is empty, or the client may not have all of them.
+func (c *conn) proved(id jute.ID) bool {
+	if id.ID == "" {
+		return false
+	}
 	ids := slices.Clone(*c.ids.Load())
 	if !slices.Contains(ids, id) {
 		ids = append(ids, id)
 	}
-	if super && !slices.Contains(ids, superID) {
+	if c.srv.o.Super.Is(id) && !slices.Contains(ids, superID) {
 		ids = append(ids, superID)
 	}
 	size := 0
@@ -111,14 +113,6 @@ func (c *conn) proved(id jute.ID, super bool) bool {
 	}
 	c.ids.Store(inOrder(ids))
 	return true
-}
-
-// IsSuper reports whether credentials, user:password, are those of the super user with this
-// digest. Without a digest it reports false.
-func IsSuper(digest, credentials string) bool {
-	_, password, _ := strings.Cut(credentials, ":")
-	return digest != "" && password != "" &&
-		subtle.ConstantTimeCompare([]byte(tree.DigestID(credentials).ID), []byte(digest)) == 1
 }
 
 func (c *conn) authFailed(xid int32, scheme string) bool {
@@ -137,10 +131,7 @@ func (c *conn) authFailed(xid int32, scheme string) bool {
 	return false
 }
 
-// schemeSASL is the scheme of identities proved by SASL.
-const schemeSASL = "sasl"
-
-var errTooManyIDs = errors.New("too many identities on one connection")
+var errNoRoom = errors.New("the identity is empty, or the connection has too many")
 
 // saslEmpty is how often the server tells a client, in the reference's way, that it has no SASL.
 // Some clients take that for progress and ask forever.
@@ -194,8 +185,8 @@ func (c *conn) negotiate(token []byte) (answer []byte, err error) {
 	if principal != "" {
 		c.srv.log.debug("signed in with Kerberos", "addr", c.host, "principal", principal, "user", user)
 	}
-	if !c.proved(jute.ID{Scheme: schemeSASL, ID: user}, user == c.srv.o.SASLSuper) {
-		return nil, errTooManyIDs
+	if !c.proved(jute.ID{Scheme: identity.SASL, ID: user}) {
+		return nil, errNoRoom
 	}
 	return answer, nil
 }
@@ -203,7 +194,7 @@ func (c *conn) negotiate(token []byte) (answer []byte, err error) {
 // saslFailed answers that the negotiation has failed, and ends the connection.
 func (c *conn) saslFailed(xid int32) bool {
 	code := jute.AuthFailed
-	if slices.Contains(c.srv.o.RequireAuth, schemeSASL) {
+	if slices.Contains(c.srv.o.RequireAuth, identity.SASL) {
 		code = jute.SessionClosedRequireAuth
 	}
 	c.srv.metrics.AuthFailed.Add(1)
@@ -222,7 +213,7 @@ func (c *conn) appendWhoAmI(b []byte) []byte {
 	b = jute.AppendInt(b, int32(len(ids)))
 	for _, id := range ids {
 		user := id.ID
-		if id.Scheme == "digest" {
+		if id.Scheme == identity.Digest {
 			user, _, _ = strings.Cut(user, ":")
 		}
 		b = jute.AppendString(b, id.Scheme)

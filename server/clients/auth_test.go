@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -109,7 +110,7 @@ func TestAuthWithoutCredentials(t *testing.T) {
 
 func TestSuperUserMayDoEverything(t *testing.T) {
 	nobody := []jute.ACL{{Perms: 0, ID: jute.ID{Scheme: "world", ID: "anyone"}}}
-	r := newRig(t, Options{SuperDigest: tree.DigestID("root:secret").ID})
+	r := newRig(t, Options{Super: identity.Super{Digest: tree.DigestID("root:secret").ID}})
 	c := r.client()
 	call(t, c, jute.OK, jute.OpCreate, wire.Create("/n", nil, nobody, 0))
 	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "other:secret"))
@@ -118,11 +119,6 @@ func TestSuperUserMayDoEverything(t *testing.T) {
 	call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/n", false))
 	call(t, c, jute.OK, jute.OpSetData, wire.SetData("/n", nil, -1))
 	expect.That(t, who(t, c)[superID], "whoAmI does not tell")
-}
-
-func TestEmptyPasswordIsNeverTheSuperUsers(t *testing.T) {
-	expect.That(t, !IsSuper(tree.DigestID("root:").ID, "root:"), "an empty password is accepted")
-	expect.That(t, !IsSuper("", "a:b"), "there is a super user without one being configured")
 }
 
 func TestSkipACLLetsEverybodyDoEverything(t *testing.T) {
@@ -214,7 +210,7 @@ func authenticate(t *testing.T, c *wire.Conn, user, password string) jute.ErrCod
 }
 
 func TestSASL(t *testing.T) {
-	r := newRig(t, Options{SASL: &sasl.Mechanisms{Users: saslUsers}, SASLSuper: "root"})
+	r := newRig(t, Options{SASL: &sasl.Mechanisms{Users: saslUsers}, Super: identity.Super{SASL: "root"}})
 	a, other := r.client(), r.client()
 	must.Equal(t, authenticate(t, a, "bob", "secret"), jute.OK)
 	bob := jute.ID{Scheme: "sasl", ID: "bob"}
@@ -301,7 +297,7 @@ func TestWhatCredentialsProve(t *testing.T) {
 		{"super", []byte(""), nil, false, 0},
 		{"", nil, nil, false, 0},
 	} {
-		_, c := quiet(t, Options{SuperDigest: super, EnsembleNames: x.names})
+		_, c := quiet(t, Options{Super: identity.Super{Digest: super}, EnsembleNames: x.names})
 		for range 2 { // the second time proves nothing new
 			expect.Equal(t, c.prove(x.scheme, x.credentials), x.want, "%s %q", x.scheme, x.credentials)
 			ids := *c.ids.Load()
@@ -309,31 +305,24 @@ func TestWhatCredentialsProve(t *testing.T) {
 				slices.Contains(ids, superID) == (x.ids == 2), "%s %q: %v", x.scheme, x.credentials, ids)
 		}
 	}
-	for _, x := range []struct {
-		digest, credentials string
-		want                bool
-	}{
-		{super, "super:secret", true}, {super, "super:", false}, {super, "super", false}, {"", "super:secret", false},
-		{tree.DigestID("super:").ID, "super:", false}, {super, "", false}, {super, "other:secret", false},
-	} {
-		expect.Equal(t, IsSuper(x.digest, x.credentials), x.want, "%q", x.credentials)
-	}
 }
 
 // A client may have so many identities, of so many bytes, and none more; a refused one changes nothing.
 func TestIdentitiesUpToTheirBounds(t *testing.T) {
 	_, c := quiet(t, Options{})
 	for i := range maxIDs - 1 {
-		must.That(t, c.proved(jute.ID{Scheme: "x509", ID: fmt.Sprint(i)}, false), "number %d", i)
+		must.That(t, c.proved(jute.ID{Scheme: "x509", ID: fmt.Sprint(i)}), "number %d", i)
 	}
 	before := c.ids.Load()
-	expect.That(t, !c.proved(jute.ID{Scheme: "x509", ID: "more"}, false) && c.ids.Load() == before, "one more")
-	expect.That(t, c.proved(jute.ID{Scheme: "x509", ID: "1"}, false) && !c.proved(superID, true), "one that is known")
-	_, c = quiet(t, Options{})
+	expect.That(t, !c.proved(jute.ID{Scheme: "x509", ID: "more"}) && c.ids.Load() == before, "one more")
+	expect.That(t, c.proved(jute.ID{Scheme: "x509", ID: "1"}), "one that is known")
 	room := maxIDBytes - len("ip127.0.0.1") - len("x509")
-	expect.That(t, !c.proved(jute.ID{Scheme: "x509", ID: strings.Repeat("x", room+1)}, false), "a byte too many")
-	expect.That(t, !c.proved(jute.ID{Scheme: "x509", ID: strings.Repeat("x", room)}, true), "and the super user")
-	expect.That(t, c.proved(jute.ID{Scheme: "x509", ID: strings.Repeat("x", room)}, false), "as many as may")
+	most := strings.Repeat("x", room)
+	_, c = quiet(t, Options{})
+	expect.That(t, !c.proved(jute.ID{Scheme: "x509", ID: most + "x"}), "a byte too many")
+	expect.That(t, c.proved(jute.ID{Scheme: "x509", ID: most}), "as many as may")
+	_, c = quiet(t, Options{Super: identity.Super{X509: most}})
+	expect.That(t, !c.proved(jute.ID{Scheme: "x509", ID: most}), "and the super user")
 }
 
 // Without a scheme that is required a client is admitted; with some, it must have proved one of them.
@@ -347,7 +336,7 @@ func TestAdmittedClients(t *testing.T) {
 		{[]string{"sasl", "digest"}, "digest", true}, {[]string{"ip"}, "digest", true},
 	} {
 		_, c := quiet(t, Options{RequireAuth: x.required})
-		must.That(t, c.proved(jute.ID{Scheme: x.has, ID: "a"}, false), "proved")
+		must.That(t, c.proved(jute.ID{Scheme: x.has, ID: "a"}), "proved")
 		expect.Equal(t, c.admitted(), x.want, "%v of %q", x.has, x.required)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/session"
 )
 
@@ -73,8 +74,8 @@ func (c *conn) startTLS() endReason {
 		return endTLS
 	}
 	if certs := t.ConnectionState().PeerCertificates; len(certs) > 0 {
-		subject := certs[0].Subject.String()
-		if !c.proved(jute.ID{Scheme: "x509", ID: subject}, subject == c.srv.o.X509Super) {
+		id := jute.ID{Scheme: identity.X509, ID: certs[0].Subject.String()}
+		if id.ID != "" && !c.proved(id) { // a certificate may name its owner elsewhere, and then proves no subject
 			return endAuth
 		}
 	}

@@ -52,7 +52,7 @@ func TestKerberos(t *testing.T) {
 	for name, users := range map[string]sasl.Users{"alone": nil, "beside passwords": saslUsers} {
 		begin, at, tokens := javaKerberos(t)
 		r := newRig(t, Options{
-			SASL: &sasl.Mechanisms{Users: users, Kerberos: begin}, SASLSuper: "alice@ZK.TEST",
+			SASL: &sasl.Mechanisms{Users: users, Kerberos: begin}, Super: identity.Super{SASL: "alice@ZK.TEST"},
 			RequireAuth: []string{"sasl"}, Now: func() time.Time { return at },
 		})
 		c := r.client()

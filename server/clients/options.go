@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/tree"
@@ -29,7 +30,7 @@ type Options struct {
 	MinSessionTimeout                   time.Duration
 	MaxSessionTimeout                   time.Duration
 	MaxFrame, MaxConnsPerAddr, MaxConns int
-	SuperDigest, SASLSuper, X509Super   string
+	Super                               identity.Super
 	SASL                                *sasl.Mechanisms
 	EnsembleNames, RequireAuth          []string
 	SkipACL, LinearizableReads          bool

@@ -19,6 +19,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -181,7 +182,7 @@ func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
 func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {
 	var asked []ReconfigRequest
 	r := newRig(t, Options{
-		SuperDigest: tree.DigestID("root:secret").ID,
+		Super: identity.Super{Digest: tree.DigestID("root:secret").ID},
 		Reconfigure: func(q ReconfigRequest) (jute.ErrCode, bool) {
 			asked = append(asked, q)
 			switch q.Version {

@@ -1,0 +1,48 @@
+// Package identity decides who a client is, and whether it is the super user.
+package identity
+
+import (
+	"crypto/subtle"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// Schemes of the identities that clients prove.
+const (
+	Digest = "digest"
+	SASL   = "sasl"
+	X509   = "x509"
+)
+
+// Super names the super user in each scheme. A scheme whose text is empty has no super user.
+type Super struct {
+	Digest string // as tree.DigestID makes it
+	SASL   string // the user
+	X509   string // the subject of the certificate
+}
+
+// Is reports whether a proved identity is the super user's. It decides for every scheme and port: what is
+// not set, in the options or in the identity, must match nothing.
+func (s Super) Is(id jute.ID) bool {
+	var super string
+	switch id.Scheme {
+	case Digest:
+		super = s.Digest
+		user, _, _ := strings.Cut(id.ID, ":")
+		if user == "" || id == tree.DigestID(user) || id == tree.DigestID(user+":") {
+			return false // without a name or a password
+		}
+	case SASL:
+		super = s.SASL
+	case X509:
+		super = s.X509
+	}
+	return super != "" && id.ID != "" && subtle.ConstantTimeCompare([]byte(id.ID), []byte(super)) == 1
+}
+
+// HasPassword reports whether a user with this password is the super user.
+func (s Super) HasPassword(user, password string) bool {
+	return s.Is(tree.DigestID(user + ":" + password))
+}
