@@ -10,8 +10,8 @@ import (
 type recent struct {
 	mu      sync.Mutex
 	began   time.Duration
-	now     map[string]Count
-	before  map[string]Count // of the window before
+	now     map[string]*Count
+	before  map[string]*Count // of the window before
 	covered time.Duration    // how long that window was
 }
 
@@ -25,7 +25,8 @@ const (
 )
 
 // Add counts under a name at the time now. Long names, and names beyond the bound of
-// the window, are not counted.
+// the window, are not counted. The name may lie in a buffer that its caller uses again: an assignment to
+// the map would put it there in the place of the copy.
 func (r *recent) Add(name string, c Count, now time.Duration) {
 	if name == "" || len(name) > maxName {
 		return
@@ -38,9 +39,10 @@ func (r *recent) Add(name string, c Count, now time.Duration) {
 		if len(r.now) >= maxNames {
 			return
 		}
-		name = strings.Clone(name)
+		was = new(Count)
+		r.now[strings.Clone(name)] = was
 	}
-	r.now[name] = Count{was.Requests + c.Requests, was.Bytes + c.Bytes}
+	was.Requests, was.Bytes = was.Requests+c.Requests, was.Bytes+c.Bytes
 }
 
 // turn begins a new window when it is time.
@@ -52,7 +54,7 @@ func (r *recent) turn(now time.Duration) {
 	if r.covered >= 2*window {
 		r.before = nil // nothing happened for a whole window
 	}
-	r.now, r.began = make(map[string]Count), now
+	r.now, r.began = make(map[string]*Count), now
 }
 
 // Counts returns what was counted, and over which time.
@@ -61,7 +63,7 @@ func (r *recent) Counts(now time.Duration) (counts map[string]Count, over time.D
 	defer r.mu.Unlock()
 	r.turn(now)
 	counts = make(map[string]Count)
-	for _, m := range []map[string]Count{r.before, r.now} {
+	for _, m := range []map[string]*Count{r.before, r.now} {
 		for name, c := range m {
 			was := counts[name]
 			counts[name] = Count{was.Requests + c.Requests, was.Bytes + c.Bytes}

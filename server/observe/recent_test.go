@@ -1,0 +1,20 @@
+package observe
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/zlockd/zlockd/test/expect"
+)
+
+// A name that is known keeps its bytes, whatever the caller's buffer holds later.
+func TestKnownNameKeepsItsBytes(t *testing.T) {
+	var r recent
+	buf := []byte("/app/lock")
+	for range 2 {
+		r.Add(unsafe.String(&buf[0], len(buf)), Count{Requests: 1}, 0)
+	}
+	copy(buf, "p4ssw0rd!")
+	counts, _ := r.Counts(0)
+	expect.Equal(t, counts["/app/lock"].Requests, 2, "counts %v", counts)
+}
