@@ -12,7 +12,7 @@ type recent struct {
 	began   time.Duration
 	now     map[string]*Count
 	before  map[string]*Count // of the window before
-	covered time.Duration    // how long that window was
+	covered time.Duration     // how long that window was
 }
 
 // Count is how many requests there were and how many bytes they took.
