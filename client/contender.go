@@ -88,13 +88,15 @@ type waiter struct {
 	id   recipe.ID        // of the own node
 	self recipe.Contender // what its name says
 
-	asked  reading // before the server was asked for the place
-	made   uint64  // the connection then
-	waited bool    // had to wait for another contender
-	late   bool    // the grant comes later than the place, for whatever reason
-	unmark []zk.Op // lock delay: the directory may name this contender, and these take that back
-	brk    breaker
+	asked     reading   // before the server was asked for the place
+	made      uint64    // the connection then
+	waited    bool      // had to wait for another contender
+	late      bool      // the grant comes later than the place, for whatever reason
+	deathSeen time.Time // lock delay: when a reader that may not write found the last holder dead
+	unmark    []zk.Op   // lock delay: the directory may name this contender, and these take that back
+	brk       breaker
 
+	born    time.Time     // when the client learned of its place
 	took    time.Duration // to take the place
 	begun   time.Time     // when the first wait began
 	ahead   int           // how many contenders were ahead then
@@ -105,7 +107,7 @@ type waiter struct {
 }
 
 func newWaiter(e *epoch, a *attempt, q queue, own created) *waiter {
-	w := &waiter{created: own, c: a.c, e: e, a: a, q: q}
+	w := &waiter{created: own, c: a.c, e: e, a: a, q: q, born: time.Now()}
 	w.self, _, _ = recipe.ParseName(own.name)
 	return w
 }

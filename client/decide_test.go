@@ -67,7 +67,7 @@ func TestDecisionsOfAQueuedWriter(t *testing.T) {
 	} {
 		for _, try := range []bool{false, true} {
 			w := deciding(fence.Exclusive, try, x.others...)
-			w.queued, w.queuedAt = true, time.Now()
+			w.queued, w.born = true, time.Now()
 			if !x.gone {
 				w.dir.nodes = append(w.dir.nodes, recipe.PolicyNode{ID: w.id, Kind: recipe.QueueWrite, Seq: 5})
 			}
@@ -98,7 +98,7 @@ func TestDecisionOfAnOverdueWriter(t *testing.T) {
 		w.a.cfg.policy = PolicyReader
 		w.dir.rec = recipe.NewPolicyRecord(PolicyReader, 30*time.Minute)
 		w.dir.nodes = append(w.dir.nodes, recipe.PolicyNode{ID: w.id, Kind: recipe.QueueWrite, Seq: 5})
-		w.queued, w.queuedAt = true, x.since
+		w.queued, w.born = true, x.since
 		step, err := w.decide()
 		expect.That(t, err == nil && step.Do == x.want, "%s: %+v, %v", name, step, err)
 		left := w.untilOverdue()
@@ -135,8 +135,10 @@ func TestDelayAfterADeadWriter(t *testing.T) {
 			if x.lives {
 				w.dir.nodes = []recipe.PolicyNode{{ID: other, Kind: recipe.HoldWrite}}
 			}
-			if name == "over" { // the contender has seen the mark for longer than the delay
-				w.delay = policyDelay{door, time.Now().Add(-time.Minute)}
+			w.dir.rec.Dead, w.queued = true, true
+			w.dir.stamp, w.stat.Ctime, w.born = 1_000, 1_000, time.Now()
+			if name == "over" {
+				w.stat.Ctime = 61_000 // the node is a minute younger than the mark
 			}
 			if x.wait && !try {
 				continue // it waits for the server's events

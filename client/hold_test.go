@@ -381,6 +381,52 @@ func TestE61LockDelay(t *testing.T) {
 	unlock(t, lock(t, b.Mutex(d, long).Lock))
 }
 
+// The delay counts from the loss, so neither tries nor waits that are shorter than the delay begin it
+// again: after it they get the lock.
+func TestLockDelayCountsFromTheLoss(t *testing.T) {
+	shared(t)
+	const delay = time.Second
+	for name, x := range map[string]struct {
+		opts []Option
+		take func(*RWMutex) take
+	}{
+		"try to write":            {nil, func(m *RWMutex) take { return m.TryLock }},
+		"try to read":             {nil, func(m *RWMutex) take { return m.TryRLock }},
+		"short waits":             {[]Option{WithWait(delay / 4)}, func(m *RWMutex) take { return m.Lock }},
+		"short waits to read":     {[]Option{WithWait(delay / 4)}, func(m *RWMutex) take { return m.RLock }},
+		"policy, try to write":    {[]Option{WithPolicy(PolicyFair)}, func(m *RWMutex) take { return m.TryLock }},
+		"policy, try to read":     {[]Option{WithPolicy(PolicyFair)}, func(m *RWMutex) take { return m.TryRLock }},
+		"policy, readers first":   {[]Option{WithPolicy(PolicyReader)}, func(m *RWMutex) take { return m.TryRLock }},
+		"policy, short waits":     {[]Option{WithPolicy(PolicyFair), WithWait(delay / 4)}, func(m *RWMutex) take { return m.Lock }},
+		"policy, short for reads": {[]Option{WithPolicy(PolicyFair), WithWait(delay / 4)}, func(m *RWMutex) take { return m.RLock }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, opts := dir(t), append(x.opts, WithLockDelay(delay))
+			dying, p := proxied(t)
+			l := lock(t, dying.RWMutex(d, opts...).Lock)
+			died := time.Now()
+			expire(t, p)
+			soon(t, "the loss", l.Lost())
+			f, tries := x.take(dial(t).RWMutex(d, opts...)), 0
+			var got *Lease
+			eventually(t, "a grant", func() bool {
+				tries++
+				l, err := f(testCtx(t))
+				if err != nil {
+					must.Is(t, err, ErrNotAcquired)
+				}
+				got = l
+				return err == nil
+			})
+			expect.That(t, time.Since(died) >= delay, "granted %v after the loss", time.Since(died))
+			expect.That(t, tries > 1, "%d tries", tries)
+			unlock(t, got)
+			unlock(t, lock(t, f, WithLockDelay(time.Hour))) // the mark is gone
+		})
+	}
+}
+
 // Of the readers that come after a dead writer the first one waits for all.
 func TestLockDelayIsWaitedForOnce(t *testing.T) {
 	shared(t)

@@ -181,8 +181,8 @@ func delayRecord(holder string) []byte { return recipe.Record{Holder: &holder}.E
 // the dead holder, so that the next reader need not wait again. The own node stays first all the
 // time. Only contenders' marks are overwritten, never the data of another program.
 func (w *waiter) lockDelay(ctx context.Context, names []string) error {
-	own := w.id.UUID()
-	for waited := false; ; {
+	own, writes := w.id.UUID(), w.q.Kind.Exclusive()
+	for {
 		dir, err := w.e.conn.Get(ctx, w.a.dir)
 		if err != nil {
 			return err
@@ -192,18 +192,25 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 			return fmt.Errorf("%w: lock delay: %s has data of another use", ErrUnsupported, w.a.dir)
 		}
 		marked := rec.Holder != nil && *rec.Holder != ""
-		if marked && !waited && *rec.Holder != own && !lives(names, *rec.Holder) {
-			if w.a.try {
-				return ErrNotAcquired
-			}
-			w.c.opt.log.Info("last holder did not unlock, waiting", "path", w.a.path, "delay", w.a.cfg.lockDelay)
-			waited, w.late = true, true
-			if err := w.sit(ctx, w.a.cfg.lockDelay); err != nil {
+		if marked && *rec.Holder != own && !lives(names, *rec.Holder) {
+			left, err := w.delayLeft(ctx, &dir, rec)
+			switch {
+			case errors.Is(err, zk.ErrBadVersion): // another client wrote, or the first of two requests succeeded
+				continue
+			case err != nil:
 				return err
+			case left > 0 && w.a.try:
+				return ErrNotAcquired
+			case left > 0:
+				w.c.opt.log.Info("last holder did not unlock, waiting", "path", w.a.path, "left", left)
+				w.late = true
+				if err := w.sit(ctx, left); err != nil {
+					return err
+				}
+				continue
 			}
-			continue
 		}
-		holder, writes := "", w.q.Kind.Exclusive()
+		holder := ""
 		switch {
 		case writes:
 			holder = own
@@ -211,12 +218,9 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 		case !marked:
 			return nil
 		}
-		err = again(ctx, func() error {
-			_, err := w.e.conn.Set(ctx, w.a.dir, delayRecord(holder), dir.Stat.Version)
-			return err
-		})
+		err = w.setMark(ctx, &dir, delayRecord(holder))
 		switch {
-		case errors.Is(err, zk.ErrBadVersion): // another client wrote, or the first of two requests succeeded
+		case errors.Is(err, zk.ErrBadVersion):
 			w.unmark = nil
 			continue
 		case !writes && errors.Is(err, zk.ErrNoAuth):
@@ -224,6 +228,37 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 		}
 		return err
 	}
+}
+
+// delayLeft returns how long the lock delay behind a dead holder still lasts. If no contender has done
+// so, it marks the holder as dead, so that the server stamps the time.
+func (w *waiter) delayLeft(ctx context.Context, dir *zk.Node, rec recipe.Record) (time.Duration, error) {
+	delay := w.a.cfg.lockDelay
+	if !rec.Dead {
+		rec.Dead = true
+		err := w.setMark(ctx, dir, rec.Encode())
+		if errors.Is(err, zk.ErrNoAuth) && !w.q.Kind.Exclusive() { // this reader may only count by itself
+			if w.deathSeen.IsZero() {
+				w.deathSeen = time.Now()
+			}
+			return delay - time.Since(w.deathSeen), nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return recipe.DelayLeft(delay, dir.Stat.Mtime, w.stat.Ctime, time.Since(w.born)), nil
+}
+
+// setMark writes the data of the directory at the version seen.
+func (w *waiter) setMark(ctx context.Context, dir *zk.Node, data []byte) error {
+	return again(ctx, func() error {
+		st, err := w.e.conn.Set(ctx, w.a.dir, data, dir.Stat.Version)
+		if err == nil {
+			dir.Stat = st
+		}
+		return err
+	})
 }
 
 // lives reports whether a node with this id, in either form, is in the list.

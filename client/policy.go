@@ -30,9 +30,7 @@ type policyWaiter struct {
 	upgrades bool // a read hold, which id is of
 	entered  bool // the queue node is new, and the record was read just before
 
-	closed   bool // the door was closed for this attempt at some time
-	delay    policyDelay
-	queuedAt time.Time // when the client learned of its place
+	closed bool // the door was closed for this attempt at some time
 }
 
 func newPolicyWaiter(a *attempt, e *epoch, id recipe.ID) *policyWaiter {
@@ -165,7 +163,7 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 	}
 	w.created, w.queued, w.id = made[0], true, id
 	w.a.enqueued(w.created)
-	w.queuedAt, w.entered = time.Now(), true
+	w.born, w.entered = time.Now(), true
 	return nil
 }
 
@@ -269,7 +267,7 @@ func policyHoldData(a *attempt) []byte {
 
 // untilOverdue returns the time until readers have overtaken this writer for as long as they may.
 func (w *policyWaiter) untilOverdue() time.Duration {
-	return w.dir.rec.WriterBound() - time.Since(w.queuedAt)
+	return w.dir.rec.WriterBound() - time.Since(w.born)
 }
 
 // awaitStep waits for what the decision names. Any wake leads to another look; an event alone
@@ -295,39 +293,31 @@ func (w *policyWaiter) awaitStep(ctx context.Context, step recipe.Step) error {
 	return err
 }
 
-// policyDelay is a lock delay under way: a mark whose owner is dead, and since when this client
-// sees it.
-type policyDelay struct {
-	mark  recipe.Door
-	since time.Time
-}
-
 // lockDelay delays a grant if the mark's owner went away without unlocking. It reports whether the
 // attempt must look again.
 func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
 	v := w.dir.view(w.a.cfg.policy)
 	dead := v.Door.Kind != recipe.DoorOpen && v.Door.Owner != w.id && v.DoorOwner() == nil
-	if w.a.cfg.lockDelay == 0 || !dead {
+	switch {
+	case w.a.cfg.lockDelay == 0 || !dead:
 		return false, nil
+	case !w.dir.rec.Dead:
+		return true, w.dir.setDead(ctx)
+	case !w.queued:
+		return true, w.enqueue(ctx) // the server stamps the node: the delay counts from the loss
 	}
-	if w.a.try && w.delay.since.IsZero() {
+	left := recipe.DelayLeft(w.a.cfg.lockDelay, w.dir.stamp, w.stat.Ctime, time.Since(w.born))
+	switch {
+	case left <= 0 && w.reads():
+		return true, w.dir.setDoor(ctx, recipe.Door{}) // so that the next reader need not wait again
+	case left <= 0:
+		return false, nil
+	case w.a.try:
 		return true, ErrNotAcquired
 	}
-	if w.delay.mark != v.Door {
-		w.delay = policyDelay{v.Door, time.Now()}
-		w.c.opt.log.Info("last holder did not unlock, waiting", "path", w.a.path, "delay", w.a.cfg.lockDelay)
-	}
-	left := w.a.cfg.lockDelay - time.Since(w.delay.since)
-	if left <= 0 {
-		if w.reads() {
-			return true, w.dir.setDoor(ctx, recipe.Door{}) // so that the next reader need not wait again
-		}
-		return false, nil
-	}
-	if w.queued {
-		if err := w.watchOwn(ctx); err != nil {
-			return true, err
-		}
+	w.c.opt.log.Info("last holder did not unlock, waiting", "path", w.a.path, "left", left)
+	if err := w.watchOwn(ctx); err != nil {
+		return true, err
 	}
 	return true, w.e.rest(ctx, time.After(left), w.dir.watch.Fired(), firedOf(w.own))
 }

@@ -19,6 +19,7 @@ type policyDir struct {
 	fresh bool // rec and ver are what this contender knows to be there
 	rec   recipe.Record
 	ver   int32
+	stamp int64 // when the record was written, by the server's clock
 	czxid int64
 	watch *zk.Watch // set with the read of the record
 	nodes []recipe.PolicyNode
@@ -37,7 +38,7 @@ func (d *policyDir) read(ctx context.Context, cfg *options) error {
 		if err != nil {
 			return err
 		}
-		d.ver, d.czxid, d.watch = n.Stat.Version, n.Stat.Czxid, w
+		d.ver, d.stamp, d.czxid, d.watch = n.Stat.Version, n.Stat.Mtime, n.Stat.Czxid, w
 		if len(n.Data) == 0 {
 			d.rec = recipe.NewPolicyRecord(cfg.policy, cfg.maxWriterWait)
 			if err := d.set(ctx, d.rec); err != nil {
@@ -115,7 +116,7 @@ func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 	}
 	switch {
 	case err == nil:
-		d.rec, d.ver, d.fresh = rec, st.Version, true
+		d.rec, d.ver, d.stamp, d.fresh = rec, st.Version, st.Mtime, true
 		return nil
 	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 		d.fresh = false
@@ -132,6 +133,13 @@ func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 // attempt that is over is stale.
 func (d *policyDir) setDoor(ctx context.Context, g recipe.Door) error {
 	return d.set(ctx, d.rec.WithDoor(g))
+}
+
+// setDead writes the mark of a dead owner as dead: the lock delay counts from the time of that write.
+func (d *policyDir) setDead(ctx context.Context) error {
+	rec := d.rec
+	rec.Dead = true
+	return d.set(ctx, rec)
 }
 
 // unmark returns the operations that take back a writer's mark when it releases. No client can

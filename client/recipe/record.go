@@ -216,7 +216,7 @@ func (r Record) WithDoor(g Door) Record {
 	if g.Kind != DoorOpen {
 		owner = g.Owner.UUID()
 	}
-	r.Door, r.Kind = &owner, doorKinds[g.Kind]
+	r.Door, r.Kind, r.Dead = &owner, doorKinds[g.Kind], false
 	return r
 }
 
@@ -285,7 +285,10 @@ func ParsePolicyNodes(names []string) ([]PolicyNode, error) {
 type Record struct {
 	ZL     int     `json:"zl"`               // 1
 	Holder *string `json:"holder,omitempty"` // lock delay: id of the hold, "" after a clean unlock
-	Limit  int     `json:"limit,omitempty"`  // of a semaphore
+	// Dead says that a contender found the mark's owner dead: the time of this write begins the lock
+	// delay. See [DelayLeft].
+	Dead  bool `json:"dead,omitempty"`
+	Limit int  `json:"limit,omitempty"` // of a semaphore
 
 	// Of a lock with a policy.
 	Layout        string  `json:"layout,omitempty"` // "rw1"
