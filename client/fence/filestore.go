@@ -78,7 +78,7 @@ func (s *FileStore) Load(_ context.Context, res string) (Token, error) {
 
 // Raise implements [Store].
 func (s *FileStore) Raise(ctx context.Context, res string, t Token) (bool, error) {
-	unlock, err := s.lock(ctx, s.file(res, ".lock"), false)
+	unlock, _, err := s.lock(ctx, s.file(res, ".lock"), false)
 	if err != nil {
 		return false, err
 	}
@@ -110,7 +110,7 @@ func (s *FileStore) known(res string, t Token) bool {
 
 // exclude keeps out every other Gate.Do of the resource on this machine; readers do not exclude
 // each other. Its lock is not that of Raise, which runs inside.
-func (s *FileStore) exclude(ctx context.Context, res string, m Mode) (unlock func(), err error) {
+func (s *FileStore) exclude(ctx context.Context, res string, m Mode) (unlock func(), waited bool, err error) {
 	return s.lock(ctx, s.file(res, ".do"), m == Shared)
 }
 
@@ -150,26 +150,29 @@ func (s *FileStore) file(res, suffix string) string {
 	return filepath.Join(s.dir, name+suffix)
 }
 
-// lock takes the file's local lock, and tries again until ctx ends.
-func (s *FileStore) lock(ctx context.Context, name string, shared bool) (unlock func(), err error) {
+// lock takes the file's local lock, and tries again until ctx ends. It reports whether it had to wait.
+func (s *FileStore) lock(
+	ctx context.Context, name string, shared bool,
+) (unlock func(), waited bool, err error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		ok, err := tryLockFile(f, shared)
 		if err != nil {
 			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", name, err)
+			return nil, false, fmt.Errorf("lock %s: %w", name, err)
 		}
 		if ok {
 			// Closing the descriptor releases the lock.
-			return func() { f.Close() }, nil
+			return func() { f.Close() }, waited, nil
 		}
+		waited = true
 		select {
 		case <-ctx.Done():
 			f.Close()
-			return nil, context.Cause(ctx)
+			return nil, false, context.Cause(ctx)
 		case <-time.After(pause):
 		}
 	}

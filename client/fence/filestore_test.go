@@ -79,7 +79,7 @@ func TestFileStoreWaitForItsLockEndsWithTheContext(t *testing.T) {
 func TestFileStoreThatCannotLockRaisesNothing(t *testing.T) {
 	s, err := NewFileStore(t.TempDir())
 	must.OK(t, err)
-	unlock, err := s.lock(t.Context(), s.file("/a", ".lock"), false)
+	unlock, _, err := s.lock(t.Context(), s.file("/a", ".lock"), false)
 	must.OK(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

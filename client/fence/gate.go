@@ -85,6 +85,12 @@ func stale(resource string, m Mode, t Token) error {
 // one exclusive hold run one after another. f must not call Do.
 func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token,
 	f func(context.Context) error) error {
+	return g.do(ctx, resource, m, t, func(ctx context.Context, _ bool) error { return f(ctx) })
+}
+
+// do is Do for functions that want to know whether they waited for earlier holds.
+func (g *Gate) do(ctx context.Context, resource string, m Mode, t Token,
+	f func(ctx context.Context, waited bool) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -94,6 +100,7 @@ func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token,
 	if err := g.AdmitContext(ctx, resource, m, t); err != nil {
 		return err
 	}
+	waited := false
 	b.mu.Lock()
 	if m == Exclusive && t > b.since {
 		b.since = t
@@ -108,6 +115,7 @@ func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token,
 		if older == nil {
 			break
 		}
+		waited = true
 		older.cancel()
 		b.mu.Unlock()
 		select {
@@ -129,7 +137,7 @@ func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token,
 		b.mu.Unlock()
 		close(r.done)
 	}()
-	unlock, err := g.exclude(fctx, resource, m, t)
+	unlock, blocked, err := g.exclude(fctx, resource, m, t)
 	switch {
 	case err != nil && ctx.Err() == nil && fctx.Err() != nil:
 		return stale(resource, m, t) // a later hold has ended the wait
@@ -137,30 +145,32 @@ func (g *Gate) Do(ctx context.Context, resource string, m Mode, t Token,
 		return err
 	}
 	defer unlock()
-	return f(fctx)
+	return f(fctx, waited || blocked)
 }
 
 // excluder is a store for several processes that can keep the others from running f.
 type excluder interface {
-	exclude(ctx context.Context, resource string, m Mode) (unlock func(), err error)
+	exclude(ctx context.Context, resource string, m Mode) (unlock func(), waited bool, err error)
 }
 
 // exclude keeps other processes out, and admits again, because a later hold may have come and gone
 // during the wait for them.
-func (g *Gate) exclude(ctx context.Context, resource string, m Mode, t Token) (func(), error) {
+func (g *Gate) exclude(
+	ctx context.Context, resource string, m Mode, t Token,
+) (unlock func(), waited bool, err error) {
 	s, ok := g.Store.(excluder)
 	if !ok {
-		return func() {}, nil
+		return func() {}, false, nil
 	}
-	unlock, err := s.exclude(ctx, resource, m)
+	unlock, waited, err = s.exclude(ctx, resource, m)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := g.AdmitContext(ctx, resource, m, t); err != nil {
 		unlock()
-		return nil, err
+		return nil, false, err
 	}
-	return unlock, nil
+	return unlock, waited, nil
 }
 
 // busy connects the running calls of Do on one resource.

@@ -276,6 +276,80 @@ func TestHandlerComparesTheLockAndAsksTheChecker(t *testing.T) {
 	}
 }
 
+// Only a token that the checker confirms raises the gate: a forged one shuts no holder out, whatever
+// the checker's answer and the store are.
+func TestOnlyConfirmedTokensRaiseTheGate(t *testing.T) {
+	stores(t, func(t *testing.T, store Store) {
+		for name, answer := range map[string]error{
+			"refused": ErrStale, "no server": errors.New("no server"), "invalid": ErrInvalid,
+		} {
+			t.Run(name, func(t *testing.T) {
+				h := &Handler{
+					Gate: NewGate(store),
+					Next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+					Checker: checkerFunc(func(_ context.Context, s Sequencer) error {
+						if s.Token != 1 {
+							return answer
+						}
+						return nil
+					}),
+				}
+				put := func(m Mode, token Token) int {
+					r := httptest.NewRequest("PUT", "/a", nil)
+					r.Header.Set(Header, Sequencer{"/a", "n", m, token}.String())
+					w := httptest.NewRecorder()
+					h.ServeHTTP(w, r)
+					return w.Code
+				}
+				for _, m := range []Mode{Exclusive, Shared} {
+					expect.That(t, put(m, 1<<62) != 200, "the forged %v token got in", m)
+					expect.Equal(t, put(Exclusive, 1), 200, "the holder, after a forged %v token", m)
+				}
+				highest, err := store.Load(t.Context(), "/a")
+				expect.OK(t, err)
+				expect.Equal(t, highest, Token(1), "the highest token")
+			})
+		}
+	})
+}
+
+// A hold that ends while its request waits for an earlier hold is found, too.
+func TestCheckerIsAskedAgainAfterAWait(t *testing.T) {
+	var ended atomic.Bool
+	begun, end := make(chan struct{}), make(chan struct{})
+	h := &Handler{
+		Gate: new(Gate),
+		Next: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if s, _ := FromContext(r.Context()); s.Token == 1 {
+				close(begun)
+				<-r.Context().Done() // the later hold ends it
+				ended.Store(true)
+				<-end
+			}
+		}),
+		Checker: checkerFunc(func(_ context.Context, s Sequencer) error {
+			if s.Token == 2 && ended.Load() {
+				return ErrStale
+			}
+			return nil
+		}),
+	}
+	put := func(token Token) int {
+		r := httptest.NewRequest("PUT", "/a", nil)
+		r.Header.Set(Header, Sequencer{"/a", "n", Exclusive, token}.String())
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	go put(1)
+	<-begun
+	code := make(chan int)
+	go func() { code <- put(2) }()
+	must.Await(t, "the later request to wait", 30*time.Second, ended.Load)
+	close(end)
+	expect.Equal(t, <-code, http.StatusPreconditionFailed)
+}
+
 // A handler that writes an answer and panics must not be answered for again.
 func TestHandlerLetsPanicsThrough(t *testing.T) {
 	var g Gate

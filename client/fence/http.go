@@ -31,8 +31,9 @@ type Handler struct {
 	// the sequencer. Then Next must compare it with the resource that it changes ([FromContext]);
 	// otherwise a holder of any lock gets in.
 	Lock func(*http.Request) string
-	// Checker, if set, is also asked about each request. It finds holds that ended without a
-	// successor, but costs a request to the lock server.
+	// Checker, if set, is asked about each request before the gate is. So a token that it refuses
+	// raises no gate. It also finds holds that ended without a successor, but costs a request to the
+	// lock server, and another one after a wait for earlier holds.
 	Checker Checker
 }
 
@@ -57,16 +58,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	served := false
-	err = h.Gate.Do(r.Context(), s.Path, s.Mode, s.Token, func(ctx context.Context) error {
-		if h.Checker != nil {
-			if err := h.Checker.CheckSequencer(ctx, s); err != nil {
-				return err
+	if err = h.confirm(r.Context(), s); err == nil {
+		err = h.Gate.do(r.Context(), s.Path, s.Mode, s.Token, func(ctx context.Context, waited bool) error {
+			if waited { // the hold may have ended since
+				if err := h.confirm(ctx, s); err != nil {
+					return err
+				}
 			}
-		}
-		served = true
-		h.Next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, contextKey{}, s)))
-		return nil
-	})
+			served = true
+			h.Next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, contextKey{}, s)))
+			return nil
+		})
+	}
 	switch {
 	case err == nil || served:
 	case errors.Is(err, ErrStale):
@@ -76,6 +79,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	}
+}
+
+// confirm asks the checker, if there is one.
+func (h *Handler) confirm(ctx context.Context, s Sequencer) error {
+	if h.Checker == nil {
+		return nil
+	}
+	return h.Checker.CheckSequencer(ctx, s)
 }
 
 type contextKey struct{}
