@@ -103,19 +103,19 @@ func TestPointsRunAgainstAServer(t *testing.T) {
 			continue // long, or with servers of their own
 		}
 		// On a busy machine little may happen within the first duration.
-		var rounds [][]*sample
+		var out outcome
 		measured := false
 		for _, c.duration = range []time.Duration{50 * time.Millisecond, time.Second, 20 * time.Second} {
-			rounds, err = c.measurePoint(p, sides)
-			if measured = err == nil && len(rounds) == 1 && rounds[0][0] != nil &&
-				rounds[0][0].metrics[0].value > 0; measured {
+			out, err = c.measurePoint(p, sides)
+			if measured = err == nil && len(out.rounds) == 1 && out.rounds[0][0] != nil &&
+				out.rounds[0][0].metrics[0].value > 0; measured {
 				break
 			}
 		}
 		if !measured {
-			t.Errorf("%s: %v, %v", p.name, rounds, err)
+			t.Errorf("%s: %v, %v", p.name, out.rounds, err)
 		}
-		rep.add(p, rounds, err)
+		rep.add(p, out, err)
 	}
 	var text strings.Builder
 	rep.print(&text)

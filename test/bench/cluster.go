@@ -81,7 +81,8 @@ func runBoth(cfg *config, s *side, conns []*wire.Pipe, work []workload, writers 
 	if err := both(cfg.duration); err != nil {
 		return out, err
 	}
-	out.server, out.client = before.perOp(reads.ops + writes.ops)
+	out.ops = reads.ops + writes.ops
+	out.server, out.client = before.perOp(out.ops)
 	out.tails = reads.lat.tails()
 	out.metrics = []metric{{unit: "reads/s", value: reads.rate()}, {name: "writes", unit: "writes/s",
 		value: writes.rate()}}

@@ -9,6 +9,10 @@
 //	go run ./test/bench -nodes 3             three servers on each side
 //	go run ./test/bench -b zlockd@/old/bin   two builds against each other
 //
+// Before the rounds of a point each side does it until its rate is level, because a JVM compiles for a long
+// time. Each point shows the processor time of an operation, latencies at a rate that is equal for both sides,
+// and the floor: a program in C that sends the same messages, makes the same syncs and does nothing else.
+//
 // Both sides are durable: every write is on disk before its answer. The output lists the
 // commands of both sides before the tables.
 package main

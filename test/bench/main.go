@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -20,6 +19,7 @@ type config struct {
 	nodes        int
 	observers    int
 	rounds       int
+	level        time.Duration
 	warm         time.Duration
 	duration     time.Duration
 	selection    string
@@ -42,6 +42,7 @@ func (c *config) unique(what string) string {
 
 func main() {
 	var c config
+	withoutFloor := flag.Bool("no-floor", false, "leave out the program that shows the floor (needs a C compiler)")
 	quick := flag.Bool("quick", false,
 		"short rounds and small states: does everything work, roughly where are we")
 	list := flag.Bool("list", false, "list the points and stop")
@@ -52,6 +53,9 @@ func main() {
 	flag.IntVar(&c.observers, "observers", 0,
 		"servers without a vote on each side, beside -nodes; clients then connect to these alone")
 	flag.IntVar(&c.rounds, "rounds", 0, "rounds of each point (default 7, quick 3)")
+	flag.DurationVar(&c.level, "level", -1, "before the first round of a point each side does it unmeasured for so "+
+		"long at least, "+number(levelOps)+" times at least, and until its rate is level; 0: not at all "+
+		"(default 10s, and 0 where no JVM takes part or with quick)")
 	flag.DurationVar(&c.warm, "warm", 0, "unmeasured time before each round (default 1s, quick 300ms)")
 	flag.DurationVar(&c.duration, "duration", 0, "measured time of each round (default 4s, quick 1s)")
 	flag.StringVar(&c.selection, "points", "",
@@ -77,7 +81,13 @@ func main() {
 		}
 		return
 	}
-	if err := c.run(); err != nil {
+	if c.level < 0 {
+		c.level = 0
+		if !*quick && (c.a == "zookeeper" || c.b == "zookeeper") {
+			c.level = 10 * time.Second
+		}
+	}
+	if err := c.run(!*withoutFloor && !*quick); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -102,10 +112,13 @@ func (c *config) defaults(rounds int, warm, duration time.Duration, sessions, la
 	}
 }
 
-func (c *config) run() error {
+func (c *config) run(withFloor bool) error {
 	sides, err := c.sides()
 	if err != nil {
 		return err
+	}
+	if withFloor {
+		sides = c.withFloor(sides, os.Stderr)
 	}
 	// Servers end with this process, but a signal must also remove their directories.
 	closed := make(chan os.Signal, 1)
@@ -133,12 +146,12 @@ func (c *config) run() error {
 	failed := 0
 	for _, p := range list {
 		fmt.Fprintf(os.Stderr, "%s  %s …\n", time.Now().Format("15:04:05"), p.name)
-		row, err := c.measurePoint(p, sides)
+		out, err := c.measurePoint(p, sides)
 		if err != nil {
 			failed++
 			fmt.Fprintf(os.Stderr, "  %v\n", err)
 		}
-		rep.add(p, row, err)
+		rep.add(p, out, err)
 	}
 	rep.print(os.Stdout)
 	if failed > 0 {
@@ -166,62 +179,4 @@ func (c *config) sides() ([]*side, error) {
 		sides[1].name += " (b)"
 	}
 	return sides, nil
-}
-
-// measurePoint measures a point on both sides in turn: A B, B A, A B and so on.
-// The samples of a round stand side by side; a side that cannot measure the point has none.
-func (c *config) measurePoint(p point, sides []*side) (rounds [][]*sample, err error) {
-	for _, s := range sides {
-		if p.alone {
-			s.rest()
-		} else if err := s.ensure(); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.name, err)
-		}
-	}
-	var errs []error
-	over := make([]bool, len(sides)) // the side cannot measure the point, or no longer
-	end := func(i int, when string, err error) {
-		over[i] = true
-		sides[i].endOwn()
-		if !errors.Is(err, errNotHere) {
-			errs = append(errs, fmt.Errorf("%s%s: %w", sides[i].name, when, err))
-		}
-	}
-	for i, s := range sides {
-		if p.start != nil {
-			defer s.endOwn()
-			if s.own, err = p.start(c, s); err != nil {
-				end(i, "", err)
-			}
-		}
-	}
-	n := c.rounds
-	if p.once {
-		n = 1
-	}
-	for round := range n {
-		row := make([]*sample, len(sides))
-		for k := range sides {
-			i := (k + round) % len(sides)
-			if over[i] {
-				continue
-			}
-			runtime.GC() // so that garbage of one point is not collected during the next
-			closed := func() error { return nil }
-			if i == 0 && c.pages > 0 {
-				closed = sides[0].look(c.pages)
-			}
-			out, err := p.run(c, sides[i])
-			if cerr := closed(); err == nil {
-				err = cerr
-			}
-			if err != nil {
-				end(i, fmt.Sprintf(", round %d", round+1), err)
-			} else {
-				row[i] = &out
-			}
-		}
-		rounds = append(rounds, row)
-	}
-	return rounds, errors.Join(errs...)
 }

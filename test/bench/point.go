@@ -22,6 +22,7 @@ type metric struct {
 // sample is the result of one round of a point on one side.
 type sample struct {
 	metrics []metric
+	ops     int64   // operations that were measured; zero for a point without any
 	tails   tails   // zero without a latency
 	server  float64 // CPU µs per operation, all servers; zero if unknown
 	client  float64
@@ -37,9 +38,13 @@ type point struct {
 	only  int     // number of nodes it needs, 0 for any
 	alone bool    // starts its own servers; the steady ones stop while it runs
 	once  bool    // too long for rounds: one per side
+	floor bool    // the program of the floor can do it
 	// start starts servers for all rounds of the point, as the side's own; nil: run does what is necessary.
 	start func(c *config, s *side) (*cluster.Ensemble, error)
 	run   func(c *config, s *side) (sample, error)
+	// at runs a round in which operations begin at random times, rate of them in a second; nil: the point
+	// has no rate that could be chosen.
+	at func(c *config, s *side, rate float64) (sample, error)
 }
 
 // goal returns the ratio to reach with the given number of nodes.
@@ -98,49 +103,43 @@ func (u usage) alone(ops int64) []metric {
 // builder makes the workload of a connection; dir is a directory of its own.
 type builder func(c *wire.Pipe, dir string, depth int) (w workload, cleanup func() error, err error)
 
-// shape is how a workload is measured: conns × depth operations are always in flight or, with half,
-// conns connections begin operations at random times, at half of the rate at which they keep the
-// side busy. That rate comes from the warm-up of the round.
+// shape is how a workload is measured: conns × depth operations are always in flight or, at a rate, conns
+// connections begin operations at random times.
 type shape struct {
 	name         string
 	conns, depth int
-	half         bool
 	build        builder
 }
 
 // throughput is a point that keeps conns × depth operations in flight.
 func throughput(name string, conns, depth int, good, good3 float64, help string, build builder) point {
-	p := shape{name, conns, depth, false, build}.point(help)
-	p.good, p.good3 = good, good3
+	f := shape{name, conns, depth, build}
+	p := point{name: fmt.Sprintf("%s@%d", name, conns), help: help, good: good, good3: good3}
+	if depth > 1 {
+		p.name += fmt.Sprintf("x%d", depth)
+	}
+	// The floor answers reads at once, so on a connection with several requests it keeps the order of one kind.
+	p.floor = name != "mixed" && (depth == 1 || name != "lock")
+	p.run = func(c *config, s *side) (sample, error) { return f.measure(c, s, 0) }
+	p.at = f.measure
 	return p
 }
 
-// point returns the point with this shape.
-func (f shape) point(help string) point {
-	p := point{name: fmt.Sprintf("%s@%d", f.name, f.conns), help: help}
-	if f.depth > 1 {
-		p.name += fmt.Sprintf("x%d", f.depth)
-	}
-	if f.half {
-		p.name = "half:" + p.name
-		p.help += "; begun at random times, at half of the rate of the full load"
-	}
-	p.run = f.measure
-	return p
-}
-
-// measure runs one round.
-func (f shape) measure(c *config, s *side) (out sample, err error) {
+// measure runs one round, at a rate or, if it is 0, as fast as the side can.
+func (f shape) measure(c *config, s *side, rate float64) (out sample, err error) {
 	root := c.unique(f.name)
 	err = s.stage(root, 1+f.conns, func(conns []*wire.Pipe) (err error) {
-		out, err = f.run(c, s, root, conns[1:]) // the first makes and removes the root
+		out, err = f.run(c, s, root, conns[1:], rate) // the first makes and removes the root
 		return err
 	})
 	return out, err
 }
 
-func (f shape) run(c *config, s *side, root string, conns []*wire.Pipe) (out sample, err error) {
-	n, depth := len(conns), f.depth
+func (f shape) run(c *config, s *side, root string, conns []*wire.Pipe, rate float64) (out sample, err error) {
+	n, slots := len(conns), f.depth
+	if rate > 0 {
+		slots = openSlots
+	}
 	work := make([]workload, n)
 	cleanups := make([]func() error, n)
 	if err := parallel(16, n, func(i int) (err error) {
@@ -148,39 +147,29 @@ func (f shape) run(c *config, s *side, root string, conns []*wire.Pipe) (out sam
 		if err := makeNodes(conns[i], []string{dir}); err != nil {
 			return err
 		}
-		slots := depth
-		if f.half {
-			slots = openSlots
-		}
 		work[i], cleanups[i], err = f.build(conns[i], dir, slots)
 		return err
 	}); err != nil {
 		return out, err
 	}
-	r, err := load(conns, work, depth, c.warm) // warms up, unmeasured
-	for end := time.Now().Add(time.Minute); err == nil && f.half && r.ops == 0 && time.Now().Before(end); {
-		r, err = load(conns, work, depth, 10*c.warm) // the warm-up tells the rate
+	run := func(d time.Duration) (*result, error) {
+		if rate > 0 {
+			return openLoad(conns, work, rate, d)
+		}
+		return load(conns, work, f.depth, d)
+	}
+	if _, err := run(c.warm); err != nil {
+		return out, err
 	}
 	before, leader := takeUsage(s.pids()), takeUsage(s.leader())
-	switch {
-	case err != nil:
-	case f.half:
-		r, err = openLoad(conns, work, r.rate()/2, c.duration)
-	default:
-		r, err = load(conns, work, depth, c.duration)
-	}
+	r, err := run(c.duration)
 	if err != nil {
 		return out, err
 	}
+	out.ops = r.ops
 	out.server, out.client = before.perOp(r.ops)
 	out.tails = r.lat.tails()
-	out.metrics = []metric{{unit: "/s", value: r.rate()}}
-	if f.half {
-		out.metrics = []metric{{unit: "p99 ms", value: ms(out.tails[1]), lower: true},
-			{name: "tail", unit: "p99.9 ms", value: ms(out.tails[2]), lower: true},
-			{name: "rate", unit: "/s", value: r.rate()}}
-	}
-	out.metrics = append(out.metrics, leader.alone(r.ops)...)
+	out.metrics = append([]metric{{unit: "/s", value: r.rate()}}, leader.alone(r.ops)...)
 	return out, parallel(16, n, func(i int) error {
 		if err := cleanups[i](); err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 // do: by the event, then by the list with its own node first.
 func handoff(waiters int, good float64) point {
 	return point{
-		name: fmt.Sprintf("handoff:%d", waiters), good: good, good3: good,
+		name: fmt.Sprintf("handoff:%d", waiters), good: good, good3: good, floor: true,
 		help: fmt.Sprintf("a lock with %d waiters is passed on: holder's delete to next holder's certainty",
 			waiters),
 		run: func(c *config, s *side) (sample, error) { return runHandoff(c, s, waiters) },
@@ -209,6 +209,7 @@ func runHerdOn(cfg *config, s *side, root string, admin *wire.Pipe, conns []*wir
 		}
 	}
 	out = w.sample() // the processor time is that of a release and of the create that follows it
+	out.ops *= int64(len(conns))
 	stop.Store(true)
 	admin.Delete(names[0])
 	if err := change(); err != nil {

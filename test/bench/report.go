@@ -24,18 +24,26 @@ type report struct {
 
 func newReport(c *config, sides []*side) *report {
 	r := &report{c: c, sides: sides}
-	r.head = fmt.Sprintf("%s, %s. %d rounds of %v after %v of warm-up, sides in turn; %d server(s) on each "+
-		"side and %d observer(s).",
-		time.Now().UTC().Format("2006-01-02 15:04 MST"), measure.Machine(), c.rounds, c.duration, c.warm, c.nodes,
-		c.observers)
+	level := "without a long warm-up"
+	if c.level > 0 {
+		level = fmt.Sprintf("each side warm: %v and %s operations of the point at least, until its rate is level",
+			c.level, number(levelOps))
+	}
+	r.head = fmt.Sprintf("%s, %s. %d rounds of %v after %v, sides in turn, %s; %d server(s) on each side and %d "+
+		"observer(s).", time.Now().UTC().Format("2006-01-02 15:04 MST"), measure.Machine(), c.rounds, c.duration,
+		c.warm, level, c.nodes, c.observers)
 	return r
 }
 
 // add makes the rows of a point, one per metric.
-func (r *report) add(p point, rounds [][]*sample, err error) {
+func (r *report) add(p point, out outcome, err error) {
+	rounds := out.rounds
+	r.notes = append(r.notes, out.notes...)
 	if r.settings == "" && !p.alone && err == nil {
 		for _, s := range r.sides {
-			r.settings += s.settings()
+			if s.floor == nil {
+				r.settings += s.settings()
+			}
 		}
 	}
 	if err != nil {
@@ -52,11 +60,11 @@ func (r *report) add(p point, rounds [][]*sample, err error) {
 		var ratios []float64
 		for _, row := range rounds {
 			for k, s := range row {
-				if s != nil {
+				if s != nil && i < len(s.metrics) { // the floor has no leader
 					values[k] = append(values[k], s.metrics[i].value)
 				}
 			}
-			if len(row) == 2 && row[0] != nil && row[1] != nil {
+			if len(row) > 1 && r.sides[1].floor == nil && row[0] != nil && row[1] != nil {
 				ratios = append(ratios, ratio(row[0].metrics[i].value, row[1].metrics[i].value, m.lower))
 			}
 		}
@@ -66,7 +74,7 @@ func (r *report) add(p point, rounds [][]*sample, err error) {
 		cells = append(cells, rangeOf(ratios), r.verdict(p, i, measure.Median(ratios), len(ratios)))
 		if i == 0 {
 			for k := range r.sides {
-				cells = append(cells, latency(rounds, k), cpu(rounds, k))
+				cells = append(cells, out.latency(k), cpu(rounds, k))
 			}
 		} else {
 			for range r.sides {
@@ -138,7 +146,7 @@ func (r *report) print(w io.Writer) {
 	}
 	head = append(head, "times better, median (range)", "goal")
 	for _, s := range r.sides {
-		head = append(head, s.name+" p50 / p99 / p99.9 ms", s.name+" CPU µs/op, server + client")
+		head = append(head, s.name+" p50 / p99 / p99.9 ms", s.name+" CPU µs/op, servers + client")
 	}
 	fmt.Fprintf(w, "| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat("---|", len(head)))
 	for _, row := range r.rows {
@@ -193,6 +201,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
+// of returns the median of a figure of a side's samples.
 func of(rounds [][]*sample, k int, f func(*sample) float64) float64 {
 	var list []float64
 	for _, row := range rounds {
@@ -203,7 +212,14 @@ func of(rounds [][]*sample, k int, f func(*sample) float64) float64 {
 	return measure.Median(list)
 }
 
-func latency(rounds [][]*sample, k int) string {
+// latency returns the quantiles of a side's latency: at the rate that is equal for all sides, and in the rounds
+// themselves where a point has no rate to choose. Where the rounds keep a side as busy as it can be, the time of
+// an operation is its place in the queue, so it is not shown.
+func (o outcome) latency(k int) string {
+	rounds, rate := o.rounds, ""
+	if len(o.equal) > 0 {
+		rounds, rate = o.equal, " at "+number(o.rate)+"/s"
+	}
 	var cells [len(tails{})]string
 	for i := range cells {
 		v := of(rounds, k, func(s *sample) float64 { return ms(s.tails[i]) })
@@ -212,7 +228,7 @@ func latency(rounds [][]*sample, k int) string {
 		}
 		cells[i] = number(v)
 	}
-	return strings.Join(cells[:], " / ")
+	return strings.Join(cells[:], " / ") + rate
 }
 
 func cpu(rounds [][]*sample, k int) string {

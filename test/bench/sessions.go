@@ -12,7 +12,7 @@ import (
 // fanout measures a write that many sessions watch.
 func fanout(watchers int, good float64) point {
 	return point{
-		name: fmt.Sprintf("fanout:%d", watchers), good: good, good3: good,
+		name: fmt.Sprintf("fanout:%d", watchers), good: good, good3: good, floor: true,
 		help: fmt.Sprintf("%d sessions watch one node; a write until the last has its event", watchers),
 		run:  func(c *config, s *side) (sample, error) { return runFanout(c, s, watchers) },
 	}
@@ -60,6 +60,7 @@ func runFanout(cfg *config, s *side, n int) (out sample, err error) {
 		}
 		ops := float64(w.lat.n)
 		out = w.sample()
+		out.ops *= int64(n)
 		out.server, out.client = server/ops, client/ops // without the watches
 		out.metrics = []metric{{unit: "ms", value: ms(out.tails[0]), lower: true}}
 		if leader > 0 {

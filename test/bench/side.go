@@ -24,6 +24,7 @@ type side struct {
 	steady   *cluster.Ensemble // runs through all rounds; nil for external servers
 	own      *cluster.Ensemble // of a point, through all its rounds
 	external []string
+	floor    *floor // this side is the floor
 	dirs     int
 	base     string // directory of the side's data
 	next     atomic.Int64
@@ -123,6 +124,9 @@ func (s *side) fresh(change func(*cluster.Options)) (*cluster.Ensemble, error) {
 
 func (s *side) close() {
 	s.rest()
+	if s.floor != nil {
+		s.floor.close()
+	}
 	os.RemoveAll(s.base)
 }
 
@@ -151,6 +155,9 @@ func serving(e *cluster.Ensemble) []*cluster.Server {
 
 // pids returns the server processes, none for external servers.
 func (s *side) pids() []int {
+	if s.floor != nil {
+		return s.floor.pids()
+	}
 	if s.steady == nil {
 		return nil
 	}

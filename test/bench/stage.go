@@ -115,6 +115,7 @@ func (w *window) add(from time.Time) {
 
 // sample returns the latencies, and the processor time of each operation.
 func (w *window) sample() (out sample) {
+	out.ops = w.lat.n
 	out.server, out.client = w.before.perOp(w.lat.n)
 	out.tails = w.lat.tails()
 	return out
