@@ -88,6 +88,10 @@ func (s *settings) check() {
 	if s.Profiling && s.AdminAddr == off {
 		s.fault("--pprof needs --admin-addr: profiles are served there")
 	}
+	if s.SkipACL {
+		s.note("", "ACCESS RIGHTS ARE NOT CHECKED: every client may read, change and delete every node; leave out "+
+			"--skip-acl (skipACL in a zoo.cfg) to check them")
+	}
 	s.checkSASL()
 	if s.SuperDigest != "" && !isDigest(s.SuperDigest) {
 		// The value is not repeated: it may be a password.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -24,12 +25,19 @@ func applyConfig(s *settings, flags *pflag.FlagSet) error {
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
-	z := &zoo{s: s, flags: flags, seen: make(map[string]string), given: make(map[string]bool)}
+	z := &zoo{s: s, flags: flags, seen: make(map[string]string), raw: make(map[string]bool),
+		given: make(map[string]bool)}
 	flags.Visit(func(f *pflag.Flag) { z.given[f.Name] = true })
 	props := parseProperties(string(text))
 	s.ConfigText = withoutSecrets(string(text))
 	for _, p := range props {
-		z.seen[z.bare(p.key)] = p.value
+		z.raw[p.key] = true
+		key := z.bare(p.key)
+		if before, twice := z.seen[key]; twice && before != p.value {
+			s.fault("%s, line %d: %s and zookeeper.%s have different values: keep one of them", s.config, p.line,
+				key, key)
+		}
+		z.seen[key] = p.value
 	}
 	if file := z.seen["dynamicConfigFile"]; file != "" {
 		members, err := tlsfiles.ReadFile(file)
@@ -58,7 +66,8 @@ type zoo struct {
 	s       *settings
 	flags   *pflag.FlagSet
 	given   map[string]bool   // flags of the command line
-	seen    map[string]string // every key of the file
+	seen    map[string]string // every key of the file, without a prefix
+	raw     map[string]bool   // every key as the file has it
 	servers []state.Server
 }
 
@@ -125,7 +134,7 @@ func (z *zoo) addresses() {
 	}
 	port, host := z.seen["admin.serverPort"], z.seen["admin.serverAddress"]
 	switch {
-	case z.is("admin.enableServer", "false"):
+	case z.seen["admin.enableServer"] == "false": // ZooKeeper takes any other word for true
 		z.put("admin-addr", off)
 		return
 	case port != "" && host == "":
@@ -143,11 +152,16 @@ func (z *zoo) address(flag, portKey, hostKey, host string) {
 	if port == "" {
 		return
 	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+	read := decimal
+	if portKey == "admin.serverPort" {
+		read = decoded
+	}
+	text, err := read(port)
+	if n, _ := strconv.Atoi(text); err != nil || n < 0 || n > math.MaxUint16 {
 		z.wrong("%s: %q is not a port", portKey, port)
 		return
 	}
-	z.put(flag, net.JoinHostPort(cmp.Or(z.seen[hostKey], host), port))
+	z.put(flag, net.JoinHostPort(cmp.Or(z.seen[hostKey], host), text))
 }
 
 // adminTLS maps the keys of the admin port's TLS. ZooKeeper takes its certificate and authority

@@ -71,7 +71,7 @@ func TestZooKeysAreMapped(t *testing.T) {
 			return s.AdminAddr == "0.0.0.0:8080"
 		}},
 		{"prefix", base + "zookeeper.admin.serverPort=9090\nzookeeper.skipACL=yes", nil, func(s *settings) bool {
-			return s.AdminAddr == "127.0.0.1:9090" && s.SkipACL
+			return s.AdminAddr == "127.0.0.1:9090" && !s.SkipACL && noted(s, "zookeeper.skipACL")
 		}},
 		{"whitelist", base + "4lw.commands.whitelist=ruok, mntr", nil, func(s *settings) bool {
 			return s.FourLetterWords == "ruok,mntr,srvr"
@@ -274,7 +274,7 @@ func TestProperties(t *testing.T) {
 		"long=one\\\n   two\\\\\n" + `esc\=aped=\u0041\t.` + "\n" + "a=again\nlast=x\\"
 	want := []property{
 		{"a", "again", 13}, {"c", "d", 5}, {"e", "f", 6}, {"g", "", 7}, {"long", `onetwo\`, 8},
-		{"esc=aped", "A\t.", 10}, {"last", `x\`, 12},
+		{"esc=aped", "A\t.", 10}, {"last", "x", 12},
 	}
 	got := parseProperties(text)
 	for i := range got {

@@ -13,12 +13,14 @@ import (
 )
 
 // toFlag maps a key to a flag. Each of the functions translates the value first.
-func toFlag(flag string, translate ...func(string) string) rule {
-	return rule{"sets --" + flag, func(z *zoo, _, value string) error {
+func toFlag(flag string, translate ...func(string) (string, error)) rule {
+	return rule{"sets --" + flag, func(z *zoo, _, value string) (err error) {
 		for _, t := range translate {
-			value = t(value)
+			if value, err = t(value); err != nil {
+				return err
+			}
 		}
-		err := z.set(flag, value)
+		err = z.set(flag, value)
 		if err == nil {
 			return nil
 		}
@@ -30,13 +32,67 @@ func toFlag(flag string, translate ...func(string) string) rule {
 	}}
 }
 
-// Translations of switches, as ZooKeeper reads each: onlyTrue is for keys that it compares with exactly
-// "true", notTrue for a flag that switches off what the key switches on.
-func yes(value string) string {
-	return strconv.FormatBool(strings.EqualFold(value, "yes") || strings.EqualFold(value, "true"))
+// Translations of switches, as ZooKeeper reads each; testdata/zookeys.table has what it makes of which value.
+
+// exactly is for a key that is on with one word in this case only; ZooKeeper takes every other for off.
+func exactly(word string) func(string) (string, error) {
+	return func(value string) (string, error) { return strconv.FormatBool(value == word), nil }
 }
-func onlyTrue(value string) string { return strconv.FormatBool(value == "true") }
-func notTrue(value string) string  { return strconv.FormatBool(!strings.EqualFold(value, "true")) }
+
+// isTrue is for a key that is off with every word but true, in upper or lower case.
+func isTrue(value string) (string, error) {
+	return strconv.FormatBool(strings.EqualFold(value, "true")), nil
+}
+
+// notTrue is for a flag that switches off what the key switches on.
+func notTrue(value string) (string, error) {
+	return strconv.FormatBool(!strings.EqualFold(value, "true")), nil
+}
+
+// strictly makes a rule refuse what is neither true nor false, for keys where ZooKeeper does.
+func strictly(r rule) rule {
+	return rule{r.means, func(z *zoo, key, value string) error {
+		if !strings.EqualFold(value, "true") && !strings.EqualFold(value, "false") {
+			return fmt.Errorf("%q is neither true nor false", value)
+		}
+		return r.apply(z, key, value)
+	}}
+}
+
+// Translations of numbers. ZooKeeper has two readers of them: a leading 0 means nothing to one, and
+// octal to the other.
+
+// decimal is for a number that ZooKeeper parses itself.
+func decimal(value string) (string, error) {
+	n, err := strconv.ParseInt(value, 10, 32)
+	if err != nil {
+		return "", fmt.Errorf("%q is not a whole number", value)
+	}
+	return strconv.FormatInt(n, 10), nil
+}
+
+// decoded is for a number that ZooKeeper takes from a system property: 16, 0x10, #10 and 020 are the
+// same. Where it falls back to a default without a word, the value is refused here.
+func decoded(value string) (string, error) {
+	digits, sign := value, ""
+	if value != "" && (value[0] == '-' || value[0] == '+') {
+		digits, sign = value[1:], value[:1]
+	}
+	base := 10
+	for _, prefix := range []string{"0x", "0X", "#"} {
+		if rest, ok := strings.CutPrefix(digits, prefix); ok {
+			digits, base = rest, 16
+		}
+	}
+	if base == 10 && len(digits) > 1 && digits[0] == '0' {
+		base = 8
+	}
+	n, err := strconv.ParseUint(digits, base, 40)
+	if err != nil {
+		return "", fmt.Errorf("%q is not a whole number", value)
+	}
+	return strings.TrimPrefix(sign, "+") + strconv.FormatUint(n, 10), nil
+}
 
 // unless makes a rule pass over one value, which upper case does not change.
 func unless(good string, r rule) rule {
@@ -48,31 +104,17 @@ func unless(good string, r rule) rule {
 	}}
 }
 
-func number(means string, put func(*settings, int64)) rule {
+// number maps a key without a flag to a setting.
+func number(means string, read func(string) (string, error), put func(*settings, int64)) rule {
 	return rule{means, func(z *zoo, _, value string) error {
-		n, err := strconv.ParseInt(value, 10, 40)
+		text, err := read(value)
 		if err != nil {
-			return fmt.Errorf("%q is not a whole number", value)
+			return err
 		}
+		n, err := strconv.ParseInt(text, 10, 64)
 		put(z.s, max(n, 0))
-		return nil
+		return err
 	}}
-}
-
-func sweep(z *zoo, _, value string) error {
-	if n, err := strconv.ParseInt(value, 10, 32); err != nil || n < 0 {
-		return fmt.Errorf("%q is not a number of milliseconds", value)
-	}
-	return z.set("container-check-interval", value)
-}
-
-// maxBuffer accepts what Java's Integer.decode accepts.
-func maxBuffer(z *zoo, _, value string) error {
-	n, err := strconv.ParseInt(value, 0, 32)
-	if err != nil {
-		return fmt.Errorf("%q is not a number", value)
-	}
-	return z.set("max-frame", strconv.FormatInt(n, 10))
 }
 
 // whitelist leaves out the words that only ZooKeeper has.
@@ -105,6 +147,30 @@ func serverLine(z *zoo, key, value string) error {
 		return err
 	}
 	z.servers = append(z.servers, sv)
+	return nil
+}
+
+// skipACL opens every node to every client, so it takes no more spellings than ZooKeeper does.
+func skipACL(z *zoo, key, value string) error {
+	if _, bare := z.raw[key]; !bare {
+		z.s.note("zookeeper."+key, "ZooKeeper reads this key without zookeeper. only")
+		return nil
+	}
+	return toFlag("skip-acl", exactly("yes")).apply(z, key, value)
+}
+
+// forceSync tells those who switched syncs off, which only the exact word does.
+func forceSync(z *zoo, key, value string) error {
+	if value == "no" {
+		z.s.note(key, "every write is synced before it is acknowledged")
+	}
+	return nil
+}
+
+func peerType(_ *zoo, _, value string) error {
+	if v := strings.ToLower(value); v != "observer" && v != "participant" {
+		return fmt.Errorf("%q is neither observer nor participant", value)
+	}
 	return nil
 }
 
@@ -187,6 +253,8 @@ var storeType = unless("PEM", rule{"PEM, and nothing else", refused(asPEM).apply
 
 func clientAuth(z *zoo, _, value string) error {
 	switch v := strings.ToLower(value); v {
+	case "":
+		return nil // as without the key
 	case "none", "want", "need":
 		z.s.tlsClientAuth = v
 		return nil

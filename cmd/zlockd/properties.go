@@ -18,7 +18,7 @@ type property struct {
 func parseProperties(text string) []property {
 	var list []property
 	at := make(map[string]int)
-	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	lines := strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), "\n")
 	for i := 0; i < len(lines); i++ {
 		first := i + 1
 		line := strings.TrimLeft(lines[i], " \t\f")
@@ -30,8 +30,9 @@ func parseProperties(text string) []property {
 			line = line[:len(line)-1] + strings.TrimLeft(lines[i], " \t\f")
 		}
 		key, value := splitProperty(line)
-		// ZooKeeper itself trims the values.
-		p := property{unescape(key), strings.TrimSpace(unescape(value)), first}
+		// ZooKeeper itself trims the values, as Java does: of blanks and control characters.
+		value = strings.TrimFunc(unescape(value), func(r rune) bool { return r <= ' ' })
+		p := property{unescape(key), value, first}
 		if j, twice := at[p.key]; twice {
 			list[j] = p
 			continue
@@ -75,11 +76,13 @@ func unescape(s string) string {
 	}
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
-		if s[i] != '\\' || i+1 == len(s) {
+		if s[i] != '\\' {
 			b.WriteByte(s[i])
 			continue
 		}
-		i++
+		if i++; i == len(s) { // ends the file
+			break
+		}
 		if s[i] == 'u' && i+4 < len(s) {
 			if r, err := strconv.ParseUint(s[i+1:i+5], 16, 16); err == nil {
 				b.WriteRune(rune(r))

@@ -20,41 +20,42 @@ type rule struct {
 var zooRules = map[string]rule{
 	"tickTime":               toFlag("tick-time"),
 	"dataDir":                toFlag("data-dir"),
-	"maxClientCnxns":         toFlag("max-client-cnxns"),
+	"maxClientCnxns":         toFlag("max-client-cnxns", decimal),
 	"minSessionTimeout":      unless("-1", toFlag("min-session-timeout")),
 	"maxSessionTimeout":      unless("-1", toFlag("max-session-timeout")),
-	"snapCount":              toFlag("snapshot-entries"),
+	"snapCount":              toFlag("snapshot-entries", decoded),
 	"4lw.commands.whitelist": {"sets --4lw-whitelist", whitelist},
-	"jute.maxbuffer":         {"sets --max-frame", maxBuffer},
+	"jute.maxbuffer":         toFlag("max-frame", decoded),
 	"audit.enable": {"sets --audit-log to stderr", func(z *zoo, _, value string) error {
 		if !strings.EqualFold(value, "true") {
 			return nil
 		}
 		return z.set("audit-log", "stderr")
 	}},
-	"skipACL":   toFlag("skip-acl", yes),
+	"skipACL":   {"sets --skip-acl when it is yes", skipACL},
 	"superUser": {"sets --sasl-super, or --super-digest when it is USER:HASH", superUser},
 	"letAnySaslUserDoX": ignored(
 		"what an ACL gives to one SASL user is for this user alone; name each user in it"),
 	"java.security.auth.login.config": toFlag("sasl-users"),
 
-	"kerberos.removeHostFromPrincipal":         toFlag("kerberos-remove-host", onlyTrue),
-	"kerberos.removeRealmFromPrincipal":        toFlag("kerberos-remove-realm", onlyTrue),
+	"kerberos.removeHostFromPrincipal":         toFlag("kerberos-remove-host", exactly("true")),
+	"kerberos.removeRealmFromPrincipal":        toFlag("kerberos-remove-realm", exactly("true")),
 	"security.auth_to_local":                   toFlag("kerberos-rules"),
 	"DigestAuthenticationProvider.superDigest": toFlag("super-digest"),
 	"X509AuthenticationProvider.superUser":     toFlag("x509-super"),
 	"ensembleAuthName":                         toFlag("ensemble-names"),
 
-	"maxCnxns": toFlag("max-cnxns"),
-	"autopurge.snapRetainCount": number("snapshots kept",
-		func(s *settings, n int64) { s.SnapshotRetain = int(n) }),
-	"snapSizeLimitInKb": number("a snapshot after this much log",
+	"maxCnxns": toFlag("max-cnxns", decoded),
+	"autopurge.snapRetainCount": number("snapshots kept, at least 3", decimal,
+		func(s *settings, n int64) { s.SnapshotRetain = max(int(n), 3) }),
+	"snapSizeLimitInKb": number("a snapshot after this much log", decoded,
 		func(s *settings, n int64) { s.SnapshotBytes = n << 10 }),
-	"extendedTypesEnabled":            {"sets --no-ttl when it is not true", toFlag("no-ttl", notTrue).apply},
-	"enforceQuota":                    toFlag("enforce-quota", yes),
-	"znode.container.checkIntervalMs": {"sets --container-check-interval, in milliseconds", sweep},
+	"extendedTypesEnabled": {"sets --no-ttl when it is not true", toFlag("no-ttl", notTrue).apply},
+	"enforceQuota":         toFlag("enforce-quota", isTrue),
+	"znode.container.checkIntervalMs": {
+		"sets --container-check-interval, in milliseconds", toFlag("container-check-interval", decoded).apply},
 
-	"metricsProvider.exportJvmInfo": toFlag("jvm-metrics", yes),
+	"metricsProvider.exportJvmInfo": toFlag("jvm-metrics", isTrue),
 
 	// Read together with other keys, once all are known.
 	"metricsProvider.className": later("Prometheus' serves --metrics-addr"),
@@ -67,8 +68,8 @@ var zooRules = map[string]rule{
 	"admin.enableServer":        later("false: --admin-addr off"),
 	"admin.serverAddress":       later("address of --admin-addr, loopback when missing"),
 	"admin.serverPort":          later("port of --admin-addr"),
-	"standaloneEnabled":         later("false: a single server line makes a cluster of one"),
-	"quorumListenOnAllIPs":      later("true: --peer-addr on all addresses"),
+	"standaloneEnabled":         strictly(later("false: a single server line makes a cluster of one")),
+	"quorumListenOnAllIPs":      strictly(later("true: --peer-addr on all addresses")),
 	"dynamicConfigFile":         later("a file of server lines, read once"),
 
 	"ssl.keyStore.location":          pemFile("tls-cert", "tls-key"),
@@ -97,10 +98,10 @@ var zooRules = map[string]rule{
 	"ssl.hostnameVerification": ignored(
 		"clients are known by their certificate's authority, never by name"),
 	"ssl.quorum.hostnameVerification": ignored("peers are known by the name zlockd-ID in their certificate"),
-	"sslQuorum":                       {"true needs certificates of the peers", sslQuorum},
+	"sslQuorum":                       strictly(rule{"true needs certificates of the peers", sslQuorum}),
 
 	"dataLogDir":                  {"no effect: the log is kept under dataDir", dataLogDir},
-	"portUnification":             unless("false", ignored("clear text and TLS have a port each")),
+	"portUnification":             strictly(unless("false", ignored("clear text and TLS have a port each"))),
 	"sslQuorumPortUnification":    refusedWhenTrue("the peer port is TLS or clear text, never both"),
 	"initLimit":                   ignored("followers catch up as long as they need; see --heartbeat-timeout"),
 	"syncLimit":                   ignored("see --heartbeat-timeout"),
@@ -111,14 +112,14 @@ var zooRules = map[string]rule{
 	"autopurge.purgeInterval":     ignored("old snapshots and logs are always removed"),
 	"preAllocSize":                ignored("the log allocates in segments"),
 	"fsync.warningthresholdms":    ignored("slow syncs are logged and measured as fsynctime"),
-	"forceSync":                   unless("yes", ignored("every write is synced before it is acknowledged")),
+	"forceSync":                   {noEffect + "every write is synced before it is acknowledged", forceSync},
 	"globalOutstandingLimit":      ignored("a full server stops reading its sockets"),
-	"readonlymode.enabled":        toFlag("read-only-mode", yes),
-	"reconfigEnabled":             toFlag("reconfig", yes),
-	"localSessionsEnabled": refusedWhenTrue(
-		"every session is replicated; clients would see other guarantees than they were promised"),
-	"localSessionsUpgradingEnabled": ignored("there are no local sessions"),
-	"peerType":                      later("no effect: the server line names the role"),
+	"readonlymode.enabled":        toFlag("read-only-mode", isTrue),
+	"reconfigEnabled":             strictly(toFlag("reconfig", isTrue)),
+	"localSessionsEnabled": strictly(refusedWhenTrue(
+		"every session is replicated; clients would see other guarantees than they were promised")),
+	"localSessionsUpgradingEnabled": strictly(ignored("there are no local sessions")),
+	"peerType":                      {noEffect + "the server line names the role", peerType},
 	"watchManagerName":              ignored("there is one way of keeping watches"),
 	"serverCnxnFactory":             ignored("one server speaks clear text and TLS"),
 	"enforce.auth.enabled":          later("true: --require-auth with the schemes of enforce.auth.schemes"),
@@ -128,8 +129,8 @@ var zooRules = map[string]rule{
 		ignored("it has none in ZooKeeper either: sessionRequireClientSASLAuth=true requires SASL of all clients")),
 	"allowSaslFailedClients": refusedWhenTrue(
 		"a client that fails to authenticate is closed; to let clients without SASL in, do not require it"),
-	"quorum.auth.enableSasl": refusedWhenTrue(
-		"peers authenticate by TLS: --peer-tls-cert, --peer-tls-key, --peer-tls-ca"),
+	"quorum.auth.enableSasl": strictly(refusedWhenTrue(
+		"peers authenticate by TLS: --peer-tls-cert, --peer-tls-key, --peer-tls-ca")),
 	"admin.forceHttps":      later("true: the admin port speaks TLS, with --admin-tls-cert, alone"),
 	"admin.portUnification": later("true: TLS beside clear text on the admin port"),
 	"admin.needClientAuth":  later("true: the admin port asks for certificates, with --admin-tls-ca"),
