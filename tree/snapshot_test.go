@@ -17,9 +17,19 @@ import (
 
 // writer applies made-up operations to a tree.
 type writer struct {
-	g    *Gen
-	tree *tree.Tree
-	zxid int64
+	g      *Gen
+	tree   *tree.Tree
+	zxid   int64
+	reuses bool // the memory of its requests
+	events []tree.Event
+}
+
+// told returns the events of the newest request.
+func (w *writer) told() (text string) {
+	for _, e := range w.events {
+		text += fmt.Sprintln(e.Type, e.Path)
+	}
+	return text
 }
 
 func (w *writer) step() {
@@ -30,7 +40,11 @@ func (w *writer) step() {
 		return
 	}
 	op, body := w.g.Op()
-	if _, _, changed := w.tree.Apply(c, op, body, nil); changed {
+	_, _, changed := w.tree.Apply(c, op, body, nil)
+	if w.reuses {
+		jute.Overwrite(body)
+	}
+	if w.events = c.Events; changed {
 		w.zxid++
 	}
 }

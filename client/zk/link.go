@@ -204,6 +204,7 @@ func (l *link) read() error {
 				return err
 			}
 		}
+		jute.Overwrite(buf) // a list has taken over its memory, and does not use buf
 	}
 }
 

@@ -297,6 +297,7 @@ func listMemory(size int) []byte {
 // Free gives the memory back, for other lists: neither the list nor a name of it may be used any
 // more. A list without Free is collected like all memory.
 func (l Names) Free() {
+	jute.Overwrite(l.body)
 	if body := l.body; cap(body) >= 4<<10 {
 		freeLists.Put(&body)
 	}

@@ -267,8 +267,9 @@ func openFrame(b []byte) (kind byte, fields []byte, err error) {
 }
 
 // readFrame reads a length of at most limit and as many bytes, into buf if they
-// fit. Memory is taken as bytes arrive.
+// fit: then no string or slice may point into what buf held before. Memory is taken as bytes arrive.
 func readFrame(r io.Reader, limit int, buf []byte) ([]byte, error) {
+	jute.Overwrite(buf)
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return nil, err

@@ -255,7 +255,8 @@ func (c *conn) frames() endReason {
 		}
 		c.in.take(frame)
 		c.frameStart = 0
-		if !c.handle(frame) {
+		open := c.handle(frame)
+		if c.in.handled(); !open {
 			return endElse
 		}
 	}

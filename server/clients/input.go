@@ -31,7 +31,7 @@ var errFrame = errors.New("impossible frame length")
 var errLong = errors.New("long setWatches")
 
 // input is what a connection has received and not yet handled: buf[r:w].
-// Frames point into buf and are valid until the next fill.
+// Frames point into buf and are valid until handled or the next fill.
 type input struct {
 	buf  []byte
 	r, w int
@@ -78,6 +78,9 @@ func (in *input) peek(limit int) (frame []byte, wait bool, err error) {
 // take drops the frame that peek returned.
 func (in *input) take(frame []byte) { in.r += 4 + len(frame) }
 
+// handled says that the frames taken so far are handled: no string or slice may point into them any more.
+func (in *input) handled() { jute.Overwrite(in.buf[:in.r]) }
+
 // size returns how long the buffer must be for the next fill. It doubles as
 // bytes arrive, up to what is wanted in one piece.
 func (in *input) size() int {
@@ -104,9 +107,12 @@ func (in *input) room() {
 	if size := in.size(); size != len(in.buf) {
 		buf := make([]byte, size)
 		in.w = copy(buf, in.bytes())
+		jute.Overwrite(in.buf)
 		in.r, in.buf = 0, buf
 	} else if in.len() <= size/2 || in.w == size {
+		was := in.w
 		in.w = copy(in.buf, in.bytes())
+		jute.Overwrite(in.buf[in.w:was])
 		in.r = 0
 	}
 }
