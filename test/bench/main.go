@@ -42,7 +42,8 @@ func (c *config) unique(what string) string {
 
 func main() {
 	var c config
-	withoutFloor := flag.Bool("no-floor", false, "leave out the program that shows the floor (needs a C compiler)")
+	withoutFloor := flag.Bool("no-floor", false,
+		"leave out the program that shows the floor (needs a C compiler)")
 	quick := flag.Bool("quick", false,
 		"short rounds and small states: does everything work, roughly where are we")
 	list := flag.Bool("list", false, "list the points and stop")
@@ -53,8 +54,8 @@ func main() {
 	flag.IntVar(&c.observers, "observers", 0,
 		"servers without a vote on each side, beside -nodes; clients then connect to these alone")
 	flag.IntVar(&c.rounds, "rounds", 0, "rounds of each point (default 7, quick 3)")
-	flag.DurationVar(&c.level, "level", -1, "before the first round of a point each side does it unmeasured for so "+
-		"long at least, "+number(levelOps)+" times at least, and until its rate is level; 0: not at all "+
+	flag.DurationVar(&c.level, "level", -1, "before the first round of a point each side does it unmeasured "+
+		"for so long at least, "+number(levelOps)+" times at least, and until its rate is level; 0: not at all "+
 		"(default 10s, and 0 where no JVM takes part or with quick)")
 	flag.DurationVar(&c.warm, "warm", 0, "unmeasured time before each round (default 1s, quick 300ms)")
 	flag.DurationVar(&c.duration, "duration", 0, "measured time of each round (default 4s, quick 1s)")

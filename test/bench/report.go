@@ -29,8 +29,8 @@ func newReport(c *config, sides []*side) *report {
 		level = fmt.Sprintf("each side warm: %v and %s operations of the point at least, until its rate is level",
 			c.level, number(levelOps))
 	}
-	r.head = fmt.Sprintf("%s, %s. %d rounds of %v after %v, sides in turn, %s; %d server(s) on each side and %d "+
-		"observer(s).", time.Now().UTC().Format("2006-01-02 15:04 MST"), measure.Machine(), c.rounds, c.duration,
+	r.head = fmt.Sprintf("%s, %s. %d rounds of %v after %v, sides in turn, %s; %d server(s) on each side "+
+		"and %d observer(s).", time.Now().UTC().Format("2006-01-02 15:04 MST"), measure.Machine(), c.rounds, c.duration,
 		c.warm, level, c.nodes, c.observers)
 	return r
 }
@@ -212,9 +212,9 @@ func of(rounds [][]*sample, k int, f func(*sample) float64) float64 {
 	return measure.Median(list)
 }
 
-// latency returns the quantiles of a side's latency: at the rate that is equal for all sides, and in the rounds
-// themselves where a point has no rate to choose. Where the rounds keep a side as busy as it can be, the time of
-// an operation is its place in the queue, so it is not shown.
+// latency returns the quantiles of a side's latency: at the rate that is equal for all sides, or in the
+// rounds themselves where a point has no rate to choose. In rounds that keep a side as busy as it can be, the
+// time of an operation is its place in the queue.
 func (o outcome) latency(k int) string {
 	rounds, rate := o.rounds, ""
 	if len(o.equal) > 0 {

@@ -111,8 +111,8 @@ func half(rounds [][]*sample, sides []*side) float64 {
 // levelOps is how many operations a side does at least before its rounds of a point begin.
 const levelOps = 20_000
 
-// warmUp has a side do a point, unmeasured, until its rate is level: a JVM compiles what runs often, and for a
-// long time. It returns a note if the rate was not level after eight times the least time, and a minute.
+// warmUp has a side do a point, unmeasured, until its rate is level: a JVM compiles what runs often, and for
+// a long time. It returns a note if the rate was not level after eight times the least time, and a minute.
 func (c *config) warmUp(p point, s *side) (note string, err error) {
 	const slice, within = 2 * time.Second, 0.05
 	warm, duration := c.warm, c.duration
@@ -135,8 +135,8 @@ func (c *config) warmUp(p point, s *side) (note string, err error) {
 				return "", nil
 			}
 			if took > max(8*c.level, time.Minute) {
-				return fmt.Sprintf("* `%s`, %s: not level after %d operations in %v: the last three slices of %v differ by "+
-					"%.0f %% (first %s, last %s)", p.name, s.name, ops, took.Round(time.Second), slice, 100*spread,
+				return fmt.Sprintf("* `%s`, %s: not level after %d operations in %v: the last three slices of %v "+
+					"differ by %.0f %% (first %s, last %s)", p.name, s.name, ops, took.Round(time.Second), slice, 100*spread,
 					number(rates[0]), number(measure.Median(last))), nil
 			}
 		}
