@@ -40,7 +40,7 @@ func (f *Founding) found(dir string, write func(io.Writer) error) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	stores, err := openStores(d, "wal", 1, false)
+	stores, err := openStores(d, "wal", 1, false, rand.Reader)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func NewMemoryStores(alone bool) *Stores {
 
 // openStores opens the stores of a data directory. A directory that is begun has its terms; a new
 // one gets them.
-func openStores(d *dataDir, kind string, retain int, begun bool) (_ *Stores, err error) {
+func openStores(d *dataDir, kind string, retain int, begun bool, rand io.Reader) (_ *Stores, err error) {
 	s := new(Stores)
 	defer func() {
 		if err != nil {
@@ -64,7 +64,7 @@ func openStores(d *dataDir, kind string, retain int, begun bool) (_ *Stores, err
 		s.Log = log
 	} else {
 		o := d.files.Log
-		o.FS = fs
+		o.FS, o.Rand = fs, rand
 		l, err := seglog.Open(dir+"/log", o)
 		if err != nil {
 			return s, fmt.Errorf("open log: %w", err)

@@ -161,12 +161,12 @@ func (l *Log) write(entries []*raft.Log) error {
 			return fmt.Errorf("append entry %d behind %d", e.Index, base+uint64(i)-1)
 		}
 		starts = append(starts, uint32(len(buf)))
-		buf = appendRecord(buf, e, base)
+		buf = appendRecord(buf, e, base, l.secret)
 	}
 	if cap(buf) <= 1<<20 {
 		l.buf = buf
 	}
-	if s == nil || s.end+len(buf) > s.size {
+	if s == nil || s.secret != l.secret || s.end+len(buf) > s.limit() {
 		var empty []*segment // that was to be begun with a larger batch
 		if s, empty, err = l.roll(base, len(buf)); err != nil {
 			return err
@@ -242,7 +242,7 @@ func (l *Log) tail(index uint64) (*segment, error) {
 // everything from base on, in memory as on the disk. roll returns the segments of which nothing is
 // left; the caller removes them.
 func (l *Log) roll(base uint64, need int) (s *segment, old []*segment, err error) {
-	need += headerSize
+	need += headerSize + endSize
 	// The error of a spare tells of a moment that may be long over, a full disk above all. The log
 	// needs the segment now, so it tries now.
 	p := l.takeSpare(nil)
@@ -264,7 +264,7 @@ func (l *Log) roll(base uint64, need int) (s *segment, old []*segment, err error
 			return nil, nil, fmt.Errorf("prepare a log segment: %w", p.err)
 		}
 	}
-	if s, err = begin(l.fs, l.dir, p.f, p.size, l.seq, base); err != nil {
+	if s, err = begin(l.fs, l.dir, p.f, p.size, l.seq, base, l.secret); err != nil {
 		return nil, nil, fmt.Errorf("begin a log segment: %w", err)
 	}
 	l.mu.Lock()

@@ -5,9 +5,10 @@
 // no metadata and its sync is as cheap as a sync can be. The next segment is
 // made ready in the background when the current one is half full.
 //
-//	segment := magic 8 · base index u64 · crc32c u32 · file's size u32 · record*
+//	segment := magic 8 · base index u64 · crc32c u32 · file's size u32 · record* · zeros
+//	           · secret u64 · ^secret u64
 //	record  := size u32 · ^size u32 · crc32c u32 · type u8 · empty u12 · empty u12 · index u64
-//	           · term u64 · batch u64 · time i64 · extensions' length u64
+//	           · term u64 · batch u64 · secret u64 · extensions' length u64
 //	           · data · extensions
 //
 // All numbers are big-endian, records begin at multiples of eight, size counts
@@ -17,6 +18,13 @@
 // named by a number that rises with every new segment; a segment supersedes
 // everything from its base index on in the segments before it.
 //
+// The secret is a random number that no client sees. A client can put the image of a record into its
+// data, but not one with the segment's secret: the log tells its own records from a client's bytes
+// where it has to look for records in the middle of what a crash has torn. Release 0.1.0 wrote segments
+// without a secret, and the time of the append in its place; records may stand up to the end of those. Its
+// programs read segments with a secret, and clear the secret before they append to one.
+// Nothing is appended to a segment without a secret: the log begins another one.
+//
 // The rule of truncation: bytes behind the end of the tail never become entries again. Every
 // truncation begins a new segment, durably, before it removes anything, and no byte once written
 // is ever changed. So the new segment supersedes all bytes of older segments from the cut on for
@@ -25,7 +33,7 @@
 //
 // Recovery tells a write torn by a crash from damage. A torn write was never acknowledged and is
 // dropped. It leaves more sectors of zeros than the record counts, because the space was zero
-// before, and nothing of a later batch behind it. A record is damaged after it was acknowledged if
+// before, and nothing of a later batch, with the segment's secret, behind it. A record is damaged after it was acknowledged if
 // all its sectors are there but its checksum is wrong, or if a later batch follows it, or if its
 // term is older than that of the entry before it: Open refuses. (Recovery cannot tell the two apart
 // in one case: damage to the very last record when 2 MiB of its data are zeros.)

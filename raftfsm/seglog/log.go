@@ -2,8 +2,11 @@ package seglog
 
 import (
 	"cmp"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -31,12 +34,15 @@ type Options struct {
 	FirstSize int    // of the first segment and of those that are begun in a hurry
 	FullSize  int    // that segments grow to
 	InTurn    bool   // make segments ready in the course of an append, not beside it
+
+	Rand io.Reader // of a new log's secret; nil: the operating system's
 }
 
 func (o Options) withDefaults() Options {
 	if o.FS == nil {
 		o.FS = vfs.OS
 	}
+	o.Rand = cmp.Or(o.Rand, rand.Reader)
 	o.FirstSize = cmp.Or(o.FirstSize, firstSize)
 	o.FullSize = cmp.Or(o.FullSize, fullSize)
 	return o
@@ -45,9 +51,10 @@ func (o Options) withDefaults() Options {
 // Log is a raft.LogStore. Entries are contiguous; appending behind a gap drops
 // everything before it, which a snapshot covers.
 type Log struct {
-	o   Options
-	fs  vfs.FS
-	dir string
+	o      Options
+	fs     vfs.FS
+	dir    string
+	secret uint64 // of the segments that it begins
 
 	writer chan struct{} // held (by sending) for the whole of an append or a truncation
 	buf    []byte        // under writer
@@ -91,6 +98,11 @@ func Open(dir string, o Options) (*Log, error) {
 		done:   make(chan struct{}),
 		around: func(_ string, write func() error) error { return write() }, files: files{fs: o.FS}}
 	l.durable.Store(math.MaxUint64)
+	random := make([]byte, 8)
+	if _, err := io.ReadFull(o.Rand, random); err != nil {
+		return nil, err
+	}
+	l.secret = binary.BigEndian.Uint64(random) | 1 // 0: none
 	// A process that was killed may have begun a segment that has no durable name yet.
 	if err := l.fs.SyncDir(dir); err != nil {
 		return nil, err
@@ -144,6 +156,7 @@ func (l *Log) load(names []string) error {
 		return err
 	}
 	tail.file, tail.users = file, 1
+	l.secret = cmp.Or(tail.secret, l.secret)
 	if l.first = l.segments[0].base; tail.last() < l.first {
 		l.first = 0
 	}

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"time"
 
 	"github.com/hashicorp/raft"
 )
 
 const (
 	headerSize = 24 // of a segment
+	endSize    = 16 // the secret at the end of a segment, twice
 	recordSize = 56 // of a record without data
 	sector     = 512
 
@@ -47,10 +47,12 @@ var (
 	errTerm    = fmt.Errorf("%w: its term is older than that of the entry before it", errDamaged)
 )
 
+func checksum(b []byte) uint32 { return crc32.Checksum(b, crcTable) }
+
 func aligned(n int) int { return (n + 7) &^ 7 }
 
 // appendRecord appends a log entry as part of a batch; seal completes it.
-func appendRecord(b []byte, l *raft.Log, batch uint64) []byte {
+func appendRecord(b []byte, l *raft.Log, batch, secret uint64) []byte {
 	size := recordSize + len(l.Data) + len(l.Extensions)
 	b = binary.BigEndian.AppendUint32(b, uint32(size))
 	b = binary.BigEndian.AppendUint32(b, ^uint32(size))
@@ -59,11 +61,7 @@ func appendRecord(b []byte, l *raft.Log, batch uint64) []byte {
 	b = binary.BigEndian.AppendUint64(b, l.Index)
 	b = binary.BigEndian.AppendUint64(b, l.Term)
 	b = binary.BigEndian.AppendUint64(b, batch)
-	var stamp int64
-	if !l.AppendedAt.IsZero() {
-		stamp = l.AppendedAt.UnixNano()
-	}
-	b = binary.BigEndian.AppendUint64(b, uint64(stamp))
+	b = binary.BigEndian.AppendUint64(b, secret)
 	b = binary.BigEndian.AppendUint64(b, uint64(len(l.Extensions)))
 	b = append(b, l.Data...)
 	b = append(b, l.Extensions...)
@@ -79,13 +77,13 @@ func seal(b []byte, at int) {
 	b = b[:binary.BigEndian.Uint32(b)]
 	n := uint32(min(emptySectors(b, at), mostNoted))
 	binary.BigEndian.PutUint32(b[12:], uint32(b[12])<<24|n<<12|n)
-	binary.BigEndian.PutUint32(b[8:], crc32.Checksum(b[12:], crcTable))
+	binary.BigEndian.PutUint32(b[8:], checksum(b[12:]))
 }
 
 // record is a record found in a segment.
 type record struct {
-	index, term, batch uint64
-	size               int
+	index, term, batch, secret uint64
+	size                       int
 }
 
 // parse reads the record at the start of b, which holds the rest of the
@@ -99,7 +97,7 @@ func parse(b []byte, at int) (r record, err error) {
 		size > len(b) {
 		return r, errDamaged // the size and its complement lie in one sector: they came together
 	}
-	if crc32.Checksum(b[12:size], crcTable) != binary.BigEndian.Uint32(b[8:]) {
+	if checksum(b[12:size]) != binary.BigEndian.Uint32(b[8:]) {
 		noted := int(binary.BigEndian.Uint32(b[12:]) & mostNoted)
 		twice := int(binary.BigEndian.Uint32(b[12:]) >> 12 & mostNoted)
 		if empty := emptySectors(b[:size], at); noted == twice && (empty > noted || empty == mostNoted) {
@@ -108,7 +106,7 @@ func parse(b []byte, at int) (r record, err error) {
 		return r, errDamaged
 	}
 	return record{index: binary.BigEndian.Uint64(b[16:]), term: binary.BigEndian.Uint64(b[24:]),
-		batch: binary.BigEndian.Uint64(b[32:]), size: size}, nil
+		batch: binary.BigEndian.Uint64(b[32:]), secret: binary.BigEndian.Uint64(b[40:]), size: size}, nil
 }
 
 // emptySectors returns how many sectors, or the parts of them that b covers, are all zero.
@@ -123,7 +121,8 @@ func emptySectors(b []byte, at int) (empty int) {
 	return empty
 }
 
-// decode fills l from a whole record that parse has accepted. It does not keep b.
+// decode fills l from a whole record that parse has accepted. It does not keep b. The time of the
+// append, which only measurements of a living entry use, is not on the disk.
 func decode(b []byte, l *raft.Log) error {
 	ext := binary.BigEndian.Uint64(b[48:])
 	if ext > uint64(len(b)-recordSize) {
@@ -132,9 +131,6 @@ func decode(b []byte, l *raft.Log) error {
 	data := append([]byte(nil), b[recordSize:]...)
 	*l = raft.Log{Type: raft.LogType(b[12]), Index: binary.BigEndian.Uint64(b[16:]),
 		Term: binary.BigEndian.Uint64(b[24:])}
-	if stamp := int64(binary.BigEndian.Uint64(b[40:])); stamp != 0 {
-		l.AppendedAt = time.Unix(0, stamp)
-	}
 	cut := len(data) - int(ext)
 	l.Data = data[:cut:cut]
 	if ext > 0 {

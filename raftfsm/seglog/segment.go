@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math"
 	"path/filepath"
@@ -24,6 +23,7 @@ type segment struct {
 	seq     uint64
 	base    uint64
 	size    int      // of the file
+	secret  uint64   // of its records; 0: it has none
 	end     int      // where the next record goes
 	offsets []uint32 // of its records
 
@@ -34,6 +34,14 @@ type segment struct {
 	file  vfs.File // nil: not open; under files.mu
 	users int      // who keep it open; under files.mu
 	gone  bool     // it has left the log; under files.mu
+}
+
+// limit is where the records must end.
+func (s *segment) limit() int {
+	if s.secret == 0 {
+		return s.size
+	}
+	return s.size - endSize
 }
 
 func segmentName(seq uint64) string { return fmt.Sprintf("%012d.log", seq) }
@@ -78,12 +86,16 @@ func discard(fs vfs.FS, f vfs.File) error { return errors.Join(f.Close(), fs.Rem
 
 // begin turns a prepared file into the segment that begins at base, durably.
 // The segment is in use by its caller.
-func begin(fs vfs.FS, dir string, f vfs.File, size int, seq, base uint64) (*segment, error) {
+func begin(fs vfs.FS, dir string, f vfs.File, size int, seq, base, secret uint64) (*segment, error) {
 	h := append([]byte(nil), magic...)
 	h = binary.BigEndian.AppendUint64(h, base)
-	h = binary.BigEndian.AppendUint32(h, crc32.Checksum(h, crcTable))
+	h = binary.BigEndian.AppendUint32(h, checksum(h))
 	h = binary.BigEndian.AppendUint32(h, sizeNoted(size))
 	if _, err := f.WriteAt(h, 0); err != nil {
+		return nil, err
+	}
+	end := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, secret), ^secret)
+	if _, err := f.WriteAt(end, int64(size-endSize)); err != nil {
 		return nil, err
 	}
 	if err := f.Datasync(); err != nil {
@@ -96,7 +108,8 @@ func begin(fs vfs.FS, dir string, f vfs.File, size int, seq, base uint64) (*segm
 	if err := fs.SyncDir(dir); err != nil {
 		return nil, err
 	}
-	return &segment{name: name, file: f, users: 1, seq: seq, base: base, size: size, end: headerSize}, nil
+	return &segment{name: name, file: f, users: 1, seq: seq, base: base, size: size, secret: secret,
+		end: headerSize}, nil
 }
 
 // readSegments reads the segments of a log, newest first: a segment decides which entries of the
@@ -155,7 +168,7 @@ func load(f vfs.File, seq, next uint64) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &segment{name: f.Name(), seq: seq, base: base, size: len(b), end: headerSize}
+	s := &segment{name: f.Name(), seq: seq, base: base, size: len(b), secret: readSecret(b), end: headerSize}
 	for next == 0 || base+uint64(len(s.offsets)) < next {
 		want := base + uint64(len(s.offsets))
 		r, err := parse(b[s.end:], s.end)
@@ -174,6 +187,9 @@ func load(f vfs.File, seq, next uint64) (*segment, error) {
 		}
 		if len(s.offsets) == 0 {
 			s.firstTerm = r.term
+			if r.secret != s.secret {
+				s.secret = 0 // what stands at the end of the segment is a client's
+			}
 		}
 		s.lastTerm = r.term
 		s.offsets = append(s.offsets, uint32(s.end))
@@ -182,9 +198,22 @@ func load(f vfs.File, seq, next uint64) (*segment, error) {
 	return s, nil
 }
 
+// readSecret returns the secret of a segment; 0: it has none.
+func readSecret(b []byte) uint64 {
+	if len(b) < headerSize+endSize {
+		return 0
+	}
+	end := b[len(b)-endSize:]
+	secret := binary.BigEndian.Uint64(end)
+	if binary.BigEndian.Uint64(end[8:]) != ^secret {
+		return 0
+	}
+	return secret
+}
+
 func readHeader(b []byte) (base uint64, err error) {
 	if len(b) < headerSize || !bytes.Equal(b[:8], magic) ||
-		crc32.Checksum(b[:16], crcTable) != binary.BigEndian.Uint32(b[16:]) {
+		checksum(b[:16]) != binary.BigEndian.Uint32(b[16:]) {
 		return 0, fmt.Errorf("segment header: %w", errDamaged)
 	}
 	return binary.BigEndian.Uint64(b[8:]), nil
@@ -229,13 +258,14 @@ func (s *segment) checkEnd(b []byte, why error, want, next uint64) error {
 	if errors.Is(why, errDamaged) {
 		return why
 	}
-	// What follows may be the rest of the same torn batch, but nothing of a
-	// later one.
+	// What follows may be the rest of the same torn batch, with whatever clients have put into
+	// their data, but nothing of a later batch.
 	for at := s.end + 8; at+recordSize <= len(b); at += 8 {
 		if binary.BigEndian.Uint32(b[at:]) == 0 {
 			continue
 		}
-		if r, err := parse(b[at:], at); err == nil && r.batch > want {
+		if r, err := parse(b[at:], at); err == nil && r.batch > want &&
+			(s.secret == 0 || r.secret == s.secret) {
 			return errors.Join(errDamaged, fmt.Errorf("later entry %d follows", r.index))
 		}
 	}
@@ -245,7 +275,7 @@ func (s *segment) checkEnd(b []byte, why error, want, next uint64) error {
 // wipe zeroes the bytes that a torn write has left behind the last record, because appends expect
 // zeros there. No acknowledged entry is there.
 func (s *segment) wipe(f vfs.File) error {
-	b := make([]byte, s.size-s.end)
+	b := make([]byte, s.limit()-s.end)
 	if _, err := f.ReadAt(b, int64(s.end)); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
