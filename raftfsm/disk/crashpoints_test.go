@@ -156,9 +156,18 @@ func members(ids ...string) []byte {
 
 // entries sends entries from+1 to to, all committed; the last changes the members if there are any.
 func (c *crashed) entries(leader string, term, prev, prevTerm, to uint64, change ...string) bool {
+	if !c.append(leader, term, prev, prevTerm, to, to, change...) {
+		return false
+	}
+	c.note(func(o *told) { o.term, o.last, o.lastIn = max(o.term, term), to, term })
+	return true
+}
+
+// append sends entries prev+1 to to, and how far the log is committed.
+func (c *crashed) append(leader string, term, prev, prevTerm, to, commit uint64, change ...string) bool {
 	tr, head := c.from(leader)
 	req := &raft.AppendEntriesRequest{RPCHeader: head, Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm,
-		LeaderCommitIndex: to}
+		LeaderCommitIndex: commit}
 	for i := prev + 1; i <= to; i++ {
 		l := &raft.Log{Index: i, Term: term, Type: raft.LogCommand, Data: state.BeginEntry(nil, 0)}
 		state.SealEntry(l.Data, int64(i))
@@ -168,11 +177,7 @@ func (c *crashed) entries(leader string, term, prev, prevTerm, to uint64, change
 		req.Entries = append(req.Entries, l)
 	}
 	var resp raft.AppendEntriesResponse
-	if tr.AppendEntries("1", c.here, req, &resp) != nil || !resp.Success {
-		return false
-	}
-	c.note(func(o *told) { o.term, o.last, o.lastIn = max(o.term, term), to, term })
-	return true
+	return tr.AppendEntries("1", c.here, req, &resp) == nil && resp.Success
 }
 
 func (c *crashed) snapshot(leader string, term, index uint64, content []byte) {
@@ -217,8 +222,9 @@ func (c *crashed) script(sent []byte) {
 	c.vote("2", 4, 9, 2)
 	c.entries("2", 4, 9, 2, 10, "1", "2", "3", "4")
 	c.settle(9)
-	c.snapshot("2", 5, 20, sent)
-	c.entries("2", 5, 20, 2, 24)
+	c.append("2", 4, 10, 4, 22, 9) // no other server has them, and the next leader has others
+	c.snapshot("2", 5, sentIndex, sent)
+	c.entries("2", 5, sentIndex, 2, 24)
 	c.settle(24)
 	c.vote("4", 6, 24, 5)
 	_ = c.r.Snapshot().Error()
@@ -317,8 +323,14 @@ func (c *crashed) check(was told) {
 			}
 		}
 	}
-	// A leader finds the place behind which it can go on, and the server takes the rest.
+	// A leader whose log begins behind the snapshot that it sent goes on there.
 	next := term + 1
+	if c.d.covered.newest() == sentIndex && was.last <= sentIndex &&
+		!c.entries("2", next, sentIndex, 2, sentIndex+3) {
+		c.t.Errorf("%s: it takes no entries behind the snapshot up to %d that it was sent", c.what, sentIndex)
+		return
+	}
+	// Any leader finds the place behind which it can go on, and the server takes the rest.
 	_, have, _ := c.d.Promised()
 	var l raft.Log
 	lastTerm := uint64(2) // of a snapshot
@@ -344,8 +356,11 @@ func (c *crashed) check(was told) {
 	}
 }
 
+// sentIndex is the last entry of the snapshot that the script's server is sent.
+const sentIndex = 20
+
 func TestG2EveryCrashPointOfAServersDisk(t *testing.T) {
-	sent := snapshotOf(t, 20)
+	sent := snapshotOf(t, sentIndex)
 	points := 0
 	for nth := 1; ; nth++ {
 		done := false

@@ -102,11 +102,37 @@ func (d *Disk) begin(o Options) error {
 			return err
 		}
 	}
+	if err := d.dropReplaced(); err != nil {
+		return err
+	}
 	id := d.Identity()
 	id.Start++
 	id.Life = NewID(o.Rand)
 	return d.SaveIdentity(id)
 }
+
+// dropReplaced empties the log if it is of another history than the newest snapshot: the process ended
+// when it had published the snapshot that another server sent, and not yet emptied the log. raft takes
+// the log's word on the last entry of the snapshot, so it would refuse the leader's entries behind
+// that, and the leader would send the snapshot again, forever.
+func (d *Disk) dropReplaced() error {
+	c, err := d.stores.content()
+	if err != nil {
+		return err
+	}
+	var l raft.Log
+	err = d.stores.Log.GetLog(c.snapshot.Index, &l)
+	switch {
+	case errors.Is(err, raft.ErrLogNotFound): // the log ends before it or begins behind it
+		return nil
+	case err != nil || Follows(&c.snapshot, &l):
+		return err
+	}
+	return d.Log().DeleteRange(c.first, c.last)
+}
+
+// Follows reports whether a log that holds this entry is of the same history as a snapshot.
+func Follows(s *raft.SnapshotMeta, l *raft.Log) bool { return l.Index != s.Index || l.Term == s.Term }
 
 // CheckLog verifies every entry of a log in bolt, which has no checksums of its own; seglog has read its
 // whole log when it was opened. Entries that the newest snapshot covers may be missing: where a snapshot

@@ -55,33 +55,36 @@ func openData(dir string) (*disk.Stopped, *replay, error) {
 	if err != nil {
 		return nil, nil, readable(err)
 	}
-	d := &Data{Identity: s.Identity, State: state.New(s.Identity.Cluster)}
-	if err := d.readSnapshot(s); err != nil {
+	r := &replay{d: &Data{Identity: s.Identity, State: state.New(s.Identity.Cluster)}}
+	if err := r.readSnapshot(s); err != nil {
 		return nil, nil, errors.Join(err, s.Close())
 	}
-	return s, &replay{d: d}, nil
+	return s, r, nil
 }
 
-func (d *Data) readSnapshot(s *disk.Stopped) error {
+func (r *replay) readSnapshot(s *disk.Stopped) error {
 	meta, content, file, err := s.Snapshot()
 	if err != nil || meta == nil {
 		return err
 	}
 	defer content.Close()
-	st, at, err := state.ReadSnapshot(content)
+	st, _, err := state.ReadSnapshot(content)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	d.State, d.Last, d.Members = st, at, meta.Configuration
+	d := r.d
+	d.State, d.Members = st, meta.Configuration
 	d.Last = state.Position{Index: meta.Index, Term: meta.Term}
-	d.Known = meta.Index
+	d.Known, r.snapshot = meta.Index, *meta
 	return nil
 }
 
 // replay applies a log to the state of the snapshot before it.
 type replay struct {
-	d     *Data
-	zxids []zxidAt // what was reached where, behind d.Known
+	d        *Data
+	snapshot raft.SnapshotMeta // the one before it; zero: there is none
+	replaced bool              // by the snapshot: no entry of it counts
+	zxids    []zxidAt          // what was reached where, behind d.Known
 }
 
 type zxidAt struct {
@@ -92,7 +95,8 @@ type zxidAt struct {
 // entry applies an entry, if the snapshot does not cover it, and reports what it does to a Sink.
 func (r *replay) entry(l *raft.Log, place string, to state.Sink) error {
 	d := r.d
-	if l.Index <= d.Last.Index {
+	r.replaced = r.replaced || !disk.Follows(&r.snapshot, l)
+	if r.replaced || l.Index <= d.Last.Index {
 		return nil
 	}
 	if l.Index != d.Last.Index+1 {

@@ -1,0 +1,92 @@
+package disk
+
+import (
+	"bytes"
+	"crypto/rand"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// A follower ends when it has published a snapshot that its leader sent, and has not emptied its log yet. Started
+// again, it takes the leader's entries behind the snapshot, whatever its log held: entries of another history go,
+// and those that the snapshot agrees with stay.
+func TestSnapshotIsPublishedAndTheLogNotEmptied(t *testing.T) {
+	for _, kind := range []string{"wal", "bolt"} {
+		for _, c := range []struct {
+			name     string
+			from     uint64 // entries from here on are of term 3, those before of term 2
+			snapTerm uint64 // of entry 10, the last in the snapshot
+			last     uint64 // in the log after the start
+		}{
+			{"entries of another term up to the snapshot and beyond", 9, 5, 0},
+			{"the last entry of the snapshot alone", 10, 5, 0},
+			{"the same history", 11, 2, 12},
+		} {
+			t.Run(kind+"/"+c.name, func(t *testing.T) {
+				dir := t.TempDir()
+				d := must.Get(Open(Options{Server: 1, Dir: dir, LogStore: kind, SnapshotRetain: 2, Rand: rand.Reader,
+					Logger: quiet, Fatal: func(err error) { t.Error(err) }}))(t)
+				must.OK(t, d.Stable().SetUint64([]byte(keyCurrentTerm), 5))
+				for i := uint64(1); i <= 12; i++ {
+					l := &raft.Log{Index: i, Term: 2, Type: raft.LogNoop}
+					if i >= c.from {
+						l.Term = 3
+					}
+					must.OK(t, d.Log().StoreLog(l))
+				}
+				var content bytes.Buffer
+				must.OK(t, state.New("c").StartSnapshot(state.Position{Index: 10, Term: c.snapTerm}).Write(&content,
+					func(read func()) { read() }))
+				sink := must.Get(d.Snapshots(state.CheckSnapshot, func(error) {}).Create(raft.SnapshotVersionMax, 10,
+					c.snapTerm, raft.Configuration{}, 1, nil))(t)
+				must.Get(sink.Write(content.Bytes()))(t)
+				must.OK(t, sink.Close())
+				must.OK(t, d.Close())
+
+				v := startVoter(t, dir, kind)
+				defer v.stop()
+				expect.Equal(t, must.Get(v.d.Log().LastIndex())(t), c.last, "the last entry in the log")
+				tr, head := v.from("2")
+				var resp raft.AppendEntriesResponse
+				entry := &raft.Log{Index: 11, Term: 5, Type: raft.LogNoop}
+				must.OK(t, tr.AppendEntries("1", v.here, &raft.AppendEntriesRequest{RPCHeader: head, Term: 5,
+					PrevLogEntry: 10, PrevLogTerm: c.snapTerm, Entries: []*raft.Log{entry}}, &resp))
+				expect.That(t, resp.Success, "the follower refuses the entry behind the snapshot")
+			})
+		}
+	}
+}
+
+// A log that was one entry longer than the snapshot in its place answers for that entry too.
+func TestLogAnswersForAllThatASnapshotReplaced(t *testing.T) {
+	var c covered
+	c.snapshot(100, 5, config{})
+	c.emptied(102)
+	for index, want := range map[uint64]bool{99: false, 100: true, 101: true, 102: true, 103: false} {
+		var l raft.Log
+		expect.Equal(t, c.get(index, &l), want, "entry %d", index)
+	}
+	c.stored()
+	expect.That(t, !c.get(101, new(raft.Log)), "entry 101 is still known when others were stored")
+}
+
+// The ends of the last two snapshots are known: the leader may still compare with the one before the newest.
+func TestLogAnswersForTheLastTwoSnapshots(t *testing.T) {
+	var c covered
+	c.snapshot(50, 2, config{})
+	c.snapshot(100, 5, config{})
+	c.snapshot(100, 5, config{}) // it is opened after it was published
+	for index, term := range map[uint64]uint64{50: 2, 100: 5} {
+		var l raft.Log
+		must.That(t, c.get(index, &l), "entry %d, the end of a snapshot, is not known", index)
+		expect.Equal(t, l.Term, term, "the term of entry %d", index)
+		expect.Equal(t, l.Type, StandIn, "the type of entry %d", index)
+	}
+	c.snapshot(150, 6, config{})
+	expect.That(t, !c.get(50, new(raft.Log)), "the end of the snapshot before the last two is still known")
+}
