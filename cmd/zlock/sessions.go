@@ -159,10 +159,10 @@ func (c *call) endedSessions(ctx context.Context, a adminClient, limit int, form
 func topCommand() *command {
 	return &command{
 		Name: "top",
-		Does: "show the busiest clients, sessions and paths of a zlockd",
-		Help: `Asks the admin listener of a server for its last minute. Paths are known by a sample
-of one request in sixteen. With -o plain the columns are: what (client, session,
-path or watched), name, requests, bytes, watches.`,
+		Does: "show the busiest clients and most watched paths of a zlockd",
+		Help: `Asks the admin listener of a server for its last minute, by the counters of its
+connections. With -o plain the columns are: what (client or watched), name, requests,
+bytes, watches.`,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			by := "requests"
 			fs.Var(cli.NewChoice(&by, "requests", "bytes", "watches"), "by",
@@ -194,7 +194,7 @@ func (c *call) top(ctx context.Context, a adminClient, by string, limit int, for
 	for _, l := range []struct {
 		what string
 		rows []answer.Busy
-	}{{"client", t.Clients}, {"session", t.Sessions}, {"path", t.Paths}, {"watched", t.Watched}} {
+	}{{"client", t.Clients}, {"watched", t.Watched}} {
 		for _, r := range l.rows {
 			p.row(topRow{l.what, r}, l.what, r.Name, r.Requests, r.Bytes, r.Watches)
 		}

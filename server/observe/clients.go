@@ -4,7 +4,6 @@
 package observe
 
 import (
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -19,7 +18,6 @@ type Clients struct {
 	wall    func() time.Time // the clock that people see
 	follow  func(*Request)
 
-	paths recent // that requests name, in a sample
 	gone  recent // connections that have ended, by address
 	ended endedSessions
 	lost  lostConns
@@ -38,17 +36,9 @@ func (c *Clients) Init(m *admin.Metrics, start time.Time, wall func() time.Time,
 
 func (c *Clients) now() time.Duration { return time.Since(c.start) }
 
-// busyEvery: Sample counts one request in so many, at random. A sample of every sixteenth request
-// would be wrong if clients run in step.
-const busyEvery = 16
-
-// Begin counts the path that a request names, if the request is in the sample. If requests are
-// followed, it returns a Request for the connection to complete and to give to Followed; otherwise
-// nil.
+// Begin returns a Request for the connection to complete and to give to Followed, if requests are
+// followed; otherwise nil.
 func (c *Clients) Begin(op jute.OpCode, body []byte) *Request {
-	if rand.Uint32()%busyEvery == 0 {
-		c.paths.Add(pathOf(op, body), Count{Requests: busyEvery}, c.now())
-	}
 	if c.follow == nil {
 		return nil
 	}
@@ -60,17 +50,12 @@ func (c *Clients) Begin(op jute.OpCode, body []byte) *Request {
 // call only.
 func (c *Clients) Followed(r *Request) { c.follow(r) }
 
-// BusyPaths returns how many requests named a path in the last minute or two, by a sample of one
-// request in sixteen.
-func (c *Clients) BusyPaths() (map[string]Count, time.Duration) { return c.paths.Counts(c.now()) }
-
 // ConnEnded counts a connection that had a session.
 func (c *Clients) ConnEnded(host string, did Count) { c.gone.Add(host, did, c.now()) }
 
 // GoneClients returns the counts of connections that ended in the last minute or two, by address.
 func (c *Clients) GoneClients() map[string]Count {
-	counts, _ := c.gone.Counts(c.now())
-	return counts
+	return c.gone.Counts(c.now())
 }
 
 // Down is a time during which clients were not served here: an election, a stall, a cut network.

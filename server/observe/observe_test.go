@@ -18,30 +18,6 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// The sample is drawn: clients in step are counted as all others are.
-func TestPathsAreCountedAtRandom(t *testing.T) {
-	var c Clients
-	c.Init(new(admin.Metrics), time.Now(), time.Now, nil)
-	const each = busyEvery * 100
-	body := wire.PathWatch("/a", false)
-	other := wire.PathWatch("/b", false)
-	for i := range each {
-		// As a client asks that names /b in every sixteenth request.
-		c.Begin(jute.OpGetData, body)
-		if i%(busyEvery-1) == 0 {
-			c.Begin(jute.OpGetData, other)
-		}
-	}
-	c.Begin(jute.OpPing, nil)
-	c.Begin(jute.OpGetData, []byte{0, 0, 1})
-	counts, _ := c.BusyPaths()
-	a, b := counts["/a"], counts["/b"]
-	if a.Requests < each/3 || a.Requests > 3*each || b.Requests > each/2 || len(counts) > 2 {
-		t.Errorf("%d requests named /a and %d /b, by a sample of %d and %d", a.Requests, b.Requests, each,
-			each/(busyEvery-1))
-	}
-}
-
 // However often a server stops and begins to serve, it remembers the newest times only.
 func TestDownTimesAreBounded(t *testing.T) {
 	var c Clients
@@ -74,8 +50,7 @@ func TestNamesAreBounded(t *testing.T) {
 		r.Add(fmt.Sprint("/", i), Count{Requests: 1}, time.Second)
 	}
 	r.Add(strings.Repeat("x", maxName+1), Count{Requests: 1}, time.Second)
-	counts, _ := r.Counts(time.Second)
-	expect.Equal(t, len(counts), maxNames, "names")
+	expect.Equal(t, len(r.Counts(time.Second)), maxNames, "names")
 }
 
 // A count is known for one window more, and no longer.
@@ -83,12 +58,8 @@ func TestCountsAreOfTheLastMinutes(t *testing.T) {
 	var r recent
 	r.Add("a", Count{2, 10}, 0)
 	r.Add("a", Count{1, 5}, window+time.Second)
-	if counts, over := r.Counts(window + 2*time.Second); counts["a"] != (Count{3, 15}) ||
-		over != window+2*time.Second {
-		t.Errorf("%v over %v", counts, over)
-	}
-	counts, _ := r.Counts(4 * window)
-	expect.Equal(t, len(counts), 0, "%v after a window without a request", counts)
+	expect.Equal(t, r.Counts(window + 2*time.Second)["a"], Count{3, 15})
+	expect.Equal(t, len(r.Counts(4*window)), 0, "names after a window without a request")
 }
 
 // TestSlowRequestsAreLogged: with operation, session and address, ten in a second, and the others counted.
@@ -385,19 +356,11 @@ func TestBoundsOfRecentCounts(t *testing.T) {
 	longest := strings.Repeat("x", maxName)
 	r.Add(longest, Count{1, 1}, 0)
 	r.Add("a", Count{1, 1}, window-1)
-	counts, over := r.Counts(window - 1)
-	expect.That(t, len(counts) == 2 && over == window-1, "%d names over %v within the first window",
-		len(counts), over)
-	counts, over = r.Counts(window) // begins the second one
-	expect.That(t, counts[longest] == Count{1, 1} && over == window, "%v over %v", counts, over)
-	counts, over = r.Counts(3*window - 1) // the third
-	expect.That(t, len(counts) == 0 && over == 2*window-1,
-		"%v over %v: nothing came in the second", counts, over)
+	expect.Equal(t, len(r.Counts(window-1)), 2, "names within the first window")
+	expect.Equal(t, r.Counts(window)[longest], Count{1, 1}, "as the second window begins")
+	expect.Equal(t, len(r.Counts(3*window-1)), 0, "names in the third, as nothing came in the second")
 	r.Add("b", Count{1, 1}, 3*window-1)
-	counts, _ = r.Counts(5*window - 2)
-	expect.Equal(t, len(counts), 1, "a window that is a moment less than two long")
+	expect.Equal(t, len(r.Counts(5*window-2)), 1, "names after a window that is a moment less than two long")
 	r.Add("c", Count{1, 1}, 5*window-2)
-	counts, over = r.Counts(7*window - 2)
-	expect.That(t, len(counts) == 0 && over == 0,
-		"%v over %v: a whole window passed without a request", counts, over)
+	expect.Equal(t, len(r.Counts(7*window-2)), 0, "names after a window of two")
 }

@@ -8,11 +8,10 @@ import (
 
 // recent counts requests and bytes under names in the last minute or two.
 type recent struct {
-	mu      sync.Mutex
-	began   time.Duration
-	now     map[string]*Count
-	before  map[string]*Count // of the window before
-	covered time.Duration     // how long that window was
+	mu     sync.Mutex
+	began  time.Duration
+	now    map[string]*Count
+	before map[string]*Count // of the window before
 }
 
 // Count is how many requests there were and how many bytes they took.
@@ -50,28 +49,24 @@ func (r *recent) turn(now time.Duration) {
 	if r.now != nil && now-r.began < window {
 		return
 	}
-	r.before, r.covered = r.now, now-r.began
-	if r.covered >= 2*window {
+	r.before = r.now
+	if now-r.began >= 2*window {
 		r.before = nil // nothing happened for a whole window
 	}
 	r.now, r.began = make(map[string]*Count), now
 }
 
-// Counts returns what was counted, and over which time.
-func (r *recent) Counts(now time.Duration) (counts map[string]Count, over time.Duration) {
+// Counts returns what was counted in this window and the one before.
+func (r *recent) Counts(now time.Duration) map[string]Count {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.turn(now)
-	counts = make(map[string]Count)
+	counts := make(map[string]Count)
 	for _, m := range []map[string]*Count{r.before, r.now} {
 		for name, c := range m {
 			was := counts[name]
 			counts[name] = Count{was.Requests + c.Requests, was.Bytes + c.Bytes}
 		}
 	}
-	over = now - r.began
-	if r.before != nil {
-		over += r.covered
-	}
-	return counts, over
+	return counts
 }

@@ -242,5 +242,4 @@ func TestMembersThatAnswerLateHoldNobodyUp(t *testing.T) {
 	expect.Equal(t, strings.Count(w.Body.String(), "<td>not known</td>"), 3, "of 3 members")
 }
 
-func (s *three) BusyPaths() (map[string]observe.Count, time.Duration) { return nil, 0 }
-func (s *three) GoneClients() map[string]observe.Count                { return nil }
+func (s *three) GoneClients() map[string]observe.Count { return nil }

@@ -85,14 +85,13 @@ func (v *View) top(_ context.Context, q *query) (any, error) {
 	if err := q.wrong(); err != nil {
 		return nil, err
 	}
-	a := answer.Top{V: Version, Note: "of this server; paths by a sample of one request in sixteen"}
+	a := answer.Top{V: Version, Note: "of this server, by the counters of its connections"}
 	first := func(rows []answer.Busy, by string) []answer.Busy {
 		slices.SortFunc(rows, func(x, y answer.Busy) int {
 			return cmp.Or(cmp.Compare(figure(&y, by), figure(&x, by)), cmp.Compare(x.Name, y.Name))
 		})
 		return append([]answer.Busy{}, rows[:min(len(rows), limit)]...)
 	}
-	var sessions []answer.Busy
 	addrs := map[string]answer.Busy{}
 	add := func(host string, r answer.Busy) {
 		was := addrs[host]
@@ -105,12 +104,11 @@ func (v *View) top(_ context.Context, q *query) (any, error) {
 			continue
 		}
 		was := then.counts[c.Session]
-		row := answer.Busy{Name: admin.Hex(c.Session), Requests: c.Received - was.Requests,
+		row := answer.Busy{Requests: c.Received - was.Requests,
 			Bytes: c.BytesIn + c.BytesOut - was.Bytes, Watches: v.source.WatchCount(c.Session)}
 		if row.Requests < 0 || row.Bytes < 0 { // a new connection, or numbers begun again
 			row.Requests, row.Bytes = c.Received, c.BytesIn+c.BytesOut
 		}
-		sessions = append(sessions, row)
 		host := c.Addr[:max(strings.LastIndexByte(c.Addr, ':'), 0)]
 		add(host, row)
 	}
@@ -119,13 +117,7 @@ func (v *View) top(_ context.Context, q *query) (any, error) {
 	}
 	clients := slices.Collect(maps.Values(addrs))
 	a.Seconds = round(now.Sub(then.at).Seconds())
-	a.Sessions, a.Clients = first(sessions, by), first(clients, by)
-	counts, over := v.source.BusyPaths()
-	var paths []answer.Busy
-	for p, n := range counts {
-		paths = append(paths, answer.Busy{Name: clip(p), Requests: n.Requests})
-	}
-	a.Paths, a.PathSeconds = first(paths, by), round(over.Seconds())
+	a.Clients = first(clients, by)
 	watched, more := v.watched()
 	a.Watched = first(watched, "watches")
 	if more {

@@ -29,8 +29,6 @@ type Source interface {
 	WatchCount(session int64) int
 	// WatchScan calls f for every pair of a path and a session that watches it.
 	WatchScan(f func(path string, session int64))
-	// BusyPaths returns how often clients ask for paths, by a sample.
-	BusyPaths() (counts map[string]observe.Count, over time.Duration)
 	// GoneClients returns the counts of connections that have ended, by address.
 	GoneClients() map[string]observe.Count
 	// Do carries out a request through the log and returns its outcome.

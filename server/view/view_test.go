@@ -343,7 +343,7 @@ func TestTop(t *testing.T) {
 	r := newRig(t)
 	c := r.session()
 	r.node(c, "/busy", "", 0)
-	const asked = 3200 // paths are counted in a random sample: half of so many is never missed
+	const asked = 3200
 	// Many at a time, so that a slow machine is done with them long before the first is forgotten.
 	var wg sync.WaitGroup
 	for range 64 {
@@ -356,16 +356,14 @@ func TestTop(t *testing.T) {
 	}
 	wg.Wait()
 	o := r.get(200, "/top")
-	if s := o.list("sessions"); len(s) != 1 || s[0]["requests"].(float64) < asked || s[0]["bytes"].(float64) < 1000 || s[0]["watches"] != 1.0 {
-		t.Errorf("%v", o)
-	}
-	if p := o.list("paths"); len(p) == 0 || p[0]["name"] != "/busy" || p[0]["requests"].(float64) < asked/2 {
-		t.Errorf("%v", p)
-	}
 	w := o.list("watched")
 	expect.That(t, len(w) == 1 && w[0]["name"] == "/busy", "%v", w)
 	cl := o.list("clients")
-	expect.That(t, len(cl) == 1 && cl[0]["name"] == "127.0.0.1", "%v", cl)
+	must.Equal(t, len(cl), 1, "clients")
+	expect.Equal[any](t, cl[0]["name"], "127.0.0.1")
+	expect.Equal[any](t, cl[0]["watches"], 1.0, "watches")
+	expect.That(t, cl[0]["requests"].(float64) >= asked, "requests: got %v, want %d", cl[0]["requests"], asked)
+	expect.That(t, cl[0]["bytes"].(float64) >= 1000, "bytes: got %v, want 1000", cl[0]["bytes"])
 	r.get(400, "/top?by=size")
 }
 

@@ -100,22 +100,17 @@ type Successor struct {
 	Node    string `json:"node"`
 }
 
-// Top is the busiest clients, sessions and paths.
+// Top is the busiest clients.
 type Top struct {
-	V int `json:"v"`
-	// Seconds is the time over which requests and bytes are counted, PathSeconds
-	// that of Paths.
-	Seconds     float64 `json:"seconds"`
-	PathSeconds float64 `json:"pathSeconds"`
-	Note        string  `json:"note"`
-	Clients     []Busy  `json:"clients"` // by address
-	Sessions    []Busy  `json:"sessions"`
-	Paths       []Busy  `json:"paths"`
-	Watched     []Busy  `json:"watched"` // paths by watches
-	Truncated   string  `json:"truncated,omitempty"`
+	V         int     `json:"v"`
+	Seconds   float64 `json:"seconds"` // over which requests and bytes are counted
+	Note      string  `json:"note"`
+	Clients   []Busy  `json:"clients"` // by address
+	Watched   []Busy  `json:"watched"` // paths by watches
+	Truncated string  `json:"truncated,omitempty"`
 }
 
-// Busy is a client, session or path and what it has done.
+// Busy is a client and what it has done, or a path and how it is watched.
 type Busy struct {
 	Name     string `json:"name"`
 	Requests int64  `json:"requests"`
