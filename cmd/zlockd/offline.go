@@ -26,7 +26,7 @@ type dataCall struct {
 
 // dataCommands returns the commands that work on data, in the order of the help.
 func dataCommands() []*command {
-	list := []*command{importCommand(), exportCommand(), verifyCommand(), dumpCommand(), restoreCommand(),
+	list := []*command{importCommand(), exportCommand(), verifyCommand(), restoreCommand(),
 		recoverCommand()}
 	for _, c := range list {
 		setup := c.Setup

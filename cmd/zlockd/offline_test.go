@@ -79,7 +79,7 @@ func call(signals ...os.Signal) *dataCall {
 	for _, sig := range signals {
 		ch <- sig
 	}
-	return &dataCall{daemon: &daemon{signals: ch}, Call: &cli.Call{Name: "dump"}}
+	return &dataCall{daemon: &daemon{signals: ch}, Call: &cli.Call{Name: "verify"}}
 }
 
 // A signal interrupts a data command, which undoes what it has begun; a second one ends it at once.
@@ -90,7 +90,7 @@ func TestSignalsDuringADataCommand(t *testing.T) {
 		undone = true
 		return c.ctx.Err()
 	})
-	expect.That(t, undone && err != nil && err.Error() == "dump was interrupted", "undone %v, %v", undone, err)
+	expect.That(t, undone && err != nil && err.Error() == "verify was interrupted", "undone %v, %v", undone, err)
 
 	blocked := make(chan struct{})
 	defer close(blocked)

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
-	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/offline"
 )
 
@@ -189,32 +188,6 @@ func (c *dataCall) verify(ephemerals bool, logDir, auth string) error {
 	}
 	fmt.Fprintf(c.out, "; zxid 0x%x and 0x%x\n", a.Zxid, b.Zxid)
 	return nil
-}
-
-func dumpCommand() *command {
-	return &command{
-		Name: "dump", Args: "PATH", Least: 1, Most: 1,
-		Does: "print a log, a snapshot or a data directory as text, and check it",
-		Help: `PATH is a data directory of a stopped zlockd or ZooKeeper, a snapshot of either, a
-backup, or a log of a ZooKeeper. Log entries are decoded; those of a zlockd are applied
-to the snapshot before them, and what came of each request stands behind it. Nothing is
-ever written. Passwords are not shown. Damage: exit code 1, and where.`,
-		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
-			nodes := fs.Bool("nodes", false, "print every node of snapshots, too")
-			return func(c *dataCall) error { return c.dump(*nodes) }
-		},
-	}
-}
-
-func (c *dataCall) dump(nodes bool) error {
-	if !c.json {
-		return offline.Dump(disk.Until(c.ctx, c.stdout), c.Args[0], nodes)
-	}
-	lines := &jsonLines{to: c.stdout}
-	if err := offline.Dump(disk.Until(c.ctx, lines), c.Args[0], nodes); err != nil {
-		return err
-	}
-	return c.answer(dumpAnswer{"dump", c.Args[0], lines.lines})
 }
 
 func restoreCommand() *command {

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
@@ -66,36 +64,6 @@ func recoveryOf(dir string, r *offline.Recovery) recoverAnswer {
 		a.LostAfter = time.UnixMilli(r.LastTime).UTC().Format(time.RFC3339Nano)
 	}
 	return a
-}
-
-type dumpAnswer struct {
-	Command string `json:"command"`
-	Path    string `json:"path"`
-	Lines   int    `json:"lines"`
-}
-
-// jsonLines turns each line written to it into an object.
-type jsonLines struct {
-	to    io.Writer
-	lines int
-	rest  []byte
-}
-
-func (j *jsonLines) Write(b []byte) (int, error) {
-	j.rest = append(j.rest, b...)
-	for {
-		line, rest, whole := bytes.Cut(j.rest, []byte{'\n'})
-		if !whole {
-			return len(b), nil
-		}
-		j.lines++
-		if err := cli.WriteJSON(j.to, struct {
-			Line string `json:"line"`
-		}{string(line)}); err != nil {
-			return 0, err
-		}
-		j.rest = append(j.rest[:0], rest...)
-	}
 }
 
 // answer prints the object with -o json. Without it the command has already printed text.

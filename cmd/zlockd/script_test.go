@@ -135,7 +135,7 @@ func TestManualPages(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	for _, c := range []struct{ words, want string }{
 		{"im", "import"}, {"--peer-tls-k", "--peer-tls-key"}, {"--log-format j", "json"},
-		{"--log-format = j", "json"}, {"check --data-d", "--data-dir"}, {"dump --nod", "--nodes"},
+		{"--log-format = j", "json"}, {"check --data-d", "--data-dir"}, {"verify --eph", "--ephemerals"},
 		{"completion z", "zsh"}, {"--dev im", ""},
 	} {
 		out := runMain(t, append([]string{"__complete"}, strings.Fields(c.words)...)...)
@@ -143,7 +143,7 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.words, out, c.want)
 		}
 	}
-	for _, words := range [][]string{{"--config", ""}, {"dump", ""}, {"restore", "--data-dir", "x"}} {
+	for _, words := range [][]string{{"--config", ""}, {"verify", ""}, {"restore", "--data-dir", "x"}} {
 		var out bytes.Buffer
 		d := &daemon{stdout: &out, stderr: &out}
 		if d.program().Main(append([]string{"__complete"}, words...)) == exitOK || out.Len() > 0 {

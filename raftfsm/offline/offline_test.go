@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -543,10 +542,8 @@ func TestDirectoryWithoutItsPartsIsNotRead(t *testing.T) {
 				must.OK(t, os.RemoveAll(f))
 			}
 		}
-		for what, read := range map[string]func() error{"read": func() error { _, err := ReadData(dir); return err },
-			"dumped": func() error { return Dump(io.Discard, dir, false) }} {
-			expect.Equal(t, read() == nil, c.whole, "%s without %q", what, c.without)
-		}
+		_, err := ReadData(dir)
+		expect.Equal(t, err == nil, c.whole, "read without %q", c.without)
 		d, err := start(dir)
 		if err == nil {
 			d.Close()
@@ -566,40 +563,6 @@ func TestFilesThatAreLinkedCount(t *testing.T) {
 	must.OK(t, os.Remove(elsewhere))
 	expect.Fails(t, expect.Err(LoadZooKeeper(ZooKeeperOptions{From: dir})),
 		"the log is not there, and that is no error")
-}
-
-// TestDumpChangesNothing prints everything there is, and compares every file with what it was.
-func TestDumpChangesNothing(t *testing.T) {
-	zoo := zooDir(t)
-	data := imported(t)
-	backup := filepath.Join(t.TempDir(), "backup")
-	s := must.Get(ReadState(data))(t)
-	must.OK(t, vfs.Fill(backup, func(w io.Writer) error { return WriteBackup(w, s) }))
-	for path, want := range map[string]string{
-		zoo: `createTTL "/t"`, data: `node "/c" container`, backup: `time to live 5000 ms`,
-		filepath.Join(zoo, "version-2", "log.5"):      `setData "/a" data "yy" version 1`,
-		filepath.Join(zoo, "version-2", "snapshot.4"): "session 0x100000000000001 timeout 40000ms",
-	} {
-		before := contents(t, path)
-		var out bytes.Buffer
-		must.OK(t, Dump(&out, path, true))
-		expect.Has(t, out.String(), want, "%s: no %q in", path, want)
-		expect.That(t, !strings.Contains(out.String(), "zxQJmxLMiHG"),
-			"%s: a password's hash is shown", path)
-		expect.Equal(t, contents(t, path), before, "%s was changed", path)
-	}
-}
-
-// Dumps of two snapshots of a ZooKeeper can be compared line by line: the order of nodes is that of paths.
-func TestDumpIsSorted(t *testing.T) {
-	nodes := regexp.MustCompile(`(?m)^node "(.*?)"`)
-	var out bytes.Buffer
-	must.OK(t, Dump(&out, filepath.Join(zooDir(t), "version-2", "snapshot.4"), true))
-	var paths []string
-	for _, m := range nodes.FindAllStringSubmatch(out.String(), -1) {
-		paths = append(paths, m[1])
-	}
-	expect.That(t, len(paths) > 5 && slices.IsSorted(paths), "nodes %q", paths)
 }
 
 // contents is every file below path and what is in it.
