@@ -74,8 +74,14 @@ func (c *conn) startTLS() endReason {
 		return endTLS
 	}
 	if certs := t.ConnectionState().PeerCertificates; len(certs) > 0 {
-		id := jute.ID{Scheme: identity.X509, ID: certs[0].Subject.String()}
-		if id.ID != "" && !c.proved(id) { // a certificate may name its owner elsewhere, and then proves no subject
+		subject, err := identity.Subject(certs[0].RawSubject)
+		if err != nil {
+			c.srv.metrics.TLSHandshakeFailed.Add(1)
+			c.say("the subject of the client's certificate has no text", "err", err)
+			return endTLS
+		}
+		// A certificate may name its owner elsewhere, and then proves no subject.
+		if subject != "" && !c.proved(jute.ID{Scheme: identity.X509, ID: subject}) {
 			return endAuth
 		}
 	}

@@ -3,6 +3,8 @@ package clients
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"fmt"
 	"net"
 	"sync"
@@ -92,6 +94,17 @@ func TestWhichClientsAreTheSuperUser(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A certificate proves all of its subject: with a second name in it, it is not that of the second name.
+func TestCertificateWithTwoNames(t *testing.T) {
+	_, dial := secureRig(t, Options{Super: identity.Super{X509: "CN=admin"}})
+	cert, _ := certificateOf(t, pkix.Name{ExtraNames: []pkix.AttributeTypeAndValue{
+		{Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: "eve"},
+		{Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: "admin"}}})
+	ids := who(t, dial(cert))
+	expect.That(t, ids[jute.ID{Scheme: "x509", ID: "CN=admin,CN=eve"}], "identities %v", ids)
+	expect.That(t, !ids[superID], "it is the super user's: %v", ids)
 }
 
 // A subject that is not there does not count as authentication.

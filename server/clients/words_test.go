@@ -75,9 +75,14 @@ func TestHTTPIsTurnedAway(t *testing.T) {
 // certificate returns a certificate for name, signed by itself.
 func certificate(t *testing.T, name string) (tls.Certificate, *x509.Certificate) {
 	t.Helper()
+	return certificateOf(t, pkix.Name{CommonName: name})
+}
+
+func certificateOf(t *testing.T, subject pkix.Name) (tls.Certificate, *x509.Certificate) {
+	t.Helper()
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: subject, NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
