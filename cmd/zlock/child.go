@@ -14,55 +14,79 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
-// target is what zlock ends when a lock is lost: a process group or, in the foreground, where
-// zlock itself is in that group, a process and its descendants.
+// target is what zlock ends when a lock is lost: COMMAND and what descends from it, and COMMAND's process
+// group, unless zlock itself is in that (in the foreground).
 type target struct {
 	pid   int
 	group bool
-	// strays returns the processes that COMMAND started and left behind, as far as the system shows
-	// them. A group needs no such function.
-	strays func() []int
+	all   bool // nothing that descends from COMMAND can leave it
+	// kin returns what descends from COMMAND, COMMAND too, but not what spare names nor what descends from
+	// that. It returns none where the system does not tell.
+	kin func(spare func(process) bool) []process
 }
 
-// signal sends sig to every process of the target. It continues stopped processes, because
-// only KILL ends a process that does not run.
+func nobody(process) bool { return false }
+
+// signal sends sig to every process of the target once: a second signal may mean more than the first. It
+// continues stopped processes, because only KILL ends a process that does not run.
+//
+// A zlock within the target passes the signal on to its own COMMAND, and gives back its lock. KILL is for all.
 func (t target) signal(sig syscall.Signal) {
 	sigs := []syscall.Signal{sig}
 	if sig != syscall.SIGKILL && sig != syscall.SIGCONT && sig != syscall.SIGWINCH {
 		sigs = append(sigs, syscall.SIGCONT)
 	}
-	pids := []int{-t.pid}
-	if !t.group {
-		pids = descendants(append(t.left(), t.pid)...)
+	spare := func(p process) bool { return p.name == guardName }
+	if sig == syscall.SIGKILL {
+		spare = nobody
+	}
+	var kin []process
+	if t.all || !t.group {
+		kin = t.kin(spare)
 	}
 	for _, s := range sigs {
-		for _, pid := range pids {
-			_ = syscall.Kill(pid, s)
+		if t.group {
+			_ = syscall.Kill(-t.pid, s)
+		}
+		for _, p := range kin {
+			if sig == syscall.SIGKILL || !t.group || p.group != t.pid {
+				p.signal(s)
+			}
+		}
+		if !t.group && !t.all && !slices.ContainsFunc(kin, func(p process) bool { return p.ours == t.pid }) {
+			_ = syscall.Kill(t.pid, s)
 		}
 	}
-}
-
-// left returns the strays, if there may be any.
-func (t target) left() []int {
-	if t.strays == nil {
-		return nil
-	}
-	return t.strays()
-}
-
-// alive reports whether a process of the target still runs. Zombies do not.
-func (t target) alive() bool {
-	if t.group {
-		return groupAlive(t.pid)
-	}
-	return processAlive(t.pid) || len(t.left()) > 0
 }
 
 // child is COMMAND.
 type child struct {
 	target
-	news   chan news          // of the guard; COMMAND's end is the last
+	news   chan news          // of the guard, until COMMAND ends
 	status syscall.WaitStatus // valid once the news of the end has come
+	alone  chan struct{}      // closed when the guard says that it has no child left
+	bereft chan struct{}      // closed when the guard is dead
+}
+
+// alive reports whether anything of an ended COMMAND still runs. The guard's wait says so, exactly and at no
+// cost. Without a guard zlock reads the process table.
+func (c *child) alive() bool {
+	switch {
+	case !c.all:
+		return c.group && groupAlive(c.pid)
+	case closed(c.bereft):
+		return slices.ContainsFunc(c.kin(nobody), process.running)
+	}
+	return !closed(c.alone)
+}
+
+func closed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // code returns the exit code for COMMAND's end.
@@ -86,9 +110,9 @@ func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 			c.signal(syscall.SIGKILL)
 		}
 		if time.Now().After(complain) {
-			say("processes of group %d cannot be killed; the lock is kept", c.pid)
+			say("processes that COMMAND (%d) started cannot be killed; the lock is kept", c.pid)
 			complain = complain.Add(time.Hour)
-			most = time.Second // each look reads the process table
+			most = time.Second // each signal reads the process table
 		}
 	}
 }

@@ -48,6 +48,7 @@ type news struct {
 	Why     string
 	Ended   bool
 	Status  syscall.WaitStatus // with Ended
+	Alone   bool               // the guard has no child left: nothing of COMMAND runs, if all of it is known
 	Signal  syscall.Signal     // a process sent it to the guard, as COMMAND's parent
 	Bereft  bool               // zlock tells itself that the guard died before COMMAND
 }
@@ -67,13 +68,13 @@ type launch struct {
 	Argv, Env []string
 	Group     int            // the process group to join, 0 for a new one
 	Contain   bool           // in a process namespace
+	Leave     bool           // what leaves COMMAND may go on
 	OnLost    syscall.Signal // the first signal on loss, 0: COMMAND goes on
 	KillAfter time.Duration
 }
 
-func newLaunch(exe executable, env []string, foreground, contained bool, loss lossFlags) *launch {
-	l := &launch{Path: exe.path, Argv: exe.argv, Env: env, Contain: contained, OnLost: loss.onLost,
-		KillAfter: loss.killAfter}
+func newLaunch(exe executable, env []string, foreground bool, loss lossFlags) *launch {
+	l := &launch{Path: exe.path, Argv: exe.argv, Env: env, OnLost: loss.onLost, KillAfter: loss.killAfter}
 	if foreground {
 		l.Group = syscall.Getpgrp()
 	}
@@ -162,18 +163,24 @@ func (g *guard) send(o order) {
 
 // start makes the guard start COMMAND.
 func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
+	c := &child{news: make(chan news), alone: make(chan struct{}), bereft: make(chan struct{})}
+	// What COMMAND leaves behind becomes a child of the guard, or of zlock if the guard dies. Now, because
+	// COMMAND may end before its start is reported.
+	c.all = !l.Leave && adoptOrphans()
 	before := childrenOf(os.Getpid()) // the guard, and children of a shell that has become zlock
-	// What COMMAND leaves behind in the foreground becomes a child of the guard, or of zlock if the guard dies.
-	// Now, because COMMAND may end before its start is reported.
-	adoptOrphans(true)
-	if l.Group == 0 {
-		defer adoptOrphans(false)
-	}
-	c := &child{news: make(chan news)}
-	strays := func() []int {
-		return slices.DeleteFunc(childrenOf(os.Getpid(), g.pid), func(p int) bool {
-			return p == c.pid || slices.Contains(before, p)
+	c.kin = func(spare func(process) bool) []process {
+		guard, orphans := 0, closed(c.bereft) // in /proc; while the guard lives what zlock adopts is not COMMAND's
+		all := descendants(self(), func(p process) bool {
+			switch {
+			case p.parent != self():
+				return spare(p) || l.Leave && p.parent == guard && p.ours != c.pid
+			case p.ours == g.pid:
+				guard = p.pid
+				return false
+			}
+			return !orphans || slices.Contains(before, p.ours) || spare(p)
 		})
+		return slices.DeleteFunc(all, func(p process) bool { return p.pid == guard })
 	}
 	g.last = deadline
 	g.send(order{Deadline: deadline, Start: l})
@@ -182,10 +189,9 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 		switch err := g.in.Decode(&n); {
 		case err != nil:
 			// A guard that has died may have started COMMAND, which lives a moment longer.
-			for left := strays(); len(left) > 0; left = strays() {
-				for _, pid := range descendants(left...) {
-					_ = syscall.Kill(pid, syscall.SIGKILL)
-				}
+			close(c.bereft)
+			for c.all && c.alive() {
+				c.signal(syscall.SIGKILL)
 				time.Sleep(time.Millisecond)
 			}
 			return nil, fmt.Errorf("the guard did not start COMMAND: %w", err)
@@ -193,10 +199,7 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 			return nil, cli.Exitf(n.Failed, "%s", n.Why)
 		}
 	}
-	c.target = target{pid: n.Started, group: l.Group == 0}
-	if !c.group {
-		c.strays = strays
-	}
+	c.pid, c.group = n.Started, l.Group == 0
 	go c.follow(g)
 	return c, nil
 }
@@ -208,22 +211,32 @@ func reap() {
 	}
 }
 
-// follow passes on the guard's news until COMMAND has ended.
+// follow passes on the guard's news until COMMAND has ended, and takes note of the end of all the rest.
 func (c *child) follow(g *guard) {
+	ended := false
 	for {
 		var n news
 		if err := g.in.Decode(&n); err != nil {
 			break
 		}
-		c.status = n.Status
-		c.news <- n
-		if n.Ended {
+		if n.Alone {
+			close(c.alone)
+		}
+		if !ended {
+			c.status, ended = n.Status, n.Ended
+			c.news <- n
+		}
+		if n.Alone {
 			return
 		}
 	}
+	close(c.bereft)
+	if ended {
+		return
+	}
 	// When the guard dies the system kills COMMAND, or COMMAND goes on (warn).
 	c.news <- news{Bereft: true}
-	for command := (target{pid: c.pid, group: c.group}); command.alive(); {
+	for processAlive(c.pid) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	c.status = syscall.WaitStatus(syscall.SIGKILL)

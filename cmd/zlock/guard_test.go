@@ -478,7 +478,7 @@ func TestWatchman(t *testing.T) {
 			script := `(trap "" TERM; while :; do sleep .02; done) & echo $! >"$1.new"; mv "$1.new" "$1"; trap "" TERM; while :; do sleep .02; done`
 			exe := executable{"/bin/sh", []string{"sh", "-c", script, "sh", file}}
 			g := must.Get(startGuard(filepath.Join(built.dir, "zlock")))(t)
-			c, err := g.start(newLaunch(exe, os.Environ(), false, false, lossFlags{onLost: syscall.SIGTERM,
+			c, err := g.start(newLaunch(exe, os.Environ(), false, lossFlags{onLost: syscall.SIGTERM,
 				killAfter: 100 * time.Millisecond}), in(time.Hour))
 			must.OK(t, err)
 			defer syscall.Kill(-c.pid, syscall.SIGKILL)
@@ -528,7 +528,7 @@ func TestGuardStartsBesideFilesThatCloseAndOpen(t *testing.T) {
 	exe := executable{"/bin/sh", []string{"sh", "-c", "exit 7"}}
 	for i := range 100 {
 		g := must.Get(startGuard(filepath.Join(built.dir, "zlock")))(t)
-		c, err := g.start(newLaunch(exe, os.Environ(), false, false, lossFlags{}), bootClock()+time.Hour)
+		c, err := g.start(newLaunch(exe, os.Environ(), false, lossFlags{}), bootClock()+time.Hour)
 		must.OK(t, err, "guard %d", i)
 		must.That(t, (<-c.news).Ended, "the end is not the first news")
 		must.Equal(t, c.code(), 7)

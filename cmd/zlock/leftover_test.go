@@ -65,10 +65,11 @@ func TestKillingAllZlocksLeavesNoCommand(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `trap "" TERM HUP; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; while :; do sleep .1; done`, "/l", "-k", "0.5")
 	guard := guardOf(t, r.cmd.Process.Pid)
-	for _, pid := range append(descendants(r.cmd.Process.Pid), r.pids...) {
-		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-		if err == nil && strings.HasPrefix(string(name), "zlock") {
-			syscall.Kill(pid, syscall.SIGKILL)
+	started := descendants(r.cmd.Process.Pid, nobody)
+	r.cmd.Process.Kill()
+	for _, p := range started {
+		if strings.HasPrefix(p.name, "zlock") {
+			syscall.Kill(p.pid, syscall.SIGKILL)
 		}
 	}
 	r.cmd.Wait()
@@ -245,8 +246,8 @@ func TestContainedCommandLeavesNothing(t *testing.T) {
 			zlock := r.cmd.Process.Pid
 			guard := guardOf(t, zlock)
 			var all []int
-			for _, keeper := range childrenOf(guard) {
-				all = descendants(keeper)
+			for _, p := range descendants(guard, nobody) { // the keeper, and what it keeps
+				all = append(all, p.pid)
 			}
 			must.That(t, len(all) >= 3, "keeper, COMMAND and its child are %v", all)
 			tc.end(r, guard)

@@ -2,11 +2,11 @@ package main
 
 import (
 	"bytes"
-	"fmt"
+	"errors"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -56,24 +56,57 @@ func bootClock() time.Duration {
 
 // process is the content of /proc/PID/stat.
 type process struct {
-	pid, parent, group int
+	pid, parent, group int    // as /proc counts them
+	ours               int    // the number by which this process knows it, 0 if it knows none
+	name               string // of the program
 	state              byte
+	began              uint64 // tells it from a later process of that number
 }
 
 func (p process) running() bool { return p.state != 'Z' && p.state != 'X' }
 
-// ownProc reports whether /proc has the numbers by which this process knows others. Within --contain
-// it has those of the namespace outside.
-var ownProc = sync.OnceValue(func() bool {
-	self, _ := os.Readlink("/proc/self")
-	return self == strconv.Itoa(os.Getpid())
-})
+// signal sends a signal to this process, and not to another one that has its number by now.
+func (p process) signal(sig syscall.Signal) {
+	if p.ours <= 0 {
+		return
+	}
+	fd, err := unix.PidfdOpen(p.ours, 0)
+	switch {
+	case errors.Is(err, unix.ESRCH):
+		return
+	case err == nil:
+		defer closeFD(fd)
+		if now, ok := readProcess(p.pid); !ok || now.began != p.began {
+			return
+		}
+		if err = unix.PidfdSendSignal(fd, sig, nil, 0); err == nil || errors.Is(err, unix.ESRCH) {
+			return
+		}
+	}
+	_ = syscall.Kill(p.ours, sig) // an old system, or one that forbids the calls
+}
+
+// self is this process as /proc counts: within --contain that has the numbers of the namespace outside, and
+// depth is the place of ours among those of each process. Without /proc self is 0.
+var self, depth = sync.OnceValue(func() int {
+	link, _ := os.Readlink("/proc/self")
+	pid, _ := strconv.Atoi(link)
+	return pid
+}), sync.OnceValue(func() int { return len(numbers(self())) })
+
+// ownProc reports whether /proc has the numbers by which this process knows others.
+func ownProc() bool { return self() == os.Getpid() }
+
+// numbers returns the numbers of a process in its namespaces, the outermost one first.
+func numbers(pid int) []string {
+	b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	_, text, _ := strings.Cut(string(b), "\nNSpid:")
+	text, _, _ = strings.Cut(text, "\n")
+	return strings.Fields(text)
+}
 
 // processes lists the processes that f accepts, none where /proc does not tell them.
 func processes(f func(process) bool) (found []process) {
-	if !ownProc() {
-		return nil
-	}
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -98,13 +131,43 @@ func readProcess(pid int) (process, bool) {
 		return process{}, false
 	}
 	// PID (NAME) STATE PARENT GROUP …; the name may hold anything.
-	i := bytes.LastIndexByte(b, ')')
-	if i < 0 {
+	i, j := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if i < 0 || j < i {
 		return process{}, false
 	}
-	p := process{pid: pid}
-	_, err = fmt.Sscanf(string(b[i+1:]), " %c %d %d", &p.state, &p.parent, &p.group)
-	return p, err == nil
+	f := strings.Fields(string(b[j+1:]))
+	if len(f) < 20 {
+		return process{}, false
+	}
+	p := process{pid: pid, ours: pid, name: string(b[i+1 : j]), state: f[0][0]}
+	p.parent, _ = strconv.Atoi(f[1])
+	p.group, _ = strconv.Atoi(f[2])
+	p.began, _ = strconv.ParseUint(f[19], 10, 64)
+	if !ownProc() {
+		p.ours = 0
+		if n := numbers(pid); depth() > 0 && len(n) >= depth() {
+			p.ours, _ = strconv.Atoi(n[depth()-1])
+		}
+	}
+	return p, true
+}
+
+// descendants returns what descends from a process of /proc, parents first, but not what spare names nor what
+// descends from that.
+func descendants(pid int, spare func(process) bool) (all []process) {
+	children := map[int][]process{}
+	processes(func(p process) bool {
+		children[p.parent] = append(children[p.parent], p)
+		return false
+	})
+	for next := []int{pid}; len(next) > 0; next = next[1:] {
+		for _, p := range children[next[0]] {
+			if !spare(p) {
+				all, next = append(all, p), append(next, p.pid)
+			}
+		}
+	}
+	return all
 }
 
 // groupAlive reports whether a process of the group runs. kill(2) would count zombies, and an
@@ -124,25 +187,6 @@ func processAlive(pid int) bool {
 	return ok && p.running()
 }
 
-// descendants returns the processes and all their descendants, each once: a second signal may mean
-// more than the first.
-func descendants(pids ...int) (all []int) {
-	children := map[int][]int{}
-	processes(func(p process) bool {
-		children[p.parent] = append(children[p.parent], p.pid)
-		return false
-	})
-	for len(pids) > 0 {
-		pid := pids[0]
-		pids = pids[1:]
-		if !slices.Contains(all, pid) {
-			all = append(all, pid)
-			pids = append(pids, children[pid]...)
-		}
-	}
-	return all
-}
-
 // nameProcess changes the name that killall and pkill use.
 func nameProcess(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
@@ -152,21 +196,19 @@ func dieWithGuard() {
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0)
 }
 
-// adoptOrphans makes this process the parent of descendants that lose theirs, or not.
-func adoptOrphans(adopt bool) {
-	arg := uintptr(0)
-	if adopt {
-		arg = 1
-	}
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, arg, 0, 0, 0)
+// adoptOrphans makes this process the parent of descendants that lose theirs. It reports whether nothing that
+// descends from this process can leave it from now on, and /proc tells what does.
+func adoptOrphans() bool {
+	return self() != 0 && unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
 }
 
-// childrenOf returns the running children of some processes.
-func childrenOf(parents ...int) (pids []int) {
-	for _, p := range processes(process.running) {
-		if p.parent > 0 && slices.Contains(parents, p.parent) { // the system's own have no parent
-			pids = append(pids, p.pid)
-		}
+// childrenOf returns the running children of a process, none where /proc has other numbers.
+func childrenOf(parent int) (pids []int) {
+	if !ownProc() {
+		return nil
+	}
+	for _, p := range processes(func(p process) bool { return p.parent == parent && p.running() }) {
+		pids = append(pids, p.pid)
 	}
 	return pids
 }

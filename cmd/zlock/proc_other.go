@@ -32,13 +32,24 @@ func groupAlive(group int) bool { return syscall.Kill(-group, 0) != syscall.ESRC
 
 func processAlive(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
 
-// descendants returns the processes alone, because no portable call finds descendants: in the foreground
-// zlock ends only COMMAND itself.
-func descendants(pids ...int) []int { return pids }
+// process is one that zlock knows by its number alone.
+type process struct {
+	pid, group, ours int
+	name             string
+}
+
+func (process) running() bool { return true }
+
+func (p process) signal(sig syscall.Signal) { _ = syscall.Kill(p.ours, sig) }
+
+func self() int { return 0 }
+
+// descendants returns none, because no portable call finds them: in the foreground zlock ends only COMMAND.
+func descendants(int, func(process) bool) []process { return nil }
 
 // adoptOrphans does nothing: only Linux has subreapers.
-func adoptOrphans(bool) {}
+func adoptOrphans() bool { return false }
 
-func childrenOf(...int) []int { return nil }
+func childrenOf(int) []int { return nil }
 
 func nameProcess(string) {}

@@ -29,6 +29,7 @@ type runFlags struct {
 	onRevoke   string
 	foreground bool
 	contain    bool
+	leave      bool
 	inherit    bool
 	readyFD    int
 	fs         *pflag.FlagSet
@@ -46,6 +47,8 @@ func addRunFlags(fs *pflag.FlagSet, killAfter *time.Duration) *runFlags {
 		"keep COMMAND in zlock's process group, as a terminal needs it (default if standard input is a terminal)")
 	fs.BoolVar(&f.contain, "contain", false,
 		"run COMMAND in a process namespace, so that nothing it starts can outlive it (Linux)")
+	fs.BoolVar(&f.leave, "leave", false,
+		"spare what leaves COMMAND's process group, as a daemon does that COMMAND starts on purpose")
 	fs.IntVar(&f.readyFD, "ready-fd", -1,
 		"write a line 'locked TOKEN' to this file descriptor `FD` when the lock is held")
 	return f
@@ -69,6 +72,9 @@ func (f *runFlags) loss(killAfter time.Duration, revocable bool) (lossFlags, err
 		}
 	case revocable:
 		l.onRevoke = syscall.SIGTERM
+	}
+	if f.contain && f.leave {
+		return l, cli.Usagef("--contain and --leave exclude each other")
 	}
 	if f.contain && !canContain {
 		return l, cli.Usagef("--contain: this system has no namespaces of processes")
@@ -115,9 +121,10 @@ func runCommand() *command {
 		Does: "run a command while holding a lock",
 		Help: `Several PATHs are locked at once, without the danger of a deadlock. COMMAND is
 executed directly; -c takes a line for the shell. When the lock is lost, COMMAND
-and all it started in its process group are ended before another can get the
-lock; when COMMAND ends, what it left running is ended before the lock is
-released. COMMAND finds the lock described in ZLOCK_PATH, ZLOCK_TOKEN and others.
+and all it started are ended before another can get the lock; when COMMAND ends,
+what it left running is ended before the lock is released. (On systems other than
+Linux that goes for COMMAND's process group, and so with --leave.) COMMAND finds
+the lock described in ZLOCK_PATH, ZLOCK_TOKEN and others.
 
 Exit code: COMMAND's, 128+N if it died of signal N, 120 no session, 121 revoked,
 122 lock lost, 123 held too long (--max-hold), 124 not acquired (-n, -w), 125
@@ -170,6 +177,7 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 	if j.lossFlags, err = run.loss(killAfter, revocable); err != nil {
 		return nil, err
 	}
+	j.nested = graceWithin(c.getenv("ZLOCK_GRACE"))
 	if err = j.startGuard(); err != nil { // early: its start takes longer than to connect
 		return nil, err
 	}
@@ -317,6 +325,7 @@ func (j *job) environ(locks []fence.Sequencer) []string {
 		holds = append(holds, url.PathEscape(j.chroot)+"@"+h.String())
 	}
 	set("ZLOCK_TASK", j.task)
+	set("ZLOCK_GRACE", j.grace().String())
 	set("ZLOCK_HOLDS", strings.Join(holds, " "))
 	// Only ZLOCK_HOLDS passes on the locks of an ancestor; its variables may have had numbers.
 	return append(slices.DeleteFunc(os.Environ(), func(kv string) bool {

@@ -17,6 +17,25 @@ type lossFlags struct {
 	onLost    syscall.Signal // first signal on loss; 0: only a warning
 	killAfter time.Duration
 	onRevoke  syscall.Signal // on a request to give the lock back; 0: nothing
+	nested    time.Duration  // killAfter when an outer zlock ends COMMAND; 0: there is none
+}
+
+// grace is how long a COMMAND has at the least after a signal that ends it.
+func (l lossFlags) grace() time.Duration {
+	if l.nested > 0 {
+		return min(l.nested, l.killAfter)
+	}
+	return l.killAfter
+}
+
+// graceWithin returns how long COMMAND has if this zlock runs under the lock of another one, which gives its
+// own COMMAND so long: less, so that this zlock gives back its lock before the other one kills it.
+func graceWithin(outer string) time.Duration {
+	d, err := time.ParseDuration(outer)
+	if err != nil {
+		return 0
+	}
+	return max(d-time.Second, d/2)
 }
 
 // supervisor stays with COMMAND from its start to the release of the lock.
@@ -27,6 +46,7 @@ type supervisor struct {
 	child      *child
 	started    time.Time // when COMMAND started
 	told       bool      // the user told COMMAND to end
+	asked      bool      // a process sent TERM
 }
 
 // earlySignal is how long after COMMAND's start zlock passes on the signals of a terminal in the
@@ -54,7 +74,8 @@ func listenForCommand() chan os.Signal {
 func (s *supervisor) run(sigs chan os.Signal) (int, error) {
 	defer signal.Stop(sigs)
 	outliveReaders()
-	l := newLaunch(s.exe, s.environ(s.lease.Sequencers()), s.foreground, s.flags.contain, s.lossFlags)
+	l := newLaunch(s.exe, s.environ(s.lease.Sequencers()), s.foreground, s.lossFlags)
+	l.Contain, l.Leave = s.flags.contain, s.flags.leave
 	child, err := s.guard.start(l, s.deadline())
 	if err != nil {
 		return 0, err
@@ -62,8 +83,12 @@ func (s *supervisor) run(sigs chan os.Signal) (int, error) {
 	s.child, s.started = child, time.Now()
 	s.watch(sigs)
 	if child.alive() {
-		s.guard.send(order{Kill: bootClock() + s.killAfter}) // zlock sends the signal itself
-		child.finish(s.killAfter, s.say)
+		grace := s.killAfter
+		if s.asked {
+			grace = s.grace()
+		}
+		s.guard.send(order{Kill: bootClock() + grace}) // zlock sends the signal itself
+		child.finish(grace, s.say)
 	}
 	// A signal that tells to end counts, also if zlock notices it after COMMAND's end.
 	signal.Stop(sigs)
@@ -108,9 +133,17 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 			}
 		case sig := <-sigs:
 			s.forward(sig.(syscall.Signal))
+			s.asked = s.asked || sig == syscall.SIGTERM
+			// An outer zlock that ends its COMMAND sends CONT behind its signal. One that passes on a signal of
+			// the user does not, and then COMMAND may take its time.
+			if sig == syscall.SIGCONT && s.asked && s.nested > 0 && kill == nil {
+				kill = s.killIn(s.grace())
+			}
 		case <-lost:
 			lost = nil
-			kill = s.lost()
+			if k := s.lost(); kill == nil {
+				kill = k
+			}
 		case r := <-revoked:
 			revoked = nil
 			s.revoked(r)
@@ -157,9 +190,15 @@ func (s *supervisor) lost() <-chan time.Time {
 		return nil
 	}
 	s.say("%v; sending %s", s.lease.Err(), signalName(s.onLost))
-	s.guard.send(order{Kill: bootClock() + s.killAfter})
+	kill := s.killIn(s.killAfter)
 	s.child.signal(s.onLost)
-	return time.After(s.killAfter)
+	return kill
+}
+
+// killIn tells the guard, and the caller, when to kill what still runs.
+func (s *supervisor) killIn(grace time.Duration) <-chan time.Time {
+	s.guard.send(order{Kill: bootClock() + grace})
+	return time.After(grace)
 }
 
 // revoked passes the request to COMMAND.

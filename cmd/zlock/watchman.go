@@ -52,9 +52,10 @@ type watchman struct {
 	sig       syscall.Signal
 	killAfter time.Duration
 	say       func(string, ...any)
-	stdin     int // COMMAND's
-	parent    int // zlock
-	ends      chan syscall.WaitStatus
+	stdin     int           // COMMAND's
+	parent    int           // zlock
+	ends      chan news     // of COMMAND, and of all the rest
+	alone     chan struct{} // closed when no child is left
 	session   *sessionKey
 
 	deadline time.Duration
@@ -75,7 +76,7 @@ const (
 // watch serves zlock until nothing is left to guard.
 func (w *watchman) watch() error {
 	nameProcess(guardName)
-	w.parent, w.ends = os.Getppid(), make(chan syscall.WaitStatus, 1)
+	w.parent, w.ends, w.alone = os.Getppid(), make(chan news, 2), make(chan struct{})
 	// COMMAND ignores what zlock was started to ignore. The other signals must not end the guard,
 	// and are unchanged for COMMAND.
 	told := make(chan os.Signal, 16)
@@ -116,11 +117,11 @@ func (w *watchman) serve(orders <-chan order, told <-chan os.Signal) error {
 			w.take(&o)
 		case <-ended:
 			return w.orphaned()
-		case st := <-w.ends:
+		case n := <-w.ends:
 			for len(told) > 0 { // sent before the end
 				w.passOn(<-told)
 			}
-			w.report(news{Ended: true, Status: st})
+			w.report(n)
 		case s := <-told:
 			w.passOn(s)
 		case <-time.After(w.pause()):
@@ -180,8 +181,8 @@ func (w *watchman) start(l *launch) {
 	if l.Group != 0 {
 		// COMMAND starts in its parent's group, where a namespace does not matter.
 		_ = syscall.Setpgid(0, l.Group)
-		adoptOrphans(true)
 	}
+	w.all = !l.Leave && adoptOrphans()
 	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
 		Env: l.Env, Files: []uintptr{uintptr(w.stdin), 1, 2}, Sys: attr,
 	})
@@ -200,25 +201,52 @@ func (w *watchman) start(l *launch) {
 		w.report(news{Failed: notStarted(err), Why: fmt.Sprintf("%s: %v", path, err)})
 		return
 	}
-	w.target = target{pid: pid, group: l.Group == 0}
-	if !w.group {
-		w.strays = func() []int {
-			return slices.DeleteFunc(childrenOf(os.Getpid()), func(p int) bool { return p == pid })
-		}
+	w.pid, w.group = pid, l.Group == 0
+	w.kin = func(spare func(process) bool) []process {
+		return descendants(self(), func(p process) bool {
+			return spare(p) || l.Leave && p.parent == self() && p.ours != pid
+		})
 	}
-	go func() {
-		for err := error(nil); err == nil || errors.Is(err, syscall.EINTR); {
-			var st syscall.WaitStatus
-			ended := 0
-			if ended, err = syscall.Wait4(-1, &st, 0, nil); ended == pid {
-				w.ends <- st
-			}
-		}
-	}()
+	go w.reap()
 	w.report(news{Started: pid})
 	closeFD(w.stdin)
 	closeFD(1)
 	closeInherited()
+}
+
+// reap takes note of the end of COMMAND, and of all that the guard adopts.
+func (w *watchman) reap() {
+	var ended news
+	for how := 0; ; {
+		var st syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &st, how, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil: // no child is left
+			close(w.alone)
+			ended.Alone = true
+			w.ends <- ended
+			return
+		case pid == w.pid:
+			ended, how = news{Ended: true, Status: st}, syscall.WNOHANG
+		case pid == 0:
+			w.ends <- ended
+			ended, how = news{}, 0
+		}
+	}
+}
+
+// alive reports whether anything of COMMAND still runs.
+func (w *watchman) alive() bool {
+	switch {
+	case w.pid == 0:
+		return false
+	case w.all:
+		return !closed(w.alone)
+	case w.group:
+		return groupAlive(w.pid)
+	}
+	return processAlive(w.pid)
 }
 
 // due returns when the guard acts next, if it has anything to end.
@@ -267,9 +295,9 @@ func (w *watchman) pause() time.Duration {
 // other process ends the group before the server gives the lock away.
 func (w *watchman) orphaned() error {
 	switch {
-	case w.pid != 0 && w.sig == 0 && w.alive():
+	case w.sig == 0 && w.alive():
 		return nil // COMMAND goes on, and its lock with the session while that lasts
-	case w.pid == 0 || !w.alive():
+	case !w.alive():
 		return w.session.close()
 	}
 	if w.kill == 0 {

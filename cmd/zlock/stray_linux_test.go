@@ -1,0 +1,146 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// strayBeat writes a script, which is deaf to TERM and writes the time until it is killed.
+const strayBeat = `cat >"$1.sh" <<'END'
+trap "" TERM INT HUP; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"
+while :; do date +%s%N >>"$1"; sleep .02; done
+END
+`
+
+// stays is the end of a COMMAND that runs until it is told to end.
+const stays = `
+until [ -e "$1.go" ]; do sleep .02; done`
+
+// What leaves COMMAND's process group, or is COMMAND of another zlock, runs no longer than the lock is held.
+func TestStraysEndBeforeTheLockMoves(t *testing.T) {
+	t.Parallel()
+	ways := map[string]string{
+		"timeout":                    `timeout 1000 sh "$1.sh" "$1"; true`,
+		"job control":                `exec bash -c 'set -m; sh "$1.sh" "$1" & wait' sh "$1"`,
+		"setsid twice":               `setsid sh -c 'setsid sh "$1.sh" "$1" &' sh "$1"` + stays,
+		"zlock within zlock":         `zlock run /inner -- sh "$1.sh" "$1"`,
+		"leaves zlock":               `zlock run /inner -- sh "$1.sh" "$1" &` + stays,
+		"leaves timeout":             `timeout 1000 sh "$1.sh" "$1" &` + stays,
+		"leaves a group of its own":  `setsid sh -c 'setsid sh "$1.sh" "$1" &' sh "$1" & wait` + stays,
+		"leaves what left a subtree": `(setsid sh -c '(sh "$1.sh" "$1" &)' sh "$1" &)` + stays,
+	}
+	ends := map[string]func(t *testing.T, r *running){
+		"lost": func(t *testing.T, r *running) {
+			cmd := exec.Command(filepath.Join(built.dir, "zlock"), "revoke", "/l")
+			cmd.Env = r.cmd.Env
+			out, err := cmd.CombinedOutput()
+			must.OK(t, err, "%s", out)
+		},
+		"zlock killed": func(_ *testing.T, r *running) { r.cmd.Process.Kill() },
+		"guard killed": func(t *testing.T, r *running) { syscall.Kill(guardOf(t, r.cmd.Process.Pid), syscall.SIGKILL) },
+		"COMMAND ends": func(t *testing.T, r *running) { must.OK(t, os.WriteFile(r.beats+".go", nil, 0o600)) },
+	}
+	for way, script := range ways {
+		for end, do := range ends {
+			if end == "COMMAND ends" && !strings.HasSuffix(script, stays) {
+				continue
+			}
+			t.Run(way+"/"+end, func(t *testing.T) {
+				t.Parallel()
+				r := startCommand(t, strayBeat+script, "/l", "--revocable", "0.2", "-k", "0.6", "--session-timeout", "20")
+				next := nextHolder(t, r.cmd.Env, "/l")
+				do(t, r)
+				r.cmd.Wait()
+				granted, gone := <-next, r.gone()
+				last := r.lastBeat(t)
+				expect.That(t, gone, "a process of COMMAND runs beside the next holder")
+				expect.That(t, granted.After(last), "the next holder began at %v, a process of COMMAND lived until %v",
+					granted, last)
+			})
+		}
+	}
+}
+
+// With --leave a daemon goes on after COMMAND, and no longer than that does the group of COMMAND.
+func TestLeaveSparesDaemons(t *testing.T) {
+	t.Parallel()
+	for _, foreground := range []string{"--foreground=false", "--foreground"} {
+		t.Run(foreground, func(t *testing.T) {
+			t.Parallel()
+			r := startCommand(t, strayBeat+`setsid sh "$1.sh" "$1" &`+stays, "/l", "--leave", foreground)
+			must.OK(t, os.WriteFile(r.beats+".go", nil, 0o600))
+			expect.OK(t, r.cmd.Wait())
+			expect.That(t, !r.gone(), "the daemon has ended")
+		})
+	}
+}
+
+// A zlock within another one gives back its lock before the other one kills it.
+func TestZlockWithinZlockGivesBackItsLock(t *testing.T) {
+	t.Parallel()
+	r := startCommand(t, strayBeat+`zlock run --session-timeout 40 /inner -- sh "$1.sh" "$1"`, "/l", "-k", "4",
+		"--revocable", "1")
+	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "revoke", "/l")
+	cmd.Env = r.cmd.Env
+	out, err := cmd.CombinedOutput()
+	must.OK(t, err, "%s", out)
+	r.cmd.Wait()
+	cmd = exec.Command(filepath.Join(built.dir, "zlock"), "run", "-n", "/inner", "--", "true")
+	cmd.Env = r.cmd.Env
+	out, err = cmd.CombinedOutput()
+	expect.OK(t, err, "the inner lock is held: %s", out)
+}
+
+// A user who tells the outer zlock to end leaves COMMAND the time that it wants.
+func TestZlockWithinZlockPassesOnTheUsersSignal(t *testing.T) {
+	t.Parallel()
+	r := startCommand(t, `exec zlock run /inner -- sh -c 'trap "sleep 3; exit 7" TERM
+echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; while :; do sleep .02; done' sh "$1"`, "/l", "-k", "0.5")
+	r.cmd.Process.Signal(syscall.SIGTERM)
+	expect.Equal(t, exitCode(r.cmd.Wait()), 7, "exit code of a COMMAND that takes three seconds to end")
+}
+
+// An outer zlock leaves an inner one a second less than it leaves its COMMAND, or half of it.
+func TestGraceWithin(t *testing.T) {
+	t.Parallel()
+	for outer, want := range map[string]string{"5s": "4s", "2s": "1s", "1s": "500ms", "0s": "0s", "": "0s", "x": "0s"} {
+		expect.Equal(t, graceWithin(outer).String(), want, "grace within %q", outer)
+	}
+}
+
+// Within --contain /proc has the numbers of the namespace outside. zlock finds there what leaves the group.
+func TestContainedZlockEndsStrays(t *testing.T) {
+	t.Parallel()
+	needsNamespaces(t)
+	file := filepath.Join(t.TempDir(), "pid")
+	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "run", "--contain", "-k", "1", "/l", "--", "sh", "-c",
+		`zlock run -k .3 /m -- setsid sh -c '(trap "" TERM; while :; do sleep .05; done) & echo $! >"$0"' "$0"; kill -0 $(cat "$0")`,
+		file)
+	cmd.Env = scriptEnv(t)
+	out, err := cmd.CombinedOutput()
+	expect.That(t, exitCode(err) == 1, "what COMMAND left outlives the lock: %v\n%s", err, out)
+	n, _ := strconv.Atoi(strings.TrimSpace(string(must.Get(os.ReadFile(file))(t))))
+	expect.That(t, n > 0, "COMMAND did not start")
+}
+
+// A process that has the number of another one that has ended gets no signal for that.
+func TestSignalIsForOneProcess(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	must.OK(t, cmd.Start())
+	p, ok := readProcess(cmd.Process.Pid)
+	must.That(t, ok, "no process %d", cmd.Process.Pid)
+	p.began--
+	p.signal(syscall.SIGKILL)
+	p.began++
+	p.signal(syscall.SIGTERM)
+	cmd.Wait()
+	expect.Equal(t, cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(), syscall.SIGTERM, "what ended it")
+}
