@@ -171,7 +171,7 @@ func TestServerThatIsNotReadyToVote(t *testing.T) {
 	live, _ := start(t, Options{Peers: map[uint32]string{1: freeAddr(t)}})
 	newAsker(t, live)
 	waits := startWaiting(t, Options{ID: 4, Peers: map[uint32]string{4: freeAddr(t), 1: must.Refused(t)}})
-	n := &Node{id: 9, fsm: newFSM(9, "c", new(watcher), nil), port: live.port}
+	n := &Node{id: 9, fsm: newFSM(9, "c", new(watcher), nil), port: live.port, disk: memoryDisk(t, 9)}
 	n.addresses = newAddresses(n)
 	n.fsm.index.Store(ours)
 	for _, c := range []struct {

@@ -48,7 +48,7 @@ func TestLeaderWithoutFollowersStopsAtOnce(t *testing.T) {
 	c.nodes[lead%3+1].Abort()
 	c.nodes[(lead+1)%3+1].Abort()
 	tm := c.nodes[lead].term.Load()
-	eventually(t, "the links end", func() bool { return len(tm.links.far()) == 0 })
+	eventually(t, "the links end", func() bool { return len(tm.far()) == 0 })
 	w := &call{make(chan state.Outcome, 1)} // for an entry that the others do not have
 	must.OK(t, c.nodes[lead].Propose(state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate,
 		Body: createBody("/x", 0)}, w))

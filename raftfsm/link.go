@@ -26,6 +26,8 @@ const (
 	linkQueue     = 2048     // blocks the leader holds for one server
 	linkQueueByte = 32 << 20 // and their bytes
 
+	linkSilence = 5 * time.Second // after which a link's word no longer counts
+
 	termBegins = time.Millisecond // before a server that is elected looks again whether its term has begun
 )
 
@@ -91,12 +93,17 @@ func (ls *linkSet) leastVersion() int {
 	return least
 }
 
-// far tells how far each linked server is.
-func (ls *linkSet) far() map[uint32]status.Progress {
+// far tells how far each linked server is. known gives the incarnation by which a server is a member: the
+// process of a server that was replaced may still hold its link, and says nothing of the new server.
+func (ls *linkSet) far(known func(id uint32) (incarnation string)) map[uint32]status.Progress {
+	ls.mu.Lock()
+	links := slices.Clone(ls.links)
+	ls.mu.Unlock()
+	links = slices.DeleteFunc(links, func(l *inLink) bool { return known(l.From) != l.Incarnation })
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	m := map[uint32]status.Progress{}
-	for _, l := range ls.links {
+	for _, l := range links {
 		if !l.heard.IsZero() {
 			m[l.From] = status.Progress{Applied: l.applied, Heard: status.Ago(time.Since(l.heard).Milliseconds()),
 				Version: l.Release, Starts: l.Start}
@@ -105,16 +112,32 @@ func (ls *linkSet) far() map[uint32]status.Progress {
 	return m
 }
 
-// progress returns how far each linked server is, by its own word of late.
-func (ls *linkSet) progress() map[uint32]uint64 {
+// cut closes the links of a server that is no longer a member: its process may run on.
+func (ls *linkSet) cut(id uint32) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.links {
+		if l.From == id {
+			go l.c.Close() // with TLS it may wait for the other server
+		}
+	}
+}
+
+// progress returns how far each linked member is, by its own word of late.
+func (ls *linkSet) progress(known func(id uint32) (incarnation string)) map[uint32]uint64 {
 	m := map[uint32]uint64{}
-	for id, p := range ls.far() {
-		if *p.Heard < 5000 {
+	for id, p := range ls.far(known) {
+		if *p.Heard < linkSilence.Milliseconds() {
 			m[id] = p.Applied
 		}
 	}
 	return m
 }
+
+// far tells how far each linked member is.
+func (t *term) far() map[uint32]status.Progress { return t.links.far(t.n.incarnationOf) }
+
+func (t *term) progress() map[uint32]uint64 { return t.links.progress(t.n.incarnationOf) }
 
 // fullFor is for how long a server's word that its disk is low holds.
 const fullFor = 2 * time.Second

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
@@ -18,8 +20,10 @@ import (
 const (
 	askTime = time.Second // for a server to say what it is doing
 
-	linkPatience = 2 * time.Second // of a new leader, with servers that are yet to say how far they are
-	linkPoll     = 20 * time.Millisecond
+	linkPatience = 2 * time.Second // of a leader, with servers that are yet to say how far they are
+	// followSilence is how long a server counts that has said nothing: it says something several times a second.
+	followSilence = 2 * time.Second
+	linkPoll      = 20 * time.Millisecond
 )
 
 var errAlone = errors.New(
@@ -62,7 +66,10 @@ func (n *Node) changeMember(ctx context.Context, c state.MemberChange, forward b
 			return fmt.Errorf("server %s is at %s", s.ID, c.Addr)
 		}
 	}
-	err := t.change(ctx, c, is, config)
+	err := t.safe(ctx, &c, servers)
+	if err == nil {
+		err = t.change(ctx, c, is, config)
+	}
 	if _, now := n.raft.configuration(); err != nil && status.Of(err) == "" && now != config {
 		return status.With(status.Overtaken, err)
 	}
@@ -103,8 +110,68 @@ func (n *Node) askAt(ctx context.Context, id uint32, says string,
 	return st, err
 }
 
+// safe refuses a change of the voters after which those that follow are no majority, for which the cluster
+// would stop: the change itself may be the last entry that it commits. Servers that say nothing at the moment
+// have a while to be heard: this leader may have just begun, and links break and stand again.
+func (t *term) safe(ctx context.Context, c *state.MemberChange, servers []raft.Server) error {
+	was, voters := votersOf(servers), votersAfter(c, servers)
+	moves := c.Op == "move" && c.ID != t.n.id && slices.Contains(was, c.ID)
+	if !moves && slices.Equal(was, voters) {
+		return nil
+	}
+	for end := time.Now().Add(linkPatience); ; {
+		follow := t.follow()
+		follow[c.ID] = follow[c.ID] && (!moves || t.isAt(ctx, c.ID, c.Addr))
+		err := change.Safe(voters, follow)
+		if err == nil || time.Now().After(end) || t.ctx.Err() != nil || !pause(ctx, linkPoll) {
+			return err
+		}
+	}
+}
+
+func votersOf(servers []raft.Server) (ids []uint32) {
+	for _, s := range servers {
+		if s.Suffrage == raft.Voter {
+			ids = append(ids, peer.ParseID(s.ID))
+		}
+	}
+	return ids
+}
+
+// votersAfter returns the voters that a change leaves.
+func votersAfter(c *state.MemberChange, servers []raft.Server) []uint32 {
+	ids := votersOf(servers)
+	switch c.Op {
+	case "remove", "demote":
+		return slices.DeleteFunc(ids, func(id uint32) bool { return id == c.ID })
+	case "promote", "vote":
+		if !slices.Contains(ids, c.ID) {
+			ids = append(ids, c.ID)
+		}
+	}
+	return ids
+}
+
+// follow returns the servers that follow now and have the log, this one among them.
+func (t *term) follow() map[uint32]bool {
+	follow := map[uint32]bool{t.n.id: true}
+	for id, p := range t.far() {
+		t.n.lag(&p, t.n.fsm.index.Load())
+		follow[id] = *p.Heard <= followSilence.Milliseconds() && p.Follows()
+	}
+	return follow
+}
+
+// isAt reports whether a member answers at an address.
+func (t *term) isAt(ctx context.Context, id uint32, addr string) bool {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	st, err := t.n.port.Ask(ctx, id, addr, peer.Question{})
+	return err == nil && st.Incarnation == t.n.incarnationOf(id)
+}
+
 // change makes one step; prev makes it fail if another change was faster. The operation reconfig
-// alone asks for describe, vote, demote and move. It has looked before that a majority will go on.
+// alone asks for describe, vote and demote.
 func (t *term) change(ctx context.Context, c state.MemberChange, is *raft.Server, prev uint64) error {
 	r := t.n.raft
 	if err := t.note(&c); err != nil {
@@ -165,7 +232,11 @@ func (t *term) change(ctx context.Context, c state.MemberChange, is *raft.Server
 		if t.farewell(ctx, &c) {
 			c.Words = "" // they are published
 		}
-		return t.done(ctx, &c, r.RemoveServer(is.ID, prev, 0))
+		err := t.done(ctx, &c, r.RemoveServer(is.ID, prev, 0))
+		if err == nil {
+			t.links.cut(c.ID)
+		}
+		return err
 	case "demote":
 		return t.done(ctx, &c, r.DemoteVoter(is.ID, prev, 0))
 	case "move":
@@ -178,12 +249,13 @@ func (t *term) change(ctx context.Context, c state.MemberChange, is *raft.Server
 // new leader first gives the others time to say how far they are.
 func (t *term) caughtUp(ctx context.Context, s *raft.Server) error {
 	id := peer.ParseID(s.ID)
-	at, heard := t.links.progress()[id]
+	p, heard := t.far()[id]
 	for !heard && time.Since(t.began) <= linkPatience && t.ctx.Err() == nil && pause(ctx, linkPoll) {
-		at, heard = t.links.progress()[id]
+		p, heard = t.far()[id]
 	}
-	ours := t.n.fsm.index.Load()
-	if heard && at+status.EnoughToVote >= ours {
+	at, ours := p.Applied, t.n.fsm.index.Load()
+	t.n.lag(&p, ours)
+	if heard && *p.Heard < linkSilence.Milliseconds() && p.Follows() {
 		return nil
 	}
 	addr := t.n.addresses.instead(id, string(s.Address))

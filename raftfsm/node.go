@@ -339,7 +339,7 @@ func (n *Node) handOver(ctx context.Context) {
 	if n.failed.Load() != nil || !n.raft.Leads() || len(n.raft.Servers()) < 2 {
 		return
 	}
-	if t := n.term.Load(); t != nil && len(t.links.far()) == 0 {
+	if t := n.term.Load(); t != nil && len(t.far()) == 0 {
 		return // raft would wait for servers that are gone
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*n.o.HeartbeatTimeout)

@@ -42,7 +42,7 @@ func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 	own := n.fsm.index.Load()
 	linked := map[uint32]status.Progress{}
 	if t := n.term.Load(); t != nil {
-		linked = t.links.far()
+		linked = t.far()
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -77,18 +77,23 @@ func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 		newest = max(newest, m.Applied)
 	}
 	for id, m := range all {
-		m.Lag = newest - m.Applied
-		if bytes := n.disk.LogAfter(m.Applied); m.Lag == 0 {
-			m.LagBytes = new(int64)
-		} else if bytes >= 0 {
-			m.LagBytes = &bytes
-		}
+		n.lag(&m.Progress, newest)
 		if n.port != nil {
 			m.SnapshotSent, m.SnapshotSize = n.port.Sending(id)
 		}
 		all[id] = m
 	}
 	return all
+}
+
+// lag notes how far behind the newest entry a server is.
+func (n *Node) lag(p *status.Progress, newest uint64) {
+	p.Lag, p.LagBytes = newest-min(p.Applied, newest), nil
+	if bytes := n.disk.LogAfter(p.Applied); p.Lag == 0 {
+		p.LagBytes = new(int64)
+	} else if bytes >= 0 {
+		p.LagBytes = &bytes
+	}
 }
 
 // members lists the servers of raft's newest configuration by id.
@@ -205,7 +210,7 @@ func (n *Node) Status() status.Node {
 	var progress map[uint32]uint64
 	t := n.term.Load()
 	if t != nil {
-		progress = t.links.progress()
+		progress = t.progress()
 		progress[n.id] = st.Applied
 		st.Leads = time.Since(t.began)
 	}

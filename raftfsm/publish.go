@@ -114,7 +114,7 @@ func (t *term) farewell(ctx context.Context, c *state.MemberChange) bool {
 	f := t.n.fsm
 	if f.wait(ctx.Done(), func() bool { return t.n.published() != was }) {
 		end := f.index.Load()
-		for t.links.progress()[c.ID] < end && ctx.Err() == nil { // it may have led until now
+		for t.progress()[c.ID] < end && ctx.Err() == nil { // it may have led until now
 			pause(ctx, farewellLook)
 		}
 	}

@@ -241,7 +241,7 @@ func (n *Node) trailing() uint64 {
 	keep := kept(min(n.o.TrailingBytes, max(size, trailingSmall)))
 	if t := n.term.Load(); t != nil {
 		var behind []uint64
-		for _, at := range t.links.progress() {
+		for _, at := range t.progress() {
 			behind = append(behind, last-min(at, last))
 		}
 		if len(behind) > 0 {

@@ -58,41 +58,12 @@ func (i *Instance) ChangeMember(ctx context.Context, c state.MemberChange) error
 		if err := checkPeerAddr(c.Addr); err != nil {
 			return err
 		}
-	case "remove":
-		if err := i.mayLeave(ctx, node, c.ID); err != nil {
-			return err
-		}
 	}
 	err := node.ChangeMember(ctx, c)
 	if err == nil {
 		i.o.Logger.Info("members changed", "op", c.Op, "peer", c.ID)
 	}
 	return err
-}
-
-// mayLeave refuses to remove a voter without which the others have no majority within reach: the
-// change itself would stop the cluster.
-func (i *Instance) mayLeave(ctx context.Context, node *raftfsm.Node, id uint32) error {
-	to := membersOf(node)
-	voter := to[id].Voter
-	delete(to, id)
-	if !voter {
-		return nil
-	}
-	if to.voters() == 0 {
-		return fmt.Errorf("server %d is the last one that votes", id)
-	}
-	up := 0
-	for _, s := range standings(ctx, node, to.list(true)) {
-		if s.there {
-			up++
-		}
-	}
-	if up <= to.voters()/2 {
-		return fmt.Errorf("without server %d only %d of the %d voters can be reached, which is no majority: the "+
-			"cluster would stop", id, up, to.voters())
-	}
-	return nil
 }
 
 // standing is what a server says of itself when it is asked.

@@ -8,7 +8,9 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
+	changes "github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/clients"
 )
 
@@ -71,9 +73,8 @@ func (i *Instance) reconfigureOnce(ctx context.Context, node *raftfsm.Node,
 		return code, true, err
 	}
 	c.ask(ctx, r.May)
-	if !c.majority() {
-		return jute.NewConfigNoQuorum, true, fmt.Errorf("only %d of the %d voters follow the leader, or could",
-			len(c.ready), c.to.voters())
+	if err := c.safe(); err != nil {
+		return jute.NewConfigNoQuorum, true, err
 	}
 	if !r.May {
 		return jute.NoAuth, true, errors.New("the client may not write " + state.ConfigPath)
@@ -118,7 +119,14 @@ func (c *change) ask(ctx context.Context, may bool) {
 	}
 }
 
-func (c *change) majority() bool { return len(c.ready) > c.to.voters()/2 }
+// safe returns an error if the servers of the new configuration would be no cluster.
+func (c *change) safe() error {
+	var voters []uint32
+	for _, s := range c.to.list(true) {
+		voters = append(voters, s.ID)
+	}
+	return changes.Safe(voters, c.ready)
+}
 
 // possible returns an error for a request that ZooKeeper could carry out and this server cannot.
 func (c *change) possible() error {
@@ -162,6 +170,8 @@ func (c *change) carryOut(ctx context.Context, patience time.Duration) (jute.Err
 		m.More = n < len(rest)-1
 		switch err := c.step(c.i.ctx, m); {
 		case err == nil:
+		case status.Of(err) == status.Unsafe && !c.begun: // servers have left the leader since they were asked
+			return jute.NewConfigNoQuorum, true, err
 		case errors.Is(err, raftfsm.ErrChanging) && !c.begun:
 			return jute.ReconfigInProgress, true, err
 		case errors.Is(err, raftfsm.ErrStale) && !c.begun:
@@ -196,7 +206,7 @@ func (c *change) join(ctx context.Context, patience time.Duration) error {
 				return err
 			}
 		} else if err := c.promote(ctx, m); err != nil {
-			if delete(c.ready, m.ID); !c.majority() {
+			if delete(c.ready, m.ID); c.safe() != nil {
 				return fmt.Errorf("promote server %d: %w", m.ID, err)
 			}
 		}

@@ -25,6 +25,7 @@ const (
 	IsMember    Code = "is_member"    // the server is a member already
 	NotMember   Code = "not_member"   // the server is not a member
 	NotReady    Code = "not_ready"    // the server has not caught up
+	Unsafe      Code = "unsafe"       // the change would leave no majority of voters that follow
 	Restoring   Code = "restoring"    // another restore is under way
 	NotAllowed  Code = "unauthorized" // the request names no user, or a wrong password
 )

@@ -29,9 +29,19 @@ type Progress struct {
 	Waits        string `json:"waits"` // what it says that it waits for, or why it is not heard
 }
 
-// EnoughToVote is how many log entries a server may be behind the leader to get
-// its vote, or the leadership.
-const EnoughToVote = 1000
+// How far a server may be behind the leader to get its vote, or the leadership, and to count as a
+// server that follows. An entry may be large, so entries alone do not tell.
+const (
+	EnoughToVote  = 1000     // log entries
+	EnoughOfBytes = 16 << 20 // bytes of them
+)
+
+// Follows reports whether the member runs and has the log, all but the newest of it. A server that lost its
+// directory answers too; it has applied nothing.
+func (p *Progress) Follows() bool {
+	return p.Heard != nil && p.Applied > 0 && p.Lag <= EnoughToVote &&
+		(p.LagBytes == nil || *p.LagBytes <= EnoughOfBytes)
+}
 
 // Well reports whether the member runs, serves and has caught up.
 func (p *Progress) Well() bool { return p.Heard != nil && p.Lag <= EnoughToVote && p.Waits == "" }

@@ -66,3 +66,22 @@ func TestMembersAreListedInOrder(t *testing.T) {
 	}
 	expect.Equal(t, len(m.List()), 20)
 }
+
+// A member follows that has the log: a server that lost its directory answers, and does not.
+func TestMemberFollowsThatHasTheLog(t *testing.T) {
+	few, many := int64(EnoughOfBytes), int64(EnoughOfBytes+1)
+	for name, c := range map[string]struct {
+		far  Progress
+		want bool
+	}{
+		"never heard":    {Progress{Applied: 9}, false},
+		"empty":          {Progress{Heard: Ago(1), Lag: 9}, false},
+		"there":          {Progress{Heard: Ago(1), Applied: 9}, true},
+		"a bit behind":   {Progress{Heard: Ago(1), Applied: 9, Lag: EnoughToVote, LagBytes: &few}, true},
+		"many behind":    {Progress{Heard: Ago(1), Applied: 9, Lag: EnoughToVote + 1}, false},
+		"large entries":  {Progress{Heard: Ago(1), Applied: 9, Lag: 2, LagBytes: &many}, false},
+		"waits for them": {Progress{Heard: Ago(1), Applied: 9, Waits: "catching up"}, true},
+	} {
+		t.Run(name, func(t *testing.T) { expect.Equal(t, c.far.Follows(), c.want) })
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
@@ -23,6 +24,7 @@ const (
 	jobPoll         = 200 * time.Millisecond
 	jobRequest      = 20 * time.Second // for one answer
 	defaultPatience = 30 * time.Second
+	safePatience    = 2 * time.Second // with members that are silent for a moment
 )
 
 // Run does a job, tells its steps, and returns when the job is done, refused, or
@@ -233,7 +235,7 @@ func (j *job) follow(vote bool) error {
 			return nil
 		}
 		j.note(m)
-		if m.Heard != nil && m.Applied > 0 && m.Lag <= status.EnoughToVote {
+		if m.Follows() {
 			if !vote {
 				j.show("follows", "server %d follows; it has no vote", j.ID)
 				return nil
@@ -372,5 +374,35 @@ func (j *job) lead() error {
 	}
 }
 
-// remove takes the member out.
-func (j *job) remove() error { return j.change("remove", "", status.NotMember) }
+// remove takes the member out. The leader refuses a removal that would stop the cluster, unless it runs an
+// older release; so the job looks itself.
+func (j *job) remove() error {
+	if err := j.safe(); err != nil {
+		return err
+	}
+	return j.change("remove", "", status.NotMember)
+}
+
+// safe waits a while until the members are safe without the job's server.
+func (j *job) safe() error {
+	for end := time.Now().Add(safePatience); ; {
+		all, ours, err := j.members()
+		if err != nil || ours == nil || !ours.Voter {
+			return err
+		}
+		var voters []uint32
+		follow := map[uint32]bool{}
+		for id, m := range all.Members {
+			if m.Voter && id != j.ID {
+				voters = append(voters, id)
+			}
+			follow[id] = m.Follows()
+		}
+		if err = change.Safe(voters, follow); err == nil || time.Now().After(end) {
+			return err
+		}
+		if err := j.pause(); err != nil {
+			return err
+		}
+	}
+}

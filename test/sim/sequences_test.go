@@ -179,6 +179,9 @@ func runSequence(t *testing.T, size int, list []string, crash *crashPoint) {
 			if err == nil {
 				err = c.step(s)
 			}
+			if err == nil && crash == nil {
+				err = c.refuses()
+			}
 			if err != nil {
 				t.Errorf("%s: step %d: %v", name, i+1, err)
 				return
@@ -348,12 +351,15 @@ func (c *sequence) step(what string) error {
 		c.fresh(id)
 		delete(c.dead, id)
 		c.wiped[id] = true
+		c.launch(id) // it waits, empty, and answers
 	case "replace":
 		id := c.pickOf(c.wiped)
 		if err := c.change(state.MemberChange{Op: "remove", ID: id}); err != nil {
 			return err
 		}
 		delete(c.wiped, id)
+		c.crash(id)
+		c.fresh(id)
 		return c.join(id)
 	case "lead":
 		lead, list := c.leads(), c.running()
@@ -393,6 +399,31 @@ func (c *sequence) step(what string) error {
 		delete(c.peers, id)
 	}
 	return c.settle()
+}
+
+// refuses asks for the removal of a voter that runs, if the other voters that run would be no majority. The
+// cluster would stop.
+func (c *sequence) refuses() error {
+	voters := len(c.peers) - len(c.watch)
+	list := slices.DeleteFunc(c.running(), func(id uint32) bool { return c.watch[id] })
+	if len(list)-1 > (voters-1)/2 || voters < 2 {
+		return nil
+	}
+	n := c.node(c.leads())
+	if n == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	id := c.pick(list)
+	err := n.ChangeMember(ctx, state.MemberChange{Op: "remove", ID: id})
+	switch code := status.Of(err); {
+	case code == status.Unsafe || code.Passes():
+		return c.settle()
+	case err == nil:
+		return fmt.Errorf("R21: server %d was removed, and of %d other voters %d run", id, voters-1, len(list)-1)
+	}
+	return err
 }
 
 // join adds a server with an empty directory, and gives it its vote.
