@@ -23,6 +23,8 @@ import (
 //
 //	term u64 · term of the vote u64 · candidate · crc32c u32
 //
+// The candidate is its address, a zero byte and its id; zlockd 0.1 wrote the address alone.
+//
 // raft stores a vote as two values: the term, then the candidate. A server that ends between the
 // two finds the new term beside an older candidate when it starts again. raft would take that
 // candidate's next request for a request that it has granted before, and would grant it without

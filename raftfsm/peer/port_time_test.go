@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/status"
@@ -325,4 +326,40 @@ func TestSnapshotOnItsWay(t *testing.T) {
 	done()
 	sent, size = p.Sending(2)
 	expect.That(t, sent == 0 && size == 0, "after its end: %d of %d bytes", sent, size)
+}
+
+// nothing is a state that ignores the log.
+type nothing struct{ raft.FSM }
+
+func (nothing) Apply(*raft.Log) any { return nil }
+
+// A vote is given to a server, not to an address. Server 3 at an address has the vote of a term, and a log. Then
+// server 2 is started at that address, and asks for the vote of the same term with an empty log.
+func TestR7VoteIsOfAServerNotOfAnAddress(t *testing.T) {
+	one := open(t, 1, &host{term: 1})
+	conf := raft.DefaultConfig()
+	conf.LocalID, conf.Logger = "1", hclog.NewNullLogger()
+	store := raft.NewInmemStore()
+	r := must.Get(raft.NewRaft(conf, nothing{}, store, store, raft.NewInmemSnapshotStore(),
+		one.Transport(func() uint64 { return math.MaxUint64 })))(t)
+	defer func() { expect.OK(t, r.Shutdown().Error()) }()
+	at := raft.ServerAddress(one.Addr())
+	ask := func(id uint32, addr string) bool {
+		m := open(t, id, &host{}).Transport(func() uint64 { return math.MaxUint64 })
+		head := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(ServerID(id)), Addr: []byte(addr)}
+		var resp raft.RequestVoteResponse
+		must.OK(t, m.RequestVote("1", at, &raft.RequestVoteRequest{RPCHeader: head, Term: 5, LeadershipTransfer: true},
+			&resp))
+		return resp.Granted
+	}
+	must.That(t, ask(3, "X"), "server 3 does not get the vote")
+	expect.That(t, ask(3, "X"), "server 3 does not get its vote again")
+	expect.That(t, !ask(2, "X"), "server 2 has the vote of server 3")
+	expect.That(t, !ask(3, "Y"), "a vote is given twice")
+	stored := must.Get(store.Get([]byte("LastVoteCand")))(t)
+	expect.Equal(t, string(stored), "X\x003")
+	expect.Equal(t, (&transport{}).DecodePeer(stored), "X")
+	// A vote that the release before has stored is given to no server again, whatever its address.
+	must.OK(t, store.Set([]byte("LastVoteCand"), []byte("X")))
+	expect.That(t, !ask(3, "X") && !ask(2, "X"), "the vote of an address is given again")
 }

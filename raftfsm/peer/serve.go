@@ -92,6 +92,7 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
 		}
 	case *raft.RequestVoteRequest:
 		answer = new(raft.RequestVoteResponse)
+		req.Addr = candidate(req.Addr, from)
 	case *raft.RequestPreVoteRequest:
 		answer = new(raft.RequestPreVoteResponse)
 	case *timeoutNow:

@@ -1,9 +1,11 @@
 package peer
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -58,8 +60,24 @@ func (t *transport) LocalAddr() raft.ServerAddress { return raft.ServerAddress(t
 // EncodePeer implements raft.Transport.
 func (t *transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte { return []byte(addr) }
 
-// DecodePeer implements raft.Transport.
-func (t *transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
+// DecodePeer implements raft.Transport. It also reads what candidate wrote.
+func (t *transport) DecodePeer(b []byte) raft.ServerAddress {
+	addr, _, _ := bytes.Cut(b, candidateMark)
+	return raft.ServerAddress(addr)
+}
+
+var candidateMark = []byte{0}
+
+// candidate is how raft keeps on its disk the server that it gave its vote: by its address and its id. raft
+// takes another request in the same term from the same candidate for a repetition, and grants it without a
+// look at the logs. An address alone may be another server's by then. A vote that was stored without an id
+// is given to no server a second time.
+func candidate(addr []byte, id uint32) []byte {
+	if len(addr) == 0 {
+		return addr // of a request that must not get a vote
+	}
+	return append(slices.Concat(addr, candidateMark), ServerID(id)...)
+}
 
 // Close ends the requests under way.
 func (t *transport) Close() error {
