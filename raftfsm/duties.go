@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,11 +13,24 @@ import (
 
 // actQueue holds what the leader proposes on its own account. It is dropped
 // with the term, so nothing in it is ever proposed twice.
+//
+// Of what may be much at once, the ends of sessions and the removal of nodes, the queue is apart: the
+// members are published before it.
 type actQueue struct {
-	mu   sync.Mutex
-	list [][]byte // requests, encoded
-	size int      // of all of them
-	open []byte   // blocks with open-stream requests, which belong to no stream yet
+	mu    sync.Mutex
+	list  [][]byte // requests, encoded
+	ends  []int64  // sessions to be ended
+	due   map[int64]ending
+	reaps [][]byte // requests, encoded
+	size  int      // of reaps
+	open  []byte   // blocks with open-stream requests, which belong to no stream yet
+}
+
+// ending is the end of a session that waits to be proposed. However often the session is found overdue while
+// it waits, it is proposed once.
+type ending struct {
+	gen  uint32
+	cost int // of applying it: 1, and 1 for each of its nodes
 }
 
 // propose queues an act of the leader. Acts are conditional: Apply looks again.
@@ -31,12 +43,28 @@ func (q *actQueue) add(r state.Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	act := r.Append(nil)
-	q.list = append(q.list, act)
-	q.size += len(act)
+	if r.Op == state.OpReap {
+		q.reaps, q.size = append(q.reaps, act), q.size+len(act)
+	} else {
+		q.list = append(q.list, act)
+	}
 }
 
-// bytes is how much waits to be proposed.
-func (q *actQueue) bytes() int {
+// end queues the end of a session.
+func (q *actQueue) end(session int64, e ending) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.due == nil {
+		q.due = map[int64]ending{}
+	}
+	if _, waits := q.due[session]; !waits {
+		q.ends = append(q.ends, session)
+	}
+	q.due[session] = e
+}
+
+// reaping is how many bytes of removals wait to be proposed.
+func (q *actQueue) reaping() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.size
@@ -49,24 +77,45 @@ func (q *actQueue) addOpen(bl state.Block) {
 	q.open = bl.Append(q.open)
 }
 
-// take appends what waits to an entry: every wish to open a stream, and up to actsInEntry acts
-// that fill half the entry at the most. more tells that some acts are left.
+// take appends what waits to an entry: every wish to open a stream, up to actsInEntry acts, and ends of
+// sessions up to endsInEntry. They fill half the entry at the most. more tells that some are left.
 func (q *actQueue) take(entry []byte) (_ []byte, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	entry = append(entry, q.open...)
 	q.open = nil
-	n, size := 0, 0
-	for n < min(len(q.list), actsInEntry) && (n == 0 || size+len(q.list[n]) <= state.BatchBytes/2) {
-		size += len(q.list[n])
-		n++
+	own := state.Block{}
+	fits := func(size int) bool {
+		return own.Count == 0 || len(own.Requests)+size <= state.BatchBytes/2
 	}
-	if n > 0 {
-		own := state.Block{Count: uint32(n), Requests: slices.Concat(q.list[:n]...)}
+	acts := func(list [][]byte) (rest [][]byte) {
+		for len(list) > 0 && own.Count < actsInEntry && fits(len(list[0])) {
+			own.Requests, own.Count = append(own.Requests, list[0]...), own.Count+1
+			list = list[1:]
+		}
+		return list
+	}
+	q.list = acts(q.list)
+	cost := 0
+	for len(q.ends) > 0 {
+		session := q.ends[0]
+		e := q.due[session]
+		if cost > 0 && cost+e.cost > endsInEntry || !fits(endBytes) {
+			break
+		}
+		r := state.Request{Session: session, Gen: e.gen, Op: state.OpExpire}
+		own.Requests, own.Count = r.Append(own.Requests), own.Count+1
+		cost += e.cost
+		q.ends = q.ends[1:]
+		delete(q.due, session)
+	}
+	was := len(own.Requests)
+	q.reaps = acts(q.reaps)
+	q.size -= len(own.Requests) - was
+	if own.Count > 0 {
 		entry = own.Append(entry)
-		q.list, q.size = q.list[n:], q.size-size
 	}
-	return entry, len(q.list) > 0
+	return entry, len(q.list)+len(q.ends)+len(q.reaps) > 0
 }
 
 // touchEvery returns how often a server looks which sessions it has heard from.
@@ -79,6 +128,8 @@ const (
 	reapPerSweep = 10_000
 	sweepBytes   = 4 << 20 // of paths that wait to be proposed
 	actsInEntry  = 100     // the state is locked while all of an entry is applied
+	endsInEntry  = 1000    // sessions that end, and their nodes
+	endBytes     = 64      // no end of a session is longer
 	digestGap    = 1000
 	membersEvery = 250 * time.Millisecond
 )
@@ -154,12 +205,13 @@ func (t *term) expire(now time.Time) {
 	t.n.View(func(s *state.State) {
 		for _, id := range due {
 			if sess, ok := s.Sessions().Get(id); ok {
-				t.propose(state.Request{Session: id, Gen: sess.Gen, Op: state.OpExpire})
+				t.acts.end(id, ending{sess.Gen, 1 + s.Tree().EphemeralsIn(id)})
 			} else {
 				t.tracker.remove(id)
 			}
 		}
 	})
+	t.wake()
 }
 
 // sweep proposes the removal of empty containers and overdue TTL nodes, up to reapPerSweep of them and
@@ -171,7 +223,7 @@ func (t *term) sweep() {
 			paths, from = s.Tree().Reapable(t.n.o.Now().UnixMilli(), from, left, nil)
 		})
 		for _, p := range paths {
-			if t.acts.bytes() > sweepBytes {
+			if t.acts.reaping() > sweepBytes {
 				return
 			}
 			t.propose(state.Request{Op: state.OpReap, Body: []byte(p)})

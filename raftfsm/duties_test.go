@@ -152,12 +152,13 @@ func TestSweepsAreBounded(t *testing.T) {
 	} {
 		tm := sweeper(t, func(i int) string { return fmt.Sprint(c.path, i) }, c.nodes)
 		tm.sweep()
-		expect.Equal(t, len(tm.acts.list), c.want, "%s: removals proposed", name)
-		if len(tm.acts.list) == 0 {
+		expect.Equal(t, len(tm.acts.reaps), c.want, "%s: removals proposed", name)
+		if len(tm.acts.reaps) == 0 {
 			continue
 		}
 		first := state.Request{Op: state.OpReap, Body: []byte(c.path + "0")}
-		expect.That(t, bytes.Equal(tm.acts.list[0], first.Append(nil)), "%s: proposes %.60q", name, tm.acts.list[0])
+		expect.That(t, bytes.Equal(tm.acts.reaps[0], first.Append(nil)), "%s: proposes %.60q", name,
+			tm.acts.reaps[0])
 		expect.That(t, len(tm.work) == 1, "%s: the batcher is not told", name)
 	}
 }
@@ -217,14 +218,56 @@ func TestG11ExpiryIsProposed(t *testing.T) {
 		tm.tracker.touch(s.ID, 1000)
 		tm.tracker.touch(77, 1000) // which the state does not know
 		tm.expire(time.Now().Add(time.Second + grace - 1))
-		expect.That(t, len(tm.acts.list) == 0 && len(tm.work) == 0, "it is ended too early")
+		expect.That(t, len(tm.acts.ends) == 0 && len(tm.work) == 0, "it is ended too early")
 		tm.expire(time.Now().Add(time.Second + grace))
-		must.Equal(t, len(tm.acts.list), 1, "sessions that are ended")
+		must.Equal(t, len(tm.acts.ends), 1, "sessions that are ended")
 		end := state.Request{Session: s.ID, Gen: s.Gen, Op: state.OpExpire}
-		expect.List(t, tm.acts.list[0], end.Append(nil))
+		entry, _ := tm.acts.take(nil)
+		bl, _, err := state.NextBlock(entry)
+		must.OK(t, err)
+		expect.List(t, bl.Requests, end.Append(nil))
 		expect.Equal(t, len(tm.work), 1, "the batcher is told")
 		left := tm.tracker.deadlines()
 		expect.That(t, len(left) == 1 && left[s.ID] > 0, "it is ended again if that is lost: %v", left)
+	})
+}
+
+// Many sessions are silent for many of their timeouts while the log takes nothing. The end of each is proposed
+// once, in entries that end so many sessions and nodes, and what the leader publishes goes first.
+func TestG11EndOfASessionWaitsOnce(t *testing.T) {
+	const many = 2*endsInEntry + 300
+	a := newApplied()
+	for range many {
+		a.entry(newSession())
+	}
+	synctest.Test(t, func(t *testing.T) {
+		tm := &term{n: &Node{fsm: a.fsm, o: Options{MinSessionTimeout: time.Second}}, tracker: newTracker(),
+			work: newSignal()}
+		tm.tracker.replace(a.state.Sessions())
+		for range 500 {
+			time.Sleep(time.Second)
+			tm.expire(time.Now())
+		}
+		expect.Equal(t, len(tm.acts.ends), many, "ends that wait")
+		tm.propose(state.Request{Op: state.OpConfig, Body: []byte("members")})
+		ended := map[int64]bool{}
+		for _, want := range []uint32{endsInEntry + 1, endsInEntry, 300} {
+			entry, more := tm.acts.take(nil)
+			bl, _, err := state.NextBlock(entry)
+			must.OK(t, err)
+			expect.Equal(t, bl.Count, want, "acts in an entry")
+			expect.Equal(t, more, want != 300, "more acts wait")
+			for rest := bl.Requests; len(rest) > 0; {
+				var id int64
+				if id, rest = state.PeekRequest(rest); id == 0 {
+					expect.Equal(t, len(ended), 0, "sessions that end before the members are published")
+					continue
+				}
+				expect.That(t, !ended[id], "session %d ends twice", id)
+				ended[id] = true
+			}
+		}
+		expect.Equal(t, len(ended), many, "sessions that end")
 	})
 }
 

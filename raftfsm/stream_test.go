@@ -476,7 +476,7 @@ func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 	open := state.Block{Origin: 2, Count: 1, Requests: wish.Append(nil)}
 	q.addOpen(open)
 	q.addOpen(open)
-	expect.Equal(t, q.bytes(), waits, "bytes that wait")
+	expect.Equal(t, q.reaping(), waits, "bytes that wait")
 	for i, want := range []uint32{3, 1, 1, 1} {
 		entry, more := q.take([]byte("begins"))
 		entry = entry[len("begins"):]
@@ -494,7 +494,7 @@ func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 			"%d acts, %d bytes, more: %v",
 			bl.Count, len(rest), more)
 		waits -= len(bl.Requests)
-		expect.Equal(t, q.bytes(), waits, "bytes that wait")
+		expect.Equal(t, q.reaping(), waits, "bytes that wait")
 	}
 	entry, more := q.take(nil)
 	expect.That(t, len(entry) == 0 && !more, "%d bytes of nothing, more: %v", len(entry), more)
