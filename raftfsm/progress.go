@@ -233,8 +233,7 @@ func (n *Node) Status() status.Node {
 		m := &st.Members[i]
 		m.Applied = progress[m.ID]
 	}
-	_, config := n.raft.configuration()
-	st.Removed = n.raft.lacks(n.id) || len(st.Members) > 0 && n.removed.Load() > config && st.Leader == 0
+	st.Removed = n.raft.lacks(n.id) || len(st.Members) > 0 && n.gone() && st.Leader == 0
 	return st
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -93,7 +94,7 @@ func (g *serving) watch(ctx context.Context, opened <-chan struct{}) (removed bo
 func (g *serving) look() (again time.Duration) {
 	n := g.n
 	contact := n.raft.HeardOfLeader()
-	lacks := n.raft.lacks(n.id)
+	lacks, gone := n.raft.lacks(n.id), n.gone()
 	leading := n.term.Load() != nil && n.raft.Leads()
 	birth := n.fsm.stream.birthNow()
 	applied := n.fsm.index.Load()
@@ -141,15 +142,29 @@ func (g *serving) look() (again time.Duration) {
 		reason = "far behind the leader"
 	}
 	g.setReadOnly(alone && n.o.ReadOnly)
-	if g.advised = ""; alone && now.Sub(g.offSince) >= adviceAfter {
+	g.advised = ""
+	switch {
+	case alone && gone:
+		g.advised = "; this server was removed from the cluster: stop it"
+	case alone && now.Sub(g.offSince) >= adviceAfter:
 		g.advised = n.adviceAlone()
-		reason += g.advised
 	}
+	reason += g.advised
 	g.set(reason)
 	if !g.on {
 		return servingLook
 	}
 	return min(max(outlasts-now.Sub(g.lastGood), servingLook), n.raft.Beat(servingRest))
+}
+
+// gone reports whether the others have taken this server out while it was away: its own log does not tell.
+func (n *Node) gone() bool {
+	at := n.removed.Load()
+	if at == 0 {
+		return false
+	}
+	_, config := n.raft.configuration()
+	return at > config
 }
 
 // adviceAlone says what an operator can do when this server has had no leader for
@@ -247,4 +262,40 @@ func (n *Node) PingOK(timeout time.Duration) bool {
 	n.serving.mu.Lock()
 	defer n.serving.mu.Unlock()
 	return time.Since(n.serving.lastAck) < timeout/3
+}
+
+// confirmed is told when an entry of this server's own is applied.
+type confirmed chan bool
+
+// Done implements state.Waiter.
+func (c confirmed) Done(o *state.Outcome, _ *state.State) { c <- !o.Unknown }
+
+// Current waits until this server has applied all that any server of the cluster answered before the call, as a
+// majority confirms: an entry goes through the log. It returns an error if ctx ends before that, or this server
+// does not serve, because it has no leader or was removed.
+func (n *Node) Current(ctx context.Context) error {
+	done := make(confirmed, 1)
+	failed := make(chan error, 1)
+	go func() { // it may wait until the stream has room, or closes
+		if err := n.Propose(state.Request{Op: state.OpBarrier}, done); err != nil {
+			failed <- err
+		}
+	}()
+	why := func(err error) error {
+		if serving, reason := n.Serving(); !serving {
+			return status.Errorf(status.NoLeader, "this server is not current: %s", reason)
+		}
+		return status.With(status.Interrupted, fmt.Errorf("no leader has confirmed that this server is current: %w", err))
+	}
+	select {
+	case <-ctx.Done():
+		return why(ctx.Err())
+	case err := <-failed:
+		return why(err)
+	case ok := <-done:
+		if !ok {
+			return why(ErrClosed)
+		}
+		return nil
+	}
 }

@@ -96,6 +96,14 @@ func TestG23WhyAServerServesOrNot(t *testing.T) {
 			g.lastGood, g.offSince = time.Time{}, now.Add(-time.Hour)
 			n.port = new(peer.Port)
 		}, "no leader yet" + advice, true},
+		{"it was removed while it was away", func(g *serving, now time.Time) {
+			g.lastGood, n.port = now.Add(-time.Hour), new(peer.Port)
+			n.removed.Store(1 << 40)
+		}, "no contact with a leader; this server was removed from the cluster: stop it", true},
+		{"it was removed while it was away, long ago", func(g *serving, now time.Time) {
+			g.lastGood, g.offSince, n.port = now.Add(-time.Hour), now.Add(-time.Hour), new(peer.Port)
+			n.removed.Store(1 << 40)
+		}, "no contact with a leader; this server was removed from the cluster: stop it", true},
 		{"a server without others has no leader", func(g *serving, now time.Time) {
 			g.lastGood, g.offSince = time.Time{}, now.Add(-time.Hour)
 		}, "no leader yet", true},
@@ -138,6 +146,7 @@ func TestG23WhyAServerServesOrNot(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			n.id, n.port = own, port
 			n.term.Store(nil)
+			n.removed.Store(0)
 			n.fsm.stream.open(birth)
 			now := time.Now()
 			g := &serving{n: n, lastGood: now, started: true, offSince: now}
@@ -161,7 +170,7 @@ func TestG23WhyAServerServesOrNot(t *testing.T) {
 			expect.Equal(t, status.Of(g.noLeader()), map[bool]status.Code{true: status.NoLeader,
 				false: status.NoMajority}[g.advised == ""], "%s", c.name)
 			if g.advised != "" {
-				expect.Equal(t, g.noLeader().Error(), "there is no leader"+advice)
+				expect.Equal(t, g.noLeader().Error(), "there is no leader"+g.advised)
 				n.o.DataDir = ""
 				expect.Equal(t, n.adviceAlone(), "", "a server in memory has nothing to recover from")
 				n.o.DataDir = dir
@@ -169,6 +178,30 @@ func TestG23WhyAServerServesOrNot(t *testing.T) {
 		})
 	}
 	n.id, n.port = own, port
+	n.removed.Store(0)
+}
+
+// A server is current that has applied what any other has answered, as its leader confirms, and it says so in
+// no other case.
+func TestCurrentServerHasAppliedWhatOthersAnswered(t *testing.T) {
+	c := newTrio(t, false, nil)
+	lead := c.mustLead()
+	for id := 1; id <= 3; id++ {
+		path := fmt.Sprint("/n", id)
+		c.create(id%3+1, path)
+		eventually(t, "it serves", func() bool { ok, _ := c.nodes[id].Serving(); return ok })
+		expect.OK(t, c.nodes[id].Current(t.Context()), "server %d", id)
+		expect.That(t, c.has(id, path), "server %d is current without %s", id, path)
+	}
+	for id := 1; id <= 3; id++ {
+		if id != lead {
+			stop(t, c.nodes[id])
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err := c.nodes[lead].Current(ctx)
+	expect.That(t, status.Of(err).Passes(), "a server without a majority: %v", err)
 }
 
 // A server looks whether it was removed until it stops.
