@@ -14,8 +14,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/peer"
-	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -113,13 +113,13 @@ func TestServerAddedAgainElsewhereCatchesUp(t *testing.T) {
 	must.OK(t, os.RemoveAll(c.opts[lost].DataDir))
 	peers := maps.Clone(c.opts[lost].Peers)
 	peers[uint32(lost)] = freeAddr(t)
-	for _, m := range []state.MemberChange{{Op: "remove", ID: uint32(lost)}, {Op: "add", ID: uint32(lost),
+	for _, m := range []change.Change{{Op: "remove", ID: uint32(lost)}, {Op: "add", ID: uint32(lost),
 		Addr: peers[uint32(lost)]}} {
 		must.OK(t, c.nodes[lead].ChangeMember(bg, m))
 	}
 	c.movedTo(lost, peers)
 	eventually(t, "it is promoted", func() bool {
-		return c.nodes[lead].ChangeMember(bg, state.MemberChange{Op: "promote", ID: uint32(lost)}) == nil
+		return c.nodes[lead].ChangeMember(bg, change.Change{Op: "promote", ID: uint32(lost)}) == nil
 	})
 	eventually(t, "it serves", c.seen[lost].serving.Load)
 	c.create(lost, "/again")
@@ -181,7 +181,7 @@ func TestSingleServerBecomesTheFirstOfACluster(t *testing.T) {
 		c.change(1, "add", uint32(id))
 		c.start(id)
 		eventually(t, "it is promoted", func() bool {
-			return c.nodes[1].ChangeMember(t.Context(), state.MemberChange{Op: "promote", ID: uint32(id)}) == nil
+			return c.nodes[1].ChangeMember(t.Context(), change.Change{Op: "promote", ID: uint32(id)}) == nil
 		})
 		eventually(t, "it serves", c.seen[id].serving.Load)
 	}
@@ -220,20 +220,20 @@ func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {
 	c := newTrio(t, false, nil)
 	for _, asked := range []int{c.mustLead(), c.mustLead()%3 + 1} { // itself, and one that passes it on
 		for _, test := range []struct {
-			change state.MemberChange
+			change change.Change
 			want   string
 		}{
-			{state.MemberChange{Op: "add", ID: 2, Addr: "127.0.0.1:9"}, "server 2 is a member already"},
-			{state.MemberChange{Op: "add", ID: 4, Addr: "nowhere"}, "peer address"},
-			{state.MemberChange{Op: "promote", ID: 4}, "server 4 is not a member; add it first"},
-			{state.MemberChange{Op: "remove", ID: 4}, "server 4 is not a member"},
-			{state.MemberChange{Op: "exchange", ID: 2}, "unknown change"},
+			{change.Change{Op: "add", ID: 2, Addr: "127.0.0.1:9"}, "server 2 is a member already"},
+			{change.Change{Op: "add", ID: 4, Addr: "nowhere"}, "peer address"},
+			{change.Change{Op: "promote", ID: 4}, "server 4 is not a member; add it first"},
+			{change.Change{Op: "remove", ID: 4}, "server 4 is not a member"},
+			{change.Change{Op: "exchange", ID: 2}, "unknown change"},
 		} {
 			err := c.nodes[asked].ChangeMember(t.Context(), test.change)
 			expect.That(t, err != nil && strings.Contains(err.Error(), test.want),
 				"%+v asked of server %d: %v, want %s", test.change, asked, err, test.want)
 		}
-		expect.OK(t, c.nodes[asked].ChangeMember(t.Context(), state.MemberChange{Op: "promote", ID: 2}),
+		expect.OK(t, c.nodes[asked].ChangeMember(t.Context(), change.Change{Op: "promote", ID: 2}),
 			"one that votes already")
 	}
 	expect.Equal(t, len(c.nodes[c.mustLead()].raft.Servers()), 3, "members afterwards")
@@ -245,7 +245,7 @@ func TestVotesAreTakenAndGiven(t *testing.T) {
 	t.Parallel()
 	c := newTrio(t, false, nil)
 	// Each step may be made twice: a busy machine may cost the leader its place on the way.
-	step := func(asked int, change state.MemberChange, want string) {
+	step := func(asked int, change change.Change, want string) {
 		t.Helper()
 		eventually(t, fmt.Sprintf("%s %d", change.Op, change.ID), func() bool {
 			return c.nodes[asked].ChangeMember(t.Context(), change) == nil
@@ -261,18 +261,18 @@ func TestVotesAreTakenAndGiven(t *testing.T) {
 	lead := c.mustLead()
 	follower := lead%3 + 1
 	addr := c.opts[1].Peers[uint32(follower)]
-	step(lead, state.MemberChange{Op: "demote", ID: uint32(follower)}, "Nonvoter at "+addr)
-	step(follower, state.MemberChange{Op: "vote", ID: uint32(follower), Addr: addr}, "Voter at "+addr)
-	step(lead, state.MemberChange{Op: "vote", ID: 4, Addr: "127.0.0.1:9"}, "Voter at 127.0.0.1:9")
-	step(lead, state.MemberChange{Op: "move", ID: 4, Addr: "127.0.0.1:8"}, "Voter at 127.0.0.1:8")
-	step(lead, state.MemberChange{Op: "demote", ID: 4}, "Nonvoter at 127.0.0.1:8")
-	step(lead, state.MemberChange{Op: "move", ID: 4, Addr: "127.0.0.1:9"}, "Nonvoter at 127.0.0.1:9")
-	step(lead, state.MemberChange{Op: "remove", ID: 4}, "")
+	step(lead, change.Change{Op: "demote", ID: uint32(follower)}, "Nonvoter at "+addr)
+	step(follower, change.Change{Op: "vote", ID: uint32(follower), Addr: addr}, "Voter at "+addr)
+	step(lead, change.Change{Op: "vote", ID: 4, Addr: "127.0.0.1:9"}, "Voter at 127.0.0.1:9")
+	step(lead, change.Change{Op: "move", ID: 4, Addr: "127.0.0.1:8"}, "Voter at 127.0.0.1:8")
+	step(lead, change.Change{Op: "demote", ID: 4}, "Nonvoter at 127.0.0.1:8")
+	step(lead, change.Change{Op: "move", ID: 4, Addr: "127.0.0.1:9"}, "Nonvoter at 127.0.0.1:9")
+	step(lead, change.Change{Op: "remove", ID: 4}, "")
 	lead = c.mustLead()
 	own := c.opts[1].Peers[uint32(lead)]
-	step(lead, state.MemberChange{Op: "demote", ID: uint32(lead)}, "Nonvoter at "+own)
+	step(lead, change.Change{Op: "demote", ID: uint32(lead)}, "Nonvoter at "+own)
 	expect.That(t, c.mustLead() != lead, "server %d leads without a vote", lead)
-	err := c.nodes[lead].ChangeMember(t.Context(), state.MemberChange{Op: "lead", ID: uint32(lead)})
+	err := c.nodes[lead].ChangeMember(t.Context(), change.Change{Op: "lead", ID: uint32(lead)})
 	expect.That(t, err != nil && strings.Contains(err.Error(), "only voters lead"), "%v", err)
 }
 

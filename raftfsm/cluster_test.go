@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
@@ -81,15 +82,15 @@ func TestR6LostDiskDoesNotVote(t *testing.T) {
 	eventually(t, "1 and 3 serve", func() bool { return c.seen[1].serving.Load() && c.seen[3].serving.Load() })
 	must.That(t, c.has(1, "/kept"), "an acknowledged write is lost")
 	bg := context.Background()
-	must.OK(t, c.nodes[3].ChangeMember(bg, state.MemberChange{Op: "remove", ID: 2}), "remove")
-	if err := c.nodes[1].ChangeMember(bg, state.MemberChange{
+	must.OK(t, c.nodes[3].ChangeMember(bg, change.Change{Op: "remove", ID: 2}), "remove")
+	if err := c.nodes[1].ChangeMember(bg, change.Change{
 		Op: "add", ID: 2, Addr: c.opts[2].Peers[2]}); err != nil {
 		t.Fatalf("add: %v", err)
 	}
 	c.start(2)
 	eventually(t, "2 serves again", c.seen[2].serving.Load)
 	eventually(t, "2 is promoted", func() bool {
-		return c.nodes[1].ChangeMember(bg, state.MemberChange{Op: "promote", ID: 2}) == nil
+		return c.nodes[1].ChangeMember(bg, change.Change{Op: "promote", ID: 2}) == nil
 	})
 	eventually(t, "2 has the write", func() bool { return c.has(2, "/kept") })
 	c.sameDigest()
@@ -321,12 +322,12 @@ func TestServerAddedAgainIsNotTakenForARemovedOne(t *testing.T) {
 
 // change removes a server or adds it again, by another. Where the leader changes on the way, the change may
 // have been made although it is an error.
-func (c *trio) change(by int, op string, id uint32) {
+func (c *trio) change(by int, op change.Op, id uint32) {
 	c.t.Helper()
-	eventually(c.t, op, func() bool {
-		err := c.nodes[by].ChangeMember(context.Background(), state.MemberChange{
+	eventually(c.t, string(op), func() bool {
+		err := c.nodes[by].ChangeMember(context.Background(), change.Change{
 			Op: op, ID: id, Addr: c.opts[id].Peers[id]})
-		made := map[string]status.Code{"remove": status.NotMember, "add": status.IsMember}[op]
+		made := map[change.Op]status.Code{change.Remove: status.NotMember, change.Add: status.IsMember}[op]
 		return err == nil || status.Of(err) == made
 	})
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/peer"
-	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -137,9 +137,9 @@ func TestServerThatKnowsNoLeaderToAsk(t *testing.T) {
 	n.serving.advised = "; do something"
 	_, err = n.askLeader(t.Context(), peer.Question{})
 	expect.Equal(t, status.Of(err), status.NoMajority)
-	err = n.changeMember(t.Context(), state.MemberChange{Op: "remove", ID: 2}, false)
+	err = n.changeMember(t.Context(), change.Change{Op: "remove", ID: 2}, false)
 	expect.Equal(t, err, errNotLeading, "another server's question")
-	expect.Equal(t, status.Of(n.ChangeMember(t.Context(), state.MemberChange{Op: "remove", ID: 2})),
+	expect.Equal(t, status.Of(n.ChangeMember(t.Context(), change.Change{Op: "remove", ID: 2})),
 		status.NoMajority)
 	expect.Equal(t, n.HandOver(t.Context()), errNotLeading)
 	if tm == nil {
@@ -148,20 +148,20 @@ func TestServerThatKnowsNoLeaderToAsk(t *testing.T) {
 	n.term.Store(tm)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	err = tm.handOn(over, state.MemberChange{Op: "remove", ID: 1})
+	err = tm.handOn(over, change.Change{Op: "remove", ID: 1})
 	must.Fails(t, err, "raft has ended, and hands over")
 	expect.Equal(t, status.Of(err), status.Interrupted)
 	expect.Has(t, err.Error(), "hand over leadership before this server changes")
-	for _, op := range []string{"vote", "add"} {
-		expect.Fails(t, tm.change(t.Context(), state.MemberChange{Op: op, ID: 2, Addr: "127.0.0.1:9"}, nil, 0),
+	for _, op := range []change.Op{change.Vote, change.Add} {
+		expect.Fails(t, tm.change(t.Context(), change.Change{Op: op, ID: 2, Addr: "127.0.0.1:9"}, nil, 0),
 			"%s", op)
 	}
 	is := &raft.Server{ID: "2", Address: "127.0.0.1:9"}
-	for _, op := range []string{"remove", "demote", "move"} {
-		expect.Fails(t, tm.change(t.Context(), state.MemberChange{Op: op, ID: 2, Addr: "127.0.0.1:8"}, is, 0), "%s",
+	for _, op := range []change.Op{change.Remove, change.Demote, change.Move} {
+		expect.Fails(t, tm.change(t.Context(), change.Change{Op: op, ID: 2, Addr: "127.0.0.1:8"}, is, 0), "%s",
 			op)
 	}
-	stale := state.MemberChange{Op: "describe", ID: 2, By: 2, Since: 77}
+	stale := change.Change{Op: "describe", ID: 2, By: 2, Since: 77}
 	expect.Is(t, tm.change(t.Context(), stale, is, 0), ErrStale)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
@@ -25,7 +26,7 @@ func TestServerWithoutOthers(t *testing.T) {
 	newAsker(t, n)
 	expect.Equal(t, n.PeerAddr(), "")
 	expect.OK(t, n.Err())
-	expect.Equal(t, n.ChangeMember(t.Context(), state.MemberChange{Op: "remove", ID: 2}), errAlone)
+	expect.Equal(t, n.ChangeMember(t.Context(), change.Change{Op: "remove", ID: 2}), errAlone)
 	err := n.HandOver(t.Context())
 	must.Fails(t, err, "it hands over to itself")
 	expect.Has(t, err.Error(), "there is no other server to lead")
@@ -121,7 +122,7 @@ func TestLeaderWhoseProcessIsGone(t *testing.T) {
 	c := newTrio(t, false, nil)
 	lead := c.mustLead()
 	one, two, three := c.nodes[lead], c.nodes[lead%3+1], c.nodes[(lead+1)%3+1]
-	add := state.MemberChange{Op: "add", ID: 9, Addr: must.Refused(t)}
+	add := change.Change{Op: "add", ID: 9, Addr: must.Refused(t)}
 	for _, q := range []peer.Question{{Member: &add}, {Probe: &peer.Place{ID: 9, Addr: add.Addr}}, {Progress: true}} {
 		_, err := host{two}.Answer(t.Context(), &q)
 		expect.Is(t, err, errNotLeading, "%+v", q)
@@ -156,35 +157,35 @@ func TestMembersThatCannotBe(t *testing.T) {
 	c := newTrio(t, false, nil)
 	lead := c.mustLead()
 	nowhere := must.Refused(t)
-	change := func(op string, id uint32, addr string) error {
-		return c.nodes[lead].ChangeMember(t.Context(), state.MemberChange{Op: op, ID: id, Addr: addr})
+	try := func(op change.Op, id uint32, addr string) error {
+		return c.nodes[lead].ChangeMember(t.Context(), change.Change{Op: op, ID: id, Addr: addr})
 	}
-	expect.OK(t, change("add", 4, nowhere))
+	expect.OK(t, try("add", 4, nowhere))
 	for _, test := range []struct {
 		err  error
 		want string
 		code status.Code
 	}{
-		{change("add", 0, "127.0.0.1:9"), "server id 0 is not in 1..", ""},
-		{change("add", state.ZeroID+1, "127.0.0.1:9"), "is not in 1..", ""},
-		{change("add", 5, nowhere), "server 4 is at " + nowhere, ""},
-		{change("promote", 4, ""), "does not answer at " + nowhere, status.NotReady},
-		{change("lead", 4, ""), "server 4 has no vote", ""},
-		{change("add", 5, "nowhere"), "peer address \"nowhere\"", ""},
-		{change("add", 4, "127.0.0.1:9"), "server 4 is a member already, at " + nowhere, status.IsMember},
-		{change("promote", 5, ""), "server 5 is not a member; add it first", status.NotMember},
-		{change("remove", 5, ""), "server 5 is not a member", status.NotMember},
-		{change("lead", 5, ""), "server 5 is not a member", status.NotMember},
-		{change("demote", 5, ""), "server 5 is not a member", status.NotMember},
-		{change("dismiss", 4, ""), "unknown change", ""},
+		{try("add", 0, "127.0.0.1:9"), "server id 0 is not in 1..", ""},
+		{try("add", state.ZeroID+1, "127.0.0.1:9"), "is not in 1..", ""},
+		{try("add", 5, nowhere), "server 4 is at " + nowhere, ""},
+		{try("promote", 4, ""), "does not answer at " + nowhere, status.NotReady},
+		{try("lead", 4, ""), "server 4 has no vote", ""},
+		{try("add", 5, "nowhere"), "peer address \"nowhere\"", ""},
+		{try("add", 4, "127.0.0.1:9"), "server 4 is a member already, at " + nowhere, status.IsMember},
+		{try("promote", 5, ""), "server 5 is not a member; add it first", status.NotMember},
+		{try("remove", 5, ""), "server 5 is not a member", status.NotMember},
+		{try("lead", 5, ""), "server 5 is not a member", status.NotMember},
+		{try("demote", 5, ""), "server 5 is not a member", status.NotMember},
+		{try("dismiss", 4, ""), "unknown change", ""},
 	} {
 		must.Fails(t, test.err, test.want)
 		expect.Has(t, test.err.Error(), test.want)
 		expect.Equal(t, status.Of(test.err), test.code, test.want)
 	}
 	// What is so already is no error.
-	expect.OK(t, change("lead", uint32(lead), ""))
-	expect.OK(t, change("promote", uint32(lead%3+1), ""))
+	expect.OK(t, try("lead", uint32(lead), ""))
+	expect.OK(t, try("promote", uint32(lead%3+1), ""))
 	for _, m := range c.nodes[lead].all(t) {
 		expect.That(t, m.Peer != "" && m.Voter == (m.ID != 4), "%+v", m)
 	}

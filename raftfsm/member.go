@@ -32,7 +32,7 @@ var errAlone = errors.New(
 // ChangeMember adds, promotes or removes a server. Any server of the cluster
 // can be asked. A new server does not vote until it is promoted, which is
 // refused while it is far behind.
-func (n *Node) ChangeMember(ctx context.Context, c state.MemberChange) error {
+func (n *Node) ChangeMember(ctx context.Context, c change.Change) error {
 	ctx, cancel := context.WithTimeout(ctx, peer.AnswerTime)
 	defer cancel()
 	return n.changeMember(ctx, c, true)
@@ -42,7 +42,7 @@ func errServerID(id uint32) error {
 	return fmt.Errorf("server id %d is not in 1..%d", id, state.MaxServerID)
 }
 
-func (n *Node) changeMember(ctx context.Context, c state.MemberChange, forward bool) error {
+func (n *Node) changeMember(ctx context.Context, c change.Change, forward bool) error {
 	switch {
 	case n.port == nil:
 		return errAlone
@@ -62,7 +62,7 @@ func (n *Node) changeMember(ctx context.Context, c state.MemberChange, forward b
 	for _, s := range servers {
 		if peer.ParseID(s.ID) == c.ID {
 			is = &s
-		} else if c.Op == "add" && string(s.Address) == c.Addr {
+		} else if c.Op == change.Add && string(s.Address) == c.Addr {
 			return fmt.Errorf("server %s is at %s", s.ID, c.Addr)
 		}
 	}
@@ -113,9 +113,10 @@ func (n *Node) askAt(ctx context.Context, id uint32, says string,
 // safe refuses a change of the voters after which those that follow are no majority, for which the cluster
 // would stop: the change itself may be the last entry that it commits. Servers that say nothing at the moment
 // have a while to be heard: this leader may have just begun, and links break and stand again.
-func (t *term) safe(ctx context.Context, c *state.MemberChange, servers []raft.Server) error {
-	was, voters := votersOf(servers), votersAfter(c, servers)
-	moves := c.Op == "move" && c.ID != t.n.id && slices.Contains(was, c.ID)
+func (t *term) safe(ctx context.Context, c *change.Change, servers []raft.Server) error {
+	was := votersOf(servers)
+	voters := c.Voters(was)
+	moves := c.Op == change.Move && c.ID != t.n.id && slices.Contains(was, c.ID)
 	if !moves && slices.Equal(was, voters) {
 		return nil
 	}
@@ -133,20 +134,6 @@ func votersOf(servers []raft.Server) (ids []uint32) {
 	for _, s := range servers {
 		if s.Suffrage == raft.Voter {
 			ids = append(ids, peer.ParseID(s.ID))
-		}
-	}
-	return ids
-}
-
-// votersAfter returns the voters that a change leaves.
-func votersAfter(c *state.MemberChange, servers []raft.Server) []uint32 {
-	ids := votersOf(servers)
-	switch c.Op {
-	case "remove", "demote":
-		return slices.DeleteFunc(ids, func(id uint32) bool { return id == c.ID })
-	case "promote", "vote":
-		if !slices.Contains(ids, c.ID) {
-			ids = append(ids, c.ID)
 		}
 	}
 	return ids
@@ -172,16 +159,16 @@ func (t *term) isAt(ctx context.Context, id uint32, addr string) bool {
 
 // change makes one step; prev makes it fail if another change was faster. The operation reconfig
 // alone asks for describe, vote and demote.
-func (t *term) change(ctx context.Context, c state.MemberChange, is *raft.Server, prev uint64) error {
+func (t *term) change(ctx context.Context, c change.Change, is *raft.Server, prev uint64) error {
 	r := t.n.raft
 	if err := t.note(&c); err != nil {
 		return err
 	}
 	id, addr, own := peer.ServerID(c.ID), raft.ServerAddress(c.Addr), c.ID == t.n.id
 	switch {
-	case c.Op == "describe":
+	case c.Op == change.Describe:
 		return t.done(ctx, &c, nil)
-	case c.Op == "add":
+	case c.Op == change.Add:
 		if _, _, err := net.SplitHostPort(c.Addr); err != nil {
 			return fmt.Errorf("peer address %q: %w", c.Addr, err)
 		}
@@ -192,24 +179,24 @@ func (t *term) change(ctx context.Context, c state.MemberChange, is *raft.Server
 			return err
 		}
 		return t.done(ctx, &c, r.AddNonvoter(id, addr, prev, 0))
-	case c.Op == "vote": // whether it runs or not
+	case c.Op == change.Vote: // whether it runs or not
 		if is == nil {
 			if err := t.forgetFirst(ctx, c.ID); err != nil {
 				return err
 			}
 		}
 		return t.done(ctx, &c, r.AddVoter(id, addr, prev, 0))
-	case c.Op == "lead" && own:
+	case c.Op == change.Lead && own:
 		return nil
-	case c.Op == "promote" && is == nil:
+	case c.Op == change.Promote && is == nil:
 		return status.Errorf(status.NotMember, "server %d is not a member; add it first", c.ID)
 	case is == nil:
 		return status.Errorf(status.NotMember, "server %d is not a member", c.ID)
-	case own && (c.Op == "remove" || c.Op == "demote"):
+	case own && (c.Op == change.Remove || c.Op == change.Demote):
 		return t.handOn(ctx, c)
 	}
 	switch voter := is.Suffrage == raft.Voter; c.Op {
-	case "promote":
+	case change.Promote:
 		if voter {
 			return t.done(ctx, &c, nil)
 		}
@@ -217,7 +204,7 @@ func (t *term) change(ctx context.Context, c state.MemberChange, is *raft.Server
 			return err
 		}
 		return t.done(ctx, &c, r.AddVoter(is.ID, is.Address, prev, 0))
-	case "lead":
+	case change.Lead:
 		if !voter {
 			return fmt.Errorf("server %d has no vote: only voters lead", c.ID)
 		}
@@ -228,7 +215,7 @@ func (t *term) change(ctx context.Context, c state.MemberChange, is *raft.Server
 			return status.Errorf(status.Interrupted, "server %d did not take over: %w", c.ID, err)
 		}
 		return nil
-	case "remove":
+	case change.Remove:
 		if t.farewell(ctx, &c) {
 			c.Words = "" // they are published
 		}
@@ -237,9 +224,9 @@ func (t *term) change(ctx context.Context, c state.MemberChange, is *raft.Server
 			t.links.cut(c.ID)
 		}
 		return err
-	case "demote":
+	case change.Demote:
 		return t.done(ctx, &c, r.DemoteVoter(is.ID, prev, 0))
-	case "move":
+	case change.Move:
 		return t.done(ctx, &c, r.move(is, c.Addr, prev))
 	}
 	return fmt.Errorf("unknown change %q; use add, promote or remove", c.Op)
@@ -274,7 +261,7 @@ func (t *term) caughtUp(ctx context.Context, s *raft.Server) error {
 }
 
 // done waits for the change and publishes it at once.
-func (t *term) done(ctx context.Context, c *state.MemberChange, f raft.Future) error {
+func (t *term) done(ctx context.Context, c *change.Change, f raft.Future) error {
 	if f != nil {
 		if err := await(ctx, f); err != nil {
 			return err
@@ -289,7 +276,7 @@ func (t *term) done(ctx context.Context, c *state.MemberChange, f raft.Future) e
 
 // handOn hands leadership over, then lets the next leader make a change of this server that is not
 // possible while this server leads.
-func (t *term) handOn(ctx context.Context, c state.MemberChange) error {
+func (t *term) handOn(ctx context.Context, c change.Change) error {
 	n := t.n
 	c.Since = 0 // the next leader publishes what there is by now
 	if err := await(ctx, n.raft.LeadershipTransfer()); err != nil {

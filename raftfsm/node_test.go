@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/cluster"
@@ -24,7 +25,7 @@ import (
 
 // Lead gives leadership to a server.
 func (n *Node) Lead(ctx context.Context, id uint32) error {
-	return n.ChangeMember(ctx, state.MemberChange{Op: "lead", ID: id})
+	return n.ChangeMember(ctx, change.Change{Op: "lead", ID: id})
 }
 
 // quietLog logs only when ZLOCKD_TEST_LOG is set.

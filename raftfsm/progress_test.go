@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/peer"
-	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -138,13 +138,13 @@ func TestLeadNamesTheLeader(t *testing.T) {
 	}
 	err := c.nodes[1].Lead(t.Context(), 9)
 	expect.That(t, err != nil && strings.Contains(err.Error(), "is not a member"), "%v", err)
-	must.OK(t, c.nodes[c.mustLead()].ChangeMember(t.Context(), state.MemberChange{
+	must.OK(t, c.nodes[c.mustLead()].ChangeMember(t.Context(), change.Change{
 		Op: "add", ID: 4, Addr: "127.0.0.1:9"}))
 	if err := c.nodes[c.mustLead()].Lead(t.Context(), 4); err == nil ||
 		!strings.Contains(err.Error(), "has no vote") {
 		t.Error(err)
 	}
-	if err := c.nodes[c.mustLead()].ChangeMember(t.Context(), state.MemberChange{
+	if err := c.nodes[c.mustLead()].ChangeMember(t.Context(), change.Change{
 		Op: "add", ID: 5, Addr: "127.0.0.1:9"}); err == nil || !strings.Contains(err.Error(),
 		"server 4 is at 127.0.0.1:9") {
 		t.Error(err)
@@ -179,7 +179,7 @@ func TestMembersMayChangeAsSoonAsATermBegins(t *testing.T) {
 		id := int(o.ID)
 		o.Logger = slog.New(onLine{quietLog(t, o.ID).Handler(), "this server leads", func() {
 			if ready.CompareAndSwap(true, false) {
-				changed <- c.nodes[id].ChangeMember(t.Context(), state.MemberChange{
+				changed <- c.nodes[id].ChangeMember(t.Context(), change.Change{
 					Op: "add", ID: 4, Addr: "127.0.0.1:9"})
 			}
 		}})

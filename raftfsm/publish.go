@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
@@ -77,7 +78,7 @@ func (n *Node) describe(s *state.State, servers []raft.Server,
 // note takes the words that come with a change. Changes that belong together are
 // made by one server (By), and begin with what is published (Since); until they
 // are done, or moreWait after the last, changes by other servers are refused.
-func (t *term) note(c *state.MemberChange) error {
+func (t *term) note(c *change.Change) error {
 	if c.By == 0 {
 		return nil
 	}
@@ -102,7 +103,7 @@ func (t *term) note(c *state.MemberChange) error {
 // farewell publishes the members without a server that asked to leave, and waits until that server
 // has seen it: it can answer the client that asked for this only while it is still a member. The
 // server is removed next; if that fails, the members are published as they are.
-func (t *term) farewell(ctx context.Context, c *state.MemberChange) bool {
+func (t *term) farewell(ctx context.Context, c *change.Change) bool {
 	if c.By != c.ID || c.Words == "" || c.More {
 		return false
 	}

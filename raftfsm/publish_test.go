@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
@@ -57,24 +58,24 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	})
 	was, zxid := versions(), c.nodes[lead].Zxid()
 	line := "server.4=10.0.0.9:1:77:observer;0.0.0.0:5"
-	change := func(m state.MemberChange) {
+	ask := func(m change.Change) {
 		t.Helper()
 		m.Words, m.By, m.Since = line, 2, versions()
 		must.OK(t, c.nodes[lead%3+1].ChangeMember(context.Background(), m), "%v", m.Op)
 	}
-	change(state.MemberChange{Op: "add", ID: 4, Addr: "10.0.0.9:1", More: true})
+	ask(change.Change{Op: "add", ID: 4, Addr: "10.0.0.9:1", More: true})
 	c.nodes[lead].term.Load().publishMembers()
 	c.create(lead, "/between")
 	if now := versions(); now != was || c.nodes[lead].Zxid() != zxid+2 {
 		t.Errorf("version %x in between, was %x", now, was)
 	}
 	for by, want := range map[uint32]error{3: ErrChanging, 2: nil} {
-		if err := c.nodes[lead%3+1].ChangeMember(context.Background(), state.MemberChange{Op: "describe", ID: 1,
+		if err := c.nodes[lead%3+1].ChangeMember(context.Background(), change.Change{Op: "describe", ID: 1,
 			By: by, Since: was, More: true}); !errors.Is(err, want) {
 			t.Errorf("server %d asks in between: %v", by, err)
 		}
 	}
-	change(state.MemberChange{Op: "describe", ID: 1})
+	ask(change.Change{Op: "describe", ID: 1})
 	eventually(t, "the words are published", func() bool {
 		return strings.Contains(c.config(lead), "\n"+line+
 			"\n")
@@ -82,9 +83,9 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 	if now := versions(); now != zxid+3 {
 		t.Errorf("version %x, want %x", now, zxid+3)
 	}
-	change(state.MemberChange{Op: "describe", ID: 1})
+	ask(change.Change{Op: "describe", ID: 1})
 	eventually(t, "nothing different is a new version", func() bool { return versions() == zxid+4 })
-	if err := c.nodes[lead%3+1].ChangeMember(context.Background(), state.MemberChange{Op: "describe", ID: 1,
+	if err := c.nodes[lead%3+1].ChangeMember(context.Background(), change.Change{Op: "describe", ID: 1,
 		By: 3, Since: was}); !errors.Is(err, ErrStale) {
 		t.Errorf("a change that starts from an older configuration: %v", err)
 	}
@@ -106,7 +107,7 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 func TestWordsAreProposedOnce(t *testing.T) {
 	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil)}, work: newSignal()}
 	for i, words := range []string{"", "server.4=a:1:2", "server.4=a:1:2", "server.4=b:1:2", "server.4=b:1:2"} {
-		must.OK(t, tm.note(&state.MemberChange{Op: "describe", ID: 1, By: 2, Words: words}))
+		must.OK(t, tm.note(&change.Change{Op: "describe", ID: 1, By: 2, Words: words}))
 		expect.Equal(t, len(tm.acts.list), []int{0, 1, 1, 2, 2}[i], "proposed after %d changes", i+1)
 	}
 }
@@ -143,7 +144,7 @@ func TestAServerThatLeavesSeesIt(t *testing.T) {
 	eventually(t, "the members are published", func() bool { return strings.Count(c.config(lead), ";") == 3 })
 	_, was := state.CutConfig(c.config(lead))
 	zxid := c.nodes[lead].Zxid()
-	must.OK(t, c.nodes[gone].ChangeMember(context.Background(), state.MemberChange{
+	must.OK(t, c.nodes[gone].ChangeMember(context.Background(), change.Change{
 		Op: "remove", ID: uint32(gone), By: uint32(gone), Since: was, Words: "server.9=x:1:2"}))
 	if _, version := state.CutConfig(c.config(gone)); version != zxid+1 ||
 		strings.Contains(c.config(gone), fmt.Sprintf("server.%d=", gone)) {
@@ -325,11 +326,11 @@ func TestChangesThatBelongTogether(t *testing.T) {
 			{moreWait, 2, 0, nil}, // from whatever there is
 		} {
 			time.Sleep(c.wait)
-			err := tm.note(&state.MemberChange{Op: "describe", ID: 1, By: c.by, Since: c.since})
+			err := tm.note(&change.Change{Op: "describe", ID: 1, By: c.by, Since: c.since})
 			expect.That(t, errors.Is(err, c.want) && (err == nil) == (c.want == nil), "change %d: %v", i, err)
 		}
 		tm.notice.silence(0)
-		expect.OK(t, tm.note(&state.MemberChange{Op: "describe", ID: 1, By: 3, Since: now}), "when they are done")
+		expect.OK(t, tm.note(&change.Change{Op: "describe", ID: 1, By: 3, Since: now}), "when they are done")
 	})
 }
 
@@ -358,13 +359,13 @@ func TestWhoSaysFarewell(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, c := range []struct {
-		change state.MemberChange
+		change change.Change
 		says   bool
 	}{
-		{state.MemberChange{ID: 9, By: 9, Words: "w"}, true},
-		{state.MemberChange{ID: 9, By: 1, Words: "w"}, false},
-		{state.MemberChange{ID: 9, By: 9}, false},
-		{state.MemberChange{ID: 9, By: 9, Words: "w", More: true}, false},
+		{change.Change{ID: 9, By: 9, Words: "w"}, true},
+		{change.Change{ID: 9, By: 1, Words: "w"}, false},
+		{change.Change{ID: 9, By: 9}, false},
+		{change.Change{ID: 9, By: 9, Words: "w", More: true}, false},
 	} {
 		expect.Equal(t, tm.farewell(over, &c.change), c.says, "%+v", c.change)
 		expect.Equal(t, len(tm.proposes()) == 1, c.says, "%+v: published", c.change)

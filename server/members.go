@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
@@ -45,16 +46,16 @@ func checkPeerAddr(addr string) error {
 var errNotJoined = status.Errorf(status.NotJoined, "this server has not joined its cluster yet")
 
 // ChangeMember implements admin.Source.
-func (i *Instance) ChangeMember(ctx context.Context, c state.MemberChange) error {
+func (i *Instance) ChangeMember(ctx context.Context, c change.Change) error {
 	node := i.node.Load()
 	if node == nil {
 		return errNotJoined
 	}
-	c = state.MemberChange{Op: c.Op, ID: c.ID, Addr: c.Addr} // only reconfig sets the other fields
+	c = change.Change{Op: c.Op, ID: c.ID, Addr: c.Addr} // only reconfig sets the other fields
 	switch c.Op {
-	case "vote", "demote", "describe":
+	case change.Vote, change.Demote, change.Describe:
 		return fmt.Errorf("unknown change %q; use add, promote or remove, or a client's reconfig", c.Op)
-	case "add", "move":
+	case change.Add, change.Move:
 		if err := checkPeerAddr(c.Addr); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
@@ -173,7 +174,7 @@ func TestTheViewSaysThatThereIsNoNode(t *testing.T) {
 	expect.Is(t, expect.Err(s.Do(context.Background(), state.Request{})), errNotJoined, "Do")
 	expect.That(t, !s.View(func(*state.State) {}), "there is a state to see")
 	expect.That(t, s.backupSource() == nil, "there is a state to back up")
-	expect.Is(t, s.ChangeMember(t.Context(), state.MemberChange{Op: "add"}), errNotJoined, "ChangeMember")
+	expect.Is(t, s.ChangeMember(t.Context(), change.Change{Op: "add"}), errNotJoined, "ChangeMember")
 	expect.Is(t, expect.Err(s.Probe(t.Context(), 1, "127.0.0.1:1")), errNotJoined, "Probe")
 }
 
@@ -190,8 +191,8 @@ func TestTheViewSaysThatTheServerTakesNothing(t *testing.T) {
 // makes them, and are refused at the admin port.
 func TestStepsOfAReconfigAreNoChangesOfAnOperators(t *testing.T) {
 	i, _ := start(t, Options{})
-	for _, op := range []string{"vote", "demote", "describe"} {
-		if err := i.ChangeMember(t.Context(), state.MemberChange{Op: op, ID: 1}); err == nil ||
+	for _, op := range []change.Op{change.Vote, change.Demote, change.Describe} {
+		if err := i.ChangeMember(t.Context(), change.Change{Op: op, ID: 1}); err == nil ||
 			!strings.Contains(err.Error(), "unknown change") {
 			t.Errorf("%s: %v", op, err)
 		}
@@ -249,16 +250,16 @@ func TestVoteThatIsNotGivenIsMissed(t *testing.T) {
 	late.Voter = false
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	change := func() *change {
-		return &change{i: i, node: i.Node(), from: members{1: one, 2: late}, to: members{1: one, 2: two},
+	begun := func() *transition {
+		return &transition{i: i, node: i.Node(), from: members{1: one, 2: late}, to: members{1: one, 2: two},
 			ready: map[uint32]bool{1: true, 2: true}}
 	}
-	expect.Fails(t, change().promote(ended, state.MemberChange{Op: "promote", ID: 2}),
+	expect.Fails(t, begun().promote(ended, change.Change{Op: "promote", ID: 2}),
 		"a server got its vote of a server that is alone")
-	if c := change(); c.join(ended, leastPatience) == nil || c.ready[2] {
+	if c := begun(); c.join(ended, leastPatience) == nil || c.ready[2] {
 		t.Error("one of two voters is taken for a majority")
 	}
-	c := change()
+	c := begun()
 	c.to[3], c.ready[3] = state.Server{ID: 3, Peer: "h3:2", Voter: true}, true
 	c.from[3] = c.to[3]
 	err := c.join(ended, leastPatience)
@@ -268,7 +269,7 @@ func TestVoteThatIsNotGivenIsMissed(t *testing.T) {
 func TestLastVoterStays(t *testing.T) {
 	addr := must.Get(cluster.FreePorts(1))(t)[0]
 	i, _ := start(t, Options{ID: 1, Peers: map[uint32]string{1: addr}, PeerInsecure: true, DataDir: t.TempDir()})
-	err := i.ChangeMember(t.Context(), state.MemberChange{Op: "remove", ID: 1})
+	err := i.ChangeMember(t.Context(), change.Change{Op: "remove", ID: 1})
 	expect.Equal(t, status.Of(err), status.Unsafe, "%v", err)
 }
 

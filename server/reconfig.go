@@ -8,7 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
-	changes "github.com/zlockd/zlockd/raftfsm/change"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/clients"
@@ -62,7 +62,7 @@ func (i *Instance) reconfigure(r clients.ReconfigRequest) (code jute.ErrCode, kn
 // last. After them it checks what is impossible here alone, and then carries the request out.
 func (i *Instance) reconfigureOnce(ctx context.Context, node *raftfsm.Node,
 	r *clients.ReconfigRequest) (jute.ErrCode, bool, error) {
-	c := change{i: i, node: node}
+	c := transition{i: i, node: node}
 	var code jute.ErrCode
 	var err error
 	least := 2
@@ -85,8 +85,8 @@ func (i *Instance) reconfigureOnce(ctx context.Context, node *raftfsm.Node,
 	return c.carryOut(ctx, max(r.Patience, leastPatience))
 }
 
-// change is the way from one configuration to another.
-type change struct {
+// transition is the way from one configuration to another.
+type transition struct {
 	i        *Instance
 	node     *raftfsm.Node
 	from, to members
@@ -99,7 +99,7 @@ type change struct {
 // ask finds out which servers of both configurations answer. As in ZooKeeper, a majority of the
 // voters of a new configuration must run; its other servers need not. For a client without rights
 // ask calls members only, not addresses that the client names.
-func (c *change) ask(ctx context.Context, may bool) {
+func (c *transition) ask(ctx context.Context, may bool) {
 	c.ready, c.runs = map[uint32]bool{}, map[uint32]bool{}
 	list := c.from.list(false)
 	for id, s := range c.to {
@@ -120,16 +120,16 @@ func (c *change) ask(ctx context.Context, may bool) {
 }
 
 // safe returns an error if the servers of the new configuration would be no cluster.
-func (c *change) safe() error {
+func (c *transition) safe() error {
 	var voters []uint32
 	for _, s := range c.to.list(true) {
 		voters = append(voters, s.ID)
 	}
-	return changes.Safe(voters, c.ready)
+	return change.Safe(voters, c.ready)
 }
 
 // possible returns an error for a request that ZooKeeper could carry out and this server cannot.
-func (c *change) possible() error {
+func (c *transition) possible() error {
 	at := map[string]uint32{}
 	for _, id := range c.to.ids(0) {
 		s := c.to[id]
@@ -152,7 +152,7 @@ func (c *change) possible() error {
 
 // carryOut makes the change. If it fails half way the result is unknown, and clients read the
 // present configuration.
-func (c *change) carryOut(ctx context.Context, patience time.Duration) (jute.ErrCode, bool, error) {
+func (c *transition) carryOut(ctx context.Context, patience time.Duration) (jute.ErrCode, bool, error) {
 	if err := c.join(ctx, patience); err != nil {
 		switch {
 		case errors.Is(err, raftfsm.ErrChanging) && !c.begun:
@@ -164,7 +164,7 @@ func (c *change) carryOut(ctx context.Context, patience time.Duration) (jute.Err
 	}
 	rest := c.rest()
 	if len(rest) == 0 {
-		rest = []state.MemberChange{{Op: "describe", ID: c.i.o.ID}}
+		rest = []change.Change{{Op: change.Describe, ID: c.i.o.ID}}
 	}
 	for n, m := range rest {
 		m.More = n < len(rest)-1
@@ -184,7 +184,7 @@ func (c *change) carryOut(ctx context.Context, patience time.Duration) (jute.Err
 }
 
 // step makes one change of raft's configuration.
-func (c *change) step(ctx context.Context, m state.MemberChange) error {
+func (c *transition) step(ctx context.Context, m change.Change) error {
 	m.By, m.Since, m.Words = c.i.o.ID, c.since, c.to.text()
 	err := c.node.ChangeMember(ctx, m)
 	if err == nil {
@@ -196,12 +196,12 @@ func (c *change) step(ctx context.Context, m state.MemberChange) error {
 
 // join makes the changes that take no server and no vote away. A server that it cannot promote in
 // time counts as one that does not run, if the others are a majority.
-func (c *change) join(ctx context.Context, patience time.Duration) error {
+func (c *transition) join(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for _, m := range c.joins() {
 		m.More = true
-		if m.Op != "promote" {
+		if m.Op != change.Promote {
 			if err := c.step(ctx, m); err != nil {
 				return err
 			}
@@ -215,25 +215,25 @@ func (c *change) join(ctx context.Context, patience time.Duration) error {
 }
 
 // joins returns the changes that come first: a running server catches up before it gets a vote.
-func (c *change) joins() (list []state.MemberChange) {
+func (c *transition) joins() (list []change.Change) {
 	for _, id := range c.to.ids(c.i.o.ID) {
 		s := c.to[id]
 		is, was := c.from[id]
 		switch {
 		case !was && (c.ready[id] || !s.Voter):
-			list = append(list, state.MemberChange{Op: "add", ID: id, Addr: s.Peer})
+			list = append(list, change.Change{Op: change.Add, ID: id, Addr: s.Peer})
 		case was && is.Peer != s.Peer:
-			list = append(list, state.MemberChange{Op: "move", ID: id, Addr: s.Peer})
+			list = append(list, change.Change{Op: change.Move, ID: id, Addr: s.Peer})
 		}
 		if s.Voter && !is.Voter && c.ready[id] {
-			list = append(list, state.MemberChange{Op: "promote", ID: id})
+			list = append(list, change.Change{Op: change.Promote, ID: id})
 		}
 	}
 	return list
 }
 
 // promote gives a server its vote once it has caught up.
-func (c *change) promote(ctx context.Context, m state.MemberChange) error {
+func (c *transition) promote(ctx context.Context, m change.Change) error {
 	for {
 		err := c.step(ctx, m)
 		if err == nil {
@@ -250,23 +250,23 @@ func (c *change) promote(ctx context.Context, m state.MemberChange) error {
 // rest returns the other changes, in an order that leaves a majority of followers after each:
 // first servers leave that do not follow, then servers join that do not run, then the other
 // servers leave, this server last.
-func (c *change) rest() (list []state.MemberChange) {
+func (c *transition) rest() (list []change.Change) {
 	leave := func(follows bool) {
 		for _, id := range c.from.ids(c.i.o.ID) {
 			s, stays := c.to[id]
 			switch is := c.from[id]; {
 			case c.runs[id] != follows:
 			case !stays:
-				list = append(list, state.MemberChange{Op: "remove", ID: id})
+				list = append(list, change.Change{Op: change.Remove, ID: id})
 			case is.Voter && !s.Voter:
-				list = append(list, state.MemberChange{Op: "demote", ID: id})
+				list = append(list, change.Change{Op: change.Demote, ID: id})
 			}
 		}
 	}
 	leave(false)
 	for _, id := range c.to.ids(c.i.o.ID) {
 		if is := c.from[id]; c.to[id].Voter && !is.Voter && !c.ready[id] {
-			list = append(list, state.MemberChange{Op: "vote", ID: id, Addr: c.to[id].Peer})
+			list = append(list, change.Change{Op: change.Vote, ID: id, Addr: c.to[id].Peer})
 		}
 	}
 	leave(true)
@@ -274,11 +274,11 @@ func (c *change) rest() (list []state.MemberChange) {
 }
 
 // rollBack removes the servers that joined, and reports whether the configuration is as before.
-func (c *change) rollBack() bool {
+func (c *transition) rollBack() bool {
 	for id := range c.to {
 		if _, was := c.from[id]; !was {
 			// An error may mean that the server was never added.
-			_ = c.node.ChangeMember(c.i.ctx, state.MemberChange{Op: "remove", ID: id})
+			_ = c.node.ChangeMember(c.i.ctx, change.Change{Op: change.Remove, ID: id})
 		}
 	}
 	if !membersOf(c.node).same(c.from) {
@@ -291,7 +291,7 @@ func (c *change) rollBack() bool {
 // published waits until this server shows the new configuration, as it must before the client
 // gets its answer. A server that leaves does not wait: after its removal it sees no further
 // configuration.
-func (c *change) published() bool {
+func (c *transition) published() bool {
 	end := time.NewTimer(publishedTime)
 	defer end.Stop()
 	for {

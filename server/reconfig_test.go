@@ -113,7 +113,7 @@ func TestWhatIsImpossibleHere(t *testing.T) {
 	} {
 		to, err := from.next(&clients.ReconfigRequest{Version: -1, Joining: tc.line})
 		must.OK(t, err, "%v", tc.line)
-		c := change{from: from, to: to, runs: map[uint32]bool{1: true, 3: true}}
+		c := transition{from: from, to: to, runs: map[uint32]bool{1: true, 3: true}}
 		expect.Equal(t, c.possible() == nil, tc.ok, "%s", tc.line)
 	}
 }
@@ -157,7 +157,7 @@ func TestEveryStepLeavesAMajority(t *testing.T) {
 				if !live(from) || !live(to) || up&1 == 0 || !from[1].Voter {
 					continue
 				}
-				c := change{i: &Instance{o: Options{ID: 1}}, from: from, to: to, ready: map[uint32]bool{},
+				c := transition{i: &Instance{o: Options{ID: 1}}, from: from, to: to, ready: map[uint32]bool{},
 					runs: map[uint32]bool{}}
 				for id := uint32(1); id <= uint32(n); id++ {
 					runs := up>>(id-1)&1 == 1

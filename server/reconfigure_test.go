@@ -28,7 +28,7 @@ func TestReconfigOfARunningCluster(t *testing.T) {
 	other := 3 - id
 	absent := fmt.Sprintf("server.3=%s:1:participant;127.0.0.1:1", must.Refused(t))
 	asked := func(voters ...uint32) []uint32 {
-		c := change{i: led, node: led.Node()}
+		c := transition{i: led, node: led.Node()}
 		c.from, c.since = parseConfig(led.configText())
 		c.to = maps.Clone(c.from)
 		s := c.to[other]

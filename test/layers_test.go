@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 		"raftfsm/elect", "raftfsm/status", "raftfsm/change"},
 	"raftfsm/change": {"raftfsm/status"},
 	"raftfsm/elect":  {"raftfsm/peer"},
-	"raftfsm/peer":   {"jute", "raftfsm/state", "raftfsm/status", "raftfsm/tlsfiles"},
+	"raftfsm/peer":   {"jute", "raftfsm/change", "raftfsm/state", "raftfsm/status", "raftfsm/tlsfiles"},
 	"raftfsm/disk":   {"raftfsm/state", "raftfsm/seglog", "raftfsm/vfs"},
 	"raftfsm/state":  {"jute", "tree", "session"},
 	"raftfsm/status": {},
@@ -40,8 +40,8 @@ var allowed = map[string][]string{
 		"server/observe", "server/sasl"},
 	"server/clients/identity": {"jute", "tree"},
 	"server/observe":          {"jute", "tree", "raftfsm/state", "server/admin"},
-	"server/admin":            {"raftfsm/state", "raftfsm/status", "server/members"},
-	"server/members":          {"raftfsm/change", "raftfsm/state", "raftfsm/status"},
+	"server/admin":            {"raftfsm/change", "raftfsm/state", "raftfsm/status", "server/members"},
+	"server/members":          {"raftfsm/change", "raftfsm/status"},
 	"server/locks":            {"jute", "tree", "client/recipe"},
 	"server/view": {"jute", "tree", "session", "raftfsm/state", "raftfsm/status", "server/admin",
 		"server/clients", "server/locks", "server/view/answer", "client/recipe", "server/observe"},
@@ -69,7 +69,7 @@ var allowed = map[string][]string{
 }
 
 // pure packages must not be able to see a clock, a network, a file or a lock.
-var pure = []string{"jute", "tree", "tree/zkfiles", "session", "raftfsm/state", "raftfsm/status",
+var pure = []string{"jute", "tree", "tree/zkfiles", "session", "raftfsm/change", "raftfsm/state", "raftfsm/status",
 	"server/locks", "server/view/answer", "client/recipe"}
 
 var impure = []string{"net", "os", "sync", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand",

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -72,10 +72,10 @@ type Place struct {
 // Question passes between servers outside raft. A question without a wish asks for the status
 // alone, which comes with every answer.
 type Question struct {
-	Form   *Formation          `json:"form,omitempty"`
-	Member *state.MemberChange `json:"member,omitempty"`
-	Reach  *Place              `json:"reach,omitempty"` // is a server reached there from here?
-	Probe  *Place              `json:"probe,omitempty"` // could it be a member?
+	Form   *Formation     `json:"form,omitempty"`
+	Member *change.Change `json:"member,omitempty"`
+	Reach  *Place         `json:"reach,omitempty"` // is a server reached there from here?
+	Probe  *Place         `json:"probe,omitempty"` // could it be a member?
 
 	Progress bool `json:"progress,omitempty"` // how far are the members?
 }

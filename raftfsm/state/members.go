@@ -34,23 +34,6 @@ func decodeMember(d *jute.Decoder) Member {
 	return Member{ID: uint32(d.Int()), Incarnation: text(), PeerAddr: text(), ClientAddr: text()}
 }
 
-// MemberChange is one change of the cluster's members.
-type MemberChange struct {
-	Op   string `json:"op"` // add, promote or remove; more in raftfsm's change
-	ID   uint32 `json:"id"`
-	Addr string `json:"addr,omitempty"` // peer address, for add
-
-	// Words are the lines of ConfigPath that an operator wrote for the members after this change.
-	// They are published as a new version when the change is done. Empty: the operator wrote none.
-	Words string `json:"words,omitempty"`
-	// More changes follow at once; clients see all of them as one.
-	More bool `json:"more,omitempty"`
-	// By is the server that asks for such changes, one after the other. They start from version
-	// Since of the configuration.
-	By    uint32 `json:"by,omitempty"`
-	Since int64  `json:"since,omitempty"`
-}
-
 // MaxServerID is the largest id that an operator can give a server.
 const MaxServerID = 254
 

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -29,7 +29,7 @@ type fake struct {
 	status        Status
 	resets, conns int
 	asked         Need
-	changes       []state.MemberChange
+	changes       []change.Change
 	delay         chan struct{} // Status waits for it, if set
 }
 
@@ -47,7 +47,7 @@ func (f *fake) Status(n Need) *Status {
 func (f *fake) ResetStats() { f.mu.Lock(); f.resets++; f.mu.Unlock() }
 func (f *fake) ResetConns() { f.mu.Lock(); f.conns++; f.mu.Unlock() }
 
-func (f *fake) ChangeMember(_ context.Context, c state.MemberChange) error {
+func (f *fake) ChangeMember(_ context.Context, c change.Change) error {
 	f.changes = append(f.changes, c)
 	if c.Op == "" {
 		return errors.New("no such change")

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/members"
 )
@@ -96,7 +96,7 @@ func (a *Admin) changeMember(ctx context.Context, j status.Job, done *changed) (
 	if j.Op == "check" {
 		done.Found, err = a.o.Source.Probe(ctx, j.ID, j.Addr)
 	} else {
-		err = a.o.Source.ChangeMember(ctx, state.MemberChange{Op: j.Op, ID: j.ID, Addr: j.Addr})
+		err = a.o.Source.ChangeMember(ctx, change.Change{Op: change.Op(j.Op), ID: j.ID, Addr: j.Addr})
 	}
 	if err != nil {
 		done.fail(err)

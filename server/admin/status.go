@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -34,7 +34,7 @@ type Source interface {
 	ResetConns()
 	// ChangeMember makes one change of the ensemble's members, and returns when it is done or
 	// refused.
-	ChangeMember(context.Context, state.MemberChange) error
+	ChangeMember(context.Context, change.Change) error
 	// Members lists the members and how far each is. It asks other servers, so it may take some
 	// seconds. With an error the list is what this server finds without a leader.
 	Members(context.Context) (*status.Members, error)

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
 )
@@ -47,8 +47,8 @@ func (c *trouble) Probe(ctx context.Context, id uint32, addr string) (*status.Fo
 	return c.fakeCluster.Probe(ctx, id, addr)
 }
 
-func (c *trouble) ChangeMember(ctx context.Context, m state.MemberChange) error {
-	if err := c.fails(m.Op); err != nil {
+func (c *trouble) ChangeMember(ctx context.Context, m change.Change) error {
+	if err := c.fails(string(m.Op)); err != nil {
 		return err
 	}
 	if c.deaf && m.Op == "lead" {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/change"
-	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -17,7 +16,7 @@ type Cluster interface {
 	// Probe checks whether a server could be a member at an address.
 	Probe(ctx context.Context, id uint32, addr string) (*status.Found, error)
 	// ChangeMember makes one change.
-	ChangeMember(context.Context, state.MemberChange) error
+	ChangeMember(context.Context, change.Change) error
 }
 
 const (
@@ -36,19 +35,19 @@ func Run(ctx context.Context, c Cluster, j status.Job, tell func(status.Step)) e
 	if r.patience <= 0 {
 		r.patience = defaultPatience
 	}
-	switch j.Op {
-	case "add":
+	switch change.Op(j.Op) {
+	case change.Add:
 		return r.add()
-	case "promote":
+	case change.Promote:
 		return r.promote()
 	case "replace":
 		return r.replace()
-	case "lead":
+	case change.Lead:
 		return r.lead()
-	case "remove":
+	case change.Remove:
 		return r.remove()
 	}
-	return r.change(j.Op, j.Addr)
+	return r.change(change.Op(j.Op), j.Addr)
 }
 
 // job is a job under way.
@@ -117,10 +116,10 @@ func (j *job) members() (all *status.Members, ours *status.Member, err error) {
 
 // change makes one change. If the answer to one attempt is lost, and the next attempt is refused
 // with a code in done, the change was made.
-func (j *job) change(op, addr string, done ...status.Code) error {
+func (j *job) change(op change.Op, addr string, done ...status.Code) error {
 	lost := j.Again
 	return j.again(func(ctx context.Context) error {
-		err := j.cluster.ChangeMember(ctx, state.MemberChange{Op: op, ID: j.ID, Addr: addr})
+		err := j.cluster.ChangeMember(ctx, change.Change{Op: op, ID: j.ID, Addr: addr})
 		for _, code := range done {
 			if lost && status.Of(err) == code {
 				return nil
@@ -200,7 +199,7 @@ func (j *job) answers(addr string) (found *status.Found, err error) {
 
 // join adds the server, which runs, and waits as follow does.
 func (j *job) join(addr string, vote bool) error {
-	if err := j.change("add", addr, status.IsMember); err != nil {
+	if err := j.change(change.Add, addr, status.IsMember); err != nil {
 		return err
 	}
 	j.progress()
@@ -215,7 +214,7 @@ func (j *job) promote() error {
 		return err
 	}
 	if m == nil {
-		return j.change("promote", "") // refused
+		return j.change(change.Promote, "") // refused
 	}
 	return j.follow(true)
 }
@@ -240,7 +239,7 @@ func (j *job) follow(vote bool) error {
 				j.show("follows", "server %d follows; it has no vote", j.ID)
 				return nil
 			}
-			err := j.cluster.ChangeMember(j.ctx, state.MemberChange{Op: "promote", ID: j.ID})
+			err := j.cluster.ChangeMember(j.ctx, change.Change{Op: change.Promote, ID: j.ID})
 			switch code := status.Of(err); {
 			case code == status.NotReady: // it fell behind again
 				j.problem = err.Error()
@@ -323,7 +322,7 @@ func (j *job) replace() error {
 			"To give it an empty one, stop it and start it on that", j.ID, addr)
 	case found.Known:
 		j.show("moved", "server %d has moved from %s to %s with its data", j.ID, m.Peer, addr)
-		if err := j.change("move", addr); err != nil || m.Voter {
+		if err := j.change(change.Move, addr); err != nil || m.Voter {
 			return err
 		}
 		return j.follow(false)
@@ -362,7 +361,7 @@ func (j *job) lead() error {
 			j.show("leads", "server %d leads", j.ID)
 			return nil
 		}
-		if err := j.change("lead", ""); err != nil {
+		if err := j.change(change.Lead, ""); err != nil {
 			return err
 		}
 		if j.expired() {
@@ -380,7 +379,7 @@ func (j *job) remove() error {
 	if err := j.safe(); err != nil {
 		return err
 	}
-	return j.change("remove", "", status.NotMember)
+	return j.change(change.Remove, "", status.NotMember)
 }
 
 // safe waits a while until the members are safe without the job's server.
@@ -393,12 +392,13 @@ func (j *job) safe() error {
 		var voters []uint32
 		follow := map[uint32]bool{}
 		for id, m := range all.Members {
-			if m.Voter && id != j.ID {
+			if m.Voter {
 				voters = append(voters, id)
 			}
 			follow[id] = m.Follows()
 		}
-		if err = change.Safe(voters, follow); err == nil || time.Now().After(end) {
+		leaves := change.Change{Op: change.Remove, ID: j.ID}
+		if err = change.Safe(leaves.Voters(voters), follow); err == nil || time.Now().After(end) {
 			return err
 		}
 		if err := j.pause(); err != nil {

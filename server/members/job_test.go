@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -72,7 +72,7 @@ func (f *fakeCluster) Probe(_ context.Context, id uint32, addr string) (*status.
 }
 
 // ChangeMember implements Cluster.
-func (f *fakeCluster) ChangeMember(_ context.Context, c state.MemberChange) error {
+func (f *fakeCluster) ChangeMember(_ context.Context, c change.Change) error {
 	if f.stumble > 0 {
 		f.stumble--
 		return status.Errorf(status.NoLeader, "there is no leader at the moment")
@@ -247,7 +247,7 @@ type lostCluster struct {
 	ctx context.Context
 }
 
-func (c *lostCluster) ChangeMember(_ context.Context, m state.MemberChange) error {
+func (c *lostCluster) ChangeMember(_ context.Context, m change.Change) error {
 	if err := c.ctx.Err(); err != nil {
 		return status.With(status.Interrupted, err)
 	}

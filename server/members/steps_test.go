@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
 )
@@ -158,8 +158,8 @@ func (c *leaderless) Members(ctx context.Context) (*status.Members, error) {
 	return c.fakeCluster.Members(ctx)
 }
 
-func (c *leaderless) ChangeMember(ctx context.Context, m state.MemberChange) error {
-	if err := c.fails(m.Op); err != nil {
+func (c *leaderless) ChangeMember(ctx context.Context, m change.Change) error {
+	if err := c.fails(string(m.Op)); err != nil {
 		return err
 	}
 	return c.fakeCluster.ChangeMember(ctx, m)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/wire"
 )
@@ -129,12 +130,12 @@ func TestG21StuckLeaderIsReplacedOnce(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 			c.disk[lead].Hang()
 			began := time.Now()
-			for _, op := range []string{"add", "remove"} { // two at once
+			for _, op := range []change.Op{change.Add, change.Remove} { // two at once
 				go func() {
 					ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 					defer cancel()
-					id := map[string]uint32{"add": 4, "remove": lead%3 + 1}[op]
-					_ = c.node(lead).ChangeMember(ctx, state.MemberChange{Op: op, ID: id, Addr: "h4:2888"})
+					id := map[change.Op]uint32{change.Add: 4, change.Remove: lead%3 + 1}[op]
+					_ = c.node(lead).ChangeMember(ctx, change.Change{Op: op, ID: id, Addr: "h4:2888"})
 				}()
 			}
 			elections, last := 0, uint32(0)

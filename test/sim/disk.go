@@ -61,7 +61,7 @@ type Disk struct {
 type view struct {
 	names   map[string]*inode // as cached
 	stable  map[string]*inode // as durable
-	changes []change          // of names, since their directories were synced
+	changes []naming          // of names, since their directories were synced
 	keys    map[string][]byte // of the key store
 }
 
@@ -80,8 +80,8 @@ func (d *Disk) LeaveGhosts() {
 	d.ghosts = true
 }
 
-// change is a name given to a file, or taken from one (nil).
-type change struct {
+// naming is a name given to a file, or taken from one (nil).
+type naming struct {
 	id   int // equal for the two halves of a rename
 	name string
 	to   *inode
@@ -225,7 +225,7 @@ func (v *view) lose(rng *rand.Rand) {
 }
 
 // publish makes a change durable.
-func (v *view) publish(c change) {
+func (v *view) publish(c naming) {
 	if c.to == nil {
 		delete(v.stable, c.name)
 	} else {

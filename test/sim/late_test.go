@@ -12,7 +12,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/change"
 )
 
 var lateShare = flag.Int("late.share", 0, "run every Nth pair of late messages; 1: all")
@@ -295,14 +295,14 @@ func (c *lateRun) do(what string) error {
 		id := far + 1
 		c.peers[id], c.watch[id] = peerAddrOf(id), true
 		c.fresh(id)
-		if err := c.changeBy(others[0], state.MemberChange{Op: "add", ID: id, Addr: c.peers[id]}); err != nil {
+		if err := c.changeBy(others[0], change.Change{Op: "add", ID: id, Addr: c.peers[id]}); err != nil {
 			return err
 		}
 		c.launch(id)
 	case "promote":
-		return c.changeBy(others[0], state.MemberChange{Op: "promote", ID: far})
+		return c.changeBy(others[0], change.Change{Op: "promote", ID: far})
 	case "remove":
-		if err := c.changeBy(others[0], state.MemberChange{Op: "remove", ID: far}); err != nil {
+		if err := c.changeBy(others[0], change.Change{Op: "remove", ID: far}); err != nil {
 			return err
 		}
 		time.Sleep(time.Second)

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -29,7 +29,7 @@ func (c *cluster) members(stop <-chan struct{}) (rounds int) {
 		}
 	}
 	for pause(10 * time.Second) {
-		if c.change(state.MemberChange{Op: "add", ID: fourth, Addr: peerAddrOf(fourth)}) != nil {
+		if c.change(change.Change{Op: "add", ID: fourth, Addr: peerAddrOf(fourth)}) != nil {
 			continue
 		}
 		c.newDisk(fourth)
@@ -38,7 +38,7 @@ func (c *cluster) members(stop <-chan struct{}) (rounds int) {
 			defer close(joined)
 			c.start(fourth)
 		}()
-		for tries := 0; tries < 30 && c.change(state.MemberChange{Op: "promote", ID: fourth}) != nil &&
+		for tries := 0; tries < 30 && c.change(change.Change{Op: "promote", ID: fourth}) != nil &&
 			pause(time.Second); tries++ {
 		}
 		pause(20 * time.Second)
@@ -55,7 +55,7 @@ func (c *cluster) members(stop <-chan struct{}) (rounds int) {
 // is closed it must succeed soon.
 func (c *cluster) removeFourth(stop <-chan struct{}) {
 	for left := 30; left > 0; {
-		err := c.change(state.MemberChange{Op: "remove", ID: fourth})
+		err := c.change(change.Change{Op: "remove", ID: fourth})
 		if err == nil || strings.Contains(err.Error(), "is not a member") {
 			return
 		}
@@ -70,7 +70,7 @@ func (c *cluster) removeFourth(stop <-chan struct{}) {
 }
 
 // change asks some server for a change of membership.
-func (c *cluster) change(m state.MemberChange) error {
+func (c *cluster) change(m change.Change) error {
 	err := context.DeadlineExceeded
 	for id := range c.ids() {
 		i := c.server(id)

@@ -55,7 +55,7 @@ func (m *Mount) try(op DiskOp, f func(refused error) error) error {
 }
 
 // change records a change of names; the caller holds the disk's lock.
-func (m *Mount) change(list ...change) {
+func (m *Mount) change(list ...naming) {
 	v := m.v
 	id := 0
 	if n := len(v.changes); n > 0 {
@@ -81,7 +81,7 @@ func (m *Mount) Create(name string) (file vfs.File, err error) {
 			return fail("create", name, fs.ErrExist)
 		}
 		f := &inode{dirty: map[int][][]byte{}}
-		m.change(change{name: name, to: f})
+		m.change(naming{name: name, to: f})
 		file = &handle{m, f, name, false}
 		return nil
 	})
@@ -108,7 +108,7 @@ func (m *Mount) Rename(from, to string) error {
 		if f == nil {
 			return fail("rename", from, fs.ErrNotExist)
 		}
-		m.change(change{name: from}, change{name: to, to: f})
+		m.change(naming{name: from}, naming{name: to, to: f})
 		return nil
 	})
 }
@@ -119,7 +119,7 @@ func (m *Mount) Remove(name string) error {
 		if m.v.names[name] == nil {
 			return fail("remove", name, fs.ErrNotExist)
 		}
-		m.change(change{name: name})
+		m.change(naming{name: name})
 		return nil
 	})
 }
@@ -148,7 +148,7 @@ func (m *Mount) MkdirAll(dir string) error {
 			list = append(list, dir)
 		}
 		for _, name := range slices.Backward(list) {
-			m.change(change{name: name, to: &inode{dir: true, dirty: map[int][][]byte{}}})
+			m.change(naming{name: name, to: &inode{dir: true, dirty: map[int][][]byte{}}})
 		}
 		return nil
 	})
@@ -158,7 +158,7 @@ func (m *Mount) MkdirAll(dir string) error {
 func (m *Mount) SyncDir(dir string) error {
 	return m.do(DiskOp{Kind: "syncdir", Name: dir}, func() error {
 		dir = path.Clean(dir)
-		m.v.changes = slices.DeleteFunc(m.v.changes, func(c change) bool {
+		m.v.changes = slices.DeleteFunc(m.v.changes, func(c naming) bool {
 			here := path.Dir(c.name) == dir
 			if here {
 				m.v.publish(c)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
@@ -354,7 +355,7 @@ func (c *sequence) step(what string) error {
 		c.launch(id) // it waits, empty, and answers
 	case "replace":
 		id := c.pickOf(c.wiped)
-		if err := c.change(state.MemberChange{Op: "remove", ID: id}); err != nil {
+		if err := c.change(change.Change{Op: "remove", ID: id}); err != nil {
 			return err
 		}
 		delete(c.wiped, id)
@@ -364,7 +365,7 @@ func (c *sequence) step(what string) error {
 	case "lead":
 		lead, list := c.leads(), c.running()
 		list = slices.DeleteFunc(list, func(id uint32) bool { return id == lead || c.watch[id] })
-		return c.change(state.MemberChange{Op: "lead", ID: c.pick(list)})
+		return c.change(change.Change{Op: "lead", ID: c.pick(list)})
 	case "restart":
 		id := c.pick(c.running())
 		if len(c.dead) > 0 {
@@ -391,7 +392,7 @@ func (c *sequence) step(what string) error {
 		return c.join(id)
 	case "remove":
 		id := c.pick(c.running())
-		if err := c.change(state.MemberChange{Op: "remove", ID: id}); err != nil {
+		if err := c.change(change.Change{Op: "remove", ID: id}); err != nil {
 			return err
 		}
 		time.Sleep(time.Second)
@@ -416,7 +417,7 @@ func (c *sequence) refuses() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	id := c.pick(list)
-	err := n.ChangeMember(ctx, state.MemberChange{Op: "remove", ID: id})
+	err := n.ChangeMember(ctx, change.Change{Op: "remove", ID: id})
 	switch code := status.Of(err); {
 	case code == status.Unsafe || code.Passes():
 		return c.settle()
@@ -428,12 +429,12 @@ func (c *sequence) refuses() error {
 
 // join adds a server with an empty directory, and gives it its vote.
 func (c *sequence) join(id uint32) error {
-	if err := c.change(state.MemberChange{Op: "add", ID: id, Addr: c.peers[id]}); err != nil {
+	if err := c.change(change.Change{Op: "add", ID: id, Addr: c.peers[id]}); err != nil {
 		return err
 	}
 	c.launch(id)
 	if !c.watch[id] {
-		if err := c.change(state.MemberChange{Op: "promote", ID: id}); err != nil {
+		if err := c.change(change.Change{Op: "promote", ID: id}); err != nil {
 			return err
 		}
 	}
@@ -443,10 +444,10 @@ func (c *sequence) join(id uint32) error {
 const sequencePatience = 60 * time.Second
 
 // change asks the leader for a change until it is made.
-func (c *sequence) change(m state.MemberChange) error { return c.changeBy(0, m) }
+func (c *sequence) change(m change.Change) error { return c.changeBy(0, m) }
 
 // changeBy asks a server for a change, or the leader if it is 0, until the change is made.
-func (c *sequence) changeBy(by uint32, m state.MemberChange) (err error) {
+func (c *sequence) changeBy(by uint32, m change.Change) (err error) {
 	for end := time.Now().Add(sequencePatience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		err = errors.New("no server leads")
 		if n := c.node(cmp.Or(by, c.leads())); n != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -114,13 +115,13 @@ func TestG22R18R21ServersCatchUpAndComeAndGo(t *testing.T) {
 			c.start(id)
 			c.ready(id, 10*time.Second)
 		}
-		must.OK(t, c.change(state.MemberChange{Op: "add", ID: fourth, Addr: peerAddrOf(fourth)}))
+		must.OK(t, c.change(change.Change{Op: "add", ID: fourth, Addr: peerAddrOf(fourth)}))
 		c.newDisk(fourth)
 		c.start(fourth)
 		c.ready(fourth, 10*time.Second)
 		promoted := false
 		for range 20 {
-			if promoted = c.change(state.MemberChange{Op: "promote", ID: fourth}) == nil; promoted {
+			if promoted = c.change(change.Change{Op: "promote", ID: fourth}) == nil; promoted {
 				break
 			}
 			time.Sleep(time.Second)
@@ -134,7 +135,7 @@ func TestG22R18R21ServersCatchUpAndComeAndGo(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		c.mayStop(leader)
 		for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Second) {
-			err := c.change(state.MemberChange{Op: "remove", ID: leader})
+			err := c.change(change.Change{Op: "remove", ID: leader})
 			if err == nil || strings.Contains(err.Error(), "is not a member") {
 				break
 			}

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -60,7 +60,7 @@ type operators struct {
 
 // told is a change that an operator asked for. It was made, or perhaps, or it was refused.
 type told struct {
-	state.MemberChange
+	change.Change
 	made, perhaps bool
 }
 
@@ -112,7 +112,7 @@ func twoAtOnce(t *testing.T, before []string, one, other string, delay time.Dura
 
 // job does one job, and gives up when the leader refuses it for good. The caller holds the baton.
 func (c *operators) job(what string, id uint32) (list []told) {
-	ask := func(m state.MemberChange) bool {
+	ask := func(m change.Change) bool {
 		m.ID = id
 		for end := time.Now().Add(sequencePatience); time.Now().Before(end); {
 			n := c.node(c.leads())
@@ -140,7 +140,7 @@ func (c *operators) job(what string, id uint32) (list []told) {
 		if c.addrOf(id) == "" {
 			c.setAddr(id, peerAddrOf(id))
 		}
-		if !ask(state.MemberChange{Op: "add", Addr: c.addrOf(id)}) {
+		if !ask(change.Change{Op: "add", Addr: c.addrOf(id)}) {
 			return false
 		}
 		if !c.lasts(id) {
@@ -149,17 +149,17 @@ func (c *operators) job(what string, id uint32) (list []told) {
 			c.disk[id].Slow(5 * time.Millisecond)
 			c.launch(id)
 		}
-		return ask(state.MemberChange{Op: "promote"})
+		return ask(change.Change{Op: "promote"})
 	}
 	switch what {
 	case "add":
 		add()
 	case "remove":
-		if ask(state.MemberChange{Op: "remove"}) {
+		if ask(change.Change{Op: "remove"}) {
 			c.crash(id)
 		}
 	case "replace":
-		if ask(state.MemberChange{Op: "remove"}) {
+		if ask(change.Change{Op: "remove"}) {
 			c.crash(id)
 			add()
 		}
@@ -171,7 +171,7 @@ func (c *operators) job(what string, id uint32) (list []told) {
 		c.lives++
 		c.setAddr(id, fmt.Sprintf("%s:%d", hostName(id), 3000+c.lives))
 		c.launch(id)
-		ask(state.MemberChange{Op: "move", Addr: c.addrOf(id)})
+		ask(change.Change{Op: "move", Addr: c.addrOf(id)})
 	}
 	return list
 }
@@ -256,7 +256,7 @@ func explains(was map[uint32]bool, one, other []told, now map[uint32]bool) bool 
 }
 
 // changed makes one change.
-func changed(was map[uint32]bool, op string, id uint32) (now map[uint32]bool, ok bool) {
+func changed(was map[uint32]bool, op change.Op, id uint32) (now map[uint32]bool, ok bool) {
 	now = maps.Clone(was)
 	_, member := was[id]
 	switch op {

@@ -1,0 +1,49 @@
+package change
+
+import "slices"
+
+// Op is a kind of change.
+type Op string
+
+// The kinds of changes. Operators ask for the first five; reconfig for all but Lead.
+const (
+	Add      Op = "add"      // a server follows, without a vote
+	Promote  Op = "promote"  // a member that has caught up votes
+	Move     Op = "move"     // a member has another address
+	Remove   Op = "remove"   // a server is no longer a member
+	Lead     Op = "lead"     // a member leads
+	Demote   Op = "demote"   // a voter follows on without a vote
+	Vote     Op = "vote"     // a server votes, whether it runs or not
+	Describe Op = "describe" // the words of the operator are published, nothing else
+)
+
+// Change is one change of the cluster's members. Its text is part of the messages between servers.
+type Change struct {
+	Op   Op     `json:"op"`
+	ID   uint32 `json:"id"`
+	Addr string `json:"addr,omitempty"` // for other servers; of Add, Vote and Move
+
+	// Words are the lines of state.ConfigPath that an operator wrote for the members after this change.
+	// They are published as a new version when the change is done. Empty: the operator wrote none.
+	Words string `json:"words,omitempty"`
+	// More changes follow at once; clients see all of them as one.
+	More bool `json:"more,omitempty"`
+	// By is the server that asks for such changes, one after the other. They start from version
+	// Since of the configuration.
+	By    uint32 `json:"by,omitempty"`
+	Since int64  `json:"since,omitempty"`
+}
+
+// Voters returns the voters that a change leaves of those that there are.
+func (c *Change) Voters(now []uint32) []uint32 {
+	rest := make([]uint32, 0, len(now)+1)
+	for _, id := range now {
+		if id != c.ID || c.Op != Remove && c.Op != Demote {
+			rest = append(rest, id)
+		}
+	}
+	if (c.Op == Promote || c.Op == Vote) && !slices.Contains(rest, c.ID) {
+		rest = append(rest, c.ID)
+	}
+	return rest
+}
