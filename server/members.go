@@ -2,18 +2,18 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
-	"sync"
-	"time"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/members"
 )
-
-const reachTime = time.Second // a server that takes longer to answer counts as unreachable
 
 // Members implements admin.Source.
 func (i *Instance) Members(ctx context.Context) (*status.Members, error) {
@@ -67,24 +67,65 @@ func (i *Instance) ChangeMember(ctx context.Context, c change.Change) error {
 	return err
 }
 
-// standing is what a server says of itself when it is asked.
-type standing struct{ there, follows bool }
+// wishes is the node as a client's wish to change the members needs it.
+type wishes struct{ *raftfsm.Node }
 
-// standings asks servers at once for their standing. Servers that take longer than reachTime have none.
-func standings(ctx context.Context, node *raftfsm.Node, servers []state.Server) []standing {
-	ctx, cancel := context.WithTimeout(ctx, reachTime)
-	defer cancel()
-	found := make([]standing, len(servers))
-	var wg sync.WaitGroup
-	for n, s := range servers {
-		wg.Go(func() { found[n].there, found[n].follows = node.Standing(ctx, s.ID, s.Peer) })
-	}
-	wg.Wait()
-	return found
+// Config implements members.Node.
+func (n wishes) Config() (text string) {
+	n.View(func(st *state.State) { text = st.ConfigData() })
+	return text
 }
 
-// configText returns the membership as clients read it.
-func (i *Instance) configText() (text string) {
-	i.node.Load().View(func(st *state.State) { text = st.ConfigData() })
-	return text
+// Servers implements members.Node.
+func (n wishes) Servers() []status.Member { return n.Status().Members }
+
+// reconfigure carries out the operation reconfig.
+func (i *Instance) reconfigure(r clients.ReconfigRequest) (code jute.ErrCode, known bool) {
+	node := i.node.Load()
+	switch {
+	case node == nil:
+		return 0, false
+	case node.PeerAddr() == "":
+		return jute.Unimplemented, true // alone, there is nothing to change
+	case r.May && !i.reconfiguring.TryLock(): // a client without the right must not keep others out
+		return jute.ReconfigInProgress, true
+	case r.May:
+		defer i.reconfiguring.Unlock()
+	}
+	least := 2
+	if i.o.LoneVoter {
+		least = 1
+	}
+	err := members.Carry(i.ctx, wishes{node}, members.Wish(r), least, i.o.Logger)
+	code, known = wishCode(err)
+	if err != nil {
+		i.o.Logger.Info("reconfig refused", "code", code, "err", err)
+	}
+	return code, known
+}
+
+// wishCode is what ZooKeeper answers in the place of an error. known is false if no code says it: the client must
+// look what the members are.
+func wishCode(err error) (code jute.ErrCode, known bool) {
+	switch {
+	case err == nil:
+		return jute.OK, true
+	case errors.Is(err, members.ErrUnknown):
+		return 0, false
+	case errors.Is(err, members.ErrVersion):
+		return jute.BadVersion, true
+	case errors.Is(err, state.ErrNumber):
+		return jute.MarshallingError, true
+	case errors.Is(err, members.ErrArgument):
+		return jute.BadArguments, true
+	}
+	switch status.Of(err) {
+	case status.NotAllowed:
+		return jute.NoAuth, true
+	case status.Unsafe:
+		return jute.NewConfigNoQuorum, true
+	case status.Changing:
+		return jute.ReconfigInProgress, true
+	}
+	return 0, false
 }

@@ -240,32 +240,6 @@ func TestReadySaysWhatIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestVoteThatIsNotGivenIsMissed: a server that cannot be given its vote in time
-// does not count in the new configuration's majority.
-func TestVoteThatIsNotGivenIsMissed(t *testing.T) {
-	i, _ := start(t, Options{})
-	one := state.Server{ID: 1, Peer: "h1:2", Voter: true}
-	two := state.Server{ID: 2, Peer: "h2:2", Voter: true}
-	late := two
-	late.Voter = false
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	begun := func() *transition {
-		return &transition{i: i, node: i.Node(), from: members{1: one, 2: late}, to: members{1: one, 2: two},
-			ready: map[uint32]bool{1: true, 2: true}}
-	}
-	expect.Fails(t, begun().promote(ended, change.Change{Op: "promote", ID: 2}),
-		"a server got its vote of a server that is alone")
-	if c := begun(); c.join(ended, leastPatience) == nil || c.ready[2] {
-		t.Error("one of two voters is taken for a majority")
-	}
-	c := begun()
-	c.to[3], c.ready[3] = state.Server{ID: 3, Peer: "h3:2", Voter: true}, true
-	c.from[3] = c.to[3]
-	err := c.join(ended, leastPatience)
-	expect.That(t, err == nil && !c.ready[2], "two of three voters are no majority: %v", err)
-}
-
 func TestLastVoterStays(t *testing.T) {
 	addr := must.Get(cluster.FreePorts(1))(t)[0]
 	i, _ := start(t, Options{ID: 1, Peers: map[uint32]string{1: addr}, PeerInsecure: true, DataDir: t.TempDir()})

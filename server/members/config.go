@@ -1,4 +1,4 @@
-package server
+package members
 
 import (
 	"errors"
@@ -9,18 +9,16 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// members are the servers of a configuration by id.
-type members map[uint32]state.Server
+// Config is the servers of a configuration by id.
+type Config map[uint32]state.Server
 
-// parseConfig reads the text of state.ConfigPath.
-func parseConfig(text string) (members, int64) {
-	m := members{}
+// ParseConfig reads the text of state.ConfigPath.
+func ParseConfig(text string) (Config, int64) {
+	m := Config{}
 	list, version := state.ParseConfig(text)
 	for _, s := range list {
 		m[s.ID] = s
@@ -28,21 +26,21 @@ func parseConfig(text string) (members, int64) {
 	return m, version
 }
 
-// next returns the configuration that r makes of m. If r lists all new members, that list is the
+// next returns the configuration that a wish makes of m. If it lists all new members, that list is the
 // result. Otherwise next removes the servers that leave, then adds the servers that join.
-func (m members) next(r *clients.ReconfigRequest) (members, error) {
-	if r.Members != "" {
-		return wholeList(r.Members)
+func (m Config) next(w *Wish) (Config, error) {
+	if w.Members != "" {
+		return wholeList(w.Members)
 	}
 	to := maps.Clone(m)
-	for _, s := range splitList(r.Leaving) {
+	for _, s := range splitList(w.Leaving) {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("%w: leaving server %q", state.ErrNumber, s)
 		}
 		delete(to, state.ServerID(n)) // a server that is not a member has left already
 	}
-	for _, s := range splitList(r.Joining) {
+	for _, s := range splitList(w.Joining) {
 		j, err := state.ParseServer(s)
 		if err != nil {
 			return nil, err
@@ -61,8 +59,8 @@ func (m members) next(r *clients.ReconfigRequest) (members, error) {
 }
 
 // wholeList reads a list of all members, such as the text of state.ConfigPath.
-func wholeList(text string) (members, error) {
-	to := members{}
+func wholeList(text string) (Config, error) {
+	to := Config{}
 	for _, s := range splitList(strings.ReplaceAll(text, "\n", ",")) {
 		key, _, _ := strings.Cut(s, "=")
 		switch key = strings.TrimSpace(key); {
@@ -108,19 +106,19 @@ func addresses(s *state.Server) (list []string) {
 	return list
 }
 
-// membersOf returns the members as raft has them.
-func membersOf(node *raftfsm.Node) members {
-	now := members{}
-	for _, m := range node.Status().Members {
+// configOf returns the members as raft has them.
+func configOf(list []status.Member) Config {
+	now := Config{}
+	for _, m := range list {
 		now[m.ID] = state.Server{ID: m.ID, Peer: m.Peer, Voter: m.Voter}
 	}
 	return now
 }
 
-func (m members) voters() int { return len(m.list(true)) }
+func (m Config) voters() int { return len(m.list(true)) }
 
 // list returns the servers, or only those that vote, in the order of ids.
-func (m members) list(voters bool) (list []state.Server) {
+func (m Config) list(voters bool) (list []state.Server) {
 	for _, id := range m.ids(0) {
 		if m[id].Voter || !voters {
 			list = append(list, m[id])
@@ -131,7 +129,7 @@ func (m members) list(voters bool) (list []state.Server) {
 
 // ids returns the ids in order, but last at the end: the server that carries out a change leaves
 // last.
-func (m members) ids(last uint32) []uint32 {
+func (m Config) ids(last uint32) []uint32 {
 	ids := slices.Sorted(maps.Keys(m))
 	if i := slices.Index(ids, last); i >= 0 {
 		ids = append(slices.Delete(ids, i, i+1), last)
@@ -141,12 +139,12 @@ func (m members) ids(last uint32) []uint32 {
 
 // same reports whether two configurations have the same servers in the same
 // roles.
-func (m members) same(o members) bool {
+func (m Config) same(o Config) bool {
 	return maps.EqualFunc(m, o, func(a, b state.Server) bool { return a.Voter == b.Voter && a.Peer == b.Peer })
 }
 
 // text returns the configuration as the cluster publishes it, without its version.
-func (m members) text() string { return state.ConfigText(m.list(false)) }
+func (m Config) text() string { return state.ConfigText(m.list(false)) }
 
 func splitList(s string) (list []string) {
 	for part := range strings.SplitSeq(s, ",") {
@@ -157,23 +155,28 @@ func splitList(s string) (list []string) {
 	return list
 }
 
-// plan checks a request as far as this server can without asking others, in ZooKeeper's order. It
-// refuses a configuration with fewer than least voters.
-func plan(text string, r *clients.ReconfigRequest, least int) (from, to members, version int64,
-	code jute.ErrCode, why error) {
-	from, version = parseConfig(text)
-	if r.Version != -1 && r.Version != version {
-		return nil, nil, 0, jute.BadVersion, fmt.Errorf("the configuration is version %x", version)
+// Errors of a wish that cannot be carried out.
+var (
+	ErrVersion  = errors.New("the configuration has another version")
+	ErrArgument = errors.New("no such configuration can be")
+)
+
+// goal returns the present configuration, its version, and the configuration that a wish asks for, which has
+// at least so many voters. It asks no server; its errors come in ZooKeeper's order.
+func goal(text string, w *Wish, least int) (from, to Config, version int64, err error) {
+	from, version = ParseConfig(text)
+	if w.Version != -1 && w.Version != version {
+		return nil, nil, 0, fmt.Errorf("%w: %x", ErrVersion, version)
 	}
-	to, why = from.next(r)
+	to, err = from.next(w)
 	switch {
-	case errors.Is(why, state.ErrNumber):
-		return nil, nil, 0, jute.MarshallingError, why
-	case why != nil:
-		return nil, nil, 0, jute.BadArguments, why
+	case errors.Is(err, state.ErrNumber):
+		return nil, nil, 0, err
+	case err != nil:
+		return nil, nil, 0, fmt.Errorf("%w: %w", ErrArgument, err)
 	case to.voters() < least:
-		return nil, nil, 0, jute.BadArguments, fmt.Errorf("the new configuration has %d voters, fewer than %d",
+		return nil, nil, 0, fmt.Errorf("%w: the new configuration has %d voters, fewer than %d", ErrArgument,
 			to.voters(), least)
 	}
-	return from, to, version, jute.OK, nil
+	return from, to, version, nil
 }

@@ -1,0 +1,331 @@
+package members
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/change"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
+)
+
+const (
+	joinTime      = 10 * time.Second       // the longest wait for a server that joins
+	joinPoll      = 50 * time.Millisecond  // between two attempts to promote it
+	publishedTime = 5 * time.Second        // the longest wait for a change to show here
+	publishedPoll = 5 * time.Millisecond   //
+	leastPatience = 500 * time.Millisecond // with servers that join
+	reachTime     = time.Second            // a server that takes longer to answer counts as unreachable
+)
+
+// Wish is what a client asks of the members, in the words of ZooKeeper's reconfig.
+type Wish struct {
+	Joining, Leaving, Members string
+	Version                   int64 // of the configuration it starts from; -1: any
+
+	May      bool          // the client may change the members
+	Patience time.Duration // with servers that join
+}
+
+// Node is this server's part in the cluster, as far as a wish needs it.
+type Node interface {
+	ID() uint32
+	// Config returns the text of the members as clients read it here.
+	Config() string
+	// Servers lists the members as raft has them.
+	Servers() []status.Member
+	// Standing asks a server whether it is there, and whether it follows the leader.
+	Standing(ctx context.Context, id uint32, addr string) (there, follows bool)
+	ChangeMember(context.Context, change.Change) error
+}
+
+// ErrUnknown: it is not known what has come of a wish.
+var ErrUnknown = errors.New("what has come of it is not known")
+
+// Carry carries out a wish. Raft changes one server at a time, so a wish for several servers becomes several raft
+// configurations; clients see the last one. The result has at least so many voters.
+func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) error {
+	asks, cancel := context.WithTimeout(ctx, joinTime)
+	defer cancel()
+	for {
+		err := once(ctx, asks, n, &w, least, log)
+		switch {
+		case status.Of(err) != status.Stale || errors.Is(err, ErrUnknown):
+			return err
+		case w.Version != -1:
+			return fmt.Errorf("%w: %w", ErrVersion, err)
+		}
+		select { // this server will soon know what the leader knows
+		case <-asks.Done():
+			return status.With(status.Changing, err)
+		case <-time.After(publishedPoll):
+		}
+	}
+}
+
+// once checks a wish in ZooKeeper's order: what can be seen here first, then the rights of the client. Only for a
+// client that has them it asks other servers. Then it carries the wish out.
+func once(ctx, asks context.Context, n Node, w *Wish, least int, log *slog.Logger) (err error) {
+	t := transition{ctx: ctx, node: n, log: log}
+	if t.from, t.to, t.since, err = goal(n.Config(), w, least); err != nil {
+		return err
+	}
+	if !w.May {
+		return status.Errorf(status.NotAllowed, "the client may not write %s", state.ConfigPath)
+	}
+	t.ask(asks)
+	if err := t.safe(); err != nil {
+		return err
+	}
+	if err := t.possible(); err != nil {
+		return fmt.Errorf("%w: %w", ErrArgument, err)
+	}
+	return t.carryOut(asks, max(w.Patience, leastPatience))
+}
+
+// transition is the way from one configuration to another.
+type transition struct {
+	ctx      context.Context // of the changes that follow when all have joined
+	node     Node
+	log      *slog.Logger
+	from, to Config
+	since    int64           // version of from
+	ready    map[uint32]bool // voters of to that follow the leader, or could
+	runs     map[uint32]bool // members of from that follow at their old address
+	begun    bool            // raft has made a change
+}
+
+// ask finds out which servers of both configurations answer. As in ZooKeeper, a majority of the
+// voters of a new configuration must run; its other servers need not.
+func (t *transition) ask(ctx context.Context) {
+	t.ready, t.runs = map[uint32]bool{}, map[uint32]bool{}
+	list := t.from.list(false)
+	for id, s := range t.to {
+		if t.from[id].Peer != s.Peer {
+			list = append(list, s)
+		}
+	}
+	for n, found := range standings(ctx, t.node, list) {
+		id := list[n].ID
+		_, was := t.from[id]
+		if n < len(t.from) {
+			t.runs[id] = found.follows
+		}
+		if t.to[id].Voter && (found.follows || !was && found.there) {
+			t.ready[id] = true
+		}
+	}
+}
+
+// safe returns an error if the servers of the new configuration would be no cluster.
+func (t *transition) safe() error {
+	var voters []uint32
+	for _, s := range t.to.list(true) {
+		voters = append(voters, s.ID)
+	}
+	return change.Safe(voters, t.ready)
+}
+
+// possible returns an error for a request that ZooKeeper could carry out and this server cannot.
+func (t *transition) possible() error {
+	at := map[string]uint32{}
+	for _, id := range t.to.ids(0) {
+		s := t.to[id]
+		is, was := t.from[id]
+		switch other, taken := at[s.Peer]; {
+		case !state.IsServerID(id):
+			return fmt.Errorf("%s: an id is a number from 0 to %d", s.Peer, state.MaxServerID)
+		case s.Peer[len(s.Peer)-2:] == ":0":
+			return fmt.Errorf("server %d: port 0 cannot be reached", id)
+		case taken:
+			return fmt.Errorf("servers %d and %d have the same address %s", other, id, s.Peer)
+		case was && is.Peer != s.Peer && t.runs[id]:
+			return fmt.Errorf("server %d runs at %s: start it at %s instead, and the cluster takes the new address",
+				id, is.Peer, s.Peer)
+		}
+		at[s.Peer] = id
+	}
+	return nil
+}
+
+// carryOut makes the change. If it fails half way the result is unknown, and clients read the
+// present configuration.
+func (t *transition) carryOut(ctx context.Context, patience time.Duration) error {
+	if err := t.join(ctx, patience); err != nil {
+		switch code := status.Of(err); {
+		case (code == status.Changing || code == status.Stale) && !t.begun:
+			return err
+		case !t.rollBack():
+			return fmt.Errorf("%w: %w", ErrUnknown, err)
+		}
+		return status.With(status.Unsafe, err)
+	}
+	rest := t.rest()
+	if len(rest) == 0 {
+		rest = []change.Change{{Op: change.Describe, ID: t.node.ID()}}
+	}
+	for n, m := range rest {
+		m.More = n < len(rest)-1
+		if err := t.step(t.ctx, m); err != nil {
+			switch status.Of(err) {
+			case status.Changing, status.Stale, status.Unsafe: // nothing was done
+				if !t.begun {
+					return err
+				}
+			}
+			return fmt.Errorf("%s server %d: %w: %w", m.Op, m.ID, ErrUnknown, err)
+		}
+	}
+	if !t.published() {
+		return fmt.Errorf("%w: it is not published here", ErrUnknown)
+	}
+	return nil
+}
+
+// step makes one change of raft's configuration.
+func (t *transition) step(ctx context.Context, m change.Change) error {
+	m.By, m.Since, m.Words = t.node.ID(), t.since, t.to.text()
+	err := t.node.ChangeMember(ctx, m)
+	if err == nil {
+		t.begun = true
+		t.log.Info("members changed", "op", m.Op, "peer", m.ID)
+	}
+	return err
+}
+
+// join makes the changes that take no server and no vote away. A server that it cannot promote in
+// time counts as one that does not run, if the others are a majority.
+func (t *transition) join(ctx context.Context, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, m := range t.joins() {
+		m.More = true
+		if m.Op != change.Promote {
+			if err := t.step(ctx, m); err != nil {
+				return err
+			}
+		} else if err := t.promote(ctx, m); err != nil {
+			if delete(t.ready, m.ID); t.safe() != nil {
+				return fmt.Errorf("promote server %d: %w", m.ID, err)
+			}
+		}
+	}
+	return nil
+}
+
+// joins returns the changes that come first: a running server catches up before it gets a vote.
+func (t *transition) joins() (list []change.Change) {
+	for _, id := range t.to.ids(t.node.ID()) {
+		s := t.to[id]
+		is, was := t.from[id]
+		switch {
+		case !was && (t.ready[id] || !s.Voter):
+			list = append(list, change.Change{Op: change.Add, ID: id, Addr: s.Peer})
+		case was && is.Peer != s.Peer:
+			list = append(list, change.Change{Op: change.Move, ID: id, Addr: s.Peer})
+		}
+		if s.Voter && !is.Voter && t.ready[id] {
+			list = append(list, change.Change{Op: change.Promote, ID: id})
+		}
+	}
+	return list
+}
+
+// promote gives a server its vote once it has caught up.
+func (t *transition) promote(ctx context.Context, m change.Change) error {
+	for {
+		err := t.step(ctx, m)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(joinPoll):
+		}
+	}
+}
+
+// rest returns the other changes, in an order that leaves a majority of followers after each:
+// first servers leave that do not follow, then servers join that do not run, then the other
+// servers leave, this server last.
+func (t *transition) rest() (list []change.Change) {
+	leave := func(follows bool) {
+		for _, id := range t.from.ids(t.node.ID()) {
+			s, stays := t.to[id]
+			switch is := t.from[id]; {
+			case t.runs[id] != follows:
+			case !stays:
+				list = append(list, change.Change{Op: change.Remove, ID: id})
+			case is.Voter && !s.Voter:
+				list = append(list, change.Change{Op: change.Demote, ID: id})
+			}
+		}
+	}
+	leave(false)
+	for _, id := range t.to.ids(t.node.ID()) {
+		if is := t.from[id]; t.to[id].Voter && !is.Voter && !t.ready[id] {
+			list = append(list, change.Change{Op: change.Vote, ID: id, Addr: t.to[id].Peer})
+		}
+	}
+	leave(true)
+	return list
+}
+
+// rollBack removes the servers that joined, and reports whether the configuration is as before.
+func (t *transition) rollBack() bool {
+	for _, id := range t.to.ids(0) {
+		if _, was := t.from[id]; !was {
+			// An error may mean that the server was never added.
+			_ = t.node.ChangeMember(t.ctx, change.Change{Op: change.Remove, ID: id})
+		}
+	}
+	if !configOf(t.node.Servers()).same(t.from) {
+		t.log.Warn("reconfig: what was begun cannot be taken back")
+		return false
+	}
+	return true
+}
+
+// published waits until this server shows the new configuration, as it must before the client
+// gets its answer. A server that leaves does not wait: after its removal it sees no further
+// configuration.
+func (t *transition) published() bool {
+	end := time.NewTimer(publishedTime)
+	defer end.Stop()
+	for {
+		if now, version := ParseConfig(t.node.Config()); version != t.since && now.same(t.to) {
+			return true
+		}
+		if _, stays := t.to[t.node.ID()]; !stays {
+			return false
+		}
+		select {
+		case <-t.ctx.Done():
+			return false
+		case <-end.C:
+			return false
+		case <-time.After(publishedPoll):
+		}
+	}
+}
+
+// standing is what a server says of itself when it is asked.
+type standing struct{ there, follows bool }
+
+// standings asks servers at once for their standing. Servers that take longer than reachTime have none.
+func standings(ctx context.Context, node Node, servers []state.Server) []standing {
+	ctx, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	found := make([]standing, len(servers))
+	var wg sync.WaitGroup
+	for n, s := range servers {
+		wg.Go(func() { found[n].there, found[n].follows = node.Standing(ctx, s.ID, s.Peer) })
+	}
+	wg.Wait()
+	return found
+}
