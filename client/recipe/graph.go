@@ -6,13 +6,26 @@ import (
 	"strconv"
 )
 
-// Graph says which parties wait for which, over some locks.
+// Graph says which parties wait for which, over some locks. It is no larger than its bounds allow,
+// however many contenders the locks have.
 type Graph struct {
-	Parties []Party `json:"parties"`
-	Edges   []Edge  `json:"edges"` // those of cycles first, then by age
-	// Cycles are the suspected deadlocks: parties that wait for each other.
+	Parties []Party `json:"parties"` // of Edges and Cycles
+	Edges   []Edge  `json:"edges"`   // those of cycles first, then by age; at most MaxEdges
+	// Cycles are the suspected deadlocks: parties that wait for each other. They are the first
+	// MaxCycles.
 	Cycles []Cycle `json:"suspected"`
+	// EdgeCount and CycleCount also count those that are left out.
+	EdgeCount  int `json:"edgeCount"`
+	CycleCount int `json:"-"`
 }
+
+// The bounds of a graph.
+const (
+	MaxEdges   = 10_000
+	MaxCycles  = 1000
+	cyclePaths = 100  // of each cycle
+	cycleSize  = 1000 // parties that each cycle names
+)
 
 // Party is one side of a wait: a task if the contenders name one, otherwise a session.
 type Party struct {
@@ -69,222 +82,91 @@ func (g *Graph) Possible(e *Edge) bool {
 	return g.Parties[e.From].Task == "" || g.Parties[e.To].Task == "" || e.Any || e.Watch
 }
 
-// wait is one contender's wait for all, or any, of some parties.
-type wait struct {
-	from  int
-	edges []int
-	any   bool
-}
-
 // WaitGraph builds the graph of the given locks.
 func WaitGraph(list []Queue) *Graph {
-	b := &builder{g: &Graph{}, index: map[string]int{}}
-	for i := range list {
-		b.add(&list[i])
-	}
-	b.findCycles()
-	return b.g
+	w := newWaits(list)
+	w.findCycles()
+	d := describer{waits: w, g: &Graph{EdgeCount: w.edges, CycleCount: w.cycles}, place: map[int32]int{}}
+	d.describe()
+	return d.g
 }
 
-type builder struct {
+// describer writes down the waits that a graph has room for.
+type describer struct {
+	*waits
 	g     *Graph
-	index map[string]int
-	waits []wait
+	place map[int32]int // in g.Parties
 }
 
-// party returns the place of a contender's party.
-func (b *builder) party(c *Entry) int {
-	key := c.task()
-	if key == "" {
-		key = "\x00" + strconv.FormatInt(int64(c.Session), 16)
+func (d *describer) describe() {
+	order := make([]*wait, len(d.list))
+	for i := range d.list {
+		order[i] = &d.list[i]
 	}
-	at, ok := b.index[key]
+	slices.SortStableFunc(order, func(x, y *wait) int { return cmp.Compare(x.entry.Since, y.entry.Since) })
+	d.g.Cycles = make([]Cycle, min(d.cycles, MaxCycles))
+	for _, w := range order {
+		if d.inCycle(w) {
+			d.edgesOf(w, true)
+			d.witness(w)
+		}
+	}
+	for _, w := range order {
+		if len(d.g.Edges) >= MaxEdges {
+			break
+		}
+		d.edgesOf(w, false)
+	}
+	for p := range d.parties {
+		if n := d.parties[p].cycle; n > 0 && len(d.g.Cycles[n-1].Parties) < cycleSize {
+			c := &d.g.Cycles[n-1]
+			c.Parties = append(c.Parties, d.party(int32(p)))
+		}
+	}
+	for i := range d.g.Cycles {
+		slices.Sort(d.g.Cycles[i].Parties)
+	}
+}
+
+// edgesOf adds the edges of a wait: those of its cycle, or the others.
+func (d *describer) edgesOf(w *wait, ofCycle bool) {
+	set, from := &d.sets[w.set], &d.parties[w.from]
+	for i, to := range set.to {
+		inside := from.cycle != 0 && d.parties[to].cycle == from.cycle && !w.entry.Watch
+		switch {
+		case len(d.g.Edges) >= MaxEdges:
+			return
+		case to == w.from && !from.task, inside != ofCycle:
+			continue
+		}
+		on := set.on[i]
+		d.g.Edges = append(d.g.Edges, Edge{
+			From: d.party(w.from), To: d.party(to), Path: d.locks[w.lock].Path,
+			FromNode: w.entry.Node, ToNode: on.Node, FromToken: w.entry.Token, ToToken: on.Token,
+			Since: w.entry.Since, Any: w.entry.Any && len(w.entry.BlockedBy) > 1, Watch: w.entry.Watch, Cycle: inside,
+		})
+	}
+}
+
+// witness adds a wait inside a cycle to what is told of the cycle.
+func (d *describer) witness(w *wait) {
+	c, path := &d.g.Cycles[d.parties[w.from].cycle-1], d.locks[w.lock].Path
+	c.Since = max(c.Since, w.entry.Since)
+	if len(c.Paths) < cyclePaths && !slices.Contains(c.Paths, path) {
+		c.Paths = append(c.Paths, path)
+	}
+}
+
+// party returns the place of a party among those that the graph names.
+func (d *describer) party(p int32) int {
+	at, ok := d.place[p]
 	if !ok {
-		at = len(b.g.Parties)
-		b.index[key] = at
-		o, _ := c.Record()
-		b.g.Parties = append(b.g.Parties, Party{Task: o.Task, Session: c.Session, Host: o.Host, PID: o.PID,
-			Reason: o.Reason})
+		at = len(d.g.Parties)
+		d.place[p] = at
+		first := d.parties[p].entry
+		o, _ := first.Record()
+		d.g.Parties = append(d.g.Parties, Party{Task: o.Task, Session: first.Session, Host: o.Host, PID: o.PID,
+			Reason: o.Reason, Cycle: int(d.parties[p].cycle)})
 	}
 	return at
-}
-
-// add adds the waits of one lock. It leaves out the wait of a session for itself, because the
-// session does two things at a time. A task that waits for itself is a deadlock.
-func (b *builder) add(q *Queue) {
-	if len(q.Waiters) == 0 {
-		return
-	}
-	by := make(map[string]*Entry, len(q.Holders)+len(q.Waiters))
-	for _, l := range [][]Entry{q.Holders, q.Waiters} {
-		for i := range l {
-			if by[l[i].Node] == nil {
-				by[l[i].Node] = &l[i]
-			}
-		}
-	}
-	for i := range q.Waiters {
-		c := &q.Waiters[i]
-		w := wait{from: b.party(c), any: c.Any}
-		for _, name := range c.BlockedBy {
-			on := by[name]
-			if on == nil {
-				continue // among those not shown
-			}
-			to := b.party(on)
-			if to == w.from && b.g.Parties[to].Task == "" {
-				if c.Any {
-					w.edges = nil
-					break // it can let go itself
-				}
-				continue
-			}
-			w.edges = append(w.edges, len(b.g.Edges))
-			b.g.Edges = append(b.g.Edges, Edge{
-				From: w.from, To: to, Path: q.Path, FromNode: c.Node, ToNode: name, Any: c.Any && len(c.BlockedBy) > 1,
-				FromToken: c.Token, ToToken: on.Token, Since: c.Since, Watch: c.Watch,
-			})
-		}
-		if len(w.edges) > 0 && !c.Watch {
-			b.waits = append(b.waits, w)
-		}
-	}
-}
-
-// findCycles removes, again and again, every party that could go on if the parties it waits for
-// did. The remaining parties wait for each other, or for such parties.
-func (b *builder) findCycles() {
-	g := b.g
-	waiting := make([]int, len(g.Parties)) // waits of a party that are not satisfied
-	need := make([]int, len(b.waits))      // parties a wait still needs
-	on := make([][]int, len(g.Parties))    // waits that need a party
-	for i, w := range b.waits {
-		waiting[w.from]++
-		need[i] = len(w.edges)
-		if w.any {
-			need[i] = 1
-		}
-		for _, e := range w.edges {
-			on[g.Edges[e].To] = append(on[g.Edges[e].To], i)
-		}
-	}
-	var free []int
-	for p := range g.Parties {
-		if waiting[p] == 0 {
-			free = append(free, p)
-		}
-	}
-	for len(free) > 0 {
-		p := free[len(free)-1]
-		free = free[:len(free)-1]
-		for _, w := range on[p] {
-			if need[w]--; need[w] == 0 {
-				from := b.waits[w].from
-				if waiting[from]--; waiting[from] == 0 {
-					free = append(free, from)
-				}
-			}
-		}
-	}
-	b.components(waiting)
-}
-
-// components finds the sets of stuck parties that can all reach each other.
-func (b *builder) components(waiting []int) {
-	g := b.g
-	next := make([][]int, len(g.Parties))
-	for i := range g.Edges {
-		if e := &g.Edges[i]; !e.Watch && waiting[e.From] > 0 && waiting[e.To] > 0 {
-			next[e.From] = append(next[e.From], e.To)
-		}
-	}
-	for _, set := range connected(next, func(p int) bool { return waiting[p] > 0 }) {
-		if len(set) == 1 && !slices.Contains(next[set[0]], set[0]) {
-			continue
-		}
-		slices.Sort(set)
-		g.Cycles = append(g.Cycles, Cycle{Parties: set})
-		for _, p := range set {
-			g.Parties[p].Cycle = len(g.Cycles)
-		}
-	}
-	for i := range g.Edges {
-		e := &g.Edges[i]
-		n := g.Parties[e.From].Cycle
-		if n == 0 || n != g.Parties[e.To].Cycle || e.Watch {
-			continue
-		}
-		e.Cycle = true
-		c := &g.Cycles[n-1]
-		c.Since = max(c.Since, e.Since)
-		if !slices.Contains(c.Paths, e.Path) && len(c.Paths) < 100 {
-			c.Paths = append(c.Paths, e.Path)
-		}
-	}
-	slices.SortStableFunc(g.Edges, func(x, y Edge) int {
-		switch {
-		case x.Cycle != y.Cycle && x.Cycle:
-			return -1
-		case x.Cycle != y.Cycle:
-			return 1
-		}
-		return cmp.Compare(x.Since, y.Since)
-	})
-}
-
-// connected returns the strongly connected components of the wanted parties, by Tarjan's algorithm
-// without recursion.
-func connected(next [][]int, wanted func(int) bool) (sets [][]int) {
-	type frame struct{ at, child int }
-	index := make([]int, len(next)) // 0: not seen
-	low := make([]int, len(next))
-	open := make([]bool, len(next))
-	var stack []int
-	count := 0
-	for start := range next {
-		if index[start] != 0 || !wanted(start) {
-			continue
-		}
-		calls := []frame{{start, 0}}
-		for len(calls) > 0 {
-			f := &calls[len(calls)-1]
-			if f.child == 0 {
-				count++
-				index[f.at], low[f.at] = count, count
-				stack = append(stack, f.at)
-				open[f.at] = true
-			}
-			if f.child < len(next[f.at]) {
-				to := next[f.at][f.child]
-				f.child++
-				if index[to] == 0 {
-					calls = append(calls, frame{to, 0})
-				} else if open[to] {
-					low[f.at] = min(low[f.at], index[to])
-				}
-				continue
-			}
-			done := *f
-			calls = calls[:len(calls)-1]
-			if len(calls) > 0 {
-				up := calls[len(calls)-1].at
-				low[up] = min(low[up], low[done.at])
-			}
-			if low[done.at] != index[done.at] {
-				continue
-			}
-			var set []int
-			for {
-				p := stack[len(stack)-1]
-				stack = stack[:len(stack)-1]
-				open[p] = false
-				set = append(set, p)
-				if p == done.at {
-					break
-				}
-			}
-			sets = append(sets, set)
-		}
-	}
-	return sets
 }

@@ -96,6 +96,9 @@ func (c *call) showGraph(g *recipe.Graph, format string, dot bool) error {
 	if err := p.flush(); err != nil {
 		return err
 	}
+	if more := g.EdgeCount - len(g.Edges); more > 0 {
+		c.say("%d waits more are not shown", more)
+	}
 	if cycle {
 		return cli.Exit(exitCycle)
 	}

@@ -86,6 +86,7 @@ func (v *View) confirmed(g *recipe.Graph) *recipe.Graph {
 			number[i+1] = len(kept)
 		}
 	}
+	g.CycleCount -= len(g.Cycles) - len(kept)
 	g.Cycles = kept
 	for i := range g.Parties {
 		g.Parties[i].Cycle = number[g.Parties[i].Cycle]
@@ -99,7 +100,7 @@ func (v *View) confirmed(g *recipe.Graph) *recipe.Graph {
 // graphAnswer describes a graph, and counts the waits of contenders that it does not have.
 func (v *View) graphAnswer(g *recipe.Graph, unseen int) graphAnswer {
 	a := graphAnswer{V: Version, Suspected: []recipe.Cycle{}, Parties: []partyRow{}, Edges: []recipe.Edge{},
-		EdgeCount: len(g.Edges) + unseen}
+		EdgeCount: g.EdgeCount + unseen}
 	edges := g.Edges[:min(len(g.Edges), maxEdges)]
 	if len(edges) < a.EdgeCount {
 		a.Truncated = "too many: " + thousands(a.EdgeCount) + " waits, the first " + thousands(len(edges)) +

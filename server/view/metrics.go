@@ -136,7 +136,7 @@ func (v *View) Measure(st *admin.Status) {
 		return max(0, float64(now-since)/float64(time.Second/time.Millisecond))
 	}
 	st.Measure("lock_suspected_deadlocks", "Sets of sessions or tasks that seem to wait for each other.",
-		float64(len(s.waitGraph(v).Cycles)))
+		float64(s.waitGraph(v).CycleCount))
 	st.Measure("lock_scan_seconds", "Time that the newest look at all locks took.", s.took.Seconds())
 	for _, prefix := range slices.Sorted(maps.Keys(m.sums)) {
 		sum, label := m.sums[prefix], admin.Pair{Key: "prefix", Value: prefix}

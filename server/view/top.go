@@ -288,7 +288,7 @@ func (v *View) overview(ctx context.Context, q *query) (any, error) {
 			}
 			a.Waiters += waiting(q)
 		}
-		a.Suspected = len(scan.waitGraph(v).Cycles)
+		a.Suspected = scan.waitGraph(v).CycleCount
 	}
 	return a, nil
 }

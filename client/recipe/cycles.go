@@ -1,0 +1,327 @@
+package recipe
+
+import (
+	"cmp"
+	"hash/maphash"
+	"slices"
+)
+
+// waits is the graph in the form in which cycles are found. Its size is linear in the contenders:
+// those that wait for the same nodes, as the waiters of a lock with a policy do, share one set.
+type waits struct {
+	locks    []Queue
+	parties  []member
+	sessions map[Session]int32
+	tasks    map[uint64]int32 // by hash, because clients choose the names
+	seed     maphash.Seed
+	sets     []blockers
+	list     []wait
+	edges    int // pairs of a wait and a party
+	cycles   int
+}
+
+// member is a party of waits.
+type member struct {
+	entry *Entry // the first contender met
+	task  bool
+	cycle int32 // from 1 to MaxCycles; 0: it is in none of them
+	stuck int32 // waits that are not satisfied
+	self  bool  // a task waits for itself
+}
+
+// blockers is a set of parties that some contenders wait for: for all of them, or for any.
+type blockers struct {
+	to    []int32 // parties
+	on    []*Entry
+	left  int32   // parties that must let go before a wait is satisfied
+	waits []int32 // those of own parties come first
+	done  int     // waits that are satisfied
+	any   bool
+
+	times  map[int32]int32 // how often a party is in it; only of a set that contenders share
+	cycles map[int32]bool  // of its parties
+}
+
+// of returns how often a party is in the set. The first contender of a set does not need an index.
+func (s *blockers) of(party int32, shared bool) (n int32) {
+	if shared && s.times == nil {
+		s.times = make(map[int32]int32, len(s.to))
+		for _, to := range s.to {
+			s.times[to]++
+		}
+	}
+	if s.times != nil {
+		return s.times[party]
+	}
+	for _, to := range s.to {
+		if to == party {
+			n++
+		}
+	}
+	return n
+}
+
+// wait is one contender's wait.
+type wait struct {
+	entry     *Entry
+	lock      int32
+	from, set int32
+	own       int32 // blockers that are contenders of the waiting session itself
+}
+
+func newWaits(list []Queue) *waits {
+	w := &waits{locks: list, sessions: map[Session]int32{}, tasks: map[uint64]int32{}, seed: maphash.MakeSeed()}
+	by, sets := map[string]*Entry{}, map[same]int32{}
+	for i := range list {
+		if len(list[i].Waiters) > 0 {
+			clear(by)
+			clear(sets)
+			w.add(int32(i), by, sets)
+		}
+	}
+	return w
+}
+
+// party returns the place of a contender's party.
+func (w *waits) party(c *Entry) int32 {
+	fresh := int32(len(w.parties))
+	task := c.task()
+	if task == "" {
+		if at, ok := w.sessions[c.Session]; ok {
+			return at
+		}
+		w.sessions[c.Session] = fresh
+	} else {
+		key := maphash.String(w.seed, task)
+		if at, ok := w.tasks[key]; ok {
+			return at
+		}
+		w.tasks[key] = fresh
+	}
+	w.parties = append(w.parties, member{entry: c, task: task != ""})
+	return fresh
+}
+
+// same identifies a list of blockers that several contenders share.
+type same struct {
+	first *string
+	len   int
+	any   bool
+}
+
+// add adds the waits of one lock. The maps are empty.
+func (w *waits) add(lock int32, by map[string]*Entry, sets map[same]int32) {
+	q := &w.locks[lock]
+	for _, l := range [][]Entry{q.Holders, q.Waiters} {
+		for i := range l {
+			if by[l[i].Node] == nil {
+				by[l[i].Node] = &l[i]
+			}
+		}
+	}
+	for _, l := range [][]Entry{q.Holders, q.Waiters} {
+		for i := range l {
+			c := &l[i]
+			if len(c.BlockedBy) == 0 {
+				continue
+			}
+			key := same{&c.BlockedBy[0], len(c.BlockedBy), c.Any}
+			set, ok := sets[key]
+			if !ok {
+				set = w.set(c, by)
+				sets[key] = set
+			}
+			from := w.party(c)
+			w.wait(wait{entry: c, lock: lock, from: from, set: set, own: w.sets[set].of(from, ok)})
+		}
+	}
+}
+
+// set makes the set of those that a contender waits for. Some may be among the contenders that are
+// not shown.
+func (w *waits) set(c *Entry, by map[string]*Entry) int32 {
+	s := blockers{any: c.Any}
+	for _, name := range c.BlockedBy {
+		if on := by[name]; on != nil {
+			s.on, s.to = append(s.on, on), append(s.to, w.party(on))
+		}
+	}
+	if s.left = int32(len(s.to)); s.any {
+		s.left = min(s.left, 1)
+	}
+	w.sets = append(w.sets, s)
+	return int32(len(w.sets) - 1)
+}
+
+// wait adds one wait. It leaves out the wait of a session for itself, because the session does two
+// things at a time. A task that waits for itself is a deadlock. A session that waits for any of some
+// nodes, one of which is its own, can let go itself: its edges are shown and make no cycle.
+func (w *waits) wait(one wait) {
+	set, from := &w.sets[one.set], &w.parties[one.from]
+	if from.task {
+		from.self = from.self || one.own > 0 && !one.entry.Watch
+		one.own = 0
+	}
+	edges := len(set.to) - int(one.own)
+	if edges == 0 {
+		return
+	}
+	w.edges += edges
+	if letsGo := one.own > 0 && set.any; !one.entry.Watch && !letsGo {
+		set.waits = append(set.waits, int32(len(w.list)))
+		from.stuck++
+	}
+	w.list = append(w.list, one)
+}
+
+// findCycles removes, again and again, every party that could go on if the parties it waits for
+// did. The remaining parties wait for each other, or for such parties.
+func (w *waits) findCycles() {
+	in := make([][]int32, len(w.parties)) // the sets that a party is in
+	for i := range w.sets {
+		s := &w.sets[i]
+		if len(s.waits) == 0 {
+			continue
+		}
+		slices.SortStableFunc(s.waits, func(x, y int32) int { return cmp.Compare(w.list[y].own, w.list[x].own) })
+		for _, to := range s.to {
+			in[to] = append(in[to], int32(i))
+		}
+	}
+	var free []int32
+	for p := range w.parties {
+		if w.parties[p].stuck == 0 {
+			free = append(free, int32(p))
+		}
+	}
+	for len(free) > 0 {
+		p := free[len(free)-1]
+		free = free[:len(free)-1]
+		for _, i := range in[p] {
+			s := &w.sets[i]
+			s.left--
+			for ; s.done < len(s.waits) && w.list[s.waits[s.done]].own >= s.left; s.done++ {
+				from := &w.parties[w.list[s.waits[s.done]].from]
+				if from.stuck--; from.stuck == 0 {
+					free = append(free, w.list[s.waits[s.done]].from)
+				}
+			}
+		}
+	}
+	w.components()
+}
+
+// components finds the sets of stuck parties that can all reach each other. Behind the parties,
+// the sets of blockers are vertices as well: a session's way through such a set back to itself
+// makes no cycle alone, and in a larger one there is another way.
+func (w *waits) components() {
+	parties := int32(len(w.parties))
+	next := make([][]int32, len(w.parties)+len(w.sets))
+	for i := range w.list {
+		one := &w.list[i]
+		if one.entry.Watch || w.parties[one.from].stuck == 0 || one.own > 0 && w.sets[one.set].any {
+			continue
+		}
+		vertex := parties + one.set
+		next[one.from] = append(next[one.from], vertex)
+		if next[vertex] != nil {
+			continue
+		}
+		next[vertex] = []int32{}
+		for _, to := range w.sets[one.set].to {
+			if w.parties[to].stuck > 0 {
+				next[vertex] = append(next[vertex], to)
+			}
+		}
+	}
+	connected(next, func(set []int32) {
+		inside, last := 0, int32(0)
+		for _, v := range set {
+			if v < parties {
+				inside, last = inside+1, v
+			}
+		}
+		if inside == 0 || inside == 1 && !w.parties[last].self || w.parties[last].stuck == 0 {
+			return
+		}
+		w.cycles++
+		for _, v := range set {
+			if v < parties && w.cycles <= MaxCycles {
+				w.parties[v].cycle = int32(w.cycles)
+			}
+		}
+	})
+}
+
+// inCycle reports whether a wait is for a party of the same cycle.
+func (w *waits) inCycle(one *wait) bool {
+	from, s := &w.parties[one.from], &w.sets[one.set]
+	switch {
+	case from.cycle == 0 || one.entry.Watch:
+		return false
+	case s.cycles == nil:
+		s.cycles = map[int32]bool{}
+		for _, to := range s.to {
+			s.cycles[w.parties[to].cycle] = true
+		}
+	}
+	// A session does not wait for itself, and then some other party must be there.
+	return s.cycles[from.cycle] && (one.own == 0 || slices.ContainsFunc(s.to, func(to int32) bool {
+		return to != one.from && w.parties[to].cycle == from.cycle
+	}))
+}
+
+// connected calls f for each strongly connected component, by Tarjan's algorithm without recursion.
+func connected(next [][]int32, f func([]int32)) {
+	type frame struct{ at, child int32 }
+	index := make([]int32, len(next)) // 0: not seen
+	low := make([]int32, len(next))
+	open := make([]bool, len(next))
+	var stack []int32
+	var calls []frame
+	count := int32(0)
+	for start := range next {
+		if index[start] != 0 || len(next[start]) == 0 {
+			continue
+		}
+		calls = append(calls[:0], frame{int32(start), 0})
+		for len(calls) > 0 {
+			v := &calls[len(calls)-1]
+			if v.child == 0 {
+				count++
+				index[v.at], low[v.at] = count, count
+				stack = append(stack, v.at)
+				open[v.at] = true
+			}
+			if int(v.child) < len(next[v.at]) {
+				to := next[v.at][v.child]
+				v.child++
+				if index[to] == 0 {
+					calls = append(calls, frame{to, 0})
+				} else if open[to] {
+					low[v.at] = min(low[v.at], index[to])
+				}
+				continue
+			}
+			done := *v
+			calls = calls[:len(calls)-1]
+			if len(calls) > 0 {
+				up := calls[len(calls)-1].at
+				low[up] = min(low[up], low[done.at])
+			}
+			if low[done.at] != index[done.at] {
+				continue
+			}
+			at := len(stack) - 1
+			for stack[at] != done.at {
+				at--
+			}
+			set := stack[at:]
+			stack = stack[:at]
+			for _, v := range set {
+				open[v] = false
+			}
+			f(set)
+		}
+	}
+}

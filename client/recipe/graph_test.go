@@ -1,0 +1,202 @@
+package recipe
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// crowd is a lock with a policy that has so many holds of each form and so many queue nodes.
+func crowd(path string, readers, writers, queued int) *Dir {
+	d := &Dir{Path: path}
+	add := func(k PolicyRole, session int64, n int) {
+		for range n {
+			i := len(d.Nodes)
+			node := PolicyNode{ID: NewID(session, uint64(i)), Kind: k, Seq: int32(i)}
+			d.Nodes = append(d.Nodes, Node{Name: node.Name(true), Session: session, Czxid: int64(i + 1)})
+		}
+	}
+	add(HoldRead, 1, readers)
+	add(HoldWrite, 2, writers)
+	for range queued / 2 {
+		add(QueueWrite, 3, 1)
+		add(QueueRead, 4, 1)
+	}
+	d.Total = len(d.Nodes)
+	return d
+}
+
+// A graph grows with the contenders of a lock, not with the pairs of its holders and waiters.
+func TestAGraphIsLinearInContenders(t *testing.T) {
+	for _, c := range []struct {
+		name                     string
+		readers, writers, queued int
+	}{{"readers hold", 500, 0, 500}, {"made-up writers hold", 0, 500, 500}, {"both", 250, 250, 500}} {
+		t.Run(c.name, func(t *testing.T) {
+			const locks = 20
+			var dirs []*Dir
+			for i := range locks {
+				dirs = append(dirs, crowd(fmt.Sprint("/l", i), c.readers, c.writers, c.queued))
+			}
+			list := Assemble(dirs, Unseen{})
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			g := WaitGraph(list)
+			runtime.ReadMemStats(&after)
+			each := int(after.TotalAlloc-before.TotalAlloc) / (locks * 1000)
+			expect.That(t, each < 1000, "%d bytes for each contender, want less than 1000", each)
+			expect.That(t, len(g.Edges) <= MaxEdges, "%d edges, want at most %d", len(g.Edges), MaxEdges)
+			expect.That(t, len(g.Parties) <= 4, "%d parties, want at most 4", len(g.Parties))
+		})
+	}
+}
+
+// A graph bounds the cycles that it describes, and counts all.
+func TestAGraphCountsTheCyclesThatItLeavesOut(t *testing.T) {
+	var list []Queue
+	const pairs = MaxCycles + 50
+	for i := range pairs {
+		a, b := Entry{Node: "a", Session: Session(2*i + 1)}, Entry{Node: "b", Session: Session(2*i + 2)}
+		for _, l := range [][2]Entry{{a, b}, {b, a}} {
+			l[1].BlockedBy = []string{l[0].Node}
+			list = append(list, Queue{Lock: Lock{Path: fmt.Sprint("/", len(list))}, Holders: l[:1], Waiters: l[1:]})
+		}
+	}
+	g := WaitGraph(list)
+	expect.Equal(t, g.CycleCount, pairs, "cycles counted")
+	expect.Equal(t, len(g.Cycles), MaxCycles, "cycles described")
+	expect.Equal(t, g.EdgeCount, 2*pairs, "edges counted")
+	for i := range g.Cycles {
+		must.Equal(t, len(g.Cycles[i].Parties), 2, "parties of cycle %d", i)
+		must.Equal(t, len(g.Cycles[i].Paths), 2, "paths of cycle %d", i)
+	}
+}
+
+// plain says which entries are in a cycle, by the definition: remove parties that can go on, and see
+// which of those that are left reach themselves.
+func plain(list []Queue) (in map[string]bool) {
+	name := func(e *Entry) string {
+		if task := e.task(); task != "" {
+			return task
+		}
+		return e.Session.String()
+	}
+	type wait struct {
+		to  []string
+		any bool
+	}
+	waits := map[string][]wait{}
+	for i := range list {
+		q := &list[i]
+		for j := range q.Waiters {
+			e := &q.Waiters[j]
+			one, own := wait{any: e.Any}, false
+			for _, b := range e.BlockedBy {
+				on := q.Find(b)
+				if name(on) == name(e) && e.task() == "" {
+					own = true
+					continue
+				}
+				one.to = append(one.to, name(on))
+			}
+			if len(one.to) > 0 && (!own || !e.Any) {
+				waits[name(e)] = append(waits[name(e)], one)
+			}
+		}
+	}
+	stuck := func(p string) bool {
+		return slices.ContainsFunc(waits[p], func(w wait) bool {
+			blocked := func(to string) bool { return waits[to] != nil }
+			if w.any {
+				return !slices.ContainsFunc(w.to, func(to string) bool { return !blocked(to) })
+			}
+			return slices.ContainsFunc(w.to, blocked)
+		})
+	}
+	for again := true; again; {
+		again = false
+		for p := range waits {
+			if !stuck(p) {
+				delete(waits, p)
+				again = true
+			}
+		}
+	}
+	in = map[string]bool{}
+	for p := range waits {
+		seen := map[string]bool{}
+		for todo := []string{p}; len(todo) > 0; {
+			at := todo[0]
+			todo = todo[1:]
+			for _, w := range waits[at] {
+				for _, to := range w.to {
+					if !seen[to] {
+						seen[to] = true
+						todo = append(todo, to)
+					}
+				}
+			}
+		}
+		if seen[p] {
+			in[p] = true
+		}
+	}
+	return in
+}
+
+// Sets of blockers that contenders share change nothing in what is a cycle.
+func TestCyclesThroughSharedBlockers(t *testing.T) {
+	found := 0
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		var list []Queue
+		entry := func(i int) Entry {
+			e := Entry{Node: fmt.Sprint("n", i), Session: Session(1 + r.IntN(5))}
+			if r.IntN(4) == 0 {
+				e.Owner = &Owner{Task: fmt.Sprint("t", r.IntN(3))}
+			}
+			return e
+		}
+		for l := range 1 + r.IntN(4) {
+			q := Queue{Lock: Lock{Path: fmt.Sprint("/", l)}}
+			var all []string
+			for i := range 1 + r.IntN(3) {
+				q.Holders = append(q.Holders, entry(i))
+				all = append(all, q.Holders[i].Node)
+			}
+			for i := range r.IntN(4) {
+				e := entry(10 + i)
+				e.BlockedBy, e.Any = all, r.IntN(3) == 0
+				if r.IntN(3) == 0 {
+					e.BlockedBy = all[:1]
+				}
+				q.Waiters = append(q.Waiters, e)
+			}
+			list = append(list, q)
+		}
+		g, want := WaitGraph(list), plain(list)
+		got := map[string]bool{}
+		for i := range g.Parties {
+			p := &g.Parties[i]
+			if p.Cycle != 0 && p.Task != "" {
+				got[p.Task] = true
+			} else if p.Cycle != 0 {
+				got[p.Session.String()] = true
+			}
+		}
+		must.Equal(t, fmt.Sprint(got), fmt.Sprint(want), "seed %d: parties in cycles of %+v", seed, list)
+		found += len(want)
+		for i := range g.Edges {
+			e := &g.Edges[i]
+			same := g.Parties[e.From].Cycle != 0 && g.Parties[e.From].Cycle == g.Parties[e.To].Cycle
+			must.Equal(t, e.Cycle, same, "seed %d: edge %+v is of a cycle", seed, e)
+		}
+		must.Equal(t, len(g.Edges), g.EdgeCount, "seed %d: edges", seed)
+	}
+	expect.That(t, found > 100, "%d parties in cycles, want more than 100", found)
+}
