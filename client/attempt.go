@@ -50,7 +50,7 @@ func (a *attempt) owner() recipe.Owner {
 	o := a.c.owner
 	o.Task, o.Reason, o.Revocable = a.task, a.cfg.reason, a.cfg.revocable
 	if l := a.cfg.limit; l.Hold > 0 {
-		o.MaxHold, o.Grace, o.Breakable = l.Hold.String(), l.grace().String(), l.Break
+		o.MaxHold, o.Grace = l.Hold.String(), l.grace().String()
 	}
 	return o
 }

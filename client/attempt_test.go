@@ -135,12 +135,10 @@ func TestContentOfNodes(t *testing.T) {
 	a := &attempt{c: c, task: "task", cfg: &options{reason: "why", revocable: true}}
 	o, ok := recipe.ParseOwner(a.data())
 	must.That(t, ok && o.PID == 5 && o.Cmd == "job" && o.Task == "task" && o.Reason == "why" && o.Revocable &&
-		o.MaxHold == "" && o.Grace == "" && !o.Breakable, "%+v", o)
-	a.cfg.limit = Limit{Hold: time.Minute, Grace: -1, Break: true}
+		o.MaxHold == "" && o.Grace == "", "%+v", o)
+	a.cfg.limit = Limit{Hold: time.Minute, Grace: -1}
 	o, _ = recipe.ParseOwner(a.data())
-	must.That(t, o.MaxHold == "1m0s" && o.Grace == "0s" && o.Breakable && !o.Held, "%+v", o)
-	o, _ = recipe.ParseOwner(policyHoldData(a))
-	must.That(t, o.Held && o.PID == 5, "%+v", o)
+	must.That(t, o.MaxHold == "1m0s" && o.Grace == "0s" && !o.Over, "%+v", o)
 	for _, x := range []struct {
 		tasked bool
 		layout Layout

@@ -5,58 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
-
-// breaker lets a waiter remove a holder whose recorded limit is over. It takes the server's time
-// from a write of the waiter itself.
-type breaker struct {
-	node  string
-	held  bool             // the node has the stamp of its grant
-	since int64            // server time in ms since which the node holds, as far as known
-	due   <-chan time.Time // fires when it is time to look again
-}
-
-// look removes the node at path if it holds and its time is over. Otherwise it sets the timer for the
-// moment when it will be over.
-func (b *breaker) look(ctx context.Context, w *waiter, path string, n zk.Node, holds bool) error {
-	b.due = nil
-	o, ok := recipe.ParseOwner(n.Data)
-	limit, breakable := o.Limit()
-	if !ok || !breakable || !holds && !o.Held {
-		return nil
-	}
-	now, err := w.write(ctx, func() {})
-	if err != nil {
-		return err
-	}
-	if b.node != path || o.Held && !b.held {
-		// The node holds since now at the latest, unless its grant is yet to come. In that case its
-		// contender stamps the node before it holds, and cannot if this waiter has removed the node.
-		b.node, b.held, b.since = path, o.Held, now
-	}
-	if o.Held {
-		b.since = min(b.since, n.Stat.Mtime)
-	}
-	left := time.Duration(b.since-now)*time.Millisecond + limit
-	if left > 0 {
-		b.due = time.After(left + 5*time.Millisecond)
-		return nil
-	}
-	w.c.opt.log.Info("breaking a lock held too long", "path", w.a.path, "node", path, "limit", limit)
-	if err = w.e.erasePlace(ctx, path); err == nil {
-		err = w.e.conn.Delete(ctx, path, n.Stat.Version)
-	}
-	if err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) {
-		return nil // the watch tells
-	}
-	b.due = time.After(time.Second) // also if the request may be lost: then no event comes
-	return nil
-}
 
 // erasePlace removes the place in the queue that a writer with a policy keeps while it holds by the node
 // at path. A holder that hangs does not remove it.
@@ -86,14 +39,14 @@ func target(path, node string) string { return (&recipe.Lock{Path: path}).Target
 // CREATE on the directory the node's version alone decides. The broken contender loses the lock with
 // reason Removed.
 func (i *Inspector) Break(ctx context.Context, path, node string, token fence.Token) error {
-	return i.c.breakNode(ctx, path, node, token, func(*epoch, zk.Node) error { return nil })
+	return i.c.breakNode(ctx, path, node, token, func(zk.Node) error { return nil })
 }
 
 // breakNode deletes the node whose czxid is token, if allow agrees. The version of a node without a
 // number does not tell it from one made again at the same path. So the transaction also makes and
 // removes a sequential node beside it, whose number tells whether any node was made there since the look.
 func (c *Client) breakNode(
-	ctx context.Context, path, node string, token fence.Token, allow func(*epoch, zk.Node) error,
+	ctx context.Context, path, node string, token fence.Token, allow func(zk.Node) error,
 ) error {
 	target := target(path, node)
 	dir := recipe.Parent(target)
@@ -107,7 +60,7 @@ func (c *Client) breakNode(
 		if fence.Token(n.Stat.Czxid) != token {
 			return fmt.Errorf("%w: %s has token %d", fence.ErrStale, target, n.Stat.Czxid)
 		}
-		if err := allow(e, n); err != nil {
+		if err := allow(n); err != nil {
 			return err
 		}
 		if recipe.Numbered(node) {
@@ -147,56 +100,15 @@ func (c *Client) breakNode(
 	}))
 }
 
-// breakSettle is how long a holder may take to stamp its grant.
-const breakSettle = 2 * time.Second
-
-// BreakExpired removes a holder's node if the holder set [Limit].Break and its maximum hold and
-// grace are over by the server's clock. Otherwise it returns ErrNotAcquired. It may wait two
-// seconds to be sure.
+// BreakExpired removes a holder's node if the holder itself has noted there that its maximum hold is
+// over ([WithLimit] with Linger: its program does not end). Otherwise it returns ErrNotAcquired.
 func (i *Inspector) BreakExpired(ctx context.Context, path, node string, token fence.Token) error {
-	c, target := i.c, target(path, node)
-	return c.breakNode(ctx, path, node, token, func(e *epoch, n zk.Node) error {
-		now, err := c.serverClock(ctx, e, path)
-		if err != nil {
-			return err
+	return i.c.breakNode(ctx, path, node, token, func(n zk.Node) error {
+		if o, _ := recipe.ParseOwner(n.Data); !o.Over {
+			return fmt.Errorf("%w: %s is not over its limit", ErrNotAcquired, target(path, node))
 		}
-		o, _ := recipe.ParseOwner(n.Data)
-		limit, ok := o.Limit()
-		since := n.Stat.Ctime
-		if o.Held {
-			since = n.Stat.Mtime
-		}
-		left := time.Duration(since-now)*time.Millisecond + limit
-		if !ok || left > 0 {
-			return fmt.Errorf("%w: %s is not over its limit", ErrNotAcquired, target)
-		}
-		if o.Held {
-			return nil
-		}
-		q, err := inspect(ctx, e, path)
-		if err != nil {
-			return err
-		}
-		if !q.Holds(node) {
-			return fmt.Errorf("%w: %s does not hold", ErrNotAcquired, target)
-		}
-		// There is no stamp: the grant did not wait, or was a moment ago and its stamp is on its way. The
-		// stamp changes the version, so that the server refuses the deletion.
-		return pause(ctx, breakSettle)
+		return nil
 	})
-}
-
-// serverClock returns the server's time, from a node that it makes in the directory.
-func (c *Client) serverClock(ctx context.Context, e *epoch, dir string) (int64, error) {
-	id := newNodeID(e.sid)
-	made, _, err := c.create(ctx, e, newNode{Create: zk.Create{
-		Path: recipe.Join(dir, "_clock_"+id.Hex()), ACL: zk.WorldACL(zk.PermAll), Mode: zk.Ephemeral,
-	}})
-	if err != nil {
-		return 0, err
-	}
-	c.reap(e, made[0].path)
-	return made[0].stat.Ctime, nil
 }
 
 // Revoke asks the contender behind one node of a lock to leave. A holder gets the request by

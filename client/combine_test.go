@@ -15,46 +15,6 @@ import (
 
 // Faults of options together that each option alone does not have.
 
-// A holder that waited for a lock delay holds from then on: a waiter that may break the lock counts
-// from the grant and not from its first sight of the node.
-func TestBreakCountsFromTheGrant(t *testing.T) {
-	shared(t)
-	c, b, o, d := dial(t), dial(t), observer(t), dir(t)
-	delay := []Option{WithLockDelay(300 * time.Millisecond), WithoutLocalQueue()}
-	opts := append(delay, WithLimit(Limit{Hold: time.Second, Grace: -1, Break: true}))
-	dead := lock(t, c.Mutex(d, delay...).Lock)
-	must.OK(t, o.Delete(dead.Node(), -1)) // its mark stays
-	in := make(chan LockEvent, 8)
-	l := start(testCtx(t), c.Mutex(d, opts...).Lock, WithHooks(Hooks{OnEnqueue: func(e LockEvent) { in <- e }}))
-	soon(t, "its place", in)
-	next := start(testCtx(t), b.Mutex(d, opts...).Lock)
-	first := l.wait(t)
-	soon(t, "the loss", first.Lost())
-	expect.That(t, first.reason() == MaxHold || first.reason() == Broken, "lost because of %v", first.Err())
-	unlock(t, next.wait(t))
-}
-
-// A waiter stamps its node before it holds. If another client has removed the node by then, the
-// waiter does not get the lock.
-func TestRemovedNodeIsNotStamped(t *testing.T) {
-	shared(t)
-	c, o, d := dial(t), observer(t), dir(t)
-	a, p := proxied(t)
-	before := lock(t, c.Mutex(d).Lock)
-	requeued := make(chan LockEvent, 8)
-	g := start(testCtx(t), a.Mutex(d, WithHooks(Hooks{OnRequeue: func(ev LockEvent) { requeued <- ev }})).Lock,
-		WithLimit(Limit{Hold: time.Hour, Break: true}))
-	queued(t, o, d, 2)
-	stamp := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetData, Nth: 1,
-		Do: faultproxy.Hold})
-	unlock(t, before)
-	soon(t, "the stamp", stamp.Acted())
-	must.OK(t, o.Delete(d+"/"+names(t, o, d)[0], -1))
-	stamp.Release()
-	soon(t, "another place", requeued)
-	unlock(t, g.wait(t))
-}
-
 // While a waiter has no connection another client may replace its node by one of the same name, as a
 // tool does that copies a tree back. The waiter does not take that node for its own.
 func TestNodeOfAnotherOwnerIsNotGranted(t *testing.T) {
@@ -65,8 +25,7 @@ func TestNodeOfAnotherOwnerIsNotGranted(t *testing.T) {
 	enqueued := make(chan LockEvent, 8)
 	watch := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpGetData, Under: d, Nth: 1,
 		Do: faultproxy.CutBefore, Then: func() { p.Refuse(true) }})
-	g := start(testCtx(t), a.Mutex(d, WithHooks(Hooks{OnEnqueue: func(ev LockEvent) { enqueued <- ev }})).Lock,
-		WithLimit(Limit{Hold: time.Hour, Break: true}))
+	g := start(testCtx(t), a.Mutex(d, WithHooks(Hooks{OnEnqueue: func(ev LockEvent) { enqueued <- ev }})).Lock)
 	node := soon(t, "the place", enqueued).Node
 	soon(t, "the cut", watch.Acted())
 	must.OK(t, o.Delete(node, -1))
@@ -278,76 +237,4 @@ func TestNodesGoThoughTheServerIsBusy(t *testing.T) {
 	}
 	unlock(t, lock(t, c.Mutex(d).Lock))
 	must.Equal(t, len(names(t, o, d)), 0)
-}
-
-// A server that lags behind may show a closed barrier as open.
-func TestOpenBarrierIsBelievedAfterASync(t *testing.T) {
-	shared(t)
-	d := dir(t)
-	c, p := proxied(t)
-	syncs := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSync, Under: d})
-	must.OK(t, c.Barrier(d).Wait(testCtx(t)))
-	must.That(t, syncs.Seen() > 0, "no sync before the answer that the barrier is open")
-}
-
-// A waiter breaks a holder that was a waiter itself when the wait for it began: in a queue, and with a
-// policy, where a writer keeps its place in the queue while it holds.
-func TestHolderThatHadToWaitIsBroken(t *testing.T) {
-	shared(t)
-	for _, test := range []struct {
-		name   string
-		opts   []Option
-		places int // nodes of one holder and one waiter
-	}{{"queue", nil, 2}, {"policy", []Option{WithPolicy(PolicyFair)}, 3}} {
-		t.Run(test.name, func(t *testing.T) {
-			o, d := observer(t), dir(t)
-			var locks [3]*RWMutex
-			for i := range locks {
-				locks[i] = dial(t).RWMutex(d, test.opts...)
-			}
-			first := lock(t, locks[0].Lock)
-			limit := Limit{Hold: 300 * time.Millisecond, Grace: -1, Break: true}
-			g := start(testCtx(t), locks[1].Lock, WithLimit(limit))
-			queued(t, o, d, test.places)
-			next := start(testCtx(t), locks[2].Lock, WithLimit(Limit{Hold: time.Minute, Break: true}))
-			queued(t, o, d, test.places+1)
-			unlock(t, first)
-			stuck := g.wait(t)
-			stuck.h.mu.Lock()
-			stuck.h.stopTimers()
-			stuck.h.mu.Unlock()
-			l := next.wait(t)
-			must.That(t, l.Token() > stuck.Token(), "token %d after %d", l.Token(), stuck.Token())
-			expect.Is(t, stuck.Unlock(testCtx(t)), ErrLost)
-			unlock(t, l)
-		})
-	}
-}
-
-// Nor is a holder safe because it looked at the queue late: it found no contender ahead any more, and the
-// waiter, which had looked before, did.
-func TestHolderThatLookedLateIsBroken(t *testing.T) {
-	shared(t)
-	o, d := observer(t), dir(t)
-	first := lock(t, dial(t).Mutex(d).Lock)
-	c, p := proxied(t)
-	b, behind := proxied(t)
-	list := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpGetChildren2, Under: d, Nth: 1,
-		Do: faultproxy.Hold})
-	limit := Limit{Hold: 300 * time.Millisecond, Grace: -1, Break: true}
-	g := start(testCtx(t), c.Mutex(d).Lock, WithLimit(limit))
-	queued(t, o, d, 2)
-	soon(t, "the list", list.Acted())
-	behind.Record()
-	next := start(testCtx(t), b.Mutex(d).Lock, WithLimit(Limit{Hold: time.Minute, Break: true}))
-	watches(t, behind, d+"/"+nth(t, o, d, 1), 1)
-	unlock(t, first)
-	list.Release()
-	stuck := g.wait(t)
-	stuck.h.mu.Lock()
-	stuck.h.stopTimers()
-	stuck.h.mu.Unlock()
-	l := next.wait(t)
-	expect.Is(t, stuck.Unlock(testCtx(t)), ErrLost)
-	unlock(t, l)
 }

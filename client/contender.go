@@ -82,7 +82,6 @@ type waiter struct {
 	a     *attempt
 	own   *zk.Watch // on the node; nil until a wait has lasted
 	since uint64    // the connection on which own was set
-	ver   int32     // of the data
 
 	q    queue
 	id   recipe.ID        // of the own node
@@ -94,7 +93,6 @@ type waiter struct {
 	late      bool      // the grant comes later than the place, for whatever reason
 	deathSeen time.Time // lock delay: when a reader that may not write found the last holder dead
 	unmark    []zk.Op   // lock delay: the directory may name this contender, and these take that back
-	brk       breaker
 
 	born    time.Time     // when the client learned of its place
 	took    time.Duration // to take the place
@@ -138,8 +136,7 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 			if !w.waited {
 				w.waited, w.late, w.begun, w.ahead = true, true, time.Now(), p.Ahead
 			}
-			holds := w.a.cfg.limit.Break && w.q.Holds(names.All(), p.Blocker)
-			final := w.q.EndIsFinal(p.Blocker) && !w.a.cfg.limit.Break && w.a.cfg.lockDelay == 0 && len(p.Others) == 0
+			final := w.q.EndIsFinal(p.Blocker) && w.a.cfg.lockDelay == 0 && len(p.Others) == 0
 			short := names.Len() <= shortList && w.q.Kind != recipe.RoleRead && w.c.paces.short(w.a.dir, w.took)
 			if final && p.Ahead > 1 && short {
 				if names, err = w.lookAhead(ctx, p); err != nil {
@@ -163,7 +160,7 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 			blocker := recipe.Join(w.a.dir, p.Blocker.Name)
 			names.Free() // and with it what the place says
 			names = nil
-			if _, err := w.await(ctx, blocker, p.Ahead, holds, wakers{}); err != nil {
+			if _, err := w.await(ctx, blocker, p.Ahead, wakers{}); err != nil {
 				return nil, err
 			}
 		case !w.e.valid():
@@ -209,7 +206,7 @@ func inOrder(few []recipe.Contender) []string {
 func (w *waiter) awaitFew(ctx context.Context, few []string) (free bool, err error) {
 	for _, name := range slices.Backward(few) {
 		w.watchesOwn = true
-		gone, err := w.await(ctx, recipe.Join(w.a.dir, name), len(few), false, wakers{})
+		gone, err := w.await(ctx, recipe.Join(w.a.dir, name), len(few), wakers{})
 		if !gone || err != nil {
 			return false, err
 		}
@@ -246,10 +243,7 @@ type wakers struct {
 
 // await waits until the node at path, the last of so many ahead, may be gone, and reports whether
 // its deletion is certain. A change of its data or of the connection only arms the watch again.
-// Before that, await may break a holder: a node that holds, or has the stamp of a later grant.
-func (w *waiter) await(
-	ctx context.Context, path string, ahead int, holds bool, also wakers,
-) (gone bool, err error) {
+func (w *waiter) await(ctx context.Context, path string, ahead int, also wakers) (gone bool, err error) {
 	long := time.After(w.e.ownWatchIn(ahead))
 	for {
 		s, gone, err := w.watchNode(ctx, path)
@@ -257,11 +251,6 @@ func (w *waiter) await(
 			return gone, err
 		}
 		safety := w.e.recheck(s.hidden)
-		if w.a.cfg.limit.Break {
-			if err := w.brk.look(ctx, w, path, s.Node, holds); err != nil {
-				return false, err
-			}
-		}
 		for again := false; !again; {
 			select {
 			case <-s.w.Fired():
@@ -289,8 +278,6 @@ func (w *waiter) await(
 				if err != nil || st == nil {
 					return st == nil, err
 				}
-			case <-w.brk.due:
-				again = true
 			case <-w.e.gone:
 				return false, ErrSessionExpired
 			case <-ctx.Done():
@@ -377,17 +364,11 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 	if w.waited {
 		w.c.paces.note(w.a.dir, time.Since(w.begun)/time.Duration(w.ahead))
 	}
-	_, breakable := w.a.cfg.breakLimit()
 	if !w.late {
 		h.since = w.asked
-	} else if breakable {
-		if err := w.stamp(ctx); err != nil {
-			h.endLife()
-			return nil, err
-		}
 	}
 	if !w.e.valid() {
-		// The delay or the stamp took too long: look again whether this waiter is still first.
+		// The delay took too long: look again whether this waiter is still first.
 		h.endLife()
 		return nil, ErrSessionExpired
 	}

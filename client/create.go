@@ -41,12 +41,11 @@ func (n newNode) in(names []string) (found []string) {
 type created struct {
 	path, name string // its name is the end of its path
 	stat       zk.Stat
-	data       []byte
 }
 
 // at returns the node as the server made it.
 func (n newNode) at(path string, stat zk.Stat) created {
-	return created{path: path, name: recipe.Base(path), stat: stat, data: n.Data}
+	return created{path: path, name: recipe.Base(path), stat: stat}
 }
 
 // create creates ephemeral nodes of one directory, all or none. A lost reply neither leaves a node behind

@@ -1,8 +1,8 @@
-// Package client gives Go programs locks, read-write locks, semaphores, elections and barriers on a
-// zlockd or ZooKeeper ensemble.
+// Package client gives Go programs locks, read-write locks, semaphores and elections on a zlockd or
+// ZooKeeper ensemble.
 //
-// Begin with [Dial]. The client then makes a [Mutex], [RWMutex], [Semaphore], [Election] or
-// [Barrier]; each gives a [Lease]. An [Inspector] has the calls for operators.
+// Begin with [Dial]. The client then makes a [Mutex], [RWMutex], [Semaphore] or [Election]; each
+// gives a [Lease]. An [Inspector] has the calls for operators.
 //
 // A lock gives its holder a [Lease]: the right to act, until the program unlocks it or the client
 // loses it. A lease can be lost at any time. A call that waits takes a context and returns a lease

@@ -43,9 +43,6 @@ func electionQueue(l Layout) queue {
 // alone.
 func (el *Election) Campaign(ctx context.Context, value []byte, opts ...Option) (*Lease, error) {
 	cfg := el.cfg.with(opts)
-	if cfg.limit.Break && cfg.limit.Hold > 0 {
-		return nil, errorAt(el.path, fmt.Errorf("%w: an election cannot have Limit.Break", ErrInvalid))
-	}
 	a := &attempt{path: el.path, dir: el.path, mode: fence.Exclusive, cfg: cfg, alone: true,
 		value: append([]byte{}, value...)}
 	return el.c.acquire(ctx, a, electionQueue(cfg.layout).run)

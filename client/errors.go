@@ -65,8 +65,7 @@ const (
 	Deadline
 	// Removed: another client deleted the node.
 	Removed
-	// Broken: another client deleted the node because its recorded maximum hold was over.
-	Broken
+	_ // once a reason that waiters gave
 	// Revoked: another client asked for the lock, and the grace to give it back is over.
 	Revoked
 	// MaxHold: the lease was held longer than WithLimit allows.
@@ -77,7 +76,6 @@ const (
 
 var reasonNames = [...]string{
 	Expired: "session expired", Deadline: "no word from the server", Removed: "node removed",
-	Broken:  "broken after its maximum hold",
 	Revoked: "revoked", MaxHold: "held too long", Closed: "client closed",
 }
 

@@ -217,47 +217,6 @@ func ExampleClient_AcquireAll() {
 	// <nil>
 }
 
-func ExampleBarrier() {
-	ctx := context.Background()
-	c := dial()
-	defer c.Close(ctx)
-	b := c.Barrier("/release/go")
-
-	if err := b.Close(ctx); err != nil {
-		log.Fatal(err)
-	}
-	passed := make(chan error)
-	go func() { passed <- b.Wait(ctx) }()
-	if err := b.Open(ctx); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(<-passed)
-	// Output: <nil>
-}
-
-func ExampleDoubleBarrier() {
-	ctx := context.Background()
-	c := dial()
-	defer c.Close(ctx)
-
-	var wg sync.WaitGroup
-	for range 3 {
-		wg.Go(func() {
-			m, err := c.DoubleBarrier("/computation", 3).Enter(ctx)
-			if err != nil {
-				log.Fatal(err)
-			}
-			// All three are in here together.
-			if err := m.Leave(ctx); err != nil {
-				log.Fatal(err)
-			}
-		})
-	}
-	wg.Wait()
-	fmt.Println("all left together")
-	// Output: all left together
-}
-
 func ExampleLease_Txn() {
 	ctx := context.Background()
 	c := dial()

@@ -84,16 +84,6 @@ func TestCallsAreForgotten(t *testing.T) {
 				return errOf(el.Leader(l.Context()))
 			})
 		},
-		"barriers": func(ctx context.Context, d string) error {
-			m, err := c.DoubleBarrier(d, 1).Enter(ctx)
-			if err != nil {
-				return err
-			}
-			if err := m.Leave(ctx); err != nil {
-				return err
-			}
-			return c.Barrier(d + "/b").Wait(ctx)
-		},
 		"operator": func(ctx context.Context, d string) error {
 			if _, err := c.Inspector().Inspect(ctx, d); err != nil {
 				return err

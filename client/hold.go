@@ -249,8 +249,27 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 	h.e.remove(h)
 	h.endLife()
 	h.c.opt.log.Info("lock lost", "path", h.path, "reason", why.String())
-	if !graceful {
+	switch {
+	case !graceful:
 		h.abandon()
+	case why == MaxHold && h.lingers(why):
+		h.markOver()
+	}
+}
+
+// markOver notes in the nodes, which stay until Unlock, that the maximum hold is over: the note lets an
+// operator break the lock ([Inspector.BreakExpired]). No client acts on it by itself.
+func (h *hold) markOver() {
+	if h.parts != nil {
+		return // each of them has a limit of its own
+	}
+	for _, n := range h.nodesNow() {
+		h.c.detached(func(ctx context.Context) {
+			err := h.e.update(ctx, n.path, func(data []byte) ([]byte, error) { return recipe.MarkOver(data), nil })
+			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+				h.c.opt.log.Warn("holder over its maximum hold cannot note that", "path", h.path, "err", err)
+			}
+		})
 	}
 }
 

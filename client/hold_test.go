@@ -214,50 +214,26 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	l.Unlock(ctx)
 	queued(t, o, d, 0)
 
-	// A holder that does not end by itself is broken by a waiter that may.
-	id, from := newNodeID(o.SessionID()), time.Now()
-	stuck, err := o.Create(d+"/"+recipe.NodeName(LayoutCurator, recipe.RoleLock, id, ""),
-		recipe.EncodeOwner(recipe.Owner{MaxHold: "200ms", Grace: "100ms", Breakable: true}),
-		zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-	must.OK(t, err)
-	_, st, _ := o.Get(stuck)
-	b := lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Minute, Break: true}))
-	took := time.Since(from)
-	expect.That(t, took >= 250*time.Millisecond, "broken after %v", took)
-	must.That(t, int64(b.Token()) > st.Czxid, "token %d after %d", b.Token(), st.Czxid)
-	// The broken holder learns it by its node: it was stopped when it should have ended. On a machine that stands
-	// still it may end before it is stopped.
-	var next *Lease
-	why := MaxHold
-	for tries := 0; why == MaxHold && tries < 5; tries++ {
-		if next != nil {
-			unlock(t, next)
+	// By an operator: with the wrong token not at all, and by its limit only when it has noted its end.
+	l = lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: 10 * time.Millisecond, Linger: true}))
+	soon(t, "the end", l.Lost())
+	node := recipe.Base(l.Node())
+	wantErr(t, c2.Inspector().Break(ctx, d, node, l.Token()+1), fence.ErrStale)
+	eventually(t, "the holder's note that its time is over", func() bool {
+		err := c2.Inspector().BreakExpired(ctx, d, node, l.Token())
+		if err != nil {
+			must.Is(t, err, ErrNotAcquired)
 		}
-		h := lock(t, c2.Mutex(d+"/b").Lock, WithLimit(Limit{Hold: time.Second, Grace: -1, Break: true}))
-		eventually(t, "its node to be watched", func() bool { return c2.Stats().Watches > 0 })
-		h.h.mu.Lock()
-		h.h.stopTimers()
-		h.h.mu.Unlock()
-		g := start(ctx, c.Mutex(d+"/b").Lock, WithLimit(Limit{Hold: time.Minute, Break: true}))
-		soon(t, "the loss", h.Lost())
-		why = h.reason()
-		wantErr(t, h.Unlock(ctx), ErrLost)
-		next = g.wait(t)
-		must.That(t, next.Token() > h.Token(), "token went back")
-	}
-	must.Equal(t, why, Broken)
-	// By an operator: with the wrong token not at all.
-	wantErr(t, c2.Inspector().Break(ctx, d+"/b", recipe.Base(next.Node()), next.Token()+1), fence.ErrStale)
-	wantErr(t, c2.Inspector().BreakExpired(ctx, d+"/b", recipe.Base(next.Node()), next.Token()), ErrNotAcquired)
-	// Nor a waiter, whose maximum hold has yet to begin.
-	w := start(ctx, c2.Mutex(d+"/b").Lock, WithLimit(Limit{Hold: time.Millisecond, Grace: -1, Break: true}))
-	queued(t, o, d+"/b", 2)
-	waits := must.Get(c2.Inspector().Inspect(ctx, d+"/b"))(t).Waiters[0]
-	wantErr(t, c2.Inspector().BreakExpired(ctx, d+"/b", waits.Node, fence.Token(waits.Token)), ErrNotAcquired)
-	must.OK(t, c2.Inspector().Break(ctx, d+"/b", recipe.Base(next.Node()), next.Token()))
+		return err == nil
+	})
+	queued(t, o, d, 0)
+	next := lock(t, c2.Mutex(d).Lock)
+	must.That(t, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
+	wantErr(t, c.Inspector().BreakExpired(ctx, d, recipe.Base(next.Node()), next.Token()), ErrNotAcquired)
+	must.OK(t, c.Inspector().Break(ctx, d, recipe.Base(next.Node()), next.Token()))
 	soon(t, "the loss", next.Lost())
-	unlock(t, b)
-	w.wait(t).Unlock(ctx)
+	lostFor(t, next.Unlock(ctx), Removed)
+	lostFor(t, l.Unlock(ctx), MaxHold)
 }
 
 // Break removes the hold that its caller looked at, not one that begins between its look and its request:
@@ -532,42 +508,6 @@ func TestHooksTellTheLifeOfALock(t *testing.T) {
 		defer mu.Unlock()
 		return slices.Equal(told, []string{"enqueue", "grant", "release"})
 	})
-}
-
-// Who writes to its own node must not write over the wish that it leaves.
-func TestWishToLeaveIsNotWrittenOver(t *testing.T) {
-	shared(t)
-	d, o := dir(t), observer(t)
-	c, p := proxied(t)
-	other := dial(t)
-	limits := []Option{WithLimit(Limit{Hold: time.Hour, Break: true})}
-	holder := lock(t, other.Mutex(d).Lock, limits...)
-	r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSetData, Under: d, Nth: 1,
-		Do: faultproxy.Hold})
-	waiter := start(testCtx(t), c.Mutex(d).Lock, limits...)
-	soon(t, "the question for the time", r.Acted())
-	for _, n := range names(t, o, d) {
-		if n == recipe.Base(holder.Node()) {
-			continue
-		}
-		must.OK(t, other.Inspector().Revoke(testCtx(t), d, n, recipe.Revocation{By: "somebody"}))
-	}
-	r.Remove()
-	var lost *LostError
-	err := waiter.fails(t)
-	expect.That(t, errors.As(err, &lost) && lost.Reason == Revoked, "%v", err)
-	unlock(t, holder)
-	queued(t, o, d, 0)
-
-	// A leader that proclaims another value.
-	el := c.Election(d + "/e")
-	l := must.Get(el.Campaign(testCtx(t), []byte("a")))(t)
-	time.Sleep(2 * ownWatch) // its node is watched
-	p.Add(faultproxy.Rule{Kind: faultproxy.Event, Under: d, Do: faultproxy.Drop})
-	must.OK(t, other.Inspector().Revoke(testCtx(t), d+"/e", recipe.Base(l.Node()), recipe.Revocation{}))
-	must.OK(t, el.Proclaim(testCtx(t), l, []byte("b")))
-	soon(t, "the wish", l.Revoked())
-	unlock(t, l)
 }
 
 // A leader that is asked to leave keeps the value by which others find it.

@@ -135,11 +135,7 @@ func (h *hold) nodeGone(ctx context.Context, n heldNode) {
 	if ctx.Err() != nil || h.e.ended() || !h.has(n) {
 		return // released or replaced by this client, or gone with the session
 	}
-	why := Removed
-	if limit, ok := h.cfg.breakLimit(); ok && h.held() >= limit {
-		why = Broken
-	}
-	h.lose(why, n)
+	h.lose(Removed, n)
 }
 
 // wish delivers the first request to give the lock back, and reports whether it did.

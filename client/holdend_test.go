@@ -278,7 +278,7 @@ func TestGrantThatIsLost(t *testing.T) {
 		for err, want := range map[error]error{
 			errors.New("x"): ErrSessionExpired, &LostError{Reason: Expired}: ErrSessionExpired,
 			&LostError{Reason: Deadline}: ErrSessionExpired, &LostError{Reason: Closed}: ErrSessionExpired,
-			&LostError{Reason: Removed}: ErrNodeRemoved, &LostError{Reason: Broken}: ErrNodeRemoved,
+			&LostError{Reason: Removed}: ErrNodeRemoved,
 			&LostError{Reason: MaxHold}: ErrLost,
 		} {
 			requeue, ok := errors.AsType[*requeueError](lostOnTheWay(err))

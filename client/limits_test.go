@@ -45,14 +45,6 @@ func TestGraceOfALimit(t *testing.T) {
 		time.Minute: time.Minute} {
 		o := options{limit: Limit{Hold: time.Hour, Grace: grace}}
 		expect.Equal(t, o.limit.grace(), want)
-		limit, breakable := o.breakLimit()
-		expect.That(t, limit == time.Hour+want && !breakable, "%v, %v", limit, breakable)
-		o.limit.Break = true
-		_, breakable = o.breakLimit()
-		expect.That(t, breakable, "not breakable")
-		o.limit.Hold = 0
-		_, breakable = o.breakLimit()
-		expect.That(t, !breakable, "breakable without a limit")
 	}
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	must.That(t, earlier(early, late).Equal(early) && earlier(late, early).Equal(early), "the later time")

@@ -182,7 +182,7 @@ func (h *hold) readNode(id recipe.ID) (path string, data []byte) {
 	if h.cfg.policySet {
 		// The fresh id makes the door's mark stale.
 		n := recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}
-		return recipe.Join(h.path, n.Name(true)), policyHoldData(h.attempt)
+		return recipe.Join(h.path, n.Name(true)), h.data()
 	}
 	// It takes the write node's number, so that no waiting writer is before it.
 	old := h.nodesNow()[0]

@@ -150,7 +150,7 @@ func lostOnTheWay(loss error) error {
 	case !ok: // its node went with the session of another part
 	case lost.Reason == Revoked:
 		return lost // the set leaves, as a waiter does
-	case lost.Reason == Removed, lost.Reason == Broken:
+	case lost.Reason == Removed:
 		return &requeueError{fmt.Errorf("%w: %s", ErrNodeRemoved, lost.Node)}
 	case lost.Reason == MaxHold:
 		return &requeueError{lost}

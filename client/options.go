@@ -135,9 +135,6 @@ type Limit struct {
 	// Grace is how long the node stays after Hold, so that the holder can wind down: 0 for a second,
 	// negative for no time.
 	Grace time.Duration
-	// Break writes the limit into the node. Once Hold and Grace are over by the server's clock, a
-	// waiter with Break, or an operator, removes the node; for a permit only an operator does.
-	Break bool
 	// Linger keeps the nodes of a lost lease until Unlock, as far as the client can: after the reasons
 	// Deadline, MaxHold and Revoked. It is for programs that need time to stop; they must call Unlock
 	// in any case. Without Linger the lock is free for others as soon as the lease is lost, or after
@@ -212,11 +209,6 @@ func WithoutRequeue() Option { return func(o *options) { o.noRequeue = true } }
 
 // WithHooks sets functions that the client calls on the events of one lock.
 func WithHooks(h Hooks) Option { return func(o *options) { o.hooks = h } }
-
-// breakLimit returns how long after its grant others may break the lock.
-func (o *options) breakLimit() (time.Duration, bool) {
-	return o.limit.Hold + o.limit.grace(), o.limit.Break && o.limit.Hold > 0
-}
 
 // check refuses combinations that cannot work.
 func (o *options) check(path string) error {

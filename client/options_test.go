@@ -202,32 +202,6 @@ func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
 	}
 }
 
-// A break that the server refuses is tried again, and one whose answer is lost, although the connection
-// that comes next tells of no change.
-func TestBreakIsTriedAgain(t *testing.T) {
-	shared(t)
-	const noAuth = -102
-	for name, fault := range map[string]faultproxy.Rule{
-		"refused": {Do: faultproxy.Refused, Code: noAuth},
-		"lost":    {Do: faultproxy.CutBefore},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, p := proxied(t)
-			o, d := observer(t), dir(t)
-			unlock(t, lock(t, c.Mutex(d).Lock)) // makes the directory
-			id := newNodeID(o.SessionID())
-			stuck, err := o.Create(d+"/"+recipe.NodeName(LayoutCurator, recipe.RoleLock, id, ""),
-				recipe.EncodeOwner(recipe.Owner{MaxHold: "10ms", Grace: "0s", Breakable: true}),
-				zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-			must.OK(t, err)
-			fault.Kind, fault.Op, fault.Under, fault.Nth = faultproxy.Request, faultproxy.OpDelete, stuck, 1
-			rule := p.Add(fault)
-			unlock(t, lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Minute, Break: true})))
-			expect.That(t, rule.Seen() >= 2, "%d attempts to break", rule.Seen())
-		})
-	}
-}
-
 // Who follows the state is told of every loss, by the clock here and by the server.
 func TestStateTellsOfTheLoss(t *testing.T) {
 	shared(t)
@@ -299,7 +273,7 @@ func TestPathsThatAreNoLocks(t *testing.T) {
 		"/a//b": "is not canonical", "/a/../b": "is not canonical", "/a\x00b": "has a zero byte",
 	} {
 		for name, err := range map[string]error{
-			"lock": errOf(c.Mutex(path).Lock(ctx)), "barrier": c.Barrier(path).Open(ctx),
+			"lock":       errOf(c.Mutex(path).Lock(ctx)),
 			"inspection": errOf(c.Inspector().Inspect(ctx, path)), "set": errOf(c.AcquireAll(ctx,
 				c.Mutex("/t/a").Request(), c.Mutex(path).Request())),
 		} {
@@ -382,7 +356,6 @@ func TestErrorsNameThePathAndEachPackageOnce(t *testing.T) {
 		"/none revoke":   {c.Inspector().Revoke(ctx, d+"/none", "n", recipe.Revocation{}), ErrNotHeld},
 		"/sem":           {refused(c.Semaphore(d+"/sem", 1).Acquire(ctx, 2)), ErrInvalid},
 		"/sem limit":     {c.Semaphore(d+"/sem", 1).SetLimit(ctx, 0), ErrInvalid},
-		"/bar":           {refused(c.DoubleBarrier(d+"/bar", 0).Enter(ctx)), ErrInvalid},
 		"/elect":         {c.Election(d+"/elect").Proclaim(ctx, held, nil), ErrInvalid},
 		"/held set": {refused(other.TryAcquireAll(ctx, other.Mutex(d+"/a").Request(),
 			other.Mutex(d+"/held").Request())), ErrNotAcquired},

@@ -137,16 +137,6 @@ func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 	}, func(c *Client, d string) take {
 		return c.RWMutex(d, WithPolicy(PolicyFair)).Lock
 	})
-	waiters["barrier"] = func(c *Client, d string) (string, func(), <-chan struct{}) {
-		b := c.Barrier(d)
-		must.OK(t, b.Close(testCtx(t)))
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			expect.OK(t, b.Wait(testCtx(t)))
-		}()
-		return d, func() { removeDir(t, o, d) }, done
-	}
 	for name, wait := range waiters {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -267,50 +257,6 @@ func TestRemovedWaiterIsNotGranted(t *testing.T) {
 			unlock(t, again)
 		}
 	}
-}
-
-// stamping waits for a breakable lock whose stamp meets the rule, and lets it be granted.
-func stamping(t *testing.T, ctx context.Context, rule faultproxy.Rule, opts ...Option) (*Client, granting, *faultproxy.Armed) {
-	t.Helper()
-	d, o := dir(t), observer(t)
-	c, p := proxied(t, opts...)
-	rule.Under, rule.Op, rule.Nth = d, faultproxy.OpSetData, 1
-	r, other := p.Add(rule), dial(t).Mutex(d).Lock
-	for {
-		first := lock(t, other)
-		g := start(ctx, c.Mutex(d).Lock, WithLimit(Limit{Hold: time.Hour, Break: true}))
-		queued(t, o, d, 2)
-		unlock(t, first)
-		must.Await(t, "a stamp or a grant", 30*time.Second, func() bool { return isClosed(r.Acted()) || !g.pending() })
-		if isClosed(r.Acted()) {
-			return c, g, r
-		}
-		unlock(t, g.wait(t)) // the other was gone before this one looked: nothing to wait for, no stamp
-	}
-}
-
-// Who had to wait and may be broken must have the time of its grant in its node, or it
-// passes for one that has held since it came.
-func TestStampThatIsLostIsSentAgain(t *testing.T) {
-	for _, rule := range []faultproxy.Rule{
-		{Kind: faultproxy.Request, Do: faultproxy.CutBefore}, {Kind: faultproxy.Request, Do: faultproxy.CutAfter}, {Kind: faultproxy.Reply, Do: faultproxy.CutBefore},
-	} {
-		c, g, _ := stamping(t, testCtx(t), rule)
-		l := g.wait(t)
-		en := must.Get(c.Inspector().Inspect(testCtx(t), l.Path()))(t).Holders[0]
-		expect.That(t, en.Owner != nil && en.Owner.Held, "%v: not stamped: %+v", rule, en)
-		unlock(t, l)
-	}
-}
-
-func TestWaitEndsWhileTheStampIsOnItsWay(t *testing.T) {
-	ctx, cancel := context.WithCancel(testCtx(t))
-	// The session is so long that the connection is not given up for the missing answer.
-	_, g, r := stamping(t, ctx, faultproxy.Rule{Kind: faultproxy.Reply, Do: faultproxy.Hold}, WithSessionTimeout(time.Minute))
-	cancel()
-	must.Await(t, "the call to end", 15*time.Second, func() bool { return !g.pending() })
-	expect.Is(t, g.fails(t), context.Canceled)
-	r.Remove()
 }
 
 // A session that was ended by force may have ended before Unlock was called: then there

@@ -33,7 +33,7 @@ func (w *waiter) saw(s seen, err error, since uint64) error {
 	case s.Stat.EphemeralOwner != w.e.sid:
 		return w.displaced() // another client made a node of that name
 	}
-	w.own, w.since, w.data, w.ver = s.w, since, s.Data, s.Stat.Version
+	w.own, w.since = s.w, since
 	if r, ok := recipe.RevocationIn(s.Data); ok {
 		w.c.opt.log.Info("waiter asked to leave", "path", w.a.path, "by", r.By, "reason", r.Reason)
 		return &LostError{Path: w.a.path, Node: w.path, Reason: Revoked}
@@ -62,49 +62,6 @@ func (w *waiter) displaced() error {
 		return ErrSessionExpired
 	}
 	return &requeueError{ErrNodeRemoved}
-}
-
-// stamp records the time of a grant that came later than the node, in the node of a holder that
-// others may break. They count from that time, and otherwise from the first sight of the node. If a
-// waiter has removed the node, stamp fails.
-func (w *waiter) stamp(ctx context.Context) error {
-	_, err := w.write(ctx, func() {
-		if o, ok := recipe.ParseOwner(w.data); ok {
-			o.Held = true
-			w.data = recipe.EncodeOwner(o)
-		}
-	})
-	return err
-}
-
-// write writes the data of the own node after change, and returns the server's time. It first reads
-// what others have written there, such as the request that this waiter leaves.
-func (w *waiter) write(ctx context.Context, change func()) (int64, error) {
-	for ver := w.ver; ; {
-		change()
-		var st zk.Stat
-		err := again(ctx, func() (err error) {
-			st, err = w.e.conn.Set(ctx, w.path, w.data, ver)
-			return err
-		})
-		switch {
-		case err == nil:
-			w.ver = st.Version
-			return st.Mtime, nil
-		case errors.Is(err, zk.ErrNoNode):
-			return 0, w.displaced()
-		case !errors.Is(err, zk.ErrBadVersion):
-			return 0, err
-		}
-		if err := w.lookOwn(ctx); err != nil {
-			return 0, err
-		}
-		if w.ver == ver {
-			ver = -1 // it may not be read
-			continue
-		}
-		ver = w.ver
-	}
 }
 
 // sit waits for d at the own place.
@@ -165,7 +122,7 @@ const (
 // flight it watches the last one and the own node, for the wait that follows.
 func (w *waiter) lookAhead(ctx context.Context, p recipe.Place) (*zk.Names, error) {
 	last := recipe.Join(w.a.dir, p.Blocker.Name)
-	if _, err := w.await(ctx, recipe.Join(w.a.dir, p.Before.Name), p.Ahead-1, false, wakers{}); err != nil {
+	if _, err := w.await(ctx, recipe.Join(w.a.dir, p.Before.Name), p.Ahead-1, wakers{}); err != nil {
 		return nil, err
 	}
 	watch, names, err := w.watchBoth(ctx, last, true)

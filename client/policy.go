@@ -184,7 +184,7 @@ func (w *policyWaiter) holdNode(txn recipe.GrantTxn) newNode {
 		also = append(also, zk.Delete{Path: path(txn.Delete), Version: -1})
 	}
 	return newNode{also: also, Create: zk.Create{
-		Path: path(txn.Create), Data: policyHoldData(w.a), ACL: w.a.cfg.acl, Mode: zk.Ephemeral,
+		Path: path(txn.Create), Data: w.a.data(), ACL: w.a.cfg.acl, Mode: zk.Ephemeral,
 	}}
 }
 
@@ -257,14 +257,6 @@ func (w *policyWaiter) withdraw(ctx context.Context, wait bool) {
 	}
 }
 
-// policyHoldData is the content of a hold node. To make the node is the grant, so the data bear its
-// stamp.
-func policyHoldData(a *attempt) []byte {
-	o := a.owner()
-	o.Held = true
-	return recipe.EncodeOwner(o)
-}
-
 // untilOverdue returns the time until readers have overtaken this writer for as long as they may.
 func (w *policyWaiter) untilOverdue() time.Duration {
 	return w.dir.rec.WriterBound() - time.Since(w.born)
@@ -273,23 +265,14 @@ func (w *policyWaiter) untilOverdue() time.Duration {
 // awaitStep waits for what the decision names. Any wake leads to another look; an event alone
 // grants nothing.
 func (w *policyWaiter) awaitStep(ctx context.Context, step recipe.Step) error {
-	on, breaks := step.On, w.a.cfg.limit.Break
-	for _, n := range w.dir.nodes {
-		if breaks && n.ID == on.ID && n.Kind.Hold() {
-			on = n
-		}
-	}
 	var also wakers
-	switch {
-	case breaks && !on.Kind.Hold(): // a writer's place stays when the writer begins to hold
-		also.timer = time.After(w.e.lookAgain(true))
-	case step.Timer:
+	if step.Timer {
 		also.timer = time.After(max(w.untilOverdue(), 0) + time.Millisecond)
 	}
 	if step.Data {
 		also.fired = firedOf(w.dir.watch)
 	}
-	_, err := w.await(ctx, recipe.Join(w.a.dir, on.Name(true)), 1, on.Kind.Hold(), also)
+	_, err := w.await(ctx, recipe.Join(w.a.dir, step.On.Name(true)), 1, also)
 	return err
 }
 

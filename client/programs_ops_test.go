@@ -21,14 +21,11 @@ var otherCalls = map[string]string{
 	"Semaphore.Request": "see Client.AcquireAll",
 	"Client.Mutex":      "makes an object", "Client.RWMutex": "makes an object",
 	"Client.Semaphore": "makes an object",
-	"Client.Election":  "makes an object", "Client.Barrier": "makes an object",
-	"Client.DoubleBarrier": "makes an object",
-	"Client.Session":       "used by the test", "Client.Close": "used by the test", "Client.Servers": "constant",
+	"Client.Election":  "makes an object",
+	"Client.Session":   "used by the test", "Client.Close": "used by the test", "Client.Servers": "constant",
 	"Client.SessionKey": "see package status", "Client.State": "used by the loop",
-	"Client.Inspector":    "makes an object",
-	"Election.Observe":    "reads; TestE62AnObserverOverManyLeaders",
-	"Barrier.Wait":        "grants nothing",
-	"DoubleBarrier.Enter": "grants nothing",
+	"Client.Inspector": "makes an object",
+	"Election.Observe": "reads; TestE62AnObserverOverManyLeaders",
 }
 
 func lockOf(w *worker, m interface {
@@ -188,16 +185,6 @@ func init() {
 			w.someClaim(func(ctx context.Context, c *claim) { _ = w.c.CheckSequencer(ctx, c.lease.Sequencers()[0]) })
 		},
 		"Client.Stats": func(w *worker) { w.c.Stats() },
-		"Barrier.Close": func(w *worker) {
-			ctx, cancel := w.moment()
-			defer cancel()
-			_ = w.c.Barrier("/barrier").Close(ctx)
-		},
-		"Barrier.Open": func(w *worker) {
-			ctx, cancel := w.moment()
-			defer cancel()
-			_ = w.c.Barrier("/barrier").Open(ctx)
-		},
 	}
 	addOperatorCalls()
 	for _, name := range []string{"ValidUntil", "Err", "Context", "Lost", "Mode", "Token", "Sequencer",

@@ -47,7 +47,7 @@ var programOptions = map[string]func(r *rand.Rand) client.Option{
 		return client.WithHooks(client.Hooks{OnLost: func(client.LockEvent) {}})
 	},
 	"WithLimit": func(r *rand.Rand) client.Option {
-		return client.WithLimit(client.Limit{Hold: ms(r, 300), Grace: ms(r, 20), Break: r.IntN(2) == 0,
+		return client.WithLimit(client.Limit{Hold: ms(r, 300), Grace: ms(r, 20),
 			Linger: r.IntN(2) == 0})
 	},
 }
@@ -353,7 +353,7 @@ func TestRandomProgramsKnowEveryOption(t *testing.T) {
 	must.That(t, found != 0, "no option was found")
 	for _, v := range []any{
 		&client.Mutex{}, &client.RWMutex{}, &client.Semaphore{}, &client.Election{}, &client.Lease{},
-		&client.Barrier{}, &client.DoubleBarrier{}, &client.Client{}, &client.Inspector{},
+		&client.Client{}, &client.Inspector{},
 	} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumMethod() {

@@ -159,7 +159,6 @@ var refusables = map[string]refusable{
 	"waiting for a mutex":          waiting(mutexAt, []int{2, 3}),
 	"waiting for permits":          waiting(permitsAt, []int{2}),
 	"waiting by policy":            waiting(policyWriteAt, nil),
-	"waiting to break":             waiting(mutexAt, []int{2}, WithLimit(Limit{Hold: time.Hour, Break: true})),
 	"mutex of a dead holder":       afterADeath(mutexAt, 2),
 	"policy lock of a dead holder": afterADeath(policyWriteAt),
 	"read by policy of a dead holder": {prepare: func(t *testing.T, c, rival *Client,
@@ -210,44 +209,10 @@ var refusables = map[string]refusable{
 	"break by policy": seeing(policyWriteAt, breakAt),
 	"break expired": seeing(policyWriteAt, func(ctx context.Context, i *Inspector, d string, l *Lease) error {
 		return i.BreakExpired(ctx, d, recipe.Base(l.Node()), l.Token())
-	}, WithLimit(Limit{Hold: time.Millisecond, Grace: -1, Break: true, Linger: true})),
+	}, WithLimit(Limit{Hold: time.Millisecond, Linger: true})),
 	"revoke": seeing(mutexAt, func(ctx context.Context, i *Inspector, d string, l *Lease) error {
 		return i.Revoke(ctx, d, recipe.Base(l.Node()), recipe.Revocation{By: "me"})
 	}),
-	"barrier, close": {prepare: func(_ *testing.T, c, _ *Client, d string) func(context.Context) error {
-		return c.Barrier(d).Close
-	}},
-	"barrier, open": {prepare: func(t *testing.T, c, rival *Client, d string) func(context.Context) error {
-		must.OK(t, rival.Barrier(d).Close(testCtx(t)))
-		return c.Barrier(d).Open
-	}},
-	"barrier, wait": {prepare: func(t *testing.T, c, rival *Client, d string) func(context.Context) error {
-		return c.Barrier(d).Wait
-	}},
-	"double barrier, enter": {prepare: func(t *testing.T, c, _ *Client, d string) func(context.Context) error {
-		return func(ctx context.Context) error { return errOf(c.DoubleBarrier(d, 1).Enter(ctx)) }
-	}},
-	"double barrier, leave together": {prepare: func(
-		t *testing.T, c, rival *Client, d string,
-	) func(context.Context) error {
-		entered := make(chan *Member, 1)
-		go func() {
-			m, _ := rival.DoubleBarrier(d, 2).Enter(testCtx(t))
-			entered <- m
-		}()
-		own := must.Get(c.DoubleBarrier(d, 2).Enter(testCtx(t)))(t)
-		other := soon(t, "the other member", entered)
-		return func(ctx context.Context) error {
-			left := make(chan error, 1)
-			go func() { left <- other.Leave(ctx) }()
-			err := own.Leave(ctx)
-			must.OK(t, <-left)
-			return err
-		}
-	}},
-	"double barrier, leave": {prepare: func(t *testing.T, c, _ *Client, d string) func(context.Context) error {
-		return must.Get(c.DoubleBarrier(d, 1).Enter(testCtx(t)))(t).Leave
-	}},
 }
 
 // A call fails if the server refuses any of its requests, and tells why.

@@ -25,14 +25,16 @@ type Owner struct {
 	Task      string `json:"task,omitempty"`      // see Task
 	Reason    string `json:"reason,omitempty"`    // WithReason, cut if it is long
 	Revocable bool   `json:"revocable,omitempty"` // WithRevocable
-	Breakable bool   `json:"breakable,omitempty"` // Limit.Break
-	// MaxHold and Grace are durations as text; see Limit.
+	// MaxHold and Grace are durations as text; see Limit of package client.
 	MaxHold string `json:"maxHold,omitempty"`
 	Grace   string `json:"grace,omitempty"`
-	// Held is set at the grant of a breakable lock that had to wait: the node's mtime is then the time
-	// of the grant.
-	Held   bool        `json:"held,omitempty"`
-	Revoke *Revocation `json:"revoke,omitempty"`
+	// Over is set by a holder whose maximum hold is over while its node stays.
+	Over bool `json:"over,omitempty"`
+	// Breakable and Held are of release 0.1.0: that others may break the lock, and that it is granted,
+	// at the time that the node's mtime tells.
+	Breakable bool        `json:"breakable,omitempty"`
+	Held      bool        `json:"held,omitempty"`
+	Revoke    *Revocation `json:"revoke,omitempty"`
 }
 
 // EncodeOwner encodes an owner record in at most MaxOwnerData bytes. It cuts a long reason first,
@@ -95,20 +97,16 @@ func ParseOwner(data []byte) (Owner, bool) {
 // down.
 const DefaultGrace = time.Second
 
-// Limit returns how long after the grant others may break the lock.
-func (o Owner) Limit() (time.Duration, bool) {
-	if !o.Breakable || o.MaxHold == "" {
-		return 0, false
+// MarkOver returns a node's data with the note that its maximum hold is over, nil if there is no owner
+// record to note it in.
+func MarkOver(data []byte) []byte {
+	o, ok := ParseOwner(data)
+	if !ok || o.Over {
+		return nil
 	}
-	hold, err := time.ParseDuration(o.MaxHold)
-	if err != nil || hold <= 0 {
-		return 0, false
-	}
-	grace, err := time.ParseDuration(o.Grace)
-	if err != nil || grace < 0 {
-		grace = DefaultGrace
-	}
-	return hold + grace, true
+	o.Over = true
+	at := recordAt(data)
+	return append(data[:at:at], EncodeOwner(o)...)
 }
 
 // Revocation asks a contender to leave.

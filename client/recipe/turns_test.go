@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -213,26 +212,18 @@ func TestOwnerIsAShortRecord(t *testing.T) {
 	}
 }
 
-// Only a holder that agreed to it can be broken, and not before its time and its grace are over.
-func TestLimitOfAnOwner(t *testing.T) {
-	for name, c := range map[string]struct {
-		owner Owner
-		want  time.Duration
-	}{
-		"nothing":         {Owner{}, 0},
-		"not breakable":   {Owner{MaxHold: "3s", Grace: "2s"}, 0},
-		"no limit":        {Owner{Breakable: true, Grace: "2s"}, 0},
-		"limit and grace": {Owner{Breakable: true, MaxHold: "3s", Grace: "2s"}, 5 * time.Second},
-		"no grace":        {Owner{Breakable: true, MaxHold: "3s", Grace: "0s"}, 3 * time.Second},
-		"unknown grace":   {Owner{Breakable: true, MaxHold: "3s"}, 3*time.Second + DefaultGrace},
-		"negative grace":  {Owner{Breakable: true, MaxHold: "3s", Grace: "-1s"}, 3*time.Second + DefaultGrace},
-		"zero":            {Owner{Breakable: true, MaxHold: "0s"}, 0},
-		"negative":        {Owner{Breakable: true, MaxHold: "-1s"}, 0},
-		"no duration":     {Owner{Breakable: true, MaxHold: "long"}, 0},
+// A holder notes in its record that its time is over, and nothing else changes.
+func TestMarkOver(t *testing.T) {
+	record := EncodeOwner(Owner{Host: "h", MaxHold: "3s"})
+	over := EncodeOwner(Owner{Host: "h", MaxHold: "3s", Over: true})
+	for name, c := range map[string]struct{ data, want string }{
+		"record":           {string(record), string(over)},
+		"record and value": {"v\x00" + string(record), "v\x00" + string(over)},
+		"noted":            {string(over), ""},
+		"value":            {"v", ""},
+		"nothing":          {"", ""},
 	} {
-		if got, ok := c.owner.Limit(); got != c.want || ok != (c.want > 0) {
-			t.Errorf("%s: %v, %v", name, got, ok)
-		}
+		t.Run(name, func(t *testing.T) { expect.Equal(t, string(MarkOver([]byte(c.data))), c.want) })
 	}
 }
 

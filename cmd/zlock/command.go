@@ -60,7 +60,7 @@ zlockd from --admin-addr or ZLOCK_ADMIN.
 			showCommand("holders", "show who holds a lock", true, false),
 			showCommand("waiters", "show who waits for a lock", false, true),
 			waitGraphCommand(), checkCommand(), revokeCommand(), breakCommand(), limitCommand(), electCommand(),
-			leaderCommand(), barrierCommand(), doctorCommand(), memberCommand(), restartOrderCommand(),
+			leaderCommand(), doctorCommand(), memberCommand(), restartOrderCommand(),
 			sessionsCommand(), topCommand(), endSessionCommand(), backupCommand(), exportCommand(),
 			restoreCommand(), caCommand(), guardCommand(), keepCommand(),
 		},

@@ -110,8 +110,8 @@ func (f *lockFlags) options() []client.Option {
 		opts = append(opts, client.WithPolicy(p))
 	}
 	if f.maxHold > 0 {
-		// The recorded limit lets others break the lock if this process cannot release it.
-		limit.Hold, limit.Grace, limit.Break = f.maxHold, f.killAfter+2*time.Second, true
+		// If COMMAND cannot be ended, an operator may break the lock by the recorded limit.
+		limit.Hold, limit.Grace = f.maxHold, f.killAfter+2*time.Second
 	}
 	if f.lockDelay > 0 {
 		opts = append(opts, client.WithLockDelay(f.lockDelay))

@@ -107,13 +107,13 @@ func breakCommand() *command {
 		Does: "remove the node of a holder or waiter",
 		Help: `The holder loses the lock and may be in the middle of something: try revoke first.
 The token, as 'zlock show -o plain' tells it, guards against breaking another hold
-than the one you looked at. With --expired the node is removed only if it was taken
-with a maximum hold that is over. Exit code: 0, 1 if it is another hold by now or
+than the one you looked at. With --expired the node is removed only if its holder has
+noted there that its maximum hold is over, because its work does not end. Exit code: 0, 1 if it is another hold by now or
 not expired, 125 usage error, 2 other errors.`,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			token := fs.String("token", "", "`TOKEN` of the hold; required")
 			yes := fs.Bool("yes", false, "do not ask")
-			expired := fs.Bool("expired", false, "only if its recorded maximum hold is over")
+			expired := fs.Bool("expired", false, "only if its holder says that its maximum hold is over")
 			conn := addAskFlags(fs)
 			return func(c *call) error {
 				return onlyNo(c.breakNode(conn, *token, *yes, *expired))
