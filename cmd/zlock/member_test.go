@@ -40,8 +40,9 @@ type fakeMembers struct {
 	steps    []string     // lines that answer a job; "" ends the connection there
 	got      []status.Job // jobs asked for
 	lists    int
-	restarts bool   // an operator restarts the server that is named, one each five lists
-	silent   uint32 // a server that does not answer at first
+	restarts bool                // an operator restarts the server that is named, one each five lists
+	silent   uint32              // a server that does not answer at first
+	empty    func(list int) bool // such a list has no member: the server starts, and has joined no other yet
 	t        *testing.T
 }
 
@@ -90,6 +91,10 @@ func (f *fakeMembers) list(w http.ResponseWriter) {
 		list.Reason = "no contact with a leader"
 	}
 	for id, voter := range f.voter {
+		if f.empty != nil && f.empty(f.lists) {
+			list.Leader = 0
+			break
+		}
 		far := f.far[id]
 		if far == nil {
 			far = &status.Progress{Applied: 9000, Heard: status.Ago(12), LagBytes: new(int64), Version: "1.1"}
@@ -324,4 +329,40 @@ func TestRestartOrderWaitsForEach(t *testing.T) {
 		"server 3 was restarted", "server 2 was restarted"} {
 		expect.Has(t, errs, want, "is missing in")
 	}
+}
+
+// A list without members is that of a server that starts. It says nothing of the servers that are still to be
+// restarted. A server that is removed is not waited for.
+func TestRestartOrderWaitsForServersThatAListLacks(t *testing.T) {
+	f, env, _ := newFakeMembers(t)
+	for id := range f.voter {
+		f.far[id] = &status.Progress{Applied: 10, Heard: status.Ago(1), Starts: 1}
+	}
+	f.voter[4] = false
+	f.restarts = true
+	f.empty = func(list int) bool {
+		if list == 2 {
+			delete(f.voter, 4)
+		}
+		return list == 7 || list == 8
+	}
+	out, errs, code := runIn(t, env, "restart-order", "--wait", "-o", "plain")
+	want := "4\th4:2888\tnon-voter\n10\th10:2888\tnon-voter\n3\th3:2888\tvoter\n2\th2:2888\tleader\n"
+	expect.Equal(t, out, want, "servers named")
+	expect.Equal(t, code, exitOK, "exit code")
+	expect.Has(t, errs, "server 4 is no longer a member", "messages")
+	for _, id := range []uint32{10, 3, 2} {
+		expect.Equal(t, f.far[id].Starts, 2, "starts of server %d when it ends", id)
+	}
+}
+
+// A first list without members is no cluster that has been restarted.
+func TestRestartOrderOfAServerThatKnowsNoMember(t *testing.T) {
+	f, env, _ := newFakeMembers(t)
+	f.empty = func(int) bool { return true }
+	_, errs, code := runIn(t, env, "restart-order", "--wait")
+	expect.Equal(t, code, exitNo, "exit code with --wait")
+	expect.Has(t, errs, "ask another one", "message with --wait")
+	_, _, code = runIn(t, env, "restart-order")
+	expect.Equal(t, code, exitOK, "exit code without --wait")
 }

@@ -49,7 +49,11 @@ func (c *call) restartOrder(f *adminFlags, wait bool, format string) error {
 			return err
 		}
 		if len(members) == 0 {
-			c.say("the server runs alone, or has not joined its cluster yet")
+			const alone = "the server runs alone, or has not joined its cluster yet"
+			if wait { // it may be the first that is restarted
+				return cli.Exitf(exitNo, "%s; ask another one (--admin-addr)", alone)
+			}
+			c.say("%s", alone)
 			return nil
 		}
 		p := c.printer(format, "ID", "PEER-ADDR", "ROLE")
@@ -93,7 +97,8 @@ func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 }
 
 // awaitRestarts names one server after the other, while all others are well. It returns when
-// every server has restarted and serves.
+// every server has restarted and serves, or has been removed. A list without a leader may lack servers: that of
+// a server that starts is empty at first.
 func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 	name func(*memberInfo) error) error {
 	before := map[uint32]uint64{} // number of starts of each server
@@ -122,14 +127,25 @@ func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 				left = append(left, m)
 			}
 		}
+		if slices.ContainsFunc(members, func(m memberInfo) bool { return m.Role == "leader" }) {
+			for id := range before {
+				if !slices.ContainsFunc(members, func(m memberInfo) bool { return m.ID == id }) {
+					w.line.end()
+					w.say("server %d is no longer a member", id)
+					delete(before, id)
+				}
+			}
+		}
 		switch {
 		case len(ill) > 0 && !named[ill[0].ID]:
 			w.line.show("waiting for server %d: it does not serve, or lacks %d entries (%s)", ill[0].ID, ill[0].Lag,
 				ill[0].Waits)
 		case len(ill) > 0:
 			w.line.show("server %d is being restarted", ill[0].ID)
-		case len(left) == 0:
+		case len(before) == 0:
 			return nil
+		case len(left) == 0:
+			w.line.show("waiting for a server that knows all members")
 		case !named[left[0].ID]:
 			w.line.end()
 			if err := name(&left[0]); err != nil {
