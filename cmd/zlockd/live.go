@@ -63,7 +63,7 @@ func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, 
 					var err error
 					nodes[i], names[i], err = readNode(ctx, conn, paths[i])
 					if err != nil && !errors.Is(err, zk.ErrNoNode) { // a node deleted since is not an error
-						stop(fmt.Errorf("%s: %s: %w", addr, paths[i], err))
+						stop(fmt.Errorf("%s: %s: %w%s", addr, paths[i], err, authHint(err, authFile)))
 					}
 				}
 			})
@@ -82,6 +82,17 @@ func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, 
 		paths = below
 	}
 	return c, context.Cause(ctx)
+}
+
+// authHint says how to be allowed to read a node.
+func authHint(err error, authFile string) string {
+	switch {
+	case !errors.Is(err, zk.ErrNoAuth):
+		return ""
+	case authFile == "":
+		return "; give --auth-file a FILE with a line digest:USER:PASSWORD of a user who may read all nodes"
+	}
+	return "; no user of " + authFile + " (--auth-file) may read it"
 }
 
 func readNode(ctx context.Context, conn *zk.Conn, path string) (*tree.Info, []string, error) {

@@ -101,6 +101,7 @@ func TestServerThatRefusesIsNotCompared(t *testing.T) {
 		if c.want != nil {
 			expect.Is(t, err, c.want, "%v of %s", c.op, c.path)
 			expect.Has(t, err.Error(), addr+": "+c.path+": ")
+			expect.Has(t, err.Error(), "; give --auth-file a FILE", "what to do")
 			continue
 		}
 		must.OK(t, err, "%v of %s", c.op, c.path)
