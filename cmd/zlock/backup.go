@@ -21,8 +21,8 @@ import (
 func backupCommand() *command {
 	return fetchCommand("backup", "zlockd", "write the whole state of a running zlockd to a file",
 		`The state of one moment, nodes and sessions, while the servers go on. It is checked
-while it arrives; FILE appears when it is whole and on the disk, or not at all. "-" is
-standard output. Needs the password of the servers' --super-digest in --auth-file, for
+while it arrives; FILE appears when it is whole and on the disk, or not at all. A FILE
+that is there already is kept, unless --force is given. "-" is standard output. Needs the password of the servers' --super-digest in --auth-file, for
 it holds everything. Make a server of it with: zlockd restore FILE --data-dir NEW.`)
 }
 
@@ -39,7 +39,11 @@ func fetchCommand(name, format, does, help string) *command {
 		Name: name, Args: "FILE|-", Least: 1, Most: 1, Does: does, Help: help,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			m, output := addStateFlags(fs), addFormat(fs)
+			force := fs.Bool("force", false, "replace FILE if there is one")
 			return func(c *call) error {
+				if err := replaceable(c.Args[0], *force); err != nil {
+					return err
+				}
 				return c.withAdmin(m, func(ctx context.Context, admin adminClient) error {
 					return c.fetchState(ctx, admin, format, *output)
 				})
@@ -68,7 +72,7 @@ func (c *call) fetchState(ctx context.Context, admin adminClient, format, output
 	if file == "-" {
 		err = got.copy(c.stdout, body)
 	} else {
-		err = toFile(file, func(w io.Writer) error { return got.copy(w, body) })
+		err = vfs.Fill(file, func(w io.Writer) error { return got.copy(w, body) })
 	}
 	if err != nil {
 		left, hint := "nothing was written", ""
@@ -153,10 +157,18 @@ func (f *fetched) check(r io.Reader) (err error) {
 	return nil
 }
 
-// toFile leaves a file that is complete and durable, or no file.
-func toFile(path string, write func(io.Writer) error) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file; - writes to standard output", path)
+// replaceable refuses to write to a file that is there, unless it is a regular one and force is given.
+func replaceable(path string, force bool) error {
+	info, err := os.Stat(path)
+	switch {
+	case path == "-" || errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return cli.Exitf(exitNo, "nothing was written: %w", err)
+	case !info.Mode().IsRegular():
+		return cli.Exitf(exitNo, "nothing was written: %s is no regular file; - writes to standard output", path)
+	case !force:
+		return cli.Exitf(exitNo, "nothing was written: %s is there already; --force replaces it", path)
 	}
-	return vfs.Fill(path, write)
+	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,17 +9,21 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
 func caCommand() *command {
@@ -28,13 +33,17 @@ func caCommand() *command {
 		Does:  "make certificates for the servers and clients of a cluster",
 		Help: `init makes an authority: ca.pem, which every machine needs, and ca.key, which stays here.
 server makes peerID.pem and peerID.key for zlockd's --peer-tls-*, and serverID.pem and
-serverID.key for its --tls-* and --admin-tls-*. client makes NAME.pem and NAME.key.`,
+serverID.key for its --tls-* and --admin-tls-*. client makes NAME.pem and NAME.key.
+With --renew the same command makes the certificates again, for the keys and names that
+they have (or the names of --host); servers read files that change. The certificates
+that a renewed authority signed before stay valid.`,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			a := &authority{}
 			fs.StringVar(&a.dir, "dir", ".", "`DIR` of the files")
 			fs.StringSliceVar(&a.hosts, "host", nil,
 				"`NAME` or address by which clients know the server; may be repeated")
 			fs.IntVar(&a.days, "days", 825, "the certificate ends after `N` days; an authority after ten years")
+			fs.BoolVar(&a.renew, "renew", false, "make the certificates again, for the keys that are there")
 			return func(c *call) error { return c.ca(a) }
 		},
 	}
@@ -45,6 +54,7 @@ type authority struct {
 	dir   string
 	hosts []string
 	days  int
+	renew bool
 }
 
 const authorityLife = 10 * 365 // days
@@ -57,7 +67,9 @@ func (c *call) ca(a *authority) error {
 	}
 	var made []string
 	sign := func(name string, cert *x509.Certificate) error {
-		made = append(made, name+".pem", name+".key")
+		if made = append(made, name+".pem"); !a.renew {
+			made = append(made, name+".key")
+		}
 		return a.sign(name, cert)
 	}
 	var err error
@@ -70,6 +82,11 @@ func (c *call) ca(a *authority) error {
 		id, bad := strconv.Atoi(c.Args[0])
 		if bad != nil || id < 1 || id > 254 {
 			return cli.Usagef("%q is not an id from 1 to 254", c.Args[0])
+		}
+		if len(a.hosts) == 0 && a.renew {
+			if a.hosts, err = a.hostsOf(fmt.Sprintf("server%d", id)); err != nil {
+				return cli.Exitf(exitFailed, "%v", err)
+			}
 		}
 		if len(a.hosts) == 0 {
 			return cli.Usagef("by which names or addresses do clients know server %d? Give --host", id)
@@ -107,16 +124,49 @@ func (c *call) ca(a *authority) error {
 	return nil
 }
 
-// sign makes a key and its certificate, signed by the authority in the directory; that of the
+// hostsOf returns the names and addresses of a certificate that is there.
+func (a *authority) hostsOf(name string) ([]string, error) {
+	pair, err := a.load(name)
+	if err != nil {
+		return nil, err
+	}
+	hosts := pair.Leaf.DNSNames
+	for _, ip := range pair.Leaf.IPAddresses {
+		hosts = append(hosts, ip.String())
+	}
+	if i := slices.Index(hosts, pair.Leaf.Subject.CommonName); i > 0 {
+		hosts[0], hosts[i] = hosts[i], hosts[0] // the first one is the subject's
+	}
+	return hosts, nil
+}
+
+// load reads a certificate and its key.
+func (a *authority) load(name string) (tls.Certificate, error) {
+	return tls.LoadX509KeyPair(filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key"))
+}
+
+// keyFor makes a key, or finds the one that is there with --renew.
+func (a *authority) keyFor(name string) (crypto.Signer, error) {
+	if !a.renew {
+		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	}
+	pair, err := a.load(name)
+	if err != nil {
+		return nil, err
+	}
+	return pair.PrivateKey.(crypto.Signer), nil // LoadX509KeyPair takes no other
+}
+
+// sign makes a certificate, and its key if it has none, signed by the authority in the directory; that of the
 // authority itself signs itself. It overwrites no key.
 func (a *authority) sign(name string, cert *x509.Certificate) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := a.keyFor(name)
 	if err != nil {
 		return err
 	}
 	parent, signer := cert, any(key)
 	if !cert.IsCA {
-		ca, err := tls.LoadX509KeyPair(filepath.Join(a.dir, "ca.pem"), filepath.Join(a.dir, "ca.key"))
+		ca, err := a.load("ca")
 		if err != nil {
 			return fmt.Errorf("%w; 'zlock ca init' makes the authority, --dir names its directory", err)
 		}
@@ -129,9 +179,16 @@ func (a *authority) sign(name string, cert *x509.Certificate) error {
 	cert.SerialNumber = new(big.Int).SetBytes(serial)
 	// The clock of another machine may be behind.
 	cert.NotBefore, cert.NotAfter = time.Now().Add(-time.Hour), time.Now().AddDate(0, 0, a.days)
-	der, err := x509.CreateCertificate(rand.Reader, cert, parent, &key.PublicKey, signer)
+	der, err := x509.CreateCertificate(rand.Reader, cert, parent, key.Public(), signer)
 	if err != nil {
 		return err
+	}
+	if a.renew {
+		file := filepath.Join(a.dir, name+".pem")
+		err := vfs.Fill(file, func(w io.Writer) error {
+			return pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: der})
+		})
+		return errors.Join(err, os.Chmod(file, 0o644))
 	}
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -146,7 +203,7 @@ func (a *authority) sign(name string, cert *x509.Certificate) error {
 func (a *authority) write(name, kind string, der []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(filepath.Join(a.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
-		return fmt.Errorf("%w; nothing is overwritten: move the old files away to make new ones", err)
+		return fmt.Errorf("%w; nothing is overwritten: --renew makes certificates again, or move the old files away", err)
 	}
 	err = pem.Encode(f, &pem.Block{Type: kind, Bytes: der})
 	if closed := f.Close(); err == nil {

@@ -57,13 +57,38 @@ func TestBackupToOutputCutShortIsSaidToBe(t *testing.T) {
 	}
 }
 
-// A backup takes the place of files only: a rename would take a device or a pipe away from its users.
-func TestBackupReplacesNothingButFiles(t *testing.T) {
+// A backup takes the place of no file unless that is asked for, and never that of a device or a pipe, which a
+// rename would take away from its users.
+func TestBackupReplacesNothing(t *testing.T) {
+	asked := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		must.OK(t, state.New("c").StartSnapshot(state.Position{Index: 7, Term: 3}).Write(w, func(read func()) { read() }))
+	}))
+	defer srv.Close()
+	env := map[string]string{"ZLOCK_ADMIN": strings.TrimPrefix(srv.URL, "http://")}
 	dir := t.TempDir()
-	err := toFile(dir, func(io.Writer) error { t.Error("it is written"); return nil })
-	expect.Fails(t, err, "a directory is replaced")
-	left := must.Get(filepath.Glob(dir + "*"))(t)
-	expect.Equal(t, len(left), 1, "what is there: %v", left)
+	file := filepath.Join(dir, "backup")
+	must.OK(t, os.WriteFile(file, []byte("good"), 0o600))
+	for _, tc := range []struct {
+		name, says string
+		args       []string
+		code       int
+	}{
+		{"a file", "is there already; --force replaces it", []string{file}, exitNo},
+		{"a directory", "is no regular file", []string{"--force", dir}, exitNo},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, errs, code := runIn(t, env, append([]string{"backup"}, tc.args...)...)
+			expect.Equal(t, code, tc.code, "exit code")
+			expect.Has(t, errs, tc.says, "what it says")
+			expect.Equal(t, asked, 0, "requests for the state")
+			expect.Equal(t, string(must.Get(os.ReadFile(file))(t)), "good", "the file")
+		})
+	}
+	_, errs, code := runIn(t, env, "backup", "--force", file)
+	expect.Equal(t, code, exitOK, "exit code with --force, which says %s", errs)
+	expect.That(t, string(must.Get(os.ReadFile(file))(t)) != "good", "the file was not replaced")
 }
 
 // A signal ends a restore that waits for the user's answer.
@@ -203,4 +228,52 @@ func TestCAMakesCertificatesForACluster(t *testing.T) {
 		{"server"}, {"init", "x"}, {"client", "../x"}, {"other", "x"}} {
 		ca(exitFailed, args...)
 	}
+}
+
+// A renewed certificate has the names and the key of the old one, a new end, and the same authority.
+func TestCARenewsCertificates(t *testing.T) {
+	dir := t.TempDir()
+	ca := func(code int, args ...string) string {
+		t.Helper()
+		out, errs, got := runIn(t, nil, append([]string{"ca", "--dir", dir}, args...)...)
+		must.Equal(t, got, code, "exit code of %v: %s%s", args, out, errs)
+		return out + errs
+	}
+	read := func(name string) tls.Certificate {
+		t.Helper()
+		return must.Get(tls.LoadX509KeyPair(filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key")))(t)
+	}
+	ca(exitOK, "init")
+	ca(exitOK, "server", "2", "--host", "b,10.0.0.2", "--days", "9")
+	ca(exitOK, "client", "ann", "--days", "9")
+	expect.Has(t, ca(exitFailed, "server", "3", "--renew"), "server3.pem", "what is not there to be renewed")
+	expect.Has(t, ca(exitFailed, "server", "2", "--host", "b"), "--renew", "a second certificate")
+	old := map[string]tls.Certificate{}
+	for _, name := range []string{"peer2", "server2", "ann", "ca"} {
+		old[name] = read(name)
+	}
+	ca(exitOK, "server", "2", "--renew")
+	ca(exitOK, "client", "ann", "--renew")
+	ca(exitOK, "init", "--renew")
+	roots := x509.NewCertPool()
+	roots.AddCert(read("ca").Leaf)
+	for name, was := range old {
+		t.Run(name, func(t *testing.T) {
+			is := read(name)
+			expect.Equal(t, string(is.Leaf.RawSubject), string(was.Leaf.RawSubject), "subject")
+			expect.Equal(t, strings.Join(is.Leaf.DNSNames, " "), strings.Join(was.Leaf.DNSNames, " "), "DNS names")
+			expect.Equal(t, len(is.Leaf.IPAddresses), len(was.Leaf.IPAddresses), "addresses")
+			expect.Equal(t, string(is.Leaf.RawSubjectPublicKeyInfo), string(was.Leaf.RawSubjectPublicKeyInfo), "key")
+			expect.That(t, is.Leaf.SerialNumber.Cmp(was.Leaf.SerialNumber) != 0, "the certificate is the old one")
+			for _, c := range []*x509.Certificate{is.Leaf, was.Leaf} {
+				if c.IsCA {
+					continue // trusted as it is
+				}
+				_, err := c.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+				expect.OK(t, err, "the renewed authority signs it")
+			}
+		})
+	}
+	ca(exitOK, "server", "2", "--renew", "--host", "c")
+	expect.Equal(t, strings.Join(read("server2").Leaf.DNSNames, " "), "c", "DNS names after --renew --host c")
 }
