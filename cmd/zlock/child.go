@@ -97,6 +97,11 @@ func (c *child) code() int {
 	return c.status.ExitStatus()
 }
 
+// diedOf reports whether a signal ended COMMAND.
+func (c *child) diedOf(sig syscall.Signal) bool {
+	return c.status.Signaled() && c.status.Signal() == sig
+}
+
 // finish ends the processes that COMMAND left running when it ended, and returns when none is left:
 // until then the lock must not move. It calls say if that takes long.
 func (c *child) finish(grace time.Duration, say func(string, ...any)) {

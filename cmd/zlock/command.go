@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
@@ -25,6 +27,7 @@ type app struct {
 	stdout, stderr io.Writer
 	terminal       bool // standard output is a terminal
 	getenv         func(string) string
+	interrupted    bool // the command ends because of SIGINT
 }
 
 // program is the table of zlock.
@@ -74,7 +77,12 @@ zlockd from --admin-addr or ZLOCK_ADMIN.
 			"wait": "timeout", "retry": "timeout", "ttl": "session-timeout", "mode": "shared", "read": "shared",
 			"write": "exclusive", "user": "auth-file", "password": "auth-file", "h": "help",
 		},
-		Run:    func(c *cli.Call, run func(*call) error) error { return run(&call{a, c}) },
+		Run: func(c *cli.Call, run func(*call) error) error {
+			err := run(&call{a, c})
+			e, ok := errors.AsType[*signalError](err)
+			a.interrupted = ok && e.sig == syscall.SIGINT
+			return err
+		},
 		Names:  a.namesBelow,
 		Clean:  clean,
 		Usage:  exitFailed,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -46,6 +47,40 @@ func TestInterruptedStart(t *testing.T) {
 		if !(status.Signaled() && status.Signal() == syscall.SIGINT) && status.ExitStatus() != 130 {
 			t.Errorf("round %d: %v\n%s", i, err, stderr.String())
 		}
+	}
+}
+
+// Ctrl-C ends the loop of a shell that calls zlock, because zlock dies of the signal as COMMAND did.
+func TestInterruptEndsTheLoopOfAShell(t *testing.T) {
+	t.Parallel()
+	const command = ` -- sh -c 'echo >>"$1.up"; exec sleep 1000' sh "$1"`
+	for name, zlock := range map[string]string{
+		"in the foreground":   "zlock run --foreground /i" + command,
+		"in a group":          "zlock run --foreground=false /i" + command,
+		"waits":               `echo >>"$1.up"; zlock run /busy -- true`,
+		"waits for an answer": `echo >>"$1.up"; zlock hold /busy`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "f")
+			holder := startTalker(t, filepath.Join(built.dir, "zlock"), "hold", "/busy")
+			holder.await(t, "locked")
+			cmd := exec.Command("bash", "-c", `for i in 1 2 3; do `+zlock+`; done`, "bash", file)
+			cmd.Env = holder.env
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			must.OK(t, cmd.Start())
+			t.Cleanup(func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+			cl := holder.client(t)
+			must.Await(t, "it runs or waits", time.Minute, func() bool {
+				q, err := cl.Inspector().Inspect(t.Context(), "/busy")
+				_, up := os.Stat(file + ".up")
+				return up == nil && err == nil && (strings.HasPrefix(name, "in ") || len(q.Waiters) == 1)
+			})
+			syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
+			cmd.Wait()
+			expect.Equal(t, cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(), syscall.SIGINT, "what ended the shell")
+			expect.Equal(t, string(must.Get(os.ReadFile(file+".up"))(t)), "\n", "rounds")
+		})
 	}
 }
 

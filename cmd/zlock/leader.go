@@ -30,6 +30,10 @@ without a value says that there is no leader.`,
 					if *watch {
 						ctx, stop := c.whileRead(ctx)
 						defer stop()
+						// What Observe cannot read it reads again, without a word: a path that holds something else, too.
+						if _, err := el.Leader(ctx); err != nil {
+							return err
+						}
 						for l := range el.Observe(ctx) {
 							if err := c.showLeader(l, *format); err != nil {
 								return err

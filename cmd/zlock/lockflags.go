@@ -172,9 +172,12 @@ func waiting(ctx context.Context, limit time.Duration, code int, f func(context.
 	}
 	defer cancel()
 	err := f(bounded)
+	lost, isLost := errors.AsType[*client.LostError](err)
 	switch {
 	case err == nil:
 		return nil
+	case isLost && lost.Reason == client.Revoked: // while it waited
+		return cli.Exitf(exitRevoked, "%w", err)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case bounded.Err() != nil && (errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded)):

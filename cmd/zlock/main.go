@@ -18,5 +18,9 @@ func main() {
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		terminal: isTerminal(os.Stdout), getenv: os.Getenv,
 	}
-	os.Exit(a.main(os.Args[1:]))
+	code := a.main(os.Args[1:])
+	if a.interrupted {
+		dieOfInterrupt()
+	}
+	os.Exit(code)
 }

@@ -263,12 +263,12 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, erro
 		if err != nil {
 			return err
 		}
-		code, told, err := j.under(lease)
+		end, told, err := j.under(lease)
 		if err != nil {
 			return err
 		}
 		if !again || told {
-			return cli.Exit(code)
+			return end
 		}
 		if err := j.nextGuard(); err != nil {
 			return err
@@ -281,24 +281,29 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, erro
 	}
 }
 
-// under runs COMMAND under the lease, releases the lease, and returns the exit code, and whether the user
-// told COMMAND to end.
-func (j *job) under(lease *client.Lease) (code int, told bool, err error) {
+// under runs COMMAND under the lease, releases the lease, and returns how zlock ends by that, and whether the
+// user told COMMAND to end.
+func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
 	s := &supervisor{holding: holding{app: j.app, lease: lease}, job: j, foreground: j.flags.inForeground(j.app)}
 	sigs := listenForCommand() // from here on signals are for COMMAND
 	j.stop()
 	if err := interrupted(j.ctx); err != nil { // a signal came before that
 		signal.Stop(sigs)
 		s.giveBack()
-		return 0, false, err
+		return nil, false, err
 	}
 	j.tellSession() // it may be another one since
+	code := 0
 	if err = j.flags.ready("locked " + lease.Token().String()); err != nil {
 		signal.Stop(sigs)
 	} else {
 		code, err = s.run(sigs)
 	}
-	return s.release(code), s.told, err
+	if code = s.release(code); code == signalCode(syscall.SIGINT) &&
+		(s.child.diedOf(syscall.SIGINT) || j.flags.contain && s.told) { // its keeper tells the code alone
+		return &signalError{syscall.SIGINT}, s.told, err
+	}
+	return cli.Exit(code), s.told, err
 }
 
 // environ returns COMMAND's environment: zlock's own and the description of the locks.

@@ -4,9 +4,12 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -59,4 +62,12 @@ func signalName(sig syscall.Signal) string {
 		return strings.TrimPrefix(name, "SIG")
 	}
 	return strconv.Itoa(int(sig))
+}
+
+// dieOfInterrupt ends this process by the signal, as a shell expects that calls it in a loop: Ctrl-C ends the
+// loop then. To the shell the exit code is the same.
+func dieOfInterrupt() {
+	signal.Reset(syscall.SIGINT)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+	time.Sleep(time.Second) // the signal may come by another thread
 }

@@ -51,3 +51,6 @@ func ttyPgrp(fd int) int {
 func awaitUnread(int) bool { return false }
 
 func signalName(sig syscall.Signal) string { return sig.String() }
+
+// dieOfInterrupt does nothing: no program here ends by a signal.
+func dieOfInterrupt() {}
