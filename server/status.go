@@ -182,6 +182,7 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 		s.Reason = fmt.Sprintf("this server was removed from the cluster: stop it, "+
 			"or add it again by zlock member add %d", s.ID)
 	}
+	s.Notices = append(s.Notices, resourceNotices(s)...)
 	if s.PeerInsecure {
 		s.Notices = append(s.Notices, "servers talk to each other in the clear (--peer-insecure)")
 	}

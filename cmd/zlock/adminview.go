@@ -48,17 +48,13 @@ func (f *adminFlags) addTo(fs *pflag.FlagSet) {
 	fs.StringVar(&f.auth.Key, "admin-key", "", "`FILE` with its private key")
 }
 
-// withAdmin runs do with the admin port, until the command's time is over or a signal comes.
-func (c *call) withAdmin(f *adminFlags, do func(context.Context, adminClient) error) error {
-	if err := f.auth.readAuth(c.app); err != nil {
-		return err
-	}
-	addr := cmp.Or(f.addr, c.getenv("ZLOCK_ADMIN"), "127.0.0.1:8181")
+// client returns a client of the admin listener at an address.
+func (f *adminFlags) client(c *call, addr string) (adminClient, error) {
 	files := f.auth.tlsFiles
 	files.CA, files.prefix = cmp.Or(files.CA, c.getenv("ZLOCK_ADMIN_CA")), "admin-"
 	conf, err := files.tlsConfig()
 	if err != nil {
-		return err
+		return adminClient{}, err
 	}
 	if !strings.Contains(addr, "://") {
 		scheme := "http://"
@@ -67,7 +63,23 @@ func (c *call) withAdmin(f *adminFlags, do func(context.Context, adminClient) er
 		}
 		addr = scheme + addr
 	}
-	a := adminClient{base: strings.TrimRight(addr, "/"), http: adminHTTP(conf)}
+	return adminClient{base: strings.TrimRight(addr, "/"), http: adminHTTP(conf)}, nil
+}
+
+// address returns the admin listener's address.
+func (f *adminFlags) address(c *call) string {
+	return cmp.Or(f.addr, c.getenv("ZLOCK_ADMIN"), "127.0.0.1:8181")
+}
+
+// withAdmin runs do with the admin port, until the command's time is over or a signal comes.
+func (c *call) withAdmin(f *adminFlags, do func(context.Context, adminClient) error) error {
+	if err := f.auth.readAuth(c.app); err != nil {
+		return err
+	}
+	a, err := f.client(c, f.address(c))
+	if err != nil {
+		return err
+	}
 	said := ""
 	a.cut = func(why string) {
 		if why != said {

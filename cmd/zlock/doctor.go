@@ -24,6 +24,8 @@ func doctorCommand() *command {
 with the list. The clock offset is informative: no lock depends on the time of day.
 The margin is how long before the server may give a lock away its holder stops. What
 a sync of the log takes and how many files are open is what the server tells in mntr.
+A zlockd judges itself, and says what to do: its /health is asked at the host of each
+server and the port of --admin-addr, or at as many addresses as there are servers.
 Exit code: 0, or 1 if something is wrong.`,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			var killAfter time.Duration = 5 * time.Second
@@ -31,8 +33,10 @@ Exit code: 0, or 1 if something is wrong.`,
 				"judge the session timeout for 'zlock run' with this --kill-after")
 			format := addFormat(fs)
 			conn := addConnectFlags(fs)
+			admin := &adminFlags{}
+			admin.addTo(fs)
 			return func(c *call) error {
-				return c.doctor(conn, killAfter, *format)
+				return c.doctor(conn, admin, killAfter, *format)
 			}
 		},
 	}
@@ -60,6 +64,8 @@ type finding struct {
 	unreachable bool
 	down        bool   // the server is down, not merely asked in the wrong way
 	config      string // the members, as the server lists them
+	uptime      time.Duration
+	asked       time.Time // just before the server told uptime
 }
 
 // trouble is what doctor knows of an unreachable server.
@@ -109,7 +115,7 @@ func (f *finding) cells(plain bool) []any {
 	return append(append(list, more...), verdict)
 }
 
-func (c *call) doctor(conn *connectFlags, killAfter time.Duration, format string) error {
+func (c *call) doctor(conn *connectFlags, admin *adminFlags, killAfter time.Duration, format string) error {
 	servers, chroot, err := conn.address(c.getenv)
 	if err != nil {
 		return err
@@ -131,9 +137,16 @@ func (c *call) doctor(conn *connectFlags, killAfter time.Duration, format string
 	if err != nil {
 		return cli.Usagef("%v", err)
 	}
+	listeners, err := adminsOf(list, admin.address(c))
+	if err != nil {
+		return err
+	}
 	var found []finding
-	for _, server := range list {
+	for i, server := range list {
 		f := c.examine(ctx, conn, server, chroot, killAfter)
+		if err := c.askHealth(ctx, &f, admin, listeners[i]); err != nil {
+			return err
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -185,12 +198,8 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// Beyond these bounds a server deserves a note.
-const (
-	slowSync   = 100.0 // ms
-	fewFiles   = 1024
-	clockApart = 5.0 // seconds
-)
+// clockApart is how many seconds the clock of a server may differ from this machine's without a note.
+const clockApart = 5.0
 
 // examine examines one server.
 func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot string,
@@ -210,6 +219,7 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 	}
 	f.Certificate = cert
 	f.readSrvr(srvr)
+	f.asked = time.Now()
 	mntr, _, _ := conn.word(ctx, server, "mntr") // a server that does not answer has said so to srvr
 	f.readMntr(mntr)
 	one := *conn
@@ -250,7 +260,7 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 	return f
 }
 
-// judge adds notes on a server that can serve locks.
+// judge adds what a client sees of a server that can serve locks. What only the server sees it judges itself.
 func (f *finding) judge(short bool, asked time.Duration) {
 	if short {
 		f.note("it grants less than the %v asked for", asked)
@@ -260,15 +270,6 @@ func (f *finding) judge(short bool, asked time.Duration) {
 	}
 	if f.Kind == "zookeeper" && f.Mode != "standalone" && f.Mode != "" {
 		f.note("a follower cut off from its leader may answer for syncLimit ticks: the margin must exceed that")
-	}
-	if f.Sync != nil && *f.Sync > slowSync {
-		f.note("a sync of its log takes %.0f ms, and so does every write", *f.Sync)
-	}
-	switch {
-	case f.MaxFiles > 0 && f.OpenFiles > f.MaxFiles*8/10:
-		f.note("%d of %d files are open: raise the limit of open files", f.OpenFiles, f.MaxFiles)
-	case f.MaxFiles > 0 && f.MaxFiles < fewFiles:
-		f.note("it may open %d files only, and each client is one", f.MaxFiles)
 	}
 	if f.Offset > clockApart || f.Offset < -clockApart {
 		way := "ahead of"

@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -23,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
@@ -130,24 +132,73 @@ func TestFindingsAreJudged(t *testing.T) {
 	soon := time.Now().Add(73 * time.Hour)
 	f.Containers, f.Offset, f.Certificate = true, -7, &soon
 	f.judge(false, 0)
-	for _, want := range []string{"takes 312 ms", "900 of 1000 files", "clock is 7.0s behind",
-		"certificate ends in 3 days"} {
+	for _, want := range []string{"clock is 7.0s behind", "certificate ends in 3 days"} {
 		expect.Has(t, f.Note, want, "does not say")
 	}
 	if table, plain := f.cells(false), f.cells(true); table[len(table)-1] != plain[9] ||
 		len(table) != len(plain) {
 		t.Errorf("%q\n%q", table, plain)
 	}
-	quick, well := 0.1, finding{Containers: true, Kind: "zlockd", OpenFiles: 10, MaxFiles: 20000}
-	well.Sync = &quick
+	well := finding{Containers: true, Kind: "zlockd", OpenFiles: 900, MaxFiles: 1000, Sync: f.Sync}
 	if well.judge(false, 0); well.Note != "" {
 		t.Errorf("a note on nothing: %s", well.Note)
 	}
-	few := finding{Containers: true, Kind: "zlockd", Server: "h:1", Mode: "leader", OpenFiles: 10, MaxFiles: 100}
-	few.judge(false, 0)
-	expect.Has(t, few.Note, "may open 100 files only")
-	expect.That(t, few.cells(false)[0] == "h:1" && few.cells(false)[2] == "leader" && few.cells(true)[1] == "zlockd",
-		"%q", few.cells(false))
+	table := (&finding{Kind: "zlockd", Server: "h:1", Mode: "leader"}).cells(false)
+	expect.Equal(t, fmt.Sprint(table[:3]...), "h:1zlockdleader", "first cells")
+}
+
+// What a server says of itself is told as it is said, and only of the server that says it.
+func TestDoctorMergesWhatServersSayOfThemselves(t *testing.T) {
+	text := ""
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/health" {
+			http.NotFound(w, r)
+			return
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		io.WriteString(w, text)
+	}))
+	defer srv.Close()
+	addr := srv.Listener.Addr().String()
+	for _, tc := range []struct{ name, kind, addr, text, problem, note string }{
+		{"ill", "zlockd", addr, `{"reasons":["disk full","x"],"notices":["one","two"],"uptime_ms":60500}`,
+			"disk full; x", "one; two"},
+		{"well", "zlockd", addr, `{"reasons":[],"notices":[],"uptime_ms":60500}`, "", ""},
+		{"another server", "zlockd", addr, `{"reasons":["disk full"],"uptime_ms":50000}`, "", "another server answers"},
+		{"a later server", "zlockd", addr, `{"reasons":["disk full"],"uptime_ms":90000}`, "", "another server answers"},
+		{"no answer", "zlockd", must.Refused(t), "", "", "refused (--admin-addr"},
+		{"another program", "zlockd", addr, "hello", "", "is not understood"},
+		{"a ZooKeeper", "zookeeper", addr, `{"reasons":["disk full"],"uptime_ms":60500}`, "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			text = tc.text
+			c := &call{&app{stderr: io.Discard, getenv: func(string) string { return "" }}, &cli.Call{}}
+			f := finding{Kind: tc.kind, uptime: time.Minute, asked: time.Now().Add(-time.Second)}
+			must.OK(t, c.askHealth(t.Context(), &f, &adminFlags{}, tc.addr))
+			expect.Equal(t, f.Problem, tc.problem, "problem")
+			expect.Has(t, f.Note, tc.note, "note")
+			expect.Equal(t, f.Note == "", tc.note == "", "whether there is no note in %q", f.Note)
+		})
+	}
+}
+
+// One admin listener stands for the port at every server's host; several stand for the servers in their order.
+func TestAdminListenerOfEachServer(t *testing.T) {
+	servers := []string{"a:2181", "[::1]:2181", "c:2281"}
+	for named, want := range map[string]string{
+		"127.0.0.1:8181": "a:8181 [::1]:8181 c:8181",
+		"https://x:99":   "https://a:99 https://[::1]:99 https://c:99",
+		"x:1,y:2,z:3":    "x:1 y:2 z:3",
+		"x:1,y:2":        "--admin-addr: 2 admin listeners for 3 servers; name one for each, or one",
+		"x":              "--admin-addr: address x: missing port in address",
+	} {
+		got, err := adminsOf(servers, named)
+		said := strings.Join(got, " ")
+		if err != nil {
+			said = err.Error()
+		}
+		expect.Equal(t, said, want, "for %q", named)
+	}
 }
 
 // Why a server cannot be reached is told in a few words; when its certificate

@@ -118,7 +118,7 @@ func (f *finding) readSrvr(text string) {
 	}
 }
 
-// readMntr reads the time of a sync and the number of open files from the answer to mntr.
+// readMntr reads the time of a sync, the number of open files and the time since the start from the answer to mntr.
 func (f *finding) readMntr(text string) {
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "\t")
@@ -133,6 +133,8 @@ func (f *finding) readMntr(text string) {
 			f.OpenFiles = int64(n)
 		case "zk_max_file_descriptor_count":
 			f.MaxFiles = int64(n)
+		case "zk_uptime":
+			f.uptime = time.Duration(n) * time.Millisecond
 		}
 	}
 }

@@ -143,7 +143,7 @@ func (a *Admin) mayChange(w http.ResponseWriter, r *http.Request) *Refusal {
 // serveHealth reports whether the process is sound. A server that waits for a leader is sound: a
 // restart would not help.
 func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
-	s := a.o.Source.Status(0)
+	s := a.o.Source.Status(NeedProcess)
 	code, word := http.StatusOK, "ok"
 	if len(s.Faults) > 0 {
 		code, word = http.StatusServiceUnavailable, "failing"

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+)
+
+// health is what a zlockd says of itself. The server decides what is wrong and what to do.
+type health struct {
+	Reasons []string `json:"reasons"`
+	Notices []string `json:"notices"`
+	Uptime  int64    `json:"uptime_ms"`
+}
+
+// adminsOf returns the admin listener of each server: those that are named, or the one port at each host.
+func adminsOf(servers []string, named string) ([]string, error) {
+	list := strings.Split(named, ",")
+	switch {
+	case len(list) == len(servers):
+		return list, nil
+	case len(list) > 1:
+		return nil, cli.Usagef("--admin-addr: %d admin listeners for %d servers; name one for each, or one",
+			len(list), len(servers))
+	}
+	scheme, addr := "", named
+	if u, err := url.Parse(named); err == nil && u.Host != "" {
+		scheme, addr = u.Scheme+"://", u.Host
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, cli.Usagef("--admin-addr: %v", err)
+	}
+	list = nil
+	for _, s := range servers {
+		host, _, _ := net.SplitHostPort(s)
+		list = append(list, scheme+net.JoinHostPort(host, port))
+	}
+	return list, nil
+}
+
+// healthTimeout bounds the answer of a server about itself.
+const healthTimeout = 5 * time.Second
+
+// askHealth adds what a zlockd says of itself.
+func (c *call) askHealth(ctx context.Context, f *finding, flags *adminFlags, addr string) error {
+	if f.Kind != "zlockd" {
+		return nil
+	}
+	admin, err := flags.client(c, addr)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	h, err := admin.health(ctx)
+	switch {
+	case err != nil:
+		f.note("what it says of itself is not known: %v (--admin-addr names its admin listener)", err)
+	case !f.runsFor(time.Duration(h.Uptime) * time.Millisecond):
+		f.note("what it says of itself is not known: at %s another server answers (--admin-addr names its admin "+
+			"listener)", addr)
+	default:
+		if len(h.Reasons) > 0 {
+			f.Problem = strings.TrimPrefix(f.Problem+"; "+strings.Join(h.Reasons, "; "), "; ")
+		}
+		for _, n := range h.Notices {
+			f.note("%s", n)
+		}
+	}
+	return nil
+}
+
+// runsFor reports whether a server that has run for so long is this one: several may run on a host.
+func (f *finding) runsFor(uptime time.Duration) bool {
+	const round = time.Second // of the two clocks
+	return uptime >= f.uptime && uptime <= f.uptime+time.Since(f.asked)+round
+}
+
+// health reads what the server says of itself, whether it is well or not.
+func (a adminClient) health(ctx context.Context) (h health, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+"/health", nil)
+	if err != nil {
+		return h, err
+	}
+	resp, err := a.http.Do(req)
+	if err != nil {
+		if u, ok := err.(*url.Error); ok { //nolint:errorlint // the client returns no other
+			err = u.Err
+		}
+		return h, err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&h); err != nil {
+		return h, fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
+	}
+	return h, nil
+}
