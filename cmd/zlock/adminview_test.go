@@ -111,7 +111,7 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 	has(run(0, "sessions", "--limit", "1"), "1 of 2 sessions are shown")
 	has(run(0, "sessions", mine), "SESSION  "+mine, "holds  /app/a  exclusive", "waits  /app/b  exclusive")
 	has(run(exitNo, "sessions", "0x123"), "there is no session 0x123")
-	has(run(0, "top"), "LAST", "client", "session", mine)
+	has(run(0, "top"), "LAST", "client", "127.0.0.1")
 	has(run(0, "top", "--by", "watches", "-o", "plain"), "watched\t/app/")
 
 	has(run(exitNo, "end-session", mine, "--yes"), "password")
