@@ -189,6 +189,13 @@ func (w *Watches[W]) index(r uint32, n int) {
 // matches: for a deletion those of both registries. A changed child list comes as an event of its
 // own.
 func (w *Watches[W]) Fire(e *Event, tell func(W)) {
+	w.FireAt(e, tell, func(p uint32) { w.fire(w.paths.at(p).deep, recursiveMode, tell) })
+}
+
+// FireAt is Fire for the connections that watch the path of e itself. With the number of each path
+// above that has Recursive watches it calls above. Deep lists the connections of such a path, once
+// for however many events.
+func (w *Watches[W]) FireAt(e *Event, tell func(W), above func(path uint32)) {
 	var match modes
 	switch e.Type {
 	case jute.EventCreated, jute.EventDataChanged:
@@ -216,7 +223,18 @@ func (w *Watches[W]) Fire(e *Event, tell func(W)) {
 	for path := e.Path; path != "/"; {
 		path = ParentPath(path)
 		if p, ok := w.recursive.m[path]; ok {
-			w.fire(w.paths.at(p).deep, recursiveMode, tell)
+			above(p)
+		}
+	}
+}
+
+// Deep calls f for each connection with a Recursive watch at the path of this number, which FireAt
+// gave since a Recursive watch last went.
+func (w *Watches[W]) Deep(path uint32, f func(W)) {
+	at := w.paths.at(path)
+	for r := at.deep; r != 0; r = w.after(at, r) {
+		if c := w.conns.at(w.records.at(r).conn); !c.dead {
+			f(c.conn)
 		}
 	}
 }

@@ -22,7 +22,11 @@ type account struct {
 	owed atomic.Int64 // steps that the share has not yet paid for
 	paid atomic.Int64 // when it was last paid, on the server's clock, ns
 
-	told    int          // events of the change being told; under watchTable.mu
+	// Of the change being told, under watchTable.mu.
+	told  int   // what the address is told, tellsInStep to a step; 0: nothing
+	loan  *loan // of the portion
+	alone bool  // it had no buffers before
+
 	buffers atomic.Int64 // bytes of frames and outboxes; changed under memory.mu
 	watches atomic.Int64 // bytes of watches, when they were last added up
 }
@@ -41,10 +45,11 @@ const (
 	debtTime  = 5 * time.Second
 
 	// maxTells is what the events of one change for all connections of an address may cost, in
-	// steps; the server closes the connections beyond. An event costs a step, and one for each
-	// tellBytes.
-	maxTells  = 80_000
-	tellBytes = 100
+	// steps; the server closes the connections beyond. A connection costs a step, or a fraction for each
+	// event of a node that it watches itself. Their bytes cost a step for each tellBytes.
+	maxTells    = 80_000
+	tellsInStep = 4
+	tellBytes   = 100
 
 	// throttlePoll bounds how long a connection waits until it looks again.
 	throttlePoll = 20 * time.Millisecond

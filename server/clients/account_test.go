@@ -154,7 +154,7 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 	for i := range watchers {
 		watchers[i] = watcher(bad)
 	}
-	events := make([]tree.Event, 10_000)
+	events := make([]tree.Event, 20_000)
 	for i := range events {
 		events[i] = tree.Event{Type: jute.EventDataChanged, Path: "/a", ACL: tree.NewACL(jute.WorldAnyone)}
 	}
@@ -167,9 +167,9 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 	}
 	expect.That(t, open == 0 && victim.isOpen() && victim.out.frames == len(events),
 		"%d of 60 go on, the other client was told of %d events", open, victim.out.frames)
-	if owed := bad.owed.Load(); owed != maxTells || good.owed.Load() != int64(len(events)) {
-		t.Errorf("they were charged %d and %d steps", owed, good.owed.Load())
-	}
+	expect.Equal(t, bad.owed.Load(), maxTells, "steps of those who are closed")
+	expect.That(t, good.owed.Load() > int64(len(events)/tellsInStep) && good.owed.Load() < int64(len(events)),
+		"the other is charged %d steps", good.owed.Load())
 	must.OK(t, s.Shutdown(t.Context()))
 }
 

@@ -87,7 +87,7 @@ func (u *catchUp) tell(e jute.EventType, path string) {
 	c := u.c
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
-	if u.open = u.open && c.out.accepts(&c.srv.o); u.open {
+	if u.open = u.open && c.accepts(); u.open {
 		c.out.room(len(path) + 64)
 		c.out.buf = jute.AppendEventFrame(c.out.buf, -1, e, path)
 		c.out.frames++

@@ -52,6 +52,7 @@ type conn struct {
 	removed bool // under srv.mu
 	dropped bool // under srv.watches.mu: it may watch nothing more
 	phase   atomic.Int32
+	hears   int32 // under srv.watches.mu: its place among those told of the change, from 1
 
 	// Owned by the connection's goroutine. Small fields stand together: there may be a hundred
 	// thousand connections.
@@ -104,8 +105,9 @@ type conn struct {
 	out outbox
 
 	// Owned by the flush under way.
-	sent, unsent []byte          // what is being written, and the rest of it
-	raw          syscall.RawConn // nil: not plain TCP
+	sent   piece           // what is being written
+	unsent []byte          // the rest of it
+	raw    syscall.RawConn // nil: not plain TCP
 }
 
 func newConn(s *Server, nc net.Conn, config *tls.Config) *conn {

@@ -50,10 +50,13 @@ func (f *flushers) stop() {
 	f.cond.Broadcast()
 }
 
-// touch puts c into the batch. The caller makes sure that c is in it once.
-func (f *flushers) touch(c *conn) {
+// touch puts connections into the batch. The caller makes sure that each is in it once.
+func (f *flushers) touch(list ...*conn) {
+	if len(list) == 0 {
+		return
+	}
 	f.mu.Lock()
-	f.batch = append(f.batch, c)
+	f.batch = append(f.batch, list...)
 	f.mu.Unlock()
 }
 
@@ -240,15 +243,16 @@ func (c *conn) write(mayBlock bool) bool {
 		b := c.unsent
 		if len(b) == 0 {
 			o.give(c.sent)
-			c.sent, o.writing = nil, 0
+			c.sent, o.writing, o.stuck = piece{}, 0, 0
 			c.hold(false)
 			if o.empty() || o.state == outboxDead {
 				c.flushed()
 				return true
 			}
 			var frames int
-			b, frames = o.take()
-			c.sent, o.writing = b, len(b)
+			c.sent, frames = o.take()
+			b = c.sent.b
+			o.writing = len(b)
 			o.stat.Wrote(frames, len(b), &c.srv.metrics)
 		}
 		o.mu.Unlock()
@@ -336,6 +340,9 @@ func (c *conn) writeAll() error {
 		}
 		if n > 0 {
 			last = now
+			c.out.mu.Lock()
+			c.out.stuck = 0
+			c.out.mu.Unlock()
 		}
 		if n > 0 && now-began >= writeStep && c.unread() { // there was no room until the client took something
 			c.alive(now)

@@ -198,7 +198,7 @@ func TestReservedMemoryIsHeldInSteps(t *testing.T) {
 		expect.Equal(t, cap(o.buf) >= x.size+keepSize, x.now, "%d bytes: a buffer of %d", x.size, cap(o.buf))
 		o.append([]byte("frame"))
 		must.That(t, c.reserve(x.size, true), "no memory")
-		expect.That(t, len(o.full) == 1 && string(o.full[0]) == "frame" && len(o.buf) == 0, "a frame before the reply")
+		expect.That(t, len(o.full) == 1 && string(o.full[0].b) == "frame" && len(o.buf) == 0, "a frame before the reply")
 		c.close(endMoved)
 		expect.That(t, !c.reserve(x.size, true) && o.reserved == 0, "after the end")
 	}

@@ -3,6 +3,7 @@ package clients
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -226,6 +227,67 @@ func (m *memory) drop(c *conn) {
 	}
 }
 
+// loan is a portion of events as the outboxes of one address share it. The memory counts a portion once,
+// and once for each address.
+type loan struct {
+	m       *memory
+	from    *address
+	portion *portion
+	places  atomic.Int64 // that point into it
+}
+
+// uncounted is the loan of every portion that is short.
+var uncounted loan
+
+// portion is a buffer of events that outboxes point into.
+type portion struct{ size, loans int } // loans under memory.mu
+
+// loanFrom is the length from which the memory hears of a portion.
+const loanFrom = 8 << 10
+
+// empty reports whether nothing is held.
+func (m *memory) empty() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used == 0
+}
+
+// lend counts a portion for an address, if there is room. There is for all of a change if the address had
+// nothing before, and, with free, no other. own tells that the address has too much.
+func (m *memory) lend(from *address, p *portion, free bool) (l *loan, own bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !from.alone && !from.roomFor(m.srv, p.size) {
+		return nil, true
+	}
+	if p.loans == 0 {
+		if m.used+p.size > m.limit && !free {
+			return nil, false
+		}
+		m.used += p.size
+	}
+	p.loans++
+	from.buffers.Add(int64(p.size))
+	l = &loan{m: m, from: from, portion: p}
+	l.places.Store(1)
+	return l, false
+}
+
+// put gives back one place of a loan.
+func (l *loan) put() {
+	if l == nil || l.places.Add(-1) > 0 {
+		return
+	}
+	m, p := l.m, l.portion
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l.from.buffers.Add(int64(-p.size))
+	if p.loans--; p.loans == 0 {
+		m.used -= p.size
+	}
+	m.advance()
+}
+
 // holdStep is what an outbox grows by before srv.memory hears of it: many events are short.
 const holdStep = 16 << 10
 
@@ -241,9 +303,9 @@ func (c *conn) grown(others bool) {
 // The outbox is locked.
 func (c *conn) hold(others bool) {
 	o := &c.out
-	n := o.size() + o.writing + o.reserved
+	n := o.size() + o.writing + o.reserved - o.lent
 	if n <= flushSize {
-		n = 0
+		n = min(o.lent, 1) // one that has borrowed something is there
 	}
 	if n = (n + holdStep - 1) / holdStep * holdStep; n == o.held {
 		return

@@ -11,10 +11,7 @@ import (
 
 // Events implements raftfsm.Observer.
 func (s *Server) Events(zxid int64, events []tree.Event) {
-	for i := range events {
-		s.watches.fire(zxid, &events[i])
-	}
-	s.watches.settle()
+	s.watches.tell(zxid, events)
 }
 
 // SessionEnded implements raftfsm.Observer. It closes the connection of the session once that has

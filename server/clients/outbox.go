@@ -34,11 +34,12 @@ type pending struct {
 // empties it. One flush runs at a time; a goroutine that finds one under way only appends.
 type outbox struct {
 	mu      sync.Mutex
-	full    [][]byte // buffers that come before buf
-	fullLen int      // bytes in full
-	buf     []byte   // whole frames
-	spare   []byte   // the buffer of the flush before
-	frames  int      // in full and buf
+	full    []piece // what comes before buf
+	fullLen int     // bytes in full
+	lent    int     // bytes of all this that are counted as loans
+	buf     []byte  // whole frames
+	spare   []byte  // the buffer of the flush before
+	frames  int     // in full and buf
 
 	// gap: the connection's goroutine builds a long reply, which comes behind
 	// this many buffers of full. Until then nothing behind the gap is written.
@@ -50,7 +51,8 @@ type outbox struct {
 	reserved int // bytes granted beyond held, for a long reply
 
 	state outboxState
-	why   endReason // once state is not open
+	why   endReason     // once state is not open
+	stuck time.Duration // since when too much waits and the client takes nothing; 0: unknown
 
 	flushing bool // a flush is under way; it goes on until buf is empty
 	own      bool // it is that of the connection's goroutine
@@ -69,6 +71,12 @@ type outbox struct {
 	wake    *sync.Cond // made when it first sleeps
 
 	stat observe.Conn
+}
+
+// piece is whole frames in a buffer that is the outbox's own, or in one that outboxes share.
+type piece struct {
+	b    []byte
+	loan *loan // of a shared buffer; nil: it is the outbox's own
 }
 
 type outboxState uint8
@@ -108,17 +116,29 @@ func (o *outbox) pop() {
 	}
 }
 
+// stuckTime is how long a client may take nothing while too much waits for it.
+const stuckTime = 2 * time.Second
+
 // accepts reports whether a frame may be appended. A client that does not take
-// what it is sent loses its connection, never a part of what it is sent.
-func (o *outbox) accepts(opt *Options) bool {
+// what it is sent loses its connection, never a part of what it is sent. However much it is sent at once,
+// it has its time. The outbox is locked.
+func (c *conn) accepts() bool {
+	o := &c.out
 	if o.state != outboxOpen {
 		return false
 	}
-	if o.size() >= opt.MaxOutboxBytes || o.frames >= opt.MaxOutboxFrames {
-		o.die(endSlow)
-		return false
+	if o.size() < c.srv.o.MaxOutboxBytes && o.frames < c.srv.o.MaxOutboxFrames {
+		return true
 	}
-	return true
+	now := c.srv.now()
+	if o.stuck == 0 {
+		o.stuck = now
+	}
+	if now-o.stuck < stuckTime {
+		return true
+	}
+	o.die(endSlow)
+	return false
 }
 
 // beginReply starts a reply frame. Its record, of about size bytes, is appended to the
@@ -168,7 +188,7 @@ func (o *outbox) room(n int) {
 // cut begins a new buffer.
 func (o *outbox) cut() {
 	if len(o.buf) > 0 {
-		o.full, o.fullLen, o.buf = append(o.full, o.buf), o.fullLen+len(o.buf), nil
+		o.full, o.fullLen, o.buf = append(o.full, piece{b: o.buf}), o.fullLen+len(o.buf), nil
 	}
 }
 
@@ -177,6 +197,27 @@ func (o *outbox) append(frame []byte) {
 	o.room(len(frame))
 	o.buf = append(o.buf, frame...)
 	o.frames++
+}
+
+// tell appends events, which are the part of b from one place to another, and reports whether the outbox
+// points into b now. l is the loan of b.
+func (o *outbox) tell(b []byte, from, to, frames int, l *loan) (shared bool) {
+	n := to - from
+	o.frames += frames
+	if n < quickSize && (o.size() > 0 || cap(o.buf) >= n) || l == nil && 2*n < len(b) {
+		o.room(n)
+		o.buf = append(o.buf, b[from:to]...)
+		return false
+	}
+	o.cut()
+	if l == nil {
+		l = &uncounted
+	} else {
+		o.lent += n
+		l.places.Add(1)
+	}
+	o.full, o.fullLen = append(o.full, piece{b[from:to], l}), o.fullLen+n
+	return true
 }
 
 // openGap leaves a gap for a long reply.
@@ -191,11 +232,13 @@ func (o *outbox) fill(reply []byte) {
 	if o.state != outboxOpen { // what is behind the gap must not come without the reply
 		o.cut()
 		for ; len(o.full) > o.before; o.full = o.full[:len(o.full)-1] {
-			o.fullLen -= len(o.full[len(o.full)-1])
+			p := o.full[len(o.full)-1]
+			o.fullLen -= len(p.b)
+			o.lost(p)
 		}
 		return
 	}
-	o.full = slices.Insert(o.full, o.before, reply)
+	o.full = slices.Insert(o.full, o.before, piece{b: reply})
 	o.fullLen += len(reply)
 	o.frames++
 	o.stat.Size(len(reply) - 4)
@@ -214,32 +257,52 @@ func (o *outbox) die(why endReason) {
 		o.why = why
 	}
 	o.state = outboxDead
+	for _, p := range o.full {
+		o.lost(p)
+	}
 	o.full, o.fullLen, o.buf, o.spare, o.reserved = nil, 0, nil, nil, 0
 }
 
-// take returns the bytes to write next.
-func (o *outbox) take() (b []byte, frames int) {
+// lost ends the loan of a piece.
+func (o *outbox) lost(p piece) {
+	if p.loan != nil && p.loan != &uncounted {
+		o.lent -= len(p.b)
+		p.loan.put()
+	}
+}
+
+// take returns what to write next.
+func (o *outbox) take() (p piece, frames int) {
 	frames, o.frames = o.frames, 0
 	if len(o.full) == 0 {
-		b, o.buf, o.spare = o.buf, o.spare, nil
-		return b, frames
+		p.b, o.buf, o.spare = o.buf, o.spare, nil
+		return p, frames
 	}
-	b, o.full[0] = o.full[0], nil
-	if o.full, o.fullLen = o.full[1:], o.fullLen-len(b); len(o.full) == 0 {
+	p, o.full[0] = o.full[0], piece{}
+	if o.full, o.fullLen = o.full[1:], o.fullLen-len(p.b); len(o.full) == 0 {
 		o.full = nil
 	}
 	if o.gap {
 		o.before--
 	}
-	return b, frames
+	n, m := len(p.b), len(o.buf)
+	if p.loan != &uncounted || o.full != nil || o.gap || m == 0 || n+m > keepSize {
+		return p, frames
+	}
+	b := slices.Grow(o.buf, n)[:n+m] // a short event goes with what is behind it
+	copy(b[n:], b[:m])
+	copy(b, p.b)
+	o.buf, o.spare = o.spare, nil
+	return piece{b: b}, frames
 }
 
-// give returns the buffer of a finished write.
-func (o *outbox) give(b []byte) {
-	if cap(b) > keepSize || o.state == outboxDead {
+// give returns what a finished write has taken. A buffer of the usual size is kept.
+func (o *outbox) give(p piece) {
+	o.lost(p)
+	if cap(p.b) > keepSize || p.loan != nil || o.state == outboxDead {
 		return
 	}
-	b = b[:0]
+	b := p.b[:0]
 	if o.buf == nil {
 		o.buf = b
 	} else {

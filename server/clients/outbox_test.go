@@ -5,9 +5,11 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -23,12 +25,13 @@ func TestOutboxKeepsItsOrder(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var o outbox
 		var want, behind, got []byte
+		var shared, copies [][]byte
 		frames, wrote := 0, 0
 		frame := func() []byte { return bytes.Repeat([]byte{byte(r.IntN(256))}, 1+r.IntN(1<<r.IntN(18))) }
 		take := func() {
-			b, n := o.take()
-			got, wrote = append(got, b...), wrote+n
-			o.give(b)
+			p, n := o.take()
+			got, wrote = append(got, p.b...), wrote+n
+			o.give(p)
 		}
 		for range 300 {
 			switch k := r.IntN(10); {
@@ -42,7 +45,16 @@ func TestOutboxKeepsItsOrder(t *testing.T) {
 				take()
 			default:
 				f := frame()
-				o.append(f)
+				if k < 7 {
+					o.append(f)
+				} else { // events, the middle of what all hear of
+					all := slices.Concat(frame(), f, frame())
+					at := bytes.Index(all, f)
+					if o.tell(all, at, at+len(f), 1, nil) {
+						shared = append(shared, all)
+						copies = append(copies, bytes.Clone(all))
+					}
+				}
 				if frames++; o.gap {
 					behind = append(behind, f...)
 				} else {
@@ -64,6 +76,9 @@ func TestOutboxKeepsItsOrder(t *testing.T) {
 		if !bytes.Equal(got, want) || o.state == outboxOpen && behind == nil && wrote != frames {
 			t.Fatalf("seed %d: %d bytes in %d frames were written, want %d in %d", seed, len(got), wrote, len(want), frames)
 		}
+		for i := range shared {
+			must.That(t, bytes.Equal(shared[i], copies[i]), "seed %d: a shared buffer was written to", seed)
+		}
 	}
 }
 
@@ -75,13 +90,13 @@ func TestLongOutboxIsNotCopied(t *testing.T) {
 		o.append(frame)
 	}
 	room := cap(o.buf)
-	for _, b := range o.full {
-		room += cap(b)
+	for _, p := range o.full {
+		room += cap(p.b)
 	}
 	expect.That(t, room <= o.size()+o.size()/4, "%d bytes of buffers for %d", room, o.size())
-	first := &o.full[0][0]
+	first := &o.full[0].b[0]
 	o.append(make([]byte, 1<<20))
-	expect.Equal(t, first, &o.full[0][0], "the first buffer has moved")
+	expect.Equal(t, first, &o.full[0].b[0], "the first buffer has moved")
 }
 
 // However many outboxes an event has filled, a reply waits for one of them, and they for one reply each.
@@ -108,37 +123,99 @@ func TestRepliesDoNotWaitForAHerd(t *testing.T) {
 	must.Equal(t, f.waiting(), 0, "left")
 }
 
-// The bounds of what may wait hold for what waits already: one frame more than the bound is taken.
+// A client that takes nothing for stuckTime while its bounds are exceeded is closed, and no other.
 func TestOutboxAcceptsUpToItsBounds(t *testing.T) {
-	opt := &Options{MaxOutboxBytes: 100, MaxOutboxFrames: 3}
+	const due, fresh = stuckTime, stuckTime - time.Minute
 	for _, x := range []struct {
+		name          string
 		bytes, frames int
 		state         outboxState
+		stuck         time.Duration // since when; 0: unknown
 		want          bool
 	}{
-		{0, 0, outboxOpen, true}, {99, 2, outboxOpen, true}, {100, 2, outboxOpen, false}, {99, 3, outboxOpen, false},
-		{0, 0, outboxEnding, false}, {0, 0, outboxDead, false},
+		{"empty", 0, 0, outboxOpen, 0, true},
+		{"below both bounds", 99, 2, outboxOpen, due, true},
+		{"as many bytes", 100, 2, outboxOpen, due, false},
+		{"as many frames", 99, 3, outboxOpen, due, false},
+		{"seen for the first time", 100, 3, outboxOpen, 0, true},
+		{"something was taken lately", 100, 3, outboxOpen, fresh, true},
+		{"ending", 0, 0, outboxEnding, 0, false},
+		{"dead", 0, 0, outboxDead, 0, false},
 	} {
-		for _, where := range []string{"last", "before it"} {
-			o := outbox{frames: x.frames, state: x.state, buf: make([]byte, x.bytes)}
-			if where != "last" {
-				o.cut()
+		t.Run(x.name, func(t *testing.T) {
+			s, c := quiet(t, Options{MaxOutboxBytes: 100, MaxOutboxFrames: 3})
+			o := &c.out
+			o.frames, o.state, o.buf = x.frames, x.state, make([]byte, x.bytes)
+			if x.stuck != 0 {
+				o.stuck = s.now() - x.stuck
 			}
-			must.Equal(t, o.size(), x.bytes)
-			expect.Equal(t, o.accepts(opt), x.want, "%d bytes, %d frames, %s", x.bytes, x.frames, where)
+			expect.Equal(t, c.accepts(), x.want, "accepts")
 			want := x.state
 			if x.state == outboxOpen && !x.want {
 				want = outboxDead
 				expect.Equal(t, o.why, endSlow)
 			}
-			expect.Equal(t, o.state, want, "%d bytes, %d frames, %s", x.bytes, x.frames, where)
-		}
+			expect.Equal(t, o.state, want, "state")
+			c.out.buf = nil
+		})
 	}
+}
+
+// Events go beside short replies in one piece, and long ones are not copied.
+func TestEventsInAnOutbox(t *testing.T) {
+	long := make([]byte, 2*quickSize)
+	for _, x := range []struct {
+		name     string
+		has      int // bytes of replies
+		room     int // for more
+		all      []byte
+		from, to int
+		counted  bool
+		shared   bool
+		writes   int
+	}{
+		{"nothing is there", 0, 0, long[:50], 0, 50, false, true, 1},
+		{"an empty buffer", 0, 100, long[:50], 0, 50, false, false, 1},
+		{"behind a reply", 10, 100, long[:50], 0, 50, false, false, 1},
+		{"a small part", 0, 0, long, 0, 50, false, false, 1},
+		{"a small part that is counted", 0, 0, long, 0, 50, true, true, 1},
+		{"a long part", 10, 100, long, 0, quickSize, true, true, 2},
+		{"a long part that is not counted", 10, 100, long, 0, quickSize, false, true, 2},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s, c := quiet(t, Options{})
+			var l *loan
+			if x.counted {
+				l, _ = s.memory.lend(c.from, &portion{size: len(x.all)}, false)
+			}
+			var o outbox
+			if x.room > 0 {
+				o.buf = make([]byte, x.has, keepSize)
+			}
+			expect.Equal(t, o.tell(x.all, x.from, x.to, 1, l), x.shared, "shared")
+			expect.Equal(t, o.size(), x.has+x.to-x.from, "bytes")
+			expect.Equal(t, o.lent > 0, x.counted, "counted as a loan")
+			l.put() // as the portion is over
+			writes := 0
+			for ; !o.empty(); writes++ {
+				p, _ := o.take()
+				o.give(p)
+			}
+			expect.Equal(t, writes, x.writes, "writes")
+			expect.Equal(t, o.lent+s.memory.used+int(c.from.buffers.Load()), 0, "bytes that are lent")
+		})
+	}
+	var o outbox // a reply behind an event that waits alone
+	o.tell(long[:50], 0, 50, 1, nil)
+	o.append([]byte("reply"))
+	p, frames := o.take()
+	expect.Equal(t, len(p.b), 55, "bytes of the first write")
+	expect.Equal(t, frames, 2)
 }
 
 // The first reason for an end is the one that counts, and what is dead holds nothing.
 func TestEndsOfAnOutbox(t *testing.T) {
-	o := outbox{buf: []byte("b"), spare: []byte("s"), full: [][]byte{[]byte("f")}, fullLen: 1, reserved: 5}
+	o := outbox{buf: []byte("b"), spare: []byte("s"), full: []piece{{b: []byte("f")}}, fullLen: 1, reserved: 5}
 	o.end(endAuth)
 	o.end(endSlow)
 	expect.That(t, o.state == outboxEnding && o.why == endAuth && o.size() == 2, "ending: %v, %v", o.state, o.why)
@@ -180,15 +257,15 @@ func TestRepliesOfAnOutbox(t *testing.T) {
 func TestBuffersOfAnOutboxAreKept(t *testing.T) {
 	var o outbox
 	usual, other := make([]byte, 5, keepSize), make([]byte, 5, keepSize)
-	o.give(usual)
+	o.give(piece{b: usual})
 	expect.That(t, cap(o.buf) == keepSize && len(o.buf) == 0 && o.spare == nil, "the first is not kept")
-	o.give(other)
+	o.give(piece{b: other})
 	expect.That(t, cap(o.spare) == keepSize && len(o.spare) == 0, "the second is not kept")
 	o = outbox{}
-	o.give(make([]byte, 5, keepSize+1))
+	o.give(piece{b: make([]byte, 5, keepSize+1)})
 	expect.That(t, o.buf == nil && o.spare == nil, "a long buffer is kept")
 	o.state = outboxDead
-	o.give(usual)
+	o.give(piece{b: usual})
 	expect.That(t, o.buf == nil && o.spare == nil, "what is dead keeps a buffer")
 
 	// A buffer of up to quickSize grows, a longer one ends.
@@ -207,7 +284,7 @@ func TestBuffersOfAnOutboxAreKept(t *testing.T) {
 	}
 	for _, b := range []string{"one", "two"} {
 		got, _ := o.take()
-		expect.Equal(t, string(got), b)
+		expect.Equal(t, string(got.b), b)
 	}
 	expect.That(t, o.full == nil && o.fullLen == 0, "what is written keeps a list of buffers")
 }
@@ -285,6 +362,7 @@ func TestMissedEventsAreCountedAsFrames(t *testing.T) {
 	c.out.touched = true // no flusher is to come
 	u := &catchUp{c: c, open: true}
 	for n := range 5 {
+		c.out.stuck = -stuckTime // its client has taken nothing for so long
 		expect.Equal(t, u.open, n <= 3, "open before event %d", n+1)
 		u.tell(jute.EventCreated, "/a")
 		expect.Equal(t, c.out.frames, min(n+1, 3), "frames behind event %d", n+1)

@@ -232,7 +232,7 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	o := &c.out
 	o.mu.Lock()
 	defer o.mu.Unlock() // also when the tree panics
-	if !o.accepts(&c.srv.o) {
+	if !c.accepts() {
 		return w, 0, false
 	}
 	long, refusal := c.longAnswer(st, op, body)
@@ -374,7 +374,7 @@ func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 func (c *conn) answerParked(st *state.State) {
 	o := &c.out
 	for o.pendingLen() > 0 && o.front().parked != nil {
-		if st != nil && o.accepts(&c.srv.o) {
+		if st != nil && c.accepts() {
 			c.answerOne(st, o.front())
 		}
 		o.pop()

@@ -163,7 +163,7 @@ func (c *conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, r
 	o := &c.out
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.accepts(&c.srv.o) {
+	if !c.accepts() {
 		return false
 	}
 	b, at := o.beginReply(xid, zxid, len(record))
@@ -269,7 +269,7 @@ func (c *conn) done(p pending, out *state.Outcome) {
 		o.die(endGone)
 		c.follow(p.followed, p.xid, out, c.srv.now())
 	case p.op == state.OpBarrier: // the read behind it has the reply
-	case o.accepts(&c.srv.o):
+	case c.accepts():
 		b, at := o.beginReply(p.xid, out.Zxid, len(out.Reply))
 		if out.Code == jute.OK {
 			b = append(b, out.Reply...)

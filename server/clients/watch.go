@@ -17,28 +17,16 @@ type watchTable struct {
 	mu    sync.Mutex
 	table *tree.Watches[*conn]
 
-	// The event being told, by the goroutine that applies the log.
-	zxid  int64
-	event *tree.Event
-	frame []byte // serialised once, when the first connection is told
-	told  int
-	tell  func(*conn)
-	asked map[question]bool // of the change being told
-
-	accounts []*account // of those told of the change
-}
-
-// question is whether a client with these identities may read a node with this ACL.
-type question struct {
-	ids *[]jute.ID
-	acl *tree.ACL
+	telling
+	hear  func(*conn)
+	above func(path uint32)
 }
 
 func (t *watchTable) init(s *Server) {
 	t.srv = s
 	t.table = tree.NewWatches[*conn]()
-	t.tell = t.tellOne
-	t.asked = make(map[question]bool)
+	t.hear, t.above = t.hearOne, t.aboveOne
+	t.asked, t.deepOf = make(map[question]bool), make(map[uint32]int)
 }
 
 // add registers a watch. It reports false when there are too many, and ends
@@ -101,88 +89,6 @@ func (t *watchTable) bytesOf(host string) (sum int) {
 	}
 	return sum
 }
-
-// fire tells every connection that watches of one event.
-func (t *watchTable) fire(zxid int64, e *tree.Event) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.zxid, t.event, t.frame, t.told = zxid, e, t.frame[:0], 0
-	t.table.Fire(e, t.tell)
-	t.event = nil
-	if t.told > 0 {
-		t.srv.noteFired(e.Type, t.told, len(t.frame))
-	}
-}
-
-// tellOne appends the event to one connection's outbox, if the client may
-// read the node.
-func (t *watchTable) tellOne(c *conn) {
-	if !t.mayTell(c) {
-		return
-	}
-	if len(t.frame) == 0 {
-		t.frame = jute.AppendEventFrame(t.frame, t.zxid, t.event.Type, t.event.Path)
-	}
-	t.told++
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	if c.out.accepts(&t.srv.o) {
-		c.out.append(t.frame)
-		c.grown(true)
-	}
-	c.touch()
-}
-
-// mayTell tells whether a connection hears of the event: its client may read the node,
-// and its address has not been told too much.
-func (t *watchTable) mayTell(c *conn) bool {
-	a := &c.from.account
-	if a.told == 0 {
-		t.accounts = append(t.accounts, a)
-		if a.owed.Load() > t.srv.share(debtTime) {
-			a.told = maxTells
-		}
-	}
-	if a.told += 1 + len(t.event.Path)/tellBytes; a.told > maxTells && t.srv.boundsAddresses() {
-		c.kill(endEvents)
-		return false
-	}
-	return t.mayRead(a, c.ids.Load())
-}
-
-// settle charges the addresses for what they were told of a change.
-func (t *watchTable) settle() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, a := range t.accounts {
-		a.owed.Add(int64(min(a.told, maxTells)))
-		a.told = 0
-	}
-	clear(t.accounts)
-	t.accounts = t.accounts[:0]
-	if len(t.asked) > 0 {
-		t.asked = make(map[question]bool)
-	}
-}
-
-// mayRead tells whether a client may read the node of the event being told. The
-// answer for many identities is kept until the whole change is told.
-func (t *watchTable) mayRead(a *account, ids *[]jute.ID) bool {
-	if len(*ids) <= fewIDs {
-		return t.event.ACL.Allows(*ids, jute.PermRead)
-	}
-	q := question{ids, t.event.ACL}
-	may, known := t.asked[q]
-	if !known {
-		a.told += len(*ids) / 2
-		may = t.event.ACL.Allows(*ids, jute.PermRead)
-		t.asked[q] = may
-	}
-	return may
-}
-
-// fewIDs is how many identities are looked up in an ACL for each event.
-const fewIDs = 4
 
 // drop forgets a connection's watches, a few at a time: the goroutine that
 // applies the log may be waiting for the lock.

@@ -105,8 +105,8 @@ func TestVeryManyWatchesGoWithTheirConnection(t *testing.T) {
 	expect.Equal(t, s.watches.table.Count(), 0, "watches after a reset")
 }
 
-// An event costs its address a step, and one for each tellBytes of its path. An address that owes much is not
-// told, and its watching connections are closed.
+// A change that an address hears of costs it a step at least, and one for each tellBytes of the events. An
+// address that owes much is not told, and its watching connections are closed.
 func TestEventsAreCharged(t *testing.T) {
 	long := "/" + strings.Repeat("x", 2*tellBytes-1)
 	for _, x := range []struct {
@@ -125,14 +125,14 @@ func TestEventsAreCharged(t *testing.T) {
 		must.That(t, s.watches.add(c, x.path, tree.Persistent), "no room")
 		c.from.owed.Store(s.share(debtTime) + x.owed)
 		before := c.from.owed.Load()
-		s.watches.fire(1, &tree.Event{Type: jute.EventDataChanged, Path: x.path, ACL: tree.NewACL(jute.WorldAnyone)})
-		s.watches.settle()
+		s.Events(1, []tree.Event{{Type: jute.EventDataChanged, Path: x.path, ACL: tree.NewACL(jute.WorldAnyone)}})
 		expect.That(t, c.isOpen() == x.open && (c.out.frames == 1) == x.open, "%s: open %v, %d events", x.name,
 			c.isOpen(), c.out.frames)
 		expect.Equal(t, c.from.owed.Load()-before, x.cost, "%s costs", x.name)
 		expect.That(t, c.from.told == 0 && len(s.watches.accounts) == 0 && s.watches.event == nil, "%s: not settled", x.name)
 		if x.open {
-			f := must.Get(wire.DecodeFrame(c.out.buf[4:]))(t)
+			p, _ := c.out.take()
+			f := must.Get(wire.DecodeFrame(p.b[4:]))(t)
 			expect.That(t, f.Event != nil && f.Event.Path == x.path && f.Zxid == 1, "%s: %+v", x.name, f)
 		}
 	}

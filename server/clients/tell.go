@@ -1,0 +1,384 @@
+package clients
+
+import (
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// telling is the events of a change on their way from the tree into outboxes. Each event is encoded
+// once, into a buffer that the outboxes of all who hear of it share. While the tree reports the events,
+// each connection and each path with recursive watches notes runs of them by their numbers; then every
+// outbox gets its runs, in one visit. A change with many events is told in portions.
+//
+// All of it is under watchTable.mu, in the goroutine that applies the log.
+type telling struct {
+	zxid    int64
+	event   *tree.Event // that the tree reports
+	left    int         // events of the change, from this one on
+	encoded bool        // this event
+
+	b      []byte  // the encoded events of this portion
+	events []told  // what else is known of them
+	hears  []heard // by connections themselves
+	deep   []deep  // by paths with recursive watches
+	deepOf map[uint32]int
+	runs   int  // of all of these
+	shared bool // an outbox points into b
+
+	portion  *portion   // b, once the memory has heard of it
+	free     bool       // nothing was held when the change lent its first portion
+	lent     bool       // it has lent one
+	accounts []*account // of those told of the change
+	asked    map[question]bool
+	touched  []*conn // have got something
+}
+
+// told is an event as it is encoded in a portion.
+type told struct {
+	end  int // where it ends in b
+	what jute.EventType
+	to   int // connections that hear of it, beyond those that hear of the event before
+}
+
+// run is events of a portion that follow each other. Their nodes have an ACL, of which it is not known
+// yet whether it lets the client read them; nil: it does.
+type run struct {
+	from, to int
+	acl      *tree.ACL
+}
+
+// heard is what one connection hears of.
+type heard struct {
+	c    *conn
+	cut  bool  // its address costs too much
+	last run   // empty if from is to
+	runs []run // before last; others may read it
+}
+
+// deep is what the connections with a recursive watch at one path hear of.
+type deep struct {
+	path  uint32
+	asks  bool // a run has an ACL
+	runs  []run
+	ids   *[]jute.ID // of the connection that asked last
+	heard []run      // what those with these identities hear of
+}
+
+// question is whether a client with these identities may read a node with this ACL.
+type question struct {
+	ids *[]jute.ID
+	acl *tree.ACL
+}
+
+// Bounds of a portion: about so many bytes, and so many runs.
+const (
+	portionBytes = 256 << 10
+	portionRuns  = 16 << 10
+)
+
+// extend adds later events to runs.
+func extend(runs []run, r run) []run {
+	if last := len(runs) - 1; last >= 0 && runs[last].to == r.from && runs[last].acl == r.acl {
+		runs[last].to = r.to
+		return runs
+	}
+	return append(runs, r)
+}
+
+// union returns the events that are in a or in b, whose runs have no ACL. It changes neither.
+func union(a, b []run) (all []run) {
+	for len(a) > 0 || len(b) > 0 {
+		if len(a) == 0 || len(b) > 0 && b[0].from < a[0].from {
+			a, b = b, a
+		}
+		next := a[0]
+		a = a[1:]
+		if last := len(all) - 1; last >= 0 && next.from <= all[last].to {
+			all[last].to = max(all[last].to, next.to)
+		} else {
+			all = append(all, next)
+		}
+	}
+	return all
+}
+
+// tell tells all who watch of the events of a change.
+func (t *watchTable) tell(zxid int64, events []tree.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range events {
+		t.zxid, t.event, t.left, t.encoded = zxid, &events[i], len(events)-i, false
+		t.table.FireAt(t.event, t.hear, t.above)
+		if len(t.b) >= portionBytes || t.runs >= portionRuns {
+			t.deliver()
+		}
+	}
+	t.event = nil
+	if len(t.hears) > 0 || len(t.deep) > 0 {
+		t.deliver()
+	}
+	if len(t.accounts) > 0 {
+		t.settle()
+	}
+}
+
+// number returns the number of the event that the tree reports.
+func (t *watchTable) number() int {
+	if !t.encoded {
+		t.encoded = true
+		if t.b == nil {
+			size := 4 + jute.ReplyHeaderSize + 12 + len(t.event.Path)
+			t.b = make([]byte, 0, max(size, min(t.left*size, portionBytes)))
+		}
+		t.b = jute.AppendEventFrame(t.b, t.zxid, t.event.Type, t.event.Path)
+		t.events = append(t.events, told{end: len(t.b), what: t.event.Type})
+	}
+	return len(t.events) - 1
+}
+
+// hearOne notes the event for a connection that watches its path, if the client may read the node.
+func (t *watchTable) hearOne(c *conn) {
+	h := t.heardBy(c)
+	if h.cut {
+		return
+	}
+	c.from.told++
+	if !t.mayRead(&c.from.account, c.ids.Load(), t.event.ACL) {
+		return
+	}
+	n := t.number()
+	if h.last.to != n {
+		t.runs++
+		h.close()
+		h.last.from = n
+	}
+	h.last.to = n + 1
+}
+
+// close puts last among the other runs.
+func (h *heard) close() {
+	if h.last.from != h.last.to {
+		h.runs, h.last = append(h.runs, h.last), run{}
+	}
+}
+
+// heardBy returns what c hears of in this portion.
+func (t *watchTable) heardBy(c *conn) *heard {
+	if c.hears == 0 {
+		a := t.account(c)
+		t.hears = append(t.hears, heard{c: c, cut: a.told > maxTells*tellsInStep && t.srv.boundsAddresses()})
+		c.hears = int32(len(t.hears))
+	}
+	return &t.hears[c.hears-1]
+}
+
+// account returns what c's address is charged for the change.
+func (t *watchTable) account(c *conn) *account {
+	a := &c.from.account
+	if a.told == 0 {
+		t.accounts = append(t.accounts, a)
+		a.told, a.alone = 1, a.buffers.Load() == 0
+		if a.owed.Load() > t.srv.share(debtTime) {
+			a.told = maxTells*tellsInStep + 1
+		}
+	}
+	return a
+}
+
+// aboveOne notes the event for a path with recursive watches.
+func (t *watchTable) aboveOne(path uint32) {
+	at, ok := t.deepOf[path]
+	if !ok {
+		at = len(t.deep)
+		t.deep = append(t.deep, deep{path: path})
+		t.deepOf[path] = at
+	}
+	acl := t.event.ACL
+	if acl.Allows(nil, jute.PermRead) {
+		acl = nil
+	}
+	d, n := &t.deep[at], t.number()
+	before := len(d.runs)
+	d.runs = extend(d.runs, run{n, n + 1, acl})
+	d.asks = d.asks || acl != nil
+	t.runs += len(d.runs) - before
+}
+
+// hearDeep notes for a connection what one of its recursive watches hears of.
+func (t *watchTable) hearDeep(c *conn, d *deep) {
+	h := t.heardBy(c)
+	if h.cut {
+		return
+	}
+	runs := d.runs
+	if d.asks {
+		if ids := c.ids.Load(); d.ids != ids {
+			d.ids, d.heard = ids, nil
+			c.from.told += len(d.runs)
+			for _, r := range d.runs {
+				if r.acl == nil || t.mayRead(&c.from.account, ids, r.acl) {
+					d.heard = extend(d.heard, run{r.from, r.to, nil})
+				}
+			}
+		}
+		runs = d.heard
+	}
+	c.from.told += tellsInStep + len(runs)
+	h.close()
+	if len(h.runs) > 0 {
+		runs = union(h.runs, runs)
+	}
+	h.runs = runs[:len(runs):len(runs)]
+}
+
+// mayRead tells whether a client may read a node with this ACL. The answer for many identities is kept
+// until the whole change is told.
+func (t *watchTable) mayRead(a *account, ids *[]jute.ID, acl *tree.ACL) bool {
+	if len(*ids) <= fewIDs {
+		return acl.Allows(*ids, jute.PermRead)
+	}
+	q := question{ids, acl}
+	may, known := t.asked[q]
+	if !known {
+		a.told += len(*ids) / 2 * tellsInStep
+		may = acl.Allows(*ids, jute.PermRead)
+		t.asked[q] = may
+	}
+	return may
+}
+
+// fewIDs is how many identities are looked up in an ACL for each event.
+const fewIDs = 4
+
+// deliver gives every outbox what its connection has heard of in this portion.
+func (t *watchTable) deliver() {
+	for i := range t.deep {
+		t.table.Deep(t.deep[i].path, func(c *conn) { t.hearDeep(c, &t.deep[i]) })
+	}
+	for i := range t.hears {
+		t.hand(&t.hears[i])
+	}
+	t.srv.flush.touch(t.touched...)
+	t.count()
+	for _, a := range t.accounts {
+		a.loan.put()
+		a.loan = nil
+	}
+	if t.shared || cap(t.b) > keepSize {
+		t.b = nil
+	}
+	clear(t.deepOf)
+	t.b, t.events, t.runs, t.shared, t.portion = t.b[:0], t.events[:0], 0, false, nil
+	t.hears, t.deep, t.touched = cleared(t.hears), cleared(t.deep), cleared(t.touched)
+}
+
+// cleared empties a list, and keeps its room if that is not large.
+func cleared[T any](list []T) []T {
+	if cap(list) > portionRuns {
+		return nil
+	}
+	clear(list)
+	return list[:0]
+}
+
+// hand gives one outbox what its connection has heard of.
+func (t *watchTable) hand(h *heard) {
+	c := h.c
+	c.hears = 0
+	if h.cut {
+		c.kill(endEvents)
+		return
+	}
+	last := h.last.from != h.last.to
+	if !last && len(h.runs) == 0 {
+		return
+	}
+	l, room := t.loan(c)
+	o := &c.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !room && o.state == outboxOpen {
+		o.die(endSlow)
+	}
+	if c.accepts() {
+		for _, r := range h.runs {
+			t.handRun(o, r, l)
+		}
+		if last {
+			t.handRun(o, h.last, l)
+		}
+		c.grown(true)
+	}
+	if !o.touched {
+		o.touched = true
+		t.touched = append(t.touched, c)
+	}
+}
+
+// handRun appends events to an outbox.
+func (t *watchTable) handRun(o *outbox, r run, l *loan) {
+	from, to := 0, t.events[r.to-1].end
+	if r.from > 0 {
+		from = t.events[r.from-1].end
+	}
+	t.shared = o.tell(t.b, from, to, r.to-r.from, l) || t.shared
+	if t.events[r.from].to++; r.to < len(t.events) {
+		t.events[r.to].to--
+	}
+}
+
+// count counts for the metrics how many were told of the events of this portion.
+func (t *watchTable) count() {
+	to, from := 0, 0
+	for _, e := range t.events {
+		if to += e.to; to > 0 {
+			t.srv.noteFired(e.what, to, e.end-from)
+		}
+		from = e.end
+	}
+}
+
+// settle charges the addresses for what they were told of a change.
+func (t *watchTable) settle() {
+	for _, a := range t.accounts {
+		a.owed.Add(int64(min((a.told+tellsInStep-1)/tellsInStep, maxTells)))
+		a.told = 0
+	}
+	t.accounts, t.lent = cleared(t.accounts), false
+	if len(t.asked) > 0 {
+		t.asked = make(map[question]bool)
+	}
+}
+
+// loan returns the loan of this portion to c's address, nil if the portion is short, and whether there is
+// room for it. Where there is none, connections that do not read make some.
+func (t *watchTable) loan(c *conn) (l *loan, room bool) {
+	a := &c.from.account
+	if a.loan != nil {
+		return a.loan, true
+	}
+	a.told += len(t.b) / tellBytes * tellsInStep
+	if len(t.b) < loanFrom {
+		return nil, true
+	}
+	m := &t.srv.memory
+	if t.portion == nil {
+		t.portion = &portion{size: len(t.b)}
+	}
+	if !t.lent {
+		t.lent, t.free = true, m.empty()
+	}
+	for {
+		l, own := m.lend(c.from, t.portion, t.free)
+		if l != nil {
+			a.loan = l
+			return l, true
+		}
+		slow, _ := m.slowest(&memoryWait{c: c, own: own})
+		if slow == nil {
+			return nil, false
+		}
+		slow.kill(endSlow)
+		m.drop(slow)
+	}
+}
