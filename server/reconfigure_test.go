@@ -39,6 +39,7 @@ func TestReconfigOfARunningCluster(t *testing.T) {
 	try("a client without the right", clients.ReconfigRequest{Version: -1, Leaving: leave.Leaving}, jute.NoAuth)
 	try("another version", clients.ReconfigRequest{Version: 7, Leaving: leave.Leaving, May: true}, jute.BadVersion)
 	two := fmt.Sprintf("server.%d=%s:7:participant;127.0.0.1:1,%s", id, e.peers[id], absent)
+	try("without the right, and no majority runs", clients.ReconfigRequest{Version: -1, Members: two}, jute.NoAuth)
 	try("no majority runs", clients.ReconfigRequest{Version: -1, Members: two, May: true}, jute.NewConfigNoQuorum)
 	words := fmt.Sprintf("server.%d=%s:7:participant;127.0.0.1:9", other, e.peers[other])
 	try("other words of a member", clients.ReconfigRequest{Version: -1, Joining: words, May: true}, jute.OK)

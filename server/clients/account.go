@@ -60,6 +60,8 @@ const (
 	writeSteps   = 5   // its place in a log entry
 	decodeBytes  = 100 // of a write that are decoded in a step, whatever comes of it
 	sessionSteps = 30  // a session created or attached
+
+	reconfigSteps = tree.MaxSteps / 2 // which asks all servers
 )
 
 // share returns the steps that an address may spend in d. Where an address may have

@@ -15,7 +15,7 @@ type ReconfigRequest struct {
 	Version                   int64 // of the configuration it starts from; -1: any
 
 	// May tells whether the client may write /zookeeper/config. ZooKeeper checks the request before
-	// the client's rights, so the server asks Reconfigure in any case.
+	// the client's rights, so Reconfigure decides about both.
 	May bool
 	// Patience is how long the client can bear to wait for servers that join.
 	Patience time.Duration
@@ -43,6 +43,9 @@ func (c *conn) reconfig(xid int32, body []byte) bool {
 	case c.srv.o.Reconfigure == nil:
 		code = jute.ReconfigDisabled
 	default:
+		if !c.afford(reconfigSteps) {
+			return false
+		}
 		r.May, r.Patience = c.mayReconfigure(), c.timeout/3
 		c.flush()
 		o := &c.out

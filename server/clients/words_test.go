@@ -186,10 +186,13 @@ func TestReadOnlyConnectionsAreNotRemembered(t *testing.T) {
 
 func TestReconfigAsksTheHookAndSaysWhoAsks(t *testing.T) {
 	var asked []ReconfigRequest
-	r := newRig(t, Options{
+	var r *rig
+	r = newRig(t, Options{
 		Super: identity.Super{Digest: tree.DigestID("root:secret").ID},
 		Reconfigure: func(q ReconfigRequest) (jute.ErrCode, bool) {
 			asked = append(asked, q)
+			owed := r.srv.all()[0].from.owed.Load()
+			expect.That(t, owed >= reconfigSteps, "the address owes %d steps", owed)
 			switch q.Version {
 			case 5:
 				return jute.BadVersion, true
