@@ -37,6 +37,7 @@ func init() {
 	add("another protocol is spoken", "zlockd_foreign_connections_total")
 	add("a connection cannot be accepted", "zlockd_accept_errors_total")
 	add("a client comes back too late", "zlockd_sessions_refused_total")
+	add("a session is refused by a limit", "zlockd_new_sessions_refused_total")
 	add("a session begins or ends", "global_sessions")
 	add("a session falls silent", "stale_sessions_expired")
 	add("an authentication fails", "auth_failed_count")

@@ -78,7 +78,8 @@ func (t *Table) Load(d *jute.Decoder) error {
 	if count < 0 || count > int64(len(d.Rest())/minEncoded) {
 		return errCount
 	}
-	l := &Table{next: uint64(next), byID: make(map[int64]*Session, count), owned: make(map[uint32]int)}
+	l := NewTable(0)
+	l.next, l.byID = uint64(next), make(map[int64]*Session, count)
 	sessions := make([]Session, count)
 	last := uint64(0)
 	for i := range sessions {

@@ -35,7 +35,8 @@ type Table struct {
 	next uint64             // the next id's low 56 bits, before masking
 	byID map[int64]*Session // what is in it never changes: another takes its place
 
-	owned map[uint32]int // how many sessions each server owns; none: no key
+	owned  map[uint32]int // how many sessions each server owns; none: no key
+	byAddr map[string]int // and how many have each address
 
 	// order[c] holds the ids whose top byte is c, rising. Ended sessions stay
 	// in it until they are the larger half, so that ending one costs nothing.
@@ -64,7 +65,7 @@ func NewTable(prefix uint32) *Table {
 	return &Table{
 		next:  uint64(prefix&0xffffff) << prefixShift,
 		byID:  make(map[int64]*Session),
-		owned: make(map[uint32]int),
+		owned: make(map[uint32]int), byAddr: make(map[string]int),
 	}
 }
 
@@ -132,7 +133,7 @@ func (t *Table) Adopt(s Session) bool {
 
 func (t *Table) insert(s *Session) {
 	t.byID[s.ID] = s
-	t.owned[s.Owner]++
+	t.own(s)
 	l := &t.order[creator(s.ID)]
 	if n := len(l.ids); n == 0 || l.ids[n-1] < s.ID {
 		l.ids, l.live = append(l.ids, s.ID), append(l.live, s)
@@ -159,10 +160,10 @@ func (t *Table) Attach(id int64, password [jute.PasswordSize]byte, timeout int32
 	s := *t.byID[id]
 	s.Timeout = max(timeout, 1)
 	s.Gen++
-	t.disown(s.Owner)
-	t.owned[owner]++
+	t.disown(&s)
 	s.Owner = owner
 	s.Addr = addr
+	t.own(&s)
 	t.put(&s)
 	return s, true
 }
@@ -189,7 +190,7 @@ func (t *Table) Remove(id int64) bool {
 	if !ok {
 		return false
 	}
-	t.disown(s.Owner)
+	t.disown(s)
 	delete(t.byID, id)
 	l := &t.order[creator(id)]
 	at, _ := slices.BinarySearch(l.ids, id)
@@ -213,15 +214,27 @@ func (l *idList) shrink() {
 	*l = kept
 }
 
-// disown counts one session less for a server.
-func (t *Table) disown(server uint32) {
-	if t.owned[server]--; t.owned[server] == 0 {
-		delete(t.owned, server)
+// own counts a session for its server and its address.
+func (t *Table) own(s *Session) {
+	t.owned[s.Owner]++
+	t.byAddr[s.Addr]++
+}
+
+// disown takes back what own did.
+func (t *Table) disown(s *Session) {
+	if t.owned[s.Owner]--; t.owned[s.Owner] == 0 {
+		delete(t.owned, s.Owner)
+	}
+	if t.byAddr[s.Addr]--; t.byAddr[s.Addr] == 0 {
+		delete(t.byAddr, s.Addr)
 	}
 }
 
 // OwnedBy returns how many sessions had their newest connection on a server.
 func (t *Table) OwnedBy(server uint32) int { return t.owned[server] }
+
+// Of returns how many sessions had their newest connection from an address.
+func (t *Table) Of(addr string) int { return t.byAddr[addr] }
 
 // Len returns the number of sessions.
 func (t *Table) Len() int { return len(t.byID) }

@@ -383,6 +383,37 @@ func TestOwnedBy(t *testing.T) {
 	want(0, 0)
 }
 
+// TestOf counts the sessions of each address likewise.
+func TestOf(t *testing.T) {
+	tab := NewTable(1)
+	want := func(a, b int) {
+		t.Helper()
+		expect.Equal(t, tab.Of("a"), a, "sessions from a")
+		expect.Equal(t, tab.Of("b"), b, "sessions from b")
+	}
+	one := tab.Create(1000, [jute.PasswordSize]byte{1}, 1, "a", 0)
+	two := tab.Create(1000, [jute.PasswordSize]byte{2}, 1, "a", 0)
+	want(2, 0)
+	tab.Attach(one.ID, two.Password, 1000, 1, "b") // refused
+	tab.Attach(two.ID, two.Password, 1000, 1, "a") // where it is
+	want(2, 0)
+	tab.Attach(one.ID, one.Password, 1000, 1, "b")
+	want(1, 1)
+	tab.Adopt(Session{ID: 7, Addr: "b"})
+	want(1, 2)
+	saved := tab.Append(nil)
+	tab = NewTable(2)
+	d := jute.NewDecoder(saved)
+	must.OK(t, tab.Load(&d))
+	want(1, 2)
+	tab.Remove(two.ID)
+	tab.Remove(two.ID)
+	want(0, 2)
+	tab.Remove(one.ID)
+	tab.Remove(7)
+	want(0, 0)
+}
+
 // TestWhatIsHeldStaysAsItWas: a snapshot is encoded while sessions begin, move and end.
 func TestWhatIsHeldStaysAsItWas(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))

@@ -75,6 +75,10 @@ func flagGroups(s *settings) []cli.Group {
 		"at most `N` connections from one address, 0 = no limit")
 	f.IntVar(&s.MaxConns, "max-cnxns", 0,
 		"at most `N` connections in all, 0 = as many as descriptors and memory allow")
+	f.IntVar(&s.MaxSessions, "max-sessions", 0,
+		"refuse new sessions beyond `N` in the cluster, 0 = as many as memory allows, -1 = no limit")
+	f.IntVar(&s.MaxAddrSessions, "max-address-sessions", 0,
+		"and beyond `N` from one address, 0 = half of --max-sessions, -1 = no limit")
 	f.IntVar(&s.MaxFrame, "max-frame", clients.DefaultMaxFrame, "longest request in `BYTES`")
 	f.BoolVar(&s.ReadOnlyMode, "read-only-mode", false,
 		"while no leader is known, let clients that ask for it read what this server has")

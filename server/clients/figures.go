@@ -51,6 +51,8 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 	to.Measure("foreign_connections_total", "Connections that spoke another protocol.",
 		float64(s.counts.foreign.Load()))
 	to.Measure("sessions_refused_total", "Clients whose session had ended.", float64(s.counts.refused.Load()))
+	to.Measure("new_sessions_refused_total", "Clients that got no session because there were too many.",
+		float64(s.counts.refusedNew.Load()))
 	to.Measure("log_lines_dropped_total", "Log lines about clients left out because there were too many.",
 		float64(s.log.dropped.Load()))
 	for r := endClient; r < endReasons; r++ {
@@ -143,6 +145,7 @@ type counts struct {
 	acceptErrors atomic.Int64 // failed accepts
 	foreign      atomic.Int64 // connections that spoke something else
 	refused      atomic.Int64 // sessions refused
+	refusedNew   atomic.Int64 // because there were too many
 	ends         [endReasons]atomic.Int64
 }
 
@@ -277,6 +280,7 @@ const (
 	endSlow                       // it did not take what it was sent
 	endWatches                    // too many watches
 	endEvents                     // its address watches more than it may cost
+	endSessions                   // too many sessions
 	endAuth                       // authentication failed
 	endUnknownOp                  // an operation that does not exist
 	endUnknown                    // the outcome of a request is not known
@@ -293,7 +297,7 @@ const (
 var endNames = [endReasons]string{
 	"", "", "closed by the client", "session closed by the client", "answered", "session ended",
 	"session moved", "no session in time", "silent", "frame not finished", "impossible frame length",
-	"malformed frame", "did not read", "too many watches", "too many events", "authentication failed",
+	"malformed frame", "did not read", "too many watches", "too many events", "too many sessions", "authentication failed",
 	"unknown operation",
 	"outcome unknown", "server not serving", "server is behind the client", "server cut off from the leader",
 	"server stopping", "not the ZooKeeper protocol", "TLS handshake failed", "internal error",
@@ -305,7 +309,7 @@ func (r endReason) String() string { return endNames[r] }
 // client did.
 func (r endReason) ours() bool {
 	switch r {
-	case endIdle, endStalled, endLength, endMalformed, endSlow, endWatches, endEvents, endAuth, endUnknownOp,
+	case endIdle, endStalled, endLength, endMalformed, endSlow, endWatches, endEvents, endSessions, endAuth, endUnknownOp,
 		endPlain, endTLS:
 		return true
 	}

@@ -229,10 +229,41 @@ func (c *conn) connect(frame []byte) endReason {
 	if !c.isOpen() {
 		return endElse
 	}
+	if req.Op == state.OpCreateSession {
+		if problem := c.mayCreate(); problem != "" {
+			s.counts.refusedNew.Add(1)
+			s.refused(c, "session refused", problem)
+			return endSessions
+		}
+	}
 	if !c.propose(pending{xid: -1, op: req.Op, at: c.arrived}, req) || !c.awaitReplies(0, 0) {
 		return endElse
 	}
 	return endNone
+}
+
+// mayCreate counts a session that this connection will ask for, or says why there are too many. Sessions
+// that other servers create at this moment may come on top.
+func (c *conn) mayCreate() (problem string) {
+	s := c.srv
+	c.replica.View(func(st *state.State) {
+		all, of := st.Sessions().Len()+int(s.creating.Load()), st.Sessions().Of(c.host)+int(c.from.creating.Load())
+		switch most := s.o.MaxSessions; {
+		case most > 0 && all >= most:
+			problem = "too many sessions"
+		case s.boundsAddresses() && s.o.MaxAddrSessions > 0 && of >= s.o.MaxAddrSessions:
+			problem = "too many sessions from this address"
+		default:
+			c.countCreating(1)
+		}
+	})
+	return problem
+}
+
+// countCreating counts the sessions that are not in the state yet.
+func (c *conn) countCreating(n int64) {
+	c.srv.creating.Add(n)
+	c.from.creating.Add(n)
 }
 
 // openReadOnly opens a session while this server knows no leader. A session that this server knows

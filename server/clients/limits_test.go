@@ -48,6 +48,74 @@ func TestConnectionsInAllAreBounded(t *testing.T) {
 	alive(t, b)
 }
 
+// New sessions are refused at a bound, as connections are; those that exist go on, and a client whose
+// session ends makes room.
+func TestSessionsAreBounded(t *testing.T) {
+	for name, o := range map[string]Options{
+		"in all":              {MaxSessions: 3, MaxAddrSessions: 100},
+		"in all, trusted":     {MaxSessions: 3, MaxConnsPerAddr: -1},
+		"from an address":     {MaxAddrSessions: 3},
+		"from an address too": {MaxSessions: 100, MaxAddrSessions: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, o)
+			held := []*wire.Conn{r.client(), r.client(), r.client()}
+			must.Fails(t, r.dial().Connect(wire.NewSession(10_000)), "a fourth session is created")
+			expect.Equal(t, r.measured("new_sessions_refused_total"), 1, "refused sessions")
+			expect.Equal(t, r.srv.metrics.ConnectionRejected.Load(), 1, "rejected connections")
+			expect.Has(t, r.log.String(), "too many sessions")
+			held[0].Close()
+			held[0] = r.attach(held[0].Session)
+			for _, c := range held {
+				alive(t, c)
+			}
+			call(t, held[1], jute.OK, jute.OpCloseSession, nil)
+			alive(t, r.client())
+		})
+	}
+}
+
+// Clients that come at once get no more sessions than there may be, and all of those.
+func TestSessionsThatComeAtOnceAreBounded(t *testing.T) {
+	const most, clients = 10, 50
+	r := newRig(t, Options{MaxAddrSessions: most})
+	var created atomic.Int64
+	var all sync.WaitGroup
+	for range clients {
+		all.Go(func() {
+			if c := r.dial(); c.Connect(wire.NewSession(10_000)) == nil {
+				created.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	expect.Equal(t, created.Load(), most, "sessions created")
+	expect.Equal(t, r.srv.creating.Load(), 0, "sessions being created")
+}
+
+// An address without a bound of connections has none of sessions.
+func TestTrustedAddressesHaveNoBoundOfSessions(t *testing.T) {
+	r := newRig(t, Options{MaxAddrSessions: 1, MaxConnsPerAddr: -1})
+	alive(t, r.client())
+	alive(t, r.client())
+}
+
+func TestBoundsOfSessionsByDefault(t *testing.T) {
+	for name, x := range map[string]struct{ all, of, want int }{
+		"of many":  {10_000_000, 0, 100_000},
+		"of some":  {80_000, 0, 40_000},
+		"of few":   {3, 0, 1},
+		"of any":   {-1, 0, 100_000},
+		"as given": {80_000, 7, 7},
+		"none":     {80_000, -1, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := must.Get(Options{MaxSessions: x.all, MaxAddrSessions: x.of}.withDefaults())(t)
+			expect.Equal(t, o.MaxAddrSessions, x.want, "sessions of an address")
+		})
+	}
+}
+
 func TestConnectionsAreAsManyAsThereIsRoomFor(t *testing.T) {
 	for _, c := range []struct {
 		descriptors int64

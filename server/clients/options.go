@@ -22,6 +22,12 @@ const (
 	DefaultMaxConnsPerAddr = 60
 )
 
+// Sessions by default.
+const (
+	sessionBytes    = 1 << 10 // memory that one is reckoned to take
+	maxAddrSessions = 100_000
+)
+
 // Options say how a Server treats its clients. The zero value of each field
 // means its default.
 type Options struct {
@@ -30,6 +36,7 @@ type Options struct {
 	MinSessionTimeout                   time.Duration
 	MaxSessionTimeout                   time.Duration
 	MaxFrame, MaxConnsPerAddr, MaxConns int
+	MaxSessions, MaxAddrSessions        int
 	Super                               identity.Super
 	SASL                                *sasl.Mechanisms
 	EnsembleNames, RequireAuth          []string
@@ -99,6 +106,13 @@ func (o Options) withDefaults() (Options, error) {
 		o.Now = time.Now
 	}
 	o.boundConns()
+	o.MaxSessions = cmp.Or(o.MaxSessions, max(1000, quarter/sessionBytes))
+	if o.MaxAddrSessions == 0 {
+		o.MaxAddrSessions = maxAddrSessions
+		if o.MaxSessions > 0 {
+			o.MaxAddrSessions = max(1, min(maxAddrSessions, o.MaxSessions/2))
+		}
+	}
 	return o, o.validate()
 }
 

@@ -209,6 +209,9 @@ func (c *conn) propose(p pending, r state.Request) bool {
 	o.closing = o.closing || p.op == jute.OpCloseSession
 	o.mu.Unlock()
 	if c.replica.Propose(r, c) != nil {
+		if r.Op == state.OpCreateSession {
+			c.countCreating(-1)
+		}
 		c.close(endServing)
 		return false
 	}
@@ -245,6 +248,9 @@ func (c *conn) Done(out *state.Outcome, st *state.State) {
 	p := o.front()
 	c.charge(int64(out.Steps) - p.est)
 	if p.op == state.OpAttach || p.op == state.OpCreateSession {
+		if p.op == state.OpCreateSession {
+			c.countCreating(-1) // the state has it, or nothing will
+		}
 		c.helloDone(p, out)
 	} else {
 		c.done(p, out)

@@ -66,7 +66,8 @@ type Server struct {
 	log     inputLog
 	// connecting holds a token for each connect request that waits for its outcome.
 	connecting chan struct{}
-	adminURL   string // shown to clients that speak HTTP here; set before Serve
+	creating   atomic.Int64 // sessions, of them, that are not in the state yet
+	adminURL   string       // shown to clients that speak HTTP here; set before Serve
 
 	mu        sync.Mutex // held for operations on these maps only
 	listeners map[net.Listener]bool
@@ -194,9 +195,10 @@ func (s *Server) now() time.Duration { return time.Since(s.start) }
 
 // address is where connections come from, and what they share of it.
 type address struct {
-	host  string
-	ids   *[]jute.ID // of clients that have proved nothing
-	conns map[*conn]struct{}
+	host     string
+	ids      *[]jute.ID   // of clients that have proved nothing
+	creating atomic.Int64 // as in Server
+	conns    map[*conn]struct{}
 	account
 }
 
@@ -204,11 +206,16 @@ type address struct {
 func (s *Server) add(c *conn) bool {
 	problem := s.tryAdd(c)
 	if problem != "" { // said without the lock: the log may be slow
-		s.metrics.ConnectionRejected.Add(1)
-		s.Observed.Refuse(c.host, problem)
-		s.log.of(c.host, slog.LevelWarn, "connection refused", "reason", problem)
+		s.refused(c, "connection refused", problem)
 	}
 	return problem == ""
+}
+
+// refused tells that a bound has refused a client.
+func (s *Server) refused(c *conn, what, problem string) {
+	s.metrics.ConnectionRejected.Add(1)
+	s.Observed.Refuse(c.host, problem)
+	s.log.of(c.host, slog.LevelWarn, what, "reason", problem)
 }
 
 func (s *Server) tryAdd(c *conn) (problem string) {
