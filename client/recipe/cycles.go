@@ -125,13 +125,13 @@ func (w *waits) add(lock int32, by map[string]*Entry, sets map[same]int32) {
 			if len(c.BlockedBy) == 0 {
 				continue
 			}
+			from := w.party(c)
 			key := same{&c.BlockedBy[0], len(c.BlockedBy), c.Any}
 			set, ok := sets[key]
 			if !ok {
 				set = w.set(c, by)
 				sets[key] = set
 			}
-			from := w.party(c)
 			w.wait(wait{entry: c, lock: lock, from: from, set: set, own: w.sets[set].of(from, ok)})
 		}
 	}

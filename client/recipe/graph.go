@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 )
@@ -86,8 +87,9 @@ func (g *Graph) Possible(e *Edge) bool {
 func WaitGraph(list []Queue) *Graph {
 	w := newWaits(list)
 	w.findCycles()
-	d := describer{waits: w, g: &Graph{EdgeCount: w.edges, CycleCount: w.cycles}, place: map[int32]int{}}
+	d := describer{waits: w, g: &Graph{EdgeCount: w.edges, CycleCount: w.cycles}, named: map[int]bool{}}
 	d.describe()
+	d.name()
 	return d.g
 }
 
@@ -95,20 +97,21 @@ func WaitGraph(list []Queue) *Graph {
 type describer struct {
 	*waits
 	g     *Graph
-	place map[int32]int // in g.Parties
+	named map[int]bool // parties of edges and cycles
 }
 
 func (d *describer) describe() {
+	d.g.Cycles = make([]Cycle, min(d.cycles, MaxCycles))
 	order := make([]*wait, len(d.list))
 	for i := range d.list {
-		order[i] = &d.list[i]
+		if order[i] = &d.list[i]; d.inCycle(order[i]) {
+			d.witness(order[i])
+		}
 	}
 	slices.SortStableFunc(order, func(x, y *wait) int { return cmp.Compare(x.entry.Since, y.entry.Since) })
-	d.g.Cycles = make([]Cycle, min(d.cycles, MaxCycles))
 	for _, w := range order {
 		if d.inCycle(w) {
 			d.edgesOf(w, true)
-			d.witness(w)
 		}
 	}
 	for _, w := range order {
@@ -122,9 +125,6 @@ func (d *describer) describe() {
 			c := &d.g.Cycles[n-1]
 			c.Parties = append(c.Parties, d.party(int32(p)))
 		}
-	}
-	for i := range d.g.Cycles {
-		slices.Sort(d.g.Cycles[i].Parties)
 	}
 }
 
@@ -157,16 +157,29 @@ func (d *describer) witness(w *wait) {
 	}
 }
 
-// party returns the place of a party among those that the graph names.
+// party notes that the graph names a party.
 func (d *describer) party(p int32) int {
-	at, ok := d.place[p]
-	if !ok {
-		at = len(d.g.Parties)
-		d.place[p] = at
+	d.named[int(p)] = true
+	return int(p)
+}
+
+// name adds the parties that the graph names, in the order in which they were met.
+func (d *describer) name() {
+	place := map[int]int{}
+	for _, p := range slices.Sorted(maps.Keys(d.named)) {
+		place[p] = len(d.g.Parties)
 		first := d.parties[p].entry
 		o, _ := first.Record()
 		d.g.Parties = append(d.g.Parties, Party{Task: o.Task, Session: first.Session, Host: o.Host, PID: o.PID,
 			Reason: o.Reason, Cycle: int(d.parties[p].cycle)})
 	}
-	return at
+	for i := range d.g.Edges {
+		e := &d.g.Edges[i]
+		e.From, e.To = place[e.From], place[e.To]
+	}
+	for i := range d.g.Cycles {
+		for j, p := range d.g.Cycles[i].Parties {
+			d.g.Cycles[i].Parties[j] = place[p]
+		}
+	}
 }
