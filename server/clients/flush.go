@@ -11,15 +11,17 @@ import (
 	"time"
 )
 
-// flushers write the outboxes that an applied batch has touched. touch collects
+// flushers write the outboxes that an applied batch has touched. touch and told collect
 // them under the state lock, kick sets the pool to work once the lock is free.
 type flushers struct {
 	mu     sync.Mutex
 	cond   sync.Cond
 	batch  []*conn // touched, not yet released
-	lanes  [2]lane // of small and of large batches
+	heard  []*conn // the same, by events
+	lanes  [2]lane // of outboxes with replies, or few events, and of those with events of large batches
 	turn   int     // the lane that next looks at first
 	idle   int
+	pool   int
 	closed bool
 }
 
@@ -29,16 +31,21 @@ type lane struct {
 	head  int
 }
 
-// herd is how many outboxes make a large batch, as when many clients watch one node. Such a batch has a
-// lane of its own: the replies to others do not wait until all of it is written.
-const herd = 512
+// herd is how many outboxes with events make a large batch, as when many clients watch one node. They have a
+// lane of their own: no reply waits until all of them are written, least of all the one to the client that made
+// the change. The events of a small batch go first: the next owner of a lock waits for its event.
+const herd = 32
+
+// longestRun is how many outboxes a flusher takes at a time.
+const longestRun = 8
 
 // quickSize is how many bytes are written without handing them to a flusher.
 const quickSize = 4 << 10
 
 func (f *flushers) start(wg *sync.WaitGroup) {
 	f.cond.L = &f.mu
-	for range max(2, runtime.GOMAXPROCS(0)) {
+	f.pool = max(2, runtime.GOMAXPROCS(0))
+	for range f.pool {
 		wg.Go(f.run)
 	}
 }
@@ -50,13 +57,17 @@ func (f *flushers) stop() {
 	f.cond.Broadcast()
 }
 
-// touch puts connections into the batch. The caller makes sure that each is in it once.
-func (f *flushers) touch(list ...*conn) {
-	if len(list) == 0 {
-		return
-	}
+// touch puts c into the batch. The caller makes sure that c is in it once.
+func (f *flushers) touch(c *conn) {
 	f.mu.Lock()
-	f.batch = append(f.batch, list...)
+	f.batch = append(f.batch, c)
+	f.mu.Unlock()
+}
+
+// told puts connections that have got events into the batch.
+func (f *flushers) told(list []*conn) {
+	f.mu.Lock()
+	f.heard = append(f.heard, list...)
 	f.mu.Unlock()
 }
 
@@ -74,27 +85,26 @@ func (c *conn) quick() bool {
 // kick releases the batch. No lock is held.
 func (f *flushers) kick() {
 	f.mu.Lock()
-	n := len(f.batch)
+	n := len(f.batch) + len(f.heard)
 	if n == 0 {
 		f.mu.Unlock()
 		return
 	}
-	if c := f.batch[0]; n == 1 && f.lanes[0].waiting() == 0 && c.quick() {
+	if c := f.only(); c != nil && f.lanes[0].waiting() == 0 && c.quick() {
 		// A single reply, the usual case on an idle server: to wake a flusher would
 		// take longer than to write it.
-		f.batch[0] = nil
-		f.batch = f.batch[:0]
+		f.batch, f.heard = cleared(f.batch), cleared(f.heard)
 		f.mu.Unlock()
 		c.flushTouched()
 		return
 	}
-	l := &f.lanes[0]
-	if n >= herd {
-		l = &f.lanes[1]
+	small, large := &f.lanes[0], &f.lanes[0]
+	if len(f.heard) >= herd {
+		large = &f.lanes[1]
 	}
-	l.queue = append(l.queue, f.batch...)
-	clear(f.batch)
-	f.batch = f.batch[:0]
+	large.queue = append(large.queue, f.heard...)
+	small.queue = append(small.queue, f.batch...)
+	f.batch, f.heard = cleared(f.batch), cleared(f.heard)
 	wake := min(n, f.idle)
 	f.mu.Unlock()
 	for range wake {
@@ -102,7 +112,19 @@ func (f *flushers) kick() {
 	}
 }
 
+// only returns the connection of a batch of one.
+func (f *flushers) only() *conn {
+	switch {
+	case len(f.batch) == 1 && len(f.heard) == 0:
+		return f.batch[0]
+	case len(f.heard) == 1 && len(f.batch) == 0:
+		return f.heard[0]
+	}
+	return nil
+}
+
 func (f *flushers) run() {
+	var room [longestRun]*conn
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {
@@ -114,9 +136,12 @@ func (f *flushers) run() {
 			f.cond.Wait()
 			f.idle--
 		}
-		c := f.next()
+		run := f.next(room[:0])
 		f.mu.Unlock()
-		c.flushTouched()
+		for _, c := range run {
+			c.flushTouched()
+		}
+		clear(run)
 		f.mu.Lock()
 	}
 }
@@ -124,12 +149,17 @@ func (f *flushers) run() {
 // waiting returns how many outboxes wait to be written. f is locked.
 func (f *flushers) waiting() int { return f.lanes[0].waiting() + f.lanes[1].waiting() }
 
-// next takes the next connection out of the lanes, which take turns. f is locked.
-func (f *flushers) next() *conn {
+// next appends the next connections to run: a part of those in one of the lanes, which take turns. f is
+// locked.
+func (f *flushers) next(run []*conn) []*conn {
 	if f.lanes[f.turn].waiting() > 0 {
 		f.turn = 1 - f.turn
 	}
-	return f.lanes[1-f.turn].next()
+	l := &f.lanes[1-f.turn]
+	for range min(longestRun, 1+(l.waiting()-1)/max(1, f.pool)) {
+		run = append(run, l.next())
+	}
+	return run
 }
 
 func (l *lane) waiting() int { return len(l.queue) - l.head }
@@ -162,7 +192,7 @@ func (c *conn) touch() {
 func (c *conn) flushTouched() {
 	o := &c.out
 	o.mu.Lock()
-	o.touched = false
+	o.touched, o.told = false, false
 	switch {
 	case o.state == outboxDead:
 		o.mu.Unlock()

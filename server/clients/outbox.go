@@ -59,6 +59,7 @@ type outbox struct {
 	shut     bool // everything is written, and the writing side closed
 	closing  bool // the client asked for the end of its session
 	touched  bool // waits for a flusher
+	told     bool // the same, with events: they may wait longer
 
 	pend     []pending // pend[pendHead:], in the order in which they came
 	long     int       // how many of them are long

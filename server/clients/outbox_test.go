@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -99,28 +100,43 @@ func TestLongOutboxIsNotCopied(t *testing.T) {
 	expect.Equal(t, first, &o.full[0].b[0], "the first buffer has moved")
 }
 
-// However many outboxes an event has filled, a reply waits for one of them, and they for one reply each.
+// However many outboxes an event has filled, a reply waits for one run of them, and they for one of replies. The
+// reply to the client that made the change is such a reply, whether its connection watches or not.
 func TestRepliesDoNotWaitForAHerd(t *testing.T) {
 	var f flushers
 	f.cond.L = &f.mu
-	watchers, others := make([]conn, 10*herd), make([]conn, 5*herd)
+	watchers, others := make([]*conn, 10*herd), make([]*conn, herd)
 	for i := range watchers {
-		f.touch(&watchers[i])
+		watchers[i] = new(conn)
 	}
-	f.kick()
 	for i := range others {
-		f.touch(&others[i])
-		f.kick()
-		one, two := f.next(), f.next()
-		if one == &watchers[i] {
-			one, two = two, one
+		others[i] = new(conn)
+	}
+	f.told(watchers)
+	f.touch(watchers[len(watchers)-1]) // has made the change
+	f.kick()
+	var replies, events []*conn
+	for i := range others {
+		if i > 0 {
+			f.touch(others[i])
+			f.kick()
 		}
-		must.That(t, one == &others[i] && two == &watchers[i], "reply %d", i)
+		for range 2 {
+			if run := f.next(nil); len(run) == 1 {
+				replies = append(replies, run...)
+			} else {
+				must.Equal(t, len(run), longestRun, "outboxes of a run")
+				events = append(events, run...)
+			}
+		}
+		must.Equal(t, len(replies), i+1, "replies")
 	}
-	for i := len(others); i < len(watchers); i++ {
-		must.That(t, f.next() == &watchers[i], "watcher %d", i)
+	must.That(t, replies[0] == watchers[len(watchers)-1], "the reply to the change comes late")
+	must.That(t, slices.Equal(replies[1:], others[1:]), "the replies come in another order")
+	for f.waiting() > 0 {
+		events = f.next(events)
 	}
-	must.Equal(t, f.waiting(), 0, "left")
+	must.That(t, slices.Equal(events, watchers), "the events come in another order")
 }
 
 // A client that takes nothing for stuckTime while its bounds are exceeded is closed, and no other.
@@ -306,29 +322,42 @@ func TestLongPendingRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// A single reply is written at once, others by flushers, of which as many wake as there is to do.
+// A single reply is written at once, others by flushers. Few events come before replies.
 func TestBatchesOfOutboxes(t *testing.T) {
 	for n, lane := range map[int]int{1: 0, 2: 0, herd - 1: 0, herd: 1, herd + 1: 1} {
-		var f flushers
-		f.cond.L = &f.mu
-		f.kick()
-		must.Equal(t, f.waiting(), 0)
-		conns := make([]conn, n)
-		for i := range conns {
-			f.touch(&conns[i])
-		}
-		f.kick()
-		expect.That(t, f.lanes[lane].waiting() == n && f.lanes[1-lane].waiting() == 0 && len(f.batch) == 0,
-			"a batch of %d: %d and %d wait", n, f.lanes[0].waiting(), f.lanes[1].waiting())
-		for _, c := range f.batch[:cap(f.batch)] {
-			expect.That(t, c == nil, "the batch of %d keeps connections", n)
-		}
-		for i := range conns {
-			must.That(t, f.next() == &conns[i], "number %d of %d", i, n)
-		}
-		for _, c := range f.lanes[lane].queue[:cap(f.lanes[lane].queue)] {
-			expect.That(t, c == nil, "the lane of %d keeps connections", n)
-		}
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			var f flushers
+			f.cond.L = &f.mu
+			f.kick()
+			must.Equal(t, f.waiting(), 0)
+			conns := make([]*conn, n)
+			for i := range conns {
+				conns[i] = new(conn)
+			}
+			reply := new(conn)
+			f.touch(reply)
+			f.told(conns)
+			f.kick()
+			expect.Equal(t, len(f.batch)+len(f.heard), 0, "left in the batch")
+			for _, c := range slices.Concat(f.batch[:cap(f.batch)], f.heard[:cap(f.heard)]) {
+				expect.That(t, c == nil, "the batch keeps connections")
+			}
+			var got []*conn
+			if lane == 1 {
+				must.Equal(t, f.lanes[0].waiting(), 1, "replies")
+				must.That(t, f.lanes[0].next() == reply, "another reply")
+			}
+			for f.waiting() > 0 {
+				got = f.next(got)
+			}
+			if lane == 0 {
+				conns = append(conns, reply)
+			}
+			must.That(t, slices.Equal(got, conns), "another order")
+			for _, c := range f.lanes[lane].queue[:cap(f.lanes[lane].queue)] {
+				expect.That(t, c == nil, "the lane keeps connections")
+			}
+		})
 	}
 }
 

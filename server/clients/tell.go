@@ -258,7 +258,7 @@ func (t *watchTable) deliver() {
 	for i := range t.hears {
 		t.hand(&t.hears[i])
 	}
-	t.srv.flush.touch(t.touched...)
+	t.srv.flush.told(t.touched)
 	t.count()
 	for _, a := range t.accounts {
 		a.loan.put()
@@ -309,8 +309,8 @@ func (t *watchTable) hand(h *heard) {
 		}
 		c.grown(true)
 	}
-	if !o.touched {
-		o.touched = true
+	if !o.touched && !o.told {
+		o.told = true
 		t.touched = append(t.touched, c)
 	}
 }

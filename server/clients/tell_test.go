@@ -16,8 +16,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// told returns the events that wait in an outbox, and empties it.
-func (o *outbox) told(t *testing.T) (list []string) {
+// heard returns the events that wait in an outbox, and empties it.
+func (o *outbox) heard(t *testing.T) (list []string) {
 	t.Helper()
 	frames := o.frames
 	for o.size() > 0 {
@@ -86,7 +86,7 @@ func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 				continue
 			}
 			for i, c := range conns {
-				got := c.out.told(t)
+				got := c.out.heard(t)
 				must.That(t, slices.Equal(got, want[i]), "seed %d, connection %d: %d events, want %d", seed, i, len(got),
 					len(want[i]))
 				want[i] = nil
@@ -95,7 +95,7 @@ func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 			}
 		}
 		for _, c := range conns {
-			c.out.told(t)
+			c.out.heard(t)
 			c.hold(false)
 		}
 		must.Equal(t, s.memory.used+int(from.buffers.Load()), 0, "bytes are held")

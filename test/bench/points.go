@@ -37,6 +37,7 @@ func points(c *config) []point {
 		handoff(10, 1.7), handoff(100, 1.7),
 		herd(100, 1.7),
 		fanout(1000, 1.4),
+		answer(1000, 1),
 		churn(16, 2),
 		expiry(c.sessions, 4),
 		readsBusy(16, 2),

@@ -9,17 +9,27 @@ import (
 	"github.com/zlockd/zlockd/test/wire"
 )
 
+// answer measures how long the client that writes waits for its reply, beside the sessions that watch.
+func answer(watchers int, good float64) point {
+	return point{
+		name: fmt.Sprintf("answer:%d", watchers), good: good, good3: good,
+		help: fmt.Sprintf("%d sessions watch one node; a write until its client has the reply", watchers),
+		run:  func(c *config, s *side) (sample, error) { return runWatched(c, s, watchers, true) },
+	}
+}
+
 // fanout measures a write that many sessions watch.
 func fanout(watchers int, good float64) point {
 	return point{
 		name: fmt.Sprintf("fanout:%d", watchers), good: good, good3: good, floor: true,
 		help: fmt.Sprintf("%d sessions watch one node; a write until the last has its event", watchers),
-		run:  func(c *config, s *side) (sample, error) { return runFanout(c, s, watchers) },
+		run:  func(c *config, s *side) (sample, error) { return runWatched(c, s, watchers, false) },
 	}
 }
 
-func runFanout(cfg *config, s *side, n int) (out sample, err error) {
-	node := cfg.unique("fanout")
+// runWatched measures writes to a node that n sessions watch: until the reply, or until the last event.
+func runWatched(cfg *config, s *side, n int, reply bool) (out sample, err error) {
+	node := cfg.unique("watched")
 	err = s.stage(node, n+1, func(conns []*wire.Pipe) error {
 		admin, watchers := conns[0], conns[1:]
 		var server, client, leader float64
@@ -42,14 +52,20 @@ func runFanout(cfg *config, s *side, n int) (out sample, err error) {
 				})
 			}()
 			admin.Set(node, payload)
+			counted := w.lat.n
 			if err := do(admin); err != nil {
 				return err
+			}
+			if reply {
+				w.add(start)
 			}
 			if err := <-told; err != nil {
 				return err
 			}
-			counted := w.lat.n
-			if w.add(start); w.lat.n == counted {
+			if !reply {
+				w.add(start)
+			}
+			if w.lat.n == counted {
 				continue
 			}
 			sv, cl := before.perOp(1)
