@@ -286,6 +286,9 @@ func (c *conn) received(n int) {
 	c.arrived = c.srv.now()
 	c.srv.metrics.BytesReceived.Add(int64(n))
 	c.bytesIn.Add(int64(n))
+	if c.inHeld > 0 {
+		c.srv.memory.moved(c, n)
+	}
 	c.alive(c.arrived)
 }
 

@@ -347,7 +347,9 @@ const (
 	writePiece    = 64 << 10
 	writePieceTLS = 16 << 10
 
-	writeStep = time.Second // for a piece in clear text, of which any part may be written
+	writeStep = memoryGrace / 4 // for a piece in clear text, of which any part may be written
+
+	unreadStep = time.Second // a client that takes something behind that is alive
 )
 
 // writeAll writes what is unsent, waiting for the client as long as it takes something. While the server
@@ -366,7 +368,7 @@ func (c *conn) writeAll() error {
 		c.unsent = c.unsent[n:]
 		now := c.srv.now()
 		if n > 0 && large {
-			c.srv.memory.written(c)
+			c.srv.memory.moved(c, n)
 		}
 		if n > 0 {
 			last = now
@@ -374,7 +376,7 @@ func (c *conn) writeAll() error {
 			c.out.stuck = 0
 			c.out.mu.Unlock()
 		}
-		if n > 0 && now-began >= writeStep && c.unread() { // there was no room until the client took something
+		if n > 0 && now-began >= unreadStep && c.unread() { // there was no room until the client took something
 			c.alive(now)
 		}
 		if err != nil && (c.secure || now-last >= stallTime || !errors.Is(err, os.ErrDeadlineExceeded)) {

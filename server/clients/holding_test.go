@@ -58,20 +58,20 @@ func TestSlowestConnectionIsFound(t *testing.T) {
 		slow *conn
 		why  endReason
 	}{
-		"a frame that does not come":   {hold{[2]int{9, 0}, ago(time.Hour), true}, hold{[2]int{9, 0}, ago(time.Minute), true}, false, a, endStalled},
-		"an answer that is not taken":  {hold{[2]int{0, 9}, ago(time.Minute), false}, hold{[2]int{0, 9}, ago(time.Hour), false}, false, b, endSlow},
-		"both of one":                  {hold{[2]int{9, 9}, ago(time.Minute), true}, hold{}, false, a, endStalled},
-		"a frame that is complete":     {hold{[2]int{9, 0}, ago(time.Hour), false}, hold{[2]int{9, 0}, ago(time.Minute), true}, false, b, endStalled},
-		"both too early":               {hold{[2]int{9, 0}, now + time.Hour, true}, hold{[2]int{0, 9}, now + time.Hour, false}, false, nil, endNone},
-		"nothing to be done":           {hold{[2]int{9, 0}, ago(time.Hour), false}, hold{[2]int{9, 0}, ago(time.Hour), false}, false, nil, endNone},
-		"of the address, another's":    {hold{[2]int{9, 0}, ago(time.Hour), true}, hold{[2]int{0, 9}, ago(time.Hour), false}, true, nil, endNone},
-		"of the address, its own, too": {hold{[2]int{9, 0}, ago(time.Hour), true}, hold{}, true, nil, endNone},
+		"a frame that does not come":   {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: true}, hold{part: [2]int{9, 0}, since: ago(time.Minute), partial: true}, false, a, endStalled},
+		"an answer that is not taken":  {hold{part: [2]int{0, 9}, since: ago(time.Minute), partial: false}, hold{part: [2]int{0, 9}, since: ago(time.Hour), partial: false}, false, b, endSlow},
+		"both of one":                  {hold{part: [2]int{9, 9}, since: ago(time.Minute), partial: true}, hold{}, false, a, endStalled},
+		"a frame that is complete":     {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: false}, hold{part: [2]int{9, 0}, since: ago(time.Minute), partial: true}, false, b, endStalled},
+		"both too early":               {hold{part: [2]int{9, 0}, since: now + time.Hour, partial: true}, hold{part: [2]int{0, 9}, since: now + time.Hour, partial: false}, false, nil, endNone},
+		"nothing to be done":           {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: false}, hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: false}, false, nil, endNone},
+		"of the address, another's":    {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: true}, hold{part: [2]int{0, 9}, since: ago(time.Hour), partial: false}, true, nil, endNone},
+		"of the address, its own, too": {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: true}, hold{}, true, nil, endNone},
 	} {
 		m.held = map[*conn]*holding{a: &x.a, b: &x.b}
 		slow, why := m.slowest(&memoryWait{c: c, own: x.own})
 		expect.That(t, slow == x.slow && why == x.why, "%s: %v", name, why)
 	}
-	m.held = map[*conn]*holding{a: {[2]int{9, 0}, ago(time.Hour), true}, b: {[2]int{9, 0}, ago(time.Minute), true}}
+	m.held = map[*conn]*holding{a: {part: [2]int{9, 0}, since: ago(time.Hour), partial: true}, b: {part: [2]int{9, 0}, since: ago(time.Minute), partial: true}}
 	slow, why := m.slowest(&memoryWait{c: a})
 	expect.That(t, slow == nil && why == endNone, "a connection that is the slowest is closed by another, %v", why)
 	slow, why = m.slowest(&memoryWait{c: connFrom(s, b.from), own: true})
@@ -84,7 +84,7 @@ func TestProgressIsNoted(t *testing.T) {
 	s, c := quiet(t, Options{})
 	m := &s.memory
 	m.partial(c, true) // holds nothing
-	m.written(c)
+	m.moved(c, memoryPace)
 	must.Equal(t, len(m.held), 0)
 	must.That(t, m.try(c, inputPart, 10, false), "no memory")
 	since := func() time.Duration { return m.held[c].since }
@@ -100,8 +100,10 @@ func TestProgressIsNoted(t *testing.T) {
 	m.partial(c, false)
 	expect.That(t, since() > -time.Hour && !m.held[c].partial, "the frame is complete")
 	forget()
-	m.written(c)
-	expect.That(t, since() > -time.Hour, "bytes are taken")
+	m.moved(c, memoryPace-1)
+	expect.Equal(t, since(), -time.Hour, "few bytes")
+	m.moved(c, 1)
+	expect.That(t, since() > -time.Hour, "many bytes")
 }
 
 // Connections that wait get memory in their order, but one whose own address has too much lets others pass.

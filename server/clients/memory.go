@@ -27,6 +27,7 @@ type memory struct {
 type holding struct {
 	part    [2]int        // input and output
 	since   time.Duration // when it last made progress
+	moved   int           // bytes since then
 	partial bool          // the frame in input is not complete
 }
 
@@ -48,6 +49,10 @@ const (
 	memoryPoll  = 50 * time.Millisecond  // between two checks for progress
 	memoryGrace = 500 * time.Millisecond // in which a client may let others wait
 )
+
+// memoryPace is how many bytes, received or taken, are progress: a frame of many megabytes takes its time on
+// a busy machine.
+const memoryPace = 64 << 10
 
 func (m *memory) init(s *Server) {
 	m.srv, m.limit, m.held = s, s.o.MaxBuffers, make(map[*conn]*holding)
@@ -202,16 +207,20 @@ func (m *memory) partial(c *conn, partial bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if h := m.held[c]; h != nil && h.partial != partial {
-		h.since, h.partial = m.srv.now(), partial
+		h.since, h.moved, h.partial = m.srv.now(), 0, partial
 	}
 }
 
-// written notes that c's client has taken something.
-func (m *memory) written(c *conn) {
+// moved notes that c's client has sent or taken n bytes of a large frame.
+func (m *memory) moved(c *conn, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if h := m.held[c]; h != nil {
-		h.since = m.srv.now()
+	h := m.held[c]
+	if h == nil {
+		return
+	}
+	if h.moved += n; h.moved >= memoryPace {
+		h.since, h.moved = m.srv.now(), 0
 	}
 }
 

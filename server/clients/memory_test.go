@@ -62,6 +62,41 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 	})
 }
 
+// A large frame that comes, or an answer that is taken, at a moderate pace is progress: its connection stays,
+// although others wait for its memory longer than they wait for one that does not get on.
+func TestLargeFramesOnABusyMachineHaveTheirTime(t *testing.T) {
+	const bound, size = 1 << 20, 900_000
+	virtual(t, Options{MaxBuffers: bound, MaxConnsPerAddr: -1}, func(t *testing.T, r *rig, ln *pipeListener) {
+		big := wire.AppendRequest(nil, 7, jute.OpCreate, wire.Create("/big", make([]byte, size), jute.WorldAnyone, 0))
+		slow, fast := ln.dial(t), ln.dial(t)
+		for _, c := range []*wire.Conn{slow, fast} {
+			must.OK(t, c.Connect(wire.NewSession(40000)))
+		}
+		const piece, pause = 50_000, 300 * time.Millisecond
+		must.OK(t, slow.WriteRaw(big[:piece]))
+		go fast.WriteRaw(wire.AppendRequest(nil, 8, jute.OpSetData, wire.SetData("/big", make([]byte, size), -1)))
+		for sent := piece; sent < len(big); sent += piece {
+			time.Sleep(pause)
+			must.OK(t, slow.WriteRaw(big[sent:min(sent+piece, len(big))]))
+		}
+		wantKinds(t, slow, 7)
+		wantKinds(t, fast, 8)
+
+		must.OK(t, slow.SendXid(9, jute.OpGetData, wire.PathWatch("/big", false)))
+		synctest.Wait()
+		must.OK(t, fast.SendXid(10, jute.OpGetData, wire.PathWatch("/big", false)))
+		buf := make([]byte, piece)
+		for got := 0; got < size; {
+			time.Sleep(pause)
+			got += must.Get(slow.Conn.Read(buf))(t)
+		}
+		f := must.Get(fast.Next())(t)
+		expect.Equal(t, f.Xid, 10, "the answer to the other")
+		ends := &r.srv.counts.ends
+		expect.Equal(t, ends[endStalled].Load()+ends[endSlow].Load(), 0, "closed")
+	})
+}
+
 // A small request needs no memory of those that large ones wait for.
 func TestSmallFramesDoNotWaitForLargeOnes(t *testing.T) {
 	virtual(t, Options{MaxBuffers: 1 << 20}, func(t *testing.T, r *rig, ln *pipeListener) {
