@@ -22,15 +22,17 @@ type dir struct {
 	bytes int64    // data of the descendants
 
 	// cache is the encoded listing of a large directory, kept until its next change: many clients
-	// that list it at once cost copies, not encodings. Readers may fill it side by side; a writer,
-	// which has the tree alone, empties it.
+	// that list it at once cost copies, not encodings. It is empty once the directory was listed and
+	// is kept when that happens again: a lock's directory changes before. Readers may fill it side by
+	// side; a writer, which has the tree alone, takes it away.
 	cache atomic.Pointer[[]byte]
 }
 
 const (
-	smallDir    = 8       // children up to which a directory is searched through
-	cacheAt     = 32      // children from which a listing is kept
-	maxCacheLen = 4 << 20 // bytes up to which a listing is kept
+	smallDir    = 8        // children up to which a directory is searched through
+	cacheAt     = 32       // children from which a listing is kept
+	maxCacheLen = 4 << 20  // bytes up to which a listing is encoded while the state is locked
+	maxKeptLen  = 64 << 20 // bytes up to which any listing is kept
 )
 
 // find returns the position of the child called name, or -1.
@@ -196,21 +198,32 @@ func (d *dir) appendList(b []byte) []byte {
 	if d == nil {
 		return jute.AppendInt(b, 0)
 	}
-	if len(d.nodes) < cacheAt || d.names > maxCacheLen {
+	c := d.kept()
+	if c == nil && (len(d.nodes) < cacheAt || d.long() || d.cache.CompareAndSwap(nil, &listedOnce)) {
 		return d.encode(b)
 	}
-	c := d.cache.Load()
 	if c == nil {
 		list := d.encode(make([]byte, 0, 4+d.names))
-		c = &list
-		d.cache.Store(c)
+		d.cache.Store(&list)
+		c = list
 	}
-	return append(b, *c...)
+	return append(b, c...)
+}
+
+// listedOnce is the cache of a directory that was listed since its last change.
+var listedOnce []byte
+
+// kept returns the listing, if it is kept.
+func (d *dir) kept() []byte {
+	if c := d.cache.Load(); c != nil && len(*c) > 0 {
+		return *c
+	}
+	return nil
 }
 
 // listSteps returns the cost of putting a listing together; it is 0 for a listing that is kept.
 func (d *dir) listSteps() int {
-	if d == nil || d.names <= maxCacheLen && d.cache.Load() != nil {
+	if d == nil || d.kept() != nil {
 		return 0
 	}
 	return len(d.nodes) / 2

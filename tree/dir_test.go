@@ -135,28 +135,31 @@ func TestListsOfNodesShrink(t *testing.T) {
 	}
 }
 
-// A listing is kept from some length on, up to a bound, and until the directory changes.
+// A listing is kept from some length on, up to a bound, when it is asked for again before the directory changes.
 func TestListingsAreKept(t *testing.T) {
 	seed := maphash.MakeSeed()
 	d := &dir{}
-	kept := func() bool { return d.cache.Load() != nil }
+	kept := func() bool { return d.kept() != nil }
 	for n := range cacheAt + 5 {
 		list := d.appendList([]byte("x"))
 		must.Equal(t, string(list), "x"+string(d.encode(nil)), "a list of %d", n)
+		expect.That(t, !kept(), "a list of %d is kept at once", n)
+		must.Equal(t, string(d.appendList(nil)), string(d.encode(nil)), "a list of %d, again", n)
 		expect.Equal(t, kept(), n >= cacheAt, "a list of %d", n)
 		expect.Equal(t, d.listSteps(), map[bool]int{true: 0, false: n / 2}[kept()], "a list of %d", n)
-		must.Equal(t, string(d.appendList(nil)), string(d.encode(nil)), "a list of %d, again", n)
+		must.Equal(t, string(d.appendList(nil)), string(d.encode(nil)), "a list of %d that is kept", n)
 		d.add(seed, &node{name: fmt.Sprint(n)})
 		expect.That(t, !kept(), "a list of %d is kept after a change", n)
 	}
-	d.appendList(nil)
+	list := func() { d.appendList(d.appendList(nil)) }
+	list()
 	d.remove(seed, "3")
 	expect.That(t, !kept(), "a list is kept after a child has gone")
-	d.appendList(nil)
+	list()
 	d.restore(seed, &node{name: "3"}, 3)
 	expect.That(t, !kept(), "a list is kept after a child was put back")
 	d.names = maxCacheLen + 1
-	d.appendList(nil)
+	list()
 	expect.That(t, !kept(), "a long list is kept")
 	expect.Equal(t, d.listSteps(), len(d.nodes)/2)
 	var none *dir

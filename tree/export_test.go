@@ -107,7 +107,7 @@ func (t *Tree) Verify() error {
 			bad("%s: names %d is %d, count %d is %d, bytes %d is %d", path, n.dir.names, names, n.dir.count, below,
 				n.dir.bytes, bytes)
 		}
-		if c := n.dir.cache.Load(); c != nil && string(*c) != string(n.dir.encode(nil)) {
+		if c := n.dir.kept(); c != nil && string(c) != string(n.dir.encode(nil)) {
 			bad("%s: stale listing", path)
 		}
 		return below, bytes

@@ -143,10 +143,27 @@ func TestLongListsAreTakenAsTheyAre(t *testing.T) {
 		long := tr.Take(x.op, x.session, nil, x.at)
 		must.That(t, code == jute.OK && long != nil, "%s: %v, it is not long", name, code)
 		create("/long/later-"+strings.ReplaceAll(name, " ", "-"), jute.FlagEphemeral)
-		must.That(t, string(long.Encode([]byte("x"))) == "x"+string(want), "%s: another answer", name)
+		must.That(t, string(long.List())+string(long.Stat) == string(want), "%s: another answer", name)
 		now, _ := x.answer()
 		must.That(t, name == "ephemerals" || string(now) != string(want), "%s: nothing was made", name)
 	}
+	// A list is put together once for all who ask until the next change.
+	first, second := tr.Take(jute.OpGetChildren, 7, nil, "/long"), tr.Take(jute.OpGetChildren, 7, nil, "/long")
+	must.Equal(t, string(second.List()), string(first.List()))
+	third := tr.Take(jute.OpGetChildren2, 8, nil, "/long")
+	must.That(t, &third.List()[0] == &second.List()[0], "the list is made again")
+	late := tr.Take(jute.OpGetChildren, 7, nil, "/none-yet")
+	must.That(t, late == nil, "a node that is not there")
+	create("/long/last", 0)
+	now := tr.Take(jute.OpGetChildren, 7, nil, "/long")
+	must.That(t, len(now.List()) == len(third.List())+4+len("last"), "the list is that before the change")
+	fourth := tr.Take(jute.OpGetChildren, 7, nil, "/long")
+	must.That(t, &fourth.List()[0] == &now.List()[0], "the list is made again after the change")
+	before := tr.Take(jute.OpGetChildren, 7, nil, "/long") // a change comes before its list is put together
+	create("/long/lastly", 0)
+	before.List()
+	want, _ := tr.AppendChildren(nil, nil, "/long")
+	must.Equal(t, string(tr.Take(jute.OpGetChildren, 7, nil, "/long").List()), string(want))
 	for _, op := range []jute.OpCode{jute.OpGetChildren, jute.OpGetChildren2} {
 		for _, at := range []string{"/short", "/short/a", "/none"} {
 			must.That(t, tr.Take(op, 7, nil, at) == nil, "%s is long", at)

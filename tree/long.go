@@ -21,11 +21,17 @@ func (h *holding) long() bool { return len(h.nodes) > manyEphemerals || h.paths 
 func (d *dir) long() bool { return len(d.nodes) > manyChildren || d.names > maxCacheLen }
 
 // Long is an answer that lists very many nodes. Only the nodes are taken while the state is
-// locked: their names, places and czxids never change, so Encode may put the answer together
+// locked: their names, places and czxids never change, so List may put the answer together
 // after the lock is released.
 type Long struct {
+	Stat []byte // behind the list, for getChildren2
+
+	kept  []byte // the list
 	nodes []*node
-	stat  []byte // behind the list
+
+	// Of children: where the list is kept, unless mark is no longer there.
+	dir  *dir
+	mark *[]byte
 
 	ephemeral bool // the list is one of paths, in the order of AppendEphemerals
 	prefix    string
@@ -46,19 +52,50 @@ func (t *Tree) Take(op jute.OpCode, session int64, ids []jute.ID, path string) *
 	if code != jute.OK || n.dir == nil || !n.dir.long() {
 		return nil
 	}
-	l := &Long{nodes: slices.Clone(n.dir.nodes)}
+	l := &Long{kept: n.dir.kept(), dir: n.dir}
+	if l.kept == nil {
+		l.nodes, l.mark = slices.Clone(n.dir.nodes), new([]byte)
+		n.dir.cache.Store(l.mark)
+	}
 	if op == jute.OpGetChildren2 {
-		l.stat = n.appendStat(nil)
+		l.Stat = n.appendStat(nil)
 	}
 	return l
 }
 
-// Encode appends the response record.
-func (l *Long) Encode(b []byte) []byte {
-	if l.ephemeral {
-		return appendEphemerals(b, l.nodes, l.prefix)
+// IsLong reports whether Take would begin the answer to a request.
+func (t *Tree) IsLong(op jute.OpCode, session int64, body []byte) bool {
+	d := jute.NewDecoder(body)
+	path, _ := d.String()
+	switch op {
+	case jute.OpGetEphemerals:
+		h := t.ephemerals[session]
+		return h != nil && h.long()
+	case jute.OpGetChildren, jute.OpGetChildren2:
+		n := t.find(path)
+		return n != nil && n.dir != nil && n.dir.long()
 	}
-	return append(appendNames(b, l.nodes), l.stat...)
+	return false
+}
+
+// List returns the list. Other answers may share it: it must not be changed.
+func (l *Long) List() []byte {
+	switch {
+	case l.kept != nil:
+	case l.ephemeral:
+		l.kept = appendEphemerals(nil, l.nodes, l.prefix)
+	default:
+		size := 4
+		for _, n := range l.nodes {
+			size += 4 + len(n.name)
+		}
+		list := appendNames(make([]byte, 0, size), l.nodes)
+		if size <= maxKeptLen {
+			l.dir.cache.CompareAndSwap(l.mark, &list)
+		}
+		l.kept, l.nodes = list, nil
+	}
+	return l.kept
 }
 
 // appendNames appends the vector of the names of nodes.

@@ -168,7 +168,9 @@ func TestReadsHaveTheirPrices(t *testing.T) {
 	for range 2 {
 		expect.Equal(t, ask(children, "/few"), 2+4+10, "steps of a list that is put together each time")
 	}
-	expect.Equal(t, ask(children, "/many"), 2+4+50+1, "steps of a list that is put together")
+	for range 2 { // it is kept when it is asked for again
+		expect.Equal(t, ask(children, "/many"), 2+4+50+1, "steps of a list that is put together")
+	}
 	expect.Equal(t, ask(children, "/many"), 2+4+1, "steps of a list that is kept")
 	size, steps := tr.AnswerSize(children, 0, watch("/many"))
 	expect.Equal(t, cost{size, steps}, cost{700, 0}, "a list that is kept")

@@ -76,6 +76,7 @@ type conn struct {
 	frame      []byte           // the frame that run begins with
 	replica    Replica          // the state that serves the client, from the connect request on
 	need       int              // bytes of memory that run must have before it goes on
+	apart      bool             // the answer needs no buffer
 	behind     bool             // run must wait for the connection's writes before it goes on
 	long       *longReply       // what run has begun to answer
 	building   int64            // steps of the answer that needs them

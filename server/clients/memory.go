@@ -341,8 +341,7 @@ func (c *conn) reserve(size int, now bool) bool {
 	// under the state lock, nor under the outbox's, for which an event may wait.
 	var room []byte
 	if now {
-		room = make([]byte, size+keepSize)
-		clear(room)
+		room = longBuffer(size + keepSize)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -351,7 +350,7 @@ func (c *conn) reserve(size int, now bool) bool {
 	}
 	if now {
 		o.cut()
-		o.buf = room[:0]
+		o.buf = room
 	}
 	o.reserved = size
 	o.held = n

@@ -17,6 +17,22 @@ const flushSize = 64 << 10
 // keepSize is the largest buffer an outbox keeps for the next time.
 const keepSize = 16 << 10
 
+// longBuffers are buffers for long replies, from keepSize to maxPooled. A lock with thousands of waiters makes
+// such a reply for each of them.
+var longBuffers sync.Pool
+
+const maxPooled = 1 << 20
+
+// longBuffer returns an empty buffer for n bytes, whose pages have been touched.
+func longBuffer(n int) []byte {
+	if b, _ := longBuffers.Get().(*[]byte); b != nil && cap(*b) >= n {
+		return *b
+	}
+	b := make([]byte, n)
+	clear(b)
+	return b[:0]
+}
+
 // pending is a request that was proposed, or parked behind one that was, and is not yet answered.
 type pending struct {
 	xid    int32
@@ -228,7 +244,7 @@ func (o *outbox) openGap() {
 }
 
 // fill ends the gap with the reply that belongs there.
-func (o *outbox) fill(reply []byte) {
+func (o *outbox) fill(reply ...piece) {
 	o.gap = false
 	if o.state != outboxOpen { // what is behind the gap must not come without the reply
 		o.cut()
@@ -239,10 +255,15 @@ func (o *outbox) fill(reply []byte) {
 		}
 		return
 	}
-	o.full = slices.Insert(o.full, o.before, piece{b: reply})
-	o.fullLen += len(reply)
+	reply = slices.DeleteFunc(reply, func(p piece) bool { return len(p.b) == 0 })
+	size := 0
+	for _, p := range reply {
+		size += len(p.b)
+	}
+	o.full = slices.Insert(o.full, o.before, reply...)
+	o.fullLen += size
 	o.frames++
-	o.stat.Size(len(reply) - 4)
+	o.stat.Size(size - 4)
 }
 
 // end lets the outbox be written and then closed.
@@ -297,9 +318,15 @@ func (o *outbox) take() (p piece, frames int) {
 	return piece{b: b}, frames
 }
 
-// give returns what a finished write has taken. A buffer of the usual size is kept.
+// give returns what a finished write has taken. A buffer of the usual size is kept, a longer one is for any
+// reply.
 func (o *outbox) give(p piece) {
 	o.lost(p)
+	if n := cap(p.b); p.loan == nil && n > keepSize && n <= maxPooled {
+		p.b = p.b[:0]
+		longBuffers.Put(&p.b)
+		return
+	}
 	if cap(p.b) > keepSize || p.loan != nil || o.state == outboxDead {
 		return
 	}

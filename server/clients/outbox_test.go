@@ -40,7 +40,8 @@ func TestOutboxKeepsItsOrder(t *testing.T) {
 				o.openGap()
 			case k == 0:
 				reply := frame()
-				o.fill(reply)
+				at := r.IntN(len(reply))
+				o.fill(piece{b: reply[:at:at]}, piece{b: reply[at:]})
 				want, behind, frames = append(append(want, reply...), behind...), nil, frames+1
 			case k < 4 && !o.empty():
 				take()
@@ -68,7 +69,7 @@ func TestOutboxKeepsItsOrder(t *testing.T) {
 		}
 		if r.IntN(2) == 0 && o.gap { // the connection ends before the reply is there
 			o.end(endGone)
-			o.fill(frame())
+			o.fill(piece{b: frame()})
 			behind = nil
 		}
 		for !o.empty() {
@@ -377,11 +378,11 @@ func TestSizesOfRepliesAreCounted(t *testing.T) {
 	const first = jute.ReplyHeaderSize + 100
 	expect.Equal(t, wrote(), admin.Sizes{Last: first, Min: first, Max: first}, "a reply")
 	o.openGap()
-	o.fill(make([]byte, 4+50))
+	o.fill(piece{b: make([]byte, 4+50)})
 	expect.Equal(t, wrote(), admin.Sizes{Last: 50, Min: 50, Max: first}, "a reply behind a gap")
 	o.openGap()
 	o.end(endGone)
-	o.fill(make([]byte, 4+10))
+	o.fill(piece{b: make([]byte, 4+10)})
 	expect.Equal(t, wrote(), admin.Sizes{Last: 50, Min: 50, Max: first}, "a reply that is too late")
 }
 

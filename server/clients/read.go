@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bytes"
+	"encoding/binary"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -10,9 +11,6 @@ import (
 
 // maxRun bounds how many reads are answered under one hold of the state lock.
 const maxRun = 64
-
-// longList is the length from which lists are built without the state lock.
-const longList = 5 << 20
 
 // runSteps bounds what they may cost, since the address pays afterwards.
 const runSteps = 2000
@@ -33,8 +31,7 @@ func (c *conn) read(frame []byte) bool {
 		if !c.foresee(c.building + int64(need/tree.ReadBytes)) {
 			return false
 		}
-		_, op, _ := header(c.frame)
-		if !c.reserve(need, op == jute.OpMultiRead || need < longList) {
+		if !c.reserve(need, !c.apart) {
 			return false
 		}
 	}
@@ -125,7 +122,6 @@ func takesLong(frame []byte) bool {
 type longReply struct {
 	list *tree.Long
 	head []byte // of the frame
-	size int    // about, of the whole
 }
 
 // takeLong begins a longReply, if the read lists so much that other clients would wait for it.
@@ -153,20 +149,20 @@ func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 	o := &c.out
 	c.cost += int64(o.reserved / 256)
 	head, _ := jute.BeginFrame(nil)
-	c.long = &longReply{list, jute.AppendReplyHeader(head, xid, st.Zxid(), jute.OK), o.reserved}
+	c.long = &longReply{list, jute.AppendReplyHeader(head, xid, st.Zxid(), jute.OK)}
 	o.openGap()
 	return w, true
 }
 
-// answerLong builds the reply that takeLong began.
+// answerLong builds the reply that takeLong began. The list may be one that other replies share.
 func (c *conn) answerLong() {
 	l := c.long
 	c.long = nil
-	b := l.list.Encode(append(make([]byte, 0, max(l.size, len(l.head))), l.head...))
-	jute.EndFrame(b, 0)
+	list := l.list.List()
+	binary.BigEndian.PutUint32(l.head, uint32(len(l.head)-4+len(list)+len(l.list.Stat)))
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
-	c.out.fill(b)
+	c.out.fill(piece{b: l.head}, piece{list, &uncounted}, piece{b: l.list.Stat})
 	c.out.reserved = 0
 	c.hold(false)
 }
@@ -199,6 +195,7 @@ func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bo
 		c.cost += int64(steps)
 	}
 	c.need, c.building = size+size/16+4<<10, int64(steps) // the list may grow until then
+	c.apart = st.Tree().IsLong(op, c.session, body)
 	return true, jute.OK
 }
 
