@@ -177,8 +177,10 @@ func TestRefusalIsRemembered(t *testing.T) {
 	down := errors.New("connection refused")
 	p.reach.note(2, down)
 	expect.OK(t, p.Refusal(), "of a server that is down")
-	p.reach.note(2, fmt.Errorf("server 2: %w: for a reason", ErrRefused))
+	p.reach.note(2, fmt.Errorf("server 2: %w", &Refusal{"for a reason"}))
 	expect.Is(t, p.Refusal(), ErrRefused, "of a server that refuses")
+	p.reach.note(2, fmt.Errorf("server 2: %w", &Refusal{NotFormed}))
+	expect.OK(t, p.Refusal(), "of a server that has lost its data")
 	p.reach.note(2, nil)
 	expect.OK(t, p.Refusal(), "of a server that is reached")
 }
@@ -289,6 +291,37 @@ func TestReachSaysEachThingOnce(t *testing.T) {
 			expect.Has(t, lines[i], w, "line %d", i+1)
 		}
 	})
+}
+
+// A server that waits on an empty directory refuses rafts, and asks all the time what to do. That is one outage. A
+// server that was down is back when it asks.
+func TestServerThatAsksAndRefusesIsOneOutage(t *testing.T) {
+	for name, c := range map[string]struct {
+		err   error
+		by    Purpose
+		lines int
+	}{
+		"it refuses, and asks":             {&Refusal{NotFormed}, Ask, 1},
+		"it refused, and its raft calls":   {&Refusal{NotFormed}, Raft, 2},
+		"it refused, and its link calls":   {&Refusal{NotFormed}, Link, 2},
+		"it was down, and asks":            {errors.New("connection refused"), Ask, 2},
+		"it refuses for a reason and asks": {&Refusal{"two servers run with --id 2"}, Ask, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			r := reach{log: slog.New(slog.NewTextHandler(&out, nil)), lost: map[uint32]*outage{}}
+			for range 2 {
+				r.note(2, c.err)
+				if c.lines > 1 {
+					break
+				}
+				r.called(2, c.by)
+			}
+			r.called(2, c.by)
+			expect.Equal(t, strings.Count(out.String(), "\n"), c.lines, "lines: %s", &out)
+			expect.Equal(t, r.again(2) == nil, c.lines > 1, "it is reached")
+		})
+	}
 }
 
 // A leader tells no follower more than it knows itself: that an entry is committed as of its own word, and no

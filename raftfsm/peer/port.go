@@ -174,7 +174,7 @@ func (p *Port) greet(raw net.Conn) {
 	}
 	p.admitted(raw)
 	c.SetDeadline(time.Time{})
-	p.reach.note(g.From, nil) // a server that calls can be called
+	p.reach.called(g.From, purpose)
 	switch purpose {
 	case Raft:
 		p.serveRaft(&asked{Conn: c, alive: func() bool { return p.alive(g.From) }}, g.From)

@@ -51,6 +51,18 @@ func (r *reach) note(id uint32, err error) {
 	}
 }
 
+// called takes a call of a server, which shows that it can be called, too. One whose raft does not run yet asks
+// others what it shall do, and goes on refusing.
+func (r *reach) called(id uint32, p Purpose) {
+	r.mu.Lock()
+	o := r.lost[id]
+	refuses := o != nil && errors.Is(o.err, ErrRefused)
+	r.mu.Unlock()
+	if p != Ask || !refuses {
+		r.note(id, nil)
+	}
+}
+
 // again returns a channel that closes when a server is reached again; nil: it is reached.
 func (r *reach) again(id uint32) <-chan struct{} {
 	r.mu.Lock()
@@ -61,13 +73,16 @@ func (r *reach) again(id uint32) <-chan struct{} {
 	return nil
 }
 
+// NotFormed is the refusal of a server that has no cluster yet, or has it no more: its directory is empty.
+const NotFormed = "the cluster is not formed yet"
+
 // Refusal returns the refusal of a server that runs but does not let this one in,
-// or nil. No majority is lost while such a server runs.
+// or nil. No majority is lost while such a server runs, unless it has lost its data.
 func (p *Port) Refusal() error {
 	p.reach.mu.Lock()
 	defer p.reach.mu.Unlock()
 	for _, o := range p.reach.lost {
-		if errors.Is(o.err, ErrRefused) {
+		if refused := (*Refusal)(nil); errors.As(o.err, &refused) && refused.Reason != NotFormed {
 			return o.err
 		}
 	}
