@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 )
 
 // addresses know where the other servers are. Three sources may disagree: the log, where membership
@@ -27,7 +28,7 @@ import (
 // reach it too.
 type addresses struct {
 	n    *Node
-	news signal // that a server has told of another address
+	news signal.Signal // that a server has told of another address
 
 	mu      sync.Mutex
 	said    map[uint32]string // by servers of themselves
@@ -47,7 +48,7 @@ const (
 )
 
 func newAddresses(n *Node) *addresses {
-	return &addresses{n: n, news: newSignal(), said: map[uint32]string{}, moved: map[uint32]move{},
+	return &addresses{n: n, news: signal.New(), said: map[uint32]string{}, moved: map[uint32]move{},
 		refused: map[uint32]string{}}
 }
 
@@ -83,7 +84,7 @@ func (a *addresses) heard(g *peer.Greeting) {
 		return
 	}
 	if a.say(g.From, g.At) && a.of(g.From) != g.At {
-		a.news.send()
+		a.news.Send()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 )
@@ -149,7 +150,7 @@ func (g *nudger) waits(server uint32, sessions *session.Table) bool {
 
 func (g *nudger) run(id raft.ServerID, f *nudged) {
 	log := g.t.n.stored.of(peer.ParseID(id))
-	defer log.grown.send() // the next term's nudger may wait already
+	defer log.grown.Send() // the next term's nudger may wait already
 	for at := range f.ch {
 		for !log.has(at) {
 			select {
@@ -197,7 +198,7 @@ type stored struct{ by sync.Map } // of *storedBy, by server id
 
 // storedBy is how far one server's log is known to agree.
 type storedBy struct {
-	grown signal // that at has changed; for one waiter
+	grown signal.Signal // that at has changed; for one waiter
 
 	mu sync.Mutex
 	at state.Position // the term is that of the leader it agreed with
@@ -206,7 +207,7 @@ type storedBy struct {
 func (s *stored) of(id uint32) *storedBy {
 	by, known := s.by.Load(id)
 	if !known {
-		by, _ = s.by.LoadOrStore(id, &storedBy{grown: newSignal()})
+		by, _ = s.by.LoadOrStore(id, &storedBy{grown: signal.New()})
 	}
 	return by.(*storedBy)
 }
@@ -219,7 +220,7 @@ func (b *storedBy) note(at state.Position) {
 	}
 	b.at = at
 	b.mu.Unlock()
-	b.grown.send()
+	b.grown.Send()
 }
 
 // has reports whether the server told the leader of that term that it has the

@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/stream"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -56,7 +57,7 @@ func TestLinkTakesItsShare(t *testing.T) {
 			l.queue = append(l.queue, state.Block{Origin: 3, Count: 2})
 		}
 		tm.links.add(l)
-		e := filling{t: tm, requests: batchRequests}
+		e := filling{t: tm, requests: stream.BatchRequests}
 		e.link(l, c.share, 1<<10)
 		expect.Equal(t, 4-len(l.queue), c.want, "blocks of two requests in a share of %d", c.share)
 	}

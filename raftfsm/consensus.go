@@ -19,6 +19,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/raftfsm/stream"
 )
 
 // consensus is raft as the rest of this package sees it.
@@ -222,7 +223,7 @@ type logCache struct {
 
 const (
 	cacheEntries = 64
-	cacheLongest = batchBytes + blockBytes // of several requests
+	cacheLongest = stream.BatchBytes + stream.BlockBytes // of several requests
 )
 
 func newLogCache(below raft.LogStore) (logCache, error) {

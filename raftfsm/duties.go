@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 )
@@ -295,7 +296,7 @@ const roomLook = 250 * time.Millisecond
 // watchDisk looks how much room is left on this server's disk, in a goroutine of its own: a disk
 // that hangs must not hold up the goroutines that ask.
 func (n *Node) watchDisk() {
-	for more := true; more; more = pause(n.ctx, n.raft.Beat(roomLook)) {
+	for more := true; more; more = signal.Pause(n.ctx, n.raft.Beat(roomLook)) {
 		why := n.diskIsLow(0)
 		n.lowDisk.Store(&why)
 	}

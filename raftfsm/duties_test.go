@@ -16,6 +16,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
@@ -135,7 +136,7 @@ func sweeper(t *testing.T, paths func(i int) string, nodes int) *term {
 		_, code, _ := f.state.Tree().Apply(c, jute.OpCreateTTL, createTTLBody(paths(i), time.Millisecond), nil)
 		must.Equal(t, code, jute.OK, "create node %d", i)
 	}
-	return &term{n: &Node{id: 1, fsm: f, o: Options{Now: time.Now}}, work: newSignal()}
+	return &term{n: &Node{id: 1, fsm: f, o: Options{Now: time.Now}}, work: signal.New()}
 }
 
 // One sweep proposes so many removals that others have their turn soon, and the next proposes the rest.
@@ -212,7 +213,7 @@ func TestG11ExpiryIsProposed(t *testing.T) {
 	a.state.Sessions().All(func(one session.Session) { s = one })
 	synctest.Test(t, func(t *testing.T) {
 		tm := &term{n: &Node{fsm: a.fsm, o: Options{MinSessionTimeout: 4 * time.Second}}, tracker: newTracker(),
-			work: newSignal()}
+			work: signal.New()}
 		grace := tm.grace()
 		expect.Equal(t, grace, 500*time.Millisecond)
 		tm.tracker.touch(s.ID, 1000)
@@ -242,7 +243,7 @@ func TestG11EndOfASessionWaitsOnce(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		tm := &term{n: &Node{fsm: a.fsm, o: Options{MinSessionTimeout: time.Second}}, tracker: newTracker(),
-			work: newSignal()}
+			work: signal.New()}
 		tm.tracker.replace(a.state.Sessions())
 		for range 500 {
 			time.Sleep(time.Second)
@@ -336,7 +337,7 @@ func TestL20RoomIsLookedAt(t *testing.T) {
 	var log must.Text
 	a := newApplied()
 	n := &Node{id: 1, fsm: a.fsm, log: slog.New(slog.NewTextHandler(&log, nil))}
-	tm := &term{n: n, work: newSignal()}
+	tm := &term{n: n, work: signal.New()}
 	n.term.Store(tm)
 	nodes := a.state.Tree().Count()
 	barrier := state.Request{Op: state.OpBarrier}

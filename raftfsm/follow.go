@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/stream"
 )
 
 const (
@@ -114,7 +116,7 @@ func (n *Node) leaderAddrs(id uint32, says string) []string {
 // term ends.
 func (n *Node) runLink(c net.Conn, leader uint32) error {
 	s := n.fsm.stream
-	reader := s.rewind()
+	reader := s.Rewind()
 	began := time.Now()
 	broken := make(chan error, 1)
 	ctx, cancel := context.WithCancel(n.ctx)
@@ -125,7 +127,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 	w := bufio.NewWriterSize(c, 64<<10)
 	tick := time.NewTimer(n.raft.Beat(n.o.touchEvery()))
 	defer tick.Stop()
-	crowd := newCrowd(ctx)
+	crowd := stream.NewCrowd(ctx)
 	var heard []state.Touch
 	var buf []byte
 	touch := func(all bool) error {
@@ -148,9 +150,9 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 		return err
 	}
 	for {
-		bl := s.take(reader, n.id, blockRequests, blockBytes, buf[:0])
+		bl := s.Take(reader, n.id, stream.BlockRequests, stream.BlockBytes, buf[:0])
 		if bl.Count > 0 {
-			crowd.came(int(bl.Count))
+			crowd.Came(int(bl.Count))
 			if err := peer.WriteMessage(w, peer.LinkBlock, bl.Append(nil)); err != nil {
 				return err
 			}
@@ -161,7 +163,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 			return err
 		}
 		if trace.IsEnabled() {
-			noteStep("stream", "all that was taken is sent to server %d, which leads", leader)
+			signal.Step("stream", "all that was taken is sent to server %d, which leads", leader)
 		}
 		select {
 		case <-n.ctx.Done():
@@ -169,7 +171,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 		case err := <-broken:
 			return err
 		case <-reader:
-			crowd.gather(ctx)
+			crowd.Gather(ctx)
 		case <-tick.C:
 			if err := touch(false); err != nil {
 				return err

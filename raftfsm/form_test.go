@@ -16,6 +16,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -497,7 +498,7 @@ func TestServerThatStartsAsksTheOthers(t *testing.T) {
 	c := newTrio(t, true, nil)
 	n := c.nodes[2]
 	eventually(t, "all are known", func() bool { return n.incarnationOf(1) != "" && n.incarnationOf(3) != "" })
-	p := &promises{seen: map[string]peer.Shown{}, dirty: newSignal()}
+	p := &promises{seen: map[string]peer.Shown{}, dirty: signal.New()}
 	f := &forming{o: &n.o, disk: n.disk, port: n.port, promises: p}
 	eventually(t, "both answer in time", func() bool {
 		must.OK(t, f.checkCopy(t.Context()))

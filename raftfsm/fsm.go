@@ -13,8 +13,10 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/raftfsm/stream"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -24,7 +26,7 @@ import (
 type fsm struct {
 	id     uint32
 	ctx    context.Context // ends a snapshot that is being written
-	stream *stream
+	stream *stream.Stream
 	fatal  func(error) // ends the server; see Options.Fatal
 	// durable waits until an entry is on this server's disk. The leader's own write goes on beside
 	// those of the followers, so raft may hand over an entry that this server could still forget; no
@@ -74,7 +76,7 @@ type fsm struct {
 }
 
 func newFSM(id uint32, clusterID string, obs Observer, fatal func(error)) *fsm {
-	return &fsm{id: id, obs: obs, ctx: context.Background(), stream: newStream(), fatal: fatal,
+	return &fsm{id: id, obs: obs, ctx: context.Background(), stream: stream.New(), fatal: fatal,
 		durable: func(uint64) error { return nil }, damaged: func(error) {}, onReplaced: func(int64) {},
 		reopen: func() {}, onMember: func() {},
 		cluster: clusterID, state: state.New(clusterID), advanced: make(chan struct{}),
@@ -96,7 +98,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 	f.mu.Lock()
 	applying := trace.StartRegion(context.Background(), "apply")
 	if trace.IsEnabled() {
-		noteStep("entry", "entry %d is applied", l.Index)
+		signal.Step("entry", "entry %d is applied", l.Index)
 	}
 	err := f.state.Apply(l.Data, (*fsmSink)(f))
 	applying.End()
@@ -198,7 +200,7 @@ func (f *fsmSink) Attached(s *session.Session, created bool) {
 }
 
 func (f *fsmSink) Opened(id uint32, nonce int64, birth uint32) {
-	if id == f.id && f.stream.told(nonce, birth) {
+	if id == f.id && f.stream.Told(nonce, birth) {
 		f.reopen()
 	}
 	f.onMember()
@@ -217,7 +219,7 @@ func (f *fsmSink) Outcome(origin, birth uint32, seq uint64, o *state.Outcome) {
 	if origin != f.id || birth == 0 {
 		return
 	}
-	if w := f.stream.applied(birth, seq); w != nil {
+	if w := f.stream.Applied(birth, seq); w != nil {
 		// Behind the events, which a client that has seen the zxid would miss; before the outcome, so that
 		// no later reply has a lower zxid.
 		f.zxid.Store(f.state.Zxid())
@@ -270,17 +272,17 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	f.obs.Reset()
 	birth, nonce, last := restored.Stream(f.id)
 	var unknown []state.Waiter
-	if birth == f.stream.birthNow() {
-		unknown = f.stream.skipTo(last)
+	if birth == f.stream.Birth() {
+		unknown = f.stream.SkipTo(last)
 	} else {
 		// Our stream was taken away, or opened, in an entry that the snapshot skips. Which of its
 		// requests were applied before that entry is unknown.
-		unknown = f.stream.drain()
+		unknown = f.stream.Drain()
 	}
 	for _, w := range unknown {
 		w.Done(&state.Outcome{Unknown: true}, nil)
 	}
-	if f.stream.told(nonce, birth) {
+	if f.stream.Told(nonce, birth) {
 		f.reopen()
 	}
 	f.at(at.Index, at.Term)
@@ -291,7 +293,7 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	f.noteSnapshot(restored.Zxid(), time.Now())
 	if f.replay.to > 0 && f.replay.from == 0 { // found at the start
 		f.replay.from = at.Index
-		f.measures.SnapshotReadTime.took(time.Since(began))
+		f.measures.SnapshotReadTime.Took(time.Since(began))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package raftfsm
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -59,6 +60,16 @@ func logged(index uint64, bl state.Block) *raft.Log {
 func newSession() state.Request {
 	body := state.SessionBody{Timeout: 10_000, Owner: 1, Addr: "10.0.0.1"}
 	return state.Request{Op: state.OpCreateSession, Body: body.Append(nil)}
+}
+
+// waits is a waiter that notes what came of its request.
+type waits struct{ unknown, done int }
+
+func (w *waits) Done(o *state.Outcome, _ *state.State) {
+	w.done++
+	if o.Unknown {
+		w.unknown++
+	}
 }
 
 // openStream opens the first stream of server 1.
@@ -265,17 +276,19 @@ func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 		a.reopen = func() { reopened++ }
 		var w waits
 		s := a.stream
-		s.setClosed(false)
-		s.nonce = c.nonce
-		s.open(c.birth)
+		s.SetClosed(false)
+		if c.nonce != 0 {
+			s.Opening(state.Member{ID: 1}, bytes.NewReader(binary.BigEndian.AppendUint64(nil, uint64(c.nonce)<<1)))
+		}
+		s.Open(c.birth)
 		for range 3 {
-			must.OK(t, s.put(&state.Request{Op: jute.OpSync}, &w))
+			must.OK(t, s.Put(&state.Request{Op: jute.OpSync}, &w))
 		}
 		go func() { waited <- a.wait(t.Context().Done(), func() bool { return a.fsm.index.Load() == 9 }) }()
 		eventually(t, "a goroutine waits for the entry", func() bool { return a.waiting.Load() == 1 })
 		must.OK(t, a.Restore(io.NopCloser(bytes.NewReader(file.Bytes()))))
 		expect.That(t, <-waited, "birth %d: the entry is not awaited", c.birth)
-		expect.Equal(t, fmt.Sprint(w.unknown, w.done, s.len(), s.birthNow(), reopened),
+		expect.Equal(t, fmt.Sprint(w.unknown, w.done, s.Len(), s.Birth(), reopened),
 			fmt.Sprint(c.unknown, c.unknown, c.stays, c.then, c.reopens), "birth %d", c.birth)
 		expect.Equal(t, a.obs.(*watcher).resetCount(), 1, "times that clients were cut off")
 		expect.Equal(t, a.zxid.Load(), from.zxid.Load())
@@ -354,12 +367,12 @@ func TestG4G17ZxidRisesBetweenEventsAndOutcomes(t *testing.T) {
 	a.obs = w
 	var s session.Session
 	(&Node{fsm: a.fsm}).View(func(st *state.State) { st.Sessions().All(func(is session.Session) { s = is }) })
-	a.stream.setClosed(false)
-	a.stream.open(1)
+	a.stream.SetClosed(false)
+	a.stream.Open(1)
 	bl := state.Block{Origin: 1, Birth: 1, First: 1}
 	for _, path := range []string{"/a", "/no/b", "/c"} {
 		r := &state.Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCreate, Body: createBody(path, 0)}
-		must.OK(t, a.stream.put(r, w))
+		must.OK(t, a.stream.Put(r, w))
 		bl.Requests = r.Append(bl.Requests)
 		bl.Count++
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
@@ -17,7 +18,7 @@ import (
 // passing is a term in which entries take 3 ms, and follower 2 may be told of the entry applied last.
 func passing(t *testing.T) (*handoff, *nudged) {
 	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil)}, ctx: t.Context(), tracker: newTracker(),
-		work: newSignal(), number: 5}
+		work: signal.New(), number: 5}
 	tm.nudger = newNudger(tm)
 	tm.nudger.leads = func() bool { return true }
 	follower := &nudged{ch: make(chan state.Position, 1)}
@@ -25,9 +26,9 @@ func passing(t *testing.T) (*handoff, *nudged) {
 	tm.n.fsm.index.Store(9)
 	tm.n.fsm.term.Store(5)
 	s := tm.n.fsm.stream
-	s.setClosed(false)
-	s.open(1)
-	tm.reader = s.rewind()
+	s.SetClosed(false)
+	s.Open(1)
+	tm.reader = s.Rewind()
 	return &handoff{t: tm, took: 3 * time.Millisecond}, follower
 }
 
@@ -41,7 +42,7 @@ var (
 // how long their creates waited.
 func (h *handoff) fill(now ...*state.Request) (requests int, waited time.Duration) {
 	for _, r := range now {
-		h.t.n.fsm.stream.put(&state.Request{Op: r.Op, Body: r.Body}, nil)
+		h.t.n.fsm.stream.Put(&state.Request{Op: r.Op, Body: r.Body}, nil)
 	}
 	began := time.Now()
 	h.t.requests = 0
@@ -73,7 +74,7 @@ func TestCreateWaitsForTheNextOwnersDelete(t *testing.T) {
 				h, follower := passing(t)
 				h.due = c.due
 				if c.later != nil {
-					time.AfterFunc(entry/3, func() { h.t.n.fsm.stream.put(&state.Request{Op: c.later.Op, Body: c.later.Body}, nil) })
+					time.AfterFunc(entry/3, func() { h.t.n.fsm.stream.Put(&state.Request{Op: c.later.Op, Body: c.later.Body}, nil) })
 				}
 				requests, waited := h.fill(c.now...)
 				expect.Equal(t, fmt.Sprint(requests, waited), fmt.Sprint(c.requests, c.waited))
@@ -128,7 +129,7 @@ func TestWaitsInVainEnd(t *testing.T) {
 		}
 		expect.Equal(t, pattern, "WW--------W----------------W------------")
 		h.rest, h.due = 0, true
-		time.AfterFunc(time.Millisecond, func() { h.t.n.fsm.stream.put(deletes, nil) })
+		time.AfterFunc(time.Millisecond, func() { h.t.n.fsm.stream.Put(deletes, nil) })
 		h.fill(queues)
 		h.due = true
 		_, waited := h.fill(queues)

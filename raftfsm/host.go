@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
@@ -60,7 +61,7 @@ func (h host) Status(asker *peer.Greeting) peer.Status {
 }
 
 // SnapshotSent implements peer.Host.
-func (h host) SnapshotSent() { h.n.o.Measures.SnapshotSent.note(1) }
+func (h host) SnapshotSent() { h.n.o.Measures.SnapshotSent.Note(1) }
 
 // Stored implements peer.Host.
 func (h host) Stored(id uint32, term, index uint64) {
@@ -203,14 +204,14 @@ func (n *Node) confirm(g *peer.Greeting) error {
 type promises struct {
 	disk  *disk.Disk
 	log   *slog.Logger
-	dirty signal // that there is something to save
+	dirty signal.Signal // that there is something to save
 
 	mu   sync.Mutex
 	seen map[string]peer.Shown // by incarnation; only of those that were members
 }
 
 func loadPromises(d *disk.Disk, log *slog.Logger) (*promises, error) {
-	p := &promises{disk: d, log: log, dirty: newSignal(), seen: map[string]peer.Shown{}}
+	p := &promises{disk: d, log: log, dirty: signal.New(), seen: map[string]peer.Shown{}}
 	b, err := d.LoadSeen()
 	if err == nil && len(b) > 0 {
 		err = json.Unmarshal(b, &p.seen)
@@ -231,7 +232,7 @@ func (p *promises) note(incarnation string, now peer.Shown) {
 	p.seen[incarnation] = is
 	// The index alone changes all the time; it is saved with the rest.
 	if is.Start != was.Start || is.Term != was.Term {
-		p.dirty.send()
+		p.dirty.Send()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -95,7 +96,7 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 	expect.Fails(t, host{n}.Admit(peer.Raft, &g), "its raft does not run")
 	n.up.Store(true)
 	bare := &Node{id: 1, disk: memoryDisk(t, 1), promises: &promises{seen: map[string]peer.Shown{},
-		dirty: newSignal()}}
+		dirty: signal.New()}}
 	bare.addresses = newAddresses(bare)
 	g.Cluster = "c"
 	expect.OK(t, host{bare}.Admit(peer.Ask, &g))
@@ -207,7 +208,7 @@ func TestR6PromisesAreSaved(t *testing.T) {
 		{peer.Shown{Start: 2, Life: "b", Term: 2, Index: 9}, peer.Shown{Start: 2, Life: "b", Term: 2, Index: 10},
 			peer.Shown{Start: 2, Life: "b", Term: 2, Index: 10}, false},
 	} {
-		p := &promises{dirty: newSignal(), seen: map[string]peer.Shown{"x": c.was}}
+		p := &promises{dirty: signal.New(), seen: map[string]peer.Shown{"x": c.was}}
 		p.note("x", c.now)
 		expect.Equal(t, p.of("x"), c.is)
 		expect.Equal(t, len(p.dirty) == 1, c.saved, "%+v behind %+v is to be saved", c.now, c.was)

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/elect"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/raftfsm/stream"
 )
 
 // leadership makes a context of each leadership of this server, which ends when the leadership does.
@@ -62,7 +64,7 @@ func (n *Node) lead() {
 			return
 		case ctx = <-n.leadership.won:
 		}
-		for again := true; again; again = pause(ctx, 10*time.Millisecond) {
+		for again := true; again; again = signal.Pause(ctx, 10*time.Millisecond) {
 			err := n.runTerm(ctx, relief)
 			if ctx.Err() == nil {
 				// Still leader by raft's word: a proposal failed, or leadership was
@@ -80,16 +82,16 @@ type term struct {
 	ctx     context.Context
 	began   time.Time
 	tracker *tracker
-	reader  reader   // of our own stream
-	work    signal   // that the batcher may find work
-	acts    actQueue // what the leader proposes on its own account
-	links   linkSet  // streams of the other servers
+	reader  stream.Reader // of our own stream
+	work    signal.Signal // that the batcher may find work
+	acts    actQueue      // what the leader proposes on its own account
+	links   linkSet       // streams of the other servers
 	nudger  *nudger
-	members signal      // that a member has announced itself
-	notice  notice      // what is published of the members
-	full    atomic.Bool // what needs more room is refused
-	low     atomic.Bool // because a disk is low
-	working baton       // held by the batcher, except while it waits for raft
+	members signal.Signal // that a member has announced itself
+	notice  notice        // what is published of the members
+	full    atomic.Bool   // what needs more room is refused
+	low     atomic.Bool   // because a disk is low
+	working baton         // held by the batcher, except while it waits for raft
 
 	turn     int // of the servers, in filling entries
 	requests int // in the entry being filled, or filled last
@@ -122,12 +124,12 @@ func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t := &term{n: n, number: number, ctx: ctx, began: time.Now(), tracker: newTracker(),
-		work: newSignal(), members: newSignal(), working: make(baton, 1)}
+		work: signal.New(), members: signal.New(), working: make(baton, 1)}
 	n.fsm.mu.RLock() // no session can come or go between the listing and the publishing
 	t.tracker.replace(n.fsm.state.Sessions())
 	n.fsm.tracker.Store(t.tracker)
 	n.fsm.mu.RUnlock()
-	t.reader = n.fsm.stream.rewind()
+	t.reader = n.fsm.stream.Rewind()
 	t.nudger = newNudger(t)
 	defer t.nudger.close()
 	n.term.Store(t) // complete: a request to change members finds it now
@@ -163,13 +165,7 @@ func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
 	return ctx.Err()
 }
 
-func (t *term) wake() { t.work.send() }
-
-// Bounds of an entry: larger ones cost more latency than they save syncs.
-const (
-	batchRequests = 1000
-	batchBytes    = state.BatchBytes
-)
+func (t *term) wake() { t.work.Send() }
 
 // batch proposes what has come in while the last entry was on its way: one
 // entry in flight, one being filled. A lone request leaves at once.
@@ -186,7 +182,7 @@ func (t *term) batch() error {
 	}
 	size := 1 << 10
 	var empty []byte // not yet given to raft
-	crowd, passing := newCrowd(t.ctx), &handoff{t: t}
+	crowd, passing := stream.NewCrowd(t.ctx), &handoff{t: t}
 	for t.ctx.Err() == nil {
 		o := options
 		if t.full.Load() {
@@ -209,26 +205,26 @@ func (t *term) batch() error {
 			case <-t.reader:
 			case <-t.work:
 			}
-			crowd.gather(t.ctx)
+			crowd.Gather(t.ctx)
 			continue
 		}
 		if entry = passing.join(entry); t.ctx.Err() != nil {
 			break
 		}
 		empty = nil
-		size = min(max(1<<10, len(entry)+len(entry)/4), batchBytes)
+		size = min(max(1<<10, len(entry)+len(entry)/4), stream.BatchBytes)
 		if short, ok := state.NameOnce(entry); ok {
 			entry = short
 		}
 		state.SealEntry(entry, n.o.Now().UnixMilli())
 		if trace.IsEnabled() {
-			noteStep("entry", "%d bytes are given to raft", len(entry))
+			signal.Step("entry", "%d bytes are given to raft", len(entry))
 		}
 		passing.proposed()
 		proposed := n.raft.Apply(entry, time.Second)
-		crowd.came(t.requests)
-		n.o.Measures.EntryBytes.note(int64(len(entry)))
-		n.o.Measures.StreamWaiting.note(int64(n.fsm.stream.len()))
+		crowd.Came(t.requests)
+		n.o.Measures.EntryBytes.Note(int64(len(entry)))
+		n.o.Measures.StreamWaiting.Note(int64(n.fsm.stream.Len()))
 		t.working.give()
 		err := proposed.Error()
 		t.working.take()
@@ -253,23 +249,23 @@ func (t *term) fill(entry []byte) []byte {
 		t.wake()
 	}
 	t.nudger.all = t.nudger.all || len(entry) > before
-	e := filling{t: t, entry: entry, requests: batchRequests}
+	e := filling{t: t, entry: entry, requests: stream.BatchRequests}
 	links := t.links.waiting()
 	sources := 1 + len(links)
 	t.turn++
 	for _, shares := range []int{sources, 1} {
 		for i := range sources {
 			if who := (t.turn + i) % sources; who == 0 {
-				e.own(batchRequests/shares, batchBytes/shares)
+				e.own(stream.BatchRequests/shares, stream.BatchBytes/shares)
 			} else {
-				e.link(links[who-1], batchRequests/shares, batchBytes/shares)
+				e.link(links[who-1], stream.BatchRequests/shares, stream.BatchBytes/shares)
 			}
 		}
 		if sources == 1 {
 			break
 		}
 	}
-	t.requests += batchRequests - e.requests
+	t.requests += stream.BatchRequests - e.requests
 	return e.entry
 }
 
@@ -285,7 +281,7 @@ func (e *filling) left() int {
 	if e.requests <= 0 {
 		return 0
 	}
-	return max(batchBytes-len(e.entry), 0)
+	return max(stream.BatchBytes-len(e.entry), 0)
 }
 
 // own appends requests of this server's own stream.
@@ -296,7 +292,7 @@ func (e *filling) own(requests, bytes int) {
 	}
 	at := len(e.entry)
 	grown := append(e.entry, make([]byte, state.BlockHeaderSize)...)
-	bl := e.t.n.fsm.stream.take(e.t.reader, e.t.n.id, requests, bytes, grown)
+	bl := e.t.n.fsm.stream.Take(e.t.reader, e.t.n.id, requests, bytes, grown)
 	if bl.Count == 0 {
 		return
 	}

@@ -70,28 +70,6 @@ func TestR12TermLeavesNothingBehind(t *testing.T) {
 	must.Equal(t, a.create("/again"), jute.OK)
 }
 
-// The batcher waits for the requests that are about to come if lately several came at a time.
-func TestCrowdIsRemembered(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	c := newCrowd(ctx)
-	for i, x := range []struct{ came, lately int }{{1, 1}, {0, 0}, {9, 9}, {2, 4}, {0, 2}, {0, 1}, {5, 5}, {5,
-		5}} {
-		c.came(x.came)
-		expect.Equal(t, c.lately, x.lately, "step %d", i)
-		c.gather(ctx) // returns
-	}
-	cancel()
-	c.gather(ctx)
-	idle := &crowd{ask: make(chan struct{}), turn: make(chan struct{})} // without helpers
-	idle.came(1)
-	idle.gather(t.Context()) // at once
-	idle.came(2)
-	asked := make(chan struct{})
-	go func() { <-idle.ask; close(asked); idle.turn <- struct{}{} }()
-	idle.gather(t.Context())
-	<-asked
-}
-
 // A wait of a create is as long as an entry takes, of late.
 func TestEntriesAreTimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

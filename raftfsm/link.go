@@ -11,15 +11,9 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
-)
-
-// Bounds of a block on a link: the leader makes its entries of whole blocks, a
-// fair share of each server's.
-const (
-	blockRequests = batchRequests / 4
-	blockBytes    = batchBytes / 4
 )
 
 const (
@@ -197,7 +191,7 @@ func (h host) ServeLink(c net.Conn, from *peer.Greeting) {
 	n := h.n
 	t := n.term.Load()
 	for ; t == nil && n.raft.Leads(); t = n.term.Load() { // its term is about to begin
-		if !pause(n.ctx, termBegins) {
+		if !signal.Pause(n.ctx, termBegins) {
 			return
 		}
 	}
@@ -211,7 +205,7 @@ func (h host) ServeLink(c net.Conn, from *peer.Greeting) {
 	defer func() {
 		t.links.remove(l)
 		n.promises.note(from.Incarnation, peer.Shown{Index: l.applied})
-		n.promises.dirty.send()
+		n.promises.dirty.Send()
 	}()
 	r := bufio.NewReaderSize(c, 64<<10)
 	w := bufio.NewWriter(c)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -139,7 +140,7 @@ func TestLeaderAnswersWhatALinkTells(t *testing.T) {
 	newAsker(t, n)
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
-	tm := &term{n: n, ctx: ctx, tracker: newTracker(), work: newSignal()}
+	tm := &term{n: n, ctx: ctx, tracker: newTracker(), work: signal.New()}
 	l, _ := linkFrom(t, &tm.links, 2)
 	var sent bytes.Buffer
 	w := bufio.NewWriter(&sent)

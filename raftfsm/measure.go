@@ -1,54 +1,27 @@
 package raftfsm
 
 import (
-	"context"
-	"runtime/trace"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Measure takes values of one kind; nil: nothing wants them. Any goroutine may call it, also the one that
-// applies the log, so it must not block.
-type Measure func(value int64)
-
-func (m Measure) note(value int64) {
-	if m != nil {
-		m(value)
-	}
-}
-
-// took notes a time, in microseconds.
-func (m Measure) took(d time.Duration) { m.note(max(d, 0).Microseconds()) }
-
-// Measures are what a server measures of its part in the cluster. Times are in microseconds.
-type Measures struct {
-	EntryBytes        Measure // of each log entry, when this server proposes it
-	StreamWaiting     Measure // requests of this server under way, at the same moment
-	EntryRequests     Measure // in each log entry, when it is applied here
-	CommitTime        Measure // from the leader's stamp to the commit, at the leader
-	ProposalTime      Measure // from there to its being applied, at the leader
-	PropagationTime   Measure // from the leader's stamp to its being applied here
-	Elections         Measure // 1, when this server begins to know no leader
-	ElectionTime      Measure // from then until it knows one
-	LeaderUnavailable Measure // from then until it leads itself
-	Unavailable       Measure // from ceasing to serve, or the start, until clients are served
-	SnapshotWriteTime Measure // when one is on the disk
-	SnapshotReadTime  Measure // when the one found at the start is read
-	SnapshotSent      Measure // 1, when a follower has been sent one
-	ReplayEntries     Measure // log entries found at the start, when they are applied
-	ReplayTime        Measure // and how long that took
-}
+// What is measured of a server's part in the cluster.
+type (
+	Measure  = signal.Measure
+	Measures = signal.Set
+)
 
 // leaderWatch measures how long this server knows no leader, and tells follow of
 // every change.
 type leaderWatch struct {
 	n    *Node
-	news signal // that raft knows another leader, or none any more
+	news signal.Signal // that raft knows another leader, or none any more
 
 	mu     sync.Mutex
 	leader uint32    // known now; 0: none
@@ -90,17 +63,17 @@ func (w *leaderWatch) set(id uint32) {
 		return
 	case id != 0:
 		if before != 0 { // else it was counted when the one before was lost
-			w.n.o.Measures.Elections.note(1)
+			w.n.o.Measures.Elections.Note(1)
 		}
-		w.n.o.Measures.ElectionTime.took(now.Sub(w.lost))
+		w.n.o.Measures.ElectionTime.Took(now.Sub(w.lost))
 		if id == w.n.id { // this server logs elsewhere that it leads itself
-			w.n.o.Measures.LeaderUnavailable.took(now.Sub(w.lost))
+			w.n.o.Measures.LeaderUnavailable.Took(now.Sub(w.lost))
 		} else {
 			w.n.log.Info("another server leads", "leader", id, "after", now.Sub(w.lost).Round(time.Millisecond))
 		}
 		w.lost = time.Time{}
 	default:
-		w.n.o.Measures.Elections.note(1)
+		w.n.o.Measures.Elections.Note(1)
 		w.n.log.Info("no leader is known", "before", before)
 	}
 	w.leader = id
@@ -124,8 +97,8 @@ func (n *Node) watchLeader() {
 			return
 		case o := <-news:
 			n.known.set(peer.ParseID(o.Data.(raft.LeaderObservation).LeaderID))
-			n.known.news.send()
-			signal(n.elections.News).send()
+			n.known.news.Send()
+			signal.Signal(n.elections.News).Send()
 		case <-time.After(n.raft.Beat(leaderLook)): // an observation may be dropped
 			if len(news) == 0 {
 				id, _ := n.raft.Known()
@@ -143,11 +116,11 @@ func (f *fsm) noteSnapshot(zxid int64, at time.Time) {
 // measureApplied measures one log entry that has just been applied here.
 func (f *fsm) measureApplied(l *raft.Log, began time.Time, requests int64) {
 	m, now := &f.measures, time.Now()
-	m.EntryRequests.note(requests)
+	m.EntryRequests.Note(requests)
 	if to := f.replay.to; to > 0 {
 		if l.Index >= to {
-			m.ReplayEntries.note(int64(to - f.replay.from))
-			m.ReplayTime.took(now.Sub(f.replay.began))
+			m.ReplayEntries.Note(int64(to - f.replay.from))
+			m.ReplayTime.Took(now.Sub(f.replay.began))
 			f.replay.to = 0
 		}
 		if l.Index <= to {
@@ -157,10 +130,10 @@ func (f *fsm) measureApplied(l *raft.Log, began time.Time, requests int64) {
 	if l.AppendedAt.IsZero() {
 		return
 	}
-	m.PropagationTime.took(now.Sub(l.AppendedAt))
+	m.PropagationTime.Took(now.Sub(l.AppendedAt))
 	if f.tracker.Load() != nil { // this server leads
-		m.CommitTime.took(began.Sub(l.AppendedAt))
-		m.ProposalTime.took(now.Sub(l.AppendedAt))
+		m.CommitTime.Took(began.Sub(l.AppendedAt))
+		m.ProposalTime.Took(now.Sub(l.AppendedAt))
 	}
 }
 
@@ -169,11 +142,4 @@ func (f *fsm) measureApplied(l *raft.Log, began time.Time, requests int64) {
 type replay struct {
 	from, to uint64 // behind the snapshot, up to the newest entry; to is 0 once that is applied
 	began    time.Time
-}
-
-// noteStep puts a step of a request or an entry into the execution trace that is being recorded;
-// see docs/operations.md. Callers ask trace.IsEnabled first, so that a step costs one look at a
-// flag while no trace is recorded.
-func noteStep(what, format string, args ...any) {
-	trace.Logf(context.Background(), what, format, args...)
 }

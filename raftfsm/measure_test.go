@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/stream"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -32,8 +34,9 @@ func TestTraceShowsTheStepsOfAWrite(t *testing.T) {
 	h, _ := passing(t)
 	h.due = true
 	h.fill(queues)
-	empty, by := opened(t, 0, nil)
-	empty.take(by, 1, 1, 100, nil)
+	empty := stream.New()
+	empty.Open(1)
+	empty.Take(empty.Rewind(), 1, 1, 100, nil)
 	trace.Stop()
 	must.Equal(t, o.Code, jute.OK)
 	for _, step := range []string{
@@ -137,7 +140,7 @@ func TestTimeWithoutALeaderIsMeasured(t *testing.T) {
 		var m measured
 		n := &Node{id: 1, log: quietLog(t, 1), o: Options{Measures: Measures{Elections: m.kind("elections"),
 			ElectionTime: m.kind("time"), LeaderUnavailable: m.kind("own")}}}
-		w := &leaderWatch{n: n, news: newSignal(), lost: time.Now()}
+		w := &leaderWatch{n: n, news: signal.New(), lost: time.Now()}
 		counted := func(what string, elections int, last, own time.Duration) {
 			t.Helper()
 			got := fmt.Sprint(len(m.values["elections"]), m.last("time"), m.last("own"))

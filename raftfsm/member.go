@@ -13,6 +13,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
@@ -124,7 +125,7 @@ func (t *term) safe(ctx context.Context, c *change.Change, servers []raft.Server
 		follow := t.follow()
 		follow[c.ID] = follow[c.ID] && (!moves || t.isAt(ctx, c.ID, c.Addr))
 		err := change.Safe(voters, follow)
-		if err == nil || time.Now().After(end) || t.ctx.Err() != nil || !pause(ctx, linkPoll) {
+		if err == nil || time.Now().After(end) || t.ctx.Err() != nil || !signal.Pause(ctx, linkPoll) {
 			return err
 		}
 	}
@@ -237,7 +238,7 @@ func (t *term) change(ctx context.Context, c change.Change, is *raft.Server, pre
 func (t *term) caughtUp(ctx context.Context, s *raft.Server) error {
 	id := peer.ParseID(s.ID)
 	p, heard := t.far()[id]
-	for !heard && time.Since(t.began) <= linkPatience && t.ctx.Err() == nil && pause(ctx, linkPoll) {
+	for !heard && time.Since(t.began) <= linkPatience && t.ctx.Err() == nil && signal.Pause(ctx, linkPoll) {
 		p, heard = t.far()[id]
 	}
 	at, ours := p.Applied, t.n.fsm.index.Load()
@@ -288,7 +289,7 @@ func (t *term) handOn(ctx context.Context, c change.Change) error {
 				return err
 			}
 		}
-		if !pause(ctx, 20*time.Millisecond) {
+		if !signal.Pause(ctx, 20*time.Millisecond) {
 			return status.With(status.Interrupted, ctx.Err())
 		}
 	}

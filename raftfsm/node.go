@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -72,7 +73,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 		return nil, err
 	}
 	n := &Node{o: o, id: o.ID, log: o.Logger, leadership: newLeadership()}
-	n.known = leaderWatch{n: n, news: newSignal(), lost: time.Now()}
+	n.known = leaderWatch{n: n, news: signal.New(), lost: time.Now()}
 	n.lowDisk.Store(new(string))
 	n.serving.n, n.serving.offSince = n, time.Now()
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -125,7 +126,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 		n.log.Debug("could not stand for election", "err", err)
 	}
 	n.wg.Go(func() {
-		if n.serving.watch(n.ctx, n.fsm.stream.opened) {
+		if n.serving.watch(n.ctx, n.fsm.stream.Opened) {
 			n.die(errors.New("this server was removed from the cluster"))
 		}
 	})
@@ -176,7 +177,7 @@ func (n *Node) makeFSM() (err error) {
 	n.fsm.reopen = func() { go n.openOwnStream() }
 	n.fsm.onMember = func() {
 		if t := n.term.Load(); t != nil {
-			t.members.send()
+			t.members.Send()
 		}
 	}
 	n.fsm.onReplaced = func(zxid int64) {
@@ -207,7 +208,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
 	}
 	n.elections = &elect.Elections{Raft: n.raft.Raft, Port: n.port, Status: n.status,
 		Heartbeat: n.o.HeartbeatTimeout, Log: n.log,
-		News: newSignal()}
+		News: signal.New()}
 	if info := n.fsm.snapshot.Load(); info != nil {
 		_, at := n.disk.NewestSnapshot()
 		n.fsm.noteSnapshot(info.Zxid, at)
@@ -327,7 +328,7 @@ func (n *Node) end(ctx context.Context) error {
 	n.serving.end()
 	n.cancel()
 	err := n.stopRaft(ctx)
-	for _, w := range n.fsm.stream.drain() {
+	for _, w := range n.fsm.stream.Drain() {
 		w.Done(&state.Outcome{Unknown: true}, nil)
 	}
 	n.wg.Wait()
@@ -372,26 +373,4 @@ func (n *Node) release() error {
 		return nil
 	}
 	return n.disk.Close()
-}
-
-// signal holds a token when there is news. Several pieces of news before the receiver looks are one.
-type signal chan struct{}
-
-func newSignal() signal { return make(signal, 1) }
-
-func (s signal) send() {
-	select {
-	case s <- struct{}{}:
-	default:
-	}
-}
-
-// pause waits, and reports whether ctx goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

@@ -199,7 +199,7 @@ func (n *Node) Status() status.Node {
 		PeerInsecure: n.o.PeerInsecure && n.port != nil, Term: n.raft.CurrentTerm(),
 		Commit: min(n.raft.CommitIndex(), n.disk.Durable()), Applied: n.fsm.index.Load(),
 		Last: n.raft.LastIndex(), Zxid: n.Zxid(),
-		Elections: n.won.Load(), Pending: n.fsm.stream.len(), LogBehind: n.fsm.counted.requests.Load()}
+		Elections: n.won.Load(), Pending: n.fsm.stream.Len(), LogBehind: n.fsm.counted.requests.Load()}
 	if info := n.fsm.snapshot.Load(); info != nil {
 		st.Snapshot = *info
 	}

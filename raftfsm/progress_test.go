@@ -13,6 +13,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -250,7 +251,7 @@ func TestR25LongStallGivesTheFullTimeout(t *testing.T) {
 
 // A stall right behind the look at the clock is a stall, too: what is due is so by that look.
 func TestR25StallBehindTheLookAtTheClockEndsNothing(t *testing.T) {
-	tm := &term{n: &Node{fsm: newFSM(1, "c", new(watcher), nil)}, tracker: newTracker(), work: newSignal()}
+	tm := &term{n: &Node{fsm: newFSM(1, "c", new(watcher), nil)}, tracker: newTracker(), work: signal.New()}
 	tm.tracker.touch(1, 1)
 	looked := time.Now()
 	known := func() bool { _, is := tm.tracker.deadlines()[1]; return is }

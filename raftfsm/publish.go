@@ -10,8 +10,10 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/raftfsm/stream"
 )
 
 const (
@@ -116,7 +118,7 @@ func (t *term) farewell(ctx context.Context, c *change.Change) bool {
 	if f.wait(ctx.Done(), func() bool { return t.n.published() != was }) {
 		end := f.index.Load()
 		for t.progress()[c.ID] < end && ctx.Err() == nil { // it may have led until now
-			pause(ctx, farewellLook)
+			signal.Pause(ctx, farewellLook)
 		}
 	}
 	return true
@@ -175,7 +177,7 @@ func (t *term) forget(s *state.State, servers []raft.Server) {
 	for _, m := range s.Members() {
 		is := func(srv raft.Server) bool { return peer.ParseID(srv.ID) == m.ID }
 		if m.Incarnation != "" && !slices.ContainsFunc(servers, is) {
-			t.propose(state.Forget(m.ID, randomInt(t.n.o.Rand)))
+			t.propose(state.Forget(m.ID, stream.Nonce(t.n.o.Rand)))
 		}
 	}
 }
@@ -189,7 +191,7 @@ func (t *term) forgetFirst(ctx context.Context, id uint32) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
-	t.propose(state.Forget(id, randomInt(t.n.o.Rand)))
+	t.propose(state.Forget(id, stream.Nonce(t.n.o.Rand)))
 	if !t.n.fsm.wait(ctx.Done(), func() bool { return t.n.incarnationOf(id) == "" }) {
 		return status.With(status.Interrupted, ctx.Err())
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
@@ -105,7 +106,7 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 
 // Words that come with each of several changes are proposed once.
 func TestWordsAreProposedOnce(t *testing.T) {
-	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil)}, work: newSignal()}
+	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil)}, work: signal.New()}
 	for i, words := range []string{"", "server.4=a:1:2", "server.4=a:1:2", "server.4=b:1:2", "server.4=b:1:2"} {
 		must.OK(t, tm.note(&change.Change{Op: "describe", ID: 1, By: 2, Words: words}))
 		expect.Equal(t, len(tm.acts.list), []int{0, 1, 1, 2, 2}[i], "proposed after %d changes", i+1)
@@ -124,8 +125,8 @@ func TestPredecessorIsForgottenFirst(t *testing.T) {
 	n.up.Store(true)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	leads := &term{n: n, ctx: t.Context(), work: newSignal()}
-	led := &term{n: n, ctx: over, work: newSignal()}
+	leads := &term{n: n, ctx: t.Context(), work: signal.New()}
+	led := &term{n: n, ctx: over, work: signal.New()}
 	expect.OK(t, leads.forgetFirst(over, 7), "a server that never was")
 	expect.Equal(t, status.Of(leads.forgetFirst(over, 1)), status.Interrupted, "the change has ended")
 	expect.Equal(t, status.Of(led.forgetFirst(t.Context(), 1)), status.Interrupted, "the term has ended")
@@ -161,7 +162,7 @@ func publisher(t *testing.T) *term {
 	t.Helper()
 	addr := freeAddr(t)
 	n, _ := ended(t, Options{Peers: map[uint32]string{1: addr}, PeerListen: addr, ClientAddr: "h1:2181"})
-	tm := &term{n: n, began: time.Now().Add(-time.Hour), work: newSignal(), ctx: t.Context()}
+	tm := &term{n: n, began: time.Now().Add(-time.Hour), work: signal.New(), ctx: t.Context()}
 	tm.nudger = newNudger(tm)
 	return tm
 }
@@ -302,7 +303,7 @@ func TestChangesThatBelongTogether(t *testing.T) {
 	a := newApplied()
 	a.entry(openStream())
 	a.entry(state.Request{Op: state.OpConfig, Body: []byte("server.1=h:1:2:participant;h:3")})
-	tm := &term{n: &Node{id: 1, fsm: a.fsm}, work: newSignal()}
+	tm := &term{n: &Node{id: 1, fsm: a.fsm}, work: signal.New()}
 	now := tm.n.published()
 	must.That(t, now != 0, "nothing is published")
 	synctest.Test(t, func(t *testing.T) {
@@ -342,7 +343,7 @@ func TestStreamsOfFormerMembersAreTakenAway(t *testing.T) {
 		a.entry(state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), int64(id))})
 	}
 	a.entry(state.Forget(4, 9))
-	tm := &term{n: &Node{id: 1, fsm: a.fsm, o: Options{Rand: rand.Reader}}, work: newSignal()}
+	tm := &term{n: &Node{id: 1, fsm: a.fsm, o: Options{Rand: rand.Reader}}, work: signal.New()}
 	tm.forget(a.state, []raft.Server{{ID: "1"}, {ID: "3"}, {ID: "7"}})
 	must.Equal(t, len(tm.acts.list), 1, "streams taken away")
 	a.index++

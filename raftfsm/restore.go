@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/raftfsm/stream"
 )
 
 // A restore brings a backup into the log in pieces, by this server's stream like a client's writes:
@@ -53,7 +55,7 @@ func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep b
 	}
 	defer n.restoring.Unlock()
 	r := &restore{n: n, done: make(outcomes, piecesOut+2)}
-	r.g = state.Staging{ID: randomInt(n.o.Rand), Origin: n.id, Birth: n.fsm.stream.birthNow(), Size: size}
+	r.g = state.Staging{ID: stream.Nonce(n.o.Rand), Origin: n.id, Birth: n.fsm.stream.Birth(), Size: size}
 	err := r.begin(ctx)
 	if err == nil {
 		err = r.send(ctx, backup)
@@ -134,14 +136,14 @@ func (r *restore) propose(ctx context.Context, req state.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, restoreWait)
 	defer cancel()
 	for {
-		err := r.n.fsm.stream.put(&req, r.done)
+		err := r.n.fsm.stream.Put(&req, r.done)
 		if err == nil {
 			r.out++
 		}
 		if !errors.Is(err, ErrClosed) {
 			return err
 		}
-		if !pause(ctx, restoreAgain) {
+		if !signal.Pause(ctx, restoreAgain) {
 			_, why := r.n.Serving()
 			return fmt.Errorf("given up, and nothing was changed: %s", why)
 		}
@@ -184,7 +186,7 @@ func (r *restore) wait(ctx context.Context) (state.Outcome, error) {
 // giveUp lets all servers drop the pieces. If it cannot propose that now, the leader finds out.
 func (r *restore) giveUp() {
 	req, given := r.g.GiveUp(), make(outcomes, 1)
-	if r.n.fsm.stream.put(&req, given) != nil {
+	if r.n.fsm.stream.Put(&req, given) != nil {
 		return
 	}
 	select { // a restore that is tried again at once must find the place free

@@ -16,6 +16,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
@@ -326,8 +327,8 @@ func (c *trio) open(id int) (open bool) {
 // The leader gives up a restore that its client no longer continues.
 func TestAbandonedRestoreIsGivenUp(t *testing.T) {
 	n, _ := start(t, Options{ID: 1})
-	eventually(t, "it leads", func() bool { return n.term.Load() != nil && n.fsm.stream.birthNow() != 0 })
-	g := state.Staging{ID: 5, Origin: 1, Birth: n.fsm.stream.birthNow(), Size: 10}
+	eventually(t, "it leads", func() bool { return n.term.Load() != nil && n.fsm.stream.Birth() != 0 })
+	g := state.Staging{ID: 5, Origin: 1, Birth: n.fsm.stream.Birth(), Size: 10}
 	must.Equal(t, must.Get(propose(n, g.Open()))(t).Code, jute.OK)
 	open := func() (open bool) {
 		n.View(func(s *state.State) { _, _, open = s.Staged() })
@@ -347,7 +348,7 @@ func TestRestoreIsGivenUpAfterItsSilence(t *testing.T) {
 	a := newApplied()
 	a.entry(openStream())
 	synctest.Test(t, func(t *testing.T) {
-		tm := &term{n: &Node{id: 1, fsm: a.fsm, log: quietLog(t, 1)}, work: newSignal()}
+		tm := &term{n: &Node{id: 1, fsm: a.fsm, log: quietLog(t, 1)}, work: signal.New()}
 		var watch abandoned
 		looks := func(after time.Duration, want int) {
 			t.Helper()

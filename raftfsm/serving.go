@@ -96,7 +96,7 @@ func (g *serving) look() (again time.Duration) {
 	contact := n.raft.HeardOfLeader()
 	lacks, gone := n.raft.lacks(n.id), n.gone()
 	leading := n.term.Load() != nil && n.raft.Leads()
-	birth := n.fsm.stream.birthNow()
+	birth := n.fsm.stream.Birth()
 	applied := n.fsm.index.Load()
 	outlasts := n.o.HeartbeatTimeout + servingGrace
 	g.mu.Lock()
@@ -215,9 +215,9 @@ func (g *serving) set(reason string) {
 		return
 	}
 	g.on = serve
-	g.n.fsm.stream.setClosed(!serve)
+	g.n.fsm.stream.SetClosed(!serve)
 	if serve {
-		g.n.o.Measures.Unavailable.took(time.Since(g.offSince))
+		g.n.o.Measures.Unavailable.Took(time.Since(g.offSince))
 	} else {
 		g.offSince = time.Now()
 	}

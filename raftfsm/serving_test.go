@@ -58,7 +58,7 @@ func ended(t *testing.T, o Options) (*Node, *readers) {
 func TestG23WhyAServerServesOrNot(t *testing.T) {
 	n, seen := ended(t, Options{DataDir: t.TempDir(), DiskReserve: -1, ReadOnly: true})
 	own, port, index, dir := n.id, n.port, n.fsm.index.Load(), n.o.DataDir
-	birth := n.fsm.stream.birthNow()
+	birth := n.fsm.stream.Birth()
 	outlasts := n.o.HeartbeatTimeout + servingGrace
 	advice := "; start the servers that are down. If a majority of them is gone for good, stop this one and run: " +
 		"zlockd recover --data-dir " + dir
@@ -112,7 +112,7 @@ func TestG23WhyAServerServesOrNot(t *testing.T) {
 		}, "catching up with the leader", false},
 		{"it has caught up by now", func(g *serving, _ time.Time) { g.started, g.behind = false, index }, "",
 			false},
-		{"its stream is not open", func(*serving, time.Time) { n.fsm.stream.open(0) }, "opening the request stream",
+		{"its stream is not open", func(*serving, time.Time) { n.fsm.stream.Open(0) }, "opening the request stream",
 			false},
 		{"the members are not published", func(*serving, time.Time) {
 			n.port = new(peer.Port)
@@ -147,7 +147,7 @@ func TestG23WhyAServerServesOrNot(t *testing.T) {
 			n.id, n.port = own, port
 			n.term.Store(nil)
 			n.removed.Store(0)
-			n.fsm.stream.open(birth)
+			n.fsm.stream.Open(birth)
 			now := time.Now()
 			g := &serving{n: n, lastGood: now, started: true, offSince: now}
 			seen.reads.Store(false)
@@ -263,7 +263,7 @@ func TestServerThatStopsServesNoMore(t *testing.T) {
 		"it does not serve after %d µs: %s", m.last("unavailable"), g.reason)
 	g.look()
 	expect.Equal(t, m.count("unavailable"), 1, "times it began to serve")
-	expect.OK(t, n.fsm.stream.put(requestOf(newSession()), nil))
+	expect.OK(t, n.fsm.stream.Put(requestOf(newSession()), nil))
 	g.setReadOnly(true)
 	g.setReadOnly(true)
 	told := seen.told.Load()
@@ -272,7 +272,7 @@ func TestServerThatStopsServesNoMore(t *testing.T) {
 	expect.That(t, !g.reads() && !seen.reads.Load() && seen.told.Load() == told+1, "clients read")
 	expect.That(t, g.offSince.After(now.Add(-time.Minute)), "it ceased to serve at %v", g.offSince)
 	expect.Equal(t, g.reason, "this server is stopping")
-	expect.That(t, errors.Is(n.fsm.stream.put(requestOf(newSession()), nil), ErrClosed), "it takes requests")
+	expect.That(t, errors.Is(n.fsm.stream.Put(requestOf(newSession()), nil), ErrClosed), "it takes requests")
 	g.look()
 	expect.That(t, !g.on, "it serves again")
 	expect.Equal(t, told, 1, "it was told that clients read")

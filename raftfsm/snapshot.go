@@ -12,6 +12,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
@@ -20,7 +21,7 @@ import (
 func (n *Node) snapshots() {
 	const look = 250 * time.Millisecond
 	last, took := time.Now(), time.Duration(0)
-	for pause(n.ctx, n.raft.Beat(look)) {
+	for signal.Pause(n.ctx, n.raft.Beat(look)) {
 		c := &n.fsm.counted
 		size, _ := n.disk.NewestSnapshot()
 		if !n.replaceSnapshot.Load() && !n.o.snapshotDue(c.requests.Load(), c.bytes.Load(), size,
@@ -82,7 +83,7 @@ func (n *Node) Snapshot() error {
 	err := n.raft.Snapshot().Error()
 	if err == nil {
 		n.replaceSnapshot.Store(false)
-		n.o.Measures.SnapshotWriteTime.took(time.Since(start))
+		n.o.Measures.SnapshotWriteTime.Took(time.Since(start))
 		n.log.Info("snapshot taken", "zxid", fmt.Sprintf("0x%x", n.Zxid()),
 			"took", time.Since(start).Round(time.Millisecond))
 	}

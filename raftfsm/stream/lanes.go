@@ -1,4 +1,4 @@
-package raftfsm
+package stream
 
 // lanes hold the requests of a stream that have no number yet, a lane for each session. Lanes take
 // turns, by bytes: a session that sends many requests, or large ones, delays itself and not the

@@ -1,0 +1,123 @@
+package stream
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// Each session's requests stay in order, none is lost and none is made up,
+// however they are added and taken.
+func TestLanesKeepTheOrderOfEachSession(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var ls lanes
+		added, taken := map[int64]uint32{}, map[int64]uint32{}
+		total := 0
+		for range 2000 {
+			if ls.count == 0 || r.IntN(100) < 52 {
+				session := int64(r.IntN(5))
+				size := 16 + r.IntN(200)
+				if session == 4 {
+					size = r.IntN(3 * laneShare)
+				}
+				b := make([]byte, size+12)
+				binary.BigEndian.PutUint64(b, uint64(session))
+				binary.BigEndian.PutUint32(b[8:], added[session])
+				added[session]++
+				ls.add(session, pending{size: len(b)}, b)
+				total += len(b)
+				continue
+			}
+			p, b := ls.next()
+			session := int64(binary.BigEndian.Uint64(b))
+			if got := binary.BigEndian.Uint32(b[8:]); got != taken[session] || p.size != len(b) {
+				t.Fatalf("seed %d: session %d gives request %d, want %d", seed, session, got, taken[session])
+			}
+			taken[session]++
+			total -= len(b)
+		}
+		left := 0
+		for s := range added {
+			left += int(added[s] - taken[s])
+		}
+		for s := range added {
+			must.Equal(t, ls.waits(s), added[s] > taken[s], "seed %d: session %d waits", seed, s)
+		}
+		must.That(t, ls.count == left && ls.bytes == total,
+			"seed %d: %d requests of %d bytes are left, want %d of %d", seed, ls.count, ls.bytes, left, total)
+	}
+}
+
+// A session with one small request does not wait for those that send much, and those share alike.
+func TestLanesAreFair(t *testing.T) {
+	var ls lanes
+	big, small := make([]byte, 300_000), make([]byte, 100)
+	for s := range int64(40) {
+		for range 5 {
+			ls.add(s, pending{size: len(big)}, big)
+		}
+	}
+	for range 500 {
+		ls.add(100, pending{size: len(small)}, small)
+	}
+	gave := map[int]int{}
+	for range 60 { // some way into it
+		p, _ := ls.next()
+		gave[p.size]++
+	}
+	expect.That(t, gave[100] != 0 && gave[300_000] <= 1,
+		"of the first requests %d are small and %d large", gave[100], gave[300_000])
+	ls.add(200, pending{size: len("innocent")}, []byte("innocent"))
+	for before := 0; ; {
+		p, b := ls.next()
+		if bytes.Equal(b, []byte("innocent")) {
+			break
+		}
+		before += p.size
+		must.That(t, before <= 2*laneShare, "a newcomer waits for %d bytes of others", before)
+	}
+	// A newcomer that sends one at a time is a newcomer once.
+	for range 100 {
+		ls.add(300, pending{size: len(small)}, small)
+		ls.next()
+	}
+	expect.That(t, ls.by[300] != nil || len(ls.old) == 0,
+		"who empties his lane is forgotten at once, and first again")
+}
+
+// A lane gives the room of what was taken back while it never runs empty, and a request may be as long as its
+// lane's credit.
+func TestLanesStaySmall(t *testing.T) {
+	var ls lanes
+	b := make([]byte, 100)
+	for range 10 {
+		ls.add(1, pending{size: len(b)}, b)
+	}
+	for range 10_000 {
+		ls.add(1, pending{size: len(b)}, b)
+		ls.next()
+	}
+	l := ls.by[1]
+	expect.That(t, cap(l.queue) <= 100 && cap(l.buf) <= 10_000, "room for %d requests, %d bytes", cap(l.queue),
+		cap(l.buf))
+	for size, kept := range map[int]bool{100: true, 1 << 20: false} {
+		l := &lane{session: 1, buf: make([]byte, 0, size)}
+		ls := lanes{by: map[int64]*lane{1: l}}
+		ls.forget(l)
+		expect.That(t, ls.by[1] == nil && (ls.spare != nil) == kept,
+			"room is kept behind a request of %d bytes: %v", size,
+			ls.spare != nil)
+	}
+	var fair lanes
+	share := make([]byte, laneShare)
+	fair.add(1, pending{size: len(share)}, share)
+	fair.add(2, pending{size: 1}, []byte("x"))
+	p, _ := fair.next()
+	expect.Equal(t, p.size, laneShare, "the first newcomer, whose request is as long as its share")
+	expect.That(t, !fair.waits(1) && fair.waits(2) && !fair.waits(3), "sessions that wait")
+}

@@ -1,0 +1,359 @@
+// Package stream is the stream of this server: the numbered requests that it proposes, until they are applied
+// here. Connections put requests into it; one reader at a time takes them, the batcher of a leader or the link
+// to the leader. Everything in a Stream is under its one lock, but the token that wakes the reader.
+package stream
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"runtime/trace"
+	"sync"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/signal"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// ErrClosed is returned by Put when this server has stopped serving.
+var ErrClosed = errors.New("server is not serving")
+
+// Bounds of a stream (L7). At the bound Put blocks, so that the caller stops reading from its
+// client; a session that has nothing waiting is let in up to twice the bound, or the sessions that
+// fill the stream would shut out all others.
+const (
+	maxRequests = 10_000
+	maxBytes    = 32 << 20
+)
+
+// Bounds of an entry, and of a block on a link: larger ones cost more latency than they save syncs. The leader
+// makes its entries of whole blocks, a fair share of each server's.
+const (
+	BatchRequests = 1000
+	BatchBytes    = state.BatchBytes
+	BlockRequests = BatchRequests / 4
+	BlockBytes    = BatchBytes / 4
+)
+
+// Bounds of the window: the requests that have a number and are not applied. Behind it requests
+// wait in lanes, where the order is still open. The window holds several entries, so that no
+// request waits for it that would not wait for the disk.
+const (
+	windowRequests = 4 * BatchRequests
+	windowBytes    = 4 * BatchBytes
+)
+
+// Stream is the numbered queue of everything this server proposes. A request stays in it until this
+// server has applied it, so the stream can be sent again, from the first unapplied request on, to
+// the next leader. Requests beyond the window wait in lanes for their numbers: sessions take turns.
+//
+// It has one reader at a time (the batcher of a leading server or the link to
+// the leader), which takes requests in order from a cursor of its own; the
+// reader that begins rewinds the cursor.
+type Stream struct {
+	mu     sync.Mutex
+	room   sync.Cond // a request was applied, or the stream closed
+	birth  uint32    // 0: not open, nothing can be taken
+	nonce  int64     // of the request for a birth; 0: none yet
+	first  uint64    // seq of pending[head]
+	cursor uint64    // seq the reader takes next
+	reader Reader    // that may take; see rewind
+	closed bool      // not serving: Put fails
+
+	pending []pending // pending[head:] are unapplied, in order
+	head    int
+	buf     []byte // their encodings, without identities; pending[head] begins at buf[bufHead]
+	bufHead int
+
+	lanes   lanes
+	waiters int // goroutines that wait for room
+	scratch []byte
+
+	Opened signal.Signal // that the stream was opened
+}
+
+// Reader is the right to take requests from a stream. It holds a token when it may find some. An earlier reader, which
+// has not noticed yet that another has taken its place, cannot take that token.
+type Reader = signal.Signal
+
+// pending is one unapplied request.
+type pending struct {
+	waiter state.Waiter
+	size   int       // of its encoding in buf
+	ids    []jute.ID // shared by all requests of a connection: they may be much longer than the rest
+}
+
+// New returns a stream that is closed and has no birth.
+func New() *Stream {
+	s := &Stream{first: 1, cursor: 1, closed: true, reader: signal.New(), Opened: signal.New()}
+	s.room.L = &s.mu
+	return s
+}
+
+// Put appends a request, waiting while the stream is full.
+func (s *Stream) Put(r *state.Request, w state.Waiter) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	for !s.closed && s.full(r.Session) {
+		s.waiters++
+		s.room.Wait()
+		s.waiters--
+	}
+	if s.closed {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	p := pending{waiter: w, ids: r.IDs}
+	r.IDs = nil
+	if s.lanes.count == 0 && s.windowOpen() {
+		at := len(s.buf)
+		s.buf = r.Append(s.buf)
+		p.size = len(s.buf) - at
+		s.pending = append(s.pending, p)
+	} else {
+		s.scratch = r.Append(s.scratch[:0])
+		p.size = len(s.scratch)
+		s.lanes.add(r.Session, p, s.scratch)
+		if cap(s.scratch) > 1<<20 {
+			s.scratch = nil
+		}
+	}
+	now := s.reader
+	s.mu.Unlock()
+	now.Send()
+	return nil
+}
+
+// full reports whether a request of this session has to wait for room.
+func (s *Stream) full(session int64) bool {
+	fill := max(float64(s.lenLocked())/maxRequests,
+		float64(len(s.buf)-s.bufHead+s.lanes.bytes)/maxBytes)
+	return fill >= 2 || fill >= 1 && s.lanes.waits(session)
+}
+
+// windowOpen reports whether another request may have a number.
+func (s *Stream) windowOpen() bool {
+	return len(s.pending)-s.head < windowRequests && len(s.buf)-s.bufHead < windowBytes
+}
+
+// number gives numbers to the requests whose turn it is, while the window is open.
+func (s *Stream) number() {
+	for s.lanes.count > 0 && s.windowOpen() {
+		p, request := s.lanes.next()
+		s.pending = append(s.pending, p)
+		s.buf = append(s.buf, request...)
+	}
+}
+
+func (s *Stream) wake() { s.reader.Send() }
+
+// Open begins a new life of the stream under the birth that Apply gave it.
+// Requests not yet applied, if any, get new numbers: under the old birth they
+// can never be applied any more.
+func (s *Stream) Open(birth uint32) {
+	s.mu.Lock()
+	s.birth, s.first, s.cursor = birth, 1, 1
+	s.wake()
+	s.mu.Unlock()
+}
+
+// Rewind lets a new reader begin at the first unapplied request. An earlier reader that has not
+// noticed yet gets nothing any more.
+func (s *Stream) Rewind() Reader {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cursor = s.first
+	s.reader = signal.New()
+	s.wake()
+	return s.reader
+}
+
+// Take cuts a block of so many requests at most, and about so many bytes, off
+// the cursor. The block's requests are appended to buf; count 0 means that
+// there is nothing to take.
+func (s *Stream) Take(by Reader, id uint32, requests, bytes int, buf []byte) (bl state.Block) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bl = state.Block{Origin: id, Birth: s.birth, First: s.cursor, Requests: buf}
+	if s.birth == 0 || s.reader != by {
+		return bl
+	}
+	s.number()
+	from := s.bufHead
+	i := s.head
+	for seq := s.first; seq < s.cursor; seq++ {
+		from += s.pending[i].size
+		i++
+	}
+	to, begin := from, len(buf) // buf[from:to] is yet to be copied
+	for ; i < len(s.pending) && int(bl.Count) < requests; i++ {
+		p := &s.pending[i]
+		if bl.Count > 0 && len(buf)-begin+to-from+p.size+state.IdentitiesSize(p.ids) > bytes {
+			break
+		}
+		if len(p.ids) > 0 {
+			buf = append(buf, s.buf[from:to]...)
+			from = to + p.size
+			buf = state.AppendWith(buf, s.buf[to:from], p.ids)
+		}
+		to += p.size
+		bl.Count++
+	}
+	bl.Requests = append(buf, s.buf[from:to]...)
+	s.cursor += uint64(bl.Count)
+	if bl.Count > 0 && trace.IsEnabled() {
+		signal.Step("stream", "requests %d to %d are taken, in a block", bl.First, bl.First+uint64(bl.Count)-1)
+	}
+	return bl
+}
+
+// Applied removes the request with the given number and returns its waiter. Apply calls it once for
+// each number, in order.
+func (s *Stream) Applied(birth uint32, seq uint64) state.Waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if birth != s.birth || seq != s.first || s.head == len(s.pending) {
+		return nil
+	}
+	return s.pop()
+}
+
+// pop removes the first pending request.
+func (s *Stream) pop() state.Waiter {
+	p := &s.pending[s.head]
+	w := p.waiter
+	p.waiter, p.ids = nil, nil
+	s.bufHead += p.size
+	s.head++
+	s.first++
+	s.cursor = max(s.cursor, s.first)
+	switch {
+	case s.head == len(s.pending):
+		s.pending, s.head = s.pending[:0], 0
+		s.buf, s.bufHead = s.shrink(), 0
+	default:
+		if s.head >= 1024 && s.head*2 >= len(s.pending) {
+			s.pending = s.pending[:copy(s.pending, s.pending[s.head:])]
+			s.head = 0
+		}
+		if s.bufHead >= 1<<20 && s.bufHead*2 >= len(s.buf) {
+			s.buf = s.buf[:copy(s.buf, s.buf[s.bufHead:])]
+			s.bufHead = 0
+		}
+	}
+	if s.lanes.count > 0 {
+		s.wake()
+	}
+	// All waiters at once, and not before there is room for some: which of them may go on depends on
+	// their sessions.
+	if s.waiters > 0 && s.lenLocked() < maxRequests*3/4 &&
+		len(s.buf)-s.bufHead+s.lanes.bytes < maxBytes*3/4 {
+		s.room.Broadcast()
+	}
+	return w
+}
+
+// shrink returns the empty buffer, or none if a burst has made it large.
+func (s *Stream) shrink() []byte {
+	if cap(s.buf) > 1<<20 {
+		return nil
+	}
+	return s.buf[:0]
+}
+
+// SkipTo removes the requests up to last, whose outcome a snapshot hides.
+func (s *Stream) SkipTo(last uint64) (unknown []state.Waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.first <= last && s.head < len(s.pending) {
+		unknown = append(unknown, s.pop())
+	}
+	if s.first <= last {
+		s.first, s.cursor = last+1, last+1
+	}
+	return unknown
+}
+
+// SetClosed opens or closes the entrance. Closing wakes the goroutines that wait for room; pending
+// requests stay.
+func (s *Stream) SetClosed(closed bool) {
+	s.mu.Lock()
+	s.closed = closed
+	s.mu.Unlock()
+	s.room.Broadcast()
+}
+
+// Drain removes everything, for a server that stops.
+func (s *Stream) Drain() (unknown []state.Waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.head < len(s.pending) || s.lanes.count > 0 {
+		s.number()
+		unknown = append(unknown, s.pop())
+	}
+	return unknown
+}
+
+// Len returns how many requests are unapplied.
+func (s *Stream) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lenLocked()
+}
+
+func (s *Stream) lenLocked() int { return len(s.pending) - s.head + s.lanes.count }
+
+// Birth returns the birth the stream lives under.
+func (s *Stream) Birth() uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.birth
+}
+
+// Opening returns the request for the stream's birth, which Apply gives, as the block that carries
+// it. The request may be repeated, and be applied late: its nonce tells which it was.
+func (s *Stream) Opening(m state.Member, rand io.Reader) state.Block {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.nonce == 0 {
+		s.nonce = Nonce(rand)
+	}
+	r := state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), s.nonce)}
+	return state.Block{Origin: m.ID, Count: 1, Requests: r.Append(nil)}
+}
+
+// Told is called when a stream of this server was opened or, by its removal, taken away, and after
+// a snapshot, in which either may be hidden. It reports whether the stream needs another birth.
+func (s *Stream) Told(nonce int64, birth uint32) (again bool) {
+	s.mu.Lock()
+	is, ours := s.birth, birth != 0 && nonce == s.nonce
+	if again = !ours && is != 0; again {
+		// An earlier life of this server opened its stream late and took ours
+		// away, or the server was removed. Nothing under the old birth can be
+		// Applied any more: begin again. But not while a request of ours is still
+		// on its way: with a new nonce that one would be taken for another life's
+		// when it is applied, and where requests are repeated faster than they
+		// are applied, so would the next, forever.
+		s.nonce = 0
+	}
+	s.mu.Unlock()
+	switch {
+	case again:
+		s.Open(0)
+	case ours && is != birth:
+		s.Open(birth)
+		s.Opened.Send()
+	}
+	return again
+}
+
+// Nonce returns a random number that tells a request for a birth from others.
+func Nonce(rand io.Reader) int64 {
+	var b [8]byte
+	if _, err := io.ReadFull(rand, b[:]); err != nil {
+		panic("no randomness: " + err.Error())
+	}
+	return int64(binary.BigEndian.Uint64(b[:]) >> 1)
+}
