@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/consensus"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 )
@@ -115,7 +116,7 @@ func (a *addresses) watch() {
 // look asks the servers on whose addresses the sources disagree. While there is no leader it asks
 // all servers: so the others hear from a server that has moved.
 func (a *addresses) look() {
-	servers, config := a.n.raft.configuration()
+	servers, config := a.n.raft.Configuration()
 	leader, _ := a.n.raft.Known()
 	var wg sync.WaitGroup
 	for _, s := range servers {
@@ -212,7 +213,7 @@ func (a *addresses) found(id uint32, m move) {
 // does so for one server at a time: the next look finds the others.
 func (a *addresses) publish(t *term) {
 	n := a.n
-	servers, config := n.raft.configuration()
+	servers, config := n.raft.Configuration()
 	for _, s := range servers {
 		id := peer.ParseID(s.ID)
 		to := a.instead(id, string(s.Address))
@@ -228,7 +229,7 @@ func (a *addresses) publish(t *term) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(n.ctx, peer.AnswerTime)
-		err := await(ctx, n.raft.move(&s, to, config))
+		err := consensus.Await(ctx, n.raft.Move(&s, to, config))
 		cancel()
 		if err != nil {
 			n.log.Warn("the new address of a member is not in the log yet", "peer", id, "addr", to, "err", err)

@@ -132,7 +132,7 @@ func TestR6AnIDsFormerOwnerIsNotCalledInItsPlace(t *testing.T) {
 	lead := c.mustLead()
 	n := c.nodes[lead]
 	other := uint32(lead%3 + 1)
-	servers, config := n.raft.configuration()
+	servers, config := n.raft.Configuration()
 	must.Equal(t, len(servers), 3, "%v", servers)
 	is := c.nodes[other].status()
 	for _, test := range []struct {
@@ -313,7 +313,7 @@ func TestServersThatAreFoundElsewhere(t *testing.T) {
 	n := c.nodes[1]
 	a := newAddresses(n)
 	at := a.of(2)
-	_, config := n.raft.configuration()
+	_, config := n.raft.Configuration()
 	must.That(t, at == c.opts[1].Peers[2], "server 2 is at %s", at)
 	expect.Equal(t, a.instead(2, "elsewhere:1"), "elsewhere:1")
 	a.found(2, move{from: at, to: "new:1", config: config})
@@ -389,7 +389,7 @@ func TestServerHearsThatItWasRemoved(t *testing.T) {
 	c := newTrio(t, false, nil)
 	one, two := c.nodes[1], c.nodes[2]
 	at := c.opts[1].Peers[2]
-	_, config := one.raft.configuration()
+	_, config := one.raft.Configuration()
 	for _, x := range []struct {
 		config  uint64 // that this server has
 		as      uint32 // the id under which it looks

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/change"
+	"github.com/zlockd/zlockd/raftfsm/consensus"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
@@ -39,17 +40,6 @@ func (c *trio) create(id int, path string) {
 func (c *trio) has(id int, path string) (ok bool) {
 	c.nodes[id].View(func(s *state.State) { _, ok = s.Tree().Get(path) })
 	return ok
-}
-
-func TestR1R23RaftSettings(t *testing.T) {
-	n, _ := start(t, Options{})
-	conf := n.o.raftConfig()
-	// The lease is over before any follower stands.
-	if conf.LeaderLeaseTimeout != n.o.HeartbeatTimeout || conf.HeartbeatTimeout < conf.LeaderLeaseTimeout ||
-		conf.PreVoteDisabled || conf.TrailingLogs < 10240 {
-		t.Errorf("raft settings: lease %v heartbeat %v prevote off %v trailing %d", conf.LeaderLeaseTimeout,
-			conf.HeartbeatTimeout, conf.PreVoteDisabled, conf.TrailingLogs)
-	}
 }
 
 // TestR6LostDiskDoesNotVote lets a write live on two servers, destroys one of them and hides the other: the
@@ -214,7 +204,7 @@ func TestR12FlappingLeadershipLeavesOneTermRunning(t *testing.T) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		await(ctx, c.nodes[l].raft.LeadershipTransfer())
+		consensus.Await(ctx, c.nodes[l].raft.LeadershipTransfer())
 		cancel()
 	}
 	eventually(t, "one leader", func() bool {

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/consensus"
 	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -126,7 +127,7 @@ func (n nudges) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, args *raft.
 // something is missing, which costs a round trip and tells it nothing.
 func TestNudgesFollowTheirEntry(t *testing.T) {
 	trans := nudges{sent: make(chan uint64)}
-	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil), raft: &consensus{Raft: &elect.Raft{ID: 1, Trans: trans}}}, number: 5}
+	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil), raft: &consensus.Raft{Raft: &elect.Raft{ID: 1, Trans: trans}}}, number: 5}
 	g := newNudger(tm)
 	g.leads = func() bool { return true }
 	g.setFollowers([]raft.Server{{ID: "1"}, {ID: "2"}})
@@ -175,7 +176,7 @@ func TestNudgesFollowTheirEntry(t *testing.T) {
 // answer: this server may be elected again.
 func TestEndOfATermWaitsForNoNudge(t *testing.T) {
 	trans := nudges{sent: make(chan uint64)}
-	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil), raft: &consensus{Raft: &elect.Raft{ID: 1, Trans: trans}}}, number: 5}
+	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil), raft: &consensus.Raft{Raft: &elect.Raft{ID: 1, Trans: trans}}}, number: 5}
 	g := newNudger(tm)
 	g.leads = func() bool { return true }
 	g.setFollowers([]raft.Server{{ID: "1"}, {ID: "2"}})

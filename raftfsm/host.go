@@ -119,7 +119,7 @@ func (n *Node) status() peer.Status {
 		st.AsOf = max(st.AsOf, n.fsm.index.Load())
 	})
 	var servers []raft.Server
-	if servers, st.Config = n.raft.configuration(); st.Config == disk.UnknownConfig {
+	if servers, st.Config = n.raft.Configuration(); st.Config == disk.UnknownConfig {
 		st.Config = 0
 	}
 	for _, s := range servers {
@@ -129,7 +129,7 @@ func (n *Node) status() peer.Status {
 	st.Linked = n.linked.Load()
 	st.Silent = n.raft.Silence().Milliseconds()
 	st.Stands = n.raft.State() == raft.Candidate
-	st.LastTerm, st.LastIndex = n.raft.lastEntry()
+	st.LastTerm, st.LastIndex = n.raft.LastEntry()
 	return st
 }
 

@@ -8,46 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/consensus"
 	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/raftfsm/stream"
 )
-
-// leadership makes a context of each leadership of this server, which ends when the leadership does.
-type leadership struct {
-	notes chan bool            // from raft, whose main loop waits until it is heard
-	won   chan context.Context // of length 1, for lead: the leadership that has begun
-}
-
-func newLeadership() *leadership {
-	return &leadership{notes: make(chan bool, 1), won: make(chan context.Context, 1)}
-}
-
-// listen hears what raft says of this server's leadership, gained and lost. Its goroutine must not
-// call raft, which waits for it.
-func (l *leadership) listen(ctx context.Context) {
-	end := func() {}
-	defer func() { end() }()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case leading := <-l.notes:
-			end()
-			select {
-			case <-l.won: // it is over, and lead has not heard of it
-			default:
-			}
-			if leading {
-				one, cancel := context.WithCancel(ctx)
-				end = cancel
-				l.won <- one
-			}
-		}
-	}
-}
 
 func (n *Node) newRelief() *elect.Relief {
 	return &elect.Relief{Raft: n.raft.Raft, Port: n.port, Writing: n.disk.Writing, Log: n.log}
@@ -62,7 +29,7 @@ func (n *Node) lead() {
 		select {
 		case <-n.ctx.Done():
 			return
-		case ctx = <-n.leadership.won:
+		case ctx = <-n.leadership.Won:
 		}
 		for again := true; again; again = signal.Pause(ctx, 10*time.Millisecond) {
 			err := n.runTerm(ctx, relief)
@@ -109,7 +76,7 @@ func (b baton) give() { <-b }
 func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
 	// Winning an election says nothing about what is applied. After the barrier this server has
 	// applied every request ever acknowledged.
-	err := await(ctx, n.raft.Barrier(0))
+	err := consensus.Await(ctx, n.raft.Barrier(0))
 	relief.Began(ctx, err, 3*n.o.HeartbeatTimeout)
 	if err != nil {
 		return fmt.Errorf("barrier: %w", err)

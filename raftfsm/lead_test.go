@@ -1,7 +1,6 @@
 package raftfsm
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -15,36 +14,6 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Each leadership has a context of its own, which ends with it. One that is over before it was taken is not
-// taken.
-func TestR12LeadershipsAreToldApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLeadership()
-		ctx, end := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { l.listen(ctx); close(ended) }()
-		note := func(leads bool) { l.notes <- leads; synctest.Wait() }
-		note(false)
-		expect.Equal(t, len(l.won), 0, "leaderships")
-		note(true)
-		first := <-l.won
-		expect.OK(t, first.Err())
-		note(false)
-		expect.Fails(t, first.Err(), "it goes on")
-		note(true)
-		note(false)
-		expect.Equal(t, len(l.won), 0, "leaderships that were over before they were taken")
-		note(true)
-		note(true) // lost and won again
-		must.Equal(t, len(l.won), 1, "leaderships")
-		second := <-l.won
-		expect.OK(t, second.Err())
-		end()
-		<-ended
-		expect.Fails(t, second.Err(), "it outlives the server")
-	})
-}
-
 // A term that is over is the server's no longer, and the next one begins with every session there is.
 func TestR12TermLeavesNothingBehind(t *testing.T) {
 	n, _ := start(t, Options{})
@@ -55,14 +24,14 @@ func TestR12TermLeavesNothingBehind(t *testing.T) {
 	won := n.won.Load()
 	expect.That(t, tm.number == n.raft.CurrentTerm() && won > 0, "term %d, %d terms", tm.number, won)
 	expect.That(t, tm.tracker.deadlines()[a.s.Session.ID] > 0, "a session has no deadline")
-	n.leadership.notes <- false // as raft would
+	n.leadership.Note(false) // as raft would
 	eventually(t, "it leads no more", func() bool { return n.term.Load() == nil })
 	eventually(t, "its deadlines are gone", func() bool { return n.fsm.tracker.Load() == nil })
 	expect.That(t, tm.ctx.Err() != nil, "the term goes on")
 	expect.That(t, !tm.links.add(&inLink{}), "it takes links")
 	tm.nudger.setFollowers([]raft.Server{{ID: "2"}})
 	expect.Equal(t, len(tm.nudger.followers), 0, "followers that are nudged")
-	n.leadership.notes <- true
+	n.leadership.Note(true)
 	former := tm
 	eventually(t, "it leads again", leads)
 	expect.That(t, tm != former && n.won.Load() > won, "%d terms", n.won.Load())

@@ -8,8 +8,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/change"
 	"github.com/zlockd/zlockd/raftfsm/peer"
@@ -189,18 +187,4 @@ func TestMembersThatCannotBe(t *testing.T) {
 	for _, m := range c.nodes[lead].all(t) {
 		expect.That(t, m.Peer != "" && m.Voter == (m.ID != 4), "%+v", m)
 	}
-}
-
-// An error of raft's says by its code whether to try again at once, or to look first what came of it.
-func TestErrorsOfRaftHaveCodes(t *testing.T) {
-	for err, want := range map[error]status.Code{
-		raft.ErrNotLeader: status.NoLeader, raft.ErrLeadershipTransferInProgress: status.NoLeader,
-		raft.ErrLeadershipLost: status.Interrupted, raft.ErrRaftShutdown: status.Interrupted,
-		raft.ErrEnqueueTimeout: "",
-	} {
-		got := coded(fmt.Errorf("wrapped: %w", err))
-		expect.Equal(t, status.Of(got), want, "%v", err)
-		expect.Is(t, got, err)
-	}
-	expect.OK(t, coded(nil))
 }

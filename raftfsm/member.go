@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/change"
+	"github.com/zlockd/zlockd/raftfsm/consensus"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -58,7 +59,7 @@ func (n *Node) changeMember(ctx context.Context, c change.Change, forward bool) 
 		_, err := n.askLeader(ctx, peer.Question{Member: &c})
 		return err
 	}
-	servers, config := n.raft.configuration()
+	servers, config := n.raft.Configuration()
 	var is *raft.Server
 	for _, s := range servers {
 		if peer.ParseID(s.ID) == c.ID {
@@ -71,7 +72,7 @@ func (n *Node) changeMember(ctx context.Context, c change.Change, forward bool) 
 	if err == nil {
 		err = t.change(ctx, c, is, config)
 	}
-	if _, now := n.raft.configuration(); err != nil && status.Of(err) == "" && now != config {
+	if _, now := n.raft.Configuration(); err != nil && status.Of(err) == "" && now != config {
 		return status.With(status.Overtaken, err)
 	}
 	return err
@@ -212,7 +213,7 @@ func (t *term) change(ctx context.Context, c change.Change, is *raft.Server, pre
 		if err := t.caughtUp(ctx, is); err != nil {
 			return err
 		}
-		if err := await(ctx, r.LeadershipTransferToServer(is.ID, is.Address)); err != nil {
+		if err := consensus.Await(ctx, r.LeadershipTransferToServer(is.ID, is.Address)); err != nil {
 			return status.Errorf(status.Interrupted, "server %d did not take over: %w", c.ID, err)
 		}
 		return nil
@@ -228,7 +229,7 @@ func (t *term) change(ctx context.Context, c change.Change, is *raft.Server, pre
 	case change.Demote:
 		return t.done(ctx, &c, r.DemoteVoter(is.ID, prev, 0))
 	case change.Move:
-		return t.done(ctx, &c, r.move(is, c.Addr, prev))
+		return t.done(ctx, &c, r.Move(is, c.Addr, prev))
 	}
 	return fmt.Errorf("unknown change %q; use add, promote or remove", c.Op)
 }
@@ -264,7 +265,7 @@ func (t *term) caughtUp(ctx context.Context, s *raft.Server) error {
 // done waits for the change and publishes it at once.
 func (t *term) done(ctx context.Context, c *change.Change, f raft.Future) error {
 	if f != nil {
-		if err := await(ctx, f); err != nil {
+		if err := consensus.Await(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -280,7 +281,7 @@ func (t *term) done(ctx context.Context, c *change.Change, f raft.Future) error 
 func (t *term) handOn(ctx context.Context, c change.Change) error {
 	n := t.n
 	c.Since = 0 // the next leader publishes what there is by now
-	if err := await(ctx, n.raft.LeadershipTransfer()); err != nil {
+	if err := consensus.Await(ctx, n.raft.LeadershipTransfer()); err != nil {
 		return status.Errorf(status.Interrupted, "hand over leadership before this server changes: %w", err)
 	}
 	for {
@@ -304,5 +305,5 @@ func (n *Node) HandOver(ctx context.Context) error {
 	if len(n.raft.Servers()) < 2 {
 		return errors.New("there is no other server to lead")
 	}
-	return await(ctx, n.raft.LeadershipTransfer())
+	return consensus.Await(ctx, n.raft.LeadershipTransfer())
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/consensus"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/peer"
@@ -35,7 +36,7 @@ type Node struct {
 	disk *disk.Disk
 	port *peer.Port // nil in a cluster of one
 	fsm  *fsm
-	raft *consensus
+	raft *consensus.Raft
 	up   atomic.Bool // raft runs
 
 	promises   *promises
@@ -45,7 +46,7 @@ type Node struct {
 	elections  *elect.Elections
 	linked     atomic.Uint32 // the leader to which our link stands; 0: none
 	serving    serving
-	leadership *leadership
+	leadership *consensus.Leadership
 	term       atomic.Pointer[term] // that this server leads; nil: none
 	won        atomic.Int64         // elections
 
@@ -72,7 +73,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{o: o, id: o.ID, log: o.Logger, leadership: newLeadership()}
+	n := &Node{o: o, id: o.ID, log: o.Logger, leadership: consensus.NewLeadership()}
 	n.known = leaderWatch{n: n, news: signal.New(), lost: time.Now()}
 	n.lowDisk.Store(new(string))
 	n.serving.n, n.serving.offSince = n, time.Now()
@@ -114,7 +115,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	}
 	n.forming.comparePeers(n.raft.Servers())
 	n.wg.Go(func() { n.disk.Watch(n.ctx) })
-	n.wg.Go(func() { n.leadership.listen(n.ctx) })
+	n.wg.Go(func() { n.leadership.Listen(n.ctx) })
 	n.wg.Go(n.lead)
 	if n.port != nil {
 		n.wg.Go(n.follow)
@@ -201,8 +202,10 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
 			return err
 		}
 	}
-	n.raft, err = startConsensus(&n.o, n.disk, n.port, n.fsm, n.leadership.notes, hcLogger(n.log, &n.closed),
-		bootstrap)
+	n.raft, err = consensus.Start(consensus.Options{ID: n.id, Self: n.o.selfAddr(),
+		HeartbeatTimeout: n.o.HeartbeatTimeout, TrailingLogs: n.o.TrailingLogs, Disk: n.disk, Port: n.port,
+		Verify: n.fsm.verify, Damaged: n.fsm.damaged, Leadership: n.leadership, Log: n.log, Closed: &n.closed},
+		n.fsm, bootstrap)
 	if err != nil {
 		return err
 	}
@@ -345,7 +348,7 @@ func (n *Node) handOver(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*n.o.HeartbeatTimeout)
 	defer cancel()
-	if err := await(ctx, n.raft.LeadershipTransfer()); err != nil {
+	if err := consensus.Await(ctx, n.raft.LeadershipTransfer()); err != nil {
 		n.log.Info("leadership could not be handed over; the others will elect", "err", err)
 	} else {
 		n.log.Info("leadership handed over")
@@ -357,7 +360,7 @@ func (n *Node) handOver(ctx context.Context) {
 func (n *Node) stopRaft(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("raft did not stop within 5 s"))
 	defer cancel()
-	if err := await(ctx, n.raft.Shutdown()); err != nil {
+	if err := consensus.Await(ctx, n.raft.Shutdown()); err != nil {
 		return cmp.Or(context.Cause(ctx), err)
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -257,4 +259,12 @@ type Observer interface {
 	// ReadOnly tells whether clients that asked for it may read what this
 	// server has, although it knows no leader. It is never on while Serving is.
 	ReadOnly(bool)
+}
+
+// selfAddr is the address raft knows this server by.
+func (o *Options) selfAddr() raft.ServerAddress {
+	if addr := o.Peers[o.ID]; addr != "" {
+		return raft.ServerAddress(addr)
+	}
+	return "local"
 }

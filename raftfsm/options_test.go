@@ -1,12 +1,9 @@
 package raftfsm
 
 import (
-	"math"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -105,21 +102,4 @@ func TestDefaultsOfAServer(t *testing.T) {
 	for _, part := range []string{"server id 1 is not among the peers", "must vote", "is unknown"} {
 		expect.Has(t, err.Error(), part) // all of it at once
 	}
-}
-
-// How raft runs follows from the options.
-func TestSettingsOfRaft(t *testing.T) {
-	o := must.Get(Options{ID: 7, HeartbeatTimeout: 2 * time.Second, TrailingLogs: 55}.withDefaults())(t)
-	c := o.raftConfig()
-	expect.Equal(t, c.LocalID, raft.ServerID("7"))
-	expect.List(t, []time.Duration{c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout, c.CommitTimeout,
-		c.SnapshotInterval}, []time.Duration{3 * time.Second, 3 * time.Second, 2 * time.Second,
-		250 * time.Millisecond,
-		24 * time.Hour})
-	expect.List(t, []uint64{uint64(c.MaxAppendEntries), c.TrailingLogs, c.SnapshotThreshold}, []uint64{64, 55,
-		math.MaxUint64})
-	expect.That(t, c.NoLegacyTelemetry && c.NoSnapshotRestoreOnStart && !c.PreVoteDisabled, "%+v", c)
-	o.HeartbeatTimeout = 100 * time.Millisecond
-	expect.Equal(t, o.raftConfig().CommitTimeout, 100*time.Millisecond)
-	expect.OK(t, raft.ValidateConfig(c))
 }

@@ -233,7 +233,7 @@ func (n *Node) Status() status.Node {
 		m := &st.Members[i]
 		m.Applied = progress[m.ID]
 	}
-	st.Removed = n.raft.lacks(n.id) || len(st.Members) > 0 && n.gone() && st.Leader == 0
+	st.Removed = n.raft.Lacks(n.id) || len(st.Members) > 0 && n.gone() && st.Leader == 0
 	return st
 }
 

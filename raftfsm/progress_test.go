@@ -314,7 +314,7 @@ func TestStatusOfAServer(t *testing.T) {
 		}
 		return true
 	})
-	_, config := follower.raft.configuration()
+	_, config := follower.raft.Configuration()
 	for removed, want := range map[uint64]bool{0: false, config: false, config + 1: false} { // it knows a leader
 		follower.removed.Store(removed)
 		eventually(t, "it knows a leader", func() bool {

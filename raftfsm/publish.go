@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/change"
+	"github.com/zlockd/zlockd/raftfsm/consensus"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -48,7 +49,7 @@ func (n *Node) found(ctx context.Context) error {
 		return nil
 	}
 	members, _ := n.describe(new(state.State), n.raft.Servers(), "")
-	return await(ctx, n.raft.Apply(state.Founding(members, n.o.Now().UnixMilli()), time.Second))
+	return consensus.Await(ctx, n.raft.Apply(state.Founding(members, n.o.Now().UnixMilli()), time.Second))
 }
 
 // describe lists raft's servers as they must be published. The list is not

@@ -94,7 +94,7 @@ func (g *serving) watch(ctx context.Context, opened <-chan struct{}) (removed bo
 func (g *serving) look() (again time.Duration) {
 	n := g.n
 	contact := n.raft.HeardOfLeader()
-	lacks, gone := n.raft.lacks(n.id), n.gone()
+	lacks, gone := n.raft.Lacks(n.id), n.gone()
 	leading := n.term.Load() != nil && n.raft.Leads()
 	birth := n.fsm.stream.Birth()
 	applied := n.fsm.index.Load()
@@ -163,7 +163,7 @@ func (n *Node) gone() bool {
 	if at == 0 {
 		return false
 	}
-	_, config := n.raft.configuration()
+	_, config := n.raft.Configuration()
 	return at > config
 }
 

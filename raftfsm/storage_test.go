@@ -205,65 +205,6 @@ func TestStartsThatFail(t *testing.T) {
 	}
 }
 
-// counting is a log that counts how often it is read.
-type counting struct {
-	*raft.InmemStore
-	reads int
-}
-
-func (c *counting) GetLog(i uint64, l *raft.Log) error {
-	c.reads++
-	return c.InmemStore.GetLog(i, l)
-}
-
-func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
-	below := &counting{InmemStore: raft.NewInmemStore()}
-	c := must.Get(newLogCache(below))(t)
-	last := uint64(0)
-	store := func(n, size int) {
-		t.Helper()
-		for range n {
-			last++
-			must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 1, Data: make([]byte, size)}))
-		}
-	}
-	kept := func(want int) {
-		t.Helper()
-		below.reads = 0
-		for i := uint64(1); i <= last; i++ {
-			var l raft.Log
-			err := c.GetLog(i, &l)
-			must.That(t, err == nil && l.Index == i, "entry %d: %+v, %v", i, l.Index, err)
-		}
-		expect.Equal(t, int(last)-below.reads, want, "entries are kept")
-	}
-	store(200, 10)
-	kept(cacheEntries)
-	store(cacheEntries, cacheLongest+1)
-	kept(cacheEntries) // long ones take no place
-	store(2, cacheLongest)
-	store(1, cacheLongest+1)
-	kept(cacheEntries)
-	must.OK(t, c.DeleteRange(last, last))
-	last--
-	kept(0)
-	last++
-	must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 2}))
-	var l raft.Log
-	err := c.GetLog(last, &l)
-	expect.That(t, err == nil && l.Term == 2, "an entry that was replaced: %+v, %v", l, err)
-	// One that is not kept takes the place of a kept one that was deleted.
-	must.OK(t, c.DeleteRange(last, last))
-	must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 3, Data: make([]byte, cacheLongest+1)}))
-	err = c.GetLog(last, &l)
-	expect.That(t, err == nil && l.Term == 3, "a long entry in the place of a kept one: %+v, %v", l.Term, err)
-	// One behind a gap, as after a snapshot from the leader.
-	last += 100
-	must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 4}))
-	err = c.GetLog(last, &l)
-	expect.That(t, err == nil && l.Term == 4, "an entry behind a gap: %+v, %v", l, err)
-}
-
 // The longest request, sent through a follower: over the link, into the log of every server, and from there
 // after a restart. One byte more is refused before it is anywhere.
 func TestLongestRequestIsReadBackByEveryServer(t *testing.T) {
@@ -305,3 +246,11 @@ func TestLongestRequestIsReadBackByEveryServer(t *testing.T) {
 	expect.That(t, c.has(here, "/big"), "the restarted server has lost it")
 	c.sameDigest()
 }
+
+// badLog is a log that cannot be written.
+type badLog struct{ *raft.InmemStore }
+
+var errBadLog = errors.New("the log cannot be written")
+
+func (badLog) StoreLogs([]*raft.Log) error { return errBadLog }
+func (badLog) StoreLog(*raft.Log) error    { return errBadLog }

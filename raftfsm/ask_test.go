@@ -3,9 +3,7 @@ package raftfsm
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,92 +16,17 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// Few of raft's lines are warnings, and none once the server is told to stop.
-func TestLinesOfRaft(t *testing.T) {
-	for _, c := range []struct {
-		line   string
-		closed bool
-		want   string
-	}{
-		{"[WARN]  raft: failed to take snapshot: error=x\n", false,
-			`level=WARN msg="raft: failed to take snapshot: error=x"`},
-		{"[WARN]  raft: failed to take snapshot: error=x\n", true,
-			`level=DEBUG msg="raft: failed to take snapshot: error=x"`},
-		{"[ERROR] raft: failed to appendEntries to: peer=x\n", false,
-			`level=DEBUG msg="raft: failed to appendEntries to: peer=x"`},
-		{"raft: failed to restore snapshot\n", false, `level=WARN msg="raft: failed to restore snapshot"`},
-		{"[INFO]  failed to take snapshot\n", false, `level=DEBUG msg="failed to take snapshot"`},
-	} {
-		var log must.Text
-		var closed atomic.Bool
-		closed.Store(c.closed)
-		l := lineLogger{slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), &closed}
-		n, err := l.Write([]byte(c.line))
-		expect.That(t, n == len(c.line) && err == nil, "%d bytes, %v", n, err)
-		expect.Has(t, log.String(), c.want)
-	}
-	var log must.Text
-	var closed atomic.Bool
-	hcLogger(slog.New(slog.NewTextHandler(&log, nil)), &closed).Warn("failed to compact logs", "error", "x")
-	expect.Has(t, log.String(), "level=WARN")
-	expect.Has(t, log.String(), "failed to compact logs: error=x")
-}
-
-// future is one of raft's that ends with an error, or never.
-type future struct {
-	err   error
-	never <-chan struct{}
-}
-
-func (f future) Error() error {
-	if f.never != nil {
-		<-f.never
-	}
-	return f.err
-}
-
-// A future of raft's is awaited as long as the request goes on.
-func TestFuturesAreAwaited(t *testing.T) {
-	expect.OK(t, await(t.Context(), future{}))
-	err := await(t.Context(), future{err: raft.ErrNotLeader})
-	expect.That(t, errors.Is(err, raft.ErrNotLeader) && status.Of(err) == status.NoLeader, "%v", err)
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	err = await(over, future{never: t.Context().Done()})
-	expect.That(t, errors.Is(err, context.Canceled) && status.Of(err) == status.Interrupted, "%v", err)
-}
-
-// badLog is a log that cannot be written.
-type badLog struct{ *raft.InmemStore }
-
-var errBadLog = errors.New("the log cannot be written")
-
-func (badLog) StoreLogs([]*raft.Log) error { return errBadLog }
-func (badLog) StoreLog(*raft.Log) error    { return errBadLog }
-
-// A log entry that is not stored is not reported as stored, whether it is kept in memory or not.
-func TestLogCacheTellsErrors(t *testing.T) {
-	c := must.Get(newLogCache(badLog{raft.NewInmemStore()}))(t)
-	for _, size := range []int{1, cacheLongest, cacheLongest + 1} {
-		l := &raft.Log{Index: 1, Term: 1, Data: make([]byte, size)}
-		for _, err := range []error{c.StoreLog(l), c.StoreLogs([]*raft.Log{l})} {
-			expect.That(t, err != nil && strings.Contains(err.Error(), errBadLog.Error()), "an entry of %d bytes: %v",
-				size, err)
-		}
-	}
-}
-
 // What raft shows of a server's log is what is durable; a server is lacking if it is not in the
 // configuration.
 func TestWhatRaftKnowsOfAServer(t *testing.T) {
 	n, _ := ended(t, Options{DataDir: t.TempDir(), DiskReserve: -1})
-	term, index := n.raft.lastEntry()
+	term, index := n.raft.LastEntry()
 	sure := min(n.raft.LastIndex(), n.disk.Durable())
 	expect.That(t, term == n.raft.CurrentTerm() && index == sure, "%d of term %d, %d are durable", index, term,
 		sure)
-	expect.That(t, !n.raft.lacks(1) && n.raft.lacks(9), "it lacks 1: %v, 9: %v", n.raft.lacks(1),
-		n.raft.lacks(9))
-	list, config := n.raft.configuration()
+	expect.That(t, !n.raft.Lacks(1) && n.raft.Lacks(9), "it lacks 1: %v, 9: %v", n.raft.Lacks(1),
+		n.raft.Lacks(9))
+	list, config := n.raft.Configuration()
 	expect.That(t, len(list) == 1 && config == 1, "%v as of entry %d", list, config)
 
 	// A snapshot of which no entry is left in the log.
@@ -116,7 +39,7 @@ func TestWhatRaftKnowsOfAServer(t *testing.T) {
 	n.Abort()
 	last := n.raft.LastIndex()
 	must.OK(t, n.disk.Log().DeleteRange(1, last))
-	term, index = n.raft.lastEntry()
+	term, index = n.raft.LastEntry()
 	expect.That(t, term > 0 && index >= last, "%d of term %d, the log ends at %d", index, term, last)
 }
 

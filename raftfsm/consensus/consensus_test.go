@@ -1,0 +1,227 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// Few of raft's lines are warnings, and none once the server is told to stop.
+func TestLinesOfRaft(t *testing.T) {
+	for _, c := range []struct {
+		line   string
+		closed bool
+		want   string
+	}{
+		{"[WARN]  raft: failed to take snapshot: error=x\n", false,
+			`level=WARN msg="raft: failed to take snapshot: error=x"`},
+		{"[WARN]  raft: failed to take snapshot: error=x\n", true,
+			`level=DEBUG msg="raft: failed to take snapshot: error=x"`},
+		{"[ERROR] raft: failed to appendEntries to: peer=x\n", false,
+			`level=DEBUG msg="raft: failed to appendEntries to: peer=x"`},
+		{"raft: failed to restore snapshot\n", false, `level=WARN msg="raft: failed to restore snapshot"`},
+		{"[INFO]  failed to take snapshot\n", false, `level=DEBUG msg="failed to take snapshot"`},
+	} {
+		var log must.Text
+		var closed atomic.Bool
+		closed.Store(c.closed)
+		l := lineLogger{slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), &closed}
+		n, err := l.Write([]byte(c.line))
+		expect.That(t, n == len(c.line) && err == nil, "%d bytes, %v", n, err)
+		expect.Has(t, log.String(), c.want)
+	}
+	var log must.Text
+	var closed atomic.Bool
+	hcLogger(slog.New(slog.NewTextHandler(&log, nil)), &closed).Warn("failed to compact logs", "error", "x")
+	expect.Has(t, log.String(), "level=WARN")
+	expect.Has(t, log.String(), "failed to compact logs: error=x")
+}
+
+// future is one of raft's that ends with an error, or never.
+type future struct {
+	err   error
+	never <-chan struct{}
+}
+
+func (f future) Error() error {
+	if f.never != nil {
+		<-f.never
+	}
+	return f.err
+}
+
+// A future of raft's is awaited as long as the request goes on.
+func TestFuturesAreAwaited(t *testing.T) {
+	expect.OK(t, Await(t.Context(), future{}))
+	err := Await(t.Context(), future{err: raft.ErrNotLeader})
+	expect.That(t, errors.Is(err, raft.ErrNotLeader) && status.Of(err) == status.NoLeader, "%v", err)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	err = Await(over, future{never: t.Context().Done()})
+	expect.That(t, errors.Is(err, context.Canceled) && status.Of(err) == status.Interrupted, "%v", err)
+}
+
+// badLog is a log that cannot be written.
+type badLog struct{ *raft.InmemStore }
+
+var errBadLog = errors.New("the log cannot be written")
+
+func (badLog) StoreLogs([]*raft.Log) error { return errBadLog }
+
+func (badLog) StoreLog(*raft.Log) error { return errBadLog }
+
+// A log entry that is not stored is not reported as stored, whether it is kept in memory or not.
+func TestLogCacheTellsErrors(t *testing.T) {
+	c := must.Get(newLogCache(badLog{raft.NewInmemStore()}))(t)
+	for _, size := range []int{1, cacheLongest, cacheLongest + 1} {
+		l := &raft.Log{Index: 1, Term: 1, Data: make([]byte, size)}
+		for _, err := range []error{c.StoreLog(l), c.StoreLogs([]*raft.Log{l})} {
+			expect.That(t, err != nil && strings.Contains(err.Error(), errBadLog.Error()), "an entry of %d bytes: %v",
+				size, err)
+		}
+	}
+}
+
+// An error of raft's says by its code whether to try again at once, or to look first what came of it.
+func TestErrorsOfRaftHaveCodes(t *testing.T) {
+	for err, want := range map[error]status.Code{
+		raft.ErrNotLeader: status.NoLeader, raft.ErrLeadershipTransferInProgress: status.NoLeader,
+		raft.ErrLeadershipLost: status.Interrupted, raft.ErrRaftShutdown: status.Interrupted,
+		raft.ErrEnqueueTimeout: "",
+	} {
+		got := coded(fmt.Errorf("wrapped: %w", err))
+		expect.Equal(t, status.Of(got), want, "%v", err)
+		expect.Is(t, got, err)
+	}
+	expect.OK(t, coded(nil))
+}
+
+// Each leadership has a context of its own, which ends with it. One that is over before it was taken is not
+// taken.
+func TestR12LeadershipsAreToldApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLeadership()
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { l.Listen(ctx); close(ended) }()
+		note := func(leads bool) { l.notes <- leads; synctest.Wait() }
+		note(false)
+		expect.Equal(t, len(l.Won), 0, "leaderships")
+		note(true)
+		first := <-l.Won
+		expect.OK(t, first.Err())
+		note(false)
+		expect.Fails(t, first.Err(), "it goes on")
+		note(true)
+		note(false)
+		expect.Equal(t, len(l.Won), 0, "leaderships that were over before they were taken")
+		note(true)
+		note(true) // lost and won again
+		must.Equal(t, len(l.Won), 1, "leaderships")
+		second := <-l.Won
+		expect.OK(t, second.Err())
+		end()
+		<-ended
+		expect.Fails(t, second.Err(), "it outlives the server")
+	})
+}
+
+// counting is a log that counts how often it is read.
+type counting struct {
+	*raft.InmemStore
+	reads int
+}
+
+func (c *counting) GetLog(i uint64, l *raft.Log) error {
+	c.reads++
+	return c.InmemStore.GetLog(i, l)
+}
+
+func TestLogCacheIsBoundedInEntriesAndBytes(t *testing.T) {
+	below := &counting{InmemStore: raft.NewInmemStore()}
+	c := must.Get(newLogCache(below))(t)
+	last := uint64(0)
+	store := func(n, size int) {
+		t.Helper()
+		for range n {
+			last++
+			must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 1, Data: make([]byte, size)}))
+		}
+	}
+	kept := func(want int) {
+		t.Helper()
+		below.reads = 0
+		for i := uint64(1); i <= last; i++ {
+			var l raft.Log
+			err := c.GetLog(i, &l)
+			must.That(t, err == nil && l.Index == i, "entry %d: %+v, %v", i, l.Index, err)
+		}
+		expect.Equal(t, int(last)-below.reads, want, "entries are kept")
+	}
+	store(200, 10)
+	kept(cacheEntries)
+	store(cacheEntries, cacheLongest+1)
+	kept(cacheEntries) // long ones take no place
+	store(2, cacheLongest)
+	store(1, cacheLongest+1)
+	kept(cacheEntries)
+	must.OK(t, c.DeleteRange(last, last))
+	last--
+	kept(0)
+	last++
+	must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 2}))
+	var l raft.Log
+	err := c.GetLog(last, &l)
+	expect.That(t, err == nil && l.Term == 2, "an entry that was replaced: %+v, %v", l, err)
+	// One that is not kept takes the place of a kept one that was deleted.
+	must.OK(t, c.DeleteRange(last, last))
+	must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 3, Data: make([]byte, cacheLongest+1)}))
+	err = c.GetLog(last, &l)
+	expect.That(t, err == nil && l.Term == 3, "a long entry in the place of a kept one: %+v, %v", l.Term, err)
+	// One behind a gap, as after a snapshot from the leader.
+	last += 100
+	must.OK(t, c.StoreLog(&raft.Log{Index: last, Term: 4}))
+	err = c.GetLog(last, &l)
+	expect.That(t, err == nil && l.Term == 4, "an entry behind a gap: %+v, %v", l, err)
+}
+
+// How raft runs follows from the options.
+func TestSettingsOfRaft(t *testing.T) {
+	o := Options{ID: 7, HeartbeatTimeout: 2 * time.Second, TrailingLogs: 55}
+	c := o.config()
+	expect.Equal(t, c.LocalID, raft.ServerID("7"))
+	expect.List(t, []time.Duration{c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout, c.CommitTimeout,
+		c.SnapshotInterval}, []time.Duration{3 * time.Second, 3 * time.Second, 2 * time.Second,
+		250 * time.Millisecond,
+		24 * time.Hour})
+	expect.List(t, []uint64{uint64(c.MaxAppendEntries), c.TrailingLogs, c.SnapshotThreshold}, []uint64{64, 55,
+		math.MaxUint64})
+	expect.That(t, c.NoLegacyTelemetry && c.NoSnapshotRestoreOnStart && !c.PreVoteDisabled, "%+v", c)
+	o.HeartbeatTimeout = 100 * time.Millisecond
+	expect.Equal(t, o.config().CommitTimeout, 100*time.Millisecond)
+	expect.OK(t, raft.ValidateConfig(c))
+}
+
+func TestR1R23RaftSettings(t *testing.T) {
+	o := Options{ID: 1, HeartbeatTimeout: time.Second, TrailingLogs: 10_240}
+	conf := o.config()
+	// The lease is over before any follower stands.
+	if conf.LeaderLeaseTimeout != o.HeartbeatTimeout || conf.HeartbeatTimeout < conf.LeaderLeaseTimeout ||
+		conf.PreVoteDisabled || conf.TrailingLogs < 10240 {
+		t.Errorf("raft settings: lease %v heartbeat %v prevote off %v trailing %d", conf.LeaderLeaseTimeout,
+			conf.HeartbeatTimeout, conf.PreVoteDisabled, conf.TrailingLogs)
+	}
+}

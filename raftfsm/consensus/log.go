@@ -1,0 +1,48 @@
+package consensus
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// hcLogger lets the raft library log through ours, nearly all of it as debug: this package itself
+// logs, once for each event, what an operator should know of leadership, members and servers that
+// are not reached. Once closed is set no line of raft's is a warning: raft is being stopped.
+func hcLogger(log *slog.Logger, closed *atomic.Bool) hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Info, Output: lineLogger{log, closed},
+		DisableTime: true})
+}
+
+// raftWarns are the beginnings of those of raft's lines that stay warnings: this package does not
+// log the same itself, and their cause is not another server being gone.
+var raftWarns = []string{
+	"failed to take snapshot", "failed to get last log index", "failed to remove old logs",
+	"failed to compact logs",
+	"got unexpected command", "expected heartbeat", "pre-vote is disabled",
+	"failed to receive whole snapshot", "failed to finalize snapshot", "failed to restore snapshot",
+}
+
+type lineLogger struct {
+	log    *slog.Logger
+	closed *atomic.Bool
+}
+
+// Write takes one line, which looks like "[WARN]  raft: what happened: key=value".
+func (l lineLogger) Write(b []byte) (int, error) {
+	line := strings.TrimSpace(string(b))
+	if _, after, ok := strings.Cut(line, "] "); ok {
+		line = strings.TrimSpace(after)
+	}
+	level := slog.LevelDebug
+	for _, begin := range raftWarns {
+		if strings.HasPrefix(line, "raft: "+begin) && !l.closed.Load() {
+			level = slog.LevelWarn
+		}
+	}
+	l.log.Log(context.Background(), level, line)
+	return len(b), nil
+}
