@@ -309,7 +309,7 @@ func (r endReason) String() string { return endNames[r] }
 // client did.
 func (r endReason) ours() bool {
 	switch r {
-	case endIdle, endStalled, endLength, endMalformed, endSlow, endWatches, endEvents, endSessions, endAuth, endUnknownOp,
+	case endIdle, endStalled, endLength, endMalformed, endSlow, endWatches, endEvents, endAuth, endUnknownOp,
 		endPlain, endTLS:
 		return true
 	}
