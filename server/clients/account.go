@@ -59,9 +59,11 @@ const (
 const (
 	writeSteps   = 5   // its place in a log entry
 	decodeBytes  = 100 // of a write that are decoded in a step, whatever comes of it
-	sessionSteps = 30  // a session created or attached
+	sessionSteps = 30  // a session created or attached, or refused
+	plainSteps   = 5   // what the connection alone answers: ping, identities, operations that are refused
 
-	reconfigSteps = tree.MaxSteps / 2 // which asks all servers
+	handshakeSteps = 10_000            // of TLS: it takes no lock, and a millisecond of a processor
+	reconfigSteps  = tree.MaxSteps / 2 // which asks all servers
 )
 
 // share returns the steps that an address may spend in d. Where an address may have

@@ -1,17 +1,21 @@
 package clients
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -89,7 +93,7 @@ func TestRequestsAreCharged(t *testing.T) {
 		body        []byte
 		least, most int64
 	}{
-		"ping":         {jute.OpPing, nil, 0, 0},
+		"ping":         {jute.OpPing, nil, plainSteps, plainSteps},
 		"exists":       {jute.OpExists, wire.PathWatch("/", false), 1, 20},
 		"sync":         {jute.OpSync, wire.Path("/"), 1, 20},
 		"multi":        {jute.OpMulti, wire.Multi(ops...), 2500, 2700},
@@ -106,8 +110,8 @@ func TestRequestsAreCharged(t *testing.T) {
 	} {
 		before := account.owed.Load()
 		must.Get(c.Call(x.op, x.body))(t)
-		must.OK(t, c.Ping()) // costs nothing: a read may be charged just after its reply
-		if got := account.owed.Load() - before; got < x.least || got > x.most {
+		must.OK(t, c.Ping()) // a read may be charged just after its reply
+		if got := account.owed.Load() - before - plainSteps; got < x.least || got > x.most {
 			t.Errorf("%s costs %d steps, want %d to %d", name, got, x.least, x.most)
 		}
 	}
@@ -372,4 +376,53 @@ func TestServersThatShareAreCounted(t *testing.T) {
 	s.countServers(g)
 	expect.That(t, s.servers.Load() == 0 && g.n.Load() == 2 && time.Duration(s.counted.Load()) <= s.now(),
 		"they are not counted again")
+}
+
+// unpaid returns what the address of a client owes from now on; its share pays nothing any more.
+func unpaid(r *rig, c *wire.Conn) *atomic.Int64 {
+	from := r.srv.connOf(c.Session.ID).from
+	from.paid.Store(math.MaxInt64)
+	from.owed.Store(0)
+	return &from.owed
+}
+
+// An address pays for everything that its clients ask for, also for what takes no lock.
+func TestAnAddressPaysForEveryRequest(t *testing.T) {
+	r := newRig(t, Options{SASL: &sasl.Mechanisms{Users: saslUsers}})
+	for name, x := range map[string]struct {
+		op   jute.OpCode
+		body wire.Body
+	}{
+		"ping":     {jute.OpPing, nil},
+		"whoAmI":   {jute.OpWhoAmI, nil},
+		"auth":     {jute.OpAuth, wire.Auth("digest", "a:b")},
+		"sasl":     {jute.OpSASL, wire.Body{}.Buf(nil)},
+		"check":    {jute.OpCheck, wire.PathVersion("/", -1)},
+		"exists":   {jute.OpExists, wire.PathWatch("/", false)},
+		"set":      {jute.OpSetData, wire.SetData("/", nil, -1)},
+		"watches":  {jute.OpSetWatches, wire.SetWatches(0, []string{"/"}, nil, nil)},
+		"reconfig": {jute.OpReconfig, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := r.client()
+			owed := unpaid(r, c)
+			must.Get(c.Send(x.op, x.body))(t)
+			must.Get(c.Next())(t)
+			eventually(t, "charged", func() bool { return owed.Load() > 0 })
+		})
+	}
+}
+
+// So do connections that get no session, and handshakes of TLS.
+func TestAnAddressPaysForItsConnections(t *testing.T) {
+	r, dial := secureRig(t, Options{})
+	c := r.client()
+	owed := unpaid(r, c)
+	wrong := c.Session
+	wrong.Password = bytes.Repeat([]byte{1}, jute.PasswordSize)
+	must.Fails(t, r.dial().Connect(wire.Attach(wrong, 0)), "a wrong password is taken")
+	expect.That(t, owed.Load() > 0, "a refused session costs nothing")
+	owed.Store(0)
+	dial()
+	expect.That(t, owed.Load() >= handshakeSteps, "a TLS handshake costs %d steps", owed.Load())
 }

@@ -68,6 +68,9 @@ func (c *conn) startTLS() endReason {
 	if !ok {
 		return endNone
 	}
+	if !c.afford(handshakeSteps) {
+		return endElse
+	}
 	if err := t.HandshakeContext(c.srv.ctx); err != nil {
 		c.srv.metrics.TLSHandshakeFailed.Add(1)
 		c.say("TLS handshake failed", "err", err)
@@ -185,6 +188,9 @@ func (c *conn) connect(frame []byte) endReason {
 	}
 	s.metrics.ConnectionRequests.Add(1)
 	c.arrived = s.now()
+	if !c.afford(sessionSteps) { // also for a session that is refused
+		return endElse
+	}
 	req := state.Request{Op: state.OpCreateSession}
 	if r.SessionID != 0 {
 		req = state.Request{Op: state.OpAttach, Session: r.SessionID}
@@ -220,9 +226,6 @@ func (c *conn) connect(frame []byte) endReason {
 		return c.openReadOnly(&body)
 	}
 	req.Body = body.Append(nil)
-	if !c.afford(sessionSteps) {
-		return endElse
-	}
 	c.srv.countServers(c.replica)
 	s.connecting <- struct{}{} // at the latest when the connections that hold a place have ended
 	defer func() { <-s.connecting }()
@@ -233,6 +236,7 @@ func (c *conn) connect(frame []byte) endReason {
 		if problem := c.mayCreate(); problem != "" {
 			s.counts.refusedNew.Add(1)
 			s.refused(c, "session refused", problem)
+			c.said = true
 			return endSessions
 		}
 	}

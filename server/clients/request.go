@@ -93,6 +93,9 @@ func (c *conn) handle(frame []byte) bool {
 	if class == readOp {
 		return c.foresee(readCost(body)) && c.catchUp() && c.read(frame)
 	}
+	if class != catchUpOp && !c.afford(plainSteps+int64(len(body)/decodeBytes)) {
+		return false
+	}
 	if !c.awaitReplies(0, 0) {
 		return false
 	}

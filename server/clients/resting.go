@@ -288,6 +288,7 @@ func (c *conn) pong(frame []byte) bool {
 	}
 	_, op, body := header(frame)
 	c.seen(1, op, body)
+	c.charge(plainSteps)
 	if !c.reply(jute.XidPing, jute.OpPing, c.replica.Zxid(), jute.OK, nil) {
 		return false
 	}
