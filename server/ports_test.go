@@ -214,7 +214,7 @@ func TestServerThatWaitsForOthers(t *testing.T) {
 func TestLogsOfRequests(t *testing.T) {
 	for _, slow := range []time.Duration{0, time.Nanosecond} {
 		name := filepath.Join(t.TempDir(), "audit.log")
-		a := must.Get(audit.Open(name, time.Now))(t)
+		a := must.Get(audit.Open(audit.Options{Name: name}))(t)
 		t.Cleanup(a.Close)
 		var log must.Text
 		i, c := start(t, Options{AdminAddr: "127.0.0.1:0", Audit: a, SlowRequest: slow,

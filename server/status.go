@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/audit"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/session"
 )
@@ -253,17 +254,22 @@ func (i *Instance) ownMetrics(s *admin.Status) {
 
 // requestLogStatus adds what the logs of requests did.
 func (i *Instance) requestLogStatus(s *admin.Status) {
-	var written, lost int64
+	var f audit.Figures
 	if i.o.Audit != nil {
-		var problem error
-		if written, lost, problem = i.o.Audit.Figures(); problem != nil {
-			s.Faults = append(s.Faults, fmt.Sprintf("the audit log cannot be written, and %d lines are lost: %v", lost,
-				problem))
+		f = i.o.Audit.Figures()
+		switch {
+		case f.Problem != nil:
+			s.Faults = append(s.Faults, fmt.Sprintf("the audit log cannot be written, and %d lines are lost: %v", f.Lost,
+				f.Problem))
+		case f.Lost > 0:
+			s.Notices = append(s.Notices, fmt.Sprintf("%d lines of the audit log are lost, the last at %s: more came "+
+				"at once than could be written, or from one address; linesLost in the log names it", f.Lost,
+				f.LostAt.UTC().Format(time.RFC3339)))
 		}
 	}
-	s.Measure("audit_lines_total", "Lines written to the audit log.", float64(written))
-	s.Measure("audit_lines_lost_total", "Lines of the audit log lost because it could not be written.",
-		float64(lost))
+	s.Measure("audit_lines_total", "Lines written to the audit log.", float64(f.Written))
+	s.Measure("audit_lines_lost_total", "Lines of the audit log lost because it could not be written, too many came "+
+		"at once, or an address wrote more than its share.", float64(f.Lost))
 	i.slow.Status(s)
 }
 

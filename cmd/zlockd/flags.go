@@ -159,6 +159,9 @@ func flagGroups(s *settings) []cli.Group {
 	f.BoolVar(&s.Profiling, "pprof", false, "serve profiles of the process at /debug/pprof of the admin address")
 	f.StringVar(&s.auditLog, "audit-log", "",
 		"write a line for each change that is asked for to `FILE|stderr|syslog`, as ZooKeeper's audit log has it")
+	f.Int64Var(&s.auditSize, "audit-log-size", 100,
+		"begin a new file of the audit log after so many `MIB`, 0 = never")
+	f.IntVar(&s.auditKeep, "audit-log-keep", 10, "keep the newest `N` old files of the audit log")
 	f.Var(withUnit(&s.SlowRequest), "slow-request",
 		"log requests that take longer than this (default never)")
 	f.StringVar(&s.logLevel, "log-level", "info", "the least that is logged, `debug|info|warn|error`")

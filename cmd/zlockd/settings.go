@@ -19,7 +19,8 @@ type settings struct {
 	// Start and storage.
 	config                                        string
 	dev, ignoreZooData, version, checkReady, help bool
-	diskReserve, maxData                          int64 // MiB
+	diskReserve, maxData, auditSize               int64 // MiB
+	auditKeep                                     int
 
 	adminHosts string
 	peerTLS    tlsFlags

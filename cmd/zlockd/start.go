@@ -5,9 +5,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
+	"path/filepath"
 
 	"github.com/zlockd/zlockd/cmd/internal/release"
+	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/admin"
@@ -29,7 +30,7 @@ func startServer(ctx context.Context, s *settings, log *slog.Logger) (process, e
 		return nil, err
 	}
 	if s.auditLog != "" {
-		if o.Audit, err = audit.Open(s.auditLog, time.Now); err != nil {
+		if o.Audit, err = audit.Open(s.auditOptions()); err != nil {
 			return nil, fmt.Errorf("--audit-log: %w", err)
 		}
 	}
@@ -41,6 +42,26 @@ func startServer(ctx context.Context, s *settings, log *slog.Logger) (process, e
 		return nil, err
 	}
 	return running{i, o.Audit}, nil
+}
+
+// auditOptions returns how the audit log is opened. On the disk of the data it leaves a quarter more free
+// than the server itself keeps: a log that fills the disk must not make the server refuse writes.
+func (s *settings) auditOptions() audit.Options {
+	o := audit.Options{Name: s.auditLog, Size: s.auditSize << 20, Keep: s.auditKeep}
+	reserve := s.diskReserve << 20
+	if s.dev || reserve == 0 || s.auditLog == "stderr" || s.auditLog == "syslog" ||
+		!disk.Same(s.DataDir, filepath.Dir(s.auditLog)) {
+		return o
+	}
+	o.Room = func() error {
+		free, err := disk.FreeBytes(s.DataDir)
+		if least := reserve + reserve/4; err == nil && free < least {
+			return fmt.Errorf("the disk of %s has %d MiB free, and the log leaves %d (--disk-reserve)", s.DataDir,
+				free>>20, least>>20)
+		}
+		return nil
+	}
+	return o
 }
 
 // Close implements process.

@@ -4,6 +4,7 @@ package disk
 
 import (
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,4 +26,26 @@ func FreeBytes(dir string) (int64, error) {
 		return 0, err
 	}
 	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert // Bavail has another type elsewhere
+}
+
+// Same reports whether two directories are on one disk. One that does not exist yet is where its nearest
+// parent is.
+func Same(a, b string) bool {
+	device := func(dir string) (uint64, bool) {
+		dir, err := filepath.Abs(dir)
+		for err == nil {
+			var st unix.Stat_t
+			if unix.Stat(dir, &st) == nil {
+				return uint64(st.Dev), true //nolint:unconvert // Dev has another type elsewhere
+			}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+			dir = filepath.Dir(dir)
+		}
+		return 0, false
+	}
+	x, okX := device(a)
+	y, okY := device(b)
+	return okX && okY && x == y
 }

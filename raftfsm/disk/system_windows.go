@@ -2,6 +2,7 @@ package disk
 
 import (
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/windows"
 )
@@ -23,4 +24,11 @@ func FreeBytes(dir string) (int64, error) {
 	var free uint64
 	err = windows.GetDiskFreeSpaceEx(path, &free, nil, nil)
 	return int64(free), err
+}
+
+// Same reports whether two directories are on one disk.
+func Same(a, b string) bool {
+	a, errA := filepath.Abs(a)
+	b, errB := filepath.Abs(b)
+	return errA == nil && errB == nil && filepath.VolumeName(a) == filepath.VolumeName(b)
 }

@@ -27,9 +27,27 @@ type Log struct {
 	stamp  []byte // the time of the last line as text, up to its second
 }
 
-// Open opens the log: a file, "stderr" or "syslog". now is the clock of its lines.
-func Open(name string, now func() time.Time) (*Log, error) {
-	l := &Log{sink: sink{name: name}, now: now, owner: "zlockd"}
+// Options are what a log is opened with.
+type Options struct {
+	Name string           // of a file, or "stderr" or "syslog"
+	Now  func() time.Time // the clock of its lines; nil: time.Now
+	Size int64            // a file of so many bytes gives its place to a new one; 0: never
+	Keep int              // so many older files stay
+	// Room says why nothing may be written now, such as for a disk that others need; nil: there is
+	// always room.
+	Room func() error
+}
+
+// Open opens the log.
+func Open(o Options) (*Log, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Room == nil {
+		o.Room = func() error { return nil }
+	}
+	l := &Log{now: o.Now, owner: "zlockd"}
+	l.sink = sink{open: opener(&o), room: o.Room, now: o.Now, told: l.appendLost}
 	if u, err := user.Current(); err == nil {
 		l.owner = u.Username
 	}
@@ -43,7 +61,7 @@ func Open(name string, now func() time.Time) (*Log, error) {
 // Try reports why Open would fail. It leaves no file that was not there before.
 func Try(name string) error {
 	_, missing := os.Stat(name)
-	w, err := opener(name)()
+	w, err := opener(&Options{Name: name})()
 	if err != nil {
 		return err
 	}
@@ -62,12 +80,18 @@ func (l *Log) Close() {
 	l.sink.close()
 }
 
-// Figures returns how many lines were written and lost, and why the last ones were lost; nil:
-// the log is well.
-func (l *Log) Figures() (written, lost int64, problem error) {
+// Figures are what became of the lines of a log.
+type Figures struct {
+	Written, Lost int64
+	LostAt        time.Time // the last time that a line was lost
+	Problem       error     // why the log cannot be written; nil: it can
+}
+
+// Figures returns what became of the lines so far.
+func (l *Log) Figures() Figures {
 	l.sink.mu.Lock()
 	defer l.sink.mu.Unlock()
-	return l.sink.written, l.sink.lost, l.sink.problem
+	return Figures{l.sink.written, l.sink.lost, l.sink.lostAt, l.sink.problem}
 }
 
 const failure = "failure"
@@ -85,11 +109,23 @@ type Event struct {
 	Result    string // empty: success
 }
 
-// Add writes an event.
-func (l *Log) Add(e *Event) { l.sink.add(func(b []byte) []byte { return l.append(b, e) }) }
+// Add writes an event, at the expense of its address.
+func (l *Log) Add(e *Event) {
+	weight := int64(1)
+	if e.Result == failure {
+		weight = refusedWeight
+	}
+	l.sink.add(e.IP, weight, func(b []byte) []byte { return appendEvent(l.appendTime(b), e) })
+}
 
-// append writes the fields in the order of ZooKeeper's log, behind a time as its log has it.
-func (l *Log) append(b []byte, e *Event) []byte {
+// appendLost writes that lines of an address were lost.
+func (l *Log) appendLost(b []byte, addr string, lost int64) []byte {
+	return appendEvent(l.appendTime(b), &Event{User: l.owner, IP: addr, Operation: "linesLost",
+		Request: strconv.FormatInt(lost, 10) + " lines", Result: failure})
+}
+
+// appendTime writes the time as ZooKeeper's log has it. The lock of the sink is held.
+func (l *Log) appendTime(b []byte) []byte {
 	now := l.now()
 	if s := now.Unix(); s != l.second || l.stamp == nil {
 		l.second, l.stamp = s, now.UTC().AppendFormat(l.stamp[:0], "2006-01-02 15:04:05,")
@@ -97,7 +133,11 @@ func (l *Log) append(b []byte, e *Event) []byte {
 	b = append(b, l.stamp...)
 	ms := now.Nanosecond() / 1e6
 	b = append(b, byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10))
-	b = append(b, " INFO audit:"...)
+	return append(b, " INFO audit:"...)
+}
+
+// appendEvent writes the fields in the order of ZooKeeper's log.
+func appendEvent(b []byte, e *Event) []byte {
 	before := byte(' ')
 	name := func(name string) {
 		b = append(b, before)
@@ -121,14 +161,19 @@ func (l *Log) append(b []byte, e *Event) []byte {
 	return append(b, '\n')
 }
 
-// maxValue is the length of the longest value that a client may give a node: of a longer one, in a
-// request that fails, the log has the beginning.
-const maxValue = tree.MaxPath + 1<<10
+// maxValue is how much of a value the log has. Of a longer one it has the beginning and the length.
+const maxValue = 1 << 10
 
 // appendClean appends a value without control characters, which end a field or a line, or which a
 // terminal obeys.
 func appendClean(b []byte, s string) []byte {
-	s = s[:min(len(s), maxValue)]
+	if n := len(s); n > maxValue {
+		cut := maxValue
+		for cut > maxValue-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		return append(strconv.AppendInt(append(appendClean(b, s[:cut]), "...("...), int64(n), 10), " bytes)"...)
+	}
 	bad := func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 }
 	if utf8.ValidString(s) && strings.IndexFunc(s, bad) < 0 {
 		return append(b, s...)
@@ -163,12 +208,28 @@ func appendUsers(b []byte, ids []jute.ID) []byte {
 // Ended writes a line for each ephemeral node that a session's end removed. It suits
 // clients.Options.Ended.
 func (l *Log) Ended(session int64, events []tree.Event) {
+	var paths []string // the list of events is the caller's
+	size := 0
 	for i := range events {
 		if events[i].Type == jute.EventDeleted {
-			l.Add(&Event{Session: session, User: l.owner, Path: events[i].Path,
-				Operation: "ephemeralZNodeDeletionOnSessionCloseOrExpire"})
+			path := events[i].Path
+			if len(path) > 2*maxValue {
+				path = strings.Clone(path[:2*maxValue])
+			}
+			paths = append(paths, path)
+			size += len(path) + 16
 		}
 	}
+	if len(paths) == 0 {
+		return
+	}
+	l.sink.mu.Lock()
+	at := l.appendTime(nil)
+	l.sink.mu.Unlock()
+	l.sink.addBulk(bulk{len(paths), size, func(b []byte, line int) []byte {
+		return appendEvent(append(b, at...), &Event{Session: session, User: l.owner, Path: paths[line],
+			Operation: "ephemeralZNodeDeletionOnSessionCloseOrExpire"})
+	}})
 }
 
 // Request writes the lines of a client's request, if it asks for a change or is a login that

@@ -7,20 +7,30 @@ import (
 	"time"
 )
 
-// maxWaiting bounds the bytes that wait to be written. A slow or full disk costs lines beyond it,
-// and never holds up a request.
-const maxWaiting = 4 << 20
+// maxWaiting bounds the bytes that wait to be written, and maxBulk those that the ends of sessions
+// leave to be written. A slow or full disk costs lines beyond them, and never holds up a request.
+const (
+	maxWaiting = 4 << 20
+	maxBulk    = 32 << 20
+)
 
 // sink writes lines to a file, standard error or syslog, by a goroutine of its own.
 type sink struct {
-	name string
 	open func() (io.WriteCloser, error)
+	room func() error // why nothing may be written; nil: it may
+	now  func() time.Time
+	told func(b []byte, addr string, lost int64) []byte // appends a line about lost ones
 
 	mu      sync.Mutex
 	waiting []byte
 	lines   int64 // in waiting
+	bulk    []bulk
+	bulked  int // bytes of bulk
+	shares  map[string]*share
+	swept   time.Time // the shares
 	written int64
 	lost    int64
+	lostAt  time.Time
 	problem error
 	reopen  bool
 	closed  bool
@@ -28,9 +38,15 @@ type sink struct {
 	done    chan struct{}
 }
 
+// bulk is many lines that one event makes. They are put together when they are written.
+type bulk struct {
+	lines int
+	size  int // of what is kept for them
+	put   func(b []byte, line int) []byte
+}
+
 // start opens the log. An error means that it cannot be opened at all.
 func (s *sink) start() error {
-	s.open = opener(s.name)
 	w, err := s.open()
 	if err != nil {
 		return err
@@ -40,39 +56,53 @@ func (s *sink) start() error {
 	return nil
 }
 
-// opener returns the function that opens a log by its name.
-func opener(name string) func() (io.WriteCloser, error) {
-	switch name {
-	case "stderr":
-		return func() (io.WriteCloser, error) { return stderr{}, nil }
-	case "syslog":
-		return openSyslog
-	}
-	return func() (io.WriteCloser, error) {
-		return os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	}
-}
-
 type stderr struct{}
 
 func (stderr) Write(b []byte) (int, error) { return os.Stderr.Write(b) }
 func (stderr) Close() error                { return nil }
 
-// add has put append a line to what waits, if there is room.
-func (s *sink) add(put func([]byte) []byte) {
+// add has put append a line to what waits, if there is room and the address has a share left. A byte
+// of the line counts weight times.
+func (s *sink) add(addr string, weight int64, put func([]byte) []byte) {
+	now := s.now()
 	s.mu.Lock()
-	if s.closed || len(s.waiting) >= maxWaiting {
-		s.lost++
+	sh := s.shareOf(addr, now)
+	if s.closed || len(s.waiting) >= maxWaiting || sh != nil && sh.left <= 0 {
+		s.lose(1, now)
+		if sh != nil {
+			sh.lost++
+		}
 		s.mu.Unlock()
 		return
 	}
-	first := len(s.waiting) == 0
+	before := len(s.waiting)
 	s.waiting = put(s.waiting)
 	s.lines++
+	if sh != nil {
+		sh.left -= weight * int64(len(s.waiting)-before)
+	}
 	s.mu.Unlock()
-	if first {
+	if before == 0 {
 		s.kick()
 	}
+}
+
+// addBulk keeps lines to be written behind those that wait, if there is room.
+func (s *sink) addBulk(b bulk) {
+	s.mu.Lock()
+	if s.closed || s.bulked >= maxBulk {
+		s.lose(int64(b.lines), s.now())
+	} else {
+		s.bulk = append(s.bulk, b)
+		s.bulked += b.size
+	}
+	s.mu.Unlock()
+	s.kick()
+}
+
+func (s *sink) lose(lines int64, now time.Time) {
+	s.lost += lines
+	s.lostAt = now
 }
 
 func (s *sink) kick() {
@@ -89,42 +119,76 @@ const flushAfter = 5 * time.Millisecond
 // it goes on once the disk has room.
 func (s *sink) run(w io.WriteCloser) {
 	defer close(s.done)
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
 	var spare []byte
 	for closed := false; !closed; {
-		<-s.wake
-		time.Sleep(flushAfter)
-		s.mu.Lock()
-		batch, lines, reopen := s.waiting, s.lines, s.reopen
-		s.waiting, s.lines, s.reopen, closed = spare[:0], 0, false, s.closed
-		s.mu.Unlock()
-		var err error
-		if reopen || w == nil {
-			if w != nil {
-				_ = w.Close() // every line was written or counted as lost
-			}
-			if w, err = s.open(); err != nil {
-				w = nil
-			}
-		}
-		if err == nil && len(batch) > 0 {
-			_, err = w.Write(batch)
+		select {
+		case <-s.wake:
+			time.Sleep(flushAfter)
+		case <-tick.C:
 		}
 		s.mu.Lock()
-		if s.problem = err; err == nil {
-			s.written += lines
-		} else {
-			s.lost += lines
-		}
+		s.sweep(s.now())
+		batch, lines, bulks, reopen := s.waiting, s.lines, s.bulk, s.reopen
+		s.waiting, s.lines, s.bulk, s.reopen, closed = spare[:0], 0, nil, false, s.closed
 		s.mu.Unlock()
-		if err != nil && w != nil {
-			_ = w.Close() // it is opened again
+		if reopen && w != nil {
+			_ = w.Close() // every line was written or counted as lost
 			w = nil
+		}
+		if reopen || lines > 0 || len(bulks) == 0 && w == nil {
+			w = s.write(w, batch, lines)
+		}
+		batch = batch[:0]
+		for _, b := range bulks {
+			n := int64(0)
+			for i := range b.lines {
+				batch, n = b.put(batch, i), n+1
+				if len(batch) >= 1<<20 {
+					w = s.write(w, batch, n)
+					batch, n = batch[:0], 0
+				}
+			}
+			w = s.write(w, batch, n)
+			batch = batch[:0]
+			s.mu.Lock()
+			s.bulked -= b.size
+			s.mu.Unlock()
 		}
 		spare = batch
 	}
 	if w != nil {
 		_ = w.Close()
 	}
+}
+
+// write writes lines to the log, which it opens if w is nil, and returns the log; nil: the next call
+// opens it.
+func (s *sink) write(w io.WriteCloser, batch []byte, lines int64) io.WriteCloser {
+	var err error
+	if w == nil {
+		if w, err = s.open(); err != nil {
+			w = nil
+		}
+	}
+	if err == nil && len(batch) > 0 {
+		if err = s.room(); err == nil {
+			_, err = w.Write(batch)
+		}
+	}
+	s.mu.Lock()
+	if s.problem = err; err == nil {
+		s.written += lines
+	} else if lines > 0 {
+		s.lose(lines, s.now())
+	}
+	s.mu.Unlock()
+	if err != nil && w != nil {
+		_ = w.Close()
+		w = nil
+	}
+	return w
 }
 
 // reopenLog opens the log again, after a program has moved the file away.

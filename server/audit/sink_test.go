@@ -45,10 +45,12 @@ func (o opening) Close() error {
 // sinkTo starts a sink that writes to p.
 func sinkTo(p *place) *sink {
 	n := 0
-	s := &sink{wake: make(chan struct{}, 1), done: make(chan struct{}), open: func() (io.WriteCloser, error) {
-		n++
-		return opening{p, n}, p.shut
-	}}
+	s := &sink{wake: make(chan struct{}, 1), done: make(chan struct{}), now: time.Now,
+		room: func() error { return nil }, told: (&Log{now: time.Now}).appendLost,
+		open: func() (io.WriteCloser, error) {
+			n++
+			return opening{p, n}, p.shut
+		}}
 	w, _ := s.open()
 	go s.run(w)
 	return s
@@ -56,7 +58,7 @@ func sinkTo(p *place) *sink {
 
 // put adds a line of n bytes.
 func (s *sink) put(n int) {
-	s.add(func(b []byte) []byte { return append(b, bytes.Repeat([]byte("x"), n)...) })
+	s.add("", 1, func(b []byte) []byte { return append(b, bytes.Repeat([]byte("x"), n)...) })
 }
 
 // settled waits until the sink has done what it can, and compares its figures and what p tells since.
@@ -68,8 +70,10 @@ func settled(t *testing.T, s *sink, p *place, written, lost int64, problem error
 	s.mu.Lock()
 	l.sink.written, l.sink.lost, l.sink.problem = s.written, s.lost, s.problem
 	s.mu.Unlock()
-	w, n, err := l.Figures()
-	expect.That(t, w == written && n == lost && err == problem, "%d written, %d lost, %v", w, n, err)
+	f := l.Figures()
+	expect.Equal(t, f.Written, written, "written")
+	expect.Equal(t, f.Lost, lost, "lost")
+	expect.Equal(t, f.Problem, problem, "problem")
 	expect.List(t, p.told, told)
 	p.told = nil
 }
@@ -145,7 +149,7 @@ func TestCloseWritesWhatWaits(t *testing.T) {
 }
 
 func TestLogThatCannotBeOpenedIsRefused(t *testing.T) {
-	_, err := Open(filepath.Join(t.TempDir(), "none", "log"), time.Now)
+	_, err := Open(Options{Name: filepath.Join(t.TempDir(), "none", "log")})
 	expect.Is(t, err, os.ErrNotExist)
 }
 

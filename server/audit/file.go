@@ -1,0 +1,97 @@
+package audit
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// opener returns the function that opens a log.
+func opener(o *Options) func() (io.WriteCloser, error) {
+	switch o.Name {
+	case "stderr":
+		return func() (io.WriteCloser, error) { return stderr{}, nil }
+	case "syslog":
+		return openSyslog
+	}
+	return func() (io.WriteCloser, error) {
+		f := &file{o: o}
+		return f, f.open()
+	}
+}
+
+// file is a log in a file. Once it has the size of its options it gets the time behind its name, and a
+// new file takes its place; the newest Keep old ones stay.
+type file struct {
+	o    *Options
+	f    *os.File
+	size int64
+}
+
+func (l *file) open() (err error) {
+	if l.f, err = os.OpenFile(l.o.Name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
+		return err
+	}
+	l.size = 0
+	if info, err := l.f.Stat(); err == nil && info.Mode().IsRegular() {
+		l.size = info.Size()
+	}
+	return nil
+}
+
+// stampForm sorts as time does. A program that rotates logs gives its files other names.
+const stampForm = "20060102T150405.000000000"
+
+func (l *file) Write(b []byte) (int, error) {
+	if l.o.Size > 0 && l.size > 0 && l.size+int64(len(b)) > l.o.Size {
+		if err := l.turn(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := l.f.Write(b)
+	l.size += int64(n)
+	return n, err
+}
+
+// turn begins a new file and removes the old ones beyond those that are kept.
+func (l *file) turn() error {
+	if err := l.f.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(l.o.Name, l.o.Name+"."+l.o.Now().UTC().Format(stampForm)); err != nil {
+		return err
+	}
+	old, err := filepath.Glob(globbed(l.o.Name) + ".[0-9]*T*.*")
+	if err == nil {
+		old = slices.DeleteFunc(old, func(name string) bool {
+			_, err := time.Parse(stampForm, name[len(l.o.Name)+1:])
+			return err != nil
+		})
+		slices.Sort(old)
+		for _, name := range old[:max(0, len(old)-l.o.Keep)] {
+			_ = os.Remove(name)
+		}
+	}
+	return l.open()
+}
+
+// globbed returns a name as a pattern that matches this name only.
+func globbed(name string) string {
+	var b []byte
+	for _, c := range []byte(name) {
+		if c == '*' || c == '?' || c == '[' || c == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, c)
+	}
+	return string(b)
+}
+
+func (l *file) Close() error {
+	if l.f == nil {
+		return nil
+	}
+	return l.f.Close()
+}

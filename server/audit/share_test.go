@@ -1,0 +1,117 @@
+package audit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// A client whose requests are refused, which costs it nothing, writes no more than its share: the lines of
+// others are all there, and one line says how many of its own are not.
+func TestAddressWritesItsShareOnly(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	synctest.Test(t, func(t *testing.T) {
+		l := must.Get(Open(Options{Name: file}))(t)
+		const refused = 20_000
+		for n := range refused {
+			l.Add(&Event{IP: "10.0.0.66", Operation: "delete", Path: strings.Repeat("x", 65_500), Result: failure})
+			if n%1000 == 0 {
+				l.Add(&Event{IP: "10.0.0.7", Operation: "create", Path: "/mine"})
+			}
+			if n%2000 == 0 {
+				time.Sleep(2 * flushAfter)
+			}
+		}
+		time.Sleep(2 * sweepEvery)
+		l.Close()
+		text := must.Get(os.ReadFile(file))(t)
+		written := int64(bytes.Count(text, []byte("operation=delete")))
+		expect.That(t, len(text) < 2<<20, "bytes: got %d, want 2 MiB at most", len(text))
+		expect.Equal(t, bytes.Count(text, []byte("znode=/mine")), refused/1000, "lines of the other client")
+		expect.Equal(t, l.Figures().Lost, refused-written, "lost")
+		told := int64(0)
+		for line := range strings.Lines(string(text)) {
+			var n int64
+			if _, rest, ok := strings.Cut(line, "operation=linesLost\trequest="); ok {
+				must.Get(fmt.Sscanf(rest, "%d lines", &n))(t)
+				told += n
+			}
+		}
+		expect.Equal(t, told, refused-written, "lines that the log tells of as lost")
+	})
+}
+
+// Shares are forgotten once they are full again, and addresses beyond a number have one together.
+func TestSharesAreBounded(t *testing.T) {
+	s := &sink{}
+	at := time.Unix(0, 0)
+	for n := range maxShares + 100 {
+		s.shareOf(fmt.Sprint("10.0.0.", n), at).left--
+	}
+	expect.Equal(t, len(s.shares), maxShares+1)
+	s.sweep(at.Add(sweepEvery))
+	expect.Equal(t, len(s.shares), 0)
+}
+
+// The end of a session with many nodes has all its lines, and those of others behind it are not lost.
+func TestLinesOfEndsPushOutNoOthers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	l := must.Get(Open(Options{Name: file}))(t)
+	events := make([]tree.Event, 150_000)
+	for i := range events {
+		events[i] = tree.Event{Type: jute.EventDeleted, Path: fmt.Sprintf("/ephs/some-longer-name-%d", i)}
+	}
+	l.Ended(1, events)
+	clear(events) // they are the caller's
+	l.Add(&Event{IP: "10.0.0.7", Operation: "delete", Path: "/valuable"})
+	l.Close()
+	text := must.Get(os.ReadFile(file))(t)
+	expect.Equal(t, bytes.Count(text, []byte("znode=/ephs/some-longer-name-")), len(events), "lines of the end")
+	expect.That(t, bytes.Contains(text, []byte("znode=/valuable")), "the delete behind it has no line")
+	expect.Equal(t, l.Figures().Lost, 0, "lost")
+}
+
+// A file of its full size gives its place to a new one, and the oldest go.
+func TestFileIsTurnedBySize(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "audit[1].log")
+	must.OK(t, os.WriteFile(file+".1.gz", nil, 0o600)) // another program's
+	at := time.Unix(1_700_000_000, 0)
+	first := func(name string) string { return string(must.Get(os.ReadFile(name))(t)[:1]) }
+	w := must.Get(opener(&Options{Name: file, Size: 100, Keep: 2, Now: func() time.Time { return at }})())(t)
+	for n := range 10 {
+		at = at.Add(time.Second)
+		must.Get(w.Write([]byte(strings.Repeat(string(rune('a'+n)), 60))))(t)
+	}
+	must.OK(t, w.Close())
+	expect.Equal(t, first(file), "j")
+	old := must.Get(filepath.Glob(globbed(file) + ".2*"))(t)
+	must.Equal(t, len(old), 2, "old files")
+	expect.Equal(t, first(old[0])+first(old[1]), "hi")
+	expect.OK(t, expect.Err(os.Stat(file+".1.gz")))
+}
+
+// While others need the disk nothing is written, which is told.
+func TestNothingIsWrittenWithoutRoom(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	full := errors.New("no room")
+	l := must.Get(Open(Options{Name: file, Room: func() error { return full }}))(t)
+	l.Add(&Event{Operation: "x"})
+	l.Close()
+	expect.Equal(t, len(must.Get(os.ReadFile(file))(t)), 0, "bytes")
+	f := l.Figures()
+	expect.Equal(t, f.Problem, full)
+	expect.Equal(t, f.Lost, 3)
+	expect.Equal(t, f.Written, 0)
+}
