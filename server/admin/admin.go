@@ -2,7 +2,6 @@ package admin
 
 import (
 	"cmp"
-	"io"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -49,6 +48,9 @@ type Admin struct {
 	mask  atomic.Int64 // ZooKeeper's trace mask: kept, and without effect
 	heavy pool
 	asks  pool // answers that ask other servers
+	// scrapes are answers at /metrics, apart from heavy ones: no attack on those may blind the operators.
+	scrapes  pool
+	outgoing Outgoing
 }
 
 // defaultMask is the trace mask that ZooKeeper starts with.
@@ -61,7 +63,8 @@ func New(o Options) (*Admin, error) {
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	a := &Admin{o: o, heavy: pool{make(chan struct{}, heavyAtOnce), heavyTime},
-		asks: pool{make(chan struct{}, heavyAtOnce), heavyTime}}
+		asks:    pool{make(chan struct{}, heavyAtOnce), heavyTime},
+		scrapes: pool{make(chan struct{}, heavyAtOnce), heavyTime}}
 	if err := a.SetWhitelist(o.Whitelist); err != nil {
 		return nil, err
 	}
@@ -79,8 +82,7 @@ func New(o Options) (*Admin, error) {
 	return a, nil
 }
 
-// Admin gives heavyAtOnce heavy answers at a time, each within heavyTime, and as Paced extends it: a
-// slow reader loses its answer, and never holds a place that others wait for.
+// Admin builds heavyAtOnce heavy answers at a time. A request waits heavyTime for its turn.
 const (
 	heavyAtOnce = 4
 	heavyTime   = 5 * time.Second
@@ -104,9 +106,4 @@ func (p pool) acquire() (release func(), ok bool) {
 	case <-t.C:
 		return nil, false
 	}
-}
-
-// paced returns a writer that gives up on a reader that is too slow.
-func (a *Admin) paced(w io.Writer, deadline func(time.Time) error) io.Writer {
-	return &Paced{Writer: w, Deadline: deadline, End: a.o.Now().Add(heavyTime)}
 }

@@ -1,11 +1,12 @@
 package admin
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,19 +113,26 @@ func (a *Admin) Answer(conn io.ReadWriter, first [4]byte) error {
 		}
 		a.mask.Store(int64(binary.BigEndian.Uint64(mask[:])))
 	}
+	release := func() {}
 	if w.heavy {
-		release, ok := a.heavy.acquire()
-		if !ok {
+		var ok bool
+		if release, ok = a.heavy.acquire(); !ok {
 			return errBusy
 		}
+	}
+	var body bytes.Buffer
+	func() {
 		defer release()
+		a.answer(&body, w)
+	}()
+	addr, deadline := "", func(time.Time) error { return nil }
+	if c, ok := conn.(net.Conn); ok {
+		addr = c.RemoteAddr().String()
 	}
-	out := bufio.NewWriterSize(conn, 64<<10)
 	if d, ok := conn.(interface{ SetWriteDeadline(time.Time) error }); ok {
-		out.Reset(a.paced(conn, d.SetWriteDeadline))
+		deadline = d.SetWriteDeadline
 	}
-	a.answer(out, w)
-	return out.Flush()
+	return a.outgoing.Send(addr, body.Len(), func() error { return Pace(conn, deadline, a.o.Now(), body.Bytes()) })
 }
 
 func (a *Admin) answer(out io.Writer, w word) {

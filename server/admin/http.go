@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -112,11 +113,10 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 			_, no = a.o.Authorize.User(r, "")
 		}
 	}
+	release := func() {}
 	if no == nil && c.heavy {
-		release, ok := a.heavy.acquire()
-		if ok {
-			defer release()
-		} else {
+		var ok bool
+		if release, ok = a.heavy.acquire(); !ok {
 			no = errBusy
 		}
 	}
@@ -124,11 +124,13 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 		no.Answer(w, name)
 		return
 	}
+	var body bytes.Buffer
+	func() {
+		defer release()
+		_ = writeJSON(&body, a.runCommand(c, name, hidden, r.URL.Query())) // a bytes.Buffer takes all
+	}()
 	w.Header().Set("Content-Type", "application/json")
-	out := a.paced(w, http.NewResponseController(w).SetWriteDeadline)
-	if err := writeJSON(out, a.runCommand(c, name, hidden, r.URL.Query())); err != nil {
-		a.o.Log.Debug("admin answer not sent", "command", fmt.Sprintf("%.32q", name), "err", err)
-	}
+	a.send(w, r, http.StatusOK, body.Bytes())
 }
 
 // mayChange refuses a request that may not change state: only the super user's POST may.

@@ -24,8 +24,8 @@ func (a *Admin) metricsHandler() http.Handler {
 	if !a.o.NoJVM {
 		registry.MustRegister(jvmCollector{})
 	}
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: heavyAtOnce,
-		ErrorHandling: promhttp.ContinueOnError})
+	return a.inPlace(a.scrapes, promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError}))
 }
 
 // collector makes metrics of a Status. Each value has two names: that of ZooKeeper's own

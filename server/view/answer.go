@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -46,7 +45,7 @@ const maxAnswer = 50 << 20
 // at a time.
 func (v *View) answer(f answerer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v.inTurn(w, r, "this", func(ctx context.Context) {
+		v.inTurn(w, r, "this", func(ctx context.Context, w http.ResponseWriter) {
 			q := &query{name: r.PathValue("name")}
 			var err error
 			if q.values, err = url.ParseQuery(r.URL.RawQuery); err != nil {
@@ -62,7 +61,8 @@ func (v *View) answer(f answerer) http.Handler {
 
 // inTurn calls f for a GET, a few at a time, within costlyTime. The error for another method
 // names what.
-func (v *View) inTurn(w http.ResponseWriter, r *http.Request, what string, f func(context.Context)) {
+func (v *View) inTurn(w http.ResponseWriter, r *http.Request, what string,
+	f func(context.Context, http.ResponseWriter)) {
 	if no := admin.Reads(w, r, what); no != nil {
 		v.fail(w, no)
 		return
@@ -71,13 +71,24 @@ func (v *View) inTurn(w http.ResponseWriter, r *http.Request, what string, f fun
 	defer cancel()
 	select {
 	case v.costly <- struct{}{}:
-		defer func() { <-v.costly }()
 	case <-ctx.Done():
 		v.fail(w, errBusy)
 		return
 	}
-	f(ctx)
+	turn := &turnWriter{w, sync.OnceFunc(func() { <-v.costly })}
+	defer turn.release()
+	f(ctx, turn)
 }
+
+// turnWriter is the writer of a request that has its turn, which it gives up before it writes: a client that
+// does not read must not hold the place that others wait for.
+type turnWriter struct {
+	http.ResponseWriter
+	release func()
+}
+
+// Unwrap lets http.ResponseController find the connection.
+func (t *turnWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
 var zippers = sync.Pool{New: func() any {
 	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is legal
@@ -124,10 +135,19 @@ func (v *View) sendBytes(w http.ResponseWriter, r *http.Request, kind string, bo
 	if r.Method == http.MethodHead {
 		return
 	}
-	// A slow reader loses its answer, so that it does not hold the place of the next for long.
-	slow := &admin.Paced{Writer: w, Deadline: http.NewResponseController(w).SetWriteDeadline,
-		End: time.Now().Add(sendTime)}
-	_, _ = io.Copy(slow, io.LimitReader(bytes.NewReader(body), int64(len(body)))) // in parts
+	if t, ok := w.(*turnWriter); ok {
+		t.release()
+	}
+	begun := false
+	err := v.outgoing.Send(r.RemoteAddr, len(body), func() error {
+		begun = true
+		return admin.Pace(w, http.NewResponseController(w).SetWriteDeadline, time.Now(), body)
+	})
+	if err != nil && !begun {
+		h.Del("Content-Encoding")
+		h.Del("Content-Length")
+		v.fail(w, errBusy)
+	}
 }
 
 func takesGzip(accept string) bool {

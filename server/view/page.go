@@ -90,7 +90,7 @@ func (d *pageData) ask(ctx context.Context, f answerer, name string) any {
 // servePage serves the page. Without its script it is plain tables; the script
 // asks for the same page again and again and puts the tables in place.
 func (v *View) servePage(w http.ResponseWriter, r *http.Request) {
-	v.inTurn(w, r, "the page", func(ctx context.Context) { v.writePage(ctx, w, r) })
+	v.inTurn(w, r, "the page", func(ctx context.Context, w http.ResponseWriter) { v.writePage(ctx, w, r) })
 }
 
 func (v *View) writePage(ctx context.Context, w http.ResponseWriter, r *http.Request) {

@@ -56,31 +56,30 @@ type Options struct {
 // View answers HTTP requests. Its methods may be called by several goroutines
 // at once.
 type View struct {
-	o      Options
-	source Source
-	token  string // of the page: a change needs it
-	costly chan struct{}
-	scans  scans
-	ended  endings
-	rates  rates
-	meter  meter
-	reach  reach
-	began  time.Time
-	ctx    context.Context // ends with Close
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
+	o        Options
+	source   Source
+	token    string // of the page: a change needs it
+	costly   chan struct{}
+	outgoing admin.Outgoing
+	scans    scans
+	ended    endings
+	rates    rates
+	meter    meter
+	reach    reach
+	began    time.Time
+	ctx      context.Context // ends with Close
+	stop     context.CancelFunc
+	wg       sync.WaitGroup
 }
 
 // Version is the version of the answers. It changes when a field changes its
 // meaning or goes; fields may be added.
 const Version = 1
 
-// View gives costlyAtOnce costly answers at a time, each within costlyTime, and then sends each within
-// sendTime, and as admin.Paced extends it.
+// View builds costlyAtOnce costly answers at a time, each within costlyTime.
 const (
 	costlyAtOnce = 4
 	costlyTime   = 10 * time.Second
-	sendTime     = 5 * time.Second
 )
 
 // New returns a View, which Close ends.

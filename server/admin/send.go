@@ -1,0 +1,107 @@
+package admin
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Outgoing is what answers that are on their way take of memory. An answer is built in a place that others
+// wait for, leaves the place, and is written then: a client that does not read holds up no other, and what
+// is kept for it is bounded, in all and for its address.
+type Outgoing struct {
+	mu  sync.Mutex
+	all int
+	by  map[string]int // by address
+}
+
+const (
+	maxOutgoing     = 128 << 20
+	maxOutgoingAddr = 16 << 20
+	sendTime        = 5 * time.Second // that a client may take, and as Paced extends it
+)
+
+// take takes bytes for an address. The first answer of an address counts as small.
+func (o *Outgoing) take(host string, n int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all+n > maxOutgoing || o.by[host] > 0 && o.by[host]+n > maxOutgoingAddr {
+		return false
+	}
+	if o.by == nil {
+		o.by = map[string]int{}
+	}
+	o.all += n
+	o.by[host] += n
+	return true
+}
+
+func (o *Outgoing) give(host string, n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all -= n
+	if o.by[host] -= n; o.by[host] <= 0 {
+		delete(o.by, host)
+	}
+}
+
+// Send has write send a whole answer of n bytes to a client at addr, if not too much is on its way already.
+func (o *Outgoing) Send(addr string, n int, write func() error) error {
+	host, _, _ := net.SplitHostPort(addr)
+	if !o.take(host, n) {
+		return errBusy
+	}
+	defer o.give(host, n)
+	return write()
+}
+
+// Pace writes a whole answer in parts from now on, and gives up on a client that is too slow.
+func Pace(w io.Writer, deadline func(time.Time) error, now time.Time, body []byte) error {
+	slow := &Paced{Writer: w, Deadline: deadline, End: now.Add(sendTime)}
+	_, err := io.Copy(slow, io.LimitReader(bytes.NewReader(body), int64(len(body))))
+	return err
+}
+
+// built keeps an answer until it is whole.
+type built struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+func (b *built) Header() http.Header            { return b.header }
+func (b *built) WriteHeader(code int)           { b.code = code }
+func (b *built) Write(part []byte) (int, error) { return b.body.Write(part) }
+
+// inPlace has h build its answers in a place of the pool, and sends them behind it.
+func (a *Admin) inPlace(p pool, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		release, ok := p.acquire()
+		if !ok {
+			http.Error(w, errBusy.Text, errBusy.Status)
+			return
+		}
+		b := &built{header: w.Header(), code: http.StatusOK}
+		func() {
+			defer release()
+			h.ServeHTTP(b, r)
+		}()
+		a.send(w, r, b.code, b.body.Bytes())
+	})
+}
+
+// send writes a whole answer.
+func (a *Admin) send(w http.ResponseWriter, r *http.Request, code int, body []byte) {
+	begun := false
+	err := a.outgoing.Send(r.RemoteAddr, len(body), func() error {
+		begun = true
+		w.WriteHeader(code)
+		return Pace(w, http.NewResponseController(w).SetWriteDeadline, a.o.Now(), body)
+	})
+	if err != nil && !begun {
+		http.Error(w, errBusy.Text, errBusy.Status)
+	}
+}
