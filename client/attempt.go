@@ -17,20 +17,21 @@ import (
 
 // attempt is one call that asks for a lock.
 type attempt struct {
-	c      *Client
-	path   string // as the user names the lock
-	dir    string // where the contenders are
-	mode   fence.Mode
-	rw     bool // of a read-write lock
-	try    bool
-	cfg    *options
-	start  time.Time
-	task   string
-	tasked bool     // the context has named the task
-	leave  func()   // gives the turn in the local queue to the next contender
-	alone  bool     // neither nested nor in the local queue
-	value  []byte   // of a candidate; nil if the attempt is not for leadership
-	dirs   []string // where it makes nodes, if not only in dir
+	c       *Client
+	path    string // as the user names the lock
+	dir     string // where the contenders are
+	mode    fence.Mode
+	rw      bool // of a read-write lock
+	try     bool
+	cfg     *options
+	start   time.Time
+	task    string
+	tasked  bool     // the context has named the task
+	leave   func()   // gives the turn in the local queue to the next contender
+	alone   bool     // neither nested nor in the local queue
+	permits bool     // the queue is for permits: its first contender holds none
+	value   []byte   // of a candidate; nil if the attempt is not for leadership
+	dirs    []string // where it makes nodes, if not only in dir
 }
 
 // data returns the content of the attempt's node. The owner record stands behind a candidate's

@@ -68,6 +68,7 @@ func (q queue) precheck(ctx context.Context, e *epoch, a *attempt) error {
 			err = a.c.alone(ctx, e, a.dir, useQueue, p.Others)
 		}
 		if err == nil && p.Blocked {
+			a.waitsInQueue("", &names, p)
 			err = ErrNotAcquired
 		}
 		return err
@@ -131,8 +132,10 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 		case !p.Found:
 			return nil, w.displaced()
 		case p.Blocked && w.a.try:
+			w.a.waitsInQueue(w.path, names, p)
 			return nil, ErrNotAcquired
 		case p.Blocked:
+			w.a.waitsInQueue(w.path, names, p)
 			if !w.waited {
 				w.waited, w.late, w.begun, w.ahead = true, true, time.Now(), p.Ahead
 			}

@@ -16,6 +16,9 @@ type Hooks struct {
 	OnState func(old, new State)
 	// OnEnqueue is called when a contender has its place in the queue.
 	OnEnqueue func(LockEvent)
+	// OnWait is called when a contender has looked at its queue and must wait, or is refused as a try:
+	// Place, Of and Holder say where it stands.
+	OnWait func(LockEvent)
 	// OnGrant is called when a lock was granted; Waited is the time since the call.
 	OnGrant func(LockEvent)
 	// OnRequeue is called when a waiter lost its place and takes a new one; Err says why.
@@ -39,6 +42,9 @@ type LockEvent struct {
 	Waited time.Duration
 	Held   time.Duration
 	Err    error
+
+	Place, Of int    // its place among all contenders, the holders included; 0 if it is not known
+	Holder    string // the node of the first holder; "" if it is not known
 }
 
 const maxHookCalls = 4096

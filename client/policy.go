@@ -66,6 +66,7 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold, error) {
 			}
 		}
 		if err != nil {
+			w.waits()
 			return nil, err
 		}
 		h, err := w.act(ctx, step)
@@ -134,6 +135,7 @@ func (w *policyWaiter) act(ctx context.Context, step recipe.Step) (*hold, error)
 	case recipe.Enqueue:
 		return nil, w.enqueue(ctx)
 	case recipe.Wait:
+		w.waits()
 		return nil, w.awaitStep(ctx, step)
 	case recipe.CloseDoor:
 		w.closed = true

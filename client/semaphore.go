@@ -107,13 +107,13 @@ func (s *Semaphore) Path() string { return s.path }
 func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*hold, error) {
 	if a.try {
 		// A try looks before it writes.
-		if err := e.tryLook(ctx, s.path, func() error { return s.free(ctx, e, n) }); err != nil {
+		if err := e.tryLook(ctx, s.path, func() error { return s.free(ctx, e, a, n) }); err != nil {
 			return nil, err
 		}
 	}
 	head, cfg := *a, *a.cfg // of the lock at the head of the queue: only what describes its owner applies
 	cfg.lockDelay, cfg.limit, cfg.earlyUnlock = 0, Limit{}, true
-	head.leave, head.cfg = func() {}, &cfg
+	head.leave, head.cfg, head.permits = func() {}, &cfg, true
 	ih, err := s.d.q.run(ctx, e, &head)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 }
 
 // free returns ErrNotAcquired if n permits are not free.
-func (s *Semaphore) free(ctx context.Context, e *epoch, n int) error {
+func (s *Semaphore) free(ctx context.Context, e *epoch, a *attempt, n int) error {
 	var limit int
 	var used []string
 	dir, err := e.conn.Get(ctx, s.path)
@@ -143,6 +143,7 @@ func (s *Semaphore) free(ctx context.Context, e *epoch, n int) error {
 	case errors.Is(err, zk.ErrNoNode):
 		return nil
 	case err == nil && limit > 0 && len(used)+n > limit:
+		a.waitsForPermits("", s.d.leases, used)
 		return ErrNotAcquired
 	}
 	return err
@@ -183,6 +184,7 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 			}
 			continue
 		}
+		a.waitsForPermits(mine.path, s.d.leases, used)
 		if a.try {
 			return nil, ErrNotAcquired
 		}

@@ -56,9 +56,13 @@ func (c *call) elect(f *electFlags, run *runFlags, conn *connectFlags) error {
 	}
 	election := j.cl.Election(c.Args[0], opts...)
 	return j.repeat(f.restart, func(ctx context.Context) (lease *client.Lease, err error) {
-		err = waiting(client.Task(ctx, j.task), f.timeout, exitNotAcquired, func(ctx context.Context) error {
-			lease, err = election.Campaign(ctx, []byte(f.value), client.WithLimit(client.Limit{Linger: true}))
-			return err
+		t := newWaitTeller(c.app, j.cl, conn.quiet)
+		err = t.during(ctx, exitNotAcquired, func() error {
+			return waiting(client.Task(ctx, j.task), f.timeout, exitNotAcquired, func(ctx context.Context) error {
+				lease, err = election.Campaign(ctx, []byte(f.value), client.WithLimit(client.Limit{Linger: true}),
+					t.option())
+				return err
+			})
 		})
 		return lease, err
 	})

@@ -40,7 +40,7 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 		if _, err := c.inherited(ctx, cl, chroot, c.Args, false, lock.mode()); err != nil {
 			return err
 		}
-		lease, err := lock.acquire(ctx, cl, taskOf(c.getenv), c.Args)
+		lease, err := lock.acquire(ctx, newWaitTeller(c.app, cl, conn.quiet), taskOf(c.getenv), c.Args)
 		if err != nil {
 			return err
 		}

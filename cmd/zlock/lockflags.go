@@ -132,7 +132,7 @@ func layoutOption(name string) []client.Option {
 }
 
 // acquire takes one lock or several.
-func (f *lockFlags) acquire(ctx context.Context, c *client.Client, task string, paths []string) (
+func (f *lockFlags) acquire(ctx context.Context, t *waitTeller, task string, paths []string) (
 	*client.Lease, error) {
 	ctx = client.Task(ctx, task)
 	try := f.nonblock || f.fs.Changed("timeout") && f.timeout == 0
@@ -142,15 +142,17 @@ func (f *lockFlags) acquire(ctx context.Context, c *client.Client, task string, 
 		defer cancel()
 	}
 	var lease *client.Lease
-	err := waiting(ctx, f.timeout, f.conflict, func(ctx context.Context) (err error) {
-		lease, err = f.take(ctx, c, paths, try)
-		return err
+	err := t.during(ctx, f.conflict, func() error {
+		return waiting(ctx, f.timeout, f.conflict, func(ctx context.Context) (err error) {
+			if lease, err = f.take(ctx, t, paths, try); errors.Is(err, client.ErrNotAcquired) {
+				err = &cli.ExitError{Code: f.conflict} // 0 too
+			}
+			return err
+		})
 	})
 	switch {
 	case err == nil:
 		return lease, nil
-	case errors.Is(err, client.ErrNotAcquired):
-		return nil, &cli.ExitError{Code: f.conflict} // 0 too
 	case errors.Is(err, client.ErrInvalid):
 		return nil, cli.Usagef("%v", err)
 	case errors.Is(err, client.ErrMixedLayout) && !f.readwrite && !f.shared && f.layout == "" &&
@@ -187,9 +189,9 @@ func waiting(ctx context.Context, limit time.Duration, code int, f func(context.
 }
 
 // take takes all the locks, or none.
-func (f *lockFlags) take(ctx context.Context, c *client.Client, paths []string, try bool) (*client.Lease,
+func (f *lockFlags) take(ctx context.Context, t *waitTeller, paths []string, try bool) (*client.Lease,
 	error) {
-	opts := f.options()
+	c, opts := t.cl, append(f.options(), t.option())
 	reqs := make([]client.Request, len(paths))
 	for i, p := range paths {
 		switch {

@@ -149,7 +149,7 @@ func (c *call) run(lock *lockFlags, run *runFlags, conn *connectFlags) error {
 		return err
 	}
 	return j.repeat(false, func(ctx context.Context) (*client.Lease, error) {
-		return lock.acquire(ctx, j.cl, j.task, c.Args)
+		return lock.acquire(ctx, newWaitTeller(c.app, j.cl, conn.quiet), j.task, c.Args)
 	})
 }
 

@@ -48,3 +48,11 @@ func (s *statusLine) end() {
 		s.open = false
 	}
 }
+
+// clear takes the line away, where it is one that is overwritten.
+func (s *statusLine) clear() {
+	if s.open {
+		fmt.Fprint(s.w, "\r\x1b[K")
+		s.open = false
+	}
+}

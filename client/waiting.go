@@ -1,0 +1,102 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// tellsWaits reports whether a hook wants to know where the attempt stands.
+func (a *attempt) tellsWaits() bool {
+	return a.c.opt.hooks.OnWait != nil || a.cfg.hooks.OnWait != nil
+}
+
+// waits tells the hooks where the attempt stands.
+func (a *attempt) waits(ev LockEvent) {
+	ev.Path, ev.Mode, ev.Waited = a.path, a.mode, time.Since(a.start)
+	a.c.tell(ev, a.c.opt.hooks.OnWait, a.cfg.hooks.OnWait)
+}
+
+// waitsInQueue tells of a place in a queue whose first contender holds the lock, unless the queue is for
+// permits. Without a hook it costs nothing.
+func (a *attempt) waitsInQueue(node string, names *zk.Names, p recipe.Place) {
+	if !a.tellsWaits() {
+		return
+	}
+	ev := LockEvent{Node: node, Place: p.Ahead + 1}
+	var first recipe.Contender
+	for name := range names.All() {
+		c, _, ok := recipe.ParseName(name)
+		if !ok {
+			continue
+		}
+		if ev.Of++; ev.Of == 1 || recipe.Compare(c, first) < 0 {
+			first = c
+		}
+	}
+	if !p.Found {
+		ev.Of++ // it would stand behind them
+	}
+	if !a.permits && first.Name != "" {
+		ev.Holder = recipe.Join(a.dir, first.Name)
+	}
+	a.waits(ev)
+}
+
+// waitsForPermits tells that all permits are taken.
+func (a *attempt) waitsForPermits(node, leases string, used []string) {
+	if a.tellsWaits() && len(used) > 0 {
+		a.waits(LockEvent{Node: node, Holder: recipe.Join(leases, used[0])})
+	}
+}
+
+// waits tells of a place among the contenders of a lock with a policy.
+func (w *policyWaiter) waits() {
+	if !w.a.tellsWaits() {
+		return
+	}
+	ev := LockEvent{Node: w.path}
+	holds := map[recipe.ID]bool{}
+	for _, n := range w.dir.nodes {
+		if n.Kind.Hold() {
+			holds[n.ID] = true
+			ev.Holder = recipe.Join(w.a.dir, n.Name(true))
+		}
+	}
+	own, queued := recipe.ParsePolicyNode(w.name)
+	ev.Place, ev.Of = len(holds)+1, len(holds)
+	for _, n := range w.dir.nodes {
+		if n.Kind.Hold() || holds[n.ID] {
+			continue
+		}
+		if ev.Of++; !queued || n.Seq < own.Seq {
+			ev.Place++
+		}
+	}
+	if !queued {
+		ev.Of++ // it would stand behind them
+	}
+	w.a.waits(ev)
+}
+
+// Contender reads one contender by the path of its node.
+func (i *Inspector) Contender(ctx context.Context, node string) (c recipe.Entry, err error) {
+	err = i.c.steadily(ctx, node, func(e *epoch) error {
+		n, err := e.conn.Get(ctx, node)
+		if err != nil {
+			return err
+		}
+		st := n.Stat
+		c = recipe.Entry{Node: recipe.Base(node), Session: recipe.Session(st.EphemeralOwner), Token: st.Czxid,
+			Since: st.Ctime, Version: st.Version}
+		if o, ok := recipe.ParseOwner(n.Data); ok {
+			if c.Owner = &o; o.Held {
+				c.HeldSince = st.Mtime
+			}
+		}
+		return nil
+	})
+	return c, err
+}

@@ -1,0 +1,38 @@
+package client
+
+import (
+	"context"
+	"testing"
+
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// A waiter learns its place and the holder from its own lists, and a refused try does, too.
+func TestWaitsTellPlaceAndHolder(t *testing.T) {
+	shared(t)
+	d := dir(t)
+	told := make(chan LockEvent, 100)
+	c, o := dial(t, WithReason("why")), dial(t)
+	holder := lock(t, c.Mutex(d).Lock)
+	ctx, cancel := context.WithCancel(testCtx(t))
+	defer cancel()
+	hooks := WithHooks(Hooks{OnWait: func(e LockEvent) { told <- e }})
+	g := start(ctx, o.Mutex(d, hooks, WithoutLocalQueue()).Lock)
+	ev := <-told
+	expect.Equal(t, ev.Path, d, "path")
+	expect.Equal(t, ev.Place, 2, "place")
+	expect.Equal(t, ev.Of, 2, "contenders")
+	expect.Equal(t, recipe.Base(ev.Holder), recipe.Base(holder.Sequencer().NodePath()), "holder")
+	who := must.Get(o.Inspector().Contender(ctx, ev.Holder))(t)
+	must.That(t, who.Owner != nil, "no owner of %+v", who)
+	expect.Equal(t, who.Owner.Reason, "why", "reason")
+	_, err := o.Mutex(d, hooks, WithoutLocalQueue()).TryLock(ctx)
+	expect.Is(t, err, ErrNotAcquired)
+	ev = <-told
+	expect.Equal(t, ev.Place, 3, "place of a try that is refused")
+	expect.Equal(t, ev.Of, 3, "contenders, with the try")
+	unlock(t, holder)
+	unlock(t, g.wait(t))
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+)
+
+// waitTeller says on standard error who holds the lock that zlock waits for: once after a while, then when that
+// or zlock's place changes, and not often. It reads one node for that, because the client's own lists say the
+// rest.
+type waitTeller struct {
+	cl     *client.Client
+	line   *statusLine
+	quiet  bool
+	events chan client.LockEvent
+	told   client.LockEvent // the last one that was said
+}
+
+// Times of the teller.
+const (
+	tellAfter = time.Second
+	tellEvery = 10 * time.Second
+	// tellRefusal bounds the wait for what the client has seen before it refused.
+	tellRefusal = 2 * time.Second
+	tellRead    = 5 * time.Second
+)
+
+// farPlace is the place from which on only the first line is said: the queue moves at each turn.
+const farPlace = 20
+
+func newWaitTeller(a *app, cl *client.Client, quiet bool) *waitTeller {
+	return &waitTeller{cl: cl, line: newStatusLine(a), quiet: quiet, events: make(chan client.LockEvent, 1)}
+}
+
+// option makes a lock tell the teller. Only the newest event counts.
+func (t *waitTeller) option() client.Option {
+	return client.WithHooks(client.Hooks{OnWait: func(ev client.LockEvent) {
+		select {
+		case <-t.events:
+		default:
+		}
+		t.events <- ev
+	}})
+}
+
+// during runs take, which waits for a lock, and tells who holds it.
+func (t *waitTeller) during(ctx context.Context, refusal int, take func() error) error {
+	if t.quiet {
+		return take()
+	}
+	stop, stopped := make(chan struct{}), make(chan client.LockEvent, 1)
+	go func() { stopped <- t.tell(ctx, stop) }()
+	err := take()
+	close(stop)
+	last := <-stopped
+	t.line.clear()
+	if e, ok := errors.AsType[*cli.ExitError](err); ok && e.Code == refusal && e.Err == nil {
+		t.refused(ctx, last)
+	}
+	return err
+}
+
+// tell says what the events tell until stop, and returns the newest one.
+func (t *waitTeller) tell(ctx context.Context, stop <-chan struct{}) (last client.LockEvent) {
+	due := time.After(tellAfter)
+	for ready := false; ; {
+		select {
+		case <-stop:
+			return last
+		case last = <-t.events:
+		case <-due:
+			ready = true
+		}
+		if ready && t.news(last) {
+			t.say(ctx, last)
+			ready, due = false, time.After(tellEvery)
+		}
+	}
+}
+
+// news reports whether an event says something else than the last line.
+func (t *waitTeller) news(ev client.LockEvent) bool {
+	return ev.Path != "" && (t.told.Path != ev.Path || ev.Place <= farPlace) &&
+		(t.told.Path != ev.Path || t.told.Holder != ev.Holder || t.told.Place != ev.Place || t.told.Of != ev.Of)
+}
+
+// refused says who holds the lock that zlock did not get.
+func (t *waitTeller) refused(ctx context.Context, last client.LockEvent) {
+	select { // the client tells its events after it has returned
+	case last = <-t.events:
+	default:
+		if last.Path == "" {
+			select {
+			case last = <-t.events:
+			case <-time.After(tellRefusal):
+			}
+		}
+	}
+	if t.news(last) {
+		t.say(context.WithoutCancel(ctx), last)
+		t.line.end()
+	}
+}
+
+// say reads the holder and writes the line.
+func (t *waitTeller) say(ctx context.Context, ev client.LockEvent) {
+	t.told = ev
+	place := ""
+	if ev.Place > 0 {
+		place = fmt.Sprintf("place %d of %d", ev.Place, ev.Of)
+	}
+	if ev.Holder != "" {
+		ctx, cancel := context.WithTimeout(ctx, tellRead)
+		defer cancel()
+		if h, err := t.cl.Inspector().Contender(ctx, ev.Holder); err == nil {
+			if place != "" {
+				place = "; " + place
+			}
+			t.line.tell("held "+ev.Holder+place, ev.Path+" is held by "+holderText(h)+place)
+			return
+		}
+	}
+	if place != "" {
+		place = ": " + place
+	}
+	t.line.tell("waits "+ev.Path+place, "waiting for "+ev.Path+place)
+}
+
+// holderText names a holder: who, since when, and why.
+func holderText(h recipe.Entry) string {
+	text := hostOf(h)
+	if o := h.Owner; o != nil && o.PID != 0 {
+		text += fmt.Sprintf(" pid %d", o.PID)
+	}
+	since := max(h.Since, h.HeldSince)
+	text += " since " + clock(time.UnixMilli(since))
+	if o := h.Owner; o != nil && strings.TrimSpace(o.Reason) != "" {
+		text += " (" + o.Reason + ")"
+	}
+	return text
+}
