@@ -17,6 +17,8 @@ import (
 // Source takes hold of the state.
 type Source interface {
 	Backup(context.Context) (*raftfsm.Backup, error)
+	// Current waits until the state has all that any server answered before, as a majority confirms.
+	Current(context.Context) error
 }
 
 // Handler answers GET /commands/snapshot, as ZooKeeper 3.9 has it: the state as

@@ -81,11 +81,17 @@ const suffix = ".backup"
 func (t *Taker) Run(ctx context.Context) {
 	t.begin()
 	done := t.slot(t.State().Last)
+	told := done // the last interval in which the server was not current, and that was told
 	for {
 		now := t.Now()
 		if slot := t.slot(now); slot != done && t.Source() != nil {
-			done = slot
-			t.take(ctx, now)
+			if err := t.current(ctx); err == nil {
+				done = slot
+				t.take(ctx, now)
+			} else if slot != told && ctx.Err() == nil {
+				told = slot
+				t.missed(err)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -93,6 +99,24 @@ func (t *Taker) Run(ctx context.Context) {
 		case <-t.Tick:
 		}
 	}
+}
+
+// current returns an error while this server's state is not that of its cluster, because it was removed or
+// has no leader. A backup of it would have a fresh date and old content, and push out good ones. Run asks
+// again at each tick.
+func (t *Taker) current(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return t.Source().Current(ctx)
+}
+
+// missed records and tells why there is no backup.
+func (t *Taker) missed(err error) {
+	t.mu.Lock()
+	t.news.Failed++
+	t.news.Err = err.Error()
+	t.mu.Unlock()
+	t.Log.Error("no backup taken", "dir", t.Dir, "err", err)
 }
 
 // begin looks at what earlier lives of the server left.
@@ -130,19 +154,14 @@ func (t *Taker) take(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
-	t.mu.Lock()
 	if err != nil {
-		t.news.Failed++
-		t.news.Err = err.Error()
-	} else {
-		t.news.Taken++
-		t.news.Err, t.news.Last = "", now
-	}
-	t.mu.Unlock()
-	if err != nil {
-		t.Log.Error("no backup taken", "dir", t.Dir, "err", err)
+		t.missed(err)
 		return
 	}
+	t.mu.Lock()
+	t.news.Taken++
+	t.news.Err, t.news.Last = "", now
+	t.mu.Unlock()
 	t.Log.Info("backup taken", "file", file, "took", time.Since(begun).Round(time.Millisecond))
 	if err := t.prune(now); err != nil {
 		t.Log.Warn("old backup not removed", "err", err)
