@@ -35,6 +35,18 @@ func (s *settings) checkFiles(now time.Time) {
 	}
 }
 
+// checkSecrets refuses a configuration that holds a secret and that every user of the machine can read: the
+// hash of --super-digest has no salt.
+func (s *settings) checkSecrets() {
+	if s.SuperDigest == "" || s.origin["super-digest"] != s.config || s.config == "" {
+		return
+	}
+	if info, err := os.Stat(s.config); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o007 != 0 {
+		s.fault("%s holds --super-digest and can be read by every user of this machine: chmod 640 it, with the "+
+			"group of the server, and choose another password if that was not meant", s.config)
+	}
+}
+
 // readPEM returns the text of a file that the server must be able to read, now and again. It reports
 // why the server cannot, and returns nil. Only the server may read a secret.
 func (s *settings) readPEM(flag, file string, secret bool) []byte {

@@ -98,6 +98,7 @@ func (s *settings) check() {
 		s.fault("--super-digest: want USER:HASH, where HASH is base64(sha1(USER:PASSWORD)); " +
 			"make it with: printf 'super:PASSWORD' | openssl dgst -binary -sha1 | openssl base64")
 	}
+	s.checkSecrets()
 	s.checkTLS()
 	s.checkFiles(time.Now())
 }

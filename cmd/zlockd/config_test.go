@@ -302,6 +302,33 @@ func TestSecretsOfTheFileAreNotKept(t *testing.T) {
 	}
 }
 
+// The hash of the super user's password is a secret, as a key is: a file that holds it is for the server alone.
+func TestSecretsInAFileThatOthersCanReadAreRefused(t *testing.T) {
+	const digest = "zookeeper.DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=\n"
+	for _, test := range []struct {
+		name, text string
+		mode       os.FileMode
+		args       []string
+		refused    bool
+	}{
+		{"a secret for all", digest, 0o644, nil, true},
+		{"a secret for the group", digest, 0o640, nil, false},
+		{"no secret", "", 0o644, nil, false},
+		{"a secret of the command line", "", 0o644,
+			[]string{"--super-digest", "super:D/InIHSb7yEEbrWz8b9l71RjZJU="}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "zoo.cfg")
+			text := "dataDir=" + t.TempDir() + "\nclientPort=2181\n" + test.text
+			must.OK(t, os.WriteFile(file, []byte(text), test.mode))
+			must.OK(t, os.Chmod(file, test.mode))
+			_, err := readSettings(append([]string{"--config", file}, test.args...))
+			refused := err != nil && strings.Contains(err.Error(), "can be read by every user")
+			expect.Equal(t, refused, test.refused, "refused (%v)", err)
+		})
+	}
+}
+
 func FuzzZooConfig(f *testing.F) {
 	f.Add("clientPort=2181\nserver.1=a:1:2;3\n")
 	f.Add("server.1=[::1]:1\n\\")

@@ -37,8 +37,8 @@ for file in prometheus/rules.yml grafana; do
 		put 0644 "$path" "usr/share/doc/zlockd/${path#"$from"/}"
 	done
 done
-put 0644 deploy/deb/zlockd.cfg etc/zlockd/zlockd.cfg
-put 0644 deploy/deb/default etc/default/zlockd
+put 0640 deploy/deb/zlockd.cfg etc/zlockd/zlockd.cfg
+put 0640 deploy/deb/default etc/default/zlockd
 put 0644 deploy/deb/copyright usr/share/doc/zlockd/copyright
 pack "$from/THIRD-PARTY-LICENSES.txt" usr/share/doc/zlockd/THIRD-PARTY-LICENSES.gz
 pack CHANGELOG.md usr/share/doc/zlockd/changelog.gz
