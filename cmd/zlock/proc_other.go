@@ -34,8 +34,8 @@ func processAlive(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
 
 // process is one that zlock knows by its number alone.
 type process struct {
-	pid, group, ours int
-	name             string
+	pid, parent, group, ours int
+	name                     string
 }
 
 func (process) running() bool { return true }
