@@ -118,6 +118,7 @@ func Assemble(dirs []*Dir, w Watches) []Queue {
 	var list []Queue
 	var by Sorter
 	sems := map[string]*semaphore{}
+	left := allWatchers
 	for _, d := range dirs {
 		by.Sort(d)
 		switch {
@@ -131,7 +132,7 @@ func Assemble(dirs []*Dir, w Watches) []Queue {
 		case LimitOf(d.Data) > 0 && allPermits(d.Nodes, LayoutKazoo):
 			semaphoreAt(sems, d.Path, d.Data).permits = d
 		default:
-			list = append(list, d.locks(w)...)
+			list = append(list, d.locks(w, &left)...)
 		}
 	}
 	for _, sem := range sems {

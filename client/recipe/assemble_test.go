@@ -279,3 +279,31 @@ func TestWaitersOfNodesWithoutANumber(t *testing.T) {
 		expect.Equal(t, strings.Join(got, "; "), want)
 	}
 }
+
+// everywhere is the Watches of many sessions that watch every path.
+type everywhere int
+
+func (n everywhere) Watching(int64, string) (watching, known bool) { return true, true }
+func (n everywhere) Watchers(_ string, most int) []int64 {
+	list := make([]int64, min(most, int(n)))
+	for i := range list {
+		list[i] = int64(i + 1)
+	}
+	return list
+}
+
+// Watchers of many nodes are counted, and few of them are entries.
+func TestWatchersOfManyNodes(t *testing.T) {
+	d := &Dir{Path: "/w"}
+	const nodes, sessions = 1000, 45
+	for i := range nodes {
+		d.Nodes = append(d.Nodes, Node{Name: fmt.Sprint("lock", i), Session: 99})
+	}
+	d.Total = nodes
+	entries, total := 0, 0
+	for _, q := range Assemble([]*Dir{d}, everywhere(sessions)) {
+		entries, total = entries+len(q.Waiters), total+q.Total
+	}
+	expect.Equal(t, total, nodes*(1+sessions), "contenders counted")
+	expect.Equal(t, entries, allWatchers, "entries of watchers")
+}

@@ -19,9 +19,9 @@ type kin struct {
 
 // locks turns the ephemeral children of one directory into locks: into one, except that each node
 // without a number may be a lock.
-func (d *Dir) locks(w Watches) []Queue {
+func (d *Dir) locks(w Watches, left *int) []Queue {
 	kins, lone := split(items(d))
-	list := d.lone(lone, w)
+	list := d.lone(lone, w, left)
 	if len(kins) == 0 {
 		return list
 	}
@@ -259,18 +259,23 @@ func (q *Queue) take(list []item, kind Kind) {
 	}
 }
 
-// someWatchers bounds how many sessions that watch a node count as waiters.
-const someWatchers = 200
+// someWatchers bounds how many sessions that watch a node count as waiters, and allWatchers how many
+// of them are entries, over all locks: the others count in Total only. A session pays for its watches
+// on the server it is connected to, and an entry takes several times as much.
+const (
+	someWatchers = 200
+	allWatchers  = 10_000
+)
 
 // lone looks at nodes without a number. Such a node is a lock if its name says so, or if other
 // sessions watch it. But a session that watches several nodes of a directory observes its members
 // and waits for nothing.
-func (d *Dir) lone(list []item, w Watches) []Queue {
+func (d *Dir) lone(list []item, w Watches, left *int) []Queue {
 	var found []Queue
 	if len(list) == 1 && len(d.Nodes) == 1 && list[0].Node.Name == SimpleName {
 		it := &list[0]
 		if _, ours := it.e.Record(); ours || len(w.Watchers(d.Path, 1)) > 0 {
-			return []Queue{simple(d.Path, it, w.Watchers(d.Path, someWatchers), d.Next)}
+			return []Queue{simple(d.Path, it, w.Watchers(d.Path, someWatchers), d.Next, left)}
 		}
 	}
 	watchers := make([][]int64, len(list))
@@ -298,19 +303,23 @@ func (d *Dir) lone(list []item, w Watches) []Queue {
 			continue // a member of something, or a lock without waiters
 		}
 		it.e.Node = ""
-		found = append(found, simple(Join(d.Path, it.Node.Name), it, losers, 0))
+		found = append(found, simple(Join(d.Path, it.Node.Name), it, losers, 0, left))
 	}
 	return found
 }
 
-// simple returns a lock of one node. Its waiters have no node, only a watch.
-func simple(path string, it *item, watchers []int64, next int32) Queue {
+// simple returns a lock of one node. Its waiters have no node, only a watch; left is how many of them
+// there is room for.
+func simple(path string, it *item, watchers []int64, next int32, left *int) Queue {
 	q := Queue{Lock: Lock{Path: path, Kind: KindSimple, Layouts: []Layout{LayoutLone}, Next: next, Total: 1}}
 	it.e.HeldSince = it.Ctime // made by the grant
 	q.Holders = []Entry{it.e}
 	for _, s := range watchers {
-		if s != it.Session {
-			q.Total++
+		if s == it.Session {
+			continue
+		}
+		if q.Total++; *left > 0 {
+			*left--
 			q.Waiters = append(q.Waiters, Entry{
 				Layout: LayoutLone, Mode: Exclusive, Session: Session(s), BlockedBy: []string{it.e.Node}, Watch: true,
 			})
