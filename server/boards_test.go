@@ -72,7 +72,10 @@ func handOff(t *testing.T, i *Instance) {
 		got <- err
 	}()
 	for waits := false; !waits; time.Sleep(time.Millisecond) {
-		i.Clients.WatchScan(func(path string, _ int64) { waits = waits || strings.HasPrefix(path, "/app/lock/") })
+		i.Clients.WatchScan(func(path string, _ int64) bool {
+			waits = waits || strings.HasPrefix(path, "/app/lock/")
+			return !waits
+		})
 	}
 	must.OK(t, held.Unlock(t.Context()))
 	must.OK(t, <-got)

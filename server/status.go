@@ -294,10 +294,12 @@ func (i *Instance) listConns(s *admin.Status) {
 func (i *Instance) listWatches(s *admin.Status, need admin.Need) {
 	by := make(map[int64][]string)
 	name := i.namer(need)
-	i.Clients.WatchScan(func(path string, session int64) {
-		if s.Fits("watches", s.Watches, admin.ListedPath(path)) {
+	i.Clients.WatchScan(func(path string, session int64) bool {
+		fits := s.Fits("watches", s.Watches, admin.ListedPath(path))
+		if fits {
 			by[session] = append(by[session], name(path))
 		}
+		return fits
 	})
 	s.WatchList = sorted(by)
 }

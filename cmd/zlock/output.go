@@ -8,12 +8,11 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/server/view/answer"
 )
 
 // Output formats: table for people, plain for cut and awk (tab separated, no
@@ -104,23 +103,8 @@ func (p *printer) flush() error {
 }
 
 // clean makes foreign text harmless: text that other clients wrote into their nodes must not
-// break a line or command a terminal.
-func clean(s string) string {
-	if !strings.ContainsFunc(s, unprintable) && utf8.ValidString(s) {
-		return s
-	}
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t' || r == '\n' || r == '\r':
-			return ' '
-		case unprintable(r):
-			return '\uFFFD'
-		}
-		return r
-	}, s)
-}
-
-func unprintable(r rune) bool { return !unicode.IsPrint(r) && r != ' ' }
+// break a line, command a terminal or look like other text.
+func clean(s string) string { return answer.Visible(s) }
 
 // isTerminal reports whether f is a character device that is not the null device.
 func isTerminal(f *os.File) bool {

@@ -137,20 +137,9 @@ func (c *call) oneSession(ctx context.Context, a adminClient, id, format string)
 }
 
 func (c *call) endedSessions(ctx context.Context, a adminClient, limit int, format string) error {
-	p := c.printer(format, "SESSION", "ENDED", "CAUSE", "ADDRESS", "NODES", "REASON", "LOCKS")
+	p := c.printer(format, "SESSION", "ENDED", "CAUSE", "ADDRESS", "NODES", "REASON", "PATHS")
 	row := func(raw json.RawMessage, s *answer.Ended) {
-		var locks []string
-		for _, l := range s.Locks {
-			text := l.Path
-			if !l.Held {
-				text += " (waited)"
-			}
-			for _, n := range l.Next {
-				text += " → " + n.Session
-			}
-			locks = append(locks, text)
-		}
-		p.row(raw, s.ID, time.UnixMilli(s.Time), s.Cause, s.Addr, s.Nodes, s.Reason, strings.Join(locks, ", "))
+		p.row(raw, s.ID, time.UnixMilli(s.Time), s.Cause, s.Addr, s.Nodes, s.Reason, strings.Join(s.Paths, ", "))
 	}
 	_, err := rows(ctx, a, "/sessions/ended", url.Values{}, limit, row)
 	return errors.Join(err, p.flush())

@@ -84,9 +84,9 @@ func (s *Server) ResetConns() {
 	}
 }
 
-// WatchScan calls f for every pair of a path and a session that has a data or persistent watch
-// there, in no order. It holds the lock of the watches for a bounded number of pairs at a time.
-func (s *Server) WatchScan(f func(path string, session int64)) {
+// WatchScan calls f for pairs of a path and a session that has a data or persistent watch there, in
+// no order, until f returns false. It holds the lock of the watches for a bounded number of pairs at a time.
+func (s *Server) WatchScan(f func(path string, session int64) bool) {
 	type pair struct {
 		path string
 		c    *conn
@@ -99,7 +99,9 @@ func (s *Server) WatchScan(f func(path string, session int64)) {
 		from = s.watches.table.Scan(from, step, func(path string, c *conn) { pairs = append(pairs, pair{path, c}) })
 		s.watches.mu.Unlock()
 		for _, p := range pairs {
-			f(p.path, p.c.session)
+			if !f(p.path, p.c.session) {
+				return
+			}
 		}
 		if from == 0 {
 			return

@@ -203,10 +203,11 @@ func TestConnectionsAreDescribed(t *testing.T) {
 	expect.That(t, s.Conns == 2 && s.AllWatches == 1 && s.WatchConns == 1 && s.WatchPaths == 1 && s.Serving,
 		"snapshot %+v", s)
 	var watched []string
-	r.srv.WatchScan(func(path string, session int64) {
+	r.srv.WatchScan(func(path string, session int64) bool {
 		if session == c.Session.ID {
 			watched = append(watched, path)
 		}
+		return true
 	})
 	expect.List(t, watched, []string{"/a"}, "watches")
 	m := r.srv.Metrics()

@@ -10,6 +10,9 @@ const (
 // Keep lets a scan keep no more contenders than most.
 func (s *Scan) Keep(most int) { s.room = most }
 
+// KeepPaths lets a scan keep no more bytes of paths than most.
+func (s *Scan) KeepPaths(most int) { s.paths = most }
+
 // Groups returns the directories that have contenders.
 func (s *Scan) Groups() []*group { return s.order }
 

@@ -487,32 +487,8 @@ func TestAFullScanLearnsNoMoreDirectories(t *testing.T) {
 	expect.That(t, len(found) == 1 && len(found[0].Holders) == 1, "found %d", len(found))
 }
 
-// TestALockLooksAsWithTheNodeThatHasGone: the lock view asks what an ended session held.
-func TestALockLooksAsWithTheNodeThatHasGone(t *testing.T) {
-	for name, c := range map[string]struct{ there, lock, ghost, want string }{
-		"the holder": {"2 L/lock-0000000002", "/app/it", "/app/it/lock-0000000001",
-			"lock [curator] *9 2<9"},
-		"a waiter": {"2 L/lock-0000000002", "/app/it", "/app/it/lock-0000000003",
-			"lock [curator] *2 9<2"},
-		"with its directory": {"dir L", "/gone", "/gone/lock-0000000001", "lock [curator] *9"},
-		"no contender":       {"dir L", "/app/it", "/app/it/alone", "unknown []"},
-		"below the root":     {"dir L", "/", "/lock-0000000001", "lock [curator] *9"},
-		"of another lock":    {"2 L/lock-0000000002", "/app/it", "/app/x/lock-0000000001", "lock [curator] *2"},
-		"a permit": {"2 L/leases/_c_" + u2 + "-lease-0000000002", "/app/it", "/app/it/leases/_c_" + u1 +
-			"-lease-0000000001", "semaphore [curator] *9 *2"},
-		"without a directory": {"2 L/lock-0000000002", "/app/it", "lock", "lock [curator] *2"},
-	} {
-		f := newForest(t)
-		f.build(c.there)
-		a := locks.NewAt(c.lock)
-		a.Add(c.ghost, 9)
-		for more := true; more; a.Rest() {
-			more = a.Step(f.t)
-		}
-		q, there := a.Lock(f)
-		expect.Equal(t, fmt.Sprint(there, " ", short(q)), "true "+c.want, "%s", name)
-		expect.Equal(t, q.Total, len(q.Holders)+len(q.Waiters), "%s: contenders in all", name)
-	}
+// A path without a node has no lock.
+func TestNoNodeIsNoLock(t *testing.T) {
 	a := locks.NewAt("/none")
 	a.Step(newForest(t).t)
 	a.Rest()
@@ -579,4 +555,23 @@ func TestLocksAnywhere(t *testing.T) {
 	f.eph(2, deep+"/lock-0000000000")
 	found := f.scan()
 	expect.That(t, len(found) == 2 && found[0].Path == "/" && found[1].Path == deep, "%+v", found)
+}
+
+// A scan keeps a bounded amount of paths, however deep the directories of few contenders are.
+func TestAScanKeepsSoManyBytesOfPaths(t *testing.T) {
+	f := newForest(t)
+	deep := strings.Repeat("/"+strings.Repeat("d", 200), 5)
+	const n = 3 * locks.NodesAtOnce
+	for i := range n {
+		f.hold(fmt.Sprintf("%s/%d", deep, i), 1)
+	}
+	s := locks.NewScan()
+	s.KeepPaths(100 * len(deep))
+	for more := true; more; s.Rest() {
+		more = s.Step(f.t)
+	}
+	kept, bytes := s.Read()
+	expect.Equal(t, kept, n, "contenders met")
+	expect.That(t, s.Truncated, "the scan does not say that it is cut")
+	expect.That(t, bytes <= (100+locks.NodesAtOnce)*(len(deep)+8), "%d bytes of paths kept", bytes)
 }

@@ -2,7 +2,6 @@ package locks
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/tree"
@@ -12,7 +11,8 @@ import (
 // tells how many there are.
 const (
 	ShownPerLock = 1000
-	maxKept      = 400_000 // contenders of one scan
+	maxKept      = 250_000  // contenders of one scan: some 100 MiB; their names are the tree's
+	maxPaths     = 16 << 20 // bytes of its directories' paths, which are not
 )
 
 // group is the ephemeral children of one directory, or the first of very many.
@@ -31,6 +31,7 @@ type Scan struct {
 	groups map[tree.Ref]*group
 	order  []*group
 	room   int // contenders that it can still keep
+	paths  int // bytes of paths
 	sorter recipe.Sorter
 
 	// Total counts the ephemeral nodes met. Truncated says that there were
@@ -41,8 +42,8 @@ type Scan struct {
 
 // NewScan returns a scan of everything.
 func NewScan() *Scan {
-	return &Scan{room: maxKept, groups: map[tree.Ref]*group{}, piece: newPiece(pieceSize, pieceSize,
-		pieceSize*pathBytes+tree.MaxPath)}
+	return &Scan{room: maxKept, paths: maxPaths, groups: map[tree.Ref]*group{},
+		piece: newPiece(pieceSize, pieceSize, pieceSize*pathBytes+tree.MaxPath)}
 }
 
 // Step reads some nodes more.
@@ -62,10 +63,11 @@ func (s *Scan) Rest() {
 	p := s.piece
 	fresh := len(s.order)
 	for at := range p.dirs {
-		if s.room <= 0 && fresh > 0 {
+		if (s.room <= 0 || s.paths <= 0) && fresh > 0 {
 			break // nothing in other directories is kept
 		}
 		g := p.group(at)
+		s.paths -= len(g.Path)
 		s.groups[p.dirs[at].of] = g
 		s.order = append(s.order, g)
 	}
@@ -83,7 +85,7 @@ func (s *Scan) Rest() {
 // meet puts a contender into its group, nil if the directory is not kept.
 func (s *Scan) meet(g *group, e *recipe.Node) {
 	s.Total++
-	if s.room <= 0 {
+	if s.room <= 0 || g == nil {
 		s.Truncated = true
 		if g != nil {
 			g.Total++
@@ -149,8 +151,6 @@ type At struct {
 	begun  bool
 	at     int
 	gone   bool
-	ghost  string // see Add
-	owner  int64
 
 	// Others are some of the children that are not contenders, and OtherCount is how many there are.
 	Others     []string
@@ -170,26 +170,6 @@ func NewAt(path string) *At {
 	a.dirs = make([]tree.Ref, 0, len(a.parts))
 	a.piece = newPiece(childrenAtOnce, len(a.parts), 5*len(path)+len("/locks/leases"+recipe.KazooQueue))
 	return a
-}
-
-// Add makes the lock look as if an ephemeral node that has gone were still
-// there. It is called before the first Step.
-func (a *At) Add(path string, session int64) { a.ghost, a.owner = path, session }
-
-// haunt puts the node that has gone into its directory.
-func (a *At) haunt() {
-	at := strings.LastIndexByte(a.ghost, '/')
-	if at < 0 {
-		return
-	}
-	dir, name := a.ghost[:max(at, 1)], a.ghost[at+1:]
-	for _, g := range a.groups {
-		if g.Path == dir {
-			g.Nodes = append(g.Nodes, recipe.Node{Name: name, Session: a.owner})
-			g.Total++
-			return
-		}
-	}
 }
 
 // Step reads some nodes more; see Scan.Step.
@@ -223,7 +203,7 @@ func (a *At) begin(t *tree.Tree) {
 		n, ok := t.Find(path)
 		switch {
 		case !ok && i == 0:
-			a.gone = a.ghost == ""
+			a.gone = true
 			return
 		case !ok:
 		case i == 0 && n.Session() != 0:
@@ -247,7 +227,6 @@ func (a *At) Rest() {
 		if a.groups == nil {
 			a.groups = []*group{{Dir: recipe.Dir{Path: a.path}}}
 		}
-		a.haunt()
 	}
 	for i := range a.piece.nodes {
 		m := &a.piece.nodes[i]

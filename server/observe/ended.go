@@ -52,10 +52,10 @@ func (e *EndedSession) Reason() string {
 	return "client silent for " + silent
 }
 
-// Bounds of the memory of ended sessions.
+// Bounds of the memory of ended sessions: together some 14 MiB.
 const (
 	endedKept = 10_000
-	endedPath = 8   // paths of each
+	endedPath = 4   // paths of each
 	endedName = 256 // bytes of a path
 )
 

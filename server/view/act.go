@@ -57,7 +57,7 @@ func (v *View) act(w http.ResponseWriter, r *http.Request) {
 	plan, known := plans[name]
 	if !known {
 		v.fail(w, notFound("there is no action %q; there are ask, break, end-session, hand-over and snapshot",
-			clip(name)))
+			shown(name)))
 		return
 	}
 	user, err := v.mayAct(w, r)
@@ -134,9 +134,9 @@ func (v *View) target(ctx context.Context, a *action) (*recipe.Queue, *recipe.En
 	c := q.Find(a.Node)
 	switch {
 	case c == nil || c.Token == 0:
-		return nil, nil, notFound("%s has no contender %q any more", clip(a.Path), clip(a.Node))
+		return nil, nil, notFound("%s has no contender %q any more", shown(a.Path), shown(a.Node))
 	case c.Token != token:
-		return nil, nil, conflict("the token is old: %q has %d, not %d", clip(a.Node), c.Token, token)
+		return nil, nil, conflict("the token is old: %q has %d, not %d", shown(a.Node), c.Token, token)
 	}
 	return &q, c, nil
 }
@@ -145,7 +145,7 @@ func (v *View) hitOf(c *recipe.Entry, what string) answer.Hit {
 	id := int64(c.Session)
 	h := answer.Hit{Session: admin.Hex(id), What: what, Addr: v.sessionsOf(map[int64]bool{id: true})[id].Addr}
 	if o, ok := c.Record(); ok && o.Host != "" {
-		h.Host = fmt.Sprintf("%s[%d]", clip(o.Host), o.PID)
+		h.Host = fmt.Sprintf("%s[%d]", shown(o.Host), o.PID)
 	}
 	return h
 }
@@ -157,7 +157,7 @@ func (v *View) planBreak(ctx context.Context, a *action) (*step, error) {
 		return nil, err
 	}
 	target := q.Target(c.Node)
-	s := &step{does: "remove " + clip(target)}
+	s := &step{does: "remove " + shown(target)}
 	switch {
 	case q.Holds(c.Node):
 		s.hits = append(s.hits, v.hitOf(c, "loses the lock while it may still act: fence what it writes to"))
@@ -173,7 +173,7 @@ func (v *View) planBreak(ctx context.Context, a *action) (*step, error) {
 	body := jute.AppendInt(jute.AppendString(nil, target), c.Version)
 	if c.Place != "" { // its client may not be able to give it back
 		place := q.Target(c.Place)
-		s.does += " and " + clip(place)
+		s.does += " and " + shown(place)
 		body = jute.AppendMultiHeader(body, jute.OpDelete, false, -1)
 		body = jute.AppendInt(jute.AppendString(body, place), -1)
 	}
@@ -198,10 +198,31 @@ func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
 	body := jute.AppendString(jute.AppendString(nil, target), record)
 	body = jute.AppendInt(body, c.Version)
 	return &step{
-		does: "ask for " + clip(q.Path) + " back from " + clip(c.Node),
+		does: "ask for " + shown(q.Path) + " back from " + shown(c.Node),
 		hits: []answer.Hit{v.hitOf(c, "is asked to let go; whether it does is up to it")},
 		do:   func(ctx context.Context) error { return v.write(ctx, q, c, jute.OpSetData, body) },
 	}, nil
+}
+
+// freed returns the waiters that get the lock when the node of a holder goes: one, or several that may
+// hold it together. It is not known which of those gets it that only watch the node.
+func freed(q *recipe.Queue, node string) (list []*recipe.Entry) {
+	for i := range q.Waiters {
+		w := &q.Waiters[i]
+		if len(w.BlockedBy) == 1 && w.BlockedBy[0] == node || w.Any && slices.Contains(w.BlockedBy, node) {
+			list = append(list, w)
+		}
+	}
+	alone := func(w *recipe.Entry) bool { return w.Mode == recipe.Exclusive && !w.Watch }
+	first := slices.IndexFunc(list, alone)
+	shared := slices.DeleteFunc(slices.Clone(list), alone)
+	switch {
+	case first < 0, q.Policy == recipe.PolicyReader.String() && len(shared) > 0:
+		return shared
+	case first == 0, q.Policy == recipe.PolicyWriter.String():
+		return list[first : first+1]
+	}
+	return list[:first]
 }
 
 // planEnd ends a session.
@@ -232,7 +253,7 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 		q := &scan.locks[i]
 		for j := range q.Holders {
 			if c := &q.Holders[j]; int64(c.Session) == id && len(step.hits) < 50 {
-				step.hits = append(step.hits, v.hitOf(c, "loses "+clip(q.Path)))
+				step.hits = append(step.hits, v.hitOf(c, "loses "+shown(q.Path)))
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/view/answer"
 )
 
 func badRequest(format string, args ...any) error {
@@ -175,7 +176,7 @@ func (v *View) fail(w http.ResponseWriter, err error) {
 	errors.As(err, &p)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(failed{Version, clip(p.Text)})
+	_ = json.NewEncoder(w).Encode(failed{Version, shown(p.Text)})
 }
 
 // answerer makes the answer to a question.
@@ -302,6 +303,9 @@ func clip(s string) string {
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
+
+// shown makes text for people of bytes that clients chose.
+func shown(s string) string { return answer.Visible(clip(s)) }
 
 // href returns the URL of a path, whatever bytes it has; empty if the path is too long.
 func href(dir, path string) string {

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -33,6 +34,7 @@ type lockSum struct {
 	held, waiters int
 	wait, hold    int64 // since when the oldest; 0: none
 	grants        int64
+	at            time.Time // of the newest scan that found a lock there
 }
 
 // maxSeen bounds the locks remembered between looks.
@@ -48,20 +50,17 @@ func (m *meter) look(s *scan) {
 		m.sums = map[string]*lockSum{}
 	}
 	for _, sum := range m.sums {
-		*sum = lockSum{grants: sum.grants}
+		*sum = lockSum{grants: sum.grants, at: sum.at}
 	}
+	m.makeRoom(s)
 	now := make(map[string]seen, min(len(s.locks), maxSeen))
 	for i := range s.locks {
 		q := &s.locks[i]
 		if q.Kind == recipe.KindUnknown || q.Kind == recipe.KindParty {
 			continue
 		}
-		label := label(m.sums, strings.ToValidUTF8(prefix(q.Path), "\uFFFD"))
-		sum := m.sums[label]
-		if sum == nil {
-			sum = new(lockSum)
-			m.sums[label] = sum
-		}
+		sum := m.sum(label(m.sums, prefix(q.Path)))
+		sum.at = s.at
 		if len(q.Holders) > 0 {
 			sum.held++
 		}
@@ -82,6 +81,44 @@ func (m *meter) look(s *scan) {
 		}
 	}
 	m.before, m.at = now, s.at
+}
+
+// sum returns the figures of a prefix.
+func (m *meter) sum(prefix string) *lockSum {
+	sum := m.sums[prefix]
+	if sum == nil {
+		sum = new(lockSum)
+		m.sums[prefix] = sum
+	}
+	return sum
+}
+
+// makeRoom forgets prefixes that have no lock, as far as others need their places: those first that had
+// none for longest. What they have counted goes to the other prefixes.
+func (m *meter) makeRoom(s *scan) {
+	here, fresh := map[string]bool{}, map[string]bool{}
+	for i := range s.locks {
+		p := prefix(s.locks[i].Path)
+		if _, known := m.sums[p]; known {
+			here[p] = true
+		} else if len(fresh) < maxPrefixes && p != otherPrefix {
+			fresh[p] = true
+		}
+	}
+	need := places(m.sums) + len(fresh) - maxPrefixes
+	if need <= 0 {
+		return
+	}
+	empty := slices.DeleteFunc(slices.Collect(maps.Keys(m.sums)), func(p string) bool {
+		return here[p] || p == otherPrefix
+	})
+	slices.SortFunc(empty, func(a, b string) int {
+		return cmp.Or(m.sums[a].at.Compare(m.sums[b].at), strings.Compare(a, b))
+	})
+	for _, p := range empty[:min(need, len(empty))] {
+		m.sum(otherPrefix).grants += m.sums[p].grants
+		delete(m.sums, p)
+	}
 }
 
 // waiting returns how many contenders wait, also those of a crowd that a scan leaves out: it keeps
@@ -164,6 +201,7 @@ const (
 
 // prefix returns the first part of a path, by which locks are counted.
 func prefix(path string) string {
+	path = strings.ToValidUTF8(path, "\uFFFD")
 	if i := strings.IndexByte(path[min(1, len(path)):], '/'); i >= 0 {
 		path = path[:i+1]
 	}
@@ -175,8 +213,16 @@ func prefix(path string) string {
 
 // label returns a prefix as a label of a metric, given those that have one already.
 func label[V any](known map[string]V, prefix string) string {
-	if _, ok := known[prefix]; !ok && len(known) >= maxPrefixes {
+	if _, ok := known[prefix]; !ok && places(known) >= maxPrefixes {
 		return otherPrefix
 	}
 	return prefix
+}
+
+// places returns how many prefixes are known by their names.
+func places[V any](known map[string]V) int {
+	if _, ok := known[otherPrefix]; ok {
+		return len(known) - 1
+	}
+	return len(known)
 }

@@ -140,11 +140,6 @@ type rowOf struct {
 	C    contenderRow
 }
 
-type topOf struct {
-	Title, Name string
-	Rows        []answer.Busy
-}
-
 func pageFuncs() template.FuncMap {
 	at := func(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05 UTC") }
 	return template.FuncMap{
@@ -162,17 +157,16 @@ func pageFuncs() template.FuncMap {
 			return template.HTML(`<time data-age="` + strconv.FormatInt(ms, 10) + `" title="since ` + at(ms) +
 				`">since ` + at(ms) + `</time>`)
 		},
-		"holder": holderOf,
-		"party":  func(p partyRow) string { return strings.TrimSpace(p.Label + " " + p.Reason) },
+		"show":   answer.Visible,
+		"holder": func(c contenderRow) string { return answer.Visible(holderOf(c)) },
+		"party":  func(p partyRow) string { return answer.Visible(strings.TrimSpace(p.Label + " " + p.Reason)) },
 		"row": func(d *pageData, path string, c contenderRow) rowOf {
 			return rowOf{path, d.O.CanAct, c.Askable(), c}
 		},
 		"picture": draw,
-		"top": func(title, name string, rows []answer.Busy) topOf {
-			return topOf{title, name, rows[:min(len(rows), 10)]}
-		},
-		"ups":   ups,
-		"child": func(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name },
+		"busiest": func(rows []answer.Busy) []answer.Busy { return rows[:min(len(rows), 10)] },
+		"ups":     ups,
+		"child":   func(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name },
 	}
 }
 

@@ -41,7 +41,7 @@ func (s *still) View(f func(*state.State)) bool {
 func (s *still) Watching(int64, string) (watching, known bool) { return false, false }
 func (s *still) Watchers(string, int) []int64                  { return nil }
 func (s *still) WatchCount(int64) int                          { return 0 }
-func (s *still) WatchScan(func(string, int64))                 {}
+func (s *still) WatchScan(func(string, int64) bool)            {}
 func (s *still) EndedNews() <-chan struct{}                    { return nil }
 func (s *still) EndedSince(int64) []observe.EndedSession       { return nil }
 func (s *still) Conns() []admin.Conn                           { return nil }

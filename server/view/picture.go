@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/server/view/answer"
 )
 
 // picture is the wait-for graph as lines and boxes.
@@ -75,9 +76,9 @@ func draw(g graphAnswer) *picture {
 		party := &g.Parties[i]
 		x, y := 10+(last-level[i])*colWidth, 10+rows[level[i]]*rowHeight
 		rows[level[i]]++
-		b := box{X: x, Y: y, TX: x + 10, TY: y + 19, SY: y + 37, Label: short(party.Label, 24),
-			Sub: short(subOf(party), 26)}
-		b.Title = party.Session.String() + " " + party.Addr + " " + party.Reason
+		b := box{X: x, Y: y, TX: x + 10, TY: y + 19, SY: y + 37, Label: short(answer.Visible(party.Label), 24),
+			Sub: short(answer.Visible(subOf(party)), 26)}
+		b.Title = party.Session.String() + " " + party.Addr + " " + answer.Visible(party.Reason)
 		if party.Cycle != 0 {
 			b.Class = "cycle"
 		}
@@ -96,7 +97,7 @@ func draw(g graphAnswer) *picture {
 		if at, ok := lines[pair]; ok {
 			l := &p.Lines[at]
 			l.Text = strconv.Itoa(locks[pair]) + " locks"
-			l.Title += "; " + e.Path
+			l.Title += "; " + answer.Visible(e.Path)
 			if l.Class == "any" && !e.Any && !e.Watch {
 				l.Class = "" // one of them is certain
 			}
@@ -116,8 +117,9 @@ func draw(g graphAnswer) *picture {
 // lineOf draws one wait: from the right of the waiting party to the left of the other, or in a
 // bow to the right if both stand in the same column.
 func lineOf(e *recipe.Edge, from, to *box, i int) line {
-	l := line{Path: e.Path, Text: shortPath(e.Path, 28),
-		Title: e.Path + ": " + e.FromNode + " waits for " + e.ToNode}
+	l := line{Path: e.Path, Text: shortPath(answer.Visible(e.Path), 28),
+		Title: answer.Visible(e.Path) + ": " + answer.Visible(e.FromNode) + " waits for " +
+			answer.Visible(e.ToNode)}
 	switch {
 	case e.Cycle:
 		l.Class = "cycle"

@@ -163,8 +163,32 @@ func (s *busy) WatchCount(session int64) int { return int(session) }
 func (s *busy) GoneClients() map[string]observe.Count {
 	return map[string]observe.Count{"gone": {Requests: 7, Bytes: 70}}
 }
-func (s *busy) WatchScan(f func(path string, session int64)) {
-	f("/w1", 1)
-	f("/w2", 1)
-	f("/w1", 2)
+func (s *busy) WatchScan(f func(path string, session int64) bool) {
+	for _, path := range []string{"/w1", "/w2", "/w1"} {
+		if !f(path, 1) {
+			return
+		}
+	}
+}
+
+// crowded is a Source with watches without end.
+type crowded struct {
+	busy
+	told int
+}
+
+func (s *crowded) WatchScan(f func(path string, session int64) bool) {
+	for s.told++; f("/w", 1); s.told++ {
+	}
+}
+
+// To count watches by path ends at the bound, however many there are.
+func TestWatchesAreCountedUpToABound(t *testing.T) {
+	s := &crowded{}
+	v := &View{source: s}
+	v.rates.samples = []sample{{}}
+	a := must.Get(v.top(t.Context(), &query{values: url.Values{}}))(t).(answer.Top)
+	expect.Equal(t, a.Watched[0].Watches, maxWatchScan, "watches counted")
+	expect.Equal(t, s.told, maxWatchScan+1, "watches looked at")
+	expect.Has(t, a.Truncated, "too many watches")
 }

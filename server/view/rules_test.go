@@ -52,27 +52,22 @@ func TestTheLineOfAnExpiredSession(t *testing.T) {
 	e := observe.EndedSession{Session: 31, Zxid: 32, PathCount: 9, Addr: "10.0.0.1", Server: 2,
 		Timeout: 4 * time.Second, Cause: state.EndExpired, Silent: 4100*time.Millisecond + 5, Lost: "silent",
 		LostFor: 7 * time.Millisecond}
-	var fates []answer.Fate
-	for i := range 7 {
-		fates = append(fates, answer.Fate{Path: fmt.Sprintf("/h%d", i), Held: true, Maker: "kazoo"},
-			answer.Fate{Path: fmt.Sprintf("/w%d", i), Maker: []string{"unknown", "Curator"}[i%2]})
-	}
-	v.logExpired(&e, fates)
+	e.Paths = []string{"/a/1", "/b"}
+	v.logExpired(&e)
 	_, line, _ := strings.Cut(log.String(), "client\" ")
 	expect.Equal(t, strings.TrimSpace(line), `session=0x1f zxid=0x20 nodes=9 addr=10.0.0.1 on=2 timeout=4s `+
-		`silent=4.1s connection=silent before=7ms library="kazoo, Curator" held="[/h0 /h1 /h2 /h3 /h4]" `+
-		`waited="[/w0 /w1 /w2 /w3 /w4]"`)
+		`silent=4.1s connection=silent before=7ms paths="[/a/1 /b]"`)
 	log.Reset()
-	e.Silent, e.Lost = 0, ""
-	v.logExpired(&e, nil)
+	e.Silent, e.Lost, e.Paths = 0, "", nil
+	v.logExpired(&e)
 	_, line, _ = strings.Cut(log.String(), "client\" ")
 	expect.Equal(t, strings.TrimSpace(line), `session=0x1f zxid=0x20 nodes=9 addr=10.0.0.1 on=2 timeout=4s`)
 	log.Reset()
 	e.Cause = state.EndClosed
-	v.logExpired(&e, nil)
+	v.logExpired(&e)
 	e.Cause = state.EndExpired
 	v.source = &told{status: admin.Status{Mode: admin.Follower}}
-	v.logExpired(&e, nil)
+	v.logExpired(&e)
 	expect.Equal(t, log.String(), "", "of a closed session, or on a follower")
 }
 
@@ -375,4 +370,44 @@ func TestMetricsOfACrowd(t *testing.T) {
 		sum := m.sums["/app"]
 		expect.That(t, sum.waiters == want.waiters && sum.grants == want.grants, "look %d: %+v", i, sum)
 	}
+}
+
+// Prefixes that have no lock give their places to those that have one.
+func TestPrefixesWithoutALockAreForgotten(t *testing.T) {
+	var m meter
+	at := time.Unix(1000, 0)
+	next := int32(1)
+	look := func(paths ...string) {
+		at = at.Add(time.Second)
+		s := &scan{at: at}
+		for _, p := range paths {
+			s.locks = append(s.locks, recipe.Queue{Lock: recipe.Lock{Path: p, Kind: recipe.KindLock, Next: next, Total: 1},
+				Holders: []recipe.Entry{{Token: int64(next)}}})
+			next++
+		}
+		m.look(s)
+	}
+	grants := func() (sum int64) {
+		for _, s := range m.sums {
+			sum += s.grants
+		}
+		return sum
+	}
+	var made []string
+	for i := range maxPrefixes {
+		made = append(made, fmt.Sprintf("/z%02d/l", i))
+	}
+	look(made...)
+	look(made...)
+	before := grants()
+	must.Equal(t, len(m.sums), maxPrefixes, "prefixes")
+	look(append([]string{"/payments/l"}, made[1:]...)...)
+	expect.Equal(t, m.sums["/payments"] != nil && m.sums["/payments"].held == 1, true, "the new prefix has its own figures")
+	expect.Equal(t, m.sums["/z00"] == nil, true, "the prefix without a lock is forgotten")
+	expect.That(t, grants() >= before, "%d grants, before %d", grants(), before)
+	look(append([]string{"/payments/l", "/orders/l"}, made[1:]...)...)
+	expect.Equal(t, m.sums["/orders"] == nil, true, "a prefix that comes while all places are taken has none")
+	look("/payments/l", "/orders/l")
+	expect.Equal(t, m.sums["/orders"] != nil, true, "it has one once a place is free")
+	expect.That(t, len(m.sums) <= maxPrefixes+1, "%d prefixes", len(m.sums))
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
-	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/tree"
@@ -128,17 +127,6 @@ func TestSessionsAreLookedUpInPieces(t *testing.T) {
 	a, b := o.client(), o.client()
 	found := (&View{source: o}).sessionsOf(map[int64]bool{a.ID: true, b.ID: true, b.ID + 7: true})
 	expect.That(t, len(found) == 2 && found[a.ID].ID == a.ID && found[b.ID].ID == b.ID, "%+v", found)
-}
-
-func TestOldestEndingsAreForgotten(t *testing.T) {
-	var d endings
-	for id := range int64(keptFates + 2) {
-		d.remember(id, []answer.Fate{{Path: "/l"}})
-	}
-	d.remember(-1, nil)
-	if len(d.fates) != keptFates || len(d.order) != keptFates || d.fates[1] != nil || d.fates[2] == nil {
-		t.Errorf("%d are kept, in an order of %d", len(d.fates), len(d.order))
-	}
 }
 
 func TestAnAnswerThatTakesTooLongIsRefused(t *testing.T) {

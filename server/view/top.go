@@ -143,10 +143,11 @@ func (v *View) oldest() sample {
 func (v *View) watched() (rows []answer.Busy, more bool) {
 	counts := map[string]int{}
 	seen := 0
-	v.source.WatchScan(func(path string, _ int64) {
+	v.source.WatchScan(func(path string, _ int64) bool {
 		if seen++; seen <= maxWatchScan {
 			counts[path]++
 		}
+		return seen <= maxWatchScan
 	})
 	for p, n := range counts {
 		rows = append(rows, answer.Busy{Name: clip(p), Watches: n})

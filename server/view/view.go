@@ -27,8 +27,8 @@ type Source interface {
 	Status(admin.Need) *admin.Status
 	Conns() []admin.Conn
 	WatchCount(session int64) int
-	// WatchScan calls f for every pair of a path and a session that watches it.
-	WatchScan(f func(path string, session int64))
+	// WatchScan calls f for pairs of a path and a session that watches it, until f returns false.
+	WatchScan(f func(path string, session int64) bool)
 	// GoneClients returns the counts of connections that have ended, by address.
 	GoneClients() map[string]observe.Count
 	// Do carries out a request through the log and returns its outcome.
@@ -62,7 +62,6 @@ type View struct {
 	costly   chan struct{}
 	outgoing admin.Outgoing
 	scans    scans
-	ended    endings
 	rates    rates
 	meter    meter
 	reach    reach
@@ -93,7 +92,7 @@ func New(o Options) *View {
 	v := &View{o: o, source: o.Source, token: hex.EncodeToString(token[:]), costly: make(chan struct{},
 		costlyAtOnce), began: o.Now()}
 	v.ctx, v.stop = context.WithCancel(context.Background())
-	v.wg.Go(func() { v.watchEnded(v.ctx) })
+	v.wg.Go(func() { v.tellEnded(v.ctx) })
 	v.wg.Go(func() { v.sampleRates(v.ctx) })
 	return v
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -288,82 +287,37 @@ func TestSessions(t *testing.T) {
 	a.Close()
 	o = r.eventually("/sessions/ended", func(o object) bool {
 		l := o.list("sessions")
-		return len(l) == 1 && len(l[0].list("locks")) == 1
+		return len(l) == 1
 	})
 	e := o.list("sessions")[0]
-	lost := e.list("locks")[0]
-	if e["id"] != id || e["cause"] != "closed" || e["nodes"] != 1.0 || lost["held"] != true || lost["path"] != "/l" || lost.list("next")[0]["session"] != sid(b) {
-		t.Errorf("%v", o)
-	}
+	expect.Equal(t, e["id"], any(id), "the ended session")
+	expect.Equal(t, e["cause"], any("closed"), "cause")
+	expect.Equal(t, e["nodes"], any(1.0), "nodes")
+	expect.Has(t, fmt.Sprint(e["paths"]), "[/l/", "its first paths")
 	expect.Has(t, r.get(404, "/sessions/"+id)["error"].(string), "has ended")
 	r.get(400, "/sessions/ended?cause=x")
 	expect.Equal(t, r.get(200, "/sessions/ended?cause=expired")["total"], 0.0)
-}
-
-// A directory named as a part of Curator's semaphore is a lock of its own when it
-// is not of one, and permits are those of a semaphore without its queue, too.
-func TestEndedSessionsOfLocksThatLookLikeParts(t *testing.T) {
-	r := newRig(t)
-	for _, row := range []struct{ node, path, kind string }{
-		{"/a/locks/lock-", "/a/locks", "lock"},
-		{"/b/leases/lock-", "/b/leases", "lock"},
-		{"/c/leases/_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lease-", "/c", "semaphore"},
-	} {
-		c := r.session()
-		r.node(c, row.node, "", zk.FlagEphemeral|zk.FlagSequence)
-		id := sid(c)
-		c.Close()
-		o := r.eventually("/sessions/ended", func(o object) bool {
-			l := o.list("sessions")
-			return len(l) > 0 && l[0]["id"] == id && len(l[0].list("locks")) == 1
-		})
-		if l := o.list("sessions")[0].list("locks")[0]; l["path"] != row.path || l["kind"] != row.kind || l["held"] != true {
-			t.Errorf("%s: %v", row.node, l)
-		}
-	}
-	// kazoo keeps the queue of a semaphore beside it.
-	holder, waiter := r.session(), r.session()
-	r.node(holder, "/sem", "1", 0)
-	r.node(holder, "/sem/0b4ae3a44fbd4f4b8d0f4e5a7a0c1d01", "", zk.FlagEphemeral)
-	node := r.node(waiter, "/sem-__lock__/0b4ae3a44fbd4f4b8d0f4e5a7a0c1d02__lock__",
-		"", zk.FlagEphemeral|zk.FlagSequence)
-	id := sid(waiter)
-	waiter.Close()
-	r.eventually("/sessions/ended", func(o object) bool {
-		l := o.list("sessions")
-		if len(l) == 0 || l[0]["id"] != id || len(l[0].list("locks")) != 1 {
-			return false
-		}
-		f := l[0].list("locks")[0]
-		return f["path"] == "/sem" && f["kind"] == "semaphore" && f["held"] == false && f["node"] == node
-	})
 }
 
 func TestTop(t *testing.T) {
 	r := newRig(t)
 	c := r.session()
 	r.node(c, "/busy", "", 0)
-	const asked = 3200
-	// Many at a time, so that a slow machine is done with them long before the first is forgotten.
-	var wg sync.WaitGroup
-	for range 64 {
-		wg.Go(func() {
-			for range asked / 64 {
-				_, _, _, err := c.GetW("/busy")
-				expect.OK(t, err)
-			}
-		})
+	const asked = 20
+	for range asked {
+		_, _, _, err := c.GetW("/busy")
+		must.OK(t, err)
 	}
-	wg.Wait()
 	o := r.get(200, "/top")
+	for _, withdrawn := range []string{"sessions", "paths"} {
+		expect.Equal(t, o[withdrawn], nil, "%s of /top", withdrawn)
+	}
 	w := o.list("watched")
 	expect.That(t, len(w) == 1 && w[0]["name"] == "/busy", "%v", w)
 	cl := o.list("clients")
 	must.Equal(t, len(cl), 1, "clients")
-	expect.Equal[any](t, cl[0]["name"], "127.0.0.1")
-	expect.Equal[any](t, cl[0]["watches"], 1.0, "watches")
-	expect.That(t, cl[0]["requests"].(float64) >= asked, "requests: got %v, want %d", cl[0]["requests"], asked)
-	expect.That(t, cl[0]["bytes"].(float64) >= 1000, "bytes: got %v, want 1000", cl[0]["bytes"])
+	expect.Equal(t, cl[0]["name"], any("127.0.0.1"), "the client")
+	expect.That(t, cl[0]["requests"].(float64) >= asked, "%v requests, want %d or more", cl[0]["requests"], asked)
 	r.get(400, "/top?by=size")
 }
 

@@ -264,39 +264,17 @@ func TestAnActionReachesANumberedContenderInABusyQueue(t *testing.T) {
 	}
 }
 
-// However many clients close their sessions at once, few are looked at; none
-// that ended otherwise is passed over, and the next look begins behind all.
-func TestManyClosedSessionsAreLittleWork(t *testing.T) {
-	var list []observe.EndedSession // the newest first
-	expired := 0
-	for zxid := int64(1000); zxid > 0; zxid-- {
-		e := observe.EndedSession{Zxid: zxid, Cause: state.EndClosed}
-		if zxid%100 == 0 && zxid < 1000 {
-			e.Cause = state.EndExpired
-			expired++
-		}
-		list = append(list, e)
-	}
-	source := &news{list: list, news: make(chan struct{}, 1), asked: make(chan int64)}
+// Each look at the ended sessions begins behind those of the look before.
+func TestEndedSessionsAreSeenOnce(t *testing.T) {
+	source := &news{list: []observe.EndedSession{{Zxid: 1000, Cause: state.EndClosed}},
+		news: make(chan struct{}, 1), asked: make(chan int64)}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go (&View{source: source}).watchEnded(ctx)
+	go (&View{source: source}).tellEnded(ctx)
 	for _, since := range []int64{0, 1000} {
 		source.news <- struct{}{}
 		expect.Equal(t, <-source.asked, since, "a look begins behind")
 	}
-	looks := worthALook(slices.Clone(list))
-	expect.Equal(t, len(looks), closedLooks+expired,
-		"looks at %d closed and %d expired sessions", 1000-expired, expired)
-	for i, e := range looks {
-		if i > 0 && e.Zxid >= looks[i-1].Zxid {
-			t.Errorf("%d after %d", e.Zxid, looks[i-1].Zxid)
-		}
-		if e.Cause == state.EndExpired {
-			expired--
-		}
-	}
-	expect.Equal(t, expired, 0, "expired sessions are passed over")
 }
 
 // news is a Source with a list of ended sessions, the newest first.
@@ -322,8 +300,8 @@ func TestOnlyNewsIsLogged(t *testing.T) {
 	var log strings.Builder
 	v := &View{source: leads{}, began: time.UnixMilli(5000), o: Options{
 		Log: slog.New(slog.NewTextHandler(&log, nil))}}
-	v.logExpired(&observe.EndedSession{Session: 1, Cause: state.EndExpired, Time: time.UnixMilli(4000)}, nil)
-	v.logExpired(&observe.EndedSession{Session: 2, Cause: state.EndExpired, Time: time.UnixMilli(6000)}, nil)
+	v.logExpired(&observe.EndedSession{Session: 1, Cause: state.EndExpired, Time: time.UnixMilli(4000)})
+	v.logExpired(&observe.EndedSession{Session: 2, Cause: state.EndExpired, Time: time.UnixMilli(6000)})
 	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "session=0x2") {
 		t.Errorf("%d lines:\n%s", n, log.String())
 	}

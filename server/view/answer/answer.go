@@ -79,38 +79,20 @@ type Ended struct {
 	Zxid      string   `json:"zxid"`
 	Nodes     int      `json:"nodes"`
 	Paths     []string `json:"paths"`
-	Locks     []Fate   `json:"locks"`
 }
 
-// Fate is one lock that a session held or waited for when it ended.
-type Fate struct {
-	Path string      `json:"path"`
-	Node string      `json:"node"`
-	Held bool        `json:"held"` // else it waited
-	Kind recipe.Kind `json:"kind"`
-	// Maker is the library that made the node, as far as its name tells.
-	Maker string `json:"-"`
-	// Next are the holders since then: the lock has moved because of the end.
-	Next []Successor `json:"next,omitempty"`
-}
-
-// Successor is a contender that the end of a session has let in.
-type Successor struct {
-	Session string `json:"session"`
-	Node    string `json:"node"`
-}
-
-// Top is the busiest clients.
+// Top is the busiest clients, by the counters of their connections.
 type Top struct {
-	V         int     `json:"v"`
-	Seconds   float64 `json:"seconds"` // over which requests and bytes are counted
+	V int `json:"v"`
+	// Seconds is the time over which requests and bytes are counted.
+	Seconds   float64 `json:"seconds"`
 	Note      string  `json:"note"`
 	Clients   []Busy  `json:"clients"` // by address
 	Watched   []Busy  `json:"watched"` // paths by watches
 	Truncated string  `json:"truncated,omitempty"`
 }
 
-// Busy is a client and what it has done, or a path and how it is watched.
+// Busy is a client or path and what it has done.
 type Busy struct {
 	Name     string `json:"name"`
 	Requests int64  `json:"requests"`

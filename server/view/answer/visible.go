@@ -1,0 +1,38 @@
+package answer
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// Visible returns text of clients as people should see it: names that differ look different. A
+// character that does not print, turns the direction of writing or takes no room stands as its code,
+// and a space that is not seen, because it is at an end or beside another one, as ␣.
+func Visible(s string) string {
+	if s == strings.ToValidUTF8(s, "") && !strings.ContainsFunc(s, hidden) && !strings.Contains(s, "  ") &&
+		!strings.HasPrefix(s, " ") && !strings.HasSuffix(s, " ") {
+		return s // nearly always
+	}
+	var b strings.Builder
+	before := ' '
+	for at, r := range s {
+		switch {
+		case r == ' ' && (before == ' ' || at == len(s)-1 || s[at+1] == ' '):
+			b.WriteRune('␣')
+		case hidden(r):
+			fmt.Fprintf(&b, "⟨U+%04X⟩", r)
+		default:
+			b.WriteRune(r) // of bytes that are no UTF-8, the replacement character
+		}
+		before = r
+	}
+	return b.String()
+}
+
+// hidden reports whether a character cannot be seen, or moves others.
+func hidden(r rune) bool {
+	return r != ' ' && !unicode.IsPrint(r) || r == '\u2800' ||
+		r > unicode.MaxLatin1 && unicode.In(r, unicode.Other_Default_Ignorable_Code_Point,
+			unicode.Variation_Selector)
+}
