@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 	"server/audit": {"jute", "tree", "server/admin", "server/observe"},
 	"server/clients": {"jute", "tree", "session", "raftfsm/state", "server/admin", "server/clients/identity",
 		"server/observe", "server/sasl"},
-	"server/clients/identity": {"jute", "tree"},
+	"server/clients/identity": {"jute", "tree", "raftfsm/state"},
 	"server/observe":          {"jute", "tree", "raftfsm/state", "server/admin"},
 	"server/admin":            {"raftfsm/change", "raftfsm/state", "raftfsm/status", "server/members"},
 	"server/members":          {"raftfsm/change", "raftfsm/state", "raftfsm/status"},

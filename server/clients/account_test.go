@@ -15,6 +15,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -148,7 +149,7 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 	watcher := func(from *address) *conn {
 		c := newConn(s, &net.TCPConn{}, nil)
 		c.from = from
-		c.ids.Store(s.addressIDs("127.0.0.1"))
+		c.ids.Store(identity.Unproved("127.0.0.1", false))
 		s.watches.add(c, "/a", tree.Persistent)
 		return c
 	}

@@ -2,62 +2,17 @@ package clients
 
 import (
 	"crypto/fips140"
-	"encoding/binary"
 	"errors"
-	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Limits of authentication on one connection.
-const (
-	maxAuths   = 100
-	maxIDs     = state.MaxIDs
-	maxIDBytes = state.MaxIDBytes // of all identities together: they travel with every write
-)
-
-// superID passes every check.
-var superID = jute.ID{Scheme: "super"}
-
-// addressIDs returns the identities of a client that has proved nothing: its address and, with
-// SkipACL, the super user.
-func (s *Server) addressIDs(host string) *[]jute.ID {
-	ids := []jute.ID{{Scheme: "ip", ID: javaHost(host)}}
-	if s.o.SkipACL {
-		ids = append(ids, superID)
-	}
-	return inOrder(ids)
-}
-
-// javaHost writes an address as Java does: IPv6 in eight groups.
-func javaHost(host string) string {
-	ip, err := netip.ParseAddr(host)
-	if err != nil || ip.Is4() {
-		return host
-	}
-	var b []byte
-	for group := range slices.Chunk(ip.AsSlice(), 2) {
-		b = strconv.AppendUint(append(b, ':'), uint64(binary.BigEndian.Uint16(group)), 16)
-	}
-	return string(b[1:])
-}
-
-// inOrder brings identities into the order in which the reference keeps them:
-// whoAmI shows it, and so does an ACL made of "auth".
-func inOrder(ids []jute.ID) *[]jute.ID {
-	buckets := jute.GrownTable(len(ids) + 1) // this kind of table grows one earlier
-	jute.SortByBucket(ids, buckets, func(id jute.ID) int32 {
-		return 37*(37*17+jute.JavaHash(id.Scheme)) + jute.JavaHash(id.ID)
-	})
-	return &ids
-}
+// maxAuths bounds the authentications on one connection.
+const maxAuths = 100
 
 // auth adds to the client's identities. After a failure it answers, and closes the connection
 // after a moment, which makes guessing slow; the session lives on.
@@ -91,29 +46,8 @@ func (c *conn) prove(scheme string, credentials []byte) bool {
 	return false
 }
 
-// proved adds an identity to the client's and, if it is the super user's, that one too. It reports
-// false if the identity is empty, or the client may not have all of them.
-func (c *conn) proved(id jute.ID) bool {
-	if id.ID == "" {
-		return false
-	}
-	ids := slices.Clone(*c.ids.Load())
-	if !slices.Contains(ids, id) {
-		ids = append(ids, id)
-	}
-	if c.srv.o.Super.Is(id) && !slices.Contains(ids, superID) {
-		ids = append(ids, superID)
-	}
-	size := 0
-	for i := range ids {
-		size += len(ids[i].Scheme) + len(ids[i].ID)
-	}
-	if len(ids) > maxIDs || size > maxIDBytes {
-		return false
-	}
-	c.ids.Store(inOrder(ids))
-	return true
-}
+// proved adds an identity to the client's, and reports false if it may not have it.
+func (c *conn) proved(id jute.ID) bool { return c.ids.Add(id, c.srv.o.Super) }
 
 func (c *conn) authFailed(xid int32, scheme string) bool {
 	if scheme == "digest" && fips140.Enforced() {
@@ -205,19 +139,4 @@ func (c *conn) saslFailed(xid int32) bool {
 		c.last(nil, endAuth)
 	}
 	return false
-}
-
-// appendWhoAmI appends the client's identities without their secrets.
-func (c *conn) appendWhoAmI(b []byte) []byte {
-	ids := *c.ids.Load()
-	b = jute.AppendInt(b, int32(len(ids)))
-	for _, id := range ids {
-		user := id.ID
-		if id.Scheme == identity.Digest {
-			user, _, _ = strings.Cut(user, ":")
-		}
-		b = jute.AppendString(b, id.Scheme)
-		b = jute.AppendString(b, user)
-	}
-	return b
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
@@ -45,17 +44,6 @@ func TestAuthAddsIdentities(t *testing.T) {
 	expect.That(t, len(ids) == 2 && ids[jute.ID{Scheme: "digest", ID: "u1"}], "then %v", ids)
 	b := r.attach(c.Session)
 	expect.Equal(t, len(who(t, b)), 1, "identities outlive the connection")
-}
-
-// An address of version 6 is shown in eight groups, as Java writes it.
-func TestWhoAmIShowsAddressesAsJavaDoes(t *testing.T) {
-	for host, want := range map[string]string{"::1": "0:0:0:0:0:0:0:1", "fe80::fc:0:1": "fe80:0:0:0:0:fc:0:1",
-		"127.0.0.1": "127.0.0.1", "pipe": "pipe"} {
-		var c conn
-		c.ids.Store(new(Server).addressIDs(host))
-		b := jute.AppendString(jute.AppendString(jute.AppendInt(nil, 1), "ip"), want)
-		expect.Equal(t, string(c.appendWhoAmI(nil)), string(b), "%s, want %q", host, b)
-	}
 }
 
 func TestRequestsAreCheckedWithTheIdentitiesOfTheirTime(t *testing.T) {
@@ -118,7 +106,7 @@ func TestSuperUserMayDoEverything(t *testing.T) {
 	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "root:secret"))
 	call(t, c, jute.OK, jute.OpGetData, wire.PathWatch("/n", false))
 	call(t, c, jute.OK, jute.OpSetData, wire.SetData("/n", nil, -1))
-	expect.That(t, who(t, c)[superID], "whoAmI does not tell")
+	expect.That(t, who(t, c)[identity.SuperID], "whoAmI does not tell")
 }
 
 func TestSkipACLLetsEverybodyDoEverything(t *testing.T) {
@@ -221,7 +209,7 @@ func TestSASL(t *testing.T) {
 	// A second round on one connection, for another user.
 	must.Equal(t, authenticate(t, a, "root", "top"), jute.OK)
 	ids = who(t, a)
-	expect.That(t, ids[bob] && ids[superID], "identities %v", ids)
+	expect.That(t, ids[bob] && ids[identity.SuperID], "identities %v", ids)
 	// Failure is answered, then the connection ends; the session does not.
 	session := other.Session
 	expect.Equal(t, authenticate(t, other, "bob", "wrong"), jute.AuthFailed, "a wrong password")
@@ -302,41 +290,7 @@ func TestWhatCredentialsProve(t *testing.T) {
 			expect.Equal(t, c.prove(x.scheme, x.credentials), x.want, "%s %q", x.scheme, x.credentials)
 			ids := *c.ids.Load()
 			expect.That(t, len(ids) == 1+x.ids && slices.Contains(ids, address) &&
-				slices.Contains(ids, superID) == (x.ids == 2), "%s %q: %v", x.scheme, x.credentials, ids)
+				slices.Contains(ids, identity.SuperID) == (x.ids == 2), "%s %q: %v", x.scheme, x.credentials, ids)
 		}
-	}
-}
-
-// A client may have so many identities, of so many bytes, and none more; a refused one changes nothing.
-func TestIdentitiesUpToTheirBounds(t *testing.T) {
-	_, c := quiet(t, Options{})
-	for i := range maxIDs - 1 {
-		must.That(t, c.proved(jute.ID{Scheme: "x509", ID: fmt.Sprint(i)}), "number %d", i)
-	}
-	before := c.ids.Load()
-	expect.That(t, !c.proved(jute.ID{Scheme: "x509", ID: "more"}) && c.ids.Load() == before, "one more")
-	expect.That(t, c.proved(jute.ID{Scheme: "x509", ID: "1"}), "one that is known")
-	room := maxIDBytes - len("ip127.0.0.1") - len("x509")
-	most := strings.Repeat("x", room)
-	_, c = quiet(t, Options{})
-	expect.That(t, !c.proved(jute.ID{Scheme: "x509", ID: most + "x"}), "a byte too many")
-	expect.That(t, c.proved(jute.ID{Scheme: "x509", ID: most}), "as many as may")
-	_, c = quiet(t, Options{Super: identity.Super{X509: most}})
-	expect.That(t, !c.proved(jute.ID{Scheme: "x509", ID: most}), "and the super user")
-}
-
-// Without a scheme that is required a client is admitted; with some, it must have proved one of them.
-func TestAdmittedClients(t *testing.T) {
-	for _, x := range []struct {
-		required []string
-		has      string
-		want     bool
-	}{
-		{nil, "digest", true}, {[]string{"digest"}, "digest", true}, {[]string{"sasl"}, "digest", false},
-		{[]string{"sasl", "digest"}, "digest", true}, {[]string{"ip"}, "digest", true},
-	} {
-		_, c := quiet(t, Options{RequireAuth: x.required})
-		must.That(t, c.proved(jute.ID{Scheme: x.has, ID: "a"}), "proved")
-		expect.Equal(t, c.admitted(), x.want, "%v of %q", x.has, x.required)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -21,7 +22,7 @@ func (r *rig) loose() *conn {
 	r.t.Cleanup(func() { a.Close() })
 	c := newConn(r.srv, b, nil)
 	c.replica = *r.srv.replica.Load()
-	c.ids.Store(r.srv.addressIDs(c.host))
+	c.ids.Store(identity.Unproved(c.host, false))
 	c.session = 1
 	return c
 }

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
 )
@@ -92,7 +92,7 @@ type conn struct {
 	timeout time.Duration
 
 	// The client's identities: its address, then those it has proved. Replaced, never changed.
-	ids atomic.Pointer[[]jute.ID]
+	ids identity.List
 
 	lastHeard atomic.Int64 // on the server's clock, ns
 	bytesIn   atomic.Int64 // received

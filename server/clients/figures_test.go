@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -36,7 +37,7 @@ func quiet(t testing.TB, o Options) (*Server, *conn) {
 func connFrom(s *Server, from *address) *conn {
 	c := newConn(s, &net.TCPConn{}, nil)
 	c.from = from
-	c.ids.Store(s.addressIDs("127.0.0.1"))
+	c.ids.Store(identity.Unproved("127.0.0.1", false))
 	return c
 }
 

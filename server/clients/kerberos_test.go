@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/server/sasl/kerberos"
 	"github.com/zlockd/zlockd/test/expect"
@@ -61,7 +62,7 @@ func TestKerberos(t *testing.T) {
 		if code, last := saslStep(t, c, tokens[1]); code != jute.OK || last != nil {
 			t.Fatal(name, code, last)
 		}
-		if ids := who(t, c); len(ids) != 3 || !ids[jute.ID{Scheme: "sasl", ID: "alice@ZK.TEST"}] || !ids[superID] {
+		if ids := who(t, c); len(ids) != 3 || !ids[jute.ID{Scheme: "sasl", ID: "alice@ZK.TEST"}] || !ids[identity.SuperID] {
 			t.Errorf("%s: identities %v", name, ids)
 		}
 		// Recorded and played again, on another connection.

@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -315,7 +316,7 @@ func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
 		s.UseMeanwhile(g)
 		s.ReadOnly(true)
 		c := newConn(s, &net.TCPConn{}, nil)
-		c.ids.Store(s.addressIDs("127.0.0.1"))
+		c.ids.Store(identity.Unproved("127.0.0.1", false))
 		c.replica = g
 		for xid := range int32(requests) {
 			c.in.buf = wire.AppendRequest(c.in.buf, xid, tt.op, wire.Path("/none"))
@@ -337,7 +338,7 @@ func TestAuthPacketsAreBounded(t *testing.T) {
 	call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth("digest", "u:p"))
 	must.OK(t, c.Closed())
 	c = r.client()
-	for i := range maxIDs - 1 {
+	for i := range identity.MaxIDs - 1 {
 		call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", fmt.Sprint("u:", i)))
 	}
 	call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", "u:1")) // known already
@@ -348,7 +349,7 @@ func TestAuthPacketsAreBounded(t *testing.T) {
 // Identities travel with every write.
 func TestBytesOfIdentitiesAreBounded(t *testing.T) {
 	r := newRig(t, Options{})
-	long := strings.Repeat("x", maxIDBytes/4)
+	long := strings.Repeat("x", identity.MaxBytes/4)
 	c := r.client()
 	for i := range 3 {
 		call(t, c, jute.OK, jute.OpAuth, wire.Auth("digest", fmt.Sprint(long, i, ":p")))
@@ -357,7 +358,7 @@ func TestBytesOfIdentitiesAreBounded(t *testing.T) {
 	call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth("digest", long+"3:p"))
 	must.OK(t, c.Closed())
 	c = r.client()
-	call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth("digest", strings.Repeat("x", maxIDBytes)+":p"))
+	call(t, c, jute.AuthFailed, jute.OpAuth, wire.Auth("digest", strings.Repeat("x", identity.MaxBytes)+":p"))
 	must.OK(t, c.Closed())
 }
 

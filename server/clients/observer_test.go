@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -259,11 +260,12 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 		s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		for range 20 {
 			c := newConn(s, &net.TCPConn{}, nil)
-			ids := make([]jute.ID, maxIDs)
+			ids := make([]jute.ID, identity.MaxIDs)
 			for i := range ids {
 				ids[i] = tree.DigestID(fmt.Sprintf("%02d:x", i))
 			}
-			c.ids.Store(inOrder(append(ids[:maxIDs-1], acl[len(acl)-1].ID)))
+			ids[identity.MaxIDs-1] = acl[len(acl)-1].ID
+			c.ids.Store(&ids)
 			s.watches.add(c, "/a", tree.Persistent)
 		}
 		events := slices.Repeat([]tree.Event{{Type: jute.EventDataChanged, Path: "/a", ACL: tree.NewACL(acl)}}, 500)

@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -412,7 +413,7 @@ func TestMissedEventsLeaveInPieces(t *testing.T) {
 	}()
 	c := newConn(s, server, nil)
 	c.from = new(address)
-	c.ids.Store(s.addressIDs("127.0.0.1"))
+	c.ids.Store(identity.Unproved("127.0.0.1", false))
 	c.replica = still{state.New("test")}
 	c.out.touched = true // no flusher is to come
 	u, path := newCatchUp(c, 0), "/"+strings.Repeat("p", 2000)

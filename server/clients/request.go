@@ -3,7 +3,6 @@ package clients
 import (
 	"bytes"
 	"encoding/binary"
-	"slices"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -109,7 +108,7 @@ func (c *conn) handle(frame []byte) bool {
 	case saslOp:
 		return c.sasl(xid, body)
 	case localOp:
-		return c.reply(xid, op, c.replica.Zxid(), jute.OK, c.appendWhoAmI(nil))
+		return c.reply(xid, op, c.replica.Zxid(), jute.OK, c.ids.AppendWhoAmI(nil))
 	case refusedOp:
 		return c.refuseOp(xid, op)
 	case reconfigOp:
@@ -120,14 +119,7 @@ func (c *conn) handle(frame []byte) bool {
 }
 
 // admitted reports whether the client may ask for anything but authentication.
-func (c *conn) admitted() bool {
-	if len(c.srv.o.RequireAuth) == 0 {
-		return true
-	}
-	return slices.ContainsFunc(*c.ids.Load(), func(id jute.ID) bool {
-		return slices.Contains(c.srv.o.RequireAuth, id.Scheme)
-	})
-}
+func (c *conn) admitted() bool { return c.ids.HasOneOf(c.srv.o.RequireAuth) }
 
 // turnAway answers a request of a client that must authenticate first.
 func (c *conn) turnAway(xid int32) bool {

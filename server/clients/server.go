@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
 )
@@ -232,7 +233,7 @@ func (s *Server) tryAdd(c *conn) (problem string) {
 	}
 	s.conns[c] = struct{}{}
 	if from == nil {
-		from = &address{host: c.host, ids: s.addressIDs(c.host), conns: make(map[*conn]struct{})}
+		from = &address{host: c.host, ids: identity.Unproved(c.host, s.o.SkipACL), conns: make(map[*conn]struct{})}
 		s.perAddr[c.host] = from
 	}
 	from.conns[c] = struct{}{}

@@ -88,7 +88,7 @@ func TestWhichClientsAreTheSuperUser(t *testing.T) {
 					}
 					ids := who(t, c)
 					want := x.who == kind && (port == "TLS" || k.certificates == nil)
-					expect.Equal(t, ids[superID], want, "super user among %v", ids)
+					expect.Equal(t, ids[identity.SuperID], want, "super user among %v", ids)
 					expect.That(t, !ids[jute.ID{Scheme: "x509"}], "an empty subject is an identity: %v", ids)
 				})
 			}
@@ -104,7 +104,7 @@ func TestCertificateWithTwoNames(t *testing.T) {
 		{Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: "admin"}}})
 	ids := who(t, dial(cert))
 	expect.That(t, ids[jute.ID{Scheme: "x509", ID: "CN=admin,CN=eve"}], "identities %v", ids)
-	expect.That(t, !ids[superID], "it is the super user's: %v", ids)
+	expect.That(t, !ids[identity.SuperID], "it is the super user's: %v", ids)
 }
 
 // A subject that is not there does not count as authentication.

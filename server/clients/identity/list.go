@@ -1,0 +1,106 @@
+package identity
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// Bounds of a List: all of it travels with every write.
+const (
+	MaxIDs   = state.MaxIDs
+	MaxBytes = state.MaxIDBytes // of all identities together
+)
+
+// SuperID passes every check.
+var SuperID = jute.ID{Scheme: "super"}
+
+// List is who a client is: its address, then what it has proved. The goroutine of the connection alone
+// changes it; the slice in it is replaced, never changed, and clients at one address share their first.
+type List struct{ atomic.Pointer[[]jute.ID] }
+
+// Unproved returns the identities of a client that has proved nothing: its address and, where no access
+// rights are checked, the super user.
+func Unproved(host string, skipACL bool) *[]jute.ID {
+	ids := []jute.ID{{Scheme: "ip", ID: javaHost(host)}}
+	if skipACL {
+		ids = append(ids, SuperID)
+	}
+	return inOrder(ids)
+}
+
+// javaHost writes an address as Java does: IPv6 in eight groups.
+func javaHost(host string) string {
+	ip, err := netip.ParseAddr(host)
+	if err != nil || ip.Is4() {
+		return host
+	}
+	var b []byte
+	for group := range slices.Chunk(ip.AsSlice(), 2) {
+		b = strconv.AppendUint(append(b, ':'), uint64(binary.BigEndian.Uint16(group)), 16)
+	}
+	return string(b[1:])
+}
+
+// inOrder brings identities into the order in which the reference keeps them:
+// whoAmI shows it, and so does an ACL made of "auth".
+func inOrder(ids []jute.ID) *[]jute.ID {
+	buckets := jute.GrownTable(len(ids) + 1) // this kind of table grows one earlier
+	jute.SortByBucket(ids, buckets, func(id jute.ID) int32 {
+		return 37*(37*17+jute.JavaHash(id.Scheme)) + jute.JavaHash(id.ID)
+	})
+	return &ids
+}
+
+// Add adds an identity that the client has proved and, if it is the super user's, that one too. It
+// reports false if the identity is empty, or the client may not have all of them.
+func (l *List) Add(id jute.ID, super Super) bool {
+	if id.ID == "" {
+		return false
+	}
+	ids := slices.Clone(*l.Load())
+	if !slices.Contains(ids, id) {
+		ids = append(ids, id)
+	}
+	if super.Is(id) && !slices.Contains(ids, SuperID) {
+		ids = append(ids, SuperID)
+	}
+	size := 0
+	for i := range ids {
+		size += len(ids[i].Scheme) + len(ids[i].ID)
+	}
+	if len(ids) > MaxIDs || size > MaxBytes {
+		return false
+	}
+	l.Store(inOrder(ids))
+	return true
+}
+
+// HasOneOf reports whether the client has an identity of one of the schemes. Without schemes every client
+// has.
+func (l *List) HasOneOf(schemes []string) bool {
+	return len(schemes) == 0 || slices.ContainsFunc(*l.Load(), func(id jute.ID) bool {
+		return slices.Contains(schemes, id.Scheme)
+	})
+}
+
+// AppendWhoAmI appends the identities without their secrets.
+func (l *List) AppendWhoAmI(b []byte) []byte {
+	ids := *l.Load()
+	b = jute.AppendInt(b, int32(len(ids)))
+	for _, id := range ids {
+		user := id.ID
+		if id.Scheme == Digest {
+			user, _, _ = strings.Cut(user, ":")
+		}
+		b = jute.AppendString(b, id.Scheme)
+		b = jute.AppendString(b, user)
+	}
+	return b
+}
