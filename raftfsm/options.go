@@ -58,7 +58,8 @@ type Options struct {
 	// LogStore is "wal" (default) or "bolt".
 	LogStore string
 	// SnapshotEntries, SnapshotBytes and SnapshotInterval bound the log behind
-	// a snapshot, in requests, bytes and time; defaults 100,000, 32 MiB, none.
+	// a snapshot, in requests, bytes and time; defaults 100,000, 32 MiB, none. A server in memory
+	// without Peers writes no snapshot, and keeps 4 MiB of log, which is memory, too.
 	SnapshotEntries  int64
 	SnapshotBytes    int64
 	SnapshotInterval time.Duration
@@ -138,6 +139,10 @@ func (o Options) Check() error {
 	return err
 }
 
+// forgets reports whether nothing will ever be read from the log again: it outlives no process, and no other
+// server needs it.
+func (o *Options) forgets() bool { return o.DataDir == "" && o.Stores == nil && len(o.Peers) == 0 }
+
 // withDefaults returns o with every default filled in, or says what is wrong.
 func (o Options) withDefaults() (Options, error) {
 	var errs []error
@@ -171,7 +176,11 @@ func (o Options) withDefaults() (Options, error) {
 		fail("--log-store %q is unknown: want wal or bolt", o.LogStore)
 	}
 	o.SnapshotEntries = cmp.Or(o.SnapshotEntries, DefaultSnapshotEntries)
-	o.SnapshotBytes = cmp.Or(o.SnapshotBytes, 32<<20)
+	snapshotBytes := int64(32 << 20)
+	if o.forgets() {
+		snapshotBytes = 4 << 20
+	}
+	o.SnapshotBytes = cmp.Or(o.SnapshotBytes, snapshotBytes)
 	o.DiskReserve = cmp.Or(o.DiskReserve, DefaultDiskReserve)
 	o.SnapshotRetain = cmp.Or(o.SnapshotRetain, 2)
 	o.TrailingLogs = cmp.Or(o.TrailingLogs, 10_240)

@@ -53,7 +53,7 @@ func TestOptionsThatAServerRefuses(t *testing.T) {
 
 // What an operator does not say has a default, and what the operator says holds.
 func TestDefaultsOfAServer(t *testing.T) {
-	d := must.Get(Options{}.withDefaults())(t)
+	d := must.Get(Options{DataDir: "data"}.withDefaults())(t)
 	type plain struct {
 		id             uint32
 		release, store string
@@ -75,6 +75,9 @@ func TestDefaultsOfAServer(t *testing.T) {
 		64 << 20,
 		512 << 20, time.Minute, ""}
 	expect.Equal(t, of(d), want, "alone")
+	inMemory := want
+	inMemory.bytes = 4 << 20
+	expect.Equal(t, of(must.Get(Options{}.withDefaults())(t)), inMemory, "alone, in memory")
 	expect.That(t, d.Logger != nil && d.Rand != nil && d.Fatal != nil && d.Now != nil && d.FreeBytes != nil &&
 		d.Listen != nil && d.Dial != nil, "a part of the world is missing: %+v", d)
 	expect.That(t, time.Since(d.Now()).Abs() < time.Hour, "the time is %v", d.Now())

@@ -229,6 +229,9 @@ const trailingSmall = 16 << 20
 
 // trailing returns how many entries stay behind the next snapshot.
 func (n *Node) trailing() uint64 {
+	if n.o.forgets() {
+		return min(trailingLeast, n.o.TrailingLogs)
+	}
 	most := n.o.TrailingLogs
 	last := n.raft.LastIndex()
 	kept := func(bytes int64) uint64 {

@@ -99,6 +99,8 @@ func TestEntriesThatStayBehindASnapshot(t *testing.T) {
 		expect.Equal(t, n.trailing(), c.want, "%+v of %d entries", c, first)
 	}
 	memory, _ := ended(t, Options{TrailingLogs: 5000})
+	expect.Equal(t, memory.trailing(), trailingLeast, "in memory, where no server needs the log")
+	memory.o.Peers = map[uint32]string{1: "a:1", 2: "b:1"}
 	expect.Equal(t, memory.trailing(), 5000, "where the log cannot tell")
 	tm := &term{n: n}
 	l := &inLink{Greeting: peer.Greeting{From: 2}, applied: 0, heard: time.Now().Add(time.Hour)}

@@ -44,7 +44,8 @@ type Options struct {
 	// LogStore is "wal" (default) or "bolt".
 	LogStore string
 	// SnapshotEntries, SnapshotBytes and SnapshotInterval bound the log behind
-	// a snapshot, in requests, bytes and time; defaults 100,000, 32 MiB, none.
+	// a snapshot, in requests, bytes and time; defaults 100,000, 32 MiB, none; 4 MiB for a server in
+	// memory without peers.
 	SnapshotEntries, SnapshotBytes int64
 	SnapshotInterval               time.Duration
 	// SnapshotRetain is how many snapshots are kept; default 2.
