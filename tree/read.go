@@ -94,10 +94,14 @@ func (t *Tree) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]byt
 	if code != jute.OK {
 		return b, code
 	}
-	if n.dir == nil {
-		return jute.AppendInt(b, 0), jute.OK
+	count := 0
+	if n.dir != nil {
+		count = n.dir.count
 	}
-	return jute.AppendInt(b, int32(n.dir.count)), jute.OK
+	if path == "" { // the root is below it for ZooKeeper, and beside "/"
+		count++
+	}
+	return jute.AppendInt(b, int32(count)), jute.OK
 }
 
 // AnswerSize returns about how long the answer to a read will be; and the steps of asking, and of
