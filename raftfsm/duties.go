@@ -104,7 +104,7 @@ func (q *actQueue) take(entry []byte) (_ []byte, more bool) {
 		if cost > 0 && cost+e.cost > endsInEntry || !fits(endBytes) {
 			break
 		}
-		r := state.Request{Session: session, Gen: e.gen, Op: state.OpExpire}
+		r := state.End(session, e.gen, state.EndExpired)
 		own.Requests, own.Count = r.Append(own.Requests), own.Count+1
 		cost += e.cost
 		q.ends = q.ends[1:]

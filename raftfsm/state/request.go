@@ -11,7 +11,8 @@ import (
 const (
 	OpCreateSession jute.OpCode = -10 // body: SessionBody
 	OpAttach        jute.OpCode = -12 // body: SessionBody; Request.Session names the session
-	// Request.Session, conditional on Request.Gen; body: any byte if an operator asked
+	// Request.Session, conditional on Request.Gen; body: a byte that says why the session ends, see End;
+	// empty: it was silent
 	OpExpire     jute.OpCode = -13
 	OpOpenStream jute.OpCode = -14 // body: Member, nonce
 	OpDigest     jute.OpCode = -15 // body: zxid, digest
@@ -103,6 +104,36 @@ const (
 	EndExpired                  // it was silent for its timeout
 	EndOperator                 // an operator ended it
 )
+
+// Bytes in the body of an OpExpire. Release 0.1.0 takes any byte for an operator's; it tells that to its
+// operators, and changes nothing else by it.
+const (
+	byOperator byte = 1
+	byClient   byte = 2
+)
+
+// End returns the request that ends a session, if it is still attached as it was when this was asked.
+func End(session int64, gen uint32, cause EndCause) Request {
+	r := Request{Session: session, Gen: gen, Op: OpExpire}
+	switch cause {
+	case EndClosed:
+		r.Body = []byte{byClient}
+	case EndOperator:
+		r.Body = []byte{byOperator}
+	}
+	return r
+}
+
+// cause returns why an OpExpire ends its session.
+func (r *Request) cause() EndCause {
+	switch {
+	case len(r.Body) == 0:
+		return EndExpired
+	case r.Body[0] == byClient:
+		return EndClosed
+	}
+	return EndOperator
+}
 
 // While a disk is low the log must not grow by requests that are refused anyway. The server that
 // takes a long request from a client then proposes a Refusal in its place. The Refusal keeps the

@@ -247,20 +247,25 @@ func TestSinkIsToldOfEverySession(t *testing.T) {
 	}
 	o := do(Request{Op: OpAttach, Session: a.ID, Body: body.Append(nil)})
 	expect.That(t, o.Session.Gen == a.Gen+1 && o.Code == jute.OK, "attached: %+v", o)
-	do(Request{Op: OpExpire, Session: a.ID, Gen: a.Gen}) // was heard of since
-	do(Request{Op: OpExpire, Session: a.ID, Gen: o.Session.Gen})
-	do(Request{Op: OpExpire, Session: a.ID, Gen: o.Session.Gen}) // is gone
+	do(End(a.ID, a.Gen, EndExpired)) // was heard of since
+	do(End(a.ID, o.Session.Gen, EndExpired))
+	do(End(a.ID, o.Session.Gen, EndExpired)) // is gone
 	c := open()
-	do(Request{Op: OpExpire, Session: c.ID, Gen: c.Gen, Body: []byte{1}})
+	do(End(c.ID, c.Gen, EndOperator))
 	d := open()
 	do(Request{Op: jute.OpCloseSession, Session: d.ID})
 	again := do(Request{Op: jute.OpCloseSession, Session: d.ID})
 	expect.That(t, again.Refused, "closed twice: %+v", again)
+	e := open()
+	late := do(End(e.ID, e.Gen+1, EndClosed))
+	expect.That(t, late.Refused, "closed by a connection that does not have it: %+v", late)
+	do(End(e.ID, e.Gen, EndClosed))
 	want := []string{
 		"attached gen 1, created true", "attached gen 2, created false", fmt.Sprintf("ended by %d at 2",
 			EndExpired),
 		"attached gen 1, created true", fmt.Sprintf("ended by %d at 4", EndOperator),
 		"attached gen 1, created true", fmt.Sprintf("ended by %d at 6", EndClosed),
+		"attached gen 1, created true", fmt.Sprintf("ended by %d at 8", EndClosed),
 	}
 	if !slices.Equal(sink.list, want) {
 		t.Errorf("told\n%q\nwant\n%q", sink.list, want)

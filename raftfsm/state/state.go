@@ -203,15 +203,11 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 	switch r.Op {
 	case OpCreateSession, OpAttach:
 		return s.applySession(r, to)
-	case jute.OpCloseSession:
+	case jute.OpCloseSession: // of release 0.1.0, whatever connection asked
 		s.endSession(r.Session, EndClosed, to)
 	case OpExpire:
-		if sess, ok := s.sessions.Get(r.Session); ok && sess.Gen == r.Gen {
-			cause := EndExpired
-			if len(r.Body) > 0 {
-				cause = EndOperator
-			}
-			s.endSession(r.Session, cause, to)
+		if _, ok := s.attached(r); ok {
+			s.endSession(r.Session, r.cause(), to)
 		}
 	case jute.OpSync:
 		s.applySync(r)

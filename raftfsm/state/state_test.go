@@ -174,8 +174,8 @@ func TestG12G14SessionEndsOnceAndTakesItsNodes(t *testing.T) {
 	s := b.session()
 	b.do(create(s, "/e1", 1), create(s, "/e2", 1), create(s, "/kept", 0))
 	before := b.s.Zxid()
-	out := b.do(Request{Session: s.ID, Gen: s.Gen, Op: jute.OpCloseSession}, create(s, "/e3", 1), Request{
-		Session: s.ID, Gen: s.Gen, Op: jute.OpCloseSession})
+	end := End(s.ID, s.Gen, EndClosed)
+	out := b.do(end, create(s, "/e3", 1), end)
 	expect.Equal(t, b.s.Zxid(), before+1, "the end took %d zxids", b.s.Zxid()-before)
 	expect.That(t, !out[0].Refused && out[1].Refused && out[2].Refused, "outcomes %+v", out)
 	for path, want := range map[string]bool{"/e1": false, "/e2": false, "/e3": false, "/kept": true} {
@@ -185,6 +185,25 @@ func TestG12G14SessionEndsOnceAndTakesItsNodes(t *testing.T) {
 	}
 	next := b.session()
 	expect.That(t, next.ID != s.ID, "a session id was given twice")
+}
+
+// A close that was still on its way over an older connection does not end the session.
+func TestG14OlderConnectionsCloseEndsNothing(t *testing.T) {
+	b := newBench(t)
+	s := b.session()
+	b.do(create(s, "/held", 1))
+	body := SessionBody{Timeout: 2000, Password: s.Password, Owner: 2, Addr: "10.0.0.2"}
+	moved := b.do(Request{Session: s.ID, Op: OpAttach, Body: body.Append(nil)})[0].Session
+	out := b.do(End(s.ID, s.Gen, EndClosed))
+	expect.That(t, out[0].Refused, "the older connection's close: %+v", out[0])
+	_, lives := b.s.Sessions().Get(s.ID)
+	expect.That(t, lives, "the older connection's close ends the session")
+	_, held := b.s.Tree().Get("/held")
+	expect.That(t, held, "the session's node is gone")
+	out = b.do(End(moved.ID, moved.Gen, EndClosed))
+	expect.That(t, !out[0].Refused, "the newer connection's close: %+v", out[0])
+	_, lives = b.s.Sessions().Get(s.ID)
+	expect.That(t, !lives, "the newer connection's close does not end the session")
 }
 
 func TestG14OlderConnectionsWritesAreRefused(t *testing.T) {

@@ -222,6 +222,9 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	if ids := *c.ids.Load(); len(ids) > 1 {
 		r.IDs = ids
 	}
+	if op == jute.OpCloseSession { // it may come when another connection has the session
+		r = state.End(c.session, c.gen, state.EndClosed)
+	}
 	est := writeCost(op, body)
 	if !c.afford(est) {
 		return false

@@ -258,8 +258,7 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 		}
 	}
 	step.do = func(ctx context.Context) error {
-		r := state.Request{Op: state.OpExpire, Session: id, Gen: s.Gen, Body: []byte{1}}
-		if _, err := v.source.Do(ctx, r); err != nil {
+		if _, err := v.source.Do(ctx, state.End(id, s.Gen, state.EndOperator)); err != nil {
 			return err
 		}
 		still := false
@@ -323,7 +322,7 @@ func (v *View) write(ctx context.Context, q *recipe.Queue, c *recipe.Entry, op j
 	}
 	s := out.Session
 	err = v.change(ctx, &s, q.Target(c.Node), c, append(jute.AppendMultiHeader(nil, op, false, -1), body...))
-	if _, end := v.source.Do(ctx, state.Request{Op: jute.OpCloseSession, Session: s.ID}); err == nil {
+	if _, end := v.source.Do(ctx, state.End(s.ID, s.Gen, state.EndClosed)); err == nil {
 		err = end
 	}
 	return err

@@ -108,7 +108,7 @@ func (l *lone) node(path string) (info tree.Info, ok bool) { return l.st.Tree().
 // end of the session; and the session is ended whatever becomes of the write.
 func TestAnActionFailsWithItsFirstStep(t *testing.T) {
 	one, two, three := errors.New("one"), errors.New("two"), errors.New("three")
-	const begin, write, end = state.OpCreateSession, jute.OpMulti, jute.OpCloseSession
+	const begin, write, end = state.OpCreateSession, jute.OpMulti, state.OpExpire
 	for name, c := range map[string]struct {
 		errs  map[jute.OpCode]error
 		want  error
