@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	membersWait = 2 * time.Second // for a server to say where clients reach it
-	moreWait    = 3 * time.Second // for the next of several changes
+	foundingWait = 3 * time.Second // for a voter to say what it understands; all were there a moment ago
+	membersWait  = 2 * time.Second // for a server to say where clients reach it
+	moreWait     = 3 * time.Second // for the next of several changes
 
 	farewellWait = time.Second
 	farewellLook = 5 * time.Millisecond
@@ -45,11 +46,45 @@ var (
 
 // found begins a new cluster's history, before anything else is proposed.
 func (n *Node) found(ctx context.Context) error {
-	if len(n.disk.Identity().Peers) == 0 || n.Zxid() != 0 {
+	if n.Zxid() != 0 {
 		return nil
 	}
-	members, _ := n.describe(new(state.State), n.raft.Servers(), "")
-	return consensus.Await(ctx, n.raft.Apply(state.Founding(members, n.o.Now().UnixMilli()), time.Second))
+	entry := state.Founding
+	var members []state.Server
+	if len(n.disk.Identity().Peers) > 0 {
+		members, _ = n.describe(new(state.State), n.raft.Servers(), "")
+		if !n.understand(ctx, foundingVersion) {
+			entry = state.OldFounding
+		}
+	}
+	return consensus.Await(ctx, n.raft.Apply(entry(members, n.o.Now().UnixMilli()), time.Second))
+}
+
+// foundingVersion is the version that understands state.Founding.
+const foundingVersion = 2
+
+// understand reports whether all voters say that they understand a version. One that does not answer now
+// may run an older release.
+func (n *Node) understand(ctx context.Context, version int) bool {
+	ctx, cancel := context.WithTimeout(ctx, foundingWait)
+	defer cancel()
+	var others []peer.Place
+	voters := map[uint32]bool{}
+	for _, s := range n.raft.Servers() {
+		if id := peer.ParseID(s.ID); id != n.id {
+			others = append(others, peer.Place{ID: id, Addr: string(s.Address)})
+			voters[id] = s.Suffrage == raft.Voter
+		}
+	}
+	all := true
+	for a := range n.port.AskAll(ctx, others, peer.Question{}) {
+		if a.Err != nil {
+			all = all && !voters[a.ID] // an observer may come later, of this release
+		} else {
+			all = all && a.Status.Version >= version
+		}
+	}
+	return all
 }
 
 // describe lists raft's servers as they must be published. The list is not

@@ -61,6 +61,7 @@ func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep b
 		err = r.send(ctx, backup)
 	}
 	if err == nil {
+		n.awaitTime(ctx)
 		err = r.propose(ctx, r.g.Restore(keep))
 	}
 	if err == nil {
@@ -70,6 +71,17 @@ func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep b
 		r.giveUp()
 	}
 	return Restored{}, err
+}
+
+// awaitTime waits until a restore takes the zxid to that of the time, and not beyond it: a cluster just begun, or
+// restored, is less than Raised behind. The next restore, of a stopped server, would begin below it. A zxid far
+// ahead of the clock is not waited for.
+func (n *Node) awaitTime(ctx context.Context) {
+	now := n.o.Now()
+	ahead := state.TimeOf(n.Zxid()+state.Raised) - now.UnixMilli()
+	if d := time.Duration(ahead) * time.Millisecond; d > 0 && d < 3*time.Second {
+		signal.Pause(ctx, d)
+	}
 }
 
 // restore is a restore under way at this server.

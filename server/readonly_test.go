@@ -62,7 +62,7 @@ func TestReadOnlyMode(t *testing.T) {
 	}
 	readOnly := func(h jute.ConnectRequest) jute.ConnectRequest { h.ReadOnly = true; return h }
 	expect.That(t, open(wire.NewSession(30000)) == nil, "a client that wants to write was let in")
-	expect.That(t, open(readOnly(wire.Attach(before.Session, 1<<40))) == nil,
+	expect.That(t, open(readOnly(wire.Attach(before.Session, 1<<60))) == nil,
 		"a client that has seen more was let in")
 	wrong := before.Session
 	wrong.Password = append([]byte{wrong.Password[0] + 1}, wrong.Password[1:]...)

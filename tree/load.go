@@ -29,12 +29,40 @@ type Loader struct {
 	dir    string
 	parent *node
 
+	live *Tree // whose counters are the least; nil: none are
+
 	each func(path string, i *Info) error // nil: a tree is built
 	read int64                            // nodes given to each
 }
 
 // NewLoader returns an empty Loader.
 func NewLoader() *Loader { return &Loader{tree: newTree()} }
+
+// Above makes the Loader give no parent a count of children below the one that it has in a living tree,
+// which the loaded one is to replace: a sequential name that was given out is not given out again. The
+// living tree may change before each call of Add; tell the Loader of its creates by Created.
+func (l *Loader) Above(live *Tree) { l.live = live }
+
+// Created raises the count of a node that is loaded already, when the living tree has created a child of it.
+func (l *Loader) Created(path string) {
+	parent := ParentPath(path)
+	if l.tree.root == nil {
+		return
+	}
+	if n := l.tree.find(parent); n != nil {
+		n.cv = l.counter(parent, n.cv)
+	}
+}
+
+// counter returns the larger of a loaded count and the living tree's. Counts wrap: one below 0 is larger.
+func (l *Loader) counter(path string, cv int32) int32 {
+	if l.live != nil {
+		if n := l.live.find(path); n != nil && uint32(n.cv) > uint32(cv) {
+			return n.cv
+		}
+	}
+	return cv
+}
 
 // NewReader returns a Loader that builds no tree: it calls each for every node, in the order of
 // the stream, and Done takes the place of Finish. The Info lacks the number of children and the
@@ -157,6 +185,7 @@ func (l *Loader) node(d *jute.Decoder) error {
 		return err
 	}
 	if l.each == nil {
+		s.cv = l.counter(path, s.cv)
 		return l.place(path, s)
 	}
 	l.read++

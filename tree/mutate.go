@@ -13,6 +13,7 @@ type Change struct {
 	Session int64     // the asker, and the owner of ephemerals
 	IDs     []jute.ID // identities of the asker; scheme "super" passes every ACL
 	NoQuota bool      // hard quotas are not enforced
+	Budget  int       // of steps; MaxSteps if it is less
 	NoTTL   bool      // nodes with a time to live are answered with UNIMPLEMENTED
 	Full    bool      // what needs more room is answered with THROTTLEDOP
 

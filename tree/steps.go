@@ -14,8 +14,12 @@ import (
 // alike, so the counts are constants and follow from the request and the tree alone. Servers of two
 // releases do as well: to change a count after a release takes an option of the entry, which a
 // leader sets once all members understand it.
+//
+// WideSteps is the budget of a write in a cluster that release 0.2.0 or a later one began: ten thousand
+// creates of a thousand bytes each are one multi, and hold the lock for 15 ms.
 const (
 	MaxSteps  = 160_000
+	WideSteps = 200_000
 	StepNanos = 75
 	ReadBytes = 400 // of an answer that are copied in a step
 )
@@ -39,8 +43,8 @@ const (
 
 // spend counts n steps. It returns false when the budget is used up, for this and all later calls.
 func (c *Change) spend(n int) bool {
-	if c.Steps+n > MaxSteps {
-		c.Steps = MaxSteps
+	if budget := max(c.Budget, MaxSteps); c.Steps+n > budget {
+		c.Steps = budget
 		return false
 	}
 	c.Steps += n

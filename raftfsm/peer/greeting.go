@@ -47,7 +47,7 @@ type Greeting struct {
 // program understands; Oldest is the oldest. A server sends nothing of a version before all members
 // have announced that version.
 const (
-	Version = 1
+	Version = 2 // 2: state.Founding
 	Oldest  = 1
 )
 

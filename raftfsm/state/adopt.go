@@ -13,7 +13,7 @@ import (
 // ReadSnapshot would refuse.
 func Adopt(cluster string, zxid int64, sessions []session.Session, nodes *tree.Maker) (*State, error) {
 	s := New(cluster)
-	s.zxid = zxid
+	s.zxid, s.rules = zxid, newestRules
 	for _, sess := range sessions {
 		if !s.sessions.Adopt(sess) {
 			return nil, fmt.Errorf("session 0x%x comes twice", uint64(sess.ID))
@@ -70,6 +70,9 @@ const (
 // gave them out after the backup, or after a restore of the same backup. Below 2^53, a number of
 // JSON holds them until the year 2302.
 func TimeZxid(now int64) int64 { return max(0, now-zxidTime) * zxidsInMs }
+
+// TimeOf returns the first time, in ms since 1970, whose TimeZxid is not below a zxid.
+func TimeOf(zxid int64) int64 { return zxidTime + (zxid+zxidsInMs-1)/zxidsInMs }
 
 // EndSessions ends all sessions, each by a change of its own at the given time,
 // and returns how many there were.

@@ -30,6 +30,8 @@ const (
 	kindBatch byte = 1
 	kindNamed byte = 2 // a batch with sets of identities
 	kindMask  byte = 0x0f
+
+	kindFounding byte = 3 // a batch that begins a cluster of rules that release 0.1.0 does not know
 )
 
 // Options of the leader that proposed an entry are the high bits of its kind. They travel with the
@@ -62,21 +64,6 @@ func SealEntry(b []byte, now int64) {
 	binary.BigEndian.PutUint32(b[2:], entrySum(b))
 }
 
-// firstZxid is where the zxids of a new cluster of several begin: the version
-// of the first configuration in a ZooKeeper ensemble.
-const firstZxid = 1 << 32
-
-// Founding returns the first entry of a new cluster of several servers. It begins the cluster's
-// zxids at firstZxid with the members. It changes nothing in a state that is not empty.
-func Founding(members []Server, now int64) []byte {
-	entry := BeginEntry(nil, 0)
-	r := Request{Op: OpFound, Body: []byte(ConfigText(members))}
-	own := Block{Count: 1, Requests: r.Append(nil)}
-	entry = own.Append(entry)
-	SealEntry(entry, now)
-	return entry
-}
-
 func entrySum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:2], crcTable()), crcTable(), b[6:])
 }
@@ -92,7 +79,7 @@ func CheckEntry(b []byte) error {
 		return fmt.Errorf("log entry of format %d: this program understands format %d; use the version that "+
 			"wrote it",
 			b[0], entryVersion)
-	case b[1]&kindMask != kindBatch && b[1]&kindMask != kindNamed:
+	case b[1]&kindMask < kindBatch || b[1]&kindMask > kindFounding:
 		return fmt.Errorf("log entry of unknown kind %d", b[1])
 	}
 	return nil

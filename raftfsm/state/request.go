@@ -20,12 +20,13 @@ const (
 	OpReap       jute.OpCode = -17 // body: path of a container or TTL node
 	OpBarrier    jute.OpCode = -19 // changes nothing; its outcome comes after everything proposed before it
 	OpWords      jute.OpCode = -20 // body: lines of /zookeeper/config as an operator wrote them
-	OpFound      jute.OpCode = -21 // body: the text of /zookeeper/config; see Founding
+	OpFound      jute.OpCode = -21 // body: the text of /zookeeper/config; see OldFounding
 	OpRefuse     jute.OpCode = -22 // changes nothing; in the place of a client's request, see Refusal
 	OpStage      jute.OpCode = -23 // body: id, origin, birth, size; see Staging, as for the next three
 	OpPiece      jute.OpCode = -24 // body: id, offset, bytes of a backup
 	OpRestore    jute.OpCode = -25 // body: id, whether sessions are kept
 	OpUnstage    jute.OpCode = -26 // body: id
+	OpBegin      jute.OpCode = -27 // body: the text of /zookeeper/config, or none; see Founding
 )
 
 // Request is one request as a server proposes it. It carries everything that Apply needs: Apply

@@ -103,7 +103,7 @@ func (s *State) appendHeader(b []byte, at Position) []byte {
 		b = members[i].Append(b)
 	}
 	b = jute.AppendString(b, s.words)
-	return jute.AppendLong(b, s.restored)
+	return s.appendRules(jute.AppendLong(b, s.restored))
 }
 
 func (s *State) loadHeader(payload []byte) (at Position, err error) {
@@ -126,6 +126,11 @@ func (s *State) loadHeader(payload []byte) (at Position, err error) {
 	words, _ := d.String()
 	s.words = string([]byte(words))
 	s.restored = d.Long()
+	if d.Err() == nil {
+		if err := s.loadRules(&d); err != nil {
+			return at, err
+		}
+	}
 	if d.Err() == nil && len(d.Rest()) > 0 {
 		return at, errors.New("bytes behind the header")
 	}

@@ -121,6 +121,9 @@ func (s *State) applyStaging(r *Request, to Sink) {
 			err = nil
 			s.staged = &staging{id: g.ID, origin: g.Origin, birth: g.Birth, size: g.Size,
 				d: newDecoder(nil, tree.NewLoader())}
+			if s.rules != firstRules {
+				s.staged.d.nodes.Above(s.tree)
+			}
 		}
 	} else if p != nil && p.id == id && d.Err() == nil {
 		switch r.Op {
@@ -141,6 +144,15 @@ func (s *State) applyStaging(r *Request, to Sink) {
 		s.out.Code = code
 		s.reply = append(s.reply[:0], err.Error()...)
 		s.out.Reply = s.reply
+	}
+}
+
+// created tells the place for a backup of the nodes that a change creates.
+func (p *staging) created(events []tree.Event) {
+	for i := range events {
+		if events[i].Type == jute.EventCreated {
+			p.d.nodes.Created(events[i].Path)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ type State struct {
 	members   map[uint32]Member     // by server id
 	words     string                // of the members, as an operator wrote them; lines of ConfigPath
 	restored  int64                 // the id of the last restore; 0: none
+	rules     int32                 // by which it changes
 
 	// configured tells that /zookeeper/config has been published once.
 	configured bool
@@ -136,6 +137,7 @@ func (s *State) Apply(entry []byte, to Sink) error {
 		NoQuota: entry[1]&NoQuota != 0,
 		NoTTL:   entry[1]&NoTTL != 0,
 		Full:    IsFull(entry),
+		Budget:  s.budget(),
 		Events:  s.change.Events[:0],
 	}
 	sets, rest, err := decodeSets(entry)
@@ -219,11 +221,10 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 		s.setConfig(r.Body, to)
 	case OpFound:
 		if s.zxid == 0 {
-			s.zxid = firstZxid - 1
-			s.setConfig(r.Body, to)
-			// Otherwise it is published again as soon as they have told where clients reach them.
-			s.configured = tellsClients(r.Body)
+			s.found(firstZxid, r.Body, to)
 		}
+	case OpBegin:
+		s.applyBegin(r.Body, to)
 	case OpWords:
 		s.words = string(r.Body)
 	case OpOpenStream:
@@ -260,6 +261,9 @@ func (s *State) commit(to Sink) {
 	s.out.Zxid = s.zxid
 	s.digests.note(s.zxid, s)
 	if len(s.change.Events) > 0 {
+		if s.staged != nil {
+			s.staged.created(s.change.Events)
+		}
 		to.Events(s.zxid, s.change.Events)
 	}
 }

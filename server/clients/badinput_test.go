@@ -239,7 +239,7 @@ func TestSetWatchesMayExceedTheFrameLimit(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.client()
 	path := "/" + strings.Repeat("x", 99)
-	body := wire.SetWatches(1<<40, nil, slices.Repeat([]string{path}, 20_000), nil)
+	body := wire.SetWatches(1<<60, nil, slices.Repeat([]string{path}, 20_000), nil)
 	call(t, c, jute.OK, jute.OpSetWatches, body)
 	expect.Equal(t, r.status().AllWatches, 1, "watches")
 	body = wire.SetWatches(0, nil, nil, slices.Repeat([]string{""}, 1_000_000))

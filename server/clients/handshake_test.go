@@ -114,7 +114,7 @@ func TestClientAheadIsClosedWithoutAnswer(t *testing.T) {
 	a := r.client()
 	for _, id := range []int64{0, a.Session.ID} {
 		c := r.dial()
-		hello := wire.Attach(a.Session, 1<<40)
+		hello := wire.Attach(a.Session, 1<<60)
 		hello.SessionID, hello.Timeout = id, 30
 		expect.Equal(t, c.Connect(hello), io.EOF, "session %d", id)
 	}

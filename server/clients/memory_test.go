@@ -227,7 +227,7 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 			exist = append(exist, fmt.Sprintf("/missing%010d", i))
 		}
 		data = append(data, "/there", "", "/"+strings.Repeat("y", 4000))
-		body := wire.SetWatches(1<<40, data, exist, nil)
+		body := wire.SetWatches(1<<60, data, exist, nil)
 		must.OK(t, c.SendXid(5, jute.OpPing, nil))
 		go c.SendXid(9, jute.OpSetWatches, body)
 		deleted := 0
@@ -260,7 +260,7 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 		} {
 			b := ln.dial(t)
 			must.OK(t, b.Connect(wire.NewSession(40000)))
-			go b.SendXid(1, jute.OpSetWatches, spoil(wire.SetWatches(1<<40, nil, exist, nil)))
+			go b.SendXid(1, jute.OpSetWatches, spoil(wire.SetWatches(1<<60, nil, exist, nil)))
 			if f, err := b.Next(); err == nil {
 				t.Errorf("%s: answered %+v", name, f)
 			}
@@ -297,7 +297,7 @@ func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 func TestSetWatchesIsNotDecodedAtOnce(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.client()
-	body := wire.SetWatches(1<<40, slices.Repeat([]string{"/"}, 150_000), nil, nil)
+	body := wire.SetWatches(1<<60, slices.Repeat([]string{"/"}, 150_000), nil, nil)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	call(t, c, jute.OK, jute.OpSetWatches, body)

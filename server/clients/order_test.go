@@ -282,7 +282,7 @@ func TestCatchUpOfManyPathsArmsThemAll(t *testing.T) {
 		data = append(data, "/")
 	}
 	data = append(data, slices.Repeat([]string{"/missing"}, 1200)...)
-	must.OK(t, b.SendXid(9, jute.OpSetWatches, wire.SetWatches(1<<40, data, exist, nil)))
+	must.OK(t, b.SendXid(9, jute.OpSetWatches, wire.SetWatches(1<<60, data, exist, nil)))
 	for range 1200 {
 		wantKinds(t, b, "NodeDeleted /missing")
 	}

@@ -198,7 +198,7 @@ func (d *draw) body(op jute.OpCode, i int) []byte {
 			paths = append(paths, d.node(k))
 		}
 		if op == jute.OpSetWatches2 {
-			return wire.SetWatches2(1<<40, nil, nil, nil, paths[:len(paths)/2], paths[:len(paths)/10])
+			return wire.SetWatches2(1<<60, nil, nil, nil, paths[:len(paths)/2], paths[:len(paths)/10])
 		}
 		return wire.SetWatches(int64(d.IntN(2)), paths, nil, paths[:len(paths)/10])
 	case jute.OpMulti, jute.OpMultiRead:

@@ -1,0 +1,94 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// Rules of Apply that came after a release. Servers of two releases apply one log, so what an entry does
+// stays as it is for the life of a cluster, and a cluster has the rules of the release that began it. A
+// later release may raise those of an older cluster, when no server of the release before can join it.
+const (
+	firstRules  int32 = 0 // of release 0.1.0
+	newestRules int32 = 1 // of release 0.2.0: the first zxid is the time's, a write may take tree.WideSteps, and
+	// no restore takes a sequence number back
+)
+
+// firstZxid is the least zxid that a cluster of several begins at: the version
+// of the first configuration in a ZooKeeper ensemble.
+const firstZxid = 1 << 32
+
+// Founding returns the first entry of a new cluster, with its members; a server that is alone names
+// none. The zxids begin at TimeZxid: a cluster that takes the place of one that has lost its data gives
+// out no fencing token again. The entry changes nothing in a state that is not empty. A server of
+// release 0.1.0 refuses its kind.
+func Founding(members []Server, now int64) []byte {
+	return founding(kindFounding, OpBegin, members, now)
+}
+
+// OldFounding is Founding for a cluster with servers of release 0.1.0: the zxids begin at firstZxid.
+func OldFounding(members []Server, now int64) []byte {
+	return founding(kindBatch, OpFound, members, now)
+}
+
+func founding(kind byte, op jute.OpCode, members []Server, now int64) []byte {
+	entry := BeginEntry(nil, 0)
+	entry[1] = kind
+	r := Request{Op: op, Body: []byte(ConfigText(members))}
+	own := Block{Count: 1, Requests: r.Append(nil)}
+	entry = own.Append(entry)
+	SealEntry(entry, now)
+	return entry
+}
+
+// found begins the history of a cluster of several at a zxid, and publishes the members.
+func (s *State) found(first int64, members []byte, to Sink) {
+	s.zxid = first - 1
+	s.setConfig(members, to)
+	// Otherwise it is published again as soon as they have told where clients reach them.
+	s.configured = tellsClients(members)
+}
+
+// applyBegin begins a cluster of the newest rules.
+func (s *State) applyBegin(members []byte, to Sink) {
+	if s.zxid != 0 {
+		return
+	}
+	s.rules = newestRules
+	first := TimeZxid(s.change.Time)
+	if len(members) == 0 {
+		s.zxid = max(0, first-1)
+		return
+	}
+	s.found(max(first, firstZxid), members, to)
+}
+
+// budget returns how many steps a write may take.
+func (s *State) budget() int {
+	if s.rules == firstRules {
+		return tree.MaxSteps
+	}
+	return tree.WideSteps
+}
+
+// appendRules appends the rules to a snapshot's header. Those of release 0.1.0 are not told, as it did.
+func (s *State) appendRules(b []byte) []byte {
+	if s.rules == firstRules {
+		return b
+	}
+	return jute.AppendInt(b, s.rules)
+}
+
+// loadRules reads the rest of a snapshot's header.
+func (s *State) loadRules(d *jute.Decoder) error {
+	if len(d.Rest()) == 0 {
+		return nil
+	}
+	if s.rules = d.Int(); d.Err() == nil && (s.rules <= firstRules || s.rules > newestRules) {
+		return fmt.Errorf("rules %d: this program understands rules up to %d; use the version that wrote it", s.rules,
+			newestRules)
+	}
+	return d.Err()
+}

@@ -1,0 +1,184 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// The zxids of a new cluster, which are its fencing tokens, lie above all that a cluster before it can have given
+// out, and below 2^53, so that a client in JavaScript can hold them.
+func TestG20TokensRiseOverTheLossOfACluster(t *testing.T) {
+	day := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC).UnixMilli()
+	three := []Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true}, {ID: 2, Peer: "b:1", Client: "b:2", Voter: true}}
+	for _, c := range []struct {
+		name    string
+		members []Server
+		now     int64
+		zxid    int64 // after the first entry, which is a change if it names members
+	}{
+		{"alone", nil, day, TimeZxid(day) - 1},
+		{"three", three, day, TimeZxid(day)},
+		{"alone, by a clock that is not set", nil, 1000, 0},
+		{"three, by a clock that is not set", three, 1000, 1 << 32},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := New("c")
+			must.OK(t, s.Apply(Founding(c.members, c.now), Silent{}))
+			expect.Equal(t, s.Zxid(), c.zxid, "the zxid")
+			must.OK(t, s.Apply(Founding(c.members, c.now+1), Silent{}))
+			if c.zxid > 0 {
+				expect.Equal(t, s.Zxid(), c.zxid, "the zxid after a second founding")
+			}
+			_, version := CutConfig(s.ConfigData())
+			expect.Equal(t, version != 0, c.members != nil, "members are published")
+			if c.now == day {
+				next := New("d")
+				must.OK(t, next.Apply(Founding(c.members, c.now+1), Silent{}))
+				expect.That(t, next.Zxid() >= s.Zxid()+1000, "a cluster that begins a millisecond later: zxid %d behind %d",
+					next.Zxid(), s.Zxid())
+				expect.That(t, next.Zxid() < 1<<53, "zxid %d", next.Zxid())
+			}
+		})
+	}
+}
+
+func TestTimeOfAZxid(t *testing.T) {
+	for _, now := range []int64{zxidTime, zxidTime + 1, zxidTime + 123_456_789} {
+		zxid := TimeZxid(now)
+		expect.Equal(t, TimeOf(zxid), now, "the time of a time's zxid")
+		expect.Equal(t, TimeOf(zxid+1), now+1, "the time of the next zxid")
+	}
+}
+
+// With a server of release 0.1.0 a cluster begins as that release begins one, and stays so.
+func TestClusterWithAnOlderServerBeginsAsBefore(t *testing.T) {
+	entry := OldFounding([]Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true}}, time.Now().UnixMilli())
+	expect.Equal(t, entry[1], kindBatch, "the kind of the entry")
+	s := New("c")
+	must.OK(t, s.Apply(entry, Silent{}))
+	expect.Equal(t, s.Zxid(), 1<<32, "the zxid")
+	expect.Equal(t, s.rules, firstRules, "the rules")
+}
+
+// The rules are in a snapshot; those of release 0.1.0 are not told, and rules to come are refused.
+func TestSnapshotTellsTheRules(t *testing.T) {
+	for rules, ok := range map[int32]bool{firstRules: true, newestRules: true, newestRules + 1: false, -1: false} {
+		s := New("c")
+		s.rules = rules
+		var b bytes.Buffer
+		must.OK(t, s.StartSnapshot(Position{}).Write(&b, func(read func()) { read() }))
+		got, _, err := ReadSnapshot(&b)
+		expect.Equal(t, err == nil, ok, "rules %d: %v", rules, err)
+		if err == nil {
+			expect.Equal(t, got.rules, rules, "the rules")
+		}
+	}
+	old, now := New("c"), New("c")
+	now.rules = newestRules
+	expect.Equal(t, len(now.appendHeader(nil, Position{})), len(old.appendHeader(nil, Position{}))+4, "the header")
+}
+
+// A multi of ten thousand creates of a thousand bytes is applied, as ZooKeeper does with a buffer that is large
+// enough; under the rules of release 0.1.0 it is refused, because a server of that release refuses it.
+func TestMultiOfTenThousandCreates(t *testing.T) {
+	for rules, code := range map[int32]jute.ErrCode{firstRules: jute.BadArguments, newestRules: jute.OK} {
+		t.Run(fmt.Sprint("rules ", rules), func(t *testing.T) {
+			b := newBench(t)
+			b.s.rules = rules
+			s := b.session()
+			b.do(create(s, "/a", 0), create(s, "/a/b", 0), create(s, "/a/b/c", 0))
+			before := b.s.Tree().Count()
+			var body []byte
+			data := bytes.Repeat([]byte{'x'}, 1000)
+			for i := range 10_000 {
+				body = jute.AppendMultiHeader(body, jute.OpCreate, false, -1)
+				body = jute.AppendString(body, fmt.Sprintf("/a/b/c/node-%06d", i))
+				body = jute.AppendBuffer(body, data)
+				body = jute.AppendACL(body, jute.WorldAnyone)
+				body = jute.AppendInt(body, 0)
+			}
+			body = jute.AppendMultiHeader(body, jute.OpError, true, -1)
+			out := b.do(Request{Session: s.ID, Gen: s.Gen, Op: jute.OpMulti, Body: body})[0]
+			expect.Equal(t, out.Code, jute.OK, "the code of the reply")
+			d := jute.NewDecoder(out.Reply)
+			failed := jute.OK
+			for h := d.MultiHeader(); !h.Done && d.Err() == nil; h = d.MultiHeader() {
+				if h.Type != jute.OpError {
+					_, _ = d.String()
+				} else if e := jute.ErrCode(d.Int()); e == jute.BadArguments {
+					failed = e
+				}
+			}
+			expect.Equal(t, failed, code, "the worst code of an operation")
+			want := before
+			if code == jute.OK {
+				want += 10_000
+			}
+			expect.Equal(t, b.s.Tree().Count(), want, "nodes")
+		})
+	}
+}
+
+// A name that a running cluster has given out is not given out again by a restore: neither one given before the
+// backup came, nor while it came, nor under a parent that had no children when the backup was made.
+func TestG19NoRestoreRepeatsAName(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		for _, size := range []int{1, 40, 1 << 20} {
+			t.Run(fmt.Sprintf("sessions are kept: %v, pieces of %d", keep, size), func(t *testing.T) {
+				b := newBench(t)
+				b.s.rules = newestRules
+				s := b.session()
+				paths := []string{"/q", "/q/deep", "/empty"}
+				for _, p := range paths {
+					b.do(create(s, p, 0))
+				}
+				b.do(create(s, "/q/deep/lock-", 3))
+				backup := backupOf(t, b.s)
+				given := map[string]bool{}
+				give := func(s Request) {
+					t.Helper()
+					d := jute.NewDecoder(b.do(s)[0].Reply)
+					name, _ := d.String()
+					must.That(t, len(name) > 10 && !given[name], "%q is given twice", name)
+					given[string([]byte(name))] = true
+				}
+				for _, p := range paths {
+					give(create(s, p+"/lock-", 3))
+					give(create(s, p+"/lock-", 2))
+				}
+				x := b.stage(backup)
+				for at, i := 0, 0; at < len(backup); at, i = at+size, i+1 {
+					must.Equal(t, b.do(x.g.Piece(int64(at), backup[at:min(at+size, len(backup))]))[0].Code, jute.OK)
+					if i%50 == 0 {
+						give(create(s, paths[i/50%3]+"/lock-", 3))
+					}
+				}
+				must.Equal(t, b.do(x.g.Restore(keep))[0].Code, jute.OK)
+				other := b.session()
+				for _, p := range paths {
+					give(create(other, p+"/lock-", 3))
+				}
+			})
+		}
+	}
+}
+
+// A restore in a cluster that release 0.1.0 began does what a server of that release does.
+func TestRestoreUnderTheFirstRulesIsAsBefore(t *testing.T) {
+	b := newBench(t)
+	s := b.session()
+	b.do(create(s, "/q", 0))
+	backup := backupOf(t, b.s)
+	b.do(create(s, "/q/lock-", 2))
+	x := b.stage(backup)
+	x.pieces(backup, 100)
+	must.Equal(t, b.do(x.g.Restore(false))[0].Code, jute.OK)
+	i, _ := b.s.Tree().Get("/q")
+	expect.Equal(t, i.Counter, 0, "the next number")
+}
