@@ -2,8 +2,11 @@ package server
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
 )
 
@@ -32,4 +35,32 @@ func resourceNotices(s *admin.Status) (notices []string) {
 			s.MaxFiles, raise))
 	}
 	return notices
+}
+
+// settled is how long a leader lets the other servers find it before it misses one.
+const settled = 10 * time.Second
+
+// lossNotice says on the leader that voters are missing, and that the cluster bears the loss of no other;
+// empty: it does, or all are there.
+func lossNotice(s *admin.Status) string {
+	if s.Mode != admin.Leader || s.Leads < settled {
+		return ""
+	}
+	voters := 0
+	var missing []string
+	for _, m := range s.Members {
+		if !m.Voter {
+			continue
+		}
+		voters++
+		if m.ID != s.ID && (m.Applied == 0 || m.Applied+status.EnoughToVote < s.Last) {
+			missing = append(missing, strconv.Itoa(int(m.ID)))
+		}
+	}
+	follow := voters - len(missing)
+	if len(missing) == 0 || follow > voters/2+1 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d voters follow: one more loss stops the cluster; start server %s, or replace it "+
+		"(zlock member replace)", follow, voters, strings.Join(missing, ", "))
 }

@@ -32,3 +32,38 @@ func TestResourcesAreJudged(t *testing.T) {
 		})
 	}
 }
+
+// The leader tells, once the others had time to find it, when the cluster bears no further loss.
+func TestLastMajorityIsTold(t *testing.T) {
+	const last = 5000
+	for _, tc := range []struct {
+		name    string
+		applied []uint64 // of each voter; the first is the leader
+		leads   time.Duration
+		mode    admin.Mode
+		want    string
+	}{
+		{"three of three", []uint64{last, last, last}, time.Hour, admin.Leader, ""},
+		{"two of three", []uint64{last, last, 0}, time.Hour, admin.Leader, "2 of 3 voters follow: one more loss stops " +
+			"the cluster; start server 3, or replace it (zlock member replace)"},
+		{"one is far behind", []uint64{last, 1, last}, time.Hour, admin.Leader, "2 of 3 voters follow: one more loss " +
+			"stops the cluster; start server 2, or replace it (zlock member replace)"},
+		{"a new leader", []uint64{last, last, 0}, time.Second, admin.Leader, ""},
+		{"a follower, which does not know", []uint64{last, 0, 0}, 0, admin.Follower, ""},
+		{"four of five", []uint64{last, last, last, last, 0}, time.Hour, admin.Leader, ""},
+		{"three of five", []uint64{last, last, last, 0, 0}, time.Hour, admin.Leader, "3 of 5 voters follow: one more " +
+			"loss stops the cluster; start server 4, 5, or replace it (zlock member replace)"},
+		{"two of two", []uint64{last, last}, time.Hour, admin.Leader, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := &admin.Status{Mode: tc.mode, Node: status.Node{ID: 1, Last: last, Leads: tc.leads}}
+			for i, applied := range tc.applied {
+				m := status.Member{ID: uint32(i + 1), Voter: true}
+				m.Applied = applied
+				s.Members = append(s.Members, m)
+			}
+			s.Members = append(s.Members, status.Member{ID: 9}) // an observer that is not there
+			expect.Equal(t, lossNotice(s), tc.want)
+		})
+	}
+}

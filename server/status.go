@@ -184,6 +184,9 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 			"or add it again by zlock member add %d", s.ID)
 	}
 	s.Notices = append(s.Notices, resourceNotices(s)...)
+	if n := lossNotice(s); n != "" {
+		s.Notices = append(s.Notices, n)
+	}
 	if s.PeerInsecure {
 		s.Notices = append(s.Notices, "servers talk to each other in the clear (--peer-insecure)")
 	}
@@ -318,6 +321,9 @@ func sorted(by map[int64][]string) []admin.SessionPaths {
 // hiddenName stands for the nodes of a list that the reader may not know.
 const hiddenName = "(nodes that world:anyone may not list)"
 
+// keptNames is how many bytes of names a list remembers the rights of; others are looked up each time.
+const keptNames = 8 << 20
+
 // namer returns what a list calls a path: the path itself if every client may list it, that is, if
 // world:anyone may read the node above it.
 func (i *Instance) namer(need admin.Need) func(path string) string {
@@ -326,10 +332,11 @@ func (i *Instance) namer(need admin.Need) func(path string) string {
 		return func(name string) string { return name }
 	}
 	open := map[string]bool{}
+	room := keptNames
 	return func(name string) string {
 		dir := name[:max(strings.LastIndexByte(name, '/'), 0)]
 		may, known := open[dir]
-		if !known && len(open) < 100_000 {
+		if !known {
 			node.View(func(st *state.State) {
 				n, _ := st.Tree().Find("/")
 				// There may be only a watch: a client may watch any text, however long.
@@ -342,7 +349,9 @@ func (i *Instance) namer(need admin.Need) func(path string) string {
 				}
 				_, may = n.Data([]jute.ID{jute.WorldAnyone[0].ID})
 			})
-			open[dir] = may
+			if room -= len(dir) + 32; room > 0 {
+				open[dir] = may
+			}
 		}
 		if !may {
 			return hiddenName
