@@ -86,8 +86,8 @@ func zooCases(t *testing.T) (cases []zooCase) {
 	return cases
 }
 
-// A server reads each switch, number and list of a zoo.cfg as ZooKeeper does, or as the table says: a word that
-// only one of them takes for yes would open or close what the operator did not ask for.
+// A server reads each switch, number and list of a zoo.cfg as ZooKeeper does, or as the table says: a word
+// that only one of them takes for yes would open or close what the operator did not ask for.
 func TestZooKeysAreReadAsZooKeeperDoes(t *testing.T) {
 	dir := t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(dir, "myid"), []byte("1"), 0o600))
