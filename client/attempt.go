@@ -35,13 +35,14 @@ type attempt struct {
 }
 
 // data returns the content of the attempt's node. The owner record stands behind a candidate's
-// value only if it is of use: if it names the task of other locks, too. Programs that read the whole
+// value only if it is of use: if it names the task of other locks, too, or if the value alone would pass
+// for a record. Programs that read the whole
 // content, as those with Curator's recipes do, see the value alone otherwise.
 func (a *attempt) data() []byte {
 	switch {
 	case a.value == nil:
 		return recipe.EncodeOwner(a.owner())
-	case a.tasked && a.cfg.layout == LayoutCurator:
+	case a.tasked && a.cfg.layout == LayoutCurator, recipe.Mistakable(a.value):
 		return recipe.EncodeValue(a.value, a.owner())
 	}
 	return a.value
@@ -139,7 +140,8 @@ func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *Lease, er
 	a.tasked = taskIn(ctx) != ""
 	a.task = taskOf(ctx)
 	ctx = Task(ctx, a.task)
-	if a.mode != fence.Shared && !a.cfg.noLocalQueue && !a.alone {
+	outside := a.try && a.mode == fence.Permit && a.cfg.layout == LayoutCurator // it takes no place in the queue
+	if a.mode != fence.Shared && !a.cfg.noLocalQueue && !a.alone && !outside {
 		a.leave, err = c.localQueues.enter(ctx, localKey{a.cfg.layout, a.dir}, a.try)
 		if err != nil {
 			return nil, err

@@ -82,10 +82,11 @@ type Leader struct {
 	Token   fence.Token
 	Session int64
 	Since   time.Time // when the leader entered the election
+	Err     error     // of Observe: why the leader cannot be seen
 }
 
 // None reports whether there is no leader.
-func (l Leader) None() bool { return l.Node == "" }
+func (l Leader) None() bool { return l.Node == "" && l.Err == nil }
 
 // Leader returns the leader at this moment.
 func (el *Election) Leader(ctx context.Context) (Leader, error) {
@@ -149,7 +150,8 @@ func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
 
 // Observe sends the leader, now and after each change, until ctx ends or the client is closed; then
 // it closes the channel. A slow reader misses values but never gets an old one after a newer one.
-// If [Leader.None] is true, there is no leader.
+// If [Leader.None] is true, there is no leader. If the server refuses to show the leader, Observe sends
+// the error as [Leader.Err], once, and goes on.
 func (el *Election) Observe(ctx context.Context) <-chan Leader {
 	out := make(chan Leader, 1)
 	el.c.detached(func(context.Context) {
@@ -163,6 +165,14 @@ func (el *Election) Observe(ctx context.Context) <-chan Leader {
 
 func (el *Election) observe(ctx context.Context, out chan Leader) {
 	var last *sight // told
+	refused := ""   // told
+	tell := func(l Leader) {
+		select {
+		case <-out: // the reader was slow: replace what it did not take
+		default:
+		}
+		out <- l
+	}
 	var synced *epoch
 	for n := 1; ; n++ {
 		e, err := el.c.epoch(ctx)
@@ -180,6 +190,10 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 			s, err = el.look(ctx, e)
 		}
 		if err != nil {
+			if text := err.Error(); zk.IsRefusal(err) && !errors.Is(err, zk.ErrThrottled) && text != refused {
+				refused, last = text, nil
+				tell(Leader{Err: errorAt(el.path, publicErr(ctx, err))})
+			}
 			if ctx.Err() != nil || pause(ctx, backoff(n, 10*time.Millisecond, time.Second)) != nil {
 				return
 			}
@@ -188,12 +202,8 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 		n = 0
 		// Within a session the server never goes back, and a new one begins with a sync.
 		if last == nil || s.leader.Token != last.leader.Token || s.mzxid != last.mzxid {
-			last = &s
-			select {
-			case <-out: // the reader was slow: replace what it did not take
-			default:
-			}
-			out <- s.leader
+			last, refused = &s, ""
+			tell(s.leader)
 		}
 		if err := e.restAwhile(ctx, s.w.Fired()); err != nil && !errors.Is(err, ErrSessionExpired) {
 			return

@@ -148,8 +148,8 @@ func (h *hold) nodesNow() []heldNode {
 // held returns how long the hold lasts.
 func (h *hold) held() time.Duration { return h.c.opt.clock.Now().since(h.since) }
 
-// limited reports whether the hold has a limit of its own; the locks of a set have theirs.
-func (h *hold) limited() bool { return h.cfg.limit.Hold > 0 && h.parts == nil }
+// limited reports whether the hold has a limit. The locks of a set have none: the set has it.
+func (h *hold) limited() bool { return h.cfg.limit.Hold > 0 }
 
 // limitTick is how often a hold with a limit looks at the clocks. Timers stand still while the
 // machine is suspended.
@@ -260,13 +260,10 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 // markOver notes in the nodes, which stay until Unlock, that the maximum hold is over: the note lets an
 // operator break the lock ([Inspector.BreakExpired]). No client acts on it by itself.
 func (h *hold) markOver() {
-	if h.parts != nil {
-		return // each of them has a limit of its own
-	}
 	for _, n := range h.nodesNow() {
 		h.c.detached(func(ctx context.Context) {
 			err := h.e.update(ctx, n.path, func(data []byte) ([]byte, error) { return recipe.MarkOver(data), nil })
-			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			if zk.IsRefusal(err) && !errors.Is(err, zk.ErrNoNode) {
 				h.c.opt.log.Warn("holder over its maximum hold cannot note that", "path", h.path, "err", err)
 			}
 		})

@@ -279,7 +279,6 @@ func TestGrantThatIsLost(t *testing.T) {
 			errors.New("x"): ErrSessionExpired, &LostError{Reason: Expired}: ErrSessionExpired,
 			&LostError{Reason: Deadline}: ErrSessionExpired, &LostError{Reason: Closed}: ErrSessionExpired,
 			&LostError{Reason: Removed}: ErrNodeRemoved,
-			&LostError{Reason: MaxHold}: ErrLost,
 		} {
 			requeue, ok := errors.AsType[*requeueError](lostOnTheWay(err))
 			must.That(t, ok && errors.Is(requeue.why, want), "%v", err)

@@ -61,14 +61,22 @@ func inspect(ctx context.Context, e *epoch, path string) (*recipe.Queue, error) 
 	}
 	dirs := []*recipe.Dir{dir}
 	rec, _ := recipe.ParseRecord(own.Data)
+	semaphore := slices.Contains(names, recipe.PermitsName) || rec.Limit > 0
 	switch {
-	case slices.Contains(names, recipe.PermitsName) || rec.Limit > 0:
+	case semaphore:
 		permits := part(recipe.Join(path, recipe.PermitsName), recipe.PermitsPart)
 		queue := part(recipe.Join(path, recipe.QueueName), recipe.QueuePart)
-		dirs, err = []*recipe.Dir{permits, queue}, errors.Join(in.list(permits), in.list(queue))
-		in.others = slices.DeleteFunc(names, func(n string) bool {
+		names = slices.DeleteFunc(names, func(n string) bool {
 			return n == recipe.PermitsName || n == recipe.QueueName
 		})
+		// Contenders beside the permits: they decide, whatever the record says.
+		err = errors.Join(in.list(permits), in.list(queue), in.read(dir, names))
+		switch {
+		case len(dir.Nodes) == 0:
+			dirs = []*recipe.Dir{permits, queue}
+		case len(permits.Nodes)+len(queue.Nodes) > 0:
+			dirs = append(dirs, permits, queue)
+		}
 	case recipe.IsKazooSemaphore(names, in.data):
 		queue := part(path+recipe.KazooQueue, recipe.QueuePart)
 		dirs, err = append(dirs, queue), errors.Join(in.read(dir, names), in.list(queue))
@@ -99,10 +107,20 @@ func (in *inspection) queue(dirs ...*recipe.Dir) *recipe.Queue {
 	if rec, ok := recipe.ParsePolicyRecord([]byte(in.data)); ok {
 		q.Kind, q.Layouts, q.Policy = recipe.KindRWLock, []Layout{recipe.LayoutPolicy}, rec.Policy
 	}
+	assembled := 0
 	for _, found := range recipe.Assemble(dirs, recipe.Unseen{}) {
-		if found.Path == in.path {
-			q = &found
+		if found.Path != in.path {
+			continue
 		}
+		if assembled++; assembled == 1 {
+			q = &found
+			continue
+		}
+		// Locks of two kinds on one path exclude nothing: show the contenders of both.
+		q.Kind, q.Mixed, q.Total = recipe.KindUnknown, true, q.Total+found.Total
+		q.Layouts = append(q.Layouts, found.Layouts...)
+		q.Holders, q.Waiters = append(q.Holders, found.Holders...), append(q.Waiters, found.Waiters...)
+		q.Participants = append(q.Participants, found.Participants...)
 	}
 	q.Others = in.others
 	for _, l := range [][]recipe.Entry{q.Holders, q.Waiters, q.Participants} {

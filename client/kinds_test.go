@@ -195,7 +195,7 @@ func TestSemaphoreLeavesForeignDataAlone(t *testing.T) {
 		must.OK(t, errOf(o.Create(d, []byte(theirs), 0, zk.WorldACL(zk.PermAll))))
 		s := c.Semaphore(d, 3, WithLayout(layout))
 		expect.Fails(t, expect.Err(s.Acquire(testCtx(t), 1)), "%v: granted", layout)
-		expect.Fails(t, s.SetLimit(testCtx(t), 4), "%v: the limit was stored", layout)
+		expect.Fails(t, s.SetPermits(testCtx(t), 4), "%v: the limit was stored", layout)
 		b, _ := contentOf(t, o, d)
 		expect.Equal(t, string(b), theirs, "%v: the data are %q now", layout, b)
 	}
@@ -219,7 +219,7 @@ func TestStoredLimitOfASemaphore(t *testing.T) {
 		{LayoutKazoo, "three", ErrLimitMismatch, "three"},
 		{LayoutKazoo, `{"zl":1,"limit":3}`, ErrMixedLayout, `{"zl":1,"limit":3}`},
 		{LayoutCurator, `{"zl":1,"limit":3}`, nil, `{"zl":1,"limit":3}`},
-		{LayoutCurator, `{"zl":1,"limit":4}`, ErrLimitMismatch, `{"zl":1,"limit":4}`},
+		{LayoutCurator, `{"zl":1,"limit":4}`, nil, `{"zl":1,"limit":4}`},
 		{LayoutCurator, `{"zl":1,"layout":"policy"}`, ErrMixedLayout, `{"zl":1,"layout":"policy"}`},
 		{LayoutCurator, "3", ErrMixedLayout, "3"},
 	} {
@@ -236,7 +236,7 @@ func TestStoredLimitOfASemaphore(t *testing.T) {
 			continue
 		}
 		unlock(t, l)
-		must.OK(t, s.SetLimit(testCtx(t), 5))
+		must.OK(t, s.SetPermits(testCtx(t), 5))
 		unlock(t, must.Get(s.TryAcquire(testCtx(t), 5))(t))
 		if b, _ := contentOf(t, o, d); x.layout == LayoutKazoo {
 			expect.Equal(t, string(b), "5", "%q: stored", x.stored)
@@ -275,7 +275,7 @@ func TestE49SemaphoreLimit(t *testing.T) {
 	wantErr(t, errOf(c.Semaphore(d+"/none", 0).Acquire(ctx, 1)), ErrLimitMismatch)
 	s := c.Semaphore(d, 3)
 	l := must.Get(s.Acquire(ctx, 3))(t)
-	wantErr(t, errOf(c2.Semaphore(d, 4).Acquire(ctx, 1)), ErrLimitMismatch)
+	wantErr(t, errOf(c2.Semaphore(d, 4).TryAcquire(ctx, 1)), ErrNotAcquired)
 	queued(t, o, d+"/locks", 0)
 	wantErr(t, errOf(s.Acquire(ctx, 4)), ErrInvalid)
 	any := c2.Semaphore(d, 0)
@@ -283,10 +283,10 @@ func TestE49SemaphoreLimit(t *testing.T) {
 	g := start(ctx, func(ctx context.Context, o ...Option) (*Lease, error) { return any.Acquire(ctx, 1, o...) })
 	queued(t, o, d+"/locks", 1)
 	// Raised: who waits hears of it.
-	must.OK(t, s.SetLimit(ctx, 4))
+	must.OK(t, s.SetPermits(ctx, 4))
 	l2 := g.wait(t)
 	// Lowered below what is in use: no holder is evicted, and no contender gets in.
-	must.OK(t, s.SetLimit(ctx, 1))
+	must.OK(t, s.SetPermits(ctx, 1))
 	must.That(t, l.Valid() && l2.Valid(), "evicted")
 	g = start(ctx, func(ctx context.Context, o ...Option) (*Lease, error) { return any.Acquire(ctx, 1, o...) })
 	queued(t, o, d+"/locks", 1)

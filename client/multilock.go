@@ -17,14 +17,16 @@ type Request struct {
 	path string
 	mode fence.Mode
 	cfg  *options
-	take func(ctx context.Context, try bool) (*Lease, error)
+	take func(ctx context.Context, try bool, more ...Option) (*Lease, error)
 }
 
 // Request returns the lock as a member of a set.
 func (m *Mutex) Request(opts ...Option) Request {
 	cfg := m.cfg.with(opts)
 	return Request{c: m.c, path: m.path, mode: fence.Exclusive, cfg: cfg,
-		take: func(ctx context.Context, try bool) (*Lease, error) { return m.lock(ctx, try, opts) }}
+		take: func(ctx context.Context, try bool, more ...Option) (*Lease, error) {
+			return m.lock(ctx, try, slices.Concat(opts, more))
+		}}
 }
 
 // Request returns the write lock ([fence.Exclusive]) or a read lock
@@ -32,8 +34,8 @@ func (m *Mutex) Request(opts ...Option) Request {
 func (m *RWMutex) Request(mode fence.Mode, opts ...Option) Request {
 	cfg := m.cfg.with(opts)
 	return Request{c: m.c, path: m.path, mode: mode, cfg: cfg,
-		take: func(ctx context.Context, try bool) (*Lease, error) {
-			return m.lock(ctx, mode, try, opts)
+		take: func(ctx context.Context, try bool, more ...Option) (*Lease, error) {
+			return m.lock(ctx, mode, try, slices.Concat(opts, more))
 		}}
 }
 
@@ -41,8 +43,8 @@ func (m *RWMutex) Request(mode fence.Mode, opts ...Option) Request {
 func (s *Semaphore) Request(n int, opts ...Option) Request {
 	cfg := s.cfg.with(opts)
 	return Request{c: s.c, path: s.path, mode: fence.Permit, cfg: cfg,
-		take: func(ctx context.Context, try bool) (*Lease, error) {
-			return s.acquire(ctx, n, try, opts)
+		take: func(ctx context.Context, try bool, more ...Option) (*Lease, error) {
+			return s.acquire(ctx, n, try, slices.Concat(opts, more))
 		}}
 }
 
@@ -51,6 +53,8 @@ func (s *Semaphore) Request(n int, opts ...Option) Request {
 // reqs. So sets never deadlock with each other, nor with clients that take single locks in the
 // order of the paths. A client that takes them in another order can still deadlock with others; see
 // [Inspector.WaitGraph]. If all locks have [WithWait], the longest wait limits the whole call.
+//
+// A limit counts from the moment when all are granted; of several the shortest counts for the set.
 //
 // A set of one lock is that lock. A larger set has one lease, which is lost when one of its locks is
 // lost. Each lock has a token of its own, see [Lease.Sequencers]; [Lease.Token] is that of the first
@@ -91,6 +95,9 @@ func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lea
 		if err := c.named.check(ctx, r.path, r.mode); err != nil {
 			return nil, err
 		}
+		if hold := r.cfg.limit.Hold; hold > 0 && (cfg.limit.Hold == 0 || hold < cfg.limit.Hold) {
+			cfg.limit.Hold, cfg.limit.Grace = hold, r.cfg.limit.Grace
+		}
 		cfg.waitSet, cfg.wait = cfg.waitSet && r.cfg.waitSet, max(cfg.wait, r.cfg.wait)
 	}
 	if !cfg.waitSet {
@@ -118,7 +125,7 @@ func takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
 		}
 	}
 	for _, r := range reqs {
-		l, err := r.take(ctx, a.try)
+		l, err := r.take(ctx, a.try, WithLimit(Limit{Linger: r.cfg.limit.Linger})) // the set keeps the limit
 		if err != nil {
 			giveBack()
 			return nil, err
@@ -152,8 +159,6 @@ func lostOnTheWay(loss error) error {
 		return lost // the set leaves, as a waiter does
 	case lost.Reason == Removed:
 		return &requeueError{fmt.Errorf("%w: %s", ErrNodeRemoved, lost.Node)}
-	case lost.Reason == MaxHold:
-		return &requeueError{lost}
 	}
 	return &requeueError{ErrSessionExpired}
 }

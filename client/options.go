@@ -129,8 +129,8 @@ func (o *options) lasting() bool { return o.lockDelay > 0 || o.layout == LayoutK
 
 // Limit ends a hold that lasts too long.
 type Limit struct {
-	// Hold is how long a lease lasts at most, from its grant on; 0 for no limit. A lock of a set
-	// counts from its own grant, also while the set waits for other locks.
+	// Hold is how long a lease lasts at most, from its grant on, for a set from the grant of all its
+	// locks; 0 for no limit.
 	Hold time.Duration
 	// Grace is how long the node stays after Hold, so that the holder can wind down: 0 for a second,
 	// negative for no time.

@@ -355,7 +355,7 @@ func TestErrorsNameThePathAndEachPackageOnce(t *testing.T) {
 		"/none break":    {c.Inspector().Break(ctx, d+"/none", "n", 1), ErrNotHeld},
 		"/none revoke":   {c.Inspector().Revoke(ctx, d+"/none", "n", recipe.Revocation{}), ErrNotHeld},
 		"/sem":           {refused(c.Semaphore(d+"/sem", 1).Acquire(ctx, 2)), ErrInvalid},
-		"/sem limit":     {c.Semaphore(d+"/sem", 1).SetLimit(ctx, 0), ErrInvalid},
+		"/sem limit":     {c.Semaphore(d+"/sem", 1).SetPermits(ctx, 0), ErrInvalid},
 		"/elect":         {c.Election(d+"/elect").Proclaim(ctx, held, nil), ErrInvalid},
 		"/held set": {refused(other.TryAcquireAll(ctx, other.Mutex(d+"/a").Request(),
 			other.Mutex(d+"/held").Request())), ErrNotAcquired},

@@ -16,7 +16,7 @@ func policyAcquire(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 	w := newPolicyWaiter(a, e, newNodeID(e.sid))
 	h, err := w.compete(ctx)
 	if err != nil {
-		w.withdraw(ctx, errors.Is(err, ErrNotAcquired))
+		w.withdraw(ctx, errors.Is(err, ErrNotAcquired), errors.Is(err, ErrMixedLayout))
 	}
 	return h, lostPlace(err)
 }
@@ -49,8 +49,10 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold, error) {
 		if err := w.dir.read(ctx, w.a.cfg); err != nil {
 			return nil, err
 		}
-		if err := w.enqueue(ctx); err != nil {
-			return nil, err
+		if !w.dir.unmade { // otherwise look first whether the path is free
+			if err := w.enqueue(ctx); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for synced := false; ; {
@@ -157,12 +159,19 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 	}
 	id := newNodeID(w.e.sid)
 	path := recipe.Join(w.a.dir, recipe.PolicyNode{ID: id, Kind: kind}.Name(false))
-	made, _, err := w.c.create(ctx, w.e, newNode{Create: zk.Create{
-		Path: path, Data: w.a.data(), ACL: w.a.cfg.acl, Mode: zk.EphemeralSequential,
-	}})
+	n := newNode{Create: zk.Create{Path: path, Data: w.a.data(), ACL: w.a.cfg.acl, Mode: zk.EphemeralSequential}}
+	if w.dir.unmade {
+		n.also = w.dir.claim()
+	}
+	made, _, err := w.c.create(ctx, w.e, n)
+	if n.also != nil && (errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode)) {
+		w.dir.fresh = false // another client's record was first, or the directory is gone
+		return nil
+	}
 	if err != nil {
 		return err
 	}
+	w.dir.claimed()
 	w.created, w.queued, w.id = made[0], true, id
 	w.a.enqueued(w.created)
 	w.born, w.entered = time.Now(), true
@@ -178,7 +187,7 @@ func (w *policyWaiter) holdNode(txn recipe.GrantTxn) newNode {
 		}
 		return w.path
 	}
-	also := []zk.Op{zk.Check{Path: w.a.dir, Version: w.dir.ver}}
+	also := w.dir.claim()
 	if txn.Check.Kind != 0 {
 		also = append(also, zk.Check{Path: path(txn.Check), Version: -1})
 	}
@@ -208,13 +217,14 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	case err != nil:
 		return nil, err
 	}
+	w.dir.claimed()
 	node, stat := n.Path, made[0].stat
 	nodes := []heldNode{{path: node}}
 	if n.list {
 		// A lock of another kind may have come while this reader had no node to see. Of the two, the
 		// later to make its node sees the other.
 		if err := w.c.aloneNow(ctx, w.e, w.a.dir, usePolicy, names); err != nil {
-			w.c.reap(w.e, node)
+			w.c.reapMarked(w.e, []string{node}, w.dir.undo)
 			return nil, err
 		}
 	}
@@ -225,7 +235,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 		}
 		// Another client removed the directory and made it again between look and grant; the grant
 		// checked the version of another record. The next place has another id, so this one goes now.
-		w.withdraw(ctx, false)
+		w.withdraw(ctx, false, false)
 		w.dir.fresh, w.closed = false, false
 		w.id, w.queued = newNodeID(w.e.sid), false
 		return nil, nil
@@ -241,13 +251,17 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	return h, nil
 }
 
-// withdraw removes what the attempt left. If wait is set, it waits until that is done.
-func (w *policyWaiter) withdraw(ctx context.Context, wait bool) {
+// withdraw removes what the attempt left, in one step with the record that a refused attempt wrote. If
+// wait is set, it waits until that is done.
+func (w *policyWaiter) withdraw(ctx context.Context, wait, refused bool) {
 	if w.e.ended() {
 		return
 	}
 	var done []<-chan struct{}
-	if w.queued {
+	switch {
+	case w.queued && refused:
+		done = append(done, w.c.reapMarked(w.e, []string{w.path}, w.dir.undo))
+	case w.queued:
 		done = append(done, w.c.reap(w.e, w.path))
 	}
 	if w.closed && w.a.cfg.lockDelay > 0 {

@@ -16,16 +16,19 @@ type policyDir struct {
 	e    *epoch
 	path string
 
-	fresh bool // rec and ver are what this contender knows to be there
-	rec   recipe.Record
-	ver   int32
-	stamp int64 // when the record was written, by the server's clock
-	czxid int64
-	watch *zk.Watch // set with the read of the record
-	nodes []recipe.PolicyNode
+	fresh  bool    // rec and ver are what this contender knows to be there
+	unmade bool    // there is no record yet: rec is the one to write with the first node
+	undo   []zk.Op // take back the record that this contender wrote; nil if it wrote none
+	rec    recipe.Record
+	ver    int32
+	stamp  int64 // when the record was written, by the server's clock
+	czxid  int64
+	watch  *zk.Watch // set with the read of the record
+	nodes  []recipe.PolicyNode
 }
 
-// read reads the record, and makes the directory and the record if they are missing.
+// read reads the record, and makes the directory if it is missing. A missing record is made later, in
+// the transaction of the first node: an attempt of the wrong kind must write nothing.
 func (d *policyDir) read(ctx context.Context, cfg *options) error {
 	for {
 		n, w, err := d.e.conn.GetW(ctx, d.path)
@@ -39,12 +42,9 @@ func (d *policyDir) read(ctx context.Context, cfg *options) error {
 			return err
 		}
 		d.ver, d.stamp, d.czxid, d.watch = n.Stat.Version, n.Stat.Mtime, n.Stat.Czxid, w
-		if len(n.Data) == 0 {
-			d.rec = recipe.NewPolicyRecord(cfg.policy, cfg.maxWriterWait)
-			if err := d.set(ctx, d.rec); err != nil {
-				return err
-			}
-			continue // another client's record may have been first
+		if d.unmade = len(n.Data) == 0; d.unmade {
+			d.rec, d.fresh = recipe.NewPolicyRecord(cfg.policy, cfg.maxWriterWait), true
+			return nil
 		}
 		rec, ok := recipe.ParsePolicyRecord(n.Data)
 		if !ok {
@@ -99,6 +99,23 @@ func (d *policyDir) setOps(rec recipe.Record) []zk.Op {
 		ops = append(ops, zk.SetData{Path: d.path, Data: rec.Encode(), Version: -1})
 	}
 	return ops
+}
+
+// claim returns the operations that make a transaction depend on the record seen, or make that record.
+func (d *policyDir) claim() []zk.Op {
+	if !d.unmade {
+		return []zk.Op{zk.Check{Path: d.path, Version: d.ver}}
+	}
+	return d.setOps(d.rec)
+}
+
+// claimed notes that a transaction with claim was carried out.
+func (d *policyDir) claimed() {
+	if d.unmade {
+		made := d.ver + int32(len(d.setOps(d.rec)))
+		d.undo = []zk.Op{zk.SetData{Path: d.path, Data: []byte{}, Version: made}}
+		d.ver, d.unmade = made, false
+	}
 }
 
 // set writes the record at the version seen. If the record has changed since, or may have, set

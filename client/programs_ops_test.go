@@ -121,10 +121,10 @@ func init() {
 				return w.c.Semaphore(p.path, programPermits, lock...).Do(ctx, f, call...)
 			})
 		},
-		"Semaphore.SetLimit": func(w *worker) {
+		"Semaphore.SetPermits": func(w *worker) {
 			ctx, cancel := w.moment()
 			defer cancel()
-			_ = w.c.Semaphore(w.path("sem").path, programPermits).SetLimit(ctx, programPermits)
+			_ = w.c.Semaphore(w.path("sem").path, programPermits).SetPermits(ctx, programPermits)
 		},
 		"Election.Campaign": func(w *worker) {
 			p := w.path("elect")

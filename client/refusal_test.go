@@ -147,17 +147,17 @@ var refusables = map[string]refusable{
 	"mutex, try":   taking(func(c *Client, d string) take { return c.Mutex(d).TryLock }).asks(3, 6),
 	"mutex, delay": taking(mutexAt, WithLockDelay(time.Hour)).asks(2, 5),
 	"write":        taking(writeAt).asks(2, 5),
-	"policy read":  taking(policyReadAt).asks(8),
+	"policy read":  taking(policyReadAt).asks(6),
 	"policy write": taking(policyWriteAt),
 	"policy try": taking(func(c *Client, d string) take {
 		return c.RWMutex(d, WithPolicy(PolicyFair)).TryLock
 	}),
 	"policy delay":                 taking(policyWriteAt, WithLockDelay(time.Hour)),
-	"permits":                      taking(permitsAt).asks(2, 7),
+	"permits":                      taking(permitsAt).asks(4, 9),
 	"permits of kazoo":             taking(kazooPermitsAt),
 	"election":                     taking(electionAt).asks(2, 5),
 	"waiting for a mutex":          waiting(mutexAt, []int{2, 3}),
-	"waiting for permits":          waiting(permitsAt, []int{2}),
+	"waiting for permits":          waiting(permitsAt, []int{4}),
 	"waiting by policy":            waiting(policyWriteAt, nil),
 	"mutex of a dead holder":       afterADeath(mutexAt, 2),
 	"policy lock of a dead holder": afterADeath(policyWriteAt),
@@ -191,10 +191,10 @@ var refusables = map[string]refusable{
 		return errOf(i.c.Election(d).Leader(ctx))
 	}),
 	"limit": seeing(permitsAt, func(ctx context.Context, i *Inspector, d string, _ *Lease) error {
-		return i.c.Semaphore(d, 3).SetLimit(ctx, 4)
+		return i.c.Semaphore(d, 3).SetPermits(ctx, 4)
 	}),
 	"first limit": {prepare: func(_ *testing.T, c, _ *Client, d string) func(context.Context) error {
-		return func(ctx context.Context) error { return c.Semaphore(d, 3).SetLimit(ctx, 4) }
+		return func(ctx context.Context) error { return c.Semaphore(d, 3).SetPermits(ctx, 4) }
 	}},
 	"inspect":                  seeing(mutexAt, inspectAt),
 	"inspect permits":          seeing(permitsAt, inspectAt),

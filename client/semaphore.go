@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
@@ -14,15 +15,16 @@ import (
 
 // Semaphore has a limited number of permits, and serves its waiters in the order of arrival.
 //
-// The first use stores the limit; a client with another limit gets ErrLimitMismatch. The tokens of
-// permits identify holds but do not order them: [Client.CheckSequencer] can check them, "highest
-// wins" cannot.
+// The number of permits is stored at the path. A program's number is its wish for a path that stores
+// none yet; where it differs, the stored number counts. The tokens of permits identify holds but do not
+// order them: [Client.CheckSequencer] can check them, "highest wins" cannot.
 type Semaphore struct {
-	c     *Client
-	path  string
-	cfg   *options
-	limit atomic.Int64
-	d     semLayout
+	c    *Client
+	path string
+	cfg  *options
+	wish atomic.Int64 // the number given
+	d    semLayout
+	told sync.Once // that another number is stored
 }
 
 // semLayout says where the parts of a semaphore are.
@@ -34,12 +36,13 @@ type semLayout struct {
 	use          use
 }
 
-// Semaphore returns the semaphore on path with the given limit of permits; with limit 0, the stored
-// limit counts. Nothing is sent before it is used.
-func (c *Client) Semaphore(path string, limit int, opts ...Option) *Semaphore {
-	s := &Semaphore{c: c, path: path, cfg: c.locks.with(opts)}
-	s.limit.Store(int64(limit))
-	s.d = semLayoutOf(s.cfg.layout, path)
+// Semaphore returns the semaphore on path. It has the number of permits that is stored there, or else
+// permits, which the first use stores; with 0 only the stored number will do. Beside kazoo, which
+// refuses another number, so does this client ([LayoutKazoo]). Nothing is sent before it is used.
+func (c *Client) Semaphore(path string, permits int, opts ...Option) *Semaphore {
+	cfg := c.locks.with(opts)
+	s := &Semaphore{c: c, path: path, cfg: cfg, d: semLayoutOf(cfg.layout, path)}
+	s.wish.Store(int64(permits))
 	return s
 }
 
@@ -61,7 +64,7 @@ func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...Option) (*Lease,
 	return s.acquire(ctx, n, false, opts)
 }
 
-// TryAcquire takes n permits if they are free and no other contender waits for permits, and returns
+// TryAcquire takes n permits if so many are free and no other contender waits for permits, and returns
 // ErrNotAcquired otherwise.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (*Lease, error) {
 	return s.acquire(ctx, n, true, opts)
@@ -83,12 +86,11 @@ func (s *Semaphore) acquire(ctx context.Context, n int, try bool, opts []Option)
 }
 
 func (s *Semaphore) check(n int) error {
-	limit := int(s.limit.Load())
 	switch {
 	case s.cfg.layout != LayoutCurator && s.cfg.layout != LayoutKazoo:
 		return errorAt(s.path, fmt.Errorf("%w: semaphores have no layout %v", ErrUnsupported, s.cfg.layout))
-	case n < 1 || limit < 0 || limit > 0 && n > limit:
-		return errorAt(s.path, fmt.Errorf("%w: %d permits of %d", ErrInvalid, n, limit))
+	case n < 1 || s.wish.Load() < 0:
+		return errorAt(s.path, fmt.Errorf("%w: %d permits of %d", ErrInvalid, n, s.wish.Load()))
 	}
 	return nil
 }
@@ -103,13 +105,28 @@ func (s *Semaphore) Do(ctx context.Context, f func(context.Context, *Lease) erro
 func (s *Semaphore) Path() string { return s.path }
 
 // compete takes the lock at the head of the queue, waits there for permits, and gives the lock
-// back. Only the head waits for permits, so a release wakes one contender.
+// back. Only the head waits for permits, so a release wakes one contender. Before it makes a node it
+// looks whether the path is free or a semaphore's.
 func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*hold, error) {
-	if a.try {
-		// A try looks before it writes.
-		if err := e.tryLook(ctx, s.path, func() error { return s.free(ctx, e, a, n) }); err != nil {
-			return nil, err
+	if a.try && s.cfg.layout == LayoutCurator {
+		h, err := s.try(ctx, e, a, n)
+		return h, lostPlace(err)
+	}
+	look := func() error {
+		sight, err := s.look(ctx, e)
+		if err == nil && a.try {
+			err = s.free(ctx, e, a, sight.limit, n)
 		}
+		return err
+	}
+	var err error
+	if a.try {
+		err = e.tryLook(ctx, s.path, look)
+	} else {
+		err = look()
+	}
+	if err != nil {
+		return nil, err
 	}
 	head, cfg := *a, *a.cfg // of the lock at the head of the queue: only what describes its owner applies
 	cfg.lockDelay, cfg.limit, cfg.earlyUnlock = 0, Limit{}, true
@@ -129,20 +146,12 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 }
 
 // free returns ErrNotAcquired if n permits are not free.
-func (s *Semaphore) free(ctx context.Context, e *epoch, a *attempt, n int) error {
-	var limit int
-	var used []string
-	dir, err := e.conn.Get(ctx, s.path)
-	if err == nil {
-		limit, _, err = s.parseLimit(dir.Data)
-	}
-	if err == nil {
-		used, err = e.children(ctx, s.d.leases)
-	}
+func (s *Semaphore) free(ctx context.Context, e *epoch, a *attempt, limit, n int) error {
+	used, err := e.children(ctx, s.d.leases)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return nil
-	case err == nil && limit > 0 && len(used)+n > limit:
+	case err == nil && len(used)+n > limit:
 		a.waitsForPermits("", s.d.leases, used)
 		return ErrNotAcquired
 	}
@@ -152,18 +161,27 @@ func (s *Semaphore) free(ctx context.Context, e *epoch, a *attempt, n int) error
 // take waits, as the head of the queue, until n permits are free, and takes them.
 func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*hold, error) {
 	e := head.e
-	if err := s.storeLimit(ctx, e); err != nil {
-		return nil, err
-	}
 	mine := waiter{created: created{path: head.nodes[0].path}, c: s.c, e: e, a: a, own: head.nodes[0].w}
-	safety := e.recheck(true)
+	safety, unstored := e.recheck(true), false
 	for {
-		limit, limitW, err := s.watchLimit(ctx, e)
+		node, limitW, err := e.conn.GetW(ctx, s.path)
+		if errors.Is(err, zk.ErrNoNode) { // with kazoo's layout the queue is beside the path
+			if err = mine.lookOwn(ctx); err == nil {
+				err = s.c.ensureFor(ctx, e, s.d.leases, a.cfg.lasting(), a.cfg.acl)
+			}
+			if err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
-		if n > limit {
-			return nil, fmt.Errorf("%w: %d permits of %d", ErrInvalid, n, limit)
+		sight, err := s.sightOf(node)
+		if err == nil {
+			err = s.fits(sight.limit, n)
+		}
+		if err != nil {
+			return nil, err
 		}
 		used, usedW, err := e.list(ctx, s.d.leases, true)
 		if errors.Is(err, zk.ErrNoNode) {
@@ -174,15 +192,32 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 		if err != nil {
 			return nil, err
 		}
-		if len(used)+n <= limit {
-			h, err := s.grab(ctx, a, head, n)
-			if !errors.Is(err, zk.ErrNoNode) {
-				return h, err
+		if len(used)+n <= sight.limit {
+			if unstored {
+				sight.store = nil
 			}
-			if err := mine.lookOwn(ctx); err != nil { // the own node is gone, if not the directory
+			nodes := s.permits(e, a, n)
+			nodes[0].also = append([]zk.Op{zk.Check{Path: head.nodes[0].path, Version: -1}}, sight.store...)
+			made, err := s.grab(ctx, e, nodes)
+			switch {
+			case s.mayNotStore(err, nodes):
+				unstored = true
+				continue
+			case errors.Is(err, zk.ErrBadVersion):
+				continue // another client stored a number
+			case errors.Is(err, zk.ErrNoNode):
+				if err := mine.lookOwn(ctx); err != nil { // the own node is gone, if not the directory
+					return nil, err
+				}
+				continue
+			case err != nil:
 				return nil, err
 			}
-			continue
+			if err := s.c.aloneNow(ctx, e, s.path, s.d.use, nil); err != nil {
+				s.c.reapMarked(e, pathsOfMade(made), sight.undo())
+				return nil, err
+			}
+			return s.holdOf(a, e, made)
 		}
 		a.waitsForPermits(mine.path, s.d.leases, used)
 		if a.try {
@@ -197,140 +232,157 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 	}
 }
 
-// grab creates the nodes of n permits, on condition that the node of the head's lock still exists.
-// If another client has removed it, another head may be counting the same permits.
-func (s *Semaphore) grab(ctx context.Context, a *attempt, head *hold, n int) (*hold, error) {
-	e, nodes := head.e, make([]newNode, n)
+// tryAgain is how often a try looks again because another contender passes the queue.
+const tryAgain = 5
+
+// try takes permits without a place in the queue: it makes their nodes and is judged by their place.
+// recipe.TryPermits decides. While another contender is in the queue the try takes its permits back. If
+// so many are free, that contender is about to have its own, and the try looks again.
+func (s *Semaphore) try(ctx context.Context, e *epoch, a *attempt, n int) (*hold, error) {
+	unstored := false
+	for tries := 0; ; {
+		var sight semSight
+		var before zk.Names
+		err := e.tryLook(ctx, s.path, func() (err error) {
+			if sight, err = s.look(ctx, e); err != nil {
+				return err
+			}
+			if err = s.fits(sight.limit, n); err == nil {
+				err = s.free(ctx, e, a, sight.limit, n)
+			}
+			return err
+		})
+		if err == nil {
+			before, err = s.queue(ctx, e)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if before.Len() > 0 { // a contender waits, or passes
+			if tries++; tries == tryAgain {
+				return nil, ErrNotAcquired
+			}
+			if err := pause(ctx, backoff(tries, time.Millisecond, 10*time.Millisecond)); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if unstored {
+			sight.store = nil
+		}
+		nodes := s.permits(e, a, n)
+		nodes[0].also = sight.store
+		made, err := s.grab(ctx, e, nodes)
+		switch {
+		case s.mayNotStore(err, nodes):
+			unstored = true
+			continue
+		case errors.Is(err, zk.ErrBadVersion):
+			continue
+		case errors.Is(err, zk.ErrNoNode): // there is no directory yet
+			if err := s.c.ensureFor(ctx, e, s.d.leases, a.cfg.lasting(), a.cfg.acl); err != nil {
+				return nil, err
+			}
+			continue
+		case err != nil:
+			return nil, err
+		}
+		verdict, err := s.judge(ctx, e, sight.limit, before, made)
+		if err == nil && verdict == recipe.PermitsGranted {
+			err = s.c.aloneNow(ctx, e, s.path, s.d.use, nil)
+		}
+		if err == nil && verdict == recipe.PermitsGranted {
+			a.leave()
+			return s.holdOf(a, e, made)
+		}
+		undo := sight.undo()
+		if err == nil || !errors.Is(err, ErrMixedLayout) {
+			undo = nil
+		}
+		awaitGone(ctx, s.c.reapMarked(e, pathsOfMade(made), undo))
+		if err != nil {
+			return nil, err
+		}
+		if tries++; verdict == recipe.PermitsRefused || tries == tryAgain {
+			return nil, ErrNotAcquired
+		}
+	}
+}
+
+// queue lists the contenders that wait for permits.
+func (s *Semaphore) queue(ctx context.Context, e *epoch) (zk.Names, error) {
+	names, err := e.conn.Names(ctx, s.d.lock)
+	if errors.Is(err, zk.ErrNoNode) {
+		err = nil
+	}
+	return names, err
+}
+
+// judge decides about the permits that a try made. The queue is listed before the permits.
+func (s *Semaphore) judge(
+	ctx context.Context, e *epoch, limit int, before zk.Names, own []created,
+) (recipe.PermitVerdict, error) {
+	p := e.conn.Pipe()
+	queue, permits := p.Names(s.d.lock), p.Names(s.d.leases)
+	p.Send()
+	after, err := queue.Wait(ctx)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return 0, err
+	}
+	all, err := permits.Wait(ctx)
+	if err != nil {
+		return 0, err
+	}
+	quiet := before.Stat.Czxid == after.Stat.Czxid && before.Stat.Cversion == after.Stat.Cversion
+	return recipe.TryPermits(limit, all.List(), own[len(own)-1].name, after.Len(), quiet), nil
+}
+
+// permits describes the nodes of n new permits.
+func (s *Semaphore) permits(e *epoch, a *attempt, n int) []newNode {
+	nodes := make([]newNode, n)
 	for i := range nodes {
-		id := newNodeID(e.sid)
-		path := recipe.Join(s.d.leases, s.d.leaseName(id))
+		path := recipe.Join(s.d.leases, s.d.leaseName(newNodeID(e.sid)))
 		nodes[i] = newNode{lasting: a.cfg.lasting(),
 			Create: zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: s.d.mode}}
 	}
-	nodes[0].also = []zk.Op{zk.Check{Path: head.nodes[0].path, Version: -1}}
-	made, _, err := s.c.create(ctx, e, nodes...)
-	if err != nil {
-		return nil, err
+	return nodes
+}
+
+// grab creates the nodes of permits. For the head of the queue it does so on condition that the node of
+// the head's lock still exists: if another client has removed it, another head may be counting the same
+// permits.
+func (s *Semaphore) grab(ctx context.Context, e *epoch, nodes []newNode) ([]created, error) {
+	if nodes[0].also == nil {
+		nodes[0].also = []zk.Op{} // a missing directory is an error
 	}
-	held := make([]heldNode, n)
+	made, _, err := s.c.create(ctx, e, nodes...)
+	return made, err
+}
+
+func pathsOfMade(made []created) []string {
+	paths := make([]string, len(made))
+	for i, m := range made {
+		paths[i] = m.path
+	}
+	return paths
+}
+
+// mayNotStore reports whether the client may make the nodes but not store the number of permits. Then
+// the callers' word must do.
+func (s *Semaphore) mayNotStore(err error, nodes []newNode) bool {
+	refused, ok := errors.AsType[*zk.MultiError](err)
+	return ok && errors.Is(err, zk.ErrNoAuth) && refused.Index >= len(nodes)
+}
+
+// holdOf returns the hold of permits.
+func (s *Semaphore) holdOf(a *attempt, e *epoch, made []created) (*hold, error) {
+	if !e.valid() {
+		s.c.reap(e, pathsOfMade(made)...)
+		return nil, ErrSessionExpired
+	}
+	held := make([]heldNode, len(made))
 	for i, m := range made {
 		held[i] = heldNode{path: m.path}
 	}
-	if !e.valid() {
-		err = ErrSessionExpired
-	} else {
-		err = s.c.aloneNow(ctx, e, s.path, s.d.use, nil)
-	}
-	if err != nil {
-		s.c.reap(e, pathsOf(held)...)
-		return nil, err
-	}
 	return newHold(a, e, fence.Permit, fence.Token(made[0].stat.Czxid), held...), nil
-}
-
-// parseLimit returns the stored limit, 0 if no limit is stored.
-func (s *Semaphore) parseLimit(data []byte) (int, recipe.Record, error) {
-	if s.cfg.layout == LayoutKazoo {
-		if len(data) == 0 {
-			return 0, recipe.Record{}, nil
-		}
-		if _, ok := recipe.ParseRecord(data); ok && data[0] == '{' {
-			return 0, recipe.Record{}, fmt.Errorf("%w: %s is of a lock of another kind", ErrMixedLayout, s.path)
-		}
-		n, err := strconv.Atoi(string(data))
-		if err != nil || n < 1 {
-			return 0, recipe.Record{}, fmt.Errorf("%w: %s has the data %.20q", ErrLimitMismatch, s.path, data)
-		}
-		return n, recipe.Record{}, nil
-	}
-	rec, ok := recipe.ParseRecord(data)
-	if !ok {
-		return 0, rec, fmt.Errorf("%w: %s has the data %.20q of another program where the limit is stored",
-			ErrMixedLayout, s.path, data)
-	}
-	if rec.Layout != "" {
-		return 0, rec, fmt.Errorf("%w: %s is of a lock of the kind %q", ErrMixedLayout, s.path, rec.Layout)
-	}
-	return rec.Limit, rec, nil
-}
-
-// changeLimit stores what f makes of the stored limit.
-func (s *Semaphore) changeLimit(ctx context.Context, e *epoch, f func(have int) (int, error)) error {
-	for {
-		err := e.update(ctx, s.path, func(data []byte) ([]byte, error) {
-			have, rec, err := s.parseLimit(data)
-			if err != nil {
-				return nil, err
-			}
-			want, err := f(have)
-			if err != nil || want == have {
-				return nil, err
-			}
-			if s.cfg.layout == LayoutKazoo {
-				return []byte(strconv.Itoa(want)), nil
-			}
-			rec.Limit = want
-			return rec.Encode(), nil
-		})
-		if !errors.Is(err, zk.ErrNoNode) {
-			return err
-		}
-		if err := s.c.ensureFor(ctx, e, s.path, s.cfg.lasting(), s.cfg.acl); err != nil {
-			return err
-		}
-	}
-}
-
-// storeLimit compares the stored limit with this client's, or stores that.
-func (s *Semaphore) storeLimit(ctx context.Context, e *epoch) error {
-	want := int(s.limit.Load())
-	err := s.changeLimit(ctx, e, func(have int) (int, error) {
-		switch {
-		case have == 0 && want == 0:
-			return 0, fmt.Errorf("%w: %s has none yet, and none was given", ErrLimitMismatch, s.path)
-		case have == 0:
-			return want, nil
-		case want > 0 && have != want:
-			return 0, fmt.Errorf("%w: %s has %d, not %d", ErrLimitMismatch, s.path, have, want)
-		}
-		return have, nil
-	})
-	if errors.Is(err, zk.ErrNoAuth) {
-		return nil // may not be stored: the callers' word must do
-	}
-	return err
-}
-
-// watchLimit returns the limit that counts now, and watches it.
-func (s *Semaphore) watchLimit(ctx context.Context, e *epoch) (int, *zk.Watch, error) {
-	n, w, err := e.conn.GetW(ctx, s.path)
-	if errors.Is(err, zk.ErrNoNode) {
-		return 0, nil, &requeueError{ErrNodeRemoved}
-	}
-	if err != nil {
-		return 0, nil, err
-	}
-	limit, _, err := s.parseLimit(n.Data)
-	if err == nil && limit == 0 {
-		limit = int(s.limit.Load())
-	}
-	return limit, w, err
-}
-
-// SetLimit changes the limit. Waiters take the new limit into account. A lower limit takes no
-// permit away: the number in use shrinks as holders give permits back.
-func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
-	if err := s.check(1); err != nil {
-		return err
-	}
-	if limit < 1 {
-		return errorAt(s.path, fmt.Errorf("%w: limit %d", ErrInvalid, limit))
-	}
-	err := s.c.steadily(ctx, s.path, func(e *epoch) error {
-		return s.changeLimit(ctx, e, func(int) (int, error) { return limit, nil })
-	})
-	if err == nil {
-		s.limit.Store(int64(limit))
-	}
-	return err
 }

@@ -152,8 +152,12 @@ func (c *Client) stateNow() State {
 // epoch waits for a session that is attached and confirmed by a heartbeat.
 func (c *Client) epoch(ctx context.Context) (found *epoch, err error) {
 	err = c.untilSession(ctx, func(e *epoch) (bool, error) {
-		found = e
-		return e != nil && e.valid(), nil
+		if found = e; e == nil {
+			return false, nil
+		}
+		// A server may have come with a longest timeout that leaves no room for heartbeats: no wait ends
+		// that, so fail as Dial does.
+		return e.valid(), c.opt.checkTimeout(e.sessionTimeout())
 	})
 	return found, err
 }

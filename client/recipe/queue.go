@@ -148,6 +148,10 @@ func (e *Entry) Record() (Owner, bool) {
 	if e.Owner != nil {
 		return *e.Owner, true
 	}
+	switch e.Maker {
+	case MakerCurator, MakerKazoo, MakerGo:
+		return Owner{}, false // their data are theirs, whatever they look like
+	}
 	return ParseOwner([]byte(e.raw))
 }
 

@@ -78,6 +78,14 @@ func EncodeValue(value []byte, o Owner) []byte {
 	return append(append(bytes.Clone(value), 0), EncodeOwner(o)...)
 }
 
+// Mistakable reports whether a value that stands alone would pass for an owner record, or for a request
+// to leave. Such a value needs a record behind it: the last zero byte ends the value.
+func Mistakable(value []byte) bool {
+	_, record := ParseOwner(value)
+	_, asked := RevocationIn(value)
+	return record || asked
+}
+
 // recordAt returns where the owner record begins in a node's data, if there is one: behind the last
 // zero byte, because no record has such a byte.
 func recordAt[T []byte | string](data T) int { return strings.LastIndexByte(string(data), 0) + 1 }
@@ -147,7 +155,13 @@ func ValueOf(data []byte) (value []byte, asked bool) {
 // WithValue returns a node's data with another value. What is behind the value stays.
 func WithValue(data, value []byte) []byte {
 	old, _ := ValueOf(data)
-	return append(bytes.Clone(value), data[len(old):]...)
+	if behind := data[len(old):]; len(behind) > 0 {
+		return append(bytes.Clone(value), behind...)
+	}
+	if Mistakable(value) {
+		return EncodeValue(value, Owner{})
+	}
+	return bytes.Clone(value)
 }
 
 // AskBack adds the revocation to the data of a contender's node. A record of this package takes it

@@ -35,6 +35,9 @@ without a value says that there is no leader.`,
 							return err
 						}
 						for l := range el.Observe(ctx) {
+							if l.Err != nil {
+								return l.Err
+							}
 							if err := c.showLeader(l, *format); err != nil {
 								return err
 							}

@@ -27,7 +27,7 @@ the number in use shrinks as holders give their permits back.`,
 				}
 				opts := layoutOption(layout)
 				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
-					return cl.Semaphore(c.Args[0], n, opts...).SetLimit(ctx, n)
+					return cl.Semaphore(c.Args[0], n, opts...).SetPermits(ctx, n)
 				})
 			}
 		},

@@ -36,7 +36,7 @@ func addLockFlags(fs *pflag.FlagSet) *lockFlags {
 	fs.BoolVarP(&f.shared, "shared", "s", false, "share the lock with others who share it")
 	fs.BoolVar(&f.readwrite, "rw", false,
 		"PATH is a read-write lock, as other programs know it (Curator's __WRIT__ and __READ__ nodes)")
-	fs.IntVar(&f.semaphore, "semaphore", 0, "PATH is a semaphore with `N` permits")
+	fs.IntVar(&f.semaphore, "semaphore", 0, "PATH is a semaphore, with `N` permits if it has no number yet; 0: only the stored number")
 	fs.IntVar(&f.permits, "permits", 1, "take `K` of them")
 	fs.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait")
 	addDuration(fs, &f.timeout, "timeout", "w", "wait no longer than this")
@@ -63,17 +63,17 @@ func (f *lockFlags) check() error {
 		return cli.Usagef("-x and -s exclude each other")
 	case f.nonblock && given("timeout"):
 		return cli.Usagef("-n and -w exclude each other")
-	case given("semaphore") && f.semaphore < 1:
-		return cli.Usagef("--semaphore must be at least 1")
-	case f.semaphore > 0 && (f.shared || f.exclusive || f.readwrite || f.policy != "" || given("lock-delay")):
+	case f.semaphore < 0:
+		return cli.Usagef("--semaphore must not be negative")
+	case f.permitsWanted() && (f.shared || f.exclusive || f.readwrite || f.policy != "" || given("lock-delay")):
 		return cli.Usagef("--semaphore goes with none of -x, -s, --rw, --policy, --lock-delay")
-	case given("permits") && f.semaphore == 0:
+	case given("permits") && !f.permitsWanted():
 		return cli.Usagef("--permits needs --semaphore")
-	case f.permits < 1 || f.semaphore > 0 && f.permits > f.semaphore:
-		return cli.Usagef("--permits must be between 1 and the semaphore's number")
+	case f.permits < 1:
+		return cli.Usagef("--permits must be at least 1")
 	case f.policy != "" && f.layout != "":
 		return cli.Usagef("--policy has a layout of its own; leave --layout away")
-	case f.semaphore > 0 && f.layout == "host":
+	case f.permitsWanted() && f.layout == "host":
 		return cli.Usagef("the host layout has no semaphores")
 	case given("max-hold") && f.maxHold <= 0:
 		return cli.Usagef("--max-hold must be positive")
@@ -86,10 +86,13 @@ func (f *lockFlags) check() error {
 // isRevocable reports whether zlock heeds a request to give the lock back.
 func (f *lockFlags) isRevocable() bool { return f.fs.Changed("revocable") }
 
+// permitsWanted reports whether the paths are of semaphores.
+func (f *lockFlags) permitsWanted() bool { return f.fs.Changed("semaphore") }
+
 // mode is the mode in which the locks are taken.
 func (f *lockFlags) mode() fence.Mode {
 	switch {
-	case f.semaphore > 0:
+	case f.permitsWanted():
 		return fence.Permit
 	case f.shared:
 		return fence.Shared
@@ -156,7 +159,7 @@ func (f *lockFlags) acquire(ctx context.Context, t *waitTeller, task string, pat
 	case errors.Is(err, client.ErrInvalid):
 		return nil, cli.Usagef("%v", err)
 	case errors.Is(err, client.ErrMixedLayout) && !f.readwrite && !f.shared && f.layout == "" &&
-		f.semaphore == 0:
+		!f.permitsWanted():
 		return nil, fmt.Errorf(
 			"%w (--rw takes the write lock of a read-write lock, --layout and --semaphore other kinds)", err)
 	}
@@ -195,7 +198,7 @@ func (f *lockFlags) take(ctx context.Context, t *waitTeller, paths []string, try
 	reqs := make([]client.Request, len(paths))
 	for i, p := range paths {
 		switch {
-		case f.semaphore > 0:
+		case f.permitsWanted():
 			reqs[i] = c.Semaphore(p, f.semaphore, opts...).Request(f.permits)
 		case f.shared || f.readwrite || f.policy != "" || f.layout == "host":
 			reqs[i] = c.RWMutex(p, opts...).Request(f.mode())

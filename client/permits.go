@@ -1,0 +1,155 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// semSight is what a look at a semaphore's path showed.
+type semSight struct {
+	limit int     // the number of permits that counts
+	store []zk.Op // stores the number in the transaction that makes the nodes, if none is stored
+	data  []byte  // that were there before
+}
+
+// undo returns the operations that take back what store did.
+func (t semSight) undo() []zk.Op {
+	if t.store == nil {
+		return nil
+	}
+	set, _ := t.store[0].(zk.SetData)
+	return []zk.Op{zk.SetData{Path: set.Path, Data: t.data, Version: set.Version + 1}}
+}
+
+// look reads the path. It fails if the path is of another kind of lock or has another program's data.
+func (s *Semaphore) look(ctx context.Context, e *epoch) (semSight, error) {
+	p := e.conn.Pipe()
+	data, children := p.Get(s.path), p.Names(s.path)
+	p.Send()
+	node, err := data.Wait(ctx)
+	if errors.Is(err, zk.ErrNoNode) {
+		node, err = zk.Node{}, nil
+	}
+	if err != nil {
+		return semSight{}, err
+	}
+	sight, err := s.sightOf(node)
+	if err != nil {
+		return semSight{}, err
+	}
+	if node.Stat.Czxid == 0 {
+		sight.store = nil // it is stored at the next look, when there is a node
+	}
+	names, err := children.Wait(ctx)
+	if errors.Is(err, zk.ErrNoNode) {
+		return sight, nil
+	}
+	if err == nil {
+		err = s.c.alone(ctx, e, s.path, s.d.use, names.List())
+	}
+	return sight, err
+}
+
+// sightOf reads the number of permits in the path's node.
+func (s *Semaphore) sightOf(n zk.Node) (semSight, error) {
+	have, rec, err := s.parseLimit(n.Data)
+	switch wish := int(s.wish.Load()); {
+	case err != nil:
+		return semSight{}, err
+	case have == 0 && wish == 0:
+		return semSight{}, fmt.Errorf("%w: %s has none yet, and none was given", ErrLimitMismatch, s.path)
+	case have == 0:
+		set := zk.SetData{Path: s.path, Data: s.encodeLimit(rec, wish), Version: n.Stat.Version}
+		return semSight{limit: wish, store: []zk.Op{set}, data: n.Data}, nil
+	case wish > 0 && have != wish && s.cfg.layout == LayoutKazoo:
+		return semSight{}, fmt.Errorf("%w: %s has %d, not %d", ErrLimitMismatch, s.path, have, wish)
+	case wish > 0 && have != wish:
+		s.told.Do(func() {
+			s.c.opt.log.Info("semaphore has another number of permits, which counts", "path", s.path, "stored", have,
+				"given", wish)
+		})
+	}
+	return semSight{limit: have}, nil
+}
+
+// fits fails if n permits can never be granted.
+func (s *Semaphore) fits(limit, n int) error {
+	if n > limit {
+		return fmt.Errorf("%w: %d permits of %d", ErrInvalid, n, limit)
+	}
+	return nil
+}
+
+// parseLimit returns the stored limit, 0 if no limit is stored.
+func (s *Semaphore) parseLimit(data []byte) (int, recipe.Record, error) {
+	if s.cfg.layout == LayoutKazoo {
+		if len(data) == 0 {
+			return 0, recipe.Record{}, nil
+		}
+		if _, ok := recipe.ParseRecord(data); ok && data[0] == '{' {
+			return 0, recipe.Record{}, fmt.Errorf("%w: %s is of a lock of another kind", ErrMixedLayout, s.path)
+		}
+		n, err := strconv.Atoi(string(data))
+		if err != nil || n < 1 {
+			return 0, recipe.Record{}, fmt.Errorf("%w: %s has the data %.20q", ErrLimitMismatch, s.path, data)
+		}
+		return n, recipe.Record{}, nil
+	}
+	rec, ok := recipe.ParseRecord(data)
+	if !ok {
+		return 0, rec, fmt.Errorf("%w: %s has the data %.20q of another program where the limit is stored",
+			ErrMixedLayout, s.path, data)
+	}
+	if rec.Layout != "" {
+		return 0, rec, fmt.Errorf("%w: %s is of a lock of the kind %q", ErrMixedLayout, s.path, rec.Layout)
+	}
+	return rec.Limit, rec, nil
+}
+
+// encodeLimit returns the data that store a number of permits.
+func (s *Semaphore) encodeLimit(rec recipe.Record, permits int) []byte {
+	if s.cfg.layout == LayoutKazoo {
+		return []byte(strconv.Itoa(permits))
+	}
+	rec.Limit = permits
+	return rec.Encode()
+}
+
+// SetPermits changes the number of permits, unless the path is of another kind of lock. Waiters take the
+// new number into account. A lower number takes no permit away: the number in use shrinks as holders give
+// permits back.
+func (s *Semaphore) SetPermits(ctx context.Context, permits int) error {
+	if err := s.check(permits); err != nil {
+		return err
+	}
+	err := s.c.steadily(ctx, s.path, func(e *epoch) error {
+		names, err := e.conn.Names(ctx, s.path)
+		if err == nil {
+			err = s.c.alone(ctx, e, s.path, s.d.use, names.List())
+		}
+		if err == nil {
+			err = e.update(ctx, s.path, func(data []byte) ([]byte, error) {
+				have, rec, err := s.parseLimit(data)
+				if err != nil || have == permits {
+					return nil, err
+				}
+				return s.encodeLimit(rec, permits), nil
+			})
+		}
+		if errors.Is(err, zk.ErrNoNode) {
+			if err = s.c.ensureFor(ctx, e, s.path, s.cfg.lasting(), s.cfg.acl); err == nil {
+				err = errAgain
+			}
+		}
+		return err
+	})
+	if err == nil {
+		s.wish.Store(int64(permits))
+	}
+	return err
+}

@@ -1,0 +1,162 @@
+package recipe
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// permitsModel is a semaphore of limit permits with contenders that do one step at a time: tries, heads
+// of the queue that count first and make their permits then, and heads of Curator's recipe, which make
+// their permit first.
+type permitsModel struct {
+	next    int32
+	changes int // of the queue
+	queue   []int
+	permits []string
+	who     []permitsContender
+}
+
+type permitsContender struct {
+	kind    int // 0: a try, 1: counts first, 2: Curator
+	wants   int
+	step    int
+	before  int // changes of the queue
+	queued  int
+	quiet   bool
+	own     []string
+	holding bool
+}
+
+func (m permitsModel) copy() permitsModel {
+	m.queue, m.permits, m.who = slices.Clone(m.queue), slices.Clone(m.permits), slices.Clone(m.who)
+	return m
+}
+
+func (m *permitsModel) make(i int) {
+	c := &m.who[i]
+	c.own = nil
+	for range c.wants {
+		m.next++
+		c.own = append(c.own, fmt.Sprintf("_c_%s-lease-%010d", NewID(int64(i), uint64(m.next)).UUID(), m.next))
+	}
+	m.permits = append(m.permits, c.own...)
+}
+
+func (m *permitsModel) drop(i int) {
+	own := m.who[i].own
+	m.permits = slices.DeleteFunc(m.permits, func(p string) bool { return slices.Contains(own, p) })
+	m.who[i].own, m.who[i].holding = nil, false
+}
+
+// act does the next step of a contender, and reports whether there was one.
+func (m *permitsModel) act(i, limit int) bool {
+	c := &m.who[i]
+	first := func() bool { return len(m.queue) > 0 && m.queue[0] == i }
+	leave := func() {
+		m.queue = slices.DeleteFunc(m.queue, func(q int) bool { return q == i })
+		m.changes++
+	}
+	if c.kind == 0 {
+		switch c.step {
+		case 0:
+			c.before = m.changes
+			if len(m.queue) > 0 {
+				return false
+			}
+		case 1:
+			m.make(i)
+		case 2:
+			c.queued, c.quiet = len(m.queue), c.before == m.changes
+		case 3:
+			if TryPermits(limit, m.permits, c.own[len(c.own)-1], c.queued, c.quiet) == PermitsGranted {
+				c.holding = true
+			} else {
+				m.drop(i)
+				c.step = 9
+			}
+		case 4:
+			m.drop(i)
+		default:
+			return false
+		}
+		c.step++
+		return true
+	}
+	switch c.step {
+	case 0:
+		m.queue = append(m.queue, i)
+		m.changes++
+	case 1: // the head counts, or makes its permit
+		if !first() {
+			return false
+		}
+		if c.kind == 2 {
+			m.make(i)
+		} else if len(m.permits)+c.wants > limit {
+			return false
+		}
+	case 2:
+		if c.kind == 1 {
+			m.make(i)
+		} else if len(m.permits) > limit {
+			return false
+		}
+		c.holding = true
+	case 3:
+		leave()
+	case 4:
+		m.drop(i)
+	default:
+		return false
+	}
+	c.step++
+	return true
+}
+
+// In every order of the steps of tries and heads, never more permits are held than there are; and tries
+// alone get all that are free.
+func TestTryPermitsNeverOverGrants(t *testing.T) {
+	for _, x := range []struct {
+		limit int
+		who   []permitsContender
+	}{
+		{1, []permitsContender{{kind: 0, wants: 1}, {kind: 0, wants: 1}, {kind: 1, wants: 1}}},
+		{2, []permitsContender{{kind: 0, wants: 1}, {kind: 0, wants: 1}, {kind: 1, wants: 2}}},
+		{2, []permitsContender{{kind: 0, wants: 2}, {kind: 1, wants: 1}, {kind: 1, wants: 1}}},
+		{2, []permitsContender{{kind: 0, wants: 1}, {kind: 0, wants: 1}, {kind: 2, wants: 1}}},
+		{2, []permitsContender{{kind: 0, wants: 1}, {kind: 1, wants: 2}, {kind: 2, wants: 1}}},
+		{2, []permitsContender{{kind: 0, wants: 1}, {kind: 0, wants: 1}, {kind: 0, wants: 1}}},
+	} {
+		t.Run(fmt.Sprint(x.limit, x.who), func(t *testing.T) {
+			seen, most := map[string]bool{}, 0
+			var walk func(m permitsModel)
+			walk = func(m permitsModel) {
+				key := fmt.Sprint(m)
+				if seen[key] || t.Failed() {
+					return
+				}
+				seen[key] = true
+				held := 0
+				for _, c := range m.who {
+					if c.holding {
+						held += len(c.own)
+					}
+				}
+				if most = max(most, held); held > x.limit {
+					t.Errorf("%d permits of %d are held: %+v", held, x.limit, m)
+				}
+				for i := range m.who {
+					if next := m.copy(); next.act(i, x.limit) {
+						walk(next)
+					}
+				}
+			}
+			walk(permitsModel{who: x.who})
+			if most != x.limit {
+				t.Errorf("%d permits are held at most, want %d", most, x.limit)
+			}
+			t.Logf("%d states", len(seen))
+		})
+	}
+}
