@@ -72,7 +72,7 @@ func TestLargeFramesOnABusyMachineHaveTheirTime(t *testing.T) {
 		for _, c := range []*wire.Conn{slow, fast} {
 			must.OK(t, c.Connect(wire.NewSession(40000)))
 		}
-		const piece, pause = 50_000, 300 * time.Millisecond
+		const piece, pause = 100_000, 300 * time.Millisecond
 		must.OK(t, slow.WriteRaw(big[:piece]))
 		go fast.WriteRaw(wire.AppendRequest(nil, 8, jute.OpSetData, wire.SetData("/big", make([]byte, size), -1)))
 		for sent := piece; sent < len(big); sent += piece {
