@@ -169,8 +169,10 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 	switch {
 	case p == peer.Ask:
 		return nil
-	case g.Cluster == "" || id.Cluster == "" || !n.up.Load():
+	case g.Cluster == "" || id.Cluster == "":
 		return errors.New(peer.NotFormed)
+	case !n.up.Load():
+		return errors.New(peer.Starting)
 	case g.From != n.id && // raft asks itself too, and what is applied may be older than this directory
 		known != "" && known != g.Incarnation && !newer:
 		return fmt.Errorf("server %d runs on a data directory that is not the one this cluster knows it by: "+

@@ -181,6 +181,8 @@ func TestRefusalIsRemembered(t *testing.T) {
 	expect.Is(t, p.Refusal(), ErrRefused, "of a server that refuses")
 	p.reach.note(2, fmt.Errorf("server 2: %w", &Refusal{NotFormed}))
 	expect.OK(t, p.Refusal(), "of a server that has lost its data")
+	p.reach.note(2, fmt.Errorf("server 2: %w", &Refusal{Starting}))
+	expect.Is(t, p.Refusal(), ErrRefused, "of a server that starts")
 	p.reach.note(2, nil)
 	expect.OK(t, p.Refusal(), "of a server that is reached")
 }
@@ -305,6 +307,7 @@ func TestServerThatAsksAndRefusesIsOneOutage(t *testing.T) {
 		"it refused, and its raft calls":   {&Refusal{NotFormed}, Raft, 2},
 		"it refused, and its link calls":   {&Refusal{NotFormed}, Link, 2},
 		"it was down, and asks":            {errors.New("connection refused"), Ask, 2},
+		"it started, and asks":             {&Refusal{Starting}, Ask, 2},
 		"it refuses for a reason and asks": {&Refusal{"two servers run with --id 2"}, Ask, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -51,12 +51,13 @@ func (r *reach) note(id uint32, err error) {
 	}
 }
 
-// called takes a call of a server, which shows that it can be called, too. One whose raft does not run yet asks
-// others what it shall do, and goes on refusing.
+// called takes a call of a server, which shows that it can be called, too. One that waits on an empty directory
+// asks others what it shall do, and goes on refusing.
 func (r *reach) called(id uint32, p Purpose) {
 	r.mu.Lock()
 	o := r.lost[id]
-	refuses := o != nil && errors.Is(o.err, ErrRefused)
+	refused := (*Refusal)(nil)
+	refuses := o != nil && errors.As(o.err, &refused) && refused.Reason != Starting
 	r.mu.Unlock()
 	if p != Ask || !refuses {
 		r.note(id, nil)
@@ -75,6 +76,9 @@ func (r *reach) again(id uint32) <-chan struct{} {
 
 // NotFormed is the refusal of a server that has no cluster yet, or has it no more: its directory is empty.
 const NotFormed = "the cluster is not formed yet"
+
+// Starting is the refusal of a server whose raft does not run yet, although its directory has a cluster.
+const Starting = "the server is starting"
 
 // Refusal returns the refusal of a server that runs but does not let this one in,
 // or nil. No majority is lost while such a server runs, unless it has lost its data.
