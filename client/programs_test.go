@@ -177,4 +177,5 @@ func addOperatorCalls() {
 	}
 	otherCalls["Inspector.Walk"] = "see Inspector.WaitGraph"
 	otherCalls["Inspector.Break"] = "the test removes nodes itself, so that it knows"
+	otherCalls["Inspector.Contender"] = "reads one contender"
 }
