@@ -100,9 +100,9 @@ type Options struct {
 	// many as 80 % of the descriptors this process may have, and 64 KiB for each
 	// in half of the memory that it may use. Negative is no limit.
 	MaxConns int
-	// MaxSessions bounds the sessions of the cluster; default as many as fit, at 1 KiB each, into a
+	// MaxSessions bounds the sessions of the cluster; default as many as fit, at 2 KiB each, into a
 	// quarter of the memory that the process may use. MaxAddrSessions bounds those from one address,
-	// while MaxConnsPerAddr is a limit; default half of MaxSessions, at most 100,000. This server
+	// while MaxConnsPerAddr is a limit; default half of MaxSessions, at most 50,000. This server
 	// refuses new sessions beyond. Negative is no limit.
 	MaxSessions, MaxAddrSessions int
 	// MaxNodes and MaxBytes bound the tree: beyond, requests that need more room are refused. Default

@@ -103,10 +103,10 @@ func TestTrustedAddressesHaveNoBoundOfSessions(t *testing.T) {
 
 func TestBoundsOfSessionsByDefault(t *testing.T) {
 	for name, x := range map[string]struct{ all, of, want int }{
-		"of many":  {10_000_000, 0, 100_000},
+		"of many":  {10_000_000, 0, 50_000},
 		"of some":  {80_000, 0, 40_000},
 		"of few":   {3, 0, 1},
-		"of any":   {-1, 0, 100_000},
+		"of any":   {-1, 0, 50_000},
 		"as given": {80_000, 7, 7},
 		"none":     {80_000, -1, -1},
 	} {

@@ -24,8 +24,8 @@ const (
 
 // Sessions by default.
 const (
-	sessionBytes    = 1 << 10 // memory that one is reckoned to take
-	maxAddrSessions = 100_000
+	sessionBytes    = 2 << 10 // memory that one is reckoned to take
+	maxAddrSessions = 50_000
 )
 
 // Options say how a Server treats its clients. The zero value of each field
