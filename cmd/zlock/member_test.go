@@ -232,7 +232,7 @@ func TestForeignTextCannotCommandATerminal(t *testing.T) {
 	f, env, auth := newFakeMembers(t)
 	f.steps = []string{`{"text":"a\u001b[2Jb"}`, `{"done":true}`}
 	_, errs, _ := runIn(t, env, "member", "--auth-file", auth, "lead", "2")
-	expect.Equal(t, errs, "zlock: a\uFFFD[2Jb\n", "said is")
+	expect.Equal(t, errs, "zlock: a⟨U+001B⟩[2Jb\n", "said is")
 }
 
 func TestNeededTimeoutFitsTheMargin(t *testing.T) {
