@@ -327,28 +327,21 @@ func TestLossOfASetNamesTheLock(t *testing.T) {
 // A set that may not queue again says what became of the lock that it had.
 func TestSetThatLosesALockOnTheWaySaysWhy(t *testing.T) {
 	d, o, other := dir(t), observer(t), dial(t)
-	for name, want := range map[string]error{"removed": ErrNodeRemoved, "held too long": ErrLost} {
-		lost := make(chan LockEvent, 10)
-		c := dial(t, WithHooks(Hooks{OnLost: func(e LockEvent) { lost <- e }}))
-		b := lock(t, other.Mutex(d+"/b").Lock)
-		opts := []Option{WithoutRequeue()}
-		if name == "held too long" {
-			opts = append(opts, WithLimit(Limit{Hold: ownWatch / 2, Grace: -1}))
-		}
-		set := start(testCtx(t), func(ctx context.Context, _ ...Option) (*Lease, error) {
-			return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(opts...), c.Mutex(d+"/b").Request())
-		})
-		if name == "removed" {
-			queued(t, o, d+"/b", 2)
-			must.OK(t, o.Delete(d+"/a/"+names(t, o, d+"/a")[0], -1))
-		}
-		soon(t, "the loss", lost)
-		unlock(t, b)
-		err := set.fails(t)
-		expect.That(t, errors.Is(err, want) && !errors.Is(err, ErrSessionExpired), "%s: %v", name, err)
-		queued(t, o, d+"/a", 0)
-		queued(t, o, d+"/b", 0)
-	}
+	lost := make(chan LockEvent, 10)
+	c := dial(t, WithHooks(Hooks{OnLost: func(e LockEvent) { lost <- e }}))
+	b := lock(t, other.Mutex(d+"/b").Lock)
+	set := start(testCtx(t), func(ctx context.Context, _ ...Option) (*Lease, error) {
+		return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(WithoutRequeue()), c.Mutex(d+"/b").Request())
+	})
+	queued(t, o, d+"/b", 2)
+	must.OK(t, o.Delete(d+"/a/"+names(t, o, d+"/a")[0], -1))
+	soon(t, "the loss", lost)
+	unlock(t, b)
+	err := set.fails(t)
+	expect.Is(t, err, ErrNodeRemoved, "why the set fails")
+	expect.That(t, !errors.Is(err, ErrSessionExpired), "the session lives: %v", err)
+	queued(t, o, d+"/a", 0)
+	queued(t, o, d+"/b", 0)
 }
 
 // Whatever a lease says of itself to others is true, and once for each lock.

@@ -66,7 +66,7 @@ func TestWhatIsKnownOfAnEndedSession(t *testing.T) {
 	eventually(t, "connection gone", func() bool { return r.status().Conns == 0 })
 	r.end(a.Session.ID, 1, nil)
 	e := r.srv.Observed.EndedSince(-1)[0]
-	expect.That(t, e.PathCount == 8+3 && len(e.Paths) == 8 && e.Paths[0] == "/e00",
+	expect.That(t, e.PathCount == 8+3 && len(e.Paths) == 4 && e.Paths[0] == "/e00",
 		"%d nodes: %v", e.PathCount, e.Paths)
 	if e.Addr != "127.0.0.1" || e.Timeout == 0 || !strings.Contains(e.Reason(), "its connection had ended ") ||
 		!strings.HasSuffix(e.Reason(), "closed by the client") {
