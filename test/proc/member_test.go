@@ -156,7 +156,7 @@ func TestMemberErrorsSayWhatIsWrong(t *testing.T) {
 	rest := e.others(leader)
 	rest[0].Kill()
 	if _, errs, code := e.member(leader, "remove", string(rune('0'+rest[1].ID))); code != 1 ||
-		!strings.Contains(errs, "only 1 of the 2 voters can be reached") {
+		!strings.Contains(errs, "only 1 of the 2 voters follow and have the log") {
 		t.Errorf("remove what the cluster needs: exit code %d: %s", code, errs)
 	}
 	expect.Equal(t, e.roles(leader), "1 voter, 2 voter, 3 voter")
