@@ -145,7 +145,8 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 			g.From, n.id, g.Oldest, g.Version, peer.Oldest, peer.Version)
 	case g.To != n.id && g.To != 0:
 		return fmt.Errorf("this is server %d, not %d; check the --peers lists", n.id, g.To)
-	case g.From == n.id && g.Incarnation != id.Incarnation && !(p == peer.Ask && id.Cluster == "" && g.Cluster != ""):
+	case g.From == n.id && g.Incarnation != id.Incarnation && !(p == peer.Ask && id.Cluster == "" &&
+		g.Cluster != ""):
 		// The leader may ask the server that is to take its own place.
 		return fmt.Errorf("two servers run with --id %d", n.id)
 	case g.Cluster != "" && id.Cluster != "" && g.Cluster != id.Cluster:

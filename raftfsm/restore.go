@@ -73,9 +73,9 @@ func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep b
 	return Restored{}, err
 }
 
-// awaitTime waits until a restore takes the zxid to that of the time, and not beyond it: a cluster just begun, or
-// restored, is less than Raised behind. The next restore, of a stopped server, would begin below it. A zxid far
-// ahead of the clock is not waited for.
+// awaitTime waits until a restore takes the zxid to that of the time, and not beyond it: a cluster just
+// begun, or restored, is less than Raised behind. The next restore, of a stopped server, would begin below
+// it. A zxid far ahead of the clock is not waited for.
 func (n *Node) awaitTime(ctx context.Context) {
 	now := n.o.Now()
 	ahead := state.TimeOf(n.Zxid()+state.Raised) - now.UnixMilli()

@@ -270,9 +270,9 @@ type confirmed chan bool
 // Done implements state.Waiter.
 func (c confirmed) Done(o *state.Outcome, _ *state.State) { c <- !o.Unknown }
 
-// Current waits until this server has applied all that any server of the cluster answered before the call, as a
-// majority confirms: an entry goes through the log. It returns an error if ctx ends before that, or this server
-// does not serve, because it has no leader or was removed.
+// Current waits until this server has applied all that any server of the cluster answered before the call,
+// as a majority confirms: an entry goes through the log. It returns an error if ctx ends before that, or
+// this server does not serve, because it has no leader or was removed.
 func (n *Node) Current(ctx context.Context) error {
 	done := make(confirmed, 1)
 	failed := make(chan error, 1)
@@ -285,7 +285,8 @@ func (n *Node) Current(ctx context.Context) error {
 		if serving, reason := n.Serving(); !serving {
 			return status.Errorf(status.NoLeader, "this server is not current: %s", reason)
 		}
-		return status.With(status.Interrupted, fmt.Errorf("no leader has confirmed that this server is current: %w", err))
+		return status.With(status.Interrupted,
+			fmt.Errorf("no leader has confirmed that this server is current: %w", err))
 	}
 	select {
 	case <-ctx.Done():

@@ -104,8 +104,8 @@ func (i *Instance) reconfigure(r clients.ReconfigRequest) (code jute.ErrCode, kn
 	return code, known
 }
 
-// wishCode is what ZooKeeper answers in the place of an error. known is false if no code says it: the client must
-// look what the members are.
+// wishCode is what ZooKeeper answers in the place of an error. known is false if no code says it: the client
+// must look what the members are.
 func wishCode(err error) (code jute.ErrCode, known bool) {
 	switch {
 	case err == nil:

@@ -16,8 +16,8 @@ const (
 	fewFiles = 1024
 )
 
-// resourceNotices tells what makes trouble later: slow syncs of the log, and few files. The number of files is
-// known only where it was asked for.
+// resourceNotices tells what makes trouble later: slow syncs of the log, and few files. The number of files
+// is known only where it was asked for.
 func resourceNotices(s *admin.Status) (notices []string) {
 	if s.Syncs > 0 {
 		if mean := s.SyncTime / time.Duration(s.Syncs); mean > slowSync {
@@ -61,6 +61,6 @@ func lossNotice(s *admin.Status) string {
 	if len(missing) == 0 || follow > voters/2+1 {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d voters follow: one more loss stops the cluster; start server %s, or replace it "+
-		"(zlock member replace)", follow, voters, strings.Join(missing, ", "))
+	return fmt.Sprintf("%d of %d voters follow: one more loss stops the cluster; start server %s, or replace "+
+		"it (zlock member replace)", follow, voters, strings.Join(missing, ", "))
 }

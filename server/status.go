@@ -262,7 +262,8 @@ func (i *Instance) requestLogStatus(s *admin.Status) {
 		f = i.o.Audit.Figures()
 		switch {
 		case f.Problem != nil:
-			s.Faults = append(s.Faults, fmt.Sprintf("the audit log cannot be written, and %d lines are lost: %v", f.Lost,
+			s.Faults = append(s.Faults, fmt.Sprintf("the audit log cannot be written, and %d lines are lost: %v",
+				f.Lost,
 				f.Problem))
 		case f.Lost > 0:
 			s.Notices = append(s.Notices, fmt.Sprintf("%d lines of the audit log are lost, the last at %s: more came "+
@@ -271,8 +272,8 @@ func (i *Instance) requestLogStatus(s *admin.Status) {
 		}
 	}
 	s.Measure("audit_lines_total", "Lines written to the audit log.", float64(f.Written))
-	s.Measure("audit_lines_lost_total", "Lines of the audit log lost because it could not be written, too many came "+
-		"at once, or an address wrote more than its share.", float64(f.Lost))
+	s.Measure("audit_lines_lost_total", "Lines of the audit log lost because it could not be written, too many "+
+		"came at once, or an address wrote more than its share.", float64(f.Lost))
 	i.slow.Status(s)
 }
 

@@ -22,8 +22,9 @@ func backupCommand() *command {
 	return fetchCommand("backup", "zlockd", "write the whole state of a running zlockd to a file",
 		`The state of one moment, nodes and sessions, while the servers go on. It is checked
 while it arrives; FILE appears when it is whole and on the disk, or not at all. A FILE
-that is there already is kept, unless --force is given. "-" is standard output. Needs the password of the servers' --super-digest in --auth-file, for
-it holds everything. Make a server of it with: zlockd restore FILE --data-dir NEW.`)
+that is there already is kept, unless --force is given. "-" is standard output. Needs the
+password of the servers' --super-digest in --auth-file, for it holds everything. Make a
+server of it with: zlockd restore FILE --data-dir NEW.`)
 }
 
 func exportCommand() *command {

@@ -203,7 +203,8 @@ func (a *authority) sign(name string, cert *x509.Certificate) error {
 func (a *authority) write(name, kind string, der []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(filepath.Join(a.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
-		return fmt.Errorf("%w; nothing is overwritten: --renew makes certificates again, or move the old files away", err)
+		return fmt.Errorf("%w; nothing is overwritten: --renew makes certificates again, or move the old files "+
+			"away", err)
 	}
 	err = pem.Encode(f, &pem.Block{Type: kind, Bytes: der})
 	if closed := f.Close(); err == nil {

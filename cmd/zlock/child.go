@@ -3,15 +3,9 @@
 package main
 
 import (
-	"errors"
-	"os"
-	"os/exec"
-	"os/signal"
 	"slices"
 	"syscall"
 	"time"
-
-	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // target is what zlock ends when a lock is lost: COMMAND and what descends from it, and COMMAND's process
@@ -30,7 +24,8 @@ func nobody(process) bool { return false }
 // signal sends sig to every process of the target once: a second signal may mean more than the first. It
 // continues stopped processes, because only KILL ends a process that does not run.
 //
-// A zlock within the target passes the signal on to its own COMMAND, and gives back its lock. KILL is for all.
+// A zlock within the target passes the signal on to its own COMMAND, and gives back its lock. KILL is for
+// all.
 func (t target) signal(sig syscall.Signal) {
 	sigs := []syscall.Signal{sig}
 	if sig != syscall.SIGKILL && sig != syscall.SIGCONT && sig != syscall.SIGWINCH {
@@ -118,37 +113,6 @@ func (c *child) finish(grace time.Duration, say func(string, ...any)) {
 			say("processes that COMMAND (%d) started cannot be killed; the lock is kept", c.pid)
 			complain = complain.Add(time.Hour)
 			most = time.Second // each signal reads the process table
-		}
-	}
-}
-
-// runPlain runs COMMAND without a lock: COMMAND receives the signals that zlock receives, but not
-// a second time those that a terminal sends to both.
-func runPlain(exe executable) (int, error) {
-	sigs := listenForCommand()
-	defer signal.Stop(sigs)
-	cmd := exec.Command(exe.path)
-	cmd.Args = exe.argv
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	dieWithParent(cmd.SysProcAttr, syscall.SIGTERM)
-	if err := cmd.Start(); err != nil {
-		return 0, cli.Exitf(notStarted(err), "%w", err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	for {
-		select {
-		case sig := <-sigs:
-			if !isTerminal(os.Stdin) || !slices.Contains(terminalSignals, sig) {
-				_ = cmd.Process.Signal(sig)
-			}
-		case err := <-done:
-			if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
-				return 0, err
-			}
-			status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
-			return (&child{status: status}).code(), nil
 		}
 	}
 }

@@ -118,7 +118,8 @@ func (f *finding) readSrvr(text string) {
 	}
 }
 
-// readMntr reads the time of a sync, the number of open files and the time since the start from the answer to mntr.
+// readMntr reads the time of a sync, the number of open files and the time since the start from the answer
+// to mntr.
 func (f *finding) readMntr(text string) {
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "\t")

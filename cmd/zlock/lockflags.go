@@ -36,7 +36,8 @@ func addLockFlags(fs *pflag.FlagSet) *lockFlags {
 	fs.BoolVarP(&f.shared, "shared", "s", false, "share the lock with others who share it")
 	fs.BoolVar(&f.readwrite, "rw", false,
 		"PATH is a read-write lock, as other programs know it (Curator's __WRIT__ and __READ__ nodes)")
-	fs.IntVar(&f.semaphore, "semaphore", 0, "PATH is a semaphore, with `N` permits if it has no number yet; 0: only the stored number")
+	fs.IntVar(&f.semaphore, "semaphore", 0, "PATH is a semaphore, with `N` permits if it has no number yet; "+
+		"0: only the stored number")
 	fs.IntVar(&f.permits, "permits", 1, "take `K` of them")
 	fs.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait")
 	addDuration(fs, &f.timeout, "timeout", "w", "wait no longer than this")

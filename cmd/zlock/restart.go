@@ -97,8 +97,8 @@ func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 }
 
 // awaitRestarts names one server after the other, while all others are well. It returns when
-// every server has restarted and serves, or has been removed. A list without a leader may lack servers: that of
-// a server that starts is empty at first.
+// every server has restarted and serves, or has been removed. A list without a leader may lack servers: that
+// of a server that starts is empty at first.
 func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 	name func(*memberInfo) error) error {
 	before := map[uint32]uint64{} // number of starts of each server

@@ -108,7 +108,8 @@ func breakCommand() *command {
 		Help: `The holder loses the lock and may be in the middle of something: try revoke first.
 The token, as 'zlock show -o plain' tells it, guards against breaking another hold
 than the one you looked at. With --expired the node is removed only if its holder has
-noted there that its maximum hold is over, because its work does not end. Exit code: 0, 1 if it is another hold by now or
+noted there that its maximum hold is over, because its work does not end. Exit code: 0,
+	1 if it is another hold by now or
 not expired, 125 usage error, 2 other errors.`,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			token := fs.String("token", "", "`TOKEN` of the hold; required")

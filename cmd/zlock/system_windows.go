@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 
@@ -26,16 +24,6 @@ func unixOnly(name string) *command {
 			return func(*call) error { return cli.Usagef("not on Windows; use zlock hold") }
 		},
 	}
-}
-
-// runPlain runs COMMAND without a lock.
-func runPlain(exe executable) (int, error) {
-	cmd := exec.Command(exe.path, exe.argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if err := cmd.Run(); cmd.ProcessState == nil {
-		return 0, cli.Exitf(exitNotExec, "%w", err)
-	}
-	return cmd.ProcessState.ExitCode(), nil
 }
 
 // ttyPgrp returns -1 for a console, else 0.

@@ -12,9 +12,9 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
-// waitTeller says on standard error who holds the lock that zlock waits for: once after a while, then when that
-// or zlock's place changes, and not often. It reads one node for that, because the client's own lists say the
-// rest.
+// waitTeller says on standard error who holds the lock that zlock waits for: once after a while, then when
+// that or zlock's place changes, and not often. It reads one node for that, because the client's own lists
+// say the rest.
 type waitTeller struct {
 	cl     *client.Client
 	line   *statusLine

@@ -167,7 +167,8 @@ func (d *Disk) openDir(o Options) (err error) {
 		return fmt.Errorf("the data directory was made with --log-store %s; give that, or start with an empty "+
 			"directory", was)
 	}
-	if d.stores, err = openStores(d.dir, o.LogStore, o.SnapshotRetain, d.identity.Start > 0, o.Rand); err != nil {
+	if d.stores, err = openStores(d.dir, o.LogStore, o.SnapshotRetain, d.identity.Start > 0,
+		o.Rand); err != nil {
 		return err
 	}
 	d.identity.LogStore = o.LogStore

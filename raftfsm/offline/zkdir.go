@@ -164,7 +164,7 @@ func loadDirs(dir, logDir string, dropTorn bool) (*ZooKeeper, error) {
 // loadFile reads a snapshot alone.
 func loadFile(path string) (*ZooKeeper, error) {
 	zxid := zxidOf(path, "snapshot")
-	t, _, err := loadSnapshot(path, zxid)
+	t, err := loadSnapshot(path, zxid)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -189,7 +189,7 @@ func (z *ZooKeeper) lacksLog(path string) error {
 func loadNewest(snaps, logs []zkFile) (*ZooKeeper, zkFile, error) {
 	z := &ZooKeeper{}
 	for _, s := range slices.Backward(snaps) {
-		t, _, err := loadSnapshot(s.path, s.zxid)
+		t, err := loadSnapshot(s.path, s.zxid)
 		if errors.Is(err, zkfiles.ErrTorn) {
 			z.Notes = append(z.Notes, fmt.Sprintf("%s: %v; it was passed over, as ZooKeeper would", s.path, err))
 			continue
@@ -209,22 +209,21 @@ func loadNewest(snaps, logs []zkFile) (*ZooKeeper, zkFile, error) {
 		strings.Join(append(z.Notes, "bring one back from a backup"), "; "))
 }
 
-func loadSnapshot(path string, zxid int64) (*zkfiles.Tree, *zkfiles.SnapshotReader, error) {
+func loadSnapshot(path string, zxid int64) (*zkfiles.Tree, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, nil, readable(err)
+		return nil, readable(err)
 	}
 	defer f.Close()
 	plain, err := zkfiles.Decompress(f, path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	r, err := zkfiles.NewSnapshotReader(plain)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	t, err := zkfiles.Load(r, zxid)
-	return t, r, err
+	return zkfiles.Load(r, zxid)
 }
 
 // replay applies the entries of the logs behind the snapshot.

@@ -51,8 +51,8 @@ func (r *reach) note(id uint32, err error) {
 	}
 }
 
-// called takes a call of a server, which shows that it can be called, too. One that waits on an empty directory
-// asks others what it shall do, and goes on refusing.
+// called takes a call of a server, which shows that it can be called, too. One that waits on an empty
+// directory asks others what it shall do, and goes on refusing.
 func (r *reach) called(id uint32, p Purpose) {
 	r.mu.Lock()
 	o := r.lost[id]

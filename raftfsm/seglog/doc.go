@@ -33,9 +33,9 @@
 //
 // Recovery tells a write torn by a crash from damage. A torn write was never acknowledged and is
 // dropped. It leaves more sectors of zeros than the record counts, because the space was zero
-// before, and nothing of a later batch, with the segment's secret, behind it. A record is damaged after it was acknowledged if
-// all its sectors are there but its checksum is wrong, or if a later batch follows it, or if its
-// term is older than that of the entry before it: Open refuses. (Recovery cannot tell the two apart
+// before, and nothing of a later batch, with the segment's secret, behind it. A record is damaged after it
+// was acknowledged if all its sectors are there but its checksum is wrong, or if a later batch follows it,
+// or if its term is older than that of the entry before it: Open refuses. (Recovery cannot tell the two apart
 // in one case: damage to the very last record when 2 MiB of its data are zeros.)
 //
 // The entries that Open finds count from then on, so Open syncs them first: a process that was

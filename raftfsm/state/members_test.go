@@ -162,7 +162,7 @@ func TestANewClusterForgetsTheServersOfTheOld(t *testing.T) {
 // The words of an operator are kept, and a state without any is written as it was before there were words.
 func TestWordsAreKeptInSnapshots(t *testing.T) {
 	b := newBench(t)
-	none := b.s.appendHeader(nil, Position{})
+	none := b.s.header(Position{})
 	words := "server.1=h:1:2:participant;c:3"
 	b.do(Request{Op: OpWords, Body: []byte(words)})
 	var file bytes.Buffer

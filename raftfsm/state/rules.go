@@ -62,7 +62,9 @@ func (s *State) applyBegin(members []byte, to Sink) {
 		s.zxid = max(0, first-1)
 		return
 	}
-	s.found(max(first, firstZxid), members, to)
+	// Clients compare the version of the first configuration, so the time counts from the next change on.
+	s.found(firstZxid, members, to)
+	s.zxid = max(s.zxid, first)
 }
 
 // budget returns how many steps a write may take.
@@ -87,7 +89,8 @@ func (s *State) loadRules(d *jute.Decoder) error {
 		return nil
 	}
 	if s.rules = d.Int(); d.Err() == nil && (s.rules <= firstRules || s.rules > newestRules) {
-		return fmt.Errorf("rules %d: this program understands rules up to %d; use the version that wrote it", s.rules,
+		return fmt.Errorf("rules %d: this program understands rules up to %d; use the version that wrote it",
+			s.rules,
 			newestRules)
 	}
 	return d.Err()

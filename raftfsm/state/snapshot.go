@@ -55,7 +55,7 @@ type Snapshot struct {
 func (s *State) StartSnapshot(at Position) *Snapshot {
 	return &Snapshot{
 		zxid:     s.zxid,
-		header:   s.appendHeader(nil, at),
+		header:   s.header(at),
 		sessions: s.sessions.Hold(),
 		nodes:    s.tree.StartSnapshot(),
 	}
@@ -83,8 +83,8 @@ func (s *Snapshot) Zxid() int64 { return s.zxid }
 // during the call.
 func (s *Snapshot) Close() { s.nodes.Close() }
 
-func (s *State) appendHeader(b []byte, at Position) []byte {
-	b = jute.AppendString(b, s.clusterID)
+func (s *State) header(at Position) []byte {
+	b := jute.AppendString(nil, s.clusterID)
 	b = jute.AppendLong(b, int64(at.Index))
 	b = jute.AppendLong(b, int64(at.Term))
 	b = jute.AppendLong(b, s.zxid)

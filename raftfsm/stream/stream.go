@@ -1,6 +1,6 @@
 // Package stream is the stream of this server: the numbered requests that it proposes, until they are applied
-// here. Connections put requests into it; one reader at a time takes them, the batcher of a leader or the link
-// to the leader. Everything in a Stream is under its one lock, but the token that wakes the reader.
+// here. Connections put requests into it; one reader at a time takes them, the batcher of a leader or the
+// link to the leader. Everything in a Stream is under its one lock, but the token that wakes the reader.
 package stream
 
 import (
@@ -26,8 +26,8 @@ const (
 	maxBytes    = 32 << 20
 )
 
-// Bounds of an entry, and of a block on a link: larger ones cost more latency than they save syncs. The leader
-// makes its entries of whole blocks, a fair share of each server's.
+// Bounds of an entry, and of a block on a link: larger ones cost more latency than they save syncs. The
+// leader makes its entries of whole blocks, a fair share of each server's.
 const (
 	BatchRequests = 1000
 	BatchBytes    = state.BatchBytes
@@ -72,8 +72,8 @@ type Stream struct {
 	Opened signal.Signal // that the stream was opened
 }
 
-// Reader is the right to take requests from a stream. It holds a token when it may find some. An earlier reader, which
-// has not noticed yet that another has taken its place, cannot take that token.
+// Reader is the right to take requests from a stream. It holds a token when it may find some. An earlier
+// reader, which has not noticed yet that another has taken its place, cannot take that token.
 type Reader = signal.Signal
 
 // pending is one unapplied request.

@@ -132,7 +132,10 @@ func (a *Admin) Answer(conn io.ReadWriter, first [4]byte) error {
 	if d, ok := conn.(interface{ SetWriteDeadline(time.Time) error }); ok {
 		deadline = d.SetWriteDeadline
 	}
-	return a.outgoing.Send(addr, body.Len(), func() error { return Pace(conn, deadline, a.o.Now(), body.Bytes()) })
+	return a.outgoing.Send(addr, body.Len(), func() error {
+		return Pace(conn, deadline, a.o.Now(),
+			body.Bytes())
+	})
 }
 
 func (a *Admin) answer(out io.Writer, w word) {

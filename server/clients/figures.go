@@ -299,7 +299,8 @@ const (
 var endNames = [endReasons]string{
 	"", "", "closed by the client", "session closed by the client", "answered", "session ended",
 	"session moved", "no session in time", "silent", "frame not finished", "impossible frame length",
-	"malformed frame", "did not read", "too many watches", "too many events", "too many sessions", "authentication failed",
+	"malformed frame", "did not read", "too many watches", "too many events", "too many sessions",
+	"authentication failed",
 	"unknown operation",
 	"outcome unknown", "server not serving", "server is behind the client", "server cut off from the leader",
 	"server stopping", "not the ZooKeeper protocol", "TLS handshake failed", "internal error",

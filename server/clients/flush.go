@@ -32,8 +32,8 @@ type lane struct {
 }
 
 // herd is how many outboxes with events make a large batch, as when many clients watch one node. They have a
-// lane of their own: no reply waits until all of them are written, least of all the one to the client that made
-// the change. The events of a small batch go first: the next owner of a lock waits for its event.
+// lane of their own: no reply waits until all of them are written, least of all the one to the client that
+// made the change. The events of a small batch go first: the next owner of a lock waits for its event.
 const herd = 32
 
 // longestRun is how many outboxes a flusher takes at a time.

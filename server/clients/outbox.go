@@ -17,8 +17,8 @@ const flushSize = 64 << 10
 // keepSize is the largest buffer an outbox keeps for the next time.
 const keepSize = 16 << 10
 
-// longBuffers are buffers for long replies, from keepSize to maxPooled. A lock with thousands of waiters makes
-// such a reply for each of them.
+// longBuffers are buffers for long replies, from keepSize to maxPooled. A lock with thousands of waiters
+// makes such a reply for each of them.
 var longBuffers sync.Pool
 
 const maxPooled = 1 << 20

@@ -46,8 +46,8 @@ type Node interface {
 // ErrUnknown: it is not known what has come of a wish.
 var ErrUnknown = errors.New("what has come of it is not known")
 
-// Carry carries out a wish. Raft changes one server at a time, so a wish for several servers becomes several raft
-// configurations; clients see the last one. The result has at least so many voters.
+// Carry carries out a wish. Raft changes one server at a time, so a wish for several servers becomes several
+// raft configurations; clients see the last one. The result has at least so many voters.
 func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) error {
 	asks, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
@@ -67,8 +67,8 @@ func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) err
 	}
 }
 
-// once checks a wish in ZooKeeper's order: what can be seen here first, then the rights of the client. Only for a
-// client that has them it asks other servers. Then it carries the wish out.
+// once checks a wish in ZooKeeper's order: what can be seen here first, then the rights of the client. Only
+// for a client that has them it asks other servers. Then it carries the wish out.
 func once(ctx, asks context.Context, n Node, w *Wish, least int, log *slog.Logger) (err error) {
 	t := transition{ctx: ctx, node: n, log: log}
 	if t.from, t.to, t.since, err = goal(n.Config(), w, least); err != nil {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -33,7 +32,6 @@ func TestClientsThatGetTheLockNext(t *testing.T) {
 		{"fair", "q-U-W-0000000000 q-U-W-0000000001", "leaves", ""},
 	} {
 		l := newLone()
-		var sessions []session.Session
 		who := map[string]string{} // the place of a session
 		setup := l.client()
 		switch c.kind {
@@ -49,7 +47,6 @@ func TestClientsThatGetTheLockNext(t *testing.T) {
 		var mine []string
 		for i, nodes := range strings.Fields(c.contenders) {
 			s := l.client()
-			sessions = append(sessions, s)
 			who["0x"+strconv.FormatUint(uint64(s.ID), 16)] = strconv.Itoa(i)
 			for node := range strings.SplitSeq(nodes, "+") {
 				id := fmt.Sprintf("0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d%02d", i)

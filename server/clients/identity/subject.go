@@ -74,7 +74,8 @@ func (a *attribute) write(b *strings.Builder) {
 // have no text here: Java writes the same replacement for all of them, and names would collide.
 func (a *attribute) isText() bool {
 	switch a.Value.FullBytes[0] {
-	case asn1.TagPrintableString, asn1.TagUTF8String, asn1.TagT61String, asn1.TagIA5String, asn1.TagGeneralString,
+	case asn1.TagPrintableString, asn1.TagUTF8String, asn1.TagT61String, asn1.TagIA5String,
+		asn1.TagGeneralString,
 		asn1.TagBMPString:
 		return utf8.Valid(a.Value.Bytes)
 	}
