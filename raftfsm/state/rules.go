@@ -43,9 +43,9 @@ func founding(kind byte, op jute.OpCode, members []Server, now int64) []byte {
 	return entry
 }
 
-// found begins the history of a cluster of several at a zxid, and publishes the members.
-func (s *State) found(first int64, members []byte, to Sink) {
-	s.zxid = first - 1
+// found begins the history of a cluster of several at firstZxid, and publishes the members.
+func (s *State) found(members []byte, to Sink) {
+	s.zxid = firstZxid - 1
 	s.setConfig(members, to)
 	// Otherwise it is published again as soon as they have told where clients reach them.
 	s.configured = tellsClients(members)
@@ -63,7 +63,7 @@ func (s *State) applyBegin(members []byte, to Sink) {
 		return
 	}
 	// Clients compare the version of the first configuration, so the time counts from the next change on.
-	s.found(firstZxid, members, to)
+	s.found(members, to)
 	s.zxid = max(s.zxid, first)
 }
 

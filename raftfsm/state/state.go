@@ -221,7 +221,7 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 		s.setConfig(r.Body, to)
 	case OpFound:
 		if s.zxid == 0 {
-			s.found(firstZxid, r.Body, to)
+			s.found(r.Body, to)
 		}
 	case OpBegin:
 		s.applyBegin(r.Body, to)
