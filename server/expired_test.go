@@ -34,7 +34,7 @@ func TestExpiredSessionIsLogged(t *testing.T) {
 			continue
 		}
 		for _, want := range []string{"level=INFO", "addr=127.0.0.1", "on=1", "timeout=2s", "nodes=1", "silent=",
-			"library=curator", "held=[/lock]"} {
+			"paths=[/lock/_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-0000000000]"} {
 			expect.Has(t, line, want, "is missing")
 		}
 	}
