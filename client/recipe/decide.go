@@ -117,7 +117,7 @@ func (d *Dir) decide(f kinship, list []item, w Watches) Kind {
 	case list[0].Kind == RoleMember:
 		return KindParty
 	case f.layout == LayoutPolicy:
-		decidePolicy(list)
+		decidePolicy(list, d.Data)
 		return KindRWLock
 	case f.layout == LayoutPlain && !plainLock(d.Path, list, w):
 		return KindUnknown
@@ -192,51 +192,6 @@ func plainLock(dir string, list []item, w Watches) bool {
 	return false
 }
 
-// decidePolicy decides for a lock with a policy: hold nodes hold, and queue nodes wait unless a
-// hold node has the same id.
-func decidePolicy(list []item) {
-	holds := map[ID]*item{}
-	var writers, all []string
-	for i := range list {
-		if it := &list[i]; it.hold {
-			holds[it.id] = it
-			it.e.HeldSince = it.Ctime // made by the grant
-			all = append(all, it.Node.Name)
-			if it.Kind == RoleWrite {
-				writers = append(writers, it.Node.Name)
-			}
-		}
-	}
-	lastWriter, last := "", ""
-	for i := range list {
-		it := &list[i]
-		if it.hold {
-			continue
-		}
-		if hold := holds[it.id]; hold != nil {
-			it.Kind = RoleMember // a writer keeps its place in the queue while it holds
-			hold.e.Place = it.Node.Name
-			continue
-		}
-		switch {
-		case it.Kind == RoleWrite && len(all) > 0:
-			it.e.BlockedBy = all
-		case it.Kind == RoleRead && len(writers) > 0:
-			it.e.BlockedBy = writers
-		case it.Kind == RoleRead && lastWriter != "":
-			it.e.BlockedBy = []string{lastWriter}
-		case it.Kind == RoleWrite && last != "":
-			it.e.BlockedBy = []string{last}
-		default:
-			it.e.BlockedBy = []string{} // it will be granted in a moment
-		}
-		if it.Kind == RoleWrite {
-			lastWriter = it.Node.Name
-		}
-		last = it.Node.Name
-	}
-}
-
 // take adds a family for which decide has run.
 func (q *Queue) take(list []item, kind Kind) {
 	if q.Waiters == nil && len(list) > 1 && kind != KindParty && kind != KindUnknown {
@@ -250,7 +205,7 @@ func (q *Queue) take(list []item, kind Kind) {
 			q.Participants = append(q.Participants, it.e)
 		case it.layout == LayoutPolicy && it.Kind == RoleMember:
 			q.Total--
-		case it.e.BlockedBy == nil:
+		case it.hold || it.e.BlockedBy == nil:
 			q.Holders = append(q.Holders, it.e)
 		default:
 			it.e.HeldSince = 0

@@ -296,12 +296,12 @@ var recipes = []struct{ name, nodes, want, recipe string }{
 		2 L/h-` + u1 + `-R
 		3 L/q-` + z2 + `-W-0000000001
 		4 L/q-` + u2 + `-R-0000000002
-		5 L/q-` + u3 + `-W-0000000003`, "rwlock [rw1] *1 *2 3<1,2 4<3 5<1,2", ""},
+		5 L/q-` + u3 + `-W-0000000003`, "rwlock [rw1] *1 *2 3<1,2 4<3 5<4", ""},
 	{"zlock queue with a policy that nobody holds", `
 		1 L/q-` + z1 + `-R-0000000001
 		2 L/q-` + z2 + `-R-0000000002
 		3 L/q-` + u1 + `-W-0000000003
-		4 L/q-` + u2 + `-R-0000000004`, "rwlock [rw1] 1 2 3<2 4<3", ""},
+		4 L/q-` + u2 + `-R-0000000004`, "rwlock [rw1] 1 2 3<1,2 4<3", ""},
 	{"numbers of one session that watches itself", `
 		1 L/worker-0000000001
 		1 L/worker-0000000002

@@ -1,0 +1,198 @@
+package recipe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// What the lock view says of a lock with a policy is what its contenders decide: in all states of up to
+// three of them, with each policy and each door.
+func TestPolicyViewIsWhatClientsDecide(t *testing.T) {
+	forms := [][]PolicyRole{nil, {QueueRead}, {QueueWrite}, {HoldRead}, {HoldWrite, QueueWrite}, {HoldWrite}}
+	orders := [][3]int32{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
+	waits, states := 0, 0
+	for n := range len(forms) * len(forms) * len(forms) {
+		for _, order := range orders {
+			for door := range 7 {
+				for policy := range PolicyWriter + 1 {
+					v := PolicyView{Policy: policy}
+					for c, form := range []int{n % 6, n / 6 % 6, n / 36} { // of the six forms
+						for _, k := range forms[form] {
+							id := NewID(int64(c+1), 7)
+							v.Nodes = append(v.Nodes, PolicyNode{ID: id, Kind: k, Seq: order[c]})
+						}
+					}
+					if door > 0 {
+						v.Door = Door{NewID(int64(door+1)/2, 7), DoorWrite + DoorKind(door%2)}
+					}
+					waits += compareView(t, v)
+					states++
+				}
+			}
+		}
+	}
+	t.Logf("%d waits in %d states", waits, states)
+	expect.That(t, waits > 10_000, "%d waits, want more than 10,000", waits)
+}
+
+// lookAt is the lock of a view.
+func lookAt(v PolicyView) Queue {
+	d := &Dir{Path: "/l", Total: len(v.Nodes)}
+	d.Data = string(NewPolicyRecord(v.Policy, 0).WithDoor(v.Door).Encode())
+	for _, n := range v.Nodes {
+		d.Nodes = append(d.Nodes, Node{Name: n.Name(true), Session: 1})
+	}
+	return Assemble([]*Dir{d}, nil)[0]
+}
+
+// decision is what a contender does that acts on a fresh list until it waits or is granted.
+func decision(v PolicyView, id ID) Step {
+	for range 3 {
+		var s Step
+		switch {
+		case v.find(id, HoldRead) != nil:
+			s = DecideUpgrade(&v, id)
+		case v.find(id, QueueRead) != nil:
+			s = DecideRead(&v, id, true)
+		default:
+			v.Overdue = v.Door == Door{id, DoorWrite}
+			s = DecideWrite(&v, id)
+		}
+		if s.Do != CloseDoor {
+			return s
+		}
+		v.Door = Door{id, DoorWrite}
+	}
+	return Step{}
+}
+
+// without is a view without some contenders.
+func without(v PolicyView, gone func(ID) bool) PolicyView {
+	v.Nodes = slices.DeleteFunc(slices.Clone(v.Nodes), func(n PolicyNode) bool { return gone(n.ID) })
+	return v
+}
+
+func compareView(t *testing.T, v PolicyView) (waits int) {
+	if len(v.Nodes) == 0 {
+		return 0
+	}
+	q := lookAt(v)
+	id := func(name string) ID { n, _ := ParsePolicyNode(name); return n.ID }
+	for _, list := range [][]Entry{q.Holders, q.Waiters} {
+		for _, e := range list {
+			own := id(e.Node)
+			upgrades := v.Door == Door{own, DoorUpgrade} && strings.HasSuffix(e.Node, "-R")
+			if q.Holds(e.Node) && !upgrades {
+				must.Equal(t, len(e.BlockedBy), 0, "%+v: the holder %s waits for", v, e.Node)
+				continue
+			}
+			// All that must go first, through those that wait themselves.
+			first := map[ID]bool{}
+			for todo := e.BlockedBy; len(todo) > 0; todo = todo[1:] {
+				if on := q.Find(todo[0]); on != nil && !first[id(on.Node)] {
+					first[id(on.Node)] = true
+					todo = append(slices.Clone(todo), on.BlockedBy...)
+				}
+			}
+			switch s := decision(v, own); s.Do {
+			case Wait:
+				waits++
+				must.That(t, first[s.On.ID], "%+v: %s watches %s, and is shown to wait for %v", v, e.Node,
+					s.On.Name(true), e.BlockedBy)
+			case Grant:
+				must.Equal(t, len(e.BlockedBy), 0, "%+v: %s is granted, and is shown to wait for %v", v, e.Node,
+					e.BlockedBy)
+			}
+			if len(e.BlockedBy) == 0 {
+				continue
+			}
+			must.That(t, !first[own], "%+v: %s waits for itself", v, e.Node)
+			left := decision(without(v, func(id ID) bool { return first[id] }), own)
+			overtaken := v.Door.Kind == DoorWrite || v.Policy == PolicyReader
+			if overtaken && left.Do == Wait && !left.On.Kind.Hold() {
+				continue // a door that was closed out of turn opens; readers overtake
+			}
+			must.Equal(t, fmt.Sprint(left.Do), fmt.Sprint(Grant), "%+v: %s, without %v, does", v, e.Node,
+				e.BlockedBy)
+			for _, b := range e.BlockedBy { // each of them is in the way alone
+				only := decision(without(v, func(one ID) bool { return one != own && one != id(b) }), own)
+				waits := only.Do == Wait || only.Do == ReopenDoor
+				must.That(t, waits, "%+v: %s, with %s alone, does %d", v, e.Node, b, only.Do)
+			}
+		}
+	}
+	return waits
+}
+
+// What contenders of a lock with a policy wait for, by example.
+func TestPolicyVerdicts(t *testing.T) {
+	for _, c := range []struct{ name, policy, nodes, door, want string }{
+		{"writer: a reader behind a waiting writer", "writer", "A=hR B=qR1 C=qW2", "",
+			"A holds; B waits for C; C waits for A"},
+		{"fair: a reader before a waiting writer", "fair", "A=hW B=qR1 C=qW2", "",
+			"A holds; B waits for A; C waits for A,B"},
+		{"reader: a writer waits for all readers", "reader", "A=hR B=qR1 C=qW0", "",
+			"A holds; B waits for -; C waits for A,B"},
+		{"an upgrader waits for the other holds", "fair", "A=hR B=hR C=qR1", "A u",
+			"A holds and waits for B; B holds; C waits for A"},
+		{"a downgrade lets readers in, by turn", "writer", "A=hR B=qR1 C=qW2", "C w",
+			"A holds; B waits for C; C waits for A"},
+		{"writers wait in a row", "writer", "A=hR B=hR C=qW1 D=qW2", "C w",
+			"A holds; B holds; C waits for A,B; D waits for C"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			policy, err := ParsePolicy(c.policy)
+			must.OK(t, err)
+			v := PolicyView{Policy: policy}
+			letter := func(node string) string {
+				n, _ := ParsePolicyNode(node)
+				for s := range int64(26) {
+					if NewID(s, 7) == n.ID {
+						return string(rune('A' + s))
+					}
+				}
+				return "?"
+			}
+			for word := range strings.FieldsSeq(c.nodes) {
+				n := PolicyNode{ID: NewID(int64(word[0]-'A'), 7)}
+				n.Kind = map[string]PolicyRole{"hR": HoldRead, "hW": HoldWrite, "qR": QueueRead,
+					"qW": QueueWrite}[word[2:4]]
+				_, _ = fmt.Sscan(word[4:], &n.Seq)
+				v.Nodes = append(v.Nodes, n)
+			}
+			if c.door != "" {
+				kind := DoorKind(slices.Index(doorKinds[:], c.door[2:]))
+				v.Door = Door{NewID(int64(c.door[0]-'A'), 7), kind}
+			}
+			q := lookAt(v)
+			var got []string
+			for _, list := range [][]Entry{q.Holders, q.Waiters} {
+				for _, e := range list {
+					var on []string
+					for _, b := range e.BlockedBy {
+						on = append(on, letter(b))
+					}
+					text := letter(e.Node)
+					switch held := q.Holds(e.Node); {
+					case held && on == nil:
+						text += " holds"
+					case held:
+						text += " holds and waits for " + strings.Join(on, ",")
+					case on == nil:
+						text += " waits for -"
+					default:
+						text += " waits for " + strings.Join(on, ",")
+					}
+					got = append(got, text)
+				}
+			}
+			slices.Sort(got)
+			expect.Equal(t, strings.Join(got, "; "), c.want)
+		})
+	}
+}
