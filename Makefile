@@ -1,8 +1,10 @@
 # Each target is one command a newcomer could type.
 
-RELEASE := $(shell awk '/^[0-9]/ {print $$1; exit}' cmd/internal/release/RELEASES)
-VERSION ?= $(RELEASE)-dev$(shell git log -1 --format=.%h 2>/dev/null)
+ifndef VERSION
+VERSION := $(shell sh deploy/version.sh)
+endif
 ARCH ?= amd64
+DEB := dist/zlockd_$(subst -,~,$(VERSION))-1_$(ARCH).deb
 PREFIX ?= /usr/local
 DIST ?= dist
 LDFLAGS := -X github.com/zlockd/zlockd/cmd/internal/release.set=$(VERSION)
@@ -16,20 +18,20 @@ build: ## build bin/zlockd and bin/zlock; TAGS=kerberos adds Kerberos
 	CGO_ENABLED=0 go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 dist: ## build release archives for all systems below dist/, with checksums
-	sh deploy/dist.sh $(RELEASE) dist
+	sh deploy/dist.sh $(VERSION) dist
 
 dist-test: ## build the archives in two directories and compare them byte by byte
-	sh deploy/same.sh $(RELEASE)
+	sh deploy/same.sh $(VERSION)
 
 deb: ## build the Debian package below dist/ (ARCH=amd64)
-	sh deploy/dist.sh $(RELEASE) dist linux/$(ARCH)
-	sh deploy/deb/build.sh $(RELEASE) $(ARCH) dist
+	sh deploy/dist.sh $(VERSION) dist linux/$(ARCH)
+	sh deploy/deb/build.sh $(VERSION) $(ARCH) dist
 
 deb-check: deb ## look at the package: lintian, its files, its units as systemd reads and rates them
-	sh deploy/deb/check.sh dist/zlockd_$(RELEASE)-1_$(ARCH).deb
+	sh deploy/deb/check.sh $(DEB)
 
 deb-test: deb ## install, upgrade, remove and purge it under a systemd of its own (root, debootstrap, lintian)
-	sh deploy/deb/test.sh dist/zlockd_$(RELEASE)-1_$(ARCH).deb $(ROOT)
+	sh deploy/deb/test.sh $(DEB) $(ROOT)
 
 install: ## install both programs below PREFIX (default /usr/local)
 	CGO_ENABLED=0 go build -trimpath -tags 'nethttpomithttp2,$(TAGS)' -ldflags '-s -w $(LDFLAGS)' -o bin/ ./cmd/...
@@ -97,14 +99,14 @@ lint: ## what CI checks besides tests: gofmt, builds for other systems, plain En
 	go run $(LINT) run
 
 image: ## build both images with buildah, as root and without an engine (ROOT: a Debian by debootstrap)
-	sh deploy/dist.sh $(RELEASE) dist linux/$(ARCH)
-	sh deploy/image/build.sh $(RELEASE) $(ARCH) dist $(ROOT)
+	sh deploy/dist.sh $(VERSION) dist linux/$(ARCH)
+	sh deploy/image/build.sh $(VERSION) $(ARCH) dist $(ROOT)
 
 image-test: image ## start both from their roots, also by the commands of three public charts
-	bash deploy/image/test.sh $(RELEASE)
+	bash deploy/image/test.sh $(VERSION)
 
 sign: ## sign dist/SHA256SUMS with the releaser's key (KEY=minisign.key)
-	minisign -S -s $(KEY) -m $(DIST)/SHA256SUMS -t 'zlockd $(RELEASE)'
+	minisign -S -s $(KEY) -m $(DIST)/SHA256SUMS -t 'zlockd $(VERSION)'
 
 vulncheck: ## look up the linked libraries in Go's list of vulnerabilities (needs the network)
 	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./cmd/... ./client/... ./server/...

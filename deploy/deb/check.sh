@@ -18,6 +18,18 @@ for file in usr/bin/zlockd usr/bin/zlock etc/zlockd/zlockd.cfg usr/share/man/man
 	[ -s "$work/$file" ] || fail "the package has no $file"
 done
 [ "$(stat -c %s "$work/usr/bin/zlockd")" -le 18000000 ] || fail "zlockd is larger than 18 MB"
+# The program says the version of the package, which sorts below its release's.
+version=$(dpkg-deb -f "$deb" Version)
+if [ "$(dpkg-deb -f "$deb" Architecture)" = "$(dpkg --print-architecture)" ]; then
+	said=$("$work/usr/bin/zlockd" --version)
+	case " $said" in
+	*" $(echo "${version%-1}" | tr '~' -)" | *" $(echo "${version%-1}" | tr '~' -) "*) ;;
+	*) fail "zlockd --version says \"$said\", the package $version" ;;
+	esac
+fi
+case $version in
+*~*) dpkg --compare-versions "$version" lt "${version%%~*}-1" || fail "$version sorts behind its release" ;;
+esac
 grep -q '^/etc/zlockd/zlockd.cfg$' "$work/DEBIAN/conffiles" || fail "zlockd.cfg is no conffile"
 
 # The units as systemd reads them, beside those of this machine.
