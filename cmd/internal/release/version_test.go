@@ -18,18 +18,19 @@ func TestVersionOfSources(t *testing.T) {
 	const recorded = "0.1.0 7cd01254741c2c8336c3d3d7b22263d321b59d35\n"
 	const git = "-git20261128.004512.COMMIT"
 	for _, c := range []struct {
-		name, list, want string
-		tags             []string
-		noGit, changed   bool
+		name, list     string
+		tags           []string
+		noGit, changed bool
+		want           string
 	}{
-		{name: "no tag", list: "0.2.0\n" + recorded, want: "0.2.0" + git},
-		{name: "tag of the release", list: "0.2.0\n" + recorded, tags: []string{"other", "v0.2.0"}, want: "0.2.0"},
-		{name: "tag of another release", list: "0.2.0\n" + recorded, tags: []string{"v0.1.0"}, want: "0.2.0" + git},
-		{name: "tag that begins as the release's", list: "0.2.0\n", tags: []string{"v0.2.0-rc1"}, want: "0.2.0" + git},
-		{name: "behind a release", list: recorded, want: "0.2.0" + git},
-		{name: "changed", list: "0.2.0\n", changed: true, want: "0.2.0" + git + ".dirty"},
-		{name: "tag, and changed", list: "0.2.0\n", tags: []string{"v0.2.0"}, changed: true, want: "0.2.0" + git + ".dirty"},
-		{name: "without git", list: "0.2.0\n", noGit: true, want: "0.2.0-dev"},
+		{"no tag", "0.2.0\n" + recorded, nil, false, false, "0.2.0" + git},
+		{"tag of the release", "0.2.0\n" + recorded, []string{"other", "v0.2.0"}, false, false, "0.2.0"},
+		{"tag of another release", "0.2.0\n" + recorded, []string{"v0.1.0"}, false, false, "0.2.0" + git},
+		{"tag that begins as the release's", "0.2.0\n", []string{"v0.2.0-rc1"}, false, false, "0.2.0" + git},
+		{"behind a release", recorded, nil, false, false, "0.2.0" + git},
+		{"changed", "0.2.0\n", nil, false, true, "0.2.0" + git + ".dirty"},
+		{"tag, and changed", "0.2.0\n", []string{"v0.2.0"}, false, true, "0.2.0" + git + ".dirty"},
+		{"without git", "0.2.0\n", nil, true, false, "0.2.0-dev"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -41,7 +42,8 @@ func TestVersionOfSources(t *testing.T) {
 			run := func(name string, args ...string) string {
 				cmd := exec.Command(name, args...)
 				cmd.Dir = dir
-				cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir),
+				cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null",
+					"GIT_CEILING_DIRECTORIES="+filepath.Dir(dir),
 					"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a",
 					"GIT_COMMITTER_EMAIL=a@example.org", "GIT_COMMITTER_DATE=2026-11-28T02:45:12+0200")
 				out, err := cmd.CombinedOutput()
