@@ -11,12 +11,12 @@ import (
 
 // certificate is a certificate that this server shows to its callers.
 type certificate struct {
-	use string // clients, peers or admin
+	use string // clients, peers, admin or metrics
 	*x509.Certificate
 }
 
-// certificates returns the certificates that this server now shows to clients, to its peers and at
-// the admin port.
+// certificates returns the certificates that this server now shows to clients, to its peers, at
+// the admin port and at that of the metrics.
 func (i *Instance) certificates() (list []certificate) {
 	for _, leaf := range shown(i.o.ClientTLS) {
 		list = append(list, certificate{"clients", leaf})
@@ -26,6 +26,9 @@ func (i *Instance) certificates() (list []certificate) {
 	}
 	for _, leaf := range shown(i.o.AdminTLS) {
 		list = append(list, certificate{"admin", leaf})
+	}
+	for _, leaf := range shown(i.o.MetricsTLS) {
+		list = append(list, certificate{"metrics", leaf})
 	}
 	return list
 }

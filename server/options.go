@@ -31,12 +31,11 @@ type Options struct {
 	ClientAddr, SecureAddr, AdminAddr, MetricsAddr string
 	// Listen opens these listeners; default net.Listen for TCP.
 	Listen func(addr string) (net.Listener, error)
-	// ClientTLS is for SecureAddr. AdminTLS makes the admin port speak TLS; with AdminClear it speaks
-	// clear text too.
-	ClientTLS, AdminTLS *tls.Config
-	AdminClear          bool
-	// TLSProblems say why the server cannot use the present files behind ClientTLS and AdminTLS;
-	// empty: it can.
+	// ClientTLS is for SecureAddr. AdminTLS makes the admin port speak TLS, and MetricsTLS that of
+	// MetricsAddr; with AdminClear the admin port speaks clear text too.
+	ClientTLS, AdminTLS, MetricsTLS *tls.Config
+	AdminClear                      bool
+	// TLSProblems say why the server cannot use the present files behind these; empty: it can.
 	TLSProblems []func() string
 
 	// DataDir holds everything durable. Empty: memory only.

@@ -119,6 +119,9 @@ func (i *Instance) listen() (err error) {
 	}
 	if i.metrics != nil {
 		i.metrics = admin.LimitListener(i.metrics)
+		if i.o.MetricsTLS != nil {
+			i.metrics = admin.TLSListener(i.metrics, i.o.MetricsTLS, false)
+		}
 	}
 	if i.secure != nil && i.o.ClientTLS == nil {
 		return errors.New("a TLS port needs a TLS configuration")

@@ -223,16 +223,21 @@ func (s *settings) checkTLS() {
 	if n := count(s.peerTLS.Cert, s.peerTLS.Key, s.peerTLS.CA); n > 0 && n < 3 {
 		s.fault("--peer-tls-cert, --peer-tls-key and --peer-tls-ca belong together: give all three")
 	}
-	if n := count(s.adminTLS.Cert, s.adminTLS.Key); n == 1 || n == 0 && s.adminTLS.CA != "" {
-		s.fault("--admin-tls-cert and --admin-tls-key belong together, and --admin-tls-ca needs both: give them " +
-			"too")
+	for _, t := range []*tlsFlags{&s.adminTLS, &s.metricsTLS} {
+		if n := count(t.Cert, t.Key); n == 1 || n == 0 && t.CA != "" {
+			s.fault("--%s-cert and --%[1]s-key belong together, and --%[1]s-ca needs both: give them too", t.Flag)
+		}
+	}
+	if s.metricsTLS.Cert != "" && s.MetricsAddr == "" {
+		s.fault("--metrics-tls-cert without --metrics-addr: give an address, such as 0.0.0.0:7000; the admin " +
+			"port has --admin-tls-cert")
 	}
 	if s.PeerInsecure && s.peerTLS.Cert != "" {
 		s.fault("--peer-insecure and --peer-tls-cert contradict each other: leave one out")
 	}
-	if s.tlsCRL != "" && s.clientTLS.CA == "" && s.peerTLS.CA == "" && s.adminTLS.CA == "" {
-		s.fault(
-			"--tls-crl needs an authority, whose certificates it revokes: --tls-ca, --peer-tls-ca or --admin-tls-ca")
+	if s.tlsCRL != "" && s.clientTLS.CA+s.peerTLS.CA+s.adminTLS.CA+s.metricsTLS.CA == "" {
+		s.fault("--tls-crl needs an authority, whose certificates it revokes: --tls-ca, --peer-tls-ca, " +
+			"--admin-tls-ca or --metrics-tls-ca")
 	}
 	if s.X509Super != "" && !s.asksCertificates() {
 		s.fault("--x509-super needs --tls-ca, and not ssl.clientAuth=none: no client could show a certificate")

@@ -26,7 +26,7 @@ type settings struct {
 	peerTLS    tlsFlags
 
 	// Security of clients.
-	clientTLS, adminTLS                   tlsFlags
+	clientTLS, adminTLS, metricsTLS       tlsFlags
 	tlsCRL, ensembleNames, saslUsers      string
 	keytab, principal, authToLocal        string // Kerberos
 	requireAuth                           string // schemes, by commas

@@ -79,7 +79,12 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 	if err != nil {
 		return server.Options{}, err
 	}
-	adminTLS, adminFiles, err := newAdminTLS(s, log)
+	all := s.tlsFlags()
+	adminTLS, adminFiles, err := newHTTPTLS(all[2], s.AdminAddr, log)
+	if err != nil {
+		return server.Options{}, err
+	}
+	metricsTLS, metricsFiles, err := newHTTPTLS(all[3], s.MetricsAddr, log)
 	if err != nil {
 		return server.Options{}, err
 	}
@@ -89,7 +94,8 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 	}
 	o := s.Options
 	o.ClientAddr, o.AdminAddr = orNone(o.ClientAddr), orNone(o.AdminAddr)
-	o.ClientTLS, o.AdminTLS, o.PeerTLS, o.SASL = clientTLS, adminTLS, s.tlsFlags()[1].Names, mechanisms
+	o.ClientTLS, o.AdminTLS, o.MetricsTLS = clientTLS, adminTLS, metricsTLS
+	o.PeerTLS, o.SASL = all[1].Names, mechanisms
 	if s.dev {
 		o.DataDir = ""
 	}
@@ -101,7 +107,7 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 	o.EnsembleNames, o.RequireAuth, o.AdminHosts = s.names(), words(s.requireAuth), words(s.adminHosts)
 	o.NoJVM = !s.jvmMetrics
 	o.Version, o.Built, o.Logger = release.Version(), release.Built(), log
-	for _, f := range []*tlsfiles.Files{files, adminFiles} {
+	for _, f := range []*tlsfiles.Files{files, adminFiles, metricsFiles} {
 		if f != nil {
 			o.TLSProblems = append(o.TLSProblems, f.Problem)
 		}

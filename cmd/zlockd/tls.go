@@ -26,9 +26,9 @@ func (t *tlsFlags) declare(f *pflag.FlagSet, flag, cert, ca string) {
 	f.StringVar(&t.CA, flag+"-ca", "", ca+", PEM `FILE`")
 }
 
-// tlsFlags returns the files of the ports for clients, for peers and for the admin.
-func (s *settings) tlsFlags() [3]*tlsFlags {
-	all := [...]*tlsFlags{&s.clientTLS, &s.peerTLS, &s.adminTLS}
+// tlsFlags returns the files of the ports for clients, for peers, for the admin and for the metrics.
+func (s *settings) tlsFlags() [4]*tlsFlags {
+	all := [...]*tlsFlags{&s.clientTLS, &s.peerTLS, &s.adminTLS, &s.metricsTLS}
 	for _, t := range all {
 		t.CRL = s.tlsCRL
 	}
@@ -55,10 +55,9 @@ func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, 
 	return f.server(auth, least, log)
 }
 
-// newAdminTLS does the same for the admin port.
-func newAdminTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, error) {
-	f := s.tlsFlags()[2]
-	if f.Cert == "" || s.AdminAddr == off {
+// newHTTPTLS does the same for a port that speaks HTTP, with its flags and its address.
+func newHTTPTLS(f *tlsFlags, addr string, log *slog.Logger) (*tls.Config, *tlsfiles.Files, error) {
+	if f.Cert == "" || orNone(addr) == "" {
 		return nil, nil, nil
 	}
 	return f.server(tls.RequireAndVerifyClientCert, tls.VersionTLS12, log)

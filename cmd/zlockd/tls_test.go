@@ -130,8 +130,6 @@ func TestAdminPortSpeaksTLS(t *testing.T) {
 		part := must.Get(os.ReadFile(a.file(f)))(t)
 		text = append(text, part...)
 	}
-	roots := x509.NewCertPool()
-	roots.AddCert(a.cert)
 	pair := must.Get(tls.LoadX509KeyPair(a.file("client.pem"), a.file("client.key")))(t)
 	cfg := a.file("zoo.cfg")
 	for file, text := range map[string]string{
@@ -152,20 +150,58 @@ func TestAdminPortSpeaksTLS(t *testing.T) {
 		p := launch(t, append([]string{"--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"},
 			tc.flags...)...)
 		ask := func(scheme string, certs ...tls.Certificate) bool {
-			c := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
-				TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certs}}}
-			r, err := c.Get(scheme + "://" + p.ready["admin"] + "/health")
-			if err != nil {
-				return false
-			}
-			defer r.Body.Close()
-			body, err := io.ReadAll(r.Body)
-			return err == nil && r.StatusCode == http.StatusOK && strings.Contains(string(body), `"status"`)
+			return answers(scheme+"://"+p.ready["admin"]+"/health", `"status"`, a.trust().RootCAs, certs)
 		}
 		if plain, bare, known := ask("http"), ask("https"), ask("https", pair); plain != tc.http ||
 			bare != tc.bare || known != tc.known {
 			t.Errorf("%s: http %v, https %v, https with a certificate %v", tc.name, plain, bare, known)
 		}
+	}
+}
+
+// answers reports whether a GET with these certificates has an answer with this text.
+func answers(url, text string, roots *x509.CertPool, certs []tls.Certificate) bool {
+	c := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certs}}}
+	r, err := c.Get(url)
+	if err != nil {
+		return false
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	return err == nil && r.StatusCode == http.StatusOK && strings.Contains(string(body), text)
+}
+
+// TestMetricsPortSpeaksTLS asks --metrics-addr as a scraper would. The admin port beside it has no TLS.
+func TestMetricsPortSpeaksTLS(t *testing.T) {
+	a := newAuthority(t, t.TempDir())
+	a.sign(t, "server", nil)
+	a.sign(t, "client", nil)
+	pair := must.Get(tls.LoadX509KeyPair(a.file("client.pem"), a.file("client.key")))(t)
+	files := []string{"--metrics-tls-cert", a.file("server.pem"), "--metrics-tls-key", a.file("server.key")}
+	for _, c := range []struct {
+		name              string
+		flags             []string
+		http, bare, known bool // may ask in clear text, without a certificate, with one
+	}{
+		{"clear text", nil, true, false, false},
+		{"TLS", files, false, true, true},
+		{"with certificates", append(files, "--metrics-tls-ca", a.file("ca.pem")), false, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			addr := must.Get(cluster.FreePorts(1))(t)[0]
+			p := launch(t, append([]string{"--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
+				"--metrics-addr", addr}, c.flags...)...)
+			const metric = "zlockd_certificate_expiry_seconds{use=\"metrics\"}"
+			ask := func(scheme, text string, certs ...tls.Certificate) bool {
+				return answers(scheme+"://"+addr+"/metrics", text, a.trust().RootCAs, certs)
+			}
+			expect.Equal(t, ask("http", "zlockd_"), c.http, "clear text is answered")
+			expect.Equal(t, ask("https", metric), c.bare, "a caller without a certificate is answered")
+			expect.Equal(t, ask("https", metric, pair), c.known, "a caller with a certificate is answered")
+			expect.That(t, answers("http://"+p.ready["admin"]+"/metrics", "zlockd_", nil, nil),
+				"the admin port does not answer in clear text")
+		})
 	}
 }
 
