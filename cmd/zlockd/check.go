@@ -225,12 +225,13 @@ func (s *settings) checkTLS() {
 	}
 	for _, t := range []*tlsFlags{&s.adminTLS, &s.metricsTLS} {
 		if n := count(t.Cert, t.Key); n == 1 || n == 0 && t.CA != "" {
-			s.fault("--%s-cert and --%[1]s-key belong together, and --%[1]s-ca needs both: give them too", t.Flag)
+			s.fault("--%s-cert and --%[1]s-key belong together, and --%[1]s-ca needs both: give them too",
+				t.Flag)
 		}
 	}
 	if s.metricsTLS.Cert != "" && s.MetricsAddr == "" {
-		s.fault("--metrics-tls-cert without --metrics-addr: give an address, such as 0.0.0.0:7000; the admin " +
-			"port has --admin-tls-cert")
+		s.fault("--metrics-tls-cert without --metrics-addr: give an address, such as 0.0.0.0:7000; the " +
+			"admin port has --admin-tls-cert")
 	}
 	if s.PeerInsecure && s.peerTLS.Cert != "" {
 		s.fault("--peer-insecure and --peer-tls-cert contradict each other: leave one out")

@@ -119,8 +119,8 @@ func flagGroups(s *settings) []cli.Group {
 	s.metricsTLS.declare(f, "metrics-tls", "serve --metrics-addr over TLS with this certificate",
 		"let in at --metrics-addr only certificates signed by this authority")
 	f.StringVar(&s.tlsCRL, "tls-crl", "",
-		"refuse certificates of clients, peers and callers of the other ports that these lists revoke, PEM `FILE`, "+
-			"read again when it changes")
+		"refuse certificates of clients, peers and callers of the other ports that these lists revoke, "+
+			"PEM `FILE`, read again when it changes")
 	f.StringVar(&s.X509Super, "x509-super", "",
 		"who may do everything: the `SUBJECT` of a client's certificate, as CN=admin,O=example")
 	f.BoolVar(&s.expiredCerts, "allow-expired-certs", false,

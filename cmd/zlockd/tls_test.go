@@ -190,8 +190,8 @@ func TestMetricsPortSpeaksTLS(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			addr := must.Get(cluster.FreePorts(1))(t)[0]
-			p := launch(t, append([]string{"--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
-				"--metrics-addr", addr}, c.flags...)...)
+			p := launch(t, append([]string{"--dev", "--client-addr", "127.0.0.1:0",
+				"--admin-addr", "127.0.0.1:0", "--metrics-addr", addr}, c.flags...)...)
 			const metric = "zlockd_certificate_expiry_seconds{use=\"metrics\"}"
 			ask := func(scheme, text string, certs ...tls.Certificate) bool {
 				return answers(scheme+"://"+addr+"/metrics", text, a.trust().RootCAs, certs)
