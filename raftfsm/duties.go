@@ -177,6 +177,7 @@ func (t *term) duties() {
 				looked = time.Now()
 				t.publishMembers()
 				digested = t.compareDigests(digested)
+				t.endTickets()
 				t.lookAtRoom()
 				left.look(t)
 			}

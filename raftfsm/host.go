@@ -44,8 +44,10 @@ func (h host) Answer(ctx context.Context, q *peer.Question) (told peer.Told, err
 		_, err = h.n.port.Ask(ctx, q.Reach.ID, q.Reach.Addr, peer.Question{})
 	case q.Probe != nil:
 		told.Probed, err = h.n.probe(ctx, *q.Probe, false)
-	case q.Progress && h.n.term.Load() == nil:
+	case (q.Progress || q.Tickets) && h.n.term.Load() == nil:
 		err = errNotLeading
+	case q.Tickets:
+		err = h.n.AllowTickets(ctx)
 	case q.Progress:
 		told.All = h.n.survey(ctx)
 	}

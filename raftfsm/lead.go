@@ -134,35 +134,38 @@ func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
 
 func (t *term) wake() { t.work.Send() }
 
+// options returns the options of the next entry.
+func (t *term) options() (o byte) {
+	if !t.n.o.EnforceQuota {
+		o |= state.NoQuota
+	}
+	if t.n.o.NoTTL {
+		o |= state.NoTTL
+	}
+	if t.full.Load() {
+		o |= state.Full
+	}
+	if t.low.Load() {
+		o |= state.LowDisk
+	}
+	return o
+}
+
 // batch proposes what has come in while the last entry was on its way: one
 // entry in flight, one being filled. A lone request leaves at once.
 func (t *term) batch() error {
 	t.working.take()
 	defer t.working.give()
 	n := t.n
-	var options byte
-	if !n.o.EnforceQuota {
-		options |= state.NoQuota
-	}
-	if n.o.NoTTL {
-		options |= state.NoTTL
-	}
 	size := 1 << 10
 	var empty []byte // not yet given to raft
 	crowd, passing := stream.NewCrowd(t.ctx), &handoff{t: t}
 	for t.ctx.Err() == nil {
-		o := options
-		if t.full.Load() {
-			o |= state.Full
-		}
-		if t.low.Load() {
-			o |= state.LowDisk
-		}
 		if empty == nil {
 			empty = make([]byte, 0, size)
 		}
 		t.requests = 0
-		entry := t.fill(state.BeginEntry(empty, o))
+		entry := t.fill(state.BeginEntry(empty, t.options()))
 		if len(entry) == state.EntryHeaderSize {
 			runtime.Gosched() // the replies first
 			t.nudger.tell()

@@ -20,17 +20,18 @@ type serving struct {
 
 	mu       sync.Mutex // guards what follows
 	on       bool
-	readOnly bool      // clients that ask for it may read
-	final    bool      // never again
-	reason   string    // why not on
-	lastGood time.Time // last word of a leader, or of a majority to one
-	lastAck  time.Time // sending time of the newest acknowledged touch message
-	started  bool      // has once applied all that was acknowledged when it began
-	behind   uint64    // index of the leader we have not reached yet; 0: none
-	since    time.Time // since when
-	removed  time.Time // since when its log says that it is no member; zero: it does not
-	offSince time.Time // when it was started, or last turned off
-	advised  string    // what an operator can do about a leader that stays away; empty: wait
+	readOnly bool          // clients that ask for it may read
+	final    bool          // never again
+	reason   string        // why not on
+	lastGood time.Time     // last word of a leader, or of a majority to one
+	lastAck  time.Time     // sending time of the newest acknowledged touch message
+	ackNews  chan struct{} // closed when lastAck changes; nil: no goroutine waits for that
+	started  bool          // has once applied all that was acknowledged when it began
+	behind   uint64        // index of the leader we have not reached yet; 0: none
+	since    time.Time     // since when
+	removed  time.Time     // since when its log says that it is no member; zero: it does not
+	offSince time.Time     // when it was started, or last turned off
+	advised  string        // what an operator can do about a leader that stays away; empty: wait
 }
 
 const (
@@ -54,6 +55,7 @@ func (g *serving) contact() {
 	defer g.mu.Unlock()
 	now := time.Now()
 	g.lastGood, g.lastAck, g.started, g.behind = now.Add(-g.n.o.HeartbeatTimeout), now, true, 0
+	g.tellAck()
 }
 
 // acked notes that the leader acknowledged a touch message sent at that time,
@@ -62,6 +64,7 @@ func (g *serving) acked(sent time.Time, leaderIndex uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lastAck = sent
+	g.tellAck()
 	applied := g.n.fsm.index.Load()
 	switch {
 	case applied >= leaderIndex:

@@ -33,6 +33,7 @@ type Held struct {
 	next  uint64
 	count int
 	live  [256][]*Session
+	ended []EndedTicket
 }
 
 // Hold takes hold of the table. It copies a word for each session; Append does the slower work.
@@ -40,6 +41,9 @@ func (t *Table) Hold() *Held {
 	h := &Held{next: t.next, count: len(t.byID)}
 	for c := range t.order {
 		h.live[c] = slices.Clone(t.order[c].live)
+	}
+	if t.tickets != nil {
+		h.ended = t.tickets.ended
 	}
 	return h
 }

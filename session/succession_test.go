@@ -24,7 +24,7 @@ func TestTableSucceedsAnother(t *testing.T) {
 		}
 		must.That(t, now.Adopt(s), "%d", i)
 	}
-	now.Succeed(old, 4)
+	now.Succeed(old, 4, 0)
 	for id, gen := range map[int64]uint32{ids[0]: 5, ids[1]: 9, 99: 5} {
 		s, known := now.Get(id)
 		expect.That(t, known && s.Gen == gen && s.Addr == "now" && s.Timeout == 5, "%#x: %+v, want generation %d", id, s, gen)
@@ -39,7 +39,7 @@ func TestTableSucceedsAnother(t *testing.T) {
 	expect.Equal(t, next.ID, after.ID, "the next id")
 	now = NewTable(0)
 	must.That(t, now.Adopt(Session{ID: ids[0], Gen: 1}), "adopted")
-	now.Succeed(old, 0)
+	now.Succeed(old, 0, 0)
 	s, _ := now.Get(ids[0])
 	expect.Equal(t, s.Gen, 4, "the generation of an older table is higher")
 	now.Renumber(0xff000005)

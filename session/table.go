@@ -12,11 +12,12 @@ import (
 type Session struct {
 	ID       int64
 	Password [jute.PasswordSize]byte
-	Timeout  int32  // ms, as negotiated by the newest attach; at least 1
-	Gen      uint32 // attach generation: 1 when created, one more for each attach
-	Owner    uint32 // id of the server the newest connection came in on
-	Addr     string // the client's address on that connection
-	Created  int64  // ms since 1970, by the leader's clock
+	Timeout  int32   // ms, as negotiated by the newest attach; at least 1
+	Gen      uint32  // attach generation: 1 when created, one more for each attach
+	Owner    uint32  // id of the server the newest connection came in on
+	Addr     string  // the client's address on that connection
+	Created  int64   // ms since 1970, by the leader's clock
+	Ticket   *Ticket // nil: a client's session
 }
 
 // An id that Create gives is, from the top: the creating server (7 bits, so that ids stay
@@ -37,6 +38,8 @@ type Table struct {
 
 	owned  map[uint32]int // how many sessions each server owns; none: no key
 	byAddr map[string]int // and how many have each address
+
+	tickets *tickets // nil: there has been no ticket
 
 	// order[c] holds the ids whose top byte is c, rising. Ended sessions stay
 	// in it until they are the larger half, so that ending one costs nothing.
@@ -74,9 +77,11 @@ func (t *Table) Renumber(prefix uint32) { t.next = uint64(prefix&0xffffff) << pr
 
 // Succeed lets this table take the place of old, which is used no longer: new ids go on behind
 // those of old, and a write that an older connection sent is refused, whatever its session has
-// become. Generations lie above least: nothing tells which ones a session had that has ended since.
-func (t *Table) Succeed(old *Table, least uint32) {
+// become. Generations lie above least: nothing tells which ones a session had that has ended since. Tickets
+// that only old has end now.
+func (t *Table) Succeed(old *Table, least uint32, now int64) {
 	t.next = old.next
+	t.succeedTickets(old, now)
 	for id, was := range t.byID {
 		s := *was
 		if o, there := old.byID[id]; there {
@@ -134,6 +139,9 @@ func (t *Table) Adopt(s Session) bool {
 func (t *Table) insert(s *Session) {
 	t.byID[s.ID] = s
 	t.own(s)
+	if s.Ticket != nil {
+		t.addTicket(s)
+	}
 	l := &t.order[creator(s.ID)]
 	if n := len(l.ids); n == 0 || l.ids[n-1] < s.ID {
 		l.ids, l.live = append(l.ids, s.ID), append(l.live, s)
@@ -151,7 +159,7 @@ func (t *Table) insert(s *Session) {
 
 // Attach makes a new connection the session's own: generation, owner, address
 // and timeout become the new connection's. It reports false, and changes
-// nothing, if there is no such session or the password is not its own.
+// nothing, if there is no such session, the password is not its own, or it is a ticket.
 func (t *Table) Attach(id int64, password [jute.PasswordSize]byte, timeout int32, owner uint32, addr string) (
 	Session, bool) {
 	if !t.Check(id, password) {
@@ -168,11 +176,11 @@ func (t *Table) Attach(id int64, password [jute.PasswordSize]byte, timeout int32
 	return s, true
 }
 
-// Check reports whether the session exists and has this password. Its duration does not depend on
-// the password.
+// Check reports whether a client's session exists and has this password. No password is right for a
+// ticket. Its duration does not depend on the password.
 func (t *Table) Check(id int64, password [jute.PasswordSize]byte) bool {
 	s, ok := t.byID[id]
-	return ok && subtle.ConstantTimeCompare(s.Password[:], password[:]) == 1
+	return ok && s.Ticket == nil && subtle.ConstantTimeCompare(s.Password[:], password[:]) == 1
 }
 
 // Get returns the session with this id.
@@ -191,6 +199,9 @@ func (t *Table) Remove(id int64) bool {
 		return false
 	}
 	t.disown(s)
+	if s.Ticket != nil {
+		t.removeTicket(s)
+	}
 	delete(t.byID, id)
 	l := &t.order[creator(id)]
 	at, _ := slices.BinarySearch(l.ids, id)

@@ -445,7 +445,7 @@ func TestWhatIsHeldStaysAsItWas(t *testing.T) {
 			step()
 		}
 		if r.IntN(20) == 0 {
-			tab.Succeed(NewTable(1), 0)
+			tab.Succeed(NewTable(1), 0, 0)
 		}
 		must.List(t, held.Append(nil), want, "what was held has changed")
 		again := NewTable(0)

@@ -47,7 +47,7 @@ type Greeting struct {
 // program understands; Oldest is the oldest. A server sends nothing of a version before all members
 // have announced that version.
 const (
-	Version = 2 // 2: state.Founding
+	Version = 3 // 2: state.Founding; 3: state.Ticketing
 	Oldest  = 1
 )
 

@@ -78,6 +78,7 @@ type Question struct {
 	Probe  *Place         `json:"probe,omitempty"` // could it be a member?
 
 	Progress bool `json:"progress,omitempty"` // how far are the members?
+	Tickets  bool `json:"tickets,omitempty"`  // let the cluster have tickets
 }
 
 type reply struct {

@@ -31,7 +31,8 @@ const (
 	kindNamed byte = 2 // a batch with sets of identities
 	kindMask  byte = 0x0f
 
-	kindFounding byte = 3 // a batch that begins a cluster of rules that release 0.1.0 does not know
+	kindFounding  byte = 3 // a batch that begins a cluster of rules that release 0.1.0 does not know
+	kindTicketing byte = 4 // a batch behind which there may be tickets, which release 0.1.0 does not know
 )
 
 // Options of the leader that proposed an entry are the high bits of its kind. They travel with the
@@ -79,7 +80,7 @@ func CheckEntry(b []byte) error {
 		return fmt.Errorf("log entry of format %d: this program understands format %d; use the version that "+
 			"wrote it",
 			b[0], entryVersion)
-	case b[1]&kindMask < kindBatch || b[1]&kindMask > kindFounding:
+	case b[1]&kindMask < kindBatch || b[1]&kindMask > kindTicketing:
 		return fmt.Errorf("log entry of unknown kind %d", b[1])
 	}
 	return nil

@@ -139,6 +139,8 @@ type decoder struct {
 	sessions []byte // encoded, until they are loaded
 	loaded   bool
 	begin    func(*State) error // is called before the first nodes; nil: nothing is
+	refuses  bool               // a state with tickets
+	tickets  []byte             // encoded, until they are loaded
 	nodes    *tree.Loader
 }
 
@@ -154,8 +156,16 @@ func (d *decoder) decode(kind byte, payload []byte) (err error) {
 		d.state = new(State)
 		d.at, err = d.state.loadHeader(payload)
 		return err
-	case kind == chunkSessions && d.count == 1, kind == chunkMore && d.count > 1 && !d.loaded:
+	case kind == chunkSessions && d.count == 1,
+		kind == chunkMore && d.count > 1 && !d.loaded && !d.state.ticketing:
 		d.sessions = append(d.sessions, payload...)
+		return nil
+	case kind == chunkTickets && d.count > 1 && !d.loaded:
+		if d.refuses {
+			return errTicketing
+		}
+		d.state.ticketing = true
+		d.tickets = append(d.tickets, payload...)
 		return nil
 	case kind == chunkNodes && d.count > 1:
 		if err := d.loadSessions(); err != nil {
@@ -168,7 +178,7 @@ func (d *decoder) decode(kind byte, payload []byte) (err error) {
 	return errNoPlace
 }
 
-// loadSessions loads the sessions when all of them have been taken.
+// loadSessions loads the sessions when all of them have been taken, and which of them are tickets.
 func (d *decoder) loadSessions() error {
 	if d.loaded {
 		return nil
@@ -183,6 +193,16 @@ func (d *decoder) loadSessions() error {
 		return errors.New("bytes behind the sessions")
 	}
 	d.sessions = nil
+	if d.state.ticketing {
+		dec := jute.NewDecoder(d.tickets)
+		if err := d.state.sessions.LoadTickets(&dec); err != nil {
+			return err
+		}
+		if len(dec.Rest()) > 0 {
+			return errors.New("bytes behind the tickets")
+		}
+		d.tickets = nil
+	}
 	if d.begin == nil {
 		return nil
 	}

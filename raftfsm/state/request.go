@@ -27,6 +27,11 @@ const (
 	OpRestore    jute.OpCode = -25 // body: id, whether sessions are kept
 	OpUnstage    jute.OpCode = -26 // body: id
 	OpBegin      jute.OpCode = -27 // body: the text of /zookeeper/config, or none; see Founding
+
+	OpTicketing    jute.OpCode = -28 // in an entry of its own; see Ticketing
+	OpOpenTicket   jute.OpCode = -29 // body: Opening
+	OpChangeTicket jute.OpCode = -30 // Request.Session names the ticket; body: its timeout
+	OpEndTicket    jute.OpCode = -31 // Request.Session names the ticket; body: why, a session.TicketEnd
 )
 
 // Request is one request as a server proposes it. It carries everything that Apply needs: Apply

@@ -19,7 +19,7 @@ import (
 //	snapshot := magic · chunk* · end chunk
 //	chunk    := kind u8 · length u32 · crc32c u32 · payload
 //
-// Chunks come in the order header, sessions, more sessions…, nodes…, end. The end chunk holds the
+// Chunks come in the order header, sessions, more sessions…, tickets, nodes…, end. The end chunk holds the
 // number of chunks before it, so that a reader notices a stream cut at a chunk's edge. No chunk is
 // longer than MaxChunk.
 const snapshotMagic = "zlockd snapshot 1\n"
@@ -30,6 +30,7 @@ const (
 	chunkNodes    byte = 3
 	chunkEnd      byte = 4
 	chunkMore     byte = 5 // more sessions
+	chunkTickets  byte = 6 // which of the sessions are tickets; none: there may be no tickets
 
 	chunkFrame = 9
 
@@ -47,6 +48,7 @@ type Snapshot struct {
 	zxid     int64
 	header   []byte
 	sessions *session.Held
+	tickets  bool // there may be tickets
 	nodes    *tree.Snapshot
 }
 
@@ -57,6 +59,7 @@ func (s *State) StartSnapshot(at Position) *Snapshot {
 		zxid:     s.zxid,
 		header:   s.header(at),
 		sessions: s.sessions.Hold(),
+		tickets:  s.ticketing,
 		nodes:    s.tree.StartSnapshot(),
 	}
 }
@@ -65,6 +68,9 @@ func (s *State) StartSnapshot(at Position) *Snapshot {
 // keep Apply out.
 func (s *Snapshot) Write(to io.Writer, read func(func())) error {
 	w := beginChunks(to, s.header, s.sessions.Append(nil))
+	if s.tickets {
+		w.long(chunkTickets, chunkTickets, s.sessions.AppendTickets(nil))
+	}
 	var buf []byte
 	for done := false; !done && w.err == nil; {
 		buf = buf[:0]
@@ -150,13 +156,17 @@ func beginChunks(to io.Writer, header, sessions []byte) *chunkWriter {
 	w := &chunkWriter{w: to}
 	w.raw([]byte(snapshotMagic))
 	w.chunk(chunkHeader, header)
-	kind, b := chunkSessions, sessions
+	w.long(chunkSessions, chunkMore, sessions)
+	return w
+}
+
+// long writes a payload that may not fit into one chunk.
+func (w *chunkWriter) long(kind, more byte, b []byte) {
 	for first := true; first || len(b) > 0; first = false {
 		n := min(len(b), sessionsChunk)
 		w.chunk(kind, b[:n])
-		kind, b = chunkMore, b[n:]
+		kind, b = more, b[n:]
 	}
-	return w
 }
 
 // end writes the end chunk.

@@ -121,6 +121,7 @@ func (s *State) applyStaging(r *Request, to Sink) {
 			err = nil
 			s.staged = &staging{id: g.ID, origin: g.Origin, birth: g.Birth, size: g.Size,
 				d: newDecoder(nil, tree.NewLoader())}
+			s.staged.d.refuses = !s.ticketing // as release 0.1.0 does
 			if s.rules != firstRules {
 				s.staged.d.nodes.Above(s.tree)
 			}
@@ -209,7 +210,7 @@ func (s *State) restore(keep bool, to Sink) error {
 	} else {
 		b.EndSessions(s.change.Time)
 	}
-	b.sessions.Succeed(s.sessions, uint32(b.zxid/Raised)) // grows with each restore
+	b.sessions.Succeed(s.sessions, uint32(b.zxid/Raised), s.change.Time) // grows with each restore
 	s.tree, s.sessions, s.zxid = b.tree, b.sessions, b.zxid
 	s.ended = mix(s.ended, b.ended)
 	s.restored = p.id

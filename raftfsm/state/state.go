@@ -23,6 +23,7 @@ type State struct {
 	words     string                // of the members, as an operator wrote them; lines of ConfigPath
 	restored  int64                 // the id of the last restore; 0: none
 	rules     int32                 // by which it changes
+	ticketing bool                  // there may be tickets; see Ticketing
 
 	// configured tells that /zookeeper/config has been published once.
 	configured bool
@@ -236,6 +237,8 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 		s.applyStaging(r, to)
 	case OpRefuse:
 		s.applyRefusal(r)
+	case OpTicketing, OpOpenTicket, OpChangeTicket, OpEndTicket:
+		return s.applyTicket(r, to)
 	default:
 		s.applyWrite(r, to)
 	}
@@ -356,12 +359,22 @@ func (s *State) endSession(id int64, cause EndCause, to Sink) {
 		s.out.Refused = true
 		return
 	}
+	if sess.Ticket == nil {
+		s.removeSession(&sess, cause, to)
+	} else if cause == EndExpired {
+		s.endTicket(&sess, session.TicketExpired, to)
+	} else {
+		s.endTicket(&sess, session.TicketEnded, to)
+	}
+}
+
+func (s *State) removeSession(sess *session.Session, cause EndCause, to Sink) {
 	s.begin()
-	s.sessions.Remove(id)
-	s.tree.CloseSession(&s.change, id)
-	s.noteSession(&sess, 3)
+	s.sessions.Remove(sess.ID)
+	s.tree.CloseSession(&s.change, sess.ID)
+	s.noteSession(sess, 3)
 	s.commit(to)
-	to.Ended(&Ending{sess, cause, s.zxid, s.change.Time, s.change.Events})
+	to.Ended(&Ending{*sess, cause, s.zxid, s.change.Time, s.change.Events})
 }
 
 // noteSession mixes a session's change into the digest.
@@ -370,6 +383,10 @@ func (s *State) noteSession(sess *session.Session, what uint64) {
 	s.ended = mix(s.ended, uint64(sess.Gen)<<32|uint64(uint32(sess.Timeout)))
 	for i := 0; i < len(sess.Password); i += 8 {
 		s.ended = mix(s.ended, binary.BigEndian.Uint64(sess.Password[i:]))
+	}
+	if k := sess.Ticket; k != nil {
+		s.ended = mix(s.ended, binary.BigEndian.Uint64(k.Hash[:]))
+		s.ended = mix(s.ended, uint64(k.Until))
 	}
 }
 

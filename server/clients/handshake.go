@@ -3,7 +3,6 @@ package clients
 import (
 	"bytes"
 	"context"
-	"crypto/subtle"
 	"crypto/tls"
 	"encoding/binary"
 	"fmt"
@@ -291,9 +290,11 @@ func (c *conn) openReadOnly(body *state.SessionBody) endReason {
 // knows reports whether the session is known here, and has this password. Passwords never change,
 // so no other server would disagree.
 func (c *conn) knows(id int64, password [jute.PasswordSize]byte) (known, right bool) {
-	var found session.Session
-	c.replica.View(func(st *state.State) { found, known = st.Sessions().Get(id) })
-	return known, known && subtle.ConstantTimeCompare(found.Password[:], password[:]) == 1
+	c.replica.View(func(st *state.State) {
+		_, known = st.Sessions().Get(id)
+		right = st.Sessions().Check(id, password)
+	})
+	return known, right
 }
 
 // caughtUp waits, for a third of the client's timeout, until this server has applied what the
