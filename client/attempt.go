@@ -51,16 +51,15 @@ func (a *attempt) data() []byte {
 func (a *attempt) owner() recipe.Owner {
 	o := a.c.owner
 	o.Task, o.Reason, o.Revocable = a.task, a.cfg.reason, a.cfg.revocable
-	if l := a.cfg.limit; l.Hold > 0 {
-		o.MaxHold, o.Grace = l.Hold.String(), l.grace().String()
+	if a.cfg.maxHold > 0 {
+		o.MaxHold, o.Grace = a.cfg.maxHold.String(), a.cfg.graceNow().String()
 	}
 	return o
 }
 
-// enqueued tells the hooks that the attempt has its place in the queue.
-func (a *attempt) enqueued(n created) {
-	a.c.tell(LockEvent{Path: a.path, Node: n.path, Mode: a.mode, Waited: time.Since(a.start)},
-		a.c.opt.hooks.OnEnqueue, a.cfg.hooks.OnEnqueue)
+// queued tells that the attempt has its place in the queue.
+func (a *attempt) queued(n created) {
+	a.tell(Event{Kind: EventQueued, Node: n.path, Mode: a.mode, Waited: time.Since(a.start)})
 }
 
 // requeueError says that the attempt's place is gone: why is ErrSessionExpired or
@@ -98,8 +97,7 @@ func (a *attempt) compete(ctx context.Context, run way) (*Lease, error) {
 		case hadPlace && a.cfg.noRequeue:
 			return nil, lost.why
 		case hadPlace:
-			a.c.tell(LockEvent{Path: a.path, Mode: a.mode, Waited: time.Since(a.start), Err: lost.why},
-				a.c.opt.hooks.OnRequeue, a.cfg.hooks.OnRequeue)
+			a.tell(Event{Kind: EventRequeued, Mode: a.mode, Waited: time.Since(a.start), Err: lost.why})
 		case !errors.Is(err, ErrSessionExpired) || a.cfg.noRequeue:
 			return l, err
 		}
@@ -141,7 +139,7 @@ func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *Lease, er
 	a.task = taskOf(ctx)
 	ctx = Task(ctx, a.task)
 	outside := a.try && a.mode == fence.Permit && a.cfg.layout == LayoutCurator // it takes no place in the queue
-	if a.mode != fence.Shared && !a.cfg.noLocalQueue && !a.alone && !outside {
+	if a.mode != fence.Shared && !a.cfg.ownPlace && !a.alone && !outside {
 		a.leave, err = c.localQueues.enter(ctx, localKey{a.cfg.layout, a.dir}, a.try)
 		if err != nil {
 			return nil, err

@@ -136,7 +136,7 @@ func TestContentOfNodes(t *testing.T) {
 	o, ok := recipe.ParseOwner(a.data())
 	must.That(t, ok && o.PID == 5 && o.Cmd == "job" && o.Task == "task" && o.Reason == "why" && o.Revocable &&
 		o.MaxHold == "" && o.Grace == "", "%+v", o)
-	a.cfg.limit = Limit{Hold: time.Minute, Grace: -1}
+	a.cfg.maxHold, a.cfg.grace = time.Minute, -1
 	o, _ = recipe.ParseOwner(a.data())
 	must.That(t, o.MaxHold == "1m0s" && o.Grace == "0s" && !o.Over, "%+v", o)
 	for _, x := range []struct {

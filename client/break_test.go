@@ -15,7 +15,7 @@ import (
 // other programs.
 func TestBreakExpiredSparesTheOthers(t *testing.T) {
 	shared(t)
-	over := WithLimit(Limit{Hold: time.Millisecond, Linger: true})
+	over := join(WithMaxHold(time.Millisecond, 0), WithLinger())
 	for name, f := range map[string]func(*Client, string) take{
 		"mutex": mutexAt, "write": writeAt, "read": func(c *Client, d string) take { return c.RWMutex(d).RLock },
 		"policy write": policyWriteAt, "policy read": policyReadAt, "permits": permitsAt,
@@ -26,7 +26,7 @@ func TestBreakExpiredSparesTheOthers(t *testing.T) {
 			broken := func(l *Lease) error {
 				return other.Inspector().BreakExpired(ctx, d, l.Sequencer().Node, l.Token())
 			}
-			for _, opts := range [][]Option{nil, {WithLimit(Limit{Hold: time.Hour, Linger: true})}} {
+			for _, opts := range [][]Option{nil, {join(WithMaxHold(time.Hour, 0), WithLinger())}} {
 				l := lock(t, f(c, d), opts...)
 				err := broken(l)
 				must.Is(t, err, ErrNotAcquired)

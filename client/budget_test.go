@@ -53,15 +53,15 @@ func TestBudgetOfALongQueue(t *testing.T) {
 	shared(t)
 	const ahead = 60
 	c, p := proxied(t)
-	places := make(chan LockEvent, ahead)
-	m, d := dial(t, WithHooks(Hooks{OnEnqueue: func(e LockEvent) { places <- e }})), dir(t)
+	places := make(chan Event, ahead)
+	m, d := dial(t, on(EventQueued, func(e Event) { places <- e })), dir(t)
 	l := lock(t, m.Mutex(d).Lock)
 	soon(t, "the first place", places)
 	ctx, cancel := context.WithCancel(testCtx(t))
 	defer cancel()
 	var gs []granting
 	for range ahead - 1 {
-		gs = append(gs, start(ctx, m.Mutex(d, WithoutLocalQueue()).Lock))
+		gs = append(gs, start(ctx, m.Mutex(d, WithOwnPlace()).Lock))
 		soon(t, "its place", places)
 	}
 	p.Record()
@@ -124,13 +124,13 @@ func TestBudgetOfAnIdleHolder(t *testing.T) {
 	d, begun := dir(t), time.Now()
 	var ls []*Lease
 	for range 5 {
-		ls = append(ls, lock(t, c.Mutex(d, WithoutLocalQueue()).TryLock))
+		ls = append(ls, lock(t, c.Mutex(d, WithOwnPlace()).TryLock))
 		d += "x"
 	}
-	eventually(t, "the nodes to be watched", func() bool { return c.Stats().Watches == 5 })
+	eventually(t, "the nodes to be watched", func() bool { return c.session().Watches() == 5 })
 	p.Record()
-	at, beats := time.Now(), c.Stats().Heartbeats
-	eventually(t, "three heartbeats", func() bool { return c.Stats().Heartbeats >= beats+3 })
+	at, beats := time.Now(), c.count.heartbeats.Load()
+	eventually(t, "three heartbeats", func() bool { return c.count.heartbeats.Load() >= beats+3 })
 	took := time.Since(at)
 	requests := func(op func(int32) bool) int {
 		return p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Request && op(f.Op) })
@@ -207,7 +207,7 @@ func TestE54OneReleaseWakesOne(t *testing.T) {
 	var gs []granting
 	p.Record()
 	for range n {
-		gs = append(gs, start(ctx, c.Mutex(d, WithoutLocalQueue()).Lock))
+		gs = append(gs, start(ctx, c.Mutex(d, WithOwnPlace()).Lock))
 	}
 	// All wait when each has read its own node and its predecessor's.
 	eventually(t, "all to wait", func() bool {
@@ -280,20 +280,20 @@ func TestE55CancelledWaitsLeaveNothingBehind(t *testing.T) {
 	for i := range n {
 		ctx, cancel := context.WithCancel(context.Background())
 		in := make(chan struct{}, 1)
-		g := start(ctx, c.Mutex(d, WithHooks(Hooks{OnEnqueue: func(LockEvent) { in <- struct{}{} }})).Lock)
+		g := start(ctx, c.Mutex(d, on(EventQueued, func(Event) { in <- struct{}{} })).Lock)
 		soon(t, "its place", in)
 		cancel()
 		wantErr(t, g.fails(t), context.Canceled)
 		if i == n/2 {
 			eventually(t, "the reaper to be done", func() bool { return c.reaper.left.add(0) == 0 })
-			watches = int(c.Stats().Watches)
+			watches = c.session().Watches()
 		}
 	}
 	queued(t, o, d, 1)
 	eventually(t, "the watches to be as many as before", func() bool {
-		return int(c.Stats().Watches) <= watches+1
+		return c.session().Watches() <= watches+1
 	})
-	must.That(t, int(c.Stats().Watches) <= 10, "%d watches", int(c.Stats().Watches))
+	must.That(t, c.session().Watches() <= 10, "%d watches", c.session().Watches())
 	unlock(t, h)
 	// leakCheck counts the goroutines.
 }

@@ -61,11 +61,11 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 		return nil, err
 	}
 	c := &Client{
-		opt: o, address: servers, notifier: notifier{calls: make(chan func(), maxHookCalls)},
+		opt: o, address: servers, notifier: notifier{calls: make(chan notice, maxEvents)},
 		changed: make(chan struct{}), state: StateConnecting,
 	}
 	c.locks = o
-	c.locks.hooks = Hooks{} // those of the client are called beside a lock's own
+	c.locks.events = nil // the client's function is called beside a lock's own
 	c.life, c.endLife = context.WithCancelCause(context.Background())
 	c.cleaning, c.endCleaning = context.WithCancelCause(c.life)
 	c.calls, c.endCalls = context.WithCancelCause(c.cleaning)
@@ -87,7 +87,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 		return nil, publicErr(ctx, err)
 	}
 	c.loops.Go(c.keepAlive)
-	go c.notifier.run(c.life.Done()) // do not wait for it: a hook may close the client
+	go c.notifier.run(c.life.Done()) // do not wait for it: the function may close the client
 	if err := c.greet(ctx); err != nil {
 		trouble := c.session().Trouble()
 		// Nothing can be held yet: there is nothing worth waiting for.
@@ -218,9 +218,24 @@ func (c *Client) Session() Session {
 	return s
 }
 
-// SessionKey returns what another process needs to take over the present session by
-// [zk.Options].Resume, and so to close it when this process cannot. Its password is a secret.
-func (c *Client) SessionKey() zk.Session { return c.session().Session() }
+// Conn returns the connection of the present session, at once if there is one: for other requests, and
+// for what package zk tells of it, such as its counters. It serves until the session ends; a later call
+// returns that of the next session. The client closes it: the caller must not.
+func (c *Client) Conn(ctx context.Context) (*zk.Conn, error) {
+	c.mu.Lock()
+	e, closing := c.ep, c.calls.Err() != nil
+	c.mu.Unlock()
+	if e != nil && !e.ended() && !closing {
+		return e.conn, nil
+	}
+	ctx, end := c.during(ctx)
+	defer end()
+	e, err := c.epoch(ctx)
+	if err != nil {
+		return nil, publicErr(ctx, err)
+	}
+	return e.conn, nil
+}
 
 // State returns the state of the session.
 func (c *Client) State() State {

@@ -109,13 +109,13 @@ func TestDialTellsOfARefusedIdentity(t *testing.T) {
 func TestHeartbeatWithoutAnAnswer(t *testing.T) {
 	shared(t)
 	c, p := proxied(t, WithSessionTimeout(2*time.Second), WithMargin(300*time.Millisecond))
-	n := c.Stats().Attachments
+	n := c.count.wire.Connections.Load()
 	lost := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSync, Nth: 1, Do: faultproxy.Drop,
 		Match: func(f faultproxy.Frame) bool { return f.Path == "/" }})
 	soon(t, "a heartbeat", lost.Acted())
-	eventually(t, "another connection", func() bool { return c.Stats().Attachments > n })
-	before := c.Stats().Heartbeats
-	eventually(t, "another heartbeat", func() bool { return c.Stats().Heartbeats > before })
+	eventually(t, "another connection", func() bool { return c.count.wire.Connections.Load() > n })
+	before := c.count.heartbeats.Load()
+	eventually(t, "another heartbeat", func() bool { return c.count.heartbeats.Load() > before })
 }
 
 // Close waits for the abandoned nodes, but not longer than they can be there.

@@ -22,10 +22,10 @@ func TestNodeOfAnotherOwnerIsNotGranted(t *testing.T) {
 	c, o, d := dial(t), observer(t), dir(t)
 	a, p := proxied(t)
 	before := lock(t, c.Mutex(d).Lock)
-	enqueued := make(chan LockEvent, 8)
+	enqueued := make(chan Event, 8)
 	watch := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpGetData, Under: d, Nth: 1,
 		Do: faultproxy.CutBefore, Then: func() { p.Refuse(true) }})
-	g := start(testCtx(t), a.Mutex(d, WithHooks(Hooks{OnEnqueue: func(ev LockEvent) { enqueued <- ev }})).Lock)
+	g := start(testCtx(t), a.Mutex(d, on(EventQueued, func(ev Event) { enqueued <- ev })).Lock)
 	node := soon(t, "the place", enqueued).Node
 	soon(t, "the cut", watch.Acted())
 	must.OK(t, o.Delete(node, -1))
@@ -44,21 +44,21 @@ func TestLimitCountsWhileTheMachineIsSuspended(t *testing.T) {
 	shared(t)
 	clock := newTestClock()
 	c, d := dialTo(t, addr(t), WithSessionTimeout(time.Minute), withClock(clock)), dir(t)
-	limit := WithLimit(Limit{Hold: 10 * time.Second, Grace: -1})
+	limit := WithMaxHold(10*time.Second, -1)
 	l := lock(t, c.Mutex(d).Lock, limit)
-	set := must.Get(c.AcquireAll(testCtx(t), c.Mutex(d+"-a").Request(), c.Mutex(d+"-b").Request(limit)))(t)
+	set := must.Get(c.All(testCtx(t), c.Mutex(d+"-a").Request(), c.Mutex(d+"-b").Request(limit)))(t)
 	for _, l := range []*Lease{l, set} {
-		until := l.ValidUntil()
+		until := l.Until()
 		must.That(t, until.Before(clock.Now().Wall.Add(11*time.Second)), "valid until %v", until)
 	}
 	clock.move(11*time.Second, 0)
 	lostFor(t, set.Err(), MaxHold)
 	must.Equal(t, set.reason(), MaxHold)
 	lostFor(t, l.Err(), MaxHold)
-	must.That(t, !l.ValidUntil().After(clock.Now().Wall), "it is lost and valid")
+	must.That(t, !l.Until().After(clock.Now().Wall), "it is lost and valid")
 	for _, l := range []*Lease{
 		lock(t, c.Mutex(d).Lock, limit),
-		must.Get(c.AcquireAll(testCtx(t), c.Mutex(d+"-a").Request(), c.Mutex(d+"-b").Request(limit)))(t),
+		must.Get(c.All(testCtx(t), c.Mutex(d+"-a").Request(), c.Mutex(d+"-b").Request(limit)))(t),
 	} {
 		clock.move(11*time.Second, 0)
 		lostFor(t, l.Unlock(testCtx(t)), MaxHold)
@@ -106,7 +106,7 @@ func TestNodesLingerUntilTheLastUnlock(t *testing.T) {
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
-	m := c.Mutex(d, WithReentrant(), WithLimit(Limit{Linger: true}))
+	m := c.Mutex(d, WithReentrant(), WithLinger())
 	outer := lock(t, m.Lock)
 	inner := must.Get(m.Lock(outer.Context()))(t)
 	outer.h.lose(Revoked)
@@ -121,7 +121,7 @@ func TestNodesLingerUntilTheLastUnlock(t *testing.T) {
 // … also if the lease was lost while its mode changed, and if it is one of a set.
 func TestNodesLingerThroughAChangeOfMode(t *testing.T) {
 	shared(t)
-	linger := WithLimit(Limit{Linger: true})
+	linger := WithLinger()
 	for name, opts := range map[string][]Option{"queue": nil, "policy": {WithPolicy(PolicyFair)}} {
 		for _, up := range []bool{false, true} {
 			if up && opts == nil {
@@ -154,7 +154,7 @@ func TestNodesLingerThroughAChangeOfMode(t *testing.T) {
 		}
 	}
 	c, o, d := dial(t), observer(t), dir(t)
-	set := must.Get(c.AcquireAll(testCtx(t), c.Mutex(d+"-a").Request(), c.Mutex(d+"-b").Request(linger)))(t)
+	set := must.Get(c.All(testCtx(t), c.Mutex(d+"-a").Request(), c.Mutex(d+"-b").Request(linger)))(t)
 	set.h.parts[1].h.lose(Revoked)
 	soon(t, "the loss", set.Lost())
 	idle(t, c)
@@ -169,16 +169,16 @@ func TestSetIsAskedForItsLocks(t *testing.T) {
 	c, other, o, d := dial(t), dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
 	a, b := c.Mutex(d+"-a", WithRevocable(0)), c.Mutex(d+"-b")
-	set := must.Get(c.AcquireAll(ctx, a.Request(), b.Request()))(t)
+	set := must.Get(c.All(ctx, a.Request(), b.Request()))(t)
 	wish := recipe.Revocation{By: "operator", Reason: "maintenance"}
 	must.OK(t, other.Inspector().Revoke(ctx, d+"-b", recipe.Base(set.Nodes()[1]), wish))
-	must.Equal(t, soon(t, "the wish", set.Revoked()).By, "operator")
+	must.Equal(t, soon(t, "the wish", set.Asked()).By, "operator")
 	must.OK(t, set.Unlock(ctx))
 
 	// One that still waits leaves, as a waiter for a single lock does.
 	before := lock(t, other.Mutex(d+"-b").Lock)
 	failed := make(chan error, 1)
-	go func() { failed <- errOf(c.AcquireAll(ctx, a.Request(), b.Request())) }()
+	go func() { failed <- errOf(c.All(ctx, a.Request(), b.Request())) }()
 	queued(t, o, d+"-b", 2)
 	must.OK(t, other.Inspector().Revoke(ctx, d+"-a", names(t, o, d+"-a")[0], wish))
 	queued(t, o, d+"-a", 0)

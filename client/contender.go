@@ -32,7 +32,7 @@ func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 	w := newWaiter(e, a, q, made[0])
 	w.id = id
 	w.asked, w.made, w.took = asked, on, a.c.opt.clock.Now().Mono-asked.Mono
-	a.enqueued(w.created)
+	a.queued(w.created)
 	h, err := w.wait(ctx, names)
 	if err == nil {
 		return h, nil

@@ -51,9 +51,8 @@ func TestE07CreateReplyLost(t *testing.T) {
 			made := p.Count(func(f faultproxy.Frame) bool {
 				return f.Kind == faultproxy.Request && contenderCreate(f) && f.Under(d)
 			})
-			if st := c.Stats(); st.Recovered != 1 || made > 2 { // one for the missing directory
-				t.Fatalf("recovered %d, %d creates", st.Recovered, made)
-			}
+			expect.Equal(t, c.count.recovered.Load(), 1, "recovered")
+			expect.That(t, made <= 2, "%d creates, want 2 at most: one for the missing directory", made)
 			unlock(t, l)
 			queued(t, o, d, 0)
 		})
@@ -74,8 +73,8 @@ func TestE08CreateCommitsAfterTheReattach(t *testing.T) {
 	l := lock(t, c.Mutex(d).Lock)
 	soon(t, "stash", stash.Acted())
 	soon(t, "late commit", late.Acted())
-	if madeBy(t, o, d); c.Stats().Recovered != 1 {
-		t.Fatalf("recovered %d", c.Stats().Recovered)
+	if madeBy(t, o, d); c.count.recovered.Load() != 1 {
+		t.Fatalf("recovered %d", c.count.recovered.Load())
 	}
 	unlock(t, l)
 	queued(t, o, d, 0)
@@ -143,7 +142,7 @@ func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
 	eventually(t, "the connection to be gone", func() bool { return c.State() == StateSuspended })
 	calls := make([]granting, 20) // whose creates wait for a connection
 	for i := range calls {
-		calls[i] = start(testCtx(t), c.Mutex(d, WithoutLocalQueue()).Lock)
+		calls[i] = start(testCtx(t), c.Mutex(d, WithOwnPlace()).Lock)
 	}
 	eventually(t, "the creates to be under way", func() bool {
 		// The moment between the loss of the connection and our hearing of it.
@@ -236,7 +235,7 @@ func TestE12ContextEnds(t *testing.T) {
 		for range n {
 			ctx, cancel := context.WithCancel(context.Background())
 			in := make(chan struct{}, 1)
-			g := start(ctx, c.Mutex(d, WithHooks(Hooks{OnEnqueue: func(LockEvent) { in <- struct{}{} }})).Lock)
+			g := start(ctx, c.Mutex(d, on(EventQueued, func(Event) { in <- struct{}{} })).Lock)
 			soon(t, "the place in the queue", in)
 			if l := prompt(t, g, cancel); l != nil {
 				t.Fatal("granted")
@@ -252,7 +251,7 @@ func TestE12ContextEnds(t *testing.T) {
 			h := lock(t, a.Mutex(d).Lock)
 			ctx, cancel := context.WithCancel(context.Background())
 			in := make(chan struct{}, 1)
-			g := start(ctx, b.Mutex(d, WithHooks(Hooks{OnEnqueue: func(LockEvent) { in <- struct{}{} }})).Lock)
+			g := start(ctx, b.Mutex(d, on(EventQueued, func(Event) { in <- struct{}{} })).Lock)
 			soon(t, "the place in the queue", in)
 			go h.Unlock(context.Background())
 			if l := prompt(t, g, cancel); l != nil {
@@ -277,7 +276,7 @@ func TestE13ContextEndedBeforeTheCall(t *testing.T) {
 			return c.Semaphore(d, 2).Acquire(ctx, 1, o...)
 		},
 		func(ctx context.Context, o ...Option) (*Lease, error) {
-			return c.AcquireAll(ctx, c.Mutex(d).Request(o...))
+			return c.All(ctx, c.Mutex(d).Request(o...))
 		},
 	} {
 		l, err := f(ctx)

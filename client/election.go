@@ -48,11 +48,19 @@ func (el *Election) Campaign(ctx context.Context, value []byte, opts ...Option) 
 	return el.c.acquire(ctx, a, electionQueue(cfg.layout).run)
 }
 
-// Proclaim changes the value of the leader that holds l.
-func (el *Election) Proclaim(ctx context.Context, l *Lease, value []byte) error {
+// Do campaigns and runs f while this candidate leads; see [Mutex.Do].
+func (el *Election) Do(ctx context.Context, value []byte, f func(context.Context, *Lease) error,
+	opts ...Option) error {
+	l, err := el.Campaign(ctx, value, opts...)
+	return l.do(ctx, err, f)
+}
+
+// Publish changes the value of the leader that holds the lease. Only a lease of [Election.Campaign] has
+// one: of others it answers ErrUnsupported.
+func (l *Lease) Publish(ctx context.Context, value []byte) error {
 	h := l.h
-	if h.c != el.c || h.path != el.path {
-		return errorAt(el.path, fmt.Errorf("%w: the lease is of %s", ErrInvalid, h.path))
+	if h.value == nil {
+		return errorAt(h.path, fmt.Errorf("%w: the lease is not of an election", ErrUnsupported))
 	}
 	ctx, end := h.c.during(ctx)
 	defer end()

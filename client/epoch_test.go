@@ -24,7 +24,7 @@ func (c *handClock) pass(d time.Duration) {
 // seconds and a margin of two.
 func withoutServer() (*Client, *epoch, *handClock) {
 	clock := &handClock{now: reading{Mono: time.Hour, Boot: time.Hour, Wall: time.Unix(1_000_000, 0)}}
-	c := &Client{changed: make(chan struct{}), notifier: notifier{calls: make(chan func(), 100)}}
+	c := &Client{changed: make(chan struct{}), notifier: notifier{calls: make(chan notice, 100)}}
 	c.opt = options{clock: clock, margin: 2 * time.Second, log: slog.New(slog.DiscardHandler)}
 	c.life, c.endLife = context.WithCancelCause(context.Background())
 	c.cleaning, c.endCleaning = context.WithCancelCause(c.life)

@@ -68,7 +68,7 @@ const (
 	_ // once a reason that waiters gave
 	// Revoked: another client asked for the lock, and the grace to give it back is over.
 	Revoked
-	// MaxHold: the lease was held longer than WithLimit allows.
+	// MaxHold: the lease was held longer than WithMaxHold allows.
 	MaxHold
 	// Closed: the client was closed.
 	Closed

@@ -184,7 +184,7 @@ func ExampleElection() {
 		log.Fatal(err)
 	}
 	fmt.Printf("%s\n", (<-leaders).Value)
-	if err := el.Proclaim(ctx, lease, []byte("10.0.0.7:9001")); err != nil {
+	if err := lease.Publish(ctx, []byte("10.0.0.7:9001")); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Printf("%s\n", (<-leaders).Value)
@@ -195,13 +195,13 @@ func ExampleElection() {
 	// 10.0.0.7:9001
 }
 
-func ExampleClient_AcquireAll() {
+func ExampleClient_All() {
 	ctx := context.Background()
 	c := dial()
 	defer c.Close(ctx)
 
 	// Two programs that name the same locks in different orders cannot deadlock.
-	l, err := c.AcquireAll(ctx, c.Mutex("/accounts/7").Request(), c.Mutex("/accounts/3").Request(),
+	l, err := c.All(ctx, c.Mutex("/accounts/7").Request(), c.Mutex("/accounts/3").Request(),
 		c.RWMutex("/rates").Request(fence.Shared))
 	if err != nil {
 		log.Fatal(err)
@@ -268,7 +268,7 @@ func ExampleWithReentrant() {
 	// true
 }
 
-func ExampleLease_Revoked() {
+func ExampleLease_Asked() {
 	ctx := context.Background()
 	c := dial()
 	defer c.Close(ctx)
@@ -287,7 +287,7 @@ func ExampleLease_Revoked() {
 		log.Fatal(err)
 	}
 	// The holder hears of it and gives it back when that suits.
-	r := <-l.Revoked()
+	r := <-l.Asked()
 	fmt.Println(q.Holders[0].Owner.Reason, "gives way to", r.Reason)
 	l.Unlock(ctx)
 	// Output: reindexing gives way to deploy

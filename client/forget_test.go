@@ -32,7 +32,7 @@ func TestCallsAreForgotten(t *testing.T) {
 			return holding(ctx, c.Mutex(d).Lock, nothing, WithWait(time.Hour))
 		},
 		"limit": func(ctx context.Context, d string) error {
-			return holding(ctx, c.Mutex(d).Lock, nothing, WithLimit(Limit{Hold: time.Hour}))
+			return holding(ctx, c.Mutex(d).Lock, nothing, WithMaxHold(time.Hour, 0))
 		},
 		"work": func(ctx context.Context, d string) error {
 			return c.Mutex(d).Do(ctx, func(context.Context, *Lease) error { return nil })
@@ -66,14 +66,14 @@ func TestCallsAreForgotten(t *testing.T) {
 		},
 		"set": func(ctx context.Context, d string) error {
 			return holding(ctx, func(ctx context.Context, o ...Option) (*Lease, error) {
-				return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(), c.RWMutex(d+"/b").Request(fence.Shared))
+				return c.All(ctx, c.Mutex(d+"/a").Request(), c.RWMutex(d+"/b").Request(fence.Shared))
 			}, nothing)
 		},
 		"permits": func(ctx context.Context, d string) error { return holding(ctx, permitsAt(c, d), nothing) },
 		"election": func(ctx context.Context, d string) error {
 			el := c.Election(d)
 			return holding(ctx, electionAt(c, d), func(l *Lease) error {
-				if err := el.Proclaim(ctx, l, []byte("you")); err != nil {
+				if err := l.Publish(ctx, []byte("you")); err != nil {
 					return err
 				}
 				ctx, cancel := context.WithCancel(ctx)

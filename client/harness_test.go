@@ -123,6 +123,24 @@ func steady(extra ...Option) []Option {
 func withClock(c clocks) Option              { return ofSession(func(o *options) { o.clock = c }) }
 func withSafetyCheck(d time.Duration) Option { return ofSession(func(o *options) { o.safety = d }) }
 
+// on sets a function that hears of the events of a kind.
+func on(kind EventKind, f func(Event)) Option {
+	return WithEvents(func(ev Event) {
+		if ev.Kind == kind {
+			f(ev)
+		}
+	})
+}
+
+// join makes one option of several.
+func join(opts ...Option) Option {
+	return func(o *options) {
+		for _, set := range opts {
+			set(o)
+		}
+	}
+}
+
 func dialTo(t testing.TB, servers string, opts ...Option) *Client {
 	t.Helper()
 	if os.Getenv("ZLOCKD_CLIENT_LOG") != "" {

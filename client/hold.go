@@ -92,12 +92,10 @@ func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
 	return l, nil
 }
 
-// tell passes an event of the hold to the hooks. h.mu is held, so that they hear of a grant before
-// its end.
-func (h *hold) tell(ev LockEvent, hooks ...func(LockEvent)) {
-	ev.Path, ev.Mode, ev.Token = h.path, h.mode, h.token
-	ev.Node = h.nodes[0].path
-	h.c.tell(ev, hooks...)
+// tell passes an event of the hold on. h.mu is held, so that a grant is told before its end.
+func (h *hold) tell(ev Event) {
+	ev.Mode, ev.Token, ev.Node = h.mode, h.token, h.nodes[0].path
+	h.attempt.tell(ev)
 }
 
 // addLease returns one more lease of the hold. It waits for a change of the mode, and fails if the
@@ -120,7 +118,7 @@ func (h *hold) addLease(ctx context.Context, mode fence.Mode) (*Lease, error) {
 	}
 	if h.leases = append(h.leases, l); !h.granted {
 		h.granted = true
-		h.tell(LockEvent{Waited: time.Since(h.start)}, h.c.opt.hooks.OnGrant, h.cfg.hooks.OnGrant)
+		h.tell(Event{Kind: EventGranted, Waited: time.Since(h.start)})
 	}
 	if h.revoked != nil {
 		l.revoked <- *h.revoked
@@ -149,7 +147,7 @@ func (h *hold) nodesNow() []heldNode {
 func (h *hold) held() time.Duration { return h.c.opt.clock.Now().since(h.since) }
 
 // limited reports whether the hold has a limit. The locks of a set have none: the set has it.
-func (h *hold) limited() bool { return h.cfg.limit.Hold > 0 }
+func (h *hold) limited() bool { return h.cfg.maxHold > 0 }
 
 // limitTick is how often a hold with a limit looks at the clocks. Timers stand still while the
 // machine is suspended.
@@ -166,7 +164,7 @@ func (h *hold) watchLimit() {
 		return
 	}
 	var t *time.Timer
-	wait := func() time.Duration { return min(h.cfg.limit.Hold-h.held(), limitTick) }
+	wait := func() time.Duration { return min(h.cfg.maxHold-h.held(), limitTick) }
 	t = time.AfterFunc(wait(), func() {
 		h.mu.Lock()
 		left := wait()
@@ -192,7 +190,7 @@ func (h *hold) checkNow() {
 			h.lose(lost.Reason, heldNode{path: lost.Node, lock: lost.Path})
 		}
 	}
-	if h.limited() && h.held() >= h.cfg.limit.Hold {
+	if h.limited() && h.held() >= h.cfg.maxHold {
 		h.lose(MaxHold)
 	}
 }
@@ -201,7 +199,7 @@ func (h *hold) checkNow() {
 func (h *hold) validUntil() time.Time {
 	until := h.e.validUntil()
 	if h.limited() {
-		until = earlier(until, h.c.opt.clock.Now().Wall.Add(h.cfg.limit.Hold-h.held()))
+		until = earlier(until, h.c.opt.clock.Now().Wall.Add(h.cfg.maxHold-h.held()))
 	}
 	for _, l := range h.parts {
 		until = earlier(until, l.h.validUntil())
@@ -236,12 +234,12 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 	}
 	h.endUnlocked(cause)
 	if h.granted {
-		h.tell(LockEvent{Held: h.held(), Err: cause}, h.c.opt.hooks.OnLost, h.cfg.hooks.OnLost)
+		h.tell(Event{Kind: EventLost, Held: h.held(), Err: cause})
 	}
-	h.graceful = why == MaxHold && h.cfg.limit.grace() > 0 || h.lingers(why)
+	h.graceful = why == MaxHold && h.cfg.graceNow() > 0 || h.lingers(why)
 	h.stopTimers()
 	if h.graceful && !h.lingers(why) {
-		h.timers = append(h.timers, time.AfterFunc(h.cfg.limit.grace(), h.endGrace))
+		h.timers = append(h.timers, time.AfterFunc(h.cfg.graceNow(), h.endGrace))
 	}
 	graceful := h.graceful
 	h.mu.Unlock()
@@ -277,7 +275,7 @@ func (h *hold) lingers(why LostReason) bool {
 	}
 	switch why {
 	case Deadline, MaxHold, Revoked:
-		return h.cfg.limit.Linger
+		return h.cfg.linger
 	}
 	return false // they are gone, or go with the session
 }

@@ -148,7 +148,7 @@ func TestE57CallbackPanics(t *testing.T) {
 		return nil
 	})
 	must.Is(t, err, ErrLost, "lost")
-	must.OK(t, c.Semaphore(d+"/s", 1).Do(testCtx(t), func(context.Context, *Lease) error { return nil }))
+	must.OK(t, c.Semaphore(d+"/s", 1).Do(testCtx(t), 1, func(context.Context, *Lease) error { return nil }))
 }
 
 func TestE58Revocation(t *testing.T) {
@@ -167,7 +167,7 @@ func TestE58Revocation(t *testing.T) {
 	for range 2 {
 		must.OK(t, op.Inspector().Revoke(ctx, d, recipe.Base(h.Node()), wish))
 	}
-	r := soon(t, "the wish", h.Revoked())
+	r := soon(t, "the wish", h.Asked())
 	must.That(t, r.By == "operator" && r.Reason == "maintenance", "%+v", r)
 	if e := must.Get(op.Inspector().Inspect(ctx, d))(t).Holders[0]; e.Owner == nil {
 		t.Fatalf("%+v", e)
@@ -176,14 +176,14 @@ func TestE58Revocation(t *testing.T) {
 	}
 	// Curator's wish is understood, and not told a second time.
 	must.OK(t, errOf(o.Set(h.Node(), []byte("__REVOKE__"), -1)))
-	if err := h.Check(ctx); err != nil || len(h.Revoked()) != 0 {
-		t.Fatalf("%v, told %d times more", err, len(h.Revoked()))
+	if err := h.Check(ctx); err != nil || len(h.Asked()) != 0 {
+		t.Fatalf("%v, told %d times more", err, len(h.Asked()))
 	}
 	unlock(t, h)
 	// A revocable holder loses the lock after the grace.
 	h = lock(t, c.Mutex(d).Lock, WithRevocable(20*time.Millisecond))
 	must.OK(t, errOf(o.Set(h.Node(), []byte("__REVOKE__"), -1)))
-	soon(t, "the wish", h.Revoked())
+	soon(t, "the wish", h.Asked())
 	soon(t, "the loss", h.Lost())
 	lostFor(t, h.Unlock(ctx), Revoked)
 	queued(t, o, d, 0)
@@ -202,20 +202,20 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 	c, c2, o, d := dial(t), dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
 	// Held too long: the context ends, the node goes after the grace.
-	l := lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: 30 * time.Millisecond, Grace: 100 * time.Millisecond}))
+	l := lock(t, c.Mutex(d).Lock, WithMaxHold(30*time.Millisecond, 100*time.Millisecond))
 	soon(t, "the end", l.Context().Done())
 	expect.That(t, len(names(t, o, d)) == 1 || l.h.held() >= 100*time.Millisecond,
 		"the grace was not observed")
 	queued(t, o, d, 0)
 	lostFor(t, l.Unlock(ctx), MaxHold)
 	// Unlocking within the grace ends it.
-	l = lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: 10 * time.Millisecond, Grace: time.Hour}))
+	l = lock(t, c.Mutex(d).Lock, WithMaxHold(10*time.Millisecond, time.Hour))
 	soon(t, "the end", l.Lost())
 	l.Unlock(ctx)
 	queued(t, o, d, 0)
 
 	// By an operator: with the wrong token not at all, and by its limit only when it has noted its end.
-	l = lock(t, c.Mutex(d).Lock, WithLimit(Limit{Hold: 10 * time.Millisecond, Linger: true}))
+	l = lock(t, c.Mutex(d).Lock, join(WithMaxHold(10*time.Millisecond, 0), WithLinger()))
 	soon(t, "the end", l.Lost())
 	node := recipe.Base(l.Node())
 	wantErr(t, c2.Inspector().Break(ctx, d, node, l.Token()+1), fence.ErrStale)
@@ -489,24 +489,23 @@ func TestTxnHappensOnlyWhileTheLeaseIsHeld(t *testing.T) {
 	l.Unlock(ctx)
 }
 
-func TestHooksTellTheLifeOfALock(t *testing.T) {
+func TestEventsTellTheLifeOfALock(t *testing.T) {
 	shared(t)
 	d := dir(t)
 	var mu sync.Mutex
 	var told []string
-	say := func(s string) func(LockEvent) {
-		return func(LockEvent) {
+	c := dial(t, WithEvents(func(ev Event) {
+		if ev.Path == d {
 			mu.Lock()
-			told = append(told, s)
+			told = append(told, ev.Kind.String())
 			mu.Unlock()
 		}
-	}
-	c := dial(t, WithHooks(Hooks{OnEnqueue: say("enqueue"), OnGrant: say("grant"), OnRelease: say("release")}))
+	}))
 	unlock(t, lock(t, c.Mutex(d).Lock))
-	eventually(t, "the hooks", func() bool {
+	eventually(t, "the events", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return slices.Equal(told, []string{"enqueue", "grant", "release"})
+		return slices.Equal(told, []string{"queued", "granted", "released"})
 	})
 }
 
@@ -517,7 +516,7 @@ func TestRevokedLeaderKeepsItsValue(t *testing.T) {
 	const value = "10.0.0.1:8080"
 	l := must.Get(a.Election(d).Campaign(testCtx(t), []byte(value)))(t)
 	must.OK(t, b.Inspector().Revoke(testCtx(t), d, recipe.Base(l.Node()), recipe.Revocation{By: "operator"}))
-	soon(t, "the wish", l.Revoked())
+	soon(t, "the wish", l.Asked())
 	leader := must.Get(b.Election(d).Leader(testCtx(t)))(t)
 	expect.That(t, string(leader.Value) == value && leader.Token == l.Token(),
 		"the leader is %q, token %d", leader.Value, leader.Token)

@@ -27,7 +27,7 @@ func (h *hold) watchNodes() {
 		h.c.detached(func(context.Context) {
 			for {
 				select {
-				case r := <-l.Revoked():
+				case r := <-l.Asked():
 					h.wish(r)
 					continue
 				case <-l.Lost():
@@ -164,20 +164,20 @@ func (h *hold) revoke(r recipe.Revocation) {
 	}
 }
 
-// release gives the lock back. If ctx ends, the release goes on in the background. The hold was
-// valid when its release began, so the work did not overlap with another holder's.
-func (h *hold) release(ctx context.Context) error {
+// release gives the lock back. If ctx ends, or early is set, the release goes on in the background. The
+// hold was valid when its release began, so the work did not overlap with another holder's.
+func (h *hold) release(ctx context.Context, early bool) error {
 	h.e.remove(h)
 	var answered <-chan struct{}
 	answer := func(bg context.Context) error {
 		h.awaitChange(bg) // which nodes there are must be known
-		_, answer := h.giveBack()
+		_, answer := h.giveBack(early)
 		return answer(bg)
 	}
 	if !h.changes() {
-		answered, answer = h.giveBack()
+		answered, answer = h.giveBack(early)
 	}
-	if answered != nil && !h.cfg.earlyUnlock {
+	if answered != nil && !early {
 		select {
 		case <-answered:
 			if answer(ctx) == nil {
@@ -191,7 +191,7 @@ func (h *hold) release(ctx context.Context) error {
 		err = h.releaseErr(h.settle(answer(bg)))
 		h.leave()
 	})
-	if answered != nil && h.cfg.earlyUnlock {
+	if early {
 		return nil
 	}
 	select {
@@ -205,9 +205,13 @@ func (h *hold) release(ctx context.Context) error {
 // giveBack sends the request that removes all nodes, and takes back the mark of a lock delay, in one
 // step. It passes the local turn on before the answer. The channel tells that there is an answer; it
 // is nil for a set, whose locks are given back by answer.
-func (h *hold) giveBack() (answered <-chan struct{}, answer func(context.Context) error) {
+func (h *hold) giveBack(early bool) (answered <-chan struct{}, answer func(context.Context) error) {
 	defer h.endLife()
 	if h.parts != nil {
+		if early {
+			err := releaseEach(h.parts)
+			return nil, func(context.Context) error { return err }
+		}
 		return nil, func(ctx context.Context) error { return unlockEach(ctx, h.parts) }
 	}
 	h.mu.Lock()
@@ -215,7 +219,7 @@ func (h *hold) giveBack() (answered <-chan struct{}, answer func(context.Context
 	h.mu.Unlock()
 	p := h.e.conn.Pipe()
 	answered, wait := ask(p, ops...)
-	if h.cfg.earlyUnlock {
+	if early {
 		p.SendSoon()
 	} else {
 		p.Send()

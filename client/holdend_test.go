@@ -52,11 +52,15 @@ func heldWith(t *testing.T, cfg *options) (h *hold, l *Lease, left *atomic.Int32
 	return h, l, left
 }
 
-// told makes a hook that keeps what it is told, and returns what was told so far.
-func told(c *Client, hook *func(LockEvent)) func() []LockEvent {
-	var events []LockEvent
-	*hook = func(ev LockEvent) { events = append(events, ev) }
-	return func() []LockEvent {
+// told makes a function that keeps the events of a kind, and returns those of so far.
+func told(c *Client, to *func(Event), kind EventKind) func() []Event {
+	var events []Event
+	*to = func(ev Event) {
+		if ev.Kind == kind {
+			events = append(events, ev)
+		}
+	}
+	return func() []Event {
 		stop := make(chan struct{})
 		close(stop)
 		c.notifier.run(stop)
@@ -69,8 +73,8 @@ func TestHoldIsLostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := &options{}
 		h, l, left := heldWith(t, cfg)
-		lost := told(h.c, &cfg.hooks.OnLost)
-		granted := told(h.c, &h.c.opt.hooks.OnGrant)
+		lost := told(h.c, &cfg.events, EventLost)
+		granted := told(h.c, &h.c.opt.events, EventGranted)
 		inner := must.Get(h.addLease(l.Context(), fence.Shared))(t)
 		must.Is(t, expect.Err(h.addLease(t.Context(), fence.Permit)), ErrNotHeld)
 		must.OK(t, l.Unlock(t.Context())) // before the one nested in it: its context lasts as long
@@ -102,27 +106,27 @@ func TestHoldIsLostOnce(t *testing.T) {
 // After its limit a hold is lost, and its nodes stay for the grace, or until Unlock.
 func TestNodesStayForTheGrace(t *testing.T) {
 	for name, x := range map[string]struct {
-		limit  Limit
+		limit  options
 		why    LostReason
 		after  time.Duration // until the nodes go; 0: with Unlock
 		unlock time.Duration // when Unlock is called
 	}{
-		"default":              {Limit{}, MaxHold, time.Second, time.Minute},
-		"grace":                {Limit{Grace: 30 * time.Second}, MaxHold, 30 * time.Second, time.Minute},
-		"grace, unlocked":      {Limit{Grace: 30 * time.Second}, MaxHold, 0, 10 * time.Second},
-		"no grace":             {Limit{Grace: -1}, MaxHold, 1, time.Minute},
-		"lingers":              {Limit{Linger: true}, MaxHold, 0, time.Hour},
-		"revoked":              {Limit{Grace: time.Minute}, Revoked, 1, time.Minute},
-		"revoked, lingers":     {Limit{Linger: true}, Revoked, 0, time.Minute},
-		"deadline":             {Limit{Grace: time.Minute}, Deadline, 1, time.Minute},
-		"deadline, lingers":    {Limit{Linger: true}, Deadline, 0, time.Minute},
-		"removed, not lingers": {Limit{Linger: true, Grace: time.Minute}, Removed, 1, time.Minute},
-		"expired, not lingers": {Limit{Linger: true, Grace: time.Minute}, Expired, 1, time.Minute},
+		"default":              {options{}, MaxHold, time.Second, time.Minute},
+		"grace":                {options{grace: 30 * time.Second}, MaxHold, 30 * time.Second, time.Minute},
+		"grace, unlocked":      {options{grace: 30 * time.Second}, MaxHold, 0, 10 * time.Second},
+		"no grace":             {options{grace: -1}, MaxHold, 1, time.Minute},
+		"lingers":              {options{linger: true}, MaxHold, 0, time.Hour},
+		"revoked":              {options{grace: time.Minute}, Revoked, 1, time.Minute},
+		"revoked, lingers":     {options{linger: true}, Revoked, 0, time.Minute},
+		"deadline":             {options{grace: time.Minute}, Deadline, 1, time.Minute},
+		"deadline, lingers":    {options{linger: true}, Deadline, 0, time.Minute},
+		"removed, not lingers": {options{linger: true, grace: time.Minute}, Removed, 1, time.Minute},
+		"expired, not lingers": {options{linger: true, grace: time.Minute}, Expired, 1, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				x.limit.Hold = 10 * time.Minute
-				h, l, left := heldWith(t, &options{limit: x.limit})
+				x.limit.maxHold = 10 * time.Minute
+				h, l, left := heldWith(t, &x.limit)
 				time.Sleep(10*time.Minute - 1)
 				must.OK(t, l.Err())
 				if x.why != MaxHold {
@@ -159,16 +163,16 @@ func TestNodesStayForTheGrace(t *testing.T) {
 // A lease ends for its user at the limit and at the deadline, whatever timers do, and says when that will be.
 func TestLeaseEndsByTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, l, _ := heldWith(t, &options{limit: Limit{Hold: time.Hour}})
-		must.Equal(t, time.Until(l.ValidUntil()), time.Hour)
+		h, l, _ := heldWith(t, &options{maxHold: time.Hour})
+		must.Equal(t, time.Until(l.Until()), time.Hour)
 		h.timers[0].Stop()
 		time.Sleep(time.Hour - 1)
 		must.That(t, l.Valid(), "not valid")
 		time.Sleep(time.Nanosecond)
 		lostFor(t, l.Err(), MaxHold)
-		h, l, _ = heldWith(t, &options{limit: Limit{Hold: 1000 * time.Hour}})
+		h, l, _ = heldWith(t, &options{maxHold: 1000 * time.Hour})
 		usable := h.c.opt.usable(24 * time.Hour)
-		must.Equal(t, time.Until(l.ValidUntil()), usable)
+		must.Equal(t, time.Until(l.Until()), usable)
 		h.timers[0].Stop()
 		time.Sleep(usable)
 		lostFor(t, l.Err(), Deadline)
@@ -186,12 +190,12 @@ func TestWishReachesEveryLease(t *testing.T) {
 			late := must.Get(h.addLease(l.Context(), fence.Shared))(t)
 			for i, l := range []*Lease{l, inner, late} {
 				select {
-				case r := <-l.Revoked():
+				case r := <-l.Asked():
 					expect.Equal(t, r.By, "one")
 				default:
 					t.Errorf("lease %d hears nothing", i)
 				}
-				expect.Equal(t, len(l.Revoked()), 0, "more requests")
+				expect.Equal(t, len(l.Asked()), 0, "more requests")
 			}
 			time.Sleep(time.Minute - 1)
 			must.OK(t, l.Err())

@@ -318,7 +318,7 @@ func TestE50SetsInDifferentOrders(t *testing.T) {
 					reqs = append(reqs, c.Mutex(paths[(k+i)%3]).Request())
 				}
 				for range 2 {
-					l, err := c.AcquireAll(ctx, reqs...)
+					l, err := c.All(ctx, reqs...)
 					if err != nil {
 						t.Error(err)
 						return
@@ -341,7 +341,7 @@ func TestE50SetsInDifferentOrders(t *testing.T) {
 	}
 	wg.Wait()
 	c := dial(t)
-	wantErr(t, errOf(c.AcquireAll(ctx, c.Mutex(paths[0]).Request(), c.Mutex(paths[0]).Request())), ErrInvalid)
+	wantErr(t, errOf(c.All(ctx, c.Mutex(paths[0]).Request(), c.Mutex(paths[0]).Request())), ErrInvalid)
 }
 
 // A client that takes single locks in the order of the paths never deadlocks with a set.
@@ -352,7 +352,7 @@ func TestSetsInOrderDoNotDeadlockWithSingleLocks(t *testing.T) {
 	first := lock(t, single.Mutex(d+"/a").Lock)
 	all := func(ctx context.Context, opts ...Option) (*Lease, error) {
 		// Also when it takes part in the process's own queue.
-		return c.AcquireAll(ctx, c.Mutex(d+"/b").Request(), c.RWMutex(d+"/c").Request(fence.Exclusive),
+		return c.All(ctx, c.Mutex(d+"/b").Request(), c.RWMutex(d+"/c").Request(fence.Exclusive),
 			c.Mutex(d+"/a").Request())
 	}
 	set, second := start(testCtx(t), all), start(testCtx(t), all)
@@ -378,10 +378,10 @@ func TestE51SetWithOnePathRefused(t *testing.T) {
 	ctx := testCtx(t)
 	unlock(t, lock(t, c.Mutex(d+"/a").Lock))
 	must.OK(t, errOf(o.Create(d+"/closed", nil, 0, zk.WorldACL(zk.PermRead))))
-	wantErr(t, errOf(c.AcquireAll(ctx, c.Mutex(d+"/a").Request(), c.Mutex(d+"/closed").Request(),
+	wantErr(t, errOf(c.All(ctx, c.Mutex(d+"/a").Request(), c.Mutex(d+"/closed").Request(),
 		c.Mutex(d+"/new").Request())), ErrNoAuth)
 	// The same where the locks are taken one by one.
-	wantErr(t, errOf(c.AcquireAll(ctx, c.Semaphore(d+"/a", 2).Request(1), c.Mutex(d+"/closed").Request())),
+	wantErr(t, errOf(c.All(ctx, c.Semaphore(d+"/a", 2).Request(1), c.Mutex(d+"/closed").Request())),
 		ErrNoAuth)
 	for _, p := range []string{"/a/leases", "/a/locks", "/closed", "/new"} {
 		queued(t, o, d+p, 0)
@@ -392,8 +392,8 @@ func TestE51SetWithOnePathRefused(t *testing.T) {
 func TestHeadThatWasRemovedTakesNoPermit(t *testing.T) {
 	shared(t)
 	d, o := dir(t), observer(t)
-	requeued := make(chan LockEvent, 10)
-	c, p := proxied(t, WithHooks(Hooks{OnRequeue: func(e LockEvent) { requeued <- e }}))
+	requeued := make(chan Event, 10)
+	c, p := proxied(t, on(EventRequeued, func(e Event) { requeued <- e }))
 	next := dial(t)
 	take := func(c *Client) take {
 		return func(ctx context.Context, opts ...Option) (*Lease, error) {

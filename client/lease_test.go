@@ -93,7 +93,7 @@ func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
 	m, rw := c.Mutex(d), c.RWMutex(d+"/rw")
 	l := must.Get(m.Lock(task))(t)
 	wantErr(t, errOf(m.Lock(task)), ErrSelfDeadlock)
-	wantErr(t, errOf(c.AcquireAll(task, rw.Request(1), m.Request())), ErrSelfDeadlock)
+	wantErr(t, errOf(c.All(task, rw.Request(1), m.Request())), ErrSelfDeadlock)
 	g := start(other, m.Lock)
 	unlock(t, l)
 	mine := g.wait(t)
@@ -105,7 +105,7 @@ func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
 	unlock(t, must.Get(rw.RLock(task))(t)) // readers do not wait for each other
 	wantErr(t, errOf(rw.Lock(task)), ErrSelfDeadlock)
 	unlock(t, r)
-	set := must.Get(c.AcquireAll(task, rw.Request(1), m.Request()))(t)
+	set := must.Get(c.All(task, rw.Request(1), m.Request()))(t)
 	_, err := m.TryLock(task)
 	must.That(t, errors.Is(err, ErrSelfDeadlock) && errors.Is(err, ErrNotAcquired), "%v", err)
 	unlock(t, set)
@@ -210,7 +210,7 @@ func TestLeaseNestedInASetIsOfItsOwnLock(t *testing.T) {
 	c, d, o := dial(t), dir(t), observer(t)
 	ctx := testCtx(t)
 	a, b := c.RWMutex(d+"/a", WithReentrant()), c.RWMutex(d+"/b", WithReentrant())
-	set := must.Get(c.AcquireAll(ctx, a.Request(fence.Exclusive), b.Request(fence.Shared)))(t)
+	set := must.Get(c.All(ctx, a.Request(fence.Exclusive), b.Request(fence.Shared)))(t)
 	expect.Is(t, expect.Err(b.Lock(set.Context())), ErrSelfDeadlock, "a write lock in a read lock")
 	read := must.Get(b.RLock(set.Context()))(t)
 	write := must.Get(a.Lock(set.Context()))(t)
@@ -228,7 +228,7 @@ func TestLeaseNestedInASetIsOfItsOwnLock(t *testing.T) {
 	unlock(t, write)
 	queued(t, o, d+"/a", 0)
 	queued(t, o, d+"/b", 0)
-	set = must.Get(c.AcquireAll(testCtx(t), c.RWMutex(d+"/a").Request(fence.Shared),
+	set = must.Get(c.All(testCtx(t), c.RWMutex(d+"/a").Request(fence.Shared),
 		c.RWMutex(d+"/b").Request(fence.Exclusive)))(t)
 	unlock(t, must.Get(c.RWMutex(d+"/b", WithReentrant()).Lock(set.Context()))(t))
 	unlock(t, set)
@@ -239,14 +239,14 @@ func TestNamedTaskKnowsHowItHoldsEachLockOfASet(t *testing.T) {
 	c, d := dial(t), dir(t)
 	ctx := Task(testCtx(t), "order 1")
 	a, b := c.RWMutex(d+"/a"), c.RWMutex(d+"/b")
-	set := must.Get(c.AcquireAll(ctx, a.Request(fence.Exclusive), b.Request(fence.Shared)))(t)
+	set := must.Get(c.All(ctx, a.Request(fence.Exclusive), b.Request(fence.Shared)))(t)
 	if l, err := b.RLock(ctx); err != nil {
 		t.Errorf("a second read lock: %v", err)
 	} else {
 		unlock(t, l)
 	}
 	unlock(t, set)
-	set = must.Get(c.AcquireAll(ctx, a.Request(fence.Shared), b.Request(fence.Exclusive)))(t)
+	set = must.Get(c.All(ctx, a.Request(fence.Shared), b.Request(fence.Exclusive)))(t)
 	expect.Is(t, expect.Err(b.TryRLock(ctx)), ErrSelfDeadlock, "a read lock beside the own write lock")
 	unlock(t, set)
 	expect.Equal(t, len(c.named.m), 0, "leases are kept")
@@ -277,15 +277,15 @@ func TestDoIsOneTaskWithItsLease(t *testing.T) {
 	expect.OK(t, err)
 }
 
-// Unlock does not wait for the server, but the release comes about, also when its first request is lost.
-func TestEarlyUnlockIsReleasedAllTheSame(t *testing.T) {
+// Release does not wait for the server, but the release comes about, also when its first request is lost.
+func TestReleaseComesAboutAllTheSame(t *testing.T) {
 	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
 	for _, what := range []faultproxy.Action{faultproxy.Hold, faultproxy.CutBefore} {
 		r := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpDelete, Under: d, Nth: 1, Do: what})
-		l := lock(t, c.Mutex(d, WithEarlyUnlock()).Lock)
-		unlock(t, l) // would wait forever
+		l := lock(t, c.Mutex(d).Lock)
+		must.OK(t, l.Release()) // Unlock would wait forever
 		soon(t, "the request", r.Acted())
 		expect.That(t, what != faultproxy.Hold || len(names(t, o, d)) == 1,
 			"it was released although its request is held")
@@ -299,8 +299,7 @@ func TestEarlyUnlockIsReleasedAllTheSame(t *testing.T) {
 func TestLingeringNodeStaysUntilUnlock(t *testing.T) {
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
-	l := lock(t, c.Mutex(d, WithLimit(Limit{Linger: true, Hold: 50 * time.Millisecond,
-		Grace: 10 * time.Millisecond})).Lock)
+	l := lock(t, c.Mutex(d, join(WithMaxHold(50*time.Millisecond, 10*time.Millisecond), WithLinger())).Lock)
 	soon(t, "the lease is lost", l.Lost())
 	next := start(testCtx(t), dial(t).Mutex(d).Lock)
 	queued(t, o, d, 2)
@@ -352,10 +351,10 @@ func TestSetWaitsForEachLockAsItSays(t *testing.T) {
 	a, b := c.Mutex(d+"/a"), c.Mutex(d+"/b")
 	held := lock(t, dial(t).Mutex(d+"/b").Lock)
 	g := start(testCtx(t), func(ctx context.Context, _ ...Option) (*Lease, error) {
-		return c.AcquireAll(ctx, a.Request(WithWait(0)), b.Request())
+		return c.All(ctx, a.Request(WithWait(0)), b.Request())
 	})
 	queued(t, o, d+"/b", 2)
-	other := expect.Err(c.AcquireAll(testCtx(t), c.Mutex(d+"/0").Request(), b.Request(WithWait(0))))
+	other := expect.Err(c.All(testCtx(t), c.Mutex(d+"/0").Request(), b.Request(WithWait(0))))
 	expect.Is(t, other, ErrNotAcquired)
 	unlock(t, held)
 	unlock(t, g.wait(t))
@@ -427,17 +426,18 @@ func TestSequencersThatAreStale(t *testing.T) {
 	must.Is(t, c.CheckSequencer(ctx, seq), fence.ErrStale)
 }
 
-// The hooks of a lock hear of that lock alone, also if it is the first one of a set.
-func TestHooksOfALockInASet(t *testing.T) {
+// The function of a lock hears of that lock alone, also if it is the first one of a set.
+func TestEventsOfALockInASet(t *testing.T) {
 	c, d := dial(t), dir(t)
 	events := make(chan string, 10)
-	hooks := WithHooks(Hooks{
-		OnGrant:   func(ev LockEvent) { events <- "grant " + ev.Path },
-		OnRelease: func(ev LockEvent) { events <- "release " + ev.Path },
+	hears := WithEvents(func(ev Event) {
+		if ev.Kind == EventGranted || ev.Kind == EventReleased {
+			events <- ev.Kind.String() + " " + ev.Path
+		}
 	})
-	unlock(t, must.Get(c.AcquireAll(testCtx(t), c.Mutex(d+"/a").Request(hooks), c.Mutex(d+"/b").Request()))(t))
-	unlock(t, lock(t, c.Mutex(d+"/c").Lock, hooks))
-	for _, want := range []string{"grant /a", "release /a", "grant /c", "release /c"} {
+	unlock(t, must.Get(c.All(testCtx(t), c.Mutex(d+"/a").Request(hears), c.Mutex(d+"/b").Request()))(t))
+	unlock(t, lock(t, c.Mutex(d+"/c").Lock, hears))
+	for _, want := range []string{"granted /a", "released /a", "granted /c", "released /c"} {
 		what, path, _ := strings.Cut(want, " ")
 		must.Equal(t, soon(t, want, events), what+" "+d+path)
 	}

@@ -43,8 +43,8 @@ func TestShortTimeoutsAreRefused(t *testing.T) {
 func TestGraceOfALimit(t *testing.T) {
 	for grace, want := range map[time.Duration]time.Duration{0: recipe.DefaultGrace, -1: 0,
 		time.Minute: time.Minute} {
-		o := options{limit: Limit{Hold: time.Hour, Grace: grace}}
-		expect.Equal(t, o.limit.grace(), want)
+		o := options{maxHold: time.Hour, grace: grace}
+		expect.Equal(t, o.graceNow(), want)
 	}
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	must.That(t, earlier(early, late).Equal(early) && earlier(late, early).Equal(early), "the later time")

@@ -38,7 +38,7 @@ var plainRecipes = map[string]recipeTest{
 	},
 	"set": func(c *Client, d string) (take, []string) {
 		return func(ctx context.Context, o ...Option) (*Lease, error) {
-			return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(o...), c.RWMutex(d+"/b").Request(1, o...))
+			return c.All(ctx, c.Mutex(d+"/a").Request(o...), c.RWMutex(d+"/b").Request(1, o...))
 		}, []string{"/a", "/b"}
 	},
 }
@@ -324,7 +324,7 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d).Lock(ctx) }, []string{d}
 		},
 		"without local queue": func(c *Client, d string) (locker, []string) {
-			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d, WithoutLocalQueue()).Lock(ctx) },
+			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d, WithOwnPlace()).Lock(ctx) },
 				[]string{d}
 		},
 		"read": func(c *Client, d string) (locker, []string) {
@@ -336,7 +336,7 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 		},
 		"without local queue, behind another": func(c *Client, d string) (locker, []string) {
 			go c.Mutex(d).Lock(context.Background())
-			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d, WithoutLocalQueue()).Lock(ctx) },
+			return func(ctx context.Context) (*Lease, error) { return c.Mutex(d, WithOwnPlace()).Lock(ctx) },
 				[]string{d}
 		},
 		"read, policy": func(c *Client, d string) (locker, []string) {
@@ -347,11 +347,11 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 		"set": func(c *Client, d string) (locker, []string) {
 			a, b := c.Mutex(d+"/a"), c.RWMutex(d+"/b")
 			return func(ctx context.Context) (*Lease, error) {
-				return c.AcquireAll(ctx, a.Request(), b.Request(1))
+				return c.All(ctx, a.Request(), b.Request(1))
 			}, []string{d + "/a", d + "/b"}
 		},
 		"permits": func(c *Client, d string) (locker, []string) {
-			s := c.Semaphore(d, 3, WithoutLocalQueue())
+			s := c.Semaphore(d, 3, WithOwnPlace())
 			return func(ctx context.Context) (*Lease, error) { return s.Acquire(ctx, 1) }, []string{
 				d + "/locks", d + "/leases"}
 		},
@@ -422,13 +422,13 @@ func TestCrowdLetsInAsMuchAsItMay(t *testing.T) {
 func TestCallsCountInTheirDirectories(t *testing.T) {
 	shared(t)
 	c, d, o := dial(t), dir(t), observer(t)
-	permits := c.Semaphore(d+"/permits", 1, WithoutLocalQueue())
+	permits := c.Semaphore(d+"/permits", 1, WithOwnPlace())
 	for _, k := range []struct {
 		lock   take
 		dirs   []string // the waiting calls have their nodes in the first
 		holder int      // the holder's nodes there
 	}{
-		{c.Mutex(d+"/lock", WithoutLocalQueue()).Lock, []string{d + "/lock"}, 1},
+		{c.Mutex(d+"/lock", WithOwnPlace()).Lock, []string{d + "/lock"}, 1},
 		{func(ctx context.Context, opts ...Option) (*Lease, error) { return permits.Acquire(ctx, 1, opts...) },
 			[]string{d + "/permits/locks", d + "/permits/leases"}, 0},
 	} {

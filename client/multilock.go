@@ -48,7 +48,7 @@ func (s *Semaphore) Request(n int, opts ...Option) Request {
 		}}
 }
 
-// AcquireAll waits until all the locks are granted or ctx ends; if ctx ends, the client holds none
+// All waits until all the locks are granted or ctx ends; if ctx ends, the client holds none
 // of them. It takes the locks one after another in the order of their paths, whatever the order of
 // reqs. So sets never deadlock with each other, nor with clients that take single locks in the
 // order of the paths. A client that takes them in another order can still deadlock with others; see
@@ -57,18 +57,23 @@ func (s *Semaphore) Request(n int, opts ...Option) Request {
 // A limit counts from the moment when all are granted; of several the shortest counts for the set.
 //
 // A set of one lock is that lock. A larger set has one lease, which is lost when one of its locks is
-// lost. Each lock has a token of its own, see [Lease.Sequencers]; [Lease.Token] is that of the first
-// path.
-func (c *Client) AcquireAll(ctx context.Context, reqs ...Request) (*Lease, error) {
-	return c.acquireAll(ctx, false, reqs)
+// lost. Each lock has a token of its own, see [Lease.Sequencers]; the set has none.
+func (c *Client) All(ctx context.Context, reqs ...Request) (*Lease, error) {
+	return c.all(ctx, false, reqs)
 }
 
-// TryAcquireAll takes all the locks if it need not wait for any of them, and none otherwise.
-func (c *Client) TryAcquireAll(ctx context.Context, reqs ...Request) (*Lease, error) {
-	return c.acquireAll(ctx, true, reqs)
+// TryAll takes all the locks if it need not wait for any of them, and none otherwise.
+func (c *Client) TryAll(ctx context.Context, reqs ...Request) (*Lease, error) {
+	return c.all(ctx, true, reqs)
 }
 
-func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lease, error) {
+// DoAll runs f while it holds all the locks; see [Client.All] and [Mutex.Do].
+func (c *Client) DoAll(ctx context.Context, f func(context.Context, *Lease) error, reqs ...Request) error {
+	l, err := c.All(ctx, reqs...)
+	return l.do(ctx, err, f)
+}
+
+func (c *Client) all(ctx context.Context, try bool, reqs []Request) (*Lease, error) {
 	if len(reqs) == 0 {
 		return nil, fmt.Errorf("%w: no locks", ErrInvalid)
 	}
@@ -78,7 +83,7 @@ func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lea
 	reqs = slices.Clone(reqs)
 	slices.SortFunc(reqs, func(a, b Request) int { return cmp.Compare(a.path, b.path) })
 	cfg := *reqs[0].cfg
-	cfg.hooks = Hooks{} // those of each lock hear of that lock
+	cfg.events = nil // the functions of each lock hear of that lock
 	for i, r := range reqs {
 		if r.c != c {
 			return nil, fmt.Errorf("%w: %s is a lock of another client", ErrInvalid, r.path)
@@ -95,8 +100,8 @@ func (c *Client) acquireAll(ctx context.Context, try bool, reqs []Request) (*Lea
 		if err := c.named.check(ctx, r.path, r.mode); err != nil {
 			return nil, err
 		}
-		if hold := r.cfg.limit.Hold; hold > 0 && (cfg.limit.Hold == 0 || hold < cfg.limit.Hold) {
-			cfg.limit.Hold, cfg.limit.Grace = hold, r.cfg.limit.Grace
+		if d := r.cfg.maxHold; d > 0 && (cfg.maxHold == 0 || d < cfg.maxHold) {
+			cfg.maxHold, cfg.grace = d, r.cfg.grace
 		}
 		cfg.waitSet, cfg.wait = cfg.waitSet && r.cfg.waitSet, max(cfg.wait, r.cfg.wait)
 	}
@@ -125,7 +130,7 @@ func takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
 		}
 	}
 	for _, r := range reqs {
-		l, err := r.take(ctx, a.try, WithLimit(Limit{Linger: r.cfg.limit.Linger})) // the set keeps the limit
+		l, err := r.take(ctx, a.try, WithMaxHold(0, 0)) // the set keeps the limit
 		if err != nil {
 			giveBack()
 			return nil, err
@@ -145,7 +150,7 @@ func takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
 			nodes = append(nodes, n)
 		}
 	}
-	h := newHold(a, first.h.e, a.mode, first.Token(), nodes...)
+	h := newHold(a, first.h.e, a.mode, 0, nodes...)
 	h.parts = parts
 	return h, nil
 }
@@ -161,6 +166,15 @@ func lostOnTheWay(loss error) error {
 		return &requeueError{fmt.Errorf("%w: %s", ErrNodeRemoved, lost.Node)}
 	}
 	return &requeueError{ErrSessionExpired}
+}
+
+// releaseEach releases all parts without waiting for the server, and returns the first error.
+func releaseEach(parts []*Lease) error {
+	var first error
+	for _, l := range parts {
+		first = cmp.Or(first, l.Release())
+	}
+	return first
 }
 
 // unlockEach unlocks all parts at the same time, and returns the first error.

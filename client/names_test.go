@@ -225,7 +225,7 @@ func TestE20OnAServerThatWraps(t *testing.T) {
 	})
 	var gs []granting
 	for i := range 4 {
-		gs = append(gs, start(ctx, c.Mutex(d, WithoutLocalQueue()).Lock))
+		gs = append(gs, start(ctx, c.Mutex(d, WithOwnPlace()).Lock))
 		queued(t, o, d, i+1)
 	}
 	var seqs []int32

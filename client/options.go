@@ -40,16 +40,17 @@ type options struct {
 	policySet     bool
 	maxWriterWait time.Duration
 	lockDelay     time.Duration
-	limit         Limit
+	maxHold       time.Duration // 0: no limit
+	grace         time.Duration // after maxHold; see WithMaxHold
+	linger        bool
 	reentrant     bool
-	noLocalQueue  bool
+	ownPlace      bool
 	revocable     bool
 	revokeGrace   time.Duration
 	noRequeue     bool
-	earlyUnlock   bool
 	waitSet       bool
 	wait          time.Duration
-	hooks         Hooks
+	events        func(Event)
 }
 
 const (
@@ -119,39 +120,34 @@ func WithDialer(f func(ctx context.Context, network, addr string) (net.Conn, err
 	return ofSession(func(o *options) { o.dial = f })
 }
 
-// WithClientName, of the session, sets the name that other clients see as the owner's
-// command; by default it is the name of the program.
-func WithClientName(name string) Option { return ofSession(func(o *options) { o.name = name }) }
+// WithName, of the session, sets the name that other clients see as the owner's command; by default it
+// is the name of the program.
+func WithName(name string) Option { return ofSession(func(o *options) { o.name = name }) }
 
 // lasting reports whether the lock's directory must stay when it is empty. A lock delay keeps its
 // mark in the directory's data, and kazoo makes a directory once and not again.
 func (o *options) lasting() bool { return o.lockDelay > 0 || o.layout == LayoutKazoo }
 
-// Limit ends a hold that lasts too long.
-type Limit struct {
-	// Hold is how long a lease lasts at most, from its grant on, for a set from the grant of all its
-	// locks; 0 for no limit.
-	Hold time.Duration
-	// Grace is how long the node stays after Hold, so that the holder can wind down: 0 for a second,
-	// negative for no time.
-	Grace time.Duration
-	// Linger keeps the nodes of a lost lease until Unlock, as far as the client can: after the reasons
-	// Deadline, MaxHold and Revoked. It is for programs that need time to stop; they must call Unlock
-	// in any case. Without Linger the lock is free for others as soon as the lease is lost, or after
-	// Grace.
-	Linger bool
+// WithMaxHold ends a lease that lasts longer than d, from its grant on, for a set from the grant of all
+// its locks; 0 is no limit. The nodes stay for grace after that, so that the holder can wind down: 0 is a
+// second, a negative grace no time.
+func WithMaxHold(d, grace time.Duration) Option {
+	return func(o *options) { o.maxHold, o.grace = d, grace }
 }
 
-// grace is how long the nodes stay after a hold that lasted too long.
-func (l Limit) grace() time.Duration {
-	if l.Grace == 0 {
+// graceNow is how long the nodes stay after a hold that lasted too long.
+func (o *options) graceNow() time.Duration {
+	if o.grace == 0 {
 		return recipe.DefaultGrace
 	}
-	return max(l.Grace, 0)
+	return max(o.grace, 0)
 }
 
-// WithLimit ends holds that last too long; see [Limit].
-func WithLimit(l Limit) Option { return func(o *options) { o.limit = l } }
+// WithLinger keeps the nodes of a lost lease until Unlock, as far as the client can: after the reasons
+// Deadline, MaxHold and Revoked. It is for programs that need time to stop; they must call Unlock in any
+// case. Without it the lock is free for others as soon as the lease is lost, or after the grace of
+// [WithMaxHold].
+func WithLinger() Option { return func(o *options) { o.linger = true } }
 
 // WithReason tells other clients what the lock is held for.
 func WithReason(text string) Option { return func(o *options) { o.reason = text } }
@@ -187,28 +183,24 @@ func WithWait(d time.Duration) Option { return func(o *options) { o.wait, o.wait
 // token with the first and causes no traffic.
 func WithReentrant() Option { return func(o *options) { o.reentrant = true } }
 
-// WithoutLocalQueue gives each contender of this process its own node. Without it they queue in the
-// process first.
-func WithoutLocalQueue() Option { return func(o *options) { o.noLocalQueue = true } }
+// WithOwnPlace gives each contender of this process its own node, so that others see it wait. Without it
+// the contenders of a process queue in the process first.
+func WithOwnPlace() Option { return func(o *options) { o.ownPlace = true } }
 
 // WithRevocable ends a lease when another client asked for the lock and grace is over. Without it
-// the holder only gets the request, by [Lease.Revoked].
+// the holder only gets the request, by [Lease.Asked].
 func WithRevocable(grace time.Duration) Option {
 	return func(o *options) { o.revocable, o.revokeGrace = true, grace }
 }
 
-// WithEarlyUnlock makes Unlock return as soon as the release is on its way, so that the program
-// goes on at the same time. Taking locks in quick succession is faster by a round trip and a write
-// of the server. While the session lives, the release is as certain as without it. But a client
-// that asks at once may still find the lock held, and Unlock does not tell if another client
-// removed the node a moment before. Close the client before the program exits.
-func WithEarlyUnlock() Option { return func(o *options) { o.earlyUnlock = true } }
-
 // WithoutRequeue makes a waiter that lost its place fail instead of queueing again.
 func WithoutRequeue() Option { return func(o *options) { o.noRequeue = true } }
 
-// WithHooks sets functions that the client calls on the events of one lock.
-func WithHooks(h Hooks) Option { return func(o *options) { o.hooks = h } }
+// WithEvents sets a function that the client calls for each [Event]: with Dial those of the session and
+// of all locks, and else those of the lock. One goroutine of the client makes the calls one after
+// another, so a slow function delays other events but never a lock. When more than 4096 events wait, the
+// client drops new ones and counts them ([Event.Dropped]).
+func WithEvents(f func(Event)) Option { return func(o *options) { o.events = f } }
 
 // check refuses combinations that cannot work.
 func (o *options) check(path string) error {
@@ -220,7 +212,7 @@ func (o *options) check(path string) error {
 		return fmt.Errorf("%w: %v", ErrInvalid, o.layout)
 	case o.layout == recipe.LayoutPolicy && !o.policySet:
 		return fmt.Errorf("%w: this layout is chosen by WithPolicy", ErrInvalid)
-	case o.wait < 0 || o.limit.Hold < 0 || o.lockDelay < 0 || o.revokeGrace < 0 || o.maxWriterWait < 0:
+	case o.wait < 0 || o.maxHold < 0 || o.lockDelay < 0 || o.revokeGrace < 0 || o.maxWriterWait < 0:
 		return fmt.Errorf("%w: a duration or number is negative", ErrInvalid)
 	case o.ofSession:
 		return fmt.Errorf("%w: an option of the session is given to Dial, not to a lock", ErrInvalid)

@@ -33,7 +33,7 @@ func contentOf(t *testing.T, o *zk.Conn, node string) ([]byte, *zk.Stat) {
 func TestClientNameIsInTheNode(t *testing.T) {
 	shared(t)
 	o := observer(t)
-	l := lock(t, dial(t, WithClientName("reports-7")).Mutex(dir(t)).Lock)
+	l := lock(t, dial(t, WithName("reports-7")).Mutex(dir(t)).Lock)
 	b, _ := contentOf(t, o, l.Node())
 	owner, ok := recipe.ParseOwner(b)
 	expect.That(t, ok && owner.Cmd == "reports-7", "%s", b)
@@ -55,7 +55,7 @@ func TestValueOfACandidateStaysReadable(t *testing.T) {
 		l := must.Get(el.Campaign(Task(testCtx(t), campaign.task), []byte(`{"at":"mine"}`)))(t)
 		for _, value := range []string{`{"at":"mine"}`, "", "new\x00value"} {
 			if value != `{"at":"mine"}` {
-				must.OK(t, el.Proclaim(testCtx(t), l, []byte(value)))
+				must.OK(t, l.Publish(testCtx(t), []byte(value)))
 			}
 			b, _ := contentOf(t, o, l.Node())
 			if owner, ok := recipe.ParseOwner(b); ok != campaign.record || ok && owner.Task != "deploy" ||
@@ -67,7 +67,7 @@ func TestValueOfACandidateStaysReadable(t *testing.T) {
 		}
 		if err := c.Inspector().Revoke(testCtx(t), d, recipe.Base(l.Node()), recipe.Revocation{
 			By: "operator"}); campaign.layout != LayoutKazoo || err == nil {
-			soon(t, "the wish", l.Revoked())
+			soon(t, "the wish", l.Asked())
 			if leader := must.Get(el.Leader(testCtx(t)))(t); string(leader.Value) != "new\x00value" {
 				t.Errorf("%s: the leader that is asked to leave is %q", name, leader.Value)
 			}
@@ -143,7 +143,7 @@ func TestTokenOfAPermitIsTheBirthOfItsNode(t *testing.T) {
 func TestWritersPolicyLetsNoReaderPass(t *testing.T) {
 	shared(t)
 	o, d, ctx := observer(t), dir(t), testCtx(t)
-	m := func() *RWMutex { return dial(t).RWMutex(d, WithPolicy(PolicyWriter), WithoutLocalQueue()) }
+	m := func() *RWMutex { return dial(t).RWMutex(d, WithPolicy(PolicyWriter), WithOwnPlace()) }
 	first := lock(t, m().RLock)
 	w1 := start(ctx, m().Lock)
 	queued(t, o, d, 2)
@@ -213,11 +213,11 @@ func TestStateTellsOfTheLoss(t *testing.T) {
 			clock := newTestClock()
 			var mu sync.Mutex
 			var told []State
-			c, p := proxied(t, withClock(clock), WithHooks(Hooks{OnState: func(_, s State) {
+			c, p := proxied(t, withClock(clock), on(EventState, func(ev Event) {
 				mu.Lock()
 				defer mu.Unlock()
-				told = append(told, s)
-			}}))
+				told = append(told, ev.To)
+			}))
 			l := lock(t, c.Mutex(dir(t)).Lock)
 			mu.Lock()
 			told = nil
@@ -274,7 +274,7 @@ func TestPathsThatAreNoLocks(t *testing.T) {
 	} {
 		for name, err := range map[string]error{
 			"lock":       errOf(c.Mutex(path).Lock(ctx)),
-			"inspection": errOf(c.Inspector().Inspect(ctx, path)), "set": errOf(c.AcquireAll(ctx,
+			"inspection": errOf(c.Inspector().Inspect(ctx, path)), "set": errOf(c.All(ctx,
 				c.Mutex("/t/a").Request(), c.Mutex(path).Request())),
 		} {
 			must.Is(t, err, ErrInvalid, "%s of %q", name, path)
@@ -294,8 +294,8 @@ func TestSetsThatAreRefused(t *testing.T) {
 		"none": nil, "of another client": {foreign}, "one of another client": {a, foreign},
 		"one twice": {a, b, a}, "a negative wait": {a, c.Mutex(d+"/d", WithWait(-1)).Request()},
 	} {
-		expect.Is(t, errOf(c.AcquireAll(testCtx(t), set...)), ErrInvalid, "%s", name)
-		expect.Is(t, errOf(c.TryAcquireAll(testCtx(t), set...)), ErrInvalid, "%s", name)
+		expect.Is(t, errOf(c.All(testCtx(t), set...)), ErrInvalid, "%s", name)
+		expect.Is(t, errOf(c.TryAll(testCtx(t), set...)), ErrInvalid, "%s", name)
 		expect.List(t, names(t, o, d), nil, "%s: made", name)
 	}
 }
@@ -356,8 +356,8 @@ func TestErrorsNameThePathAndEachPackageOnce(t *testing.T) {
 		"/none revoke":   {c.Inspector().Revoke(ctx, d+"/none", "n", recipe.Revocation{}), ErrNotHeld},
 		"/sem":           {refused(c.Semaphore(d+"/sem", 1).Acquire(ctx, 2)), ErrInvalid},
 		"/sem limit":     {c.Semaphore(d+"/sem", 1).SetPermits(ctx, 0), ErrInvalid},
-		"/elect":         {c.Election(d+"/elect").Proclaim(ctx, held, nil), ErrInvalid},
-		"/held set": {refused(other.TryAcquireAll(ctx, other.Mutex(d+"/a").Request(),
+		"/held publish":  {held.Publish(ctx, nil), ErrUnsupported},
+		"/held set": {refused(other.TryAll(ctx, other.Mutex(d+"/a").Request(),
 			other.Mutex(d+"/held").Request())), ErrNotAcquired},
 		"/gone":        {gone.Check(ctx), ErrLost},
 		"/gone unlock": {gone.Unlock(ctx), ErrLost},

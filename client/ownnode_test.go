@@ -86,7 +86,7 @@ func endedCtx() context.Context {
 func TestLostLockIsFreeForTheProcess(t *testing.T) {
 	shared(t)
 	c, p := proxied(t)
-	m := c.Mutex(dir(t), WithLimit(Limit{Linger: true}))
+	m := c.Mutex(dir(t), WithLinger())
 	for range 3 {
 		l := lock(t, m.Lock)
 		next := start(testCtx(t), m.Lock)
@@ -176,7 +176,7 @@ func TestHolderOfANodeMadeUnreadable(t *testing.T) {
 				d := dir(t)
 				c, p := proxied(t, WithSessionTimeout(8*time.Second))
 				l := lock(t, take(c, d))
-				eventually(t, "the node to be watched", func() bool { return c.Stats().Watches > 0 })
+				eventually(t, "the node to be watched", func() bool { return c.session().Watches() > 0 })
 				hidden := []string{l.Node()}
 				if dirToo {
 					hidden = append(hidden, d)
@@ -202,13 +202,13 @@ func TestWaiterRemovedWithoutAConnectionIsNotGranted(t *testing.T) {
 	shared(t)
 	o, holder := observer(t), dial(t)
 	enqueued := make(chan string, 4)
-	c, p := proxied(t, WithHooks(Hooks{OnEnqueue: func(e LockEvent) { enqueued <- e.Node }}))
+	c, p := proxied(t, on(EventQueued, func(e Event) { enqueued <- e.Node }))
 	for i := range rounds(100, 12) {
 		d := dir(t)
 		h := lock(t, holder.Mutex(d).Lock)
 		g := start(testCtx(t), c.Mutex(d).Lock)
 		node := soon(t, "its place", enqueued)
-		eventually(t, "both nodes to be watched", func() bool { return c.Stats().Watches >= 2 })
+		eventually(t, "both nodes to be watched", func() bool { return c.session().Watches() >= 2 })
 		p.Refuse(true)
 		p.Cut()
 		remove(t, o, node)
@@ -218,7 +218,7 @@ func TestWaiterRemovedWithoutAConnectionIsNotGranted(t *testing.T) {
 		must.That(t, l.Node() != node, "round %d: the lock is held by a node that was removed", i)
 		soon(t, "another place", enqueued)
 		unlock(t, l)
-		eventually(t, "no watch", func() bool { return c.Stats().Watches == 0 })
+		eventually(t, "no watch", func() bool { return c.session().Watches() == 0 })
 	}
 }
 
@@ -236,11 +236,11 @@ func TestRemovedWaiterIsNotGranted(t *testing.T) {
 			queued(t, o, d, 2+i)
 		}
 		enqueued := make(chan string, 4)
-		hooks := WithHooks(Hooks{OnEnqueue: func(e LockEvent) { enqueued <- e.Node }})
+		hooks := on(EventQueued, func(e Event) { enqueued <- e.Node })
 		c := dial(t)
 		removed := start(testCtx(t), c.Mutex(d, hooks).Lock)
 		node := soon(t, "its place", enqueued)
-		eventually(t, "its watch", func() bool { return c.Stats().Watches > 0 })
+		eventually(t, "its watch", func() bool { return c.session().Watches() > 0 })
 		next := start(testCtx(t), dial(t).Mutex(d).Lock)
 		queued(t, o, d, 3+ahead)
 		must.OK(t, o.Delete(node, -1))
@@ -299,7 +299,7 @@ func TestEndOfTheSessionIsTheLossOfTheLease(t *testing.T) {
 	el := c.Election(d + "/e")
 	l = must.Get(el.Campaign(testCtx(t), []byte("a")))(t)
 	must.OK(t, observer(t).Delete(l.Node(), -1))
-	expect.Is(t, el.Proclaim(testCtx(t), l, []byte("b")), ErrLost)
+	expect.Is(t, l.Publish(testCtx(t), []byte("b")), ErrLost)
 }
 
 // The loss of a set names the lock that is to blame.
@@ -311,7 +311,8 @@ func TestLossOfASetNamesTheLock(t *testing.T) {
 			"check": func(l *Lease) error { return l.Check(testCtx(t)) },
 			"txn":   func(l *Lease) error { _, err := l.Txn(testCtx(t)); return err },
 		} {
-			set := must.Get(c.AcquireAll(testCtx(t), c.Mutex(d+"/a").Request(opts...), c.RWMutex(d+"/b").Request(fence.Shared)))(t)
+			set := must.Get(c.All(testCtx(t), c.Mutex(d+"/a").Request(opts...),
+				c.RWMutex(d+"/b").Request(fence.Shared)))(t)
 			node := set.Nodes()[1]
 			must.OK(t, o.Delete(node, -1))
 			var lost *LostError
@@ -327,11 +328,11 @@ func TestLossOfASetNamesTheLock(t *testing.T) {
 // A set that may not queue again says what became of the lock that it had.
 func TestSetThatLosesALockOnTheWaySaysWhy(t *testing.T) {
 	d, o, other := dir(t), observer(t), dial(t)
-	lost := make(chan LockEvent, 10)
-	c := dial(t, WithHooks(Hooks{OnLost: func(e LockEvent) { lost <- e }}))
+	lost := make(chan Event, 10)
+	c := dial(t, on(EventLost, func(e Event) { lost <- e }))
 	b := lock(t, other.Mutex(d+"/b").Lock)
 	set := start(testCtx(t), func(ctx context.Context, _ ...Option) (*Lease, error) {
-		return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(WithoutRequeue()), c.Mutex(d+"/b").Request())
+		return c.All(ctx, c.Mutex(d+"/a").Request(WithoutRequeue()), c.Mutex(d+"/b").Request())
 	})
 	queued(t, o, d+"/b", 2)
 	must.OK(t, o.Delete(d+"/a/"+names(t, o, d+"/a")[0], -1))
@@ -353,7 +354,7 @@ func TestSequencersAreCurrent(t *testing.T) {
 		"policy upgrade": changing(policy.RLock, (*Lease).Upgrade), "policy downgrade": changing(policy.Lock, (*Lease).Downgrade),
 		"downgrade": changing(c.RWMutex(d+"/rw").Lock, (*Lease).Downgrade),
 		"set": func(ctx context.Context, _ ...Option) (*Lease, error) {
-			return c.AcquireAll(ctx, policy.Request(fence.Exclusive), c.Mutex(d+"/a").Request())
+			return c.All(ctx, policy.Request(fence.Exclusive), c.Mutex(d+"/a").Request())
 		},
 	} {
 		l := lock(t, take)

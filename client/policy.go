@@ -173,7 +173,7 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 	}
 	w.dir.claimed()
 	w.created, w.queued, w.id = made[0], true, id
-	w.a.enqueued(w.created)
+	w.a.queued(w.created)
 	w.born, w.entered = time.Now(), true
 	return nil
 }

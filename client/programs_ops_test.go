@@ -17,13 +17,14 @@ var programOps map[string]func(w *worker)
 // otherCalls need no random programs.
 var otherCalls = map[string]string{
 	"Mutex.Path": "constant", "RWMutex.Path": "constant", "Semaphore.Path": "constant", "Lease.Path": "constant",
-	"Mutex.Request": "see Client.AcquireAll", "RWMutex.Request": "see Client.AcquireAll",
-	"Semaphore.Request": "see Client.AcquireAll",
+	"Mutex.Request": "see Client.All", "RWMutex.Request": "see Client.All",
+	"Semaphore.Request": "see Client.All",
 	"Client.Mutex":      "makes an object", "Client.RWMutex": "makes an object",
 	"Client.Semaphore": "makes an object",
 	"Client.Election":  "makes an object",
 	"Client.Session":   "used by the test", "Client.Close": "used by the test", "Client.Servers": "constant",
-	"Client.SessionKey": "see package status", "Client.State": "used by the loop",
+	"Client.Conn": "TestConn", "Client.State": "used by the loop", "Lease.Release": "see Lease.Unlock",
+	"Client.DoAll":     "see Client.All",
 	"Client.Inspector": "makes an object",
 	"Election.Observe": "reads; TestE62AnObserverOverManyLeaders",
 }
@@ -115,10 +116,10 @@ func init() {
 			})
 		},
 		"Semaphore.Do": func(w *worker) {
-			p := w.path("sem")
+			p, n := w.path("sem"), 1+w.r.IntN(programPermits)
 			lock, call := w.split(p)
-			w.do(p.path, fence.Permit, 1, func(ctx context.Context, f work) error {
-				return w.c.Semaphore(p.path, programPermits, lock...).Do(ctx, f, call...)
+			w.do(p.path, fence.Permit, n, func(ctx context.Context, f work) error {
+				return w.c.Semaphore(p.path, programPermits, lock...).Do(ctx, n, f, call...)
 			})
 		},
 		"Semaphore.SetPermits": func(w *worker) {
@@ -133,10 +134,15 @@ func init() {
 				return w.c.Election(p.path, lock...).Campaign(ctx, []byte(fmt.Sprint("value-", w.id)), call...)
 			})
 		},
-		"Election.Proclaim": func(w *worker) {
-			w.someClaim(func(ctx context.Context, c *claim) {
-				_ = w.c.Election(c.path).Proclaim(ctx, c.lease, []byte("value-new"))
+		"Election.Do": func(w *worker) {
+			p := w.path("elect")
+			lock, call := w.split(p)
+			w.do(p.path, fence.Exclusive, 0, func(ctx context.Context, f work) error {
+				return w.c.Election(p.path, lock...).Do(ctx, []byte(fmt.Sprint("value-", w.id)), f, call...)
 			})
+		},
+		"Lease.Publish": func(w *worker) {
+			w.someClaim(func(ctx context.Context, c *claim) { _ = c.lease.Publish(ctx, []byte("value-new")) })
 		},
 		"Election.Leader": func(w *worker) {
 			p := w.path("elect")
@@ -171,24 +177,23 @@ func init() {
 			})
 		},
 		"Lease.Valid": func(w *worker) { w.someClaim(w.saysWhy) },
-		"Client.AcquireAll": func(w *worker) {
+		"Client.All": func(w *worker) {
 			w.takeAll(func(ctx context.Context, reqs ...client.Request) (*client.Lease, error) {
-				return w.c.AcquireAll(ctx, reqs...)
+				return w.c.All(ctx, reqs...)
 			})
 		},
-		"Client.TryAcquireAll": func(w *worker) {
+		"Client.TryAll": func(w *worker) {
 			w.takeAll(func(ctx context.Context, reqs ...client.Request) (*client.Lease, error) {
-				return w.c.TryAcquireAll(ctx, reqs...)
+				return w.c.TryAll(ctx, reqs...)
 			})
 		},
 		"Client.CheckSequencer": func(w *worker) {
 			w.someClaim(func(ctx context.Context, c *claim) { _ = w.c.CheckSequencer(ctx, c.lease.Sequencers()[0]) })
 		},
-		"Client.Stats": func(w *worker) { w.c.Stats() },
 	}
 	addOperatorCalls()
-	for _, name := range []string{"ValidUntil", "Err", "Context", "Lost", "Mode", "Token", "Sequencer",
-		"Sequencers", "Node", "Nodes", "Revoked"} {
+	for _, name := range []string{"Until", "Err", "Context", "Lost", "Mode", "Token", "Sequencer",
+		"Sequencers", "Node", "Nodes", "Asked"} {
 		otherCalls["Lease."+name] = "see Lease.Valid"
 	}
 }
@@ -243,11 +248,11 @@ func (w *worker) saysWhy(_ context.Context, c *claim) {
 	l := c.lease
 	expect.That(w.ref.t, l.Valid() || l.Err() != nil,
 		"%s: a lease that is not valid has no error", c.path)
-	_, _, _, _ = l.ValidUntil(), l.Context(), l.Mode(), l.Token()
+	_, _, _, _ = l.Until(), l.Context(), l.Mode(), l.Token()
 	_, _, _ = l.Sequencer(), l.Node(), l.Nodes()
 	select {
 	case <-l.Lost():
-	case <-l.Revoked():
+	case <-l.Asked():
 	default:
 	}
 }

@@ -38,24 +38,19 @@ var programOptions = map[string]func(r *rand.Rand) client.Option{
 	"WithACL":           func(*rand.Rand) client.Option { return client.WithACL(zk.WorldACL(zk.PermAll)...) },
 	"WithMaxWriterWait": func(r *rand.Rand) client.Option { return client.WithMaxWriterWait(ms(r, 50)) },
 	"WithReentrant":     func(*rand.Rand) client.Option { return client.WithReentrant() },
-	"WithoutLocalQueue": func(*rand.Rand) client.Option { return client.WithoutLocalQueue() },
+	"WithOwnPlace":      func(*rand.Rand) client.Option { return client.WithOwnPlace() },
 	"WithWait":          func(r *rand.Rand) client.Option { return client.WithWait(ms(r, 200)) },
 	"WithRevocable":     func(r *rand.Rand) client.Option { return client.WithRevocable(ms(r, 20)) },
-	"WithEarlyUnlock":   func(*rand.Rand) client.Option { return client.WithEarlyUnlock() },
 	"WithoutRequeue":    func(*rand.Rand) client.Option { return client.WithoutRequeue() },
-	"WithHooks": func(*rand.Rand) client.Option {
-		return client.WithHooks(client.Hooks{OnLost: func(client.LockEvent) {}})
-	},
-	"WithLimit": func(r *rand.Rand) client.Option {
-		return client.WithLimit(client.Limit{Hold: ms(r, 300), Grace: ms(r, 20),
-			Linger: r.IntN(2) == 0})
-	},
+	"WithEvents":        func(*rand.Rand) client.Option { return client.WithEvents(func(client.Event) {}) },
+	"WithMaxHold":       func(r *rand.Rand) client.Option { return client.WithMaxHold(ms(r, 300), ms(r, 20)) },
+	"WithLinger":        func(*rand.Rand) client.Option { return client.WithLinger() },
 }
 
 // otherOptions are part of a path, because all its users must agree on them, or of Dial.
 var otherOptions = map[string]string{
 	"WithLayout": "path", "WithPolicy": "path", "WithLockDelay": "path",
-	"WithSessionTimeout": "dial", "WithMargin": "dial", "WithLogger": "dial", "WithClientName": "dial",
+	"WithSessionTimeout": "dial", "WithMargin": "dial", "WithLogger": "dial", "WithName": "dial",
 	"WithAuth":   "dial",
 	"WithDialer": "replaces what is between client and server", "WithTLS": "the server of this test has none",
 }
@@ -164,6 +159,10 @@ func (w *worker) give(i int) {
 	w.ref.released(c)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+w.r.IntN(50))*time.Millisecond)
 	defer cancel()
+	if w.r.IntN(4) == 0 {
+		_ = c.lease.Release()
+		return
+	}
 	_ = c.lease.Unlock(ctx)
 }
 
@@ -209,8 +208,8 @@ func TestRandomProgramsKeepTheLocks(t *testing.T) {
 	for i := range 4 {
 		c, err := client.Dial(t.Context(), s.Addr, client.WithSessionTimeout(4*time.Second),
 			client.WithMargin(time.Second),
-			client.WithLogger(slog.New(slog.DiscardHandler)), client.WithClientName("random"),
-			client.WithAuth("digest", "random:program"), client.WithHooks(ref.hooks()))
+			client.WithLogger(slog.New(slog.DiscardHandler)), client.WithName("random"),
+			client.WithAuth("digest", "random:program"), ref.hears())
 		must.OK(t, err)
 		clients, all = append(clients, c), append(all, i)
 	}

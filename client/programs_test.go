@@ -50,7 +50,7 @@ func Example_leaderWithHandOver() {
 		leads <- name
 		select {
 		case <-lease.Lost(): // another candidate may lead: stop at once
-		case <-lease.Revoked(): // finish what is under way, then give way
+		case <-lease.Asked(): // finish what is under way, then give way
 			lease.Unlock(ctx)
 		}
 	}
@@ -88,7 +88,7 @@ func Example_workersBySemaphore() {
 	var workers sync.WaitGroup
 	for range 10 {
 		workers.Go(func() {
-			err := three.Do(ctx, func(ctx context.Context, _ *client.Lease) error {
+			err := three.Do(ctx, 1, func(ctx context.Context, _ *client.Lease) error {
 				defer inside.Add(-1)
 				if n := inside.Add(1); n > 3 {
 					return fmt.Errorf("%d at a time", n)

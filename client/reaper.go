@@ -126,7 +126,5 @@ func (c *Client) reapOnce(ctx context.Context, e *epoch, f func(ctx context.Cont
 }
 
 func (c *Client) tellReaper(pending int) {
-	if f := c.opt.hooks.OnReaper; f != nil {
-		c.notifier.add(func() { f(pending) })
-	}
+	c.notifier.add(Event{Kind: EventLeftBehind, Pending: pending}, c.opt.events)
 }

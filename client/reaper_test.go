@@ -16,11 +16,11 @@ func TestLostCreationIsRemoved(t *testing.T) {
 	shared(t)
 	var mu sync.Mutex
 	var told []int
-	c, o, d := dial(t, WithHooks(Hooks{OnReaper: func(pending int) {
+	c, o, d := dial(t, on(EventLeftBehind, func(ev Event) {
 		mu.Lock()
 		defer mu.Unlock()
-		told = append(told, pending)
-	}})), observer(t), dir(t)
+		told = append(told, ev.Pending)
+	})), observer(t), dir(t)
 	e, ctx := present(t, c), testCtx(t)
 	n := newNode{Create: zk.Create{Path: d + "/" + newNodeID(e.sid).UUID() + "-", Mode: zk.EphemeralSequential}}
 	other := newNode{Create: zk.Create{Path: d + "/" + newNodeID(e.sid).UUID() + "-",

@@ -97,7 +97,7 @@ func TestElectionHasOneLeaderThatObserversSee(t *testing.T) {
 		return c2.Election(d).Campaign(ctx, []byte("two"), o...)
 	})
 	queued(t, o, d, 2)
-	must.OK(t, c1.Election(d).Proclaim(ctx, a, []byte("uno")))
+	must.OK(t, a.Publish(ctx, []byte("uno")))
 	must.Equal(t, string(soon(t, "proclaimed", seen).Value), "uno", "leader")
 	must.OK(t, a.Unlock(ctx))
 	lb := b.wait(t)
@@ -115,18 +115,18 @@ func TestSetsOfLocksOfDifferentKinds(t *testing.T) {
 	c, o, d := dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
 	m, rw, s := c.Mutex(d+"/m"), c.RWMutex(d+"/rw"), c.Semaphore(d+"/s", 2)
-	l := must.Get(c.AcquireAll(ctx, s.Request(2), m.Request(), rw.Request(fence.Shared)))(t)
+	l := must.Get(c.All(ctx, s.Request(2), m.Request(), rw.Request(fence.Shared)))(t)
 	must.Equal(t, len(l.Nodes()), 4, "nodes")
 	for _, seq := range l.Sequencers() {
 		must.OK(t, c.CheckSequencer(ctx, seq), "%+v", seq)
 	}
-	wantErr(t, errOf(c.TryAcquireAll(ctx, m.Request(), rw.Request(fence.Exclusive))), ErrNotAcquired)
+	wantErr(t, errOf(c.TryAll(ctx, m.Request(), rw.Request(fence.Exclusive))), ErrNotAcquired)
 	unlock(t, l)
 	for _, p := range []string{"/m", "/rw", "/s/leases", "/s/locks"} {
 		queued(t, o, d+p, 0)
 	}
 	wantErr(t, c.CheckSequencer(ctx, l.Sequencer()), fence.ErrStale)
-	l = must.Get(c.TryAcquireAll(ctx, m.Request(), rw.Request(fence.Exclusive)))(t)
+	l = must.Get(c.TryAll(ctx, m.Request(), rw.Request(fence.Exclusive)))(t)
 	unlock(t, l)
 }
 
@@ -230,4 +230,51 @@ func TestTryAcquireDoesNotMeetOnesOwnHead(t *testing.T) {
 		one := must.Get(s.TryAcquire(ctx, 1))(t)
 		must.OK(t, errors.Join(one.Unlock(ctx), two.Unlock(ctx)))
 	}
+}
+
+// Do of every recipe runs its function under the lock and gives the lock back.
+func TestDoOfEachRecipe(t *testing.T) {
+	shared(t)
+	c, o := dial(t), observer(t)
+	for name, x := range map[string]struct {
+		do    func(path string, f func(context.Context, *Lease) error) error
+		nodes int
+	}{
+		"election": {func(path string, f func(context.Context, *Lease) error) error {
+			return c.Election(path).Do(testCtx(t), []byte("me"), f)
+		}, 1},
+		"permits": {func(path string, f func(context.Context, *Lease) error) error {
+			return c.Semaphore(path, 5).Do(testCtx(t), 3, f)
+		}, 3},
+		"set": {func(path string, f func(context.Context, *Lease) error) error {
+			return c.DoAll(testCtx(t), f, c.Mutex(path+"/a").Request(), c.Mutex(path+"/b").Request())
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var nodes []string
+			must.OK(t, x.do(dir(t), func(ctx context.Context, l *Lease) error {
+				nodes = l.Nodes()
+				return l.Check(ctx)
+			}))
+			expect.Equal(t, len(nodes), x.nodes, "nodes")
+			for _, n := range nodes {
+				expect.That(t, !exists(t, o, n), "%s is left", n)
+			}
+		})
+	}
+}
+
+// A set has no token: each of its locks has one. Only a leader has a value.
+func TestWhatALeaseDoesNotHave(t *testing.T) {
+	shared(t)
+	c, d := dial(t), dir(t)
+	set := must.Get(c.All(testCtx(t), c.Mutex(d+"/a").Request(), c.Mutex(d+"/b").Request()))(t)
+	expect.Equal(t, set.Token(), 0, "the token of a set")
+	for _, s := range set.Sequencers() {
+		expect.That(t, s.Token != 0, "%s has no token", s.Path)
+	}
+	expect.Is(t, set.Publish(testCtx(t), []byte("me")), ErrUnsupported)
+	must.OK(t, set.Release())
+	must.Is(t, set.Release(), ErrNotHeld)
+	unlock(t, must.Get(c.All(testCtx(t), c.Mutex(d+"/a").Request(), c.Mutex(d+"/b").Request()))(t))
 }

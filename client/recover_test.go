@@ -61,7 +61,7 @@ func TestCreationIsRecoveredWholly(t *testing.T) {
 				}
 			}
 		}
-		before := c.Stats().Recovered
+		before := c.count.recovered.Load()
 		made, err := c.recover(ctx, e, nodes)
 		must.OK(t, err, "%s", name)
 		var got []string
@@ -70,7 +70,7 @@ func TestCreationIsRecoveredWholly(t *testing.T) {
 			expect.That(t, m.name == recipe.Base(m.path) && m.stat.EphemeralOwner == e.sid, "%s: %+v", name, m)
 		}
 		expect.List(t, got, want, "%s", name)
-		expect.Equal(t, c.Stats().Recovered-before, uint64(len(want)/2), "%s: recovered", name)
+		expect.Equal(t, c.count.recovered.Load()-before, uint64(len(want)/2), "%s: recovered", name)
 		queued(t, o, d, len(want))
 	}
 	// A node of this name that another session made is not the creation.

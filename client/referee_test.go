@@ -167,14 +167,18 @@ func (r *referee) released(c *claim) {
 	}
 }
 
-// hooks count the grants of one client and their ends: no hook hears of an end before the grant.
-func (r *referee) hooks() client.Hooks {
-	held := map[string]int{} // by path; a client calls its hooks one after another
-	end := func(ev client.LockEvent) {
-		held[ev.Path]--
-		expect.That(r.t, held[ev.Path] >= 0, "%s: the hooks hear of an end before its grant", ev.Path)
-	}
-	return client.Hooks{OnGrant: func(ev client.LockEvent) { held[ev.Path]++ }, OnLost: end, OnRelease: end}
+// hears counts the grants of one client and their ends: no end is told before the grant.
+func (r *referee) hears() client.Option {
+	held := map[string]int{} // by path; a client tells its events one after another
+	return client.WithEvents(func(ev client.Event) {
+		switch ev.Kind {
+		case client.EventGranted:
+			held[ev.Path]++
+		case client.EventLost, client.EventReleased:
+			held[ev.Path]--
+			expect.That(r.t, held[ev.Path] >= 0, "%s: an end is told before its grant", ev.Path)
+		}
+	})
 }
 
 // becomes changes the mode of a claim: before a downgrade begins, after an upgrade.

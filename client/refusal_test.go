@@ -170,7 +170,7 @@ var refusables = map[string]refusable{
 	}, again: []int{9}},
 	"set": taking(func(c *Client, d string) take {
 		return func(ctx context.Context, o ...Option) (*Lease, error) {
-			return c.AcquireAll(ctx, c.Mutex(d+"/a").Request(o...), c.RWMutex(d+"/b").Request(fence.Shared, o...))
+			return c.All(ctx, c.Mutex(d+"/a").Request(o...), c.RWMutex(d+"/b").Request(fence.Shared, o...))
 		}
 	}).asks(2, 7, 9, 12),
 	"check":            having(mutexAt, of((*Lease).Check)),
@@ -185,7 +185,7 @@ var refusables = map[string]refusable{
 	"upgrade":             having(policyReadAt, of((*Lease).Upgrade)),
 	"try upgrade":         having(policyReadAt, of((*Lease).TryUpgrade)),
 	"proclaim": having(electionAt, func(ctx context.Context, c *Client, l *Lease) error {
-		return c.Election(l.Path()).Proclaim(ctx, l, []byte("you"))
+		return l.Publish(ctx, []byte("you"))
 	}),
 	"leader": seeing(electionAt, func(ctx context.Context, i *Inspector, d string, _ *Lease) error {
 		return errOf(i.c.Election(d).Leader(ctx))
@@ -209,7 +209,7 @@ var refusables = map[string]refusable{
 	"break by policy": seeing(policyWriteAt, breakAt),
 	"break expired": seeing(policyWriteAt, func(ctx context.Context, i *Inspector, d string, l *Lease) error {
 		return i.BreakExpired(ctx, d, recipe.Base(l.Node()), l.Token())
-	}, WithLimit(Limit{Hold: time.Millisecond, Linger: true})),
+	}, join(WithMaxHold(time.Millisecond, 0), WithLinger())),
 	"revoke": seeing(mutexAt, func(ctx context.Context, i *Inspector, d string, l *Lease) error {
 		return i.Revoke(ctx, d, recipe.Base(l.Node()), recipe.Revocation{By: "me"})
 	}),

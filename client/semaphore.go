@@ -95,9 +95,10 @@ func (s *Semaphore) check(n int) error {
 	return nil
 }
 
-// Do runs f while it holds one permit; see [Mutex.Do].
-func (s *Semaphore) Do(ctx context.Context, f func(context.Context, *Lease) error, opts ...Option) error {
-	l, err := s.Acquire(ctx, 1, opts...)
+// Do runs f while it holds n permits; see [Mutex.Do].
+func (s *Semaphore) Do(ctx context.Context, n int, f func(context.Context, *Lease) error,
+	opts ...Option) error {
+	l, err := s.Acquire(ctx, n, opts...)
 	return l.do(ctx, err, f)
 }
 
@@ -129,7 +130,7 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 		return nil, err
 	}
 	head, cfg := *a, *a.cfg // of the lock at the head of the queue: only what describes its owner applies
-	cfg.lockDelay, cfg.limit, cfg.earlyUnlock = 0, Limit{}, true
+	cfg.lockDelay, cfg.maxHold, cfg.linger = 0, 0, false
 	head.leave, head.cfg, head.permits = func() {}, &cfg, true
 	ih, err := s.d.q.run(ctx, e, &head)
 	if err != nil {
@@ -138,7 +139,7 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 	h, err := s.take(ctx, a, ih, n)
 	// No caller knows of the lock at the head. The client's next request, a try above all, must not find
 	// it.
-	_ = ih.release(ctx)
+	_ = ih.release(ctx, true)
 	if err == nil {
 		a.leave() // the local queue is for the head of the other one
 	}

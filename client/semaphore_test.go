@@ -193,12 +193,12 @@ func TestLimitOfASetCountsFromItsGrant(t *testing.T) {
 	shared(t)
 	c, other, o, d, ctx := dial(t), dial(t), observer(t), dir(t), testCtx(t)
 	second := lock(t, other.Mutex(d+"/b").Lock)
-	limit := WithLimit(Limit{Hold: 300 * time.Millisecond, Linger: true})
+	limit := join(WithMaxHold(300*time.Millisecond, 0), WithLinger())
 	got := make(chan error, 1)
 	var set *Lease
 	go func() {
 		var err error
-		set, err = c.AcquireAll(ctx, c.Mutex(d+"/a").Request(limit), c.Mutex(d+"/b").Request(limit))
+		set, err = c.All(ctx, c.Mutex(d+"/a").Request(limit), c.Mutex(d+"/b").Request(limit))
 		got <- err
 	}()
 	queued(t, o, d+"/b", 2)
@@ -227,10 +227,10 @@ func TestLeaderValuesAreNoRecords(t *testing.T) {
 				leader := must.Get(other.Election(d, WithLayout(layout)).Leader(ctx))(t)
 				expect.Equal(t, string(leader.Value), value, "%v", layout)
 				must.OK(t, l.Check(ctx), "%v, %q", layout, value)
-				must.OK(t, el.Proclaim(ctx, l, []byte("other")))
-				must.OK(t, el.Proclaim(ctx, l, []byte(value)))
+				must.OK(t, l.Publish(ctx, []byte("other")))
+				must.OK(t, l.Publish(ctx, []byte(value)))
 			}
-			not(t, "a leader is asked to leave", l.Revoked(), 0)
+			not(t, "a leader is asked to leave", l.Asked(), 0)
 			q := must.Get(other.Inspector().Inspect(ctx, d))(t)
 			must.Equal(t, len(q.Holders), 1, "holders")
 			if o := q.Holders[0].Owner; o != nil {

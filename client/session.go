@@ -121,7 +121,7 @@ func (c *Client) broadcast() {
 }
 
 // update makes a change of the session and brings the state up to date in the same step, so that
-// no caller sees one without the other and hooks hear of the states in their order.
+// no caller sees one without the other and the states are told in their order.
 func (c *Client) update(change func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,8 +129,8 @@ func (c *Client) update(change func()) {
 	change()
 	c.broadcast()
 	c.state = c.stateNow()
-	if f, s := c.opt.hooks.OnState, c.state; f != nil && s != old {
-		c.notifier.add(func() { f(old, s) })
+	if c.state != old {
+		c.notifier.add(Event{Kind: EventState, From: old, To: c.state}, c.opt.events)
 	}
 }
 

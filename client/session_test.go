@@ -43,7 +43,7 @@ func TestE31Chroot(t *testing.T) {
 	must.OK(t, expect.Err(l.Txn(testCtx(t), czk.Check{Path: "/m", Version: -1})), "transaction")
 	unlock(t, l)
 	unlock(t, g.wait(t)) // the event came under the client's path
-	set := must.Get(a.AcquireAll(testCtx(t), a.Mutex("/x").Request(), a.Mutex("/y").Request()))(t)
+	set := must.Get(a.All(testCtx(t), a.Mutex("/x").Request(), a.Mutex("/y").Request()))(t)
 	unlock(t, set)
 	var found int
 	must.OK(t, a.Inspector().Walk(testCtx(t), "/", -1, func(*recipe.Queue) error { found++; return nil }))
@@ -90,9 +90,9 @@ func TestE33LeaderChange(t *testing.T) {
 	}
 	e := ensemble(t, 3)
 	leakCheck(t)
-	lost := make(chan LockEvent, 1)
+	lost := make(chan Event, 1)
 	c := dialTo(t, e.Addrs(), WithSessionTimeout(30*time.Second),
-		WithHooks(Hooks{OnLost: func(e LockEvent) { lost <- e }}))
+		on(EventLost, func(e Event) { lost <- e }))
 	l := lock(t, c.Mutex("/m").Lock)
 	token := l.Token()
 	for range rounds(20, 2) {
@@ -130,11 +130,11 @@ func noReply(t *testing.T) bool {
 	c, p := proxied(t, WithSessionTimeout(timeout), WithMargin(11800*time.Millisecond))
 	next := dial(t, WithSessionTimeout(timeout))
 	l := lock(t, c.Mutex(d).Lock)
-	place := make(chan LockEvent, 8)
+	place := make(chan Event, 8)
 	var granted atomic.Int64
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	hooks := WithHooks(Hooks{OnEnqueue: func(ev LockEvent) { place <- ev }})
+	hooks := on(EventQueued, func(ev Event) { place <- ev })
 	wg.Go(func() {
 		if l2, err := next.Mutex(d, hooks).Lock(testCtx(t)); err == nil {
 			granted.Store(time.Now().UnixNano())
@@ -238,7 +238,7 @@ func TestE36MachineSuspend(t *testing.T) {
 	c, d := dial(t, withClock(clock)), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
 	clock.move(time.Hour, 0)
-	must.That(t, !l.Valid() && !l.ValidUntil().After(clock.Now().Wall), "suspended time does not count")
+	must.That(t, !l.Valid() && !l.Until().After(clock.Now().Wall), "suspended time does not count")
 	soon(t, "the context to end", l.Context().Done())
 	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
 	// The session lives on the server: a new hold is possible once it is confirmed.
@@ -252,8 +252,8 @@ func TestE37WallClockIsSet(t *testing.T) {
 	l := lock(t, c.Mutex(d).Lock)
 	clock.move(0, -24*time.Hour)
 	must.That(t, l.Valid(), "a clock set back ended a lease")
-	beats := c.Stats().Heartbeats
-	eventually(t, "two heartbeats", func() bool { return c.Stats().Heartbeats >= beats+2 })
+	beats := c.count.heartbeats.Load()
+	eventually(t, "two heartbeats", func() bool { return c.count.heartbeats.Load() >= beats+2 })
 	must.That(t, l.Valid() && l.Err() == nil, "a clock set back ended a lease")
 	clock.move(0, time.Hour)
 	if l.Valid() {
@@ -269,7 +269,7 @@ func TestE38SameSessionReturnsAfterALocalLoss(t *testing.T) {
 	c, p := proxied(t, withClock(clock), WithSessionTimeout(40*time.Second))
 	session := c.Session().ID
 	l := lock(t, c.Mutex(d).Lock)
-	waiting := start(testCtx(t), c.Mutex(d, WithoutLocalQueue()).Lock)
+	waiting := start(testCtx(t), c.Mutex(d, WithOwnPlace()).Lock)
 	queued(t, o, d, 2)
 	p.Refuse(true)
 	p.Cut()
@@ -302,16 +302,16 @@ func TestE39HeartbeatReplyDelayed(t *testing.T) {
 		For: 500 * time.Millisecond})
 	e := must.Get(c.epoch(testCtx(t)))(t)
 	for checked := 0; checked < 3; {
-		seen, beats, attached := delay.Seen(), c.Stats().Heartbeats, c.Stats().Attachments
+		seen, beats, attached := delay.Seen(), c.count.heartbeats.Load(), c.count.wire.Connections.Load()
 		eventually(t, "a delayed heartbeat", func() bool {
 			return delay.Seen() > seen &&
-				c.Stats().Heartbeats > beats
+				c.count.heartbeats.Load() > beats
 		})
 		until := c.Session().ValidUntil // before the look at what was sent until then
 		mu.Lock()
 		at := sent
 		mu.Unlock()
-		if c.Stats().Attachments != attached {
+		if c.count.wire.Connections.Load() != attached {
 			continue // the machine stood still: the session counts from another connection
 		}
 		checked++
@@ -507,7 +507,7 @@ func TestSessionIsTakenOverByItsKey(t *testing.T) {
 	expect.List(t, c.Servers(), []string{p.Addr()})
 	expect.Equal(t, c.State(), StateReady)
 	l := lock(t, c.Mutex(d).Lock)
-	key := c.SessionKey()
+	key := c.session().Session()
 	expect.Equal(t, key.ID, c.Session().ID)
 	p.Refuse(true) // it would take the session back
 	p.Cut()

@@ -57,9 +57,9 @@ func TestServerThatIsDownIsNotMentionedWhileAnotherAnswers(t *testing.T) {
 	c.troubles.patience = time.Hour
 	c.troubles.mu.Unlock()
 	for range 3 {
-		n := c.Stats().Attachments
+		n := c.count.wire.Connections.Load()
 		p.Cut()
-		eventually(t, "another connection", func() bool { return c.Stats().Attachments > n })
+		eventually(t, "another connection", func() bool { return c.count.wire.Connections.Load() > n })
 	}
 	s := log.String()
 	must.That(t, !strings.Contains(s, dead), "%v", s)

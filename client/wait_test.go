@@ -81,7 +81,7 @@ func TestE01PredecessorGoneBetweenListAndWatch(t *testing.T) {
 	if n := under(p, d, faultproxy.OpGetChildren2); n != 1 { // no contender was ahead
 		t.Errorf("%d lists, want 1", n)
 	}
-	if n := w.Stats().Watches; n > 1 { // that of the own node
+	if n := w.session().Watches(); n > 1 { // that of the own node
 		t.Errorf("%d watches are left", n)
 	}
 	unlock(t, l)
@@ -95,7 +95,7 @@ func TestE02EventBetweenReplyAndWait(t *testing.T) {
 	for range rounds(5000, 300) {
 		h := lock(t, a.Mutex(d).Lock)
 		in := make(chan struct{}, 1)
-		g := start(ctx, b.Mutex(d, WithHooks(Hooks{OnEnqueue: func(LockEvent) { in <- struct{}{} }})).Lock)
+		g := start(ctx, b.Mutex(d, on(EventQueued, func(Event) { in <- struct{}{} })).Lock)
 		soon(t, "its place", in)
 		for range rand.N(1000) {
 			runtime.Gosched()
@@ -141,7 +141,7 @@ func TestE04WatchFiresForADataChange(t *testing.T) {
 	p.Record()
 	g := start(testCtx(t), w.Mutex(d).Lock)
 	watches(t, p, h.Node(), 1)
-	eventually(t, "the own node to be watched too", func() bool { return w.Stats().Watches == 2 })
+	eventually(t, "the own node to be watched too", func() bool { return w.session().Watches() == 2 })
 	p.Record()
 	n := rounds(100, 30)
 	must.That(t, g.pending(), "granted")
@@ -169,7 +169,9 @@ func TestE05ConnectionEventDuringAWait(t *testing.T) {
 	queued(t, o, d, 2)
 	gc := start(testCtx(t), c.Mutex(d).Lock)
 	queued(t, o, d, 3)
-	eventually(t, "both to watch", func() bool { return b.Stats().Watches > 0 && c.Stats().Watches > 0 })
+	eventually(t, "both to watch", func() bool {
+		return b.session().Watches() > 0 && c.session().Watches() > 0
+	})
 	before := names(t, o, d)
 	for range 3 {
 		pb.Record()
@@ -227,8 +229,8 @@ func TestE16OwnNodeRemovedWhileWaiting(t *testing.T) {
 	shared(t)
 	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
 	h := lock(t, a.Mutex(d).Lock)
-	requeued := make(chan LockEvent, 1)
-	g := start(testCtx(t), b.Mutex(d, WithHooks(Hooks{OnRequeue: func(e LockEvent) { requeued <- e }})).Lock)
+	requeued := make(chan Event, 1)
+	g := start(testCtx(t), b.Mutex(d, on(EventRequeued, func(e Event) { requeued <- e })).Lock)
 	queued(t, o, d, 2)
 	first := nth(t, o, d, 1)
 	remove(t, o, d+"/"+first)
@@ -250,8 +252,8 @@ func TestNodeOfAnotherSessionIsNoPlace(t *testing.T) {
 	shared(t)
 	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
 	h := lock(t, a.Mutex(d).Lock)
-	requeued := make(chan LockEvent, 1)
-	g := start(testCtx(t), b.Mutex(d, WithHooks(Hooks{OnRequeue: func(e LockEvent) { requeued <- e }})).Lock)
+	requeued := make(chan Event, 1)
+	g := start(testCtx(t), b.Mutex(d, on(EventRequeued, func(e Event) { requeued <- e })).Lock)
 	queued(t, o, d, 2)
 	own := d + "/" + nth(t, o, d, 1)
 	if _, err := o.Multi(&zk.DeleteRequest{Path: own, Version: -1},

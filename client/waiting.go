@@ -8,24 +8,19 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// tellsWaits reports whether a hook wants to know where the attempt stands.
-func (a *attempt) tellsWaits() bool {
-	return a.c.opt.hooks.OnWait != nil || a.cfg.hooks.OnWait != nil
-}
-
-// waits tells the hooks where the attempt stands.
-func (a *attempt) waits(ev LockEvent) {
-	ev.Path, ev.Mode, ev.Waited = a.path, a.mode, time.Since(a.start)
-	a.c.tell(ev, a.c.opt.hooks.OnWait, a.cfg.hooks.OnWait)
+// waits tells where the attempt stands.
+func (a *attempt) waits(ev Event) {
+	ev.Kind, ev.Mode, ev.Waited = EventWaiting, a.mode, time.Since(a.start)
+	a.tell(ev)
 }
 
 // waitsInQueue tells of a place in a queue whose first contender holds the lock, unless the queue is for
-// permits. Without a hook it costs nothing.
+// permits. It costs nothing if no function listens.
 func (a *attempt) waitsInQueue(node string, names *zk.Names, p recipe.Place) {
-	if !a.tellsWaits() {
+	if !a.listens() {
 		return
 	}
-	ev := LockEvent{Node: node, Place: p.Ahead + 1}
+	ev := Event{Node: node, Place: p.Ahead + 1}
 	var first recipe.Contender
 	for name := range names.All() {
 		c, _, ok := recipe.ParseName(name)
@@ -47,17 +42,17 @@ func (a *attempt) waitsInQueue(node string, names *zk.Names, p recipe.Place) {
 
 // waitsForPermits tells that all permits are taken.
 func (a *attempt) waitsForPermits(node, leases string, used []string) {
-	if a.tellsWaits() && len(used) > 0 {
-		a.waits(LockEvent{Node: node, Holder: recipe.Join(leases, used[0])})
+	if a.listens() && len(used) > 0 {
+		a.waits(Event{Node: node, Holder: recipe.Join(leases, used[0])})
 	}
 }
 
 // waits tells of a place among the contenders of a lock with a policy.
 func (w *policyWaiter) waits() {
-	if !w.a.tellsWaits() {
+	if !w.a.listens() {
 		return
 	}
-	ev := LockEvent{Node: w.path}
+	ev := Event{Node: w.path}
 	holds := map[recipe.ID]bool{}
 	for _, n := range w.dir.nodes {
 		if n.Kind.Hold() {

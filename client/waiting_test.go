@@ -13,13 +13,13 @@ import (
 func TestWaitsTellPlaceAndHolder(t *testing.T) {
 	shared(t)
 	d := dir(t)
-	told := make(chan LockEvent, 100)
+	told := make(chan Event, 100)
 	c, o := dial(t, WithReason("why")), dial(t)
 	holder := lock(t, c.Mutex(d).Lock)
 	ctx, cancel := context.WithCancel(testCtx(t))
 	defer cancel()
-	hooks := WithHooks(Hooks{OnWait: func(e LockEvent) { told <- e }})
-	g := start(ctx, o.Mutex(d, hooks, WithoutLocalQueue()).Lock)
+	hooks := on(EventWaiting, func(e Event) { told <- e })
+	g := start(ctx, o.Mutex(d, hooks, WithOwnPlace()).Lock)
 	ev := <-told
 	expect.Equal(t, ev.Path, d, "path")
 	expect.Equal(t, ev.Place, 2, "place")
@@ -28,7 +28,7 @@ func TestWaitsTellPlaceAndHolder(t *testing.T) {
 	who := must.Get(o.Inspector().Contender(ctx, ev.Holder))(t)
 	must.That(t, who.Owner != nil, "no owner of %+v", who)
 	expect.Equal(t, who.Owner.Reason, "why", "reason")
-	_, err := o.Mutex(d, hooks, WithoutLocalQueue()).TryLock(ctx)
+	_, err := o.Mutex(d, hooks, WithOwnPlace()).TryLock(ctx)
 	expect.Is(t, err, ErrNotAcquired)
 	ev = <-told
 	expect.Equal(t, ev.Place, 3, "place of a try that is refused")

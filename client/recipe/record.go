@@ -19,7 +19,7 @@ type Owner struct {
 	Version   int    `json:"v"` // 1
 	Host      string `json:"host,omitempty"`
 	PID       int    `json:"pid,omitempty"`
-	Cmd       string `json:"cmd,omitempty"`       // the program's name, or WithClientName
+	Cmd       string `json:"cmd,omitempty"`       // the program's name, or WithName
 	User      string `json:"user,omitempty"`      // the operating system's
 	Client    string `json:"client,omitempty"`    // random, one for each Client
 	Task      string `json:"task,omitempty"`      // see Task

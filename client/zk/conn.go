@@ -189,6 +189,9 @@ func (c *Conn) Servers() []string { return slices.Clone(c.servers) }
 // Chroot returns the part of the tree that all paths are relative to, "" for the whole tree.
 func (c *Conn) Chroot() string { return string(c.root) }
 
+// Counters returns what counts the traffic: those of [Options], if it names some.
+func (c *Conn) Counters() *Counters { return c.opt.Counters }
+
 // Watches returns how many watches the session has.
 func (c *Conn) Watches() int {
 	c.mu.Lock()

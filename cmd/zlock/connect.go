@@ -98,7 +98,7 @@ func (f *connectFlags) address(getenv func(string) string) (servers, chroot stri
 
 // options turns the flags into options of the client.
 func (f *connectFlags) options(a *app) ([]client.Option, error) {
-	opts := []client.Option{client.WithSessionTimeout(f.sessionTimeout), client.WithClientName("zlock")}
+	opts := []client.Option{client.WithSessionTimeout(f.sessionTimeout), client.WithName("zlock")}
 	if f.sessionTimeout <= 0 || f.connectTimeout <= 0 {
 		return nil, cli.Usagef("--session-timeout and --connect-timeout must be positive")
 	}

@@ -59,7 +59,7 @@ func (c *call) elect(f *electFlags, run *runFlags, conn *connectFlags) error {
 		t := newWaitTeller(c.app, j.cl, conn.quiet)
 		err = t.during(ctx, exitNotAcquired, func() error {
 			return waiting(client.Task(ctx, j.task), f.timeout, exitNotAcquired, func(ctx context.Context) error {
-				lease, err = election.Campaign(ctx, []byte(f.value), client.WithLimit(client.Limit{Linger: true}),
+				lease, err = election.Campaign(ctx, []byte(f.value), client.WithLinger(),
 					t.option())
 				return err
 			})

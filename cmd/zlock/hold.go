@@ -64,7 +64,8 @@ func endsByItself(f *os.File) bool {
 // keep holds the lock until standard input ends; an error says what else ended the hold.
 func (c *call) keep(ctx context.Context, lock *lockFlags, s *holding, quiet bool) error {
 	lease := s.lease
-	if _, err := fmt.Fprintf(c.stdout, "locked %s %s\n", lease.Token(), lease.Sequencer()); err != nil {
+	first := lease.Sequencer()
+	if _, err := fmt.Fprintf(c.stdout, "locked %s %s\n", first.Token, first); err != nil {
 		return err
 	}
 	outliveReaders()
@@ -77,7 +78,7 @@ func (c *call) keep(ctx context.Context, lock *lockFlags, s *holding, quiet bool
 	} else if !quiet {
 		c.say("standard input is no pipe and no terminal: the lock is held until a signal comes")
 	}
-	for revoked := lease.Revoked(); ; {
+	for revoked := lease.Asked(); ; {
 		select {
 		case <-eof:
 			return nil

@@ -105,8 +105,7 @@ func (f *lockFlags) mode() fence.Mode {
 func (f *lockFlags) options() []client.Option {
 	// The lock must stay held until the child is gone, not only until the client thinks that it
 	// has told its user.
-	limit := client.Limit{Linger: true}
-	opts := layoutOption(f.layout)
+	opts := append(layoutOption(f.layout), client.WithLinger())
 	if f.reason != "" {
 		opts = append(opts, client.WithReason(f.reason))
 	}
@@ -115,7 +114,7 @@ func (f *lockFlags) options() []client.Option {
 	}
 	if f.maxHold > 0 {
 		// If COMMAND cannot be ended, an operator may break the lock by the recorded limit.
-		limit.Hold, limit.Grace = f.maxHold, f.killAfter+2*time.Second
+		opts = append(opts, client.WithMaxHold(f.maxHold, f.killAfter+2*time.Second))
 	}
 	if f.lockDelay > 0 {
 		opts = append(opts, client.WithLockDelay(f.lockDelay))
@@ -123,7 +122,7 @@ func (f *lockFlags) options() []client.Option {
 	if f.isRevocable() {
 		opts = append(opts, client.WithRevocable(f.revocable))
 	}
-	return append(opts, client.WithLimit(limit))
+	return opts
 }
 
 // layoutOption returns the option for the name of a layout, none for "".
@@ -208,9 +207,9 @@ func (f *lockFlags) take(ctx context.Context, t *waitTeller, paths []string, try
 		}
 	}
 	if try {
-		return c.TryAcquireAll(ctx, reqs...)
+		return c.TryAll(ctx, reqs...)
 	}
-	return c.AcquireAll(ctx, reqs...)
+	return c.All(ctx, reqs...)
 }
 
 // checkMargin refuses a session timeout too short to end COMMAND before the server gives the

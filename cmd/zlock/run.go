@@ -215,9 +215,14 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 	return j, err
 }
 
-// tellSession tells the guard which session it closes if zlock dies.
+// tellSession tells the guard which session it closes if zlock dies. Without a session there is nothing
+// to close.
 func (j *job) tellSession() {
-	j.guard.send(order{Session: &sessionKey{j.servers, j.cl.SessionKey(), j.conn.tlsFiles}})
+	ended, end := context.WithCancel(context.Background())
+	end()
+	if conn, err := j.cl.Conn(ended); err == nil {
+		j.guard.send(order{Session: &sessionKey{j.servers, conn.Session(), j.conn.tlsFiles}})
+	}
 }
 
 // startGuard starts the guard of the next COMMAND.
@@ -294,7 +299,7 @@ func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
 	}
 	j.tellSession() // it may be another one since
 	code := 0
-	if err = j.flags.ready("locked " + lease.Token().String()); err != nil {
+	if err = j.flags.ready("locked " + lease.Sequencer().Token.String()); err != nil {
 		signal.Stop(sigs)
 	} else {
 		code, err = s.run(sigs)

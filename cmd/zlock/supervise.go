@@ -103,12 +103,12 @@ func (s *supervisor) run(sigs chan os.Signal) (int, error) {
 
 // deadline returns when the lease ends, on the clock shared with the guard.
 func (s *supervisor) deadline() time.Duration {
-	return bootClock() + time.Until(s.lease.ValidUntil())
+	return bootClock() + time.Until(s.lease.Until())
 }
 
 // watch handles signals, loss and requests until COMMAND exits.
 func (s *supervisor) watch(sigs <-chan os.Signal) {
-	lost, revoked := s.lease.Lost(), s.lease.Revoked()
+	lost, revoked := s.lease.Lost(), s.lease.Asked()
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	var kill <-chan time.Time

@@ -19,8 +19,8 @@ type waitTeller struct {
 	cl     *client.Client
 	line   *statusLine
 	quiet  bool
-	events chan client.LockEvent
-	told   client.LockEvent // the last one that was said
+	events chan client.Event
+	told   client.Event // the last one that was said
 }
 
 // Times of the teller.
@@ -36,18 +36,21 @@ const (
 const farPlace = 20
 
 func newWaitTeller(a *app, cl *client.Client, quiet bool) *waitTeller {
-	return &waitTeller{cl: cl, line: newStatusLine(a), quiet: quiet, events: make(chan client.LockEvent, 1)}
+	return &waitTeller{cl: cl, line: newStatusLine(a), quiet: quiet, events: make(chan client.Event, 1)}
 }
 
 // option makes a lock tell the teller. Only the newest event counts.
 func (t *waitTeller) option() client.Option {
-	return client.WithHooks(client.Hooks{OnWait: func(ev client.LockEvent) {
+	return client.WithEvents(func(ev client.Event) {
+		if ev.Kind != client.EventWaiting {
+			return
+		}
 		select {
 		case <-t.events:
 		default:
 		}
 		t.events <- ev
-	}})
+	})
 }
 
 // during runs take, which waits for a lock, and tells who holds it.
@@ -55,7 +58,7 @@ func (t *waitTeller) during(ctx context.Context, refusal int, take func() error)
 	if t.quiet {
 		return take()
 	}
-	stop, stopped := make(chan struct{}), make(chan client.LockEvent, 1)
+	stop, stopped := make(chan struct{}), make(chan client.Event, 1)
 	go func() { stopped <- t.tell(ctx, stop) }()
 	err := take()
 	close(stop)
@@ -68,7 +71,7 @@ func (t *waitTeller) during(ctx context.Context, refusal int, take func() error)
 }
 
 // tell says what the events tell until stop, and returns the newest one.
-func (t *waitTeller) tell(ctx context.Context, stop <-chan struct{}) (last client.LockEvent) {
+func (t *waitTeller) tell(ctx context.Context, stop <-chan struct{}) (last client.Event) {
 	due := time.After(tellAfter)
 	for ready := false; ; {
 		select {
@@ -86,13 +89,13 @@ func (t *waitTeller) tell(ctx context.Context, stop <-chan struct{}) (last clien
 }
 
 // news reports whether an event says something else than the last line.
-func (t *waitTeller) news(ev client.LockEvent) bool {
+func (t *waitTeller) news(ev client.Event) bool {
 	return ev.Path != "" && (t.told.Path != ev.Path || ev.Place <= farPlace) &&
 		(t.told.Path != ev.Path || t.told.Holder != ev.Holder || t.told.Place != ev.Place || t.told.Of != ev.Of)
 }
 
 // refused says who holds the lock that zlock did not get.
-func (t *waitTeller) refused(ctx context.Context, last client.LockEvent) {
+func (t *waitTeller) refused(ctx context.Context, last client.Event) {
 	select { // the client tells its events after it has returned
 	case last = <-t.events:
 	default:
@@ -110,7 +113,7 @@ func (t *waitTeller) refused(ctx context.Context, last client.LockEvent) {
 }
 
 // say reads the holder and writes the line.
-func (t *waitTeller) say(ctx context.Context, ev client.LockEvent) {
+func (t *waitTeller) say(ctx context.Context, ev client.Event) {
 	t.told = ev
 	place := ""
 	if ev.Place > 0 {

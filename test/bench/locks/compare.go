@@ -54,7 +54,7 @@ const (
 
 var libraries = []*library{
 	{name: "zlock", what: "package client, `Mutex`", most: 1000, recipe: "mutex"},
-	{name: "zlock-early", what: "package client, `Mutex` with `WithEarlyUnlock`", most: 1000,
+	{name: "zlock-early", what: "package client, `Mutex` with `Lease.Release`", most: 1000,
 		recipe: "mutex-early"},
 	{name: "go-zookeeper", what: "go-zookeeper, `Lock`", most: 1000, recipe: "go-zookeeper"},
 	{name: "curator", what: "Curator, `InterProcessMutex`", most: 100, prepare: compile,

@@ -71,7 +71,12 @@ func openSession(ctx context.Context, b *benchFlags) (session, error) {
 		ended()
 		return session{}, err
 	}
-	locks := b.locksOf(cl)
+	conn, err := cl.Conn(limited)
+	if err != nil {
+		ended()
+		return session{}, err
+	}
+	counters, locks := conn.Counters(), b.locksOf(cl)
 	return session{
 		faults: faults, timeout: cl.Session().Timeout, close: func() {
 			limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTime)
@@ -80,15 +85,19 @@ func openSession(ctx context.Context, b *benchFlags) (session, error) {
 			ended()
 		},
 		cost: func() cost {
-			s := cl.Stats()
-			return cost{s.Requests - s.Heartbeats, s.Events, s.BytesSent + s.BytesRead}
+			n := counters // with a heartbeat now and then
+			return cost{n.Requests.Load(), n.Events.Load(), n.BytesSent.Load() + n.BytesRead.Load()}
 		},
 		lock: func(ctx context.Context, path string, shared bool) (grant, error) {
 			l, err := locks(ctx, path, shared)
 			if err != nil {
 				return grant{}, err
 			}
-			return grant{token: l.Token(), mode: l.Mode(), valid: l.Valid, release: l.Unlock}, nil
+			release := l.Unlock
+			if b.Recipe == "mutex-early" {
+				release = func(context.Context) error { return l.Release() }
+			}
+			return grant{token: l.Token(), mode: l.Mode(), valid: l.Valid, release: release}, nil
 		},
 	}, nil
 }
@@ -112,9 +121,6 @@ func (b *benchFlags) locksOf(cl *client.Client) func(context.Context, string, bo
 		return func(ctx context.Context, path string, _ bool) (*client.Lease, error) {
 			return cl.Semaphore(path, 2, opts...).Acquire(ctx, 1)
 		}
-	}
-	if b.Recipe == "mutex-early" {
-		opts = append(opts, client.WithEarlyUnlock())
 	}
 	return func(ctx context.Context, path string, _ bool) (*client.Lease, error) {
 		return cl.Mutex(path, opts...).Lock(ctx)

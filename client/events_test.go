@@ -36,11 +36,11 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// A hook hears of each change of the state once.
+// The function hears of each change of the state once.
 func TestStateIsToldWhenItChanges(t *testing.T) {
 	c, _, _ := withoutServer()
 	var told []string
-	c.opt.hooks.OnState = func(from, to State) { told = append(told, from.String()+" "+to.String()) }
+	c.opt.events = func(ev Event) { told = append(told, ev.From.String()+" "+ev.To.String()) }
 	for range 2 {
 		changed := c.changed
 		c.update(func() {})
@@ -55,13 +55,14 @@ func TestStateIsToldWhenItChanges(t *testing.T) {
 	expect.List(t, told, []string{"connecting ready", "ready suspended", "suspended ready", "ready closed"})
 }
 
-// Hooks run in their order, those that wait at the end as well. What is too much is counted.
+// Events are told in their order, those that wait at the end as well. What is too much is counted.
 func TestNotifierKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := notifier{calls: make(chan func(), 3)}
+		n := notifier{calls: make(chan notice, 3)}
 		var told []int
+		say := func(ev Event) { told = append(told, ev.Pending) }
 		for i := range 5 {
-			n.add(func() { told = append(told, i) })
+			n.add(Event{Pending: i}, nil, say)
 		}
 		must.Equal(t, n.dropped.Load(), 2, "dropped")
 		stop, over := make(chan struct{}), make(chan struct{})
@@ -71,10 +72,35 @@ func TestNotifierKeepsTheOrder(t *testing.T) {
 		}()
 		synctest.Wait()
 		expect.List(t, told, []int{0, 1, 2})
-		n.add(func() { close(stop) })
-		n.add(func() { told = append(told, 7) })
-		n.add(func() { told = append(told, 8) })
+		n.add(Event{}, func(ev Event) {
+			expect.Equal(t, ev.Dropped, 2, "dropped, as told")
+			close(stop)
+		})
+		n.add(Event{Pending: 7}, say)
+		n.add(Event{Pending: 8}, say)
 		<-over
 		expect.List(t, told, []int{0, 1, 2, 7, 8})
 	})
+}
+
+func TestKindsOfEventsHaveNames(t *testing.T) {
+	for k := EventState; k <= EventLeftBehind; k++ {
+		expect.That(t, k.String() != "", "event %d has no name", k)
+	}
+	expect.Equal(t, (EventLeftBehind + 1).String(), "event 9")
+}
+
+// The connection serves other requests, and that of the next session comes after the end of the first.
+func TestConn(t *testing.T) {
+	shared(t)
+	c, p := proxied(t)
+	first := must.Get(c.Conn(testCtx(t)))(t)
+	must.Get(first.Exists(testCtx(t), "/"))(t)
+	expire(t, p)
+	eventually(t, "the end of the session", func() bool { return isClosed(first.Over()) })
+	next := must.Get(c.Conn(testCtx(t)))(t)
+	expect.That(t, next != first, "the connection of the session that is over")
+	must.Get(next.Exists(testCtx(t), "/"))(t)
+	must.OK(t, c.Close(testCtx(t)))
+	must.Is(t, errOf(c.Conn(testCtx(t))), ErrClosed)
 }
