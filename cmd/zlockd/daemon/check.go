@@ -1,0 +1,260 @@
+package daemon
+
+import (
+	"encoding/base64"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
+)
+
+// complete fills in defaults that depend on other settings.
+func (s *settings) complete(given func(flag string) bool) {
+	if s.MinSessionTimeout == 0 {
+		s.MinSessionTimeout = 2 * s.TickTime
+	}
+	if s.MaxSessionTimeout == 0 {
+		s.MaxSessionTimeout = 20 * s.TickTime
+	}
+	if addr := s.Peers[s.ID]; addr != "" && !given("peer-addr") {
+		s.PeerListen = addr
+	}
+}
+
+// check records every mistake that it can see before anything starts, and says what to do
+// about each.
+func (s *settings) check() {
+	given := s.flags.Changed
+	s.flags.VisitAll(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Value.Type(), "int") && f.Value.String()[0] == '-' {
+			_, usage := pflag.UnquoteUsage(f)
+			s.fault("--%s %s is negative: %s", f.Name, f.Value, usage)
+		}
+	})
+	s.checkAddresses()
+	if s.dev {
+		switch {
+		case given("data-dir"):
+			s.fault("--dev keeps everything in memory: leave out --data-dir, or --dev")
+		case len(s.Peers) > 0:
+			s.fault("--dev is a single server: leave out --peers, or --dev")
+		}
+	} else if s.DataDir == "" {
+		s.fault("--data-dir is empty: name a directory, or use --dev to keep everything in memory")
+	} else if logs := s.dataLogDir; !s.ignoreZooData && logs != "" &&
+		isDir(filepath.Join(logs, "version-2")) && !disk.IsDataDir(s.DataDir) {
+		s.fault("dataLogDir %s holds the logs of a ZooKeeper, which a server would not read: take them over with: "+
+			"zlockd import --from %s --log-dir %s "+
+			"--data-dir NEW, then start with --data-dir NEW; or start empty with --ignore-zookeeper-data", logs,
+			s.DataDir, logs)
+	} else if !s.ignoreZooData && isDir(filepath.Join(s.DataDir, "version-2")) && !disk.IsDataDir(s.DataDir) {
+		s.fault("%s holds the data of a ZooKeeper, which a server would not read: take them over with: zlockd "+
+			"import --from %s --data-dir NEW, "+
+			"then start with --data-dir NEW; or start empty beside them with --ignore-zookeeper-data", s.DataDir,
+			s.DataDir)
+	}
+	s.checkCluster()
+	s.checkTimes()
+	s.checkBackups(given)
+	if s.MaxFrame < 128 || s.MaxFrame > state.MaxFrame {
+		s.fault("--max-frame %d is not between 128 and %d bytes", s.MaxFrame, state.MaxFrame)
+	}
+	if most := int64(math.MaxInt64 >> 20); s.maxData > most || s.diskReserve > most {
+		s.fault("--max-data and --disk-reserve count MiB: at most %d", most)
+	}
+	if s.SnapshotEntries == 0 {
+		s.fault("--snapshot-entries 0: at least 1")
+	}
+	oneOf := func(flag, value string, known ...string) {
+		if !slices.Contains(known, value) {
+			s.fault("--%s %q is unknown: want %s", flag, value, strings.Join(known, " or "))
+		}
+	}
+	oneOf("log-level", s.logLevel, "debug", "info", "warn", "error")
+	oneOf("log-format", s.logFormat, "text", "json")
+	if _, err := admin.New(admin.Options{Whitelist: s.FourLetterWords}); err != nil {
+		s.fault("--4lw-whitelist: %w", err)
+	}
+	if s.Profiling && s.AdminAddr == off {
+		s.fault("--pprof needs --admin-addr: profiles are served there")
+	}
+	if s.SkipACL {
+		s.note("", "ACCESS RIGHTS ARE NOT CHECKED: every client may read, change and delete every node; leave out "+
+			"--skip-acl (skipACL in a zoo.cfg) to check them")
+	}
+	s.checkSASL()
+	if s.SuperDigest != "" && !isDigest(s.SuperDigest) {
+		// The value is not repeated: it may be a password.
+		s.fault("--super-digest: want USER:HASH, where HASH is base64(sha1(USER:PASSWORD)); " +
+			"make it with: printf 'super:PASSWORD' | openssl dgst -binary -sha1 | openssl base64")
+	}
+	s.checkSecrets()
+	s.checkTLS()
+	s.checkFiles(time.Now())
+}
+
+func (s *settings) checkAddresses() {
+	var ports []address
+	for _, a := range s.addresses() {
+		mayBeOff := a.flag == "admin-addr" || a.flag == "client-addr" && s.SecureAddr != ""
+		switch {
+		case (a.flag == "secure-client-addr" || a.flag == "metrics-addr") && a.addr == "":
+			continue
+		case a.addr == off && mayBeOff:
+			continue
+		case a.addr == off && a.flag == "client-addr":
+			s.fault("--client-addr off: then clients need --secure-client-addr")
+			continue
+		}
+		if err := checkAddr(a.addr); err != nil {
+			s.fault("--%s %q: %w", a.flag, a.addr, err)
+			continue
+		}
+		if a.flag == "peer-addr" && len(s.Peers) == 0 {
+			continue // not used
+		}
+		if strings.HasSuffix(a.addr, ":0") {
+			continue
+		}
+		for _, o := range ports {
+			if sameAddr(o.addr, a.addr) {
+				s.fault("--%s and --%s are the same address %s: each needs its own", o.flag, a.flag, a.addr)
+			}
+		}
+		ports = append(ports, a)
+	}
+}
+
+// sameAddr reports whether two listeners would conflict.
+func sameAddr(a, b string) bool {
+	ha, pa, _ := net.SplitHostPort(a)
+	hb, pb, _ := net.SplitHostPort(b)
+	every := func(h string) bool { return h == "" || h == "0.0.0.0" || h == "::" }
+	return pa == pb && (ha == hb || every(ha) || every(hb))
+}
+
+func (s *settings) checkCluster() {
+	for _, id := range ids(s.Peers) {
+		if _, port, _ := net.SplitHostPort(s.Peers[id]); port == "0" && id != s.ID {
+			s.fault("--peers: server %d has port 0, at which the others cannot reach it", id)
+		}
+	}
+	switch own := s.Peers[s.ID]; {
+	case s.ID < 1 || s.ID > maxID && own == "":
+		s.fault("--id %d is not a number from 1 to %d", s.ID, maxID)
+	case len(s.Peers) == 0 && s.ID != 1 && !s.dev:
+		s.fault("--id %d without --peers: list all servers of the cluster, such as --peers "+
+			"1=lock1:2888,2=lock2:2888,3=lock3:2888", s.ID)
+	case len(s.Peers) > 0 && own == "":
+		s.fault("--id %d is not among the --peers %s: list this server too, or correct --id", s.ID,
+			s.peersFlag().String())
+	default:
+		err := raftfsm.Options{ID: s.ID, Peers: s.Peers, Observers: s.Observers, LogStore: s.LogStore,
+			PeerListen: s.PeerListen, PeerInsecure: s.PeerInsecure || s.peerTLS.Cert != "",
+			HeartbeatTimeout: s.HeartbeatTimeout, MinSessionTimeout: s.MinSessionTimeout}.Check()
+		if err != nil {
+			s.faults = append(s.faults, err)
+		}
+	}
+}
+
+func (s *settings) checkBackups(given func(string) bool) {
+	switch {
+	case s.BackupDir == "" && (given("backup-interval") || given("backup-keep")):
+		s.fault("--backup-interval and --backup-keep need --backup-dir: name a directory, best on another disk")
+	case s.BackupInterval > 0 && s.BackupInterval < time.Second:
+		s.fault("--backup-interval %v is too short: at least 1s", s.BackupInterval)
+	case s.BackupKeep == 0:
+		s.fault("--backup-keep 0: at least 1")
+	}
+}
+
+func (s *settings) checkTimes() {
+	tick, least, most := s.TickTime, s.MinSessionTimeout, s.MaxSessionTimeout
+	switch {
+	case tick < time.Millisecond:
+		s.fault("--tick-time %v is too short: at least 1ms", tick)
+	case least < time.Millisecond:
+		s.fault("--min-session-timeout %v is too short: at least 1ms", least)
+	case most < least:
+		s.fault("--max-session-timeout %v is shorter than --min-session-timeout %v", most, least)
+	case most > 1<<31*time.Millisecond-time.Millisecond:
+		s.fault("--max-session-timeout %v is longer than the protocol can say, 24 days", most)
+	}
+	if s.HeartbeatTimeout > 0 && s.HeartbeatTimeout < 5*time.Millisecond {
+		s.fault("--heartbeat-timeout %v is too short: at least 5ms", s.HeartbeatTimeout)
+	}
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// isDigest reports whether s is user:base64(sha1).
+func isDigest(s string) bool {
+	user, hash, ok := strings.Cut(s, ":")
+	sum, err := base64.StdEncoding.DecodeString(hash)
+	return ok && user != "" && err == nil && len(sum) == 20
+}
+
+func (s *settings) checkTLS() {
+	if s.SecureAddr == "" {
+		if s.clientTLS.Cert != "" || s.clientTLS.Key != "" || s.clientTLS.CA != "" {
+			s.fault("--tls-cert, --tls-key and --tls-ca are for --secure-client-addr: give the address to serve " +
+				"TLS on")
+		}
+	} else if s.clientTLS.Cert == "" || s.clientTLS.Key == "" {
+		s.fault("--secure-client-addr needs --tls-cert and --tls-key")
+	}
+	if s.tlsClientAuth == "need" && s.clientTLS.CA == "" && s.SecureAddr != "" {
+		s.fault("clients must show certificates (ssl.clientAuth): give --tls-ca")
+	}
+	if n := count(s.peerTLS.Cert, s.peerTLS.Key, s.peerTLS.CA); n > 0 && n < 3 {
+		s.fault("--peer-tls-cert, --peer-tls-key and --peer-tls-ca belong together: give all three")
+	}
+	for _, t := range []*tlsFlags{&s.adminTLS, &s.metricsTLS} {
+		if n := count(t.Cert, t.Key); n == 1 || n == 0 && t.CA != "" {
+			s.fault("--%s-cert and --%[1]s-key belong together, and --%[1]s-ca needs both: give them too",
+				t.Flag)
+		}
+	}
+	if s.metricsTLS.Cert != "" && s.MetricsAddr == "" {
+		s.fault("--metrics-tls-cert without --metrics-addr: give an address, such as 0.0.0.0:7000; the " +
+			"admin port has --admin-tls-cert")
+	}
+	if s.PeerInsecure && s.peerTLS.Cert != "" {
+		s.fault("--peer-insecure and --peer-tls-cert contradict each other: leave one out")
+	}
+	if s.tlsCRL != "" && s.clientTLS.CA+s.peerTLS.CA+s.adminTLS.CA+s.metricsTLS.CA == "" {
+		s.fault("--tls-crl needs an authority, whose certificates it revokes: --tls-ca, --peer-tls-ca, " +
+			"--admin-tls-ca or --metrics-tls-ca")
+	}
+	if s.X509Super != "" && !s.asksCertificates() {
+		s.fault("--x509-super needs --tls-ca, and not ssl.clientAuth=none: no client could show a certificate")
+	}
+}
+
+// asksCertificates reports whether clients can show certificates.
+func (s *settings) asksCertificates() bool {
+	return s.clientTLS.CA != "" && s.tlsClientAuth != "none"
+}
+
+func count(values ...string) (n int) {
+	for _, v := range values {
+		if v != "" {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,282 @@
+package daemon
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
+)
+
+// zooTick is ZooKeeper's tick if its configuration sets none.
+const zooTick = "3000"
+
+// applyConfig reads the zoo.cfg that s names. It sets every flag that the file covers and the
+// command line does not set.
+func applyConfig(s *settings, flags *pflag.FlagSet) error {
+	text, err := tlsfiles.ReadFile(s.config)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	z := &zoo{s: s, flags: flags, seen: make(map[string]string), raw: make(map[string]bool),
+		given: make(map[string]bool)}
+	flags.Visit(func(f *pflag.Flag) { z.given[f.Name] = true })
+	props := parseProperties(string(text))
+	s.ConfigText = withoutSecrets(string(text))
+	for _, p := range props {
+		z.raw[p.key] = true
+		key := z.bare(p.key)
+		if before, twice := z.seen[key]; twice && before != p.value {
+			s.fault("%s, line %d: %s and zookeeper.%s have different values: keep one of them", s.config, p.line,
+				key, key)
+		}
+		z.seen[key] = p.value
+	}
+	if file := z.seen["dynamicConfigFile"]; file != "" {
+		members, err := tlsfiles.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("%s: dynamicConfigFile: %w", s.config, err)
+		}
+		for _, p := range parseProperties(string(members)) {
+			if p.key != "version" {
+				props = append(props, p)
+				z.seen[z.bare(p.key)] = p.value
+			}
+		}
+	}
+	for _, p := range props {
+		key := z.bare(p.key)
+		if why := ruleOf(key).apply(z, key, p.value); why != nil {
+			s.fault("%s, line %d: %s: %w", s.config, p.line, p.key, why)
+		}
+	}
+	z.finish()
+	return nil
+}
+
+// zoo maps one zoo.cfg to settings.
+type zoo struct {
+	s       *settings
+	flags   *pflag.FlagSet
+	given   map[string]bool   // flags of the command line
+	seen    map[string]string // every key of the file, without a prefix
+	raw     map[string]bool   // every key as the file has it
+	servers []state.Server
+}
+
+// bare returns a key without the prefix that makes it a Java system property.
+func (z *zoo) bare(key string) string { return strings.TrimPrefix(key, "zookeeper.") }
+
+// set sets a flag unless the command line has set it.
+func (z *zoo) set(flag, value string) error {
+	if z.given[flag] {
+		return nil
+	}
+	return z.flags.Set(flag, value)
+}
+
+// put is set for a setting that needs several keys.
+func (z *zoo) put(flag, value string) {
+	if err := z.set(flag, value); err != nil {
+		z.wrong("%w", err)
+	}
+}
+
+// wrong records a mistake that is not one of a single line.
+func (z *zoo) wrong(format string, args ...any) {
+	z.s.fault("%s: %w", z.s.config, fmt.Errorf(format, args...))
+}
+
+// is reports whether the file gives a key a value; ZooKeeper does not tell upper case from lower.
+func (z *zoo) is(key, value string) bool { return strings.EqualFold(z.seen[key], value) }
+
+// finish maps settings that need several keys.
+func (z *zoo) finish() {
+	if _, ok := z.seen["tickTime"]; !ok {
+		z.put("tick-time", zooTick)
+	}
+	z.addresses()
+	z.cluster()
+	z.requiredAuth()
+	z.adminTLS()
+	for _, key := range []string{"ssl.crl", "ssl.quorum.crl"} {
+		if z.is(key, "true") && !z.given["tls-crl"] {
+			z.wrong("%s: revocation lists are not fetched: name a file with them by --tls-crl", key)
+		}
+	}
+}
+
+// addresses maps the ports. Without an address ZooKeeper listens on all addresses.
+func (z *zoo) addresses() {
+	if z.seen["secureClientPort"] == "0" { // as without the key
+		delete(z.seen, "secureClientPort")
+	}
+	z.address("secure-client-addr", "secureClientPort", "secureClientPortAddress", "")
+	p := z.seen["clientPort"]
+	switch none := p == "" || p == "0"; {
+	case !none:
+		z.address("client-addr", "clientPort", "clientPortAddress", "")
+	case z.seen["secureClientPort"] != "":
+		z.put("client-addr", off)
+	case len(z.servers) == 0 && !z.given["client-addr"]:
+		z.wrong("clientPort is missing")
+	}
+	if strings.HasSuffix(z.seen["metricsProvider.className"], ".PrometheusMetricsProvider") {
+		z.seen["metricsProvider.httpPort"] = cmp.Or(z.seen["metricsProvider.httpPort"], "7000")
+		z.address("metrics-addr", "metricsProvider.httpPort", "metricsProvider.httpHost", "0.0.0.0")
+	}
+	port, host := z.seen["admin.serverPort"], z.seen["admin.serverAddress"]
+	switch {
+	case z.seen["admin.enableServer"] == "false": // ZooKeeper takes any other word for true
+		z.put("admin-addr", off)
+		return
+	case port != "" && host == "":
+		z.s.note("admin.serverPort",
+			"the admin port listens on loopback only; name another admin.serverAddress to open it")
+	case port == "" && host != "":
+		z.seen["admin.serverPort"] = "8080"
+	}
+	z.address("admin-addr", "admin.serverPort", "admin.serverAddress", "127.0.0.1")
+}
+
+// address maps one port; another key holds its address, host if it is missing.
+func (z *zoo) address(flag, portKey, hostKey, host string) {
+	port := z.seen[portKey]
+	if port == "" {
+		return
+	}
+	read := decimal
+	if portKey == "admin.serverPort" {
+		read = decoded
+	}
+	text, err := read(port)
+	if n, _ := strconv.Atoi(text); err != nil || n < 0 || n > math.MaxUint16 {
+		z.wrong("%s: %q is not a port", portKey, port)
+		return
+	}
+	z.put(flag, net.JoinHostPort(cmp.Or(z.seen[hostKey], host), text))
+}
+
+// adminTLS maps the keys of the admin port's TLS. ZooKeeper takes its certificate and authority
+// from the stores of the quorum.
+func (z *zoo) adminTLS() {
+	force := z.is("admin.forceHttps", "true")
+	if !force && !z.is("admin.portUnification", "true") {
+		return
+	}
+	z.s.AdminClear = !force
+	store, ca := z.seen["ssl.quorum.keyStore.location"], z.seen["ssl.quorum.trustStore.location"]
+	switch {
+	case z.given["admin-tls-cert"]:
+	case store == "":
+		z.wrong("admin.forceHttps and admin.portUnification need ssl.quorum.keyStore.location, or " +
+			"--admin-tls-cert and --admin-tls-key")
+		return
+	default:
+		z.put("admin-tls-cert", store)
+		z.put("admin-tls-key", store)
+	}
+	if len(z.s.Peers) == 0 { // the stores are for this port alone
+		z.s.peerTLS.Cert, z.s.peerTLS.Key, z.s.peerTLS.CA = "", "", ""
+	}
+	switch {
+	case !z.is("admin.needClientAuth", "true"):
+	case ca == "" && !z.given["admin-tls-ca"]:
+		z.wrong("admin.needClientAuth needs ssl.quorum.trustStore.location, or --admin-tls-ca")
+	default:
+		z.put("admin-tls-ca", ca)
+	}
+	if z.s.AdminClear && z.s.adminTLS.CA != "" {
+		z.s.note("", "admin.portUnification lets callers in that speak clear text, without a certificate of "+
+			"--admin-tls-ca: admin.forceHttps=true refuses them")
+	}
+}
+
+// cluster maps the server lines and the file myid.
+func (z *zoo) cluster() {
+	z.s.LoneVoter = z.is("standaloneEnabled", "false")
+	switch {
+	case len(z.servers) == 0:
+		return
+	case len(z.servers) == 1 && !z.s.LoneVoter:
+		z.s.note("server."+strconv.Itoa(int(z.servers[0].ID)), "a cluster of one is a single server")
+		return
+	}
+	var parts []string
+	for _, sv := range z.servers {
+		part := fmt.Sprintf("%d=%s", sv.ID, sv.Peer)
+		if !sv.Voter {
+			part += asObserver
+		}
+		parts = append(parts, part)
+	}
+	z.put("peers", strings.Join(parts, ","))
+	if !z.given["id"] {
+		file := filepath.Join(z.s.DataDir, "myid")
+		text, err := tlsfiles.ReadFile(file)
+		if err != nil {
+			z.wrong("there are server lines, but which of them is this? %w (write the number there, or give --id)",
+				err)
+			return
+		}
+		if z.s.ID, err = zooID(string(text)); err != nil {
+			z.wrong("%s: %w", file, err)
+			return
+		}
+	}
+	z.s.PeerWords = map[uint32]state.Server{}
+	for _, sv := range z.servers {
+		z.s.PeerWords[sv.ID] = sv
+		if sv.ID != z.s.ID {
+			continue
+		}
+		if z.is("peerType", "observer") && sv.Voter {
+			z.s.note("peerType", "the line server.%d says participant, which counts", sv.ID)
+		}
+		if sv.Client != "" && z.seen["clientPort"] == "" {
+			z.put("client-addr", strings.TrimPrefix(sv.Client, "0.0.0.0"))
+		}
+		if z.is("quorumListenOnAllIPs", "true") {
+			_, port, _ := net.SplitHostPort(sv.Peer)
+			z.put("peer-addr", net.JoinHostPort("", port))
+		}
+	}
+}
+
+// withoutSecrets returns the text of a zoo.cfg for operators to see: without the values of
+// keys, commented out or not, whose names are those of secrets. The value of superUser may be a hash.
+func withoutSecrets(text string) string {
+	secret := func(s string) bool {
+		s = strings.TrimPrefix(strings.TrimLeft(strings.ToLower(s), "#! \t"), "zookeeper.")
+		return strings.Contains(s, "passw") || strings.Contains(s, "digest") || strings.Contains(s, "secret") ||
+			strings.HasPrefix(s, "superuser")
+	}
+	lines := strings.SplitAfter(text, "\n")
+	hide := false // the line continues a hidden one
+	for i, line := range lines {
+		trimmed := strings.TrimSpace(line)
+		key, _ := splitProperty(trimmed)
+		switch {
+		case hide:
+			lines[i] = ""
+		case strings.HasPrefix(trimmed, "#"), strings.HasPrefix(trimmed, "!"):
+			if secret(trimmed) {
+				lines[i] = "# (not shown)\n"
+			}
+			continue // comments have no continuation
+		case secret(key):
+			lines[i] = key + "=(not shown)\n"
+		default:
+			continue
+		}
+		hide = continued(strings.TrimRight(line, "\r\n"))
+	}
+	return strings.Join(lines, "")
+}

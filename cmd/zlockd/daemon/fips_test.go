@@ -1,0 +1,101 @@
+package daemon
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// In FIPS 140 mode a server refuses what needs MD5, and in its strict mode what needs SHA-1, with the
+// reason, and serves clients over TLS as ever.
+func TestFIPSModeRefusesWhatItCannotDo(t *testing.T) {
+	for _, test := range []struct {
+		name, module string // that the program is built with; empty: this test's
+	}{{"mode", ""}, {"GOFIPS140=v1.0.0", "v1.0.0"}} {
+		t.Run(test.name, func(t *testing.T) {
+			program := os.Args[0]
+			if test.module != "" {
+				if testing.Short() {
+					t.Skip("builds the cryptography of Go again")
+				}
+				program = filepath.Join(t.TempDir(), "zlockd")
+				build := exec.Command("go", "build", "-o", program, ".")
+				build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFIPS140="+test.module)
+				if out, err := build.CombinedOutput(); err != nil {
+					t.Fatalf("%v\n%s", err, out)
+				}
+			}
+			fipsMode(t, program)
+		})
+	}
+}
+
+func fipsMode(t *testing.T, program string) {
+	a := newAuthority(t, t.TempDir())
+	a.sign(t, "server", nil)
+	users := a.file("users")
+	must.OK(t, os.WriteFile(users, []byte("ann:1\n"), 0o600))
+	in := func(mode string, args ...string) *daemonProcess {
+		p := prepare(append(args, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", off)...)
+		p.cmd.Path = program
+		p.cmd.Env = append(p.cmd.Env, "GODEBUG=fips140="+mode)
+		return p
+	}
+	for _, test := range []struct {
+		mode string
+		args []string
+		want []string
+	}{
+		{"on", []string{"--sasl-users", users}, []string{"--sasl-users", "DIGEST-MD5 is off", "no MD5"}},
+		{"only", []string{"--sasl-users", users}, []string{"--sasl-users", "DIGEST-MD5 is off"}},
+		{"only", []string{"--super-digest", "super:D/InIHSb7yEEbrWz8b9l71RjZJU=", "--require-auth", "digest"},
+			[]string{"--super-digest: it needs SHA-1", "--require-auth digest: ", "--x509-super"}},
+	} {
+		for _, command := range [][]string{nil, {"check"}} {
+			p := in(test.mode, append(command, test.args...)...)
+			p.cmd.Stderr = nil
+			out, err := p.cmd.CombinedOutput()
+			expect.Fails(t, err, "fips140=%s %v: it starts", test.mode, test.args)
+			for _, w := range test.want {
+				if !strings.Contains(string(out), w) {
+					t.Errorf("fips140=%s %q %v: no %q in\n%s", test.mode, command, test.args, w, out)
+				}
+			}
+		}
+	}
+
+	p := in("only", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", a.file("server.pem"), "--tls-key",
+		a.file("server.key"))
+	p.begin(t)
+	p.wait(t)
+	c := must.Get(wire.Open(p.ready["client"]))(t)
+	defer c.Close()
+	expect.Is(t, c.Auth("digest", "ann:1"), jute.AuthFailed, "scheme digest")
+	must.Await(t, "the log tells why", time.Minute, func() bool {
+		return strings.Contains(p.stderr.String(), "the scheme digest needs SHA-1")
+	})
+	roots := x509.NewCertPool()
+	roots.AddCert(a.cert)
+	nc := must.Get(tls.Dial("tcp", p.ready["secure"], &tls.Config{RootCAs: roots}))(t)
+	s := wire.New(nc)
+	defer s.Close()
+	must.OK(t, s.Connect(wire.NewSession(10_000)))
+	must.Get(s.Create("/a", []byte("x"), jute.FlagEphemeral))(t)
+	if b, _, err := s.GetData("/a", false); err != nil || string(b) != "x" {
+		t.Errorf("over TLS: %q %v", b, err)
+	}
+	must.OK(t, s.CloseSession())
+	if code := p.stop(t); code != exitOK || strings.Contains(p.stderr.String(), "panic") {
+		t.Errorf("exit code %d\n%s", code, p.stderr)
+	}
+}

@@ -1,0 +1,27 @@
+package daemon
+
+// flagDetails say of some flags what --help leaves to the manual.
+var flagDetails = map[string]string{
+	"admin-hosts": "All other names get 421 except at /health and /ready, so that no web page can read the " +
+		"port by DNS rebinding; addresses, localhost, and the names of this machine and of the members are " +
+		"always allowed",
+	"peers":            "The servers that form a new cluster; later the members change by zlock member",
+	"max-client-cnxns": "0 also lifts the other bounds on what an address costs, see docs/limits.md",
+	"max-cnxns": "Without it four fifths of the file descriptors, and half of the memory at 64 KiB " +
+		"for each",
+	"max-sessions": "Clients are closed as by --max-cnxns, and sessions that exist go on. Without it as many " +
+		"as fit into a quarter of the memory at 2 KiB each",
+	"max-address-sessions": "At most 50,000 by default; no limit while --max-client-cnxns is 0",
+	"read-only-mode": "It begins 2.5 s after the leader is lost. Writes get NOTREADONLY; sessions last as " +
+		"long as the connection, or go on elsewhere",
+	"max-nodes":     "Creates then get THROTTLEDOP; deletes and sessions go on",
+	"max-data":      "Larger data and long ACLs then get THROTTLEDOP; deletes, smaller data and sessions go on",
+	"enforce-quota": "The leader's setting counts",
+	"no-ttl":        "The leader's setting counts",
+	"disk-reserve":  "The leader refuses with THROTTLEDOP, also with less than twice the snapshot free",
+	"super-digest":  "Make the hash by: printf 'super:secret' | openssl dgst -binary -sha1 | openssl base64",
+	"sasl-users": "Read at the start; refused if it has passwords and every user can read it. Of a JAAS file " +
+		"keyTab and principal of a Krb5LoginModule are read too",
+	"ensemble-names": "They get AUTHFAILED",
+	"require-auth":   "They get SESSIONCLOSEDREQUIRESASLAUTH",
+}

@@ -1,0 +1,263 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/backup"
+	"github.com/zlockd/zlockd/server/clients"
+)
+
+// off is the address of a listener that is switched off.
+const off = "off"
+
+// flagGroups declares every flag, under the heading where --help shows it.
+func flagGroups(s *settings) []cli.Group {
+	var groups []cli.Group
+	begin := func(title string) *pflag.FlagSet {
+		f := pflag.NewFlagSet(title, pflag.ContinueOnError)
+		f.SortFlags = false
+		groups = append(groups, cli.Group{Title: title, Flags: f})
+		return f
+	}
+
+	f := begin("Start")
+	f.BoolVar(&s.dev, "dev", false,
+		"a server for development: one process, everything in memory, nothing left behind")
+	f.StringVar(&s.config, "config", "", "read `FILE`, a ZooKeeper zoo.cfg; flags given beside it win")
+	f.StringVar(&s.DataDir, "data-dir", "./zlockd-data",
+		"keep log, snapshots and identity in `DIR`, made when missing")
+	f.BoolVar(&s.ignoreZooData, "ignore-zookeeper-data", false,
+		"start empty beside the data of a ZooKeeper (version-2) in the data directory, instead of refusing; "+
+			"zlockd import takes them over")
+
+	f = begin("Addresses (any port may be 0: a free one is taken and shown)")
+	f.StringVar(&s.ClientAddr, "client-addr", "127.0.0.1:2181",
+		"serve clients on `HOST:PORT`; \"off\" with --secure-client-addr")
+	f.StringVar(&s.AdminAddr, "admin-addr", "127.0.0.1:8181",
+		"serve metrics, health and commands over HTTP on `HOST:PORT`; \"off\" disables")
+	f.StringVar(&s.adminHosts, "admin-hosts", "",
+		"further `NAMES` under which the admin port may be asked for, * = any")
+	f.StringVar(&s.MetricsAddr, "metrics-addr", "", "serve /metrics, and nothing else, on `HOST:PORT` too")
+	f.StringVar(&s.PeerListen, "peer-addr", "127.0.0.1:2888",
+		"listen for the other servers on `HOST:PORT`; with --peers the default is this server's entry there")
+
+	f = begin("Cluster")
+	f.Uint32Var(&s.ID, "id", 1, "id of this server among --peers, `N` from 1 to 254")
+	f.Var(s.peersFlag(), "peers",
+		"all servers of the cluster, this one included; leave out for a single server; :observer behind one "+
+			"without a vote")
+	f.Var(withUnit(&s.HeartbeatTimeout), "heartbeat-timeout",
+		"follow a silent leader no longer than this, then elect (default 1s; 30ms in a single server)")
+	s.peerTLS.declare(f, "peer-tls", "this server's certificate for its peers, with the DNS name zlockd-ID",
+		"the authority that signed the peers' certificates")
+	f.BoolVar(&s.Reconfig, "reconfig", false,
+		"let clients that may write /zookeeper/config change the members (zkCli's reconfig)")
+	f.BoolVar(&s.PeerInsecure, "peer-insecure", false,
+		"let servers talk in the clear beyond loopback: every host that reaches the peer port owns the data")
+
+	f = begin("Sessions and limits (bare numbers of the first three are milliseconds)")
+	s.TickTime = 2 * time.Second
+	f.Var(millis(&s.TickTime), "tick-time", "unit of the session timeouts below")
+	f.Var(millis(&s.MinSessionTimeout), "min-session-timeout",
+		"shortest session timeout a client gets (default 2 ticks)")
+	f.Var(millis(&s.MaxSessionTimeout), "max-session-timeout",
+		"longest session timeout a client gets (default 20 ticks)")
+	f.IntVar(&s.MaxConnsPerAddr, "max-client-cnxns", clients.DefaultMaxConnsPerAddr,
+		"at most `N` connections from one address, 0 = no limit")
+	f.IntVar(&s.MaxConns, "max-cnxns", 0,
+		"at most `N` connections in all, 0 = as many as descriptors and memory allow")
+	f.IntVar(&s.MaxSessions, "max-sessions", 0,
+		"refuse new sessions beyond `N` in the cluster, 0 = as many as memory allows, -1 = no limit")
+	f.IntVar(&s.MaxAddrSessions, "max-address-sessions", 0,
+		"and beyond `N` from one address, 0 = half of --max-sessions, -1 = no limit")
+	f.IntVar(&s.MaxFrame, "max-frame", clients.DefaultMaxFrame, "longest request in `BYTES`")
+	f.BoolVar(&s.ReadOnlyMode, "read-only-mode", false,
+		"while no leader is known, let clients that ask for it read what this server has")
+	f.BoolVar(&s.LinearizableReads, "linearizable-reads", false,
+		"confirm with a majority before every read, so that no read is ever stale")
+	f.IntVar(&s.MaxNodes, "max-nodes", 0, "refuse new nodes beyond `N`, 0 = no limit")
+	f.Int64Var(&s.maxData, "max-data", 0,
+		"refuse more data beyond this many `MIB` of paths, data and ACLs, 0 = no limit")
+	f.BoolVar(&s.EnforceQuota, "enforce-quota", false,
+		"refuse writes beyond the hard limits of zkCli's setquota -N and -B; else they are only noted, as in "+
+			"ZooKeeper")
+	f.BoolVar(&s.NoTTL, "no-ttl", false,
+		"refuse nodes with a time to live, as a ZooKeeper does that is not told otherwise")
+	s.SweepInterval = raftfsm.DefaultSweep
+	f.Var(millis(&s.SweepInterval), "container-check-interval",
+		"remove empty containers and overdue TTL nodes this often")
+
+	f = begin("Storage")
+	f.StringVar(&s.LogStore, "log-store", "wal",
+		"how the log is stored, `wal|bolt`: segmented files, or one bolt database")
+	f.Int64Var(&s.SnapshotEntries, "snapshot-entries", raftfsm.DefaultSnapshotEntries,
+		"take a snapshot every `N` requests")
+	f.Var(withUnit(&s.SnapshotInterval), "snapshot-interval",
+		"and at least this often, when something changed (default never)")
+	f.Int64Var(&s.diskReserve, "disk-reserve", raftfsm.DefaultDiskReserve>>20,
+		"refuse what needs more room with less than this many `MIB` of disk free, 0 = never")
+	f.StringVar(&s.BackupDir, "backup-dir", "", "take backups into `DIR`, one server of a cluster after another")
+	f.Var(withUnit(&s.BackupInterval), "backup-interval",
+		"time between the backups of a server (default 1h)")
+	f.IntVar(&s.BackupKeep, "backup-keep", backup.DefaultKeep, "keep the newest `N` backups of this server")
+
+	f = begin("Security of clients")
+	f.StringVar(&s.SecureAddr, "secure-client-addr", "", "serve clients over TLS on `HOST:PORT`")
+	s.clientTLS.declare(f, "tls", "certificate for clients",
+		"ask clients for a certificate signed by this authority")
+	s.adminTLS.declare(f, "admin-tls", "serve the admin port over TLS with this certificate",
+		"let in at the admin port only certificates signed by this authority")
+	s.metricsTLS.declare(f, "metrics-tls", "serve --metrics-addr over TLS with this certificate",
+		"let in at --metrics-addr only certificates signed by this authority")
+	f.StringVar(&s.tlsCRL, "tls-crl", "",
+		"refuse certificates of clients, peers and callers of the other ports that these lists revoke, "+
+			"PEM `FILE`, read again when it changes")
+	f.StringVar(&s.X509Super, "x509-super", "",
+		"who may do everything: the `SUBJECT` of a client's certificate, as CN=admin,O=example")
+	f.BoolVar(&s.expiredCerts, "allow-expired-certs", false,
+		"start with a certificate of this server that has expired or is not valid yet")
+	f.StringVar(&s.SuperDigest, "super-digest", "",
+		"who may do everything, also change state over HTTP: `USER:HASH`, the hash being "+
+			"base64(sha1(USER:PASSWORD))")
+	f.StringVar(&s.saslUsers, "sasl-users", "",
+		"who may authenticate by SASL DIGEST-MD5: `FILE` of lines user:password, or a JAAS file with a section "+
+			"Server, also for Kerberos")
+	f.StringVar(&s.SASLSuper, "sasl-super", "",
+		"the `USER` of --sasl-users or of Kerberos who may do everything")
+	f.StringVar(&s.keytab, "kerberos-keytab", "",
+		"let clients authenticate by SASL GSSAPI (Kerberos) with this server's keys of `FILE`, read again when "+
+			"it changes")
+	f.StringVar(&s.principal, "kerberos-principal", "",
+		"this server's `PRINCIPAL`, as zookeeper/host.example.org@EXAMPLE.ORG; without it the only one of the "+
+			"keytab")
+	f.StringVar(&s.authToLocal, "kerberos-rules", "DEFAULT",
+		"how a principal becomes a short name, `RULES` as auth_to_local has them")
+	f.BoolVar(&s.removeHost, "kerberos-remove-host", false,
+		"leave the host of a principal out of its identity in ACLs")
+	f.BoolVar(&s.removeRealm, "kerberos-remove-realm", false,
+		"leave the realm of a principal out of its identity in ACLs")
+	f.StringVar(&s.ensembleNames, "ensemble-names", "",
+		"close clients that name another cluster than one of `NAMES` by the scheme ensemble")
+	f.StringVar(&s.requireAuth, "require-auth", "",
+		"close clients that ask for anything before they have authenticated by one of these `SCHEMES`: digest, "+
+			"sasl, x509")
+	f.BoolVar(&s.SkipACL, "skip-acl", false, "check no access rights at all")
+
+	f = begin("Operation")
+	f.StringVar(&s.FourLetterWords, "4lw-whitelist", admin.DefaultWhitelist,
+		"answer these four-letter `WORDS`, * = all; srvr always is")
+	f.BoolVar(&s.jvmMetrics, "jvm-metrics", true,
+		"show memory, threads and collections under the names of a Java process too: ZooKeeper's boards ask for "+
+			"them")
+	f.BoolVar(&s.Profiling, "pprof", false, "serve profiles of the process at /debug/pprof of the admin address")
+	f.StringVar(&s.auditLog, "audit-log", "",
+		"write a line for each change that is asked for to `FILE|stderr|syslog`, as ZooKeeper's audit log has it")
+	f.Int64Var(&s.auditSize, "audit-log-size", 100,
+		"begin a new file of the audit log after so many `MIB`, 0 = never")
+	f.IntVar(&s.auditKeep, "audit-log-keep", 10, "keep the newest `N` old files of the audit log")
+	f.Var(withUnit(&s.SlowRequest), "slow-request",
+		"log requests that take longer than this (default never)")
+	f.StringVar(&s.logLevel, "log-level", "info", "the least that is logged, `debug|info|warn|error`")
+	f.StringVar(&s.logFormat, "log-format", "text", "form of the log, `text|json`")
+	f.BoolVar(&s.checkReady, "check-ready", false,
+		"ask the admin port of the server with these settings whether it serves clients, and exit: 0 yes, 1 no")
+	f.BoolVar(&s.version, "version", false, "print the version and exit")
+	f.BoolVarP(&s.help, "help", "h", false, "print this and exit")
+	return groups
+}
+
+// envPrefix begins the environment variable of a flag: ZLOCKD_DATA_DIR sets --data-dir.
+const envPrefix = "ZLOCKD_"
+
+func envName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// parseFlags reads the command line, and from the environment the flags that the command line
+// leaves out. The set it returns knows which flags were given.
+func parseFlags(args []string, env func(string) (string, bool)) (*settings, *pflag.FlagSet, error) {
+	s := new(settings)
+	all := pflag.NewFlagSet("zlockd", pflag.ContinueOnError)
+	all.SetOutput(io.Discard)
+	all.Usage = func() {}
+	for _, g := range flagGroups(s) {
+		all.AddFlagSet(g.Flags)
+	}
+	if err := all.Parse(args); err != nil {
+		return nil, nil, cli.FlagError(all, err, otherFlags)
+	}
+	if n := all.NArg(); n > 0 && !s.help && !s.version {
+		return nil, nil, fmt.Errorf("unexpected argument %q: all settings are flags, such as --client-addr",
+			all.Arg(0))
+	}
+	s.origin = map[string]string{}
+	s.noteOrigin(all, "command line")
+	err := setFromEnv(all, env)
+	s.noteOrigin(all, "environment")
+	return s, all, err
+}
+
+// noteOrigin records the origin of the flags that were set since its last call.
+func (s *settings) noteOrigin(all *pflag.FlagSet, from string) {
+	all.Visit(func(f *pflag.Flag) {
+		if s.origin[f.Name] == "" {
+			s.origin[f.Name] = from
+		}
+	})
+}
+
+// unknownVariables notes environment variables that have the prefix of a flag but name none.
+// It skips those that Kubernetes sets for a service named zlockd.
+func (s *settings) unknownVariables(environ []string) {
+	known := map[string]bool{}
+	s.flags.VisitAll(func(f *pflag.Flag) { known[envName(f.Name)] = true })
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		flag, ours := strings.CutPrefix(name, envPrefix)
+		if !ours || known[name] || strings.HasPrefix(flag, "SERVICE_") || flag == "PORT" ||
+			strings.HasPrefix(flag, "PORT_") {
+			continue
+		}
+		why := "there is no such setting"
+		if near := cli.NearFlag(s.flags, strings.ToLower(strings.ReplaceAll(flag, "_", "-")),
+			otherFlags); near != "" {
+			why += ": did you mean " + envName(near) + "?"
+		}
+		s.note(name, "%s", why)
+	}
+}
+
+// setFromEnv sets from the environment the flags that the command line leaves out. An empty
+// variable counts as unset.
+func setFromEnv(all *pflag.FlagSet, env func(string) (string, bool)) error {
+	var errs []error
+	all.VisitAll(func(f *pflag.Flag) {
+		value, ok := env(envName(f.Name))
+		if !ok || value == "" || f.Changed || f.Name == "help" || f.Name == "version" || f.Name == "check-ready" {
+			return
+		}
+		if err := all.Set(f.Name, value); err != nil {
+			errs = append(errs, fmt.Errorf("environment %s: %w", envName(f.Name),
+				cli.FlagError(all, err, otherFlags)))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// otherFlags maps words of other programs to our flags.
+var otherFlags = map[string]string{
+	"p": "client-addr", "port": "client-addr", "client-port": "client-addr", "clientPort": "client-addr",
+	"host": "client-addr", "listen": "client-addr", "addr": "client-addr", "address": "client-addr",
+	"bind": "client-addr", "d": "data-dir", "dir": "data-dir", "c": "config", "conf": "config",
+	"cfg": "config", "v": "version", "servers": "peers", "cluster": "peers", "myid": "id",
+	"debug": "log-level", "verbose": "log-level", "memory": "dev",
+}

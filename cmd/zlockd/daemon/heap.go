@@ -1,0 +1,92 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/zlockd/zlockd/server/admin"
+)
+
+// minHeap is the smallest heap at which a collection begins. With GOGC alone the runtime would
+// collect a heap of a few megabytes many times a second.
+const minHeap = 64 << 20
+
+// gcPercent returns the GOGC at which the next collection begins no earlier than at minHeap,
+// and 100 once the live heap is half of minHeap. 1600 raises the runtime's own smallest heap
+// from 4 MB to 64 MB.
+func gcPercent(live uint64) int {
+	const least, most = 100, 1600
+	if live == 0 {
+		return most
+	}
+	return int(min(max(100*minHeap/live, 200)-100, most))
+}
+
+// tuneGC sets the collector's percentage to gcPercent of the live heap after every collection.
+// It leaves an operator's GOGC alone.
+func tuneGC() {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	percent := gcPercent(0)
+	debug.SetGCPercent(percent)
+	var again func(*byte)
+	again = func(*byte) {
+		if p := gcPercent(admin.RuntimeValue("/gc/heap/live:bytes")); p != percent {
+			percent = p
+			debug.SetGCPercent(p)
+		}
+		runtime.SetFinalizer(sentinel(), again)
+	}
+	runtime.SetFinalizer(sentinel(), again)
+}
+
+// sentinel returns garbage with an allocation of its own, so that nothing live in the same
+// block keeps it.
+func sentinel() *byte { return &make([]byte, 16)[0] }
+
+const (
+	idleLook  = 2 * time.Second // time between two looks of releaseIdle
+	idleAlloc = 1 << 20         // a process that allocates less between two looks is idle
+	idleWorth = 8 << 20         // releaseIdle acts only if it can release more than this
+)
+
+// idleLooks returns how many looks in a row must find the server idle: one, if a collection
+// takes only milliseconds.
+func idleLooks(live uint64) int {
+	if live <= minHeap {
+		return 1
+	}
+	return 5
+}
+
+// releaseIdle returns memory to the system when the server becomes idle, so that the memory of
+// a burst, such as ten thousand clients connecting, does not stay resident. It acts once per
+// burst, because collecting a large heap is expensive.
+func releaseIdle(ctx context.Context) {
+	tick := time.NewTicker(idleLook)
+	defer tick.Stop()
+	before, idle := uint64(0), 0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		allocated := admin.RuntimeValue("/gc/heap/allocs:bytes")
+		if allocated-before > idleAlloc {
+			idle = 0
+		} else if idle++; idle == idleLooks(admin.RuntimeValue("/gc/heap/live:bytes")) {
+			held := admin.RuntimeValue("/memory/classes/heap/objects:bytes") +
+				admin.RuntimeValue("/memory/classes/heap/free:bytes") +
+				admin.RuntimeValue("/memory/classes/heap/unused:bytes")
+			if live := admin.RuntimeValue("/gc/heap/live:bytes"); held > live+idleWorth {
+				debug.FreeOSMemory()
+			}
+		}
+		before = allocated
+	}
+}

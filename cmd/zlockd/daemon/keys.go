@@ -1,0 +1,304 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
+)
+
+// toFlag maps a key to a flag. Each of the functions translates the value first.
+func toFlag(flag string, translate ...func(string) (string, error)) rule {
+	return rule{"sets --" + flag, func(z *zoo, _, value string) (err error) {
+		for _, t := range translate {
+			if value, err = t(value); err != nil {
+				return err
+			}
+		}
+		err = z.set(flag, value)
+		if err == nil {
+			return nil
+		}
+		why := strings.TrimPrefix(cli.FlagError(z.flags, err, nil).Error(), "--"+flag+" ")
+		if flag == "super-digest" {
+			why = "wrong form"
+		}
+		return errors.New(why)
+	}}
+}
+
+// Translations of switches, as ZooKeeper reads each; testdata/zookeys.table has what it makes of which value.
+
+// exactly is for a key that is on with one word in this case only; ZooKeeper takes every other for off.
+func exactly(word string) func(string) (string, error) {
+	return func(value string) (string, error) { return strconv.FormatBool(value == word), nil }
+}
+
+// isTrue is for a key that is off with every word but true, in upper or lower case.
+func isTrue(value string) (string, error) {
+	return strconv.FormatBool(strings.EqualFold(value, "true")), nil
+}
+
+// notTrue is for a flag that switches off what the key switches on.
+func notTrue(value string) (string, error) {
+	return strconv.FormatBool(!strings.EqualFold(value, "true")), nil
+}
+
+// strictly makes a rule refuse what is neither true nor false, for keys where ZooKeeper does.
+func strictly(r rule) rule {
+	return rule{r.means, func(z *zoo, key, value string) error {
+		if !strings.EqualFold(value, "true") && !strings.EqualFold(value, "false") {
+			return fmt.Errorf("%q is neither true nor false", value)
+		}
+		return r.apply(z, key, value)
+	}}
+}
+
+// Translations of numbers. ZooKeeper has two readers of them: a leading 0 means nothing to one, and
+// octal to the other.
+
+// decimal is for a number that ZooKeeper parses itself.
+func decimal(value string) (string, error) {
+	n, err := strconv.ParseInt(value, 10, 32)
+	if err != nil {
+		return "", fmt.Errorf("%q is not a whole number", value)
+	}
+	return strconv.FormatInt(n, 10), nil
+}
+
+// decoded is for a number that ZooKeeper takes from a system property: 16, 0x10, #10 and 020 are the
+// same. Where it falls back to a default without a word, the value is refused here.
+func decoded(value string) (string, error) {
+	digits, sign := value, ""
+	if value != "" && (value[0] == '-' || value[0] == '+') {
+		digits, sign = value[1:], value[:1]
+	}
+	base := 10
+	for _, prefix := range []string{"0x", "0X", "#"} {
+		if rest, ok := strings.CutPrefix(digits, prefix); ok {
+			digits, base = rest, 16
+		}
+	}
+	if base == 10 && len(digits) > 1 && digits[0] == '0' {
+		base = 8
+	}
+	n, err := strconv.ParseUint(digits, base, 40)
+	if err != nil {
+		return "", fmt.Errorf("%q is not a whole number", value)
+	}
+	return strings.TrimPrefix(sign, "+") + strconv.FormatUint(n, 10), nil
+}
+
+// unless makes a rule pass over one value, which upper case does not change.
+func unless(good string, r rule) rule {
+	return rule{r.means, func(z *zoo, key, value string) error {
+		if strings.EqualFold(value, good) {
+			return nil
+		}
+		return r.apply(z, key, value)
+	}}
+}
+
+// number maps a key without a flag to a setting.
+func number(means string, read func(string) (string, error), put func(*settings, int64)) rule {
+	return rule{means, func(z *zoo, _, value string) error {
+		text, err := read(value)
+		if err != nil {
+			return err
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		put(z.s, max(n, 0))
+		return err
+	}}
+}
+
+// whitelist leaves out the words that only ZooKeeper has.
+func whitelist(z *zoo, key, value string) error {
+	var known []string
+	for w := range strings.SplitSeq(value, ",") {
+		w = strings.TrimSpace(w)
+		if w == "*" || len(w) == 4 && admin.IsWord([4]byte([]byte(w))) {
+			known = append(known, w)
+		} else if w != "" {
+			z.s.note(key, "there is no four-letter word %s", w)
+		}
+	}
+	// An empty list allows srvr, which is always allowed.
+	return z.set("4lw-whitelist", strings.Join(append(known, "srvr"), ","))
+}
+
+// later marks a key that is read together with others, once all are known.
+func later(means string) rule {
+	return rule{means, func(*zoo, string, string) error { return nil }}
+}
+
+func serverLine(z *zoo, key, value string) error {
+	id, err := zooID(strings.TrimPrefix(key, "server."))
+	if err != nil {
+		return err
+	}
+	sv, err := state.ParseAddresses(id, value)
+	if err != nil {
+		return err
+	}
+	z.servers = append(z.servers, sv)
+	return nil
+}
+
+// skipACL opens every node to every client, so it takes no more spellings than ZooKeeper does.
+func skipACL(z *zoo, key, value string) error {
+	if _, bare := z.raw[key]; !bare {
+		z.s.note("zookeeper."+key, "ZooKeeper reads this key without zookeeper. only")
+		return nil
+	}
+	return toFlag("skip-acl", exactly("yes")).apply(z, key, value)
+}
+
+// forceSync tells those who switched syncs off, which only the exact word does.
+func forceSync(z *zoo, key, value string) error {
+	if value == "no" {
+		z.s.note(key, "every write is synced before it is acknowledged")
+	}
+	return nil
+}
+
+func peerType(_ *zoo, _, value string) error {
+	if v := strings.ToLower(value); v != "observer" && v != "participant" {
+		return fmt.Errorf("%q is neither observer nor participant", value)
+	}
+	return nil
+}
+
+// noEffect begins what is said of a key that changes nothing.
+const noEffect = "no effect: "
+
+func ignored(why string) rule {
+	return rule{noEffect + why, func(z *zoo, key, _ string) error {
+		z.s.note(key, "%s", why)
+		return nil
+	}}
+}
+
+func refused(why string) rule {
+	return rule{"refused: " + why, func(*zoo, string, string) error { return errors.New(why) }}
+}
+
+func refusedWhenTrue(why string) rule {
+	return rule{"refused when true: " + why, func(_ *zoo, _, value string) error {
+		if strings.EqualFold(value, "true") {
+			return errors.New(why)
+		}
+		return nil
+	}}
+}
+
+// superUser maps a SASL user or, as in ZooKeeper for the scheme digest, a user and hash.
+func superUser(z *zoo, key, value string) error {
+	if strings.Contains(value, ":") {
+		return toFlag("super-digest").apply(z, key, value)
+	}
+	return z.set("sasl-super", value)
+}
+
+// authProvider knows the built-in schemes. Without SASL users no client gets a sasl identity,
+// which opens nothing, so the server may start.
+func authProvider(z *zoo, key, value string) error {
+	if strings.HasSuffix(value, ".SASLAuthenticationProvider") {
+		if z.seen["java.security.auth.login.config"] == "" && !z.given["sasl-users"] &&
+			!z.given["kerberos-keytab"] {
+			z.s.note(key, "there are no users: name a JAAS file by java.security.auth.login.config, --sasl-users, or "+
+				"--kerberos-keytab")
+		}
+		return nil
+	}
+	for _, known := range []string{"DigestAuthenticationProvider", "IPAuthenticationProvider",
+		"EnsembleAuthenticationProvider", "X509AuthenticationProvider"} {
+		if strings.HasSuffix(value, "."+known) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s cannot be loaded: the schemes are world, auth, digest, ip, x509, sasl and "+
+		"ensemble", value)
+}
+
+const asPEM = "only PEM files are read; convert with: keytool -importkeystore -srckeystore store.jks " +
+	"-destkeystore store.p12 " +
+	"-deststoretype PKCS12 && openssl pkcs12 -in store.p12 -nodes -out store.pem"
+
+// pemFile accepts a store if it is a PEM file. A key store holds certificate and key.
+func pemFile(cert, key string) rule {
+	return rule{"sets --" + cert + "; a PEM file", func(z *zoo, _, value string) error {
+		if z.given[cert] {
+			return nil
+		}
+		if !strings.HasSuffix(strings.ToLower(value), ".pem") {
+			return errors.New(asPEM)
+		}
+		if key != "" {
+			if err := z.set(key, value); err != nil {
+				return err
+			}
+		}
+		return z.set(cert, value)
+	}}
+}
+
+// storeType is the rule of the type of a store.
+var storeType = unless("PEM", rule{"PEM, and nothing else", refused(asPEM).apply})
+
+func clientAuth(z *zoo, _, value string) error {
+	switch v := strings.ToLower(value); v {
+	case "":
+		return nil // as without the key
+	case "none", "want", "need":
+		z.s.tlsClientAuth = v
+		return nil
+	}
+	return fmt.Errorf("%q is none of none, want, need", value)
+}
+
+// protocols keeps the oldest protocol that the file asks for; the server speaks none older
+// than 1.2.
+func protocols(z *zoo, _, value string) error {
+	asked := words(value)
+	switch {
+	case slices.Contains(asked, "TLS"), slices.Contains(asked, "TLSv1.2"):
+	case slices.Contains(asked, "TLSv1.3"):
+		z.s.tls13 = true
+	default:
+		return errors.New("TLS 1.2 and 1.3 are spoken, nothing older")
+	}
+	return nil
+}
+
+func sslQuorum(z *zoo, _, value string) error {
+	_, store := z.seen["ssl.quorum.keyStore.location"]
+	if strings.EqualFold(value, "true") && !store && !z.given["peer-tls-cert"] {
+		return errors.New("give --peer-tls-cert, --peer-tls-key and --peer-tls-ca")
+	}
+	return nil
+}
+
+// sslOther refuses every setting of TLS that the server does not honour.
+func sslOther(_ *zoo, key, value string) error {
+	if value == "" {
+		return nil
+	}
+	if strings.Contains(key, "password") {
+		return errors.New("keys with a password are not read: store the key without one, in a file that only " +
+			"the server may read")
+	}
+	return errors.New("this setting of TLS cannot be honoured")
+}
+
+// dataLogDir has no effect, but must not hide existing logs.
+func dataLogDir(z *zoo, key, value string) error {
+	z.s.dataLogDir = value
+	z.s.note(key, "the log is kept under dataDir")
+	return nil
+}

@@ -1,0 +1,218 @@
+// Package daemon is the program zlockd: its flags and configuration, a server that runs until a signal
+// comes, and the commands that need no server. Two programs are made of it, with Kerberos and without.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/internal/release"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // could not start, or had to stop
+	exitUsage  = 2 // wrong flags or configuration
+	exitAtOnce = 3 // stopped by a second signal
+)
+
+// stopTime bounds an orderly stop: handing over the leadership, closing clients, the last
+// sync.
+const stopTime = 15 * time.Second
+
+// Main runs zlockd with its arguments, the name of the program first, and returns the exit code.
+func Main(args []string) int {
+	relaxTimers(args) // before signals are heard
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	// zlockd goes on when the reader of its output goes away.
+	signal.Ignore(syscall.SIGPIPE)
+	stderr := newLogQueue(os.Stderr, logQueueBytes)
+	d := &daemon{stdout: os.Stdout, stderr: stderr, signals: signals, hangups: hangups, start: startServer}
+	code := d.program().Main(args[1:])
+	stderr.flush(logFlushTime)
+	return code
+}
+
+// daemon is zlockd with its surroundings.
+type daemon struct {
+	stdout, stderr io.Writer
+	signals        <-chan os.Signal
+	hangups        <-chan os.Signal // each reads the configuration again
+	level          slog.LevelVar
+	start          func(context.Context, *settings, *slog.Logger) (process, error)
+}
+
+// process is a started server.
+type process interface {
+	// Ready waits until the server serves clients, and returns its addresses and mode.
+	Ready(context.Context) (readyLine, error)
+	// Line returns mode, leader and clients in one line.
+	Line() string
+	// Change puts the settings in force that need no restart, and reports whether users changed.
+	Change(*settings, *slog.Logger) (users bool, err error)
+	// Failed is closed when the server stops by itself.
+	Failed() <-chan struct{}
+	// Close stops the server in order, or as far as ctx allows.
+	Close(ctx context.Context) error
+}
+
+// readyLine is the line on stdout that scripts read.
+type readyLine struct{ client, secure, peer, admin, mode string }
+
+func (l readyLine) print(w io.Writer) {
+	secure := ""
+	if l.secure != "" {
+		secure = " secure=" + l.secure
+	}
+	// secure comes last: scripts know the fields before it.
+	fmt.Fprintf(w, "zlockd ready client=%s peer=%s admin=%s mode=%s version=%s%s\n", l.client, l.peer, l.admin,
+		l.mode, release.Version(), secure)
+}
+
+// serveWith runs a server with its arguments and returns the exit code.
+func (d *daemon) serveWith(args []string) int {
+	p := d.program()
+	s, err := readSettings(args)
+	if err != nil {
+		return p.Report("", cli.Mistake(withSurroundings(err, s)))
+	}
+	switch {
+	case s.help:
+		p.Overview(d.stdout)
+		return exitOK
+	case s.version:
+		return p.Main([]string{"version"})
+	case s.checkReady:
+		return d.checkReady(s)
+	}
+	d.setLevel(s)
+	log := newLogger(d.stderr, &d.level, s.logFormat)
+	if len(s.Peers) > 1 { // operators read the lines of several servers together
+		log = log.With("server", s.ID)
+	}
+	if q, ok := d.stderr.(*logQueue); ok {
+		q.tellBy(log)
+		s.LogLost = q.lost
+	}
+	for _, n := range s.notes {
+		if n.key == "" {
+			log.Warn(n.why)
+			continue
+		}
+		log.Warn("no effect: "+n.why, "file", s.config, "key", n.key)
+	}
+	return d.serve(args, s, log)
+}
+
+// readSettings returns the settings of the command line and of the zoo.cfg it names.
+func readSettings(args []string) (*settings, error) {
+	s, flags, err := parseFlags(args, os.LookupEnv)
+	if err != nil || s.help || s.version {
+		return s, err
+	}
+	s.flags = flags
+	if s.config != "" {
+		if err := applyConfig(s, flags); err != nil {
+			s.faults = append(s.faults, err)
+		}
+		s.noteOrigin(flags, s.config)
+	}
+	s.unknownVariables(os.Environ())
+	s.complete(flags.Changed)
+	if !s.checkReady { // a server that runs does not need what another start would
+		s.check()
+	}
+	return s, errors.Join(s.faults...)
+}
+
+// serve runs the server until a signal comes or the server fails.
+func (d *daemon) serve(args []string, s *settings, log *slog.Logger) int {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	manager := newNotifier(os.Getenv, log)
+	manager.tell("STATUS=starting")
+
+	// The start may wait for other servers, and must be interruptible.
+	type started struct {
+		p   process
+		err error
+	}
+	starting := make(chan started, 1)
+	go func() {
+		p, err := d.start(ctx, s, log)
+		starting <- started{p, err}
+	}()
+	var p process
+	select {
+	case r := <-starting:
+		if r.err != nil {
+			return d.program().Report("", withSurroundings(explain(r.err, s), s))
+		}
+		p = r.p
+	case sig := <-d.signals:
+		log.Info("stopping before the start was complete", "signal", sig.String())
+		cancel()
+		select {
+		case r := <-starting:
+			if r.err == nil {
+				return d.stop(r.p, log)
+			}
+			return exitOK
+		case <-d.signals:
+			return exitAtOnce
+		case <-time.After(stopTime):
+			return exitFailed
+		}
+	}
+
+	go releaseIdle(ctx)
+	go d.reread(args, s, p, manager, log, ctx.Done())
+	go func() {
+		if line, err := p.Ready(ctx); err == nil {
+			line.print(d.stdout)
+			manager.ready(line)
+			manager.follow(ctx, p.Line)
+		}
+	}()
+	select {
+	case sig := <-d.signals:
+		log.Info("stopping", "signal", sig.String())
+		manager.stopping()
+		return d.stop(p, log)
+	case <-p.Failed():
+		log.Error("the server has stopped by itself")
+		return exitFailed
+	}
+}
+
+// stop stops the server in order. A second signal, or stopTime, ends that.
+func (d *daemon) stop(p process, log *slog.Logger) int {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- p.Close(ctx) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			log.Error("not stopped in order", "err", err)
+			return exitFailed
+		}
+		log.Info("stopped")
+		return exitOK
+	case <-d.signals:
+		log.Warn("stopped at once by a second signal")
+		return exitAtOnce
+	}
+}

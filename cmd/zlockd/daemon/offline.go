@@ -1,0 +1,87 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+)
+
+// dataCall is one call of a command that works on data while no server runs on it.
+type dataCall struct {
+	*daemon
+	*cli.Call
+	ctx  context.Context
+	json bool      // one JSON object instead of text
+	out  io.Writer // for the text
+}
+
+// dataCommands returns the commands that work on data, in the order of the help.
+func dataCommands() []*command {
+	list := []*command{importCommand(), exportCommand(), verifyCommand(), restoreCommand(),
+		recoverCommand()}
+	for _, c := range list {
+		setup := c.Setup
+		c.Setup = func(fs *pflag.FlagSet) func(*dataCall) error {
+			run := setup(fs)
+			output := cli.AddOutput(fs, "text, or json: one object in a line, see docs/data.md", "text", "json")
+			asJSON := fs.Bool("json", false, "-o json")
+			_ = fs.MarkHidden("json")
+			return func(c *dataCall) error {
+				if c.json = *asJSON || *output == "json"; c.json {
+					c.out = io.Discard
+				}
+				return c.untilSignal(run)
+			}
+		}
+	}
+	return list
+}
+
+// untilSignal runs a data command until it is done or a signal ends it.
+func (c *dataCall) untilSignal(run func(*dataCall) error) error {
+	// A data command reads and writes everything once: memory matters more than time.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(25)
+	}
+	var cancel context.CancelFunc
+	c.ctx, cancel = context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- run(c) }()
+	var err error
+	select {
+	case err = <-done:
+	case <-c.signals:
+		cancel()
+		select {
+		case <-done: //nolint:errcheck // it was interrupted, and has removed what it had begun
+		case <-c.signals:
+			return cli.Exit(exitAtOnce)
+		case <-time.After(stopTime):
+		}
+		err = fmt.Errorf("%s was interrupted", c.Name)
+	}
+	if errors.Is(err, syscall.ENOSPC) {
+		err = fmt.Errorf("%w\n  Make room on that disk, and give the same command again.", err)
+	}
+	return err
+}
+
+// required refuses an empty flag.
+func required(name, value string) error {
+	if value == "" {
+		return cli.Usagef("--%s is missing", name)
+	}
+	return nil
+}
+
+func nowMillis() int64 { return time.Now().UnixMilli() }

@@ -1,0 +1,120 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/zlocktest"
+)
+
+// varying are the parts of an answer that differ from run to run, and what a script has in their place.
+var varying = []struct {
+	form *regexp.Regexp
+	text string
+}{
+	{regexp.MustCompile(`\b[0-9a-f]{32}\b`), "ID"},
+	{regexp.MustCompile(`\b0x[0-9a-f]{9,}\b`), "ZXID"},
+	{regexp.MustCompile(`digest [0-9a-f]{1,16}\b`), "digest HASH"},
+	{regexp.MustCompile(`, in [0-9.ms]+\n`), ", in TIME\n"},
+	{regexp.MustCompile(`"seconds":[0-9.e-]+`), `"seconds":TIME`},
+	{regexp.MustCompile(`"lostAfter":"[^"]+"`), `"lostAfter":"TIME"`},
+	{regexp.MustCompile(`\b20\d\d-\d\d-\d\dT[0-9:.]+Z`), "TIME"},
+	{regexp.MustCompile(`(?m)^  /a/e00\n(  /a/e\d\d\n){18}  /a/e19\n`), "  twenty paths\n"},
+	{regexp.MustCompile(`"/a/e00",("/a/e\d\d",){20}"/a/e21"`), `"twenty-two paths"`},
+	{regexp.MustCompile(`(?m)("/a/e\d\d": only in \$DIR/kept\n){22}`), "twenty-two nodes\n"},
+	{regexp.MustCompile(`(,"\\"/a/e\d\d\\": only in \$DIR/kept"){22}`), `,"twenty-two nodes"`},
+}
+
+// TestDataCommands runs the commands that work on data as testdata/data/commands.txt says, on the backup of a
+// server with 22 ephemeral nodes; $SERVER is its address.
+func TestDataCommands(t *testing.T) {
+	dir := t.TempDir()
+	s := zlocktest.Start(t)
+	c := s.Connect()
+	create := func(path string, flags int32) {
+		t.Helper()
+		must.Get(c.Create(path, []byte("x"), flags, zk.WorldACL(zk.PermAll)))(t)
+	}
+	create("/a", 0)
+	create("/a/b", 0)
+	for i := range 22 {
+		create(fmt.Sprintf("/a/e%02d", i), zk.FlagEphemeral)
+	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "backup"), s.Backup(), 0o600))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "empty"), nil, 0o600))
+
+	const file = "testdata/data/commands.txt"
+	compareScript(t, file, string(must.Get(os.ReadFile(file))(t)), "", func(args string) string {
+		var out, errs bytes.Buffer
+		words := strings.Fields(strings.NewReplacer("$DIR", dir, "$SERVER", s.Addr).Replace(args))
+		code := (&daemon{stdout: &out, stderr: &errs}).program().Main(words)
+		hide := func(text string) string {
+			text = strings.NewReplacer(dir, "$DIR", s.Addr, "$SERVER").Replace(text)
+			for _, v := range varying {
+				text = v.form.ReplaceAllString(text, v.text)
+			}
+			return text
+		}
+		return transcript(hide(out.String()), hide(errs.String())) + fmt.Sprintf("exit %d\n", code)
+	})
+}
+
+// call is one call of a data command, with its signals.
+func call(signals ...os.Signal) *dataCall {
+	ch := make(chan os.Signal, len(signals))
+	for _, sig := range signals {
+		ch <- sig
+	}
+	return &dataCall{daemon: &daemon{signals: ch}, Call: &cli.Call{Name: "verify"}}
+}
+
+// A signal interrupts a data command, which undoes what it has begun; a second one ends it at once.
+func TestSignalsDuringADataCommand(t *testing.T) {
+	undone := false
+	err := call(os.Interrupt).untilSignal(func(c *dataCall) error {
+		<-c.ctx.Done()
+		undone = true
+		return c.ctx.Err()
+	})
+	expect.That(t, undone && err != nil && err.Error() == "verify was interrupted", "undone %v, %v", undone, err)
+
+	blocked := make(chan struct{})
+	defer close(blocked)
+	err = call(os.Interrupt, os.Interrupt).untilSignal(func(*dataCall) error { <-blocked; return nil })
+	expect.That(t, cli.HasCode(err, exitAtOnce), "%v", err)
+}
+
+// A data command hands back its error, and says what to do about a full disk. It saves memory unless the
+// operator has set GOGC.
+func TestDataCommandOnAFullDisk(t *testing.T) {
+	for _, c := range []struct {
+		env     string
+		err     error
+		percent int
+		hint    bool
+	}{{"", nil, 25, false}, {"100", errors.New("no"), 77, false}, {"", syscall.ENOSPC, 25, true}} {
+		t.Setenv("GOGC", c.env)
+		old := debug.SetGCPercent(77)
+		var ctx context.Context
+		err := call().untilSignal(func(c1 *dataCall) error { ctx = c1.ctx; return c.err })
+		percent := debug.SetGCPercent(old)
+		expect.Is(t, err, c.err)
+		expect.Equal(t, percent, c.percent, "GOGC=%q", c.env)
+		expect.Equal(t, err != nil && strings.Contains(err.Error(), "Make room"), c.hint, "%v", err)
+		expect.Fails(t, ctx.Err(), "the context of a call outlives it")
+	}
+}

@@ -1,0 +1,271 @@
+package daemon
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/raftfsm/offline"
+)
+
+// told is how many of the nodes left out a command lists by name.
+const told = 20
+
+func importCommand() *command {
+	return &command{
+		Name: "import", Args: "--from DIR|FILE --data-dir NEW",
+		Does: "make a data directory of a stopped ZooKeeper's data",
+		Help: `Reads the newest whole snapshot and every log behind it (version 2; also snapshots
+compressed by gzip or snappy), checks all of it, and makes a new data directory of it:
+nodes with all fields of their stat, ACLs, containers, times to live, quotas and
+sequence counters. The zxid goes on above the last one. Nothing of the ZooKeeper is
+changed. One snapshot FILE is taken as it stands.
+
+Ephemeral nodes are left out and listed, unless --keep-sessions takes the sessions over:
+their clients keep locks and sessions if they connect to zlockd within their timeout
+after it started.`,
+		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+			var o offline.ZooKeeperOptions
+			from := fs.String("from", "", "the ZooKeeper's `DIR` (dataDir of its zoo.cfg), or one snapshot file")
+			fs.StringVar(&o.LogDir, "log-dir", "", "its `DIR` of logs, if dataLogDir names another one")
+			dataDir := fs.String("data-dir", "", "make this `DIR`, which must not exist or be empty")
+			id := fs.Uint32("id", 1, "of the server it is for, `N` from 1 to 254")
+			keep := fs.Bool("keep-sessions", false, "take sessions and ephemeral nodes over")
+			fs.BoolVar(&o.DropTorn, "drop-torn-record", false,
+				"leave out a last log entry that was not written to its end, as ZooKeeper does")
+			return func(c *dataCall) error {
+				if err := cmp.Or(required("from", *from), required("data-dir", *dataDir), checkID(*id)); err != nil {
+					return err
+				}
+				o.From = *from
+				return c.made(*dataDir, startWith(*dataDir, *id), func() (*offline.Made, error) {
+					z, err := offline.LoadZooKeeper(o)
+					if err != nil {
+						return nil, err
+					}
+					return offline.Import(c.ctx, z, *dataDir, *id, *keep, nowMillis())
+				})
+			}
+		},
+	}
+}
+
+func checkID(id uint32) error {
+	if id < 1 || id > maxID {
+		return cli.Usagef("--id %d is not a number from 1 to %d", id, maxID)
+	}
+	return nil
+}
+
+// startWith says how to start the server that a new directory is for.
+func startWith(dir string, id uint32) string {
+	how := "Start it: zlockd --data-dir " + dir
+	if id != 1 {
+		how += fmt.Sprintf(" --id %d --peers %d=HOST:PORT", id, id)
+	}
+	return how
+}
+
+// made makes a directory, and prints what is in it and what comes next.
+func (c *dataCall) made(dir, next string, run func() (*offline.Made, error)) error {
+	begun := time.Now()
+	m, err := run()
+	if err != nil {
+		return err
+	}
+	took := time.Since(begun)
+	for _, n := range m.Notes {
+		fmt.Fprintf(c.out, "Note: %s\n", n)
+	}
+	if n := len(m.Left); n > 0 {
+		fmt.Fprintf(c.out, "Left out: %d ephemeral nodes (--keep-sessions keeps them)\n", n)
+		c.list(m.Left)
+	}
+	fmt.Fprintf(c.out, "%s: %d nodes, %d sessions, zxid 0x%x, in %v\n%s\n", dir, m.Nodes, m.Sessions, m.Zxid,
+		took.Round(time.Millisecond), next)
+	m.Left, m.Notes = append([]string{}, m.Left...), append([]string{}, m.Notes...) // [] in JSON, not null
+	return c.answer(madeAnswer{c.Name, dir, hexZxid(m.Zxid), m, took.Seconds()})
+}
+
+// list prints the first of some paths.
+func (c *dataCall) list(paths []string) {
+	n := len(paths)
+	for _, p := range paths[:min(n, told)] {
+		fmt.Fprintf(c.out, "  %s\n", p)
+	}
+	if n > told {
+		fmt.Fprintf(c.out, "  and %d more\n", n-told)
+	}
+}
+
+func exportCommand() *command {
+	return &command{
+		Name: "export", Args: "--data-dir DIR --to NEW",
+		Does: "make a ZooKeeper's data directory of a stopped server's data, or of a backup",
+		Help: `Makes NEW/version-2 with a snapshot, a log and the epoch files, from which a ZooKeeper
+3.8 or 3.9 starts, alone or as a server of an ensemble: name NEW as its dataDir. All
+fields are exactly those of the nodes, except that the text of /zookeeper/config is
+left to ZooKeeper. A running server is exported by: zlock export FILE.`,
+		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+			dataDir := fs.String("data-dir", "", "the stopped server's `DIR`, or a backup file")
+			to := fs.String("to", "", "make this `DIR`, which must not exist or be empty")
+			keep := fs.Bool("keep-sessions", false, "take sessions and ephemeral nodes over")
+			return func(c *dataCall) error {
+				if err := cmp.Or(required("data-dir", *dataDir), required("to", *to)); err != nil {
+					return err
+				}
+				return c.made(*to, "Start a ZooKeeper with dataDir="+*to, func() (*offline.Made, error) {
+					s, err := offline.ReadState(*dataDir)
+					if err != nil {
+						return nil, err
+					}
+					return offline.Export(c.ctx, s, *to, *keep)
+				})
+			}
+		},
+	}
+}
+
+func verifyCommand() *command {
+	return &command{
+		Name: "verify", Args: "A B", Least: 2, Most: 2, Does: "compare two places node by node",
+		Help: `A and B are each one of: a data directory of a stopped zlockd or ZooKeeper, a snapshot
+of either, a backup, or a running server as HOST:PORT. Everything in every node is
+compared; of a running server, what its protocol shows. Equal: exit code 0. Else the
+first hundred differences are printed, exit code 1. Mistakes and damage: 2 and 1, with
+a reason on stderr.`,
+		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+			ephemerals := fs.Bool("ephemerals", false, "compare ephemeral nodes as well")
+			logDir := fs.String("log-dir", "", "a ZooKeeper's `DIR` of logs, if dataLogDir names another one")
+			auth := fs.String("auth-file", "",
+				"`FILE` with a line digest:USER:PASSWORD, for nodes of a running server that not all clients may read")
+			return func(c *dataCall) error { return c.verify(*ephemerals, *logDir, *auth) }
+		},
+	}
+}
+
+func (c *dataCall) verify(ephemerals bool, logDir, auth string) error {
+	var sides [2]*offline.Content
+	for i, name := range c.Args {
+		var err error
+		if isAddress(name) {
+			sides[i], err = readRunning(c.ctx, name, auth)
+		} else {
+			sides[i], err = offline.LoadContent(name, logDir)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	a, b := sides[0], sides[1]
+	diffs, ended := offline.Compare(a, b, ephemerals)
+	if err := c.answer(verifyAnswer{"verify", len(diffs) == 0, sideOf(a), sideOf(b),
+		append([]string{}, diffs...), ended}); err != nil {
+		return err
+	}
+	if n := len(ended); n > 0 {
+		fmt.Fprintf(c.out, "Only on one side, not a difference: %d ephemeral nodes, which end with their "+
+			"sessions\n", n)
+		c.list(ended)
+	}
+	for _, d := range diffs {
+		fmt.Fprintln(c.out, d)
+	}
+	if len(diffs) > 0 {
+		more := ""
+		if len(diffs) == offline.MaxDifferences {
+			more = " or more"
+		}
+		fmt.Fprintf(c.out, "%d%s differences\n", len(diffs), more)
+		return cli.Exit(exitFailed)
+	}
+	fmt.Fprintf(c.out, "equal: %d nodes", len(a.Nodes))
+	if n := len(b.Nodes); n != len(a.Nodes) {
+		fmt.Fprintf(c.out, " and %d, ephemeral ones not compared", n)
+	}
+	fmt.Fprintf(c.out, "; zxid 0x%x and 0x%x\n", a.Zxid, b.Zxid)
+	return nil
+}
+
+func restoreCommand() *command {
+	return &command{
+		Name: "restore", Args: "FILE --data-dir NEW", Least: 1, Most: 1, Does: "make a data directory of a backup",
+		Help: `FILE is what zlock backup wrote, or a snapshot of a ZooKeeper. The new directory belongs
+to a new cluster of one server: servers of the old cluster cannot join it. The zxid is
+raised to the time of day, so that fencing tokens grow and no client sees time go back.
+All sessions are ended, and their ephemeral nodes deleted, unless --keep-sessions keeps
+them. To put a whole cluster back, stop its servers, restore to one of them, and add the
+others, empty, as members.`,
+		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+			dataDir := fs.String("data-dir", "", "make this `DIR`, which must not exist or be empty")
+			id := fs.Uint32("id", 1, "of the server it is for, `N` from 1 to 254")
+			keep := fs.Bool("keep-sessions", false, "keep sessions and ephemeral nodes")
+			return func(c *dataCall) error {
+				if err := cmp.Or(required("data-dir", *dataDir), checkID(*id)); err != nil {
+					return err
+				}
+				return c.made(*dataDir, startWith(*dataDir, *id), func() (*offline.Made, error) {
+					return offline.Restore(c.ctx, c.Args[0], *dataDir, *id, *keep, nowMillis())
+				})
+			}
+		},
+	}
+}
+
+func recoverCommand() *command {
+	return &command{
+		Name: "recover", Args: "--data-dir DIR --yes",
+		Does: "make a cluster of one of a surviving server, when the majority is gone for good",
+		Help: `For a cluster that lost its majority and will not get it back. Says what is lost at
+most, makes the stopped server's directory that of a new cluster with it as the only
+member, and prints the commands that bring the other servers back. Sessions go on. What
+was in the directory before is kept within. If a majority can be started again, start
+it instead: then nothing is lost.`,
+		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+			dataDir := fs.String("data-dir", "", "the survivor's `DIR`")
+			yes := fs.Bool("yes", false, "do it; without this it is only told what would be lost")
+			return func(c *dataCall) error {
+				if err := required("data-dir", *dataDir); err != nil {
+					return err
+				}
+				return c.recover(*dataDir, *yes)
+			}
+		},
+	}
+}
+
+func (c *dataCall) recover(dir string, yes bool) error {
+	if offline.Interrupted(dir) {
+		if err := offline.Finish(dir); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.out, "An earlier recover of %s was interrupted; it is finished now. Start the server as "+
+			"before.\n", dir)
+		return c.answer(recoverAnswer{Command: "recover", Path: dir, Done: true})
+	}
+	r, err := offline.PlanRecovery(dir)
+	if err != nil {
+		return err
+	}
+	r.Tell(c.out)
+	answer := recoveryOf(dir, r)
+	if !yes {
+		if err := c.answer(answer); err != nil {
+			return err
+		}
+		return fmt.Errorf("nothing was changed: give --yes to recover %s", dir)
+	}
+	m, err := r.Run(c.ctx, nowMillis())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, "%s: new cluster %s, %d nodes, %d sessions, zxid 0x%x\n", dir, m.Cluster, m.Nodes,
+		m.Sessions, m.Zxid)
+	r.TellNext(c.out)
+	answer.Done, answer.New, answer.Nodes, answer.Sessions, answer.Next = true, m.Cluster, m.Nodes, m.Sessions,
+		r.Next()
+	return c.answer(answer)
+}

@@ -1,0 +1,75 @@
+package daemon
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/raftfsm/offline"
+)
+
+// The data commands print these with -o json: one object per line. Later versions only add
+// fields; docs/data.md describes them.
+
+// madeAnswer is the answer of import, export and restore.
+type madeAnswer struct {
+	Command string `json:"command"`
+	Path    string `json:"path"`
+	Zxid    string `json:"zxid"`
+	*offline.Made
+	Seconds float64 `json:"seconds"`
+}
+
+func hexZxid(zxid int64) string { return fmt.Sprintf("0x%x", zxid) }
+
+// sideAnswer is one of the two sides that verify compares.
+type sideAnswer struct {
+	Name  string `json:"name"`
+	Zxid  string `json:"zxid"`
+	Nodes int    `json:"nodes"`
+}
+
+type verifyAnswer struct {
+	Command     string     `json:"command"`
+	Equal       bool       `json:"equal"`
+	A           sideAnswer `json:"a"`
+	B           sideAnswer `json:"b"`
+	Differences []string   `json:"differences"`
+	Ended       []string   `json:"ended,omitempty"` // ephemeral nodes that only one side has
+}
+
+func sideOf(c *offline.Content) sideAnswer { return sideAnswer{c.Name, hexZxid(c.Zxid), len(c.Nodes)} }
+
+type recoverAnswer struct {
+	Command   string   `json:"command"`
+	Path      string   `json:"path"`
+	Done      bool     `json:"done"`
+	Server    uint32   `json:"server,omitempty"`
+	Cluster   string   `json:"cluster,omitempty"`
+	Index     uint64   `json:"index,omitempty"`
+	Term      uint64   `json:"term,omitempty"`
+	Zxid      string   `json:"zxid,omitempty"`
+	LostAfter string   `json:"lostAfter,omitempty"`
+	New       string   `json:"newCluster,omitempty"`
+	Nodes     int      `json:"nodes,omitempty"`
+	Sessions  int      `json:"sessions,omitempty"`
+	Next      []string `json:"next,omitempty"`
+}
+
+func recoveryOf(dir string, r *offline.Recovery) recoverAnswer {
+	a := recoverAnswer{Command: "recover", Path: dir, Server: r.Identity.Server,
+		Cluster: r.Identity.Cluster,
+		Index:   r.Last.Index, Term: r.Last.Term, Zxid: hexZxid(r.Zxid())}
+	if r.LastTime > 0 {
+		a.LostAfter = time.UnixMilli(r.LastTime).UTC().Format(time.RFC3339Nano)
+	}
+	return a
+}
+
+// answer prints the object with -o json. Without it the command has already printed text.
+func (c *dataCall) answer(v any) error {
+	if !c.json {
+		return nil
+	}
+	return cli.WriteJSON(c.stdout, v)
+}

@@ -1,0 +1,59 @@
+package daemon
+
+import (
+	"io"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+)
+
+// command is a subcommand.
+type command = cli.Command[*dataCall]
+
+// program is the table of zlockd.
+func (d *daemon) program() *cli.Program[*dataCall] {
+	return &cli.Program[*dataCall]{
+		Name: "zlockd", Does: "a lock server that speaks the ZooKeeper protocol",
+		See:      "zlockd.conf(5), zlock(1)",
+		Synopsis: []string{"[OPTIONS]", "COMMAND [OPTIONS] …"},
+		About: `zlockd serves clients of ZooKeeper, their locks first of all, alone or as one of a cluster
+of servers that replicate all data. Without a COMMAND it runs a server.`,
+		Examples: `  zlockd                        a durable single server, data in ./zlockd-data
+  zlockd --dev                  a server in memory, for development and tests
+  zlockd --dev --client-addr 127.0.0.1:0 --admin-addr off
+                                the same on a free port, named on stdout once ready
+  zlockd --id 1 --client-addr :2181 --data-dir /var/lib/zlockd \
+         --peers 1=lock1:2888,2=lock2:2888,3=lock3:2888 \
+         --peer-tls-cert peer.pem --peer-tls-key peer.key --peer-tls-ca ca.pem
+                                one of three servers
+  zlockd --config zoo.cfg       with the configuration of a ZooKeeper
+  zlockd check --config zoo.cfg say all that is wrong with it, and start nothing
+`,
+		Notes: `Once clients are served, one line on stdout says where:
+  zlockd ready client=ADDR peer=ADDR admin=ADDR mode=MODE version=VERSION
+Every flag can be given as an environment variable: ZLOCKD_DATA_DIR is --data-dir.
+The command line wins over the environment, the environment over --config.
+The log goes to stderr. SIGTERM and SIGINT stop in order, a second one at once.
+`,
+		Exits: []cli.Meaning{
+			{Word: "0", Means: "stopped in order; a command: done"},
+			{Word: "1", Means: "failed: could not start, or had to stop; verify: the two differ"},
+			{Word: "2", Means: "wrong flags or configuration"},
+			{Word: "3", Means: "stopped at once by a second signal"},
+		},
+		Groups:     func() []cli.Group { return flagGroups(new(settings)) },
+		Commands:   append([]*command{checkCommand()}, dataCommands()...),
+		OtherFlags: otherFlags,
+		Details:    flagDetails,
+		Run: func(c *cli.Call, run func(*dataCall) error) error {
+			return run(&dataCall{daemon: d, Call: c, out: d.stdout})
+		},
+		Plain: d.serveWith,
+		Pages: map[string]func(io.Writer){
+			"zlockd.8":      func(w io.Writer) { d.program().Manual(w) },
+			"zlockd.conf.5": configPage,
+		},
+		Usage:  exitUsage,
+		Failed: exitFailed,
+		Stdout: d.stdout, Stderr: d.stderr,
+	}
+}

@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+)
+
+// property is one key of a Java properties file.
+type property struct {
+	key, value string
+	line       int
+}
+
+// parseProperties reads the syntax of Java's Properties: comments by # and !, keys ended by
+// blanks, = or :, lines continued by a backslash, escapes. A repeated key has its last value,
+// at the place of its first.
+func parseProperties(text string) []property {
+	var list []property
+	at := make(map[string]int)
+	lines := strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), "\n")
+	for i := 0; i < len(lines); i++ {
+		first := i + 1
+		line := strings.TrimLeft(lines[i], " \t\f")
+		if line == "" || line[0] == '#' || line[0] == '!' {
+			continue
+		}
+		for continued(line) && i+1 < len(lines) {
+			i++
+			line = line[:len(line)-1] + strings.TrimLeft(lines[i], " \t\f")
+		}
+		key, value := splitProperty(line)
+		// ZooKeeper itself trims the values, as Java does: of blanks and control characters.
+		value = strings.TrimFunc(unescape(value), func(r rune) bool { return r <= ' ' })
+		p := property{unescape(key), value, first}
+		if j, twice := at[p.key]; twice {
+			list[j] = p
+			continue
+		}
+		at[p.key] = len(list)
+		list = append(list, p)
+	}
+	return list
+}
+
+// continued reports whether a line ends in an odd number of backslashes.
+func continued(line string) bool {
+	return (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1
+}
+
+// splitProperty cuts at the first separator that is not escaped.
+func splitProperty(line string) (key, value string) {
+	end := len(line)
+	for i := 0; i < len(line); i++ {
+		if line[i] == '\\' {
+			i++
+			continue
+		}
+		if strings.IndexByte("=: \t\f", line[i]) >= 0 {
+			end = i
+			break
+		}
+	}
+	value = strings.TrimLeft(line[end:], " \t\f")
+	if value != "" && (value[0] == '=' || value[0] == ':') {
+		value = strings.TrimLeft(value[1:], " \t\f")
+	}
+	return line[:end], value
+}
+
+var escapes = map[byte]byte{'t': '\t', 'n': '\n', 'r': '\r', 'f': '\f'}
+
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' {
+			b.WriteByte(s[i])
+			continue
+		}
+		if i++; i == len(s) { // ends the file
+			break
+		}
+		if s[i] == 'u' && i+4 < len(s) {
+			if r, err := strconv.ParseUint(s[i+1:i+5], 16, 16); err == nil {
+				b.WriteRune(rune(r))
+				i += 4
+				continue
+			}
+		}
+		b.WriteByte(cmp.Or(escapes[s[i]], s[i]))
+	}
+	return b.String()
+}

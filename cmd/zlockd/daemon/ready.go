@@ -1,0 +1,45 @@
+package daemon
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// checkReady asks the server with these settings, on this machine, whether it serves clients.
+func (d *daemon) checkReady(s *settings) int {
+	fail := func(format string, args ...any) int {
+		fmt.Fprintf(d.stderr, "zlockd: not ready: "+format+"\n", args...)
+		return exitFailed
+	}
+	host, port, err := net.SplitHostPort(s.AdminAddr)
+	if err != nil || s.AdminAddr == off {
+		return fail("--check-ready asks the admin port, which is %s: set --admin-addr", s.AdminAddr)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	scheme, conf := "http", &tls.Config{InsecureSkipVerify: true} // no secret is sent to this machine's own port
+	if s.adminTLS.Cert != "" {
+		scheme = "https"
+		own, err := tls.LoadX509KeyPair(s.adminTLS.Cert, s.adminTLS.Key)
+		if err != nil {
+			return fail("%v", err)
+		}
+		conf.Certificates = []tls.Certificate{own}
+	}
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: conf}}
+	answer, err := client.Get(scheme + "://" + net.JoinHostPort(host, port) + "/ready")
+	if err != nil {
+		return fail("%v", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		why, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
+		return fail("%s", why)
+	}
+	return exitOK
+}

@@ -1,0 +1,66 @@
+package daemon
+
+import (
+	"log/slog"
+	"slices"
+
+	"github.com/spf13/pflag"
+)
+
+// setLevel sets the level of the log from now on.
+func (d *daemon) setLevel(s *settings) {
+	var l slog.Level
+	_ = l.UnmarshalText([]byte(s.logLevel)) // check refused unknown levels
+	d.level.Set(l)
+}
+
+// live are the flags that take effect without a restart.
+var live = []string{"log-level", "4lw-whitelist", "max-client-cnxns", "max-cnxns", "sasl-users",
+	"kerberos-keytab", "kerberos-principal", "kerberos-rules", "kerberos-remove-host", "kerberos-remove-realm"}
+
+// reread reads the configuration again at each SIGHUP, and logs what took effect and what
+// needs a restart. A hang-up never ends the server, and a configuration with a mistake changes
+// nothing. Certificates need no signal: the server sees that their files change.
+func (d *daemon) reread(args []string, inForce *settings, p process, n *notifier, log *slog.Logger,
+	done <-chan struct{}) {
+	for {
+		select {
+		case <-d.hangups:
+		case <-done:
+			return
+		}
+		n.reloading()
+		took, restart, err := d.rereadOnce(args, inForce, p, log)
+		n.reloaded()
+		if err != nil {
+			log.Error("SIGHUP: the configuration has mistakes, nothing was changed", "err", err)
+			continue
+		}
+		log.Info("SIGHUP: the configuration was read again", "took_effect", took, "needs_a_restart", restart)
+	}
+}
+
+func (d *daemon) rereadOnce(args []string, inForce *settings, p process, log *slog.Logger) (
+	took, restart []string, err error) {
+	fresh, err := readSettings(args)
+	if err != nil {
+		return nil, nil, err
+	}
+	users, err := p.Change(fresh, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.setLevel(fresh)
+	fresh.flags.VisitAll(func(f *pflag.Flag) {
+		old := inForce.flags.Lookup(f.Name)
+		isLive := slices.Contains(live, f.Name)
+		switch changed := old.Value.String() != f.Value.String(); {
+		case isLive && (changed || users && f.Name == "sasl-users"):
+			took = append(took, f.Name)
+			_ = old.Value.Set(f.Value.String()) // fresh has accepted it
+		case changed:
+			restart = append(restart, f.Name)
+		}
+	})
+	return took, restart, nil
+}

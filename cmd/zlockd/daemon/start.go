@@ -1,0 +1,181 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/zlockd/zlockd/cmd/internal/release"
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
+	"github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/audit"
+	"github.com/zlockd/zlockd/server/clients"
+)
+
+// running adapts a server to the daemon.
+type running struct {
+	*server.Instance
+	audit *audit.Log // nil: none
+}
+
+// startServer starts a server with the settings.
+func startServer(ctx context.Context, s *settings, log *slog.Logger) (process, error) {
+	tuneGC()
+	o, err := serverOptions(s, log)
+	if err != nil {
+		return nil, err
+	}
+	if s.auditLog != "" {
+		if o.Audit, err = audit.Open(s.auditOptions()); err != nil {
+			return nil, fmt.Errorf("--audit-log: %w", err)
+		}
+	}
+	i, err := server.Start(ctx, o)
+	if err != nil {
+		if o.Audit != nil {
+			o.Audit.Close()
+		}
+		return nil, err
+	}
+	return running{i, o.Audit}, nil
+}
+
+// auditOptions returns how the audit log is opened. On the disk of the data it leaves a quarter more free
+// than the server itself keeps: a log that fills the disk must not make the server refuse writes.
+func (s *settings) auditOptions() audit.Options {
+	o := audit.Options{Name: s.auditLog, Size: s.auditSize << 20, Keep: s.auditKeep}
+	reserve := s.diskReserve << 20
+	if s.dev || reserve == 0 || s.auditLog == "stderr" || s.auditLog == "syslog" ||
+		!disk.Same(s.DataDir, filepath.Dir(s.auditLog)) {
+		return o
+	}
+	o.Room = func() error {
+		free, err := disk.FreeBytes(s.DataDir)
+		if least := reserve + reserve/4; err == nil && free < least {
+			return fmt.Errorf("the disk of %s has %d MiB free, and the log leaves %d (--disk-reserve)", s.DataDir,
+				free>>20, least>>20)
+		}
+		return nil
+	}
+	return o
+}
+
+// Close implements process.
+func (r running) Close(ctx context.Context) error {
+	err := r.Instance.Close(ctx)
+	if r.audit != nil {
+		r.audit.Close()
+	}
+	return err
+}
+
+// serverOptions translates the settings into the options of package server.
+func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
+	clientTLS, files, err := newClientTLS(s, log)
+	if err != nil {
+		return server.Options{}, err
+	}
+	all := s.tlsFlags()
+	adminTLS, adminFiles, err := newHTTPTLS(all[2], s.AdminAddr, log)
+	if err != nil {
+		return server.Options{}, err
+	}
+	metricsTLS, metricsFiles, err := newHTTPTLS(all[3], s.MetricsAddr, log)
+	if err != nil {
+		return server.Options{}, err
+	}
+	mechanisms, err := newSASL(s, log)
+	if err != nil {
+		return server.Options{}, err
+	}
+	o := s.Options
+	o.ClientAddr, o.AdminAddr = orNone(o.ClientAddr), orNone(o.AdminAddr)
+	o.ClientTLS, o.AdminTLS, o.MetricsTLS = clientTLS, adminTLS, metricsTLS
+	o.PeerTLS, o.SASL = all[1].Names, mechanisms
+	if s.dev {
+		o.DataDir = ""
+	}
+	if len(o.Peers) == 0 {
+		o.PeerListen = ""
+	}
+	o.MaxConnsPerAddr = orNoLimit(o.MaxConnsPerAddr)
+	o.MaxBytes, o.DiskReserve = s.maxData<<20, cmp.Or(s.diskReserve<<20, -1)
+	o.EnsembleNames, o.RequireAuth, o.AdminHosts = s.names(), words(s.requireAuth), words(s.adminHosts)
+	o.NoJVM = !s.jvmMetrics
+	o.Version, o.Built, o.Logger = release.Version(), release.Built(), log
+	for _, f := range []*tlsfiles.Files{files, adminFiles, metricsFiles} {
+		if f != nil {
+			o.TLSProblems = append(o.TLSProblems, f.Problem)
+		}
+	}
+	return o, nil
+}
+
+// orNoLimit returns the number as package clients has it, where 0 is the default.
+func orNoLimit(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+// Change implements process.
+func (r running) Change(s *settings, log *slog.Logger) (users bool, err error) {
+	mechanisms, err := newSASL(s, log)
+	if err != nil {
+		return false, err
+	}
+	if err := r.Admin.SetWhitelist(s.FourLetterWords); err != nil {
+		return false, err
+	}
+	if r.audit != nil {
+		r.audit.Reopen()
+	}
+	return r.Clients.Change(clients.Options{MaxConnsPerAddr: orNoLimit(s.MaxConnsPerAddr), MaxConns: s.MaxConns,
+		SASL: mechanisms}), nil
+}
+
+func orNone(addr string) string {
+	if addr == off {
+		return ""
+	}
+	return addr
+}
+
+// Ready implements process.
+func (r running) Ready(ctx context.Context) (readyLine, error) {
+	if err := r.Instance.Ready(ctx); err != nil {
+		return readyLine{}, err
+	}
+	return readyLine{
+		client: orOff(r.ClientAddr()),
+		secure: r.SecureAddr(),
+		peer:   orOff(r.Node().PeerAddr()),
+		admin:  orOff(r.AdminAddr()),
+		mode:   string(r.Status(0).Mode),
+	}, nil
+}
+
+// Line implements process.
+func (r running) Line() string {
+	s := r.Status(0)
+	line := fmt.Sprintf("mode %s, %d connections", s.Mode, s.Conns)
+	switch {
+	case !s.Serving:
+		line = "does not serve clients: " + s.Reason
+	case s.Leader != 0 && s.Mode != admin.Standalone:
+		line += fmt.Sprintf(", server %d leads", s.Leader)
+	}
+	return line
+}
+
+func orOff(addr string) string {
+	if addr == "" {
+		return off
+	}
+	return addr
+}

@@ -1,0 +1,44 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// The flags and keys that name the super user name none where they are missing or empty, and the last
+// where they are doubled.
+func TestSuperUserOfTheSettings(t *testing.T) {
+	const (
+		one = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
+		two = "root:D/InIHSb7yEEbrWz8b9l71RjZJU="
+	)
+	for _, x := range []struct {
+		flag string
+		of   func(*settings) string
+	}{
+		{"--super-digest", func(s *settings) string { return s.SuperDigest }},
+		{"--x509-super", func(s *settings) string { return s.X509Super }},
+		{"--sasl-super", func(s *settings) string { return s.SASLSuper }},
+	} {
+		for name, args := range map[string][]string{
+			"":  nil,
+			one: {x.flag, one},
+			two: {x.flag, one, x.flag, two},
+		} {
+			s, _, err := parseFlags(args, func(string) (string, bool) { return "", false })
+			must.OK(t, err)
+			expect.Equal(t, x.of(s), name, "%s of %q", x.flag, args)
+		}
+		s, _, err := parseFlags([]string{x.flag, one, x.flag, ""}, func(string) (string, bool) { return "", false })
+		must.OK(t, err)
+		expect.Equal(t, x.of(s), "", "%s, empty at last", x.flag)
+	}
+	for _, key := range []string{"zookeeper.DigestAuthenticationProvider.superDigest=",
+		"X509AuthenticationProvider.superUser=", "zookeeper.X509AuthenticationProvider.superUser="} {
+		s, err := load(t, t.TempDir(), "clientPort=2181\ndataDir=$DIR\n"+key)
+		must.OK(t, err)
+		expect.Equal(t, s.SuperDigest+s.X509Super+s.SASLSuper, "", "super user of %s", key)
+	}
+}

@@ -1,0 +1,93 @@
+package daemon
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
+)
+
+// tlsFlags are the files that a port's TLS needs, and what its certificate must be.
+type tlsFlags struct {
+	tlsfiles.Names
+	name string // the DNS name that the certificate must have; empty: any
+}
+
+// declare declares the three flags; cert and ca say what the certificate and the authority are for.
+func (t *tlsFlags) declare(f *pflag.FlagSet, flag, cert, ca string) {
+	t.Flag = flag
+	f.StringVar(&t.Cert, flag+"-cert", "", cert+", PEM `FILE`, read again when it changes")
+	f.StringVar(&t.Key, flag+"-key", "", "its key, PEM `FILE` that only the server may read")
+	f.StringVar(&t.CA, flag+"-ca", "", ca+", PEM `FILE`")
+}
+
+// tlsFlags returns the files of the ports for clients, for peers, for the admin and for the metrics.
+func (s *settings) tlsFlags() [4]*tlsFlags {
+	all := [...]*tlsFlags{&s.clientTLS, &s.peerTLS, &s.adminTLS, &s.metricsTLS}
+	for _, t := range all {
+		t.CRL = s.tlsCRL
+	}
+	s.peerTLS.name = fmt.Sprintf("zlockd-%d", s.ID)
+	return all
+}
+
+// newClientTLS returns the TLS configuration of the port for clients, and its files. It returns
+// nil if the settings ask for none.
+func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, error) {
+	if s.SecureAddr == "" {
+		return nil, nil, nil
+	}
+	f, auth, least := *s.tlsFlags()[0], tls.RequireAndVerifyClientCert, uint16(tls.VersionTLS12)
+	if s.tls13 {
+		least = tls.VersionTLS13
+	}
+	switch {
+	case s.tlsClientAuth == "none":
+		f.CA = ""
+	case s.tlsClientAuth == "want":
+		auth = tls.VerifyClientCertIfGiven
+	}
+	return f.server(auth, least, log)
+}
+
+// newHTTPTLS does the same for a port that speaks HTTP, with its flags and its address.
+func newHTTPTLS(f *tlsFlags, addr string, log *slog.Logger) (*tls.Config, *tlsfiles.Files, error) {
+	if f.Cert == "" || orNone(addr) == "" {
+		return nil, nil, nil
+	}
+	return f.server(tls.RequireAndVerifyClientCert, tls.VersionTLS12, log)
+}
+
+// server returns a TLS configuration with the files as they are at each connection. Without an
+// authority clients show no certificate.
+func (f tlsFlags) server(auth tls.ClientAuthType, least uint16, log *slog.Logger) (
+	*tls.Config, *tlsfiles.Files, error) {
+	files, err := tlsfiles.Open(f.Names, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.CA == "" {
+		auth = tls.NoClientCert
+	}
+	// The port needs a certificate to open; no connection uses this one.
+	conf := &tls.Config{MinVersion: least, Certificates: []tls.Certificate{files.Get(time.Now()).Pair}}
+	var last *tls.Config
+	var of *tlsfiles.Loaded
+	var mu sync.Mutex
+	conf.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := files.Get(time.Now())
+		mu.Lock()
+		defer mu.Unlock()
+		if of != now { // one configuration for all connections: it has the keys of their tickets
+			of, last = now, &tls.Config{MinVersion: least, ClientAuth: auth,
+				Certificates: []tls.Certificate{now.Pair}, ClientCAs: now.CA, VerifyConnection: now.NotRevoked}
+		}
+		return last, nil
+	}
+	return conf, files, nil
+}
