@@ -12,10 +12,13 @@ LDFLAGS := -X github.com/zlockd/zlockd/cmd/internal/release.set=$(VERSION)
 # Built by the go command, so that nothing else needs to be installed.
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: abuse build deb deb-check deb-test dist dist-test image image-test install dev cluster test test-all test-stock test-apps test-soak race sim mutants mutants-random robustness fuzz bench rivals lint sign vulncheck help
+.PHONY: go abuse build deb deb-check deb-test dist dist-test image image-test install dev cluster test test-all test-stock test-apps test-soak race sim mutants mutants-random robustness fuzz bench rivals lint sign vulncheck help
 
-build: ## build bin/zlockd and bin/zlock; TAGS=kerberos adds Kerberos
+build: go ## build bin/zlockd and bin/zlock; TAGS=kerberos adds Kerberos
 	CGO_ENABLED=0 go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+go:
+	@command -v go >/dev/null || { echo "this needs Go $$(awk '$$1 == "go" {print $$2}' go.mod) or newer: https://go.dev/dl" >&2; exit 1; }
 
 dist: ## build release archives for all systems below dist/, with checksums
 	sh deploy/dist.sh $(VERSION) dist
