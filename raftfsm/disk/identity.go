@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/hashicorp/raft"
 
@@ -77,7 +76,7 @@ func openDataDir(path string, files *Files) (*dataDir, error) {
 	if files != osFiles {
 		return &dataDir{path: path, files: files}, nil
 	}
-	if err := refuseForeign(path); err != nil {
+	if err := RefuseForeign(path); err != nil {
 		return nil, err
 	}
 	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -110,41 +109,6 @@ func makeDir(fs vfs.FS, path string) error {
 		}
 	}
 	return nil
-}
-
-// besides are names that a file system, a ZooKeeper, or the user who starts the server may put
-// into a directory before it is a data directory.
-var besides = []string{"lost+found", "version-2", "myid", "backups", "lock", "*.tmp", ".*", "*.pid", "*.cfg",
-	"*.log", "*.out", "*.err", "*.pem", "*.key", "*.crt"}
-
-// refuseForeign returns an error if the directory is not a data directory yet and holds something
-// else: most likely its user named it by mistake.
-func refuseForeign(path string) error {
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return fmt.Errorf("data directory: %w", err)
-	}
-	var foreign []string
-	for _, e := range entries {
-		if slices.Contains(parts, e.Name()) || e.Name() == replacingDir {
-			return nil // what is missing is told later
-		}
-		if !slices.ContainsFunc(besides, func(pattern string) bool {
-			match, _ := filepath.Match(pattern, e.Name())
-			return match
-		}) {
-			foreign = append(foreign, e.Name())
-		}
-	}
-	if len(foreign) == 0 {
-		return nil
-	}
-	more := ""
-	if len(foreign) > 1 {
-		more = fmt.Sprintf(" and %d others", len(foreign)-1)
-	}
-	return fmt.Errorf("data directory %s holds something else (%s%s) and no data of a zlockd: choose an "+
-		"empty or a new --data-dir", path, foreign[0], more)
 }
 
 func (d *dataDir) close() error {

@@ -116,35 +116,3 @@ func TestLongestEntryIsReadBack(t *testing.T) {
 	}
 	expect.OK(t, d.Close())
 }
-
-// A directory of another program is refused before anything is put there; files that
-// may stand in a data directory before its first use does no harm.
-func TestForeignDirectoriesAreRefused(t *testing.T) {
-	for _, test := range []struct {
-		files   []string
-		foreign bool
-	}{
-		{nil, false},
-		{[]string{"lost+found", "myid", "version-2", ".hidden", "zookeeper_server.pid", "server.log", "lock",
-			"identity.tmp"}, false},
-		{[]string{"etc"}, true},
-		{[]string{"myid", "photo.jpg", "thesis.tex"}, true},
-	} {
-		dir := t.TempDir()
-		for _, f := range test.files {
-			must.OK(t, os.WriteFile(filepath.Join(dir, f), nil, 0o600))
-		}
-		d, err := openDataDir(dir, osFiles)
-		if err == nil {
-			d.close()
-		}
-		expect.Equal(t, err != nil, test.foreign, "%v: %v", test.files, err)
-		if err == nil {
-			continue
-		}
-		expect.That(t, strings.Contains(err.Error(), "--data-dir") && strings.Contains(err.Error(), dir),
-			"%v: %v", test.files, err)
-		left, _ := os.ReadDir(dir)
-		expect.Equal(t, len(left), len(test.files), "%v: the directory was changed: %v", test.files, left)
-	}
-}

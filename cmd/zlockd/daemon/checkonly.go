@@ -189,7 +189,10 @@ func (s *settings) tryDirectory(flag, dir string) {
 		return
 	}
 	if at == dir && flag == "data-dir" {
+		foreign := disk.RefuseForeign(dir)
 		switch entries, _ := os.ReadDir(dir); {
+		case foreign != nil:
+			s.fault("%w", foreign)
 		case disk.IsDataDir(dir):
 			s.note("", "--data-dir %s holds the data of a server, which would go on with it", dir)
 		case len(entries) == 0:
