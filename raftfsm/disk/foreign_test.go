@@ -19,8 +19,8 @@ func TestForeignDirectoriesAreRefused(t *testing.T) {
 		foreign bool
 	}{
 		{"empty", nil, false},
-		{"what a file system, a ZooKeeper and a user put there", []string{"lost+found/", "myid", "version-2/log.1",
-			".hidden", "zookeeper_server.pid", "server.log", "lock", "identity.tmp"}, false},
+		{"what a ZooKeeper and a user put there", []string{"lost+found/", "myid", "version-2/log.1", ".hidden",
+			"zookeeper_server.pid", "server.log", "lock", "identity.tmp"}, false},
 		{"logs that Vitess keeps there", []string{"logs/zksrv.INFO", "logs/old/zksrv.ERROR", "myid"}, false},
 		{"files of a person", []string{"photo.jpg", "thesis/raft.tex"}, false},
 		{"a file with a folder's name", []string{"s1"}, false},
