@@ -58,6 +58,7 @@ test-stock: build ## run the stock clients and the real ZooKeeper against zlockd
 	sh test/stock/install.sh
 	ZLTEST_REQUIRE_STOCK=1 go test -timeout 10m -count 1 -tags stock ./test/proc -run 'ZkCli|ZooKeeper|Kazoo|ThereAndBack'
 	go test -count 1 -tags kerberos ./server/clients ./cmd/zlockd -run Kerberos
+	ZLTEST_REQUIRE_STOCK=1 go test -count 1 -tags stock ./test -run Kubernetes
 	ZLTEST_REQUIRE_STOCK=1 go test -timeout 40m -count 1 -tags stock,kerberos ./server/sasl/... ./server/clients/identity ./test/stock/... ./test/golden ./test/oracle ./test/wire ./test/cluster  ./test/bench/... ./client/zk
 
 test-apps: ## run whole applications (ClickHouse, Prometheus, collectd, TaskFlow, tooz, Patroni) over deaths of leaders

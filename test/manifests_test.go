@@ -70,6 +70,13 @@ func TestManifests(t *testing.T) {
 	}
 	expect.Equal(t, at(kinds["PodDisruptionBudget zlockd"], "spec", "maxUnavailable"), 1,
 		"a disruption must leave two of three servers")
+	release := regexp.MustCompile(`(?m)^\d\S*`).FindString(
+		string(must.Get(os.ReadFile("../cmd/internal/release/RELEASES"))(t)))
+	for name, text := range map[string]string{"kubernetes": kubernetes, "compose": compose} {
+		for _, m := range regexp.MustCompile(`localhost/zlockd:([\d.]+)`).FindAllStringSubmatch(text, -1) {
+			expect.Equal(t, m[1], release, "%s names the image of", name)
+		}
+	}
 	label := at(set, "spec", "template", "metadata", "labels", "app")
 	for name, o := range kinds {
 		selector := at(o, "spec", "selector")

@@ -51,7 +51,7 @@ func foreign(dir, name string) string {
 	inside, err := os.ReadDir(filepath.Join(dir, name))
 	switch {
 	case os.IsPermission(err) && name != "lost+found": // which a file system makes
-		return fmt.Sprintf("%s, which this user may not read and which could be the data of another server", name)
+		return fmt.Sprintf("%s, which this user may not read, and which could be another server's data", name)
 	case err != nil: // a file
 		return ""
 	}
