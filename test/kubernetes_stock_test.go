@@ -18,8 +18,8 @@ import (
 func TestJavaVerifiesTheServersOfKubernetes(t *testing.T) {
 	const jars = "/usr/share/java/"
 	classes := jars + "zookeeper.jar:" + jars + "slf4j-simple.jar"
-	for _, part := range strings.Fields("buffer codec common handler resolver transport transport-native-epoll " +
-		"transport-native-unix-common") {
+	for _, part := range []string{"buffer", "codec", "common", "handler", "resolver", "transport",
+		"transport-native-epoll", "transport-native-unix-common"} {
 		classes += ":" + jars + "netty-" + part + ".jar"
 	}
 	for _, jar := range strings.Split(classes, ":") {
