@@ -3,7 +3,6 @@ package server
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
-	"github.com/zlockd/zlockd/tree"
 )
 
 // TestNoAnswerOfTheAdminPortIsTooLong: whatever the tree holds, no answer is
@@ -54,38 +52,6 @@ func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
 	}
 	for _, paths := range dump.Paths {
 		expect.That(t, len(paths) >= 300 && len(paths) <= 800, "%d paths are shown", len(paths))
-	}
-}
-
-// TestListsHideWhatACLsHide: without the super user's password a list of nodes does not name those that
-// not every client may list.
-func TestListsHideWhatACLsHide(t *testing.T) {
-	i, c := start(t, Options{AdminAddr: "127.0.0.1:0", SuperDigest: superDigest})
-	create(t, c, "/open", 0)
-	create(t, c, "/open/a", jute.FlagEphemeral)
-	create(t, c, "/shut", 0)
-	create(t, c, "/shut/b", jute.FlagEphemeral)
-	if _, err := c.Exists("/shut/none/c", true); err != jute.NoNode {
-		t.Fatal(err)
-	}
-	must.Get(c.SetACL("/shut", []jute.ACL{{Perms: jute.PermAll, ID: tree.DigestID("u:p")}}, -1))(t)
-	for path, hides := range map[string]bool{"/commands/dump": true, "/commands/watches": true,
-		"/commands/wchp": true} {
-		_, text := get(t, "http://"+i.AdminAddr()+path)
-		if strings.Contains(text, "/shut/") || strings.Contains(text, hiddenName) != hides ||
-			strings.Contains(text, "/open/a") != (path == "/commands/dump") {
-			t.Errorf("%s: %s", path, text)
-		}
-		for password, want := range map[string]int{"test": http.StatusOK, "guess": http.StatusForbidden} {
-			r := must.Get(http.NewRequest(http.MethodGet, "http://"+i.AdminAddr()+path, nil))(t)
-			r.Header.Set("Authorization", "digest super:"+password)
-			w := must.Get(http.DefaultClient.Do(r))(t)
-			b, err := io.ReadAll(w.Body)
-			w.Body.Close()
-			if err != nil || w.StatusCode != want || strings.Contains(string(b), "/shut/") != (want == http.StatusOK) {
-				t.Errorf("%s with %q: %d %v %s", path, password, w.StatusCode, err, b)
-			}
-		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -192,8 +191,10 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 	}
 
 	var config string
+	topNames := i.o.SkipACL
 	node.View(func(st *state.State) {
 		t := st.Tree()
+		topNames = topNames || t.Shows("/any")
 		s.Nodes, s.DataSize, s.EphemeralCount = t.Count(), t.Bytes(), t.EphemeralCount()
 		s.Sessions = st.Sessions().Len()
 		for _, d := range st.Digests() {
@@ -209,6 +210,9 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 		i.listEphemerals(s, node, need)
 	}
 	if need&admin.NeedMetrics != 0 {
+		if !topNames {
+			s.HideNamespaces()
+		}
 		clusterMetrics(s)
 	}
 }
@@ -296,16 +300,15 @@ func (i *Instance) listConns(s *admin.Status) {
 
 // listWatches groups the watches by session.
 func (i *Instance) listWatches(s *admin.Status, need admin.Need) {
-	by := make(map[int64][]string)
-	name := i.namer(need)
+	list := i.names(need)
 	i.Clients.WatchScan(func(path string, session int64) bool {
 		fits := s.Fits("watches", s.Watches, admin.ListedPath(path))
 		if fits {
-			by[session] = append(by[session], name(path))
+			list.add(session, path)
 		}
 		return fits
 	})
-	s.WatchList = sorted(by)
+	s.WatchList = list.list()
 }
 
 // sorted makes a list of paths by session, both in order and each once.
@@ -319,46 +322,54 @@ func sorted(by map[int64][]string) []admin.SessionPaths {
 	return list
 }
 
-// hiddenName stands for the nodes of a list that the reader may not know.
-const hiddenName = "(nodes that world:anyone may not list)"
+// names gathers the paths of a list by session. It counts those that the reader may not know.
+type names struct {
+	by     map[int64][]string
+	hidden map[int64]int
+	shows  func(path string) bool
+}
 
-// keptNames is how many bytes of names a list remembers the rights of; others are looked up each time.
+// keptNames is how many bytes of directories a list remembers the rights of; others are looked up each time.
 const keptNames = 8 << 20
 
-// namer returns what a list calls a path: the path itself if every client may list it, that is, if
-// world:anyone may read the node above it.
-func (i *Instance) namer(need admin.Need) func(path string) string {
+func (i *Instance) names(need admin.Need) *names {
+	l := &names{by: make(map[int64][]string), hidden: make(map[int64]int)}
 	node := i.node.Load()
 	if need&admin.NeedHidden != 0 || i.o.SkipACL || node == nil {
-		return func(name string) string { return name }
+		l.shows = func(string) bool { return true }
+		return l
 	}
 	open := map[string]bool{}
 	room := keptNames
-	return func(name string) string {
-		dir := name[:max(strings.LastIndexByte(name, '/'), 0)]
+	l.shows = func(path string) bool {
+		dir := path[:max(strings.LastIndexByte(path, '/'), 0)]
 		may, known := open[dir]
 		if !known {
-			node.View(func(st *state.State) {
-				n, _ := st.Tree().Find("/")
-				// There may be only a watch: a client may watch any text, however long.
-				for part := range strings.SplitSeq(strings.TrimPrefix(dir, "/"), "/") {
-					below, ok := st.Tree().Child(n, part)
-					if !ok {
-						break
-					}
-					n = below
-				}
-				_, may = n.Data([]jute.ID{jute.WorldAnyone[0].ID})
-			})
+			node.View(func(st *state.State) { may = st.Tree().Shows(path) })
 			if room -= len(dir) + 32; room > 0 {
 				open[dir] = may
 			}
 		}
-		if !may {
-			return hiddenName
-		}
-		return name
+		return may
 	}
+	return l
+}
+
+func (l *names) add(session int64, path string) {
+	if l.shows(path) {
+		l.by[session] = append(l.by[session], path)
+	} else {
+		l.hidden[session]++
+	}
+}
+
+// list returns the paths by session, both in order and each path once. What the reader may not know is
+// a number, in place of a path.
+func (l *names) list() []admin.SessionPaths {
+	for id, n := range l.hidden {
+		l.by[id] = append(l.by[id], fmt.Sprintf("(%d that world:anyone may not list)", n))
+	}
+	return sorted(l.by)
 }
 
 // listedAtOnce is how many sessions listSessions reads under one hold of the state lock.
@@ -391,13 +402,13 @@ func listSessions(s *admin.Status, node *raftfsm.Node) {
 // listEphemerals lists the ephemeral nodes by session. Nodes that are created or deleted at that
 // moment may be missing or not.
 func (i *Instance) listEphemerals(s *admin.Status, node *raftfsm.Node, need admin.Need) {
-	by, name := make(map[int64][]string), i.namer(need)
+	list := i.names(need)
 	node.Ephemerals(func(session int64, path string) bool {
 		fits := s.Fits("ephemeral nodes", s.EphemeralCount, admin.ListedPath(path))
 		if fits {
-			by[session] = append(by[session], name(path))
+			list.add(session, path)
 		}
 		return fits
 	})
-	s.Ephemerals = sorted(by)
+	s.Ephemerals = list.list()
 }

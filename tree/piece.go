@@ -1,6 +1,10 @@
 package tree
 
-import "github.com/zlockd/zlockd/jute"
+import (
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
 
 // Ref is a node met on a walk in pieces. Its methods may be called only while the tree stands
 // still, as during the walk. A Ref that is kept longer can be compared with others, and keeps the
@@ -44,6 +48,34 @@ func (r Ref) Data(ids []jute.ID) (data string, allowed bool) {
 		return "", false
 	}
 	return r.n.data, true
+}
+
+var anyone = []jute.ID{jute.WorldAnyone[0].ID}
+
+// ShowsNames reports whether every client may learn the names below the node by listing: world:anyone
+// may read it and each node above it. What operators are shown without a password goes by this rule.
+func (r Ref) ShowsNames() bool {
+	for n := r.n; n != nil; n = n.parent {
+		if !n.acl.Allows(anyone, jute.PermRead) {
+			return false
+		}
+	}
+	return true
+}
+
+// Shows reports whether every client may learn a path by listing; see ShowsNames. Of a path that is not
+// there, such as a watch may be on, the part counts that is.
+func (t *Tree) Shows(path string) bool {
+	dir := path[:max(strings.LastIndexByte(path, '/'), 0)]
+	n := t.root
+	for part := range strings.SplitSeq(strings.TrimPrefix(dir, "/"), "/") {
+		below := t.child(n, part)
+		if below == nil {
+			break
+		}
+		n = below
+	}
+	return path == "/" || Ref{n}.ShowsNames()
 }
 
 // Find returns the node at path.

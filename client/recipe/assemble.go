@@ -26,6 +26,8 @@ type Dir struct {
 	Nodes []Node // all, or the first; Total counts all
 	Total int
 	Cut   bool // Nodes are only the first
+	// Unlisted says that not every client may learn the names of the nodes.
+	Unlisted bool
 
 	// Sem is the path of the semaphore that the directory belongs to, and SemData the data of that
 	// node.
@@ -132,7 +134,11 @@ func Assemble(dirs []*Dir, w Watches) []Queue {
 		case LimitOf(d.Data) > 0 && allPermits(d.Nodes, LayoutKazoo):
 			semaphoreAt(sems, d.Path, d.Data).permits = d
 		default:
-			list = append(list, d.locks(w, &left)...)
+			found := d.locks(w, &left)
+			for i := range found {
+				found[i].Unlisted = d.Unlisted
+			}
+			list = append(list, found...)
 		}
 	}
 	for _, sem := range sems {

@@ -96,6 +96,8 @@ type Queue struct {
 	Participants []Entry `json:"participants"` // the holders are not known, or do not matter
 	// Others are children that are no contenders, or some of them.
 	Others []string `json:"others,omitempty"`
+	// Unlisted says that not every client may learn the names in it; see Dir.
+	Unlisted bool `json:"-"`
 }
 
 // Entry is one contender.

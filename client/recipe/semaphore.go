@@ -61,11 +61,13 @@ func (s *semaphore) lock(w Watches) Queue {
 	var permits, queue []item
 	if s.permits != nil {
 		permits = items(s.permits)
+		q.Unlisted = s.permits.Unlisted
 		q.Total += s.permits.Total
 		q.Next = s.permits.Next
 	}
 	if s.queue != nil {
 		queue = items(s.queue)
+		q.Unlisted = q.Unlisted || s.queue.Unlisted
 		q.Total += s.queue.Total
 	}
 	layout := LayoutCurator

@@ -237,9 +237,13 @@ func (a adminClient) unreachable(err error) error {
 		strings.TrimPrefix(a.base, "http://"), err)
 }
 
+var errNotSuper = errors.New("the user and password of --auth-file are not those of the servers' " +
+	"--super-digest")
+
 // refused turns an answer that reports no success into an error with exit code 1. It repeats
 // nothing of the request, which may hold the password.
 func refused(resp *http.Response, answer []byte) error {
+	var cause error
 	text := strings.TrimSpace(string(answer))
 	var e status.Failure
 	if json.Unmarshal(answer, &e) == nil && e.Text != "" {
@@ -249,9 +253,9 @@ func refused(resp *http.Response, answer []byte) error {
 	case resp.StatusCode == http.StatusUnauthorized:
 		text = "this needs the super user's password: give a line digest:super:PASSWORD in --auth-file"
 	case resp.StatusCode == http.StatusForbidden && text == "Not authorized":
-		text = "the user and password of --auth-file are not those of the servers' --super-digest"
+		cause = errNotSuper
 	case text == "":
 		text = resp.Status
 	}
-	return &cli.ExitError{Code: exitNo, Err: status.With(e.Code, errors.New(text))}
+	return &cli.ExitError{Code: exitNo, Err: status.With(e.Code, cmp.Or(cause, errors.New(text)))}
 }

@@ -98,7 +98,10 @@ type Ending struct {
 	Zxid    int64
 	Time    int64 // ms since 1970, by the clock of the leader
 
-	Events []tree.Event // of the nodes that it removed; not valid for longer than the call that tells of it
+	// Of the nodes that it removed, and what is there then; neither is valid for longer than the call that
+	// tells of the end.
+	Events []tree.Event
+	Tree   *tree.Tree
 }
 
 // EndCause says why a session ended.

@@ -374,7 +374,7 @@ func (s *State) removeSession(sess *session.Session, cause EndCause, to Sink) {
 	s.tree.CloseSession(&s.change, sess.ID)
 	s.noteSession(sess, 3)
 	s.commit(to)
-	to.Ended(&Ending{*sess, cause, s.zxid, s.change.Time, s.change.Events})
+	to.Ended(&Ending{*sess, cause, s.zxid, s.change.Time, s.change.Events, s.tree})
 }
 
 // noteSession mixes a session's change into the digest.

@@ -49,11 +49,11 @@ func (a *Admin) wordTable() []word {
 		{name: "crst", render: renderText("Connection stats reset.\n"), do: Source.ResetConns},
 		{name: "srst", render: renderText("Server stats reset.\n"), do: Source.ResetStats},
 		{name: "envi", need: NeedProcess, always: true, render: renderEnvi},
-		{name: "dump", need: NeedSessions | NeedEphemerals | NeedConns | NeedHidden, heavy: true,
+		{name: "dump", need: NeedSessions | NeedEphemerals | NeedConns, heavy: true,
 			render: renderDump},
 		{name: "wchs", render: renderWchs},
-		{name: "wchc", need: NeedWatches | NeedHidden, heavy: true, render: renderWchc},
-		{name: "wchp", need: NeedWatches | NeedHidden, heavy: true, render: renderWchp},
+		{name: "wchc", need: NeedWatches, heavy: true, render: renderWchc},
+		{name: "wchp", need: NeedWatches, heavy: true, render: renderWchp},
 		{name: "dirs", need: NeedDirs, render: renderDirs},
 		{name: "isro", idle: "null", render: renderIsRO},
 		{name: "gtmk", always: true, render: func(w io.Writer, _ *Status) { a.renderMask(w) }},
@@ -64,6 +64,9 @@ func (a *Admin) wordTable() []word {
 
 // words are the names in the table. The listener must know them before there is an Admin.
 const words = "ruok srvr stat mntr conf cons crst srst envi dump wchs wchc wchp dirs isro gtmk stmk hash"
+
+// Words lists the four-letter words.
+func Words() []string { return strings.Fields(words) }
 
 // IsWord says whether the first four bytes of a connection are a four-letter
 // word. All others are the length of a frame.
@@ -80,7 +83,7 @@ func (a *Admin) SetWhitelist(list string) error {
 		switch name = strings.TrimSpace(name); {
 		case name == "":
 		case name == "*":
-			for w := range strings.FieldsSeq(words) {
+			for _, w := range Words() {
 				allowed[w] = true
 			}
 		case len(name) == 4 && IsWord([4]byte([]byte(name))):

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/pprof"
 	"os"
@@ -17,21 +18,8 @@ import (
 // site's page read the answers.
 func (a *Admin) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/commands", a.listCommands)
-	mux.HandleFunc("/commands/{name}", a.serveCommand)
-	mux.Handle("/metrics", a.metricsHandler())
-	mux.HandleFunc("/health", a.serveHealth)
-	mux.HandleFunc("/ready", a.serveReady)
-	mux.HandleFunc("/members", a.serveMembers)
-	for pattern, h := range a.o.Pages {
+	for pattern, h := range a.Routes() {
 		mux.Handle(pattern, h)
-	}
-	if a.o.Profiling {
-		mux.HandleFunc("/debug/pprof/", unlimited(pprof.Index))
-		mux.HandleFunc("/debug/pprof/cmdline", servePprofName)
-		mux.HandleFunc("/debug/pprof/profile", unlimited(pprof.Profile))
-		mux.HandleFunc("/debug/pprof/symbol", unlimited(pprof.Symbol))
-		mux.HandleFunc("/debug/pprof/trace", unlimited(pprof.Trace))
 	}
 	return a.forThisHost(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodTrace {
@@ -43,6 +31,27 @@ func (a *Admin) Handler() http.Handler {
 		h.Set("Cache-Control", "no-store")
 		mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), loginKey{}, a)))
 	}))
+}
+
+// Routes returns the handlers by their patterns.
+func (a *Admin) Routes() map[string]http.Handler {
+	routes := map[string]http.Handler{
+		"/commands":        http.HandlerFunc(a.listCommands),
+		"/commands/{name}": http.HandlerFunc(a.serveCommand),
+		"/metrics":         a.metricsHandler(),
+		"/health":          http.HandlerFunc(a.serveHealth),
+		"/ready":           http.HandlerFunc(a.serveReady),
+		"/members":         http.HandlerFunc(a.serveMembers),
+	}
+	maps.Copy(routes, a.o.Pages)
+	if a.o.Profiling {
+		routes["/debug/pprof/"] = unlimited(pprof.Index)
+		routes["/debug/pprof/cmdline"] = http.HandlerFunc(servePprofName)
+		routes["/debug/pprof/profile"] = unlimited(pprof.Profile)
+		routes["/debug/pprof/symbol"] = unlimited(pprof.Symbol)
+		routes["/debug/pprof/trace"] = unlimited(pprof.Trace)
+	}
+	return routes
 }
 
 // servePprofName answers in place of pprof.Cmdline, whose answer may hold the
@@ -107,10 +116,11 @@ func (a *Admin) serveCommand(w http.ResponseWriter, r *http.Request) {
 		no = a.mayChange(w, r)
 	default:
 		no = Reads(w, r, name)
-		if no == nil && c.need&(NeedEphemerals|NeedWatches) != 0 && a.o.Authorize != nil &&
-			r.Header.Get("Authorization") != "" {
-			hidden = NeedHidden
-			_, no = a.o.Authorize.User(r, "")
+		if no == nil {
+			var all bool
+			if all, no = a.o.Authorize.Sees(r); all {
+				hidden = NeedHidden
+			}
 		}
 	}
 	release := func() {}

@@ -209,6 +209,13 @@ func (n *Namespaces) values(now time.Time) map[string]Summary {
 	return out
 }
 
+// HideNamespaces drops the names of the first parts of paths, where not every client may list them.
+func (s *Status) HideNamespaces() {
+	for _, family := range []string{"read_per_namespace", "write_per_namespace"} {
+		maps.DeleteFunc(s.Keyed[family], func(name string, _ Summary) bool { return name != otherNamespaces })
+	}
+}
+
 // Reset forgets everything.
 func (n *Namespaces) Reset() {
 	n.mu.Lock()

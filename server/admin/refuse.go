@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -66,6 +67,25 @@ func (s Super) User(r *http.Request, off string) (user string, no *Refusal) {
 		return "", Refuse(http.StatusForbidden, "Not authorized")
 	}
 	return user, nil
+}
+
+// Sees reports whether a request that only reads may learn all names: it comes with the super user's
+// password. Other requests learn the names that every client may list; a wrong password is refused.
+func (s Super) Sees(r *http.Request) (all bool, no *Refusal) {
+	if _, _, digest := Credentials(r); s == nil || !digest {
+		return false, nil
+	}
+	_, no = s.User(r, "")
+	return no == nil, no
+}
+
+// NoNames tells that names are left out of an answer, such as "3 locks"; empty if there are none.
+func NoNames(count int, what string) string {
+	if count == 0 {
+		return ""
+	}
+	return strconv.Itoa(count) + " " + what + " below nodes that world:anyone may not read: " +
+		"ask with the super user's password"
 }
 
 // failedLogin is how long Super.User delays the answer to a wrong password.

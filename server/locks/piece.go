@@ -42,6 +42,7 @@ type dir struct {
 	next     int32
 	// part is the possible role of the directory in a semaphore, whose node says semData.
 	part    recipe.Part
+	hidden  bool // not every client may learn the names below it
 	kazoo   bool // by kazoo's names
 	semData string
 }
@@ -80,7 +81,7 @@ func (p *piece) dir(t *tree.Tree, of tree.Ref) (at, cost int) {
 			return i, 0
 		}
 	}
-	d := dir{of: of, from: len(p.paths), next: of.Counter()}
+	d := dir{of: of, from: len(p.paths), next: of.Counter(), hidden: !of.ShowsNames()}
 	p.paths = of.PathOnto(p.paths)
 	d.to = len(p.paths)
 	d.data, _ = of.Data(anyone)
@@ -112,7 +113,8 @@ func (p *piece) dir(t *tree.Tree, of tree.Ref) (at, cost int) {
 // group makes a group of a directory, outside the lock.
 func (p *piece) group(at int) *group {
 	d := &p.dirs[at]
-	g := &group{Dir: recipe.Dir{Path: string(p.paths[d.from:d.to]), Data: d.data, Next: d.next}}
+	g := &group{Dir: recipe.Dir{Path: string(p.paths[d.from:d.to]), Data: d.data, Next: d.next,
+		Unlisted: d.hidden}}
 	switch {
 	case d.part == recipe.NoPart:
 	case !d.kazoo:

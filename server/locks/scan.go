@@ -152,6 +152,8 @@ type At struct {
 	at     int
 	gone   bool
 
+	// Unlisted says that the path, or a name below it, is not for every client.
+	Unlisted bool
 	// Others are some of the children that are not contenders, and OtherCount is how many there are.
 	Others     []string
 	OtherCount int
@@ -199,6 +201,7 @@ func (a *At) Step(t *tree.Tree) (more bool) {
 
 // begin finds the directories that belong to the lock.
 func (a *At) begin(t *tree.Tree) {
+	a.Unlisted = !t.Shows(a.path)
 	for i, path := range a.parts {
 		n, ok := t.Find(path)
 		switch {
@@ -213,6 +216,7 @@ func (a *At) begin(t *tree.Tree) {
 			return
 		default:
 			a.piece.dir(t, n)
+			a.Unlisted = a.Unlisted || !n.ShowsNames()
 			a.dirs = append(a.dirs, n)
 		}
 	}

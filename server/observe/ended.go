@@ -32,6 +32,7 @@ type EndedSession struct {
 	// is how many there were.
 	Paths     []string
 	PathCount int
+	unlisted  uint8 // a bit for each of Paths that not every client could have listed
 }
 
 // Reason says in words why the session ended.
@@ -50,6 +51,16 @@ func (e *EndedSession) Reason() string {
 			e.LostFor.Round(time.Millisecond), e.Lost)
 	}
 	return "client silent for " + silent
+}
+
+// Listed returns those of Paths that every client could have listed.
+func (e *EndedSession) Listed() (paths []string) {
+	for i, p := range e.Paths {
+		if e.unlisted&(1<<i) == 0 {
+			paths = append(paths, p)
+		}
+	}
+	return paths
 }
 
 // Bounds of the memory of ended sessions: together some 14 MiB.
@@ -87,6 +98,9 @@ func (c *Clients) SessionEnded(end *state.Ending, heard time.Duration) {
 		}
 		if e.PathCount++; e.PathCount <= endedPath {
 			path := end.Events[i].Path
+			if end.Tree != nil && !end.Tree.Shows(path) {
+				e.unlisted |= 1 << len(e.Paths)
+			}
 			e.Paths = append(e.Paths, strings.Clone(path[:min(len(path), endedName)]))
 		}
 	}

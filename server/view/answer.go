@@ -47,9 +47,12 @@ const maxAnswer = 50 << 20
 func (v *View) answer(f answerer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v.inTurn(w, r, "this", func(ctx context.Context, w http.ResponseWriter) {
-			q := &query{name: r.PathValue("name")}
+			all, no := v.sees(r)
+			q := &query{name: r.PathValue("name"), all: all}
 			var err error
-			if q.values, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+			if no != nil {
+				v.fail(w, no)
+			} else if q.values, err = url.ParseQuery(r.URL.RawQuery); err != nil {
 				v.fail(w, badRequest("the parameters cannot be read: %v", err))
 			} else if a, err := f(ctx, q); err != nil {
 				v.fail(w, err)
@@ -182,10 +185,27 @@ func (v *View) fail(w http.ResponseWriter, err error) {
 // answerer makes the answer to a question.
 type answerer func(context.Context, *query) (any, error)
 
+// sees reports whether a request learns all names, or only those that every client may list.
+func (v *View) sees(r *http.Request) (all bool, no *admin.Refusal) {
+	all, no = v.o.Authorize.Sees(r)
+	return all || v.o.ShowAll, no
+}
+
+// noName refuses an answer about what not every client may list.
+func (v *View) noName(count int, what string) error {
+	status := http.StatusUnauthorized
+	if v.o.Authorize == nil {
+		status = http.StatusForbidden
+	}
+	return admin.Refuse(status, "%s (Authorization: digest USER:PASSWORD)",
+		admin.NoNames(max(count, 1), what))
+}
+
 // query is a question: the end of its URL's path, and its parameters.
 type query struct {
 	name   string
 	values url.Values
+	all    bool     // names that not every client may list are shown, too
 	ofPage bool     // the parameters are those of the page, which has more
 	known  []string // the parameters that were read
 	err    error    // the first thing that is wrong with them

@@ -103,7 +103,12 @@ func (v *View) listEnded(_ context.Context, q *query) (any, error) {
 			TimeoutMS: e.Timeout.Milliseconds(), Zxid: admin.Hex(e.Zxid), Nodes: e.PathCount,
 			Paths: []string{},
 		}
-		for _, p := range e.Paths {
+		paths := e.Paths
+		if !q.all {
+			paths = e.Listed()
+			row.Hidden = len(e.Paths) - len(paths)
+		}
+		for _, p := range paths {
 			row.Paths = append(row.Paths, clip(p))
 		}
 		list.Sessions = append(list.Sessions, row)

@@ -1,11 +1,13 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
 )
 
 // partyRow is one side of waits.
@@ -22,6 +24,7 @@ type graphAnswer struct {
 	Parties   []partyRow     `json:"parties"`
 	Edges     []recipe.Edge  `json:"edges"`
 	EdgeCount int            `json:"edgeCount"`
+	Hidden    int            `json:"hidden,omitempty"` // locks that not every client may list
 	Truncated string         `json:"truncated,omitempty"`
 }
 
@@ -38,7 +41,7 @@ func (v *View) waitGraph(ctx context.Context, q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	some, graph := s.locks, s.waitGraph
+	some, graph, hidden := s.seen(q)
 	if prefix != "" && prefix != "/" {
 		some = slices.DeleteFunc(slices.Clone(some), func(q recipe.Queue) bool { return !below(q.Path, prefix) })
 		graph = func(v *View) *recipe.Graph { return v.confirmed(recipe.WaitGraph(some)) }
@@ -47,7 +50,10 @@ func (v *View) waitGraph(ctx context.Context, q *query) (any, error) {
 	for i := range some {
 		unseen += waiting(&some[i]) - len(some[i].Waiters)
 	}
-	return v.graphAnswer(graph(v), unseen), nil
+	a := v.graphAnswer(graph(v), unseen)
+	a.Hidden = hidden
+	a.Truncated = cmp.Or(a.Truncated, admin.NoNames(hidden, "locks are"))
+	return a, nil
 }
 
 // confirmed drops cycles that never were: a scan looks at one lock after another. A contender

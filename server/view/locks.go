@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/locks"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/session"
@@ -33,6 +34,7 @@ type lockList struct {
 	V int `json:"v"`
 	page
 	Ephemerals int       `json:"ephemerals"`
+	Hidden     int       `json:"hidden,omitempty"` // locks that not every client may list
 	Truncated  string    `json:"truncated,omitempty"`
 	Locks      []lockRow `json:"locks"`
 }
@@ -161,15 +163,17 @@ func (v *View) listLocks(ctx context.Context, q *query) (any, error) {
 		return nil, err
 	}
 	var found []*recipe.Queue
-	for i := range s.locks {
-		if f.match(&s.locks[i]) {
-			found = append(found, &s.locks[i])
+	all, _, hidden := s.seen(q)
+	for i := range all {
+		if f.match(&all[i]) {
+			found = append(found, &all[i])
 		}
 	}
 	if order != nil {
 		slices.SortStableFunc(found, order)
 	}
-	list := lockList{V: Version, Ephemerals: s.total, Locks: []lockRow{}}
+	list := lockList{V: Version, Ephemerals: s.total, Hidden: hidden, Locks: []lockRow{},
+		Truncated: admin.NoNames(hidden, "locks are")}
 	if s.truncated {
 		list.Truncated = "too many: " + strconv.Itoa(s.total) +
 			" ephemeral nodes; some locks are not shown or not whole"
@@ -205,6 +209,9 @@ func (v *View) oneLock(ctx context.Context, q *query) (any, error) {
 		return nil, err
 	}
 	lock, at, err := v.lockAt(ctx, q.path())
+	if err == nil && at.Unlisted && !q.all {
+		err = v.noName(lock.Total, "contenders are")
+	}
 	if err != nil {
 		return nil, err
 	}

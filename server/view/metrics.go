@@ -59,7 +59,7 @@ func (m *meter) look(s *scan) {
 		if q.Kind == recipe.KindUnknown || q.Kind == recipe.KindParty {
 			continue
 		}
-		sum := m.sum(label(m.sums, prefix(q.Path)))
+		sum := m.sum(label(m.sums, s.prefix(q.Path)))
 		sum.at = s.at
 		if len(q.Holders) > 0 {
 			sum.held++
@@ -98,7 +98,7 @@ func (m *meter) sum(prefix string) *lockSum {
 func (m *meter) makeRoom(s *scan) {
 	here, fresh := map[string]bool{}, map[string]bool{}
 	for i := range s.locks {
-		p := prefix(s.locks[i].Path)
+		p := s.prefix(s.locks[i].Path)
 		if _, known := m.sums[p]; known {
 			here[p] = true
 		} else if len(fresh) < maxPrefixes && p != otherPrefix {
@@ -199,8 +199,11 @@ const (
 	otherPrefix = "other"
 )
 
-// prefix returns the first part of a path, by which locks are counted.
-func prefix(path string) string {
+// prefix returns the first part of a path, by which locks are counted, where every client may list those.
+func (s *scan) prefix(path string) string {
+	if s.noPrefixes {
+		return otherPrefix
+	}
 	path = strings.ToValidUTF8(path, "\uFFFD")
 	if i := strings.IndexByte(path[min(1, len(path)):], '/'); i >= 0 {
 		path = path[:i+1]

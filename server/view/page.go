@@ -50,6 +50,7 @@ var oneSession = tab{ID: "session", Name: "Sessions", answer: (*View).oneSession
 // pageData holds the contents of the page: the overview, and the answer of its tab, which may be nil.
 type pageData struct {
 	r       *http.Request
+	all     bool // it shows all names
 	Tab     string
 	Title   string
 	Token   string
@@ -76,7 +77,7 @@ func (d *pageData) NextPage(offset int) string {
 func (d *pageData) ask(ctx context.Context, f answerer, name string) any {
 	values := d.r.URL.Query()
 	maps.DeleteFunc(values, func(_ string, v []string) bool { return v[0] == "" })
-	a, err := f(ctx, &query{name: name, values: values, ofPage: true})
+	a, err := f(ctx, &query{name: name, values: values, all: d.all, ofPage: true})
 	if err == nil {
 		return a
 	}
@@ -94,7 +95,13 @@ func (v *View) servePage(w http.ResponseWriter, r *http.Request) {
 }
 
 func (v *View) writePage(ctx context.Context, w http.ResponseWriter, r *http.Request) {
-	d := &pageData{r: r, Token: v.token, Kinds: recipe.Kinds, Sorts: []string{"path", "waiters", "wait", "hold"}}
+	all, no := v.sees(r)
+	if no != nil {
+		v.fail(w, no)
+		return
+	}
+	d := &pageData{r: r, all: all, Token: v.token, Kinds: recipe.Kinds,
+		Sorts: []string{"path", "waiters", "wait", "hold"}}
 	asked := r.URL.Query()
 	shown := tabs[0]
 	for _, t := range append(tabs[:len(tabs):len(tabs)], oneSession) {

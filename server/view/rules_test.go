@@ -288,7 +288,8 @@ func TestTextsOfAnswers(t *testing.T) {
 	expect.Equal(t, round(1.29), 1.2)
 	expect.Equal(t, short("abcde", 5)+short("abcdef", 5)+shortPath("abcde", 5)+shortPath("abcdef", 5),
 		"abcdeabcd…abcde…cdef")
-	expect.Equal(t, prefix("/a/b")+prefix("/a")+prefix("/")+prefix("/"+strings.Repeat("x", 64)), "/a/a/other")
+	of := new(scan).prefix
+	expect.Equal(t, of("/a/b")+of("/a")+of("/")+of("/"+strings.Repeat("x", 64)), "/a/a/other")
 	many := map[string]int{}
 	for i := range maxPrefixes {
 		expect.Equal(t, label(many, fmt.Sprint(i)), fmt.Sprint(i))

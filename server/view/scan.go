@@ -20,16 +20,36 @@ type scan struct {
 	at        time.Time // on the local clock
 	took      time.Duration
 	locks     []recipe.Queue
-	total     int // ephemeral nodes
+	unlisted  int            // those of locks that not every client may list
+	listed    []recipe.Queue // the others, if there are such
+	total     int            // ephemeral nodes
 	truncated bool
+	// Not every client may list the children of the root.
+	noPrefixes bool
 
-	graphOnce sync.Once
-	graph     *recipe.Graph
+	graph, listedGraph lazyGraph
 }
 
-func (s *scan) waitGraph(v *View) *recipe.Graph {
-	s.graphOnce.Do(func() { s.graph = v.confirmed(recipe.WaitGraph(s.locks)) })
-	return s.graph
+// lazyGraph is a wait graph that is built when it is first asked for.
+type lazyGraph struct {
+	once sync.Once
+	*recipe.Graph
+}
+
+func (g *lazyGraph) of(v *View, locks []recipe.Queue) *recipe.Graph {
+	g.once.Do(func() { g.Graph = v.confirmed(recipe.WaitGraph(locks)) })
+	return g.Graph
+}
+
+func (s *scan) waitGraph(v *View) *recipe.Graph { return s.graph.of(v, s.locks) }
+
+// seen returns the locks that a question is about, their wait graph, and how many locks it must not
+// learn of.
+func (s *scan) seen(q *query) (list []recipe.Queue, graph func(*View) *recipe.Graph, hidden int) {
+	if q.all || s.unlisted == 0 {
+		return s.locks, s.waitGraph, 0
+	}
+	return s.listed, func(v *View) *recipe.Graph { return s.listedGraph.of(v, s.listed) }, s.unlisted
 }
 
 // scans keeps the newest scan for a while.
@@ -54,7 +74,8 @@ func (v *View) locks(ctx context.Context) (*scan, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var zxid int64 // before the scan: a change while it goes on makes it old
-	v.source.View(func(st *state.State) { zxid = st.Zxid() })
+	top := v.o.ShowAll
+	v.source.View(func(st *state.State) { zxid, top = st.Zxid(), top || st.Tree().Shows("/any") })
 	if n := s.newest; n != nil {
 		age := time.Since(n.at)
 		if age < costShare*n.took || age < freshFor && zxid == n.zxid {
@@ -65,7 +86,7 @@ func (v *View) locks(ctx context.Context) (*scan, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.zxid = zxid
+	n.zxid, n.noPrefixes = zxid, !top
 	s.newest = n
 	if s.drop == nil {
 		s.drop = time.AfterFunc(keepScan, s.forget)
@@ -91,6 +112,11 @@ func (v *View) scan(ctx context.Context) (*scan, error) {
 		return nil, err
 	}
 	n.locks = look.Locks(v.source)
+	unlisted := func(q recipe.Queue) bool { return q.Unlisted }
+	if !v.o.ShowAll && slices.ContainsFunc(n.locks, unlisted) {
+		n.listed = slices.DeleteFunc(slices.Clone(n.locks), unlisted)
+		n.unlisted = len(n.locks) - len(n.listed)
+	}
 	n.total, n.truncated = look.Total, look.Truncated
 	n.took = time.Since(n.at)
 	return n, nil

@@ -127,12 +127,11 @@ func (v *View) oneSession(ctx context.Context, q *query) (any, error) {
 	a := answer.OneSession{V: Version, Holds: []answer.Role{}, WaitsFor: []answer.Role{}, Paths: []string{}}
 	var s session.Session
 	nodes := 0
+	var paths []string
 	if !v.source.View(func(st *state.State) {
 		if s, ok = st.Sessions().Get(id); ok {
 			nodes = st.Tree().EphemeralsIn(id)
-			for _, p := range st.Tree().SomeEphemeralsOf(id, somePaths) {
-				a.Paths = append(a.Paths, clip(p))
-			}
+			paths = st.Tree().SomeEphemeralsOf(id, somePaths)
 		}
 	}) {
 		return nil, errNotServing
@@ -144,25 +143,40 @@ func (v *View) oneSession(ctx context.Context, q *query) (any, error) {
 		}
 		return nil, notFound("there is no session %s", admin.Hex(id))
 	}
+	for _, p := range paths {
+		if v.shows(q, p) {
+			a.Paths = append(a.Paths, clip(p))
+		} else {
+			a.Hidden++
+		}
+	}
 	a.Session = v.sessionRow(&s, nodes, v.conns()[id])
 	a.Watches = v.source.WatchCount(id)
 	scan, err := v.locks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for i := range scan.locks {
-		l := &scan.locks[i]
+	list, _, _ := scan.seen(q)
+	for i := range list {
+		l := &list[i]
 		a.Holds = appendRoles(a.Holds, l, l.Holders, id)
 		a.WaitsFor = appendRoles(a.WaitsFor, l, l.Waiters, id)
 	}
 	switch {
-	case nodes > len(a.Paths):
+	case nodes > len(paths):
 		a.Truncated = "too many: " + thousands(nodes) + " ephemeral nodes, " + thousands(len(a.Paths)) + " shown"
+	case a.Hidden > 0:
+		a.Truncated = admin.NoNames(a.Hidden, "of its nodes are")
 	case scan.truncated:
 		a.Truncated = "too many: " + thousands(scan.total) +
 			" ephemeral nodes of all sessions; some locks are not shown"
 	}
 	return a, nil
+}
+
+// shows reports whether a question may learn a path.
+func (v *View) shows(q *query, path string) (shown bool) {
+	return q.all || v.source.View(func(st *state.State) { shown = st.Tree().Shows(path) }) && shown
 }
 
 // maxRoles is how many locks of a session are listed.

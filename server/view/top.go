@@ -85,7 +85,8 @@ func (v *View) top(_ context.Context, q *query) (any, error) {
 	if err := q.wrong(); err != nil {
 		return nil, err
 	}
-	a := answer.Top{V: Version, Note: "of this server, by the counters of its connections"}
+	a := answer.Top{V: Version, Note: "of this server, by the counters of its connections",
+		Watched: []answer.Busy{}}
 	first := func(rows []answer.Busy, by string) []answer.Busy {
 		slices.SortFunc(rows, func(x, y answer.Busy) int {
 			return cmp.Or(cmp.Compare(figure(&y, by), figure(&x, by)), cmp.Compare(x.Name, y.Name))
@@ -119,7 +120,15 @@ func (v *View) top(_ context.Context, q *query) (any, error) {
 	a.Seconds = round(now.Sub(then.at).Seconds())
 	a.Clients = first(clients, by)
 	watched, more := v.watched()
-	a.Watched = first(watched, "watches")
+	for _, row := range first(watched, "watches") {
+		if path := row.Name; v.shows(q, path) {
+			row.Name = clip(path)
+			a.Watched = append(a.Watched, row)
+		} else {
+			a.Hidden++
+		}
+	}
+	a.Truncated = admin.NoNames(a.Hidden, "watched paths are")
 	if more {
 		a.Truncated = "too many watches: the first " + thousands(maxWatchScan) + " were counted by path"
 	}
@@ -150,7 +159,7 @@ func (v *View) watched() (rows []answer.Busy, more bool) {
 		return seen <= maxWatchScan
 	})
 	for p, n := range counts {
-		rows = append(rows, answer.Busy{Name: clip(p), Watches: n})
+		rows = append(rows, answer.Busy{Name: p, Watches: n})
 	}
 	return rows, seen > maxWatchScan
 }

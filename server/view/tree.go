@@ -56,6 +56,7 @@ type nodeAnswer struct {
 	// Children are the first ones behind the parameter after, in the order of names.
 	Children  []childRow `json:"children"`
 	More      bool       `json:"more,omitempty"`
+	Hidden    int        `json:"hidden,omitempty"` // children that not every client may list
 	Truncated string     `json:"truncated,omitempty"`
 	// The data is there if the request wants it and world:anyone may read it: as Text, or in base 64
 	// if it is not text.
@@ -81,12 +82,14 @@ func (v *View) oneNode(ctx context.Context, q *query) (any, error) {
 	var data string
 	var kind tree.NodeKind
 	var stat jute.Stat
-	allowed, found := false, false
+	allowed, found, listed, lists := false, false, q.all, q.all
 	ok := v.source.View(func(st *state.State) {
+		listed = listed || st.Tree().Shows(path)
 		n, ok := st.Tree().Find(path)
 		if found = ok; !ok {
 			return
 		}
+		lists = lists || n.ShowsNames()
 		kind, stat = n.Kind(), n.Stat()
 		if wantData {
 			data, allowed = n.Data([]jute.ID{jute.WorldAnyone[0].ID})
@@ -96,12 +99,19 @@ func (v *View) oneNode(ctx context.Context, q *query) (any, error) {
 	switch {
 	case !ok:
 		return nil, errNotServing
+	case !listed:
+		return nil, v.noName(1, "node is")
 	case !found:
 		return nil, notFound("there is no node %s", clip(path))
 	case wantData && !allowed:
 		a.DataNote = "world:anyone may not read it"
 	case wantData:
 		a.show(data)
+	}
+	if !lists {
+		a.Hidden = int(stat.NumChildren)
+		a.Truncated = admin.NoNames(a.Hidden, "children are")
+		return a, nil
 	}
 	err := v.children(ctx, path, after, limit, &a) // before a is copied into the answer
 	return a, err

@@ -47,6 +47,8 @@ type Options struct {
 	Source Source // required
 	// Authorize knows the users that may act.
 	Authorize admin.Super
+	// ShowAll shows every name to everyone: no rights are checked.
+	ShowAll bool
 	// Now is the wall clock; nil is time.Now.
 	Now func() time.Time
 	// Log receives the actions of operators; nil discards them.

@@ -52,7 +52,8 @@ type OneSession struct {
 	Watches   int      `json:"watches"`
 	Holds     []Role   `json:"holds"`
 	WaitsFor  []Role   `json:"waitsFor"`
-	Paths     []string `json:"paths"` // some of its ephemeral nodes
+	Paths     []string `json:"paths"`            // some of its ephemeral nodes
+	Hidden    int      `json:"hidden,omitempty"` // of those that not every client may list
 	Truncated string   `json:"truncated,omitempty"`
 }
 
@@ -79,6 +80,7 @@ type Ended struct {
 	Zxid      string   `json:"zxid"`
 	Nodes     int      `json:"nodes"`
 	Paths     []string `json:"paths"`
+	Hidden    int      `json:"hidden,omitempty"` // paths that not every client could have listed
 }
 
 // Top is the busiest clients, by the counters of their connections.
@@ -87,8 +89,9 @@ type Top struct {
 	// Seconds is the time over which requests and bytes are counted.
 	Seconds   float64 `json:"seconds"`
 	Note      string  `json:"note"`
-	Clients   []Busy  `json:"clients"` // by address
-	Watched   []Busy  `json:"watched"` // paths by watches
+	Clients   []Busy  `json:"clients"`          // by address
+	Watched   []Busy  `json:"watched"`          // paths by watches
+	Hidden    int     `json:"hidden,omitempty"` // paths that not every client may list, with as many watches
 	Truncated string  `json:"truncated,omitempty"`
 }
 
