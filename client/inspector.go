@@ -117,6 +117,7 @@ func (in *inspection) queue(dirs ...*recipe.Dir) *recipe.Queue {
 			continue
 		}
 		// Locks of two kinds on one path exclude nothing: show the contenders of both.
+		q.HeldTwice = q.HeldTwice || found.HeldTwice || len(q.Holders) > 0 && len(found.Holders) > 0
 		q.Kind, q.Mixed, q.Total = recipe.KindUnknown, true, q.Total+found.Total
 		q.Layouts = append(q.Layouts, found.Layouts...)
 		q.Holders, q.Waiters = append(q.Holders, found.Holders...), append(q.Waiters, found.Waiters...)

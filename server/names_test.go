@@ -65,6 +65,8 @@ func init() {
 	add("a lock is taken, waited for, given back",
 		`zlockd_locks_held zlockd_lock_waiters zlockd_lock_oldest_wait_seconds zlockd_lock_longest_hold_seconds
 		zlockd_lock_grants_total zlockd_lock_scan_seconds`)
+	add("two programs hold a lock that do not see each other", "zlockd_locks_held_twice")
+	add("a holder stays though its maximum hold is over", "zlockd_lock_holds_over_limit")
 	add("sessions wait for each other", "zlockd_lock_suspected_deadlocks")
 	add("a backup, or none in time",
 		"zlockd_backup_age_seconds zlockd_backups_total zlockd_backups_failed_total")

@@ -76,6 +76,9 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 			i.view.Measure(s)
 		}
 	}
+	if need&(admin.NeedProcess|admin.NeedMetrics) != 0 && i.view != nil && node != nil {
+		s.Notices = append(s.Notices, i.view.Notices()...)
+	}
 	i.backupStatus(s, need&admin.NeedMetrics != 0)
 	return s
 }

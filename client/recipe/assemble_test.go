@@ -179,6 +179,10 @@ func TestContendersOfOneDirectory(t *testing.T) {
 	node := func(l Layout, k Role, session int64, seq int) Node {
 		return Node{Name: NodeName(l, k, NewID(session, 5), "h") + fmt.Sprintf("%010d", seq), Session: session}
 	}
+	curator := func(text string, session int64, seq int) Node {
+		return Node{Name: fmt.Sprintf("_c_%08d-1111-4111-8111-111111111111-%s%010d", session, text, seq),
+			Session: session}
+	}
 	ours := node(LayoutCurator, RoleLock, 1, 2)
 	theirs := Node{Name: "f65a711639a74cab9e5222dd97208552__lock__0000000001", Session: 2}
 	hold := func(id int64, k PolicyRole) Node {
@@ -188,11 +192,18 @@ func TestContendersOfOneDirectory(t *testing.T) {
 		return Node{Name: PolicyNode{ID: NewID(id, 5), Kind: k, Seq: int32(seq)}.Name(true), Session: id}
 	}
 	for want, nodes := range map[string]map[string]Node{
-		"lock 2: k | o for k":  {"o": ours, "k": theirs}, // kazoo's own looks at ours
-		"unknown 2: k w mixed": {"w": node(LayoutCurator, RoleWrite, 1, 2), "k": theirs},
-		"lock 2: y o mixed":    {"o": ours, "y": node(LayoutKazoo, RoleLock, 2, 1)},
-		"unknown 2: o l mixed": {"o": node(LayoutCurator, RoleLock, 1, 1),
+		"lock 2: k | o for k":        {"o": ours, "k": theirs}, // kazoo's own looks at ours
+		"unknown 2: k w mixed twice": {"w": node(LayoutCurator, RoleWrite, 1, 2), "k": theirs},
+		"lock 2: y o mixed twice":    {"o": ours, "y": node(LayoutKazoo, RoleLock, 2, 1)},
+		"unknown 3: o l | p for o mixed twice": {"p": node(LayoutCurator, RoleLock, 3, 3),
+			"o": node(LayoutCurator, RoleLock, 1, 1), "l": node(LayoutCurator, RoleLatch, 2, 2)},
+		"unknown 2: o l mixed twice": {"o": node(LayoutCurator, RoleLock, 1, 1),
 			"l": node(LayoutCurator, RoleLatch, 2, 2)},
+		// A mutex of Curator's does not see its read-write lock; one of package client's sees both.
+		"unknown 2: c d mixed twice": {"c": curator("lock-", 1, 1), "d": curator("__READ__", 2, 2)},
+		"unknown 3: d c | e for c mixed twice": {"c": curator("__WRIT__", 1, 1),
+			"e": curator("__READ__", 2, 2), "d": curator("lock-", 3, 3)},
+		"rwlock 2: o | w for o": {"o": ours, "w": node(LayoutCurator, RoleWrite, 3, 3)},
 		"latch 2: l | m for l": {"l": node(LayoutCurator, RoleLatch, 1, 1),
 			"m": node(LayoutCurator, RoleLatch, 2, 2)},
 		"rwlock 2: a b":        {"a": hold(1, HoldRead), "b": hold(2, HoldRead)},
@@ -214,6 +225,9 @@ func TestContendersOfOneDirectory(t *testing.T) {
 		for _, q := range Assemble([]*Dir{d}, watches{}) {
 			if q.Mixed {
 				got += " mixed"
+			}
+			if q.HeldTwice {
+				got += " twice"
 			}
 		}
 		got = strings.Join(strings.Fields(strings.ReplaceAll(got, "participant ", "")), " ")

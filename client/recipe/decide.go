@@ -25,9 +25,10 @@ func (d *Dir) locks(w Watches, left *int) []Queue {
 	if len(kins) == 0 {
 		return list
 	}
-	kins = merge(kins)
+	kins = apart(merge(kins))
 	q := Queue{Lock: Lock{Path: d.Path, Kind: KindLock, Next: d.Next, Total: d.Total - len(lone),
 		Mixed: len(kins) > 1}}
+	holding, alone := 0, false // kinships with holders, and whether one of those excludes others
 	for i, k := range kins {
 		q.Layouts = append(q.Layouts, k.layout)
 		kind := d.decide(k.kinship, k.list, w)
@@ -36,7 +37,13 @@ func (d *Dir) locks(w Watches, left *int) []Queue {
 		} else if q.Kind != kind {
 			q.Kind = KindUnknown
 		}
+		before := len(q.Holders)
 		q.take(k.list, kind)
+		if len(q.Holders) > before {
+			holding++
+			alone = alone || slices.ContainsFunc(q.Holders[before:], Entry.alone)
+		}
+		q.HeldTwice = holding > 1 && alone
 		if k.layout == LayoutPolicy {
 			rec, _ := ParsePolicyRecord([]byte(d.Data))
 			q.Policy = rec.Policy
@@ -108,6 +115,34 @@ func merge(kins []kin) []kin {
 	slices.SortFunc(both, func(x, y item) int { return Compare(x.Contender, y.Contender) })
 	kins[ours].list = both
 	return slices.Delete(kins, theirs, theirs+1)
+}
+
+func (e Entry) alone() bool { return e.Mode == Exclusive }
+
+// apart splits the contenders in Curator's layout by families, if one of another program is among them
+// that does not look at all the others. A mutex of Curator's and a read-write lock exclude nothing.
+func apart(kins []kin) []kin {
+	at := slices.IndexFunc(kins, func(k kin) bool { return k.kinship == kinship{LayoutCurator, false} })
+	if at < 0 {
+		return kins
+	}
+	list := kins[at].list
+	foreign := slices.ContainsFunc(list, func(it item) bool { return it.Maker != MakerSelf })
+	first := list[0].Kind.family()
+	other := slices.ContainsFunc(list, func(it item) bool { return it.Kind.family() != first })
+	if !foreign || !other {
+		return kins
+	}
+	var locks, rws []item
+	for _, it := range list {
+		if it.Kind.ofRW() {
+			rws = append(rws, it)
+		} else {
+			locks = append(locks, it)
+		}
+	}
+	kins[at].list = locks
+	return append(kins, kin{kins[at].kinship, rws})
 }
 
 // decide finds out which contenders of a family wait for which, and the kind of the lock. The list

@@ -61,11 +61,13 @@ type Lock struct {
 	Layouts []Layout `json:"layouts"` // one, unless Mixed
 	// Mixed says that the directory has contenders that cannot see each other: each layout has holders
 	// of its own.
-	Mixed  bool   `json:"mixed,omitempty"`
-	Policy string `json:"policy,omitempty"` // of LayoutPolicy
-	Limit  int    `json:"limit,omitempty"`  // of a semaphore, 0 if it is not stored
-	Next   int32  `json:"nextSeq"`          // the number that the next contender gets
-	Total  int    `json:"total"`            // contenders in all, also those that are not listed
+	Mixed bool `json:"mixed,omitempty"`
+	// HeldTwice says that two of those hold it, one of them as if it were alone.
+	HeldTwice bool   `json:"heldTwice,omitempty"`
+	Policy    string `json:"policy,omitempty"` // of LayoutPolicy
+	Limit     int    `json:"limit,omitempty"`  // of a semaphore, 0 if it is not stored
+	Next      int32  `json:"nextSeq"`          // the number that the next contender gets
+	Total     int    `json:"total"`            // contenders in all, also those that are not listed
 }
 
 // Layout returns the layouts as one word, such as "curator+kazoo".
@@ -197,6 +199,20 @@ func (e *Entry) task() string {
 
 // lists returns all contenders.
 func (q *Queue) lists() [3][]Entry { return [3][]Entry{q.Holders, q.Waiters, q.Participants} }
+
+// Over returns how many holders say that their maximum hold is over.
+func (q *Queue) Over() (n int) {
+	for i := range q.Holders {
+		e := &q.Holders[i]
+		if e.Owner == nil && !strings.Contains(e.raw, `"over":`) {
+			continue // to decode every record would be most of the work of a look at all locks
+		}
+		if o, ok := e.Record(); ok && o.Over {
+			n++
+		}
+	}
+	return n
+}
 
 // Find returns the contender of a node, nil if there is no such node.
 func (q *Queue) Find(node string) *Entry {

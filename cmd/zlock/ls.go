@@ -55,6 +55,7 @@ type listed struct {
 	Holders    int         `json:"holders"`
 	Waiters    int         `json:"waiters"`
 	OldestWait float64     `json:"oldestWaitSeconds"`
+	HeldTwice  bool        `json:"heldTwice,omitempty"`
 }
 
 func (l *lister) run(ctx context.Context, c *call, format string, r reader) error {
@@ -79,13 +80,17 @@ func (l *lister) run(ctx context.Context, c *call, format string, r reader) erro
 func (l *lister) once(ctx context.Context, c *call, format string, r reader) error {
 	p := c.printer(format, "PATH", "LAYOUT", "HOLDERS", "WAITERS", "OLDEST-WAIT")
 	found := false
+	var twice []string
 	err := r.eachLock(ctx, l.root, l.deep, func(k *answer.Lock) {
 		if l.held && k.HolderCount == 0 {
 			return
 		}
 		found = true
+		if k.HeldTwice {
+			twice = append(twice, clean(k.Path)+" ("+k.Layout()+")")
+		}
 		line := listed{Path: k.Path, Kind: k.Kind, Layout: k.Layout(), Holders: k.HolderCount,
-			Waiters: k.WaiterCount}
+			Waiters: k.WaiterCount, HeldTwice: k.HeldTwice}
 		var wait any = ""
 		if k.OldestWait != 0 {
 			waits := max(0, time.Since(time.UnixMilli(k.OldestWait)).Truncate(time.Millisecond))
@@ -105,5 +110,9 @@ func (l *lister) once(ctx context.Context, c *call, format string, r reader) err
 	default:
 		c.say("no locks at %s or directly below it; -R looks deeper", l.root)
 	}
-	return errors.Join(err, p.flush())
+	err = errors.Join(err, p.flush())
+	for _, t := range twice {
+		c.say("%s is held twice, by programs that do not see each other", t)
+	}
+	return err
 }

@@ -174,6 +174,10 @@ func (v *View) Measure(st *admin.Status) {
 	}
 	st.Measure("lock_suspected_deadlocks", "Sets of sessions or tasks that seem to wait for each other.",
 		float64(s.waitGraph(v).CycleCount))
+	st.Measure("locks_held_twice", "Locks that programs hold at once that do not see each other.",
+		float64(s.twice))
+	st.Measure("lock_holds_over_limit", "Holders that stay although their maximum hold is over.",
+		float64(s.over))
 	st.Measure("lock_scan_seconds", "Time that the newest look at all locks took.", s.took.Seconds())
 	for _, prefix := range slices.Sorted(maps.Keys(m.sums)) {
 		sum, label := m.sums[prefix], admin.Pair{Key: "prefix", Value: prefix}

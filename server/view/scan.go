@@ -27,6 +27,7 @@ type scan struct {
 	// Not every client may list the children of the root.
 	noPrefixes bool
 
+	troubles
 	graph, listedGraph lazyGraph
 }
 
@@ -88,6 +89,7 @@ func (v *View) locks(ctx context.Context) (*scan, error) {
 	}
 	n.zxid, n.noPrefixes = zxid, !top
 	s.newest = n
+	v.told.Store(&n.troubles)
 	if s.drop == nil {
 		s.drop = time.AfterFunc(keepScan, s.forget)
 	} else {
@@ -118,6 +120,7 @@ func (v *View) scan(ctx context.Context) (*scan, error) {
 		n.unlisted = len(n.locks) - len(n.listed)
 	}
 	n.total, n.truncated = look.Total, look.Truncated
+	n.find(n.locks)
 	n.took = time.Since(n.at)
 	return n, nil
 }

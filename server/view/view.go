@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
@@ -67,6 +68,8 @@ type View struct {
 	rates    rates
 	meter    meter
 	reach    reach
+	told     atomic.Pointer[troubles] // of the newest scan
+	looking  atomic.Bool
 	began    time.Time
 	ctx      context.Context // ends with Close
 	stop     context.CancelFunc

@@ -1,0 +1,76 @@
+package view
+
+import (
+	"context"
+	"time"
+
+	"github.com/zlockd/zlockd/client/recipe"
+)
+
+// troubles are what is wrong with the locks of one scan.
+type troubles struct {
+	at    time.Time
+	twice int // locks that are held twice
+	over  int // holders whose maximum hold is over
+}
+
+func (t *troubles) find(list []recipe.Queue) {
+	t.at = time.Now()
+	for i := range list {
+		if list[i].HeldTwice {
+			t.twice++
+		}
+		t.over += list[i].Over()
+	}
+}
+
+// notices tells of the troubles in words, without names: everyone may read them.
+func (t *troubles) notices() (list []string) {
+	if t.twice > 0 {
+		list = append(list, count(t.twice, "lock is", "locks are")+" held twice, by programs that do not see "+
+			"each other: let all programs of a path use one library's lock (zlock ls -R --server names them)")
+	}
+	if t.over > 0 {
+		list = append(list, count(t.over, "holder is", "holders are")+" over the maximum hold and stay: "+
+			"zlock ls -R and zlock show name them; end their programs, or zlock break --expired")
+	}
+	return list
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return thousands(n) + " " + many
+}
+
+// Notices tells what is wrong with the locks, by a look that is a few seconds old. It does not wait for
+// a look: a health check must be quick. The first call only begins one.
+func (v *View) Notices() []string {
+	t := v.told.Load()
+	if t == nil || time.Since(t.at) > freshFor {
+		v.lookSoon()
+	}
+	if t == nil || time.Since(t.at) > noticeTime {
+		return nil
+	}
+	return t.notices()
+}
+
+// noticeTime is how long the troubles of a look are told.
+const noticeTime = time.Minute
+
+// lookSoon looks at all locks in the background, unless such a look is under way.
+func (v *View) lookSoon() {
+	v.reach.mu.Lock() // see Close
+	defer v.reach.mu.Unlock()
+	if v.ctx.Err() != nil || !v.looking.CompareAndSwap(false, true) {
+		return
+	}
+	v.wg.Go(func() {
+		defer v.looking.Store(false)
+		ctx, cancel := context.WithTimeout(v.ctx, costlyTime)
+		defer cancel()
+		_, _ = v.locks(ctx) // the next one may do better
+	})
+}
