@@ -12,13 +12,16 @@ LDFLAGS := -X github.com/zlockd/zlockd/cmd/internal/release.set=$(VERSION)
 # Built by the go command, so that nothing else needs to be installed.
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: go abuse build deb deb-check deb-test dist dist-test image image-test install dev cluster test test-all test-stock test-apps test-soak race sim mutants mutants-random robustness fuzz bench rivals lint sign vulncheck help
+.PHONY: go abuse build kerberos deb deb-check deb-test dist dist-test image image-test install dev cluster test test-all test-stock test-apps test-soak race sim mutants mutants-random robustness fuzz bench rivals lint sign vulncheck help
 
-build: go ## build bin/zlockd and bin/zlock; TAGS=kerberos adds Kerberos
+build: go ## build bin/zlockd and bin/zlock
 	CGO_ENABLED=0 go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 go:
 	@command -v go >/dev/null || { echo "this needs Go $$(awk '$$1 == "go" {print $$2}' go.mod) or newer: https://go.dev/dl" >&2; exit 1; }
+
+kerberos: go ## build bin/zlockd-kerberos: zlockd with Kerberos, a module of its own
+	CGO_ENABLED=0 go -C server/sasl/kerberos build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/ ./cmd/zlockd-kerberos
 
 dist: ## build release archives for all systems below dist/, with checksums
 	sh deploy/dist.sh $(VERSION) dist
@@ -53,13 +56,12 @@ test: ## vet, and the tests that need nothing but Go, in two to three minutes
 test-all: ## those and the slow ones: servers as processes, long simulations, planted bugs
 	@sh test/run.sh -timeout 20m
 
-test-stock: TAGS := kerberos
-test-stock: build ## run the stock clients and the real ZooKeeper against zlockd, with Kerberos (installs them when root)
+test-stock: build kerberos ## run the stock clients and the real ZooKeeper against zlockd, with Kerberos (installs them when root)
 	sh test/stock/install.sh
 	ZLTEST_REQUIRE_STOCK=1 go test -timeout 10m -count 1 -tags stock ./test/proc -run 'ZkCli|ZooKeeper|Kazoo|ThereAndBack'
-	go test -count 1 -tags kerberos ./server/clients ./cmd/zlockd -run Kerberos
+	go -C server/sasl/kerberos test -count 1 ./...
 	ZLTEST_REQUIRE_STOCK=1 go test -count 1 -tags stock ./test -run Kubernetes
-	ZLTEST_REQUIRE_STOCK=1 go test -timeout 40m -count 1 -tags stock,kerberos ./server/sasl/... ./server/clients/identity ./test/stock/... ./test/golden ./test/oracle ./test/wire ./test/cluster  ./test/bench/... ./client/zk
+	ZLTEST_REQUIRE_STOCK=1 go test -timeout 40m -count 1 -tags stock ./server/sasl/... ./server/clients/identity ./test/stock/... ./test/golden ./test/oracle ./test/wire ./test/cluster  ./test/bench/... ./client/zk
 
 test-apps: ## run whole applications (ClickHouse, Prometheus, collectd, TaskFlow, tooz, Patroni) over deaths of leaders
 	sh test/stock/install-apps.sh
@@ -97,10 +99,12 @@ lint: ## what CI checks besides tests: gofmt, builds for other systems, plain En
 	test -z "$$(gofmt -l .)"
 	go test ./test -run 'TestErrorsAreToldByTheirCode'
 	GOOS=freebsd GOARCH=amd64 go build ./...
+	GOOS=freebsd GOARCH=amd64 go -C server/sasl/kerberos build ./...
 	GOOS=windows GOARCH=amd64 go build ./cmd/... ./client/... ./server
 	GOOS=darwin GOARCH=arm64 go vet ./...
 	sh test/words.sh
 	go run $(LINT) run
+	cd server/sasl/kerberos && go run $(LINT) run --config ../../../.golangci.yml
 
 image: ## build both images with buildah, as root and without an engine (ROOT: a Debian by debootstrap)
 	sh deploy/dist.sh $(VERSION) dist linux/$(ARCH)
@@ -114,6 +118,7 @@ sign: ## sign dist/SHA256SUMS with the releaser's key (KEY=minisign.key)
 
 vulncheck: ## look up the linked libraries in Go's list of vulnerabilities (needs the network)
 	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./cmd/... ./client/... ./server/...
+	cd server/sasl/kerberos && go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16

@@ -53,7 +53,6 @@ var allowed = map[string][]string{
 	"server/sasl":        {},
 	"cmd/zlockd":         {"cmd/zlockd/daemon"},
 	"cmd/zlockd/daemon": {"server", "server/admin", "server/audit", "server/clients", "server/sasl",
-		"server/sasl/kerberos",
 		"raftfsm", "raftfsm/state", "raftfsm/peer", "raftfsm/offline", "raftfsm/disk", "tree", "tree/zkfiles",
 		"client/zk",
 		"raftfsm/tlsfiles", "server/backup", "cmd/internal/cli", "cmd/internal/release"},
@@ -67,7 +66,6 @@ var allowed = map[string][]string{
 	"cmd/internal/cli":     {"client/zk", "cmd/internal/release"},
 	"cmd/internal/release": {},
 	"raftfsm/tlsfiles":     {},
-	"server/sasl/kerberos": {},
 
 	"server/backup": {"raftfsm", "raftfsm/state", "raftfsm/offline", "raftfsm/vfs", "server/admin"},
 	"raftfsm/offline": {"jute", "tree", "tree/zkfiles", "session", "raftfsm/state", "raftfsm/disk",
@@ -82,7 +80,7 @@ var impure = []string{"net", "os", "sync", "log", "log/slog", "math/rand", "math
 	"context", "io/fs", "runtime"}
 
 func TestImportsMatchTheArchitecture(t *testing.T) {
-	out := must.Get(exec.Command("go", "list", "-tags", "kerberos", "-f",
+	out := must.Get(exec.Command("go", "list", "-f",
 		`{{.ImportPath}}:{{join .Imports ","}}`,
 		module+"...").Output())(t)
 	seen := map[string]bool{}
@@ -121,19 +119,14 @@ func TestImportsMatchTheArchitecture(t *testing.T) {
 	}
 }
 
-// Only a server that was built with the tag kerberos links a library for it.
-func TestKerberosIsLinkedOnlyByItsTag(t *testing.T) {
-	for _, test := range []struct {
-		pkg, tags string
-		want      bool
-	}{
-		{"client", "kerberos", false},
-		{"cmd/zlock", "kerberos", false},
-		{"cmd/zlockd", "", false},
-		{"cmd/zlockd", "kerberos", true},
-	} {
-		out := must.Get(exec.Command("go", "list", "-tags", test.tags, "-deps", module+test.pkg).Output())(t)
-		expect.Equal(t, strings.Contains(string(out), "/gokrb5/"), test.want,
-			"%s with tags %q links a library for Kerberos", test.pkg, test.tags)
+// Only the module of Kerberos depends on a library for it: who imports a package of zlockd gets none.
+func TestKerberosIsAModuleOfItsOwn(t *testing.T) {
+	for _, file := range []string{"../go.mod", "../go.sum"} {
+		text := string(must.Get(os.ReadFile(file))(t))
+		expect.That(t, !strings.Contains(text, "jcmturner"), "%s names a library for Kerberos", file)
 	}
+	list := exec.Command("go", "list", "-deps", "./cmd/zlockd-kerberos")
+	list.Dir = "../server/sasl/kerberos"
+	out := must.Get(list.Output())(t)
+	expect.Has(t, string(out), "/gokrb5/", "what zlockd-kerberos links")
 }

@@ -8,4 +8,4 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlockd/daemon"
 )
 
-func main() { os.Exit(daemon.Main(os.Args)) }
+func main() { os.Exit(daemon.Main(os.Args, nil)) }

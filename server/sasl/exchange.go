@@ -10,9 +10,14 @@ import (
 // them or both, where a ZooKeeper has one.
 type Mechanisms struct {
 	Users Users // DIGEST-MD5, if not nil
-	// Kerberos begins a negotiation of GSSAPI, if not nil. Package kerberos
-	// provides it in builds with the tag of that name.
-	Kerberos func(random io.Reader) Negotiation
+	// GSSAPI is Kerberos, if not nil. The module server/sasl/kerberos has it.
+	GSSAPI Mechanism
+}
+
+// Mechanism is a way to prove one's identity that a program adds to a server.
+type Mechanism interface {
+	// Begin begins a negotiation; random is where its nonces and keys come from.
+	Begin(random io.Reader) Negotiation
 }
 
 // Negotiation is one negotiation of a mechanism.
@@ -30,8 +35,8 @@ type Negotiation interface {
 // word and in GSSAPI the client: empty reports whether the client's first token is.
 func (m *Mechanisms) Begin(empty bool, random io.Reader) (Negotiation, error) {
 	switch {
-	case m.Kerberos != nil && !empty:
-		return m.Kerberos(random), nil
+	case m.GSSAPI != nil && !empty:
+		return m.GSSAPI.Begin(random), nil
 	case m.Users != nil:
 		return m.Users.begin(random)
 	}

@@ -9,9 +9,6 @@ import (
 	"strings"
 )
 
-// buildTags are the tags of the builds with planted bugs: all code that can be built.
-const buildTags = "kerberos"
-
 // mutant is one planted bug.
 type mutant struct {
 	name, about string

@@ -37,8 +37,8 @@ func TestMutantsAreCaught(t *testing.T) {
 				t.Skip("the edit applies; it is run with -mutants.all")
 			}
 			binary := filepath.Join(dir, "mutant.test")
-			build := exec.Command("go", "test", "-c", "-tags", buildTags, "-overlay", list, "-o", binary, m.pkg)
-			build.Dir = root
+			build := exec.Command("go", "test", "-c", "-overlay", list, "-o", binary, ".")
+			build.Dir = filepath.Join(root, m.pkg) // which may be of another module
 			if out, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("does not build: %v\n%s", err, out)
 			}

@@ -56,7 +56,7 @@ var layers = [][]string{
 	{"./server/members", "./server/admin", "./cmd/zlock", "./cmd/zlockd/daemon"},
 	{"./server/backup", "./server", "./cmd/zlockd/daemon"},
 	{"./server/sasl", "./server/clients", "./cmd/zlockd/daemon"},
-	{"./server/sasl/kerberos", "./server/clients", "./cmd/zlockd/daemon"},
+	{"./server/sasl/kerberos"},
 	{"./client/recipe", "./server/locks", "./server/view", "./client"},
 	{"./server/locks", "./server/view", "./cmd/zlock"},
 	{"./server/view", "./server", "./cmd/zlock"},
@@ -164,7 +164,7 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 	}
 	// Programs that the tests build are edited as well, and everything they
 	// leave behind goes with the folder.
-	env := append(os.Environ(), "GOFLAGS=-tags="+buildTags+" -overlay="+list, "TMPDIR="+dir, "GOMAXPROCS=2")
+	env := append(os.Environ(), "GOFLAGS=-overlay="+list, "TMPDIR="+dir, "GOMAXPROCS=2")
 	run := func(in string, limit time.Duration, name string, args ...string) ([]byte, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
@@ -184,18 +184,20 @@ func try(root string, s spot, pkgs []string) (by, why string, err error) {
 		}
 		return pkg, failing(out), nil
 	}
-	if out, err := run(root, 5*time.Minute, "go", "build", "./"+filepath.Dir(s.file)); errors.Is(err, errTimedOut) {
+	edited := filepath.Join(root, filepath.Dir(s.file)) // which may be of another module
+	if out, err := run(edited, 5*time.Minute, "go", "build", "."); errors.Is(err, errTimedOut) {
 		return "", "", err
 	} else if err != nil {
 		return "", "", fmt.Errorf("%w: %s", errDoesNotBuild, out)
 	}
 	for _, pkg := range pkgs {
 		binary := filepath.Join(dir, filepath.Base(pkg)+".test")
-		if out, err := run(root, 5*time.Minute, "go", "test", "-c", "-vet=off", "-o", binary, pkg); err != nil {
+		in := filepath.Join(root, pkg)
+		if out, err := run(in, 5*time.Minute, "go", "test", "-c", "-vet=off", "-o", binary, "."); err != nil {
 			return noticed(pkg, out, err)
 		}
 		tests := func(only, limit string) ([]byte, error) {
-			return run(filepath.Join(root, pkg), 6*time.Minute, binary, "-test.short", "-test.failfast",
+			return run(in, 6*time.Minute, binary, "-test.short", "-test.failfast",
 				"-test.parallel=8", "-test.timeout="+limit, "-test.run="+only)
 		}
 		near, err := s.near(root, pkg)

@@ -54,7 +54,7 @@ func spots(root, pkg string) (list []spot, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if c := constraint.FindSubmatch(src); c != nil && string(c[1]) != buildTags {
+		if constraint.Match(src) {
 			continue // the file may not be built here
 		}
 		in, err := spotsIn(filepath.ToSlash(name), src)

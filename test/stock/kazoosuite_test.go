@@ -1,4 +1,4 @@
-//go:build stock && kerberos
+//go:build stock
 
 package stock
 
@@ -18,7 +18,7 @@ import (
 // TestKazoosOwnTests runs those tests of kazoo that need servers started in one
 // way or another: reconfiguration, read-only mode, SASL.
 func TestKazoosOwnTests(t *testing.T) {
-	zlockd := ownServers(t)
+	zlockd := kerberosServers(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/tests/test_client.py",
 		"/usr/lib/python3/dist-packages/pytest/__init__.py",
 		"/usr/lib/python3/dist-packages/mock/__init__.py", "/usr/lib/python3/dist-packages/puresasl/__init__.py")

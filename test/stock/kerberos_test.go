@@ -1,4 +1,4 @@
-//go:build stock && kerberos
+//go:build stock
 
 package stock
 
@@ -45,7 +45,7 @@ var kerberosRules = []string{
 // KDC, at a ZooKeeper and at zlockd from the same JAAS file: what they see, and
 // what is refused, is the same. At the end the server's key is replaced.
 func TestKerberos(t *testing.T) {
-	ownServers(t)
+	zlockd := kerberosServers(t)
 	need(t, "java", "gcc", "apt-get", "/usr/bin/python3", "/usr/share/zookeeper/bin/zkCli.sh",
 		"/usr/share/java/zookeeper.jar",
 		"/usr/lib/python3/dist-packages/puresasl/__init__.py", "/usr/lib/x86_64-linux-gnu/sasl2/libgssapiv2.so",
@@ -55,7 +55,7 @@ func TestKerberos(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			seen := map[cluster.Kind]string{}
 			for _, kind := range []cluster.Kind{cluster.ZooKeeper, cluster.Zlockd} {
-				seen[kind] = kerberosSeen(t, kind, config, cli)
+				seen[kind] = kerberosSeen(t, kind, zlockd, config, cli)
 			}
 			if a, b := seen[cluster.ZooKeeper], seen[cluster.Zlockd]; a != b {
 				t.Errorf("ZooKeeper:\n%s\nzlockd:\n%s", a, b)
@@ -95,7 +95,7 @@ func kerberosCli(t *testing.T) string {
 }
 
 // kerberosSeen is what the clients see of a server, one fact a line.
-func kerberosSeen(t *testing.T, kind cluster.Kind, config []string, cli string) string {
+func kerberosSeen(t *testing.T, kind cluster.Kind, zlockd string, config []string, cli string) string {
 	k := startKDC(t, "ZK.TEST", "zookeeper/localhost", "other/localhost", "alice", "app/host")
 	jaas := k.file("server.jaas")
 	write := func(name, text string) {
@@ -104,7 +104,7 @@ func kerberosSeen(t *testing.T, kind cluster.Kind, config []string, cli string) 
 	}
 	write(jaas, fmt.Sprintf(kerberosServer, k.keytab(t, "zookeeper/localhost", "server.keytab")))
 	e, err := cluster.Start(cluster.Options{
-		Kind: kind, Dev: true, Flags: []string{"--sasl-users", jaas, "--log-level", "debug"},
+		Kind: kind, Binary: zlockd, Dev: true, Flags: []string{"--sasl-users", jaas, "--log-level", "debug"},
 		JVM: []string{"-Djava.security.auth.login.config=" + jaas, "-Djava.security.krb5.conf=" +
 			k.file("krb5.conf")},
 		Config: append([]string{"authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"},

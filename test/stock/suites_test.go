@@ -29,6 +29,18 @@ func ownServers(t *testing.T) (zlockd string) {
 	return zlockd
 }
 
+// kerberosServers is ownServers for zlockd with Kerberos, which is a module of its own.
+func kerberosServers(t *testing.T) (zlockd string) {
+	t.Helper()
+	ownServers(t)
+	zlockd = filepath.Join(t.TempDir(), "zlockd-kerberos")
+	build := exec.Command("go", "build", "-o", zlockd, "./cmd/zlockd-kerberos")
+	build.Dir = "../../server/sasl/kerberos"
+	out, err := build.CombinedOutput()
+	must.That(t, err == nil, "build zlockd-kerberos: %v\n%s", err, out)
+	return zlockd
+}
+
 // suite is a client's own tests as a program.
 type suite struct {
 	cmd    func(failed []string) *exec.Cmd // of all tests, or of those that failed before

@@ -263,7 +263,7 @@ func TestFilesThatOperatorsNameAreBounded(t *testing.T) {
 		{"--config", path},
 		{"--dev", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", path, "--tls-key", path},
 	} {
-		if _, err := readSettings(args); err == nil || !strings.Contains(err.Error(), "longer than") {
+		if _, err := readSettings(args, nil); err == nil || !strings.Contains(err.Error(), "longer than") {
 			t.Errorf("%v: %v", args[0], err)
 		}
 	}

@@ -39,7 +39,7 @@ Exit code: 0 a server would start, 2 it would not.`,
 
 // checkOnly runs zlockd check.
 func (d *daemon) checkOnly(args []string) error {
-	s, err := readSettings(args)
+	s, err := readSettings(args, d.kerberos)
 	switch {
 	case err != nil && (s == nil || s.flags == nil):
 		return &cli.ExitError{Code: exitUsage, Err: err}

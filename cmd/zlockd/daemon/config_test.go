@@ -21,9 +21,14 @@ import (
 // load reads the settings of a zoo.cfg with this text. $DIR in it is dir.
 func load(t *testing.T, dir, text string, args ...string) (*settings, error) {
 	t.Helper()
+	return loadWith(t, nil, dir, text, args...)
+}
+
+func loadWith(t *testing.T, kerberos Kerberos, dir, text string, args ...string) (*settings, error) {
+	t.Helper()
 	file := filepath.Join(dir, "zoo.cfg")
 	must.OK(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "$DIR", dir)), 0o600))
-	return readSettings(append([]string{"--config", file}, args...))
+	return readSettings(append([]string{"--config", file}, args...), kerberos)
 }
 
 func TestZooKeysAreMapped(t *testing.T) {
@@ -227,7 +232,7 @@ func TestZooKeeperDataAreNotPassedOver(t *testing.T) {
 	must.OK(t, os.MkdirAll(filepath.Join(dir, "version-2"), 0o700))
 	for _, start := range []func() error{
 		func() error { _, err := load(t, dir, "clientPort=2181\ndataDir=$DIR"); return err },
-		func() error { _, err := readSettings([]string{"--data-dir", dir}); return err },
+		func() error { _, err := readSettings([]string{"--data-dir", dir}, nil); return err },
 		func() error {
 			_, err := load(t, dir, "clientPort=2181\ndataDir=$DIR/data\ndataLogDir=$DIR")
 			if err != nil && !strings.Contains(err.Error(), "--log-dir "+dir) {
@@ -241,7 +246,7 @@ func TestZooKeeperDataAreNotPassedOver(t *testing.T) {
 		}
 	}
 	must.OK(t, os.WriteFile(filepath.Join(dir, "identity"), []byte("{}"), 0o600))
-	expect.OK(t, expect.Err(readSettings([]string{"--data-dir", dir})))
+	expect.OK(t, expect.Err(readSettings([]string{"--data-dir", dir}, nil)))
 }
 
 // noted says whether the log will have a line about each key.
@@ -322,7 +327,7 @@ func TestSecretsInAFileThatOthersCanReadAreRefused(t *testing.T) {
 			text := "dataDir=" + t.TempDir() + "\nclientPort=2181\n" + test.text
 			must.OK(t, os.WriteFile(file, []byte(text), test.mode))
 			must.OK(t, os.Chmod(file, test.mode))
-			_, err := readSettings(append([]string{"--config", file}, test.args...))
+			_, err := readSettings(append([]string{"--config", file}, test.args...), nil)
 			refused := err != nil && strings.Contains(err.Error(), "can be read by every user")
 			expect.Equal(t, refused, test.refused, "refused (%v)", err)
 		})

@@ -1,37 +1,51 @@
-//go:build kerberos
-
 package daemon
 
 import (
-	"fmt"
-	"io"
+	"errors"
 	"log/slog"
 
 	"github.com/zlockd/zlockd/server/sasl"
-	"github.com/zlockd/zlockd/server/sasl/kerberos"
 )
 
-// newKerberos reads the keytab and returns the function that begins a GSSAPI negotiation.
-func newKerberos(s *settings, keytab, principal string, log *slog.Logger) (func(io.Reader) sasl.Negotiation,
-	error) {
-	rules, err := kerberos.ParseRules(s.authToLocal)
-	if err != nil {
-		return nil, fmt.Errorf("--kerberos-rules: %w", err)
-	}
-	service, err := kerberos.New(kerberos.Options{
-		Keytab: keytab, Principal: principal, Logger: log,
-		Names: kerberos.Names{Rules: rules, RemoveHost: s.removeHost, RemoveRealm: s.removeRealm},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("--kerberos-keytab: %w", err)
-	}
-	log.Info("clients can authenticate with Kerberos", "principal", service.Principal())
-	return func(random io.Reader) sasl.Negotiation { return service.Begin(random) }, nil
+// Kerberos is what a program with Kerberos adds to zlockd; see [Main].
+type Kerberos interface {
+	// CheckRules refuses rules that cannot be parsed.
+	CheckRules(rules string) error
+	// New reads the keytab. Its errors name the flag.
+	New(KerberosOptions) (sasl.Mechanism, error)
 }
 
-// checkKerberos refuses rules that cannot be parsed.
+// KerberosOptions are the settings of Kerberos.
+type KerberosOptions struct {
+	Keytab, Principal, Rules string
+	RemoveHost, RemoveRealm  bool
+	Logger                   *slog.Logger
+}
+
+// errNoKerberos says how to get a zlockd with Kerberos.
+var errNoKerberos = errors.New(
+	"this zlockd has no Kerberos; build bin/zlockd-kerberos, which has it, with: make kerberos")
+
+// checkKerberos refuses rules that cannot be parsed, and without Kerberos every option that asks for it.
 func (s *settings) checkKerberos() {
-	if _, err := kerberos.ParseRules(s.authToLocal); err != nil {
-		s.fault("--kerberos-rules: %w", err)
+	if s.kerberos != nil {
+		if err := s.kerberos.CheckRules(s.authToLocal); err != nil {
+			s.fault("--kerberos-rules: %w", err)
+		}
+		return
+	}
+	for _, o := range []struct {
+		flag  string
+		asked bool
+	}{
+		{"keytab", s.keytab != ""},
+		{"principal", s.principal != ""},
+		{"rules", s.authToLocal != "DEFAULT"},
+		{"remove-host", s.removeHost},
+		{"remove-realm", s.removeRealm},
+	} {
+		if o.asked {
+			s.fault("--kerberos-%s: %w", o.flag, errNoKerberos)
+		}
 	}
 }

@@ -1,28 +1,76 @@
-//go:build kerberos
-
 package daemon
 
 import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
+
+// fakeKerberos takes every keytab, and every rule that does not say nonsense.
+type fakeKerberos struct{ asked *KerberosOptions }
+
+func (fakeKerberos) CheckRules(rules string) error {
+	if strings.Contains(rules, "nonsense") {
+		return errors.New("nonsense")
+	}
+	return nil
+}
+
+func (f fakeKerberos) New(o KerberosOptions) (sasl.Mechanism, error) {
+	if f.asked != nil {
+		*f.asked = o
+	}
+	return noMechanism{}, nil
+}
+
+type noMechanism struct{}
+
+func (noMechanism) Begin(io.Reader) sasl.Negotiation { return nil }
 
 func TestKerberosOfAConfiguration(t *testing.T) {
 	const text = "clientPort=2181\ndataDir=$DIR\nkerberos.removeHostFromPrincipal=true\n" +
 		"kerberos.removeRealmFromPrincipal=TRUE\nsecurity.auth_to_local="
 	dir := t.TempDir()
-	s := must.Get(load(t, dir, text+"RULE:[1:$1]\\\n  DEFAULT"))(t)
-	if len(s.notes) != 0 || !s.removeHost || s.removeRealm || s.authToLocal != "RULE:[1:$1]DEFAULT" {
-		t.Errorf("notes %v, host %v, realm %v, rules %q", s.notes, s.removeHost, s.removeRealm, s.authToLocal)
-	}
-	if _, err := load(t, dir, text+"RULE:nonsense"); err == nil ||
-		!strings.Contains(err.Error(), "--kerberos-rules") {
-		t.Errorf("rules that cannot be read: %v", err)
+	s := must.Get(loadWith(t, fakeKerberos{}, dir, text+"RULE:[1:$1]\\\n  DEFAULT"))(t)
+	expect.Equal(t, len(s.notes), 0, "notes")
+	expect.Equal(t, s.removeHost, true, "the host is removed")
+	expect.Equal(t, s.removeRealm, false, "the realm is removed")
+	expect.Equal(t, s.authToLocal, "RULE:[1:$1]DEFAULT", "rules")
+	_, err := loadWith(t, fakeKerberos{}, dir, text+"RULE:nonsense")
+	must.That(t, err != nil, "rules that cannot be read are taken")
+	expect.Has(t, err.Error(), "--kerberos-rules", "rules that cannot be read")
+}
+
+// What the flags and the JAAS file say reaches the mechanism, and the flags win.
+func TestKerberosGetsItsOptions(t *testing.T) {
+	jaas := filepath.Join(t.TempDir(), "jaas.conf")
+	must.OK(t, os.WriteFile(jaas, []byte("Server { com.sun.security.auth.module.Krb5LoginModule required "+
+		`keyTab="/etc/zk.keytab" principal="zookeeper/a@R"; };`), 0o600))
+	for name, x := range map[string]struct {
+		s    settings
+		want string
+	}{
+		"file":  {settings{saslUsers: jaas}, "/etc/zk.keytab zookeeper/a@R"},
+		"flags": {settings{saslUsers: jaas, keytab: "/k", principal: "zookeeper/b@R"}, "/k zookeeper/b@R"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked KerberosOptions
+			x.s.kerberos, x.s.authToLocal, x.s.removeHost = fakeKerberos{&asked}, "RULE", true
+			m := must.Get(newSASL(&x.s, slog.New(slog.DiscardHandler)))(t)
+			expect.Equal(t, m.GSSAPI, sasl.Mechanism(noMechanism{}), "the mechanism")
+			expect.Equal(t, fmt.Sprint(asked.Keytab, " ", asked.Principal), x.want, "keytab and principal")
+			names := fmt.Sprint(asked.Rules, " ", asked.RemoveHost, asked.RemoveRealm)
+			expect.Equal(t, names, "RULE true false", "names")
+		})
 	}
 }
 
@@ -35,10 +83,42 @@ func TestKerberosTakesEffectAtSIGHUP(t *testing.T) {
 	}
 	write("")
 	args := []string{"--config", file}
-	s := must.Get(readSettings(args))(t)
+	d := &daemon{kerberos: fakeKerberos{}}
+	s := must.Get(readSettings(args, d.kerberos))(t)
 	write("security.auth_to_local=RULE:[1:$1]\nkerberos.removeHostFromPrincipal=true\nsnapCount=7\n")
-	took, restart, err := new(daemon).rereadOnce(args, s, new(fakeProcess), nil)
+	took, restart, err := d.rereadOnce(args, s, new(fakeProcess), nil)
 	must.OK(t, err)
 	expect.List(t, took, []string{"kerberos-remove-host", "kerberos-rules"}, "took effect")
 	expect.List(t, restart, []string{"snapshot-entries"}, "needs a restart")
+}
+
+// A zlockd without Kerberos refuses every option that asks for it, and says how to build the one that has it.
+func TestKerberosIsRefusedWithoutIt(t *testing.T) {
+	const base = "clientPort=2181\ndataDir=$DIR\n"
+	for _, test := range []struct {
+		flag, text string
+		args       []string
+	}{
+		{"keytab", base, []string{"--kerberos-keytab", "/etc/zlockd.keytab"}},
+		{"principal", base, []string{"--kerberos-principal", "zookeeper/host@REALM"}},
+		{"rules", base + "security.auth_to_local=RULE:[1:$1]", nil},
+		{"remove-host", base + "kerberos.removeHostFromPrincipal=true", nil},
+		{"remove-realm", base, []string{"--kerberos-remove-realm"}},
+	} {
+		t.Run(test.flag, func(t *testing.T) {
+			_, err := load(t, t.TempDir(), test.text, test.args...)
+			must.Is(t, err, errNoKerberos)
+			expect.Has(t, err.Error(), "--kerberos-"+test.flag+": ", "the error")
+		})
+	}
+	expect.Has(t, errNoKerberos.Error(), "make kerberos", "what to do")
+}
+
+func TestKerberosOfAJAASFileIsRefusedWithoutIt(t *testing.T) {
+	jaas := filepath.Join(t.TempDir(), "jaas.conf")
+	const text = `Server { com.sun.security.auth.module.Krb5LoginModule required keyTab="/etc/zk.keytab"; };`
+	must.OK(t, os.WriteFile(jaas, []byte(text), 0o600))
+	_, err := newSASL(&settings{saslUsers: jaas}, slog.New(slog.DiscardHandler))
+	must.Is(t, err, errNoKerberos)
+	expect.Has(t, err.Error(), jaas, "the error names the file")
 }

@@ -29,8 +29,9 @@ const (
 // sync.
 const stopTime = 15 * time.Second
 
-// Main runs zlockd with its arguments, the name of the program first, and returns the exit code.
-func Main(args []string) int {
+// Main runs zlockd with its arguments, the name of the program first, and returns the exit code. With
+// nil for Kerberos it refuses the options that ask for it.
+func Main(args []string, kerberos Kerberos) int {
 	relaxTimers(args) // before signals are heard
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -39,7 +40,8 @@ func Main(args []string) int {
 	// zlockd goes on when the reader of its output goes away.
 	signal.Ignore(syscall.SIGPIPE)
 	stderr := newLogQueue(os.Stderr, logQueueBytes)
-	d := &daemon{stdout: os.Stdout, stderr: stderr, signals: signals, hangups: hangups, start: startServer}
+	d := &daemon{stdout: os.Stdout, stderr: stderr, signals: signals, hangups: hangups, kerberos: kerberos,
+		start: startServer}
 	code := d.program().Main(args[1:])
 	stderr.flush(logFlushTime)
 	return code
@@ -51,6 +53,7 @@ type daemon struct {
 	signals        <-chan os.Signal
 	hangups        <-chan os.Signal // each reads the configuration again
 	level          slog.LevelVar
+	kerberos       Kerberos // nil without
 	start          func(context.Context, *settings, *slog.Logger) (process, error)
 }
 
@@ -84,7 +87,7 @@ func (l readyLine) print(w io.Writer) {
 // serveWith runs a server with its arguments and returns the exit code.
 func (d *daemon) serveWith(args []string) int {
 	p := d.program()
-	s, err := readSettings(args)
+	s, err := readSettings(args, d.kerberos)
 	if err != nil {
 		return p.Report("", cli.Mistake(withSurroundings(err, s)))
 	}
@@ -117,12 +120,12 @@ func (d *daemon) serveWith(args []string) int {
 }
 
 // readSettings returns the settings of the command line and of the zoo.cfg it names.
-func readSettings(args []string) (*settings, error) {
+func readSettings(args []string, kerberos Kerberos) (*settings, error) {
 	s, flags, err := parseFlags(args, os.LookupEnv)
 	if err != nil || s.help || s.version {
 		return s, err
 	}
-	s.flags = flags
+	s.flags, s.kerberos = flags, kerberos
 	if s.config != "" {
 		if err := applyConfig(s, flags); err != nil {
 			s.faults = append(s.faults, err)

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // TestMain makes the test binary zlockd itself when a script asks for it.
 func TestMain(m *testing.M) {
 	if os.Getenv("TEST_ZLOCKD_MAIN") != "" {
-		os.Exit(Main(os.Args))
+		os.Exit(Main(os.Args, nil))
 	}
 	os.Exit(m.Run())
 }

@@ -42,7 +42,7 @@ func (d *daemon) reread(args []string, inForce *settings, p process, n *notifier
 
 func (d *daemon) rereadOnce(args []string, inForce *settings, p process, log *slog.Logger) (
 	took, restart []string, err error) {
-	fresh, err := readSettings(args)
+	fresh, err := readSettings(args, d.kerberos)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -48,15 +48,21 @@ func newSASL(s *settings, log *slog.Logger) (*sasl.Mechanisms, error) {
 	m := &sasl.Mechanisms{Users: file.Users}
 	// Flags take precedence over the JAAS file.
 	if keytab := cmp.Or(s.keytab, file.Keytab); keytab != "" {
+		if s.kerberos == nil { // checkKerberos has refused the flags
+			return nil, fmt.Errorf("%s names a Krb5LoginModule: %w", s.saslUsers, errNoKerberos)
+		}
 		var err error
-		if m.Kerberos, err = newKerberos(s, keytab, cmp.Or(s.principal, file.Principal), log); err != nil {
+		m.GSSAPI, err = s.kerberos.New(KerberosOptions{
+			Keytab: keytab, Principal: cmp.Or(s.principal, file.Principal),
+			Rules: s.authToLocal, RemoveHost: s.removeHost, RemoveRealm: s.removeRealm, Logger: log})
+		if err != nil {
 			return nil, err
 		}
 	} else if s.principal != "" {
 		return nil, fmt.Errorf("--kerberos-principal needs --kerberos-keytab, or a Krb5LoginModule in %s",
 			s.saslUsers)
 	}
-	if _, known := m.Users[s.SASLSuper]; s.SASLSuper != "" && !known && m.Kerberos == nil {
+	if _, known := m.Users[s.SASLSuper]; s.SASLSuper != "" && !known && m.GSSAPI == nil {
 		return nil, fmt.Errorf("--sasl-super %s: there is no such user in %s", s.SASLSuper, s.saslUsers)
 	}
 	return m, nil

@@ -28,8 +28,9 @@ type settings struct {
 	// Security of clients.
 	clientTLS, adminTLS, metricsTLS       tlsFlags
 	tlsCRL, ensembleNames, saslUsers      string
-	keytab, principal, authToLocal        string // Kerberos
-	requireAuth                           string // schemes, by commas
+	keytab, principal, authToLocal        string   // Kerberos
+	kerberos                              Kerberos // nil without
+	requireAuth                           string   // schemes, by commas
 	expiredCerts, removeHost, removeRealm bool
 
 	// Operation.

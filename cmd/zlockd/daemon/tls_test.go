@@ -210,10 +210,10 @@ func TestReadableKeysAreRefused(t *testing.T) {
 	a.sign(t, "server", nil)
 	args := []string{"--dev", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", a.file("server.pem"),
 		"--tls-key", a.file("server.key")}
-	expect.OK(t, expect.Err(readSettings(args)))
+	expect.OK(t, expect.Err(readSettings(args, nil)))
 	for mode, ok := range map[os.FileMode]bool{0o640: true, 0o644: false, 0o604: false} {
 		os.Chmod(a.file("server.key"), mode)
-		if _, err := readSettings(args); (err == nil) != ok || err != nil &&
+		if _, err := readSettings(args, nil); (err == nil) != ok || err != nil &&
 			!strings.Contains(err.Error(), "chmod 600") {
 			t.Errorf("mode %o: %v", mode, err)
 		}

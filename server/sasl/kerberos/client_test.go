@@ -1,5 +1,3 @@
-//go:build kerberos
-
 package kerberos
 
 import (
@@ -211,7 +209,7 @@ func (c *testClient) readOffer(t *testing.T, token []byte) {
 // signIn runs a whole exchange, and returns who the client is.
 func (c *testClient) signIn(t *testing.T, s *Service) (string, error) {
 	t.Helper()
-	e := s.Begin(rand.Reader)
+	e := s.begin(rand.Reader)
 	answer, err := e.Answer(c.hello(), now)
 	if err != nil {
 		return "", err

@@ -8,5 +8,6 @@
 // The ciphers are the library's (gokrb5/crypto), AES only. This package reads the messages that
 // they protect, by encoding/asn1: they come from strangers, and little of them counts.
 //
-// Only a build with the tag `kerberos` holds it (make build TAGS=kerberos).
+// It is a module of its own, with the program zlockd-kerberos, so that other programs of zlockd depend on
+// no library for Kerberos.
 package kerberos

@@ -1,11 +1,11 @@
-//go:build kerberos
-
 package kerberos
 
 import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/zlockd/zlockd/server/sasl"
 )
 
 // qopAuth is the only protection that the server offers: no protection after the authentication.
@@ -21,8 +21,11 @@ type Exchange struct {
 	user    string // that the client has proved to be
 }
 
-// Begin begins a negotiation; random is where its key and number come from.
-func (s *Service) Begin(random io.Reader) *Exchange {
+// Begin begins a negotiation; random is where its key and number come from. It makes a Service a
+// [sasl.Mechanism].
+func (s *Service) Begin(random io.Reader) sasl.Negotiation { return s.begin(random) }
+
+func (s *Service) begin(random io.Reader) *Exchange {
 	e := &Exchange{service: s, random: random}
 	e.next = e.hello
 	return e

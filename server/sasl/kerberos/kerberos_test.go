@@ -1,5 +1,3 @@
-//go:build kerberos
-
 package kerberos
 
 import (
@@ -184,7 +182,7 @@ func TestTheRestOfAnExchange(t *testing.T) {
 		"an endless token": {func(*testClient) []byte { return make([]byte, maxToken+1) }, false},
 	} {
 		client := newClient(key, 4, true)
-		e := s.Begin(rand.Reader)
+		e := s.begin(rand.Reader)
 		client.readAnswer(t, sure(e.Answer(client.hello(), now)))
 		client.readOffer(t, sure(e.Answer(nil, now)))
 		_, err := e.Answer(c.last(client), now)
@@ -194,7 +192,7 @@ func TestTheRestOfAnExchange(t *testing.T) {
 			"%s: it goes on behind its end", name)
 	}
 	client := newClient(key, 4, true)
-	e := s.Begin(rand.Reader)
+	e := s.begin(rand.Reader)
 	sure(e.Answer(client.hello(), now))
 	expect.Is(t, expect.Err(e.Answer([]byte("x"), now)), errProtocol,
 		"a token where the client has nothing to say")
@@ -205,25 +203,25 @@ func TestReplay(t *testing.T) {
 	s, _ := newService(t, Names{}, keytab{{server, 4, key}})
 	client := newClient(key, 4, false)
 	first := client.hello()
-	sure(s.Begin(rand.Reader).Answer(first, now))
+	sure(s.begin(rand.Reader).Answer(first, now))
 	for _, at := range []time.Duration{0, Skew} {
-		expect.Is(t, expect.Err(s.Begin(rand.Reader).Answer(first, now.Add(at))), errReplay,
+		expect.Is(t, expect.Err(s.begin(rand.Reader).Answer(first, now.Add(at))), errReplay,
 			"the same token after %s", at)
 	}
 	// The same moment of the same client is another authenticator.
-	expect.OK(t, expect.Err(s.Begin(rand.Reader).Answer(client.hello(), now)))
+	expect.OK(t, expect.Err(s.begin(rand.Reader).Answer(client.hello(), now)))
 
 	// To another server, or to this one with its memory lost, a recorded client
 	// gets no further than to the server's key.
 	other, _ := newService(t, Names{}, keytab{{server, 4, key}})
 	client = newClient(key, 4, true)
 	hello := client.hello()
-	e := s.Begin(rand.Reader)
+	e := s.begin(rand.Reader)
 	client.readAnswer(t, sure(e.Answer(hello, now)))
 	sure(e.Answer(nil, now))
 	choice := client.choice("\x01\x00\x00\x00")
 	sure(e.Answer(choice, now))
-	replayed := other.Begin(rand.Reader)
+	replayed := other.begin(rand.Reader)
 	sure(replayed.Answer(hello, now))
 	sure(replayed.Answer(nil, now))
 	expect.Fails(t, expect.Err(replayed.Answer(choice, now)), "a recorded client was let in elsewhere")
@@ -276,7 +274,7 @@ func TestRecordedClients(t *testing.T) {
 		s, err := New(Options{Keytab: file, Principal: c[1], Logger: slog.New(slog.DiscardHandler)})
 		must.OK(t, err)
 		at := time.Unix(sure(strconv.ParseInt(c[2], 10, 64)), 0)
-		e := s.Begin(rand.Reader)
+		e := s.begin(rand.Reader)
 		for i, token := range c[3:] {
 			answer, err := e.Answer(sure(hex.DecodeString(token)), at)
 			if err != nil || i == 0 && len(answer) == 0 {
@@ -287,7 +285,7 @@ func TestRecordedClients(t *testing.T) {
 		if c[0] == "java" && (!done || who != "alice@ZK.TEST" || principal != who) {
 			t.Errorf("Java's client is %q, %v", who, done)
 		}
-		if _, err := s.Begin(rand.Reader).Answer(sure(hex.DecodeString(c[3])), at.Add(2*Skew)); !errors.Is(err,
+		if _, err := s.begin(rand.Reader).Answer(sure(hex.DecodeString(c[3])), at.Add(2*Skew)); !errors.Is(err,
 			errRefused) {
 			t.Errorf("ten minutes later: %v", err)
 		}
@@ -301,7 +299,7 @@ func TestAnswersDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for range 10 {
 		c := newClient(key, 4, true)
-		c.readAnswer(t, sure(s.Begin(rand.Reader).Answer(c.hello(), now)))
+		c.readAnswer(t, sure(s.begin(rand.Reader).Answer(c.hello(), now)))
 		seen[fmt.Sprintf("%x", c.context.key.Value)] = true
 	}
 	expect.Equal(t, len(seen), 10, "keys in 10 exchanges")

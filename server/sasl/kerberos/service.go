@@ -1,5 +1,3 @@
-//go:build kerberos
-
 package kerberos
 
 import (
