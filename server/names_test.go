@@ -68,6 +68,8 @@ func init() {
 	add("two programs hold a lock that do not see each other", "zlockd_locks_held_twice")
 	add("a holder stays though its maximum hold is over", "zlockd_lock_holds_over_limit")
 	add("sessions wait for each other", "zlockd_lock_suspected_deadlocks")
+	add("a ticket is asked for", "zlockd_tickets zlockd_ticket_waits zlockd_ticket_requests_total "+
+		"zlockd_ticket_requests_refused_total")
 	add("a backup, or none in time",
 		"zlockd_backup_age_seconds zlockd_backups_total zlockd_backups_failed_total")
 	add("a wrong password at the admin port", "zlockd_admin_logins_failed_total")

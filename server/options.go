@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
+	"github.com/zlockd/zlockd/server/tickets"
 )
 
 // Options say what a server is made of. The zero value is a single server with everything in
@@ -29,6 +30,13 @@ type Options struct {
 	// clients, clients with TLS, and HTTP; MetricsAddr for /metrics alone.
 	// Empty: not at all. Any port may be 0.
 	ClientAddr, SecureAddr, AdminAddr, MetricsAddr string
+	// TicketAddr is where the server listens for tickets, over HTTP; empty: not at all. TicketTLS makes the
+	// port speak TLS; without it the address must be of loopback. TicketTokens are the callers that bring a
+	// token. MaxTicket is the longest time that a ticket may ask for; default 24 h.
+	TicketAddr   string
+	TicketTLS    *tls.Config
+	TicketTokens *tickets.Tokens
+	MaxTicket    time.Duration
 	// Listen opens these listeners; default net.Listen for TCP.
 	Listen func(addr string) (net.Listener, error)
 	// ClientTLS is for SecureAddr. AdminTLS makes the admin port speak TLS, and MetricsTLS that of
@@ -175,6 +183,7 @@ type Options struct {
 // fill in their defaults.
 func (o Options) withDefaults() Options {
 	o.ID, o.Logger = cmp.Or(o.ID, 1), cmp.Or(o.Logger, slog.Default())
+	o.MaxTicket = cmp.Or(o.MaxTicket, tickets.DefaultMax)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -247,7 +256,7 @@ func (i *Instance) raftOptions() raftfsm.Options {
 		SweepInterval:     o.SweepInterval,
 		EnforceQuota:      o.EnforceQuota,
 		NoTTL:             o.NoTTL,
-		Observer:          i.Clients,
+		Observer:          i.observer(),
 		Measures:          measures(i.Clients.Metrics()),
 		Waiting:           func(what string) { i.waits.Store(&what) },
 		Logger:            o.Logger,

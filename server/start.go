@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/server/clients"
 	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/tickets"
 	"github.com/zlockd/zlockd/server/view"
 )
 
@@ -41,6 +42,10 @@ type Instance struct {
 	// Metrics have a port of their own where an operator wants one.
 	metrics     net.Listener
 	metricsPage *http.Server
+
+	ticketPort  net.Listener
+	ticketPages *http.Server
+	tickets     *tickets.Server // nil: the server has no port for tickets
 
 	peerTLS *tlsfiles.Files // nil: none
 	slow    observe.Slow
@@ -83,6 +88,9 @@ func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 	if err := i.openAdmin(); err != nil {
 		return nil, err
 	}
+	if err := i.openTickets(); err != nil {
+		return nil, err
+	}
 	i.logCertificates()
 	i.takeBackups()
 	i.accept()
@@ -94,6 +102,9 @@ func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 	}
 	i.node.Store(node)
 	i.Clients.Use(node)
+	if i.tickets != nil {
+		i.tickets.Use(node)
+	}
 	return i, nil
 }
 
@@ -103,7 +114,7 @@ func (i *Instance) listen() (err error) {
 		addr string
 		ln   *net.Listener
 	}{{i.o.ClientAddr, &i.client}, {i.o.SecureAddr, &i.secure}, {i.o.AdminAddr, &i.http}, {i.o.MetricsAddr,
-		&i.metrics}} {
+		&i.metrics}, {i.o.TicketAddr, &i.ticketPort}} {
 		if l.addr == "" {
 			continue
 		}
@@ -229,12 +240,15 @@ func (i *Instance) stopped() { i.fail.Do(func() { close(i.failed) }) }
 // on.
 func (i *Instance) Close(ctx context.Context) error {
 	i.cancel()
+	if i.tickets != nil {
+		i.tickets.Close()
+	}
 	var errs []error
 	if node := i.node.Load(); node != nil {
 		errs = append(errs, node.Close(ctx))
 	}
 	errs = append(errs, i.Clients.Shutdown(ctx))
-	for _, pages := range []*http.Server{i.pages, i.metricsPage} {
+	for _, pages := range []*http.Server{i.pages, i.metricsPage, i.ticketPages} {
 		if pages != nil {
 			errs = append(errs, pages.Shutdown(ctx))
 		}
@@ -242,7 +256,7 @@ func (i *Instance) Close(ctx context.Context) error {
 	if i.view != nil {
 		i.view.Close()
 	}
-	for _, ln := range []net.Listener{i.client, i.secure, i.http, i.metrics} {
+	for _, ln := range []net.Listener{i.client, i.secure, i.http, i.metrics, i.ticketPort} {
 		if ln != nil {
 			ln.Close() // listeners without a server yet
 		}

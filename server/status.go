@@ -80,6 +80,7 @@ func (i *Instance) Status(need admin.Need) *admin.Status {
 		s.Notices = append(s.Notices, i.view.Notices()...)
 	}
 	i.backupStatus(s, need&admin.NeedMetrics != 0)
+	i.ticketStatus(s, node, need&admin.NeedMetrics != 0)
 	return s
 }
 

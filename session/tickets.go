@@ -130,7 +130,8 @@ func (t *Table) CreateTicket(timeout int32, password [jute.PasswordSize]byte, ow
 	return *s
 }
 
-// SetTimeout changes the timeout of a ticket. It reports false if there is no such ticket.
+// SetTimeout gives a ticket a timeout, and another generation, so that an end of the session that was decided
+// before is void. It reports false if there is no such ticket.
 func (t *Table) SetTimeout(id int64, timeout int32) (Session, bool) {
 	was, ok := t.byID[id]
 	if !ok || was.Ticket == nil {
@@ -138,6 +139,7 @@ func (t *Table) SetTimeout(id int64, timeout int32) (Session, bool) {
 	}
 	s := *was
 	s.Timeout = max(timeout, 1)
+	s.Gen++
 	t.put(&s)
 	return s, true
 }

@@ -48,9 +48,13 @@ type Opening struct {
 // Unseen is Opening.Seen of a contender that queues, whatever is ahead.
 const Unseen = -1
 
-// Open returns the request for a ticket. The outcome's Session is the new one's, or that of the ticket which
-// has this secret. SESSIONEXPIRED says that the ticket with this secret is over. QUOTAEXCEEDED says of a
-// bound, with a text, or of a quota. Other codes are those of the creation of the nodes.
+// knownTicket is the reply for a secret that a ticket has.
+var knownTicket = []byte("known")
+
+// Open returns the request for a ticket. The outcome's Session is the new one's, or with a reply that of the
+// ticket which has this secret, and which was not renewed. SESSIONEXPIRED says that the ticket with this
+// secret is over. QUOTAEXCEEDED says of a bound, with a text, or of a quota. Other codes are those of the
+// creation of the nodes.
 func (o *Opening) Open(ids []jute.ID) Request {
 	b := append(o.SessionBody.Append(nil), o.Hash[:]...)
 	b = jute.AppendString(jute.AppendString(b, o.Ticket.Identity), o.Ticket.Path)
@@ -88,7 +92,8 @@ func decodeOpening(body []byte) (o Opening, err error) {
 	return o, nil
 }
 
-// ChangeTicket returns the request that gives a ticket another timeout, in ms, which begins again.
+// ChangeTicket returns the request that gives a ticket a timeout, in ms, which begins again: a leader that
+// was about to end the ticket for its silence does not.
 func ChangeTicket(id int64, timeout int32) Request {
 	return Request{Session: id, Op: OpChangeTicket, Body: jute.AppendInt(nil, timeout)}
 }
@@ -156,7 +161,7 @@ func (s *State) endTicket(sess *session.Session, why session.TicketEnd, to Sink)
 // openTicket makes session, directory and contender, or nothing.
 func (s *State) openTicket(o *Opening, ids []jute.ID, to Sink) {
 	if sess, known := s.sessions.Ticket(o.Hash); known {
-		s.out.Session = sess
+		s.out.Session, s.out.Reply = sess, knownTicket
 		return
 	}
 	if _, over := s.sessions.EndOfTicket(o.Hash, s.change.Time); over {

@@ -62,6 +62,7 @@ func TestTicketIsOpenedOnce(t *testing.T) {
 	expect.Equal(t, info.Kind, tree.ContainerNode, "the kind of the directory")
 	again := b.do(o.Open(testIDs))[0]
 	expect.That(t, again.Code == jute.OK && again.Session == first.Session, "sent again: %+v", again)
+	expect.That(t, len(first.Reply) == 0 && len(again.Reply) > 0, "%q tells of a known one", again.Reply)
 	expect.Equal(t, b.s.Zxid(), before+1, "the zxid after the request came again")
 	got, known := b.s.Sessions().Ticket(session.Hash{1})
 	expect.That(t, known && got == first.Session, "found by its secret: %+v", got)
@@ -170,15 +171,17 @@ func TestTicketEndsAsASession(t *testing.T) {
 	}
 }
 
-// A change of the timeout is for tickets alone, and raises no generation.
+// A change of the timeout is for tickets alone. An end that was decided before is void.
 func TestChangeOfATicketsTimeout(t *testing.T) {
 	b := newTicketBench(t)
 	client := b.session()
 	expect.That(t, b.do(ChangeTicket(client.ID, 5000))[0].Refused, "a client's session was changed")
 	expect.That(t, b.do(EndTicket(client.ID, session.TicketGiven))[0].Refused, "a client's session was ended")
 	s := b.do(openingOf(1, "/ci").Open(nil))[0].Session
-	s.Timeout = 5000
+	late := End(s.ID, s.Gen, EndExpired)
+	s.Timeout, s.Gen = 5000, 2
 	expect.Equal(t, b.do(ChangeTicket(s.ID, 5000))[0].Session, s)
+	expect.That(t, b.do(late)[0].Refused, "the ticket ended")
 	now, _ := b.s.Sessions().Get(s.ID)
 	expect.Equal(t, now, s, "the session")
 }

@@ -13,7 +13,7 @@ import (
 // checks under any name.
 func (a *Admin) forThisHost(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/health" && r.URL.Path != "/ready" && !a.knownHost(r.Host) {
+		if r.URL.Path != "/health" && r.URL.Path != "/ready" && !a.KnownHost(r.Host) {
 			text := fmt.Sprintf("this server is not known as %.200q: ask for its address, or name it with "+
 				"--admin-hosts", r.Host)
 			answerStruct(w, http.StatusMisdirectedRequest, &changed{V: 1, Error: &text})
@@ -23,7 +23,8 @@ func (a *Admin) forThisHost(h http.Handler) http.Handler {
 	})
 }
 
-func (a *Admin) knownHost(host string) bool {
+// KnownHost reports whether a request may ask for this server by a host's name.
+func (a *Admin) KnownHost(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(withoutPort(host), "."))
 	if host == "" || host == "localhost" || net.ParseIP(host) != nil {
 		return true

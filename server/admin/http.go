@@ -71,6 +71,9 @@ func (a *Admin) MetricsServer() *http.Server {
 	return httpServer(a.forThisHost(mux))
 }
 
+// LimitedServer returns a server for another port, with the limits of an admin port.
+func LimitedServer(h http.Handler) *http.Server { return httpServer(h) }
+
 // httpServer returns a server whose limits suit a port that strangers may find.
 func httpServer(h http.Handler) *http.Server {
 	return &http.Server{

@@ -14,8 +14,11 @@ const maxConns = 256
 
 // LimitListener bounds the connections that are accepted from ln. The HTTP
 // servers of this package tell it which of them are busy.
-func LimitListener(ln net.Listener) net.Listener {
-	l := &limitListener{Listener: ln, from: map[string]int{}}
+func LimitListener(ln net.Listener) net.Listener { return LimitListenerTo(ln, maxConns) }
+
+// LimitListenerTo is LimitListener for another number of connections.
+func LimitListenerTo(ln net.Listener, most int) net.Listener {
+	l := &limitListener{Listener: ln, most: most, from: map[string]int{}}
 	l.room.L = &l.mu
 	return l
 }
@@ -24,6 +27,7 @@ func LimitListener(ln net.Listener) net.Listener {
 // connections must not keep health checks out.
 type limitListener struct {
 	net.Listener
+	most int
 
 	mu     sync.Mutex
 	room   sync.Cond      // a connection has ended or is no longer busy
@@ -48,7 +52,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	c := &limitedConn{Conn: inner, l: l, addr: host}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.conns) >= maxConns && !l.closed && !l.displace() {
+	for len(l.conns) >= l.most && !l.closed && !l.displace() {
 		l.room.Wait() // for an answer, which has a deadline
 	}
 	if l.closed {

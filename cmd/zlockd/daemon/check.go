@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/tickets"
 )
 
 // complete fills in defaults that depend on other settings.
@@ -106,9 +107,11 @@ func (s *settings) check() {
 func (s *settings) checkAddresses() {
 	var ports []address
 	for _, a := range s.addresses() {
-		mayBeOff := a.flag == "admin-addr" || a.flag == "client-addr" && s.SecureAddr != ""
+		mayBeOff := a.flag == "admin-addr" || a.flag == "ticket-addr" ||
+			a.flag == "client-addr" && s.SecureAddr != ""
 		switch {
-		case (a.flag == "secure-client-addr" || a.flag == "metrics-addr") && a.addr == "":
+		case (a.flag == "secure-client-addr" || a.flag == "metrics-addr" || a.flag == "ticket-addr") &&
+			a.addr == "":
 			continue
 		case a.addr == off && mayBeOff:
 			continue
@@ -223,7 +226,7 @@ func (s *settings) checkTLS() {
 	if n := count(s.peerTLS.Cert, s.peerTLS.Key, s.peerTLS.CA); n > 0 && n < 3 {
 		s.fault("--peer-tls-cert, --peer-tls-key and --peer-tls-ca belong together: give all three")
 	}
-	for _, t := range []*tlsFlags{&s.adminTLS, &s.metricsTLS} {
+	for _, t := range []*tlsFlags{&s.adminTLS, &s.metricsTLS, &s.ticketTLS} {
 		if n := count(t.Cert, t.Key); n == 1 || n == 0 && t.CA != "" {
 			s.fault("--%s-cert and --%[1]s-key belong together, and --%[1]s-ca needs both: give them too",
 				t.Flag)
@@ -233,12 +236,19 @@ func (s *settings) checkTLS() {
 		s.fault("--metrics-tls-cert without --metrics-addr: give an address, such as 0.0.0.0:7000; the " +
 			"admin port has --admin-tls-cert")
 	}
+	if s.ticketTLS.Cert+s.ticketTokens != "" && s.TicketAddr == "" && !s.dev {
+		s.fault("--ticket-tls-cert and --ticket-tokens are for --ticket-addr: give the address to serve " +
+			"tickets on")
+	}
+	if s.MaxTicket < tickets.MinTTL || s.MaxTicket > maxTicket {
+		s.fault("--max-ticket %v: want %v to %v", s.MaxTicket, tickets.MinTTL, maxTicket)
+	}
 	if s.PeerInsecure && s.peerTLS.Cert != "" {
 		s.fault("--peer-insecure and --peer-tls-cert contradict each other: leave one out")
 	}
-	if s.tlsCRL != "" && s.clientTLS.CA+s.peerTLS.CA+s.adminTLS.CA+s.metricsTLS.CA == "" {
+	if s.tlsCRL != "" && s.clientTLS.CA+s.peerTLS.CA+s.adminTLS.CA+s.metricsTLS.CA+s.ticketTLS.CA == "" {
 		s.fault("--tls-crl needs an authority, whose certificates it revokes: --tls-ca, --peer-tls-ca, " +
-			"--admin-tls-ca or --metrics-tls-ca")
+			"--admin-tls-ca, --metrics-tls-ca or --ticket-tls-ca")
 	}
 	if s.X509Super != "" && !s.asksCertificates() {
 		s.fault("--x509-super needs --tls-ca, and not ssl.clientAuth=none: no client could show a certificate")

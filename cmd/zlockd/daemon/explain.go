@@ -59,7 +59,8 @@ type address struct{ flag, addr string }
 
 func (s *settings) addresses() []address {
 	return []address{{"client-addr", s.ClientAddr}, {"secure-client-addr", s.SecureAddr},
-		{"admin-addr", s.AdminAddr}, {"metrics-addr", s.MetricsAddr}, {"peer-addr", s.PeerListen}}
+		{"admin-addr", s.AdminAddr}, {"metrics-addr", s.MetricsAddr}, {"ticket-addr", s.TicketAddr},
+		{"peer-addr", s.PeerListen}}
 }
 
 // flagOf names the first flag whose address meant accepts.

@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/tickets"
 )
 
 // off is the address of a listener that is switched off.
@@ -47,6 +48,9 @@ func flagGroups(s *settings) []cli.Group {
 	f.StringVar(&s.adminHosts, "admin-hosts", "",
 		"further `NAMES` under which the admin port may be asked for, * = any")
 	f.StringVar(&s.MetricsAddr, "metrics-addr", "", "serve /metrics, and nothing else, on `HOST:PORT` too")
+	f.StringVar(&s.TicketAddr, "ticket-addr", "",
+		"serve tickets, locks for callers without a process, over HTTP on `HOST:PORT`; beyond loopback only "+
+			"with --ticket-tls-cert; --dev does so on 127.0.0.1:8183, or on a free port")
 	f.StringVar(&s.PeerListen, "peer-addr", "127.0.0.1:2888",
 		"listen for the other servers on `HOST:PORT`; with --peers the default is this server's entry there")
 
@@ -79,6 +83,8 @@ func flagGroups(s *settings) []cli.Group {
 		"refuse new sessions beyond `N` in the cluster, 0 = as many as memory allows, -1 = no limit")
 	f.IntVar(&s.MaxAddrSessions, "max-address-sessions", 0,
 		"and beyond `N` from one address, 0 = half of --max-sessions, -1 = no limit")
+	s.MaxTicket = tickets.DefaultMax
+	f.Var(withUnit(&s.MaxTicket), "max-ticket", "the longest time a ticket gets between two requests")
 	f.IntVar(&s.MaxFrame, "max-frame", clients.DefaultMaxFrame, "longest request in `BYTES`")
 	f.BoolVar(&s.ReadOnlyMode, "read-only-mode", false,
 		"while no leader is known, let clients that ask for it read what this server has")
@@ -118,6 +124,11 @@ func flagGroups(s *settings) []cli.Group {
 		"let in at the admin port only certificates signed by this authority")
 	s.metricsTLS.declare(f, "metrics-tls", "serve --metrics-addr over TLS with this certificate",
 		"let in at --metrics-addr only certificates signed by this authority")
+	s.ticketTLS.declare(f, "ticket-tls", "serve --ticket-addr over TLS with this certificate",
+		"at --ticket-addr, know callers by certificates signed by this authority")
+	f.StringVar(&s.ticketTokens, "ticket-tokens", "",
+		"at --ticket-addr, know callers by the bearer tokens of `FILE`, lines NAME SHA256 PATHS, read again "+
+			"at SIGHUP")
 	f.StringVar(&s.tlsCRL, "tls-crl", "",
 		"refuse certificates of clients, peers and callers of the other ports that these lists revoke, "+
 			"PEM `FILE`, read again when it changes")

@@ -27,6 +27,8 @@ type settings struct {
 
 	// Security of clients.
 	clientTLS, adminTLS, metricsTLS       tlsFlags
+	ticketTLS                             tlsFlags
+	ticketTokens                          string // file
 	tlsCRL, ensembleNames, saslUsers      string
 	keytab, principal, authToLocal        string   // Kerberos
 	kerberos                              Kerberos // nil without

@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -80,11 +81,20 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 		return server.Options{}, err
 	}
 	all := s.tlsFlags()
-	adminTLS, adminFiles, err := newHTTPTLS(all[2], s.AdminAddr, log)
+	adminTLS, adminFiles, err := newHTTPTLS(all[2], s.AdminAddr, tls.RequireAndVerifyClientCert, log)
 	if err != nil {
 		return server.Options{}, err
 	}
-	metricsTLS, metricsFiles, err := newHTTPTLS(all[3], s.MetricsAddr, log)
+	metricsTLS, metricsFiles, err := newHTTPTLS(all[3], s.MetricsAddr, tls.RequireAndVerifyClientCert, log)
+	if err != nil {
+		return server.Options{}, err
+	}
+	// A caller without a certificate may bring a token.
+	ticketTLS, ticketFiles, err := newHTTPTLS(all[4], s.TicketAddr, tls.VerifyClientCertIfGiven, log)
+	if err != nil {
+		return server.Options{}, err
+	}
+	tokens, err := s.tokens()
 	if err != nil {
 		return server.Options{}, err
 	}
@@ -93,6 +103,8 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 		return server.Options{}, err
 	}
 	o := s.Options
+	o.TicketTLS, o.TicketTokens = ticketTLS, tokens
+	o.TicketAddr = s.ticketAddr()
 	o.ClientAddr, o.AdminAddr = orNone(o.ClientAddr), orNone(o.AdminAddr)
 	o.ClientTLS, o.AdminTLS, o.MetricsTLS = clientTLS, adminTLS, metricsTLS
 	o.PeerTLS, o.SASL = all[1].Names, mechanisms
@@ -107,7 +119,7 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 	o.EnsembleNames, o.RequireAuth, o.AdminHosts = s.names(), words(s.requireAuth), words(s.adminHosts)
 	o.NoJVM = !s.jvmMetrics
 	o.Version, o.Built, o.Logger = release.Version(), release.Built(), log
-	for _, f := range []*tlsfiles.Files{files, adminFiles, metricsFiles} {
+	for _, f := range []*tlsfiles.Files{files, adminFiles, metricsFiles, ticketFiles} {
 		if f != nil {
 			o.TLSProblems = append(o.TLSProblems, f.Problem)
 		}
@@ -129,9 +141,14 @@ func (r running) Change(s *settings, log *slog.Logger) (users bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	tokens, err := s.tokens()
+	if err != nil {
+		return false, err
+	}
 	if err := r.Admin.SetWhitelist(s.FourLetterWords); err != nil {
 		return false, err
 	}
+	r.SetTicketTokens(tokens)
 	if r.audit != nil {
 		r.audit.Reopen()
 	}

@@ -26,9 +26,10 @@ func (t *tlsFlags) declare(f *pflag.FlagSet, flag, cert, ca string) {
 	f.StringVar(&t.CA, flag+"-ca", "", ca+", PEM `FILE`")
 }
 
-// tlsFlags returns the files of the ports for clients, for peers, for the admin and for the metrics.
-func (s *settings) tlsFlags() [4]*tlsFlags {
-	all := [...]*tlsFlags{&s.clientTLS, &s.peerTLS, &s.adminTLS, &s.metricsTLS}
+// tlsFlags returns the files of the ports for clients, for peers, for the admin, for the metrics and for
+// tickets.
+func (s *settings) tlsFlags() [5]*tlsFlags {
+	all := [...]*tlsFlags{&s.clientTLS, &s.peerTLS, &s.adminTLS, &s.metricsTLS, &s.ticketTLS}
 	for _, t := range all {
 		t.CRL = s.tlsCRL
 	}
@@ -56,11 +57,12 @@ func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, 
 }
 
 // newHTTPTLS does the same for a port that speaks HTTP, with its flags and its address.
-func newHTTPTLS(f *tlsFlags, addr string, log *slog.Logger) (*tls.Config, *tlsfiles.Files, error) {
+func newHTTPTLS(f *tlsFlags, addr string, auth tls.ClientAuthType, log *slog.Logger) (*tls.Config,
+	*tlsfiles.Files, error) {
 	if f.Cert == "" || orNone(addr) == "" {
 		return nil, nil, nil
 	}
-	return f.server(tls.RequireAndVerifyClientCert, tls.VersionTLS12, log)
+	return f.server(auth, tls.VersionTLS12, log)
 }
 
 // server returns a TLS configuration with the files as they are at each connection. Without an

@@ -1,0 +1,138 @@
+package server
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/audit"
+	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/tickets"
+	"github.com/zlockd/zlockd/tree"
+)
+
+var _ tickets.Node = (*raftfsm.Node)(nil)
+
+// ticketConns is how many connections the port for tickets has at a time: each wait is one.
+const ticketConns = tickets.MaxWaits + 512
+
+// openTickets makes what serves tickets, if there is a port for them.
+func (i *Instance) openTickets() error {
+	if i.ticketPort == nil {
+		return nil
+	}
+	at, _ := i.ticketPort.Addr().(*net.TCPAddr)
+	if i.o.TicketTLS == nil && at != nil && !at.IP.IsLoopback() {
+		return fmt.Errorf("the port for tickets at %s can be reached by others and has no TLS: give "+
+			"--ticket-tls-cert and --ticket-tls-key, or an address of loopback", at)
+	}
+	o := tickets.Options{ID: i.o.ID, SkipACL: i.o.SkipACL, Max: i.o.MaxTicket, Tokens: i.o.TicketTokens,
+		TLS: i.o.TicketTLS != nil, Now: i.o.Now, Log: i.o.Logger, KnownHost: i.Admin.KnownHost}
+	if i.o.Audit != nil {
+		o.Audit = i.auditTicket
+	}
+	i.tickets = tickets.New(o)
+	i.o.Logger.Info("serving tickets", "addr", i.ticketPort.Addr().String(), "tls", i.o.TicketTLS != nil)
+	i.ticketPages = admin.LimitedServer(i.tickets)
+	i.ticketPort = admin.LimitListenerTo(i.ticketPort, ticketConns)
+	if i.o.TicketTLS != nil {
+		i.ticketPort = admin.TLSListener(i.ticketPort, i.o.TicketTLS, false)
+	}
+	i.wg.Go(func() { i.served("port for tickets", i.ticketPages.Serve(i.ticketPort)) })
+	return nil
+}
+
+func (i *Instance) auditTicket(operation string, ids []jute.ID, ip, path string, ok bool) {
+	e := audit.Event{IDs: ids, IP: ip, Operation: operation, Path: path}
+	if !ok {
+		e.Result = "failure"
+	}
+	i.o.Audit.Add(&e)
+}
+
+// TicketAddr is the bound address of the port for tickets, empty if there is none.
+func (i *Instance) TicketAddr() string { return addrString(i.ticketPort) }
+
+// SetTicketTokens replaces the tokens by which callers of the port for tickets are known.
+func (i *Instance) SetTicketTokens(t *tickets.Tokens) {
+	if i.tickets != nil {
+		i.tickets.SetTokens(t)
+	}
+}
+
+// observer returns what learns of changes of the state.
+func (i *Instance) observer() raftfsm.Observer {
+	if i.tickets == nil {
+		return i.Clients
+	}
+	return &withTickets{i.Clients, i.tickets}
+}
+
+// withTickets is the observer of a server that serves tickets. Without them there is nothing between the node
+// and the clients.
+type withTickets struct {
+	*clients.Server
+	tickets *tickets.Server
+}
+
+// Events implements raftfsm.Observer.
+func (o *withTickets) Events(zxid int64, events []tree.Event) {
+	o.Server.Events(zxid, events)
+	o.tickets.Events(events)
+}
+
+// SessionEnded implements raftfsm.Observer.
+func (o *withTickets) SessionEnded(e *state.Ending) {
+	o.Server.SessionEnded(e)
+	if e.Session.Ticket != nil {
+		o.tickets.Ended(e.Session.ID)
+	}
+}
+
+// Heard implements raftfsm.Observer.
+func (o *withTickets) Heard(list []state.Touch, all bool) []state.Touch {
+	return o.tickets.Heard(o.Server.Heard(list, all), all)
+}
+
+// Serving implements raftfsm.Observer.
+func (o *withTickets) Serving(on bool) {
+	o.Server.Serving(on)
+	o.tickets.Serving(on)
+}
+
+// Reset implements raftfsm.Observer.
+func (o *withTickets) Reset() {
+	o.Server.Reset()
+	o.tickets.Reset()
+}
+
+// ticketStatus adds what there is of tickets.
+func (i *Instance) ticketStatus(s *admin.Status, node *raftfsm.Node, metrics bool) {
+	if !metrics {
+		return
+	}
+	count, waits, all, refused := 0, 0, int64(0), int64(0)
+	if node != nil {
+		node.View(func(st *state.State) { count = st.Sessions().Tickets() })
+	}
+	if i.tickets != nil {
+		waits = i.tickets.Waits()
+		all, refused = i.tickets.Requests()
+	}
+	s.Measure("tickets", "Tickets in the cluster.", float64(count))
+	s.Measure("ticket_waits", "Requests that wait at the port for tickets.", float64(waits))
+	s.Measure("ticket_requests_total", "Requests to the port for tickets.", float64(all))
+	s.Measure("ticket_requests_refused_total",
+		"Requests to the port for tickets that a bound or a missing right refused.", float64(refused))
+}
+
+// TicketWaits returns how many requests wait at the port for tickets.
+func (i *Instance) TicketWaits() int {
+	if i.tickets == nil {
+		return 0
+	}
+	return i.tickets.Waits()
+}

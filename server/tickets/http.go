@@ -1,0 +1,231 @@
+package tickets
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+)
+
+const (
+	header   = "Zlock-Ticket"
+	locks    = "/v1/locks"
+	maxBody  = 8 << 10
+	minToken = 22
+	maxToken = 64
+
+	answerTime = 30 * time.Second // to write an answer
+)
+
+// ServeHTTP implements http.Handler. It knows its paths itself: a router would redirect some of them.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.requests.Add(1)
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	a := s.answer(w, r)
+	switch a.Code {
+	case http.StatusTooManyRequests, http.StatusUnauthorized, http.StatusForbidden:
+		s.refused.Add(1)
+	}
+	if a.ETag != "" {
+		h.Set("ETag", a.ETag)
+	}
+	if a.Retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(a.Retry.Seconds()))))
+	}
+	if a.Body == nil {
+		w.WriteHeader(a.Code)
+		return
+	}
+	h.Set("Content-Type", "application/json")
+	w.WriteHeader(a.Code)
+	_ = json.NewEncoder(w).Encode(a.Body) // the caller may be gone
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
+	q := &Request{Arrived: time.Now(), Mode: exclusive}
+	if s.o.KnownHost != nil && !s.o.KnownHost(r.Host) {
+		return fail(http.StatusMisdirectedRequest, "host", "this server is not known as %.200q: ask for its "+
+			"address, or name it with --admin-hosts", r.Host)
+	}
+	q.Addr, _, _ = net.SplitHostPort(r.RemoteAddr)
+	var a *Answer
+	if q.Identity, a = s.identify(r, q.Addr); a != nil {
+		if a.Code == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		}
+		return a
+	}
+	if r.URL.Path == "/v1/tickets" {
+		if r.Method != http.MethodGet {
+			w.Header().Set("Allow", "GET")
+			return fail(http.StatusMethodNotAllowed, "method", "the list of tickets is asked for by GET")
+		}
+		return s.List(q)
+	}
+	path, found := strings.CutPrefix(r.URL.Path, locks)
+	if !found {
+		return fail(http.StatusNotFound, "page", "there is no such page: want /v1/locks/PATH or /v1/tickets")
+	}
+	if q.Path = path; !tree.ValidPath(path) || path == "/" || path == "/zookeeper" ||
+		strings.HasPrefix(path, "/zookeeper/") || len(path) > tree.MaxPath/2 {
+		return fail(http.StatusBadRequest, "path", "%.200q is no path of a lock", path)
+	}
+	if !q.Identity.may(path) {
+		return fail(http.StatusForbidden, "forbidden", "this identity may have no ticket on %.200s", path)
+	}
+	known, a := q.read(w, r, s.o.Max)
+	if a != nil {
+		return a
+	}
+	if q.Wait > 0 {
+		c := http.NewResponseController(w) // a recorder has no deadlines to set
+		_ = c.SetReadDeadline(time.Time{})
+		_ = c.SetWriteDeadline(time.Now().Add(q.Wait + 2*answerTime))
+	}
+	switch {
+	case r.Method == http.MethodGet:
+		return s.Show(r.Context(), q, known)
+	case r.Method != http.MethodPost && r.Method != http.MethodDelete:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		return fail(http.StatusMethodNotAllowed, "method", "a lock takes GET, POST and DELETE")
+	case !known:
+		return fail(http.StatusBadRequest, "secret", "the header %s is missing: make a secret of %d to %d "+
+			"random characters and send it with every request", header, minToken, maxToken)
+	case r.Method == http.MethodPost:
+		return s.Take(r.Context(), q)
+	}
+	return s.Give(r.Context(), q)
+}
+
+// read reads secret and parameters. It reports whether there is a secret.
+func (q *Request) read(w http.ResponseWriter, r *http.Request, most time.Duration) (known bool, a *Answer) {
+	secrets := r.Header.Values(header)
+	if len(secrets) > 1 {
+		return false, fail(http.StatusBadRequest, "secret", "there are %d headers %s", len(secrets), header)
+	}
+	if len(secrets) == 1 {
+		if err := checkSecret(secrets[0]); err != nil {
+			return false, fail(http.StatusBadRequest, "secret", "%v", err)
+		}
+		known, q.Secret = true, session.Hash(sha256.Sum256([]byte("zlockd ticket\x00"+secrets[0])))
+	}
+	q.IfMatch, q.IfNoneMatch = r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	if err := r.ParseForm(); err != nil {
+		if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
+			return known, fail(http.StatusRequestEntityTooLarge, "long", "a body has at most %d bytes", maxBody)
+		}
+		return known, fail(http.StatusBadRequest, "parameters", "the parameters cannot be read")
+	}
+	if err := q.parameters(r.Form, most); err != nil {
+		return known, fail(http.StatusBadRequest, "parameters", "%v", err)
+	}
+	return known, nil
+}
+
+// checkSecret refuses secrets that can be guessed. The error does not tell them.
+func checkSecret(s string) error {
+	if len(s) < minToken || len(s) > maxToken {
+		return fmt.Errorf("the secret has %d characters: want %d to %d random ones", len(s), minToken, maxToken)
+	}
+	seen := map[rune]bool{}
+	for _, c := range s {
+		if c <= ' ' || c > '~' {
+			return errors.New("the secret has a character that is no letter, digit or sign of ASCII")
+		}
+		seen[c] = true
+	}
+	if len(seen) < 8 {
+		return fmt.Errorf("the secret has only %d different characters: it can be guessed", len(seen))
+	}
+	return nil
+}
+
+func (q *Request) parameters(form url.Values, most time.Duration) error {
+	for name, values := range form {
+		if len(values) > 1 {
+			return fmt.Errorf("there are %d values of %.40q", len(values), name)
+		}
+		if err := q.parameter(name, values[0], most); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *Request) parameter(name, value string, most time.Duration) (err error) {
+	switch name {
+	case "mode":
+		modes := map[string]byte{"exclusive": exclusive, "shared": shared}
+		if q.Mode = modes[value]; q.Mode == 0 {
+			return fmt.Errorf("mode %.40q: want exclusive or shared", value)
+		}
+		q.ModeGiven = true
+	case "layout":
+		if q.Layout, err = recipe.ParseLayout(value); err != nil ||
+			q.Layout != recipe.LayoutCurator && q.Layout != recipe.LayoutKazoo {
+			return fmt.Errorf("layout %.40q: want curator or kazoo", value)
+		}
+	case "ttl":
+		if q.TTL, err = duration(name, value, MinTTL, most); err != nil {
+			return err
+		}
+	case "wait":
+		if q.Wait, err = duration(name, value, 0, MaxWait); err != nil {
+			return err
+		}
+	case "queue":
+		if value != "no" && value != "yes" {
+			return fmt.Errorf("queue %.40q: want yes or no", value)
+		}
+		q.Try = value == "no"
+	case "until":
+		if q.Until, err = time.Parse(time.RFC3339, value); err != nil {
+			return fmt.Errorf("until %.40q: want a time such as 2026-11-27T18:00:00Z", value)
+		}
+	case "reason":
+		q.Reason = value
+		return text(name, value)
+	case "who":
+		q.Who = value
+		return text(name, value)
+	default:
+		return fmt.Errorf("there is no parameter %.40q", name)
+	}
+	return nil
+}
+
+func duration(name, value string, least, most time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err != nil || d < least || d > most {
+		return 0, fmt.Errorf("%s %.40q: want a time from %v to %v, such as 60s or 9m", name, value, least, most)
+	}
+	return d, nil
+}
+
+// text refuses what cannot be shown to others.
+func text(name, value string) error {
+	if len(value) > maxText {
+		return fmt.Errorf("%s has %d bytes, and at most %d are allowed", name, len(value), maxText)
+	}
+	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
+	if !utf8.ValidString(value) || strings.ContainsFunc(value, hidden) {
+		return fmt.Errorf("%s has a character that cannot be shown", name)
+	}
+	return nil
+}

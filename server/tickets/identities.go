@@ -1,0 +1,149 @@
+package tickets
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/identity"
+)
+
+// Identity is a caller, and what it may do.
+type Identity struct {
+	Name  string    // as the state keeps it with the ticket
+	IDs   []jute.ID // by which access rights judge it
+	Paths []string  // below which it may have tickets; nil: everywhere
+
+	Tickets int // in all
+	OnPath  int // on one path
+	Waits   int // at a server
+	Rate    int // opened in a second, at a server
+}
+
+// bounds of an identity that nothing else is said of.
+func newIdentity(name string) Identity {
+	return Identity{Name: name, Tickets: 100, OnPath: 10, Waits: 20, Rate: 50}
+}
+
+// may reports whether the identity may have tickets on a path.
+func (i *Identity) may(path string) bool {
+	if i.Paths == nil {
+		return true
+	}
+	for _, p := range i.Paths {
+		if p == "/" || path == p || strings.HasPrefix(path, p+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// Tokens are the callers that bring a bearer token.
+type Tokens struct {
+	by map[[sha256.Size]byte]Identity
+}
+
+// ReadTokens reads a file of lines NAME HASH PATHS [tickets=N] [path=N] [waits=N] [rate=N]. HASH is the
+// SHA-256 of the token in hexadecimal, and PATHS are separated by commas.
+func ReadTokens(file string) (*Tokens, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	t := &Tokens{by: map[[sha256.Size]byte]Identity{}}
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		words := strings.Fields(lines.Text())
+		if len(words) == 0 || words[0][0] == '#' {
+			continue
+		}
+		if err := t.add(words); err != nil {
+			return nil, fmt.Errorf("%s, line %d: %w", file, n, err)
+		}
+	}
+	return t, lines.Err()
+}
+
+func (t *Tokens) add(words []string) error {
+	if len(words) < 3 {
+		return fmt.Errorf("it has %d words: want NAME HASH PATHS", len(words))
+	}
+	hash, err := hex.DecodeString(words[1])
+	if err != nil || len(hash) != sha256.Size {
+		return fmt.Errorf("the hash of %s is not a SHA-256 of 64 hexadecimal digits: make it with "+
+			"printf %%s TOKEN | sha256sum", words[0])
+	}
+	if _, twice := t.by[[sha256.Size]byte(hash)]; twice {
+		return fmt.Errorf("the token of %s stands there twice", words[0])
+	}
+	i := newIdentity("sasl:" + words[0])
+	i.IDs = []jute.ID{{Scheme: "sasl", ID: words[0]}}
+	i.Paths = []string{}
+	for _, p := range strings.Split(words[2], ",") {
+		if p != "/" {
+			p = strings.TrimSuffix(p, "/")
+		}
+		if !strings.HasPrefix(p, "/") {
+			return fmt.Errorf("path %q does not begin with a slash", p)
+		}
+		i.Paths = append(i.Paths, p)
+	}
+	for _, w := range words[3:] {
+		name, value, _ := strings.Cut(w, "=")
+		bound := map[string]*int{"tickets": &i.Tickets, "path": &i.OnPath, "waits": &i.Waits,
+			"rate": &i.Rate}[name]
+		n, err := strconv.Atoi(value)
+		if bound == nil || err != nil || n < 0 || n > 1_000_000 {
+			return fmt.Errorf("%q is no bound: want tickets=N, path=N, waits=N or rate=N", w)
+		}
+		*bound = n
+	}
+	t.by[[sha256.Size]byte(hash)] = i
+	return nil
+}
+
+// failedLogin is how long the answer to a wrong token is delayed.
+const failedLogin = 100 * time.Millisecond
+
+// identify says who a caller is, or refuses it.
+func (s *Server) identify(r *http.Request, host string) (Identity, *Answer) {
+	ids := *identity.Unproved(host, s.o.SkipACL)
+	tokens := s.tokens.Load()
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	switch {
+	case r.Header.Get("Authorization") != "":
+		var i Identity
+		known := false
+		if tokens != nil && strings.EqualFold(scheme, "bearer") {
+			i, known = tokens.by[sha256.Sum256([]byte(strings.TrimSpace(token)))]
+		}
+		if !known {
+			time.Sleep(failedLogin)
+			return i, fail(http.StatusUnauthorized, "unauthorized", "no identity has this token")
+		}
+		i.IDs = append(append([]jute.ID(nil), ids...), i.IDs...)
+		return i, nil
+	case r.TLS != nil && len(r.TLS.PeerCertificates) > 0:
+		subject, err := identity.Subject(r.TLS.PeerCertificates[0].RawSubject)
+		if err != nil || subject == "" {
+			return Identity{}, fail(http.StatusUnauthorized, "unauthorized", "the certificate names no subject")
+		}
+		i := newIdentity(identity.X509 + ":" + subject)
+		i.IDs = append(append([]jute.ID(nil), ids...), jute.ID{Scheme: identity.X509, ID: subject})
+		return i, nil
+	case tokens != nil || s.o.TLS:
+		return Identity{}, fail(http.StatusUnauthorized, "unauthorized",
+			"the request has no identity: want Authorization: Bearer TOKEN, or a certificate")
+	}
+	i := newIdentity("ip:" + host)
+	i.IDs = ids
+	return i, nil
+}

@@ -1,0 +1,509 @@
+package tickets
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// Node is this server's part in the cluster as tickets need it; a raftfsm.Node is one.
+type Node interface {
+	Propose(state.Request, state.Waiter) error
+	View(f func(*state.State))
+	// AllowTickets lets the cluster have tickets, if it has had none.
+	AllowTickets(context.Context) error
+	// Touch notes that a ticket was heard from, if this server leads.
+	Touch(id int64) bool
+	// Acknowledged waits until enough reports true of when the newest touches were sent that a leader
+	// acknowledged.
+	Acknowledged(ctx context.Context, enough func(sent time.Time) bool) error
+	// Current waits until this server has applied all that any server answered before the call.
+	Current(context.Context) error
+}
+
+// Bounds of tickets.
+const (
+	MinTTL     = 4 * time.Second
+	DefaultTTL = time.Minute
+	DefaultMax = 24 * time.Hour
+	MaxWait    = 10 * time.Minute
+
+	MaxTickets = 10_000 // of a cluster
+	MaxWaits   = 2000   // of a server
+
+	maxText   = 200
+	ackTime   = 2 * time.Second // for a leader to acknowledge a touch
+	doTime    = 10 * time.Second
+	triesMost = 20 // of a try that others overtake
+)
+
+// Options say how tickets are served.
+type Options struct {
+	ID      uint32 // of the server
+	SkipACL bool
+	Max     time.Duration // the longest time of a ticket
+	Tokens  *Tokens       // who may ask; nil: by certificate, or without TLS every caller
+	TLS     bool          // the port has TLS
+	Now     func() time.Time
+	Log     *slog.Logger
+	// Audit is told of each ticket that is opened or given back; nil: nothing is.
+	Audit func(operation string, ids []jute.ID, ip, path string, ok bool)
+	// KnownHost reports whether this server has a host's name.
+	KnownHost func(host string) bool
+}
+
+// Server serves tickets from a node. It learns of changes as part of the node's observer.
+type Server struct {
+	o    Options
+	node atomic.Pointer[Node]
+
+	tokens atomic.Pointer[Tokens]
+	armed  atomic.Int64 // paths in watched: an event looks no further while there are none
+
+	requests, refused atomic.Int64
+
+	mu        sync.Mutex    // held for operations on what follows only
+	off       chan struct{} // closed while the server does not serve
+	closed    bool
+	watched   map[string][]*wait
+	waits     map[*wait]struct{}
+	waitsOf   map[string]int
+	renewals  map[*renewal]struct{}
+	confirmed map[int64]time.Time // when the leader was last certain to have heard of a ticket
+	opened    map[string]*bucket  // by identity
+}
+
+// renewal is a touch that is on its way to the leader.
+type renewal struct {
+	id    int64
+	at    time.Time
+	taken time.Time // when the node first took it
+}
+
+// wait is a request that waits for a change.
+type wait struct {
+	id       int64
+	identity string
+	wake     chan struct{}
+	paths    []string
+	touched  time.Time
+	every    time.Duration // between two touches; 0: it renews nothing
+}
+
+// New returns a server that serves nothing until Use.
+func New(o Options) *Server {
+	s := &Server{o: o, off: make(chan struct{}), watched: map[string][]*wait{}, waits: map[*wait]struct{}{},
+		waitsOf: map[string]int{}, renewals: map[*renewal]struct{}{}, confirmed: map[int64]time.Time{},
+		opened: map[string]*bucket{}}
+	close(s.off)
+	s.tokens.Store(o.Tokens)
+	return s
+}
+
+// Use gives the server the node whose state it serves.
+func (s *Server) Use(n Node) { s.node.Store(&n) }
+
+// SetTokens replaces the callers' tokens.
+func (s *Server) SetTokens(t *Tokens) { s.tokens.Store(t) }
+
+// Waits returns how many requests wait.
+func (s *Server) Waits() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waits)
+}
+
+// Requests returns how many requests came, and how many of them a bound or a missing right refused.
+func (s *Server) Requests() (all, refused int64) { return s.requests.Load(), s.refused.Load() }
+
+// Serving says whether the node serves. When it does not, all waits end.
+func (s *Server) Serving(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.off:
+		if on && !s.closed {
+			s.off = make(chan struct{})
+		}
+	default:
+		if !on {
+			close(s.off)
+		}
+	}
+}
+
+// Close ends all waits for good.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.Serving(false)
+}
+
+// Heard appends the tickets whose callers were heard from; with all, those too that were told of lately.
+func (s *Server) Heard(list []state.Touch, all bool) []state.Touch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for r := range s.renewals {
+		if r.taken.IsZero() {
+			r.taken = now
+		}
+		list = append(list, state.Touch{Session: r.id, Age: uint32(now.Sub(r.at).Milliseconds())})
+	}
+	for w := range s.waits {
+		if w.every > 0 && (all || now.Sub(w.touched) >= w.every) {
+			w.touched = now
+			list = append(list, state.Touch{Session: w.id})
+		}
+	}
+	return list
+}
+
+// Events wakes the requests that wait for what has changed.
+func (s *Server) Events(events []tree.Event) {
+	if s.armed.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range events {
+		for _, w := range s.watched[events[i].Path] {
+			w.wakeUp()
+		}
+	}
+}
+
+// Ended forgets a ticket.
+func (s *Server) Ended(id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.confirmed, id)
+}
+
+// Reset wakes all: the state is another.
+func (s *Server) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.waits {
+		w.wakeUp()
+	}
+}
+
+func (w *wait) wakeUp() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// arm lets a wait wake at changes of some paths, and of no others, while the state is locked.
+func (s *Server) arm(w *wait, paths ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range w.paths {
+		left := slices.DeleteFunc(s.watched[p], func(o *wait) bool { return o == w })
+		if s.watched[p] = left; len(left) == 0 {
+			delete(s.watched, p)
+		}
+	}
+	w.paths = w.paths[:0]
+	for _, p := range paths {
+		if p != "" {
+			w.paths = append(w.paths, p)
+			s.watched[p] = append(s.watched[p], w)
+		}
+	}
+	s.armed.Store(int64(len(s.watched)))
+}
+
+// enter counts a wait, or says which bound refuses it.
+func (s *Server) enter(w *wait, most int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(s.waits) >= MaxWaits:
+		return fmt.Sprintf("this server has %d waits, and no more are allowed: ask another one, or without "+
+			"wait", MaxWaits)
+	case s.waitsOf[w.identity] >= most:
+		return fmt.Sprintf("this identity has %d waits at this server, and no more are allowed", most)
+	}
+	s.waits[w] = struct{}{}
+	s.waitsOf[w.identity]++
+	return ""
+}
+
+func (s *Server) leave(w *wait) {
+	s.arm(w)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waits, w)
+	if s.waitsOf[w.identity]--; s.waitsOf[w.identity] == 0 {
+		delete(s.waitsOf, w.identity)
+	}
+}
+
+// done passes an outcome on.
+type done chan state.Outcome
+
+func (d done) Done(o *state.Outcome, _ *state.State) {
+	kept := *o
+	kept.Reply = slices.Clone(o.Reply) // it is not valid for longer
+	d <- kept
+}
+
+// errAgain is the error of a request whose outcome is not known.
+var errAgain = errors.New("no leader has confirmed it in time: the ticket is as it was, or as this request " +
+	"wants it; repeat the request, at any server")
+
+// do proposes a request and waits for its outcome.
+func (s *Server) do(ctx context.Context, r state.Request) (state.Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, doTime)
+	defer cancel()
+	n := *s.node.Load()
+	d, failed := make(done, 1), make(chan struct{})
+	go func() { // Propose may block while too much is under way
+		if n.Propose(r, d) != nil {
+			close(failed)
+		}
+	}()
+	select {
+	case out := <-d:
+		if !out.Unknown {
+			return out, nil
+		}
+	case <-failed:
+	case <-ctx.Done():
+	}
+	return state.Outcome{}, errAgain
+}
+
+func (s *Server) view(q *Request) (g sight) {
+	(*s.node.Load()).View(func(st *state.State) { g = look(st, q.Secret, s.o.Now().UnixMilli(), q.IDs) })
+	return g
+}
+
+// sure is view at a state that is no older than any server's answer before.
+func (s *Server) sure(ctx context.Context, q *Request) (sight, error) {
+	g := s.view(q)
+	if g.lives() || g.over.Why != 0 {
+		return g, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, doTime)
+	defer cancel()
+	if err := (*s.node.Load()).Current(ctx); err != nil {
+		return g, errAgain
+	}
+	return s.view(q), nil
+}
+
+// confirm makes sure that the leader has heard of a ticket since the call, and returns since when. A ticket
+// that this server knows to have lived lately is touched. Any other might be ending at this moment: its time
+// begins again through the log, which refuses an end that was decided before.
+func (s *Server) confirm(ctx context.Context, x session.Session) (at time.Time, lives bool, err error) {
+	n := *s.node.Load()
+	at = time.Now()
+	s.mu.Lock()
+	lately := at.Sub(s.confirmed[x.ID]) < time.Duration(x.Timeout)*time.Millisecond/2
+	s.mu.Unlock()
+	if lately && (n.Touch(x.ID) || s.acknowledged(ctx, n, x.ID, at)) {
+		s.noteConfirmed(x.ID, at)
+		return at, true, nil
+	}
+	return s.renewByEntry(ctx, x.ID, x.Timeout)
+}
+
+// acknowledged waits until the leader says that it has heard.
+func (s *Server) acknowledged(ctx context.Context, n Node, id int64, at time.Time) bool {
+	r := &renewal{id: id, at: at}
+	s.mu.Lock()
+	s.renewals[r] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.renewals, r)
+		s.mu.Unlock()
+	}()
+	ctx, cancel := context.WithTimeout(ctx, ackTime)
+	defer cancel()
+	return n.Acknowledged(ctx, func(sent time.Time) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !r.taken.IsZero() && !sent.Before(r.taken)
+	}) == nil
+}
+
+func (s *Server) renewByEntry(ctx context.Context, id int64, timeout int32) (at time.Time, lives bool,
+	err error) {
+	at = time.Now()
+	out, err := s.do(ctx, state.ChangeTicket(id, timeout))
+	if err != nil || out.Refused {
+		return at, false, err
+	}
+	s.noteConfirmed(id, at)
+	return at, true, nil
+}
+
+func (s *Server) noteConfirmed(id int64, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.confirmed[id].Before(at) {
+		s.confirmed[id] = at
+	}
+}
+
+// bucket bounds how many tickets an identity opens in a second.
+type bucket struct {
+	second int64
+	n      int
+}
+
+// opens counts a ticket that an identity opens, or refuses it.
+func (s *Server) opens(identity string, most int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now().Unix()
+	b := s.opened[identity]
+	if b == nil {
+		if len(s.opened) >= MaxTickets {
+			clear(s.opened)
+		}
+		b = new(bucket)
+		s.opened[identity] = b
+	}
+	if b.second != now {
+		*b = bucket{second: now}
+	}
+	b.n++
+	return b.n <= most
+}
+
+// node returns the name of a new contender, and its record.
+func (q *Request) node(l recipe.Layout, k recipe.Role) (path string, data []byte) {
+	var r [16]byte
+	_, _ = rand.Read(r[:]) // it never fails
+	id := recipe.NewID(int64(binary.BigEndian.Uint64(r[:])), binary.BigEndian.Uint64(r[8:]))
+	o := recipe.Owner{Host: q.Addr, Cmd: "ticket", User: q.Who, Reason: q.Reason, Revocable: true}
+	return recipe.Join(q.Path, recipe.NodeName(l, k, id, "ticket")), recipe.EncodeOwner(o)
+}
+
+// open opens a ticket. A nil answer says that there is one, or was; opened, that it is a new one.
+func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, _ error) {
+	if !s.opens(q.Identity.Name, q.Identity.Rate) {
+		return false, fail(http.StatusTooManyRequests, "limit", "this identity opens more than %d tickets a "+
+			"second", q.Identity.Rate), nil
+	}
+	var password [jute.PasswordSize]byte
+	_, _ = rand.Read(password[:]) // it never fails
+	until := int64(0)
+	if !q.Until.IsZero() {
+		until = q.Until.UnixMilli()
+	}
+	for range triesMost {
+		var c newcomer
+		(*s.node.Load()).View(func(st *state.State) { c = lookAt(st.Tree(), q.Path, q.Mode, q.Layout, q.IDs) })
+		switch {
+		case c.err != nil:
+			return false, mixed(c.err), nil
+		case q.Try && c.blocked:
+			a := fail(http.StatusConflict, "held", "the lock is held")
+			a.Body.(*failure).Behind = c.behind
+			return false, a, nil
+		}
+		o := state.Opening{Seen: state.Unseen,
+			SessionBody: state.SessionBody{Timeout: int32(q.ttl().Milliseconds()), Password: password,
+				Owner: s.o.ID, Addr: q.Addr},
+			Ticket: session.Ticket{Hash: q.Secret, Identity: q.Identity.Name, Path: q.Path, Mode: q.Mode,
+				Until: until},
+			TicketBounds: state.TicketBounds{All: MaxTickets, Identity: int32(q.Identity.Tickets),
+				Path: int32(q.Identity.OnPath)}}
+		if q.Try {
+			o.Seen = c.seen
+		}
+		o.Node, o.Data = q.node(q.Layout, c.role)
+		at := time.Now()
+		out, err := s.do(ctx, o.Open(q.IDs))
+		if err != nil {
+			return false, nil, err
+		}
+		switch out.Code {
+		case jute.OK:
+			if opened = len(out.Reply) == 0; opened {
+				s.noteConfirmed(out.Session.ID, at)
+				s.audit("openTicket", q, true)
+			}
+			return opened, nil, nil
+		case jute.BadVersion:
+			continue
+		case jute.Unimplemented:
+			if err := (*s.node.Load()).AllowTickets(ctx); err != nil {
+				return false, fail(http.StatusServiceUnavailable, "mixed-releases", "%v", err), nil
+			}
+			continue
+		case jute.SessionExpired:
+			return false, nil, nil // the look that follows says why
+		}
+		s.audit("openTicket", q, false)
+		return false, refusal(&out), nil
+	}
+	return false, fail(http.StatusServiceUnavailable, "busy", "others overtake this request: repeat it"), nil
+}
+
+// refusal answers for a ticket that cannot be opened.
+func refusal(out *state.Outcome) *Answer {
+	switch out.Code {
+	case jute.QuotaExceeded:
+		if len(out.Reply) > 0 {
+			return fail(http.StatusTooManyRequests, "limit", "%s", out.Reply)
+		}
+		return fail(http.StatusTooManyRequests, "limit", "a quota of the path is used up")
+	case jute.NoAuth:
+		return fail(http.StatusForbidden, "forbidden", "the access rights of the path refuse this identity")
+	case jute.Throttled:
+		return fail(http.StatusServiceUnavailable, "full", "a server's disk is low, or the path is full")
+	}
+	return fail(http.StatusBadRequest, "path", "no contender can be at this path: %v", out.Code)
+}
+
+func (s *Server) audit(operation string, q *Request, ok bool) {
+	if s.o.Audit != nil {
+		s.o.Audit(operation, q.IDs, q.Addr, q.Path, ok)
+	}
+}
+
+// end ends a ticket.
+func (s *Server) end(ctx context.Context, q *Request, id int64, why session.TicketEnd) error {
+	out, err := s.do(ctx, state.EndTicket(id, why))
+	if err == nil && why == session.TicketGiven {
+		s.audit("endTicket", q, !out.Refused)
+	}
+	return err
+}
+
+// usable is how long a ticket is surely alive after it was heard from: what package client counts for a
+// session.
+func usable(timeout int32) time.Duration {
+	ttl := time.Duration(timeout) * time.Millisecond
+	return time.Duration(float64(ttl)*0.995) - max(ttl/5, time.Second)
+}
+
+func (q *Request) ttl() time.Duration {
+	if q.TTL == 0 {
+		return DefaultTTL
+	}
+	return q.TTL
+}

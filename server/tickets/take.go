@@ -1,0 +1,426 @@
+package tickets
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
+)
+
+// Request is what a caller asks for.
+type Request struct {
+	Identity
+	Secret  session.Hash
+	Path    string
+	Addr    string    // the caller's, without its port
+	Arrived time.Time // when the request had come
+
+	Mode        byte
+	ModeGiven   bool
+	Layout      recipe.Layout
+	TTL         time.Duration // 0: not given
+	Wait        time.Duration
+	Try         bool // do not queue
+	Until       time.Time
+	Reason, Who string
+
+	IfMatch, IfNoneMatch string
+}
+
+// Answer is the answer to a request.
+type Answer struct {
+	Code  int
+	ETag  string
+	Retry time.Duration // 0: it is not told
+	Body  any           // nil: none
+}
+
+type heldBody struct {
+	V         int    `json:"v"`
+	Held      bool   `json:"held"`
+	Token     string `json:"token"`
+	Sequencer string `json:"sequencer"`
+	TTL       int64  `json:"ttlMs"`
+	Safe      int64  `json:"safeMs"`
+	Asked     *asked `json:"asked"`
+}
+
+type asked struct {
+	By     string `json:"by"`
+	Reason string `json:"reason"`
+}
+
+type queuedBody struct {
+	V        int     `json:"v"`
+	Held     bool    `json:"held"`
+	Position int     `json:"position"`
+	Of       int     `json:"of"`
+	TTL      int64   `json:"ttlMs"`
+	Behind   *Holder `json:"behind,omitempty"`
+}
+
+type failure struct {
+	V      int     `json:"v"`
+	Error  string  `json:"error"`
+	Text   string  `json:"text"`
+	Behind *Holder `json:"behind,omitempty"`
+}
+
+func fail(code int, word, format string, args ...any) *Answer {
+	a := &Answer{Code: code, Body: &failure{V: 1, Error: word, Text: fmt.Sprintf(format, args...)}}
+	if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
+		a.Retry = time.Second
+	}
+	return a
+}
+
+func unavailable(err error) *Answer {
+	return fail(http.StatusServiceUnavailable, "unavailable", "%v", err)
+}
+
+func mixed(err error) *Answer { return fail(http.StatusConflict, "mixed", "%v", err) }
+
+// words say why a ticket is over.
+var words = map[session.TicketEnd]string{session.TicketGiven: "given", session.TicketExpired: "expired",
+	session.TicketRevoked: "revoked", session.TicketRemoved: "removed", session.TicketEnded: "ended"}
+
+// gone answers for a ticket that is over, or that this identity does not have.
+func gone(q *Request, g *sight) *Answer {
+	e := &g.over
+	if e.Why == 0 || e.Identity != q.Identity.Name {
+		return fail(http.StatusNotFound, "unknown", "there is no such ticket, or it is over for more than ten "+
+			"minutes")
+	}
+	at := time.UnixMilli(e.At).UTC().Format(time.RFC3339)
+	text := map[session.TicketEnd]string{
+		session.TicketGiven:   "it was given back at " + at,
+		session.TicketExpired: "its time was over at " + at + ": the work may have overlapped",
+		session.TicketRevoked: "it was asked to leave the queue, at " + at,
+		session.TicketRemoved: "its place was removed, as seen at " + at + ": the work may have overlapped",
+		session.TicketEnded:   "an operator or a restore ended it at " + at + ": the work may have overlapped",
+	}[e.Why]
+	return fail(http.StatusGone, words[e.Why], "%s", text)
+}
+
+// wrong says why a request does not fit the ticket that it names; nil: it fits.
+func (q *Request) wrong(g *sight) *Answer {
+	k := g.session.Ticket
+	switch {
+	case k.Identity != q.Identity.Name:
+		return fail(http.StatusNotFound, "unknown", "there is no such ticket")
+	case k.Path != q.Path:
+		return fail(http.StatusConflict, "path", "the ticket is of another path: %s", k.Path)
+	case q.ModeGiven && q.Mode != k.Mode:
+		return fail(http.StatusConflict, "path", "the ticket is of another mode")
+	}
+	return nil
+}
+
+func (g *sight) etag() string {
+	if g.held {
+		return `"h-` + strconv.FormatInt(g.token, 10) + `"`
+	}
+	return `"q-` + strconv.Itoa(g.ahead) + `"`
+}
+
+// Take opens a ticket or goes on with it: it renews it, and waits.
+func (s *Server) Take(ctx context.Context, q *Request) *Answer {
+	off, ok := s.serving()
+	if !ok {
+		return unavailable(errAgain)
+	}
+	opened := false
+	g, err := s.view(q), error(nil)
+	if !g.lives() && g.over.Why == 0 {
+		if q.IfMatch != "" {
+			if g, err = s.sure(ctx, q); err != nil {
+				return unavailable(err)
+			}
+		} else {
+			var a *Answer
+			if opened, a, err = s.open(ctx, q); err != nil {
+				return unavailable(err)
+			}
+			if a != nil {
+				return a
+			}
+			g = s.view(q)
+		}
+	}
+	if !g.lives() {
+		return gone(q, &g)
+	}
+	if a := q.wrong(&g); a != nil {
+		return a
+	}
+	if q.IfMatch != "" && q.IfMatch != "*" && q.IfMatch != g.etag() {
+		return fail(http.StatusPreconditionFailed, "changed", "the ticket is %s", g.etag())
+	}
+	at := q.Arrived
+	if !opened {
+		if q.TTL != 0 && int32(q.TTL.Milliseconds()) != g.session.Timeout {
+			at, ok, err = s.renewByEntry(ctx, g.session.ID, int32(q.TTL.Milliseconds()))
+		} else {
+			at, ok, err = s.confirm(ctx, g.session)
+		}
+		if err != nil {
+			return unavailable(err)
+		}
+		if !ok {
+			g = s.view(q)
+			return gone(q, &g)
+		}
+	}
+	g, a := s.await(ctx, q, off, true)
+	if a != nil {
+		return a
+	}
+	if waited := time.Since(at); g.held && waited > time.Second {
+		if at, ok, err = s.confirm(ctx, g.session); err != nil {
+			return unavailable(err)
+		} else if !ok {
+			g = s.view(q)
+			return gone(q, &g)
+		}
+		q.Wait = 0
+		if g, a = s.await(ctx, q, off, true); a != nil { // as of now: its node may have been removed
+			return a
+		}
+	}
+	a = s.told(q, &g, at)
+	if opened && a.Code == http.StatusOK {
+		a.Code = http.StatusCreated
+	}
+	return a
+}
+
+// await waits until a ticket is held, or differs from what the caller knows, or the caller's patience is
+// over. An answer says that there is nothing more to wait for.
+func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, renews bool) (g sight,
+	a *Answer) {
+	var w *wait
+	patience := time.NewTimer(max(q.Wait-time.Since(q.Arrived), 0))
+	defer patience.Stop()
+	for over := q.Wait == 0; ; {
+		now := s.o.Now().UnixMilli()
+		(*s.node.Load()).View(func(st *state.State) {
+			g = look(st, q.Secret, now, q.IDs)
+			if w == nil {
+				return
+			}
+			children := ""
+			if q.IfNoneMatch != "" && !g.held { // the place may change while the one ahead stays
+				children = g.dir
+			}
+			s.arm(w, g.blocker, g.node, children)
+		})
+		switch {
+		case !g.lives():
+			return g, gone(q, &g)
+		case g.node == "":
+			return g, s.leaves(ctx, q, &g, session.TicketRemoved)
+		case g.mixed != nil:
+			// It was opened beside contenders of another kind, and holds nothing.
+			if err := s.end(ctx, q, g.session.ID, session.TicketGiven); err != nil {
+				return g, unavailable(err)
+			}
+			return g, mixed(g.mixed)
+		case g.asked != nil && !g.held:
+			return g, s.leaves(ctx, q, &g, session.TicketRevoked)
+		case g.asked != nil, over, q.IfNoneMatch == "" && g.held,
+			q.IfNoneMatch != "" && q.IfNoneMatch != g.etag():
+			return g, nil
+		}
+		if w == nil {
+			ttl := time.Duration(g.session.Timeout) * time.Millisecond
+			w = &wait{id: g.session.ID, identity: q.Identity.Name, wake: make(chan struct{}, 1),
+				touched: time.Now(), every: ttl / 8}
+			if !renews {
+				w.every = 0
+			}
+			if why := s.enter(w, q.Identity.Waits); why != "" {
+				return g, fail(http.StatusTooManyRequests, "limit", "%s", why)
+			}
+			defer s.leave(w)
+			continue // look again with the watches armed
+		}
+		select {
+		case <-w.wake:
+		case <-patience.C:
+			over = true
+		case <-off:
+			return g, unavailable(errAgain)
+		case <-ctx.Done():
+			return g, unavailable(ctx.Err())
+		}
+	}
+}
+
+// leaves ends a ticket that has no place any more, and answers for it.
+func (s *Server) leaves(ctx context.Context, q *Request, g *sight, why session.TicketEnd) *Answer {
+	if err := s.end(ctx, q, g.session.ID, why); err != nil {
+		return unavailable(err)
+	}
+	now := s.view(q)
+	return gone(q, &now)
+}
+
+// told answers for a ticket that lives. at is when the leader had surely heard of it.
+func (s *Server) told(q *Request, g *sight, at time.Time) *Answer {
+	a := &Answer{Code: http.StatusOK, ETag: g.etag()}
+	ttl := int64(g.session.Timeout)
+	if g.held {
+		b := &heldBody{V: 1, Held: true, Token: strconv.FormatInt(g.token, 10), Sequencer: g.sequencer(),
+			TTL: ttl}
+		if !at.IsZero() {
+			b.Safe = max((at.Sub(q.Arrived) + usable(g.session.Timeout)).Milliseconds(), 0)
+			if until := g.session.Ticket.Until; until != 0 {
+				left := time.UnixMilli(until).Sub(s.o.Now()) + time.Since(q.Arrived)
+				b.Safe = max(min(b.Safe, left.Milliseconds()), 0)
+			}
+		}
+		if g.asked != nil {
+			b.Asked = &asked{cut(g.asked.By), cut(g.asked.Reason)}
+		}
+		a.Body = b
+	} else {
+		a.Code = http.StatusAccepted
+		a.Retry = min(time.Duration(ttl)*time.Millisecond/2, 30*time.Second)
+		a.Body = &queuedBody{V: 1, Position: g.ahead, Of: g.of, TTL: ttl, Behind: g.behind}
+	}
+	if q.IfNoneMatch == a.ETag {
+		return &Answer{Code: http.StatusNotModified, ETag: a.ETag}
+	}
+	return a
+}
+
+// Give gives a ticket back, or leaves the queue.
+func (s *Server) Give(ctx context.Context, q *Request) *Answer {
+	if _, ok := s.serving(); !ok {
+		return unavailable(errAgain)
+	}
+	g, err := s.sure(ctx, q)
+	if err != nil {
+		return unavailable(err)
+	}
+	if !g.lives() {
+		return gone(q, &g)
+	}
+	if a := q.wrong(&g); a != nil {
+		return a
+	}
+	if q.IfMatch != "" && q.IfMatch != "*" && q.IfMatch != g.etag() {
+		return fail(http.StatusPreconditionFailed, "changed", "the ticket is %s", g.etag())
+	}
+	if err := s.end(ctx, q, g.session.ID, session.TicketGiven); err != nil {
+		return unavailable(err)
+	}
+	if now := s.view(q); now.over.Why != session.TicketGiven {
+		return gone(q, &now)
+	}
+	return &Answer{Code: http.StatusNoContent}
+}
+
+// Show tells of a ticket, or without one of the lock, and renews nothing.
+func (s *Server) Show(ctx context.Context, q *Request, ticket bool) *Answer {
+	off, ok := s.serving()
+	if !ok {
+		return unavailable(errAgain)
+	}
+	if !ticket {
+		var l Lock
+		allowed := false
+		(*s.node.Load()).View(func(st *state.State) {
+			if allowed = mayRead(st.Tree(), q.Path, q.IDs); allowed {
+				l = describe(st.Tree(), q.Path, q.IDs)
+			}
+		})
+		if !allowed {
+			return fail(http.StatusForbidden, "forbidden", "the access rights of the path refuse this identity")
+		}
+		return &Answer{Code: http.StatusOK, Body: &l}
+	}
+	g, err := s.sure(ctx, q)
+	switch {
+	case err != nil:
+		return unavailable(err)
+	case !g.lives():
+		return gone(q, &g)
+	}
+	if a := q.wrong(&g); a != nil {
+		return a
+	}
+	if q.Wait > 0 && q.IfNoneMatch != "" {
+		var a *Answer
+		if g, a = s.await(ctx, q, off, false); a != nil {
+			return a
+		}
+	}
+	if g.node == "" {
+		return s.leaves(ctx, q, &g, session.TicketRemoved)
+	}
+	return s.told(q, &g, time.Time{})
+}
+
+// One is a ticket in the list of an identity's.
+type One struct {
+	Path  string `json:"path"`
+	Held  bool   `json:"held"`
+	Token string `json:"token,omitempty"`
+	Since int64  `json:"since"`
+	TTL   int64  `json:"ttlMs"`
+	Until int64  `json:"until,omitempty"`
+}
+
+type listBody struct {
+	V       int   `json:"v"`
+	Tickets []One `json:"tickets"`
+}
+
+// shownTickets bounds a list.
+const shownTickets = 1000
+
+// List lists the tickets of an identity, without their secrets.
+func (s *Server) List(q *Request) *Answer {
+	if _, ok := s.serving(); !ok {
+		return unavailable(errAgain)
+	}
+	var all []session.Session
+	(*s.node.Load()).View(func(st *state.State) {
+		all = st.Sessions().SomeTicketsOf(q.Identity.Name, shownTickets)
+	})
+	b := &listBody{V: 1, Tickets: []One{}}
+	for _, x := range all { // a look at a long queue takes a while: each has a lock of its own
+		var g sight
+		(*s.node.Load()).View(func(st *state.State) {
+			g = look(st, x.Ticket.Hash, s.o.Now().UnixMilli(), q.IDs)
+		})
+		if !g.lives() {
+			continue
+		}
+		one := One{Path: x.Ticket.Path, Held: g.held, Since: x.Created, TTL: int64(g.session.Timeout),
+			Until: x.Ticket.Until}
+		if g.held {
+			one.Token = strconv.FormatInt(g.token, 10)
+		}
+		b.Tickets = append(b.Tickets, one)
+	}
+	return &Answer{Code: http.StatusOK, Body: b}
+}
+
+// serving returns the channel that closes when the server serves no longer.
+func (s *Server) serving() (off <-chan struct{}, on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.off:
+		return nil, false
+	default:
+		return s.off, s.node.Load() != nil
+	}
+}

@@ -1,0 +1,277 @@
+package tickets
+
+import (
+	"iter"
+	"math"
+	"slices"
+
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// Modes of tickets, as the state keeps them.
+const (
+	exclusive byte = 1 + iota
+	shared
+)
+
+// sight is what one look at the state says of a ticket.
+type sight struct {
+	session session.Session // zero: there is no such ticket
+	over    session.EndedTicket
+
+	node    string // the path of its contender; empty: it was removed
+	dir     string
+	own     recipe.Contender
+	held    bool
+	token   int64
+	ahead   int // contenders that have to go first
+	of      int // contenders in all
+	blocker string
+	behind  *Holder
+	asked   *recipe.Revocation
+	mixed   error // another kind of lock is there
+}
+
+// lives reports whether there is such a ticket.
+func (g *sight) lives() bool { return g.session.Ticket != nil }
+
+// Holder is what a ticket tells of the contender that it waits for.
+type Holder struct {
+	Host   string `json:"host,omitempty"`
+	User   string `json:"user,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Since  int64  `json:"since"`
+}
+
+// look reads what the state has of a ticket.
+func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sight) {
+	g.session, _ = st.Sessions().Ticket(secret)
+	if !g.lives() {
+		g.over, _ = st.Sessions().EndOfTicket(secret, now)
+		return g
+	}
+	nodes := st.Tree().SomeEphemeralsOf(g.session.ID, 1)
+	if len(nodes) == 0 {
+		return g
+	}
+	n, _ := st.Tree().Find(nodes[0])
+	own, layout, ok := recipe.ParseName(n.Name())
+	if !ok {
+		return g
+	}
+	g.node, g.dir, g.own, g.token = nodes[0], tree.ParentPath(nodes[0]), own, n.Stat().Czxid
+	data, _ := n.Data(superIDs)
+	if asked, ok := recipe.RevocationIn([]byte(data)); ok {
+		g.asked = &asked
+	}
+	var p recipe.Place
+	p, g.of, g.mixed = placeIn(st.Tree(), n.Parent(), rule(layout, own.Kind), own, g.token)
+	switch {
+	case g.mixed != nil:
+	case !p.Found: // another client gave the directory's names another meaning
+		g.node = ""
+	default:
+		g.held, g.ahead = !p.Blocked, p.Ahead
+	}
+	if p.Blocked {
+		g.blocker = recipe.Join(g.dir, p.Blocker.Name)
+		g.behind = holderOf(st.Tree(), g.blocker, ids)
+	}
+	return g
+}
+
+// superIDs let this package read the node of its own ticket, whatever its ACL became.
+var superIDs = []jute.ID{{Scheme: "super"}}
+
+func rule(l recipe.Layout, k recipe.Role) recipe.Rule {
+	return recipe.Rule{Layout: l, Kind: k, RW: k == recipe.RoleRead || k == recipe.RoleWrite}
+}
+
+// holderOf tells of a contender, if its node may be read.
+func holderOf(t *tree.Tree, path string, ids []jute.ID) *Holder {
+	n, there := t.Find(path)
+	if !there {
+		return nil
+	}
+	h := &Holder{Since: n.Stat().Ctime}
+	if data, allowed := n.Data(ids); allowed {
+		if o, ok := recipe.ParseOwner([]byte(data)); ok {
+			h.Host, h.User, h.Reason = cut(o.Host), cut(o.User), cut(o.Reason)
+		}
+	}
+	return h
+}
+
+// placeIn finds a contender's place among the children of a directory. own is empty for one that would come
+// now. What came behind a contender decides nothing about it: if it is of another kind, the later one is
+// refused. A node that takes the number of another counts wherever it came.
+func placeIn(t *tree.Tree, dir tree.Ref, q recipe.Rule, own recipe.Contender, token int64) (
+	p recipe.Place, of int, err error) {
+	counted := func(yield func(string) bool) {
+		var walk tree.ChildWalk
+		more := true
+		walk.Next(dir, math.MaxInt, func(n tree.Ref) int {
+			c, _, numbered := recipe.ParseName(n.Name())
+			if numbered && n.Session() != 0 {
+				of++
+			}
+			late := own.Name != "" && n.Stat().Czxid > token
+			if more && (!late || numbered && !recipe.Before(own.Seq, c.Seq)) {
+				more = yield(n.Name())
+			}
+			return 1
+		})
+	}
+	if p, err = q.Place(iter.Seq[string](counted), own); err == nil {
+		err = alone(t, dir, p.Others, token)
+	}
+	return p, of, err
+}
+
+// alone fails if a lock of another kind is taken at the path of a queue.
+func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) error {
+	live := func(n tree.Ref) bool { return n.Session() != 0 && (token == 0 || n.Stat().Czxid < token) }
+	for _, name := range others {
+		n, there := t.Child(dir, name)
+		if !there {
+			continue
+		}
+		taken := false
+		switch _, id := recipe.ParseHex(name); {
+		case id, name == recipe.SimpleName:
+			taken = live(n)
+		case name == recipe.PermitsName:
+			var walk tree.ChildWalk
+			walk.Next(n, math.MaxInt, func(permit tree.Ref) int {
+				taken = taken || live(permit)
+				return 1
+			})
+		}
+		if taken {
+			return recipe.ErrMixedLayout
+		}
+	}
+	data, _ := dir.Data(superIDs)
+	if _, policy := recipe.ParsePolicyRecord([]byte(data)); policy && data != "" {
+		return recipe.ErrMixedLayout
+	}
+	return nil
+}
+
+// newcomer is what a look at a lock says to a ticket that would come now.
+type newcomer struct {
+	role    recipe.Role
+	seen    int64 // the last change of the directory's children, 0 if there is no directory
+	blocked bool
+	behind  *Holder
+	err     error
+}
+
+// lookAt looks at a lock for a ticket that would come now.
+func lookAt(t *tree.Tree, path string, mode byte, l recipe.Layout, ids []jute.ID) (c newcomer) {
+	c.role = recipe.RoleLock
+	if mode == shared {
+		c.role = recipe.RoleRead
+	}
+	dir, there := t.Find(path)
+	if !there {
+		return c
+	}
+	c.seen = dir.Stat().Pzxid
+	if mode == exclusive && l != recipe.LayoutKazoo && hasReaders(dir) {
+		c.role = recipe.RoleWrite // programs with Curator's recipes see their own family alone
+	}
+	p, _, err := placeIn(t, dir, rule(l, c.role), recipe.Contender{}, 0)
+	c.blocked, c.err = p.Blocked, err
+	if p.Blocked {
+		c.behind = holderOf(t, recipe.Join(path, p.Blocker.Name), ids)
+	}
+	return c
+}
+
+// hasReaders reports whether a directory has contenders of a read-write lock.
+func hasReaders(dir tree.Ref) (has bool) {
+	var walk tree.ChildWalk
+	walk.Next(dir, math.MaxInt, func(n tree.Ref) int {
+		c, _, ok := recipe.ParseName(n.Name())
+		has = has || ok && (c.Kind == recipe.RoleRead || c.Kind == recipe.RoleWrite)
+		return 1
+	})
+	return has
+}
+
+// sequencer describes the hold of a ticket to a third party.
+func (g *sight) sequencer() string {
+	mode := fence.Exclusive
+	if g.session.Ticket.Mode == shared {
+		mode = fence.Shared
+	}
+	return fence.Sequencer{Path: g.session.Ticket.Path, Node: recipe.Base(g.node), Mode: mode,
+		Token: fence.Token(g.token)}.String()
+}
+
+// mayRead reports whether a node may be read by one with the identities; also if it does not exist.
+func mayRead(t *tree.Tree, path string, ids []jute.ID) bool {
+	n, there := t.Find(path)
+	if !there {
+		return true
+	}
+	_, allowed := n.Data(ids)
+	return allowed
+}
+
+// Lock is what GET tells of a lock.
+type Lock struct {
+	V       int      `json:"v"`
+	Holders []Holder `json:"holders"`
+	Queued  int      `json:"queued"`
+}
+
+// shownHolders bounds the holders that GET names.
+const shownHolders = 20
+
+// describe tells who holds a lock, and how many wait.
+func describe(t *tree.Tree, path string, ids []jute.ID) Lock {
+	l := Lock{V: 1, Holders: []Holder{}}
+	dir, there := t.Find(path)
+	if !there {
+		return l
+	}
+	var names []string
+	var walk tree.ChildWalk
+	walk.Next(dir, math.MaxInt, func(n tree.Ref) int {
+		if n.Session() != 0 {
+			names = append(names, n.Name())
+		}
+		return 1
+	})
+	list, _, err := recipe.QueueOf(recipe.LayoutCurator, names, true)
+	if err != nil {
+		return l
+	}
+	for i, c := range list {
+		if i > 0 && (c.Kind != recipe.RoleRead || slices.ContainsFunc(list[:i], func(o recipe.Contender) bool {
+			return o.Kind.Exclusive()
+		})) {
+			l.Queued = len(list) - i
+			break
+		}
+		if h := holderOf(t, recipe.Join(path, c.Name), ids); h != nil && len(l.Holders) < shownHolders {
+			l.Holders = append(l.Holders, *h)
+		}
+	}
+	return l
+}
+
+// cut shortens a text that others wrote.
+func cut(s string) string {
+	if len(s) > maxText {
+		s = s[:maxText]
+	}
+	return s
+}

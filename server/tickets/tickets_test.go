@@ -1,0 +1,591 @@
+package tickets_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/server/tickets"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// start starts a server with a port for tickets.
+func start(t *testing.T, change func(*server.Options)) *server.Instance {
+	t.Helper()
+	o := server.Options{ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", TicketAddr: "127.0.0.1:0",
+		Logger: slog.New(slog.DiscardHandler)}
+	if change != nil {
+		change(&o)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	i := must.Get(server.Start(ctx, o))(t)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_ = i.Close(ctx)
+	})
+	must.OK(t, i.Ready(ctx))
+	return i
+}
+
+// secret returns a secret of its own for each number.
+func secret(n int) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(strconv.Itoa(n))))[:40] }
+
+type reply struct {
+	code  int
+	head  http.Header
+	body  string
+	Held  bool   `json:"held"`
+	Token string `json:"token"`
+	Error string `json:"error"`
+	Text  string `json:"text"`
+
+	Position int              `json:"position"`
+	Of       int              `json:"of"`
+	Safe     int64            `json:"safeMs"`
+	TTL      int64            `json:"ttlMs"`
+	Behind   *tickets.Holder  `json:"behind"`
+	Holders  []tickets.Holder `json:"holders"`
+	Queued   int              `json:"queued"`
+	Tickets  []tickets.One    `json:"tickets"`
+	Asked    *struct{ By, Reason string }
+}
+
+// ask sends a request; what says method, path and query, and more are header lines.
+func ask(ctx context.Context, at string, n int, what string, more ...string) (reply, error) {
+	method, path, _ := strings.Cut(what, " ")
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+at+path, nil)
+	if err != nil {
+		return reply{}, err
+	}
+	if n > 0 {
+		r.Header.Set("Zlock-Ticket", secret(n))
+	}
+	for _, line := range more {
+		name, value, _ := strings.Cut(line, ": ")
+		if r.Header.Set(name, value); name == "Host" {
+			r.Host = value
+		}
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return reply{}, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	a := reply{code: resp.StatusCode, head: resp.Header, body: string(b)}
+	if err == nil && len(b) > 0 {
+		err = json.Unmarshal(b, &a)
+	}
+	return a, err
+}
+
+// caller asks one server.
+type caller struct {
+	t  *testing.T
+	at string
+}
+
+func (c caller) ask(n int, what string, more ...string) reply {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	return must.Get(ask(ctx, c.at, n, what, more...))(c.t)
+}
+
+func (c caller) expect(n int, code int, what string, more ...string) reply {
+	c.t.Helper()
+	a := c.ask(n, what, more...)
+	expect.Equal(c.t, a.code, code, "%s: %s", what, a.body)
+	return a
+}
+
+// A ticket is held, waits, is passed on and is over, with the codes of docs/tickets.md.
+func TestTheLifeOfATicket(t *testing.T) {
+	i := start(t, nil)
+	c := caller{t, i.TicketAddr()}
+	a := c.expect(1, 201, "POST /v1/locks/ci/deploy?ttl=60s&reason=web&who=ann")
+	expect.That(t, a.Held && a.Token != "" && a.Safe > 40_000 && a.Safe <= 47_700, "held: %s", a.body)
+	held := a.head.Get("ETag")
+	expect.Equal(t, held, `"h-`+a.Token+`"`)
+	again := c.expect(1, 200, "POST /v1/locks/ci/deploy")
+	expect.That(t, again.Token == a.Token && again.TTL == 60_000, "again: %s", again.body)
+
+	q := c.expect(2, 202, "POST /v1/locks/ci/deploy?ttl=30s")
+	expect.That(t, !q.Held && q.Position == 1 && q.Of == 2 && q.TTL == 30_000, "queued: %s", q.body)
+	expect.That(t, q.Behind != nil && q.Behind.User == "ann" && q.Behind.Reason == "web", "behind: %s", q.body)
+	expect.Equal(t, q.head.Get("ETag"), `"q-1"`)
+	expect.Equal(t, q.head.Get("Retry-After"), "15")
+	c.expect(2, 304, "POST /v1/locks/ci/deploy", `If-None-Match: "q-1"`)
+	c.expect(2, 304, "GET /v1/locks/ci/deploy", `If-None-Match: "q-1"`)
+	c.expect(2, 412, "DELETE /v1/locks/ci/deploy", "If-Match: "+held)
+	c.expect(3, 409, "POST /v1/locks/ci/deploy?queue=no")
+	c.expect(3, 404, "GET /v1/locks/ci/deploy")
+	c.expect(3, 404, "POST /v1/locks/ci/deploy", "If-Match: *")
+	c.expect(2, 409, "POST /v1/locks/ci/other")
+	shown := c.expect(0, 200, "GET /v1/locks/ci/deploy")
+	expect.That(t, len(shown.Holders) == 1 && shown.Queued == 1, "%s", shown.body)
+	expect.Equal(t, shown.Holders[0].User, "ann")
+	list := c.expect(0, 200, "GET /v1/tickets")
+	expect.That(t, len(list.Tickets) == 2 && list.Tickets[0].Held && !list.Tickets[1].Held, "%s", list.body)
+
+	granted := make(chan reply, 1)
+	go func() {
+		a, _ := ask(context.Background(), i.TicketAddr(), 2, "POST /v1/locks/ci/deploy?wait=1m")
+		granted <- a
+	}()
+	eventually(t, "it waits", func() bool { return c.ask(0, "GET /v1/tickets").code == 200 && waits(i) == 1 })
+	c.expect(1, 204, "DELETE /v1/locks/ci/deploy", "If-Match: "+held)
+	g := <-granted
+	expect.That(t, g.code == 200 && g.Held && token(t, g) > token(t, a), "granted: %d %s", g.code, g.body)
+	for _, what := range []string{"DELETE", "POST", "GET"} {
+		over := c.expect(1, 410, what+" /v1/locks/ci/deploy")
+		expect.Equal(t, over.Error, "given", what)
+	}
+	c.expect(2, 204, "DELETE /v1/locks/ci/deploy")
+	expect.Equal(t, len(c.expect(0, 200, "GET /v1/tickets").Tickets), 0, "tickets")
+}
+
+func token(t *testing.T, a reply) int64 { return must.Get(strconv.ParseInt(a.Token, 10, 64))(t) }
+
+func waits(i *server.Instance) int { return i.TicketWaits() }
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+		must.That(t, time.Now().Before(end), "%s: not within a minute", what)
+	}
+}
+
+// client opens a session as another program does.
+func client(t *testing.T, i *server.Instance) *wire.Conn {
+	c := must.Get(wire.Open(i.ClientAddr()))(t)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// What ends a ticket is told: its time, a removed node, a wish to leave, an operator.
+func TestWhyATicketIsOver(t *testing.T) {
+	i := start(t, nil)
+	c := caller{t, i.TicketAddr()}
+	until := time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)
+	c.expect(1, 201, "POST /v1/locks/a?ttl=10m&until="+until)
+	c.expect(2, 202, "POST /v1/locks/a?ttl=4s") // no caller asks again
+	c.expect(3, 202, "POST /v1/locks/a")
+	for _, n := range []int{1, 2} {
+		var over reply
+		eventually(t, "it ends", func() bool { over = c.ask(n, "GET /v1/locks/a"); return over.code == 410 })
+		expect.Equal(t, over.Error, "expired", "ticket %d", n)
+		expect.Has(t, over.Text, "the work may have overlapped")
+	}
+	node := func(n int) (path string) {
+		i.Node().View(func(st *state.State) {
+			h := sha256.Sum256([]byte("zlockd ticket\x00" + secret(n)))
+			s, _ := st.Sessions().Ticket(session.Hash(h))
+			path = st.Tree().SomeEphemeralsOf(s.ID, 1)[0]
+		})
+		return path
+	}
+	expect.Equal(t, c.expect(3, 200, "POST /v1/locks/a?wait=1m").Held, true)
+	must.OK(t, client(t, i).Delete(node(3), -1))
+	expect.Equal(t, c.expect(3, 410, "POST /v1/locks/a").Error, "removed")
+	c.expect(4, 201, "POST /v1/locks/a")
+	c.expect(5, 202, "POST /v1/locks/a")
+	for _, n := range []int{4, 5} {
+		_, err := client(t, i).SetData(node(n), []byte("__REVOKE__"), -1)
+		must.OK(t, err)
+	}
+	expect.That(t, c.expect(4, 200, "POST /v1/locks/a?wait=1m").Asked != nil, "the holder is not told")
+	expect.Equal(t, c.expect(5, 410, "POST /v1/locks/a?wait=1m").Error, "revoked")
+}
+
+// A request that cannot be meant is refused with words, and leaves nothing.
+func TestOddRequests(t *testing.T) {
+	i := start(t, nil)
+	c := caller{t, i.TicketAddr()}
+	long := strings.Repeat("x", 201)
+	for what, code := range map[string]int{
+		"POST /v1/locks/a?ttl=3s":                                400,
+		"POST /v1/locks/a?ttl=25h":                               400,
+		"POST /v1/locks/a?ttl=x":                                 400,
+		"POST /v1/locks/a?ttl=-5s":                               400,
+		"POST /v1/locks/a?wait=11m":                              400,
+		"POST /v1/locks/a?mode=all":                              400,
+		"POST /v1/locks/a?layout=latch":                          400,
+		"POST /v1/locks/a?queue=maybe":                           400,
+		"POST /v1/locks/a?until=tomorrow":                        400,
+		"POST /v1/locks/a?nonsense=1":                            400,
+		"POST /v1/locks/a?ttl=5s&ttl=6s":                         400,
+		"POST /v1/locks/a?reason=" + long:                        400,
+		"POST /v1/locks/a?who=%00":                               400,
+		"POST /v1/locks/a?who=%ff":                               400,
+		"POST /v1/locks/":                                        400,
+		"POST /v1/locks":                                         400,
+		"POST /v1/locks//a":                                      400,
+		"POST /v1/locks/a/":                                      400,
+		"POST /v1/locks/a/../b":                                  400,
+		"POST /v1/locks/zookeeper/config":                        400,
+		"POST /v1/locks/" + strings.Repeat("a", 40<<10):          431,
+		"PUT /v1/locks/a":                                        405,
+		"OPTIONS /v1/locks/a":                                    405,
+		"POST /v1/tickets":                                       405,
+		"GET /":                                                  404,
+		"GET /v1/locksmith":                                      400,
+		"POST /v1/locks/a?reason=" + strings.Repeat("x", 10<<10): 400,
+	} {
+		t.Run(what[:min(len(what), 60)], func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			a, err := ask(ctx, c.at, 1, what)
+			if code != 431 { // its text is Go's
+				must.OK(t, err)
+			}
+			expect.Equal(t, a.code, code, "%s", a.body)
+		})
+	}
+	for name, value := range map[string]string{"short": "abc", "long": strings.Repeat("abcdefghij", 7),
+		"weak": strings.Repeat("a", 30), "a blank": "abcdefghij klmnopqrstuvwxyz", "none": ""} {
+		a := c.expect(0, 400, "POST /v1/locks/a", "Zlock-Ticket: "+value)
+		expect.That(t, value == "" || !strings.Contains(a.body, value), "%s: the answer tells the secret", name)
+	}
+	big := must.Get(http.NewRequest(http.MethodPost, "http://"+c.at+"/v1/locks/a",
+		strings.NewReader("reason="+strings.Repeat("x", 9<<10))))(t)
+	big.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	big.Header.Set("Zlock-Ticket", secret(1))
+	resp := must.Get(http.DefaultClient.Do(big))(t)
+	resp.Body.Close()
+	expect.Equal(t, resp.StatusCode, 413, "a long body")
+	expect.Equal(t, len(c.expect(0, 200, "GET /v1/tickets").Tickets), 0, "tickets")
+	c.expect(1, 421, "POST /v1/locks/a", "Host: evil.example")
+}
+
+// Callers are known by tokens. What one may do, and has, is its own.
+func TestIdentities(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	sum := func(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }
+	must.OK(t, os.WriteFile(file, []byte("# callers\nci "+sum("token-of-ci")+" /ci tickets=4 path=2 waits=1\n"+
+		"ops "+sum("token-of-ops")+" /\n"), 0o600))
+	i := start(t, func(o *server.Options) { o.TicketTokens = must.Get(tickets.ReadTokens(file))(t) })
+	c := caller{t, i.TicketAddr()}
+	ci, ops := "Authorization: Bearer token-of-ci", "Authorization: Bearer token-of-ops"
+	c.expect(1, 401, "POST /v1/locks/ci/a")
+	c.expect(1, 401, "POST /v1/locks/ci/a", "Authorization: Bearer wrong")
+	c.expect(1, 403, "POST /v1/locks/ops", ci)
+	c.expect(1, 403, "POST /v1/locks/cider", ci)
+	c.expect(1, 201, "POST /v1/locks/ci/a", ci)
+	c.expect(1, 404, "POST /v1/locks/ci/a", ops)
+	c.expect(1, 404, "DELETE /v1/locks/ci/a", ops)
+	c.expect(1, 404, "GET /v1/locks/ci/a", ops)
+	c.expect(2, 202, "POST /v1/locks/ci/a", ci)
+	a := c.expect(3, 429, "POST /v1/locks/ci/a", ci)
+	expect.That(t, a.head.Get("Retry-After") != "" && strings.Contains(a.Text, "on this path"), "%s", a.body)
+	c.expect(3, 201, "POST /v1/locks/ci/b", ci)
+	c.expect(4, 201, "POST /v1/locks/ci/c", ci)
+	c.expect(5, 429, "POST /v1/locks/ci/d", ci)
+	expect.Equal(t, len(c.expect(0, 200, "GET /v1/tickets", ci).Tickets), 4, "tickets of ci")
+	expect.Equal(t, len(c.expect(0, 200, "GET /v1/tickets", ops).Tickets), 0, "tickets of ops")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { _, _ = ask(ctx, c.at, 2, "POST /v1/locks/ci/a?wait=1m", ci) }()
+	eventually(t, "it waits", func() bool { return waits(i) == 1 })
+	c.expect(2, 429, "POST /v1/locks/ci/a?wait=1m", ci)
+	cancel()
+	eventually(t, "it waits no longer", func() bool { return waits(i) == 0 })
+	for name, text := range map[string]string{"no hash": "ci", "a short hash": "ci 12 /",
+		"no slash": "ci " + sum("x") + " ci", "a bound": "ci " + sum("x") + " / speed=1",
+		"twice": "a " + sum("x") + " /\nb " + sum("x") + " /"} {
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
+		_, err := tickets.ReadTokens(file)
+		must.Fails(t, err, name)
+		expect.That(t, strings.Contains(err.Error(), "line"), "%s: %v", name, err)
+	}
+}
+
+// TestK8 sends each request of a program twice, and loses the answer of each in turn: the ticket comes to the
+// state that it would have had, and no place is left behind.
+func TestK8EachAnswerMayBeLost(t *testing.T) {
+	i := start(t, nil)
+	c := caller{t, i.TicketAddr()}
+	program := []string{"POST %s?ttl=20s", "POST %s", "POST %s?ttl=30s", "GET %s", "POST %s?wait=1s",
+		"DELETE %s"}
+	run := func(n, lost int) (codes []int) {
+		path := fmt.Sprintf("/v1/locks/lost/%d", n)
+		for at, step := range program {
+			what := fmt.Sprintf(step, path)
+			if at == lost || lost == len(program) {
+				c.ask(n, what) // its answer is lost
+			}
+			a := c.ask(n, what)
+			if a.code == 201 || a.code == 410 && a.Error == "given" {
+				a.code = map[int]int{201: 200, 410: 204}[a.code] // the caller has what it wants
+			}
+			codes = append(codes, a.code)
+		}
+		return codes
+	}
+	want := run(1, -1)
+	for lost := range len(program) + 1 {
+		expect.List(t, run(2+lost, lost), want, "lost answer %d", lost)
+	}
+	i.Node().View(func(st *state.State) {
+		expect.Equal(t, st.Sessions().Tickets(), 0, "tickets that are left")
+		expect.Equal(t, st.Tree().EphemeralCount(), 0, "places that are left")
+	})
+	// A request that comes late opens nothing again.
+	late := c.ask(1, "POST /v1/locks/lost/1")
+	expect.That(t, late.code == 410 && late.Error == "given", "late: %d %s", late.code, late.body)
+}
+
+// TestK9 lets callers and a leader that dies pass a lock around three servers, each request sent twice: no two
+// tickets hold it at once, tokens rise, and nothing is left a moment after.
+func TestK9NoTwoTicketsHoldAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three servers whose leader is stopped")
+	}
+	peers := map[uint32]string{}
+	for id := uint32(1); id <= 3; id++ {
+		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+		peers[id] = l.Addr().String()
+		l.Close()
+	}
+	var mu sync.Mutex
+	var list [3]*server.Instance
+	var addr [3]string
+	up := func(n int) {
+		o := server.Options{ID: uint32(n + 1), AdminAddr: "127.0.0.1:0", ClientAddr: "127.0.0.1:0",
+			TicketAddr: "127.0.0.1:0", Peers: peers, DataDir: dirs(t, n), Logger: slog.New(slog.DiscardHandler)}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		i, err := server.Start(ctx, o)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		mu.Lock()
+		list[n], addr[n] = i, i.TicketAddr()
+		mu.Unlock()
+	}
+	var all sync.WaitGroup
+	for n := range 3 {
+		all.Go(func() { up(n) })
+	}
+	all.Wait()
+	if t.Failed() {
+		return
+	}
+	defer func() {
+		for _, i := range list {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			_ = i.Close(ctx)
+			cancel()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	for _, i := range list {
+		must.OK(t, i.Ready(ctx))
+	}
+	const callers, turns = 30, 2
+	var holders, grants atomic.Int64
+	var last int64
+	places := map[string]int{}
+	one := func(n int) {
+		path := "/v1/locks/shared"
+		try := func(what string) (a reply) {
+			for k := 0; ctx.Err() == nil; k++ {
+				mu.Lock()
+				at := addr[(n+k)%3]
+				mu.Unlock()
+				lost, stop := context.WithTimeout(ctx, time.Duration(k%5)*20*time.Millisecond)
+				go func() { _, _ = ask(lost, at, n, what); stop() }() // sent twice, and its answer lost
+				a, err := ask(ctx, at, n, what)
+				switch {
+				case err != nil, a.code >= 500, a.code == 429:
+					time.Sleep(20 * time.Millisecond)
+				case a.code == 202:
+				default:
+					return a
+				}
+			}
+			return reply{}
+		}
+		a := try("POST " + path + "?ttl=1m&wait=20s")
+		if !a.Held {
+			t.Errorf("ticket %d is not granted: %d %s", n, a.code, a.body)
+			return
+		}
+		if h := holders.Add(1); h != 1 {
+			t.Errorf("%d tickets hold", h)
+		}
+		mu.Lock()
+		if now := token(t, a); now <= last {
+			t.Errorf("token %d behind %d", now, last)
+		} else {
+			last = now
+		}
+		places[a.Token]++
+		mu.Unlock()
+		grants.Add(1)
+		time.Sleep(5 * time.Millisecond)
+		holders.Add(-1)
+		if over := try("DELETE " + path); over.code != 204 && over.Error != "given" {
+			t.Errorf("ticket %d is given back: %d %s", n, over.code, over.body)
+		}
+	}
+	for n := range callers {
+		all.Go(func() {
+			for turn := range turns {
+				one(1000*turn + n + 1)
+			}
+		})
+	}
+	eventually(t, "some are granted", func() bool { return grants.Load() > 5 || t.Failed() })
+	for n, i := range list {
+		if i.Node().Status().Role != "leader" {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		i.Node().Abort() // as the end of its process
+		_ = i.Close(ctx)
+		cancel()
+		up(n)
+		break
+	}
+	all.Wait()
+	expect.Equal(t, grants.Load(), callers*turns, "grants")
+	expect.Equal(t, len(places), callers*turns, "places")
+	eventually(t, "nothing is left", func() (none bool) {
+		list[0].Node().View(func(st *state.State) {
+			none = st.Sessions().Tickets() == 0 && st.Tree().EphemeralCount() == 0
+		})
+		return none
+	})
+}
+
+var dirOf sync.Map
+
+func dirs(t *testing.T, n int) string {
+	d, _ := dirOf.LoadOrStore(fmt.Sprint(t.Name(), n), t.TempDir())
+	return d.(string)
+}
+
+// TestK10 looks for the secret of a ticket wherever a server writes or shows something.
+func TestK10ASecretIsNowhere(t *testing.T) {
+	dir := t.TempDir()
+	var log bytes.Buffer
+	var mu sync.Mutex
+	i := start(t, func(o *server.Options) {
+		o.DataDir = dir
+		all := &slog.HandlerOptions{Level: slog.LevelDebug}
+		o.Logger = slog.New(slog.NewTextHandler(locked{&mu, &log}, all))
+	})
+	c := caller{t, i.TicketAddr()}
+	c.expect(1, 201, "POST /v1/locks/a?reason=why")
+	c.expect(2, 202, "POST /v1/locks/a")
+	c.expect(2, 204, "DELETE /v1/locks/a")
+	c.expect(1, 409, "POST /v1/locks/b")
+	must.OK(t, i.Node().Snapshot())
+	places := map[string]string{}
+	for _, page := range []string{"/commands/dump", "/commands/connections", "/locks", "/locks/a", "/sessions",
+		"/tree/a", "/top", "/debug/trace?seconds=1", "/metrics", "/health"} {
+		resp := must.Get(http.Get("http://" + i.AdminAddr() + page))(t)
+		b := must.Get(io.ReadAll(resp.Body))(t)
+		resp.Body.Close()
+		places[page] = string(b)
+	}
+	must.OK(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			b, _ := os.ReadFile(path)
+			places[path] = string(b)
+		}
+		return err
+	}))
+	mu.Lock()
+	places["the log"] = log.String()
+	mu.Unlock()
+	for where, text := range places {
+		for n := 1; n <= 2; n++ {
+			expect.That(t, !strings.Contains(text, secret(n)), "%s has the secret", where)
+		}
+	}
+}
+
+type locked struct {
+	mu *sync.Mutex
+	w  io.Writer
+}
+
+func (l locked) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}
+
+// Tickets and contenders of other programs stand in one queue.
+func TestTicketsQueueWithOthers(t *testing.T) {
+	i := start(t, nil)
+	c := caller{t, i.TicketAddr()}
+	other := client(t, i)
+	make := func(path string) string {
+		return must.Get(other.Create(path, nil, jute.FlagEphemeralSequential))(t)
+	}
+	c.expect(1, 201, "POST /v1/locks/q")
+	curator := make("/q/_c_6f1ed002-ab5c-4b1f-a0ce-75ab2e1ed1a2-lock-")
+	a := c.expect(2, 202, "POST /v1/locks/q")
+	expect.Equal(t, a.Position, 2, "behind Curator's contender")
+	c.expect(1, 204, "DELETE /v1/locks/q")
+	expect.Equal(t, c.expect(2, 202, "POST /v1/locks/q").Position, 1, "while Curator's contender holds")
+	must.OK(t, other.Delete(curator, -1))
+	expect.That(t, c.expect(2, 200, "POST /v1/locks/q").Held, "behind no other contender")
+	make("/q/6f1ed002ab5c4b1fa0ce75ab2e1ed1a2__rlock__") // another kind of lock, which came later
+	expect.That(t, c.expect(2, 200, "POST /v1/locks/q").Held, "a later contender of another kind counts")
+	expect.Equal(t, c.expect(3, 409, "POST /v1/locks/q").Error, "mixed")
+
+	c.expect(4, 201, "POST /v1/locks/rw?mode=shared")
+	c.expect(5, 201, "POST /v1/locks/rw?mode=shared")
+	expect.Equal(t, c.expect(6, 202, "POST /v1/locks/rw").Position, 2, "a writer behind two readers")
+	expect.Equal(t, c.expect(7, 202, "POST /v1/locks/rw?mode=shared").Position, 1, "a reader behind the writer")
+}
+
+// An identity that opens more tickets than it may in a second is refused, and another is not.
+func TestAFloodOfOpens(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	hash := func(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }
+	lines := "flood " + hash("token-of-flood") + " / rate=5 tickets=1000 path=1000\n" +
+		"other " + hash("token-of-other") + " /\n"
+	must.OK(t, os.WriteFile(file, []byte(lines), 0o600))
+	i := start(t, func(o *server.Options) { o.TicketTokens = must.Get(tickets.ReadTokens(file))(t) })
+	c := caller{t, i.TicketAddr()}
+	refused := 0
+	for n := range 200 {
+		switch a := c.ask(1+n, "POST /v1/locks/flood", "Authorization: Bearer token-of-flood"); a.code {
+		case 201, 202:
+		case 429:
+			refused++
+		default:
+			t.Errorf("%d: %s", a.code, a.body)
+		}
+	}
+	expect.That(t, refused > 0, "200 tickets at once were opened")
+	c.expect(999, 201, "POST /v1/locks/other", "Authorization: Bearer token-of-other")
+}
