@@ -65,7 +65,7 @@ zlockd from --admin-addr or ZLOCK_ADMIN.
 			waitGraphCommand(), checkCommand(), revokeCommand(), breakCommand(), limitCommand(), electCommand(),
 			leaderCommand(), doctorCommand(), memberCommand(), restartOrderCommand(),
 			sessionsCommand(), topCommand(), endSessionCommand(), backupCommand(), exportCommand(),
-			restoreCommand(), caCommand(), guardCommand(), keepCommand(),
+			restoreCommand(), nodeCommand(), shCommand(), caCommand(), guardCommand(), keepCommand(),
 		},
 		OtherCommands: map[string]string{
 			"lock": "run hold", "exec": "run", "flock": "run", "acquire": "hold", "list": "ls", "unlock": "break",

@@ -1,17 +1,16 @@
 #!/bin/bash
-# The few commands of ZooKeeper's shell that probes use: zkCli.sh [-server HOST:PORT] ls PATH
-# For the rest use zlock, or the shell of a ZooKeeper from another machine.
+# ZooKeeper's shell: zkCli.sh [-server HOST:PORT] [-timeout MS] [VERB …]. zlock sh takes its verbs.
 set -eu
-server=localhost:2181
-if [[ ${1:-} == -server ]]; then
-	server=$2
-	shift 2
-fi
-case ${1:-} in
-ls) exec zlock ls --servers "$server" "${@:2}" ;;
-version) exec zlock version ;;
-*)
-	echo "zkCli.sh: only ls and version; zlock help tells of locks" >&2
-	exit 1
-	;;
-esac
+options=(--servers localhost:2181)
+while [[ ${1:-} == -* ]]; do
+	case $1 in
+	-server) options+=(--servers "${2:?-server needs HOST:PORT}") && shift 2 ;;
+	-timeout) options+=(--session-timeout "$((${2:?-timeout needs milliseconds} / 1000))s") && shift 2 ;;
+	-waitforconnection | -r) shift ;; # it always waits, and servers that follow no leader take no reads
+	*)
+		echo "zkCli.sh: the option $1 is not taken here: only -server, -timeout and -waitforconnection are" >&2
+		exit 2
+		;;
+	esac
+done
+exec zlock sh "${options[@]}" "$@"

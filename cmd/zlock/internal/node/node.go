@@ -1,0 +1,331 @@
+// Package node does the work on nodes that zlock node and zlock sh offer: one table of verbs, with the words,
+// answers and messages of ZooKeeper's zkCli where zkCli has the verb.
+//
+// Its door is [Shell]: Do runs one verb, Lines the verbs of a script, and Prompt those of a person.
+package node
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/view/answer"
+)
+
+// Formats of answers: lines as zkCli writes them, one name or value in a line, or JSON.
+const (
+	Table = "table"
+	Plain = "plain"
+	JSON  = "json"
+)
+
+// Shell runs verbs on one session.
+type Shell struct {
+	Conn     *zk.Conn
+	In       io.Reader
+	Out, Err io.Writer
+	Format   string
+	Terminal bool // a person reads Out and answers on In
+	Version  string
+
+	mu      sync.Mutex // of Out and Err, which watches share with the verbs
+	lines   *bufio.Reader
+	ask     func(question string) (string, error) // of the prompt
+	history []string
+	quit    bool
+	watched map[string]int // how many watches each path has
+	told    map[*zk.Watch]bool
+}
+
+// ErrUnknown is the error of a word that is not a verb.
+var ErrUnknown = errors.New("Command not found") //nolint:staticcheck // as zkCli says it
+
+// refused is an error that has its message in zkCli's words.
+type refused struct{ text string }
+
+func (r refused) Error() string { return r.text }
+
+// verb is a line of the table of verbs.
+type verb struct {
+	name        string
+	usage       string // behind the name
+	does        string
+	least, most int // operands; most is -1 without a bound
+	flags       func(*call)
+	run         func(context.Context, *call) error
+}
+
+// call is one call of a verb.
+type call struct {
+	*Shell
+	*pflag.FlagSet
+	args                                            []string
+	stat, watch, deep, ephemeral, sequential, boxed bool
+	yes, force                                      bool
+	version                                         int32
+	ttl                                             int64
+	file, mode                                      string
+}
+
+// otherNames maps further words to verbs: zkCli's own, and those that people try.
+var otherNames = map[string]string{
+	"getacl": "getAcl", "acl": "getAcl", "setacl": "setAcl", "rm": "delete", "addWatch": "watch",
+	"addwatch": "watch", "exit": "quit", "dir": "ls", "cat": "get", "exists": "stat", "auth": "addauth",
+}
+
+// notTaken are zkCli's verbs that this table leaves out, with what to use instead.
+var notTaken = map[string]string{
+	"setquota":     "write /zookeeper/quota with zkCli.sh of a ZooKeeper",
+	"listquota":    "read /zookeeper/quota: zlock node ls -R /zookeeper/quota",
+	"delquota":     "use zkCli.sh of a ZooKeeper",
+	"reconfig":     "zlock member changes the members",
+	"config":       "get /zookeeper/config shows it, and zlock member list",
+	"connect":      "begin another zlock sh with --servers",
+	"close":        "quit ends the session",
+	"redo":         "use the arrow keys",
+	"printwatches": "watches are always told",
+}
+
+// Verbs returns the names of the verbs.
+func Verbs() (names []string) {
+	for _, v := range table() {
+		names = append(names, v.name)
+	}
+	return names
+}
+
+// Help describes the verbs, one in a line.
+func Help() string {
+	var b strings.Builder
+	for _, v := range table() {
+		fmt.Fprintf(&b, "%s\n    %s\n", strings.TrimSpace(v.name+" "+v.usage), v.does)
+	}
+	return b.String()
+}
+
+func find(name string) *verb {
+	if other, ok := otherNames[name]; ok {
+		name = other
+	}
+	for _, v := range table() {
+		if v.name == name {
+			return &v
+		}
+	}
+	return nil
+}
+
+// Do runs one verb. The error has the message for people; for a word that is not a verb it is ErrUnknown.
+func (s *Shell) Do(ctx context.Context, words []string) error {
+	if len(words) == 0 {
+		return nil
+	}
+	v := find(words[0])
+	if v == nil {
+		if instead, ok := notTaken[words[0]]; ok {
+			return fmt.Errorf("%w: %s is not taken here: %s", ErrUnknown, words[0], instead)
+		}
+		return fmt.Errorf("%w: Command not found %s", ErrUnknown, answer.Visible(words[0]))
+	}
+	c := &call{Shell: s, FlagSet: pflag.NewFlagSet(v.name, pflag.ContinueOnError), version: -1}
+	c.SetOutput(io.Discard)
+	if v.flags != nil {
+		v.flags(c)
+	}
+	if err := c.Parse(words[1:]); err != nil {
+		return cli.Usagef("%v (options of zlock stand before the verb): %s", err,
+			strings.TrimSpace(v.name+" "+v.usage))
+	}
+	c.args = c.Args()
+	if words[0] == "rm" && c.deep {
+		v = find("deleteall")
+	}
+	if len(c.args) < v.least || v.most >= 0 && len(c.args) > v.most {
+		return cli.Usagef("%s", strings.TrimSpace(v.name+" "+v.usage))
+	}
+	if strings.Contains(v.usage, "path") && len(c.args) > 0 {
+		if err := checkPath(c.args[0]); err != nil {
+			return err
+		}
+	}
+	return inWords(v.run(ctx, c))
+}
+
+// checkPath refuses what no server takes for a path, as ZooKeeper's client does.
+func checkPath(p string) error {
+	switch {
+	case p == "":
+		return refused{"Path length must be > 0"}
+	case p[0] != '/':
+		return refused{"Path must start with / character"}
+	case p == "/":
+		return nil
+	case strings.HasSuffix(p, "/"):
+		return refused{"Path must not end with / character"}
+	}
+	at := 0
+	for i, name := range strings.Split(p, "/") {
+		why := ""
+		switch {
+		case i > 0 && name == "":
+			why = "empty node name specified"
+		case name == "." || name == "..":
+			why, at = "relative paths not allowed", at+len(name)-1
+		}
+		if why != "" {
+			return refused{fmt.Sprintf("Invalid path string \"%s\" caused by %s @%d", answer.Visible(p), why,
+				at)}
+		}
+		at += len(name) + 1
+	}
+	return nil
+}
+
+// inWords puts a server's refusal into zkCli's words.
+func inWords(err error) error {
+	e, ok := errors.AsType[*zk.Error](err)
+	if !ok {
+		return err
+	}
+	path := answer.Visible(e.Path)
+	switch e.Code {
+	case jute.NoNode:
+		return refused{"Node does not exist: " + path}
+	case jute.NodeExists:
+		return refused{"Node already exists: " + path}
+	case jute.NotEmpty:
+		return refused{"Node not empty: " + path}
+	case jute.NoChildrenForEphemerals:
+		return refused{"Ephemerals cannot have children: " + path}
+	case jute.BadVersion:
+		return refused{"version No is not valid : " + path}
+	case jute.NoAuth:
+		return refused{"Insufficient permission : " + path}
+	case jute.InvalidACL:
+		return refused{"Acl is not valid : " + path}
+	case jute.BadArguments:
+		return refused{"Arguments are not valid : " + path}
+	}
+	return refused{fmt.Sprintf("%v for %s", e.Code, path)}
+}
+
+// print writes lines to Out, which watches write to as well.
+func (s *Shell) print(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(s.Out, format+"\n", args...)
+}
+
+// tell writes a line that is not data.
+func (s *Shell) tell(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(s.Err, format+"\n", args...)
+}
+
+func (s *Shell) json(object any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cli.WriteJSON(s.Out, object)
+}
+
+// confirm reports whether a person answers yes.
+func (s *Shell) confirm(question string) bool {
+	ask := s.ask
+	if ask == nil {
+		ask = func(question string) (string, error) {
+			fmt.Fprint(s.Err, question)
+			return s.input().ReadString('\n')
+		}
+	}
+	line, _ := ask(question)
+	return strings.EqualFold(strings.TrimSpace(line), "y")
+}
+
+// input returns the lines of In.
+func (s *Shell) input() *bufio.Reader {
+	if s.lines == nil {
+		s.lines = bufio.NewReader(s.In)
+	}
+	return s.lines
+}
+
+// Lines runs the verbs of In, one in a line, as zkCli does with a file: it says what a verb failed of,
+// and goes on. It returns an error when In cannot be read.
+func (s *Shell) Lines(ctx context.Context) error {
+	for !s.quit && ctx.Err() == nil {
+		line, err := s.input().ReadString('\n')
+		s.Line(ctx, line)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// Line runs the verb of a line and says what it failed of.
+func (s *Shell) Line(ctx context.Context, line string) {
+	words, err := Words(line)
+	if err == nil && len(words) > 0 {
+		s.history = append(s.history, strings.TrimSpace(line))
+		err = s.Do(ctx, words)
+	}
+	if err != nil {
+		s.tell("%s", answer.Visible(err.Error()))
+	}
+}
+
+// Words takes a line apart: blanks separate words, and quotes and backslashes keep blanks in a word.
+func Words(line string) (words []string, err error) {
+	var word strings.Builder
+	inside, quote, escaped := false, rune(0), false
+	for _, r := range line {
+		switch {
+		case escaped:
+			word.WriteRune(r)
+			escaped = false
+		case r == '\\' && quote != '\'':
+			escaped, inside = true, true
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote == 0 && (r == '"' || r == '\''):
+			quote, inside = r, true
+		case quote == 0 && strings.ContainsRune(" \t\r\n", r):
+			if inside {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			inside = false
+		default:
+			word.WriteRune(r)
+			inside = true
+		}
+	}
+	if quote != 0 {
+		return nil, fmt.Errorf("the quote %c has no end", quote)
+	}
+	if inside {
+		words = append(words, word.String())
+	}
+	return words, nil
+}
+
+// children returns the names below a node, sorted.
+func (s *Shell) children(ctx context.Context, path string) ([]string, zk.Stat, error) {
+	names, st, err := s.Conn.Children(ctx, path)
+	sort.Strings(names)
+	return names, st, err
+}

@@ -1,0 +1,256 @@
+package node
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	gosync "sync"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/zlocktest"
+)
+
+// screen collects what a shell writes.
+type screen struct {
+	mu   gosync.Mutex
+	text bytes.Buffer
+}
+
+func (s *screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+// take returns the text since the last call.
+func (s *screen) take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.text.Reset()
+	return s.text.String()
+}
+
+func newShell(t *testing.T) (s *Shell, out, errs *screen) {
+	t.Helper()
+	c := must.Get(zk.Dial(t.Context(), zlocktest.Start(t).Addr, zk.Options{}))(t)
+	t.Cleanup(func() { c.Close(t.Context()) })
+	out, errs = &screen{}, &screen{}
+	return &Shell{Conn: c, In: strings.NewReader(""), Out: out, Err: errs, Format: Table}, out, errs
+}
+
+// zkCliSays are lines of a recorded zkCli, of a verb or of an event, in forms that do not depend on the
+// server's clock and counters.
+func zkCliSays(lines []string) (said []string, events []string) {
+	zxid := regexp.MustCompile(`^([cmp]Zxid) = 0x[1-9a-f][0-9a-f]*$`)
+	date := regexp.MustCompile(`^([cm]time) = .*`)
+	for i := 0; i < len(lines); i++ {
+		if lines[i] == "" && i+3 < len(lines) && lines[i+1] == "WATCHER::" {
+			events = append(events, lines[i+3])
+			i += 3
+			continue
+		}
+		line := zxid.ReplaceAllString(lines[i], "$1 = <zxid>")
+		said = append(said, date.ReplaceAllString(line, "$1 = <time>"))
+	}
+	return said, events
+}
+
+// exception is how a command begins, and why it is left out.
+type exception struct{ cmd, why string }
+
+// left are steps of the transcript that this shell does not take, or answers otherwise, each with its reason.
+var left = []exception{
+	{"(start)", "it greets nobody"},
+	{"version", "it has its own"},
+	{"create -t 10000 /demo/ttl", "nodes with a TTL are on by default"},
+	{"whoami", "the identities are a set; TestVerbs asks"},
+	{"history", "its numbers begin at 0"},
+	{"config", "not taken"}, {"reconfig", "not taken"},
+	{"setquota", "not taken"}, {"listquota", "not taken"}, {"delquota", "not taken"},
+	{"printwatches", "not taken"}, {"rmr", "not taken"}, {"bogus", "the message has no usage text before it"},
+	{"ls -R /zookeeper", "no quota was made"}, {"ls /zookeeper", "no quota was made"},
+	{"get /zookeeper/config", "the server's own"},
+	{"delete /zookeeper", "the last lines are about a session's end"},
+}
+
+// TestShellSaysWhatZkCliSays replays the transcript of a real zkCli on a real ZooKeeper, line by line.
+func TestShellSaysWhatZkCliSays(t *testing.T) {
+	s, out, errs := newShell(t)
+	text := string(must.Get(os.ReadFile("../../../../test/stock/testdata/zkcli/fresh.txt"))(t))
+	compared := 0
+	for _, step := range strings.Split(text, "\n>>> ")[1:] {
+		lines := strings.Split(strings.TrimSuffix(step, "\n"), "\n")
+		cmd := lines[0]
+		var wantOut, wantErr []string
+		for _, l := range lines[1:] {
+			text := strings.TrimPrefix(l[min(4, len(l)):], " ")
+			switch {
+			case strings.HasPrefix(l, "out|"):
+				wantOut = append(wantOut, text)
+			case strings.HasPrefix(l, "err|"):
+				wantErr = append(wantErr, text)
+			}
+		}
+		if strings.HasPrefix(cmd, "redo") { // then come connect and close
+			break
+		}
+		if slices.ContainsFunc(left, func(d exception) bool { return strings.HasPrefix(cmd, d.cmd) }) {
+			continue
+		}
+		s.Line(t.Context(), cmd)
+		said, events := zkCliSays(wantOut)
+		got := ""
+		// Events come by themselves.
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+			got += out.take()
+			if strings.Count(got, "WATCHER::") >= len(events) || time.Now().After(end) {
+				break
+			}
+		}
+		var gotLines []string
+		if got != "" {
+			gotLines = strings.Split(strings.TrimSuffix(got, "\n"), "\n")
+		}
+		gotSaid, gotEvents := zkCliSays(gotLines)
+		expect.Equal(t, fmt.Sprintf("%q", gotSaid), fmt.Sprintf("%q", said), "%s: stdout is", cmd)
+		expect.Equal(t, fmt.Sprintf("%q", gotEvents), fmt.Sprintf("%q", events), "%s: events are", cmd)
+		expect.Equal(t, strings.TrimSuffix(errs.take(), "\n"), strings.Join(wantErr, "\n"),
+			"%s: stderr is", cmd)
+		compared++
+	}
+	expect.That(t, compared >= 60, "only %d verbs were compared", compared)
+}
+
+// Verbs that zkCli does not have, and the other formats.
+func TestVerbs(t *testing.T) {
+	s, out, errs := newShell(t)
+	file := filepath.Join(t.TempDir(), "data")
+	must.OK(t, os.WriteFile(file, []byte("of a file"), 0o600))
+	for _, c := range []struct{ format, line, out, err string }{
+		{Table, "create /a 'x  y'", "", "Created /a\n"},
+		{Plain, "create -s /a/n-", "/a/n-0000000000\n", ""},
+		{JSON, "create -e /a/e z", `{"v":1,"path":"/a/e"}` + "\n", ""},
+		{Plain, "ls /a", "e\nn-0000000000\n", ""},
+		{JSON, "ls /a", `{"v":1,"path":"/a","names":["e","n-0000000000"]}` + "\n", ""},
+		{Plain, "get /a", "x  y\n", ""},
+		{Plain, "set -f " + file + " /a", "", ""},
+		{Plain, "get -f - /a", "of a file", ""},
+		{Plain, "set /a", "", "data is missing: set path data, or set -f FILE path\n"},
+		{Plain, "tree /", "/\n├── a\n│   ├── e\n│   └── n-0000000000\n└── zookeeper\n    ├── config\n" +
+			"    └── quota\n", ""},
+		{Plain, "find / n-*", "/a/n-0000000000\n", ""},
+		{JSON, "find / /a", `{"v":1,"path":"/a"}` + "\n", ""},
+		{Plain, `create "/a/x\\\u202ey"`, "/a/x\\u202ey\n", ""},
+		{Plain, "rm /a/xu202ey", "", "Node does not exist: /a/xu202ey\n"},
+		{Plain, "getAcl /a", "world:anyone:cdrwa\n", ""},
+		{JSON, "getAcl /a", `{"v":1,"path":"/a","acl":["world:anyone:cdrwa"]}` + "\n", ""},
+		{Plain, "setAcl /a world:anyone", "", "world:anyone does not have the form scheme:id:perm\n"},
+		{Plain, "setquota -n 5 /a", "",
+			"Command not found: setquota is not taken here: write /zookeeper/quota with zkCli.sh of a " +
+				"ZooKeeper\n"},
+		{Plain, "rm /a", "", "Node not empty: /a\n"},
+		{Plain, "rm -r /a", "", ""},
+		{Plain, "get /a", "", "Node does not exist: /a\n"},
+		{Plain, "get 'x", "", "the quote ' has no end\n"},
+	} {
+		t.Run(c.format+" "+c.line, func(t *testing.T) {
+			s.Format = c.format
+			s.Line(t.Context(), c.line)
+			expect.Equal(t, out.take(), c.out, "stdout is")
+			expect.Equal(t, errs.take(), c.err, "stderr is")
+		})
+	}
+}
+
+// Names and data of clients cannot command a terminal.
+func TestNamesAreShownSafely(t *testing.T) {
+	s, out, errs := newShell(t)
+	s.Terminal = true
+	const name = "/red\u202e\u2066name"
+	must.Get(s.Conn.Create(t.Context(), zk.Create{Path: name, Data: []byte("a\x1b[2J  b\nc")}))(t)
+	for _, words := range [][]string{{"ls", "/"}, {"ls", "-R", "/"}, {"tree", "/"}, {"find", "/", "red*"},
+		{"get", name}, {"create", name + "/\u202e"}} {
+		must.OK(t, s.Do(t.Context(), words))
+		text := out.take() + errs.take()
+		expect.That(t, !strings.ContainsAny(text, "\u202e\u2066\x1b"), "%v writes %q", words, text)
+		expect.That(t, strings.Contains(text, "⟨U+"), "%v writes %q", words, text)
+	}
+}
+
+// A removal with all below asks a person, and does nothing without a yes.
+func TestRemovalAsks(t *testing.T) {
+	for _, c := range []struct {
+		name, line, answer string
+		terminal, removed  bool
+	}{
+		{"yes", "rm -r /a", "y\n", true, true},
+		{"no", "rm -r /a", "n\n", true, false},
+		{"no answer", "deleteall /a", "", true, false},
+		{"not asked for", "deleteall -y /a", "", true, true},
+		{"script", "deleteall /a", "", false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, _, errs := newShell(t)
+			s.In, s.Terminal = strings.NewReader(c.answer), c.terminal
+			for _, p := range []string{"/a", "/a/b", "/a/b/c", "/a/d"} {
+				must.Get(s.Conn.Create(t.Context(), zk.Create{Path: p}))(t)
+			}
+			s.Line(t.Context(), c.line)
+			st := must.Get(s.Conn.Exists(t.Context(), "/a"))(t)
+			expect.Equal(t, st == nil, c.removed, "the nodes are gone")
+			asks := c.terminal && !strings.Contains(c.line, "-y")
+			expect.Equal(t, strings.Contains(errs.take(), "the 3 nodes below"), asks, "it asks")
+		})
+	}
+}
+
+// What export writes import makes again: data of any bytes, and ACLs.
+func TestExportAndImport(t *testing.T) {
+	s, out, errs := newShell(t)
+	data := map[string][]byte{"/a": []byte("<text>"), "/a/b": {0xff, 0, 1}, "/a/b/c": nil, "/a/d": {}}
+	for _, p := range []string{"/a", "/a/b", "/a/b/c", "/a/d"} {
+		must.Get(s.Conn.Create(t.Context(), zk.Create{Path: p, Data: data[p]}))(t)
+	}
+	must.Get(s.Conn.SetACL(t.Context(), "/a/d", zk.WorldACL(zk.PermAll&^zk.PermCreate), -1))(t)
+	must.Get(s.Conn.Create(t.Context(), zk.Create{Path: "/a/e", Mode: zk.Ephemeral}))(t)
+	must.OK(t, s.Do(t.Context(), []string{"export", "/a"}))
+	text := out.take()
+	expect.Has(t, errs.take(), "1 nodes are left out", "export says")
+	s.In = strings.NewReader(text)
+	must.OK(t, s.Do(t.Context(), []string{"import", "/x"}))
+	expect.Equal(t, errs.take(), "4 nodes made, 0 changed\n", "import says")
+	must.OK(t, s.Do(t.Context(), []string{"export", "/x"}))
+	expect.Equal(t, out.take(), text, "the export of what was imported is")
+	s.lines, s.In = nil, strings.NewReader(text)
+	expect.Fails(t, s.Do(t.Context(), []string{"import", "/x"}), "import replaces nodes without --force")
+	s.lines, s.In = nil, strings.NewReader(text)
+	must.OK(t, s.Do(t.Context(), []string{"import", "--force", "/x"}))
+	expect.Equal(t, errs.take(), "0 nodes made, 4 changed\n", "import says")
+}
+
+// The tabulator completes verbs and paths as far as all choices agree.
+func TestCompletion(t *testing.T) {
+	s, _, _ := newShell(t)
+	for _, p := range []string{"/lock", "/lock-a", "/other"} {
+		must.Get(s.Conn.Create(t.Context(), zk.Create{Path: p}))(t)
+	}
+	for _, c := range []struct {
+		line, done string
+		choices    int
+	}{
+		{"ge", "get", 4}, {"tr", "tree ", 1}, {"ls /l", "ls /lock", 2}, {"get -s /o", "get -s /other", 1},
+		{"ls /none", "ls /none", 0}, {"xyz", "xyz", 0},
+	} {
+		done, choices := s.complete(t.Context(), c.line)
+		expect.Equal(t, done, c.done, "%q becomes", c.line)
+		expect.Equal(t, len(choices), c.choices, "%q has choices", c.line)
+	}
+}

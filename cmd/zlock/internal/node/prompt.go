@@ -1,0 +1,106 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+)
+
+const prompt = "zlock> "
+
+// Prompt runs the verbs that a person types at the terminal in and out, until quit. The tabulator completes
+// verbs and paths, and the arrow keys bring earlier lines back.
+func (s *Shell) Prompt(ctx context.Context, in, out *os.File) error {
+	fd := int(in.Fd())
+	cooked, err := term.MakeRaw(fd)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = term.Restore(fd, cooked) }()
+	t := term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{in, out}, prompt)
+	t.AutoCompleteCallback = func(line string, pos int, key rune) (string, int, bool) {
+		if key != '\t' {
+			return "", 0, false
+		}
+		done, choice := s.complete(ctx, line[:pos])
+		if len(choice) > 1 {
+			s.tell("%s", strings.Join(choice, "  "))
+		}
+		return done + line[pos:], len(done), true
+	}
+	s.Out, s.Err, s.Terminal = t, t, true
+	s.ask = func(question string) (string, error) {
+		if _, err := term.MakeRaw(fd); err != nil {
+			return "", err
+		}
+		defer func() { _ = term.Restore(fd, cooked) }()
+		t.SetPrompt(question)
+		defer t.SetPrompt(prompt)
+		return t.ReadLine()
+	}
+	for !s.quit && s.Conn.Err() == nil {
+		if width, height, err := term.GetSize(fd); err == nil && width > 0 {
+			_ = t.SetSize(width, height)
+		}
+		line, err := t.ReadLine()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, term.ErrPasteIndicator) {
+			return err
+		}
+		_ = term.Restore(fd, cooked) // a verb that takes long can be interrupted
+		s.Line(ctx, line)
+		if _, err := term.MakeRaw(fd); err != nil {
+			return err
+		}
+	}
+	return s.Conn.Err()
+}
+
+// complete completes the last word of a line, as far as all choices agree, and returns the choices.
+func (s *Shell) complete(ctx context.Context, line string) (done string, choice []string) {
+	at := strings.LastIndexByte(line, ' ') + 1
+	word := line[at:]
+	switch {
+	case at == 0:
+		for _, v := range Verbs() {
+			if strings.HasPrefix(v, word) {
+				choice = append(choice, v+" ")
+			}
+		}
+	case strings.HasPrefix(word, "/"):
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		dir, begun := path.Split(word)
+		names, _, err := s.children(ctx, path.Clean(dir))
+		if err != nil {
+			return line, nil
+		}
+		for _, n := range names {
+			if strings.HasPrefix(n, begun) && !strings.ContainsAny(n, " \t\"'\\") && visibleData(n) == n {
+				choice = append(choice, dir+n)
+			}
+		}
+	}
+	if len(choice) == 0 {
+		return line, nil
+	}
+	same := slices.MinFunc(choice, func(a, b string) int { return len(a) - len(b) })
+	for _, c := range choice {
+		for !strings.HasPrefix(c, same) {
+			same = same[:len(same)-1]
+		}
+	}
+	return line[:at] + same, choice
+}

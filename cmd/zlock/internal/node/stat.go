@@ -1,0 +1,179 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/jute"
+)
+
+// stats is a node's metadata in JSON.
+type stats struct {
+	Created        string `json:"created"`
+	Modified       string `json:"modified"`
+	CreatedZxid    string `json:"czxid"`
+	ModifiedZxid   string `json:"mzxid"`
+	ChildrenZxid   string `json:"pzxid"`
+	DataVersion    int32  `json:"dataVersion"`
+	ChildVersion   int32  `json:"cversion"`
+	ACLVersion     int32  `json:"aclVersion"`
+	EphemeralOwner string `json:"ephemeralOwner"`
+	DataLength     int32  `json:"dataLength"`
+	Children       int32  `json:"numChildren"`
+}
+
+func hex(n int64) string { return fmt.Sprintf("0x%x", n) }
+
+func statsOf(s *zk.Stat) *stats {
+	stamp := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
+	return &stats{stamp(s.Ctime), stamp(s.Mtime), hex(s.Czxid), hex(s.Mzxid), hex(s.Pzxid), s.Version,
+		s.Cversion, s.Aversion, hex(s.EphemeralOwner), s.DataLength, s.NumChildren}
+}
+
+// statOf returns the metadata for JSON if they were asked for.
+func (c *call) statOf(s *zk.Stat) *stats {
+	if !c.stat {
+		return nil
+	}
+	return statsOf(s)
+}
+
+// printStat prints the metadata as zkCli does, if they were asked for.
+func (c *call) printStat(s *zk.Stat) {
+	if !c.stat {
+		return
+	}
+	date := func(ms int64) string { return time.UnixMilli(ms).Format("Mon Jan 02 15:04:05 MST 2006") }
+	c.print("cZxid = %s\nctime = %s\nmZxid = %s\nmtime = %s\npZxid = %s\ncversion = %d\ndataVersion = %d\n"+
+		"aclVersion = %d\nephemeralOwner = %s\ndataLength = %d\nnumChildren = %d", hex(s.Czxid),
+		date(s.Ctime), hex(s.Mzxid), date(s.Mtime), hex(s.Pzxid), s.Cversion, s.Version, s.Aversion,
+		hex(s.EphemeralOwner), s.DataLength, s.NumChildren)
+}
+
+// content is a node's data in JSON: as text, or as base64 where they are not UTF-8.
+type content struct {
+	Data   *string `json:"data,omitempty"`
+	Base64 []byte  `json:"base64,omitempty"`
+}
+
+func contentOf(data []byte) content {
+	if data == nil {
+		return content{}
+	}
+	if utf8.Valid(data) {
+		text := string(data)
+		return content{Data: &text}
+	}
+	return content{Base64: data}
+}
+
+func (c content) bytes() []byte {
+	if c.Data != nil {
+		return []byte(*c.Data)
+	}
+	return c.Base64
+}
+
+// exported is a line of an export. Its path is relative to the root of the export, which has an empty one.
+type exported struct {
+	Path string `json:"path"`
+	content
+	ACL []string `json:"acl"`
+}
+
+func export(ctx context.Context, c *call) (failed error) {
+	root, out := c.args[0], c.Out
+	if c.file != "" && c.file != "-" {
+		f, err := os.OpenFile(c.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("%s is there already: name another file", c.file)
+		}
+		if err != nil {
+			return err
+		}
+		defer func() { failed = errors.Join(failed, f.Close()) }()
+		out = f
+	}
+	written, left := json.NewEncoder(out), 0
+	written.SetEscapeHTML(false)
+	err := c.walk(ctx, root, func(p string) error {
+		n, err := c.Conn.Get(ctx, p)
+		if err != nil {
+			return err
+		}
+		if n.Stat.EphemeralOwner != 0 {
+			left++
+			return nil // it belongs to a session, and TTL nodes and containers to time
+		}
+		list, _, err := c.Conn.GetACL(ctx, p)
+		if err != nil {
+			return err
+		}
+		e := exported{Path: strings.TrimPrefix(strings.TrimPrefix(p, root), "/"), content: contentOf(n.Data)}
+		for _, a := range list {
+			e.ACL = append(e.ACL, textOf(a))
+		}
+		return written.Encode(e)
+	})
+	if left > 0 {
+		c.tell("%d nodes are left out: they belong to sessions, are containers, or have a TTL", left)
+	}
+	return err
+}
+
+func imports(ctx context.Context, c *call) error {
+	var in io.Reader = c.input()
+	if c.file != "" && c.file != "-" {
+		f, err := os.Open(c.file)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in = f
+	}
+	lines, made, changed := json.NewDecoder(bufio.NewReader(in)), 0, 0
+	for {
+		var e exported
+		if err := lines.Decode(&e); errors.Is(err, io.EOF) {
+			c.tell("%d nodes made, %d changed", made, changed)
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("line %d of the import: %w", made+changed+1, err)
+		}
+		var acl []zk.ACL
+		for _, text := range e.ACL {
+			list, err := parseACL(text)
+			if err != nil {
+				return err
+			}
+			acl = append(acl, list...)
+		}
+		p := path.Join(c.args[0], e.Path)
+		_, err := c.Conn.Create(ctx, zk.Create{Path: p, Data: e.bytes(), ACL: acl})
+		refusal, ok := errors.AsType[*zk.Error](err)
+		switch {
+		case err == nil:
+			made++
+		case !ok || refusal.Code != jute.NodeExists || !c.force:
+			return err
+		default:
+			if _, err := c.Conn.Set(ctx, p, e.bytes(), -1); err != nil {
+				return err
+			}
+			if _, err := c.Conn.SetACL(ctx, p, acl, -1); err != nil {
+				return err
+			}
+			changed++
+		}
+	}
+}

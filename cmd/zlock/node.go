@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/internal/release"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/node"
+)
+
+func nodeCommand() *command {
+	return &command{
+		Name: "node", Args: "VERB [OPTIONS] …", Least: 1, Most: -1, Words: node.Verbs(),
+		Does: "look at nodes and change them: ls, get, set, create, rm …",
+		Help: `The options of zlock stand before the verb, those of the verb behind it. The verbs:
+
+` + node.Help() + `
+The words of ZooKeeper's zkCli are taken as well. The answers are zkCli's; with -o plain a
+name or value in a line, with -o json an object. A removal with all below asks at a
+terminal, unless -y is given.`,
+		Setup: func(fs *pflag.FlagSet) func(*call) error { return setupNode(fs, nodeWords) },
+	}
+}
+
+func shCommand() *command {
+	return &command{
+		Name: "sh", Args: "[VERB [OPTIONS] …]", Most: -1, Words: node.Verbs(),
+		Does: "a prompt for the verbs of zlock node",
+		Help: `The verbs are those of zlock node, on one session: ephemeral nodes and watches stay until
+quit. At a terminal the tabulator completes verbs and paths; otherwise the verbs are read
+from standard input, one in a line, as zkCli reads them.`,
+		Setup: func(fs *pflag.FlagSet) func(*call) error { return setupNode(fs, shellWords) },
+	}
+}
+
+func setupNode(fs *pflag.FlagSet, run func(context.Context, *call, *node.Shell) error) func(*call) error {
+	fs.SetInterspersed(false) // behind the verb stand its own options
+	format := cli.AddOutput(fs, "table (as zkCli), json (one object per line) or plain (one value per line)",
+		node.Table, node.JSON, node.Plain)
+	conn := addConnectFlags(fs)
+	return func(c *call) error {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		session, err := c.connectNodes(ctx, conn)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+			defer cancel()
+			_ = session.Close(ctx)
+		}()
+		return run(ctx, c, &node.Shell{Conn: session, In: c.stdin, Out: c.stdout, Err: c.stderr,
+			Format: *format, Terminal: c.terminal && isTerminal(c.stdin),
+			Version: "zlock " + release.Version()})
+	}
+}
+
+// connectNodes opens a session without the client of locks.
+func (c *call) connectNodes(ctx context.Context, f *connectFlags) (*zk.Conn, error) {
+	servers, chroot, err := f.address(c.getenv)
+	if err != nil {
+		return nil, err
+	}
+	if f.sessionTimeout <= 0 || f.connectTimeout <= 0 {
+		return nil, cli.Usagef("--session-timeout and --connect-timeout must be positive")
+	}
+	if err := f.readAuth(c.app); err != nil {
+		return nil, err
+	}
+	cfg, err := f.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	limit, cancel := context.WithTimeout(ctx, f.connectTimeout)
+	defer cancel()
+	session, err := zk.Dial(limit, servers+chroot, zk.Options{Timeout: f.sessionTimeout, TLS: cfg,
+		Auth: f.credentials, Logger: f.logger(c.app)})
+	switch {
+	case err == nil:
+		return session, nil
+	case errors.Is(err, zk.ErrInvalid):
+		return nil, cli.Usagef("%v", err)
+	}
+	return nil, cli.Exitf(exitNoSession, "no usable session with %s within %v: %w", servers, f.connectTimeout,
+		err)
+}
+
+func nodeWords(ctx context.Context, c *call, s *node.Shell) error {
+	err := s.Do(ctx, c.Args)
+	if err == nil && node.Waits(c.Args) {
+		select {
+		case <-ctx.Done():
+		case <-s.Conn.Over():
+			err = s.Conn.Err()
+		}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, node.ErrUnknown):
+		return cli.Usagef("%v", err)
+	}
+	if _, usage := errors.AsType[*cli.UsageError](err); usage {
+		return err
+	}
+	return cli.Exitf(exitNo, "%v", err)
+}
+
+func shellWords(ctx context.Context, c *call, s *node.Shell) error {
+	switch {
+	case len(c.Args) > 0:
+		return nodeWords(ctx, c, s)
+	case s.Terminal:
+		return s.Prompt(ctx, c.stdin, os.Stdout)
+	}
+	return s.Lines(ctx)
+}
