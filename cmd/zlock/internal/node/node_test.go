@@ -144,8 +144,8 @@ func TestVerbs(t *testing.T) {
 		{Plain, "set -f " + file + " /a", "", ""},
 		{Plain, "get -f - /a", "of a file", ""},
 		{Plain, "set /a", "", "data is missing: set path data, or set -f FILE path\n"},
-		{Plain, "tree /", "/\n├── a\n│   ├── e\n│   └── n-0000000000\n└── zookeeper\n    ├── config\n" +
-			"    └── quota\n", ""},
+		{Plain, "tree /", "/\n├── a\n│   ├── e\n│   └── n-0000000000\n" +
+			"└── zookeeper\n    ├── config\n    └── quota\n", ""},
 		{Plain, "find / n-*", "/a/n-0000000000\n", ""},
 		{JSON, "find / /a", `{"v":1,"path":"/a"}` + "\n", ""},
 		{Plain, `create "/a/x\\\u202ey"`, "/a/x\\u202ey\n", ""},
