@@ -2,10 +2,13 @@ package peer
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -17,8 +20,9 @@ type raftConns struct {
 	p *Port
 
 	mu     sync.Mutex
-	idle   map[uint32]conns // the last used at the end
-	busy   map[*raftConn]struct{}
+	idle   map[uint32]conns     // the last used at the end
+	busy   map[*raftConn]uint64 // by the order of their requests
+	asked  uint64               // requests so far
 	closed bool
 }
 
@@ -95,7 +99,8 @@ func (a *raftConns) take(to uint32, addr string) (*raftConn, error) {
 	if n := len(idle); n > 0 && idle[n-1].addr == addr {
 		c := idle[n-1]
 		a.idle[to] = idle[:n-1]
-		a.busy[c] = struct{}{}
+		a.asked++
+		a.busy[c] = a.asked
 		a.mu.Unlock()
 		return c, nil
 	}
@@ -115,7 +120,8 @@ func (a *raftConns) take(to uint32, addr string) (*raftConn, error) {
 		nc.Close()
 		return nil, net.ErrClosed
 	}
-	a.busy[c] = struct{}{}
+	a.asked++
+	a.busy[c] = a.asked
 	return c, nil
 }
 
@@ -144,15 +150,19 @@ func (a *raftConns) close() {
 	var ended conns
 	a.mu.Lock()
 	a.closed = true
-	for _, idle := range a.idle {
-		ended = append(ended, idle...)
+	for _, id := range slices.Sorted(maps.Keys(a.idle)) {
+		ended = append(ended, a.idle[id]...)
 	}
-	for c := range a.busy {
-		ended = append(ended, c)
-	}
+	ended = append(ended, inOrder(a.busy)...)
 	a.idle = nil
 	a.mu.Unlock()
 	ended.close()
+}
+
+// inOrder lists connections by their numbers, so that what happens to many of them does not depend on where
+// they are in memory: a simulated run repeats.
+func inOrder[C comparable](numbers map[C]uint64) []C {
+	return slices.SortedFunc(maps.Keys(numbers), func(a, b C) int { return cmp.Compare(numbers[a], numbers[b]) })
 }
 
 // conns are connections that are not used again.

@@ -244,7 +244,7 @@ func (c *slowClose) Close() error {
 // one: it would lose its leadership.
 func TestClosingAConnectionHoldsUpNoOther(t *testing.T) {
 	idle := &raftConn{to: 2}
-	a := &raftConns{idle: map[uint32]conns{2: {idle}}, busy: map[*raftConn]struct{}{}}
+	a := &raftConns{idle: map[uint32]conns{2: {idle}}, busy: map[*raftConn]uint64{}}
 	slow := &slowClose{closing: make(chan struct{}), closed: make(chan struct{})}
 	defer close(slow.closed)
 	go a.done(&raftConn{Conn: slow, to: 1}, errors.New("timeout"))

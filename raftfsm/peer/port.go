@@ -72,8 +72,9 @@ type Port struct {
 	committed atomic.Uint64 // what raft was told last of the commit index, and took
 
 	mu     sync.Mutex
-	conns  map[net.Conn]struct{}
-	new    []net.Conn // of conns, those that have not been let in, the oldest first
+	conns  map[net.Conn]uint64 // by the order in which they came
+	came   uint64              // connections so far
+	new    []net.Conn          // of conns, those that have not been let in, the oldest first
 	closed bool
 	wg     sync.WaitGroup
 }
@@ -85,7 +86,7 @@ func Open(ctx context.Context, o Options) (*Port, error) {
 	if err != nil {
 		return nil, fmt.Errorf("peer port: %w", err)
 	}
-	return &Port{o: o, ctx: ctx, ln: ln, rpcs: make(chan raft.RPC), conns: map[net.Conn]struct{}{},
+	return &Port{o: o, ctx: ctx, ln: ln, rpcs: make(chan raft.RPC), conns: map[net.Conn]uint64{},
 		reach: reach{log: o.Logger, lost: map[uint32]*outage{}}}, nil
 }
 
@@ -131,7 +132,8 @@ func (p *Port) track(c net.Conn) bool {
 	if p.closed {
 		return false
 	}
-	p.conns[c] = struct{}{}
+	p.came++
+	p.conns[c] = p.came
 	if p.new = append(p.new, c); len(p.new) > maxNew {
 		p.new[0].Close() // whose greeting fails now
 		p.new = slices.Delete(p.new, 0, 1)
@@ -209,7 +211,7 @@ func (p *Port) readGreeting(c net.Conn) (purpose Purpose, g Greeting, _ net.Conn
 func (p *Port) Close() {
 	p.mu.Lock()
 	p.closed = true
-	for c := range p.conns {
+	for _, c := range inOrder(p.conns) {
 		c.Close()
 	}
 	p.mu.Unlock()

@@ -37,7 +37,7 @@ type transport struct {
 // which everything in this server's log is on its disk.
 func (p *Port) Transport(durable func() uint64) raft.Transport {
 	t := &transport{port: p, host: p.o.Host, durable: durable, pace: pace{bytes: map[raft.ServerID]int{}},
-		conns: raftConns{p: p, idle: map[uint32]conns{}, busy: map[*raftConn]struct{}{}}}
+		conns: raftConns{p: p, idle: map[uint32]conns{}, busy: map[*raftConn]uint64{}}}
 	// raft closes its transport only when no request is under way any more.
 	context.AfterFunc(p.ctx, t.conns.close)
 	return t

@@ -47,6 +47,7 @@ type conn struct {
 	host   string // the client's address without its port
 	from   *address
 	born   time.Duration
+	number uint64 // connections of the server are counted
 	secure bool
 
 	removed bool // under srv.mu

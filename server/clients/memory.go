@@ -189,7 +189,8 @@ func (m *memory) slowest(w *memoryWait) (slow *conn, why endReason) {
 		if w.own && other.from != w.c.from {
 			continue
 		}
-		if h.since <= longest && (h.partial || h.part[outputPart] > 0) {
+		older := h.since < longest || h.since == longest && (slow == nil || other.number < slow.number)
+		if older && (h.partial || h.part[outputPart] > 0) {
 			slow, longest, why = other, h.since, endSlow
 			if h.partial {
 				why = endStalled

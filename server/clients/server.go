@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -73,6 +74,7 @@ type Server struct {
 	mu        sync.Mutex // held for operations on these maps only
 	listeners map[net.Listener]bool
 	conns     map[*conn]struct{}
+	added     uint64 // connections so far
 	perAddr   map[string]*address
 	sessions  map[int64]*conn // the newest connection of each session here
 	closed    bool
@@ -231,6 +233,8 @@ func (s *Server) tryAdd(c *conn) (problem string) {
 	case s.boundsAddresses() && from != nil && len(from.conns) >= s.MaxConnsPerAddr():
 		return "too many connections from this address"
 	}
+	s.added++
+	c.number = s.added
 	s.conns[c] = struct{}{}
 	if from == nil {
 		from = &address{host: c.host, ids: identity.Unproved(c.host, s.o.SkipACL), conns: make(map[*conn]struct{})}
@@ -295,21 +299,30 @@ func (s *Server) connOf(session int64) *conn {
 	return s.sessions[session]
 }
 
-// all returns the connections there are now.
+// all returns the connections there are now, the oldest first.
 func (s *Server) all() []*conn {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.AppendSeq(make([]*conn, 0, len(s.conns)), maps.Keys(s.conns))
+	list := slices.AppendSeq(make([]*conn, 0, len(s.conns)), maps.Keys(s.conns))
+	s.mu.Unlock()
+	return byAge(list)
 }
 
-// from returns the connections from one address.
+// from returns the connections from one address, the oldest first.
 func (s *Server) from(host string) []*conn {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	var list []*conn
 	if from := s.perAddr[host]; from != nil {
-		return slices.Collect(maps.Keys(from.conns))
+		list = slices.Collect(maps.Keys(from.conns))
 	}
-	return nil
+	s.mu.Unlock()
+	return byAge(list)
+}
+
+// byAge sorts connections, so that what happens to many of them does not depend on where they are in memory:
+// a simulated run repeats.
+func byAge(list []*conn) []*conn {
+	slices.SortFunc(list, func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
+	return list
 }
 
 // Shutdown stops accepting, closes every connection and waits for all goroutines, or until ctx
