@@ -12,7 +12,7 @@ LDFLAGS := -X github.com/zlockd/zlockd/cmd/internal/release.set=$(VERSION)
 # Built by the go command, so that nothing else needs to be installed.
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: go abuse build kerberos deb deb-check deb-test dist dist-test image image-test install dev cluster test test-all test-stock test-apps test-soak race sim mutants mutants-random robustness fuzz bench rivals lint sign vulncheck help
+.PHONY: go abuse build kerberos deb deb-check deb-test dist dist-test image image-test install dev cluster test test-all test-stock test-apps test-soak race sim sim-repeat farm mutants mutants-random robustness fuzz bench rivals lint sign vulncheck help
 
 build: go ## build bin/zlockd and bin/zlock
 	CGO_ENABLED=0 go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -73,8 +73,17 @@ test-soak: ## make test fifty times (RUNS) beside a load of eight (LOAD)
 race: ## the tests of make test under the race detector
 	@sh test/run.sh -short -race -timeout 20m
 
-sim: ## simulate whole clusters under faults, in virtual time
-	go test -timeout 60m ./test/sim/... -run Sim -sim.hours 2 -v
+# Exact runs: the choices that the runtime leaves to chance come from the seed. See test/sim/overlay.
+EXACT = go run ./test/sim/overlay bin/sim && go test -count 1 -overlay bin/sim/overlay.json -tags exact ./test/sim
+
+sim: ## simulate whole clusters under faults, in virtual time, for HOURS (2) from SEED on, and note it in the ledger
+	$(EXACT) -run Sim -timeout 24h -v -sim.seed $(or $(SEED),0) -sim.hours $(or $(HOURS),2) -sim.ways -1 -sim.ledger ledger.jsonl
+
+sim-repeat: ## run SEEDS (20) seeds twice, each in two processes, and want all runs equal
+	$(EXACT) -run Histories -timeout 60m -v -sim.seed $(or $(SEED),0) -sim.hours $(or $(SEEDS),20)e-1 -sim.twice
+
+farm: ## simulate new seeds until it is stopped; the output of those that fail is kept below bin/farm
+	$(EXACT) -run Histories -timeout 0 -sim.hours 1e6 -sim.ways -1 -sim.ledger ledger.jsonl -sim.farm ../../bin/farm
 
 abuse: ## set hostile clients on servers under limits, an innocent one beside them (TIME for each, DRAWS random ones)
 	go test -count 1 -timeout 60m ./test/abuse -run RandomAttacks -abuse.draws $(or $(DRAWS),300) -abuse.strict -v

@@ -49,6 +49,7 @@ type cluster struct {
 	busy  map[uint32]bool          // a fault has the server
 	seed  uint64
 	lives uint64
+	trace *Trace
 }
 
 // running is one life of a server.
@@ -64,6 +65,8 @@ func newCluster(t *testing.T, seed uint64, set settings) *cluster {
 		run:  map[uint32]*running{},
 		skew: map[uint32]time.Duration{}, busy: map[uint32]bool{}}
 	c.net = NewNetwork(rand.New(rand.NewPCG(seed, 3)), c.set.latency)
+	c.trace = newTrace(*traceFlag != "")
+	c.net.trace = c.trace
 	var wg sync.WaitGroup
 	for id := range c.ids() {
 		c.newDisk(id)
@@ -92,7 +95,9 @@ func (c *cluster) newDisk(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lives++
-	c.disks[id] = newServerDisk(rand.New(rand.NewPCG(c.seed, 1000+c.lives)))
+	d := newServerDisk(rand.New(rand.NewPCG(c.seed, 1000+c.lives)))
+	d.files.trace, d.files.name = c.trace, fmt.Sprint(id)
+	c.disks[id] = d
 }
 
 func (c *cluster) disk(id uint32) *serverDisk {

@@ -55,6 +55,8 @@ type Disk struct {
 	ghosts   bool
 	capacity int64
 	hook     func(DiskOp) error
+	trace    *Trace
+	name     string // in the trace
 }
 
 // view is the disk as one life sees it.

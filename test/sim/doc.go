@@ -8,10 +8,18 @@
 // be frozen, its timers cannot), and bolt, which keeps terms and votes in a file that it maps into memory;
 // [Keys] stands in for it. Both are tested with real processes.
 //
+//	make sim HOURS=10 SEED=1000
+//
+// runs one hundred seeds of six simulated minutes in exact runs: test/sim/overlay changes copies of the
+// runtime's files so that what the runtime leaves to chance, such as the order of select and of timers at one
+// instant, follows the seed, and each seed has a process of its own. Every run reports a sum over all
+// messages, writes to disks and records of clients, in their order; two runs with equal sums are the same.
+// make sim-repeat compares them. Half of the runs of make sim take goroutines in other orders than the
+// scheduler would: any that is ready, or by ranks that change at random points (-sim.ways).
+//
 //	go test ./test/sim -run Histories -sim.seed 1000 -sim.hours 10
 //
-// runs one hundred seeds of six simulated minutes. The faults and the requests of a seed repeat exactly. The
-// order in which goroutines run does not, nor do the answers that depend on it: a failure may need its seed
-// several times to come back. With
-// ZLOCKD_SIM_HISTORIES set to a folder, histories that show a violation are kept there.
+// makes the same runs with the plain toolchain. The faults and the requests of a seed repeat then; the order
+// in which goroutines run does not, nor do the answers that depend on it: a failure may need its seed several
+// times to come back. With ZLOCKD_SIM_HISTORIES set to a folder, histories that show a violation are kept there.
 package sim

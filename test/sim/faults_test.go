@@ -10,7 +10,8 @@ import (
 type faults struct {
 	*cluster
 	wg    sync.WaitGroup
-	count map[string]int
+	count map[string]int // of those that took effect
+	idle  bool           // the newest one had no effect
 }
 
 // clientHosts are the hosts whose wires to the servers may be cut.
@@ -106,8 +107,10 @@ func (c *cluster) runFaults(kinds []fault) *faults {
 		id := uint32(1 + c.rng.IntN(3))
 		for _, k := range kinds {
 			if at -= k.often; at < 0 {
-				f.count[k.name]++
-				k.do(f, id)
+				f.idle = k.name == "heal"
+				if k.do(f, id); !f.idle {
+					f.count[k.name]++
+				}
 				break
 			}
 		}
@@ -153,7 +156,7 @@ func (f *faults) release(id uint32) {
 
 // lasting runs a fault of a server beside others, if the server is free.
 func (f *faults) lasting(id uint32, do func()) {
-	if f.claim(id) {
+	if f.idle = !f.claim(id); !f.idle {
 		f.wg.Go(func() {
 			defer f.release(id)
 			do()

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/json"
 	"fmt"
 	oldrand "math/rand"
 	"math/rand/v2"
@@ -171,6 +172,14 @@ func (c *cluster) judge(rec *observed, f *faults, about string) {
 		unknown, events, expired, f.total(), about)
 	if answered < 1000 || events < 50 {
 		c.t.Errorf("too little happened to judge")
+	}
+	for _, r := range records {
+		c.trace.add("history", fmt.Sprint(r), "", nil)
+	}
+	c.t.Logf("report %s", must.Get(json.Marshal(report{c.seed, c.trace.String(), rec.clock().Hours(), answered, unknown,
+		f.count}))(c.t))
+	if *traceFlag != "" {
+		must.OK(c.t, os.WriteFile(*traceFlag, c.trace.log, 0o644))
 	}
 	bad := history.Check(records, history.Options{Root: Root, Linearizable: c.set.linear})
 	for _, v := range bad {

@@ -45,6 +45,7 @@ func (m *Mount) try(op DiskOp, f func(refused error) error) error {
 	}
 	m.d.mu.Lock()
 	defer m.d.mu.Unlock()
+	m.d.trace.add(op.Kind, m.d.name, op.Name, nil)
 	switch {
 	case m.d.life == m:
 		return f(refused)
@@ -249,6 +250,7 @@ func (h *handle) WriteAt(b []byte, at int64) (n int, err error) {
 				refused = fail("write", h.name, syscall.ENOSPC)
 			}
 		}
+		h.m.d.trace.add("disk", h.m.d.name, h.name, b)
 		h.f.write(h.m.d.rng, b, int(at))
 		n = len(b)
 		return refused

@@ -1,11 +1,13 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -26,6 +28,8 @@ type Network struct {
 	free      map[[2]string]time.Time // when a wire has sent all its bytes
 	listeners map[string]*listener    // by address
 	pipes     map[*pipe]struct{}
+	made      int // pipes so far
+	trace     *Trace
 
 	// held is asked of each write between two hosts whether it stays on the wire until the pipe is let go,
 	// with what is behind it; nil: nothing does.
@@ -122,13 +126,14 @@ func (n *Network) wake() {
 	}
 }
 
-// all lists pipes; the caller holds the lock.
+// all lists pipes, the oldest first; the caller holds the lock.
 func (n *Network) all(want func(*pipe) bool) (list []*pipe) {
 	for p := range n.pipes {
 		if want(p) {
 			list = append(list, p)
 		}
 	}
+	slices.SortFunc(list, func(a, b *pipe) int { return cmp.Compare(a.number, b.number) })
 	return list
 }
 

@@ -60,6 +60,7 @@ const pipeRoom = 256 << 10
 type pipe struct {
 	n        *Network
 	from, to string
+	number   int
 
 	mu       sync.Mutex
 	cond     *sync.Cond
@@ -94,6 +95,8 @@ func (n *Network) pipe(from, to string) *pipe {
 	p := &pipe{n: n, from: from, to: to, conn: new(connID)}
 	p.cond = sync.NewCond(&p.mu)
 	n.mu.Lock()
+	n.made++
+	p.number = n.made
 	n.pipes[p] = struct{}{}
 	n.mu.Unlock()
 	return p
@@ -148,6 +151,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 	hold := p.n.held.Load()
 	p.segments = append(p.segments, segment{append([]byte(nil), b...), at, hold != nil && (*hold)(p, b)})
 	p.size += len(b)
+	p.n.trace.add("write", p.from, p.to, b)
 	time.AfterFunc(time.Until(at), p.cond.Broadcast)
 	return len(b), nil
 }

@@ -39,10 +39,16 @@ func runs(t *testing.T, f func(t *testing.T, seed uint64)) {
 	if testing.Short() {
 		hours = min(hours, 0.1)
 	}
-	n := max(1, int(hours*float64(time.Hour)/float64(runLength)))
+	n := max(1, int(hours*float64(time.Hour)/float64(runLength)+0.5))
+	if apart(t, seed, n) {
+		return
+	}
 	for i := range n {
 		s := seed + uint64(i)
-		if !t.Run(fmt.Sprintf("seed=%d", s), func(t *testing.T) { f(t, s) }) {
+		if !t.Run(fmt.Sprintf("seed=%d", s), func(t *testing.T) {
+			exactly(t, s)
+			f(t, s)
+		}) {
 			return
 		}
 	}

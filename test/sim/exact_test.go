@@ -1,0 +1,180 @@
+//go:build exact
+
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/cryptotest"
+	"time"
+	_ "unsafe" // for the name of the runtime's function
+
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// setSeed is defined in the runtime by test/sim/overlay.
+//
+//go:linkname setSeed
+func setSeed(seed uint64, ways int)
+
+// exactly prepares the process for a run that repeats bit for bit.
+func exactly(t *testing.T, seed uint64) {
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(-1)
+	cryptotest.SetGlobalRandom(t, seed)
+	ways := *waysFlag
+	if ways < 0 {
+		ways = []int{0, 1, 0, 2}[seed%4]
+	}
+	setSeed(seed, ways)
+}
+
+// apart makes each seed's run in a process of its own, as many side by side as there are processors: what one
+// run leaves in a process cannot change the next.
+func apart(t *testing.T, seed uint64, n int) bool {
+	if *aloneFlag {
+		return false
+	}
+	if *farmFlag != "" {
+		must.OK(t, os.MkdirAll(*farmFlag, 0o755))
+	}
+	c := &campaign{t: t, ledger: entry{Commit: commit(), First: seed, Faults: map[string]int{}}}
+	seeds := make(chan uint64)
+	var wg sync.WaitGroup
+	for range runtime.NumCPU() {
+		wg.Go(func() {
+			for s := range seeds {
+				c.one(s)
+			}
+		})
+	}
+	for i := range n {
+		if *farmFlag == "" && t.Failed() {
+			break
+		}
+		seeds <- seed + uint64(i)
+	}
+	close(seeds)
+	wg.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.write()
+	return true
+}
+
+// campaign is the runs of many seeds.
+type campaign struct {
+	t *testing.T
+
+	mu     sync.Mutex
+	ledger entry // of the runs since the last line of the ledger
+}
+
+var reported = regexp.MustCompile(`report (\{.*\})`)
+
+// one makes a seed's run, or two that must be equal.
+func (c *campaign) one(seed uint64) {
+	r, text, ok := c.child(seed)
+	if ok && *twiceFlag {
+		again, more, fine := c.child(seed)
+		if ok = fine && again.Trace == r.Trace; !ok {
+			text += fmt.Sprintf("seed %d does not repeat: %s, then %s\n%s", seed, r.Trace, again.Trace, more)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.Hours > 0 {
+		c.ledger.add(r)
+	}
+	if testing.Verbose() && *farmFlag == "" {
+		c.t.Logf("seed %d: trace %s, %d requests, %d faults", seed, r.Trace, r.Answered, r.total())
+	}
+	if !ok {
+		c.ledger.Found = append(c.ledger.Found, seed)
+		c.t.Errorf("seed %d:\n%s", seed, text)
+		c.keep(seed, text)
+	}
+	if *farmFlag != "" && c.ledger.Seeds == 100 {
+		c.write()
+		c.ledger = entry{Commit: c.ledger.Commit, First: seed + 1, Faults: map[string]int{}}
+	}
+}
+
+// keep writes down the output of a seed that failed, where the farm is asked to.
+func (c *campaign) keep(seed uint64, text string) {
+	if *farmFlag == "" {
+		return
+	}
+	path := filepath.Join(*farmFlag, fmt.Sprintf("seed-%d", seed))
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		c.t.Error(err)
+	}
+	fmt.Fprintf(os.Stderr, "%s seed %d failed: %s\n", time.Now().UTC().Format(time.DateTime), seed, path)
+}
+
+// child makes one run in a process of its own.
+func (c *campaign) child(seed uint64) (r report, text string, ok bool) {
+	args := []string{"-test.run", "^" + c.t.Name() + "$", "-test.v", "-test.timeout", "5m", "-sim.alone",
+		"-sim.seed", fmt.Sprint(seed), "-sim.hours", "0.01", "-sim.ways", fmt.Sprint(*waysFlag)}
+	out, err := exec.Command(os.Args[0], args...).CombinedOutput()
+	if m := reported.FindSubmatch(out); m != nil {
+		if bad := json.Unmarshal(m[1], &r); bad != nil {
+			c.t.Error(bad)
+		}
+	}
+	return r, string(out), err == nil
+}
+
+// write appends a line to the ledger.
+func (c *campaign) write() {
+	if *ledgerFlag == "" || c.ledger.Seeds == 0 {
+		return
+	}
+	f := must.Get(os.OpenFile(*ledgerFlag, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644))(c.t)
+	c.ledger.Date = time.Now().UTC().Format(time.DateOnly)
+	b := must.Get(json.Marshal(c.ledger))(c.t)
+	if _, err := f.Write(append(b, '\n')); err != nil {
+		c.t.Error(err)
+	}
+	must.OK(c.t, f.Close())
+}
+
+// entry is a line of the ledger.
+type entry struct {
+	Date     string
+	Commit   string
+	First    uint64 // seed
+	Seeds    int
+	Hours    float64 // simulated
+	Answered int     // requests, all judged
+	Unknown  int
+	Faults   map[string]int // that took effect, by kind
+	Found    []uint64       `json:",omitempty"` // seeds that failed
+}
+
+func (e *entry) add(r report) {
+	e.Seeds++
+	e.Hours += r.Hours
+	e.Answered += r.Answered
+	e.Unknown += r.Unknown
+	for _, kind := range slices.Sorted(maps.Keys(r.Faults)) {
+		e.Faults[kind] += r.Faults[kind]
+	}
+}
+
+// commit is the short name of the commit that is checked out.
+func commit() string {
+	out, _ := exec.Command("git", "describe", "--always", "--dirty").Output()
+	return strings.TrimSpace(string(out))
+}

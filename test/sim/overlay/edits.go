@@ -1,0 +1,329 @@
+package main
+
+// edit replaces one place of a file.
+type edit struct{ old, new string }
+
+// edits are the changes of each file below GOROOT/src.
+var edits = map[string][]edit{
+	// One stream for all that is random in a bubble. The keys of hashes are equal in all processes.
+	"runtime/rand.go": {
+		{"\tglobalRand.state.Init(*seed)\n", "\t*seed = [32]byte{1}\n\tglobalRand.state.Init(*seed)\n"},
+		{"\tmp := getg().m\n\tc := &mp.chacha8\n", `	if b := getg().bubble; b != nil {
+		return b.simNext()
+	}
+	mp := getg().m
+	c := &mp.chacha8
+`},
+	},
+	"runtime/select.go": {
+		{"\t\tj := cheaprandn(uint32(norder + 1))\n", "\t\tj := simRandn(uint32(norder + 1))\n"},
+	},
+	"runtime/time.go": {
+		{"\t\t\tt.rand = cheaprand()\n", "\t\t\tt.rand = simRand32()\n"},
+	},
+	// A bubble begins with its seed.
+	"runtime/synctest.go": {
+		{"type synctestBubble struct {\n", "type synctestBubble struct {\n\tsim uint64 // state of the stream\n"},
+		{"\tbubble.now = synctestBaseTime\n", "\tbubble.now = synctestBaseTime\n\tsimBegin(bubble)\n"},
+		{"\tgp.bubble = bubble\n\tdefer func() {\n\t\tgp.bubble = nil\n\t}()\n\n\t// This is newproc", `	gp.bubble = bubble
+	simRuns.Add(1)
+	defer func() {
+		gp.bubble = nil
+		simRuns.Add(-1)
+	}()
+
+	// This is newproc`},
+	},
+	// Goroutines of a bubble have a queue of their own, in which those of the runtime do not stand. Sysmon
+	// takes no processor away while a bubble runs.
+	"runtime/proc.go": {
+		{"func retake(now int64) uint32 {\n\tn := 0\n", `func retake(now int64) uint32 {
+	if simRuns.Load() > 0 {
+		return 0
+	}
+	n := 0
+`},
+		{"func runqput(pp *p, gp *g, next bool) {\n", `func runqput(pp *p, gp *g, next bool) {
+	if gp.bubble != nil {
+		simPut(gp, next)
+		return
+	}
+`},
+		{"\t// local runq\n\tif gp, inherit", `	if gp := simGet(pp); gp != nil {
+		return gp, false, false
+	}
+
+	// local runq
+	if gp, inherit`},
+		{"func runqempty(pp *p) bool {\n", `func runqempty(pp *p) bool {
+	if simCount() > 0 {
+		return false
+	}
+`},
+		{`		runqput(pp, gp, true)
+	} else {
+		lock(&sched.lock)
+		globrunqput(gp)
+`, `		runqput(pp, gp, true)
+	} else if gp.bubble != nil {
+		simPut(gp, false)
+	} else {
+		lock(&sched.lock)
+		globrunqput(gp)
+`},
+		{"\tnewg.trackingSeq = uint8(cheaprand())\n", "\tnewg.trackingSeq = uint8(cheaprand())\n\tnewg.simPrio, newg.simEpoch = 0, 0\n"},
+	},
+	"runtime/runtime2.go": {
+		{"\tbubble  *synctestBubble\n", "\tbubble  *synctestBubble\n\n\tsimPrio, simEpoch uint32\n"},
+	},
+	// Where a run that explores may change to another goroutine.
+	"runtime/chan.go": {
+		{"func chansend1(c *hchan, elem unsafe.Pointer) {\n", "func chansend1(c *hchan, elem unsafe.Pointer) {\n\tsimPoint()\n"},
+		{"func chanrecv1(c *hchan, elem unsafe.Pointer) {\n", "func chanrecv1(c *hchan, elem unsafe.Pointer) {\n\tsimPoint()\n"},
+		{"func chanrecv2(c *hchan, elem unsafe.Pointer) (received bool) {\n", "func chanrecv2(c *hchan, elem unsafe.Pointer) (received bool) {\n\tsimPoint()\n"},
+	},
+	"runtime/malloc.go": {
+		{"func mallocgc(size uintptr, typ *_type, needzero bool) unsafe.Pointer {\n", "func mallocgc(size uintptr, typ *_type, needzero bool) unsafe.Pointer {\n\tsimSoon()\n"},
+	},
+	"internal/sync/runtime.go": {
+		{"//go:linkname throw\n", "//go:linkname simPoint\nfunc simPoint()\n\n//go:linkname throw\n"},
+	},
+	"internal/sync/mutex.go": {
+		{"func (m *Mutex) Lock() {\n", "func (m *Mutex) Lock() {\n\tsimPoint()\n"},
+		{"\t\tm.unlockSlow(new)\n\t}\n", "\t\tm.unlockSlow(new)\n\t}\n\tsimPoint()\n"},
+	},
+	// The children of a context end in the order in which they were made.
+	"context/context.go": {
+		{"\tchildren map[canceler]struct{} //", "\tborn     uint64\n\tchildren map[canceler]uint64 //"},
+		{"\t\t\t\tp.children = make(map[canceler]struct{})\n", "\t\t\t\tp.children = make(map[canceler]uint64)\n"},
+		{"\t\t\tp.children[child] = struct{}{}\n", "\t\t\tp.born++\n\t\t\tp.children[child] = p.born\n"},
+		{"\tfor child := range c.children {\n", `	order := make([]canceler, 0, len(c.children))
+	for child, at := range c.children {
+		i := len(order)
+		order = append(order, child)
+		for ; i > 0 && c.children[order[i-1]] > at; i-- {
+			order[i] = order[i-1]
+		}
+		order[i] = child
+	}
+	for _, child := range order {
+`},
+	},
+	// The time for which a goroutine waits for a mutex is the bubble's.
+	"runtime/sema.go": {
+		{"func internal_sync_nanotime() int64 {\n", `func internal_sync_nanotime() int64 {
+	if b := getg().bubble; b != nil {
+		return b.now
+	}
+`},
+	},
+}
+
+// added are files that the library does not have.
+var added = map[string]string{
+	"runtime/sim.go": `package runtime
+
+import (
+	"internal/runtime/atomic"
+	_ "unsafe"
+)
+
+// How a run chooses the next goroutine.
+const (
+	simUsual  = iota // as the scheduler does: the one made ready last, then the first of the queue
+	simRandom        // any
+	simRanked        // the one with the highest rank; ranks change now and then
+)
+
+var (
+	simSeed uint64       // of the next bubble
+	simWays int          // how it chooses
+	simRuns atomic.Int32 // bubbles that run
+
+	sim struct {
+		choice     uint64 // state of the stream for choices
+		ways       int
+		next       guintptr // made ready last
+		head, tail uint32
+		queue      [1 << 14]guintptr
+		nexts      int // picked one after the other
+		ticks      uint32
+		epoch      uint32 // of the ranks
+		now        int64  // the bubble's time at the pick before
+		picks      int    // at that time
+	}
+)
+
+//go:linkname simSetSeed github.com/zlockd/zlockd/test/sim.setSeed
+func simSetSeed(seed uint64, ways int) { simSeed, simWays = seed, ways }
+
+func simBegin(b *synctestBubble) {
+	b.sim = simSeed
+	sim.choice, sim.ways = simSeed^0x5851f42d4c957f2d, simWays
+	sim.nexts, sim.ticks, sim.epoch, sim.picks = 0, 0, 1, 0
+}
+
+// simStep is splitmix64.
+//
+//go:nosplit
+func simStep(state *uint64) uint64 {
+	*state += 0x9e3779b97f4a7c15
+	x := *state
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// simNext returns the next value of the bubble's stream.
+//
+//go:nosplit
+func (b *synctestBubble) simNext() uint64 { return simStep(&b.sim) }
+
+//go:nosplit
+func simRand32() uint32 {
+	if b := getg().bubble; b != nil {
+		return uint32(b.simNext() >> 32)
+	}
+	return cheaprand()
+}
+
+//go:nosplit
+func simRandn(n uint32) uint32 {
+	return uint32((uint64(simRand32()) * uint64(n)) >> 32)
+}
+
+//go:nosplit
+func simCount() uint32 {
+	n := sim.tail - sim.head
+	if sim.next != 0 {
+		n++
+	}
+	return n
+}
+
+// simPut makes a goroutine of a bubble ready. There is one processor, so no other thread is here.
+func simPut(gp *g, next bool) {
+	if next {
+		old := sim.next
+		sim.next.set(gp)
+		if old == 0 {
+			return
+		}
+		gp = old.ptr()
+	}
+	if sim.tail-sim.head == uint32(len(sim.queue)) {
+		throw("too many goroutines are ready in a bubble")
+	}
+	sim.queue[sim.tail%uint32(len(sim.queue))].set(gp)
+	sim.tail++
+}
+
+// simGet returns the next goroutine of a bubble, or nil if the others may run.
+func simGet(pp *p) *g {
+	n := simCount()
+	if n == 0 {
+		return nil
+	}
+	if sim.ticks++; sim.ticks%4096 == 0 && pp.runqhead != pp.runqtail {
+		return nil
+	}
+	if sim.ways == simUsual {
+		if sim.next != 0 && (sim.nexts < 64 || n == 1) {
+			sim.nexts++
+			gp := sim.next.ptr()
+			sim.next = 0
+			return gp
+		}
+		sim.nexts = 0
+		return simTake(sim.head)
+	}
+	if sim.next != 0 {
+		gp := sim.next.ptr()
+		sim.next = 0
+		simPut(gp, false)
+	}
+	at := sim.head + uint32(simStep(&sim.choice)%uint64(n))
+	if sim.ways == simRanked {
+		at = simHighest(at)
+	}
+	return simTake(at)
+}
+
+// simTake removes one place of the queue.
+func simTake(at uint32) *g {
+	const size = uint32(len(sim.queue))
+	gp := sim.queue[at%size].ptr()
+	for ; at != sim.head; at-- {
+		sim.queue[at%size] = sim.queue[(at-1)%size]
+	}
+	sim.head++
+	return gp
+}
+
+// simHighest returns the place of the goroutine with the highest rank. The one it picks loses its rank now and
+// then, and sometimes all ranks change. Where many picks pass without time, any goes first: some goroutine may
+// wait for the work of a lower one without being blocked.
+func simHighest(any uint32) uint32 {
+	const size = uint32(len(sim.queue))
+	if b := sim.queue[any%size].ptr().bubble; b.now != sim.now {
+		sim.now, sim.picks = b.now, 0
+	}
+	if sim.picks++; sim.picks > 5000 {
+		return any
+	}
+	r := simStep(&sim.choice)
+	if r%(1<<14) == 0 {
+		sim.epoch++
+	}
+	best := sim.head
+	for at := sim.head; at != sim.tail; at++ {
+		gp := sim.queue[at%size].ptr()
+		if gp.simEpoch != sim.epoch {
+			gp.simEpoch, gp.simPrio = sim.epoch, uint32(simStep(&sim.choice)>>32)|1
+		}
+		if gp.simPrio > sim.queue[best%size].ptr().simPrio {
+			best = at
+		}
+	}
+	if (r>>32)%512 == 0 {
+		gp := sim.queue[best%size].ptr()
+		gp.simPrio >>= 8
+	}
+	return best
+}
+
+// simPoint is called where goroutines meet: a run that explores may go on with another one here, or soon.
+func simPoint() {
+	if sim.ways == simUsual {
+		return
+	}
+	gp := getg()
+	if gp.bubble == nil || gp != gp.m.curg || gp.m.locks != 0 || gp.m.preemptoff != "" {
+		return
+	}
+	switch r := simStep(&sim.choice); {
+	case r%16 == 0:
+		goyield()
+	case r%16 == 1:
+		gp.preempt, gp.stackguard0 = true, stackPreempt
+	}
+}
+
+//go:linkname simPointOfSync internal/sync.simPoint
+func simPointOfSync() { simPoint() }
+
+// simSoon may let the goroutine make way at one of its next calls.
+func simSoon() {
+	if sim.ways == simUsual {
+		return
+	}
+	gp := getg()
+	if gp.bubble == nil || gp != gp.m.curg {
+		return
+	}
+	if simStep(&sim.choice)%256 == 0 {
+		gp.preempt, gp.stackguard0 = true, stackPreempt
+	}
+}
+`,
+}

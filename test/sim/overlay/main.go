@@ -1,0 +1,104 @@
+// Overlay writes changed copies of a few files of Go's standard library, and the file that
+// go build's flag -overlay wants, so that a seed of the simulation repeats bit for bit:
+//
+//	go run ./test/sim/overlay DIR
+//	go test -overlay DIR/overlay.json -tags exact ./test/sim -run Histories
+//
+// Nothing installed is changed. The edits search for exact text of one Go release, and the program fails
+// where it does not find a place exactly once. Inside a synctest bubble, and only there, the copies draw
+// the order of select, of timers at one instant and of maps from one stream that the test seeds; the
+// runtime takes no processor away by real time, and no mutex starves by real time.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// release is the Go whose files the edits are made for. With another, look at each edit again.
+const release = "go1.26"
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: go run ./test/sim/overlay DIR")
+		os.Exit(2)
+	}
+	if err := write(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "overlay:", err)
+		os.Exit(1)
+	}
+}
+
+// write fills a directory with the changed files and overlay.json.
+func write(dir string) error {
+	if v := runtime.Version(); v != release && !strings.HasPrefix(v, release+".") {
+		return fmt.Errorf("the edits are made for %s, and this is %s: look at each of them again", release, v)
+	}
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return fmt.Errorf("go env GOROOT: %w", err)
+	}
+	src := filepath.Join(strings.TrimSpace(string(out)), "src")
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	replace := map[string]string{}
+	put := func(name, text string) error {
+		to := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
+		replace[filepath.Join(src, name)] = to
+		return writeChanged(to, []byte(text))
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, list := range edits {
+		text, err := os.ReadFile(filepath.Join(src, name))
+		if err != nil {
+			return err
+		}
+		changed, err := apply(string(text), list)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := put(name, changed); err != nil {
+			return err
+		}
+	}
+	for name, text := range added {
+		if err := put(name, text); err != nil {
+			return err
+		}
+	}
+	list, err := json.MarshalIndent(map[string]any{"Replace": replace}, "", "\t")
+	if err != nil {
+		return err
+	}
+	return writeChanged(filepath.Join(dir, "overlay.json"), list)
+}
+
+// writeChanged leaves a file alone that is as it should be.
+func writeChanged(path string, text []byte) error {
+	if was, err := os.ReadFile(path); err == nil && string(was) == string(text) {
+		return nil
+	}
+	return os.WriteFile(path, text, 0o644)
+}
+
+// apply makes edits, each of which must find its place exactly once.
+func apply(text string, list []edit) (string, error) {
+	var wrong error
+	for _, e := range list {
+		if n := strings.Count(text, e.old); n != 1 {
+			wrong = errors.Join(wrong, fmt.Errorf("a place is there %d times instead of once:\n%s", n, e.old))
+			continue
+		}
+		text = strings.Replace(text, e.old, e.new, 1)
+	}
+	return text, wrong
+}
