@@ -162,7 +162,8 @@ func (a *raftConns) close() {
 // inOrder lists connections by their numbers, so that what happens to many of them does not depend on where
 // they are in memory: a simulated run repeats.
 func inOrder[C comparable](numbers map[C]uint64) []C {
-	return slices.SortedFunc(maps.Keys(numbers), func(a, b C) int { return cmp.Compare(numbers[a], numbers[b]) })
+	byNumber := func(a, b C) int { return cmp.Compare(numbers[a], numbers[b]) }
+	return slices.SortedFunc(maps.Keys(numbers), byNumber)
 }
 
 // conns are connections that are not used again.

@@ -21,5 +21,6 @@
 //
 // makes the same runs with the plain toolchain. The faults and the requests of a seed repeat then; the order
 // in which goroutines run does not, nor do the answers that depend on it: a failure may need its seed several
-// times to come back. With ZLOCKD_SIM_HISTORIES set to a folder, histories that show a violation are kept there.
+// times to come back. With ZLOCKD_SIM_HISTORIES set to a folder, histories that show a violation are kept
+// there.
 package sim
