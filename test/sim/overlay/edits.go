@@ -3,6 +3,9 @@ package main
 // edit replaces one place of a file.
 type edit struct{ old, new string }
 
+// behind adds text to a place.
+func behind(place, text string) edit { return edit{place, place + text} }
+
 // edits are the changes of each file below GOROOT/src.
 var edits = map[string][]edit{
 	// One stream for all that is random in a bubble. The keys of hashes are equal in all processes.
@@ -23,9 +26,10 @@ var edits = map[string][]edit{
 	},
 	// A bubble begins with its seed.
 	"runtime/synctest.go": {
-		{"type synctestBubble struct {\n", "type synctestBubble struct {\n\tsim uint64 // state of the stream\n"},
-		{"\tbubble.now = synctestBaseTime\n", "\tbubble.now = synctestBaseTime\n\tsimBegin(bubble)\n"},
-		{"\tgp.bubble = bubble\n\tdefer func() {\n\t\tgp.bubble = nil\n\t}()\n\n\t// This is newproc", `	gp.bubble = bubble
+		behind("type synctestBubble struct {\n", "\tsim uint64 // state of the stream\n"),
+		behind("\tbubble.now = synctestBaseTime\n", "\tsimBegin(bubble)\n"),
+		{"\tgp.bubble = bubble\n\tdefer func() {\n\t\tgp.bubble = nil\n\t}()\n\n\t// This is newproc",
+			`	gp.bubble = bubble
 	simRuns.Add(1)
 	defer func() {
 		gp.bubble = nil
@@ -71,31 +75,32 @@ var edits = map[string][]edit{
 		lock(&sched.lock)
 		globrunqput(gp)
 `},
-		{"\tnewg.trackingSeq = uint8(cheaprand())\n", "\tnewg.trackingSeq = uint8(cheaprand())\n\tnewg.simPrio, newg.simEpoch = 0, 0\n"},
+		behind("\tnewg.trackingSeq = uint8(cheaprand())\n", "\tnewg.simPrio, newg.simEpoch = 0, 0\n"),
 	},
 	"runtime/runtime2.go": {
-		{"\tbubble  *synctestBubble\n", "\tbubble  *synctestBubble\n\n\tsimPrio, simEpoch uint32\n"},
+		behind("\tbubble  *synctestBubble\n", "\n\tsimPrio, simEpoch uint32\n"),
 	},
 	// Where a run that explores may change to another goroutine.
 	"runtime/chan.go": {
-		{"func chansend1(c *hchan, elem unsafe.Pointer) {\n", "func chansend1(c *hchan, elem unsafe.Pointer) {\n\tsimPoint()\n"},
-		{"func chanrecv1(c *hchan, elem unsafe.Pointer) {\n", "func chanrecv1(c *hchan, elem unsafe.Pointer) {\n\tsimPoint()\n"},
-		{"func chanrecv2(c *hchan, elem unsafe.Pointer) (received bool) {\n", "func chanrecv2(c *hchan, elem unsafe.Pointer) (received bool) {\n\tsimPoint()\n"},
+		behind("func chansend1(c *hchan, elem unsafe.Pointer) {\n", "\tsimPoint()\n"),
+		behind("func chanrecv1(c *hchan, elem unsafe.Pointer) {\n", "\tsimPoint()\n"),
+		behind("func chanrecv2(c *hchan, elem unsafe.Pointer) (received bool) {\n", "\tsimPoint()\n"),
 	},
 	"runtime/malloc.go": {
-		{"func mallocgc(size uintptr, typ *_type, needzero bool) unsafe.Pointer {\n", "func mallocgc(size uintptr, typ *_type, needzero bool) unsafe.Pointer {\n\tsimSoon()\n"},
+		behind("func mallocgc(size uintptr, typ *_type, needzero bool) unsafe.Pointer {\n", "\tsimSoon()\n"),
 	},
 	"internal/sync/runtime.go": {
 		{"//go:linkname throw\n", "//go:linkname simPoint\nfunc simPoint()\n\n//go:linkname throw\n"},
 	},
 	"internal/sync/mutex.go": {
-		{"func (m *Mutex) Lock() {\n", "func (m *Mutex) Lock() {\n\tsimPoint()\n"},
-		{"\t\tm.unlockSlow(new)\n\t}\n", "\t\tm.unlockSlow(new)\n\t}\n\tsimPoint()\n"},
+		behind("func (m *Mutex) Lock() {\n", "\tsimPoint()\n"),
+		behind("\t\tm.unlockSlow(new)\n\t}\n", "\tsimPoint()\n"),
 	},
 	// The children of a context end in the order in which they were made.
 	"context/context.go": {
 		{"\tchildren map[canceler]struct{} //", "\tborn     uint64\n\tchildren map[canceler]uint64 //"},
-		{"\t\t\t\tp.children = make(map[canceler]struct{})\n", "\t\t\t\tp.children = make(map[canceler]uint64)\n"},
+		{"\t\t\t\tp.children = make(map[canceler]struct{})\n",
+			"\t\t\t\tp.children = make(map[canceler]uint64)\n"},
 		{"\t\t\tp.children[child] = struct{}{}\n", "\t\t\tp.born++\n\t\t\tp.children[child] = p.born\n"},
 		{"\tfor child := range c.children {\n", `	order := make([]canceler, 0, len(c.children))
 	for child, at := range c.children {
