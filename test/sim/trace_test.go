@@ -3,9 +3,9 @@ package sim
 import "flag"
 
 var (
-	waysFlag = flag.Int("sim.ways", 0, "how an exact run chooses among goroutines: 0 as usual, 1 any, 2 by ranks, "+
+	waysFlag = flag.Int("sim.ways", 0, "how an exact run chooses goroutines: 0 as usual, 1 any, 2 by ranks, "+
 		"-1 as the seed says")
-	traceFlag  = flag.String("sim.trace", "", "a file for each event of a run, to see where two runs of a seed part")
+	traceFlag  = flag.String("sim.trace", "", "a file for each event, to see where two runs of a seed part")
 	aloneFlag  = flag.Bool("sim.alone", false, "make an exact run in this process")
 	twiceFlag  = flag.Bool("sim.twice", false, "make each exact run twice, and want both equal")
 	ledgerFlag = flag.String("sim.ledger", "", "a file to append a line to that tells what was run")

@@ -265,7 +265,7 @@ func simTake(at uint32) *g {
 	return gp
 }
 
-// simHighest returns the place of the goroutine with the highest rank. The one it picks loses its rank now and
+// simHighest returns the place of the highest rank. The goroutine that it picks loses its rank now and
 // then, and sometimes all ranks change. Where many picks pass without time, any goes first: some goroutine may
 // wait for the work of a lower one without being blocked.
 func simHighest(any uint32) uint32 {
