@@ -28,7 +28,7 @@ func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
 	}
 	base := "http://" + i.AdminAddr()
 	paths := []string{"/", "/metrics", "/health", "/ready", "/members", "/commands"}
-	for _, tab := range []string{"overview", "locks", "graph", "sessions", "ended", "tree", "top"} {
+	for _, tab := range []string{"overview", "locks", "graph", "sessions", "ended", "tree", "clients"} {
 		paths = append(paths, "/?tab="+tab)
 	}
 	paths = append(paths, "/locks", "/locks?limit=1000", "/wait-graph", "/sessions?limit=1000",

@@ -35,12 +35,13 @@ type tab struct {
 }
 
 var tabs = []tab{
-	{ID: "overview", Name: "Overview", answer: (*View).top},
+	{ID: "overview", Name: "Overview", answer: (*View).now},
 	{ID: "locks", Name: "Locks", answer: (*View).listLocks},
 	{ID: "lock", Name: "One lock", answer: (*View).oneLock, of: "path"},
 	{ID: "graph", Name: "Wait-for graph", answer: (*View).waitGraph},
 	{ID: "sessions", Name: "Sessions", answer: (*View).listSessions},
 	{ID: "ended", Name: "Ended sessions", answer: (*View).listEnded},
+	{ID: "clients", Name: "Busy clients", answer: (*View).top},
 	{ID: "tree", Name: "Tree", answer: (*View).oneNode, of: "path"},
 }
 
@@ -171,6 +172,8 @@ func pageFuncs() template.FuncMap {
 			return rowOf{path, d.O.CanAct, c.Askable(), c}
 		},
 		"picture": draw,
+		"more":    func(shown, all int) int { return all - shown },
+		"cut":     func(n int, s string) string { return middle(answer.Visible(s), n) },
 		"busiest": func(rows []answer.Busy) []answer.Busy { return rows[:min(len(rows), 10)] },
 		"ups":     ups,
 		"child":   func(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name },

@@ -31,7 +31,9 @@ type line struct {
 
 // Sizes of the picture.
 const (
-	maxBoxes  = 60
+	maxBoxes  = 60 // parties that are looked at; those of deadlocks come first
+	maxCols   = 3  // of parties outside deadlocks
+	maxRows   = 10
 	boxWidth  = 190
 	boxHeight = 46
 	colWidth  = 420 // a line between two columns has room for its label
@@ -71,9 +73,16 @@ func draw(g graphAnswer) *picture {
 	for _, l := range level {
 		last = max(last, l)
 	}
+	last = min(last, maxCols-1)
 	rows := make([]int, last+1)
-	for i := range n {
+	at := make([]int, n) // the box of a party; -1: it has none
+	fits := func(i int) bool { return level[i] <= last && rows[level[i]] < maxRows }
+	for _, i := range cyclesFirst(g.Parties[:n]) {
 		party := &g.Parties[i]
+		if at[i] = -1; party.Cycle == 0 && !fits(i) {
+			continue
+		}
+		at[i], level[i] = len(p.Boxes), min(level[i], last)
 		x, y := 10+(last-level[i])*colWidth, 10+rows[level[i]]*rowHeight
 		rows[level[i]]++
 		b := box{X: x, Y: y, TX: x + 10, TY: y + 19, SY: y + 37, Label: short(answer.Visible(party.Label), 24),
@@ -89,13 +98,13 @@ func draw(g graphAnswer) *picture {
 	locks := map[[2]int]int{}
 	for i := range g.Edges {
 		e := &g.Edges[i]
-		if !shown(e) {
+		if !shown(e) || at[e.From] < 0 || at[e.To] < 0 {
 			continue
 		}
 		pair := [2]int{e.From, e.To}
 		locks[pair]++
-		if at, ok := lines[pair]; ok {
-			l := &p.Lines[at]
+		if known, ok := lines[pair]; ok {
+			l := &p.Lines[known]
 			l.Text = strconv.Itoa(locks[pair]) + " locks"
 			l.Title += "; " + answer.Visible(e.Path)
 			if l.Class == "any" && !e.Any && !e.Watch {
@@ -104,14 +113,27 @@ func draw(g graphAnswer) *picture {
 			continue
 		}
 		lines[pair] = len(p.Lines)
-		p.Lines = append(p.Lines, lineOf(e, &p.Boxes[e.From], &p.Boxes[e.To], e.From))
+		p.Lines = append(p.Lines, lineOf(e, &p.Boxes[at[e.From]], &p.Boxes[at[e.To]], at[e.From]))
 	}
 	p.Summary = strconv.Itoa(len(g.Parties)) + " parties, " + strconv.Itoa(g.EdgeCount) + " waits, " +
 		strconv.Itoa(len(g.Suspected)) + " suspected deadlocks; the table below has the same"
-	if n < len(g.Parties) {
-		p.Note = "The first " + strconv.Itoa(n) + " of " + thousands(len(g.Parties)) + " parties. " + p.Note
+	if shown := len(p.Boxes); shown < len(g.Parties) {
+		p.Note = strconv.Itoa(shown) + " of " + thousands(len(g.Parties)) + " parties. " + p.Note
 	}
 	return p
+}
+
+// cyclesFirst returns the places of the parties in the order in which the picture has room for them: a
+// deadlock stands above all else, and whole.
+func cyclesFirst(parties []partyRow) (order []int) {
+	for _, cycle := range []bool{true, false} {
+		for i := range parties {
+			if (parties[i].Cycle != 0) == cycle {
+				order = append(order, i)
+			}
+		}
+	}
+	return order
 }
 
 // lineOf draws one wait: from the right of the waiting party to the left of the other, or in a
@@ -151,6 +173,15 @@ func subOf(p *partyRow) string {
 		return p.Session.String()
 	}
 	return p.Addr
+}
+
+// middle cuts a long name in its middle: the ends tell names apart.
+func middle(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return string(r[:n/2]) + "…" + string(r[len(r)-(n-n/2-1):])
 }
 
 // shortPath keeps the end of a path, which tells locks of one directory apart.

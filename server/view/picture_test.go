@@ -44,39 +44,60 @@ func TestLinesOfAPicture(t *testing.T) {
 		fmt.Fprintf(&got, "%s %s %d,%d %s|%s|%s|%s|%s\n", l.D, l.Head, l.X, l.Y, l.Anchor, l.Class, l.Text, l.Title, l.Path)
 	}
 	fmt.Fprintf(&got, "%dx%d %s", p.W, p.H, p.Summary)
-	const want = `10,10 20,29,47 p|0x1|0x1 a |
+	const want = `850,10 860,29,47 p|0x4|0x4 a |cycle
+850,86 860,105,123 p|0x5|0x5 a |cycle
+10,10 20,29,47 p|0x1|0x1 a |
 430,10 440,29,47 0x2|a|0x2 a |
-850,10 860,29,47 lllllllllllllllllllllll…|why|0x3 a why|
-850,86 860,105,123 p|0x4|0x4 a |cycle
-850,162 860,181,199 p|0x5|0x5 a |cycle
+850,162 860,181,199 lllllllllllllllllllllll…|why|0x3 a why|
 M200 33 C260 33 370 33 430 33 M422 29 L430 33 L422 37Z 315,29 middle||/a|/a: x waits for y|/a
-M620 33 C680 33 790 33 850 33 M842 29 L850 33 L842 37Z 735,29 middle|any|/b|/b:  waits for |/b
-M200 33 C260 33 790 33 850 33 M842 29 L850 33 L842 37Z 525,29 middle||3 locks|/c:  waits for ; /d; /e|/c
-M200 33 C260 33 790 109 850 109 M842 105 L850 109 L842 113Z 525,67 middle|any|2 locks|/v:  waits for ; /w|/v
-M1040 103 C1110 103 1110 179 1040 179 M1048 175 L1040 179 L1048 183Z 1118,161 start|cycle|/x|/x:  waits for |/x
-M1040 191 C1080 191 1080 115 1040 115 M1048 111 L1040 115 L1048 119Z 1118,141 start|cycle|/y|/y:  waits for |/y
+M620 33 C680 33 790 185 850 185 M842 181 L850 185 L842 189Z 735,105 middle|any|/b|/b:  waits for |/b
+M200 33 C260 33 790 185 850 185 M842 181 L850 185 L842 189Z 525,105 middle||3 locks|/c:  waits for ; /d; /e|/c
+M200 33 C260 33 790 33 850 33 M842 29 L850 33 L842 37Z 525,29 middle|any|2 locks|/v:  waits for ; /w|/v
+M1040 39 C1080 39 1080 115 1040 115 M1048 111 L1040 115 L1048 119Z 1118,65 start|cycle|/x|/x:  waits for |/x
+M1040 103 C1110 103 1110 27 1040 27 M1048 23 L1040 27 L1048 31Z 1118,85 start|cycle|/y|/y:  waits for |/y
 1350x218 5 parties, 9 waits, 1 suspected deadlocks; the table below has the same`
 	expect.Equal(t, got.String(), want)
 }
 
-// A crowd is cut, and the note says so.
+// Of a long chain and of a crowd the picture has as many parties as fit, a deadlock whole and first; the
+// note says how many are missing.
 func TestPictureOfACrowd(t *testing.T) {
-	g := &graphAnswer{EdgeCount: maxBoxes}
-	for i := range maxBoxes + 1 {
-		g.Parties = append(g.Parties, partyRow{ID: i})
+	chain, crowd, ring := &graphAnswer{}, &graphAnswer{}, &graphAnswer{}
+	for i := range 30 {
+		for _, g := range []*graphAnswer{chain, crowd, ring} {
+			g.Parties = append(g.Parties, partyRow{ID: i})
+		}
 		if i > 0 {
-			g.Edges = append(g.Edges, recipe.Edge{From: i - 1, To: i})
+			chain.Edges = append(chain.Edges, recipe.Edge{From: i - 1, To: i})
+			crowd.Edges = append(crowd.Edges, recipe.Edge{From: i, To: 0})
+		}
+		if i >= 15 {
+			ring.Parties[i].Cycle = 1
+			ring.Edges = append(ring.Edges, recipe.Edge{From: i, To: 15 + (i+1)%15, Cycle: true})
+		} else {
+			ring.Edges = append(ring.Edges, recipe.Edge{From: i, To: 15})
 		}
 	}
-	whole := &graphAnswer{Parties: g.Parties[:maxBoxes], Edges: g.Edges[:maxBoxes-1]}
-	for _, g := range []*graphAnswer{g, whole} {
-		p := draw(*g)
-		expect.That(t, len(p.Boxes) == maxBoxes && len(p.Lines) == maxBoxes-1, "%d boxes, %d lines", len(p.Boxes),
-			len(p.Lines))
-		expect.Equal(t, p.Boxes[0].X, 10, "the first waits for all")
-		expect.Equal(t, p.Boxes[maxBoxes-1].X, 10+(maxBoxes-1)*colWidth, "the last waits for none")
-		cut := strings.HasPrefix(p.Note, "The first 60 of 61 parties. Waiters")
-		expect.Equal(t, cut, len(g.Parties) > maxBoxes, "%s", p.Note)
+	for name, c := range map[string]struct {
+		g            *graphAnswer
+		boxes, lines int
+		note         string
+	}{
+		"a chain": {chain, maxCols, maxCols - 1, "3 of 30 parties. Waiters"},
+		"a crowd": {crowd, maxRows + 1, maxRows, "11 of 30 parties. Waiters"},
+		"a ring":  {ring, 15 + maxRows, 15 + maxRows, "25 of 30 parties. Waiters"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := draw(*c.g)
+			expect.Equal(t, len(p.Boxes), c.boxes, "boxes")
+			expect.Equal(t, len(p.Lines), c.lines, "lines")
+			expect.That(t, strings.HasPrefix(p.Note, c.note), "%s", p.Note)
+			expect.That(t, p.W <= 10+(maxCols-1)*colWidth+boxWidth+bowWidth, "it is %d wide", p.W)
+		})
+	}
+	for i, b := range draw(*ring).Boxes[:15] {
+		expect.Equal(t, b.Class, "cycle", "box %d", i)
+		expect.Equal(t, b.Y, 10+i*rowHeight, "box %d", i)
 	}
 }
 

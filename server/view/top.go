@@ -201,8 +201,16 @@ type overviewAnswer struct {
 	Held      int    `json:"locksHeld"`
 	Waiters   int    `json:"waiters"`
 	Suspected int    `json:"suspectedDeadlocks"`
+	Twice     int    `json:"locksHeldTwice,omitempty"`
+	Over      int    `json:"holdsOverLimit,omitempty"`
 	CanAct    bool   `json:"canAct"` // there is a super user
 	Token     string `json:"token"`  // that actions need; see tokenHeader
+}
+
+// Wrong reports whether there is anything that an operator should look at.
+func (a overviewAnswer) Wrong() bool {
+	return len(a.Faults)+len(a.Notices)+a.Suspected+a.Twice+a.Over > 0 ||
+		slices.ContainsFunc(a.Members, memberRow.Missing)
 }
 
 // packetRates are packets a second of this server's clients, in the last minute.
@@ -299,6 +307,7 @@ func (v *View) overview(ctx context.Context, q *query) (any, error) {
 			a.Waiters += waiting(q)
 		}
 		a.Suspected = scan.waitGraph(v).CycleCount
+		a.Twice, a.Over = scan.twice, scan.over
 	}
 	return a, nil
 }

@@ -2,9 +2,11 @@ package view
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/server/admin"
 )
 
 // troubles are what is wrong with the locks of one scan.
@@ -35,6 +37,69 @@ func (t *troubles) notices() (list []string) {
 			"zlock ls -R and zlock show name them; end their programs, or zlock break --expired")
 	}
 	return list
+}
+
+// nowAnswer is what is wrong with the locks now, and who waits longest.
+type nowAnswer struct {
+	Wrong []wrongRow
+	Waits []lockRow // locks, the longest wait first
+	Note  string
+}
+
+// wrongRow is one thing that is wrong with a lock.
+type wrongRow struct {
+	Path, What, Do string
+	Holders        []contenderRow
+}
+
+func wrongOf(l *recipe.Queue, what, do string) wrongRow {
+	return wrongRow{Path: clip(l.Path), What: what, Do: do, Holders: row(l, nil).Holders}
+}
+
+// someWrong is how many locks of each trouble the overview names, and how many waits.
+const someWrong = 5
+
+// now answers the overview of the page.
+func (v *View) now(ctx context.Context, q *query) (any, error) {
+	s, err := v.locks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, _, hidden := s.seen(q)
+	a := nowAnswer{Note: admin.NoNames(hidden, "locks are")}
+	var twice, over int
+	waits := make([]*recipe.Queue, 0, len(all))
+	ids := map[int64]bool{}
+	for i := range all {
+		l := &all[i]
+		if len(l.Waiters) > 0 {
+			waits = append(waits, l)
+		}
+		if l.HeldTwice {
+			if twice++; twice <= someWrong {
+				a.Wrong = append(a.Wrong, wrongOf(l, "is held twice ("+l.Layout()+")",
+					"End one of the programs, and give both one library's lock"))
+			}
+		}
+		if l.Over() > 0 {
+			if over++; over <= someWrong {
+				a.Wrong = append(a.Wrong, wrongOf(l, "is held beyond its maximum hold",
+					"End the program, or break the hold"))
+			}
+		}
+	}
+	slices.SortStableFunc(waits, lockOrders["wait"])
+	waits = waits[:min(len(waits), someWrong)]
+	for _, l := range waits {
+		for i := range l.Holders[:min(len(l.Holders), someHolders)] {
+			ids[int64(l.Holders[i].Session)] = true
+		}
+	}
+	who := v.sessionsOf(ids)
+	for _, l := range waits {
+		a.Waits = append(a.Waits, row(l, who))
+	}
+	return a, nil
 }
 
 func count(n int, one, many string) string {

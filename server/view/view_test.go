@@ -439,7 +439,8 @@ func TestPage(t *testing.T) {
 	r.lock(a, "/app/two")
 	r.eventually("/locks", func(o object) bool { return o["total"] == 3.0 })
 	for path, want := range map[string][]string{
-		"/":                           {"Overview", "suspected deadlock", "standalone", "Busiest clients"},
+		"/":                           {"Overview", "suspected deadlock", "standalone", "Longest waits"},
+		"/?tab=clients":               {"Busiest clients"},
 		"/?tab=locks":                 {"/app/one", "sequential nodes", "3 locks"},
 		"/?tab=locks&kind=rwlock":     {"no locks"},
 		"/?tab=locks&prefix=x":        {"begins with a slash"},

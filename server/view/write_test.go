@@ -324,12 +324,12 @@ func TestPictureOfWaits(t *testing.T) {
 		EdgeCount: 6, Suspected: []recipe.Cycle{{}},
 	}
 	p := draw(*g)
-	x := func(i int) int { return p.Boxes[i].X }
-	if len(p.Boxes) != 5 || len(p.Lines) != 5 || x(0) >= x(1) || x(1) >= x(2) || x(3) != x(4) ||
-		p.Boxes[3].Y == p.Boxes[4].Y {
+	x := func(i int) int { return p.Boxes[i].X } // the deadlock comes first
+	if len(p.Boxes) != 5 || len(p.Lines) != 5 || x(2) >= x(3) || x(3) >= x(4) || x(0) != x(1) ||
+		p.Boxes[0].Y >= p.Boxes[1].Y || p.Boxes[1].Y >= p.Boxes[4].Y {
 		t.Fatalf("%+v", p)
 	}
-	if p.Boxes[3].Class != "cycle" || p.Boxes[0].Class != "" || p.Lines[1].Class != "any" ||
+	if p.Boxes[0].Class != "cycle" || p.Boxes[2].Class != "" || p.Lines[1].Class != "any" ||
 		p.Lines[3].Class != "cycle" || p.Lines[0].Class != "" {
 		t.Errorf("%+v", p)
 	}
@@ -343,8 +343,8 @@ func TestPictureOfWaits(t *testing.T) {
 			t.Errorf("%q is shown of %s", l.Text, l.Path)
 		}
 		const glyph = 7 // pixels of a letter, on average
-		if right := l.X + glyph*len([]rune(l.Text)); l.Anchor != "start" || l.X <= x(3)+boxWidth || right > p.W ||
-			l.Y <= 0 || l.Y >= p.H {
+		right := l.X + glyph*len([]rune(l.Text))
+		if l.Anchor != "start" || l.X <= x(0)+boxWidth || right > p.W || l.Y <= 0 || l.Y >= p.H {
 			t.Errorf("the label of %s ends at %d of %d: %+v", l.Path, right, p.W, l)
 		}
 	}
