@@ -3,6 +3,7 @@ package clients
 import (
 	"log/slog"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,15 +27,12 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 	t.mu.Lock()
 	to.WatchConns, to.WatchPaths, to.Watches = t.table.Summary()
 	to.AllWatches = t.table.Count()
-	watchBytes, largest := t.table.Bytes(), 0
-	for _, c := range list {
-		_, bytes := t.table.Of(c)
-		largest = max(largest, bytes)
-	}
+	watchBytes := t.table.Bytes()
 	t.mu.Unlock()
 	if need&admin.NeedMetrics == 0 {
 		return
 	}
+	largest := t.largest(list)
 	s.memory.mu.Lock()
 	buffers := s.memory.used
 	s.memory.mu.Unlock()
@@ -59,6 +57,20 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 		to.Measure("connection_ends_total", "Connections that ended, by reason.", float64(s.counts.ends[r].Load()),
 			admin.Pair{Key: "reason", Value: r.String()})
 	}
+}
+
+// largest returns how much memory the watches of one connection take at most. It holds the lock of the
+// watches for some connections at a time: the goroutine that applies the log may be waiting for it.
+func (t *watchTable) largest(list []*conn) (most int) {
+	for part := range slices.Chunk(list, sweepStep) {
+		t.mu.Lock()
+		for _, c := range part {
+			_, bytes := t.table.Of(c)
+			most = max(most, bytes)
+		}
+		t.mu.Unlock()
+	}
+	return most
 }
 
 // Metrics are the values the server measures.
