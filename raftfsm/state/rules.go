@@ -16,8 +16,8 @@ const (
 	// no restore takes a sequence number back
 )
 
-// firstZxid is the least zxid that a cluster of several begins at: the version
-// of the first configuration in a ZooKeeper ensemble.
+// firstZxid is the least zxid that a cluster of several begins at, and the version
+// of its first configuration, as in a ZooKeeper ensemble.
 const firstZxid = 1 << 32
 
 // Founding returns the first entry of a new cluster, with its members; a server that is alone names
@@ -43,10 +43,11 @@ func founding(kind byte, op jute.OpCode, members []Server, now int64) []byte {
 	return entry
 }
 
-// found begins the history of a cluster of several at firstZxid, and publishes the members.
-func (s *State) found(members []byte, to Sink) {
-	s.zxid = firstZxid - 1
-	s.setConfig(members, to)
+// found begins the history of a cluster of several at a zxid, and publishes the members.
+func (s *State) found(members []byte, zxid int64, to Sink) {
+	s.zxid = zxid - 1
+	s.begin()
+	s.setConfig(members, firstZxid, to)
 	// Otherwise it is published again as soon as they have told where clients reach them.
 	s.configured = tellsClients(members)
 }
@@ -62,9 +63,18 @@ func (s *State) applyBegin(members []byte, to Sink) {
 		s.zxid = max(0, first-1)
 		return
 	}
-	// Clients compare the version of the first configuration, so the time counts from the next change on.
-	s.found(members, to)
-	s.zxid = max(s.zxid, first)
+	s.found(members, max(first, firstZxid), to)
+}
+
+// nextVersion returns the version of a configuration that this change puts in the place of another. It is the
+// zxid, as in a ZooKeeper, in a cluster that began at firstZxid. Clients compare versions with that first one,
+// so a cluster that began at another zxid counts from there as well: each change counts.
+func (s *State) nextVersion(is tree.Info) int64 {
+	_, version := CutConfig(string(is.Data))
+	if s.rules == firstRules || version == 0 {
+		return s.change.Zxid
+	}
+	return version + s.change.Zxid - is.Stat.Mzxid
 }
 
 // budget returns how many steps a write may take.

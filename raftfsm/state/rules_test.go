@@ -48,6 +48,33 @@ func TestG20TokensRiseOverTheLossOfACluster(t *testing.T) {
 	}
 }
 
+// The first configuration has the version of a ZooKeeper's, whatever its zxid is, and each change counts.
+func TestVersionsOfConfigurationsCountFromTheFirst(t *testing.T) {
+	members := []Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true}}
+	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC).UnixMilli()
+	for name, entry := range map[string][]byte{"0.1.0": OldFounding(members, now), "newest": Founding(members, now)} {
+		t.Run(name, func(t *testing.T) {
+			s := New("c")
+			must.OK(t, s.Apply(entry, Silent{}))
+			first := s.Zxid()
+			version := func() int64 {
+				_, v := CutConfig(s.ConfigData())
+				return v
+			}
+			expect.Equal(t, version(), int64(1<<32), "the first version")
+			for _, ahead := range []int64{0, 7} {
+				s.zxid += ahead // other changes
+				text := ConfigText(append(members, Server{ID: 2 + uint32(ahead), Peer: "b:1", Client: "b:2"}))
+				own := Block{Count: 1, Requests: (&Request{Op: OpConfig, Body: []byte(text)}).Append(nil)}
+				change := own.Append(BeginEntry(nil, 0))
+				SealEntry(change, now)
+				must.OK(t, s.Apply(change, Silent{}))
+				expect.Equal(t, version(), int64(1<<32)+s.Zxid()-first, "the version after a change")
+			}
+		})
+	}
+}
+
 func TestTimeOfAZxid(t *testing.T) {
 	for _, now := range []int64{zxidTime, zxidTime + 1, zxidTime + 123_456_789} {
 		zxid := TimeZxid(now)

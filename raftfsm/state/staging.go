@@ -217,7 +217,7 @@ func (s *State) restore(keep bool, to Sink) error {
 	s.begin()
 	text, version := CutConfig(string(config.Data))
 	if version != 0 { // else the members were never published
-		text = string(withVersion([]byte(text), s.change.Zxid))
+		text = string(withVersion([]byte(text), s.nextVersion(config)))
 	}
 	s.tree.SetConfig(&s.change, []byte(text))
 	s.change.Events = s.change.Events[:0] // all watches are gone

@@ -219,10 +219,12 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 			s.commit(to)
 		}
 	case OpConfig:
-		s.setConfig(r.Body, to)
+		s.begin()
+		is, _ := s.tree.Get(ConfigPath)
+		s.setConfig(r.Body, s.nextVersion(is), to)
 	case OpFound:
 		if s.zxid == 0 {
-			s.found(r.Body, to)
+			s.found(r.Body, firstZxid, to)
 		}
 	case OpBegin:
 		s.applyBegin(r.Body, to)
@@ -245,9 +247,9 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 	return nil
 }
 
-func (s *State) setConfig(text []byte, to Sink) {
-	s.begin()
-	s.tree.SetConfig(&s.change, withVersion(text, s.change.Zxid))
+// setConfig publishes the members. The change has begun.
+func (s *State) setConfig(text []byte, version int64, to Sink) {
+	s.tree.SetConfig(&s.change, withVersion(text, version))
 	s.commit(to)
 	s.configured = true
 }
