@@ -87,7 +87,7 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 	return h.downgrade(ctx, l)
 }
 
-// downgrade makes a read hold of the write hold, unless a lease other than l needs it to write. It
+// downgrade turns the write hold into a read hold, unless a lease other than l needs it to write. It
 // runs detached, because it must follow up a write whose reply is lost. A hold lost during the
 // change leaves no node behind; a release waits for the change.
 func (h *hold) downgrade(ctx context.Context, l *Lease) error {

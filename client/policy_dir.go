@@ -139,7 +139,7 @@ func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 		d.fresh = false
 		return nil
 	case isAmbiguous(err) && ctx.Err() == nil:
-		// The next look tells; without the sync it could be too early.
+		// Sync first: the next read could otherwise miss this write.
 		d.fresh = false
 		return d.e.conn.Sync(ctx, d.path)
 	}

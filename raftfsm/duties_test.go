@@ -84,7 +84,7 @@ func TestTermWaitsForItsDuties(t *testing.T) {
 	<-ear.asked
 	ended := make(chan struct{})
 	go func() { n.Abort(); close(ended) }()
-	const over = "this server leads no more"
+	const over = "this server is no longer the leader"
 	select {
 	case <-ended:
 		t.Error("it ends beside a duty of its leader")

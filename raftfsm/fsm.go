@@ -132,8 +132,8 @@ func (f *fsm) stop(err error) {
 	}
 }
 
-// at notes the entry as of which the state is. The caller holds the state lock: a reader of both
-// sees one moment.
+// at records index and term of the entry that was applied last. The caller holds the state lock: a reader
+// of both sees one moment.
 func (f *fsm) at(index, term uint64) {
 	f.term.Store(term)
 	f.index.Store(index)

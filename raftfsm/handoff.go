@@ -17,8 +17,8 @@ import (
 // ephemeral nodes wait for a request of another kind, but no longer than an entry takes. A delete never
 // waits. No order changes: an entry leaves later, with more requests.
 //
-// What looks like a hand-off may be none, or the next owner keeps the lock for long. After two waits in
-// vain eight hand-offs are not waited for, then twice as many each time.
+// What looks like a hand-off may not be one, or the next owner keeps the lock for long. After two waits in
+// vain the leader does not wait for the next 8 hand-offs, then 16, 32, and so on.
 //
 // A handoff belongs to the goroutine that proposes entries.
 type handoff struct {

@@ -296,7 +296,7 @@ func (n *Node) incarnationOf(id uint32) string {
 	return incarnation
 }
 
-// knownAs is incarnationOf with the log entry as of which that holds. A server
+// knownAs also returns the index of the log entry at which the answer was true. A server
 // that has just started knows the others as of its snapshot, or as its cluster
 // formed.
 func (n *Node) knownAs(id uint32) (incarnation string, asOf uint64) {

@@ -107,7 +107,7 @@ func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
 		n.term.CompareAndSwap(t, nil)
 		n.fsm.tracker.CompareAndSwap(t.tracker, nil)
 		t.links.closeAll()
-		n.log.Info("this server leads no more")
+		n.log.Info("this server is no longer the leader")
 	}()
 	duties := make(chan struct{})
 	go func() {

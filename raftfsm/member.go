@@ -159,8 +159,8 @@ func (t *term) isAt(ctx context.Context, id uint32, addr string) bool {
 	return err == nil && st.Incarnation == t.n.incarnationOf(id)
 }
 
-// change makes one step; prev makes it fail if another change was faster. The operation reconfig
-// alone asks for describe, vote and demote.
+// change makes one step; prev makes it fail if another change was faster. Only
+// reconfig asks for describe, vote and demote.
 func (t *term) change(ctx context.Context, c change.Change, is *raft.Server, prev uint64) error {
 	r := t.n.raft
 	if err := t.note(&c); err != nil {

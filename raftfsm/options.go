@@ -65,7 +65,7 @@ type Options struct {
 	SnapshotInterval time.Duration
 	// SnapshotRetain is how many snapshots are kept; default 2.
 	SnapshotRetain int
-	// TrailingLogs is how many log entries stay behind a snapshot, so that a
+	// TrailingLogs is how many log entries that a snapshot already covers are kept, so that a
 	// server that was away briefly need not be sent the snapshot; default
 	// 10,240.
 	TrailingLogs uint64

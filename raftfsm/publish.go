@@ -177,8 +177,8 @@ func (p *notice) silence(d time.Duration) {
 // raft's configuration.
 func (t *term) publishMembers() { t.publish(false, 0) }
 
-// publish is publishMembers. With renew it publishes a new version even if nothing differs; it
-// leaves out the server without.
+// publish publishes the members except server without (0: all of them). With renew it publishes a new
+// version even if nothing changed.
 func (t *term) publish(renew bool, without uint32) {
 	n := t.n
 	if n.port == nil {

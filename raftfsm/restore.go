@@ -247,7 +247,7 @@ func (a *abandoned) look(t *term) {
 	} else if now.Sub(a.since) < restoreSilence {
 		return
 	}
-	t.n.log.Warn("a restore is given up: no more of it came", "server", g.Origin)
+	t.n.log.Warn("a restore is abandoned: no data came for a minute", "server", g.Origin)
 	a.since = time.Now()
 	t.propose(g.GiveUp())
 }

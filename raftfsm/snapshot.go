@@ -222,9 +222,9 @@ const trailingLeast = 64
 // behind; one further behind is better served by a snapshot.
 const trailingMost = 4
 
-// trailingSmall is how many bytes of entries stay behind a small snapshot. Behind a larger snapshot
-// as many bytes stay as it has itself: a server that needs more of the log is sent the snapshot
-// sooner.
+// trailingSmall is how many bytes of entries are kept that a small snapshot covers. For a larger
+// snapshot as many bytes of the log are kept as the snapshot has: a server that needs more is sent the
+// snapshot sooner.
 const trailingSmall = 16 << 20
 
 // trailing returns how many entries stay behind the next snapshot.

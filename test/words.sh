@@ -1,12 +1,13 @@
 #!/bin/sh
-# Refuses words that make a sentence hard to read, in comments and in documents
+# Refuses words that make a sentence hard to read, in comments, messages and documents
 # (CONTRIBUTING.md, "Words"). Run it by `make lint`.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 status=0
 
-# text prints the comments of Go files and the lines of the documents.
+# text prints the comments of Go files, the longer texts in them, and the lines of the documents.
 text() {
+	git grep -InoP '"[^"]* [^"]*"' -- '*.go' ':!*_test.go'
 	git grep -InP '(^|[^:"])//.*\w' -- '*.go' | sed -E 's#^([^:]*:[0-9]*:).*[^:"]//#\1#; s#^([^:]*:[0-9]*:)//#\1#'
 	git grep -In '' -- '*.md' ':!CONTRIBUTING.md' ':!docs/*/history.md'
 }

@@ -66,7 +66,7 @@ func (c *call) member(f *adminFlags, noVote bool, format string) error {
 	n, ok := memberOps[op]
 	switch {
 	case !ok:
-		return cli.Usagef("%q is none of list, add, promote, replace, lead, remove", op)
+		return cli.Usagef("%q is not one of list, add, promote, replace, lead, remove", op)
 	case len(args) < n[0] || len(args) > n[1]:
 		return cli.Usagef("member %s takes %d operands", op, n[0])
 	case noVote && op != "add":

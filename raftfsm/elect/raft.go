@@ -134,7 +134,7 @@ func (r *Raft) withdraw(m moment) bool {
 	return err == nil && r.isStill(m)
 }
 
-// Forget makes raft forget the leader of a term, of which it is known that it does not lead any more.
+// Forget makes raft drop its leader of a term, after that server has stopped leading.
 // Nothing happens if raft knows a newer term by then.
 func (r *Raft) Forget(term uint64) {
 	if _, votes := r.voters(); votes { // a log without entries would get the vote

@@ -154,8 +154,8 @@ func (s *Survey) hopeless() bool {
 	return !s.majority(s.count(func(o *Opinion) bool { return !o.Longer && !o.Gone }))
 }
 
-// Decide says what a server that would stand does next. waited: so long it has let others stand
-// first. over: it has waited long enough for the servers that stand first, whose disks may be slow.
+// Decide says what a server that would stand does next. waited is how long this server
+// has left the turn to better candidates. over says that it need not wait for them any longer.
 func (s *Survey) Decide(why Why, waited time.Duration, over bool) Verdict {
 	first := s.count(func(o *Opinion) bool { return o.Before && o.Stands })
 	switch {

@@ -308,7 +308,7 @@ func (p *pace) limit(id raft.ServerID) int {
 // note takes how long a message took. The next one may have as many bytes as
 // went in paceTime; after a failure a quarter.
 func (p *pace) note(id raft.ServerID, bytes int, took time.Duration, err error) {
-	// More than half of what is sent at once is what goes in one message of many.
+	// The link did not limit a message below half of the limit.
 	if bytes < min(paceLeast, p.limit(id)/2) && err == nil {
 		return // the time was not that of the link
 	}

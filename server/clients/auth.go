@@ -46,7 +46,7 @@ func (c *conn) prove(scheme string, credentials []byte) bool {
 	return false
 }
 
-// proved adds an identity to the client's, and reports false if it may not have it.
+// proved adds an identity to the connection. It reports false if the client may not have it.
 func (c *conn) proved(id jute.ID) bool { return c.ids.Add(id, c.srv.o.Super) }
 
 func (c *conn) authFailed(xid int32, scheme string) bool {

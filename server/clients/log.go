@@ -77,8 +77,8 @@ func (l *inputLog) line(level slog.Level, msg string, args []any) {
 	l.log.Log(context.Background(), level, msg, args...)
 }
 
-// admit reports whether the log may have another line of a kind, most of which it has within a
-// time, and how many it had to do without since the last one.
+// admit reports whether another line of this kind may be logged now, and how many were dropped since the
+// last one. It allows most lines within a time.
 func (l *inputLog) admit(kind lineKind, most int, within time.Duration) (more int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

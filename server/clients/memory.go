@@ -92,8 +92,8 @@ func (m *memory) wait(c *conn, part, n int) bool {
 	}
 }
 
-// recount adds up again what w's address has, if w waits for that: watches that fired have left
-// room.
+// recount adds up the memory of w's address again if w waits for it: watches that fired may have freed
+// some.
 func (m *memory) recount(w *memoryWait) {
 	m.mu.Lock()
 	own := w.own

@@ -138,7 +138,7 @@ func (j *job) add() error {
 		return err
 	case m != nil && m.Peer != j.Addr:
 		return status.Errorf(status.IsMember,
-			"server %d is a member already, at %s; if it is to be at %s: zlock member replace %d %s",
+			"server %d is a member already, at %s; to move it to %s: zlock member replace %d %s",
 			j.ID, m.Peer, j.Addr, j.ID, j.Addr)
 	case m != nil && m.Voter && j.Again:
 		j.show("votes", "server %d votes", j.ID)

@@ -149,7 +149,7 @@ func TestJobsGoOnToTheirEnd(t *testing.T) {
 		{job{Op: "add", ID: 3, Addr: "h3:2888"}, nil, "", "server 3 is a member already, at h3:2888", ""},
 		{job{Op: "add", ID: 3, Addr: "h3:2888", Again: true}, nil, "server 3 votes", "", ""},
 		{job{Op: "add", ID: 3, Addr: "h4:2888"}, nil, "",
-			"if it is to be at h4:2888: zlock member replace 3 h4:2888", ""},
+			"to move it to h4:2888: zlock member replace 3 h4:2888", ""},
 		{job{Op: "add", ID: 4, Addr: "h4:2888", Patience: short}, func(f *fakeCluster) {
 			f.answers["h4:2888"] = 1000
 		}, "",

@@ -264,7 +264,7 @@ func (v *View) planEnd(ctx context.Context, a *action) (*step, error) {
 		still := false
 		v.source.View(func(st *state.State) { _, still = st.Sessions().Get(id) })
 		if still {
-			return conflict("its client has connected anew meanwhile; look again")
+			return conflict("the client has reconnected: reload and try again")
 		}
 		return nil
 	}
@@ -329,8 +329,8 @@ func (v *View) write(ctx context.Context, q *recipe.Queue, c *recipe.Entry, op j
 }
 
 var (
-	errGone    = admin.Refuse(http.StatusNotFound, "the node has gone meanwhile")
-	errChanged = admin.Refuse(http.StatusConflict, "the node has changed meanwhile; look again")
+	errGone    = admin.Refuse(http.StatusNotFound, "the node is gone")
+	errChanged = admin.Refuse(http.StatusConflict, "the node has changed: reload and try again")
 )
 
 // changeTries bounds how often change begins again.

@@ -219,7 +219,7 @@ func (c *checker) resolveDeleted(f *facts, m moment) {
 			if n.owner != 0 {
 				rule = "G12"
 			}
-			c.fail(rule, f.record, "nobody deleted %s at zxid %d", n.path, m.zxid)
+			c.fail(rule, f.record, "no request deleted %s at zxid %d", n.path, m.zxid)
 			c.forget(n)
 		}
 	}

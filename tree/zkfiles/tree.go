@@ -76,8 +76,7 @@ func Load(r *SnapshotReader, zxid int64) (*Tree, error) {
 			t.Zxid = r.Digest.Zxid
 		}
 	}
-	// Without a digest nothing tells how far behind zxid the changes go that
-	// some of the nodes have.
+	// Without a digest there is no way to tell how far past zxid some nodes already are.
 	t.exact = t.expected == nil || t.expected.Zxid <= t.Zxid
 	t.builtins()
 	err := t.compare()

@@ -259,7 +259,7 @@ func clientAuth(z *zoo, _, value string) error {
 		z.s.tlsClientAuth = v
 		return nil
 	}
-	return fmt.Errorf("%q is none of none, want, need", value)
+	return fmt.Errorf("%q is not one of none, want, need", value)
 }
 
 // protocols keeps the oldest protocol that the file asks for; the server speaks none older

@@ -209,7 +209,7 @@ func (d *daemon) stop(p process, log *slog.Logger) int {
 	select {
 	case err := <-done:
 		if err != nil {
-			log.Error("not stopped in order", "err", err)
+			log.Error("the shutdown did not complete", "err", err)
 			return exitFailed
 		}
 		log.Info("stopped")
