@@ -52,7 +52,10 @@ func TestG20TokensRiseOverTheLossOfACluster(t *testing.T) {
 func TestVersionsOfConfigurationsCountFromTheFirst(t *testing.T) {
 	members := []Server{{ID: 1, Peer: "a:1", Client: "a:2", Voter: true}}
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC).UnixMilli()
-	for name, entry := range map[string][]byte{"0.1.0": OldFounding(members, now), "newest": Founding(members, now)} {
+	for name, entry := range map[string][]byte{
+		"0.1.0":  OldFounding(members, now),
+		"newest": Founding(members, now),
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := New("c")
 			must.OK(t, s.Apply(entry, Silent{}))
