@@ -53,7 +53,7 @@ func limited(t *testing.T) {
 func TestAbuse(t *testing.T) {
 	limited(t)
 	c := cluster.Three(t, "--pprof", "--max-client-cnxns", fmt.Sprint(perAddr), "--4lw-whitelist",
-		admin.DefaultWhitelist+",hash")
+		admin.DefaultWhitelist+",hash", "--audit-log", filepath.Join(t.TempDir(), "audit{id}.log"))
 	leader := c.WaitLeader()
 	others := c.Others(leader)
 	must.OK(t, prepare(leader))
@@ -63,10 +63,12 @@ func TestAbuse(t *testing.T) {
 	}
 	good := must.Get(startInnocents([2]string{leader.Client, others[0].Client}))(t)
 	defer good.stop()
+	monitoring := startScrapes(c)
+	defer monitoring.stop()
 	pattern := regexp.MustCompile(*only)
 	var table strings.Builder
-	table.WriteString("| attack | locks handed over | slowest | memory, before and peak | disk, before and " +
-		"peak | descriptors |\n|---|---|---|---|---|---|\n")
+	table.WriteString("| attack | locks handed over | slowest | slowest scrape | memory, before and peak | " +
+		"disk, before and peak | descriptors |\n|---|---|---|---|---|---|---|\n")
 	for _, x := range attacks {
 		if !pattern.MatchString(x.name) {
 			continue
@@ -81,6 +83,13 @@ func TestAbuse(t *testing.T) {
 			}
 		})
 		locks, slowest, trouble := good.take()
+		scraped, late, unanswered := monitoring.take()
+		if *strict && (unanswered != nil || scraped == 0) {
+			t.Errorf("%s: the monitoring has %d answers, the slowest after %v; %v", x.name, scraped, late,
+				unanswered)
+		} else if unanswered != nil {
+			t.Logf("%s: the monitoring had trouble: %v", x.name, unanswered)
+		}
 		worst := measure{}
 		for i, m := range list {
 			if m.peak-m.before > worst.peak-worst.before {
@@ -97,8 +106,8 @@ func TestAbuse(t *testing.T) {
 				t.Errorf("%s: server %d took %d MiB more", x.name, i+1, grown>>20)
 			}
 		}
-		fmt.Fprintf(&table, "| %s | %d | %v | %d, %d MiB | %d, %d MiB | %d |\n", x.name, locks,
-			slowest.Round(time.Millisecond),
+		fmt.Fprintf(&table, "| %s | %d | %v | %v | %d, %d MiB | %d, %d MiB | %d |\n", x.name, locks,
+			slowest.Round(time.Millisecond), late.Round(time.Millisecond),
 			worst.before>>20, worst.peak>>20, worst.disk>>20, worst.most>>20, worst.files)
 		if *strict && (trouble != nil || slowest > mostHandOff || locks == 0) {
 			t.Errorf("%s: %d locks handed over, the slowest in %v; %v", x.name, locks, slowest, trouble)

@@ -50,7 +50,7 @@ func prepare(s *cluster.Server) error {
 	return nil
 }
 
-var attacks = []attack{
+var attacks = append([]attack{
 	{"nothing", func(a *attacker) { <-a.ctx.Done() }},
 	{"16 KiB of identities on small deletes", func(a *attacker) {
 		a.sessions(perAddr/4, []target{a.Follower}, func(c *wire.Conn, i int) error {
@@ -226,7 +226,7 @@ var attacks = []attack{
 			})
 		})
 	}},
-}
+}, operatorAttacks...)
 
 // ask sends a request ten times and reads nothing, until the connection ends.
 func ask(c *wire.Conn, request []byte) error {
