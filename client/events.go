@@ -32,11 +32,14 @@ const (
 	// EventLeftBehind: Pending nodes are left behind by calls: those that are still to remove, and those
 	// whose creation or release is under way, as after [Lease.Release].
 	EventLeftBehind
+	// EventPermits: a semaphore stores another number of permits than this program named, and the stored
+	// one counts: Permits instead of Wanted. Each Semaphore tells it once.
+	EventPermits
 )
 
 var eventNames = [...]string{EventState: "state", EventQueued: "queued", EventWaiting: "waiting",
 	EventGranted: "granted", EventRequeued: "requeued", EventLost: "lost", EventReleased: "released",
-	EventLeftBehind: "left behind"}
+	EventLeftBehind: "left behind", EventPermits: "permits"}
 
 // String returns the kind in a word or two.
 func (k EventKind) String() string {
@@ -62,6 +65,8 @@ type Event struct {
 
 	Place, Of int    // its place among all contenders, the holders included; 0 if it is not known
 	Holder    string // the node of the first holder; "" if it is not known
+
+	Permits, Wanted int // of a semaphore: the stored number, and the program's
 
 	From, To State  // of the session
 	Pending  int    // nodes left behind

@@ -84,10 +84,10 @@ func TestNotifierKeepsTheOrder(t *testing.T) {
 }
 
 func TestKindsOfEventsHaveNames(t *testing.T) {
-	for k := EventState; k <= EventLeftBehind; k++ {
+	for k := EventState; k <= EventPermits; k++ {
 		expect.That(t, k.String() != "", "event %d has no name", k)
 	}
-	expect.Equal(t, (EventLeftBehind + 1).String(), "event 9")
+	expect.Equal(t, (EventPermits + 1).String(), "event 10")
 }
 
 // The connection serves other requests, and that of the next session comes after the end of the first.

@@ -126,6 +126,24 @@ func TestNumberOfPermitsChangesUnderWay(t *testing.T) {
 	}
 }
 
+// A program hears once that another number of permits than its own counts.
+func TestEventTellsOfAnotherNumberOfPermits(t *testing.T) {
+	shared(t)
+	heard := make(chan Event, 10)
+	c, d, ctx := dial(t, on(EventPermits, func(ev Event) { heard <- ev })), dir(t), testCtx(t)
+	unlock(t, must.Get(c.Semaphore(d, 3).Acquire(ctx, 1))(t))
+	s := c.Semaphore(d, 5)
+	for range 3 {
+		unlock(t, must.Get(s.Acquire(ctx, 1))(t))
+	}
+	ev := <-heard
+	expect.Equal(t, ev.Path, d, "the path is")
+	expect.Equal(t, ev.Permits, 3, "the stored number is")
+	expect.Equal(t, ev.Wanted, 5, "the program's number is")
+	must.OK(t, c.Close(ctx))
+	expect.Equal(t, len(heard), 0, "it is told again")
+}
+
 // An attempt of the wrong kind is refused, leaves the lock's directory as it was, and hides no holder.
 func TestAttemptOfTheWrongKindWritesNothing(t *testing.T) {
 	shared(t)
