@@ -72,8 +72,8 @@ func (s *Semaphore) sightOf(n zk.Node) (semSight, error) {
 		s.told.Do(func() {
 			s.c.opt.log.Info("semaphore has another number of permits, which counts", "path", s.path, "stored", have,
 				"given", wish)
-			s.c.notifier.add(Event{Kind: EventPermits, Path: s.path, Permits: have, Wanted: wish}, s.c.opt.events,
-				s.cfg.events)
+			s.c.notifier.add(Event{Kind: EventPermits, Path: s.path, Permits: have, Wanted: wish},
+				s.c.opt.events, s.cfg.events)
 		})
 	}
 	return semSight{limit: have}, nil

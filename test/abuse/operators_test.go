@@ -17,8 +17,8 @@ import (
 )
 
 // adminPages are the answers of the admin port that grow with what clients do.
-var adminPages = []string{"/", "/metrics", "/health", "/members", "/locks", "/sessions", "/sessions/ended", "/top",
-	"/wait-graph", "/tree/abuse/list", "/commands", "/commands/monitor", "/commands/connections",
+var adminPages = []string{"/", "/metrics", "/health", "/members", "/locks", "/sessions", "/sessions/ended",
+	"/top", "/wait-graph", "/tree/abuse/list", "/commands", "/commands/monitor", "/commands/connections",
 	"/commands/dump", "/commands/watches", "/commands/watches_by_path", "/commands/watch_summary",
 	"/commands/configuration", "/commands/environment"}
 
@@ -37,8 +37,8 @@ var operatorAttacks = []attack{
 	{"mass ends of sessions", func(a *attacker) {
 		a.sessions(perAddr/4, a.All, func(c *wire.Conn, i int) error {
 			if err := many(c, 2000, func(k int) []byte {
-				return wire.Create(fmt.Sprintf("/abuse/end-%d-%d-%d", c.LocalAddr().(*net.TCPAddr).Port, i, k), nil,
-					jute.WorldAnyone, jute.FlagEphemeral)
+				path := fmt.Sprintf("/abuse/end-%d-%d-%d", c.LocalAddr().(*net.TCPAddr).Port, i, k)
+				return wire.Create(path, nil, jute.WorldAnyone, jute.FlagEphemeral)
 			}); err != nil {
 				return err
 			}
@@ -87,7 +87,8 @@ var operatorAttacks = []attack{
 					case k <= 500:
 						return wire.Create(dir+"/h-"+id(k)+"-R", nil, jute.WorldAnyone, jute.FlagEphemeral)
 					}
-					return wire.Create(dir+"/q-"+id(k)+"-W-", nil, jute.WorldAnyone, jute.FlagEphemeralSequential)
+					return wire.Create(dir+"/q-"+id(k)+"-W-", nil, jute.WorldAnyone,
+						jute.FlagEphemeralSequential)
 				})
 				if err != nil {
 					return err
