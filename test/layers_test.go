@@ -66,8 +66,9 @@ var allowed = map[string][]string{
 	"client/zk":     {"jute"},
 	"cmd/zlock": {"client", "client/zk", "client/fence", "raftfsm/state", "raftfsm/status", "raftfsm/vfs",
 		"tree/zkfiles", "client/recipe", "server/view/answer", "cmd/internal/cli", "cmd/internal/release",
-		"cmd/zlock/internal/node"},
-	"cmd/zlock/internal/node": {"client/zk", "jute", "cmd/internal/cli", "server/view/answer"},
+		"cmd/zlock/internal/node", "cmd/zlock/internal/supervise"},
+	"cmd/zlock/internal/node":      {"client/zk", "jute", "cmd/internal/cli", "server/view/answer"},
+	"cmd/zlock/internal/supervise": {"cmd/internal/cli"},
 
 	"cmd/internal/cli":     {"client/zk", "cmd/internal/release"},
 	"cmd/internal/release": {},

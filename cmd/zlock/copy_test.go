@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
@@ -102,7 +103,7 @@ func TestRestoreIsInterruptedAtItsQuestion(t *testing.T) {
 	cancel(&signalError{syscall.SIGINT})
 	c := &call{&app{stdin: tty, stderr: io.Discard}, &cli.Call{Args: []string{"backup"}}}
 	err = c.confirm(ctx, &state.Backup{}, "0123456789abcdef", false, "")
-	expect.That(t, cli.HasCode(err, signalCode(syscall.SIGINT)), "%v", err)
+	expect.That(t, cli.HasCode(err, supervise.SignalCode(syscall.SIGINT)), "%v", err)
 }
 
 // A ZooKeeper answers as we do, and may write its snapshots without a digest:

@@ -1,27 +1,25 @@
 package main
 
 import (
-	"syscall"
-
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 )
 
 // Exit codes of zlock itself. zlock passes COMMAND's own status through, so these keep to the
 // range that shells and timeout(1) reserve for such wrappers.
 const (
 	exitOK          = 0
-	exitNo          = 1   // the answer is no, or there is nothing
-	exitError       = 2   // check and break could not find out
-	exitCycle       = 3   // wait-graph found a cycle
-	exitNoSession   = 120 // no usable session within --connect-timeout
-	exitRevoked     = 121 // revoked and stopped
-	exitLost        = 122 // the lock was lost while COMMAND ran
-	exitMaxHold     = 123 // --max-hold reached
-	exitNotAcquired = 124 // not acquired (-n, -w)
-	exitFailed      = 125 // usage or internal error
-	exitNotExec     = 126 // COMMAND is not executable
-	exitNotFound    = 127 // COMMAND is not found
-	exitSignal      = 128 // plus the signal's number
+	exitNo          = 1                    // the answer is no, or there is nothing
+	exitError       = 2                    // check and break could not find out
+	exitCycle       = 3                    // wait-graph found a cycle
+	exitNoSession   = 120                  // no usable session within --connect-timeout
+	exitRevoked     = 121                  // revoked and stopped
+	exitLost        = 122                  // the lock was lost while COMMAND ran
+	exitMaxHold     = 123                  // --max-hold reached
+	exitNotAcquired = 124                  // not acquired (-n, -w)
+	exitFailed      = supervise.ExitFailed // usage or internal error
+	exitNotExec     = supervise.ExitNotExecutable
+	exitNotFound    = supervise.ExitNotFound
 )
 
 // onlyNo makes every other error than the answer no, and a mistake in the command line, exit
@@ -32,6 +30,3 @@ func onlyNo(err error) error {
 	}
 	return &cli.ExitError{Code: exitError, Err: err}
 }
-
-// signalCode is the exit code of a process that a signal ended.
-func signalCode(s syscall.Signal) int { return exitSignal + int(s) }

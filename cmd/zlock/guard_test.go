@@ -14,8 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
@@ -98,7 +97,7 @@ func (r *running) lastBeat(t *testing.T) time.Time {
 
 func (r *running) gone() bool {
 	for _, pid := range r.pids {
-		if processAlive(pid) {
+		if supervise.Alive(pid) {
 			return false
 		}
 	}
@@ -287,7 +286,9 @@ func TestGuardClosesTheSessionAfterCommand(t *testing.T) {
 		must.Await(t, "the next one waits", time.Minute, func() bool { return waiters() != "" })
 		p.Blackhole(true) // the release is not answered
 		must.OK(t, os.WriteFile(file, nil, 0o600))
-		must.Await(t, "COMMAND ends", time.Minute, func() bool { return len(childrenOf(guard)) == 0 })
+		must.Await(t, "COMMAND ends", time.Minute, func() bool {
+			return len(supervise.ChildrenOf(guard)) == 0
+		})
 		kill(run)
 		p.Blackhole(false)
 		took := (<-next).Sub(begun)
@@ -345,7 +346,7 @@ func TestGuardClosesTheSession(t *testing.T) {
 func guardOf(t *testing.T, zlock int) int {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		for _, pid := range childrenOf(zlock) {
+		for _, pid := range supervise.ChildrenOf(zlock) {
 			b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 			if strings.Contains(string(b), "__guard") {
 				return pid
@@ -377,7 +378,7 @@ func TestForegroundCommandLeavesNothingBehind(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	b := must.Get(os.ReadFile(file))(t)
-	if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err != nil || processAlive(pid) {
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err != nil || supervise.Alive(pid) {
 		t.Fatalf("process %d is alive, %v", pid, err)
 	}
 }
@@ -415,7 +416,7 @@ mv "$1.new" "$1"; wait`, "sh", file)
 	}
 	must.OK(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	for end := time.Now().Add(10 * time.Second); processAlive(pid); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); supervise.Alive(pid); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 			t.Fatal("what the command started lives on")
@@ -449,91 +450,4 @@ func TestWhatCommandLeavesBehindIsEndedByZlock(t *testing.T) {
 			expect.That(t, got == code && !strings.Contains(string(said), "guard:"), "exit code %d: %s", got, said)
 		})
 	}
-}
-
-// The guard by itself: the end of its input, or of the time, is the end of the group.
-func TestWatchman(t *testing.T) {
-	t.Parallel()
-	in := func(d time.Duration) time.Duration { return bootClock() + d }
-	for name, tc := range map[string]struct {
-		talk func(g *guard)
-		stay bool
-	}{
-		"done":            {func(g *guard) { g.done() }, true},
-		"zlock dies":      {func(g *guard) { _ = unix.Shutdown(int(g.conn.Fd()), unix.SHUT_WR) }, false},
-		"deadline passes": {func(g *guard) { g.tell(in(50 * time.Millisecond)) }, false},
-		"deadline moves": {func(g *guard) {
-			const first = 4 * time.Second // a busy machine may take some time for the next order
-			g.tell(in(first))
-			g.tell(in(time.Hour))
-			time.Sleep(first + 2*guardLag)
-			g.done()
-		}, true},
-		"kill after loss": {func(g *guard) { g.send(order{Kill: in(50 * time.Millisecond)}) }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			// The system ends COMMAND with its guard; what COMMAND started shows what the guard does.
-			file := filepath.Join(t.TempDir(), "pid")
-			script := `(trap "" TERM; while :; do sleep .02; done) & echo $! >"$1.new"; mv "$1.new" "$1"; trap "" TERM; while :; do sleep .02; done`
-			exe := executable{"/bin/sh", []string{"sh", "-c", script, "sh", file}}
-			g := must.Get(startGuard(filepath.Join(built.dir, "zlock")))(t)
-			c, err := g.start(newLaunch(exe, os.Environ(), false, lossFlags{onLost: syscall.SIGTERM,
-				killAfter: 100 * time.Millisecond}), in(time.Hour))
-			must.OK(t, err)
-			defer syscall.Kill(-c.pid, syscall.SIGKILL)
-			pid := 0
-			for end := time.Now().Add(30 * time.Second); pid == 0 &&
-				time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-				if b, err := os.ReadFile(file); err == nil {
-					pid, _ = strconv.Atoi(strings.TrimSpace(string(b)))
-				}
-			}
-			must.That(t, pid != 0, "COMMAND did not start")
-			tc.talk(g)
-			if tc.stay {
-				time.Sleep(300 * time.Millisecond)
-				expect.That(t, processAlive(pid), "the group was ended")
-				return
-			}
-			awaitEnd(t, "the group", pid)
-			g.done()
-		})
-	}
-}
-
-// A file that closes while the guard starts must not cost the guard its end of the socket: the system then gives
-// the number of that file to what the start of a process needs for a moment.
-func TestGuardStartsBesideFilesThatCloseAndOpen(t *testing.T) {
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			var open []int
-			for range 30 {
-				if fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-					open = append(open, fd)
-				}
-			}
-			for _, fd := range open {
-				closeFD(fd)
-			}
-			select {
-			case <-stop:
-				return
-			default:
-			}
-		}
-	}()
-	exe := executable{"/bin/sh", []string{"sh", "-c", "exit 7"}}
-	for i := range 100 {
-		g := must.Get(startGuard(filepath.Join(built.dir, "zlock")))(t)
-		c, err := g.start(newLaunch(exe, os.Environ(), false, lossFlags{}), bootClock()+time.Hour)
-		must.OK(t, err, "guard %d", i)
-		must.That(t, (<-c.news).Ended, "the end is not the first news")
-		must.Equal(t, c.code(), 7)
-		g.done()
-	}
-	close(stop)
-	<-stopped
 }

@@ -91,7 +91,7 @@ func (c *call) keep(ctx context.Context, lock *lockFlags, s *holding, quiet bool
 			if lock.isRevocable() {
 				return cli.Exit(exitRevoked)
 			}
-			s.askedBack(describe(c.Args), r)
+			c.say("%s", requestText(describe(c.Args), r))
 			revoked = nil
 		}
 	}

@@ -84,25 +84,6 @@ func TestInterruptEndsTheLoopOfAShell(t *testing.T) {
 	}
 }
 
-// A signal that the terminal sent before COMMAND was in the group, and that comes late, still
-// ends COMMAND. A later one is the terminal's to send.
-func TestLateSignalOfTheStart(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		ran  time.Duration
-		want syscall.Signal
-	}{{-time.Hour, syscall.SIGINT}, {time.Hour, syscall.SIGTERM}} { // early however slow the machine is, and late
-		cmd := exec.Command("sleep", "1000")
-		must.OK(t, cmd.Start())
-		s := &supervisor{job: &job{flags: &runFlags{}}, foreground: true, started: time.Now().Add(-c.ran),
-			child: &child{target: target{pid: cmd.Process.Pid}}}
-		s.forward(syscall.SIGINT)
-		s.forward(syscall.SIGTERM)
-		cmd.Wait()
-		expect.Equal(t, cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(), c.want, "what ended COMMAND")
-	}
-}
-
 // When the servers are gone there is nothing to wait for at the end.
 func TestLossWithDeadServersEndsAtOnce(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -25,7 +26,7 @@ func awaitEnd(t *testing.T, what string, pids ...int) {
 	t.Helper()
 	begun := time.Now()
 	for _, pid := range pids {
-		for processAlive(pid) {
+		for supervise.Alive(pid) {
 			must.That(t, time.Since(begun) <= soon, "%s: process %d is alive after %v", what, pid, soon)
 			time.Sleep(5 * time.Millisecond)
 		}
@@ -65,11 +66,12 @@ func TestKillingAllZlocksLeavesNoCommand(t *testing.T) {
 	t.Parallel()
 	r := startCommand(t, `trap "" TERM HUP; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; while :; do sleep .1; done`, "/l", "-k", "0.5")
 	guard := guardOf(t, r.cmd.Process.Pid)
-	started := descendants(r.cmd.Process.Pid, nobody)
+	started := descendantsOf(r.cmd.Process.Pid)
 	r.cmd.Process.Kill()
-	for _, p := range started {
-		if strings.HasPrefix(p.name, "zlock") {
-			syscall.Kill(p.pid, syscall.SIGKILL)
+	for _, pid := range started {
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if bytes.HasPrefix(name, []byte("zlock")) {
+			syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
 	r.cmd.Wait()
@@ -145,7 +147,7 @@ func TestWatchEndsWithItsReader(t *testing.T) {
 			r.Close()
 			select {
 			case err := <-ended:
-				if code := exitCode(err); code != exitOK && code != signalCode(syscall.SIGPIPE) {
+				if code := exitCode(err); code != exitOK && code != supervise.SignalCode(syscall.SIGPIPE) {
 					t.Errorf("exit code %d", code)
 				}
 			case <-time.After(2 * soon):
@@ -205,12 +207,12 @@ until [ -e "$1.go" ]; do sleep .02; done
 // needsNamespaces skips where the system gives us no namespace of processes.
 func needsNamespaces(t *testing.T) {
 	t.Helper()
-	if !canContain {
+	if !supervise.CanContain {
 		t.Skip("only Linux has namespaces of processes")
 	}
 	cmd := exec.Command("true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	contain(cmd.SysProcAttr)
+	supervise.Contain(cmd.SysProcAttr)
 	if err := cmd.Run(); err != nil {
 		t.Skipf("no namespace of processes here: %v", err)
 	}
@@ -245,10 +247,7 @@ func TestContainedCommandLeavesNothing(t *testing.T) {
 			r := startCommand(t, escaped+tc.script, "/l", "--contain", "-k", "0.3")
 			zlock := r.cmd.Process.Pid
 			guard := guardOf(t, zlock)
-			var all []int
-			for _, p := range descendants(guard, nobody) { // the keeper, and what it keeps
-				all = append(all, p.pid)
-			}
+			all := descendantsOf(guard) // the keeper, and what it keeps
 			must.That(t, len(all) >= 3, "keeper, COMMAND and its child are %v", all)
 			tc.end(r, guard)
 			if code := exitCode(r.cmd.Wait()); code != tc.code {
@@ -376,10 +375,18 @@ func marked(run string) (list []string) {
 	for _, f := range files {
 		env, err := os.ReadFile(f)
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
-		if err == nil && pid != os.Getpid() && bytes.Contains(env, mark) && processAlive(pid) {
+		if err == nil && pid != os.Getpid() && bytes.Contains(env, mark) && supervise.Alive(pid) {
 			line, _ := os.ReadFile(filepath.Join(filepath.Dir(f), "cmdline"))
 			list = append(list, fmt.Sprintf("%d %s", pid, bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
 		}
 	}
 	return list
+}
+
+// descendantsOf returns the processes that a process has started, and those have, and so on.
+func descendantsOf(pid int) (all []int) {
+	for _, child := range supervise.ChildrenOf(pid) {
+		all = append(append(all, child), descendantsOf(child)...)
+	}
+	return all
 }

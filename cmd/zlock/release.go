@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/zlockd/zlockd/client"
@@ -58,11 +59,11 @@ func (s *holding) giveBack() {
 	s.release(exitLost)
 }
 
-// askedBack says that a client asks for the lock back. Clients of other programs do not name themselves.
-func (s *holding) askedBack(what string, r recipe.Revocation) {
+// requestText says that a client asks for the lock back. Clients of other programs do not name themselves.
+func requestText(what string, r recipe.Revocation) string {
 	reason := ""
 	if r.Reason != "" {
 		reason = ": " + r.Reason
 	}
-	s.say("%s asks for %s back%s", cmp.Or(r.By, "a client"), what, reason)
+	return fmt.Sprintf("%s asks for %s back%s", cmp.Or(r.By, "a client"), what, reason)
 }

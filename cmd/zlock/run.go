@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 )
 
 // runFlags are the options of the commands that run a COMMAND.
@@ -55,28 +57,28 @@ func addRunFlags(fs *pflag.FlagSet, killAfter *time.Duration) *runFlags {
 }
 
 // loss turns the flags into what happens on loss.
-func (f *runFlags) loss(killAfter time.Duration, revocable bool) (lossFlags, error) {
-	l := lossFlags{killAfter: killAfter}
+func (f *runFlags) loss(killAfter time.Duration, revocable bool) (supervise.Loss, error) {
+	l := supervise.Loss{KillAfter: killAfter}
 	var err error
 	switch f.onLost {
 	case "warn":
 	default:
-		if l.onLost, err = parseSignal(f.onLost); err != nil {
+		if l.OnLost, err = parseSignal(f.onLost); err != nil {
 			return l, cli.Usagef("--on-lost: %v", err)
 		}
 	}
 	switch {
 	case f.onRevoke != "":
-		if l.onRevoke, err = parseSignal(f.onRevoke); err != nil {
+		if l.OnAsked, err = parseSignal(f.onRevoke); err != nil {
 			return l, cli.Usagef("--on-revoke: %v", err)
 		}
 	case revocable:
-		l.onRevoke = syscall.SIGTERM
+		l.OnAsked = syscall.SIGTERM
 	}
 	if f.contain && f.leave {
 		return l, cli.Usagef("--contain and --leave exclude each other")
 	}
-	if f.contain && !canContain {
+	if f.contain && !supervise.CanContain {
 		return l, cli.Usagef("--contain: this system has no namespaces of processes")
 	}
 	if f.readyFD >= 0 {
@@ -156,7 +158,7 @@ func (c *call) run(lock *lockFlags, run *runFlags, conn *connectFlags) error {
 // job is COMMAND with everything needed to run it under a lock.
 type job struct {
 	*call
-	lossFlags
+	supervise.Loss
 	flags                 *runFlags
 	conn                  *connectFlags
 	exe                   executable
@@ -164,7 +166,7 @@ type job struct {
 	ctx                   context.Context // for the time before COMMAND runs
 	stop                  func()
 	cl                    *client.Client
-	guard                 *guard // of this COMMAND, or the next one
+	guard                 *supervise.Guard // of this COMMAND, or the next one
 }
 
 // begin prepares to compete for the lock: it checks the options, starts a guard, and opens the
@@ -174,18 +176,18 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 	mode fence.Mode) (*job, error) {
 	j := &job{call: c, flags: run, conn: conn, task: taskOf(c.getenv)}
 	var err error
-	if j.lossFlags, err = run.loss(killAfter, revocable); err != nil {
+	if j.Loss, err = run.loss(killAfter, revocable); err != nil {
 		return nil, err
 	}
-	j.nested = graceWithin(c.getenv("ZLOCK_GRACE"))
+	j.Nested = supervise.GraceWithin(c.getenv("ZLOCK_GRACE"))
 	if err = j.startGuard(); err != nil { // early: its start takes longer than to connect
 		return nil, err
 	}
-	go reap()
+	go supervise.Reap()
 	if j.exe, err = findExecutable(c.Dashed, run.shell); err != nil {
 		return nil, err
 	}
-	if j.onLost != 0 {
+	if j.OnLost != 0 {
 		conn.margin = marginFor(killAfter)
 		if err := checkMargin(true, conn.sessionTimeout, killAfter); err != nil {
 			return nil, err
@@ -210,7 +212,7 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 	}
 	if err == nil && held != nil {
 		err = syscall.Exec(j.exe.path, j.exe.argv, j.environ(held))
-		err = cli.Exitf(notStarted(err), "%s: %w", j.exe.path, err)
+		err = cli.Exitf(supervise.NotStarted(err), "%s: %w", j.exe.path, err)
 	}
 	return j, err
 }
@@ -221,7 +223,8 @@ func (j *job) tellSession() {
 	ended, end := context.WithCancel(context.Background())
 	end()
 	if conn, err := j.cl.Conn(ended); err == nil {
-		j.guard.send(order{Session: &sessionKey{j.servers, conn.Session(), j.conn.tlsFiles}})
+		key := sessionKey{j.servers, conn.Session(), j.conn.tlsFiles}
+		j.guard.Bequeath(key.encode())
 	}
 }
 
@@ -229,7 +232,7 @@ func (j *job) tellSession() {
 func (j *job) startGuard() error {
 	self, err := os.Executable()
 	if err == nil {
-		j.guard, err = startGuard(self)
+		j.guard, err = supervise.StartGuard(self)
 	}
 	return err
 }
@@ -237,7 +240,7 @@ func (j *job) startGuard() error {
 // nextGuard takes a new guard in the place of the one whose COMMAND has ended. So a waiter that is
 // killed does not delay the others, the next time either.
 func (j *job) nextGuard() error {
-	defer j.guard.done()
+	defer j.guard.Done()
 	if err := j.startGuard(); err != nil {
 		return err
 	}
@@ -252,7 +255,7 @@ func (j *job) end() {
 		j.disconnect(j.cl)
 	}
 	if j.guard != nil {
-		j.guard.done()
+		j.guard.Done()
 	}
 }
 
@@ -289,8 +292,8 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, erro
 // under runs COMMAND under the lease, releases the lease, and returns how zlock ends by that, and whether the
 // user told COMMAND to end.
 func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
-	s := &supervisor{holding: holding{app: j.app, lease: lease}, job: j, foreground: j.flags.inForeground(j.app)}
-	sigs := listenForCommand() // from here on signals are for COMMAND
+	s := holding{app: j.app, lease: lease}
+	sigs := supervise.ListenForCommand() // from here on signals are for COMMAND
 	j.stop()
 	if err := interrupted(j.ctx); err != nil { // a signal came before that
 		signal.Stop(sigs)
@@ -298,17 +301,38 @@ func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
 		return nil, false, err
 	}
 	j.tellSession() // it may be another one since
-	code := 0
+	var out supervise.Outcome
 	if err = j.flags.ready("locked " + lease.Sequencer().Token.String()); err != nil {
 		signal.Stop(sigs)
 	} else {
-		code, err = s.run(sigs)
+		outliveReaders()
+		out, err = j.guard.Run(s.right(describe(j.Args)), &supervise.Command{
+			Path: j.exe.path, Argv: j.exe.argv, Env: j.environ(lease.Sequencers()),
+			Foreground: j.flags.inForeground(j.app), Contain: j.flags.contain, Leave: j.flags.leave,
+			Loss: j.Loss, Say: j.say,
+		}, sigs)
 	}
-	if code = s.release(code); code == signalCode(syscall.SIGINT) &&
-		(s.child.diedOf(syscall.SIGINT) || j.flags.contain && s.told) { // its keeper tells the code alone
-		return &signalError{syscall.SIGINT}, s.told, err
+	s.code = out.Right
+	code := s.release(cmp.Or(out.Right, out.Code))
+	if code == supervise.SignalCode(syscall.SIGINT) &&
+		(out.Signal == syscall.SIGINT || j.flags.contain && out.Told) { // its keeper tells the code alone
+		return &signalError{syscall.SIGINT}, out.Told, err
 	}
-	return cli.Exit(code), s.told, err
+	return cli.Exit(code), out.Told, err
+}
+
+// right is the right to run under the lock, called what in messages.
+func (s *holding) right(what string) supervise.Right {
+	asked := make(chan string, 1)
+	go func() {
+		select {
+		case r := <-s.lease.Asked():
+			asked <- requestText(what, r)
+		case <-s.lease.Context().Done():
+		}
+	}()
+	return supervise.Right{Lost: s.lease.Lost(), Err: s.lease.Err, Until: s.lease.Until, Code: s.lossCode,
+		Asked: asked, AskedCode: exitRevoked}
 }
 
 // environ returns COMMAND's environment: zlock's own and the description of the locks.
@@ -335,7 +359,7 @@ func (j *job) environ(locks []fence.Sequencer) []string {
 		holds = append(holds, url.PathEscape(j.chroot)+"@"+h.String())
 	}
 	set("ZLOCK_TASK", j.task)
-	set("ZLOCK_GRACE", j.grace().String())
+	set("ZLOCK_GRACE", j.Grace().String())
 	set("ZLOCK_HOLDS", strings.Join(holds, " "))
 	// Only ZLOCK_HOLDS passes on the locks of an ancestor; its variables may have had numbers.
 	return append(slices.DeleteFunc(os.Environ(), func(kv string) bool {

@@ -6,47 +6,32 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 )
 
 // signalError reports that a signal ended zlock.
 type signalError struct{ sig syscall.Signal }
 
-func (e *signalError) Error() string { return fmt.Sprintf("ended by SIG%s", signalName(e.sig)) }
+func (e *signalError) Error() string {
+	return fmt.Sprintf("ended by SIG%s", supervise.SignalName(e.sig))
+}
 
 // Unwrap gives zlock the conventional exit code, without a message.
-func (e *signalError) Unwrap() error { return cli.Exit(signalCode(e.sig)) }
-
-// listen receives signals for zlock. Signals ignored when zlock started, as by nohup and for
-// background jobs of shells, stay ignored, for COMMAND too.
-func listen(sigs ...os.Signal) chan os.Signal {
-	ch := make(chan os.Signal, 16)
-	for _, sig := range sigs {
-		if !signal.Ignored(sig) {
-			signal.Notify(ch, sig)
-		}
-	}
-	return ch
-}
+func (e *signalError) Unwrap() error { return cli.Exit(supervise.SignalCode(e.sig)) }
 
 // outliveReaders keeps a message without a reader from ending zlock, and with it the hold of a lock.
 func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
-
-// endSignals tell a program to end.
-var endSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
-
-func tellsToEnd(sig os.Signal) bool { return slices.Contains(endSignals, sig) }
 
 // interruptible returns a context that ends with a *signalError when a signal asks zlock to
 // end.
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	sigs, done := listen(endSignals...), make(chan struct{})
+	sigs, done := supervise.Listen(supervise.EndSignals...), make(chan struct{})
 	go func() {
 		defer close(done)
 		for sig := range sigs {

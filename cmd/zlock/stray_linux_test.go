@@ -108,14 +108,6 @@ echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"; while :; do sleep .02; done'
 	expect.Equal(t, exitCode(r.cmd.Wait()), 7, "exit code of a COMMAND that takes three seconds to end")
 }
 
-// An outer zlock leaves an inner one a second less than it leaves its COMMAND, or half of it.
-func TestGraceWithin(t *testing.T) {
-	t.Parallel()
-	for outer, want := range map[string]string{"5s": "4s", "2s": "1s", "1s": "500ms", "0s": "0s", "": "0s", "x": "0s"} {
-		expect.Equal(t, graceWithin(outer).String(), want, "grace within %q", outer)
-	}
-}
-
 // Within --contain /proc has the numbers of the namespace outside. zlock finds there what leaves the group.
 func TestContainedZlockEndsStrays(t *testing.T) {
 	t.Parallel()
@@ -129,18 +121,4 @@ func TestContainedZlockEndsStrays(t *testing.T) {
 	expect.That(t, exitCode(err) == 1, "what COMMAND left outlives the lock: %v\n%s", err, out)
 	n, _ := strconv.Atoi(strings.TrimSpace(string(must.Get(os.ReadFile(file))(t))))
 	expect.That(t, n > 0, "COMMAND did not start")
-}
-
-// A process that has the number of another one that has ended gets no signal for that.
-func TestSignalIsForOneProcess(t *testing.T) {
-	cmd := exec.Command("sleep", "1000")
-	must.OK(t, cmd.Start())
-	p, ok := readProcess(cmd.Process.Pid)
-	must.That(t, ok, "no process %d", cmd.Process.Pid)
-	p.began--
-	p.signal(syscall.SIGKILL)
-	p.began++
-	p.signal(syscall.SIGTERM)
-	cmd.Wait()
-	expect.Equal(t, cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(), syscall.SIGTERM, "what ended it")
 }

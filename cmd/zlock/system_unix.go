@@ -56,14 +56,6 @@ func parseSignal(s string) (syscall.Signal, error) {
 	return 0, fmt.Errorf("no signal is called %q", s)
 }
 
-// signalName returns the name without SIG, as kill(1) takes it.
-func signalName(sig syscall.Signal) string {
-	if name := unix.SignalName(sig); name != "" {
-		return strings.TrimPrefix(name, "SIG")
-	}
-	return strconv.Itoa(int(sig))
-}
-
 // dieOfInterrupt ends this process by the signal, as a shell expects that calls it in a loop: Ctrl-C ends the
 // loop then. To the shell the exit code is the same.
 func dieOfInterrupt() {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"strings"
-	"syscall"
 
 	"github.com/spf13/pflag"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
@@ -37,8 +36,6 @@ func ttyPgrp(fd int) int {
 
 // awaitUnread reports at once that the system does not tell.
 func awaitUnread(int) bool { return false }
-
-func signalName(sig syscall.Signal) string { return sig.String() }
 
 // dieOfInterrupt does nothing: no program here ends by a signal.
 func dieOfInterrupt() {}

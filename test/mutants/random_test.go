@@ -64,6 +64,7 @@ var layers = [][]string{
 	{"./client/zk", "./client"},
 	{"./client", "./cmd/zlock"},
 	{"./cmd/zlock"},
+	{"./cmd/zlock/internal/supervise", "./cmd/zlock"},
 	{"./cmd/zlockd/daemon"},
 	{"./cmd/internal/cli", "./cmd/zlock", "./cmd/zlockd/daemon"},
 }

@@ -1,6 +1,6 @@
 //go:build !windows
 
-package main
+package supervise
 
 import (
 	"slices"
@@ -87,14 +87,9 @@ func closed(c chan struct{}) bool {
 // code returns the exit code for COMMAND's end.
 func (c *child) code() int {
 	if c.status.Signaled() {
-		return signalCode(c.status.Signal())
+		return SignalCode(c.status.Signal())
 	}
 	return c.status.ExitStatus()
-}
-
-// diedOf reports whether a signal ended COMMAND.
-func (c *child) diedOf(sig syscall.Signal) bool {
-	return c.status.Signaled() && c.status.Signal() == sig
 }
 
 // finish ends the processes that COMMAND left running when it ended, and returns when none is left:

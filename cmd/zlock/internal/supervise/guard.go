@@ -1,6 +1,6 @@
 //go:build !windows
 
-package main
+package supervise
 
 import (
 	"encoding/gob"
@@ -25,8 +25,8 @@ import (
 // reach it.
 //
 // COMMAND is the guard's child, and the system kills it when the guard dies. So either of the
-// two may be killed: without zlock the guard ends COMMAND with its grace and closes the
-// session, so that the lock moves at once; without the guard COMMAND is dead, whether or not
+// two may be killed: without zlock the guard ends COMMAND with its grace and carries out zlock's
+// will, so that the lock moves at once; without the guard COMMAND is dead, whether or not
 // zlock lives.
 //
 // zlock and the guard exchange messages over a socket. If the guard's input ends without
@@ -34,7 +34,7 @@ import (
 
 // order is a message of zlock to the guard. Times are on the boot clock.
 type order struct {
-	Session  *sessionKey   // the guard closes this session if zlock dies
+	Will     []byte        // the guard carries this out if zlock dies
 	Start    *launch       // start COMMAND
 	Deadline time.Duration // the lock is safe until then
 	Kill     time.Duration // zlock sends the signal, because of a loss or of COMMAND's end; kill then
@@ -73,9 +73,10 @@ type launch struct {
 	KillAfter time.Duration
 }
 
-func newLaunch(exe executable, env []string, foreground bool, loss lossFlags) *launch {
-	l := &launch{Path: exe.path, Argv: exe.argv, Env: env, OnLost: loss.onLost, KillAfter: loss.killAfter}
-	if foreground {
+func newLaunch(c *Command) *launch {
+	l := &launch{Path: c.Path, Argv: c.Argv, Env: c.Env, OnLost: c.OnLost, KillAfter: c.KillAfter,
+		Contain: c.Contain, Leave: c.Leave}
+	if c.Foreground {
 		l.Group = syscall.Getpgrp()
 	}
 	return l
@@ -85,16 +86,17 @@ func newLaunch(exe executable, env []string, foreground bool, loss lossFlags) *l
 // kills all processes named zlock must not kill the guard, which stays to end COMMAND.
 const guardName = "lock-guard"
 
-// guard is zlock's side of the guard.
-type guard struct {
+// Guard is zlock's side of the guard.
+type Guard struct {
 	*wire
 	pid  int
 	mu   sync.Mutex    // held while an order is sent
 	last time.Duration // the deadline last sent
 }
 
-// startGuard starts the guard's process and does not wait until it runs.
-func startGuard(self string) (*guard, error) {
+// StartGuard starts the guard's process and does not wait until it runs. It runs this program with the
+// arguments "__guard" and a number; the program then calls [Watch].
+func StartGuard(self string) (*Guard, error) {
 	syscall.ForkLock.RLock()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err == nil {
@@ -105,7 +107,7 @@ func startGuard(self string) (*guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the guard: %w", err)
 	}
-	g := &guard{wire: newWire(os.NewFile(uintptr(pair[0]), "guard"))}
+	g := &Guard{wire: newWire(os.NewFile(uintptr(pair[0]), "guard"))}
 	if err = g.fork(self, pair[1]); err != nil {
 		g.conn.Close()
 		return nil, fmt.Errorf("start the guard: %w", err)
@@ -115,7 +117,7 @@ func startGuard(self string) (*guard, error) {
 
 // fork starts the process with its end of the socket as standard input, and closes that end here. It does
 // without os/exec, which tests the system's calls on another process before it starts its first one.
-func (g *guard) fork(self string, socket int) error {
+func (g *Guard) fork(self string, socket int) error {
 	defer closeFD(socket)
 	// COMMAND's standard input has another number than the files that the user passes on to COMMAND.
 	stdin, err := dupApart(0, unix.F_DUPFD)
@@ -155,19 +157,19 @@ func dupApart(fd, how int) (int, error) {
 func closeFD(fd int) { _ = unix.Close(fd) }
 
 // send sends an order. If that fails the guard is dead, which follow notices.
-func (g *guard) send(o order) {
+func (g *Guard) send(o order) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_ = g.out.Encode(o)
 }
 
 // start makes the guard start COMMAND.
-func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
+func (g *Guard) start(l *launch, deadline time.Duration) (*child, error) {
 	c := &child{news: make(chan news), alone: make(chan struct{}), bereft: make(chan struct{})}
 	// What COMMAND leaves behind becomes a child of the guard, or of zlock if the guard dies. Now, because
 	// COMMAND may end before its start is reported.
 	c.all = !l.Leave && adoptOrphans()
-	before := childrenOf(os.Getpid()) // the guard, and children of a shell that has become zlock
+	before := ChildrenOf(os.Getpid()) // the guard, and children of a shell that has become zlock
 	c.kin = func(spare func(process) bool) []process {
 		guard, orphans := 0, closed(c.bereft) // in /proc; while the guard lives what zlock adopts is not COMMAND's
 		all := descendants(self(), func(p process) bool {
@@ -204,15 +206,15 @@ func (g *guard) start(l *launch, deadline time.Duration) (*child, error) {
 	return c, nil
 }
 
-// reap takes note of the end of every child: of what zlock adopts, too.
-func reap() {
+// Reap takes note of the end of every child: of what zlock adopts, too.
+func Reap() {
 	for err := error(nil); err == nil || errors.Is(err, syscall.EINTR); {
 		_, err = syscall.Wait4(-1, nil, 0, nil)
 	}
 }
 
 // follow passes on the guard's news until COMMAND has ended, and takes note of the end of all the rest.
-func (c *child) follow(g *guard) {
+func (c *child) follow(g *Guard) {
 	ended := false
 	for {
 		var n news
@@ -236,7 +238,7 @@ func (c *child) follow(g *guard) {
 	}
 	// When the guard dies the system kills COMMAND, or COMMAND goes on (warn).
 	c.news <- news{Bereft: true}
-	for processAlive(c.pid) {
+	for Alive(c.pid) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	c.status = syscall.WaitStatus(syscall.SIGKILL)
@@ -245,24 +247,27 @@ func (c *child) follow(g *guard) {
 
 // tell sends a new deadline, unless the guard has yet to read many: one that is stopped must not stop
 // zlock, too, when the socket is full.
-func (g *guard) tell(deadline time.Duration) {
+func (g *Guard) tell(deadline time.Duration) {
 	if unread, _ := unix.IoctlGetInt(int(g.conn.Fd()), unix.TIOCOUTQ); unread < 1<<16 && deadline != g.last {
 		g.last = deadline
 		g.send(order{Deadline: deadline})
 	}
 }
 
-// done dismisses the guard, which has nothing left to guard. zlock does not wait for its end.
-func (g *guard) done() {
+// Bequeath tells the guard what to carry out if this process dies; see [Watch].
+func (g *Guard) Bequeath(will []byte) { g.send(order{Will: will}) }
+
+// Done dismisses the guard, which has nothing left to guard. It does not wait for the guard's end.
+func (g *Guard) Done() {
 	g.send(order{Done: true})
 	g.conn.Close()
 	go func() { _, _ = syscall.Wait4(g.pid, nil, 0, nil) }()
 }
 
-// notStarted returns the exit code for an error of COMMAND's start.
-func notStarted(err error) int {
+// NotStarted returns the exit code for an error of COMMAND's start.
+func NotStarted(err error) int {
 	if errors.Is(err, fs.ErrNotExist) {
-		return exitNotFound
+		return ExitNotFound
 	}
-	return exitNotExec
+	return ExitNotExecutable
 }

@@ -1,9 +1,8 @@
 //go:build !windows
 
-package main
+package supervise
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,11 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
-
-	"github.com/zlockd/zlockd/client/zk"
-	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // guardLag is how long after the deadline the guard waits for zlock to signal COMMAND.
@@ -27,22 +22,12 @@ const guardLag = 250 * time.Millisecond
 // but the boot clock does not.
 const guardTick = time.Second
 
-// guardCommand is the command that runs as the guard.
-func guardCommand() *command {
-	return &command{
-		Name: "__guard", Args: "STDIN", Least: 1, Most: 1,
-		Does: "start a command and end it when its lock is no longer safe", Hidden: true,
-		Setup: func(*pflag.FlagSet) func(*call) error {
-			return func(c *call) error {
-				stdin, err := strconv.Atoi(c.Args[0])
-				if err != nil {
-					return cli.Usagef("not for use by hand")
-				}
-				unix.CloseOnExec(stdin)
-				return (&watchman{wire: newWire(c.stdin), say: c.say, stdin: stdin}).watch()
-			}
-		},
-	}
+// Watch is the guard: it serves the process at the other end of conn until nothing is left to guard. stdin
+// is the file for COMMAND's standard input. If the other process dies, carryOut gets its will, once nothing
+// of COMMAND runs.
+func Watch(conn *os.File, stdin int, say func(string, ...any), carryOut func(will []byte) error) error {
+	unix.CloseOnExec(stdin)
+	return (&watchman{wire: newWire(conn), say: say, stdin: stdin, carryOut: carryOut}).watch()
 }
 
 // watchman is the guard's own side.
@@ -56,7 +41,8 @@ type watchman struct {
 	parent    int           // zlock
 	ends      chan news     // of COMMAND, and of all the rest
 	alone     chan struct{} // closed when no child is left
-	session   *sessionKey
+	will      []byte
+	carryOut  func([]byte) error
 
 	deadline time.Duration
 	kill     time.Duration // when to kill what had the signal, 0 while all is well
@@ -80,7 +66,7 @@ func (w *watchman) watch() error {
 	// COMMAND ignores what zlock was started to ignore. The other signals must not end the guard,
 	// and are unchanged for COMMAND.
 	told := make(chan os.Signal, 16)
-	for _, s := range slices.Concat(endSignals, []os.Signal{syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTSTP,
+	for _, s := range slices.Concat(EndSignals, []os.Signal{syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTSTP,
 		syscall.SIGUSR1, syscall.SIGUSR2}) {
 		if !signal.Ignored(s) {
 			signal.Notify(told, s)
@@ -147,8 +133,8 @@ func (w *watchman) report(n news) { _ = w.out.Encode(n) }
 
 // take carries out an order of zlock.
 func (w *watchman) take(o *order) {
-	if o.Session != nil {
-		w.session = o.Session
+	if o.Will != nil {
+		w.will = o.Will
 	}
 	if o.Deadline != 0 {
 		w.deadline = o.Deadline
@@ -170,10 +156,10 @@ func (w *watchman) start(l *launch) {
 		dieWithParent(attr, syscall.SIGKILL)
 	}
 	if l.Contain {
-		contain(attr)
+		Contain(attr)
 		self, err := os.Executable()
 		if err != nil {
-			w.report(news{Failed: exitFailed, Why: err.Error()})
+			w.report(news{Failed: ExitFailed, Why: err.Error()})
 			return
 		}
 		path, argv = self, keeperArgs(l, path, argv)
@@ -194,11 +180,11 @@ func (w *watchman) start(l *launch) {
 	}
 	switch {
 	case err != nil && l.Contain:
-		w.report(news{Failed: exitFailed, Why: fmt.Sprintf("--contain: no namespace of processes for COMMAND: %v; "+
-			"it takes root, CAP_SYS_ADMIN, or a system that lets users have namespaces", err)})
+		w.report(news{Failed: ExitFailed, Why: fmt.Sprintf("--contain: no namespace of processes for "+
+			"COMMAND: %v; it takes root, CAP_SYS_ADMIN, or a system that lets users have namespaces", err)})
 		return
 	case err != nil:
-		w.report(news{Failed: notStarted(err), Why: fmt.Sprintf("%s: %v", path, err)})
+		w.report(news{Failed: NotStarted(err), Why: fmt.Sprintf("%s: %v", path, err)})
 		return
 	}
 	w.pid, w.group = pid, l.Group == 0
@@ -246,7 +232,7 @@ func (w *watchman) alive() bool {
 	case w.group:
 		return groupAlive(w.pid)
 	}
-	return processAlive(w.pid)
+	return Alive(w.pid)
 }
 
 // due returns when the guard acts next, if it has anything to end.
@@ -268,7 +254,7 @@ func (w *watchman) look() {
 		w.ended = true
 	case w.kill == 0:
 		w.say("guard: the lock of process %d is not safe any more and zlock does not react: sending %s", w.pid,
-			signalName(w.sig))
+			SignalName(w.sig))
 		w.end(w.deadline)
 	default:
 		w.signal(syscall.SIGKILL)
@@ -291,17 +277,17 @@ func (w *watchman) pause() time.Duration {
 	return min(max(at-bootClock(), time.Millisecond), guardTick)
 }
 
-// orphaned ends COMMAND after the death of zlock: nothing keeps the session alive, and no
+// orphaned ends COMMAND after the death of zlock: nothing keeps the right alive, and no
 // other process ends the group before the server gives the lock away.
 func (w *watchman) orphaned() error {
 	switch {
 	case w.sig == 0 && w.alive():
-		return nil // COMMAND goes on, and its lock with the session while that lasts
+		return nil // COMMAND goes on, and its right while that lasts
 	case !w.alive():
-		return w.session.close()
+		return w.bequeath()
 	}
 	if w.kill == 0 {
-		w.say("guard: zlock died: sending %s to process %d", signalName(w.sig), w.pid)
+		w.say("guard: zlock died: sending %s to process %d", SignalName(w.sig), w.pid)
 		from := bootClock()
 		if w.deadline != 0 {
 			from = min(from, w.deadline)
@@ -315,7 +301,7 @@ func (w *watchman) orphaned() error {
 		w.look()
 		time.Sleep(min(w.pause(), pause))
 	}
-	return w.session.close()
+	return w.bequeath()
 }
 
 // closeInherited closes the files that the user's shell handed to zlock for COMMAND, so that a
@@ -339,29 +325,10 @@ func closeInherited() {
 	}
 }
 
-// sessionKey holds what the guard needs to close zlock's session.
-type sessionKey struct {
-	Servers string
-	Session zk.Session
-	Files   tlsFiles
-}
-
-// close ends the session, so that its locks move at once and not only after the session
-// timeout. It does nothing without a key. A session that close cannot reach in time ends by
-// its timeout.
-func (k *sessionKey) close() error {
-	if k == nil {
+// bequeath carries out the will, if there is one.
+func (w *watchman) bequeath() error {
+	if w.will == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), max(k.Session.Timeout, time.Second))
-	defer cancel()
-	cfg, err := k.Files.tlsConfig()
-	if err != nil {
-		return err
-	}
-	conn, err := zk.Dial(ctx, k.Servers, zk.Options{Resume: k.Session, TLS: cfg})
-	if err != nil {
-		return nil // the session has ended, or will
-	}
-	return conn.Close(ctx)
+	return w.carryOut(w.will)
 }

@@ -1,6 +1,6 @@
 //go:build !windows
 
-package main
+package supervise
 
 import (
 	"errors"
@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"syscall"
 	"time"
-
-	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
@@ -26,33 +24,12 @@ func keeperArgs(l *launch, path string, argv []string) []string {
 		strconv.FormatBool(l.OnLost != 0), path}, argv...)
 }
 
-func keepCommand() *command {
-	return &command{
-		Name: "__keep", Args: "KILL-AFTER FOREGROUND DIE FILE ARGV…",
-		Does: "be the first process of a namespace", Least: 5, Most: -1,
-		Hidden: true,
-		Setup: func(flags *pflag.FlagSet) func(*call) error {
-			flags.SetInterspersed(false)
-			return func(c *call) error {
-				if os.Getpid() != 1 {
-					return cli.Usagef("not for use by hand")
-				}
-				killAfter, err := time.ParseDuration(c.Args[0])
-				if err != nil {
-					return err
-				}
-				if c.Args[2] == "true" {
-					dieWithGuard()
-				}
-				return keep(killAfter, c.Args[1] == "true", c.Args[3], c.Args[4:])
-			}
-		},
+// Keep is the keeper: it runs COMMAND and returns its exit code when no process of the namespace is left.
+// The kernel kills those that outlive killAfter, together with the keeper. With die it dies with the guard.
+func Keep(killAfter time.Duration, foreground, die bool, path string, argv []string) error {
+	if die {
+		dieWithGuard()
 	}
-}
-
-// keep runs COMMAND and returns its exit code when no process of the namespace is left. The
-// kernel kills those that outlive killAfter, together with the keeper.
-func keep(killAfter time.Duration, foreground bool, path string, argv []string) error {
 	// Signals for COMMAND must not end its keeper. COMMAND ignores what the user ignores.
 	passed := make(chan os.Signal, 64)
 	for _, s := range slices.Concat(terminalSignals, forwardedSignals, []os.Signal{
@@ -63,7 +40,7 @@ func keep(killAfter time.Duration, foreground bool, path string, argv []string) 
 	}
 	main, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})
 	if err != nil {
-		return cli.Exitf(notStarted(err), "%s: %w", path, err)
+		return cli.Exitf(NotStarted(err), "%s: %w", path, err)
 	}
 	go func() {
 		for s := range passed {
@@ -83,7 +60,7 @@ func keep(killAfter time.Duration, foreground bool, path string, argv []string) 
 			return cli.Exit(code) // no process is left
 		case pid == main:
 			if code = st.ExitStatus(); st.Signaled() {
-				code = signalCode(st.Signal())
+				code = SignalCode(st.Signal())
 			}
 			last := code
 			for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} {

@@ -1,6 +1,6 @@
 //go:build !linux && !windows
 
-package main
+package supervise
 
 import (
 	"syscall"
@@ -14,10 +14,11 @@ func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}
 
 func dieWithGuard() {}
 
-// contain does nothing: only Linux has process namespaces.
-func contain(*syscall.SysProcAttr) {}
+// Contain does nothing: only Linux has process namespaces.
+func Contain(*syscall.SysProcAttr) {}
 
-const canContain = false
+// CanContain reports whether the system has process namespaces.
+const CanContain = false
 
 // bootClock reads a clock that all processes share.
 func bootClock() time.Duration {
@@ -30,7 +31,8 @@ func bootClock() time.Duration {
 
 func groupAlive(group int) bool { return syscall.Kill(-group, 0) != syscall.ESRCH }
 
-func processAlive(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
+// Alive reports whether a process runs.
+func Alive(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
 
 // process is one that zlock knows by its number alone.
 type process struct {
@@ -50,6 +52,7 @@ func descendants(int, func(process) bool) []process { return nil }
 // adoptOrphans does nothing: only Linux has subreapers.
 func adoptOrphans() bool { return false }
 
-func childrenOf(int) []int { return nil }
+// ChildrenOf returns none: no portable call finds them.
+func ChildrenOf(int) []int { return nil }
 
 func nameProcess(string) {}

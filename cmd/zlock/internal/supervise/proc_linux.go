@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"bytes"
@@ -22,10 +22,10 @@ func dieWithParent(attr *syscall.SysProcAttr, sig syscall.Signal) {
 	attr.Pdeathsig = sig
 }
 
-// contain makes the child the first process of a process namespace. Without the right to that
+// Contain makes the child the first process of a process namespace. Without the right to that
 // it also adds a user namespace, in which users keep their identity.
-func contain(attr *syscall.SysProcAttr) {
-	attr.Pdeathsig = 0 // the keeper sees to that, see [keep]
+func Contain(attr *syscall.SysProcAttr) {
+	attr.Pdeathsig = 0 // the keeper sees to that, see [Keep]
 	attr.Cloneflags |= syscall.CLONE_NEWPID
 	if mayContain() {
 		return
@@ -42,8 +42,8 @@ func mayContain() bool {
 	return unix.Capget(&hdr, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
-// canContain reports whether the system has process namespaces.
-const canContain = true
+// CanContain reports whether the system has process namespaces.
+const CanContain = true
 
 // bootClock reads a clock that all processes share and that runs while the machine sleeps.
 func bootClock() time.Duration {
@@ -179,7 +179,8 @@ func groupAlive(group int) bool {
 	return !ownProc() || len(processes(func(p process) bool { return p.group == group && p.running() })) > 0
 }
 
-func processAlive(pid int) bool {
+// Alive reports whether a process runs.
+func Alive(pid int) bool {
 	if !ownProc() {
 		return syscall.Kill(pid, 0) != syscall.ESRCH
 	}
@@ -202,8 +203,8 @@ func adoptOrphans() bool {
 	return self() != 0 && unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
 }
 
-// childrenOf returns the running children of a process, none where /proc has other numbers.
-func childrenOf(parent int) (pids []int) {
+// ChildrenOf returns the running children of a process, none where /proc has other numbers.
+func ChildrenOf(parent int) (pids []int) {
 	if !ownProc() {
 		return nil
 	}

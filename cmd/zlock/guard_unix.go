@@ -1,0 +1,92 @@
+//go:build !windows
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
+)
+
+// guardCommand is the command that runs as the guard.
+func guardCommand() *command {
+	return &command{
+		Name: "__guard", Args: "STDIN", Least: 1, Most: 1,
+		Does: "start a command and end it when its lock is no longer safe", Hidden: true,
+		Setup: func(*pflag.FlagSet) func(*call) error {
+			return func(c *call) error {
+				stdin, err := strconv.Atoi(c.Args[0])
+				if err != nil {
+					return cli.Usagef("not for use by hand")
+				}
+				return supervise.Watch(c.stdin, stdin, c.say, closeSession)
+			}
+		},
+	}
+}
+
+func keepCommand() *command {
+	return &command{
+		Name: "__keep", Args: "KILL-AFTER FOREGROUND DIE FILE ARGV…",
+		Does: "be the first process of a namespace", Least: 5, Most: -1,
+		Hidden: true,
+		Setup: func(flags *pflag.FlagSet) func(*call) error {
+			flags.SetInterspersed(false)
+			return func(c *call) error {
+				if os.Getpid() != 1 {
+					return cli.Usagef("not for use by hand")
+				}
+				killAfter, err := time.ParseDuration(c.Args[0])
+				if err != nil {
+					return err
+				}
+				foreground, die := c.Args[1] == "true", c.Args[2] == "true"
+				return supervise.Keep(killAfter, foreground, die, c.Args[3], c.Args[4:])
+			}
+		},
+	}
+}
+
+// sessionKey is the will of zlock: what its guard needs to close the session.
+type sessionKey struct {
+	Servers string
+	Session zk.Session
+	Files   tlsFiles
+}
+
+func (k *sessionKey) encode() []byte {
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode(k); err != nil {
+		panic("a session's key is not encoded: " + err.Error())
+	}
+	return b.Bytes()
+}
+
+// closeSession ends the session of a zlock that has died, so that its locks move at once and not only after
+// the session timeout. A session that it cannot reach in time ends by its timeout.
+func closeSession(will []byte) error {
+	var k sessionKey
+	if err := gob.NewDecoder(bytes.NewReader(will)).Decode(&k); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), max(k.Session.Timeout, time.Second))
+	defer cancel()
+	cfg, err := k.Files.tlsConfig()
+	if err != nil {
+		return err
+	}
+	conn, err := zk.Dial(ctx, k.Servers, zk.Options{Resume: k.Session, TLS: cfg})
+	if err != nil {
+		return nil // the session has ended, or will
+	}
+	return conn.Close(ctx)
+}

@@ -1,0 +1,130 @@
+package supervise
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// COMMAND may end before zlock learns that it started: zlock adopts orphans before it asks for the start.
+func TestZlockAdoptsOrphansBeforeCommandStarts(t *testing.T) {
+	pair := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+	ours, theirs := os.NewFile(uintptr(pair[0]), "zlock"), os.NewFile(uintptr(pair[1]), "guard")
+	defer ours.Close()
+	adopts := make(chan int, 1)
+	go func() {
+		defer theirs.Close()
+		var v int32
+		w := newWire(theirs)
+		for {
+			var o order
+			if err := w.in.Decode(&o); err != nil || o.Start != nil {
+				break
+			}
+		}
+		_, _, _ = unix.Syscall(unix.SYS_PRCTL, unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&v)), 0)
+		adopts <- int(v)
+		_ = w.out.Encode(news{Failed: ExitFailed, Why: "no"})
+	}()
+	g := &Guard{wire: newWire(ours)}
+	must.Fails(t, expect.Err(g.start(&launch{Group: 1}, 0)), "COMMAND was started")
+	expect.Equal(t, <-adopts, 1, "zlock does")
+}
+
+// A guard that is stopped for long does not stop zlock. It then hears of the newest deadline.
+func TestGuardThatDoesNotReadHoldsNothingUp(t *testing.T) {
+	pair := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	ours, theirs := os.NewFile(uintptr(pair[0]), "zlock"), os.NewFile(uintptr(pair[1]), "guard")
+	defer ours.Close()
+	defer theirs.Close()
+	g, told := &Guard{wire: newWire(ours)}, make(chan struct{})
+	go func() {
+		defer close(told)
+		for n := range time.Duration(20000) {
+			g.tell(n + 1)
+		}
+	}()
+	select {
+	case <-told:
+	case <-time.After(time.Minute):
+		t.Fatal("zlock waits for the guard")
+	}
+	w, o := newWire(theirs), order{}
+	for o.Deadline != 20001 {
+		must.OK(t, w.in.Decode(&o))
+		g.tell(20001)
+	}
+}
+
+// A guard that finds zlock gone reads first whether zlock has dismissed it: its will counts no longer then.
+func TestGuardThatIsDismissedLeavesTheWill(t *testing.T) {
+	w := &watchman{will: []byte("will"), carryOut: func([]byte) error {
+		t.Error("the will of a zlock that has dismissed its guard is carried out")
+		return nil
+	}}
+	orders := make(chan order, 2)
+	orders <- order{} // behind it the guard finds that its parent is another process
+	orders <- order{Done: true}
+	close(orders)
+	must.OK(t, w.serve(orders, nil))
+}
+
+// Without a word of dismissal the guard carries the will out.
+func TestGuardCarriesOutTheWill(t *testing.T) {
+	got := ""
+	w := &watchman{carryOut: func(will []byte) error {
+		got = string(will)
+		return nil
+	}}
+	orders := make(chan order, 1)
+	orders <- order{Will: []byte("will")}
+	close(orders)
+	must.OK(t, w.serve(orders, nil))
+	expect.Equal(t, got, "will", "carried out")
+}
+
+// A guard that dies before it has said that COMMAND runs leaves none behind: the lock moves next.
+func TestCommandOfAGuardThatDiesAtOnceIsEnded(t *testing.T) {
+	pair := must.Get(unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	ours, theirs := os.NewFile(uintptr(pair[0]), "zlock"), os.NewFile(uintptr(pair[1]), "guard")
+	defer ours.Close()
+	command := exec.Command("sleep", "60")
+	started := make(chan error, 1)
+	go func() {
+		defer theirs.Close()
+		_ = newWire(theirs).in.Decode(new(order))
+		started <- command.Start()
+	}()
+	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+	g := &Guard{wire: newWire(ours)}
+	must.Fails(t, expect.Err(g.start(&launch{}, 0)), "COMMAND was started")
+	must.OK(t, <-started)
+	expect.That(t, !Alive(command.Process.Pid), "COMMAND lives")
+	_ = command.Process.Kill()
+	_ = command.Wait()
+	ended := command.ProcessState.Sys().(syscall.WaitStatus)
+	expect.Equal(t, ended.Signal(), syscall.SIGKILL, "it was ended by")
+}
+
+// A process that has the number of another one that has ended gets no signal for that.
+func TestSignalIsForOneProcess(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	must.OK(t, cmd.Start())
+	p, ok := readProcess(cmd.Process.Pid)
+	must.That(t, ok, "no process %d", cmd.Process.Pid)
+	p.began--
+	p.signal(syscall.SIGKILL)
+	p.began++
+	p.signal(syscall.SIGTERM)
+	cmd.Wait()
+	expect.Equal(t, cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(), syscall.SIGTERM, "what ended it")
+}
