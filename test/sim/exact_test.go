@@ -30,6 +30,7 @@ func setSeed(seed uint64, ways int)
 
 // exactly prepares the process for a run that repeats bit for bit.
 func exactly(t *testing.T, seed uint64) {
+	runtime.MemProfileRate = 0 // samples are taken by chance
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(-1)
 	cryptotest.SetGlobalRandom(t, seed)
