@@ -83,15 +83,15 @@ func table(lines []byte) (string, error) {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("\n| last run | commit | seeds | simulated hours | requests judged | unknown | faults | seeds that failed |\n" +
-		"|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("\n| last run | commit | seeds | simulated hours | requests judged | unknown | faults | " +
+		"seeds that failed |\n|---|---|---|---|---|---|---|---|\n")
 	for _, c := range list {
 		faults := 0
 		for _, n := range c.Faults {
 			faults += n
 		}
-		fmt.Fprintf(&b, "| %s | %s | %d | %.1f | %d | %.1f %% | %d | %s |\n", c.Date, c.Commit, c.Seeds, c.Hours,
-			c.Answered, 100*float64(c.Unknown)/float64(max(1, c.Answered+c.Unknown)), faults,
+		fmt.Fprintf(&b, "| %s | %s | %d | %.1f | %d | %.1f %% | %d | %s |\n", c.Date, c.Commit, c.Seeds,
+			c.Hours, c.Answered, 100*float64(c.Unknown)/float64(max(1, c.Answered+c.Unknown)), faults,
 			strings.Trim(fmt.Sprint(c.Found), "[]"))
 	}
 	b.WriteString("\nFaults that took effect:")
