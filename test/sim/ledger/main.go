@@ -75,7 +75,8 @@ func table(lines []byte) (string, error) {
 			list = append(list, &commit{Commit: e.Commit, Faults: map[string]int{}})
 		}
 		c := list[at]
-		c.Date, c.Seeds, c.Hours, c.Found = e.Date, c.Seeds+e.Seeds, c.Hours+e.Hours, append(c.Found, e.Found...)
+		c.Date, c.Seeds, c.Hours = e.Date, c.Seeds+e.Seeds, c.Hours+e.Hours
+		c.Found = append(c.Found, e.Found...)
 		c.Answered, c.Unknown = c.Answered+e.Answered, c.Unknown+e.Unknown
 		for kind, n := range e.Faults {
 			c.Faults[kind] += n
