@@ -66,12 +66,13 @@ var allowed = map[string][]string{
 	"client/zk":     {"jute"},
 	"cmd/zlock": {"client", "client/zk", "client/fence", "raftfsm/state", "raftfsm/status", "raftfsm/vfs",
 		"tree/zkfiles", "client/recipe", "server/view/answer", "cmd/internal/cli", "cmd/internal/release",
-		"cmd/zlock/internal/node", "cmd/zlock/internal/supervise"},
+		"cmd/zlock/internal/node", "cmd/zlock/internal/supervise", "cmd/internal/ticket"},
 	"cmd/zlock/internal/node":      {"client/zk", "jute", "cmd/internal/cli", "server/view/answer"},
 	"cmd/zlock/internal/supervise": {"cmd/internal/cli"},
 
 	"cmd/internal/cli":     {"client/zk", "cmd/internal/release"},
 	"cmd/internal/release": {},
+	"cmd/internal/ticket":  {},
 	"raftfsm/tlsfiles":     {},
 
 	"server/backup": {"raftfsm", "raftfsm/state", "raftfsm/offline", "raftfsm/vfs", "server/admin"},

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -398,6 +399,9 @@ func (q *Request) node(l recipe.Layout, k recipe.Role) (path string, data []byte
 	_, _ = rand.Read(r[:]) // it never fails
 	id := recipe.NewID(int64(binary.BigEndian.Uint64(r[:])), binary.BigEndian.Uint64(r[8:]))
 	o := recipe.Owner{Host: q.Addr, Cmd: "ticket", User: q.Who, Reason: q.Reason, Revocable: true}
+	if user, host, both := strings.Cut(q.Who, "@"); both {
+		o.User, o.Host = user, host
+	}
 	return recipe.Join(q.Path, recipe.NodeName(l, k, id, "ticket")), recipe.EncodeOwner(o)
 }
 

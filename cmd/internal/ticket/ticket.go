@@ -1,0 +1,185 @@
+// Package ticket asks a server for tickets over HTTP, with nothing but the standard library. docs/tickets.md
+// is the contract.
+package ticket
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// Answer is what a server says of a ticket, or of all of a caller's.
+type Answer struct {
+	Code     int    `json:"-"`
+	Held     bool   `json:"held"`
+	Token    string `json:"token"`
+	Position int    `json:"position"`
+	Of       int    `json:"of"`
+	Safe     int64  `json:"safeMs"`
+	Behind   *struct {
+		Host, User, Reason string
+		Since              int64
+	} `json:"behind"`
+	Error   string `json:"error"`
+	Text    string `json:"text"`
+	Tickets []One  `json:"tickets"`
+}
+
+// One is a ticket in a list.
+type One struct {
+	Path  string `json:"path"`
+	Held  bool   `json:"held"`
+	Token string `json:"token,omitempty"`
+	Since int64  `json:"since"`
+	TTL   int64  `json:"ttlMs"`
+	Until int64  `json:"until,omitempty"`
+}
+
+// Over reports whether the ticket is over for good.
+func (a *Answer) Over() bool { return a.Code == http.StatusNotFound || a.Code == http.StatusGone }
+
+// Caller asks servers, one after the other until one answers.
+type Caller struct {
+	URLs   []string
+	Bearer string // token; empty: none
+	Secret string // of the ticket; empty: none
+	HTTP   *http.Client
+}
+
+// NewCaller returns a caller of servers, separated by commas. ca is a file with the authority of their
+// certificates; empty: those that the system trusts.
+func NewCaller(urls, bearer, secret, ca string) (*Caller, error) {
+	c := &Caller{URLs: strings.Split(urls, ","), Bearer: bearer, Secret: secret, HTTP: &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	for _, u := range c.URLs {
+		at, err := url.Parse(u)
+		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+			return nil, fmt.Errorf("%q is no address: want http://HOST:PORT or https://HOST:PORT", u)
+		}
+	}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, err
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s has no certificate", ca)
+		}
+		c.HTTP.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
+	}
+	return c, nil
+}
+
+const (
+	answerTime = 15 * time.Second // beyond the wait
+	again      = 200 * time.Millisecond
+)
+
+// Ask sends a request until a server answers it, or ctx ends. It is repeated, at one server after the other,
+// after every failure that does not say that the ticket is over or the request wrong.
+func (c *Caller) Ask(ctx context.Context, method, path string, query url.Values, head map[string]string) (
+	*Answer, error) {
+	wait, _ := time.ParseDuration(query.Get("wait"))
+	var last error
+	for n := 0; ; n++ {
+		a, err := c.once(ctx, c.URLs[n%len(c.URLs)], method, path, query, head, wait+answerTime)
+		if err == nil && a.Code != http.StatusTooManyRequests && a.Code < http.StatusInternalServerError {
+			return a, nil
+		}
+		if last = err; err == nil {
+			last = errors.New(a.Text)
+		}
+		pause := again
+		if n+1 < len(c.URLs) {
+			pause = 0
+		}
+		select {
+		case <-ctx.Done():
+			return nil, last
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (c *Caller) once(ctx context.Context, at, method, path string, query url.Values, head map[string]string,
+	most time.Duration) (*Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	to := strings.TrimSuffix(at, "/") + (&url.URL{Path: path}).EscapedPath() + "?" + query.Encode()
+	r, err := http.NewRequestWithContext(ctx, method, to, nil)
+	if err != nil {
+		return nil, err
+	}
+	if c.Secret != "" {
+		r.Header.Set("Zlock-Ticket", c.Secret)
+	}
+	if c.Bearer != "" {
+		r.Header.Set("Authorization", "Bearer "+c.Bearer)
+	}
+	for name, value := range head {
+		r.Header.Set(name, value)
+	}
+	resp, err := c.HTTP.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	a := &Answer{Code: resp.StatusCode}
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > 0 && json.Unmarshal(b, a) != nil {
+		return nil, fmt.Errorf("%s answers %d, and not as a port for tickets does", at, resp.StatusCode)
+	}
+	return a, nil
+}
+
+// NewSecret makes a secret.
+func NewSecret() string { return rand.Text() + rand.Text()[:6] }
+
+// Read reads a ticket in a file: a secret and the path of its lock. If there is no such file and a path is
+// given, it makes one that only its owner can read.
+func Read(file, path string) (secret, of string, err error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) && path != "" {
+		secret := NewSecret()
+		f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			return Read(file, "") // another call was faster
+		}
+		if err != nil {
+			return "", "", err
+		}
+		_, err = f.WriteString(Text(secret, path) + "\n")
+		return secret, path, errors.Join(err, f.Sync(), f.Close())
+	}
+	if err != nil {
+		return "", "", err
+	}
+	if secret, of = Parse(string(b)); secret == "" {
+		return "", "", fmt.Errorf("%s is empty: remove it", file)
+	}
+	return secret, of, nil
+}
+
+// Text writes a ticket: its secret, and the path of its lock.
+func Text(secret, path string) string { return secret + " " + path }
+
+// Parse reads what Text wrote, or a secret alone.
+func Parse(text string) (secret, path string) {
+	secret, path, _ = strings.Cut(strings.TrimSpace(text), " ")
+	return secret, strings.TrimSpace(path)
+}
