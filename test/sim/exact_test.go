@@ -4,6 +4,7 @@ package sim
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -21,6 +22,15 @@ import (
 	_ "unsafe" // for the name of the runtime's function
 
 	"github.com/zlockd/zlockd/test/must"
+)
+
+var (
+	waysFlag = flag.Int("sim.ways", 0, "how an exact run chooses goroutines: 0 as usual, 1 any, 2 by ranks, "+
+		"-1 as the seed says")
+	aloneFlag  = flag.Bool("sim.alone", false, "make an exact run in this process")
+	twiceFlag  = flag.Bool("sim.twice", false, "make each exact run twice, and want both equal")
+	ledgerFlag = flag.String("sim.ledger", "", "a file to append a line to that tells what was run")
+	farmFlag   = flag.String("sim.farm", "", "a folder for the output of seeds that fail; the others go on")
 )
 
 // setSeed is defined in the runtime by test/sim/overlay.
@@ -178,4 +188,11 @@ func (e *entry) add(r report) {
 func commit() string {
 	out, _ := exec.Command("git", "describe", "--always", "--dirty").Output()
 	return strings.TrimSpace(string(out))
+}
+
+func (r *report) total() (n int) {
+	for _, k := range r.Faults {
+		n += k
+	}
+	return n
 }
