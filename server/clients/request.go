@@ -1,12 +1,12 @@
 package clients
 
 import (
-	"bytes"
 	"encoding/binary"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/observe"
 )
 
 // class is how an operation is carried out.
@@ -193,7 +193,7 @@ func (c *conn) refuseOp(xid int32, op jute.OpCode) bool {
 func (c *conn) propose(p pending, r state.Request) bool {
 	o := &c.out
 	if p.followed = c.followed; p.followed != nil {
-		p.followed.Body, p.followed.Begun = bytes.Clone(p.followed.Body), c.srv.now()
+		p.followed.Body, p.followed.Begun = observe.WithoutData(p.op, p.followed.Body), c.srv.now()
 	}
 	o.mu.Lock()
 	if o.state != outboxOpen {

@@ -1,0 +1,41 @@
+package observe
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// WithoutData copies a request's body for the logs, which show no data of nodes: a create or a change of
+// data waits in the log of the cluster, and a second copy of its data would be memory that no client pays.
+func WithoutData(op jute.OpCode, body []byte) []byte {
+	switch op {
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpSetData:
+	default:
+		return bytes.Clone(body)
+	}
+	path := after(body, 0)
+	end := after(body, path)
+	if path < 0 || end < 0 {
+		return bytes.Clone(body)
+	}
+	kept := make([]byte, 0, len(body)-(end-path)+4)
+	kept = jute.AppendBuffer(append(kept, body[:path]...), []byte{})
+	return append(kept, body[end:]...)
+}
+
+// after returns where the text that begins at a place of a body ends; -1: the body is shorter.
+func after(body []byte, at int) int {
+	if at < 0 || len(body)-at < 4 {
+		return -1
+	}
+	n := int(int32(binary.BigEndian.Uint32(body[at:])))
+	if n < 0 {
+		n = 0
+	}
+	if n > len(body)-at-4 {
+		return -1
+	}
+	return at + 4 + n
+}

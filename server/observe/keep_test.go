@@ -1,0 +1,38 @@
+package observe
+
+import (
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// The logs keep path, ACL and flags of a request, and none of a node's data.
+func TestLogsKeepNoData(t *testing.T) {
+	data := make([]byte, 100_000)
+	create := wire.Create("/a", data, jute.WorldAnyone, jute.FlagEphemeral)
+	kept := WithoutData(jute.OpCreate, create)
+	expect.That(t, len(kept) < 100, "%d bytes are kept", len(kept))
+	d := jute.NewDecoder(kept)
+	r := d.CreateRequest(jute.OpCreate)
+	must.OK(t, d.Err())
+	expect.Equal(t, r.Path, "/a", "the path is")
+	expect.Equal(t, r.Flags, int32(jute.FlagEphemeral), "the flags are")
+	expect.Equal(t, len(r.ACL), 1, "the entries of the ACL are")
+
+	kept = WithoutData(jute.OpSetData, wire.SetData("/b", data, 7))
+	d = jute.NewDecoder(kept)
+	s := d.SetDataRequest()
+	must.OK(t, d.Err())
+	expect.Equal(t, s.Path, "/b", "the path is")
+	expect.Equal(t, s.Version, int32(7), "the version is")
+
+	whole := wire.SetData("/b", nil, 7)
+	for n := range len(whole) { // a body that ends early is kept as it is, and refused as before
+		_ = WithoutData(jute.OpSetData, whole[:n])
+	}
+	path := wire.PathVersion("/c", -1)
+	expect.Equal(t, string(WithoutData(jute.OpDelete, path)), string(path), "a delete is kept")
+}
