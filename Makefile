@@ -77,13 +77,13 @@ race: ## the tests of make test under the race detector
 EXACT = go run ./test/sim/overlay bin/sim && go test -count 1 -overlay bin/sim/overlay.json -tags exact ./test/sim
 
 sim: ## simulate whole clusters under faults, in virtual time, for HOURS (2) from SEED on, and note it in the ledger
-	$(EXACT) -run Sim -timeout 24h -v -sim.seed $(or $(SEED),0) -sim.hours $(or $(HOURS),2) -sim.ways -1 -sim.ledger ledger.jsonl
+	$(EXACT) -run Sim -timeout 24h -v -sim.seed $(or $(SEED),0) -sim.hours $(or $(HOURS),2) -sim.ways $(or $(WAYS),0) -sim.ledger ledger.jsonl
 
 sim-repeat: ## run SEEDS (20) seeds twice, each in two processes, and want all runs equal
 	$(EXACT) -run Histories -timeout 60m -v -sim.seed $(or $(SEED),0) -sim.hours $(or $(SEEDS),20)e-1 -sim.twice
 
 farm: ## simulate new seeds until it is stopped; the output of those that fail is kept below bin/farm
-	$(EXACT) -run Histories -timeout 0 -sim.hours 1e6 -sim.ways -1 -sim.ledger ledger.jsonl -sim.farm ../../bin/farm
+	$(EXACT) -run Histories -timeout 0 -sim.hours 1e6 -sim.ways $(or $(WAYS),0) -sim.ledger ledger.jsonl -sim.farm ../../bin/farm
 
 abuse: ## set hostile clients on servers under limits, an innocent one beside them (TIME for each, DRAWS random ones)
 	go test -count 1 -timeout 60m ./test/abuse -run RandomAttacks -abuse.draws $(or $(DRAWS),300) -abuse.strict -v
