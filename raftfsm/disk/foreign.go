@@ -43,7 +43,8 @@ func isMark(name string) bool {
 	})
 }
 
-// foreign describes the data of another server that an entry of a directory could be; empty: it could be none.
+// foreign describes the data of another server that an entry of a directory could be; empty: it is not such
+// data.
 func foreign(dir, name string) string {
 	if isMark(name) {
 		return fmt.Sprintf("%s, as the data of another program", name)

@@ -67,8 +67,8 @@ func (s *State) applyBegin(members []byte, to Sink) {
 }
 
 // nextVersion returns the version of a configuration that this change puts in the place of another. It is the
-// zxid, as in a ZooKeeper, in a cluster that began at firstZxid. Clients compare versions with that first one,
-// so a cluster that began at another zxid counts from there as well: each change counts.
+// zxid, as in a ZooKeeper, in a cluster that began at firstZxid. Clients compare versions with that first
+// one, so a cluster that began at another zxid counts from there as well: each change counts.
 func (s *State) nextVersion(is tree.Info) int64 {
 	_, version := CutConfig(string(is.Data))
 	if s.rules == firstRules || version == 0 {
