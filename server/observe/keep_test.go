@@ -19,7 +19,7 @@ func TestLogsKeepNoData(t *testing.T) {
 	r := d.CreateRequest(jute.OpCreate)
 	must.OK(t, d.Err())
 	expect.Equal(t, r.Path, "/a", "the path is")
-	expect.Equal(t, r.Flags, int32(jute.FlagEphemeral), "the flags are")
+	expect.Equal(t, r.Flags, jute.FlagEphemeral, "the flags are")
 	expect.Equal(t, len(r.ACL), 1, "the entries of the ACL are")
 
 	kept = WithoutData(jute.OpSetData, wire.SetData("/b", data, 7))
