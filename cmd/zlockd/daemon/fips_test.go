@@ -29,7 +29,7 @@ func TestFIPSModeRefusesWhatItCannotDo(t *testing.T) {
 					t.Skip("builds the cryptography of Go again")
 				}
 				program = filepath.Join(t.TempDir(), "zlockd")
-				build := exec.Command("go", "build", "-o", program, ".")
+				build := exec.Command("go", "build", "-o", program, "..")
 				build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFIPS140="+test.module)
 				if out, err := build.CombinedOutput(); err != nil {
 					t.Fatalf("%v\n%s", err, out)
