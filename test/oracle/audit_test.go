@@ -68,7 +68,10 @@ func TestAuditLogIsThatOfZooKeeper(t *testing.T) {
 	expect.That(t, skipped <= r.Ops/50, "%d multis left out", skipped)
 }
 
-var session = regexp.MustCompile(`session=0x[0-9a-f]+`)
+var (
+	session = regexp.MustCompile(`session=0x[0-9a-f]+`)
+	noText  = regexp.MustCompile(`\?+`)
+)
 
 // audited returns the lines of an audit log, masked.
 func audited(t *testing.T, file string) (lines []string) {
@@ -102,6 +105,7 @@ func audited(t *testing.T, file string) (lines []string) {
 			}
 			return r
 		}, line)
+		line = noText.ReplaceAllString(line, "?") // the two count its bytes differently
 		line = strings.Replace(line, "\tznode=\t", "\t", 1)
 		lines = append(lines, strings.TrimSuffix(line, "\n"))
 	}

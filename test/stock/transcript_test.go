@@ -140,6 +140,7 @@ type comparison struct {
 	exactZxids bool
 	anyLength  bool       // dataLength may differ
 	zxids      [][2]int64 // recorded and seen, in both directions unique and in the same order
+	versions   [][2]int64 // of the configuration, likewise; in a ZooKeeper they are zxids
 }
 
 var (
@@ -192,7 +193,10 @@ func (c *comparison) lines(want, got []string) string {
 func (c *comparison) line(want, got string) string {
 	if w, g := zxidLine.FindStringSubmatch(want), zxidLine.FindStringSubmatch(got); w != nil && g != nil &&
 		w[1] == g[1] {
-		return c.zxid(w[2], g[2])
+		if w[1] == "version=" {
+			return c.zxid(&c.versions, w[2], g[2])
+		}
+		return c.zxid(&c.zxids, w[2], g[2])
 	}
 	if c.anyLength && strings.HasPrefix(want, "dataLength = ") && strings.HasPrefix(got, "dataLength = ") {
 		return ""
@@ -202,7 +206,7 @@ func (c *comparison) line(want, got string) string {
 		if sorted(w[2], ",") != sorted(g[2], ",") {
 			return fmt.Sprintf("%q wanted, %q came", want, got)
 		}
-		return c.zxid(w[1], g[1])
+		return c.zxid(&c.versions, w[1], g[1])
 	}
 	if normalise(want) != normalise(got) {
 		return fmt.Sprintf("%q wanted, %q came", want, got)
@@ -211,7 +215,7 @@ func (c *comparison) line(want, got string) string {
 }
 
 // zxid compares zxids: exactly, or by the order they give to what happened.
-func (c *comparison) zxid(want, got string) string {
+func (c *comparison) zxid(list *[][2]int64, want, got string) string {
 	w, _ := strconv.ParseInt(want, 16, 64)
 	g, _ := strconv.ParseInt(got, 16, 64)
 	if c.exactZxids || w == 0 || g == 0 {
@@ -220,13 +224,13 @@ func (c *comparison) zxid(want, got string) string {
 		}
 		return ""
 	}
-	for _, p := range c.zxids {
+	for _, p := range *list {
 		if (w < p[0]) != (g < p[1]) || (w == p[0]) != (g == p[1]) {
 			return fmt.Sprintf("zxid 0x%x wanted, 0x%x came: not in the order of 0x%x, which came as 0x%x", w, g, p[0],
 				p[1])
 		}
 	}
-	c.zxids = append(c.zxids, [2]int64{w, g})
+	*list = append(*list, [2]int64{w, g})
 	return ""
 }
 
