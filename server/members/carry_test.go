@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,8 +27,9 @@ type fakeNode struct {
 	there   map[string]bool // addresses that answer
 	follow  map[string]bool // and follow
 	refuse  map[string]error
-	asked   []string
 	made    []string
+	mu      sync.Mutex // guards what follows: servers are asked side by side
+	asked   []string
 }
 
 func newFakeNode() *fakeNode {
@@ -50,6 +52,8 @@ func (n *fakeNode) Servers() (list []status.Member) {
 }
 
 func (n *fakeNode) Standing(_ context.Context, _ uint32, addr string) (there, follows bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.asked = append(n.asked, addr)
 	return n.there[addr] || n.follow[addr], n.follow[addr]
 }
