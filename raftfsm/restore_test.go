@@ -327,7 +327,10 @@ func (c *trio) open(id int) (open bool) {
 // The leader gives up a restore that its client no longer continues.
 func TestAbandonedRestoreIsGivenUp(t *testing.T) {
 	n, _ := start(t, Options{ID: 1})
-	eventually(t, "it leads", func() bool { return n.term.Load() != nil && n.fsm.stream.Birth() != 0 })
+	eventually(t, "it leads and serves", func() bool {
+		serves, _ := n.Serving()
+		return serves && n.term.Load() != nil && n.fsm.stream.Birth() != 0
+	})
 	g := state.Staging{ID: 5, Origin: 1, Birth: n.fsm.stream.Birth(), Size: 10}
 	must.Equal(t, must.Get(propose(n, g.Open()))(t).Code, jute.OK)
 	open := func() (open bool) {
