@@ -30,7 +30,7 @@ func (i *Instance) openTickets() error {
 			"--ticket-tls-cert and --ticket-tls-key, or an address of loopback", at)
 	}
 	o := tickets.Options{ID: i.o.ID, SkipACL: i.o.SkipACL, Max: i.o.MaxTicket, Tokens: i.o.TicketTokens,
-		TLS: i.o.TicketTLS != nil, Now: i.o.Now, Log: i.o.Logger, KnownHost: i.Admin.KnownHost}
+		TLS: i.o.TicketTLS != nil, Now: i.o.Now, KnownHost: i.Admin.KnownHost}
 	if i.o.Audit != nil {
 		o.Audit = i.auditTicket
 	}
@@ -114,16 +114,15 @@ func (i *Instance) ticketStatus(s *admin.Status, node *raftfsm.Node, metrics boo
 	if !metrics {
 		return
 	}
-	count, waits, all, refused := 0, 0, int64(0), int64(0)
+	count, all, refused := 0, int64(0), int64(0)
 	if node != nil {
 		node.View(func(st *state.State) { count = st.Sessions().Tickets() })
 	}
 	if i.tickets != nil {
-		waits = i.tickets.Waits()
 		all, refused = i.tickets.Requests()
 	}
 	s.Measure("tickets", "Tickets in the cluster.", float64(count))
-	s.Measure("ticket_waits", "Requests that wait at the port for tickets.", float64(waits))
+	s.Measure("ticket_waits", "Requests that wait at the port for tickets.", float64(i.TicketWaits()))
 	s.Measure("ticket_requests_total", "Requests to the port for tickets.", float64(all))
 	s.Measure("ticket_requests_refused_total",
 		"Requests to the port for tickets that a bound or a missing right refused.", float64(refused))

@@ -96,24 +96,29 @@ func (f *connectFlags) address(getenv func(string) string) (servers, chroot stri
 	return servers, chroot, nil
 }
 
-// options turns the flags into options of the client.
-func (f *connectFlags) options(a *app) ([]client.Option, error) {
-	opts := []client.Option{client.WithSessionTimeout(f.sessionTimeout), client.WithName("zlock")}
+// ready checks the times and reads the files that the flags name.
+func (f *connectFlags) ready(a *app) (*tls.Config, error) {
 	if f.sessionTimeout <= 0 || f.connectTimeout <= 0 {
 		return nil, cli.Usagef("--session-timeout and --connect-timeout must be positive")
-	}
-	if f.margin > 0 {
-		opts = append(opts, client.WithMargin(f.margin))
 	}
 	if err := f.readAuth(a); err != nil {
 		return nil, err
 	}
-	for _, c := range f.credentials {
-		opts = append(opts, client.WithAuth(c.Scheme, string(c.Secret)))
-	}
-	cfg, err := f.tlsConfig()
+	return f.tlsConfig()
+}
+
+// options turns the flags into options of the client.
+func (f *connectFlags) options(a *app) ([]client.Option, error) {
+	cfg, err := f.ready(a)
 	if err != nil {
 		return nil, err
+	}
+	opts := []client.Option{client.WithSessionTimeout(f.sessionTimeout), client.WithName("zlock")}
+	if f.margin > 0 {
+		opts = append(opts, client.WithMargin(f.margin))
+	}
+	for _, c := range f.credentials {
+		opts = append(opts, client.WithAuth(c.Scheme, string(c.Secret)))
 	}
 	if cfg != nil {
 		opts = append(opts, client.WithTLS(cfg))

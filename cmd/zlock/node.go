@@ -69,13 +69,7 @@ func (c *call) connectNodes(ctx context.Context, f *connectFlags) (*zk.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	if f.sessionTimeout <= 0 || f.connectTimeout <= 0 {
-		return nil, cli.Usagef("--session-timeout and --connect-timeout must be positive")
-	}
-	if err := f.readAuth(c.app); err != nil {
-		return nil, err
-	}
-	cfg, err := f.tlsConfig()
+	cfg, err := f.ready(c.app)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -60,7 +59,6 @@ type Options struct {
 	Tokens  *Tokens       // who may ask; nil: by certificate, or without TLS every caller
 	TLS     bool          // the port has TLS
 	Now     func() time.Time
-	Log     *slog.Logger
 	// Audit is told of each ticket that is opened or given back; nil: nothing is.
 	Audit func(operation string, ids []jute.ID, ip, path string, ok bool)
 	// KnownHost reports whether this server has a host's name.

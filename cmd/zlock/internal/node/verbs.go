@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/client/zk"
-	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
@@ -93,15 +92,7 @@ func table() []verb {
 func ls(ctx context.Context, c *call) error {
 	p := c.args[0]
 	if c.deep {
-		return c.walk(ctx, p, func(path string) error {
-			if c.Format == JSON {
-				return c.json(struct {
-					Path string `json:"path"`
-				}{path})
-			}
-			c.print("%s", answer.Visible(path))
-			return nil
-		})
+		return c.walk(ctx, p, c.path)
 	}
 	var names []string
 	var st zk.Stat
@@ -289,14 +280,8 @@ func create(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	if c.Format == JSON {
-		return c.json(struct {
-			Path string `json:"path"`
-		}{made.Path})
-	}
-	if c.Format == Plain {
-		c.print("%s", answer.Visible(made.Path))
-		return nil
+	if c.Format == JSON || c.Format == Plain {
+		return c.path(made.Path)
 	}
 	c.tell("Created %s", answer.Visible(made.Path))
 	return nil
@@ -319,13 +304,24 @@ func removeAll(ctx context.Context, c *call) error {
 	}
 	for i := len(paths) - 1; i >= 0; i-- { // children behind their parents
 		err := c.Conn.Delete(ctx, paths[i], -1)
-		if e, ok := errors.AsType[*zk.Error](err); ok && e.Code == jute.NoNode && i > 0 {
+		if errors.Is(err, zk.ErrNoNode) && i > 0 {
 			continue // it went by itself
 		}
 		if err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// path answers with one path.
+func (s *Shell) path(p string) error {
+	if s.Format == JSON {
+		return s.json(struct {
+			Path string `json:"path"`
+		}{p})
+	}
+	s.print("%s", answer.Visible(p))
 	return nil
 }
 
@@ -340,7 +336,7 @@ func (s *Shell) walk(ctx context.Context, p string, f func(path string) error) e
 	}
 	for _, n := range names {
 		err := s.walk(ctx, path.Join(p, n), f)
-		if e, ok := errors.AsType[*zk.Error](err); ok && e.Code == jute.NoNode {
+		if errors.Is(err, zk.ErrNoNode) {
 			continue // it went while the walk went on
 		}
 		if err != nil {
@@ -357,16 +353,10 @@ func search(ctx context.Context, c *call) error {
 	return c.walk(ctx, c.args[0], func(p string) error {
 		name, _ := path.Match(c.args[1], path.Base(p))
 		whole, _ := path.Match(c.args[1], p)
-		switch {
-		case !name && !whole:
-		case c.Format == JSON:
-			return c.json(struct {
-				Path string `json:"path"`
-			}{p})
-		default:
-			c.print("%s", answer.Visible(p))
+		if !name && !whole {
+			return nil
 		}
-		return nil
+		return c.path(p)
 	})
 }
 
@@ -387,7 +377,7 @@ func (c *call) branches(ctx context.Context, p, before string) error {
 		}
 		c.print("%s%s%s", before, line, answer.Visible(n))
 		err := c.branches(ctx, path.Join(p, n), before+below)
-		if e, ok := errors.AsType[*zk.Error](err); err != nil && (!ok || e.Code != jute.NoNode) {
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
 	}
