@@ -1,0 +1,71 @@
+package tickets
+
+import (
+	"context"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
+)
+
+// renewal is a touch that is on its way to the leader.
+type renewal struct {
+	id    int64
+	at    time.Time
+	taken time.Time // when the node first took it
+}
+
+// confirm makes sure that the leader has heard of a ticket since the call, and returns since when. A ticket
+// that this server knows to have lived lately is touched. Any other might be ending at this moment: its time
+// begins again through the log, which refuses an end that was decided before.
+func (s *Server) confirm(ctx context.Context, x session.Session) (at time.Time, lives bool, err error) {
+	n := *s.node.Load()
+	at = time.Now()
+	s.mu.Lock()
+	lately := at.Sub(s.confirmed[x.ID]) < time.Duration(x.Timeout)*time.Millisecond/2
+	s.mu.Unlock()
+	if lately && (n.Touch(x.ID) || s.acknowledged(ctx, n, x.ID, at)) {
+		s.noteConfirmed(x.ID, at)
+		return at, true, nil
+	}
+	return s.renewByEntry(ctx, x.ID, x.Timeout)
+}
+
+// acknowledged waits until the leader says that it has heard.
+func (s *Server) acknowledged(ctx context.Context, n Node, id int64, at time.Time) bool {
+	r := &renewal{id: id, at: at}
+	s.mu.Lock()
+	s.renewals[r] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.renewals, r)
+		s.mu.Unlock()
+	}()
+	ctx, cancel := context.WithTimeout(ctx, ackTime)
+	defer cancel()
+	return n.Acknowledged(ctx, func(sent time.Time) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !r.taken.IsZero() && !sent.Before(r.taken)
+	}) == nil
+}
+
+func (s *Server) renewByEntry(ctx context.Context, id int64, timeout int32) (at time.Time, lives bool,
+	err error) {
+	at = time.Now()
+	out, err := s.do(ctx, state.ChangeTicket(id, timeout))
+	if err != nil || out.Refused {
+		return at, false, err
+	}
+	s.noteConfirmed(id, at)
+	return at, true, nil
+}
+
+func (s *Server) noteConfirmed(id int64, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.confirmed[id].Before(at) {
+		s.confirmed[id] = at
+	}
+}
