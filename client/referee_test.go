@@ -25,6 +25,7 @@ type referee struct {
 	paths   map[string]*ledger
 	removed map[string]bool // nodes that the test has removed: whether they were waiting then
 	forced  map[int]int     // how often the locks of a client were taken away by force
+	forcing map[int]bool    // whether those of a client are being taken away at this moment
 	grants  int
 }
 
@@ -51,7 +52,8 @@ type claim struct {
 }
 
 func newReferee(t *testing.T) *referee {
-	return &referee{t: t, paths: map[string]*ledger{}, removed: map[string]bool{}, forced: map[int]int{}}
+	return &referee{t: t, paths: map[string]*ledger{}, removed: map[string]bool{},
+		forced: map[int]int{}, forcing: map[int]bool{}}
 }
 
 // start is called before a call of a client; granted needs the result.
@@ -101,7 +103,7 @@ func (r *referee) grant(c *claim, before int) {
 		l = &ledger{}
 		r.paths[c.path] = l
 	}
-	c.forced = before != r.forced[c.client]
+	c.forced = before != r.forced[c.client] || r.forcing[c.client]
 	for _, node := range c.lease.Nodes() {
 		waited, gone := r.removed[node]
 		expect.That(r.t, !waited || !c.lease.Valid(),
@@ -219,29 +221,25 @@ func (r *referee) remove(path, node string, del func() error) {
 	}
 }
 
-// force has the locks of some clients, or of all, taken away.
+// force has the locks of some clients, or of all, taken away. What they are granted in that time is not certain
+// either.
 func (r *referee) force(do func(), clients ...int) {
-	r.mu.Lock()
-	for _, n := range clients {
-		r.forced[n]++
-		for _, l := range r.paths {
-			for _, c := range l.claims {
-				c.forced = c.forced || c.client == n
+	mark := func(forcing bool) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, n := range clients {
+			r.forced[n]++
+			r.forcing[n] = forcing
+			for _, l := range r.paths {
+				for _, c := range l.claims {
+					c.forced = c.forced || c.client == n
+				}
 			}
 		}
 	}
-	r.mu.Unlock()
+	mark(true)
+	defer mark(false)
 	do()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, n := range clients { // what was granted in that time is not certain either
-		r.forced[n]++
-		for _, l := range r.paths {
-			for _, c := range l.claims {
-				c.forced = c.forced || c.client == n
-			}
-		}
-	}
 }
 
 // What is nested in a lease whose lock was taken away by force is as uncertain as that lease, until its client
@@ -267,4 +265,27 @@ func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
 	ref.force(func() { must.OK(t, s.Connect().Delete(outer.lease.Node(), -1)) }, 0)
 	take(outer.lease.Context(), 0, unaware, outer)
 	take(t.Context(), 1, other, nil)
+}
+
+// A grant within the time of a force, as a long restore gives it, is uncertain from its beginning.
+func TestRefereeDoesNotTrustWhatIsGrantedDuringAForce(t *testing.T) {
+	s := zlocktest.Start(t)
+	p := must.Get(faultproxy.New(s.Addr))(t)
+	defer p.Close()
+	p.Add(faultproxy.Rule{Kind: faultproxy.Event, Do: faultproxy.Drop})
+	unaware := must.Get(client.Dial(t.Context(), p.Addr()))(t)
+	defer unaware.Close(context.Background())
+	other := must.Get(client.Dial(t.Context(), s.Addr))(t)
+	defer other.Close(context.Background())
+	ref := newReferee(t)
+	ref.force(func() {
+		for id, c := range []*client.Client{unaware, other} {
+			before := ref.start(id)
+			l := must.Get(c.Mutex("/m").Lock(t.Context()))(t)
+			ref.granted(&claim{client: id, path: "/m", lease: l, mode: fence.Exclusive}, before)
+			if c == unaware {
+				must.OK(t, s.Connect().Delete(l.Node(), -1))
+			}
+		}
+	}, 0)
 }
