@@ -210,8 +210,8 @@ func TestDocumentedExamplesWork(t *testing.T) {
 	runScript(t, doc, strings.Join(lines, "\n"))
 }
 
-// The README's lock examples are followed as a new user would: the program in
-// a module of its own, the shell lines as they stand.
+// The README's lock examples and the first minutes' program in Go are followed as a new user would: the
+// program in a module of its own, the shell lines as they stand.
 func TestReadmeExamplesWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a module of its own: make test-all")
@@ -223,9 +223,13 @@ func TestReadmeExamplesWork(t *testing.T) {
 	must.That(t, first != nil, "the README has no lines that take a lock in a shell")
 	_, text, _ = strings.Cut(text, "\n## Lock something\n")
 	text, _, _ = strings.Cut(text, "\n## ")
-	found := regexp.MustCompile("(?s)```(go|sh)\n(.*?)```").FindAllStringSubmatch(text, -1)
-	must.That(t, len(found) == 3 && found[0][1] == "go" && found[1][1] == "sh" && found[2][1] == "sh",
-		"%d examples; this test knows of a program, how to run it, and lines for the shell", len(found))
+	lines := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1)
+	minutes := must.Get(os.ReadFile("../../docs/first-minutes.md"))(t)
+	_, program, _ := strings.Cut(string(minutes), "\n## Go\n")
+	found := regexp.MustCompile("(?s)```(go|sh)\n(.*?)```").FindAllStringSubmatch(program, -1)
+	must.That(t, len(lines) == 1 && len(found) == 2 && found[0][1] == "go",
+		"%d and %d examples; this test knows of lines for the shell, a program, and how to run it",
+		len(lines), len(found))
 	// Side by side as the text says: zlockd, and the module.
 	dir := t.TempDir()
 	root := must.Get(filepath.Abs("../.."))(t)
@@ -233,7 +237,7 @@ func TestReadmeExamplesWork(t *testing.T) {
 	module := filepath.Join(dir, "nightly")
 	must.OK(t, os.MkdirAll(filepath.Join(module, "bin"), 0o700))
 	must.OK(t, os.Symlink(filepath.Join(built.dir, "zlock"), filepath.Join(module, "bin", "zlock")))
-	program := strings.ReplaceAll(found[0][2], "127.0.0.1:2181", server(t))
+	program = strings.ReplaceAll(found[0][2], "127.0.0.1:2181", server(t))
 	must.OK(t, os.WriteFile(filepath.Join(module, "main.go"), []byte(program), 0o600))
 	// What is known to be in the cache need not be asked for.
 	if sums, err := os.ReadFile(filepath.Join(root, "go.sum")); err == nil {
@@ -265,6 +269,6 @@ func TestReadmeExamplesWork(t *testing.T) {
 		expect.OK(t, err)
 	}
 	again(first[1], `(?s)^PATH +/jobs/nightly .*\n\* +W .*\n1 +W .*next\n$`)
-	expect.OK(t, sh(found[1][2], `(?m)^the lock is ours; token \S+$`))
-	again(found[2][2], `(?s)^PATH +/jobs/nightly .*\n\* +W .*\nexit code 124: it is held\n.*my turn\n$`)
+	expect.OK(t, sh(found[1][2], `(?m)^the lock is ours; token \S+\nelected$`))
+	again(lines[0][1], `(?s)^PATH +/jobs/nightly .*\n\* +W .*\nexit code 124: it is held\n.*my turn\n$`)
 }
