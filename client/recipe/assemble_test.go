@@ -195,11 +195,12 @@ func TestContendersOfOneDirectory(t *testing.T) {
 		"lock 2: k | o for k":        {"o": ours, "k": theirs}, // kazoo's own looks at ours
 		"unknown 2: k w mixed twice": {"w": node(LayoutCurator, RoleWrite, 1, 2), "k": theirs},
 		"lock 2: y o mixed twice":    {"o": ours, "y": node(LayoutKazoo, RoleLock, 2, 1)},
-		"unknown 3: o l | p for o mixed twice": {"p": node(LayoutCurator, RoleLock, 3, 3),
+		"lock 3: o | l for o | p for l": {"p": node(LayoutCurator, RoleLock, 3, 3),
 			"o": node(LayoutCurator, RoleLock, 1, 1), "l": node(LayoutCurator, RoleLatch, 2, 2)},
-		"unknown 2: o l mixed twice": {"o": node(LayoutCurator, RoleLock, 1, 1),
+		"lock 2: o | l for o": {"o": node(LayoutCurator, RoleLock, 1, 1),
 			"l": node(LayoutCurator, RoleLatch, 2, 2)},
-		// A mutex of Curator's does not see its read-write lock; one of package client's sees both.
+		"unknown 2: c m mixed twice": {"c": curator("lock-", 1, 1), "m": curator("latch-", 2, 2)},
+		// A mutex of Curator's sees neither its read-write lock nor its latch; one of ours sees all.
 		"unknown 2: c d mixed twice": {"c": curator("lock-", 1, 1), "d": curator("__READ__", 2, 2)},
 		"unknown 3: d c | e for c mixed twice": {"c": curator("__WRIT__", 1, 1),
 			"e": curator("__READ__", 2, 2), "d": curator("lock-", 3, 3)},

@@ -4,17 +4,11 @@ import (
 	"slices"
 )
 
-// kinship is what contenders that see each other have in common: one layout. Leader latches see
-// only leader latches.
-type kinship struct {
-	layout Layout
-	latch  bool
-}
-
-// kin are the contenders of one kinship in a directory.
+// kin are contenders of a directory that see each other: those of one layout, unless a program that does
+// not look at all of them is among them.
 type kin struct {
-	kinship
-	list []item
+	layout Layout
+	list   []item
 }
 
 // locks turns the ephemeral children of one directory into locks: into one, except that each node
@@ -28,10 +22,10 @@ func (d *Dir) locks(w Watches, left *int) []Queue {
 	kins = apart(merge(kins))
 	q := Queue{Lock: Lock{Path: d.Path, Kind: KindLock, Next: d.Next, Total: d.Total - len(lone),
 		Mixed: len(kins) > 1}}
-	holding, alone := 0, false // kinships with holders, and whether one of those excludes others
+	holding, alone := 0, false // kin with holders, and whether one of those excludes others
 	for i, k := range kins {
 		q.Layouts = append(q.Layouts, k.layout)
-		kind := d.decide(k.kinship, k.list, w)
+		kind := d.decide(k, w)
 		if i == 0 {
 			q.Kind = kind
 		} else if q.Kind != kind {
@@ -52,57 +46,55 @@ func (d *Dir) locks(w Watches, left *int) []Queue {
 	return append(list, q)
 }
 
-// split sorts contenders into families. It returns those without a number apart, because they form
-// no queue. Almost always there is one family of all contenders.
+// split sorts contenders by what they have in common. It returns those without a number apart, because
+// they form no queue. Almost always all have one layout.
 func split(all []item) (kins []kin, lone []item) {
 	same := len(all) > 0
 	for i := range all {
-		f, queued := familyOf(&all[i])
-		first, _ := familyOf(&all[0])
-		same = same && queued && f == first
+		l, queued := kinOf(&all[i])
+		first, _ := kinOf(&all[0])
+		same = same && queued && l == first
 	}
 	if same {
-		f, _ := familyOf(&all[0])
-		return []kin{{f, all}}, nil
+		l, _ := kinOf(&all[0])
+		return []kin{{l, all}}, nil
 	}
 	for _, it := range all {
-		f, queued := familyOf(&it)
+		l, queued := kinOf(&it)
 		if !queued {
 			lone = append(lone, it)
 			continue
 		}
-		at := slices.IndexFunc(kins, func(k kin) bool { return k.kinship == f })
+		at := slices.IndexFunc(kins, func(k kin) bool { return k.layout == l })
 		if at < 0 {
 			at = len(kins)
-			kins = append(kins, kin{kinship: f})
+			kins = append(kins, kin{layout: l})
 		}
 		kins[at].list = append(kins[at].list, it)
 	}
 	return kins, lone
 }
 
-func familyOf(it *item) (f kinship, queued bool) {
+func kinOf(it *item) (l Layout, queued bool) {
 	switch {
 	case it.layout == LayoutLone || it.layout == LayoutKazoo && it.Kind == RoleLease:
-		return kinship{}, false
+		return 0, false
 	case it.Kind == RoleLease: // outside a semaphore
-		return kinship{LayoutPlain, false}, true
+		return LayoutPlain, true
 	}
-	return kinship{it.layout, it.Kind == RoleLatch}, true
+	return it.layout, true
 }
 
-// merge joins families that their names keep apart. kazoo's locks can be configured to look at
+// merge joins contenders that their names keep apart. kazoo's locks can be configured to look at
 // package client's, and then package client's look at kazoo's as well.
 func merge(kins []kin) []kin {
-	find := func(l Layout) int {
-		return slices.IndexFunc(kins, func(k kin) bool { return k.kinship == kinship{l, false} })
-	}
+	find := func(l Layout) int { return slices.IndexFunc(kins, func(k kin) bool { return k.layout == l }) }
 	ours, theirs := find(LayoutCurator), find(LayoutKazoo)
 	if ours < 0 || theirs < 0 {
 		return kins
 	}
 	for _, it := range kins[ours].list {
-		if it.Maker != MakerSelf || it.Kind.ofRW() {
+		if it.Maker != MakerSelf || it.Kind.family() != familyLock {
 			return kins
 		}
 	}
@@ -122,7 +114,7 @@ func (e Entry) alone() bool { return e.Mode == Exclusive }
 // apart splits the contenders in Curator's layout by families, if one of another program is among them
 // that does not look at all the others. A mutex of Curator's and a read-write lock exclude nothing.
 func apart(kins []kin) []kin {
-	at := slices.IndexFunc(kins, func(k kin) bool { return k.kinship == kinship{LayoutCurator, false} })
+	at := slices.IndexFunc(kins, func(k kin) bool { return k.layout == LayoutCurator })
 	if at < 0 {
 		return kins
 	}
@@ -133,37 +125,38 @@ func apart(kins []kin) []kin {
 	if !foreign || !other {
 		return kins
 	}
-	var locks, rws []item
-	for _, it := range list {
-		if it.Kind.ofRW() {
-			rws = append(rws, it)
-		} else {
-			locks = append(locks, it)
+	kins = slices.Delete(kins, at, at+1)
+	for f := familyLock; f <= familyLatch; f++ {
+		of := slices.DeleteFunc(slices.Clone(list), func(it item) bool { return it.Kind.family() != f })
+		if len(of) > 0 {
+			kins = append(kins, kin{LayoutCurator, of})
 		}
 	}
-	kins[at].list = locks
-	return append(kins, kin{kins[at].kinship, rws})
+	return kins
 }
 
-// decide finds out which contenders of a family wait for which, and the kind of the lock. The list
-// is in the order of turns.
-func (d *Dir) decide(f kinship, list []item, w Watches) Kind {
+// decide finds out which contenders wait for which, and the kind of the lock. They are in the order of
+// turns.
+func (d *Dir) decide(k kin, w Watches) Kind {
+	list := k.list
 	switch {
 	case list[0].Kind == RoleMember:
 		return KindParty
-	case f.layout == LayoutPolicy:
+	case k.layout == LayoutPolicy:
 		decidePolicy(list, d.Data)
 		return KindRWLock
-	case f.layout == LayoutPlain && !plainLock(d.Path, list, w):
+	case k.layout == LayoutPlain && !plainLock(d.Path, list, w):
 		return KindUnknown
 	}
-	kind := KindLock
-	if f.latch {
-		kind = KindLatch
-	}
+	kind := KindLatch
 	for i := range list {
-		if list[i].Kind.ofRW() {
+		switch list[i].Kind.family() {
+		case familyReadWrite:
 			kind = KindRWLock
+		case familyLock:
+			if kind == KindLatch {
+				kind = KindLock
+			}
 		}
 	}
 	decideQueue(d.Path, list, w)
