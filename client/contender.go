@@ -65,7 +65,7 @@ func (q queue) precheck(ctx context.Context, e *epoch, a *attempt) error {
 		}
 		p, err := q.Place(names.All(), recipe.Contender{})
 		if err == nil {
-			err = a.c.alone(ctx, e, a.dir, useQueue, p.Others)
+			err = a.c.alone(ctx, e, a.dir, recipe.UseQueue, p.Others)
 		}
 		if err == nil && p.Blocked {
 			a.waitsInQueue("", &names, p)
@@ -347,7 +347,7 @@ func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Wat
 // first makes the hold when no contender is ahead. The list is nil if the waiter needed no other
 // list.
 func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*hold, error) {
-	if err := w.c.alone(ctx, w.e, w.a.dir, useQueue, p.Others); err != nil {
+	if err := w.c.alone(ctx, w.e, w.a.dir, recipe.UseQueue, p.Others); err != nil {
 		return nil, err
 	}
 	if w.made != w.c.count.wire.Connections.Load() {

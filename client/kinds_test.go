@@ -73,10 +73,8 @@ func TestKindsOfLocksOnOnePathExcludeEachOther(t *testing.T) {
 			unlock(t, l)
 			for _, sub := range []string{"", "/locks", "/leases"} {
 				eventually(t, first.name+", "+second.name+": nothing left in "+sub, func() bool {
-					for _, n := range names(t, o, d+sub) {
-						if u, ok := useOf(n); ok && u != usePermits {
-							return false
-						}
+					for range recipe.UsePermits.Rivals(names(t, o, d+sub)) {
+						return false
 					}
 					return true
 				})

@@ -79,14 +79,6 @@ func (s *Semaphore) sightOf(n zk.Node) (semSight, error) {
 	return semSight{limit: have}, nil
 }
 
-// fits fails if n permits can never be granted.
-func (s *Semaphore) fits(limit, n int) error {
-	if n > limit {
-		return fmt.Errorf("%w: %d permits of %d", ErrInvalid, n, limit)
-	}
-	return nil
-}
-
 // parseLimit returns the stored limit, 0 if no limit is stored.
 func (s *Semaphore) parseLimit(data []byte) (int, recipe.Record, error) {
 	if s.cfg.layout == LayoutKazoo {

@@ -223,7 +223,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	if n.list {
 		// A lock of another kind may have come while this reader had no node to see. Of the two, the
 		// later to make its node sees the other.
-		if err := w.c.aloneNow(ctx, w.e, w.a.dir, usePolicy, names); err != nil {
+		if err := w.c.aloneNow(ctx, w.e, w.a.dir, recipe.UsePolicy, names); err != nil {
 			w.c.reapMarked(w.e, []string{node}, w.dir.undo)
 			return nil, err
 		}

@@ -68,7 +68,7 @@ func (d *policyDir) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.c.alone(ctx, d.e, d.path, usePolicy, names); err != nil {
+	if err := d.c.alone(ctx, d.e, d.path, recipe.UsePolicy, names); err != nil {
 		return err
 	}
 	d.nodes, err = recipe.ParsePolicyNodes(names)

@@ -10,27 +10,6 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The names of nodes tell what a directory is used for.
-func TestUseOfADirectory(t *testing.T) {
-	id := newNodeID(7)
-	for name, want := range map[string]use{
-		recipe.SimpleName: useSimple, recipe.PermitsName: usePermits,
-		recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}.Name(true):             usePolicy,
-		recipe.NodeName(LayoutCurator, recipe.RoleLock, id, "") + "0000000001":  useQueue,
-		recipe.NodeName(LayoutHost, recipe.RoleRead, id, "host") + "0000000001": useQueue,
-		recipe.NodeName(LayoutCurator, recipe.RoleLatch, id, "") + "0000000001": useQueue,
-		id.Hex(): useBarePermits,
-	} {
-		got, ok := useOf(name)
-		expect.That(t, ok && got == want, "%s: %v, %v", name, got, ok)
-	}
-	for _, name := range []string{"", "x", "locks", recipe.NodeName(LayoutCurator, recipe.RoleLease, id,
-		"") + "0000000001"} {
-		got, ok := useOf(name)
-		expect.That(t, !ok, "%s: %v", name, got)
-	}
-}
-
 // Of a creation whose answer was lost, all nodes are found again, or none is left.
 func TestCreationIsRecoveredWholly(t *testing.T) {
 	shared(t)

@@ -33,7 +33,7 @@ type semLayout struct {
 	q            queue
 	leaseName    func(id recipe.ID) string
 	mode         zk.Mode // of the permits
-	use          use
+	use          recipe.Use
 }
 
 // Semaphore returns the semaphore on path. It has the number of permits that is stored there, or else
@@ -50,12 +50,12 @@ func semLayoutOf(l Layout, path string) semLayout {
 	if l == LayoutKazoo {
 		return semLayout{lock: path + "-__lock__", leases: path,
 			q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, leaseName: recipe.ID.Hex,
-			mode: zk.Ephemeral, use: useBarePermits}
+			mode: zk.Ephemeral, use: recipe.UseBarePermits}
 	}
 	return semLayout{
 		lock: recipe.Join(path, "locks"), leases: recipe.Join(path, recipe.PermitsName),
-		q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.EphemeralSequential, use: usePermits,
-		leaseName: func(id recipe.ID) string { return recipe.NodeName(l, recipe.RoleLease, id, "") },
+		q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.EphemeralSequential,
+		use: recipe.UsePermits, leaseName: func(id recipe.ID) string { return recipe.NodeName(l, recipe.RoleLease, id, "") },
 	}
 }
 
@@ -149,12 +149,13 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 // free returns ErrNotAcquired if n permits are not free.
 func (s *Semaphore) free(ctx context.Context, e *epoch, a *attempt, limit, n int) error {
 	used, err := e.children(ctx, s.d.leases)
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		return nil
-	case err == nil && len(used)+n > limit:
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	do, err := recipe.DecidePermits(limit, len(used), n)
+	if err == nil && do == recipe.Wait {
 		a.waitsForPermits("", s.d.leases, used)
-		return ErrNotAcquired
+		err = ErrNotAcquired
 	}
 	return err
 }
@@ -178,9 +179,6 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 			return nil, err
 		}
 		sight, err := s.sightOf(node)
-		if err == nil {
-			err = s.fits(sight.limit, n)
-		}
 		if err != nil {
 			return nil, err
 		}
@@ -193,7 +191,11 @@ func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*h
 		if err != nil {
 			return nil, err
 		}
-		if len(used)+n <= sight.limit {
+		do, err := recipe.DecidePermits(sight.limit, len(used), n)
+		if err != nil {
+			return nil, err
+		}
+		if do == recipe.Grant {
 			if unstored {
 				sight.store = nil
 			}
@@ -248,10 +250,7 @@ func (s *Semaphore) try(ctx context.Context, e *epoch, a *attempt, n int) (*hold
 			if sight, err = s.look(ctx, e); err != nil {
 				return err
 			}
-			if err = s.fits(sight.limit, n); err == nil {
-				err = s.free(ctx, e, a, sight.limit, n)
-			}
-			return err
+			return s.free(ctx, e, a, sight.limit, n)
 		})
 		if err == nil {
 			before, err = s.queue(ctx, e)

@@ -163,24 +163,18 @@ func (d *Dir) decide(k kin, w Watches) Kind {
 	return kind
 }
 
-// decideQueue lets an exclusive contender wait for the contenders before it, and a shared one for
-// the last exclusive one before it.
+// decideQueue says of each contender of a queue what it waits for.
 func decideQueue(dir string, list []item, w Watches) {
-	last := -1 // the last exclusive one
+	var t turns
 	for i := range list {
 		it := &list[i]
-		if it.Kind == RoleRead {
-			if last >= 0 && !downgraded(dir, list, i, last, w) {
-				it.e.BlockedBy = []string{list[last].Node.Name}
-			}
+		from, to := t.next(it.Kind)
+		if it.Kind == RoleRead && from < to && downgraded(dir, list, i, from, w) {
 			continue
 		}
-		for j := max(last, 0); j < i; j++ {
-			if j > last || j == i-1 {
-				it.e.BlockedBy = append(it.e.BlockedBy, list[j].Node.Name)
-			}
+		for _, ahead := range list[from:to] {
+			it.e.BlockedBy = append(it.e.BlockedBy, ahead.Node.Name)
 		}
-		last = i
 	}
 }
 

@@ -75,6 +75,12 @@ func comparePlaces(t *testing.T, what string, names []string) bool {
 		d.Nodes = append(d.Nodes, Node{Name: name, Session: int64(i + 1), Czxid: int64(100 + i)})
 	}
 	q := Assemble([]*Dir{d}, nil)[0]
+	if _, layout, _ := ParseName(names[0]); len(places) > 0 {
+		list, _, err := QueueOf(layout, names, true)
+		if err == nil {
+			expect.Equal(t, Holders(list), len(q.Holders), "%s: holders of the queue", what)
+		}
+	}
 	for name, p := range places {
 		e := q.Find(name)
 		must.That(t, e != nil, "%s: %s is not shown", what, name)

@@ -104,10 +104,6 @@ func (k Role) Mode() Mode {
 	return Exclusive
 }
 
-// excludes is the rule of every queue. It reports whether a contender in the role waits must wait
-// for one in the role ahead.
-func excludes(ahead, waits Role) bool { return waits != RoleRead || ahead.Exclusive() }
-
 // Maker is the program that made a node, as far as the node's name says.
 type Maker uint8
 

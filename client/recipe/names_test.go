@@ -161,9 +161,4 @@ func TestNumbersThatOtherProgramsOrder(t *testing.T) {
 	host, kazoo := Rule{Layout: LayoutHost}, []string{"f65a711639a74cab9e5222dd97208501__lock__0000000003"}
 	_, err := host.Place(slices.Values(kazoo), Contender{})
 	expect.Is(t, err, ErrMixedLayout)
-	self := Contender{Name: "lock-0000000005", Seq: 5}
-	expect.That(t, lock.Holds(slices.Values([]string{"notes", "lock-0000000005", "lock-0000000006"}), self),
-		"a node that is no contender excludes one")
-	expect.That(t, !lock.Holds(slices.Values([]string{"lock-0000000004", "lock-0000000005"}), self),
-		"an earlier contender excludes none")
 }

@@ -1,5 +1,19 @@
 package recipe
 
+import "fmt"
+
+// DecidePermits decides for a contender that wants n permits while used of them are taken: it is granted
+// them or waits for any to come back. The head of the queue asks it, and a try before it makes a node.
+func DecidePermits(limit, used, n int) (Do, error) {
+	switch {
+	case n > limit:
+		return 0, fmt.Errorf("%w: %d permits of %d", ErrInvalid, n, limit)
+	case used+n <= limit:
+		return Grant, nil
+	}
+	return Wait, nil
+}
+
 // PermitVerdict is what becomes of the permits that a try has made.
 type PermitVerdict uint8
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
 )
 
 // permitsModel is a semaphore of limit permits with contenders that do one step at a time: tries, heads
@@ -112,6 +114,26 @@ func (m *permitsModel) act(i, limit int) bool {
 	}
 	c.step++
 	return true
+}
+
+// As many permits are granted as are free, and never more than there are.
+func TestDecidePermits(t *testing.T) {
+	for _, c := range []struct {
+		limit, used, n int
+		want           Do
+		err            error
+	}{
+		{limit: 1, used: 0, n: 1, want: Grant}, {limit: 1, used: 1, n: 1, want: Wait},
+		{limit: 3, used: 1, n: 2, want: Grant}, {limit: 3, used: 2, n: 2, want: Wait},
+		{limit: 2, used: 5, n: 1, want: Wait}, // the limit was lowered
+		{limit: 2, used: 0, n: 3, err: ErrInvalid},
+	} {
+		t.Run(fmt.Sprint(c.limit, c.used, c.n), func(t *testing.T) {
+			got, err := DecidePermits(c.limit, c.used, c.n)
+			expect.Is(t, err, c.err, "error")
+			expect.Equal(t, got, c.want, "what is done")
+		})
+	}
 }
 
 // In every order of the steps of tries and heads, never more permits are held than there are; and tries

@@ -117,17 +117,6 @@ func (q Rule) EndIsFinal(c Contender) bool {
 		q.Layout == LayoutCurator
 }
 
-// Holds reports whether c holds the lock, judged by the queue alone.
-func (q Rule) Holds(names iter.Seq[string], c Contender) bool {
-	for name := range names {
-		o, ok, err := q.member(name)
-		if err == nil && ok && excludes(o.Kind, c.Kind) && Compare(o, c) < 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // member reads the name of a child, and reports whether it is a contender of this queue. A
 // contender that cannot exist beside this queue is an error.
 func (q Rule) member(name string) (Contender, bool, error) {
@@ -151,91 +140,46 @@ func notOf(name string, l Layout) error {
 	return fmt.Errorf("%w: %s is no %v node", ErrMixedLayout, name, l)
 }
 
-// census collects the facts that decide whether the contenders of a queue see each other.
-type census struct {
-	foreign, late bool
-	kazoo, peers  bool      // kinds of makers that may not see each other
-	families      [3]string // a contender of each family
-	stranger      Contender // one of another program
-}
-
-func (s *census) add(c Contender) {
-	s.late = s.late || c.Seq < 0 || c.Seq > maxForeignSeq
-	s.kazoo = s.kazoo || c.guest
-	if f := &s.families[c.Kind.family()]; *f == "" {
-		*f = c.Name
-	}
-	if c.Maker == MakerSelf {
-		return
-	}
-	s.foreign = true
-	s.peers = s.peers || !c.guest
-	if s.stranger.Name == "" {
-		s.stranger = c
-	}
-}
-
-// check fails if a contender cannot read or order the names of all others.
-func (s *census) check(q Rule) error {
-	switch {
-	case s.kazoo && s.peers && q.Layout == LayoutCurator:
-		return fmt.Errorf("%w: kazoo and Curator cannot see each other", ErrMixedLayout)
-	case s.foreign && s.late:
-		return ErrSequenceExhausted
-	}
-	return nil
-}
-
-// oneFamily fails if a contender of another program does not look at all the others. Contenders of
-// this package do; those of Curator's recipes look only at their own family.
-func (s *census) oneFamily(q Rule) error {
-	if !s.foreign || q.Layout != LayoutCurator {
-		return nil
-	}
-	f := s.stranger.Kind.family()
-	if f != q.Kind.family() {
-		return fmt.Errorf("%w: %s is of a %v of another program, which does not see a %v", ErrMixedLayout,
-			s.stranger.Name, f, q.Kind.family())
-	}
-	for other, name := range s.families {
-		if name != "" && family(other) != f {
-			return fmt.Errorf("%w: %s is of another program, which does not see %s", ErrMixedLayout, s.stranger.Name,
-				name)
-		}
-	}
-	return nil
-}
-
-// family is the part of a directory that a program with Curator's recipes sees: each recipe looks
-// only at its own nodes.
-type family uint8
-
-const (
-	familyLock family = iota
-	familyReadWrite
-	familyLatch
-)
-
-func (k Role) family() family {
-	switch k {
-	case RoleRead, RoleWrite:
-		return familyReadWrite
-	case RoleLatch:
-		return familyLatch
-	}
-	return familyLock
-}
-
-func (f family) String() string {
-	return [...]string{"exclusive lock", "read-write lock", "leader latch"}[f]
-}
-
 // Rule is the rule of a queue in which every contender has a numbered node and waits for one node
 // before it.
 type Rule struct {
 	Layout Layout
 	Kind   Role
 	RW     bool // reads and writes contend
+}
+
+// turns is the rule of a queue for all contenders, one after another in their order. [Rule.Place] is its
+// fast form, for one contender and a list without an order; a test keeps the two alike.
+type turns struct {
+	seen      int
+	exclusive int // how many there are up to the last exclusive one
+}
+
+// next returns which contenders the next one waits for, as places in the queue: those that must go first
+// and do not wait for one of the others. An exclusive one waits for the shared ones since the last
+// exclusive one, or for that one. A shared one waits for the last exclusive one.
+func (t *turns) next(k Role) (from, to int) {
+	own, last := t.seen, max(t.exclusive-1, 0)
+	t.seen++
+	switch {
+	case k == RoleRead:
+		return last, t.exclusive
+	case t.exclusive < own:
+		last = t.exclusive
+	}
+	t.exclusive = t.seen
+	return last, own
+}
+
+// Holders returns how many contenders of a queue hold the lock: so many are the first.
+func Holders(queue []Contender) int {
+	var t turns
+	for i, c := range queue {
+		if from, to := t.next(c.Kind); from < to {
+			return i
+		}
+	}
+	return len(queue)
 }
 
 // QueueOf returns the contenders among a directory's children, in order, and the names of the other

@@ -109,7 +109,10 @@ func (s *semaphore) lock(w Watches) Queue {
 // the first of the queue makes the node of its permit, then watches the directory and waits until
 // there are few enough permits.
 func (s *semaphore) pending(permits, queue []item, limit int, w Watches) int {
-	if len(queue) == 0 || s.permits == nil || s.permits.Path == s.path || limit > 0 && len(permits) <= limit {
+	if len(queue) == 0 || s.permits == nil || s.permits.Path == s.path {
+		return -1
+	}
+	if do, err := DecidePermits(limit, len(permits)-1, 1); do == Grant && err == nil {
 		return -1
 	}
 	head := &queue[0]

@@ -3,7 +3,6 @@ package tickets
 import (
 	"iter"
 	"math"
-	"slices"
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
@@ -136,17 +135,15 @@ func placeIn(t *tree.Tree, dir tree.Ref, q recipe.Rule, own recipe.Contender, to
 // alone fails if a lock of another kind is taken at the path of a queue.
 func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) error {
 	live := func(n tree.Ref) bool { return n.Session() != 0 && (token == 0 || n.Stat().Czxid < token) }
-	for _, name := range others {
+	for name, use := range recipe.UseQueue.Rivals(others) {
 		n, there := t.Child(dir, name)
 		if !there {
 			continue
 		}
-		taken := false
-		switch _, id := recipe.ParseHex(name); {
-		case id, name == recipe.SimpleName:
-			taken = live(n)
-		case name == recipe.PermitsName:
+		taken := live(n)
+		if use == recipe.UsePermits {
 			var walk tree.ChildWalk
+			taken = false
 			walk.Next(n, math.MaxInt, func(permit tree.Ref) int {
 				taken = taken || live(permit)
 				return 1
@@ -254,14 +251,13 @@ func describe(t *tree.Tree, path string, ids []jute.ID) Lock {
 	if err != nil {
 		return l
 	}
-	for i, c := range list {
-		if i > 0 && (c.Kind != recipe.RoleRead || slices.ContainsFunc(list[:i], func(o recipe.Contender) bool {
-			return o.Kind.Exclusive()
-		})) {
-			l.Queued = len(list) - i
+	holders := recipe.Holders(list)
+	l.Queued = len(list) - holders
+	for _, c := range list[:holders] {
+		if len(l.Holders) == shownHolders {
 			break
 		}
-		if h := holderOf(t, recipe.Join(path, c.Name), ids); h != nil && len(l.Holders) < shownHolders {
+		if h := holderOf(t, recipe.Join(path, c.Name), ids); h != nil {
 			l.Holders = append(l.Holders, *h)
 		}
 	}

@@ -1,0 +1,141 @@
+package recipe
+
+import (
+	"fmt"
+	"iter"
+)
+
+// excludes is the rule of every queue. It reports whether a contender in the role waits must wait
+// for one in the role ahead.
+func excludes(ahead, waits Role) bool { return waits != RoleRead || ahead.Exclusive() }
+
+// Use is what a path is used for, as far as kinds of locks exclude each other.
+//
+// Different kinds of locks on one path do not exclude each other by themselves: each looks only at
+// nodes of its own kind. So an attempt makes its node and then, before the grant, looks through the
+// children of the directory for holders of other kinds. Of two that come at the same time at least
+// one sees the other, because each makes its node first. Where there may be no node to see, the
+// kind is in the data of the directory.
+type Use uint8
+
+const (
+	UseQueue       Use = iota // numbered nodes: Rule.Place tells their kinds apart
+	UsePolicy                 // read-write lock with a policy
+	UseSimple                 // one node named lock, of another program
+	UsePermits                // semaphore with nodes in leases
+	UseBarePermits            // kazoo's semaphore: nodes named by an id alone
+)
+
+// useOf returns the use that the name of a directory's child reveals.
+func useOf(name string) (Use, bool) {
+	switch {
+	case name == SimpleName:
+		return UseSimple, true
+	case name == PermitsName:
+		return UsePermits, true
+	case IsPolicyNode(name):
+		return UsePolicy, true
+	}
+	if c, _, ok := ParseName(name); ok && c.Kind != RoleLease {
+		return UseQueue, true
+	}
+	if _, ok := ParseHex(name); ok {
+		return UseBarePermits, true
+	}
+	return 0, false
+}
+
+// Rivals returns the children of a path, with their use, whose names are those of another kind of lock.
+// If one of them lives, a contender of this use is refused: if it is ephemeral, or with UsePermits if it
+// has a permit.
+func (own Use) Rivals(names []string) iter.Seq2[string, Use] {
+	return func(yield func(string, Use) bool) {
+		for _, name := range names {
+			if name[0] == '_' && own == UseQueue {
+				continue // most are contenders of the queue itself
+			}
+			if u, ok := useOf(name); ok && u != own && !yield(name, u) {
+				return
+			}
+		}
+	}
+}
+
+// census collects the facts that decide whether the contenders of a queue see each other.
+type census struct {
+	foreign, late bool
+	kazoo, peers  bool      // kinds of makers that may not see each other
+	families      [3]string // a contender of each family
+	stranger      Contender // one of another program
+}
+
+func (s *census) add(c Contender) {
+	s.late = s.late || c.Seq < 0 || c.Seq > maxForeignSeq
+	s.kazoo = s.kazoo || c.guest
+	if f := &s.families[c.Kind.family()]; *f == "" {
+		*f = c.Name
+	}
+	if c.Maker == MakerSelf {
+		return
+	}
+	s.foreign = true
+	s.peers = s.peers || !c.guest
+	if s.stranger.Name == "" {
+		s.stranger = c
+	}
+}
+
+// check fails if a contender cannot read or order the names of all others.
+func (s *census) check(q Rule) error {
+	switch {
+	case s.kazoo && s.peers && q.Layout == LayoutCurator:
+		return fmt.Errorf("%w: kazoo and Curator cannot see each other", ErrMixedLayout)
+	case s.foreign && s.late:
+		return ErrSequenceExhausted
+	}
+	return nil
+}
+
+// oneFamily fails if a contender of another program does not look at all the others. Contenders of
+// this package do; those of Curator's recipes look only at their own family.
+func (s *census) oneFamily(q Rule) error {
+	if !s.foreign || q.Layout != LayoutCurator {
+		return nil
+	}
+	f := s.stranger.Kind.family()
+	if f != q.Kind.family() {
+		return fmt.Errorf("%w: %s is of a %v of another program, which does not see a %v", ErrMixedLayout,
+			s.stranger.Name, f, q.Kind.family())
+	}
+	for other, name := range s.families {
+		if name != "" && family(other) != f {
+			return fmt.Errorf("%w: %s is of another program, which does not see %s", ErrMixedLayout, s.stranger.Name,
+				name)
+		}
+	}
+	return nil
+}
+
+// family is the part of a directory that a program with Curator's recipes sees: each recipe looks
+// only at its own nodes.
+type family uint8
+
+const (
+	familyLock family = iota
+	familyReadWrite
+	familyLatch
+)
+
+func (k Role) family() family {
+	switch k {
+	case RoleRead, RoleWrite:
+		return familyReadWrite
+	case RoleLatch:
+		return familyLatch
+	}
+	return familyLock
+}
+
+func (f family) String() string {
+	return [...]string{"exclusive lock", "read-write lock", "leader latch"}[f]
+}
