@@ -147,7 +147,7 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 				}
 				continue
 			}
-			if final && (p.Ahead == 1 || names.Len() > crowdedFor*p.Ahead && w.q.endsAreFinal(p.Few)) {
+			if final && (p.Ahead == 1 || names.Len() > crowdedFor*p.Ahead && w.q.EndsAreFinal(p.Few)) {
 				few := inOrder(p.Few)
 				names.Free()
 				names = nil
@@ -187,11 +187,6 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 
 // crowdedFor is how many names in a list cost as much as a question about one of them.
 const crowdedFor = 32
-
-// endsAreFinal reports whether there are few contenders and none leaves another node when it goes.
-func (q queue) endsAreFinal(few []recipe.Contender) bool {
-	return len(few) > 0 && !slices.ContainsFunc(few, func(c recipe.Contender) bool { return !q.EndIsFinal(c) })
-}
 
 // inOrder returns copies of the contenders' names in the order of the queue.
 func inOrder(few []recipe.Contender) []string {

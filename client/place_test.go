@@ -77,6 +77,6 @@ func TestFewContendersInOrder(t *testing.T) {
 		{[]recipe.Contender{write}, false}, {[]recipe.Contender{read, write}, false},
 		{[]recipe.Contender{write, read}, false},
 	} {
-		must.Equal(t, q.endsAreFinal(x.few), x.final, "%v", x.few)
+		must.Equal(t, q.EndsAreFinal(x.few), x.final, "%v", x.few)
 	}
 }

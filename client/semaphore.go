@@ -55,7 +55,8 @@ func semLayoutOf(l Layout, path string) semLayout {
 	return semLayout{
 		lock: recipe.Join(path, "locks"), leases: recipe.Join(path, recipe.PermitsName),
 		q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.EphemeralSequential,
-		use: recipe.UsePermits, leaseName: func(id recipe.ID) string { return recipe.NodeName(l, recipe.RoleLease, id, "") },
+		use:       recipe.UsePermits,
+		leaseName: func(id recipe.ID) string { return recipe.NodeName(l, recipe.RoleLease, id, "") },
 	}
 }
 

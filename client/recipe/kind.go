@@ -109,8 +109,8 @@ func (s *census) oneFamily(q Rule) error {
 	}
 	for other, name := range s.families {
 		if name != "" && family(other) != f {
-			return fmt.Errorf("%w: %s is of another program, which does not see %s", ErrMixedLayout, s.stranger.Name,
-				name)
+			return fmt.Errorf("%w: %s is of another program, which does not see %s", ErrMixedLayout,
+				s.stranger.Name, name)
 		}
 	}
 	return nil

@@ -93,8 +93,8 @@ func comparePlaces(t *testing.T, what string, names []string) bool {
 			}
 		}
 		for _, c := range p.Few {
-			expect.That(t, first[c.Name], "%s: %s lets %s go first, and is shown to wait for %v", what, name, c.Name,
-				e.BlockedBy)
+			expect.That(t, first[c.Name], "%s: %s lets %s go first, and is shown to wait for %v", what, name,
+				c.Name, e.BlockedBy)
 		}
 		for _, b := range e.BlockedBy {
 			ahead := slices.ContainsFunc(p.Few, func(c Contender) bool { return c.Name == b })

@@ -117,6 +117,12 @@ func (q Rule) EndIsFinal(c Contender) bool {
 		q.Layout == LayoutCurator
 }
 
+// EndsAreFinal reports whether there are few contenders ahead and none leaves another node when it goes.
+// Then it is enough for the contender behind them that each is gone, and that its own node is there.
+func (q Rule) EndsAreFinal(few []Contender) bool {
+	return len(few) > 0 && !slices.ContainsFunc(few, func(c Contender) bool { return !q.EndIsFinal(c) })
+}
+
 // member reads the name of a child, and reports whether it is a contender of this queue. A
 // contender that cannot exist beside this queue is an error.
 func (q Rule) member(name string) (Contender, bool, error) {

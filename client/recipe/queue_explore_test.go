@@ -1,0 +1,448 @@
+package recipe
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// The explorer of numbered queues runs a few contenders through every order of their steps. A contender
+// makes its node, lists, acts on a list that may be old by then, waits, holds, and gives back. At any time
+// its session may end, and another client may remove its node. Rule.Place, EndIsFinal and EndsAreFinal
+// decide, as they do for package client.
+
+// qProgram is what a contender does.
+type qProgram struct {
+	name       string
+	rule       Rule
+	head       string // of its node's name
+	downgrades bool   // turns its write lock into a read lock before it gives it back
+}
+
+func qOf(name string, l Layout, k Role) qProgram {
+	return qProgram{name: name, rule: Rule{Layout: l, Kind: k, RW: k.ofRW()}, head: NodeName(l, k, ID{}, "h")}
+}
+
+// qMutation is a mistake that a client could make; the explorer must find each.
+type qMutation uint8
+
+const (
+	qRight       qMutation = iota
+	qTrusts                // takes the end of any contender for final
+	qNeverLooks            // does not look whether its own node is still there
+	qListsFirst            // acts on a list that is older than its node
+	qWatchesLate           // waits for a node that was gone before the watch was set
+	qSeesAFew              // overlooks all but the last contender ahead
+	qMutations
+)
+
+type qPhase uint8
+
+const (
+	qIdle    qPhase = iota
+	qMade           // has a node
+	qListed         // has a list
+	qWaits          // for the contender on
+	qHolds          // the lock
+	qReads          // holds what it has downgraded
+	qEnded          // gave back, died or saw that its node was removed
+	qWatches        // found out whom to wait for, and has yet to set the watch
+)
+
+// A contender's node is bit i of a set, and the read node that takes its place bit i+4.
+type qClient struct {
+	phase qPhase
+	seq   int8
+	list  uint8   // what it saw
+	on    int8    // the bit that it waits for
+	few   [4]int8 // then, if spares is set, for these, the last one first; -1: none
+	spare bool    // needs no other list when all of those are gone
+	woken bool    // on is gone
+	there bool    // its own node was there then
+	taken bool    // its node was removed when it could no longer see that before the grant
+}
+
+type qState struct {
+	who   [4]qClient
+	nodes uint8
+	next  int8
+	ends  int8 // how many sessions may still end
+	takes int8 // how many nodes may still be removed
+}
+
+type qExplorer struct {
+	programs []qProgram
+	mutation qMutation
+	ends     int8 // how many sessions may end
+	takes    int8 // how many nodes may be removed
+	seen     map[qState]bool
+	todo     []qState
+	named    [8][4]string
+	shown    map[qNodes]uint8 // the holders that the view shows
+}
+
+// qNodes are the nodes of a state.
+type qNodes struct {
+	set  uint8
+	seqs [4]int8
+}
+
+// name is the name of a node.
+func (x *qExplorer) name(s *qState, bit int8) string {
+	name := &x.named[bit][s.who[bit%4].seq]
+	if *name == "" {
+		*name = x.nameOf(s, bit)
+	}
+	return *name
+}
+
+func (x *qExplorer) nameOf(s *qState, bit int8) string {
+	i := bit % 4
+	p := x.programs[i]
+	head := p.head
+	if bit >= 4 {
+		head = NodeName(p.rule.Layout, RoleRead, ID{}, "h")
+	}
+	// An id that keeps the names of contenders apart.
+	head = strings.Replace(head, ID{}.UUID(), NewID(int64(i+1), 1).UUID(), 1)
+	head = strings.Replace(head, ID{}.Hex(), NewID(int64(i+1), 1).Hex(), 1)
+	return fmt.Sprintf("%s%010d", head, s.who[i].seq)
+}
+
+func (x *qExplorer) names(s *qState, set uint8) (names []string, bits []int8) {
+	for bit := range int8(8) {
+		if set&(1<<bit) != 0 {
+			names, bits = append(names, x.name(s, bit)), append(bits, bit)
+		}
+	}
+	return names, bits
+}
+
+// place is what a contender finds in a list.
+func (x *qExplorer) place(s *qState, c int, set uint8) (Place, func(string) int8) {
+	names, bits := x.names(s, set)
+	own, _, _ := ParseName(x.name(s, int8(c)))
+	p, err := x.programs[c].rule.Place(slices.Values(names), own)
+	if err != nil {
+		panic(err) // the programs see each other
+	}
+	return p, func(name string) int8 { return bits[slices.Index(names, name)] }
+}
+
+func (x *qExplorer) add(s qState) {
+	if !x.seen[s] {
+		x.seen[s] = true
+		x.todo = append(x.todo, s)
+	}
+}
+
+// remove takes nodes away and wakes those that wait for them.
+func (x *qExplorer) remove(s *qState, bit int8) {
+	s.nodes &^= 1 << bit
+	for i := range x.programs {
+		if c := &s.who[i]; c.phase == qWaits && c.on == bit && !c.woken {
+			c.woken, c.there = true, s.nodes&(1<<i) != 0
+		}
+	}
+}
+
+// explore returns the first fault of any order of steps, and how many states there are.
+func (x *qExplorer) explore() (int, error) {
+	x.seen, x.shown = map[qState]bool{}, map[qNodes]uint8{}
+	x.add(qState{ends: x.ends, takes: x.takes})
+	for len(x.todo) > 0 {
+		s := x.todo[len(x.todo)-1]
+		x.todo = x.todo[:len(x.todo)-1]
+		if err := x.judge(&s); err != nil {
+			return len(x.seen), fmt.Errorf("%w: %s", err, x.show(&s))
+		}
+		stuck := true
+		for c := range x.programs {
+			if next := s; x.step(&next, c) {
+				stuck = false
+				x.add(next)
+			}
+			x.trouble(s, c)
+		}
+		over := true
+		for c := range x.programs {
+			over = over && s.who[c].phase == qEnded
+		}
+		if stuck && !over {
+			return len(x.seen), fmt.Errorf("%w: %s", errStuck, x.show(&s))
+		}
+	}
+	return len(x.seen), nil
+}
+
+var (
+	errTwo    = errors.New("two contenders hold what they exclude each other from")
+	errStuck  = errors.New("nobody can go on")
+	errShown  = errors.New("a holder is not shown as one")
+	errWakens = errors.New("a contender waits for one that is not there")
+)
+
+// judge looks at a state.
+func (x *qExplorer) judge(s *qState) error {
+	held := uint8(0)
+	for i := range x.programs {
+		c := &s.who[i]
+		bit := int8(i)
+		if c.phase == qReads {
+			bit += 4
+		}
+		there := s.nodes&(1<<bit) != 0
+		if (c.phase == qHolds || c.phase == qReads) && (there || !c.taken) {
+			held |= 1 << bit
+		}
+		if c.phase == qWaits && !c.woken && s.nodes&(1<<c.on) == 0 {
+			return errWakens
+		}
+	}
+	names, _ := x.names(s, held)
+	for _, a := range names {
+		for _, b := range names {
+			one, _, _ := ParseName(a)
+			two, _, _ := ParseName(b)
+			if a != b && excludes(one.Kind, two.Kind) {
+				return errTwo
+			}
+		}
+	}
+	if held &= s.nodes; held&^x.view(s) != 0 {
+		return errShown
+	}
+	return nil
+}
+
+// view is the set of holders that the view shows.
+func (x *qExplorer) view(s *qState) (holders uint8) {
+	key := qNodes{set: s.nodes}
+	for i := range s.who {
+		key.seqs[i] = s.who[i].seq
+	}
+	holders, known := x.shown[key]
+	if known || s.nodes == 0 {
+		return holders
+	}
+	names, bits := x.names(s, s.nodes)
+	d := &Dir{Path: "/l", Total: len(names)}
+	for i, n := range names {
+		d.Nodes = append(d.Nodes, Node{Name: n, Session: int64(i + 1)})
+	}
+	q := Assemble([]*Dir{d}, nil)[0]
+	for i, n := range names {
+		if q.Holds(n) {
+			holders |= 1 << bits[i]
+		}
+	}
+	x.shown[key] = holders
+	return holders
+}
+
+// trouble lets a session end, or another client remove a node.
+func (x *qExplorer) trouble(s qState, c int) {
+	own := s.who[c].phase
+	if own == qIdle || own == qEnded {
+		return
+	}
+	if dead := s; dead.ends > 0 {
+		dead.ends--
+		x.end(&dead, c)
+		x.add(dead)
+	}
+	for _, bit := range []int8{int8(c), int8(c) + 4} {
+		if robbed := s; robbed.takes > 0 && robbed.nodes&(1<<bit) != 0 {
+			robbed.takes--
+			c := &robbed.who[c]
+			late := c.phase == qListed || c.phase == qWaits && c.woken
+			c.taken = late || c.phase == qHolds || c.phase == qReads
+			x.remove(&robbed, bit)
+			x.add(robbed)
+		}
+	}
+}
+
+// end ends a contender with its nodes.
+func (x *qExplorer) end(s *qState, c int) {
+	s.who[c] = qClient{phase: qEnded, seq: s.who[c].seq}
+	for _, bit := range []int8{int8(c), int8(c) + 4} {
+		if s.nodes&(1<<bit) != 0 {
+			x.remove(s, bit)
+		}
+	}
+}
+
+// step does the next step of a contender, and reports whether it has one.
+func (x *qExplorer) step(s *qState, i int) bool {
+	c := &s.who[i]
+	switch c.phase {
+	case qIdle:
+		c.phase, c.seq = qMade, s.next
+		if x.mutation == qListsFirst {
+			c.phase, c.list = qListed, s.nodes|1<<i
+			if s.next > 0 {
+				c.list = 1 << i // what was there before the others came
+			}
+		}
+		s.nodes |= 1 << i
+		s.next++
+	case qMade:
+		c.phase, c.list = qListed, s.nodes
+	case qListed:
+		x.decide(s, i)
+	case qWatches:
+		c.phase = qWaits
+		if s.nodes&(1<<c.on) == 0 && x.mutation != qWatchesLate {
+			c.woken, c.there = true, s.nodes&(1<<i) != 0
+		}
+	case qWaits:
+		if !c.woken {
+			return false
+		}
+		x.wake(s, i)
+	case qHolds:
+		if !x.programs[i].downgrades {
+			x.end(s, i)
+			break
+		}
+		c.phase = qReads
+		if s.nodes&(1<<i) != 0 { // otherwise it sees that its hold was taken
+			s.nodes |= 1 << (i + 4)
+			x.remove(s, int8(i))
+		} else {
+			x.end(s, i)
+		}
+	case qReads:
+		x.end(s, i)
+	case qEnded:
+		return false
+	}
+	return true
+}
+
+// decide acts on a contender's list.
+func (x *qExplorer) decide(s *qState, i int) {
+	c := &s.who[i]
+	p, bit := x.place(s, i, c.list)
+	c.list = 0
+	switch {
+	case !p.Found:
+		x.end(s, i)
+	case !p.Blocked:
+		c.phase = qHolds
+	default:
+		q := x.programs[i].rule
+		c.phase, c.on, c.few = qWatches, bit(p.Blocker.Name), [4]int8{-1, -1, -1, -1}
+		c.spare = q.EndsAreFinal(p.Few) || x.mutation == qTrusts
+		if !c.spare || x.mutation == qSeesAFew {
+			break
+		}
+		slices.SortFunc(p.Few, Compare)
+		for n, o := range p.Few[:len(p.Few)-1] {
+			c.few[n] = bit(o.Name)
+		}
+	}
+}
+
+// wake lets a contender go on whose wait is over.
+func (x *qExplorer) wake(s *qState, i int) {
+	c := &s.who[i]
+	there := c.there || x.mutation == qNeverLooks
+	spare, few, taken := c.spare, c.few, c.taken
+	*c = qClient{phase: qMade, seq: c.seq}
+	switch {
+	case !spare || !there:
+	case few == [4]int8{-1, -1, -1, -1}:
+		c.phase, c.taken = qHolds, taken
+	default:
+		last := 3
+		for few[last] < 0 {
+			last--
+		}
+		c.phase, c.on, c.spare = qWatches, few[last], true
+		few[last] = -1
+		c.few = few
+	}
+}
+
+func (x *qExplorer) show(s *qState) string {
+	text := fmt.Sprintf("%d: ", x.mutation)
+	for i, p := range x.programs {
+		text += fmt.Sprintf("%s %+v; ", p.name, s.who[i])
+	}
+	return text + fmt.Sprintf("nodes %08b", s.nodes)
+}
+
+// qCases are contenders that see each other.
+func qCases(f func([]qProgram)) {
+	down := func(p qProgram) qProgram {
+		p.name, p.downgrades = p.name+" that downgrades", true
+		return p
+	}
+	curator := []qProgram{qOf("lock", LayoutCurator, RoleLock), qOf("read", LayoutCurator, RoleRead),
+		down(qOf("write", LayoutCurator, RoleWrite)), qOf("latch", LayoutCurator, RoleLatch)}
+	kazoo := []qProgram{qOf("kazoo read", LayoutKazoo, RoleRead), qOf("kazoo lock", LayoutKazoo, RoleLock),
+		down(qOf("kazoo write", LayoutKazoo, RoleWrite))}
+	host := []qProgram{qOf("host read", LayoutHost, RoleRead), down(qOf("host write", LayoutHost, RoleWrite))}
+	for _, of := range [][]qProgram{curator, kazoo, host} {
+		for a := range of {
+			for b := range of[:a+1] {
+				for c := range of[:b+1] {
+					f([]qProgram{of[a], of[b], of[c]})
+				}
+			}
+		}
+	}
+	// Four, of which none dies and no node is removed.
+	f([]qProgram{curator[0], curator[0], curator[0], curator[0]})
+	f([]qProgram{curator[2], curator[1], curator[1], curator[0]})
+}
+
+func newQExplorer(programs []qProgram, m qMutation) *qExplorer {
+	x := &qExplorer{programs: programs, mutation: m}
+	if len(programs) < 4 {
+		x.ends, x.takes = 1, 1
+	}
+	return x
+}
+
+// In every order of their steps, no two contenders of a queue hold what they exclude each other from, each
+// that waits is woken, all come to an end, and the view shows holders as holders.
+func TestQueueExplorerFindsNoFault(t *testing.T) {
+	all := 0
+	qCases(func(programs []qProgram) {
+		var names []string
+		for _, p := range programs {
+			names = append(names, p.name)
+		}
+		t.Run(strings.Join(names, ", "), func(t *testing.T) {
+			n, err := newQExplorer(programs, qRight).explore()
+			must.OK(t, err)
+			all += n
+		})
+	})
+	t.Logf("%d states", all)
+	expect.That(t, all > 10_000, "%d states, want more than 10,000", all)
+}
+
+// Each mistake that a client could make shows.
+func TestQueueExplorerFindsEachMutation(t *testing.T) {
+	for m := qRight + 1; m < qMutations; m++ {
+		t.Run(fmt.Sprint(m), func(t *testing.T) {
+			var found error
+			qCases(func(programs []qProgram) {
+				if found == nil {
+					_, found = newQExplorer(programs, m).explore()
+				}
+			})
+			must.That(t, found != nil, "no case finds it")
+			t.Logf("%v", found)
+		})
+	}
+}
