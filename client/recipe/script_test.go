@@ -1,0 +1,422 @@
+package recipe
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
+)
+
+var update = flag.Bool("update", false, "write what the scripts print into testdata")
+
+// TestScripts runs testdata/*.txt. A script is blocks of commands, a line ----, what they print and an empty
+// line; lines with # are comments. All blocks of a script are of one lock, whose contenders are letters:
+//
+//	A lock         A makes a numbered node; roles lists what it can be
+//	policy fair    the lock has a policy
+//	A wants write  A contends under the policy: it decides, acts and decides again until it holds or waits
+//	A again        A looks again
+//	A overdue      readers have overtaken A for as long as they may
+//	A upgrades     A wants to become the writer
+//	A downgrades   A becomes a reader, in the place of a writer
+//	permits 2      the lock is a semaphore
+//	A takes 1      A, the head of its queue, wants a permit
+//	A goes         A gives back, gives up or dies
+//
+// A block prints what the contenders do, and then the lock: for each contender what the lock view shows,
+// what its client watches, and why it is refused.
+func TestScripts(t *testing.T) {
+	files := must.Get(filepath.Glob("testdata/*.txt"))(t)
+	must.That(t, len(files) > 0, "no scripts")
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text := must.Get(os.ReadFile(file))(t)
+			s := &script{t: t, who: map[byte]*actor{}}
+			var out bytes.Buffer
+			for block := range strings.SplitSeq(strings.TrimRight(string(text), "\n"), "\n\n") {
+				commands, want, _ := strings.Cut(block+"\n", "\n----\n")
+				commands = strings.TrimRight(commands, "\n")
+				got := s.block(commands)
+				if got != want && !*update {
+					t.Errorf("%s:\n%s\nprints\n%s\nwant\n%s", file, commands, got, want)
+				}
+				fmt.Fprintf(&out, "%s\n----\n%s\n", commands, got)
+			}
+			if *update {
+				must.OK(t, os.WriteFile(file, append(bytes.TrimRight(out.Bytes(), "\n"), '\n'), 0o644))
+			}
+		})
+	}
+}
+
+// roles are what a contender of a numbered queue can be, as the head of its node's name.
+var roles = map[string]string{
+	"lock": NodeName(LayoutCurator, RoleLock, ID{}, ""), "read": NodeName(LayoutCurator, RoleRead, ID{}, ""),
+	"write":      NodeName(LayoutCurator, RoleWrite, ID{}, ""),
+	"latch":      NodeName(LayoutCurator, RoleLatch, ID{}, ""),
+	"kazoo-read": NodeName(LayoutKazoo, RoleRead, ID{}, ""),
+	"kazoo-lock": NodeName(LayoutKazoo, RoleLock, ID{}, ""),
+	"host-read":  NodeName(LayoutHost, RoleRead, ID{}, "h"),
+	"host-write": NodeName(LayoutHost, RoleWrite, ID{}, "h"),
+	// Of other programs: their ids have another version.
+	"curator's-lock": "_c_THEIRS-lock-", "curator's-latch": "_c_THEIRS-latch-",
+	"curator's-read": "_c_THEIRS-__READ__", "curator's-write": "_c_THEIRS-__WRIT__",
+	"kazoo's-lock": "HEXES__lock__",
+}
+
+// actor is a contender.
+type actor struct {
+	letter  byte
+	id      ID
+	nodes   []Node
+	reads   bool
+	rises   bool // wants to become the writer
+	overdue bool
+}
+
+type script struct {
+	t      *testing.T
+	who    map[byte]*actor
+	next   int32
+	zxid   int64
+	policy Policy
+	rec    *Record // of a lock with a policy
+	limit  int     // of a semaphore
+	out    strings.Builder
+}
+
+func (s *script) block(commands string) string {
+	s.out.Reset()
+	for line := range strings.SplitSeq(commands, "\n") {
+		if words := strings.Fields(line); len(words) > 1 && line[0] != '#' {
+			s.run(words)
+		}
+	}
+	s.show()
+	return s.out.String()
+}
+
+func (s *script) run(words []string) {
+	switch words[0] {
+	case "policy":
+		s.policy = must.Get(ParsePolicy(words[1]))(s.t)
+		rec := NewPolicyRecord(s.policy, 0)
+		s.rec = &rec
+		return
+	case "permits":
+		s.limit = must.Get(strconv.Atoi(words[1]))(s.t)
+		return
+	}
+	letter := words[0][0]
+	a := s.who[letter]
+	if a == nil {
+		a = &actor{letter: letter, id: NewID(int64(letter), 7)}
+		s.who[letter] = a
+	}
+	switch words[1] {
+	case "wants":
+		if a.reads = words[2] == "read"; !a.reads { // it needs a place before anything can be decided
+			s.enqueue(a)
+		}
+		s.decide(a)
+	case "again":
+		s.decide(a)
+	case "overdue":
+		a.overdue = true
+		s.decide(a)
+	case "upgrades":
+		a.rises = true
+		s.decide(a)
+	case "downgrades":
+		s.downgrade(a)
+	case "takes":
+		s.take(a, must.Get(strconv.Atoi(words[2]))(s.t))
+	case "goes":
+		delete(s.who, letter)
+	default:
+		head, known := roles[words[1]]
+		must.That(s.t, known, "%v is no command", words)
+		s.number(a, head)
+	}
+}
+
+// number makes a node with the next number.
+func (s *script) number(a *actor, head string) {
+	theirs := fmt.Sprintf("%08d-4fbd-4f4b-8d0f-4e5a7a0c1d01", a.letter)
+	head = strings.NewReplacer(ID{}.UUID(), a.id.UUID(), ID{}.Hex(), a.id.Hex(), "THEIRS", theirs,
+		"HEXES", strings.ReplaceAll(theirs, "-", "")).Replace(head)
+	s.add(a, fmt.Sprintf("%s%010d", head, s.next))
+	s.next++
+}
+
+func (s *script) add(a *actor, name string) {
+	s.zxid++
+	a.nodes = append(a.nodes, Node{Name: name, Session: int64(a.letter), Czxid: s.zxid, Ctime: s.zxid})
+}
+
+// tell prints what a contender does.
+func (s *script) tell(a *actor, format string, args ...any) {
+	fmt.Fprintf(&s.out, "%c %s\n", a.letter, fmt.Sprintf(format, args...))
+}
+
+func (s *script) enqueue(a *actor) {
+	n := PolicyNode{ID: a.id, Kind: QueueWrite, Seq: s.next}
+	if a.reads {
+		n.Kind = QueueRead
+	}
+	s.next++
+	s.add(a, n.Name(true))
+}
+
+// all returns the nodes of all contenders.
+func (s *script) all() (nodes []Node) {
+	for _, letter := range slices.Sorted(maps.Keys(s.who)) {
+		nodes = append(nodes, s.who[letter].nodes...)
+	}
+	return nodes
+}
+
+func (s *script) names() (names []string) {
+	for _, n := range s.all() {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+// owner is the letter of a node's contender.
+func (s *script) owner(node string) string {
+	for letter, a := range s.who {
+		if slices.ContainsFunc(a.nodes, func(n Node) bool { return n.Name == Base(node) }) {
+			return string(letter)
+		}
+	}
+	return "?"
+}
+
+// step asks the decision of a contender under the policy.
+func (s *script) step(a *actor) Step {
+	v := PolicyView{Policy: s.policy, Door: s.rec.Mark(), Overdue: a.overdue}
+	v.Nodes = must.Get(ParsePolicyNodes(s.names()))(s.t)
+	switch {
+	case a.rises:
+		return DecideUpgrade(&v, a.id)
+	case a.reads:
+		return DecideRead(&v, a.id, len(a.nodes) > 0)
+	}
+	return DecideWrite(&v, a.id)
+}
+
+// decide lets a contender act on fresh looks until it holds or waits.
+func (s *script) decide(a *actor) {
+	for range 5 {
+		switch step := s.step(a); step.Do {
+		case Enqueue:
+			s.tell(a, "takes a place")
+			s.enqueue(a)
+		case CloseDoor:
+			s.tell(a, "closes the door")
+			door := Door{a.id, DoorWrite}
+			if a.rises {
+				door.Kind = DoorUpgrade
+			}
+			s.mark(door)
+		case ReopenDoor:
+			s.tell(a, "opens the door again")
+			s.mark(Door{})
+		case Grant:
+			s.tell(a, "is granted the lock")
+			s.grant(a)
+			return
+		case Clash:
+			s.tell(a, "clashes with another that upgrades")
+			a.rises = false
+			return
+		case Wait:
+			until := ""
+			if step.Data {
+				until += ", and for a change of the record"
+			}
+			if step.Timer {
+				until += ", and until it is overdue"
+			}
+			s.tell(a, "watches %s%s", s.owner(step.On.Name(true)), until)
+			return
+		default:
+			s.tell(a, "is removed")
+			return
+		}
+	}
+	s.t.Fatalf("%c never waits", a.letter)
+}
+
+func (s *script) mark(d Door) {
+	rec := s.rec.WithDoor(d)
+	s.rec = &rec
+}
+
+func (s *script) grant(a *actor) {
+	txn := WriteGrant(a.id)
+	switch {
+	case a.rises:
+		txn, a.rises = UpgradeGrant(a.id), false
+	case a.reads:
+		txn = ReadGrant(a.id, len(a.nodes) > 0)
+	}
+	a.nodes = slices.DeleteFunc(a.nodes, func(n Node) bool {
+		p, _ := ParsePolicyNode(n.Name)
+		return p.Kind == txn.Delete.Kind
+	})
+	s.add(a, txn.Create.Name(true))
+}
+
+// downgrade gives a writer a read node in the place of its own.
+func (s *script) downgrade(a *actor) {
+	old := a.nodes[0].Name
+	a.nodes = nil
+	if s.rec != nil {
+		a.id = NewID(int64(a.letter), 8)
+		s.add(a, PolicyNode{ID: a.id, Kind: HoldRead}.Name(true))
+		return
+	}
+	c, l, _ := ParseName(old)
+	s.add(a, NodeName(l, RoleRead, a.id, "h")+fmt.Sprintf("%010d", c.Seq))
+}
+
+// take lets the head of a semaphore's queue take permits.
+func (s *script) take(a *actor, n int) {
+	if len(a.nodes) == 0 {
+		s.number(a, roles["lock"])
+	}
+	places, permits := s.sides()
+	own, _, _ := ParseName(a.nodes[0].Name)
+	p := must.Get(Rule{Layout: LayoutCurator}.Place(slices.Values(namesOf(places)), own))(s.t)
+	if p.Blocked {
+		s.tell(a, "watches %s", s.owner(p.Blocker.Name))
+		return
+	}
+	switch do, err := DecidePermits(s.limit, len(permits), n); {
+	case err != nil:
+		s.tell(a, "is refused: %v", err)
+		delete(s.who, a.letter)
+	case do == Wait:
+		s.tell(a, "watches the permits")
+	default:
+		s.tell(a, "is granted %d", n)
+		a.nodes = nil
+		for range n {
+			s.number(a, NodeName(LayoutCurator, RoleLease, ID{}, ""))
+		}
+	}
+}
+
+func namesOf(nodes []Node) (names []string) {
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+// sides are the nodes of a semaphore's queue and those of its permits.
+func (s *script) sides() (places, permits []Node) {
+	for _, n := range s.all() {
+		if c, _, _ := ParseName(n.Name); c.Kind == RoleLease {
+			permits = append(permits, n)
+		} else {
+			places = append(places, n)
+		}
+	}
+	return places, permits
+}
+
+// show prints the lock.
+func (s *script) show() {
+	d := &Dir{Path: "/l", Nodes: s.all()}
+	dirs := []*Dir{d}
+	if s.rec != nil {
+		d.Data = string(s.rec.Encode())
+	}
+	if s.limit > 0 {
+		places, permits := s.sides()
+		data := string(Record{Limit: s.limit}.Encode())
+		dirs = []*Dir{
+			{Path: "/l/locks", Nodes: places, Total: len(places), Sem: "/l", SemData: data, Part: QueuePart},
+			{Path: "/l/leases", Nodes: permits, Total: len(permits), Sem: "/l", SemData: data,
+				Part: PermitsPart},
+		}
+	}
+	d.Total = len(d.Nodes)
+	lines := map[string]bool{}
+	for _, q := range Assemble(dirs, nil) {
+		note := ""
+		if q.HeldTwice {
+			note = ", as another does beside it"
+		}
+		for _, e := range q.Holders {
+			text := s.owner(e.Node) + " holds" + note
+			if len(e.BlockedBy) > 0 {
+				text += ", waits for " + s.owners(e.BlockedBy)
+			}
+			lines[text] = true
+		}
+		for _, e := range q.Waiters {
+			text := s.owner(e.Node) + " waits for " + s.owners(e.BlockedBy)
+			if e.Any {
+				text = s.owner(e.Node) + " waits for any of " + s.owners(e.BlockedBy)
+			}
+			lines[text] = true
+		}
+	}
+	if s.rec == nil && s.limit == 0 {
+		s.places(lines)
+	}
+	for _, line := range slices.Sorted(maps.Keys(lines)) {
+		fmt.Fprintln(&s.out, line)
+	}
+}
+
+// places adds what each client of ours finds in a numbered queue.
+func (s *script) places(lines map[string]bool) {
+	for letter, a := range s.who {
+		for _, n := range a.nodes {
+			c, l, _ := ParseName(n.Name)
+			if c.Maker != MakerSelf {
+				continue
+			}
+			p, err := Rule{Layout: l, Kind: c.Kind, RW: c.Kind.ofRW()}.Place(slices.Values(s.names()), c)
+			switch {
+			case err != nil:
+				lines[fmt.Sprintf("%c's client is refused", letter)] = true
+			case p.Blocked:
+				final := ""
+				if !(Rule{Layout: l, Kind: c.Kind}).EndIsFinal(p.Blocker) {
+					final = ", and lists again"
+				}
+				lines[fmt.Sprintf("%c's client watches %s%s", letter, s.owner(p.Blocker.Name), final)] = true
+			default:
+				lines[fmt.Sprintf("%c's client is granted the lock", letter)] = true
+			}
+		}
+	}
+}
+
+func (s *script) owners(nodes []string) string {
+	if len(nodes) == 0 {
+		return "nobody"
+	}
+	var list []string
+	for _, n := range nodes {
+		if o := s.owner(n); !slices.Contains(list, o) {
+			list = append(list, o)
+		}
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
