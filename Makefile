@@ -74,7 +74,8 @@ race: ## the tests of make test under the race detector
 	@sh test/run.sh -short -race -timeout 20m
 
 # Exact runs: the choices that the runtime leaves to chance come from the seed. See test/sim/overlay.
-EXACT = go run ./test/sim/overlay bin/sim && go test -count 1 -overlay bin/sim/overlay.json -tags exact ./test/sim
+# The name of the folder tells go that its files are no packages.
+EXACT = go run ./test/sim/overlay bin/_sim && CGO_ENABLED=0 go test -count 1 -overlay bin/_sim/overlay.json -tags exact ./test/sim
 
 sim: ## simulate whole clusters under faults, in virtual time, for HOURS (2) from SEED on, and note it in the ledger
 	$(EXACT) -run Sim -timeout 24h -v -sim.seed $(or $(SEED),0) -sim.hours $(or $(HOURS),2) -sim.ways $(or $(WAYS),0) -sim.ledger ledger.jsonl

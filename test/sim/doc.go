@@ -10,13 +10,15 @@
 //
 //	make sim HOURS=10 SEED=1000
 //
-// runs one hundred seeds of six simulated minutes in exact runs: test/sim/overlay changes copies of the
-// runtime's files so that what the runtime leaves to chance, such as the order of select and of timers at one
-// instant, follows the seed, and each seed has a process of its own. Every run reports a sum over all
-// messages, writes to disks and records of clients, in their order; two runs with equal sums are the same.
-// make sim-repeat compares them, and still finds about one seed in ten whose two runs part. With WAYS=-1 half
-// of the runs take goroutines in other orders than the scheduler would: any that is ready, or by ranks that
-// change at random points (-sim.ways).
+// runs one hundred seeds of six simulated minutes in exact runs, each in a process of its own:
+// test/sim/overlay changes copies of the runtime's files so that what the runtime leaves to chance, such as
+// the order of select and of timers at one instant, follows the seed. Every run reports a sum over all
+// messages, writes to disks and records of clients, in their order, and the state of the runtime at its end:
+// the goroutines that ran, what was allocated, and where on the heap. Two runs of a seed are equal in all of
+// it; make sim-repeat makes each run twice and compares them. When they part, -sim.trace FILE with the
+// command of the child shows the first event at which they do. With WAYS=-1 half of the runs take goroutines
+// in other orders than the scheduler would: any that is ready, or by ranks that change at random points
+// (-sim.ways).
 //
 //	go test ./test/sim -run Histories -sim.seed 1000 -sim.hours 10
 //

@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -12,10 +13,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/cryptotest"
 	"time"
@@ -38,11 +39,25 @@ var (
 //go:linkname setSeed
 func setSeed(seed uint64, ways int)
 
+// runtimeState is defined there, too.
+//
+//go:linkname runtimeState
+func runtimeState(*[11]uint64)
+
+func init() {
+	var now [11]uint64
+	runtimeNow = func() []uint64 {
+		runtimeState(&now)
+		return now[:]
+	}
+}
+
 // exactly prepares the process for a run that repeats bit for bit.
 func exactly(t *testing.T, seed uint64) {
+	if os.Getenv("ZLOCKD_SIM_ALONE") == "" {
+		t.Fatal("run it without -sim.alone: that makes a process which is fit for an exact run")
+	}
 	runtime.MemProfileRate = 0 // samples are taken by chance
-	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(-1)
 	cryptotest.SetGlobalRandom(t, seed)
 	ways := *waysFlag
 	if ways < 0 {
@@ -99,8 +114,11 @@ func (c *campaign) one(seed uint64) {
 	r, text, ok := c.child(seed)
 	if ok && *twiceFlag {
 		again, more, fine := c.child(seed)
-		if ok = fine && again.Trace == r.Trace; !ok {
-			text += fmt.Sprintf("seed %d does not repeat: %s, then %s\n%s", seed, r.Trace, again.Trace, more)
+		if ok = fine && again.Trace == r.Trace && again.Runtime == r.Runtime; !ok {
+			text += fmt.Sprintf("seed %d does not repeat: %s %s, then %s %s\n%s", seed, r.Trace, r.Runtime,
+				again.Trace, again.Runtime, more)
+			c.t.Logf("%s %s -sim.trace FILE shows each event with the state of the runtime", alone,
+				strings.Join(c.command(seed), " "))
 		}
 	}
 	c.mu.Lock()
@@ -134,11 +152,27 @@ func (c *campaign) keep(seed uint64, text string) {
 	fmt.Fprintf(os.Stderr, "%s seed %d failed: %s\n", time.Now().UTC().Format(time.DateTime), seed, path)
 }
 
+// alone is the environment of a process that makes one run. What changes the process before the run changes
+// the run, so these hold from its first moment on.
+const alone = "ZLOCKD_SIM_ALONE=1 GOMAXPROCS=1 GOGC=off GODEBUG=asyncpreemptoff=1,profstackdepth=0"
+
+// command is what makes one run.
+func (c *campaign) command(seed uint64) []string {
+	return []string{os.Args[0], "-test.run", "^" + c.t.Name() + "$", "-test.v", "-test.timeout", "5m",
+		"-sim.alone", "-sim.seed", fmt.Sprint(seed), "-sim.hours", "0.01", "-sim.ways", fmt.Sprint(*waysFlag)}
+}
+
 // child makes one run in a process of its own.
 func (c *campaign) child(seed uint64) (r report, text string, ok bool) {
-	args := []string{"-test.run", "^" + c.t.Name() + "$", "-test.v", "-test.timeout", "5m", "-sim.alone",
-		"-sim.seed", fmt.Sprint(seed), "-sim.hours", "0.01", "-sim.ways", fmt.Sprint(*waysFlag)}
-	out, err := exec.Command(os.Args[0], args...).CombinedOutput()
+	// The child's timer does not fire where a goroutine of the run never makes way.
+	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
+	defer cancel()
+	line := c.command(seed)
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // to see where it stands
+	cmd.WaitDelay = 20 * time.Second
+	cmd.Env = append(os.Environ(), strings.Fields(alone)...)
+	out, err := cmd.CombinedOutput()
 	if m := reported.FindSubmatch(out); m != nil {
 		if bad := json.Unmarshal(m[1], &r); bad != nil {
 			c.t.Error(bad)

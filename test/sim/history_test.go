@@ -176,7 +176,8 @@ func (c *cluster) judge(rec *observed, f *faults, about string) {
 	for _, r := range records {
 		c.trace.add("history", fmt.Sprint(r), "", nil)
 	}
-	told := report{c.seed, c.trace.String(), rec.clock().Hours(), answered, unknown, f.count}
+	told := report{Seed: c.seed, Trace: c.trace.String(), Runtime: fmt.Sprintf("%x", runtimeNow()),
+		Hours: rec.clock().Hours(), Answered: answered, Unknown: unknown, Faults: f.count}
 	c.t.Logf("report %s", must.Get(json.Marshal(told))(c.t))
 	if *traceFlag != "" {
 		must.OK(c.t, os.WriteFile(*traceFlag, c.trace.log, 0o644))

@@ -17,8 +17,11 @@ type Trace struct {
 	log []byte // nil: none is kept
 }
 
-// newTrace returns an empty trace. If it keeps a log, each event becomes a line of it, so that two runs that
-// part can be compared.
+// runtimeNow tells the state of the runtime in an exact run, as one number each.
+var runtimeNow = func() []uint64 { return nil }
+
+// newTrace returns an empty trace. If it keeps a log, each event becomes a line of it, with the state of the
+// runtime, so that two runs that part can be compared.
 func newTrace(keep bool) *Trace {
 	t := &Trace{sum: 14695981039346656037}
 	if keep {
@@ -52,6 +55,9 @@ func (t *Trace) add(kind, from, to string, data []byte) {
 		b = append(append(append(append(append(b, ' '), kind...), ' '), from...), ' ')
 		b = strconv.AppendInt(append(append(b, to...), ' '), int64(len(data)), 10)
 		b = strconv.AppendUint(append(b, ' '), uint64(sum), 16)
+		for _, x := range runtimeNow() {
+			b = strconv.AppendUint(append(b, ' '), x, 16)
+		}
 		t.log = append(b, '\n')
 	}
 }

@@ -8,6 +8,7 @@ var traceFlag = flag.String("sim.trace", "", "a file for each event, to see wher
 type report struct {
 	Seed     uint64
 	Trace    string
+	Runtime  string  // its state at the end
 	Hours    float64 // simulated
 	Answered int
 	Unknown  int

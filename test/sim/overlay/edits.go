@@ -11,8 +11,12 @@ var edits = map[string][]edit{
 	// One stream for all that is random in a bubble. The keys of hashes are equal in all processes.
 	"runtime/rand.go": {
 		{"\tglobalRand.state.Init(*seed)\n", "\t*seed = [32]byte{1}\n\tglobalRand.state.Init(*seed)\n"},
+		{"\tmp.cheaprand = rand()\n", "\tmp.cheaprand = bootstrapRand()\n"},
 		{"\tmp := getg().m\n\tc := &mp.chacha8\n", `	if b := getg().bubble; b != nil {
 		return b.simNext()
+	}
+	if simAlone {
+		return simStep(&sim.outer)
 	}
 	mp := getg().m
 	c := &mp.chacha8
@@ -54,6 +58,7 @@ var edits = map[string][]edit{
 	}
 `},
 		{"\t// local runq\n\tif gp, inherit", `	if gp := simGet(pp); gp != nil {
+		sim.picked = (sim.picked ^ gp.goid) * 1099511628211
 		return gp, false, false
 	}
 
@@ -76,6 +81,10 @@ var edits = map[string][]edit{
 		globrunqput(gp)
 `},
 		behind("\tnewg.trackingSeq = uint8(cheaprand())\n", "\tnewg.simPrio, newg.simEpoch = 0, 0\n"),
+		behind("\tgoenvs()\n\tsecure()\n", "\tsimProcess()\n"),
+		{"\tmp := &new(mPadded).m\n", "\tmp := simNewM()\n"},
+		{"\t\tmp.g0 = malg(16384 * sys.StackGuardMultiplier)\n",
+			"\t\tmp.g0 = simMalg(16384 * sys.StackGuardMultiplier)\n"},
 	},
 	// The caches of type switches grow by chance, and move what is allocated after them.
 	"runtime/iface.go": {
@@ -84,7 +93,11 @@ var edits = map[string][]edit{
 		{"\tif cheaprand()&1023 != 0 {\n\t\t// Only bother updating the cache ~1 in 1000 times.\n\t\t// This",
 			"\tif true {\n\t\t// This"},
 	},
+	"runtime/os_linux.go": {
+		{"\tmp.gsignal = malg(32 * 1024)", "\tmp.gsignal = simMalg(32 * 1024)"},
+	},
 	"runtime/runtime2.go": {
+		{"\tw := mWeakPointer{m: new(atomic.Pointer[m])}\n", "\tw := mWeakPointer{m: simNewWeak()}\n"},
 		behind("\tbubble  *synctestBubble\n", "\n\tsimPrio, simEpoch uint32\n"),
 	},
 	// Where a run that explores may change to another goroutine.
@@ -94,7 +107,8 @@ var edits = map[string][]edit{
 		behind("func chanrecv2(c *hchan, elem unsafe.Pointer) (received bool) {\n", "\tsimPoint()\n"),
 	},
 	"runtime/malloc.go": {
-		behind("func mallocgc(size uintptr, typ *_type, needzero bool) unsafe.Pointer {\n", "\tsimSoon()\n"),
+		behind("func mallocgc(size uintptr, typ *_type, needzero bool) unsafe.Pointer {\n",
+			"\tsimAlloc(size)\n"),
 	},
 	"internal/sync/runtime.go": {
 		{"//go:linkname throw\n", "//go:linkname simPoint\nfunc simPoint()\n\n//go:linkname throw\n"},
@@ -137,7 +151,7 @@ var added = map[string]string{
 
 import (
 	"internal/runtime/atomic"
-	_ "unsafe"
+	"unsafe"
 )
 
 // How a run chooses the next goroutine.
@@ -152,7 +166,10 @@ var (
 	simWays int          // how it chooses
 	simRuns atomic.Int32 // bubbles that run
 
+	simAlone bool // the process makes one run, and nothing else
+
 	sim struct {
+		outer  uint64 // state of the stream outside bubbles
 		choice     uint64 // state of the stream for choices
 		ways       int
 		next       guintptr // made ready last
@@ -163,11 +180,80 @@ var (
 		epoch      uint32 // of the ranks
 		now        int64  // the bubble's time at the pick before
 		picks      int    // at that time
+
+		picked  uint64 // a sum over the goroutines that ran
+		inside  uint64 // a sum over what bubbles allocated
+		outside uint64 // and the others
 	}
 )
 
+// simState tells where a run is, so that the first difference of two runs that part is a cause and no effect:
+// the streams, how many goroutines were picked, which, the one that runs, what was allocated inside bubbles and
+// outside, the place of the next object on the heap, its pages, collections, and turns of the scheduler.
+//
+//go:linkname simState github.com/zlockd/zlockd/test/sim.runtimeState
+func simState(s *[11]uint64) {
+	gp := getg()
+	if gp.bubble != nil {
+		s[0] = gp.bubble.sim
+	}
+	s[1] = sim.choice
+	s[2] = uint64(sim.ticks)
+	s[3] = sim.picked
+	s[4] = gp.goid
+	s[5] = sim.inside
+	s[6] = sim.outside
+	s[7] = uint64(uintptr(mallocgc(16, nil, false)))
+	s[8] = uint64(mheap_.pagesInUse.Load())
+	s[9] = uint64(work.cycles.Load())
+	s[10] = uint64(gp.m.p.ptr().schedtick)
+}
+
 //go:linkname simSetSeed github.com/zlockd/zlockd/test/sim.setSeed
 func simSetSeed(seed uint64, ways int) { simSeed, simWays = seed, ways }
+
+// simProcess is called when the process begins. Where it makes one run and nothing else, sysmon takes no
+// processor away at all.
+func simProcess() {
+	if gogetenv("ZLOCKD_SIM_ALONE") != "" {
+		if iscgo {
+			throw("build the simulation with CGO_ENABLED=0: the threads of cgo allocate on the heap")
+		}
+		simAlone = true
+		simRuns.Add(1)
+	}
+}
+
+// simNewM, simNewWeak and simMalg allocate what belongs to a thread. Threads begin at random moments: their
+// memory comes from outside the heap, or it would move all that is allocated later, and addresses order maps
+// with pointers as keys. Nothing is collected in such a process.
+func simNewM() *m {
+	if !simAlone {
+		return &new(mPadded).m
+	}
+	const size = 2048 // see mPadded
+	return (*m)(persistentalloc(size, size, &memstats.other_sys))
+}
+
+func simNewWeak() *atomic.Pointer[m] {
+	if !simAlone {
+		return new(atomic.Pointer[m])
+	}
+	return (*atomic.Pointer[m])(persistentalloc(unsafe.Sizeof(atomic.Pointer[m]{}), 0, &memstats.other_sys))
+}
+
+func simMalg(size int32) *g {
+	if !simAlone {
+		return malg(size)
+	}
+	gp := (*g)(persistentalloc(unsafe.Sizeof(g{}), 64, &memstats.other_sys))
+	size = round2(stackSystem + size)
+	lo := uintptr(persistentalloc(uintptr(size), 4096, &memstats.other_sys))
+	gp.stack = stack{lo, lo + uintptr(size)}
+	gp.stackguard0 = lo + stackGuard
+	gp.stackguard1 = ^uintptr(0)
+	return gp
+}
 
 func simBegin(b *synctestBubble) {
 	b.sim = simSeed
@@ -324,8 +410,13 @@ func simPoint() {
 //go:linkname simPointOfSync internal/sync.simPoint
 func simPointOfSync() { simPoint() }
 
-// simSoon may let the goroutine make way at one of its next calls.
-func simSoon() {
+// simAlloc counts an allocation. Where a run explores, the goroutine may make way at one of its next calls.
+func simAlloc(size uintptr) {
+	if getg().bubble != nil {
+		sim.inside = (sim.inside ^ uint64(size)) * 1099511628211
+	} else {
+		sim.outside = (sim.outside ^ uint64(size)) * 1099511628211
+	}
 	if sim.ways == simUsual {
 		return
 	}

@@ -2,12 +2,17 @@
 // go build's flag -overlay wants, so that a seed of the simulation repeats bit for bit:
 //
 //	go run ./test/sim/overlay DIR
-//	go test -overlay DIR/overlay.json -tags exact ./test/sim -run Histories
+//	CGO_ENABLED=0 go test -overlay DIR/overlay.json -tags exact ./test/sim -run Histories
 //
 // Nothing installed is changed. The edits search for exact text of one Go release, and the program fails
 // where it does not find a place exactly once. Inside a synctest bubble, and only there, the copies draw
 // the order of select, of timers at one instant and of maps from one stream that the test seeds; the
 // runtime takes no processor away by real time, and no mutex starves by real time.
+//
+// ZLOCKD_SIM_ALONE in the environment of a process tells that it makes one run and nothing else, from its
+// first moment on. What happens by chance before the run and beside it then leaves no mark on the heap:
+// threads begin when the kernel lets them, so their memory comes from elsewhere. Such a process collects no
+// garbage (GOGC=off) and has one processor (GOMAXPROCS=1).
 package main
 
 import (
