@@ -12,7 +12,7 @@ LDFLAGS := -X github.com/zlockd/zlockd/cmd/internal/release.set=$(VERSION)
 # Built by the go command, so that nothing else needs to be installed.
 LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: go abuse build kerberos deb deb-check deb-test dist dist-test image image-test install dev cluster test test-all test-stock test-apps test-soak race sim sim-repeat farm mutants mutants-random robustness fuzz bench rivals lint sign vulncheck help
+.PHONY: go abuse build kerberos deb deb-check deb-test dist dist-test image image-test install dev cluster test test-all test-stock test-apps test-soak race sim sim-repeat farm mutants mutants-random robustness fuzz bench rivals ways lint sign vulncheck help
 
 build: go ## build bin/zlockd and bin/zlock
 	CGO_ENABLED=0 go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -60,6 +60,7 @@ test-stock: build kerberos ## run the stock clients and the real ZooKeeper again
 	sh test/stock/install.sh
 	ZLTEST_REQUIRE_STOCK=1 go test -timeout 10m -count 1 -tags stock ./test/proc -run 'ZkCli|ZooKeeper|Kazoo|ThereAndBack'
 	go -C server/sasl/kerberos test -count 1 ./...
+	go -C test/bench/rivals test -count 1 ./...
 	ZLTEST_REQUIRE_STOCK=1 go test -count 1 -tags stock ./test -run Kubernetes
 	ZLTEST_REQUIRE_STOCK=1 go test -timeout 40m -count 1 -tags stock ./server/sasl/... ./server/clients/identity ./test/stock/... ./test/golden ./test/oracle ./test/wire ./test/cluster  ./test/bench/... ./client/zk
 
@@ -104,6 +105,9 @@ bench: build ## measure against ZooKeeper in one interleaved run
 
 rivals: ## measure keys and locks beside ZooKeeper's, etcd's and Redis's, and draw the figures of docs/benchmarks.md
 	cd test/bench/rivals && go run . -out ../../../docs/benchmarks
+
+ways: ## measure a lock, five ways and ZooKeeper's (six minutes), and write the table of docs/benchmarks.md
+	cd test/bench/rivals && go run . -parts ways -rounds 4 -write ../../../docs/benchmarks.md
 
 lint: ## what CI checks besides tests: gofmt, builds for other systems, plain English, and golangci-lint as .golangci.yml says
 	test -z "$$(gofmt -l .)"

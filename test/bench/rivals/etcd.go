@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,16 +16,22 @@ import (
 )
 
 func openEtcd(addr string) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: []string{addr}, DialTimeout: 5 * time.Second,
-		Logger: zap.NewNop()})
+	return openEtcdUntil(context.Background(), addr)
 }
 
-func openEtcdSession(addr string) (*clientv3.Client, *concurrency.Session, error) {
-	c, err := openEtcd(addr)
+// openEtcdUntil opens a client whose requests end with ctx.
+func openEtcdUntil(ctx context.Context, addr string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Context: ctx, Endpoints: strings.Split(addr, ","),
+		DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+}
+
+func openEtcdSession(ctx context.Context, addr string, ttl time.Duration) (*clientv3.Client,
+	*concurrency.Session, error) {
+	c, err := openEtcdUntil(ctx, addr)
 	if err != nil {
 		return nil, nil, err
 	}
-	session, err := concurrency.NewSession(c, concurrency.WithTTL(60))
+	session, err := concurrency.NewSession(c, concurrency.WithTTL(int(ttl.Seconds())))
 	if err != nil {
 		return nil, nil, errors.Join(err, c.Close())
 	}
@@ -32,12 +39,12 @@ func openEtcdSession(addr string) (*clientv3.Client, *concurrency.Session, error
 }
 
 func etcdSession(addr string) (func(), error) {
-	c, session, err := openEtcdSession(addr)
+	c, session, err := openEtcdSession(context.Background(), addr, time.Minute)
 	return func() { session.Orphan(); c.Close() }, err
 }
 
-func newEtcdLocker(addr, path string) (locker, error) {
-	c, session, err := openEtcdSession(addr)
+func newEtcdLocker(ctx context.Context, addr, path string, ttl time.Duration) (locker, error) {
+	c, session, err := openEtcdSession(ctx, addr, ttl)
 	if err != nil {
 		return nil, err
 	}

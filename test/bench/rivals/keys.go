@@ -312,42 +312,49 @@ func measureVisits(c servers, d time.Duration) (slice, error) {
 		})
 }
 
-// measureKill kills the leader. New clients try the other servers each 10 ms until one has made a key.
+// measureKill kills the leader, and measures until a new client has made a key at another server.
 func measureKill(c servers) (out slice, err error) {
 	leader, err := c.leader(c.Ensemble)
 	if err != nil {
 		return out, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	made := make(chan time.Time, 1)
 	leader.Kill()
-	from := time.Now()
-	var wg sync.WaitGroup
-	for tick, n := time.NewTicker(10*time.Millisecond), 0; out.took == nil && ctx.Err() == nil; n++ {
-		wg.Go(func() {
-			if c.visit(ctx, c.addr(leader.ID+n%2)) == nil {
-				select {
-				case made <- time.Now():
-				default:
-				}
-			}
-		})
-		select {
-		case at := <-made:
-			tick.Stop()
-			out.took = []float64{float64(at.Sub(from).Microseconds()) / 1e3}
-		case <-tick.C:
-		}
+	took, err := firstOf(func(ctx context.Context, n int) error { return c.visit(ctx, c.addr(leader.ID+n%2)) })
+	if err != nil {
+		return out, fmt.Errorf("after the leader's end: %w", err)
 	}
-	cancel()
-	wg.Wait()
-	if out.took == nil {
-		return out, fmt.Errorf("no write in a minute after the leader's end")
-	}
+	out.took = []float64{took}
 	if err := errors.Join(leader.Spawn(), leader.WaitReady()); err != nil {
 		return out, err
 	}
 	time.Sleep(2 * time.Second) // the next one starts from a calm cluster
 	return out, nil
+}
+
+// firstOf begins a try each 10 ms until one succeeds, and returns the time until then in ms.
+func firstOf(try func(ctx context.Context, n int) error) (float64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	done := make(chan time.Time, 1)
+	from := time.Now()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for n := 0; ctx.Err() == nil; n++ {
+		wg.Go(func() {
+			if try(ctx, n) == nil {
+				select {
+				case done <- time.Now():
+				default:
+				}
+			}
+		})
+		select {
+		case at := <-done:
+			return float64(at.Sub(from).Microseconds()) / 1e3, nil
+		case <-tick.C:
+		}
+	}
+	return 0, errors.New("no try succeeded within a minute")
 }

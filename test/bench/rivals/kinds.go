@@ -17,7 +17,9 @@ type kind struct {
 	name    string
 	options cluster.Options
 	about   func(addr string) string // the version, and how a lock is made
-	locker  func(addr, path string) (locker, error)
+	// locker opens a client of the servers at addr, a list with commas. A client that dies loses its lock
+	// after ttl. ctx ends the opening.
+	locker func(ctx context.Context, addr, path string, ttl time.Duration) (locker, error)
 	// session opens an idle session, and returns the function that ends it; nil: there are no sessions.
 	session func(addr string) (end func(), err error)
 
@@ -66,7 +68,8 @@ var kinds = []kind{
 			"--maxclients", "15000"}},
 		about: func(string) string {
 			return version("redis-server", "--version") +
-				"; appendfsync always; SET NX PX, asked again every ms, and delete if own"
+				"; appendfsync always; SET NX PX, asked again every ms, and delete if own; its time " +
+				"counts from the taking"
 		},
 		locker: newRedisLocker,
 	},

@@ -1,6 +1,9 @@
 // Command rivals measures locks on zlockd beside locks on ZooKeeper, etcd and Redis, and draws
 // the results. On three servers of zlockd, ZooKeeper and etcd it measures keys: inserts, YCSB, sessions
-// that come and go, and the death of the leader. It is a module of its own, so that zlockd does not
+// that come and go, and the death of the leader. With -parts ways it measures one table of all ways to
+// lock, PostgreSQL and flock too: a lock, a hand-off, a holder and a server that are killed.
+//
+// It is a module of its own, so that zlockd does not
 // depend on their clients and the plotting library.
 //
 //	cd test/bench/rivals && go run . -out ../../../docs/benchmarks
@@ -32,6 +35,8 @@ type settings struct {
 	only     string
 	parts    string
 	rows     string
+	write    string
+	warm     time.Duration
 	keys     int
 	fixed    int
 }
@@ -44,11 +49,24 @@ func main() {
 	flag.IntVar(&most, "sessions", 8000, "idle sessions at the most, four steps")
 	flag.StringVar(&s.out, "out", "", "directory for the drawings; default none")
 	flag.StringVar(&s.only, "only", "", "comma list of services; default all that are installed")
-	flag.StringVar(&s.parts, "parts", "keys,locks", "what is measured: keys on three servers, locks on one")
+	flag.StringVar(&s.parts, "parts", "keys,locks",
+		"what is measured: keys on three servers, locks on one, ways to lock")
+	flag.StringVar(&s.write, "write", "", "page for the table of the ways, between its marks; default none")
+	flag.DurationVar(&s.warm, "warm", 10*time.Second, "of the ways: least time before a figure counts")
+	hold := flag.String("hold", "", "take the lock of this way, say so and wait: the holder that is killed")
+	addr := flag.String("addr", "", "where -hold takes it")
+	path := flag.String("path", "", "of which name")
 	flag.StringVar(&s.rows, "rows", "", "of keys, only the rows with this in their title")
 	flag.IntVar(&s.keys, "keys", 100_000, "keys of YCSB")
 	flag.IntVar(&s.fixed, "rate", 2000, "operations a second of YCSB A at a fixed rate")
 	flag.Parse()
+	if *hold != "" {
+		if err := holdUntilKilled(*hold, *addr, *path); err != nil {
+			fmt.Fprintln(os.Stderr, "rivals:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	for i := range 4 {
 		s.sessions = append(s.sessions, most*(i+1)/4)
 	}
@@ -76,6 +94,11 @@ func run(s *settings) error {
 			c.Close()
 		}
 		if err != nil {
+			return err
+		}
+	}
+	if strings.Contains(s.parts, "ways") {
+		if err := measureWays(s, dir); err != nil {
 			return err
 		}
 	}
@@ -137,7 +160,7 @@ func measureLocks(s *settings, services []servers, head string, sizes []int, pat
 		lockers, figures := make([][]locker, len(services)), make([][][]float64, len(services))
 		for i, v := range services {
 			for _, path := range paths(n) {
-				l, err := v.locker(v.addr(0), path)
+				l, err := v.locker(context.Background(), v.addr(0), path, time.Minute)
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", v.name, err)
 				}
@@ -198,13 +221,15 @@ func cycle(lockers []locker, d time.Duration) ([]float64, error) {
 	return []float64{float64(len(took)) / d.Seconds(), measure.Median(took)}, err
 }
 
-// handoff lets all lockers contend for one lock for d. It returns the median time from a
+// handoff lets all lockers contend for one lock for d. Who gave it back contends again when another
+// has it: a lock that its last holder may take again at once passes on too. It returns the median time from a
 // release to the next hold in ms.
 func handoff(lockers []locker, d time.Duration) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d+time.Minute)
 	defer cancel()
-	var mu sync.Mutex // guards released
+	var mu sync.Mutex // guards released and passed
 	var released time.Time
+	passed := make(chan struct{}) // closed when the next one holds
 	end := time.Now().Add(d)
 	took, err := atOnce(len(lockers), func(i int, done func(time.Duration)) error {
 		for time.Now().Before(end) {
@@ -215,10 +240,16 @@ func handoff(lockers []locker, d time.Duration) ([]float64, error) {
 			if !released.IsZero() {
 				done(time.Since(released))
 			}
-			released = time.Now()
+			close(passed)
+			next := make(chan struct{})
+			passed, released = next, time.Now()
 			mu.Unlock()
 			if err := lockers[i].unlock(ctx); err != nil {
 				return err
+			}
+			select {
+			case <-next:
+			case <-time.After(time.Until(end)):
 			}
 		}
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -12,9 +13,9 @@ import (
 
 var redisToken atomic.Int64
 
-func newRedisLocker(addr, path string) (locker, error) {
+func newRedisLocker(_ context.Context, addr, path string, ttl time.Duration) (locker, error) {
 	return &redisLocker{redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1}), path,
-		fmt.Sprint(redisToken.Add(1))}, nil
+		fmt.Sprint(os.Getpid(), redisToken.Add(1)), ttl}, nil
 }
 
 // redisLocker has the usual lock of Redis: a key with a random value and an expiry. A
@@ -23,6 +24,7 @@ func newRedisLocker(addr, path string) (locker, error) {
 type redisLocker struct {
 	c           *redis.Client
 	path, token string
+	ttl         time.Duration
 }
 
 var redisUnlock = redis.NewScript(
@@ -30,7 +32,7 @@ var redisUnlock = redis.NewScript(
 
 func (l *redisLocker) lock(ctx context.Context) error {
 	for {
-		err := l.c.SetArgs(ctx, l.path, l.token, redis.SetArgs{Mode: "NX", TTL: time.Minute}).Err()
+		err := l.c.SetArgs(ctx, l.path, l.token, redis.SetArgs{Mode: "NX", TTL: l.ttl}).Err()
 		if !errors.Is(err, redis.Nil) {
 			return err
 		}

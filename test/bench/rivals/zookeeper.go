@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -23,8 +24,9 @@ func zookeeper(name string, k cluster.Kind) kind {
 			}
 			return ""
 		},
-		locker: func(addr, path string) (locker, error) {
-			c, err := client.Dial(context.Background(), addr)
+		locker: func(ctx context.Context, addr, path string, ttl time.Duration) (locker, error) {
+			c, err := client.Dial(ctx, addr, client.WithSessionTimeout(ttl),
+				client.WithLogger(slog.New(slog.DiscardHandler)))
 			if err != nil {
 				return nil, err
 			}
@@ -56,7 +58,11 @@ func (l *zkLocker) lock(ctx context.Context) (err error) {
 	return err
 }
 func (l *zkLocker) unlock(ctx context.Context) error { return l.lease.Unlock(ctx) }
-func (l *zkLocker) close()                           { _ = l.c.Close(context.Background()) }
+func (l *zkLocker) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = l.c.Close(ctx)
+}
 
 func zkVisit(ctx context.Context, addr string) error {
 	c, err := open(addr)

@@ -1,0 +1,458 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/test/bench/measure"
+)
+
+// lease is what a killed holder may keep its lock for, where a service has such a time.
+const lease = 4 * time.Second
+
+type opener func(ctx context.Context, addr, path string, ttl time.Duration) (locker, error)
+
+// way is one way to lock, on a server that runs.
+type way struct {
+	name, about string
+	addr        string
+	open        opener
+	// crash kills the server, the leader if there are several, and returns the addresses where a new client
+	// tries next, and what brings the dead server back; nil: there is no server.
+	crash func() (next []string, restore func() error, err error)
+
+	cells []string // of the table, row by row
+}
+
+// loses is what each way loses, by what docs/why.md shows of it.
+var loses = map[string]string{
+	"zlockd":    "nothing confirmed; a holder that was paused is refused by its token",
+	"ZooKeeper": "nothing confirmed; all clients' connections when the leader dies",
+	"etcd":      "nothing confirmed",
+	"Redis": "the lock, when its time ends under a holder that works, or a replica takes over; " +
+		"no token, no queue",
+	"PostgreSQL": "every lock, when the server or the connection ends; no token",
+	"flock":      "all of it beyond one machine; no token",
+}
+
+// openerOf returns what opens a locker of a way.
+func openerOf(name string) opener {
+	for _, k := range kinds {
+		if k.name == name {
+			return k.locker
+		}
+	}
+	return map[string]opener{"PostgreSQL": newPostgresLocker, "flock": newFlockLocker}[name]
+}
+
+// holdUntilKilled is the process that is killed: it holds a lock until standard input ends.
+func holdUntilKilled(name, addr, path string) error {
+	open := openerOf(name)
+	if open == nil {
+		return fmt.Errorf("there is no way %q", name)
+	}
+	l, err := open(context.Background(), addr, path, lease)
+	if err != nil {
+		return err
+	}
+	if err := l.lock(context.Background()); err != nil {
+		return err
+	}
+	fmt.Println("held")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// lockOnce opens a client, takes a lock and gives it back.
+func lockOnce(ctx context.Context, open opener, addr, path string) error {
+	l, err := open(ctx, addr, path, time.Minute)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	return l.unlock(ctx)
+}
+
+// measureWays measures all ways, prints the table and writes it into a page.
+func measureWays(s *settings, dir string) error {
+	began := time.Now()
+	ways, closeAll, err := startWays(s, dir)
+	defer func() { closeAll() }()
+	if err != nil {
+		return err
+	}
+	rows := []string{"lock and unlock without a waiter: ms", "hand-off with 10 waiters: ms",
+		fmt.Sprintf("holder killed by -9: s until the next one has it (lease %d s)", int(lease.Seconds())),
+		"server killed by -9: ms until a new client had a lock", "a hold from before is then", "it loses"}
+	one := []string{"/one"}
+	if err := s.timed(ways, one, cycle); err != nil {
+		return err
+	}
+	if err := s.timed(ways, slices.Repeat([]string{"/shared"}, 11), handoff); err != nil {
+		return err
+	}
+	if err := eachWay(ways, func(w *way) error { return w.killHolders(s.rounds) }); err != nil {
+		return err
+	}
+	if closeAll, err = threeServers(s, dir, ways, closeAll); err != nil {
+		return err
+	}
+	for _, w := range ways {
+		if err := w.killServers(s.rounds); err != nil {
+			return fmt.Errorf("%s: a killed server: %w", w.name, err)
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "## A lock, five ways, beside ZooKeeper\n\n`make ways`, %s, %s, %d s.\n"+
+		"Median (range) of %d rounds of %v in turn, each warm until level.\n\n|",
+		time.Now().UTC().Format(time.DateOnly), measure.Machine(), int(time.Since(began).Seconds()),
+		s.rounds, s.duration)
+	for _, w := range ways {
+		w.cells = append(w.cells, loses[w.name])
+		fmt.Fprintf(&b, " | %s", w.name)
+	}
+	fmt.Fprintf(&b, " |\n|%s\n", strings.Repeat("---|", len(ways)+1))
+	for i, row := range rows {
+		fmt.Fprintf(&b, "| %s", row)
+		for _, w := range ways {
+			fmt.Fprintf(&b, " | %s", w.cells[i])
+		}
+		b.WriteString(" |\n")
+	}
+	b.WriteString("\n")
+	for _, w := range ways {
+		fmt.Fprintf(&b, "- %s: %s\n", w.name, w.about)
+	}
+	fmt.Print("\n", b.String())
+	if s.write == "" {
+		return nil
+	}
+	return writeBetween(s.write, "ways", b.String())
+}
+
+// startWays starts one server of each service.
+func startWays(s *settings, dir string) (list []*way, stop func(), err error) {
+	var stops []func()
+	stop = func() {
+		for _, f := range stops {
+			f()
+		}
+	}
+	for _, v := range startAll(s, dir, 1) {
+		stops = append(stops, v.Close)
+		w := &way{name: v.name, about: v.about(v.addr(0)), addr: v.addr(0), open: v.locker}
+		server := v.Servers[0]
+		w.crash = func() ([]string, func() error, error) { // of one; clusters replace it
+			server.Kill()
+			return []string{w.addr}, server.WaitReady, server.Spawn()
+		}
+		list = append(list, w)
+	}
+	wanted := func(name string) bool {
+		return s.only == "" || slices.Contains(strings.Split(s.only, ","), name)
+	}
+	if wanted("PostgreSQL") {
+		p, err := startPostgres()
+		if err != nil {
+			fmt.Printf("* PostgreSQL: left out: %v\n", err)
+		} else {
+			stops = append(stops, p.close)
+			list = append(list, &way{name: "PostgreSQL", addr: p.addr, open: newPostgresLocker,
+				about: version(postgresProgram("postgres"), "--version") +
+					"; pg_advisory_lock, a connection for each client; locks are in memory: nothing is synced",
+				crash: func() ([]string, func() error, error) {
+					return []string{p.addr}, func() error { return nil }, p.kill()
+				}})
+		}
+	}
+	if wanted("flock") {
+		files := filepath.Join(dir, "flock")
+		if err := os.MkdirAll(files, 0o700); err != nil {
+			return list, stop, err
+		}
+		list = append(list, &way{name: "flock", addr: files, open: newFlockLocker,
+			about: "flock(2) on a file; no server, and nothing is synced"})
+	}
+	if len(list) == 0 {
+		return nil, stop, errors.New("no service could be started")
+	}
+	return list, stop, nil
+}
+
+// timed lets each way run lockers of the paths: until it is level, and then in rounds in turn. It notes the
+// last of the figures in ms.
+func (s *settings) timed(ways []*way, paths []string,
+	run func(lockers []locker, d time.Duration) ([]float64, error)) error {
+	lockers, figures := make([][]locker, len(ways)), make([][]float64, len(ways))
+	defer func() {
+		for _, list := range lockers {
+			for _, l := range list {
+				l.close()
+			}
+		}
+	}()
+	figure := func(i int) (float64, error) {
+		got, err := run(lockers[i], s.duration)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", ways[i].name, err)
+		}
+		return got[len(got)-1], nil
+	}
+	for i, w := range ways {
+		for _, path := range paths {
+			l, err := w.open(context.Background(), w.addr, path, time.Minute)
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+			lockers[i] = append(lockers[i], l)
+		}
+		if err := s.warmUp(w.name, func() (float64, error) { return figure(i) }); err != nil {
+			return err
+		}
+	}
+	for range s.rounds {
+		for i := range ways {
+			v, err := figure(i)
+			if err != nil {
+				return err
+			}
+			figures[i] = append(figures[i], v)
+		}
+	}
+	for i, w := range ways {
+		digits := 2
+		if measure.Median(slices.Clone(figures[i])) < 0.1 {
+			digits = 4
+		}
+		w.cells = append(w.cells, span(figures[i], digits))
+	}
+	return nil
+}
+
+// warmUp repeats a figure for the least time, and then until the last three differ by less than a tenth, or
+// three times that time is over.
+func (s *settings) warmUp(name string, figure func() (float64, error)) error {
+	var last []float64
+	for began := time.Now(); ; {
+		v, err := figure()
+		if err != nil {
+			return err
+		}
+		last = append(last, v)
+		passed := time.Since(began)
+		newest := last[max(0, len(last)-3):]
+		level := len(newest) == 3 && slices.Max(newest) < 1.1*slices.Min(newest)
+		if passed >= s.warm && level || passed >= 3*s.warm {
+			fmt.Printf("* %s: %d s warm, %.3f ms at first, then %.3f\n",
+				name, int(passed.Seconds()), last[0], v)
+			return nil
+		}
+	}
+}
+
+// eachWay calls f for all ways at once.
+func eachWay(ways []*way, f func(*way) error) error {
+	errs := make([]error, len(ways))
+	var wg sync.WaitGroup
+	for i, w := range ways {
+		wg.Go(func() {
+			if err := f(w); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", w.name, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// killHolders kills holders with one waiter each, and notes how long the waiters waited from then.
+func (w *way) killHolders(rounds int) error {
+	var waited []float64
+	for n := range rounds {
+		v, err := w.killHolder(fmt.Sprintf("/dies-%d", n))
+		if err != nil {
+			return fmt.Errorf("a killed holder: %w", err)
+		}
+		waited = append(waited, v)
+	}
+	digits := 1
+	if slices.Max(waited) < 0.1 {
+		digits = 4
+	}
+	w.cells = append(w.cells, span(waited, digits))
+	return nil
+}
+
+func (w *way) killHolder(path string) (float64, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	holder := exec.Command(self, "-hold", w.name, "-addr", w.addr, "-path", path)
+	holder.Stderr = os.Stderr
+	in, err := holder.StdinPipe() // it ends with this process
+	if err != nil {
+		return 0, err
+	}
+	defer in.Close()
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := holder.Start(); err != nil {
+		return 0, err
+	}
+	defer holder.Wait()
+	defer holder.Process.Kill()
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "held\n" {
+		return 0, fmt.Errorf("the holder said %q: %w", line, err)
+	}
+	waiter, err := w.open(context.Background(), w.addr, path, time.Minute)
+	if err != nil {
+		return 0, err
+	}
+	defer waiter.close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	got := make(chan error, 1)
+	go func() { got <- waiter.lock(ctx) }()
+	select {
+	case err := <-got:
+		return 0, fmt.Errorf("two hold: %w", err)
+	case <-time.After(500 * time.Millisecond):
+	}
+	from := time.Now()
+	if err := holder.Process.Kill(); err != nil {
+		return 0, err
+	}
+	if err := <-got; err != nil {
+		return 0, err
+	}
+	took := time.Since(from).Seconds()
+	return took, waiter.unlock(ctx)
+}
+
+// threeServers puts clusters of three in the place of the services that can be one.
+func threeServers(s *settings, dir string, ways []*way, stop func()) (func(), error) {
+	for _, c := range startAll(s, dir, 3) {
+		before := stop
+		stop = func() { c.Close(); before() }
+		i := slices.IndexFunc(ways, func(w *way) bool { return w.name == c.name })
+		if i < 0 {
+			continue
+		}
+		var addrs []string
+		for _, server := range c.Servers {
+			addrs = append(addrs, server.Client)
+		}
+		ways[i].addr = strings.Join(addrs, ",")
+		ways[i].about += "; the server that was killed led three"
+		ways[i].crash = func() ([]string, func() error, error) {
+			leader, err := c.leader(c.Ensemble)
+			if err != nil {
+				return nil, nil, err
+			}
+			leader.Kill()
+			return []string{c.addr(leader.ID), c.addr(leader.ID + 1)}, func() error {
+				return errors.Join(leader.Spawn(), leader.WaitReady())
+			}, nil
+		}
+	}
+	return stop, nil
+}
+
+// killServers kills the server, or the leader, under a holder. It notes how long it took until a new client
+// had a lock, and what became of the hold.
+func (w *way) killServers(rounds int) error {
+	if w.crash == nil {
+		w.cells = append(w.cells, "–", "–")
+		return nil
+	}
+	var took []float64
+	kept := 0
+	for n := range rounds {
+		v, held, err := w.killServer(n)
+		if err != nil {
+			return err
+		}
+		took = append(took, v)
+		if held {
+			kept++
+		}
+	}
+	hold := fmt.Sprintf("kept in %d of %d", kept, rounds)
+	switch kept {
+	case rounds:
+		hold = "kept"
+	case 0:
+		hold = "**lost**"
+	}
+	w.cells = append(w.cells, span(took, 0), hold)
+	return nil
+}
+
+func (w *way) killServer(round int) (took float64, held bool, err error) {
+	path := fmt.Sprintf("/held-%d", round)
+	holder, err := w.open(context.Background(), w.addr, path, time.Minute)
+	if err != nil {
+		return 0, false, err
+	}
+	defer holder.close()
+	if err := holder.lock(context.Background()); err != nil {
+		return 0, false, err
+	}
+	next, restore, err := w.crash()
+	if err != nil {
+		return 0, false, err
+	}
+	took, err = firstOf(func(ctx context.Context, n int) error {
+		return lockOnce(ctx, w.open, next[n%len(next)], fmt.Sprintf("/new-%d-%d", round, n))
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	if err := restore(); err != nil {
+		return 0, false, err
+	}
+	time.Sleep(time.Second) // the holder's client comes back, if it does
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	other, err := w.open(ctx, w.addr, path, time.Minute)
+	if err != nil {
+		return 0, false, err
+	}
+	defer other.close()
+	err = other.lock(ctx)
+	if err != nil && ctx.Err() == nil {
+		return 0, false, fmt.Errorf("another client at the lock: %w", err)
+	}
+	return took, err != nil, nil
+}
+
+// writeBetween replaces what is between two marks of a page.
+func writeBetween(page, mark, text string) error {
+	b, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	begin, end := "<!-- "+mark+" -->\n", "<!-- end of "+mark+" -->\n"
+	before, rest, found := strings.Cut(string(b), begin)
+	_, behind, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		return fmt.Errorf("%s has no marks %s", page, mark)
+	}
+	return os.WriteFile(page, []byte(before+begin+text+end+behind), 0o600)
+}
