@@ -257,7 +257,7 @@ func (h *hold) upgrade(ctx context.Context, try bool) error {
 	reader, _ := recipe.ParsePolicyNode(recipe.Base(own.path))
 	w := newPolicyWaiter(h.attempt, h.e, reader.ID)
 	w.upgrades = true
-	err := w.upgrade(ctx, h, own, try)
+	_, err := contend(ctx, &upgrader{policyWaiter: w, h: h, held: own, try: try})
 	if err == nil || !w.closed || h.e.ended() {
 		return err
 	}
@@ -269,49 +269,57 @@ func (h *hold) upgrade(ctx context.Context, try bool) error {
 	return err
 }
 
-func (w *policyWaiter) upgrade(ctx context.Context, h *hold, own heldNode, try bool) error {
-	for h.life.Err() == nil {
-		if err := w.look(ctx); err != nil {
-			return err
-		}
-		step := recipe.DecideUpgrade(w.dir.view(h.cfg.policy), w.id)
-		switch step.Do {
-		case recipe.Removed:
-			if h.nodeGone(ctx, own); h.modeNow() == fence.Exclusive {
-				return nil // another call was first
-			}
-			return h.overErr()
-		case recipe.Clash:
-			return ErrUpgradeConflict
-		case recipe.CloseDoor:
-			if try && w.dir.view(h.cfg.policy).OtherHold(w.id) != nil {
-				return ErrNotAcquired
-			}
-			w.closed = true
-			// Do not stop if ctx ends: a mark that the server sets after this client took it back would stay
-			// as long as the read hold.
-			if err := w.dir.setDoor(h.life, w.mark()); err != nil {
-				return err
-			}
-		case recipe.Wait:
-			if try {
-				return ErrNotAcquired
-			}
-			s, gone, err := w.watchNode(ctx, recipe.Join(w.a.dir, step.On.Name(true)))
-			if err == nil && !gone {
-				err = w.e.restAwhile(ctx, s.w.Fired(), h.life.Done())
-			}
-			if err != nil {
-				return err
-			}
-		case recipe.Grant:
-			done, err := w.becomeWriter(ctx, h)
-			if done || err != nil {
-				return err
-			}
-		}
+// upgrader is a read hold that contends to become the write hold.
+type upgrader struct {
+	*policyWaiter
+	h    *hold
+	held heldNode
+	try  bool
+}
+
+func (u *upgrader) next(ctx context.Context) (recipe.Step, error) {
+	if u.h.life.Err() != nil {
+		return recipe.Step{}, u.h.overErr()
 	}
-	return h.overErr()
+	if err := u.look(ctx); err != nil {
+		return recipe.Step{}, err
+	}
+	return recipe.DecideUpgrade(u.dir.view(u.h.cfg.policy), u.id), nil
+}
+
+func (u *upgrader) act(ctx context.Context, step recipe.Step) (*hold, error) {
+	switch step.Do {
+	case recipe.Removed:
+		if u.h.nodeGone(ctx, u.held); u.h.modeNow() == fence.Exclusive {
+			return u.h, nil // another call was first
+		}
+		return nil, u.h.overErr()
+	case recipe.Clash:
+		return nil, ErrUpgradeConflict
+	case recipe.CloseDoor:
+		if u.try && u.dir.view(u.h.cfg.policy).OtherHold(u.id) != nil {
+			return nil, ErrNotAcquired
+		}
+		u.closed = true
+		// Do not stop if ctx ends: a mark that the server sets after this client took it back would stay
+		// as long as the read hold.
+		return nil, u.dir.setDoor(u.h.life, u.mark())
+	case recipe.Wait:
+		if u.try {
+			return nil, ErrNotAcquired
+		}
+		s, gone, err := u.watchNode(ctx, recipe.Join(u.a.dir, step.On.Name(true)))
+		if err == nil && !gone {
+			err = u.e.restAwhile(ctx, s.w.Fired(), u.h.life.Done())
+		}
+		return nil, err
+	default: // recipe.Grant
+		done, err := u.becomeWriter(ctx, u.h)
+		if done {
+			return u.h, err
+		}
+		return nil, err
+	}
 }
 
 // becomeWriter carries the upgrade out. It does not stop half way when ctx ends, because the client

@@ -25,6 +25,7 @@ func policyAcquire(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 type policyWaiter struct {
 	waiter
 	queued bool
+	synced bool // a try has asked its server to catch up
 	dir    policyDir
 
 	upgrades bool // a read hold, which id is of
@@ -55,27 +56,25 @@ func (w *policyWaiter) compete(ctx context.Context) (*hold, error) {
 			}
 		}
 	}
-	for synced := false; ; {
-		if err := w.look(ctx); err != nil {
-			return nil, err
-		}
-		step, err := w.decide()
-		if errors.Is(err, ErrNotAcquired) && !synced {
-			// The server may lag behind: the try is refused by what is there after a sync.
-			synced, w.dir.fresh = true, false
-			if err = w.e.conn.Sync(ctx, w.a.dir); err == nil {
-				continue
-			}
-		}
-		if err != nil {
-			w.waits()
-			return nil, err
-		}
-		h, err := w.act(ctx, step)
-		if h != nil || err != nil {
-			return h, err
+	return contend(ctx, w)
+}
+
+// next looks and decides. The server may lag behind: a try is refused by what is there after a sync.
+func (w *policyWaiter) next(ctx context.Context) (recipe.Step, error) {
+	if err := w.look(ctx); err != nil {
+		return recipe.Step{}, err
+	}
+	step, err := w.decide()
+	if errors.Is(err, ErrNotAcquired) && !w.synced {
+		w.synced, w.dir.fresh = true, false
+		if err = w.e.conn.Sync(ctx, w.a.dir); err == nil {
+			return w.next(ctx)
 		}
 	}
+	if err != nil {
+		w.waits()
+	}
+	return step, err
 }
 
 // look reads the record and then the list, in this order. It does not read a record again that it

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
@@ -111,7 +110,7 @@ func (s *Semaphore) Path() string { return s.path }
 // looks whether the path is free or a semaphore's.
 func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*hold, error) {
 	if a.try && s.cfg.layout == LayoutCurator {
-		h, err := s.try(ctx, e, a, n)
+		h, err := contend(ctx, &permitTry{permitting: permitting{s: s, e: e, a: a, n: n}})
 		return h, lostPlace(err)
 	}
 	look := func() error {
@@ -137,7 +136,7 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.take(ctx, a, ih, n)
+	h, err := contend(ctx, newPermitHead(s, a, ih, n))
 	// No caller knows of the lock at the head. The client's next request, a try above all, must not find
 	// it.
 	_ = ih.release(ctx, true)
@@ -159,231 +158,4 @@ func (s *Semaphore) free(ctx context.Context, e *epoch, a *attempt, limit, n int
 		err = ErrNotAcquired
 	}
 	return err
-}
-
-// take waits, as the head of the queue, until n permits are free, and takes them.
-func (s *Semaphore) take(ctx context.Context, a *attempt, head *hold, n int) (*hold, error) {
-	e := head.e
-	mine := waiter{created: created{path: head.nodes[0].path}, c: s.c, e: e, a: a, own: head.nodes[0].w}
-	safety, unstored := e.recheck(true), false
-	for {
-		node, limitW, err := e.conn.GetW(ctx, s.path)
-		if errors.Is(err, zk.ErrNoNode) { // with kazoo's layout the queue is beside the path
-			if err = mine.lookOwn(ctx); err == nil {
-				err = s.c.ensureFor(ctx, e, s.d.leases, a.cfg.lasting(), a.cfg.acl)
-			}
-			if err == nil {
-				continue
-			}
-		}
-		if err != nil {
-			return nil, err
-		}
-		sight, err := s.sightOf(node)
-		if err != nil {
-			return nil, err
-		}
-		used, usedW, err := e.list(ctx, s.d.leases, true)
-		if errors.Is(err, zk.ErrNoNode) {
-			if err = s.c.ensureFor(ctx, e, s.d.leases, a.cfg.lasting(), a.cfg.acl); err == nil {
-				continue
-			}
-		}
-		if err != nil {
-			return nil, err
-		}
-		do, err := recipe.DecidePermits(sight.limit, len(used), n)
-		if err != nil {
-			return nil, err
-		}
-		if do == recipe.Grant {
-			if unstored {
-				sight.store = nil
-			}
-			nodes := s.permits(e, a, n)
-			nodes[0].also = append([]zk.Op{zk.Check{Path: head.nodes[0].path, Version: -1}}, sight.store...)
-			made, err := s.grab(ctx, e, nodes)
-			switch {
-			case s.mayNotStore(err, nodes):
-				unstored = true
-				continue
-			case errors.Is(err, zk.ErrBadVersion):
-				continue // another client stored a number
-			case errors.Is(err, zk.ErrNoNode):
-				if err := mine.lookOwn(ctx); err != nil { // the own node is gone, if not the directory
-					return nil, err
-				}
-				continue
-			case err != nil:
-				return nil, err
-			}
-			if err := s.c.aloneNow(ctx, e, s.path, s.d.use, nil); err != nil {
-				s.c.reapMarked(e, pathsOfMade(made), sight.undo())
-				return nil, err
-			}
-			return s.holdOf(a, e, made)
-		}
-		a.waitsForPermits(mine.path, s.d.leases, used)
-		if a.try {
-			return nil, ErrNotAcquired
-		}
-		if err := mine.watchOwn(ctx); err != nil {
-			return nil, err
-		}
-		if err := e.rest(ctx, safety, limitW.Fired(), usedW.Fired(), mine.own.Fired()); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// tryAgain is how often a try looks again because another contender passes the queue.
-const tryAgain = 5
-
-// try takes permits without a place in the queue: it makes their nodes and is judged by their place.
-// recipe.TryPermits decides. While another contender is in the queue the try takes its permits back. If
-// so many are free, that contender is about to have its own, and the try looks again.
-func (s *Semaphore) try(ctx context.Context, e *epoch, a *attempt, n int) (*hold, error) {
-	unstored := false
-	for tries := 0; ; {
-		var sight semSight
-		var before zk.Names
-		err := e.tryLook(ctx, s.path, func() (err error) {
-			if sight, err = s.look(ctx, e); err != nil {
-				return err
-			}
-			return s.free(ctx, e, a, sight.limit, n)
-		})
-		if err == nil {
-			before, err = s.queue(ctx, e)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if before.Len() > 0 { // a contender waits, or passes
-			if tries++; tries == tryAgain {
-				return nil, ErrNotAcquired
-			}
-			if err := pause(ctx, backoff(tries, time.Millisecond, 10*time.Millisecond)); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if unstored {
-			sight.store = nil
-		}
-		nodes := s.permits(e, a, n)
-		nodes[0].also = sight.store
-		made, err := s.grab(ctx, e, nodes)
-		switch {
-		case s.mayNotStore(err, nodes):
-			unstored = true
-			continue
-		case errors.Is(err, zk.ErrBadVersion):
-			continue
-		case errors.Is(err, zk.ErrNoNode): // there is no directory yet
-			if err := s.c.ensureFor(ctx, e, s.d.leases, a.cfg.lasting(), a.cfg.acl); err != nil {
-				return nil, err
-			}
-			continue
-		case err != nil:
-			return nil, err
-		}
-		verdict, err := s.judge(ctx, e, sight.limit, before, made)
-		if err == nil && verdict == recipe.PermitsGranted {
-			err = s.c.aloneNow(ctx, e, s.path, s.d.use, nil)
-		}
-		if err == nil && verdict == recipe.PermitsGranted {
-			a.leave()
-			return s.holdOf(a, e, made)
-		}
-		undo := sight.undo()
-		if err == nil || !errors.Is(err, ErrMixedLayout) {
-			undo = nil
-		}
-		awaitGone(ctx, s.c.reapMarked(e, pathsOfMade(made), undo))
-		if err != nil {
-			return nil, err
-		}
-		if tries++; verdict == recipe.PermitsRefused || tries == tryAgain {
-			return nil, ErrNotAcquired
-		}
-	}
-}
-
-// queue lists the contenders that wait for permits.
-func (s *Semaphore) queue(ctx context.Context, e *epoch) (zk.Names, error) {
-	names, err := e.conn.Names(ctx, s.d.lock)
-	if errors.Is(err, zk.ErrNoNode) {
-		err = nil
-	}
-	return names, err
-}
-
-// judge decides about the permits that a try made. The queue is listed before the permits.
-func (s *Semaphore) judge(
-	ctx context.Context, e *epoch, limit int, before zk.Names, own []created,
-) (recipe.PermitVerdict, error) {
-	p := e.conn.Pipe()
-	queue, permits := p.Names(s.d.lock), p.Names(s.d.leases)
-	p.Send()
-	after, err := queue.Wait(ctx)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return 0, err
-	}
-	all, err := permits.Wait(ctx)
-	if err != nil {
-		return 0, err
-	}
-	quiet := before.Stat.Czxid == after.Stat.Czxid && before.Stat.Cversion == after.Stat.Cversion
-	return recipe.TryPermits(limit, all.List(), own[len(own)-1].name, after.Len(), quiet), nil
-}
-
-// permits describes the nodes of n new permits.
-func (s *Semaphore) permits(e *epoch, a *attempt, n int) []newNode {
-	nodes := make([]newNode, n)
-	for i := range nodes {
-		path := recipe.Join(s.d.leases, s.d.leaseName(newNodeID(e.sid)))
-		nodes[i] = newNode{lasting: a.cfg.lasting(),
-			Create: zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: s.d.mode}}
-	}
-	return nodes
-}
-
-// grab creates the nodes of permits. For the head of the queue it does so on condition that the node of
-// the head's lock still exists: if another client has removed it, another head may be counting the same
-// permits.
-func (s *Semaphore) grab(ctx context.Context, e *epoch, nodes []newNode) ([]created, error) {
-	if nodes[0].also == nil {
-		nodes[0].also = []zk.Op{} // a missing directory is an error
-	}
-	made, _, err := s.c.create(ctx, e, nodes...)
-	return made, err
-}
-
-func pathsOfMade(made []created) []string {
-	paths := make([]string, len(made))
-	for i, m := range made {
-		paths[i] = m.path
-	}
-	return paths
-}
-
-// mayNotStore reports whether the client may make the nodes but not store the number of permits. Then
-// the callers' word must do.
-func (s *Semaphore) mayNotStore(err error, nodes []newNode) bool {
-	refused, ok := errors.AsType[*zk.MultiError](err)
-	return ok && errors.Is(err, zk.ErrNoAuth) && refused.Index >= len(nodes)
-}
-
-// holdOf returns the hold of permits.
-func (s *Semaphore) holdOf(a *attempt, e *epoch, made []created) (*hold, error) {
-	if !e.valid() {
-		s.c.reap(e, pathsOfMade(made)...)
-		return nil, ErrSessionExpired
-	}
-	held := make([]heldNode, len(made))
-	for i, m := range made {
-		held[i] = heldNode{path: m.path}
-	}
-	return newHold(a, e, fence.Permit, fence.Token(made[0].stat.Czxid), held...), nil
 }

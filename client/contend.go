@@ -1,0 +1,31 @@
+package client
+
+import (
+	"context"
+
+	"github.com/zlockd/zlockd/client/recipe"
+)
+
+// contender is one attempt in one session, of a recipe whose decision needs a look at more than a list: a
+// lock with a policy, an upgrade, permits. A queue of numbered nodes spares looks and has a loop of its
+// own, waiter.wait.
+type contender interface {
+	// next looks, and decides by package recipe what the contender does.
+	next(ctx context.Context) (recipe.Step, error)
+	// act carries the decision out, a wait included. With neither a hold nor an error, the contender looks
+	// again.
+	act(ctx context.Context, step recipe.Step) (*hold, error)
+}
+
+// contend looks, decides and acts until the contender has what it wants. An event alone grants nothing.
+func contend(ctx context.Context, c contender) (*hold, error) {
+	for {
+		step, err := c.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if h, err := c.act(ctx, step); h != nil || err != nil {
+			return h, err
+		}
+	}
+}

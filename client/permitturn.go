@@ -1,0 +1,252 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// permitting is an attempt at n permits: as the head of the queue, or as a try without a place in it.
+type permitting struct {
+	s        *Semaphore
+	e        *epoch
+	a        *attempt
+	n        int
+	sight    semSight // of the last look
+	unstored bool     // the client may make the nodes, but not store the number of permits
+}
+
+// grab makes the nodes of the permits in one transaction with a check, if there is one, and with the
+// number of permits, if none is stored. If it returns neither nodes nor an error, the contender looks
+// again. A missing directory is an error.
+func (p *permitting) grab(ctx context.Context, check ...zk.Op) ([]created, error) {
+	if p.unstored {
+		p.sight.store = nil
+	}
+	nodes := p.s.permits(p.e, p.a, p.n)
+	nodes[0].also = append(append([]zk.Op{}, check...), p.sight.store...)
+	made, _, err := p.s.c.create(ctx, p.e, nodes...)
+	switch {
+	case mayNotStore(err, nodes):
+		p.unstored = true
+		return nil, nil
+	case errors.Is(err, zk.ErrBadVersion): // another client stored a number
+		return nil, nil
+	}
+	return made, err
+}
+
+// ensure makes the directory of the permits.
+func (p *permitting) ensure(ctx context.Context) error {
+	return p.s.c.ensureFor(ctx, p.e, p.s.d.leases, p.a.cfg.lasting(), p.a.cfg.acl)
+}
+
+// permitHead is the head of the queue, which waits until its permits are free.
+type permitHead struct {
+	permitting
+	own           waiter // its place in the queue
+	used          []string
+	limitW, usedW *zk.Watch
+	safety        <-chan time.Time
+}
+
+func newPermitHead(s *Semaphore, a *attempt, head *hold, n int) *permitHead {
+	e := head.e
+	return &permitHead{
+		permitting: permitting{s: s, e: e, a: a, n: n}, safety: e.recheck(true),
+		own: waiter{created: created{path: head.nodes[0].path}, c: s.c, e: e, a: a, own: head.nodes[0].w},
+	}
+}
+
+// next reads the number of permits, then those in use.
+func (p *permitHead) next(ctx context.Context) (recipe.Step, error) {
+	for {
+		err := p.look(ctx)
+		if !errors.Is(err, zk.ErrNoNode) {
+			if err != nil {
+				return recipe.Step{}, err
+			}
+			do, err := recipe.DecidePermits(p.sight.limit, len(p.used), p.n)
+			return recipe.Step{Do: do}, err
+		}
+		// With kazoo's layout the queue is beside the path.
+		if err := p.own.lookOwn(ctx); err != nil {
+			return recipe.Step{}, err
+		}
+		if err := p.ensure(ctx); err != nil {
+			return recipe.Step{}, err
+		}
+	}
+}
+
+func (p *permitHead) look(ctx context.Context) error {
+	node, limitW, err := p.e.conn.GetW(ctx, p.s.path)
+	if err == nil {
+		p.sight, err = p.s.sightOf(node)
+	}
+	if err == nil {
+		p.limitW = limitW
+		p.used, p.usedW, err = p.e.list(ctx, p.s.d.leases, true)
+	}
+	return err
+}
+
+// act takes the permits on condition that the node of the own place still exists: if another client has
+// removed it, another head may be counting the same permits.
+func (p *permitHead) act(ctx context.Context, step recipe.Step) (*hold, error) {
+	if step.Do == recipe.Wait {
+		p.a.waitsForPermits(p.own.path, p.s.d.leases, p.used)
+		if p.a.try {
+			return nil, ErrNotAcquired
+		}
+		if err := p.own.watchOwn(ctx); err != nil {
+			return nil, err
+		}
+		return nil, p.e.rest(ctx, p.safety, p.limitW.Fired(), p.usedW.Fired(), p.own.own.Fired())
+	}
+	made, err := p.grab(ctx, zk.Check{Path: p.own.path, Version: -1})
+	switch {
+	case errors.Is(err, zk.ErrNoNode): // the own node is gone, if not the directory
+		return nil, p.own.lookOwn(ctx)
+	case made == nil || err != nil:
+		return nil, err
+	}
+	if err := p.s.c.aloneNow(ctx, p.e, p.s.path, p.s.d.use, nil); err != nil {
+		p.s.c.reapMarked(p.e, pathsOfMade(made), p.sight.undo())
+		return nil, err
+	}
+	return p.s.holdOf(p.a, p.e, made)
+}
+
+// permitTry is a try without a place in the queue: it makes the nodes of its permits and is judged by
+// their place. recipe.TryPermits decides. While another contender is in the queue the try takes its
+// permits back. If so many are free, that contender is about to have its own, and the try looks again.
+type permitTry struct {
+	permitting
+	before zk.Names // the queue, before the permits were made
+	tries  int
+}
+
+// tryAgain is how often a try looks again because another contender passes the queue.
+const tryAgain = 5
+
+func (t *permitTry) next(ctx context.Context) (recipe.Step, error) {
+	err := t.e.tryLook(ctx, t.s.path, func() (err error) {
+		if t.sight, err = t.s.look(ctx, t.e); err != nil {
+			return err
+		}
+		return t.s.free(ctx, t.e, t.a, t.sight.limit, t.n)
+	})
+	if err == nil {
+		t.before, err = t.s.queue(ctx, t.e)
+	}
+	if err == nil && t.before.Len() > 0 { // a contender waits, or passes
+		return recipe.Step{Do: recipe.Wait}, nil
+	}
+	return recipe.Step{Do: recipe.Grant}, err
+}
+
+func (t *permitTry) act(ctx context.Context, step recipe.Step) (*hold, error) {
+	if step.Do == recipe.Wait {
+		if t.tries++; t.tries == tryAgain {
+			return nil, ErrNotAcquired
+		}
+		return nil, pause(ctx, backoff(t.tries, time.Millisecond, 10*time.Millisecond))
+	}
+	made, err := t.grab(ctx)
+	switch {
+	case errors.Is(err, zk.ErrNoNode): // there is no directory yet
+		return nil, t.ensure(ctx)
+	case made == nil || err != nil:
+		return nil, err
+	}
+	verdict, err := t.judge(ctx, made)
+	if err == nil && verdict == recipe.PermitsGranted {
+		err = t.s.c.aloneNow(ctx, t.e, t.s.path, t.s.d.use, nil)
+	}
+	if err == nil && verdict == recipe.PermitsGranted {
+		t.a.leave()
+		return t.s.holdOf(t.a, t.e, made)
+	}
+	undo := t.sight.undo()
+	if err == nil || !errors.Is(err, ErrMixedLayout) {
+		undo = nil
+	}
+	awaitGone(ctx, t.s.c.reapMarked(t.e, pathsOfMade(made), undo))
+	if err != nil {
+		return nil, err
+	}
+	if t.tries++; verdict == recipe.PermitsRefused || t.tries == tryAgain {
+		return nil, ErrNotAcquired
+	}
+	return nil, nil
+}
+
+// queue lists the contenders that wait for permits.
+func (s *Semaphore) queue(ctx context.Context, e *epoch) (zk.Names, error) {
+	names, err := e.conn.Names(ctx, s.d.lock)
+	if errors.Is(err, zk.ErrNoNode) {
+		err = nil
+	}
+	return names, err
+}
+
+// judge decides about the permits that a try made. The queue is listed before the permits.
+func (t *permitTry) judge(ctx context.Context, own []created) (recipe.PermitVerdict, error) {
+	p := t.e.conn.Pipe()
+	queue, permits := p.Names(t.s.d.lock), p.Names(t.s.d.leases)
+	p.Send()
+	after, err := queue.Wait(ctx)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return 0, err
+	}
+	all, err := permits.Wait(ctx)
+	if err != nil {
+		return 0, err
+	}
+	quiet := t.before.Stat.Czxid == after.Stat.Czxid && t.before.Stat.Cversion == after.Stat.Cversion
+	return recipe.TryPermits(t.sight.limit, all.List(), own[len(own)-1].name, after.Len(), quiet), nil
+}
+
+// permits describes the nodes of n new permits.
+func (s *Semaphore) permits(e *epoch, a *attempt, n int) []newNode {
+	nodes := make([]newNode, n)
+	for i := range nodes {
+		path := recipe.Join(s.d.leases, s.d.leaseName(newNodeID(e.sid)))
+		nodes[i] = newNode{lasting: a.cfg.lasting(),
+			Create: zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: s.d.mode}}
+	}
+	return nodes
+}
+
+func pathsOfMade(made []created) []string {
+	paths := make([]string, len(made))
+	for i, m := range made {
+		paths[i] = m.path
+	}
+	return paths
+}
+
+// mayNotStore reports whether the client may make the nodes but not store the number of permits. Then
+// the callers' word must do.
+func mayNotStore(err error, nodes []newNode) bool {
+	refused, ok := errors.AsType[*zk.MultiError](err)
+	return ok && errors.Is(err, zk.ErrNoAuth) && refused.Index >= len(nodes)
+}
+
+// holdOf returns the hold of permits.
+func (s *Semaphore) holdOf(a *attempt, e *epoch, made []created) (*hold, error) {
+	if !e.valid() {
+		s.c.reap(e, pathsOfMade(made)...)
+		return nil, ErrSessionExpired
+	}
+	held := make([]heldNode, len(made))
+	for i, m := range made {
+		held[i] = heldNode{path: m.path}
+	}
+	return newHold(a, e, fence.Permit, fence.Token(made[0].stat.Czxid), held...), nil
+}
