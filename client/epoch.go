@@ -26,8 +26,11 @@ type epoch struct {
 	overdue   bool    // the deadline passed and nothing was heard since
 	moved     bool    // to another connection, on which no heartbeat was sent yet
 	over      LostReason
-	holds     map[*hold]struct{}
+	holds     map[dependent]struct{}
 }
+
+// dependent is what lives no longer than an epoch.
+type dependent interface{ epochOver(why LostReason) }
 
 // begin records the session's id and timeout, at every attachment. No heartbeat says more than the
 // first one: the leader has begun the session since it was asked for.
@@ -178,7 +181,7 @@ func (e *epoch) quiet(now reading) (since, due time.Duration) {
 }
 
 // add registers a hold for loss. It fails if the epoch is not valid.
-func (e *epoch) add(h *hold) bool {
+func (e *epoch) add(h dependent) bool {
 	if !e.valid() {
 		return false
 	}
@@ -191,7 +194,7 @@ func (e *epoch) add(h *hold) bool {
 	return true
 }
 
-func (e *epoch) remove(h *hold) {
+func (e *epoch) remove(h dependent) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.holds, h)
@@ -203,7 +206,7 @@ func (e *epoch) loseAll(why LostReason) {
 	holds := slices.Collect(maps.Keys(e.holds))
 	e.mu.Unlock()
 	for _, h := range holds {
-		h.lose(why)
+		h.epochOver(why)
 	}
 }
 

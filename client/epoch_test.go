@@ -29,7 +29,7 @@ func withoutServer() (*Client, *epoch, *handClock) {
 	c.life, c.endLife = context.WithCancelCause(context.Background())
 	c.cleaning, c.endCleaning = context.WithCancelCause(c.life)
 	c.calls, c.endCalls = context.WithCancelCause(c.cleaning)
-	e := &epoch{c: c, confirmed: clock.now, gone: make(chan struct{}), holds: map[*hold]struct{}{}}
+	e := &epoch{c: c, confirmed: clock.now, gone: make(chan struct{}), holds: map[dependent]struct{}{}}
 	e.begin(7, 10*time.Second)
 	c.ep, c.attached = e, true
 	return c, e, clock

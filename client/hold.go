@@ -214,6 +214,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
+// epochOver ends the hold with its epoch.
+func (h *hold) epochOver(why LostReason) { h.lose(why) }
+
 // lose ends the hold because the right to act is gone. Only the first call counts, and a hold under
 // release can no longer be lost. at is the node to blame, if it is known.
 func (h *hold) lose(why LostReason, at ...heldNode) {

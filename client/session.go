@@ -45,7 +45,7 @@ func (c *Client) beginSession() error {
 		Timeout: c.opt.timeout, TLS: c.opt.tls, Auth: c.opt.auth, Dial: c.opt.dial,
 		Counters: &c.count.wire, Logger: c.opt.log, OnTrouble: c.troubles.add,
 	}
-	e := &epoch{c: c, confirmed: c.opt.clock.Now(), gone: make(chan struct{}), holds: map[*hold]struct{}{}}
+	e := &epoch{c: c, confirmed: c.opt.clock.Now(), gone: make(chan struct{}), holds: map[dependent]struct{}{}}
 	o.OnState = func(s zk.State) {
 		switch s {
 		case zk.Connected:
