@@ -18,6 +18,18 @@ func deciding(mode fence.Mode, try bool, nodes ...recipe.PolicyNode) *policyWait
 	return w
 }
 
+// decides checks what a contender does next; 0: it is refused.
+func decides(t *testing.T, w *policyWaiter, want recipe.Do) {
+	t.Helper()
+	step, err := w.decide()
+	if want == 0 {
+		expect.Is(t, err, ErrNotAcquired, "try %v", w.a.try)
+		return
+	}
+	expect.OK(t, err, "try %v", w.a.try)
+	expect.Equal(t, step.Do, want, "what it does, try %v", w.a.try)
+}
+
 // What a contender does next, and what a try refuses.
 func TestDecisionsOfATry(t *testing.T) {
 	other, another := newNodeID(8), newNodeID(9)
@@ -38,14 +50,10 @@ func TestDecisionsOfATry(t *testing.T) {
 		"writer, written":        {fence.Exclusive, []recipe.PolicyNode{writer}, recipe.Enqueue, 0},
 		"writer, another writer": {fence.Exclusive, []recipe.PolicyNode{waits}, recipe.Enqueue, 0},
 	} {
-		step, err := deciding(x.mode, false, x.nodes...).decide()
-		expect.That(t, err == nil && step.Do == x.wait, "%s: %+v, %v", name, step, err)
-		step, err = deciding(x.mode, true, x.nodes...).decide()
-		if x.try == 0 {
-			expect.Is(t, err, ErrNotAcquired, "%s: a try", name)
-		} else {
-			expect.That(t, err == nil && step.Do == x.try, "%s: a try: %+v, %v", name, step, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			decides(t, deciding(x.mode, false, x.nodes...), x.wait)
+			decides(t, deciding(x.mode, true, x.nodes...), x.try)
+		})
 	}
 }
 
@@ -65,26 +73,20 @@ func TestDecisionsOfAQueuedWriter(t *testing.T) {
 		"readers hold": {[]recipe.PolicyNode{{ID: other, Kind: recipe.HoldRead}}, true, false, recipe.Wait, 0},
 		"removed":      {nil, false, true, recipe.Removed, 0},
 	} {
-		for _, try := range []bool{false, true} {
-			w := deciding(fence.Exclusive, try, x.others...)
-			w.queued, w.born = true, time.Now()
-			if !x.gone {
-				w.dir.nodes = append(w.dir.nodes, recipe.PolicyNode{ID: w.id, Kind: recipe.QueueWrite, Seq: 5})
+		t.Run(name, func(t *testing.T) {
+			for try, want := range map[bool]recipe.Do{false: x.wait, true: x.try} {
+				w := deciding(fence.Exclusive, try, x.others...)
+				w.queued, w.born = true, time.Now()
+				if !x.gone {
+					w.dir.nodes = append(w.dir.nodes,
+						recipe.PolicyNode{ID: w.id, Kind: recipe.QueueWrite, Seq: 5})
+				}
+				if x.closed {
+					w.dir.rec = w.dir.rec.WithDoor(w.mark())
+				}
+				decides(t, w, want)
 			}
-			if x.closed {
-				w.dir.rec = w.dir.rec.WithDoor(w.mark())
-			}
-			step, err := w.decide()
-			want := x.wait
-			if try {
-				want = x.try
-			}
-			if want == 0 {
-				expect.Is(t, err, ErrNotAcquired, "%s, try %v", name, try)
-			} else {
-				expect.That(t, err == nil && step.Do == want, "%s, try %v: %+v, %v", name, try, step, err)
-			}
-		}
+		})
 	}
 }
 
@@ -94,15 +96,17 @@ func TestDecisionOfAnOverdueWriter(t *testing.T) {
 		since time.Time
 		want  recipe.Do
 	}{"just come": {time.Now(), recipe.Wait}, "overdue": {time.Now().Add(-time.Hour), recipe.CloseDoor}} {
-		w := deciding(fence.Exclusive, false, recipe.PolicyNode{ID: newNodeID(8), Kind: recipe.HoldRead})
-		w.a.cfg.policy = PolicyReader
-		w.dir.rec = recipe.NewPolicyRecord(PolicyReader, 30*time.Minute)
-		w.dir.nodes = append(w.dir.nodes, recipe.PolicyNode{ID: w.id, Kind: recipe.QueueWrite, Seq: 5})
-		w.queued, w.born = true, x.since
-		step, err := w.decide()
-		expect.That(t, err == nil && step.Do == x.want, "%s: %+v, %v", name, step, err)
-		left := w.untilOverdue()
-		expect.That(t, (left > 0) == (x.want == recipe.Wait) && left <= 30*time.Minute, "%s: %v left", name, left)
+		t.Run(name, func(t *testing.T) {
+			w := deciding(fence.Exclusive, false, recipe.PolicyNode{ID: newNodeID(8), Kind: recipe.HoldRead})
+			w.a.cfg.policy = PolicyReader
+			w.dir.rec = recipe.NewPolicyRecord(PolicyReader, 30*time.Minute)
+			w.dir.nodes = append(w.dir.nodes, recipe.PolicyNode{ID: w.id, Kind: recipe.QueueWrite, Seq: 5})
+			w.queued, w.born = true, x.since
+			decides(t, w, x.want)
+			left := w.untilOverdue()
+			expect.Equal(t, left > 0, x.want == recipe.Wait, "that there is time left, of %v", left)
+			expect.That(t, left <= 30*time.Minute, "%v left, want at most 30 minutes", left)
+		})
 	}
 }
 

@@ -51,10 +51,11 @@ func TestHoldersAreThoseWhoseTurnItIs(t *testing.T) {
 			if p.Blocked && !slices.Contains(e.BlockedBy, p.Blocker.Name) {
 				t.Errorf("round %d: %v: %s watches %s and waits for %v", round, names, name, p.Blocker.Name, e.BlockedBy)
 			}
-			if e.Session != Session(i+1) || e.Token != int64(100+i) || e.Maker != MakerSelf || e.Layout != layout ||
-				e.Mode != c.Kind.Mode() {
-				t.Errorf("%+v", e)
-			}
+			expect.Equal(t, e.Session, Session(i+1), "the session of %s", name)
+			expect.Equal(t, e.Token, int64(100+i), "the token of %s", name)
+			expect.Equal(t, e.Maker, MakerSelf, "the maker of %s", name)
+			expect.Equal(t, e.Layout, layout, "the layout of %s", name)
+			expect.Equal(t, e.Mode, c.Kind.Mode(), "the mode of %s", name)
 		}
 	}
 }
