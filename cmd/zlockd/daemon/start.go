@@ -89,8 +89,10 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 	if err != nil {
 		return server.Options{}, err
 	}
+	o := s.Options
+	o.TicketAddr = s.ticketAddr()
 	// A caller without a certificate may bring a token.
-	ticketTLS, ticketFiles, err := newHTTPTLS(all[4], s.TicketAddr, tls.VerifyClientCertIfGiven, log)
+	ticketTLS, ticketFiles, err := newHTTPTLS(all[4], o.TicketAddr, tls.VerifyClientCertIfGiven, log)
 	if err != nil {
 		return server.Options{}, err
 	}
@@ -102,9 +104,7 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 	if err != nil {
 		return server.Options{}, err
 	}
-	o := s.Options
 	o.TicketTLS, o.TicketTokens = ticketTLS, tokens
-	o.TicketAddr = s.ticketAddr()
 	o.ClientAddr, o.AdminAddr = orNone(o.ClientAddr), orNone(o.AdminAddr)
 	o.ClientTLS, o.AdminTLS, o.MetricsTLS = clientTLS, adminTLS, metricsTLS
 	o.PeerTLS, o.SASL = all[1].Names, mechanisms

@@ -1,0 +1,128 @@
+package daemon
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// ticketPort returns the address of the port for tickets that the log of p names.
+func (p *daemonProcess) ticketPort(t *testing.T) string {
+	t.Helper()
+	p.stderr.Await(t, "serving tickets")
+	m := regexp.MustCompile(`serving tickets.*addr"?[=:]"?([0-9.:]+)`).FindStringSubmatch(p.stderr.String())
+	must.That(t, m != nil, "the log names no port for tickets: %s", p.stderr)
+	return m[1]
+}
+
+// askTickets sends a request and returns the code of the answer, 0 if there is none.
+func askTickets(t *testing.T, url, what, secret, bearer string, conf *tls.Config) int {
+	t.Helper()
+	method, path, _ := strings.Cut(what, " ")
+	r := must.Get(http.NewRequestWithContext(t.Context(), method, url+path, nil))(t)
+	r.Header.Set("Zlock-Ticket", secret)
+	if bearer != "" {
+		r.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	c := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: conf}}
+	resp, err := c.Do(r)
+	if err != nil {
+		return 0
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// The port for tickets speaks TLS alone, also where --dev chooses its address. It knows callers by a
+// certificate of the authority, or by a token, and none by a certificate of another authority.
+func TestTicketPortSpeaksTLS(t *testing.T) {
+	a := newAuthority(t, t.TempDir())
+	for _, name := range []string{"server", "ann", "ben"} {
+		a.sign(t, name, nil)
+	}
+	stranger := newAuthority(t, t.TempDir())
+	stranger.sign(t, "ann", nil)
+	must.OK(t, os.WriteFile(a.file("tokens"), fmt.Appendf(nil, "ci %x /ci\n", sha256.Sum256([]byte("of-ci"))),
+		0o600))
+	as := func(by *authority, name string) *tls.Config {
+		conf := a.trust()
+		pair := must.Get(tls.LoadX509KeyPair(by.file(name+".pem"), by.file(name+".key")))(t)
+		// By hand: a client would leave out a certificate of an authority that the server does not name.
+		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &pair, nil
+		}
+		return conf
+	}
+	files := []string{"--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", off,
+		"--ticket-tls-cert", a.file("server.pem"), "--ticket-tls-key", a.file("server.key"),
+		"--ticket-tls-ca", a.file("ca.pem"), "--ticket-tokens", a.file("tokens")}
+	for name, more := range map[string][]string{"an address": {"--ticket-addr", "127.0.0.1:0"}, "none": nil} {
+		t.Run(name, func(t *testing.T) {
+			addr := launch(t, append(more, files...)...).ticketPort(t)
+			const one = "0123456789abcdefghijklmn"
+			const post = "POST /v1/locks/ops"
+			url := "https://" + addr
+			expect.Equal(t, askTickets(t, "http://"+addr, post, one, "of-ci", nil), 400, "in clear text")
+			expect.Equal(t, askTickets(t, url, post, one, "", a.trust()), 401, "without an identity")
+			expect.Equal(t, askTickets(t, url, post, one, "", as(stranger, "ann")), 0, "of another authority")
+			expect.Equal(t, askTickets(t, url, post, one, "", as(a, "ann")), 201, "with a certificate")
+			expect.Equal(t, askTickets(t, url, post, one, "", as(a, "ben")), 404, "another's ticket")
+			expect.Equal(t, askTickets(t, url, "DELETE /v1/locks/ops", one, "", as(a, "ben")), 404, "another's end")
+			expect.Equal(t, askTickets(t, url, post, one, "of-ci", a.trust()), 403, "a path of others")
+			expect.Equal(t, askTickets(t, url, post, one, "guess", as(a, "ann")), 401, "a wrong token")
+			expect.Equal(t, askTickets(t, url, "POST /v1/locks/ci/a", one+"o", "of-ci", a.trust()), 201, "a token")
+			expect.Equal(t, askTickets(t, url, post, one, "", as(a, "ann")), 200, "the ticket lives")
+		})
+	}
+}
+
+// SIGHUP reads the tokens again. A caller whose line is gone is refused from then on, and a file with a
+// mistake changes nothing.
+func TestTicketTokensAreReadAgain(t *testing.T) {
+	file := t.TempDir() + "/tokens"
+	write := func(lines ...string) {
+		must.OK(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	}
+	line := func(name string) string { return fmt.Sprintf("%s %x /", name, sha256.Sum256([]byte("of-"+name))) }
+	write(line("ci"))
+	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", off, "--ticket-addr", "127.0.0.1:0",
+		"--ticket-tokens", file)
+	url := "http://" + p.ticketPort(t)
+	n := 0
+	code := func(name string) int {
+		n++
+		return askTickets(t, url, "POST /v1/locks/q", fmt.Sprintf("0123456789abcdefghijklmn%d", n), "of-"+name, nil)
+	}
+	expect.Equal(t, code("ci"), 201, "ci before")
+	expect.Equal(t, code("ops"), 401, "ops before")
+	reload := func(says string) {
+		t.Helper()
+		p.cmd.Process.Signal(syscall.SIGHUP)
+		p.stderr.Await(t, says)
+	}
+	write(line("ops"), "ci 12 /")
+	reload("line 2: the hash of ci")
+	expect.Equal(t, code("ci"), 202, "ci after a file with a mistake")
+	expect.Equal(t, code("ops"), 401, "ops after a file with a mistake")
+	write(line("ops"))
+	reload("SIGHUP: the configuration was read again")
+	expect.Equal(t, code("ci"), 401, "ci, whose line is gone")
+	expect.Equal(t, code("ops"), 202, "ops, whose line is new")
+	write("# none")
+	p.cmd.Process.Signal(syscall.SIGHUP)
+	for end := time.Now().Add(time.Minute); code("ops") != 401; time.Sleep(10 * time.Millisecond) {
+		must.That(t, time.Now().Before(end), "a file without tokens lets callers in")
+	}
+	expect.That(t, !strings.Contains(p.stderr.String(), "of-ci"), "the log has a token")
+}
