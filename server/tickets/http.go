@@ -70,6 +70,10 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 		}
 		return a
 	}
+	if a = s.begin(r.Context(), &q.Identity); a != nil {
+		return a
+	}
+	defer func() { s.finish(&q.Identity, q.seen) }()
 	if r.URL.Path == "/v1/tickets" {
 		if r.Method != http.MethodGet {
 			w.Header().Set("Allow", "GET")

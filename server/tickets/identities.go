@@ -126,7 +126,7 @@ func (s *Server) identify(r *http.Request, host string) (Identity, *Answer) {
 			i, known = tokens.by[sha256.Sum256([]byte(strings.TrimSpace(token)))]
 		}
 		if !known {
-			time.Sleep(failedLogin)
+			s.failed(r.Context(), host)
 			return i, fail(http.StatusUnauthorized, "unauthorized", "no identity has this token")
 		}
 		i.IDs = append(append([]jute.ID(nil), ids...), i.IDs...)

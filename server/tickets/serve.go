@@ -83,7 +83,9 @@ type Server struct {
 	waitsOf   map[string]int
 	renewals  map[*renewal]struct{}
 	confirmed map[int64]time.Time // when the leader was last certain to have heard of a ticket
-	opened    map[string]*bucket  // by identity
+	opened    paces               // by identity
+	asked     paces               // by identity, or by the address of callers without one
+	working   map[string]int      // requests that are being answered, by identity
 }
 
 // wait is a request that waits for a change.
@@ -100,7 +102,7 @@ type wait struct {
 func New(o Options) *Server {
 	s := &Server{o: o, off: make(chan struct{}), watched: map[string][]*wait{}, waits: map[*wait]struct{}{},
 		waitsOf: map[string]int{}, renewals: map[*renewal]struct{}{}, confirmed: map[int64]time.Time{},
-		opened: map[string]*bucket{}}
+		opened: paces{}, asked: paces{}, working: map[string]int{}}
 	close(s.off)
 	s.tokens.Store(o.Tokens)
 	return s
@@ -286,6 +288,7 @@ func (s *Server) do(ctx context.Context, r state.Request) (state.Outcome, error)
 
 func (s *Server) view(q *Request) (g sight) {
 	(*s.node.Load()).View(func(st *state.State) { g = look(st, q.Secret, s.o.Now().UnixMilli(), q.IDs) })
+	q.seen += g.of
 	return g
 }
 
@@ -301,32 +304,6 @@ func (s *Server) sure(ctx context.Context, q *Request) (sight, error) {
 		return g, errAgain
 	}
 	return s.view(q), nil
-}
-
-// bucket bounds how many tickets an identity opens in a second.
-type bucket struct {
-	second int64
-	n      int
-}
-
-// opens counts a ticket that an identity opens, or refuses it.
-func (s *Server) opens(identity string, most int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now().Unix()
-	b := s.opened[identity]
-	if b == nil {
-		if len(s.opened) >= MaxTickets {
-			clear(s.opened)
-		}
-		b = new(bucket)
-		s.opened[identity] = b
-	}
-	if b.second != now {
-		*b = bucket{second: now}
-	}
-	b.n++
-	return b.n <= most
 }
 
 // node returns the name of a new contender, and its record.

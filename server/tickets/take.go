@@ -30,6 +30,8 @@ type Request struct {
 	Reason, Who string
 
 	IfMatch, IfNoneMatch string
+
+	seen int // contenders that were looked at for the answer
 }
 
 // Answer is the answer to a request.
@@ -219,6 +221,7 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 			}
 			s.arm(w, g.blocker, g.node, children)
 		})
+		q.seen += g.of
 		switch {
 		case !g.lives():
 			return g, gone(q, &g)
@@ -400,6 +403,7 @@ func (s *Server) List(q *Request) *Answer {
 		(*s.node.Load()).View(func(st *state.State) {
 			g = look(st, x.Ticket.Hash, s.o.Now().UnixMilli(), q.IDs)
 		})
+		q.seen += 10 + g.of
 		if !g.lives() {
 			continue
 		}

@@ -589,3 +589,34 @@ func TestAFloodOfOpens(t *testing.T) {
 	expect.That(t, refused > 0, "200 tickets at once were opened")
 	c.expect(999, 201, "POST /v1/locks/other", "Authorization: Bearer token-of-other")
 }
+
+// An identity that sends more requests than it may is held back and then refused. Another's go on.
+func TestRequestsOfAnIdentityArePaced(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	hash := func(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }
+	must.OK(t, os.WriteFile(file, []byte("flood "+hash("token-of-flood")+" / rate=1 waits=1\n"+
+		"other "+hash("token-of-other")+" /\n"), 0o600))
+	i := start(t, func(o *server.Options) { o.TicketTokens = must.Get(tickets.ReadTokens(file))(t) })
+	c := caller{t, i.TicketAddr()}
+	var all sync.WaitGroup
+	var refused atomic.Int64
+	for range 90 {
+		all.Go(func() {
+			a := c.ask(0, "GET /v1/tickets", "Authorization: Bearer token-of-flood")
+			if a.code == 429 && a.Error == "limit" && a.head.Get("Retry-After") != "" {
+				refused.Add(1)
+			} else if a.code != 200 {
+				t.Errorf("%d: %s", a.code, a.body)
+			}
+		})
+	}
+	for n := range 9 {
+		c.expect(1+n, 201, fmt.Sprint("POST /v1/locks/other/", n), "Authorization: Bearer token-of-other")
+	}
+	all.Wait()
+	expect.That(t, refused.Load() >= 70, "only %d of 90 requests at once are refused: 4 a second are allowed",
+		refused.Load())
+	eventually(t, "it may ask again", func() bool {
+		return c.ask(0, "GET /v1/tickets", "Authorization: Bearer token-of-flood").code == 200
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -136,13 +137,15 @@ func profile(s *cluster.Server, lasts time.Duration) {
 	}
 }
 
-func targetOf(s *cluster.Server) target { return target{s.Client, s.Admin, s.Peer} }
+func targetOf(s *cluster.Server) target {
+	return target{Client: s.Client, Admin: s.Admin, Peer: s.Peer}
+}
 
 // TestAttacker is the process of one attack.
 func TestAttacker(t *testing.T) {
 	name := os.Getenv("ABUSE_ATTACK")
 	if name == "" {
-		t.Skip("is run by TestAbuse")
+		t.Skip("is run by TestAbuse and TestTicketAbuse")
 	}
 	a := &attacker{}
 	must.OK(t, json.Unmarshal([]byte(os.Getenv("ABUSE_TARGETS")), &a.targets))
@@ -150,7 +153,7 @@ func TestAttacker(t *testing.T) {
 	var cancel context.CancelFunc
 	a.ctx, cancel = context.WithTimeout(context.Background(), d)
 	defer cancel()
-	for _, x := range attacks {
+	for _, x := range slices.Concat(attacks, ticketAttacks) {
 		if x.name == name {
 			x.run(a)
 			return

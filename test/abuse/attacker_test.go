@@ -33,7 +33,7 @@ type targets struct {
 }
 
 // target is where a server listens.
-type target struct{ Client, Admin, Peer string }
+type target struct{ Client, Admin, Peer, Ticket string }
 
 // launch runs an attack in a process of its own, at the lowest priority: as if the attacker
 // had its own machine and left this one's processors alone.

@@ -19,5 +19,8 @@
 // of the cache and waits longer, so an attack fails by its times only if three runs of the same
 // seed are beyond a bound: what the server itself takes too long for, it does so again.
 //
+// TestTicketAbuse sets hostile callers on the port for tickets, with and without tokens. An innocent caller's
+// tickets take at most twice as long, and no secret or token is in anything that the servers write or show.
+//
 // Run `make abuse`; `go test ./test/abuse` is the short form.
 package abuse

@@ -1,0 +1,106 @@
+package tickets
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"time"
+)
+
+// What a request costs an identity, and what floods are held to. Each answer costs processor time at all
+// servers, whatever it says.
+const (
+	perOpen     = 4   // requests an identity may send for each ticket that it may open
+	perRequest  = 100 // contenders that are looked at for one request; more count as further requests
+	longestPace = time.Second
+	spareWork   = 50 // requests of an identity at a time, beside its waits
+	failures    = 20 // a second, from an address
+)
+
+// paces say for each key when its next event is due, if events were spread evenly.
+type paces map[string]time.Time
+
+// next counts n events of a key that may have most in a second, and as many at once. It returns how long the
+// first has to wait. Beyond longest it counts nothing.
+func (p paces) next(key string, most, n int, now time.Time, longest time.Duration) time.Duration {
+	if most <= 0 {
+		return longest + 1
+	}
+	due, known := p[key]
+	if !known && len(p) >= MaxTickets {
+		maps.DeleteFunc(p, func(_ string, due time.Time) bool { return due.Before(now) })
+		if len(p) >= MaxTickets {
+			clear(p)
+		}
+	}
+	if full := now.Add(-time.Second); due.Before(full) {
+		due = full
+	}
+	each := time.Second / time.Duration(most)
+	wait := max(due.Add(each).Sub(now), 0)
+	if wait <= longest {
+		p[key] = due.Add(time.Duration(n) * each)
+	}
+	return wait
+}
+
+// opens counts a ticket that an identity opens, or refuses it.
+func (s *Server) opens(identity string, most int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opened.next(identity, most, 1, time.Now(), 0) == 0
+}
+
+// begin lets a request of an identity begin in its turn, or refuses it: one identity's flood is not to slow
+// others. Each request that began has to be finished.
+func (s *Server) begin(ctx context.Context, i *Identity) *Answer {
+	s.mu.Lock()
+	if s.working[i.Name] >= i.Waits+spareWork {
+		s.mu.Unlock()
+		pause(ctx, failedLogin) // a connection may bring many requests at once
+		return fail(http.StatusTooManyRequests, "limit", "this identity has %d requests under way at this "+
+			"server, and no more are allowed", i.Waits+spareWork)
+	}
+	s.working[i.Name]++
+	wait := s.asked.next(i.Name, perOpen*i.Rate, 1, time.Now(), longestPace)
+	s.mu.Unlock()
+	pause(ctx, min(wait, longestPace))
+	if wait <= longestPace {
+		return nil
+	}
+	s.finish(i, 0)
+	return fail(http.StatusTooManyRequests, "limit", "this identity sends more than %d requests a second",
+		perOpen*i.Rate)
+}
+
+// finish ends a request for which so many contenders were looked at.
+func (s *Server) finish(i *Identity, seen int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.working[i.Name]--; s.working[i.Name] == 0 {
+		delete(s.working, i.Name)
+	}
+	if n := seen / perRequest; n > 0 {
+		s.asked.next(i.Name, perOpen*i.Rate, n, time.Now(), time.Hour)
+	}
+}
+
+// failed delays the answer to a caller whose token is wrong, and more so the more of them its address sends.
+func (s *Server) failed(ctx context.Context, host string) {
+	s.mu.Lock()
+	wait := s.asked.next("failed from "+host, failures, 1, time.Now(), longestPace)
+	s.mu.Unlock()
+	pause(ctx, failedLogin+min(wait, longestPace))
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
