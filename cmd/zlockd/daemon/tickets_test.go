@@ -78,10 +78,12 @@ func TestTicketPortSpeaksTLS(t *testing.T) {
 			expect.Equal(t, askTickets(t, url, post, one, "", as(stranger, "ann")), 0, "of another authority")
 			expect.Equal(t, askTickets(t, url, post, one, "", as(a, "ann")), 201, "with a certificate")
 			expect.Equal(t, askTickets(t, url, post, one, "", as(a, "ben")), 404, "another's ticket")
-			expect.Equal(t, askTickets(t, url, "DELETE /v1/locks/ops", one, "", as(a, "ben")), 404, "another's end")
+			give := "DELETE /v1/locks/ops"
+			expect.Equal(t, askTickets(t, url, give, one, "", as(a, "ben")), 404, "another's end")
 			expect.Equal(t, askTickets(t, url, post, one, "of-ci", a.trust()), 403, "a path of others")
 			expect.Equal(t, askTickets(t, url, post, one, "guess", as(a, "ann")), 401, "a wrong token")
-			expect.Equal(t, askTickets(t, url, "POST /v1/locks/ci/a", one+"o", "of-ci", a.trust()), 201, "a token")
+			below := "POST /v1/locks/ci/a"
+			expect.Equal(t, askTickets(t, url, below, one+"o", "of-ci", a.trust()), 201, "a token")
 			expect.Equal(t, askTickets(t, url, post, one, "", as(a, "ann")), 200, "the ticket lives")
 		})
 	}
@@ -102,7 +104,8 @@ func TestTicketTokensAreReadAgain(t *testing.T) {
 	n := 0
 	code := func(name string) int {
 		n++
-		return askTickets(t, url, "POST /v1/locks/q", fmt.Sprintf("0123456789abcdefghijklmn%d", n), "of-"+name, nil)
+		secret := fmt.Sprintf("0123456789abcdefghijklmn%d", n)
+		return askTickets(t, url, "POST /v1/locks/q", secret, "of-"+name, nil)
 	}
 	expect.Equal(t, code("ci"), 201, "ci before")
 	expect.Equal(t, code("ops"), 401, "ops before")
