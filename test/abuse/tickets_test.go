@@ -162,9 +162,9 @@ var ticketAttacks = []attack{
 	}},
 	{"half a body", func(a *attacker) {
 		a.rawTickets(130, func() string {
-			return "POST /v1/locks/attack/half HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + tokenMark +
-				"attacker\r\nZlock-Ticket: " + secretOf(rand.Int64()) + "\r\nContent-Length: 5000\r\n" +
-				"Content-Type: application/x-www-form-urlencoded\r\n\r\nttl="
+			return "POST /v1/locks/attack/half HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " +
+				tokenMark + "attacker\r\nZlock-Ticket: " + secretOf(rand.Int64()) +
+				"\r\nContent-Length: 5000\r\n" + "Content-Type: application/x-www-form-urlencoded\r\n\r\nttl="
 		}, hold)
 	}},
 }
@@ -265,8 +265,8 @@ func TestTicketAbuse(t *testing.T) {
 				(m.peak-m.before)>>20)
 		}
 		expect.OK(t, trouble, x.name)
-		expect.That(t, !*strict || during <= 2*before, "%s: the innocent takes %v instead of %v", x.name, during,
-			before)
+		expect.That(t, !*strict || during <= 2*before, "%s: the innocent takes %v instead of %v", x.name,
+			during, before)
 	}
 	cancel()
 	all.Wait()
@@ -307,8 +307,9 @@ func nowhere(t *testing.T, c *cluster.Ensemble, dirs ...string) {
 	}
 	for _, s := range c.Servers {
 		dirs = append(dirs, s.Dir)
-		for _, page := range []string{"/", "/commands/dump", "/commands/connections", "/locks", "/locks/innocent",
-			"/locks/attack", "/sessions", "/tree/innocent", "/top", "/metrics", "/health", "/overview", "/wait-graph",
+		for _, page := range []string{"/", "/commands/dump", "/commands/connections", "/locks",
+			"/locks/innocent", "/locks/attack", "/sessions", "/tree/innocent", "/top", "/metrics", "/health",
+			"/overview", "/wait-graph",
 			"/debug/trace?seconds=1", "/debug/pprof/goroutine?debug=2", "/debug/pprof/cmdline"} {
 			resp := must.Get(http.Get("http://" + s.Admin + page))(t)
 			b := must.Get(io.ReadAll(resp.Body))(t)
