@@ -23,7 +23,7 @@ const minEncoded = 8 + jute.PasswordSize + 4 + 4 + 4 + 4 + 8
 // Errors of Load.
 var (
 	errCount   = errors.New("session: count of sessions exceeds the input")
-	errOrder   = errors.New("session: ids do not rise")
+	errOrder   = errors.New("session: the ids of a snapshot are not in ascending order")
 	errSession = errors.New("session: impossible timeout, generation or address")
 )
 

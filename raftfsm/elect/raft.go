@@ -59,7 +59,8 @@ func (r *Raft) Servers() []raft.Server {
 // no such leader. Raft also counts as a contact a vote that it gave, and its own stepping down.
 func (r *Raft) HeardOfLeader() time.Time {
 	at := r.LastContact()
-	// Raft forgets the leader before it notes a vote, and this server after.
+	// Read the contact first: raft drops its leader before it notes a vote, so if the contact was a vote,
+	// Known finds no leader.
 	if id, _ := r.Known(); id == 0 || id == r.ID {
 		return time.Time{}
 	}
@@ -142,9 +143,9 @@ func (r *Raft) Forget(term uint64) {
 	}
 }
 
-// followIn makes this server a follower in a newer term, in which it has not voted: it asks itself
-// for a vote, with an empty log, which gets no vote. Raft ignores that while it knows a leader, unless
-// this server must forget that one.
+// followIn makes this server a follower in a newer term, without a vote in it. The server asks itself for
+// a vote with an empty log, which raft takes as news of the term and refuses. While raft knows a leader it
+// ignores the request, unless forget is set.
 func (r *Raft) followIn(term uint64, forget bool) error {
 	h := r.Header()
 	h.Addr = nil // if this server leads by then, raft must not find its leader's address here

@@ -114,9 +114,8 @@ func (e *Elections) Succeed(ctx context.Context, dead uint32) {
 	}
 }
 
-// turn waits until it is this server's turn to stand, after those that stand first. It reports
-// false if, by the others' answers, this server may not stand, or if something has happened since
-// m.
+// turn waits until the servers that stand first have had their time. It reports false if the others'
+// answers forbid this server to stand, or if anything has changed since m.
 func (e *Elections) turn(ctx context.Context, m moment, but uint32, why Why) bool {
 	var waited time.Duration
 	for end := time.Now().Add(deferTime); ; {

@@ -90,7 +90,7 @@ type poller interface {
 	// add lets wait return slot when bytes or the end of the connection have come, and again with
 	// each further arrival. What is there already counts as an arrival.
 	add(c *conn, slot uint32) error
-	// remove ends that, unless the end of the connection did.
+	// remove takes the connection off the list, unless its end has done so.
 	remove(c *conn)
 	// wait waits for arrivals. It may also return slots whose connection is another one now.
 	wait(buf []arrival) (n int, err error)

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/test/oracle"
 )
 
-// realConfig configures a ZooKeeper for comparisons: of a ZooKeeper only the behaviour counts.
+// realConfig configures a ZooKeeper for comparisons of its behaviour, not of its speed.
 var realConfig = append(slices.Clone(config), "forceSync=no")
 
 // Two real servers must never differ: what the comparison does not hold

@@ -91,7 +91,7 @@ func (r *SnapshotReader) Next() (path string, n *tree.Info, err error) {
 		path = "/"
 	}
 	if (r.n == 0) != (path == "/") {
-		return "", nil, &FormatError{at, fmt.Errorf("%q where the root must come, or a second root", path)}
+		return "", nil, &FormatError{at, fmt.Errorf("node %q is out of place: the root comes first, and once", path)}
 	}
 	r.n++
 	n = &tree.Info{Data: r.s.bytes()}

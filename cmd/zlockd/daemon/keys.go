@@ -174,7 +174,7 @@ func peerType(_ *zoo, _, value string) error {
 	return nil
 }
 
-// noEffect begins what is said of a key that changes nothing.
+// noEffect is how the warning about a key without effect begins.
 const noEffect = "no effect: "
 
 func ignored(why string) rule {
