@@ -208,7 +208,7 @@ func (s *state) sane(zxid int64) error {
 		ok = s.owner > 0 && s.owner <= jute.MaxTTL
 	}
 	if !ok {
-		return fmt.Errorf("a node of kind %[2]d cannot have the owner %#[1]x", s.owner, s.kind)
+		return fmt.Errorf("owner %#x of a node of kind %d: no such node has it", s.owner, s.kind)
 	}
 	return nil
 }

@@ -91,7 +91,8 @@ func (r *SnapshotReader) Next() (path string, n *tree.Info, err error) {
 		path = "/"
 	}
 	if (r.n == 0) != (path == "/") {
-		return "", nil, &FormatError{at, fmt.Errorf("node %q is out of place: the root comes first, and once", path)}
+		err := fmt.Errorf("node %q is out of place: the root comes first, and once", path)
+		return "", nil, &FormatError{at, err}
 	}
 	r.n++
 	n = &tree.Info{Data: r.s.bytes()}
