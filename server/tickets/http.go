@@ -57,14 +57,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
-	q := &Request{Arrived: time.Now(), Mode: exclusive}
+	q := &Request{Arrived: time.Now(), Mode: exclusive, tokens: s.tokens.Load()}
 	if s.o.KnownHost != nil && !s.o.KnownHost(r.Host) {
 		return fail(http.StatusMisdirectedRequest, "host", "this server is not known as %.200q: ask for its "+
 			"address, or name it with --admin-hosts", r.Host)
 	}
 	q.Addr, _, _ = net.SplitHostPort(r.RemoteAddr)
 	var a *Answer
-	if q.Identity, a = s.identify(r, q.Addr); a != nil {
+	if q.Identity, a = s.identify(r, q.Addr, q.tokens); a != nil {
 		if a.Code == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 		}

@@ -113,10 +113,9 @@ func (t *Tokens) add(words []string) error {
 // failedLogin is how long the answer to a wrong token is delayed.
 const failedLogin = 100 * time.Millisecond
 
-// identify says who a caller is, or refuses it.
-func (s *Server) identify(r *http.Request, host string) (Identity, *Answer) {
+// identify says by these tokens who a caller is, or refuses it.
+func (s *Server) identify(r *http.Request, host string, tokens *Tokens) (Identity, *Answer) {
 	ids := *identity.Unproved(host, s.o.SkipACL)
-	tokens := s.tokens.Load()
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	switch {
 	case r.Header.Get("Authorization") != "":

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -111,8 +112,26 @@ func New(o Options) *Server {
 // Use gives the server the node whose state it serves.
 func (s *Server) Use(n Node) { s.node.Store(&n) }
 
-// SetTokens replaces the callers' tokens.
-func (s *Server) SetTokens(t *Tokens) { s.tokens.Store(t) }
+// SetTokens replaces the callers' tokens. Waits end: their callers ask again, and show whether they still may.
+// Where there were tokens, none let no caller in: without them a port would serve every one.
+func (s *Server) SetTokens(t *Tokens) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.tokens.Load()
+	if t == nil && old != nil {
+		t = &Tokens{}
+	}
+	if reflect.DeepEqual(old, t) {
+		return
+	}
+	s.tokens.Store(t)
+	select {
+	case <-s.off:
+	default:
+		close(s.off)
+		s.off = make(chan struct{})
+	}
+}
 
 // Waits returns how many requests wait.
 func (s *Server) Waits() int {

@@ -31,7 +31,8 @@ type Request struct {
 
 	IfMatch, IfNoneMatch string
 
-	seen int // contenders that were looked at for the answer
+	seen   int     // contenders that were looked at for the answer
+	tokens *Tokens // by which the caller was identified
 }
 
 // Answer is the answer to a request.
@@ -132,7 +133,7 @@ func (g *sight) etag() string {
 
 // Take opens a ticket or goes on with it: it renews it, and waits.
 func (s *Server) Take(ctx context.Context, q *Request) *Answer {
-	off, ok := s.serving()
+	off, ok := s.serving(q)
 	if !ok {
 		return unavailable(errAgain)
 	}
@@ -304,7 +305,7 @@ func (s *Server) told(q *Request, g *sight, at time.Time) *Answer {
 
 // Give gives a ticket back, or leaves the queue.
 func (s *Server) Give(ctx context.Context, q *Request) *Answer {
-	if _, ok := s.serving(); !ok {
+	if _, ok := s.serving(q); !ok {
 		return unavailable(errAgain)
 	}
 	g, err := s.sure(ctx, q)
@@ -331,7 +332,7 @@ func (s *Server) Give(ctx context.Context, q *Request) *Answer {
 
 // Show tells of a ticket, or without one of the lock, and renews nothing.
 func (s *Server) Show(ctx context.Context, q *Request, ticket bool) *Answer {
-	off, ok := s.serving()
+	off, ok := s.serving(q)
 	if !ok {
 		return unavailable(errAgain)
 	}
@@ -390,7 +391,7 @@ const shownTickets = 1000
 
 // List lists the tickets of an identity, without their secrets.
 func (s *Server) List(q *Request) *Answer {
-	if _, ok := s.serving(); !ok {
+	if _, ok := s.serving(q); !ok {
 		return unavailable(errAgain)
 	}
 	var all []session.Session
@@ -417,14 +418,14 @@ func (s *Server) List(q *Request) *Answer {
 	return &Answer{Code: http.StatusOK, Body: b}
 }
 
-// serving returns the channel that closes when the server serves no longer.
-func (s *Server) serving() (off <-chan struct{}, on bool) {
+// serving returns the channel that closes when the server serves no longer, or the callers' tokens change.
+func (s *Server) serving(q *Request) (off <-chan struct{}, on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
 	case <-s.off:
 		return nil, false
 	default:
-		return s.off, s.node.Load() != nil
+		return s.off, s.node.Load() != nil && s.tokens.Load() == q.tokens
 	}
 }

@@ -645,3 +645,36 @@ func TestRequestsOfAnIdentityArePaced(t *testing.T) {
 		return c.ask(0, "GET /v1/tickets", "Authorization: Bearer token-of-flood").code == 200
 	})
 }
+
+// A wait that began with a token ends with it, and a server that had tokens lets no caller in without any.
+func TestATokenThatIsTakenAwayEndsItsWaits(t *testing.T) {
+	read := func(names ...string) *tickets.Tokens {
+		file := filepath.Join(t.TempDir(), "tokens")
+		var b bytes.Buffer
+		for _, name := range names {
+			fmt.Fprintf(&b, "%s %x /\n", name, sha256.Sum256([]byte("of-"+name)))
+		}
+		must.OK(t, os.WriteFile(file, b.Bytes(), 0o600))
+		return must.Get(tickets.ReadTokens(file))(t)
+	}
+	i := start(t, func(o *server.Options) { o.TicketTokens = read("ci", "ops") })
+	c := caller{t, i.TicketAddr()}
+	const ci, ops = "Authorization: Bearer of-ci", "Authorization: Bearer of-ops"
+	c.expect(1, 201, "POST /v1/locks/q", ops)
+	wait := func() chan reply {
+		ended := make(chan reply, 1)
+		go func() { ended <- c.ask(2, "POST /v1/locks/q?wait=9m", ci) }()
+		eventually(t, "ci waits", func() bool { return waits(i) == 1 })
+		return ended
+	}
+	ended := wait()
+	i.SetTicketTokens(read("ci", "ops"))
+	expect.Equal(t, waits(i), 1, "waits after the same tokens were read again")
+	i.SetTicketTokens(read("ops"))
+	expect.Equal(t, (<-ended).code, 503, "the wait of ci, whose token is gone")
+	c.expect(2, 401, "POST /v1/locks/q", ci)
+	c.expect(1, 200, "POST /v1/locks/q", ops)
+	i.SetTicketTokens(nil)
+	c.expect(1, 401, "POST /v1/locks/q", ops)
+	c.expect(3, 401, "POST /v1/locks/q")
+}
