@@ -112,7 +112,7 @@ func New(o Options) *Server {
 // Use gives the server the node whose state it serves.
 func (s *Server) Use(n Node) { s.node.Store(&n) }
 
-// SetTokens replaces the callers' tokens. Waits end: their callers ask again, and show whether they still may.
+// SetTokens replaces the callers' tokens. Waits end: their callers ask again, and show whether they may.
 // Where there were tokens, none let no caller in: without them a port would serve every one.
 func (s *Server) SetTokens(t *Tokens) {
 	s.mu.Lock()
