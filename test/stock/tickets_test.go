@@ -1,0 +1,126 @@
+//go:build stock
+
+package stock
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// TestTicketsQueueWithStockClients lets Curator and kazoo wait for tickets, and tickets for Curator and kazoo,
+// in one queue each: they hold in the order in which they came.
+func TestTicketsQueueWithStockClients(t *testing.T) {
+	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
+	script := must.Get(filepath.Abs("testdata/kazoo/hold.py"))(t)
+	for name, c := range map[string]struct {
+		path, query string
+		program     []string
+	}{
+		"curator": {"/cur/mutex", "layout=curator", javaDriver(t, "LockHolder")},
+		"kazoo":   {"/kz/lock", "layout=kazoo", []string{"/usr/bin/python3", "-B", script}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			port := must.Get(cluster.FreePorts(1))(t)[0]
+			o := generous()
+			o.Kind, o.Nodes = cluster.Zlockd, 1
+			o.Flags = append(o.Flags, "--ticket-addr", port)
+			e := cluster.Run(t, o)
+			v := &viewed{t, target{addrs: strings.Split(e.Addrs(), ","), kind: cluster.Zlockd, ensemble: e},
+				"http://" + e.Servers[0].Admin}
+			ask := func(want int, method, ticket, query string) {
+				t.Helper()
+				r := must.Get(http.NewRequest(method, "http://"+port+"/v1/locks"+c.path+"?"+query, nil))(t)
+				r.Header.Set("Zlock-Ticket", "secret-of-ticket-number-"+ticket)
+				a := must.Get(http.DefaultClient.Do(r))(t)
+				a.Body.Close()
+				expect.Equal(t, a.StatusCode, want, "%s of ticket %s", method, ticket)
+			}
+			ask(201, "POST", "1", c.query)
+			one := v.sessions(c.path, 1, 0)[0]
+			by := v.starts(c.program)
+			v.sessions(c.path, 1, 1) // its first session waits
+			ask(202, "POST", "2", c.query)
+			queue := v.sessions(c.path, 1, 2)
+			two := queue[2]
+			expect.Equal(t, fmt.Sprint(queue), fmt.Sprint([]string{one, by["a"], two}), "who holds and waits")
+			ask(204, "DELETE", "1", "")
+			// The program's first session holds; the second comes behind the ticket.
+			queue = v.sessions(c.path, 1, 2)
+			expect.Equal(t, fmt.Sprint(queue), fmt.Sprint([]string{by["a"], two, by["b"]}), "after the first ticket")
+			ask(202, "POST", "2", c.query)
+			v.removes(c.path, by["a"])
+			ask(200, "POST", "2", c.query+"&wait=1m")
+			queue = v.sessions(c.path, 1, 1)
+			expect.Equal(t, fmt.Sprint(queue), fmt.Sprint([]string{two, by["b"]}), "after the program's hold")
+			ask(204, "DELETE", "2", "")
+			expect.Equal(t, v.sessions(c.path, 1, 0)[0], by["b"], "the last holder")
+		})
+	}
+}
+
+// starts starts a program that contends by a session a and then by b, and returns both sessions.
+func (v *viewed) starts(args []string) map[string]string {
+	v.t.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "ZK="+v.g.String())
+	cmd.Stderr = os.Stderr
+	in := must.Get(cmd.StdinPipe())(v.t)
+	out := must.Get(cmd.StdoutPipe())(v.t)
+	must.OK(v.t, cmd.Start())
+	v.t.Cleanup(func() {
+		in.Close() // that is how it is told to end
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	by := map[string]string{}
+	for lines := bufio.NewScanner(out); len(by) < 2; {
+		must.That(v.t, lines.Scan(), "%s ended early", args[0])
+		if w := strings.Fields(lines.Text()); len(w) == 3 && w[0] == "session" {
+			by[w[1]] = "0x" + w[2]
+		}
+	}
+	return by
+}
+
+// sessions waits until a lock has so many holders and waiters, and returns their sessions in the order of the
+// queue.
+func (v *viewed) sessions(path string, holders, waiters int) []string {
+	v.t.Helper()
+	var l lock
+	want := fmt.Sprintf("%s has %d holders and %d waiters", path, holders, waiters)
+	must.Await(v.t, want, time.Minute, func() bool {
+		l = lock{}
+		return v.get("/locks"+path, &l) && len(l.Holders) == holders && len(l.Waiters) == waiters
+	})
+	var list []string
+	for _, e := range append(l.Holders, l.Waiters...) {
+		list = append(list, e.Session)
+	}
+	return list
+}
+
+// removes removes the node of a session from a lock's directory, as an operator may.
+func (v *viewed) removes(path, session string) {
+	v.t.Helper()
+	c := (&goSuite{target: v.g}).connect(v.t)
+	names, _, err := c.Children(path)
+	must.OK(v.t, err)
+	for _, name := range names {
+		_, st, err := c.Exists(path + "/" + name)
+		must.OK(v.t, err)
+		if fmt.Sprintf("0x%x", st.EphemeralOwner) == session {
+			must.OK(v.t, c.Delete(path+"/"+name, -1))
+		}
+	}
+}
