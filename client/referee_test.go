@@ -242,17 +242,25 @@ func (r *referee) force(do func(), clients ...int) {
 	do()
 }
 
+// unawareAndOther returns two clients, the first of which hears of no change.
+func unawareAndOther(t *testing.T) (s *zlocktest.Server, unaware, other *client.Client) {
+	t.Helper()
+	s = zlocktest.Start(t)
+	p := must.Get(faultproxy.New(s.Addr))(t)
+	t.Cleanup(func() { p.Close() })
+	p.Add(faultproxy.Rule{Kind: faultproxy.Event, Do: faultproxy.Drop})
+	dial := func(addr string) *client.Client {
+		c := must.Get(client.Dial(t.Context(), addr))(t)
+		t.Cleanup(func() { c.Close(context.Background()) })
+		return c
+	}
+	return s, dial(p.Addr()), dial(s.Addr)
+}
+
 // What is nested in a lease whose lock was taken away by force is as uncertain as that lease, until its client
 // hears of it.
 func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
-	s := zlocktest.Start(t)
-	p := must.Get(faultproxy.New(s.Addr))(t)
-	defer p.Close()
-	p.Add(faultproxy.Rule{Kind: faultproxy.Event, Do: faultproxy.Drop})
-	unaware := must.Get(client.Dial(t.Context(), p.Addr()))(t)
-	defer unaware.Close(context.Background())
-	other := must.Get(client.Dial(t.Context(), s.Addr))(t)
-	defer other.Close(context.Background())
+	s, unaware, other := unawareAndOther(t)
 	ref := newReferee(t)
 	take := func(ctx context.Context, id int, c *client.Client, outer *claim) *claim {
 		before := ref.start(id)
@@ -269,14 +277,7 @@ func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
 
 // A grant within the time of a force, as a long restore gives it, is uncertain from its beginning.
 func TestRefereeDoesNotTrustWhatIsGrantedDuringAForce(t *testing.T) {
-	s := zlocktest.Start(t)
-	p := must.Get(faultproxy.New(s.Addr))(t)
-	defer p.Close()
-	p.Add(faultproxy.Rule{Kind: faultproxy.Event, Do: faultproxy.Drop})
-	unaware := must.Get(client.Dial(t.Context(), p.Addr()))(t)
-	defer unaware.Close(context.Background())
-	other := must.Get(client.Dial(t.Context(), s.Addr))(t)
-	defer other.Close(context.Background())
+	s, unaware, other := unawareAndOther(t)
 	ref := newReferee(t)
 	ref.force(func() {
 		for id, c := range []*client.Client{unaware, other} {

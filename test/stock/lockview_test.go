@@ -24,8 +24,22 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// holder is a program that holds locks by its session a and waits by b.
+// holder starts a program that holds locks by its session a and waits by b, and returns both once it is done.
 func holder(t *testing.T, g target, args ...string) map[string]string {
+	t.Helper()
+	sessions, lines := contending(t, g, args...)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "ready") {
+			return sessions
+		}
+		t.Errorf("%s: %s", args[0], lines.Text())
+	}
+	t.Fatalf("%s ended early", args[0])
+	return nil
+}
+
+// contending starts such a program, and returns its sessions and what it says from then on.
+func contending(t *testing.T, g target, args ...string) (sessions map[string]string, lines *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "ZK="+g.String())
@@ -38,19 +52,14 @@ func holder(t *testing.T, g target, args ...string) map[string]string {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	sessions := map[string]string{}
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		switch w := strings.Fields(lines.Text()); {
-		case len(w) == 3 && w[0] == "session":
-			sessions[w[1]] = "0x" + w[2]
-		case len(w) > 0 && w[0] == "ready":
-			return sessions
-		default:
-			t.Errorf("%s: %s", args[0], lines.Text())
-		}
+	sessions, lines = map[string]string{}, bufio.NewScanner(out)
+	for len(sessions) < 2 && lines.Scan() {
+		w := strings.Fields(lines.Text())
+		must.That(t, len(w) == 3 && w[0] == "session", "%s: %s", args[0], lines.Text())
+		sessions[w[1]] = "0x" + w[2]
 	}
-	t.Fatalf("%s ended early", args[0])
-	return nil
+	must.That(t, len(sessions) == 2, "%s ended early", args[0])
+	return sessions, lines
 }
 
 // viewed is one server with its lock view.

@@ -3,11 +3,8 @@
 package stock
 
 import (
-	"bufio"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,7 +45,7 @@ func TestTicketsQueueWithStockClients(t *testing.T) {
 			}
 			ask(201, "POST", "1", c.query)
 			one := v.sessions(c.path, 1, 0)[0]
-			by := v.starts(c.program)
+			by, _ := contending(t, v.g, c.program...)
 			v.sessions(c.path, 1, 1) // its first session waits
 			ask(202, "POST", "2", c.query)
 			queue := v.sessions(c.path, 1, 2)
@@ -67,30 +64,6 @@ func TestTicketsQueueWithStockClients(t *testing.T) {
 			expect.Equal(t, v.sessions(c.path, 1, 0)[0], by["b"], "the last holder")
 		})
 	}
-}
-
-// starts starts a program that contends by a session a and then by b, and returns both sessions.
-func (v *viewed) starts(args []string) map[string]string {
-	v.t.Helper()
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), "ZK="+v.g.String())
-	cmd.Stderr = os.Stderr
-	in := must.Get(cmd.StdinPipe())(v.t)
-	out := must.Get(cmd.StdoutPipe())(v.t)
-	must.OK(v.t, cmd.Start())
-	v.t.Cleanup(func() {
-		in.Close() // that is how it is told to end
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	by := map[string]string{}
-	for lines := bufio.NewScanner(out); len(by) < 2; {
-		must.That(v.t, lines.Scan(), "%s ended early", args[0])
-		if w := strings.Fields(lines.Text()); len(w) == 3 && w[0] == "session" {
-			by[w[1]] = "0x" + w[2]
-		}
-	}
-	return by
 }
 
 // sessions waits until a lock has so many holders and waiters, and returns their sessions in the order of the
