@@ -221,8 +221,8 @@ func (r *referee) remove(path, node string, del func() error) {
 	}
 }
 
-// force has the locks of some clients, or of all, taken away. What they are granted in that time is not certain
-// either.
+// force has the locks of some clients, or of all, taken away. What they are granted in that time is not
+// certain either.
 func (r *referee) force(do func(), clients ...int) {
 	mark := func(forcing bool) {
 		r.mu.Lock()
@@ -257,8 +257,8 @@ func unawareAndOther(t *testing.T) (s *zlocktest.Server, unaware, other *client.
 	return s, dial(p.Addr()), dial(s.Addr)
 }
 
-// What is nested in a lease whose lock was taken away by force is as uncertain as that lease, until its client
-// hears of it.
+// What is nested in a lease whose lock was taken away by force is as uncertain as that lease, until its
+// client hears of it.
 func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
 	s, unaware, other := unawareAndOther(t)
 	ref := newReferee(t)

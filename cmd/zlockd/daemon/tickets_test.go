@@ -25,7 +25,7 @@ func (p *daemonProcess) ticketPort(t *testing.T) string {
 	return m[1]
 }
 
-// askTickets sends a request and returns the code of the answer, 0 if there is none.
+// askTickets sends a request and returns the code of its answer, or 0 without one.
 func askTickets(t *testing.T, url, what, secret, bearer string, conf *tls.Config) int {
 	t.Helper()
 	method, path, _ := strings.Cut(what, " ")
