@@ -231,8 +231,14 @@ func simNewM() *m {
 	if !simAlone {
 		return &new(mPadded).m
 	}
+	// Locks of the runtime know a thread by its address without the low bits: it must be where the heap would
+	// have put it, behind a header.
 	const size = 2048 // see mPadded
-	return (*m)(persistentalloc(size, size, &memstats.other_sys))
+	mp := (*m)(add(persistentalloc(size, size, &memstats.other_sys), mallocHeaderSize))
+	if mutexWaitListHead(uintptr(unsafe.Pointer(mp))).ptr() != mp {
+		throw("a lock of the runtime would not find this thread")
+	}
+	return mp
 }
 
 func simNewWeak() *atomic.Pointer[m] {
