@@ -355,9 +355,11 @@ func (m *measured) String() string {
 		m.slowest)
 }
 
-// late reports whether the attack took more time than an address may have.
-func (m *measured) late() bool {
-	return m.longest > longestHold || m.sum > m.lasted/lockShare+freeHolds || m.slowest > mostHandOff
+// late reports whether the attack took more time than an address may have, on a machine whose steps take
+// so many times as long.
+func (m *measured) late(slower float64) bool {
+	most := time.Duration(slower * float64(longestHold))
+	return m.longest > most || m.sum > m.lasted/lockShare+freeHolds || m.slowest > mostHandOff
 }
 
 // TestRandomAttacks draws attacks and holds the server to what docs/limits.md promises
@@ -366,6 +368,7 @@ func TestRandomAttacks(t *testing.T) {
 	var worst measured
 	var share float64
 	again := 0
+	slower := slower(t)
 	for i := range uint64(*draws) {
 		seed := *seed + i
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -373,7 +376,7 @@ func TestRandomAttacks(t *testing.T) {
 			m := d.run(t)
 			t.Logf("%v\n%v", d, &m)
 			for range 2 {
-				if *strict && m.late() {
+				if *strict && m.late(slower) {
 					again++
 					d = drawAttack(seed)
 					m = d.run(t)
@@ -385,7 +388,7 @@ func TestRandomAttacks(t *testing.T) {
 				t.Errorf("more steps than the budget: %v\n%v", d, &m)
 			case m.memory > mostMemory:
 				t.Errorf("too much memory: %v\n%v", d, &m)
-			case *strict && m.late():
+			case *strict && m.late(slower):
 				t.Errorf("beyond the bounds three times: %v\n%v", d, &m)
 			}
 			worst.longest, worst.memory = max(worst.longest, m.longest), max(worst.memory, m.memory)

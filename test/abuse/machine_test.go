@@ -1,0 +1,41 @@
+package abuse
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// slower returns how many times longer a step of a request takes here than docs/limits.md says it takes
+// on the machine of its figures: 1 at least, and 2 at most, because a step that takes longer than that is
+// a fault of the program. The bounds of times hold for that machine, and the step is measured in the same
+// run as the attacks.
+func slower(t *testing.T) float64 {
+	const creates, name = 10_000, 10
+	request := make([]byte, 0, creates*100)
+	for i := range creates {
+		request = jute.AppendMultiHeader(request, jute.OpCreate, false, -1)
+		request = jute.AppendString(request, fmt.Sprintf("/%0*d", name, i))
+		request = jute.AppendString(request, strings.Repeat("x", 20))
+		request = jute.AppendACL(request, jute.WorldAnyone)
+		request = jute.AppendInt(request, 0)
+	}
+	request = jute.AppendMultiHeader(request, jute.OpError, true, -1)
+	step := math.Inf(1)
+	for range 7 { // the fastest one: no other work was on the processor then
+		tr, c := tree.New(), &tree.Change{Zxid: 1, Session: 1}
+		began := time.Now()
+		tr.Apply(c, jute.OpMulti, request, nil)
+		took := time.Since(began)
+		expect.Equal(t, tr.Count(), creates+tree.New().Count(), "nodes after the creates that time a step")
+		step = min(step, float64(took.Nanoseconds())/float64(c.Steps))
+	}
+	t.Logf("a step takes %.0f ns here, and %d on the machine of docs/limits.md", step, tree.StepNanos)
+	return min(max(step/tree.StepNanos, 1), 2)
+}
