@@ -34,7 +34,7 @@ type attempt struct {
 	dirs    []string // where it makes nodes, if not only in dir
 }
 
-// data returns the content of the attempt's node. The owner record stands behind a candidate's
+// data returns the content of the attempt's node. The owner record stands after a candidate's
 // value only if it is of use: if it names the task of other locks, too, or if the value alone would pass
 // for a record. Programs that read the whole
 // content, as those with Curator's recipes do, see the value alone otherwise.

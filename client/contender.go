@@ -309,7 +309,7 @@ func (w *waiter) watchNode(ctx context.Context, path string) (s seen, gone bool,
 	return s, false, err
 }
 
-// watchBoth watches a node and the own one in one flight, and behind them it may list the directory.
+// watchBoth watches a node and the own one in one flight, and after them it may list the directory.
 // The watch is nil if the caller must look at the node by itself, and so is the list.
 func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Watch, *zk.Names, error) {
 	since := w.c.count.wire.Connections.Load()

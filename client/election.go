@@ -38,7 +38,7 @@ func electionQueue(l Layout) queue {
 // Campaign waits until this candidate leads or ctx ends. The lease is the leadership: Unlock ends
 // it, and the lease's context ends when it is lost.
 //
-// If ctx names a [Task], an owner record stands behind the value in the node's data, after a zero
+// If ctx names a [Task], an owner record stands after the value in the node's data, after a zero
 // byte, so that [Inspector.WaitGraph] sees the task. [LayoutLatch] and [LayoutKazoo] have the value
 // alone.
 func (el *Election) Campaign(ctx context.Context, value []byte, opts ...Option) (*Lease, error) {

@@ -265,7 +265,8 @@ func (h *hold) markOver() {
 		h.c.detached(func(ctx context.Context) {
 			err := h.e.update(ctx, n.path, func(data []byte) ([]byte, error) { return recipe.MarkOver(data), nil })
 			if zk.IsRefusal(err) && !errors.Is(err, zk.ErrNoNode) {
-				h.c.opt.log.Warn("holder over its maximum hold cannot note that", "path", h.path, "err", err)
+				h.c.opt.log.Warn("a holder over its maximum hold cannot note it in its node",
+					"path", h.path, "err", err)
 			}
 		})
 	}

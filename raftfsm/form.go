@@ -166,7 +166,7 @@ func (f *forming) tryJoin(ctx context.Context) (bool, error) {
 	st, stale := newest(formed)
 	for _, s := range stale {
 		missing = append(missing,
-			fmt.Sprintf("another than server %d, which was removed from cluster %s and still runs: stop it",
+			fmt.Sprintf("a server other than %d, which was removed from cluster %s and still runs: stop it",
 				s.ID, s.Cluster))
 	}
 	if st != nil {

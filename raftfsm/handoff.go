@@ -13,7 +13,7 @@ import (
 //
 // A client that releases a lock and queues again sends its create before the next owner, which first
 // has to hear of the release, sends its delete. If the create left at once, the delete would wait for
-// the create's entry and then for its own. So behind an entry that has passed something on, creates of
+// the create's entry and then for its own. So after an entry that has passed something on, creates of
 // ephemeral nodes wait for a request of another kind, but no longer than an entry takes. A delete never
 // waits. No order changes: an entry leaves later, with more requests.
 //

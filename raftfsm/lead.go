@@ -36,7 +36,7 @@ func (n *Node) lead() {
 			if ctx.Err() == nil {
 				// Still leader by raft's word: a proposal failed, or leadership was
 				// about to be handed over. Begin again, from the barrier on.
-				n.log.Debug("leadership term begins again", "err", err)
+				n.log.Debug("this server begins its term as leader again", "err", err)
 			}
 		}
 	}

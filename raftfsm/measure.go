@@ -140,6 +140,6 @@ func (f *fsm) measureApplied(l *raft.Log, began time.Time, requests int64) {
 // replay is the part of the log that was found on the disk at the start. It is written before raft
 // runs, then by the goroutine that applies the log.
 type replay struct {
-	from, to uint64 // behind the snapshot, up to the newest entry; to is 0 once that is applied
+	from, to uint64 // after the snapshot, up to the newest entry; to is 0 once that is applied
 	began    time.Time
 }

@@ -57,7 +57,7 @@ type Options struct {
 	HeartbeatTimeout time.Duration
 	// LogStore is "wal" (default) or "bolt".
 	LogStore string
-	// SnapshotEntries, SnapshotBytes and SnapshotInterval bound the log behind
+	// SnapshotEntries, SnapshotBytes and SnapshotInterval bound the log after
 	// a snapshot, in requests, bytes and time; defaults 100,000, 32 MiB, none. A server in memory
 	// without Peers writes no snapshot, and keeps 4 MiB of log, which is memory, too.
 	SnapshotEntries  int64

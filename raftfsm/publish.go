@@ -41,7 +41,7 @@ type notice struct {
 // server.
 var (
 	ErrChanging = status.Errorf(status.Changing, "another change of members is under way")
-	ErrStale    = status.Errorf(status.Stale, "the members are others by now")
+	ErrStale    = status.Errorf(status.Stale, "the members have changed since")
 )
 
 // found begins a new cluster's history, before anything else is proposed.

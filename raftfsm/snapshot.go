@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// snapshots takes snapshots when the log behind the last one has grown long
+// snapshots takes snapshots when the log after the last one has grown long
 // enough.
 func (n *Node) snapshots() {
 	const look = 250 * time.Millisecond
@@ -44,7 +44,7 @@ func (n *Node) snapshots() {
 // clients that fill the log must not keep it writing snapshots of a large tree all the time.
 const snapshotRest = 4
 
-// snapshotDue reports whether a log of so many requests and bytes behind the last snapshot is long
+// snapshotDue reports whether a log of so many requests and bytes after the last snapshot is long
 // enough for another. size, ago and took are the last snapshot's size, age and duration. The server
 // does not rest when the log has grown by that size beyond SnapshotBytes: the files stay in
 // proportion to the state.
@@ -209,7 +209,7 @@ func (b *Backup) Write(w io.Writer) error { return b.snap.state.Write(w, b.snap.
 // Close releases the state.
 func (b *Backup) Close() { b.snap.Release() }
 
-// Entries stay in the log behind a snapshot for servers that were away for a moment: without these
+// Entries stay in the log after a snapshot for servers that were away for a moment: without these
 // entries they would have to be sent the snapshot. They are bounded in entries and in bytes, for an
 // entry can be as long as a request may be.
 

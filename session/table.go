@@ -75,7 +75,7 @@ func NewTable(prefix uint32) *Table {
 // Renumber lets new ids begin at another prefix.
 func (t *Table) Renumber(prefix uint32) { t.next = uint64(prefix&0xffffff) << prefixShift }
 
-// Succeed lets this table take the place of old, which is used no longer: new ids go on behind
+// Succeed lets this table take the place of old, which is used no longer: new ids go on after
 // those of old, and a write that an older connection sent is refused, whatever its session has
 // become. Generations lie above least: nothing tells which ones a session had that has ended since. Tickets
 // that only old has end now.
@@ -254,7 +254,7 @@ func (t *Table) Len() int { return len(t.byID) }
 // table.
 func (t *Table) All(f func(Session)) { t.From(0, len(t.byID), f) }
 
-// From calls f for up to most sessions in the order of ids, beginning behind the id after; 0 is before
+// From calls f for up to most sessions in the order of ids, beginning after the id after; 0 is before
 // all. Its cost does not depend on how many sessions there are.
 func (t *Table) From(after int64, most int, f func(Session)) {
 	first := int(creator(after))

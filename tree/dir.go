@@ -143,7 +143,7 @@ func (d *dir) remove(seed maphash.Seed, name string) (p int) {
 	return p
 }
 
-// clear empties slot i and moves up the slots behind it that had to make way.
+// clear empties slot i and moves up the slots after it that had to make way.
 func (d *dir) clear(i int) {
 	mask := len(d.slots) - 1
 	for j := (i + 1) & mask; d.slots[j] != 0; j = (j + 1) & mask {

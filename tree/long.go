@@ -24,7 +24,7 @@ func (d *dir) long() bool { return len(d.nodes) > manyChildren || d.names > maxC
 // locked: their names, places and czxids never change, so List may put the answer together
 // after the lock is released.
 type Long struct {
-	Stat []byte // behind the list, for getChildren2
+	Stat []byte // after the list, for getChildren2
 
 	kept  []byte // the list
 	nodes []*node

@@ -159,7 +159,7 @@ func (t *Tree) multi(c *Change, d *jute.Decoder, reply []byte) (out []byte, code
 }
 
 // appendFailure appends the results of a multi of n operations, of which operation number failed
-// has the given code: those before it could have worked, those behind it were not tried.
+// has the given code: those before it could have worked, those after it were not tried.
 func appendFailure(b []byte, n, failed int, code jute.ErrCode) []byte {
 	for i := range n {
 		e := jute.RuntimeInconsistency

@@ -78,7 +78,7 @@ func (t *Tree) AppendChildren(b []byte, ids []jute.ID, path string) ([]byte, jut
 	return n.dir.appendList(b), jute.OK
 }
 
-// AppendChildrenStat is AppendChildren with the Stat behind the names.
+// AppendChildrenStat is AppendChildren with the Stat after the names.
 func (t *Tree) AppendChildrenStat(b []byte, ids []jute.ID, path string) ([]byte, jute.ErrCode) {
 	n, code := t.readable(ids, path, jute.PermRead)
 	if code != jute.OK {

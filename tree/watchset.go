@@ -132,7 +132,7 @@ func (w *Watches[W]) leavePath(r uint32, was modes) {
 // first returns the first record of the path: those that do not see below it come first.
 func (p *watchedPath) first() uint32 { return cmp.Or(p.plain, p.deep) }
 
-// after returns the record behind r at its path, 0 at the end.
+// after returns the record after r at its path, 0 at the end.
 func (w *Watches[W]) after(p *watchedPath, r uint32) uint32 {
 	switch next := w.records.at(r).in[ofPath].next; next {
 	case p.plain:

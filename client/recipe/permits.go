@@ -30,7 +30,7 @@ const (
 //
 // The head of the queue may count the permits first and make its own then, as release 0.1.0 does. While
 // such a head is there, it may not have counted the try's. So a try is not granted while the queue has a
-// contender. A head that left before the list has made its permits: they are in the list, behind the
+// contender. A head that left before the list has made its permits: they are in the list, after the
 // try's. So the try counts all permits, unless the queue was quiet. Then its own place is enough: no two
 // contenders of which each is within the limit by its place are more than the limit. Curator's head makes
 // its permit first and counts all, so beside it the try is only too strict.

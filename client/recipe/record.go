@@ -73,20 +73,20 @@ func cutText(s string, n int) string {
 }
 
 // EncodeValue encodes a value that other programs read, such as a leader's, with an owner record
-// behind it. A zero byte ends the value.
+// after it. A zero byte ends the value.
 func EncodeValue(value []byte, o Owner) []byte {
 	return append(append(bytes.Clone(value), 0), EncodeOwner(o)...)
 }
 
 // Mistakable reports whether a value that stands alone would pass for an owner record, or for a request
-// to leave. Such a value needs a record behind it: the last zero byte ends the value.
+// to leave. Such a value needs a record after it: the last zero byte ends the value.
 func Mistakable(value []byte) bool {
 	_, record := ParseOwner(value)
 	_, asked := RevocationIn(value)
 	return record || asked
 }
 
-// recordAt returns where the owner record begins in a node's data, if there is one: behind the last
+// recordAt returns where the owner record begins in a node's data, if there is one: after the last
 // zero byte, because no record has such a byte.
 func recordAt[T []byte | string](data T) int { return strings.LastIndexByte(string(data), 0) + 1 }
 
@@ -141,7 +141,7 @@ func RevocationIn(data []byte) (Revocation, bool) {
 // askedMark follows the value of a node of this package whose contender must leave.
 const askedMark = "\x00" + CuratorRevoke
 
-// ValueOf returns a node's value, such as a leader's, without the owner record behind it, and
+// ValueOf returns a node's value, such as a leader's, without the owner record after it, and
 // whether a mark in the place of a record asks the contender to leave.
 func ValueOf(data []byte) (value []byte, asked bool) {
 	if at := recordAt(data); at > 0 {
@@ -165,7 +165,7 @@ func WithValue(data, value []byte) []byte {
 }
 
 // AskBack adds the revocation to the data of a contender's node. A record of this package takes it
-// in and keeps all its fields. A value of this package, such as a leader's, gets a mark behind it.
+// in and keeps all its fields. A value of this package, such as a leader's, gets a mark after it.
 // For contenders of other programs, the revocation in Curator's form replaces the data.
 func AskBack(data []byte, made Maker, r Revocation) []byte {
 	o, ok := ParseOwner(data)
@@ -241,7 +241,7 @@ func (r Record) WriterBound() time.Duration {
 	return d
 }
 
-// policyForms are what stands before and behind the id in the name of a node, by its role.
+// policyForms are what stands before and after the id in the name of a node, by its role.
 var policyForms = [...]struct{ before, behind string }{
 	QueueRead: {"q-", "-R-"}, QueueWrite: {"q-", "-W-"}, HoldRead: {"h-", "-R"}, HoldWrite: {"h-", "-W"},
 }

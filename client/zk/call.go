@@ -111,7 +111,7 @@ func (r *Reply[T]) Wait(ctx context.Context) (T, error) {
 // Watch returns the watch that a read set, once Wait has returned without an error.
 func (r *Reply[T]) Watch() *Watch { return r.watch }
 
-// Pipe collects requests for one flight: the Conn sends them on one connection, one behind the
+// Pipe collects requests for one flight: the Conn sends them on one connection, one after the
 // other with nothing between them, and the server answers them in that order. If the connection is
 // lost, the Conn repeats reads, and writes fail with ErrConnectionLost.
 type Pipe struct {

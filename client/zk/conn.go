@@ -278,7 +278,7 @@ func (c *Conn) end(err error, s State) {
 	c.tell(s)
 }
 
-// submit sends calls one behind the other, or queues them until there is a connection. With soon
+// submit sends calls one after the other, or queues them until there is a connection. With soon
 // they may wait a moment for other calls.
 func (c *Conn) submit(soon bool, calls ...*call) {
 	c.mu.Lock()

@@ -152,7 +152,7 @@ func (c *Conn) note(server string, err error) {
 	c.mu.Lock()
 	c.trouble[server] = err
 	c.mu.Unlock()
-	c.opt.Logger.Debug("server of no use", "server", server, "err", err)
+	c.opt.Logger.Debug("server cannot be used", "server", server, "err", err)
 	c.opt.OnTrouble(server, err)
 }
 
@@ -336,7 +336,7 @@ func (c *Conn) takesNew(ctx context.Context, server string) bool {
 }
 
 // present presents one identity and waits for the answer. A server that refuses it closes the
-// connection; with more requests sent behind it the answer could be lost.
+// connection; with more requests sent after it the answer could be lost.
 func present(conn net.Conn, br *bufio.Reader, a Auth) error {
 	r := authCall(a)
 	r.stamp(r.xid)

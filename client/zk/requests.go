@@ -262,7 +262,7 @@ func (p *Pipe) ExistsW(path string) *Reply[*Stat] {
 	return add(p, newExists(p.c.root, path, watchData))
 }
 
-// Sync adds a sync to the flight: reads behind it show everything written before.
+// Sync adds a sync to the flight: reads after it show everything written before.
 func (p *Pipe) Sync(path string) *Reply[struct{}] { return add(p, newSync(p.c.root, path)) }
 
 // Set adds a change of data to the flight.

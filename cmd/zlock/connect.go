@@ -51,7 +51,7 @@ func addConnectFlags(fs *pflag.FlagSet) *connectFlags {
 	fs.StringVar(&f.ServerName, "tls-server-name", "",
 		"`NAME` that the servers' certificates must bear (default: each server's own)")
 	fs.CountVarP(&f.verbose, "verbose", "v", "``tell what is going on; twice: every detail")
-	fs.BoolVarP(&f.quiet, "quiet", "q", false, "do not say what is no error")
+	fs.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing but errors")
 	return f
 }
 

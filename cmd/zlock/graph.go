@@ -15,7 +15,7 @@ func waitGraphCommand() *command {
 	return &command{
 		Name: "wait-graph", Args: "[ROOT]", Paths: true, Most: 1,
 		Does: "show who waits for whom, over all locks below a path",
-		Help: `Cycles are marked: their members wait for each other for ever. Where a side is
+		Help: `Cycles are marked: their members wait for each other forever. Where a side is
 known by its session only, which may do several things at a time, the edge is
 marked as possible. Exit code: 0, or 3 if there is a cycle.`,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
@@ -97,7 +97,7 @@ func (c *call) showGraph(g *recipe.Graph, format string, dot bool) error {
 		return err
 	}
 	if more := g.EdgeCount - len(g.Edges); more > 0 {
-		c.say("%d waits more are not shown", more)
+		c.say("%d more waits are not shown", more)
 	}
 	if cycle {
 		return cli.Exit(exitCycle)

@@ -41,7 +41,7 @@ from standard input, one in a line, as zkCli reads them.`,
 }
 
 func setupNode(fs *pflag.FlagSet, run func(context.Context, *call, *node.Shell) error) func(*call) error {
-	fs.SetInterspersed(false) // behind the verb stand its own options
+	fs.SetInterspersed(false) // after the verb stand its own options
 	format := cli.AddOutput(fs, "table (as zkCli), json (one object per line) or plain (one value per line)",
 		node.Table, node.JSON, node.Plain)
 	conn := addConnectFlags(fs)

@@ -12,7 +12,7 @@ import (
 type statusLine struct {
 	w        io.Writer
 	terminal bool
-	open     bool // the cursor stands behind the line
+	open     bool // the cursor stands after the line
 	last     string
 	told     time.Time
 }

@@ -113,7 +113,7 @@ func (d *Disk) begin(o Options) error {
 
 // dropReplaced empties the log if it is of another history than the newest snapshot: the process ended
 // when it had published the snapshot that another server sent, and not yet emptied the log. raft takes
-// the log's word on the last entry of the snapshot, so it would refuse the leader's entries behind
+// the log's word on the last entry of the snapshot, so it would refuse the leader's entries after
 // that, and the leader would send the snapshot again, forever.
 func (d *Disk) dropReplaced() error {
 	c, err := d.stores.content()
@@ -123,7 +123,7 @@ func (d *Disk) dropReplaced() error {
 	var l raft.Log
 	err = d.stores.Log.GetLog(c.snapshot.Index, &l)
 	switch {
-	case errors.Is(err, raft.ErrLogNotFound): // the log ends before it or begins behind it
+	case errors.Is(err, raft.ErrLogNotFound): // the log ends before it or begins after it
 		return nil
 	case err != nil || Follows(&c.snapshot, &l):
 		return err

@@ -111,7 +111,7 @@ var parts = []string{identityFile, "raft", "snapshots", seenFile}
 
 // Replace makes the data directory begin again, as Found does, and keeps the old content in a
 // directory called old within it. The content that an earlier Replace kept there gets a number
-// behind its name. was is the identity of the directory when f and write were made from it: no
+// after its name. was is the identity of the directory when f and write were made from it: no
 // server may have been started on it since. Another call finishes a Replace that was interrupted.
 func Replace(dir, old string, was Identity, f Founding, write func(io.Writer) error) error {
 	return alone(dir, func() error {

@@ -28,7 +28,7 @@ import (
 // name, synced, renamed and the directory synced, so a crash leaves at most a
 // temporary file, which the next start removes. Unlike raft's own file store
 // it never passes over a damaged snapshot in favour of an older one: the log
-// entries behind the older one are gone.
+// entries after the older one are gone.
 type snapshotStore struct {
 	fs     vfs.FS
 	dir    string

@@ -126,7 +126,7 @@ func (s *Stopped) Entries(fn func(l *raft.Log, place string) error) (torn string
 }
 
 // ContentOf opens a snapshot file for reading. The files of Found and of the server have a trailer
-// behind the content; a bare content is as good.
+// after the content; a bare content is as good.
 func ContentOf(path string) (io.ReadCloser, error) {
 	f, err := vfs.ReadOnly.Open(path)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// terms keeps the server's term and its last vote as one value in bolt, with a checksum behind them:
+// terms keeps the server's term and its last vote as one value in bolt, with a checksum after them:
 //
 //	term u64 · term of the vote u64 · candidate · crc32c u32
 //

@@ -312,7 +312,7 @@ func (s *watchedSink) endCheck() error {
 
 // Write refuses a snapshot of another server that would take this server back. raft installs any
 // snapshot and empties the log, even if the snapshot is late: the leader gave up sending it, sent
-// a newer one, and entries behind it, and counts on them. raft's main loop calls Write, and
+// a newer one, and entries after it, and counts on them. raft's main loop calls Write, and
 // nothing else installs a snapshot or applies an entry until Write returns, so the answer stays
 // true. A leader that still waits sends again; Port.toRaft then answers that this server has it.
 func (s *watchedSink) Write(b []byte) (n int, err error) {
@@ -336,7 +336,7 @@ func (s *watchedSink) Cancel() error {
 //
 // raft takes the snapshot that is finished last for the newest, and notes a snapshot of this
 // server's own on another goroutine than one of another server. So Close refuses a server's own
-// snapshot behind a newer one that was sent, where the log begins. It refuses a sent one until
+// snapshot after a newer one that was sent, where the log begins. It refuses a sent one until
 // raft is done with the server's own.
 func (s *watchedSink) Close() error {
 	own := s.check == nil

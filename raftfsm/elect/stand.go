@@ -149,7 +149,7 @@ func (e *Elections) idle(ctx context.Context, d time.Duration, m moment, but uin
 }
 
 // standAt first lets raft finish its work, then stands if nothing has happened since m. That work
-// may be a vote for another server, on its way to a slow disk: standing right behind the vote would
+// may be a vote for another server, on its way to a slow disk: standing right after the vote would
 // depose the server that it has just elected.
 func (e *Elections) standAt(ctx context.Context, m moment, but uint32, why Why) {
 	if !e.Raft.drained(ctx, e.Heartbeat) || !e.Raft.isStill(m) || !e.Raft.NobodyLeadsBut(but) {

@@ -28,7 +28,7 @@ type Data struct {
 }
 
 // ReadData reads a server's data directory: the newest snapshot and every entry
-// behind it.
+// after it.
 func ReadData(dir string) (*Data, error) {
 	s, r, err := openData(dir)
 	if err != nil {
@@ -84,7 +84,7 @@ type replay struct {
 	d        *Data
 	snapshot raft.SnapshotMeta // the one before it; zero: there is none
 	replaced bool              // by the snapshot: no entry of it counts
-	zxids    []zxidAt          // what was reached where, behind d.Known
+	zxids    []zxidAt          // what was reached where, after d.Known
 }
 
 type zxidAt struct {
@@ -100,7 +100,7 @@ func (r *replay) entry(l *raft.Log, place string, to state.Sink) error {
 		return nil
 	}
 	if l.Index != d.Last.Index+1 {
-		return fmt.Errorf("%s: log entry %d comes behind %d: what lies between is missing", place, l.Index,
+		return fmt.Errorf("%s: log entry %d comes after %d: what lies between is missing", place, l.Index,
 			d.Last.Index)
 	}
 	d.Last = state.Position{Index: l.Index, Term: l.Term}
@@ -136,7 +136,7 @@ func (r *replay) reached(zxid int64) {
 		r.d.Known = at.index
 		r.zxids = r.zxids[1:]
 		if at.zxid == zxid {
-			return // entries behind it that changed nothing may be newer than that
+			return // entries after it that changed nothing may be newer than that
 		}
 	}
 }

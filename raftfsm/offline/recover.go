@@ -65,7 +65,7 @@ func (r *Recovery) Tell(w io.Writer) {
 	fmt.Fprintf(w, "Server %d of cluster %s, one of %d: its log ends with entry %d of term %d, zxid 0x%x.\n",
 		r.Identity.Server, r.Identity.Cluster, len(r.Servers()), r.Last.Index, r.Last.Term, r.Zxid())
 	if r.Torn != "" {
-		fmt.Fprintf(w, "A write was interrupted behind it (%s); no client was told that it happened.\n", r.Torn)
+		fmt.Fprintf(w, "A write was interrupted after it (%s); no client was told that it happened.\n", r.Torn)
 	}
 	if n := r.Unconfirmed(); n > 0 && r.Known == 0 {
 		fmt.Fprintf(w, "Nothing in it says which entries count. All are kept, although perhaps no client was told "+

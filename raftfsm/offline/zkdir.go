@@ -113,7 +113,7 @@ func readable(err error) error {
 	return err
 }
 
-// LoadZooKeeper reads the newest whole snapshot and every log behind it.
+// LoadZooKeeper reads the newest whole snapshot and every log after it.
 func LoadZooKeeper(o ZooKeeperOptions) (*ZooKeeper, error) {
 	info, err := os.Stat(o.From)
 	if err != nil {
@@ -226,13 +226,13 @@ func loadSnapshot(path string, zxid int64) (*zkfiles.Tree, error) {
 	return zkfiles.Load(r, zxid)
 }
 
-// replay applies the entries of the logs behind the snapshot.
+// replay applies the entries of the logs after the snapshot.
 func (z *ZooKeeper) replay(snap zkFile, logs []zkFile, logDir string, dropTorn bool) error {
 	if len(logs) == 0 {
 		return fmt.Errorf("%s has no log beside it in %s, and the newest changes are there: name the directory "+
 			"of dataLogDir by --log-dir; or name this file itself, to take it as it stands", snap.path, logDir)
 	}
-	// The last log that begins at or before the snapshot may go on behind it.
+	// The last log that begins at or before the snapshot may go on after it.
 	first := 0
 	for i, l := range logs {
 		if l.zxid <= snap.zxid {

@@ -43,7 +43,7 @@ const (
 	keptMessage = 1 << 20
 )
 
-// call sends one request, with the bytes behind it if there are any, and reads the
+// call sends one request, with the bytes after it if there are any, and reads the
 // answer, which may take limit.
 func (a *raftConns) call(to uint32, addr string, limit time.Duration, request, answer any,
 	behind io.Reader) (used bool, err error) {

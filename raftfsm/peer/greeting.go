@@ -144,7 +144,7 @@ func readJSON(r io.Reader, v any) error {
 	return json.Unmarshal(b, v)
 }
 
-// writeJSON writes what readJSON reads, behind some bytes, in one call.
+// writeJSON writes what readJSON reads, after some bytes, in one call.
 func writeJSON(w io.Writer, v any, before ...byte) error {
 	b, err := json.Marshal(v)
 	if err != nil {

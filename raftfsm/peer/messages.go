@@ -22,7 +22,7 @@ import (
 //	answer := a frame of the same kind, whose first field is an error
 //
 // Numbers are big-endian; bytes and strings have an i32 for their length, -1 for
-// none. The bytes of a snapshot follow behind their frame; they have a checksum of
+// none. The bytes of a snapshot follow after their frame; they have a checksum of
 // their own. Entries have fields
 //
 //	index u64 · term u64 · time i64 · type u8 · data · extensions
@@ -42,7 +42,7 @@ const (
 	maxRequest = paceMost + state.MaxEntry + 1<<20
 	maxAnswer  = 64 << 10
 	entrySize  = 3*8 + 1 + 2*4 // without data
-	frameHead  = 4 + 1         // behind the length
+	frameHead  = 4 + 1         // after the length
 )
 
 var (

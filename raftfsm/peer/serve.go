@@ -76,7 +76,7 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
 	case *raft.AppendEntriesRequest:
 		answer = new(raft.AppendEntriesResponse)
 		// Raft commits what it is told, up to the end of its own log, which may hold
-		// entries of an earlier leader behind those of the message.
+		// entries of an earlier leader after those of the message.
 		req.LeaderCommitIndex = min(req.LeaderCommitIndex, lastOf(req))
 		if isHeartbeat(req) {
 			late = time.After(lateHeartbeat)

@@ -158,7 +158,7 @@ func (l *Log) write(entries []*raft.Log) error {
 	starts := make([]uint32, 0, len(entries))
 	for i, e := range entries {
 		if e.Index != base+uint64(i) {
-			return fmt.Errorf("append entry %d behind %d", e.Index, base+uint64(i)-1)
+			return fmt.Errorf("append entry %d after %d", e.Index, base+uint64(i)-1)
 		}
 		starts = append(starts, uint32(len(buf)))
 		buf = appendRecord(buf, e, base, l.secret)
@@ -215,7 +215,7 @@ func (l *Log) publish(s *segment, starts []uint32, size int) {
 }
 
 // tail returns the segment that an append at index goes to, nil if it needs a
-// new one. An append behind a gap empties the log first.
+// new one. An append after a gap empties the log first.
 func (l *Log) tail(index uint64) (*segment, error) {
 	l.mu.RLock()
 	n, empty := len(l.segments), l.first == 0

@@ -49,7 +49,7 @@ func (l *Log) deleteRange(from, to uint64) error {
 
 // cutTail removes the entries from index on. A new segment that begins there supersedes them;
 // cutTail removes nothing before that segment exists durably. So a crash leaves the log as it was
-// or as it should be. Bytes behind the cut in a segment that stays are superseded for as long as
+// or as it should be. Bytes after the cut in a segment that stays are superseded for as long as
 // it stays.
 func (l *Log) cutTail(from uint64) error {
 	if err := l.removeAllUnused(); err != nil {

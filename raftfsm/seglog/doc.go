@@ -12,7 +12,7 @@
 //	           · data · extensions
 //
 // All numbers are big-endian, records begin at multiples of eight, size counts
-// from its own first byte, the checksum covers everything behind it, empty counts the
+// from its own first byte, the checksum covers everything after it, empty counts the
 // sectors of the record that hold zeros alone, and batch is the index of the first
 // record written together with this one. Files are
 // named by a number that rises with every new segment; a segment supersedes
@@ -25,7 +25,7 @@
 // programs read segments with a secret, and clear the secret before they append to one.
 // Nothing is appended to a segment without a secret: the log begins another one.
 //
-// The rule of truncation: bytes behind the end of the tail never become entries again. Every
+// The rule of truncation: bytes after the end of the tail never become entries again. Every
 // truncation begins a new segment, durably, before it removes anything, and no byte once written
 // is ever changed. So the new segment supersedes all bytes of older segments from the cut on for
 // as long as those segments exist. The head is cut oldest first, each removal durable before the
@@ -33,7 +33,7 @@
 //
 // Recovery tells a write torn by a crash from damage. A torn write was never acknowledged and is
 // dropped. It leaves more sectors of zeros than the record counts, because the space was zero
-// before, and nothing of a later batch, with the segment's secret, behind it. A record is damaged after it
+// before, and nothing of a later batch, with the segment's secret, after it. A record is damaged after it
 // was acknowledged if all its sectors are there but its checksum is wrong, or if a later batch follows it,
 // or if its term is older than that of the entry before it: Open refuses. (Recovery cannot tell the two apart
 // in one case: damage to the very last record when 2 MiB of its data are zeros.)

@@ -48,7 +48,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Log is a raft.LogStore. Entries are contiguous; appending behind a gap drops
+// Log is a raft.LogStore. Entries are contiguous; appending after a gap drops
 // everything before it, which a snapshot covers.
 type Log struct {
 	o      Options
@@ -64,7 +64,7 @@ type Log struct {
 	segments []*segment   // oldest first; the last is written to and kept open
 	first    uint64       // 0: nothing has been written
 	seq      uint64       // of the next segment
-	queue    []*raft.Log  // entries that are readable and not written yet, behind those of the segments
+	queue    []*raft.Log  // entries that are readable and not written yet, after those of the segments
 	broken   error        // of the first append that failed, or errClosed
 
 	durable atomic.Uint64 // see Durable; changed under mu

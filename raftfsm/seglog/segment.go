@@ -58,7 +58,7 @@ func (s *segment) endOf(index uint64) int {
 
 // prepareStep is how many zeros are written at once. The system keeps a file in pieces as large as
 // the writes that made them. It looks at every block of a piece when some of its bytes are
-// written, and again when they are synced: behind zeros that came by the megabyte, a short append
+// written, and again when they are synced: after zeros that came by the megabyte, a short append
 // and its sync take some 8 µs longer.
 const prepareStep = 16 << 10
 
@@ -157,7 +157,7 @@ func readSegments(fs vfs.FS, dir string, names []string,
 	return segments, old, nil
 }
 
-// load reads a segment back. next is the base of the segment behind it, 0 for
+// load reads a segment back. next is the base of the segment after it, 0 for
 // the last: records from next on are superseded and not looked at.
 func load(f vfs.File, seq, next uint64) (*segment, error) {
 	b, err := vfs.ReadAll(f)

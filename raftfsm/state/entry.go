@@ -32,7 +32,7 @@ const (
 	kindMask  byte = 0x0f
 
 	kindFounding  byte = 3 // a batch that begins a cluster of rules that release 0.1.0 does not know
-	kindTicketing byte = 4 // a batch behind which there may be tickets, which release 0.1.0 does not know
+	kindTicketing byte = 4 // a batch after which there may be tickets, which release 0.1.0 does not know
 )
 
 // Options of the leader that proposed an entry are the high bits of its kind. They travel with the
@@ -92,7 +92,7 @@ type Block struct {
 	Birth    uint32 // of the stream; 0: the block opens a stream, or has none
 	First    uint64 // number of the first request in the stream
 	Count    uint32
-	Requests []byte // encoded, one behind the other
+	Requests []byte // encoded, one after the other
 }
 
 // Append appends the block's encoding.
@@ -143,7 +143,7 @@ func (bl *Block) Check() error {
 		}
 	}
 	if len(rest) != 0 {
-		return fmt.Errorf("%w: bytes behind the last request", ErrCorrupt)
+		return fmt.Errorf("%w: bytes after the last request", ErrCorrupt)
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func decodeRequest(b []byte, sets [][]jute.ID, r *Request, ids []jute.ID) (rest 
 	return d.Rest(), ids, nil
 }
 
-// PeekRequest returns the session of the first request of b, and the bytes behind that request. b
+// PeekRequest returns the session of the first request of b, and the bytes after that request. b
 // must be well formed.
 func PeekRequest(b []byte) (session int64, rest []byte) {
 	head, _, _, rest := split(b)

@@ -25,7 +25,7 @@ var (
 	errNoSnapshot = errors.New("not a snapshot this program can read")
 	errLostChunks = errors.New("snapshot has lost chunks")
 	errNoPlace    = errors.New("the chunk is out of place")
-	errBehind     = errors.New("bytes behind the end of the snapshot")
+	errBehind     = errors.New("bytes after the end of the snapshot")
 )
 
 // Write takes the next piece.
@@ -190,7 +190,7 @@ func (d *decoder) loadSessions() error {
 		return err
 	}
 	if len(dec.Rest()) > 0 {
-		return errors.New("bytes behind the sessions")
+		return errors.New("bytes after the sessions")
 	}
 	d.sessions = nil
 	if d.state.ticketing {
@@ -199,7 +199,7 @@ func (d *decoder) loadSessions() error {
 			return err
 		}
 		if len(dec.Rest()) > 0 {
-			return errors.New("bytes behind the tickets")
+			return errors.New("bytes after the tickets")
 		}
 		d.tickets = nil
 	}

@@ -45,7 +45,7 @@ const ZeroID = 255
 func IsServerID(id uint32) bool { return id >= 1 && id <= ZeroID }
 
 // ConfigPath is the node that tells clients the members of the cluster. Its data are a line for
-// each server, and the version behind them:
+// each server, and the version after them:
 //
 //	server.N=host:port:port[:role][;[host:]port]
 //	version=hexadecimal
@@ -115,7 +115,7 @@ func ParseServer(line string) (Server, error) {
 	return s, nil
 }
 
-// ParseAddresses reads the text behind "server.N=" in a zoo.cfg. One port is enough there, or the
+// ParseAddresses reads the text after "server.N=" in a zoo.cfg. One port is enough there, or the
 // same twice: no server here listens on the second.
 func ParseAddresses(id uint32, value string) (Server, error) {
 	s := Server{ID: id}
@@ -215,7 +215,7 @@ func IsPort(text string) bool {
 	return err == nil && n > 0
 }
 
-// cutHost cuts at the first colon behind the host, which may be in brackets.
+// cutHost cuts at the first colon after the host, which may be in brackets.
 func cutHost(s string) (host, rest string) {
 	if end := strings.Index(s, "]:"); strings.HasPrefix(s, "[") && end > 0 {
 		return s[1:end], s[end+2:]

@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A snapshot is a stream of chunks behind a magic line:
+// A snapshot is a stream of chunks after a magic line:
 //
 //	snapshot := magic · chunk* · end chunk
 //	chunk    := kind u8 · length u32 · crc32c u32 · payload
@@ -138,7 +138,7 @@ func (s *State) loadHeader(payload []byte) (at Position, err error) {
 		}
 	}
 	if d.Err() == nil && len(d.Rest()) > 0 {
-		return at, errors.New("bytes behind the header")
+		return at, errors.New("bytes after the header")
 	}
 	return at, d.Err()
 }

@@ -159,7 +159,7 @@ func (s *State) Apply(entry []byte, to Sink) error {
 }
 
 // applyBlock runs the requests of one stream that are not yet applied. A resent block may begin
-// with requests already applied. A block that begins behind a gap, or belongs to an older birth of
+// with requests already applied. A block that begins after a gap, or belongs to an older birth of
 // its server, is void as a whole, because its origin sends it again.
 func (s *State) applyBlock(bl *Block, sets [][]jute.ID, to Sink) error {
 	mark := s.streams[bl.Origin]

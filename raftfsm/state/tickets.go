@@ -11,7 +11,7 @@ import (
 )
 
 // A ticket is a session without a connection, with one contender. Release 0.1.0 does not know the requests
-// about tickets, and would pass over them. So a state takes them only behind an entry of a kind that this
+// about tickets, and would pass over them. So a state takes them only after an entry of a kind that this
 // release refuses (Ticketing), and its snapshots have a chunk from then on that it refuses, too.
 
 // Ticketing returns the entry that lets a cluster have tickets, whatever it was before. The options are

@@ -76,7 +76,7 @@ func (b *built) Header() http.Header            { return b.header }
 func (b *built) WriteHeader(code int)           { b.code = code }
 func (b *built) Write(part []byte) (int, error) { return b.body.Write(part) }
 
-// inPlace has h build its answers in a place of the pool, and sends them behind it.
+// inPlace has h build its answers in a place of the pool, and sends them after it.
 func (a *Admin) inPlace(p pool, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		release, ok := p.acquire()

@@ -22,7 +22,7 @@ func opener(o *Options) func() (io.WriteCloser, error) {
 	}
 }
 
-// file is a log in a file. Once it has the size of its options it gets the time behind its name, and a
+// file is a log in a file. Once it has the size of its options it gets the time after its name, and a
 // new file takes its place; the newest Keep old ones stay.
 type file struct {
 	o    *Options

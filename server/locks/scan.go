@@ -102,7 +102,7 @@ func (s *Scan) meet(g *group, e *recipe.Node) {
 func (g *group) add(e *recipe.Node, by *recipe.Sorter) {
 	g.Total++
 	if g.bounded {
-		// Most of a crowd comes behind those that are shown.
+		// Most of a crowd comes after those that are shown.
 		if name := e.Name; len(name) > 10 {
 			if seq, ok := recipe.ParseSeq(name[len(name)-10:]); ok && recipe.Before(g.bound, seq) {
 				return

@@ -158,7 +158,7 @@ func splitList(s string) (list []string) {
 // Errors of a wish that cannot be carried out.
 var (
 	ErrVersion  = errors.New("the configuration has another version")
-	ErrArgument = errors.New("no such configuration can be")
+	ErrArgument = errors.New("such a configuration is impossible")
 )
 
 // goal returns the present configuration, its version, and the configuration that a wish asks for, which has

@@ -44,7 +44,7 @@ type Node interface {
 }
 
 // ErrUnknown: it is not known what has come of a wish.
-var ErrUnknown = errors.New("what has come of it is not known")
+var ErrUnknown = errors.New("its outcome is not known")
 
 // Carry carries out a wish. Raft changes one server at a time, so a wish for several servers becomes several
 // raft configurations; clients see the last one. The result has at least so many voters.
@@ -285,7 +285,7 @@ func (t *transition) rollBack() bool {
 		}
 	}
 	if !configOf(t.node.Servers()).same(t.from) {
-		t.log.Warn("reconfig: what was begun cannot be taken back")
+		t.log.Warn("reconfig: the change that was begun could not be undone")
 		return false
 	}
 	return true

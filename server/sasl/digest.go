@@ -55,7 +55,7 @@ func (u Users) begin(random io.Reader) (Negotiation, error) {
 func (e *digest) Answer(token []byte, _ time.Time) ([]byte, error) {
 	next := e.next
 	if e.next = nil; next == nil {
-		return nil, fmt.Errorf("%w: it goes on behind its end", errProtocol)
+		return nil, fmt.Errorf("%w: it goes on after its end", errProtocol)
 	}
 	return next(token)
 }

@@ -37,7 +37,7 @@ func parseDirectives(token []byte) (map[string]string, error) {
 	}
 }
 
-// cutValue cuts a value, quoted or not, and the comma behind it off s.
+// cutValue cuts a value, quoted or not, and the comma after it off s.
 func cutValue(s string) (value, rest string, err error) {
 	if !strings.HasPrefix(s, `"`) {
 		value, rest, _ = strings.Cut(s, ",")

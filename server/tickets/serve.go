@@ -396,7 +396,7 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 		s.audit("openTicket", q, false)
 		return false, refusal(&out), nil
 	}
-	return false, fail(http.StatusServiceUnavailable, "busy", "others overtake this request: repeat it"), nil
+	return false, fail(http.StatusServiceUnavailable, "busy", "other requests were faster than this one: repeat it"), nil
 }
 
 // refusal answers for a ticket that cannot be opened.
@@ -412,7 +412,7 @@ func refusal(out *state.Outcome) *Answer {
 	case jute.Throttled:
 		return fail(http.StatusServiceUnavailable, "full", "a server's disk is low, or the path is full")
 	}
-	return fail(http.StatusBadRequest, "path", "no contender can be at this path: %v", out.Code)
+	return fail(http.StatusBadRequest, "path", "this path cannot have a contender: %v", out.Code)
 }
 
 func (s *Server) audit(operation string, q *Request, ok bool) {

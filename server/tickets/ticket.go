@@ -107,7 +107,7 @@ func holderOf(t *tree.Tree, path string, ids []jute.ID) *Holder {
 }
 
 // placeIn finds a contender's place among the children of a directory. own is empty for one that would come
-// now. What came behind a contender decides nothing about it: if it is of another kind, the later one is
+// now. What came after a contender decides nothing about it: if it is of another kind, the later one is
 // refused. A node that takes the number of another counts wherever it came.
 func placeIn(t *tree.Tree, dir tree.Ref, q recipe.Rule, own recipe.Contender, token int64) (
 	p recipe.Place, of int, err error) {

@@ -283,8 +283,7 @@ func (v *View) planHandOver(context.Context, *action) (*step, error) {
 	}
 	return &step{
 		does: "hand over leadership to the follower that is furthest",
-		hits: []answer.Hit{{What: "all writes wait a moment; no session ends and no connection but " +
-			"those to a new leader's links"}},
+		hits: []answer.Hit{{What: "all writes wait a moment; no session ends, and no client is disconnected"}},
 		do: func(ctx context.Context) error {
 			if err := v.source.HandOver(ctx); err != nil {
 				return conflict("leadership was not handed over: %v", err)

@@ -53,7 +53,7 @@ type nodeAnswer struct {
 	V    int     `json:"v"`
 	Path string  `json:"path"`
 	Stat statRow `json:"stat"`
-	// Children are the first ones behind the parameter after, in the order of names.
+	// Children are the first ones that follow the parameter after, in the order of names.
 	Children  []childRow `json:"children"`
 	More      bool       `json:"more,omitempty"`
 	Hidden    int        `json:"hidden,omitempty"` // children that not every client may list
@@ -143,7 +143,7 @@ type child struct {
 	stat jute.Stat
 }
 
-// children lists the first children behind a name. It keeps no more of them
+// children lists the first children that follow a name. It keeps no more of them
 // than it shows, however many there are.
 func (v *View) children(ctx context.Context, path, after string, limit int, a *nodeAnswer) error {
 	var walk tree.ChildWalk
@@ -157,7 +157,7 @@ func (v *View) children(ctx context.Context, path, after string, limit int, a *n
 			kept = kept[:limit]
 		}
 	}
-	last := "" // names at or behind it can no longer be among the first
+	last := "" // names at or after it can no longer be among the first
 	for more := true; more; {
 		kept = slices.Grow(kept, childrenAtOnce) // not while the lock is held
 		ok := v.source.View(func(st *state.State) {

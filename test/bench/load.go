@@ -77,7 +77,7 @@ func openLoad(conns []*wire.Pipe, work []workload, rate float64, d time.Duration
 		for from := time.Now(); err == nil && !l.last; {
 			from = from.Add(time.Duration(rand.ExpFloat64() * gap))
 			time.Sleep(time.Until(from))
-			// The operation behind the end is not counted. Its answer ends read.
+			// The operation after the end is not counted. Its answer ends read.
 			err = l.begin(from, !from.Before(end) || stop.Load())
 		}
 		if err != nil {

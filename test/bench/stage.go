@@ -75,7 +75,7 @@ func (s *side) stage(root string, n int, f func(conns []*wire.Pipe) error) error
 	return removeTree(conns[0], root)
 }
 
-// window is the measured time of a point, behind the warm-up, with the operations in it.
+// window is the measured time of a point, after the warm-up, with the operations in it.
 type window struct {
 	begin, end time.Time
 	pids       []int

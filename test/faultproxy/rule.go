@@ -13,7 +13,7 @@ const (
 	Pass Action = iota
 	// Drop swallows the frame. The connection goes on.
 	Drop
-	// Delay holds the frame, and all behind it in its direction, for a time.
+	// Delay holds the frame, and all after it in its direction, for a time.
 	Delay
 	// Hold is Delay until the rule is released.
 	Hold

@@ -12,7 +12,7 @@ func (g *Generator) request(name string) Step {
 	s := g.plain(name)
 	s.Conn = name
 	if g.chance(1) && s.Op != "setWatches" && s.Op != "setWatches2" {
-		// A record cut short, or one with extra bytes behind it. Cutting an integer in two always
+		// A record cut short, or one with extra bytes after it. Cutting an integer in two always
 		// makes the record undecodable.
 		if g.chance(50) {
 			s.Extra = one(g, "\x00", "\x01\x02\x03\x04", "trailing")

@@ -111,7 +111,7 @@ var table = []Known{{
 	},
 }, {
 	Name: "nothing follows an error",
-	Reason: "3.8 sends an empty list of results behind the error header of a multi that it cannot decode " +
+	Reason: "3.8 sends an empty list of results after the error header of a multi that it cannot decode " +
 		"(wire, section 4).",
 	match: func(d *diff) (int, int) {
 		if (d.both("multi") || d.both("multiRead")) && d.a.code == jute.MarshallingError && d.a.text == d.b.text+

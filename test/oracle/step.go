@@ -42,7 +42,7 @@ type Step struct {
 
 	Xid   int32  // 0: as clients choose it
 	Cut   int    // this many bytes of the record are left out
-	Extra string // bytes sent behind the record
+	Extra string // bytes sent after the record
 	Patch string // replaces the bytes of the record from At on
 	At    int
 }

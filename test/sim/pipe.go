@@ -66,7 +66,7 @@ type pipe struct {
 	cond     *sync.Cond
 	segments []segment
 	size     int
-	sealed   bool // the writer has closed: EOF behind the last segment
+	sealed   bool // the writer has closed: EOF after the last segment
 	gone     bool // the reader has closed: writing fails
 	dead     bool // the process at either end has ended
 	mute     bool // the writing process has ended
@@ -168,7 +168,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 		}
 		if !p.n.isCut(p.from, p.to) {
 			switch {
-			case len(p.segments) > 0 && p.segments[0].held: // also behind the end of its sender
+			case len(p.segments) > 0 && p.segments[0].held: // also after the end of its sender
 			case len(p.segments) > 0 && !p.segments[0].at.After(time.Now()):
 				n := copy(b, p.segments[0].data)
 				p.segments[0].data = p.segments[0].data[n:]

@@ -13,7 +13,7 @@
 //	            · [digest version i32 · digest i64]
 //
 // in the encoding of package jute. ZooKeeper writes a snapshot while changes go on, so it may hold
-// some of the changes behind its zxid and not others; the log from there on makes it whole. [Tree]
+// some of the changes after its zxid and not others; the log from there on makes it whole. [Tree]
 // applies a log the way ZooKeeper does: a change that is there already is not a change.
 //
 // The package is pure: it works on readers and writers and knows neither files nor directories. It

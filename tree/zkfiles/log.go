@@ -42,8 +42,8 @@ func NewLogReader(r io.Reader) (*LogReader, error) {
 // Offset returns where in the file the entry returned last begins.
 func (r *LogReader) Offset() int64 { return r.at }
 
-// Next returns the next transaction, or io.EOF behind the last. An entry that was not written to
-// its end, with nothing behind it, is ErrTorn: its server never said that the entry was stored.
+// Next returns the next transaction, or io.EOF after the last. An entry that was not written to
+// its end, with nothing after it, is ErrTorn: its server never said that the entry was stored.
 func (r *LogReader) Next() (*Txn, error) {
 	if r.ended {
 		return nil, io.EOF
@@ -100,7 +100,7 @@ func (r *LogReader) next() (*Txn, error) {
 
 // holdsEntries tells a damaged length from an unfinished entry. By its length b should be one
 // record of the given checksum. The length is damaged if b holds that record whole, or whole
-// entries behind it.
+// entries after it.
 func holdsEntries(b []byte, sum int64) bool {
 	b = bytes.TrimRight(b, "\x00")
 	if last := len(b) - 1; last >= 0 && b[last] == endOfRecord && int64(adler32.Checksum(b[:last])) == sum {
@@ -121,7 +121,7 @@ func holdsEntries(b []byte, sum int64) bool {
 func (r *LogReader) restOr(zeros bool) error {
 	switch {
 	case !r.onlyZeros():
-		return errors.New("an entry without a length, and more behind it")
+		return errors.New("an entry without a length, and more after it")
 	case !zeros:
 		return ErrTorn
 	}

@@ -115,7 +115,7 @@ func (r *SnapshotReader) Next() (path string, n *tree.Info, err error) {
 	return path, n, nil
 }
 
-// finish reads the bytes behind the nodes.
+// finish reads the bytes after the nodes.
 func (r *SnapshotReader) finish() error {
 	if r.n == 0 {
 		r.s.fail(errors.New("it has no root"))

@@ -47,7 +47,7 @@ func (o *Op) Create() bool {
 
 var (
 	errMulti = errors.New("a multi within a multi")
-	errMore  = errors.New("bytes behind the record")
+	errMore  = errors.New("bytes after the record")
 )
 
 // decodeTxn reads a record of a log. The transaction points into the record.

@@ -116,13 +116,13 @@ func (s *settings) checkCertificate(now time.Time, f tlsFlags, cert, key, ca []b
 	}
 	if ca != nil && what == "" {
 		if err := signedBy(pair, ca, now); err != nil {
-			s.fault("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing behind it "+
+			s.fault("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing after it "+
 				"in the file: %w", flag, certFile, flag, f.CA, err)
 		}
 	}
 }
 
-// signedBy checks the chain from a certificate, through those behind it in its file, to an authority.
+// signedBy checks the chain from a certificate, through those after it in its file, to an authority.
 func signedBy(pair tls.Certificate, ca []byte, now time.Time) error {
 	o := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}

@@ -46,7 +46,7 @@ func flagGroups(s *settings) []cli.Group {
 	f.StringVar(&s.AdminAddr, "admin-addr", "127.0.0.1:8181",
 		"serve metrics, health and commands over HTTP on `HOST:PORT`; \"off\" disables")
 	f.StringVar(&s.adminHosts, "admin-hosts", "",
-		"further `NAMES` under which the admin port may be asked for, * = any")
+		"more `NAMES` by which callers may address the admin port, * = any")
 	f.StringVar(&s.MetricsAddr, "metrics-addr", "", "serve /metrics, and nothing else, on `HOST:PORT` too")
 	f.StringVar(&s.TicketAddr, "ticket-addr", "",
 		"serve tickets, locks for callers without a process, over HTTP on `HOST:PORT`; beyond loopback only "+
@@ -97,7 +97,7 @@ func flagGroups(s *settings) []cli.Group {
 		"refuse writes beyond the hard limits of zkCli's setquota -N and -B; else they are only noted, as in "+
 			"ZooKeeper")
 	f.BoolVar(&s.NoTTL, "no-ttl", false,
-		"refuse nodes with a time to live, as a ZooKeeper does that is not told otherwise")
+		"refuse nodes with a time to live, as ZooKeeper does by default")
 	s.SweepInterval = raftfsm.DefaultSweep
 	f.Var(millis(&s.SweepInterval), "container-check-interval",
 		"remove empty containers and overdue TTL nodes this often")

@@ -40,7 +40,7 @@ func (e *Exchange) Answer(token []byte, now time.Time) (answer []byte, err error
 	case len(token) > maxToken:
 		return nil, fmt.Errorf("%w: %d bytes", errProtocol, len(token))
 	case next == nil:
-		return nil, fmt.Errorf("%w: it goes on behind its end", errProtocol)
+		return nil, fmt.Errorf("%w: it goes on after its end", errProtocol)
 	}
 	return next(token, now)
 }
@@ -71,7 +71,7 @@ func (e *Exchange) offer(token []byte, _ time.Time) ([]byte, error) {
 }
 
 // choice reads the protection that the client has chosen. The name that the client wants to act
-// as comes behind it; as in ZooKeeper, only the name in its ticket counts.
+// as comes after it; as in ZooKeeper, only the name in its ticket counts.
 func (e *Exchange) choice(token []byte, _ time.Time) ([]byte, error) {
 	text, err := e.context.unwrap(token)
 	if err != nil {

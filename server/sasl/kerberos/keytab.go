@@ -60,7 +60,7 @@ func readKeytab(path string) (keytab, error) {
 var errKeytab = errors.New("it is no whole keytab of version 2, as ktutil and kadmin write it")
 
 // parseKeytab reads the form that MIT's Kerberos describes, version 2: entries
-// behind their size, which is negative for a hole.
+// after their size, which is negative for a hole.
 func parseKeytab(b []byte) (keytab, error) {
 	r := cryptobyte.String(b)
 	var form uint16

@@ -105,7 +105,7 @@ const (
 
 func application(tag int) string { return fmt.Sprintf("application,explicit,tag:%d", tag) }
 
-// decode reads one message of the application class, and nothing behind it.
+// decode reads one message of the application class, and nothing after it.
 func decode(b []byte, message any, tag int) error {
 	rest, err := asn1.UnmarshalWithParams(b, message, application(tag))
 	if err == nil && len(rest) > 0 {

@@ -44,7 +44,7 @@ var ruleForm = regexp.MustCompile(
 
 var formatPiece = regexp.MustCompile(`([^$]*)(?:\$(\d+))?`)
 
-// ParseRules reads rules as security.auth_to_local has them, one behind another.
+// ParseRules reads rules as security.auth_to_local has them, one after another.
 func ParseRules(text string) ([]Rule, error) {
 	var rules []Rule
 	for rest := strings.TrimSpace(text); rest != ""; rest = strings.TrimSpace(rest) {

@@ -58,7 +58,7 @@ func (r refused) Error() string { return r.text }
 // verb is a line of the table of verbs.
 type verb struct {
 	name        string
-	usage       string // behind the name
+	usage       string // after the name
 	does        string
 	least, most int // operands; most is -1 without a bound
 	flags       func(*call)

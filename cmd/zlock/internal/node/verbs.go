@@ -302,7 +302,7 @@ func removeAll(ctx context.Context, c *call) error {
 	if c.Terminal && !c.yes && len(paths) > 1 && !c.confirm(question) {
 		return errors.New("nothing was removed")
 	}
-	for i := len(paths) - 1; i >= 0; i-- { // children behind their parents
+	for i := len(paths) - 1; i >= 0; i-- { // children after their parents
 		err := c.Conn.Delete(ctx, paths[i], -1)
 		if errors.Is(err, zk.ErrNoNode) && i > 0 {
 			continue // it went by itself

@@ -137,8 +137,8 @@ func (g *Guard) fork(self string, socket int) error {
 	return err
 }
 
-// dupApart duplicates a file to a number with a free one behind it. ForkExec may put a file of its own at
-// the number behind the highest that it is told to pass on, whatever is there in the new process: it was
+// dupApart duplicates a file to a number with a free one after it. ForkExec may put a file of its own at
+// the number after the highest that it is told to pass on, whatever is there in the new process: it was
 // the guard's end of the socket now and then, and a file for COMMAND.
 func dupApart(fd, how int) (int, error) {
 	for above := 3; ; {

@@ -161,7 +161,7 @@ func (s *supervisor) watch(sigs <-chan os.Signal) {
 		case sig := <-sigs:
 			s.forward(sig.(syscall.Signal))
 			s.asked = s.asked || sig == syscall.SIGTERM
-			// An outer zlock that ends its COMMAND sends CONT behind its signal. One that passes on a signal of
+			// An outer zlock that ends its COMMAND sends CONT after its signal. One that passes on a signal of
 			// the user does not, and then COMMAND may take its time.
 			if sig == syscall.SIGCONT && s.asked && s.Nested > 0 && kill == nil {
 				kill = s.killIn(s.Grace())
