@@ -227,7 +227,8 @@ func TestAMemberThatIsGoneIsNoFollower(t *testing.T) {
 	page := ask("/{$}")
 	for _, want := range []string{"<td>leader</td><td>caught up</td>",
 		"<td>follower</td><td>7 entries behind</td>",
-		`<td>voter</td><td><strong class="bad">not reached</strong>: connection refused</td>`} {
+		`<td>voter</td><td><strong class="bad">not reached</strong>: connection refused</td>`,
+		"Server 3 is not reached (connection refused), and one more loss stops the cluster: start it"} {
 		expect.Has(t, page, want, "the page lacks")
 	}
 }

@@ -213,6 +213,21 @@ func (a overviewAnswer) Wrong() bool {
 		slices.ContainsFunc(a.Members, memberRow.Missing)
 }
 
+// Narrow reports whether voters are missing, and the loss of one more server would stop the cluster. Unlike
+// the leader's notice, every server's page says so.
+func (a overviewAnswer) Narrow() bool {
+	voters, missing := 0, 0
+	for _, m := range a.Members {
+		if m.Voter {
+			voters++
+			if m.Missing() {
+				missing++
+			}
+		}
+	}
+	return missing > 0 && voters-missing <= voters/2+1
+}
+
 // packetRates are packets a second of this server's clients, in the last minute.
 type packetRates struct {
 	Seconds  float64 `json:"seconds"` // that they are measured over
