@@ -109,7 +109,7 @@ func (c *conn) afford(steps int64) bool {
 		return true
 	}
 	a := &c.from.account
-	now := c.arrived // near enough, where the clock costs as much as a read
+	now := c.reader.arrived // near enough, where the clock costs as much as a read
 	for waited := false; ; {
 		owed := a.settle(c.srv, now)
 		burst := c.srv.share(burstTime)
@@ -138,7 +138,7 @@ func (c *conn) charge(steps int64) { c.from.account.owed.Add(steps) }
 
 // foresee is afford for reads, which are charged exactly when they are answered.
 func (c *conn) foresee(steps int64) bool {
-	c.cost -= steps
+	c.reads.cost -= steps
 	return c.afford(steps)
 }
 

@@ -149,7 +149,7 @@ func TestWatchersOfAnAddressAreBounded(t *testing.T) {
 	watcher := func(from *address) *conn {
 		c := newConn(s, &net.TCPConn{}, nil)
 		c.from = from
-		c.ids.Store(identity.Unproved("127.0.0.1", false))
+		c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
 		s.watches.add(c, "/a", tree.Persistent)
 		return c
 	}
@@ -231,12 +231,12 @@ func TestAWaitForTheAddressIsCountedOnce(t *testing.T) {
 		defer s.Shutdown(t.Context())
 		c := newConn(s, &net.TCPConn{}, nil)
 		c.from = new(address)
-		c.arrived = s.now()
-		c.from.paid.Store(int64(c.arrived))
+		c.reader.arrived = s.now()
+		c.from.paid.Store(int64(c.reader.arrived))
 		c.from.owed.Store(s.share(burstTime) + s.share(20*time.Millisecond))
 		expect.That(t, c.afford(1), "the connection is open")
 		expect.Equal(t, s.metrics.Throttled.Load(), 1, "waits")
-		c.arrived = s.now()
+		c.reader.arrived = s.now()
 		expect.That(t, c.afford(1), "the connection is open")
 		expect.Equal(t, s.metrics.Throttled.Load(), 1, "waits, as the second one has room")
 	})
@@ -349,7 +349,7 @@ func TestMemoryOfAnAddressUpToItsBound(t *testing.T) {
 // A request that waits for its address ends with its connection.
 func TestWaitForTheAddressEndsWithTheConnection(t *testing.T) {
 	s, c := quiet(t, Options{})
-	c.arrived = s.now()
+	c.reader.arrived = s.now()
 	c.from.paid.Store(int64(1000 * time.Hour)) // nothing is paid during this test
 	burst := s.share(burstTime)
 	c.from.owed.Store(burst - 1)

@@ -21,12 +21,12 @@ func (c *conn) auth(xid int32, body []byte) bool {
 	d.Int() // an unused type
 	scheme, _ := d.String()
 	credentials := d.Buffer()
-	c.auths++
+	c.proof.auths++
 	if d.Err() != nil {
 		c.last(nil, endMalformed)
 		return false
 	}
-	if c.auths > maxAuths || !c.prove(scheme, credentials) {
+	if c.proof.auths > maxAuths || !c.prove(scheme, credentials) {
 		return c.authFailed(xid, scheme)
 	}
 	return c.reply(xid, jute.OpAuth, 0, jute.OK, nil)
@@ -47,7 +47,7 @@ func (c *conn) prove(scheme string, credentials []byte) bool {
 }
 
 // proved adds an identity to the connection. It reports false if the client may not have it.
-func (c *conn) proved(id jute.ID) bool { return c.ids.Add(id, c.srv.o.Super) }
+func (c *conn) proved(id jute.ID) bool { return c.proof.ids.Add(id, c.srv.o.Super) }
 
 func (c *conn) authFailed(xid int32, scheme string) bool {
 	if scheme == "digest" && fips140.Enforced() {
@@ -80,20 +80,20 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 		c.last(nil, endMalformed)
 		return false
 	}
-	if c.auths++; c.auths > maxAuths {
+	if c.proof.auths++; c.proof.auths > maxAuths {
 		return c.saslFailed(xid)
 	}
 	var answer []byte
 	var err error
-	if c.exchange == nil {
+	if c.proof.exchange == nil {
 		m := c.srv.mechanisms.Load()
 		if m == nil {
-			if c.empties++; c.empties > saslEmpty {
+			if c.proof.empties++; c.proof.empties > saslEmpty {
 				return c.saslFailed(xid)
 			}
 			return c.reply(xid, jute.OpSASL, 0, jute.OK, jute.AppendBuffer(nil, nil))
 		}
-		c.exchange, err = m.Begin(len(token) == 0, c.srv.o.Rand)
+		c.proof.exchange, err = m.Begin(len(token) == 0, c.srv.o.Rand)
 	}
 	if err == nil {
 		answer, err = c.negotiate(token)
@@ -108,14 +108,14 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 // negotiate gives the client's token to the negotiation under way. At its end it
 // adds the identity that the client has proved.
 func (c *conn) negotiate(token []byte) (answer []byte, err error) {
-	if answer, err = c.exchange.Answer(token, c.srv.o.Now()); err != nil {
+	if answer, err = c.proof.exchange.Answer(token, c.srv.o.Now()); err != nil {
 		return nil, err
 	}
-	user, principal, done := c.exchange.User()
+	user, principal, done := c.proof.exchange.User()
 	if !done {
 		return answer, nil
 	}
-	c.exchange = nil
+	c.proof.exchange = nil
 	if principal != "" {
 		c.srv.log.debug("signed in with Kerberos", "addr", c.host, "principal", principal, "user", user)
 	}

@@ -288,7 +288,7 @@ func TestWhatCredentialsProve(t *testing.T) {
 		_, c := quiet(t, Options{Super: identity.Super{Digest: super}, EnsembleNames: x.names})
 		for range 2 { // the second time proves nothing new
 			expect.Equal(t, c.prove(x.scheme, x.credentials), x.want, "%s %q", x.scheme, x.credentials)
-			ids := *c.ids.Load()
+			ids := *c.proof.ids.Load()
 			expect.That(t, len(ids) == 1+x.ids && slices.Contains(ids, address) &&
 				slices.Contains(ids, identity.SuperID) == (x.ids == 2), "%s %q: %v", x.scheme, x.credentials, ids)
 		}

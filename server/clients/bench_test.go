@@ -22,7 +22,7 @@ func (r *rig) loose() *conn {
 	r.t.Cleanup(func() { a.Close() })
 	c := newConn(r.srv, b, nil)
 	c.replica = *r.srv.replica.Load()
-	c.ids.Store(identity.Unproved(c.host, false))
+	c.proof.ids.Store(identity.Unproved(c.host, false))
 	c.session = 1
 	return c
 }
@@ -121,13 +121,13 @@ func BenchmarkHandle(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for n := 0; n < b.N; n += 16 {
-		c.in.buf, c.in.r, c.in.w = input, 0, len(input)
+		c.reader.in.buf, c.reader.in.r, c.reader.in.w = input, 0, len(input)
 		for {
-			frame, _, _ := c.in.peek(1 << 20)
+			frame, _, _ := c.reader.in.peek(1 << 20)
 			if frame == nil {
 				break
 			}
-			c.in.take(frame)
+			c.reader.in.take(frame)
 			c.handle(frame)
 		}
 		c.out.buf, c.out.frames = c.out.buf[:0], 0

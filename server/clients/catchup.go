@@ -48,7 +48,7 @@ func (u *catchUp) add(list *[]string, path string) bool {
 	*list = append(*list, path)
 	u.n++
 	u.size += len(path)
-	u.cost += tree.ReadSteps(path, *u.c.ids.Load()) + tree.WatchSteps(path)
+	u.cost += tree.ReadSteps(path, *u.c.proof.ids.Load()) + tree.WatchSteps(path)
 	if u.n == catchUpChunk || u.size >= catchUpBytes {
 		u.compare()
 	}
@@ -76,7 +76,7 @@ func (u *catchUp) compare() {
 // view is the part of compare under the state lock.
 func (u *catchUp) view(st *state.State) {
 	u.zxid = st.Zxid()
-	st.Tree().CatchUp(*u.c.ids.Load(), &u.step, u.arm, u.tell)
+	st.Tree().CatchUp(*u.c.proof.ids.Load(), &u.step, u.arm, u.tell)
 }
 
 func (u *catchUp) arm(k tree.WatchKind, path string) {
@@ -100,11 +100,11 @@ func (u *catchUp) tell(e jute.EventType, path string) {
 // can be read.
 func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 	p := pieces{c: c}
-	if c.within == 0 {
+	if c.reader.within == 0 {
 		if !wholeLists(op, body) {
 			return c.reply(xid, op, c.replica.Zxid(), jute.MarshallingError, nil)
 		}
-		c.in.r, c.within = c.in.r-len(body), len(body)
+		c.reader.in.r, c.reader.within = c.reader.in.r-len(body), len(body)
 	}
 	u := newCatchUp(c, p.long())
 	for _, list := range lists(&u.step, op) {
@@ -119,10 +119,10 @@ func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 	if p.why == endNone && u.open {
 		u.compare()
 	}
-	for c.within > 0 && p.why == endNone && u.open {
-		p.take(min(c.within, inputFirst))
+	for c.reader.within > 0 && p.why == endNone && u.open {
+		p.take(min(c.reader.within, inputFirst))
 	}
-	c.frameStart = 0
+	c.reader.frameStart = 0
 	switch p.why {
 	case endNone:
 		return u.open && c.reply(xid, op, u.zxid, jute.OK, nil)
@@ -161,20 +161,20 @@ type pieces struct {
 // take returns the next n bytes, which are valid until the next call, or nil.
 func (p *pieces) take(n int) []byte {
 	c := p.c
-	if n < 0 || n > c.within || n > c.srv.o.MaxFrame {
+	if n < 0 || n > c.reader.within || n > c.srv.o.MaxFrame {
 		p.fail()
 	}
-	for p.why == endNone && c.in.len() < n {
-		c.in.want = n
+	for p.why == endNone && c.reader.in.len() < n {
+		c.reader.in.want = n
 		c.flush()
 		p.why = c.fill()
 	}
 	if p.why != endNone {
 		return nil
 	}
-	b := c.in.bytes()[:n]
-	c.in.r += n
-	c.within -= n
+	b := c.reader.in.bytes()[:n]
+	c.reader.in.r += n
+	c.reader.within -= n
 	return b
 }
 

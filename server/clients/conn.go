@@ -39,81 +39,121 @@ const (
 	phaseOpen                 // it has one
 )
 
-// conn is one client's connection. Its goroutine reads and, most of the time,
-// writes it; outcomes and events come from the goroutine that applies the log.
+// conn is one client's connection. Its goroutine reads and, most of the time, writes it; outcomes and
+// events come from the goroutine that applies the log. Each part below says who may touch it. The embedded
+// parts do not change once the client has its session: all may read them then.
 type conn struct {
-	srv    *Server
+	srv *Server
+
+	socket
+	seat
+
+	reader   reader
+	reads    readRun
+	proof    proof
+	pulse    pulse
+	place    place
+	watching watching
+	flight   flight
+	out      outbox // has a lock of its own
+
+	phase   atomic.Int32 // how far it has come: a phase
+	removed bool         // the server has forgotten it; under srv.mu
+}
+
+// socket is where the client is. All of it is set before the connection's first goroutine.
+type socket struct {
 	nc     net.Conn
+	raw    syscall.RawConn // nil: not plain TCP
+	secure bool
 	host   string // the client's address without its port
 	from   *address
 	born   time.Duration
 	number uint64 // connections of the server are counted
-	secure bool
+}
 
-	removed bool // under srv.mu
-	dropped bool // under srv.watches.mu: it may watch nothing more
-	phase   atomic.Int32
-	hears   int32 // under srv.watches.mu: its place among those told of the change, from 1
+// seat is the session that the connection serves. The connection's goroutine fills in what the client asks
+// for; the outcome of the handshake writes the rest, once, before the phase is open. The session is written
+// under srv.mu, which may be asked for it at any time.
+type seat struct {
+	replica  Replica // the state that serves the client, from the connect request on
+	readOnly bool    // the session is one of a server without a leader
+	mayRead  bool    // the connect request said whether it takes such a session
+	asked    int64   // the session that the client came back for, if any
 
-	// Owned by the connection's goroutine. Small fields stand together: there may be a hundred
-	// thousand connections.
-	opened     bool             // the handshake is over
-	idle       bool             // the newest request, if there was one, was a ping
-	unfinished bool             // the deadline is that of an unfinished frame
-	within     int              // bytes of a long setWatches that are not read yet
-	readOnly   bool             // the session is one of a server without a leader
-	mayRead    bool             // the connect request said whether it takes such a session
-	settled    bool             // it has rested before
-	stop       bool             // run met the end of the connection
-	said       bool             // the log has a line about why this connection ends
-	empties    uint8            // answers without a token where there is no SASL
-	auths      int32            // auth packets so far
-	limit      *time.Timer      // of the handshake
-	in         *input           // nil while it rests
-	inHeld     int              // bytes of in that srv.memory counts
-	arrived    time.Duration    // when the newest bytes came
-	frameStart time.Duration    // when the wait for the rest of a frame began; 0: not yet
-	exchange   sasl.Negotiation // the SASL negotiation under way, if any
-	frame      []byte           // the frame that run begins with
-	replica    Replica          // the state that serves the client, from the connect request on
-	need       int              // bytes of memory that run must have before it goes on
-	apart      bool             // the answer needs no buffer
-	behind     bool             // run must wait for the connection's writes before it goes on
-	long       *longReply       // what run has begun to answer
-	building   int64            // steps of the answer that needs them
-	cost       int64            // of the reads that run has answered, in steps, beyond what is charged
-	runView    func(*state.State)
-	asked      int64            // the session that the client came back for, if any
-	followed   *observe.Request // the newest request, if a log wants it
-
-	// Written once, before phaseOpen, by the outcome of the handshake; the
-	// session under srv.mu.
 	session int64
 	gen     uint32
 	timeout time.Duration
+}
 
-	// The client's identities: its address, then those it has proved. Replaced, never changed.
-	ids identity.List
+// reader holds the bytes received, up to the newest request. It belongs to the connection's goroutine. A
+// connection that rests has none: then it belongs to the goroutine whose visit it is. While the connection's
+// goroutine waits for its session, the goroutine that applies the log may read followed.
+type reader struct {
+	in         *input           // nil while the connection rests
+	held       int              // bytes of in that srv.memory counts
+	within     int              // bytes of a long setWatches that are not read yet
+	arrived    time.Duration    // when the newest bytes came
+	frameStart time.Duration    // when the wait for the rest of a frame began; 0: not yet
+	followed   *observe.Request // the newest request, if a log wants it
+	unfinished bool             // the deadline is that of an unfinished frame
+	idle       bool             // the newest request, if there was one, was a ping
+	rested     bool             // it has rested before: its session is open
+	said       bool             // the log has a line about why this connection ends
+}
 
-	lastHeard atomic.Int64 // on the server's clock, ns
-	bytesIn   atomic.Int64 // received
-	listed    atomic.Bool  // in srv.heard
-	retired   atomic.Bool  // the session has moved or ended: hearing from it means nothing
+// readRun is a run of reads that are answered under one hold of the state lock. It belongs to the
+// connection's goroutine.
+type readRun struct {
+	frame    []byte // the one that the run begins with
+	view     func(*state.State)
+	long     *longReply // what the run has begun to answer
+	need     int        // bytes of memory that the run must have before it goes on
+	building int64      // steps of the answer that needs them
+	cost     int64      // of the reads answered, in steps, beyond what is charged
+	apart    bool       // the answer needs no buffer
+	behind   bool       // the run must wait for the connection's writes before it goes on
+	stop     bool       // the run met the end of the connection
+}
 
-	// Under srv.resting.mu.
+// proof is who the client is. The connection's goroutine alone changes it; all may load the identities,
+// which are replaced, never changed.
+type proof struct {
+	ids      identity.List    // the client's address, then what it has proved
+	exchange sasl.Negotiation // the SASL negotiation under way, if any
+	auths    int32            // auth packets so far
+	empties  uint8            // answers without a token where there is no SASL
+}
+
+// pulse is whether the client is alive. All may read and write it.
+type pulse struct {
+	heard    atomic.Int64 // when bytes came last, on the server's clock, ns
+	received atomic.Int64 // bytes
+	listed   atomic.Bool  // in srv.heard
+	retired  atomic.Bool  // the session has moved or ended: hearing from it means nothing
+}
+
+// place is where the connection rests. It is under srv.resting.mu.
+type place struct {
 	rests bool   // without a goroutine, and no visit is under way
 	slot  uint32 // while it rests or is visited
+}
 
-	out outbox
+// watching is the connection among those that watch. It is under srv.watches.mu.
+type watching struct {
+	dropped bool  // it may watch nothing more
+	hears   int32 // its place among those told of the change, from 1
+}
 
-	// Owned by the flush under way.
-	sent   piece           // what is being written
-	unsent []byte          // the rest of it
-	raw    syscall.RawConn // nil: not plain TCP
+// flight is what is being written. It belongs to the flush under way.
+type flight struct {
+	sent   piece
+	unsent []byte // the rest of it
 }
 
 func newConn(s *Server, nc net.Conn, config *tls.Config) *conn {
-	c := &conn{srv: s, nc: nc, host: hostOf(nc), born: s.now(), from: new(address), in: new(input)}
+	c := &conn{srv: s, socket: socket{nc: nc, host: hostOf(nc), from: new(address), born: s.now()}}
+	c.reader.in, c.reads.view = new(input), c.run
 	if config != nil {
 		c.secure = true
 		c.nc = tls.Server(nc, config)
@@ -122,7 +162,6 @@ func newConn(s *Server, nc net.Conn, config *tls.Config) *conn {
 			c.raw = raw
 		}
 	}
-	c.runView = c.run
 	c.out.stat = observe.NewConn()
 	return c
 }
@@ -157,7 +196,7 @@ func (c *conn) serve(why endReason) {
 		c.finish(why)
 		c.srv.wg.Done()
 	}()
-	if why == endNone && !c.opened {
+	if why == endNone && !c.reader.rested {
 		why = c.begin()
 	}
 	if why == endNone {
@@ -174,13 +213,16 @@ func (c *conn) serve(why endReason) {
 
 // begin opens the connection, in time.
 func (c *conn) begin() endReason {
-	c.limit = time.AfterFunc(c.srv.o.HandshakeTimeout, func() { c.close(endHandshake) })
+	limit := time.AfterFunc(c.srv.o.HandshakeTimeout, func() {
+		if phase(c.phase.Load()) != phaseWord { // the answer has deadlines of its own
+			c.close(endHandshake)
+		}
+	})
 	why := c.open()
-	c.limit.Stop()
-	c.limit = nil
+	limit.Stop()
 	if why == endNone {
-		c.opened, c.idle = true, true
-		c.lastHeard.Store(int64(c.arrived))
+		c.reader.idle = true
+		c.pulse.heard.Store(int64(c.reader.arrived))
 	}
 	return why
 }
@@ -241,11 +283,11 @@ func (c *conn) loop() endReason {
 // frames handles the bytes received.
 func (c *conn) frames() endReason {
 	for {
-		frame, _, err := c.in.peek(c.srv.o.MaxFrame)
+		frame, _, err := c.reader.in.peek(c.srv.o.MaxFrame)
 		switch {
 		case errors.Is(err, errLong): // setWatches reads the rest
-			b := c.in.bytes()
-			frame, c.within = b[4:4+headerSize], int(binary.BigEndian.Uint32(b))-headerSize
+			b := c.reader.in.bytes()
+			frame, c.reader.within = b[4:4+headerSize], int(binary.BigEndian.Uint32(b))-headerSize
 		case err != nil:
 			c.srv.metrics.LargeRejected.Add(1)
 			return endLength
@@ -254,13 +296,13 @@ func (c *conn) frames() endReason {
 		case len(frame) < headerSize:
 			return endMalformed
 		}
-		if c.inHeld > 0 {
+		if c.reader.held > 0 {
 			c.srv.memory.partial(c, false)
 		}
-		c.in.take(frame)
-		c.frameStart = 0
+		c.reader.in.take(frame)
+		c.reader.frameStart = 0
 		open := c.handle(frame)
-		if c.in.handled(); !open {
+		if c.reader.in.handled(); !open {
 			return endElse
 		}
 	}
@@ -271,11 +313,11 @@ func (c *conn) fill() endReason {
 	if !c.grow() {
 		return endElse
 	}
-	if c.in.full && len(c.in.buf) >= inputBusy {
+	if c.reader.in.full && len(c.reader.in.buf) >= inputBusy {
 		runtime.Gosched() // there is more than can be read at once: others first
 	}
 	c.armDeadline()
-	n, err := c.in.fill(c.nc)
+	n, err := c.reader.in.fill(c.nc)
 	if err != nil {
 		return c.readFailed(err)
 	}
@@ -285,41 +327,41 @@ func (c *conn) fill() endReason {
 
 // received notes that n bytes have just come: the client is alive.
 func (c *conn) received(n int) {
-	c.arrived = c.srv.now()
+	c.reader.arrived = c.srv.now()
 	c.srv.metrics.BytesReceived.Add(int64(n))
-	c.bytesIn.Add(int64(n))
-	if c.inHeld > 0 {
+	c.pulse.received.Add(int64(n))
+	if c.reader.held > 0 {
 		c.srv.memory.moved(c, n)
 	}
-	c.alive(c.arrived)
+	c.alive(c.reader.arrived)
 }
 
 // alive notes that the client was not silent at that time: bytes came, or the server had not read them.
 func (c *conn) alive(at time.Duration) {
-	c.lastHeard.Store(int64(at))
-	if !c.listed.Load() && !c.readOnly { // there is no leader to be told
+	c.pulse.heard.Store(int64(at))
+	if !c.pulse.listed.Load() && !c.readOnly { // there is no leader to be told
 		c.srv.heard.add(c)
 	}
 }
 
 // grow waits for the memory that the next fill takes.
 func (c *conn) grow() bool {
-	size := c.in.size()
+	size := c.reader.in.size()
 	switch {
 	case size > inputKeep:
-		size = max(size, c.in.want)
-	case c.inHeld == 0:
+		size = max(size, c.reader.in.want)
+	case c.reader.held == 0:
 		return true
 	default:
 		size = 0
 	}
-	if size != c.inHeld {
+	if size != c.reader.held {
 		if !c.srv.memory.wait(c, inputPart, size) {
 			return false
 		}
-		c.inHeld = size
+		c.reader.held = size
 	}
-	c.srv.memory.partial(c, c.in.len() > 0)
+	c.srv.memory.partial(c, c.reader.in.len() > 0)
 	return true
 }
 
@@ -328,20 +370,20 @@ func (c *conn) grow() bool {
 // session, which the leader ends if the client is silent. A read-only session has no leader.
 func (c *conn) armDeadline() {
 	now := c.srv.now()
-	if c.in.len() == 0 && c.within == 0 {
+	if c.reader.in.len() == 0 && c.reader.within == 0 {
 		if c.readOnly {
 			c.setDeadline(c.srv.start.Add(now + c.timeout + c.margin()))
-		} else if c.unfinished {
+		} else if c.reader.unfinished {
 			c.setDeadline(time.Time{})
 		}
-		c.unfinished = false
+		c.reader.unfinished = false
 		return
 	}
-	c.unfinished = true
-	if c.frameStart == 0 {
-		c.frameStart = now
+	c.reader.unfinished = true
+	if c.reader.frameStart == 0 {
+		c.reader.frameStart = now
 	}
-	stall := min(now+stallTime, c.frameStart+frameTime)
+	stall := min(now+stallTime, c.reader.frameStart+frameTime)
 	if c.headerMissing() {
 		stall = min(stall, now+headerGrace)
 	}
@@ -350,10 +392,10 @@ func (c *conn) armDeadline() {
 
 // headerMissing reports whether an oversized frame has begun whose operation is not known yet.
 func (c *conn) headerMissing() bool {
-	if c.within > 0 {
+	if c.reader.within > 0 {
 		return false
 	}
-	_, wait, _ := c.in.peek(c.srv.o.MaxFrame)
+	_, wait, _ := c.reader.in.peek(c.srv.o.MaxFrame)
 	return wait
 }
 
@@ -373,7 +415,7 @@ func (c *conn) setDeadline(at time.Time) {
 // readFailed returns the end reason of a failed read.
 func (c *conn) readFailed(err error) endReason {
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded) && c.in.len() > 0:
+	case errors.Is(err, os.ErrDeadlineExceeded) && c.reader.in.len() > 0:
 		return endStalled
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return endIdle
@@ -397,7 +439,7 @@ func (c *conn) awaitReplies(limit, left int) bool {
 		c.flush()
 		o.mu.Lock()
 		for o.pendingLen() > left && o.state == outboxOpen {
-			c.sleep(left)
+			o.sleep(left)
 		}
 	}
 	open := o.state == outboxOpen
@@ -412,7 +454,7 @@ func (c *conn) discard() {
 	o.mu.Lock()
 	for o.state == outboxEnding && !o.shut {
 		if o.flushing {
-			c.sleep(-1)
+			o.sleep(-1)
 			continue
 		}
 		o.flushing = true
@@ -427,8 +469,8 @@ func (c *conn) discard() {
 	}
 	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
 	for total := 0; total < maxWatchFrame; {
-		c.in.r, c.in.w = 0, 0
-		n, err := c.in.fill(c.nc)
+		c.reader.in.r, c.reader.in.w = 0, 0
+		n, err := c.reader.in.fill(c.nc)
 		if err != nil {
 			return
 		}

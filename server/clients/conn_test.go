@@ -230,15 +230,15 @@ func TestPanicEndsItsConnectionAlone(t *testing.T) {
 	other := newConn(s, &net.TCPConn{}, nil)
 	must.That(t, s.add(c) && s.add(other), "the connections are not taken")
 	c.replica = panicking{still{state.New("test")}}
-	c.opened = true
+	c.reader.rested = true
 	counted := int64(-1)
 	c.nc = closer{c.nc, func() {
 		if counted < 0 {
 			counted = s.metrics.UnrecoverableErrors.Load()
 		}
 	}}
-	c.in.buf = wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/a", false))
-	c.in.w = len(c.in.buf)
+	c.reader.in.buf = wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/a", false))
+	c.reader.in.w = len(c.reader.in.buf)
 	c.serve(endNone)
 	expect.Has(t, log.String(), "panic in a client connection")
 	expect.Has(t, log.String(), "the state is broken")

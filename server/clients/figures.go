@@ -132,7 +132,7 @@ func (c *conn) describe() admin.Conn {
 	o := &c.out
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	d.Queued, d.BytesIn = int64(o.pendingLen()), c.bytesIn.Load()
+	d.Queued, d.BytesIn = int64(o.pendingLen()), c.pulse.received.Load()
 	switch {
 	case o.flushing:
 		d.Interest = 5
@@ -141,7 +141,8 @@ func (c *conn) describe() admin.Conn {
 	}
 	if phase(c.phase.Load()) == phaseOpen {
 		d.Session, d.Timeout = c.session, c.timeout
-		d.Expires = c.srv.o.Now().Add(time.Duration(c.lastHeard.Load()) - c.srv.now() + c.timeout + c.margin())
+		silent := c.srv.now() - time.Duration(c.pulse.heard.Load())
+		d.Expires = c.srv.o.Now().Add(c.timeout + c.margin() - silent)
 	}
 	o.stat.Describe(&d)
 	return d
@@ -172,8 +173,8 @@ func (c *conn) seen(n int, op jute.OpCode, body []byte) {
 		c.out.stat.Received(n)
 		c.out.mu.Unlock()
 	}
-	if c.followed = c.srv.Observed.Begin(op, body); c.followed != nil {
-		c.followed.Arrived, c.followed.Begun = c.arrived, c.srv.now()
+	if c.reader.followed = c.srv.Observed.Begin(op, body); c.reader.followed != nil {
+		c.reader.followed.Arrived, c.reader.followed.Begun = c.reader.arrived, c.srv.now()
 	}
 }
 
@@ -182,7 +183,7 @@ func (c *conn) readsAnswered(n int) {
 	m := &c.srv.metrics
 	m.PacketsReceived.Add(int64(n))
 	now := c.srv.now()
-	d := now - c.arrived
+	d := now - c.reader.arrived
 	c.out.mu.Lock()
 	c.out.stat.Received(n)
 	c.out.stat.Took(n, d, now)
@@ -194,8 +195,8 @@ func (c *conn) readsAnswered(n int) {
 // readAnswered notes one read that was answered. The outbox is locked.
 func (c *conn) readAnswered(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, reply []byte) {
 	c.out.stat.Last(xid, op, zxid)
-	if c.followed != nil {
-		c.follow(c.followed, xid, &state.Outcome{Code: code, Zxid: zxid, Reply: reply}, c.srv.now())
+	if c.reader.followed != nil {
+		c.follow(c.reader.followed, xid, &state.Outcome{Code: code, Zxid: zxid, Reply: reply}, c.srv.now())
 	}
 }
 
@@ -230,7 +231,8 @@ func (c *conn) follow(r *observe.Request, xid int32, out *state.Outcome, now tim
 	if r.Logged > 0 {
 		now = c.srv.now() // later than the beginning of the batch
 	}
-	r.Xid, r.Session, r.Addr, r.IDs, r.Outcome, r.Answered = xid, c.session, c.host, *c.ids.Load(), *out, now
+	r.Xid, r.Session, r.Addr, r.IDs = xid, c.session, c.host, *c.proof.ids.Load()
+	r.Outcome, r.Answered = *out, now
 	c.srv.Observed.Followed(r)
 }
 
@@ -241,9 +243,9 @@ func (s *Server) connEnded(c *conn, why endReason) {
 		c.out.mu.Lock()
 		requests, sent := c.out.stat.Total()
 		c.out.mu.Unlock()
-		s.Observed.ConnEnded(c.host, observe.Count{Requests: requests, Bytes: c.bytesIn.Load() + sent})
-		if !c.retired.Load() && why != endSession && why != endGone && why != endMoved {
-			s.Observed.ConnLost(c.session, why.String(), time.Duration(c.lastHeard.Load()))
+		s.Observed.ConnEnded(c.host, observe.Count{Requests: requests, Bytes: c.pulse.received.Load() + sent})
+		if !c.pulse.retired.Load() && why != endSession && why != endGone && why != endMoved {
+			s.Observed.ConnLost(c.session, why.String(), time.Duration(c.pulse.heard.Load()))
 		}
 	}
 	if why.ours() {
@@ -253,7 +255,7 @@ func (s *Server) connEnded(c *conn, why endReason) {
 		s.metrics.SessionlessExpired.Add(1)
 	}
 	switch {
-	case why == endClient || why == endSession || why == endWord || c.said:
+	case why == endClient || why == endSession || why == endWord || c.reader.said:
 		s.o.Logger.Debug("connection ended", "session", admin.Hex(c.session), "addr", c.host, "reason",
 			why.String())
 	case c.session != 0:
@@ -268,7 +270,7 @@ func (s *Server) connEnded(c *conn, why endReason) {
 
 // say logs the one line about a connection that ends because of its client.
 func (c *conn) say(msg string, args ...any) {
-	c.said = true
+	c.reader.said = true
 	if c.session != 0 {
 		args = append(args, "session", admin.Hex(c.session))
 	}

@@ -37,7 +37,7 @@ func quiet(t testing.TB, o Options) (*Server, *conn) {
 func connFrom(s *Server, from *address) *conn {
 	c := newConn(s, &net.TCPConn{}, nil)
 	c.from = from
-	c.ids.Store(identity.Unproved("127.0.0.1", false))
+	c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
 	return c
 }
 
@@ -55,7 +55,7 @@ func TestEndsOfConnectionsAreCounted(t *testing.T) {
 			{name: "without a session"}, {name: "that came back", asked: 9}} {
 			var log must.Text
 			s, c := quiet(t, Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-			c.host, c.session, c.asked, c.said = "10.0.0.1", x.session, x.asked, x.said
+			c.host, c.session, c.asked, c.reader.said = "10.0.0.1", x.session, x.asked, x.said
 			s.connEnded(c, why)
 			name := fmt.Sprintf("%v, of one %s", why, x.name)
 			expect.Equal(t, s.counts.ends[why].Load(), 1, "%s", name)
@@ -100,9 +100,9 @@ func TestErrorsOfTheNetworkAreReasons(t *testing.T) {
 		{reset, endClient, endClient, endClient},
 		{io.EOF, endClient, endClient, endClient},
 	} {
-		c.in = new(input)
+		c.reader.in = new(input)
 		expect.Equal(t, c.readFailed(x.err), x.idle, "%v between two frames", x.err)
-		c.in = &input{buf: make([]byte, 10), w: 1}
+		c.reader.in = &input{buf: make([]byte, 10), w: 1}
 		expect.Equal(t, c.readFailed(x.err), x.begun, "%v in a frame", x.err)
 		expect.Equal(t, endReasonOf(x.err), x.writing, "%v while writing", x.err)
 	}
@@ -142,7 +142,7 @@ func TestHostOfAConnection(t *testing.T) {
 func TestStatesOfAConnectionAreDescribed(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s, c := quiet(t, Options{Now: func() time.Time { return now }})
-	c.bytesIn.Store(77)
+	c.pulse.received.Store(77)
 	c.session, c.timeout = 7, 10*time.Second
 	c.out.push(pending{xid: 1})
 	d := c.describe()
@@ -150,13 +150,13 @@ func TestStatesOfAConnectionAreDescribed(t *testing.T) {
 		d.LastCxid == -1 && d.Received == 0 && d.Expires.IsZero(), "before it has a session: %+v", d)
 	expect.That(t, now.Sub(d.Established) < time.Hour && !d.Established.After(now), "since %v", d.Established)
 	c.phase.Store(int32(phaseOpen))
-	c.lastHeard.Store(int64(s.now()))
+	c.pulse.heard.Store(int64(s.now()))
 	c.out.waiting = true
 	d = c.describe()
 	left := d.Expires.Sub(now)
 	expect.That(t, d.Session == 7 && d.Timeout == 10*time.Second && d.Interest == 0 && left <= 16*time.Second &&
 		left > 16*time.Second-time.Hour, "with a session: %+v, %v left", d, left)
-	c.lastHeard.Store(int64(s.now() + time.Hour))
+	c.pulse.heard.Store(int64(s.now() + time.Hour))
 	expect.That(t, c.describe().Expires.Sub(d.Expires) > 30*time.Minute, "it ends when it was heard of and a time")
 	c.out.flushing = true
 	expect.Equal(t, c.describe().Interest, 5, "while it is written")

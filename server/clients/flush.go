@@ -199,7 +199,7 @@ func (c *conn) flushTouched() {
 		c.hangUp()
 		return
 	case o.waiting && o.pendingLen() <= o.waitFor && o.state == outboxOpen:
-		c.rouse() // it goes on with the next requests, and flushes then
+		c.out.rouse() // it goes on with the next requests, and flushes then
 		o.mu.Unlock()
 		return
 	}
@@ -227,7 +227,7 @@ func (c *conn) flush() {
 	o := &c.out
 	o.mu.Lock()
 	for o.flushing && o.size() >= flushSize && o.state == outboxOpen {
-		c.sleep(-1)
+		o.sleep(-1)
 	}
 	if o.flushing || o.empty() && o.state == outboxOpen || o.state == outboxDead {
 		o.mu.Unlock()
@@ -245,24 +245,6 @@ func (c *conn) unread() bool {
 	return c.out.own || c.out.waiting
 }
 
-// sleep waits to be roused, with the outbox unlocked while it sleeps.
-func (c *conn) sleep(waitFor int) {
-	o := &c.out
-	o.waiting, o.waitFor = true, waitFor
-	if o.wake == nil {
-		o.wake = sync.NewCond(&o.mu)
-	}
-	o.wake.Wait()
-	o.waiting = false
-}
-
-// rouse wakes the connection's goroutine if it sleeps. The outbox is locked.
-func (c *conn) rouse() {
-	if c.out.waiting {
-		c.out.wake.Signal()
-	}
-}
-
 // write empties the outbox into the connection and ends the flush. If it may
 // not block and would have to, it returns false, leaves the flush under way and
 // must be called again.
@@ -270,32 +252,32 @@ func (c *conn) write(mayBlock bool) bool {
 	o := &c.out
 	for {
 		o.mu.Lock()
-		b := c.unsent
+		b := c.flight.unsent
 		if len(b) == 0 {
-			o.give(c.sent)
-			c.sent, o.writing, o.stuck = piece{}, 0, 0
+			o.give(c.flight.sent)
+			c.flight.sent, o.writing, o.stuck = piece{}, 0, 0
 			c.hold(false)
 			if o.empty() || o.state == outboxDead {
 				c.flushed()
 				return true
 			}
 			var frames int
-			c.sent, frames = o.take()
-			b = c.sent.b
+			c.flight.sent, frames = o.take()
+			b = c.flight.sent.b
 			o.writing = len(b)
 			o.stat.Wrote(frames, len(b), &c.srv.metrics)
 		}
 		o.mu.Unlock()
-		c.unsent = b
+		c.flight.unsent = b
 		err := c.writeNow()
-		if err == nil && len(c.unsent) > 0 {
+		if err == nil && len(c.flight.unsent) > 0 {
 			if !mayBlock {
 				return false
 			}
 			err = c.writeAll()
 		}
 		if err != nil {
-			c.unsent = nil
+			c.flight.unsent = nil
 			c.close(endReasonOf(err))
 		}
 	}
@@ -308,7 +290,7 @@ func (c *conn) flushed() {
 	ending := o.state == outboxEnding
 	shut := o.shut // a late outcome may have touched it again
 	o.shut = ending
-	c.rouse()
+	c.out.rouse()
 	o.mu.Unlock()
 	if ending && !shut {
 		c.part(c.linger)
@@ -325,10 +307,10 @@ func (c *conn) writeNow() (err error) {
 	}
 	closed := c.raw.Write(func(fd uintptr) bool {
 		for {
-			n, failed := writeOnce(fd, c.unsent)
+			n, failed := writeOnce(fd, c.flight.unsent)
 			switch {
 			case n > 0:
-				c.unsent = c.unsent[n:]
+				c.flight.unsent = c.flight.unsent[n:]
 			case errors.Is(failed, syscall.EINTR):
 				continue
 			case failed != nil && !errors.Is(failed, syscall.EAGAIN):
@@ -360,12 +342,12 @@ func (c *conn) writeAll() error {
 	if c.secure {
 		piece, step = writePieceTLS, stallTime
 	}
-	large := len(c.unsent) > flushSize
+	large := len(c.flight.unsent) > flushSize
 	began := c.srv.now()
-	for last := began; len(c.unsent) > 0; {
+	for last := began; len(c.flight.unsent) > 0; {
 		c.nc.SetWriteDeadline(time.Now().Add(step))
-		n, err := c.nc.Write(c.unsent[:min(len(c.unsent), piece)])
-		c.unsent = c.unsent[n:]
+		n, err := c.nc.Write(c.flight.unsent[:min(len(c.flight.unsent), piece)])
+		c.flight.unsent = c.flight.unsent[n:]
 		now := c.srv.now()
 		if n > 0 && large {
 			c.srv.memory.moved(c, n)
@@ -391,7 +373,7 @@ func (c *conn) writeAll() error {
 func (c *conn) hangUp() {
 	c.part(func() { c.nc.Close() })
 	c.out.mu.Lock()
-	c.rouse()
+	c.out.rouse()
 	c.out.mu.Unlock()
 	c.srv.resting.wake(c)
 }

@@ -120,8 +120,9 @@ func TestBuffersAreWrittenInPieces(t *testing.T) {
 		c.flush()
 		expect.That(t, len(to.sizes) == x.pieces && to.sizes[0] == x.first && (len(to.got) == size) == (x.why == endNone),
 			"%s: %d bytes in %d pieces, the first of %d", x.name, len(to.got), len(to.sizes), to.sizes[0])
-		expect.That(t, c.out.why == x.why && c.out.writing == 0 && len(c.unsent) == 0, "%s: %v, %d bytes unsent",
-			x.name, c.out.why, len(c.unsent))
+		expect.That(t, c.out.why == x.why && c.out.writing == 0 && len(c.flight.unsent) == 0,
+			"%s: %v, %d bytes unsent",
+			x.name, c.out.why, len(c.flight.unsent))
 	}
 	// A piece that a client takes of a long buffer is progress.
 	for n, progress := range map[int]bool{flushSize: false, flushSize + 1: true} {
@@ -129,7 +130,7 @@ func TestBuffersAreWrittenInPieces(t *testing.T) {
 		c.nc = &sink{}
 		must.That(t, s.memory.try(c, inputPart, 1, true), "no memory")
 		s.memory.held[c].since = -time.Hour
-		c.unsent = make([]byte, n)
+		c.flight.unsent = make([]byte, n)
 		must.OK(t, c.writeAll())
 		expect.Equal(t, s.memory.held[c].since > -time.Hour, progress, "%d bytes", n)
 	}
@@ -145,7 +146,8 @@ func TestBeginningsOfOtherProtocols(t *testing.T) {
 		s, c := quiet(t, Options{})
 		s.adminURL = "http://a:8181"
 		expect.Equal(t, c.foreign([4]byte([]byte(first))), want.foreign, "%q", first)
-		expect.That(t, c.said == want.foreign && (s.counts.foreign.Load() == 1) == want.foreign, "%q: counted", first)
+		expect.That(t, c.reader.said == want.foreign && (s.counts.foreign.Load() == 1) == want.foreign,
+			"%q: counted", first)
 		expect.Equal(t, c.out.size() > 0 && c.out.state == outboxEnding && c.out.why == endPlain, want.answered, "%q", first)
 		if want.answered {
 			expect.Has(t, string(c.out.buf), "http://a:8181/\n")

@@ -30,14 +30,14 @@ func (c *conn) open() endReason {
 	if why := c.startTLS(); why != endNone {
 		return why
 	}
-	for c.in.len() < 4 {
-		if n, err := c.in.fill(c.nc); err != nil {
+	for c.reader.in.len() < 4 {
+		if n, err := c.reader.in.fill(c.nc); err != nil {
 			return c.readFailed(err)
 		} else {
 			c.srv.metrics.BytesReceived.Add(int64(n))
 		}
 	}
-	first := [4]byte(c.in.bytes())
+	first := [4]byte(c.reader.in.bytes())
 	if admin.IsWord(first) && c.srv.words != nil {
 		return c.answerWord(first)
 	}
@@ -97,11 +97,11 @@ func (c *conn) helloFrame(first [4]byte) ([]byte, endReason) {
 		return nil, endLength
 	}
 	for {
-		if frame, _, _ := c.in.peek(maxHello); frame != nil {
-			c.in.take(frame)
+		if frame, _, _ := c.reader.in.peek(maxHello); frame != nil {
+			c.reader.in.take(frame)
 			return frame, endNone
 		}
-		n, err := c.in.fill(c.nc)
+		n, err := c.reader.in.fill(c.nc)
 		if err != nil {
 			return nil, c.readFailed(err)
 		}
@@ -150,10 +150,9 @@ func (c *conn) last(b []byte, why endReason) {
 func (c *conn) answerWord(first [4]byte) endReason {
 	c.phase.Store(int32(phaseWord))
 	c.seen(1, 0, nil)
-	c.limit.Stop()
-	c.in.r += 4
+	c.reader.in.r += 4
 	c.nc.SetDeadline(time.Now().Add(wordTime))
-	conn := wordConn{c.nc, io.MultiReader(bytes.NewReader(c.in.bytes()), c.nc)}
+	conn := wordConn{c.nc, io.MultiReader(bytes.NewReader(c.reader.in.bytes()), c.nc)}
 	if err := c.srv.words.Answer(conn, first); err != nil {
 		c.srv.log.info("four-letter word not answered", "word", string(first[:]), "addr", c.host, "err", err)
 	}
@@ -186,7 +185,7 @@ func (c *conn) connect(frame []byte) endReason {
 		return endMalformed
 	}
 	s.metrics.ConnectionRequests.Add(1)
-	c.arrived = s.now()
+	c.reader.arrived = s.now()
 	if !c.afford(sessionSteps) { // also for a session that is refused
 		return endElse
 	}
@@ -235,11 +234,11 @@ func (c *conn) connect(frame []byte) endReason {
 		if problem := c.mayCreate(); problem != "" {
 			s.counts.refusedNew.Add(1)
 			s.refused(c, "session refused", problem)
-			c.said = true
+			c.reader.said = true
 			return endSessions
 		}
 	}
-	if !c.propose(pending{xid: -1, op: req.Op, at: c.arrived}, req) || !c.awaitReplies(0, 0) {
+	if !c.propose(pending{xid: -1, op: req.Op, at: c.reader.arrived}, req) || !c.awaitReplies(0, 0) {
 		return endElse
 	}
 	return endNone
@@ -329,7 +328,7 @@ func (c *conn) refusal() {
 	c.out.buf = jute.AppendConnectResponse(c.out.buf, 0, 0, [jute.PasswordSize]byte{}, c.mayRead, false)
 	c.out.frames++
 	c.out.end(endGone)
-	c.follow(c.followed, -1, &state.Outcome{Code: jute.SessionExpired}, c.srv.now())
+	c.follow(c.reader.followed, -1, &state.Outcome{Code: jute.SessionExpired}, c.srv.now())
 }
 
 // attached gives the connection its session and answers the connect request. It reports false when the
@@ -358,6 +357,6 @@ func (c *conn) attached(s *session.Session) bool {
 
 // retire ends a connection whose session has a newer connection, or has ended.
 func (c *conn) retire(why endReason) {
-	c.retired.Store(true)
+	c.pulse.retired.Store(true)
 	c.kill(why)
 }

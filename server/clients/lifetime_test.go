@@ -57,11 +57,11 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 		s.start = s.start.Add(-time.Hour) // it has run for an hour
 		nc := &deadlines{}
 		c.nc, c.timeout = nc, 10*time.Second
-		c.in.buf, c.in.w = x.bytes, len(x.bytes)
-		c.within, c.readOnly, c.unfinished = x.within, x.readOnly, x.unfinished
+		c.reader.in.buf, c.reader.in.w = x.bytes, len(x.bytes)
+		c.reader.within, c.readOnly, c.reader.unfinished = x.within, x.readOnly, x.unfinished
 		before := time.Now()
 		if x.begun > 0 {
-			c.frameStart = s.now() - x.begun
+			c.reader.frameStart = s.now() - x.begun
 		}
 		if x.ending {
 			c.out.end(endAuth)
@@ -79,8 +79,9 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 				"%s: a deadline in %v, want %v", x.name, nc.set[0].Sub(before), x.want)
 		}
 		inFrame := len(x.bytes) > 0 || x.within > 0
-		expect.That(t, c.unfinished == inFrame && (c.frameStart > 0) == (inFrame || x.begun > 0), "%s: unfinished %v, begun %v",
-			x.name, c.unfinished, c.frameStart)
+		expect.That(t, c.reader.unfinished == inFrame && (c.reader.frameStart > 0) == (inFrame ||
+			x.begun > 0), "%s: unfinished %v, begun %v",
+			x.name, c.reader.unfinished, c.reader.frameStart)
 	}
 }
 
@@ -89,17 +90,19 @@ func TestBytesShowThatAClientIsAlive(t *testing.T) {
 	s, c := quiet(t, Options{})
 	c.received(10)
 	c.received(5)
-	expect.That(t, c.arrived > 0 && c.lastHeard.Load() == int64(c.arrived), "heard at %v, bytes came at %v",
-		time.Duration(c.lastHeard.Load()), c.arrived)
-	expect.That(t, c.bytesIn.Load() == 15 && s.metrics.BytesReceived.Load() == 15, "%d bytes", c.bytesIn.Load())
+	expect.That(t, c.reader.arrived > 0 && c.pulse.heard.Load() == int64(c.reader.arrived),
+		"heard at %v, bytes came at %v",
+		time.Duration(c.pulse.heard.Load()), c.reader.arrived)
+	expect.That(t, c.pulse.received.Load() == 15 && s.metrics.BytesReceived.Load() == 15, "%d bytes",
+		c.pulse.received.Load())
 	must.List(t, s.heard.take(), []*conn{c}, "heard of")
 	c.alive(7)
-	expect.Equal(t, c.lastHeard.Load(), 7)
+	expect.Equal(t, c.pulse.heard.Load(), 7)
 	expect.Equal(t, len(s.heard.take()), 0, "it is listed, as nothing was asked since")
-	c.listed.Store(false)
+	c.pulse.listed.Store(false)
 	c.readOnly = true
 	c.alive(8)
-	expect.That(t, c.lastHeard.Load() == 8 && len(s.heard.take()) == 0, "a read-only session is told of")
+	expect.That(t, c.pulse.heard.Load() == 8 && len(s.heard.take()) == 0, "a read-only session is told of")
 }
 
 // What a server tells the leader of those that it heard from, and how long ago.
@@ -112,7 +115,7 @@ func TestHeardTellsAges(t *testing.T) {
 		c.alive(s.now() - time.Minute)
 	}
 	busy.out.push(pending{xid: 1})
-	gone.retired.Store(true)
+	gone.pulse.retired.Store(true)
 	early.alive(s.now() + time.Hour)
 	got := map[int64]uint32{}
 	for _, x := range s.Heard([]state.Touch{{Session: 99}}, false) {
@@ -120,11 +123,11 @@ func TestHeardTellsAges(t *testing.T) {
 	}
 	expect.That(t, len(got) == 4 && got[1] >= 60_000 && got[1] < 3_600_000 && got[2] == 0 && got[4] == 0, "%v", got)
 	must.List(t, s.heard.take(), []*conn{busy}, "told of again")
-	expect.That(t, !silent.listed.Load() && busy.listed.Load(), "which is listed")
+	expect.That(t, !silent.pulse.listed.Load() && busy.pulse.listed.Load(), "which is listed")
 	busy.out.die(endMoved)
 	expect.That(t, !busy.owed(), "a connection that has ended waits for an outcome")
 	s.sessions[1], s.sessions[2] = silent, busy
-	busy.listed.Store(false)
+	busy.pulse.listed.Store(false)
 	expect.Equal(t, len(s.Heard(nil, true)), 2, "of all sessions")
 }
 
@@ -147,9 +150,10 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 		s.sessions[7], s.sessions[8] = c, other
 		c.out.closing = x.closing
 		s.SessionEnded(&state.Ending{Session: session.Session{ID: 7}, Cause: x.cause})
-		expect.That(t, c.out.state == x.want && (c.out.why == endGone) == (x.want == outboxEnding) && c.retired.Load(),
+		expect.That(t, c.out.state == x.want && (c.out.why == endGone) == (x.want == outboxEnding) &&
+			c.pulse.retired.Load(),
 			"a session %s: %v", x.name, c.out.why)
-		expect.That(t, other.isOpen() && !other.retired.Load(), "another session")
+		expect.That(t, other.isOpen() && !other.pulse.retired.Load(), "another session")
 		s.SessionEnded(&state.Ending{Session: session.Session{ID: 99}}) // is not here
 	}
 	var told []string
@@ -169,7 +173,8 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 		s.sessions[7] = c
 		s.SessionMoved(7, gen)
 		s.SessionMoved(8, 99)
-		expect.That(t, c.isOpen() == open && c.retired.Load() != open && (c.out.why == endMoved) != open,
+		expect.That(t, c.isOpen() == open && c.pulse.retired.Load() != open &&
+			(c.out.why == endMoved) != open,
 			"moved by generation %d: open %v, %v", gen, c.isOpen(), c.out.why)
 	}
 }
@@ -191,7 +196,8 @@ func TestConnectionsClaimTheirSessions(t *testing.T) {
 	third := connFrom(s, first.from)
 	third.mayRead = true
 	must.That(t, third.attached(&session.Session{ID: 7, Gen: 9, Timeout: 5000}), "attached")
-	expect.That(t, !second.isOpen() && second.out.why == endMoved && second.retired.Load(), "the older one stays")
+	expect.That(t, !second.isOpen() && second.out.why == endMoved && second.pulse.retired.Load(),
+		"the older one stays")
 	expect.That(t, third.gen == 9 && third.timeout == 5*time.Second && third.out.frames == 1 &&
 		phase(third.phase.Load()) == phaseOpen, "generation %d, %v, %d frames", third.gen, third.timeout, third.out.frames)
 	want := jute.AppendConnectResponse(nil, 5000, 7, [jute.PasswordSize]byte{}, true, false)

@@ -316,12 +316,12 @@ func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
 		s.UseMeanwhile(g)
 		s.ReadOnly(true)
 		c := newConn(s, &net.TCPConn{}, nil)
-		c.ids.Store(identity.Unproved("127.0.0.1", false))
+		c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
 		c.replica = g
 		for xid := range int32(requests) {
-			c.in.buf = wire.AppendRequest(c.in.buf, xid, tt.op, wire.Path("/none"))
+			c.reader.in.buf = wire.AppendRequest(c.reader.in.buf, xid, tt.op, wire.Path("/none"))
 		}
-		c.in.w = len(c.in.buf)
+		c.reader.in.w = len(c.reader.in.buf)
 		c.frames()
 		n := g.n.Load()
 		expect.Equal(t, n == requests, tt.many, "%v: the state was looked at %d times", tt.op, n)

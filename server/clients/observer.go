@@ -20,7 +20,7 @@ func (s *Server) SessionEnded(e *state.Ending) {
 	c := s.connOf(e.Session.ID)
 	heard := time.Duration(-1)
 	if c != nil {
-		heard = time.Duration(c.lastHeard.Load())
+		heard = time.Duration(c.pulse.heard.Load())
 	}
 	s.Observed.SessionEnded(e, heard)
 	if s.o.Ended != nil {
@@ -29,7 +29,7 @@ func (s *Server) SessionEnded(e *state.Ending) {
 	if c == nil {
 		return
 	}
-	c.retired.Store(true)
+	c.pulse.retired.Store(true)
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	if c.out.closing && e.Cause == state.EndClosed {
@@ -108,11 +108,11 @@ func (s *Server) Heard(touches []state.Touch, all bool) []state.Touch {
 	}
 	now := s.now()
 	for _, c := range s.heard.take() {
-		c.listed.Store(false) // before the age is read: bytes arriving now list it again
-		if c.retired.Load() {
+		c.pulse.listed.Store(false) // before the age is read: bytes arriving now list it again
+		if c.pulse.retired.Load() {
 			continue
 		}
-		age := now - time.Duration(c.lastHeard.Load())
+		age := now - time.Duration(c.pulse.heard.Load())
 		if c.owed() {
 			age = 0
 			s.heard.add(c)
@@ -162,7 +162,7 @@ type heardList struct {
 }
 
 func (h *heardList) add(c *conn) {
-	if !c.listed.CompareAndSwap(false, true) {
+	if !c.pulse.listed.CompareAndSwap(false, true) {
 		return
 	}
 	h.mu.Lock()

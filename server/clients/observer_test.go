@@ -265,7 +265,7 @@ func TestEventsOfALongACLAreToldAsFast(t *testing.T) {
 				ids[i] = tree.DigestID(fmt.Sprintf("%02d:x", i))
 			}
 			ids[identity.MaxIDs-1] = acl[len(acl)-1].ID
-			c.ids.Store(&ids)
+			c.proof.ids.Store(&ids)
 			s.watches.add(c, "/a", tree.Persistent)
 		}
 		events := slices.Repeat([]tree.Event{{Type: jute.EventDataChanged, Path: "/a", ACL: tree.NewACL(acl)}}, 500)

@@ -48,8 +48,31 @@ type pending struct {
 // outbox holds the bytes that wait for one client, and the requests that wait for replies. The
 // connection's goroutine (under View) and the goroutine that applies the log fill it, a flush
 // empties it. One flush runs at a time; a goroutine that finds one under way only appends.
+//
+// All of it is under mu.
 type outbox struct {
-	mu      sync.Mutex
+	mu sync.Mutex
+
+	queue
+	requests
+	sleeper
+	visits
+
+	writing  int // bytes that the flush under way has taken
+	held     int // bytes of all this that srv.memory counts
+	reserved int // bytes granted beyond held, for a long reply
+
+	state   outboxState
+	why     endReason     // once state is not open
+	shut    bool          // everything is written, and the writing side closed
+	closing bool          // the client asked for the end of its session
+	stuck   time.Duration // since when too much waits and the client takes nothing; 0: unknown
+
+	stat observe.Conn
+}
+
+// queue is what waits to be written: whole frames, in their order.
+type queue struct {
 	full    []piece // what comes before buf
 	fullLen int     // bytes in full
 	lent    int     // bytes of all this that are counted as loans
@@ -61,33 +84,29 @@ type outbox struct {
 	// this many buffers of full. Until then nothing behind the gap is written.
 	gap    bool
 	before int
+}
 
-	writing  int // bytes that the flush under way has taken
-	held     int // bytes of all this that srv.memory counts
-	reserved int // bytes granted beyond held, for a long reply
-
-	state outboxState
-	why   endReason     // once state is not open
-	stuck time.Duration // since when too much waits and the client takes nothing; 0: unknown
-
-	flushing bool // a flush is under way; it goes on until buf is empty
-	own      bool // it is that of the connection's goroutine
-	shut     bool // everything is written, and the writing side closed
-	closing  bool // the client asked for the end of its session
-	touched  bool // waits for a flusher
-	told     bool // the same, with events: they may wait longer
-
-	pend     []pending // pend[pendHead:], in the order in which they came
-	long     int       // how many of them are long
+// requests wait for their outcomes, in the order in which they came: pend[pendHead:].
+type requests struct {
+	pend     []pending
 	pendHead int
+	long     int // how many of them are long
+}
 
-	// waiting: the connection's goroutine sleeps until the outbox is written or
-	// at most waitFor requests are pending.
+// sleeper is the connection's goroutine, which sleeps while waiting until the outbox is written or at most
+// waitFor requests are pending.
+type sleeper struct {
 	waiting bool
 	waitFor int
 	wake    *sync.Cond // made when it first sleeps
+}
 
-	stat observe.Conn
+// visits is which flush there is, or will be.
+type visits struct {
+	flushing bool // a flush is under way; it goes on until the frames are written
+	own      bool // it is that of the connection's goroutine
+	touched  bool // waits for a flusher
+	told     bool // the same, with events: they may wait longer
 }
 
 // piece is whole frames in a buffer that is the outbox's own, or in one that outboxes share.
@@ -105,31 +124,48 @@ const (
 )
 
 // pendingLen returns how many requests wait for their outcome.
-func (o *outbox) pendingLen() int { return len(o.pend) - o.pendHead }
+func (r *requests) pendingLen() int { return len(r.pend) - r.pendHead }
 
-func (o *outbox) push(p pending) {
-	o.pend = append(o.pend, p)
+func (r *requests) push(p pending) {
+	r.pend = append(r.pend, p)
 	if p.long {
-		o.long++
+		r.long++
 	}
 }
 
 // front returns the oldest pending request.
-func (o *outbox) front() pending { return o.pend[o.pendHead] }
+func (r *requests) front() pending { return r.pend[r.pendHead] }
 
 // pop removes the oldest pending request.
-func (o *outbox) pop() {
-	p := &o.pend[o.pendHead]
+func (r *requests) pop() {
+	p := &r.pend[r.pendHead]
 	if p.parked = nil; p.long {
-		o.long--
+		r.long--
 	}
-	o.pendHead++
+	r.pendHead++
 	switch {
-	case o.pendHead == len(o.pend):
-		o.pend, o.pendHead = o.pend[:0], 0
-	case o.pendHead >= 64 && o.pendHead >= len(o.pend)/2:
-		n := copy(o.pend, o.pend[o.pendHead:])
-		o.pend, o.pendHead = o.pend[:n], 0
+	case r.pendHead == len(r.pend):
+		r.pend, r.pendHead = r.pend[:0], 0
+	case r.pendHead >= 64 && r.pendHead >= len(r.pend)/2:
+		n := copy(r.pend, r.pend[r.pendHead:])
+		r.pend, r.pendHead = r.pend[:n], 0
+	}
+}
+
+// sleep lets the connection's goroutine wait to be roused, with the outbox unlocked while it sleeps.
+func (o *outbox) sleep(waitFor int) {
+	o.waiting, o.waitFor = true, waitFor
+	if o.wake == nil {
+		o.wake = sync.NewCond(&o.mu)
+	}
+	o.wake.Wait()
+	o.waiting = false
+}
+
+// rouse wakes the connection's goroutine if it sleeps.
+func (s *sleeper) rouse() {
+	if s.waiting {
+		s.wake.Signal()
 	}
 }
 
@@ -184,63 +220,63 @@ func (o *outbox) endWhole(b []byte, at int, code jute.ErrCode) {
 }
 
 // size returns how many bytes wait.
-func (o *outbox) size() int { return o.fullLen + len(o.buf) }
+func (q *queue) size() int { return q.fullLen + len(q.buf) }
 
 // empty reports whether nothing can be written now.
-func (o *outbox) empty() bool { return o.size() == 0 || o.gap && o.before == 0 }
+func (q *queue) empty() bool { return q.size() == 0 || q.gap && q.before == 0 }
 
 // room makes room for n bytes in buf. A long buf does not grow: growth would
 // copy it under the state lock, again and again.
-func (o *outbox) room(n int) {
-	if n += len(o.buf); n <= max(cap(o.buf), keepSize) {
+func (q *queue) room(n int) {
+	if n += len(q.buf); n <= max(cap(q.buf), keepSize) {
 		return
 	}
-	if len(o.buf) > quickSize {
-		n -= len(o.buf)
-		o.cut()
+	if len(q.buf) > quickSize {
+		n -= len(q.buf)
+		q.cut()
 	}
-	o.buf = append(make([]byte, 0, max(n, keepSize, min(o.fullLen/4, 4*flushSize))), o.buf...)
+	q.buf = append(make([]byte, 0, max(n, keepSize, min(q.fullLen/4, 4*flushSize))), q.buf...)
 }
 
 // cut begins a new buffer.
-func (o *outbox) cut() {
-	if len(o.buf) > 0 {
-		o.full, o.fullLen, o.buf = append(o.full, piece{b: o.buf}), o.fullLen+len(o.buf), nil
+func (q *queue) cut() {
+	if len(q.buf) > 0 {
+		q.full, q.fullLen, q.buf = append(q.full, piece{b: q.buf}), q.fullLen+len(q.buf), nil
 	}
 }
 
 // append appends a whole frame.
-func (o *outbox) append(frame []byte) {
-	o.room(len(frame))
-	o.buf = append(o.buf, frame...)
-	o.frames++
+func (q *queue) append(frame []byte) {
+	q.room(len(frame))
+	q.buf = append(q.buf, frame...)
+	q.frames++
 }
 
 // tell appends events, which are the part of b from one place to another, and reports whether the outbox
 // points into b now. l is the loan of b.
-func (o *outbox) tell(b []byte, from, to, frames int, l *loan) (shared bool) {
+func (q *queue) tell(b []byte, from, to, frames int, l *loan) (shared bool) {
 	n := to - from
-	o.frames += frames
-	if n < quickSize && (o.size() > 0 || cap(o.buf) >= n) || l == nil && 2*n < len(b) {
-		o.room(n)
-		o.buf = append(o.buf, b[from:to]...)
+	q.frames += frames
+	if n < quickSize && (q.size() > 0 || cap(q.buf) >= n) || l == nil && 2*n < len(b) {
+		q.room(n)
+		q.buf = append(q.buf, b[from:to]...)
 		return false
 	}
-	o.cut()
+	q.cut()
 	if l == nil {
 		l = &uncounted
 	} else {
-		o.lent += n
+		q.lent += n
 		l.places.Add(1)
 	}
-	o.full, o.fullLen = append(o.full, piece{b[from:to], l}), o.fullLen+n
+	q.full, q.fullLen = append(q.full, piece{b[from:to], l}), q.fullLen+n
 	return true
 }
 
 // openGap leaves a gap for a long reply.
-func (o *outbox) openGap() {
-	o.cut()
-	o.gap, o.before = true, len(o.full)
+func (q *queue) openGap() {
+	q.cut()
+	q.gap, q.before = true, len(q.full)
 }
 
 // fill ends the gap with the reply that belongs there.
@@ -286,35 +322,35 @@ func (o *outbox) die(why endReason) {
 }
 
 // lost ends the loan of a piece.
-func (o *outbox) lost(p piece) {
+func (q *queue) lost(p piece) {
 	if p.loan != nil && p.loan != &uncounted {
-		o.lent -= len(p.b)
+		q.lent -= len(p.b)
 		p.loan.put()
 	}
 }
 
 // take returns what to write next.
-func (o *outbox) take() (p piece, frames int) {
-	frames, o.frames = o.frames, 0
-	if len(o.full) == 0 {
-		p.b, o.buf, o.spare = o.buf, o.spare, nil
+func (q *queue) take() (p piece, frames int) {
+	frames, q.frames = q.frames, 0
+	if len(q.full) == 0 {
+		p.b, q.buf, q.spare = q.buf, q.spare, nil
 		return p, frames
 	}
-	p, o.full[0] = o.full[0], piece{}
-	if o.full, o.fullLen = o.full[1:], o.fullLen-len(p.b); len(o.full) == 0 {
-		o.full = nil
+	p, q.full[0] = q.full[0], piece{}
+	if q.full, q.fullLen = q.full[1:], q.fullLen-len(p.b); len(q.full) == 0 {
+		q.full = nil
 	}
-	if o.gap {
-		o.before--
+	if q.gap {
+		q.before--
 	}
-	n, m := len(p.b), len(o.buf)
-	if p.loan != &uncounted || o.full != nil || o.gap || m == 0 || n+m > keepSize {
+	n, m := len(p.b), len(q.buf)
+	if p.loan != &uncounted || q.full != nil || q.gap || m == 0 || n+m > keepSize {
 		return p, frames
 	}
-	b := slices.Grow(o.buf, n)[:n+m] // a short event goes with what is behind it
+	b := slices.Grow(q.buf, n)[:n+m] // a short event goes with what is behind it
 	copy(b[n:], b[:m])
 	copy(b, p.b)
-	o.buf, o.spare = o.spare, nil
+	q.buf, q.spare = q.spare, nil
 	return piece{b: b}, frames
 }
 

@@ -233,7 +233,8 @@ func TestEventsInAnOutbox(t *testing.T) {
 
 // The first reason for an end is the one that counts, and what is dead holds nothing.
 func TestEndsOfAnOutbox(t *testing.T) {
-	o := outbox{buf: []byte("b"), spare: []byte("s"), full: []piece{{b: []byte("f")}}, fullLen: 1, reserved: 5}
+	o := outbox{reserved: 5, queue: queue{buf: []byte("b"), spare: []byte("s"),
+		full: []piece{{b: []byte("f")}}, fullLen: 1}}
 	o.end(endAuth)
 	o.end(endSlow)
 	expect.That(t, o.state == outboxEnding && o.why == endAuth && o.size() == 2, "ending: %v, %v", o.state, o.why)
@@ -288,7 +289,7 @@ func TestBuffersOfAnOutboxAreKept(t *testing.T) {
 
 	// A buffer of up to quickSize grows, a longer one ends.
 	for n, full := range map[int]int{quickSize: 0, quickSize + 1: 1} {
-		o = outbox{buf: make([]byte, n)}
+		o = outbox{queue: queue{buf: make([]byte, n)}}
 		o.room(keepSize)
 		expect.That(t, len(o.full) == full && o.size() == n && cap(o.buf)-len(o.buf) >= keepSize,
 			"room behind %d bytes: %d buffers, %d of %d bytes", n, len(o.full), len(o.buf), cap(o.buf))
@@ -413,7 +414,7 @@ func TestMissedEventsLeaveInPieces(t *testing.T) {
 	}()
 	c := newConn(s, server, nil)
 	c.from = new(address)
-	c.ids.Store(identity.Unproved("127.0.0.1", false))
+	c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
 	c.replica = still{state.New("test")}
 	c.out.touched = true // no flusher is to come
 	u, path := newCatchUp(c, 0), "/"+strings.Repeat("p", 2000)

@@ -18,28 +18,28 @@ const runSteps = 2000
 // read answers the read in frame and those right behind it. It reports false
 // when the connection has ended.
 func (c *conn) read(frame []byte) bool {
-	c.frame, c.stop = frame, false
-	for c.replica.View(c.runView); c.need > 0 || c.behind; c.replica.View(c.runView) {
-		if c.behind {
-			if c.behind = false; !c.awaitReplies(0, 0) {
+	c.reads.frame, c.reads.stop = frame, false
+	for c.replica.View(c.reads.view); c.reads.need > 0 || c.reads.behind; c.replica.View(c.reads.view) {
+		if c.reads.behind {
+			if c.reads.behind = false; !c.awaitReplies(0, 0) {
 				return false
 			}
 			continue
 		}
-		need := c.need
-		c.need = 0
-		if !c.foresee(c.building + int64(need/tree.ReadBytes)) {
+		need := c.reads.need
+		c.reads.need = 0
+		if !c.foresee(c.reads.building + int64(need/tree.ReadBytes)) {
 			return false
 		}
-		if !c.reserve(need, !c.apart) {
+		if !c.reserve(need, !c.reads.apart) {
 			return false
 		}
 	}
-	c.frame = nil
-	if c.long != nil {
+	c.reads.frame = nil
+	if c.reads.long != nil {
 		c.answerLong()
 	}
-	if c.stop {
+	if c.reads.stop {
 		return false
 	}
 	c.flushLarge()
@@ -52,7 +52,7 @@ func (c *conn) catchUp() bool {
 	if !c.srv.o.LinearizableReads || c.readOnly {
 		return true
 	}
-	c.followed = nil
+	c.reader.followed = nil
 	return c.afford(writeSteps) &&
 		c.propose(pending{op: state.OpBarrier}, state.Request{Session: c.session, Op: state.OpBarrier}) &&
 		c.awaitReplies(0, 0)
@@ -71,7 +71,7 @@ func (c *conn) flushLarge() {
 
 // run is read under the state lock.
 func (c *conn) run(st *state.State) {
-	frame, n, parked := c.frame, 0, 0
+	frame, n, parked := c.reads.frame, 0, 0
 	for {
 		isParked, wait := c.park(st, frame)
 		size, ok := 0, true
@@ -80,35 +80,36 @@ func (c *conn) run(st *state.State) {
 		} else if !wait {
 			size, ok = c.readOne(st, frame)
 		}
-		if c.behind = wait; wait || c.need > 0 {
-			c.frame = frame
+		if c.reads.behind = wait; wait || c.reads.need > 0 {
+			c.reads.frame = frame
 			break
 		}
 		if !isParked {
 			n++
 		}
 		if !ok {
-			c.stop = true
+			c.reads.stop = true
 			break
 		}
-		if n+parked >= maxRun || c.cost > runSteps || size >= flushSize || takesLong(frame) || c.long != nil {
+		if n+parked >= maxRun || c.reads.cost > runSteps || size >= flushSize || takesLong(frame) ||
+			c.reads.long != nil {
 			break
 		}
-		next, _, err := c.in.peek(c.srv.o.MaxFrame)
+		next, _, err := c.reader.in.peek(c.srv.o.MaxFrame)
 		if err != nil || len(next) < headerSize {
 			break
 		}
 		if _, op, _ := header(next); classOf(op) != readOp {
 			break
 		}
-		c.in.take(next)
+		c.reader.in.take(next)
 		frame = next
 	}
 	if n > 0 {
 		c.readsAnswered(n)
 	}
-	c.charge(c.cost)
-	c.cost = 0
+	c.charge(c.reads.cost)
+	c.reads.cost = 0
 }
 
 // takesLong reports whether an answer may have taken long however short it is:
@@ -142,22 +143,22 @@ func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 	if d.Err() != nil || !named && op != jute.OpGetEphemerals {
 		return w, false
 	}
-	list := st.Tree().Take(op, c.session, *c.ids.Load(), path)
+	list := st.Tree().Take(op, c.session, *c.proof.ids.Load(), path)
 	if list == nil {
 		return w, false
 	}
 	o := &c.out
-	c.cost += int64(o.reserved / 256)
+	c.reads.cost += int64(o.reserved / 256)
 	head, _ := jute.BeginFrame(nil)
-	c.long = &longReply{list, jute.AppendReplyHeader(head, xid, st.Zxid(), jute.OK)}
+	c.reads.long = &longReply{list, jute.AppendReplyHeader(head, xid, st.Zxid(), jute.OK)}
 	o.openGap()
 	return w, true
 }
 
 // answerLong builds the reply that takeLong began. The list may be one that other replies share.
 func (c *conn) answerLong() {
-	l := c.long
-	c.long = nil
+	l := c.reads.long
+	c.reads.long = nil
 	list := l.list.List()
 	binary.BigEndian.PutUint32(l.head, uint32(len(l.head)-4+len(list)+len(l.list.Stat)))
 	c.out.mu.Lock()
@@ -188,14 +189,14 @@ func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bo
 	}
 	fits := size <= flushSize || size <= c.out.reserved
 	if fits && !(many && steps > tree.MaxSteps/8) || refusal != jute.OK {
-		c.cost += int64(steps)
+		c.reads.cost += int64(steps)
 		return false, refusal
 	}
 	if many {
-		c.cost += int64(steps)
+		c.reads.cost += int64(steps)
 	}
-	c.need, c.building = size+size/16+4<<10, int64(steps) // the list may grow until then
-	c.apart = st.Tree().IsLong(op, c.session, body)
+	c.reads.need, c.reads.building = size+size/16+4<<10, int64(steps) // the list may grow until then
+	c.reads.apart = st.Tree().IsLong(op, c.session, body)
 	return true, jute.OK
 }
 
@@ -242,7 +243,7 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 	}
 	w, reply, code := c.answerRead(st, xid, op, body, refusal)
 	if op != jute.OpMultiRead {
-		c.cost += c.answerSteps(w, reply)
+		c.reads.cost += c.answerSteps(w, reply)
 	}
 	c.readAnswered(xid, op, st.Zxid(), code, reply)
 	return w, o.size(), true
@@ -250,7 +251,7 @@ func (c *conn) appendRead(st *state.State, xid int32, op jute.OpCode, body []byt
 
 // answerSteps returns what a read has cost, with the watch that it sets.
 func (c *conn) answerSteps(w watch, reply []byte) int64 {
-	steps := tree.ReadSteps(w.path, *c.ids.Load()) + len(reply)/tree.ReadBytes
+	steps := tree.ReadSteps(w.path, *c.proof.ids.Load()) + len(reply)/tree.ReadBytes
 	if w.set {
 		steps += tree.WatchSteps(w.path)
 	}
@@ -279,11 +280,11 @@ func (c *conn) answerRead(st *state.State, xid int32, op jute.OpCode, body []byt
 // record appends the response record of a read, and says which watch it sets.
 func (c *conn) record(t *tree.Tree, b []byte, op jute.OpCode, body []byte) (_ []byte, w watch,
 	code jute.ErrCode) {
-	ids := *c.ids.Load()
+	ids := *c.proof.ids.Load()
 	if op == jute.OpMultiRead {
 		var steps int
 		b, steps, code = t.AppendMultiRead(b, ids, body)
-		c.cost += int64(steps)
+		c.reads.cost += int64(steps)
 		return b, w, code
 	}
 	d := jute.NewDecoder(body)
@@ -354,12 +355,12 @@ func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 		return false, true
 	}
 	size, steps := st.Tree().AnswerSize(op, c.session, body)
-	if c.cost += int64(steps); size > parkedAnswer {
+	if c.reads.cost += int64(steps); size > parkedAnswer {
 		return false, true
 	}
-	p := pending{xid: xid, op: op, at: c.arrived, parked: bytes.Clone(frame)}
+	p := pending{xid: xid, op: op, at: c.reader.arrived, parked: bytes.Clone(frame)}
 	c.seen(0, op, p.parked[headerSize:])
-	p.followed = c.followed
+	p.followed = c.reader.followed
 	o.push(p)
 	o.stat.Received(1)
 	c.srv.metrics.PacketsReceived.Add(1)

@@ -93,9 +93,10 @@ func TestLongAnswersAskForTheirMemory(t *testing.T) {
 		if x.counts {
 			counted = steps
 		}
-		expect.That(t, c.need == need && c.building == building && c.cost == counted,
-			"%s: %d bytes needed, want %d; %d steps later, want %d; %d now, want %d", x.name, c.need, need, c.building,
-			building, c.cost, counted)
+		expect.That(t, c.reads.need == need && c.reads.building == building && c.reads.cost == counted,
+			"%s: %d bytes needed, want %d; %d steps later, want %d; %d now, want %d", x.name,
+			c.reads.need, need, c.reads.building,
+			building, c.reads.cost, counted)
 	}
 }
 
@@ -178,9 +179,9 @@ func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 		g := &glances{Replica: still{st}}
 		c.replica = g
 		for xid := range int32(x.n) {
-			c.in.buf = wire.AppendRequest(c.in.buf, xid, x.op, wire.PathWatch(x.path, false))
+			c.reader.in.buf = wire.AppendRequest(c.reader.in.buf, xid, x.op, wire.PathWatch(x.path, false))
 		}
-		c.in.w = len(c.in.buf)
+		c.reader.in.w = len(c.reader.in.buf)
 		must.Equal(t, c.frames(), endNone, "%s", x.name)
 		expect.Equal(t, g.n.Load(), int64(x.want), "%s: holds of the lock", x.name)
 		expect.Equal(t, s.metrics.PacketsReceived.Load(), int64(x.n), "%s: requests counted", x.name)
@@ -191,15 +192,16 @@ func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 // A read pays for its path and its answer, and for the watch that it sets.
 func TestStepsOfARead(t *testing.T) {
 	_, c := quiet(t, Options{})
-	ids := slices.Repeat(*c.ids.Load(), 6)
-	c.ids.Store(&ids)
+	ids := slices.Repeat(*c.proof.ids.Load(), 6)
+	c.proof.ids.Store(&ids)
 	path := strings.Repeat("/name", 20)
 	read, watching := int64(tree.ReadSteps(path, ids)), int64(tree.WatchSteps(path))
 	expect.Equal(t, c.answerSteps(watch{path: path}, make([]byte, 1200)), read+3)
 	expect.Equal(t, c.answerSteps(watch{path: path, set: true}, nil), read+watching)
-	c.cost = 100
+	c.reads.cost = 100
 	expect.That(t, c.foresee(30), "the connection is open")
-	expect.That(t, c.cost == 70 && c.from.owed.Load() == 30, "%d and %d steps", c.cost, c.from.owed.Load())
+	expect.That(t, c.reads.cost == 70 && c.from.owed.Load() == 30, "%d and %d steps", c.reads.cost,
+		c.from.owed.Load())
 	c.charge(-5)
 	expect.Equal(t, c.from.owed.Load(), 25)
 }

@@ -76,7 +76,7 @@ func (c *conn) reconfig(xid int32, body []byte) bool {
 func (c *conn) mayReconfigure() (may bool) {
 	c.replica.View(func(st *state.State) {
 		info, ok := st.Tree().Get(state.ConfigPath)
-		may = ok && tree.NewACL(info.ACL).Allows(*c.ids.Load(), jute.PermWrite)
+		may = ok && tree.NewACL(info.ACL).Allows(*c.proof.ids.Load(), jute.PermWrite)
 	})
 	return may
 }

@@ -67,7 +67,7 @@ func header(frame []byte) (xid int32, op jute.OpCode, body []byte) {
 func (c *conn) handle(frame []byte) bool {
 	xid, op, body := header(frame)
 	class := classOf(op)
-	c.idle = class == pingOp
+	c.reader.idle = class == pingOp
 	if class != readOp { // run counts its own
 		c.seen(1, op, body)
 	}
@@ -108,7 +108,7 @@ func (c *conn) handle(frame []byte) bool {
 	case saslOp:
 		return c.sasl(xid, body)
 	case localOp:
-		return c.reply(xid, op, c.replica.Zxid(), jute.OK, c.ids.AppendWhoAmI(nil))
+		return c.reply(xid, op, c.replica.Zxid(), jute.OK, c.proof.ids.AppendWhoAmI(nil))
 	case refusedOp:
 		return c.refuseOp(xid, op)
 	case reconfigOp:
@@ -119,7 +119,7 @@ func (c *conn) handle(frame []byte) bool {
 }
 
 // admitted reports whether the client may ask for anything but authentication.
-func (c *conn) admitted() bool { return c.ids.HasOneOf(c.srv.o.RequireAuth) }
+func (c *conn) admitted() bool { return c.proof.ids.HasOneOf(c.srv.o.RequireAuth) }
 
 // turnAway answers a request of a client that must authenticate first.
 func (c *conn) turnAway(xid int32) bool {
@@ -167,7 +167,7 @@ func (c *conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, r
 	} else {
 		o.endReply(b, at, code)
 	}
-	c.answered(pending{xid: xid, op: op, at: c.arrived, followed: c.followed},
+	c.answered(pending{xid: xid, op: op, at: c.reader.arrived, followed: c.reader.followed},
 		&state.Outcome{Code: code, Zxid: zxid, Reply: record}, c.srv.now())
 	return true
 }
@@ -192,7 +192,7 @@ func (c *conn) refuseOp(xid int32, op jute.OpCode) bool {
 // connection has ended, or ends because this server no longer serves.
 func (c *conn) propose(p pending, r state.Request) bool {
 	o := &c.out
-	if p.followed = c.followed; p.followed != nil {
+	if p.followed = c.reader.followed; p.followed != nil {
 		p.followed.Body, p.followed.Begun = observe.WithoutData(p.op, p.followed.Body), c.srv.now()
 	}
 	o.mu.Lock()
@@ -219,7 +219,7 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 		return false
 	}
 	r := state.Request{Session: c.session, Gen: c.gen, Op: op, Body: body}
-	if ids := *c.ids.Load(); len(ids) > 1 {
+	if ids := *c.proof.ids.Load(); len(ids) > 1 {
 		r.IDs = ids
 	}
 	if op == jute.OpCloseSession { // it may come when another connection has the session
@@ -235,7 +235,8 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 		path, _ := d.String()
 		c.srv.metrics.Writes.Observe(path, int64(len(body)))
 	}
-	return c.propose(pending{xid: xid, op: op, at: c.arrived, est: est, long: len(body) > parkedAnswer}, r)
+	return c.propose(pending{xid: xid, op: op, at: c.reader.arrived, est: est,
+		long: len(body) > parkedAnswer}, r)
 }
 
 // Done takes the outcome of the oldest pending request, and answers the reads that are parked behind

@@ -20,13 +20,14 @@ const pingSize = 4 + headerSize
 // mayRest reports whether the connection has nothing to do. A read-only session needs a deadline: no
 // leader ends it.
 func (c *conn) mayRest() bool {
-	return c.idle && c.in.len() == 0 && c.inHeld == 0 && !c.readOnly && c.srv.resting.takes(c)
+	return c.reader.idle && c.reader.in.len() == 0 && c.reader.held == 0 && !c.readOnly &&
+		c.srv.resting.takes(c)
 }
 
 // lieDown lets the connection rest, without what it does not need. The caller owns it no longer.
 func (c *conn) lieDown() {
 	c.armDeadline() // that of a frame is over
-	c.in = nil
+	c.reader.in = nil
 	o := &c.out
 	o.mu.Lock()
 	if o.state == outboxOpen && !o.flushing && o.size() == 0 && o.pendingLen() == 0 {
@@ -34,11 +35,11 @@ func (c *conn) lieDown() {
 	}
 	o.mu.Unlock()
 	switch {
-	case !c.settled:
-		c.settled = true
+	case !c.reader.rested:
+		c.reader.rested = true
 		go c.awaitFirst()
 	case !c.srv.resting.park(c):
-		c.idle = false // until the next ping
+		c.reader.idle = false // until the next ping
 		c.rise(nil, nil)
 	}
 }
@@ -55,9 +56,9 @@ func (c *conn) awaitFirst() {
 
 // rise gives a connection that rests no longer a goroutine, with what was read last.
 func (c *conn) rise(read []byte, err error) {
-	c.in = new(input)
-	c.in.room()
-	c.in.w = copy(c.in.buf, read)
+	c.reader.in = new(input)
+	c.reader.in.room()
+	c.reader.in.w = copy(c.reader.in.buf, read)
 	why := endNone
 	if err != nil {
 		why = c.readFailed(err)
@@ -164,7 +165,7 @@ func (r *resting) enter(c *conn) (slot uint32, ok bool) {
 		slot, r.slots = uint32(len(r.slots)), append(r.slots, nil)
 	}
 	r.slots[slot] = c
-	c.slot, c.rests = slot, true
+	c.place.slot, c.place.rests = slot, true
 	return slot, true
 }
 
@@ -176,7 +177,7 @@ func (r *resting) begin(slot uint32) *conn {
 		return nil
 	}
 	c := r.slots[slot]
-	c.rests = false
+	c.place.rests = false
 	return c
 }
 
@@ -185,7 +186,7 @@ func (r *resting) begin(slot uint32) *conn {
 func (r *resting) take(c *conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !c.rests {
+	if !c.place.rests {
 		return false
 	}
 	r.leave(c)
@@ -197,9 +198,9 @@ const fewSlots = 16 << 10
 
 // leave frees c's slot. r.mu is locked.
 func (r *resting) leave(c *conn) {
-	r.slots[c.slot] = nil
-	r.free = append(r.free, c.slot)
-	c.rests = false
+	r.slots[c.place.slot] = nil
+	r.free = append(r.free, c.place.slot)
+	c.place.rests = false
 	if len(r.free) == len(r.slots) && len(r.slots) > fewSlots {
 		r.slots, r.free = nil, nil
 	}
@@ -241,7 +242,7 @@ func (r *resting) run() {
 func (r *resting) release(c *conn, read []byte, err error) {
 	wakes := len(read) > 0 || err != nil
 	r.mu.Lock()
-	if c.rests = !wakes; wakes {
+	if c.place.rests = !wakes; wakes {
 		r.leave(c)
 	}
 	r.mu.Unlock()

@@ -108,9 +108,9 @@ func TestRestingConnectionsEnd(t *testing.T) {
 			eventually(r.t, "the visit of the ping is over", func() bool {
 				r.srv.resting.mu.Lock()
 				defer r.srv.resting.mu.Unlock()
-				return s.rests
+				return s.place.rests
 			})
-			if v := r.srv.resting.begin(s.slot); v != s {
+			if v := r.srv.resting.begin(s.place.slot); v != s {
 				r.t.Error("no visit")
 			}
 			s.close(endStopped)
@@ -248,13 +248,15 @@ func TestPlacesOfRestingConnections(t *testing.T) {
 	b, r := connFrom(s, a.from), &s.resting
 	one, ok := r.enter(a)
 	two, ok2 := r.enter(b)
-	must.That(t, ok && ok2 && one == 0 && two == 1 && a.rests && b.slot == 1, "places %d and %d", one, two)
-	expect.That(t, r.begin(0) == a && !a.rests && r.begin(2) == nil, "a visit")
-	expect.That(t, !r.take(a) && r.take(b) && !r.take(b) && !b.rests, "a connection under a visit has an owner")
+	must.That(t, ok && ok2 && one == 0 && two == 1 && a.place.rests && b.place.slot == 1,
+		"places %d and %d", one, two)
+	expect.That(t, r.begin(0) == a && !a.place.rests && r.begin(2) == nil, "a visit")
+	expect.That(t, !r.take(a) && r.take(b) && !r.take(b) && !b.place.rests,
+		"a connection under a visit has an owner")
 	expect.That(t, r.begin(1) == nil && len(r.free) == 1, "its place is empty")
 	again, ok := r.enter(b)
 	expect.That(t, ok && again == 1 && len(r.free) == 0 && len(r.slots) == 2, "place %d", again)
-	a.rests = true // the visit is over
+	a.place.rests = true // the visit is over
 	for n, want := range map[int]int{fewSlots - 2: fewSlots, fewSlots - 1: 0} {
 		r.slots, r.free = nil, nil
 		var conns []*conn

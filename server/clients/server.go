@@ -242,7 +242,7 @@ func (s *Server) tryAdd(c *conn) (problem string) {
 	}
 	from.conns[c] = struct{}{}
 	c.host, c.from = from.host, from
-	c.ids.Store(from.ids)
+	c.proof.ids.Store(from.ids)
 	s.wg.Add(1)
 	return ""
 }

@@ -38,9 +38,10 @@ func TestConnectionsAreRegistered(t *testing.T) {
 		}
 	}
 	a := conns[0].from
-	expect.That(t, conns[1].from == a && conns[2].from != a && len(a.conns) == 2 && conns[0].ids.Load() == a.ids,
+	expect.That(t, conns[1].from == a && conns[2].from != a && len(a.conns) == 2 &&
+		conns[0].proof.ids.Load() == a.ids,
 		"addresses are shared wrongly")
-	expect.Equal(t, fmt.Sprint(*conns[2].ids.Load()), "[{ip b}]")
+	expect.Equal(t, fmt.Sprint(*conns[2].proof.ids.Load()), "[{ip b}]")
 	expect.That(t, len(s.all()) == 3 && len(s.from("a")) == 2 && len(s.from("c")) == 0, "%d connections", len(s.all()))
 	older, ok := s.claim(conns[0], 7)
 	must.That(t, ok && older == nil, "claimed")
@@ -202,8 +203,8 @@ func TestPiecesOfASetWatches(t *testing.T) {
 		{"a string beyond the frame limit", 1 << 20, wire.Body{}.Long(1).Int(2).Int(4097).Int(0), "1 2  0", endMalformed},
 	} {
 		_, c := quiet(t, Options{MaxFrame: 4096})
-		c.within = x.within
-		c.in.buf, c.in.w = append([]byte(nil), x.bytes...), len(x.bytes)
+		c.reader.within = x.within
+		c.reader.in.buf, c.reader.in.w = append([]byte(nil), x.bytes...), len(x.bytes)
 		p := pieces{c: c}
 		got := fmt.Sprint(p.long(), " ", p.int(), " ", p.string(), " ", p.int())
 		expect.That(t, got == x.want && p.why == x.why, "%s: %q, %v", x.name, got, p.why)

@@ -143,7 +143,7 @@ func (t *watchTable) hearOne(c *conn) {
 		return
 	}
 	c.from.told++
-	if !t.mayRead(&c.from.account, c.ids.Load(), t.event.ACL) {
+	if !t.mayRead(&c.from.account, c.proof.ids.Load(), t.event.ACL) {
 		return
 	}
 	n := t.number()
@@ -164,12 +164,12 @@ func (h *heard) close() {
 
 // heardBy returns what c hears of in this portion.
 func (t *watchTable) heardBy(c *conn) *heard {
-	if c.hears == 0 {
+	if c.watching.hears == 0 {
 		a := t.account(c)
 		t.hears = append(t.hears, heard{c: c, cut: a.told > maxTells*tellsInStep && t.srv.boundsAddresses()})
-		c.hears = int32(len(t.hears))
+		c.watching.hears = int32(len(t.hears))
 	}
-	return &t.hears[c.hears-1]
+	return &t.hears[c.watching.hears-1]
 }
 
 // account returns what c's address is charged for the change.
@@ -212,7 +212,7 @@ func (t *watchTable) hearDeep(c *conn, d *deep) {
 	}
 	runs := d.runs
 	if d.asks {
-		if ids := c.ids.Load(); d.ids != ids {
+		if ids := c.proof.ids.Load(); d.ids != ids {
 			d.ids, d.heard = ids, nil
 			c.from.told += len(d.runs)
 			for _, r := range d.runs {
@@ -284,7 +284,7 @@ func cleared[T any](list []T) []T {
 // hand gives one outbox what its connection has heard of.
 func (t *watchTable) hand(h *heard) {
 	c := h.c
-	c.hears = 0
+	c.watching.hears = 0
 	if h.cut {
 		c.kill(endEvents)
 		return

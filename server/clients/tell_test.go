@@ -57,11 +57,11 @@ func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 		from := new(address)
 		for i := range conns {
 			conns[i] = connFrom(s, from)
-			ids := slices.Clone(*conns[i].ids.Load())
+			ids := slices.Clone(*conns[i].proof.ids.Load())
 			for u := range r.IntN(8) { // few, or so many that answers are kept
 				ids = append(ids, jute.ID{Scheme: "digest", ID: fmt.Sprint("user", 3*r.IntN(2)+u)})
 			}
-			conns[i].ids.Store(&ids)
+			conns[i].proof.ids.Store(&ids)
 		}
 		want := make([][]string, len(conns))
 		for zxid := range int64(5) {
@@ -76,7 +76,7 @@ func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 					ACL: acls[r.IntN(len(acls))]}
 				events = append(events, e)
 				simple.Fire(&e, func(c int) {
-					if e.ACL.Allows(*conns[c].ids.Load(), jute.PermRead) {
+					if e.ACL.Allows(*conns[c].proof.ids.Load(), jute.PermRead) {
 						want[c] = append(want[c], fmt.Sprint(zxid, " ", e.Type, " ", e.Path))
 					}
 				})
@@ -90,8 +90,9 @@ func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 				must.That(t, slices.Equal(got, want[i]), "seed %d, connection %d: %d events, want %d", seed, i, len(got),
 					len(want[i]))
 				want[i] = nil
-				must.That(t, c.out.lent == 0 && c.hears == 0, "seed %d: %d bytes are lent, it hears %d", seed, c.out.lent,
-					c.hears)
+				must.That(t, c.out.lent == 0 && c.watching.hears == 0,
+					"seed %d: %d bytes are lent, it hears %d", seed, c.out.lent,
+					c.watching.hears)
 			}
 		}
 		for _, c := range conns {

@@ -34,7 +34,7 @@ func (t *watchTable) init(s *Server) {
 func (t *watchTable) add(c *conn, path string, kind tree.WatchKind) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c.dropped {
+	if c.watching.dropped {
 		return false // a parked read is answered while its connection ends
 	}
 	if !t.room(c, len(path)) {
@@ -94,7 +94,7 @@ func (t *watchTable) bytesOf(host string) (sum int) {
 // applies the log may be waiting for the lock.
 func (t *watchTable) drop(c *conn) {
 	t.mu.Lock()
-	c.dropped = true
+	c.watching.dropped = true
 	_, bytes := t.table.Of(c)
 	more := t.table.Drop(c)
 	t.mu.Unlock()
@@ -124,7 +124,7 @@ func (c *conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) 
 	d := jute.NewDecoder(body)
 	path, named := d.String()
 	n := d.Int()
-	c.cost += int64(tree.WatchSteps(path))
+	c.reads.cost += int64(tree.WatchSteps(path))
 	var code jute.ErrCode
 	var record []byte
 	open = true

@@ -170,7 +170,7 @@ func TestRequestsAboutWatches(t *testing.T) {
 		{jute.OpCheckWatches, wire.PathInt("/r", jute.WatcherAny), jute.OK},
 	} {
 		at := len(c.out.buf)
-		cost := c.cost
+		cost := c.reads.cost
 		must.That(t, c.watchOp(st, int32(i), x.op, x.body), "request %d ends the connection", i)
 		f := must.Get(wire.DecodeFrame(c.out.buf[at+4:]))(t)
 		record := ""
@@ -179,7 +179,7 @@ func TestRequestsAboutWatches(t *testing.T) {
 		}
 		expect.That(t, f.Code == x.want && string(f.Body) == record && f.Xid == int32(i), "%v %q: %v, %q", x.op, x.body,
 			f.Code, f.Body)
-		expect.Equal(t, c.cost-cost, int64(tree.WatchSteps("/p")), "the steps of request %d", i)
+		expect.Equal(t, c.reads.cost-cost, int64(tree.WatchSteps("/p")), "the steps of request %d", i)
 	}
 	expect.Equal(t, s.watches.table.Count(), 1, "watches are left")
 }
