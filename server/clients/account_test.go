@@ -15,6 +15,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/test/expect"
@@ -355,7 +356,7 @@ func TestWaitForTheAddressEndsWithTheConnection(t *testing.T) {
 	c.from.owed.Store(burst - 1)
 	expect.That(t, c.afford(5), "within the burst")
 	expect.Equal(t, c.from.owed.Load(), burst+4)
-	c.out.die(endMoved)
+	c.out.die(ends.Moved)
 	expect.That(t, !c.afford(1), "beyond it, and the connection has ended")
 	expect.Equal(t, c.from.owed.Load(), burst+4, "a request that is not carried out is charged")
 	s.Change(Options{MaxConnsPerAddr: -1})

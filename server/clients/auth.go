@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -23,7 +24,7 @@ func (c *conn) auth(xid int32, body []byte) bool {
 	credentials := d.Buffer()
 	c.proof.auths++
 	if d.Err() != nil {
-		c.last(nil, endMalformed)
+		c.last(nil, ends.Malformed)
 		return false
 	}
 	if c.proof.auths > maxAuths || !c.prove(scheme, credentials) {
@@ -61,7 +62,7 @@ func (c *conn) authFailed(xid int32, scheme string) bool {
 	}
 	c.flush()
 	time.Sleep(authPenalty)
-	c.last(nil, endAuth)
+	c.last(nil, ends.Auth)
 	return false
 }
 
@@ -77,7 +78,7 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 	d := jute.NewDecoder(body)
 	token := d.Buffer()
 	if d.Err() != nil {
-		c.last(nil, endMalformed)
+		c.last(nil, ends.Malformed)
 		return false
 	}
 	if c.proof.auths++; c.proof.auths > maxAuths {
@@ -117,7 +118,7 @@ func (c *conn) negotiate(token []byte) (answer []byte, err error) {
 	}
 	c.proof.exchange = nil
 	if principal != "" {
-		c.srv.log.debug("signed in with Kerberos", "addr", c.host, "principal", principal, "user", user)
+		c.srv.log.Debug("signed in with Kerberos", "addr", c.host, "principal", principal, "user", user)
 	}
 	if !c.proved(jute.ID{Scheme: identity.SASL, ID: user}) {
 		return nil, errNoRoom
@@ -136,7 +137,7 @@ func (c *conn) saslFailed(xid int32) bool {
 	// start for a time-out.
 	time.Sleep(authPenalty)
 	if c.reply(xid, jute.OpSASL, 0, code, jute.AppendBuffer(nil, nil)) {
-		c.last(nil, endAuth)
+		c.last(nil, ends.Auth)
 	}
 	return false
 }

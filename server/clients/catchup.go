@@ -5,6 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -112,22 +113,22 @@ func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 		if n == -1 {
 			p.fail() // a list that is null
 		}
-		for ; n > 0 && u.open && p.why == endNone; n-- {
+		for ; n > 0 && u.open && p.why == ends.None; n-- {
 			u.add(list, p.string())
 		}
 	}
-	if p.why == endNone && u.open {
+	if p.why == ends.None && u.open {
 		u.compare()
 	}
-	for c.reader.within > 0 && p.why == endNone && u.open {
+	for c.reader.within > 0 && p.why == ends.None && u.open {
 		p.take(min(c.reader.within, inputFirst))
 	}
 	c.reader.frameStart = 0
 	switch p.why {
-	case endNone:
+	case ends.None:
 		return u.open && c.reply(xid, op, u.zxid, jute.OK, nil)
-	case endMalformed:
-		c.last(nil, endMalformed)
+	case ends.Malformed:
+		c.last(nil, ends.Malformed)
 	default:
 		c.close(p.why)
 	}
@@ -155,7 +156,7 @@ func wholeLists(op jute.OpCode, body []byte) bool {
 // pieces reads the frame that c is within while it arrives.
 type pieces struct {
 	c   *conn
-	why endReason // nothing more can be read
+	why ends.Reason // nothing more can be read
 }
 
 // take returns the next n bytes, which are valid until the next call, or nil.
@@ -164,12 +165,12 @@ func (p *pieces) take(n int) []byte {
 	if n < 0 || n > c.reader.within || n > c.srv.o.MaxFrame {
 		p.fail()
 	}
-	for p.why == endNone && c.reader.in.len() < n {
+	for p.why == ends.None && c.reader.in.len() < n {
 		c.reader.in.want = n
 		c.flush()
 		p.why = c.fill()
 	}
-	if p.why != endNone {
+	if p.why != ends.None {
 		return nil
 	}
 	b := c.reader.in.bytes()[:n]
@@ -180,8 +181,8 @@ func (p *pieces) take(n int) []byte {
 
 // fail says that the frame is malformed.
 func (p *pieces) fail() {
-	if p.why == endNone {
-		p.why = endMalformed
+	if p.why == ends.None {
+		p.why = ends.Malformed
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
@@ -183,44 +184,44 @@ func hostOf(nc net.Conn) string {
 	}
 }
 
-// serve is the connection's goroutine, unless the connection rests. If why is not endNone, the
+// serve is the connection's goroutine, unless the connection rests. If why is not ends.None, the
 // connection has ended while it rested.
-func (c *conn) serve(why endReason) {
+func (c *conn) serve(why ends.Reason) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.panicked(p)
-		} else if why == endNone {
+		} else if why == ends.None {
 			c.lieDown()
 			return
 		}
 		c.finish(why)
 		c.srv.wg.Done()
 	}()
-	if why == endNone && !c.reader.rested {
+	if why == ends.None && !c.reader.rested {
 		why = c.begin()
 	}
-	if why == endNone {
+	if why == ends.None {
 		why = c.loop()
 	}
-	if why == endNone {
+	if why == ends.None {
 		return
 	}
-	if why == endLength || why == endMalformed {
+	if why == ends.Length || why == ends.Malformed {
 		c.last(nil, why) // behind the replies to what came before
 	}
 	c.discard()
 }
 
 // begin opens the connection, in time.
-func (c *conn) begin() endReason {
+func (c *conn) begin() ends.Reason {
 	limit := time.AfterFunc(c.srv.o.HandshakeTimeout, func() {
 		if phase(c.phase.Load()) != phaseWord { // the answer has deadlines of its own
-			c.close(endHandshake)
+			c.close(ends.Handshake)
 		}
 	})
 	why := c.open()
 	limit.Stop()
-	if why == endNone {
+	if why == ends.None {
 		c.reader.idle = true
 		c.pulse.heard.Store(int64(c.reader.arrived))
 	}
@@ -230,12 +231,12 @@ func (c *conn) begin() endReason {
 // panicked ends this connection, and nothing else, after a panic.
 func (c *conn) panicked(p any) {
 	c.srv.metrics.UnrecoverableErrors.Add(1)
-	c.close(endPanic)
-	c.srv.log.error("panic in a client connection", "panic", p, slog.String("stack", string(debug.Stack())))
+	c.close(ends.Panic)
+	c.srv.log.Error("panic in a client connection", "panic", p, slog.String("stack", string(debug.Stack())))
 }
 
 // finish releases what the connection held.
-func (c *conn) finish(why endReason) {
+func (c *conn) finish(why ends.Reason) {
 	c.close(why)
 	c.srv.remove(c)
 	c.srv.watches.drop(c)
@@ -247,7 +248,7 @@ func (c *conn) finish(why endReason) {
 }
 
 // close ends the connection now. It keeps the first reason given.
-func (c *conn) close(why endReason) {
+func (c *conn) close(why ends.Reason) {
 	c.out.mu.Lock()
 	c.out.die(why)
 	c.out.mu.Unlock()
@@ -256,32 +257,32 @@ func (c *conn) close(why endReason) {
 
 // kill is close for the goroutine that applies the log, which must not touch a
 // socket.
-func (c *conn) kill(why endReason) {
+func (c *conn) kill(why ends.Reason) {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	c.out.die(why)
 	c.touch()
 }
 
-// loop serves an open connection until it ends, or, endNone, rests.
-func (c *conn) loop() endReason {
+// loop serves an open connection until it ends, or, ends.None, rests.
+func (c *conn) loop() ends.Reason {
 	for {
 		why := c.frames()
-		if why == endNone {
+		if why == ends.None {
 			c.flush()
 			if c.mayRest() {
-				return endNone
+				return ends.None
 			}
 			why = c.fill()
 		}
-		if why != endNone {
+		if why != ends.None {
 			return why
 		}
 	}
 }
 
 // frames handles the bytes received.
-func (c *conn) frames() endReason {
+func (c *conn) frames() ends.Reason {
 	for {
 		frame, _, err := c.reader.in.peek(c.srv.o.MaxFrame)
 		switch {
@@ -290,11 +291,11 @@ func (c *conn) frames() endReason {
 			frame, c.reader.within = b[4:4+headerSize], int(binary.BigEndian.Uint32(b))-headerSize
 		case err != nil:
 			c.srv.metrics.LargeRejected.Add(1)
-			return endLength
+			return ends.Length
 		case frame == nil:
-			return endNone
+			return ends.None
 		case len(frame) < headerSize:
-			return endMalformed
+			return ends.Malformed
 		}
 		if c.reader.held > 0 {
 			c.srv.memory.partial(c, false)
@@ -303,15 +304,15 @@ func (c *conn) frames() endReason {
 		c.reader.frameStart = 0
 		open := c.handle(frame)
 		if c.reader.in.handled(); !open {
-			return endElse
+			return ends.Else
 		}
 	}
 }
 
 // fill reads once.
-func (c *conn) fill() endReason {
+func (c *conn) fill() ends.Reason {
 	if !c.grow() {
-		return endElse
+		return ends.Else
 	}
 	if c.reader.in.full && len(c.reader.in.buf) >= inputBusy {
 		runtime.Gosched() // there is more than can be read at once: others first
@@ -322,7 +323,7 @@ func (c *conn) fill() endReason {
 		return c.readFailed(err)
 	}
 	c.received(n)
-	return endNone
+	return ends.None
 }
 
 // received notes that n bytes have just come: the client is alive.
@@ -413,16 +414,16 @@ func (c *conn) setDeadline(at time.Time) {
 }
 
 // readFailed returns the end reason of a failed read.
-func (c *conn) readFailed(err error) endReason {
+func (c *conn) readFailed(err error) ends.Reason {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded) && c.reader.in.len() > 0:
-		return endStalled
+		return ends.Stalled
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return endIdle
+		return ends.Idle
 	case errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrClosedPipe):
-		return endElse
+		return ends.Else
 	}
-	return endClient
+	return ends.Client
 }
 
 // awaitReplies waits, if more than limit of the connection's own requests are

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -239,14 +240,14 @@ func TestPanicEndsItsConnectionAlone(t *testing.T) {
 	}}
 	c.reader.in.buf = wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/a", false))
 	c.reader.in.w = len(c.reader.in.buf)
-	c.serve(endNone)
+	c.serve(ends.None)
 	expect.Has(t, log.String(), "panic in a client connection")
 	expect.Has(t, log.String(), "the state is broken")
 	expect.Equal(t, counted, 1, "panics counted when the client learns of it")
 	expect.Equal(t, s.metrics.UnrecoverableErrors.Load(), 1)
-	expect.Equal(t, s.counts.ends[endPanic].Load(), 1)
+	expect.Equal(t, s.counts.ends[ends.Panic].Load(), 1)
 	expect.That(t, !c.isOpen() && other.isOpen() && len(s.all()) == 1, "the connections left: %d", len(s.all()))
-	other.finish(endStopped)
+	other.finish(ends.Stopped)
 	s.wg.Done() // other has no goroutine
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/observe"
 )
 
@@ -52,8 +53,8 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 	to.Measure("new_sessions_refused_total", "Clients that got no session because there were too many.",
 		float64(s.counts.refusedNew.Load()))
 	to.Measure("log_lines_dropped_total", "Log lines about clients left out because there were too many.",
-		float64(s.log.dropped.Load()))
-	for r := endClient; r < endReasons; r++ {
+		float64(s.log.Dropped()))
+	for r := ends.Client; r < ends.Reasons; r++ {
 		to.Measure("connection_ends_total", "Connections that ended, by reason.", float64(s.counts.ends[r].Load()),
 			admin.Pair{Key: "reason", Value: r.String()})
 	}
@@ -161,7 +162,7 @@ type counts struct {
 	foreign      atomic.Int64 // connections that spoke something else
 	refused      atomic.Int64 // sessions refused
 	refusedNew   atomic.Int64 // because there were too many
-	ends         [endReasons]atomic.Int64
+	ends         [ends.Reasons]atomic.Int64
 }
 
 // seen is called for every request when it has come: n are counted as received. body is empty for a
@@ -237,34 +238,36 @@ func (c *conn) follow(r *observe.Request, xid int32, out *state.Outcome, now tim
 }
 
 // connEnded counts a connection's end.
-func (s *Server) connEnded(c *conn, why endReason) {
+func (s *Server) connEnded(c *conn, why ends.Reason) {
 	s.counts.ends[why].Add(1)
 	if phase(c.phase.Load()) == phaseOpen {
 		c.out.mu.Lock()
 		requests, sent := c.out.stat.Total()
 		c.out.mu.Unlock()
 		s.Observed.ConnEnded(c.host, observe.Count{Requests: requests, Bytes: c.pulse.received.Load() + sent})
-		if !c.pulse.retired.Load() && why != endSession && why != endGone && why != endMoved {
+		if !c.pulse.retired.Load() && why != ends.Session && why != ends.Gone && why != ends.Moved {
 			s.Observed.ConnLost(c.session, why.String(), time.Duration(c.pulse.heard.Load()))
 		}
 	}
-	if why.ours() {
+	if why.Ours() {
 		s.metrics.ConnectionDropped.Add(1)
 	}
-	if why == endHandshake {
+	if why == ends.Handshake {
 		s.metrics.SessionlessExpired.Add(1)
 	}
 	switch {
-	case why == endClient || why == endSession || why == endWord || c.reader.said:
+	case why == ends.Client || why == ends.Session || why == ends.Word || c.reader.said:
 		s.o.Logger.Debug("connection ended", "session", admin.Hex(c.session), "addr", c.host, "reason",
 			why.String())
 	case c.session != 0:
-		s.log.info("connection closed", "session", admin.Hex(c.session), "addr", c.host, "reason", why.String())
-	case c.asked != 0 && why == endGone:
-		s.log.of(c.host, slog.LevelInfo, "connection refused", "reason", "its session is over, or was never there",
+		s.log.Info("connection closed", "session", admin.Hex(c.session), "addr", c.host, "reason",
+			why.String())
+	case c.asked != 0 && why == ends.Gone:
+		s.log.Of(c.host, slog.LevelInfo, "connection refused", "reason",
+			"its session is over, or was never there",
 			"session", admin.Hex(c.asked))
 	default:
-		s.log.of(c.host, slog.LevelInfo, "connection refused", "reason", why.String())
+		s.log.Of(c.host, slog.LevelInfo, "connection refused", "reason", why.String())
 	}
 }
 
@@ -274,61 +277,5 @@ func (c *conn) say(msg string, args ...any) {
 	if c.session != 0 {
 		args = append(args, "session", admin.Hex(c.session))
 	}
-	c.srv.log.of(c.host, slog.LevelInfo, msg, args...)
-}
-
-// endReason says why a connection ended.
-type endReason uint8
-
-const (
-	endNone      endReason = iota // it has not
-	endElse                       // the reason was given elsewhere
-	endClient                     // the client closed it, or the network did
-	endSession                    // the client closed its session
-	endWord                       // its four-letter word, or HTTP request, was answered
-	endGone                       // the session ended, or was never there
-	endMoved                      // the session has a newer connection
-	endHandshake                  // no session in time
-	endIdle                       // no byte for longer than the session's timeout
-	endStalled                    // a frame was begun and not finished
-	endLength                     // a frame of impossible length
-	endMalformed                  // a malformed frame
-	endSlow                       // it did not take what it was sent
-	endWatches                    // too many watches
-	endEvents                     // its address watches more than it may cost
-	endSessions                   // too many sessions
-	endAuth                       // authentication failed
-	endUnknownOp                  // an operation that does not exist
-	endUnknown                    // the outcome of a request is not known
-	endServing                    // this server does not serve clients
-	endBehind                     // the client has seen more than this server
-	endCutOff                     // this server may not answer a ping
-	endStopped                    // this server stops
-	endPlain                      // something else spoke here: TLS, HTTP
-	endTLS                        // the TLS handshake failed
-	endPanic                      // a defect
-	endReasons                    // how many there are
-)
-
-var endNames = [endReasons]string{
-	"", "", "closed by the client", "session closed by the client", "answered", "session ended",
-	"session moved", "no session in time", "silent", "frame not finished", "impossible frame length",
-	"malformed frame", "did not read", "too many watches", "too many events", "too many sessions",
-	"authentication failed",
-	"unknown operation",
-	"outcome unknown", "server not serving", "server is behind the client", "server cut off from the leader",
-	"server stopping", "not the ZooKeeper protocol", "TLS handshake failed", "internal error",
-}
-
-func (r endReason) String() string { return endNames[r] }
-
-// ours reports whether the server ended the connection over something the
-// client did.
-func (r endReason) ours() bool {
-	switch r {
-	case endIdle, endStalled, endLength, endMalformed, endSlow, endWatches, endEvents, endAuth, endUnknownOp,
-		endPlain, endTLS:
-		return true
-	}
-	return false
+	c.srv.log.Of(c.host, slog.LevelInfo, msg, args...)
 }

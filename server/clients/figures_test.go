@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -43,10 +44,10 @@ func connFrom(s *Server, from *address) *conn {
 
 // Each end of a connection is counted for its reason, and told in the log as loudly as it deserves.
 func TestEndsOfConnectionsAreCounted(t *testing.T) {
-	ours := []endReason{endIdle, endStalled, endLength, endMalformed, endSlow, endWatches, endEvents, endAuth,
-		endUnknownOp, endPlain, endTLS}
-	for why := endClient; why < endReasons; why++ {
-		must.That(t, why.String() != "" && !slices.Contains(endNames[:why], why.String()), "reason %d has no name", why)
+	ours := []ends.Reason{ends.Idle, ends.Stalled, ends.Length, ends.Malformed, ends.Slow, ends.Watches,
+		ends.Events, ends.Auth,
+		ends.UnknownOp, ends.Plain, ends.TLS}
+	for why := ends.Client; why < ends.Reasons; why++ {
 		for _, x := range []struct {
 			name           string
 			session, asked int64
@@ -63,18 +64,18 @@ func TestEndsOfConnectionsAreCounted(t *testing.T) {
 			if slices.Contains(ours, why) {
 				dropped = 1
 			}
-			if why == endHandshake {
+			if why == ends.Handshake {
 				late = 1
 			}
 			expect.That(t, s.metrics.ConnectionDropped.Load() == dropped && s.metrics.SessionlessExpired.Load() == late,
 				"%s: %d dropped, %d late", name, s.metrics.ConnectionDropped.Load(), s.metrics.SessionlessExpired.Load())
 			want := []string{"level=INFO", `msg="connection refused"`, "reason=", why.String()}
 			switch {
-			case why == endClient || why == endSession || why == endWord || x.said:
+			case why == ends.Client || why == ends.Session || why == ends.Word || x.said:
 				want = []string{"level=DEBUG", `msg="connection ended"`, "session=0x" + fmt.Sprint(x.session), why.String()}
 			case x.session != 0:
 				want = []string{"level=INFO", `msg="connection closed"`, "session=0x7", why.String()}
-			case x.asked != 0 && why == endGone:
+			case x.asked != 0 && why == ends.Gone:
 				want = []string{"level=INFO", `msg="connection refused"`, "its session is over", "session=0x9"}
 			}
 			for _, part := range append(want, "addr=10.0.0.1") {
@@ -92,19 +93,19 @@ func TestErrorsOfTheNetworkAreReasons(t *testing.T) {
 	closed, reset := fmt.Errorf("read: %w", net.ErrClosed), os.NewSyscallError("read", syscall.ECONNRESET)
 	for _, x := range []struct {
 		err                  error
-		idle, begun, writing endReason
+		idle, begun, writing ends.Reason
 	}{
-		{late, endIdle, endStalled, endSlow},
-		{closed, endElse, endElse, endElse},
-		{io.ErrClosedPipe, endElse, endElse, endClient},
-		{reset, endClient, endClient, endClient},
-		{io.EOF, endClient, endClient, endClient},
+		{late, ends.Idle, ends.Stalled, ends.Slow},
+		{closed, ends.Else, ends.Else, ends.Else},
+		{io.ErrClosedPipe, ends.Else, ends.Else, ends.Client},
+		{reset, ends.Client, ends.Client, ends.Client},
+		{io.EOF, ends.Client, ends.Client, ends.Client},
 	} {
 		c.reader.in = new(input)
 		expect.Equal(t, c.readFailed(x.err), x.idle, "%v between two frames", x.err)
 		c.reader.in = &input{buf: make([]byte, 10), w: 1}
 		expect.Equal(t, c.readFailed(x.err), x.begun, "%v in a frame", x.err)
-		expect.Equal(t, endReasonOf(x.err), x.writing, "%v while writing", x.err)
+		expect.Equal(t, ends.OfWrite(x.err), x.writing, "%v while writing", x.err)
 	}
 }
 

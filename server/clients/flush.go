@@ -3,12 +3,13 @@ package clients
 import (
 	"cmp"
 	"errors"
-	"net"
 	"os"
 	"runtime"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
 // flushers write the outboxes that an applied batch has touched. touch and told collect
@@ -278,7 +279,7 @@ func (c *conn) write(mayBlock bool) bool {
 		}
 		if err != nil {
 			c.flight.unsent = nil
-			c.close(endReasonOf(err))
+			c.close(ends.OfWrite(err))
 		}
 	}
 }
@@ -394,19 +395,8 @@ func (c *conn) part(step func()) {
 func (c *conn) linger() {
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
-		c.close(endElse)
+		c.close(ends.Else)
 		return
 	}
 	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
-}
-
-// endReasonOf returns the end reason of a failed write.
-func endReasonOf(err error) endReason {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return endSlow
-	}
-	if errors.Is(err, net.ErrClosed) {
-		return endElse
-	}
-	return endClient
 }

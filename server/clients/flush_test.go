@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -88,7 +89,7 @@ func TestFlushesOfAnOutbox(t *testing.T) {
 		_, c := quiet(t, Options{})
 		c.nc = nc
 		c.linger()
-		expect.That(t, c.out.state == outboxDead && c.out.why == endElse, "%s: %v", name, c.out.why)
+		expect.That(t, c.out.state == outboxDead && c.out.why == ends.Else, "%s: %v", name, c.out.why)
 	}
 }
 
@@ -102,14 +103,14 @@ func TestBuffersAreWrittenInPieces(t *testing.T) {
 		fails  error
 		pieces int
 		first  int
-		why    endReason
+		why    ends.Reason
 	}{
-		{"plain", false, 0, nil, 4, writePiece, endNone},
-		{"TLS", true, 0, nil, 13, writePieceTLS, endNone},
-		{"a part of each piece", false, writePiece - 1, nil, 4, writePiece, endNone},
-		{"a part of a piece of TLS", true, writePieceTLS - 1, nil, 1, writePieceTLS, endSlow},
-		{"an error", false, 0, syscall.ECONNRESET, 1, writePiece, endClient},
-		{"a closed socket", false, 0, net.ErrClosed, 1, writePiece, endElse},
+		{"plain", false, 0, nil, 4, writePiece, ends.None},
+		{"TLS", true, 0, nil, 13, writePieceTLS, ends.None},
+		{"a part of each piece", false, writePiece - 1, nil, 4, writePiece, ends.None},
+		{"a part of a piece of TLS", true, writePieceTLS - 1, nil, 1, writePieceTLS, ends.Slow},
+		{"an error", false, 0, syscall.ECONNRESET, 1, writePiece, ends.Client},
+		{"a closed socket", false, 0, net.ErrClosed, 1, writePiece, ends.Else},
 	} {
 		s, c := quiet(t, Options{})
 		to := &sink{most: x.most, fails: x.fails}
@@ -118,7 +119,8 @@ func TestBuffersAreWrittenInPieces(t *testing.T) {
 		s.memory.held[c].since = -time.Hour
 		c.out.buf = make([]byte, size)
 		c.flush()
-		expect.That(t, len(to.sizes) == x.pieces && to.sizes[0] == x.first && (len(to.got) == size) == (x.why == endNone),
+		expect.That(t, len(to.sizes) == x.pieces && to.sizes[0] == x.first &&
+			(len(to.got) == size) == (x.why == ends.None),
 			"%s: %d bytes in %d pieces, the first of %d", x.name, len(to.got), len(to.sizes), to.sizes[0])
 		expect.That(t, c.out.why == x.why && c.out.writing == 0 && len(c.flight.unsent) == 0,
 			"%s: %v, %d bytes unsent",
@@ -148,18 +150,21 @@ func TestBeginningsOfOtherProtocols(t *testing.T) {
 		expect.Equal(t, c.foreign([4]byte([]byte(first))), want.foreign, "%q", first)
 		expect.That(t, c.reader.said == want.foreign && (s.counts.foreign.Load() == 1) == want.foreign,
 			"%q: counted", first)
-		expect.Equal(t, c.out.size() > 0 && c.out.state == outboxEnding && c.out.why == endPlain, want.answered, "%q", first)
+		expect.Equal(t, c.out.size() > 0 && c.out.state == outboxEnding && c.out.why == ends.Plain,
+			want.answered, "%q", first)
 		if want.answered {
 			expect.Has(t, string(c.out.buf), "http://a:8181/\n")
 		}
 	}
-	for n, want := range map[byte]endReason{0: endClient, 1: endLength} { // of a length of 1 KiB and n bytes
+	for n, want := range map[byte]ends.Reason{0: ends.Client,
+		1: ends.Length} { // of a length of 1 KiB and n bytes
 		s, c := quiet(t, Options{})
 		client, server := net.Pipe()
 		c.nc = server
 		client.Close()
 		_, why := c.helloFrame([4]byte{0, 0, 4, n})
-		expect.That(t, why == want && (s.metrics.HandshakeFailed.Load() == 1) == (want == endLength), "%d bytes: %v", 1024+int(n),
+		expect.That(t, why == want && (s.metrics.HandshakeFailed.Load() == 1) == (want == ends.Length),
+			"%d bytes: %v", 1024+int(n),
 			why)
 	}
 }
@@ -167,10 +172,11 @@ func TestBeginningsOfOtherProtocols(t *testing.T) {
 // A connection takes no frame behind its last.
 func TestLastFrames(t *testing.T) {
 	_, c := quiet(t, Options{})
-	c.last([]byte("last"), endWord)
-	c.last([]byte("more"), endAuth)
-	expect.That(t, string(c.out.buf) == "last" && c.out.frames == 1 && c.out.why == endWord, "%q, %v", c.out.buf, c.out.why)
+	c.last([]byte("last"), ends.Word)
+	c.last([]byte("more"), ends.Auth)
+	expect.That(t, string(c.out.buf) == "last" && c.out.frames == 1 && c.out.why == ends.Word, "%q, %v",
+		c.out.buf, c.out.why)
 	_, c = quiet(t, Options{})
-	c.last(nil, endAuth)
+	c.last(nil, ends.Auth)
 	expect.That(t, c.out.frames == 0 && c.out.state == outboxEnding, "a frame of nothing")
 }

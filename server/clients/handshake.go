@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/session"
 )
@@ -25,9 +26,9 @@ const maxHello = 1 << 10
 // answers it sets deadlines of its own.
 const wordTime = 5 * time.Second
 
-// open opens the connection's session. It returns endNone, or why there is no session.
-func (c *conn) open() endReason {
-	if why := c.startTLS(); why != endNone {
+// open opens the connection's session. It returns ends.None, or why there is no session.
+func (c *conn) open() ends.Reason {
+	if why := c.startTLS(); why != ends.None {
 		return why
 	}
 	for c.reader.in.len() < 4 {
@@ -42,7 +43,7 @@ func (c *conn) open() endReason {
 		return c.answerWord(first)
 	}
 	if c.foreign(first) {
-		return endPlain
+		return ends.Plain
 	}
 	// Store the phase before the question: Serving(false) does both in the other order, so one of
 	// the two closes the connection.
@@ -51,55 +52,55 @@ func (c *conn) open() endReason {
 	r := c.srv.replica.Load()
 	if r == nil || c.readOnly && !c.srv.readOnly.Load() {
 		c.srv.metrics.ClosedNotServing.Add(1)
-		return endServing
+		return ends.Serving
 	}
 	c.replica = *r
 	frame, why := c.helloFrame(first)
-	if why != endNone {
+	if why != ends.None {
 		return why
 	}
 	return c.connect(frame)
 }
 
 // startTLS completes the TLS handshake, if the port has TLS.
-func (c *conn) startTLS() endReason {
+func (c *conn) startTLS() ends.Reason {
 	t, ok := c.nc.(*tls.Conn)
 	if !ok {
-		return endNone
+		return ends.None
 	}
 	if !c.afford(handshakeSteps) {
-		return endElse
+		return ends.Else
 	}
 	if err := t.HandshakeContext(c.srv.ctx); err != nil {
 		c.srv.metrics.TLSHandshakeFailed.Add(1)
 		c.say("TLS handshake failed", "err", err)
-		return endTLS
+		return ends.TLS
 	}
 	if certs := t.ConnectionState().PeerCertificates; len(certs) > 0 {
 		subject, err := identity.Subject(certs[0].RawSubject)
 		if err != nil {
 			c.srv.metrics.TLSHandshakeFailed.Add(1)
 			c.say("the subject of the client's certificate has no text", "err", err)
-			return endTLS
+			return ends.TLS
 		}
 		// A certificate may name its owner elsewhere, and then proves no subject.
 		if subject != "" && !c.proved(jute.ID{Scheme: identity.X509, ID: subject}) {
-			return endAuth
+			return ends.Auth
 		}
 	}
-	return endNone
+	return ends.None
 }
 
 // helloFrame returns the first frame.
-func (c *conn) helloFrame(first [4]byte) ([]byte, endReason) {
+func (c *conn) helloFrame(first [4]byte) ([]byte, ends.Reason) {
 	if binary.BigEndian.Uint32(first[:]) > maxHello { // or negative
 		c.srv.metrics.HandshakeFailed.Add(1)
-		return nil, endLength
+		return nil, ends.Length
 	}
 	for {
 		if frame, _, _ := c.reader.in.peek(maxHello); frame != nil {
 			c.reader.in.take(frame)
-			return frame, endNone
+			return frame, ends.None
 		}
 		n, err := c.reader.in.fill(c.nc)
 		if err != nil {
@@ -120,7 +121,7 @@ func (c *conn) foreign(first [4]byte) bool {
 		}
 		c.last([]byte(fmt.Sprintf(
 			"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: "+
-				"close\r\n\r\n%s", len(text), text)), endPlain)
+				"close\r\n\r\n%s", len(text), text)), ends.Plain)
 	default:
 		if first[0] != 0x16 || first[1] != 3 {
 			return false
@@ -132,7 +133,7 @@ func (c *conn) foreign(first [4]byte) bool {
 }
 
 // last makes b, behind what waits to be written, the last bytes of the connection.
-func (c *conn) last(b []byte, why endReason) {
+func (c *conn) last(b []byte, why ends.Reason) {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	if c.out.state != outboxOpen {
@@ -147,17 +148,17 @@ func (c *conn) last(b []byte, why endReason) {
 // answerWord answers a four-letter word. A client may have closed its side already: answerWord
 // reads only what belongs to the word. The Words decides how many costly answers it gives at a
 // time; cheap answers must not wait for those, or health checks would.
-func (c *conn) answerWord(first [4]byte) endReason {
+func (c *conn) answerWord(first [4]byte) ends.Reason {
 	c.phase.Store(int32(phaseWord))
 	c.seen(1, 0, nil)
 	c.reader.in.r += 4
 	c.nc.SetDeadline(time.Now().Add(wordTime))
 	conn := wordConn{c.nc, io.MultiReader(bytes.NewReader(c.reader.in.bytes()), c.nc)}
 	if err := c.srv.words.Answer(conn, first); err != nil {
-		c.srv.log.info("four-letter word not answered", "word", string(first[:]), "addr", c.host, "err", err)
+		c.srv.log.Info("four-letter word not answered", "word", string(first[:]), "addr", c.host, "err", err)
 	}
-	c.last(nil, endWord)
-	return endWord
+	c.last(nil, ends.Word)
+	return ends.Word
 }
 
 // wordConn is what the answer to a word sees of its connection: in begins with what was read already.
@@ -177,17 +178,17 @@ const maxConnecting = 256
 // takes a refusal as the end of its session, so the server refuses only when that end is beyond
 // doubt; in doubt it closes the connection. While the server knows no leader it lets in only clients
 // that ask for a read-only session.
-func (c *conn) connect(frame []byte) endReason {
+func (c *conn) connect(frame []byte) ends.Reason {
 	s := c.srv
 	r, err := jute.DecodeConnectRequest(frame)
 	if err != nil {
 		s.metrics.HandshakeFailed.Add(1)
-		return endMalformed
+		return ends.Malformed
 	}
 	s.metrics.ConnectionRequests.Add(1)
 	c.reader.arrived = s.now()
 	if !c.afford(sessionSteps) { // also for a session that is refused
-		return endElse
+		return ends.Else
 	}
 	req := state.Request{Op: state.OpCreateSession}
 	if r.SessionID != 0 {
@@ -197,11 +198,11 @@ func (c *conn) connect(frame []byte) endReason {
 	c.mayRead = r.HasReadOnly
 	if c.readOnly && !r.ReadOnly {
 		s.metrics.ClosedNotServing.Add(1)
-		return endServing
+		return ends.Serving
 	}
 	body := state.SessionBody{Timeout: s.o.negotiate(r.Timeout), Owner: s.o.ID, Addr: c.host}
 	if !c.caughtUp(r.LastZxidSeen, time.Duration(body.Timeout)*time.Millisecond) {
-		return endBehind // before the password: a server that is behind must not refuse
+		return ends.Behind // before the password: a server that is behind must not refuse
 	}
 	if r.SessionID != 0 {
 		s.metrics.Revalidated.Add(1)
@@ -212,13 +213,13 @@ func (c *conn) connect(frame []byte) endReason {
 		body.Password = [jute.PasswordSize]byte(r.Password)
 		switch known, right := c.knows(r.SessionID, body.Password); {
 		case c.readOnly && !right:
-			return endServing // only a leader can say whether the session is over
+			return ends.Serving // only a leader can say whether the session is over
 		case known && !right:
 			return c.refuse()
 		}
 	} else if _, err := io.ReadFull(s.o.Rand, body.Password[:]); err != nil {
-		s.log.error("no random bytes for a session password", "err", err)
-		return endUnknown
+		s.log.Error("no random bytes for a session password", "err", err)
+		return ends.Unknown
 	}
 	if c.readOnly {
 		return c.openReadOnly(&body)
@@ -228,20 +229,20 @@ func (c *conn) connect(frame []byte) endReason {
 	s.connecting <- struct{}{} // at the latest when the connections that hold a place have ended
 	defer func() { <-s.connecting }()
 	if !c.isOpen() {
-		return endElse
+		return ends.Else
 	}
 	if req.Op == state.OpCreateSession {
 		if problem := c.mayCreate(); problem != "" {
 			s.counts.refusedNew.Add(1)
 			s.refused(c, "session refused", problem)
 			c.reader.said = true
-			return endSessions
+			return ends.Sessions
 		}
 	}
 	if !c.propose(pending{xid: -1, op: req.Op, at: c.reader.arrived}, req) || !c.awaitReplies(0, 0) {
-		return endElse
+		return ends.Else
 	}
-	return endNone
+	return ends.None
 }
 
 // mayCreate counts a session that this connection will ask for, or says why there are too many. Sessions
@@ -271,19 +272,19 @@ func (c *conn) countCreating(n int64) {
 // openReadOnly opens a session while this server knows no leader. A session that this server knows
 // goes on for reads; no leader hears that this server saw it. A new session is known nowhere else and
 // lasts as long as its connection.
-func (c *conn) openReadOnly(body *state.SessionBody) endReason {
+func (c *conn) openReadOnly(body *state.SessionBody) ends.Reason {
 	s := session.Session{ID: c.asked, Timeout: body.Timeout, Password: body.Password}
 	if s.ID == 0 {
 		var random [8]byte
 		if _, err := io.ReadFull(c.srv.o.Rand, random[:]); err != nil {
-			return endUnknown
+			return ends.Unknown
 		}
 		s.ID = int64(binary.BigEndian.Uint64(random[:])) | math.MinInt64 // sessions of the log are positive
 	}
 	if !c.attached(&s) {
-		return endElse
+		return ends.Else
 	}
-	return endNone
+	return ends.None
 }
 
 // knows reports whether the session is known here, and has this password. Passwords never change,
@@ -311,11 +312,11 @@ func (c *conn) caughtUp(zxid int64, timeout time.Duration) bool {
 }
 
 // refuse tells the client that its session is over, and ends the connection.
-func (c *conn) refuse() endReason {
+func (c *conn) refuse() ends.Reason {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	c.refusal()
-	return endGone
+	return ends.Gone
 }
 
 // refusal appends the answer that ends a session for its client. The outbox is
@@ -327,7 +328,7 @@ func (c *conn) refusal() {
 	c.srv.counts.refused.Add(1)
 	c.out.buf = jute.AppendConnectResponse(c.out.buf, 0, 0, [jute.PasswordSize]byte{}, c.mayRead, false)
 	c.out.frames++
-	c.out.end(endGone)
+	c.out.end(ends.Gone)
 	c.follow(c.reader.followed, -1, &state.Outcome{Code: jute.SessionExpired}, c.srv.now())
 }
 
@@ -340,7 +341,7 @@ func (c *conn) attached(s *session.Session) bool {
 		return false
 	}
 	if older != nil && older != c {
-		older.retire(endMoved)
+		older.retire(ends.Moved)
 	}
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
@@ -356,7 +357,7 @@ func (c *conn) attached(s *session.Session) bool {
 }
 
 // retire ends a connection whose session has a newer connection, or has ended.
-func (c *conn) retire(why endReason) {
+func (c *conn) retire(why ends.Reason) {
 	c.pulse.retired.Store(true)
 	c.kill(why)
 }

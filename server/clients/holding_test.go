@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -56,16 +57,25 @@ func TestSlowestConnectionIsFound(t *testing.T) {
 		a, b hold
 		own  bool
 		slow *conn
-		why  endReason
+		why  ends.Reason
 	}{
-		"a frame that does not come":   {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: true}, hold{part: [2]int{9, 0}, since: ago(time.Minute), partial: true}, false, a, endStalled},
-		"an answer that is not taken":  {hold{part: [2]int{0, 9}, since: ago(time.Minute), partial: false}, hold{part: [2]int{0, 9}, since: ago(time.Hour), partial: false}, false, b, endSlow},
-		"both of one":                  {hold{part: [2]int{9, 9}, since: ago(time.Minute), partial: true}, hold{}, false, a, endStalled},
-		"a frame that is complete":     {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: false}, hold{part: [2]int{9, 0}, since: ago(time.Minute), partial: true}, false, b, endStalled},
-		"both too early":               {hold{part: [2]int{9, 0}, since: now + time.Hour, partial: true}, hold{part: [2]int{0, 9}, since: now + time.Hour, partial: false}, false, nil, endNone},
-		"nothing to be done":           {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: false}, hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: false}, false, nil, endNone},
-		"of the address, another's":    {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: true}, hold{part: [2]int{0, 9}, since: ago(time.Hour), partial: false}, true, nil, endNone},
-		"of the address, its own, too": {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: true}, hold{}, true, nil, endNone},
+		"a frame that does not come": {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: true},
+			hold{part: [2]int{9, 0}, since: ago(time.Minute), partial: true}, false, a, ends.Stalled},
+		"an answer that is not taken": {hold{part: [2]int{0, 9}, since: ago(time.Minute),
+			partial: false}, hold{part: [2]int{0, 9}, since: ago(time.Hour), partial: false}, false, b,
+			ends.Slow},
+		"both of one": {hold{part: [2]int{9, 9}, since: ago(time.Minute),
+			partial: true}, hold{}, false, a, ends.Stalled},
+		"a frame that is complete": {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: false},
+			hold{part: [2]int{9, 0}, since: ago(time.Minute), partial: true}, false, b, ends.Stalled},
+		"both too early": {hold{part: [2]int{9, 0}, since: now + time.Hour, partial: true},
+			hold{part: [2]int{0, 9}, since: now + time.Hour, partial: false}, false, nil, ends.None},
+		"nothing to be done": {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: false},
+			hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: false}, false, nil, ends.None},
+		"of the address, another's": {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: true},
+			hold{part: [2]int{0, 9}, since: ago(time.Hour), partial: false}, true, nil, ends.None},
+		"of the address, its own, too": {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: true},
+			hold{}, true, nil, ends.None},
 	} {
 		m.held = map[*conn]*holding{a: &x.a, b: &x.b}
 		slow, why := m.slowest(&memoryWait{c: c, own: x.own})
@@ -73,9 +83,10 @@ func TestSlowestConnectionIsFound(t *testing.T) {
 	}
 	m.held = map[*conn]*holding{a: {part: [2]int{9, 0}, since: ago(time.Hour), partial: true}, b: {part: [2]int{9, 0}, since: ago(time.Minute), partial: true}}
 	slow, why := m.slowest(&memoryWait{c: a})
-	expect.That(t, slow == nil && why == endNone, "a connection that is the slowest is closed by another, %v", why)
+	expect.That(t, slow == nil && why == ends.None,
+		"a connection that is the slowest is closed by another, %v", why)
 	slow, why = m.slowest(&memoryWait{c: connFrom(s, b.from), own: true})
-	expect.That(t, slow == b && why == endStalled, "of the address: %v", why)
+	expect.That(t, slow == b && why == ends.Stalled, "of the address: %v", why)
 	m.held = map[*conn]*holding{}
 }
 
@@ -176,7 +187,7 @@ func TestOutboxIsHeldInSteps(t *testing.T) {
 	expect.Equal(t, o.state, outboxOpen, "what is held already")
 	o.buf = make([]byte, 4*flushSize+holdStep+1)
 	c.grown(true)
-	expect.That(t, o.state == outboxDead && o.why == endSlow, "more, by others: %v", o.why)
+	expect.That(t, o.state == outboxDead && o.why == ends.Slow, "more, by others: %v", o.why)
 }
 
 // What is reserved for a reply is held in steps as well, behind what waits already, and in a buffer of its own if
@@ -201,7 +212,7 @@ func TestReservedMemoryIsHeldInSteps(t *testing.T) {
 		o.append([]byte("frame"))
 		must.That(t, c.reserve(x.size, true), "no memory")
 		expect.That(t, len(o.full) == 1 && string(o.full[0].b) == "frame" && len(o.buf) == 0, "a frame before the reply")
-		c.close(endMoved)
+		c.close(ends.Moved)
 		expect.That(t, !c.reserve(x.size, true) && o.reserved == 0, "after the end")
 	}
 }

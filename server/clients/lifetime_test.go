@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -64,7 +65,7 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 			c.reader.frameStart = s.now() - x.begun
 		}
 		if x.ending {
-			c.out.end(endAuth)
+			c.out.end(ends.Auth)
 		}
 		c.armDeadline()
 		after := time.Now()
@@ -124,7 +125,7 @@ func TestHeardTellsAges(t *testing.T) {
 	expect.That(t, len(got) == 4 && got[1] >= 60_000 && got[1] < 3_600_000 && got[2] == 0 && got[4] == 0, "%v", got)
 	must.List(t, s.heard.take(), []*conn{busy}, "told of again")
 	expect.That(t, !silent.pulse.listed.Load() && busy.pulse.listed.Load(), "which is listed")
-	busy.out.die(endMoved)
+	busy.out.die(ends.Moved)
 	expect.That(t, !busy.owed(), "a connection that has ended waits for an outcome")
 	s.sessions[1], s.sessions[2] = silent, busy
 	busy.pulse.listed.Store(false)
@@ -150,7 +151,7 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 		s.sessions[7], s.sessions[8] = c, other
 		c.out.closing = x.closing
 		s.SessionEnded(&state.Ending{Session: session.Session{ID: 7}, Cause: x.cause})
-		expect.That(t, c.out.state == x.want && (c.out.why == endGone) == (x.want == outboxEnding) &&
+		expect.That(t, c.out.state == x.want && (c.out.why == ends.Gone) == (x.want == outboxEnding) &&
 			c.pulse.retired.Load(),
 			"a session %s: %v", x.name, c.out.why)
 		expect.That(t, other.isOpen() && !other.pulse.retired.Load(), "another session")
@@ -174,7 +175,7 @@ func TestEndsAndMovesOfSessions(t *testing.T) {
 		s.SessionMoved(7, gen)
 		s.SessionMoved(8, 99)
 		expect.That(t, c.isOpen() == open && c.pulse.retired.Load() != open &&
-			(c.out.why == endMoved) != open,
+			(c.out.why == ends.Moved) != open,
 			"moved by generation %d: open %v, %v", gen, c.isOpen(), c.out.why)
 	}
 }
@@ -196,48 +197,14 @@ func TestConnectionsClaimTheirSessions(t *testing.T) {
 	third := connFrom(s, first.from)
 	third.mayRead = true
 	must.That(t, third.attached(&session.Session{ID: 7, Gen: 9, Timeout: 5000}), "attached")
-	expect.That(t, !second.isOpen() && second.out.why == endMoved && second.pulse.retired.Load(),
+	expect.That(t, !second.isOpen() && second.out.why == ends.Moved && second.pulse.retired.Load(),
 		"the older one stays")
 	expect.That(t, third.gen == 9 && third.timeout == 5*time.Second && third.out.frames == 1 &&
 		phase(third.phase.Load()) == phaseOpen, "generation %d, %v, %d frames", third.gen, third.timeout, third.out.frames)
 	want := jute.AppendConnectResponse(nil, 5000, 7, [jute.PasswordSize]byte{}, true, false)
 	must.List(t, third.out.buf, want, "the answer")
-	third.out.die(endSlow)
+	third.out.die(ends.Slow)
 	expect.That(t, !third.attached(&session.Session{ID: 7, Gen: 10}) && third.gen == 9, "one that ends")
 	third.refusal()
 	expect.That(t, third.out.size() == 0 && s.counts.refused.Load() == 0, "a refusal for one that ends")
-}
-
-// The log has so many lines of a kind within a time, and values up to their bound.
-func TestValuesOfLogLinesAreCut(t *testing.T) {
-	long := make([]byte, maxLogged+1)
-	for i := range long {
-		long[i] = 'x'
-	}
-	expect.Equal(t, cut(string(long[1:])), string(long[1:]))
-	expect.Equal(t, cut(string(long)), string(long[1:])+"…")
-	now := time.Duration(0)
-	var l inputLog
-	l.init(nil, func() time.Duration { return now })
-	kind := lineKind{msg: "kind"}
-	for i, x := range []struct {
-		at   time.Duration
-		more int
-		ok   bool
-	}{
-		{0, 0, true}, {0, 0, true}, {0, 0, false}, {time.Second - 1, 0, false}, {time.Second, 2, true}, {time.Second, 0, true},
-		{2*time.Second - 1, 0, false}, {5 * time.Second, 1, true},
-	} {
-		now = x.at
-		more, ok := l.admit(kind, 2, time.Second)
-		expect.That(t, more == x.more && ok == x.ok, "line %d at %v: %v, %d more", i, x.at, ok, more)
-	}
-	for i := range keptLines - 1 { // beside the one above
-		must.Equal(t, len(l.kinds), 1+i)
-		l.admit(lineKind{msg: "of", addr: string(rune('a' + i))}, 1, time.Second)
-	}
-	must.Equal(t, len(l.kinds), keptLines)
-	l.admit(lineKind{msg: "one more"}, 1, time.Second)
-	expect.That(t, len(l.kinds) == 2 && l.kinds[kind] != nil, "%d kinds: those of addresses are forgotten, others not",
-		len(l.kinds))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -165,7 +166,7 @@ func TestWatchesAreBounded(t *testing.T) {
 		}
 		expect.Equal(t, err, io.EOF, "after too many watches")
 		eventually(t, "its watches gone", func() bool { return r.status().AllWatches == 0 })
-		eventually(t, "counted", func() bool { return r.srv.counts.ends[endWatches].Load() == 1 })
+		eventually(t, "counted", func() bool { return r.srv.counts.ends[ends.Watches].Load() == 1 })
 	}
 }
 
@@ -191,7 +192,7 @@ func TestMemoryOfWatchesIsBounded(t *testing.T) {
 		if n, err := watch(t, c, 0, 100); err == nil || n < 25 || n > 30 {
 			t.Errorf("%d watches, then %v", n, err)
 		}
-		eventually(t, "counted", func() bool { return r.srv.counts.ends[endWatches].Load() == 1 })
+		eventually(t, "counted", func() bool { return r.srv.counts.ends[ends.Watches].Load() == 1 })
 	})
 	t.Run("of one address", func(t *testing.T) {
 		r := newRig(t, Options{MaxWatchBytesPerConn: 300 * kilo})
@@ -241,7 +242,7 @@ func TestClientThatDoesNotReadIsClosed(t *testing.T) {
 			for range 50 {
 				p.add(jute.OpSetData, wire.SetData(path, nil, -1))
 			}
-			for n := 0; r.srv.counts.ends[endSlow].Load() == 0; n++ {
+			for n := 0; r.srv.counts.ends[ends.Slow].Load() == 0; n++ {
 				must.That(t, n <= 1000, "many events, and the client is still there")
 				must.OK(t, a.WriteRaw(p.b))
 				for range 50 {
@@ -362,23 +363,6 @@ func TestBytesOfIdentitiesAreBounded(t *testing.T) {
 	must.OK(t, c.Closed())
 }
 
-func TestLogLinesCausedByInputAreBounded(t *testing.T) {
-	var log must.Text
-	now := time.Duration(0)
-	var l inputLog
-	l.init(slog.New(slog.NewTextHandler(&log, nil)), func() time.Duration { return now })
-	for range 100 {
-		l.info("kind one", "value", strings.Repeat("v", 1000)+"\n")
-	}
-	l.warn("kind two", "err", errors.New(strings.Repeat("e", 1000)))
-	now = time.Second
-	l.info("kind one")
-	text := log.String()
-	expect.Equal(t, strings.Count(text, "\n"), linesPerSecond+2, "lines")
-	expect.That(t, len(text) <= 600*(linesPerSecond+2), "%d bytes", len(text))
-	expect.Equal(t, l.dropped.Load(), 100-linesPerSecond, "dropped")
-}
-
 // flakyListener fails a few times before it accepts.
 type flakyListener struct {
 	net.Listener
@@ -455,28 +439,4 @@ func TestOneLineForARefusedConnection(t *testing.T) {
 			t.Errorf("%s: %d times in\n%s", want, n, strings.Join(refused, ""))
 		}
 	}
-}
-
-// TestRepeatedLinesAreCounted: the next line tells how many there would have been.
-func TestRepeatedLinesAreCounted(t *testing.T) {
-	var log must.Text
-	now := time.Duration(0)
-	var l inputLog
-	l.init(slog.New(slog.NewTextHandler(&log, nil)), func() time.Duration { return now })
-	for range 5 {
-		l.of("10.0.0.1", slog.LevelInfo, "connection refused", "reason", "one")
-		l.of("10.0.0.1", slog.LevelInfo, "connection refused", "reason", "two")
-		l.of("10.0.0.2", slog.LevelInfo, "connection refused", "reason", "one")
-	}
-	if n := strings.Count(log.String(), "\n"); n != 3 {
-		t.Errorf("%d lines:\n%s", n, log.String())
-	}
-	now = linesApart
-	l.of("10.0.0.1", slog.LevelInfo, "connection refused", "reason", "one")
-	expect.That(t, strings.HasSuffix(log.String(), "addr=10.0.0.1 reason=one more=4\n"),
-		"%s", log.String())
-	for i := range 3 * keptLines {
-		l.of(fmt.Sprint(i), slog.LevelInfo, "connection refused")
-	}
-	expect.That(t, len(l.kinds) <= keptLines, "%d kinds are remembered", len(l.kinds))
 }

@@ -21,7 +21,7 @@ func reading(c *wire.Conn) <-chan error {
 	return done
 }
 
-func ends(t *testing.T, what string, done <-chan error) error {
+func completed(t *testing.T, what string, done <-chan error) error {
 	t.Helper()
 	select {
 	case err := <-done:
@@ -48,7 +48,7 @@ func (r *rig) pass(out *state.Outcome) {
 func TestLinearizableReadsWaitForTheirOwnRequests(t *testing.T) {
 	r := newRig(t, Options{LinearizableReads: true})
 	a, b := r.client(), r.client()
-	must.OK(t, ends(t, "a read", reading(a)))
+	must.OK(t, completed(t, "a read", reading(a)))
 	r.valve.close()
 	first := reading(a)
 	eventually(t, "a request is made", func() bool { return r.valve.waiting() == 1 })
@@ -60,15 +60,15 @@ func TestLinearizableReadsWaitForTheirOwnRequests(t *testing.T) {
 	default:
 	}
 	r.pass(&state.Outcome{})
-	must.OK(t, ends(t, "the first read", first))
+	must.OK(t, completed(t, "the first read", first))
 	select {
 	case <-second:
 		t.Fatal("answered by the request of another read")
 	case <-time.After(50 * time.Millisecond):
 	}
 	r.valve.open()
-	must.OK(t, ends(t, "the second read", second))
-	must.OK(t, ends(t, "another read", reading(a)))
+	must.OK(t, completed(t, "the second read", second))
+	must.OK(t, completed(t, "another read", reading(a)))
 }
 
 // A read whose request has no known outcome is not answered.
@@ -79,9 +79,9 @@ func TestLinearizableReadWithoutAnOutcomeEndsTheConnection(t *testing.T) {
 	lost := reading(a)
 	eventually(t, "a request is made", func() bool { return r.valve.waiting() == 1 })
 	r.pass(&state.Outcome{Unknown: true})
-	must.Fails(t, ends(t, "the read", lost), "it is answered")
+	must.Fails(t, completed(t, "the read", lost), "it is answered")
 	r.valve.open()
-	must.OK(t, ends(t, "a read of another", reading(b)))
+	must.OK(t, completed(t, "a read of another", reading(b)))
 }
 
 // The server tells which sessions watch a path, exactly that one.

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
 // memory is what connections hold beyond a little each: frames that they receive, and bytes that
@@ -181,7 +183,7 @@ func (m *memory) advance() {
 // slowest returns the connection with the least progress that could make some, if that was longer
 // than memoryGrace ago; nil if it is w's own connection, which others will close. If w waits for
 // its own address, slowest looks at connections from there alone.
-func (m *memory) slowest(w *memoryWait) (slow *conn, why endReason) {
+func (m *memory) slowest(w *memoryWait) (slow *conn, why ends.Reason) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	longest := m.srv.now() - memoryGrace
@@ -191,14 +193,14 @@ func (m *memory) slowest(w *memoryWait) (slow *conn, why endReason) {
 		}
 		older := h.since < longest || h.since == longest && (slow == nil || other.number < slow.number)
 		if older && (h.partial || h.part[outputPart] > 0) {
-			slow, longest, why = other, h.since, endSlow
+			slow, longest, why = other, h.since, ends.Slow
 			if h.partial {
-				why = endStalled
+				why = ends.Stalled
 			}
 		}
 	}
 	if slow == w.c {
-		return nil, endNone
+		return nil, ends.None
 	}
 	return slow, why
 }
@@ -321,7 +323,7 @@ func (c *conn) hold(others bool) {
 		return
 	}
 	if n > o.held && others && n > 4*flushSize && !c.srv.memory.try(c, outputPart, n, false) {
-		o.die(endSlow)
+		o.die(ends.Slow)
 		return
 	}
 	c.srv.memory.try(c, outputPart, n, true)

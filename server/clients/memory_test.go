@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -41,7 +42,7 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		used, _ := r.buffered()
 		expect.That(t, used <= bound && used >= bound/2, "%d bytes for unfinished frames", used)
-		expect.Equal(t, r.srv.counts.ends[endStalled].Load(), 0, "closed before their time")
+		expect.Equal(t, r.srv.counts.ends[ends.Stalled].Load(), 0, "closed before their time")
 		c := ln.dial(t)
 		must.OK(t, c.Connect(hello))
 		start := time.Now()
@@ -49,7 +50,7 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 		wantKinds(t, c, 7)
 		d := time.Since(start)
 		expect.That(t, d <= 2*time.Second, "a whole frame waited %v for unfinished ones", d)
-		n := r.srv.counts.ends[endStalled].Load()
+		n := r.srv.counts.ends[ends.Stalled].Load()
 		expect.That(t, n != 0, "nobody was closed")
 		for _, c := range stalled {
 			c.Close()
@@ -92,8 +93,8 @@ func TestLargeFramesOnABusyMachineHaveTheirTime(t *testing.T) {
 		}
 		f := must.Get(fast.Next())(t)
 		expect.Equal(t, f.Xid, 10, "the answer to the other")
-		ends := &r.srv.counts.ends
-		expect.Equal(t, ends[endStalled].Load()+ends[endSlow].Load(), 0, "closed")
+		counts := &r.srv.counts.ends
+		expect.Equal(t, counts[ends.Stalled].Load()+counts[ends.Slow].Load(), 0, "closed")
 	})
 }
 
@@ -163,7 +164,7 @@ func TestLongAnswersWaitForEachOther(t *testing.T) {
 				t.Errorf("an answer of %d bytes that is read took %v", len(f.Body), d)
 			}
 		}
-		n := r.srv.counts.ends[endSlow].Load()
+		n := r.srv.counts.ends[ends.Slow].Load()
 		expect.That(t, n != 0, "nobody was closed")
 	})
 }
@@ -186,7 +187,7 @@ func TestOutcomesForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 		}
 		used, _ := r.buffered()
 		expect.That(t, used <= bound+10*4*flushSize, "%d bytes of outcomes", used)
-		n := r.srv.counts.ends[endSlow].Load()
+		n := r.srv.counts.ends[ends.Slow].Load()
 		expect.That(t, n != 0, "nobody was closed")
 	})
 }
@@ -210,7 +211,7 @@ func TestEventsForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 		synctest.Wait()
 		used, _ := r.buffered()
 		expect.That(t, used <= bound+len(deaf)*4*flushSize, "%d bytes of events", used)
-		n := r.srv.counts.ends[endSlow].Load()
+		n := r.srv.counts.ends[ends.Slow].Load()
 		expect.That(t, n != 0, "nobody was closed")
 	})
 }
@@ -266,7 +267,7 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		expect.Equal(t, r.srv.counts.ends[endMalformed].Load(), 3, "found malformed")
+		expect.Equal(t, r.srv.counts.ends[ends.Malformed].Load(), 3, "found malformed")
 	})
 }
 
@@ -274,8 +275,8 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 // being written to it. What it had is free then, also once that write has failed.
 func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 	for name, end := range map[string]func(*conn) bool{
-		"before": func(c *conn) bool { c.close(endMoved); return c.reserve(1<<20, true) },
-		"after":  func(c *conn) bool { defer c.close(endMoved); return !c.reserve(1<<20, true) },
+		"before": func(c *conn) bool { c.close(ends.Moved); return c.reserve(1<<20, true) },
+		"after":  func(c *conn) bool { defer c.close(ends.Moved); return !c.reserve(1<<20, true) },
 	} {
 		s := must.Get(New(Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 		client, server := net.Pipe()

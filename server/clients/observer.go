@@ -6,6 +6,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -35,7 +36,7 @@ func (s *Server) SessionEnded(e *state.Ending) {
 	if c.out.closing && e.Cause == state.EndClosed {
 		return // its outcome comes next
 	}
-	c.out.end(endGone)
+	c.out.end(ends.Gone)
 	c.touch()
 }
 
@@ -43,7 +44,7 @@ func (s *Server) SessionEnded(e *state.Ending) {
 func (s *Server) SessionMoved(id int64, gen uint32) {
 	s.Observed.SessionCame(id) // the end of an older connection here no longer matters
 	if c := s.connOf(id); c != nil && c.gen < gen {
-		c.retire(endMoved)
+		c.retire(ends.Moved)
 	}
 }
 
@@ -89,7 +90,7 @@ func (s *Server) ReadOnly(on bool) {
 func (s *Server) sendAway() {
 	for _, c := range s.all() {
 		if phase(c.phase.Load()) >= phaseConnect {
-			c.kill(endServing)
+			c.kill(ends.Serving)
 		}
 	}
 	s.flush.kick()

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/test/expect"
@@ -137,7 +138,7 @@ func TestPingIsNotAnsweredByAServerThatIsCutOff(t *testing.T) {
 	must.OK(t, short.Connect(wire.NewSession(4000)))
 	must.Get(short.Send(jute.OpPing, nil))(t)
 	must.OK(t, short.Closed())
-	eventually(t, "counted", func() bool { return r.srv.counts.ends[endCutOff].Load() == 1 })
+	eventually(t, "counted", func() bool { return r.srv.counts.ends[ends.CutOff].Load() == 1 })
 }
 
 func TestHeardTellsWhoSpokeSinceTheLastCall(t *testing.T) {

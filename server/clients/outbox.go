@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/observe"
 )
 
@@ -63,7 +64,7 @@ type outbox struct {
 	reserved int // bytes granted beyond held, for a long reply
 
 	state   outboxState
-	why     endReason     // once state is not open
+	why     ends.Reason   // once state is not open
 	shut    bool          // everything is written, and the writing side closed
 	closing bool          // the client asked for the end of its session
 	stuck   time.Duration // since when too much waits and the client takes nothing; 0: unknown
@@ -190,7 +191,7 @@ func (c *conn) accepts() bool {
 	if now-o.stuck < stuckTime {
 		return true
 	}
-	o.die(endSlow)
+	o.die(ends.Slow)
 	return false
 }
 
@@ -303,14 +304,14 @@ func (o *outbox) fill(reply ...piece) {
 }
 
 // end lets the outbox be written and then closed.
-func (o *outbox) end(why endReason) {
+func (o *outbox) end(why ends.Reason) {
 	if o.state == outboxOpen {
 		o.state, o.why = outboxEnding, why
 	}
 }
 
 // die closes the outbox at once.
-func (o *outbox) die(why endReason) {
+func (o *outbox) die(why ends.Reason) {
 	if o.state == outboxOpen {
 		o.why = why
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -69,7 +70,7 @@ func TestOutboxKeepsItsOrder(t *testing.T) {
 			}
 		}
 		if r.IntN(2) == 0 && o.gap { // the connection ends before the reply is there
-			o.end(endGone)
+			o.end(ends.Gone)
 			o.fill(piece{b: frame()})
 			behind = nil
 		}
@@ -171,7 +172,7 @@ func TestOutboxAcceptsUpToItsBounds(t *testing.T) {
 			want := x.state
 			if x.state == outboxOpen && !x.want {
 				want = outboxDead
-				expect.Equal(t, o.why, endSlow)
+				expect.Equal(t, o.why, ends.Slow)
 			}
 			expect.Equal(t, o.state, want, "state")
 			c.out.buf = nil
@@ -235,16 +236,18 @@ func TestEventsInAnOutbox(t *testing.T) {
 func TestEndsOfAnOutbox(t *testing.T) {
 	o := outbox{reserved: 5, queue: queue{buf: []byte("b"), spare: []byte("s"),
 		full: []piece{{b: []byte("f")}}, fullLen: 1}}
-	o.end(endAuth)
-	o.end(endSlow)
-	expect.That(t, o.state == outboxEnding && o.why == endAuth && o.size() == 2, "ending: %v, %v", o.state, o.why)
-	o.die(endSlow)
-	o.end(endSession)
-	expect.That(t, o.state == outboxDead && o.why == endAuth && o.size() == 0 && o.spare == nil && o.full == nil &&
+	o.end(ends.Auth)
+	o.end(ends.Slow)
+	expect.That(t, o.state == outboxEnding && o.why == ends.Auth && o.size() == 2, "ending: %v, %v",
+		o.state, o.why)
+	o.die(ends.Slow)
+	o.end(ends.Session)
+	expect.That(t, o.state == outboxDead && o.why == ends.Auth && o.size() == 0 && o.spare == nil &&
+		o.full == nil &&
 		o.buf == nil && o.reserved == 0, "dead: %v, %v", o.state, o.why)
 	o = outbox{}
-	o.die(endMoved)
-	expect.Equal(t, o.why, endMoved)
+	o.die(ends.Moved)
+	expect.Equal(t, o.why, ends.Moved)
 }
 
 // A reply that is an error has no record, except where the protocol says so, and is counted as a frame.
@@ -383,7 +386,7 @@ func TestSizesOfRepliesAreCounted(t *testing.T) {
 	o.fill(piece{b: make([]byte, 4+50)})
 	expect.Equal(t, wrote(), admin.Sizes{Last: 50, Min: 50, Max: first}, "a reply behind a gap")
 	o.openGap()
-	o.end(endGone)
+	o.end(ends.Gone)
 	o.fill(piece{b: make([]byte, 4+10)})
 	expect.Equal(t, wrote(), admin.Sizes{Last: 50, Min: 50, Max: first}, "a reply that is too late")
 }
@@ -422,7 +425,7 @@ func TestMissedEventsLeaveInPieces(t *testing.T) {
 		must.That(t, u.add(&u.step.Data, path), "the connection ended: %v", c.out.why)
 	}
 	eventually(t, "the events of these paths", func() bool { return got.Load() >= flushSize })
-	c.close(endStopped)
+	c.close(ends.Stopped)
 	client.Close()
 	must.OK(t, s.Shutdown(t.Context()))
 }

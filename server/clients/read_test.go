@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -182,10 +183,10 @@ func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 			c.reader.in.buf = wire.AppendRequest(c.reader.in.buf, xid, x.op, wire.PathWatch(x.path, false))
 		}
 		c.reader.in.w = len(c.reader.in.buf)
-		must.Equal(t, c.frames(), endNone, "%s", x.name)
+		must.Equal(t, c.frames(), ends.None, "%s", x.name)
 		expect.Equal(t, g.n.Load(), int64(x.want), "%s: holds of the lock", x.name)
 		expect.Equal(t, s.metrics.PacketsReceived.Load(), int64(x.n), "%s: requests counted", x.name)
-		c.close(endMoved)
+		c.close(ends.Moved)
 	}
 }
 

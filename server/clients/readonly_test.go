@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -43,25 +44,26 @@ func TestSessionsWithoutALeader(t *testing.T) {
 		session  int64
 		password []byte
 		zxid     int64
-		why      endReason // endNone: it has a session
+		why      ends.Reason // ends.None: it has a session
 	}{
-		{"a new session", true, 0, password[:], 0, endNone},
-		{"a session for writes", false, 0, password[:], 0, endServing},
-		{"a known session", true, known.ID, password[:], 0, endNone},
-		{"a known session for writes", false, known.ID, password[:], 0, endServing},
-		{"another password", true, known.ID, make([]byte, jute.PasswordSize), 0, endServing},
-		{"an unknown session", true, known.ID + 1, password[:], 0, endServing},
-		{"no password", true, known.ID, nil, 0, endGone},
-		{"a client that has seen more", true, 0, password[:], 1, endBehind},
+		{"a new session", true, 0, password[:], 0, ends.None},
+		{"a session for writes", false, 0, password[:], 0, ends.Serving},
+		{"a known session", true, known.ID, password[:], 0, ends.None},
+		{"a known session for writes", false, known.ID, password[:], 0, ends.Serving},
+		{"another password", true, known.ID, make([]byte, jute.PasswordSize), 0, ends.Serving},
+		{"an unknown session", true, known.ID + 1, password[:], 0, ends.Serving},
+		{"no password", true, known.ID, nil, 0, ends.Gone},
+		{"a client that has seen more", true, 0, password[:], 1, ends.Behind},
 	} {
 		c := dial()
 		hello := wire.NewSession(5000)
 		hello.ReadOnly, hello.SessionID, hello.Password, hello.LastZxidSeen = x.readOnly, x.session, x.password, x.zxid
-		ends := s.counts.ends[x.why].Load()
+		counted := s.counts.ends[x.why].Load()
 		err := c.Connect(hello)
-		if x.why != endNone {
+		if x.why != ends.None {
 			expect.Fails(t, err, "%s: it is let in", x.name)
-			eventually(t, fmt.Sprint("the end of ", x.name), func() bool { return s.counts.ends[x.why].Load() == ends+1 })
+			eventually(t, fmt.Sprint("the end of ", x.name),
+				func() bool { return s.counts.ends[x.why].Load() == counted+1 })
 			continue
 		}
 		must.OK(t, err, "%s", x.name)
@@ -120,7 +122,7 @@ func TestRequestsThatAreNotProposed(t *testing.T) {
 	s, c := quiet(t, Options{})
 	c.replica = refusing{still{state.New("test")}}
 	expect.That(t, !c.propose(pending{xid: 1, op: jute.OpSync}, state.Request{}), "it is proposed")
-	expect.That(t, c.out.state == outboxDead && c.out.why == endServing, "%v", c.out.why)
+	expect.That(t, c.out.state == outboxDead && c.out.why == ends.Serving, "%v", c.out.why)
 	c.replica = still{state.New("test")} // which panics
 	expect.That(t, !c.propose(pending{xid: 2, op: jute.OpSync}, state.Request{}), "it is proposed, too late")
 	expect.Equal(t, c.out.pendingLen(), 1)
@@ -137,18 +139,21 @@ func TestOutcomes(t *testing.T) {
 		op     jute.OpCode
 		out    state.Outcome
 		state  outboxState
-		why    endReason
+		why    ends.Reason
 		frames int
 	}{
-		{"done", jute.OpSync, state.Outcome{Reply: []byte("record"), Zxid: 5}, outboxOpen, endNone, 1},
-		{"failed", jute.OpSync, state.Outcome{Code: jute.NoNode, Reply: []byte("record"), Zxid: 5}, outboxOpen, endNone, 1},
-		{"unknown", jute.OpSync, state.Outcome{Unknown: true}, outboxDead, endUnknown, 0},
-		{"refused", jute.OpSync, state.Outcome{Refused: true}, outboxDead, endGone, 0},
-		{"the end of a session", jute.OpCloseSession, state.Outcome{}, outboxEnding, endSession, 1},
-		{"a barrier", state.OpBarrier, state.Outcome{}, outboxOpen, endNone, 0},
-		{"no session", state.OpAttach, state.Outcome{Code: jute.SessionExpired}, outboxEnding, endGone, 1},
-		{"a session that is refused", state.OpAttach, state.Outcome{Refused: true}, outboxEnding, endGone, 1},
-		{"an unknown session", state.OpCreateSession, state.Outcome{Unknown: true}, outboxDead, endUnknown, 0},
+		{"done", jute.OpSync, state.Outcome{Reply: []byte("record"), Zxid: 5}, outboxOpen, ends.None, 1},
+		{"failed", jute.OpSync, state.Outcome{Code: jute.NoNode, Reply: []byte("record"), Zxid: 5},
+			outboxOpen, ends.None, 1},
+		{"unknown", jute.OpSync, state.Outcome{Unknown: true}, outboxDead, ends.Unknown, 0},
+		{"refused", jute.OpSync, state.Outcome{Refused: true}, outboxDead, ends.Gone, 0},
+		{"the end of a session", jute.OpCloseSession, state.Outcome{}, outboxEnding, ends.Session, 1},
+		{"a barrier", state.OpBarrier, state.Outcome{}, outboxOpen, ends.None, 0},
+		{"no session", state.OpAttach, state.Outcome{Code: jute.SessionExpired}, outboxEnding, ends.Gone, 1},
+		{"a session that is refused", state.OpAttach, state.Outcome{Refused: true}, outboxEnding,
+			ends.Gone, 1},
+		{"an unknown session", state.OpCreateSession, state.Outcome{Unknown: true}, outboxDead,
+			ends.Unknown, 0},
 	} {
 		s, c := quiet(t, Options{})
 		c.from.owed.Store(100)
@@ -169,7 +174,8 @@ func TestOutcomes(t *testing.T) {
 			want := map[bool]string{true: "record", false: ""}[x.out.Code == jute.OK]
 			expect.That(t, f.Xid == 3 && f.Zxid == 5 && f.Code == x.out.Code && string(f.Body) == want, "%s: %+v", x.name, f)
 		}
-		expect.Equal(t, s.counts.refused.Load(), map[bool]int64{true: 1}[x.state == outboxEnding && x.why == endGone],
+		expect.Equal(t, s.counts.refused.Load(), map[bool]int64{true: 1}[x.state == outboxEnding &&
+			x.why == ends.Gone],
 			"%s: sessions refused", x.name)
 	}
 }
@@ -195,7 +201,7 @@ func TestReadsAreAnsweredTogether(t *testing.T) {
 			c.reader.in.buf = wire.AppendRequest(c.reader.in.buf, xid, x.op, x.body)
 		}
 		c.reader.in.w = len(c.reader.in.buf)
-		expect.Equal(t, c.frames(), endNone, "%s", x.name)
+		expect.Equal(t, c.frames(), ends.None, "%s", x.name)
 		expect.Equal(t, g.n.Load(), int64(x.views), "%s: holds of the lock", x.name)
 		expect.Equal(t, c.reader.in.len(), 0, "%s: bytes that no read took", x.name)
 		expect.That(t, s.metrics.PacketsReceived.Load() == int64(x.n) && c.reads.cost == 0,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -59,7 +60,7 @@ func (c *conn) reconfig(xid int32, body []byte) bool {
 		o.mu.Unlock()
 	}
 	if !known {
-		c.close(endUnknown)
+		c.close(ends.Unknown)
 		return false
 	}
 	var record []byte

@@ -6,6 +6,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/observe"
 )
 
@@ -114,7 +115,7 @@ func (c *conn) handle(frame []byte) bool {
 	case reconfigOp:
 		return c.reconfig(xid, body)
 	}
-	c.replyLast(xid, -1, jute.Unimplemented, endUnknownOp)
+	c.replyLast(xid, -1, jute.Unimplemented, ends.UnknownOp)
 	return false
 }
 
@@ -125,7 +126,7 @@ func (c *conn) admitted() bool { return c.proof.ids.HasOneOf(c.srv.o.RequireAuth
 func (c *conn) turnAway(xid int32) bool {
 	c.srv.metrics.AuthFailed.Add(1)
 	c.say("closed: the client asks for something before it has authenticated", "required", c.srv.o.RequireAuth)
-	c.replyLast(xid, 0, jute.SessionClosedRequireAuth, endAuth)
+	c.replyLast(xid, 0, jute.SessionClosedRequireAuth, ends.Auth)
 	return false
 }
 
@@ -138,7 +139,7 @@ const pingPoll = 20 * time.Millisecond
 func (c *conn) ping() bool {
 	for began := c.srv.now(); !c.readOnly && !c.replica.PingOK(c.timeout); {
 		if c.srv.now()-began > c.timeout/3 || !c.isOpen() {
-			c.close(endCutOff)
+			c.close(ends.CutOff)
 			return false
 		}
 		time.Sleep(pingPoll)
@@ -173,7 +174,7 @@ func (c *conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, r
 }
 
 // replyLast appends an error reply and ends the connection behind it.
-func (c *conn) replyLast(xid int32, zxid int64, code jute.ErrCode, why endReason) {
+func (c *conn) replyLast(xid int32, zxid int64, code jute.ErrCode, why ends.Reason) {
 	if c.reply(xid, jute.OpError, zxid, code, nil) {
 		c.last(nil, why)
 	}
@@ -207,7 +208,7 @@ func (c *conn) propose(p pending, r state.Request) bool {
 		if r.Op == state.OpCreateSession {
 			c.countCreating(-1)
 		}
-		c.close(endServing)
+		c.close(ends.Serving)
 		return false
 	}
 	return true
@@ -268,10 +269,10 @@ func (c *conn) done(p pending, out *state.Outcome) {
 	o := &c.out
 	switch {
 	case out.Unknown:
-		o.die(endUnknown)
+		o.die(ends.Unknown)
 		c.follow(p.followed, p.xid, out, c.srv.now())
 	case out.Refused:
-		o.die(endGone)
+		o.die(ends.Gone)
 		c.follow(p.followed, p.xid, out, c.srv.now())
 	case p.op == state.OpBarrier: // the read behind it has the reply
 	case c.accepts():
@@ -283,7 +284,7 @@ func (c *conn) done(p pending, out *state.Outcome) {
 		c.grown(true)
 		c.applied(p, out)
 		if p.op == jute.OpCloseSession {
-			o.end(endSession)
+			o.end(ends.Session)
 		}
 	}
 }
@@ -292,7 +293,7 @@ func (c *conn) done(p pending, out *state.Outcome) {
 func (c *conn) helloDone(p pending, out *state.Outcome) {
 	switch {
 	case out.Unknown:
-		c.out.die(endUnknown)
+		c.out.die(ends.Unknown)
 	case out.Refused || out.Code != jute.OK:
 		c.refusal()
 	default:
@@ -312,7 +313,7 @@ func (c *conn) mayOnlyRead(class class, xid int32, op jute.OpCode) bool {
 		return c.reply(xid, op, zxid, jute.NotReadOnly, nil)
 	}
 	if c.reply(xid, op, zxid, jute.OK, nil) {
-		c.last(nil, endSession)
+		c.last(nil, ends.Session)
 	}
 	return false
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
 // A connection whose client only pings rests, where the system allows it: of many thousands most do, most
@@ -59,7 +60,7 @@ func (c *conn) rise(read []byte, err error) {
 	c.reader.in = new(input)
 	c.reader.in.room()
 	c.reader.in.w = copy(c.reader.in.buf, read)
-	why := endNone
+	why := ends.None
 	if err != nil {
 		why = c.readFailed(err)
 	}

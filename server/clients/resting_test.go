@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -113,7 +114,7 @@ func TestRestingConnectionsEnd(t *testing.T) {
 			if v := r.srv.resting.begin(s.place.slot); v != s {
 				r.t.Error("no visit")
 			}
-			s.close(endStopped)
+			s.close(ends.Stopped)
 			expect.Equal(r.t, r.parked(), 1, "at rest during the visit")
 			r.srv.resting.release(s, nil, nil)
 		},

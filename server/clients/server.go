@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
@@ -65,7 +66,7 @@ type Server struct {
 
 	metrics admin.Metrics
 	counts  counts
-	log     inputLog
+	log     ends.Log
 	// connecting holds a token for each connect request that waits for its outcome.
 	connecting chan struct{}
 	creating   atomic.Int64 // sessions, of them, that are not in the state yet
@@ -116,7 +117,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.Change(o)
 	s.Observed.Init(&s.metrics, s.start, o.Now, o.Follow)
-	s.log.init(o.Logger, s.now)
+	s.log.Init(o.Logger, s.now)
 	s.connecting = make(chan struct{}, maxConnecting)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.watches.init(s)
@@ -218,7 +219,7 @@ func (s *Server) add(c *conn) bool {
 func (s *Server) refused(c *conn, what, problem string) {
 	s.metrics.ConnectionRejected.Add(1)
 	s.Observed.Refuse(c.host, problem)
-	s.log.of(c.host, slog.LevelWarn, what, "reason", problem)
+	s.log.Of(c.host, slog.LevelWarn, what, "reason", problem)
 }
 
 func (s *Server) tryAdd(c *conn) (problem string) {
@@ -356,7 +357,7 @@ func (s *Server) CutOff() {
 	}
 	s.mu.Unlock()
 	for _, c := range s.all() {
-		c.close(endStopped)
+		c.close(ends.Stopped)
 	}
 }
 
@@ -402,7 +403,7 @@ func (s *Server) serve(ln net.Listener, config *tls.Config) error {
 				return err
 			}
 			s.counts.acceptErrors.Add(1)
-			s.log.warn("accept failed", "err", err)
+			s.log.Warn("accept failed", "err", err)
 			select {
 			case <-time.After(wait):
 			case <-s.ctx.Done():
@@ -424,5 +425,5 @@ func (s *Server) handle(nc net.Conn, config *tls.Config) {
 		nc.Close()
 		return
 	}
-	go c.serve(endNone)
+	go c.serve(ends.None)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -161,7 +162,8 @@ func TestEndOfServiceSendsClientsAway(t *testing.T) {
 		end(s)
 		for p, c := range conns {
 			open := phase(p) < phaseConnect
-			expect.That(t, c.isOpen() == open && (c.out.why == endServing) != open, "the end of %s in phase %d: %v", name, p,
+			expect.That(t, c.isOpen() == open && (c.out.why == ends.Serving) != open,
+				"the end of %s in phase %d: %v", name, p,
 				c.out.why)
 			s.remove(c)
 			s.wg.Done()
@@ -193,14 +195,15 @@ func TestPiecesOfASetWatches(t *testing.T) {
 		within int
 		bytes  []byte
 		want   string
-		why    endReason
+		why    ends.Reason
 	}{
-		{"whole", len(text), text, "1099511627776 7 /a -1", endNone},
-		{"a byte is missing from the frame", len(text) - 1, text, "1099511627776 7 /a 0", endMalformed},
-		{"nothing", 0, nil, "0 0  0", endMalformed},
-		{"a null string", 16, wire.Body{}.Long(1).Int(2).Null(), "1 2  0", endMalformed},
-		{"a longer string", 20, wire.Body{}.Long(1).Int(2).Int(5).Int(0), "1 2  0", endMalformed},
-		{"a string beyond the frame limit", 1 << 20, wire.Body{}.Long(1).Int(2).Int(4097).Int(0), "1 2  0", endMalformed},
+		{"whole", len(text), text, "1099511627776 7 /a -1", ends.None},
+		{"a byte is missing from the frame", len(text) - 1, text, "1099511627776 7 /a 0", ends.Malformed},
+		{"nothing", 0, nil, "0 0  0", ends.Malformed},
+		{"a null string", 16, wire.Body{}.Long(1).Int(2).Null(), "1 2  0", ends.Malformed},
+		{"a longer string", 20, wire.Body{}.Long(1).Int(2).Int(5).Int(0), "1 2  0", ends.Malformed},
+		{"a string beyond the frame limit", 1 << 20, wire.Body{}.Long(1).Int(2).Int(4097).Int(0),
+			"1 2  0", ends.Malformed},
 	} {
 		_, c := quiet(t, Options{MaxFrame: 4096})
 		c.reader.within = x.within
@@ -209,10 +212,10 @@ func TestPiecesOfASetWatches(t *testing.T) {
 		got := fmt.Sprint(p.long(), " ", p.int(), " ", p.string(), " ", p.int())
 		expect.That(t, got == x.want && p.why == x.why, "%s: %q, %v", x.name, got, p.why)
 		p.fail()
-		expect.Equal(t, p.why, endMalformed, "%s", x.name)
-		p.why = endClient
+		expect.Equal(t, p.why, ends.Malformed, "%s", x.name)
+		p.why = ends.Client
 		p.fail()
-		expect.That(t, p.why == endClient && p.take(0) == nil, "%s: the first reason is another", x.name)
+		expect.That(t, p.why == ends.Client && p.take(0) == nil, "%s: the first reason is another", x.name)
 	}
 	for _, x := range []struct {
 		op   jute.OpCode

@@ -2,6 +2,7 @@ package clients
 
 import (
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -286,7 +287,7 @@ func (t *watchTable) hand(h *heard) {
 	c := h.c
 	c.watching.hears = 0
 	if h.cut {
-		c.kill(endEvents)
+		c.kill(ends.Events)
 		return
 	}
 	last := h.last.from != h.last.to
@@ -298,7 +299,7 @@ func (t *watchTable) hand(h *heard) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !room && o.state == outboxOpen {
-		o.die(endSlow)
+		o.die(ends.Slow)
 	}
 	if c.accepts() {
 		for _, r := range h.runs {
@@ -378,7 +379,7 @@ func (t *watchTable) loan(c *conn) (l *loan, room bool) {
 		if slow == nil {
 			return nil, false
 		}
-		slow.kill(endSlow)
+		slow.kill(ends.Slow)
 		m.drop(slow)
 	}
 }

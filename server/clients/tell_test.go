@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -179,7 +180,7 @@ func TestWatcherThatDoesNotReadIsClosed(t *testing.T) {
 		}
 	})
 	name := strings.Repeat("x", 1000)
-	for deadline := time.Now().Add(time.Minute); r.srv.counts.ends[endSlow].Load() == 0; {
+	for deadline := time.Now().Add(time.Minute); r.srv.counts.ends[ends.Slow].Load() == 0; {
 		must.That(t, time.Now().Before(deadline), "the client that does not read is still there")
 		c := r.client()
 		var p batch
@@ -195,7 +196,7 @@ func TestWatcherThatDoesNotReadIsClosed(t *testing.T) {
 	create(t, owner, "/end", "", 0)
 	<-heard
 	wg.Wait()
-	expect.Equal(t, r.srv.counts.ends[endSlow].Load(), 1, "closed")
+	expect.Equal(t, r.srv.counts.ends[ends.Slow].Load(), 1, "closed")
 }
 
 // A portion is counted once, and once for each address; what an address may not have is not lent to it.
@@ -247,11 +248,11 @@ func TestNonReadersMakeRoomForEvents(t *testing.T) {
 	must.That(t, s.memory.try(deaf, outputPart, 80_000, true), "no memory")
 	s.memory.held[deaf].since = -time.Hour
 	tell()
-	expect.That(t, !deaf.isOpen() && deaf.out.why == endSlow, "the connection that does not read is there")
+	expect.That(t, !deaf.isOpen() && deaf.out.why == ends.Slow, "the connection that does not read is there")
 	expect.That(t, c.isOpen() && c.out.frames == 1000, "the other has %d events", c.out.frames)
 	other := connFrom(s, deaf.from)
 	must.That(t, s.memory.try(other, inputPart, 60_000, true), "no memory")
 	tell()
 	expect.That(t, other.isOpen(), "a connection that gets on is closed")
-	expect.That(t, !c.isOpen() && c.out.why == endSlow, "events beyond all bounds are kept")
+	expect.That(t, !c.isOpen() && c.out.why == ends.Slow, "events beyond all bounds are kept")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -216,7 +217,7 @@ func TestClientThatTakesNothingForThirtySecondsIsClosed(t *testing.T) {
 		call(t, slow, jute.OK, jute.OpGetData, wire.PathWatch("/a", true))
 		start := time.Now()
 		call(t, a, jute.OK, jute.OpSetData, wire.SetData("/a", nil, -1))
-		for r.srv.counts.ends[endSlow].Load() == 0 {
+		for r.srv.counts.ends[ends.Slow].Load() == 0 {
 			time.Sleep(time.Second)
 			alive(t, a)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -38,7 +39,7 @@ func (t *watchTable) add(c *conn, path string, kind tree.WatchKind) bool {
 		return false // a parked read is answered while its connection ends
 	}
 	if !t.room(c, len(path)) {
-		c.kill(endWatches)
+		c.kill(ends.Watches)
 		t.srv.flush.kick()
 		return false
 	}

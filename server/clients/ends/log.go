@@ -1,4 +1,4 @@
-package clients
+package ends
 
 import (
 	"context"
@@ -15,9 +15,9 @@ const (
 	keptLines      = 1000             // addresses that are remembered, with messages and reasons
 )
 
-// inputLog logs what clients cause. It leaves out and counts lines with a message that comes too
+// Log logs what clients cause. It leaves out and counts lines with a message that comes too
 // often, and lines about an address that tries again and again; it cuts values short.
-type inputLog struct {
+type Log struct {
 	log     *slog.Logger
 	now     func() time.Duration
 	dropped atomic.Int64
@@ -35,12 +35,16 @@ type lineCount struct {
 	more    int // left out since the last line
 }
 
-func (l *inputLog) init(log *slog.Logger, now func() time.Duration) {
+// Init begins the log; now is the server's clock.
+func (l *Log) Init(log *slog.Logger, now func() time.Duration) {
 	l.log, l.now, l.kinds = log, now, make(map[lineKind]*lineCount)
 }
 
-// of logs what one address causes.
-func (l *inputLog) of(addr string, level slog.Level, msg string, args ...any) {
+// Dropped returns how many lines were left out.
+func (l *Log) Dropped() int64 { return l.dropped.Load() }
+
+// Of logs what one address causes.
+func (l *Log) Of(addr string, level slog.Level, msg string, args ...any) {
 	kind := lineKind{msg: msg, addr: addr}
 	if len(args) > 1 && args[0] == "reason" {
 		kind.reason, _ = args[1].(string)
@@ -56,12 +60,12 @@ func (l *inputLog) of(addr string, level slog.Level, msg string, args ...any) {
 	l.line(level, msg, args)
 }
 
-func (l *inputLog) debug(msg string, args ...any) { l.line(slog.LevelDebug, msg, args) }
-func (l *inputLog) info(msg string, args ...any)  { l.line(slog.LevelInfo, msg, args) }
-func (l *inputLog) warn(msg string, args ...any)  { l.line(slog.LevelWarn, msg, args) }
-func (l *inputLog) error(msg string, args ...any) { l.line(slog.LevelError, msg, args) }
+func (l *Log) Debug(msg string, args ...any) { l.line(slog.LevelDebug, msg, args) }
+func (l *Log) Info(msg string, args ...any)  { l.line(slog.LevelInfo, msg, args) }
+func (l *Log) Warn(msg string, args ...any)  { l.line(slog.LevelWarn, msg, args) }
+func (l *Log) Error(msg string, args ...any) { l.line(slog.LevelError, msg, args) }
 
-func (l *inputLog) line(level slog.Level, msg string, args []any) {
+func (l *Log) line(level slog.Level, msg string, args []any) {
 	if _, ok := l.admit(lineKind{msg: msg}, linesPerSecond, time.Second); !ok {
 		l.dropped.Add(1)
 		return
@@ -79,7 +83,7 @@ func (l *inputLog) line(level slog.Level, msg string, args []any) {
 
 // admit reports whether another line of this kind may be logged now, and how many were dropped since the
 // last one. It allows most lines within a time.
-func (l *inputLog) admit(kind lineKind, most int, within time.Duration) (more int, ok bool) {
+func (l *Log) admit(kind lineKind, most int, within time.Duration) (more int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.kinds[kind]

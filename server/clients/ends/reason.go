@@ -1,0 +1,76 @@
+// Package ends has the reasons for which connections of clients end, and what the log says of clients, in
+// a bounded number of lines.
+package ends
+
+import (
+	"errors"
+	"net"
+	"os"
+)
+
+// Reason says why a connection ended.
+type Reason uint8
+
+const (
+	None      Reason = iota // it has not
+	Else                    // the reason was given elsewhere
+	Client                  // the client closed it, or the network did
+	Session                 // the client closed its session
+	Word                    // its four-letter word, or HTTP request, was answered
+	Gone                    // the session ended, or was never there
+	Moved                   // the session has a newer connection
+	Handshake               // no session in time
+	Idle                    // no byte for longer than the session's timeout
+	Stalled                 // a frame was begun and not finished
+	Length                  // a frame of impossible length
+	Malformed               // a malformed frame
+	Slow                    // it did not take what it was sent
+	Watches                 // too many watches
+	Events                  // its address watches more than it may cost
+	Sessions                // too many sessions
+	Auth                    // authentication failed
+	UnknownOp               // an operation that does not exist
+	Unknown                 // the outcome of a request is not known
+	Serving                 // this server does not serve clients
+	Behind                  // the client has seen more than this server
+	CutOff                  // this server may not answer a ping
+	Stopped                 // this server stops
+	Plain                   // something else spoke here: TLS, HTTP
+	TLS                     // the TLS handshake failed
+	Panic                   // a defect
+	Reasons                 // how many there are
+)
+
+var names = [Reasons]string{
+	"", "", "closed by the client", "session closed by the client", "answered", "session ended",
+	"session moved", "no session in time", "silent", "frame not finished", "impossible frame length",
+	"malformed frame", "did not read", "too many watches", "too many events", "too many sessions",
+	"authentication failed",
+	"unknown operation",
+	"outcome unknown", "server not serving", "server is behind the client", "server cut off from the leader",
+	"server stopping", "not the ZooKeeper protocol", "TLS handshake failed", "internal error",
+}
+
+func (r Reason) String() string { return names[r] }
+
+// Ours reports whether the server ended the connection over something the
+// client did.
+func (r Reason) Ours() bool {
+	switch r {
+	case Idle, Stalled, Length, Malformed, Slow, Watches, Events, Auth, UnknownOp,
+		Plain, TLS:
+		return true
+	}
+	return false
+}
+
+// OfWrite returns the end reason of a failed write.
+func OfWrite(err error) Reason {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return Slow
+	}
+	if errors.Is(err, net.ErrClosed) {
+		return Else
+	}
+	return Client
+}
