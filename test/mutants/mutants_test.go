@@ -12,15 +12,16 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/mutants/plant"
 )
 
 var allFlag = flag.Bool("mutants.all", false, "run all mutants, not only those marked short")
 
-func all(t *testing.T) (list []mutant) {
+func all(t *testing.T) (list []plant.Bug) {
 	files, err := filepath.Glob("testdata/*.txt")
 	must.That(t, err == nil && len(files) != 0, "no mutants %v", err)
 	for _, f := range files {
-		m := must.Get(load(f))(t)
+		m := must.Get(plant.Load(f))(t)
 		list = append(list, m)
 	}
 	return list
@@ -30,41 +31,41 @@ func all(t *testing.T) (list []mutant) {
 func TestMutantsAreCaught(t *testing.T) {
 	root := must.Get(filepath.Abs("../.."))(t)
 	for _, m := range all(t) {
-		t.Run(m.name, func(t *testing.T) {
+		t.Run(m.Name, func(t *testing.T) {
 			dir := t.TempDir()
-			list := must.Get(m.overlay(root, dir))(t)
-			if testing.Short() || !m.short && !*allFlag {
+			list := must.Get(m.Overlay(root, dir))(t)
+			if testing.Short() || !m.Short && !*allFlag {
 				t.Skip("the edit applies; it is run with -mutants.all")
 			}
 			binary := filepath.Join(dir, "mutant.test")
 			build := exec.Command("go", "test", "-c", "-overlay", list, "-o", binary, ".")
-			build.Dir = filepath.Join(root, m.pkg) // which may be of another module
+			build.Dir = filepath.Join(root, m.Pkg) // which may be of another module
 			if out, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("does not build: %v\n%s", err, out)
 			}
 			start := time.Now()
-			out, failed := m.run(t, binary, root)
+			out, failed := run(t, &m, binary, root)
 			took := time.Since(start).Round(100 * time.Millisecond)
-			switch lines := m.catches.FindString(out); {
+			switch lines := m.Catches.FindString(out); {
 			case !failed:
-				t.Errorf("not caught by %s: %s", m.test, m.about)
+				t.Errorf("not caught by %s: %s", m.Test, m.About)
 			case lines == "":
-				t.Errorf("%s fails, but does not say %s:\n%s", m.test, m.catches, head(out, 20))
+				t.Errorf("%s fails, but does not say %s:\n%s", m.Test, m.Catches, head(out, 20))
 			default:
-				t.Logf("caught%s after %v: %s", seedOf(out), took, verdict(m.catches, out))
+				t.Logf("caught%s after %v: %s", seedOf(out), took, verdict(m.Catches, out))
 			}
 		})
 	}
 }
 
-// run runs the test binary in its package's folder.
-func (m *mutant) run(t *testing.T, binary, root string) (out string, failed bool) {
-	args := []string{"-test.run", m.test, "-test.timeout", "5m", "-test.v"}
-	if m.pkg == "./test/sim" {
-		args = append(args, fmt.Sprintf("-sim.seed=%d", m.seed), fmt.Sprintf("-sim.hours=%g", 0.1*float64(m.seeds)))
+// run runs the test binary of a mutant in its package's folder.
+func run(t *testing.T, m *plant.Bug, binary, root string) (out string, failed bool) {
+	args := []string{"-test.run", m.Test, "-test.timeout", "5m", "-test.v"}
+	if m.Pkg == "./test/sim" {
+		args = append(args, fmt.Sprintf("-sim.seed=%d", m.Seed), fmt.Sprintf("-sim.hours=%g", 0.1*float64(m.Seeds)))
 	}
 	cmd := exec.Command(binary, args...)
-	cmd.Dir = filepath.Join(root, m.pkg)
+	cmd.Dir = filepath.Join(root, m.Pkg)
 	cmd.Env = append(cmd.Environ(), "GOMAXPROCS=1")
 	b, err := cmd.CombinedOutput()
 	var exit *exec.ExitError

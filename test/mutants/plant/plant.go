@@ -1,4 +1,5 @@
-package mutants
+// Package plant reads planted bugs, and lays them over the sources of a build. See package mutants.
+package plant
 
 import (
 	"encoding/json"
@@ -9,45 +10,45 @@ import (
 	"strings"
 )
 
-// mutant is one planted bug.
-type mutant struct {
-	name, about string
-	catches     *regexp.Regexp
-	pkg, test   string
-	seed, seeds int
-	short       bool
+// Bug is one planted bug.
+type Bug struct {
+	Name, About string
+	Catches     *regexp.Regexp
+	Pkg, Test   string
+	Seed, Seeds int
+	Short       bool
 	edits       []edit
 }
 
 // edit replaces one text of a file by another.
 type edit struct{ file, old, new string }
 
-// load reads a mutant's file.
-func load(path string) (m mutant, err error) {
+// Load reads the file of a planted bug.
+func Load(path string) (m Bug, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return m, err
 	}
-	m = mutant{name: strings.TrimSuffix(filepath.Base(path), ".txt"), pkg: "./test/sim", test: "Histories",
-		seed: 1, seeds: 6}
+	m = Bug{Name: strings.TrimSuffix(filepath.Base(path), ".txt"), Pkg: "./test/sim", Test: "Histories",
+		Seed: 1, Seeds: 6}
 	parts := strings.Split("\n"+string(b), "\n== ")
 	for i, line := range strings.Split(strings.TrimSpace(parts[0]), "\n") {
 		key, value, found := strings.Cut(line, ": ")
 		switch {
 		case i == 0:
-			m.about = line
+			m.About = line
 		case !found:
 			return m, fmt.Errorf("%s: line %q", path, line)
 		case key == "catches":
-			m.catches, err = regexp.Compile(value)
+			m.Catches, err = regexp.Compile(value)
 		case key == "run":
-			if m.test = value; strings.Contains(value, " ") {
-				m.pkg, m.test, _ = strings.Cut(value, " ")
+			if m.Test = value; strings.Contains(value, " ") {
+				m.Pkg, m.Test, _ = strings.Cut(value, " ")
 			}
 		case key == "seeds":
-			_, err = fmt.Sscan(value, &m.seed, &m.seeds)
+			_, err = fmt.Sscan(value, &m.Seed, &m.Seeds)
 		case key == "short":
-			m.short = value == "yes"
+			m.Short = value == "yes"
 		default:
 			err = fmt.Errorf("unknown key %q", key)
 		}
@@ -66,14 +67,14 @@ func load(path string) (m mutant, err error) {
 				strings.TrimPrefix(strings.TrimSuffix(is, "\n"), "\n")})
 		}
 	}
-	if m.catches == nil || len(m.edits) == 0 {
+	if m.Catches == nil || len(m.edits) == 0 {
 		return m, fmt.Errorf("%s: it catches nothing or edits nothing", path)
 	}
 	return m, nil
 }
 
-// overlay writes the edited files into dir, with the list for the go command, and returns the list's name.
-func (m *mutant) overlay(root, dir string) (string, error) {
+// Texts returns the edited files below root, by their paths.
+func (m *Bug) Texts(root string) (map[string]string, error) {
 	texts := map[string]string{}
 	for _, e := range m.edits {
 		path := filepath.Join(root, e.file)
@@ -81,14 +82,23 @@ func (m *mutant) overlay(root, dir string) (string, error) {
 		if !ok {
 			b, err := os.ReadFile(path)
 			if err != nil {
-				return "", err
+				return nil, err
 			}
 			text = string(b)
 		}
 		if n := strings.Count(text, e.old); n != 1 {
-			return "", fmt.Errorf("the edit of %s applies %d times; its old text is\n%s", e.file, n, e.old)
+			return nil, fmt.Errorf("the edit of %s applies %d times; its old text is\n%s", e.file, n, e.old)
 		}
 		texts[path] = strings.Replace(text, e.old, e.new, 1)
+	}
+	return texts, nil
+}
+
+// Overlay writes the edited files into dir, with the list for the go command, and returns the list's name.
+func (m *Bug) Overlay(root, dir string) (string, error) {
+	texts, err := m.Texts(root)
+	if err != nil {
+		return "", err
 	}
 	replace := map[string]string{}
 	for path, text := range texts {
