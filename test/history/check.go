@@ -209,6 +209,9 @@ func (c *checker) checkOrder() {
 			if o.Zxid < last {
 				c.fail("G4", i, "zxid fell from %d", last)
 			}
+			if at := o.shows(); at > o.Zxid {
+				c.fail("G4", i, "the reply shows a change of zxid %d, which is later", at)
+			}
 			if o.Seq < seq {
 				c.fail("G5", i, "reply to request %d after that to request %d", o.Seq, seq)
 			}
@@ -331,7 +334,8 @@ func (c *checker) checkRealTime() {
 	var writes []write
 	for i, r := range c.records {
 		o := r.Op
-		if o == nil || o.Unknown || !isWrite(o.Op) && o.Op != jute.OpSync && (!c.Linearizable || o.Watches != nil) {
+		reads := o != nil && o.Watches == nil && o.Op != jute.OpPing // and more than a zxid
+		if o == nil || o.Unknown || !isWrite(o.Op) && o.Op != jute.OpSync && !(c.Linearizable && reads) {
 			continue
 		}
 		floor := c.replies.before(o.Start)

@@ -287,6 +287,9 @@ func (s *fakeServer) serve(k *fakeConn, o *Op, f *fakeCluster) {
 		s.watches.Add(k, o.Path, tree.Persistent+tree.WatchKind(o.Mode))
 		return
 	}
+	if o.Op == jute.OpPing {
+		return
+	}
 	info, ok := s.tree.Get(o.Path)
 	kind := tree.Data
 	if o.Op == jute.OpGetChildren2 {
@@ -340,6 +343,8 @@ func (f *fakeCluster) randomOp() Op {
 		return Op{Step: Step{Op: jute.OpSync, Path: path}}
 	case n < 51:
 		return Op{Step: Step{Op: jute.OpCloseSession}}
+	case n < 54:
+		return Op{Step: Step{Op: jute.OpPing}}
 	case n < 58 || f.flat && n < 65:
 		o := Op{Step: Step{Op: jute.OpMulti}}
 		for range 1 + f.rnd.IntN(3) {

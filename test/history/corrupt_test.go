@@ -104,6 +104,18 @@ var corruptions = map[string]func(rnd *rand.Rand, records []Record, i int) ([]Re
 			return o.Op == jute.OpSync && o.Zxid > 0
 		})
 	},
+	"ping behind the state": func(_ *rand.Rand, records []Record, i int) ([]Record, bool) {
+		return altered(records, i, func(o *Op) bool {
+			last := int64(0) // that the connection was told
+			for _, r := range records[:i] {
+				if r.Op != nil && !r.Op.Unknown && r.Op.Conn == o.Conn {
+					last = max(last, r.Op.Zxid)
+				}
+			}
+			o.Zxid = last - 1
+			return o.Op == jute.OpPing && last > 0
+		})
+	},
 	"write forgotten": func(_ *rand.Rand, records []Record, i int) ([]Record, bool) {
 		return altered(records, i, func(o *Op) bool {
 			was := o.Code

@@ -12,7 +12,8 @@
 //	G1  real time: what was answered before a write was sent has a lower zxid
 //	G2  no acknowledged write is lost (a read that contradicts one is G6)
 //	G3  a write without an answer took effect once or never, and not too late
-//	G4  zxids never fall, in a session and across a client's reconnects
+//	G4  zxids never fall, in a session and across a client's reconnects, in the replies to pings
+//	    neither; a reply that shows a change has no lower zxid than the change
 //	G5  replies come in the order of requests
 //	G6  every read equals the state at its zxid, in every field it shows
 //	G7  after sync a read sees everything acknowledged before the sync

@@ -185,6 +185,21 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			h.do(1, 6, create("/b", 0))
 			h.do(1, pick(bug, int64(5), 6), exists("/a", ok))
 		}},
+		{"zxid of a ping below that of a write before it", []string{"G4"}, func(h *hist, bug bool) {
+			h.do(1, 5, create("/a", 0))
+			h.do(1, 6, create("/b", 0))
+			h.do(1, pick(bug, int64(5), 6), simple(jute.OpPing))
+		}},
+		{"zxid falls behind that of a ping", []string{"G4"}, func(h *hist, bug bool) {
+			h.do(1, 5, create("/a", 0))
+			h.do(2, 6, create("/b", 0))
+			h.do(1, 6, simple(jute.OpPing))
+			h.do(1, pick(bug, int64(5), 6), exists("/a", ok))
+		}},
+		{"a write's answer below its own zxid", []string{"G4"}, func(h *hist, bug bool) {
+			h.do(1, 5, create("/a", 0))
+			h.do(1, pick(bug, int64(6), 7), withStat(set("/a", "e"), stat(5, 7, 5, 1, 0)))
+		}},
 		{"zxid falls across servers", []string{"G4"}, func(h *hist, bug bool) {
 			h.do(1, 5, create("/a", 0))
 			h.do(1, 6, create("/b", 0))

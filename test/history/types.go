@@ -45,6 +45,22 @@ type Op struct {
 	Children []string // children read
 }
 
+// shows returns the highest zxid of a change that the reply tells of.
+func (o *Op) shows() int64 {
+	zxid := o.Step.shows()
+	for i := range o.Steps {
+		zxid = max(zxid, o.Steps[i].shows())
+	}
+	return zxid
+}
+
+func (s *Step) shows() int64 {
+	if s.Stat == nil {
+		return 0
+	}
+	return max(s.Stat.Czxid, s.Stat.Mzxid, s.Stat.Pzxid)
+}
+
 // Event is a notification of a watch. Zxid is that of the change, or 0 or less if the event is
 // part of the answer to a setWatches.
 type Event struct {
