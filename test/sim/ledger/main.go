@@ -12,6 +12,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/zlockd/zlockd/test/sim/reached"
 )
 
 const (
@@ -28,7 +30,7 @@ type commit struct {
 	Seeds             int
 	Hours             float64
 	Answered, Unknown int
-	Faults            map[string]int
+	Faults, Reached   map[string]int
 	Found             []uint64
 }
 
@@ -63,7 +65,7 @@ func write() error {
 // table has a row for each commit, in the order of their first runs.
 func table(lines []byte) (string, error) {
 	var list []*commit
-	kinds := map[string]int{}
+	kinds, states := map[string]int{}, map[string]int{}
 	for line := range bytes.Lines(lines) {
 		var e commit
 		if err := json.Unmarshal(line, &e); err != nil {
@@ -81,6 +83,9 @@ func table(lines []byte) (string, error) {
 		for kind, n := range e.Faults {
 			c.Faults[kind] += n
 			kinds[kind] += n
+		}
+		for state, n := range e.Reached {
+			states[state] += n
 		}
 	}
 	var b strings.Builder
@@ -100,5 +105,24 @@ func table(lines []byte) (string, error) {
 		fmt.Fprintf(&b, "%s %s %d", map[bool]string{true: ","}[i > 0], kind, kinds[kind])
 	}
 	b.WriteString(".\n\n")
+	writeStates(&b, states)
 	return b.String(), nil
+}
+
+// writeStates tells which rare states were reached.
+func writeStates(b *strings.Builder, visits map[string]int) {
+	seen := 0
+	var never []string
+	for _, s := range reached.States {
+		if visits[s.Name] > 0 {
+			seen++
+		} else {
+			never = append(never, s.Name)
+		}
+	}
+	fmt.Fprintf(b, "%d of %d rare states were reached (`test/sim/reached`)", seen, len(reached.States))
+	if len(never) > 0 {
+		fmt.Fprintf(b, "; not yet: %s", strings.Join(never, "; "))
+	}
+	b.WriteString(".\n\n")
 }

@@ -1,8 +1,11 @@
 // Overlay writes changed copies of a few files of Go's standard library, and the file that
 // go build's flag -overlay wants, so that a seed of the simulation repeats bit for bit:
 //
-//	go run ./test/sim/overlay DIR
+//	go run ./test/sim/overlay DIR [PLANT]
 //	CGO_ENABLED=0 go test -overlay DIR/overlay.json -tags exact ./test/sim -run Histories
+//
+// Calls that count rare states are added to copies of the servers' own files; see test/sim/reached. With PLANT,
+// the file of a planted bug (see test/mutants), the copies have that bug.
 //
 // Nothing installed is changed. The edits search for exact text of one Go release, and the program fails
 // where it does not find a place exactly once. Inside a synctest bubble, and only there, the copies draw
@@ -30,18 +33,18 @@ import (
 const release = "go1.26"
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: go run ./test/sim/overlay DIR")
+	if len(os.Args) < 2 || len(os.Args) > 3 {
+		fmt.Fprintln(os.Stderr, "usage: go run ./test/sim/overlay DIR [PLANT]")
 		os.Exit(2)
 	}
-	if err := write(os.Args[1]); err != nil {
+	if err := write(os.Args[1], os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, "overlay:", err)
 		os.Exit(1)
 	}
 }
 
 // write fills a directory with the changed files and overlay.json.
-func write(dir string) error {
+func write(dir string, plants []string) error {
 	if v := runtime.Version(); v != release && !strings.HasPrefix(v, release+".") {
 		return fmt.Errorf("the edits are made for %s, and this is %s: look at each of them again", release, v)
 	}
@@ -77,6 +80,21 @@ func write(dir string) error {
 	}
 	for name, text := range added {
 		if err := put(name, text); err != nil {
+			return err
+		}
+	}
+	texts, err := servers(plants)
+	if err != nil {
+		return err
+	}
+	for path, text := range texts {
+		to := filepath.Join(dir, "zlockd_"+strings.ReplaceAll(path, "/", "_")+".txt") // no file of the repository
+		full, err := filepath.Abs(path)
+		if err != nil {
+			return err
+		}
+		replace[full] = to
+		if err := writeChanged(to, []byte(text)); err != nil {
 			return err
 		}
 	}

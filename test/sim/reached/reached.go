@@ -1,0 +1,30 @@
+// Package reached counts how often exact runs of the simulation are in rare states, which long campaigns should all
+// reach. The servers know nothing of it: test/sim/overlay adds the calls to copies of their sources.
+package reached
+
+import "sync/atomic"
+
+var counts [256]atomic.Int64
+
+// At counts one visit to a state, by its place in States.
+func At(state int) { counts[state].Add(1) }
+
+// Counts returns how often each state was reached, without those that were not.
+func Counts() map[string]int {
+	m := map[string]int{}
+	for i, s := range States {
+		if n := counts[i].Load(); n > 0 {
+			m[s.Name] = int(n)
+		}
+	}
+	return m
+}
+
+// State is a rare state of a server.
+type State struct {
+	Name string
+	File string
+	// Place is text that stands in the file once, without the @, at which the state is reached.
+	Place string
+	When  string // a condition in Go; empty: always
+}

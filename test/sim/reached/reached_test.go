@@ -1,0 +1,34 @@
+package reached
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// The edits apply if the servers still have the places: make sim fails otherwise, and so does this, sooner.
+func TestStatesHaveTheirPlaces(t *testing.T) {
+	var names []string
+	for _, s := range States {
+		b := must.Get(os.ReadFile("../../../" + s.File))(t)
+		expect.Equal(t, strings.Count(s.Place, "@"), 1, "marks in the place of %q", s.Name)
+		expect.Equal(t, strings.Count(string(b), strings.Replace(s.Place, "@", "", 1)), 1, "places of %q", s.Name)
+		expect.That(t, !slices.Contains(names, s.Name), "two states have the name %q", s.Name)
+		names = append(names, s.Name)
+	}
+	for line := range strings.Lines(string(must.Get(os.ReadFile("reached.txt"))(t))) {
+		expect.That(t, slices.Contains(names, strings.TrimSpace(line)), "reached.txt has no state %q", line)
+	}
+	expect.That(t, len(States) <= len(counts), "%d states, and room for %d", len(States), len(counts))
+}
+
+func TestCountsTellWhatWasReached(t *testing.T) {
+	At(1)
+	At(1)
+	got := Counts()
+	expect.That(t, len(got) == 1 && got[States[1].Name] == 2, "counts %v", got)
+}
