@@ -30,12 +30,17 @@ type Client struct {
 	Record  *history.Recorder
 	Conns   func() int // numbers connections
 	Rand    *rand.Rand
+	Seed    uint64 // of its requests, each of which is drawn by its number
+	// Only, if set, says which of its requests are sent.
+	Only func(number int) bool
 	// Bulk, if set, makes some values and identities large.
 	Bulk *rand.Rand
 
 	session wire.Session
 	zxid    int64
 	watches history.Watches
+	drawn   int        // requests
+	draw    *rand.Rand // of the request that is drawn
 }
 
 // Run works until stop is closed. It leaves its session open.
@@ -133,7 +138,11 @@ func (x *exchange) run(stop <-chan struct{}) {
 			return
 		}
 		for range 1 + x.c.Rand.IntN(3) {
-			if !x.send(x.c.random()) {
+			op := x.c.next()
+			if op != nil && op.Op == jute.OpPing { // about when the requests before it are answered
+				time.Sleep(time.Duration(x.c.draw.Int64N(int64(16 * time.Millisecond))))
+			}
+			if op != nil && !x.send(op) {
 				return
 			}
 		}

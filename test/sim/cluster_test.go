@@ -22,6 +22,7 @@ type settings struct {
 	trailing  uint64        // log entries kept behind one
 	linear    bool          // linearizable reads
 	bulky     bool          // large values and identities, disks and wires that are too small for them
+	grid      time.Duration // see Network.grid
 }
 
 func drawSettings(rng *rand.Rand) settings {
@@ -32,6 +33,7 @@ func drawSettings(rng *rand.Rand) settings {
 		snapshot:  300 + rng.Int64N(3000),
 		trailing:  []uint64{256, 256, 10_240}[rng.IntN(3)],
 		linear:    rng.IntN(4) == 0,
+		grid:      pick(0, time.Millisecond/2, time.Millisecond),
 	}
 }
 
@@ -50,6 +52,7 @@ type cluster struct {
 	seed  uint64
 	lives uint64
 	trace *Trace
+	only  selection // nil: all faults and requests
 }
 
 // running is one life of a server.
@@ -66,7 +69,8 @@ func newCluster(t *testing.T, seed uint64, set settings) *cluster {
 		skew: map[uint32]time.Duration{}, busy: map[uint32]bool{}}
 	c.net = NewNetwork(rand.New(rand.NewPCG(seed, 3)), c.set.latency)
 	c.trace = newTrace(*traceFlag != "")
-	c.net.trace = c.trace
+	c.net.trace, c.net.grid = c.trace, c.set.grid
+	c.only = mustSelect(t, *onlyFlag)
 	var wg sync.WaitGroup
 	for id := range c.ids() {
 		c.newDisk(id)
@@ -96,7 +100,7 @@ func (c *cluster) newDisk(id uint32) {
 	defer c.mu.Unlock()
 	c.lives++
 	d := newServerDisk(rand.New(rand.NewPCG(c.seed, 1000+c.lives)))
-	d.files.trace, d.files.name = c.trace, fmt.Sprint(id)
+	d.files.trace, d.files.name, d.grid = c.trace, fmt.Sprint(id), c.set.grid
 	c.disks[id] = d
 }
 

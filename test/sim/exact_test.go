@@ -23,14 +23,16 @@ import (
 	_ "unsafe" // for the name of the runtime's function
 
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/sim/reached"
 )
 
 var (
 	waysFlag = flag.Int("sim.ways", 0, "how an exact run chooses goroutines: 0 as usual, 1 any, 2 by ranks, "+
-		"-1 as the seed says")
+		"-1 one of the three, -2 one of the last two, as the seed says")
 	aloneFlag  = flag.Bool("sim.alone", false, "make an exact run in this process")
 	twiceFlag  = flag.Bool("sim.twice", false, "make each exact run twice, and want both equal")
 	ledgerFlag = flag.String("sim.ledger", "", "a file to append a line to that tells what was run")
+	reachFlag  = flag.Float64("sim.reach", 20, "simulated hours after which all rare states must have been reached")
 	farmFlag   = flag.String("sim.farm", "", "a folder for the output of seeds that fail; the others go on")
 )
 
@@ -60,8 +62,11 @@ func exactly(t *testing.T, seed uint64) {
 	runtime.MemProfileRate = 0 // samples are taken by chance
 	cryptotest.SetGlobalRandom(t, seed)
 	ways := *waysFlag
-	if ways < 0 {
+	switch ways {
+	case -1:
 		ways = []int{0, 1, 0, 2}[seed%4]
+	case -2:
+		ways = int(1 + seed%2)
 	}
 	setSeed(seed, ways)
 }
@@ -75,7 +80,7 @@ func apart(t *testing.T, seed uint64, n int) bool {
 	if *farmFlag != "" {
 		must.OK(t, os.MkdirAll(*farmFlag, 0o755))
 	}
-	c := &campaign{t: t, ledger: entry{Commit: commit(), First: seed, Faults: map[string]int{}}}
+	c := &campaign{t: t, test: t.Name(), ledger: newEntry(seed), reached: map[string]int{}}
 	seeds := make(chan uint64)
 	var wg sync.WaitGroup
 	for range runtime.NumCPU() {
@@ -96,24 +101,53 @@ func apart(t *testing.T, seed uint64, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.write()
+	c.visited()
 	return true
+}
+
+// visited tells which rare states were not reached, and fails where one was that has been reached before, if the
+// campaign was long enough.
+func (c *campaign) visited() {
+	list := strings.Split(string(must.Get(os.ReadFile("reached/reached.txt"))(c.t)), "\n")
+	var first, never []string
+	for _, s := range reached.States {
+		switch before, now := slices.Contains(list, s.Name), c.reached[s.Name] > 0; {
+		case now && !before:
+			first = append(first, s.Name)
+		case now:
+		case before && c.hours >= *reachFlag:
+			c.t.Errorf("not reached in %.1f simulated hours: %s", c.hours, s.Name)
+		default:
+			never = append(never, s.Name)
+		}
+	}
+	c.t.Logf("%d of %d rare states reached", len(c.reached), len(reached.States))
+	if len(first) > 0 {
+		c.t.Logf("reached for the first time, to be added to reached.txt:\n%s", strings.Join(first, "\n"))
+	}
+	if c.hours >= 1 && len(never) > 0 {
+		c.t.Logf("not reached:\n%s", strings.Join(never, "\n"))
+	}
 }
 
 // campaign is the runs of many seeds.
 type campaign struct {
-	t *testing.T
+	t    *testing.T
+	test string // that makes a run
 
-	mu     sync.Mutex
-	ledger entry // of the runs since the last line of the ledger
+	mu      sync.Mutex
+	ledger  entry // of the runs since the last line of the ledger
+	hours   float64
+	reached map[string]int // how often rare states were, in all runs
 }
 
 var reported = regexp.MustCompile(`report (\{.*\})`)
 
 // one makes a seed's run, or two that must be equal.
 func (c *campaign) one(seed uint64) {
-	r, text, ok := c.child(seed)
+	r, text, ok := c.child(c.command(seed))
 	if ok && *twiceFlag {
-		again, more, fine := c.child(seed)
+		again, more, fine := c.child(c.command(seed))
 		if ok = fine && again.Trace == r.Trace && again.Runtime == r.Runtime; !ok {
 			text += fmt.Sprintf("seed %d does not repeat: %s %s, then %s %s\n%s", seed, r.Trace, r.Runtime,
 				again.Trace, again.Runtime, more)
@@ -125,6 +159,10 @@ func (c *campaign) one(seed uint64) {
 	defer c.mu.Unlock()
 	if r.Hours > 0 {
 		c.ledger.add(r)
+		c.hours += r.Hours
+		for state, n := range r.Reached {
+			c.reached[state] += n
+		}
 	}
 	if testing.Verbose() && *farmFlag == "" {
 		c.t.Logf("seed %d: trace %s, %d requests, %d faults", seed, r.Trace, r.Answered, r.total())
@@ -136,7 +174,7 @@ func (c *campaign) one(seed uint64) {
 	}
 	if *farmFlag != "" && c.ledger.Seeds == 100 {
 		c.write()
-		c.ledger = entry{Commit: c.ledger.Commit, First: seed + 1, Faults: map[string]int{}}
+		c.ledger = newEntry(seed + 1)
 	}
 }
 
@@ -158,16 +196,16 @@ const alone = "ZLOCKD_SIM_ALONE=1 GOMAXPROCS=1 GOGC=off GODEBUG=asyncpreemptoff=
 
 // command is what makes one run.
 func (c *campaign) command(seed uint64) []string {
-	return []string{os.Args[0], "-test.run", "^" + c.t.Name() + "$", "-test.v", "-test.timeout", "5m",
-		"-sim.alone", "-sim.seed", fmt.Sprint(seed), "-sim.hours", "0.01", "-sim.ways", fmt.Sprint(*waysFlag)}
+	return []string{os.Args[0], "-test.run", "^" + c.test + "$", "-test.v", "-test.timeout", "5m",
+		"-sim.alone", "-sim.seed", fmt.Sprint(seed), "-sim.hours", "0.01", "-sim.ways", fmt.Sprint(*waysFlag),
+		"-sim.only", *onlyFlag}
 }
 
 // child makes one run in a process of its own.
-func (c *campaign) child(seed uint64) (r report, text string, ok bool) {
+func (c *campaign) child(line []string) (r report, text string, ok bool) {
 	// The child's timer does not fire where a goroutine of the run never makes way.
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
-	line := c.command(seed)
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // to see where it stands
 	cmd.WaitDelay = 20 * time.Second
@@ -205,7 +243,12 @@ type entry struct {
 	Answered int     // requests, all judged
 	Unknown  int
 	Faults   map[string]int // that took effect, by kind
+	Reached  map[string]int `json:",omitempty"` // how often rare states were
 	Found    []uint64       `json:",omitempty"` // seeds that failed
+}
+
+func newEntry(first uint64) entry {
+	return entry{Commit: commit(), First: first, Faults: map[string]int{}, Reached: map[string]int{}}
 }
 
 func (e *entry) add(r report) {
@@ -215,6 +258,9 @@ func (e *entry) add(r report) {
 	e.Unknown += r.Unknown
 	for _, kind := range slices.Sorted(maps.Keys(r.Faults)) {
 		e.Faults[kind] += r.Faults[kind]
+	}
+	for state, n := range r.Reached {
+		e.Reached[state] += n
 	}
 }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -10,8 +11,14 @@ import (
 type faults struct {
 	*cluster
 	wg    sync.WaitGroup
+	rng   *rand.Rand     // of the newest one
 	count map[string]int // of those that took effect
 	idle  bool           // the newest one had no effect
+	drawn map[string]int // as in report
+}
+
+func newFaults(c *cluster) *faults {
+	return &faults{cluster: c, rng: c.rng, count: map[string]int{}, drawn: map[string]int{}}
 }
 
 // clientHosts are the hosts whose wires to the servers may be cut.
@@ -96,18 +103,26 @@ func (f *faults) starve(id uint32) {
 
 // runFaults does harm for a run's length, then makes everything whole again.
 func (c *cluster) runFaults(kinds []fault) *faults {
-	f := &faults{cluster: c, count: map[string]int{}}
+	f := newFaults(c)
+	only := c.only.of("f")
 	sum := 0
 	for _, k := range kinds {
 		sum += k.often
 	}
-	for end := time.Now().Add(runLength); time.Now().Before(end); {
-		time.Sleep(f.upTo(8 * time.Second))
+	for end := time.Now().Add(runLength); time.Now().Before(end); f.drawn["f"]++ {
+		time.Sleep(time.Duration(c.rng.Int64N(int64(8 * time.Second))))
 		at := c.rng.IntN(sum)
 		id := uint32(1 + c.rng.IntN(3))
+		// What a fault draws depends on its number alone: one that is left out changes no other.
+		f.rng = rand.New(rand.NewPCG(c.seed, 1<<32+uint64(f.drawn["f"])))
+		if only != nil && !only(f.drawn["f"]) {
+			continue
+		}
 		for _, k := range kinds {
 			if at -= k.often; at < 0 {
-				f.idle = k.name == "heal"
+				if f.idle = k.name == "heal"; only != nil {
+					c.t.Logf("fault %d: %s, server %d", f.drawn["f"], k.name, id)
+				}
 				if k.do(f, id); !f.idle {
 					f.count[k.name]++
 				}

@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/history"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/sim/reached"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -49,12 +50,15 @@ func simHistory(t *testing.T, seed uint64) {
 	c.makeRoot(rec)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
+	var workers []*Client
 	for k := range 6 {
 		rng := rand.New(rand.NewPCG(seed, uint64(100+k)))
 		host := fmt.Sprintf("c%d", k)
 		w := &Client{Name: host, Dial: c.dial(host, rng),
 			Timeout: time.Duration(4+rng.IntN(10)) * time.Second, Pause: 200 * time.Millisecond,
-			Clock: rec.clock, Record: &rec.Recorder, Conns: func() int { return int(rec.conns.Add(1)) }, Rand: rng}
+			Clock: rec.clock, Record: &rec.Recorder, Conns: func() int { return int(rec.conns.Add(1)) }, Rand: rng,
+			Seed: seed<<8 + uint64(k), Only: c.only.of(fmt.Sprint(k))}
+		workers = append(workers, w)
 		if set.bulky {
 			w.Bulk = rand.New(rand.NewPCG(seed, uint64(200+k)))
 		}
@@ -86,6 +90,9 @@ func simHistory(t *testing.T, seed uint64) {
 	time.Sleep(45 * time.Second)
 	c.allEqual(&rec.Recorder)
 	c.shutDown()
+	for k, w := range workers {
+		f.drawn[fmt.Sprint(k)] = w.drawn
+	}
 	c.judge(rec, f, fmt.Sprintf("%d changes of membership, %+v", rounds, c.set))
 	for _, s := range calm {
 		if s.served < 5 {
@@ -136,6 +143,10 @@ func (c *cluster) allEqual(rec *history.Recorder) {
 		if ok, why := c.server(id).Node().Serving(); !ok {
 			c.t.Errorf("G22: server %d does not serve long after the last fault: %s", id, why)
 		}
+		c.server(id).Clients.WatchScan(func(path string, session int64) bool {
+			c.t.Errorf("G12: server %d has a watch on %s for session %#x, which must have ended", id, path, session)
+			return true
+		})
 		c.server(id).Node().View(func(s *state.State) {
 			rec.Add(history.Record{Digest: &history.Digest{Server: fmt.Sprint(id), Zxid: s.Zxid(), Sum: s.Digest()}})
 			for _, d := range s.Digests() {
@@ -170,17 +181,23 @@ func (c *cluster) judge(rec *observed, f *faults, about string) {
 	}
 	c.t.Logf("%d requests answered, %d unknown, %d events, %d sessions expired, %d faults, %s", answered,
 		unknown, events, expired, f.total(), about)
-	if answered < 1000 || events < 50 {
+	if c.only == nil && (answered < 1000 || events < 50) {
 		c.t.Errorf("too little happened to judge")
 	}
 	for _, r := range records {
 		c.trace.add("history", fmt.Sprint(r), "", nil)
 	}
 	told := report{Seed: c.seed, Trace: c.trace.String(), Runtime: fmt.Sprintf("%x", runtimeNow()),
-		Hours: rec.clock().Hours(), Answered: answered, Unknown: unknown, Faults: f.count}
+		Hours: rec.clock().Hours(), Answered: answered, Unknown: unknown, Faults: f.count, Drawn: f.drawn,
+		Reached: reached.Counts()}
 	c.t.Logf("report %s", must.Get(json.Marshal(told))(c.t))
 	if *traceFlag != "" {
 		must.OK(c.t, os.WriteFile(*traceFlag, c.trace.log, 0o644))
+	}
+	from, to, most := c.net.Calls()
+	c.t.Logf("%s calls %s %d times within a second, and no other more often", from, to, most)
+	if most > 100 {
+		c.t.Errorf("%s calls %s %d times within a second", from, to, most)
 	}
 	bad := history.Check(records, history.Options{Root: Root, Linearizable: c.set.linear})
 	for _, v := range bad {

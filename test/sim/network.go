@@ -24,11 +24,13 @@ type Network struct {
 	latency   time.Duration // one way; jitter of the same size on top
 	cut       map[[2]string]bool
 	frozen    map[string]bool
+	grid      time.Duration           // what is sent arrives at multiples of this time, so that much happens at once
 	rate      int                     // bytes per second of each wire; 0: any
 	free      map[[2]string]time.Time // when a wire has sent all its bytes
 	listeners map[string]*listener    // by address
 	pipes     map[*pipe]struct{}
 	made      int // pipes so far
+	calls     map[[2]string]*calls
 	trace     *Trace
 
 	// held is asked of each write between two hosts whether it stays on the wire until the pipe is let go,
@@ -39,7 +41,8 @@ type Network struct {
 // NewNetwork returns a network without hosts.
 func NewNetwork(rng *rand.Rand, latency time.Duration) *Network {
 	return &Network{rng: rng, latency: latency, cut: map[[2]string]bool{}, frozen: map[string]bool{},
-		free: map[[2]string]time.Time{}, listeners: map[string]*listener{}, pipes: map[*pipe]struct{}{}}
+		free: map[[2]string]time.Time{}, listeners: map[string]*listener{}, pipes: map[*pipe]struct{}{},
+		calls: map[[2]string]*calls{}}
 }
 
 func hostOf(addr string) string {
@@ -152,6 +155,14 @@ func (n *Network) canDial(from, to string) bool {
 	return !n.cut[[2]string{from, to}] && !n.cut[[2]string{to, from}] && !n.frozen[from]
 }
 
+// onGrid returns the first multiple of grid that is not before t; 0: t.
+func onGrid(t time.Time, grid time.Duration) time.Time {
+	if down := t.Truncate(grid); down.Before(t) {
+		return down.Add(grid)
+	}
+	return t
+}
+
 func (n *Network) delay() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -177,6 +188,39 @@ func (n *Network) Crash(host string) {
 	}
 }
 
+// calls counts the calls from one host to an address.
+type calls struct {
+	second  int64
+	n, most int // in that second; in any
+}
+
+func (n *Network) noteCall(from, addr string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := n.calls[[2]string{from, addr}]
+	if c == nil {
+		c = new(calls)
+		n.calls[[2]string{from, addr}] = c
+	}
+	if now := time.Now().Unix(); c.second != now {
+		c.second, c.n = now, 0
+	}
+	c.n++
+	c.most = max(c.most, c.n)
+}
+
+// Calls returns how often a host called an address within one second, at most.
+func (n *Network) Calls() (from, addr string, most int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for who, c := range n.calls {
+		if c.most > most || c.most == most && who[0]+who[1] < from+addr {
+			from, addr, most = who[0], who[1], c.most
+		}
+	}
+	return from, addr, most
+}
+
 // Listen opens a listener at "host:port".
 func (n *Network) Listen(addr string) (net.Listener, error) {
 	n.mu.Lock()
@@ -193,6 +237,7 @@ func (n *Network) Listen(addr string) (net.Listener, error) {
 func (n *Network) Dialer(from string) func(ctx context.Context, addr string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		to := hostOf(addr)
+		n.noteCall(from, addr)
 		wait := time.NewTimer(n.delay() + n.delay())
 		defer wait.Stop()
 		select {

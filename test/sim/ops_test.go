@@ -2,15 +2,16 @@ package sim
 
 import (
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/history"
 )
 
-func (c *Client) key() string { return fmt.Sprintf("%s/k%d", Root, c.Rand.IntN(keys)) }
+func (c *Client) key() string { return fmt.Sprintf("%s/k%d", Root, c.draw.IntN(keys)) }
 
 func (c *Client) data() []byte {
-	b := fmt.Appendf(nil, "%s-%d", c.Name, c.Rand.IntN(1_000_000))
+	b := fmt.Appendf(nil, "%s-%d", c.Name, c.draw.IntN(1_000_000))
 	if c.Bulk != nil && c.Bulk.IntN(20) == 0 {
 		b = append(b, make([]byte, c.Bulk.IntN(200<<10))...)
 	}
@@ -19,16 +20,33 @@ func (c *Client) data() []byte {
 
 // version is mostly -1 for any, sometimes a version that may be right.
 func (c *Client) version() int32 {
-	if c.Rand.IntN(3) > 0 {
+	if c.draw.IntN(3) > 0 {
 		return -1
 	}
-	return int32(c.Rand.IntN(4))
+	return int32(c.draw.IntN(4))
 }
 
-// random returns a random request.
+// next returns the next random request, nil if the run leaves it out. What a request is depends on its number
+// alone, so that one which is left out changes no other.
+func (c *Client) next() *history.Op {
+	number := c.drawn
+	c.drawn++
+	if c.Only != nil && !c.Only(number) {
+		return nil
+	}
+	c.draw = rand.New(rand.NewPCG(c.Seed, uint64(number)))
+	return c.random()
+}
+
+// random returns a random request. Some pings come behind requests that have no answer yet: their answers must
+// not show states in the wrong order.
 func (c *Client) random() *history.Op {
 	op := new(history.Op)
-	switch k := c.Rand.IntN(100); {
+	if c.draw.IntN(7) == 0 {
+		op.Op = jute.OpPing
+		return op
+	}
+	switch k := c.draw.IntN(100); {
 	case k < 12:
 		op.Step = history.Step{Op: jute.OpCreate, Path: c.key(), Data: c.data()}
 	case k < 18:
@@ -42,21 +60,21 @@ func (c *Client) random() *history.Op {
 		op.Step = history.Step{Op: jute.OpSetData, Path: c.key(), Data: c.data(), Version: c.version()}
 	case k < 66:
 		op.Step = history.Step{Op: jute.OpGetData, Path: c.key()}
-		op.Watch = c.Rand.IntN(2) == 0
+		op.Watch = c.draw.IntN(2) == 0
 	case k < 76:
 		op.Step = history.Step{Op: jute.OpExists, Path: c.key()}
-		op.Watch = c.Rand.IntN(2) == 0
+		op.Watch = c.draw.IntN(2) == 0
 	case k < 84:
 		op.Step = history.Step{Op: jute.OpGetChildren2, Path: Root}
-		op.Watch = c.Rand.IntN(2) == 0
+		op.Watch = c.draw.IntN(2) == 0
 	case k < 87:
 		op.Step = history.Step{Op: jute.OpSync, Path: Root}
 	case k < 88 && c.watches.Lasting() < 3:
 		op.Step = history.Step{Op: jute.OpAddWatch, Path: c.key()}
-		op.Mode = int32(c.Rand.IntN(2))
+		op.Mode = int32(c.draw.IntN(2))
 	case k < 99:
 		op.Op = jute.OpMulti
-		for range 1 + c.Rand.IntN(3) {
+		for range 1 + c.draw.IntN(3) {
 			op.Steps = append(op.Steps, c.step())
 		}
 	default:
@@ -67,7 +85,7 @@ func (c *Client) random() *history.Op {
 
 // step returns a random operation of a multi.
 func (c *Client) step() history.Step {
-	switch c.Rand.IntN(4) {
+	switch c.draw.IntN(4) {
 	case 0:
 		return history.Step{Op: jute.OpCreate, Path: c.key(), Data: c.data()}
 	case 1:

@@ -143,7 +143,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 		}
 		p.cond.Wait()
 	}
-	at := p.n.carried(p.from, p.to, len(b)).Add(delay)
+	at := onGrid(p.n.carried(p.from, p.to, len(b)).Add(delay), p.n.grid)
 	if k := len(p.segments); k > 0 && p.segments[k-1].at.After(at) {
 		at = p.segments[k-1].at
 	}

@@ -107,7 +107,7 @@ func TestR4ReplicationIsNeverWedged(t *testing.T) {
 		var wg sync.WaitGroup
 		rng := rand.New(rand.NewPCG(c.seed, 9)) // the faults draw from the other
 		wg.Go(func() { c.writes("c0", rng, stop) })
-		f := &faults{cluster: c}
+		f := newFaults(c)
 		rounds := 8
 		if testing.Short() {
 			rounds = 3
@@ -292,7 +292,7 @@ func TestR15SyncIsNotAnsweredByALeaderCutOff(t *testing.T) {
 			if round == 0 {
 				must.Get(old.Create("/n", []byte("0"), 0))(t)
 			}
-			f := &faults{cluster: c}
+			f := newFaults(c)
 			f.isolate(leader)
 			var wg sync.WaitGroup
 			wg.Go(func() {
@@ -457,7 +457,7 @@ func TestG3R8RequestsSentToTwoLeadersCountOnce(t *testing.T) {
 				wg.Wait()
 				c.start(leader)
 			} else {
-				f := &faults{cluster: c}
+				f := newFaults(c)
 				f.isolate(leader)
 				wg.Wait()
 				c.net.Heal()

@@ -19,6 +19,7 @@ type serverDisk struct {
 	files   *Disk
 	life    *life
 	latency time.Duration
+	grid    time.Duration // writes end at multiples of this time
 	flow    chan struct{} // closed unless writes hang
 	logFlow chan struct{} // closed unless syncs of the log hang
 
@@ -172,7 +173,7 @@ func (l *life) sync() {
 	d := l.d
 	d.mu.Lock()
 	flow := d.flow
-	wait := d.latency/2 + time.Duration(d.rng.Int64N(int64(d.latency)+1))
+	wait := time.Until(onGrid(time.Now().Add(d.latency/2+time.Duration(d.rng.Int64N(int64(d.latency)+1))), d.grid))
 	d.mu.Unlock()
 	select {
 	case <-flow:

@@ -69,7 +69,7 @@ func oneServerFails(t *testing.T, c *cluster, harm func(*faults, uint32), name s
 		wg.Go(func() { s.run(stop) })
 	}
 	time.Sleep(5 * time.Second)
-	f := &faults{cluster: c}
+	f := newFaults(c)
 	harm(f, bad)
 	worst := time.Duration(0)
 	limit := 5 * time.Second
@@ -130,7 +130,7 @@ func TestG22R18R21ServersCatchUpAndComeAndGo(t *testing.T) {
 			t.Error("R21: the fourth server was not promoted")
 		}
 		leader, others := c.mustLead()
-		f := &faults{cluster: c}
+		f := newFaults(c)
 		f.isolate(others[0]) // three of four go on
 		time.Sleep(10 * time.Second)
 		c.mayStop(leader)
@@ -243,7 +243,7 @@ func TestG20TokensRiseInTheOrderOfGrants(t *testing.T) {
 				}
 			})
 		}
-		f := &faults{cluster: c}
+		f := newFaults(c)
 		for range 10 {
 			time.Sleep(4 * time.Second)
 			f.away(f.leaderOr(1), time.Second)

@@ -13,4 +13,6 @@ type report struct {
 	Answered int
 	Unknown  int
 	Faults   map[string]int
+	Drawn    map[string]int // how many faults ("f") and requests of each client have a number
+	Reached  map[string]int `json:",omitempty"` // how often each rare state was reached
 }

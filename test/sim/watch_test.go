@@ -144,7 +144,7 @@ func TestG15G16G17WatchersHearOfEveryChange(t *testing.T) {
 			chains = append(chains, ch)
 			wg.Go(func() { ch.run(last, stop) })
 		}
-		f := &faults{cluster: c, count: map[string]int{}}
+		f := newFaults(c)
 		for i := 1; i <= last; i++ {
 			for done := false; !done; {
 				if _, err := w.SetData("/n", strconv.AppendInt(nil, int64(i), 10), int32(i-1)); err == nil {

@@ -1,0 +1,136 @@
+package mutants
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/mutants/plant"
+)
+
+var (
+	racesFlag = flag.Int("mutants.races", 0, "plant each race of testdata/races, and look for it with so many seeds "+
+		"of each kind of run; 0: none")
+	raceFlag  = flag.String("mutants.race", "", "a regular expression: only races with such a name")
+	againFlag = flag.Int("mutants.again", 4, "how often a seed that found a race runs again")
+)
+
+// kinds of runs that look for a race. The first has the plain toolchain; see test/sim/overlay for the others.
+var raceKinds = []struct {
+	name  string
+	exact bool
+	ways  string
+}{{"stock", false, ""}, {"exact", true, "0"}, {"exploring", true, "-2"}}
+
+// TestRacesAreLookedFor plants races that readings of the code have found, and counts the seeds until runs of each
+// kind find them. It asserts nothing of the counts: they tell what the simulation is good for.
+func TestRacesAreLookedFor(t *testing.T) {
+	root := must.Get(filepath.Abs("../.."))(t)
+	files := must.Get(filepath.Glob("testdata/races/*.txt"))(t)
+	must.That(t, len(files) > 0, "no races")
+	wanted := must.Get(regexp.Compile(*raceFlag))(t)
+	for _, f := range files {
+		bug := must.Get(plant.Load(f))(t)
+		if !wanted.MatchString(bug.Name) {
+			continue
+		}
+		t.Run(bug.Name, func(t *testing.T) {
+			dir := t.TempDir()
+			list := must.Get(bug.Overlay(root, dir))(t)
+			if *racesFlag == 0 {
+				t.Skip("the edit applies; make races looks for it")
+			}
+			stock := filepath.Join(dir, "stock.test")
+			buildSim(t, root, stock, list)
+			exact := filepath.Join(dir, "exact.test")
+			overlay := exec.Command("go", "run", "./test/sim/overlay", filepath.Join(dir, "_exact"),
+				must.Get(filepath.Abs(f))(t))
+			overlay.Dir = root
+			out, err := overlay.CombinedOutput()
+			must.That(t, err == nil, "%v\n%s", err, out)
+			buildSim(t, root, exact, filepath.Join(dir, "_exact", "overlay.json"), "-tags", "exact")
+			row := "| " + bug.Name
+			for _, k := range raceKinds {
+				binary, more := stock, []string(nil)
+				if k.exact {
+					binary, more = exact, []string{"-sim.ways", k.ways}
+				}
+				began := time.Now()
+				found := lookFor(t, &bug, binary, root, more)
+				t.Logf("%s: %s, %v", k.name, found, time.Since(began).Round(time.Second))
+				row += " | " + found
+			}
+			t.Log(row + " |")
+		})
+	}
+}
+
+func buildSim(t *testing.T, root, to, overlay string, more ...string) {
+	args := append([]string{"test", "-c", "-o", to, "-overlay", overlay}, append(more, "./test/sim")...)
+	build := exec.Command("go", args...)
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	must.That(t, err == nil, "%v\n%s", err, out)
+}
+
+// foundSeed finds the seed that failed; crashedSeed, where the process ended, all seeds that began.
+var (
+	foundSeed   = regexp.MustCompile(`seed[= ](\d+)(?::\n| \()`)
+	crashedSeed = regexp.MustCompile(`=== RUN .*seed=(\d+)`)
+)
+
+// lookFor runs seeds until one fails, and that one a few times more.
+func lookFor(t *testing.T, bug *plant.Bug, binary, root string, more []string) string {
+	const first = 1
+	out := simulate(t, binary, root, first, *racesFlag, more)
+	at := foundSeed.FindStringSubmatch(failures(out))
+	if begun := crashedSeed.FindAllStringSubmatch(out, -1); at == nil && len(begun) > 0 && crashed(out) {
+		at = begun[len(begun)-1]
+	}
+	if at == nil {
+		return fmt.Sprintf("not by %d seeds", *racesFlag)
+	}
+	seed := must.Get(strconv.Atoi(at[1]))(t)
+	sign := bug.Catches.FindString(out)
+	expect.That(t, sign != "", "it fails with another sign:\n%s", head(out, 20))
+	again := 0
+	for range *againFlag {
+		if out := simulate(t, binary, root, seed, 1, more); strings.Contains(out, "--- FAIL") || crashed(out) {
+			again++
+		}
+	}
+	return fmt.Sprintf("by seed %d (%s), again in %d of %d", seed, strings.TrimSpace(sign), again, *againFlag)
+}
+
+func crashed(out string) bool {
+	return strings.Contains(out, "panic: ") || strings.Contains(out, "fatal error: ")
+}
+
+func simulate(t *testing.T, binary, root string, seed, n int, more []string) string {
+	cmd := exec.Command(binary, append([]string{"-test.run", "Histories", "-test.timeout", "60m", "-test.v", "-sim.seed",
+		fmt.Sprint(seed), "-sim.hours", fmt.Sprint(float64(n) / 10)}, more...)...)
+	cmd.Dir = filepath.Join(root, "test/sim")
+	out, _ := cmd.CombinedOutput() // the caller looks at what it says
+	must.That(t, len(out) > 0, "%s says nothing", binary)
+	return string(out)
+}
+
+// failures leaves out the lines of runs that passed.
+func failures(out string) string {
+	var list []string
+	for line := range strings.Lines(out) {
+		if !strings.Contains(line, "trace") && !strings.Contains(line, "--- PASS") && !strings.Contains(line, "=== ") {
+			list = append(list, line)
+		}
+	}
+	return strings.Join(list, "")
+}

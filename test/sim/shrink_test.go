@@ -1,0 +1,126 @@
+//go:build exact
+
+package sim
+
+import (
+	"cmp"
+	"flag"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/zlockd/zlockd/test/must"
+)
+
+var shrinkFlag = flag.Int("sim.shrink", 0, "how many runs may be made to cut a failing seed to the faults and "+
+	"requests that matter; 0: none")
+
+// TestShrinkAFailure cuts a failing run to few faults and requests that still fail in the same way. Leaving out any
+// of what is left makes it pass, unless the runs are used up.
+func TestShrinkAFailure(t *testing.T) {
+	if *shrinkFlag == 0 || *aloneFlag {
+		t.Skip("it takes minutes: make sim-shrink SEED=...")
+	}
+	s := &shrinking{campaign: &campaign{t: t, test: "TestSimHistoriesG1ToG22"}}
+	r, text, ok := s.child(s.command(*seedFlag))
+	must.That(t, !ok, "seed %d passes", *seedFlag)
+	s.sign = signOf(text)
+	faults, requests := itemsOf(r)
+	whole := slices.Concat(faults, requests)
+	t.Logf("seed %d fails with %q, with %d faults and %d requests", *seedFlag, s.sign, len(faults), len(requests))
+	must.That(t, len(whole) > 0, "the run ended before it told its faults and requests:\n%s", text)
+	for before := 0; before != len(faults)+len(requests); {
+		before = len(faults) + len(requests)
+		faults = s.cut(faults, func(list []item) []item { return slices.Concat(list, requests) })
+		requests = s.cut(requests, func(list []item) []item { return slices.Concat(faults, list) })
+		if s.runs >= *shrinkFlag {
+			break
+		}
+	}
+	few := selected(slices.Concat(faults, requests))
+	_, text, ok = s.child(s.with(few))
+	must.That(t, !ok && signOf(text) == s.sign, "what is left does not fail again")
+	t.Logf("%d of %d faults and %d of %d requests are left after %d runs: -sim.only %q\n%s", len(faults),
+		r.Drawn["f"], len(requests), len(whole)-r.Drawn["f"], s.runs, few, text)
+}
+
+// itemsOf lists the faults and requests of a run. Requests of one time stand together.
+func itemsOf(r report) (faults, requests []item) {
+	for group, n := range r.Drawn {
+		for number := range n {
+			if i := (item{group, number}); group == "f" {
+				faults = append(faults, i)
+			} else {
+				requests = append(requests, i)
+			}
+		}
+	}
+	slices.SortFunc(requests, func(a, b item) int {
+		return cmp.Or(cmp.Compare(float64(a.number)/float64(r.Drawn[a.group]),
+			float64(b.number)/float64(r.Drawn[b.group])), strings.Compare(a.group, b.group))
+	})
+	return faults, requests
+}
+
+var signs = regexp.MustCompile(`(?m)\b[GR]\d+: |^panic: .*|calls \S+ \d+ times within a second$`)
+var digits = regexp.MustCompile(`\d+`)
+
+// signOf tells how a run fails: the first guarantee that is broken, or the panic.
+func signOf(text string) string {
+	sign := signs.FindString(text)
+	if strings.HasPrefix(sign, "calls") {
+		return "calls"
+	}
+	if strings.HasPrefix(sign, "panic") {
+		return digits.ReplaceAllString(sign, "")
+	}
+	return sign
+}
+
+// shrinking cuts the run of one seed.
+type shrinking struct {
+	*campaign
+	sign string
+	runs int
+}
+
+// with is the command of the run with what is selected.
+func (s *shrinking) with(only string) []string {
+	return append(s.command(*seedFlag), "-sim.only", only)
+}
+
+// cut leaves out parts of the list while the run still fails: halves first, then ever smaller parts, single
+// items in the end. As many runs go on side by side as there are processors.
+func (s *shrinking) cut(list []item, whole func([]item) []item) []item {
+	without := func(from, size int) []item {
+		return slices.Concat(list[:from], list[min(from+size, len(list)):])
+	}
+	for size := len(list); size > 0; size /= 2 {
+		for from := 0; from < len(list) && s.runs < *shrinkFlag; {
+			var starts []int
+			for k := from; k < len(list) && len(starts) < runtime.NumCPU(); k += size {
+				starts = append(starts, k)
+			}
+			fails := make([]bool, len(starts))
+			var wg sync.WaitGroup
+			for i, k := range starts {
+				wg.Go(func() {
+					_, text, ok := s.child(s.with(selected(whole(without(k, size)))))
+					fails[i] = !ok && signOf(text) == s.sign
+				})
+			}
+			wg.Wait()
+			s.runs += len(starts)
+			if i := slices.Index(fails, true); i >= 0 {
+				list, from = without(starts[i], size), starts[i]
+				s.t.Logf("%d are left after %d runs", len(list), s.runs)
+			} else {
+				from = starts[len(starts)-1] + size
+			}
+		}
+	}
+	return list
+}
