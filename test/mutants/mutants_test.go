@@ -62,7 +62,8 @@ func TestMutantsAreCaught(t *testing.T) {
 func run(t *testing.T, m *plant.Bug, binary, root string) (out string, failed bool) {
 	args := []string{"-test.run", m.Test, "-test.timeout", "5m", "-test.v"}
 	if m.Pkg == "./test/sim" {
-		args = append(args, fmt.Sprintf("-sim.seed=%d", m.Seed), fmt.Sprintf("-sim.hours=%g", 0.1*float64(m.Seeds)))
+		args = append(args, fmt.Sprintf("-sim.seed=%d", m.Seed),
+			fmt.Sprintf("-sim.hours=%g", 0.1*float64(m.Seeds)))
 	}
 	cmd := exec.Command(binary, args...)
 	cmd.Dir = filepath.Join(root, m.Pkg)

@@ -18,8 +18,8 @@ import (
 )
 
 var (
-	racesFlag = flag.Int("mutants.races", 0, "plant each race of testdata/races, and look for it with so many seeds "+
-		"of each kind of run; 0: none")
+	racesFlag = flag.Int("mutants.races", 0, "plant each race of testdata/races, and look for it with so many "+
+		"seeds of each kind of run; 0: none")
 	raceFlag  = flag.String("mutants.race", "", "a regular expression: only races with such a name")
 	againFlag = flag.Int("mutants.again", 4, "how often a seed that found a race runs again")
 )
@@ -31,8 +31,8 @@ var raceKinds = []struct {
 	ways  string
 }{{"stock", false, ""}, {"exact", true, "0"}, {"exploring", true, "-2"}}
 
-// TestRacesAreLookedFor plants races that readings of the code have found, and counts the seeds until runs of each
-// kind find them. It asserts nothing of the counts: they tell what the simulation is good for.
+// TestRacesAreLookedFor plants races that readings of the code have found, and counts the seeds until runs
+// of each kind find them. It asserts nothing of the counts: they tell what the simulation is good for.
 func TestRacesAreLookedFor(t *testing.T) {
 	root := must.Get(filepath.Abs("../.."))(t)
 	files := must.Get(filepath.Glob("testdata/races/*.txt"))(t)
@@ -104,7 +104,8 @@ func lookFor(t *testing.T, bug *plant.Bug, binary, root string, more []string) s
 	expect.That(t, sign != "", "it fails with another sign:\n%s", head(out, 20))
 	again := 0
 	for range *againFlag {
-		if out := simulate(t, binary, root, seed, 1, more); strings.Contains(out, "--- FAIL") || crashed(out) {
+		out := simulate(t, binary, root, seed, 1, more)
+		if strings.Contains(out, "--- FAIL") || crashed(out) {
 			again++
 		}
 	}
@@ -116,8 +117,8 @@ func crashed(out string) bool {
 }
 
 func simulate(t *testing.T, binary, root string, seed, n int, more []string) string {
-	cmd := exec.Command(binary, append([]string{"-test.run", "Histories", "-test.timeout", "60m", "-test.v", "-sim.seed",
-		fmt.Sprint(seed), "-sim.hours", fmt.Sprint(float64(n) / 10)}, more...)...)
+	cmd := exec.Command(binary, append([]string{"-test.run", "Histories", "-test.timeout", "60m", "-test.v",
+		"-sim.seed", fmt.Sprint(seed), "-sim.hours", fmt.Sprint(float64(n) / 10)}, more...)...)
 	cmd.Dir = filepath.Join(root, "test/sim")
 	out, _ := cmd.CombinedOutput() // the caller looks at what it says
 	must.That(t, len(out) > 0, "%s says nothing", binary)
@@ -128,7 +129,8 @@ func simulate(t *testing.T, binary, root string, seed, n int, more []string) str
 func failures(out string) string {
 	var list []string
 	for line := range strings.Lines(out) {
-		if !strings.Contains(line, "trace") && !strings.Contains(line, "--- PASS") && !strings.Contains(line, "=== ") {
+		passed := strings.Contains(line, "trace") || strings.Contains(line, "--- PASS")
+		if !passed && !strings.Contains(line, "=== ") {
 			list = append(list, line)
 		}
 	}

@@ -20,15 +20,15 @@
 // in other orders than the scheduler would: any that is ready, or by ranks that change at random points
 // (-sim.ways).
 //
-// In two of three seeds messages and disks keep to a grid of half a millisecond or one: much then happens at one
-// instant, in an order that the seed chooses.
+// In two of three seeds messages and disks keep to a grid of half a millisecond or one: much then happens
+// at one instant, in an order that the seed chooses.
 //
 //	make sim-shrink SEED=1007
 //
 // cuts a failing run to few faults and requests that still fail. Both have numbers, and what one of them is
-// depends on its number alone, so that any set of them can be left out (-sim.only). PLANT=FILE plants a bug of
-// package mutants in any of these runs. Package reached counts rare states; a campaign of twenty hours fails if it
-// misses one that was reached before.
+// depends on its number alone, so that any set of them can be left out (-sim.only). PLANT=FILE plants a bug
+// of package mutants in any of these runs. Package reached counts rare states; a campaign of twenty hours
+// fails if it misses one that was reached before.
 //
 //	go test ./test/sim -run Histories -sim.seed 1000 -sim.hours 10
 //

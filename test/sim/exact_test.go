@@ -32,8 +32,9 @@ var (
 	aloneFlag  = flag.Bool("sim.alone", false, "make an exact run in this process")
 	twiceFlag  = flag.Bool("sim.twice", false, "make each exact run twice, and want both equal")
 	ledgerFlag = flag.String("sim.ledger", "", "a file to append a line to that tells what was run")
-	reachFlag  = flag.Float64("sim.reach", 20, "simulated hours after which all rare states must have been reached")
-	farmFlag   = flag.String("sim.farm", "", "a folder for the output of seeds that fail; the others go on")
+	reachFlag  = flag.Float64("sim.reach", 20, "simulated hours after which all rare states must have been "+
+		"reached")
+	farmFlag = flag.String("sim.farm", "", "a folder for the output of seeds that fail; the others go on")
 )
 
 // setSeed is defined in the runtime by test/sim/overlay.
@@ -105,8 +106,8 @@ func apart(t *testing.T, seed uint64, n int) bool {
 	return true
 }
 
-// visited tells which rare states were not reached, and fails where one was that has been reached before, if the
-// campaign was long enough.
+// visited tells which rare states were not reached, and fails where one was that has been reached before,
+// if the campaign was long enough.
 func (c *campaign) visited() {
 	list := strings.Split(string(must.Get(os.ReadFile("reached/reached.txt"))(c.t)), "\n")
 	var first, never []string

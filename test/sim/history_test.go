@@ -56,8 +56,8 @@ func simHistory(t *testing.T, seed uint64) {
 		host := fmt.Sprintf("c%d", k)
 		w := &Client{Name: host, Dial: c.dial(host, rng),
 			Timeout: time.Duration(4+rng.IntN(10)) * time.Second, Pause: 200 * time.Millisecond,
-			Clock: rec.clock, Record: &rec.Recorder, Conns: func() int { return int(rec.conns.Add(1)) }, Rand: rng,
-			Seed: seed<<8 + uint64(k), Only: c.only.of(fmt.Sprint(k))}
+			Clock: rec.clock, Record: &rec.Recorder, Conns: func() int { return int(rec.conns.Add(1)) },
+			Rand: rng, Seed: seed<<8 + uint64(k), Only: c.only.of(fmt.Sprint(k))}
 		workers = append(workers, w)
 		if set.bulky {
 			w.Bulk = rand.New(rand.NewPCG(seed, uint64(200+k)))
@@ -144,7 +144,8 @@ func (c *cluster) allEqual(rec *history.Recorder) {
 			c.t.Errorf("G22: server %d does not serve long after the last fault: %s", id, why)
 		}
 		c.server(id).Clients.WatchScan(func(path string, session int64) bool {
-			c.t.Errorf("G12: server %d has a watch on %s for session %#x, which must have ended", id, path, session)
+			c.t.Errorf("G12: server %d has a watch on %s for session %#x, which must have ended", id, path,
+				session)
 			return true
 		})
 		c.server(id).Node().View(func(s *state.State) {

@@ -24,7 +24,7 @@ type Network struct {
 	latency   time.Duration // one way; jitter of the same size on top
 	cut       map[[2]string]bool
 	frozen    map[string]bool
-	grid      time.Duration           // what is sent arrives at multiples of this time, so that much happens at once
+	grid      time.Duration           // what is sent arrives at multiples of this time
 	rate      int                     // bytes per second of each wire; 0: any
 	free      map[[2]string]time.Time // when a wire has sent all its bytes
 	listeners map[string]*listener    // by address

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-var onlyFlag = flag.String("sim.only", "", `the faults and requests that a run makes, such as "f:3,7-9 2:40-44": `+
+var onlyFlag = flag.String("sim.only", "", `the faults and requests that a run makes, as in "f:3,7-9 2:40-44": `+
 	"numbers of faults, and of requests by the numbers of their clients; empty: all")
 
 // selection holds the faults ("f") and the requests of each client that a run makes, by their numbers; nil:
@@ -105,7 +105,8 @@ func TestSelectionsAreWrittenAndRead(t *testing.T) {
 	for _, c := range []struct {
 		item
 		want bool
-	}{{item{"f", 3}, true}, {item{"f", 4}, false}, {item{"2", 42}, true}, {item{"2", 43}, false}, {item{"1", 0}, false}} {
+	}{{item{"f", 3}, true}, {item{"f", 4}, false}, {item{"2", 42}, true}, {item{"2", 43}, false},
+		{item{"1", 0}, false}} {
 		expect.Equal(t, s.of(c.group)(c.number), c.want, "%s:%d is selected", c.group, c.number)
 	}
 	expect.That(t, mustSelect(t, selected(nil)).of("f") != nil, "an empty selection is all")

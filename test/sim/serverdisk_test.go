@@ -173,7 +173,8 @@ func (l *life) sync() {
 	d := l.d
 	d.mu.Lock()
 	flow := d.flow
-	wait := time.Until(onGrid(time.Now().Add(d.latency/2+time.Duration(d.rng.Int64N(int64(d.latency)+1))), d.grid))
+	wait := d.latency/2 + time.Duration(d.rng.Int64N(int64(d.latency)+1))
+	wait = time.Until(onGrid(time.Now().Add(wait), d.grid))
 	d.mu.Unlock()
 	select {
 	case <-flow:

@@ -15,11 +15,11 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-var shrinkFlag = flag.Int("sim.shrink", 0, "how many runs may be made to cut a failing seed to the faults and "+
-	"requests that matter; 0: none")
+var shrinkFlag = flag.Int("sim.shrink", 0, "how many runs may be made to cut a failing seed to the faults "+
+	"and requests that matter; 0: none")
 
-// TestShrinkAFailure cuts a failing run to few faults and requests that still fail in the same way. Leaving out any
-// of what is left makes it pass, unless the runs are used up.
+// TestShrinkAFailure cuts a failing run to few faults and requests that still fail in the same way. Leaving
+// out any of what is left makes it pass, unless the runs are used up.
 func TestShrinkAFailure(t *testing.T) {
 	if *shrinkFlag == 0 || *aloneFlag {
 		t.Skip("it takes minutes: make sim-shrink SEED=...")
@@ -30,7 +30,8 @@ func TestShrinkAFailure(t *testing.T) {
 	s.sign = signOf(text)
 	faults, requests := itemsOf(r)
 	whole := slices.Concat(faults, requests)
-	t.Logf("seed %d fails with %q, with %d faults and %d requests", *seedFlag, s.sign, len(faults), len(requests))
+	t.Logf("seed %d fails with %q, with %d faults and %d requests", *seedFlag, s.sign, len(faults),
+		len(requests))
 	must.That(t, len(whole) > 0, "the run ended before it told its faults and requests:\n%s", text)
 	for before := 0; before != len(faults)+len(requests); {
 		before = len(faults) + len(requests)

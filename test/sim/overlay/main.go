@@ -4,8 +4,8 @@
 //	go run ./test/sim/overlay DIR [PLANT]
 //	CGO_ENABLED=0 go test -overlay DIR/overlay.json -tags exact ./test/sim -run Histories
 //
-// Calls that count rare states are added to copies of the servers' own files; see test/sim/reached. With PLANT,
-// the file of a planted bug (see test/mutants), the copies have that bug.
+// Calls that count rare states are added to copies of the servers' own files; see test/sim/reached. With
+// PLANT, the file of a planted bug (see test/mutants), the copies have that bug.
 //
 // Nothing installed is changed. The edits search for exact text of one Go release, and the program fails
 // where it does not find a place exactly once. Inside a synctest bubble, and only there, the copies draw
@@ -88,7 +88,8 @@ func write(dir string, plants []string) error {
 		return err
 	}
 	for path, text := range texts {
-		to := filepath.Join(dir, "zlockd_"+strings.ReplaceAll(path, "/", "_")+".txt") // no file of the repository
+		// The ending tells that it is no source of the repository.
+		to := filepath.Join(dir, "zlockd_"+strings.ReplaceAll(path, "/", "_")+".txt")
 		full, err := filepath.Abs(path)
 		if err != nil {
 			return err

@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/test/sim/reached"
 )
 
-// servers returns changed copies of the servers' files, by their paths: with the planted bugs, and with calls that
-// count rare states.
+// servers returns changed copies of the servers' files, by their paths: with the planted bugs, and with
+// calls that count rare states.
 func servers(plants []string) (map[string]string, error) {
 	texts := map[string]string{}
 	for _, p := range plants {
@@ -42,7 +42,8 @@ func servers(plants []string) (map[string]string, error) {
 			if len(plants) > 0 {
 				continue // the bug has taken its place
 			}
-			return nil, fmt.Errorf("the place of the state %q is there %d times in %s instead of once", s.Name, n, s.File)
+			return nil, fmt.Errorf("the place of the state %q is there %d times in %s instead of once", s.Name, n,
+				s.File)
 		}
 		call := fmt.Sprintf("simReached(%d)", i)
 		if s.When != "" {

@@ -1,5 +1,6 @@
-// Package reached counts how often exact runs of the simulation are in rare states, which long campaigns should all
-// reach. The servers know nothing of it: test/sim/overlay adds the calls to copies of their sources.
+// Package reached counts how often exact runs of the simulation are in rare states, which long campaigns
+// should all reach. The servers know nothing of it: test/sim/overlay adds the calls to copies of their
+// sources.
 package reached
 
 import "sync/atomic"

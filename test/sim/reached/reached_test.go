@@ -16,7 +16,8 @@ func TestStatesHaveTheirPlaces(t *testing.T) {
 	for _, s := range States {
 		b := must.Get(os.ReadFile("../../../" + s.File))(t)
 		expect.Equal(t, strings.Count(s.Place, "@"), 1, "marks in the place of %q", s.Name)
-		expect.Equal(t, strings.Count(string(b), strings.Replace(s.Place, "@", "", 1)), 1, "places of %q", s.Name)
+		place := strings.Replace(s.Place, "@", "", 1)
+		expect.Equal(t, strings.Count(string(b), place), 1, "places of %q", s.Name)
 		expect.That(t, !slices.Contains(names, s.Name), "two states have the name %q", s.Name)
 		names = append(names, s.Name)
 	}

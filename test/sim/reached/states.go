@@ -1,7 +1,7 @@
 package reached
 
-// States are the rare states that campaigns of exact runs should reach. reached.txt lists those that have been
-// reached once: a campaign of so many hours fails if it does not reach them again.
+// States are the rare states that campaigns of exact runs should reach. reached.txt lists those that have
+// been reached once: a campaign of so many hours fails if it does not reach them again.
 var States = []State{
 	// Elections
 	{"a follower stands at once because the leader's process is gone", "raftfsm/follow.go",
@@ -23,10 +23,12 @@ var States = []State{
 	{"something happened while a server waited for its turn", "raftfsm/elect/stand.go",
 		"\t\tif !e.idle(ctx, wait, m, but) {\n@\t\t\treturn false", ""},
 	{"something happened just before a server stood", "raftfsm/elect/stand.go",
-		"!e.Raft.isStill(m) || !e.Raft.NobodyLeadsBut(but) {\n@\t\treturn\n\t}\n\tif e.Raft.State() == raft.Candidate", ""},
+		"!e.Raft.isStill(m) || !e.Raft.NobodyLeadsBut(but) {\n@\t\treturn\n\t}\n" +
+			"\tif e.Raft.State() == raft.Candidate", ""},
 	{"a candidacy that came to nothing is withdrawn", "raftfsm/elect/raft.go",
 		"\terr := r.followIn(m.term+1, false)\n@\tm.term++", "err == nil"},
-	{"raft's main loop is busy for a heartbeat timeout while a vacancy is looked at", "raftfsm/elect/stand.go",
+	{"raft's main loop is busy for a heartbeat timeout while a vacancy is looked at",
+		"raftfsm/elect/stand.go",
 		"\t\tif !e.Raft.drained(ctx, e.Heartbeat) {\n@\t\t\treturn", "ctx.Err() == nil"},
 	{"a server stands a second time, soon after the first", "raftfsm/elect/stand.go",
 		"@\t\tv.tries++", "v.tries > 0"},
