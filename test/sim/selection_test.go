@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-var onlyFlag = flag.String("sim.only", "", `the faults and requests that a run makes, as in "f:3,7-9 2:40-44": `+
+var onlyFlag = flag.String("sim.only", "", `faults and requests that a run makes, as in "f:3,7-9 2:40-44": `+
 	"numbers of faults, and of requests by the numbers of their clients; empty: all")
 
 // selection holds the faults ("f") and the requests of each client that a run makes, by their numbers; nil:
