@@ -18,8 +18,8 @@ import (
 )
 
 var (
-	racesFlag = flag.Int("mutants.races", 0, "plant each race of testdata/races, and look for it with so many "+
-		"seeds of each kind of run; 0: none")
+	racesFlag = flag.Int("mutants.races", 0, "plant each race of testdata/races, and look for it with so "+
+		"many seeds of each kind of run; 0: none")
 	raceFlag  = flag.String("mutants.race", "", "a regular expression: only races with such a name")
 	againFlag = flag.Int("mutants.again", 4, "how often a seed that found a race runs again")
 )

@@ -42,7 +42,7 @@ func servers(plants []string) (map[string]string, error) {
 			if len(plants) > 0 {
 				continue // the bug has taken its place
 			}
-			return nil, fmt.Errorf("the place of the state %q is %d times in %s, instead of once", s.Name, n, s.File)
+			return nil, fmt.Errorf("%q has its place %d times in %s, instead of once", s.Name, n, s.File)
 		}
 		call := fmt.Sprintf("simReached(%d)", i)
 		if s.When != "" {
