@@ -1,18 +1,16 @@
 package clients
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -200,7 +198,7 @@ func TestImpossibleFramesCloseTheConnectionOnly(t *testing.T) {
 	}
 	for name, bad := range map[string][]byte{
 		"negative": frame(-1), "minimum": frame(math.MinInt32), "too long": frame(0x100000)[:4],
-		"too long with header": frame(0x100000), "beyond any watch list": frame(maxWatchFrame + 1),
+		"too long with header": frame(0x100000), "beyond any watch list": frame(inbox.MaxWatchFrame + 1),
 		"empty": frame(0), "4 bytes": frame(4), "7 bytes": frame(7), "a word": []byte("ruok"),
 		"a second handshake": wire.AppendConnectRequest(nil, wire.NewSession(1000)),
 	} {
@@ -223,7 +221,7 @@ func TestFrameLimitIsExact(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.client()
 	create(t, c, "/a", "", 0)
-	overhead := headerSize + len(wire.SetData("/a", nil, -1))
+	overhead := inbox.HeaderSize + len(wire.SetData("/a", nil, -1))
 	for n, ok := range map[int]bool{limit - 1: true, limit: true, limit + 1: false} {
 		must.OK(t, c.WriteRaw(wire.AppendRequest(nil, 1, jute.OpSetData, wire.SetData("/a", make([]byte, n-overhead),
 			-1))))
@@ -266,83 +264,6 @@ func TestBadInputLeavesNothingBehind(t *testing.T) {
 		defer r.srv.mu.Unlock()
 		return len(r.srv.conns) == 0 && len(r.srv.perAddr) == 0 && len(r.srv.sessions) == 0
 	})
-}
-
-// frames cuts everything that r holds into frames.
-func frames(t *testing.T, r io.Reader, each func(in *input, frame []byte)) error {
-	t.Helper()
-	var in input
-	for {
-		for {
-			frame, _, err := in.peek(1 << 20)
-			if err != nil {
-				return err
-			}
-			if frame == nil {
-				break
-			}
-			in.take(frame)
-			each(&in, frame)
-		}
-		if _, err := in.fill(r); err != nil {
-			return err
-		}
-	}
-}
-
-func TestInputCutsFramesHoweverTheyArrive(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	var want [][]byte
-	var all []byte
-	for i := range 300 {
-		n := rng.IntN(2000)
-		if i%50 == 0 {
-			n = 200_000
-		}
-		body := bytes.Repeat([]byte{byte(i)}, n)
-		want = append(want, body)
-		all = append(binary.BigEndian.AppendUint32(all, uint32(n)), body...)
-	}
-	for name, r := range map[string]io.Reader{
-		"whole": bytes.NewReader(all), "byte by byte": iotest.OneByteReader(bytes.NewReader(all)),
-		"in halves": iotest.HalfReader(bytes.NewReader(all)),
-	} {
-		n := 0
-		err := frames(t, r, func(in *input, frame []byte) {
-			must.List(t, frame, want[n], "%s: frame %d is wrong", name, n)
-			n++
-		})
-		expect.That(t, n == len(want) && err == io.EOF, "%s: %d frames, %v", name, n, err)
-	}
-}
-
-func TestInputGrowsWithWhatArrivesAndShrinksAgain(t *testing.T) {
-	var in input
-	claim := wire.AppendRequest(nil, 1, jute.OpSetWatches, nil)
-	binary.BigEndian.PutUint32(claim, maxWatchFrame)
-	received := bytes.NewBuffer(append(claim, make([]byte, 50_000)...))
-	for received.Len() > 0 {
-		must.Get(in.fill(received))(t)
-		must.That(t, len(in.buf) <= max(inputFirst, 2*in.len()),
-			"buffer of %d for %d bytes received", len(in.buf), in.len())
-	}
-	in = input{}
-	big := wire.AppendRequest(nil, 1, jute.OpSetData, make([]byte, 1_000_000))
-	for r := bytes.NewReader(big); r.Len() > 0; {
-		must.Get(in.fill(r))(t)
-	}
-	frame, _ := must.Get2(in.peek(1 << 20))(t)
-	in.take(frame)
-	must.Get(in.fill(bytes.NewReader([]byte{1})))(t)
-	expect.That(t, len(in.buf) <= inputKeep, "%d bytes kept after a large frame", len(in.buf))
-}
-
-func TestInputOfABusyConnectionGrowsToABound(t *testing.T) {
-	one := wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/a/path/of/some/length", false))
-	err := frames(t, bytes.NewReader(bytes.Repeat(one, 100_000)), func(in *input, _ []byte) {
-		must.That(t, len(in.buf) <= 2*inputBusy, "buffer of %d", len(in.buf))
-	})
-	expect.Equal(t, err, io.EOF)
 }
 
 func TestPendingRequestsAreAQueue(t *testing.T) {

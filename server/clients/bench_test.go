@@ -121,13 +121,14 @@ func BenchmarkHandle(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for n := 0; n < b.N; n += 16 {
-		c.reader.in.buf, c.reader.in.r, c.reader.in.w = input, 0, len(input)
+		c.reader.in.Drop()
+		c.reader.in.Put(input)
 		for {
-			frame, _, _ := c.reader.in.peek(1 << 20)
+			frame, _, _ := c.reader.in.Peek(1 << 20)
 			if frame == nil {
 				break
 			}
-			c.reader.in.take(frame)
+			c.reader.in.Take(frame)
 			c.handle(frame)
 		}
 		c.out.buf, c.out.frames = c.out.buf[:0], 0

@@ -6,6 +6,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -105,7 +106,8 @@ func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 		if !wholeLists(op, body) {
 			return c.reply(xid, op, c.replica.Zxid(), jute.MarshallingError, nil)
 		}
-		c.reader.in.r, c.reader.within = c.reader.in.r-len(body), len(body)
+		c.reader.in.Return(len(body))
+		c.reader.within = len(body)
 	}
 	u := newCatchUp(c, p.long())
 	for _, list := range lists(&u.step, op) {
@@ -121,7 +123,7 @@ func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 		u.compare()
 	}
 	for c.reader.within > 0 && p.why == ends.None && u.open {
-		p.take(min(c.reader.within, inputFirst))
+		p.take(min(c.reader.within, inbox.First))
 	}
 	c.reader.frameStart = 0
 	switch p.why {
@@ -165,16 +167,16 @@ func (p *pieces) take(n int) []byte {
 	if n < 0 || n > c.reader.within || n > c.srv.o.MaxFrame {
 		p.fail()
 	}
-	for p.why == ends.None && c.reader.in.len() < n {
-		c.reader.in.want = n
+	for p.why == ends.None && c.reader.in.Len() < n {
+		c.reader.in.Want(n)
 		c.flush()
 		p.why = c.fill()
 	}
 	if p.why != ends.None {
 		return nil
 	}
-	b := c.reader.in.bytes()[:n]
-	c.reader.in.r += n
+	b := c.reader.in.Bytes()[:n]
+	c.reader.in.Skip(n)
 	c.reader.within -= n
 	return b
 }

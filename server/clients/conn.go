@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
 )
@@ -91,7 +92,7 @@ type seat struct {
 // connection that rests has none: then it belongs to the goroutine whose visit it is. While the connection's
 // goroutine waits for its session, the goroutine that applies the log may read followed.
 type reader struct {
-	in         *input           // nil while the connection rests
+	in         *inbox.Input     // nil while the connection rests
 	held       int              // bytes of in that srv.memory counts
 	within     int              // bytes of a long setWatches that are not read yet
 	arrived    time.Duration    // when the newest bytes came
@@ -154,7 +155,7 @@ type flight struct {
 
 func newConn(s *Server, nc net.Conn, config *tls.Config) *conn {
 	c := &conn{srv: s, socket: socket{nc: nc, host: hostOf(nc), from: new(address), born: s.now()}}
-	c.reader.in, c.reads.view = new(input), c.run
+	c.reader.in, c.reads.view = new(inbox.Input), c.run
 	if config != nil {
 		c.secure = true
 		c.nc = tls.Server(nc, config)
@@ -284,26 +285,26 @@ func (c *conn) loop() ends.Reason {
 // frames handles the bytes received.
 func (c *conn) frames() ends.Reason {
 	for {
-		frame, _, err := c.reader.in.peek(c.srv.o.MaxFrame)
+		frame, _, err := c.reader.in.Peek(c.srv.o.MaxFrame)
 		switch {
-		case errors.Is(err, errLong): // setWatches reads the rest
-			b := c.reader.in.bytes()
-			frame, c.reader.within = b[4:4+headerSize], int(binary.BigEndian.Uint32(b))-headerSize
+		case errors.Is(err, inbox.ErrLong): // setWatches reads the rest
+			b := c.reader.in.Bytes()
+			frame, c.reader.within = b[4:4+inbox.HeaderSize], int(binary.BigEndian.Uint32(b))-inbox.HeaderSize
 		case err != nil:
 			c.srv.metrics.LargeRejected.Add(1)
 			return ends.Length
 		case frame == nil:
 			return ends.None
-		case len(frame) < headerSize:
+		case len(frame) < inbox.HeaderSize:
 			return ends.Malformed
 		}
 		if c.reader.held > 0 {
 			c.srv.memory.partial(c, false)
 		}
-		c.reader.in.take(frame)
+		c.reader.in.Take(frame)
 		c.reader.frameStart = 0
 		open := c.handle(frame)
-		if c.reader.in.handled(); !open {
+		if c.reader.in.Handled(); !open {
 			return ends.Else
 		}
 	}
@@ -314,11 +315,11 @@ func (c *conn) fill() ends.Reason {
 	if !c.grow() {
 		return ends.Else
 	}
-	if c.reader.in.full && len(c.reader.in.buf) >= inputBusy {
+	if c.reader.in.Busy() {
 		runtime.Gosched() // there is more than can be read at once: others first
 	}
 	c.armDeadline()
-	n, err := c.reader.in.fill(c.nc)
+	n, err := c.reader.in.Fill(c.nc)
 	if err != nil {
 		return c.readFailed(err)
 	}
@@ -347,10 +348,10 @@ func (c *conn) alive(at time.Duration) {
 
 // grow waits for the memory that the next fill takes.
 func (c *conn) grow() bool {
-	size := c.reader.in.size()
+	size := c.reader.in.Size()
 	switch {
-	case size > inputKeep:
-		size = max(size, c.reader.in.want)
+	case size > inbox.Keep:
+		size = max(size, c.reader.in.Wanted())
 	case c.reader.held == 0:
 		return true
 	default:
@@ -362,7 +363,7 @@ func (c *conn) grow() bool {
 		}
 		c.reader.held = size
 	}
-	c.srv.memory.partial(c, c.reader.in.len() > 0)
+	c.srv.memory.partial(c, c.reader.in.Len() > 0)
 	return true
 }
 
@@ -371,7 +372,7 @@ func (c *conn) grow() bool {
 // session, which the leader ends if the client is silent. A read-only session has no leader.
 func (c *conn) armDeadline() {
 	now := c.srv.now()
-	if c.reader.in.len() == 0 && c.reader.within == 0 {
+	if c.reader.in.Len() == 0 && c.reader.within == 0 {
 		if c.readOnly {
 			c.setDeadline(c.srv.start.Add(now + c.timeout + c.margin()))
 		} else if c.reader.unfinished {
@@ -396,7 +397,7 @@ func (c *conn) headerMissing() bool {
 	if c.reader.within > 0 {
 		return false
 	}
-	_, wait, _ := c.reader.in.peek(c.srv.o.MaxFrame)
+	_, wait, _ := c.reader.in.Peek(c.srv.o.MaxFrame)
 	return wait
 }
 
@@ -416,7 +417,7 @@ func (c *conn) setDeadline(at time.Time) {
 // readFailed returns the end reason of a failed read.
 func (c *conn) readFailed(err error) ends.Reason {
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded) && c.reader.in.len() > 0:
+	case errors.Is(err, os.ErrDeadlineExceeded) && c.reader.in.Len() > 0:
 		return ends.Stalled
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return ends.Idle
@@ -469,9 +470,9 @@ func (c *conn) discard() {
 		return
 	}
 	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
-	for total := 0; total < maxWatchFrame; {
-		c.reader.in.r, c.reader.in.w = 0, 0
-		n, err := c.reader.in.fill(c.nc)
+	for total := 0; total < inbox.MaxWatchFrame; {
+		c.reader.in.Drop()
+		n, err := c.reader.in.Fill(c.nc)
 		if err != nil {
 			return
 		}

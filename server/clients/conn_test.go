@@ -238,8 +238,7 @@ func TestPanicEndsItsConnectionAlone(t *testing.T) {
 			counted = s.metrics.UnrecoverableErrors.Load()
 		}
 	}}
-	c.reader.in.buf = wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/a", false))
-	c.reader.in.w = len(c.reader.in.buf)
+	c.reader.in.Put(wire.AppendRequest(nil, 1, jute.OpGetData, wire.PathWatch("/a", false)))
 	c.serve(ends.None)
 	expect.Has(t, log.String(), "panic in a client connection")
 	expect.Has(t, log.String(), "the state is broken")

@@ -19,6 +19,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -101,9 +102,9 @@ func TestErrorsOfTheNetworkAreReasons(t *testing.T) {
 		{reset, ends.Client, ends.Client, ends.Client},
 		{io.EOF, ends.Client, ends.Client, ends.Client},
 	} {
-		c.reader.in = new(input)
+		c.reader.in = new(inbox.Input)
 		expect.Equal(t, c.readFailed(x.err), x.idle, "%v between two frames", x.err)
-		c.reader.in = &input{buf: make([]byte, 10), w: 1}
+		c.reader.in.Put([]byte("x"))
 		expect.Equal(t, c.readFailed(x.err), x.begun, "%v in a frame", x.err)
 		expect.Equal(t, ends.OfWrite(x.err), x.writing, "%v while writing", x.err)
 	}

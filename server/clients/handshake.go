@@ -31,14 +31,14 @@ func (c *conn) open() ends.Reason {
 	if why := c.startTLS(); why != ends.None {
 		return why
 	}
-	for c.reader.in.len() < 4 {
-		if n, err := c.reader.in.fill(c.nc); err != nil {
+	for c.reader.in.Len() < 4 {
+		if n, err := c.reader.in.Fill(c.nc); err != nil {
 			return c.readFailed(err)
 		} else {
 			c.srv.metrics.BytesReceived.Add(int64(n))
 		}
 	}
-	first := [4]byte(c.reader.in.bytes())
+	first := [4]byte(c.reader.in.Bytes())
 	if admin.IsWord(first) && c.srv.words != nil {
 		return c.answerWord(first)
 	}
@@ -98,11 +98,11 @@ func (c *conn) helloFrame(first [4]byte) ([]byte, ends.Reason) {
 		return nil, ends.Length
 	}
 	for {
-		if frame, _, _ := c.reader.in.peek(maxHello); frame != nil {
-			c.reader.in.take(frame)
+		if frame, _, _ := c.reader.in.Peek(maxHello); frame != nil {
+			c.reader.in.Take(frame)
 			return frame, ends.None
 		}
-		n, err := c.reader.in.fill(c.nc)
+		n, err := c.reader.in.Fill(c.nc)
 		if err != nil {
 			return nil, c.readFailed(err)
 		}
@@ -151,9 +151,9 @@ func (c *conn) last(b []byte, why ends.Reason) {
 func (c *conn) answerWord(first [4]byte) ends.Reason {
 	c.phase.Store(int32(phaseWord))
 	c.seen(1, 0, nil)
-	c.reader.in.r += 4
+	c.reader.in.Skip(4)
 	c.nc.SetDeadline(time.Now().Add(wordTime))
-	conn := wordConn{c.nc, io.MultiReader(bytes.NewReader(c.reader.in.bytes()), c.nc)}
+	conn := wordConn{c.nc, io.MultiReader(bytes.NewReader(c.reader.in.Bytes()), c.nc)}
 	if err := c.srv.words.Answer(conn, first); err != nil {
 		c.srv.log.Info("four-letter word not answered", "word", string(first[:]), "addr", c.host, "err", err)
 	}

@@ -58,7 +58,7 @@ func TestDeadlinesForTheNextBytes(t *testing.T) {
 		s.start = s.start.Add(-time.Hour) // it has run for an hour
 		nc := &deadlines{}
 		c.nc, c.timeout = nc, 10*time.Second
-		c.reader.in.buf, c.reader.in.w = x.bytes, len(x.bytes)
+		c.reader.in.Put(x.bytes)
 		c.reader.within, c.readOnly, c.reader.unfinished = x.within, x.readOnly, x.unfinished
 		before := time.Now()
 		if x.begun > 0 {

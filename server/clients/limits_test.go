@@ -320,9 +320,8 @@ func TestAnswersThatTakeLongAreGivenOneByOne(t *testing.T) {
 		c.proof.ids.Store(identity.Unproved("127.0.0.1", false))
 		c.replica = g
 		for xid := range int32(requests) {
-			c.reader.in.buf = wire.AppendRequest(c.reader.in.buf, xid, tt.op, wire.Path("/none"))
+			c.reader.in.Put(wire.AppendRequest(nil, xid, tt.op, wire.Path("/none")))
 		}
-		c.reader.in.w = len(c.reader.in.buf)
 		c.frames()
 		n := g.n.Load()
 		expect.Equal(t, n == requests, tt.many, "%v: the state was looked at %d times", tt.op, n)

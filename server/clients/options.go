@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/tree"
@@ -133,8 +134,8 @@ func (o *Options) validate() error {
 			o.MinSessionTimeout)
 	case o.MaxSessionTimeout.Milliseconds() > 1<<31-1:
 		return fmt.Errorf("maximum session timeout %v does not fit the protocol", o.MaxSessionTimeout)
-	case o.MaxFrame < 128 || o.MaxFrame > maxWatchFrame:
-		return fmt.Errorf("frame limit %d is not in 128..%d", o.MaxFrame, maxWatchFrame)
+	case o.MaxFrame < 128 || o.MaxFrame > inbox.MaxWatchFrame:
+		return fmt.Errorf("frame limit %d is not in 128..%d", o.MaxFrame, inbox.MaxWatchFrame)
 	}
 	return nil
 }

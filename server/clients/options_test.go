@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -60,7 +61,8 @@ func TestSessionTimeoutsAreClamped(t *testing.T) {
 		39_999: 39_999, 40_000: 40_000, 40_001: 40_000, 1<<31 - 1: 40_000} {
 		expect.Equal(t, o.negotiate(asked), want, "%d ms", asked)
 	}
-	for frame, ok := range map[int]bool{127: false, 128: true, maxWatchFrame: true, maxWatchFrame + 1: false} {
+	for frame, ok := range map[int]bool{127: false, 128: true, inbox.MaxWatchFrame: true,
+		inbox.MaxWatchFrame + 1: false} {
 		_, err := Options{MaxFrame: frame}.withDefaults()
 		expect.Equal(t, err == nil, ok, "frames of %d bytes: %v", frame, err)
 	}

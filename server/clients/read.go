@@ -6,6 +6,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -95,14 +96,14 @@ func (c *conn) run(st *state.State) {
 			c.reads.long != nil {
 			break
 		}
-		next, _, err := c.reader.in.peek(c.srv.o.MaxFrame)
-		if err != nil || len(next) < headerSize {
+		next, _, err := c.reader.in.Peek(c.srv.o.MaxFrame)
+		if err != nil || len(next) < inbox.HeaderSize {
 			break
 		}
-		if _, op, _ := header(next); classOf(op) != readOp {
+		if _, op, _ := inbox.Header(next); classOf(op) != readOp {
 			break
 		}
-		c.reader.in.take(next)
+		c.reader.in.Take(next)
 		frame = next
 	}
 	if n > 0 {
@@ -115,7 +116,7 @@ func (c *conn) run(st *state.State) {
 // takesLong reports whether an answer may have taken long however short it is:
 // getEphemerals goes through all nodes of its session.
 func takesLong(frame []byte) bool {
-	_, op, _ := header(frame)
+	_, op, _ := inbox.Header(frame)
 	return op == jute.OpGetEphemerals
 }
 
@@ -204,7 +205,7 @@ func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bo
 // before the next change can be applied. It returns how much waits in the
 // outbox.
 func (c *conn) readOne(st *state.State, frame []byte) (size int, ok bool) {
-	xid, op, body := header(frame)
+	xid, op, body := inbox.Header(frame)
 	c.seen(0, op, body)
 	switch op {
 	case jute.OpAddWatch, jute.OpRemoveWatches, jute.OpCheckWatches:
@@ -345,7 +346,7 @@ func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 	if n == 0 {
 		return false, false
 	}
-	xid, op, body := header(frame)
+	xid, op, body := inbox.Header(frame)
 	switch op {
 	case jute.OpGetData, jute.OpExists, jute.OpGetACL, jute.OpGetChildren, jute.OpGetChildren2:
 	default:
@@ -359,7 +360,7 @@ func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 		return false, true
 	}
 	p := pending{xid: xid, op: op, at: c.reader.arrived, parked: bytes.Clone(frame)}
-	c.seen(0, op, p.parked[headerSize:])
+	c.seen(0, op, p.parked[inbox.HeaderSize:])
 	p.followed = c.reader.followed
 	o.push(p)
 	o.stat.Received(1)
@@ -381,7 +382,7 @@ func (c *conn) answerParked(st *state.State) {
 
 func (c *conn) answerOne(st *state.State, p pending) {
 	o := &c.out
-	_, op, body := header(p.parked)
+	_, op, body := inbox.Header(p.parked)
 	w, reply, code := c.answerRead(st, p.xid, op, body, jute.OK)
 	c.charge(c.answerSteps(w, reply))
 	out := state.Outcome{Code: code, Zxid: st.Zxid(), Reply: reply}

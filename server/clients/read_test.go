@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -107,7 +108,7 @@ func TestReadsParkUpToTheirBounds(t *testing.T) {
 	frame := func(op jute.OpCode, path string) []byte {
 		return wire.AppendRequest(nil, 7, op, wire.PathWatch(path, false))[4:]
 	}
-	name := func(frame int) string { return strings.Repeat("n", frame-headerSize-5) }
+	name := func(frame int) string { return strings.Repeat("n", frame-inbox.HeaderSize-5) }
 	for _, x := range []struct {
 		name         string
 		pending      int
@@ -147,7 +148,7 @@ func TestReadsParkUpToTheirBounds(t *testing.T) {
 			continue
 		}
 		p := c.out.pend[x.pending]
-		_, op, _ := header(was)
+		_, op, _ := inbox.Header(was)
 		expect.That(t, n == 1 && p.xid == 7 && p.op == op && slices.Equal(p.parked, was), "%s: %+v", x.name, p)
 		expect.That(t, requests == 1 && s.metrics.PacketsReceived.Load() == 1, "%s: %d requests are counted", x.name, requests)
 	}
@@ -180,9 +181,8 @@ func TestReadsEndTheirHoldOfTheLock(t *testing.T) {
 		g := &glances{Replica: still{st}}
 		c.replica = g
 		for xid := range int32(x.n) {
-			c.reader.in.buf = wire.AppendRequest(c.reader.in.buf, xid, x.op, wire.PathWatch(x.path, false))
+			c.reader.in.Put(wire.AppendRequest(nil, xid, x.op, wire.PathWatch(x.path, false)))
 		}
-		c.reader.in.w = len(c.reader.in.buf)
 		must.Equal(t, c.frames(), ends.None, "%s", x.name)
 		expect.Equal(t, g.n.Load(), int64(x.want), "%s: holds of the lock", x.name)
 		expect.Equal(t, s.metrics.PacketsReceived.Load(), int64(x.n), "%s: requests counted", x.name)

@@ -198,12 +198,11 @@ func TestReadsAreAnsweredTogether(t *testing.T) {
 		g := &glances{Replica: still{state.New("test")}}
 		c.replica = g
 		for xid := range int32(x.n) {
-			c.reader.in.buf = wire.AppendRequest(c.reader.in.buf, xid, x.op, x.body)
+			c.reader.in.Put(wire.AppendRequest(nil, xid, x.op, x.body))
 		}
-		c.reader.in.w = len(c.reader.in.buf)
 		expect.Equal(t, c.frames(), ends.None, "%s", x.name)
 		expect.Equal(t, g.n.Load(), int64(x.views), "%s: holds of the lock", x.name)
-		expect.Equal(t, c.reader.in.len(), 0, "%s: bytes that no read took", x.name)
+		expect.Equal(t, c.reader.in.Len(), 0, "%s: bytes that no read took", x.name)
 		expect.That(t, s.metrics.PacketsReceived.Load() == int64(x.n) && c.reads.cost == 0,
 			"%s: %d requests are counted",
 			x.name, s.metrics.PacketsReceived.Load())

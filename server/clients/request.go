@@ -1,12 +1,12 @@
 package clients
 
 import (
-	"encoding/binary"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/server/observe"
 )
 
@@ -56,17 +56,11 @@ func classOf(op jute.OpCode) class {
 	return unknownOp
 }
 
-// header splits a frame, which is at least headerSize long.
-func header(frame []byte) (xid int32, op jute.OpCode, body []byte) {
-	return int32(binary.BigEndian.Uint32(frame)), jute.OpCode(binary.BigEndian.Uint32(frame[4:])),
-		frame[headerSize:]
-}
-
 // handle carries out one request. It reports false when no more of the connection may be read.
 // Answers from this server alone wait for the replies to the connection's own writes; the writes
 // themselves do not wait.
 func (c *conn) handle(frame []byte) bool {
-	xid, op, body := header(frame)
+	xid, op, body := inbox.Header(frame)
 	class := classOf(op)
 	c.reader.idle = class == pingOp
 	if class != readOp { // run counts its own

@@ -7,6 +7,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/inbox"
 )
 
 // A connection whose client only pings rests, where the system allows it: of many thousands most do, most
@@ -16,12 +17,12 @@ import (
 // rest of its life, so a new one serves what the client asks.
 
 // pingSize is the length of a ping with its prefix.
-const pingSize = 4 + headerSize
+const pingSize = 4 + inbox.HeaderSize
 
 // mayRest reports whether the connection has nothing to do. A read-only session needs a deadline: no
 // leader ends it.
 func (c *conn) mayRest() bool {
-	return c.reader.idle && c.reader.in.len() == 0 && c.reader.held == 0 && !c.readOnly &&
+	return c.reader.idle && c.reader.in.Len() == 0 && c.reader.held == 0 && !c.readOnly &&
 		c.srv.resting.takes(c)
 }
 
@@ -57,9 +58,8 @@ func (c *conn) awaitFirst() {
 
 // rise gives a connection that rests no longer a goroutine, with what was read last.
 func (c *conn) rise(read []byte, err error) {
-	c.reader.in = new(input)
-	c.reader.in.room()
-	c.reader.in.w = copy(c.reader.in.buf, read)
+	c.reader.in = new(inbox.Input)
+	c.reader.in.Put(read)
 	why := ends.None
 	if err != nil {
 		why = c.readFailed(err)
@@ -279,7 +279,7 @@ func (c *conn) answerPings(p poller, last bool, buf []byte) (n int, err error) {
 
 // isPing reports whether what was read begins with a ping.
 func isPing(b []byte) bool {
-	return [4]byte(b[:4]) == [4]byte{0, 0, 0, headerSize} && [4]byte(b[8:12]) == [4]byte{
+	return [4]byte(b[:4]) == [4]byte{0, 0, 0, inbox.HeaderSize} && [4]byte(b[8:12]) == [4]byte{
 		0, 0, 0, byte(jute.OpPing)}
 }
 
@@ -288,7 +288,7 @@ func (c *conn) pong(frame []byte) bool {
 	if !c.admitted() || !c.replica.PingOK(c.timeout) {
 		return false
 	}
-	_, op, body := header(frame)
+	_, op, body := inbox.Header(frame)
 	c.seen(1, op, body)
 	c.charge(plainSteps)
 	if !c.reply(jute.XidPing, jute.OpPing, c.replica.Zxid(), jute.OK, nil) {

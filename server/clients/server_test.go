@@ -207,7 +207,7 @@ func TestPiecesOfASetWatches(t *testing.T) {
 	} {
 		_, c := quiet(t, Options{MaxFrame: 4096})
 		c.reader.within = x.within
-		c.reader.in.buf, c.reader.in.w = append([]byte(nil), x.bytes...), len(x.bytes)
+		c.reader.in.Put(append([]byte(nil), x.bytes...))
 		p := pieces{c: c}
 		got := fmt.Sprint(p.long(), " ", p.int(), " ", p.string(), " ", p.int())
 		expect.That(t, got == x.want && p.why == x.why, "%s: %q, %v", x.name, got, p.why)

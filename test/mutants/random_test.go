@@ -50,6 +50,7 @@ var layers = [][]string{
 	{"./server", "./server/admin", "./cmd/zlockd/daemon", "./test/sim"},
 	{"./server/clients/identity", "./server/clients", "./server"},
 	{"./server/clients/ends", "./server/clients"},
+	{"./server/clients/inbox", "./server/clients"},
 	{"./server/clients", "./server/admin", "./server/view", "./test/sim", "./client"},
 	{"./server/admin", "./server", "./cmd/zlockd/daemon"},
 	{"./server/observe", "./server/clients", "./server/audit", "./server/admin", "./server"},

@@ -1,0 +1,170 @@
+// Package inbox has the bytes that a client has sent and the server has not handled yet, as frames.
+package inbox
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// Sizes of the buffer. It grows with the bytes received, never with the
+// length a client claims, and is given back after a large frame.
+const (
+	First    = 512      // to begin with
+	busySize = 16 << 10 // of a connection whose reads fill its buffer
+	Keep     = 64 << 10 // the largest that stays
+)
+
+// MaxWatchFrame bounds setWatches, which some clients send in one piece
+// however long it is.
+const MaxWatchFrame = 64 << 20
+
+// HeaderSize is the length of a request header: xid and operation.
+const HeaderSize = 8
+
+// Header splits a frame, which is at least HeaderSize long.
+func Header(frame []byte) (xid int32, op jute.OpCode, body []byte) {
+	return int32(binary.BigEndian.Uint32(frame)), jute.OpCode(binary.BigEndian.Uint32(frame[4:])),
+		frame[HeaderSize:]
+}
+
+// ErrFrame means that no frame can begin with what was received.
+var ErrFrame = errors.New("impossible frame length")
+
+// ErrLong means that a setWatches begins that is longer than other frames may
+// be. It is read piece by piece.
+var ErrLong = errors.New("long setWatches")
+
+// Input is what a connection has received and not yet handled: buf[r:w].
+// Frames point into buf and are valid until handled or the next fill.
+type Input struct {
+	buf  []byte
+	r, w int
+	full bool // the last read filled buf
+	want int  // bytes that are wanted in one piece; 0: any
+}
+
+// Len returns how many bytes are not yet taken.
+func (in *Input) Len() int { return in.w - in.r }
+
+// Bytes returns the bytes received and not yet taken.
+func (in *Input) Bytes() []byte { return in.buf[in.r:in.w] }
+
+// Peek returns the next frame without its prefix, nil if it is not complete.
+// limit bounds its length. A longer frame may still be a setWatches; wait tells
+// that only its prefix has come, so that its operation is not known.
+func (in *Input) Peek(limit int) (frame []byte, wait bool, err error) {
+	in.want = 0
+	b := in.Bytes()
+	if len(b) < 4 {
+		return nil, false, nil
+	}
+	n := int(int32(binary.BigEndian.Uint32(b)))
+	if n < 0 || n > MaxWatchFrame {
+		return nil, false, ErrFrame
+	}
+	if n > limit {
+		if len(b) < 4+HeaderSize {
+			return nil, true, nil
+		}
+		switch jute.OpCode(binary.BigEndian.Uint32(b[8:])) {
+		case jute.OpSetWatches, jute.OpSetWatches2:
+			return nil, false, ErrLong
+		default:
+			return nil, false, ErrFrame
+		}
+	}
+	if len(b) < 4+n {
+		in.want = 4 + n
+		return nil, false, nil
+	}
+	return b[4 : 4+n : 4+n], false, nil
+}
+
+// Take drops the frame that Peek returned.
+func (in *Input) Take(frame []byte) { in.r += 4 + len(frame) }
+
+// Skip takes n bytes that are no frame, or a part of one.
+func (in *Input) Skip(n int) { in.r += n }
+
+// Return puts the last n bytes taken back.
+func (in *Input) Return(n int) { in.r -= n }
+
+// Drop forgets what has come.
+func (in *Input) Drop() { in.r, in.w = 0, 0 }
+
+// Want asks for n bytes in one piece.
+func (in *Input) Want(n int) { in.want = n }
+
+// Wanted returns how many bytes are wanted in one piece; 0: any.
+func (in *Input) Wanted() int { return in.want }
+
+// Busy reports whether the last read filled a buffer that does not grow for short frames: there is more than
+// can be read at once.
+func (in *Input) Busy() bool { return in.full && len(in.buf) >= busySize }
+
+// Handled says that the frames taken so far are handled: no string or slice may point into them any more.
+func (in *Input) Handled() { jute.Overwrite(in.buf[:in.r]) }
+
+// Size returns how long the buffer must be for the next fill. It doubles as
+// bytes arrive, up to what is wanted in one piece.
+func (in *Input) Size() int {
+	size := len(in.buf)
+	switch {
+	case in.Len() == 0:
+		switch {
+		case size == 0 || size > Keep:
+			return First
+		case in.full && size < busySize:
+			return 2 * size
+		}
+	case in.w < size || in.Len() <= size/2 || in.r > 0 && in.want > 0 && in.want <= size:
+	case in.want > Keep:
+		return min(2*size, in.want)
+	default:
+		return 2 * size
+	}
+	return size
+}
+
+// Put appends bytes that were read elsewhere.
+func (in *Input) Put(b []byte) {
+	for len(b) > 0 {
+		in.room()
+		n := copy(in.buf[in.w:], b)
+		in.w += n
+		b = b[n:]
+	}
+}
+
+// room makes room for at least one more byte.
+func (in *Input) room() {
+	if size := in.Size(); size != len(in.buf) {
+		buf := make([]byte, size)
+		in.w = copy(buf, in.Bytes())
+		jute.Overwrite(in.buf)
+		in.r, in.buf = 0, buf
+	} else if in.Len() <= size/2 || in.w == size {
+		was := in.w
+		in.w = copy(in.buf, in.Bytes())
+		jute.Overwrite(in.buf[in.w:was])
+		in.r = 0
+	}
+}
+
+// Fill reads once.
+func (in *Input) Fill(r io.Reader) (n int, err error) {
+	in.room()
+	n, err = r.Read(in.buf[in.w:])
+	in.w += n
+	in.full = in.w == len(in.buf)
+	if n > 0 {
+		return n, nil
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	return 0, err
+}
