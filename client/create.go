@@ -165,6 +165,8 @@ func (c *Client) follow(ctx context.Context, e *epoch, r creation) ([]created, *
 				return nil, nil, err
 			}
 			continue
+		case errors.Is(err, zk.ErrNoAuth):
+			return nil, nil, e.divided(ctx, r.nodes, err)
 		case !isAmbiguous(err):
 			return made, list, err
 		}
@@ -180,6 +182,27 @@ func (c *Client) follow(ctx context.Context, e *epoch, r creation) ([]created, *
 			}
 		}
 	}
+}
+
+// divided says whether a server with --one-layout refused nodes for the sake of those that are there.
+func (e *epoch) divided(ctx context.Context, nodes []newNode, refusal error) error {
+	for _, n := range nodes {
+		names, err := e.children(ctx, n.dir())
+		if err != nil {
+			return refusal // nor may they be listed
+		}
+		own := recipe.KinOf(recipe.Base(n.Path))
+		if n.Mode == zk.EphemeralSequential {
+			own = recipe.KinOf(recipe.Base(n.Path) + "0000000000")
+		}
+		for _, name := range names {
+			if own.Blind().Has(recipe.KinOf(name)) {
+				return fmt.Errorf("%w: %s is of another kind of lock, and the servers refuse a second kind",
+					ErrMixedLayout, recipe.Join(n.dir(), name))
+			}
+		}
+	}
+	return refusal
 }
 
 // recover finds out whether a creation happened whose reply was lost; it returns nil, nil if not. A

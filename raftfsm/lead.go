@@ -58,6 +58,7 @@ type term struct {
 	notice  notice        // what is published of the members
 	full    atomic.Bool   // what needs more room is refused
 	low     atomic.Bool   // because a disk is low
+	layout  oneLayout     // whether contenders that do not see living ones are refused
 	working baton         // held by the batcher, except while it waits for raft
 
 	turn     int // of the servers, in filling entries
@@ -100,6 +101,7 @@ func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
 	t.nudger = newNudger(t)
 	defer t.nudger.close()
 	n.term.Store(t) // complete: a request to change members finds it now
+	t.layout.begin(t)
 	n.won.Add(1)
 	n.serving.contact()
 	n.log.Info("this server leads", "term", n.raft.CurrentTerm(), "zxid", fmt.Sprintf("0x%x", n.Zxid()))
@@ -141,6 +143,9 @@ func (t *term) options() (o byte) {
 	}
 	if t.n.o.NoTTL {
 		o |= state.NoTTL
+	}
+	if t.layout.on.Load() {
+		o |= state.OneLayout
 	}
 	if t.full.Load() {
 		o |= state.Full

@@ -90,6 +90,8 @@ type Options struct {
 	// EnforceQuota makes hard quotas refuse; else they are only noted, as by default in ZooKeeper.
 	// NoTTL refuses TTL nodes.
 	EnforceQuota, NoTTL bool
+	// OneLayout refuses contenders beside living ones that do not see them, once all servers know how.
+	OneLayout bool
 
 	// Measures are told what this server measures.
 	Measures Measures

@@ -225,6 +225,9 @@ func (n *Node) Status() status.Node {
 	if t != nil {
 		st.Full = t.lowest() // whichever server's disk it is
 	}
+	if t != nil {
+		st.LayoutWaits = t.layout.waits()
+	}
 	if st.Full == "" {
 		st.Full = n.noRoom()
 	}

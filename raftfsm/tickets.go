@@ -46,7 +46,8 @@ func (n *Node) hasTickets() (has bool) {
 }
 
 func errOlder(id uint32) error {
-	return fmt.Errorf("server %d runs a release that knows no tickets: upgrade it first", id)
+	return fmt.Errorf("server %d runs a release that knows neither tickets nor --one-layout: upgrade it first",
+		id)
 }
 
 // allUnderstand returns an error if one of the members does not say that it understands a version: it would
@@ -68,7 +69,7 @@ func (n *Node) allUnderstand(ctx context.Context, version int) error {
 		switch {
 		case a.Err != nil:
 			err = fmt.Errorf("server %d does not say which release it runs, and all must be up for the first "+
-				"ticket: %w", a.ID, a.Err)
+				"ticket and for --one-layout: %w", a.ID, a.Err)
 		case a.Status.Version < version:
 			err = errOlder(a.ID)
 		}

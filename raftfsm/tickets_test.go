@@ -28,7 +28,7 @@ func TestTicketsNeedEveryServer(t *testing.T) {
 	away, asks := lead%3+1, (lead+1)%3+1
 	err := c.nodes[lead].allUnderstand(t.Context(), peer.Version+1)
 	must.Fails(t, err, "all understand a version to come")
-	expect.Has(t, err.Error(), "knows no tickets: upgrade it first")
+	expect.Has(t, err.Error(), "knows neither tickets nor --one-layout: upgrade it first")
 	open := func() jute.ErrCode { return served(t, c.nodes[asks], opening(1, 0)).Code }
 	expect.Equal(t, open(), jute.Unimplemented, "before the cluster has tickets")
 	stop(t, c.nodes[away])

@@ -121,6 +121,8 @@ type Options struct {
 	// EnforceQuota makes hard quotas refuse; else they are only noted, as by default in ZooKeeper.
 	// NoTTL refuses TTL nodes.
 	EnforceQuota, NoTTL bool
+	// OneLayout refuses contenders of a lock beside living ones that do not see them.
+	OneLayout bool
 	// LinearizableReads makes every read wait for a round through the log, so that no read is ever
 	// stale.
 	LinearizableReads bool
@@ -256,6 +258,7 @@ func (i *Instance) raftOptions() raftfsm.Options {
 		SweepInterval:     o.SweepInterval,
 		EnforceQuota:      o.EnforceQuota,
 		NoTTL:             o.NoTTL,
+		OneLayout:         o.OneLayout,
 		Observer:          i.observer(),
 		Measures:          measures(i.Clients.Metrics()),
 		Waiting:           func(what string) { i.waits.Store(&what) },

@@ -157,6 +157,9 @@ func (i *Instance) clusterStatus(s *admin.Status, node *raftfsm.Node, need admin
 	if s.Full != "" {
 		s.Notices = append(s.Notices, "requests that need more room are refused: "+s.Full)
 	}
+	if s.LayoutWaits != "" {
+		s.Notices = append(s.Notices, "--one-layout waits: "+s.LayoutWaits)
+	}
 	if need&admin.NeedDirs != 0 {
 		s.DataDirSize, s.LogDirSize = node.DiskBytes()
 	}

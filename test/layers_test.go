@@ -20,7 +20,7 @@ const module = "github.com/zlockd/zlockd/"
 // of ours. Packages under test may import anything.
 var allowed = map[string][]string{
 	"jute":         {},
-	"tree":         {"jute"},
+	"tree":         {"jute", "client/recipe"},
 	"tree/zkfiles": {"jute", "tree"},
 	"session":      {"jute"},
 	"raftfsm": {"jute", "tree", "session", "raftfsm/state", "raftfsm/disk", "raftfsm/peer",

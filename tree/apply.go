@@ -15,7 +15,7 @@ import (
 // UNIMPLEMENTED, check outside a multi among them.
 func (t *Tree) Apply(c *Change, op jute.OpCode, body, reply []byte) (out []byte, code jute.ErrCode,
 	changed bool) {
-	c.asked, c.Steps = asker{}, 0 // of the request before
+	c.asked, c.Steps, c.Divided = asker{}, 0, false // of the request before
 	d := jute.NewDecoder(body)
 	switch op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:

@@ -83,6 +83,10 @@ func (t *Tree) create(c *Change, op jute.OpCode, r *jute.CreateRequest, reply []
 	if code := t.room(c, parent, path, kind); code != jute.OK {
 		return reply, code
 	}
+	if _, name, _ := splitPath(path); kind == EphemeralNode && c.OneLayout && t.divides(parent, name) {
+		c.Divided = true
+		return reply, jute.NoAuth
+	}
 	if t.overQuota(c, path, 1, int64(len(r.Data))) {
 		return reply, jute.QuotaExceeded
 	}

@@ -3,6 +3,7 @@ package tree
 import (
 	"fmt"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/jute"
 )
 
@@ -148,6 +149,13 @@ func (t *Tree) Verify() error {
 	}
 	if texts != len(t.quotaTexts) {
 		bad("%d texts of quotas are %d", len(t.quotaTexts), texts)
+	}
+	for n, k := range t.kins {
+		again := (&Tree{}).kinsOf(n)
+		again[recipe.KinNone] = k[recipe.KinNone] // nobody asks for it
+		if t.find(pathOf(n)) != n || *again != *k {
+			bad("%s: contenders %v are %v", pathOf(n), *k, *again)
+		}
 	}
 	if t.undo != nil {
 		bad("a multi left something behind")

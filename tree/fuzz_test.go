@@ -39,7 +39,7 @@ func FuzzTree(f *testing.F) {
 			body := b[:min(size, len(b))]
 			b = b[len(body):]
 			c := tree.Change{Zxid: zxid + 1, Time: zxid, Session: int64(how & 3), IDs: who[how>>2&3],
-				NoQuota: how&16 != 0, NoTTL: how&32 != 0}
+				NoQuota: how&16 != 0, NoTTL: how&32 != 0, OneLayout: how&64 != 0}
 			m := c
 			out, code, changed := tr.Apply(&c, op, body, nil)
 			want, wantCode, wantChanged := model.Apply(&m, op, body, nil)

@@ -30,7 +30,8 @@ func (g *Gen) Path() string {
 	}
 	path := ""
 	for range 1 + g.IntN(3) {
-		path += "/" + pick(g, "a", "b", "c", "d-", "a-0000000001", "d-0000000000", "some longer name")
+		path += "/" + pick(g, "a", "b", "c", "d-", "a-0000000001", "d-0000000000", "some longer name",
+			"lock-", "x__lock__", "leases", "lease-")
 	}
 	return path
 }

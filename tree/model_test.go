@@ -87,7 +87,7 @@ func (r *run) fail(format string, args ...any) {
 // change returns the same change for each of the three.
 func (r *run) change() (a, b, c tree.Change) {
 	a = tree.Change{Zxid: r.zxid + 1, Time: r.now, Session: int64(r.g.IntN(4)), IDs: r.g.Identities(),
-		NoQuota: r.g.IntN(5) == 0, NoTTL: r.g.IntN(20) == 0}
+		NoQuota: r.g.IntN(5) == 0, NoTTL: r.g.IntN(20) == 0, OneLayout: r.g.IntN(3) > 0}
 	return a, a, a
 }
 

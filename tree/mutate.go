@@ -16,6 +16,9 @@ type Change struct {
 	Budget  int       // of steps; MaxSteps if it is less
 	NoTTL   bool      // nodes with a time to live are answered with UNIMPLEMENTED
 	Full    bool      // what needs more room is answered with THROTTLEDOP
+	// OneLayout refuses, with NOAUTH, contenders beside living ones which do not see them. Divided tells
+	// that the newest request was refused so.
+	OneLayout, Divided bool
 
 	// Events are those that watches may wait for, in the order in which they must be fired. The
 	// operations append to it.
@@ -92,6 +95,7 @@ func (t *Tree) link(n *node, p int) {
 		h.nodes = append(h.nodes, n)
 		h.paths += 4 + pathLen(n)
 		t.owned++
+		t.countKin(n, 1)
 	case ContainerNode, TTLNode:
 		n.slot = int32(len(t.reapable))
 		t.reapable = append(t.reapable, n)
@@ -112,6 +116,7 @@ func (t *Tree) link(n *node, p int) {
 // position it had there.
 func (t *Tree) unlink(n *node) int {
 	p := n.parent.dir.remove(t.seed, n.name)
+	delete(t.kins, n)
 	t.acls.release(n.acl)
 	t.count--
 	t.size -= int64(pathLen(n))
@@ -125,6 +130,7 @@ func (t *Tree) unlink(n *node) int {
 			t.dropOwner(h)
 		}
 		t.owned--
+		t.countKin(n, -1)
 	case ContainerNode, TTLNode:
 		t.reapable = dropSlot(t.reapable, n)
 	}

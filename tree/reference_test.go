@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -170,6 +171,9 @@ func (m *Model) create(c *tree.Change, op jute.OpCode, r jute.CreateRequest) ([]
 	if p.Kind == tree.EphemeralNode {
 		return nil, jute.NoChildrenForEphemerals
 	}
+	if c.OneLayout && n.Kind == tree.EphemeralNode && m.divides(dir, path) {
+		return nil, jute.NoAuth
+	}
 	if m.overQuota(c, path, 1, len(n.Data)) {
 		return nil, jute.QuotaExceeded
 	}
@@ -187,6 +191,23 @@ func (m *Model) create(c *tree.Change, op jute.OpCode, r jute.CreateRequest) ([]
 		out = jute.AppendStat(out, &s)
 	}
 	return out, jute.OK
+}
+
+// divides reports whether a contender at path does not see one that lives.
+func (m *Model) divides(dir, path string) bool {
+	own := recipe.KinOf(recipe.Base(path))
+	for other, n := range m.Nodes {
+		kin := recipe.KinOf(recipe.Base(other))
+		switch {
+		case other == "/" || n.Kind != tree.EphemeralNode:
+		case parent(other) == dir && own.Blind().Has(kin),
+			parent(other) == recipe.Join(dir, "leases") && recipe.Queues.Has(own) && recipe.Permits.Has(kin),
+			recipe.Base(dir) == "leases" && parent(other) == parent(dir) && recipe.Permits.Has(own) &&
+				recipe.Queues.Has(kin):
+			return true
+		}
+	}
+	return false
 }
 
 func (m *Model) delete(c *tree.Change, r jute.PathVersion) jute.ErrCode {

@@ -134,6 +134,8 @@ func (s *script) run(list []string, more [][]string) {
 		s.NoQuota = p == "off"
 	case "nottl":
 		s.NoTTL = p == "on"
+	case "onelayout":
+		s.OneLayout = p == "on"
 	case "limits":
 		s.tree.SetLimits(int(a.num("children", 0)), int(a.num("listing", 0)), int(a.num("ephemerals", 0)),
 			int(a.num("multiread", 0)))

@@ -100,6 +100,7 @@ type Tree struct {
 	reapable   []*node            // containers and TTL nodes; node.slot is the position
 	quotas     int                // activated ones
 	quotaTexts map[*node]quotaText
+	kins       map[*node]*kins // of directories in which Change.OneLayout had to be obeyed
 
 	undo  *undoLog  // of the multi being applied, else nil
 	buf   []byte    // scratch of names and keys

@@ -36,7 +36,7 @@ func TestEntryCutShortIsCorrupt(t *testing.T) {
 func TestEntryOfAnotherReleaseIsNotCalledCorrupt(t *testing.T) {
 	for name, tune := range map[string]func([]byte){
 		"format 2":     func(e []byte) { e[0] = entryVersion + 1 },
-		"unknown kind": func(e []byte) { e[1] = 9 },
+		"unknown kind": func(e []byte) { e[1] = 15 },
 	} {
 		e := BeginEntry(nil, 0)
 		tune(e)

@@ -29,15 +29,18 @@ const (
 const (
 	kindBatch byte = 1
 	kindNamed byte = 2 // a batch with sets of identities
-	kindMask  byte = 0x0f
+	kindMask  byte = 0x07
 
 	kindFounding  byte = 3 // a batch that begins a cluster of rules that release 0.1.0 does not know
 	kindTicketing byte = 4 // a batch after which there may be tickets, which release 0.1.0 does not know
 )
 
-// Options of the leader that proposed an entry are the high bits of its kind. They travel with the
-// entry, because servers may be started with different options.
+// Options of the leader that proposed an entry are the other bits of its kind. They travel with the
+// entry, because servers may be started with different options. Release 0.1.0 does not know OneLayout: to
+// it, an entry with it is of an unknown kind.
 const (
+	OneLayout byte = 0x08 // contenders are refused beside living ones that do not see them
+
 	NoQuota byte = 0x10 // hard quotas are not enforced
 	NoTTL   byte = 0x20 // TTL nodes are refused
 	Full    byte = 0x40 // what needs more room is refused

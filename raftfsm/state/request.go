@@ -69,6 +69,8 @@ type Outcome struct {
 	Session session.Session // of OpCreateSession and OpAttach
 	Steps   int             // what it cost while the state was locked; see tree.MaxSteps
 
+	// Divided: Code, or that of an operation of a multi, is NOAUTH because of OneLayout.
+	Divided bool
 	// Refused: the session has gone or moved since the request was sent. The
 	// client gets no reply; its connection is closed.
 	Refused bool

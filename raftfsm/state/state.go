@@ -140,6 +140,8 @@ func (s *State) Apply(entry []byte, to Sink) error {
 		Full:    IsFull(entry),
 		Budget:  s.budget(),
 		Events:  s.change.Events[:0],
+
+		OneLayout: entry[1]&OneLayout != 0,
 	}
 	sets, rest, err := decodeSets(entry)
 	if err != nil {
@@ -298,7 +300,7 @@ func (s *State) applyWrite(r *Request, to Sink) {
 	}
 	var changed bool
 	s.reply, s.out.Code, changed = s.tree.Apply(&s.change, r.Op, r.Body, s.reply[:0])
-	s.out.Reply = s.reply
+	s.out.Reply, s.out.Divided = s.reply, s.change.Divided
 	if changed {
 		s.commit(to)
 	}

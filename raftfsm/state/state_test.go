@@ -237,7 +237,7 @@ func TestG26EntriesThatCannotBeTrustedStop(t *testing.T) {
 	}
 	for name, tune := range map[string]func([]byte){
 		"newer version": func(e []byte) { e[0]++ },
-		"unknown kind":  func(e []byte) { e[1] = 9 },
+		"unknown kind":  func(e []byte) { e[1] = 15 },
 	} {
 		bad := bytes.Clone(good)
 		tune(bad)

@@ -185,6 +185,7 @@ func (s *State) openTicket(o *Opening, ids []jute.ID, to Sink) {
 	s.reply = reply
 	if !changed {
 		s.sessions.Remove(sess.ID)
+		s.out.Divided = s.change.Divided
 		if s.out.Code = code; code == jute.OK {
 			s.out.Code = firstFailure(reply)
 		}

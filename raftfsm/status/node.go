@@ -10,13 +10,15 @@ type Node struct {
 	Reason   string // why it does not serve clients
 	ReadOnly bool   // clients that ask for it may read though there is no leader
 	Full     string // why this server refuses what needs more room when it leads; empty: it does not
-	Role     string // standalone, leader, follower, or empty while neither
-	Leader   uint32 // 0: none known
-	Term     uint64
-	Commit   uint64 // index of the last log entry that is known here to be committed
-	Applied  uint64 // index of the last log entry applied here
-	Last     uint64 // index of the last log entry stored here
-	Zxid     int64
+	// LayoutWaits says why the cluster does not obey Options.OneLayout yet; empty: it does.
+	LayoutWaits string
+	Role        string // standalone, leader, follower, or empty while neither
+	Leader      uint32 // 0: none known
+	Term        uint64
+	Commit      uint64 // index of the last log entry that is known here to be committed
+	Applied     uint64 // index of the last log entry applied here
+	Last        uint64 // index of the last log entry stored here
+	Zxid        int64
 
 	Snapshot Snapshot
 

@@ -396,11 +396,15 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 		s.audit("openTicket", q, false)
 		return false, refusal(&out), nil
 	}
-	return false, fail(http.StatusServiceUnavailable, "busy", "other requests were faster than this one: repeat it"), nil
+	return false, fail(http.StatusServiceUnavailable, "busy", "other requests were faster than this one: repeat "+
+		"it"), nil
 }
 
 // refusal answers for a ticket that cannot be opened.
 func refusal(out *state.Outcome) *Answer {
+	if out.Divided {
+		return mixed(recipe.ErrMixedLayout)
+	}
 	switch out.Code {
 	case jute.QuotaExceeded:
 		if len(out.Reply) > 0 {

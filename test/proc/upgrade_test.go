@@ -93,7 +93,7 @@ func TestG24UpgradeAndDowngrade(t *testing.T) {
 			s.WaitServing(time.Minute)
 			if i == 0 && s.Args[0] == now {
 				expect.Has(t, ask(t, tickets[s.ID-1], http.StatusServiceUnavailable),
-					"runs a release that knows no tickets")
+					"runs a release that knows neither tickets nor --one-layout")
 			}
 			time.Sleep(300 * time.Millisecond) // for writes while both programs run
 		}

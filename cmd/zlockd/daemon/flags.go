@@ -98,6 +98,8 @@ func flagGroups(s *settings) []cli.Group {
 			"ZooKeeper")
 	f.BoolVar(&s.NoTTL, "no-ttl", false,
 		"refuse nodes with a time to live, as ZooKeeper does by default")
+	f.BoolVar(&s.OneLayout, "one-layout", false,
+		"refuse contenders of a lock beside living ones that do not see them, as of Curator beside kazoo")
 	s.SweepInterval = raftfsm.DefaultSweep
 	f.Var(millis(&s.SweepInterval), "container-check-interval",
 		"remove empty containers and overdue TTL nodes this often")

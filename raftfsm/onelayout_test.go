@@ -1,0 +1,65 @@
+package raftfsm
+
+import (
+	"testing"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+const (
+	ofCurator = "/l/_c_0b4ae3a4-4fbd-4f4b-8d0f-4e5a7a0c1d01-lock-0000000001"
+	ofKazoo   = "/l/f65a711639a74cab9e5222dd97208501__lock__0000000002"
+)
+
+// Contenders of another layout are refused from the moment on at which all servers have said that they know
+// how; and by the next leader without asking anyone, though the last one is gone.
+func TestOneLayoutNeedsEveryServerOnce(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, false, func(o *Options) { o.OneLayout = true })
+	lead := c.mustLead()
+	eventually(t, "all have said that they know it", c.nodes[lead].hasTickets)
+	a := newAsker(t, c.nodes[lead%3+1])
+	must.Equal(t, a.create("/l"), jute.OK)
+	ephemeral := func(a *asker, path string) jute.ErrCode {
+		return a.do(jute.OpCreate, createBody(path, jute.FlagEphemeral))
+	}
+	must.Equal(t, ephemeral(a, ofCurator), jute.OK)
+	eventually(t, "a contender of kazoo's is refused", func() bool {
+		defer a.remove(ofKazoo) // before the setting has effect
+		return ephemeral(a, ofKazoo) == jute.NoAuth
+	})
+	stop(t, c.nodes[lead])
+	next := c.mustLead()
+	a = newAsker(t, c.nodes[next])
+	eventually(t, "the new leader refuses it", func() bool { return ephemeral(a, ofKazoo) == jute.NoAuth })
+	expect.Equal(t, c.nodes[next].Status().LayoutWaits, "")
+}
+
+// Until then nothing is refused, and the leader says what it waits for.
+func TestOneLayoutWaitsForAServer(t *testing.T) {
+	t.Parallel()
+	c := newTrio(t, false, nil)
+	lead := c.mustLead()
+	away := lead%3 + 1
+	stop(t, c.nodes[away])
+	var l oneLayout
+	tm := c.nodes[lead].term.Load()
+	c.nodes[lead].o.OneLayout = true
+	l.begin(tm)
+	eventually(t, "it says what it waits for", func() bool { return l.waits() != "" })
+	expect.Has(t, l.waits(), "all must be up")
+	expect.That(t, !l.on.Load(), "it is on without the word of a server")
+	c.start(away)
+	eventually(t, "it is on", l.on.Load)
+	expect.Equal(t, l.waits(), "")
+}
+
+// Release 0.1.0 takes an entry with the option for one of an unknown kind.
+func TestOneLayoutIsRefusedByTheFirstRelease(t *testing.T) {
+	entry := state.BeginEntry(nil, state.OneLayout)
+	const kinds = 0x0f // the bits in which release 0.1.0 looks for one of two kinds
+	expect.That(t, entry[1]&kinds > 2, "kind %d", entry[1]&kinds)
+}

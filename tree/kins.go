@@ -1,0 +1,57 @@
+package tree
+
+import "github.com/zlockd/zlockd/client/recipe"
+
+// kins are how many living contenders a directory has of each kin.
+type kins [recipe.Kins]int32
+
+// divides reports whether a contender that is created under parent, and one that lives, do not see each
+// other: both could hold the lock. It takes as long for many contenders as for few, but for the first look
+// at a directory.
+func (t *Tree) divides(parent *node, name string) bool {
+	own := recipe.KinOf(name)
+	switch {
+	case own == recipe.KinNone:
+		return false
+	case recipe.Permits.Has(own):
+		return parent.name == recipe.PermitsName && t.living(parent.parent, recipe.Queues)
+	}
+	permits := t.child(parent, recipe.PermitsName)
+	return t.living(parent, own.Blind()) || permits != nil && t.living(permits, recipe.Permits)
+}
+
+// living reports whether a directory has contenders of one of the kins.
+func (t *Tree) living(n *node, of recipe.KinSet) bool {
+	for k, count := range t.kinsOf(n) {
+		if count > 0 && of.Has(recipe.Kin(k)) {
+			return true
+		}
+	}
+	return false
+}
+
+// kinsOf returns the counts of a directory. They are made when they are first asked for, and kept in step
+// from then on.
+func (t *Tree) kinsOf(parent *node) *kins {
+	if known := t.kins[parent]; known != nil {
+		return known
+	}
+	if t.kins == nil {
+		t.kins = map[*node]*kins{}
+	}
+	made := &kins{}
+	t.kins[parent] = made
+	if parent.dir != nil {
+		for _, n := range parent.dir.nodes {
+			t.countKin(n, 1)
+		}
+	}
+	return made
+}
+
+// countKin notes that a node has come, or gone.
+func (t *Tree) countKin(n *node, by int32) {
+	if known := t.kins[n.parent]; known != nil && n.kind == EphemeralNode {
+		known[recipe.KinOf(n.name)] += by
+	}
+}
