@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// A server with --one-layout opens no ticket beside a contender of kazoo's, and says that a lock of another kind
-// is there. So does this package's client, which is told of a missing right only.
+// A server with --one-layout opens no ticket beside a contender of kazoo's, and says that a lock of another
+// kind is there. So does this package's client, which is told of a missing right only.
 func TestOneLayoutRefusesTickets(t *testing.T) {
 	i := start(t, func(o *server.Options) { o.OneLayout = true })
 	c := caller{t, i.TicketAddr()}

@@ -396,8 +396,8 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 		s.audit("openTicket", q, false)
 		return false, refusal(&out), nil
 	}
-	return false, fail(http.StatusServiceUnavailable, "busy", "other requests were faster than this one: repeat "+
-		"it"), nil
+	return false, fail(http.StatusServiceUnavailable, "busy",
+		"other requests were faster than this one: repeat it"), nil
 }
 
 // refusal answers for a ticket that cannot be opened.
