@@ -9,7 +9,7 @@ import (
 
 // oneLayout is whether the entries of a term have state.OneLayout. Release 0.1.0 cannot read those, so the
 // term waits until the cluster may have tickets, which is after every member has said that it runs a later
-// release. The state remembers that: the next leader needs nobody's word.
+// release. The state remembers that: the next leader asks no server.
 type oneLayout struct {
 	on  atomic.Bool
 	why atomic.Pointer[string] // it is not on although Options.OneLayout is; nil: nothing is wrong

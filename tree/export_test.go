@@ -3,7 +3,6 @@ package tree
 import (
 	"fmt"
 
-	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/jute"
 )
 
@@ -152,7 +151,6 @@ func (t *Tree) Verify() error {
 	}
 	for n, k := range t.kins {
 		again := (&Tree{}).kinsOf(n)
-		again[recipe.KinNone] = k[recipe.KinNone] // nobody asks for it
 		if t.find(pathOf(n)) != n || *again != *k {
 			bad("%s: contenders %v are %v", pathOf(n), *k, *again)
 		}

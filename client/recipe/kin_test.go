@@ -71,7 +71,7 @@ func TestKinsThatDoNotSeeEachOther(t *testing.T) {
 }
 
 // No contender is refused beside one with which the client of this package shares a queue, but for kazoo's
-// lock that looks at its nodes: nobody can know whether it does.
+// lock that looks at its nodes: its name does not say whether it does.
 func TestKinsAreWhatClientsDecide(t *testing.T) {
 	for _, own := range sorts {
 		c, layout, _ := ParseName(own.head + "0000000002")
