@@ -18,6 +18,12 @@
 //     whose request has no certain outcome, is closed; the client's reconnect
 //     is the retry.
 //
+// The files, from the ground up: conn.go and outbox.go say what there is of one client, and who may touch
+// it; ending.go, hold.go, flush.go and flushers.go, how bytes leave and connections end; account.go and
+// memory.go, what an address may cost; watch.go and tell.go, who hears of a change; reply.go, read.go,
+// outcome.go and those named after a request, what is answered; request.go, which of them it is; serve.go
+// and resting.go, the life of a connection; server.go, listen.go and observer.go, all of them together.
+//
 // The package knows nothing of raft. It asks for what it needs through [Replica], and learns of
 // changes as a raftfsm.Observer.
 package clients

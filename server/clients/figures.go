@@ -4,11 +4,8 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"sync/atomic"
 	"time"
 
-	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/observe"
@@ -156,87 +153,6 @@ func addrOf(nc net.Conn) string {
 	return ""
 }
 
-// counts are events that have no name in ZooKeeper's metrics.
-type counts struct {
-	acceptErrors atomic.Int64 // failed accepts
-	foreign      atomic.Int64 // connections that spoke something else
-	refused      atomic.Int64 // sessions refused
-	refusedNew   atomic.Int64 // because there were too many
-	ends         [ends.Reasons]atomic.Int64
-}
-
-// seen is called for every request when it has come: n are counted as received. body is empty for a
-// request that is longer than a frame.
-func (c *conn) seen(n int, op jute.OpCode, body []byte) {
-	if n > 0 {
-		c.srv.metrics.PacketsReceived.Add(int64(n))
-		c.out.mu.Lock()
-		c.out.stat.Received(n)
-		c.out.mu.Unlock()
-	}
-	if c.reader.followed = c.srv.Observed.Begin(op, body); c.reader.followed != nil {
-		c.reader.followed.Arrived, c.reader.followed.Begun = c.reader.arrived, c.srv.now()
-	}
-}
-
-// readsAnswered counts n reads that were answered together; seen has not counted them.
-func (c *conn) readsAnswered(n int) {
-	m := &c.srv.metrics
-	m.PacketsReceived.Add(int64(n))
-	now := c.srv.now()
-	d := now - c.reader.arrived
-	c.out.mu.Lock()
-	c.out.stat.Received(n)
-	c.out.stat.Took(n, d, now)
-	c.out.mu.Unlock()
-	m.Requests.ObserveN(d.Microseconds(), int64(n))
-	m.ReadLatency.ObserveN(d.Microseconds(), int64(n))
-}
-
-// readAnswered notes one read that was answered. The outbox is locked.
-func (c *conn) readAnswered(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, reply []byte) {
-	c.out.stat.Last(xid, op, zxid)
-	if c.reader.followed != nil {
-		c.follow(c.reader.followed, xid, &state.Outcome{Code: code, Zxid: zxid, Reply: reply}, c.srv.now())
-	}
-}
-
-// applied counts one request that was answered from the log. The outbox is locked.
-func (c *conn) applied(p pending, out *state.Outcome) {
-	now := c.srv.batchTime(out)
-	if p.followed != nil {
-		p.followed.Logged = now
-	}
-	c.answered(p, out, now)
-}
-
-// answered counts one request that was answered at now. The outbox is locked.
-func (c *conn) answered(p pending, out *state.Outcome, now time.Duration) {
-	d := max(now-p.at, 0)
-	c.out.stat.Last(p.xid, p.op, out.Zxid)
-	c.out.stat.Took(1, d, now)
-	m := &c.srv.metrics
-	m.Requests.ObserveTime(d)
-	switch classOf(p.op) {
-	case writeOp, closeOp:
-		m.UpdateLatency.ObserveTime(d)
-	}
-	c.follow(p.followed, p.xid, out, now)
-}
-
-// follow completes a request that a log wants, and passes it on.
-func (c *conn) follow(r *observe.Request, xid int32, out *state.Outcome, now time.Duration) {
-	if r == nil {
-		return
-	}
-	if r.Logged > 0 {
-		now = c.srv.now() // later than the beginning of the batch
-	}
-	r.Xid, r.Session, r.Addr, r.IDs = xid, c.session, c.host, *c.proof.ids.Load()
-	r.Outcome, r.Answered = *out, now
-	c.srv.Observed.Followed(r)
-}
-
 // connEnded counts a connection's end.
 func (s *Server) connEnded(c *conn, why ends.Reason) {
 	s.counts.ends[why].Add(1)
@@ -269,13 +185,4 @@ func (s *Server) connEnded(c *conn, why ends.Reason) {
 	default:
 		s.log.Of(c.host, slog.LevelInfo, "connection refused", "reason", why.String())
 	}
-}
-
-// say logs the one line about a connection that ends because of its client.
-func (c *conn) say(msg string, args ...any) {
-	c.reader.said = true
-	if c.session != 0 {
-		args = append(args, "session", admin.Hex(c.session))
-	}
-	c.srv.log.Of(c.host, slog.LevelInfo, msg, args...)
 }

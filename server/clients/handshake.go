@@ -132,19 +132,6 @@ func (c *conn) foreign(first [4]byte) bool {
 	return true
 }
 
-// last makes b, behind what waits to be written, the last bytes of the connection.
-func (c *conn) last(b []byte, why ends.Reason) {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	if c.out.state != outboxOpen {
-		return
-	}
-	if len(b) > 0 {
-		c.out.append(b)
-	}
-	c.out.end(why)
-}
-
 // answerWord answers a four-letter word. A client may have closed its side already: answerWord
 // reads only what belongs to the word. The Words decides how many costly answers it gives at a
 // time; cheap answers must not wait for those, or health checks would.
@@ -169,10 +156,6 @@ type wordConn struct {
 }
 
 func (w wordConn) Read(b []byte) (int, error) { return w.in.Read(b) }
-
-// maxConnecting bounds the connect requests that are in the log's stream at a time. When a server has died,
-// tens of thousands come at once, and the requests of other clients must not wait behind all of them.
-const maxConnecting = 256
 
 // connect answers the connect request: with a session, with its refusal, or not at all. A client
 // takes a refusal as the end of its session, so the server refuses only when that end is beyond
@@ -263,12 +246,6 @@ func (c *conn) mayCreate() (problem string) {
 	return problem
 }
 
-// countCreating counts the sessions that are not in the state yet.
-func (c *conn) countCreating(n int64) {
-	c.srv.creating.Add(n)
-	c.from.creating.Add(n)
-}
-
 // openReadOnly opens a session while this server knows no leader. A session that this server knows
 // goes on for reads; no leader hears that this server saw it. A new session is known nowhere else and
 // lasts as long as its connection.
@@ -354,10 +331,4 @@ func (c *conn) attached(s *session.Session) bool {
 	c.out.frames++
 	c.phase.Store(int32(phaseOpen))
 	return true
-}
-
-// retire ends a connection whose session has a newer connection, or has ended.
-func (c *conn) retire(why ends.Reason) {
-	c.pulse.retired.Store(true)
-	c.kill(why)
 }

@@ -1,10 +1,8 @@
 package clients
 
 import (
-	"sync"
 	"time"
 
-	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/tree"
@@ -128,55 +126,4 @@ func (c *conn) owed() bool {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
 	return c.out.state == outboxOpen && c.out.pendingLen() > 0
-}
-
-// batchTime returns the time at which the server answers the batch being applied. The goroutine
-// that applies the log reads the clock once per batch.
-func (s *Server) batchTime(o *state.Outcome) time.Duration {
-	if s.batch == 0 && !o.Unknown {
-		s.batch = s.now()
-	}
-	return s.batch
-}
-
-// noteFired counts the watches that one event fired.
-func (s *Server) noteFired(t jute.EventType, told, size int) {
-	m := &s.metrics
-	m.WatchBytes.Add(int64(told * size))
-	switch t {
-	case jute.EventCreated:
-		m.NodeCreatedWatch.Observe(int64(told))
-	case jute.EventDeleted:
-		m.NodeDeletedWatch.Observe(int64(told))
-	case jute.EventDataChanged:
-		m.NodeChangedWatch.Observe(int64(told))
-	case jute.EventChildrenChanged:
-		m.NodeChildrenWatch.Observe(int64(told))
-	}
-}
-
-// heardList holds the connections that the server heard from since it last told the leader. A
-// connection enters it once, however much it sends.
-type heardList struct {
-	mu    sync.Mutex
-	conns []*conn
-}
-
-func (h *heardList) add(c *conn) {
-	if !c.pulse.listed.CompareAndSwap(false, true) {
-		return
-	}
-	h.mu.Lock()
-	h.conns = append(h.conns, c)
-	h.mu.Unlock()
-}
-
-// take returns the list and starts a new one. Two goroutines may call it at once: one follows a leader
-// while the other leads no more.
-func (h *heardList) take() []*conn {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	list := h.conns
-	h.conns = make([]*conn, 0, len(list))
-	return list
 }

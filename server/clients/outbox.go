@@ -170,31 +170,6 @@ func (s *sleeper) rouse() {
 	}
 }
 
-// stuckTime is how long a client may take nothing while too much waits for it.
-const stuckTime = 2 * time.Second
-
-// accepts reports whether a frame may be appended. A client that does not take
-// what it is sent loses its connection, never a part of what it is sent. However much it is sent at once,
-// it has its time. The outbox is locked.
-func (c *conn) accepts() bool {
-	o := &c.out
-	if o.state != outboxOpen {
-		return false
-	}
-	if o.size() < c.srv.o.MaxOutboxBytes && o.frames < c.srv.o.MaxOutboxFrames {
-		return true
-	}
-	now := c.srv.now()
-	if o.stuck == 0 {
-		o.stuck = now
-	}
-	if now-o.stuck < stuckTime {
-		return true
-	}
-	o.die(ends.Slow)
-	return false
-}
-
 // beginReply starts a reply frame. Its record, of about size bytes, is appended to the
 // result and the whole given to endReply.
 func (o *outbox) beginReply(xid int32, zxid int64, size int) (b []byte, at int) {
@@ -374,3 +349,6 @@ func (o *outbox) give(p piece) {
 		o.spare = b
 	}
 }
+
+// quickSize is how many bytes are written without handing them to a flusher.
+const quickSize = 4 << 10

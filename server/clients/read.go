@@ -120,12 +120,6 @@ func takesLong(frame []byte) bool {
 	return op == jute.OpGetEphemerals
 }
 
-// longReply is the reply to a read that answerLong builds without the state lock.
-type longReply struct {
-	list *tree.Long
-	head []byte // of the frame
-}
-
 // takeLong begins a longReply, if the read lists so much that other clients would wait for it.
 // The outbox is locked.
 func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte) (w watch, taken bool) {
@@ -394,4 +388,35 @@ func (c *conn) answerOne(st *state.State, p pending) {
 		c.srv.watches.add(c, w.path, w.kind)
 		o.mu.Lock()
 	}
+}
+
+// reserve waits for the memory of a reply, and with now allocates it.
+func (c *conn) reserve(size int, now bool) bool {
+	c.flush()
+	o := &c.out
+	o.mu.Lock()
+	n := o.size() + o.writing + size
+	o.mu.Unlock()
+	if !c.srv.memory.wait(c, outputPart, n) {
+		return false
+	}
+	// The allocation and the first touch of its pages take longer than the reply. They must not happen
+	// under the state lock, nor under the outbox's, for which an event may wait.
+	var room []byte
+	if now {
+		room = longBuffer(size + keepSize)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.state != outboxOpen {
+		return false // what was granted goes with the connection
+	}
+	if now {
+		o.cut()
+		o.buf = room
+	}
+	o.reserved = size
+	o.held = n
+	c.hold(false)
+	return true
 }

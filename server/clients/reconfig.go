@@ -2,7 +2,6 @@ package clients
 
 import (
 	"strings"
-	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -10,23 +9,6 @@ import (
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/tree"
 )
-
-// ReconfigRequest is a client's wish to change the membership.
-type ReconfigRequest struct {
-	Joining, Leaving, Members string
-	Version                   int64 // of the configuration it starts from; -1: any
-
-	// May tells whether the client may write /zookeeper/config. ZooKeeper checks the request before
-	// the client's rights, so Reconfigure decides about both.
-	May bool
-	// Patience is how long the client can bear to wait for servers that join.
-	Patience time.Duration
-}
-
-// Reconfigure carries out a change of membership and returns the code for the client. It may
-// block. If it reports false, this server does not know the result or cannot tell it, and closes
-// the connection.
-type Reconfigure func(ReconfigRequest) (code jute.ErrCode, known bool)
 
 // reconfig changes the membership, where that is allowed, for clients that may write the node
 // that shows it.

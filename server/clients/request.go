@@ -7,54 +7,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/inbox"
-	"github.com/zlockd/zlockd/server/observe"
 )
-
-// class is how an operation is carried out.
-type class uint8
-
-const (
-	unknownOp class = iota
-	readOp          // from the local state, under View
-	writeOp         // through the log
-	closeOp         // through the log, and the end of the connection
-	pingOp
-	catchUpOp  // setWatches
-	authOp     // changes the client's identities
-	saslOp     // the same, in several rounds
-	localOp    // answered from the connection alone
-	refusedOp  // known, and never carried out
-	reconfigOp // changes the membership
-)
-
-func classOf(op jute.OpCode) class {
-	switch op {
-	case jute.OpGetData, jute.OpExists, jute.OpGetChildren, jute.OpGetChildren2, jute.OpGetACL,
-		jute.OpMultiRead, jute.OpGetEphemerals, jute.OpGetAllChildrenNumber,
-		jute.OpAddWatch, jute.OpRemoveWatches, jute.OpCheckWatches:
-		return readOp
-	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete,
-		jute.OpSetData, jute.OpSetACL, jute.OpMulti, jute.OpSync:
-		return writeOp
-	case jute.OpCloseSession:
-		return closeOp
-	case jute.OpPing:
-		return pingOp
-	case jute.OpSetWatches, jute.OpSetWatches2:
-		return catchUpOp
-	case jute.OpAuth:
-		return authOp
-	case jute.OpSASL:
-		return saslOp
-	case jute.OpWhoAmI:
-		return localOp
-	case jute.OpCheck, jute.OpDeleteContainer:
-		return refusedOp
-	case jute.OpReconfig:
-		return reconfigOp
-	}
-	return unknownOp
-}
 
 // handle carries out one request. It reports false when no more of the connection may be read.
 // Answers from this server alone wait for the replies to the connection's own writes; the writes
@@ -141,39 +94,6 @@ func (c *conn) ping() bool {
 	return c.reply(jute.XidPing, jute.OpPing, c.replica.Zxid(), jute.OK, nil)
 }
 
-// isOpen reports whether the connection has not begun to end.
-func (c *conn) isOpen() bool {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	return c.out.state == outboxOpen
-}
-
-// reply appends a reply that needs nothing of the state.
-func (c *conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, record []byte) bool {
-	o := &c.out
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !c.accepts() {
-		return false
-	}
-	b, at := o.beginReply(xid, zxid, len(record))
-	if b = append(b, record...); op == jute.OpSASL {
-		o.endWhole(b, at, code) // a negotiation that fails has an answer, too
-	} else {
-		o.endReply(b, at, code)
-	}
-	c.answered(pending{xid: xid, op: op, at: c.reader.arrived, followed: c.reader.followed},
-		&state.Outcome{Code: code, Zxid: zxid, Reply: record}, c.srv.now())
-	return true
-}
-
-// replyLast appends an error reply and ends the connection behind it.
-func (c *conn) replyLast(xid int32, zxid int64, code jute.ErrCode, why ends.Reason) {
-	if c.reply(xid, jute.OpError, zxid, code, nil) {
-		c.last(nil, why)
-	}
-}
-
 // refuseOp answers operations that exist, but not for clients.
 func (c *conn) refuseOp(xid int32, op jute.OpCode) bool {
 	code := jute.Unimplemented // check makes sense inside a multi only
@@ -181,31 +101,6 @@ func (c *conn) refuseOp(xid int32, op jute.OpCode) bool {
 		code = jute.BadArguments
 	}
 	return c.reply(xid, op, c.replica.Zxid(), code, nil)
-}
-
-// propose hands on a request and remembers that its reply is due. It reports false when the
-// connection has ended, or ends because this server no longer serves.
-func (c *conn) propose(p pending, r state.Request) bool {
-	o := &c.out
-	if p.followed = c.reader.followed; p.followed != nil {
-		p.followed.Body, p.followed.Begun = observe.WithoutData(p.op, p.followed.Body), c.srv.now()
-	}
-	o.mu.Lock()
-	if o.state != outboxOpen {
-		o.mu.Unlock()
-		return false
-	}
-	o.push(p)
-	o.closing = o.closing || p.op == jute.OpCloseSession
-	o.mu.Unlock()
-	if c.replica.Propose(r, c) != nil {
-		if r.Op == state.OpCreateSession {
-			c.countCreating(-1)
-		}
-		c.close(ends.Serving)
-		return false
-	}
-	return true
 }
 
 // writeOp proposes a client's request.
@@ -232,72 +127,6 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	}
 	return c.propose(pending{xid: xid, op: op, at: c.reader.arrived, est: est,
 		long: len(body) > parkedAnswer}, r)
-}
-
-// Done takes the outcome of the oldest pending request, and answers the reads that are parked behind
-// it. It implements state.Waiter.
-func (c *conn) Done(out *state.Outcome, st *state.State) {
-	o := &c.out
-	o.mu.Lock()
-	p := o.front()
-	c.charge(int64(out.Steps) - p.est)
-	if p.op == state.OpAttach || p.op == state.OpCreateSession {
-		if p.op == state.OpCreateSession {
-			c.countCreating(-1) // the state has it, or nothing will
-		}
-		c.helloDone(p, out)
-	} else {
-		c.done(p, out)
-	}
-	o.pop()
-	c.answerParked(st)
-	c.touch()
-	o.mu.Unlock()
-	if out.Unknown {
-		c.srv.flush.kick() // there may be no batch that ends
-	}
-}
-
-// done appends the reply to p. The outbox is locked.
-func (c *conn) done(p pending, out *state.Outcome) {
-	o := &c.out
-	switch {
-	case out.Unknown:
-		o.die(ends.Unknown)
-		c.follow(p.followed, p.xid, out, c.srv.now())
-	case out.Refused:
-		o.die(ends.Gone)
-		c.follow(p.followed, p.xid, out, c.srv.now())
-	case p.op == state.OpBarrier: // the read behind it has the reply
-	case c.accepts():
-		b, at := o.beginReply(p.xid, out.Zxid, len(out.Reply))
-		if out.Code == jute.OK {
-			b = append(b, out.Reply...)
-		}
-		o.endReply(b, at, out.Code)
-		c.grown(true)
-		c.applied(p, out)
-		if p.op == jute.OpCloseSession {
-			o.end(ends.Session)
-		}
-	}
-}
-
-// helloDone is done for a connect request. It unlocks the outbox while the session finds its connection.
-func (c *conn) helloDone(p pending, out *state.Outcome) {
-	switch {
-	case out.Unknown:
-		c.out.die(ends.Unknown)
-	case out.Refused || out.Code != jute.OK:
-		c.refusal()
-	default:
-		c.out.mu.Unlock()
-		attached := c.attached(&out.Session)
-		c.out.mu.Lock()
-		if attached {
-			c.applied(p, out)
-		}
-	}
 }
 
 // mayOnlyRead answers a request that a session without a leader cannot make.

@@ -273,15 +273,6 @@ func (t *watchTable) deliver() {
 	t.hears, t.deep, t.touched = cleared(t.hears), cleared(t.deep), cleared(t.touched)
 }
 
-// cleared empties a list, and keeps its room if that is not large.
-func cleared[T any](list []T) []T {
-	if cap(list) > portionRuns {
-		return nil
-	}
-	clear(list)
-	return list[:0]
-}
-
 // hand gives one outbox what its connection has heard of.
 func (t *watchTable) hand(h *heard) {
 	c := h.c
@@ -381,5 +372,21 @@ func (t *watchTable) loan(c *conn) (l *loan, room bool) {
 		}
 		slow.kill(ends.Slow)
 		m.drop(slow)
+	}
+}
+
+// noteFired counts the watches that one event fired.
+func (s *Server) noteFired(t jute.EventType, told, size int) {
+	m := &s.metrics
+	m.WatchBytes.Add(int64(told * size))
+	switch t {
+	case jute.EventCreated:
+		m.NodeCreatedWatch.Observe(int64(told))
+	case jute.EventDeleted:
+		m.NodeDeletedWatch.Observe(int64(told))
+	case jute.EventDataChanged:
+		m.NodeChangedWatch.Observe(int64(told))
+	case jute.EventChildrenChanged:
+		m.NodeChildrenWatch.Observe(int64(told))
 	}
 }

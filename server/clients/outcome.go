@@ -1,0 +1,73 @@
+package clients
+
+import (
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/ends"
+)
+
+// Done takes the outcome of the oldest pending request, and answers the reads that are parked behind
+// it. It implements state.Waiter.
+func (c *conn) Done(out *state.Outcome, st *state.State) {
+	o := &c.out
+	o.mu.Lock()
+	p := o.front()
+	c.charge(int64(out.Steps) - p.est)
+	if p.op == state.OpAttach || p.op == state.OpCreateSession {
+		if p.op == state.OpCreateSession {
+			c.countCreating(-1) // the state has it, or nothing will
+		}
+		c.helloDone(p, out)
+	} else {
+		c.done(p, out)
+	}
+	o.pop()
+	c.answerParked(st)
+	c.touch()
+	o.mu.Unlock()
+	if out.Unknown {
+		c.srv.flush.kick() // there may be no batch that ends
+	}
+}
+
+// done appends the reply to p. The outbox is locked.
+func (c *conn) done(p pending, out *state.Outcome) {
+	o := &c.out
+	switch {
+	case out.Unknown:
+		o.die(ends.Unknown)
+		c.follow(p.followed, p.xid, out, c.srv.now())
+	case out.Refused:
+		o.die(ends.Gone)
+		c.follow(p.followed, p.xid, out, c.srv.now())
+	case p.op == state.OpBarrier: // the read behind it has the reply
+	case c.accepts():
+		b, at := o.beginReply(p.xid, out.Zxid, len(out.Reply))
+		if out.Code == jute.OK {
+			b = append(b, out.Reply...)
+		}
+		o.endReply(b, at, out.Code)
+		c.grown(true)
+		c.applied(p, out)
+		if p.op == jute.OpCloseSession {
+			o.end(ends.Session)
+		}
+	}
+}
+
+// helloDone is done for a connect request. It unlocks the outbox while the session finds its connection.
+func (c *conn) helloDone(p pending, out *state.Outcome) {
+	switch {
+	case out.Unknown:
+		c.out.die(ends.Unknown)
+	case out.Refused || out.Code != jute.OK:
+		c.refusal()
+	default:
+		c.out.mu.Unlock()
+		attached := c.attached(&out.Session)
+		c.out.mu.Lock()
+		if attached {
+			c.applied(p, out)
+		}
+	}
+}

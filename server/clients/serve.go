@@ -1,0 +1,295 @@
+package clients
+
+import (
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/server/clients/inbox"
+	"github.com/zlockd/zlockd/server/observe"
+)
+
+func newConn(s *Server, nc net.Conn, config *tls.Config) *conn {
+	c := &conn{srv: s, socket: socket{nc: nc, host: hostOf(nc), from: new(address), born: s.now()}}
+	c.reader.in, c.reads.view = new(inbox.Input), c.run
+	if config != nil {
+		c.secure = true
+		c.nc = tls.Server(nc, config)
+	} else if tc, ok := nc.(*net.TCPConn); ok {
+		if raw, err := tc.SyscallConn(); err == nil {
+			c.raw = raw
+		}
+	}
+	c.out.stat = observe.NewConn()
+	return c
+}
+
+// hostOf returns the address a connection comes from, in the form that ip
+// identities have: IPv4 in its own notation, however it arrived.
+func hostOf(nc net.Conn) string {
+	switch a := nc.RemoteAddr().(type) {
+	case *net.TCPAddr:
+		return a.AddrPort().Addr().Unmap().WithZone("").String()
+	case nil:
+		return ""
+	default:
+		host, _, err := net.SplitHostPort(a.String())
+		if err != nil {
+			return a.String()
+		}
+		return host
+	}
+}
+
+// serve is the connection's goroutine, unless the connection rests. If why is not ends.None, the
+// connection has ended while it rested.
+func (c *conn) serve(why ends.Reason) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.panicked(p)
+		} else if why == ends.None {
+			c.lieDown()
+			return
+		}
+		c.finish(why)
+		c.srv.wg.Done()
+	}()
+	if why == ends.None && !c.reader.rested {
+		why = c.begin()
+	}
+	if why == ends.None {
+		why = c.loop()
+	}
+	if why == ends.None {
+		return
+	}
+	if why == ends.Length || why == ends.Malformed {
+		c.last(nil, why) // behind the replies to what came before
+	}
+	c.discard()
+}
+
+// begin opens the connection, in time.
+func (c *conn) begin() ends.Reason {
+	limit := time.AfterFunc(c.srv.o.HandshakeTimeout, func() {
+		if phase(c.phase.Load()) != phaseWord { // the answer has deadlines of its own
+			c.close(ends.Handshake)
+		}
+	})
+	why := c.open()
+	limit.Stop()
+	if why == ends.None {
+		c.reader.idle = true
+		c.pulse.heard.Store(int64(c.reader.arrived))
+	}
+	return why
+}
+
+// panicked ends this connection, and nothing else, after a panic.
+func (c *conn) panicked(p any) {
+	c.srv.metrics.UnrecoverableErrors.Add(1)
+	c.close(ends.Panic)
+	c.srv.log.Error("panic in a client connection", "panic", p, slog.String("stack", string(debug.Stack())))
+}
+
+// finish releases what the connection held.
+func (c *conn) finish(why ends.Reason) {
+	c.close(why)
+	c.srv.remove(c)
+	c.srv.watches.drop(c)
+	c.srv.memory.drop(c)
+	c.out.mu.Lock()
+	why = c.out.why
+	c.out.mu.Unlock()
+	c.srv.connEnded(c, why)
+}
+
+// loop serves an open connection until it ends, or, ends.None, rests.
+func (c *conn) loop() ends.Reason {
+	for {
+		why := c.frames()
+		if why == ends.None {
+			c.flush()
+			if c.mayRest() {
+				return ends.None
+			}
+			why = c.fill()
+		}
+		if why != ends.None {
+			return why
+		}
+	}
+}
+
+// frames handles the bytes received.
+func (c *conn) frames() ends.Reason {
+	for {
+		frame, _, err := c.reader.in.Peek(c.srv.o.MaxFrame)
+		switch {
+		case errors.Is(err, inbox.ErrLong): // setWatches reads the rest
+			b := c.reader.in.Bytes()
+			frame, c.reader.within = b[4:4+inbox.HeaderSize], int(binary.BigEndian.Uint32(b))-inbox.HeaderSize
+		case err != nil:
+			c.srv.metrics.LargeRejected.Add(1)
+			return ends.Length
+		case frame == nil:
+			return ends.None
+		case len(frame) < inbox.HeaderSize:
+			return ends.Malformed
+		}
+		if c.reader.held > 0 {
+			c.srv.memory.partial(c, false)
+		}
+		c.reader.in.Take(frame)
+		c.reader.frameStart = 0
+		open := c.handle(frame)
+		if c.reader.in.Handled(); !open {
+			return ends.Else
+		}
+	}
+}
+
+// fill reads once.
+func (c *conn) fill() ends.Reason {
+	if !c.grow() {
+		return ends.Else
+	}
+	if c.reader.in.Busy() {
+		runtime.Gosched() // there is more than can be read at once: others first
+	}
+	c.armDeadline()
+	n, err := c.reader.in.Fill(c.nc)
+	if err != nil {
+		return c.readFailed(err)
+	}
+	c.received(n)
+	return ends.None
+}
+
+// received notes that n bytes have just come: the client is alive.
+func (c *conn) received(n int) {
+	c.reader.arrived = c.srv.now()
+	c.srv.metrics.BytesReceived.Add(int64(n))
+	c.pulse.received.Add(int64(n))
+	if c.reader.held > 0 {
+		c.srv.memory.moved(c, n)
+	}
+	c.alive(c.reader.arrived)
+}
+
+// grow waits for the memory that the next fill takes.
+func (c *conn) grow() bool {
+	size := c.reader.in.Size()
+	switch {
+	case size > inbox.Keep:
+		size = max(size, c.reader.in.Wanted())
+	case c.reader.held == 0:
+		return true
+	default:
+		size = 0
+	}
+	if size != c.reader.held {
+		if !c.srv.memory.wait(c, inputPart, size) {
+			return false
+		}
+		c.reader.held = size
+	}
+	c.srv.memory.partial(c, c.reader.in.Len() > 0)
+	return true
+}
+
+// armDeadline sets how long the next bytes may take from now on: the server itself may have caused the
+// time since the last bytes. While no frame has begun there is no bound: the connection ends with its
+// session, which the leader ends if the client is silent. A read-only session has no leader.
+func (c *conn) armDeadline() {
+	now := c.srv.now()
+	if c.reader.in.Len() == 0 && c.reader.within == 0 {
+		if c.readOnly {
+			c.setDeadline(c.srv.start.Add(now + c.timeout + c.margin()))
+		} else if c.reader.unfinished {
+			c.setDeadline(time.Time{})
+		}
+		c.reader.unfinished = false
+		return
+	}
+	c.reader.unfinished = true
+	if c.reader.frameStart == 0 {
+		c.reader.frameStart = now
+	}
+	stall := min(now+stallTime, c.reader.frameStart+frameTime)
+	if c.headerMissing() {
+		stall = min(stall, now+headerGrace)
+	}
+	c.setDeadline(c.srv.start.Add(stall))
+}
+
+// headerMissing reports whether an oversized frame has begun whose operation is not known yet.
+func (c *conn) headerMissing() bool {
+	if c.reader.within > 0 {
+		return false
+	}
+	_, wait, _ := c.reader.in.Peek(c.srv.o.MaxFrame)
+	return wait
+}
+
+// setDeadline sets the read deadline, unless the connection is ending: its end has a deadline of
+// its own.
+func (c *conn) setDeadline(at time.Time) {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	if c.out.state == outboxOpen {
+		c.nc.SetReadDeadline(at)
+	}
+}
+
+// readFailed returns the end reason of a failed read.
+func (c *conn) readFailed(err error) ends.Reason {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded) && c.reader.in.Len() > 0:
+		return ends.Stalled
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return ends.Idle
+	case errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrClosedPipe):
+		return ends.Else
+	}
+	return ends.Client
+}
+
+// discard completes the end of a connection: it writes the outbox, and for a moment throws away
+// what still arrives.
+func (c *conn) discard() {
+	o := &c.out
+	o.mu.Lock()
+	for o.state == outboxEnding && !o.shut {
+		if o.flushing {
+			o.sleep(-1)
+			continue
+		}
+		o.flushing = true
+		o.mu.Unlock()
+		c.write(true)
+		o.mu.Lock()
+	}
+	ending := o.state == outboxEnding
+	o.mu.Unlock()
+	if !ending {
+		return
+	}
+	c.nc.SetReadDeadline(time.Now().Add(lingerTime))
+	for total := 0; total < inbox.MaxWatchFrame; {
+		c.reader.in.Drop()
+		n, err := c.reader.in.Fill(c.nc)
+		if err != nil {
+			return
+		}
+		total += n
+	}
+}
