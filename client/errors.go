@@ -37,6 +37,9 @@ var (
 	ErrPolicyMismatch = errors.New("client: directory has another policy")
 	// ErrLimitMismatch says that the semaphore was set up with another limit.
 	ErrLimitMismatch = errors.New("client: semaphore has another limit")
+	// ErrNoSlots says that a permit has no number that no other has, because permits without numbers are in
+	// use beside it; see [Lease.Slots].
+	ErrNoSlots = errors.New("client: no numbers of permits")
 	// ErrSequenceExhausted says that the directory's numbers wrap soon, or have wrapped, while some
 	// contenders cannot order them. Let the directory drain and remove it: numbering starts again at
 	// 0.

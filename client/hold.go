@@ -40,6 +40,8 @@ type hold struct {
 	e        *epoch
 	since    reading // not later than others may count from
 
+	unnumbered error // of permits: why their numbers do not count
+
 	parts   []*Lease        // of a hold of several locks that are held one by one
 	life    context.Context // ends with the hold
 	endLife context.CancelFunc

@@ -254,6 +254,38 @@ func (l *Lease) Sequencers() []fence.Sequencer {
 	return all
 }
 
+// Slots returns the numbers of a lease's permits, one for each: from 1 to the number of permits, and no other
+// holder has the same until the permits are given back. Of a lease of several locks it returns those of all
+// its semaphores. A lease without permits has none.
+//
+// It returns an error that is ErrNoSlots if a permit without a number was in use when these were granted: of
+// Curator's semaphore, or of release 0.1.0. What its holder uses is not known. Permits of [LayoutKazoo] never
+// have numbers. The lease is held all the same.
+func (l *Lease) Slots() ([]int, error) {
+	h := l.h
+	if h.parts != nil {
+		var all []int
+		for _, p := range h.parts {
+			slots, err := p.Slots()
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, slots...)
+		}
+		return all, nil
+	}
+	if h.unnumbered != nil {
+		return nil, errorAt(h.path, h.unnumbered)
+	}
+	var all []int
+	for _, n := range h.nodesNow() {
+		if slot := recipe.SlotOf(recipe.Base(n.path)); slot > 0 {
+			all = append(all, slot)
+		}
+	}
+	return all, nil
+}
+
 // Node returns the path of the node that stands for the hold, the first one of
 // several.
 func (l *Lease) Node() string { return l.Nodes()[0] }

@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
@@ -17,17 +19,19 @@ type permitting struct {
 	a        *attempt
 	n        int
 	sight    semSight // of the last look
+	used     []string // the permits then
+	skip     int      // free numbers that are left to others
 	unstored bool     // the client may make the nodes, but not store the number of permits
 }
 
-// grab makes the nodes of the permits in one transaction with a check, if there is one, and with the
-// number of permits, if none is stored. If it returns neither nodes nor an error, the contender looks
-// again. A missing directory is an error.
+// grab makes the nodes of the permits, with free numbers, in one transaction with a check, if there is one,
+// and with the number of permits, if none is stored. If it returns neither nodes nor an error, the
+// contender looks again. A missing directory is an error.
 func (p *permitting) grab(ctx context.Context, check ...zk.Op) ([]created, error) {
 	if p.unstored {
 		p.sight.store = nil
 	}
-	nodes := p.s.permits(p.e, p.a, p.n)
+	nodes := p.s.permits(p.e, p.a, recipe.FreeSlots(p.sight.limit, p.used, p.n, p.skip))
 	nodes[0].also = append(append([]zk.Op{}, check...), p.sight.store...)
 	made, _, err := p.s.c.create(ctx, p.e, nodes...)
 	switch {
@@ -49,7 +53,6 @@ func (p *permitting) ensure(ctx context.Context) error {
 type permitHead struct {
 	permitting
 	own           waiter // its place in the queue
-	used          []string
 	limitW, usedW *zk.Watch
 	safety        <-chan time.Time
 }
@@ -119,7 +122,7 @@ func (p *permitHead) act(ctx context.Context, step recipe.Step) (*hold, error) {
 		p.s.c.reapMarked(p.e, pathsOfMade(made), p.sight.undo())
 		return nil, err
 	}
-	return p.s.holdOf(p.a, p.e, made)
+	return p.s.holdOf(p.a, p.e, made, p.used)
 }
 
 // permitTry is a try without a place in the queue: it makes the nodes of its permits and is judged by
@@ -129,17 +132,23 @@ type permitTry struct {
 	permitting
 	before zk.Names // the queue, before the permits were made
 	tries  int
+	taken  int // how often others had the number first
 }
 
 // tryAgain is how often a try looks again because another contender passes the queue.
 const tryAgain = 5
+
+// takenAgain is how often a try takes other numbers because another try was faster. Each time one of them
+// is granted its own.
+const takenAgain = 100
 
 func (t *permitTry) next(ctx context.Context) (recipe.Step, error) {
 	err := t.e.tryLook(ctx, t.s.path, func() (err error) {
 		if t.sight, err = t.s.look(ctx, t.e); err != nil {
 			return err
 		}
-		return t.s.free(ctx, t.e, t.a, t.sight.limit, t.n)
+		t.used, err = t.s.free(ctx, t.e, t.a, t.sight.limit, t.n)
+		return err
 	})
 	if err == nil {
 		t.before, err = t.s.queue(ctx, t.e)
@@ -164,13 +173,13 @@ func (t *permitTry) act(ctx context.Context, step recipe.Step) (*hold, error) {
 	case made == nil || err != nil:
 		return nil, err
 	}
-	verdict, err := t.judge(ctx, made)
+	verdict, all, err := t.judge(ctx, made)
 	if err == nil && verdict == recipe.PermitsGranted {
 		err = t.s.c.aloneNow(ctx, t.e, t.s.path, t.s.d.use, nil)
 	}
 	if err == nil && verdict == recipe.PermitsGranted {
 		t.a.leave()
-		return t.s.holdOf(t.a, t.e, made)
+		return t.s.holdOf(t.a, t.e, made, all)
 	}
 	undo := t.sight.undo()
 	if err == nil || !errors.Is(err, ErrMixedLayout) {
@@ -179,6 +188,11 @@ func (t *permitTry) act(ctx context.Context, step recipe.Step) (*hold, error) {
 	awaitGone(ctx, t.s.c.reapMarked(t.e, pathsOfMade(made), undo))
 	if err != nil {
 		return nil, err
+	}
+	if verdict == recipe.PermitsTaken && t.taken < takenAgain {
+		t.taken++
+		t.skip = rand.IntN(t.sight.limit) // all that were late would take the lowest again
+		return nil, nil
 	}
 	if t.tries++; verdict == recipe.PermitsRefused || t.tries == tryAgain {
 		return nil, ErrNotAcquired
@@ -195,28 +209,33 @@ func (s *Semaphore) queue(ctx context.Context, e *epoch) (zk.Names, error) {
 	return names, err
 }
 
-// judge decides about the permits that a try made. The queue is listed before the permits.
-func (t *permitTry) judge(ctx context.Context, own []created) (recipe.PermitVerdict, error) {
+// judge decides about the permits that a try made, and returns all permits. The queue is listed before the
+// permits.
+func (t *permitTry) judge(ctx context.Context, own []created) (recipe.PermitVerdict, []string, error) {
 	p := t.e.conn.Pipe()
 	queue, permits := p.Names(t.s.d.lock), p.Names(t.s.d.leases)
 	p.Send()
 	after, err := queue.Wait(ctx)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return 0, err
+		return 0, nil, err
 	}
 	all, err := permits.Wait(ctx)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	quiet := t.before.Stat.Czxid == after.Stat.Czxid && t.before.Stat.Cversion == after.Stat.Cversion
-	return recipe.TryPermits(t.sight.limit, all.List(), own[len(own)-1].name, after.Len(), quiet), nil
+	mine := make([]string, len(own))
+	for i, m := range own {
+		mine[i] = m.name
+	}
+	return recipe.TryPermits(t.sight.limit, all.List(), mine, after.Len(), quiet), all.List(), nil
 }
 
-// permits describes the nodes of n new permits.
-func (s *Semaphore) permits(e *epoch, a *attempt, n int) []newNode {
-	nodes := make([]newNode, n)
+// permits describes the nodes of new permits with the numbers.
+func (s *Semaphore) permits(e *epoch, a *attempt, slots []int) []newNode {
+	nodes := make([]newNode, len(slots))
 	for i := range nodes {
-		path := recipe.Join(s.d.leases, s.d.leaseName(newNodeID(e.sid)))
+		path := recipe.Join(s.d.leases, s.d.leaseName(newNodeID(e.sid), slots[i]))
 		nodes[i] = newNode{lasting: a.cfg.lasting(),
 			Create: zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: s.d.mode}}
 	}
@@ -238,8 +257,8 @@ func mayNotStore(err error, nodes []newNode) bool {
 	return ok && errors.Is(err, zk.ErrNoAuth) && refused.Index >= len(nodes)
 }
 
-// holdOf returns the hold of permits.
-func (s *Semaphore) holdOf(a *attempt, e *epoch, made []created) (*hold, error) {
+// holdOf returns the hold of permits, beside those that were there.
+func (s *Semaphore) holdOf(a *attempt, e *epoch, made []created, beside []string) (*hold, error) {
 	if !e.valid() {
 		s.c.reap(e, pathsOfMade(made)...)
 		return nil, ErrSessionExpired
@@ -248,5 +267,13 @@ func (s *Semaphore) holdOf(a *attempt, e *epoch, made []created) (*hold, error) 
 	for i, m := range made {
 		held[i] = heldNode{path: m.path}
 	}
-	return newHold(a, e, fence.Permit, fence.Token(made[0].stat.Czxid), held...), nil
+	h := newHold(a, e, fence.Permit, fence.Token(made[0].stat.Czxid), held...)
+	switch other := recipe.Unnumbered(beside); {
+	case !s.d.numbered:
+		h.unnumbered = fmt.Errorf("%w: permits of the layout %v have none", ErrNoSlots, s.cfg.layout)
+	case other != "":
+		h.unnumbered = fmt.Errorf("%w: %s is of another program, or of an older release", ErrNoSlots,
+			recipe.Join(s.d.leases, other))
+	}
+	return h, nil
 }

@@ -193,7 +193,7 @@ func init() {
 	}
 	addOperatorCalls()
 	for _, name := range []string{"Until", "Err", "Context", "Lost", "Mode", "Token", "Sequencer",
-		"Sequencers", "Node", "Nodes", "Asked"} {
+		"Sequencers", "Node", "Nodes", "Asked", "Slots"} {
 		otherCalls["Lease."+name] = "see Lease.Valid"
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
@@ -140,6 +141,9 @@ func (r *referee) judge(l *ledger, c *claim) {
 		}
 		if o.mode == fence.Permit {
 			permits += o.n
+			if o != c && c.mode == fence.Permit && c.holds() {
+				r.numbers(c, o)
+			}
 		}
 		if o == c || o.mode == fence.Shared && c.mode == fence.Shared || o.mode == fence.Permit &&
 			c.mode == fence.Permit {
@@ -153,6 +157,24 @@ func (r *referee) judge(l *ledger, c *claim) {
 	if c.of > 0 && c.holds() && permits > c.of {
 		r.t.Errorf("%s: %d permits of %d", c.path, permits, c.of)
 	}
+}
+
+// numbers fails if two claims have permits of one number.
+func (r *referee) numbers(a, b *claim) {
+	for _, slot := range a.slots() {
+		expect.That(r.t, !slices.Contains(b.slots(), slot) || !a.holds() || !b.holds(),
+			"%s: two permits have the number %d: %s, and %s", a.path, slot, a, b)
+	}
+}
+
+// slots are the numbers of the claim's permits on its path.
+func (c *claim) slots() (slots []int) {
+	for _, s := range c.lease.Sequencers() {
+		if slot := recipe.SlotOf(recipe.Base(s.Node)); slot > 0 && s.Path == c.path {
+			slots = append(slots, slot)
+		}
+	}
+	return slots
 }
 
 func (c *claim) String() string {

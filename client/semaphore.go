@@ -30,7 +30,8 @@ type Semaphore struct {
 type semLayout struct {
 	lock, leases string // directories
 	q            queue
-	leaseName    func(id recipe.ID) string
+	leaseName    func(id recipe.ID, slot int) string
+	numbered     bool    // the permits have numbers
 	mode         zk.Mode // of the permits
 	use          recipe.Use
 }
@@ -48,14 +49,15 @@ func (c *Client) Semaphore(path string, permits int, opts ...Option) *Semaphore 
 func semLayoutOf(l Layout, path string) semLayout {
 	if l == LayoutKazoo {
 		return semLayout{lock: path + "-__lock__", leases: path,
-			q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, leaseName: recipe.ID.Hex,
-			mode: zk.Ephemeral, use: recipe.UseBarePermits}
+			q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.Ephemeral,
+			use:       recipe.UseBarePermits,
+			leaseName: func(id recipe.ID, _ int) string { return id.Hex() }}
 	}
 	return semLayout{
 		lock: recipe.Join(path, "locks"), leases: recipe.Join(path, recipe.PermitsName),
 		q: queue{recipe.Rule{Layout: l, Kind: recipe.RoleLock}}, mode: zk.EphemeralSequential,
-		use:       recipe.UsePermits,
-		leaseName: func(id recipe.ID) string { return recipe.NodeName(l, recipe.RoleLease, id, "") },
+		use:      recipe.UsePermits,
+		numbered: true, leaseName: recipe.PermitName,
 	}
 }
 
@@ -116,7 +118,7 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 	look := func() error {
 		sight, err := s.look(ctx, e)
 		if err == nil && a.try {
-			err = s.free(ctx, e, a, sight.limit, n)
+			_, err = s.free(ctx, e, a, sight.limit, n)
 		}
 		return err
 	}
@@ -146,16 +148,16 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 	return h, lostPlace(err)
 }
 
-// free returns ErrNotAcquired if n permits are not free.
-func (s *Semaphore) free(ctx context.Context, e *epoch, a *attempt, limit, n int) error {
-	used, err := e.children(ctx, s.d.leases)
+// free returns the permits in use, and ErrNotAcquired if n others are not free.
+func (s *Semaphore) free(ctx context.Context, e *epoch, a *attempt, limit, n int) (used []string, err error) {
+	used, err = e.children(ctx, s.d.leases)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return err
+		return nil, err
 	}
 	do, err := recipe.DecidePermits(limit, len(used), n)
 	if err == nil && do == recipe.Wait {
 		a.waitsForPermits("", s.d.leases, used)
 		err = ErrNotAcquired
 	}
-	return err
+	return used, err
 }

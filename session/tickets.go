@@ -36,6 +36,7 @@ const (
 	TicketRevoked                      // it was asked to leave the queue
 	TicketRemoved                      // an operator or another client removed its contender
 	TicketEnded                        // an operator ended its session, or a restore did
+	TicketTried                        // it tried to hold and does not: nothing of it is remembered
 )
 
 // EndedTicket is what is remembered of a ticket that is over.

@@ -269,7 +269,7 @@ func MakerOf(head string) Maker {
 	if rest, ok := strings.CutPrefix(head, "_c_"); ok {
 		rest = strings.TrimSuffix(rest, "-")
 		switch {
-		case len(rest) == 36 && isSelfUUID(rest):
+		case len(rest) >= 36 && isSelfUUID(rest) && (len(rest) == 36 || isSlot(rest[36:])):
 			return MakerSelf // the other digits are not looked at
 		case len(rest) == 36 && isUUID(rest):
 			return MakerCurator
@@ -291,7 +291,7 @@ func MakerOf(head string) Maker {
 	return made
 }
 
-// isSelfUUID reports whether s, of 36 bytes, has the dashes, version 8 and its variant.
+// isSelfUUID reports whether s, of 36 bytes or more, has the dashes, version 8 and its variant.
 func isSelfUUID(s string) bool {
 	v := s[19]
 	return s[14] == '8' && (v == '8' || v == '9' || v == 'a' || v == 'b') && s[8] == '-' && s[13] == '-' &&

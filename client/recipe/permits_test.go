@@ -20,10 +20,12 @@ type permitsModel struct {
 }
 
 type permitsContender struct {
-	kind    int // 0: a try, 1: counts first, 2: Curator
+	kind    int // 0: a try, 1: counts first, 2: Curator, 3: counts first, and has no numbers
 	wants   int
+	again   int // how often a try takes other numbers
 	step    int
-	before  int // changes of the queue
+	slots   []int // that it chose
+	before  int   // changes of the queue
 	queued  int
 	quiet   bool
 	own     []string
@@ -38,9 +40,14 @@ func (m permitsModel) copy() permitsModel {
 func (m *permitsModel) make(i int) {
 	c := &m.who[i]
 	c.own = nil
-	for range c.wants {
+	for at := range c.wants {
 		m.next++
-		c.own = append(c.own, fmt.Sprintf("_c_%s-lease-%010d", NewID(int64(i), uint64(m.next)).UUID(), m.next))
+		id := NewID(int64(i), uint64(m.next))
+		name := PermitName(id, 0)
+		if c.slots != nil {
+			name = PermitName(id, c.slots[at])
+		}
+		c.own = append(c.own, fmt.Sprintf("%s%010d", name, m.next))
 	}
 	m.permits = append(m.permits, c.own...)
 }
@@ -63,7 +70,7 @@ func (m *permitsModel) act(i, limit int) bool {
 		switch c.step {
 		case 0:
 			c.before = m.changes
-			if len(m.queue) > 0 {
+			if c.slots = FreeSlots(limit, m.permits, c.wants, 0); len(m.queue) > 0 || c.slots == nil {
 				return false
 			}
 		case 1:
@@ -71,9 +78,17 @@ func (m *permitsModel) act(i, limit int) bool {
 		case 2:
 			c.queued, c.quiet = len(m.queue), c.before == m.changes
 		case 3:
-			if TryPermits(limit, m.permits, c.own[len(c.own)-1], c.queued, c.quiet) == PermitsGranted {
+			switch TryPermits(limit, m.permits, c.own, c.queued, c.quiet) {
+			case PermitsGranted:
 				c.holding = true
-			} else {
+			case PermitsTaken:
+				if m.drop(i); c.again > 0 {
+					c.again--
+					c.step = 0
+					return true
+				}
+				c.step = 9
+			default:
 				m.drop(i)
 				c.step = 9
 			}
@@ -98,8 +113,11 @@ func (m *permitsModel) act(i, limit int) bool {
 		} else if len(m.permits)+c.wants > limit {
 			return false
 		}
-	case 2:
 		if c.kind == 1 {
+			c.slots = FreeSlots(limit, m.permits, c.wants, 0)
+		}
+	case 2:
+		if c.kind != 2 {
 			m.make(i)
 		} else if len(m.permits) > limit {
 			return false
@@ -136,8 +154,25 @@ func TestDecidePermits(t *testing.T) {
 	}
 }
 
-// In every order of the steps of tries and heads, never more permits are held than there are; and tries
-// alone get all that are free.
+// held returns how many permits are held, and whether two of them have one number.
+func (m *permitsModel) held(limit int) (held int, twice bool) {
+	taken := map[int]bool{}
+	for _, c := range m.who {
+		if !c.holding {
+			continue
+		}
+		held += len(c.own)
+		for _, name := range c.own {
+			slot := SlotOf(name)
+			twice = twice || slot > 0 && taken[slot] || slot > limit || (slot > 0) != (c.kind < 2)
+			taken[slot] = true
+		}
+	}
+	return held, twice
+}
+
+// In every order of the steps of tries and heads, never more permits are held than there are, and no two
+// with one number; and tries alone get all that are free.
 func TestTryPermitsNeverOverGrants(t *testing.T) {
 	for _, x := range []struct {
 		limit int
@@ -148,7 +183,11 @@ func TestTryPermitsNeverOverGrants(t *testing.T) {
 		{2, []permitsContender{{kind: 0, wants: 2}, {kind: 1, wants: 1}, {kind: 1, wants: 1}}},
 		{2, []permitsContender{{kind: 0, wants: 1}, {kind: 0, wants: 1}, {kind: 2, wants: 1}}},
 		{2, []permitsContender{{kind: 0, wants: 1}, {kind: 1, wants: 2}, {kind: 2, wants: 1}}},
-		{2, []permitsContender{{kind: 0, wants: 1}, {kind: 0, wants: 1}, {kind: 0, wants: 1}}},
+		{2, []permitsContender{{kind: 0, wants: 1}, {kind: 3, wants: 1}, {kind: 1, wants: 1}}},
+		{2, []permitsContender{{kind: 0, wants: 1, again: 1}, {kind: 0, wants: 1, again: 1},
+			{kind: 0, wants: 1, again: 1}}},
+		{3, []permitsContender{{kind: 0, wants: 2, again: 1}, {kind: 0, wants: 1, again: 1},
+			{kind: 1, wants: 1}}},
 	} {
 		t.Run(fmt.Sprint(x.limit, x.who), func(t *testing.T) {
 			seen, most := map[string]bool{}, 0
@@ -159,14 +198,12 @@ func TestTryPermitsNeverOverGrants(t *testing.T) {
 					return
 				}
 				seen[key] = true
-				held := 0
-				for _, c := range m.who {
-					if c.holding {
-						held += len(c.own)
-					}
-				}
+				held, twice := m.held(x.limit)
 				if most = max(most, held); held > x.limit {
 					t.Errorf("%d permits of %d are held: %+v", held, x.limit, m)
+				}
+				if twice {
+					t.Errorf("a number is held twice, is more than %d, or is not there: %+v", x.limit, m)
 				}
 				for i := range m.who {
 					if next := m.copy(); next.act(i, x.limit) {

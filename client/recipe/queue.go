@@ -107,6 +107,7 @@ type Entry struct {
 	Node     string  `json:"node"`     // relative to the lock's path; "" is the node at that path
 	Position int     `json:"position"` // 1 for the first that waits, 0 for one that does not wait
 	Mode     Mode    `json:"mode"`
+	Slot     int     `json:"slot,omitempty"` // the number of a permit, see SlotOf
 	Layout   Layout  `json:"layout"`
 	Maker    Maker   `json:"maker"`
 	Session  Session `json:"session"`

@@ -30,6 +30,8 @@ type Owner struct {
 	Grace   string `json:"grace,omitempty"`
 	// Over is set by a holder whose maximum hold is over while its node stays.
 	Over bool `json:"over,omitempty"`
+	// Limit is of a ticket that waits for permits: the number of permits, if none is stored.
+	Limit int `json:"limit,omitempty"`
 	// Breakable and Held are of release 0.1.0: that others may break the lock, and that it is granted,
 	// at the time that the node's mtime tells.
 	Breakable bool        `json:"breakable,omitempty"`

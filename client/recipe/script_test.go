@@ -68,6 +68,7 @@ var roles = map[string]string{
 	"host-write": NodeName(LayoutHost, RoleWrite, ID{}, "h"),
 	// Of other programs: their ids have another version.
 	"curator's-lock": "_c_THEIRS-lock-", "curator's-latch": "_c_THEIRS-latch-",
+	"curator's-permit": "_c_THEIRS-lease-", "old-permit": NodeName(LayoutCurator, RoleLease, ID{}, ""),
 	"curator's-read": "_c_THEIRS-__READ__", "curator's-write": "_c_THEIRS-__WRIT__",
 	"kazoo's-lock": "HEXES__lock__",
 }
@@ -309,10 +310,15 @@ func (s *script) take(a *actor, n int) {
 	case do == Wait:
 		s.tell(a, "watches the permits")
 	default:
-		s.tell(a, "is granted %d", n)
+		slots := FreeSlots(s.limit, namesOf(permits), n, 0)
+		beside := ""
+		if other := Unnumbered(namesOf(permits)); other != "" {
+			beside = ", which do not count beside " + s.owner(other) + "'s permit"
+		}
+		s.tell(a, "is granted %d, with the numbers %v%s", n, slots, beside)
 		a.nodes = nil
-		for range n {
-			s.number(a, NodeName(LayoutCurator, RoleLease, ID{}, ""))
+		for _, slot := range slots {
+			s.number(a, PermitName(ID{}, slot))
 		}
 	}
 }
@@ -361,6 +367,9 @@ func (s *script) show() {
 		}
 		for _, e := range q.Holders {
 			text := s.owner(e.Node) + " holds" + note
+			if e.Slot > 0 {
+				text += fmt.Sprintf(" number %d", e.Slot)
+			}
 			if len(e.BlockedBy) > 0 {
 				text += ", waits for " + s.owners(e.BlockedBy)
 			}

@@ -85,7 +85,7 @@ func (s *semaphore) lock(w Watches) Queue {
 			continue
 		}
 		it.e.Node = permitDir + it.Node.Name
-		it.e.Mode, it.e.HeldSince = Permit, it.Ctime // made by the grant
+		it.e.Mode, it.e.Slot, it.e.HeldSince = Permit, SlotOf(it.Node.Name), it.Ctime // made by the grant
 		q.Holders = append(q.Holders, it.e)
 	}
 	for i := range queue {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
@@ -86,6 +87,19 @@ func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, 
 		}
 	}
 	return found, nil
+}
+
+// inheritedSlots returns the numbers of permits that an ancestor holds, if they count for the ancestor.
+func (c *call) inheritedSlots(held []fence.Sequencer) (slots []int) {
+	if c.getenv("ZLOCK_SLOTS") == "" {
+		return nil
+	}
+	for _, h := range held {
+		if slot := recipe.SlotOf(recipe.Base(h.Node)); slot > 0 {
+			slots = append(slots, slot)
+		}
+	}
+	return slots
 }
 
 // executable is COMMAND's file and arguments.

@@ -19,6 +19,7 @@ type lockFlags struct {
 	exclusive, shared  bool
 	readwrite          bool
 	semaphore, permits int
+	needSlot           bool
 	nonblock           bool
 	timeout            time.Duration
 	conflict           int
@@ -39,6 +40,9 @@ func addLockFlags(fs *pflag.FlagSet) *lockFlags {
 	fs.IntVar(&f.semaphore, "semaphore", 0, "PATH is a semaphore, with `N` permits if it has no number yet; "+
 		"0: only the stored number")
 	fs.IntVar(&f.permits, "permits", 1, "take `K` of them")
+	fs.BoolVar(&f.needSlot, "need-slot", false,
+		"give the permits back with an error if they have no numbers (ZLOCK_SLOT), as beside programs "+
+			"without them")
 	fs.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait")
 	addDuration(fs, &f.timeout, "timeout", "w", "wait no longer than this")
 	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired,
@@ -70,6 +74,8 @@ func (f *lockFlags) check() error {
 		return cli.Usagef("--semaphore goes with none of -x, -s, --rw, --policy, --lock-delay")
 	case given("permits") && !f.permitsWanted():
 		return cli.Usagef("--permits needs --semaphore")
+	case f.needSlot && !f.permitsWanted():
+		return cli.Usagef("--need-slot needs --semaphore")
 	case f.permits < 1:
 		return cli.Usagef("--permits must be at least 1")
 	case f.policy != "" && f.layout != "":
@@ -153,6 +159,11 @@ func (f *lockFlags) acquire(ctx context.Context, t *waitTeller, task string, pat
 			return err
 		})
 	})
+	if err == nil && f.needSlot {
+		if _, err = lease.Slots(); err != nil {
+			_ = lease.Release() // the session's end sees to it, if nothing else does
+		}
+	}
 	switch {
 	case err == nil:
 		return lease, nil

@@ -211,7 +211,7 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 		j.end()
 	}
 	if err == nil && held != nil {
-		err = syscall.Exec(j.exe.path, j.exe.argv, j.environ(held))
+		err = syscall.Exec(j.exe.path, j.exe.argv, j.environ(held, j.inheritedSlots(held)))
 		err = cli.Exitf(supervise.NotStarted(err), "%s: %w", j.exe.path, err)
 	}
 	return j, err
@@ -300,14 +300,15 @@ func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
 		s.giveBack()
 		return nil, false, err
 	}
-	j.tellSession() // it may be another one since
+	j.tellSession()           // it may be another one since
+	slots, _ := lease.Slots() // --need-slot is for those that need them
 	var out supervise.Outcome
 	if err = j.flags.ready("locked " + lease.Sequencer().Token.String()); err != nil {
 		signal.Stop(sigs)
 	} else {
 		outliveReaders()
 		out, err = j.guard.Run(s.right(describe(j.Args)), &supervise.Command{
-			Path: j.exe.path, Argv: j.exe.argv, Env: j.environ(lease.Sequencers()),
+			Path: j.exe.path, Argv: j.exe.argv, Env: j.environ(lease.Sequencers(), slots),
 			Foreground: j.flags.inForeground(j.app), Contain: j.flags.contain, Leave: j.flags.leave,
 			Loss: j.Loss, Say: j.say,
 		}, sigs)
@@ -335,8 +336,9 @@ func (s *holding) right(what string) supervise.Right {
 		Asked: asked, AskedCode: exitRevoked}
 }
 
-// environ returns COMMAND's environment: zlock's own and the description of the locks.
-func (j *job) environ(locks []fence.Sequencer) []string {
+// environ returns COMMAND's environment: zlock's own and the description of the locks, with the numbers of
+// permits.
+func (j *job) environ(locks []fence.Sequencer, slots []int) []string {
 	var ours []string // with "="
 	set := func(name, value string) { ours = append(ours, name+"="+value) }
 	put := func(suffix string, h fence.Sequencer) {
@@ -344,6 +346,10 @@ func (j *job) environ(locks []fence.Sequencer) []string {
 		set("ZLOCK_TOKEN"+suffix, h.Token.String())
 		set("ZLOCK_SEQUENCER"+suffix, h.String())
 		set("ZLOCK_NODE"+suffix, h.NodePath())
+	}
+	if len(slots) > 0 {
+		set("ZLOCK_SLOT", fmt.Sprint(slots[0]))
+		set("ZLOCK_SLOTS", strings.Trim(fmt.Sprint(slots), "[]"))
 	}
 	set("ZLOCK_HELD", "1")
 	set("ZLOCK_SERVERS", j.servers)
@@ -363,7 +369,7 @@ func (j *job) environ(locks []fence.Sequencer) []string {
 	set("ZLOCK_HOLDS", strings.Join(holds, " "))
 	// Only ZLOCK_HOLDS passes on the locks of an ancestor; its variables may have had numbers.
 	return append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
-		return slices.ContainsFunc(ours, func(our string) bool {
+		return strings.HasPrefix(kv, "ZLOCK_SLOT") || slices.ContainsFunc(ours, func(our string) bool {
 			return strings.HasPrefix(kv, our[:strings.IndexByte(our, '=')])
 		})
 	}), ours...)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -62,6 +63,7 @@ type shownEntry struct {
 	Holds        bool          `json:"holds"`
 	Node         string        `json:"node"`
 	Mode         recipe.Mode   `json:"mode"`
+	Slot         int           `json:"slot,omitempty"` // the number of a permit
 	Position     int           `json:"position"`
 	Session      int64         `json:"session,string"`
 	Token        int64         `json:"token,string"`
@@ -129,9 +131,10 @@ func emptyText(q *recipe.Queue, holders, waiters bool) string {
 
 func (c *call) showEntry(p *printer, q *recipe.Queue, e recipe.Entry, holds bool, hosts map[string]string) {
 	obj := shownEntry{
-		Path: q.Path, Layout: q.Layout(), Holds: holds, Node: e.Node, Mode: e.Mode, Position: e.Position,
-		Session: int64(e.Session),
-		Token:   e.Token, Maker: e.Maker, Owner: e.Owner, Raw: e.Data, WaitingSince: time.UnixMilli(e.Since),
+		Path: q.Path, Layout: q.Layout(), Holds: holds, Node: e.Node, Mode: e.Mode, Slot: e.Slot,
+		Position: e.Position,
+		Session:  int64(e.Session),
+		Token:    e.Token, Maker: e.Maker, Owner: e.Owner, Raw: e.Data, WaitingSince: time.UnixMilli(e.Since),
 	}
 	if e.HeldSince != 0 {
 		obj.HeldSince = time.UnixMilli(e.HeldSince)
@@ -158,7 +161,11 @@ func (c *call) showEntry(p *printer, q *recipe.Queue, e recipe.Entry, holds bool
 			e.Node, e.Session, e.Token, e.Maker)
 		return
 	}
-	p.row(obj, pos, modeLetter(e.Mode), hostOf(e), pid, mark+clock(since), hosts[obj.BlockedBy], reason)
+	letter := modeLetter(e.Mode)
+	if e.Slot > 0 {
+		letter += " " + strconv.Itoa(e.Slot)
+	}
+	p.row(obj, pos, letter, hostOf(e), pid, mark+clock(since), hosts[obj.BlockedBy], reason)
 }
 
 func byText(by string) string {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"os/user"
+	"strconv"
 	"strings"
 	"time"
 
@@ -116,7 +117,7 @@ func takeCommand() *command {
 		Help: `It needs a zlockd with a port for tickets (--http) and nothing else. Exit code: 0 held, 124
 not held: the place in the queue stays. With --ticket-file the same command goes on with it, also
 after it was killed. Without, it prints the ticket, a secret and its path, for 'zlock give'.
-'held TOKEN' goes to standard error.`,
+'held TOKEN', of permits with their numbers ('slot 2'), goes to standard error.`,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			var wait, ttl time.Duration
 			addDuration(fs, &wait, "wait", "w", "wait for so long")
@@ -126,6 +127,9 @@ after it was killed. Without, it prints the ticket, a secret and its path, for '
 				"2026-11-27T18:00:00Z")
 			reason := fs.String("reason", "", "what others are shown")
 			shared := fs.Bool("shared", false, "as one of several readers")
+			semaphore := fs.Int("semaphore", 0, "PATH is a semaphore, with `N` permits if it has no "+
+				"number yet; 0: only the stored number")
+			permits := fs.Int("permits", 1, "take `K` of them")
 			t := addTicketFlags(fs, true)
 			return func(c *call) error {
 				end, err := moment(*until, time.Now())
@@ -133,13 +137,26 @@ after it was killed. Without, it prints the ticket, a secret and its path, for '
 					return err
 				}
 				q := url.Values{"who": {whoIs()}}
-				for name, value := range map[string]string{"reason": *reason, "until": end,
-					"ttl": durationText(ttl), "mode": map[bool]string{true: "shared"}[*shared],
-					"queue": map[bool]string{true: "no"}[*try]} {
-					if value != "" {
+				set := func(name, value string, given bool) {
+					if given {
 						q.Set(name, value)
 					}
 				}
+				ofPermits := fs.Changed("semaphore")
+				switch {
+				case ofPermits && *shared:
+					return cli.Usagef("--semaphore and --shared exclude each other")
+				case fs.Changed("permits") && !ofPermits:
+					return cli.Usagef("--permits needs --semaphore")
+				}
+				set("reason", *reason, *reason != "")
+				set("until", end, end != "")
+				set("ttl", ttl.String(), ttl != 0)
+				set("mode", "shared", *shared)
+				set("mode", "permit", ofPermits)
+				set("permits", strconv.Itoa(*permits), ofPermits)
+				set("limit", strconv.Itoa(*semaphore), ofPermits && *semaphore != 0)
+				set("queue", "no", *try)
 				return c.take(t, q, wait)
 			}
 		},
@@ -174,7 +191,7 @@ func (c *call) take(t *ticketFlags, q url.Values, wait time.Duration) error {
 			fmt.Fprintln(c.stdout, ticket.Text(k.Secret, k.path))
 		}
 		if a.Held {
-			c.say("held %s", a.Token)
+			c.say("%s", heldText(a))
 			return nil
 		}
 		by := ""
@@ -184,6 +201,20 @@ func (c *call) take(t *ticketFlags, q url.Values, wait time.Duration) error {
 		c.say("place %d of %d%s", a.Position, a.Of, by)
 		return cli.Exit(exitNotAcquired)
 	}
+}
+
+// heldText says that a ticket holds, with its token and the numbers of its permits.
+func heldText(a *ticket.Answer) string {
+	text := "held " + a.Token
+	switch {
+	case len(a.Slots) == 1:
+		text += " slot " + strconv.Itoa(a.Slots[0])
+	case len(a.Slots) > 1:
+		text += " slots " + strings.Trim(fmt.Sprint(a.Slots), "[]")
+	case a.NoSlots != "":
+		text += " without a slot: " + a.NoSlots
+	}
+	return text
 }
 
 // overOr returns the error that an answer tells of.
@@ -290,14 +321,6 @@ func ticketsCommand() *command {
 			}
 		},
 	}
-}
-
-// durationText is a time as a parameter; empty: none.
-func durationText(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return d.String()
 }
 
 // moment reads a time as people write it, the next one that it may mean, as RFC 3339.

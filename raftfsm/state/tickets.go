@@ -138,7 +138,7 @@ func (s *State) applyTicket(r *Request, to Sink) error {
 		return nil
 	}
 	why := session.TicketEnd(d.Byte())
-	if d.Err() != nil || why < session.TicketGiven || why > session.TicketEnded {
+	if d.Err() != nil || why < session.TicketGiven || why > session.TicketTried {
 		return fmt.Errorf("%w: the end of a ticket", ErrCorrupt)
 	}
 	if until := sess.Ticket.Until; why == session.TicketExpired && (until == 0 || until > s.change.Time) {
@@ -151,10 +151,13 @@ func (s *State) applyTicket(r *Request, to Sink) error {
 
 // causes say how the end of a ticket is told to those that know of sessions only.
 var causes = [...]EndCause{session.TicketGiven: EndClosed, session.TicketExpired: EndExpired,
-	session.TicketRevoked: EndClosed, session.TicketRemoved: EndClosed, session.TicketEnded: EndOperator}
+	session.TicketRevoked: EndClosed, session.TicketRemoved: EndClosed, session.TicketEnded: EndOperator,
+	session.TicketTried: EndClosed}
 
 func (s *State) endTicket(sess *session.Session, why session.TicketEnd, to Sink) {
-	s.sessions.NoteTicketEnd(sess.Ticket, why, s.change.Time)
+	if why != session.TicketTried {
+		s.sessions.NoteTicketEnd(sess.Ticket, why, s.change.Time)
+	}
 	s.removeSession(sess, causes[why], to)
 }
 
@@ -187,7 +190,7 @@ func (s *State) openTicket(o *Opening, ids []jute.ID, to Sink) {
 		s.sessions.Remove(sess.ID)
 		s.out.Divided = s.change.Divided
 		if s.out.Code = code; code == jute.OK {
-			s.out.Code = firstFailure(reply)
+			s.out.Code = FirstFailure(reply)
 		}
 		return
 	}
@@ -243,10 +246,13 @@ func (s *State) contender(o *Opening) (ops []byte) {
 	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
 }
 
-// firstFailure returns the code of the operation for which a transaction failed.
-func firstFailure(reply []byte) jute.ErrCode {
+// FirstFailure returns the code of the operation for which a transaction failed, OK if it did not fail.
+func FirstFailure(reply []byte) jute.ErrCode {
 	d := jute.NewDecoder(reply)
 	for h := d.MultiHeader(); !h.Done && d.Err() == nil; h = d.MultiHeader() {
+		if h.Type != jute.OpError {
+			return jute.OK
+		}
 		if code := jute.ErrCode(d.Int()); code != jute.OK && code != jute.RuntimeInconsistency {
 			return code
 		}

@@ -169,17 +169,29 @@ func (q *Request) parameters(form url.Values, most time.Duration) error {
 			return err
 		}
 	}
+	switch {
+	case q.Mode != permit && (q.Permits != 0 || q.Limit != 0):
+		return errors.New("permits and limit go with mode=permit")
+	case q.Mode == permit && q.Layout == recipe.LayoutKazoo:
+		return errors.New("tickets have no permits of kazoo's layout, whose names have no room for numbers")
+	}
 	return nil
 }
 
 func (q *Request) parameter(name, value string, most time.Duration) (err error) {
 	switch name {
 	case "mode":
-		modes := map[string]byte{"exclusive": exclusive, "shared": shared}
+		modes := map[string]byte{"exclusive": exclusive, "shared": shared, "permit": permit}
 		if q.Mode = modes[value]; q.Mode == 0 {
-			return fmt.Errorf("mode %.40q: want exclusive or shared", value)
+			return fmt.Errorf("mode %.40q: want exclusive, shared or permit", value)
 		}
 		q.ModeGiven = true
+	case "permits":
+		q.Permits, err = number(name, value, MaxPermits)
+		return err
+	case "limit":
+		q.Limit, err = number(name, value, MaxLimit)
+		return err
 	case "layout":
 		if q.Layout, err = recipe.ParseLayout(value); err != nil ||
 			q.Layout != recipe.LayoutCurator && q.Layout != recipe.LayoutKazoo {
@@ -212,6 +224,14 @@ func (q *Request) parameter(name, value string, most time.Duration) (err error) 
 		return fmt.Errorf("there is no parameter %.40q", name)
 	}
 	return nil
+}
+
+func number(name, value string, most int) (int, error) {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 || n > most {
+		return 0, fmt.Errorf("%s %.40q: want a number from 1 to %d", name, value, most)
+	}
+	return n, nil
 }
 
 func duration(name, value string, least, most time.Duration) (time.Duration, error) {

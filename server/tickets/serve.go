@@ -2,19 +2,14 @@ package tickets
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/http"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
@@ -307,7 +302,7 @@ func (s *Server) do(ctx context.Context, r state.Request) (state.Outcome, error)
 
 func (s *Server) view(q *Request) (g sight) {
 	(*s.node.Load()).View(func(st *state.State) { g = look(st, q.Secret, s.o.Now().UnixMilli(), q.IDs) })
-	q.seen += g.of
+	q.seen += g.of + g.seen
 	return g
 }
 
@@ -323,100 +318,6 @@ func (s *Server) sure(ctx context.Context, q *Request) (sight, error) {
 		return g, errAgain
 	}
 	return s.view(q), nil
-}
-
-// node returns the name of a new contender, and its record.
-func (q *Request) node(l recipe.Layout, k recipe.Role) (path string, data []byte) {
-	var r [16]byte
-	_, _ = rand.Read(r[:]) // it never fails
-	id := recipe.NewID(int64(binary.BigEndian.Uint64(r[:])), binary.BigEndian.Uint64(r[8:]))
-	o := recipe.Owner{Host: q.Addr, Cmd: "ticket", User: q.Who, Reason: q.Reason, Revocable: true}
-	if user, host, both := strings.Cut(q.Who, "@"); both {
-		o.User, o.Host = user, host
-	}
-	return recipe.Join(q.Path, recipe.NodeName(l, k, id, "ticket")), recipe.EncodeOwner(o)
-}
-
-// open opens a ticket. A nil answer says that there is one, or was; opened, that it is a new one.
-func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, _ error) {
-	if !s.opens(q.Identity.Name, q.Identity.Rate) {
-		return false, fail(http.StatusTooManyRequests, "limit", "this identity opens more than %d tickets a "+
-			"second", q.Identity.Rate), nil
-	}
-	var password [jute.PasswordSize]byte
-	_, _ = rand.Read(password[:]) // it never fails
-	until := int64(0)
-	if !q.Until.IsZero() {
-		until = q.Until.UnixMilli()
-	}
-	for range triesMost {
-		var c newcomer
-		(*s.node.Load()).View(func(st *state.State) { c = lookAt(st.Tree(), q.Path, q.Mode, q.Layout, q.IDs) })
-		switch {
-		case c.err != nil:
-			return false, mixed(c.err), nil
-		case q.Try && c.blocked:
-			a := fail(http.StatusConflict, "held", "the lock is held")
-			a.Body.(*failure).Behind = c.behind
-			return false, a, nil
-		}
-		o := state.Opening{Seen: state.Unseen,
-			SessionBody: state.SessionBody{Timeout: int32(q.ttl().Milliseconds()), Password: password,
-				Owner: s.o.ID, Addr: q.Addr},
-			Ticket: session.Ticket{Hash: q.Secret, Identity: q.Identity.Name, Path: q.Path, Mode: q.Mode,
-				Until: until},
-			TicketBounds: state.TicketBounds{All: MaxTickets, Identity: int32(q.Identity.Tickets),
-				Path: int32(q.Identity.OnPath)}}
-		if q.Try {
-			o.Seen = c.seen
-		}
-		o.Node, o.Data = q.node(q.Layout, c.role)
-		at := time.Now()
-		out, err := s.do(ctx, o.Open(q.IDs))
-		if err != nil {
-			return false, nil, err
-		}
-		switch out.Code {
-		case jute.OK:
-			if opened = len(out.Reply) == 0; opened {
-				s.noteConfirmed(out.Session.ID, at)
-				s.audit("openTicket", q, true)
-			}
-			return opened, nil, nil
-		case jute.BadVersion:
-			continue
-		case jute.Unimplemented:
-			if err := (*s.node.Load()).AllowTickets(ctx); err != nil {
-				return false, fail(http.StatusServiceUnavailable, "mixed-releases", "%v", err), nil
-			}
-			continue
-		case jute.SessionExpired:
-			return false, nil, nil // the look that follows says why
-		}
-		s.audit("openTicket", q, false)
-		return false, refusal(&out), nil
-	}
-	return false, fail(http.StatusServiceUnavailable, "busy",
-		"other requests were faster than this one: repeat it"), nil
-}
-
-// refusal answers for a ticket that cannot be opened.
-func refusal(out *state.Outcome) *Answer {
-	if out.Divided {
-		return mixed(recipe.ErrMixedLayout)
-	}
-	switch out.Code {
-	case jute.QuotaExceeded:
-		if len(out.Reply) > 0 {
-			return fail(http.StatusTooManyRequests, "limit", "%s", out.Reply)
-		}
-		return fail(http.StatusTooManyRequests, "limit", "a quota of the path is used up")
-	case jute.NoAuth:
-		return fail(http.StatusForbidden, "forbidden", "the access rights of the path refuse this identity")
-	case jute.Throttled:
-		return fail(http.StatusServiceUnavailable, "full", "a server's disk is low, or the path is full")
-	}
-	return fail(http.StatusBadRequest, "path", "this path cannot have a contender: %v", out.Code)
 }
 
 func (s *Server) audit(operation string, q *Request, ok bool) {
@@ -439,11 +340,4 @@ func (s *Server) end(ctx context.Context, q *Request, id int64, why session.Tick
 func usable(timeout int32) time.Duration {
 	ttl := time.Duration(timeout) * time.Millisecond
 	return time.Duration(float64(ttl)*0.995) - max(ttl/5, time.Second)
-}
-
-func (q *Request) ttl() time.Duration {
-	if q.TTL == 0 {
-		return DefaultTTL
-	}
-	return q.TTL
 }

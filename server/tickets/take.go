@@ -22,6 +22,8 @@ type Request struct {
 
 	Mode        byte
 	ModeGiven   bool
+	Permits     int // 0: not given
+	Limit       int // the number of permits, if none is stored; 0: not given
 	Layout      recipe.Layout
 	TTL         time.Duration // 0: not given
 	Wait        time.Duration
@@ -50,6 +52,8 @@ type heldBody struct {
 	Sequencer string `json:"sequencer"`
 	TTL       int64  `json:"ttlMs"`
 	Safe      int64  `json:"safeMs"`
+	Slots     []int  `json:"slots,omitempty"`
+	NoSlots   string `json:"noSlots,omitempty"` // why permits have no numbers that count
 	Asked     *asked `json:"asked"`
 }
 
@@ -86,8 +90,6 @@ func unavailable(err error) *Answer {
 	return fail(http.StatusServiceUnavailable, "unavailable", "%v", err)
 }
 
-func mixed(err error) *Answer { return fail(http.StatusConflict, "mixed", "%v", err) }
-
 // words say why a ticket is over.
 var words = map[session.TicketEnd]string{session.TicketGiven: "given", session.TicketExpired: "expired",
 	session.TicketRevoked: "revoked", session.TicketRemoved: "removed", session.TicketEnded: "ended"}
@@ -120,6 +122,8 @@ func (q *Request) wrong(g *sight) *Answer {
 		return fail(http.StatusConflict, "path", "the ticket is of another path: %s", k.Path)
 	case q.ModeGiven && q.Mode != k.Mode:
 		return fail(http.StatusConflict, "path", "the ticket is of another mode")
+	case q.Permits != 0 && int32(q.Permits) != k.Permits:
+		return fail(http.StatusConflict, "path", "the ticket is for %d permits", k.Permits)
 	}
 	return nil
 }
@@ -209,6 +213,7 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 	var w *wait
 	patience := time.NewTimer(max(q.Wait-time.Since(q.Arrived), 0))
 	defer patience.Stop()
+	grants := 0
 	for over := q.Wait == 0; ; {
 		now := s.o.Now().UnixMilli()
 		(*s.node.Load()).View(func(st *state.State) {
@@ -220,9 +225,9 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 			if q.IfNoneMatch != "" && !g.held { // the place may change while the one ahead stays
 				children = g.dir
 			}
-			s.arm(w, g.blocker, g.node, children)
+			s.arm(w, append(g.watch, g.blocker, g.node, children)...)
 		})
-		q.seen += g.of
+		q.seen += g.of + g.seen
 		switch {
 		case !g.lives():
 			return g, gone(q, &g)
@@ -233,9 +238,17 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 			if err := s.end(ctx, q, g.session.ID, session.TicketGiven); err != nil {
 				return g, unavailable(err)
 			}
-			return g, mixed(g.mixed)
+			return g, notHere(g.mixed)
 		case g.asked != nil && !g.held:
 			return g, s.leaves(ctx, q, &g, session.TicketRevoked)
+		case g.grant != nil && renews && grants < triesMost:
+			grants++
+			if a := s.promote(ctx, q, &g); a != nil {
+				return g, a
+			}
+			continue
+		case q.Try && renews && !g.held && g.session.Ticket.Mode == permit:
+			return g, s.withdraw(ctx, q, &g)
 		case g.asked != nil, over, q.IfNoneMatch == "" && g.held,
 			q.IfNoneMatch != "" && q.IfNoneMatch != g.etag():
 			return g, nil
@@ -280,7 +293,7 @@ func (s *Server) told(q *Request, g *sight, at time.Time) *Answer {
 	ttl := int64(g.session.Timeout)
 	if g.held {
 		b := &heldBody{V: 1, Held: true, Token: strconv.FormatInt(g.token, 10), Sequencer: g.sequencer(),
-			TTL: ttl}
+			TTL: ttl, Slots: g.slots, NoSlots: g.noSlots}
 		if !at.IsZero() {
 			b.Safe = max((at.Sub(q.Arrived) + usable(g.session.Timeout)).Milliseconds(), 0)
 			if until := g.session.Ticket.Until; until != 0 {
@@ -376,6 +389,7 @@ type One struct {
 	Path  string `json:"path"`
 	Held  bool   `json:"held"`
 	Token string `json:"token,omitempty"`
+	Slots []int  `json:"slots,omitempty"`
 	Since int64  `json:"since"`
 	TTL   int64  `json:"ttlMs"`
 	Until int64  `json:"until,omitempty"`
@@ -404,14 +418,14 @@ func (s *Server) List(q *Request) *Answer {
 		(*s.node.Load()).View(func(st *state.State) {
 			g = look(st, x.Ticket.Hash, s.o.Now().UnixMilli(), q.IDs)
 		})
-		q.seen += 10 + g.of
+		q.seen += 10 + g.of + g.seen
 		if !g.lives() {
 			continue
 		}
 		one := One{Path: x.Ticket.Path, Held: g.held, Since: x.Created, TTL: int64(g.session.Timeout),
 			Until: x.Ticket.Until}
 		if g.held {
-			one.Token = strconv.FormatInt(g.token, 10)
+			one.Token, one.Slots = strconv.FormatInt(g.token, 10), g.slots
 		}
 		b.Tickets = append(b.Tickets, one)
 	}

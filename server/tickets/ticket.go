@@ -16,6 +16,7 @@ import (
 const (
 	exclusive byte = 1 + iota
 	shared
+	permit
 )
 
 // sight is what one look at the state says of a ticket.
@@ -33,7 +34,13 @@ type sight struct {
 	blocker string
 	behind  *Holder
 	asked   *recipe.Revocation
-	mixed   error // another kind of lock is there
+	mixed   error // it cannot hold, because another kind of lock is there
+	seen    int   // permits that were looked at
+
+	slots   []int    // numbers of its permits
+	noSlots string   // why they do not count
+	grant   []byte   // the transaction that makes its permits; nil: it is not its turn
+	watch   []string // what else may change the sight
 }
 
 // lives reports whether there is such a ticket.
@@ -44,6 +51,7 @@ type Holder struct {
 	Host   string `json:"host,omitempty"`
 	User   string `json:"user,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	Slot   int    `json:"slot,omitempty"` // the number of its permit
 	Since  int64  `json:"since"`
 }
 
@@ -52,6 +60,10 @@ func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sig
 	g.session, _ = st.Sessions().Ticket(secret)
 	if !g.lives() {
 		g.over, _ = st.Sessions().EndOfTicket(secret, now)
+		return g
+	}
+	if g.session.Ticket.Mode == permit {
+		g.lookPermits(st.Tree(), ids)
 		return g
 	}
 	nodes := st.Tree().SomeEphemeralsOf(g.session.ID, 1)
@@ -134,8 +146,20 @@ func placeIn(t *tree.Tree, dir tree.Ref, q recipe.Rule, own recipe.Contender, to
 
 // alone fails if a lock of another kind is taken at the path of a queue.
 func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) error {
+	if err := rivals(t, dir, recipe.UseQueue, others, token); err != nil {
+		return err
+	}
+	data, _ := dir.Data(superIDs)
+	if _, policy := recipe.ParsePolicyRecord([]byte(data)); policy && data != "" {
+		return recipe.ErrMixedLayout
+	}
+	return nil
+}
+
+// rivals fails if one of the children is of another kind of lock, and lives; with a token, if it came before.
+func rivals(t *tree.Tree, dir tree.Ref, own recipe.Use, names []string, token int64) error {
 	live := func(n tree.Ref) bool { return n.Session() != 0 && (token == 0 || n.Stat().Czxid < token) }
-	for name, use := range recipe.UseQueue.Rivals(others) {
+	for name, use := range own.Rivals(names) {
 		n, there := t.Child(dir, name)
 		if !there {
 			continue
@@ -153,10 +177,6 @@ func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) error {
 			return recipe.ErrMixedLayout
 		}
 	}
-	data, _ := dir.Data(superIDs)
-	if _, policy := recipe.ParsePolicyRecord([]byte(data)); policy && data != "" {
-		return recipe.ErrMixedLayout
-	}
 	return nil
 }
 
@@ -170,23 +190,26 @@ type newcomer struct {
 }
 
 // lookAt looks at a lock for a ticket that would come now.
-func lookAt(t *tree.Tree, path string, mode byte, l recipe.Layout, ids []jute.ID) (c newcomer) {
+func lookAt(t *tree.Tree, q *Request) (c newcomer) {
 	c.role = recipe.RoleLock
-	if mode == shared {
+	switch q.Mode {
+	case shared:
 		c.role = recipe.RoleRead
+	case permit:
+		return lookAtPermits(t, q)
 	}
-	dir, there := t.Find(path)
+	dir, there := t.Find(q.Path)
 	if !there {
 		return c
 	}
 	c.seen = dir.Stat().Pzxid
-	if mode == exclusive && l != recipe.LayoutKazoo && hasReaders(dir) {
+	if q.Mode == exclusive && q.Layout != recipe.LayoutKazoo && hasReaders(dir) {
 		c.role = recipe.RoleWrite // programs with Curator's recipes see their own family alone
 	}
-	p, _, err := placeIn(t, dir, rule(l, c.role), recipe.Contender{}, 0)
+	p, _, err := placeIn(t, dir, rule(q.Layout, c.role), recipe.Contender{}, 0)
 	c.blocked, c.err = p.Blocked, err
 	if p.Blocked {
-		c.behind = holderOf(t, recipe.Join(path, p.Blocker.Name), ids)
+		c.behind = holderOf(t, recipe.Join(q.Path, p.Blocker.Name), q.IDs)
 	}
 	return c
 }
@@ -204,11 +227,14 @@ func hasReaders(dir tree.Ref) (has bool) {
 
 // sequencer describes the hold of a ticket to a third party.
 func (g *sight) sequencer() string {
-	mode := fence.Exclusive
-	if g.session.Ticket.Mode == shared {
+	mode, path := fence.Exclusive, g.session.Ticket.Path
+	switch g.session.Ticket.Mode {
+	case shared:
 		mode = fence.Shared
+	case permit:
+		mode = fence.Permit
 	}
-	return fence.Sequencer{Path: g.session.Ticket.Path, Node: recipe.Base(g.node), Mode: mode,
+	return fence.Sequencer{Path: path, Node: g.node[len(path)+1:], Mode: mode,
 		Token: fence.Token(g.token)}.String()
 }
 
@@ -227,6 +253,7 @@ type Lock struct {
 	V       int      `json:"v"`
 	Holders []Holder `json:"holders"`
 	Queued  int      `json:"queued"`
+	Limit   int      `json:"limit,omitempty"` // the number of permits of a semaphore
 }
 
 // shownHolders bounds the holders that GET names.
@@ -234,7 +261,11 @@ const shownHolders = 20
 
 // describe tells who holds a lock, and how many wait.
 func describe(t *tree.Tree, path string, ids []jute.ID) Lock {
-	l := Lock{V: 1, Holders: []Holder{}}
+	l, permits := describePermits(t, path, ids)
+	if permits {
+		return l
+	}
+	l = Lock{V: 1, Holders: []Holder{}}
 	dir, there := t.Find(path)
 	if !there {
 		return l

@@ -59,8 +59,12 @@ type reply struct {
 	body  string
 	Held  bool   `json:"held"`
 	Token string `json:"token"`
+	Slots []int  `json:"slots"`
 	Error string `json:"error"`
-	Text  string `json:"text"`
+
+	NoSlots string `json:"noSlots"`
+	Limit   int    `json:"limit"`
+	Text    string `json:"text"`
 
 	Position int              `json:"position"`
 	Of       int              `json:"of"`
@@ -235,6 +239,15 @@ func TestOddRequests(t *testing.T) {
 		"POST /v1/locks/a?mode=all":                              400,
 		"POST /v1/locks/a?layout=latch":                          400,
 		"POST /v1/locks/a?queue=maybe":                           400,
+		"POST /v1/locks/a?permits=2":                             400,
+		"POST /v1/locks/a?limit=2":                               400,
+		"POST /v1/locks/a?mode=permit&limit=0":                   400,
+		"POST /v1/locks/a?mode=permit&limit=1000001":             400,
+		"POST /v1/locks/a?mode=permit&permits=101&limit=200":     400,
+		"POST /v1/locks/a?mode=permit&permits=-1":                400,
+		"POST /v1/locks/a?mode=permit&layout=kazoo&limit=2":      400,
+		"POST /v1/locks/a?mode=permit":                           409, // no number is stored
+		"POST /v1/locks/a?mode=permit&limit=2&permits=3":         409,
 		"POST /v1/locks/a?until=tomorrow":                        400,
 		"POST /v1/locks/a?nonsense=1":                            400,
 		"POST /v1/locks/a?ttl=5s&ttl=6s":                         400,

@@ -24,6 +24,8 @@ type Answer struct {
 	Code     int    `json:"-"`
 	Held     bool   `json:"held"`
 	Token    string `json:"token"`
+	Slots    []int  `json:"slots"`
+	NoSlots  string `json:"noSlots"`
 	Position int    `json:"position"`
 	Of       int    `json:"of"`
 	Safe     int64  `json:"safeMs"`
@@ -41,6 +43,7 @@ type One struct {
 	Path  string `json:"path"`
 	Held  bool   `json:"held"`
 	Token string `json:"token,omitempty"`
+	Slots []int  `json:"slots,omitempty"`
 	Since int64  `json:"since"`
 	TTL   int64  `json:"ttlMs"`
 	Until int64  `json:"until,omitempty"`

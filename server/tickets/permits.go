@@ -1,0 +1,307 @@
+package tickets
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// A ticket for permits of a semaphore has a place in its queue first. When the place is the first and so many
+// permits are free, the server that is asked about the ticket makes the permits in one transaction, in the
+// place of that node. It decides as package client does for the head of the queue, whose place excludes every
+// other head; a try that has no place yields while there is one.
+
+// MaxPermits bounds the permits of one ticket, and MaxLimit the number of permits that it may store.
+const (
+	MaxPermits = 100
+	MaxLimit   = 1_000_000
+)
+
+// errLimit says that a semaphore has no such number of permits.
+var errLimit = errors.New("the number of permits")
+
+// semaphore is what the state has of a semaphore's permits.
+type semaphore struct {
+	path    string
+	rec     recipe.Record
+	version int32
+	dir     tree.Ref // of the permits
+	there   bool
+	permits []string
+	err     error // another kind of lock is there
+}
+
+// semaphoreAt reads a semaphore. token is that of permits, whose holder does not care about what came later.
+func semaphoreAt(t *tree.Tree, path string, token int64) (s semaphore) {
+	s.path = path
+	dir, there := t.Find(path)
+	if !there {
+		return s
+	}
+	var ok bool
+	data, _ := dir.Data(superIDs)
+	s.rec, ok = recipe.ParseRecord([]byte(data))
+	s.version = dir.Stat().Version
+	if s.dir, s.there = t.Child(dir, recipe.PermitsName); s.there {
+		s.permits = childrenOf(s.dir)
+	}
+	if token == 0 && (!ok || s.rec.Layout != "") {
+		s.err = recipe.ErrMixedLayout
+	} else {
+		s.err = rivals(t, dir, recipe.UsePermits, childrenOf(dir), token)
+	}
+	return s
+}
+
+func childrenOf(dir tree.Ref) (names []string) {
+	var walk tree.ChildWalk
+	walk.Next(dir, math.MaxInt, func(n tree.Ref) int {
+		names = append(names, n.Name())
+		return 1
+	})
+	return names
+}
+
+// grants reports whether n permits of the semaphore are free. limit is the number of permits if none is
+// stored.
+func (s *semaphore) grants(limit, n int) (bool, error) {
+	if limit = cmp.Or(s.rec.Limit, limit); limit == 0 {
+		return false, fmt.Errorf("%w of %s is not stored yet: give limit=", errLimit, s.path)
+	}
+	do, err := recipe.DecidePermits(limit, len(s.permits), n)
+	if err != nil {
+		return false, fmt.Errorf("%w of %s is %d, and %d are asked for", errLimit, s.path, limit, n)
+	}
+	return do == recipe.Grant, nil
+}
+
+// byNumber puts the permits in the order of their numbers.
+func (s *semaphore) byNumber() {
+	slices.SortFunc(s.permits, func(a, b string) int {
+		return cmp.Or(cmp.Compare(recipe.SlotOf(a), recipe.SlotOf(b)), cmp.Compare(a, b))
+	})
+}
+
+// first tells of a holder.
+func (s *semaphore) first(t *tree.Tree, ids []jute.ID) *Holder {
+	if len(s.permits) == 0 {
+		return nil
+	}
+	s.byNumber()
+	return holderOf(t, recipe.Join(s.dir.Path(), s.permits[0]), ids)
+}
+
+// numbers returns the numbers of permits with a token, and says why they do not count, if so.
+func (s *semaphore) numbers(t *tree.Tree, own []string, token int64) (slots []int, none string) {
+	for _, name := range s.permits {
+		n, there := t.Child(s.dir, name)
+		switch slot := recipe.SlotOf(name); {
+		case slot == 0 && there && n.Stat().Czxid < token:
+			return nil, fmt.Sprintf("%s is a permit without a number, of another program", n.Path())
+		case slot > 0 && slices.Contains(own, name):
+			slots = append(slots, slot)
+		}
+	}
+	slices.Sort(slots)
+	return slots, ""
+}
+
+// lookPermits reads what the state has of a ticket for permits.
+func (g *sight) lookPermits(t *tree.Tree, ids []jute.ID) {
+	k := g.session.Ticket
+	var own []string
+	place := ""
+	for _, path := range t.SomeEphemeralsOf(g.session.ID, int(k.Permits)+1) {
+		if tree.ParentPath(path) == recipe.Join(k.Path, recipe.QueueName) {
+			place = path
+		} else {
+			own = append(own, recipe.Base(path))
+		}
+	}
+	switch {
+	case place != "":
+		g.lookPlace(t, place, ids)
+	case len(own) == int(k.Permits):
+		g.lookHeld(t, own)
+	} // else another client has removed a node
+}
+
+// lookHeld reads the permits that a ticket has.
+func (g *sight) lookHeld(t *tree.Tree, own []string) {
+	g.dir = recipe.Join(g.session.Ticket.Path, recipe.PermitsName)
+	g.node, g.held = recipe.Join(g.dir, own[0]), true
+	for _, name := range own {
+		n, _ := t.Find(recipe.Join(g.dir, name))
+		g.token = n.Stat().Czxid
+		g.watch = append(g.watch, n.Path())
+		data, _ := n.Data(superIDs)
+		if asked, ok := recipe.RevocationIn([]byte(data)); ok {
+			g.asked = &asked
+		}
+	}
+	s := semaphoreAt(t, g.session.Ticket.Path, g.token)
+	g.slots, g.noSlots = s.numbers(t, own, g.token)
+	g.mixed, g.seen = s.err, len(s.permits)
+}
+
+// lookPlace reads what a ticket waits for that has a place in a semaphore's queue.
+func (g *sight) lookPlace(t *tree.Tree, place string, ids []jute.ID) {
+	n, _ := t.Find(place)
+	own, layout, ok := recipe.ParseName(n.Name())
+	if !ok {
+		return
+	}
+	g.own, g.dir = own, tree.ParentPath(place)
+	data, _ := n.Data(superIDs)
+	if asked, ok := recipe.RevocationIn([]byte(data)); ok {
+		g.asked = &asked
+	}
+	var p recipe.Place
+	p, g.of, g.mixed = placeIn(t, n.Parent(), rule(layout, own.Kind), own, n.Stat().Czxid)
+	if g.mixed != nil || !p.Found {
+		return
+	}
+	g.node, g.ahead = place, p.Ahead+1
+	if p.Blocked {
+		g.blocker = recipe.Join(g.dir, p.Blocker.Name)
+		g.behind = holderOf(t, g.blocker, ids)
+		return
+	}
+	k := g.session.Ticket
+	s := semaphoreAt(t, k.Path, 0)
+	if g.seen, g.mixed = len(s.permits), s.err; g.mixed != nil {
+		return
+	}
+	o, _ := recipe.ParseOwner([]byte(data))
+	free, err := s.grants(o.Limit, int(k.Permits))
+	switch {
+	case err != nil:
+		g.mixed = err
+	case free:
+		g.grant = s.grant(place, o, int(k.Permits))
+	default:
+		g.behind = s.first(t, ids)
+		g.watch = []string{recipe.Join(k.Path, recipe.PermitsName), k.Path}
+	}
+}
+
+// grant returns the transaction that makes permits in the place of a node in the queue.
+func (s *semaphore) grant(place string, o recipe.Owner, n int) (ops []byte) {
+	create := func(op jute.OpCode, path string, data []byte, flags int32) {
+		ops = jute.AppendMultiHeader(ops, op, false, -1)
+		ops = jute.AppendBuffer(jute.AppendString(ops, path), data)
+		ops = jute.AppendInt(jute.AppendACL(ops, jute.WorldAnyone), flags)
+	}
+	limit := cmp.Or(s.rec.Limit, o.Limit)
+	dir := recipe.Join(s.path, recipe.PermitsName)
+	if !s.there {
+		create(jute.OpCreateContainer, dir, []byte{}, jute.FlagContainer)
+	}
+	o.Limit = 0
+	data := recipe.EncodeOwner(o)
+	for _, slot := range recipe.FreeSlots(limit, s.permits, n, 0) {
+		create(jute.OpCreate, recipe.Join(dir, recipe.PermitName(newID(), slot)), data,
+			jute.FlagEphemeralSequential)
+	}
+	ops = jute.AppendMultiHeader(ops, jute.OpDelete, false, -1)
+	ops = jute.AppendInt(jute.AppendString(ops, place), -1)
+	if s.rec.Limit == 0 {
+		s.rec.Limit = limit
+		ops = jute.AppendMultiHeader(ops, jute.OpSetData, false, -1)
+		ops = jute.AppendBuffer(jute.AppendString(ops, s.path), s.rec.Encode())
+		ops = jute.AppendInt(ops, s.version)
+	}
+	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
+}
+
+// promote gives a ticket its permits. An answer says that it cannot have them; otherwise another look says
+// what came of it.
+func (s *Server) promote(ctx context.Context, q *Request, g *sight) *Answer {
+	out, err := s.do(ctx, state.Request{Session: g.session.ID, Gen: g.session.Gen, Op: jute.OpMulti, IDs: q.IDs,
+		Body: g.grant})
+	if err != nil {
+		return unavailable(err)
+	}
+	if out.Code == jute.OK && !out.Refused {
+		out.Code = state.FirstFailure(out.Reply)
+	}
+	switch out.Code {
+	case jute.OK, jute.NoNode, jute.NodeExists, jute.BadVersion: // others were faster
+		return nil
+	}
+	return refusal(&out)
+}
+
+// withdraw ends a ticket that tried to get permits and does not have them.
+func (s *Server) withdraw(ctx context.Context, q *Request, g *sight) *Answer {
+	if err := s.end(ctx, q, g.session.ID, session.TicketTried); err != nil {
+		return unavailable(err)
+	}
+	a := fail(http.StatusConflict, "held", "the permits are in use")
+	a.Body.(*failure).Behind = g.behind
+	return a
+}
+
+// lookAtPermits looks at a semaphore for a ticket that would come now.
+func lookAtPermits(t *tree.Tree, q *Request) (c newcomer) {
+	s := semaphoreAt(t, q.Path, 0)
+	if c.err = s.err; c.err != nil {
+		return c
+	}
+	free, err := s.grants(q.Limit, q.permits())
+	if c.err = err; err != nil {
+		return c
+	}
+	queue := recipe.Join(q.Path, recipe.QueueName)
+	if dir, there := t.Find(queue); there {
+		c.seen = dir.Stat().Pzxid
+		var p recipe.Place
+		p, _, c.err = placeIn(t, dir, rule(recipe.LayoutCurator, recipe.RoleLock), recipe.Contender{}, 0)
+		if p.Blocked {
+			c.blocked, c.behind = true, holderOf(t, recipe.Join(queue, p.Blocker.Name), q.IDs)
+		}
+	}
+	if !free && !c.blocked {
+		c.blocked, c.behind = true, s.first(t, q.IDs)
+	}
+	return c
+}
+
+// describePermits tells who has permits of a semaphore, and how many wait. It reports false if the path is
+// not a semaphore's.
+func describePermits(t *tree.Tree, path string, ids []jute.ID) (l Lock, ok bool) {
+	s := semaphoreAt(t, path, 0)
+	if s.rec.Limit == 0 && !s.there || s.err != nil && len(s.permits) == 0 {
+		return l, false
+	}
+	l = Lock{V: 1, Holders: []Holder{}, Limit: s.rec.Limit}
+	if queue, there := t.Find(recipe.Join(path, recipe.QueueName)); there {
+		l.Queued = len(childrenOf(queue))
+	}
+	s.byNumber()
+	for _, name := range s.permits[:min(len(s.permits), shownHolders)] {
+		if h := holderOf(t, recipe.Join(s.dir.Path(), name), ids); h != nil {
+			h.Slot = recipe.SlotOf(name)
+			l.Holders = append(l.Holders, *h)
+		}
+	}
+	return l, true
+}
+
+// notHere answers for a lock that cannot be taken as the request wants it.
+func notHere(err error) *Answer {
+	if errors.Is(err, errLimit) {
+		return fail(http.StatusConflict, "limit", "%v", err)
+	}
+	return fail(http.StatusConflict, "mixed", "%v", err)
+}

@@ -1,0 +1,242 @@
+//go:build !windows
+
+package tickets_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	locks "github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+func dialLocks(t *testing.T, addr string) *locks.Client {
+	c := must.Get(locks.Dial(t.Context(), addr))(t)
+	t.Cleanup(func() { c.Close(context.Background()) })
+	return c
+}
+
+// Tickets for permits have numbers, wait in a queue, get what comes free, and are told of what cannot be.
+func TestTheLifeOfATicketForPermits(t *testing.T) {
+	i := start(t, nil)
+	c := caller{t, i.TicketAddr()}
+	const sem = " /v1/locks/gpu"
+	c.expect(1, 409, "POST"+sem+"?mode=permit") // no number is stored, and none given
+	a := c.expect(1, 201, "POST"+sem+"?mode=permit&limit=3&who=ann&ttl=60s")
+	expect.Equal(t, fmt.Sprint(a.Slots), "[1]")
+	expect.Equal(t, c.expect(1, 200, "POST"+sem).Token, a.Token)
+	b := c.expect(2, 201, "POST"+sem+"?mode=permit&permits=2&limit=9") // the stored number counts
+	expect.Equal(t, fmt.Sprint(b.Slots), "[2 3]")
+	expect.Equal(t, c.expect(9, 409, "POST"+sem+"?mode=permit&permits=4&limit=9").Error, "limit")
+	expect.Equal(t, c.expect(2, 409, "POST"+sem+"?mode=permit&permits=1").Error, "path", "another number")
+
+	q := c.expect(3, 202, "POST"+sem+"?mode=permit&permits=2")
+	expect.That(t, q.Position == 1 && q.Of == 1 && q.Behind != nil, "queued: %s", q.body)
+	expect.Equal(t, q.head.Get("ETag"), `"q-1"`)
+	expect.Equal(t, c.expect(4, 202, "POST"+sem+"?mode=permit").Position, 2)
+	tried := c.expect(5, 409, "POST"+sem+"?mode=permit&queue=no")
+	expect.That(t, tried.Error == "held" && tried.Behind != nil, "a try: %s", tried.body)
+	c.expect(5, 404, "GET"+sem)
+	shown := c.expect(0, 200, "GET"+sem)
+	expect.That(t, len(shown.Holders) == 3 && shown.Queued == 2 && shown.Limit == 3, "%s", shown.body)
+	expect.Equal(t, fmt.Sprint(shown.Holders[0].Slot)+shown.Holders[0].User, "1ann")
+
+	c.expect(1, 204, "DELETE"+sem)
+	c.expect(3, 202, "POST"+sem) // one is free, and two are wanted
+	granted := make(chan reply, 1)
+	go func() {
+		a, _ := ask(context.Background(), i.TicketAddr(), 3, "POST"+sem+"?wait=1m")
+		granted <- a
+	}()
+	eventually(t, "it waits", func() bool { return waits(i) == 1 })
+	c.expect(2, 204, "DELETE"+sem)
+	g := <-granted
+	expect.That(t, g.code == 200 && fmt.Sprint(g.Slots) == "[1 2]", "granted: %d %s", g.code, g.body)
+	expect.Equal(t, fmt.Sprint(c.expect(4, 200, "POST"+sem).Slots), "[3]")
+	list := c.expect(0, 200, "GET /v1/tickets").Tickets
+	expect.That(t, len(list) == 2 && fmt.Sprint(list[0].Slots) == "[1 2]", "%v", list)
+	for _, n := range []int{3, 4} {
+		c.expect(n, 204, "DELETE"+sem)
+	}
+	expect.Equal(t, fmt.Sprint(c.expect(6, 201, "POST"+sem+"?mode=permit&queue=no&permits=3").Slots), "[1 2 3]")
+}
+
+// A ticket whose permits another client removes is over, and so is one on which another kind of lock is.
+func TestPermitsThatCannotBeHeld(t *testing.T) {
+	i := start(t, nil)
+	c := caller{t, i.TicketAddr()}
+	other := client(t, i)
+	c.expect(1, 201, "POST /v1/locks/s?mode=permit&permits=2&limit=2")
+	permits, _, err := other.Children("/s/leases", false)
+	must.OK(t, err)
+	must.OK(t, other.Delete("/s/leases/"+permits[0], -1))
+	expect.Equal(t, c.expect(1, 410, "POST /v1/locks/s").Error, "removed")
+	permits, _, err = other.Children("/s/leases", false)
+	expect.That(t, err == nil && len(permits) == 0, "permits that are left: %v, %v", permits, err)
+
+	c.expect(2, 201, "POST /v1/locks/m")
+	expect.Equal(t, c.expect(3, 409, "POST /v1/locks/m?mode=permit&limit=2").Error, "mixed")
+	c.expect(4, 201, "POST /v1/locks/p?mode=permit&limit=2")
+	expect.Equal(t, c.expect(5, 409, "POST /v1/locks/p").Error, "mixed")
+	expect.Equal(t, len(c.expect(0, 200, "GET /v1/tickets").Tickets), 2)
+}
+
+// Beside a permit without a number, as of Curator's, numbers do not count, until it is gone.
+func TestTicketsBesidePermitsWithoutNumbers(t *testing.T) {
+	i := start(t, nil)
+	c := caller{t, i.TicketAddr()}
+	other := client(t, i)
+	c.expect(1, 201, "POST /v1/locks/s?mode=permit&limit=3")
+	curator := must.Get(other.Create("/s/leases/_c_6f1ed002-ab5c-4b1f-a0ce-75ab2e1ed1a2-lease-", nil,
+		jute.FlagEphemeralSequential))(t)
+	expect.Equal(t, fmt.Sprint(c.expect(1, 200, "POST /v1/locks/s").Slots), "[1]", "of the earlier permit")
+	a := c.expect(2, 201, "POST /v1/locks/s?mode=permit")
+	expect.That(t, a.Held && a.Slots == nil && a.NoSlots != "", "beside: %s", a.body)
+	c.expect(3, 202, "POST /v1/locks/s?mode=permit")
+	must.OK(t, other.Delete(curator, -1))
+	expect.Equal(t, fmt.Sprint(c.expect(2, 200, "POST /v1/locks/s").Slots), "[2]", "when it is gone")
+	expect.Equal(t, fmt.Sprint(c.expect(3, 200, "POST /v1/locks/s").Slots), "[3]")
+}
+
+var slotJobs = flag.Int("slots.jobs", 300, "jobs of TestK11NoTwoHaveOneSlot")
+
+// K11: jobs by tickets and by package client take permits of one semaphore, in its queue and by tries. Some
+// callers vanish with their permits, and their session is ended for them. No two hold one number at once: each
+// locks the file of its number.
+func TestK11NoTwoHaveOneSlot(t *testing.T) {
+	const limit, callers = 8, 16
+	i := start(t, nil)
+	dir := t.TempDir()
+	hold := func(slots []int) (free func()) {
+		var files []*os.File
+		for _, slot := range slots {
+			f := must.Get(os.Create(filepath.Join(dir, fmt.Sprint(slot))))(t)
+			err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+			expect.That(t, err == nil && slot <= limit, "the number %d: %v", slot, err)
+			files = append(files, f)
+		}
+		return func() {
+			for _, f := range files {
+				f.Close()
+			}
+		}
+	}
+	var mu sync.Mutex
+	done, killed, next := 0, 0, 0
+	job := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		next++
+		return next
+	}
+	count := func(kill bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if done++; kill {
+			killed++
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(*slotJobs)*100*time.Millisecond)
+	defer cancel()
+	byTicket := func(n int) {
+		permits := 1 + n%5/4
+		what := fmt.Sprintf("POST /v1/locks/gpu?mode=permit&limit=%d&permits=%d&wait=5s&ttl=1m", limit, permits)
+		if n%7 == 0 {
+			what += "&queue=no"
+		}
+		var a reply
+		for err := error(nil); !a.Held && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+			if a, err = ask(ctx, i.TicketAddr(), n, what); err != nil || a.code >= 500 || a.code == 429 {
+				continue
+			}
+			if a.code != 409 && a.code >= 400 {
+				t.Errorf("job %d: %d %s", n, a.code, a.body)
+				return
+			}
+		}
+		must.Equal(t, len(a.Slots), permits, "numbers of job %d", n)
+		free := hold(a.Slots)
+		time.Sleep(time.Millisecond)
+		free()
+		for a.code != 204 && ctx.Err() == nil {
+			a, _ = ask(ctx, i.TicketAddr(), n, "DELETE /v1/locks/gpu")
+			if a.code == 410 {
+				break
+			}
+		}
+		count(false)
+	}
+	byClient := func(c *locks.Client, n int) {
+		s := c.Semaphore("/gpu", limit)
+		permits := 1 + n%5/4
+		var l *locks.Lease
+		for l == nil && ctx.Err() == nil {
+			take := s.Acquire
+			if n%3 == 0 {
+				take = s.TryAcquire
+			}
+			l, _ = take(ctx, permits)
+		}
+		if l == nil {
+			return
+		}
+		slots := must.Get(l.Slots())(t)
+		must.Equal(t, len(slots), permits, "numbers of job %d", n)
+		free := hold(slots)
+		time.Sleep(time.Millisecond)
+		free()
+		if n%10 == 0 { // it is killed: its session ends with what it has
+			c.Close(context.Background())
+		} else {
+			expect.OK(t, l.Unlock(ctx))
+		}
+		count(n%10 == 0)
+	}
+	var all sync.WaitGroup
+	for at := range callers {
+		all.Go(func() {
+			var c *locks.Client
+			for n := job(); n <= *slotJobs && !t.Failed(); n = job() {
+				if at%2 == 0 {
+					byTicket(n)
+					continue
+				}
+				if c == nil {
+					c = must.Get(locks.Dial(ctx, i.ClientAddr()))(t)
+				}
+				byClient(c, n)
+				if n%10 == 0 {
+					c = nil
+				}
+			}
+			if c != nil {
+				c.Close(context.Background())
+			}
+		})
+	}
+	all.Wait()
+	expect.Equal(t, done, *slotJobs, "jobs")
+	t.Logf("%d jobs, %d of them killed", done, killed)
+	eventually(t, "all permits are free", func() bool {
+		s := dialLocks(t, i.ClientAddr()).Semaphore("/gpu", 0)
+		l, err := s.TryAcquire(ctx, limit)
+		if err != nil {
+			return false
+		}
+		slots := must.Get(l.Slots())(t)
+		slices.Sort(slots)
+		expect.Equal(t, fmt.Sprint(slots), "[1 2 3 4 5 6 7 8]")
+		return l.Unlock(ctx) == nil
+	})
+}
