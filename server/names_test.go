@@ -38,6 +38,7 @@ func init() {
 	add("a connection cannot be accepted", "zlockd_accept_errors_total")
 	add("a client comes back too late", "zlockd_sessions_refused_total")
 	add("a session is refused by a limit", "zlockd_new_sessions_refused_total")
+	add("a contender is refused by --one-layout", "zlockd_contenders_refused_total")
 	add("a session begins or ends", "global_sessions")
 	add("a session falls silent", "stale_sessions_expired")
 	add("an authentication fails", "auth_failed_count")

@@ -49,6 +49,8 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 	to.Measure("sessions_refused_total", "Clients whose session had ended.", float64(s.counts.refused.Load()))
 	to.Measure("new_sessions_refused_total", "Clients that got no session because there were too many.",
 		float64(s.counts.refusedNew.Load()))
+	to.Measure("contenders_refused_total", "Requests of clients that --one-layout refused with NOAUTH.",
+		float64(s.counts.divided.Load()))
 	to.Measure("log_lines_dropped_total", "Log lines about clients left out because there were too many.",
 		float64(s.log.Dropped()))
 	for r := ends.Client; r < ends.Reasons; r++ {

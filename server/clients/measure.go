@@ -18,6 +18,7 @@ type counts struct {
 	foreign      atomic.Int64 // connections that spoke something else
 	refused      atomic.Int64 // sessions refused
 	refusedNew   atomic.Int64 // because there were too many
+	divided      atomic.Int64 // requests that --one-layout refused
 	ends         [ends.Reasons]atomic.Int64
 }
 

@@ -49,6 +49,9 @@ func (c *conn) done(p pending, out *state.Outcome) {
 		o.endReply(b, at, out.Code)
 		c.grown(true)
 		c.applied(p, out)
+		if out.Divided {
+			c.srv.counts.divided.Add(1)
+		}
 		if p.op == jute.OpCloseSession {
 			o.end(ends.Session)
 		}

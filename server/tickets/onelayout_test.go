@@ -1,6 +1,9 @@
 package tickets_test
 
 import (
+	"io"
+	"net/http"
+	"regexp"
 	"testing"
 	"time"
 
@@ -31,4 +34,9 @@ func TestOneLayoutRefusesTickets(t *testing.T) {
 	defer func() { expect.OK(t, ours.Close(t.Context())) }()
 	_, err := ours.Mutex("/kz").TryLock(t.Context())
 	expect.Is(t, err, zlock.ErrMixedLayout)
+	page := must.Get(http.Get("http://" + i.AdminAddr() + "/metrics"))(t)
+	defer page.Body.Close()
+	text := must.Get(io.ReadAll(page.Body))(t)
+	counted := regexp.MustCompile(`\nzlockd_contenders_refused_total ([1-9]\d*)\n`)
+	expect.That(t, counted.Match(text), "no refused request is counted in\n%s", text)
 }
