@@ -101,17 +101,6 @@ func (n *Node) callLeader(id uint32, says string) (net.Conn, error) {
 	return c, err
 }
 
-// leaderAddrs are where the leader may be, the likeliest first: its address as a
-// member, and the one it gives of itself, which raft passes on. A server that
-// does not know the members yet has only the second.
-func (n *Node) leaderAddrs(id uint32, says string) []string {
-	known := n.addresses.of(id)
-	if known == "" || known == says {
-		return []string{says}
-	}
-	return []string{known, says}
-}
-
 // runLink sends our stream and touches until the connection or the leader's
 // term ends.
 func (n *Node) runLink(c net.Conn, leader uint32) error {

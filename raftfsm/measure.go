@@ -1,12 +1,10 @@
 package raftfsm
 
 import (
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
-	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
@@ -16,97 +14,6 @@ type (
 	Measure  = signal.Measure
 	Measures = signal.Set
 )
-
-// leaderWatch measures how long this server knows no leader, and tells follow of
-// every change.
-type leaderWatch struct {
-	n    *Node
-	news signal.Signal // that raft knows another leader, or none any more
-
-	mu     sync.Mutex
-	leader uint32    // known now; 0: none
-	lost   time.Time // since when there is none; zero: there is one
-}
-
-// broken notes that the connection to the leader broke. If it is still the
-// leader, nothing was lost.
-func (w *leaderWatch) broken() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.lost.IsZero() {
-		w.lost = time.Now()
-	}
-}
-
-// held notes that there is a connection to this leader.
-func (w *leaderWatch) held(id uint32) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.leader == id {
-		w.lost = time.Time{}
-	}
-}
-
-// set notes the leader that raft knows.
-func (w *leaderWatch) set(id uint32) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := time.Now()
-	if w.lost.IsZero() {
-		w.lost = now
-	}
-	switch before := w.leader; {
-	case id == before:
-		if id != 0 {
-			w.lost = time.Time{}
-		}
-		return
-	case id != 0:
-		if before != 0 { // else it was counted when the one before was lost
-			w.n.o.Measures.Elections.Note(1)
-		}
-		w.n.o.Measures.ElectionTime.Took(now.Sub(w.lost))
-		if id == w.n.id { // this server logs elsewhere that it leads itself
-			w.n.o.Measures.LeaderUnavailable.Took(now.Sub(w.lost))
-		} else {
-			w.n.log.Info("another server leads", "leader", id, "after", now.Sub(w.lost).Round(time.Millisecond))
-		}
-		w.lost = time.Time{}
-	default:
-		w.n.o.Measures.Elections.Note(1)
-		w.n.log.Info("no leader is known", "before", before)
-	}
-	w.leader = id
-}
-
-// leaderLook is how often this server asks raft for the leader beside raft's own news.
-const leaderLook = 250 * time.Millisecond
-
-// watchLeader keeps leaderWatch up to date. A cluster of one has no elections.
-func (n *Node) watchLeader() {
-	news := make(chan raft.Observation, 16)
-	obs := raft.NewObserver(news, false, func(o *raft.Observation) bool {
-		_, ok := o.Data.(raft.LeaderObservation)
-		return ok
-	})
-	n.raft.RegisterObserver(obs)
-	defer n.raft.DeregisterObserver(obs)
-	for {
-		select {
-		case <-n.ctx.Done():
-			return
-		case o := <-news:
-			n.known.set(peer.ParseID(o.Data.(raft.LeaderObservation).LeaderID))
-			n.known.news.Send()
-			signal.Signal(n.elections.News).Send()
-		case <-time.After(n.raft.Beat(leaderLook)): // an observation may be dropped
-			if len(news) == 0 {
-				id, _ := n.raft.Known()
-				n.known.set(id)
-			}
-		}
-	}
-}
 
 // noteSnapshot remembers the newest snapshot.
 func (f *fsm) noteSnapshot(zxid int64, at time.Time) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -38,10 +37,6 @@ func (n *Node) ChangeMember(ctx context.Context, c change.Change) error {
 	ctx, cancel := context.WithTimeout(ctx, peer.AnswerTime)
 	defer cancel()
 	return n.changeMember(ctx, c, true)
-}
-
-func errServerID(id uint32) error {
-	return fmt.Errorf("server id %d is not in 1..%d", id, state.MaxServerID)
 }
 
 func (n *Node) changeMember(ctx context.Context, c change.Change, forward bool) error {
@@ -76,40 +71,6 @@ func (n *Node) changeMember(ctx context.Context, c change.Change, forward bool) 
 		return status.With(status.Overtaken, err)
 	}
 	return err
-}
-
-// askLeader passes a question on to the leader that raft knows here. It is for a server that turned
-// out not to lead.
-func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, error) {
-	id, at := n.raft.Known()
-	switch {
-	case n.port == nil:
-		return peer.Status{}, errAlone
-	case id == 0:
-		return peer.Status{}, n.serving.noLeader()
-	case id == n.id:
-		// This server leads by raft's word, but its term has not begun yet, or is over.
-		return peer.Status{}, errNotLeading
-	}
-	st, err := n.askAt(ctx, id, at, q)
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		// The leader is gone, and raft has not noticed yet; nothing was asked.
-		return peer.Status{}, n.serving.noLeader()
-	}
-	return st, err
-}
-
-// askAt asks the leader at its known address, or else at the one that it gives. The error is
-// ECONNREFUSED if all connections are refused.
-func (n *Node) askAt(ctx context.Context, id uint32, says string,
-	q peer.Question) (st peer.Status, err error) {
-	for _, addr := range n.leaderAddrs(id, says) {
-		st, err = n.port.Ask(ctx, id, addr, q)
-		if !errors.Is(err, syscall.ECONNREFUSED) {
-			break
-		}
-	}
-	return st, err
 }
 
 // safe refuses a change of the voters after which those that follow are no majority, for which the cluster

@@ -279,3 +279,12 @@ func (o *Options) selfAddr() raft.ServerAddress {
 	}
 	return "local"
 }
+
+// touchEvery returns how often a server looks which sessions it has heard from.
+func (o *Options) touchEvery() time.Duration {
+	return min(max(o.MinSessionTimeout/16, 10*time.Millisecond), 250*time.Millisecond)
+}
+
+func errServerID(id uint32) error {
+	return fmt.Errorf("server id %d is not in 1..%d", id, state.MaxServerID)
+}

@@ -251,27 +251,3 @@ func (a *abandoned) look(t *term) {
 	a.since = time.Now()
 	t.propose(g.GiveUp())
 }
-
-// Room says why this server's disk cannot take so many bytes; nil: it can.
-func (n *Node) Room(bytes int64) error {
-	if n.disk.InMemory() || n.o.DiskReserve < 0 {
-		return nil
-	}
-	if why := n.diskIsLow(bytes); why != "" {
-		return fmt.Errorf("%w: %s; make some and try again", ErrNoRoom, why)
-	}
-	return nil
-}
-
-// Fits says why a backup of so many nodes and bytes cannot be this server's
-// state; nil: it can.
-func (n *Node) Fits(nodes int, bytes int64) error {
-	switch {
-	case n.o.MaxNodes > 0 && nodes > n.o.MaxNodes:
-		return fmt.Errorf("the backup has %d nodes, and no more than %d are allowed", nodes, n.o.MaxNodes)
-	case n.o.MaxBytes > 0 && bytes > n.o.MaxBytes:
-		return fmt.Errorf("the data of the backup are %d bytes, and no more than %d are allowed", bytes,
-			n.o.MaxBytes)
-	}
-	return nil
-}

@@ -303,3 +303,11 @@ func (n *Node) Current(ctx context.Context) error {
 		return nil
 	}
 }
+
+// tellAck wakes what waits in Acknowledged. g.mu is held.
+func (g *serving) tellAck() {
+	if g.ackNews != nil {
+		close(g.ackNews)
+		g.ackNews = nil
+	}
+}

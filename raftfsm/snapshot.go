@@ -67,13 +67,6 @@ func (n *Node) snapshotDamaged(err error) {
 	n.replaceSnapshot.Store(true)
 }
 
-// addBarrier lets a leader add an entry without effect to its log.
-func (n *Node) addBarrier() {
-	if t := n.term.Load(); t != nil {
-		t.propose(state.Request{Op: state.OpBarrier})
-	}
-}
-
 // Snapshot writes a snapshot now.
 func (n *Node) Snapshot() error {
 	start := time.Now()

@@ -91,13 +91,6 @@ func (t *term) endTickets() {
 	}
 }
 
-// waits reports whether acts wait to be proposed.
-func (q *actQueue) waits() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.list) > 0
-}
-
 // Touch notes that a session was heard from, if this server leads. It reports false if it does not, or does
 // not hold its lease: then Options.Observer must tell of the session, and Acknowledged tells when the leader
 // has heard.
@@ -130,13 +123,5 @@ func (n *Node) Acknowledged(ctx context.Context, enough func(sent time.Time) boo
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}
-}
-
-// tellAck wakes what waits in Acknowledged. g.mu is held.
-func (g *serving) tellAck() {
-	if g.ackNews != nil {
-		close(g.ackNews)
-		g.ackNews = nil
 	}
 }

@@ -1,0 +1,115 @@
+package raftfsm
+
+import (
+	"sync"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// actQueue holds what the leader proposes on its own account. It is dropped
+// with the term, so nothing in it is ever proposed twice.
+//
+// Of what may be much at once, the ends of sessions and the removal of nodes, the queue is apart: the
+// members are published before it.
+type actQueue struct {
+	mu    sync.Mutex
+	list  [][]byte // requests, encoded
+	ends  []int64  // sessions to be ended
+	due   map[int64]ending
+	reaps [][]byte // requests, encoded
+	size  int      // of reaps
+	open  []byte   // blocks with open-stream requests, which belong to no stream yet
+}
+
+// ending is the end of a session that waits to be proposed. However often the session is found overdue while
+// it waits, it is proposed once.
+type ending struct {
+	gen  uint32
+	cost int // of applying it: 1, and 1 for each of its nodes
+}
+
+func (q *actQueue) add(r state.Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	act := r.Append(nil)
+	if r.Op == state.OpReap {
+		q.reaps, q.size = append(q.reaps, act), q.size+len(act)
+	} else {
+		q.list = append(q.list, act)
+	}
+}
+
+// end queues the end of a session.
+func (q *actQueue) end(session int64, e ending) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.due == nil {
+		q.due = map[int64]ending{}
+	}
+	if _, waits := q.due[session]; !waits {
+		q.ends = append(q.ends, session)
+	}
+	q.due[session] = e
+}
+
+// reaping is how many bytes of removals wait to be proposed.
+func (q *actQueue) reaping() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.size
+}
+
+// addOpen queues a server's wish to open its stream.
+func (q *actQueue) addOpen(bl state.Block) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.open = bl.Append(q.open)
+}
+
+// take appends what waits to an entry: every wish to open a stream, up to actsInEntry acts, and ends of
+// sessions up to endsInEntry. They fill half the entry at the most. more tells that some are left.
+func (q *actQueue) take(entry []byte) (_ []byte, more bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	entry = append(entry, q.open...)
+	q.open = nil
+	own := state.Block{}
+	fits := func(size int) bool {
+		return own.Count == 0 || len(own.Requests)+size <= state.BatchBytes/2
+	}
+	acts := func(list [][]byte) (rest [][]byte) {
+		for len(list) > 0 && own.Count < actsInEntry && fits(len(list[0])) {
+			own.Requests, own.Count = append(own.Requests, list[0]...), own.Count+1
+			list = list[1:]
+		}
+		return list
+	}
+	q.list = acts(q.list)
+	cost := 0
+	for len(q.ends) > 0 {
+		session := q.ends[0]
+		e := q.due[session]
+		if cost > 0 && cost+e.cost > endsInEntry || !fits(endBytes) {
+			break
+		}
+		r := state.End(session, e.gen, state.EndExpired)
+		own.Requests, own.Count = r.Append(own.Requests), own.Count+1
+		cost += e.cost
+		q.ends = q.ends[1:]
+		delete(q.due, session)
+	}
+	was := len(own.Requests)
+	q.reaps = acts(q.reaps)
+	q.size -= len(own.Requests) - was
+	if own.Count > 0 {
+		entry = own.Append(entry)
+	}
+	return entry, len(q.list)+len(q.ends)+len(q.reaps) > 0
+}
+
+// waits reports whether acts wait to be proposed.
+func (q *actQueue) waits() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.list) > 0
+}

@@ -1,0 +1,103 @@
+package raftfsm
+
+import (
+	"maps"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// status returns what this server says of itself to others.
+func (n *Node) status() peer.Status {
+	id := n.disk.Identity()
+	st := peer.Status{ID: n.id, Cluster: id.Cluster, Incarnation: id.Incarnation,
+		Incarnations: maps.Clone(id.Incarnations), AsOf: id.Expected, Peers: n.o.Peers, Formed: id.Peers,
+		Members: map[uint32]string{}, Version: peer.Version, Release: n.o.Release,
+		Observers: n.o.Observers, FormedObservers: id.Observers}
+	if st.Up = n.up.Load(); !st.Up {
+		st.Waits = n.forming.waits()
+		return st
+	}
+	var serves bool
+	if serves, st.Waits = n.Serving(); !serves && st.Waits == "" {
+		st.Waits = "it begins"
+	}
+	if st.Incarnations == nil {
+		st.Incarnations = map[uint32]string{}
+	}
+	n.View(func(s *state.State) {
+		for _, m := range s.Members() {
+			st.Incarnations[m.ID] = m.Incarnation
+		}
+		st.AsOf = max(st.AsOf, n.fsm.index.Load())
+	})
+	var servers []raft.Server
+	if servers, st.Config = n.raft.Configuration(); st.Config == disk.UnknownConfig {
+		st.Config = 0
+	}
+	for _, s := range servers {
+		st.Members[peer.ParseID(s.ID)] = string(s.Address)
+	}
+	st.Leader, _ = n.raft.Known()
+	st.Linked = n.linked.Load()
+	st.Silent = n.raft.Silence().Milliseconds()
+	st.Stands = n.raft.State() == raft.Candidate
+	st.LastTerm, st.LastIndex = n.raft.LastEntry()
+	return st
+}
+
+// shown returns what this server shows of itself, and where its log ends.
+func (n *Node) shown() (now peer.Shown, end uint64) {
+	id := n.disk.Identity()
+	now = peer.Shown{Start: id.Start, Life: id.Life}
+	if n.up.Load() {
+		now.Term, now.Index = n.raft.CurrentTerm(), n.fsm.index.Load()
+		return now, min(n.raft.LastIndex(), n.disk.Durable())
+	}
+	now.Term, end, _ = n.disk.Promised()
+	return now, end
+}
+
+// incarnationOf returns the data directory by which a member is known; empty for a server that is
+// not a member, or whose next directory is a new one.
+func (n *Node) incarnationOf(id uint32) string {
+	incarnation, _ := n.knownAs(id)
+	return incarnation
+}
+
+// knownAs also returns the index of the log entry at which the answer was true. A server
+// that has just started knows the others as of its snapshot, or as its cluster
+// formed.
+func (n *Node) knownAs(id uint32) (incarnation string, asOf uint64) {
+	own := n.disk.Identity()
+	incarnation, asOf = own.Incarnations[id], own.Expected
+	if n.up.Load() {
+		n.View(func(s *state.State) {
+			if m, ok := s.Member(id); ok {
+				incarnation = m.Incarnation
+			}
+			asOf = max(asOf, n.fsm.index.Load())
+		})
+	}
+	return incarnation, asOf
+}
+
+// confirm compares what this server has on its disk with what a caller knows of it. A server that
+// was put back to an old copy of its directory ends before it can vote with a server that knows
+// better.
+func (n *Node) confirm(g *peer.Greeting) error {
+	if g.Known == nil || g.KnownAs != n.disk.Identity().Incarnation || !n.up.Load() {
+		return nil
+	}
+	now, end := n.shown()
+	why := now.Behind(*g.Known, end)
+	if why == "" {
+		return nil
+	}
+	err := oldCopy(n.id, g.From, why)
+	n.die(err)
+	return err
+}

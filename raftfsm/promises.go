@@ -1,0 +1,89 @@
+package raftfsm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
+)
+
+// promises are what other servers have shown this one of their data directories, and so promised:
+// so this server notices when one of those is put back to an old copy. They are kept on disk;
+// promises lost in a crash only make this server more trusting.
+type promises struct {
+	disk  *disk.Disk
+	log   *slog.Logger
+	dirty signal.Signal // that there is something to save
+
+	mu   sync.Mutex
+	seen map[string]peer.Shown // by incarnation; only of those that were members
+}
+
+func loadPromises(d *disk.Disk, log *slog.Logger) (*promises, error) {
+	p := &promises{disk: d, log: log, dirty: signal.New(), seen: map[string]peer.Shown{}}
+	b, err := d.LoadSeen()
+	if err == nil && len(b) > 0 {
+		err = json.Unmarshal(b, &p.seen)
+	}
+	if err != nil {
+		return nil, fmt.Errorf(
+			"what is known of other servers cannot be read (the file may be removed): %w", err)
+	}
+	return p, nil
+}
+
+// note remembers what a member has shown.
+func (p *promises) note(incarnation string, now peer.Shown) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.seen[incarnation]
+	is := was
+	is.Raise(now)
+	p.seen[incarnation] = is
+	// The index alone changes all the time; it is saved with the rest.
+	if is.Start != was.Start || is.Term != was.Term {
+		p.dirty.Send()
+	}
+}
+
+// of returns what a server has shown.
+func (p *promises) of(incarnation string) peer.Shown {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen[incarnation]
+}
+
+// keep writes the promises to disk until ctx ends.
+func (p *promises) keep(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.dirty:
+		}
+		p.mu.Lock()
+		seen := maps.Clone(p.seen)
+		p.mu.Unlock()
+		b, err := json.MarshalIndent(seen, "", "  ")
+		if err == nil {
+			err = p.disk.SaveSeen(append(b, '\n'))
+		}
+		if err != nil {
+			p.log.Warn("what is known of other servers was not saved", "err", err)
+		}
+	}
+}
+
+// oldCopy is the error of a server that runs from an old copy of its data
+// directory.
+func oldCopy(id, witness uint32, why string) error {
+	return fmt.Errorf("the data directory of server %d is an old copy: server %d knows "+
+		"that %s; remove the directory, start the server, and give it its place again: zlock member replace %d",
+		id, witness, why, id)
+}

@@ -1,0 +1,255 @@
+package raftfsm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/consensus"
+	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/elect"
+	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/signal"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// Start runs a server's part in the cluster. It returns when the server has
+// joined its cluster, which for a new cluster of several means that all of
+// them have been started; ctx bounds that wait.
+func Start(ctx context.Context, o Options) (_ *Node, err error) {
+	o, err = o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{o: o, id: o.ID, log: o.Logger, leadership: consensus.NewLeadership()}
+	n.known = leaderWatch{n: n, news: signal.New(), lost: time.Now()}
+	n.lowDisk.Store(new(string))
+	n.serving.n, n.serving.offSince = n, time.Now()
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			_ = n.release()
+		}
+	}()
+	n.addresses = newAddresses(n)
+	n.disk, err = disk.Open(disk.Options{Server: o.ID, Dir: o.DataDir, LogStore: o.LogStore,
+		SnapshotRetain: o.SnapshotRetain, Check: n.readDisk,
+		Memory: o.Stores, Files: o.Files, Alone: len(o.Peers) == 0, Rand: o.Rand, Logger: o.Logger,
+		Fatal: n.die})
+	if err != nil {
+		return nil, err
+	}
+	if n.promises, err = loadPromises(n.disk, n.log); err != nil {
+		return nil, err
+	}
+	n.wg.Go(func() { n.promises.keep(n.ctx) })
+	n.forming = &forming{o: &n.o, disk: n.disk, promises: n.promises, formed: make(chan struct{})}
+	if len(o.Peers) > 0 {
+		n.port, err = peer.Open(n.ctx, peer.Options{ID: o.ID, Addr: o.PeerListen,
+			SelfAddr: string(o.selfAddr()),
+			Release:  o.Release, TLS: o.PeerTLS,
+			Host: host{n}, Listen: o.Listen, Dial: o.Dial, Logger: o.Logger})
+		if err != nil {
+			return nil, err
+		}
+		n.forming.port = n.port
+		n.port.Serve()
+		n.wg.Go(func() { n.forming.checkReach(n.ctx) })
+	}
+	bootstrap, err := n.forming.join(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.startRaft(bootstrap); err != nil {
+		return nil, err
+	}
+	n.forming.comparePeers(n.raft.Servers())
+	n.wg.Go(func() { n.disk.Watch(n.ctx) })
+	n.wg.Go(func() { n.leadership.Listen(n.ctx) })
+	n.wg.Go(n.lead)
+	if n.port != nil {
+		n.wg.Go(n.follow)
+		n.wg.Go(n.watchLeader)
+		n.wg.Go(n.addresses.watch)
+		n.wg.Go(func() { n.elections.Watch(n.ctx) })
+		n.wg.Go(func() { n.newRelief().Watch(n.ctx) })
+	} else if err := n.raft.Stand(); err != nil {
+		n.log.Debug("could not stand for election", "err", err)
+	}
+	n.wg.Go(func() {
+		if n.serving.watch(n.ctx, n.fsm.stream.Opened) {
+			n.die(errors.New("this server was removed from the cluster"))
+		}
+	})
+	n.wg.Go(n.snapshots)
+	if !n.disk.InMemory() && n.o.DiskReserve >= 0 {
+		n.wg.Go(n.watchDisk)
+	}
+	return n, nil
+}
+
+// readDisk reads the newest snapshot and checks the log. It runs before other servers hear of this
+// start: if this server refuses the directory, and the operator puts back the one that was there
+// before, they must not take that for an old copy.
+func (n *Node) readDisk(d *disk.Disk) error {
+	n.disk = d
+	if d.Identity().Cluster == "" {
+		return nil // a new directory
+	}
+	if err := n.makeFSM(); err != nil {
+		return err
+	}
+	snaps := d.Snapshots(n.fsm.verify, n.fsm.damaged)
+	list, err := snaps.List()
+	if err != nil {
+		return fmt.Errorf("read snapshots: %w", err)
+	}
+	var covered uint64
+	if len(list) > 0 {
+		covered = list[0].Index
+		_, r, err := snaps.Open(list[0].ID)
+		if err != nil {
+			return fmt.Errorf("read snapshot: %w", err)
+		}
+		if err := n.fsm.Restore(r); err != nil {
+			return err
+		}
+	}
+	if err := d.CheckLog(covered); err != nil {
+		return fmt.Errorf("check log: %w", err)
+	}
+	return nil
+}
+
+// makeFSM makes the state and connects its callbacks.
+func (n *Node) makeFSM() (err error) {
+	n.fsm = newFSM(n.id, n.disk.Identity().Cluster, n.o.Observer, n.die)
+	n.fsm.ctx = n.ctx
+	n.fsm.reopen = func() { go n.openOwnStream() }
+	n.fsm.onMember = func() {
+		if t := n.term.Load(); t != nil {
+			t.members.Send()
+		}
+	}
+	n.fsm.onReplaced = func(zxid int64) {
+		n.log.Warn("the state was replaced by a backup; all clients were cut off", "zxid",
+			fmt.Sprintf("0x%x", zxid))
+	}
+	n.fsm.measures = n.o.Measures
+	n.fsm.durable = n.disk.WaitDurable
+	if n.fsm.replay.to, err = n.disk.Log().LastIndex(); err != nil {
+		return fmt.Errorf("read log: %w", err)
+	}
+	n.fsm.replay.began = time.Now()
+	n.fsm.damaged = n.snapshotDamaged
+	return nil
+}
+
+// startRaft starts raft, and then the parts that need it.
+func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
+	if n.fsm == nil {
+		if err := n.makeFSM(); err != nil {
+			return err
+		}
+	}
+	n.raft, err = consensus.Start(consensus.Options{ID: n.id, Self: n.o.selfAddr(),
+		HeartbeatTimeout: n.o.HeartbeatTimeout, TrailingLogs: n.o.TrailingLogs, Disk: n.disk, Port: n.port,
+		Verify: n.fsm.verify, Damaged: n.fsm.damaged, Leadership: n.leadership, Log: n.log,
+		Closed: &n.closed},
+		n.fsm, bootstrap)
+	if err != nil {
+		return err
+	}
+	n.elections = &elect.Elections{Raft: n.raft.Raft, Port: n.port, Status: n.status,
+		Heartbeat: n.o.HeartbeatTimeout, Log: n.log,
+		News: signal.New()}
+	if info := n.fsm.snapshot.Load(); info != nil {
+		_, at := n.disk.NewestSnapshot()
+		n.fsm.noteSnapshot(info.Zxid, at)
+	}
+	n.up.Store(true)
+	return nil
+}
+
+// Close stops the server's part in the cluster. A leader hands over first, so that no client has to
+// wait for an election.
+func (n *Node) Close(ctx context.Context) error {
+	if n.closed.Swap(true) {
+		return nil
+	}
+	// A disk that hangs holds up all that waits for it, which may be any goroutine.
+	done := make(chan error, 1)
+	go func() {
+		n.handOver(ctx)
+		done <- n.end(ctx)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("this server did not stop in time, its storage may hang: %w", ctx.Err())
+	}
+}
+
+// Abort stops the server's part without handing anything over, as the end of
+// its process would. It is for tests.
+func (n *Node) Abort() {
+	if !n.closed.Swap(true) {
+		_ = n.end(context.Background())
+	}
+}
+
+func (n *Node) end(ctx context.Context) error {
+	n.serving.end()
+	n.cancel()
+	err := n.stopRaft(ctx)
+	for _, w := range n.fsm.stream.Drain() {
+		w.Done(&state.Outcome{Unknown: true}, nil)
+	}
+	n.wg.Wait()
+	return errors.Join(err, n.release())
+}
+
+// handOver gives leadership away, if there is another server to take it.
+func (n *Node) handOver(ctx context.Context) {
+	if n.failed.Load() != nil || !n.raft.Leads() || len(n.raft.Servers()) < 2 {
+		return
+	}
+	if t := n.term.Load(); t != nil && len(t.far()) == 0 {
+		return // raft would wait for servers that are gone
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*n.o.HeartbeatTimeout)
+	defer cancel()
+	if err := consensus.Await(ctx, n.raft.LeadershipTransfer()); err != nil {
+		n.log.Info("leadership could not be handed over; the others will elect", "err", err)
+	} else {
+		n.log.Info("leadership handed over")
+	}
+}
+
+// stopRaft bounds raft's shutdown: a goroutine of raft that hangs in a store must not hold up this
+// server.
+func (n *Node) stopRaft(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("raft did not stop within 5 s"))
+	defer cancel()
+	if err := consensus.Await(ctx, n.raft.Shutdown()); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	return nil
+}
+
+// release gives back what Start acquired besides raft.
+func (n *Node) release() error {
+	n.cancel()
+	if n.port != nil {
+		n.port.Close()
+	}
+	if n.disk == nil {
+		return nil
+	}
+	return n.disk.Close()
+}

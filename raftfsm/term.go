@@ -1,0 +1,62 @@
+package raftfsm
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/signal"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/raftfsm/stream"
+)
+
+// term is one leadership of this server.
+type term struct {
+	n       *Node
+	number  uint64 // raft's
+	ctx     context.Context
+	began   time.Time
+	tracker *tracker
+	reader  stream.Reader // of our own stream
+	work    signal.Signal // that the batcher may find work
+	acts    actQueue      // what the leader proposes on its own account
+	links   linkSet       // streams of the other servers
+	nudger  *nudger
+	members signal.Signal // that a member has announced itself
+	notice  notice        // what is published of the members
+	full    atomic.Bool   // what needs more room is refused
+	low     atomic.Bool   // because a disk is low
+	layout  oneLayout     // whether contenders that do not see living ones are refused
+	working baton         // held by the batcher, except while it waits for raft
+
+	turn     int // of the servers, in filling entries
+	requests int // in the entry being filled, or filled last
+}
+
+// baton is a lock that is held while its holder waits for raft to take an entry. It is not a mutex,
+// because simulated time passes while a goroutine waits on a channel, but not while it waits for a
+// mutex.
+type baton chan struct{}
+
+func (b baton) take() { b <- struct{}{} }
+
+func (b baton) give() { <-b }
+
+func (t *term) wake() { t.work.Send() }
+
+// errNotLeading is the answer to a server that takes this one for the leader.
+var errNotLeading = status.Errorf(status.NoLeader, "this server does not lead")
+
+// propose queues an act of the leader. Acts are conditional: Apply looks again.
+func (t *term) propose(r state.Request) {
+	t.acts.add(r)
+	t.wake()
+}
+
+// addBarrier lets a leader add an entry without effect to its log.
+func (n *Node) addBarrier() {
+	if t := n.term.Load(); t != nil {
+		t.propose(state.Request{Op: state.OpBarrier})
+	}
+}
