@@ -10,7 +10,7 @@ var States = []State{
 		"@\t\tn.raft.Forget(term)", ""},
 	{"a link broke, and another server leads already", "raftfsm/follow.go",
 		"\t\t\tif !n.raft.NobodyLeadsBut(id) {\n@\t\t\t\tcontinue", ""},
-	{"a leader is called at the address that it gives of itself", "raftfsm/follow.go",
+	{"a leader is called at the address that it gives of itself", "raftfsm/ask.go",
 		"@\t\treturn []string{says}", ""},
 	{"a process stood still, and takes no leader for silent", "raftfsm/elect/stand.go",
 		"@\t\t\tfrom = now.Add(e.Heartbeat)", ""},
