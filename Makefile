@@ -116,7 +116,7 @@ ways: ## measure a lock, five ways and ZooKeeper's (six minutes), and write the 
 	cd test/bench/rivals && go run . -parts ways -rounds 4 -write ../../../docs/benchmarks.md
 
 lint: ## what CI checks besides tests: gofmt, builds for other systems, plain English, and golangci-lint as .golangci.yml says
-	test -z "$$(gofmt -l .)"
+	test -z "$$(git ls-files '*.go' | xargs gofmt -l)"
 	go test ./test -run 'TestErrorsAreToldByTheirCode'
 	GOOS=freebsd GOARCH=amd64 go build ./...
 	GOOS=freebsd GOARCH=amd64 go -C server/sasl/kerberos build ./...

@@ -261,5 +261,5 @@ func FirstFailure(reply []byte) jute.ErrCode {
 }
 
 // errTicketing refuses a backup with tickets where the cluster's other servers may not know them.
-var errTicketing = errors.New("the backup may have tickets, and this cluster has had none: start its servers " +
-	"with --one-layout, or with --ticket-addr and open a ticket, and restore again")
+var errTicketing = errors.New("the backup may have tickets, and this cluster has had none: start its " +
+	"servers with --one-layout, or with --ticket-addr and open a ticket, and restore again")
