@@ -221,7 +221,7 @@ func TestDecodingACreateAllocatesOnlyTheACL(t *testing.T) {
 	}
 }
 
-// A count is believed up to what the bytes behind it can hold.
+// A count is believed up to what the bytes after it can hold.
 func TestCountsAreBelievedAsFarAsBytesAreThere(t *testing.T) {
 	for _, x := range []struct {
 		count int32

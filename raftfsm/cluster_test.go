@@ -386,7 +386,7 @@ func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
 	eventually(t, "it serves", c.seen[away].serving.Load)
 	expect.That(t, c.has(away, "/n49"), "it serves without what it missed")
 	expect.That(t, c.seen[away].resetCount() != 0, "it needed no snapshot: this tests nothing")
-	// Stopped at once, it may hold an entry right behind the snapshot that the leader does not know of.
+	// Stopped at once, it may hold an entry right after the snapshot that the leader does not know of.
 	for range 5 {
 		stop(t, c.nodes[away])
 		c.start(away)

@@ -113,7 +113,7 @@ func TestEntriesThatStayBehindASnapshot(t *testing.T) {
 	expect.Equal(t, n.trailing(), trailingLeast, "without followers")
 }
 
-// A snapshot that is written takes what it covers off the log behind it, and is the newest; one that is not
+// A snapshot that is written takes what it covers off the log after it, and is the newest; one that is not
 // written is not.
 func TestWrittenSnapshotCountsItsEntries(t *testing.T) {
 	for _, fails := range []error{nil, errors.New("the disk is full")} {

@@ -25,7 +25,7 @@ import (
 
 var flips = flag.Int("flips", 40, "damaged data directories to start from")
 
-// fillDir makes a data directory with a snapshot and a log behind it, and
+// fillDir makes a data directory with a snapshot and a log after it, and
 // returns what its server held at the end.
 func fillDir(t *testing.T, dir string) (zxid int64, digest uint64) {
 	n, w := start(t, Options{DataDir: dir})

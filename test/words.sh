@@ -28,4 +28,5 @@ refuse '\bwhat has been\b' 'the noun'
 refuse '\bno more is\b' 'no longer is'
 refuse '\b([Nn]o|[Ss]ome|[Ee]very|[Aa]ny)body\b' 'the server, the client, the session'
 refuse '\b[Ww]hoever\b' 'the server, the client, the session'
+refuse '\b(bytes|log|logs|entry|entries|right|goes on|comes) behind (it|them|the (end|snapshot|last|header))\b' 'after'
 exit $status

@@ -200,7 +200,7 @@ func TestFixACLHoldsItsLimits(t *testing.T) {
 	if got, code := tree.FixACL(acl[:31], ids, false); code != jute.OK || len(got) != 31*32 {
 		t.Error(len(got), code)
 	}
-	// An expansion that just fits, and one entry behind it.
+	// An expansion that just fits, and one entry after it.
 	acl = acl[:0]
 	for i := range 40 {
 		acl = append(acl, entry(int32(i), "auth", ""))

@@ -13,7 +13,7 @@ import (
 )
 
 // A follower ends when it has published a snapshot that its leader sent, and has not emptied its log yet. Started
-// again, it takes the leader's entries behind the snapshot, whatever its log held: entries of another history go,
+// again, it takes the leader's entries after the snapshot, whatever its log held: entries of another history go,
 // and those that the snapshot agrees with stay.
 func TestSnapshotIsPublishedAndTheLogNotEmptied(t *testing.T) {
 	for _, kind := range []string{"wal", "bolt"} {

@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// TestOneWrongBitIsNoticed flips a bit of every byte of the newest snapshot and of the log behind it, one
+// TestOneWrongBitIsNoticed flips a bit of every byte of the newest snapshot and of the log after it, one
 // at a time: what is read is refused, with the file and the offset, or it is as it was before.
 func TestOneWrongBitIsNoticed(t *testing.T) {
 	dir := filepath.Join(zooDir(t), "version-2")

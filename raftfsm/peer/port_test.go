@@ -258,7 +258,7 @@ func TestNoCommitIsTakenBeyondAMessage(t *testing.T) {
 	}
 }
 
-// Clients that wait for an entry do not wait until the entries behind it are stored.
+// Clients that wait for an entry do not wait until the entries after it are stored.
 func TestCommitIsTakenBeforeEntriesAreStored(t *testing.T) {
 	p := open(t, 1, &host{})
 	entries := []*raft.Log{{Index: 6}, {Index: 7}}

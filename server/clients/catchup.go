@@ -44,7 +44,7 @@ func lists(r *jute.SetWatches, op jute.OpCode) []*[]string {
 	return all
 }
 
-// add compares one path, at once or with those behind it. It reports false when
+// add compares one path, at once or with those after it. It reports false when
 // the connection has ended.
 func (u *catchUp) add(list *[]string, path string) bool {
 	*list = append(*list, path)

@@ -18,7 +18,7 @@ import (
 const (
 	lingerTime  = time.Second            // for a client to read the last frame
 	authPenalty = 100 * time.Millisecond // after a failed authentication
-	headerGrace = time.Second            // for the header behind an oversized prefix
+	headerGrace = time.Second            // for the header after an oversized prefix
 	stallTime   = 30 * time.Second       // for the rest of a frame, or a client that takes no byte
 	frameTime   = 120 * time.Second      // for a frame in all
 )

@@ -29,7 +29,7 @@ func (c *conn) retire(why ends.Reason) {
 	c.kill(why)
 }
 
-// last makes b, behind what waits to be written, the last bytes of the connection.
+// last makes b, after what waits to be written, the last bytes of the connection.
 func (c *conn) last(b []byte, why ends.Reason) {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()

@@ -165,7 +165,7 @@ const (
 
 	writeStep = memoryGrace / 4 // for a piece in clear text, of which any part may be written
 
-	unreadStep = time.Second // a client that takes something behind that is alive
+	unreadStep = time.Second // a client that takes something after that is alive
 )
 
 // writeAll writes what is unsent, waiting for the client as long as it takes something. While the server

@@ -81,8 +81,8 @@ type queue struct {
 	spare   []byte  // the buffer of the flush before
 	frames  int     // in full and buf
 
-	// gap: the connection's goroutine builds a long reply, which comes behind
-	// this many buffers of full. Until then nothing behind the gap is written.
+	// gap: the connection's goroutine builds a long reply, which comes after
+	// this many buffers of full. Until then nothing after the gap is written.
 	gap    bool
 	before int
 }
@@ -258,7 +258,7 @@ func (q *queue) openGap() {
 // fill ends the gap with the reply that belongs there.
 func (o *outbox) fill(reply ...piece) {
 	o.gap = false
-	if o.state != outboxOpen { // what is behind the gap must not come without the reply
+	if o.state != outboxOpen { // what is after the gap must not come without the reply
 		o.cut()
 		for ; len(o.full) > o.before; o.full = o.full[:len(o.full)-1] {
 			p := o.full[len(o.full)-1]
@@ -323,7 +323,7 @@ func (q *queue) take() (p piece, frames int) {
 	if p.loan != &uncounted || q.full != nil || q.gap || m == 0 || n+m > keepSize {
 		return p, frames
 	}
-	b := slices.Grow(q.buf, n)[:n+m] // a short event goes with what is behind it
+	b := slices.Grow(q.buf, n)[:n+m] // a short event goes with what follows it
 	copy(b[n:], b[:m])
 	copy(b, p.b)
 	q.buf, q.spare = q.spare, nil

@@ -40,7 +40,7 @@ func (c *conn) done(p pending, out *state.Outcome) {
 	case out.Refused:
 		o.die(ends.Gone)
 		c.follow(p.followed, p.xid, out, c.srv.now())
-	case p.op == state.OpBarrier: // the read behind it has the reply
+	case p.op == state.OpBarrier: // the read after it has the reply
 	case c.accepts():
 		b, at := o.beginReply(p.xid, out.Zxid, len(out.Reply))
 		if out.Code == jute.OK {

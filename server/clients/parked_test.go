@@ -61,7 +61,7 @@ func TestReadsParkBehindWrites(t *testing.T) {
 	expect.Equal(t, r.status().Outstanding, 0, "requests outstanding")
 }
 
-// A read whose answer may be long waits for the writes before it, with all that comes behind it.
+// A read whose answer may be long waits for the writes before it, with all that comes after it.
 func TestLongReadsDoNotPark(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.client()

@@ -16,7 +16,7 @@ const maxRun = 64
 // runSteps bounds what they may cost, since the address pays afterwards.
 const runSteps = 2000
 
-// read answers the read in frame and those right behind it. It reports false
+// read answers the read in frame and those right after it. It reports false
 // when the connection has ended.
 func (c *conn) read(frame []byte) bool {
 	c.reads.frame, c.reads.stop = frame, false
@@ -319,9 +319,9 @@ func (c *conn) record(t *tree.Tree, b []byte, op jute.OpCode, body []byte) (_ []
 	return b, w, code
 }
 
-// A read behind writes of its own connection must see what they change, and nothing that the
+// A read after writes of its own connection must see what they change, and nothing that the
 // connection asks for later. Such a read is parked among the pending requests, so that the requests
-// behind it need not wait: the goroutine that applies the log answers it right behind the outcome of
+// after it need not wait: the goroutine that applies the log answers it right after the outcome of
 // the write before it. That goroutine holds up every client, so only reads with short answers are
 // parked; others wait until their connection's writes are answered. A change by another client may
 // make an answer long after all: then it is bounded as events are.
@@ -384,7 +384,7 @@ func (c *conn) answerOne(st *state.State, p pending) {
 	c.answered(p, &out, now)
 	c.srv.metrics.ReadLatency.ObserveTime(max(now-p.at, 0))
 	if w.set {
-		o.mu.Unlock() // it comes behind the lock of the watches
+		o.mu.Unlock() // it comes after the lock of the watches
 		c.srv.watches.add(c, w.path, w.kind)
 		o.mu.Lock()
 	}

@@ -26,7 +26,7 @@ func (c *conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, r
 	return true
 }
 
-// replyLast appends an error reply and ends the connection behind it.
+// replyLast appends an error reply and ends the connection after it.
 func (c *conn) replyLast(xid int32, zxid int64, code jute.ErrCode, why ends.Reason) {
 	if c.reply(xid, jute.OpError, zxid, code, nil) {
 		c.last(nil, why)

@@ -72,7 +72,7 @@ func (c *conn) serve(why ends.Reason) {
 		return
 	}
 	if why == ends.Length || why == ends.Malformed {
-		c.last(nil, why) // behind the replies to what came before
+		c.last(nil, why) // after the replies to what came before
 	}
 	c.discard()
 }

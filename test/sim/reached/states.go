@@ -74,11 +74,11 @@ var States = []State{
 	// Links and streams
 	{"a link comes before the term of an elected server begins", "raftfsm/link.go",
 		"its term is about to begin\n@", ""},
-	{"a link comes behind the end of the term", "raftfsm/link.go",
+	{"a link comes after the end of the term", "raftfsm/link.go",
 		"\tif !t.links.add(l) {\n@\t\treturn", ""},
 	{"touches come to a leader without its lease", "raftfsm/link.go",
 		"@\t\t\treturn errNotLeading", ""},
-	{"a block comes behind the end of the term", "raftfsm/link.go",
+	{"a block comes after the end of the term", "raftfsm/link.go",
 		"\t\tif !l.push(bl) {\n@", ""},
 	{"a link ends with blocks that no entry has taken", "raftfsm/link.go",
 		"@\tls.links = slices.DeleteFunc(ls.links", "len(l.queue) > 0"},
