@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -117,7 +118,8 @@ func takeCommand() *command {
 		Help: `It needs a zlockd with a port for tickets (--http) and nothing else. Exit code: 0 held, 124
 not held: the place in the queue stays. With --ticket-file the same command goes on with it, also
 after it was killed. Without, it prints the ticket, a secret and its path, for 'zlock give'.
-'held TOKEN', of permits with their numbers ('slot 2'), goes to standard error.`,
+'held TOKEN', of permits with their numbers ('slot 2'), goes to standard error, and while it
+waits who holds the lock, since when, why, and the ticket's place.`,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			var wait, ttl time.Duration
 			addDuration(fs, &wait, "wait", "w", "wait for so long")
@@ -130,6 +132,7 @@ after it was killed. Without, it prints the ticket, a secret and its path, for '
 			semaphore := fs.Int("semaphore", 0, "PATH is a semaphore, with `N` permits if it has no "+
 				"number yet; 0: only the stored number")
 			permits := fs.Int("permits", 1, "take `K` of them")
+			quiet := fs.BoolP("quiet", "q", false, "do not say who holds the lock")
 			t := addTicketFlags(fs, true)
 			return func(c *call) error {
 				end, err := moment(*until, time.Now())
@@ -157,34 +160,46 @@ after it was killed. Without, it prints the ticket, a secret and its path, for '
 				set("permits", strconv.Itoa(*permits), ofPermits)
 				set("limit", strconv.Itoa(*semaphore), ofPermits && *semaphore != 0)
 				set("queue", "no", *try)
-				return c.take(t, q, wait)
+				return c.take(t, q, wait, *quiet)
 			}
 		},
 	}
 }
 
-// longestWait is how long one request waits.
-const longestWait = 9 * time.Minute
+// A request waits for a second at first, so that a caller soon learns whom it waits for, and then for as long
+// as lies between two lines about that.
+const (
+	firstWait = time.Second
+	laterWait = 10 * time.Second
+)
 
-func (c *call) take(t *ticketFlags, q url.Values, wait time.Duration) error {
+func (c *call) take(t *ticketFlags, q url.Values, wait time.Duration, quiet bool) error {
 	k, err := t.one(c, true)
 	if err != nil {
 		return err
 	}
 	ctx, stop := t.asking(wait)
 	defer stop()
-	for end := time.Now().Add(wait); ; {
-		left := min(max(time.Until(end), 0), longestWait)
+	told, most := "", firstWait
+	tell := func(a *ticket.Answer) {
+		if text := whoIsAhead(k.path, a); text != told && !quiet {
+			told = text
+			c.say("%s", text)
+		}
+	}
+	for end := time.Now().Add(wait); ; most = laterWait {
+		left := min(max(time.Until(end), 0), most)
 		q.Set("wait", left.Round(time.Millisecond).String())
 		a, err := k.Ask(ctx, http.MethodPost, lockPath(k.path), q, nil)
 		switch {
 		case err != nil:
 			return &cli.ExitError{Code: exitNoSession, Err: err}
 		case a.Error == "held":
-			return &cli.ExitError{Code: exitNotAcquired, Err: fmt.Errorf("%s is held", k.path)}
+			return &cli.ExitError{Code: exitNotAcquired, Err: errors.New(k.heldBy(ctx))}
 		case a.Code >= http.StatusBadRequest:
 			return overOr(a)
 		case !a.Held && time.Now().Before(end):
+			tell(a)
 			continue
 		}
 		if k.fresh {
@@ -194,13 +209,44 @@ func (c *call) take(t *ticketFlags, q url.Values, wait time.Duration) error {
 			c.say("%s", heldText(a))
 			return nil
 		}
-		by := ""
-		if b := a.Behind; b != nil {
-			by = fmt.Sprintf(", behind %s", strings.TrimSpace(b.User+" "+b.Host+" "+b.Reason))
-		}
-		c.say("place %d of %d%s", a.Position, a.Of, by)
+		tell(a)
 		return cli.Exit(exitNotAcquired)
 	}
+}
+
+// whoIsAhead says whom a ticket waits for, since when and why that one holds or waits, and the ticket's
+// place.
+func whoIsAhead(path string, a *ticket.Answer) string {
+	switch place := fmt.Sprintf("place %d of %d", a.Position, a.Of); {
+	case a.Behind == nil:
+		return "waiting for " + path + ": " + place
+	case a.Position == 1:
+		return path + " is held by " + aheadText(a.Behind) + "; " + place
+	default:
+		return "waiting for " + path + ": " + place + ", behind " + aheadText(a.Behind)
+	}
+}
+
+func aheadText(h *ticket.Holder) string {
+	text := strings.TrimSpace(h.User + " " + h.Host)
+	if h.Since > 0 {
+		text += " since " + clock(time.UnixMilli(h.Since))
+	}
+	if h.Reason != "" {
+		text += " (" + h.Reason + ")"
+	}
+	return text
+}
+
+// heldBy says who holds a lock that a try did not get. Ahead of the try there may have been a waiter.
+func (k *asker) heldBy(ctx context.Context) string {
+	anyone := *k.Caller
+	anyone.Secret = "" // the try has left no ticket
+	a, err := anyone.Ask(ctx, http.MethodGet, lockPath(k.path), nil, nil)
+	if err != nil || len(a.Holders) == 0 {
+		return k.path + " is held"
+	}
+	return k.path + " is held by " + aheadText(&a.Holders[0])
 }
 
 // heldText says that a ticket holds, with its token and the numbers of its permits.

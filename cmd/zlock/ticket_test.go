@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,15 @@ func TestTicketsByCommand(t *testing.T) {
 	expect.Equal(t, info.Mode().Perm(), os.FileMode(0o600), "the mode of the ticket file")
 	zlock(0, "take", "--ticket-file", one, "/staging") // it goes on
 	_, errs = zlock(exitNotAcquired, "take", "--ticket-file", two, "-w", "50ms", "/staging")
-	expect.Has(t, errs, "place 1 of 2, behind ")
+	says := func(pattern string) {
+		t.Helper()
+		expect.That(t, regexp.MustCompile(pattern).MatchString(errs), "take says %q, want %s", errs, pattern)
+	}
+	says(`^zlock: /staging is held by .+ since \d\d:\d\d:\d\d \(demo\); place 1 of 2\n$`)
+	_, errs = zlock(exitNotAcquired, "take", "--ticket-file", two, "-w", "50ms", "--quiet", "/staging")
+	expect.Equal(t, errs, "", "what take says with --quiet")
+	_, errs = zlock(exitNotAcquired, "take", "-n", "/staging")
+	says(`^zlock: take: /staging is held by .+ \(demo\)\n$`)
 	expect.Has(t, errs, "demo")
 	zlock(exitNotAcquired, "take", "-n", "/staging")
 	zlock(exitFailed, "take", "--ticket-file", one, "/other")

@@ -21,21 +21,27 @@ import (
 
 // Answer is what a server says of a ticket, or of all of a caller's.
 type Answer struct {
-	Code     int    `json:"-"`
-	Held     bool   `json:"held"`
-	Token    string `json:"token"`
-	Slots    []int  `json:"slots"`
-	NoSlots  string `json:"noSlots"`
-	Position int    `json:"position"`
-	Of       int    `json:"of"`
-	Safe     int64  `json:"safeMs"`
-	Behind   *struct {
-		Host, User, Reason string
-		Since              int64
-	} `json:"behind"`
-	Error   string `json:"error"`
-	Text    string `json:"text"`
-	Tickets []One  `json:"tickets"`
+	Code     int      `json:"-"`
+	Held     bool     `json:"held"`
+	Token    string   `json:"token"`
+	Slots    []int    `json:"slots"`
+	NoSlots  string   `json:"noSlots"`
+	Position int      `json:"position"`
+	Of       int      `json:"of"`
+	Safe     int64    `json:"safeMs"`
+	Behind   *Holder  `json:"behind"`
+	Holders  []Holder `json:"holders"`
+	Error    string   `json:"error"`
+	Text     string   `json:"text"`
+	Tickets  []One    `json:"tickets"`
+}
+
+// Holder is who holds a lock, or stands before a ticket in its queue.
+type Holder struct {
+	Host   string `json:"host"`
+	User   string `json:"user"`
+	Reason string `json:"reason"`
+	Since  int64  `json:"since"`
 }
 
 // One is a ticket in a list.
