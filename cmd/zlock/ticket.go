@@ -228,14 +228,7 @@ func whoIsAhead(path string, a *ticket.Answer) string {
 }
 
 func aheadText(h *ticket.Holder) string {
-	text := strings.TrimSpace(h.User + " " + h.Host)
-	if h.Since > 0 {
-		text += " since " + clock(time.UnixMilli(h.Since))
-	}
-	if h.Reason != "" {
-		text += " (" + h.Reason + ")"
-	}
-	return text
+	return strings.TrimSpace(h.User+" "+h.Host) + sinceWhy(h.Since, h.Reason)
 }
 
 // heldBy says who holds a lock that a try did not get. Ahead of the try there may have been a waiter.

@@ -142,10 +142,18 @@ func holderText(h recipe.Entry) string {
 	if o := h.Owner; o != nil && o.PID != 0 {
 		text += fmt.Sprintf(" pid %d", o.PID)
 	}
-	since := max(h.Since, h.HeldSince)
-	text += " since " + clock(time.UnixMilli(since))
-	if o := h.Owner; o != nil && strings.TrimSpace(o.Reason) != "" {
-		text += " (" + o.Reason + ")"
+	reason := ""
+	if o := h.Owner; o != nil {
+		reason = o.Reason
+	}
+	return text + sinceWhy(max(h.Since, h.HeldSince), reason)
+}
+
+// sinceWhy says since when a contender holds or waits, and why.
+func sinceWhy(since int64, reason string) string {
+	text := " since " + clock(time.UnixMilli(since))
+	if strings.TrimSpace(reason) != "" {
+		text += " (" + reason + ")"
 	}
 	return text
 }

@@ -144,10 +144,7 @@ func (g *sight) lookHeld(t *tree.Tree, own []string) {
 		n, _ := t.Find(recipe.Join(g.dir, name))
 		g.token = n.Stat().Czxid
 		g.watch = append(g.watch, n.Path())
-		data, _ := n.Data(superIDs)
-		if asked, ok := recipe.RevocationIn([]byte(data)); ok {
-			g.asked = &asked
-		}
+		g.readNode(n)
 	}
 	s := semaphoreAt(t, g.session.Ticket.Path, g.token)
 	g.slots, g.noSlots = s.numbers(t, own, g.token)
@@ -162,10 +159,7 @@ func (g *sight) lookPlace(t *tree.Tree, place string, ids []jute.ID) {
 		return
 	}
 	g.own, g.dir = own, tree.ParentPath(place)
-	data, _ := n.Data(superIDs)
-	if asked, ok := recipe.RevocationIn([]byte(data)); ok {
-		g.asked = &asked
-	}
+	data := g.readNode(n)
 	var p recipe.Place
 	p, g.of, g.mixed = placeIn(t, n.Parent(), rule(layout, own.Kind), own, n.Stat().Czxid)
 	if g.mixed != nil || !p.Found {
@@ -182,7 +176,7 @@ func (g *sight) lookPlace(t *tree.Tree, place string, ids []jute.ID) {
 	if g.seen, g.mixed = len(s.permits), s.err; g.mixed != nil {
 		return
 	}
-	o, _ := recipe.ParseOwner([]byte(data))
+	o, _ := recipe.ParseOwner(data)
 	free, err := s.grants(o.Limit, int(k.Permits))
 	switch {
 	case err != nil:

@@ -76,10 +76,7 @@ func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sig
 		return g
 	}
 	g.node, g.dir, g.own, g.token = nodes[0], tree.ParentPath(nodes[0]), own, n.Stat().Czxid
-	data, _ := n.Data(superIDs)
-	if asked, ok := recipe.RevocationIn([]byte(data)); ok {
-		g.asked = &asked
-	}
+	g.readNode(n)
 	var p recipe.Place
 	p, g.of, g.mixed = placeIn(st.Tree(), n.Parent(), rule(layout, own.Kind), own, g.token)
 	switch {
@@ -116,6 +113,16 @@ func holderOf(t *tree.Tree, path string, ids []jute.ID) *Holder {
 		}
 	}
 	return h
+}
+
+// readNode returns the data of a node of the ticket, and notes whether its client was asked to give it back.
+func (g *sight) readNode(n tree.Ref) []byte {
+	text, _ := n.Data(superIDs)
+	data := []byte(text)
+	if asked, ok := recipe.RevocationIn(data); ok {
+		g.asked = &asked
+	}
+	return data
 }
 
 // placeIn finds a contender's place among the children of a directory. own is empty for one that would come
