@@ -221,7 +221,7 @@ func (a *addresses) publish(t *term) {
 		own := a.said[id]
 		a.mu.Unlock()
 		if id == n.id {
-			own = string(n.o.selfAddr())
+			own = string(n.o.list().Self())
 			to = own
 		}
 		if to != own || to == string(s.Address) ||

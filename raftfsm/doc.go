@@ -22,7 +22,7 @@
 //   - node.go starts and stops a server's part, options.go says how; host.go is what
 //     the peer port asks of it, and notices that a directory is an old copy; consensus.go is
 //     raft with what this package adds, such as the newest log entries in memory.
-//   - form.go finds the cluster at the start; addresses.go finds members that have moved.
+//   - package form finds the cluster at the start; addresses.go finds members that have moved.
 //   - stream.go numbers requests, lanes.go lets sessions take turns before that;
 //     follow.go sends the stream to the leader, and link.go is the leader's end.
 //   - lead.go runs a term and proposes entries, gather.go lets requests wait for those that are

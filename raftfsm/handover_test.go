@@ -291,7 +291,7 @@ func (c *trio) copyData(to, from string) {
 // knows waits until a server has noted how often another was started.
 func (c *trio) knows(witness, id int, starts uint64) {
 	eventually(c.t, "it is known how often the server was started", func() bool {
-		return c.nodes[witness].promises.of(c.nodes[id].disk.Identity().Incarnation).Start >= starts
+		return c.nodes[witness].promises.Of(c.nodes[id].disk.Identity().Incarnation).Start >= starts
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/form"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
@@ -21,7 +22,7 @@ func (h host) Greeting(to uint32) peer.Greeting {
 	g := peer.Greeting{Cluster: id.Cluster, Incarnation: id.Incarnation, Expected: id.Expected}
 	g.Shown, g.End = h.n.shown()
 	if g.KnownAs = h.n.incarnationOf(to); g.KnownAs != "" {
-		known := h.n.promises.of(g.KnownAs)
+		known := h.n.promises.Of(g.KnownAs)
 		g.Known = &known
 	}
 	return g
@@ -31,7 +32,7 @@ func (h host) Greeting(to uint32) peer.Greeting {
 func (h host) Answer(ctx context.Context, q *peer.Question) (told peer.Told, err error) {
 	switch {
 	case q.Form != nil:
-		err = h.n.forming.accept(q.Form)
+		err = h.n.forming.Accept(q.Form)
 	case q.Member != nil:
 		err = h.n.changeMember(ctx, *q.Member, false)
 	case q.Reach != nil:
@@ -52,7 +53,7 @@ func (h host) Answer(ctx context.Context, q *peer.Question) (told peer.Told, err
 func (h host) Status(asker *peer.Greeting) peer.Status {
 	st := h.n.status()
 	st.Now, _ = h.n.shown()
-	st.Known = h.n.promises.of(asker.Incarnation)
+	st.Known = h.n.promises.Of(asker.Incarnation)
 	return st
 }
 
@@ -118,10 +119,10 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 	// This server may not have read the log up to the entry that gave the caller its directory, and
 	// the caller may be the leader that brings that entry.
 	newer := g.Expected > asOf
-	was := n.promises.of(g.Incarnation)
+	was := n.promises.Of(g.Incarnation)
 	behind := g.Shown.Behind(was, g.End)
 	if behind == "" && (g.Incarnation == known || newer) {
-		n.promises.note(g.Incarnation, g.Shown)
+		n.promises.Note(g.Incarnation, g.Shown)
 		n.addresses.heard(g)
 	}
 	switch {
@@ -136,7 +137,7 @@ func (h host) Admit(p peer.Purpose, g *peer.Greeting) error {
 		return fmt.Errorf("server %d runs on a data directory that is not the one this cluster knows it by: "+
 			"if it was replaced, stop the process that still runs on the old directory", g.From)
 	case behind != "":
-		return oldCopy(g.From, n.id, behind)
+		return form.OldCopy(g.From, n.id, behind)
 	}
 	return nil
 }

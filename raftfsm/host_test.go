@@ -1,18 +1,13 @@
 package raftfsm
 
 import (
-	"crypto/rand"
-	"encoding/json"
-	"errors"
+	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"maps"
 	"testing"
 
-	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/form"
 	"github.com/zlockd/zlockd/raftfsm/peer"
-	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -27,7 +22,6 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 	id.Incarnations[2] = "b" // the state does not know better
 	must.OK(t, n.disk.SaveIdentity(id))
 	own, index := id.Incarnation, n.fsm.index.Load()
-	n.promises.note("old", peer.Shown{Start: 5, Life: "x"})
 	id.Incarnations[3] = "old"
 	for _, c := range []struct {
 		name string
@@ -76,16 +70,15 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 		g := peer.Greeting{From: 2, To: 1, Cluster: id.Cluster, Incarnation: "b", Version: peer.Version,
 			Oldest: peer.Oldest, Shown: peer.Shown{Start: 3, Life: "l", Term: 1}}
 		c.tune(&g)
-		n.promises.mu.Lock()
-		n.promises.seen = map[string]peer.Shown{"old": n.promises.seen["old"]}
-		n.promises.mu.Unlock()
+		n.promises = must.Get(form.LoadPromises(n.disk, n.log))(t)
+		n.promises.Note("old", peer.Shown{Start: 5, Life: "x"})
 		err := host{n}.Admit(c.p, &g)
 		if c.want == "" {
 			expect.OK(t, err, "%s", c.name)
 		} else if expect.Fails(t, err, "%s", c.name) {
 			expect.Has(t, err.Error(), c.want, "%s", c.name)
 		}
-		noted := n.promises.of(g.Incarnation)
+		noted := n.promises.Of(g.Incarnation)
 		expect.That(t, noted.Start == 3 == c.note, "%s: noted %+v", c.name, noted)
 	}
 	// Before a server has a cluster, or its raft runs, others may only ask.
@@ -95,8 +88,8 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 	expect.OK(t, host{n}.Admit(peer.Ask, &g))
 	expect.Fails(t, host{n}.Admit(peer.Raft, &g), "its raft does not run")
 	n.up.Store(true)
-	bare := &Node{id: 1, disk: memoryDisk(t, 1), promises: &promises{seen: map[string]peer.Shown{},
-		dirty: signal.New()}}
+	d := memoryDisk(t, 1)
+	bare := &Node{id: 1, disk: d, promises: must.Get(form.LoadPromises(d, quietLog(t, 1)))(t)}
 	bare.addresses = newAddresses(bare)
 	g.Cluster = "c"
 	expect.OK(t, host{bare}.Admit(peer.Ask, &g))
@@ -115,7 +108,7 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 	id.Incarnations = maps.Clone(id.Incarnations)
 	id.Incarnations[2], id.Expected = "b", 3
 	must.OK(t, n.disk.SaveIdentity(id))
-	n.promises.note("b", peer.Shown{Start: 4, Life: "l", Term: 1, Index: 9})
+	n.promises.Note("b", peer.Shown{Start: 4, Life: "l", Term: 1, Index: 9})
 
 	g := host{n}.Greeting(2)
 	expect.Equal(t, fmt.Sprint(g.Cluster, g.Incarnation, g.Expected, g.KnownAs), fmt.Sprint(id.Cluster,
@@ -157,9 +150,15 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 	set(true, "")
 	expect.Equal(t, n.status().Waits, "")
 	n.up.Store(false)
-	n.forming.said.Store(new("others"))
+	n.forming = form.New(form.Options{List: form.List{ID: 1, Peers: map[uint32]string{1: addr, 2: "none:1"}},
+		Disk: memoryDisk(t, 1), Log: n.log})
+	n.forming.Use(n.port)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	expect.Fails(t, expect.Err(n.forming.Join(gone)), "it has joined")
 	st = n.status()
-	expect.That(t, !st.Up && st.Waits == "others" && st.LastIndex == 0 && len(st.Members) == 0,
+	expect.Has(t, st.Waits, "waiting for server 2 at none:1")
+	expect.That(t, !st.Up && st.LastIndex == 0 && len(st.Members) == 0,
 		"before raft runs: %+v", st)
 	shown, end := n.shown()
 	expect.That(t, shown.Start == 1 && shown.Life == id.Life && shown.Term > 0 && shown.Index == 0 && end > 0,
@@ -189,57 +188,6 @@ func TestWhatAPortAsksOfRaft(t *testing.T) {
 	expect.That(t, !replicates && !applied, "before raft runs")
 	n.Abort()
 	expect.That(t, !h.Replicates(term(), 1, addr), "a server whose raft has ended leads")
-}
-
-// What others have shown is saved when it says more of their starts or terms, and is there at the next start.
-func TestR6PromisesAreSaved(t *testing.T) {
-	for _, c := range []struct {
-		was, now, is peer.Shown
-		saved        bool
-	}{
-		{peer.Shown{}, peer.Shown{Start: 1, Life: "a", Term: 2, Index: 3}, peer.Shown{Start: 1, Life: "a", Term: 2,
-			Index: 3}, true},
-		{peer.Shown{Start: 1, Life: "a", Term: 2}, peer.Shown{Start: 1, Life: "a", Term: 3}, peer.Shown{Start: 1,
-			Life: "a", Term: 3}, true},
-		{peer.Shown{Start: 1, Life: "a", Term: 2}, peer.Shown{Start: 2, Life: "b"}, peer.Shown{Start: 2, Life: "b",
-			Term: 2}, true},
-		{peer.Shown{Start: 2, Life: "b", Term: 2, Index: 9}, peer.Shown{Start: 1, Life: "a", Term: 1, Index: 8},
-			peer.Shown{Start: 2, Life: "b", Term: 2, Index: 9}, false},
-		{peer.Shown{Start: 2, Life: "b", Term: 2, Index: 9}, peer.Shown{Start: 2, Life: "b", Term: 2, Index: 10},
-			peer.Shown{Start: 2, Life: "b", Term: 2, Index: 10}, false},
-	} {
-		p := &promises{dirty: signal.New(), seen: map[string]peer.Shown{"x": c.was}}
-		p.note("x", c.now)
-		expect.Equal(t, p.of("x"), c.is)
-		expect.Equal(t, len(p.dirty) == 1, c.saved, "%+v behind %+v is to be saved", c.now, c.was)
-	}
-	open := func(dir string) (*disk.Disk, *slog.Logger) {
-		log := slog.New(slog.NewTextHandler(io.Discard, nil))
-		d := must.Get(disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 2,
-			Rand:   rand.Reader,
-			Logger: log, Fatal: func(err error) { t.Error(err) }}))(t)
-		t.Cleanup(func() { expect.OK(t, d.Close()) })
-		return d, log
-	}
-	d, log := open(t.TempDir())
-	p := must.Get(loadPromises(d, log))(t)
-	expect.Equal(t, len(p.seen), 0, "what is known at first")
-	done := make(chan struct{})
-	go func() { p.keep(t.Context()); close(done) }()
-	t.Cleanup(func() { <-done })
-	p.note("x", peer.Shown{Start: 7, Life: "a", Term: 2, Index: 3})
-	eventually(t, "it is saved", func() bool {
-		b, err := d.LoadSeen()
-		seen := map[string]peer.Shown{}
-		return err == nil && json.Unmarshal(b, &seen) == nil && seen["x"].Start == 7
-	})
-	expect.Equal(t, must.Get(loadPromises(d, log))(t).of("x"), peer.Shown{Start: 7, Life: "a", Term: 2,
-		Index: 3})
-	must.OK(t, d.SaveSeen([]byte("{")))
-	_, err := loadPromises(d, log)
-	must.Fails(t, err)
-	var bad *json.SyntaxError
-	expect.That(t, errors.As(err, &bad), "%v", err)
 }
 
 // A server knows the directory of another from its state, else as the cluster formed or as it joined.

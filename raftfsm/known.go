@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/form"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
@@ -18,7 +19,7 @@ func (n *Node) status() peer.Status {
 		Members: map[uint32]string{}, Version: peer.Version, Release: n.o.Release,
 		Observers: n.o.Observers, FormedObservers: id.Observers}
 	if st.Up = n.up.Load(); !st.Up {
-		st.Waits = n.forming.waits()
+		st.Waits = n.forming.Waits()
 		return st
 	}
 	var serves bool
@@ -97,7 +98,7 @@ func (n *Node) confirm(g *peer.Greeting) error {
 	if why == "" {
 		return nil
 	}
-	err := oldCopy(n.id, g.From, why)
+	err := form.OldCopy(n.id, g.From, why)
 	n.die(err)
 	return err
 }

@@ -204,8 +204,8 @@ func (h host) ServeLink(c net.Conn, from *peer.Greeting) {
 	}
 	defer func() {
 		t.links.remove(l)
-		n.promises.note(from.Incarnation, peer.Shown{Index: l.applied})
-		n.promises.dirty.Send()
+		n.promises.Note(from.Incarnation, peer.Shown{Index: l.applied})
+		n.promises.Save()
 	}()
 	r := bufio.NewReaderSize(c, 64<<10)
 	w := bufio.NewWriter(c)

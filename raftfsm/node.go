@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/consensus"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/elect"
+	"github.com/zlockd/zlockd/raftfsm/form"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/tree"
@@ -32,10 +33,10 @@ type Node struct {
 	raft *consensus.Raft
 	up   atomic.Bool // raft runs
 
-	promises   *promises
+	promises   *form.Promises
 	stored     stored // how far the others' logs are, while this server leads
 	addresses  *addresses
-	forming    *forming
+	forming    *form.Forming
 	elections  *elect.Elections
 	linked     atomic.Uint32 // the leader to which our link stands; 0: none
 	serving    serving

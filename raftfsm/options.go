@@ -13,9 +13,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/zlockd/zlockd/raftfsm/disk"
+	"github.com/zlockd/zlockd/raftfsm/form"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/tree"
@@ -159,7 +158,7 @@ func (o Options) withDefaults() (Options, error) {
 		fail("server id %d is not among the peers; --id must be one of the ids listed in --peers", o.ID)
 	}
 	o.Observers = slices.Compact(slices.Sorted(slices.Values(o.Observers)))
-	if len(o.Peers) > 0 && o.firstVoter() == noVoter {
+	if len(o.Peers) > 0 && o.list().FirstVoter() == form.NoVoter {
 		fail("all peers are observers: at least one must vote")
 	}
 	o.Release = cmp.Or(o.Release, "dev")
@@ -209,20 +208,9 @@ func (o Options) withDefaults() (Options, error) {
 	return o, errors.Join(append(errs, o.checkPeerSecurity())...)
 }
 
-// observes reports whether a peer has no vote when the cluster forms.
-func (o *Options) observes(id uint32) bool { return slices.Contains(o.Observers, id) }
-
-const noVoter = state.MaxServerID + 1
-
-// firstVoter is the lowest id of the peers with a vote; noVoter: there is none.
-func (o *Options) firstVoter() uint32 {
-	first := uint32(noVoter)
-	for id := range o.Peers {
-		if !o.observes(id) {
-			first = min(first, id)
-		}
-	}
-	return first
+// list is what the operator says of the servers.
+func (o *Options) list() *form.List {
+	return &form.List{ID: o.ID, Peers: o.Peers, Observers: o.Observers}
 }
 
 // checkPeerSecurity refuses a peer port that strangers could reach: any process that speaks raft to
@@ -270,14 +258,6 @@ type Observer interface {
 	// ReadOnly tells whether clients that asked for it may read what this
 	// server has, although it knows no leader. It is never on while Serving is.
 	ReadOnly(bool)
-}
-
-// selfAddr is the address raft knows this server by.
-func (o *Options) selfAddr() raft.ServerAddress {
-	if addr := o.Peers[o.ID]; addr != "" {
-		return raft.ServerAddress(addr)
-	}
-	return "local"
 }
 
 // touchEvery returns how often a server looks which sessions it has heard from.

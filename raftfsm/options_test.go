@@ -89,8 +89,8 @@ func TestDefaultsOfAServer(t *testing.T) {
 	want.id, want.beat, want.listen = 3, time.Second, "127.0.0.1:3"
 	expect.Equal(t, of(d), want, "among others")
 	expect.List(t, d.Observers, []uint32{3, 5})
-	expect.Equal(t, d.firstVoter(), 4)
-	expect.Equal(t, d.selfAddr(), "127.0.0.1:3")
+	expect.Equal(t, d.list().FirstVoter(), 4)
+	expect.Equal(t, d.list().Self(), "127.0.0.1:3")
 
 	said := Options{ID: 4, Peers: peers, Release: "9.9", LogStore: "bolt", MinSessionTimeout: 9 * time.Second,
 		HeartbeatTimeout: 7 * time.Second, SnapshotEntries: 5, SnapshotBytes: 6, SnapshotInterval: 7,

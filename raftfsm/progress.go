@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/zlockd/zlockd/raftfsm/form"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
@@ -158,9 +159,10 @@ func (n *Node) probe(ctx context.Context, place peer.Place, forward bool) (*stat
 	found := &status.Found{Progress: progressOf(&st), At: st.Peers[place.ID],
 		Known: st.Cluster == n.disk.Identity().Cluster && st.Incarnation == n.incarnationOf(place.ID)}
 	if st.Cluster == "" && !namesOne(st.Peers, servers) {
+		theirs := form.List{Peers: st.Peers, Observers: st.Observers}
 		return nil, fmt.Errorf(
 			"server %d was started with --peers %s, where no member is: it would not find this cluster. "+
-				"Start it with a list of the members and itself", place.ID, listPeers(st.Peers, st.Observers))
+				"Start it with a list of the members and itself", place.ID, theirs.String())
 	}
 	if err := n.tooOld(place.ID, &st); err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/consensus"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/elect"
+	"github.com/zlockd/zlockd/raftfsm/form"
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -43,31 +44,32 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.promises, err = loadPromises(n.disk, n.log); err != nil {
+	if n.promises, err = form.LoadPromises(n.disk, n.log); err != nil {
 		return nil, err
 	}
-	n.wg.Go(func() { n.promises.keep(n.ctx) })
-	n.forming = &forming{o: &n.o, disk: n.disk, promises: n.promises, formed: make(chan struct{})}
+	n.wg.Go(func() { n.promises.Keep(n.ctx) })
+	n.forming = form.New(form.Options{List: *o.list(), Listen: o.PeerListen, Disk: n.disk,
+		Promises: n.promises, Rand: o.Rand, Log: n.log, Waiting: o.Waiting})
 	if len(o.Peers) > 0 {
 		n.port, err = peer.Open(n.ctx, peer.Options{ID: o.ID, Addr: o.PeerListen,
-			SelfAddr: string(o.selfAddr()),
+			SelfAddr: string(o.list().Self()),
 			Release:  o.Release, TLS: o.PeerTLS,
 			Host: host{n}, Listen: o.Listen, Dial: o.Dial, Logger: o.Logger})
 		if err != nil {
 			return nil, err
 		}
-		n.forming.port = n.port
+		n.forming.Use(n.port)
 		n.port.Serve()
-		n.wg.Go(func() { n.forming.checkReach(n.ctx) })
+		n.wg.Go(func() { n.forming.CheckReach(n.ctx) })
 	}
-	bootstrap, err := n.forming.join(ctx)
+	bootstrap, err := n.forming.Join(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := n.startRaft(bootstrap); err != nil {
 		return nil, err
 	}
-	n.forming.comparePeers(n.raft.Servers())
+	n.forming.Compare(n.raft.Servers())
 	n.wg.Go(func() { n.disk.Watch(n.ctx) })
 	n.wg.Go(func() { n.leadership.Listen(n.ctx) })
 	n.wg.Go(n.lead)
@@ -156,7 +158,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
 			return err
 		}
 	}
-	n.raft, err = consensus.Start(consensus.Options{ID: n.id, Self: n.o.selfAddr(),
+	n.raft, err = consensus.Start(consensus.Options{ID: n.id, Self: n.o.list().Self(),
 		HeartbeatTimeout: n.o.HeartbeatTimeout, TrailingLogs: n.o.TrailingLogs, Disk: n.disk, Port: n.port,
 		Verify: n.fsm.verify, Damaged: n.fsm.damaged, Leadership: n.leadership, Log: n.log,
 		Closed: &n.closed},

@@ -42,6 +42,7 @@ var layers = [][]string{
 	{"./raftfsm/stream", "./raftfsm", "./test/sim"},
 	{"./raftfsm/change", "./raftfsm", "./server/members", "./test/sim"},
 	{"./raftfsm/consensus", "./raftfsm", "./test/sim"},
+	{"./raftfsm/form", "./raftfsm", "./test/sim"},
 	{"./raftfsm/seglog", "./raftfsm/disk", "./raftfsm"},
 	{"./raftfsm/status", "./raftfsm/peer", "./server/members", "./raftfsm"},
 	{"./raftfsm/tlsfiles", "./raftfsm/peer", "./server"},

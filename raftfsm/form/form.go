@@ -1,8 +1,13 @@
-package raftfsm
+// Package form finds the cluster of a server that starts: the one on its disk, one that expects it, or
+// a new one. It remembers what other servers have shown of their data directories, so that it notices
+// one that was put back to an old copy.
+package form
 
 import (
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -17,13 +22,21 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// forming is how this server finds its cluster when it starts.
-type forming struct {
-	o    *Options
-	disk *disk.Disk
-	port *peer.Port // nil in a cluster of one
+// Options say what a Forming works with.
+type Options struct {
+	List     List
+	Listen   string // where the peer port listens
+	Disk     *disk.Disk
+	Promises *Promises
+	Rand     io.Reader
+	Log      *slog.Logger
+	Waiting  func(what string) // is told what the server waits for; may be nil
+}
 
-	promises *promises
+// Forming is how a server finds its cluster when it starts.
+type Forming struct {
+	o    Options
+	port *peer.Port // nil in a cluster of one
 
 	said atomic.Pointer[string] // what is waited for; nil: nothing yet
 
@@ -31,46 +44,52 @@ type forming struct {
 	formed chan struct{} // closed when a formation was accepted
 }
 
-// waits tells what this server waits for before it joins.
-func (f *forming) waits() string {
+// New returns a Forming that has asked no server yet.
+func New(o Options) *Forming { return &Forming{o: o, formed: make(chan struct{})} }
+
+// Use gives it the peer port, before the port serves.
+func (f *Forming) Use(port *peer.Port) { f.port = port }
+
+// Waits tells what this server waits for before it joins.
+func (f *Forming) Waits() string {
 	if p := f.said.Load(); p != nil {
 		return *p
 	}
 	return ""
 }
 
-// accept takes part in forming a cluster.
-func (f *forming) accept(p *peer.Formation) error {
+// Accept takes part in forming a cluster.
+func (f *Forming) Accept(p *peer.Formation) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	id := f.disk.Identity()
+	id := f.o.Disk.Identity()
 	switch {
 	case id.Cluster == p.Cluster:
 		return nil
 	case id.Cluster != "":
-		return fmt.Errorf("server %d already belongs to cluster %s", f.o.ID, id.Cluster)
-	case p.Incarnations[f.o.ID] != id.Incarnation:
-		return fmt.Errorf("server %d was meant to be another", f.o.ID)
-	case listPeers(p.Peers, p.Observers) != f.list():
-		return peersDiffer(f.o.ID, f.list(), listPeers(p.Peers, p.Observers))
+		return fmt.Errorf("server %d already belongs to cluster %s", f.o.List.ID, id.Cluster)
+	case p.Incarnations[f.o.List.ID] != id.Incarnation:
+		return fmt.Errorf("server %d was meant to be another", f.o.List.ID)
+	case listed(p.Peers, p.Observers) != f.o.List.String():
+		return peersDiffer(f.o.List.ID, f.o.List.String(), listed(p.Peers, p.Observers))
 	}
 	id.Cluster, id.Incarnations, id.Peers, id.Observers = p.Cluster, p.Incarnations, p.Peers, p.Observers
-	if err := f.disk.SaveIdentity(id); err != nil {
+	if err := f.o.Disk.SaveIdentity(id); err != nil {
 		return err
 	}
 	close(f.formed)
 	return nil
 }
 
-// join finds out which cluster this server belongs to: the one on its disk,
+// Join finds out which cluster this server belongs to: the one on its disk,
 // one that expects it, or a new one, which forms only when every listed
 // server says that it is empty. It returns the configuration to begin with,
 // if there is one.
-func (f *forming) join(ctx context.Context) (*raft.Configuration, error) {
-	if len(f.o.Peers) <= 1 {
+func (f *Forming) Join(ctx context.Context) (*raft.Configuration, error) {
+	if len(f.o.List.Peers) <= 1 {
 		return f.joinAlone()
 	}
-	if f.disk.Identity().Cluster != "" {
+	if f.o.Disk.Identity().Cluster != "" {
 		return f.peersConfig(), f.checkCopy(ctx)
 	}
 	for {
@@ -83,7 +102,7 @@ func (f *forming) join(ctx context.Context) (*raft.Configuration, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("did not join a cluster: %s: %w", f.waits(), ctx.Err())
+			return nil, fmt.Errorf("did not join a cluster: %s: %w", f.Waits(), ctx.Err())
 		case <-f.formed:
 		case <-time.After(50 * time.Millisecond):
 		}
@@ -91,10 +110,10 @@ func (f *forming) join(ctx context.Context) (*raft.Configuration, error) {
 }
 
 // say tells once, and again when it changes, what this server waits for. It has not joined by then.
-func (f *forming) say(format string, args ...any) (joined bool, err error) {
-	if text := fmt.Sprintf(format, args...); text != f.waits() {
+func (f *Forming) say(format string, args ...any) (joined bool, err error) {
+	if text := fmt.Sprintf(format, args...); text != f.Waits() {
 		f.said.Store(&text)
-		f.o.Logger.Info(text)
+		f.o.Log.Info(text)
 		if f.o.Waiting != nil {
 			f.o.Waiting(text)
 		}
@@ -102,28 +121,29 @@ func (f *forming) say(format string, args ...any) (joined bool, err error) {
 	return false, nil
 }
 
-func (f *forming) joinAlone() (*raft.Configuration, error) {
-	id := f.disk.Identity()
-	if len(id.Incarnations) > 1 && len(f.o.Peers) == 0 {
+func (f *Forming) joinAlone() (*raft.Configuration, error) {
+	id := f.o.Disk.Identity()
+	if len(id.Incarnations) > 1 && len(f.o.List.Peers) == 0 {
 		return nil, fmt.Errorf("the data directory belongs to server %d of a cluster: give --peers %s",
-			f.o.ID, listPeers(id.Peers, id.Observers))
+			f.o.List.ID, listed(id.Peers, id.Observers))
 	}
 	if id.Cluster == "" {
 		id.Cluster = disk.NewID(f.o.Rand)
-		id.Incarnations = map[uint32]string{f.o.ID: id.Incarnation}
-		if err := f.disk.SaveIdentity(id); err != nil {
+		id.Incarnations = map[uint32]string{f.o.List.ID: id.Incarnation}
+		if err := f.o.Disk.SaveIdentity(id); err != nil {
 			return nil, err
 		}
 	}
-	return &raft.Configuration{Servers: []raft.Server{{ID: peer.ServerID(f.o.ID), Address: f.o.selfAddr()}}}, nil
+	self := raft.Server{ID: peer.ServerID(f.o.List.ID), Address: f.o.List.Self()}
+	return &raft.Configuration{Servers: []raft.Server{self}}, nil
 }
 
 // peersConfig is the configuration a new cluster begins with: the same at every server, so that it
 // does not matter which begins. A server that came later begins without one and learns it from the
 // leader.
-func (f *forming) peersConfig() *raft.Configuration {
-	id := f.disk.Identity()
-	if id.Incarnations[f.o.ID] == "" || id.Peers == nil { // a server that was alone has no Peers
+func (f *Forming) peersConfig() *raft.Configuration {
+	id := f.o.Disk.Identity()
+	if id.Incarnations[f.o.List.ID] == "" || id.Peers == nil { // a server that was alone has no Peers
 		return nil
 	}
 	c := new(raft.Configuration)
@@ -142,23 +162,23 @@ func (f *forming) peersConfig() *raft.Configuration {
 
 // tryJoin asks all peers once. All must have the same --peers before any server forms a cluster:
 // lists that differ could give two majorities.
-func (f *forming) tryJoin(ctx context.Context) (bool, error) {
-	if f.disk.Identity().Cluster != "" { // has accepted a formation by now
+func (f *Forming) tryJoin(ctx context.Context) (bool, error) {
+	if f.o.Disk.Identity().Cluster != "" { // has accepted a formation by now
 		return true, nil
 	}
-	incarnations := map[uint32]string{f.o.ID: f.disk.Identity().Incarnation}
+	incarnations := map[uint32]string{f.o.List.ID: f.o.Disk.Identity().Incarnation}
 	var missing []string
 	var formed []peer.Status
 	for _, a := range f.askAll(ctx, time.Second, peer.Question{}) {
 		switch {
-		case a.Err != nil && f.o.observes(a.ID): // it may come later
+		case a.Err != nil && f.o.List.Observes(a.ID): // it may come later
 		case a.Err != nil:
-			missing = append(missing, fmt.Sprintf("server %d at %s: %v", a.ID, f.o.Peers[a.ID], a.Err))
+			missing = append(missing, fmt.Sprintf("server %d at %s: %v", a.ID, f.o.List.Peers[a.ID], a.Err))
 		case a.Status.Cluster != "":
 			formed = append(formed, a.Status)
-		case len(a.Status.Peers) > 0 && listPeers(a.Status.Peers, a.Status.Observers) != f.list():
+		case len(a.Status.Peers) > 0 && listed(a.Status.Peers, a.Status.Observers) != f.o.List.String():
 			missing = append(missing,
-				peersDiffer(a.ID, listPeers(a.Status.Peers, a.Status.Observers), f.list()).Error())
+				peersDiffer(a.ID, listed(a.Status.Peers, a.Status.Observers), f.o.List.String()).Error())
 		default:
 			incarnations[a.ID] = a.Status.Incarnation
 		}
@@ -178,22 +198,22 @@ func (f *forming) tryJoin(ctx context.Context) (bool, error) {
 	if len(missing) > 0 {
 		return f.say("waiting for %s", strings.Join(missing, "; "))
 	}
-	if f.o.ID != f.o.firstVoter() {
+	if f.o.List.ID != f.o.List.FirstVoter() {
 		return false, nil
 	}
-	p := peer.Formation{Cluster: disk.NewID(f.o.Rand), Incarnations: incarnations, Peers: f.o.Peers,
-		Observers: f.o.Observers}
+	p := peer.Formation{Cluster: disk.NewID(f.o.Rand), Incarnations: incarnations, Peers: f.o.List.Peers,
+		Observers: f.o.List.Observers}
 	return f.form(ctx, &p)
 }
 
 // askAll asks all other peers, and returns the answers by id.
-func (f *forming) askAll(ctx context.Context, limit time.Duration, q peer.Question) (list []peer.Answer) {
+func (f *Forming) askAll(ctx context.Context, limit time.Duration, q peer.Question) (list []peer.Answer) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var others []peer.Place
-	for _, id := range slices.Sorted(maps.Keys(f.o.Peers)) {
-		if id != f.o.ID {
-			others = append(others, peer.Place{ID: id, Addr: f.o.Peers[id]})
+	for _, id := range slices.Sorted(maps.Keys(f.o.List.Peers)) {
+		if id != f.o.List.ID {
+			others = append(others, peer.Place{ID: id, Addr: f.o.List.Peers[id]})
 		}
 	}
 	for a := range f.port.AskAll(ctx, others, q) {
@@ -243,57 +263,42 @@ func peersDiffer(id uint32, theirs, ours string) error {
 		id, theirs, ours)
 }
 
-// list is this server's --peers.
-func (f *forming) list() string { return listPeers(f.o.Peers, f.o.Observers) }
-
-// listPeers writes a list as --peers takes it.
-func listPeers(peers map[uint32]string, observers []uint32) string {
-	var parts []string
-	for _, id := range slices.Sorted(maps.Keys(peers)) {
-		part := fmt.Sprintf("%d=%s", id, peers[id])
-		if slices.Contains(observers, id) {
-			part += ":observer"
-		}
-		parts = append(parts, part)
-	}
-	return strings.Join(parts, ",")
-}
-
 // form makes all servers, which are all empty, into a cluster. The others go
 // first: one that misses the message recognises itself in the list later.
-func (f *forming) form(ctx context.Context, p *peer.Formation) (bool, error) {
+func (f *Forming) form(ctx context.Context, p *peer.Formation) (bool, error) {
 	for _, a := range f.askAll(ctx, 2*time.Second, peer.Question{Form: p}) {
-		if a.Err != nil && !f.o.observes(a.ID) {
+		if a.Err != nil && !f.o.List.Observes(a.ID) {
 			return f.say("forming the cluster: server %d: %v", a.ID, a.Err)
 		}
 	}
-	if err := f.accept(p); err != nil {
+	if err := f.Accept(p); err != nil {
 		return false, err
 	}
-	f.o.Logger.Info("new cluster formed", "cluster", p.Cluster, "servers", len(p.Incarnations))
+	f.o.Log.Info("new cluster formed", "cluster", p.Cluster, "servers", len(p.Incarnations))
 	return true, nil
 }
 
 // joinFormed joins a cluster that exists, if it expects this very directory or a new one in its
 // place. st is the status that counts most in formed.
-func (f *forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error) {
-	id := f.disk.Identity()
-	incarnation, known := st.Incarnations[f.o.ID]
-	_, member := st.Members[f.o.ID]
+func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error) {
+	id := f.o.Disk.Identity()
+	incarnation, known := st.Incarnations[f.o.List.ID]
+	_, member := st.Members[f.o.List.ID]
 	if incarnation == "" {
 		// That server may have been started again and not have read its log to the
 		// end, where this server opens its stream: a server that has read more counts.
 		for i := range formed {
 			o := &formed[i]
-			if o.Cluster == st.Cluster && o.AsOf > st.AsOf && o.Incarnations[f.o.ID] != "" && !isStale(o, formed) {
-				incarnation, known, st = o.Incarnations[f.o.ID], true, o
+			theirs := o.Incarnations[f.o.List.ID]
+			if o.Cluster == st.Cluster && o.AsOf > st.AsOf && theirs != "" && !isStale(o, formed) {
+				incarnation, known, st = theirs, true, o
 			}
 		}
 	}
 	switch {
 	case known && incarnation == id.Incarnation && st.Formed != nil &&
-		listPeers(st.Formed, st.FormedObservers) != f.list():
-		return f.say("%v", peersDiffer(f.o.ID, f.list(), listPeers(st.Formed, st.FormedObservers)))
+		listed(st.Formed, st.FormedObservers) != f.o.List.String():
+		return f.say("%v", peersDiffer(f.o.List.ID, f.o.List.String(), listed(st.Formed, st.FormedObservers)))
 	case known && incarnation == id.Incarnation:
 		id.Cluster, id.Incarnations, id.Peers, id.Observers =
 			st.Cluster, st.Incarnations, st.Formed, st.FormedObservers
@@ -301,27 +306,27 @@ func (f *forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error
 		return f.say("waiting for server %d, which waits: %s", st.ID, st.Waits)
 	case incarnation == "" && member:
 		id.Cluster, id.Incarnations, id.Expected = st.Cluster, st.Incarnations, st.AsOf
-		delete(id.Incarnations, f.o.ID) // so that no configuration is made up from the list
+		delete(id.Incarnations, f.o.List.ID) // so that no configuration is made up from the list
 	case incarnation != "":
 		return f.say("server %d says: server %d was part of cluster %s with another data directory; "+
 			"this one is empty, so the server must not vote. If that directory is lost, on a server that runs: "+
 			"zlock member replace %d %s. If server %d runs elsewhere, this one needs another --id",
-			st.ID, f.o.ID, st.Cluster, f.o.ID, f.o.Peers[f.o.ID], f.o.ID)
+			st.ID, f.o.List.ID, st.Cluster, f.o.List.ID, f.o.List.Peers[f.o.List.ID], f.o.List.ID)
 	default:
 		return f.say("cluster %s does not know server %d. On a server that runs: zlock member add %d %s",
-			st.Cluster, f.o.ID, f.o.ID, f.o.Peers[f.o.ID])
+			st.Cluster, f.o.List.ID, f.o.List.ID, f.o.List.Peers[f.o.List.ID])
 	}
-	return true, f.disk.SaveIdentity(id)
+	return true, f.o.Disk.SaveIdentity(id)
 }
 
 // checkCopy refuses to start from an old copy of the data directory, which holds less than this
 // server has shown others. Servers that cannot be asked now will tell when they call; see confirm.
-func (f *forming) checkCopy(ctx context.Context) error {
-	id := f.disk.Identity()
+func (f *Forming) checkCopy(ctx context.Context) error {
+	id := f.o.Disk.Identity()
 	now := peer.Shown{Start: id.Start, Life: id.Life}
 	var end uint64
 	var err error
-	if now.Term, end, err = f.disk.Promised(); err != nil {
+	if now.Term, end, err = f.o.Disk.Promised(); err != nil {
 		return err
 	}
 	for _, a := range f.askAll(ctx, 500*time.Millisecond, peer.Question{}) {
@@ -329,19 +334,19 @@ func (f *forming) checkCopy(ctx context.Context) error {
 			continue
 		}
 		if why := now.Behind(a.Status.Known, end); why != "" {
-			return oldCopy(f.o.ID, a.ID, why)
+			return OldCopy(f.o.List.ID, a.ID, why)
 		}
 		if a.Status.Incarnation == id.Incarnations[a.ID] {
-			f.promises.note(a.Status.Incarnation, a.Status.Now)
+			f.o.Promises.Note(a.Status.Incarnation, a.Status.Now)
 		}
 	}
 	return nil
 }
 
-// comparePeers tells where this server's --peers and the members of its
+// Compare tells where this server's --peers and the members of its
 // cluster differ. Membership is changed at run time, so the list may be older
 // or newer than the cluster; neither is a reason not to serve.
-func (f *forming) comparePeers(servers []raft.Server) {
+func (f *Forming) Compare(servers []raft.Server) {
 	members := map[uint32]string{}
 	for _, s := range servers {
 		members[peer.ParseID(s.ID)] = string(s.Address)
@@ -350,38 +355,38 @@ func (f *forming) comparePeers(servers []raft.Server) {
 		return // the leader will tell the members, or this server is one alone
 	}
 	for _, id := range slices.Sorted(maps.Keys(members)) {
-		switch addr, listed := f.o.Peers[id]; {
+		switch addr, listed := f.o.List.Peers[id]; {
 		case !listed:
-			f.o.Logger.Warn("a member is missing in --peers: list it, or remove it by: zlock member remove ID",
+			f.o.Log.Warn("a member is missing in --peers: list it, or remove it by: zlock member remove ID",
 				"peer", id, "addr", members[id])
-		case addr != members[id] && id == f.o.ID:
-			f.o.Logger.Info("this server has another address than the cluster knows; it tells the others",
+		case addr != members[id] && id == f.o.List.ID:
+			f.o.Log.Info("this server has another address than the cluster knows; it tells the others",
 				"addr", addr, "was", members[id])
 		case addr != members[id]:
-			f.o.Logger.Warn("--peers has another address than the cluster: start all servers with the same list",
+			f.o.Log.Warn("--peers has another address than the cluster: start all servers with the same list",
 				"peer", id, "listed", addr, "addr", members[id])
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(f.o.Peers)) {
+	for _, id := range slices.Sorted(maps.Keys(f.o.List.Peers)) {
 		if members[id] == "" {
-			f.o.Logger.Warn("--peers names a server that is no member: add it by: zlock member add ID HOST:PORT",
-				"peer", id, "addr", f.o.Peers[id])
+			f.o.Log.Warn("--peers names a server that is no member: add it by: zlock member add ID HOST:PORT",
+				"peer", id, "addr", f.o.List.Peers[id])
 		}
 	}
 }
 
-// checkReach tells if this server cannot be reached at its address in --peers, when it listens on
+// CheckReach tells if this server cannot be reached at its address in --peers, when it listens on
 // another one.
-func (f *forming) checkReach(ctx context.Context) {
-	addr := f.o.Peers[f.o.ID]
-	if addr == f.o.PeerListen {
+func (f *Forming) CheckReach(ctx context.Context) {
+	addr := f.o.List.Peers[f.o.List.ID]
+	if addr == f.o.Listen {
 		return
 	}
 	ask, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if _, err := f.port.Ask(ask, f.o.ID, addr, peer.Question{}); err != nil && ctx.Err() == nil {
-		f.o.Logger.Warn("this server does not reach itself at its address in --peers, so the others may not "+
+	if _, err := f.port.Ask(ask, f.o.List.ID, addr, peer.Question{}); err != nil && ctx.Err() == nil {
+		f.o.Log.Warn("this server does not reach itself at its address in --peers, so the others may not "+
 			"either: correct --peer-addr or --peers",
-			"addr", addr, "listening", f.o.PeerListen, "err", err)
+			"addr", addr, "listening", f.o.Listen, "err", err)
 	}
 }

@@ -1,4 +1,4 @@
-package raftfsm
+package form
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/signal"
 )
 
-// promises are what other servers have shown this one of their data directories, and so promised:
+// Promises are what other servers have shown this one of their data directories, and so promised:
 // so this server notices when one of those is put back to an old copy. They are kept on disk;
 // promises lost in a crash only make this server more trusting.
-type promises struct {
+type Promises struct {
 	disk  *disk.Disk
 	log   *slog.Logger
 	dirty signal.Signal // that there is something to save
@@ -25,8 +25,9 @@ type promises struct {
 	seen map[string]peer.Shown // by incarnation; only of those that were members
 }
 
-func loadPromises(d *disk.Disk, log *slog.Logger) (*promises, error) {
-	p := &promises{disk: d, log: log, dirty: signal.New(), seen: map[string]peer.Shown{}}
+// LoadPromises reads them from the disk.
+func LoadPromises(d *disk.Disk, log *slog.Logger) (*Promises, error) {
+	p := &Promises{disk: d, log: log, dirty: signal.New(), seen: map[string]peer.Shown{}}
 	b, err := d.LoadSeen()
 	if err == nil && len(b) > 0 {
 		err = json.Unmarshal(b, &p.seen)
@@ -38,8 +39,8 @@ func loadPromises(d *disk.Disk, log *slog.Logger) (*promises, error) {
 	return p, nil
 }
 
-// note remembers what a member has shown.
-func (p *promises) note(incarnation string, now peer.Shown) {
+// Note remembers what a member has shown.
+func (p *Promises) Note(incarnation string, now peer.Shown) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	was := p.seen[incarnation]
@@ -52,15 +53,18 @@ func (p *promises) note(incarnation string, now peer.Shown) {
 	}
 }
 
-// of returns what a server has shown.
-func (p *promises) of(incarnation string) peer.Shown {
+// Of returns what a server has shown.
+func (p *Promises) Of(incarnation string) peer.Shown {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen[incarnation]
 }
 
-// keep writes the promises to disk until ctx ends.
-func (p *promises) keep(ctx context.Context) {
+// Save lets Keep write the promises soon.
+func (p *Promises) Save() { p.dirty.Send() }
+
+// Keep writes the promises to disk until ctx ends.
+func (p *Promises) Keep(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -80,9 +84,9 @@ func (p *promises) keep(ctx context.Context) {
 	}
 }
 
-// oldCopy is the error of a server that runs from an old copy of its data
+// OldCopy is the error of a server that runs from an old copy of its data
 // directory.
-func oldCopy(id, witness uint32, why string) error {
+func OldCopy(id, witness uint32, why string) error {
 	return fmt.Errorf("the data directory of server %d is an old copy: server %d knows "+
 		"that %s; remove the directory, start the server, and give it its place again: zlock member replace %d",
 		id, witness, why, id)

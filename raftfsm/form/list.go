@@ -1,0 +1,60 @@
+package form
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// List is --id and --peers: which servers there are by the word of one server's operator, and which of
+// them it is.
+type List struct {
+	ID        uint32
+	Peers     map[uint32]string // addresses; empty: a cluster of one without a peer port
+	Observers []uint32          // of Peers, those without a vote when the cluster forms
+}
+
+// Observes reports whether a peer has no vote when the cluster forms.
+func (l *List) Observes(id uint32) bool { return slices.Contains(l.Observers, id) }
+
+// NoVoter is no server's id.
+const NoVoter = state.MaxServerID + 1
+
+// FirstVoter is the lowest id of the peers with a vote; NoVoter: there is none.
+func (l *List) FirstVoter() uint32 {
+	first := uint32(NoVoter)
+	for id := range l.Peers {
+		if !l.Observes(id) {
+			first = min(first, id)
+		}
+	}
+	return first
+}
+
+// Self is the address raft knows this server by.
+func (l *List) Self() raft.ServerAddress {
+	if addr := l.Peers[l.ID]; addr != "" {
+		return raft.ServerAddress(addr)
+	}
+	return "local"
+}
+
+// String writes the list as --peers takes it.
+func (l *List) String() string { return listed(l.Peers, l.Observers) }
+
+func listed(peers map[uint32]string, observers []uint32) string {
+	var parts []string
+	for _, id := range slices.Sorted(maps.Keys(peers)) {
+		part := fmt.Sprintf("%d=%s", id, peers[id])
+		if slices.Contains(observers, id) {
+			part += ":observer"
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ",")
+}
