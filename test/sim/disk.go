@@ -89,13 +89,6 @@ type naming struct {
 	to   *inode
 }
 
-// inode is a file. Its size is durable with its content.
-type inode struct {
-	dir         bool // a directory; it holds nothing itself
-	cache, disk []byte
-	dirty       map[int][][]byte // by sector, the contents since the last sync
-}
-
 // OnOp installs a hook. The disk calls it before every operation that changes something or
 // opens or reads a file, without holding locks.
 func (d *Disk) OnOp(hook func(DiskOp) error) {
@@ -127,7 +120,7 @@ func (d *Disk) Free() int64 {
 
 func (v *view) used() (n int64) {
 	for _, f := range v.names {
-		n += int64(len(f.cache))
+		n += int64(f.cache.size)
 	}
 	return n
 }
@@ -165,10 +158,7 @@ func (v *view) clone() *view {
 	copied := func(f *inode) *inode {
 		c, ok := was[f]
 		if !ok {
-			c = &inode{f.dir, slices.Clone(f.cache), slices.Clone(f.disk), maps.Clone(f.dirty)}
-			for i, list := range c.dirty {
-				c.dirty[i] = slices.Clone(list)
-			}
+			c = f.clone()
 			was[f] = c
 		}
 		return c
@@ -221,7 +211,7 @@ func (v *view) lose(rng *rand.Rand) {
 	for _, name := range slices.Sorted(maps.Keys(v.stable)) {
 		f := v.stable[name]
 		f.tear(rng)
-		f.cache = slices.Clone(f.disk)
+		f.cache = f.disk.clone()
 		v.names[name] = f
 	}
 }
@@ -232,61 +222,5 @@ func (v *view) publish(c naming) {
 		delete(v.stable, c.name)
 	} else {
 		v.stable[c.name] = c.to
-	}
-}
-
-// tear decides which of the unsynced sectors are on the disk.
-func (f *inode) tear(rng *rand.Rand) {
-	if len(f.cache) != len(f.disk) && rng.IntN(2) == 0 {
-		f.resize()
-	}
-	for _, i := range slices.Sorted(maps.Keys(f.dirty)) {
-		list := f.dirty[i]
-		if k := rng.IntN(len(list)+1) - 1; k >= 0 {
-			f.put(i, list[k])
-		}
-	}
-	clear(f.dirty)
-}
-
-// resize makes the size durable and fills new space with zeros.
-func (f *inode) resize() {
-	if n := len(f.cache); n <= len(f.disk) {
-		f.disk = f.disk[:n]
-	} else {
-		f.disk = append(f.disk, make([]byte, n-len(f.disk))...)
-	}
-}
-
-func (f *inode) put(sector int, b []byte) {
-	if at := sector * Sector; at < len(f.disk) {
-		copy(f.disk[at:], b)
-	}
-}
-
-// flush makes the file durable.
-func (f *inode) flush() {
-	f.resize()
-	for i, list := range f.dirty {
-		f.put(i, list[len(list)-1])
-	}
-	clear(f.dirty)
-}
-
-// write changes the cache.
-func (f *inode) write(rng *rand.Rand, b []byte, at int) {
-	if end := at + len(b); end > len(f.cache) {
-		f.cache = append(f.cache, make([]byte, end-len(f.cache))...)
-	}
-	copy(f.cache[at:], b)
-	if len(b) == 0 {
-		return
-	}
-	for i := at / Sector; i <= (at+len(b)-1)/Sector; i++ {
-		list := f.dirty[i]
-		if len(list) == versions {
-			list = slices.Delete(list, rng.IntN(versions), versions)
-		}
-		f.dirty[i] = append(list, slices.Clone(f.cache[i*Sector:min((i+1)*Sector, len(f.cache))]))
 	}
 }

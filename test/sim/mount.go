@@ -81,7 +81,7 @@ func (m *Mount) Create(name string) (file vfs.File, err error) {
 		if m.v.names[name] != nil {
 			return fail("create", name, fs.ErrExist)
 		}
-		f := &inode{dirty: map[int][][]byte{}}
+		f := new(inode)
 		m.change(naming{name: name, to: f})
 		file = &handle{m, f, name, false}
 		return nil
@@ -149,7 +149,7 @@ func (m *Mount) MkdirAll(dir string) error {
 			list = append(list, dir)
 		}
 		for _, name := range slices.Backward(list) {
-			m.change(naming{name: name, to: &inode{dir: true, dirty: map[int][][]byte{}}})
+			m.change(naming{name: name, to: &inode{dir: true}})
 		}
 		return nil
 	})
@@ -206,7 +206,7 @@ func (h *handle) look(f func() error) error {
 
 // Size implements vfs.File.
 func (h *handle) Size() (size int64, err error) {
-	err = h.look(func() error { size = int64(len(h.f.cache)); return nil })
+	err = h.look(func() error { size = int64(h.f.cache.size); return nil })
 	return size, err
 }
 
@@ -216,10 +216,7 @@ func (h *handle) ReadAt(b []byte, at int64) (n int, err error) {
 		if h.closed {
 			return fail("read", h.name, fs.ErrClosed)
 		}
-		if at < int64(len(h.f.cache)) {
-			n = copy(b, h.f.cache[at:])
-		}
-		if n < len(b) {
+		if n = h.f.cache.read(b, int(at)); n < len(b) {
 			return io.EOF
 		}
 		return nil
@@ -237,14 +234,14 @@ func (h *handle) WriteAt(b []byte, at int64) (n int, err error) {
 		switch {
 		case errors.As(refused, &short):
 			n := min(short.N, len(b))
-			if at+int64(n) < int64(len(h.f.cache)) { // existing sectors are overwritten whole
+			if at+int64(n) < int64(h.f.cache.size) { // existing sectors are overwritten whole
 				n = max(0, (int(at)+n)/Sector*Sector-int(at))
 			}
 			b = b[:n]
 		case refused != nil:
 			return refused
 		}
-		if more := at + int64(len(b)) - int64(len(h.f.cache)); more > 0 {
+		if more := at + int64(len(b)) - int64(h.f.cache.size); more > 0 {
 			if missing := h.m.v.used() + more - h.m.d.capacity; missing > 0 {
 				b = b[:max(0, int64(len(b))-missing)]
 				refused = fail("write", h.name, syscall.ENOSPC)
@@ -280,11 +277,7 @@ func (h *handle) Datasync() error { return h.Sync() }
 // Forget implements vfs.File.
 func (h *handle) Forget() error {
 	return h.look(func() error {
-		for i := 0; i*Sector < min(len(h.f.cache), len(h.f.disk)); i++ {
-			if h.f.dirty[i] == nil {
-				copy(h.f.cache[i*Sector:min((i+1)*Sector, len(h.f.cache))], h.f.disk[i*Sector:])
-			}
-		}
+		h.f.forget()
 		return nil
 	})
 }
