@@ -29,7 +29,7 @@
 //     about to come; duties.go is what else a leader does; commits.go tells followers of
 //     commits; publish.go tells clients of the members; member.go changes them, and gives
 //     leadership away.
-//   - fsm.go applies the log; snapshot.go and restore.go are about the state as a whole.
+//   - fsm.go applies the log; snapshot.go and package restore are about the state as a whole.
 //   - serving.go decides whether clients are served; progress.go and measure.go tell what is
 //     known.
 package raftfsm

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/zlockd/zlockd/raftfsm/restore"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
@@ -37,7 +38,7 @@ func (t *term) duties() {
 	late := min(time.Second, n.o.MinSessionTimeout/4)
 	last, looked := time.Now(), time.Now()
 	var digested int64
-	var left abandoned
+	var restores restore.Watch
 	var heard []state.Touch
 	for {
 		select {
@@ -63,7 +64,7 @@ func (t *term) duties() {
 				digested = t.compareDigests(digested)
 				t.endTickets()
 				t.lookAtRoom()
-				left.look(t)
+				t.giveUpRestore(&restores)
 			}
 		}
 		now := time.Now()
@@ -160,4 +161,12 @@ func (t *term) lowest() string {
 		return why
 	}
 	return t.links.full()
+}
+
+// giveUpRestore gives up a restore that no server goes on with.
+func (t *term) giveUpRestore(w *restore.Watch) {
+	if g, abandoned := w.Look(t.n.View); abandoned {
+		t.n.log.Warn("a restore is abandoned: no data came for a minute", "server", g.Origin)
+		t.propose(g.GiveUp())
+	}
 }

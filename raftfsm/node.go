@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/form"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/restore"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -53,7 +55,7 @@ type Node struct {
 	failed atomic.Pointer[error]
 	closed atomic.Bool
 
-	restoring sync.Mutex // held by the one restore under way here
+	restorer *restore.Restorer
 
 	known   leaderWatch
 	lowDisk atomic.Pointer[string] // why this server's disk is low; empty: it is not
@@ -122,6 +124,12 @@ func (n *Node) WaitZxid(ctx context.Context, zxid int64) bool {
 		return n.fsm.zxid.Load() >= zxid
 	}
 	return n.fsm.wait(ctx.Done(), func() bool { return n.fsm.zxid.Load() >= zxid })
+}
+
+// Restore replaces the whole cluster's state by a backup; see restore.Restorer.
+func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep bool) (
+	restore.Restored, error) {
+	return n.restorer.Restore(ctx, backup, size, keep)
 }
 
 // Zxid returns the zxid of the last change applied here.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/restore"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
@@ -220,7 +221,8 @@ func TestRestoreThatFailsLeavesNothing(t *testing.T) {
 	// While there is one, no client begins another, here or there.
 	_, err := c.nodes[by].Restore(t.Context(), io.MultiReader(most(backup[:len(backup)-10], func() {
 		for id := 1; id <= 3; id++ {
-			if _, err := c.nodes[id].Restore(t.Context(), bytes.NewReader(backup), int64(len(backup)), false); err == nil || !strings.Contains(err.Error(), ErrRestoring.Error()) {
+			if _, err := c.nodes[id].Restore(t.Context(), bytes.NewReader(backup), int64(len(backup)),
+				false); err == nil || !strings.Contains(err.Error(), restore.ErrRestoring.Error()) {
 				t.Errorf("a second one by %d: %v", id, err)
 			}
 		}
@@ -249,136 +251,25 @@ func TestRestoreThatFailsLeavesNothing(t *testing.T) {
 	expect.Fails(t, c.nodes[by].Fits(1001, 0), "more nodes than are allowed")
 }
 
-// A piece that is not taken in ends a restore, whenever the word of that comes.
-func TestPieceThatIsRefusedEndsARestore(t *testing.T) {
-	n, _ := start(t, Options{})
-	newAsker(t, n)
-	reply := []byte("because")
-	for _, test := range []struct {
-		what string
-		o    state.Outcome
-		want string
-	}{
-		{"refused", state.Outcome{Code: jute.BadArguments, Reply: reply}, "nothing was changed: because"},
-		{"another", state.Outcome{Code: state.Occupied, Reply: reply}, "another restore is under way, because"},
-		{"unknown", state.Outcome{Unknown: true}, "this server fell behind"},
-		{"moved", state.Outcome{Refused: true}, "this server fell behind"},
-	} {
-		for _, out := range []int{1, piecesOut} { // no more may be under way than that
-			r := &restore{n: n, out: out, done: make(outcomes, piecesOut+2)}
-			r.g.Size = int64(out/piecesOut) * 10
-			r.done.Done(&test.o, nil)
-			err := r.send(t.Context(), strings.NewReader("0123456789"))
-			expect.That(t, err != nil && strings.Contains(err.Error(), test.want),
-				"%s, %d under way: %v", test.what, out, err)
-		}
-	}
-	stop(t, n)
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	r := &restore{n: n, done: make(outcomes, 1), g: state.Staging{Size: 10}}
-	for _, err := range []error{r.begin(gone), r.send(gone, strings.NewReader("0123456789"))} {
-		expect.That(t, err != nil && strings.Contains(err.Error(), "nothing was changed"), "at its end: %v", err)
-	}
-	n.fsm.low.Store(true)
-	expect.Equal(t, r.begin(t.Context()), errLowDisk)
-	expect.Equal(t, r.send(t.Context(), strings.NewReader("0123456789")), errLowDisk)
-}
-
-// What came of a restore is told as far as it is known, also when its own outcome does not come.
-func TestEndOfARestoreIsTold(t *testing.T) {
-	n, _ := start(t, Options{})
-	newAsker(t, n)
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	end := func(ctx context.Context, id int64, outcomes ...state.Outcome) (Restored, error) {
-		r := &restore{n: n, done: make(chan state.Outcome, 1), g: state.Staging{ID: id}}
-		for _, o := range outcomes {
-			r.done.Done(&o, nil)
-		}
-		return r.finish(ctx)
-	}
-	_, err := end(t.Context(), 5, state.Outcome{Code: jute.BadArguments, Reply: []byte("because")})
-	must.Fails(t, err)
-	expect.Equal(t, err.Error(), "refused, and nothing was changed: because")
-	for _, o := range [][]state.Outcome{{{Unknown: true}}, {{Refused: true}}, nil} {
-		ctx := t.Context()
-		if o == nil {
-			ctx = over
-		}
-		_, err := end(ctx, 5, o...)
-		expect.Is(t, err, ErrNotKnown, "%+v", o)
-		made, err := end(ctx, 0, o...) // as if the state were that backup's
-		expect.OK(t, err, "%+v", o)
-		expect.Equal(t, made.Zxid, n.Zxid(), "%+v", o)
-	}
-	expect.Fails(t, expect.Err(end(t.Context(), 5, state.Outcome{Reply: []byte{1}})), "an answer that is cut")
-	r := &restore{n: n, done: make(chan state.Outcome)}
-	expect.Is(t, expect.Err(r.wait(over)), context.Canceled)
-	stop(t, n)
-	expect.Is(t, expect.Err(r.wait(t.Context())), ErrClosed)
-}
-
 func (c *trio) open(id int) (open bool) {
 	c.nodes[id].View(func(s *state.State) { _, _, open = s.Staged() })
 	return open
 }
 
-// The leader gives up a restore that its client no longer continues.
+// The leader gives up a restore that no server continues.
 func TestAbandonedRestoreIsGivenUp(t *testing.T) {
-	n, _ := start(t, Options{ID: 1})
-	eventually(t, "it leads and serves", func() bool {
-		serves, _ := n.Serving()
-		return serves && n.term.Load() != nil && n.fsm.stream.Birth() != 0
-	})
-	g := state.Staging{ID: 5, Origin: 1, Birth: n.fsm.stream.Birth(), Size: 10}
-	must.Equal(t, must.Get(propose(n, g.Open()))(t).Code, jute.OK)
-	open := func() (open bool) {
-		n.View(func(s *state.State) { _, _, open = s.Staged() })
-		return open
-	}
-	var a abandoned
-	a.look(n.term.Load())
-	a.look(n.term.Load())
-	expect.That(t, open(), "given up at once")
-	a.since = time.Now().Add(-restoreSilence - time.Second)
-	a.look(n.term.Load())
-	eventually(t, "given up", func() bool { return !open() })
-}
-
-// A restore is given up a minute after its last piece, and again if that is lost.
-func TestRestoreIsGivenUpAfterItsSilence(t *testing.T) {
 	a := newApplied()
 	a.entry(openStream())
 	synctest.Test(t, func(t *testing.T) {
 		tm := &term{n: &Node{id: 1, fsm: a.fsm, log: quietLog(t, 1)}, work: signal.New()}
-		var watch abandoned
-		looks := func(after time.Duration, want int) {
-			t.Helper()
-			time.Sleep(after)
-			watch.look(tm)
-			expect.Equal(t, len(tm.proposes()), want, "proposed")
-		}
-		looks(time.Hour, 0) // no backup is on its way
-		looks(time.Hour, 0)
 		g := state.Staging{ID: 5, Origin: 1, Birth: 1, Size: 10}
 		a.entry(g.Open())
-		looks(time.Hour, 0)
-		looks(restoreSilence-1, 0)
-		a.entry(g.Piece(0, []byte("12345")))
-		looks(time.Hour, 0) // it has gone on
-		looks(restoreSilence-1, 0)
-		looks(1, 1)
-		looks(restoreSilence-1, 0)
-		looks(1, 1)
-		a.entry(g.GiveUp())
-		g.ID = 6
-		a.entry(g.Open())
-		a.entry(g.Piece(0, []byte("12345")))
-		looks(time.Hour, 0) // another
-		looks(restoreSilence, 1)
-		a.entry(g.GiveUp())
-		looks(time.Hour, 0)
+		var watch restore.Watch
+		tm.giveUpRestore(&watch)
+		expect.Equal(t, len(tm.proposes()), 0, "proposals at once")
+		time.Sleep(time.Hour)
+		tm.giveUpRestore(&watch)
+		expect.Equal(t, len(tm.proposes()), 1, "proposals after an hour")
 	})
 }
 

@@ -1,6 +1,7 @@
 package raftfsm
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -50,6 +51,9 @@ func (n *Node) diskIsLow(less int64) string {
 	}
 	return ""
 }
+
+// ErrNoRoom marks a disk that would be low.
+var ErrNoRoom = errors.New("no room")
 
 // Room says why this server's disk cannot take so many bytes; nil: it can.
 func (n *Node) Room(bytes int64) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/elect"
 	"github.com/zlockd/zlockd/raftfsm/form"
 	"github.com/zlockd/zlockd/raftfsm/peer"
+	"github.com/zlockd/zlockd/raftfsm/restore"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
@@ -173,6 +174,9 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
 		_, at := n.disk.NewestSnapshot()
 		n.fsm.noteSnapshot(info.Zxid, at)
 	}
+	n.restorer = restore.New(restore.Options{ID: n.id, Stream: n.fsm.stream, View: n.View, Serving: n.Serving,
+		Refuses: n.fsm.low.Load, DiskLow: func() bool { return *n.lowDisk.Load() != "" }, Ended: n.ctx.Done(),
+		Now: n.o.Now, Rand: n.o.Rand})
 	n.up.Store(true)
 	return nil
 }

@@ -25,7 +25,8 @@ var allowed = map[string][]string{
 	"session":      {"jute"},
 	"raftfsm": {"jute", "tree", "session", "raftfsm/state", "raftfsm/disk", "raftfsm/peer",
 		"raftfsm/elect", "raftfsm/status", "raftfsm/change", "raftfsm/signal", "raftfsm/stream",
-		"raftfsm/consensus", "raftfsm/form"},
+		"raftfsm/consensus", "raftfsm/form", "raftfsm/restore"},
+	"raftfsm/restore":   {"jute", "raftfsm/signal", "raftfsm/state", "raftfsm/status", "raftfsm/stream"},
 	"raftfsm/form":      {"raftfsm/disk", "raftfsm/elect", "raftfsm/peer", "raftfsm/signal", "raftfsm/state"},
 	"raftfsm/consensus": {"raftfsm/disk", "raftfsm/elect", "raftfsm/peer", "raftfsm/status", "raftfsm/stream"},
 	"raftfsm/signal":    {},
@@ -79,7 +80,8 @@ var allowed = map[string][]string{
 	"cmd/internal/ticket":  {},
 	"raftfsm/tlsfiles":     {},
 
-	"server/backup": {"raftfsm", "raftfsm/state", "raftfsm/offline", "raftfsm/vfs", "server/admin"},
+	"server/backup": {"raftfsm", "raftfsm/restore", "raftfsm/state", "raftfsm/offline", "raftfsm/vfs",
+		"server/admin"},
 	"raftfsm/offline": {"jute", "tree", "tree/zkfiles", "session", "raftfsm/state", "raftfsm/disk",
 		"raftfsm/vfs"},
 }

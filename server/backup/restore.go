@@ -15,13 +15,14 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/restore"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
 )
 
 // Target is what a backup is restored to.
 type Target interface {
-	Restore(ctx context.Context, backup io.Reader, size int64, keep bool) (raftfsm.Restored, error)
+	Restore(ctx context.Context, backup io.Reader, size int64, keep bool) (restore.Restored, error)
 	Fits(nodes int, bytes int64) error
 	Room(bytes int64) error
 }
@@ -66,7 +67,7 @@ func (h *Restorer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(a)
 }
 
-func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, made raftfsm.Restored,
+func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, made restore.Restored,
 	err error) {
 	no := admin.Posts(w, r)
 	if no == nil {
@@ -80,7 +81,7 @@ func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, ma
 		return http.StatusServiceUnavailable, made, errors.New("this server has not joined its cluster yet")
 	}
 	if !h.busy.TryLock() {
-		return http.StatusConflict, made, raftfsm.ErrRestoring
+		return http.StatusConflict, made, restore.ErrRestoring
 	}
 	defer h.busy.Unlock()
 	c := http.NewResponseController(w)
@@ -99,11 +100,11 @@ func (h *Restorer) restore(w http.ResponseWriter, r *http.Request) (code int, ma
 	made, err = target.Restore(r.Context(), bufio.NewReaderSize(io.NewSectionReader(f, 0, size), 256<<10), size,
 		r.URL.Query().Get("keep-sessions") == "true")
 	switch {
-	case errors.Is(err, raftfsm.ErrNotKnown):
+	case errors.Is(err, restore.ErrNotKnown):
 		return http.StatusServiceUnavailable, made,
 			fmt.Errorf("%w: there is no leader, or it does not answer. Once there is one, compare by zlockd verify",
 				err)
-	case errors.Is(err, raftfsm.ErrRestoring):
+	case errors.Is(err, restore.ErrRestoring):
 		return http.StatusConflict, made, err
 	case err != nil:
 		h.Log.Warn("the backup was not restored", "err", err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/restore"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/backup"
@@ -181,13 +182,15 @@ type answers struct {
 	keep bool
 }
 
-func (a *answers) Restore(_ context.Context, from io.Reader, size int64, keep bool) (raftfsm.Restored, error) {
+func (a *answers) Restore(_ context.Context, from io.Reader, size int64, keep bool) (
+	restore.Restored, error) {
 	n, err := io.Copy(io.Discard, from)
 	a.keep = keep
 	if err == nil && n != size {
 		err = fmt.Errorf("%d bytes of %d", n, size)
 	}
-	return raftfsm.Restored{Restored: state.Restored{Nodes: 1, Sessions: 2, Ended: 3}, Zxid: 31}, errors.Join(err, a.err)
+	return restore.Restored{Restored: state.Restored{Nodes: 1, Sessions: 2, Ended: 3}, Zxid: 31},
+		errors.Join(err, a.err)
 }
 
 // A restore that the cluster refuses, or of which the outcome is not known, is told as such.
@@ -203,8 +206,8 @@ func TestOutcomesOfARestoreAreTold(t *testing.T) {
 	}{
 		{"", nil, 200, ""},
 		{"?keep-sessions=true", nil, 200, ""},
-		{"?keep-sessions=false", raftfsm.ErrNotKnown, 503, "Once there is one, compare by zlockd verify"},
-		{"", raftfsm.ErrRestoring, 409, raftfsm.ErrRestoring.Error()},
+		{"?keep-sessions=false", restore.ErrNotKnown, 503, "Once there is one, compare by zlockd verify"},
+		{"", restore.ErrRestoring, 409, restore.ErrRestoring.Error()},
 		{"", errors.New("too many nodes"), 503, "too many nodes"},
 	} {
 		target := &answers{Target: i.Node(), err: c.err}

@@ -43,6 +43,7 @@ var layers = [][]string{
 	{"./raftfsm/change", "./raftfsm", "./server/members", "./test/sim"},
 	{"./raftfsm/consensus", "./raftfsm", "./test/sim"},
 	{"./raftfsm/form", "./raftfsm", "./test/sim"},
+	{"./raftfsm/restore", "./raftfsm", "./test/sim"},
 	{"./raftfsm/seglog", "./raftfsm/disk", "./raftfsm"},
 	{"./raftfsm/status", "./raftfsm/peer", "./server/members", "./raftfsm"},
 	{"./raftfsm/tlsfiles", "./raftfsm/peer", "./server"},

@@ -1,4 +1,5 @@
-package raftfsm
+// Package restore puts a backup in the place of a cluster's whole state, through the log.
+package restore
 
 import (
 	"context"
@@ -6,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
@@ -22,10 +24,10 @@ const (
 	pieceBytes = 60 << 10 // a few fit into an entry
 	piecesOut  = 16       // proposed and not yet applied
 
-	restoreSilence = time.Minute      // without a piece, after which a leader gives a restore up
-	restoreWait    = 30 * time.Second // for one to be applied
-	restoreBegin   = 10 * time.Second // for one to be given up
-	restoreAgain   = 50 * time.Millisecond
+	silence   = time.Minute      // without a piece, after which a leader gives a restore up
+	pieceWait = 30 * time.Second // for one to be applied
+	beginWait = 10 * time.Second // for one to be given up
+	again     = 50 * time.Millisecond
 )
 
 // Restored says what a restore made.
@@ -33,9 +35,6 @@ type Restored struct {
 	state.Restored
 	Zxid int64
 }
-
-// ErrNoRoom marks a disk that would be low.
-var ErrNoRoom = errors.New("no room")
 
 // Errors of a restore.
 var (
@@ -46,22 +45,44 @@ var (
 	ErrNotKnown = errors.New("it is not known whether the restore took place")
 )
 
+// Options say what a Restorer works with.
+type Options struct {
+	ID      uint32 // of this server
+	Stream  *stream.Stream
+	View    func(func(*state.State)) // runs a function on the state under its read lock
+	Serving func() (serves bool, why string)
+	Refuses func() bool     // by the leader's word, what needs more room is refused
+	DiskLow func() bool     // that of this server
+	Ended   <-chan struct{} // closed when this server stops
+	Now     func() time.Time
+	Rand    io.Reader
+}
+
+// Restorer brings backups into the log at one server, one at a time.
+type Restorer struct {
+	o    Options
+	busy sync.Mutex // held by the one restore under way here
+}
+
+// New returns a Restorer.
+func New(o Options) *Restorer { return &Restorer{o: o} }
+
 // Restore replaces the whole cluster's state by a backup of size bytes, which is already checked:
 // all clients are cut off, and find the state of the backup, with a zxid above both. Without keep
 // no session is left. After an error other than ErrNotKnown nothing has changed.
-func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep bool) (Restored, error) {
-	if !n.restoring.TryLock() {
+func (m *Restorer) Restore(ctx context.Context, backup io.Reader, size int64, keep bool) (Restored, error) {
+	if !m.busy.TryLock() {
 		return Restored{}, ErrRestoring
 	}
-	defer n.restoring.Unlock()
-	r := &restore{n: n, done: make(outcomes, piecesOut+2)}
-	r.g = state.Staging{ID: stream.Nonce(n.o.Rand), Origin: n.id, Birth: n.fsm.stream.Birth(), Size: size}
+	defer m.busy.Unlock()
+	r := m.begun(state.Staging{ID: stream.Nonce(m.o.Rand), Origin: m.o.ID, Birth: m.o.Stream.Birth(),
+		Size: size})
 	err := r.begin(ctx)
 	if err == nil {
 		err = r.send(ctx, backup)
 	}
 	if err == nil {
-		n.awaitTime(ctx)
+		m.awaitTime(ctx)
 		err = r.propose(ctx, r.g.Restore(keep))
 	}
 	if err == nil {
@@ -76,9 +97,10 @@ func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep b
 // awaitTime waits until a restore takes the zxid to that of the time, and not beyond it: a cluster just
 // begun, or restored, is less than Raised behind. The next restore, of a stopped server, would begin below
 // it. A zxid far ahead of the clock is not waited for.
-func (n *Node) awaitTime(ctx context.Context) {
-	now := n.o.Now()
-	ahead := state.TimeOf(n.Zxid()+state.Raised) - now.UnixMilli()
+func (m *Restorer) awaitTime(ctx context.Context) {
+	var zxid int64
+	m.o.View(func(s *state.State) { zxid = s.Zxid() })
+	ahead := state.TimeOf(zxid+state.Raised) - m.o.Now().UnixMilli()
 	if d := time.Duration(ahead) * time.Millisecond; d > 0 && d < 3*time.Second {
 		signal.Pause(ctx, d)
 	}
@@ -86,10 +108,14 @@ func (n *Node) awaitTime(ctx context.Context) {
 
 // restore is a restore under way at this server.
 type restore struct {
-	n    *Node
+	o    *Options
 	g    state.Staging
 	out  int // requests proposed whose outcome has not come
 	done outcomes
+}
+
+func (m *Restorer) begun(g state.Staging) *restore {
+	return &restore{o: &m.o, g: g, done: make(outcomes, piecesOut+2)}
 }
 
 // outcomes has room for those of all requests that can be under way.
@@ -104,7 +130,7 @@ func (c outcomes) Done(o *state.Outcome, _ *state.State) {
 
 // begin opens the place for the backup.
 func (r *restore) begin(ctx context.Context) error {
-	if r.n.fsm.low.Load() || *r.n.lowDisk.Load() != "" {
+	if r.o.Refuses() || r.o.DiskLow() {
 		return errLowDisk
 	}
 	if err := r.propose(ctx, r.g.Open()); err != nil {
@@ -126,7 +152,7 @@ func (r *restore) send(ctx context.Context, backup io.Reader) error {
 				return err
 			}
 		}
-		if r.n.fsm.low.Load() {
+		if r.o.Refuses() {
 			return errLowDisk
 		}
 		if err := r.propose(ctx, r.g.Piece(at, b)); err != nil {
@@ -145,18 +171,18 @@ func (r *restore) send(ctx context.Context, backup io.Reader) error {
 // propose puts a request into this server's stream, which is closed while there
 // is no leader.
 func (r *restore) propose(ctx context.Context, req state.Request) error {
-	ctx, cancel := context.WithTimeout(ctx, restoreWait)
+	ctx, cancel := context.WithTimeout(ctx, pieceWait)
 	defer cancel()
 	for {
-		err := r.n.fsm.stream.Put(&req, r.done)
+		err := r.o.Stream.Put(&req, r.done)
 		if err == nil {
 			r.out++
 		}
-		if !errors.Is(err, ErrClosed) {
+		if !errors.Is(err, stream.ErrClosed) {
 			return err
 		}
-		if !signal.Pause(ctx, restoreAgain) {
-			_, why := r.n.Serving()
+		if !signal.Pause(ctx, again) {
+			_, why := r.o.Serving()
 			return fmt.Errorf("given up, and nothing was changed: %s", why)
 		}
 	}
@@ -180,31 +206,31 @@ func (r *restore) next(ctx context.Context) error {
 }
 
 func (r *restore) wait(ctx context.Context) (state.Outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, restoreWait)
+	ctx, cancel := context.WithTimeout(ctx, pieceWait)
 	defer cancel()
 	select {
 	case o := <-r.done:
 		return o, nil
 	case <-ctx.Done():
-		if ok, why := r.n.Serving(); !ok {
+		if ok, why := r.o.Serving(); !ok {
 			return state.Outcome{}, errors.New(why)
 		}
 		return state.Outcome{}, ctx.Err()
-	case <-r.n.ctx.Done():
-		return state.Outcome{}, ErrClosed
+	case <-r.o.Ended:
+		return state.Outcome{}, stream.ErrClosed
 	}
 }
 
 // giveUp lets all servers drop the pieces. If it cannot propose that now, the leader finds out.
 func (r *restore) giveUp() {
 	req, given := r.g.GiveUp(), make(outcomes, 1)
-	if r.n.fsm.stream.Put(&req, given) != nil {
+	if r.o.Stream.Put(&req, given) != nil {
 		return
 	}
 	select { // a restore that is tried again at once must find the place free
 	case <-given:
-	case <-time.After(restoreBegin):
-	case <-r.n.ctx.Done():
+	case <-time.After(beginWait):
+	case <-r.o.Ended:
 	}
 }
 
@@ -215,7 +241,7 @@ func (r *restore) finish(ctx context.Context) (Restored, error) {
 	case err != nil || o.Unknown || o.Refused:
 		var made Restored
 		err := ErrNotKnown
-		r.n.View(func(s *state.State) {
+		r.o.View(func(s *state.State) {
 			if s.Restored() == r.g.ID {
 				made.Zxid, err = s.Zxid(), nil
 			}
@@ -228,26 +254,24 @@ func (r *restore) finish(ctx context.Context) (Restored, error) {
 	return Restored{made, o.Zxid}, err
 }
 
-// abandoned is a leader's watch over a restore whose pieces have stopped coming.
-type abandoned struct {
+// Watch is a leader's watch over a restore whose pieces have stopped coming.
+type Watch struct {
 	id, next int64
 	since    time.Time
 }
 
-// look gives up a restore that no server goes on with: its server ended, and the restore keeps all
-// servers from taking snapshots.
-func (a *abandoned) look(t *term) {
-	var g state.Staging
+// Look returns the restore that no server goes on with, if there is one: its server ended, and the restore
+// keeps all servers from taking snapshots.
+func (w *Watch) Look(view func(func(*state.State))) (g state.Staging, abandoned bool) {
 	var next int64
 	open := false
-	t.n.View(func(s *state.State) { g, next, open = s.Staged() })
-	if now := time.Now(); !open || g.ID != a.id || next != a.next {
-		a.id, a.next, a.since = g.ID, next, now
-		return
-	} else if now.Sub(a.since) < restoreSilence {
-		return
+	view(func(s *state.State) { g, next, open = s.Staged() })
+	if now := time.Now(); !open || g.ID != w.id || next != w.next {
+		w.id, w.next, w.since = g.ID, next, now
+		return g, false
+	} else if now.Sub(w.since) < silence {
+		return g, false
 	}
-	t.n.log.Warn("a restore is abandoned: no data came for a minute", "server", g.Origin)
-	a.since = time.Now()
-	t.propose(g.GiveUp())
+	w.since = time.Now()
+	return g, true
 }

@@ -1,0 +1,185 @@
+package restore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/stream"
+	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// world is a Restorer at a server that knows no leader, with a state that tests change.
+type world struct {
+	*Restorer
+	state            *state.State
+	refuses, diskLow bool
+	ended            chan struct{}
+}
+
+func newWorld() *world {
+	w := &world{state: state.New("c"), ended: make(chan struct{})}
+	w.Restorer = New(Options{ID: 1, Stream: stream.New(), View: func(f func(*state.State)) { f(w.state) },
+		Serving: func() (bool, string) { return false, "there is no leader" },
+		Refuses: func() bool { return w.refuses }, DiskLow: func() bool { return w.diskLow }, Ended: w.ended,
+		Now: time.Now, Rand: rand.Reader})
+	return w
+}
+
+// apply applies an entry with one request, which must be taken.
+func (w *world) apply(t *testing.T, r state.Request) {
+	t.Helper()
+	bl := state.Block{Count: 1, Requests: r.Append(nil)}
+	entry := bl.Append(state.BeginEntry(nil, 0))
+	state.SealEntry(entry, 1)
+	must.OK(t, w.state.Apply(entry, sink{}))
+}
+
+// sink is told what the state does, and needs it not.
+type sink struct{}
+
+func (sink) Events(int64, []tree.Event)                     {}
+func (sink) Ended(*state.Ending)                            {}
+func (sink) Attached(*session.Session, bool)                {}
+func (sink) Opened(uint32, int64, uint32)                   {}
+func (sink) Replaced()                                      {}
+func (sink) Outcome(uint32, uint32, uint64, *state.Outcome) {}
+
+// One server brings in one backup at a time, and gives up what it cannot propose.
+func TestSecondRestoreIsRefused(t *testing.T) {
+	w := newWorld()
+	ctx, cancel := context.WithCancel(t.Context())
+	began := make(chan struct{})
+	w.o.DiskLow = func() bool { close(began); return false }
+	first := make(chan error)
+	go func() { first <- expect.Err(w.Restore(ctx, strings.NewReader("0123456789"), 10, false)) }()
+	<-began
+	expect.Is(t, expect.Err(w.Restore(t.Context(), nil, 0, false)), ErrRestoring)
+	cancel()
+	err := <-first
+	must.Fails(t, err)
+	expect.Equal(t, err.Error(), "given up, and nothing was changed: there is no leader")
+}
+
+// A piece that is not taken in ends a restore, whenever the word of that comes.
+func TestPieceThatIsRefusedEndsARestore(t *testing.T) {
+	w := newWorld()
+	reply := []byte("because")
+	for _, test := range []struct {
+		what string
+		o    state.Outcome
+		want string
+	}{
+		{"refused", state.Outcome{Code: jute.BadArguments, Reply: reply}, "nothing was changed: because"},
+		{"another", state.Outcome{Code: state.Occupied, Reply: reply}, "another restore is under way, because"},
+		{"unknown", state.Outcome{Unknown: true}, "this server fell behind"},
+		{"moved", state.Outcome{Refused: true}, "this server fell behind"},
+	} {
+		for _, out := range []int{1, piecesOut} { // no more may be under way than that
+			r := w.begun(state.Staging{Size: int64(out/piecesOut) * 10})
+			r.out = out
+			r.done.Done(&test.o, nil)
+			err := r.send(t.Context(), strings.NewReader("0123456789"))
+			expect.That(t, err != nil && strings.Contains(err.Error(), test.want),
+				"%s, %d under way: %v", test.what, out, err)
+		}
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := w.begun(state.Staging{Size: 10})
+	for _, err := range []error{r.begin(gone), r.send(gone, strings.NewReader("0123456789"))} {
+		expect.That(t, err != nil && strings.Contains(err.Error(), "nothing was changed"),
+			"without a leader: %v", err)
+	}
+	w.diskLow = true
+	expect.Equal(t, r.begin(t.Context()), errLowDisk)
+	w.refuses, w.diskLow = true, false
+	expect.Equal(t, r.begin(t.Context()), errLowDisk)
+	expect.Equal(t, r.send(t.Context(), strings.NewReader("0123456789")), errLowDisk)
+}
+
+// What came of a restore is told as far as it is known, also when its own outcome does not come.
+func TestEndOfARestoreIsTold(t *testing.T) {
+	w := newWorld()
+	body := state.SessionBody{Timeout: 10_000, Owner: 1, Addr: "10.0.0.1"}
+	w.apply(t, state.Request{Op: state.OpCreateSession, Body: body.Append(nil)})
+	must.That(t, w.state.Zxid() > 0, "the state has no zxid")
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	end := func(ctx context.Context, id int64, outcomes ...state.Outcome) (Restored, error) {
+		r := w.begun(state.Staging{ID: id})
+		for _, o := range outcomes {
+			r.done.Done(&o, nil)
+		}
+		return r.finish(ctx)
+	}
+	_, err := end(t.Context(), 5, state.Outcome{Code: jute.BadArguments, Reply: []byte("because")})
+	must.Fails(t, err)
+	expect.Equal(t, err.Error(), "refused, and nothing was changed: because")
+	for _, o := range [][]state.Outcome{{{Unknown: true}}, {{Refused: true}}, nil} {
+		ctx := t.Context()
+		if o == nil {
+			ctx = over
+		}
+		_, err := end(ctx, 5, o...)
+		expect.Is(t, err, ErrNotKnown, "%+v", o)
+		made, err := end(ctx, 0, o...) // as if the state were that backup's
+		expect.OK(t, err, "%+v", o)
+		expect.Equal(t, made.Zxid, w.state.Zxid(), "%+v", o)
+	}
+	expect.Fails(t, expect.Err(end(t.Context(), 5, state.Outcome{Reply: []byte{1}})), "an answer that is cut")
+	r := w.begun(state.Staging{})
+	expect.Equal(t, fmt.Sprint(expect.Err(r.wait(over))), "there is no leader")
+	w.o.Serving = func() (bool, string) { return true, "" }
+	expect.Is(t, expect.Err(r.wait(over)), context.Canceled)
+	close(w.ended)
+	expect.Is(t, expect.Err(r.wait(t.Context())), stream.ErrClosed)
+}
+
+// A restore is given up a minute after its last piece, and again if that is lost.
+func TestRestoreIsGivenUpAfterItsSilence(t *testing.T) {
+	w := newWorld()
+	m := state.Member{ID: 1, Incarnation: "a"}
+	w.apply(t, state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), 1)})
+	synctest.Test(t, func(t *testing.T) {
+		var staged int64
+		var watch Watch
+		looks := func(after time.Duration, want bool) {
+			t.Helper()
+			time.Sleep(after)
+			g, abandoned := watch.Look(w.o.View)
+			expect.Equal(t, abandoned, want, "abandoned")
+			expect.That(t, !want || g.ID == staged, "restore %d is given up, want %d", g.ID, staged)
+		}
+		looks(time.Hour, false) // no backup is on its way
+		looks(time.Hour, false)
+		g := state.Staging{ID: 5, Origin: 1, Birth: 1, Size: 10}
+		staged = g.ID
+		w.apply(t, g.Open())
+		looks(time.Hour, false)
+		looks(silence-1, false)
+		w.apply(t, g.Piece(0, []byte("12345")))
+		looks(time.Hour, false) // it has gone on
+		looks(silence-1, false)
+		looks(1, true)
+		looks(silence-1, false)
+		looks(1, true)
+		w.apply(t, g.GiveUp())
+		g.ID, staged = 6, 6
+		w.apply(t, g.Open())
+		w.apply(t, g.Piece(0, []byte("12345")))
+		looks(time.Hour, false) // another
+		looks(silence, true)
+		w.apply(t, g.GiveUp())
+		looks(time.Hour, false)
+	})
+}
