@@ -28,7 +28,9 @@ type Answer struct {
 	NoSlots  string   `json:"noSlots"`
 	Position int      `json:"position"`
 	Of       int      `json:"of"`
+	TTL      int64    `json:"ttlMs"`
 	Safe     int64    `json:"safeMs"`
+	Asked    *Asked   `json:"asked"`
 	Behind   *Holder  `json:"behind"`
 	Holders  []Holder `json:"holders"`
 	Error    string   `json:"error"`
@@ -38,10 +40,16 @@ type Answer struct {
 
 // Holder is who holds a lock, or stands before a ticket in its queue.
 type Holder struct {
-	Host   string `json:"host"`
-	User   string `json:"user"`
-	Reason string `json:"reason"`
+	Host   string `json:"host,omitempty"`
+	User   string `json:"user,omitempty"`
+	Reason string `json:"reason,omitempty"`
 	Since  int64  `json:"since"`
+}
+
+// Asked is who asks for a lock back, and why.
+type Asked struct {
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // One is a ticket in a list.
