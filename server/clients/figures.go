@@ -31,9 +31,7 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 		return
 	}
 	largest := t.largest(list)
-	s.memory.mu.Lock()
-	buffers := s.memory.used
-	s.memory.mu.Unlock()
+	buffers := s.memory.Used()
 	to.Measure("watches", "Watches of all kinds.", float64(to.AllWatches))
 	to.Measure("watch_memory_bytes", "Memory that watches take.", float64(watchBytes))
 	to.Measure("watch_memory_limit_bytes", "Memory that watches may take.", float64(s.o.MaxWatchBytes))

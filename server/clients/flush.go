@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
@@ -163,7 +164,7 @@ const (
 	writePiece    = 64 << 10
 	writePieceTLS = 16 << 10
 
-	writeStep = memoryGrace / 4 // for a piece in clear text, of which any part may be written
+	writeStep = budget.Grace / 4 // for a piece in clear text, of which any part may be written
 
 	unreadStep = time.Second // a client that takes something after that is alive
 )
@@ -184,7 +185,7 @@ func (c *conn) writeAll() error {
 		c.flight.unsent = c.flight.unsent[n:]
 		now := c.srv.now()
 		if n > 0 && large {
-			c.srv.memory.moved(c, n)
+			c.srv.memory.Moved(c, n)
 		}
 		if n > 0 {
 			last = now

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -112,11 +113,10 @@ func TestBuffersAreWrittenInPieces(t *testing.T) {
 		{"an error", false, 0, syscall.ECONNRESET, 1, writePiece, ends.Client},
 		{"a closed socket", false, 0, net.ErrClosed, 1, writePiece, ends.Else},
 	} {
-		s, c := quiet(t, Options{})
+		_, c := quiet(t, Options{})
 		to := &sink{most: x.most, fails: x.fails}
 		c.nc, c.secure = mute{to}, x.secure
-		must.That(t, s.memory.try(c, outputPart, 1, true), "no memory")
-		s.memory.held[c].since = -time.Hour
+		heldSinceLongAgo(t, c, budget.Output, 1)
 		c.out.buf = make([]byte, size)
 		c.flush()
 		expect.That(t, len(to.sizes) == x.pieces && to.sizes[0] == x.first &&
@@ -130,11 +130,11 @@ func TestBuffersAreWrittenInPieces(t *testing.T) {
 	for n, progress := range map[int]bool{flushSize: false, flushSize + 1: true} {
 		s, c := quiet(t, Options{})
 		c.nc = &sink{}
-		must.That(t, s.memory.try(c, inputPart, 1, true), "no memory")
-		s.memory.held[c].since = -time.Hour
+		heldSinceLongAgo(t, c, budget.Output, 1)
 		c.flight.unsent = make([]byte, n)
 		must.OK(t, c.writeAll())
-		expect.Equal(t, s.memory.held[c].since > -time.Hour, progress, "%d bytes", n)
+		slow, _ := s.memory.Slowest(connFrom(s, new(address)), false)
+		expect.Equal(t, slow == nil, progress, "%d bytes", n)
 	}
 }
 

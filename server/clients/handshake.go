@@ -237,7 +237,7 @@ func (c *conn) mayCreate() (problem string) {
 		switch most := s.o.MaxSessions; {
 		case most > 0 && all >= most:
 			problem = "too many sessions"
-		case s.boundsAddresses() && s.o.MaxAddrSessions > 0 && of >= s.o.MaxAddrSessions:
+		case s.shares.Bound() && s.o.MaxAddrSessions > 0 && of >= s.o.MaxAddrSessions:
 			problem = "too many sessions from this address"
 		default:
 			c.countCreating(1)

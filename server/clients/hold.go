@@ -3,8 +3,24 @@ package clients
 import (
 	"time"
 
+	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 )
+
+// Account implements budget.Holder.
+func (c *conn) Account() *budget.Account { return &c.from.account }
+
+// Number implements budget.Holder.
+func (c *conn) Number() uint64 { return c.number }
+
+// IsOpen implements budget.Holder.
+func (c *conn) IsOpen() bool { return c.isOpen() }
+
+// Alive implements budget.Holder.
+func (c *conn) Alive() { c.alive(c.srv.now()) }
+
+// Close implements budget.Holder.
+func (c *conn) Close(why ends.Reason) { c.close(why) }
 
 // holdStep is what an outbox grows by before srv.memory hears of it: many events are short.
 const holdStep = 16 << 10
@@ -28,11 +44,11 @@ func (c *conn) hold(others bool) {
 	if n = (n + holdStep - 1) / holdStep * holdStep; n == o.held {
 		return
 	}
-	if n > o.held && others && n > 4*flushSize && !c.srv.memory.try(c, outputPart, n, false) {
+	if n > o.held && others && n > 4*flushSize && !c.srv.memory.Try(c, budget.Output, n, false) {
 		o.die(ends.Slow)
 		return
 	}
-	c.srv.memory.try(c, outputPart, n, true)
+	c.srv.memory.Try(c, budget.Output, n, true)
 	o.held = n
 }
 

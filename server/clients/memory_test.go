@@ -12,18 +12,24 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
-// buffered is what the server's buffers hold.
-func (r *rig) buffered() (used, conns int) {
-	r.srv.memory.mu.Lock()
-	defer r.srv.memory.mu.Unlock()
-	return r.srv.memory.used, len(r.srv.memory.held)
+// heldSinceLongAgo lets a connection hold memory without progress.
+func heldSinceLongAgo(t *testing.T, c *conn, part budget.Part, n int) {
+	t.Helper()
+	m := &c.srv.memory
+	m.Now = func() time.Duration { return -time.Hour }
+	must.That(t, m.Try(c, part, n, true), "no memory")
+	m.Now = c.srv.now
 }
+
+// buffered is what the server's buffers hold.
+func (r *rig) buffered() int { return r.srv.memory.Used() }
 
 func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 	const bound = 2 << 20
@@ -40,7 +46,7 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 		}
 		synctest.Wait()
 		time.Sleep(300 * time.Millisecond)
-		used, _ := r.buffered()
+		used := r.buffered()
 		expect.That(t, used <= bound && used >= bound/2, "%d bytes for unfinished frames", used)
 		expect.Equal(t, r.srv.counts.ends[ends.Stalled].Load(), 0, "closed before their time")
 		c := ln.dial(t)
@@ -57,9 +63,7 @@ func TestUnfinishedFramesLetOthersPass(t *testing.T) {
 		}
 		synctest.Wait()
 		alive(t, c)
-		if used, conns := r.buffered(); used != 0 || conns != 0 {
-			t.Errorf("%d bytes of %d connections left", used, conns)
-		}
+		expect.Equal(t, r.buffered(), 0, "bytes that are left")
 	})
 }
 
@@ -156,7 +160,7 @@ func TestLongAnswersWaitForEachOther(t *testing.T) {
 				go c.SendXid(1, ask.op, ask.body) // and reads nothing
 			}
 			synctest.Wait()
-			used, _ := r.buffered()
+			used := r.buffered()
 			expect.That(t, used <= bound, "%d bytes for answers nobody reads", used)
 			start := time.Now()
 			f := call(t, owner, jute.OK, ask.op, ask.body)
@@ -185,7 +189,7 @@ func TestOutcomesForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 			r.valve.open()
 			synctest.Wait()
 		}
-		used, _ := r.buffered()
+		used := r.buffered()
 		expect.That(t, used <= bound+10*4*flushSize, "%d bytes of outcomes", used)
 		n := r.srv.counts.ends[ends.Slow].Load()
 		expect.That(t, n != 0, "nobody was closed")
@@ -209,7 +213,7 @@ func TestEventsForThoseWhoDoNotReadAreBoundedInAll(t *testing.T) {
 			create(t, owner, fmt.Sprintf("/%s%d", name, i), "", 0)
 		}
 		synctest.Wait()
-		used, _ := r.buffered()
+		used := r.buffered()
 		expect.That(t, used <= bound+len(deaf)*4*flushSize, "%d bytes of events", used)
 		n := r.srv.counts.ends[ends.Slow].Load()
 		expect.That(t, n != 0, "nobody was closed")
@@ -241,7 +245,7 @@ func TestLongSetWatchesIsReadInPieces(t *testing.T) {
 			if f.Event != nil {
 				deleted++
 			}
-			used, _ := r.buffered()
+			used := r.buffered()
 			must.That(t, used <= 64<<10, "%d bytes", used)
 		}
 		n := r.status().AllWatches
@@ -284,11 +288,9 @@ func TestMemoryReservedByAConnectionThatEndsIsFree(t *testing.T) {
 		c.out.writing = 100 << 10
 		c.out.flushing = true
 		expect.That(t, !end(c), "%s: wrong about the end of the connection", name)
-		s.memory.drop(c)
+		s.memory.Drop(c)
 		c.write(true) // its client is gone: this ends the flush
-		if n := len(s.memory.held); n != 0 || s.memory.used != 0 {
-			t.Errorf("%s: %d bytes are held by %d connections", name, s.memory.used, n)
-		}
+		expect.Equal(t, s.memory.Used(), 0, "%s: bytes that are held", name)
 		client.Close()
 		must.OK(t, s.Shutdown(t.Context()))
 	}

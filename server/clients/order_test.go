@@ -71,10 +71,10 @@ func TestLinearizableReadWaitsForTheLog(t *testing.T) {
 	for n := range 3 {
 		r.valve.close()
 		from := r.srv.connOf(c.Session.ID).from
-		from.owed.Store(0)
+		owe(from, 0)
 		must.OK(t, c.SendXid(int32(1+n), jute.OpGetData, wire.PathWatch("/a", false)))
 		eventually(t, "it waits", func() bool { return r.valve.waiting() == 1 })
-		owed := from.owed.Load()
+		owed := from.account.Owed()
 		expect.That(t, owed >= writeSteps, "its address owes %d steps", owed)
 		r.valve.open()
 		wantKinds(t, c, 1+n)

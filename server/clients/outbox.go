@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/observe"
 )
@@ -113,7 +114,7 @@ type visits struct {
 // piece is whole frames in a buffer that is the outbox's own, or in one that outboxes share.
 type piece struct {
 	b    []byte
-	loan *loan // of a shared buffer; nil: it is the outbox's own
+	loan *budget.Loan // of a shared buffer; nil: it is the outbox's own
 }
 
 type outboxState uint8
@@ -230,7 +231,7 @@ func (q *queue) append(frame []byte) {
 
 // tell appends events, which are the part of b from one place to another, and reports whether the outbox
 // points into b now. l is the loan of b.
-func (q *queue) tell(b []byte, from, to, frames int, l *loan) (shared bool) {
+func (q *queue) tell(b []byte, from, to, frames int, l *budget.Loan) (shared bool) {
 	n := to - from
 	q.frames += frames
 	if n < quickSize && (q.size() > 0 || cap(q.buf) >= n) || l == nil && 2*n < len(b) {
@@ -240,10 +241,10 @@ func (q *queue) tell(b []byte, from, to, frames int, l *loan) (shared bool) {
 	}
 	q.cut()
 	if l == nil {
-		l = &uncounted
+		l = &budget.Uncounted
 	} else {
 		q.lent += n
-		l.places.Add(1)
+		l.Share()
 	}
 	q.full, q.fullLen = append(q.full, piece{b[from:to], l}), q.fullLen+n
 	return true
@@ -299,9 +300,9 @@ func (o *outbox) die(why ends.Reason) {
 
 // lost ends the loan of a piece.
 func (q *queue) lost(p piece) {
-	if p.loan != nil && p.loan != &uncounted {
+	if p.loan != nil && p.loan != &budget.Uncounted {
 		q.lent -= len(p.b)
-		p.loan.put()
+		p.loan.Put()
 	}
 }
 
@@ -320,7 +321,7 @@ func (q *queue) take() (p piece, frames int) {
 		q.before--
 	}
 	n, m := len(p.b), len(q.buf)
-	if p.loan != &uncounted || q.full != nil || q.gap || m == 0 || n+m > keepSize {
+	if p.loan != &budget.Uncounted || q.full != nil || q.gap || m == 0 || n+m > keepSize {
 		return p, frames
 	}
 	b := slices.Grow(q.buf, n)[:n+m] // a short event goes with what follows it

@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/test/expect"
@@ -203,9 +204,9 @@ func TestEventsInAnOutbox(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s, c := quiet(t, Options{})
-			var l *loan
+			var l *budget.Loan
 			if x.counted {
-				l, _ = s.memory.lend(c.from, &portion{size: len(x.all)}, false)
+				l, _ = s.memory.Lend(&c.from.account, budget.NewPortion(len(x.all)), false, false)
 			}
 			var o outbox
 			if x.room > 0 {
@@ -214,14 +215,14 @@ func TestEventsInAnOutbox(t *testing.T) {
 			expect.Equal(t, o.tell(x.all, x.from, x.to, 1, l), x.shared, "shared")
 			expect.Equal(t, o.size(), x.has+x.to-x.from, "bytes")
 			expect.Equal(t, o.lent > 0, x.counted, "counted as a loan")
-			l.put() // as the portion is over
+			l.Put() // as the portion is over
 			writes := 0
 			for ; !o.empty(); writes++ {
 				p, _ := o.take()
 				o.give(p)
 			}
 			expect.Equal(t, writes, x.writes, "writes")
-			expect.Equal(t, o.lent+s.memory.used+int(c.from.buffers.Load()), 0, "bytes that are lent")
+			expect.Equal(t, o.lent+s.memory.Used()+int(c.from.account.Buffers()), 0, "bytes that are lent")
 		})
 	}
 	var o outbox // a reply behind an event that waits alone

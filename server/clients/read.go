@@ -6,6 +6,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -158,7 +159,7 @@ func (c *conn) answerLong() {
 	binary.BigEndian.PutUint32(l.head, uint32(len(l.head)-4+len(list)+len(l.list.Stat)))
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
-	c.out.fill(piece{b: l.head}, piece{list, &uncounted}, piece{b: l.list.Stat})
+	c.out.fill(piece{b: l.head}, piece{list, &budget.Uncounted}, piece{b: l.list.Stat})
 	c.out.reserved = 0
 	c.hold(false)
 }
@@ -397,7 +398,7 @@ func (c *conn) reserve(size int, now bool) bool {
 	o.mu.Lock()
 	n := o.size() + o.writing + size
 	o.mu.Unlock()
-	if !c.srv.memory.wait(c, outputPart, n) {
+	if !c.srv.memory.Wait(c, budget.Output, n) {
 		return false
 	}
 	// The allocation and the first touch of its pages take longer than the reply. They must not happen

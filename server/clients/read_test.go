@@ -201,10 +201,10 @@ func TestStepsOfARead(t *testing.T) {
 	expect.Equal(t, c.answerSteps(watch{path: path, set: true}, nil), read+watching)
 	c.reads.cost = 100
 	expect.That(t, c.foresee(30), "the connection is open")
-	expect.That(t, c.reads.cost == 70 && c.from.owed.Load() == 30, "%d and %d steps", c.reads.cost,
-		c.from.owed.Load())
+	expect.That(t, c.reads.cost == 70 && c.from.account.Owed() == 30, "%d and %d steps", c.reads.cost,
+		c.from.account.Owed())
 	c.charge(-5)
-	expect.Equal(t, c.from.owed.Load(), 25)
+	expect.Equal(t, c.from.account.Owed(), 25)
 }
 
 // What a read sets a watch on, and when.

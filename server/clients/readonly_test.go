@@ -156,7 +156,7 @@ func TestOutcomes(t *testing.T) {
 			ends.Unknown, 0},
 	} {
 		s, c := quiet(t, Options{})
-		c.from.owed.Store(100)
+		owe(c.from, 100)
 		c.out.push(pending{xid: 3, op: x.op, est: 7})
 		x.out.Steps = 50
 		c.out.touched = true // no flusher is to come
@@ -168,7 +168,7 @@ func TestOutcomes(t *testing.T) {
 		o := &c.out
 		expect.That(t, o.state == x.state && o.why == x.why && o.frames == x.frames && o.pendingLen() == 0,
 			"%s: state %v, %v, %d frames", x.name, o.state, o.why, o.frames)
-		expect.Equal(t, c.from.owed.Load(), 100+50-7, "%s: charged", x.name)
+		expect.Equal(t, c.from.account.Owed(), 100+50-7, "%s: charged", x.name)
 		if x.op == jute.OpSync && x.frames == 1 {
 			f := must.Get(wire.DecodeFrame(o.buf[4:]))(t)
 			want := map[bool]string{true: "record", false: ""}[x.out.Code == jute.OK]

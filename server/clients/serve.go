@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/inbox"
 	"github.com/zlockd/zlockd/server/observe"
@@ -105,7 +106,7 @@ func (c *conn) finish(why ends.Reason) {
 	c.close(why)
 	c.srv.remove(c)
 	c.srv.watches.drop(c)
-	c.srv.memory.drop(c)
+	c.srv.memory.Drop(c)
 	c.out.mu.Lock()
 	why = c.out.why
 	c.out.mu.Unlock()
@@ -146,7 +147,7 @@ func (c *conn) frames() ends.Reason {
 			return ends.Malformed
 		}
 		if c.reader.held > 0 {
-			c.srv.memory.partial(c, false)
+			c.srv.memory.Partial(c, false)
 		}
 		c.reader.in.Take(frame)
 		c.reader.frameStart = 0
@@ -180,7 +181,7 @@ func (c *conn) received(n int) {
 	c.srv.metrics.BytesReceived.Add(int64(n))
 	c.pulse.received.Add(int64(n))
 	if c.reader.held > 0 {
-		c.srv.memory.moved(c, n)
+		c.srv.memory.Moved(c, n)
 	}
 	c.alive(c.reader.arrived)
 }
@@ -197,12 +198,12 @@ func (c *conn) grow() bool {
 		size = 0
 	}
 	if size != c.reader.held {
-		if !c.srv.memory.wait(c, inputPart, size) {
+		if !c.srv.memory.Wait(c, budget.Input, size) {
 			return false
 		}
 		c.reader.held = size
 	}
-	c.srv.memory.partial(c, c.reader.in.Len() > 0)
+	c.srv.memory.Partial(c, c.reader.in.Len() > 0)
 	return true
 }
 

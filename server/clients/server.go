@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/observe"
@@ -59,8 +60,6 @@ type Server struct {
 	serving atomic.Bool             // as the replica says
 	// readOnly: as the replica says; never together with serving.
 	readOnly atomic.Bool
-	counted  atomic.Int64 // when servers was, ns
-	servers  atomic.Int64 // how many there are in the cluster
 
 	metrics admin.Metrics
 	counts  counts
@@ -78,14 +77,14 @@ type Server struct {
 	sessions  map[int64]*conn // the newest connection of each session here
 	closed    bool
 	// As in the options, until Change.
-	maxConns        int
-	maxConnsPerAddr atomic.Int64 // also without the lock
-	mechanisms      atomic.Pointer[sasl.Mechanisms]
+	maxConns   int
+	mechanisms atomic.Pointer[sasl.Mechanisms]
 
 	changed chan struct{} // closed and replaced when serves may have changed
 
 	watches watchTable
-	memory  memory
+	shares  budget.Shares
+	memory  budget.Memory
 	heard   heardList
 	resting resting
 	flush   flushers
@@ -106,6 +105,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		o:         o,
+		shares:    budget.Shares{Bytes: o.MaxWatchBytesPerConn},
 		start:     time.Now(),
 		listeners: make(map[net.Listener]bool),
 		conns:     make(map[*conn]struct{}),
@@ -119,7 +119,8 @@ func New(o Options) (*Server, error) {
 	s.connecting = make(chan struct{}, maxConnecting)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.watches.init(s)
-	s.memory.init(s)
+	s.memory.Limit, s.memory.Shares, s.memory.Now, s.memory.Done = o.MaxBuffers, &s.shares, s.now, s.ctx.Done()
+	s.memory.Waits = func() { s.metrics.Throttled.Add(1) }
 	s.flush.start(&s.wg)
 	s.resting.srv = s
 	return s, nil
@@ -134,9 +135,9 @@ func (s *Server) Change(o Options) (users bool) {
 	o.boundConns()
 	s.mu.Lock()
 	s.maxConns = o.MaxConns
-	s.maxConnsPerAddr.Store(int64(o.MaxConnsPerAddr))
+	s.shares.SetConns(o.MaxConnsPerAddr)
 	for _, from := range s.perAddr {
-		from.owed.Store(0) // what it was charged without a bound is no debt
+		from.account.Forgive() // what it was charged without a bound is no debt
 	}
 	s.mu.Unlock()
 	old := s.mechanisms.Swap(o.SASL)
@@ -144,7 +145,7 @@ func (s *Server) Change(o Options) (users bool) {
 }
 
 // MaxConnsPerAddr returns the bound of connections from one address; negative: none.
-func (s *Server) MaxConnsPerAddr() int { return int(s.maxConnsPerAddr.Load()) }
+func (s *Server) MaxConnsPerAddr() int { return s.shares.Conns() }
 
 // Answer sets what answers four-letter words, and the address that the server names to clients
 // that speak HTTP to the client port. Call it before Serve.
@@ -201,7 +202,8 @@ type address struct {
 	ids      *[]jute.ID   // of clients that have proved nothing
 	creating atomic.Int64 // as in Server
 	conns    map[*conn]struct{}
-	account
+	account  budget.Account
+	change   told
 }
 
 // add registers a connection, unless there are too many.
@@ -229,7 +231,7 @@ func (s *Server) tryAdd(c *conn) (problem string) {
 		return "server stopping"
 	case s.maxConns > 0 && len(s.conns) >= s.maxConns:
 		return "too many connections"
-	case s.boundsAddresses() && from != nil && len(from.conns) >= s.MaxConnsPerAddr():
+	case s.shares.Bound() && from != nil && len(from.conns) >= s.MaxConnsPerAddr():
 		return "too many connections from this address"
 	}
 	s.added++
@@ -263,7 +265,7 @@ func (s *Server) remove(c *conn) {
 
 // forget drops an address without connections, once it owes nothing. s.mu is locked.
 func (s *Server) forget(from *address) {
-	if owed := from.settle(s, s.now()); owed > 0 && s.ctx.Err() == nil {
+	if owed := s.shares.Settle(&from.account, s.now()); owed > 0 && s.ctx.Err() == nil {
 		time.AfterFunc(time.Second, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -80,13 +80,13 @@ func TestAddressesThatOweAreKept(t *testing.T) {
 	c := newFrom(s, "a")
 	must.Equal(t, s.tryAdd(c), "")
 	from := c.from
-	from.paid.Store(int64(1000 * time.Hour)) // nothing is paid during this test
+	s.shares.Settle(&from.account, 1000*time.Hour) // nothing is paid during this test
 	for _, x := range []struct {
 		owed int64
 		kept bool
 	}{{1, true}, {0, false}} {
 		s.perAddr["a"] = from
-		from.owed.Store(x.owed)
+		owe(from, x.owed)
 		s.mu.Lock()
 		s.forget(from)
 		_, kept := s.perAddr["a"]
@@ -96,7 +96,7 @@ func TestAddressesThatOweAreKept(t *testing.T) {
 	s.cancel()
 	s.mu.Lock()
 	s.perAddr["a"] = from
-	from.owed.Store(1)
+	owe(from, 1)
 	s.forget(from)
 	_, kept := s.perAddr["a"]
 	s.mu.Unlock()

@@ -2,6 +2,7 @@ package clients
 
 import (
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/tree"
 )
@@ -19,23 +20,39 @@ type telling struct {
 	encoded bool        // this event
 
 	b      []byte  // the encoded events of this portion
-	events []told  // what else is known of them
+	events []event // what else is known of them
 	hears  []heard // by connections themselves
 	deep   []deep  // by paths with recursive watches
 	deepOf map[uint32]int
 	runs   int  // of all of these
 	shared bool // an outbox points into b
 
-	portion  *portion   // b, once the memory has heard of it
-	free     bool       // nothing was held when the change lent its first portion
-	lent     bool       // it has lent one
-	accounts []*account // of those told of the change
-	asked    map[question]bool
-	touched  []*conn // have got something
+	portion *budget.Portion // b, once the memory has heard of it
+	free    bool            // nothing was held when the change lent its first portion
+	lent    bool            // it has lent one
+	told    []*address      // of the change
+	asked   map[question]bool
+	touched []*conn // have got something
 }
 
-// told is an event as it is encoded in a portion.
+// told is what an address is told of the change. It is under watchTable.mu.
 type told struct {
+	steps int          // tellsInStep to a step; 0: nothing
+	loan  *budget.Loan // of the portion
+	alone bool         // it had no buffers before
+}
+
+// maxTells is what the events of one change for all connections of an address may cost, in
+// steps; the server closes the connections beyond. A connection costs a step, or a fraction for each
+// event of a node that it watches itself. Their bytes cost a step for each tellBytes.
+const (
+	maxTells    = 80_000
+	tellsInStep = 4
+	tellBytes   = 100
+)
+
+// event is an event as it is encoded in a portion.
+type event struct {
 	end  int // where it ends in b
 	what jute.EventType
 	to   int // connections that hear of it, beyond those that hear of the event before
@@ -118,7 +135,7 @@ func (t *watchTable) tell(zxid int64, events []tree.Event) {
 	if len(t.hears) > 0 || len(t.deep) > 0 {
 		t.deliver()
 	}
-	if len(t.accounts) > 0 {
+	if len(t.told) > 0 {
 		t.settle()
 	}
 }
@@ -132,7 +149,7 @@ func (t *watchTable) number() int {
 			t.b = make([]byte, 0, max(size, min(t.left*size, portionBytes)))
 		}
 		t.b = jute.AppendEventFrame(t.b, t.zxid, t.event.Type, t.event.Path)
-		t.events = append(t.events, told{end: len(t.b), what: t.event.Type})
+		t.events = append(t.events, event{end: len(t.b), what: t.event.Type})
 	}
 	return len(t.events) - 1
 }
@@ -143,8 +160,8 @@ func (t *watchTable) hearOne(c *conn) {
 	if h.cut {
 		return
 	}
-	c.from.told++
-	if !t.mayRead(&c.from.account, c.proof.ids.Load(), t.event.ACL) {
+	c.from.change.steps++
+	if !t.mayRead(c.from, c.proof.ids.Load(), t.event.ACL) {
 		return
 	}
 	n := t.number()
@@ -166,24 +183,24 @@ func (h *heard) close() {
 // heardBy returns what c hears of in this portion.
 func (t *watchTable) heardBy(c *conn) *heard {
 	if c.watching.hears == 0 {
-		a := t.account(c)
-		t.hears = append(t.hears, heard{c: c, cut: a.told > maxTells*tellsInStep && t.srv.boundsAddresses()})
+		cut := t.charged(c.from) > maxTells*tellsInStep && t.srv.shares.Bound()
+		t.hears = append(t.hears, heard{c: c, cut: cut})
 		c.watching.hears = int32(len(t.hears))
 	}
 	return &t.hears[c.watching.hears-1]
 }
 
-// account returns what c's address is charged for the change.
-func (t *watchTable) account(c *conn) *account {
-	a := &c.from.account
-	if a.told == 0 {
-		t.accounts = append(t.accounts, a)
-		a.told, a.alone = 1, a.buffers.Load() == 0
-		if a.owed.Load() > t.srv.share(debtTime) {
-			a.told = maxTells*tellsInStep + 1
+// charged returns what an address is charged for the change so far.
+func (t *watchTable) charged(from *address) (steps int) {
+	to := &from.change
+	if to.steps == 0 {
+		t.told = append(t.told, from)
+		to.steps, to.alone = 1, from.account.Buffers() == 0
+		if t.srv.shares.Indebted(&from.account) {
+			to.steps = maxTells*tellsInStep + 1
 		}
 	}
-	return a
+	return to.steps
 }
 
 // aboveOne notes the event for a path with recursive watches.
@@ -215,16 +232,16 @@ func (t *watchTable) hearDeep(c *conn, d *deep) {
 	if d.asks {
 		if ids := c.proof.ids.Load(); d.ids != ids {
 			d.ids, d.heard = ids, nil
-			c.from.told += len(d.runs)
+			c.from.change.steps += len(d.runs)
 			for _, r := range d.runs {
-				if r.acl == nil || t.mayRead(&c.from.account, ids, r.acl) {
+				if r.acl == nil || t.mayRead(c.from, ids, r.acl) {
 					d.heard = extend(d.heard, run{r.from, r.to, nil})
 				}
 			}
 		}
 		runs = d.heard
 	}
-	c.from.told += tellsInStep + len(runs)
+	c.from.change.steps += tellsInStep + len(runs)
 	h.close()
 	if len(h.runs) > 0 {
 		runs = union(h.runs, runs)
@@ -234,14 +251,14 @@ func (t *watchTable) hearDeep(c *conn, d *deep) {
 
 // mayRead tells whether a client may read a node with this ACL. The answer for many identities is kept
 // until the whole change is told.
-func (t *watchTable) mayRead(a *account, ids *[]jute.ID, acl *tree.ACL) bool {
+func (t *watchTable) mayRead(from *address, ids *[]jute.ID, acl *tree.ACL) bool {
 	if len(*ids) <= fewIDs {
 		return acl.Allows(*ids, jute.PermRead)
 	}
 	q := question{ids, acl}
 	may, known := t.asked[q]
 	if !known {
-		a.told += len(*ids) / 2 * tellsInStep
+		from.change.steps += len(*ids) / 2 * tellsInStep
 		may = acl.Allows(*ids, jute.PermRead)
 		t.asked[q] = may
 	}
@@ -261,9 +278,9 @@ func (t *watchTable) deliver() {
 	}
 	t.srv.flush.told(t.touched)
 	t.count()
-	for _, a := range t.accounts {
-		a.loan.put()
-		a.loan = nil
+	for _, from := range t.told {
+		from.change.loan.Put()
+		from.change.loan = nil
 	}
 	if t.shared || cap(t.b) > keepSize {
 		t.b = nil
@@ -308,7 +325,7 @@ func (t *watchTable) hand(h *heard) {
 }
 
 // handRun appends events to an outbox.
-func (t *watchTable) handRun(o *outbox, r run, l *loan) {
+func (t *watchTable) handRun(o *outbox, r run, l *budget.Loan) {
 	from, to := 0, t.events[r.to-1].end
 	if r.from > 0 {
 		from = t.events[r.from-1].end
@@ -332,11 +349,11 @@ func (t *watchTable) count() {
 
 // settle charges the addresses for what they were told of a change.
 func (t *watchTable) settle() {
-	for _, a := range t.accounts {
-		a.owed.Add(int64(min((a.told+tellsInStep-1)/tellsInStep, maxTells)))
-		a.told = 0
+	for _, from := range t.told {
+		from.account.Charge(int64(min((from.change.steps+tellsInStep-1)/tellsInStep, maxTells)))
+		from.change.steps = 0
 	}
-	t.accounts, t.lent = cleared(t.accounts), false
+	t.told, t.lent = cleared(t.told), false
 	if len(t.asked) > 0 {
 		t.asked = make(map[question]bool)
 	}
@@ -344,34 +361,34 @@ func (t *watchTable) settle() {
 
 // loan returns the loan of this portion to c's address, nil if the portion is short, and whether there is
 // room for it. Where there is none, connections that do not read make some.
-func (t *watchTable) loan(c *conn) (l *loan, room bool) {
-	a := &c.from.account
-	if a.loan != nil {
-		return a.loan, true
+func (t *watchTable) loan(c *conn) (l *budget.Loan, room bool) {
+	to := &c.from.change
+	if to.loan != nil {
+		return to.loan, true
 	}
-	a.told += len(t.b) / tellBytes * tellsInStep
-	if len(t.b) < loanFrom {
+	to.steps += len(t.b) / tellBytes * tellsInStep
+	if len(t.b) < budget.LoanFrom {
 		return nil, true
 	}
 	m := &t.srv.memory
 	if t.portion == nil {
-		t.portion = &portion{size: len(t.b)}
+		t.portion = budget.NewPortion(len(t.b))
 	}
 	if !t.lent {
-		t.lent, t.free = true, m.empty()
+		t.lent, t.free = true, m.Used() == 0
 	}
 	for {
-		l, own := m.lend(c.from, t.portion, t.free)
+		l, own := m.Lend(&c.from.account, t.portion, to.alone, t.free)
 		if l != nil {
-			a.loan = l
+			to.loan = l
 			return l, true
 		}
-		slow, _ := m.slowest(&memoryWait{c: c, own: own})
+		slow, _ := m.Slowest(c, own)
 		if slow == nil {
 			return nil, false
 		}
-		slow.kill(ends.Slow)
-		m.drop(slow)
+		slow.(*conn).kill(ends.Slow)
+		m.Drop(slow)
 	}
 }
 

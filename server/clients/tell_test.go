@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -100,9 +101,10 @@ func TestPortionsAgainstOneEventAfterTheOther(t *testing.T) {
 			c.out.heard(t)
 			c.hold(false)
 		}
-		must.Equal(t, s.memory.used+int(from.buffers.Load()), 0, "bytes are held")
+		must.Equal(t, s.memory.Used()+int(from.account.Buffers()), 0, "bytes are held")
 		w := &s.watches
-		must.Equal(t, len(w.hears)+len(w.deep)+len(w.deepOf)+len(w.accounts)+w.runs+len(w.events), 0, "left of a change")
+		must.Equal(t, len(w.hears)+len(w.deep)+len(w.deepOf)+len(w.told)+w.runs+len(w.events), 0,
+			"left of a change")
 	}
 }
 
@@ -199,39 +201,6 @@ func TestWatcherThatDoesNotReadIsClosed(t *testing.T) {
 	expect.Equal(t, r.srv.counts.ends[ends.Slow].Load(), 1, "closed")
 }
 
-// A portion is counted once, and once for each address; what an address may not have is not lent to it.
-func TestPortionsAreCountedOnce(t *testing.T) {
-	s, a := quiet(t, Options{MaxBuffers: 100_000, MaxWatchBytesPerConn: 50_000})
-	m, b := &s.memory, connFrom(s, new(address))
-	lend := func(c *conn, p *portion, free, room, own bool) *loan {
-		t.Helper()
-		l, gotOwn := m.lend(c.from, p, free)
-		must.That(t, (l != nil) == room, "room: %v, want %v", l != nil, room)
-		must.Equal(t, gotOwn, own, "its own address has too much")
-		return l
-	}
-	p := &portion{size: 40_000}
-	first := lend(a, p, false, true, false)
-	second := lend(b, p, false, true, false)
-	must.That(t, m.used == 40_000 && a.from.buffers.Load() == 40_000 && b.from.buffers.Load() == 40_000,
-		"%d bytes, of the addresses %d and %d", m.used, a.from.buffers.Load(), b.from.buffers.Load())
-	lend(a, &portion{size: 40_000}, true, false, true)
-	c := connFrom(s, new(address))
-	lend(c, &portion{size: 61_000}, false, false, true)
-	c.from.alone = true
-	lend(c, &portion{size: 61_000}, false, false, false)
-	third := lend(c, &portion{size: 61_000}, true, true, false)
-	first.put()
-	must.That(t, m.used == 101_000 && a.from.buffers.Load() == 0, "%d bytes, of the address %d", m.used,
-		a.from.buffers.Load())
-	second.places.Add(1)
-	second.put()
-	must.Equal(t, m.used, 101_000, "one place of two is given back")
-	second.put()
-	third.put()
-	must.Equal(t, m.used+int(b.from.buffers.Load()+c.from.buffers.Load()), 0, "bytes")
-}
-
 // Where there is no room for events, the connection that has not read for longest makes some; without one the
 // connection that would get them is closed.
 func TestNonReadersMakeRoomForEvents(t *testing.T) {
@@ -245,13 +214,12 @@ func TestNonReadersMakeRoomForEvents(t *testing.T) {
 		}
 		s.Events(1, events)
 	}
-	must.That(t, s.memory.try(deaf, outputPart, 80_000, true), "no memory")
-	s.memory.held[deaf].since = -time.Hour
+	heldSinceLongAgo(t, deaf, budget.Output, 80_000)
 	tell()
 	expect.That(t, !deaf.isOpen() && deaf.out.why == ends.Slow, "the connection that does not read is there")
 	expect.That(t, c.isOpen() && c.out.frames == 1000, "the other has %d events", c.out.frames)
 	other := connFrom(s, deaf.from)
-	must.That(t, s.memory.try(other, inputPart, 60_000, true), "no memory")
+	must.That(t, s.memory.Try(other, budget.Input, 60_000, true), "no memory")
 	tell()
 	expect.That(t, other.isOpen(), "a connection that gets on is closed")
 	expect.That(t, !c.isOpen() && c.out.why == ends.Slow, "events beyond all bounds are kept")

@@ -68,9 +68,9 @@ func (t *watchTable) room(c *conn, path int) bool {
 		return true
 	case t.table.Bytes()+int64(path) > int64(o.MaxWatchBytes):
 		return false
-	case t.srv.boundsAddresses() && before/watchStep != bytes/watchStep:
-		c.from.watches.Store(int64(t.bytesOf(c.host)))
-		return c.from.roomFor(t.srv, path)
+	case t.srv.shares.Bound() && before/watchStep != bytes/watchStep:
+		c.from.account.SetWatches(t.bytesOf(c.host))
+		return t.srv.shares.Room(&c.from.account, path)
 	}
 	return true
 }
@@ -79,8 +79,11 @@ func (t *watchTable) room(c *conn, path int) bool {
 func (t *watchTable) recount(from *address) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	from.watches.Store(int64(t.bytesOf(from.host)))
+	from.account.SetWatches(t.bytesOf(from.host))
 }
+
+// CountWatches implements budget.Holder.
+func (c *conn) CountWatches() { c.srv.watches.recount(c.from) }
 
 // bytesOf adds up what the connections from one address have.
 func (t *watchTable) bytesOf(host string) (sum int) {

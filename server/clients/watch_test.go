@@ -7,6 +7,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -70,25 +71,25 @@ func TestWatchesOfAnAddressAreAddedUpInSteps(t *testing.T) {
 	must.That(t, s.watches.add(b, "/b", tree.Data), "no room")
 	const each = 28 + 80 + 1000
 	for n := 1; n <= 200; n++ {
-		before := from.watches.Load()
+		before := from.account.Watches()
 		must.That(t, s.watches.add(a, fmt.Sprintf("/%0999d", n), tree.Data), "no room for %d", n)
 		had := each * (n - 1)
 		if had+1000 > smallWatches && had/watchStep != (had+1000)/watchStep {
-			expect.Equal(t, from.watches.Load(), int64(had+28+80+2), "after %d", n)
+			expect.Equal(t, from.account.Watches(), int64(had+28+80+2), "after %d", n)
 		} else {
-			expect.Equal(t, from.watches.Load(), before, "after %d", n)
+			expect.Equal(t, from.account.Watches(), before, "after %d", n)
 		}
 	}
 	s.watches.recount(from)
-	expect.Equal(t, from.watches.Load(), int64(200*each+28+80+2))
+	expect.Equal(t, from.account.Watches(), int64(200*each+28+80+2))
 	delete(from.conns, a)
 	s.watches.drop(a)
-	expect.Equal(t, from.watches.Load(), int64(28+80+2), "after the end of a connection with many")
+	expect.Equal(t, from.account.Watches(), int64(28+80+2), "after the end of a connection with many")
 	expect.That(t, !s.watches.add(a, "/late", tree.Data) && s.watches.table.Count() == 1, "a watch of a dropped one")
-	from.watches.Store(99)
+	from.account.SetWatches(99)
 	delete(from.conns, b)
 	s.watches.drop(b)
-	expect.Equal(t, from.watches.Load(), 99, "after the end of a connection with few")
+	expect.Equal(t, from.account.Watches(), 99, "after the end of a connection with few")
 	expect.Equal(t, s.watches.table.Count()+int(s.watches.table.Bytes()), 0)
 }
 
@@ -123,13 +124,14 @@ func TestEventsAreCharged(t *testing.T) {
 	} {
 		s, c := quiet(t, Options{})
 		must.That(t, s.watches.add(c, x.path, tree.Persistent), "no room")
-		c.from.owed.Store(s.share(debtTime) + x.owed)
-		before := c.from.owed.Load()
+		owe(c.from, s.shares.Of(budget.Debt)+x.owed)
+		before := c.from.account.Owed()
 		s.Events(1, []tree.Event{{Type: jute.EventDataChanged, Path: x.path, ACL: tree.NewACL(jute.WorldAnyone)}})
 		expect.That(t, c.isOpen() == x.open && (c.out.frames == 1) == x.open, "%s: open %v, %d events", x.name,
 			c.isOpen(), c.out.frames)
-		expect.Equal(t, c.from.owed.Load()-before, x.cost, "%s costs", x.name)
-		expect.That(t, c.from.told == 0 && len(s.watches.accounts) == 0 && s.watches.event == nil, "%s: not settled", x.name)
+		expect.Equal(t, c.from.account.Owed()-before, x.cost, "%s costs", x.name)
+		expect.That(t, c.from.change.steps == 0 && len(s.watches.told) == 0 && s.watches.event == nil,
+			"%s: not settled", x.name)
 		if x.open {
 			p, _ := c.out.take()
 			f := must.Get(wire.DecodeFrame(p.b[4:]))(t)

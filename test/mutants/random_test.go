@@ -51,6 +51,7 @@ var layers = [][]string{
 	{"./raftfsm", "./server", "./server/clients", "./test/sim"},
 	{"./server", "./server/admin", "./cmd/zlockd/daemon", "./test/sim"},
 	{"./server/clients/identity", "./server/clients", "./server"},
+	{"./server/clients/budget", "./server/clients"},
 	{"./server/clients/ends", "./server/clients"},
 	{"./server/clients/inbox", "./server/clients"},
 	{"./server/clients", "./server/admin", "./server/view", "./test/sim", "./client"},

@@ -1,0 +1,138 @@
+// Package budget is what the clients of one address may cost a server, and what all connections may keep of
+// its memory. A connection is a [Holder] here: nothing else of it matters.
+package budget
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/tree"
+)
+
+// Account is what the clients at one address cost this server: time under the state lock, counted
+// in the steps of tree.MaxSteps, and memory. An address has a third of each second of the lock.
+// Every server applies every write, so in a cluster each server gives the address its part of
+// that third. When the address has used it up, its connections wait before the lock, with their
+// sockets unread, and hold up no other address.
+//
+// The server charges a write by its length before it proposes it, and corrects that by the
+// outcome: writes under way may not exceed the share either.
+type Account struct {
+	owed atomic.Int64 // steps that the share has not yet paid for
+	paid atomic.Int64 // when it was last paid, on the server's clock, ns
+
+	buffers atomic.Int64 // bytes of frames and outboxes; changed under Memory.mu
+	watches atomic.Int64 // bytes of watches, when they were last added up
+}
+
+// Charge adds steps, or takes some back, without waiting. The next request waits until they are paid.
+func (a *Account) Charge(steps int64) { a.owed.Add(steps) }
+
+// Owed returns the steps that are not paid yet.
+func (a *Account) Owed() int64 { return a.owed.Load() }
+
+// Forgive lets the address owe nothing.
+func (a *Account) Forgive() { a.owed.Store(0) }
+
+// SetWatches notes how many bytes of watches the address has.
+func (a *Account) SetWatches(bytes int) { a.watches.Store(int64(bytes)) }
+
+// Watches returns what SetWatches noted last.
+func (a *Account) Watches() int64 { return a.watches.Load() }
+
+// Buffers returns how many bytes the address has in frames and outboxes.
+func (a *Account) Buffers() int64 { return a.buffers.Load() }
+
+const (
+	// stepNanos is what a step costs an address: tree.StepNanos, and half as much for caches that
+	// other work on the machine empties. lockShare is the part of each second that an address has.
+	stepNanos = tree.StepNanos * 3 / 2
+	lockShare = 3
+
+	// An address may use Burst of its share at once. The server learns the cost of the end of a
+	// large session, and of the events that an address watches, only afterwards: if an address owes
+	// more than Debt, the server sends it no further events, but closes its watching
+	// connections.
+	Burst = 100 * time.Millisecond
+	Debt  = 5 * time.Second
+
+	// throttlePoll bounds how long a connection waits until it looks again.
+	throttlePoll = 20 * time.Millisecond
+)
+
+// Shares is what an address may cost while it has a bound. All methods may be called at any time.
+type Shares struct {
+	Bytes int // that one address may make this server keep; set before it is used
+
+	conns   atomic.Int64 // connections that one address may have; not positive: any number
+	servers atomic.Int64 // how many there are in the cluster
+	counted atomic.Int64 // when servers was, ns
+}
+
+// SetConns notes how many connections an address may have; not positive: any number.
+func (s *Shares) SetConns(most int) { s.conns.Store(int64(most)) }
+
+// Conns returns what SetConns noted last.
+func (s *Shares) Conns() int { return int(s.conns.Load()) }
+
+// Bound reports whether the cost of an address has bounds. An operator who lets one
+// address have any number of connections trusts it: it may be a proxy with all clients behind it,
+// or a benchmark.
+func (s *Shares) Bound() bool { return s.conns.Load() > 0 }
+
+// CountDue reports, about once a second, that the servers that share the lock time of an address must be
+// counted.
+func (s *Shares) CountDue(now time.Duration) bool {
+	last := s.counted.Load()
+	return s.servers.Load() == 0 || now-time.Duration(last) > time.Second &&
+		s.counted.CompareAndSwap(last, int64(now))
+}
+
+// SetServers notes how many servers there are in the cluster.
+func (s *Shares) SetServers(n int64) { s.servers.Store(n) }
+
+// Servers returns what SetServers noted last.
+func (s *Shares) Servers() int64 { return s.servers.Load() }
+
+// Of returns the steps that an address may spend in d. Where an address may have
+// any number of connections, it may have the whole lock.
+func (s *Shares) Of(d time.Duration) int64 {
+	if !s.Bound() {
+		return math.MaxInt64 / 2
+	}
+	return int64(d) / stepNanos / lockShare / max(1, s.servers.Load())
+}
+
+// Settle pays with the share of the time since the last call, and returns the steps still owed.
+func (s *Shares) Settle(a *Account, now time.Duration) int64 {
+	paid := a.paid.Load()
+	passed := now - time.Duration(paid)
+	if passed < time.Millisecond || !a.paid.CompareAndSwap(paid, int64(now)) {
+		return a.owed.Load()
+	}
+	return a.owed.Add(-min(a.owed.Load(), s.Of(min(passed, time.Minute))))
+}
+
+// Spend charges steps if the address may spend them, and returns 0; else it returns how long to wait.
+func (s *Shares) Spend(a *Account, steps int64, now time.Duration) (wait time.Duration) {
+	for {
+		owed := s.Settle(a, now)
+		burst := s.Of(Burst)
+		if owed >= burst {
+			return min(throttlePoll, time.Millisecond+time.Duration(owed-burst)*Burst/time.Duration(burst))
+		}
+		if a.owed.CompareAndSwap(owed, owed+steps) {
+			return 0
+		}
+	}
+}
+
+// Indebted reports whether an address owes so much that it hears of no further events.
+func (s *Shares) Indebted(a *Account) bool { return a.owed.Load() > s.Of(Debt) }
+
+// Room reports whether an address may make this server keep so many more bytes in watches, frames and
+// outboxes together. Buffers come and go, and as much again waits for the collector: they count twice.
+func (s *Shares) Room(a *Account, more int) bool {
+	return !s.Bound() || 2*(a.buffers.Load()+int64(more))+a.watches.Load() <= 2*int64(s.Bytes)
+}

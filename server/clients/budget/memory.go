@@ -1,0 +1,346 @@
+package budget
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/server/clients/ends"
+)
+
+// Memory is what connections hold beyond a little each: frames that they receive, and bytes that
+// Wait to be written. All of it together has a bound. A connection that needs more waits in line
+// until others have given something back. While it waits, the server closes the connection with
+// the least progress: bytes that one client does not send, or does not take, must not stop
+// others. A connection asks for a frame's memory as a whole, so that it can always finish once it
+// has some.
+type Memory struct {
+	// Set before it is used.
+	Limit  int
+	Shares *Shares
+	Now    func() time.Duration
+	Waits  func()          // is told that a connection has to wait
+	Done   <-chan struct{} // closed when the server stops
+
+	mu   sync.Mutex
+	used int
+	held map[Holder]*holding
+	line []*waiting
+}
+
+// Holder is a connection that holds memory.
+type Holder interface {
+	// Account is that of its address.
+	Account() *Account
+	// Number says which connection of the server it is.
+	Number() uint64
+	// IsOpen reports whether it has not begun to end.
+	IsOpen() bool
+	// Alive notes that its client is not silent: its next bytes wait for memory.
+	Alive()
+	// CountWatches adds up again what the watches of its address take.
+	CountWatches()
+	// Close ends it.
+	Close(ends.Reason)
+}
+
+// holding is what one connection has.
+type holding struct {
+	part    [2]int        // input and output
+	since   time.Duration // when it last made progress
+	moved   int           // bytes since then
+	partial bool          // the frame in input is not complete
+}
+
+// Part is a part of what a connection holds.
+type Part int
+
+// The parts.
+const (
+	Input Part = iota
+	Output
+)
+
+// waiting is a connection that waits for a part to become n bytes.
+type waiting struct {
+	c       Holder
+	part    Part
+	n       int
+	own     bool          // it waits for connections from its own address
+	granted chan struct{} // closed once it has them
+}
+
+// Times of waiting for memory.
+const (
+	poll  = 50 * time.Millisecond  // between two checks for progress
+	Grace = 500 * time.Millisecond // in which a client may let others wait
+)
+
+// pace is how many bytes, received or taken, are progress: a frame of many megabytes takes its time on
+// a busy machine.
+const pace = 64 << 10
+
+// Wait makes a part of what c holds n bytes, as soon as there is room. It
+// reports false when the connection has ended.
+func (m *Memory) Wait(c Holder, part Part, n int) bool {
+	m.mu.Lock()
+	if len(m.line) == 0 && m.set(c, part, n, false) || n <= m.partOf(c, part) && m.set(c, part, n, true) {
+		m.mu.Unlock()
+		return true
+	}
+	w := &waiting{c: c, part: part, n: n, granted: make(chan struct{})}
+	m.line = append(m.line, w)
+	m.advance() // those before it may wait for their own addresses
+	m.mu.Unlock()
+	m.Waits()
+	again := time.NewTicker(poll)
+	defer again.Stop()
+	for {
+		m.recount(w)
+		if slow, why := m.Slowest(w.c, m.own(w)); slow != nil {
+			slow.Close(why)
+		}
+		select {
+		case <-w.granted:
+			return true
+		case <-again.C:
+		case <-m.Done:
+		}
+		c.Alive()
+		if !c.IsOpen() || m.over() {
+			m.leave(w)
+			return false
+		}
+	}
+}
+
+// over reports whether the server stops.
+func (m *Memory) over() bool {
+	select {
+	case <-m.Done:
+		return true
+	default:
+		return false
+	}
+}
+
+// recount adds up the memory of w's address again if w waits for it: watches that fired may have freed
+// some.
+func (m *Memory) recount(w *waiting) {
+	if m.own(w) {
+		w.c.CountWatches()
+		m.mu.Lock()
+		m.advance()
+		m.mu.Unlock()
+	}
+}
+
+// own reports whether w waits for connections from its own address.
+func (m *Memory) own(w *waiting) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return w.own
+}
+
+// leave takes w out of the line, if it is still there. Memory that w was granted goes with its
+// connection.
+func (m *Memory) leave(w *waiting) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := slices.Index(m.line, w); i >= 0 {
+		m.line = slices.Delete(m.line, i, i+1)
+		m.advance() // it may have been in the way
+	}
+}
+
+// Try is Wait for callers that must not block. It reports false when there is no room; with force
+// it takes the memory all the same.
+func (m *Memory) Try(c Holder, part Part, n int, force bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.set(c, part, n, force)
+}
+
+func (m *Memory) partOf(c Holder, part Part) int {
+	if h := m.held[c]; h != nil {
+		return h.part[part]
+	}
+	return 0
+}
+
+// set makes a part of what c holds n bytes, if there is room. There always is for less than
+// before, and for a connection that is alone. m is locked.
+func (m *Memory) set(c Holder, part Part, n int, force bool) bool {
+	h := m.held[c]
+	if h == nil {
+		h = &holding{since: m.Now()}
+	}
+	a := c.Account()
+	more, mine := n-h.part[part], h.part[Input]+h.part[Output]
+	if more > 0 && !force {
+		full := m.used+more > m.Limit && m.used > mine
+		if full || !m.Shares.Room(a, more) && a.buffers.Load() > int64(mine) {
+			return false
+		}
+	}
+	a.buffers.Add(int64(more))
+	h.part[part] = n
+	m.used += more
+	if h.part == [2]int{} {
+		delete(m.held, c)
+	} else {
+		if m.held == nil {
+			m.held = make(map[Holder]*holding)
+		}
+		m.held[c] = h
+	}
+	if more < 0 {
+		m.advance()
+	}
+	return true
+}
+
+// advance gives the first in line what they wait for, and passes over connections whose own
+// address has too much. m is locked.
+func (m *Memory) advance() {
+	left, full := m.line[:0], false
+	for _, w := range m.line {
+		has := m.partOf(w.c, w.part)
+		w.own = !m.Shares.Room(w.c.Account(), w.n-has)
+		if !full && (w.n <= has || m.set(w.c, w.part, w.n, false)) {
+			close(w.granted)
+			continue
+		}
+		left = append(left, w)
+		full = full || !w.own
+	}
+	clear(m.line[len(left):])
+	m.line = left
+}
+
+// Slowest returns the connection with the least progress that could make some, if that was longer
+// than Grace ago; nil if it is w, which waits: others will close that. With own, w waits for its own
+// address, and Slowest looks at connections from there alone.
+func (m *Memory) Slowest(w Holder, own bool) (slow Holder, why ends.Reason) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	longest := m.Now() - Grace
+	for other, h := range m.held {
+		if own && other.Account() != w.Account() {
+			continue
+		}
+		older := h.since < longest || h.since == longest && (slow == nil || other.Number() < slow.Number())
+		if older && (h.partial || h.part[Output] > 0) {
+			slow, longest, why = other, h.since, ends.Slow
+			if h.partial {
+				why = ends.Stalled
+			}
+		}
+	}
+	if slow == w {
+		return nil, ends.None
+	}
+	return slow, why
+}
+
+// Partial notes whether the frame that c is receiving is complete.
+func (m *Memory) Partial(c Holder, partial bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h := m.held[c]; h != nil && h.partial != partial {
+		h.since, h.moved, h.partial = m.Now(), 0, partial
+	}
+}
+
+// Moved notes that c's client has sent or taken n bytes of a large frame.
+func (m *Memory) Moved(c Holder, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.held[c]
+	if h == nil {
+		return
+	}
+	if h.moved += n; h.moved >= pace {
+		h.since, h.moved = m.Now(), 0
+	}
+}
+
+// Drop gives back everything that c held.
+func (m *Memory) Drop(c Holder) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h := m.held[c]; h != nil {
+		m.used -= h.part[Input] + h.part[Output]
+		c.Account().buffers.Add(-int64(h.part[Input] + h.part[Output]))
+		delete(m.held, c)
+		m.advance()
+	}
+}
+
+// Loan is a portion of events as the outboxes of one address share it. The memory counts a portion once,
+// and once for each address.
+type Loan struct {
+	m       *Memory
+	from    *Account
+	portion *Portion
+	places  atomic.Int64 // that point into it
+}
+
+// Share adds a place that points into the portion.
+func (l *Loan) Share() { l.places.Add(1) }
+
+// Uncounted is the loan of every portion that is short.
+var Uncounted Loan
+
+// Portion is a buffer of events that outboxes point into.
+type Portion struct{ size, loans int } // loans under Memory.mu
+
+// NewPortion returns a portion of so many bytes, of which no loan is out.
+func NewPortion(size int) *Portion { return &Portion{size: size} }
+
+// LoanFrom is the length from which the memory hears of a portion.
+const LoanFrom = 8 << 10
+
+// Used returns how many bytes are held.
+func (m *Memory) Used() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used
+}
+
+// Lend counts a portion for an address, if there is room. There is for all of a change if the address had
+// nothing before, which is alone, and, with free, no other. own tells that the address has too much.
+func (m *Memory) Lend(from *Account, p *Portion, alone, free bool) (l *Loan, own bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !alone && !m.Shares.Room(from, p.size) {
+		return nil, true
+	}
+	if p.loans == 0 {
+		if m.used+p.size > m.Limit && !free {
+			return nil, false
+		}
+		m.used += p.size
+	}
+	p.loans++
+	from.buffers.Add(int64(p.size))
+	l = &Loan{m: m, from: from, portion: p}
+	l.places.Store(1)
+	return l, false
+}
+
+// Put gives back one place of a loan.
+func (l *Loan) Put() {
+	if l == nil || l.places.Add(-1) > 0 {
+		return
+	}
+	m, p := l.m, l.portion
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l.from.buffers.Add(int64(-p.size))
+	if p.loans--; p.loans == 0 {
+		m.used -= p.size
+	}
+	m.advance()
+}

@@ -1,0 +1,222 @@
+package budget
+
+import (
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/server/clients/ends"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// conn is a connection as the memory knows it.
+type conn struct {
+	own    Account
+	from   *Account // nil: own
+	number uint64
+	why    ends.Reason // why it was closed
+}
+
+func (c *conn) Account() *Account {
+	if c.from != nil {
+		return c.from
+	}
+	return &c.own
+}
+func (c *conn) Number() uint64        { return c.number }
+func (c *conn) IsOpen() bool          { return c.why == ends.None }
+func (c *conn) Alive()                {}
+func (c *conn) CountWatches()         {}
+func (c *conn) Close(why ends.Reason) { c.why = why }
+
+// newMemory returns a memory of limit bytes. An address may have so many connections, and make the server
+// keep perAddress bytes.
+func newMemory(limit, conns, perAddress int) *Memory {
+	shares := &Shares{Bytes: perAddress}
+	shares.SetConns(conns)
+	start := time.Now()
+	return &Memory{Limit: limit, Shares: shares, Waits: func() {},
+		Now: func() time.Duration { return time.Since(start) }}
+}
+
+// A connection gets memory up to the bound, the last byte of it included; one that is alone gets what it asks
+// for, and less than before is always given.
+func TestMemoryIsGivenUpToItsBound(t *testing.T) {
+	m, a, b := newMemory(1000, -1, 0), new(conn), new(conn)
+	for i, x := range []struct {
+		c     *conn
+		part  Part
+		n     int
+		force bool
+		want  bool
+		used  int
+	}{
+		{a, Input, 5000, false, true, 5000}, // alone
+		{b, Input, 1, false, false, 5000},
+		{a, Output, 10, false, true, 5010},
+		{a, Input, 600, false, true, 610},
+		{b, Input, 390, false, true, 1000},
+		{b, Input, 391, false, false, 1000},
+		{a, Output, 11, false, false, 1000},
+		{b, Output, 50, true, true, 1050},
+		{b, Output, 50, false, true, 1050},
+		{b, Output, 0, false, true, 1000},
+		{a, Input, 0, false, true, 400},
+		{a, Output, 0, false, true, 390},
+	} {
+		got := m.Try(x.c, x.part, x.n, x.force)
+		expect.That(t, got == x.want && m.used == x.used, "step %d: %v, %d bytes are used", i, got, m.used)
+		mine := func(c *conn) int { return m.partOf(c, Input) + m.partOf(c, Output) }
+		expect.That(t, mine(a)+mine(b) == m.used && int(a.Account().Buffers()) == mine(a) &&
+			int(b.Account().Buffers()) == mine(b), "step %d: %d and %d bytes", i, mine(a), mine(b))
+	}
+	expect.That(t, len(m.held) == 1 && m.held[b] != nil, "%d connections hold something", len(m.held))
+	m.Drop(b)
+	m.Drop(b)
+	expect.That(t, len(m.held) == 0 && m.used == 0 && b.Account().Buffers() == 0, "%d bytes are left", m.used)
+}
+
+// The connection with the least progress is closed, if it could make some and had its time.
+func TestSlowestConnectionIsFound(t *testing.T) {
+	m, a, b, c := newMemory(1000, -1, 0), new(conn), new(conn), new(conn)
+	now := m.Now()
+	ago := func(d time.Duration) time.Duration { return now - Grace - d }
+	type hold = holding
+	for name, x := range map[string]struct {
+		a, b hold
+		own  bool
+		slow Holder
+		why  ends.Reason
+	}{
+		"a frame that does not come": {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: true},
+			hold{part: [2]int{9, 0}, since: ago(time.Minute), partial: true}, false, a, ends.Stalled},
+		"an answer that is not taken": {hold{part: [2]int{0, 9}, since: ago(time.Minute),
+			partial: false}, hold{part: [2]int{0, 9}, since: ago(time.Hour), partial: false}, false, b,
+			ends.Slow},
+		"both of one": {hold{part: [2]int{9, 9}, since: ago(time.Minute),
+			partial: true}, hold{}, false, a, ends.Stalled},
+		"a frame that is complete": {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: false},
+			hold{part: [2]int{9, 0}, since: ago(time.Minute), partial: true}, false, b, ends.Stalled},
+		"both too early": {hold{part: [2]int{9, 0}, since: now + time.Hour, partial: true},
+			hold{part: [2]int{0, 9}, since: now + time.Hour, partial: false}, false, nil, ends.None},
+		"nothing to be done": {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: false},
+			hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: false}, false, nil, ends.None},
+		"of the address, another's": {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: true},
+			hold{part: [2]int{0, 9}, since: ago(time.Hour), partial: false}, true, nil, ends.None},
+		"of the address, its own, too": {hold{part: [2]int{9, 0}, since: ago(time.Hour), partial: true},
+			hold{}, true, nil, ends.None},
+	} {
+		m.held = map[Holder]*holding{a: &x.a, b: &x.b}
+		slow, why := m.Slowest(c, x.own)
+		expect.That(t, slow == x.slow && why == x.why, "%s: %v", name, why)
+	}
+	m.held = map[Holder]*holding{a: {part: [2]int{9, 0}, since: ago(time.Hour), partial: true},
+		b: {part: [2]int{9, 0}, since: ago(time.Minute), partial: true}}
+	slow, why := m.Slowest(a, false)
+	expect.That(t, slow == nil && why == ends.None,
+		"a connection that is the slowest is closed by another, %v", why)
+	slow, why = m.Slowest(&conn{from: b.Account()}, true)
+	expect.That(t, slow == b && why == ends.Stalled, "of the address: %v", why)
+	m.held = map[Holder]*holding{}
+}
+
+// Progress is a frame that begins or is complete, and bytes that the client takes.
+func TestProgressIsNoted(t *testing.T) {
+	m, c := newMemory(1000, 60, 1000), new(conn)
+	m.Partial(c, true) // holds nothing
+	m.Moved(c, pace)
+	must.Equal(t, len(m.held), 0)
+	must.That(t, m.Try(c, Input, 10, false), "no memory")
+	since := func() time.Duration { return m.held[c].since }
+	forget := func() { m.held[c].since = -time.Hour }
+	forget()
+	m.Partial(c, false)
+	expect.Equal(t, since(), -time.Hour, "nothing has changed")
+	m.Partial(c, true)
+	expect.That(t, since() > -time.Hour && m.held[c].partial, "a frame has begun")
+	forget()
+	m.Partial(c, true)
+	expect.Equal(t, since(), -time.Hour, "the frame goes on")
+	m.Partial(c, false)
+	expect.That(t, since() > -time.Hour && !m.held[c].partial, "the frame is complete")
+	forget()
+	m.Moved(c, pace-1)
+	expect.Equal(t, since(), -time.Hour, "few bytes")
+	m.Moved(c, 1)
+	expect.That(t, since() > -time.Hour, "many bytes")
+}
+
+// Connections that wait get memory in their order, but one whose own address has too much lets others pass.
+func TestLineForMemory(t *testing.T) {
+	m, a, b, rich := newMemory(1010, 60, 600), new(conn), new(conn), new(conn)
+	must.That(t, m.Try(a, Input, 500, false) && m.Try(b, Input, 300, false), "no memory")
+	rich.Account().SetWatches(1200)
+	must.That(t, m.Try(&conn{from: rich.Account()}, Input, 10, false),
+		"an address without buffers may have some")
+	var line []*waiting
+	join := func(c *conn, n int) *waiting {
+		w := &waiting{c: c, part: Output, n: n, granted: make(chan struct{})}
+		line = append(line, w)
+		m.line = append(m.line, w)
+		return w
+	}
+	granted := func(w *waiting) bool {
+		select {
+		case <-w.granted:
+			return true
+		default:
+			return false
+		}
+	}
+	own, large, small, none := join(rich, 100), join(b, 250), join(new(conn), 10), join(a, 0)
+	m.advance()
+	expect.That(t, len(m.line) == 4 && own.own && !large.own, "%d wait", len(m.line))
+	must.That(t, m.Try(a, Input, 450, false), "less than before")
+	expect.That(t, granted(large) && !granted(small) && granted(none) == false && !granted(own),
+		"the first that fits")
+	must.That(t, m.Try(a, Input, 440, false), "less than before")
+	expect.That(t, granted(small) && granted(none) && !granted(own) && len(m.line) == 1, "%d wait", len(m.line))
+	expect.Equal(t, m.used, 440+300+10+250+10)
+	rich.Account().SetWatches(0)
+	m.leave(none) // is not there any more
+	expect.That(t, len(m.line) == 1 && !granted(own), "%d wait", len(m.line))
+	later := join(b, 300)
+	m.leave(own)
+	expect.That(t, len(m.line) == 1 && m.line[0] == later && !granted(later), "%d wait", len(m.line))
+	m.Drop(a)
+	expect.That(t, granted(later) && len(m.line) == 0 && m.used == 300+10+300+10, "%d bytes are used", m.used)
+	for _, w := range m.line[:cap(m.line)] {
+		expect.That(t, w == nil, "the line keeps %v", w)
+	}
+}
+
+// A portion is counted once, and once for each address; what an address may not have is not lent to it.
+func TestPortionsAreCountedOnce(t *testing.T) {
+	m, a, b := newMemory(100_000, 60, 50_000), new(conn), new(conn)
+	lend := func(c *conn, p *Portion, alone, free, room, own bool) *Loan {
+		t.Helper()
+		l, gotOwn := m.Lend(c.Account(), p, alone, free)
+		must.That(t, (l != nil) == room, "room: %v, want %v", l != nil, room)
+		must.Equal(t, gotOwn, own, "its own address has too much")
+		return l
+	}
+	p := NewPortion(40_000)
+	first := lend(a, p, false, false, true, false)
+	second := lend(b, p, false, false, true, false)
+	must.That(t, m.used == 40_000 && a.Account().Buffers() == 40_000 && b.Account().Buffers() == 40_000,
+		"%d bytes, of the addresses %d and %d", m.used, a.Account().Buffers(), b.Account().Buffers())
+	lend(a, NewPortion(40_000), false, true, false, true)
+	c := new(conn)
+	lend(c, NewPortion(61_000), false, false, false, true)
+	lend(c, NewPortion(61_000), true, false, false, false)
+	third := lend(c, NewPortion(61_000), true, true, true, false)
+	first.Put()
+	must.That(t, m.used == 101_000 && a.Account().Buffers() == 0, "%d bytes, of the address %d", m.used,
+		a.Account().Buffers())
+	second.Share()
+	second.Put()
+	must.Equal(t, m.used, 101_000, "one place of two is given back")
+	second.Put()
+	third.Put()
+	must.Equal(t, m.used+int(b.Account().Buffers()+c.Account().Buffers()), 0, "bytes")
+}
