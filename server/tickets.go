@@ -124,8 +124,21 @@ func (i *Instance) ticketStatus(s *admin.Status, node *raftfsm.Node, metrics boo
 	s.Measure("tickets", "Tickets in the cluster.", float64(count))
 	s.Measure("ticket_waits", "Requests that wait at the port for tickets.", float64(i.TicketWaits()))
 	s.Measure("ticket_requests_total", "Requests to the port for tickets.", float64(all))
+	drawn, none := i.TicketDraws()
+	s.Measure("rate_draws_total", "Draws from rates that were granted at this server.", float64(drawn))
+	s.Measure("rate_draws_refused_total", "Requests for a draw that were refused because none was free.",
+		float64(none))
 	s.Measure("ticket_requests_refused_total",
 		"Requests to the port for tickets that a bound or a missing right refused.", float64(refused))
+}
+
+// TicketDraws returns how many draws from rates were granted at the port for tickets, and how many refused
+// because none was free.
+func (i *Instance) TicketDraws() (granted, refused int64) {
+	if i.tickets == nil {
+		return 0, 0
+	}
+	return i.tickets.Draws()
 }
 
 // TicketWaits returns how many requests wait at the port for tickets.

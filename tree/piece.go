@@ -50,6 +50,9 @@ func (r Ref) Data(ids []jute.ID) (data string, allowed bool) {
 	return r.n.data, true
 }
 
+// May reports whether a client with the identities ids has one of the permissions in perm on the node.
+func (r Ref) May(ids []jute.ID, perm int32) bool { return r.n.acl.Allows(ids, perm) }
+
 var anyone = []jute.ID{jute.WorldAnyone[0].ID}
 
 // ShowsNames reports whether every client may learn the names below the node by listing: world:anyone

@@ -32,6 +32,7 @@ const (
 	OpOpenTicket   jute.OpCode = -29 // body: Opening
 	OpChangeTicket jute.OpCode = -30 // Request.Session names the ticket; body: its timeout
 	OpEndTicket    jute.OpCode = -31 // Request.Session names the ticket; body: why, a session.TicketEnd
+	OpDraw         jute.OpCode = -32 // body: Draw
 )
 
 // Request is one request as a server proposes it. It carries everything that Apply needs: Apply

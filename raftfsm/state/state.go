@@ -38,6 +38,7 @@ type State struct {
 	ids    []jute.ID
 	ownID  [1]jute.ID
 	reply  []byte
+	draft  []byte // of a request to the tree
 	out    Outcome
 }
 
@@ -241,7 +242,7 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 		s.applyStaging(r, to)
 	case OpRefuse:
 		s.applyRefusal(r)
-	case OpTicketing, OpOpenTicket, OpChangeTicket, OpEndTicket:
+	case OpTicketing, OpOpenTicket, OpChangeTicket, OpEndTicket, OpDraw:
 		return s.applyTicket(r, to)
 	default:
 		s.applyWrite(r, to)

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
@@ -113,6 +114,9 @@ func (s *State) applyTicket(r *Request, to Sink) error {
 	if !s.ticketing {
 		s.out.Code = jute.Unimplemented
 		return nil
+	}
+	if r.Op == OpDraw {
+		return s.draw(r, to)
 	}
 	if r.Op == OpOpenTicket {
 		o, err := decodeOpening(r.Body)
@@ -226,24 +230,30 @@ func (s *State) lastChild(dir string) int64 {
 }
 
 // contender returns the transaction that makes the contender, and the directories that it lacks.
-func (s *State) contender(o *Opening) (ops []byte) {
-	create := func(op jute.OpCode, path string, data []byte, flags int32) {
-		ops = jute.AppendMultiHeader(ops, op, false, -1)
-		ops = jute.AppendBuffer(jute.AppendString(ops, path), data)
-		ops = jute.AppendInt(jute.AppendACL(ops, jute.WorldAnyone), flags)
-	}
+func (s *State) contender(o *Opening) []byte {
+	ops := appendCreate(s.parentsOf(o.Node), jute.OpCreate, o.Node, o.Data, jute.FlagEphemeralSequential)
+	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
+}
+
+// parentsOf returns the operations that make the directories above a node that are missing.
+func (s *State) parentsOf(path string) (ops []byte) {
 	var missing []string
-	for dir := tree.ParentPath(o.Node); dir != "" && dir != "/"; dir = tree.ParentPath(dir) {
+	for dir := tree.ParentPath(path); dir != "" && dir != "/"; dir = tree.ParentPath(dir) {
 		if _, there := s.tree.Find(dir); there {
 			break
 		}
 		missing = append(missing, dir)
 	}
-	for i := len(missing) - 1; i >= 0; i-- {
-		create(jute.OpCreateContainer, missing[i], []byte{}, jute.FlagContainer)
+	for _, dir := range slices.Backward(missing) {
+		ops = appendCreate(ops, jute.OpCreateContainer, dir, []byte{}, jute.FlagContainer)
 	}
-	create(jute.OpCreate, o.Node, o.Data, jute.FlagEphemeralSequential)
-	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
+	return ops
+}
+
+func appendCreate(ops []byte, op jute.OpCode, path string, data []byte, flags int32) []byte {
+	ops = jute.AppendMultiHeader(ops, op, false, -1)
+	ops = jute.AppendBuffer(jute.AppendString(ops, path), data)
+	return jute.AppendInt(jute.AppendACL(ops, jute.WorldAnyone), flags)
 }
 
 // FirstFailure returns the code of the operation for which a transaction failed, OK if it did not fail.

@@ -30,20 +30,36 @@ func TestDocumentationIsTrue(t *testing.T) {
 	answers := strings.Split(string(out), "----\n")
 	must.Equal(t, len(answers), len(blocks)+1, "answers in %s", out)
 	for n, b := range blocks {
-		var got, want map[string]any
-		must.OK(t, json.Unmarshal([]byte(b[2]), &want), "%s", b[2])
-		must.OK(t, json.Unmarshal([]byte(answers[n]), &got), "%s", answers[n])
-		for name, value := range want {
-			have, there := got[name]
-			expect.That(t, there, "%s lacks %s", answers[n], name)
-			switch name {
-			case "held", "position", "of", "queued", "ttlMs", "error":
-				expect.Equal(t, have, value, "%s: %s", b[1], name)
-			}
+		want, got := objects(t, b[2]), objects(t, answers[n])
+		must.Equal(t, len(got), len(want), "answers to %s in %s", b[1], answers[n])
+		for i := range want {
+			compare(t, b[1], got[i], want[i])
 		}
-		for name := range got {
-			_, there := want[name]
-			expect.That(t, there, "the page does not tell of %s in the answer to %s", name, b[1])
+	}
+}
+
+// objects reads a text of objects.
+func objects(t *testing.T, text string) (list []map[string]any) {
+	for d := json.NewDecoder(strings.NewReader(text)); d.More(); {
+		var o map[string]any
+		must.OK(t, d.Decode(&o), "%s", text)
+		list = append(list, o)
+	}
+	return list
+}
+
+// compare compares an answer with what the page says.
+func compare(t *testing.T, command string, got, want map[string]any) {
+	for name, value := range want {
+		have, there := got[name]
+		expect.That(t, there, "%v lacks %s", got, name)
+		switch name {
+		case "held", "position", "of", "queued", "ttlMs", "error", "drawn", "left", "repeated":
+			expect.Equal(t, have, value, "%s: %s", command, name)
 		}
+	}
+	for name := range got {
+		_, there := want[name]
+		expect.That(t, there, "the page does not tell of %s in the answer to %s", name, command)
 	}
 }

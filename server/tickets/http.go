@@ -23,6 +23,7 @@ import (
 const (
 	header   = "Zlock-Ticket"
 	locks    = "/v1/locks"
+	rates    = "/v1/rates"
 	maxBody  = 8 << 10
 	minToken = 22
 	maxToken = 64
@@ -37,8 +38,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	a := s.answer(w, r)
-	switch a.Code {
-	case http.StatusTooManyRequests, http.StatusUnauthorized, http.StatusForbidden:
+	switch f, _ := a.Body.(*failure); a.Code {
+	case http.StatusTooManyRequests:
+		if f.Error != "rate" { // that is its answer
+			s.refused.Add(1)
+		}
+	case http.StatusUnauthorized, http.StatusForbidden:
 		s.refused.Add(1)
 	}
 	if a.ETag != "" {
@@ -83,11 +88,16 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 	}
 	path, found := strings.CutPrefix(r.URL.Path, locks)
 	if !found {
-		return fail(http.StatusNotFound, "page", "there is no such page: want /v1/locks/PATH or /v1/tickets")
+		path, found = strings.CutPrefix(r.URL.Path, rates)
+		q.Draws = found
+	}
+	if !found {
+		return fail(http.StatusNotFound, "page",
+			"there is no such page: want /v1/locks/PATH, /v1/rates/PATH or /v1/tickets")
 	}
 	if q.Path = path; !tree.ValidPath(path) || path == "/" || path == "/zookeeper" ||
 		strings.HasPrefix(path, "/zookeeper/") || len(path) > tree.MaxPath/2 {
-		return fail(http.StatusBadRequest, "path", "%.200q is no path of a lock", path)
+		return fail(http.StatusBadRequest, "path", "%.200q is no path of a lock or a rate", path)
 	}
 	if !q.Identity.may(path) {
 		return fail(http.StatusForbidden, "forbidden", "this identity may have no ticket on %.200s", path)
@@ -102,6 +112,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 		_ = c.SetWriteDeadline(time.Now().Add(q.Wait + 2*answerTime))
 	}
 	switch {
+	case q.Draws && r.Method != http.MethodPost:
+		w.Header().Set("Allow", "POST")
+		return fail(http.StatusMethodNotAllowed, "method", "a rate takes POST")
+	case q.Draws:
+		return s.Draw(r.Context(), q, known)
 	case r.Method == http.MethodGet:
 		return s.Show(r.Context(), q, known)
 	case r.Method != http.MethodPost && r.Method != http.MethodDelete:
@@ -126,7 +141,11 @@ func (q *Request) read(w http.ResponseWriter, r *http.Request, most time.Duratio
 		if err := checkSecret(secrets[0]); err != nil {
 			return false, fail(http.StatusBadRequest, "secret", "%v", err)
 		}
-		known, q.Secret = true, session.Hash(sha256.Sum256([]byte("zlockd ticket\x00"+secrets[0])))
+		kind := "ticket"
+		if q.Draws { // which is its caller's alone
+			kind = "draw\x00" + q.Identity.Name
+		}
+		known, q.Secret = true, session.Hash(sha256.Sum256([]byte("zlockd "+kind+"\x00"+secrets[0])))
 	}
 	q.IfMatch, q.IfNoneMatch = r.Header.Get("If-Match"), r.Header.Get("If-None-Match")
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -165,11 +184,18 @@ func (q *Request) parameters(form url.Values, most time.Duration) error {
 		if len(values) > 1 {
 			return fmt.Errorf("there are %d values of %.40q", len(values), name)
 		}
-		if err := q.parameter(name, values[0], most); err != nil {
+		read := q.parameter
+		if q.Draws {
+			read = q.drawParameter
+		}
+		if err := read(name, values[0], most); err != nil {
 			return err
 		}
 	}
 	switch {
+	case q.Draws && q.Limit != 0 && q.Per != 0:
+	case q.Draws:
+		return errors.New("a draw needs limit and per, such as limit=100&per=1m")
 	case q.Mode != permit && (q.Permits != 0 || q.Limit != 0):
 		return errors.New("permits and limit go with mode=permit")
 	case q.Mode == permit && q.Layout == recipe.LayoutKazoo:

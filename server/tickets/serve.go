@@ -38,6 +38,9 @@ const (
 	DefaultMax = 24 * time.Hour
 	MaxWait    = 10 * time.Minute
 
+	MinPer = time.Second // of a rate
+	MaxPer = 24 * time.Hour
+
 	MaxTickets = 10_000 // of a cluster
 	MaxWaits   = 2000   // of a server
 
@@ -69,7 +72,8 @@ type Server struct {
 	tokens atomic.Pointer[Tokens]
 	armed  atomic.Int64 // paths in watched: an event looks no further while there are none
 
-	requests, refused atomic.Int64
+	requests, refused  atomic.Int64
+	draws, drawRefused atomic.Int64
 
 	mu        sync.Mutex    // held for operations on what follows only
 	off       chan struct{} // closed while the server does not serve
@@ -82,6 +86,7 @@ type Server struct {
 	opened    paces               // by identity
 	asked     paces               // by identity, or by the address of callers without one
 	working   map[string]int      // requests that are being answered, by identity
+	lines     map[rate]*line
 }
 
 // wait is a request that waits for a change.
@@ -98,7 +103,7 @@ type wait struct {
 func New(o Options) *Server {
 	s := &Server{o: o, off: make(chan struct{}), watched: map[string][]*wait{}, waits: map[*wait]struct{}{},
 		waitsOf: map[string]int{}, renewals: map[*renewal]struct{}{}, confirmed: map[int64]time.Time{},
-		opened: paces{}, asked: paces{}, working: map[string]int{}}
+		opened: paces{}, asked: paces{}, working: map[string]int{}, lines: map[rate]*line{}}
 	close(s.off)
 	s.tokens.Store(o.Tokens)
 	return s
@@ -137,6 +142,9 @@ func (s *Server) Waits() int {
 
 // Requests returns how many requests came, and how many of them a bound or a missing right refused.
 func (s *Server) Requests() (all, refused int64) { return s.requests.Load(), s.refused.Load() }
+
+// Draws returns how many draws were granted here, and how many requests for one were refused.
+func (s *Server) Draws() (granted, refused int64) { return s.draws.Load(), s.drawRefused.Load() }
 
 // Serving says whether the node serves. When it does not, all waits end.
 func (s *Server) Serving(on bool) {

@@ -31,6 +31,9 @@ type Request struct {
 	Until       time.Time
 	Reason, Who string
 
+	Draws bool          // it draws from a rate: Limit draws in the time Per
+	Per   time.Duration // 0: not given
+
 	IfMatch, IfNoneMatch string
 
 	seen   int     // contenders that were looked at for the answer
@@ -76,6 +79,7 @@ type failure struct {
 	Error  string  `json:"error"`
 	Text   string  `json:"text"`
 	Behind *Holder `json:"behind,omitempty"`
+	Retry  int64   `json:"retryMs,omitempty"` // when the next draw is free
 }
 
 func fail(code int, word, format string, args ...any) *Answer {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -31,7 +30,7 @@ import (
 )
 
 // start starts a server with a port for tickets.
-func start(t *testing.T, change func(*server.Options)) *server.Instance {
+func start(t testing.TB, change func(*server.Options)) *server.Instance {
 	t.Helper()
 	o := server.Options{ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", TicketAddr: "127.0.0.1:0",
 		Logger: slog.New(slog.DiscardHandler)}
@@ -61,6 +60,12 @@ type reply struct {
 	Token string `json:"token"`
 	Slots []int  `json:"slots"`
 	Error string `json:"error"`
+
+	Drawn    bool  `json:"drawn"`
+	At       int64 `json:"at"`
+	Left     int64 `json:"left"`
+	Repeated bool  `json:"repeated"`
+	Retry    int64 `json:"retryMs"`
 
 	NoSlots string `json:"noSlots"`
 	Limit   int    `json:"limit"`
@@ -379,56 +384,13 @@ func TestK9NoTwoTicketsHoldAtOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three servers whose leader is stopped")
 	}
-	peers := map[uint32]string{}
-	for id := uint32(1); id <= 3; id++ {
-		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-		peers[id] = l.Addr().String()
-		l.Close()
-	}
-	var mu sync.Mutex
-	var list [3]*server.Instance
-	var addr [3]string
-	file := filepath.Join(t.TempDir(), "tokens")
-	must.OK(t, os.WriteFile(file, fmt.Appendf(nil, "all %x / tickets=9999 path=9999 waits=2000 rate=9999\n",
-		sha256.Sum256([]byte("of-all"))), 0o600))
-	tokens := must.Get(tickets.ReadTokens(file))(t)
-	const who = "Authorization: Bearer of-all"
-	up := func(n int) {
-		o := server.Options{ID: uint32(n + 1), AdminAddr: "127.0.0.1:0", ClientAddr: "127.0.0.1:0",
-			TicketAddr: "127.0.0.1:0", TicketTokens: tokens, Peers: peers, DataDir: dirs(t, n),
-			Logger: slog.New(slog.DiscardHandler)}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		i, err := server.Start(ctx, o)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		mu.Lock()
-		list[n], addr[n] = i, i.TicketAddr()
-		mu.Unlock()
-	}
+	tokens := bearers(t)
+	c := startThree(t, func(_ int, o *server.Options) { o.TicketTokens = tokens })
 	var all sync.WaitGroup
-	for n := range 3 {
-		all.Go(func() { up(n) })
-	}
-	all.Wait()
-	if t.Failed() {
-		return
-	}
-	defer func() {
-		for _, i := range list {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			_ = i.Close(ctx)
-			cancel()
-		}
-	}()
+	var mu sync.Mutex
 	patience := 3*time.Minute + time.Duration(*turnsOfK9)*200*time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for _, i := range list {
-		must.OK(t, i.Ready(ctx))
-	}
 	turns := *turnsOfK9
 	callers := min(turns/2, 500)
 	var holders, grants, answers atomic.Int64
@@ -438,12 +400,10 @@ func TestK9NoTwoTicketsHoldAtOnce(t *testing.T) {
 		path := "/v1/locks/shared"
 		try := func(what string) (a reply) {
 			for k := 0; ctx.Err() == nil; k++ {
-				mu.Lock()
-				at := addr[(n+k)%3]
-				mu.Unlock()
+				at := c.addr(n + k)
 				lost, stop := context.WithTimeout(ctx, time.Duration(k%5)*20*time.Millisecond)
-				go func() { _, _ = ask(lost, at, n, what, who); stop() }() // sent twice, and its answer lost
-				a, err := ask(ctx, at, n, what, who)
+				go func() { _, _ = ask(lost, at, n, what, bearer); stop() }() // sent twice, and its answer lost
+				a, err := ask(ctx, at, n, what, bearer)
 				switch {
 				case answers.Add(1)%10 == 0: // it is lost
 				case err != nil, a.code >= 500, a.code == 429:
@@ -490,18 +450,7 @@ func TestK9NoTwoTicketsHoldAtOnce(t *testing.T) {
 	go func() { all.Wait(); close(over) }()
 	deaths := 0
 	for going := true; going && !t.Failed(); {
-		for n, i := range list {
-			if i.Node().Status().Role != "leader" {
-				continue
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			i.Node().Abort() // as the end of its process
-			_ = i.Close(ctx)
-			cancel()
-			up(n)
-			deaths++
-			break
-		}
+		deaths += c.killLeader()
 		select {
 		case <-over:
 			going = false
@@ -513,18 +462,11 @@ func TestK9NoTwoTicketsHoldAtOnce(t *testing.T) {
 	expect.Equal(t, grants.Load(), int64(turns), "grants")
 	expect.Equal(t, len(places), turns, "places")
 	eventually(t, "nothing is left", func() (none bool) {
-		list[0].Node().View(func(st *state.State) {
+		c.list[0].Node().View(func(st *state.State) {
 			none = st.Sessions().Tickets() == 0 && st.Tree().EphemeralCount() == 0
 		})
 		return none
 	})
-}
-
-var dirOf sync.Map
-
-func dirs(t *testing.T, n int) string {
-	d, _ := dirOf.LoadOrStore(fmt.Sprint(t.Name(), n), t.TempDir())
-	return d.(string)
 }
 
 // TestK10 looks for the secret of a ticket wherever a server writes or shows something.

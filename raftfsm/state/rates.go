@@ -1,0 +1,315 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+)
+
+// A rate is a node whose data is a sliding window: when the last draws were granted. A draw is granted if
+// fewer than its limit were in its time before. One entry decides and notes it, by the entry's time or, if
+// that is less, the window's last: a leader whose clock is behind grants nothing twice.
+
+// Draw asks for one draw from a rate.
+type Draw struct {
+	Path  string
+	Limit int64
+	Per   int64   // ms
+	Hash  [8]byte // of the request's secret: a draw that is still remembered is not made again
+}
+
+// Drawn is the answer to a Draw.
+type Drawn struct {
+	OK   bool
+	Told bool  // an earlier request with the same secret had drawn
+	At   int64 // when it was granted, ms since 1970 by the cluster's clock
+	Left int64 // how many more may be drawn now
+	Wait int64 // if it was refused: ms until the next is free
+}
+
+// drawLane is the session of draws. No client has it: floods of them wait for each other.
+const drawLane = -3
+
+// Request returns the request for the draw. The outcome's Reply is for ReadDrawn. BADARGUMENTS says that the
+// node has other data, BADVERSION that its window is shorter than the draw's time, UNIMPLEMENTED that the
+// cluster may not have tickets yet; other codes are those of a write to the node, or of its creation.
+func (d *Draw) Request(ids []jute.ID) Request {
+	b := jute.AppendLong(jute.AppendLong(jute.AppendString(nil, d.Path), d.Limit), d.Per)
+	return Request{Session: drawLane, Op: OpDraw, IDs: ids, Body: append(b, d.Hash[:]...)}
+}
+
+func decodeDraw(body []byte) (d Draw, err error) {
+	in := jute.NewDecoder(body)
+	path, _ := in.String()
+	d.Path = strings.Clone(path)
+	d.Limit, d.Per = in.Long(), in.Long()
+	for i := range d.Hash {
+		d.Hash[i] = in.Byte()
+	}
+	if in.Err() != nil || d.Limit < 1 || d.Per < 1 || d.Per > maxWindow {
+		return d, fmt.Errorf("%w: draw: %v", ErrCorrupt, in.Err())
+	}
+	return d, nil
+}
+
+// ReadDrawn reads the reply to a Draw.
+func ReadDrawn(reply []byte) (d Drawn, err error) {
+	in := jute.NewDecoder(reply)
+	d = Drawn{OK: in.Bool(), Told: in.Bool(), At: in.Long(), Left: in.Long(), Wait: in.Long()}
+	return d, in.Err()
+}
+
+// draw runs a Draw.
+func (s *State) draw(r *Request, to Sink) error {
+	d, err := decodeDraw(r.Body)
+	if err != nil {
+		return err
+	}
+	n, there := s.tree.Find(d.Path)
+	w := window{keep: d.Per}
+	if there {
+		if !n.May(r.IDs, jute.PermWrite) {
+			s.out.Code = jute.NoAuth
+			return nil
+		}
+		data, _ := n.Data(superIDs)
+		if w, s.out.Code = windowOf(data, d.Per); s.out.Code != jute.OK {
+			return nil
+		}
+	}
+	answer := w.draw(&d, s.change.Time)
+	if answer.OK && !answer.Told && !s.keepWindow(r.IDs, d.Path, there, &w, to) {
+		return nil
+	}
+	b := jute.AppendBool(jute.AppendBool(s.reply[:0], answer.OK), answer.Told)
+	s.reply = jute.AppendLong(jute.AppendLong(jute.AppendLong(b, answer.At), answer.Left), answer.Wait)
+	s.out.Reply = s.reply
+	return nil
+}
+
+var superIDs = []jute.ID{{Scheme: "super"}}
+
+// keepWindow writes a window to its node, which it makes if there is none.
+func (s *State) keepWindow(ids []jute.ID, path string, there bool, w *window, to Sink) bool {
+	s.begin()
+	s.change.Session, s.change.IDs = 0, ids
+	op := jute.OpSetData
+	if there {
+		s.draft = jute.AppendInt(w.appendBuffer(jute.AppendString(s.draft[:0], path)), -1)
+	} else {
+		op, s.draft = jute.OpMulti, s.newWindow(path, w.append(nil), w.keep)
+	}
+	reply, code, changed := s.tree.Apply(&s.change, op, s.draft, s.reply[:0])
+	if s.reply = reply; changed {
+		s.commit(to)
+	} else if s.out.Code = code; code == jute.OK {
+		s.out.Code = FirstFailure(reply)
+	}
+	return changed
+}
+
+// newWindow returns the transaction that makes the node of a window. It goes when no draw has come for as
+// long as its window and its draws are kept: then nothing in it counts.
+func (s *State) newWindow(path string, data []byte, keep int64) []byte {
+	op, flags := jute.OpCreateTTL, jute.FlagPersistentTTL
+	if s.change.NoTTL {
+		op, flags = jute.OpCreate, jute.FlagPersistent
+	}
+	ops := appendCreate(s.parentsOf(path), op, path, data, flags)
+	if op == jute.OpCreateTTL {
+		ops = jute.AppendLong(ops, max(keep, recentTime)+1)
+	}
+	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
+}
+
+// What a window holds.
+const (
+	windowMagic = "zlockd rate 1\n"
+	maxWindow   = 24 * 60 * 60 * 1000 // ms
+
+	// A window has the time of each of its last exactRuns grants, and of more if they fall together. Of further
+	// ones, those within 1/mergedRuns of its time count as made at the last of them: too long, never too short.
+	exactRuns  = 256
+	mergedRuns = 128
+	maxRuns    = exactRuns + 2*mergedRuns
+
+	// Draws are remembered with their secrets for so long, and as many.
+	recentTime = 60 * 1000 // ms
+	maxRecent  = 500
+)
+
+// window is a sliding window, the oldest first.
+type window struct {
+	keep   int64 // ms, how long a run counts
+	last   int64 // the time of the last draw, ms since 1970
+	runs   []run
+	recent string // of the draws that are remembered, encoded: times, each with a hash
+	newest string // of the draw that came to them
+}
+
+// run is a number of grants, all of which count until the last of them does not.
+type run struct{ first, last, n int64 }
+
+const recentSize = 16
+
+// Rate tells of a rate by the data of its node: what a draw would be answered at a time. It may be asked of
+// a node without data.
+func (d *Draw) Rate(data string, now int64) (Drawn, jute.ErrCode) {
+	w, code := windowOf(data, d.Per)
+	if code != jute.OK {
+		return Drawn{}, code
+	}
+	return w.draw(d, now), jute.OK
+}
+
+// windowOf reads a window for a draw of some time. A window that is to begin has that time.
+func windowOf(data string, per int64) (w window, code jute.ErrCode) {
+	if data == "" {
+		return window{keep: per}, jute.OK
+	}
+	if !w.read(data) {
+		return w, jute.BadArguments
+	}
+	if w.keep < per {
+		return w, jute.BadVersion
+	}
+	return w, jute.OK
+}
+
+// draw answers a draw at a time, and counts it if it is granted.
+func (w *window) draw(d *Draw, at int64) (a Drawn) {
+	now := max(at, w.last)
+	w.runs = slices.DeleteFunc(w.runs, func(r run) bool { return r.last <= now-w.keep })
+	for w.recent != "" && timeOf(w.recent) <= now-max(w.keep, recentTime) {
+		w.recent = w.recent[recentSize:]
+	}
+	a.Left = d.Limit
+	for _, r := range w.runs {
+		if r.last > now-d.Per {
+			a.Left -= r.n
+		}
+	}
+	if a.At, a.Told = w.known(d.Hash); a.Told {
+		a.OK = true
+	} else if a.Left > 0 {
+		a.OK, a.At = true, now
+		a.Left--
+		w.count(now, d.Hash)
+	} else {
+		a.Wait = w.freeAt(d) - at
+	}
+	a.Left = max(a.Left, 0)
+	return a
+}
+
+// known returns when the draw with a secret was granted, if it is remembered.
+func (w *window) known(hash [8]byte) (at int64, known bool) {
+	for r := w.recent; r != ""; r = r[recentSize:] {
+		if r[8:recentSize] == string(hash[:]) {
+			return timeOf(r), true
+		}
+	}
+	return 0, false
+}
+
+// timeOf returns the time of the first draw that is remembered.
+func timeOf(recent string) (at int64) {
+	for _, c := range []byte(recent[:8]) {
+		at = at<<8 | int64(c)
+	}
+	return at
+}
+
+// freeAt returns when a draw that is refused now is granted.
+func (w *window) freeAt(d *Draw) int64 {
+	younger := int64(0)
+	for _, r := range slices.Backward(w.runs) {
+		if younger += r.n; younger >= d.Limit {
+			return r.last + d.Per
+		}
+	}
+	return w.last // more than there are
+}
+
+// count notes a grant.
+func (w *window) count(now int64, hash [8]byte) {
+	w.last = now
+	if n := len(w.runs); n > 0 && (w.runs[n-1].first == now ||
+		n >= exactRuns && now-w.runs[n-1].first < w.keep/mergedRuns) {
+		w.runs[n-1].last = now
+		w.runs[n-1].n++
+	} else {
+		w.runs = append(w.runs, run{now, now, 1})
+	}
+	w.newest = string(append(jute.AppendLong(nil, now), hash[:]...))
+	w.recent = w.recent[max(len(w.recent)-(maxRecent-1)*recentSize, 0):]
+}
+
+// The window's encoding is its magic line, and then
+//
+//	keep · last · count · run* · recent*
+//	run    := last before the end of the window · last - first · n
+//	recent := time i64 · hash 8 bytes
+//
+// where all but recent is of varints.
+
+func (w *window) append(b []byte) []byte {
+	put := func(v int64) { b = binary.AppendUvarint(b, uint64(v)) }
+	b = append(b, windowMagic...)
+	put(w.keep)
+	put(w.last)
+	put(int64(len(w.runs)))
+	for _, r := range w.runs {
+		put(w.last - r.last)
+		put(r.last - r.first)
+		put(r.n)
+	}
+	return append(append(b, w.recent...), w.newest...)
+}
+
+// appendBuffer is append for a buffer of a request.
+func (w *window) appendBuffer(b []byte) []byte {
+	at := len(b)
+	b = w.append(jute.AppendInt(b, 0))
+	binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+	return b
+}
+
+// read reads a window, or reports that the data is something else: any client that may write the node may
+// have written it.
+func (w *window) read(data string) bool {
+	text, ok := strings.CutPrefix(data, windowMagic)
+	get := func(most int64) int64 {
+		v, n := uint64(0), 0
+		for shift := 0; n < len(text) && shift < 63; shift += 7 {
+			c := text[n]
+			n++
+			if v |= uint64(c&0x7f) << shift; c < 0x80 {
+				text = text[n:]
+				if v > uint64(most) {
+					break
+				}
+				return int64(v)
+			}
+		}
+		ok, text = false, ""
+		return 0
+	}
+	const most = 1 << 52
+	w.keep, w.last = get(maxWindow), get(most)
+	n := get(maxRuns)
+	w.runs = make([]run, 0, n+1)
+	for range n {
+		last := w.last - get(w.last)
+		r := run{last - get(last), last, get(most / maxRuns)}
+		if n := len(w.runs); n > 0 && r.first < w.runs[n-1].last {
+			return false
+		}
+		w.runs = append(w.runs, r)
+	}
+	w.recent = text
+	return ok && w.keep > 0 && len(text)%recentSize == 0 && len(text) <= maxRecent*recentSize
+}

@@ -1,0 +1,284 @@
+package tickets
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// rate is what callers draw from: so many draws of a path in so many ms.
+type rate struct {
+	path       string
+	limit, per int64
+}
+
+// line is the callers that wait at this server for a draw, first come, first served. Only the first looks
+// when the next draw is free, so a thousand callers that wait write no more entries than one.
+type line struct {
+	waiting []*turn
+	under   int64 // draws that are on their way through the log
+}
+
+type turn struct{ wake chan struct{} }
+
+// wakeFirst lets the first look again.
+func (l *line) wakeFirst() {
+	if len(l.waiting) > 0 {
+		select {
+		case l.waiting[0].wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// lookAgain is how long the first in a line believes what it has seen: a node may have been removed since.
+const lookAgain = time.Second
+
+type drawBody struct {
+	V        int   `json:"v"`
+	Drawn    bool  `json:"drawn"`
+	At       int64 `json:"at"`
+	Left     int64 `json:"left"`
+	Repeated bool  `json:"repeated,omitempty"`
+}
+
+// Draw draws from a rate, and waits until a draw is free. secret says that the request has a secret of its
+// own, by which it may come again.
+func (s *Server) Draw(ctx context.Context, q *Request, secret bool) *Answer {
+	off, ok := s.serving(q)
+	if !ok {
+		return unavailable(errAgain)
+	}
+	d := &state.Draw{Path: q.Path, Limit: int64(q.Limit), Per: q.Per.Milliseconds()}
+	if copy(d.Hash[:], q.Secret[:]); !secret {
+		_, _ = rand.Read(d.Hash[:]) // it never fails
+	}
+	of := rate{d.Path, d.Limit, d.Per}
+	patience := time.NewTimer(max(q.Wait-time.Since(q.Arrived), 0))
+	defer patience.Stop()
+	own := &turn{make(chan struct{}, 1)}
+	asked, waits := !secret, false
+	for over := q.Wait == 0; ; {
+		seen, a := s.lookAtRate(d, q)
+		if a != nil || seen.Told {
+			return s.drawn(q, seen, a)
+		}
+		pause := time.Duration(seen.Wait) * time.Millisecond
+		first, free := s.goes(of, own, seen)
+		// What was drawn by this request at another server may not be known here yet: the log knows.
+		if free || over && !asked {
+			asked = true
+			seen, a = s.drawByEntry(ctx, q, d)
+			if free {
+				s.gone(of, own, waits && a == nil && !seen.OK)
+			}
+			if a != nil || seen.OK {
+				return s.drawn(q, seen, a)
+			}
+			pause = time.Duration(seen.Wait) * time.Millisecond
+		}
+		if over {
+			return s.drawn(q, state.Drawn{Wait: pause.Milliseconds()}, nil)
+		}
+		if !waits {
+			w := &wait{identity: q.Identity.Name, wake: own.wake}
+			if why := s.enter(w, q.Identity.Waits); why != "" {
+				return fail(http.StatusTooManyRequests, "limit", "%s", why)
+			}
+			defer s.leave(w)
+			s.standInLine(of, own)
+			defer s.leaveLine(of, own)
+			waits = true
+			continue
+		}
+		if pause = min(max(pause, time.Millisecond), lookAgain); !first || seen.OK {
+			pause = MaxWait
+		}
+		again := time.NewTimer(pause)
+		select {
+		case <-own.wake:
+		case <-again.C:
+		case <-patience.C:
+			over = true
+		case <-off:
+			return unavailable(errAgain)
+		case <-ctx.Done():
+			return unavailable(ctx.Err())
+		}
+		again.Stop()
+	}
+}
+
+// drawn answers a request for a draw.
+func (s *Server) drawn(q *Request, d state.Drawn, a *Answer) *Answer {
+	if a == nil && (d.OK || d.Told) {
+		s.draws.Add(1)
+		return &Answer{Code: http.StatusOK, Body: &drawBody{1, true, d.At, d.Left, d.Told}}
+	}
+	if a != nil {
+		return a
+	}
+	s.drawRefused.Add(1)
+	a = fail(http.StatusTooManyRequests, "rate", "%d draws in %v: no further one is free", q.Limit, q.Per)
+	if d.Wait > 0 {
+		a.Retry = time.Duration(d.Wait) * time.Millisecond
+		body := a.Body.(*failure)
+		body.Retry = d.Wait
+		body.Text = fmt.Sprintf("%d draws in %v: the next is free in %v", q.Limit, q.Per, a.Retry)
+	}
+	return a
+}
+
+// lookAtRate looks at what a draw would be answered now.
+func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen state.Drawn, a *Answer) {
+	missing := false
+	(*s.node.Load()).View(func(st *state.State) {
+		n, there := st.Tree().Find(d.Path)
+		missing = !there
+		data := ""
+		if there {
+			if !n.May(q.IDs, jute.PermWrite) {
+				a = rateRefusal(&state.Outcome{Code: jute.NoAuth})
+				return
+			}
+			data, _ = n.Data(superIDs)
+		}
+		var code jute.ErrCode
+		if seen, code = d.Rate(data, s.o.Now().UnixMilli()); code != jute.OK {
+			a = rateRefusal(&state.Outcome{Code: code})
+		}
+	})
+	q.seen++
+	if missing && a == nil && !s.opens(q.Identity.Name, q.Identity.Rate) {
+		a = fail(http.StatusTooManyRequests, "limit", "this identity opens more than %d tickets and rates a "+
+			"second", q.Identity.Rate)
+	}
+	return seen, a
+}
+
+// drawByEntry lets the log decide about a draw.
+func (s *Server) drawByEntry(ctx context.Context, q *Request, d *state.Draw) (state.Drawn, *Answer) {
+	for range triesMost {
+		out, err := s.do(ctx, d.Request(q.IDs))
+		switch {
+		case err != nil:
+			return state.Drawn{}, unavailable(err)
+		case out.Code == jute.Unimplemented:
+			if err := (*s.node.Load()).AllowTickets(ctx); err != nil {
+				return state.Drawn{}, fail(http.StatusServiceUnavailable, "mixed-releases", "%v", err)
+			}
+			continue
+		case out.Code != jute.OK:
+			s.audit("draw", q, false)
+			return state.Drawn{}, rateRefusal(&out)
+		}
+		got, err := state.ReadDrawn(out.Reply)
+		if err != nil {
+			return got, unavailable(err)
+		}
+		if got.OK && !got.Told {
+			s.audit("draw", q, true)
+		}
+		return got, nil
+	}
+	return state.Drawn{}, unavailable(errAgain)
+}
+
+// rateRefusal answers for a draw that cannot be made.
+func rateRefusal(out *state.Outcome) *Answer {
+	switch out.Code {
+	case jute.BadArguments:
+		return fail(http.StatusConflict, "path", "the node of this path is not a rate: remove it, or draw "+
+			"from another path")
+	case jute.BadVersion:
+		return fail(http.StatusConflict, "limit", "the first draw from this path had a shorter time, and so "+
+			"long its draws are known: name no longer one, or remove the node")
+	}
+	return refusal(out)
+}
+
+// goes reports whether a caller is the first in its line, and whether it sends its draw now. Then it is in the
+// line no longer, and gone must follow. A caller that does not wait goes if there is no line.
+func (s *Server) goes(of rate, t *turn, seen state.Drawn) (first, free bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lines[of]
+	if l == nil {
+		l = &line{}
+	}
+	first = len(l.waiting) == 0 || l.waiting[0] == t
+	if free = first && seen.OK && seen.Left+1 > l.under; free {
+		l.under++
+		s.lines[of] = l
+		s.takeOut(l, t)
+	}
+	return first, free
+}
+
+// gone notes that a draw is on its way no longer; with back, its caller is the first in line again.
+func (s *Server) gone(of rate, t *turn, back bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lines[of]
+	l.under--
+	if back {
+		l.waiting = slices.Insert(l.waiting, 0, t)
+	}
+	l.wakeFirst()
+	s.dropLine(of, l)
+}
+
+func (s *Server) standInLine(of rate, t *turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lines[of] == nil {
+		s.lines[of] = &line{}
+	}
+	s.lines[of].waiting = append(s.lines[of].waiting, t)
+}
+
+func (s *Server) leaveLine(of rate, t *turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.lines[of]; l != nil {
+		s.takeOut(l, t)
+		s.dropLine(of, l)
+	}
+}
+
+// takeOut takes a caller out of a line, and lets the next look. s.mu is held.
+func (s *Server) takeOut(l *line, t *turn) {
+	if at := slices.Index(l.waiting, t); at >= 0 {
+		l.waiting = slices.Delete(l.waiting, at, at+1)
+		if at == 0 {
+			l.wakeFirst()
+		}
+	}
+}
+
+// dropLine forgets a line that is empty. s.mu is held.
+func (s *Server) dropLine(of rate, l *line) {
+	if len(l.waiting) == 0 && l.under == 0 {
+		delete(s.lines, of)
+	}
+}
+
+func (q *Request) drawParameter(name, value string, _ time.Duration) (err error) {
+	switch name {
+	case "limit":
+		q.Limit, err = number(name, value, MaxLimit)
+	case "per":
+		q.Per, err = duration(name, value, MinPer, MaxPer)
+	case "wait":
+		q.Wait, err = duration(name, value, 0, MaxWait)
+	default:
+		err = fmt.Errorf("there is no parameter %.40q of a draw", name)
+	}
+	return err
+}

@@ -1,0 +1,178 @@
+package tickets_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/server"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// A caller draws, is refused and told when to come again, waits, and draws once by one secret.
+func TestDrawsOverHTTP(t *testing.T) {
+	i := start(t, nil)
+	c := caller{t, i.TicketAddr()}
+	a := c.expect(1, 200, "POST /v1/rates/api/calls?limit=2&per=3s")
+	expect.That(t, a.Drawn && a.Left == 1 && !a.Repeated && a.At > 0, "drawn: %s", a.body)
+	again := c.expect(1, 200, "POST /v1/rates/api/calls?limit=2&per=3s")
+	expect.That(t, again.Drawn && again.Repeated && again.At == a.At && again.Left == 1, "again: %s",
+		again.body)
+	b := c.expect(0, 200, "POST /v1/rates/api/calls?limit=2&per=3s") // without a secret
+	expect.That(t, b.Drawn && b.Left == 0, "drawn: %s", b.body)
+	for n := range 2 { // with and without a secret
+		no := c.expect(2*n, 429, "POST /v1/rates/api/calls?limit=2&per=3s")
+		expect.That(t, no.Error == "rate" && no.Retry > 0 && no.Retry <= 3000, "refused: %s", no.body)
+		expect.That(t, no.head.Get("Retry-After") >= "1" && no.head.Get("Retry-After") <= "3", "%v", no.head)
+	}
+	waited := c.expect(3, 200, "POST /v1/rates/api/calls?limit=2&per=3s&wait=1m")
+	expect.That(t, waited.At >= a.At+3000, "a draw that waited, of %d, after one of %d", waited.At, a.At)
+	expect.Equal(t, c.expect(4, 429, "POST /v1/rates/api/calls?limit=1&per=3s&wait=10ms").Error, "rate")
+	_, refused := i.TicketDraws()
+	expect.Equal(t, refused, 3, "refused draws that are counted")
+	expect.Equal(t, c.expect(5, 409, "POST /v1/rates/api/calls?limit=2&per=4s").Error, "limit", "a longer time")
+	must.Get(client(t, i).Create("/words", []byte("words"), 0))(t)
+	expect.Equal(t, c.expect(5, 409, "POST /v1/rates/words?limit=2&per=4s").Error, "path")
+	for what, code := range map[string]int{"POST /v1/rates/a": 400, "POST /v1/rates/a?limit=1": 400,
+		"POST /v1/rates/a?per=1s": 400, "POST /v1/rates/a?limit=0&per=1s": 400,
+		"POST /v1/rates/a?limit=1000001&per=1s": 400, "POST /v1/rates/a?limit=1&per=999ms": 400,
+		"POST /v1/rates/a?limit=1&per=25h": 400, "POST /v1/rates/a?limit=1&per=1s&ttl=5s": 400,
+		"POST /v1/rates/a?limit=1&per=1s&wait=11m": 400, "POST /v1/rates/zookeeper?limit=1&per=1s": 400,
+		"GET /v1/rates/a?limit=1&per=1s": 405, "DELETE /v1/rates/a?limit=1&per=1s": 405} {
+		c.expect(9, code, what)
+	}
+}
+
+// Callers that wait at a server draw in the order in which they came, and write no entry while none is free.
+func TestCallersWaitInLineForDraws(t *testing.T) {
+	i := start(t, nil)
+	c := caller{t, i.TicketAddr()}
+	what := "POST /v1/rates/api?limit=1&per=2s&wait=1m"
+	c.expect(1, 200, what)
+	var order []int
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for n := range 3 {
+		all.Go(func() {
+			if a, err := ask(t.Context(), c.at, 2+n, what); err == nil && a.Drawn {
+				mu.Lock()
+				order = append(order, n)
+				mu.Unlock()
+			}
+		})
+		eventually(t, "it waits", func() bool { return waits(i) == n+1 })
+	}
+	expect.Equal(t, c.expect(9, 429, "POST /v1/rates/api?limit=1&per=2s").Error, "rate", "past the line")
+	all.Wait()
+	expect.List(t, order, []int{0, 1, 2}, "the order")
+}
+
+var rateDraws = flag.Int("rates.draws", 2000, "how many draws are granted in TestK12DrawsWhileLeadersDie")
+
+// K12: callers draw at three servers whose leader is stopped again and again and whose clocks differ and jump.
+// Each tenth answer is lost, and the draw comes again. No time of the rate has more draws than its limit.
+func TestK12DrawsWhileLeadersDie(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three servers whose leader is stopped")
+	}
+	var clocks [3]atomic.Int64
+	tokens := bearers(t)
+	c := startThree(t, func(n int, o *server.Options) {
+		o.TicketTokens = tokens
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(clocks[n].Load())) }
+	})
+	const limit, per = 500, 1000
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute+time.Duration(*rateDraws)*20*time.Millisecond)
+	defer cancel()
+	var mu sync.Mutex
+	at := map[int64]int64{} // by the number of the draw
+	var next, granted, answers atomic.Int64
+	var all sync.WaitGroup
+	for caller := range 24 {
+		all.Go(func() {
+			for ctx.Err() == nil && granted.Load() < int64(*rateDraws) {
+				n := next.Add(1)
+				what := fmt.Sprintf("POST /v1/rates/api?limit=%d&per=%dms&wait=%ds", limit, per, n%3*5)
+				for k := caller; ctx.Err() == nil; k++ {
+					a, err := ask(ctx, c.addr(k), int(n), what, bearer)
+					if err != nil || a.code >= 500 || a.code == 429 {
+						time.Sleep(5 * time.Millisecond)
+						continue
+					}
+					if !a.Drawn {
+						t.Errorf("draw %d: %d %s", n, a.code, a.body)
+						return
+					}
+					mu.Lock()
+					before, known := at[n]
+					at[n] = a.At
+					mu.Unlock()
+					if known && before != a.At && a.Repeated {
+						t.Errorf("draw %d was made at %d, and again at %d", n, before, a.At)
+					}
+					if answers.Add(1)%10 != 0 { // else it is lost, and the caller asks again
+						break
+					}
+				}
+				granted.Add(1)
+			}
+		})
+	}
+	r := rand.New(rand.NewPCG(1, 12))
+	stopped := make(chan struct{})
+	go func() { all.Wait(); close(stopped) }()
+	for kills := 0; ; {
+		select {
+		case <-stopped:
+			t.Logf("%d draws, %d leaders were stopped", len(at), kills)
+		case <-time.After(time.Second):
+			clocks[r.IntN(3)].Store(int64(r.IntN(3000)-1500) * int64(time.Millisecond))
+			kills += c.killLeader()
+			continue
+		}
+		break
+	}
+	must.That(t, granted.Load() >= int64(*rateDraws), "only %d draws were granted", granted.Load())
+	var times []int64
+	for _, when := range at {
+		times = append(times, when)
+	}
+	slices.Sort(times)
+	for n := limit; n < len(times); n++ {
+		first := times[n-limit]
+		must.That(t, times[n]-first >= per, "%d draws from %d to %d", limit+1, first, times[n])
+	}
+}
+
+// BenchmarkDrawsOverHTTP measures draws at one server, from 64 callers.
+func BenchmarkDrawsOverHTTP(b *testing.B) {
+	tokens := bearers(b)
+	i := start(b, func(o *server.Options) { o.TicketTokens, o.DataDir = tokens, b.TempDir() })
+	hc := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+	b.SetParallelism(32)
+	b.ResetTimer()
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			r, _ := http.NewRequest(http.MethodPost,
+				"http://"+i.TicketAddr()+"/v1/rates/api?limit=1000000&per=1m", nil)
+			r.Header.Set("Authorization", "Bearer of-all")
+			resp, err := hc.Do(r)
+			if err != nil || resp.StatusCode != 200 {
+				b.Errorf("%v, %v", resp, err)
+				return
+			}
+			_, _ = io.Copy(io.Discard, resp.Body) // else the connection ends
+			resp.Body.Close()
+		}
+	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "draws/s")
+}
