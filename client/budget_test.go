@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 )
 
 func TestBudgetOfAnUncontendedCycle(t *testing.T) {
@@ -172,7 +173,7 @@ func allocs(t testing.TB) (ours, library float64) {
 }
 
 func TestBudgetOfAllocations(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	ours, library := allocs(t)

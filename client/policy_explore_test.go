@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 )
 
 // explorer walks all states.
@@ -365,7 +366,7 @@ func TestE45ExplorerFindsNoOverlapAndNoStuckState(t *testing.T) {
 	switch {
 	case testing.Short():
 		every = 50
-	case raceEnabled:
+	case race.Enabled:
 		every = 10
 	}
 	total, models := 0, 0

@@ -18,12 +18,13 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 )
 
 // movedTo stops a server, and starts it at another address.
 func (c *trio) movedTo(id int, peers map[uint32]string) {
 	c.t.Helper()
-	if raceEnabled {
+	if race.Enabled {
 		c.t.Skip("raft 1.7.3 reads a member's record without its lock while the member moves: " +
 			"docs/robustness/third-reading.md")
 	}

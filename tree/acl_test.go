@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -330,6 +331,7 @@ func multiRead(op jute.OpCode) func(*tree.Tree, *tree.Change, bool) jute.ErrCode
 
 // However many entries and identities there are, the answer is that of one entry after another.
 func TestAnACLGrantsWhatItsEntriesDo(t *testing.T) {
+	race.Alone(t)
 	rng := rand.New(rand.NewPCG(1, 2))
 	one := func(list ...string) string { return list[rng.IntN(len(list))] }
 	address := func() string {

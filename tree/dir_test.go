@@ -10,11 +10,13 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 )
 
 // TestDirAgainstSlice makes random changes to a directory that grows large and
 // shrinks again, and compares it with a plain slice that does the same.
 func TestDirAgainstSlice(t *testing.T) {
+	race.Alone(t)
 	seed := maphash.MakeSeed()
 	r := rand.New(rand.NewPCG(1, 2))
 	d := &dir{}

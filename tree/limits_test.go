@@ -11,12 +11,14 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 	"github.com/zlockd/zlockd/tree"
 )
 
 // A multi may have ten thousand operations on ordinary paths, and as many checks as a frame
 // of 1 MB holds. Its cost is bounded: one that costs more changes nothing.
 func TestRequestsHoldTheirBudget(t *testing.T) {
+	race.Alone(t)
 	const frame = 1_048_575
 	deep := strings.Repeat("/d", tree.MaxDepth-1)
 	tr := tree.New()
@@ -147,6 +149,7 @@ func TestSetACLPaysForTheData(t *testing.T) {
 
 // A multiRead has the same budget.
 func TestMultiReadsHoldTheirBudget(t *testing.T) {
+	race.Alone(t)
 	tr := tree.New()
 	c := &tree.Change{Session: 1}
 	for i := range 250_000 {

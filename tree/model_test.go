@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -18,7 +19,7 @@ import (
 func programLength(t *testing.T) int {
 	s := os.Getenv("ZLOCKD_TREE_OPS")
 	switch {
-	case s == "" && (raceDetector || testing.Short()): // one goroutine: nothing there for the detector
+	case s == "" && testing.Short():
 		return 20_000
 	case s == "":
 		return 200_000
@@ -43,6 +44,7 @@ func programSeed(t *testing.T) uint64 {
 // every event and, now and then, everything. A second tree makes the same changes but is replaced by what
 // its snapshot holds from time to time: it must never differ.
 func TestTreeDoesWhatTheModelDoes(t *testing.T) {
+	race.Alone(t)
 	const program = 2000 // operations until a fresh start
 	seed := programSeed(t)
 	for done := 0; done < programLength(t); done += program {

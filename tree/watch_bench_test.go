@@ -8,6 +8,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/race"
 )
 
 func heap() uint64 {
@@ -20,6 +21,7 @@ func heap() uint64 {
 // TestMemoryPerWatch holds to 200 bytes a watch, on many paths and on one, and
 // to giving nearly all of it back.
 func TestMemoryPerWatch(t *testing.T) {
+	race.Alone(t)
 	const n = 460_000
 	measure := func(name string, conns, limit int, path func(int) string) {
 		before := heap()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 )
 
 // naiveWatches is the rules of ZooKeeper 3.9 written down as two registries of
@@ -169,6 +170,7 @@ func newNaive() *naiveWatches {
 }
 
 func TestWatchesAgainstModel(t *testing.T) {
+	race.Alone(t)
 	for seed := range uint64(100) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		w, n := NewWatches[string](), newNaive()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 )
 
 // crowd is a lock with a policy that has so many holds of each form and so many queue nodes.
@@ -33,6 +34,7 @@ func crowd(path string, readers, writers, queued int) *Dir {
 
 // A graph grows with the contenders of a lock, not with the pairs of its holders and waiters.
 func TestAGraphIsLinearInContenders(t *testing.T) {
+	race.Alone(t)
 	for _, c := range []struct {
 		name                     string
 		readers, writers, queued int

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/race"
 )
 
 // permitsModel is a semaphore of limit permits with contenders that do one step at a time: tries, heads
@@ -174,6 +175,7 @@ func (m *permitsModel) held(limit int) (held int, twice bool) {
 // In every order of the steps of tries and heads, never more permits are held than there are, and no two
 // with one number; and tries alone get all that are free.
 func TestTryPermitsNeverOverGrants(t *testing.T) {
+	race.Alone(t)
 	for _, x := range []struct {
 		limit int
 		who   []permitsContender

@@ -8,11 +8,13 @@ import (
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 )
 
 // What the lock view says of a lock with a policy is what its contenders decide: in all states of up to
 // three of them, with each policy and each door.
 func TestPolicyViewIsWhatClientsDecide(t *testing.T) {
+	race.Alone(t)
 	forms := [][]PolicyRole{nil, {QueueRead}, {QueueWrite}, {HoldRead}, {HoldWrite, QueueWrite}, {HoldWrite}}
 	orders := [][3]int32{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
 	waits, states := 0, 0

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 )
 
 // The explorer of numbered queues runs a few contenders through every order of their steps. A contender
@@ -415,6 +416,7 @@ func newQExplorer(programs []qProgram, m qMutation) *qExplorer {
 // In every order of their steps, no two contenders of a queue hold what they exclude each other from, each
 // that waits is woken, all come to an end, and the view shows holders as holders.
 func TestQueueExplorerFindsNoFault(t *testing.T) {
+	race.Alone(t)
 	all := 0
 	qCases(func(programs []qProgram) {
 		var names []string

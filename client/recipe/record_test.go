@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/race"
 )
 
 // A record of just the longest length stays whole.
@@ -32,6 +33,7 @@ func TestRecordsOfTheLongestLength(t *testing.T) {
 
 // A wish always finds room: fields of other versions give way to it, and long texts of the wish are cut.
 func TestAskBackHasRoomForTheWish(t *testing.T) {
+	race.Alone(t)
 	long := Revocation{By: strings.Repeat("b", 1000), Reason: strings.Repeat("r", 1000)}
 	r, asked := RevocationIn(AskBack(EncodeOwner(Owner{Host: "h"}), MakerSelf, long))
 	expect.That(t, asked && len(r.By) == 100 && len(r.Reason) == 200, "%v: %d and %d bytes", asked, len(r.By),

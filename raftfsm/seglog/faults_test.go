@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 	"github.com/zlockd/zlockd/test/sim"
 )
 
@@ -314,6 +315,7 @@ func TestScanFindsItsDirectory(t *testing.T) {
 
 // A file that has lost its end, as a copy does that was not finished, is no log that ends earlier.
 func TestSegmentCutShortIsDamaged(t *testing.T) {
+	race.Alone(t)
 	dir := t.TempDir()
 	l := open(t, dir)
 	rng := rand.New(rand.NewPCG(1, 1))

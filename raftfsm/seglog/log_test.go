@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 	"github.com/zlockd/zlockd/test/sim"
 )
 
@@ -277,6 +278,7 @@ func TestLongestEntry(t *testing.T) {
 // TestTornWritesAreDropped keeps a random subset of the sectors of the last append, as a crash may, and
 // expects everything before it.
 func TestTornWritesAreDropped(t *testing.T) {
+	race.Alone(t)
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		dir := t.TempDir()
@@ -323,6 +325,7 @@ func TestTornWritesAreDropped(t *testing.T) {
 // TestDamageIsRefused flips bits all over a log's written bytes:
 // either Open or the read of the entry must fail, or nothing has changed.
 func TestDamageIsRefused(t *testing.T) {
+	race.Alone(t)
 	rng := rand.New(rand.NewPCG(4, 4))
 	dir := t.TempDir()
 	l := open(t, dir)

@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 )
 
 // The zxids of a new cluster, which are its fencing tokens, lie above all that a cluster before it can have given
@@ -117,6 +118,7 @@ func TestSnapshotTellsTheRules(t *testing.T) {
 // A multi of ten thousand creates of a thousand bytes is applied, as ZooKeeper does with a buffer that is large
 // enough; under the rules of release 0.1.0 it is refused, because a server of that release refuses it.
 func TestMultiOfTenThousandCreates(t *testing.T) {
+	race.Alone(t)
 	for rules, code := range map[int32]jute.ErrCode{firstRules: jute.BadArguments, newestRules: jute.OK} {
 		t.Run(fmt.Sprint("rules ", rules), func(t *testing.T) {
 			b := newBench(t)

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -27,6 +28,7 @@ func snapshotBytes(t *testing.T, s *State) ([]byte, error) {
 // The longest request, and one byte to either side: what is accepted is applied,
 // and read back from a snapshot.
 func TestLongestRequestIsReadBackFromASnapshot(t *testing.T) {
+	race.Alone(t)
 	ids := []jute.ID{}
 	for range MaxIDs {
 		ids = append(ids, jute.ID{Scheme: "digest", ID: strings.Repeat("x", MaxIDBytes/MaxIDs-len("digest"))})
@@ -60,6 +62,7 @@ func TestLongestRequestIsReadBackFromASnapshot(t *testing.T) {
 
 // Sessions fill one chunk, and one byte more: then there are two.
 func TestSessionsOfAnyNumberAreReadBack(t *testing.T) {
+	race.Alone(t)
 	empty := len(New("c").sessions.Hold().Append(nil))
 	const fixed = 8 + 16 + 4 + 4 + 4 + 4 + 8 // of a session, without its address
 	for _, off := range []int{-1, 0, 1} {
@@ -87,6 +90,7 @@ func TestSessionsOfAnyNumberAreReadBack(t *testing.T) {
 }
 
 func TestChunkThatCannotBeReadIsNotWritten(t *testing.T) {
+	race.Alone(t)
 	for _, off := range []int{-1, 0, 1} {
 		var file bytes.Buffer
 		w := &chunkWriter{w: &file}

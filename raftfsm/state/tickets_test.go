@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -253,6 +254,7 @@ func TestTicketsOverARestore(t *testing.T) {
 // Servers that apply one program of requests hold the same state, whether they have applied all of it or
 // began with a snapshot in the middle; and none has a contender without its ticket.
 func TestTicketsAreDeterministic(t *testing.T) {
+	race.Alone(t)
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		a := newTicketBench(t)

@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -177,7 +178,7 @@ func TestIdleSessionsTakeLittle(t *testing.T) {
 	t.Logf("%d sessions in %v: each %d bytes, of them %d of stack; a ping %v of processor", n,
 		took.Round(time.Millisecond), h+s, s, each)
 	// Few sessions share what there is once: buckets of maps, spans of stacks.
-	if most := 2500 + 2_000_000/n; h+s > most && !raceDetector {
+	if most := 2500 + 2_000_000/n; h+s > most && !race.Enabled {
 		t.Errorf("an idle session takes %d bytes, %d of heap and %d of stack", h+s, h, s)
 	}
 	runtime.KeepAlive(c)

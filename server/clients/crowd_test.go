@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -224,7 +225,7 @@ func TestWatchesTakeLittle(t *testing.T) {
 			t.Logf("%d sessions with %d watches each: %.0f MB, %.1f bytes a watch", sessions, each,
 				float64(heap2-heap)/1e6, size)
 			most := 150 + float64(20_000*sessions)/float64(n) // a connection keeps buffers
-			if size > most && !raceDetector {
+			if size > most && !race.Enabled {
 				t.Errorf("a watch takes %.1f bytes", size)
 			}
 		})

@@ -19,6 +19,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/race"
 	"github.com/zlockd/zlockd/test/wire"
 )
 
@@ -107,7 +108,7 @@ func TestIdleSessionsOverTCP(t *testing.T) {
 	h, s := (heap2-heap)/n, (stacks2-stacks)/n
 	t.Logf("%d sessions over TCP: each %d bytes, of them %d of stack; a ping %v of processor, and %v in the kernel",
 		n, h+s, s, (user2-user)/time.Duration(rounds*n), (system2-system)/time.Duration(rounds*n))
-	if most := 2500 + 2_000_000/n; h+s > most && !raceDetector {
+	if most := 2500 + 2_000_000/n; h+s > most && !race.Enabled {
 		t.Errorf("an idle session takes %d bytes, %d of heap and %d of stack", h+s, h, s)
 	}
 }

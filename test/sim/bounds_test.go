@@ -240,7 +240,7 @@ func TestG2R6EveryCrashPointOfACluster(t *testing.T) {
 	for _, size := range []int{3, 5} {
 		share := map[int]int{3: 13, 5: 97}[size]
 		if testing.Short() {
-			share *= 7 * lessOften
+			share *= 12 * lessOften
 		}
 		if *sequenceShare > 0 {
 			share = *sequenceShare

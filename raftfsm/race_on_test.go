@@ -1,5 +1,0 @@
-//go:build race
-
-package raftfsm
-
-const raceEnabled = true

@@ -1,6 +1,0 @@
-//go:build race
-
-package clients
-
-// raceDetector makes stacks larger.
-const raceDetector = true

@@ -1,0 +1,6 @@
+//go:build race
+
+package race
+
+// Enabled tells that the race detector looks on.
+const Enabled = true

@@ -1,6 +1,0 @@
-//go:build race
-
-package tree_test
-
-// raceDetector tells that everything takes ten times as long.
-const raceDetector = true
