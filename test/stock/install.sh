@@ -3,7 +3,7 @@
 # without root it only tells what is missing.
 set -eu
 
-packages="minisign curl netcat-openbsd fish zsh lintian systemd man-db prometheus collectd-core zktop postgresql redis-server zookeeper zookeeper-bin libzookeeper-mt-dev python3-kazoo python3-pure-sasl python3-kerberos krb5-kdc krb5-admin-server krb5-user libsasl2-modules-gssapi-mit python3-pytest python3-mock \
+packages="minisign curl netcat-openbsd fish zsh lintian systemd man-db prometheus collectd-core zktop postgresql mariadb-server-core mariadb-client-core redis-server zookeeper zookeeper-bin libzookeeper-mt-dev python3-kazoo python3-pure-sasl python3-kerberos krb5-kdc krb5-admin-server krb5-user libsasl2-modules-gssapi-mit python3-pytest python3-mock \
 libcurator-client-java libcurator-framework-java libcurator-recipes-java \
 libslf4j-java openjdk-17-jdk-headless gcc g++ libc6-dev libcppunit-dev libssl-dev openssl libsasl2-dev libsasl2-modules nodejs npm chromium chromium-driver"
 
