@@ -345,3 +345,24 @@ func nested(ctx context.Context, c *Client, a *attempt) (*Lease, error) {
 		// Lost, or downgraded, at this moment: look again.
 	}
 }
+
+// steadily runs f in a confirmed session, and again after lost replies and lost sessions, so f must
+// be safe to repeat. Errors name path.
+func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error) error {
+	if err := checkPath(path); err != nil {
+		return errorAt(path, err)
+	}
+	ctx, end := c.during(ctx)
+	defer end()
+	err := again(ctx, func() error {
+		e, err := c.epoch(ctx)
+		if err == nil {
+			err = f(e)
+		}
+		if errors.Is(err, ErrSessionExpired) && ctx.Err() == nil {
+			return errAgain
+		}
+		return err
+	})
+	return errorAt(path, publicErr(ctx, err))
+}

@@ -31,27 +31,6 @@ func again(ctx context.Context, f func() error) error {
 	}
 }
 
-// steadily runs f in a confirmed session, and again after lost replies and lost sessions, so f must
-// be safe to repeat. Errors name path.
-func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error) error {
-	if err := checkPath(path); err != nil {
-		return errorAt(path, err)
-	}
-	ctx, end := c.during(ctx)
-	defer end()
-	err := again(ctx, func() error {
-		e, err := c.epoch(ctx)
-		if err == nil {
-			err = f(e)
-		}
-		if errors.Is(err, ErrSessionExpired) && ctx.Err() == nil {
-			return errAgain
-		}
-		return err
-	})
-	return errorAt(path, publicErr(ctx, err))
-}
-
 // pause sleeps unless ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
@@ -164,9 +143,9 @@ func (e *epoch) erase(ctx context.Context, path string) error {
 // ensure makes a directory and the missing nodes above it, the chroot included: containers, or
 // persistent nodes if the server knows no containers. The server may remove a container between any
 // two steps, so the caller repeats create and ensure as often as it takes.
-func (c *Client) ensure(ctx context.Context, e *epoch, dir string, acl []zk.ACL) error {
+func (e *epoch) ensure(ctx context.Context, dir string, acl []zk.ACL) error {
 	mode := zk.Container
-	if c.noContainers.Load() {
+	if e.k.noContainers.Load() {
 		mode = zk.Persistent
 	}
 	err := e.conn.MakePath(ctx, dir, mode, acl)
@@ -174,21 +153,8 @@ func (c *Client) ensure(ctx context.Context, e *epoch, dir string, acl []zk.ACL)
 		// Either the server knows no containers, or the path is at fault. Then the server refuses a
 		// persistent node as well.
 		if err = e.conn.MakePath(ctx, dir, zk.Persistent, acl); err == nil {
-			c.noContainers.Store(true)
+			e.k.noContainers.Store(true)
 		}
 	}
 	return err
-}
-
-// tryLook looks for a try before the try writes. A server that lags behind may show a released lock
-// as taken, so tryLook refuses the try only after a sync.
-func (e *epoch) tryLook(ctx context.Context, dir string, look func() error) error {
-	err := look()
-	if !errors.Is(err, ErrNotAcquired) {
-		return err
-	}
-	if err := e.conn.Sync(ctx, dir); err != nil {
-		return err
-	}
-	return look()
 }

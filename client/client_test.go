@@ -48,7 +48,7 @@ func TestTroublesAreTold(t *testing.T) {
 		c, _, _ := withoutServer()
 		var log must.Text
 		c.opt.log = slog.New(slog.NewTextHandler(&log, nil))
-		tr := troubles{c: c, servers: 2, patience: time.Second, latest: map[string]error{},
+		tr := troubles{k: c.keeper, servers: 2, patience: time.Second, latest: map[string]error{},
 			said: map[string]string{}}
 		said := func(want ...string) {
 			t.Helper()

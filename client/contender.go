@@ -25,7 +25,7 @@ func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 	}
 	asked, on := a.c.opt.clock.Now(), a.c.count.wire.Connections.Load()
 	id := newNodeID(e.sid)
-	made, names, err := a.c.create(ctx, e, q.node(a, id))
+	made, names, err := e.create(ctx, q.node(a, id))
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
 	if err == nil {
 		return h, nil
 	}
-	gone := w.c.reapMarked(w.e, []string{w.path}, w.unmark)
+	gone := w.e.reapMarked([]string{w.path}, w.unmark)
 	if errors.Is(err, ErrNotAcquired) {
 		// A try should leave nothing behind that others would have to wait for.
 		awaitGone(ctx, gone)
@@ -55,7 +55,7 @@ func (q queue) node(a *attempt, id recipe.ID) newNode {
 
 // precheck lets a try look before it writes: if another contender is ahead, the try writes nothing.
 func (q queue) precheck(ctx context.Context, e *epoch, a *attempt) error {
-	return e.tryLook(ctx, a.dir, func() error {
+	return tryLook(ctx, e, a.dir, func() error {
 		names, err := e.conn.Names(ctx, a.dir)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
@@ -65,7 +65,7 @@ func (q queue) precheck(ctx context.Context, e *epoch, a *attempt) error {
 		}
 		p, err := q.Place(names.All(), recipe.Contender{})
 		if err == nil {
-			err = a.c.alone(ctx, e, a.dir, recipe.UseQueue, p.Others)
+			err = alone(ctx, e, a.dir, recipe.UseQueue, p.Others)
 		}
 		if err == nil && p.Blocked {
 			a.waitsInQueue("", &names, p)
@@ -342,7 +342,7 @@ func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Wat
 // first makes the hold when no contender is ahead. The list is nil if the waiter needed no other
 // list.
 func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*hold, error) {
-	if err := w.c.alone(ctx, w.e, w.a.dir, recipe.UseQueue, p.Others); err != nil {
+	if err := alone(ctx, w.e, w.a.dir, recipe.UseQueue, p.Others); err != nil {
 		return nil, err
 	}
 	if w.made != w.c.count.wire.Connections.Load() {

@@ -48,12 +48,21 @@ func (n newNode) at(path string, stat zk.Stat) created {
 	return created{path: path, name: recipe.Base(path), stat: stat}
 }
 
+// dirsOf returns the directory of each node.
+func dirsOf[N interface{ dir() string }](nodes []N) []string {
+	dirs := make([]string, len(nodes))
+	for i, n := range nodes {
+		dirs[i] = n.dir()
+	}
+	return dirs
+}
+
 // create creates ephemeral nodes of one directory, all or none. A lost reply neither leaves a node behind
 // nor makes a second one. When ctx or the session ends, create returns at once; the client finishes and
 // cleans up in the background. The list of the first node's directory is nil if none was asked for or none
 // came: then the caller must ask again.
-func (c *Client) create(ctx context.Context, e *epoch, nodes ...newNode) ([]created, *zk.Names, error) {
-	if err := c.room(ctx, e, nodes[0].dir()); err != nil {
+func (e *epoch) create(ctx context.Context, nodes ...newNode) ([]created, *zk.Names, error) {
+	if err := e.room(ctx, nodes[0].dir()); err != nil {
 		return nil, nil, err
 	}
 	r := e.ask(nodes)
@@ -66,15 +75,15 @@ func (c *Client) create(ctx context.Context, e *epoch, nodes ...newNode) ([]crea
 	var list *zk.Names
 	var err error
 	done := make(chan struct{})
-	c.detached(func(bg context.Context) {
+	e.k.detached(func(bg context.Context) {
 		defer close(done)
-		made, list, err = c.follow(bg, e, r)
+		made, list, err = e.follow(bg, r)
 	})
 	if left := e.rest(ctx, nil, done); left != nil {
-		c.leaveBehind(dirsOf(nodes), func(context.Context) { // until it is known what came of it
+		e.k.leaveBehind(dirsOf(nodes), func(context.Context) { // until it is known what came of it
 			<-done
 			for _, n := range made {
-				c.reap(e, n.path)
+				e.reap(n.path)
 			}
 		})
 		return nil, nil, left
@@ -94,7 +103,7 @@ type creation struct {
 // ask sends the request to create nodes.
 func (e *epoch) ask(nodes []newNode) creation {
 	first, p := nodes[0], e.conn.Pipe()
-	r := creation{nodes: nodes, sent: e.c.opt.clock.Now()}
+	r := creation{nodes: nodes, sent: e.k.opt.clock.Now()}
 	ops := make([]zk.Op, len(nodes), len(nodes)+len(first.also))
 	for i, n := range nodes {
 		ops[i] = n.Create
@@ -154,14 +163,14 @@ func (r creation) answer(ctx context.Context, e *epoch) ([]created, *zk.Names, e
 // follow follows a request up until the nodes are there, or certainly not. However often it repeats
 // the request, the name of a node is the same but for its number, so that it recognises two
 // creations as one.
-func (c *Client) follow(ctx context.Context, e *epoch, r creation) ([]created, *zk.Names, error) {
+func (e *epoch) follow(ctx context.Context, r creation) ([]created, *zk.Names, error) {
 	for n := 0; ; r = e.ask(r.nodes) {
 		made, list, err := r.answer(ctx, e)
 		switch {
 		case errors.Is(err, zk.ErrNoNode) && r.nodes[0].also == nil:
 			// A container may be gone again by the next attempt, any number of times.
 			first := r.nodes[0]
-			if err := c.ensureFor(ctx, e, first.dir(), first.lasting, first.ACL); err != nil {
+			if err := e.ensureFor(ctx, first.dir(), first.lasting, first.ACL); err != nil {
 				return nil, nil, err
 			}
 			continue
@@ -170,7 +179,7 @@ func (c *Client) follow(ctx context.Context, e *epoch, r creation) ([]created, *
 		case !isAmbiguous(err):
 			return made, list, err
 		}
-		made, err = c.recover(ctx, e, r.nodes)
+		made, err = e.recover(ctx, r.nodes)
 		if err != nil || made != nil {
 			return made, nil, err
 		}
@@ -207,10 +216,10 @@ func (e *epoch) divided(ctx context.Context, nodes []newNode, refusal error) err
 
 // recover finds out whether a creation happened whose reply was lost; it returns nil, nil if not. A
 // transaction happens wholly or not at all.
-func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode) (made []created, err error) {
+func (e *epoch) recover(ctx context.Context, nodes []newNode) (made []created, err error) {
 	defer func() {
 		if err != nil { // whatever is there dies with the session, or is found by the reaper
-			c.reapLost(e, nodes)
+			e.reapLost(nodes)
 		}
 	}()
 	dir := nodes[0].dir()
@@ -225,7 +234,7 @@ func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode) (made [
 		}
 		slices.Sort(found)
 		for _, extra := range found[1:] {
-			c.reap(e, recipe.Join(dir, extra))
+			e.reap(recipe.Join(dir, extra))
 		}
 		path := recipe.Join(dir, found[0])
 		st, err := e.conn.Exists(ctx, path)
@@ -239,19 +248,19 @@ func (c *Client) recover(ctx context.Context, e *epoch, nodes []newNode) (made [
 	}
 	if len(made) < len(nodes) {
 		for _, n := range made { // another client has removed the others
-			c.reap(e, n.path)
+			e.reap(n.path)
 		}
 		return nil, nil
 	}
-	c.count.recovered.Add(1)
+	e.k.count.recovered.Add(1)
 	return made, nil
 }
 
 // ensureFor makes a lock's directory. A lock delay keeps its mark in the directory's data, so its
 // directory is lasting: it stays when the last contender has gone.
-func (c *Client) ensureFor(ctx context.Context, e *epoch, dir string, lasting bool, acl []zk.ACL) error {
+func (e *epoch) ensureFor(ctx context.Context, dir string, lasting bool, acl []zk.ACL) error {
 	if !lasting {
-		return c.ensure(ctx, e, dir, acl)
+		return e.ensure(ctx, dir, acl)
 	}
 	for {
 		err := again(ctx, func() error {
@@ -264,7 +273,7 @@ func (c *Client) ensureFor(ctx context.Context, e *epoch, dir string, lasting bo
 		case !errors.Is(err, zk.ErrNoNode):
 			return err
 		}
-		if err := c.ensure(ctx, e, recipe.Parent(dir), acl); err != nil {
+		if err := e.ensure(ctx, recipe.Parent(dir), acl); err != nil {
 			return err
 		}
 	}
@@ -345,8 +354,8 @@ func (c *crowd) room(dir string) <-chan struct{} {
 }
 
 // room waits until nodes may be added to the directory.
-func (c *Client) room(ctx context.Context, e *epoch, dir string) error {
-	for wait := c.crowd.room(dir); wait != nil; wait = c.crowd.room(dir) {
+func (e *epoch) room(ctx context.Context, dir string) error {
+	for wait := e.k.crowd.room(dir); wait != nil; wait = e.k.crowd.room(dir) {
 		if err := e.rest(ctx, nil, wait); err != nil {
 			return err
 		}
@@ -356,60 +365,15 @@ func (c *Client) room(ctx context.Context, e *epoch, dir string) error {
 
 // leaveBehind runs f, which removes a node in each of dirs, in the background. Until f returns, the
 // nodes count as abandoned, and Close waits for them; then the channel closes.
-func (c *Client) leaveBehind(dirs []string, f func(ctx context.Context)) <-chan struct{} {
+func (k *keeper) leaveBehind(dirs []string, f func(ctx context.Context)) <-chan struct{} {
 	done := make(chan struct{})
-	c.crowd.abandon(dirs...)
-	c.tellReaper(c.reaper.left.add(len(dirs)))
-	c.detached(func(ctx context.Context) {
+	k.crowd.abandon(dirs...)
+	k.tellReaper(k.reaper.left.add(len(dirs)))
+	k.detached(func(ctx context.Context) {
 		defer close(done)
 		f(ctx)
-		c.crowd.gone(dirs...)
-		c.tellReaper(c.reaper.left.add(-len(dirs)))
+		k.crowd.gone(dirs...)
+		k.tellReaper(k.reaper.left.add(-len(dirs)))
 	})
 	return done
-}
-
-// alone fails if a client holds, or waits for, a lock of another kind on the path. names are the
-// path's children.
-func (c *Client) alone(ctx context.Context, e *epoch, path string, own recipe.Use, names []string) error {
-	for name, u := range own.Rivals(names) {
-		child, live := recipe.Join(path, name), false
-		if u == recipe.UsePermits {
-			permits, err := e.children(ctx, child)
-			if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
-				return err
-			}
-			for _, p := range permits {
-				cont, _, ok := recipe.ParseName(p)
-				live = live || ok && cont.Kind == recipe.RoleLease
-			}
-		} else {
-			st, err := e.conn.Exists(ctx, child)
-			if err != nil && !errors.Is(err, zk.ErrNoAuth) {
-				return err
-			}
-			live = st != nil && st.EphemeralOwner != 0 // a lasting node of this name is no contender
-		}
-		if live {
-			return fmt.Errorf("%w: %s is of another kind of lock", ErrMixedLayout, child)
-		}
-	}
-	return nil
-}
-
-// aloneNow is alone for an attempt that may not have listed the path since it made its node.
-func (c *Client) aloneNow(
-	ctx context.Context, e *epoch, path string, own recipe.Use, listed *zk.Names,
-) error {
-	if listed == nil {
-		names, err := e.conn.Names(ctx, path)
-		if errors.Is(err, zk.ErrNoNode) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		listed = &names
-	}
-	return c.alone(ctx, e, path, own, listed.List())
 }

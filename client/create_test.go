@@ -111,7 +111,7 @@ func TestE10NodeOfADyingSessionIsNotAdopted(t *testing.T) {
 	n := newNode{}
 	n.Path = d + "/" + recipe.NodeName(LayoutCurator, recipe.RoleLock, id, "")
 	p := must.Get(o.Create(n.Path, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)))(t)
-	must.That(t, must.Get(c.recover(testCtx(t), e, []newNode{n}))(t) == nil, "adopted %s", p)
+	must.That(t, must.Get(e.recover(testCtx(t), []newNode{n}))(t) == nil, "adopted %s", p)
 }
 
 // A node is known again by the name that was asked for, and a holder by its id in either form.

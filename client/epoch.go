@@ -15,7 +15,7 @@ import (
 // epoch is one session, until the server or Close ends it. A lease belongs to one epoch. The local
 // deadline may end the leases of an epoch while the epoch goes on.
 type epoch struct {
-	c    *Client
+	k    *keeper
 	conn *zk.Conn
 	sid  int64         // set before other goroutines see the epoch
 	gone chan struct{} // closed when the session is over
@@ -25,12 +25,21 @@ type epoch struct {
 	confirmed reading // time before sending the latest heartbeat that was answered, or asking for the session
 	overdue   bool    // the deadline passed and nothing was heard since
 	moved     bool    // to another connection, on which no heartbeat was sent yet
-	over      LostReason
+	over      overReason
 	holds     map[dependent]struct{}
 }
 
+// overReason says why the leases of an epoch are over.
+type overReason uint8
+
+const (
+	overExpired overReason = iota + 1 // the server ended the session
+	overSilent                        // the server was not heard from, and may end the session soon
+	overClosed                        // the client was closed
+)
+
 // dependent is what lives no longer than an epoch.
-type dependent interface{ epochOver(why LostReason) }
+type dependent interface{ epochOver(why overReason) }
 
 // begin records the session's id and timeout, at every attachment. No heartbeat says more than the
 // first one: the leader has begun the session since it was asked for.
@@ -40,7 +49,7 @@ func (e *epoch) begin(sid int64, timeout time.Duration) {
 	e.timeout, e.moved = timeout, e.sid != 0
 	if e.sid == 0 { // of a later attachment it is the same
 		e.sid = sid
-		e.overdue = e.left(e.c.opt.clock.Now()) <= 0
+		e.overdue = e.left(e.k.opt.clock.Now()) <= 0
 	}
 }
 
@@ -73,7 +82,7 @@ func (e *epoch) sessionTimeout() time.Duration {
 
 // left is the time until the deadline. e.mu is held.
 func (e *epoch) left(now reading) time.Duration {
-	return e.c.opt.usable(e.timeout) - now.since(e.confirmed)
+	return e.k.opt.usable(e.timeout) - now.since(e.confirmed)
 }
 
 // remaining is the time until the deadline, zero or less if it has passed.
@@ -85,7 +94,7 @@ func (e *epoch) remaining(now reading) time.Duration {
 
 // outlived reports whether the session was not confirmed for its whole timeout.
 func (e *epoch) outlived() bool {
-	now := e.c.opt.clock.Now()
+	now := e.k.opt.clock.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return now.since(e.confirmed) > e.timeout
@@ -93,7 +102,7 @@ func (e *epoch) outlived() bool {
 
 // validUntil returns the deadline as a time of day, in the past if the epoch is not valid.
 func (e *epoch) validUntil() time.Time {
-	now := e.c.opt.clock.Now()
+	now := e.k.opt.clock.Now()
 	if e.ended() {
 		return now.Wall.Add(-time.Nanosecond)
 	}
@@ -105,15 +114,15 @@ func (e *epoch) valid() bool { return e.whyOver() == 0 }
 
 // whyOver returns why leases of the session are lost at this moment, by the clock too, and 0 while
 // they are valid.
-func (e *epoch) whyOver() LostReason {
+func (e *epoch) whyOver() overReason {
 	e.checkDeadline()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
 	case e.over != 0:
 		return e.over
-	case e.overdue || e.left(e.c.opt.clock.Now()) <= 0:
-		return Deadline
+	case e.overdue || e.left(e.k.opt.clock.Now()) <= 0:
+		return overSilent
 	}
 	return 0
 }
@@ -127,7 +136,7 @@ func (e *epoch) alive() bool {
 
 // checkDeadline ends the leases if the deadline has passed.
 func (e *epoch) checkDeadline() {
-	now := e.c.opt.clock.Now()
+	now := e.k.opt.clock.Now()
 	e.mu.Lock()
 	late := !e.overdue && e.left(now) <= 0
 	if late {
@@ -137,9 +146,9 @@ func (e *epoch) checkDeadline() {
 	if !late || e.ended() {
 		return
 	}
-	e.c.opt.log.Info("session not confirmed in time, leases given up", "session", recipe.Session(e.sid))
-	e.loseAll(Deadline)
-	e.c.update(func() {})
+	e.k.opt.log.Info("session not confirmed in time, leases given up", "session", recipe.Session(e.sid))
+	e.loseAll(overSilent)
+	e.k.update(func() {})
 }
 
 // confirm records that the server answered a heartbeat sent at t. If the deadline passed before,
@@ -150,9 +159,9 @@ func (e *epoch) confirm(t reading) {
 	if t.Mono > e.confirmed.Mono {
 		e.confirmed = t
 	}
-	e.overdue = e.left(e.c.opt.clock.Now()) <= 0
+	e.overdue = e.left(e.k.opt.clock.Now()) <= 0
 	e.mu.Unlock()
-	e.c.update(func() {})
+	e.k.update(func() {})
 }
 
 // wrote records that the server carried out a write sent at t: the leader has heard of the session
@@ -201,7 +210,7 @@ func (e *epoch) remove(h dependent) {
 }
 
 // loseAll ends every lease of the epoch.
-func (e *epoch) loseAll(why LostReason) {
+func (e *epoch) loseAll(why overReason) {
 	e.mu.Lock()
 	holds := slices.Collect(maps.Keys(e.holds))
 	e.mu.Unlock()
@@ -211,7 +220,7 @@ func (e *epoch) loseAll(why LostReason) {
 }
 
 // finish ends the epoch.
-func (e *epoch) finish(why LostReason) {
+func (e *epoch) finish(why overReason) {
 	e.mu.Lock()
 	first := e.over == 0
 	if first {
@@ -252,11 +261,20 @@ func (e *epoch) restAwhile(ctx context.Context, signals ...<-chan struct{}) erro
 // where a watch tells of the node's end, and with every heartbeat where the node may not be read.
 // The first tick comes early for some, so that waiters that began together do not look together.
 func (e *epoch) recheck(hidden bool) <-chan time.Time {
-	d := e.c.opt.safety
+	d := e.k.opt.safety
 	if d < 0 {
 		d = e.lookAgain(hidden)
 	}
 	return time.Tick(d*3/4 + rand.N(d/2+1)) // nil for 0
+}
+
+// lookAgain returns the time until another look at a node, whatever its watch says.
+func (e *epoch) lookAgain(hidden bool) time.Duration {
+	d := e.sessionTimeout()
+	if hidden {
+		d = heartbeat(d)
+	}
+	return d + rand.N(d/4+1)
 }
 
 // firedOf returns the signal of a watch, nil if there is no watch.

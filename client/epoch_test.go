@@ -24,12 +24,13 @@ func (c *handClock) pass(d time.Duration) {
 // seconds and a margin of two.
 func withoutServer() (*Client, *epoch, *handClock) {
 	clock := &handClock{now: reading{Mono: time.Hour, Boot: time.Hour, Wall: time.Unix(1_000_000, 0)}}
-	c := &Client{changed: make(chan struct{}), notifier: notifier{calls: make(chan notice, 100)}}
-	c.opt = options{clock: clock, margin: 2 * time.Second, log: slog.New(slog.DiscardHandler)}
-	c.life, c.endLife = context.WithCancelCause(context.Background())
-	c.cleaning, c.endCleaning = context.WithCancelCause(c.life)
-	c.calls, c.endCalls = context.WithCancelCause(c.cleaning)
-	e := &epoch{c: c, confirmed: clock.now, gone: make(chan struct{}), holds: map[dependent]struct{}{}}
+	o := options{session: session{clock: clock, margin: 2 * time.Second, log: slog.New(slog.DiscardHandler)}}
+	c, err := newClient("none", o)
+	if err != nil {
+		panic(err) // "none" is the name of a server
+	}
+	c.reaper.slots = nil // there is no connection to remove nodes by
+	e := &epoch{k: c.keeper, confirmed: clock.now, gone: make(chan struct{}), holds: map[dependent]struct{}{}}
 	e.begin(7, 10*time.Second)
 	c.ep, c.attached = e, true
 	return c, e, clock
@@ -55,7 +56,7 @@ func TestDeadlineFollowsConfirmations(t *testing.T) {
 	clock.pass(deadline)
 	must.Equal(t, e.remaining(clock.now), 0)
 	late := clock.now
-	must.Equal(t, e.whyOver(), Deadline)
+	must.Equal(t, e.whyOver(), overSilent)
 	must.That(t, !e.valid() && !e.alive() && !e.outlived(), "valid at the deadline")
 	e.wrote(late)
 	must.That(t, !e.valid() && e.remaining(clock.now) == 0, "a write brings back what is lost")
@@ -70,10 +71,10 @@ func TestDeadlineFollowsConfirmations(t *testing.T) {
 	must.Equal(t, len(e.holds), 0, "holds")
 	clock.pass(9*time.Second + 1)
 	must.That(t, e.outlived() && !e.ended(), "not outlived after ten seconds and more")
-	must.Equal(t, e.whyOver(), Deadline)
+	must.Equal(t, e.whyOver(), overSilent)
 	// A heartbeat that was sent too long ago does not make the session valid.
 	e.confirm(late)
-	must.Equal(t, e.whyOver(), Deadline)
+	must.Equal(t, e.whyOver(), overSilent)
 	must.Equal(t, c.State(), StateLost)
 	e.confirm(clock.now)
 	must.Equal(t, e.whyOver(), 0)
@@ -90,9 +91,9 @@ func TestEpochEndsOnce(t *testing.T) {
 	l := must.Get(h.addLease(t.Context(), fence.Exclusive))(t)
 	must.OK(t, l.Err())
 	must.That(t, l.Valid() && !e.ended(), "not valid")
-	e.finish(Expired)
-	e.finish(Closed)
-	must.Equal(t, e.whyOver(), Expired)
+	e.finish(overExpired)
+	e.finish(overClosed)
+	must.Equal(t, e.whyOver(), overExpired)
 	lostFor(t, l.Err(), Expired)
 	must.That(t, e.ended() && !e.alive() && !e.add(h), "it goes on")
 	must.Equal(t, e.validUntil(), clock.now.Wall.Add(-time.Nanosecond))
@@ -100,7 +101,7 @@ func TestEpochEndsOnce(t *testing.T) {
 	must.Is(t, e.rest(t.Context(), nil), ErrSessionExpired)
 	must.Is(t, e.awaitValid(t.Context()), ErrSessionExpired)
 	select {
-	case <-c.reap(e, "/a/n"):
+	case <-e.reap("/a/n"):
 	default:
 		t.Error("the nodes went with the session, but are removed")
 	}
@@ -122,7 +123,7 @@ func TestHeartbeatIsDueAfterAMove(t *testing.T) {
 	since, due = e.quiet(clock.now)
 	must.That(t, since == time.Second && due == 4*time.Second, "after it was sent: %v of %v", since, due)
 	// A session that was asked for long ago is not valid before it is confirmed.
-	late := &epoch{c: e.c, confirmed: clock.now, gone: make(chan struct{})}
+	late := &epoch{k: e.k, confirmed: clock.now, gone: make(chan struct{})}
 	clock.pass(deadline)
 	late.begin(8, 10*time.Second)
 	must.That(t, !late.alive() && !late.valid() && !late.moved, "valid")
@@ -197,7 +198,7 @@ func TestSessionThatIsWaitedFor(t *testing.T) {
 	c.attached = false
 	waits("without a connection")
 	c.attached = true
-	c.ep = &epoch{c: c, sid: 8, timeout: time.Hour, confirmed: clock.now, gone: make(chan struct{})}
+	c.ep = &epoch{k: c.keeper, sid: 8, timeout: time.Hour, confirmed: clock.now, gone: make(chan struct{})}
 	waits("beside another session")
 	c.ep = e
 	clock.pass(deadline)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
-	"github.com/zlockd/zlockd/client/zk"
 )
 
 // EventKind says what an [Event] tells.
@@ -124,14 +123,8 @@ func (n *notifier) run(stop <-chan struct{}) {
 // tell passes an event of the attempt to the functions of the client and of the lock.
 func (a *attempt) tell(ev Event) {
 	ev.Path = a.path
-	a.c.notifier.add(ev, a.c.opt.events, a.cfg.events)
+	a.c.notifier.add(ev, a.c.events, a.cfg.events)
 }
 
 // listens reports whether a function hears of the attempt's events.
-func (a *attempt) listens() bool { return a.c.opt.events != nil || a.cfg.events != nil }
-
-// counters count what a client has done since Dial, as far as events do not tell.
-type counters struct {
-	wire                  zk.Counters
-	heartbeats, recovered atomic.Uint64 // answered; creates whose lost reply was made up for
-}
+func (a *attempt) listens() bool { return a.c.events != nil || a.cfg.events != nil }

@@ -20,10 +20,10 @@ func TestStates(t *testing.T) {
 		{StateConnecting, nil, false, StateConnecting}, {StateConnecting, dead, true, StateConnecting},
 		{StateConnecting, alive, true, StateReady}, {StateReady, alive, true, StateReady},
 		{StateReady, alive, false, StateSuspended}, {StateReady, dead, true, StateLost},
-		{StateReady, &epoch{over: Expired}, true, StateLost}, {StateSuspended, dead, false, StateLost},
+		{StateReady, &epoch{over: overExpired}, true, StateLost}, {StateSuspended, dead, false, StateLost},
 		{StateLost, alive, true, StateReady}, {StateClosed, alive, true, StateClosed},
 	} {
-		c := &Client{state: x.before, ep: x.e, attached: x.attached}
+		c := &keeper{state: x.before, ep: x.e, attached: x.attached}
 		expect.Equal(t, c.stateNow(), x.want, "%v, %+v", x.before, x.e)
 	}
 	for s, want := range map[State]string{StateConnecting: "connecting", StateClosed: "closed",
@@ -40,7 +40,7 @@ func TestStates(t *testing.T) {
 func TestStateIsToldWhenItChanges(t *testing.T) {
 	c, _, _ := withoutServer()
 	var told []string
-	c.opt.events = func(ev Event) { told = append(told, ev.From.String()+" "+ev.To.String()) }
+	c.events = func(ev Event) { told = append(told, ev.From.String()+" "+ev.To.String()) }
 	for range 2 {
 		changed := c.changed
 		c.update(func() {})

@@ -24,15 +24,6 @@ type heldNode struct {
 
 func (n heldNode) dir() string { return recipe.Parent(n.path) }
 
-// dirsOf returns the directory of each node.
-func dirsOf[N interface{ dir() string }](nodes []N) []string {
-	dirs := make([]string, len(nodes))
-	for i, n := range nodes {
-		dirs[i] = n.dir()
-	}
-	return dirs
-}
-
 // hold is one lock as the server sees it: its nodes, from grant to release or
 // loss. Nested leases share it.
 type hold struct {
@@ -185,7 +176,7 @@ func (h *hold) watchLimit() {
 // lost.
 func (h *hold) checkNow() {
 	if why := h.e.whyOver(); why != 0 {
-		h.lose(why)
+		h.epochOver(why)
 	}
 	for _, l := range h.parts {
 		if lost, ok := errors.AsType[*LostError](l.Err()); ok {
@@ -217,7 +208,9 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // epochOver ends the hold with its epoch.
-func (h *hold) epochOver(why LostReason) { h.lose(why) }
+func (h *hold) epochOver(why overReason) {
+	h.lose([...]LostReason{overExpired: Expired, overSilent: Deadline, overClosed: Closed}[why])
+}
 
 // lose ends the hold because the right to act is gone. Only the first call counts, and a hold under
 // release can no longer be lost. at is the node to blame, if it is known.
@@ -324,7 +317,7 @@ func (h *hold) abandon() {
 // closed when they are gone.
 func (h *hold) discard(unmark []zk.Op) <-chan struct{} {
 	if h.parts == nil {
-		return h.c.reapMarked(h.e, pathsOf(h.nodesNow()), unmark)
+		return h.e.reapMarked(pathsOf(h.nodesNow()), unmark)
 	}
 	gone := make(chan struct{})
 	h.c.detached(func(ctx context.Context) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -93,15 +92,6 @@ func (h *hold) monitor(ctx context.Context, n heldNode, w *zk.Watch) {
 			return
 		}
 	}
-}
-
-// lookAgain returns the time until another look at a node, whatever its watch says.
-func (e *epoch) lookAgain(hidden bool) time.Duration {
-	d := e.sessionTimeout()
-	if hidden {
-		d = heartbeat(d)
-	}
-	return d + rand.N(d/4+1)
 }
 
 // lookAt reads and watches a node of the hold. A node that the session may not see is not lost.
@@ -241,7 +231,7 @@ func (h *hold) settle(err error) error {
 	case isAmbiguous(err), errors.Is(err, zk.ErrThrottled), errors.Is(err, ErrClosed), h.c.cleaning.Err() != nil,
 		refused != nil && refused.Index >= len(nodes): // it is the mark that cannot be written
 		<-h.discard(h.unmark)
-		if h.e.whyOver() == Expired {
+		if h.e.whyOver() == overExpired {
 			return ErrSessionExpired
 		}
 		return nil

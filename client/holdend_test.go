@@ -36,7 +36,7 @@ func heldWith(t *testing.T, cfg *options) (h *hold, l *Lease, left *atomic.Int32
 	e.begin(7, 24*time.Hour)
 	t.Cleanup(func() {
 		c.endCalls(ErrClosed)
-		e.finish(Closed)
+		e.finish(overClosed)
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		e.conn.Close(ended)
@@ -74,7 +74,7 @@ func TestHoldIsLostOnce(t *testing.T) {
 		cfg := &options{}
 		h, l, left := heldWith(t, cfg)
 		lost := told(h.c, &cfg.events, EventLost)
-		granted := told(h.c, &h.c.opt.events, EventGranted)
+		granted := told(h.c, &h.c.events, EventGranted)
 		inner := must.Get(h.addLease(l.Context(), fence.Shared))(t)
 		must.Is(t, expect.Err(h.addLease(t.Context(), fence.Permit)), ErrNotHeld)
 		must.OK(t, l.Unlock(t.Context())) // before the one nested in it: its context lasts as long
@@ -250,7 +250,7 @@ func TestErrorsOfARelease(t *testing.T) {
 		must.Equal(t, h.c.reaper.left.add(0), 2, "nodes to remove")
 		time.Sleep(24 * time.Hour) // without a word of the server
 		must.OK(t, h.releaseErr(ErrSessionExpired))
-		h.e.finish(Expired)
+		h.e.finish(overExpired)
 		must.Is(t, h.settle(zk.ErrConnectionLost), ErrSessionExpired)
 	})
 }
@@ -275,7 +275,7 @@ func TestGrantThatIsLost(t *testing.T) {
 		_, err := c.grant(t.Context(), over)
 		requeue, ok := errors.AsType[*requeueError](err)
 		must.That(t, ok && errors.Is(requeue.why, ErrSessionExpired), "%v", err)
-		h.e.finish(Expired)
+		h.e.finish(overExpired)
 		_, err = c.grant(t.Context(), fresh())
 		requeue, ok = errors.AsType[*requeueError](err)
 		must.That(t, ok && errors.Is(requeue.why, ErrSessionExpired), "%v", err)

@@ -25,7 +25,7 @@ func TestShortTimeoutsAreRefused(t *testing.T) {
 				"and two heartbeats need 400ms"},
 		{10 * time.Second, 10 * time.Second, 9 * time.Second, "too short"},
 	} {
-		o := &options{timeout: x.asked, margin: x.margin}
+		o := &session{timeout: x.asked, margin: x.margin}
 		err := o.checkTimeout(x.granted)
 		if x.granted >= 2*time.Second && x.margin == 0 {
 			x.want = ""

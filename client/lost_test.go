@@ -217,7 +217,7 @@ var endings = map[string]func(c *Client, cancel func()){
 		c.mu.Lock()
 		e := c.ep
 		c.mu.Unlock()
-		e.loseAll(Deadline)
+		e.loseAll(overSilent)
 	},
 }
 

@@ -159,7 +159,7 @@ func (h *hold) becomeReader(ctx context.Context) error {
 	h.mu.Unlock()
 	for {
 		node.also = append(deletes(old), unmark...)
-		_, _, err := h.c.follow(ctx, h.e, h.e.ask([]newNode{node}))
+		_, _, err := h.e.follow(ctx, h.e.ask([]newNode{node}))
 		refused, _ := errors.AsType[*zk.MultiError](err)
 		switch {
 		case err == nil:
@@ -333,7 +333,7 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	}
 	defer h.endChange()
 	n := w.holdNode(recipe.UpgradeGrant(w.id))
-	made, _, err := w.c.follow(w.c.cleaning, h.e, h.e.ask([]newNode{n}))
+	made, _, err := h.e.follow(w.c.cleaning, h.e.ask([]newNode{n}))
 	switch {
 	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 		w.dir.fresh = false

@@ -175,7 +175,7 @@ func TestE20SequenceWraps(t *testing.T) {
 		a := &attempt{c: c, path: d, dir: d, mode: fence.Exclusive, cfg: c.locks.with(nil)}
 		n := queue{}.node(a, newNodeID(e.sid))
 		n.Path, n.Mode = n.Path+fmt.Sprintf("%010d", seq), 1 // ephemeral
-		made, _, err := c.create(testCtx(t), e, n)
+		made, _, err := e.create(testCtx(t), n)
 		must.OK(t, err)
 		waiters[i] = newWaiter(e, a, queue{}, made[0])
 	}

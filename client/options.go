@@ -20,17 +20,9 @@ import (
 type Option func(*options)
 
 type options struct {
-	// Of the session.
-	timeout   time.Duration
-	margin    time.Duration // 0: max(T/5, 1s)
-	safety    time.Duration // between two looks at what is waited for; 0: none; negative: by the session timeout
-	tls       *tls.Config
-	auth      []zk.Auth
-	clock     clocks
-	log       *slog.Logger
-	dial      func(ctx context.Context, network, addr string) (net.Conn, error)
+	session
 	name      string
-	ofSession bool // one of these was given
+	ofSession bool // one of the session was given
 
 	// Of locks.
 	reason        string
@@ -53,11 +45,6 @@ type options struct {
 	events        func(Event)
 }
 
-const (
-	clockDrift = 0.005 // by which part the clocks of client and server may differ in speed
-	minMargin  = time.Second
-)
-
 // ofSession makes an option of the session.
 func ofSession(f func(*options)) Option {
 	return func(o *options) {
@@ -68,8 +55,9 @@ func ofSession(f func(*options)) Option {
 
 // clientOptions combines the options of Dial.
 func clientOptions(opts []Option) (options, error) {
-	none := options{timeout: zk.DefaultTimeout, safety: -1, acl: zk.WorldACL(zk.PermAll),
-		maxWriterWait: recipe.DefaultMaxWriterWait, clock: newSystemClock(), log: slog.New(warnings{})}
+	none := options{acl: zk.WorldACL(zk.PermAll), maxWriterWait: recipe.DefaultMaxWriterWait,
+		session: session{timeout: zk.DefaultTimeout, safety: -1, clock: newSystemClock(),
+			log: slog.New(warnings{})}}
 	o := *none.with(opts)
 	o.ofSession = false
 	if o.timeout <= 0 || o.margin < 0 {
@@ -233,40 +221,6 @@ func Task(ctx context.Context, name string) context.Context {
 
 type taskKey struct{}
 
-// marginFor is the safety margin for a session of timeout t.
-func (o *options) marginFor(t time.Duration) time.Duration {
-	if o.margin > 0 {
-		return o.margin
-	}
-	return max(t/5, minMargin)
-}
-
-// usable is how long after a confirmed heartbeat a session of timeout t counts as alive.
-func (o *options) usable(t time.Duration) time.Duration {
-	return time.Duration(float64(t)*(1-clockDrift)) - o.marginFor(t)
-}
-
-// heartbeat is the time between two heartbeats of a session of timeout t.
-func heartbeat(t time.Duration) time.Duration { return t / 5 }
-
-// checkTimeout refuses a session timeout that leaves no room for two heartbeats
-// before the deadline: leases would flicker.
-func (o *options) checkTimeout(granted time.Duration) error {
-	need := 2 * heartbeat(granted)
-	if o.usable(granted) >= need {
-		return nil
-	}
-	least := time.Duration(float64(o.marginFor(granted))/(1-clockDrift-2.0/5)).Round(100*time.Millisecond) +
-		100*time.Millisecond
-	by := ""
-	if granted != o.timeout {
-		by = fmt.Sprintf(" (granted by the server instead of %v)", o.timeout)
-	}
-	return fmt.Errorf("%w: a session timeout of %v%s is too short: leases are given up %v before it ends, "+
-		"and two heartbeats need %v; ask for %v or more, or for a smaller margin",
-		ErrInvalid, granted, by, o.marginFor(granted), need, least)
-}
-
 // Layout says how contenders are named in a lock's directory, and so which other programs can share
 // the lock.
 type Layout = recipe.Layout
@@ -292,3 +246,21 @@ const (
 	// PolicyWriter lets no reader in while a writer waits.
 	PolicyWriter = recipe.PolicyWriter
 )
+
+// warnings passes on the warnings of a client without a logger.
+type warnings struct{ slog.Handler }
+
+func (warnings) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+
+// Handle gives the record to the current default logger.
+func (warnings) Handle(ctx context.Context, r slog.Record) error {
+	h := slog.Default().Handler()
+	if !h.Enabled(ctx, r.Level) {
+		return nil
+	}
+	r.Message = fmt.Sprint("zlockd client: ", r.Message)
+	return h.Handle(ctx, r)
+}
+
+func (w warnings) WithAttrs([]slog.Attr) slog.Handler { return w }
+func (w warnings) WithGroup(string) slog.Handler      { return w }

@@ -50,7 +50,7 @@ func (s *Semaphore) look(ctx context.Context, e *epoch) (semSight, error) {
 		return sight, nil
 	}
 	if err == nil {
-		err = s.c.alone(ctx, e, s.path, s.d.use, names.List())
+		err = alone(ctx, e, s.path, s.d.use, names.List())
 	}
 	return sight, err
 }
@@ -73,7 +73,7 @@ func (s *Semaphore) sightOf(n zk.Node) (semSight, error) {
 			s.c.opt.log.Info("semaphore has another number of permits, which counts", "path", s.path, "stored", have,
 				"given", wish)
 			s.c.notifier.add(Event{Kind: EventPermits, Path: s.path, Permits: have, Wanted: wish},
-				s.c.opt.events, s.cfg.events)
+				s.c.events, s.cfg.events)
 		})
 	}
 	return semSight{limit: have}, nil
@@ -124,7 +124,7 @@ func (s *Semaphore) SetPermits(ctx context.Context, permits int) error {
 	err := s.c.steadily(ctx, s.path, func(e *epoch) error {
 		names, err := e.conn.Names(ctx, s.path)
 		if err == nil {
-			err = s.c.alone(ctx, e, s.path, s.d.use, names.List())
+			err = alone(ctx, e, s.path, s.d.use, names.List())
 		}
 		if err == nil {
 			err = e.update(ctx, s.path, func(data []byte) ([]byte, error) {
@@ -136,7 +136,7 @@ func (s *Semaphore) SetPermits(ctx context.Context, permits int) error {
 			})
 		}
 		if errors.Is(err, zk.ErrNoNode) {
-			if err = s.c.ensureFor(ctx, e, s.path, s.cfg.lasting(), s.cfg.acl); err == nil {
+			if err = e.ensureFor(ctx, s.path, s.cfg.lasting(), s.cfg.acl); err == nil {
 				err = errAgain
 			}
 		}

@@ -33,7 +33,7 @@ func (p *permitting) grab(ctx context.Context, check ...zk.Op) ([]created, error
 	}
 	nodes := p.s.permits(p.e, p.a, recipe.FreeSlots(p.sight.limit, p.used, p.n, p.skip))
 	nodes[0].also = append(append([]zk.Op{}, check...), p.sight.store...)
-	made, _, err := p.s.c.create(ctx, p.e, nodes...)
+	made, _, err := p.e.create(ctx, nodes...)
 	switch {
 	case mayNotStore(err, nodes):
 		p.unstored = true
@@ -46,7 +46,7 @@ func (p *permitting) grab(ctx context.Context, check ...zk.Op) ([]created, error
 
 // ensure makes the directory of the permits.
 func (p *permitting) ensure(ctx context.Context) error {
-	return p.s.c.ensureFor(ctx, p.e, p.s.d.leases, p.a.cfg.lasting(), p.a.cfg.acl)
+	return p.e.ensureFor(ctx, p.s.d.leases, p.a.cfg.lasting(), p.a.cfg.acl)
 }
 
 // permitHead is the head of the queue, which waits until its permits are free.
@@ -118,8 +118,8 @@ func (p *permitHead) act(ctx context.Context, step recipe.Step) (*hold, error) {
 	case made == nil || err != nil:
 		return nil, err
 	}
-	if err := p.s.c.aloneNow(ctx, p.e, p.s.path, p.s.d.use, nil); err != nil {
-		p.s.c.reapMarked(p.e, pathsOfMade(made), p.sight.undo())
+	if err := aloneNow(ctx, p.e, p.s.path, p.s.d.use, nil); err != nil {
+		p.e.reapMarked(pathsOfMade(made), p.sight.undo())
 		return nil, err
 	}
 	return p.s.holdOf(p.a, p.e, made, p.used)
@@ -143,7 +143,7 @@ const tryAgain = 5
 const takenAgain = 100
 
 func (t *permitTry) next(ctx context.Context) (recipe.Step, error) {
-	err := t.e.tryLook(ctx, t.s.path, func() (err error) {
+	err := tryLook(ctx, t.e, t.s.path, func() (err error) {
 		if t.sight, err = t.s.look(ctx, t.e); err != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func (t *permitTry) act(ctx context.Context, step recipe.Step) (*hold, error) {
 	}
 	verdict, all, err := t.judge(ctx, made)
 	if err == nil && verdict == recipe.PermitsGranted {
-		err = t.s.c.aloneNow(ctx, t.e, t.s.path, t.s.d.use, nil)
+		err = aloneNow(ctx, t.e, t.s.path, t.s.d.use, nil)
 	}
 	if err == nil && verdict == recipe.PermitsGranted {
 		t.a.leave()
@@ -185,7 +185,7 @@ func (t *permitTry) act(ctx context.Context, step recipe.Step) (*hold, error) {
 	if err == nil || !errors.Is(err, ErrMixedLayout) {
 		undo = nil
 	}
-	awaitGone(ctx, t.s.c.reapMarked(t.e, pathsOfMade(made), undo))
+	awaitGone(ctx, t.e.reapMarked(pathsOfMade(made), undo))
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +260,7 @@ func mayNotStore(err error, nodes []newNode) bool {
 // holdOf returns the hold of permits, beside those that were there.
 func (s *Semaphore) holdOf(a *attempt, e *epoch, made []created, beside []string) (*hold, error) {
 	if !e.valid() {
-		s.c.reap(e, pathsOfMade(made)...)
+		e.reap(pathsOfMade(made)...)
 		return nil, ErrSessionExpired
 	}
 	held := make([]heldNode, len(made))

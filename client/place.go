@@ -225,3 +225,61 @@ func lives(names []string, uuid string) bool {
 		return strings.Contains(n, uuid) || strings.Contains(n, hex)
 	})
 }
+
+// alone fails if a client holds, or waits for, a lock of another kind on the path. names are the
+// path's children.
+func alone(ctx context.Context, e *epoch, path string, own recipe.Use, names []string) error {
+	for name, u := range own.Rivals(names) {
+		child, live := recipe.Join(path, name), false
+		if u == recipe.UsePermits {
+			permits, err := e.children(ctx, child)
+			if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
+				return err
+			}
+			for _, p := range permits {
+				cont, _, ok := recipe.ParseName(p)
+				live = live || ok && cont.Kind == recipe.RoleLease
+			}
+		} else {
+			st, err := e.conn.Exists(ctx, child)
+			if err != nil && !errors.Is(err, zk.ErrNoAuth) {
+				return err
+			}
+			live = st != nil && st.EphemeralOwner != 0 // a lasting node of this name is no contender
+		}
+		if live {
+			return fmt.Errorf("%w: %s is of another kind of lock", ErrMixedLayout, child)
+		}
+	}
+	return nil
+}
+
+// aloneNow is alone for an attempt that may not have listed the path since it made its node.
+func aloneNow(
+	ctx context.Context, e *epoch, path string, own recipe.Use, listed *zk.Names,
+) error {
+	if listed == nil {
+		names, err := e.conn.Names(ctx, path)
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		listed = &names
+	}
+	return alone(ctx, e, path, own, listed.List())
+}
+
+// tryLook looks for a try before the try writes. A server that lags behind may show a released lock
+// as taken, so tryLook refuses the try only after a sync.
+func tryLook(ctx context.Context, e *epoch, dir string, look func() error) error {
+	err := look()
+	if !errors.Is(err, ErrNotAcquired) {
+		return err
+	}
+	if err := e.conn.Sync(ctx, dir); err != nil {
+		return err
+	}
+	return look()
+}

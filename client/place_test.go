@@ -49,7 +49,7 @@ func TestLookAtTheOwnNode(t *testing.T) {
 		requeue, ok := errors.AsType[*requeueError](err)
 		must.That(t, ok && errors.Is(requeue.why, ErrNodeRemoved), "%v", err)
 	}
-	e.finish(Expired)
+	e.finish(overExpired)
 	_, err = look(seen{}, zk.ErrNoNode)
 	must.Is(t, err, ErrSessionExpired)
 	must.That(t, lostPlace(zk.ErrNoAuth) == zk.ErrNoAuth, "another error")

@@ -162,7 +162,7 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 	if w.dir.unmade {
 		n.also = w.dir.claim()
 	}
-	made, _, err := w.c.create(ctx, w.e, n)
+	made, _, err := w.e.create(ctx, n)
 	if n.also != nil && (errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode)) {
 		w.dir.fresh = false // another client's record was first, or the directory is gone
 		return nil
@@ -206,7 +206,7 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	}
 	asked, n := w.c.opt.clock.Now(), w.holdNode(txn)
 	n.list = !w.queued
-	made, names, err := w.c.create(ctx, w.e, n)
+	made, names, err := w.e.create(ctx, n)
 	switch {
 	case errors.Is(err, zk.ErrNoNode) && w.queued:
 		return nil, w.displaced()
@@ -222,13 +222,13 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	if n.list {
 		// A lock of another kind may have come while this reader had no node to see. Of the two, the
 		// later to make its node sees the other.
-		if err := w.c.aloneNow(ctx, w.e, w.a.dir, recipe.UsePolicy, names); err != nil {
-			w.c.reapMarked(w.e, []string{node}, w.dir.undo)
+		if err := aloneNow(ctx, w.e, w.a.dir, recipe.UsePolicy, names); err != nil {
+			w.e.reapMarked([]string{node}, w.dir.undo)
 			return nil, err
 		}
 	}
 	if ok, err := w.dir.same(ctx); !ok {
-		w.c.reap(w.e, node)
+		w.e.reap(node)
 		if err != nil {
 			return nil, err // the place is still known, and given up with the attempt
 		}
@@ -259,9 +259,9 @@ func (w *policyWaiter) withdraw(ctx context.Context, wait, refused bool) {
 	var done []<-chan struct{}
 	switch {
 	case w.queued && refused:
-		done = append(done, w.c.reapMarked(w.e, []string{w.path}, w.dir.undo))
+		done = append(done, w.e.reapMarked([]string{w.path}, w.dir.undo))
 	case w.queued:
-		done = append(done, w.c.reap(w.e, w.path))
+		done = append(done, w.e.reap(w.path))
 	}
 	if w.closed && w.a.cfg.lockDelay > 0 {
 		// Without its owner the mark would pass for that of a holder that died.

@@ -33,7 +33,7 @@ func (d *policyDir) read(ctx context.Context, cfg *options) error {
 	for {
 		n, w, err := d.e.conn.GetW(ctx, d.path)
 		if errors.Is(err, zk.ErrNoNode) {
-			if err := d.c.ensureFor(ctx, d.e, d.path, cfg.lasting(), cfg.acl); err != nil {
+			if err := d.e.ensureFor(ctx, d.path, cfg.lasting(), cfg.acl); err != nil {
 				return err
 			}
 			continue
@@ -68,7 +68,7 @@ func (d *policyDir) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.c.alone(ctx, d.e, d.path, recipe.UsePolicy, names); err != nil {
+	if err := alone(ctx, d.e, d.path, recipe.UsePolicy, names); err != nil {
 		return err
 	}
 	d.nodes, err = recipe.ParsePolicyNodes(names)
@@ -171,7 +171,7 @@ func (d *policyDir) unmark(cfg *options) []zk.Op {
 // reopen takes back the mark g, in the background.
 func (d *policyDir) reopen(g recipe.Door) <-chan struct{} {
 	o := policyDir{c: d.c, e: d.e, path: d.path}
-	return d.c.reapFunc(d.e, []string{d.path}, func(ctx context.Context) error {
+	return d.e.reapFunc([]string{d.path}, func(ctx context.Context) error {
 		if err := o.e.conn.Sync(ctx, o.path); err != nil {
 			return err
 		}

@@ -295,7 +295,7 @@ func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
 	// Two writes in one transaction count two, and their last stat is the one to go on with.
 	c, p := dial(t), dir(t)
 	e := must.Get(c.epoch(testCtx(t)))(t)
-	must.OK(t, c.ensure(testCtx(t), e, p, nil))
+	must.OK(t, e.ensure(testCtx(t), p, nil))
 	res, err := e.conn.Multi(testCtx(t),
 		czk.SetData{Path: p, Data: []byte("x"), Version: 0},
 		czk.SetData{Path: p, Data: []byte("x"), Version: -1})

@@ -25,17 +25,17 @@ const (
 
 // reap removes nodes of one hold or attempt. The channel closes when they are gone or cannot be
 // removed.
-func (c *Client) reap(e *epoch, paths ...string) <-chan struct{} { return c.reapMarked(e, paths, nil) }
+func (e *epoch) reap(paths ...string) <-chan struct{} { return e.reapMarked(paths, nil) }
 
 // reapMarked is reap for nodes and for the mark that names them, if there is one, in one step: once
 // the nodes are gone, the mark may belong to another contender.
-func (c *Client) reapMarked(e *epoch, paths []string, unmark []zk.Op) <-chan struct{} {
+func (e *epoch) reapMarked(paths []string, unmark []zk.Op) <-chan struct{} {
 	dirs := make([]string, len(paths))
 	ops := make([]zk.Op, len(paths))
 	for i, p := range paths {
 		dirs[i], ops[i] = recipe.Parent(p), zk.Delete{Path: p, Version: -1}
 	}
-	return c.reapFunc(e, dirs, func(ctx context.Context) error {
+	return e.reapFunc(dirs, func(ctx context.Context) error {
 		if unmark != nil {
 			_, err := e.conn.Multi(ctx, append(ops, unmark...)...)
 			if !zk.IsRefusal(err) {
@@ -43,7 +43,7 @@ func (c *Client) reapMarked(e *epoch, paths []string, unmark []zk.Op) <-chan str
 			}
 			// One is gone, or the mark may not be written.
 		}
-		return c.deleteEach(ctx, e, paths...)
+		return e.deleteEach(ctx, paths...)
 	})
 }
 
@@ -58,7 +58,7 @@ func awaitGone(ctx context.Context, removals ...<-chan struct{}) {
 }
 
 // deleteEach deletes nodes in one flight. A node that is gone is no error.
-func (c *Client) deleteEach(ctx context.Context, e *epoch, paths ...string) error {
+func (e *epoch) deleteEach(ctx context.Context, paths ...string) error {
 	p := e.conn.Pipe()
 	replies := make([]*zk.Reply[struct{}], len(paths))
 	for i, path := range paths {
@@ -75,8 +75,8 @@ func (c *Client) deleteEach(ctx context.Context, e *epoch, paths ...string) erro
 }
 
 // reapLost removes what became of the creation of nodes, if anything did.
-func (c *Client) reapLost(e *epoch, nodes []newNode) {
-	c.reapFunc(e, dirsOf(nodes), func(ctx context.Context) error {
+func (e *epoch) reapLost(nodes []newNode) {
+	e.reapFunc(dirsOf(nodes), func(ctx context.Context) error {
 		dir := nodes[0].dir()
 		names, err := e.relist(ctx, dir)
 		if err != nil {
@@ -88,20 +88,20 @@ func (c *Client) reapLost(e *epoch, nodes []newNode) {
 				paths = append(paths, recipe.Join(dir, name))
 			}
 		}
-		return c.deleteEach(ctx, e, paths...)
+		return e.deleteEach(ctx, paths...)
 	})
 }
 
 // reapFunc repeats f, which removes a node in each of dirs, until f succeeds, the server refuses,
 // or the session is over.
-func (c *Client) reapFunc(e *epoch, dirs []string, f func(ctx context.Context) error) <-chan struct{} {
+func (e *epoch) reapFunc(dirs []string, f func(ctx context.Context) error) <-chan struct{} {
 	if e.ended() {
 		done := make(chan struct{})
 		close(done) // they went with the session
 		return done
 	}
-	return c.leaveBehind(dirs, func(ctx context.Context) {
-		for n := 1; !c.reapOnce(ctx, e, f); n++ {
+	return e.k.leaveBehind(dirs, func(ctx context.Context) {
+		for n := 1; !e.reapOnce(ctx, f); n++ {
 			_ = e.rest(ctx, time.After(backoff(n, reapFirst, reapLast)))
 		}
 	})
@@ -109,9 +109,9 @@ func (c *Client) reapFunc(e *epoch, dirs []string, f func(ctx context.Context) e
 
 // reapOnce calls f, unless the session or the client is over, and reports whether nothing is left to
 // do.
-func (c *Client) reapOnce(ctx context.Context, e *epoch, f func(ctx context.Context) error) bool {
-	c.reaper.slots <- struct{}{}
-	defer func() { <-c.reaper.slots }()
+func (e *epoch) reapOnce(ctx context.Context, f func(ctx context.Context) error) bool {
+	e.k.reaper.slots <- struct{}{}
+	defer func() { <-e.k.reaper.slots }()
 	if e.ended() || ctx.Err() != nil {
 		return true
 	}
@@ -119,12 +119,12 @@ func (c *Client) reapOnce(ctx context.Context, e *epoch, f func(ctx context.Cont
 	case err == nil, errors.Is(err, zk.ErrNoNode), e.ended():
 		return true
 	case zk.IsRefusal(err) && !errors.Is(err, zk.ErrThrottled):
-		c.opt.log.Warn("abandoned node cannot be removed before the session ends", "err", err)
+		e.k.opt.log.Warn("abandoned node cannot be removed before the session ends", "err", err)
 		return true
 	}
 	return false
 }
 
-func (c *Client) tellReaper(pending int) {
-	c.notifier.add(Event{Kind: EventLeftBehind, Pending: pending}, c.opt.events)
+func (k *keeper) tellReaper(pending int) {
+	k.behind(pending)
 }

@@ -25,12 +25,12 @@ func TestLostCreationIsRemoved(t *testing.T) {
 	n := newNode{Create: zk.Create{Path: d + "/" + newNodeID(e.sid).UUID() + "-", Mode: zk.EphemeralSequential}}
 	other := newNode{Create: zk.Create{Path: d + "/" + newNodeID(e.sid).UUID() + "-",
 		Mode: zk.EphemeralSequential}}
-	must.OK(t, c.ensure(ctx, e, d, nil))
+	must.OK(t, e.ensure(ctx, d, nil))
 	for range 2 {
 		must.Get(e.conn.Create(ctx, n.Create))(t)
 	}
 	must.Get(e.conn.Create(ctx, other.Create))(t)
-	c.reapLost(e, []newNode{n})
+	e.reapLost([]newNode{n})
 	queued(t, o, d, 1)
 	eventually(t, "the hook to hear of the end", func() bool {
 		mu.Lock()
@@ -52,7 +52,7 @@ func TestRemovalIsTriedAgain(t *testing.T) {
 		"throttled": {&zk.Error{Code: -127}, 3}, "lost": {zk.ErrConnectionLost, 3}, "again": {errAgain, 3},
 	} {
 		tries := 0
-		done := c.reapFunc(e, []string{"/a", "/b"}, func(context.Context) error {
+		done := e.reapFunc([]string{"/a", "/b"}, func(context.Context) error {
 			if tries++; tries == 3 {
 				return nil
 			}

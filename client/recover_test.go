@@ -32,7 +32,7 @@ func TestCreationIsRecoveredWholly(t *testing.T) {
 			if x.there == nil {
 				continue
 			}
-			must.OK(t, c.ensure(ctx, e, d, nil))
+			must.OK(t, e.ensure(ctx, d, nil))
 			for k := range x.there[i] {
 				made := must.Get(e.conn.Create(ctx, n.Create))(t)
 				if k == 0 && x.found {
@@ -41,7 +41,7 @@ func TestCreationIsRecoveredWholly(t *testing.T) {
 			}
 		}
 		before := c.count.recovered.Load()
-		made, err := c.recover(ctx, e, nodes)
+		made, err := e.recover(ctx, nodes)
 		must.OK(t, err, "%s", name)
 		var got []string
 		for _, m := range made {
@@ -55,9 +55,9 @@ func TestCreationIsRecoveredWholly(t *testing.T) {
 	// A node of this name that another session made is not the creation.
 	d := dir(t)
 	n := newNode{Create: zk.Create{Path: d + "/" + newNodeID(e.sid).UUID() + "-"}}
-	must.OK(t, c.ensure(ctx, e, d, nil))
+	must.OK(t, e.ensure(ctx, d, nil))
 	must.Get(present(t, dial(t)).conn.Create(ctx, zk.Create{Path: n.Path + "0000000000", Mode: zk.Ephemeral}))(t)
-	made, err := c.recover(ctx, e, []newNode{n})
+	made, err := e.recover(ctx, []newNode{n})
 	expect.That(t, err == nil && made == nil, "%+v, %v", made, err)
 }
 

@@ -124,7 +124,7 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 	}
 	var err error
 	if a.try {
-		err = e.tryLook(ctx, s.path, look)
+		err = tryLook(ctx, e, s.path, look)
 	} else {
 		err = look()
 	}

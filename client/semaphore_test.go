@@ -57,7 +57,7 @@ func TestPermitsThatAreNeverGranted(t *testing.T) {
 func TestLimitThatMayNotBeStored(t *testing.T) {
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
-	must.OK(t, c.ensure(testCtx(t), present(t, c), d, nil))
+	must.OK(t, present(t, c).ensure(testCtx(t), d, nil))
 	must.Get(o.Create(d+"/s", []byte{}, 0, []gozk.ACL{{Perms: gozk.PermAll &^ gozk.PermWrite, Scheme: "world",
 		ID: "anyone"}}))(t)
 	s := c.Semaphore(d+"/s", 2)

@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -40,131 +38,131 @@ func (s State) String() string {
 }
 
 // beginSession opens the next session; when it exists, attach runs.
-func (c *Client) beginSession() error {
+func (k *keeper) beginSession() error {
 	o := zk.Options{
-		Timeout: c.opt.timeout, TLS: c.opt.tls, Auth: c.opt.auth, Dial: c.opt.dial,
-		Counters: &c.count.wire, Logger: c.opt.log, OnTrouble: c.troubles.add,
+		Timeout: k.opt.timeout, TLS: k.opt.tls, Auth: k.opt.auth, Dial: k.opt.dial,
+		Counters: &k.count.wire, Logger: k.opt.log, OnTrouble: k.troubles.add,
 	}
-	e := &epoch{c: c, confirmed: c.opt.clock.Now(), gone: make(chan struct{}), holds: map[dependent]struct{}{}}
+	e := &epoch{k: k, confirmed: k.opt.clock.Now(), gone: make(chan struct{}), holds: map[dependent]struct{}{}}
 	o.OnState = func(s zk.State) {
 		switch s {
 		case zk.Connected:
-			c.troubles.over()
-			c.attach(e)
+			k.troubles.over()
+			k.attach(e)
 		case zk.Disconnected:
-			c.detach()
+			k.detach()
 		case zk.Expired:
-			c.expired(e)
+			k.expired(e)
 		}
 	}
-	c.mu.Lock() // what OnState does waits until the connection is known
-	defer c.mu.Unlock()
-	if c.cleaning.Err() != nil {
+	k.mu.Lock() // what OnState does waits until the connection is known
+	defer k.mu.Unlock()
+	if k.cleaning.Err() != nil {
 		return ErrClosed
 	}
-	conn, err := zk.Open(c.address, o)
+	conn, err := zk.Open(k.address, o)
 	if err == nil {
-		e.conn, c.conn = conn, conn
+		e.conn, k.conn = conn, conn
 	}
 	return err
 }
 
 // session returns the connection of the present session.
-func (c *Client) session() *zk.Conn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.conn
+func (k *keeper) session() *zk.Conn {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.conn
 }
 
 // attach records a connection that carries the session.
-func (c *Client) attach(e *epoch) {
-	c.mu.Lock() // beginSession notes the connection under it
+func (k *keeper) attach(e *epoch) {
+	k.mu.Lock() // beginSession notes the connection under it
 	s := e.conn.Session()
-	c.mu.Unlock()
+	k.mu.Unlock()
 	e.begin(s.ID, s.Timeout)
-	c.update(func() {
-		if c.cleaning.Err() == nil {
-			c.ep, c.attached = e, true
+	k.update(func() {
+		if k.cleaning.Err() == nil {
+			k.ep, k.attached = e, true
 		}
 	})
-	c.opt.log.Debug("session attached", "session", recipe.Session(s.ID), "timeout", s.Timeout)
+	k.opt.log.Debug("session attached", "session", recipe.Session(s.ID), "timeout", s.Timeout)
 }
 
 // detach records that there is no usable connection.
-func (c *Client) detach() {
-	c.update(func() { c.attached = false })
+func (k *keeper) detach() {
+	k.update(func() { k.attached = false })
 }
 
 // expired ends the epoch of a session that is over, and begins the next session.
-func (c *Client) expired(e *epoch) {
-	err := c.session().Err()
-	c.opt.log.Info("session over", "session", recipe.Session(e.sid), "err", err)
-	e.finish(Expired)
-	c.detach()
+func (k *keeper) expired(e *epoch) {
+	err := k.session().Err()
+	k.opt.log.Info("session over", "session", recipe.Session(e.sid), "err", err)
+	e.finish(overExpired)
+	k.detach()
 	if errors.Is(err, zk.ErrAuthFailed) {
-		c.refused(err)
+		k.refused(err)
 		// The identities may be changed back on the server: try again.
-		c.detached(func(ctx context.Context) {
+		k.detached(func(ctx context.Context) {
 			if pause(ctx, time.Second) == nil {
-				_ = c.beginSession()
+				_ = k.beginSession()
 			}
 		})
 		return
 	}
-	_ = c.beginSession()
+	_ = k.beginSession()
 }
 
-// broadcast wakes the goroutines that wait for a change of the session. c.mu is held.
-func (c *Client) broadcast() {
-	close(c.changed)
-	c.changed = make(chan struct{})
+// broadcast wakes the goroutines that wait for a change of the session. k.mu is held.
+func (k *keeper) broadcast() {
+	close(k.changed)
+	k.changed = make(chan struct{})
 }
 
 // update makes a change of the session and brings the state up to date in the same step, so that
 // no caller sees one without the other and the states are told in their order.
-func (c *Client) update(change func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	old := c.state
+func (k *keeper) update(change func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	old := k.state
 	change()
-	c.broadcast()
-	c.state = c.stateNow()
-	if c.state != old {
-		c.notifier.add(Event{Kind: EventState, From: old, To: c.state}, c.opt.events)
+	k.broadcast()
+	k.state = k.stateNow()
+	if k.state != old {
+		k.moved(old, k.state)
 	}
 }
 
-// stateNow derives the state from what is known of the session. c.mu is held.
-func (c *Client) stateNow() State {
-	switch e := c.ep; {
-	case c.state == StateClosed:
+// stateNow derives the state from what is known of the session. k.mu is held.
+func (k *keeper) stateNow() State {
+	switch e := k.ep; {
+	case k.state == StateClosed:
 		return StateClosed
-	case e == nil, c.state == StateConnecting && !e.alive():
+	case e == nil, k.state == StateConnecting && !e.alive():
 		return StateConnecting
 	case !e.alive():
 		return StateLost
-	case !c.attached:
+	case !k.attached:
 		return StateSuspended
 	}
 	return StateReady
 }
 
 // epoch waits for a session that is attached and confirmed by a heartbeat.
-func (c *Client) epoch(ctx context.Context) (found *epoch, err error) {
-	err = c.untilSession(ctx, func(e *epoch) (bool, error) {
+func (k *keeper) epoch(ctx context.Context) (found *epoch, err error) {
+	err = k.untilSession(ctx, func(e *epoch) (bool, error) {
 		if found = e; e == nil {
 			return false, nil
 		}
 		// A server may have come with a longest timeout that leaves no room for heartbeats: no wait ends
 		// that, so fail as Dial does.
-		return e.valid(), c.opt.checkTimeout(e.sessionTimeout())
+		return e.valid(), k.opt.checkTimeout(e.sessionTimeout())
 	})
 	return found, err
 }
 
 // awaitValid waits until the session is attached and confirmed.
 func (e *epoch) awaitValid(ctx context.Context) error {
-	return e.c.untilSession(ctx, func(now *epoch) (bool, error) {
+	return e.k.untilSession(ctx, func(now *epoch) (bool, error) {
 		if e.ended() {
 			return false, ErrSessionExpired
 		}
@@ -174,14 +172,14 @@ func (e *epoch) awaitValid(ctx context.Context) error {
 
 // untilSession waits until good accepts the session that has a connection. It asks good after each
 // change, and with nil while there is no such session.
-func (c *Client) untilSession(ctx context.Context, good func(*epoch) (bool, error)) error {
+func (k *keeper) untilSession(ctx context.Context, good func(*epoch) (bool, error)) error {
 	for {
-		c.mu.Lock()
-		e, changed := c.ep, c.changed
-		if e != nil && (!c.attached || e.ended()) {
+		k.mu.Lock()
+		e, changed := k.ep, k.changed
+		if e != nil && (!k.attached || e.ended()) {
 			e = nil
 		}
-		c.mu.Unlock()
+		k.mu.Unlock()
 		if ctx.Err() != nil {
 			return ctxErr(ctx)
 		}
@@ -216,16 +214,16 @@ type answer struct {
 //
 // A heartbeat is a sync, not a ping: only for syncs and writes does the server promise to
 // touch the session at its leader. So a session that writes needs no heartbeats.
-func (c *Client) keepAlive() {
+func (k *keeper) keepAlive() {
 	p := pulse{answers: make(chan answer, 1)}
-	for wait := time.Duration(0); ; wait = c.pulse(&p) {
+	for wait := time.Duration(0); ; wait = k.pulse(&p) {
 		select {
 		case <-time.After(wait):
 		case <-p.changed:
 			p.failed = 0
 		case a := <-p.answers:
-			c.answered(&p, a)
-		case <-c.cleaning.Done():
+			k.answered(&p, a)
+		case <-k.cleaning.Done():
 			if p.flying != nil {
 				<-p.answers // the connection is closing: it will not take long
 			}
@@ -236,16 +234,16 @@ func (c *Client) keepAlive() {
 
 // pulse checks the deadline, sends a heartbeat if one is due, and returns when
 // to look again.
-func (c *Client) pulse(p *pulse) time.Duration {
-	c.mu.Lock()
-	e, attached := c.ep, c.attached
-	p.changed = c.changed
-	c.mu.Unlock()
+func (k *keeper) pulse(p *pulse) time.Duration {
+	k.mu.Lock()
+	e, attached := k.ep, k.attached
+	p.changed = k.changed
+	k.mu.Unlock()
 	if e == nil || e.ended() {
 		return time.Minute // a change wakes this goroutine
 	}
 	e.checkDeadline()
-	now, t := c.opt.clock.Now(), e.sessionTimeout()
+	now, t := k.opt.clock.Now(), e.sessionTimeout()
 	wait := min(max(t/20, 20*time.Millisecond), 500*time.Millisecond)
 	if left := e.remaining(now); left > 0 {
 		wait = min(wait, left)
@@ -259,7 +257,7 @@ func (c *Client) pulse(p *pulse) time.Duration {
 		if attached && now.since(p.sent) > t*2/5 {
 			// The server keeps the connection but does not answer: another one
 			// may, while there is time.
-			c.opt.log.Info("heartbeat unanswered, reconnecting", "session", recipe.Session(e.sid),
+			k.opt.log.Info("heartbeat unanswered, reconnecting", "session", recipe.Session(e.sid),
 				"server", e.conn.Session().Server)
 			e.conn.Reconnect()
 		}
@@ -268,7 +266,7 @@ func (c *Client) pulse(p *pulse) time.Duration {
 		p.flying, p.sent = e, now
 		e.asking()
 		go func() {
-			err := e.conn.Confirm(c.cleaning)
+			err := e.conn.Confirm(k.cleaning)
 			p.answers <- answer{e, now, err}
 		}()
 	default:
@@ -278,7 +276,7 @@ func (c *Client) pulse(p *pulse) time.Duration {
 }
 
 // answered takes the outcome of a heartbeat.
-func (c *Client) answered(p *pulse, a answer) {
+func (k *keeper) answered(p *pulse, a answer) {
 	p.flying = nil
 	if a.err != nil {
 		p.failed++
@@ -286,7 +284,7 @@ func (c *Client) answered(p *pulse, a answer) {
 		return
 	}
 	p.failed = 0
-	c.count.heartbeats.Add(1)
+	k.count.heartbeats.Add(1)
 	a.e.confirm(a.sent)
 }
 
@@ -294,7 +292,7 @@ func (c *Client) answered(p *pulse, a answer) {
 // some servers cannot be used and the others do not answer. It logs a reason once, and again only
 // after there was a connection.
 type troubles struct {
-	c *Client
+	k *keeper
 
 	mu       sync.Mutex
 	servers  int           // how many there are
@@ -328,13 +326,13 @@ func (t *troubles) add(server string, err error) {
 // say logs the reasons that are new. t.mu is held.
 func (t *troubles) say() {
 	t.stop()
-	if t.c.isDraining() {
+	if t.k.isDraining() {
 		return
 	}
 	for server, err := range t.latest {
 		if text := err.Error(); t.said[server] != text {
 			t.said[server] = text
-			t.c.opt.log.Warn("no connection to server", "server", server, "err", err)
+			t.k.opt.log.Warn("no connection to server", "server", server, "err", err)
 		}
 	}
 }
@@ -355,21 +353,3 @@ func (t *troubles) over() {
 	clear(t.latest)
 	clear(t.said)
 }
-
-// warnings passes on the warnings of a client without a logger.
-type warnings struct{ slog.Handler }
-
-func (warnings) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
-
-// Handle gives the record to the current default logger.
-func (warnings) Handle(ctx context.Context, r slog.Record) error {
-	h := slog.Default().Handler()
-	if !h.Enabled(ctx, r.Level) {
-		return nil
-	}
-	r.Message = fmt.Sprint("zlockd client: ", r.Message)
-	return h.Handle(ctx, r)
-}
-
-func (w warnings) WithAttrs([]slog.Attr) slog.Handler { return w }
-func (w warnings) WithGroup(string) slog.Handler      { return w }
