@@ -116,15 +116,14 @@ func (n *Network) Thaw(host string) {
 	n.wake()
 }
 
-// wake makes every waiting reader and writer look again. Each of them holds the pipe's lock
-// from its look until its wait, so a wake with that lock misses none between the two.
+// wake makes every waiting reader and writer look again.
 func (n *Network) wake() {
 	n.mu.Lock()
 	pipes := n.all(func(*pipe) bool { return true })
 	n.mu.Unlock()
 	for _, p := range pipes {
 		p.mu.Lock()
-		p.cond.Broadcast()
+		p.wake()
 		p.mu.Unlock()
 	}
 }

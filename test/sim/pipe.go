@@ -63,15 +63,16 @@ type pipe struct {
 	number   int
 
 	mu       sync.Mutex
-	cond     *sync.Cond
+	reader   waiters
+	writer   waiters
 	segments []segment
 	size     int
 	sealed   bool // the writer has closed: EOF after the last segment
 	gone     bool // the reader has closed: writing fails
 	dead     bool // the process at either end has ended
 	mute     bool // the writing process has ended
-	read     deadline
-	write    deadline
+	read     time.Time // waiting for bytes fails then; zero: never
+	write    time.Time // and for room
 	conn     *connID
 	answers  bool // from the called host to the caller
 }
@@ -85,15 +86,78 @@ type segment struct {
 	held bool      // see Network.held
 }
 
-// deadline is a point in time at which waiting fails.
-type deadline struct {
-	at    time.Time
+// waiters are the goroutines that wait at one end of a pipe, with its lock. Their timer wakes them itself: most
+// of what happens in a run is a message that arrives, and a goroutine for each of them costs as much as the rest.
+type waiters struct {
+	n     int
+	woken chan struct{}
 	timer *time.Timer
 }
 
+func newWaiters() waiters {
+	w := waiters{woken: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	w.timer.Stop()
+	return w
+}
+
+// wait returns when it is woken, or at a time (zero: never). The caller holds the lock, and looks again.
+func (w *waiters) wait(mu *sync.Mutex, until time.Time) {
+	w.n++
+	w.wakeAt(until)
+	mu.Unlock()
+	select {
+	case <-w.woken:
+	case <-w.timer.C:
+	}
+	mu.Lock()
+	w.n--
+}
+
+// wake makes one goroutine that waits look again. It wakes the next one when it waits no more.
+func (w *waiters) wake() {
+	if w.n > 0 {
+		select {
+		case w.woken <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// wakeAt sets the time at which one is woken.
+func (w *waiters) wakeAt(at time.Time) {
+	switch {
+	case w.n == 0:
+	case at.IsZero():
+		w.timer.Stop()
+	default:
+		w.timer.Reset(time.Until(at))
+	}
+}
+
+// sooner returns the earlier of two times, of which zero is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// arrival returns when the next byte arrives, or waiting for it fails; zero: nothing is on its way.
+func (p *pipe) arrival() time.Time {
+	if len(p.segments) == 0 || p.segments[0].held || !p.segments[0].at.After(time.Now()) {
+		return p.read // what is late waits for a wire
+	}
+	return sooner(p.read, p.segments[0].at)
+}
+
+// wake makes both ends look again; the caller holds the lock.
+func (p *pipe) wake() {
+	p.reader.wake()
+	p.writer.wake()
+}
+
 func (n *Network) pipe(from, to string) *pipe {
-	p := &pipe{n: n, from: from, to: to, conn: new(connID)}
-	p.cond = sync.NewCond(&p.mu)
+	p := &pipe{n: n, from: from, to: to, conn: new(connID), reader: newWaiters(), writer: newWaiters()}
 	n.mu.Lock()
 	n.made++
 	p.number = n.made
@@ -110,8 +174,8 @@ func (p *pipe) finish(writes bool) {
 	p.dead = true
 	p.mute = p.mute || writes
 	p.forget()
+	p.wake()
 	p.mu.Unlock()
-	p.cond.Broadcast()
 }
 
 // forget drops a pipe on which no goroutine can wait. Until then a repaired wire must wake the waiting
@@ -129,19 +193,20 @@ func (p *pipe) Write(b []byte) (int, error) {
 	delay := p.n.delay()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.writer.wake()
 	for {
 		switch {
 		case p.sealed, p.mute:
 			return 0, net.ErrClosed
 		case (p.gone || p.dead) && !p.n.isCut(p.to, p.from):
 			return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
-		case p.write.passed():
+		case passed(p.write):
 			return 0, os.ErrDeadlineExceeded
 		}
 		if p.size < pipeRoom {
 			break
 		}
-		p.cond.Wait()
+		p.writer.wait(&p.mu, p.write)
 	}
 	at := onGrid(p.n.carried(p.from, p.to, len(b)).Add(delay), p.n.grid)
 	if k := len(p.segments); k > 0 && p.segments[k-1].at.After(at) {
@@ -152,18 +217,21 @@ func (p *pipe) Write(b []byte) (int, error) {
 	p.segments = append(p.segments, segment{append([]byte(nil), b...), at, hold != nil && (*hold)(p, b)})
 	p.size += len(b)
 	p.n.trace.add("write", p.from, p.to, b)
-	time.AfterFunc(time.Until(at), p.cond.Broadcast)
+	if len(p.segments) == 1 {
+		p.reader.wakeAt(p.arrival())
+	}
 	return len(b), nil
 }
 
 func (p *pipe) Read(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.reader.wake()
 	for {
 		if p.gone {
 			return 0, net.ErrClosed
 		}
-		if p.read.passed() {
+		if passed(p.read) {
 			return 0, os.ErrDeadlineExceeded
 		}
 		if !p.n.isCut(p.from, p.to) {
@@ -176,7 +244,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 					p.segments = p.segments[1:]
 				}
 				p.size -= n
-				p.cond.Broadcast()
+				p.writer.wake()
 				return n, nil
 			case p.dead:
 				return 0, &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
@@ -184,7 +252,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 				return 0, io.EOF
 			}
 		}
-		p.cond.Wait()
+		p.reader.wait(&p.mu, p.arrival())
 	}
 }
 
@@ -194,24 +262,11 @@ func (p *pipe) letGo() {
 	for i := range p.segments {
 		p.segments[i].held = false
 	}
+	p.reader.wake()
 	p.mu.Unlock()
-	p.cond.Broadcast()
 }
 
-func (d *deadline) passed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
-
-func (p *pipe) setDeadline(d *deadline, at time.Time) {
-	p.mu.Lock()
-	if d.timer != nil {
-		d.timer.Stop()
-	}
-	d.at = at
-	if !at.IsZero() {
-		d.timer = time.AfterFunc(max(0, time.Until(at)), p.cond.Broadcast)
-	}
-	p.mu.Unlock()
-	p.cond.Broadcast()
-}
+func passed(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
 
 // conn is one end of a connection.
 type conn struct {
@@ -228,29 +283,18 @@ func (c *conn) Close() error {
 	c.out.mu.Lock()
 	already := c.out.sealed
 	c.out.sealed = true
-	c.stop(c.out)
 	c.out.forget()
+	c.out.wake()
 	c.out.mu.Unlock()
-	c.out.cond.Broadcast()
 	c.in.mu.Lock()
 	c.in.gone = true
-	c.stop(c.in)
 	c.in.forget()
+	c.in.wake()
 	c.in.mu.Unlock()
-	c.in.cond.Broadcast()
 	if already {
 		return net.ErrClosed
 	}
 	return nil
-}
-
-// stop ends the timers of this end; the caller holds the pipe's lock.
-func (c *conn) stop(p *pipe) {
-	for _, d := range []*deadline{&p.read, &p.write} {
-		if d.timer != nil && (d == &p.read) == (p == c.in) {
-			d.timer.Stop()
-		}
-	}
 }
 
 func (c *conn) SetDeadline(t time.Time) error {
@@ -258,11 +302,19 @@ func (c *conn) SetDeadline(t time.Time) error {
 }
 
 func (c *conn) SetReadDeadline(t time.Time) error {
-	c.in.setDeadline(&c.in.read, t)
+	p := c.in
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.read = t
+	p.reader.wakeAt(p.arrival())
 	return nil
 }
 
 func (c *conn) SetWriteDeadline(t time.Time) error {
-	c.out.setDeadline(&c.out.write, t)
+	p := c.out
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.write = t
+	p.writer.wakeAt(t)
 	return nil
 }
