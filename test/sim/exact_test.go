@@ -47,7 +47,13 @@ func setSeed(seed uint64, ways int)
 //go:linkname runtimeState
 func runtimeState(*[11]uint64)
 
+// And so is collectGarbage.
+//
+//go:linkname collectGarbage
+func collectGarbage()
+
 func init() {
+	collect = collectGarbage
 	var now [11]uint64
 	runtimeNow = func() []uint64 {
 		runtimeState(&now)
@@ -193,7 +199,8 @@ func (c *campaign) keep(seed uint64, text string) {
 
 // alone is the environment of a process that makes one run. What changes the process before the run changes
 // the run, so these hold from its first moment on.
-const alone = "ZLOCKD_SIM_ALONE=1 GOMAXPROCS=1 GOGC=off GODEBUG=asyncpreemptoff=1,profstackdepth=0"
+const alone = "ZLOCKD_SIM_ALONE=1 GOMAXPROCS=1 GOGC=off " +
+	"GODEBUG=asyncpreemptoff=1,profstackdepth=0,gcstoptheworld=2"
 
 // command is what makes one run.
 func (c *campaign) command(seed uint64) []string {

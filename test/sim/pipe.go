@@ -67,10 +67,10 @@ type pipe struct {
 	writer   waiters
 	segments []segment
 	size     int
-	sealed   bool // the writer has closed: EOF after the last segment
-	gone     bool // the reader has closed: writing fails
-	dead     bool // the process at either end has ended
-	mute     bool // the writing process has ended
+	sealed   bool      // the writer has closed: EOF after the last segment
+	gone     bool      // the reader has closed: writing fails
+	dead     bool      // the process at either end has ended
+	mute     bool      // the writing process has ended
 	read     time.Time // waiting for bytes fails then; zero: never
 	write    time.Time // and for room
 	conn     *connID
@@ -87,7 +87,7 @@ type segment struct {
 }
 
 // waiters are the goroutines that wait at one end of a pipe, with its lock. Their timer wakes them itself: most
-// of what happens in a run is a message that arrives, and a goroutine for each of them costs as much as the rest.
+// of what happens in a run is a message that arrives, and each needs no goroutine besides.
 type waiters struct {
 	n     int
 	woken chan struct{}
@@ -134,7 +134,7 @@ func (w *waiters) wakeAt(at time.Time) {
 	}
 }
 
-// sooner returns the earlier of two times, of which zero is none.
+// sooner returns the earlier of two times; a time of zero is no time.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

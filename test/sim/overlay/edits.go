@@ -58,7 +58,9 @@ var edits = map[string][]edit{
 	}
 `},
 		{"\t// local runq\n\tif gp, inherit", `	if gp := simGet(pp); gp != nil {
-		sim.picked = (sim.picked ^ gp.goid) * 1099511628211
+		if sim.collector == 0 {
+			sim.picked = (sim.picked ^ gp.goid) * 1099511628211
+		}
 		return gp, false, false
 	}
 
@@ -92,6 +94,10 @@ var edits = map[string][]edit{
 			"\tif true {\n\t\treturn"},
 		{"\tif cheaprand()&1023 != 0 {\n\t\t// Only bother updating the cache ~1 in 1000 times.\n\t\t// This",
 			"\tif true {\n\t\t// This"},
+	},
+	// The scavenger runs when the clock says, and gives memory back that the next collection frees again.
+	"runtime/mgcscavenge.go": {
+		behind("func (s *scavengerState) wake() {\n", "\tif simAlone {\n\t\treturn\n\t}\n"),
 	},
 	"runtime/os_linux.go": {
 		{"\tmp.gsignal = malg(32 * 1024)", "\tmp.gsignal = simMalg(32 * 1024)"},
@@ -180,6 +186,8 @@ var (
 		epoch      uint32 // of the ranks
 		now        int64  // the bubble's time at the pick before
 		picks      int    // at that time
+
+		collector guintptr // collects garbage: nothing else of the bubble runs
 
 		picked  uint64 // a sum over the goroutines that ran
 		inside  uint64 // a sum over what bubbles allocated
@@ -298,6 +306,9 @@ func simRandn(n uint32) uint32 {
 
 //go:nosplit
 func simCount() uint32 {
+	if sim.collector != 0 {
+		return simCollects()
+	}
 	n := sim.tail - sim.head
 	if sim.next != 0 {
 		n++
@@ -328,6 +339,9 @@ func simGet(pp *p) *g {
 	if n == 0 {
 		return nil
 	}
+	if sim.collector != 0 {
+		return simTakeCollector()
+	}
 	if sim.ticks++; sim.ticks%4096 == 0 && pp.runqhead != pp.runqtail {
 		return nil
 	}
@@ -349,6 +363,47 @@ func simGet(pp *p) *g {
 	at := sim.head + uint32(simStep(&sim.choice)%uint64(n))
 	if sim.ways == simRanked {
 		at = simHighest(at)
+	}
+	return simTake(at)
+}
+
+// simCollect collects garbage, with the world stopped (gcstoptheworld=2): what is allocated later has the same
+// place in all runs of a seed. How often the collector makes way is left to chance, so nothing counts that, and
+// no other goroutine of the bubble runs while it works.
+//
+//go:linkname simCollect github.com/zlockd/zlockd/test/sim.collectGarbage
+func simCollect() {
+	ticks := getg().m.p.ptr().schedtick
+	sim.collector.set(getg())
+	GC()
+	sim.collector = 0
+	getg().m.p.ptr().schedtick = ticks
+}
+
+// simCollects returns 1 if the collector is ready.
+//
+//go:nosplit
+func simCollects() uint32 {
+	if sim.next == sim.collector {
+		return 1
+	}
+	for at := sim.head; at != sim.tail; at++ {
+		if sim.queue[at%uint32(len(sim.queue))] == sim.collector {
+			return 1
+		}
+	}
+	return 0
+}
+
+func simTakeCollector() *g {
+	gp := sim.collector.ptr()
+	if sim.next == sim.collector {
+		sim.next = 0
+		return gp
+	}
+	at := sim.head
+	for sim.queue[at%uint32(len(sim.queue))] != sim.collector {
+		at++
 	}
 	return simTake(at)
 }

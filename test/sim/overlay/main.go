@@ -14,8 +14,9 @@
 //
 // ZLOCKD_SIM_ALONE in the environment of a process tells that it makes one run and nothing else, from its
 // first moment on. What happens by chance before the run and beside it then leaves no mark on the heap:
-// threads begin when the kernel lets them, so their memory comes from elsewhere. Such a process collects no
-// garbage (GOGC=off) and has one processor (GOMAXPROCS=1).
+// threads begin when the kernel lets them, so their memory comes from elsewhere. Such a process collects
+// garbage when the run asks for it alone (GOGC=off), with the world stopped (gcstoptheworld=2), and has one
+// processor (GOMAXPROCS=1).
 package main
 
 import (
