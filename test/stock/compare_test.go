@@ -37,6 +37,7 @@ func mustTake(t *testing.T, l otherLock, owner string, ttl time.Duration, want b
 }
 
 func TestDatabaseRowAsLock(t *testing.T) {
+	beside(t)
 	dir := pgDir(t)
 	addr, primary := startPostgres(t, dir)
 	dial := func(addr string) *pgConn {
@@ -181,6 +182,7 @@ func startHolding(t *testing.T, servers string, args ...string) *holding {
 // TestLocksOfSessions shows the same of locks that live as long as a session:
 // Curator's and zlock's, on zlockd and on ZooKeeper, one server and three.
 func TestLocksOfSessions(t *testing.T) {
+	beside(t)
 	zlock := cluster.Zlock(t)
 	for _, maker := range []struct {
 		name string
@@ -196,6 +198,7 @@ func TestLocksOfSessions(t *testing.T) {
 		}, "held", "state LOST"},
 	} {
 		t.Run(maker.name, func(t *testing.T) {
+			beside(t)
 			g := startTarget(t, cluster.Options{Nodes: 3})
 			if g.ensemble == nil {
 				t.Skip("kills servers: unset ZLOCKD_STOCK_SERVERS")

@@ -24,6 +24,7 @@ import (
 // TestGoClient runs go-zookeeper/zk: operations, watches, multi, locks under
 // contention, reconnects, and its parsers of four-letter words.
 func TestGoClient(t *testing.T) {
+	beside(t)
 	g := startTarget(t, generous())
 	ref := startReferee(t)
 	ref.relay = startRelay(t, g.addrs)

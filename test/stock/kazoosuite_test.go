@@ -18,6 +18,7 @@ import (
 // TestKazoosOwnTests runs those tests of kazoo that need servers started in one
 // way or another: reconfiguration, read-only mode, SASL.
 func TestKazoosOwnTests(t *testing.T) {
+	beside(t)
 	zlockd := kerberosServers(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/tests/test_client.py",
 		"/usr/lib/python3/dist-packages/pytest/__init__.py",

@@ -19,6 +19,7 @@ import (
 // TestCClient runs libzookeeper_mt. The library ends its process when a reply
 // comes that it does not expect, so the driver's clean end is a check too.
 func TestCClient(t *testing.T) {
+	beside(t)
 	need(t, "gcc", "/usr/include/zookeeper/zookeeper.h")
 	bin := filepath.Join(scratch, "c-driver")
 	out, err := exec.Command("gcc", "-O1", "-Wall", "-DTHREADED", "-o", bin, "testdata/c/driver.c",
@@ -31,6 +32,7 @@ func TestCClient(t *testing.T) {
 
 // TestCliMt drives cli_mt, the C client's shell.
 func TestCliMt(t *testing.T) {
+	beside(t)
 	const cli = "/usr/lib/zookeeper/bin/cli_mt"
 	need(t, cli)
 	g := startTarget(t, generous())
@@ -73,6 +75,7 @@ func TestCliMt(t *testing.T) {
 // TestNodeClient runs node-zookeeper-client, which npm installs into a temporary directory. It is the one
 // client that is skipped when it cannot be had.
 func TestNodeClient(t *testing.T) {
+	beside(t)
 	need(t, "node", "npm")
 	dir := filepath.Join(scratch, "node")
 	must.OK(t, os.CopyFS(dir, os.DirFS("testdata/node")))
@@ -134,11 +137,13 @@ func TestMain(m *testing.M) {
 
 // TestJavaClient runs the client of ZooKeeper 3.8 itself.
 func TestJavaClient(t *testing.T) {
+	beside(t)
 	driver{name: "java", args: javaDriver(t, "PlainDriver"), least: 22}.run(t, startTarget(t, generous()))
 }
 
 // TestCurator runs Curator 5: every recipe, contended by clients in one JVM and in several.
 func TestCurator(t *testing.T) {
+	beside(t)
 	o := generous()
 	const sweep = "znode.container.checkIntervalMs=5000" // ZooKeeper reads it as a property only
 	o.JVM = append(o.JVM, "-D"+sweep)
@@ -148,6 +153,7 @@ func TestCurator(t *testing.T) {
 
 // TestKazoo runs Debian's kazoo: plain operations, every recipe, and locks contended by processes.
 func TestKazoo(t *testing.T) {
+	beside(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
 	g := startTarget(t, generous())
 	script := must.Get(filepath.Abs("testdata/kazoo/driver.py"))(t)

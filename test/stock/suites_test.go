@@ -93,6 +93,7 @@ func (s suite) run(t *testing.T) {
 // TestCClientsOwnTests runs those tests of the C client that start servers: its TestReconfigServer, on
 // three whose ids begin at 0, Zookeeper_readOnly and Zookeeper_SASLAuth.
 func TestCClientsOwnTests(t *testing.T) {
+	beside(t)
 	zlockd := ownServers(t)
 	need(t, "gcc", "g++", "java", "apt-get", "/usr/share/java/zookeeper-jute.jar", "/usr/include/cppunit/Test.h",
 		"/usr/include/sasl/sasl.h", "/usr/include/openssl/ssl.h", "openssl")
@@ -167,6 +168,7 @@ var byChance = map[string]string{
 // TestGoClientsOwnTests runs the tests that go-zookeeper/zk brings along, which
 // start, stop and kill servers of one and three, against zlockd.
 func TestGoClientsOwnTests(t *testing.T) {
+	beside(t)
 	zlockd := ownServers(t)
 	dir, bin := t.TempDir(), t.TempDir()
 	must.OK(t, os.WriteFile(filepath.Join(bin, "zkServer.sh"), []byte(zkServer), 0o755))

@@ -18,6 +18,7 @@ import (
 // TestTicketsQueueWithStockClients lets Curator and kazoo wait for tickets, and tickets for them, in one
 // queue each: they hold in the order in which they came.
 func TestTicketsQueueWithStockClients(t *testing.T) {
+	beside(t)
 	need(t, "/usr/bin/python3", "/usr/lib/python3/dist-packages/kazoo/client.py")
 	script := must.Get(filepath.Abs("testdata/kazoo/hold.py"))(t)
 	for name, c := range map[string]struct {
