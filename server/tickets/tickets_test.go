@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -373,100 +372,6 @@ func TestK8EachAnswerMayBeLost(t *testing.T) {
 	// A request that comes late opens nothing again.
 	late := c.ask(1, "POST /v1/locks/lost/1")
 	expect.That(t, late.code == 410 && late.Error == "given", "late: %d %s", late.code, late.body)
-}
-
-var turnsOfK9 = flag.Int("tickets.turns", 60, "how many tickets are granted in TestK9NoTwoTicketsHoldAtOnce")
-
-// TestK9 lets callers pass a lock around three servers whose leader dies again and again. Each request is sent
-// twice, and each tenth answer is lost: no two tickets hold the lock at once, tokens rise, and nothing is left
-// a moment after.
-func TestK9NoTwoTicketsHoldAtOnce(t *testing.T) {
-	if testing.Short() {
-		t.Skip("three servers whose leader is stopped")
-	}
-	tokens := bearers(t)
-	c := startThree(t, func(_ int, o *server.Options) { o.TicketTokens = tokens })
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	patience := 3*time.Minute + time.Duration(*turnsOfK9)*200*time.Millisecond
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	turns := *turnsOfK9
-	callers := min(turns/2, 500)
-	var holders, grants, answers atomic.Int64
-	var last int64
-	places := map[string]int{}
-	one := func(n int) {
-		path := "/v1/locks/shared"
-		try := func(what string) (a reply) {
-			for k := 0; ctx.Err() == nil; k++ {
-				at := c.addr(n + k)
-				lost, stop := context.WithTimeout(ctx, time.Duration(k%5)*20*time.Millisecond)
-				go func() { _, _ = ask(lost, at, n, what, bearer); stop() }() // sent twice, and its answer lost
-				a, err := ask(ctx, at, n, what, bearer)
-				switch {
-				case answers.Add(1)%10 == 0: // it is lost
-				case err != nil, a.code >= 500, a.code == 429:
-					time.Sleep(20 * time.Millisecond)
-				case a.code == 202:
-				default:
-					return a
-				}
-			}
-			return reply{}
-		}
-		a := try("POST " + path + "?ttl=1m&wait=20s")
-		if !a.Held {
-			t.Errorf("ticket %d is not granted: %d %s", n, a.code, a.body)
-			return
-		}
-		if h := holders.Add(1); h != 1 {
-			t.Errorf("%d tickets hold", h)
-		}
-		mu.Lock()
-		if now := token(t, a); now <= last {
-			t.Errorf("token %d behind %d", now, last)
-		} else {
-			last = now
-		}
-		places[a.Token]++
-		mu.Unlock()
-		grants.Add(1)
-		time.Sleep(5 * time.Millisecond)
-		holders.Add(-1)
-		if over := try("DELETE " + path); over.code != 204 && over.Error != "given" {
-			t.Errorf("ticket %d is given back: %d %s", n, over.code, over.body)
-		}
-	}
-	for n := range callers {
-		all.Go(func() {
-			for turn := n; turn < turns && !t.Failed(); turn += callers {
-				one(turn + 1)
-			}
-		})
-	}
-	eventually(t, "some are granted", func() bool { return grants.Load() > 5 || t.Failed() })
-	over := make(chan struct{})
-	go func() { all.Wait(); close(over) }()
-	deaths := 0
-	for going := true; going && !t.Failed(); {
-		deaths += c.killLeader()
-		select {
-		case <-over:
-			going = false
-		case <-time.After(10 * time.Second):
-		}
-	}
-	<-over
-	t.Logf("%d tickets by %d callers, %d answers, %d deaths of leaders", turns, callers, answers.Load(), deaths)
-	expect.Equal(t, grants.Load(), int64(turns), "grants")
-	expect.Equal(t, len(places), turns, "places")
-	eventually(t, "nothing is left", func() (none bool) {
-		c.list[0].Node().View(func(st *state.State) {
-			none = st.Sessions().Tickets() == 0 && st.Tree().EphemeralCount() == 0
-		})
-		return none
-	})
 }
 
 // TestK10 looks for the secret of a ticket wherever a server writes or shows something.
