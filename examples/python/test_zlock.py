@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -112,6 +113,20 @@ class LockTest(unittest.TestCase):
             held.check()
         with self.assertRaises(zlock.NotHeld):
             zlock.Lock(self.path, servers=["http://127.0.0.1:1"], wait=0.2).acquire()
+
+    def test_an_answer_that_breaks_off_is_none(self):
+        """Servers that begin an answer, of success or of an error, and die: the next one is asked."""
+        for code in "200 OK", "503 Busy":
+            with socket.create_server(("127.0.0.1", 0)) as port:
+                def die(code=code, port=port):
+                    with port.accept()[0] as c:
+                        c.recv(65536)
+                        c.sendall(("HTTP/1.1 %s\r\nContent-Length: 99\r\n\r\n{" % code).encode())
+
+                threading.Thread(target=die, daemon=True).start()
+                dying = "http://127.0.0.1:%d" % port.getsockname()[1]
+                with zlock.Lock(self.path, servers=[dying] + SERVERS) as held:
+                    held.check()
 
     def test_what_is_refused_is_told(self):
         with self.assertRaisesRegex(zlock.Refused, "ttl"):

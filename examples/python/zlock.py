@@ -14,6 +14,7 @@ checks lock.token refuses a write that is late; no lock can.
 Copy this file, or import it from here. See docs/tickets.md of zlockd for the interface.
 """
 
+import http.client
 import json
 import logging
 import random
@@ -163,27 +164,34 @@ class Lock:
             patience = 10.0 if end is None else min(max(end - _now(), 0.5), 10.0)
             sent = _now()
             try:
-                with self._open(request, timeout=wait + patience) as answer:
-                    return sent, answer.status, json.loads(answer.read() or b"{}")
-            except urllib.error.HTTPError as e:
-                body = e.read()
-                try:
-                    answer = json.loads(body)
-                except ValueError:
-                    answer = {"text": "%d, and not as a port for tickets answers" % e.code}
-                if e.code in (404, 410, 412):
-                    return sent, e.code, answer
-                if e.code == 409 and answer.get("error") == "held":
-                    raise NotHeld(answer["text"]) from None
-                if e.code < 500 and e.code != 429:
-                    raise Refused(answer.get("text")) from None
-                last = answer.get("text")
-            except (OSError, ValueError) as e:  # no answer: it may have been done
+                code, body = self._send(request, wait + patience)
+            except (OSError, http.client.HTTPException) as e:  # no answer: it may have been done
                 last = e
+            else:
+                try:
+                    answer = json.loads(body or b"{}")
+                except ValueError:
+                    answer = {"text": "%d, and not as a port for tickets answers" % code}
+                    code = code if code >= 300 else 502
+                if code < 300 or code in (404, 410, 412):
+                    return sent, code, answer
+                if code == 409 and answer.get("error") == "held":
+                    raise NotHeld(answer["text"])
+                if code < 500 and code != 429:
+                    raise Refused(answer.get("text"))
+                last = answer.get("text")
             attempt += 1
             if attempt % len(self.servers) == 0:
                 time.sleep(random.uniform(0.1, 0.4))
         raise NotHeld("no server answers for %s: %s" % (self.path, last))
+
+    def _send(self, request, patience):
+        try:
+            with self._open(request, timeout=patience) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as e:
+            with e:
+                return e.code, e.read()
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
