@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// lessOften leaves out most crash points: the race detector makes each run six times as slow, and looks at
-// the same code in all.
+// lessOften leaves out most crash points and random runs: the race detector makes each run six times as
+// slow, and looks at the same code in all.
 const lessOften = 4
 
 // withoutMoves returns the steps or jobs that move no member. When a member moves, raft 1.7.3 writes the

@@ -37,7 +37,7 @@ func runs(t *testing.T, f func(t *testing.T, seed uint64)) {
 	}
 	hours := *hoursFlag
 	if testing.Short() {
-		hours = min(hours, 0.1)
+		hours = min(hours, 0.1/lessOften)
 	}
 	n := max(1, int(hours*float64(time.Hour)/float64(runLength)+0.5))
 	if apart(t, seed, n) {
