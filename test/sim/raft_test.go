@@ -27,7 +27,7 @@ var (
 	hoursFlag = flag.Float64("sim.hours", 0.2, "simulated hours in all")
 )
 
-const runLength = 6 * time.Minute // simulated, of one seed
+const runLength = 6 * time.Minute / lessOften // simulated, of one seed
 
 // runs calls f with one seed after the other until the simulated time is used up.
 func runs(t *testing.T, f func(t *testing.T, seed uint64)) {
