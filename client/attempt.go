@@ -5,9 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +55,12 @@ func (a *attempt) owner() recipe.Owner {
 	return o
 }
 
+// tell passes an event of the attempt on.
+func (a *attempt) tell(ev Event) { a.c.tell(a.path, a.cfg, ev) }
+
+// listens reports whether a function hears of the attempt's events.
+func (a *attempt) listens() bool { return a.c.events != nil || a.cfg.events != nil }
+
 // queued tells that the attempt has its place in the queue.
 func (a *attempt) queued(n created) {
 	a.tell(Event{Kind: EventQueued, Node: n.path, Mode: a.mode, Waited: time.Since(a.start)})
@@ -102,6 +106,40 @@ func (a *attempt) compete(ctx context.Context, run way) (*Lease, error) {
 			return l, err
 		}
 	}
+}
+
+// newHold returns a hold that is not yet granted.
+func newHold(a *attempt, e *epoch, mode fence.Mode, token fence.Token, nodes ...heldNode) *hold {
+	h := &hold{
+		c: a.c, e: e, path: a.path, cfg: a.cfg, start: a.start, since: a.c.opt.clock.Now(),
+		leave: a.leave, asked: a,
+		nodes: nodes, mode: mode, token: token,
+	}
+	h.life, h.endLife = context.WithCancel(a.c.calls)
+	return h
+}
+
+// grant registers the hold and returns its first lease. On an error nothing is left of the hold.
+func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
+	var err error
+	switch {
+	case ctx.Err() != nil:
+		err = ctxErr(ctx)
+	case !h.e.add(h):
+		err = &requeueError{ErrSessionExpired}
+	}
+	if err != nil {
+		h.endLife()
+		h.discard(h.unmark)
+		return nil, err
+	}
+	l, err := h.addLease(ctx, h.mode)
+	if err != nil {
+		return nil, &requeueError{ErrSessionExpired} // lost at this moment
+	}
+	h.watchNodes()
+	h.watchLimit()
+	return l, nil
 }
 
 // acquire does what all locks have in common: reentrancy, the local queue, the grant and the
@@ -160,24 +198,6 @@ func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *Lease, er
 
 func selfDeadlock(path, hint string) error {
 	return fmt.Errorf("%w: %s: %s", ErrSelfDeadlock, path, hint)
-}
-
-// checkPath refuses text that cannot be the path of a lock.
-func checkPath(p string) error {
-	why := ""
-	switch {
-	case !strings.HasPrefix(p, "/"):
-		why = "is not absolute"
-	case p == "/":
-		why = "is the root"
-	case path.Clean(p) != p:
-		why = "is not canonical"
-	case strings.ContainsRune(p, 0):
-		why = "has a zero byte"
-	default:
-		return nil
-	}
-	return fmt.Errorf("%w: path %q %s", ErrInvalid, p, why)
 }
 
 // localQueues lets the exclusive contenders of one process for one path queue in the process, so

@@ -59,7 +59,7 @@ func (el *Election) Do(ctx context.Context, value []byte, f func(context.Context
 // one: of others it answers ErrUnsupported.
 func (l *Lease) Publish(ctx context.Context, value []byte) error {
 	h := l.h
-	if h.value == nil {
+	if h.asked.value == nil {
 		return errorAt(h.path, fmt.Errorf("%w: the lease is not of an election", ErrUnsupported))
 	}
 	ctx, end := h.c.during(ctx)

@@ -120,11 +120,8 @@ func (n *notifier) run(stop <-chan struct{}) {
 	}
 }
 
-// tell passes an event of the attempt to the functions of the client and of the lock.
-func (a *attempt) tell(ev Event) {
-	ev.Path = a.path
-	a.c.notifier.add(ev, a.c.events, a.cfg.events)
+// tell passes an event of a lock to the functions of the client and of the lock.
+func (c *Client) tell(path string, cfg *options, ev Event) {
+	ev.Path = path
+	c.notifier.add(ev, c.events, cfg.events)
 }
-
-// listens reports whether a function hears of the attempt's events.
-func (a *attempt) listens() bool { return a.c.events != nil || a.cfg.events != nil }

@@ -27,9 +27,14 @@ func (n heldNode) dir() string { return recipe.Parent(n.path) }
 // hold is one lock as the server sees it: its nodes, from grant to release or
 // loss. Nested leases share it.
 type hold struct {
-	*attempt // that it was granted to; the mode may have changed since
-	e        *epoch
-	since    reading // not later than others may count from
+	c     *Client
+	e     *epoch
+	path  string // of the lock, as the user names it
+	cfg   *options
+	start time.Time // of the call that asked for it
+	since reading   // not later than others may count from
+	leave func()    // gives the turn in the local queue to the next contender
+	asked *attempt  // that it was granted to: a change of the mode asks in its place
 
 	unnumbered error // of permits: why their numbers do not count
 
@@ -53,42 +58,10 @@ type hold struct {
 	changing chan struct{} // closed when the change of mode under way ends; nil while there is none
 }
 
-// newHold returns a hold that is not yet granted.
-func newHold(a *attempt, e *epoch, mode fence.Mode, token fence.Token, nodes ...heldNode) *hold {
-	h := &hold{
-		attempt: a, e: e, nodes: nodes, mode: mode, token: token, since: a.c.opt.clock.Now(),
-	}
-	h.life, h.endLife = context.WithCancel(a.c.calls)
-	return h
-}
-
-// grant registers the hold and returns its first lease. On an error nothing is left of the hold.
-func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
-	var err error
-	switch {
-	case ctx.Err() != nil:
-		err = ctxErr(ctx)
-	case !h.e.add(h):
-		err = &requeueError{ErrSessionExpired}
-	}
-	if err != nil {
-		h.endLife()
-		h.discard(h.unmark)
-		return nil, err
-	}
-	l, err := h.addLease(ctx, h.mode)
-	if err != nil {
-		return nil, &requeueError{ErrSessionExpired} // lost at this moment
-	}
-	h.watchNodes()
-	h.watchLimit()
-	return l, nil
-}
-
 // tell passes an event of the hold on. h.mu is held, so that a grant is told before its end.
 func (h *hold) tell(ev Event) {
 	ev.Mode, ev.Token, ev.Node = h.mode, h.token, h.nodes[0].path
-	h.attempt.tell(ev)
+	h.c.tell(h.path, h.cfg, ev)
 }
 
 // addLease returns one more lease of the hold. It waits for a change of the mode, and fails if the
@@ -325,4 +298,65 @@ func (h *hold) discard(unmark []zk.Op) <-chan struct{} {
 		_ = unlockEach(ctx, h.parts)
 	})
 	return gone
+}
+
+func pathsOf(nodes []heldNode) []string {
+	paths := make([]string, len(nodes))
+	for i, n := range nodes {
+		paths[i] = n.path
+	}
+	return paths
+}
+
+func deletes(nodes []heldNode) []zk.Op {
+	ops := make([]zk.Op, len(nodes))
+	for i, n := range nodes {
+		ops[i] = zk.Delete{Path: n.path, Version: -1}
+	}
+	return ops
+}
+
+// beginChange announces that the nodes of the hold will be replaced; endChange ends the change,
+// after h.replace or a failure. In between the nodes of the hold are unknown, so a release and a
+// monitor wait. Changes come one after another. beginChange returns false if the hold is over.
+func (h *hold) beginChange() bool {
+	for {
+		h.mu.Lock()
+		former, over := h.changing, h.over
+		if !over && former == nil {
+			h.changing = make(chan struct{})
+		}
+		h.mu.Unlock()
+		if over || former == nil {
+			return !over
+		}
+		<-former
+	}
+}
+
+func (h *hold) endChange() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.changing)
+	h.changing = nil
+}
+
+// changes reports whether a change is under way.
+func (h *hold) changes() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.changing != nil
+}
+
+func (h *hold) awaitChange(ctx context.Context) {
+	h.mu.Lock()
+	ch := h.changing
+	h.mu.Unlock()
+	if ch == nil {
+		return
+	}
+	select {
+	case <-ch:
+	case <-ctx.Done():
+	}
 }

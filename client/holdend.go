@@ -240,22 +240,6 @@ func (h *hold) settle(err error) error {
 	return err
 }
 
-func deletes(nodes []heldNode) []zk.Op {
-	ops := make([]zk.Op, len(nodes))
-	for i, n := range nodes {
-		ops[i] = zk.Delete{Path: n.path, Version: -1}
-	}
-	return ops
-}
-
-func pathsOf(nodes []heldNode) []string {
-	paths := make([]string, len(nodes))
-	for i, n := range nodes {
-		paths[i] = n.path
-	}
-	return paths
-}
-
 // releaseErr turns the error of a release into the one for the user.
 func (h *hold) releaseErr(err error) error {
 	switch {

@@ -1,11 +1,13 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
@@ -98,7 +100,7 @@ func (l *Lease) unlock(ctx context.Context, early bool) error {
 	if len(h.leases) > 0 {
 		// The others' contexts may be children of this one's.
 		h.unlocked = append(h.unlocked, l)
-		down := h.rw && h.mode == fence.Exclusive && l.mode == fence.Exclusive && !h.writes(nil)
+		down := h.asked.rw && h.mode == fence.Exclusive && l.mode == fence.Exclusive && !h.writes(nil)
 		h.mu.Unlock()
 		switch {
 		case !down:
@@ -368,3 +370,23 @@ func (c *Client) CheckSequencer(ctx context.Context, s fence.Sequencer) error {
 }
 
 var _ fence.Checker = (*Client)(nil)
+
+// unlockEach unlocks all parts at the same time, and returns the first error.
+func unlockEach(ctx context.Context, parts []*Lease) error {
+	errs := make([]error, len(parts))
+	var wg sync.WaitGroup
+	for i, l := range parts {
+		wg.Go(func() { errs[i] = l.Unlock(ctx) })
+	}
+	wg.Wait()
+	return cmp.Or(errs...)
+}
+
+// releaseEach releases all parts without waiting for the server, and returns the first error.
+func releaseEach(parts []*Lease) error {
+	var first error
+	for _, l := range parts {
+		first = cmp.Or(first, l.Release())
+	}
+	return first
+}

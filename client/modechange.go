@@ -11,51 +11,6 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// beginChange announces that the nodes of the hold will be replaced; endChange ends the change,
-// after h.replace or a failure. In between the nodes of the hold are unknown, so a release and a
-// monitor wait. Changes come one after another. beginChange returns false if the hold is over.
-func (h *hold) beginChange() bool {
-	for {
-		h.mu.Lock()
-		former, over := h.changing, h.over
-		if !over && former == nil {
-			h.changing = make(chan struct{})
-		}
-		h.mu.Unlock()
-		if over || former == nil {
-			return !over
-		}
-		<-former
-	}
-}
-
-func (h *hold) endChange() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	close(h.changing)
-	h.changing = nil
-}
-
-// changes reports whether a change is under way.
-func (h *hold) changes() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.changing != nil
-}
-
-func (h *hold) awaitChange(ctx context.Context) {
-	h.mu.Lock()
-	ch := h.changing
-	h.mu.Unlock()
-	if ch == nil {
-		return
-	}
-	select {
-	case <-ch:
-	case <-ctx.Done():
-	}
-}
-
 // replace records the mode and the node of the hold after an upgrade or a downgrade. The token
 // stays unless one is given.
 func (h *hold) replace(mode fence.Mode, token fence.Token, unmark []zk.Op, path string) {
@@ -149,7 +104,7 @@ func (h *hold) lostInChange() error {
 
 // becomeReader replaces the hold's nodes by a read node, in one step.
 func (h *hold) becomeReader(ctx context.Context) error {
-	if !h.rw {
+	if !h.asked.rw {
 		return fmt.Errorf("%w: only a read-write lock can be downgraded", ErrUnsupported)
 	}
 	path, data := h.readNode(newNodeID(h.e.sid))
@@ -182,13 +137,13 @@ func (h *hold) readNode(id recipe.ID) (path string, data []byte) {
 	if h.cfg.policySet {
 		// The fresh id makes the door's mark stale.
 		n := recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}
-		return recipe.Join(h.path, n.Name(true)), h.data()
+		return recipe.Join(h.path, n.Name(true)), h.asked.data()
 	}
 	// It takes the write node's number, so that no waiting writer is before it.
 	old := h.nodesNow()[0]
 	writer, _, _ := recipe.ParseName(recipe.Base(old.path))
 	name := recipe.NodeName(h.cfg.layout, recipe.RoleRead, id, h.c.owner.Host) + fmt.Sprintf("%010d", writer.Seq)
-	return recipe.Join(old.dir(), name), h.data()
+	return recipe.Join(old.dir(), name), h.asked.data()
 }
 
 // overErr returns why the hold is over.
@@ -255,7 +210,7 @@ func (l *Lease) upgrade(ctx context.Context, try bool) error {
 func (h *hold) upgrade(ctx context.Context, try bool) error {
 	own := h.nodesNow()[0]
 	reader, _ := recipe.ParsePolicyNode(recipe.Base(own.path))
-	w := newPolicyWaiter(h.attempt, h.e, reader.ID)
+	w := newPolicyWaiter(h.asked, h.e, reader.ID)
 	w.upgrades = true
 	_, err := contend(ctx, &upgrader{policyWaiter: w, h: h, held: own, try: try})
 	if err == nil || !w.closed || h.e.ended() {

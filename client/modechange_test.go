@@ -153,7 +153,7 @@ func TestChangesOfAHold(t *testing.T) {
 func TestLastWriterMakesReadersOfTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, write, left := heldWith(t, &options{})
-		h.rw = true
+		h.asked.rw = true
 		second := must.Get(h.addLease(write.Context(), fence.Exclusive))(t)
 		read := must.Get(h.addLease(write.Context(), fence.Shared))(t)
 		must.Get(h.addLease(write.Context(), fence.Shared))(t)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/zlockd/zlockd/client/fence"
 )
@@ -166,24 +165,4 @@ func lostOnTheWay(loss error) error {
 		return &requeueError{fmt.Errorf("%w: %s", ErrNodeRemoved, lost.Node)}
 	}
 	return &requeueError{ErrSessionExpired}
-}
-
-// releaseEach releases all parts without waiting for the server, and returns the first error.
-func releaseEach(parts []*Lease) error {
-	var first error
-	for _, l := range parts {
-		first = cmp.Or(first, l.Release())
-	}
-	return first
-}
-
-// unlockEach unlocks all parts at the same time, and returns the first error.
-func unlockEach(ctx context.Context, parts []*Lease) error {
-	errs := make([]error, len(parts))
-	var wg sync.WaitGroup
-	for i, l := range parts {
-		wg.Go(func() { errs[i] = l.Unlock(ctx) })
-	}
-	wg.Wait()
-	return cmp.Or(errs...)
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
@@ -264,3 +266,21 @@ func (warnings) Handle(ctx context.Context, r slog.Record) error {
 
 func (w warnings) WithAttrs([]slog.Attr) slog.Handler { return w }
 func (w warnings) WithGroup(string) slog.Handler      { return w }
+
+// checkPath refuses text that cannot be the path of a lock.
+func checkPath(p string) error {
+	why := ""
+	switch {
+	case !strings.HasPrefix(p, "/"):
+		why = "is not absolute"
+	case p == "/":
+		why = "is the root"
+	case path.Clean(p) != p:
+		why = "is not canonical"
+	case strings.ContainsRune(p, 0):
+		why = "has a zero byte"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: path %q %s", ErrInvalid, p, why)
+}
