@@ -36,12 +36,14 @@
 //
 // # How it is built
 //
-// A Client owns one session of package [github.com/zlockd/zlockd/client/zk]. session.go sends its
-// heartbeats, epoch.go keeps its deadline and ends waits, and calls.go repeats reads and changes
-// until their outcome is known. A call is an attempt (attempt.go). It runs in one session after
-// another until it gets a hold (hold.go): the nodes that stand for one lease or for several. The
-// hold ends with a loss or a release (holdend.go). Every recipe with a queue uses one contender
-// (contender.go), which creates a node that it can recognise (create.go), finds the node to wait for
-// (recipe/place.go), waits while it watches its own node (place.go), and leaves cleanly. The reaper
-// removes abandoned nodes. The file of a recipe holds only what differs.
+// Below is a keeper (keeper.go), which knows nothing of locks: it keeps one session of package
+// [github.com/zlockd/zlockd/client/zk] after another. session.go sends the heartbeats, epoch.go keeps the
+// deadline of one session and ends waits, calls.go repeats reads and changes until their outcome is known,
+// create.go makes nodes that it can recognise, and reaper.go removes those that are abandoned.
+//
+// Above it, a call is an attempt (attempt.go). It runs in one session after another until it gets a hold
+// (hold.go): the nodes that stand for one lease or for several. The hold ends with a loss or a release
+// (holdend.go). Every recipe with a queue uses one contender (contender.go), which finds the node to wait
+// for (recipe/place.go), waits while it watches its own node (place.go), and leaves cleanly. The file of a
+// recipe holds only what differs.
 package client

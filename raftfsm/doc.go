@@ -17,19 +17,19 @@
 //     the truth.
 //   - No outcome is invented. An unknown outcome closes the connection.
 //
-// Files by duty:
+// What stands alone has a package of its own: form and restore, stream, consensus, elect, state, disk and
+// peer. Here is what ties them together, by duty:
 //
-//   - node.go starts and stops a server's part, options.go says how; host.go is what
-//     the peer port asks of it, and notices that a directory is an old copy; consensus.go is
-//     raft with what this package adds, such as the newest log entries in memory.
-//   - package form finds the cluster at the start; addresses.go finds members that have moved.
-//   - stream.go numbers requests, lanes.go lets sessions take turns before that;
-//     follow.go sends the stream to the leader, and link.go is the leader's end.
-//   - lead.go runs a term and proposes entries, gather.go lets requests wait for those that are
-//     about to come; duties.go is what else a leader does; commits.go tells followers of
-//     commits; publish.go tells clients of the members; member.go changes them, and gives
-//     leadership away.
-//   - fsm.go applies the log; snapshot.go and package restore are about the state as a whole.
-//   - serving.go decides whether clients are served; progress.go and measure.go tell what is
-//     known.
+//   - node.go and start.go start and stop a server's part, options.go says how; host.go is what the peer
+//     port asks of it; known.go is what this server says of itself, and notices that its directory is an
+//     old copy.
+//   - addresses.go finds members that have moved; ask.go asks the leader.
+//   - follow.go sends the stream to the leader, and link.go is the leader's end; leaderwatch.go notes who
+//     leads, and since when.
+//   - term.go is one leadership and lead.go fills its entries; duties.go is what else a leader does, with
+//     the deadlines of sessions in deadlines.go; commits.go tells followers of commits; handoff.go lets a
+//     request wait for the next owner of a lock.
+//   - member.go changes the members, and publish.go tells clients of them.
+//   - fsm.go applies the log; snapshot.go is about the state as a whole, room.go about how much may be kept.
+//   - serving.go decides whether clients are served; progress.go and measure.go tell what is known.
 package raftfsm

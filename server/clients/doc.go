@@ -19,10 +19,12 @@
 //     is the retry.
 //
 // The files, from the ground up: conn.go and outbox.go say what there is of one client, and who may touch
-// it; ending.go, hold.go, flush.go and flushers.go, how bytes leave and connections end; account.go and
-// memory.go, what an address may cost; watch.go and tell.go, who hears of a change; reply.go, read.go,
-// outcome.go and those named after a request, what is answered; request.go, which of them it is; serve.go
-// and resting.go, the life of a connection; server.go, listen.go and observer.go, all of them together.
+// it; ending.go, hold.go, flush.go and flushers.go, how bytes leave and connections end; cost.go, what a
+// request costs its address, out of the accounts of package budget; watch.go and tell.go, who hears of a
+// change; reply.go, read.go, outcome.go and those named after a request, what is answered; request.go,
+// which of them it is; serve.go and resting.go, the life of a connection; server.go, listen.go and
+// observer.go, all of them together. Beside budget, the packages inbox, identity and ends know nothing of
+// connections.
 //
 // The package knows nothing of raft. It asks for what it needs through [Replica], and learns of
 // changes as a raftfsm.Observer.
