@@ -17,8 +17,8 @@
 //     the truth.
 //   - No outcome is invented. An unknown outcome closes the connection.
 //
-// What stands alone has a package of its own: form and restore, stream, consensus, elect, state, disk and
-// peer. Here is what ties them together, by duty:
+// What stands alone has a package of its own: form, restore and upkeep, stream, consensus, elect, state,
+// disk and peer. Here is what ties them together, by duty:
 //
 //   - node.go and start.go start and stop a server's part, options.go says how; host.go is what the peer
 //     port asks of it; known.go is what this server says of itself, and notices that its directory is an
@@ -30,6 +30,6 @@
 //     the deadlines of sessions in deadlines.go; commits.go tells followers of commits; handoff.go lets a
 //     request wait for the next owner of a lock.
 //   - member.go changes the members, and publish.go tells clients of them.
-//   - fsm.go applies the log; snapshot.go is about the state as a whole, room.go about how much may be kept.
+//   - fsm.go applies the log; snapshot.go is about the state as a whole.
 //   - serving.go decides whether clients are served; progress.go and measure.go tell what is known.
 package raftfsm

@@ -141,7 +141,7 @@ func (t *term) compareDigests(done int64) int64 {
 // that can still be written keeps sessions, deletions and the cluster alive.
 func (t *term) lookAtRoom() {
 	low := t.lowest()
-	why := cmp.Or(low, t.n.noRoom())
+	why := cmp.Or(low, t.n.upkeep.Full())
 	if full := why != ""; full != t.full.Swap(full) {
 		if full {
 			t.n.log.Warn("requests that need more room are refused", "reason", why)
@@ -157,7 +157,7 @@ func (t *term) lookAtRoom() {
 // lowest says which server's disk is low; empty: none. One is enough: a server
 // that cannot store an entry ends.
 func (t *term) lowest() string {
-	if why := *t.n.lowDisk.Load(); why != "" {
+	if why := t.n.upkeep.DiskLow(); why != "" {
 		return why
 	}
 	return t.links.full()

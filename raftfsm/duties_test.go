@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/upkeep"
 	"github.com/zlockd/zlockd/session"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -303,35 +303,6 @@ func TestDigestsAreCompared(t *testing.T) {
 	expect.Equal(t, len(tm.proposes()), 0, "digests of a server without others")
 }
 
-// A tree that is at one of its bounds takes no more, and one without bounds does; so does a disk that cannot
-// be looked at.
-func TestL19BoundsOfTheTree(t *testing.T) {
-	a := newApplied()
-	tree := a.state.Tree()
-	nodes, bytes := tree.Count(), tree.Bytes()+tree.ACLBytes()
-	for _, c := range []struct {
-		nodes int
-		bytes int64
-		want  string
-	}{
-		{0, 0, ""}, {nodes + 1, 0, ""}, {nodes, 0, fmt.Sprintf("there are %d nodes", nodes)},
-		{nodes - 1, 0, "nodes"},
-		{0, bytes + 1, ""}, {0, bytes, fmt.Sprintf("the data and ACLs are %d bytes", bytes)},
-		{nodes + 1, bytes, "bytes"},
-	} {
-		n := &Node{fsm: a.fsm, o: Options{MaxNodes: c.nodes, MaxBytes: c.bytes}}
-		n.lowDisk.Store(new(string))
-		why := n.noRoom()
-		expect.That(t, strings.Contains(why, c.want) && (why == "") == (c.want == ""),
-			"%d of %d nodes, %d of %d bytes: %q",
-			nodes, c.nodes, bytes, c.bytes, why)
-		n.lowDisk.Store(new("little room"))
-		if c.want == "" {
-			expect.Equal(t, n.noRoom(), "little room")
-		}
-	}
-}
-
 // What is refused for want of room is told with the next entry, and once.
 func TestL20RoomIsLookedAt(t *testing.T) {
 	var log must.Text
@@ -356,8 +327,8 @@ func TestL20RoomIsLookedAt(t *testing.T) {
 		{"", 0, false, false, "are taken again", true},
 		{"little room", 0, true, true, "are refused", true},
 	} {
-		n.lowDisk.Store(&c.low)
-		n.o.MaxNodes = c.most
+		n.upkeep = upkeep.New(upkeep.Options{MaxNodes: c.most, View: n.View})
+		n.upkeep.NoteDisk(c.low)
 		before := log.String()
 		tm.lookAtRoom()
 		expect.That(t, tm.full.Load() == c.full && tm.low.Load() == c.own, "%+v: full %v, low %v", c,
@@ -371,38 +342,11 @@ func TestL20RoomIsLookedAt(t *testing.T) {
 			expect.Equal(t, list[0], string(barrier.Append(nil)))
 		}
 	}
-	n.lowDisk.Store(new(string))
+	n.upkeep.NoteDisk("")
 	tm.links.add(&inLink{Greeting: peer.Greeting{From: 3}, full: "little room",
 		fullAt: time.Now().Add(time.Hour)})
 	expect.Equal(t, tm.lowest(), "server 3: little room")
 	n.term.Store(nil)
 	n.addBarrier() // by a server that does not lead: nothing
 	expect.Equal(t, len(tm.acts.list), 0)
-}
-
-// The room that is kept free on a disk, to the byte.
-func TestRoomThatIsKeptFree(t *testing.T) {
-	n, _ := start(t, Options{DataDir: t.TempDir(), DiskReserve: 1000})
-	var free int64
-	var fails error
-	for _, c := range []struct {
-		free, less int64
-		fails      error
-		low        bool
-	}{
-		{1000, 0, nil, false}, {999, 0, nil, true}, {1500, 500, nil, false}, {1500, 501, nil, true},
-		{0, 0, errors.New("no such disk"), false},
-	} {
-		free, fails = c.free, c.fails
-		look := func(dir string) (int64, error) {
-			expect.Equal(t, dir, "d")
-			return free, fails
-		}
-		m := &Node{disk: n.disk, o: Options{DataDir: "d", DiskReserve: 1000, FreeBytes: look}}
-		why := m.diskIsLow(c.less)
-		expect.Equal(t, why != "", c.low, "%d bytes are free, %d less: %s", c.free, c.less, why)
-		expect.Equal(t, errors.Is(m.Room(c.less), ErrNoRoom), c.low, "%d bytes are free, %d less", c.free, c.less)
-		m.o.DiskReserve = -1
-		expect.OK(t, m.Room(c.less), "without a reserve")
-	}
 }

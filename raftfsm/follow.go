@@ -126,7 +126,7 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 			}
 		}
 		heard = n.o.Observer.Heard(heard[:0], all)
-		if why := *n.lowDisk.Load(); why != "" {
+		if why := n.upkeep.DiskLow(); why != "" {
 			if err := peer.WriteMessage(w, peer.LinkFull, []byte(why)); err != nil {
 				return err
 			}

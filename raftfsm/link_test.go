@@ -214,7 +214,7 @@ func TestServerTellsItsLeaderOverTheLink(t *testing.T) {
 			return peer.WriteMessage(w, peer.LinkAck, make([]byte, 17))
 		}, "bad touches on a link"},
 	} {
-		n.lowDisk.Store(&c.why)
+		n.upkeep.NoteDisk(c.why)
 		there, ended := n.linkTo(t)
 		r, w := bufio.NewReader(there), bufio.NewWriter(there)
 		typ, payload, err := peer.ReadMessage(r)

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/status"
+	"github.com/zlockd/zlockd/raftfsm/upkeep"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -65,7 +66,7 @@ func TestBackupThatHasNoRoom(t *testing.T) {
 		FreeBytes: func(string) (int64, error) { return free.Load(), nil }})
 	expect.OK(t, n.Room(1<<30))
 	err := n.Room(1 << 40)
-	expect.That(t, errors.Is(err, ErrNoRoom), "%v", err)
+	expect.That(t, errors.Is(err, upkeep.ErrNoRoom), "%v", err)
 	must.Fails(t, err)
 	expect.Has(t, err.Error(), "make some and try again")
 	expect.OK(t, n.Fits(100, 1000))

@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/restore"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/upkeep"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -46,8 +47,6 @@ type Node struct {
 	term       atomic.Pointer[term] // that this server leads; nil: none
 	won        atomic.Int64         // elections
 
-	replaceSnapshot atomic.Bool // the newest on our disk is damaged
-
 	// removed is the index of a configuration without this server that others have; 0: none. A server
 	// that was away when it was removed does not find that in its log.
 	removed atomic.Uint64
@@ -57,8 +56,8 @@ type Node struct {
 
 	restorer *restore.Restorer
 
-	known   leaderWatch
-	lowDisk atomic.Pointer[string] // why this server's disk is low; empty: it is not
+	known  leaderWatch
+	upkeep *upkeep.Upkeep
 }
 
 // die ends the server because it cannot be sure of its own state.
@@ -131,6 +130,16 @@ func (n *Node) Restore(ctx context.Context, backup io.Reader, size int64, keep b
 	restore.Restored, error) {
 	return n.restorer.Restore(ctx, backup, size, keep)
 }
+
+// Snapshot writes a snapshot now.
+func (n *Node) Snapshot() error { return n.upkeep.Snapshot() }
+
+// Room says why this server's disk cannot take so many bytes; nil: it can.
+func (n *Node) Room(bytes int64) error { return n.upkeep.Room(bytes) }
+
+// Fits says why a backup of so many nodes and bytes cannot be this server's
+// state; nil: it can.
+func (n *Node) Fits(nodes int, bytes int64) error { return n.upkeep.Fits(nodes, bytes) }
 
 // Zxid returns the zxid of the last change applied here.
 func (n *Node) Zxid() int64 { return n.fsm.zxid.Load() }

@@ -231,7 +231,7 @@ func (n *Node) Status() status.Node {
 		st.LayoutWaits = t.layout.waits()
 	}
 	if st.Full == "" {
-		st.Full = n.noRoom()
+		st.Full = n.upkeep.Full()
 	}
 	st.Members = n.members()
 	for i := range st.Members {

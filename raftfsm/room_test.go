@@ -196,6 +196,7 @@ func TestL20LowDiskOfAFollower(t *testing.T) {
 // however many entries may stay behind a snapshot.
 func TestLogIsBoundedInBytes(t *testing.T) {
 	const size, most = 256 << 10, 8 << 20
+	const trailingLeast = 64 // entries that stay however long they are
 	n, _ := start(t, Options{DataDir: t.TempDir(), SnapshotBytes: 4 << 20, TrailingBytes: most})
 	a := newAsker(t, n)
 	must.Equal(t, a.create("/a"), jute.OK)
@@ -267,38 +268,6 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 		eventually(t, "all know", func() bool { return !c.nodes[id].fsm.low.Load() })
 	}
 	expect.Equal(t, a.set("/a", big), jute.OK, "there is room again")
-}
-
-// A snapshot is taken when the log is long, but not all the time: the larger the
-// tree, the more log there may be first, or the longer the rest.
-func TestSnapshotsRest(t *testing.T) {
-	const mib = 1 << 20
-	o := Options{SnapshotEntries: 100, SnapshotBytes: 32 * mib}
-	for name, c := range map[string]struct {
-		requests, bytes, size int64
-		ago, took             time.Duration
-		due                   bool
-	}{
-		"nothing":                {},
-		"the first, by requests": {requests: 100, due: true},
-		"the first, by bytes":    {requests: 1, bytes: 32 * mib, due: true},
-		"not yet":                {requests: 99, bytes: 31 * mib, ago: time.Hour},
-		"a large tree, right after": {requests: 1000, bytes: 500 * mib, size: 1000 * mib,
-			ago: 10 * time.Second, took: 5 * time.Second},
-		"a large tree, after a rest": {requests: 100, size: 1000 * mib, ago: 20 * time.Second,
-			took: 5 * time.Second, due: true},
-		"a large tree, as much log as tree": {requests: 1000, bytes: 1032 * mib, size: 1000 * mib,
-			took: 5 * time.Second, due: true},
-		"a small tree": {requests: 1, bytes: 33 * mib, size: 1 * mib, took: time.Second, due: true},
-	} {
-		if due := o.snapshotDue(c.requests, c.bytes, c.size, c.ago, c.took); due != c.due {
-			t.Errorf("%s: %v", name, due)
-		}
-	}
-	o.SnapshotInterval = time.Minute
-	if !o.snapshotDue(1, 1, 0, time.Minute, time.Second) || o.snapshotDue(0, 0, 0, time.Hour, 0) {
-		t.Error("the interval does not count, or without a request")
-	}
 }
 
 // TestLogBehindARestoredSnapshotIsEmpty: what was counted towards the next

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm/peer"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -54,63 +53,6 @@ func TestWriterOfASnapshotRestsAsLongAsItReads(t *testing.T) {
 		whole := time.Since(began)
 		expect.That(t, whole >= 2*10*readRest*99/100-readRest && whole <= 2*10*readRest, "30 short reads took %v", whole)
 	})
-}
-
-// When a snapshot is due, to the request, the byte and the moment.
-func TestSnapshotsAreDueAtTheirBounds(t *testing.T) {
-	o := Options{SnapshotEntries: 100, SnapshotBytes: 1000}
-	const took = time.Second
-	for _, c := range []struct {
-		requests, bytes, size int64
-		ago                   time.Duration
-		due                   bool
-	}{
-		{99, 999, 0, time.Hour, false}, {100, 0, 0, time.Hour, true}, {0, 1000, 50, time.Hour, true},
-		{0, 1000, 50, 0, false}, {0, 1049, 50, 0, false}, {0, 1050, 50, 0, true},
-		{100, 0, 0, snapshotRest*took - 1, false}, {100, 0, 0, snapshotRest * took, true},
-	} {
-		expect.Equal(t, o.snapshotDue(c.requests, c.bytes, c.size, c.ago, took), c.due, "%+v", c)
-	}
-	for _, c := range []struct {
-		requests      int64
-		ago, interval time.Duration
-		due           bool
-	}{
-		{1, time.Hour, 0, false}, {1, time.Hour, time.Hour, true}, {1, time.Hour - 1, time.Hour, false},
-		{0, time.Hour, time.Hour, false},
-	} {
-		o.SnapshotInterval = c.interval
-		expect.Equal(t, o.snapshotDue(c.requests, 0, 0, c.ago, 0), c.due, "%+v", c)
-	}
-}
-
-// How many entries stay behind a snapshot: more for a server that follows and is behind, within bounds.
-func TestEntriesThatStayBehindASnapshot(t *testing.T) {
-	n, _ := ended(t, Options{DataDir: t.TempDir(), DiskReserve: -1, TrailingLogs: 1 << 20})
-	first := n.raft.LastIndex()
-	for _, c := range []struct {
-		most  uint64
-		bytes int64
-		want  uint64
-	}{
-		{1 << 20, 64 << 20, trailingLeast}, {10, 64 << 20, 10},
-	} {
-		n.o.TrailingLogs, n.o.TrailingBytes = c.most, c.bytes
-		expect.Equal(t, n.trailing(), c.want, "%+v of %d entries", c, first)
-	}
-	memory, _ := ended(t, Options{TrailingLogs: 5000})
-	expect.Equal(t, memory.trailing(), trailingLeast, "in memory, where no server needs the log")
-	memory.o.Peers = map[uint32]string{1: "a:1", 2: "b:1"}
-	expect.Equal(t, memory.trailing(), 5000, "where the log cannot tell")
-	tm := &term{n: n}
-	l := &inLink{Greeting: peer.Greeting{From: 2}, applied: 0, heard: time.Now().Add(time.Hour)}
-	must.That(t, tm.links.add(l), "the link is not taken")
-	n.term.Store(tm)
-	n.o.TrailingLogs, n.o.TrailingBytes = 1<<20, 64<<20
-	expect.Equal(t, n.trailing(), min(first+trailingLeast, max(n.raft.LastIndex(), trailingLeast)),
-		"for one that is behind")
-	n.term.Store(&term{n: n})
-	expect.Equal(t, n.trailing(), trailingLeast, "without followers")
 }
 
 // A snapshot that is written takes what it covers off the log after it, and is the newest; one that is not
@@ -161,10 +103,9 @@ func TestDamagedSnapshotIsReplaced(t *testing.T) {
 	a := newAsker(t, n)
 	must.OK(t, n.Snapshot())
 	written := m.count("write")
-	n.snapshotDamaged(errors.New("rotten"))
+	n.upkeep.Damaged(errors.New("rotten"))
 	eventually(t, "another is written", func() bool {
-		return m.count("write") > written &&
-			!n.replaceSnapshot.Load()
+		return m.count("write") > written
 	})
 	expect.Equal(t, int(a.create("/goes-on")), 0)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/restore"
 	"github.com/zlockd/zlockd/raftfsm/signal"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/upkeep"
 )
 
 // Start runs a server's part in the cluster. It returns when the server has
@@ -29,7 +30,7 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	}
 	n := &Node{o: o, id: o.ID, log: o.Logger, leadership: consensus.NewLeadership()}
 	n.known = leaderWatch{n: n, news: signal.New(), lost: time.Now()}
-	n.lowDisk.Store(new(string))
+	n.upkeep = upkeep.New(n.upkeepOptions())
 	n.serving.n, n.serving.offSince = n, time.Now()
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	defer func() {
@@ -88,9 +89,9 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 			n.die(errors.New("this server was removed from the cluster"))
 		}
 	})
-	n.wg.Go(n.snapshots)
+	n.wg.Go(func() { n.upkeep.Snapshots(n.ctx) })
 	if !n.disk.InMemory() && n.o.DiskReserve >= 0 {
-		n.wg.Go(n.watchDisk)
+		n.wg.Go(func() { n.upkeep.WatchDisk(n.ctx) })
 	}
 	return n, nil
 }
@@ -148,8 +149,27 @@ func (n *Node) makeFSM() (err error) {
 		return fmt.Errorf("read log: %w", err)
 	}
 	n.fsm.replay.began = time.Now()
-	n.fsm.damaged = n.snapshotDamaged
+	n.fsm.damaged = n.upkeep.Damaged
 	return nil
+}
+
+// upkeepOptions say what this server keeps within bounds.
+func (n *Node) upkeepOptions() upkeep.Options {
+	o := &n.o
+	return upkeep.Options{Dir: o.DataDir, Entries: o.SnapshotEntries, Bytes: o.SnapshotBytes,
+		Interval: o.SnapshotInterval, TrailingLogs: o.TrailingLogs, TrailingBytes: o.TrailingBytes,
+		Forgets: o.forgets(), DiskReserve: o.DiskReserve, MaxNodes: o.MaxNodes, MaxBytes: o.MaxBytes,
+		FreeBytes: o.FreeBytes, View: n.View, Barrier: n.addBarrier, Took: o.Measures.SnapshotWriteTime,
+		Log: n.log,
+		Logged: func() (requests, bytes int64) {
+			return n.fsm.counted.requests.Load(), n.fsm.counted.bytes.Load()
+		},
+		Followers: func() map[uint32]uint64 {
+			if t := n.term.Load(); t != nil {
+				return t.progress()
+			}
+			return nil
+		}}
 }
 
 // startRaft starts raft, and then the parts that need it.
@@ -167,6 +187,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
 	if err != nil {
 		return err
 	}
+	n.upkeep.Use(n.disk, n.raft)
 	n.elections = &elect.Elections{Raft: n.raft.Raft, Port: n.port, Status: n.status,
 		Heartbeat: n.o.HeartbeatTimeout, Log: n.log,
 		News: signal.New()}
@@ -175,7 +196,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) (err error) {
 		n.fsm.noteSnapshot(info.Zxid, at)
 	}
 	n.restorer = restore.New(restore.Options{ID: n.id, Stream: n.fsm.stream, View: n.View, Serving: n.Serving,
-		Refuses: n.fsm.low.Load, DiskLow: func() bool { return *n.lowDisk.Load() != "" }, Ended: n.ctx.Done(),
+		Refuses: n.fsm.low.Load, DiskLow: func() bool { return n.upkeep.DiskLow() != "" }, Ended: n.ctx.Done(),
 		Now: n.o.Now, Rand: n.o.Rand})
 	n.up.Store(true)
 	return nil

@@ -14,9 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/restore"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/upkeep"
 	"github.com/zlockd/zlockd/server/admin"
 )
 
@@ -138,7 +138,7 @@ func (h *Restorer) receive(target Target, body io.Reader) (f *os.File, size int6
 		switch {
 		case errors.Is(err, io.EOF):
 			return f, size, http.StatusOK, nil
-		case errors.As(err, &failed), errors.Is(err, raftfsm.ErrNoRoom):
+		case errors.As(err, &failed), errors.Is(err, upkeep.ErrNoRoom):
 			return nil, 0, http.StatusInsufficientStorage, errors.Join(err, f.Close())
 		case err != nil:
 			return nil, 0, http.StatusBadRequest, errors.Join(fmt.Errorf("the backup did not arrive as a whole: %w",

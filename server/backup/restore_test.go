@@ -15,9 +15,9 @@ import (
 	"testing/iotest"
 
 	"github.com/zlockd/zlockd/client/zk"
-	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/restore"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/raftfsm/upkeep"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/test/expect"
@@ -150,7 +150,7 @@ type fullDisk struct {
 
 func (f *fullDisk) Room(int64) error {
 	if f.room--; f.room < 0 {
-		return raftfsm.ErrNoRoom
+		return upkeep.ErrNoRoom
 	}
 	return nil
 }

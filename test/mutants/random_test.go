@@ -44,6 +44,7 @@ var layers = [][]string{
 	{"./raftfsm/consensus", "./raftfsm", "./test/sim"},
 	{"./raftfsm/form", "./raftfsm", "./test/sim"},
 	{"./raftfsm/restore", "./raftfsm", "./test/sim"},
+	{"./raftfsm/upkeep", "./raftfsm", "./test/sim"},
 	{"./raftfsm/seglog", "./raftfsm/disk", "./raftfsm"},
 	{"./raftfsm/status", "./raftfsm/peer", "./server/members", "./raftfsm"},
 	{"./raftfsm/tlsfiles", "./raftfsm/peer", "./server"},

@@ -1,0 +1,87 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/signal"
+	"github.com/zlockd/zlockd/raftfsm/state"
+)
+
+// Full says why to refuse requests that need more room; empty: there is room.
+func (u *Upkeep) Full() string {
+	var nodes int
+	var bytes int64
+	u.o.View(func(s *state.State) { nodes, bytes = s.Tree().Count(), s.Tree().Bytes()+s.Tree().ACLBytes() })
+	switch {
+	case u.o.MaxNodes > 0 && nodes >= u.o.MaxNodes:
+		return fmt.Sprintf("there are %d nodes, and no more than %d are allowed", nodes, u.o.MaxNodes)
+	case u.o.MaxBytes > 0 && bytes >= u.o.MaxBytes:
+		return fmt.Sprintf("the data and ACLs are %d bytes, and no more than %d are allowed", bytes,
+			u.o.MaxBytes)
+	}
+	return u.DiskLow()
+}
+
+const roomLook = 250 * time.Millisecond
+
+// DiskLow says why this server's disk is low, as WatchDisk saw it last; empty: it is not.
+func (u *Upkeep) DiskLow() string { return *u.low.Load() }
+
+// NoteDisk notes why the disk is low; empty: it is not.
+func (u *Upkeep) NoteDisk(why string) { u.low.Store(&why) }
+
+// WatchDisk looks how much room is left on this server's disk, in a goroutine of its own: a disk
+// that hangs must not hold up the goroutines that ask.
+func (u *Upkeep) WatchDisk(ctx context.Context) {
+	for more := true; more; more = signal.Pause(ctx, u.raft.Beat(roomLook)) {
+		why := u.lowWith(0)
+		u.NoteDisk(why)
+	}
+}
+
+// lowWith says why this server's disk would be low with so many bytes less
+// free than now; empty: it would not.
+func (u *Upkeep) lowWith(less int64) string {
+	free, err := u.o.FreeBytes(u.o.Dir)
+	if err != nil {
+		return ""
+	}
+	snapshot, _ := u.disk.NewestSnapshot()
+	reserve := max(u.o.DiskReserve, 2*snapshot)
+	if free -= less; free < reserve {
+		return fmt.Sprintf(
+			"the disk of %s has %d MiB left, less than the %d MiB kept free for log and snapshots",
+			u.o.Dir, free>>20, reserve>>20)
+	}
+	return ""
+}
+
+// ErrNoRoom marks a disk that would be low.
+var ErrNoRoom = errors.New("no room")
+
+// Room says why this server's disk cannot take so many bytes; nil: it can.
+func (u *Upkeep) Room(bytes int64) error {
+	if u.disk.InMemory() || u.o.DiskReserve < 0 {
+		return nil
+	}
+	if why := u.lowWith(bytes); why != "" {
+		return fmt.Errorf("%w: %s; make some and try again", ErrNoRoom, why)
+	}
+	return nil
+}
+
+// Fits says why a backup of so many nodes and bytes cannot be this server's
+// state; nil: it can.
+func (u *Upkeep) Fits(nodes int, bytes int64) error {
+	switch {
+	case u.o.MaxNodes > 0 && nodes > u.o.MaxNodes:
+		return fmt.Errorf("the backup has %d nodes, and no more than %d are allowed", nodes, u.o.MaxNodes)
+	case u.o.MaxBytes > 0 && bytes > u.o.MaxBytes:
+		return fmt.Errorf("the data of the backup are %d bytes, and no more than %d are allowed", bytes,
+			u.o.MaxBytes)
+	}
+	return nil
+}
