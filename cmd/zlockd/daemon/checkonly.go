@@ -78,25 +78,6 @@ func (d *daemon) checkOnly(args []string) error {
 	return nil
 }
 
-// withSurroundings adds to the error of a start what else is wrong with the ports that the operator
-// has named, and with the directories.
-func withSurroundings(err error, s *settings) error {
-	if s == nil || s.flags == nil {
-		return err
-	}
-	before := len(s.faults)
-	s.tryPorts(func(flag string) bool { return s.origin[flag] != "" })
-	s.tryDirectories()
-	told, _ := errors.AsType[*net.OpError](err)
-	for _, f := range s.faults[before:] {
-		op, port := errors.AsType[*net.OpError](f)
-		if told == nil || !port || fmt.Sprint(op.Addr) != fmt.Sprint(told.Addr) {
-			err = errors.Join(err, f)
-		}
-	}
-	return err
-}
-
 // print writes the settings in force and the origin of each.
 func (s *settings) print(w io.Writer) {
 	s.flags.VisitAll(func(f *pflag.Flag) {

@@ -108,3 +108,15 @@ func (v durationValue) Set(s string) error {
 	}
 	return errors.New("want a duration such as 500ms, 2s or 1h")
 }
+
+func orNone(addr string) string {
+	if addr == off {
+		return ""
+	}
+	return addr
+}
+
+// asksCertificates reports whether clients can show certificates.
+func (s *settings) asksCertificates() bool {
+	return s.clientTLS.CA != "" && s.tlsClientAuth != "none"
+}

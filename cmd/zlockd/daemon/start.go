@@ -156,13 +156,6 @@ func (r running) Change(s *settings, log *slog.Logger) (users bool, err error) {
 		SASL: mechanisms}), nil
 }
 
-func orNone(addr string) string {
-	if addr == off {
-		return ""
-	}
-	return addr
-}
-
 // Ready implements process.
 func (r running) Ready(ctx context.Context) (readyLine, error) {
 	if err := r.Instance.Ready(ctx); err != nil {

@@ -1,0 +1,56 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/zlockd/zlockd/cmd/internal/release"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // could not start, or had to stop
+	exitUsage  = 2 // wrong flags or configuration
+	exitAtOnce = 3 // stopped by a second signal
+)
+
+// daemon is zlockd with its surroundings.
+type daemon struct {
+	stdout, stderr io.Writer
+	signals        <-chan os.Signal
+	hangups        <-chan os.Signal // each reads the configuration again
+	level          slog.LevelVar
+	kerberos       Kerberos // nil without
+	start          func(context.Context, *settings, *slog.Logger) (process, error)
+}
+
+// process is a started server.
+type process interface {
+	// Ready waits until the server serves clients, and returns its addresses and mode.
+	Ready(context.Context) (readyLine, error)
+	// Line returns mode, leader and clients in one line.
+	Line() string
+	// Change puts the settings in force that need no restart, and reports whether users changed.
+	Change(*settings, *slog.Logger) (users bool, err error)
+	// Failed is closed when the server stops by itself.
+	Failed() <-chan struct{}
+	// Close stops the server in order, or as far as ctx allows.
+	Close(ctx context.Context) error
+}
+
+// readyLine is the line on stdout that scripts read.
+type readyLine struct{ client, secure, peer, admin, mode string }
+
+func (l readyLine) print(w io.Writer) {
+	secure := ""
+	if l.secure != "" {
+		secure = " secure=" + l.secure
+	}
+	// secure comes last: scripts know the fields before it.
+	fmt.Fprintf(w, "zlockd ready client=%s peer=%s admin=%s mode=%s version=%s%s\n", l.client, l.peer, l.admin,
+		l.mode, release.Version(), secure)
+}
