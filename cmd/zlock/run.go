@@ -119,7 +119,7 @@ func (f *runFlags) ready(line string) error {
 
 func runCommand() *command {
 	return &command{
-		Name: "run", Args: "PATH… -- COMMAND [ARG…]", Paths: true, Least: 1, Most: -1, Runs: true,
+		Name: "run", Args: "PATH… -- COMMAND [ARG…]", Paths: true, Least: 0, Most: -1, Runs: true,
 		Does: "run a command while holding a lock",
 		Help: `Several PATHs are locked at once, without the danger of a deadlock. COMMAND is
 executed directly; -c takes a line for the shell. When the lock is lost, COMMAND
@@ -127,6 +127,11 @@ and all it started are ended before another can get the lock; when COMMAND ends,
 what it left running is ended before the lock is released. (On systems other than
 Linux that goes for COMMAND's process group, and so with --leave.) COMMAND finds
 the lock described in ZLOCK_PATH, ZLOCK_TOKEN and others.
+
+With --ticket-file, COMMAND runs under the hold of a ticket ('zlock take'), which is
+renewed until COMMAND ends and stays then (--give gives it back). With --rate 100/1m,
+COMMAND runs without a lock, as soon as PATH has had fewer than 100 draws within 1m.
+Both ask a zlockd's port for tickets (--http), and need no other connection.
 
 Exit code: COMMAND's, 128+N if it died of signal N, 120 no session, 121 revoked,
 122 lock lost, 123 held too long (--max-hold), 124 not acquired (-n, -w), 125
@@ -137,9 +142,33 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 			fs.BoolVar(&run.inherit, "inherit", false,
 				"if an ancestor of this process holds PATH, run COMMAND under its lock")
 			conn := addConnectFlags(fs)
-			return func(c *call) error { return c.run(lock, run, conn) }
+			port := addPortFlags(fs, true)
+			give := fs.Bool("give", false, "give the ticket of --ticket-file back when COMMAND has ended")
+			rate := fs.String("rate", "",
+				"wait for one of `N/TIME` draws from PATH, such as 100/1m, and hold no lock")
+			return func(c *call) error {
+				switch {
+				case fs.Changed("rate"):
+					return c.runByRate(*rate, port, lock, run, conn)
+				case fs.Changed("ticket-file"):
+					return c.runByTicket(port, *give, lock, run, conn)
+				case len(c.Args) == 0:
+					return cli.Usagef("missing operand; usage: zlock run PATH… -- COMMAND [ARG…]")
+				}
+				return c.run(lock, run, conn)
+			}
 		},
 	}
+}
+
+// only refuses options of run that have no meaning beside another one.
+func (f *runFlags) only(beside string, allowed ...string) (err error) {
+	f.fs.Visit(func(g *pflag.Flag) {
+		if err == nil && g.Name != beside && !slices.Contains(allowed, g.Name) {
+			err = cli.Usagef("--%s has no meaning beside --%s", g.Name, beside)
+		}
+	})
+	return err
 }
 
 func (c *call) run(lock *lockFlags, run *runFlags, conn *connectFlags) error {
@@ -302,24 +331,33 @@ func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
 	}
 	j.tellSession()           // it may be another one since
 	slots, _ := lease.Slots() // --need-slot is for those that need them
-	var out supervise.Outcome
-	if err = j.flags.ready("locked " + lease.Sequencer().Token.String()); err != nil {
-		signal.Stop(sigs)
-	} else {
-		outliveReaders()
-		out, err = j.guard.Run(s.right(describe(j.Args)), &supervise.Command{
-			Path: j.exe.path, Argv: j.exe.argv, Env: j.environ(lease.Sequencers(), slots),
-			Foreground: j.flags.inForeground(j.app), Contain: j.flags.contain, Leave: j.flags.leave,
-			Loss: j.Loss, Say: j.say,
-		}, sigs)
-	}
+	out, err := j.supervise(s.right(describe(j.Args)), lease.Sequencers(), slots, sigs)
 	s.code = out.Right
-	code := s.release(cmp.Or(out.Right, out.Code))
+	return j.endOf(&out, s.release(cmp.Or(out.Right, out.Code))), out.Told, err
+}
+
+// supervise runs COMMAND under a right to some locks.
+func (j *job) supervise(r supervise.Right, locks []fence.Sequencer, slots []int, sigs chan os.Signal) (
+	out supervise.Outcome, err error) {
+	if err = j.flags.ready("locked " + locks[0].Token.String()); err != nil {
+		signal.Stop(sigs)
+		return out, err
+	}
+	outliveReaders()
+	return j.guard.Run(r, &supervise.Command{
+		Path: j.exe.path, Argv: j.exe.argv, Env: j.environ(locks, slots),
+		Foreground: j.flags.inForeground(j.app), Contain: j.flags.contain, Leave: j.flags.leave,
+		Loss: j.Loss, Say: j.say,
+	}, sigs)
+}
+
+// endOf returns how zlock ends with a code after COMMAND has ended.
+func (j *job) endOf(out *supervise.Outcome, code int) error {
 	if code == supervise.SignalCode(syscall.SIGINT) &&
 		(out.Signal == syscall.SIGINT || j.flags.contain && out.Told) { // its keeper tells the code alone
-		return &signalError{syscall.SIGINT}, out.Told, err
+		return &signalError{syscall.SIGINT}
 	}
-	return cli.Exit(code), out.Told, err
+	return cli.Exit(code)
 }
 
 // right is the right to run under the lock, called what in messages.

@@ -41,6 +41,13 @@ func (s *statusLine) tell(kind, text string) {
 	s.last = kind
 }
 
+// news is tell for a text that is said once.
+func (s *statusLine) news(text string) {
+	if text != s.last {
+		s.tell(text, text)
+	}
+}
+
 // end leaves the line as it is.
 func (s *statusLine) end() {
 	if s.open {

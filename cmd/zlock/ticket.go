@@ -28,13 +28,19 @@ type ticketFlags struct {
 }
 
 func addTicketFlags(fs *pflag.FlagSet, one bool) *ticketFlags {
+	t := addPortFlags(fs, one)
+	addDuration(fs, &t.timeout, "timeout", "", "give up when no server answers for so long")
+	return t
+}
+
+// addPortFlags is addTicketFlags without --timeout.
+func addPortFlags(fs *pflag.FlagSet, one bool) *ticketFlags {
 	t := new(ticketFlags)
 	fs.StringVar(&t.http, "http", "", "ask the ports for tickets at `URLS`, separated by commas (ZLOCK_HTTP, "+
 		"http://127.0.0.1:8183)")
 	fs.StringVar(&t.ca, "http-ca", "", "trust servers that this authority signed, PEM `FILE`")
 	fs.StringVar(&t.bearer, "bearer-file", "", "the caller's bearer token is in `FILE` (or in ZLOCK_BEARER)")
 	t.timeout = time.Minute
-	addDuration(fs, &t.timeout, "timeout", "", "give up when no server answers for so long")
 	if one {
 		fs.StringVar(&t.file, "ticket-file", "",
 			"the ticket is in `FILE`, - is standard input (or in ZLOCK_TICKET)")
@@ -180,17 +186,19 @@ func (c *call) take(t *ticketFlags, q url.Values, wait time.Duration, quiet bool
 	}
 	ctx, stop := t.asking(wait)
 	defer stop()
-	told, most := "", firstWait
+	line, most := newStatusLine(c.app), firstWait
 	tell := func(a *ticket.Answer) {
-		if text := whoIsAhead(k.path, a); text != told && !quiet {
-			told = text
-			c.say("%s", text)
+		if !quiet {
+			line.news(whoIsAhead(k.path, a))
 		}
 	}
 	for end := time.Now().Add(wait); ; most = laterWait {
 		left := min(max(time.Until(end), 0), most)
 		q.Set("wait", left.Round(time.Millisecond).String())
 		a, err := k.Ask(ctx, http.MethodPost, lockPath(k.path), q, nil)
+		if err != nil || a.Held || a.Code >= http.StatusBadRequest {
+			line.clear()
+		}
 		switch {
 		case err != nil:
 			return &cli.ExitError{Code: exitNoSession, Err: err}
@@ -210,21 +218,22 @@ func (c *call) take(t *ticketFlags, q url.Values, wait time.Duration, quiet bool
 			return nil
 		}
 		tell(a)
+		line.end()
 		return cli.Exit(exitNotAcquired)
 	}
 }
 
-// whoIsAhead says whom a ticket waits for, since when and why that one holds or waits, and the ticket's
-// place.
+// whoIsAhead says whom a ticket waits for, and its place.
 func whoIsAhead(path string, a *ticket.Answer) string {
-	switch place := fmt.Sprintf("place %d of %d", a.Position, a.Of); {
+	holder, ahead := "", ""
+	switch {
 	case a.Behind == nil:
-		return "waiting for " + path + ": " + place
 	case a.Position == 1:
-		return path + " is held by " + aheadText(a.Behind) + "; " + place
+		holder = aheadText(a.Behind)
 	default:
-		return "waiting for " + path + ": " + place + ", behind " + aheadText(a.Behind)
+		ahead = aheadText(a.Behind)
 	}
+	return waitText(path, holder, ahead, a.Position, a.Of)
 }
 
 func aheadText(h *ticket.Holder) string {
@@ -259,9 +268,13 @@ func heldText(a *ticket.Answer) string {
 // overOr returns the error that an answer tells of.
 func overOr(a *ticket.Answer) error {
 	if a.Over() {
-		return &cli.ExitError{Code: exitNo, Err: fmt.Errorf("the ticket is over (%s): %s", a.Error, a.Text)}
+		return &cli.ExitError{Code: exitNo, Err: overText(a)}
 	}
 	return fmt.Errorf("%s: %s", a.Error, a.Text)
+}
+
+func overText(a *ticket.Answer) error {
+	return fmt.Errorf("the ticket is over (%s): %s", a.Error, a.Text)
 }
 
 func ticketCommand(name, does, help string, do func(c *call, t *ticketFlags) error) *command {

@@ -115,25 +115,31 @@ func (t *waitTeller) refused(ctx context.Context, last client.Event) {
 // say reads the holder and writes the line.
 func (t *waitTeller) say(ctx context.Context, ev client.Event) {
 	t.told = ev
-	place := ""
-	if ev.Place > 0 {
-		place = fmt.Sprintf("place %d of %d", ev.Place, ev.Of)
-	}
 	if ev.Holder != "" {
 		ctx, cancel := context.WithTimeout(ctx, tellRead)
 		defer cancel()
 		if h, err := t.cl.Inspector().Contender(ctx, ev.Holder); err == nil {
-			if place != "" {
-				place = "; " + place
-			}
-			t.line.tell("held "+ev.Holder+place, ev.Path+" is held by "+holderText(h)+place)
+			t.line.news(waitText(ev.Path, holderText(h), "", ev.Place, ev.Of))
 			return
 		}
 	}
-	if place != "" {
-		place = ": " + place
+	t.line.news(waitText(ev.Path, "", "", ev.Place, ev.Of))
+}
+
+// waitText says whom a contender waits for, as far as that is known: who holds the lock, or who stands ahead;
+// and its place, 0 if it has none.
+func waitText(path, holder, ahead string, place, of int) string {
+	text, between := "waiting for "+path, ": "
+	if holder != "" {
+		text, between = path+" is held by "+holder, "; "
 	}
-	t.line.tell("waits "+ev.Path+place, "waiting for "+ev.Path+place)
+	if place > 0 {
+		text += fmt.Sprintf("%splace %d of %d", between, place, of)
+	}
+	if ahead != "" {
+		text += ", behind " + ahead
+	}
+	return text
 }
 
 // holderText names a holder: who, since when, and why.

@@ -24,6 +24,7 @@ type Answer struct {
 	Code     int      `json:"-"`
 	Held     bool     `json:"held"`
 	Token    string   `json:"token"`
+	Sequence string   `json:"sequencer"`
 	Slots    []int    `json:"slots"`
 	NoSlots  string   `json:"noSlots"`
 	Position int      `json:"position"`
@@ -35,6 +36,8 @@ type Answer struct {
 	Holders  []Holder `json:"holders"`
 	Error    string   `json:"error"`
 	Text     string   `json:"text"`
+	Drawn    bool     `json:"drawn"`
+	Retry    int64    `json:"retryMs"`
 	Tickets  []One    `json:"tickets"`
 }
 
@@ -65,6 +68,14 @@ type One struct {
 
 // Over reports whether the ticket is over for good.
 func (a *Answer) Over() bool { return a.Code == http.StatusNotFound || a.Code == http.StatusGone }
+
+// final reports whether a request is not to be repeated.
+func (a *Answer) final() bool {
+	return a.Code < http.StatusInternalServerError && (a.Code != http.StatusTooManyRequests || a.NoDraw())
+}
+
+// NoDraw reports whether a rate has no draw that is free.
+func (a *Answer) NoDraw() bool { return a.Error == "rate" }
 
 // Caller asks servers, one after the other until one answers.
 type Caller struct {
@@ -112,7 +123,7 @@ func (c *Caller) Ask(ctx context.Context, method, path string, query url.Values,
 	var last error
 	for n := 0; ; n++ {
 		a, err := c.once(ctx, c.URLs[n%len(c.URLs)], method, path, query, head, wait+answerTime)
-		if err == nil && a.Code != http.StatusTooManyRequests && a.Code < http.StatusInternalServerError {
+		if err == nil && a.final() {
 			return a, nil
 		}
 		if last = err; err == nil {

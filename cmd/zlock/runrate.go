@@ -1,0 +1,110 @@
+//go:build !windows
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/internal/ticket"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
+)
+
+// runByRate runs COMMAND when it has a draw from a rate, in place of zlock: there is nothing to give back.
+func (c *call) runByRate(rate string, t *ticketFlags, lock *lockFlags, run *runFlags,
+	conn *connectFlags) error {
+	if err := run.only("rate", "http", "http-ca", "bearer-file", "nonblock", "timeout", "conflict-exit-code",
+		"command", "quiet", "connect-timeout"); err != nil {
+		return err
+	}
+	limit, per, err := parseRate(rate)
+	switch {
+	case err != nil:
+		return err
+	case len(c.Args) != 1:
+		return cli.Usagef("--rate needs one PATH before --")
+	case lock.nonblock && lock.fs.Changed("timeout"):
+		return cli.Usagef("-n and -w exclude each other")
+	}
+	exe, err := findExecutable(c.Dashed, run.shell)
+	if err != nil {
+		return err
+	}
+	t.timeout = conn.connectTimeout
+	k, err := t.all(c)
+	if err != nil {
+		return err
+	}
+	k.Secret, k.path = ticket.NewSecret(), c.Args[0] // the request may be repeated
+	if err := c.draw(k, limit, per, t, lock, conn.quiet); err != nil {
+		return err
+	}
+	err = syscall.Exec(exe.path, exe.argv, os.Environ())
+	return cli.Exitf(supervise.NotStarted(err), "%s: %w", exe.path, err)
+}
+
+// draw waits for a draw.
+func (c *call) draw(k *asker, limit int, per time.Duration, t *ticketFlags, lock *lockFlags, quiet bool) error {
+	interrupt, stop := interruptible()
+	defer stop()
+	line, most, end := newStatusLine(c.app), firstWait, time.Time{}
+	if lock.nonblock || lock.fs.Changed("timeout") {
+		end = time.Now().Add(lock.timeout)
+	}
+	defer line.clear()
+	for ; ; most = laterWait {
+		wait := most
+		if !end.IsZero() {
+			wait = min(wait, max(time.Until(end), 0))
+		}
+		q := url.Values{"limit": {strconv.Itoa(limit)}, "per": {per.String()},
+			"wait": {wait.Round(time.Millisecond).String()}}
+		ctx, cancel := context.WithTimeout(interrupt, wait+t.timeout)
+		a, err := k.Ask(ctx, http.MethodPost, "/v1/rates"+k.path, q, nil)
+		cancel()
+		switch {
+		case interrupted(interrupt) != nil:
+			return interrupted(interrupt)
+		case err != nil:
+			return cli.Exitf(exitNoSession,
+				"no port for tickets of a zlockd (--http, ZLOCK_HTTP) lets COMMAND draw: %w", err)
+		case a.Drawn:
+			return nil
+		case !a.NoDraw():
+			return fmt.Errorf("%s: %s", a.Error, a.Text)
+		}
+		if !quiet {
+			text := fmt.Sprintf("%s has had %d draws within %v", k.path, limit, duration{&per})
+			if a.Retry > 0 {
+				free := time.Now().Add(time.Duration(a.Retry) * time.Millisecond)
+				text += ": the next is free at " + clock(free)
+			}
+			line.news(text)
+		}
+		if !end.IsZero() && !time.Now().Before(end) {
+			line.end()
+			return &cli.ExitError{Code: lock.conflict}
+		}
+	}
+}
+
+// parseRate reads a rate such as 100/1m.
+func parseRate(text string) (limit int, per time.Duration, err error) {
+	number, span, _ := strings.Cut(text, "/")
+	limit, err = strconv.Atoi(number)
+	if err == nil {
+		per, err = parseDuration(span)
+	}
+	if err != nil || limit < 1 || per <= 0 {
+		return 0, 0, cli.Usagef("--rate %q: want a number and a time, such as 100/1m", text)
+	}
+	return limit, per, nil
+}

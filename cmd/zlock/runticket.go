@@ -1,0 +1,259 @@
+//go:build !windows
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/internal/ticket"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
+)
+
+// ticketHold is the hold of a ticket while COMMAND runs. The ticket outlives zlock.
+type ticketHold struct {
+	*asker
+	token  string
+	margin time.Duration // before its end COMMAND is told to end
+	asked  chan string   // has room for one
+	lost   chan struct{} // closed when it is lost
+
+	mu    sync.Mutex
+	until time.Time // when it is lost unless a server renews it
+	last  error     // of the last request
+	err   error     // why it is lost
+	told  bool      // that it is asked back
+}
+
+// runByTicket runs COMMAND under the hold of a ticket.
+func (c *call) runByTicket(t *ticketFlags, give bool, lock *lockFlags, run *runFlags,
+	conn *connectFlags) error {
+	if err := run.only("ticket-file", "http", "http-ca", "bearer-file", "give", "nonblock", "timeout",
+		"conflict-exit-code", "command", "on-lost", "kill-after", "on-revoke", "foreground", "contain", "leave",
+		"ready-fd", "quiet", "connect-timeout"); err != nil {
+		return err
+	}
+	switch {
+	case lock.nonblock && lock.fs.Changed("timeout"):
+		return cli.Usagef("-n and -w exclude each other")
+	case len(c.Args) > 1:
+		return cli.Usagef("a ticket is of one PATH")
+	}
+	t.timeout = conn.connectTimeout
+	k, err := t.one(c, false)
+	if err != nil {
+		return err
+	}
+	j := &job{call: c, flags: run, conn: conn, task: taskOf(c.getenv)}
+	if j.Loss, err = run.loss(lock.killAfter, false); err != nil {
+		return err
+	}
+	j.Nested = supervise.GraceWithin(c.getenv("ZLOCK_GRACE"))
+	if err = j.startGuard(); err != nil {
+		return err
+	}
+	defer j.end()
+	go supervise.Reap()
+	j.ctx, j.stop = interruptible()
+	if j.exe, err = findExecutable(c.Dashed, run.shell); err != nil {
+		return err
+	}
+	if j.servers, _, err = conn.address(c.getenv); err != nil {
+		return err
+	}
+	h := &ticketHold{asker: k, asked: make(chan string, 1), lost: make(chan struct{})}
+	if j.OnLost != 0 {
+		h.margin = lock.killAfter
+	}
+	a, err := h.await(j, t, lock)
+	if err != nil {
+		return err
+	}
+	of, err := fence.ParseSequencer(a.Sequence)
+	if err != nil {
+		return fmt.Errorf("the server's answer: %w", err)
+	}
+	sigs := supervise.ListenForCommand() // from here on signals are for COMMAND
+	j.stop()
+	if err := interrupted(j.ctx); err != nil {
+		signal.Stop(sigs)
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var renewed sync.WaitGroup
+	renewed.Go(func() { h.keep(ctx) })
+	r := supervise.Right{Lost: h.lost, Err: h.Err, Until: h.Until, Code: func() int { return exitLost },
+		Asked: h.asked, AskedCode: exitRevoked}
+	out, err := j.supervise(r, []fence.Sequencer{of}, a.Slots, sigs)
+	stop()
+	renewed.Wait()
+	code := cmp.Or(out.Right, out.Code)
+	if give && err == nil && out.Right != exitLost {
+		code = h.giveBack(c, t, code)
+	}
+	return cmp.Or(err, j.endOf(&out, code))
+}
+
+// await waits until the ticket holds, and returns the answer that says so.
+func (h *ticketHold) await(j *job, t *ticketFlags, lock *lockFlags) (*ticket.Answer, error) {
+	line, most, end := newStatusLine(j.app), firstWait, time.Time{}
+	if lock.nonblock || lock.fs.Changed("timeout") {
+		end = time.Now().Add(lock.timeout)
+	}
+	defer line.clear()
+	for ; ; most = laterWait {
+		wait := most
+		if !end.IsZero() {
+			wait = min(wait, max(time.Until(end), 0))
+		}
+		ctx, cancel := context.WithTimeout(j.ctx, wait+t.timeout)
+		sent := time.Now()
+		a, err := h.post(ctx, wait)
+		cancel()
+		switch {
+		case context.Cause(j.ctx) != nil:
+			return nil, context.Cause(j.ctx)
+		case err != nil:
+			return nil, &cli.ExitError{Code: exitNoSession, Err: err}
+		case a.Over():
+			return nil, &cli.ExitError{Code: exitLost, Err: overText(a)}
+		case a.Code >= http.StatusBadRequest:
+			return nil, overOr(a)
+		case a.Held:
+			h.token = a.Token
+			if err := h.lastsFor(a); err != nil {
+				return nil, err
+			}
+			h.renewed(a, sent)
+			return a, nil
+		}
+		if !j.conn.quiet {
+			line.news(whoIsAhead(h.path, a))
+		}
+		if !end.IsZero() && !time.Now().Before(end) {
+			line.end()
+			return nil, &cli.ExitError{Code: lock.conflict}
+		}
+	}
+}
+
+// lastsFor refuses a ticket that may end before COMMAND can be ended.
+func (h *ticketHold) lastsFor(a *ticket.Answer) error {
+	safe, ttl := time.Duration(a.Safe)*time.Millisecond, time.Duration(a.TTL)*time.Millisecond
+	switch {
+	case safe >= h.margin+time.Second:
+		return nil
+	case safe < ttl/2: // what is left of its last moment
+		return cli.Exitf(exitLost, "the ticket ends in %v, too soon to end COMMAND within --kill-after %v",
+			safe, h.margin)
+	}
+	return cli.Usagef("a ticket of %v is too short to end COMMAND within --kill-after %v before it ends: "+
+		"'zlock take' it with a longer --ttl, or give a shorter --kill-after", ttl, h.margin)
+}
+
+// post goes on with the ticket.
+func (h *ticketHold) post(ctx context.Context, wait time.Duration) (*ticket.Answer, error) {
+	q := url.Values{"wait": {wait.Round(time.Millisecond).String()}}
+	return h.Ask(ctx, http.MethodPost, lockPath(h.path), q, map[string]string{"If-Match": "*"})
+}
+
+// keep renews the ticket until ctx ends or it is lost.
+func (h *ticketHold) keep(ctx context.Context) {
+	for ctx.Err() == nil {
+		left := time.Until(h.Until())
+		if left <= 0 {
+			h.lose(cmp.Or(h.last, errors.New("the ticket's time is over")))
+			return
+		}
+		// A request has a third of the time that is left, so that there is room for another server.
+		try, cancel := context.WithTimeout(ctx, max(left/3, 200*time.Millisecond))
+		sent := time.Now()
+		a, err := h.post(try, 0)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			h.last = fmt.Errorf("no server has renewed the ticket: %w", err)
+			h.URLs = append(slices.Clone(h.URLs[1:]), h.URLs[0]) // it may not answer at all
+			continue
+		case a.Over():
+			h.lose(overText(a))
+			return
+		case a.Code >= http.StatusBadRequest:
+			h.last = fmt.Errorf("no server has renewed the ticket: %s", a.Text)
+		case !a.Held || a.Token != h.token:
+			h.lose(errors.New("the ticket holds no longer"))
+			return
+		default:
+			h.last = nil
+			h.renewed(a, sent)
+		}
+		_ = sleep(ctx, min(max(time.Until(h.Until())/3, 100*time.Millisecond), laterWait))
+	}
+}
+
+// renewed notes an answer to a request that was sent then.
+func (h *ticketHold) renewed(a *ticket.Answer, sent time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.until = sent.Add(time.Duration(a.Safe)*time.Millisecond - h.margin)
+	if a.Asked != nil && !h.told {
+		h.told = true
+		h.asked <- requestText(h.path, recipe.Revocation{By: a.Asked.By, Reason: a.Asked.Reason})
+	}
+}
+
+func (h *ticketHold) lose(why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err = why
+	close(h.lost)
+}
+
+// Err returns why the hold is lost, nil while it lasts.
+func (h *ticketHold) Err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.err
+}
+
+// Until returns when the hold is lost if no server renews it.
+func (h *ticketHold) Until() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.until
+}
+
+// giveBack gives the ticket back, and returns the exit code.
+func (h *ticketHold) giveBack(c *call, t *ticketFlags, code int) int {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	defer cancel()
+	a, err := h.Ask(ctx, http.MethodDelete, lockPath(h.path), url.Values{}, nil)
+	switch {
+	case err != nil:
+		c.say("the ticket is not given back: %v; 'zlock give' does so", err)
+		return code
+	case a.Code != http.StatusNoContent && a.Error != "given":
+		c.say("%v", overText(a))
+		code = exitLost
+	}
+	if t.file != "-" {
+		if err := os.Remove(t.file); err != nil {
+			c.say("%v", err)
+		}
+	}
+	return code
+}

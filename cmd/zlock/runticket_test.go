@@ -1,0 +1,175 @@
+//go:build !windows
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// ticketRunner is a server with a port for tickets, and what zlock says to it.
+type ticketRunner struct {
+	t    *testing.T
+	urls string
+	dir  string
+}
+
+func startTicketRunner(t *testing.T) *ticketRunner {
+	_, url := ticketServer(t)
+	return &ticketRunner{t, url, t.TempDir()}
+}
+
+// start starts a zlock.
+func (s *ticketRunner) start(args ...string) (cmd *exec.Cmd, out, errs *bytes.Buffer) {
+	cmd = exec.Command(filepath.Join(built.dir, "zlock"), args...)
+	cmd.Dir, cmd.Env = s.dir, append(scriptEnv(s.t), "ZLOCK_HTTP="+s.urls)
+	out, errs = new(bytes.Buffer), new(bytes.Buffer)
+	cmd.Stdout, cmd.Stderr = out, errs
+	must.OK(s.t, cmd.Start())
+	return cmd, out, errs
+}
+
+// zlock runs a zlock, which must end with a code, and returns what it wrote.
+func (s *ticketRunner) zlock(code int, args ...string) (out, errs string) {
+	s.t.Helper()
+	cmd, o, e := s.start(args...)
+	expect.Equal(s.t, exitCode(cmd.Wait()), code, "zlock %q: %s%s", args, o, e)
+	return o.String(), e.String()
+}
+
+// COMMAND runs under the hold of a ticket, which stays when COMMAND ends unless --give says otherwise.
+func TestRunUnderATicket(t *testing.T) {
+	t.Parallel()
+	s := startTicketRunner(t)
+	s.zlock(0, "take", "--ticket-file", "a", "--ttl", "20s", "/l")
+	show := "echo $ZLOCK_PATH $ZLOCK_MODE $ZLOCK_HELD; test $ZLOCK_TOKEN -gt 0; exit 7"
+	out, _ := s.zlock(7, "run", "--ticket-file", "a", "-c", show)
+	expect.Equal(t, out, "/l exclusive 1\n")
+	s.zlock(0, "renew", "--ticket-file", "a")
+	s.zlock(exitNotAcquired, "take", "--ticket-file", "b", "/l")
+	_, errs := s.zlock(9, "run", "--ticket-file", "b", "-n", "-E", "9", "--", "true")
+	expect.Has(t, errs, "/l is held by ")
+	_, errs = s.zlock(exitNotAcquired, "run", "--ticket-file", "b", "-q", "-w", "50ms", "--", "true")
+	expect.Equal(t, errs, "", "what it says with --quiet")
+	waiter, waited, _ := s.start("run", "--ticket-file", "b", "--", "echo", "it holds")
+	s.zlock(3, "run", "--ticket-file", "a", "--give", "/l", "--", "sh", "-c", "exit 3")
+	expect.OK(t, waiter.Wait())
+	expect.Equal(t, waited.String(), "it holds\n")
+	_, err := os.Stat(filepath.Join(s.dir, "a"))
+	expect.That(t, os.IsNotExist(err), "the file of the ticket that was given back is there")
+	s.zlock(0, "take", "--semaphore", "3", "--ticket-file", "p", "/s")
+	out, _ = s.zlock(0, "run", "--ticket-file", "p", "-c", "echo $ZLOCK_SLOT $ZLOCK_MODE")
+	expect.Equal(t, out, "1 permit\n")
+	for _, args := range []string{"--ticket-file p --shared", "--ticket-file p --inherit",
+		"--ticket-file p /a /b", "--ticket-file p /other", "--ticket-file p -n -w 1", "",
+		"-S 127.0.0.1:1 --ticket-file p"} {
+		s.zlock(exitFailed, append(append([]string{"run"}, strings.Fields(args)...), "--", "true")...)
+	}
+	s.zlock(0, "take", "--ticket-file", "short", "--ttl", "5s", "/short")
+	_, errs = s.zlock(exitFailed, "run", "--ticket-file", "short", "--", "true")
+	expect.Has(t, errs, "--ttl")
+	s.zlock(0, "run", "--ticket-file", "short", "-k", "1", "--", "true")
+	s.zlock(exitNoSession, "run", "--rate", "1/1s", "/x", "--http", "http://127.0.0.1:1",
+		"--connect-timeout", ".3", "--", "true")
+	s.zlock(exitNoSession, "run", "--ticket-file", "short", "--http", "http://127.0.0.1:1",
+		"--connect-timeout", ".3", "--", "true")
+}
+
+// COMMAND outlives the ticket's first time, ends when the ticket does, and its zlock says why.
+func TestRunUnderATicketThatEnds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("COMMANDs that outlive the time of a ticket")
+	}
+	t.Parallel()
+	s := startTicketRunner(t)
+	s.zlock(0, "take", "--ticket-file", "a", "--ttl", "5s", "/l")
+	s.zlock(0, "run", "--ticket-file", "a", "-k", "1", "--", "sleep", "8")
+	cmd, _, errs := s.start("run", "--ticket-file", "a", "-k", "1", "--", "sleep", "1000")
+	time.Sleep(time.Second)
+	s.zlock(0, "give", "/l", "--ticket-file", "a")
+	expect.Equal(t, exitCode(cmd.Wait()), exitLost, "the exit code")
+	expect.Has(t, errs.String(), "given back")
+	until := time.Now().Add(6 * time.Second).UTC().Format(time.RFC3339)
+	s.zlock(0, "take", "--ticket-file", "u", "--until", until, "/u")
+	_, text := s.zlock(exitLost, "run", "--ticket-file", "u", "-k", "1", "--", "sleep", "1000")
+	expect.That(t, strings.Contains(text, "the ticket's time is over") ||
+		strings.Contains(text, "(expired)"), "it says %s", text)
+	_, text = s.zlock(exitLost, "run", "--ticket-file", "u", "-k", "1", "--", "true")
+	expect.That(t, strings.Contains(text, "the ticket ends in") || strings.Contains(text, "(expired)"),
+		"it says %s", text)
+}
+
+// A port that is silent for a while costs a COMMAND under a ticket nothing, if another one answers; without
+// any, COMMAND ends before the ticket can.
+func TestRunUnderATicketWhoseServersFail(t *testing.T) {
+	if testing.Short() {
+		t.Skip("COMMANDs that outlive the time of a ticket")
+	}
+	t.Parallel()
+	s := startTicketRunner(t)
+	s.zlock(0, "take", "--ticket-file", "a", "--ttl", "5s", "/l")
+	real := must.Get(url.Parse(s.urls))(t)
+	var off atomic.Bool
+	proxy := httputil.NewSingleHostReverseProxy(real)
+	front := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if off.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		r.Host = real.Host
+		proxy.ServeHTTP(w, r)
+	})}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	go func() { _ = front.Serve(l) }()
+	defer front.Close()
+	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t) // it accepts and never answers
+	defer silent.Close()
+	urls := fmt.Sprintf("http://%s,http://%s", l.Addr(), silent.Addr())
+	cmd, _, errs := s.start("run", "--ticket-file", "a", "-k", "1", "--http", urls, "--", "sh", "-c",
+		"sleep 6; touch on; exec sleep 1000")
+	must.Await(t, "COMMAND lives for longer than its ticket's time", time.Minute, func() bool {
+		_, err := os.Stat(filepath.Join(s.dir, "on"))
+		return err == nil
+	})
+	off.Store(true)
+	expect.Equal(t, exitCode(cmd.Wait()), exitLost, "the exit code; it says %s", errs)
+	expect.Has(t, errs.String(), "no server has renewed the ticket")
+}
+
+// COMMAND runs as soon as there is a draw for it, in place of zlock.
+func TestRunByRate(t *testing.T) {
+	t.Parallel()
+	s := startTicketRunner(t)
+	out, _ := s.zlock(5, "run", "--rate", "2/3s", "/api", "-c", "echo one; exit 5")
+	expect.Equal(t, out, "one\n")
+	s.zlock(0, "run", "--rate", "2/3", "/api", "--", "true")
+	_, errs := s.zlock(exitNotAcquired, "run", "--rate", "2/3s", "-n", "/api", "--", "true")
+	expect.Has(t, errs, "/api has had 2 draws within 3s: the next is free at ")
+	_, errs = s.zlock(4, "run", "--rate", "2/3s", "-q", "-w", ".1", "-E", "4", "/api", "--", "true")
+	expect.Equal(t, errs, "", "what it says with --quiet")
+	s.zlock(0, "run", "--rate", "2/3s", "/api", "--", "true")
+	for _, args := range []string{"--rate 2 /api", "--rate 0/1s /api", "--rate 1/x /api", "--rate 1/1s /api /b",
+		"--rate 1/1s", "--rate 1/1s --shared /api", "--rate 1/1s -n -w 1 /api"} {
+		s.zlock(exitFailed, append(append([]string{"run"}, strings.Fields(args)...), "--", "true")...)
+	}
+	s.zlock(0, "run", "--rate", "1/1h", "/once", "--", "true")
+	waiter, _, _ := s.start("run", "--rate", "1/1h", "/once", "--", "true")
+	time.Sleep(200 * time.Millisecond)
+	must.OK(t, waiter.Process.Signal(syscall.SIGTERM))
+	expect.Equal(t, exitCode(waiter.Wait()), 128+int(syscall.SIGTERM), "the exit code of an ended waiter")
+}
