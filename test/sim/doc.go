@@ -16,9 +16,10 @@
 // messages, writes to disks and records of clients, in their order, and the state of the runtime at its end:
 // the goroutines that ran, what was allocated, and where on the heap. Two runs of a seed are equal in all of
 // it; make sim-repeat makes each run twice and compares them. When they part, -sim.trace FILE with the
-// command of the child shows the first event at which they do. With WAYS=-1 half of the runs take goroutines
-// in other orders than the scheduler would: any that is ready, or by ranks that change at random points
-// (-sim.ways).
+// command of the child shows the first event at which they do. With WAYS=-1 three of
+// four runs take goroutines in other orders than the scheduler would (-sim.ways): any that is ready, or by
+// ranks that change at random points; or a goroutine waits now and then for some milliseconds where it
+// takes or leaves a lock, stores a pointer or uses a channel, as a thread does that gets no processor.
 //
 // In two of three seeds messages and disks keep to a grid of half a millisecond or one: much then happens
 // at one instant, in an order that the seed chooses.

@@ -105,6 +105,9 @@ var edits = map[string][]edit{
 	"runtime/runtime2.go": {
 		{"\tw := mWeakPointer{m: new(atomic.Pointer[m])}\n", "\tw := mWeakPointer{m: simNewWeak()}\n"},
 		behind("\tbubble  *synctestBubble\n", "\n\tsimPrio, simEpoch uint32\n"),
+		// Time goes on while a goroutine that was made to wait holds a lock.
+		behind("\twaitReasonSleep:                 true,\n", "\twaitReasonSyncMutexLock:         true,\n"+
+			"\twaitReasonSyncRWMutexRLock:      true,\n\twaitReasonSyncRWMutexLock:       true,\n"),
 	},
 	// Where a run that explores may change to another goroutine.
 	"runtime/chan.go": {
@@ -122,6 +125,16 @@ var edits = map[string][]edit{
 	"internal/sync/mutex.go": {
 		behind("func (m *Mutex) Lock() {\n", "\tsimPoint()\n"),
 		behind("\t\tm.unlockSlow(new)\n\t}\n", "\tsimPoint()\n"),
+	},
+	"sync/atomic/type.go": {
+		{"func (x *Pointer[T]) Store(val *T) { StorePointer(&x.v, unsafe.Pointer(val)) }",
+			`func (x *Pointer[T]) Store(val *T) {
+	StorePointer(&x.v, unsafe.Pointer(val))
+	simPoint()
+}
+
+//go:linkname simPoint
+func simPoint()`},
 	},
 	// The children of a context end in the order in which they were made.
 	"context/context.go": {
@@ -165,6 +178,7 @@ const (
 	simUsual  = iota // as the scheduler does: the one made ready last, then the first of the queue
 	simRandom        // any
 	simRanked        // the one with the highest rank; ranks change now and then
+	simDelayed       // as usual, but now and then one of them waits for up to some milliseconds where it stands
 )
 
 var (
@@ -345,7 +359,7 @@ func simGet(pp *p) *g {
 	if sim.ticks++; sim.ticks%4096 == 0 && pp.runqhead != pp.runqtail {
 		return nil
 	}
-	if sim.ways == simUsual {
+	if sim.ways == simUsual || sim.ways == simDelayed {
 		if sim.next != 0 && (sim.nexts < 64 || n == 1) {
 			sim.nexts++
 			gp := sim.next.ptr()
@@ -461,6 +475,11 @@ func simPoint() {
 		return
 	}
 	switch r := simStep(&sim.choice); {
+	case sim.ways == simDelayed:
+		// As a thread that gets no processor, also while it holds a lock.
+		if r%(1<<11) == 0 && gp != gp.bubble.root {
+			timeSleep(int64((r>>32)%(1<<(12+(r>>20)%13))) + 1)
+		}
 	case r%16 == 0:
 		goyield()
 	case r%16 == 1:
@@ -471,6 +490,9 @@ func simPoint() {
 //go:linkname simPointOfSync internal/sync.simPoint
 func simPointOfSync() { simPoint() }
 
+//go:linkname simPointOfAtomic sync/atomic.simPoint
+func simPointOfAtomic() { simPoint() }
+
 // simAlloc counts an allocation. Where a run explores, the goroutine may make way at one of its next calls.
 func simAlloc(size uintptr) {
 	if getg().bubble != nil {
@@ -478,7 +500,7 @@ func simAlloc(size uintptr) {
 	} else {
 		sim.outside = (sim.outside ^ uint64(size)) * 1099511628211
 	}
-	if sim.ways == simUsual {
+	if sim.ways == simUsual || sim.ways == simDelayed {
 		return
 	}
 	gp := getg()
