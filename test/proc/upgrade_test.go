@@ -1,18 +1,14 @@
 package proc
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,44 +20,10 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// lastRelease builds zlockd from the commit that the release file names for its newest recorded release.
+// lastRelease builds zlockd of the last release.
 func lastRelease(t *testing.T) (version, binary string) {
 	t.Helper()
-	root := must.Get(cluster.ModuleRoot())(t)
-	list := must.Get(os.ReadFile(filepath.Join(root, "cmd/internal/release/RELEASES")))(t)
-	var commit string
-	for line := range strings.Lines(string(list)) {
-		if f := strings.Fields(line); len(f) == 2 && !strings.HasPrefix(line, "#") {
-			version, commit = f[0], f[1]
-			break
-		}
-	}
-	if commit == "" {
-		t.Skip("no release is recorded yet")
-	}
-	git := func(args ...string) ([]byte, error) {
-		cmd := exec.Command("git", args...)
-		cmd.Dir = root
-		return cmd.Output()
-	}
-	if _, err := git("cat-file", "-e", commit+"^{commit}"); err != nil {
-		why := "UPGRADES ARE NOT TESTED: this copy of the sources has no commit " + commit + " of release " +
-			version + "; a shallow clone gets it by git fetch --unshallow"
-		fmt.Fprintln(os.Stderr, why)
-		t.Skip(why)
-	}
-	sources := must.Get(git("archive", commit))(t)
-	dir := t.TempDir()
-	unpack := exec.Command("tar", "-x", "-C", dir)
-	unpack.Stdin = bytes.NewReader(sources)
-	if out, err := unpack.CombinedOutput(); err != nil {
-		t.Fatalf("unpack: %v\n%s", err, out)
-	}
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "zlockd"), "./cmd/zlockd")
-	build.Dir = dir
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build release %s: %v\n%s", version, err, out)
-	}
+	version, dir := cluster.LastRelease(t)
 	return version, filepath.Join(dir, "zlockd")
 }
 
