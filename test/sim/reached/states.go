@@ -105,7 +105,7 @@ var States = []State{
 	{"a link ended soon after it began", "raftfsm/follow.go",
 		"\t\tstood = time.Since(began) > followRest\n@", "!stood"},
 	{"a follower tells the leader that its disk is full", "raftfsm/follow.go",
-		"*n.lowDisk.Load(); why != \"\" {\n@", ""},
+		"@\t\t\tif err := peer.WriteMessage(w, peer.LinkFull, []byte(why))", ""},
 	{"a follower opens its stream again over a link", "raftfsm/follow.go",
 		"bl, wanted := n.opening(); wanted {\n@", "n.fsm.stream.Birth() != 0"},
 	{"a leader waits for room in the queue of a link", "raftfsm/link.go",
