@@ -46,6 +46,7 @@ type Instance struct {
 	ticketPort  net.Listener
 	ticketPages *http.Server
 	tickets     *tickets.Server // nil: the server has no port for tickets
+	endsSoon    atomic.Int64    // long holds of tickets that do
 
 	peerTLS *tlsfiles.Files // nil: none
 	slow    observe.Slow

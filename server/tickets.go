@@ -42,6 +42,7 @@ func (i *Instance) openTickets() error {
 		i.ticketPort = admin.TLSListener(i.ticketPort, i.o.TicketTLS, false)
 	}
 	i.wg.Go(func() { i.served("port for tickets", i.ticketPages.Serve(i.ticketPort)) })
+	i.wg.Go(i.remind)
 	return nil
 }
 
@@ -111,6 +112,7 @@ func (o *withTickets) Reset() {
 
 // ticketStatus adds what there is of tickets.
 func (i *Instance) ticketStatus(s *admin.Status, node *raftfsm.Node, metrics bool) {
+	i.reminder(s)
 	if !metrics {
 		return
 	}
@@ -122,6 +124,8 @@ func (i *Instance) ticketStatus(s *admin.Status, node *raftfsm.Node, metrics boo
 		all, refused = i.tickets.Requests()
 	}
 	s.Measure("tickets", "Tickets in the cluster.", float64(count))
+	s.Measure("ticket_holds_end_soon", "Long holds of tickets that end within 15 minutes, as the leader knows.",
+		float64(i.endsSoon.Load()))
 	s.Measure("ticket_waits", "Requests that wait at the port for tickets.", float64(i.TicketWaits()))
 	s.Measure("ticket_requests_total", "Requests to the port for tickets.", float64(all))
 	drawn, none := i.TicketDraws()

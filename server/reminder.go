@@ -1,0 +1,54 @@
+package server
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/tickets"
+)
+
+const remindEvery = 30 * time.Second
+
+// remind looks now and then, while this server leads, for long holds of tickets that end soon.
+func (i *Instance) remind() {
+	t := time.NewTicker(remindEvery)
+	defer t.Stop()
+	told := map[int64]bool{}
+	for {
+		select {
+		case <-i.ctx.Done():
+			return
+		case <-t.C:
+			told = i.lookForEnds(told)
+		}
+	}
+}
+
+// lookForEnds logs the holds that end soon and are not told of, and returns all of them.
+func (i *Instance) lookForEnds(told map[int64]bool) map[int64]bool {
+	now := map[int64]bool{}
+	if node := i.node.Load(); node != nil {
+		if left := node.Deadlines(); left != nil {
+			var list []tickets.End
+			node.View(func(st *state.State) { list = tickets.EndsSoon(st, left, i.o.Now()) })
+			for _, e := range list {
+				if now[e.ID] = true; !told[e.ID] {
+					i.o.Logger.Warn("the hold of a ticket ends soon: its caller must renew it or give it back",
+						"path", e.Path, "identity", e.Identity, "at", e.At.UTC().Format(time.RFC3339))
+				}
+			}
+		}
+	}
+	i.endsSoon.Store(int64(len(now)))
+	return now
+}
+
+// reminder adds to a status that holds end soon.
+func (i *Instance) reminder(s *admin.Status) {
+	if n := i.endsSoon.Load(); n > 0 {
+		s.Notices = append(s.Notices, fmt.Sprintf("%d long holds of tickets end within %v: the log says "+
+			"which, and their callers must renew them or give them back", n, tickets.RemindTime))
+	}
+}

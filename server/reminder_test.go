@@ -1,0 +1,70 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/tickets"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// A hold of hours is told of before it ends, once, and not one that is short, or waits.
+func TestLongHoldsAreToldOfBeforeTheyEnd(t *testing.T) {
+	var ahead atomic.Int64
+	var log bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	i := must.Get(Start(ctx, Options{ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0",
+		TicketAddr: "127.0.0.1:0",
+		Logger:     slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Now:        func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }}))(t)
+	defer func() { _ = i.Close(ctx) }()
+	must.OK(t, i.Ready(ctx))
+	take := func(secret, query string) {
+		r := must.Get(http.NewRequest(http.MethodPost, "http://"+i.TicketAddr()+"/v1/locks"+query, nil))(t)
+		r.Header.Set("Zlock-Ticket", strings.Repeat("abcdefghij", 2)+secret)
+		resp := must.Get(http.DefaultClient.Do(r))(t)
+		resp.Body.Close()
+		must.That(t, resp.StatusCode < 300, "%s: %d", query, resp.StatusCode)
+	}
+	at := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }
+	take("until", "/until?ttl=10h&until="+at(2*time.Hour))
+	take("waits", "/until?ttl=10h&until="+at(2*time.Hour))
+	take("short", "/short?ttl=10h&until="+at(10*time.Minute))
+	take("hours", "/hours?ttl=2h")
+	told := i.lookForEnds(nil)
+	expect.Equal(t, len(told), 0, "holds that are told of at first")
+	ahead.Store(int64(106 * time.Minute))
+	told = i.lookForEnds(told)
+	expect.Equal(t, len(told), 1, "holds that are told of before their end")
+	i.lookForEnds(told)
+	expect.Equal(t, strings.Count(log.String(), "ends soon"), 1, "lines in %s", &log)
+	expect.Has(t, log.String(), "path=/until identity=ip:127.0.0.1")
+	node, list := i.Node(), []tickets.End(nil)
+	left := node.Deadlines() // two hours
+	for id := range left {
+		left[id] = tickets.RemindTime
+	}
+	node.View(func(st *state.State) { list = tickets.EndsSoon(st, left, i.o.Now()) })
+	paths := map[string]bool{}
+	for _, e := range list {
+		paths[e.Path] = true
+	}
+	expect.That(t, paths["/hours"] && paths["/until"], "holds whose callers were silent for long: %v", list)
+	for path, want := range map[string]string{"/health": "1 long holds of tickets end within 15m0s",
+		"/metrics": "\nzlockd_ticket_holds_end_soon 1\n"} {
+		resp := must.Get(http.Get("http://" + i.AdminAddr() + path))(t)
+		text := must.Get(io.ReadAll(resp.Body))(t)
+		resp.Body.Close()
+		expect.Has(t, string(text), want)
+	}
+}
