@@ -63,10 +63,16 @@ func BenchmarkCreateAndDelete(b *testing.B) {
 // BenchmarkLock is what a lock costs the tree: an ephemeral sequential node
 // made, the waiters listed, the node deleted.
 func BenchmarkLock(b *testing.B) {
+	for name, oneLayout := range map[string]bool{"any layout": false, "one layout": true} {
+		b.Run(name, func(b *testing.B) { lock(b, oneLayout) })
+	}
+}
+
+func lock(b *testing.B, oneLayout bool) {
 	tr := tree.New()
-	c := &tree.Change{Session: 1}
+	c := &tree.Change{Session: 1, OneLayout: oneLayout}
 	do(b, tr, c, jute.OpCreate, createBody("/lock", "", 0), nil)
-	body := createBody("/lock/n-", "", jute.FlagEphemeralSequential)
+	body := createBody("/lock/_c_6f1ed002-ab5c-4b1f-a0ce-75ab2e1ed1a2-lock-", "", jute.FlagEphemeralSequential)
 	reply, list := make([]byte, 0, 1024), make([]byte, 0, 1024)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -105,7 +105,7 @@ type Event struct {
 	Path      string // of the node
 	Type      string // of a created node
 	ACL       string
-	Request   string // what an operator asks for over HTTP
+	Request   string // what an operator asks for over HTTP, or what refuses a client's request
 	Result    string // empty: success
 }
 
@@ -238,6 +238,9 @@ func (l *Log) Request(r *observe.Request) {
 	e := Event{Session: r.Session, IP: r.Addr, IDs: r.IDs}
 	if r.Code != jute.OK || r.Refused || r.Unknown {
 		e.Result = failure
+	}
+	if r.Divided { // its code is that of a missing right
+		e.Request = "refused by --one-layout"
 	}
 	switch r.Op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete,

@@ -251,6 +251,9 @@ func TestEachChangeHasItsLine(t *testing.T) {
 		{jute.OpCreate, create(0), made, "create\tznode=/made\tznode_type=persistent\tresult=success"},
 		{jute.OpCreate, create(0), ok, "create\tznode=/a\tznode_type=persistent\tresult=success"},
 		{jute.OpCreate, create(3), no, "create\tznode=/a\tznode_type=ephemeral_sequential\tresult=failure"},
+		{jute.OpCreate, create(3), state.Outcome{Code: jute.NoAuth, Divided: true},
+			"create\tznode=/a\tznode_type=ephemeral_sequential\t" +
+				"request=refused by --one-layout\tresult=failure"},
 		{jute.OpCreate2, create(99), no, "create\tznode=/a\tznode_type=unknown\tresult=failure"},
 		{jute.OpCreateContainer, create(4), made, "create\tznode=/made\tznode_type=container\tresult=success"},
 		{jute.OpCreateTTL, ttl(5), made, "create\tznode=/made\tznode_type=persistent_with_ttl\tresult=success"},

@@ -40,3 +40,28 @@ func TestOneLayoutRefusesTickets(t *testing.T) {
 	counted := regexp.MustCompile(`\nzlockd_contenders_refused_total ([1-9]\d*)\n`)
 	expect.That(t, counted.Match(text), "no refused request is counted in\n%s", text)
 }
+
+// With --one-layout a contender of a queue is refused beside permits of a ticket, and a ticket for permits
+// beside a contender; permits of Curator's beside a ticket's are taken.
+func TestOneLayoutBesidePermitsOfTickets(t *testing.T) {
+	i := start(t, func(o *server.Options) { o.OneLayout = true })
+	c := caller{t, i.TicketAddr()}
+	other := client(t, i)
+	const curator, kazoo = "_c_6f1ed002-ab5c-4b1f-a0ce-75ab2e1ed1a2-", "6f1ed002ab5c4b1fa0ce75ab2e1ed1a2"
+	create := func(path string) error {
+		_, err := other.Create(path, nil, jute.FlagEphemeralSequential)
+		return err
+	}
+	c.expect(1, 201, "POST /v1/locks/s?mode=permit&limit=3")
+	must.Await(t, "the setting has effect", time.Minute, func() bool {
+		return create("/s/"+kazoo+"__lock__") != nil
+	})
+	expect.That(t, create("/s/"+curator+"lock-") != nil, "a contender of a mutex beside a permit is taken")
+	expect.OK(t, create("/s/leases/"+curator+"lease-"), "a permit of Curator's beside a ticket's")
+	c.expect(2, 201, "POST /v1/locks/s?mode=permit")
+	c.expect(3, 202, "POST /v1/locks/s?mode=permit") // three are taken: it waits in the semaphore's queue
+
+	must.Get(other.Create("/m", nil, 0))(t)
+	must.OK(t, create("/m/"+curator+"lock-"))
+	expect.Equal(t, c.expect(4, 409, "POST /v1/locks/m?mode=permit&limit=2").Error, "mixed")
+}
