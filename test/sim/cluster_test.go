@@ -23,6 +23,7 @@ type settings struct {
 	linear    bool          // linearizable reads
 	bulky     bool          // large values and identities, disks and wires that are too small for them
 	grid      time.Duration // see Network.grid
+	tickets   bool          // the servers have ports for tickets
 }
 
 func drawSettings(rng *rand.Rand) settings {
@@ -147,9 +148,14 @@ func (c *cluster) start(id uint32) {
 		peers[other] = peerAddrOf(other)
 	}
 	peers[id] = peerAddrOf(id)
+	ticketAddr := ""
+	if c.set.tickets {
+		ticketAddr = hostName(id) + ":8183"
+	}
 	i, err := server.Start(ctx, server.Options{
 		ID: id, ClientAddr: hostName(id) + ":2181", Listen: c.net.Listen, Logger: logger(id),
-		Now: c.wallClock(id), Rand: &entropy{rng: rand.NewChaCha8(source)},
+		TicketAddr: ticketAddr,
+		Now:        c.wallClock(id), Rand: &entropy{rng: rand.NewChaCha8(source)},
 		MaxConnsPerAddr: -1, LinearizableReads: c.set.linear, Peers: peers, PeerInsecure: true,
 		DataDir: dataDir, SnapshotEntries: c.set.snapshot, HeartbeatTimeout: c.set.heartbeat,
 		Test: func(o *raftfsm.Options) {
