@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/server/clients/inbox"
+	"github.com/zlockd/zlockd/server/clients/rest"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/tree"
@@ -46,7 +47,7 @@ type conn struct {
 	reads    readRun
 	proof    proof
 	pulse    pulse
-	place    place
+	place    rest.Place // under the lock of srv.resting
 	watching watching
 	flight   flight
 	out      outbox // has a lock of its own
@@ -125,12 +126,6 @@ type pulse struct {
 	received atomic.Int64 // bytes
 	listed   atomic.Bool  // in srv.heard
 	retired  atomic.Bool  // the session has moved or ended: hearing from it means nothing
-}
-
-// place is where the connection rests. It is under srv.resting.mu.
-type place struct {
-	rests bool   // without a goroutine, and no visit is under way
-	slot  uint32 // while it rests or is visited
 }
 
 // watching is the connection among those that watch. It is under srv.watches.mu.

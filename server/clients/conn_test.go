@@ -159,7 +159,7 @@ func TestIdleSessionsTakeLittle(t *testing.T) {
 	n := asMany("ZLOCKD_SESSIONS", 2000)
 	c := newCrowd(n)
 	r := newRigOn(t, crowdOptions, c.ln)
-	r.srv.resting.use(c.poller)
+	r.srv.resting.Use(c.poller)
 	ping := wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)
 	heap, stacks := living()
 	began := time.Now()

@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/server/clients/rest"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
 	"github.com/zlockd/zlockd/test/wire"
@@ -173,7 +174,7 @@ func newTrio(t *testing.T, n int) (rigs [3]*rig, crowds [3]*crowd) {
 	wg.Wait()
 	for i, r := range rigs {
 		r.serve()
-		r.srv.resting.use(crowds[i].poller)
+		r.srv.resting.Use(crowds[i].poller)
 	}
 	return rigs, crowds
 }
@@ -197,7 +198,7 @@ func TestWatchesTakeLittle(t *testing.T) {
 		c := newCrowd(sessions)
 		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
 			r := newRigOn(t, crowdOptions, c.ln)
-			r.srv.resting.use(c.poller)
+			r.srv.resting.Use(c.poller)
 			c.open(t)
 			heap, _ := living()
 			for at := 0; at < each; {
@@ -237,7 +238,7 @@ func TestWatchesTakeLittle(t *testing.T) {
 func TestManyWatchersOfOneNode(t *testing.T) {
 	c := newCrowd(asMany("ZLOCKD_SESSIONS", 2000))
 	r := newRigOn(t, crowdOptions, c.ln)
-	r.srv.resting.use(c.poller)
+	r.srv.resting.Use(c.poller)
 	c.open(t)
 	admin, other := c.client(t), c.client(t)
 	create(t, admin, "/watched", "", 0)
@@ -372,7 +373,7 @@ func (c *memConn) SetWriteDeadline(time.Time) error { return nil }
 type memPoller struct {
 	mu   sync.Mutex
 	cond sync.Cond
-	list []arrival // those from head on are untold
+	list []rest.Arrival // those from head on are untold
 	head int
 	done bool
 }
@@ -381,23 +382,23 @@ func (p *memPoller) arrived(c *memConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if slot := c.slot.Load(); slot > 0 && len(c.toServer) > 0 {
-		p.list = append(p.list, arrival{slot: uint32(slot - 1)})
+		p.list = append(p.list, rest.Arrival{Slot: uint32(slot - 1)})
 		p.cond.Signal()
 	}
 }
 
-func (p *memPoller) takes(c *conn) bool { _, ok := c.nc.(*memConn); return ok }
+func (p *memPoller) Takes(c rest.Sleeper) bool { _, ok := c.(*conn).nc.(*memConn); return ok }
 
-func (p *memPoller) add(c *conn, slot uint32) error {
-	m := c.nc.(*memConn)
+func (p *memPoller) Add(c rest.Sleeper, slot uint32) error {
+	m := c.(*conn).nc.(*memConn)
 	m.slot.Store(int64(slot) + 1)
 	p.arrived(m)
 	return nil
 }
 
-func (p *memPoller) remove(c *conn) { c.nc.(*memConn).slot.Store(0) }
+func (p *memPoller) Remove(c rest.Sleeper) { c.(*conn).nc.(*memConn).slot.Store(0) }
 
-func (p *memPoller) wait(buf []arrival) (n int, err error) {
+func (p *memPoller) Wait(buf []rest.Arrival) (n int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for p.head == len(p.list) && !p.done {
@@ -413,13 +414,13 @@ func (p *memPoller) wait(buf []arrival) (n int, err error) {
 	return n, nil
 }
 
-func (p *memPoller) read(c *conn, b []byte) (n int, err error) {
+func (p *memPoller) Read(c rest.Sleeper, b []byte) (n int, err error) {
+	m := c.(*conn).nc.(*memConn)
 	select {
-	case in, open := <-c.nc.(*memConn).toServer:
+	case in, open := <-m.toServer:
 		if !open {
 			return 0, net.ErrClosed
 		}
-		m := c.nc.(*memConn)
 		n = copy(b, in)
 		m.rest = in[n:]
 		return n, nil
@@ -428,7 +429,7 @@ func (p *memPoller) read(c *conn, b []byte) (n int, err error) {
 	}
 }
 
-func (p *memPoller) close() {
+func (p *memPoller) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done = true

@@ -23,8 +23,8 @@
 // request costs its address, out of the accounts of package budget; watch.go and tell.go, who hears of a
 // change; reply.go, read.go, outcome.go and those named after a request, what is answered; request.go,
 // which of them it is; serve.go and resting.go, the life of a connection; server.go, listen.go and
-// observer.go, all of them together. Beside budget, the packages inbox, identity and ends know nothing of
-// connections.
+// observer.go, all of them together. Beside budget, the packages rest, inbox, identity and ends know nothing
+// of what a connection is for.
 //
 // The package knows nothing of raft. It asks for what it needs through [Replica], and learns of
 // changes as a raftfsm.Observer.

@@ -65,7 +65,7 @@ func (c *conn) hangUp() {
 	c.out.mu.Lock()
 	c.out.rouse()
 	c.out.mu.Unlock()
-	c.srv.resting.wake(c)
+	c.srv.resting.Wake(c)
 }
 
 // part runs a step that ends the connection or its writing side. With TLS the step writes a last record, and

@@ -131,7 +131,7 @@ func (c *conn) flushed() {
 		c.part(c.linger)
 	}
 	if ending {
-		c.srv.resting.wake(c)
+		c.srv.resting.Wake(c)
 	}
 }
 

@@ -195,11 +195,7 @@ func (r *rig) measured(name string) (sum int) {
 }
 
 // parked is how many connections rest without a goroutine.
-func (r *rig) parked() int {
-	r.srv.resting.mu.Lock()
-	defer r.srv.resting.mu.Unlock()
-	return len(r.srv.resting.slots) - len(r.srv.resting.free)
-}
+func (r *rig) parked() int { return r.srv.resting.Len() }
 
 // dial opens a connection without a session.
 func (r *rig) dial() *wire.Conn {

@@ -13,7 +13,7 @@ func (c *conn) Account() *budget.Account { return &c.from.account }
 // Number implements budget.Holder.
 func (c *conn) Number() uint64 { return c.number }
 
-// IsOpen implements budget.Holder.
+// IsOpen implements budget.Holder and rest.Sleeper.
 func (c *conn) IsOpen() bool { return c.isOpen() }
 
 // Alive implements budget.Holder.

@@ -84,7 +84,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		s.flush.stop()
-		s.resting.stop()
+		s.resting.Stop()
 		s.wg.Wait()
 		close(done)
 	}()

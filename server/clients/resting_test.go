@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
-	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -103,20 +102,6 @@ func TestRestingConnectionsEnd(t *testing.T) {
 		"cut off from the leader": func(r *rig, c *wire.Conn) {
 			r.valve.setCut(true)
 			must.OK(r.t, c.WriteRaw(wire.AppendRequest(nil, jute.XidPing, jute.OpPing, nil)))
-		},
-		"during a visit": func(r *rig, c *wire.Conn) {
-			s := r.srv.connOf(c.Session.ID)
-			eventually(r.t, "the visit of the ping is over", func() bool {
-				r.srv.resting.mu.Lock()
-				defer r.srv.resting.mu.Unlock()
-				return s.place.rests
-			})
-			if v := r.srv.resting.begin(s.place.slot); v != s {
-				r.t.Error("no visit")
-			}
-			s.close(ends.Stopped)
-			expect.Equal(r.t, r.parked(), 1, "at rest during the visit")
-			r.srv.resting.release(s, nil, nil)
 		},
 		"its outbox is full": func(r *rig, c *wire.Conn) {
 			s := r.srv.connOf(c.Session.ID)
@@ -241,38 +226,4 @@ func TestBytesThatAreAPing(t *testing.T) {
 		other[at] ^= 1
 		expect.That(t, !isPing(other), "another byte %d", at)
 	}
-}
-
-// A place of a connection that has left is given again, and all are forgotten when many are empty.
-func TestPlacesOfRestingConnections(t *testing.T) {
-	s, a := quiet(t, Options{})
-	b, r := connFrom(s, a.from), &s.resting
-	one, ok := r.enter(a)
-	two, ok2 := r.enter(b)
-	must.That(t, ok && ok2 && one == 0 && two == 1 && a.place.rests && b.place.slot == 1,
-		"places %d and %d", one, two)
-	expect.That(t, r.begin(0) == a && !a.place.rests && r.begin(2) == nil, "a visit")
-	expect.That(t, !r.take(a) && r.take(b) && !r.take(b) && !b.place.rests,
-		"a connection under a visit has an owner")
-	expect.That(t, r.begin(1) == nil && len(r.free) == 1, "its place is empty")
-	again, ok := r.enter(b)
-	expect.That(t, ok && again == 1 && len(r.free) == 0 && len(r.slots) == 2, "place %d", again)
-	a.place.rests = true // the visit is over
-	for n, want := range map[int]int{fewSlots - 2: fewSlots, fewSlots - 1: 0} {
-		r.slots, r.free = nil, nil
-		var conns []*conn
-		for range n + 2 {
-			c := &conn{srv: s}
-			_, ok := r.enter(c)
-			must.That(t, ok, "no place")
-			conns = append(conns, c)
-		}
-		for _, c := range conns {
-			must.That(t, r.take(c), "not there")
-		}
-		expect.Equal(t, len(r.slots), want, "places after %d", n+2)
-	}
-	r.stop()
-	_, ok = r.enter(b)
-	expect.That(t, !ok, "a place where none rests any more")
 }

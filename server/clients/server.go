@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/server/clients/budget"
 	"github.com/zlockd/zlockd/server/clients/ends"
 	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/clients/rest"
 	"github.com/zlockd/zlockd/server/observe"
 	"github.com/zlockd/zlockd/server/sasl"
 )
@@ -86,7 +87,7 @@ type Server struct {
 	shares  budget.Shares
 	memory  budget.Memory
 	heard   heardList
-	resting resting
+	resting rest.Rest
 	flush   flushers
 
 	Observed observe.Clients // what operators ask for
@@ -122,7 +123,7 @@ func New(o Options) (*Server, error) {
 	s.memory.Limit, s.memory.Shares, s.memory.Now, s.memory.Done = o.MaxBuffers, &s.shares, s.now, s.ctx.Done()
 	s.memory.Waits = func() { s.metrics.Throttled.Add(1) }
 	s.flush.start(&s.wg)
-	s.resting.srv = s
+	s.resting.Start(s.wg.Go)
 	return s, nil
 }
 

@@ -53,6 +53,7 @@ var layers = [][]string{
 	{"./server", "./server/admin", "./cmd/zlockd/daemon", "./test/sim"},
 	{"./server/clients/identity", "./server/clients", "./server"},
 	{"./server/clients/budget", "./server/clients"},
+	{"./server/clients/rest", "./server/clients"},
 	{"./server/clients/ends", "./server/clients"},
 	{"./server/clients/inbox", "./server/clients"},
 	{"./server/clients", "./server/admin", "./server/view", "./test/sim", "./client"},

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package clients
+package rest
 
 // newPoller returns nil: no connection rests.
-func newPoller() poller { return nil }
+func newPoller() Poller { return nil }

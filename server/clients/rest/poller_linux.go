@@ -1,4 +1,4 @@
-package clients
+package rest
 
 import (
 	"errors"
@@ -26,7 +26,7 @@ type epoll struct {
 const arrivals = syscall.EPOLLIN | syscall.EPOLLRDHUP | 1<<31 // EPOLLET
 
 // newPoller returns nil if the system refuses.
-func newPoller() poller {
+func newPoller() Poller {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil
@@ -47,17 +47,20 @@ func newPoller() poller {
 	return p
 }
 
-func (p *epoll) takes(c *conn) bool { return c.raw != nil }
+// Takes implements Poller.
+func (p *epoll) Takes(c Sleeper) bool { return c.Raw() != nil }
 
-func (p *epoll) add(c *conn, slot uint32) error {
+// Add implements Poller.
+func (p *epoll) Add(c Sleeper, slot uint32) error {
 	return p.control(c, syscall.EPOLL_CTL_ADD, &syscall.EpollEvent{Events: arrivals, Fd: int32(slot)})
 }
 
-func (p *epoll) remove(c *conn) { _ = p.control(c, syscall.EPOLL_CTL_DEL, nil) }
+// Remove implements Poller.
+func (p *epoll) Remove(c Sleeper) { _ = p.control(c, syscall.EPOLL_CTL_DEL, nil) }
 
 // control holds both descriptors open while the system uses them.
-func (p *epoll) control(c *conn, op int, e *syscall.EpollEvent) (err error) {
-	closed := c.raw.Control(func(fd uintptr) {
+func (p *epoll) control(c Sleeper, op int, e *syscall.EpollEvent) (err error) {
+	closed := c.Raw().Control(func(fd uintptr) {
 		if e := p.raw.Control(func(ep uintptr) { err = syscall.EpollCtl(int(ep), op, int(fd), e) }); e != nil {
 			err = e
 		}
@@ -68,13 +71,14 @@ func (p *epoll) control(c *conn, op int, e *syscall.EpollEvent) (err error) {
 	return err
 }
 
-func (p *epoll) wait(buf []arrival) (n int, err error) {
+// Wait implements Poller.
+func (p *epoll) Wait(buf []Arrival) (n int, err error) {
 	if err := p.raw.Read(p.waits); err != nil || p.err != nil {
 		return 0, os.ErrClosed
 	}
 	for i := range p.events[:p.found] {
 		e := &p.events[i]
-		buf[i] = arrival{uint32(e.Fd), e.Events&^syscall.EPOLLIN != 0}
+		buf[i] = Arrival{uint32(e.Fd), e.Events&^syscall.EPOLLIN != 0}
 	}
 	return p.found, nil
 }
@@ -89,9 +93,10 @@ func (p *epoll) tryWait(fd uintptr) bool {
 	}
 }
 
-func (p *epoll) read(c *conn, b []byte) (n int, err error) {
+// Read implements Poller.
+func (p *epoll) Read(c Sleeper, b []byte) (n int, err error) {
 	p.buf = b
-	if err := c.raw.Read(p.reads); err != nil {
+	if err := c.Raw().Read(p.reads); err != nil {
 		return 0, err
 	}
 	switch {
@@ -113,4 +118,5 @@ func (p *epoll) tryRead(fd uintptr) bool {
 	}
 }
 
-func (p *epoll) close() { p.file.Close() }
+// Close implements Poller.
+func (p *epoll) Close() { p.file.Close() }
