@@ -52,7 +52,8 @@ func (c *call) runByRate(rate string, t *ticketFlags, lock *lockFlags, run *runF
 }
 
 // draw waits for a draw.
-func (c *call) draw(k *asker, limit int, per time.Duration, t *ticketFlags, lock *lockFlags, quiet bool) error {
+func (c *call) draw(k *asker, limit int, per time.Duration, t *ticketFlags, lock *lockFlags,
+	quiet bool) error {
 	interrupt, stop := interruptible()
 	defer stop()
 	line, most, end := newStatusLine(c.app), firstWait, time.Time{}

@@ -203,8 +203,8 @@ func rateRefusal(out *state.Outcome) *Answer {
 	return refusal(out)
 }
 
-// goes reports whether a caller is the first in its line, and whether it sends its draw now. Then it is in the
-// line no longer, and gone must follow. A caller that does not wait goes if there is no line.
+// goes reports whether a caller is the first in its line, and whether it sends its draw now. Then it leaves
+// the line, and gone must follow. A caller that does not wait goes if there is no line.
 func (s *Server) goes(of rate, t *turn, seen state.Drawn) (first, free bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
