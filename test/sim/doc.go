@@ -29,7 +29,7 @@
 // cuts a failing run to few faults and requests that still fail. Both have numbers, and what one of them is
 // depends on its number alone, so that any set of them can be left out (-sim.only). PLANT=FILE plants a bug
 // of package mutants in any of these runs. Package reached counts rare states; a campaign of twenty hours
-// fails if it misses one that was reached before.
+// fails if it misses one that is common enough.
 //
 //	go test ./test/sim -run Histories -sim.seed 1000 -sim.hours 10
 //
