@@ -126,7 +126,7 @@ func readMessage(r *bufio.Reader) (line []byte, err error) {
 	}
 }
 
-// handle answers a message. A call of a tool goes on behind.
+// handle answers a message. A call of a tool goes on after it has returned.
 func (s *rpcServer) handle(ctx, waits context.Context, line []byte) {
 	var m rpcMessage
 	if err := json.Unmarshal(line, &m); err != nil {
