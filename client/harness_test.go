@@ -95,7 +95,7 @@ func leakCheck(t testing.TB) {
 			// A server started by the test is ended after this.
 			goleak.VerifyNone(t, ignore,
 				goleak.IgnoreAnyFunction("github.com/zlockd/zlockd/test/cluster.(*Server).Spawn.func1"),
-				goleak.IgnoreAnyFunction("github.com/zlockd/zlockd/server/clients.(*resting).run"))
+				goleak.IgnoreAnyFunction("github.com/zlockd/zlockd/server/clients/rest.(*Rest).run"))
 		}
 	})
 }

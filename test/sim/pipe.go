@@ -150,6 +150,15 @@ func (p *pipe) arrival() time.Time {
 	return sooner(p.read, p.segments[0].at)
 }
 
+// wakeReader wakes the reader when there is something for it. What has arrived wakes it at once: its timer may
+// have been set again at the moment at which it was due.
+func (p *pipe) wakeReader() {
+	if len(p.segments) > 0 && !p.segments[0].held && !p.segments[0].at.After(time.Now()) {
+		p.reader.wake()
+	}
+	p.reader.wakeAt(p.arrival())
+}
+
 // wake makes both ends look again; the caller holds the lock.
 func (p *pipe) wake() {
 	p.reader.wake()
@@ -218,7 +227,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 	p.size += len(b)
 	p.n.trace.add("write", p.from, p.to, b)
 	if len(p.segments) == 1 {
-		p.reader.wakeAt(p.arrival())
+		p.wakeReader()
 	}
 	return len(b), nil
 }
@@ -306,7 +315,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.read = t
-	p.reader.wakeAt(p.arrival())
+	p.wakeReader()
 	return nil
 }
 
