@@ -29,20 +29,31 @@ func (i *Instance) remind() {
 // lookForEnds logs the holds that end soon and are not told of, and returns all of them.
 func (i *Instance) lookForEnds(told map[int64]bool) map[int64]bool {
 	now := map[int64]bool{}
-	if node := i.node.Load(); node != nil {
-		if left := node.Deadlines(); left != nil {
-			var list []tickets.End
-			node.View(func(st *state.State) { list = tickets.EndsSoon(st, left, i.o.Now()) })
-			for _, e := range list {
-				if now[e.ID] = true; !told[e.ID] {
-					i.o.Logger.Warn("the hold of a ticket ends soon: its caller must renew it or give it back",
-						"path", e.Path, "identity", e.Identity, "at", e.At.UTC().Format(time.RFC3339))
-				}
-			}
+	for _, e := range i.holdsThatEndSoon() {
+		if now[e.ID] = true; !told[e.ID] {
+			i.o.Logger.Warn("the hold of a ticket ends soon: its caller must renew it or give it back",
+				"path", e.Path, "identity", e.Identity, "at", e.At.UTC().Format(time.RFC3339))
 		}
 	}
 	i.endsSoon.Store(int64(len(now)))
 	return now
+}
+
+// holdsThatEndSoon looks at the time that is left to all sessions, but only where there are tickets.
+func (i *Instance) holdsThatEndSoon() (list []tickets.End) {
+	node := i.node.Load()
+	if node == nil {
+		return nil
+	}
+	some := false
+	node.View(func(st *state.State) { some = st.Sessions().Tickets() > 0 })
+	if !some {
+		return nil
+	}
+	if left := node.Deadlines(); left != nil {
+		node.View(func(st *state.State) { list = tickets.EndsSoon(st, left, i.o.Now()) })
+	}
+	return list
 }
 
 // reminder adds to a status that holds end soon.
