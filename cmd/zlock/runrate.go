@@ -31,8 +31,9 @@ func (c *call) runByRate(rate string, t *ticketFlags, lock *lockFlags, run *runF
 		return err
 	case len(c.Args) != 1:
 		return cli.Usagef("--rate needs one PATH before --")
-	case lock.nonblock && lock.fs.Changed("timeout"):
-		return cli.Usagef("-n and -w exclude each other")
+	}
+	if err := lock.check(); err != nil {
+		return err
 	}
 	exe, err := findExecutable(c.Dashed, run.shell)
 	if err != nil {
@@ -56,18 +57,12 @@ func (c *call) draw(k *asker, limit int, per time.Duration, t *ticketFlags, lock
 	quiet bool) error {
 	interrupt, stop := interruptible()
 	defer stop()
-	line, most, end := newStatusLine(c.app), firstWait, time.Time{}
-	if lock.nonblock || lock.fs.Changed("timeout") {
-		end = time.Now().Add(lock.timeout)
-	}
+	line, p := newStatusLine(c.app), lock.pace()
 	defer line.clear()
-	for ; ; most = laterWait {
-		wait := most
-		if !end.IsZero() {
-			wait = min(wait, max(time.Until(end), 0))
-		}
+	for {
+		wait := p.next()
 		q := url.Values{"limit": {strconv.Itoa(limit)}, "per": {per.String()},
-			"wait": {wait.Round(time.Millisecond).String()}}
+			"wait": {wait.String()}}
 		ctx, cancel := context.WithTimeout(interrupt, wait+t.timeout)
 		a, err := k.Ask(ctx, http.MethodPost, "/v1/rates"+k.path, q, nil)
 		cancel()
@@ -90,7 +85,7 @@ func (c *call) draw(k *asker, limit int, per time.Duration, t *ticketFlags, lock
 			}
 			line.news(text)
 		}
-		if !end.IsZero() && !time.Now().Before(end) {
+		if p.over() {
 			line.end()
 			return &cli.ExitError{Code: lock.conflict}
 		}

@@ -45,10 +45,10 @@ func (c *call) runByTicket(t *ticketFlags, give bool, lock *lockFlags, run *runF
 		"ready-fd", "quiet", "connect-timeout"); err != nil {
 		return err
 	}
-	switch {
-	case lock.nonblock && lock.fs.Changed("timeout"):
-		return cli.Usagef("-n and -w exclude each other")
-	case len(c.Args) > 1:
+	if err := lock.check(); err != nil {
+		return err
+	}
+	if len(c.Args) > 1 {
 		return cli.Usagef("a ticket is of one PATH")
 	}
 	t.timeout = conn.connectTimeout
@@ -108,16 +108,10 @@ func (c *call) runByTicket(t *ticketFlags, give bool, lock *lockFlags, run *runF
 
 // await waits until the ticket holds, and returns the answer that says so.
 func (h *ticketHold) await(j *job, t *ticketFlags, lock *lockFlags) (*ticket.Answer, error) {
-	line, most, end := newStatusLine(j.app), firstWait, time.Time{}
-	if lock.nonblock || lock.fs.Changed("timeout") {
-		end = time.Now().Add(lock.timeout)
-	}
+	line, p := newStatusLine(j.app), lock.pace()
 	defer line.clear()
-	for ; ; most = laterWait {
-		wait := most
-		if !end.IsZero() {
-			wait = min(wait, max(time.Until(end), 0))
-		}
+	for {
+		wait := p.next()
 		ctx, cancel := context.WithTimeout(j.ctx, wait+t.timeout)
 		sent := time.Now()
 		a, err := h.post(ctx, wait)
@@ -142,7 +136,7 @@ func (h *ticketHold) await(j *job, t *ticketFlags, lock *lockFlags) (*ticket.Ans
 		if !j.conn.quiet {
 			line.news(whoIsAhead(h.path, a))
 		}
-		if !end.IsZero() && !time.Now().Before(end) {
+		if p.over() {
 			line.end()
 			return nil, &cli.ExitError{Code: lock.conflict}
 		}
@@ -165,7 +159,7 @@ func (h *ticketHold) lastsFor(a *ticket.Answer) error {
 
 // post goes on with the ticket.
 func (h *ticketHold) post(ctx context.Context, wait time.Duration) (*ticket.Answer, error) {
-	q := url.Values{"wait": {wait.Round(time.Millisecond).String()}}
+	q := url.Values{"wait": {wait.String()}}
 	return h.Ask(ctx, http.MethodPost, lockPath(h.path), q, map[string]string{"If-Match": "*"})
 }
 

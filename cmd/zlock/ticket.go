@@ -179,6 +179,36 @@ const (
 	laterWait = 10 * time.Second
 )
 
+// pace says how long each request of a command waits.
+type pace struct {
+	end   time.Time // of the command's patience; zero: never
+	later bool      // the first request is out
+}
+
+// pace is that of -n and -w.
+func (f *lockFlags) pace() (p pace) {
+	if f.nonblock || f.fs.Changed("timeout") {
+		p.end = time.Now().Add(f.timeout)
+	}
+	return p
+}
+
+// next returns how long the next request waits.
+func (p *pace) next() time.Duration {
+	wait := firstWait
+	if p.later {
+		wait = laterWait
+	}
+	p.later = true
+	if !p.end.IsZero() {
+		wait = min(wait, max(time.Until(p.end), 0))
+	}
+	return wait.Round(time.Millisecond)
+}
+
+// over reports whether the command waits no longer.
+func (p *pace) over() bool { return !p.end.IsZero() && !time.Now().Before(p.end) }
+
 func (c *call) take(t *ticketFlags, q url.Values, wait time.Duration, quiet bool) error {
 	k, err := t.one(c, true)
 	if err != nil {
@@ -186,15 +216,14 @@ func (c *call) take(t *ticketFlags, q url.Values, wait time.Duration, quiet bool
 	}
 	ctx, stop := t.asking(wait)
 	defer stop()
-	line, most := newStatusLine(c.app), firstWait
+	line, p := newStatusLine(c.app), pace{end: time.Now().Add(wait)}
 	tell := func(a *ticket.Answer) {
 		if !quiet {
 			line.news(whoIsAhead(k.path, a))
 		}
 	}
-	for end := time.Now().Add(wait); ; most = laterWait {
-		left := min(max(time.Until(end), 0), most)
-		q.Set("wait", left.Round(time.Millisecond).String())
+	for {
+		q.Set("wait", p.next().String())
 		a, err := k.Ask(ctx, http.MethodPost, lockPath(k.path), q, nil)
 		if err != nil || a.Held || a.Code >= http.StatusBadRequest {
 			line.clear()
@@ -206,7 +235,7 @@ func (c *call) take(t *ticketFlags, q url.Values, wait time.Duration, quiet bool
 			return &cli.ExitError{Code: exitNotAcquired, Err: errors.New(k.heldBy(ctx))}
 		case a.Code >= http.StatusBadRequest:
 			return overOr(a)
-		case !a.Held && time.Now().Before(end):
+		case !a.Held && !p.over():
 			tell(a)
 			continue
 		}

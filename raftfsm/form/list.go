@@ -25,7 +25,7 @@ func (l *List) Observes(id uint32) bool { return slices.Contains(l.Observers, id
 // NoVoter is no server's id.
 const NoVoter = state.MaxServerID + 1
 
-// FirstVoter is the lowest id of the peers with a vote; NoVoter: there is none.
+// FirstVoter returns the lowest id of the peers with a vote, or NoVoter.
 func (l *List) FirstVoter() uint32 {
 	first := uint32(NoVoter)
 	for id := range l.Peers {

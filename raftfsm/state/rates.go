@@ -92,7 +92,7 @@ func (s *State) draw(r *Request, to Sink) error {
 
 var superIDs = []jute.ID{{Scheme: "super"}}
 
-// keepWindow writes a window to its node, which it makes if there is none.
+// keepWindow writes a window to its node, and makes the node if it is missing.
 func (s *State) keepWindow(ids []jute.ID, path string, there bool, w *window, to Sink) bool {
 	s.begin()
 	s.change.Session, s.change.IDs = 0, ids
