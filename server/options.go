@@ -32,11 +32,13 @@ type Options struct {
 	ClientAddr, SecureAddr, AdminAddr, MetricsAddr string
 	// TicketAddr is where the server listens for tickets, over HTTP; empty: not at all. TicketTLS makes the
 	// port speak TLS; without it the address must be of loopback. TicketTokens are the callers that bring a
-	// token. MaxTicket is the longest time that a ticket may ask for; default 24 h.
-	TicketAddr   string
-	TicketTLS    *tls.Config
-	TicketTokens *tickets.Tokens
-	MaxTicket    time.Duration
+	// token. MaxTicket is the longest time that a ticket may ask for; default 24 h. With TicketAnyPort a
+	// taken TicketAddr is no fault: the server then listens on another port of its host.
+	TicketAddr    string
+	TicketAnyPort bool
+	TicketTLS     *tls.Config
+	TicketTokens  *tickets.Tokens
+	MaxTicket     time.Duration
 	// Listen opens these listeners; default net.Listen for TCP.
 	Listen func(addr string) (net.Listener, error)
 	// ClientTLS is for SecureAddr. AdminTLS makes the admin port speak TLS, and MetricsTLS that of

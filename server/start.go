@@ -119,7 +119,11 @@ func (i *Instance) listen() (err error) {
 		if l.addr == "" {
 			continue
 		}
-		if *l.ln, err = i.o.Listen(l.addr); err != nil {
+		*l.ln, err = i.o.Listen(l.addr)
+		if host, _, _ := net.SplitHostPort(l.addr); err != nil && l.ln == &i.ticketPort && i.o.TicketAnyPort {
+			*l.ln, err = i.o.Listen(net.JoinHostPort(host, "0"))
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -90,7 +90,7 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 		return server.Options{}, err
 	}
 	o := s.Options
-	o.TicketAddr = s.ticketAddr()
+	o.TicketAddr, o.TicketAnyPort = s.ticketAddr()
 	// A caller without a certificate may bring a token.
 	ticketTLS, ticketFiles, err := newHTTPTLS(all[4], o.TicketAddr, tls.VerifyClientCertIfGiven, log)
 	if err != nil {

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/zlockd/zlockd/server/tickets"
@@ -14,17 +13,13 @@ const devTickets = "127.0.0.1:8183"
 // maxTicket is the longest --max-ticket: a session's time is a number of milliseconds with 31 bits.
 const maxTicket = 24 * 24 * time.Hour
 
-// ticketAddr returns the address of the port for tickets; empty: there is none.
-func (s *settings) ticketAddr() string {
-	if !s.dev || s.TicketAddr != "" {
-		return orNone(s.TicketAddr)
+// ticketAddr returns the address of the port for tickets, empty if there is none, and whether another port
+// will do where that one is taken: several servers for development run beside each other.
+func (s *settings) ticketAddr() (addr string, anyPort bool) {
+	if s.dev && s.TicketAddr == "" {
+		return devTickets, true
 	}
-	l, err := net.Listen("tcp", devTickets)
-	if err != nil {
-		return "127.0.0.1:0"
-	}
-	l.Close()
-	return devTickets
+	return orNone(s.TicketAddr), false
 }
 
 // tokens reads the tokens of the callers of the port for tickets; nil: there is no file of them.

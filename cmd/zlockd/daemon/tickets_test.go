@@ -129,3 +129,19 @@ func TestTicketTokensAreReadAgain(t *testing.T) {
 	}
 	expect.That(t, !strings.Contains(p.stderr.String(), "of-ci"), "the log has a token")
 }
+
+// Servers for development start beside each other, also at the same moment: one of them serves tickets where
+// the documents say so, if no other program does, and each other one on a port of its own.
+func TestServersForDevelopmentStartTogether(t *testing.T) {
+	t.Parallel()
+	var all []*daemonProcess
+	for range 8 {
+		all = append(all, begin(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", off))
+	}
+	ports := map[string]bool{}
+	for _, p := range all {
+		p.wait(t)
+		ports[p.ticketPort(t)] = true
+	}
+	expect.Equal(t, len(ports), len(all), "ports for tickets")
+}
