@@ -2,7 +2,10 @@ package examples
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -215,4 +218,18 @@ func TestJenkinsfile(t *testing.T) {
 		must.Fails(t, err, env)
 		expect.Has(t, out, "error", env)
 	}
+}
+
+// A page of another program at a server's address, such as a proxy's, is no lock.
+func TestPageIsNoLock(t *testing.T) {
+	need(t, "curl")
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "<html>log in</html>")
+	}))
+	defer other.Close()
+	dir := t.TempDir()
+	j := job{t, dir, []string{"ZLOCK_HTTP=" + other.URL, "ZLOCK_PATH=/ci/x", "ZLOCK_WAIT=0",
+		"ZLOCK_TICKET_FILE=" + filepath.Join(dir, "ticket")}}
+	out, err := j.sh(must.Get(filepath.Abs("ci/zlock-curl.sh"))(t) + " take")
+	must.Fails(t, err, "take says %q", out)
 }

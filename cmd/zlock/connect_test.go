@@ -61,7 +61,7 @@ func TestDurationsThatAreTyped(t *testing.T) {
 		d, err := parseDuration(s)
 		expect.That(t, err == nil && d == want, "%s is read as %v, %v", s, d, err)
 	}
-	for _, s := range []string{"", "-1", "-1s", "2e9", "NaN", "Inf", "s"} {
+	for _, s := range []string{"", "-1", "-1s", "2e9", "NaN", "Inf", "s", "2562047h"} {
 		expect.Fails(t, expect.Err(parseDuration(s)), "%q is a duration", s)
 	}
 }

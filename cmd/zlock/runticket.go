@@ -25,16 +25,18 @@ import (
 // ticketHold is the hold of a ticket while COMMAND runs. The ticket outlives zlock.
 type ticketHold struct {
 	*asker
+	now    func() reading
 	token  string
 	margin time.Duration // before its end COMMAND is told to end
 	asked  chan string   // has room for one
 	lost   chan struct{} // closed when it is lost
 
 	mu    sync.Mutex
-	until time.Time // when it is lost unless a server renews it
-	last  error     // of the last request
-	err   error     // why it is lost
-	told  bool      // that it is asked back
+	sent  reading       // when the last request was sent that a server answered
+	lasts time.Duration // so long after that the hold is lost, unless a server renews it
+	last  error         // of the last request
+	err   error         // why it is lost
+	told  bool          // that it is asked back
 }
 
 // runByTicket runs COMMAND under the hold of a ticket.
@@ -73,7 +75,7 @@ func (c *call) runByTicket(t *ticketFlags, give bool, lock *lockFlags, run *runF
 	if j.servers, _, err = conn.address(c.getenv); err != nil {
 		return err
 	}
-	h := &ticketHold{asker: k, asked: make(chan string, 1), lost: make(chan struct{})}
+	h := &ticketHold{asker: k, now: readClocks, asked: make(chan string, 1), lost: make(chan struct{})}
 	if j.OnLost != 0 {
 		h.margin = lock.killAfter
 	}
@@ -113,7 +115,7 @@ func (h *ticketHold) await(j *job, t *ticketFlags, lock *lockFlags) (*ticket.Ans
 	for {
 		wait := p.next()
 		ctx, cancel := context.WithTimeout(j.ctx, wait+t.timeout)
-		sent := time.Now()
+		sent := h.now()
 		a, err := h.post(ctx, wait)
 		cancel()
 		switch {
@@ -166,14 +168,14 @@ func (h *ticketHold) post(ctx context.Context, wait time.Duration) (*ticket.Answ
 // keep renews the ticket until ctx ends or it is lost.
 func (h *ticketHold) keep(ctx context.Context) {
 	for ctx.Err() == nil {
-		left := time.Until(h.Until())
+		left := h.left()
 		if left <= 0 {
-			h.lose(cmp.Or(h.last, errors.New("the ticket's time is over")))
+			h.lose(cmp.Or(h.last, errTicketTime))
 			return
 		}
 		// A request has a third of the time that is left, so that there is room for another server.
 		try, cancel := context.WithTimeout(ctx, max(left/3, 200*time.Millisecond))
-		sent := time.Now()
+		sent := h.now()
 		a, err := h.post(try, 0)
 		cancel()
 		switch {
@@ -195,15 +197,19 @@ func (h *ticketHold) keep(ctx context.Context) {
 			h.last = nil
 			h.renewed(a, sent)
 		}
-		_ = sleep(ctx, min(max(time.Until(h.Until())/3, 100*time.Millisecond), laterWait))
+		// In small steps, because a timer stands still while the machine sleeps.
+		until := h.left() - min(max(h.left()/3, 100*time.Millisecond), laterWait)
+		for rest := h.left() - until; rest > 0 && ctx.Err() == nil; rest = h.left() - until {
+			_ = sleep(ctx, min(rest, time.Second))
+		}
 	}
 }
 
 // renewed notes an answer to a request that was sent then.
-func (h *ticketHold) renewed(a *ticket.Answer, sent time.Time) {
+func (h *ticketHold) renewed(a *ticket.Answer, sent reading) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.until = sent.Add(time.Duration(a.Safe)*time.Millisecond - h.margin)
+	h.sent, h.lasts = sent, time.Duration(a.Safe)*time.Millisecond-h.margin
 	if a.Asked != nil && !h.told {
 		h.told = true
 		h.asked <- requestText(h.path, recipe.Revocation{By: a.Asked.By, Reason: a.Asked.Reason})
@@ -219,17 +225,38 @@ func (h *ticketHold) lose(why error) {
 
 // Err returns why the hold is lost, nil while it lasts.
 func (h *ticketHold) Err() error {
+	left := h.left()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.err == nil && left <= 0 {
+		return errTicketTime
+	}
 	return h.err
 }
 
-// Until returns when the hold is lost if no server renews it.
-func (h *ticketHold) Until() time.Time {
+var errTicketTime = errors.New("the ticket's time is over")
+
+// left returns for how long the hold lasts if no server renews it.
+func (h *ticketHold) left() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.until
+	return h.lasts - h.now().since(h.sent)
 }
+
+// Until is left as a time of this moment's clock.
+func (h *ticketHold) Until() time.Time { return time.Now().Add(h.left()) }
+
+// reading is one look at clocks that go on while the machine sleeps; the wall clock does also for one that
+// its host has paused.
+type reading struct {
+	boot time.Duration
+	wall time.Time
+}
+
+func readClocks() reading { return reading{supervise.BootClock(), time.Now().Round(0)} }
+
+// since returns the time from a to b by the clock that counts more: one that was set back says nothing.
+func (b reading) since(a reading) time.Duration { return max(b.boot-a.boot, b.wall.Sub(a.wall)) }
 
 // giveBack gives the ticket back, and returns the exit code.
 func (h *ticketHold) giveBack(c *call, t *ticketFlags, code int) int {

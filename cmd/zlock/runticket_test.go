@@ -4,9 +4,12 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
@@ -18,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/internal/ticket"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -172,4 +176,114 @@ func TestRunByRate(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	must.OK(t, waiter.Process.Signal(syscall.SIGTERM))
 	expect.Equal(t, exitCode(waiter.Wait()), 128+int(syscall.SIGTERM), "the exit code of an ended waiter")
+}
+
+// A ticket ends while the machine sleeps, or while its host pauses it: COMMAND must end before the next request
+// is due, although no timer has moved.
+func TestTicketEndsWhileTheMachineSleeps(t *testing.T) {
+	for name, sleep := range map[string]func(*reading){
+		"the machine sleeps": func(r *reading) { r.boot += time.Hour },
+		"its host pauses it": func(r *reading) { r.wall = r.wall.Add(time.Hour) },
+		"a clock is set back, too": func(r *reading) {
+			r.boot, r.wall = r.boot+time.Hour, r.wall.Add(-time.Hour)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var slept atomic.Bool
+			renewed := make(chan struct{}, 1)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				fmt.Fprint(w, `{"v":1,"held":true,"token":"7","ttlMs":600000,"safeMs":480000}`)
+				renewed <- struct{}{}
+			}))
+			defer server.Close()
+			k := must.Get(ticket.NewCaller(server.URL, "", ticket.NewSecret(), ""))(t)
+			h := &ticketHold{asker: &asker{Caller: k, path: "/l"}, token: "7", lost: make(chan struct{}),
+				now: func() reading {
+					r := readClocks()
+					if slept.Load() {
+						sleep(&r)
+					}
+					return r
+				}}
+			h.renewed(&ticket.Answer{Safe: 480_000}, h.now())
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			go h.keep(ctx)
+			<-renewed
+			expect.OK(t, h.Err(), "while it lasts")
+			slept.Store(true)
+			expect.That(t, h.Until().Before(time.Now()), "the guard is told that it lasts until %v", h.Until())
+			select {
+			case <-h.lost:
+			case <-time.After(time.Minute):
+				t.Error("the hold is not lost")
+			}
+		})
+	}
+}
+
+// A ticket that its caller does not learn would hold the lock for as long as it lives.
+func TestTakeLeavesNoTicketThatItDoesNotTell(t *testing.T) {
+	t.Parallel()
+	s := startTicketRunner(t)
+	s.zlock(0, "take", "--ticket-file", "a", "/l")
+	left := func(want int) bool {
+		out, _ := s.zlock(0, "tickets", "-o", "plain")
+		return strings.Count(out, "\n") == want
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		cmd, out, errs := s.start("take", "--ttl", "1h", "-w", "1h", "/l")
+		must.Await(t, "it waits", time.Minute, func() bool { return left(2) })
+		must.OK(t, cmd.Process.Signal(sig))
+		_ = cmd.Wait()
+		status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		expect.That(t, status.Signal() == sig || status.ExitStatus() == 128+int(sig), "%v: it ends by %v: %s",
+			sig, cmd.ProcessState, errs)
+		expect.Equal(t, out.String(), "", "%v: what it prints", sig)
+		expect.That(t, left(1), "%v: its ticket is left", sig)
+	}
+	cmd := exec.Command(filepath.Join(built.dir, "zlock"), "take", "/free")
+	cmd.Env = append(scriptEnv(t), "ZLOCK_HTTP="+s.urls)
+	read, write, err := os.Pipe()
+	must.OK(t, errors.Join(err, read.Close()))
+	cmd.Stdout = write
+	expect.Equal(t, exitCode(cmd.Run()), exitFailed, "the exit code without a reader")
+	expect.That(t, left(1), "without a reader: its ticket is left")
+	out, errs := s.zlock(exitNoSession, "take", "/free", "--http", "http://127.0.0.1:1", "--timeout", ".3")
+	expect.Has(t, out, " /free\n")
+	expect.Has(t, errs, "zlock give")
+}
+
+// What a proxy before the servers answers, or a program at a wrong address, says nothing of a ticket.
+func TestAnswersOfOtherPrograms(t *testing.T) {
+	t.Parallel()
+	s := startTicketRunner(t)
+	s.zlock(0, "take", "--ticket-file", "a", "/l")
+	t.Run("all", func(t *testing.T) { testAnswersOfOtherPrograms(t, s.dir) })
+	s.zlock(exitFailed, "give", "--ticket-file", "a", "--http", s.urls+"/elsewhere")
+	s.zlock(0, "renew", "--ticket-file", "a")
+}
+
+func testAnswersOfOtherPrograms(t *testing.T, dir string) {
+	for what, answer := range map[string]struct {
+		code int
+		body string
+	}{"a page that is not there": {404, `{"message":"no route"}`}, "a redirection": {302, ""},
+		"an empty object": {200, "{}"}, "no content": {200, ""}, "gone": {410, ""}, "a page": {200, "<html>"}} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(answer.code)
+				fmt.Fprint(w, answer.body)
+			}))
+			defer other.Close()
+			s := &ticketRunner{t, other.URL, dir}
+			for _, command := range []string{"take", "renew", "give"} {
+				_, errs := s.zlock(exitNoSession, command, "--ticket-file", "a", "--timeout", ".3", "/l")
+				expect.Has(t, errs, "not as a port for tickets does")
+			}
+			s.zlock(exitNoSession, "run", "--ticket-file", "a", "--connect-timeout", ".3", "--", "true")
+		})
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/signal"
 	"os/user"
 	"strconv"
 	"strings"
@@ -109,9 +108,14 @@ func (t *ticketFlags) one(c *call, create bool) (*asker, error) {
 
 // asking ends at a signal, and when no server answers.
 func (t *ticketFlags) asking(wait time.Duration) (context.Context, func()) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := interruptible()
 	ctx, cancel := context.WithTimeout(ctx, wait+t.timeout)
 	return ctx, func() { cancel(); stop() }
+}
+
+// unanswered returns how zlock ends by a request that no server answered.
+func unanswered(ctx context.Context, err error) error {
+	return cmp.Or(interrupted(ctx), error(&cli.ExitError{Code: exitNoSession, Err: err}))
 }
 
 // lockPath is the path of a lock in a request.
@@ -230,7 +234,8 @@ func (c *call) take(t *ticketFlags, q url.Values, wait time.Duration, quiet bool
 		}
 		switch {
 		case err != nil:
-			return &cli.ExitError{Code: exitNoSession, Err: err}
+			c.withdraw(t, k)
+			return unanswered(ctx, err)
 		case a.Error == "held":
 			return &cli.ExitError{Code: exitNotAcquired, Err: errors.New(k.heldBy(ctx))}
 		case a.Code >= http.StatusBadRequest:
@@ -239,8 +244,9 @@ func (c *call) take(t *ticketFlags, q url.Values, wait time.Duration, quiet bool
 			tell(a)
 			continue
 		}
-		if k.fresh {
-			fmt.Fprintln(c.stdout, ticket.Text(k.Secret, k.path))
+		if err := c.print(k); err != nil {
+			c.withdraw(t, k)
+			return err
 		}
 		if a.Held {
 			c.say("%s", heldText(a))
@@ -250,6 +256,33 @@ func (c *call) take(t *ticketFlags, q url.Values, wait time.Duration, quiet bool
 		line.end()
 		return cli.Exit(exitNotAcquired)
 	}
+}
+
+// print prints a ticket that no file has. If that fails, only this process knows it.
+func (c *call) print(k *asker) error {
+	if !k.fresh {
+		return nil
+	}
+	outliveReaders()
+	_, err := fmt.Fprintln(c.stdout, ticket.Text(k.Secret, k.path))
+	return err
+}
+
+// withdraw gives back a ticket that no file has and that its caller was not told: else it might hold the
+// lock for hours, and its caller could not give it back. If no server confirms that, the caller is told it.
+func (c *call) withdraw(t *ticketFlags, k *asker) {
+	if !k.fresh {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), min(t.timeout, releaseTimeout))
+	defer cancel()
+	a, err := k.Ask(ctx, http.MethodDelete, lockPath(k.path), url.Values{}, nil)
+	if err == nil && (a.Code == http.StatusNoContent || a.Over()) {
+		return
+	}
+	c.say("no server confirms that the ticket is given back: if it was opened it lasts until its time is " +
+		"over, or 'zlock give'")
+	_ = c.print(k)
 }
 
 // whoIsAhead says whom a ticket waits for, and its place.
@@ -363,7 +396,7 @@ func (c *call) one(t *ticketFlags, method string, head map[string]string) (*tick
 	defer stop()
 	a, err := k.Ask(ctx, method, lockPath(k.path), url.Values{}, head)
 	if err != nil {
-		return nil, &cli.ExitError{Code: exitNoSession, Err: err}
+		return nil, unanswered(ctx, err)
 	}
 	return a, nil
 }
@@ -385,7 +418,7 @@ func ticketsCommand() *command {
 				a, err := k.Ask(ctx, http.MethodGet, "/v1/tickets", url.Values{}, nil)
 				switch {
 				case err != nil:
-					return &cli.ExitError{Code: exitNoSession, Err: err}
+					return unanswered(ctx, err)
 				case a.Code != http.StatusOK:
 					return overOr(a)
 				}

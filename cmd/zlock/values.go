@@ -53,6 +53,9 @@ func (v duration) Set(s string) error {
 	return nil
 }
 
+// longest bounds durations, so that sums of some of them are durations too.
+const longest = 1e9 * time.Second
+
 func parseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if n, nerr := strconv.ParseFloat(s, 64); nerr == nil {
@@ -61,7 +64,7 @@ func parseDuration(s string) (time.Duration, error) {
 			err = strconv.ErrRange
 		}
 	}
-	if err != nil || d < 0 {
+	if err != nil || d < 0 || d > longest {
 		return 0, fmt.Errorf("must be a duration such as 10s, or a number of seconds")
 	}
 	return d, nil

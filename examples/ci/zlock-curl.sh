@@ -45,6 +45,8 @@ take() {
 		[ $left -lt 30 ] || left=30
 		[ $left -gt 0 ] || left=0
 		ask POST -d "ttl=${ZLOCK_TTL:-600}s" -d "wait=${left}s" --data-urlencode "reason=${ZLOCK_REASON-}"
+		# A page of another program, such as a proxy's, is no answer.
+		case $code in 20[01]) grep -q '"held":true' "$file.answer" || code=000 ;; esac
 		case $code in
 		200 | 201)
 			sed 's/.*"token":"\([0-9]*\)".*/\1/' "$file.answer"

@@ -92,7 +92,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 		q.Draws = found
 	}
 	if !found {
-		return fail(http.StatusNotFound, "page",
+		return fail(http.StatusBadRequest, "path", // 404 would say that a ticket is over
 			"there is no such page: want /v1/locks/PATH, /v1/rates/PATH or /v1/tickets")
 	}
 	if q.Path = path; !tree.ValidPath(path) || path == "/" || path == "/zookeeper" ||
@@ -237,7 +237,7 @@ func (q *Request) parameter(name, value string, most time.Duration) (err error) 
 		}
 		q.Try = value == "no"
 	case "until":
-		if q.Until, err = time.Parse(time.RFC3339, value); err != nil {
+		if q.Until, err = time.Parse(time.RFC3339, value); err != nil || q.Until.IsZero() {
 			return fmt.Errorf("until %.40q: want a time such as 2026-11-27T18:00:00Z", value)
 		}
 	case "reason":

@@ -40,6 +40,10 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 		return false, fail(http.StatusTooManyRequests, "limit", "this identity opens more than %d tickets a "+
 			"second", q.Identity.Rate), nil
 	}
+	if !q.Until.IsZero() && !q.Until.After(s.o.Now()) { // of one that was opened before it is no fault
+		return false, fail(http.StatusBadRequest, "parameters", "until %s is over",
+			q.Until.Format(time.RFC3339)), nil
+	}
 	var password [jute.PasswordSize]byte
 	_, _ = rand.Read(password[:]) // it never fails
 	until := int64(0)

@@ -253,6 +253,8 @@ func TestOddRequests(t *testing.T) {
 		"POST /v1/locks/a?mode=permit":                           409, // no number is stored
 		"POST /v1/locks/a?mode=permit&limit=2&permits=3":         409,
 		"POST /v1/locks/a?until=tomorrow":                        400,
+		"POST /v1/locks/a?until=2020-01-01T00:00:00Z":            400,
+		"POST /v1/locks/a?until=0001-01-01T00:00:00Z":            400,
 		"POST /v1/locks/a?nonsense=1":                            400,
 		"POST /v1/locks/a?ttl=5s&ttl=6s":                         400,
 		"POST /v1/locks/a?reason=" + long:                        400,
@@ -268,7 +270,7 @@ func TestOddRequests(t *testing.T) {
 		"PUT /v1/locks/a":                                        405,
 		"OPTIONS /v1/locks/a":                                    405,
 		"POST /v1/tickets":                                       405,
-		"GET /":                                                  404,
+		"GET /":                                                  400, // 404 says that a ticket is over
 		"GET /v1/locksmith":                                      400,
 		"POST /v1/locks/a?reason=" + strings.Repeat("x", 10<<10): 400,
 	} {

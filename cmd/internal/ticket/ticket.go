@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -22,6 +23,7 @@ import (
 // Answer is what a server says of a ticket, or of all of a caller's.
 type Answer struct {
 	Code     int      `json:"-"`
+	V        int      `json:"v"`
 	Held     bool     `json:"held"`
 	Token    string   `json:"token"`
 	Sequence string   `json:"sequencer"`
@@ -169,7 +171,9 @@ func (c *Caller) once(ctx context.Context, at, method, path string, query url.Va
 	if err != nil {
 		return nil, err
 	}
-	if len(b) > 0 && json.Unmarshal(b, a) != nil {
+	// What another program answers, such as a proxy before the server, says nothing of a ticket.
+	given := method == http.MethodDelete && a.Code == http.StatusNoContent
+	if !given && (json.Unmarshal(b, a) != nil || a.V != 1) {
 		return nil, fmt.Errorf("%s answers %d, and not as a port for tickets does", at, resp.StatusCode)
 	}
 	return a, nil
@@ -183,16 +187,10 @@ func NewSecret() string { return rand.Text() + rand.Text()[:6] }
 func Read(file, path string) (secret, of string, err error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) && path != "" {
-		secret := NewSecret()
-		f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if errors.Is(err, fs.ErrExist) {
-			return Read(file, "") // another call was faster
-		}
-		if err != nil {
+		if err := write(file, Text(NewSecret(), path)+"\n"); err != nil && !errors.Is(err, fs.ErrExist) {
 			return "", "", err
 		}
-		_, err = f.WriteString(Text(secret, path) + "\n")
-		return secret, path, errors.Join(err, f.Sync(), f.Close())
+		return Read(file, "") // another call may have been faster
 	}
 	if err != nil {
 		return "", "", err
@@ -201,6 +199,24 @@ func Read(file, path string) (secret, of string, err error) {
 		return "", "", fmt.Errorf("%s is empty: remove it", file)
 	}
 	return secret, of, nil
+}
+
+// write makes a file with a text, at once: a caller that is killed leaves a whole file or none.
+func write(file, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(file), ".zlock-ticket-") // of mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	_, err = f.WriteString(text)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	// Unlike a rename a link replaces no file, but some file systems have none.
+	if err = os.Link(f.Name(), file); err != nil && !errors.Is(err, fs.ErrExist) {
+		err = os.Rename(f.Name(), file)
+	}
+	return err
 }
 
 // Text writes a ticket: its secret, and the path of its lock.

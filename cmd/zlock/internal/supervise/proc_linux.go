@@ -45,8 +45,8 @@ func mayContain() bool {
 // CanContain reports whether the system has process namespaces.
 const CanContain = true
 
-// bootClock reads a clock that all processes share and that runs while the machine sleeps.
-func bootClock() time.Duration {
+// BootClock reads a clock that all processes share and that runs while the machine sleeps.
+func BootClock() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
 		panic("the kernel has no boot time clock: " + err.Error())

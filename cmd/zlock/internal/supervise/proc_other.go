@@ -20,8 +20,8 @@ func Contain(*syscall.SysProcAttr) {}
 // CanContain reports whether the system has process namespaces.
 const CanContain = false
 
-// bootClock reads a clock that all processes share.
-func bootClock() time.Duration {
+// BootClock reads a clock that all processes share.
+func BootClock() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		panic("the system has no monotonic clock: " + err.Error())

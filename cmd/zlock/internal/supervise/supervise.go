@@ -113,7 +113,7 @@ func (g *Guard) Run(r Right, c *Command, sigs chan os.Signal) (Outcome, error) {
 		if s.asked {
 			grace = s.Grace()
 		}
-		g.send(order{Kill: bootClock() + grace}) // zlock sends the signal itself
+		g.send(order{Kill: BootClock() + grace}) // zlock sends the signal itself
 		child.finish(grace, s.Say)
 	}
 	// A signal that tells to end counts, also if zlock notices it after COMMAND's end.
@@ -130,7 +130,7 @@ func (g *Guard) Run(r Right, c *Command, sigs chan os.Signal) (Outcome, error) {
 
 // deadline returns when the right ends, on the clock shared with the guard.
 func (s *supervisor) deadline() time.Duration {
-	return bootClock() + time.Until(s.right.Until())
+	return BootClock() + time.Until(s.right.Until())
 }
 
 // watch handles signals, loss and requests until COMMAND exits.
@@ -224,7 +224,7 @@ func (s *supervisor) lost() <-chan time.Time {
 
 // killIn tells the guard, and the caller, when to kill what still runs.
 func (s *supervisor) killIn(grace time.Duration) <-chan time.Time {
-	s.guard.send(order{Kill: bootClock() + grace})
+	s.guard.send(order{Kill: BootClock() + grace})
 	return time.After(grace)
 }
 

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // The guard by itself: the end of its input, or of the time, is the end of the group.
 func TestWatchman(t *testing.T) {
 	t.Parallel()
-	in := func(d time.Duration) time.Duration { return bootClock() + d }
+	in := func(d time.Duration) time.Duration { return BootClock() + d }
 	for name, tc := range map[string]struct {
 		talk func(g *Guard)
 		stay bool
@@ -108,7 +108,7 @@ func TestGuardStartsBesideFilesThatCloseAndOpen(t *testing.T) {
 	exit := &Command{Path: "/bin/sh", Argv: []string{"sh", "-c", "exit 7"}, Env: os.Environ()}
 	for i := range 100 {
 		g := must.Get(StartGuard(must.Get(os.Executable())(t)))(t)
-		c, err := g.start(newLaunch(exit), bootClock()+time.Hour)
+		c, err := g.start(newLaunch(exit), BootClock()+time.Hour)
 		must.OK(t, err, "guard %d", i)
 		must.That(t, (<-c.news).Ended, "the end is not the first news")
 		must.Equal(t, c.code(), 7)

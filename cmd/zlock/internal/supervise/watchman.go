@@ -246,7 +246,7 @@ func (w *watchman) due() (at time.Duration, any bool) {
 
 // look acts if a time has come.
 func (w *watchman) look() {
-	now := bootClock()
+	now := BootClock()
 	switch at, any := w.due(); {
 	case !any || now < at:
 	case !w.alive():
@@ -274,7 +274,7 @@ func (w *watchman) pause() time.Duration {
 	if !any {
 		return guardTick
 	}
-	return min(max(at-bootClock(), time.Millisecond), guardTick)
+	return min(max(at-BootClock(), time.Millisecond), guardTick)
 }
 
 // orphaned ends COMMAND after the death of zlock: nothing keeps the right alive, and no
@@ -288,7 +288,7 @@ func (w *watchman) orphaned() error {
 	}
 	if w.kill == 0 {
 		w.say("guard: zlock died: sending %s to process %d", SignalName(w.sig), w.pid)
-		from := bootClock()
+		from := BootClock()
 		if w.deadline != 0 {
 			from = min(from, w.deadline)
 		}
