@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 )
 
@@ -62,8 +64,8 @@ func (a *attempt) tell(ev Event) { a.c.tell(a.path, a.cfg, ev) }
 func (a *attempt) listens() bool { return a.c.events != nil || a.cfg.events != nil }
 
 // queued tells that the attempt has its place in the queue.
-func (a *attempt) queued(n created) {
-	a.tell(Event{Kind: EventQueued, Node: n.path, Mode: a.mode, Waited: time.Since(a.start)})
+func (a *attempt) queued(n session.Made) {
+	a.tell(Event{Kind: EventQueued, Node: n.Path, Mode: a.mode, Waited: time.Since(a.start)})
 }
 
 // requeueError says that the attempt's place is gone: why is ErrSessionExpired or
@@ -81,13 +83,13 @@ func lostPlace(err error) error {
 }
 
 // way leads an attempt to a hold in one session.
-type way func(ctx context.Context, e *epoch, a *attempt) (*hold, error)
+type way func(ctx context.Context, e *session.Epoch, a *attempt) (*hold, error)
 
 // compete runs the attempt in one session after another until it gets a lease or an error. An
 // attempt that lost its place takes a new one, unless its options forbid that.
 func (a *attempt) compete(ctx context.Context, run way) (*Lease, error) {
 	for {
-		e, err := a.c.epoch(ctx)
+		e, err := a.c.keeper.Await(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -109,13 +111,13 @@ func (a *attempt) compete(ctx context.Context, run way) (*Lease, error) {
 }
 
 // newHold returns a hold that is not yet granted.
-func newHold(a *attempt, e *epoch, mode fence.Mode, token fence.Token, nodes ...heldNode) *hold {
+func newHold(a *attempt, e *session.Epoch, mode fence.Mode, token fence.Token, nodes ...heldNode) *hold {
 	h := &hold{
-		c: a.c, e: e, path: a.path, cfg: a.cfg, start: a.start, since: a.c.opt.clock.Now(),
+		c: a.c, e: e, path: a.path, cfg: a.cfg, start: a.start, since: a.c.keeper.Now(),
 		leave: a.leave, asked: a,
 		nodes: nodes, mode: mode, token: token,
 	}
-	h.life, h.endLife = context.WithCancel(a.c.calls)
+	h.life, h.endLife = context.WithCancel(a.c.keeper.Calls())
 	return h
 }
 
@@ -124,8 +126,8 @@ func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
 	var err error
 	switch {
 	case ctx.Err() != nil:
-		err = ctxErr(ctx)
-	case !h.e.add(h):
+		err = endOf(ctx)
+	case !h.e.Add(h):
 		err = &requeueError{ErrSessionExpired}
 	}
 	if err != nil {
@@ -153,10 +155,10 @@ func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *Lease, er
 	if a.cfg.layout == LayoutLatch && a.value == nil || a.cfg.policySet && !a.rw && a.dirs == nil {
 		return nil, fmt.Errorf("%w: a lock of this kind with the layout %v", ErrUnsupported, a.cfg.layout)
 	}
-	ctx, end := c.during(ctx)
+	ctx, end := c.keeper.During(ctx)
 	defer end()
 	if ctx.Err() != nil {
-		return nil, ctxErr(ctx)
+		return nil, endOf(ctx)
 	}
 	if a.cfg.waitSet && a.cfg.wait == 0 {
 		a.try = true
@@ -187,8 +189,8 @@ func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *Lease, er
 	if dirs == nil {
 		dirs = []string{a.dir}
 	}
-	c.crowd.enter(dirs...)
-	defer c.crowd.leave(dirs...)
+	c.keeper.Enter(dirs...)
+	defer c.keeper.Leave(dirs...)
 	if l, err = a.compete(ctx, run); err != nil {
 		a.leave()
 		return nil, publicErr(ctx, err)
@@ -246,7 +248,7 @@ func (g *localQueues) enter(ctx context.Context, key localKey, try bool) (leave 
 	} else {
 		g.pass(key) // the turn came in the same instant
 	}
-	return nil, ctxErr(ctx)
+	return nil, endOf(ctx)
 }
 
 // pass gives the turn to the next contender. g.mu is held.
@@ -360,7 +362,7 @@ func nested(ctx context.Context, c *Client, a *attempt) (*Lease, error) {
 			return l, nil
 		}
 		if ctx.Err() != nil {
-			return nil, ctxErr(ctx)
+			return nil, endOf(ctx)
 		}
 		// Lost, or downgraded, at this moment: look again.
 	}
@@ -368,21 +370,28 @@ func nested(ctx context.Context, c *Client, a *attempt) (*Lease, error) {
 
 // steadily runs f in a confirmed session, and again after lost replies and lost sessions, so f must
 // be safe to repeat. Errors name path.
-func (c *Client) steadily(ctx context.Context, path string, f func(*epoch) error) error {
+func (c *Client) steadily(ctx context.Context, path string, f func(*session.Epoch) error) error {
 	if err := checkPath(path); err != nil {
 		return errorAt(path, err)
 	}
-	ctx, end := c.during(ctx)
+	ctx, end := c.keeper.During(ctx)
 	defer end()
-	err := again(ctx, func() error {
-		e, err := c.epoch(ctx)
+	err := session.Again(ctx, func() error {
+		e, err := c.keeper.Await(ctx)
 		if err == nil {
 			err = f(e)
 		}
 		if errors.Is(err, ErrSessionExpired) && ctx.Err() == nil {
-			return errAgain
+			return session.ErrAgain
 		}
 		return err
 	})
 	return errorAt(path, publicErr(ctx, err))
+}
+
+// newNodeID returns a fresh id for an attempt of session sid.
+func newNodeID(sid int64) recipe.ID {
+	var r [8]byte
+	rand.Read(r[:]) // never fails
+	return recipe.NewID(sid, binary.BigEndian.Uint64(r[:]))
 }

@@ -96,7 +96,7 @@ func TestLocalTurnThatComesTooLate(t *testing.T) {
 
 // A task that holds a lock is known as long as it does.
 func TestTasksAreKnownByName(t *testing.T) {
-	c, e, _ := withoutServer()
+	c, e := withoutServer()
 	n := &c.named
 	n.m = map[taskPath][]*Lease{}
 	ctx := Task(t.Context(), "job")
@@ -130,7 +130,7 @@ func TestTasksAreKnownByName(t *testing.T) {
 
 // The owner record stands in each node of a lock, and behind a candidate's value where it is of use.
 func TestContentOfNodes(t *testing.T) {
-	c, _, _ := withoutServer()
+	c, _ := withoutServer()
 	c.owner = recipe.Owner{PID: 5, Cmd: "job"}
 	a := &attempt{c: c, task: "task", cfg: &options{reason: "why", revocable: true}}
 	o, ok := recipe.ParseOwner(a.data())
@@ -153,13 +153,12 @@ func TestContentOfNodes(t *testing.T) {
 
 // A context holds the locks of its leases, and of those around them, but no permits.
 func TestLocksThatAContextHolds(t *testing.T) {
-	c, e, _ := withoutServer()
-	c.named.m = map[taskPath][]*Lease{}
-	other, _, _ := withoutServer()
+	c, e := withoutServer()
+	other, _ := withoutServer()
 	lease := func(ctx context.Context, path string, mode fence.Mode) *Lease {
 		h := newHold(&attempt{c: c, path: path, cfg: &options{}, leave: func() {}}, e, mode, 5,
 			heldNode{path: path + "/n"})
-		must.That(t, e.add(h), "not added")
+		must.That(t, e.Add(h), "not added")
 		return must.Get(h.addLease(ctx, mode))(t)
 	}
 	outer := lease(t.Context(), "/a", fence.Exclusive)

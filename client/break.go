@@ -7,24 +7,25 @@ import (
 	"math"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
 // erasePlace removes the place in the queue that a writer with a policy keeps while it holds by the node
 // at path. A holder that hangs does not remove it.
-func (e *epoch) erasePlace(ctx context.Context, path string) error {
+func erasePlace(ctx context.Context, e *session.Epoch, path string) error {
 	hold, _ := recipe.ParsePolicyNode(recipe.Base(path))
 	if hold.Kind != recipe.HoldWrite {
 		return nil
 	}
-	names, err := e.children(ctx, recipe.Parent(path))
+	names, err := e.Children(ctx, recipe.Parent(path))
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
 	for _, name := range names {
 		if n, _ := recipe.ParsePolicyNode(name); n.ID == hold.ID && n.Kind == recipe.QueueWrite {
-			err = e.erase(ctx, recipe.Join(recipe.Parent(path), name))
+			err = e.Erase(ctx, recipe.Join(recipe.Parent(path), name))
 		}
 	}
 	return err
@@ -52,8 +53,8 @@ func (c *Client) breakNode(
 	dir := recipe.Parent(target)
 	beside := recipe.Join(dir, "_look_")
 	wrapped := int32(math.MinInt32)
-	return nodeErr(target, c.steadily(ctx, target, func(e *epoch) error {
-		n, err := e.conn.Get(ctx, target)
+	return nodeErr(target, c.steadily(ctx, target, func(e *session.Epoch) error {
+		n, err := e.Conn().Get(ctx, target)
 		if err != nil {
 			return err
 		}
@@ -64,37 +65,37 @@ func (c *Client) breakNode(
 			return err
 		}
 		if recipe.Numbered(node) {
-			if err = e.conn.Delete(ctx, target, n.Stat.Version); errors.Is(err, zk.ErrBadVersion) {
-				return errAgain
+			if err = e.Conn().Delete(ctx, target, n.Stat.Version); errors.Is(err, zk.ErrBadVersion) {
+				return session.ErrAgain
 			}
 			return err
 		}
-		d, err := e.conn.Exists(ctx, dir)
+		d, err := e.Conn().Exists(ctx, dir)
 		if err != nil {
 			return err
 		}
-		is, err := e.conn.Exists(ctx, target)
+		is, err := e.Conn().Exists(ctx, target)
 		if err != nil {
 			return err
 		}
 		if d == nil || is == nil || is.Czxid != n.Stat.Czxid {
-			return errAgain
+			return session.ErrAgain
 		}
 		// The stat has the lower 31 bits of the number, and zlockd's numbers go on below zero: every
 		// other attempt is for those.
 		wrapped ^= math.MinInt32
 		next := int32(uint32(d.Cversion+d.NumChildren)/2) ^ wrapped
-		_, err = e.conn.Multi(ctx, zk.Delete{Path: target, Version: n.Stat.Version},
+		_, err = e.Conn().Multi(ctx, zk.Delete{Path: target, Version: n.Stat.Version},
 			zk.Create{Path: beside, Mode: zk.PersistentSequential},
 			zk.Delete{Path: fmt.Sprintf("%s%010d", beside, next), Version: -1})
 		if errors.Is(err, zk.ErrNoAuth) { // nodes may not be made there
-			err = e.conn.Delete(ctx, target, n.Stat.Version)
+			err = e.Conn().Delete(ctx, target, n.Stat.Version)
 		}
 		switch {
 		case err == nil:
-			return e.erasePlace(ctx, target)
+			return erasePlace(ctx, e, target)
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
-			return errAgain
+			return session.ErrAgain
 		}
 		return err
 	}))
@@ -121,8 +122,8 @@ func (i *Inspector) Revoke(ctx context.Context, path, node string, r recipe.Revo
 	if made.Maker == recipe.MakerKazoo || made.Maker == recipe.MakerGo {
 		return fmt.Errorf("%w: the program that made %s cannot be asked to leave", ErrUnsupported, target)
 	}
-	return nodeErr(target, i.c.steadily(ctx, target, func(e *epoch) error {
-		return e.update(ctx, target, func(data []byte) ([]byte, error) {
+	return nodeErr(target, i.c.steadily(ctx, target, func(e *session.Epoch) error {
+		return e.Update(ctx, target, func(data []byte) ([]byte, error) {
 			if _, asked := recipe.RevocationIn(data); asked {
 				return nil, nil
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
@@ -79,7 +80,7 @@ func TestBudgetOfALongQueue(t *testing.T) {
 	last := g.wait(t)
 	unlock(t, last)
 	slow := 0 // this machine, so that the own node was watched
-	if time.Since(begun) > last.h.e.ownWatchIn(ahead) || time.Since(turn) > ownWatch {
+	if time.Since(begun) > ownWatchIn(last.h.e.Timeout(), ahead) || time.Since(turn) > ownWatch {
 		slow = 1
 	}
 	if n := under(p, d, 0); n < 5 || n > 5+slow {
@@ -93,8 +94,8 @@ func TestOwnNodeIsWatchedLaterFarFromTheTurn(t *testing.T) {
 	addr(t)
 	e := lock(t, dial(t).Mutex(dir(t)).Lock).h.e
 	for ahead, want := range map[int]time.Duration{1: ownWatch, 41: ownWatch + 40*ownWatchEach,
-		10000: e.sessionTimeout()} {
-		expect.Equal(t, e.ownWatchIn(ahead), want, "%d ahead", ahead)
+		10000: e.Timeout()} {
+		expect.Equal(t, ownWatchIn(e.Timeout(), ahead), want, "%d ahead", ahead)
 	}
 }
 
@@ -128,16 +129,16 @@ func TestBudgetOfAnIdleHolder(t *testing.T) {
 		ls = append(ls, lock(t, c.Mutex(d, WithOwnPlace()).TryLock))
 		d += "x"
 	}
-	eventually(t, "the nodes to be watched", func() bool { return c.session().Watches() == 5 })
+	eventually(t, "the nodes to be watched", func() bool { return c.keeper.Conn().Watches() == 5 })
 	p.Record()
-	at, beats := time.Now(), c.count.heartbeats.Load()
-	eventually(t, "three heartbeats", func() bool { return c.count.heartbeats.Load() >= beats+3 })
+	at, beats := time.Now(), c.keeper.Heartbeats()
+	eventually(t, "three heartbeats", func() bool { return c.keeper.Heartbeats() >= beats+3 })
 	took := time.Since(at)
 	requests := func(op func(int32) bool) int {
 		return p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Request && op(f.Op) })
 	}
 	n := requests(func(op int32) bool { return op == faultproxy.OpSync })
-	must.That(t, n <= 5 && took >= 3*heartbeat(timeout)*3/4-heartbeat(timeout),
+	must.That(t, n <= 5 && took >= 3*session.Heartbeat(timeout)*3/4-session.Heartbeat(timeout),
 		"%d heartbeats in %v for 5 locks: %v", n, took, p.Frames())
 	// On a busy machine that takes so long that each lock looks at its node again.
 	n = requests(func(op int32) bool { return !(faultproxy.Frame{Op: op}).Background() && op != faultproxy.OpSync })
@@ -286,15 +287,15 @@ func TestE55CancelledWaitsLeaveNothingBehind(t *testing.T) {
 		cancel()
 		wantErr(t, g.fails(t), context.Canceled)
 		if i == n/2 {
-			eventually(t, "the reaper to be done", func() bool { return c.reaper.left.add(0) == 0 })
-			watches = c.session().Watches()
+			eventually(t, "the reaper to be done", func() bool { return c.keeper.Pending() == 0 })
+			watches = c.keeper.Conn().Watches()
 		}
 	}
 	queued(t, o, d, 1)
 	eventually(t, "the watches to be as many as before", func() bool {
-		return c.session().Watches() <= watches+1
+		return c.keeper.Conn().Watches() <= watches+1
 	})
-	must.That(t, c.session().Watches() <= 10, "%d watches", c.session().Watches())
+	must.That(t, c.keeper.Conn().Watches() <= 10, "%d watches", c.keeper.Conn().Watches())
 	unlock(t, h)
 	// leakCheck counts the goroutines.
 }

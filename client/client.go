@@ -4,11 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -24,7 +24,7 @@ type Client struct {
 	notifier    notifier
 	owner       recipe.Owner // the part of the record that all nodes of the client share
 
-	*keeper
+	keeper *session.Keeper // of its sessions
 }
 
 // Dial connects to one of the servers, given as "h1:2181,h2:2181/chroot", and waits until the
@@ -36,51 +36,39 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	if err != nil {
 		return nil, err
 	}
-	c, err := newClient(servers, o)
-	if err != nil {
+	c := newClient(o)
+	if c.keeper, err = session.New(servers, c.locks.Options); err != nil {
 		return nil, publicErr(ctx, err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c.refused = cancel
-	if err := c.beginSession(); err != nil {
-		c.endLife(ErrClosed)
+	if err := c.keeper.Begin(cancel); err != nil {
 		return nil, publicErr(ctx, err)
 	}
-	c.loops.Go(c.keepAlive)
-	go c.notifier.run(c.life.Done()) // do not wait for it: the function may close the client
-	if err := c.greet(ctx); err != nil {
-		trouble := c.session().Trouble()
-		// Nothing can be held yet: there is nothing worth waiting for.
-		c.shutdown()
-		if cause := context.Cause(ctx); errors.Is(cause, zk.ErrAuthFailed) {
-			err = publicErr(ctx, cause)
-		} else if trouble != nil {
-			err = fmt.Errorf("%w: %w", err, trouble)
+	go c.notifier.run(c.keeper.Done()) // do not wait for it: the function may close the client
+	if err := c.keeper.Greet(ctx); err != nil {
+		if errors.Is(context.Cause(ctx), zk.ErrAuthFailed) {
+			err = publicErr(ctx, err)
 		}
 		return nil, errorAt("connect to "+servers, err)
 	}
 	return c, nil
 }
 
-// newClient returns a client that has yet to begin its first session.
-func newClient(servers string, o options) (*Client, error) {
-	k, err := newKeeper(servers, o.session)
-	if err != nil {
-		return nil, err
-	}
-	c := &Client{keeper: k, events: o.events, locks: o, owner: ownerOf(o.name),
+// newClient returns a client that has yet to get its keeper.
+func newClient(o options) *Client {
+	c := &Client{events: o.events, locks: o, owner: ownerOf(o.name),
 		notifier: notifier{calls: make(chan notice, maxEvents)}}
 	c.locks.events = nil // the client's function is called beside a lock's own
-	c.moved = func(from, to State) {
-		c.notifier.add(Event{Kind: EventState, From: from, To: to}, c.events)
+	c.locks.Moved = func(from, to session.State) {
+		c.notifier.add(Event{Kind: EventState, From: State(from), To: State(to)}, c.events)
 	}
-	c.behind = func(nodes int) {
+	c.locks.LeftBehind = func(nodes int) {
 		c.notifier.add(Event{Kind: EventLeftBehind, Pending: nodes}, c.events)
 	}
 	c.named.m = map[taskPath][]*Lease{}
 	c.localQueues.m = map[localKey][]chan struct{}{}
-	return c, nil
+	return c
 }
 
 // Close releases everything. Attempts under way end with ErrClosed, and leases are lost with reason
@@ -88,21 +76,7 @@ func newClient(servers string, o options) (*Client, error) {
 // own clock. Then it closes the session, which removes the nodes that are left. Close returns the
 // error of ctx if ctx ended before all was clean; the client is closed in any case.
 func (c *Client) Close(ctx context.Context) error {
-	first, e := c.beginDraining()
-	if !first {
-		select {
-		case <-c.life.Done():
-			return nil
-		case <-ctx.Done():
-			return ctxErr(ctx)
-		}
-	}
-	if e != nil {
-		e.loseAll(overClosed)
-	}
-	err := c.awaitReaper(ctx, e)
-	c.shutdown()
-	return err
+	return c.keeper.Close(ctx)
 }
 
 // Session describes the client's session.
@@ -116,14 +90,12 @@ type Session struct {
 
 // Session describes the present session; its ID is 0 before the first session and after the last.
 func (c *Client) Session() Session {
-	c.mu.Lock()
-	conn, e := c.conn, c.ep
-	c.mu.Unlock()
+	e, conn := c.keeper.Present()
 	s := Session{Server: conn.Session().Server}
-	if e != nil && !e.ended() {
-		s.ID, s.Timeout = e.sid, e.sessionTimeout()
-		s.Margin = c.opt.marginFor(s.Timeout)
-		s.ValidUntil = e.validUntil()
+	if e != nil && !e.Ended() {
+		s.ID, s.Timeout = e.ID(), e.Timeout()
+		s.Margin = c.keeper.Margin(s.Timeout)
+		s.ValidUntil = e.ValidUntil()
 	}
 	return s
 }
@@ -132,33 +104,44 @@ func (c *Client) Session() Session {
 // for what package zk tells of it, such as its counters. It serves until the session ends; a later call
 // returns that of the next session. The client closes it: the caller must not.
 func (c *Client) Conn(ctx context.Context) (*zk.Conn, error) {
-	c.mu.Lock()
-	e, closing := c.ep, c.calls.Err() != nil
-	c.mu.Unlock()
-	if e != nil && !e.ended() && !closing {
-		return e.conn, nil
+	e, _ := c.keeper.Present()
+	if e != nil && !e.Ended() && c.keeper.Calls().Err() == nil {
+		return e.Conn(), nil
 	}
-	ctx, end := c.during(ctx)
+	ctx, end := c.keeper.During(ctx)
 	defer end()
-	e, err := c.epoch(ctx)
+	e, err := c.keeper.Await(ctx)
 	if err != nil {
 		return nil, publicErr(ctx, err)
 	}
-	return e.conn, nil
+	return e.Conn(), nil
 }
+
+// State is the state of a client's session.
+type State uint8
+
+const (
+	// StateConnecting: there is no session yet.
+	StateConnecting = State(session.Connecting)
+	// StateReady: the server answers; locks can be granted.
+	StateReady = State(session.Ready)
+	// StateSuspended: there is no usable connection, but the session may live.
+	// Leases stay valid until their deadline.
+	StateSuspended = State(session.Suspended)
+	// StateLost: the session is over, or was not confirmed in time. Leases are lost.
+	StateLost = State(session.Lost)
+	// StateClosed: Close was called.
+	StateClosed = State(session.Over)
+)
+
+// String returns the state in lower case.
+func (s State) String() string { return session.State(s).String() }
 
 // State returns the state of the session.
-func (c *Client) State() State {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state
-}
+func (c *Client) State() State { return State(c.keeper.State()) }
 
 // Servers returns the addresses given to Dial.
-func (c *Client) Servers() []string {
-	servers, _, _ := zk.ParseServers(c.address)
-	return servers
-}
+func (c *Client) Servers() []string { return c.keeper.Servers() }
 
 // ownerOf describes this process.
 func ownerOf(cmd string) recipe.Owner {

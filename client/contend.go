@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
 )
 
 // contender is one attempt in one session, of a recipe whose decision needs a look at more than a list: a
@@ -28,4 +29,20 @@ func contend(ctx context.Context, c contender) (*hold, error) {
 			return h, err
 		}
 	}
+}
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// firedOf returns the signal of a watch, nil if there is no watch.
+func firedOf(w *zk.Watch) <-chan struct{} {
+	if w == nil {
+		return nil
+	}
+	return w.Fired()
 }

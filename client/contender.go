@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -17,46 +18,46 @@ import (
 type queue struct{ recipe.Rule }
 
 // run takes a place in the queue and waits there.
-func (q queue) run(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
+func (q queue) run(ctx context.Context, e *session.Epoch, a *attempt) (*hold, error) {
 	if a.try {
 		if err := q.precheck(ctx, e, a); err != nil {
 			return nil, err
 		}
 	}
-	asked, on := a.c.opt.clock.Now(), a.c.count.wire.Connections.Load()
-	id := newNodeID(e.sid)
-	made, names, err := e.create(ctx, q.node(a, id))
+	asked, on := a.c.keeper.Now(), a.c.keeper.Connections()
+	id := newNodeID(e.ID())
+	made, names, err := e.Create(ctx, q.node(a, id))
 	if err != nil {
 		return nil, err
 	}
 	w := newWaiter(e, a, q, made[0])
 	w.id = id
-	w.asked, w.made, w.took = asked, on, a.c.opt.clock.Now().Mono-asked.Mono
-	a.queued(w.created)
+	w.asked, w.made, w.took = asked, on, a.c.keeper.Now().Mono-asked.Mono
+	a.queued(w.Made)
 	h, err := w.wait(ctx, names)
 	if err == nil {
 		return h, nil
 	}
-	gone := w.e.reapMarked([]string{w.path}, w.unmark)
+	gone := w.e.ReapMarked([]string{w.Path}, w.unmark)
 	if errors.Is(err, ErrNotAcquired) {
 		// A try should leave nothing behind that others would have to wait for.
-		awaitGone(ctx, gone)
+		session.AwaitGone(ctx, gone)
 	}
 	return nil, lostPlace(err)
 }
 
 // node describes the node of a new contender.
-func (q queue) node(a *attempt, id recipe.ID) newNode {
-	n := newNode{lasting: a.cfg.lasting(), list: true}
+func (q queue) node(a *attempt, id recipe.ID) session.Node {
+	n := session.Node{Lasting: a.cfg.lasting(), List: true}
 	path := recipe.Join(a.dir, recipe.NodeName(q.Layout, q.Kind, id, a.c.owner.Host))
 	n.Create = zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: zk.EphemeralSequential}
 	return n
 }
 
 // precheck lets a try look before it writes: if another contender is ahead, the try writes nothing.
-func (q queue) precheck(ctx context.Context, e *epoch, a *attempt) error {
+func (q queue) precheck(ctx context.Context, e *session.Epoch, a *attempt) error {
 	return tryLook(ctx, e, a.dir, func() error {
-		names, err := e.conn.Names(ctx, a.dir)
+		names, err := e.Conn().Names(ctx, a.dir)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
 		}
@@ -77,9 +78,9 @@ func (q queue) precheck(ctx context.Context, e *epoch, a *attempt) error {
 
 // waiter is a contender with a node of its own, until the node is given up or becomes a hold.
 type waiter struct {
-	created
+	session.Made
 	c     *Client
-	e     *epoch
+	e     *session.Epoch
 	a     *attempt
 	own   *zk.Watch // on the node; nil until a wait has lasted
 	since uint64    // the connection on which own was set
@@ -88,12 +89,12 @@ type waiter struct {
 	id   recipe.ID        // of the own node
 	self recipe.Contender // what its name says
 
-	asked     reading   // before the server was asked for the place
-	made      uint64    // the connection then
-	waited    bool      // had to wait for another contender
-	late      bool      // the grant comes later than the place, for whatever reason
-	deathSeen time.Time // lock delay: when a reader that may not write found the last holder dead
-	unmark    []zk.Op   // lock delay: the directory may name this contender, and these take that back
+	asked     session.Reading // before the server was asked for the place
+	made      uint64          // the connection then
+	waited    bool            // had to wait for another contender
+	late      bool            // the grant comes later than the place, for whatever reason
+	deathSeen time.Time       // lock delay: when a reader that may not write found the last holder dead
+	unmark    []zk.Op         // lock delay: the directory may name this contender, and these take that back
 
 	born    time.Time     // when the client learned of its place
 	took    time.Duration // to take the place
@@ -105,9 +106,9 @@ type waiter struct {
 	watchesOwn bool // the own node is watched together with the next node
 }
 
-func newWaiter(e *epoch, a *attempt, q queue, own created) *waiter {
-	w := &waiter{created: own, c: a.c, e: e, a: a, q: q, born: time.Now()}
-	w.self, _, _ = recipe.ParseName(own.name)
+func newWaiter(e *session.Epoch, a *attempt, q queue, own session.Made) *waiter {
+	w := &waiter{Made: own, c: a.c, e: e, a: a, q: q, born: time.Now()}
+	w.self, _, _ = recipe.ParseName(own.Name)
 	return w
 }
 
@@ -132,10 +133,10 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 		case !p.Found:
 			return nil, w.displaced()
 		case p.Blocked && w.a.try:
-			w.a.waitsInQueue(w.path, names, p)
+			w.a.waitsInQueue(w.Path, names, p)
 			return nil, ErrNotAcquired
 		case p.Blocked:
-			w.a.waitsInQueue(w.path, names, p)
+			w.a.waitsInQueue(w.Path, names, p)
 			if !w.waited {
 				w.waited, w.late, w.begun, w.ahead = true, true, time.Now(), p.Ahead
 			}
@@ -155,7 +156,7 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 				if err != nil {
 					return nil, err
 				}
-				if free && w.e.valid() {
+				if free && w.e.Valid() {
 					return w.first(ctx, recipe.Place{}, nil)
 				}
 				continue
@@ -166,16 +167,16 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 			if _, err := w.await(ctx, blocker, p.Ahead, wakers{}); err != nil {
 				return nil, err
 			}
-		case !w.e.valid():
+		case !w.e.Valid():
 			w.late = true
-			if err := w.e.awaitValid(ctx); err != nil {
+			if err := w.e.AwaitValid(ctx); err != nil {
 				return nil, err
 			}
 			names = nil
 		default:
 			// A contender that came or went after the own node was made may have been ahead when another
 			// waiter listed.
-			w.late = w.late || names.Stat.Pzxid != w.stat.Czxid
+			w.late = w.late || names.Stat.Pzxid != w.Stat.Czxid
 			h, err := w.first(ctx, p, names)
 			if err == nil {
 				names.Free()
@@ -213,7 +214,7 @@ func (w *waiter) awaitFew(ctx context.Context, few []string) (free bool, err err
 }
 
 func (w *waiter) list(ctx context.Context) (zk.Names, error) {
-	names, err := w.e.conn.Names(ctx, w.a.dir)
+	names, err := w.e.Conn().Names(ctx, w.a.dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return names, w.displaced()
 	}
@@ -228,9 +229,10 @@ const ownWatch = 100 * time.Millisecond
 // own node in the next list at the latest.
 const ownWatchEach = 20 * time.Millisecond
 
-// ownWatchIn returns how long a waiter with so many contenders ahead need not watch its own node.
-func (e *epoch) ownWatchIn(ahead int) time.Duration {
-	return max(ownWatch, min(ownWatch+time.Duration(ahead-1)*ownWatchEach, e.sessionTimeout()))
+// ownWatchIn returns how long a waiter with so many contenders ahead need not watch its own node, in a
+// session of the timeout.
+func ownWatchIn(timeout time.Duration, ahead int) time.Duration {
+	return max(ownWatch, min(ownWatch+time.Duration(ahead-1)*ownWatchEach, timeout))
 }
 
 // wakers are other signals that end a wait for a node; each may be nil.
@@ -242,17 +244,17 @@ type wakers struct {
 // await waits until the node at path, the last of so many ahead, may be gone, and reports whether
 // its deletion is certain. A change of its data or of the connection only arms the watch again.
 func (w *waiter) await(ctx context.Context, path string, ahead int, also wakers) (gone bool, err error) {
-	long := time.After(w.e.ownWatchIn(ahead))
+	long := time.After(ownWatchIn(w.e.Timeout(), ahead))
 	for {
 		s, gone, err := w.watchNode(ctx, path)
 		if gone || err != nil {
 			return gone, err
 		}
-		safety := w.e.recheck(s.hidden)
+		safety := w.e.Recheck(s.Hidden)
 		for again := false; !again; {
 			select {
-			case <-s.w.Fired():
-				if ev := s.w.Event(); ev.Type == zk.EventDeleted && ev.Path == path {
+			case <-s.Watch.Fired():
+				if ev := s.Watch.Event(); ev.Type == zk.EventDeleted && ev.Path == path {
 					return true, nil
 				}
 				again = true
@@ -269,17 +271,17 @@ func (w *waiter) await(ctx context.Context, path string, ahead int, also wakers)
 					return false, err
 				}
 			case <-safety:
-				st, err := w.e.conn.Exists(ctx, path)
+				st, err := w.e.Conn().Exists(ctx, path)
 				if errors.Is(err, zk.ErrNoAuth) {
 					continue // the directory is watched
 				}
 				if err != nil || st == nil {
 					return st == nil, err
 				}
-			case <-w.e.gone:
+			case <-w.e.Gone():
 				return false, ErrSessionExpired
 			case <-ctx.Done():
-				return false, ctxErr(ctx)
+				return false, endOf(ctx)
 			}
 		}
 	}
@@ -287,22 +289,22 @@ func (w *waiter) await(ctx context.Context, path string, ahead int, also wakers)
 
 // watchNode watches another contender's node, or reports that it is gone. If w.watchesOwn is set,
 // it watches the own node in the same flight, unless that is watched already.
-func (w *waiter) watchNode(ctx context.Context, path string) (s seen, gone bool, err error) {
+func (w *waiter) watchNode(ctx context.Context, path string) (s session.Seen, gone bool, err error) {
 	own := w.watchesOwn && !w.stays()
 	w.watchesOwn = false
 	if w.armed != nil && w.armedAt == path {
-		s.w, w.armed = w.armed, nil
+		s.Watch, w.armed = w.armed, nil
 		if own {
 			err = w.lookOwn(ctx)
 		}
 		return s, false, err
 	}
 	if own {
-		if s.w, _, err = w.watchBoth(ctx, path, false); s.w != nil || err != nil {
+		if s.Watch, _, err = w.watchBoth(ctx, path, false); s.Watch != nil || err != nil {
 			return s, false, err
 		}
 	}
-	s, err = w.e.see(ctx, path, true)
+	s, err = w.e.See(ctx, path, true)
 	if errors.Is(err, zk.ErrNoNode) {
 		return s, true, nil
 	}
@@ -312,9 +314,9 @@ func (w *waiter) watchNode(ctx context.Context, path string) (s seen, gone bool,
 // watchBoth watches a node and the own one in one flight, and after them it may list the directory.
 // The watch is nil if the caller must look at the node by itself, and so is the list.
 func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Watch, *zk.Names, error) {
-	since := w.c.count.wire.Connections.Load()
-	pipe := w.e.conn.Pipe()
-	node, own := pipe.GetW(path), pipe.GetW(w.path)
+	since := w.c.keeper.Connections()
+	pipe := w.e.Conn().Pipe()
+	node, own := pipe.GetW(path), pipe.GetW(w.Path)
 	var all *zk.Reply[zk.Names]
 	if list {
 		all = pipe.Names(w.a.dir)
@@ -325,7 +327,7 @@ func (w *waiter) watchBoth(ctx context.Context, path string, list bool) (*zk.Wat
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		err = w.lookOwn(ctx)
 	} else {
-		err = w.saw(seen{Node: mine, w: own.Watch()}, err, since)
+		err = w.saw(session.Seen{Node: mine, Watch: own.Watch()}, err, since)
 	}
 	var watch *zk.Watch
 	if nodeErr == nil {
@@ -345,7 +347,7 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 	if err := alone(ctx, w.e, w.a.dir, recipe.UseQueue, p.Others); err != nil {
 		return nil, err
 	}
-	if w.made != w.c.count.wire.Connections.Load() {
+	if w.made != w.c.keeper.Connections() {
 		// Another client may have put a node of this name in the place of the own one.
 		if err := w.lookOwn(ctx); err != nil {
 			return nil, err
@@ -356,8 +358,8 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 			return nil, err
 		}
 	}
-	h := newHold(w.a, w.e, w.a.mode, fence.Token(w.stat.Czxid),
-		heldNode{path: w.path, w: w.own})
+	h := newHold(w.a, w.e, w.a.mode, fence.Token(w.Stat.Czxid),
+		heldNode{path: w.Path, w: w.own})
 	h.unmark = w.unmark
 	if w.waited {
 		w.c.paces.note(w.a.dir, time.Since(w.begun)/time.Duration(w.ahead))
@@ -365,7 +367,7 @@ func (w *waiter) first(ctx context.Context, p recipe.Place, names *zk.Names) (*h
 	if !w.late {
 		h.since = w.asked
 	}
-	if !w.e.valid() {
+	if !w.e.Valid() {
 		// The delay took too long: look again whether this waiter is still first.
 		h.endLife()
 		return nil, ErrSessionExpired

@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client/recipe"
-	czk "github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
@@ -51,7 +50,7 @@ func TestE07CreateReplyLost(t *testing.T) {
 			made := p.Count(func(f faultproxy.Frame) bool {
 				return f.Kind == faultproxy.Request && contenderCreate(f) && f.Under(d)
 			})
-			expect.Equal(t, c.count.recovered.Load(), 1, "recovered")
+			expect.Equal(t, c.keeper.Recovered(), 1, "recovered")
 			expect.That(t, made <= 2, "%d creates, want 2 at most: one for the missing directory", made)
 			unlock(t, l)
 			queued(t, o, d, 0)
@@ -73,8 +72,8 @@ func TestE08CreateCommitsAfterTheReattach(t *testing.T) {
 	l := lock(t, c.Mutex(d).Lock)
 	soon(t, "stash", stash.Acted())
 	soon(t, "late commit", late.Acted())
-	if madeBy(t, o, d); c.count.recovered.Load() != 1 {
-		t.Fatalf("recovered %d", c.count.recovered.Load())
+	if madeBy(t, o, d); c.keeper.Recovered() != 1 {
+		t.Fatalf("recovered %d", c.keeper.Recovered())
 	}
 	unlock(t, l)
 	queued(t, o, d, 0)
@@ -101,34 +100,13 @@ func TestE09CreateReplyLostAndSessionExpired(t *testing.T) {
 	queued(t, o, d, 0)
 }
 
-func TestE10NodeOfADyingSessionIsNotAdopted(t *testing.T) {
-	shared(t)
-	c, o, d := dial(t), observer(t), dir(t)
-	unlock(t, lock(t, c.Mutex(d).Lock))
-	e := must.Get(c.epoch(testCtx(t)))(t)
-	// A node with our id that belongs to another session.
-	id := newNodeID(e.sid)
-	n := newNode{}
-	n.Path = d + "/" + recipe.NodeName(LayoutCurator, recipe.RoleLock, id, "")
-	p := must.Get(o.Create(n.Path, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)))(t)
-	must.That(t, must.Get(e.recover(testCtx(t), []newNode{n}))(t) == nil, "adopted %s", p)
-}
-
-// A node is known again by the name that was asked for, and a holder by its id in either form.
-func TestNodesAreKnownByTheirNames(t *testing.T) {
+// A holder is known by its id in either form.
+func TestHolderIsKnownByItsID(t *testing.T) {
 	id := newNodeID(1)
-	names := []string{"_c_" + id.UUID() + "-lock-0000000007", "q-" + id.UUID() + "-W-0000000008",
-		"h-" + id.UUID() + "-W", "lock-0000000009"}
-	for _, asked := range []string{"_c_" + id.UUID() + "-lock-", "h-" + id.UUID() + "-W"} {
-		n := newNode{Create: czk.Create{Path: "/d/" + asked}}
-		found := n.in(names)
-		expect.That(t, len(found) == 1 && strings.HasPrefix(found[0], asked), "%s: %v", asked, found)
-	}
-	expect.Equal(t, len(newNode{Create: czk.Create{Path: "/d/" + newNodeID(1).Hex()}}.in(names)), 0, "of another id")
 	for _, name := range []string{"_c_" + id.UUID() + "-lock-0000000007", id.Hex() + "__lock__0000000007"} {
 		expect.That(t, lives([]string{"lock-0000000009", name}, id.UUID()), "%s is not found", name)
 	}
-	expect.That(t, !lives(names[3:], id.UUID()), "found without a node")
+	expect.That(t, !lives([]string{"lock-0000000009"}, id.UUID()), "found without a node")
 }
 
 func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
@@ -146,11 +124,8 @@ func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
 	}
 	eventually(t, "the creates to be under way", func() bool {
 		// The moment between the loss of the connection and our hearing of it.
-		c.mu.Lock()
-		c.attached = true
-		c.broadcast()
-		c.mu.Unlock()
-		return c.session().Pending() >= len(calls)
+		c.keeper.PretendAttached()
+		return c.keeper.Conn().Pending() >= len(calls)
 	})
 	expire(t, p)
 	p.Refuse(false)
@@ -332,7 +307,7 @@ func TestE15LateDeleteDoesNotHitANewerAttempt(t *testing.T) {
 		must.That(t, err == nil || errors.Is(err, ErrReleasePending), "%v", err)
 		l2 := lock(t, m.Lock)
 		must.That(t, l2.Node() != l.Node(), "the node was used again")
-		eventually(t, "the reaper to be done", func() bool { return c.reaper.left.add(0) == 0 })
+		eventually(t, "the reaper to be done", func() bool { return c.keeper.Pending() == 0 })
 		must.OK(t, l2.Check(testCtx(t)))
 		r.Remove()
 		unlock(t, l2)
@@ -364,7 +339,7 @@ func TestE30DeleteOfTheOwnNodeRefused(t *testing.T) {
 	l := lock(t, c.Mutex(sticky).Lock)
 	wantErr(t, l.Unlock(testCtx(t)), ErrNoAuth)
 	must.That(t, !l.Valid() && errors.Is(l.Err(), ErrNotHeld), "lease %v", l.Err())
-	eventually(t, "the reaper to give up", func() bool { return c.reaper.left.add(0) == 0 })
+	eventually(t, "the reaper to give up", func() bool { return c.keeper.Pending() == 0 })
 	must.Equal(t, len(names(t, o, sticky)), 1, "nodes")
 	must.OK(t, c.Close(testCtx(t)))
 	queued(t, o, sticky, 0)

@@ -11,7 +11,7 @@ import (
 
 // deciding returns a contender of a lock with a policy that has seen some nodes.
 func deciding(mode fence.Mode, try bool, nodes ...recipe.PolicyNode) *policyWaiter {
-	c, e, _ := withoutServer()
+	c, e := withoutServer()
 	w := newPolicyWaiter(&attempt{c: c, path: "/a", dir: "/a", mode: mode, try: try, cfg: &options{}}, e,
 		newNodeID(7))
 	w.dir.nodes = nodes
@@ -140,9 +140,9 @@ func TestDelayAfterADeadWriter(t *testing.T) {
 				w.dir.nodes = []recipe.PolicyNode{{ID: other, Kind: recipe.HoldWrite}}
 			}
 			w.dir.rec.Dead, w.queued = true, true
-			w.dir.stamp, w.stat.Ctime, w.born = 1_000, 1_000, time.Now()
+			w.dir.stamp, w.Stat.Ctime, w.born = 1_000, 1_000, time.Now()
 			if name == "over" {
-				w.stat.Ctime = 61_000 // the node is a minute younger than the mark
+				w.Stat.Ctime = 61_000 // the node is a minute younger than the mark
 			}
 			if x.wait && !try {
 				continue // it waits for the server's events

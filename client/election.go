@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -62,9 +63,9 @@ func (l *Lease) Publish(ctx context.Context, value []byte) error {
 	if h.asked.value == nil {
 		return errorAt(h.path, fmt.Errorf("%w: the lease is not of an election", ErrUnsupported))
 	}
-	ctx, end := h.c.during(ctx)
+	ctx, end := h.c.keeper.During(ctx)
 	defer end()
-	err := h.e.update(ctx, h.nodesNow()[0].path, func(data []byte) ([]byte, error) {
+	err := h.e.Update(ctx, h.nodesNow()[0].path, func(data []byte) ([]byte, error) {
 		if r, asked := recipe.RevocationIn(data); asked {
 			h.revoke(r) // the new value may replace the revocation
 		}
@@ -99,8 +100,8 @@ func (l Leader) None() bool { return l.Node == "" && l.Err == nil }
 // Leader returns the leader at this moment.
 func (el *Election) Leader(ctx context.Context) (Leader, error) {
 	var s sight
-	err := el.c.steadily(ctx, el.path, func(e *epoch) error {
-		err := e.conn.Sync(ctx, el.path)
+	err := el.c.steadily(ctx, el.path, func(e *session.Epoch) error {
+		err := e.Conn().Sync(ctx, el.path)
 		if err == nil {
 			s, err = el.look(ctx, e)
 		}
@@ -118,11 +119,11 @@ type sight struct {
 
 // look finds the first candidate and watches its node. Without a candidate it watches the
 // directory; without a directory, it watches for its creation.
-func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
+func (el *Election) look(ctx context.Context, e *session.Epoch) (sight, error) {
 	for watch := false; ; {
-		names, w, err := e.list(ctx, el.path, watch)
+		names, w, err := e.List(ctx, el.path, watch)
 		if errors.Is(err, zk.ErrNoNode) {
-			st, w, err := e.conn.ExistsW(ctx, el.path)
+			st, w, err := e.Conn().ExistsW(ctx, el.path)
 			if err != nil || st == nil {
 				return sight{w: w}, err
 			}
@@ -142,7 +143,7 @@ func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
 			watch = true // it tells of every candidate, so not if there is one
 			continue
 		}
-		first, w, err := e.conn.GetW(ctx, recipe.Join(el.path, queue[0].Name))
+		first, w, err := e.Conn().GetW(ctx, recipe.Join(el.path, queue[0].Name))
 		if errors.Is(err, zk.ErrNoNode) {
 			watch = false
 			continue
@@ -162,8 +163,8 @@ func (el *Election) look(ctx context.Context, e *epoch) (sight, error) {
 // the error as [Leader.Err], once, and goes on.
 func (el *Election) Observe(ctx context.Context) <-chan Leader {
 	out := make(chan Leader, 1)
-	el.c.detached(func(context.Context) {
-		ctx, end := el.c.during(ctx)
+	el.c.keeper.Detached(func(context.Context) {
+		ctx, end := el.c.keeper.During(ctx)
 		defer end()
 		defer close(out)
 		el.observe(ctx, out)
@@ -181,15 +182,15 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 		}
 		out <- l
 	}
-	var synced *epoch
+	var synced *session.Epoch
 	for n := 1; ; n++ {
-		e, err := el.c.epoch(ctx)
+		e, err := el.c.keeper.Await(ctx)
 		if err != nil {
 			return
 		}
 		if e != synced {
 			// Another session may be served by a server that lags behind the last.
-			if err = e.conn.Sync(ctx, el.path); err == nil {
+			if err = e.Conn().Sync(ctx, el.path); err == nil {
 				synced = e
 			}
 		}
@@ -202,7 +203,8 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 				refused, last = text, nil
 				tell(Leader{Err: errorAt(el.path, publicErr(ctx, err))})
 			}
-			if ctx.Err() != nil || pause(ctx, backoff(n, 10*time.Millisecond, time.Second)) != nil {
+			wait := session.Backoff(n, 10*time.Millisecond, time.Second)
+			if ctx.Err() != nil || session.Pause(ctx, wait) != nil {
 				return
 			}
 			continue
@@ -213,7 +215,7 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 			last, refused = &s, ""
 			tell(s.leader)
 		}
-		if err := e.restAwhile(ctx, s.w.Fired()); err != nil && !errors.Is(err, ErrSessionExpired) {
+		if err := e.RestAwhile(ctx, s.w.Fired()); err != nil && !errors.Is(err, ErrSessionExpired) {
 			return
 		}
 	}

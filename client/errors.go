@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -109,10 +110,18 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 // isAmbiguous reports whether a write that answered err may have happened.
 func isAmbiguous(err error) bool { return errors.Is(err, zk.ErrUncertain) }
 
+// endOf returns the error for a context that ended, as the caller of a lock sees it.
+func endOf(ctx context.Context) error {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrNotAcquired) { // WithWait
+		return fmt.Errorf("%w: %w", cause, ctx.Err())
+	}
+	return session.CtxErr(ctx)
+}
+
 // publicErr puts the package's names on errors of a call in the session.
 func publicErr(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return ctxErr(ctx)
+		return endOf(ctx)
 	}
 	for _, names := range [...]struct{ zk, own error }{
 		{zk.ErrNoAuth, ErrNoAuth}, {zk.ErrAuthFailed, ErrNoAuth}, {zk.ErrInvalid, ErrInvalid},
@@ -125,22 +134,6 @@ func publicErr(ctx context.Context, err error) error {
 		return fmt.Errorf("client: quota exceeded: %w", err)
 	}
 	return err
-}
-
-// ctxErr returns the error for a context that ended. It keeps a cause, such as the loss of the
-// context's lease.
-func ctxErr(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	switch {
-	case cause == nil || errors.Is(err, cause):
-		return err
-	case errors.Is(cause, ErrClosed):
-		return ErrClosed // it is not the caller's own that ended
-	}
-	if errors.Is(cause, ErrNotAcquired) { // WithWait
-		return fmt.Errorf("%w: %w", cause, err)
-	}
-	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // callError is the error of a call, with another text.

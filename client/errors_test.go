@@ -41,7 +41,7 @@ func TestPublicErrors(t *testing.T) {
 	} {
 		ended, end := context.WithCancelCause(ctx)
 		end(x.cause)
-		for _, err := range []error{ctxErr(ended), publicErr(ended, fmt.Errorf("it: %w", context.Canceled))} {
+		for _, err := range []error{endOf(ended), publicErr(ended, fmt.Errorf("it: %w", context.Canceled))} {
 			for _, want := range x.is {
 				expect.Is(t, err, want)
 			}

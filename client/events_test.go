@@ -8,53 +8,6 @@ import (
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// The state follows from what is known of the session.
-func TestStates(t *testing.T) {
-	alive, dead := &epoch{}, &epoch{overdue: true}
-	for _, x := range []struct {
-		before   State
-		e        *epoch
-		attached bool
-		want     State
-	}{
-		{StateConnecting, nil, false, StateConnecting}, {StateConnecting, dead, true, StateConnecting},
-		{StateConnecting, alive, true, StateReady}, {StateReady, alive, true, StateReady},
-		{StateReady, alive, false, StateSuspended}, {StateReady, dead, true, StateLost},
-		{StateReady, &epoch{over: overExpired}, true, StateLost}, {StateSuspended, dead, false, StateLost},
-		{StateLost, alive, true, StateReady}, {StateClosed, alive, true, StateClosed},
-	} {
-		c := &keeper{state: x.before, ep: x.e, attached: x.attached}
-		expect.Equal(t, c.stateNow(), x.want, "%v, %+v", x.before, x.e)
-	}
-	for s, want := range map[State]string{StateConnecting: "connecting", StateClosed: "closed",
-		StateClosed + 1: "unknown"} {
-		expect.Equal(t, s.String(), want)
-	}
-	for r, want := range map[LostReason]string{Expired: "session expired", Closed: "client closed",
-		0: "reason 0", Closed + 1: "reason 8"} {
-		expect.Equal(t, r.String(), want)
-	}
-}
-
-// The function hears of each change of the state once.
-func TestStateIsToldWhenItChanges(t *testing.T) {
-	c, _, _ := withoutServer()
-	var told []string
-	c.events = func(ev Event) { told = append(told, ev.From.String()+" "+ev.To.String()) }
-	for range 2 {
-		changed := c.changed
-		c.update(func() {})
-		must.That(t, isClosed(changed), "the change wakes no goroutine")
-	}
-	c.detach()
-	c.update(func() { c.attached = true })
-	c.update(func() { c.state = StateClosed })
-	stop := make(chan struct{})
-	close(stop)
-	c.notifier.run(stop)
-	expect.List(t, told, []string{"connecting ready", "ready suspended", "suspended ready", "ready closed"})
-}
-
 // Events are told in their order, those that wait at the end as well. What is too much is counted.
 func TestNotifierKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
@@ -120,8 +121,8 @@ func steady(extra ...Option) []Option {
 }
 
 // Options of tests only.
-func withClock(c clocks) Option              { return ofSession(func(o *options) { o.clock = c }) }
-func withSafetyCheck(d time.Duration) Option { return ofSession(func(o *options) { o.safety = d }) }
+func withClock(c session.Clock) Option       { return ofSession(func(o *options) { o.Clock = c }) }
+func withSafetyCheck(d time.Duration) Option { return ofSession(func(o *options) { o.Safety = d }) }
 
 // on sets a function that hears of the events of a kind.
 func on(kind EventKind, f func(Event)) Option {

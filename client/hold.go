@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -22,19 +23,19 @@ type heldNode struct {
 	place bool
 }
 
-func (n heldNode) dir() string { return recipe.Parent(n.path) }
+func (n heldNode) Dir() string { return recipe.Parent(n.path) }
 
 // hold is one lock as the server sees it: its nodes, from grant to release or
 // loss. Nested leases share it.
 type hold struct {
 	c     *Client
-	e     *epoch
+	e     *session.Epoch
 	path  string // of the lock, as the user names it
 	cfg   *options
-	start time.Time // of the call that asked for it
-	since reading   // not later than others may count from
-	leave func()    // gives the turn in the local queue to the next contender
-	asked *attempt  // that it was granted to: a change of the mode asks in its place
+	start time.Time       // of the call that asked for it
+	since session.Reading // not later than others may count from
+	leave func()          // gives the turn in the local queue to the next contender
+	asked *attempt        // that it was granted to: a change of the mode asks in its place
 
 	unnumbered error // of permits: why their numbers do not count
 
@@ -110,7 +111,7 @@ func (h *hold) nodesNow() []heldNode {
 }
 
 // held returns how long the hold lasts.
-func (h *hold) held() time.Duration { return h.c.opt.clock.Now().since(h.since) }
+func (h *hold) held() time.Duration { return h.c.keeper.Now().Since(h.since) }
 
 // limited reports whether the hold has a limit. The locks of a set have none: the set has it.
 func (h *hold) limited() bool { return h.cfg.maxHold > 0 }
@@ -148,8 +149,8 @@ func (h *hold) watchLimit() {
 // checkNow ends the hold if it is lost at this moment, by the clock or because a lock of the set is
 // lost.
 func (h *hold) checkNow() {
-	if why := h.e.whyOver(); why != 0 {
-		h.epochOver(why)
+	if why := h.e.WhyOver(); why != 0 {
+		h.EpochOver(why)
 	}
 	for _, l := range h.parts {
 		if lost, ok := errors.AsType[*LostError](l.Err()); ok {
@@ -163,9 +164,9 @@ func (h *hold) checkNow() {
 
 // validUntil returns when the hold ends if the client does not hear from the server.
 func (h *hold) validUntil() time.Time {
-	until := h.e.validUntil()
+	until := h.e.ValidUntil()
 	if h.limited() {
-		until = earlier(until, h.c.opt.clock.Now().Wall.Add(h.cfg.maxHold-h.held()))
+		until = earlier(until, h.c.keeper.Now().Wall.Add(h.cfg.maxHold-h.held()))
 	}
 	for _, l := range h.parts {
 		until = earlier(until, l.h.validUntil())
@@ -181,8 +182,8 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // epochOver ends the hold with its epoch.
-func (h *hold) epochOver(why overReason) {
-	h.lose([...]LostReason{overExpired: Expired, overSilent: Deadline, overClosed: Closed}[why])
+func (h *hold) EpochOver(why session.Reason) {
+	h.lose([...]LostReason{session.Expired: Expired, session.Silent: Deadline, session.Closed: Closed}[why])
 }
 
 // lose ends the hold because the right to act is gone. Only the first call counts, and a hold under
@@ -215,9 +216,9 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 	graceful := h.graceful
 	h.mu.Unlock()
 
-	h.e.remove(h)
+	h.e.Remove(h)
 	h.endLife()
-	h.c.opt.log.Info("lock lost", "path", h.path, "reason", why.String())
+	h.c.keeper.Log().Info("lock lost", "path", h.path, "reason", why.String())
 	switch {
 	case !graceful:
 		h.abandon()
@@ -230,10 +231,11 @@ func (h *hold) lose(why LostReason, at ...heldNode) {
 // operator break the lock ([Inspector.BreakExpired]). No client acts on it by itself.
 func (h *hold) markOver() {
 	for _, n := range h.nodesNow() {
-		h.c.detached(func(ctx context.Context) {
-			err := h.e.update(ctx, n.path, func(data []byte) ([]byte, error) { return recipe.MarkOver(data), nil })
+		h.c.keeper.Detached(func(ctx context.Context) {
+			over := func(data []byte) ([]byte, error) { return recipe.MarkOver(data), nil }
+			err := h.e.Update(ctx, n.path, over)
 			if zk.IsRefusal(err) && !errors.Is(err, zk.ErrNoNode) {
-				h.c.opt.log.Warn("a holder over its maximum hold cannot note it in its node",
+				h.c.keeper.Log().Warn("a holder over its maximum hold cannot note it in its node",
 					"path", h.path, "err", err)
 			}
 		})
@@ -290,10 +292,10 @@ func (h *hold) abandon() {
 // closed when they are gone.
 func (h *hold) discard(unmark []zk.Op) <-chan struct{} {
 	if h.parts == nil {
-		return h.e.reapMarked(pathsOf(h.nodesNow()), unmark)
+		return h.e.ReapMarked(pathsOf(h.nodesNow()), unmark)
 	}
 	gone := make(chan struct{})
-	h.c.detached(func(ctx context.Context) {
+	h.c.keeper.Detached(func(ctx context.Context) {
 		defer close(gone)
 		_ = unlockEach(ctx, h.parts)
 	})

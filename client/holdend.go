@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -23,7 +24,7 @@ func (h *hold) watchNodes() {
 	// A monitor of a node that was replaced ends when it finds that out.
 	ctx := h.life
 	for _, l := range h.parts {
-		h.c.detached(func(context.Context) {
+		h.c.keeper.Detached(func(context.Context) {
 			for {
 				select {
 				case r := <-l.Asked():
@@ -43,7 +44,7 @@ func (h *hold) watchNodes() {
 	nodes := h.nodes
 	begin := func() {
 		for _, n := range nodes {
-			h.c.detached(func(context.Context) { h.monitor(ctx, n, n.w) })
+			h.c.keeper.Detached(func(context.Context) { h.monitor(ctx, n, n.w) })
 		}
 	}
 	if nodes[0].w != nil {
@@ -76,17 +77,17 @@ func (h *hold) monitor(ctx context.Context, n heldNode, w *zk.Watch) {
 				return
 			}
 			if err != nil {
-				if pause(ctx, heartbeat(h.e.sessionTimeout())) != nil {
+				if session.Pause(ctx, session.Heartbeat(h.e.Timeout())) != nil {
 					return // the hold is over
 				}
 				w = nil
 				continue
 			}
-			w, hidden = s.w, s.hidden
+			w, hidden = s.Watch, s.Hidden
 		}
 		select {
 		case <-firedOf(w):
-		case <-time.After(h.e.lookAgain(hidden)):
+		case <-time.After(h.e.LookAgain(hidden)):
 			w = nil
 		case <-ctx.Done():
 			return
@@ -95,8 +96,8 @@ func (h *hold) monitor(ctx context.Context, n heldNode, w *zk.Watch) {
 }
 
 // lookAt reads and watches a node of the hold. A node that the session may not see is not lost.
-func (h *hold) lookAt(ctx context.Context, n heldNode) (s seen, gone bool, err error) {
-	s, err = h.e.see(ctx, n.path, false)
+func (h *hold) lookAt(ctx context.Context, n heldNode) (s session.Seen, gone bool, err error) {
+	s, err = h.e.See(ctx, n.path, false)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return s, true, nil
@@ -104,7 +105,7 @@ func (h *hold) lookAt(ctx context.Context, n heldNode) (s seen, gone bool, err e
 		return s, false, nil
 	case err != nil:
 		return s, false, err
-	case !s.listed && s.Stat.EphemeralOwner != h.e.sid:
+	case !s.Listed && s.Stat.EphemeralOwner != h.e.ID():
 		return s, true, nil
 	}
 	if r, ok := recipe.RevocationIn(s.Data); ok {
@@ -122,7 +123,7 @@ func (h *hold) has(n heldNode) bool {
 func (h *hold) nodeGone(ctx context.Context, n heldNode) {
 	// The look may have been under way when a change of the mode began.
 	h.awaitChange(ctx)
-	if ctx.Err() != nil || h.e.ended() || !h.has(n) {
+	if ctx.Err() != nil || h.e.Ended() || !h.has(n) {
 		return // released or replaced by this client, or gone with the session
 	}
 	h.lose(Removed, n)
@@ -157,7 +158,7 @@ func (h *hold) revoke(r recipe.Revocation) {
 // release gives the lock back. If ctx ends, or early is set, the release goes on in the background. The
 // hold was valid when its release began, so the work did not overlap with another holder's.
 func (h *hold) release(ctx context.Context, early bool) error {
-	h.e.remove(h)
+	h.e.Remove(h)
 	var answered <-chan struct{}
 	answer := func(bg context.Context) error {
 		h.awaitChange(bg) // which nodes there are must be known
@@ -177,7 +178,7 @@ func (h *hold) release(ctx context.Context, early bool) error {
 		}
 	}
 	var err error
-	settled := h.c.leaveBehind(dirsOf(h.nodesNow()), func(bg context.Context) {
+	settled := h.c.keeper.LeaveBehind(session.Dirs(h.nodesNow()), func(bg context.Context) {
 		err = h.releaseErr(h.settle(answer(bg)))
 		h.leave()
 	})
@@ -188,7 +189,7 @@ func (h *hold) release(ctx context.Context, early bool) error {
 	case <-settled:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrReleasePending, ctxErr(ctx))
+		return fmt.Errorf("%w: %w", ErrReleasePending, endOf(ctx))
 	}
 }
 
@@ -207,8 +208,8 @@ func (h *hold) giveBack(early bool) (answered <-chan struct{}, answer func(conte
 	h.mu.Lock()
 	ops := append(deletes(h.nodes), h.unmark...)
 	h.mu.Unlock()
-	p := h.e.conn.Pipe()
-	answered, wait := ask(p, ops...)
+	p := h.e.Conn().Pipe()
+	answered, wait := session.Ask(p, ops...)
 	if early {
 		p.SendSoon()
 	} else {
@@ -228,10 +229,11 @@ func (h *hold) settle(err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrSessionExpired), errors.Is(err, zk.ErrNoNode) && len(nodes) == 1:
 		return err
-	case isAmbiguous(err), errors.Is(err, zk.ErrThrottled), errors.Is(err, ErrClosed), h.c.cleaning.Err() != nil,
+	case isAmbiguous(err), errors.Is(err, zk.ErrThrottled), errors.Is(err, ErrClosed),
+		h.c.keeper.Cleaning().Err() != nil,
 		refused != nil && refused.Index >= len(nodes): // it is the mark that cannot be written
 		<-h.discard(h.unmark)
-		if h.e.whyOver() == overExpired {
+		if h.e.WhyOver() == session.Expired {
 			return ErrSessionExpired
 		}
 		return nil
@@ -247,7 +249,7 @@ func (h *hold) releaseErr(err error) error {
 		return nil
 	case errors.Is(err, zk.ErrNoNode):
 		return &LostError{Path: h.path, Node: h.nodes[0].path, Reason: Removed}
-	case errors.Is(err, ErrSessionExpired) && h.e.remaining(h.c.opt.clock.Now()) > 0:
+	case errors.Is(err, ErrSessionExpired) && h.e.Remaining(h.c.keeper.Now()) > 0:
 		// Silence did not end the session, so it may have ended during the work.
 		return &LostError{Path: h.path, Node: h.nodes[0].path, Reason: Expired}
 	case errors.Is(err, ErrSessionExpired):

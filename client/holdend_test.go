@@ -3,50 +3,27 @@ package client
 import (
 	"context"
 	"errors"
-	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// bubbleClock is the clock of a bubble of virtual time.
-type bubbleClock struct{ origin time.Time }
-
 // heldWith grants a hold in a session of a day, on a client that never reaches a server. It counts how often
 // the turn is passed on, which happens with the end of the nodes.
 func heldWith(t *testing.T, cfg *options) (h *hold, l *Lease, left *atomic.Int32) {
-	c, e, _ := withoutServer()
-	c.opt.clock = bubbleClock{time.Now()}
-	c.named.m = map[taskPath][]*Lease{}
-	c.reaper.slots = make(chan struct{}, 1)
-	e.conn = must.Get(zk.Open("a", zk.Options{AttemptLimit: 1000 * time.Hour,
-		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}}))(t)
-	c.conn = e.conn
-	e.confirmed = c.opt.clock.Now()
-	e.begin(7, 24*time.Hour)
-	t.Cleanup(func() {
-		c.endCalls(ErrClosed)
-		e.finish(overClosed)
-		ended, cancel := context.WithCancel(context.Background())
-		cancel()
-		e.conn.Close(ended)
-		c.endLife(ErrClosed)
-		must.OK(t, c.work.wait(context.Background()))
-	})
+	c, e := unreachable(t)
 	left = new(atomic.Int32)
 	h = newHold(&attempt{c: c, path: "/a", cfg: cfg, leave: func() { left.Add(1) }}, e, fence.Exclusive, 5,
 		heldNode{path: "/a/n"}, heldNode{path: "/a/q", place: true})
-	must.That(t, e.add(h), "the hold is not added")
+	must.That(t, e.Add(h), "the hold is not added")
 	l = must.Get(h.addLease(t.Context(), fence.Exclusive))(t)
 	h.watchLimit()
 	return h, l, left
@@ -91,7 +68,9 @@ func TestHoldIsLostOnce(t *testing.T) {
 		}
 		must.Is(t, l.Err(), ErrNotHeld)
 		must.Equal(t, left.Load(), 1, "turns passed on")
-		must.That(t, len(h.e.holds) == 0 && len(h.c.named.m) == 0 && h.life.Err() != nil, "it is remembered")
+		must.Equal(t, h.e.Dependents(), 0, "holds of the session")
+		must.Equal(t, len(h.c.named.m), 0, "leases of tasks")
+		must.That(t, h.life.Err() != nil, "its life goes on")
 		must.Is(t, expect.Err(h.addLease(t.Context(), fence.Shared)), ErrNotHeld)
 		evs := lost()
 		must.That(t, len(evs) == 1 && evs[0].Path == "/a" && evs[0].Node == "/a/n" && evs[0].Token == 5 &&
@@ -171,7 +150,7 @@ func TestLeaseEndsByTheClock(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		lostFor(t, l.Err(), MaxHold)
 		h, l, _ = heldWith(t, &options{maxHold: 1000 * time.Hour})
-		usable := h.c.opt.usable(24 * time.Hour)
+		usable := usable(h.c.Session())
 		must.Equal(t, time.Until(l.Until()), usable)
 		h.timers[0].Stop()
 		time.Sleep(usable)
@@ -225,7 +204,7 @@ func TestSequencersOfAHold(t *testing.T) {
 		must.That(t, l.Node() == "/a/n" && l.Path() == "/a" && l.Token() == 5 && l.Mode() == fence.Exclusive, "%v",
 			l)
 		must.That(t, h.has(heldNode{path: "/a/q"}) && !h.has(heldNode{path: "/a"}), "nodes")
-		must.List(t, dirsOf(h.nodes), []string{"/a", "/a"})
+		must.List(t, session.Dirs(h.nodes), []string{"/a", "/a"})
 		for i, op := range deletes(h.nodes) {
 			must.Equal(t, op, zk.Op(zk.Delete{Path: h.nodes[i].path, Version: -1}))
 		}
@@ -244,13 +223,13 @@ func TestErrorsOfARelease(t *testing.T) {
 		must.Is(t, h.settle(ErrSessionExpired), ErrSessionExpired)
 		h.nodes = h.nodes[:1]
 		must.Is(t, h.settle(zk.ErrNoNode), zk.ErrNoNode)
-		must.Equal(t, h.c.reaper.left.add(0), 0, "nodes to remove")
+		must.Equal(t, h.c.keeper.Pending(), 0, "nodes to remove")
 		h.nodes = append(h.nodes, heldNode{path: "/a/q"})
 		must.Is(t, h.settle(zk.ErrNoNode), zk.ErrNoNode)
-		must.Equal(t, h.c.reaper.left.add(0), 2, "nodes to remove")
+		must.Equal(t, h.c.keeper.Pending(), 2, "nodes to remove")
 		time.Sleep(24 * time.Hour) // without a word of the server
 		must.OK(t, h.releaseErr(ErrSessionExpired))
-		h.e.finish(overExpired)
+		h.e.End(session.Expired)
 		must.Is(t, h.settle(zk.ErrConnectionLost), ErrSessionExpired)
 	})
 }
@@ -268,14 +247,14 @@ func TestGrantThatIsLost(t *testing.T) {
 		cancel()
 		late := fresh()
 		must.Is(t, expect.Err(c.grant(ended, late)), context.Canceled)
-		must.That(t, late.life.Err() != nil && len(h.e.holds) == 1, "it goes on")
-		must.Equal(t, c.reaper.left.add(0), 1, "nodes to remove")
+		must.That(t, late.life.Err() != nil && h.e.Dependents() == 1, "it goes on")
+		must.Equal(t, c.keeper.Pending(), 1, "nodes to remove")
 		over := fresh()
 		over.lose(Removed)
 		_, err := c.grant(t.Context(), over)
 		requeue, ok := errors.AsType[*requeueError](err)
 		must.That(t, ok && errors.Is(requeue.why, ErrSessionExpired), "%v", err)
-		h.e.finish(overExpired)
+		h.e.End(session.Expired)
 		_, err = c.grant(t.Context(), fresh())
 		requeue, ok = errors.AsType[*requeueError](err)
 		must.That(t, ok && errors.Is(requeue.why, ErrSessionExpired), "%v", err)
@@ -288,7 +267,5 @@ func TestGrantThatIsLost(t *testing.T) {
 			must.That(t, ok && errors.Is(requeue.why, want), "%v", err)
 		}
 		lostFor(t, lostOnTheWay(&LostError{Reason: Revoked}), Revoked)
-		c.endCleaning(ErrClosed)
-		must.Is(t, c.beginSession(), ErrClosed)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -21,8 +22,8 @@ func (c *Client) Inspector() *Inspector { return &Inspector{c} }
 // not exist has neither holders nor waiters.
 func (i *Inspector) Inspect(ctx context.Context, path string) (*recipe.Queue, error) {
 	var q *recipe.Queue
-	err := i.c.steadily(ctx, path, func(e *epoch) error {
-		err := e.conn.Sync(ctx, path)
+	err := i.c.steadily(ctx, path, func(e *session.Epoch) error {
+		err := e.Conn().Sync(ctx, path)
 		if err == nil {
 			q, err = inspect(ctx, e, path)
 		}
@@ -32,11 +33,11 @@ func (i *Inspector) Inspect(ctx context.Context, path string) (*recipe.Queue, er
 }
 
 // inspect reads one lock for package recipe to make sense of.
-func inspect(ctx context.Context, e *epoch, path string) (*recipe.Queue, error) {
-	list, err := e.conn.Names(ctx, path)
+func inspect(ctx context.Context, e *session.Epoch, path string) (*recipe.Queue, error) {
+	list, err := e.Conn().Names(ctx, path)
 	var own zk.Node
 	if err == nil {
-		own, err = e.conn.Get(ctx, path)
+		own, err = e.Conn().Get(ctx, path)
 		if errors.Is(err, zk.ErrNoAuth) {
 			err = nil // only its data may not be read
 		}
@@ -91,7 +92,7 @@ func inspect(ctx context.Context, e *epoch, path string) (*recipe.Queue, error) 
 
 // inspection is one look at a lock.
 type inspection struct {
-	e      *epoch
+	e      *session.Epoch
 	ctx    context.Context
 	path   string
 	data   string // of the node at path
@@ -137,7 +138,7 @@ func (in *inspection) queue(dirs ...*recipe.Dir) *recipe.Queue {
 
 // list reads the contenders of a directory, which may not be there.
 func (in *inspection) list(d *recipe.Dir) error {
-	names, err := in.e.children(in.ctx, d.Path)
+	names, err := in.e.Children(in.ctx, d.Path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}
@@ -189,11 +190,11 @@ func (in *inspection) read(d *recipe.Dir, names []string) error {
 // node reads one contender.
 func (in *inspection) node(dir, name string) (recipe.Node, error) {
 	path := recipe.Join(dir, name)
-	n, err := in.e.conn.Get(in.ctx, path)
+	n, err := in.e.Conn().Get(in.ctx, path)
 	if !errors.Is(err, zk.ErrNoAuth) {
 		return nodeOf(name, n, false), err
 	}
-	st, err := in.e.conn.Exists(in.ctx, path)
+	st, err := in.e.Conn().Exists(in.ctx, path)
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
 		err = nil
@@ -224,22 +225,22 @@ func (i *Inspector) Walk(ctx context.Context, root string, depth int, f func(*re
 		}
 	}
 	c := i.c
-	ctx, end := c.during(ctx)
+	ctx, end := c.keeper.During(ctx)
 	defer end()
-	e, err := c.epoch(ctx)
+	e, err := c.keeper.Await(ctx)
 	if err != nil {
 		return err
 	}
-	if err := e.conn.Sync(ctx, root); err != nil {
+	if err := e.Conn().Sync(ctx, root); err != nil {
 		return errorAt(root, publicErr(ctx, err))
 	}
 	return errorAt(root, publicErr(ctx, c.walk(ctx, e, root, depth, f)))
 }
 
 func (c *Client) walk(
-	ctx context.Context, e *epoch, path string, depth int, f func(*recipe.Queue) error,
+	ctx context.Context, e *session.Epoch, path string, depth int, f func(*recipe.Queue) error,
 ) error {
-	list, err := e.conn.Names(ctx, path)
+	list, err := e.Conn().Names(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		return nil
 	}
@@ -268,7 +269,7 @@ func (c *Client) walk(
 		return nil
 	}
 	for _, n := range names {
-		if path == "/" && n == "zookeeper" && c.session().Chroot() == "" || is && recipe.IsContender(n) {
+		if path == "/" && n == "zookeeper" && c.keeper.Conn().Chroot() == "" || is && recipe.IsContender(n) {
 			continue
 		}
 		if err := c.walk(ctx, e, recipe.Join(path, n), depth-1, f); err != nil {
@@ -280,7 +281,7 @@ func (c *Client) walk(
 
 // looksLikeLock reports whether the children or the data of a directory say that it is a lock.
 func (c *Client) looksLikeLock(
-	ctx context.Context, e *epoch, path string, names []string, st zk.Stat,
+	ctx context.Context, e *session.Epoch, path string, names []string, st zk.Stat,
 ) (bool, error) {
 	switch {
 	case path == "/" || st.EphemeralOwner != 0:
@@ -292,7 +293,7 @@ func (c *Client) looksLikeLock(
 	if live || err != nil || st.DataLength == 0 || st.DataLength > recipe.MaxOwnerData {
 		return live, err
 	}
-	n, err := e.conn.Get(ctx, path)
+	n, err := e.Conn().Get(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		return false, nil
 	}
@@ -302,12 +303,12 @@ func (c *Client) looksLikeLock(
 
 // anyLive reports whether a child with the name of a contender is ephemeral: a lasting node with
 // such a name is no contender.
-func (c *Client) anyLive(ctx context.Context, e *epoch, path string, names []string) (bool, error) {
+func (c *Client) anyLive(ctx context.Context, e *session.Epoch, path string, names []string) (bool, error) {
 	for _, n := range names {
 		if n != recipe.SimpleName && !recipe.IsContender(n) {
 			continue
 		}
-		st, err := e.conn.Exists(ctx, recipe.Join(path, n))
+		st, err := e.Conn().Exists(ctx, recipe.Join(path, n))
 		if err != nil && !errors.Is(err, zk.ErrNoAuth) {
 			return false, err
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -106,7 +107,7 @@ func (l *Lease) unlock(ctx context.Context, early bool) error {
 		case !down:
 			return nil
 		case early:
-			h.c.detached(func(ctx context.Context) { _ = h.downgradeOnce(ctx, nil) })
+			h.c.keeper.Detached(func(ctx context.Context) { _ = h.downgradeOnce(ctx, nil) })
 			return nil
 		}
 		err := h.downgrade(ctx, nil)
@@ -161,7 +162,7 @@ func (l *Lease) Valid() bool { return l.Err() == nil }
 // the server answers, but not beyond [WithMaxHold].
 func (l *Lease) Until() time.Time {
 	if l.Err() != nil {
-		return l.h.c.opt.clock.Now().Wall.Add(-time.Nanosecond)
+		return l.h.c.keeper.Now().Wall.Add(-time.Nanosecond)
 	}
 	return l.h.validUntil()
 }
@@ -174,20 +175,20 @@ func (l *Lease) Check(ctx context.Context) error {
 		return err
 	}
 	h := l.h
-	ctx, end := h.c.during(ctx)
+	ctx, end := h.c.keeper.During(ctx)
 	defer end()
 	nodes := h.nodesNow()
 	if len(nodes) > 0 {
-		if err := h.e.conn.Sync(ctx, h.path); err != nil {
+		if err := h.e.Conn().Sync(ctx, h.path); err != nil {
 			return l.checkErr(ctx, err)
 		}
 	}
 	for _, n := range nodes {
-		st, err := h.e.conn.Exists(ctx, n.path)
+		st, err := h.e.Conn().Exists(ctx, n.path)
 		if err != nil {
 			return l.checkErr(ctx, err)
 		}
-		if st == nil || st.EphemeralOwner != h.e.sid {
+		if st == nil || st.EphemeralOwner != h.e.ID() {
 			h.awaitChange(ctx)
 			if !h.has(n) {
 				continue // its mode has changed since
@@ -305,7 +306,7 @@ func (l *Lease) Asked() <-chan recipe.Revocation { return l.revoked }
 // which. An error that is zk.ErrUncertain says that the outcome is unknown.
 func (l *Lease) Txn(ctx context.Context, ops ...zk.Op) ([]zk.Result, error) {
 	h := l.h
-	ctx, end := h.c.during(ctx)
+	ctx, end := h.c.keeper.During(ctx)
 	defer end()
 	for {
 		if err := l.Err(); err != nil {
@@ -316,14 +317,14 @@ func (l *Lease) Txn(ctx context.Context, ops ...zk.Op) ([]zk.Result, error) {
 		for _, n := range nodes {
 			all = append(all, zk.Check{Path: n.path, Version: -1})
 		}
-		res, err := h.e.conn.Multi(ctx, append(all, ops...)...)
+		res, err := h.e.Conn().Multi(ctx, append(all, ops...)...)
 		if err == nil {
 			return res[len(nodes):], nil
 		}
 		refused, ok := errors.AsType[*zk.MultiError](err)
 		switch {
 		case isAmbiguous(err) && ctx.Err() != nil:
-			return nil, errorAt(l.Path(), fmt.Errorf("%w: %w", zk.ErrUncertain, ctxErr(ctx)))
+			return nil, errorAt(l.Path(), fmt.Errorf("%w: %w", zk.ErrUncertain, endOf(ctx)))
 		case !ok:
 			return nil, l.checkErr(ctx, err)
 		case refused.Index >= len(nodes):
@@ -345,10 +346,10 @@ func (l *Lease) Txn(ctx context.Context, ops ...zk.Op) ([]zk.Result, error) {
 func (c *Client) CheckSequencer(ctx context.Context, s fence.Sequencer) error {
 	path := s.NodePath()
 	var st *zk.Stat
-	err := c.steadily(ctx, path, func(e *epoch) error {
-		err := e.conn.Sync(ctx, path)
+	err := c.steadily(ctx, path, func(e *session.Epoch) error {
+		err := e.Conn().Sync(ctx, path)
 		if err == nil {
-			st, err = e.conn.Exists(ctx, path)
+			st, err = e.Conn().Exists(ctx, path)
 		}
 		return err
 	})

@@ -311,14 +311,7 @@ func TestLingeringNodeStaysUntilUnlock(t *testing.T) {
 // A client that lives for years locks and unlocks all the time: what it knows of its holds must not grow.
 func TestHoldsAreForgottenWithTheirEnd(t *testing.T) {
 	c, d := dial(t), dir(t)
-	holds := func() int {
-		c.mu.Lock()
-		e := c.ep
-		c.mu.Unlock()
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		return len(e.holds)
-	}
+	holds := present(t, c).Dependents
 	l := lock(t, c.Mutex(d).Lock)
 	expect.Equal(t, holds(), 1, "holds of one lock")
 	unlock(t, l)
@@ -330,8 +323,9 @@ func TestCloseEndsLeasesBeforeItCleansUp(t *testing.T) {
 	shared(t)
 	c := dialTo(t, addr(t), steady()...)
 	l := lock(t, c.Mutex(dir(t)).Lock)
-	c.reaper.left.add(1) // a node that cannot be removed
 	ctx, cancel := context.WithCancel(testCtx(t))
+	// A node that cannot be removed.
+	c.keeper.LeaveBehind([]string{"/a"}, func(context.Context) { <-ctx.Done() })
 	defer cancel()
 	closed := make(chan error, 1)
 	go func() { closed <- c.Close(ctx) }()

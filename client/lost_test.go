@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
@@ -129,7 +130,7 @@ func lostMessage(t *testing.T, rec recipeTest, rule faultproxy.Rule, fresh bool,
 	rivals, _ := rec(rival, d)
 	if !fresh {
 		unlock(t, lock(t, ours))
-		eventually(t, "nothing to reap", func() bool { return c.reaper.left.add(0) == 0 })
+		eventually(t, "nothing to reap", func() bool { return c.keeper.Pending() == 0 })
 	}
 	rule.Under, rule.Nth = d, k
 	r := p.Add(rule)
@@ -214,10 +215,8 @@ func cancelRecipes() map[string]recipeTest {
 var endings = map[string]func(c *Client, cancel func()){
 	"cancelled": func(_ *Client, cancel func()) { cancel() },
 	"lost": func(c *Client, _ func()) {
-		c.mu.Lock()
-		e := c.ep
-		c.mu.Unlock()
-		e.loseAll(overSilent)
+		e, _ := c.keeper.Present()
+		e.Lose(session.Silent)
 	},
 }
 
@@ -401,23 +400,6 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 	}
 }
 
-func TestCrowdLetsInAsMuchAsItMay(t *testing.T) {
-	var c crowd
-	must.That(t, c.room("/d") == nil, "an empty directory is full")
-	c.abandon("/d")
-	must.That(t, c.room("/d") == nil, "one call may leave one node behind")
-	c.abandon("/d")
-	wait := c.room("/d")
-	must.That(t, wait != nil && !isClosed(wait) && c.room("/other") == nil, "two nodes behind one call")
-	c.enter("/d", "/d", "/d", "/d")
-	must.That(t, isClosed(wait) && c.room("/d") == nil, "two nodes behind four calls are allowed")
-	c.leave("/d", "/d", "/d", "/d")
-	wait = c.room("/d")
-	must.That(t, !isClosed(wait), "the calls are over")
-	c.gone("/d", "/d")
-	must.That(t, isClosed(wait) && len(c.dirs) == 0, "room, and nothing to remember: %v", c.dirs)
-}
-
 // A call counts in every directory in which it makes nodes, as long as it lasts.
 func TestCallsCountInTheirDirectories(t *testing.T) {
 	shared(t)
@@ -440,11 +422,7 @@ func TestCallsCountInTheirDirectories(t *testing.T) {
 			calls = append(calls, start(ctx, k.lock))
 		}
 		queued(t, o, k.dirs[0], k.holder+4)
-		full := func(dir string) bool {
-			c.crowd.abandon(dir, dir)
-			defer c.crowd.gone(dir, dir)
-			return c.crowd.room(dir) != nil
-		}
+		full := func(dir string) bool { return c.keeper.Crowded(dir, 2) }
 		for _, dir := range k.dirs {
 			expect.That(t, !full(dir), "four calls may not leave two nodes behind in %s", dir)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -47,7 +48,7 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 // change leaves no node behind; a release waits for the change.
 func (h *hold) downgrade(ctx context.Context, l *Lease) error {
 	res := make(chan error, 1)
-	h.c.detached(func(bg context.Context) { res <- h.downgradeOnce(bg, l) })
+	h.c.keeper.Detached(func(bg context.Context) { res <- h.downgradeOnce(bg, l) })
 	select {
 	case err := <-res:
 		if err == nil || errors.Is(err, ErrLost) {
@@ -55,7 +56,7 @@ func (h *hold) downgrade(ctx context.Context, l *Lease) error {
 		}
 		return errorAt(h.path, publicErr(ctx, err))
 	case <-ctx.Done():
-		return ctxErr(ctx)
+		return endOf(ctx)
 	}
 }
 
@@ -107,14 +108,14 @@ func (h *hold) becomeReader(ctx context.Context) error {
 	if !h.asked.rw {
 		return fmt.Errorf("%w: only a read-write lock can be downgraded", ErrUnsupported)
 	}
-	path, data := h.readNode(newNodeID(h.e.sid))
-	node := newNode{Create: zk.Create{Path: path, Data: data, ACL: h.cfg.acl, Mode: zk.Ephemeral}}
+	path, data := h.readNode(newNodeID(h.e.ID()))
+	node := session.Node{Create: zk.Create{Path: path, Data: data, ACL: h.cfg.acl, Mode: zk.Ephemeral}}
 	h.mu.Lock()
 	old, unmark := h.nodes, h.unmark
 	h.mu.Unlock()
 	for {
-		node.also = append(deletes(old), unmark...)
-		_, _, err := h.e.follow(ctx, h.e.ask([]newNode{node}))
+		node.Also = append(deletes(old), unmark...)
+		_, err := h.e.CreateUntilKnown(ctx, node)
 		refused, _ := errors.AsType[*zk.MultiError](err)
 		switch {
 		case err == nil:
@@ -143,7 +144,7 @@ func (h *hold) readNode(id recipe.ID) (path string, data []byte) {
 	old := h.nodesNow()[0]
 	writer, _, _ := recipe.ParseName(recipe.Base(old.path))
 	name := recipe.NodeName(h.cfg.layout, recipe.RoleRead, id, h.c.owner.Host) + fmt.Sprintf("%010d", writer.Seq)
-	return recipe.Join(old.dir(), name), h.asked.data()
+	return recipe.Join(old.Dir(), name), h.asked.data()
 }
 
 // overErr returns why the hold is over.
@@ -183,11 +184,11 @@ func (l *Lease) upgrade(ctx context.Context, try bool) error {
 	if why != "" {
 		return errorAt(h.path, fmt.Errorf("%w: %s", ErrUnsupported, why))
 	}
-	ctx, end := h.c.during(ctx)
+	ctx, end := h.c.keeper.During(ctx)
 	defer end()
 	var err error
 	done := make(chan struct{})
-	h.c.detached(func(context.Context) {
+	h.c.keeper.Detached(func(context.Context) {
 		defer close(done)
 		if err = h.upgrade(ctx, try); err == nil {
 			h.mu.Lock()
@@ -198,7 +199,7 @@ func (l *Lease) upgrade(ctx context.Context, try bool) error {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		return l.checkErr(ctx, ctxErr(ctx))
+		return l.checkErr(ctx, endOf(ctx))
 	}
 	if err == nil || errors.Is(err, ErrUpgradeConflict) {
 		return errorAt(h.path, err)
@@ -213,13 +214,13 @@ func (h *hold) upgrade(ctx context.Context, try bool) error {
 	w := newPolicyWaiter(h.asked, h.e, reader.ID)
 	w.upgrades = true
 	_, err := contend(ctx, &upgrader{policyWaiter: w, h: h, held: own, try: try})
-	if err == nil || !w.closed || h.e.ended() {
+	if err == nil || !w.closed || h.e.Ended() {
 		return err
 	}
 	// Our own read hold would keep the door closed.
 	done := w.dir.reopen(w.mark())
 	if try {
-		awaitGone(ctx, done)
+		session.AwaitGone(ctx, done)
 	}
 	return err
 }
@@ -265,7 +266,7 @@ func (u *upgrader) act(ctx context.Context, step recipe.Step) (*hold, error) {
 		}
 		s, gone, err := u.watchNode(ctx, recipe.Join(u.a.dir, step.On.Name(true)))
 		if err == nil && !gone {
-			err = u.e.restAwhile(ctx, s.w.Fired(), u.h.life.Done())
+			err = u.e.RestAwhile(ctx, s.Watch.Fired(), u.h.life.Done())
 		}
 		return nil, err
 	default: // recipe.Grant
@@ -280,15 +281,15 @@ func (u *upgrader) act(ctx context.Context, step recipe.Step) (*hold, error) {
 // becomeWriter carries the upgrade out. It does not stop half way when ctx ends, because the client
 // must know what the hold is.
 func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) {
-	if !w.e.valid() {
-		return false, w.e.awaitValid(ctx)
+	if !w.e.Valid() {
+		return false, w.e.AwaitValid(ctx)
 	}
 	if !h.beginChange() {
 		return false, h.overErr()
 	}
 	defer h.endChange()
 	n := w.holdNode(recipe.UpgradeGrant(w.id))
-	made, _, err := h.e.follow(w.c.cleaning, h.e.ask([]newNode{n}))
+	made, err := h.e.CreateUntilKnown(w.c.keeper.Cleaning(), n)
 	switch {
 	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 		w.dir.fresh = false
@@ -296,6 +297,6 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	case err != nil:
 		return false, err
 	}
-	h.replace(fence.Exclusive, fence.Token(made[0].stat.Czxid), w.dir.unmark(h.cfg), n.Path)
+	h.replace(fence.Exclusive, fence.Token(made[0].Stat.Czxid), w.dir.unmark(h.cfg), n.Path)
 	return true, h.lostInChange()
 }

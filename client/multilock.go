@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/session"
 )
 
 // Request names one lock of a set. The Request methods of the locks return it.
@@ -111,7 +112,7 @@ func (c *Client) all(ctx context.Context, try bool, reqs []Request) (*Lease, err
 	// Its parts make the nodes.
 	a := &attempt{path: first.path, dir: first.path, mode: first.mode, try: try, cfg: &cfg, alone: true,
 		dirs: []string{}}
-	return c.acquire(ctx, a, func(ctx context.Context, _ *epoch, a *attempt) (*hold, error) {
+	return c.acquire(ctx, a, func(ctx context.Context, _ *session.Epoch, a *attempt) (*hold, error) {
 		return takeEach(ctx, a, reqs)
 	})
 }

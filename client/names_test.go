@@ -171,11 +171,11 @@ func TestE20SequenceWraps(t *testing.T) {
 	waiters := make([]*waiter, len(seqs))
 	for i, seq := range seqs {
 		c := dial(t)
-		e := must.Get(c.epoch(testCtx(t)))(t)
+		e := must.Get(c.keeper.Await(testCtx(t)))(t)
 		a := &attempt{c: c, path: d, dir: d, mode: fence.Exclusive, cfg: c.locks.with(nil)}
-		n := queue{}.node(a, newNodeID(e.sid))
+		n := queue{}.node(a, newNodeID(e.ID()))
 		n.Path, n.Mode = n.Path+fmt.Sprintf("%010d", seq), 1 // ephemeral
-		made, _, err := e.create(testCtx(t), n)
+		made, _, err := e.Create(testCtx(t), n)
 		must.OK(t, err)
 		waiters[i] = newWaiter(e, a, queue{}, made[0])
 	}

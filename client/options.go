@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -22,7 +23,7 @@ import (
 type Option func(*options)
 
 type options struct {
-	session
+	session.Options
 	name      string
 	ofSession bool // one of the session was given
 
@@ -58,11 +59,11 @@ func ofSession(f func(*options)) Option {
 // clientOptions combines the options of Dial.
 func clientOptions(opts []Option) (options, error) {
 	none := options{acl: zk.WorldACL(zk.PermAll), maxWriterWait: recipe.DefaultMaxWriterWait,
-		session: session{timeout: zk.DefaultTimeout, safety: -1, clock: newSystemClock(),
-			log: slog.New(warnings{})}}
+		Options: session.Options{Timeout: zk.DefaultTimeout, Safety: -1, Clock: session.SystemClock(),
+			Log: slog.New(warnings{})}}
 	o := *none.with(opts)
 	o.ofSession = false
-	if o.timeout <= 0 || o.margin < 0 {
+	if o.Timeout <= 0 || o.Margin < 0 {
 		return o, fmt.Errorf("%w: session timeout and margin must not be negative", ErrInvalid)
 	}
 	return o, nil
@@ -82,32 +83,32 @@ func (o *options) with(opts []Option) *options {
 
 // WithSessionTimeout, of the session, asks for a timeout (20 s by default). The server
 // may grant another one; [Client.Session] tells which.
-func WithSessionTimeout(d time.Duration) Option { return ofSession(func(o *options) { o.timeout = d }) }
+func WithSessionTimeout(d time.Duration) Option { return ofSession(func(o *options) { o.Timeout = d }) }
 
 // WithMargin, of the session, sets how long before the possible end of the session the client gives
 // up its leases: by default a fifth of the session timeout and at least a second. The margin must
 // cover what has to happen between the loss and the next holder's first action. On stock ZooKeeper
 // it must also cover the time a server may be cut off from its leader without noticing.
-func WithMargin(d time.Duration) Option { return ofSession(func(o *options) { o.margin = d }) }
+func WithMargin(d time.Duration) Option { return ofSession(func(o *options) { o.Margin = d }) }
 
 // WithTLS, of the session, makes every connection use TLS. If cfg names no server, each server's
 // certificate must bear the host name that the client dialled.
-func WithTLS(cfg *tls.Config) Option { return ofSession(func(o *options) { o.tls = cfg.Clone() }) }
+func WithTLS(cfg *tls.Config) Option { return ofSession(func(o *options) { o.TLS = cfg.Clone() }) }
 
 // WithAuth, of the session, adds an identity, such as ("digest", "user:password").
 func WithAuth(scheme, secret string) Option {
 	return ofSession(
-		func(o *options) { o.auth = append(o.auth, zk.Auth{Scheme: scheme, Secret: []byte(secret)}) })
+		func(o *options) { o.Auth = append(o.Auth, zk.Auth{Scheme: scheme, Secret: []byte(secret)}) })
 }
 
 // WithLogger, of the session, sets the logger for messages to operators. By default warnings, such
 // as why there is no connection, go to slog.Default().
-func WithLogger(l *slog.Logger) Option { return ofSession(func(o *options) { o.log = l }) }
+func WithLogger(l *slog.Logger) Option { return ofSession(func(o *options) { o.Log = l }) }
 
 // WithDialer, of the session, replaces the function that opens connections. Its context ends with
 // the time allowed for one attempt.
 func WithDialer(f func(ctx context.Context, network, addr string) (net.Conn, error)) Option {
-	return ofSession(func(o *options) { o.dial = f })
+	return ofSession(func(o *options) { o.Dial = f })
 }
 
 // WithName, of the session, sets the name that other clients see as the owner's command; by default it

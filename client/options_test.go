@@ -237,26 +237,6 @@ func TestStateTellsOfTheLoss(t *testing.T) {
 	}
 }
 
-// A holder stops before the server may give its lock away, although their clocks differ in speed.
-func TestMarginShortensALease(t *testing.T) {
-	const timeout = 10 * time.Second
-	for _, test := range []struct {
-		opts []Option
-		want time.Duration
-	}{
-		{nil, 9950*time.Millisecond - 2*time.Second},
-		{[]Option{WithMargin(3 * time.Second)}, 6950 * time.Millisecond},
-		{[]Option{WithMargin(time.Millisecond)}, 9949 * time.Millisecond},
-	} {
-		o := must.Get(clientOptions(test.opts))(t)
-		got := o.usable(timeout)
-		expect.Equal(t, got, test.want, "%d options: a lease of %v", len(test.opts), got)
-	}
-	short := must.Get(clientOptions(nil))(t)
-	expect.Equal(t, short.usable(4*time.Second), 3980*time.Millisecond-minMargin,
-		"a margin of a fifth is too little for a short session")
-}
-
 func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	for name, opt := range map[string]Option{
 		"no timeout": WithSessionTimeout(0), "negative margin": WithMargin(-1),
@@ -383,21 +363,4 @@ func TestErrorsNameThePathAndEachPackageOnce(t *testing.T) {
 	}
 	unlock(t, held)
 	unlock(t, write)
-}
-
-// The heartbeat's answer may be processed after the end of its connection.
-func TestLateHeartbeatDoesNotEndASuspension(t *testing.T) {
-	shared(t)
-	c := dial(t)
-	c.mu.Lock()
-	e := c.ep
-	c.mu.Unlock()
-	c.detach()
-	must.Equal(t, c.State(), StateSuspended)
-	c.answered(&pulse{}, answer{e: e, sent: c.opt.clock.Now()})
-	must.Equal(t, c.State(), StateSuspended)
-	c.attach(e)
-	must.Equal(t, c.State(), StateReady)
-	must.OK(t, c.Close(testCtx(t)))
-	must.Equal(t, c.State(), StateClosed)
 }

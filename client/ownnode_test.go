@@ -176,7 +176,7 @@ func TestHolderOfANodeMadeUnreadable(t *testing.T) {
 				d := dir(t)
 				c, p := proxied(t, WithSessionTimeout(8*time.Second))
 				l := lock(t, take(c, d))
-				eventually(t, "the node to be watched", func() bool { return c.session().Watches() > 0 })
+				eventually(t, "the node to be watched", func() bool { return c.keeper.Conn().Watches() > 0 })
 				hidden := []string{l.Node()}
 				if dirToo {
 					hidden = append(hidden, d)
@@ -208,7 +208,7 @@ func TestWaiterRemovedWithoutAConnectionIsNotGranted(t *testing.T) {
 		h := lock(t, holder.Mutex(d).Lock)
 		g := start(testCtx(t), c.Mutex(d).Lock)
 		node := soon(t, "its place", enqueued)
-		eventually(t, "both nodes to be watched", func() bool { return c.session().Watches() >= 2 })
+		eventually(t, "both nodes to be watched", func() bool { return c.keeper.Conn().Watches() >= 2 })
 		p.Refuse(true)
 		p.Cut()
 		remove(t, o, node)
@@ -218,7 +218,7 @@ func TestWaiterRemovedWithoutAConnectionIsNotGranted(t *testing.T) {
 		must.That(t, l.Node() != node, "round %d: the lock is held by a node that was removed", i)
 		soon(t, "another place", enqueued)
 		unlock(t, l)
-		eventually(t, "no watch", func() bool { return c.session().Watches() == 0 })
+		eventually(t, "no watch", func() bool { return c.keeper.Conn().Watches() == 0 })
 	}
 }
 
@@ -240,7 +240,7 @@ func TestRemovedWaiterIsNotGranted(t *testing.T) {
 		c := dial(t)
 		removed := start(testCtx(t), c.Mutex(d, hooks).Lock)
 		node := soon(t, "its place", enqueued)
-		eventually(t, "its watch", func() bool { return c.session().Watches() > 0 })
+		eventually(t, "its watch", func() bool { return c.keeper.Conn().Watches() > 0 })
 		next := start(testCtx(t), dial(t).Mutex(d).Lock)
 		queued(t, o, d, 3+ahead)
 		must.OK(t, o.Delete(node, -1))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -27,8 +28,8 @@ func (t semSight) undo() []zk.Op {
 }
 
 // look reads the path. It fails if the path is of another kind of lock or has another program's data.
-func (s *Semaphore) look(ctx context.Context, e *epoch) (semSight, error) {
-	p := e.conn.Pipe()
+func (s *Semaphore) look(ctx context.Context, e *session.Epoch) (semSight, error) {
+	p := e.Conn().Pipe()
 	data, children := p.Get(s.path), p.Names(s.path)
 	p.Send()
 	node, err := data.Wait(ctx)
@@ -70,8 +71,8 @@ func (s *Semaphore) sightOf(n zk.Node) (semSight, error) {
 		return semSight{}, fmt.Errorf("%w: %s has %d, not %d", ErrLimitMismatch, s.path, have, wish)
 	case wish > 0 && have != wish:
 		s.told.Do(func() {
-			s.c.opt.log.Info("semaphore has another number of permits, which counts", "path", s.path, "stored", have,
-				"given", wish)
+			s.c.keeper.Log().Info("semaphore has another number of permits, which counts", "path", s.path,
+				"stored", have, "given", wish)
 			s.c.notifier.add(Event{Kind: EventPermits, Path: s.path, Permits: have, Wanted: wish},
 				s.c.events, s.cfg.events)
 		})
@@ -121,13 +122,13 @@ func (s *Semaphore) SetPermits(ctx context.Context, permits int) error {
 	if err := s.check(permits); err != nil {
 		return err
 	}
-	err := s.c.steadily(ctx, s.path, func(e *epoch) error {
-		names, err := e.conn.Names(ctx, s.path)
+	err := s.c.steadily(ctx, s.path, func(e *session.Epoch) error {
+		names, err := e.Conn().Names(ctx, s.path)
 		if err == nil {
 			err = alone(ctx, e, s.path, s.d.use, names.List())
 		}
 		if err == nil {
-			err = e.update(ctx, s.path, func(data []byte) ([]byte, error) {
+			err = e.Update(ctx, s.path, func(data []byte) ([]byte, error) {
 				have, rec, err := s.parseLimit(data)
 				if err != nil || have == permits {
 					return nil, err
@@ -136,8 +137,8 @@ func (s *Semaphore) SetPermits(ctx context.Context, permits int) error {
 			})
 		}
 		if errors.Is(err, zk.ErrNoNode) {
-			if err = e.ensureFor(ctx, s.path, s.cfg.lasting(), s.cfg.acl); err == nil {
-				err = errAgain
+			if err = e.Ensure(ctx, s.path, s.cfg.lasting(), s.cfg.acl); err == nil {
+				err = session.ErrAgain
 			}
 		}
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -15,7 +16,7 @@ import (
 // permitting is an attempt at n permits: as the head of the queue, or as a try without a place in it.
 type permitting struct {
 	s        *Semaphore
-	e        *epoch
+	e        *session.Epoch
 	a        *attempt
 	n        int
 	sight    semSight // of the last look
@@ -27,13 +28,13 @@ type permitting struct {
 // grab makes the nodes of the permits, with free numbers, in one transaction with a check, if there is one,
 // and with the number of permits, if none is stored. If it returns neither nodes nor an error, the
 // contender looks again. A missing directory is an error.
-func (p *permitting) grab(ctx context.Context, check ...zk.Op) ([]created, error) {
+func (p *permitting) grab(ctx context.Context, check ...zk.Op) ([]session.Made, error) {
 	if p.unstored {
 		p.sight.store = nil
 	}
 	nodes := p.s.permits(p.e, p.a, recipe.FreeSlots(p.sight.limit, p.used, p.n, p.skip))
-	nodes[0].also = append(append([]zk.Op{}, check...), p.sight.store...)
-	made, _, err := p.e.create(ctx, nodes...)
+	nodes[0].Also = append(append([]zk.Op{}, check...), p.sight.store...)
+	made, _, err := p.e.Create(ctx, nodes...)
 	switch {
 	case mayNotStore(err, nodes):
 		p.unstored = true
@@ -46,7 +47,7 @@ func (p *permitting) grab(ctx context.Context, check ...zk.Op) ([]created, error
 
 // ensure makes the directory of the permits.
 func (p *permitting) ensure(ctx context.Context) error {
-	return p.e.ensureFor(ctx, p.s.d.leases, p.a.cfg.lasting(), p.a.cfg.acl)
+	return p.e.Ensure(ctx, p.s.d.leases, p.a.cfg.lasting(), p.a.cfg.acl)
 }
 
 // permitHead is the head of the queue, which waits until its permits are free.
@@ -60,8 +61,8 @@ type permitHead struct {
 func newPermitHead(s *Semaphore, a *attempt, head *hold, n int) *permitHead {
 	e := head.e
 	return &permitHead{
-		permitting: permitting{s: s, e: e, a: a, n: n}, safety: e.recheck(true),
-		own: waiter{created: created{path: head.nodes[0].path}, c: s.c, e: e, a: a, own: head.nodes[0].w},
+		permitting: permitting{s: s, e: e, a: a, n: n}, safety: e.Recheck(true),
+		own: waiter{Made: session.Made{Path: head.nodes[0].path}, c: s.c, e: e, a: a, own: head.nodes[0].w},
 	}
 }
 
@@ -87,13 +88,13 @@ func (p *permitHead) next(ctx context.Context) (recipe.Step, error) {
 }
 
 func (p *permitHead) look(ctx context.Context) error {
-	node, limitW, err := p.e.conn.GetW(ctx, p.s.path)
+	node, limitW, err := p.e.Conn().GetW(ctx, p.s.path)
 	if err == nil {
 		p.sight, err = p.s.sightOf(node)
 	}
 	if err == nil {
 		p.limitW = limitW
-		p.used, p.usedW, err = p.e.list(ctx, p.s.d.leases, true)
+		p.used, p.usedW, err = p.e.List(ctx, p.s.d.leases, true)
 	}
 	return err
 }
@@ -102,16 +103,16 @@ func (p *permitHead) look(ctx context.Context) error {
 // removed it, another head may be counting the same permits.
 func (p *permitHead) act(ctx context.Context, step recipe.Step) (*hold, error) {
 	if step.Do == recipe.Wait {
-		p.a.waitsForPermits(p.own.path, p.s.d.leases, p.used)
+		p.a.waitsForPermits(p.own.Path, p.s.d.leases, p.used)
 		if p.a.try {
 			return nil, ErrNotAcquired
 		}
 		if err := p.own.watchOwn(ctx); err != nil {
 			return nil, err
 		}
-		return nil, p.e.rest(ctx, p.safety, p.limitW.Fired(), p.usedW.Fired(), p.own.own.Fired())
+		return nil, p.e.Rest(ctx, p.safety, p.limitW.Fired(), p.usedW.Fired(), p.own.own.Fired())
 	}
-	made, err := p.grab(ctx, zk.Check{Path: p.own.path, Version: -1})
+	made, err := p.grab(ctx, zk.Check{Path: p.own.Path, Version: -1})
 	switch {
 	case errors.Is(err, zk.ErrNoNode): // the own node is gone, if not the directory
 		return nil, p.own.lookOwn(ctx)
@@ -119,7 +120,7 @@ func (p *permitHead) act(ctx context.Context, step recipe.Step) (*hold, error) {
 		return nil, err
 	}
 	if err := aloneNow(ctx, p.e, p.s.path, p.s.d.use, nil); err != nil {
-		p.e.reapMarked(pathsOfMade(made), p.sight.undo())
+		p.e.ReapMarked(pathsOfMade(made), p.sight.undo())
 		return nil, err
 	}
 	return p.s.holdOf(p.a, p.e, made, p.used)
@@ -164,7 +165,7 @@ func (t *permitTry) act(ctx context.Context, step recipe.Step) (*hold, error) {
 		if t.tries++; t.tries == tryAgain {
 			return nil, ErrNotAcquired
 		}
-		return nil, pause(ctx, backoff(t.tries, time.Millisecond, 10*time.Millisecond))
+		return nil, session.Pause(ctx, session.Backoff(t.tries, time.Millisecond, 10*time.Millisecond))
 	}
 	made, err := t.grab(ctx)
 	switch {
@@ -185,7 +186,7 @@ func (t *permitTry) act(ctx context.Context, step recipe.Step) (*hold, error) {
 	if err == nil || !errors.Is(err, ErrMixedLayout) {
 		undo = nil
 	}
-	awaitGone(ctx, t.e.reapMarked(pathsOfMade(made), undo))
+	session.AwaitGone(ctx, t.e.ReapMarked(pathsOfMade(made), undo))
 	if err != nil {
 		return nil, err
 	}
@@ -201,8 +202,8 @@ func (t *permitTry) act(ctx context.Context, step recipe.Step) (*hold, error) {
 }
 
 // queue lists the contenders that wait for permits.
-func (s *Semaphore) queue(ctx context.Context, e *epoch) (zk.Names, error) {
-	names, err := e.conn.Names(ctx, s.d.lock)
+func (s *Semaphore) queue(ctx context.Context, e *session.Epoch) (zk.Names, error) {
+	names, err := e.Conn().Names(ctx, s.d.lock)
 	if errors.Is(err, zk.ErrNoNode) {
 		err = nil
 	}
@@ -211,8 +212,8 @@ func (s *Semaphore) queue(ctx context.Context, e *epoch) (zk.Names, error) {
 
 // judge decides about the permits that a try made, and returns all permits. The queue is listed before the
 // permits.
-func (t *permitTry) judge(ctx context.Context, own []created) (recipe.PermitVerdict, []string, error) {
-	p := t.e.conn.Pipe()
+func (t *permitTry) judge(ctx context.Context, own []session.Made) (recipe.PermitVerdict, []string, error) {
+	p := t.e.Conn().Pipe()
 	queue, permits := p.Names(t.s.d.lock), p.Names(t.s.d.leases)
 	p.Send()
 	after, err := queue.Wait(ctx)
@@ -226,48 +227,49 @@ func (t *permitTry) judge(ctx context.Context, own []created) (recipe.PermitVerd
 	quiet := t.before.Stat.Czxid == after.Stat.Czxid && t.before.Stat.Cversion == after.Stat.Cversion
 	mine := make([]string, len(own))
 	for i, m := range own {
-		mine[i] = m.name
+		mine[i] = m.Name
 	}
 	return recipe.TryPermits(t.sight.limit, all.List(), mine, after.Len(), quiet), all.List(), nil
 }
 
 // permits describes the nodes of new permits with the numbers.
-func (s *Semaphore) permits(e *epoch, a *attempt, slots []int) []newNode {
-	nodes := make([]newNode, len(slots))
+func (s *Semaphore) permits(e *session.Epoch, a *attempt, slots []int) []session.Node {
+	nodes := make([]session.Node, len(slots))
 	for i := range nodes {
-		path := recipe.Join(s.d.leases, s.d.leaseName(newNodeID(e.sid), slots[i]))
-		nodes[i] = newNode{lasting: a.cfg.lasting(),
+		path := recipe.Join(s.d.leases, s.d.leaseName(newNodeID(e.ID()), slots[i]))
+		nodes[i] = session.Node{Lasting: a.cfg.lasting(),
 			Create: zk.Create{Path: path, Data: a.data(), ACL: a.cfg.acl, Mode: s.d.mode}}
 	}
 	return nodes
 }
 
-func pathsOfMade(made []created) []string {
+func pathsOfMade(made []session.Made) []string {
 	paths := make([]string, len(made))
 	for i, m := range made {
-		paths[i] = m.path
+		paths[i] = m.Path
 	}
 	return paths
 }
 
 // mayNotStore reports whether the client may make the nodes but not store the number of permits. Then
 // the callers' word must do.
-func mayNotStore(err error, nodes []newNode) bool {
+func mayNotStore(err error, nodes []session.Node) bool {
 	refused, ok := errors.AsType[*zk.MultiError](err)
 	return ok && errors.Is(err, zk.ErrNoAuth) && refused.Index >= len(nodes)
 }
 
 // holdOf returns the hold of permits, beside those that were there.
-func (s *Semaphore) holdOf(a *attempt, e *epoch, made []created, beside []string) (*hold, error) {
-	if !e.valid() {
-		e.reap(pathsOfMade(made)...)
+func (s *Semaphore) holdOf(a *attempt, e *session.Epoch, made []session.Made, beside []string) (
+	*hold, error) {
+	if !e.Valid() {
+		e.Reap(pathsOfMade(made)...)
 		return nil, ErrSessionExpired
 	}
 	held := make([]heldNode, len(made))
 	for i, m := range made {
-		held[i] = heldNode{path: m.path}
+		held[i] = heldNode{path: m.Path}
 	}
-	h := newHold(a, e, fence.Permit, fence.Token(made[0].stat.Czxid), held...)
+	h := newHold(a, e, fence.Permit, fence.Token(made[0].Stat.Czxid), held...)
 	switch other := recipe.Unnumbered(beside); {
 	case !s.d.numbered:
 		h.unnumbered = fmt.Errorf("%w: permits of the layout %v have none", ErrNoSlots, s.cfg.layout)

@@ -9,34 +9,35 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
 // lookOwn reads and watches the own node.
 func (w *waiter) lookOwn(ctx context.Context) error {
-	since := w.c.count.wire.Connections.Load()
-	s, err := w.e.see(ctx, w.path, true)
+	since := w.c.keeper.Connections()
+	s, err := w.e.See(ctx, w.Path, true)
 	return w.saw(s, err, since)
 }
 
 // saw takes in what a look at the own node saw; since is the number of the connection.
-func (w *waiter) saw(s seen, err error, since uint64) error {
+func (w *waiter) saw(s session.Seen, err error, since uint64) error {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return w.displaced()
 	case err != nil:
 		return err
-	case s.listed:
-		w.own, w.since = s.w, since // of the directory: it is there
+	case s.Listed:
+		w.own, w.since = s.Watch, since // of the directory: it is there
 		return nil
-	case s.Stat.EphemeralOwner != w.e.sid:
+	case s.Stat.EphemeralOwner != w.e.ID():
 		return w.displaced() // another client made a node of that name
 	}
-	w.own, w.since = s.w, since
+	w.own, w.since = s.Watch, since
 	if r, ok := recipe.RevocationIn(s.Data); ok {
-		w.c.opt.log.Info("waiter asked to leave", "path", w.a.path, "by", r.By, "reason", r.Reason)
-		return &LostError{Path: w.a.path, Node: w.path, Reason: Revoked}
+		w.c.keeper.Log().Info("waiter asked to leave", "path", w.a.path, "by", r.By, "reason", r.Reason)
+		return &LostError{Path: w.a.path, Node: w.Path, Reason: Revoked}
 	}
 	return nil
 }
@@ -53,12 +54,12 @@ func (w *waiter) watchOwn(ctx context.Context) error {
 // connection the server may report the end of the awaited node before the end of the own node, so
 // that the waiter needs a list.
 func (w *waiter) stays() bool {
-	return w.own != nil && !isClosed(w.own.Fired()) && w.since == w.c.count.wire.Connections.Load()
+	return w.own != nil && !isClosed(w.own.Fired()) && w.since == w.c.keeper.Connections()
 }
 
 // displaced returns the error for an own node that is gone.
 func (w *waiter) displaced() error {
-	if w.e.ended() {
+	if w.e.Ended() {
 		return ErrSessionExpired
 	}
 	return &requeueError{ErrNodeRemoved}
@@ -71,7 +72,7 @@ func (w *waiter) sit(ctx context.Context, d time.Duration) error {
 		if err := w.watchOwn(ctx); err != nil {
 			return err
 		}
-		if err := w.e.rest(ctx, time.After(left), w.own.Fired()); err != nil {
+		if err := w.e.Rest(ctx, time.After(left), w.own.Fired()); err != nil {
 			return err
 		}
 	}
@@ -140,7 +141,7 @@ func delayRecord(holder string) []byte { return recipe.Record{Holder: &holder}.E
 func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 	own, writes := w.id.UUID(), w.q.Kind.Exclusive()
 	for {
-		dir, err := w.e.conn.Get(ctx, w.a.dir)
+		dir, err := w.e.Conn().Get(ctx, w.a.dir)
 		if err != nil {
 			return err
 		}
@@ -159,7 +160,7 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 			case left > 0 && w.a.try:
 				return ErrNotAcquired
 			case left > 0:
-				w.c.opt.log.Info("last holder did not unlock, waiting", "path", w.a.path, "left", left)
+				w.c.keeper.Log().Info("last holder did not unlock, waiting", "path", w.a.path, "left", left)
 				w.late = true
 				if err := w.sit(ctx, left); err != nil {
 					return err
@@ -204,13 +205,13 @@ func (w *waiter) delayLeft(ctx context.Context, dir *zk.Node, rec recipe.Record)
 			return 0, err
 		}
 	}
-	return recipe.DelayLeft(delay, dir.Stat.Mtime, w.stat.Ctime, time.Since(w.born)), nil
+	return recipe.DelayLeft(delay, dir.Stat.Mtime, w.Stat.Ctime, time.Since(w.born)), nil
 }
 
 // setMark writes the data of the directory at the version seen.
 func (w *waiter) setMark(ctx context.Context, dir *zk.Node, data []byte) error {
-	return again(ctx, func() error {
-		st, err := w.e.conn.Set(ctx, w.a.dir, data, dir.Stat.Version)
+	return session.Again(ctx, func() error {
+		st, err := w.e.Conn().Set(ctx, w.a.dir, data, dir.Stat.Version)
 		if err == nil {
 			dir.Stat = st
 		}
@@ -228,11 +229,11 @@ func lives(names []string, uuid string) bool {
 
 // alone fails if a client holds, or waits for, a lock of another kind on the path. names are the
 // path's children.
-func alone(ctx context.Context, e *epoch, path string, own recipe.Use, names []string) error {
+func alone(ctx context.Context, e *session.Epoch, path string, own recipe.Use, names []string) error {
 	for name, u := range own.Rivals(names) {
 		child, live := recipe.Join(path, name), false
 		if u == recipe.UsePermits {
-			permits, err := e.children(ctx, child)
+			permits, err := e.Children(ctx, child)
 			if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
 				return err
 			}
@@ -241,7 +242,7 @@ func alone(ctx context.Context, e *epoch, path string, own recipe.Use, names []s
 				live = live || ok && cont.Kind == recipe.RoleLease
 			}
 		} else {
-			st, err := e.conn.Exists(ctx, child)
+			st, err := e.Conn().Exists(ctx, child)
 			if err != nil && !errors.Is(err, zk.ErrNoAuth) {
 				return err
 			}
@@ -256,10 +257,10 @@ func alone(ctx context.Context, e *epoch, path string, own recipe.Use, names []s
 
 // aloneNow is alone for an attempt that may not have listed the path since it made its node.
 func aloneNow(
-	ctx context.Context, e *epoch, path string, own recipe.Use, listed *zk.Names,
+	ctx context.Context, e *session.Epoch, path string, own recipe.Use, listed *zk.Names,
 ) error {
 	if listed == nil {
-		names, err := e.conn.Names(ctx, path)
+		names, err := e.Conn().Names(ctx, path)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
 		}
@@ -273,12 +274,12 @@ func aloneNow(
 
 // tryLook looks for a try before the try writes. A server that lags behind may show a released lock
 // as taken, so tryLook refuses the try only after a sync.
-func tryLook(ctx context.Context, e *epoch, dir string, look func() error) error {
+func tryLook(ctx context.Context, e *session.Epoch, dir string, look func() error) error {
 	err := look()
 	if !errors.Is(err, ErrNotAcquired) {
 		return err
 	}
-	if err := e.conn.Sync(ctx, dir); err != nil {
+	if err := e.Conn().Sync(ctx, dir); err != nil {
 		return err
 	}
 	return look()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/expect"
@@ -21,36 +22,36 @@ func TestHolderThatLivesIsInTheList(t *testing.T) {
 
 // What a look at the own node tells a waiter.
 func TestLookAtTheOwnNode(t *testing.T) {
-	c, e, _ := withoutServer()
+	c, e := withoutServer()
 	watch := &zk.Watch{}
 	mine := zk.Node{Data: []byte("x"), Stat: zk.Stat{EphemeralOwner: 7, Version: 3}}
 	asked := mine
 	asked.Data = recipe.AskBack(recipe.EncodeOwner(recipe.Owner{Task: "x"}), recipe.MakerSelf,
 		recipe.Revocation{By: "me"})
 	foreign := zk.Node{Stat: zk.Stat{EphemeralOwner: 8}}
-	look := func(s seen, err error) (*waiter, error) {
-		w := &waiter{c: c, e: e, a: &attempt{path: "/a"}, created: created{path: "/a/n"}}
+	look := func(s session.Seen, err error) (*waiter, error) {
+		w := &waiter{c: c, e: e, a: &attempt{path: "/a"}, Made: session.Made{Path: "/a/n"}}
 		err = w.saw(s, err, 5)
 		return w, err
 	}
-	w, err := look(seen{Node: mine, w: watch}, nil)
+	w, err := look(session.Seen{Node: mine, Watch: watch}, nil)
 	must.That(t, err == nil && w.own == watch && w.since == 5, "%+v, %v", w, err)
-	w, err = look(seen{listed: true, w: watch}, nil)
+	w, err = look(session.Seen{Listed: true, Watch: watch}, nil)
 	must.That(t, err == nil && w.own == watch && w.since == 5, "%+v, %v", w, err)
-	_, err = look(seen{}, zk.ErrNoAuth)
+	_, err = look(session.Seen{}, zk.ErrNoAuth)
 	must.Is(t, err, zk.ErrNoAuth)
-	_, err = look(seen{Node: asked, w: watch}, nil)
+	_, err = look(session.Seen{Node: asked, Watch: watch}, nil)
 	lostFor(t, err, Revoked)
 	for _, x := range []struct {
-		s   seen
+		s   session.Seen
 		err error
-	}{{seen{}, zk.ErrNoNode}, {seen{Node: foreign}, nil}} {
+	}{{session.Seen{}, zk.ErrNoNode}, {session.Seen{Node: foreign}, nil}} {
 		_, err = look(x.s, x.err)
 		requeue, ok := errors.AsType[*requeueError](err)
 		must.That(t, ok && errors.Is(requeue.why, ErrNodeRemoved), "%v", err)
 	}
-	e.finish(overExpired)
-	_, err = look(seen{}, zk.ErrNoNode)
+	e.End(session.Expired)
+	_, err = look(session.Seen{}, zk.ErrNoNode)
 	must.Is(t, err, ErrSessionExpired)
 	must.That(t, lostPlace(zk.ErrNoAuth) == zk.ErrNoAuth, "another error")
 	_, ok := errors.AsType[*requeueError](lostPlace(ErrSessionExpired))

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
 
 // policyAcquire competes for a read-write lock with a policy. recipe/policy.go decides; this file
 // reads what the decisions need and carries them out.
-func policyAcquire(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
-	w := newPolicyWaiter(a, e, newNodeID(e.sid))
+func policyAcquire(ctx context.Context, e *session.Epoch, a *attempt) (*hold, error) {
+	w := newPolicyWaiter(a, e, newNodeID(e.ID()))
 	h, err := w.compete(ctx)
 	if err != nil {
 		w.withdraw(ctx, errors.Is(err, ErrNotAcquired), errors.Is(err, ErrMixedLayout))
@@ -34,7 +35,7 @@ type policyWaiter struct {
 	closed bool // the door was closed for this attempt at some time
 }
 
-func newPolicyWaiter(a *attempt, e *epoch, id recipe.ID) *policyWaiter {
+func newPolicyWaiter(a *attempt, e *session.Epoch, id recipe.ID) *policyWaiter {
 	return &policyWaiter{
 		waiter: waiter{c: a.c, e: e, a: a, id: id},
 		dir:    policyDir{c: a.c, e: e, path: a.dir},
@@ -67,7 +68,7 @@ func (w *policyWaiter) next(ctx context.Context) (recipe.Step, error) {
 	step, err := w.decide()
 	if errors.Is(err, ErrNotAcquired) && !w.synced {
 		w.synced, w.dir.fresh = true, false
-		if err = w.e.conn.Sync(ctx, w.a.dir); err == nil {
+		if err = w.e.Conn().Sync(ctx, w.a.dir); err == nil {
 			return w.next(ctx)
 		}
 	}
@@ -128,8 +129,8 @@ func (w *policyWaiter) act(ctx context.Context, step recipe.Step) (*hold, error)
 		if wait, err := w.lockDelay(ctx); wait || err != nil {
 			return nil, err
 		}
-		if !w.e.valid() {
-			return nil, w.e.awaitValid(ctx)
+		if !w.e.Valid() {
+			return nil, w.e.AwaitValid(ctx)
 		}
 	}
 	switch step.Do {
@@ -156,14 +157,15 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 	if w.reads() {
 		kind = recipe.QueueRead
 	}
-	id := newNodeID(w.e.sid)
+	id := newNodeID(w.e.ID())
 	path := recipe.Join(w.a.dir, recipe.PolicyNode{ID: id, Kind: kind}.Name(false))
-	n := newNode{Create: zk.Create{Path: path, Data: w.a.data(), ACL: w.a.cfg.acl, Mode: zk.EphemeralSequential}}
+	n := session.Node{Create: zk.Create{Path: path, Data: w.a.data(), ACL: w.a.cfg.acl,
+		Mode: zk.EphemeralSequential}}
 	if w.dir.unmade {
-		n.also = w.dir.claim()
+		n.Also = w.dir.claim()
 	}
-	made, _, err := w.e.create(ctx, n)
-	if n.also != nil && (errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode)) {
+	made, _, err := w.e.Create(ctx, n)
+	if n.Also != nil && (errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode)) {
 		w.dir.fresh = false // another client's record was first, or the directory is gone
 		return nil
 	}
@@ -171,20 +173,20 @@ func (w *policyWaiter) enqueue(ctx context.Context) error {
 		return err
 	}
 	w.dir.claimed()
-	w.created, w.queued, w.id = made[0], true, id
-	w.a.queued(w.created)
+	w.Made, w.queued, w.id = made[0], true, id
+	w.a.queued(w.Made)
 	w.born, w.entered = time.Now(), true
 	return nil
 }
 
 // holdNode describes the node that makes the hold. In the same step the server checks the record,
 // and checks or removes the node that the contender has so far.
-func (w *policyWaiter) holdNode(txn recipe.GrantTxn) newNode {
+func (w *policyWaiter) holdNode(txn recipe.GrantTxn) session.Node {
 	path := func(n recipe.PolicyNode) string {
 		if n.Kind.Hold() {
 			return recipe.Join(w.a.dir, n.Name(true))
 		}
-		return w.path
+		return w.Path
 	}
 	also := w.dir.claim()
 	if txn.Check.Kind != 0 {
@@ -193,7 +195,7 @@ func (w *policyWaiter) holdNode(txn recipe.GrantTxn) newNode {
 	if txn.Delete.Kind != 0 {
 		also = append(also, zk.Delete{Path: path(txn.Delete), Version: -1})
 	}
-	return newNode{also: also, Create: zk.Create{
+	return session.Node{Also: also, Create: zk.Create{
 		Path: path(txn.Create), Data: w.a.data(), ACL: w.a.cfg.acl, Mode: zk.Ephemeral,
 	}}
 }
@@ -204,9 +206,9 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	if w.reads() {
 		txn = recipe.ReadGrant(w.id, w.queued)
 	}
-	asked, n := w.c.opt.clock.Now(), w.holdNode(txn)
-	n.list = !w.queued
-	made, names, err := w.e.create(ctx, n)
+	asked, n := w.c.keeper.Now(), w.holdNode(txn)
+	n.List = !w.queued
+	made, names, err := w.e.Create(ctx, n)
 	switch {
 	case errors.Is(err, zk.ErrNoNode) && w.queued:
 		return nil, w.displaced()
@@ -217,18 +219,18 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 		return nil, err
 	}
 	w.dir.claimed()
-	node, stat := n.Path, made[0].stat
+	node, stat := n.Path, made[0].Stat
 	nodes := []heldNode{{path: node}}
-	if n.list {
+	if n.List {
 		// A lock of another kind may have come while this reader had no node to see. Of the two, the
 		// later to make its node sees the other.
 		if err := aloneNow(ctx, w.e, w.a.dir, recipe.UsePolicy, names); err != nil {
-			w.e.reapMarked([]string{node}, w.dir.undo)
+			w.e.ReapMarked([]string{node}, w.dir.undo)
 			return nil, err
 		}
 	}
 	if ok, err := w.dir.same(ctx); !ok {
-		w.e.reap(node)
+		w.e.Reap(node)
 		if err != nil {
 			return nil, err // the place is still known, and given up with the attempt
 		}
@@ -236,11 +238,11 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 		// checked the version of another record. The next place has another id, so this one goes now.
 		w.withdraw(ctx, false, false)
 		w.dir.fresh, w.closed = false, false
-		w.id, w.queued = newNodeID(w.e.sid), false
+		w.id, w.queued = newNodeID(w.e.ID()), false
 		return nil, nil
 	}
 	if w.queued && !w.reads() {
-		nodes = append(nodes, heldNode{path: w.path, place: true})
+		nodes = append(nodes, heldNode{path: w.Path, place: true})
 	}
 	h := newHold(w.a, w.e, w.a.mode, fence.Token(stat.Czxid), nodes...)
 	h.since = asked
@@ -253,22 +255,22 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 // withdraw removes what the attempt left, in one step with the record that a refused attempt wrote. If
 // wait is set, it waits until that is done.
 func (w *policyWaiter) withdraw(ctx context.Context, wait, refused bool) {
-	if w.e.ended() {
+	if w.e.Ended() {
 		return
 	}
 	var done []<-chan struct{}
 	switch {
 	case w.queued && refused:
-		done = append(done, w.e.reapMarked([]string{w.path}, w.dir.undo))
+		done = append(done, w.e.ReapMarked([]string{w.Path}, w.dir.undo))
 	case w.queued:
-		done = append(done, w.e.reap(w.path))
+		done = append(done, w.e.Reap(w.Path))
 	}
 	if w.closed && w.a.cfg.lockDelay > 0 {
 		// Without its owner the mark would pass for that of a holder that died.
 		done = append(done, w.dir.reopen(w.mark()))
 	}
 	if wait {
-		awaitGone(ctx, done...)
+		session.AwaitGone(ctx, done...)
 	}
 }
 
@@ -304,7 +306,7 @@ func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
 	case !w.queued:
 		return true, w.enqueue(ctx) // the server stamps the node: the delay counts from the loss
 	}
-	left := recipe.DelayLeft(w.a.cfg.lockDelay, w.dir.stamp, w.stat.Ctime, time.Since(w.born))
+	left := recipe.DelayLeft(w.a.cfg.lockDelay, w.dir.stamp, w.Stat.Ctime, time.Since(w.born))
 	switch {
 	case left <= 0 && w.reads():
 		return true, w.dir.setDoor(ctx, recipe.Door{}) // so that the next reader need not wait again
@@ -313,9 +315,9 @@ func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
 	case w.a.try:
 		return true, ErrNotAcquired
 	}
-	w.c.opt.log.Info("last holder did not unlock, waiting", "path", w.a.path, "left", left)
+	w.c.keeper.Log().Info("last holder did not unlock, waiting", "path", w.a.path, "left", left)
 	if err := w.watchOwn(ctx); err != nil {
 		return true, err
 	}
-	return true, w.e.rest(ctx, time.After(left), w.dir.watch.Fired(), firedOf(w.own))
+	return true, w.e.Rest(ctx, time.After(left), w.dir.watch.Fired(), firedOf(w.own))
 }

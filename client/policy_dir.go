@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -13,7 +14,7 @@ import (
 // it.
 type policyDir struct {
 	c    *Client
-	e    *epoch
+	e    *session.Epoch
 	path string
 
 	fresh  bool    // rec and ver are what this contender knows to be there
@@ -31,9 +32,9 @@ type policyDir struct {
 // the transaction of the first node: an attempt of the wrong kind must write nothing.
 func (d *policyDir) read(ctx context.Context, cfg *options) error {
 	for {
-		n, w, err := d.e.conn.GetW(ctx, d.path)
+		n, w, err := d.e.Conn().GetW(ctx, d.path)
 		if errors.Is(err, zk.ErrNoNode) {
-			if err := d.e.ensureFor(ctx, d.path, cfg.lasting(), cfg.acl); err != nil {
+			if err := d.e.Ensure(ctx, d.path, cfg.lasting(), cfg.acl); err != nil {
 				return err
 			}
 			continue
@@ -60,7 +61,7 @@ func (d *policyDir) read(ctx context.Context, cfg *options) error {
 
 // list reads the nodes.
 func (d *policyDir) list(ctx context.Context) error {
-	names, err := d.e.children(ctx, d.path)
+	names, err := d.e.Children(ctx, d.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		d.fresh, d.nodes = false, nil
 		return nil
@@ -87,7 +88,7 @@ func (d *policyDir) same(ctx context.Context) (bool, error) {
 	if d.watch != nil && !isClosed(d.watch.Fired()) {
 		return true, nil
 	}
-	st, err := d.e.conn.Exists(ctx, d.path)
+	st, err := d.e.Conn().Exists(ctx, d.path)
 	return err == nil && st != nil && st.Czxid == d.czxid, err
 }
 
@@ -125,11 +126,11 @@ func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 	var err error
 	if ops := d.setOps(rec); len(ops) > 1 {
 		var res []zk.Result
-		if res, err = d.e.conn.Multi(ctx, ops...); err == nil {
+		if res, err = d.e.Conn().Multi(ctx, ops...); err == nil {
 			st = res[len(res)-1].Stat
 		}
 	} else {
-		st, err = d.e.conn.Set(ctx, d.path, rec.Encode(), d.ver)
+		st, err = d.e.Conn().Set(ctx, d.path, rec.Encode(), d.ver)
 	}
 	switch {
 	case err == nil:
@@ -141,7 +142,7 @@ func (d *policyDir) set(ctx context.Context, rec recipe.Record) error {
 	case isAmbiguous(err) && ctx.Err() == nil:
 		// Sync first: the next read could otherwise miss this write.
 		d.fresh = false
-		return d.e.conn.Sync(ctx, d.path)
+		return d.e.Conn().Sync(ctx, d.path)
 	}
 	return err
 }
@@ -171,11 +172,11 @@ func (d *policyDir) unmark(cfg *options) []zk.Op {
 // reopen takes back the mark g, in the background.
 func (d *policyDir) reopen(g recipe.Door) <-chan struct{} {
 	o := policyDir{c: d.c, e: d.e, path: d.path}
-	return d.e.reapFunc([]string{d.path}, func(ctx context.Context) error {
-		if err := o.e.conn.Sync(ctx, o.path); err != nil {
+	return d.e.ReapFunc([]string{d.path}, func(ctx context.Context) error {
+		if err := o.e.Conn().Sync(ctx, o.path); err != nil {
 			return err
 		}
-		n, err := o.e.conn.Get(ctx, o.path)
+		n, err := o.e.Conn().Get(ctx, o.path)
 		if err != nil {
 			return err
 		}
@@ -187,6 +188,6 @@ func (d *policyDir) reopen(g recipe.Door) <-chan struct{} {
 		if err := o.set(ctx, rec.WithDoor(recipe.Door{})); err != nil || o.fresh {
 			return err
 		}
-		return errAgain
+		return session.ErrAgain
 	})
 }

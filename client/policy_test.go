@@ -294,9 +294,9 @@ func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
 	}
 	// Two writes in one transaction count two, and their last stat is the one to go on with.
 	c, p := dial(t), dir(t)
-	e := must.Get(c.epoch(testCtx(t)))(t)
-	must.OK(t, e.ensure(testCtx(t), p, nil))
-	res, err := e.conn.Multi(testCtx(t),
+	e := must.Get(c.keeper.Await(testCtx(t)))(t)
+	must.OK(t, e.Ensure(testCtx(t), p, false, nil))
+	res, err := e.Conn().Multi(testCtx(t),
 		czk.SetData{Path: p, Data: []byte("x"), Version: 0},
 		czk.SetData{Path: p, Data: []byte("x"), Version: -1})
 	must.That(t, err == nil && res[1].Stat.Version == 2, "%v, %v", res, err)

@@ -33,7 +33,8 @@ func taking(lock func(c *Client, d string) take, opts ...Option) refusable {
 func waiting(lock func(c *Client, d string) take, again []int, opts ...Option) refusable {
 	return refusable{prepare: func(t *testing.T, c, rival *Client, d string) func(context.Context) error {
 		l := must.Get(lock(rival, d)(testCtx(t)))(t)
-		must.OK(t, rival.session().Sync(testCtx(t), d)) // behind the release of the head of a semaphore's queue
+		// Behind the release of the head of a semaphore's queue.
+		must.OK(t, rival.keeper.Conn().Sync(testCtx(t), d))
 		return func(ctx context.Context) error {
 			given := make(chan error, 1)
 			time.AfterFunc(2*ownWatch, func() { given <- l.Unlock(ctx) })
@@ -85,7 +86,7 @@ func having(
 	return refusable{leased: true, prepare: func(t *testing.T, c, _ *Client,
 		d string) func(context.Context) error {
 		l := quietly(t, lock(c, d))
-		must.OK(t, c.session().Sync(testCtx(t), d)) // as above
+		must.OK(t, c.keeper.Conn().Sync(testCtx(t), d)) // as above
 		return func(ctx context.Context) error { return call(ctx, c, l) }
 	}}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -82,7 +83,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, try bool, opts []Option)
 	}
 	dirs := []string{s.d.lock, s.d.leases}
 	a := &attempt{path: s.path, dir: s.d.lock, dirs: dirs, mode: fence.Permit, try: try, cfg: cfg}
-	return s.c.acquire(ctx, a, func(ctx context.Context, e *epoch, a *attempt) (*hold, error) {
+	return s.c.acquire(ctx, a, func(ctx context.Context, e *session.Epoch, a *attempt) (*hold, error) {
 		return s.compete(ctx, e, a, n)
 	})
 }
@@ -110,7 +111,7 @@ func (s *Semaphore) Path() string { return s.path }
 // compete takes the lock at the head of the queue, waits there for permits, and gives the lock
 // back. Only the head waits for permits, so a release wakes one contender. Before it makes a node it
 // looks whether the path is free or a semaphore's.
-func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*hold, error) {
+func (s *Semaphore) compete(ctx context.Context, e *session.Epoch, a *attempt, n int) (*hold, error) {
 	if a.try && s.cfg.layout == LayoutCurator {
 		h, err := contend(ctx, &permitTry{permitting: permitting{s: s, e: e, a: a, n: n}})
 		return h, lostPlace(err)
@@ -149,8 +150,9 @@ func (s *Semaphore) compete(ctx context.Context, e *epoch, a *attempt, n int) (*
 }
 
 // free returns the permits in use, and ErrNotAcquired if n others are not free.
-func (s *Semaphore) free(ctx context.Context, e *epoch, a *attempt, limit, n int) (used []string, err error) {
-	used, err = e.children(ctx, s.d.leases)
+func (s *Semaphore) free(ctx context.Context, e *session.Epoch, a *attempt, limit, n int) (
+	used []string, err error) {
+	used, err = e.Children(ctx, s.d.leases)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func TestPermitsThatAreNeverGranted(t *testing.T) {
 func TestLimitThatMayNotBeStored(t *testing.T) {
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
-	must.OK(t, present(t, c).ensure(testCtx(t), d, nil))
+	must.OK(t, present(t, c).Ensure(testCtx(t), d, false, nil))
 	must.Get(o.Create(d+"/s", []byte{}, 0, []gozk.ACL{{Perms: gozk.PermAll &^ gozk.PermWrite, Scheme: "world",
 		ID: "anyone"}}))(t)
 	s := c.Semaphore(d+"/s", 2)
@@ -274,15 +274,4 @@ func TestObserveTellsOfARefusal(t *testing.T) {
 	not(t, "the refusal is told again", seen, 200*time.Millisecond)
 	unlock(t, l)
 	expect.That(t, soon(t, "the end of the leader", seen).None(), "a leader")
-}
-
-// A session whose timeout the server has lowered too far fails as Dial does, and no call waits for it.
-func TestSessionThatIsTooShortFails(t *testing.T) {
-	c, e, _ := withoutServer()
-	c.ep, c.attached = e, true
-	e.timeout = time.Second
-	c.opt.timeout, c.opt.margin = 20*time.Second, 7*time.Second
-	_, err := c.epoch(t.Context())
-	must.Is(t, err, ErrInvalid)
-	expect.Has(t, err.Error(), "too short")
 }

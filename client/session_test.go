@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	czk "github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/cluster"
@@ -207,15 +208,15 @@ func stoppedProcess(t *testing.T) bool {
 
 // testClock is the machine's clock with hands that can be moved.
 type testClock struct {
-	real clocks
+	real session.Clock
 	mu   sync.Mutex
 	boot time.Duration
 	wall time.Duration
 }
 
-func newTestClock() *testClock { return &testClock{real: newSystemClock()} }
+func newTestClock() *testClock { return &testClock{real: session.SystemClock()} }
 
-func (c *testClock) Now() reading {
+func (c *testClock) Now() session.Reading {
 	r := c.real.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,8 +253,8 @@ func TestE37WallClockIsSet(t *testing.T) {
 	l := lock(t, c.Mutex(d).Lock)
 	clock.move(0, -24*time.Hour)
 	must.That(t, l.Valid(), "a clock set back ended a lease")
-	beats := c.count.heartbeats.Load()
-	eventually(t, "two heartbeats", func() bool { return c.count.heartbeats.Load() >= beats+2 })
+	beats := c.keeper.Heartbeats()
+	eventually(t, "two heartbeats", func() bool { return c.keeper.Heartbeats() >= beats+2 })
 	must.That(t, l.Valid() && l.Err() == nil, "a clock set back ended a lease")
 	clock.move(0, time.Hour)
 	if l.Valid() {
@@ -300,23 +301,22 @@ func TestE39HeartbeatReplyDelayed(t *testing.T) {
 	}})
 	delay := p.Add(faultproxy.Rule{Kind: faultproxy.Reply, Op: faultproxy.OpSync, Do: faultproxy.Delay,
 		For: 500 * time.Millisecond})
-	e := must.Get(c.epoch(testCtx(t)))(t)
 	for checked := 0; checked < 3; {
-		seen, beats, attached := delay.Seen(), c.count.heartbeats.Load(), c.count.wire.Connections.Load()
+		seen, beats, attached := delay.Seen(), c.keeper.Heartbeats(), c.keeper.Connections()
 		eventually(t, "a delayed heartbeat", func() bool {
 			return delay.Seen() > seen &&
-				c.count.heartbeats.Load() > beats
+				c.keeper.Heartbeats() > beats
 		})
 		until := c.Session().ValidUntil // before the look at what was sent until then
 		mu.Lock()
 		at := sent
 		mu.Unlock()
-		if c.count.wire.Connections.Load() != attached {
+		if c.keeper.Connections() != attached {
 			continue // the machine stood still: the session counts from another connection
 		}
 		checked++
 		// Counted from its sending, which was before the proxy saw it.
-		if latest := at.Add(c.opt.usable(e.sessionTimeout())); until.After(
+		if latest := at.Add(usable(c.Session())); until.After(
 			latest.Add(5 * time.Millisecond)) {
 			t.Fatalf("valid until %v, heartbeat of %v allows %v", until, at, latest)
 		}
@@ -337,7 +337,7 @@ func TestDialWaitsForNoHeartbeat(t *testing.T) {
 		t.Errorf("%v after %d heartbeats", c.State(), beat.Seen())
 	}
 	// It counts from the moment at which the client asked.
-	usable := c.opt.usable(s.Timeout)
+	usable := usable(s)
 	if first, latest := asked.Add(usable), seen.Add(usable); s.ValidUntil.Before(first) || s.ValidUntil.After(latest) {
 		t.Errorf("valid until %v, not between %v and %v", s.ValidUntil, first, latest)
 	}
@@ -507,7 +507,7 @@ func TestSessionIsTakenOverByItsKey(t *testing.T) {
 	expect.List(t, c.Servers(), []string{p.Addr()})
 	expect.Equal(t, c.State(), StateReady)
 	l := lock(t, c.Mutex(d).Lock)
-	key := c.session().Session()
+	key := c.keeper.Conn().Session()
 	expect.Equal(t, key.ID, c.Session().ID)
 	p.Refuse(true) // it would take the session back
 	p.Cut()

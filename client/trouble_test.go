@@ -44,34 +44,6 @@ func TestDialSaysAtOnceWhyThereIsNoSession(t *testing.T) {
 	}
 }
 
-// One server that is down does no harm, and is not worth a word, while another
-// answers; when that one goes there is something to say.
-func TestServerThatIsDownIsNotMentionedWhileAnotherAnswers(t *testing.T) {
-	shared(t)
-	var log must.Text
-	p := newProxy(t, addr(t))
-	dead := must.Refused(t)
-	c := dialTo(t, dead+","+p.Addr(), WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
-		WithSessionTimeout(time.Minute)) // a busy machine must not make the other server late
-	c.troubles.mu.Lock()
-	c.troubles.patience = time.Hour
-	c.troubles.mu.Unlock()
-	for range 3 {
-		n := c.count.wire.Connections.Load()
-		p.Cut()
-		eventually(t, "another connection", func() bool { return c.count.wire.Connections.Load() > n })
-	}
-	s := log.String()
-	must.That(t, !strings.Contains(s, dead), "%v", s)
-	eventually(t, "nothing left to say", func() bool {
-		c.troubles.mu.Lock()
-		defer c.troubles.mu.Unlock()
-		return c.troubles.timer == nil && len(c.troubles.latest) == 0
-	})
-	p.Close()
-	eventually(t, "a word", func() bool { return strings.Contains(log.String(), dead) })
-}
-
 // Close waits for what a call left under way when its context ended: a creation, and a release.
 func TestCloseWaitsForRequestsUnderWay(t *testing.T) {
 	shared(t)
@@ -97,7 +69,7 @@ func TestCloseWaitsForRequestsUnderWay(t *testing.T) {
 			if waits {
 				closed := make(chan error, 1)
 				go func() { closed <- c.Close(testCtx(t)) }()
-				eventually(t, "the client to close", func() bool { return c.calls.Err() != nil })
+				eventually(t, "the client to close", func() bool { return c.keeper.Calls().Err() != nil })
 				held.Release()
 				expect.OK(t, soon(t, "Close", closed))
 				expect.Equal(t, len(names(t, o, d)), 0, "nodes left")

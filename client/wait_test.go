@@ -81,7 +81,7 @@ func TestE01PredecessorGoneBetweenListAndWatch(t *testing.T) {
 	if n := under(p, d, faultproxy.OpGetChildren2); n != 1 { // no contender was ahead
 		t.Errorf("%d lists, want 1", n)
 	}
-	if n := w.session().Watches(); n > 1 { // that of the own node
+	if n := w.keeper.Conn().Watches(); n > 1 { // that of the own node
 		t.Errorf("%d watches are left", n)
 	}
 	unlock(t, l)
@@ -141,7 +141,7 @@ func TestE04WatchFiresForADataChange(t *testing.T) {
 	p.Record()
 	g := start(testCtx(t), w.Mutex(d).Lock)
 	watches(t, p, h.Node(), 1)
-	eventually(t, "the own node to be watched too", func() bool { return w.session().Watches() == 2 })
+	eventually(t, "the own node to be watched too", func() bool { return w.keeper.Conn().Watches() == 2 })
 	p.Record()
 	n := rounds(100, 30)
 	must.That(t, g.pending(), "granted")
@@ -170,7 +170,7 @@ func TestE05ConnectionEventDuringAWait(t *testing.T) {
 	gc := start(testCtx(t), c.Mutex(d).Lock)
 	queued(t, o, d, 3)
 	eventually(t, "both to watch", func() bool {
-		return b.session().Watches() > 0 && c.session().Watches() > 0
+		return b.keeper.Conn().Watches() > 0 && c.keeper.Conn().Watches() > 0
 	})
 	before := names(t, o, d)
 	for range 3 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
@@ -52,7 +53,7 @@ func (w *policyWaiter) waits() {
 	if !w.a.listens() {
 		return
 	}
-	ev := Event{Node: w.path}
+	ev := Event{Node: w.Path}
 	holds := map[recipe.ID]bool{}
 	for _, n := range w.dir.nodes {
 		if n.Kind.Hold() {
@@ -60,7 +61,7 @@ func (w *policyWaiter) waits() {
 			ev.Holder = recipe.Join(w.a.dir, n.Name(true))
 		}
 	}
-	own, queued := recipe.ParsePolicyNode(w.name)
+	own, queued := recipe.ParsePolicyNode(w.Name)
 	ev.Place, ev.Of = len(holds)+1, len(holds)
 	for _, n := range w.dir.nodes {
 		if n.Kind.Hold() || holds[n.ID] {
@@ -78,8 +79,8 @@ func (w *policyWaiter) waits() {
 
 // Contender reads one contender by the path of its node.
 func (i *Inspector) Contender(ctx context.Context, node string) (c recipe.Entry, err error) {
-	err = i.c.steadily(ctx, node, func(e *epoch) error {
-		n, err := e.conn.Get(ctx, node)
+	err = i.c.steadily(ctx, node, func(e *session.Epoch) error {
+		n, err := e.Conn().Get(ctx, node)
 		if err != nil {
 			return err
 		}

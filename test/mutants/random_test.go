@@ -69,6 +69,7 @@ var layers = [][]string{
 	{"./server/view", "./server", "./cmd/zlock"},
 	{"./client/fence", "./client"},
 	{"./client/zk", "./client"},
+	{"./client/internal/session", "./client"},
 	{"./client", "./cmd/zlock"},
 	{"./cmd/zlock"},
 	{"./cmd/zlock/internal/supervise", "./cmd/zlock"},

@@ -1,4 +1,4 @@
-package client
+package session
 
 import (
 	"context"
@@ -10,21 +10,20 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// State is the state of a client's session.
+// State is the state of a keeper's session.
 type State uint8
 
 const (
-	// StateConnecting: there is no session yet.
-	StateConnecting State = iota
-	// StateReady: the server answers; locks can be granted.
-	StateReady
-	// StateSuspended: there is no usable connection, but the session may live.
-	// Leases stay valid until their deadline.
-	StateSuspended
-	// StateLost: the session is over, or was not confirmed in time. Leases are lost.
-	StateLost
-	// StateClosed: Close was called.
-	StateClosed
+	// Connecting: there is no session yet.
+	Connecting State = iota
+	// Ready: the server answers, and the session certainly lives.
+	Ready
+	// Suspended: there is no usable connection, but the session may live, certainly until its deadline.
+	Suspended
+	// Lost: the session is over, or was not confirmed in time.
+	Lost
+	// Over: Close was called.
+	Over
 )
 
 var stateNames = [...]string{"connecting", "ready", "suspended", "lost", "closed"}
@@ -38,12 +37,12 @@ func (s State) String() string {
 }
 
 // beginSession opens the next session; when it exists, attach runs.
-func (k *keeper) beginSession() error {
+func (k *Keeper) beginSession() error {
 	o := zk.Options{
-		Timeout: k.opt.timeout, TLS: k.opt.tls, Auth: k.opt.auth, Dial: k.opt.dial,
-		Counters: &k.count.wire, Logger: k.opt.log, OnTrouble: k.troubles.add,
+		Timeout: k.opt.Timeout, TLS: k.opt.TLS, Auth: k.opt.Auth, Dial: k.opt.Dial,
+		Counters: &k.count.wire, Logger: k.opt.Log, OnTrouble: k.troubles.add,
 	}
-	e := &epoch{k: k, confirmed: k.opt.clock.Now(), gone: make(chan struct{}), holds: map[dependent]struct{}{}}
+	e := newEpoch(k)
 	o.OnState = func(s zk.State) {
 		switch s {
 		case zk.Connected:
@@ -58,7 +57,7 @@ func (k *keeper) beginSession() error {
 	k.mu.Lock() // what OnState does waits until the connection is known
 	defer k.mu.Unlock()
 	if k.cleaning.Err() != nil {
-		return ErrClosed
+		return zk.ErrClosed
 	}
 	conn, err := zk.Open(k.address, o)
 	if err == nil {
@@ -67,15 +66,15 @@ func (k *keeper) beginSession() error {
 	return err
 }
 
-// session returns the connection of the present session.
-func (k *keeper) session() *zk.Conn {
+// Conn returns the connection of the present session, or of the one being begun.
+func (k *Keeper) Conn() *zk.Conn {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.conn
 }
 
 // attach records a connection that carries the session.
-func (k *keeper) attach(e *epoch) {
+func (k *Keeper) attach(e *Epoch) {
 	k.mu.Lock() // beginSession notes the connection under it
 	s := e.conn.Session()
 	k.mu.Unlock()
@@ -85,25 +84,25 @@ func (k *keeper) attach(e *epoch) {
 			k.ep, k.attached = e, true
 		}
 	})
-	k.opt.log.Debug("session attached", "session", recipe.Session(s.ID), "timeout", s.Timeout)
+	k.opt.Log.Debug("session attached", "session", recipe.Session(s.ID), "timeout", s.Timeout)
 }
 
 // detach records that there is no usable connection.
-func (k *keeper) detach() {
+func (k *Keeper) detach() {
 	k.update(func() { k.attached = false })
 }
 
 // expired ends the epoch of a session that is over, and begins the next session.
-func (k *keeper) expired(e *epoch) {
-	err := k.session().Err()
-	k.opt.log.Info("session over", "session", recipe.Session(e.sid), "err", err)
-	e.finish(overExpired)
+func (k *Keeper) expired(e *Epoch) {
+	err := k.Conn().Err()
+	k.opt.Log.Info("session over", "session", recipe.Session(e.sid), "err", err)
+	e.finish(Expired)
 	k.detach()
 	if errors.Is(err, zk.ErrAuthFailed) {
 		k.refused(err)
 		// The identities may be changed back on the server: try again.
-		k.detached(func(ctx context.Context) {
-			if pause(ctx, time.Second) == nil {
+		k.Detached(func(ctx context.Context) {
+			if Pause(ctx, time.Second) == nil {
 				_ = k.beginSession()
 			}
 		})
@@ -113,75 +112,90 @@ func (k *keeper) expired(e *epoch) {
 }
 
 // broadcast wakes the goroutines that wait for a change of the session. k.mu is held.
-func (k *keeper) broadcast() {
+func (k *Keeper) broadcast() {
 	close(k.changed)
 	k.changed = make(chan struct{})
 }
 
 // update makes a change of the session and brings the state up to date in the same step, so that
 // no caller sees one without the other and the states are told in their order.
-func (k *keeper) update(change func()) {
+func (k *Keeper) update(change func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	old := k.state
 	change()
 	k.broadcast()
 	k.state = k.stateNow()
-	if k.state != old {
-		k.moved(old, k.state)
+	if k.state != old && k.opt.Moved != nil {
+		k.opt.Moved(old, k.state)
 	}
 }
 
 // stateNow derives the state from what is known of the session. k.mu is held.
-func (k *keeper) stateNow() State {
+func (k *Keeper) stateNow() State {
 	switch e := k.ep; {
-	case k.state == StateClosed:
-		return StateClosed
-	case e == nil, k.state == StateConnecting && !e.alive():
-		return StateConnecting
+	case k.state == Over:
+		return Over
+	case e == nil, k.state == Connecting && !e.alive():
+		return Connecting
 	case !e.alive():
-		return StateLost
+		return Lost
 	case !k.attached:
-		return StateSuspended
+		return Suspended
 	}
-	return StateReady
+	return Ready
 }
 
-// epoch waits for a session that is attached and confirmed by a heartbeat.
-func (k *keeper) epoch(ctx context.Context) (found *epoch, err error) {
-	err = k.untilSession(ctx, func(e *epoch) (bool, error) {
+// State returns the state of the session.
+func (k *Keeper) State() State {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state
+}
+
+// Present returns the present or the latest session, nil before the first one, and the connection of it or
+// of the session being begun.
+func (k *Keeper) Present() (*Epoch, *zk.Conn) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ep, k.conn
+}
+
+// Await waits for a session that is attached and confirmed by a heartbeat.
+func (k *Keeper) Await(ctx context.Context) (found *Epoch, err error) {
+	err = k.untilSession(ctx, func(e *Epoch) (bool, error) {
 		if found = e; e == nil {
 			return false, nil
 		}
 		// A server may have come with a longest timeout that leaves no room for heartbeats: no wait ends
 		// that, so fail as Dial does.
-		return e.valid(), k.opt.checkTimeout(e.sessionTimeout())
+		return e.Valid(), k.opt.checkTimeout(e.Timeout())
 	})
 	return found, err
 }
 
-// awaitValid waits until the session is attached and confirmed.
-func (e *epoch) awaitValid(ctx context.Context) error {
-	return e.k.untilSession(ctx, func(now *epoch) (bool, error) {
-		if e.ended() {
-			return false, ErrSessionExpired
+// AwaitValid waits until the session is attached and confirmed.
+func (e *Epoch) AwaitValid(ctx context.Context) error {
+	return e.k.untilSession(ctx, func(now *Epoch) (bool, error) {
+		if e.Ended() {
+			return false, zk.ErrSessionExpired
 		}
-		return now == e && e.valid(), nil
+		return now == e && e.Valid(), nil
 	})
 }
 
 // untilSession waits until good accepts the session that has a connection. It asks good after each
 // change, and with nil while there is no such session.
-func (k *keeper) untilSession(ctx context.Context, good func(*epoch) (bool, error)) error {
+func (k *Keeper) untilSession(ctx context.Context, good func(*Epoch) (bool, error)) error {
 	for {
 		k.mu.Lock()
 		e, changed := k.ep, k.changed
-		if e != nil && (!k.attached || e.ended()) {
+		if e != nil && (!k.attached || e.Ended()) {
 			e = nil
 		}
 		k.mu.Unlock()
 		if ctx.Err() != nil {
-			return ctxErr(ctx)
+			return CtxErr(ctx)
 		}
 		if ok, err := good(e); ok || err != nil {
 			return err
@@ -197,16 +211,16 @@ func (k *keeper) untilSession(ctx context.Context, good func(*epoch) (bool, erro
 type pulse struct {
 	changed <-chan struct{} // closed when the session changes
 	answers chan answer
-	flying  *epoch    // whose heartbeat is under way
-	sent    reading   // when the latest heartbeat was sent
+	flying  *Epoch    // whose heartbeat is under way
+	sent    Reading   // when the latest heartbeat was sent
 	retry   time.Time // when to send one after a failure
 	failed  int       // heartbeats that failed in a row
 }
 
 // answer is the outcome of a heartbeat.
 type answer struct {
-	e    *epoch
-	sent reading
+	e    *Epoch
+	sent Reading
 	err  error
 }
 
@@ -214,7 +228,7 @@ type answer struct {
 //
 // A heartbeat is a sync, not a ping: only for syncs and writes does the server promise to
 // touch the session at its leader. So a session that writes needs no heartbeats.
-func (k *keeper) keepAlive() {
+func (k *Keeper) keepAlive() {
 	p := pulse{answers: make(chan answer, 1)}
 	for wait := time.Duration(0); ; wait = k.pulse(&p) {
 		select {
@@ -234,18 +248,18 @@ func (k *keeper) keepAlive() {
 
 // pulse checks the deadline, sends a heartbeat if one is due, and returns when
 // to look again.
-func (k *keeper) pulse(p *pulse) time.Duration {
+func (k *Keeper) pulse(p *pulse) time.Duration {
 	k.mu.Lock()
 	e, attached := k.ep, k.attached
 	p.changed = k.changed
 	k.mu.Unlock()
-	if e == nil || e.ended() {
+	if e == nil || e.Ended() {
 		return time.Minute // a change wakes this goroutine
 	}
 	e.checkDeadline()
-	now, t := k.opt.clock.Now(), e.sessionTimeout()
+	now, t := k.Now(), e.Timeout()
 	wait := min(max(t/20, 20*time.Millisecond), 500*time.Millisecond)
-	if left := e.remaining(now); left > 0 {
+	if left := e.Remaining(now); left > 0 {
 		wait = min(wait, left)
 	}
 	since, due := e.quiet(now)
@@ -254,10 +268,10 @@ func (k *keeper) pulse(p *pulse) time.Duration {
 	}
 	switch {
 	case p.flying != nil:
-		if attached && now.since(p.sent) > t*2/5 {
+		if attached && now.Since(p.sent) > t*2/5 {
 			// The server keeps the connection but does not answer: another one
 			// may, while there is time.
-			k.opt.log.Info("heartbeat unanswered, reconnecting", "session", recipe.Session(e.sid),
+			k.opt.Log.Info("heartbeat unanswered, reconnecting", "session", recipe.Session(e.sid),
 				"server", e.conn.Session().Server)
 			e.conn.Reconnect()
 		}
@@ -276,11 +290,11 @@ func (k *keeper) pulse(p *pulse) time.Duration {
 }
 
 // answered takes the outcome of a heartbeat.
-func (k *keeper) answered(p *pulse, a answer) {
+func (k *Keeper) answered(p *pulse, a answer) {
 	p.flying = nil
 	if a.err != nil {
 		p.failed++
-		p.retry = time.Now().Add(backoff(min(p.failed, 5), 10*time.Millisecond, 200*time.Millisecond))
+		p.retry = time.Now().Add(Backoff(min(p.failed, 5), 10*time.Millisecond, 200*time.Millisecond))
 		return
 	}
 	p.failed = 0
@@ -292,7 +306,7 @@ func (k *keeper) answered(p *pulse, a answer) {
 // some servers cannot be used and the others do not answer. It logs a reason once, and again only
 // after there was a connection.
 type troubles struct {
-	k *keeper
+	k *Keeper
 
 	mu       sync.Mutex
 	servers  int           // how many there are
@@ -332,7 +346,7 @@ func (t *troubles) say() {
 	for server, err := range t.latest {
 		if text := err.Error(); t.said[server] != text {
 			t.said[server] = text
-			t.k.opt.log.Warn("no connection to server", "server", server, "err", err)
+			t.k.opt.Log.Warn("no connection to server", "server", server, "err", err)
 		}
 	}
 }

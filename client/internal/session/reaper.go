@@ -1,4 +1,4 @@
-package client
+package session
 
 import (
 	"context"
@@ -23,19 +23,19 @@ const (
 	reapParallel = 128
 )
 
-// reap removes nodes of one hold or attempt. The channel closes when they are gone or cannot be
+// Reap removes nodes of one hold or attempt. The channel closes when they are gone or cannot be
 // removed.
-func (e *epoch) reap(paths ...string) <-chan struct{} { return e.reapMarked(paths, nil) }
+func (e *Epoch) Reap(paths ...string) <-chan struct{} { return e.ReapMarked(paths, nil) }
 
-// reapMarked is reap for nodes and for the mark that names them, if there is one, in one step: once
+// ReapMarked is Reap for nodes and for the mark that names them, if there is one, in one step: once
 // the nodes are gone, the mark may belong to another contender.
-func (e *epoch) reapMarked(paths []string, unmark []zk.Op) <-chan struct{} {
+func (e *Epoch) ReapMarked(paths []string, unmark []zk.Op) <-chan struct{} {
 	dirs := make([]string, len(paths))
 	ops := make([]zk.Op, len(paths))
 	for i, p := range paths {
 		dirs[i], ops[i] = recipe.Parent(p), zk.Delete{Path: p, Version: -1}
 	}
-	return e.reapFunc(dirs, func(ctx context.Context) error {
+	return e.ReapFunc(dirs, func(ctx context.Context) error {
 		if unmark != nil {
 			_, err := e.conn.Multi(ctx, append(ops, unmark...)...)
 			if !zk.IsRefusal(err) {
@@ -47,8 +47,8 @@ func (e *epoch) reapMarked(paths []string, unmark []zk.Op) <-chan struct{} {
 	})
 }
 
-// awaitGone waits until the removals end, or ctx does.
-func awaitGone(ctx context.Context, removals ...<-chan struct{}) {
+// AwaitGone waits until the removals end, or ctx does.
+func AwaitGone(ctx context.Context, removals ...<-chan struct{}) {
 	for _, gone := range removals {
 		select {
 		case <-gone:
@@ -58,7 +58,7 @@ func awaitGone(ctx context.Context, removals ...<-chan struct{}) {
 }
 
 // deleteEach deletes nodes in one flight. A node that is gone is no error.
-func (e *epoch) deleteEach(ctx context.Context, paths ...string) error {
+func (e *Epoch) deleteEach(ctx context.Context, paths ...string) error {
 	p := e.conn.Pipe()
 	replies := make([]*zk.Reply[struct{}], len(paths))
 	for i, path := range paths {
@@ -75,9 +75,9 @@ func (e *epoch) deleteEach(ctx context.Context, paths ...string) error {
 }
 
 // reapLost removes what became of the creation of nodes, if anything did.
-func (e *epoch) reapLost(nodes []newNode) {
-	e.reapFunc(dirsOf(nodes), func(ctx context.Context) error {
-		dir := nodes[0].dir()
+func (e *Epoch) reapLost(nodes []Node) {
+	e.ReapFunc(Dirs(nodes), func(ctx context.Context) error {
+		dir := nodes[0].Dir()
 		names, err := e.relist(ctx, dir)
 		if err != nil {
 			return err
@@ -92,39 +92,44 @@ func (e *epoch) reapLost(nodes []newNode) {
 	})
 }
 
-// reapFunc repeats f, which removes a node in each of dirs, until f succeeds, the server refuses,
+// ReapFunc repeats f, which removes a node in each of dirs, until f succeeds, the server refuses,
 // or the session is over.
-func (e *epoch) reapFunc(dirs []string, f func(ctx context.Context) error) <-chan struct{} {
-	if e.ended() {
+func (e *Epoch) ReapFunc(dirs []string, f func(ctx context.Context) error) <-chan struct{} {
+	if e.Ended() {
 		done := make(chan struct{})
 		close(done) // they went with the session
 		return done
 	}
-	return e.k.leaveBehind(dirs, func(ctx context.Context) {
+	return e.k.LeaveBehind(dirs, func(ctx context.Context) {
 		for n := 1; !e.reapOnce(ctx, f); n++ {
-			_ = e.rest(ctx, time.After(backoff(n, reapFirst, reapLast)))
+			_ = e.Rest(ctx, time.After(Backoff(n, reapFirst, reapLast)))
 		}
 	})
 }
 
 // reapOnce calls f, unless the session or the client is over, and reports whether nothing is left to
 // do.
-func (e *epoch) reapOnce(ctx context.Context, f func(ctx context.Context) error) bool {
+func (e *Epoch) reapOnce(ctx context.Context, f func(ctx context.Context) error) bool {
 	e.k.reaper.slots <- struct{}{}
 	defer func() { <-e.k.reaper.slots }()
-	if e.ended() || ctx.Err() != nil {
+	if e.Ended() || ctx.Err() != nil {
 		return true
 	}
 	switch err := f(ctx); {
-	case err == nil, errors.Is(err, zk.ErrNoNode), e.ended():
+	case err == nil, errors.Is(err, zk.ErrNoNode), e.Ended():
 		return true
 	case zk.IsRefusal(err) && !errors.Is(err, zk.ErrThrottled):
-		e.k.opt.log.Warn("abandoned node cannot be removed before the session ends", "err", err)
+		e.k.opt.Log.Warn("abandoned node cannot be removed before the session ends", "err", err)
 		return true
 	}
 	return false
 }
 
-func (k *keeper) tellReaper(pending int) {
-	k.behind(pending)
+func (k *Keeper) tellReaper(pending int) {
+	if k.opt.LeftBehind != nil {
+		k.opt.LeftBehind(pending)
+	}
 }
+
+// Pending returns how many nodes are still to be removed, or are being made or removed.
+func (k *Keeper) Pending() int { return k.reaper.left.add(0) }

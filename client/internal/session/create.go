@@ -1,9 +1,7 @@
-package client
+package session
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,20 +13,21 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// newNode is an ephemeral node to create. The id in its name makes the name unique.
-type newNode struct {
+// Node is an ephemeral node to create. The id in its name makes the name unique.
+type Node struct {
 	zk.Create
-	lasting bool // the directory must not be removed when it is empty
+	Lasting bool // the directory must not be removed when it is empty
 
 	// Of the first of several nodes.
-	also []zk.Op // operations of the same transaction; then a missing directory is an error
-	list bool    // list the directory in the same flight
+	Also []zk.Op // operations of the same transaction; then a missing directory is an error
+	List bool    // list the directory in the same flight
 }
 
-func (n newNode) dir() string { return recipe.Parent(n.Path) }
+// Dir returns the node's directory.
+func (n Node) Dir() string { return recipe.Parent(n.Path) }
 
 // in returns the names in the node's directory that creations of the node made.
-func (n newNode) in(names []string) (found []string) {
+func (n Node) in(names []string) (found []string) {
 	for _, name := range names {
 		if strings.HasPrefix(name, recipe.Base(n.Path)) {
 			found = append(found, name)
@@ -37,53 +36,53 @@ func (n newNode) in(names []string) (found []string) {
 	return found
 }
 
-// created is a node that exists, or did when the client saw its creation.
-type created struct {
-	path, name string // its name is the end of its path
-	stat       zk.Stat
+// Made is a node that exists, or did when the client saw its creation.
+type Made struct {
+	Path, Name string // its name is the end of its path
+	Stat       zk.Stat
 }
 
 // at returns the node as the server made it.
-func (n newNode) at(path string, stat zk.Stat) created {
-	return created{path: path, name: recipe.Base(path), stat: stat}
+func (n Node) at(path string, stat zk.Stat) Made {
+	return Made{Path: path, Name: recipe.Base(path), Stat: stat}
 }
 
-// dirsOf returns the directory of each node.
-func dirsOf[N interface{ dir() string }](nodes []N) []string {
+// Dirs returns the directory of each node.
+func Dirs[N interface{ Dir() string }](nodes []N) []string {
 	dirs := make([]string, len(nodes))
 	for i, n := range nodes {
-		dirs[i] = n.dir()
+		dirs[i] = n.Dir()
 	}
 	return dirs
 }
 
-// create creates ephemeral nodes of one directory, all or none. A lost reply neither leaves a node behind
-// nor makes a second one. When ctx or the session ends, create returns at once; the client finishes and
+// Create creates ephemeral nodes of one directory, all or none. A lost reply neither leaves a node behind
+// nor makes a second one. When ctx or the session ends, Create returns at once; the client finishes and
 // cleans up in the background. The list of the first node's directory is nil if none was asked for or none
 // came: then the caller must ask again.
-func (e *epoch) create(ctx context.Context, nodes ...newNode) ([]created, *zk.Names, error) {
-	if err := e.room(ctx, nodes[0].dir()); err != nil {
+func (e *Epoch) Create(ctx context.Context, nodes ...Node) ([]Made, *zk.Names, error) {
+	if err := e.room(ctx, nodes[0].Dir()); err != nil {
 		return nil, nil, err
 	}
 	r := e.ask(nodes)
-	if e.rest(ctx, nil, r.done) == nil {
+	if e.Rest(ctx, nil, r.done) == nil {
 		if made, list, err := r.answer(ctx, e); err == nil {
 			return made, list, nil
 		}
 	}
-	var made []created
+	var made []Made
 	var list *zk.Names
 	var err error
 	done := make(chan struct{})
-	e.k.detached(func(bg context.Context) {
+	e.k.Detached(func(bg context.Context) {
 		defer close(done)
 		made, list, err = e.follow(bg, r)
 	})
-	if left := e.rest(ctx, nil, done); left != nil {
-		e.k.leaveBehind(dirsOf(nodes), func(context.Context) { // until it is known what came of it
+	if left := e.Rest(ctx, nil, done); left != nil {
+		e.k.LeaveBehind(Dirs(nodes), func(context.Context) { // until it is known what came of it
 			<-done
 			for _, n := range made {
-				e.reap(n.path)
+				e.Reap(n.Path)
 			}
 		})
 		return nil, nil, left
@@ -91,34 +90,41 @@ func (e *epoch) create(ctx context.Context, nodes ...newNode) ([]created, *zk.Na
 	return made, list, err
 }
 
+// CreateUntilKnown creates nodes as Create does, but does not return before the nodes are there, or certainly
+// not; ctx should last until then.
+func (e *Epoch) CreateUntilKnown(ctx context.Context, nodes ...Node) ([]Made, error) {
+	made, _, err := e.follow(ctx, e.ask(nodes))
+	return made, err
+}
+
 // creation is a request to create nodes that was sent.
 type creation struct {
-	nodes []newNode
-	sent  reading
+	nodes []Node
+	sent  Reading
 	done  <-chan struct{} // closed when the outcome is known, as far as it will be
 	wait  func(context.Context) ([]zk.Result, error)
 	list  *zk.Reply[zk.Names] // nil if none was asked for
 }
 
 // ask sends the request to create nodes.
-func (e *epoch) ask(nodes []newNode) creation {
+func (e *Epoch) ask(nodes []Node) creation {
 	first, p := nodes[0], e.conn.Pipe()
-	r := creation{nodes: nodes, sent: e.k.opt.clock.Now()}
-	ops := make([]zk.Op, len(nodes), len(nodes)+len(first.also))
+	r := creation{nodes: nodes, sent: e.k.Now()}
+	ops := make([]zk.Op, len(nodes), len(nodes)+len(first.Also))
 	for i, n := range nodes {
 		ops[i] = n.Create
 	}
-	r.done, r.wait = ask(p, append(ops, first.also...)...)
-	if first.list {
-		r.list = p.Names(first.dir())
+	r.done, r.wait = Ask(p, append(ops, first.Also...)...)
+	if first.List {
+		r.list = p.Names(first.Dir())
 	}
 	p.Send()
 	return r
 }
 
-// ask adds a request for one operation to a flight, or for several as a transaction. The channel
+// Ask adds a request for one operation to a flight, or for several as a transaction. The channel
 // closes when the outcome is known, as far as it will be.
-func ask(p *zk.Pipe, ops ...zk.Op) (<-chan struct{}, func(context.Context) ([]zk.Result, error)) {
+func Ask(p *zk.Pipe, ops ...zk.Op) (<-chan struct{}, func(context.Context) ([]zk.Result, error)) {
 	if len(ops) == 1 {
 		switch op := ops[0].(type) {
 		case zk.Create:
@@ -140,13 +146,13 @@ func ask(p *zk.Pipe, ops ...zk.Op) (<-chan struct{}, func(context.Context) ([]zk
 }
 
 // answer waits for the answer to the request.
-func (r creation) answer(ctx context.Context, e *epoch) ([]created, *zk.Names, error) {
+func (r creation) answer(ctx context.Context, e *Epoch) ([]Made, *zk.Names, error) {
 	res, err := r.wait(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	e.wrote(r.sent)
-	made := make([]created, len(r.nodes))
+	made := make([]Made, len(r.nodes))
 	for i, n := range r.nodes {
 		made[i] = n.at(res[i].Path, res[i].Stat)
 	}
@@ -163,20 +169,20 @@ func (r creation) answer(ctx context.Context, e *epoch) ([]created, *zk.Names, e
 // follow follows a request up until the nodes are there, or certainly not. However often it repeats
 // the request, the name of a node is the same but for its number, so that it recognises two
 // creations as one.
-func (e *epoch) follow(ctx context.Context, r creation) ([]created, *zk.Names, error) {
+func (e *Epoch) follow(ctx context.Context, r creation) ([]Made, *zk.Names, error) {
 	for n := 0; ; r = e.ask(r.nodes) {
 		made, list, err := r.answer(ctx, e)
 		switch {
-		case errors.Is(err, zk.ErrNoNode) && r.nodes[0].also == nil:
+		case errors.Is(err, zk.ErrNoNode) && r.nodes[0].Also == nil:
 			// A container may be gone again by the next attempt, any number of times.
 			first := r.nodes[0]
-			if err := e.ensureFor(ctx, first.dir(), first.lasting, first.ACL); err != nil {
+			if err := e.Ensure(ctx, first.Dir(), first.Lasting, first.ACL); err != nil {
 				return nil, nil, err
 			}
 			continue
 		case errors.Is(err, zk.ErrNoAuth):
 			return nil, nil, e.divided(ctx, r.nodes, err)
-		case !isAmbiguous(err):
+		case !errors.Is(err, zk.ErrUncertain):
 			return made, list, err
 		}
 		made, err = e.recover(ctx, r.nodes)
@@ -186,7 +192,7 @@ func (e *epoch) follow(ctx context.Context, r creation) ([]created, *zk.Names, e
 		// It did not happen. The client must not ask in a tight loop: a server may refuse without closing
 		// the connection.
 		if n++; n > 1 {
-			if err := pause(ctx, backoff(n-1, 10*time.Millisecond, time.Second)); err != nil {
+			if err := Pause(ctx, Backoff(n-1, 10*time.Millisecond, time.Second)); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -194,9 +200,9 @@ func (e *epoch) follow(ctx context.Context, r creation) ([]created, *zk.Names, e
 }
 
 // divided says whether a server with --one-layout refused nodes for the sake of those that are there.
-func (e *epoch) divided(ctx context.Context, nodes []newNode, refusal error) error {
+func (e *Epoch) divided(ctx context.Context, nodes []Node, refusal error) error {
 	for _, n := range nodes {
-		names, err := e.children(ctx, n.dir())
+		names, err := e.Children(ctx, n.Dir())
 		if err != nil {
 			return refusal // nor may they be listed
 		}
@@ -207,7 +213,7 @@ func (e *epoch) divided(ctx context.Context, nodes []newNode, refusal error) err
 		for _, name := range names {
 			if own.Blind().Has(recipe.KinOf(name)) {
 				return fmt.Errorf("%w: %s is of another kind of lock, and the servers refuse a second kind",
-					ErrMixedLayout, recipe.Join(n.dir(), name))
+					recipe.ErrMixedLayout, recipe.Join(n.Dir(), name))
 			}
 		}
 	}
@@ -216,13 +222,13 @@ func (e *epoch) divided(ctx context.Context, nodes []newNode, refusal error) err
 
 // recover finds out whether a creation happened whose reply was lost; it returns nil, nil if not. A
 // transaction happens wholly or not at all.
-func (e *epoch) recover(ctx context.Context, nodes []newNode) (made []created, err error) {
+func (e *Epoch) recover(ctx context.Context, nodes []Node) (made []Made, err error) {
 	defer func() {
 		if err != nil { // whatever is there dies with the session, or is found by the reaper
 			e.reapLost(nodes)
 		}
 	}()
-	dir := nodes[0].dir()
+	dir := nodes[0].Dir()
 	names, err := e.relist(ctx, dir)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
@@ -234,7 +240,7 @@ func (e *epoch) recover(ctx context.Context, nodes []newNode) (made []created, e
 		}
 		slices.Sort(found)
 		for _, extra := range found[1:] {
-			e.reap(recipe.Join(dir, extra))
+			e.Reap(recipe.Join(dir, extra))
 		}
 		path := recipe.Join(dir, found[0])
 		st, err := e.conn.Exists(ctx, path)
@@ -248,7 +254,7 @@ func (e *epoch) recover(ctx context.Context, nodes []newNode) (made []created, e
 	}
 	if len(made) < len(nodes) {
 		for _, n := range made { // another client has removed the others
-			e.reap(n.path)
+			e.Reap(n.Path)
 		}
 		return nil, nil
 	}
@@ -256,14 +262,14 @@ func (e *epoch) recover(ctx context.Context, nodes []newNode) (made []created, e
 	return made, nil
 }
 
-// ensureFor makes a lock's directory. A lock delay keeps its mark in the directory's data, so its
+// Ensure makes a lock's directory. A lock delay keeps its mark in the directory's data, so its
 // directory is lasting: it stays when the last contender has gone.
-func (e *epoch) ensureFor(ctx context.Context, dir string, lasting bool, acl []zk.ACL) error {
+func (e *Epoch) Ensure(ctx context.Context, dir string, lasting bool, acl []zk.ACL) error {
 	if !lasting {
-		return e.ensure(ctx, dir, acl)
+		return e.makeDir(ctx, dir, acl)
 	}
 	for {
-		err := again(ctx, func() error {
+		err := Again(ctx, func() error {
 			_, err := e.conn.Create(ctx, zk.Create{Path: dir, Data: []byte{}, Mode: zk.Persistent, ACL: acl})
 			return err
 		})
@@ -273,17 +279,10 @@ func (e *epoch) ensureFor(ctx context.Context, dir string, lasting bool, acl []z
 		case !errors.Is(err, zk.ErrNoNode):
 			return err
 		}
-		if err := e.ensure(ctx, recipe.Parent(dir), acl); err != nil {
+		if err := e.makeDir(ctx, recipe.Parent(dir), acl); err != nil {
 			return err
 		}
 	}
-}
-
-// newNodeID returns a fresh id for an attempt of session sid.
-func newNodeID(sid int64) recipe.ID {
-	var r [8]byte
-	rand.Read(r[:]) // never fails
-	return recipe.NewID(sid, binary.BigEndian.Uint64(r[:]))
 }
 
 // crowd bounds how many abandoned nodes a client has in a directory. A call whose context ends
@@ -338,6 +337,12 @@ func (c *crowd) gone(dirs ...string)    { c.change(dirs, 0, -1) }
 func (c *crowd) enter(dirs ...string) { c.change(dirs, 1, 0) }
 func (c *crowd) leave(dirs ...string) { c.change(dirs, -1, 0) }
 
+// Enter counts a call in the directories where it may make nodes; Leave must follow.
+func (k *Keeper) Enter(dirs ...string) { k.crowd.enter(dirs...) }
+
+// Leave takes back what Enter has counted.
+func (k *Keeper) Leave(dirs ...string) { k.crowd.leave(dirs...) }
+
 // room returns nil if there is room in dir, and otherwise a channel that closes when there may be
 // room.
 func (c *crowd) room(dir string) <-chan struct{} {
@@ -354,22 +359,22 @@ func (c *crowd) room(dir string) <-chan struct{} {
 }
 
 // room waits until nodes may be added to the directory.
-func (e *epoch) room(ctx context.Context, dir string) error {
+func (e *Epoch) room(ctx context.Context, dir string) error {
 	for wait := e.k.crowd.room(dir); wait != nil; wait = e.k.crowd.room(dir) {
-		if err := e.rest(ctx, nil, wait); err != nil {
+		if err := e.Rest(ctx, nil, wait); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// leaveBehind runs f, which removes a node in each of dirs, in the background. Until f returns, the
+// LeaveBehind runs f, which removes a node in each of dirs, in the background. Until f returns, the
 // nodes count as abandoned, and Close waits for them; then the channel closes.
-func (k *keeper) leaveBehind(dirs []string, f func(ctx context.Context)) <-chan struct{} {
+func (k *Keeper) LeaveBehind(dirs []string, f func(ctx context.Context)) <-chan struct{} {
 	done := make(chan struct{})
 	k.crowd.abandon(dirs...)
 	k.tellReaper(k.reaper.left.add(len(dirs)))
-	k.detached(func(ctx context.Context) {
+	k.Detached(func(ctx context.Context) {
 		defer close(done)
 		f(ctx)
 		k.crowd.gone(dirs...)

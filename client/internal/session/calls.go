@@ -1,0 +1,175 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// ErrAgain makes Again run its function again, without a pause.
+var ErrAgain = errors.New("session: again")
+
+// Again runs f, which must be safe to repeat, until its outcome is known.
+func Again(ctx context.Context, f func() error) error {
+	for n := 1; ; {
+		err := f()
+		switch {
+		case errors.Is(err, ErrAgain):
+			continue
+		case !errors.Is(err, zk.ErrUncertain):
+			return err
+		}
+		if err := Pause(ctx, Backoff(n, time.Millisecond, time.Second)); err != nil {
+			return err
+		}
+		n++
+	}
+}
+
+// Pause sleeps unless ctx ends.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return CtxErr(ctx)
+	}
+}
+
+// Backoff is the delay before attempt n (1, 2, …): doubling from first to last,
+// give or take a quarter.
+func Backoff(n int, first, last time.Duration) time.Duration {
+	d := last
+	if n < 16 {
+		d = min(last, first<<(n-1))
+	}
+	return d*3/4 + rand.N(d/2+1)
+}
+
+// Children lists a node.
+func (e *Epoch) Children(ctx context.Context, path string) ([]string, error) {
+	names, _, err := e.conn.Children(ctx, path)
+	return names, err
+}
+
+// relist lists a directory after a write whose outcome is unknown. Without the sync the list could
+// come from a server that has yet to apply the write.
+func (e *Epoch) relist(ctx context.Context, dir string) ([]string, error) {
+	if err := e.conn.Sync(ctx, dir); err != nil {
+		return nil, err
+	}
+	return e.Children(ctx, dir)
+}
+
+// List lists a node and may watch it for a change of the list.
+func (e *Epoch) List(ctx context.Context, path string, watch bool) ([]string, *zk.Watch, error) {
+	if !watch {
+		names, err := e.Children(ctx, path)
+		return names, nil, err
+	}
+	names, _, w, err := e.conn.ChildrenW(ctx, path)
+	return names, w, err
+}
+
+// Seen is what a look at a node showed, with the watch that tells of its end.
+type Seen struct {
+	zk.Node
+	Listed bool      // that is all that is known
+	Watch  *zk.Watch // on the node or its directory; nil if neither may be watched
+	Hidden bool      // it may not be read, so that its watch need not tell of its end
+}
+
+// See reads and watches a node; ErrNoNode says that the node is gone. It prefers getData: unlike
+// exists that leaves no watch behind on a node that is gone. If the session may neither read nor
+// stat the node, See looks for it in the directory's list. It watches the directory only if
+// watchDir is set, because that watch also wakes for every other child.
+func (e *Epoch) See(ctx context.Context, path string, watchDir bool) (s Seen, err error) {
+	if s.Node, s.Watch, err = e.conn.GetW(ctx, path); !errors.Is(err, zk.ErrNoAuth) {
+		return s, err
+	}
+	s.Hidden = true
+	st, w, err := e.conn.ExistsW(ctx, path)
+	switch {
+	case err == nil && st == nil:
+		return s, zk.ErrNoNode
+	case err == nil:
+		s.Stat, s.Watch = *st, w
+		return s, nil
+	case !errors.Is(err, zk.ErrNoAuth):
+		return s, err
+	}
+	s.Listed = true
+	var names []string
+	names, s.Watch, err = e.List(ctx, recipe.Parent(path), watchDir)
+	if err == nil && !slices.Contains(names, recipe.Base(path)) {
+		err = zk.ErrNoNode
+	}
+	return s, err
+}
+
+// Update writes what f makes of a node's data. It begins again if another client changed the data
+// in between, or if the outcome is unknown. If f returns nil, Update leaves the data as they are.
+func (e *Epoch) Update(ctx context.Context, path string, f func(data []byte) ([]byte, error)) error {
+	return Again(ctx, func() error {
+		have, err := e.conn.Get(ctx, path)
+		if err != nil {
+			return err
+		}
+		fresh, err := f(have.Data)
+		if fresh == nil || err != nil {
+			return err
+		}
+		_, err = e.conn.Set(ctx, path, fresh, have.Stat.Version)
+		if errors.Is(err, zk.ErrBadVersion) {
+			return ErrAgain
+		}
+		return err
+	})
+}
+
+// Erase deletes a node until it is gone.
+func (e *Epoch) Erase(ctx context.Context, path string) error {
+	err := Again(ctx, func() error { return e.conn.Delete(ctx, path, -1) })
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
+// makeDir makes a directory and the missing nodes above it, the chroot included: containers, or
+// persistent nodes if the server knows no containers. The server may remove a container between any
+// two steps, so the caller repeats both as often as it takes.
+func (e *Epoch) makeDir(ctx context.Context, dir string, acl []zk.ACL) error {
+	mode := zk.Container
+	if e.k.noContainers.Load() {
+		mode = zk.Persistent
+	}
+	err := e.conn.MakePath(ctx, dir, mode, acl)
+	if mode == zk.Container && (errors.Is(err, zk.ErrBadArguments) || errors.Is(err, zk.ErrUnimplemented)) {
+		// Either the server knows no containers, or the path is at fault. Then the server refuses a
+		// persistent node as well.
+		if err = e.conn.MakePath(ctx, dir, zk.Persistent, acl); err == nil {
+			e.k.noContainers.Store(true)
+		}
+	}
+	return err
+}
+
+// CtxErr returns the error for a context that ended. It keeps a cause, such as the loss of the
+// context's lease.
+func CtxErr(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	switch {
+	case cause == nil || errors.Is(err, cause):
+		return err
+	case errors.Is(cause, zk.ErrClosed):
+		return zk.ErrClosed // it is not the caller's own that ended
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}

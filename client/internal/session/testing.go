@@ -1,0 +1,56 @@
+package session
+
+import (
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// This file is the door for the tests of packages that keep something in a session. Programs do not use it.
+
+// Stub returns a keeper with a session that no server knows: it began now. Nodes are removed through conn, or
+// never if conn is nil.
+func Stub(o Options, id int64, timeout time.Duration, conn *zk.Conn) (*Keeper, *Epoch) {
+	k, err := New("none", o)
+	if err != nil {
+		panic(err) // "none" is the name of a server
+	}
+	if conn == nil {
+		k.reaper.slots = nil
+	}
+	e := newEpoch(k)
+	e.conn = conn
+	e.begin(id, timeout)
+	k.conn, k.ep, k.attached = conn, e, true
+	return k, e
+}
+
+// End ends the session as if the server, or Close, had done it.
+func (e *Epoch) End(why Reason) { e.finish(why) }
+
+// Lose ends what depends on the session, which goes on.
+func (e *Epoch) Lose(why Reason) { e.loseAll(why) }
+
+// Dependents returns how many depend on the session.
+func (e *Epoch) Dependents() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.holds)
+}
+
+// Crowded reports whether a call would have to wait if so many more nodes were abandoned in dir.
+func (k *Keeper) Crowded(dir string, more int) bool {
+	for range more {
+		k.crowd.abandon(dir)
+		defer k.crowd.gone(dir)
+	}
+	return k.crowd.room(dir) != nil
+}
+
+// PretendAttached makes the keeper take its connection for a good one until it hears more of it.
+func (k *Keeper) PretendAttached() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.attached = true
+	k.broadcast()
+}
