@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -108,40 +107,6 @@ func (a *attempt) compete(ctx context.Context, run way) (*Lease, error) {
 			return l, err
 		}
 	}
-}
-
-// newHold returns a hold that is not yet granted.
-func newHold(a *attempt, e *session.Epoch, mode fence.Mode, token fence.Token, nodes ...heldNode) *hold {
-	h := &hold{
-		c: a.c, e: e, path: a.path, cfg: a.cfg, start: a.start, since: a.c.keeper.Now(),
-		leave: a.leave, asked: a,
-		nodes: nodes, mode: mode, token: token,
-	}
-	h.life, h.endLife = context.WithCancel(a.c.keeper.Calls())
-	return h
-}
-
-// grant registers the hold and returns its first lease. On an error nothing is left of the hold.
-func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
-	var err error
-	switch {
-	case ctx.Err() != nil:
-		err = endOf(ctx)
-	case !h.e.Add(h):
-		err = &requeueError{ErrSessionExpired}
-	}
-	if err != nil {
-		h.endLife()
-		h.discard(h.unmark)
-		return nil, err
-	}
-	l, err := h.addLease(ctx, h.mode)
-	if err != nil {
-		return nil, &requeueError{ErrSessionExpired} // lost at this moment
-	}
-	h.watchNodes()
-	h.watchLimit()
-	return l, nil
 }
 
 // acquire does what all locks have in common: reentrancy, the local queue, the grant and the
@@ -366,32 +331,4 @@ func nested(ctx context.Context, c *Client, a *attempt) (*Lease, error) {
 		}
 		// Lost, or downgraded, at this moment: look again.
 	}
-}
-
-// steadily runs f in a confirmed session, and again after lost replies and lost sessions, so f must
-// be safe to repeat. Errors name path.
-func (c *Client) steadily(ctx context.Context, path string, f func(*session.Epoch) error) error {
-	if err := checkPath(path); err != nil {
-		return errorAt(path, err)
-	}
-	ctx, end := c.keeper.During(ctx)
-	defer end()
-	err := session.Again(ctx, func() error {
-		e, err := c.keeper.Await(ctx)
-		if err == nil {
-			err = f(e)
-		}
-		if errors.Is(err, ErrSessionExpired) && ctx.Err() == nil {
-			return session.ErrAgain
-		}
-		return err
-	})
-	return errorAt(path, publicErr(ctx, err))
-}
-
-// newNodeID returns a fresh id for an attempt of session sid.
-func newNodeID(sid int64) recipe.ID {
-	var r [8]byte
-	rand.Read(r[:]) // never fails
-	return recipe.NewID(sid, binary.BigEndian.Uint64(r[:]))
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -142,6 +143,34 @@ func (c *Client) State() State { return State(c.keeper.State()) }
 
 // Servers returns the addresses given to Dial.
 func (c *Client) Servers() []string { return c.keeper.Servers() }
+
+// steadily runs f in a confirmed session, and again after lost replies and lost sessions, so f must
+// be safe to repeat. Errors name path.
+func (c *Client) steadily(ctx context.Context, path string, f func(*session.Epoch) error) error {
+	if err := checkPath(path); err != nil {
+		return errorAt(path, err)
+	}
+	ctx, end := c.keeper.During(ctx)
+	defer end()
+	err := session.Again(ctx, func() error {
+		e, err := c.keeper.Await(ctx)
+		if err == nil {
+			err = f(e)
+		}
+		if errors.Is(err, ErrSessionExpired) && ctx.Err() == nil {
+			return session.ErrAgain
+		}
+		return err
+	})
+	return errorAt(path, publicErr(ctx, err))
+}
+
+// newNodeID returns a fresh id for an attempt of session sid.
+func newNodeID(sid int64) recipe.ID {
+	var r [8]byte
+	rand.Read(r[:]) // never fails
+	return recipe.NewID(sid, binary.BigEndian.Uint64(r[:]))
+}
 
 // ownerOf describes this process.
 func ownerOf(cmd string) recipe.Owner {

@@ -1,9 +1,9 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -57,6 +57,152 @@ type hold struct {
 	unlocked []*Lease      // before others of the hold; their contexts last as long
 	unmark   []zk.Op       // lock delay: the directory names this hold, and these take it back
 	changing chan struct{} // closed when the change of mode under way ends; nil while there is none
+}
+
+// newHold returns a hold that is not yet granted.
+func newHold(a *attempt, e *session.Epoch, mode fence.Mode, token fence.Token, nodes ...heldNode) *hold {
+	h := &hold{
+		c: a.c, e: e, path: a.path, cfg: a.cfg, start: a.start, since: a.c.keeper.Now(),
+		leave: a.leave, asked: a,
+		nodes: nodes, mode: mode, token: token,
+	}
+	h.life, h.endLife = context.WithCancel(a.c.keeper.Calls())
+	return h
+}
+
+// grant registers the hold and returns its first lease. On an error nothing is left of the hold.
+func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
+	var err error
+	switch {
+	case ctx.Err() != nil:
+		err = endOf(ctx)
+	case !h.e.Add(h):
+		err = &requeueError{ErrSessionExpired}
+	}
+	if err != nil {
+		h.endLife()
+		h.discard(h.unmark)
+		return nil, err
+	}
+	l, err := h.addLease(ctx, h.mode)
+	if err != nil {
+		return nil, &requeueError{ErrSessionExpired} // lost at this moment
+	}
+	h.watchNodes()
+	h.watchLimit()
+	return l, nil
+}
+
+// Lease is the right to act that a lock gives, until it is unlocked or lost. It belongs to one
+// grant and never becomes valid again. It is safe for concurrent use.
+type Lease struct {
+	h      *hold
+	outer  *Lease // that its context is of, if any
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	lost    chan struct{}          // closed by the loss
+	revoked chan recipe.Revocation // has room for the only one
+
+	// Guarded by h.mu.
+	mode     fence.Mode
+	unlocked bool
+	cause    *LostError // if it was lost before Unlock
+}
+
+func newLease(ctx context.Context, h *hold, mode fence.Mode) *Lease {
+	l := &Lease{h: h, mode: mode, outer: leaseIn(ctx), lost: make(chan struct{}),
+		revoked: make(chan recipe.Revocation, 1)}
+	own := context.WithoutCancel(ctx) // it limits the wait, not the hold
+	l.ctx, l.cancel = context.WithCancelCause(l.mark(own))
+	if l.outer != nil && l.outer.h != h {
+		// Work under this lock is work under the one around it too.
+		end, cancel := l.outer.ctx, l.cancel
+		stop := context.AfterFunc(end, func() { cancel(context.Cause(end)) })
+		l.cancel = func(cause error) {
+			stop()
+			cancel(cause)
+		}
+	}
+	return l
+}
+
+// mark returns a context that marks the lease as held.
+func (l *Lease) mark(ctx context.Context) context.Context {
+	return context.WithValue(ctx, leaseKey{}, l)
+}
+
+type leaseKey struct{}
+
+// leaseIn returns the innermost lease that ctx is under. Goroutines have no identity, so the context
+// says whether its user already holds a lock.
+func leaseIn(ctx context.Context) *Lease {
+	l, _ := ctx.Value(leaseKey{}).(*Lease)
+	return l
+}
+
+// Unlock gives the lock back. It returns nil if that was done, an error that is ErrLost if the
+// lease was lost before (another holder may have been active by then), ErrReleasePending if ctx
+// ended first (the release goes on in the background), and ErrNotHeld if the lease was unlocked
+// before.
+//
+// Whatever Unlock returns, the next attempt may begin at once; it waits until the lock is released.
+func (l *Lease) Unlock(ctx context.Context) error { return errorAt(l.h.path, l.unlock(ctx, false)) }
+
+// Release is Unlock that does not wait for the server: it returns as soon as the release is on its way.
+// Taking locks in quick succession is faster by a round trip and a write of the server. While the session
+// lives, the release is as certain as that of Unlock. But a client that asks at once may still find the
+// lock held, and Release does not tell if another client removed the node a moment before. Close the
+// client before the program exits.
+func (l *Lease) Release() error { return errorAt(l.h.path, l.unlock(context.Background(), true)) }
+
+func (l *Lease) unlock(ctx context.Context, early bool) error {
+	h := l.h
+	h.checkNow() // a lease past its deadline or its limit is lost, even before the client noticed
+	h.mu.Lock()
+	if l.unlocked {
+		h.mu.Unlock()
+		return ErrNotHeld
+	}
+	l.unlocked = true
+	h.c.named.remove(l)
+	h.leases = slices.DeleteFunc(h.leases, func(x *Lease) bool { return x == l })
+	if l.cause != nil {
+		last := len(h.leases) == 0
+		h.mu.Unlock()
+		if last { // the nodes that stayed go with it
+			h.endGrace()
+		}
+		return l.cause
+	}
+	if len(h.leases) > 0 {
+		// The others' contexts may be children of this one's.
+		h.unlocked = append(h.unlocked, l)
+		down := h.asked.rw && h.mode == fence.Exclusive && l.mode == fence.Exclusive && !h.writes(nil)
+		h.mu.Unlock()
+		switch {
+		case !down:
+			return nil
+		case early:
+			h.c.keeper.Detached(func(ctx context.Context) { _ = h.downgradeOnce(ctx, nil) })
+			return nil
+		}
+		err := h.downgrade(ctx, nil)
+		switch {
+		case errors.Is(err, ErrUnsupported):
+			return nil // another write lease has come
+		case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
+			return fmt.Errorf("%w: %w", ErrReleasePending, err)
+		}
+		return err
+	}
+	h.over = true
+	h.stopTimers()
+	h.tell(Event{Kind: EventReleased, Held: h.held()})
+	l.cancel(context.Canceled)
+	h.endUnlocked(context.Canceled)
+	h.mu.Unlock()
+	return h.release(ctx, early)
 }
 
 // tell passes an event of the hold on. h.mu is held, so that a grant is told before its end.
@@ -113,39 +259,6 @@ func (h *hold) nodesNow() []heldNode {
 // held returns how long the hold lasts.
 func (h *hold) held() time.Duration { return h.c.keeper.Now().Since(h.since) }
 
-// limited reports whether the hold has a limit. The locks of a set have none: the set has it.
-func (h *hold) limited() bool { return h.cfg.maxHold > 0 }
-
-// limitTick is how often a hold with a limit looks at the clocks. Timers stand still while the
-// machine is suspended.
-const limitTick = 500 * time.Millisecond
-
-// watchLimit ends the hold when it has lasted too long.
-func (h *hold) watchLimit() {
-	if !h.limited() {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.over {
-		return
-	}
-	var t *time.Timer
-	wait := func() time.Duration { return min(h.cfg.maxHold-h.held(), limitTick) }
-	t = time.AfterFunc(wait(), func() {
-		h.mu.Lock()
-		left := wait()
-		if left > 0 && !h.over {
-			t.Reset(left)
-		}
-		h.mu.Unlock()
-		if left <= 0 {
-			h.lose(MaxHold)
-		}
-	})
-	h.timers = append(h.timers, t)
-}
-
 // checkNow ends the hold if it is lost at this moment, by the clock or because a lock of the set is
 // lost.
 func (h *hold) checkNow() {
@@ -159,109 +272,6 @@ func (h *hold) checkNow() {
 	}
 	if h.limited() && h.held() >= h.cfg.maxHold {
 		h.lose(MaxHold)
-	}
-}
-
-// validUntil returns when the hold ends if the client does not hear from the server.
-func (h *hold) validUntil() time.Time {
-	until := h.e.ValidUntil()
-	if h.limited() {
-		until = earlier(until, h.c.keeper.Now().Wall.Add(h.cfg.maxHold-h.held()))
-	}
-	for _, l := range h.parts {
-		until = earlier(until, l.h.validUntil())
-	}
-	return until
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// epochOver ends the hold with its epoch.
-func (h *hold) EpochOver(why session.Reason) {
-	h.lose([...]LostReason{session.Expired: Expired, session.Silent: Deadline, session.Closed: Closed}[why])
-}
-
-// lose ends the hold because the right to act is gone. Only the first call counts, and a hold under
-// release can no longer be lost. at is the node to blame, if it is known.
-func (h *hold) lose(why LostReason, at ...heldNode) {
-	h.mu.Lock()
-	if h.over {
-		h.mu.Unlock()
-		return
-	}
-	h.over = true
-	n := append(at, h.nodes...)[0]
-	cause := &LostError{Path: cmp.Or(n.lock, h.path), Node: n.path, Reason: why}
-	h.lost = cause
-	for _, l := range h.leases {
-		l.cause = cause
-		h.c.named.remove(l)
-		l.cancel(cause)
-		close(l.lost)
-	}
-	h.endUnlocked(cause)
-	if h.granted {
-		h.tell(Event{Kind: EventLost, Held: h.held(), Err: cause})
-	}
-	h.graceful = why == MaxHold && h.cfg.graceNow() > 0 || h.lingers(why)
-	h.stopTimers()
-	if h.graceful && !h.lingers(why) {
-		h.timers = append(h.timers, time.AfterFunc(h.cfg.graceNow(), h.endGrace))
-	}
-	graceful := h.graceful
-	h.mu.Unlock()
-
-	h.e.Remove(h)
-	h.endLife()
-	h.c.keeper.Log().Info("lock lost", "path", h.path, "reason", why.String())
-	switch {
-	case !graceful:
-		h.abandon()
-	case why == MaxHold && h.lingers(why):
-		h.markOver()
-	}
-}
-
-// markOver notes in the nodes, which stay until Unlock, that the maximum hold is over: the note lets an
-// operator break the lock ([Inspector.BreakExpired]). No client acts on it by itself.
-func (h *hold) markOver() {
-	for _, n := range h.nodesNow() {
-		h.c.keeper.Detached(func(ctx context.Context) {
-			over := func(data []byte) ([]byte, error) { return recipe.MarkOver(data), nil }
-			err := h.e.Update(ctx, n.path, over)
-			if zk.IsRefusal(err) && !errors.Is(err, zk.ErrNoNode) {
-				h.c.keeper.Log().Warn("a holder over its maximum hold cannot note it in its node",
-					"path", h.path, "err", err)
-			}
-		})
-	}
-}
-
-// lingers reports whether the nodes stay until Unlock, of a set if those of one of its locks do.
-func (h *hold) lingers(why LostReason) bool {
-	if slices.ContainsFunc(h.parts, func(l *Lease) bool { return l.h.lingers(why) }) {
-		return true
-	}
-	switch why {
-	case Deadline, MaxHold, Revoked:
-		return h.cfg.linger
-	}
-	return false // they are gone, or go with the session
-}
-
-// endGrace removes the nodes that stayed after the lease was lost.
-func (h *hold) endGrace() {
-	h.mu.Lock()
-	was := h.graceful
-	h.graceful = false
-	h.mu.Unlock()
-	if was {
-		h.abandon()
 	}
 }
 
@@ -318,47 +328,110 @@ func deletes(nodes []heldNode) []zk.Op {
 	return ops
 }
 
-// beginChange announces that the nodes of the hold will be replaced; endChange ends the change,
-// after h.replace or a failure. In between the nodes of the hold are unknown, so a release and a
-// monitor wait. Changes come one after another. beginChange returns false if the hold is over.
-func (h *hold) beginChange() bool {
-	for {
-		h.mu.Lock()
-		former, over := h.changing, h.over
-		if !over && former == nil {
-			h.changing = make(chan struct{})
-		}
-		h.mu.Unlock()
-		if over || former == nil {
-			return !over
-		}
-		<-former
+// has reports whether a node still stands for the hold.
+func (h *hold) has(n heldNode) bool {
+	return slices.ContainsFunc(h.nodesNow(), func(m heldNode) bool { return m.path == n.path })
+}
+
+// release gives the lock back. If ctx ends, or early is set, the release goes on in the background. The
+// hold was valid when its release began, so the work did not overlap with another holder's.
+func (h *hold) release(ctx context.Context, early bool) error {
+	h.e.Remove(h)
+	var answered <-chan struct{}
+	answer := func(bg context.Context) error {
+		h.awaitChange(bg) // which nodes there are must be known
+		_, answer := h.giveBack(early)
+		return answer(bg)
 	}
-}
-
-func (h *hold) endChange() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	close(h.changing)
-	h.changing = nil
-}
-
-// changes reports whether a change is under way.
-func (h *hold) changes() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.changing != nil
-}
-
-func (h *hold) awaitChange(ctx context.Context) {
-	h.mu.Lock()
-	ch := h.changing
-	h.mu.Unlock()
-	if ch == nil {
-		return
+	if !h.changes() {
+		answered, answer = h.giveBack(early)
+	}
+	if answered != nil && !early {
+		select {
+		case <-answered:
+			if answer(ctx) == nil {
+				return nil
+			}
+		case <-ctx.Done():
+		}
+	}
+	var err error
+	settled := h.c.keeper.LeaveBehind(session.Dirs(h.nodesNow()), func(bg context.Context) {
+		err = h.releaseErr(h.settle(answer(bg)))
+		h.leave()
+	})
+	if early {
+		return nil
 	}
 	select {
-	case <-ch:
+	case <-settled:
+		return err
 	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrReleasePending, endOf(ctx))
 	}
+}
+
+// giveBack sends the request that removes all nodes, and takes back the mark of a lock delay, in one
+// step. It passes the local turn on before the answer. The channel tells that there is an answer; it
+// is nil for a set, whose locks are given back by answer.
+func (h *hold) giveBack(early bool) (answered <-chan struct{}, answer func(context.Context) error) {
+	defer h.endLife()
+	if h.parts != nil {
+		if early {
+			err := releaseEach(h.parts)
+			return nil, func(context.Context) error { return err }
+		}
+		return nil, func(ctx context.Context) error { return unlockEach(ctx, h.parts) }
+	}
+	h.mu.Lock()
+	ops := append(deletes(h.nodes), h.unmark...)
+	h.mu.Unlock()
+	p := h.e.Conn().Pipe()
+	answered, wait := session.Ask(p, ops...)
+	if early {
+		p.SendSoon()
+	} else {
+		p.Send()
+	}
+	h.leave()
+	return answered, func(ctx context.Context) error {
+		_, err := wait(ctx)
+		return err
+	}
+}
+
+// settle makes sure that the nodes go, whatever became of the request.
+func (h *hold) settle(err error) error {
+	nodes := h.nodesNow()
+	refused, _ := errors.AsType[*zk.MultiError](err)
+	switch {
+	case err == nil, errors.Is(err, ErrSessionExpired), errors.Is(err, zk.ErrNoNode) && len(nodes) == 1:
+		return err
+	case isAmbiguous(err), errors.Is(err, zk.ErrThrottled), errors.Is(err, ErrClosed),
+		h.c.keeper.Cleaning().Err() != nil,
+		refused != nil && refused.Index >= len(nodes): // it is the mark that cannot be written
+		<-h.discard(h.unmark)
+		if h.e.WhyOver() == session.Expired {
+			return ErrSessionExpired
+		}
+		return nil
+	}
+	h.discard(h.unmark) // a node that is gone, or may not be removed, must not keep the others
+	return err
+}
+
+// releaseErr turns the error of a release into the one for the user.
+func (h *hold) releaseErr(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, zk.ErrNoNode):
+		return &LostError{Path: h.path, Node: h.nodes[0].path, Reason: Removed}
+	case errors.Is(err, ErrSessionExpired) && h.e.Remaining(h.c.keeper.Now()) > 0:
+		// Silence did not end the session, so it may have ended during the work.
+		return &LostError{Path: h.path, Node: h.nodes[0].path, Reason: Expired}
+	case errors.Is(err, ErrSessionExpired):
+		return nil // the node went with the session, after the work was done
+	}
+	return publicErr(context.Background(), err)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,118 +14,6 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
-
-// Lease is the right to act that a lock gives, until it is unlocked or lost. It belongs to one
-// grant and never becomes valid again. It is safe for concurrent use.
-type Lease struct {
-	h      *hold
-	outer  *Lease // that its context is of, if any
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-
-	lost    chan struct{}          // closed by the loss
-	revoked chan recipe.Revocation // has room for the only one
-
-	// Guarded by h.mu.
-	mode     fence.Mode
-	unlocked bool
-	cause    *LostError // if it was lost before Unlock
-}
-
-func newLease(ctx context.Context, h *hold, mode fence.Mode) *Lease {
-	l := &Lease{h: h, mode: mode, outer: leaseIn(ctx), lost: make(chan struct{}),
-		revoked: make(chan recipe.Revocation, 1)}
-	own := context.WithoutCancel(ctx) // it limits the wait, not the hold
-	l.ctx, l.cancel = context.WithCancelCause(l.mark(own))
-	if l.outer != nil && l.outer.h != h {
-		// Work under this lock is work under the one around it too.
-		end, cancel := l.outer.ctx, l.cancel
-		stop := context.AfterFunc(end, func() { cancel(context.Cause(end)) })
-		l.cancel = func(cause error) {
-			stop()
-			cancel(cause)
-		}
-	}
-	return l
-}
-
-// mark returns a context that marks the lease as held.
-func (l *Lease) mark(ctx context.Context) context.Context {
-	return context.WithValue(ctx, leaseKey{}, l)
-}
-
-type leaseKey struct{}
-
-// leaseIn returns the innermost lease that ctx is under. Goroutines have no identity, so the context
-// says whether its user already holds a lock.
-func leaseIn(ctx context.Context) *Lease {
-	l, _ := ctx.Value(leaseKey{}).(*Lease)
-	return l
-}
-
-// Unlock gives the lock back. It returns nil if that was done, an error that is ErrLost if the
-// lease was lost before (another holder may have been active by then), ErrReleasePending if ctx
-// ended first (the release goes on in the background), and ErrNotHeld if the lease was unlocked
-// before.
-//
-// Whatever Unlock returns, the next attempt may begin at once; it waits until the lock is released.
-func (l *Lease) Unlock(ctx context.Context) error { return errorAt(l.h.path, l.unlock(ctx, false)) }
-
-// Release is Unlock that does not wait for the server: it returns as soon as the release is on its way.
-// Taking locks in quick succession is faster by a round trip and a write of the server. While the session
-// lives, the release is as certain as that of Unlock. But a client that asks at once may still find the
-// lock held, and Release does not tell if another client removed the node a moment before. Close the
-// client before the program exits.
-func (l *Lease) Release() error { return errorAt(l.h.path, l.unlock(context.Background(), true)) }
-
-func (l *Lease) unlock(ctx context.Context, early bool) error {
-	h := l.h
-	h.checkNow() // a lease past its deadline or its limit is lost, even before the client noticed
-	h.mu.Lock()
-	if l.unlocked {
-		h.mu.Unlock()
-		return ErrNotHeld
-	}
-	l.unlocked = true
-	h.c.named.remove(l)
-	h.leases = slices.DeleteFunc(h.leases, func(x *Lease) bool { return x == l })
-	if l.cause != nil {
-		last := len(h.leases) == 0
-		h.mu.Unlock()
-		if last { // the nodes that stayed go with it
-			h.endGrace()
-		}
-		return l.cause
-	}
-	if len(h.leases) > 0 {
-		// The others' contexts may be children of this one's.
-		h.unlocked = append(h.unlocked, l)
-		down := h.asked.rw && h.mode == fence.Exclusive && l.mode == fence.Exclusive && !h.writes(nil)
-		h.mu.Unlock()
-		switch {
-		case !down:
-			return nil
-		case early:
-			h.c.keeper.Detached(func(ctx context.Context) { _ = h.downgradeOnce(ctx, nil) })
-			return nil
-		}
-		err := h.downgrade(ctx, nil)
-		switch {
-		case errors.Is(err, ErrUnsupported):
-			return nil // another write lease has come
-		case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
-			return fmt.Errorf("%w: %w", ErrReleasePending, err)
-		}
-		return err
-	}
-	h.over = true
-	h.stopTimers()
-	h.tell(Event{Kind: EventReleased, Held: h.held()})
-	l.cancel(context.Canceled)
-	h.endUnlocked(context.Canceled)
-	h.mu.Unlock()
-	return h.release(ctx, early)
-}
 
 // Context returns the context for the work under the lock. It ends when the lease is unlocked or
 // lost, or when a lease around it ends; after a loss context.Cause is the *LostError. It has the

@@ -300,3 +300,48 @@ func (w *policyWaiter) becomeWriter(ctx context.Context, h *hold) (bool, error) 
 	h.replace(fence.Exclusive, fence.Token(made[0].Stat.Czxid), w.dir.unmark(h.cfg), n.Path)
 	return true, h.lostInChange()
 }
+
+// beginChange announces that the nodes of the hold will be replaced; endChange ends the change,
+// after h.replace or a failure. In between the nodes of the hold are unknown, so a release and a
+// monitor wait. Changes come one after another. beginChange returns false if the hold is over.
+func (h *hold) beginChange() bool {
+	for {
+		h.mu.Lock()
+		former, over := h.changing, h.over
+		if !over && former == nil {
+			h.changing = make(chan struct{})
+		}
+		h.mu.Unlock()
+		if over || former == nil {
+			return !over
+		}
+		<-former
+	}
+}
+
+func (h *hold) endChange() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.changing)
+	h.changing = nil
+}
+
+// changes reports whether a change is under way.
+func (h *hold) changes() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.changing != nil
+}
+
+func (h *hold) awaitChange(ctx context.Context) {
+	h.mu.Lock()
+	ch := h.changing
+	h.mu.Unlock()
+	if ch == nil {
+		return
+	}
+	select {
+	case <-ch:
+	case <-ctx.Done():
+	}
+}

@@ -1,9 +1,9 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -114,11 +114,6 @@ func (h *hold) lookAt(ctx context.Context, n heldNode) (s session.Seen, gone boo
 	return s, false, nil
 }
 
-// has reports whether a node still stands for the hold.
-func (h *hold) has(n heldNode) bool {
-	return slices.ContainsFunc(h.nodesNow(), func(m heldNode) bool { return m.path == n.path })
-}
-
 // nodeGone ends the hold because its node n is gone, unless the client itself removed n.
 func (h *hold) nodeGone(ctx context.Context, n heldNode) {
 	// The look may have been under way when a change of the mode began.
@@ -155,105 +150,138 @@ func (h *hold) revoke(r recipe.Revocation) {
 	}
 }
 
-// release gives the lock back. If ctx ends, or early is set, the release goes on in the background. The
-// hold was valid when its release began, so the work did not overlap with another holder's.
-func (h *hold) release(ctx context.Context, early bool) error {
-	h.e.Remove(h)
-	var answered <-chan struct{}
-	answer := func(bg context.Context) error {
-		h.awaitChange(bg) // which nodes there are must be known
-		_, answer := h.giveBack(early)
-		return answer(bg)
-	}
-	if !h.changes() {
-		answered, answer = h.giveBack(early)
-	}
-	if answered != nil && !early {
-		select {
-		case <-answered:
-			if answer(ctx) == nil {
-				return nil
-			}
-		case <-ctx.Done():
-		}
-	}
-	var err error
-	settled := h.c.keeper.LeaveBehind(session.Dirs(h.nodesNow()), func(bg context.Context) {
-		err = h.releaseErr(h.settle(answer(bg)))
-		h.leave()
-	})
-	if early {
-		return nil
-	}
-	select {
-	case <-settled:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrReleasePending, endOf(ctx))
-	}
-}
+// limited reports whether the hold has a limit. The locks of a set have none: the set has it.
+func (h *hold) limited() bool { return h.cfg.maxHold > 0 }
 
-// giveBack sends the request that removes all nodes, and takes back the mark of a lock delay, in one
-// step. It passes the local turn on before the answer. The channel tells that there is an answer; it
-// is nil for a set, whose locks are given back by answer.
-func (h *hold) giveBack(early bool) (answered <-chan struct{}, answer func(context.Context) error) {
-	defer h.endLife()
-	if h.parts != nil {
-		if early {
-			err := releaseEach(h.parts)
-			return nil, func(context.Context) error { return err }
-		}
-		return nil, func(ctx context.Context) error { return unlockEach(ctx, h.parts) }
+// limitTick is how often a hold with a limit looks at the clocks. Timers stand still while the
+// machine is suspended.
+const limitTick = 500 * time.Millisecond
+
+// watchLimit ends the hold when it has lasted too long.
+func (h *hold) watchLimit() {
+	if !h.limited() {
+		return
 	}
 	h.mu.Lock()
-	ops := append(deletes(h.nodes), h.unmark...)
-	h.mu.Unlock()
-	p := h.e.Conn().Pipe()
-	answered, wait := session.Ask(p, ops...)
-	if early {
-		p.SendSoon()
-	} else {
-		p.Send()
+	defer h.mu.Unlock()
+	if h.over {
+		return
 	}
-	h.leave()
-	return answered, func(ctx context.Context) error {
-		_, err := wait(ctx)
-		return err
-	}
-}
-
-// settle makes sure that the nodes go, whatever became of the request.
-func (h *hold) settle(err error) error {
-	nodes := h.nodesNow()
-	refused, _ := errors.AsType[*zk.MultiError](err)
-	switch {
-	case err == nil, errors.Is(err, ErrSessionExpired), errors.Is(err, zk.ErrNoNode) && len(nodes) == 1:
-		return err
-	case isAmbiguous(err), errors.Is(err, zk.ErrThrottled), errors.Is(err, ErrClosed),
-		h.c.keeper.Cleaning().Err() != nil,
-		refused != nil && refused.Index >= len(nodes): // it is the mark that cannot be written
-		<-h.discard(h.unmark)
-		if h.e.WhyOver() == session.Expired {
-			return ErrSessionExpired
+	var t *time.Timer
+	wait := func() time.Duration { return min(h.cfg.maxHold-h.held(), limitTick) }
+	t = time.AfterFunc(wait(), func() {
+		h.mu.Lock()
+		left := wait()
+		if left > 0 && !h.over {
+			t.Reset(left)
 		}
-		return nil
-	}
-	h.discard(h.unmark) // a node that is gone, or may not be removed, must not keep the others
-	return err
+		h.mu.Unlock()
+		if left <= 0 {
+			h.lose(MaxHold)
+		}
+	})
+	h.timers = append(h.timers, t)
 }
 
-// releaseErr turns the error of a release into the one for the user.
-func (h *hold) releaseErr(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, zk.ErrNoNode):
-		return &LostError{Path: h.path, Node: h.nodes[0].path, Reason: Removed}
-	case errors.Is(err, ErrSessionExpired) && h.e.Remaining(h.c.keeper.Now()) > 0:
-		// Silence did not end the session, so it may have ended during the work.
-		return &LostError{Path: h.path, Node: h.nodes[0].path, Reason: Expired}
-	case errors.Is(err, ErrSessionExpired):
-		return nil // the node went with the session, after the work was done
+// validUntil returns when the hold ends if the client does not hear from the server.
+func (h *hold) validUntil() time.Time {
+	until := h.e.ValidUntil()
+	if h.limited() {
+		until = earlier(until, h.c.keeper.Now().Wall.Add(h.cfg.maxHold-h.held()))
 	}
-	return publicErr(context.Background(), err)
+	for _, l := range h.parts {
+		until = earlier(until, l.h.validUntil())
+	}
+	return until
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// epochOver ends the hold with its epoch.
+func (h *hold) EpochOver(why session.Reason) {
+	h.lose([...]LostReason{session.Expired: Expired, session.Silent: Deadline, session.Closed: Closed}[why])
+}
+
+// lose ends the hold because the right to act is gone. Only the first call counts, and a hold under
+// release can no longer be lost. at is the node to blame, if it is known.
+func (h *hold) lose(why LostReason, at ...heldNode) {
+	h.mu.Lock()
+	if h.over {
+		h.mu.Unlock()
+		return
+	}
+	h.over = true
+	n := append(at, h.nodes...)[0]
+	cause := &LostError{Path: cmp.Or(n.lock, h.path), Node: n.path, Reason: why}
+	h.lost = cause
+	for _, l := range h.leases {
+		l.cause = cause
+		h.c.named.remove(l)
+		l.cancel(cause)
+		close(l.lost)
+	}
+	h.endUnlocked(cause)
+	if h.granted {
+		h.tell(Event{Kind: EventLost, Held: h.held(), Err: cause})
+	}
+	h.graceful = why == MaxHold && h.cfg.graceNow() > 0 || h.lingers(why)
+	h.stopTimers()
+	if h.graceful && !h.lingers(why) {
+		h.timers = append(h.timers, time.AfterFunc(h.cfg.graceNow(), h.endGrace))
+	}
+	graceful := h.graceful
+	h.mu.Unlock()
+
+	h.e.Remove(h)
+	h.endLife()
+	h.c.keeper.Log().Info("lock lost", "path", h.path, "reason", why.String())
+	switch {
+	case !graceful:
+		h.abandon()
+	case why == MaxHold && h.lingers(why):
+		h.markOver()
+	}
+}
+
+// markOver notes in the nodes, which stay until Unlock, that the maximum hold is over: the note lets an
+// operator break the lock ([Inspector.BreakExpired]). No client acts on it by itself.
+func (h *hold) markOver() {
+	for _, n := range h.nodesNow() {
+		h.c.keeper.Detached(func(ctx context.Context) {
+			over := func(data []byte) ([]byte, error) { return recipe.MarkOver(data), nil }
+			err := h.e.Update(ctx, n.path, over)
+			if zk.IsRefusal(err) && !errors.Is(err, zk.ErrNoNode) {
+				h.c.keeper.Log().Warn("a holder over its maximum hold cannot note it in its node",
+					"path", h.path, "err", err)
+			}
+		})
+	}
+}
+
+// lingers reports whether the nodes stay until Unlock, of a set if those of one of its locks do.
+func (h *hold) lingers(why LostReason) bool {
+	if slices.ContainsFunc(h.parts, func(l *Lease) bool { return l.h.lingers(why) }) {
+		return true
+	}
+	switch why {
+	case Deadline, MaxHold, Revoked:
+		return h.cfg.linger
+	}
+	return false // they are gone, or go with the session
+}
+
+// endGrace removes the nodes that stayed after the lease was lost.
+func (h *hold) endGrace() {
+	h.mu.Lock()
+	was := h.graceful
+	h.graceful = false
+	h.mu.Unlock()
+	if was {
+		h.abandon()
+	}
 }
