@@ -43,6 +43,7 @@ type Shell struct {
 	ask     func(question string) (string, error) // of the prompt
 	history []string
 	quit    bool
+	unsaid  error          // why a line could not be written to Out
 	watched map[string]int // how many watches each path has
 	told    map[*zk.Watch]bool
 }
@@ -158,7 +159,13 @@ func (s *Shell) Do(ctx context.Context, words []string) error {
 			return err
 		}
 	}
-	return inWords(v.run(ctx, c))
+	err := inWords(v.run(ctx, c))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		err = s.unsaid
+	}
+	return err
 }
 
 // checkPath refuses what no server takes for a path, as ZooKeeper's client does.
@@ -223,7 +230,9 @@ func inWords(err error) error {
 func (s *Shell) print(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fmt.Fprintf(s.Out, format+"\n", args...)
+	if _, err := fmt.Fprintf(s.Out, format+"\n", args...); err != nil {
+		s.unsaid = err
+	}
 }
 
 // tell writes a line that is not data.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	gosync "sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -252,5 +253,24 @@ func TestCompletion(t *testing.T) {
 		done, choices := s.complete(t.Context(), c.line)
 		expect.Equal(t, done, c.done, "%q becomes", c.line)
 		expect.Equal(t, len(choices), c.choices, "%q has choices", c.line)
+	}
+}
+
+// full is a disk without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// An answer that could not be written is no success: a script would go on with an empty file.
+func TestAnswersThatCannotBeWrittenAreErrors(t *testing.T) {
+	s, _, _ := newShell(t)
+	s.Out = full{}
+	must.OK(t, s.Do(t.Context(), []string{"create", "/a", "data"}))
+	for _, format := range []string{Table, Plain, JSON} {
+		s.Format = format
+		for _, words := range []string{"get /a", "ls /", "ls -R /", "stat /a", "tree /", "getAcl /a", "export /a",
+			"find / a", "whoami", "get -f - /a"} {
+			expect.Is(t, s.Do(t.Context(), strings.Fields(words)), syscall.ENOSPC, "%s: %s", format, words)
+		}
 	}
 }
