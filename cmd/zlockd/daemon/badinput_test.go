@@ -94,6 +94,15 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 		{"heartbeats slower than sessions", []string{"--heartbeat-timeout", "10s"}, "", []string{"too long"}, 2},
 		{"audit log in no directory", []string{"--audit-log", "none/audit"}, "", []string{"--audit-log", "none"}, 2},
 		{"audit log", []string{"--audit-log", "audit"}, "", []string{"ok: a server would start"}, 0},
+		{"tickets for all, and no TLS", []string{"--ticket-addr", "0.0.0.0:0"}, "", []string{"--ticket-addr",
+			"no TLS"}, 2},
+		{"tickets at every address", []string{"--ticket-addr", ":0"}, "", []string{"--ticket-addr",
+			"no TLS"}, 2},
+		{"tickets at this machine", []string{"--ticket-addr", "127.0.0.1:0"}, "", []string{"ok: a server"}, 0},
+		{"no tokens", []string{"--ticket-addr", "127.0.0.1:0", "--ticket-tokens", "none"}, "", []string{
+			"--ticket-tokens", "none"}, 2},
+		{"tokens of another form", []string{"--ticket-addr", "127.0.0.1:0", "--ticket-tokens", "good.pem"}, "",
+			[]string{"good.pem, line 1"}, 2},
 		{"unreachable peer name", []string{"--peers", "1=127.0.0.1:0,2=lock2.invalid:2888"}, "", []string{
 			"lock2.invalid", "server 2", "Correct the name"}, 2},
 		{"all at once", append(secure("expired.pem", "open.key"), "--client-addr", taken.Addr().String(), "--id",

@@ -242,6 +242,13 @@ func (s *settings) checkTLS() {
 		s.fault("--ticket-tls-cert and --ticket-tokens are for --ticket-addr: give the address to serve " +
 			"tickets on")
 	}
+	// The server decides about a name, which it looks up.
+	host, _, _ := net.SplitHostPort(s.TicketAddr)
+	if ip := net.ParseIP(host); s.TicketAddr != "" && s.TicketAddr != off && s.ticketTLS.Cert == "" &&
+		(host == "" || ip != nil && !ip.IsLoopback()) {
+		s.fault("--ticket-addr %s can be reached by others and has no TLS: give --ticket-tls-cert and "+
+			"--ticket-tls-key, or an address of loopback", s.TicketAddr)
+	}
 	if s.MaxTicket < tickets.MinTTL || s.MaxTicket > maxTicket {
 		s.fault("--max-ticket %v: want %v to %v", s.MaxTicket, tickets.MinTTL, maxTicket)
 	}

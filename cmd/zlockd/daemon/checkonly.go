@@ -55,6 +55,9 @@ func (d *daemon) checkOnly(args []string) error {
 	if _, err := newSASL(s, slog.New(slog.DiscardHandler)); err != nil {
 		s.faults = append(s.faults, err)
 	}
+	if _, err := s.tokens(); err != nil {
+		s.faults = append(s.faults, err)
+	}
 	if s.auditLog != "" {
 		if err := audit.Try(s.auditLog); err != nil {
 			s.fault("--audit-log: %w", err)

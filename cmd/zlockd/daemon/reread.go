@@ -16,7 +16,8 @@ func (d *daemon) setLevel(s *settings) {
 
 // live are the flags that take effect without a restart.
 var live = []string{"log-level", "4lw-whitelist", "max-client-cnxns", "max-cnxns", "sasl-users",
-	"kerberos-keytab", "kerberos-principal", "kerberos-rules", "kerberos-remove-host", "kerberos-remove-realm"}
+	"ticket-tokens", "kerberos-keytab", "kerberos-principal", "kerberos-rules", "kerberos-remove-host",
+	"kerberos-remove-realm"}
 
 // reread reads the configuration again at each SIGHUP, and logs what took effect and what
 // needs a restart. A hang-up never ends the server, and a configuration with a mistake changes

@@ -266,10 +266,11 @@ func TestAnswersThatCannotBeWrittenAreErrors(t *testing.T) {
 	s, _, _ := newShell(t)
 	s.Out = full{}
 	must.OK(t, s.Do(t.Context(), []string{"create", "/a", "data"}))
+	verbs := []string{"get /a", "ls /", "ls -R /", "stat /a", "tree /", "getAcl /a", "export /a", "find / a",
+		"whoami", "get -f - /a"}
 	for _, format := range []string{Table, Plain, JSON} {
 		s.Format = format
-		for _, words := range []string{"get /a", "ls /", "ls -R /", "stat /a", "tree /", "getAcl /a", "export /a",
-			"find / a", "whoami", "get -f - /a"} {
+		for _, words := range verbs {
 			expect.Is(t, s.Do(t.Context(), strings.Fields(words)), syscall.ENOSPC, "%s: %s", format, words)
 		}
 	}
