@@ -238,6 +238,9 @@ func (c *call) take(t *ticketFlags, q url.Values, wait time.Duration, quiet bool
 			return unanswered(ctx, err)
 		case a.Error == "held":
 			return &cli.ExitError{Code: exitNotAcquired, Err: errors.New(k.heldBy(ctx))}
+		case a.Over() && t.file != "" && t.file != "-":
+			return cli.Exitf(exitNo, "%w; 'zlock give' removes %s, and the next take has another ticket",
+				overText(a), t.file)
 		case a.Code >= http.StatusBadRequest:
 			return overOr(a)
 		case !a.Held && !p.over():

@@ -155,6 +155,10 @@ func (q *Request) read(w http.ResponseWriter, r *http.Request, most time.Duratio
 		}
 		return known, fail(http.StatusBadRequest, "parameters", "the parameters cannot be read")
 	}
+	if n, _ := r.Body.Read(make([]byte, 1)); n > 0 { // to pass over it would be another request than was meant
+		return known, fail(http.StatusBadRequest, "parameters", "the body is no form: send the parameters in "+
+			"the address, or with Content-Type: application/x-www-form-urlencoded")
+	}
 	if err := q.parameters(r.Form, most); err != nil {
 		return known, fail(http.StatusBadRequest, "parameters", "%v", err)
 	}

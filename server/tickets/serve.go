@@ -44,7 +44,10 @@ const (
 	MaxTickets = 10_000 // of a cluster
 	MaxWaits   = 2000   // of a server
 
-	maxText   = 200
+	maxText = 200
+	// A ticket ends at its last moment by the clock of the leader, which is before this server's by so much.
+	clocksApart = time.Second
+
 	ackTime   = 2 * time.Second // for a leader to acknowledge a touch
 	doTime    = 10 * time.Second
 	triesMost = 20 // of a try that others overtake

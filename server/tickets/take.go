@@ -301,7 +301,7 @@ func (s *Server) told(q *Request, g *sight, at time.Time) *Answer {
 		if !at.IsZero() {
 			b.Safe = max((at.Sub(q.Arrived) + usable(g.session.Timeout)).Milliseconds(), 0)
 			if until := g.session.Ticket.Until; until != 0 {
-				left := time.UnixMilli(until).Sub(s.o.Now()) + time.Since(q.Arrived)
+				left := time.UnixMilli(until).Sub(s.o.Now()) + time.Since(q.Arrived) - clocksApart
 				b.Safe = max(min(b.Safe, left.Milliseconds()), 0)
 			}
 		}
