@@ -107,7 +107,7 @@ func (s *semaphore) lock(w Watches) Queue {
 
 // pending returns the permit that is not granted yet, -1 if every permit is. In Curator's recipe
 // the first of the queue makes the node of its permit, then watches the directory and waits until
-// there are few enough permits.
+// there are few enough permits. Package client counts before it makes a permit.
 func (s *semaphore) pending(permits, queue []item, limit int, w Watches) int {
 	if len(queue) == 0 || s.permits == nil || s.permits.Path == s.path {
 		return -1
@@ -117,7 +117,8 @@ func (s *semaphore) pending(permits, queue []item, limit int, w Watches) int {
 	}
 	head := &queue[0]
 	for i := len(permits) - 1; i >= 0; i-- {
-		if permits[i].Session != head.Session || permits[i].Czxid < head.Czxid {
+		p := &permits[i]
+		if p.Session != head.Session || p.Czxid < head.Czxid || p.Maker == MakerSelf {
 			continue
 		}
 		if watching, known := w.Watching(head.Session, s.permits.Path); known && !watching {
