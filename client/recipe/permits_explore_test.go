@@ -389,7 +389,7 @@ func TestPermitExplorerFindsNoFault(t *testing.T) {
 	race.Alone(t)
 	every, n := 1, 0
 	if testing.Short() {
-		every = 3
+		every = 7
 	}
 	pCases(func(name string, s pState, all int) {
 		if n++; n%every != 0 {

@@ -23,6 +23,7 @@ type qProgram struct {
 	rule       Rule
 	head       string // of its node's name
 	downgrades bool   // turns its write lock into a read lock before it gives it back
+	tries      bool   // looks before it makes its node, and gives up where others wait
 }
 
 func qOf(name string, l Layout, k Role) qProgram {
@@ -39,6 +40,7 @@ const (
 	qListsFirst            // acts on a list that is older than its node
 	qWatchesLate           // waits for a node that was gone before the watch was set
 	qSeesAFew              // overlooks all but the last contender ahead
+	qStays                 // a try that is refused leaves its node
 	qMutations
 )
 
@@ -53,6 +55,7 @@ const (
 	qReads          // holds what it has downgraded
 	qEnded          // gave back, died or saw that its node was removed
 	qWatches        // found out whom to wait for, and has yet to set the watch
+	qLooks          // a try that has listed before it makes its node
 )
 
 // A contender's node is bit i of a set, and the read node that takes its place bit i+4.
@@ -246,132 +249,6 @@ func (x *qExplorer) view(s *qState) (holders uint8) {
 	return holders
 }
 
-// trouble lets a session end, or another client remove a node.
-func (x *qExplorer) trouble(s qState, c int) {
-	own := s.who[c].phase
-	if own == qIdle || own == qEnded {
-		return
-	}
-	if dead := s; dead.ends > 0 {
-		dead.ends--
-		x.end(&dead, c)
-		x.add(dead)
-	}
-	for _, bit := range []int8{int8(c), int8(c) + 4} {
-		if robbed := s; robbed.takes > 0 && robbed.nodes&(1<<bit) != 0 {
-			robbed.takes--
-			c := &robbed.who[c]
-			late := c.phase == qListed || c.phase == qWaits && c.woken
-			c.taken = late || c.phase == qHolds || c.phase == qReads
-			x.remove(&robbed, bit)
-			x.add(robbed)
-		}
-	}
-}
-
-// end ends a contender with its nodes.
-func (x *qExplorer) end(s *qState, c int) {
-	s.who[c] = qClient{phase: qEnded, seq: s.who[c].seq}
-	for _, bit := range []int8{int8(c), int8(c) + 4} {
-		if s.nodes&(1<<bit) != 0 {
-			x.remove(s, bit)
-		}
-	}
-}
-
-// step does the next step of a contender, and reports whether it has one.
-func (x *qExplorer) step(s *qState, i int) bool {
-	c := &s.who[i]
-	switch c.phase {
-	case qIdle:
-		c.phase, c.seq = qMade, s.next
-		if x.mutation == qListsFirst {
-			c.phase, c.list = qListed, s.nodes|1<<i
-			if s.next > 0 {
-				c.list = 1 << i // what was there before the others came
-			}
-		}
-		s.nodes |= 1 << i
-		s.next++
-	case qMade:
-		c.phase, c.list = qListed, s.nodes
-	case qListed:
-		x.decide(s, i)
-	case qWatches:
-		c.phase = qWaits
-		if s.nodes&(1<<c.on) == 0 && x.mutation != qWatchesLate {
-			c.woken, c.there = true, s.nodes&(1<<i) != 0
-		}
-	case qWaits:
-		if !c.woken {
-			return false
-		}
-		x.wake(s, i)
-	case qHolds:
-		if !x.programs[i].downgrades {
-			x.end(s, i)
-			break
-		}
-		c.phase = qReads
-		if s.nodes&(1<<i) != 0 { // otherwise it sees that its hold was taken
-			s.nodes |= 1 << (i + 4)
-			x.remove(s, int8(i))
-		} else {
-			x.end(s, i)
-		}
-	case qReads:
-		x.end(s, i)
-	case qEnded:
-		return false
-	}
-	return true
-}
-
-// decide acts on a contender's list.
-func (x *qExplorer) decide(s *qState, i int) {
-	c := &s.who[i]
-	p, bit := x.place(s, i, c.list)
-	c.list = 0
-	switch {
-	case !p.Found:
-		x.end(s, i)
-	case !p.Blocked:
-		c.phase = qHolds
-	default:
-		q := x.programs[i].rule
-		c.phase, c.on, c.few = qWatches, bit(p.Blocker.Name), [4]int8{-1, -1, -1, -1}
-		c.spare = q.EndsAreFinal(p.Few) || x.mutation == qTrusts
-		if !c.spare || x.mutation == qSeesAFew {
-			break
-		}
-		slices.SortFunc(p.Few, Compare)
-		for n, o := range p.Few[:len(p.Few)-1] {
-			c.few[n] = bit(o.Name)
-		}
-	}
-}
-
-// wake lets a contender go on whose wait is over.
-func (x *qExplorer) wake(s *qState, i int) {
-	c := &s.who[i]
-	there := c.there || x.mutation == qNeverLooks
-	spare, few, taken := c.spare, c.few, c.taken
-	*c = qClient{phase: qMade, seq: c.seq}
-	switch {
-	case !spare || !there:
-	case few == [4]int8{-1, -1, -1, -1}:
-		c.phase, c.taken = qHolds, taken
-	default:
-		last := 3
-		for few[last] < 0 {
-			last--
-		}
-		c.phase, c.on, c.spare = qWatches, few[last], true
-		few[last] = -1
-		c.few = few
-	}
-}
-
 func (x *qExplorer) show(s *qState) string {
 	text := fmt.Sprintf("%d: ", x.mutation)
 	for i, p := range x.programs {
@@ -386,6 +263,11 @@ func qCases(f func([]qProgram)) {
 		p.name, p.downgrades = p.name+" that downgrades", true
 		return p
 	}
+	n := 0 // of those with a try, of which -short takes some
+	try := func(p qProgram) qProgram {
+		p.name, p.tries = "try of a "+p.name, true
+		return p
+	}
 	curator := []qProgram{qOf("lock", LayoutCurator, RoleLock), qOf("read", LayoutCurator, RoleRead),
 		down(qOf("write", LayoutCurator, RoleWrite)), qOf("latch", LayoutCurator, RoleLatch)}
 	kazoo := []qProgram{qOf("kazoo read", LayoutKazoo, RoleRead), qOf("kazoo lock", LayoutKazoo, RoleLock),
@@ -396,6 +278,11 @@ func qCases(f func([]qProgram)) {
 			for b := range of[:a+1] {
 				for c := range of[:b+1] {
 					f([]qProgram{of[a], of[b], of[c]})
+				}
+				for c := range of {
+					if n++; !testing.Short() || n%5 == 0 {
+						f([]qProgram{of[a], of[b], try(of[c])})
+					}
 				}
 			}
 		}

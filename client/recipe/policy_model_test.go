@@ -1,13 +1,11 @@
-package client
+package recipe
 
 import (
 	"fmt"
 	"strings"
-
-	"github.com/zlockd/zlockd/client/recipe"
 )
 
-// The explorer runs the decision functions of recipe/policy.go through every interleaving of three clients
+// The explorer runs the decision functions of policy.go through every interleaving of three clients
 // and an in-memory directory. What it models of the driver is small: read the record, list, decide, carry
 // out, watch. Each of these is one step; between any two, every other client may take one.
 
@@ -20,13 +18,19 @@ const (
 	xReadUpgrade
 	xReadCancelledUpgrade // gives up at any moment of the upgrade
 	xWriteDowngrade
+	xTryRead
+	xTryWrite
 	xPrograms
 )
 
-func (p xProgram) writes() bool { return p == xWrite || p == xWriteDowngrade }
+func (p xProgram) writes() bool { return p == xWrite || p == xWriteDowngrade || p == xTryWrite }
+
+// tries reports whether the program gives up where others would wait.
+func (p xProgram) tries() bool { return p == xTryRead || p == xTryWrite }
 
 func (p xProgram) String() string {
-	return [...]string{"read", "write", "upgrade", "cancelled-upgrade", "downgrade"}[p]
+	return [...]string{"read", "write", "upgrade", "cancelled-upgrade", "downgrade", "try-read",
+		"try-write"}[p]
 }
 
 // xMutation is a deliberate fault that the explorer must find.
@@ -37,7 +41,11 @@ const (
 	xListBeforeRecord
 	xNoQueueCheck // the second check of the write grant is left out
 	xNoDataWatch
+	xStays // a refused try leaves its place in the queue
 )
+
+// xGiveUp is what a refused try does; package client decides that, not a function of this package.
+const xGiveUp Do = 100
 
 // Where a client stands.
 const (
@@ -75,7 +83,7 @@ type xClient struct {
 	known     bool  // the record has not changed since read
 	door      uint8 // the record as read
 	list      uint32
-	do        recipe.Do
+	do        Do
 	on        uint8
 	data      bool
 	timer     bool
@@ -91,55 +99,58 @@ type xState struct {
 }
 
 // xDoor packs a mark: kind, client and attempt.
-func xDoor(kind recipe.DoorKind, client int, attempt uint8) uint8 {
+func xDoor(kind DoorKind, client int, attempt uint8) uint8 {
 	return uint8(kind)<<4 | uint8(client)<<1 | attempt
 }
 
 type xModel struct {
-	policy   recipe.Policy
+	policy   Policy
 	bounded  bool // policy reader: writers may become overdue at any moment
 	programs [3]xProgram
 	mutation xMutation
 	requeue  bool // operator removals (and not crashes)
 }
 
-func xID(client int, attempt uint8) recipe.ID { return recipe.ID{byte(client + 1), attempt} }
+func xID(client int, attempt uint8) ID { return ID{byte(client + 1), attempt} }
 
-func (m *xModel) node(bit int) recipe.PolicyNode {
+func (m *xModel) node(bit int) PolicyNode {
 	client, local := bit/xPerClient, bit%xPerClient
 	if local == xFresh {
-		return recipe.PolicyNode{ID: recipe.ID{byte(client + 1), 2}, Kind: recipe.HoldRead}
+		return PolicyNode{ID: ID{byte(client + 1), 2}, Kind: HoldRead}
 	}
-	n := recipe.PolicyNode{ID: xID(client, uint8(local/xAttempt))}
+	n := PolicyNode{ID: xID(client, uint8(local/xAttempt))}
 	switch local % xAttempt {
 	case xQueue:
-		n.Kind = recipe.QueueRead
+		n.Kind = QueueRead
 		if m.programs[client].writes() {
-			n.Kind = recipe.QueueWrite
+			n.Kind = QueueWrite
 		}
 	case xHoldR:
-		n.Kind = recipe.HoldRead
+		n.Kind = HoldRead
 	case xHoldW:
-		n.Kind = recipe.HoldWrite
+		n.Kind = HoldWrite
 	}
 	return n
 }
 
 // bit is the inverse of node.
-func (m *xModel) bit(n recipe.PolicyNode) int {
+func (m *xModel) bit(n PolicyNode) int {
 	base := int(n.ID[0]-1) * xPerClient
 	if n.ID[1] == 2 {
 		return base + xFresh
 	}
 	base += int(n.ID[1]) * xAttempt
 	switch n.Kind {
-	case recipe.HoldRead:
+	case HoldRead:
 		return base + xHoldR
-	case recipe.HoldWrite:
+	case HoldWrite:
 		return base + xHoldW
 	}
 	return base + xQueue
 }
+
+// alone reports whether a list shows no node of others than client c.
+func alone(list uint32, c int) bool { return list&^((1<<xPerClient-1)<<(c*xPerClient)) == 0 }
 
 // removed starts a new attempt at the end of the queue.
 func (s *xState) removed(c int) {
@@ -152,7 +163,7 @@ func (s *xState) removed(c int) {
 // endUpgrade goes back to the read hold; a door closed for it is opened.
 func (s *xState) endUpgrade(c int) {
 	me := &s.c[c]
-	if s.door == xDoor(recipe.DoorUpgrade, c, me.attempt) {
+	if s.door == xDoor(DoorUpgrade, c, me.attempt) {
 		s.setDoor(c, 0)
 	}
 	*me = xClient{at: xHeld, phase: xLast, attempt: me.attempt}

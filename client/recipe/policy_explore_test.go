@@ -1,4 +1,4 @@
-package client
+package recipe
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/race"
 )
@@ -17,8 +16,9 @@ type explorer struct {
 	ids    map[xState]int32
 	states []xState
 	from   [][2]int32 // edges
-	nodes  [3 * xPerClient]recipe.PolicyNode
-	view   []recipe.PolicyNode
+	nodes  [3 * xPerClient]PolicyNode
+	view   []PolicyNode
+	fault  error // of a step
 }
 
 // explore returns the number of states and what is wrong, if anything.
@@ -34,6 +34,9 @@ func explore(m xModel) (int, error) {
 			return len(x.states), err
 		}
 		x.successors(int32(i), s)
+		if x.fault != nil {
+			return len(x.states), x.fault
+		}
 	}
 	return len(x.states), x.stuck()
 }
@@ -172,9 +175,9 @@ func (c *xClient) onIfArming() (uint8, bool, bool) {
 
 // doorMine: the client closed the door; it only lists from then on.
 func (x *explorer) doorMine(me *xClient, c int) bool {
-	kind := recipe.DoorWrite
+	kind := DoorWrite
 	if me.phase == xUpgrade {
-		kind = recipe.DoorUpgrade
+		kind = DoorUpgrade
 	}
 	return me.door == xDoor(kind, c, me.attempt)
 }
@@ -191,7 +194,7 @@ func (x *explorer) again(me *xClient, c int) {
 func (x *explorer) decide(s *xState, c int) {
 	me := &s.c[c]
 	id := xID(c, me.attempt)
-	v := recipe.PolicyView{Policy: x.m.policy, Overdue: s.overdue, Nodes: x.view[:0]}
+	v := PolicyView{Policy: x.m.policy, Overdue: s.overdue, Nodes: x.view[:0]}
 	for bit := range x.nodes {
 		if me.list>>bit&1 != 0 {
 			n := x.nodes[bit]
@@ -203,62 +206,77 @@ func (x *explorer) decide(s *xState, c int) {
 	}
 	x.view = v.Nodes
 	if g := me.door; g != 0 {
-		v.Door = recipe.Door{Owner: xID(int(g>>1&7), g&1), Kind: recipe.DoorKind(g >> 4)}
+		v.Door = Door{Owner: xID(int(g>>1&7), g&1), Kind: DoorKind(g >> 4)}
 	}
-	var st recipe.Step
+	var st Step
 	switch {
 	case me.phase == xUpgrade:
-		st = recipe.DecideUpgrade(&v, id)
+		st = DecideUpgrade(&v, id)
+	case x.m.programs[c] == xTryWrite && !me.queued && me.list != 0:
+		st = Step{Do: xGiveUp}
 	case x.m.programs[c].writes() && !me.queued:
-		st = recipe.Step{Do: recipe.Enqueue}
+		st = Step{Do: Enqueue}
 	case x.m.programs[c].writes():
-		st = recipe.DecideWrite(&v, id)
+		st = DecideWrite(&v, id)
 	default:
-		st = recipe.DecideRead(&v, id, me.queued)
+		st = DecideRead(&v, id, me.queued)
+	}
+	waits := st.Do == Wait || st.Do == ReopenDoor || st.Do == Enqueue && !x.m.programs[c].writes()
+	if waits && x.m.programs[c].tries() {
+		st.Do = xGiveUp
+	}
+	if st.Do == xGiveUp && alone(me.list, c) {
+		x.fault = fmt.Errorf("refused without another contender: %s", x.m.show(*s))
 	}
 	me.list = 0
 	switch st.Do {
-	case recipe.Wait:
+	case Wait:
 		me.at = xAtArm
 		me.on = uint8(x.m.bit(st.On))
 		me.data = st.Data && x.m.mutation != xNoDataWatch
 		me.timer = st.Timer && x.m.bounded
-	case recipe.Removed:
+	case Removed:
 		s.removed(c)
-	case recipe.Clash:
+	case Clash:
 		s.endUpgrade(c)
 	default:
 		me.at, me.do = xAtAct, st.Do
 	}
 }
 
-func (x *explorer) act(s *xState, c int, id recipe.ID) {
+func (x *explorer) act(s *xState, c int, id ID) {
 	me := &s.c[c]
 	upgrade := me.phase == xUpgrade
 	var res xResult
 	switch me.do {
-	case recipe.Enqueue:
+	case Enqueue:
 		bit := c*xPerClient + int(me.attempt)*xAttempt + xQueue
 		s.nodes |= 1 << bit
 		s.order[slices.Index(s.order[:], 0)] = uint8(bit) + 1
 		me.queued = true
 		x.again(me, c)
 		return
-	case recipe.CloseDoor:
-		kind := recipe.DoorWrite
+	case xGiveUp:
+		if x.m.mutation != xStays {
+			s.nodes &^= (1<<xPerClient - 1) << (c * xPerClient)
+		}
+		*me = xClient{at: xDone}
+		return
+	case CloseDoor:
+		kind := DoorWrite
 		if upgrade {
-			kind = recipe.DoorUpgrade
+			kind = DoorUpgrade
 		}
 		res = x.mark(s, c, xDoor(kind, c, me.attempt))
-	case recipe.ReopenDoor:
+	case ReopenDoor:
 		res = x.mark(s, c, 0)
-	case recipe.Grant:
-		txn := recipe.ReadGrant(id, me.queued)
+	case Grant:
+		txn := ReadGrant(id, me.queued)
 		switch {
 		case upgrade:
-			txn = recipe.UpgradeGrant(id)
+			txn = UpgradeGrant(id)
 		case x.m.programs[c].writes():
-			txn = recipe.WriteGrant(id)
+			txn = WriteGrant(id)
 		}
 		res = x.grant(s, c, txn)
 	}
@@ -271,7 +289,7 @@ func (x *explorer) act(s *xState, c int, id recipe.ID) {
 		s.removed(c)
 	default:
 		x.again(me, c)
-		if do == recipe.Grant {
+		if do == Grant {
 			phase := me.phase
 			if phase == xUpgrade {
 				phase = xLast
@@ -299,8 +317,8 @@ func (x *explorer) mark(s *xState, c int, door uint8) xResult {
 }
 
 // grant runs the transaction.
-func (x *explorer) grant(s *xState, c int, txn recipe.GrantTxn) xResult {
-	lacks := func(n recipe.PolicyNode) bool { return n.Kind != 0 && s.nodes>>x.m.bit(n)&1 == 0 }
+func (x *explorer) grant(s *xState, c int, txn GrantTxn) xResult {
+	lacks := func(n PolicyNode) bool { return n.Kind != 0 && s.nodes>>x.m.bit(n)&1 == 0 }
 	switch {
 	case !s.c[c].known:
 		return xBadVersion
@@ -314,7 +332,7 @@ func (x *explorer) grant(s *xState, c int, txn recipe.GrantTxn) xResult {
 }
 
 // replace makes a node and removes others.
-func (x *explorer) replace(s *xState, made recipe.PolicyNode, old ...recipe.PolicyNode) {
+func (x *explorer) replace(s *xState, made PolicyNode, old ...PolicyNode) {
 	s.nodes |= 1 << x.m.bit(made)
 	for _, n := range old {
 		if n.Kind != 0 {
@@ -324,7 +342,7 @@ func (x *explorer) replace(s *xState, made recipe.PolicyNode, old ...recipe.Poli
 }
 
 // held goes on with the program.
-func (x *explorer) held(s *xState, c int, id recipe.ID) {
+func (x *explorer) held(s *xState, c int, id ID) {
 	me := &s.c[c]
 	program := x.m.programs[c]
 	switch {
@@ -332,8 +350,8 @@ func (x *explorer) held(s *xState, c int, id recipe.ID) {
 		*me = xClient{phase: xUpgrade, attempt: me.attempt}
 		x.again(me, c)
 	case me.phase == xAcquire && program == xWriteDowngrade:
-		x.replace(s, recipe.PolicyNode{ID: recipe.ID{byte(c + 1), 2}, Kind: recipe.HoldRead},
-			recipe.PolicyNode{ID: id, Kind: recipe.HoldWrite}, recipe.PolicyNode{ID: id, Kind: recipe.QueueWrite})
+		x.replace(s, PolicyNode{ID: ID{byte(c + 1), 2}, Kind: HoldRead},
+			PolicyNode{ID: id, Kind: HoldWrite}, PolicyNode{ID: id, Kind: QueueWrite})
 		*me = xClient{at: xHeld, phase: xLast, attempt: me.attempt}
 	default:
 		s.nodes &^= (1<<xPerClient - 1) << (c * xPerClient)
@@ -346,11 +364,15 @@ func xModels(f func(xModel)) {
 	for p := range xPrograms {
 		for q := p; q < xPrograms; q++ {
 			for r := q; r < xPrograms; r++ {
-				for _, policy := range []recipe.Policy{PolicyFair, PolicyReader, PolicyWriter} {
+				for _, policy := range []Policy{PolicyFair, PolicyReader, PolicyWriter} {
 					for _, requeue := range []bool{false, true} {
+						if requeue && r >= xTryRead {
+							continue // a place that is removed is taken again, as without a try
+						}
 						f(xModel{policy: policy, programs: [3]xProgram{p, q, r}, requeue: requeue})
 						if policy == PolicyReader {
-							f(xModel{policy: policy, bounded: true, programs: [3]xProgram{p, q, r}, requeue: requeue})
+							f(xModel{policy: policy, bounded: true, programs: [3]xProgram{p, q, r},
+								requeue: requeue})
 						}
 					}
 				}
@@ -359,7 +381,7 @@ func xModels(f func(xModel)) {
 	}
 }
 
-func TestE45ExplorerFindsNoOverlapAndNoStuckState(t *testing.T) {
+func TestPolicyExplorerFindsNoOverlapAndNoStuckState(t *testing.T) {
 	// One goroutine and no shared memory: the race detector only makes it ten times slower, so there it
 	// sees one mixture in ten, and with -short one in fifty.
 	every := 1
@@ -383,7 +405,7 @@ func TestE45ExplorerFindsNoOverlapAndNoStuckState(t *testing.T) {
 }
 
 // An explorer that finds nothing in a broken protocol proves nothing.
-func TestExplorerFindsEachMutation(t *testing.T) {
+func TestPolicyExplorerFindsEachMutation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mutation xMutation
 		want     string
@@ -391,6 +413,7 @@ func TestExplorerFindsEachMutation(t *testing.T) {
 		"list before record":     {xListBeforeRecord, "overlap"},
 		"no check of own q-W":    {xNoQueueCheck, "overlap"},
 		"no watch on the record": {xNoDataWatch, "stuck"},
+		"a try that stays":       {xStays, "stuck"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := 0
