@@ -217,10 +217,9 @@ func (s *steady) use(w *wire.Conn, stop <-chan struct{}) {
 		if s.reads {
 			wait, op, body = time.Second, jute.OpExists, wire.PathWatch(Root, false)
 		}
-		select {
-		case <-stop:
+		// A client reads all the time: it hears at once of a connection that ends.
+		if w.Silent(wait) != nil || closed(stop) {
 			return
-		case <-time.After(wait):
 		}
 		if _, err := w.Call(op, body); err != nil {
 			return
