@@ -52,8 +52,13 @@ func runtimeState(*[11]uint64)
 //go:linkname collectGarbage
 func collectGarbage()
 
+// And waitOften.
+//
+//go:linkname waitOften
+func waitOften(bool)
+
 func init() {
-	collect = collectGarbage
+	collect, often = collectGarbage, waitOften
 	var now [11]uint64
 	runtimeNow = func() []uint64 {
 		runtimeState(&now)

@@ -220,6 +220,20 @@ func (n *Network) Calls() (from, addr string, most int) {
 	return from, addr, most
 }
 
+// ForgetCalls lets Calls count from now on.
+func (n *Network) ForgetCalls() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.calls)
+}
+
+// Listens reports whether a listener is open at an address.
+func (n *Network) Listens(addr string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.listeners[addr] != nil
+}
+
 // Listen opens a listener at "host:port".
 func (n *Network) Listen(addr string) (net.Listener, error) {
 	n.mu.Lock()

@@ -186,6 +186,8 @@ var (
 	simWays int          // how it chooses
 	simRuns atomic.Int32 // bubbles that run
 
+	simOften bool // goroutines wait more often, where it explores with delays
+
 	simAlone bool // the process makes one run, and nothing else
 
 	sim struct {
@@ -233,6 +235,9 @@ func simState(s *[11]uint64) {
 
 //go:linkname simSetSeed github.com/zlockd/zlockd/test/sim.setSeed
 func simSetSeed(seed uint64, ways int) { simSeed, simWays = seed, ways }
+
+//go:linkname simSetOften github.com/zlockd/zlockd/test/sim.waitOften
+func simSetOften(on bool) { simOften = on }
 
 // simProcess is called when the process begins. Where it makes one run and nothing else, sysmon takes no
 // processor away at all.
@@ -477,7 +482,11 @@ func simPoint() {
 	switch r := simStep(&sim.choice); {
 	case sim.ways == simDelayed:
 		// As a thread that gets no processor, also while it holds a lock.
-		if r%(1<<11) == 0 && gp != gp.bubble.root {
+		rarely := uint64(1<<11)
+		if simOften {
+			rarely = 1 << 7
+		}
+		if r%rarely == 0 && gp != gp.bubble.root {
 			timeSleep(int64((r>>32)%(1<<(12+(r>>20)%13))) + 1)
 		}
 	case r%16 == 0:

@@ -1,0 +1,385 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/raftfsm/change"
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// probeTime is the timeout of most sessions of probes: no probe is silent for so long.
+const probeTime = 20 * time.Second
+
+// probes looks at what random requests meet once in days: two things that happen within the same
+// millisecond. Each probe brings its two together again and again, in a cluster that is whole and has no
+// other clients, so that every one can want an answer and a bound that hold only there.
+func (c *cluster) probes() {
+	c.together(func(id uint32, k int) { c.pingAtOutcomes(id, k) })
+	c.together(func(id uint32, k int) { c.leaveAtAnswers(id, k) })
+	c.noWatchIsLeft()
+	var wg sync.WaitGroup
+	wg.Go(c.takeSlowly)
+	for k := range 8 {
+		wg.Go(func() { c.comeBackLate(k) })
+	}
+	wg.Wait()
+	c.changeLeaders()
+}
+
+// together runs two probes beside each other at each server.
+func (c *cluster) together(do func(id uint32, k int)) {
+	var wg sync.WaitGroup
+	for id := range c.ids() {
+		for k := range 2 {
+			wg.Go(func() { do(id, k) })
+		}
+	}
+	wg.Wait()
+}
+
+// step is the time between two moments at which something arrives.
+func (c *cluster) step() time.Duration { return max(c.set.grid, time.Millisecond/2) }
+
+// near returns a source of numbers for a probe at a server.
+func (c *cluster) near(what, id uint32, k int) *rand.Rand {
+	return rand.New(rand.NewPCG(c.seed, uint64(what)<<16+uint64(id)<<8+uint64(k)))
+}
+
+// pingAtOutcomes lets pings come at the moment at which the write before them is applied, and wants their
+// zxids to be no lower. The replies tell whether a ping came too early: then it waited for the write's
+// outcome, and both arrive at once.
+func (c *cluster) pingAtOutcomes(id uint32, k int) {
+	rng := c.near(1, id, k)
+	w := c.client("c0", id, probeTime)
+	defer w.CloseSession()
+	path := fmt.Sprintf("/ping-%d-%d", id, k)
+	if _, err := w.Create(path, nil, jute.FlagEphemeral); err != nil {
+		c.t.Errorf("a client of a cluster that is whole: %v", err)
+		return
+	}
+	gap := 2 * c.set.latency
+	for range 150 {
+		if _, err := w.Send(jute.OpSetData, wire.SetData(path, nil, -1)); err != nil {
+			c.t.Errorf("a client of a cluster that is whole: %v", err)
+			return
+		}
+		time.Sleep(time.Until(onGrid(time.Now().Add(gap), c.set.grid)))
+		_ = w.SendXid(jute.XidPing, jute.OpPing, nil)
+		write, err := w.Next()
+		at := time.Now()
+		ping, err2 := w.Next()
+		if err = errors.Join(err, err2); err != nil {
+			c.t.Errorf("a client of a cluster that is whole: %v", err)
+			return
+		}
+		if ping.Zxid < write.Zxid {
+			c.t.Errorf("G4: server %d answers a ping with zxid %#x, after an outcome with %#x", id, ping.Zxid,
+				write.Zxid)
+		}
+		if time.Now().Equal(at) {
+			gap += c.step()
+		} else {
+			gap = max(0, gap-c.step())
+		}
+		gap += c.step() * time.Duration(rng.IntN(3)-1)
+	}
+}
+
+// leftPath is watched by clients that leave.
+const leftPath = Root + "/left"
+
+// leaveAtAnswers lets a connection end at the moment at which its parked read is answered, which sets a
+// watch.
+func (c *cluster) leaveAtAnswers(id uint32, k int) {
+	rng := c.near(2, id, k)
+	w := c.client("c0", id, probeTime)
+	for range 60 {
+		began := time.Now()
+		if w.Sync(leftPath) != nil {
+			break
+		}
+		took := time.Since(began)
+		_, _ = w.Send(jute.OpSync, wire.Path(leftPath))
+		_, _ = w.Send(jute.OpExists, wire.PathWatch(leftPath, true))
+		// The answer is on its way back for one to two latencies.
+		there := took - c.set.latency - time.Duration(rng.Int64N(int64(c.set.latency)+1))
+		there += c.step() * time.Duration(rng.IntN(3)-1)
+		time.Sleep(time.Until(onGrid(time.Now().Add(max(0, there)), c.set.grid)))
+		w.Close()
+		again, err := c.attach("c0", id, w)
+		if err != nil {
+			c.t.Errorf("a client of a cluster that is whole: %v", err)
+			return
+		}
+		w = again
+	}
+	w.CloseSession()
+	w.Close()
+}
+
+// noWatchIsLeft wants the watches of connections to have gone with them.
+func (c *cluster) noWatchIsLeft() {
+	time.Sleep(time.Second)
+	for id := range c.ids() {
+		c.server(id).Clients.WatchScan(func(path string, session int64) bool {
+			if path == leftPath {
+				c.t.Errorf("G12: server %d has a watch of session %#x, whose connections have ended", id,
+					session)
+			}
+			return path != leftPath
+		})
+	}
+}
+
+// slowTime is the session timeout of clients that are slow or late.
+const slowTime = 4 * time.Second
+
+// takeSlowly lets a client of each server take long answers slowly, for much longer than its session's
+// timeout, and ping all the time. A server that writes reads nothing of its client, which is not silent.
+func (c *cluster) takeSlowly() {
+	w := c.client("c1", 1, probeTime)
+	const size, reads = 900 << 10, 2
+	path := Root + "/long"
+	_, _ = w.Create(path, make([]byte, size), jute.FlagPersistent)
+	var wg sync.WaitGroup
+	for id := range c.ids() {
+		wg.Go(func() {
+			w := c.client("c1", id, slowTime)
+			must := w.Sync(path)
+			var asks []byte // in one piece: the server reads nothing more of them while it writes
+			for k := range reads {
+				asks = wire.AppendRequest(asks, int32(1000+k), jute.OpGetData, wire.PathWatch(path, false))
+			}
+			must = errors.Join(must, w.WriteRaw(asks))
+			stop := make(chan struct{})
+			var pings sync.WaitGroup
+			pings.Go(func() {
+				for !closed(stop) && w.SendXid(jute.XidPing, jute.OpPing, nil) == nil {
+					time.Sleep(slowTime / 4)
+				}
+			})
+			b := make([]byte, 8<<10)
+			for left := reads * size; left > 0 && must == nil; {
+				n, err := w.Read(b)
+				left, must = left-n, err
+				time.Sleep(time.Duration(n) * time.Second / (90 << 10))
+			}
+			close(stop)
+			pings.Wait()
+			w.Close()
+			again, err := c.attach("c1", id, w)
+			if err != nil {
+				c.t.Errorf("G10: the session of a client of server %d, which took long answers slowly and "+
+					"pinged: %v, %v", id, must, err)
+				return
+			}
+			again.CloseSession()
+		})
+	}
+	wg.Wait()
+	_ = w.Delete(path, -1)
+	w.CloseSession()
+}
+
+// comeBackLate lets a client come back at the moment at which its session is about to end. Once it was let
+// in, the session lives.
+func (c *cluster) comeBackLate(k int) {
+	rng := c.near(3, 0, k)
+	const grace = slowTime / 8 // see raftfsm
+	for range 4 {
+		lead, _ := c.mustLead()
+		w := c.client("c2", lead, slowTime)
+		sent := time.Now()
+		if w.Sync(Root) != nil {
+			continue
+		}
+		w.Close()
+		// A leader proposes the end a little later, and an entry is on its way for a few latencies.
+		end := sent.Add(slowTime + grace + time.Duration(rng.Int64N(int64(6*time.Millisecond+6*c.set.latency))))
+		time.Sleep(time.Until(end) - 500*time.Millisecond)
+		nc, err := c.dialTo("c2", lead)
+		if err != nil {
+			continue
+		}
+		time.Sleep(time.Until(onGrid(end, c.set.grid)))
+		back := wire.New(nc)
+		back.Timeout, back.Zxid = probeTime, w.Zxid
+		if back.Connect(wire.Attach(w.Session, w.Zxid)) != nil {
+			continue // too late
+		}
+		err = back.Sync(Root)
+		if err == nil {
+			back.CloseSession()
+			continue
+		}
+		if _, again := c.attach("c2", lead, w); errors.Is(again, wire.ErrRefused) {
+			c.t.Errorf("G10: session %#x ended after its client was let in: %v", w.Session.ID, err)
+		}
+	}
+}
+
+// lone is the only client of a server that asks for anything which goes through the log: no other request can
+// make up for one that is forgotten.
+type lone struct {
+	c        *cluster
+	id       uint32
+	answered atomic.Int64
+}
+
+// loneRest is how long a lone client waits before it calls again.
+const loneRest = 50 * time.Millisecond
+
+func (l *lone) run(stop <-chan struct{}) {
+	for !closed(stop) {
+		nc, err := l.c.dialTo("c3", l.id)
+		if err != nil {
+			time.Sleep(loneRest)
+			continue
+		}
+		w := wire.New(nc)
+		w.Timeout = probeTime
+		if w.Connect(wire.NewSession(int32(probeTime.Milliseconds()))) == nil {
+			for !closed(stop) && w.Sync(Root) == nil {
+				l.answered.Add(1)
+			}
+			if closed(stop) {
+				w.CloseSession()
+			}
+		}
+		w.Close()
+		time.Sleep(loneRest)
+	}
+}
+
+// changeLeaders lets servers take over from each other in all ways, while lone clients ask. Once all servers
+// serve, each of these must be answered soon.
+func (c *cluster) changeLeaders() {
+	rng := c.near(4, 0, 0)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var clients []*lone
+	for id := range c.ids() {
+		l := &lone{c: c, id: id}
+		clients = append(clients, l)
+		wg.Go(func() { l.run(stop) })
+	}
+	often(true)
+	for range 40 {
+		c.handOver(rng)
+		c.allAnswered(clients)
+	}
+	often(false)
+	for range 2 {
+		c.restartUnseen()
+		c.allAnswered(clients)
+		c.beginTermSlowly()
+		c.allAnswered(clients)
+	}
+	close(stop)
+	wg.Wait()
+}
+
+// often lets goroutines wait more often in a run of the kind that explores with delays.
+var often = func(bool) {}
+
+// allAnswered wants two more answers for each lone client.
+func (c *cluster) allAnswered(clients []*lone) {
+	for id := range c.ids() {
+		c.ready(id, 20*time.Second)
+	}
+	began := time.Now()
+	for _, l := range clients {
+		for from := l.answered.Load(); l.answered.Load() < from+2; time.Sleep(time.Millisecond) {
+			if time.Since(began) > 5*time.Second {
+				c.t.Errorf("G22: a lone request to server %d has no answer 5 s after all servers serve", l.id)
+				return
+			}
+		}
+	}
+}
+
+// handOver hands leadership to another server, while requests to change the members come to it. They change
+// nothing.
+func (c *cluster) handOver(rng *rand.Rand) {
+	lead, others := c.mustLead()
+	next := others[rng.IntN(2)]
+	asked := lead + 1 // any voter
+	if asked > 3 {
+		asked = 1
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_ = c.server(lead).Node().ChangeMember(ctx, change.Change{Op: change.Lead, ID: next})
+	})
+	for range 12 {
+		wg.Go(func() {
+			_ = c.server(lead).Node().ChangeMember(ctx, change.Change{Op: change.Promote, ID: asked})
+		})
+		time.Sleep(c.step())
+	}
+	wg.Wait()
+}
+
+// restartUnseen starts a leader again out of sight of the others. As soon as they see it they must know that
+// it leads no longer, and not wait until heartbeats have failed.
+func (c *cluster) restartUnseen() {
+	lead, others := c.mustLead()
+	cut := func(do func(from, to string)) {
+		for _, id := range others {
+			do(hostName(lead), hostName(id))
+			do(hostName(id), hostName(lead))
+		}
+	}
+	cut(c.net.Cut)
+	c.crash(lead)
+	var starts sync.WaitGroup
+	starts.Go(func() { c.start(lead) })
+	for range 200 {
+		if c.net.Listens(peerAddrOf(lead)) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	cut(c.net.Mend)
+	seen := time.Now()
+	for c.leader() == 0 && time.Since(seen) < 20*time.Second {
+		time.Sleep(time.Millisecond)
+	}
+	took := time.Since(seen)
+	starts.Wait()
+	// Heartbeats fail a heartbeat timeout after the cut at the earliest.
+	soon := c.set.heartbeat/4 + 200*time.Millisecond + 30*c.set.latency
+	if took > soon && soon < c.set.heartbeat {
+		c.t.Errorf("G22: no server leads for %v after the others saw that the leader was started again", took)
+	}
+}
+
+// beginTermSlowly ends a leader while the others' logs do not reach their disks: the next leader's term
+// begins long after its election. The other server must not call it over and over until then.
+func (c *cluster) beginTermSlowly() {
+	lead, others := c.mustLead()
+	for _, id := range others {
+		c.disk(id).HangLog()
+	}
+	c.crash(lead)
+	c.net.ForgetCalls()
+	time.Sleep(c.set.heartbeat + 2*time.Second)
+	from, to, most := c.net.Calls()
+	for _, id := range others {
+		c.disk(id).Go()
+	}
+	c.start(lead)
+	c.t.Logf("%s calls %s %d times within a second, before a term begins", from, to, most)
+	if most > 75 {
+		c.t.Errorf("%s calls %s %d times within a second, before a term begins", from, to, most)
+	}
+}
