@@ -102,7 +102,11 @@ func (c *call) runByTicket(t *ticketFlags, give bool, lock *lockFlags, run *runF
 	stop()
 	renewed.Wait()
 	code := cmp.Or(out.Right, out.Code)
-	if give && err == nil && out.Right != exitLost {
+	switch {
+	case err != nil || out.Right == exitLost:
+	case h.lostLately(c):
+		code = exitLost
+	case give:
 		code = h.giveBack(c, t, code)
 	}
 	return cmp.Or(err, j.endOf(&out, code))
@@ -257,6 +261,24 @@ func readClocks() reading { return reading{supervise.BootClock(), time.Now().Rou
 
 // since returns the time from a to b by the clock that counts more: one that was set back says nothing.
 func (b reading) since(a reading) time.Duration { return max(b.boot-a.boot, b.wall.Sub(a.wall)) }
+
+// lostLately reports whether another client has ended the hold since the last request, when COMMAND has ended.
+// A server that does not answer says nothing, because the ticket's own time is not over.
+func (h *ticketHold) lostLately(c *call) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	defer cancel()
+	switch a, err := h.post(ctx, 0); {
+	case err != nil || a.Held && a.Token == h.token:
+		return false
+	case a.Over():
+		c.say("%v", overText(a))
+	case a.Code >= http.StatusBadRequest:
+		return false
+	default:
+		c.say("the ticket holds no longer")
+	}
+	return true
+}
 
 // giveBack gives the ticket back, and returns the exit code.
 func (h *ticketHold) giveBack(c *call, t *ticketFlags, code int) int {

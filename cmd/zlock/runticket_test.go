@@ -94,6 +94,21 @@ func TestRunUnderATicket(t *testing.T) {
 		"--connect-timeout", ".3", "--", "true")
 }
 
+// A hold that ended while COMMAND ran, between two requests, is told by the exit code, though COMMAND ended
+// well.
+func TestRunUnderATicketThatAnotherEnded(t *testing.T) {
+	t.Parallel()
+	s := startTicketRunner(t)
+	zlock := filepath.Join(built.dir, "zlock")
+	for _, give := range []string{"--give", "--leave"} { // --leave stands for none
+		s.zlock(0, "take", "--ticket-file", "a", "/l")
+		_, errs := s.zlock(exitLost, "run", "--ticket-file", "a", give, "-c", "cp a b && "+zlock+
+			" give --ticket-file b")
+		expect.Has(t, errs, "given back", give)
+		must.OK(t, os.Remove(filepath.Join(s.dir, "a")))
+	}
+}
+
 // COMMAND outlives the ticket's first time, ends when the ticket does, and its zlock says why.
 func TestRunUnderATicketThatEnds(t *testing.T) {
 	if testing.Short() {
