@@ -1,9 +1,6 @@
 package daemon
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -14,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
+	"github.com/zlockd/zlockd/test/certs"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -22,25 +20,25 @@ import (
 // Each bad input is named with what to do, and all at once.
 func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 	dir := t.TempDir()
-	ca := newAuthority(t, dir)
-	ca.sign(t, "good", []string{"zlockd-1"})
-	ca.sign(t, "other", []string{"zlockd-2"})
-	ca.life = -time.Minute
-	ca.sign(t, "expired", []string{"zlockd-1"})
-	ca.from, ca.life = time.Hour, 2*time.Hour
-	ca.sign(t, "early", []string{"zlockd-1"})
-	ca.from, ca.life = 0, 10*24*time.Hour
-	ca.sign(t, "soon", []string{"zlockd-1"})
-	ca.life = 0
-	stranger := &authority{dir: filepath.Join(dir, "stranger")}
-	must.OK(t, os.Mkdir(stranger.dir, 0o700))
-	stranger.cert, stranger.key = stranger.sign(t, "ca", nil)
-	stranger.sign(t, "good", []string{"zlockd-1"})
+	ca := certs.New(t, dir)
+	ca.Sign(t, "good", []string{"zlockd-1"})
+	ca.Sign(t, "other", []string{"zlockd-2"})
+	ca.Life = -time.Minute
+	ca.Sign(t, "expired", []string{"zlockd-1"})
+	ca.From, ca.Life = time.Hour, 2*time.Hour
+	ca.Sign(t, "early", []string{"zlockd-1"})
+	ca.From, ca.Life = 0, 10*24*time.Hour
+	ca.Sign(t, "soon", []string{"zlockd-1"})
+	ca.Life = 0
+	stranger := &certs.Authority{Dir: filepath.Join(dir, "stranger")}
+	must.OK(t, os.Mkdir(stranger.Dir, 0o700))
+	stranger.Cert, stranger.Key = stranger.Sign(t, "ca", nil)
+	stranger.Sign(t, "good", []string{"zlockd-1"})
 	for name, text := range map[string]string{"empty": "", "file": "x", "open.key": "x"} {
-		must.OK(t, os.WriteFile(ca.file(name), []byte(text), 0o600))
+		must.OK(t, os.WriteFile(ca.File(name), []byte(text), 0o600))
 	}
-	must.OK(t, os.Chmod(ca.file("open.key"), 0o644))
-	must.OK(t, syscall.Mkfifo(ca.file("pipe"), 0o600))
+	must.OK(t, os.Chmod(ca.File("open.key"), 0o644))
+	must.OK(t, syscall.Mkfifo(ca.File("pipe"), 0o600))
 	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	peer := func(name string) []string {
@@ -142,7 +140,7 @@ func TestCheckNamesAllFaultsAtOnce(t *testing.T) {
 				t.Errorf("%s", out)
 			}
 			for _, name := range []string{"data", "audit"} {
-				expect.Fails(t, expect.Err(os.Stat(ca.file(name))), "check made %s", name)
+				expect.Fails(t, expect.Err(os.Stat(ca.File(name))), "check made %s", name)
 			}
 		})
 	}
@@ -212,50 +210,6 @@ func TestHangUp(t *testing.T) {
 	if code := p.stop(t); code != exitOK {
 		t.Errorf("exit %d\n%s", code, p.stderr)
 	}
-}
-
-func TestErrorsOfTheStartSayWhatToDo(t *testing.T) {
-	s, _, err := parseFlags([]string{"--data-dir", "/srv/locks", "--admin-addr", "locks.invalid:8181"}, noEnv)
-	must.OK(t, err)
-	listen := func(port int, why syscall.Errno) error {
-		return fmt.Errorf("start: %w", &net.OpError{Op: "listen", Net: "tcp", Addr: &net.TCPAddr{
-			IP: net.IPv4(127, 0, 0, 1), Port: port}, Err: os.NewSyscallError("bind", why)})
-	}
-	file := func(why syscall.Errno) error {
-		return &fs.PathError{Op: "open", Path: "/srv/locks/lock", Err: why}
-	}
-	for _, test := range []struct {
-		err  error
-		hint string
-	}{
-		{listen(2181, syscall.EADDRINUSE), "with --client-addr"},
-		{listen(8181, syscall.EADDRINUSE), "with --admin-addr"},
-		{listen(9999, syscall.EADDRINUSE), "another address."},
-		{listen(2888, syscall.EADDRNOTAVAIL), "with --peer-addr"},
-		{listen(2181, syscall.EACCES), "Ports below 1024"},
-		{file(syscall.EACCES), "read and write /srv/locks"},
-		{file(syscall.ENOSPC), "Make room"},
-		{file(syscall.ENOTDIR), "--data-dir is to name"},
-		{fmt.Errorf("start: %w", &net.OpError{Op: "listen", Err: &net.DNSError{Name: "locks.invalid",
-			Err: "no such host"}}), "name with --admin-addr"},
-		{&net.DNSError{Name: "elsewhere.invalid", Err: "no such host"}, "or another name."},
-	} {
-		got := explain(test.err, s)
-		expect.That(t, strings.Contains(got.Error(), test.hint) && errors.Is(got, test.err),
-			"%v is told as %q", test.err, got)
-	}
-	at := func(path string, why syscall.Errno) error { return &fs.PathError{Op: "open", Path: path, Err: why} }
-	for _, whole := range []error{errors.New("something else"), // and files that the error itself names
-		at("/var/log/audit", syscall.EACCES), at("/var/log/audit", syscall.ENOSPC),
-		at("/var/log/audit", syscall.EISDIR)} {
-		expect.Equal(t, explain(whole, s), whole, "an error that says everything is changed")
-	}
-	s, _, err = parseFlags(nil, noEnv)
-	must.OK(t, err)
-	for _, path := range []string{"zlockd-data/log", "./zlockd-data", "."} {
-		expect.Has(t, explain(at(path, syscall.EACCES), s).Error(), "read and write ./zlockd-data")
-	}
-	expect.Has(t, explain(at("zlockd-data/log", syscall.ENOTDIR), s).Error(), "--data-dir is to name")
 }
 
 func TestFilesThatOperatorsNameAreBounded(t *testing.T) {

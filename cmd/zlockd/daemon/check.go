@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"encoding/base64"
-	"errors"
-	"fmt"
 	"math"
 	"net"
 	"os"
@@ -273,21 +271,5 @@ func count(values ...string) (n int) {
 	return n
 }
 
-// withSurroundings adds to the error of a start what else is wrong with the ports that the operator
-// has named, and with the directories.
-func withSurroundings(err error, s *settings) error {
-	if s == nil || s.flags == nil {
-		return err
-	}
-	before := len(s.faults)
-	s.tryPorts(func(flag string) bool { return s.origin[flag] != "" })
-	s.tryDirectories()
-	told, _ := errors.AsType[*net.OpError](err)
-	for _, f := range s.faults[before:] {
-		op, port := errors.AsType[*net.OpError](f)
-		if told == nil || !port || fmt.Sprint(op.Addr) != fmt.Sprint(told.Addr) {
-			err = errors.Join(err, f)
-		}
-	}
-	return err
-}
+// maxTicket is the longest --max-ticket: a session's time is a number of milliseconds with 31 bits.
+const maxTicket = 24 * 24 * time.Hour

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/test/certs"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -208,10 +209,10 @@ func TestZooKeysAreMapped(t *testing.T) {
 				os.MkdirAll(filepath.Dir(name), 0o700)
 				must.OK(t, os.WriteFile(name, []byte(text), 0o600))
 			}
-			ca := newAuthority(t, dir)
-			ca.sign(t, "server", []string{"zlockd-1"})
-			key := must.Get(os.ReadFile(ca.file("server.key")))(t)
-			cert := must.Get(os.OpenFile(ca.file("server.pem"), os.O_APPEND|os.O_WRONLY, 0))(t)
+			ca := certs.New(t, dir)
+			ca.Sign(t, "server", []string{"zlockd-1"})
+			key := must.Get(os.ReadFile(ca.File("server.key")))(t)
+			cert := must.Get(os.OpenFile(ca.File("server.pem"), os.O_APPEND|os.O_WRONLY, 0))(t)
 			if _, err := cert.Write(key); err != nil || cert.Close() != nil { // a store holds both
 				t.Fatal(err)
 			}

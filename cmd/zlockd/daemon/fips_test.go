@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/test/certs"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/wire"
@@ -41,9 +42,9 @@ func TestFIPSModeRefusesWhatItCannotDo(t *testing.T) {
 }
 
 func fipsMode(t *testing.T, program string) {
-	a := newAuthority(t, t.TempDir())
-	a.sign(t, "server", nil)
-	users := a.file("users")
+	a := certs.New(t, t.TempDir())
+	a.Sign(t, "server", nil)
+	users := a.File("users")
 	must.OK(t, os.WriteFile(users, []byte("ann:1\n"), 0o600))
 	in := func(mode string, args ...string) *daemonProcess {
 		p := prepare(append(args, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", off)...)
@@ -74,8 +75,8 @@ func fipsMode(t *testing.T, program string) {
 		}
 	}
 
-	p := in("only", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", a.file("server.pem"), "--tls-key",
-		a.file("server.key"))
+	p := in("only", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", a.File("server.pem"), "--tls-key",
+		a.File("server.key"))
 	p.begin(t)
 	p.wait(t)
 	c := must.Get(wire.Open(p.ready["client"]))(t)
@@ -85,7 +86,7 @@ func fipsMode(t *testing.T, program string) {
 		return strings.Contains(p.stderr.String(), "the scheme digest needs SHA-1")
 	})
 	roots := x509.NewCertPool()
-	roots.AddCert(a.cert)
+	roots.AddCert(a.Cert)
 	nc := must.Get(tls.Dial("tcp", p.ready["secure"], &tls.Config{RootCAs: roots}))(t)
 	s := wire.New(nc)
 	defer s.Close()

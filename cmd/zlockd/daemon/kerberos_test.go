@@ -36,20 +36,6 @@ type noMechanism struct{}
 
 func (noMechanism) Begin(io.Reader) sasl.Negotiation { return nil }
 
-func TestKerberosOfAConfiguration(t *testing.T) {
-	const text = "clientPort=2181\ndataDir=$DIR\nkerberos.removeHostFromPrincipal=true\n" +
-		"kerberos.removeRealmFromPrincipal=TRUE\nsecurity.auth_to_local="
-	dir := t.TempDir()
-	s := must.Get(loadWith(t, fakeKerberos{}, dir, text+"RULE:[1:$1]\\\n  DEFAULT"))(t)
-	expect.Equal(t, len(s.notes), 0, "notes")
-	expect.Equal(t, s.removeHost, true, "the host is removed")
-	expect.Equal(t, s.removeRealm, false, "the realm is removed")
-	expect.Equal(t, s.authToLocal, "RULE:[1:$1]DEFAULT", "rules")
-	_, err := loadWith(t, fakeKerberos{}, dir, text+"RULE:nonsense")
-	must.That(t, err != nil, "rules that cannot be read are taken")
-	expect.Has(t, err.Error(), "--kerberos-rules", "rules that cannot be read")
-}
-
 // What the flags and the JAAS file say reaches the mechanism, and the flags win.
 func TestKerberosGetsItsOptions(t *testing.T) {
 	jaas := filepath.Join(t.TempDir(), "jaas.conf")
@@ -90,28 +76,6 @@ func TestKerberosTakesEffectAtSIGHUP(t *testing.T) {
 	must.OK(t, err)
 	expect.List(t, took, []string{"kerberos-remove-host", "kerberos-rules"}, "took effect")
 	expect.List(t, restart, []string{"snapshot-entries"}, "needs a restart")
-}
-
-// A zlockd without Kerberos refuses every option that asks for it, and says how to build the one that has it.
-func TestKerberosIsRefusedWithoutIt(t *testing.T) {
-	const base = "clientPort=2181\ndataDir=$DIR\n"
-	for _, test := range []struct {
-		flag, text string
-		args       []string
-	}{
-		{"keytab", base, []string{"--kerberos-keytab", "/etc/zlockd.keytab"}},
-		{"principal", base, []string{"--kerberos-principal", "zookeeper/host@REALM"}},
-		{"rules", base + "security.auth_to_local=RULE:[1:$1]", nil},
-		{"remove-host", base + "kerberos.removeHostFromPrincipal=true", nil},
-		{"remove-realm", base, []string{"--kerberos-remove-realm"}},
-	} {
-		t.Run(test.flag, func(t *testing.T) {
-			_, err := load(t, t.TempDir(), test.text, test.args...)
-			must.Is(t, err, errNoKerberos)
-			expect.Has(t, err.Error(), "--kerberos-"+test.flag+": ", "the error")
-		})
-	}
-	expect.Has(t, errNoKerberos.Error(), "make kerberos", "what to do")
 }
 
 func TestKerberosOfAJAASFileIsRefusedWithoutIt(t *testing.T) {

@@ -4,7 +4,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -69,27 +68,6 @@ func (d *daemon) serveWith(args []string) int {
 		log.Warn("no effect: "+n.why, "file", s.config, "key", n.key)
 	}
 	return d.serve(args, s, log)
-}
-
-// readSettings returns the settings of the command line and of the zoo.cfg it names.
-func readSettings(args []string, kerberos Kerberos) (*settings, error) {
-	s, flags, err := parseFlags(args, os.LookupEnv)
-	if err != nil || s.help || s.version {
-		return s, err
-	}
-	s.flags, s.kerberos = flags, kerberos
-	if s.config != "" {
-		if err := applyConfig(s, flags); err != nil {
-			s.faults = append(s.faults, err)
-		}
-		s.noteOrigin(flags, s.config)
-	}
-	s.unknownVariables(os.Environ())
-	s.complete(flags.Changed)
-	if !s.checkReady { // a server that runs does not need what another start would
-		s.check()
-	}
-	return s, errors.Join(s.faults...)
 }
 
 // serve runs the server until a signal comes or the server fails.

@@ -17,11 +17,12 @@ import (
 
 // dataCall is one call of a command that works on data while no server runs on it.
 type dataCall struct {
-	*daemon
 	*cli.Call
-	ctx  context.Context
-	json bool      // one JSON object instead of text
-	out  io.Writer // for the text
+	stdout  io.Writer
+	signals <-chan os.Signal // the first ends the command, the second at once
+	ctx     context.Context
+	json    bool      // one JSON object instead of text
+	out     io.Writer // for the text
 }
 
 // dataCommands returns the commands that work on data, in the order of the help.
@@ -36,6 +37,7 @@ func dataCommands() []*command {
 			asJSON := fs.Bool("json", false, "-o json")
 			_ = fs.MarkHidden("json")
 			return func(c *dataCall) error {
+				c.out = c.stdout
 				if c.json = *asJSON || *output == "json"; c.json {
 					c.out = io.Discard
 				}

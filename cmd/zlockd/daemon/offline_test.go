@@ -2,21 +2,15 @@ package daemon
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zlockd/zlockd/cmd/internal/cli"
-	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
@@ -71,50 +65,4 @@ func TestDataCommands(t *testing.T) {
 		}
 		return transcript(hide(out.String()), hide(errs.String())) + fmt.Sprintf("exit %d\n", code)
 	})
-}
-
-// call is one call of a data command, with its signals.
-func call(signals ...os.Signal) *dataCall {
-	ch := make(chan os.Signal, len(signals))
-	for _, sig := range signals {
-		ch <- sig
-	}
-	return &dataCall{daemon: &daemon{signals: ch}, Call: &cli.Call{Name: "verify"}}
-}
-
-// A signal interrupts a data command, which undoes what it has begun; a second one ends it at once.
-func TestSignalsDuringADataCommand(t *testing.T) {
-	undone := false
-	err := call(os.Interrupt).untilSignal(func(c *dataCall) error {
-		<-c.ctx.Done()
-		undone = true
-		return c.ctx.Err()
-	})
-	expect.That(t, undone && err != nil && err.Error() == "verify was interrupted", "undone %v, %v", undone, err)
-
-	blocked := make(chan struct{})
-	defer close(blocked)
-	err = call(os.Interrupt, os.Interrupt).untilSignal(func(*dataCall) error { <-blocked; return nil })
-	expect.That(t, cli.HasCode(err, exitAtOnce), "%v", err)
-}
-
-// A data command hands back its error, and says what to do about a full disk. It saves memory unless the
-// operator has set GOGC.
-func TestDataCommandOnAFullDisk(t *testing.T) {
-	for _, c := range []struct {
-		env     string
-		err     error
-		percent int
-		hint    bool
-	}{{"", nil, 25, false}, {"100", errors.New("no"), 77, false}, {"", syscall.ENOSPC, 25, true}} {
-		t.Setenv("GOGC", c.env)
-		old := debug.SetGCPercent(77)
-		var ctx context.Context
-		err := call().untilSignal(func(c1 *dataCall) error { ctx = c1.ctx; return c.err })
-		percent := debug.SetGCPercent(old)
-		expect.Is(t, err, c.err)
-		expect.Equal(t, percent, c.percent, "GOGC=%q", c.env)
-		expect.Equal(t, err != nil && strings.Contains(err.Error(), "Make room"), c.hint, "%v", err)
-		expect.Fails(t, ctx.Err(), "the context of a call outlives it")
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/raftfsm/offline"
+	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
 // told is how many of the nodes left out a command lists by name.
@@ -54,8 +55,8 @@ after it started.`,
 }
 
 func checkID(id uint32) error {
-	if id < 1 || id > maxID {
-		return cli.Usagef("--id %d is not a number from 1 to %d", id, maxID)
+	if id < 1 || id > state.MaxServerID {
+		return cli.Usagef("--id %d is not a number from 1 to %d", id, state.MaxServerID)
 	}
 	return nil
 }

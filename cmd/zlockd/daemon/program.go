@@ -41,11 +41,11 @@ The log goes to stderr. SIGTERM and SIGINT stop in order, a second one at once.
 			{Word: "3", Means: "stopped at once by a second signal"},
 		},
 		Groups:     func() []cli.Group { return flagGroups(new(settings)) },
-		Commands:   append([]*command{checkCommand()}, dataCommands()...),
+		Commands:   append([]*command{d.checkCommand()}, dataCommands()...),
 		OtherFlags: otherFlags,
 		Details:    flagDetails,
 		Run: func(c *cli.Call, run func(*dataCall) error) error {
-			return run(&dataCall{daemon: d, Call: c, out: d.stdout})
+			return run(&dataCall{Call: c, stdout: d.stdout, signals: d.signals})
 		},
 		Plain: d.serveWith,
 		Pages: map[string]func(io.Writer){

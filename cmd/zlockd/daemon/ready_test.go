@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/certs"
 	"github.com/zlockd/zlockd/test/expect"
 )
 
@@ -19,9 +20,9 @@ func TestCheckReadyAsksTheAdminPort(t *testing.T) {
 	}{{200, exitOK, ""}, {503, exitFailed, "no leader"}} {
 		// Since the start of that server its certificate may have ended.
 		dir := t.TempDir()
-		ca := newAuthority(t, dir)
-		ca.life = -time.Hour
-		ca.sign(t, "server", nil)
+		ca := certs.New(t, dir)
+		ca.Life = -time.Hour
+		ca.Sign(t, "server", nil)
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			expect.Equal(t, r.URL.Path, "/ready", "asked")
 			w.WriteHeader(c.status)
@@ -30,8 +31,8 @@ func TestCheckReadyAsksTheAdminPort(t *testing.T) {
 		var out, errs bytes.Buffer
 		d := &daemon{stdout: &out, stderr: &errs}
 		if code := d.program().Main([]string{"--check-ready", "--admin-addr", srv.Listener.Addr().String(),
-			"--secure-client-addr", "127.0.0.1:0", "--tls-cert", ca.file("server.pem"), "--tls-key",
-			ca.file("server.key")}); code != c.code ||
+			"--secure-client-addr", "127.0.0.1:0", "--tls-cert", ca.File("server.pem"), "--tls-key",
+			ca.File("server.key")}); code != c.code ||
 			!strings.Contains(errs.String(), c.told) || c.told == "" && errs.Len() > 0 {
 			t.Errorf("status %d: exit code %d, %q", c.status, code, errs.String())
 		}

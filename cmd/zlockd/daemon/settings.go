@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -119,4 +120,25 @@ func orNone(addr string) string {
 // asksCertificates reports whether clients can show certificates.
 func (s *settings) asksCertificates() bool {
 	return s.clientTLS.CA != "" && s.tlsClientAuth != "none"
+}
+
+// readSettings returns the settings of the command line and of the zoo.cfg it names.
+func readSettings(args []string, kerberos Kerberos) (*settings, error) {
+	s, flags, err := parseFlags(args, os.LookupEnv)
+	if err != nil || s.help || s.version {
+		return s, err
+	}
+	s.flags, s.kerberos = flags, kerberos
+	if s.config != "" {
+		if err := applyConfig(s, flags); err != nil {
+			s.faults = append(s.faults, err)
+		}
+		s.noteOrigin(flags, s.config)
+	}
+	s.unknownVariables(os.Environ())
+	s.complete(flags.Changed)
+	if !s.checkReady { // a server that runs does not need what another start would
+		s.check()
+	}
+	return s, errors.Join(s.faults...)
 }

@@ -31,7 +31,7 @@ func startServer(ctx context.Context, s *settings, log *slog.Logger) (process, e
 		return nil, err
 	}
 	if s.auditLog != "" {
-		if o.Audit, err = audit.Open(s.auditOptions()); err != nil {
+		if o.Audit, err = audit.Open(auditOptions(s)); err != nil {
 			return nil, fmt.Errorf("--audit-log: %w", err)
 		}
 	}
@@ -47,7 +47,7 @@ func startServer(ctx context.Context, s *settings, log *slog.Logger) (process, e
 
 // auditOptions returns how the audit log is opened. On the disk of the data it leaves a quarter more free
 // than the server itself keeps: a log that fills the disk must not make the server refuse writes.
-func (s *settings) auditOptions() audit.Options {
+func auditOptions(s *settings) audit.Options {
 	o := audit.Options{Name: s.auditLog, Size: s.auditSize << 20, Keep: s.auditKeep}
 	reserve := s.diskReserve << 20
 	if s.dev || reserve == 0 || s.auditLog == "stderr" || s.auditLog == "syslog" ||
@@ -90,13 +90,13 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 		return server.Options{}, err
 	}
 	o := s.Options
-	o.TicketAddr, o.TicketAnyPort = s.ticketAddr()
+	o.TicketAddr, o.TicketAnyPort = ticketAddr(s)
 	// A caller without a certificate may bring a token.
 	ticketTLS, ticketFiles, err := newHTTPTLS(all[4], o.TicketAddr, tls.VerifyClientCertIfGiven, log)
 	if err != nil {
 		return server.Options{}, err
 	}
-	tokens, err := s.tokens()
+	tokens, err := ticketTokens(s)
 	if err != nil {
 		return server.Options{}, err
 	}
@@ -116,7 +116,7 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 	}
 	o.MaxConnsPerAddr = orNoLimit(o.MaxConnsPerAddr)
 	o.MaxBytes, o.DiskReserve = s.maxData<<20, cmp.Or(s.diskReserve<<20, -1)
-	o.EnsembleNames, o.RequireAuth, o.AdminHosts = s.names(), words(s.requireAuth), words(s.adminHosts)
+	o.EnsembleNames, o.RequireAuth, o.AdminHosts = ensembleNames(s), words(s.requireAuth), words(s.adminHosts)
 	o.NoJVM = !s.jvmMetrics
 	o.Version, o.Built, o.Logger = release.Version(), release.Built(), log
 	for _, f := range []*tlsfiles.Files{files, adminFiles, metricsFiles, ticketFiles} {
@@ -141,7 +141,7 @@ func (r running) Change(s *settings, log *slog.Logger) (users bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	tokens, err := s.tokens()
+	tokens, err := ticketTokens(s)
 	if err != nil {
 		return false, err
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/test/certs"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -47,17 +48,17 @@ func askTickets(t *testing.T, url, what, secret, bearer string, conf *tls.Config
 // The port for tickets speaks TLS alone, also where --dev chooses its address. It knows callers by a
 // certificate of the authority, or by a token, and none by a certificate of another authority.
 func TestTicketPortSpeaksTLS(t *testing.T) {
-	a := newAuthority(t, t.TempDir())
+	a := certs.New(t, t.TempDir())
 	for _, name := range []string{"server", "ann", "ben"} {
-		a.sign(t, name, nil)
+		a.Sign(t, name, nil)
 	}
-	stranger := newAuthority(t, t.TempDir())
-	stranger.sign(t, "ann", nil)
-	must.OK(t, os.WriteFile(a.file("tokens"), fmt.Appendf(nil, "ci %x /ci\n", sha256.Sum256([]byte("of-ci"))),
+	stranger := certs.New(t, t.TempDir())
+	stranger.Sign(t, "ann", nil)
+	must.OK(t, os.WriteFile(a.File("tokens"), fmt.Appendf(nil, "ci %x /ci\n", sha256.Sum256([]byte("of-ci"))),
 		0o600))
-	as := func(by *authority, name string) *tls.Config {
-		conf := a.trust()
-		pair := must.Get(tls.LoadX509KeyPair(by.file(name+".pem"), by.file(name+".key")))(t)
+	as := func(by *certs.Authority, name string) *tls.Config {
+		conf := a.Trust()
+		pair := must.Get(tls.LoadX509KeyPair(by.File(name+".pem"), by.File(name+".key")))(t)
 		// By hand: a client would leave out a certificate of an authority that the server does not name.
 		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return &pair, nil
@@ -65,8 +66,8 @@ func TestTicketPortSpeaksTLS(t *testing.T) {
 		return conf
 	}
 	files := []string{"--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", off,
-		"--ticket-tls-cert", a.file("server.pem"), "--ticket-tls-key", a.file("server.key"),
-		"--ticket-tls-ca", a.file("ca.pem"), "--ticket-tokens", a.file("tokens")}
+		"--ticket-tls-cert", a.File("server.pem"), "--ticket-tls-key", a.File("server.key"),
+		"--ticket-tls-ca", a.File("ca.pem"), "--ticket-tokens", a.File("tokens")}
 	for name, more := range map[string][]string{"an address": {"--ticket-addr", "127.0.0.1:0"}, "none": nil} {
 		t.Run(name, func(t *testing.T) {
 			addr := launch(t, append(more, files...)...).ticketPort(t)
@@ -74,16 +75,16 @@ func TestTicketPortSpeaksTLS(t *testing.T) {
 			const post = "POST /v1/locks/ops"
 			url := "https://" + addr
 			expect.Equal(t, askTickets(t, "http://"+addr, post, one, "of-ci", nil), 400, "in clear text")
-			expect.Equal(t, askTickets(t, url, post, one, "", a.trust()), 401, "without an identity")
+			expect.Equal(t, askTickets(t, url, post, one, "", a.Trust()), 401, "without an identity")
 			expect.Equal(t, askTickets(t, url, post, one, "", as(stranger, "ann")), 0, "of another authority")
 			expect.Equal(t, askTickets(t, url, post, one, "", as(a, "ann")), 201, "with a certificate")
 			expect.Equal(t, askTickets(t, url, post, one, "", as(a, "ben")), 404, "another's ticket")
 			give := "DELETE /v1/locks/ops"
 			expect.Equal(t, askTickets(t, url, give, one, "", as(a, "ben")), 404, "another's end")
-			expect.Equal(t, askTickets(t, url, post, one, "of-ci", a.trust()), 403, "a path of others")
+			expect.Equal(t, askTickets(t, url, post, one, "of-ci", a.Trust()), 403, "a path of others")
 			expect.Equal(t, askTickets(t, url, post, one, "guess", as(a, "ann")), 401, "a wrong token")
 			below := "POST /v1/locks/ci/a"
-			expect.Equal(t, askTickets(t, url, below, one+"o", "of-ci", a.trust()), 201, "a token")
+			expect.Equal(t, askTickets(t, url, below, one+"o", "of-ci", a.Trust()), 201, "a token")
 			expect.Equal(t, askTickets(t, url, post, one, "", as(a, "ann")), 200, "the ticket lives")
 		})
 	}

@@ -2,40 +2,12 @@ package daemon
 
 import (
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
-
-// tlsFlags are the files that a port's TLS needs, and what its certificate must be.
-type tlsFlags struct {
-	tlsfiles.Names
-	name string // the DNS name that the certificate must have; empty: any
-}
-
-// declare declares the three flags; cert and ca say what the certificate and the authority are for.
-func (t *tlsFlags) declare(f *pflag.FlagSet, flag, cert, ca string) {
-	t.Flag = flag
-	f.StringVar(&t.Cert, flag+"-cert", "", cert+", PEM `FILE`, read again when it changes")
-	f.StringVar(&t.Key, flag+"-key", "", "its key, PEM `FILE` that only the server may read")
-	f.StringVar(&t.CA, flag+"-ca", "", ca+", PEM `FILE`")
-}
-
-// tlsFlags returns the files of the ports for clients, for peers, for the admin, for the metrics and for
-// tickets.
-func (s *settings) tlsFlags() [5]*tlsFlags {
-	all := [...]*tlsFlags{&s.clientTLS, &s.peerTLS, &s.adminTLS, &s.metricsTLS, &s.ticketTLS}
-	for _, t := range all {
-		t.CRL = s.tlsCRL
-	}
-	s.peerTLS.name = fmt.Sprintf("zlockd-%d", s.ID)
-	return all
-}
 
 // newClientTLS returns the TLS configuration of the port for clients, and its files. It returns
 // nil if the settings ask for none.
@@ -53,7 +25,7 @@ func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, 
 	case s.tlsClientAuth == "want":
 		auth = tls.VerifyClientCertIfGiven
 	}
-	return f.server(auth, least, log)
+	return serverTLS(f, auth, least, log)
 }
 
 // newHTTPTLS does the same for a port that speaks HTTP, with its flags and its address.
@@ -62,12 +34,12 @@ func newHTTPTLS(f *tlsFlags, addr string, auth tls.ClientAuthType, log *slog.Log
 	if f.Cert == "" || orNone(addr) == "" {
 		return nil, nil, nil
 	}
-	return f.server(auth, tls.VersionTLS12, log)
+	return serverTLS(*f, auth, tls.VersionTLS12, log)
 }
 
-// server returns a TLS configuration with the files as they are at each connection. Without an
+// serverTLS returns a TLS configuration with the files as they are at each connection. Without an
 // authority clients show no certificate.
-func (f tlsFlags) server(auth tls.ClientAuthType, least uint16, log *slog.Logger) (
+func serverTLS(f tlsFlags, auth tls.ClientAuthType, least uint16, log *slog.Logger) (
 	*tls.Config, *tlsfiles.Files, error) {
 	files, err := tlsfiles.Open(f.Names, log)
 	if err != nil {

@@ -1,23 +1,15 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,67 +18,19 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/test/certs"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// authority signs certificates for a test.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	dir  string
-	from time.Duration // of now, if not an hour ago
-	life time.Duration // if not an hour
-}
-
-func newAuthority(t *testing.T, dir string) *authority {
-	t.Helper()
-	a := &authority{dir: dir}
-	a.cert, a.key = a.sign(t, "ca", nil)
-	return a
-}
-
-// sign makes NAME.pem and NAME.key in the directory.
-func (a *authority) sign(t *testing.T, name string, dns []string) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
-	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: dns,
-		NotBefore: time.Now().Add(cmp.Or(a.from, -time.Hour)), NotAfter: time.Now().Add(cmp.Or(a.life, time.Hour)),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		c.IsCA, c.BasicConstraintsValid, c.KeyUsage, c.IPAddresses = true, true, x509.KeyUsageCertSign, nil
-		parent, signer = c, key
-	} else if dns != nil {
-		c.IPAddresses = nil // a peer is known by its name alone
-	}
-	der := must.Get(x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer))(t)
-	private := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
-	a.write(t, name+".pem", "CERTIFICATE", der)
-	a.write(t, name+".key", "PRIVATE KEY", private)
-	cert := must.Get(x509.ParseCertificate(der))(t)
-	return cert, key
-}
-
-func (a *authority) write(t *testing.T, name, kind string, der []byte) {
-	t.Helper()
-	must.OK(t, os.WriteFile(a.file(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}),
-		0o600))
-}
-
-func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
-
-// ask dials the TLS port with or without a client's certificate.
-func (a *authority) ask(addr, word, client string) (string, error) {
+// askTLS dials the TLS port with or without a client's certificate.
+func askTLS(a *certs.Authority, addr, word, client string) (string, error) {
 	roots := x509.NewCertPool()
-	roots.AddCert(a.cert)
+	roots.AddCert(a.Cert)
 	conf := &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
 	if client != "" {
-		pair, err := tls.LoadX509KeyPair(a.file(client+".pem"), a.file(client+".key"))
+		pair, err := tls.LoadX509KeyPair(a.File(client+".pem"), a.File(client+".key"))
 		if err != nil {
 			return "", err
 		}
@@ -106,51 +50,51 @@ func (a *authority) ask(addr, word, client string) (string, error) {
 }
 
 func TestTLSPortAsksForCertificates(t *testing.T) {
-	a := newAuthority(t, t.TempDir())
-	a.sign(t, "server", nil)
-	a.sign(t, "client", nil)
+	a := certs.New(t, t.TempDir())
+	a.Sign(t, "server", nil)
+	a.Sign(t, "client", nil)
 	p := launch(t, "--dev", "--client-addr", off, "--secure-client-addr", "127.0.0.1:0", "--admin-addr", off,
-		"--tls-cert", a.file("server.pem"), "--tls-key", a.file("server.key"), "--tls-ca", a.file("ca.pem"))
+		"--tls-cert", a.File("server.pem"), "--tls-key", a.File("server.key"), "--tls-ca", a.File("ca.pem"))
 	expect.That(t, p.ready["client"] == off && p.ready["admin"] == off, "ready: %v", p.ready)
-	expect.Equal(t, must.Get(a.ask(p.ready["secure"], "ruok", "client"))(t), "imok", "with a certificate")
-	got, err := a.ask(p.ready["secure"], "ruok", "")
+	expect.Equal(t, must.Get(askTLS(a, p.ready["secure"], "ruok", "client"))(t), "imok", "with a certificate")
+	got, err := askTLS(a, p.ready["secure"], "ruok", "")
 	expect.Fails(t, err, "without a certificate: %q", got)
 }
 
 // TestAdminPortSpeaksTLS asks the admin port by https with and without a certificate, and by http.
 // Only a zoo.cfg with portUnification lets in both.
 func TestAdminPortSpeaksTLS(t *testing.T) {
-	a := newAuthority(t, t.TempDir())
-	a.life = 60 * 24 * time.Hour // /health is well
-	a.sign(t, "server", nil)
-	a.sign(t, "client", nil)
-	both := a.file("both.pem") // certificate and key, as ZooKeeper has them in a store
+	a := certs.New(t, t.TempDir())
+	a.Life = 60 * 24 * time.Hour // /health is well
+	a.Sign(t, "server", nil)
+	a.Sign(t, "client", nil)
+	both := a.File("both.pem") // certificate and key, as ZooKeeper has them in a store
 	var text []byte
 	for _, f := range []string{"server.pem", "server.key"} {
-		part := must.Get(os.ReadFile(a.file(f)))(t)
+		part := must.Get(os.ReadFile(a.File(f)))(t)
 		text = append(text, part...)
 	}
-	pair := must.Get(tls.LoadX509KeyPair(a.file("client.pem"), a.file("client.key")))(t)
-	cfg := a.file("zoo.cfg")
+	pair := must.Get(tls.LoadX509KeyPair(a.File("client.pem"), a.File("client.key")))(t)
+	cfg := a.File("zoo.cfg")
 	for file, text := range map[string]string{
 		both: string(text), cfg: "clientPort=0\nadmin.portUnification=true\n" +
 			"ssl.quorum.keyStore.location=" + both + "\n"} {
 		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	}
-	files := []string{"--admin-tls-cert", a.file("server.pem"), "--admin-tls-key", a.file("server.key")}
+	files := []string{"--admin-tls-cert", a.File("server.pem"), "--admin-tls-key", a.File("server.key")}
 	for _, tc := range []struct {
 		name              string
 		flags             []string
 		http, bare, known bool // may ask in clear text, without a certificate, with one
 	}{
 		{"TLS", files, false, true, true},
-		{"with certificates", append(files, "--admin-tls-ca", a.file("ca.pem")), false, false, true},
+		{"with certificates", append(files, "--admin-tls-ca", a.File("ca.pem")), false, false, true},
 		{"both", []string{"--config", cfg}, true, true, true},
 	} {
 		p := launch(t, append([]string{"--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"},
 			tc.flags...)...)
 		ask := func(scheme string, certs ...tls.Certificate) bool {
-			return answers(scheme+"://"+p.ready["admin"]+"/health", `"status"`, a.trust().RootCAs, certs)
+			return answers(scheme+"://"+p.ready["admin"]+"/health", `"status"`, a.Trust().RootCAs, certs)
 		}
 		if plain, bare, known := ask("http"), ask("https"), ask("https", pair); plain != tc.http ||
 			bare != tc.bare || known != tc.known {
@@ -174,11 +118,11 @@ func answers(url, text string, roots *x509.CertPool, certs []tls.Certificate) bo
 
 // TestMetricsPortSpeaksTLS asks --metrics-addr as a scraper would. The admin port beside it has no TLS.
 func TestMetricsPortSpeaksTLS(t *testing.T) {
-	a := newAuthority(t, t.TempDir())
-	a.sign(t, "server", nil)
-	a.sign(t, "client", nil)
-	pair := must.Get(tls.LoadX509KeyPair(a.file("client.pem"), a.file("client.key")))(t)
-	files := []string{"--metrics-tls-cert", a.file("server.pem"), "--metrics-tls-key", a.file("server.key")}
+	a := certs.New(t, t.TempDir())
+	a.Sign(t, "server", nil)
+	a.Sign(t, "client", nil)
+	pair := must.Get(tls.LoadX509KeyPair(a.File("client.pem"), a.File("client.key")))(t)
+	files := []string{"--metrics-tls-cert", a.File("server.pem"), "--metrics-tls-key", a.File("server.key")}
 	for _, c := range []struct {
 		name              string
 		flags             []string
@@ -186,7 +130,7 @@ func TestMetricsPortSpeaksTLS(t *testing.T) {
 	}{
 		{"clear text", nil, true, false, false},
 		{"TLS", files, false, true, true},
-		{"with certificates", append(files, "--metrics-tls-ca", a.file("ca.pem")), false, false, true},
+		{"with certificates", append(files, "--metrics-tls-ca", a.File("ca.pem")), false, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			addr := must.Get(cluster.FreePorts(1))(t)[0]
@@ -194,7 +138,7 @@ func TestMetricsPortSpeaksTLS(t *testing.T) {
 				"--admin-addr", "127.0.0.1:0", "--metrics-addr", addr}, c.flags...)...)
 			const metric = "zlockd_certificate_expiry_seconds{use=\"metrics\"}"
 			ask := func(scheme, text string, certs ...tls.Certificate) bool {
-				return answers(scheme+"://"+addr+"/metrics", text, a.trust().RootCAs, certs)
+				return answers(scheme+"://"+addr+"/metrics", text, a.Trust().RootCAs, certs)
 			}
 			expect.Equal(t, ask("http", "zlockd_"), c.http, "clear text is answered")
 			expect.Equal(t, ask("https", metric), c.bare, "a caller without a certificate is answered")
@@ -206,13 +150,13 @@ func TestMetricsPortSpeaksTLS(t *testing.T) {
 }
 
 func TestReadableKeysAreRefused(t *testing.T) {
-	a := newAuthority(t, t.TempDir())
-	a.sign(t, "server", nil)
-	args := []string{"--dev", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", a.file("server.pem"),
-		"--tls-key", a.file("server.key")}
+	a := certs.New(t, t.TempDir())
+	a.Sign(t, "server", nil)
+	args := []string{"--dev", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", a.File("server.pem"),
+		"--tls-key", a.File("server.key")}
 	expect.OK(t, expect.Err(readSettings(args, nil)))
 	for mode, ok := range map[os.FileMode]bool{0o640: true, 0o644: false, 0o604: false} {
-		os.Chmod(a.file("server.key"), mode)
+		os.Chmod(a.File("server.key"), mode)
 		if _, err := readSettings(args, nil); (err == nil) != ok || err != nil &&
 			!strings.Contains(err.Error(), "chmod 600") {
 			t.Errorf("mode %o: %v", mode, err)
@@ -236,21 +180,21 @@ func TestThreeServersOverTLS(t *testing.T) {
 
 // threeServersOverTLS says what three servers tell wrongly of their modes.
 func threeServersOverTLS(t *testing.T) (wrong []string) {
-	a := newAuthority(t, t.TempDir())
+	a := certs.New(t, t.TempDir())
 	ports := must.Get(cluster.FreePorts(3))(t)
 	var peers []string
 	for id := 1; id <= 3; id++ {
 		peers = append(peers, strconv.Itoa(id)+"="+ports[id-1])
-		a.sign(t, "peer"+strconv.Itoa(id), []string{"zlockd-" + strconv.Itoa(id)})
+		a.Sign(t, "peer"+strconv.Itoa(id), []string{"zlockd-" + strconv.Itoa(id)})
 	}
 	var servers []*daemonProcess
 	for id := 1; id <= 3; id++ {
 		name := "peer" + strconv.Itoa(id)
 		servers = append(servers, begin(t, "--id", strconv.Itoa(id), "--peers", strings.Join(peers, ","),
-			"--data-dir", a.file("data"+strconv.Itoa(id)),
+			"--data-dir", a.File("data"+strconv.Itoa(id)),
 			"--client-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
-			"--peer-tls-cert", a.file(name+".pem"), "--peer-tls-key", a.file(name+".key"), "--peer-tls-ca",
-			a.file("ca.pem")))
+			"--peer-tls-cert", a.File(name+".pem"), "--peer-tls-key", a.File(name+".key"), "--peer-tls-ca",
+			a.File("ca.pem")))
 	}
 	modes := map[string]int{}
 	for _, p := range servers {
@@ -273,7 +217,7 @@ func threeServersOverTLS(t *testing.T) (wrong []string) {
 }
 
 // secured starts three servers with TLS on the ports for clients, peers and administration.
-func secured(t *testing.T, a *authority, more ...string) (servers []*daemonProcess) {
+func secured(t *testing.T, a *certs.Authority, more ...string) (servers []*daemonProcess) {
 	t.Helper()
 	ports := must.Get(cluster.FreePorts(3))(t)
 	var peers []string
@@ -281,15 +225,15 @@ func secured(t *testing.T, a *authority, more ...string) (servers []*daemonProce
 		peers = append(peers, fmt.Sprintf("%d=%s", id, ports[id-1]))
 	}
 	for id := 1; id <= 3; id++ {
-		a.renew(t, id)
-		peer, cert := a.file(fmt.Sprintf("peer%d", id)), a.file(fmt.Sprintf("server%d", id))
+		renew(t, a, id)
+		peer, cert := a.File(fmt.Sprintf("peer%d", id)), a.File(fmt.Sprintf("server%d", id))
 		servers = append(servers,
 			begin(t, append([]string{"--id", fmt.Sprint(id), "--peers", strings.Join(peers, ","),
-				"--data-dir", a.file(fmt.Sprintf("data%d", id)), "--client-addr", off, "--secure-client-addr",
+				"--data-dir", a.File(fmt.Sprintf("data%d", id)), "--client-addr", off, "--secure-client-addr",
 				"127.0.0.1:0",
 				"--admin-addr", "127.0.0.1:0", "--tls-cert", cert + ".pem", "--tls-key", cert + ".key",
 				"--admin-tls-cert", cert + ".pem", "--admin-tls-key", cert + ".key",
-				"--peer-tls-cert", peer + ".pem", "--peer-tls-key", peer + ".key", "--peer-tls-ca", a.file("ca.pem")},
+				"--peer-tls-cert", peer + ".pem", "--peer-tls-key", peer + ".key", "--peer-tls-ca", a.File("ca.pem")},
 				more...)...))
 	}
 	for _, p := range servers {
@@ -299,17 +243,11 @@ func secured(t *testing.T, a *authority, more ...string) (servers []*daemonProce
 }
 
 // renew writes new certificates of a server.
-func (a *authority) renew(t *testing.T, id int) (clients, peers *x509.Certificate) {
+func renew(t *testing.T, a *certs.Authority, id int) (clients, peers *x509.Certificate) {
 	t.Helper()
-	clients, _ = a.sign(t, fmt.Sprintf("server%d", id), nil)
-	peers, _ = a.sign(t, fmt.Sprintf("peer%d", id), []string{fmt.Sprintf("zlockd-%d", id)})
+	clients, _ = a.Sign(t, fmt.Sprintf("server%d", id), nil)
+	peers, _ = a.Sign(t, fmt.Sprintf("peer%d", id), []string{fmt.Sprintf("zlockd-%d", id)})
 	return clients, peers
-}
-
-func (a *authority) trust() *tls.Config {
-	roots := x509.NewCertPool()
-	roots.AddCert(a.cert)
-	return &tls.Config{RootCAs: roots}
 }
 
 // shows waits until the port shows a certificate.
@@ -336,7 +274,7 @@ func TestCertificatesRenewedUnderLoadLoseNoRequest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three processes")
 	}
-	a := newAuthority(t, t.TempDir())
+	a := certs.New(t, t.TempDir())
 	servers := secured(t, a)
 	var clients []string
 	for _, p := range servers {
@@ -357,19 +295,19 @@ func TestCertificatesRenewedUnderLoadLoseNoRequest(t *testing.T) {
 			}
 		})
 	}
-	writer := must.Get(zk.Dial(ctx, strings.Join(clients, ","), zk.Options{TLS: a.trust()}))(t)
+	writer := must.Get(zk.Dial(ctx, strings.Join(clients, ","), zk.Options{TLS: a.Trust()}))(t)
 	defer writer.Close(context.Background())
 	must.Get(writer.Create(ctx, zk.Create{Path: "/a"}))(t)
 	load(0, "write", func() error { _, err := writer.Set(ctx, "/a", []byte("x"), -1); return err })
 	load(1, "session", func() error {
-		c, err := zk.Dial(ctx, strings.Join(clients, ","), zk.Options{TLS: a.trust()})
+		c, err := zk.Dial(ctx, strings.Join(clients, ","), zk.Options{TLS: a.Trust()})
 		if err != nil {
 			return err
 		}
 		_, err = c.Get(ctx, "/a")
 		return errors.Join(err, c.Close(ctx))
 	})
-	asker := &http.Client{Transport: &http.Transport{TLSClientConfig: a.trust(), DisableKeepAlives: true}}
+	asker := &http.Client{Transport: &http.Transport{TLSClientConfig: a.Trust(), DisableKeepAlives: true}}
 	load(2, "members", func() error {
 		r, err := asker.Get("https://" + servers[done[2].Load()%3].ready["admin"] + "/members")
 		if err != nil {
@@ -382,12 +320,12 @@ func TestCertificatesRenewedUnderLoadLoseNoRequest(t *testing.T) {
 	before := writer.Session()
 	for n := range 100 {
 		id := n%3 + 1
-		forClients, forPeers := a.renew(t, id)
-		p, peer := servers[id-1], a.trust()
-		pair := must.Get(tls.LoadX509KeyPair(a.file("peer1.pem"), a.file("peer1.key")))(t)
+		forClients, forPeers := renew(t, a, id)
+		p, peer := servers[id-1], a.Trust()
+		pair := must.Get(tls.LoadX509KeyPair(a.File("peer1.pem"), a.File("peer1.key")))(t)
 		peer.ServerName, peer.Certificates = fmt.Sprintf("zlockd-%d", id), []tls.Certificate{pair}
-		shows(t, p.ready["secure"], a.trust(), forClients)
-		shows(t, p.ready["admin"], a.trust(), forClients)
+		shows(t, p.ready["secure"], a.Trust(), forClients)
+		shows(t, p.ready["admin"], a.Trust(), forClients)
 		shows(t, p.ready["peer"], peer, forPeers)
 		select {
 		case err := <-failed:
@@ -408,39 +346,21 @@ func TestCertificatesRenewedUnderLoadLoseNoRequest(t *testing.T) {
 // TestSubjectOfACertificateIsTheSuperUser: the subject that the flag names may do everything,
 // another of the same authority may not.
 func TestSubjectOfACertificateIsTheSuperUser(t *testing.T) {
-	a := newAuthority(t, t.TempDir())
+	a := certs.New(t, t.TempDir())
 	for _, name := range []string{"server", "admin", "other"} {
-		a.sign(t, name, nil)
+		a.Sign(t, name, nil)
 	}
 	p := launch(t, "--dev", "--client-addr", off, "--secure-client-addr", "127.0.0.1:0", "--admin-addr", off,
-		"--tls-cert", a.file("server.pem"), "--tls-key", a.file("server.key"), "--tls-ca", a.file("ca.pem"),
+		"--tls-cert", a.File("server.pem"), "--tls-key", a.File("server.key"), "--tls-ca", a.File("ca.pem"),
 		"--x509-super", "CN=admin")
 	for _, name := range []string{"other", "admin"} {
-		conf := a.trust()
-		pair := must.Get(tls.LoadX509KeyPair(a.file(name+".pem"), a.file(name+".key")))(t)
+		conf := a.Trust()
+		pair := must.Get(tls.LoadX509KeyPair(a.File(name+".pem"), a.File(name+".key")))(t)
 		conf.Certificates = []tls.Certificate{pair}
 		c := must.Get(zk.Dial(t.Context(), p.ready["secure"], zk.Options{TLS: conf}))(t)
 		defer c.Close(context.Background())
 		must.Get(c.Create(t.Context(), zk.Create{Path: "/" + name, ACL: zk.DigestACL(1, "third", "x")}))(t)
 		_, err := c.Get(t.Context(), "/"+name)
 		expect.Equal(t, err == nil, name == "admin", "%s reads a node of a third user: %v", name, err)
-	}
-}
-
-// A zoo.cfg that asks no client for a certificate knows no client by one: what needs certificates is refused.
-func TestCertificatesThatNoClientShows(t *testing.T) {
-	dir := t.TempDir()
-	ca := newAuthority(t, dir)
-	ca.sign(t, "server", []string{"zlockd-1"})
-	for auth, ok := range map[string]bool{"none": false, "want": true, "need": true} {
-		for _, needs := range []string{"X509AuthenticationProvider.superUser=CN=admin",
-			"enforce.auth.enabled=true\nenforce.auth.schemes=x509"} {
-			_, err := load(t, dir, "secureClientPort=2281\ndataDir=$DIR/d\nssl.clientAuth="+auth+"\n"+needs,
-				"--tls-cert", ca.file("server.pem"), "--tls-key", ca.file("server.key"), "--tls-ca", ca.file("ca.pem"))
-			expect.Equal(t, err == nil, ok, "%s with ssl.clientAuth=%s: %v", needs, auth, err)
-			if !ok {
-				expect.Has(t, err.Error(), "not ssl.clientAuth=none")
-			}
-		}
 	}
 }

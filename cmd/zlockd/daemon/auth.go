@@ -1,0 +1,73 @@
+package daemon
+
+import (
+	"crypto/fips140"
+	"slices"
+	"strings"
+)
+
+// authSchemes are the schemes in which a client can prove its identity.
+var authSchemes = []string{"digest", "sasl", "x509"}
+
+// words splits a list at commas and blanks.
+func words(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// checkSASL reports flags of authentication that would let no client in.
+func (s *settings) checkSASL() {
+	required := words(s.requireAuth)
+	if s.requireAuth != "" && len(required) == 0 {
+		s.fault("--require-auth %q names no scheme: want %s", s.requireAuth, strings.Join(authSchemes, ", "))
+	}
+	for _, scheme := range required {
+		if !slices.Contains(authSchemes, scheme) {
+			s.fault("--require-auth %q is unknown: want %s", scheme, strings.Join(authSchemes, ", "))
+		}
+	}
+	switch {
+	case s.saslUsers != "" || s.keytab != "":
+	case slices.Contains(required, "sasl"):
+		s.fault("--require-auth sasl needs --sasl-users or --kerberos-keytab: no client could authenticate")
+	case s.SASLSuper != "":
+		s.fault("--sasl-super needs --sasl-users or --kerberos-keytab")
+	case s.principal != "":
+		s.fault("--kerberos-principal needs --kerberos-keytab")
+	}
+	s.checkKerberos()
+	if fips140.Enforced() { // GODEBUG=fips140=only
+		for _, o := range []struct {
+			flag  string
+			given bool
+		}{
+			{"super-digest", s.SuperDigest != ""},
+			{"kerberos-keytab", s.keytab != ""},
+			{"require-auth digest", slices.Contains(required, "digest")},
+		} {
+			if o.given {
+				s.fault("--%s: it needs SHA-1, which fips140=only refuses: leave it out, and name the super user by "+
+					"--x509-super", o.flag)
+			}
+		}
+	}
+	if slices.Equal(required, []string{"x509"}) && !s.asksCertificates() {
+		s.fault("--require-auth x509 needs --tls-ca, and not ssl.clientAuth=none: no client could show a " +
+			"certificate")
+	}
+}
+
+// requiredAuth maps the three keys that let no client in without authentication.
+func (z *zoo) requiredAuth() {
+	var required []string
+	if z.is("enforce.auth.enabled", "true") {
+		if required = words(z.seen["enforce.auth.schemes"]); len(required) == 0 {
+			z.wrong("enforce.auth.enabled: enforce.auth.schemes names no scheme")
+		}
+	}
+	if z.is("sessionRequireClientSASLAuth", "true") && !slices.Contains(required, "sasl") {
+		required = append(required, "sasl")
+	}
+	if len(required) > 0 {
+		z.put("require-auth", strings.Join(required, ","))
+	}
+}

@@ -1,0 +1,75 @@
+package daemon
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/test/certs"
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// strictRules is a Kerberos that takes every rule that does not say nonsense.
+type strictRules struct{ Kerberos }
+
+func (strictRules) CheckRules(rules string) error {
+	if strings.Contains(rules, "nonsense") {
+		return errors.New("nonsense")
+	}
+	return nil
+}
+
+// A zoo.cfg that asks no client for a certificate knows no client by one: what needs certificates is refused.
+func TestCertificatesThatNoClientShows(t *testing.T) {
+	dir := t.TempDir()
+	ca := certs.New(t, dir)
+	ca.Sign(t, "server", []string{"zlockd-1"})
+	for auth, ok := range map[string]bool{"none": false, "want": true, "need": true} {
+		for _, needs := range []string{"X509AuthenticationProvider.superUser=CN=admin",
+			"enforce.auth.enabled=true\nenforce.auth.schemes=x509"} {
+			_, err := load(t, dir, "secureClientPort=2281\ndataDir=$DIR/d\nssl.clientAuth="+auth+"\n"+needs,
+				"--tls-cert", ca.File("server.pem"), "--tls-key", ca.File("server.key"), "--tls-ca", ca.File("ca.pem"))
+			expect.Equal(t, err == nil, ok, "%s with ssl.clientAuth=%s: %v", needs, auth, err)
+			if !ok {
+				expect.Has(t, err.Error(), "not ssl.clientAuth=none")
+			}
+		}
+	}
+}
+
+func TestKerberosOfAConfiguration(t *testing.T) {
+	const text = "clientPort=2181\ndataDir=$DIR\nkerberos.removeHostFromPrincipal=true\n" +
+		"kerberos.removeRealmFromPrincipal=TRUE\nsecurity.auth_to_local="
+	dir := t.TempDir()
+	s := must.Get(loadWith(t, strictRules{}, dir, text+"RULE:[1:$1]\\\n  DEFAULT"))(t)
+	expect.Equal(t, len(s.notes), 0, "notes")
+	expect.Equal(t, s.removeHost, true, "the host is removed")
+	expect.Equal(t, s.removeRealm, false, "the realm is removed")
+	expect.Equal(t, s.authToLocal, "RULE:[1:$1]DEFAULT", "rules")
+	_, err := loadWith(t, strictRules{}, dir, text+"RULE:nonsense")
+	must.That(t, err != nil, "rules that cannot be read are taken")
+	expect.Has(t, err.Error(), "--kerberos-rules", "rules that cannot be read")
+}
+
+// A zlockd without Kerberos refuses every option that asks for it, and says how to build the one that has it.
+func TestKerberosIsRefusedWithoutIt(t *testing.T) {
+	const base = "clientPort=2181\ndataDir=$DIR\n"
+	for _, test := range []struct {
+		flag, text string
+		args       []string
+	}{
+		{"keytab", base, []string{"--kerberos-keytab", "/etc/zlockd.keytab"}},
+		{"principal", base, []string{"--kerberos-principal", "zookeeper/host@REALM"}},
+		{"rules", base + "security.auth_to_local=RULE:[1:$1]", nil},
+		{"remove-host", base + "kerberos.removeHostFromPrincipal=true", nil},
+		{"remove-realm", base, []string{"--kerberos-remove-realm"}},
+	} {
+		t.Run(test.flag, func(t *testing.T) {
+			_, err := load(t, t.TempDir(), test.text, test.args...)
+			must.Is(t, err, errNoKerberos)
+			expect.Has(t, err.Error(), "--kerberos-"+test.flag+": ", "the error")
+		})
+	}
+	expect.Has(t, errNoKerberos.Error(), "make kerberos", "what to do")
+}
