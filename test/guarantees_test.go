@@ -85,7 +85,8 @@ func TestR7StoresAreNotOlderThanTested(t *testing.T) {
 
 // R20: raft's own restore takes the zxid and the sessions back. Nothing that runs may reach it.
 func TestR20RaftRestoreIsNotReachable(t *testing.T) {
-	for _, dir := range []string{"../raftfsm", "../server", "../server/admin", "../cmd/zlockd/daemon"} {
+	for _, dir := range []string{"../raftfsm", "../server", "../server/admin", "../cmd/zlockd/daemon",
+		"../cmd/zlockd/internal/data"} {
 		files := must.Get(filepath.Glob(dir + "/*.go"))(t)
 		for _, f := range files {
 			b := must.Get(os.ReadFile(f))(t)

@@ -32,7 +32,7 @@ var (
 var layers = [][]string{
 	{"./jute", "./tree", "./session", "./raftfsm/state", "./server/clients", "./client/zk"},
 	{"./tree", "./server/clients", "./test/sim"},
-	{"./tree/zkfiles", "./raftfsm/offline", "./server/backup", "./cmd/zlockd/daemon", "./cmd/zlock"},
+	{"./tree/zkfiles", "./raftfsm/offline", "./server/backup", "./cmd/zlockd/internal/data", "./cmd/zlockd/daemon", "./cmd/zlock"},
 	{"./session", "./raftfsm/state", "./raftfsm", "./test/sim"},
 	{"./raftfsm/state", "./raftfsm/offline", "./raftfsm", "./test/sim"},
 	{"./raftfsm/disk", "./raftfsm/offline", "./raftfsm", "./test/sim"},
@@ -48,7 +48,7 @@ var layers = [][]string{
 	{"./raftfsm/seglog", "./raftfsm/disk", "./raftfsm"},
 	{"./raftfsm/status", "./raftfsm/peer", "./server/members", "./raftfsm"},
 	{"./raftfsm/tlsfiles", "./raftfsm/peer", "./server"},
-	{"./raftfsm/offline", "./cmd/zlockd/daemon"},
+	{"./raftfsm/offline", "./cmd/zlockd/internal/data", "./cmd/zlockd/daemon"},
 	{"./raftfsm", "./server", "./server/clients", "./test/sim"},
 	{"./server", "./server/admin", "./cmd/zlockd/daemon", "./test/sim"},
 	{"./server/clients/identity", "./server/clients", "./server"},
@@ -73,6 +73,8 @@ var layers = [][]string{
 	{"./client", "./cmd/zlock"},
 	{"./cmd/zlock"},
 	{"./cmd/zlock/internal/supervise", "./cmd/zlock"},
+	{"./cmd/zlockd/internal/settings", "./cmd/zlockd/daemon"},
+	{"./cmd/zlockd/internal/data", "./cmd/zlockd/daemon"},
 	{"./cmd/zlockd/daemon"},
 	{"./cmd/internal/cli", "./cmd/zlock", "./cmd/zlockd/daemon"},
 }

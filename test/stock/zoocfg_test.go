@@ -18,7 +18,7 @@ func TestTableOfZooKeysIsZooKeepers(t *testing.T) {
 	cmd := javaDriver(t, "ZooCfg")
 	var rows [][]string
 	var input strings.Builder
-	text := must.Get(os.ReadFile("../../cmd/zlockd/daemon/testdata/zookeys.table"))(t)
+	text := must.Get(os.ReadFile("../../cmd/zlockd/internal/settings/testdata/zookeys.table"))(t)
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "# ") {
 			continue

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/test/certs"
 	"github.com/zlockd/zlockd/test/expect"
@@ -226,7 +227,7 @@ func TestFilesThatOperatorsNameAreBounded(t *testing.T) {
 		{"--config", path},
 		{"--dev", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", path, "--tls-key", path},
 	} {
-		if _, err := readSettings(args, nil); err == nil || !strings.Contains(err.Error(), "longer than") {
+		if _, err := settings.Read(args, nil); err == nil || !strings.Contains(err.Error(), "longer than") {
 			t.Errorf("%v: %v", args[0], err)
 		}
 	}

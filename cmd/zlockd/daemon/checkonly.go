@@ -8,12 +8,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/data"
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/audit"
 )
 
-func (d *daemon) checkCommand() *command {
-	return &command{
+func (d *daemon) checkCommand() *data.Command {
+	return &data.Command{
 		Name: "check", ProgramFlags: true, Does: "say whether a server would start, and with which settings",
 		Help: `Takes the flags of a server, its environment and --config. Reads everything, resolves the
 names of the peers, opens and closes the ports, looks at certificates, at the data
@@ -21,49 +23,49 @@ directory and its disk, and at the limits of this process. Starts nothing. Ports
 fault while a server runs on the data directory, which has them itself. Prints the
 settings in force and where each comes from, then all faults with what to do about each.
 Exit code: 0 a server would start, 2 it would not.`,
-		Setup: func(*pflag.FlagSet) func(*dataCall) error {
-			return func(c *dataCall) error { return d.checkOnly(c.Raw) }
+		Setup: func(*pflag.FlagSet) func(*data.Call) error {
+			return func(c *data.Call) error { return d.checkOnly(c.Raw) }
 		},
 	}
 }
 
 // checkOnly runs zlockd check.
 func (d *daemon) checkOnly(args []string) error {
-	s, err := readSettings(args, d.kerberos)
+	s, err := settings.Read(args, d.kerberos)
 	switch {
-	case err != nil && (s == nil || s.flags == nil):
+	case err != nil && (s == nil || s.Flags == nil):
 		return &cli.ExitError{Code: exitUsage, Err: err}
-	case s.version:
+	case s.ShowVersion:
 		return cli.Exit(d.program().Main([]string{"version"}))
-	case s.checkReady:
+	case s.CheckReady:
 		return cli.Usagef("--check-ready asks a server that runs, and check whether one would start: leave one out")
 	}
-	s.print(d.stdout)
-	s.try()
+	s.Print(d.stdout)
+	s.Try()
 	if _, err := newSASL(s, slog.New(slog.DiscardHandler)); err != nil {
-		s.faults = append(s.faults, err)
+		s.Faults = append(s.Faults, err)
 	}
-	if _, err := s.tokens(); err != nil {
-		s.faults = append(s.faults, err)
+	if _, err := ticketTokens(s); err != nil {
+		s.Faults = append(s.Faults, err)
 	}
-	if s.auditLog != "" {
-		if err := audit.Try(s.auditLog); err != nil {
-			s.fault("--audit-log: %w", err)
+	if s.AuditLog != "" {
+		if err := audit.Try(s.AuditLog); err != nil {
+			s.Fault("--audit-log: %w", err)
 		}
 	}
 	// Go raises the soft limit to the hard one.
 	if limit := admin.MaxOpenFiles(); limit >= 0 && limit < fewFiles {
-		s.note("", "this process may open %d files only, and each client is one: raise the limit (LimitNOFILE, "+
+		s.Note("", "this process may open %d files only, and each client is one: raise the limit (LimitNOFILE, "+
 			"ulimit -Hn)", limit)
 	}
-	for _, n := range s.notes {
-		if n.key != "" {
-			n.why = n.key + ": no effect: " + n.why
+	for _, n := range s.Notes {
+		if n.Key != "" {
+			n.Why = n.Key + ": no effect: " + n.Why
 		}
-		fmt.Fprintln(d.stdout, "note:", n.why)
+		fmt.Fprintln(d.stdout, "note:", n.Why)
 	}
-	if len(s.faults) > 0 {
-		return &cli.ExitError{Code: exitUsage, Err: errors.Join(s.faults...)}
+	if len(s.Faults) > 0 {
+		return &cli.ExitError{Code: exitUsage, Err: errors.Join(s.Faults...)}
 	}
 	fmt.Fprintln(d.stdout, "ok: a server would start")
 	return nil

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/certs"
 	"github.com/zlockd/zlockd/test/expect"
@@ -47,7 +48,7 @@ func fipsMode(t *testing.T, program string) {
 	users := a.File("users")
 	must.OK(t, os.WriteFile(users, []byte("ann:1\n"), 0o600))
 	in := func(mode string, args ...string) *daemonProcess {
-		p := prepare(append(args, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", off)...)
+		p := prepare(append(args, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", settings.Off)...)
 		p.cmd.Path = program
 		p.cmd.Env = append(p.cmd.Env, "GODEBUG=fips140="+mode)
 		return p

@@ -10,13 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 	"github.com/zlockd/zlockd/server/sasl"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
 // fakeKerberos takes every keytab, and every rule that does not say nonsense.
-type fakeKerberos struct{ asked *KerberosOptions }
+type fakeKerberos struct{ asked *settings.KerberosOptions }
 
 func (fakeKerberos) CheckRules(rules string) error {
 	if strings.Contains(rules, "nonsense") {
@@ -25,7 +26,7 @@ func (fakeKerberos) CheckRules(rules string) error {
 	return nil
 }
 
-func (f fakeKerberos) New(o KerberosOptions) (sasl.Mechanism, error) {
+func (f fakeKerberos) New(o settings.KerberosOptions) (sasl.Mechanism, error) {
 	if f.asked != nil {
 		*f.asked = o
 	}
@@ -42,15 +43,15 @@ func TestKerberosGetsItsOptions(t *testing.T) {
 	must.OK(t, os.WriteFile(jaas, []byte("Server { com.sun.security.auth.module.Krb5LoginModule required "+
 		`keyTab="/etc/zk.keytab" principal="zookeeper/a@R"; };`), 0o600))
 	for name, x := range map[string]struct {
-		s    settings
+		s    settings.Settings
 		want string
 	}{
-		"file":  {settings{saslUsers: jaas}, "/etc/zk.keytab zookeeper/a@R"},
-		"flags": {settings{saslUsers: jaas, keytab: "/k", principal: "zookeeper/b@R"}, "/k zookeeper/b@R"},
+		"file":  {settings.Settings{SASLUsers: jaas}, "/etc/zk.keytab zookeeper/a@R"},
+		"flags": {settings.Settings{SASLUsers: jaas, Keytab: "/k", Principal: "zookeeper/b@R"}, "/k zookeeper/b@R"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var asked KerberosOptions
-			x.s.kerberos, x.s.authToLocal, x.s.removeHost = fakeKerberos{&asked}, "RULE", true
+			var asked settings.KerberosOptions
+			x.s.Kerberos, x.s.AuthToLocal, x.s.RemoveHost = fakeKerberos{&asked}, "RULE", true
 			m := must.Get(newSASL(&x.s, slog.New(slog.DiscardHandler)))(t)
 			expect.Equal(t, m.GSSAPI, sasl.Mechanism(noMechanism{}), "the mechanism")
 			expect.Equal(t, fmt.Sprint(asked.Keytab, " ", asked.Principal), x.want, "keytab and principal")
@@ -70,7 +71,7 @@ func TestKerberosTakesEffectAtSIGHUP(t *testing.T) {
 	write("")
 	args := []string{"--config", file}
 	d := &daemon{kerberos: fakeKerberos{}}
-	s := must.Get(readSettings(args, d.kerberos))(t)
+	s := must.Get(settings.Read(args, d.kerberos))(t)
 	write("security.auth_to_local=RULE:[1:$1]\nkerberos.removeHostFromPrincipal=true\nsnapCount=7\n")
 	took, restart, err := d.rereadOnce(args, s, new(fakeProcess), nil)
 	must.OK(t, err)
@@ -82,7 +83,7 @@ func TestKerberosOfAJAASFileIsRefusedWithoutIt(t *testing.T) {
 	jaas := filepath.Join(t.TempDir(), "jaas.conf")
 	const text = `Server { com.sun.security.auth.module.Krb5LoginModule required keyTab="/etc/zk.keytab"; };`
 	must.OK(t, os.WriteFile(jaas, []byte(text), 0o600))
-	_, err := newSASL(&settings{saslUsers: jaas}, slog.New(slog.DiscardHandler))
-	must.Is(t, err, errNoKerberos)
+	_, err := newSASL(&settings.Settings{SASLUsers: jaas}, slog.New(slog.DiscardHandler))
+	must.Is(t, err, settings.ErrNoKerberos)
 	expect.Has(t, err.Error(), jaas, "the error names the file")
 }

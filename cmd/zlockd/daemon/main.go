@@ -1,4 +1,4 @@
-// Package daemon is the program zlockd: its flags and configuration, a server that runs until a signal
+// Package daemon is the program zlockd: it runs a server with what package settings has read until a signal
 // comes, and the commands that need no server. Two programs are made of it, with Kerberos and without.
 package daemon
 
@@ -11,11 +11,9 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/data"
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 )
-
-// stopTime bounds an orderly stop: handing over the leadership, closing clients, the last
-// sync.
-const stopTime = 15 * time.Second
 
 // Main runs zlockd with its arguments, the name of the program first, and returns the exit code. With
 // nil for Kerberos it refuses the options that ask for it.
@@ -38,21 +36,21 @@ func Main(args []string, kerberos Kerberos) int {
 // serveWith runs a server with its arguments and returns the exit code.
 func (d *daemon) serveWith(args []string) int {
 	p := d.program()
-	s, err := readSettings(args, d.kerberos)
+	s, err := settings.Read(args, d.kerberos)
 	if err != nil {
-		return p.Report("", cli.Mistake(withSurroundings(err, s)))
+		return p.Report("", cli.Mistake(settings.WithSurroundings(err, s)))
 	}
 	switch {
-	case s.help:
+	case s.ShowHelp:
 		p.Overview(d.stdout)
 		return exitOK
-	case s.version:
+	case s.ShowVersion:
 		return p.Main([]string{"version"})
-	case s.checkReady:
+	case s.CheckReady:
 		return d.checkReady(s)
 	}
 	d.setLevel(s)
-	log := newLogger(d.stderr, &d.level, s.logFormat)
+	log := newLogger(d.stderr, &d.level, s.LogFormat)
 	if len(s.Peers) > 1 { // operators read the lines of several servers together
 		log = log.With("server", s.ID)
 	}
@@ -60,18 +58,18 @@ func (d *daemon) serveWith(args []string) int {
 		q.tellBy(log)
 		s.LogLost = q.lost
 	}
-	for _, n := range s.notes {
-		if n.key == "" {
-			log.Warn(n.why)
+	for _, n := range s.Notes {
+		if n.Key == "" {
+			log.Warn(n.Why)
 			continue
 		}
-		log.Warn("no effect: "+n.why, "file", s.config, "key", n.key)
+		log.Warn("no effect: "+n.Why, "file", s.Config, "key", n.Key)
 	}
 	return d.serve(args, s, log)
 }
 
 // serve runs the server until a signal comes or the server fails.
-func (d *daemon) serve(args []string, s *settings, log *slog.Logger) int {
+func (d *daemon) serve(args []string, s *settings.Settings, log *slog.Logger) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	manager := newNotifier(os.Getenv, log)
@@ -91,7 +89,7 @@ func (d *daemon) serve(args []string, s *settings, log *slog.Logger) int {
 	select {
 	case r := <-starting:
 		if r.err != nil {
-			return d.program().Report("", withSurroundings(explain(r.err, s), s))
+			return d.program().Report("", settings.WithSurroundings(settings.Explain(r.err, s), s))
 		}
 		p = r.p
 	case sig := <-d.signals:
@@ -105,7 +103,7 @@ func (d *daemon) serve(args []string, s *settings, log *slog.Logger) int {
 			return exitOK
 		case <-d.signals:
 			return exitAtOnce
-		case <-time.After(stopTime):
+		case <-time.After(data.StopTime):
 			return exitFailed
 		}
 	}
@@ -130,9 +128,9 @@ func (d *daemon) serve(args []string, s *settings, log *slog.Logger) int {
 	}
 }
 
-// stop stops the server in order. A second signal, or stopTime, ends that.
+// stop stops the server in order. A second signal, or data.StopTime, ends that.
 func (d *daemon) stop(p process, log *slog.Logger) int {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	ctx, cancel := context.WithTimeout(context.Background(), data.StopTime)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- p.Close(ctx) }()

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/cmd/internal/release"
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -41,7 +42,7 @@ func (p *fakeProcess) Ready(context.Context) (readyLine, error) {
 
 func (p *fakeProcess) Line() string { return "mode standalone" }
 
-func (p *fakeProcess) Change(*settings, *slog.Logger) (bool, error) { return false, nil }
+func (p *fakeProcess) Change(*settings.Settings, *slog.Logger) (bool, error) { return false, nil }
 
 func (p *fakeProcess) Failed() <-chan struct{} { return p.failed }
 
@@ -58,7 +59,7 @@ func (p *fakeProcess) Close(ctx context.Context) error {
 func startFake(p process, err error) (out *must.Text, signals chan os.Signal, code chan int) {
 	out, signals, code = new(must.Text), make(chan os.Signal, 2), make(chan int, 1)
 	d := &daemon{stdout: out, stderr: out, signals: signals,
-		start: func(context.Context, *settings, *slog.Logger) (process, error) {
+		start: func(context.Context, *settings.Settings, *slog.Logger) (process, error) {
 			return p, err
 		}}
 	go func() { code <- d.program().Main([]string{"--dev", "--log-level", "error"}) }()
@@ -101,7 +102,7 @@ func TestFailedStart(t *testing.T) {
 func TestSignalDuringTheStart(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	d := &daemon{stdout: io.Discard, stderr: io.Discard, signals: signals,
-		start: func(ctx context.Context, _ *settings, _ *slog.Logger) (process, error) {
+		start: func(ctx context.Context, _ *settings.Settings, _ *slog.Logger) (process, error) {
 			signals <- syscall.SIGTERM
 			<-ctx.Done()
 			return nil, ctx.Err()

@@ -8,14 +8,16 @@ import (
 	"os"
 
 	"github.com/zlockd/zlockd/cmd/internal/release"
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/data"
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 )
 
 // Exit codes.
 const (
 	exitOK     = 0
-	exitFailed = 1 // could not start, or had to stop
-	exitUsage  = 2 // wrong flags or configuration
-	exitAtOnce = 3 // stopped by a second signal
+	exitFailed = 1               // could not start, or had to stop
+	exitUsage  = 2               // wrong flags or configuration
+	exitAtOnce = data.ExitAtOnce // stopped by a second signal
 )
 
 // daemon is zlockd with its surroundings.
@@ -25,7 +27,7 @@ type daemon struct {
 	hangups        <-chan os.Signal // each reads the configuration again
 	level          slog.LevelVar
 	kerberos       Kerberos // nil without
-	start          func(context.Context, *settings, *slog.Logger) (process, error)
+	start          func(context.Context, *settings.Settings, *slog.Logger) (process, error)
 }
 
 // process is a started server.
@@ -35,7 +37,7 @@ type process interface {
 	// Line returns mode, leader and clients in one line.
 	Line() string
 	// Change puts the settings in force that need no restart, and reports whether users changed.
-	Change(*settings, *slog.Logger) (users bool, err error)
+	Change(*settings.Settings, *slog.Logger) (users bool, err error)
 	// Failed is closed when the server stops by itself.
 	Failed() <-chan struct{}
 	// Close stops the server in order, or as far as ctx allows.

@@ -4,14 +4,13 @@ import (
 	"io"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/data"
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 )
 
-// command is a subcommand.
-type command = cli.Command[*dataCall]
-
 // program is the table of zlockd.
-func (d *daemon) program() *cli.Program[*dataCall] {
-	return &cli.Program[*dataCall]{
+func (d *daemon) program() *cli.Program[*data.Call] {
+	return &cli.Program[*data.Call]{
 		Name: "zlockd", Does: "a lock server that speaks the ZooKeeper protocol",
 		See:      "zlockd.conf(5), zlock(1)",
 		Synopsis: []string{"[OPTIONS]", "COMMAND [OPTIONS] …"},
@@ -40,17 +39,17 @@ The log goes to stderr. SIGTERM and SIGINT stop in order, a second one at once.
 			{Word: "2", Means: "wrong flags or configuration"},
 			{Word: "3", Means: "stopped at once by a second signal"},
 		},
-		Groups:     func() []cli.Group { return flagGroups(new(settings)) },
-		Commands:   append([]*command{d.checkCommand()}, dataCommands()...),
-		OtherFlags: otherFlags,
-		Details:    flagDetails,
-		Run: func(c *cli.Call, run func(*dataCall) error) error {
-			return run(&dataCall{Call: c, stdout: d.stdout, signals: d.signals})
+		Groups:     func() []cli.Group { return settings.Groups(new(settings.Settings)) },
+		Commands:   append([]*data.Command{d.checkCommand()}, data.Commands()...),
+		OtherFlags: settings.OtherNames,
+		Details:    settings.Details,
+		Run: func(c *cli.Call, run func(*data.Call) error) error {
+			return run(&data.Call{Call: c, Stdout: d.stdout, Signals: d.signals})
 		},
 		Plain: d.serveWith,
 		Pages: map[string]func(io.Writer){
 			"zlockd.8":      func(w io.Writer) { d.program().Manual(w) },
-			"zlockd.conf.5": configPage,
+			"zlockd.conf.5": settings.ConfigPage,
 		},
 		Usage:  exitUsage,
 		Failed: exitFailed,

@@ -7,25 +7,27 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 )
 
 // checkReady asks the server with these settings, on this machine, whether it serves clients.
-func (d *daemon) checkReady(s *settings) int {
+func (d *daemon) checkReady(s *settings.Settings) int {
 	fail := func(format string, args ...any) int {
 		fmt.Fprintf(d.stderr, "zlockd: not ready: "+format+"\n", args...)
 		return exitFailed
 	}
 	host, port, err := net.SplitHostPort(s.AdminAddr)
-	if err != nil || s.AdminAddr == off {
+	if err != nil || s.AdminAddr == settings.Off {
 		return fail("--check-ready asks the admin port, which is %s: set --admin-addr", s.AdminAddr)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
 	scheme, conf := "http", &tls.Config{InsecureSkipVerify: true} // no secret is sent to this machine's own port
-	if s.adminTLS.Cert != "" {
+	if s.AdminFiles.Cert != "" {
 		scheme = "https"
-		own, err := tls.LoadX509KeyPair(s.adminTLS.Cert, s.adminTLS.Key)
+		own, err := tls.LoadX509KeyPair(s.AdminFiles.Cert, s.AdminFiles.Key)
 		if err != nil {
 			return fail("%v", err)
 		}

@@ -5,12 +5,14 @@ import (
 	"slices"
 
 	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 )
 
 // setLevel sets the level of the log from now on.
-func (d *daemon) setLevel(s *settings) {
+func (d *daemon) setLevel(s *settings.Settings) {
 	var l slog.Level
-	_ = l.UnmarshalText([]byte(s.logLevel)) // check refused unknown levels
+	_ = l.UnmarshalText([]byte(s.LogLevel)) // check refused unknown levels
 	d.level.Set(l)
 }
 
@@ -22,7 +24,7 @@ var live = []string{"log-level", "4lw-whitelist", "max-client-cnxns", "max-cnxns
 // reread reads the configuration again at each SIGHUP, and logs what took effect and what
 // needs a restart. A hang-up never ends the server, and a configuration with a mistake changes
 // nothing. Certificates need no signal: the server sees that their files change.
-func (d *daemon) reread(args []string, inForce *settings, p process, n *notifier, log *slog.Logger,
+func (d *daemon) reread(args []string, inForce *settings.Settings, p process, n *notifier, log *slog.Logger,
 	done <-chan struct{}) {
 	for {
 		select {
@@ -41,9 +43,9 @@ func (d *daemon) reread(args []string, inForce *settings, p process, n *notifier
 	}
 }
 
-func (d *daemon) rereadOnce(args []string, inForce *settings, p process, log *slog.Logger) (
+func (d *daemon) rereadOnce(args []string, inForce *settings.Settings, p process, log *slog.Logger) (
 	took, restart []string, err error) {
-	fresh, err := readSettings(args, d.kerberos)
+	fresh, err := settings.Read(args, d.kerberos)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -52,8 +54,8 @@ func (d *daemon) rereadOnce(args []string, inForce *settings, p process, log *sl
 		return nil, nil, err
 	}
 	d.setLevel(fresh)
-	fresh.flags.VisitAll(func(f *pflag.Flag) {
-		old := inForce.flags.Lookup(f.Name)
+	fresh.Flags.VisitAll(func(f *pflag.Flag) {
+		old := inForce.Flags.Lookup(f.Name)
 		isLive := slices.Contains(live, f.Name)
 		switch changed := old.Value.String() != f.Value.String(); {
 		case isLive && (changed || users && f.Name == "sasl-users"):

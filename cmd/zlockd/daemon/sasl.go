@@ -7,12 +7,19 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 	"github.com/zlockd/zlockd/server/sasl"
 )
 
+// Kerberos and KerberosOptions are what a program that has Kerberos brings.
+type (
+	Kerberos        = settings.Kerberos
+	KerberosOptions = settings.KerberosOptions
+)
+
 // ensembleNames splits the names of the cluster at commas.
-func ensembleNames(s *settings) (list []string) {
-	for name := range strings.SplitSeq(s.ensembleNames, ",") {
+func ensembleNames(s *settings.Settings) (list []string) {
+	for name := range strings.SplitSeq(s.Ensemble, ",") {
 		if name = strings.TrimSpace(name); name != "" {
 			list = append(list, name)
 		}
@@ -21,40 +28,40 @@ func ensembleNames(s *settings) (list []string) {
 }
 
 // newSASL reads how clients may authenticate by SASL. It returns nil without SASL.
-func newSASL(s *settings, log *slog.Logger) (*sasl.Mechanisms, error) {
-	if s.saslUsers == "" && s.keytab == "" {
+func newSASL(s *settings.Settings, log *slog.Logger) (*sasl.Mechanisms, error) {
+	if s.SASLUsers == "" && s.Keytab == "" {
 		return nil, nil
 	}
 	var file sasl.File
-	if s.saslUsers != "" {
+	if s.SASLUsers != "" {
 		var err error
-		if file, err = sasl.ReadFile(s.saslUsers); err != nil {
+		if file, err = sasl.ReadFile(s.SASLUsers); err != nil {
 			return nil, fmt.Errorf("--sasl-users: %w", err)
 		}
 	}
 	if file.Users != nil && fips140.Enabled() {
 		return nil, fmt.Errorf("--sasl-users %s: SASL DIGEST-MD5 is off in FIPS 140 mode, which has no MD5: leave "+
-			"it out, and let clients authenticate by certificates (--tls-ca)", s.saslUsers)
+			"it out, and let clients authenticate by certificates (--tls-ca)", s.SASLUsers)
 	}
 	m := &sasl.Mechanisms{Users: file.Users}
 	// Flags take precedence over the JAAS file.
-	if keytab := cmp.Or(s.keytab, file.Keytab); keytab != "" {
-		if s.kerberos == nil { // checkKerberos has refused the flags
-			return nil, fmt.Errorf("%s names a Krb5LoginModule: %w", s.saslUsers, errNoKerberos)
+	if keytab := cmp.Or(s.Keytab, file.Keytab); keytab != "" {
+		if s.Kerberos == nil { // checkKerberos has refused the flags
+			return nil, fmt.Errorf("%s names a Krb5LoginModule: %w", s.SASLUsers, settings.ErrNoKerberos)
 		}
 		var err error
-		m.GSSAPI, err = s.kerberos.New(KerberosOptions{
-			Keytab: keytab, Principal: cmp.Or(s.principal, file.Principal),
-			Rules: s.authToLocal, RemoveHost: s.removeHost, RemoveRealm: s.removeRealm, Logger: log})
+		m.GSSAPI, err = s.Kerberos.New(settings.KerberosOptions{
+			Keytab: keytab, Principal: cmp.Or(s.Principal, file.Principal),
+			Rules: s.AuthToLocal, RemoveHost: s.RemoveHost, RemoveRealm: s.RemoveRealm, Logger: log})
 		if err != nil {
 			return nil, err
 		}
-	} else if s.principal != "" {
+	} else if s.Principal != "" {
 		return nil, fmt.Errorf("--kerberos-principal needs --kerberos-keytab, or a Krb5LoginModule in %s",
-			s.saslUsers)
+			s.SASLUsers)
 	}
 	if _, known := m.Users[s.SASLSuper]; s.SASLSuper != "" && !known && m.GSSAPI == nil {
-		return nil, fmt.Errorf("--sasl-super %s: there is no such user in %s", s.SASLSuper, s.saslUsers)
+		return nil, fmt.Errorf("--sasl-super %s: there is no such user in %s", s.SASLSuper, s.SASLUsers)
 	}
 	return m, nil
 }

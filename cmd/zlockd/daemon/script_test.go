@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/golden"
 	"github.com/zlockd/zlockd/test/must"
@@ -121,7 +122,7 @@ func TestDocumentationHasTheFlags(t *testing.T) {
 	golden.Table(t, "../../../docs/reference/flags.md",
 		"go test ./cmd/zlockd/daemon -run Documentation -update-docs",
 		table)
-	for flag := range flagDetails {
+	for flag := range settings.Details {
 		expect.Has(t, table, "--"+flag, "details of the unknown flag %s", flag)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/zlockd/zlockd/cmd/internal/release"
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 	"github.com/zlockd/zlockd/raftfsm/disk"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/server"
@@ -24,13 +25,13 @@ type running struct {
 }
 
 // startServer starts a server with the settings.
-func startServer(ctx context.Context, s *settings, log *slog.Logger) (process, error) {
+func startServer(ctx context.Context, s *settings.Settings, log *slog.Logger) (process, error) {
 	tuneGC()
 	o, err := serverOptions(s, log)
 	if err != nil {
 		return nil, err
 	}
-	if s.auditLog != "" {
+	if s.AuditLog != "" {
 		if o.Audit, err = audit.Open(auditOptions(s)); err != nil {
 			return nil, fmt.Errorf("--audit-log: %w", err)
 		}
@@ -47,11 +48,11 @@ func startServer(ctx context.Context, s *settings, log *slog.Logger) (process, e
 
 // auditOptions returns how the audit log is opened. On the disk of the data it leaves a quarter more free
 // than the server itself keeps: a log that fills the disk must not make the server refuse writes.
-func auditOptions(s *settings) audit.Options {
-	o := audit.Options{Name: s.auditLog, Size: s.auditSize << 20, Keep: s.auditKeep}
-	reserve := s.diskReserve << 20
-	if s.dev || reserve == 0 || s.auditLog == "stderr" || s.auditLog == "syslog" ||
-		!disk.Same(s.DataDir, filepath.Dir(s.auditLog)) {
+func auditOptions(s *settings.Settings) audit.Options {
+	o := audit.Options{Name: s.AuditLog, Size: s.AuditMiB << 20, Keep: s.AuditKeep}
+	reserve := s.ReserveMiB << 20
+	if s.Dev || reserve == 0 || s.AuditLog == "stderr" || s.AuditLog == "syslog" ||
+		!disk.Same(s.DataDir, filepath.Dir(s.AuditLog)) {
 		return o
 	}
 	o.Room = func() error {
@@ -75,12 +76,12 @@ func (r running) Close(ctx context.Context) error {
 }
 
 // serverOptions translates the settings into the options of package server.
-func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
+func serverOptions(s *settings.Settings, log *slog.Logger) (server.Options, error) {
 	clientTLS, files, err := newClientTLS(s, log)
 	if err != nil {
 		return server.Options{}, err
 	}
-	all := s.tlsFlags()
+	all := s.TLSFlags()
 	adminTLS, adminFiles, err := newHTTPTLS(all[2], s.AdminAddr, tls.RequireAndVerifyClientCert, log)
 	if err != nil {
 		return server.Options{}, err
@@ -105,19 +106,19 @@ func serverOptions(s *settings, log *slog.Logger) (server.Options, error) {
 		return server.Options{}, err
 	}
 	o.TicketTLS, o.TicketTokens = ticketTLS, tokens
-	o.ClientAddr, o.AdminAddr = orNone(o.ClientAddr), orNone(o.AdminAddr)
+	o.ClientAddr, o.AdminAddr = settings.OrNone(o.ClientAddr), settings.OrNone(o.AdminAddr)
 	o.ClientTLS, o.AdminTLS, o.MetricsTLS = clientTLS, adminTLS, metricsTLS
 	o.PeerTLS, o.SASL = all[1].Names, mechanisms
-	if s.dev {
+	if s.Dev {
 		o.DataDir = ""
 	}
 	if len(o.Peers) == 0 {
 		o.PeerListen = ""
 	}
 	o.MaxConnsPerAddr = orNoLimit(o.MaxConnsPerAddr)
-	o.MaxBytes, o.DiskReserve = s.maxData<<20, cmp.Or(s.diskReserve<<20, -1)
-	o.EnsembleNames, o.RequireAuth, o.AdminHosts = ensembleNames(s), words(s.requireAuth), words(s.adminHosts)
-	o.NoJVM = !s.jvmMetrics
+	o.MaxBytes, o.DiskReserve = s.DataMiB<<20, cmp.Or(s.ReserveMiB<<20, -1)
+	o.EnsembleNames, o.RequireAuth, o.AdminHosts = ensembleNames(s), settings.Words(s.AuthSchemes), settings.Words(s.AdminNames)
+	o.NoJVM = !s.JVMMetrics
 	o.Version, o.Built, o.Logger = release.Version(), release.Built(), log
 	for _, f := range []*tlsfiles.Files{files, adminFiles, metricsFiles, ticketFiles} {
 		if f != nil {
@@ -136,7 +137,7 @@ func orNoLimit(n int) int {
 }
 
 // Change implements process.
-func (r running) Change(s *settings, log *slog.Logger) (users bool, err error) {
+func (r running) Change(s *settings.Settings, log *slog.Logger) (users bool, err error) {
 	mechanisms, err := newSASL(s, log)
 	if err != nil {
 		return false, err
@@ -185,7 +186,7 @@ func (r running) Line() string {
 
 func orOff(addr string) string {
 	if addr == "" {
-		return off
+		return settings.Off
 	}
 	return addr
 }

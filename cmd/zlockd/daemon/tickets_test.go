@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 	"github.com/zlockd/zlockd/test/certs"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -65,7 +66,7 @@ func TestTicketPortSpeaksTLS(t *testing.T) {
 		}
 		return conf
 	}
-	files := []string{"--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", off,
+	files := []string{"--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", settings.Off,
 		"--ticket-tls-cert", a.File("server.pem"), "--ticket-tls-key", a.File("server.key"),
 		"--ticket-tls-ca", a.File("ca.pem"), "--ticket-tokens", a.File("tokens")}
 	for name, more := range map[string][]string{"an address": {"--ticket-addr", "127.0.0.1:0"}, "none": nil} {
@@ -99,7 +100,7 @@ func TestTicketTokensAreReadAgain(t *testing.T) {
 	}
 	line := func(name string) string { return fmt.Sprintf("%s %x /", name, sha256.Sum256([]byte("of-"+name))) }
 	write(line("ci"))
-	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", off, "--ticket-addr", "127.0.0.1:0",
+	p := launch(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", settings.Off, "--ticket-addr", "127.0.0.1:0",
 		"--ticket-tokens", file)
 	url := "http://" + p.ticketPort(t)
 	n := 0
@@ -137,7 +138,7 @@ func TestServersForDevelopmentStartTogether(t *testing.T) {
 	t.Parallel()
 	var all []*daemonProcess
 	for range 8 {
-		all = append(all, begin(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", off))
+		all = append(all, begin(t, "--dev", "--client-addr", "127.0.0.1:0", "--admin-addr", settings.Off))
 	}
 	ports := map[string]bool{}
 	for _, p := range all {

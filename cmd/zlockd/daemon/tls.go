@@ -6,32 +6,33 @@ import (
 	"sync"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 )
 
 // newClientTLS returns the TLS configuration of the port for clients, and its files. It returns
 // nil if the settings ask for none.
-func newClientTLS(s *settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, error) {
+func newClientTLS(s *settings.Settings, log *slog.Logger) (*tls.Config, *tlsfiles.Files, error) {
 	if s.SecureAddr == "" {
 		return nil, nil, nil
 	}
-	f, auth, least := *s.tlsFlags()[0], tls.RequireAndVerifyClientCert, uint16(tls.VersionTLS12)
-	if s.tls13 {
+	f, auth, least := *s.TLSFlags()[0], tls.RequireAndVerifyClientCert, uint16(tls.VersionTLS12)
+	if s.TLS13 {
 		least = tls.VersionTLS13
 	}
 	switch {
-	case s.tlsClientAuth == "none":
+	case s.TLSClientAuth == "none":
 		f.CA = ""
-	case s.tlsClientAuth == "want":
+	case s.TLSClientAuth == "want":
 		auth = tls.VerifyClientCertIfGiven
 	}
 	return serverTLS(f, auth, least, log)
 }
 
 // newHTTPTLS does the same for a port that speaks HTTP, with its flags and its address.
-func newHTTPTLS(f *tlsFlags, addr string, auth tls.ClientAuthType, log *slog.Logger) (*tls.Config,
+func newHTTPTLS(f *settings.TLSFlags, addr string, auth tls.ClientAuthType, log *slog.Logger) (*tls.Config,
 	*tlsfiles.Files, error) {
-	if f.Cert == "" || orNone(addr) == "" {
+	if f.Cert == "" || settings.OrNone(addr) == "" {
 		return nil, nil, nil
 	}
 	return serverTLS(*f, auth, tls.VersionTLS12, log)
@@ -39,7 +40,7 @@ func newHTTPTLS(f *tlsFlags, addr string, auth tls.ClientAuthType, log *slog.Log
 
 // serverTLS returns a TLS configuration with the files as they are at each connection. Without an
 // authority clients show no certificate.
-func serverTLS(f tlsFlags, auth tls.ClientAuthType, least uint16, log *slog.Logger) (
+func serverTLS(f settings.TLSFlags, auth tls.ClientAuthType, least uint16, log *slog.Logger) (
 	*tls.Config, *tlsfiles.Files, error) {
 	files, err := tlsfiles.Open(f.Names, log)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/cmd/zlockd/internal/settings"
 	"github.com/zlockd/zlockd/test/certs"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/expect"
@@ -53,9 +54,9 @@ func TestTLSPortAsksForCertificates(t *testing.T) {
 	a := certs.New(t, t.TempDir())
 	a.Sign(t, "server", nil)
 	a.Sign(t, "client", nil)
-	p := launch(t, "--dev", "--client-addr", off, "--secure-client-addr", "127.0.0.1:0", "--admin-addr", off,
+	p := launch(t, "--dev", "--client-addr", settings.Off, "--secure-client-addr", "127.0.0.1:0", "--admin-addr", settings.Off,
 		"--tls-cert", a.File("server.pem"), "--tls-key", a.File("server.key"), "--tls-ca", a.File("ca.pem"))
-	expect.That(t, p.ready["client"] == off && p.ready["admin"] == off, "ready: %v", p.ready)
+	expect.That(t, p.ready["client"] == settings.Off && p.ready["admin"] == settings.Off, "ready: %v", p.ready)
 	expect.Equal(t, must.Get(askTLS(a, p.ready["secure"], "ruok", "client"))(t), "imok", "with a certificate")
 	got, err := askTLS(a, p.ready["secure"], "ruok", "")
 	expect.Fails(t, err, "without a certificate: %q", got)
@@ -154,10 +155,10 @@ func TestReadableKeysAreRefused(t *testing.T) {
 	a.Sign(t, "server", nil)
 	args := []string{"--dev", "--secure-client-addr", "127.0.0.1:0", "--tls-cert", a.File("server.pem"),
 		"--tls-key", a.File("server.key")}
-	expect.OK(t, expect.Err(readSettings(args, nil)))
+	expect.OK(t, expect.Err(settings.Read(args, nil)))
 	for mode, ok := range map[os.FileMode]bool{0o640: true, 0o644: false, 0o604: false} {
 		os.Chmod(a.File("server.key"), mode)
-		if _, err := readSettings(args, nil); (err == nil) != ok || err != nil &&
+		if _, err := settings.Read(args, nil); (err == nil) != ok || err != nil &&
 			!strings.Contains(err.Error(), "chmod 600") {
 			t.Errorf("mode %o: %v", mode, err)
 		}
@@ -229,7 +230,7 @@ func secured(t *testing.T, a *certs.Authority, more ...string) (servers []*daemo
 		peer, cert := a.File(fmt.Sprintf("peer%d", id)), a.File(fmt.Sprintf("server%d", id))
 		servers = append(servers,
 			begin(t, append([]string{"--id", fmt.Sprint(id), "--peers", strings.Join(peers, ","),
-				"--data-dir", a.File(fmt.Sprintf("data%d", id)), "--client-addr", off, "--secure-client-addr",
+				"--data-dir", a.File(fmt.Sprintf("data%d", id)), "--client-addr", settings.Off, "--secure-client-addr",
 				"127.0.0.1:0",
 				"--admin-addr", "127.0.0.1:0", "--tls-cert", cert + ".pem", "--tls-key", cert + ".key",
 				"--admin-tls-cert", cert + ".pem", "--admin-tls-key", cert + ".key",
@@ -350,7 +351,7 @@ func TestSubjectOfACertificateIsTheSuperUser(t *testing.T) {
 	for _, name := range []string{"server", "admin", "other"} {
 		a.Sign(t, name, nil)
 	}
-	p := launch(t, "--dev", "--client-addr", off, "--secure-client-addr", "127.0.0.1:0", "--admin-addr", off,
+	p := launch(t, "--dev", "--client-addr", settings.Off, "--secure-client-addr", "127.0.0.1:0", "--admin-addr", settings.Off,
 		"--tls-cert", a.File("server.pem"), "--tls-key", a.File("server.key"), "--tls-ca", a.File("ca.pem"),
 		"--x509-super", "CN=admin")
 	for _, name := range []string{"other", "admin"} {

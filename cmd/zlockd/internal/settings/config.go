@@ -1,4 +1,4 @@
-package daemon
+package settings
 
 import (
 	"cmp"
@@ -20,8 +20,8 @@ const zooTick = "3000"
 
 // applyConfig reads the zoo.cfg that s names. It sets every flag that the file covers and the
 // command line does not set.
-func applyConfig(s *settings, flags *pflag.FlagSet) error {
-	text, err := tlsfiles.ReadFile(s.config)
+func applyConfig(s *Settings, flags *pflag.FlagSet) error {
+	text, err := tlsfiles.ReadFile(s.Config)
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
@@ -34,7 +34,7 @@ func applyConfig(s *settings, flags *pflag.FlagSet) error {
 		z.raw[p.key] = true
 		key := z.bare(p.key)
 		if before, twice := z.seen[key]; twice && before != p.value {
-			s.fault("%s, line %d: %s and zookeeper.%s have different values: keep one of them", s.config, p.line,
+			s.Fault("%s, line %d: %s and zookeeper.%s have different values: keep one of them", s.Config, p.line,
 				key, key)
 		}
 		z.seen[key] = p.value
@@ -42,7 +42,7 @@ func applyConfig(s *settings, flags *pflag.FlagSet) error {
 	if file := z.seen["dynamicConfigFile"]; file != "" {
 		members, err := tlsfiles.ReadFile(file)
 		if err != nil {
-			return fmt.Errorf("%s: dynamicConfigFile: %w", s.config, err)
+			return fmt.Errorf("%s: dynamicConfigFile: %w", s.Config, err)
 		}
 		for _, p := range parseProperties(string(members)) {
 			if p.key != "version" {
@@ -54,7 +54,7 @@ func applyConfig(s *settings, flags *pflag.FlagSet) error {
 	for _, p := range props {
 		key := z.bare(p.key)
 		if why := ruleOf(key).apply(z, key, p.value); why != nil {
-			s.fault("%s, line %d: %s: %w", s.config, p.line, p.key, why)
+			s.Fault("%s, line %d: %s: %w", s.Config, p.line, p.key, why)
 		}
 	}
 	z.finish()
@@ -63,7 +63,7 @@ func applyConfig(s *settings, flags *pflag.FlagSet) error {
 
 // zoo maps one zoo.cfg to settings.
 type zoo struct {
-	s       *settings
+	s       *Settings
 	flags   *pflag.FlagSet
 	given   map[string]bool   // flags of the command line
 	seen    map[string]string // every key of the file, without a prefix
@@ -91,7 +91,7 @@ func (z *zoo) put(flag, value string) {
 
 // wrong records a mistake that is not one of a single line.
 func (z *zoo) wrong(format string, args ...any) {
-	z.s.fault("%s: %w", z.s.config, fmt.Errorf(format, args...))
+	z.s.Fault("%s: %w", z.s.Config, fmt.Errorf(format, args...))
 }
 
 // is reports whether the file gives a key a value; ZooKeeper does not tell upper case from lower.
@@ -124,7 +124,7 @@ func (z *zoo) addresses() {
 	case !none:
 		z.address("client-addr", "clientPort", "clientPortAddress", "")
 	case z.seen["secureClientPort"] != "":
-		z.put("client-addr", off)
+		z.put("client-addr", Off)
 	case len(z.servers) == 0 && !z.given["client-addr"]:
 		z.wrong("clientPort is missing")
 	}
@@ -135,10 +135,10 @@ func (z *zoo) addresses() {
 	port, host := z.seen["admin.serverPort"], z.seen["admin.serverAddress"]
 	switch {
 	case z.seen["admin.enableServer"] == "false": // ZooKeeper takes any other word for true
-		z.put("admin-addr", off)
+		z.put("admin-addr", Off)
 		return
 	case port != "" && host == "":
-		z.s.note("admin.serverPort",
+		z.s.Note("admin.serverPort",
 			"the admin port listens on loopback only; name another admin.serverAddress to open it")
 	case port == "" && host != "":
 		z.seen["admin.serverPort"] = "8080"
@@ -193,8 +193,8 @@ func (z *zoo) adminTLS() {
 	default:
 		z.put("admin-tls-ca", ca)
 	}
-	if z.s.AdminClear && z.s.adminTLS.CA != "" {
-		z.s.note("", "admin.portUnification lets callers in that speak clear text, without a certificate of "+
+	if z.s.AdminClear && z.s.AdminFiles.CA != "" {
+		z.s.Note("", "admin.portUnification lets callers in that speak clear text, without a certificate of "+
 			"--admin-tls-ca: admin.forceHttps=true refuses them")
 	}
 }
@@ -206,7 +206,7 @@ func (z *zoo) cluster() {
 	case len(z.servers) == 0:
 		return
 	case len(z.servers) == 1 && !z.s.LoneVoter:
-		z.s.note("server."+strconv.Itoa(int(z.servers[0].ID)), "a cluster of one is a single server")
+		z.s.Note("server."+strconv.Itoa(int(z.servers[0].ID)), "a cluster of one is a single server")
 		return
 	}
 	var parts []string
@@ -238,7 +238,7 @@ func (z *zoo) cluster() {
 			continue
 		}
 		if z.is("peerType", "observer") && sv.Voter {
-			z.s.note("peerType", "the line server.%d says participant, which counts", sv.ID)
+			z.s.Note("peerType", "the line server.%d says participant, which counts", sv.ID)
 		}
 		if sv.Client != "" && z.seen["clientPort"] == "" {
 			z.put("client-addr", strings.TrimPrefix(sv.Client, "0.0.0.0"))

@@ -1,4 +1,4 @@
-package daemon
+package settings
 
 import (
 	"errors"
@@ -22,15 +22,15 @@ type KerberosOptions struct {
 	Logger                   *slog.Logger
 }
 
-// errNoKerberos says how to get a zlockd with Kerberos.
-var errNoKerberos = errors.New(
+// ErrNoKerberos says how to get a zlockd with Kerberos.
+var ErrNoKerberos = errors.New(
 	"this zlockd has no Kerberos; build bin/zlockd-kerberos, which has it, with: make kerberos")
 
 // checkKerberos refuses rules that cannot be parsed, and without Kerberos every option that asks for it.
-func (s *settings) checkKerberos() {
-	if s.kerberos != nil {
-		if err := s.kerberos.CheckRules(s.authToLocal); err != nil {
-			s.fault("--kerberos-rules: %w", err)
+func (s *Settings) checkKerberos() {
+	if s.Kerberos != nil {
+		if err := s.Kerberos.CheckRules(s.AuthToLocal); err != nil {
+			s.Fault("--kerberos-rules: %w", err)
 		}
 		return
 	}
@@ -38,14 +38,14 @@ func (s *settings) checkKerberos() {
 		flag  string
 		asked bool
 	}{
-		{"keytab", s.keytab != ""},
-		{"principal", s.principal != ""},
-		{"rules", s.authToLocal != "DEFAULT"},
-		{"remove-host", s.removeHost},
-		{"remove-realm", s.removeRealm},
+		{"keytab", s.Keytab != ""},
+		{"principal", s.Principal != ""},
+		{"rules", s.AuthToLocal != "DEFAULT"},
+		{"remove-host", s.RemoveHost},
+		{"remove-realm", s.RemoveRealm},
 	} {
 		if o.asked {
-			s.fault("--kerberos-%s: %w", o.flag, errNoKerberos)
+			s.Fault("--kerberos-%s: %w", o.flag, ErrNoKerberos)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package settings
 
 import (
 	"encoding/base64"
@@ -20,7 +20,7 @@ import (
 )
 
 // complete fills in defaults that depend on other settings.
-func (s *settings) complete(given func(flag string) bool) {
+func (s *Settings) complete(given func(flag string) bool) {
 	if s.MinSessionTimeout == 0 {
 		s.MinSessionTimeout = 2 * s.TickTime
 	}
@@ -34,32 +34,32 @@ func (s *settings) complete(given func(flag string) bool) {
 
 // check records every mistake that it can see before anything starts, and says what to do
 // about each.
-func (s *settings) check() {
-	given := s.flags.Changed
-	s.flags.VisitAll(func(f *pflag.Flag) {
+func (s *Settings) check() {
+	given := s.Flags.Changed
+	s.Flags.VisitAll(func(f *pflag.Flag) {
 		if strings.HasPrefix(f.Value.Type(), "int") && f.Value.String()[0] == '-' {
 			_, usage := pflag.UnquoteUsage(f)
-			s.fault("--%s %s is negative: %s", f.Name, f.Value, usage)
+			s.Fault("--%s %s is negative: %s", f.Name, f.Value, usage)
 		}
 	})
 	s.checkAddresses()
-	if s.dev {
+	if s.Dev {
 		switch {
 		case given("data-dir"):
-			s.fault("--dev keeps everything in memory: leave out --data-dir, or --dev")
+			s.Fault("--dev keeps everything in memory: leave out --data-dir, or --dev")
 		case len(s.Peers) > 0:
-			s.fault("--dev is a single server: leave out --peers, or --dev")
+			s.Fault("--dev is a single server: leave out --peers, or --dev")
 		}
 	} else if s.DataDir == "" {
-		s.fault("--data-dir is empty: name a directory, or use --dev to keep everything in memory")
+		s.Fault("--data-dir is empty: name a directory, or use --dev to keep everything in memory")
 	} else if logs := s.dataLogDir; !s.ignoreZooData && logs != "" &&
 		isDir(filepath.Join(logs, "version-2")) && !disk.IsDataDir(s.DataDir) {
-		s.fault("dataLogDir %s holds the logs of a ZooKeeper, which a server would not read: take them over with: "+
+		s.Fault("dataLogDir %s holds the logs of a ZooKeeper, which a server would not read: take them over with: "+
 			"zlockd import --from %s --log-dir %s "+
 			"--data-dir NEW, then start with --data-dir NEW; or start empty with --ignore-zookeeper-data", logs,
 			s.DataDir, logs)
 	} else if !s.ignoreZooData && isDir(filepath.Join(s.DataDir, "version-2")) && !disk.IsDataDir(s.DataDir) {
-		s.fault("%s holds the data of a ZooKeeper, which a server would not read: take them over with: zlockd "+
+		s.Fault("%s holds the data of a ZooKeeper, which a server would not read: take them over with: zlockd "+
 			"import --from %s --data-dir NEW, "+
 			"then start with --data-dir NEW; or start empty beside them with --ignore-zookeeper-data", s.DataDir,
 			s.DataDir)
@@ -68,35 +68,35 @@ func (s *settings) check() {
 	s.checkTimes()
 	s.checkBackups(given)
 	if s.MaxFrame < 128 || s.MaxFrame > state.MaxFrame {
-		s.fault("--max-frame %d is not between 128 and %d bytes", s.MaxFrame, state.MaxFrame)
+		s.Fault("--max-frame %d is not between 128 and %d bytes", s.MaxFrame, state.MaxFrame)
 	}
-	if most := int64(math.MaxInt64 >> 20); s.maxData > most || s.diskReserve > most {
-		s.fault("--max-data and --disk-reserve count MiB: at most %d", most)
+	if most := int64(math.MaxInt64 >> 20); s.DataMiB > most || s.ReserveMiB > most {
+		s.Fault("--max-data and --disk-reserve count MiB: at most %d", most)
 	}
 	if s.SnapshotEntries == 0 {
-		s.fault("--snapshot-entries 0: at least 1")
+		s.Fault("--snapshot-entries 0: at least 1")
 	}
 	oneOf := func(flag, value string, known ...string) {
 		if !slices.Contains(known, value) {
-			s.fault("--%s %q is unknown: want %s", flag, value, strings.Join(known, " or "))
+			s.Fault("--%s %q is unknown: want %s", flag, value, strings.Join(known, " or "))
 		}
 	}
-	oneOf("log-level", s.logLevel, "debug", "info", "warn", "error")
-	oneOf("log-format", s.logFormat, "text", "json")
+	oneOf("log-level", s.LogLevel, "debug", "info", "warn", "error")
+	oneOf("log-format", s.LogFormat, "text", "json")
 	if _, err := admin.New(admin.Options{Whitelist: s.FourLetterWords}); err != nil {
-		s.fault("--4lw-whitelist: %w", err)
+		s.Fault("--4lw-whitelist: %w", err)
 	}
-	if s.Profiling && s.AdminAddr == off {
-		s.fault("--pprof needs --admin-addr: profiles are served there")
+	if s.Profiling && s.AdminAddr == Off {
+		s.Fault("--pprof needs --admin-addr: profiles are served there")
 	}
 	if s.SkipACL {
-		s.note("", "ACCESS RIGHTS ARE NOT CHECKED: every client may read, change and delete every node; leave out "+
+		s.Note("", "ACCESS RIGHTS ARE NOT CHECKED: every client may read, change and delete every node; leave out "+
 			"--skip-acl (skipACL in a zoo.cfg) to check them")
 	}
 	s.checkSASL()
 	if s.SuperDigest != "" && !isDigest(s.SuperDigest) {
 		// The value is not repeated: it may be a password.
-		s.fault("--super-digest: want USER:HASH, where HASH is base64(sha1(USER:PASSWORD)); " +
+		s.Fault("--super-digest: want USER:HASH, where HASH is base64(sha1(USER:PASSWORD)); " +
 			"make it with: printf 'super:PASSWORD' | openssl dgst -binary -sha1 | openssl base64")
 	}
 	s.checkSecrets()
@@ -104,7 +104,7 @@ func (s *settings) check() {
 	s.checkFiles(time.Now())
 }
 
-func (s *settings) checkAddresses() {
+func (s *Settings) checkAddresses() {
 	var ports []address
 	for _, a := range s.addresses() {
 		mayBeOff := a.flag == "admin-addr" || a.flag == "ticket-addr" ||
@@ -113,14 +113,14 @@ func (s *settings) checkAddresses() {
 		case (a.flag == "secure-client-addr" || a.flag == "metrics-addr" || a.flag == "ticket-addr") &&
 			a.addr == "":
 			continue
-		case a.addr == off && mayBeOff:
+		case a.addr == Off && mayBeOff:
 			continue
-		case a.addr == off && a.flag == "client-addr":
-			s.fault("--client-addr off: then clients need --secure-client-addr")
+		case a.addr == Off && a.flag == "client-addr":
+			s.Fault("--client-addr off: then clients need --secure-client-addr")
 			continue
 		}
 		if err := checkAddr(a.addr); err != nil {
-			s.fault("--%s %q: %w", a.flag, a.addr, err)
+			s.Fault("--%s %q: %w", a.flag, a.addr, err)
 			continue
 		}
 		if a.flag == "peer-addr" && len(s.Peers) == 0 {
@@ -131,7 +131,7 @@ func (s *settings) checkAddresses() {
 		}
 		for _, o := range ports {
 			if sameAddr(o.addr, a.addr) {
-				s.fault("--%s and --%s are the same address %s: each needs its own", o.flag, a.flag, a.addr)
+				s.Fault("--%s and --%s are the same address %s: each needs its own", o.flag, a.flag, a.addr)
 			}
 		}
 		ports = append(ports, a)
@@ -146,56 +146,56 @@ func sameAddr(a, b string) bool {
 	return pa == pb && (ha == hb || every(ha) || every(hb))
 }
 
-func (s *settings) checkCluster() {
+func (s *Settings) checkCluster() {
 	for _, id := range ids(s.Peers) {
 		if _, port, _ := net.SplitHostPort(s.Peers[id]); port == "0" && id != s.ID {
-			s.fault("--peers: server %d has port 0, at which the others cannot reach it", id)
+			s.Fault("--peers: server %d has port 0, at which the others cannot reach it", id)
 		}
 	}
 	switch own := s.Peers[s.ID]; {
 	case s.ID < 1 || s.ID > maxID && own == "":
-		s.fault("--id %d is not a number from 1 to %d", s.ID, maxID)
-	case len(s.Peers) == 0 && s.ID != 1 && !s.dev:
-		s.fault("--id %d without --peers: list all servers of the cluster, such as --peers "+
+		s.Fault("--id %d is not a number from 1 to %d", s.ID, maxID)
+	case len(s.Peers) == 0 && s.ID != 1 && !s.Dev:
+		s.Fault("--id %d without --peers: list all servers of the cluster, such as --peers "+
 			"1=lock1:2888,2=lock2:2888,3=lock3:2888", s.ID)
 	case len(s.Peers) > 0 && own == "":
-		s.fault("--id %d is not among the --peers %s: list this server too, or correct --id", s.ID,
+		s.Fault("--id %d is not among the --peers %s: list this server too, or correct --id", s.ID,
 			s.peersFlag().String())
 	default:
 		err := raftfsm.Options{ID: s.ID, Peers: s.Peers, Observers: s.Observers, LogStore: s.LogStore,
 			PeerListen: s.PeerListen, PeerInsecure: s.PeerInsecure || s.peerTLS.Cert != "",
 			HeartbeatTimeout: s.HeartbeatTimeout, MinSessionTimeout: s.MinSessionTimeout}.Check()
 		if err != nil {
-			s.faults = append(s.faults, err)
+			s.Faults = append(s.Faults, err)
 		}
 	}
 }
 
-func (s *settings) checkBackups(given func(string) bool) {
+func (s *Settings) checkBackups(given func(string) bool) {
 	switch {
 	case s.BackupDir == "" && (given("backup-interval") || given("backup-keep")):
-		s.fault("--backup-interval and --backup-keep need --backup-dir: name a directory, best on another disk")
+		s.Fault("--backup-interval and --backup-keep need --backup-dir: name a directory, best on another disk")
 	case s.BackupInterval > 0 && s.BackupInterval < time.Second:
-		s.fault("--backup-interval %v is too short: at least 1s", s.BackupInterval)
+		s.Fault("--backup-interval %v is too short: at least 1s", s.BackupInterval)
 	case s.BackupKeep == 0:
-		s.fault("--backup-keep 0: at least 1")
+		s.Fault("--backup-keep 0: at least 1")
 	}
 }
 
-func (s *settings) checkTimes() {
+func (s *Settings) checkTimes() {
 	tick, least, most := s.TickTime, s.MinSessionTimeout, s.MaxSessionTimeout
 	switch {
 	case tick < time.Millisecond:
-		s.fault("--tick-time %v is too short: at least 1ms", tick)
+		s.Fault("--tick-time %v is too short: at least 1ms", tick)
 	case least < time.Millisecond:
-		s.fault("--min-session-timeout %v is too short: at least 1ms", least)
+		s.Fault("--min-session-timeout %v is too short: at least 1ms", least)
 	case most < least:
-		s.fault("--max-session-timeout %v is shorter than --min-session-timeout %v", most, least)
+		s.Fault("--max-session-timeout %v is shorter than --min-session-timeout %v", most, least)
 	case most > 1<<31*time.Millisecond-time.Millisecond:
-		s.fault("--max-session-timeout %v is longer than the protocol can say, 24 days", most)
+		s.Fault("--max-session-timeout %v is longer than the protocol can say, 24 days", most)
 	}
 	if s.HeartbeatTimeout > 0 && s.HeartbeatTimeout < 5*time.Millisecond {
-		s.fault("--heartbeat-timeout %v is too short: at least 5ms", s.HeartbeatTimeout)
+		s.Fault("--heartbeat-timeout %v is too short: at least 5ms", s.HeartbeatTimeout)
 	}
 }
 
@@ -211,54 +211,54 @@ func isDigest(s string) bool {
 	return ok && user != "" && err == nil && len(sum) == 20
 }
 
-func (s *settings) checkTLS() {
+func (s *Settings) checkTLS() {
 	if s.SecureAddr == "" {
 		if s.clientTLS.Cert != "" || s.clientTLS.Key != "" || s.clientTLS.CA != "" {
-			s.fault("--tls-cert, --tls-key and --tls-ca are for --secure-client-addr: give the address to serve " +
+			s.Fault("--tls-cert, --tls-key and --tls-ca are for --secure-client-addr: give the address to serve " +
 				"TLS on")
 		}
 	} else if s.clientTLS.Cert == "" || s.clientTLS.Key == "" {
-		s.fault("--secure-client-addr needs --tls-cert and --tls-key")
+		s.Fault("--secure-client-addr needs --tls-cert and --tls-key")
 	}
-	if s.tlsClientAuth == "need" && s.clientTLS.CA == "" && s.SecureAddr != "" {
-		s.fault("clients must show certificates (ssl.clientAuth): give --tls-ca")
+	if s.TLSClientAuth == "need" && s.clientTLS.CA == "" && s.SecureAddr != "" {
+		s.Fault("clients must show certificates (ssl.clientAuth): give --tls-ca")
 	}
 	if n := count(s.peerTLS.Cert, s.peerTLS.Key, s.peerTLS.CA); n > 0 && n < 3 {
-		s.fault("--peer-tls-cert, --peer-tls-key and --peer-tls-ca belong together: give all three")
+		s.Fault("--peer-tls-cert, --peer-tls-key and --peer-tls-ca belong together: give all three")
 	}
-	for _, t := range []*tlsFlags{&s.adminTLS, &s.metricsTLS, &s.ticketTLS} {
+	for _, t := range []*TLSFlags{&s.AdminFiles, &s.metricsTLS, &s.ticketTLS} {
 		if n := count(t.Cert, t.Key); n == 1 || n == 0 && t.CA != "" {
-			s.fault("--%s-cert and --%[1]s-key belong together, and --%[1]s-ca needs both: give them too",
+			s.Fault("--%s-cert and --%[1]s-key belong together, and --%[1]s-ca needs both: give them too",
 				t.Flag)
 		}
 	}
 	if s.metricsTLS.Cert != "" && s.MetricsAddr == "" {
-		s.fault("--metrics-tls-cert without --metrics-addr: give an address, such as 0.0.0.0:7000; the " +
+		s.Fault("--metrics-tls-cert without --metrics-addr: give an address, such as 0.0.0.0:7000; the " +
 			"admin port has --admin-tls-cert")
 	}
-	if s.ticketTLS.Cert+s.ticketTokens != "" && s.TicketAddr == "" && !s.dev {
-		s.fault("--ticket-tls-cert and --ticket-tokens are for --ticket-addr: give the address to serve " +
+	if s.ticketTLS.Cert+s.TokensFile != "" && s.TicketAddr == "" && !s.Dev {
+		s.Fault("--ticket-tls-cert and --ticket-tokens are for --ticket-addr: give the address to serve " +
 			"tickets on")
 	}
 	// The server decides about a name, which it looks up.
 	host, _, _ := net.SplitHostPort(s.TicketAddr)
-	if ip := net.ParseIP(host); s.TicketAddr != "" && s.TicketAddr != off && s.ticketTLS.Cert == "" &&
+	if ip := net.ParseIP(host); s.TicketAddr != "" && s.TicketAddr != Off && s.ticketTLS.Cert == "" &&
 		(host == "" || ip != nil && !ip.IsLoopback()) {
-		s.fault("--ticket-addr %s can be reached by others and has no TLS: give --ticket-tls-cert and "+
+		s.Fault("--ticket-addr %s can be reached by others and has no TLS: give --ticket-tls-cert and "+
 			"--ticket-tls-key, or an address of loopback", s.TicketAddr)
 	}
 	if s.MaxTicket < tickets.MinTTL || s.MaxTicket > maxTicket {
-		s.fault("--max-ticket %v: want %v to %v", s.MaxTicket, tickets.MinTTL, maxTicket)
+		s.Fault("--max-ticket %v: want %v to %v", s.MaxTicket, tickets.MinTTL, maxTicket)
 	}
 	if s.PeerInsecure && s.peerTLS.Cert != "" {
-		s.fault("--peer-insecure and --peer-tls-cert contradict each other: leave one out")
+		s.Fault("--peer-insecure and --peer-tls-cert contradict each other: leave one out")
 	}
-	if s.tlsCRL != "" && s.clientTLS.CA+s.peerTLS.CA+s.adminTLS.CA+s.metricsTLS.CA+s.ticketTLS.CA == "" {
-		s.fault("--tls-crl needs an authority, whose certificates it revokes: --tls-ca, --peer-tls-ca, " +
+	if s.tlsCRL != "" && s.clientTLS.CA+s.peerTLS.CA+s.AdminFiles.CA+s.metricsTLS.CA+s.ticketTLS.CA == "" {
+		s.Fault("--tls-crl needs an authority, whose certificates it revokes: --tls-ca, --peer-tls-ca, " +
 			"--admin-tls-ca, --metrics-tls-ca or --ticket-tls-ca")
 	}
 	if s.X509Super != "" && !s.asksCertificates() {
-		s.fault("--x509-super needs --tls-ca, and not ssl.clientAuth=none: no client could show a certificate")
+		s.Fault("--x509-super needs --tls-ca, and not ssl.clientAuth=none: no client could show a certificate")
 	}
 }
 

@@ -1,7 +1,7 @@
-package daemon
+package settings
 
-// flagDetails say of some flags what --help leaves to the manual.
-var flagDetails = map[string]string{
+// Details say of some flags what --help leaves to the manual.
+var Details = map[string]string{
 	"admin-hosts": "All other names get 421 except at /health and /ready, so that no web page can read the " +
 		"port by DNS rebinding; addresses, localhost, and the names of this machine and of the members are " +
 		"always allowed",

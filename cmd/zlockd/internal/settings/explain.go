@@ -1,4 +1,4 @@
-package daemon
+package settings
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// explain adds to an error of the start what to do about it.
-func explain(err error, s *settings) error {
+// Explain adds to an error of the start what to do about it.
+func Explain(err error, s *Settings) error {
 	name, unknown := errors.AsType[*net.DNSError](err)
 	listen, _ := errors.AsType[*net.OpError](err)
 	file, _ := errors.AsType[*fs.PathError](err)
@@ -48,23 +48,23 @@ func explain(err error, s *settings) error {
 }
 
 // inDataDir reports whether a path is the data directory, in it, or on the way to it.
-func (s *settings) inDataDir(path string) bool {
+func (s *Settings) inDataDir(path string) bool {
 	dir, _ := filepath.Abs(s.DataDir)
 	path, err := filepath.Abs(path)
-	return err == nil && !s.dev && (strings.HasPrefix(path, dir) || strings.HasPrefix(dir, path))
+	return err == nil && !s.Dev && (strings.HasPrefix(path, dir) || strings.HasPrefix(dir, path))
 }
 
 // address is the value of a flag that names an address.
 type address struct{ flag, addr string }
 
-func (s *settings) addresses() []address {
+func (s *Settings) addresses() []address {
 	return []address{{"client-addr", s.ClientAddr}, {"secure-client-addr", s.SecureAddr},
 		{"admin-addr", s.AdminAddr}, {"metrics-addr", s.MetricsAddr}, {"ticket-addr", s.TicketAddr},
 		{"peer-addr", s.PeerListen}}
 }
 
 // flagOf names the first flag whose address meant accepts.
-func flagOf(s *settings, meant func(host, port string) bool) string {
+func flagOf(s *Settings, meant func(host, port string) bool) string {
 	for _, a := range s.addresses() {
 		if host, port, err := net.SplitHostPort(a.addr); err == nil && meant(host, port) {
 			return " with --" + a.flag

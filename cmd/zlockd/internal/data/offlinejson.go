@@ -1,4 +1,4 @@
-package daemon
+package data
 
 import (
 	"fmt"
@@ -67,9 +67,9 @@ func recoveryOf(dir string, r *offline.Recovery) recoverAnswer {
 }
 
 // answer prints the object with -o json. Without it the command has already printed text.
-func (c *dataCall) answer(v any) error {
+func (c *Call) answer(v any) error {
 	if !c.json {
 		return nil
 	}
-	return cli.WriteJSON(c.stdout, v)
+	return cli.WriteJSON(c.Stdout, v)
 }

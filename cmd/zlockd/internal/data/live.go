@@ -1,4 +1,4 @@
-package daemon
+package data
 
 import (
 	"context"

@@ -1,4 +1,6 @@
-package daemon
+// Package data has the commands of zlockd that work on data while no server runs on them: import, export,
+// verify, restore and recover.
+package data
 
 import (
 	"context"
@@ -15,29 +17,41 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
-// dataCall is one call of a command that works on data while no server runs on it.
-type dataCall struct {
+// Command is a command of zlockd.
+type Command = cli.Command[*Call]
+
+// ExitAtOnce is the exit code of a program that a second signal ends.
+const ExitAtOnce = 3
+
+// exitDiffer is the exit code of verify where the two differ.
+const exitDiffer = 1
+
+// StopTime bounds what the program does in order after a signal.
+const StopTime = 15 * time.Second
+
+// Call is one call of a command that works on data while no server runs on it.
+type Call struct {
 	*cli.Call
-	stdout  io.Writer
-	signals <-chan os.Signal // the first ends the command, the second at once
+	Stdout  io.Writer
+	Signals <-chan os.Signal // the first ends the command, the second at once
 	ctx     context.Context
 	json    bool      // one JSON object instead of text
 	out     io.Writer // for the text
 }
 
-// dataCommands returns the commands that work on data, in the order of the help.
-func dataCommands() []*command {
-	list := []*command{importCommand(), exportCommand(), verifyCommand(), restoreCommand(),
+// Commands returns the commands that work on data, in the order of the help.
+func Commands() []*Command {
+	list := []*Command{importCommand(), exportCommand(), verifyCommand(), restoreCommand(),
 		recoverCommand()}
 	for _, c := range list {
 		setup := c.Setup
-		c.Setup = func(fs *pflag.FlagSet) func(*dataCall) error {
+		c.Setup = func(fs *pflag.FlagSet) func(*Call) error {
 			run := setup(fs)
 			output := cli.AddOutput(fs, "text, or json: one object in a line, see docs/data.md", "text", "json")
 			asJSON := fs.Bool("json", false, "-o json")
 			_ = fs.MarkHidden("json")
-			return func(c *dataCall) error {
-				c.out = c.stdout
+			return func(c *Call) error {
+				c.out = c.Stdout
 				if c.json = *asJSON || *output == "json"; c.json {
 					c.out = io.Discard
 				}
@@ -49,7 +63,7 @@ func dataCommands() []*command {
 }
 
 // untilSignal runs a data command until it is done or a signal ends it.
-func (c *dataCall) untilSignal(run func(*dataCall) error) error {
+func (c *Call) untilSignal(run func(*Call) error) error {
 	// A data command reads and writes everything once: memory matters more than time.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(25)
@@ -62,13 +76,13 @@ func (c *dataCall) untilSignal(run func(*dataCall) error) error {
 	var err error
 	select {
 	case err = <-done:
-	case <-c.signals:
+	case <-c.Signals:
 		cancel()
 		select {
 		case <-done: //nolint:errcheck // it was interrupted, and has removed what it had begun
-		case <-c.signals:
-			return cli.Exit(exitAtOnce)
-		case <-time.After(stopTime):
+		case <-c.Signals:
+			return cli.Exit(ExitAtOnce)
+		case <-time.After(StopTime):
 		}
 		err = fmt.Errorf("%s was interrupted", c.Name)
 	}

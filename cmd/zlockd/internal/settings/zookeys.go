@@ -1,4 +1,4 @@
-package daemon
+package settings
 
 import (
 	"io"
@@ -47,9 +47,9 @@ var zooRules = map[string]rule{
 
 	"maxCnxns": toFlag("max-cnxns", decoded),
 	"autopurge.snapRetainCount": number("snapshots kept, at least 3", decimal,
-		func(s *settings, n int64) { s.SnapshotRetain = max(int(n), 3) }),
+		func(s *Settings, n int64) { s.SnapshotRetain = max(int(n), 3) }),
 	"snapSizeLimitInKb": number("a snapshot after this much log", decoded,
-		func(s *settings, n int64) { s.SnapshotBytes = n << 10 }),
+		func(s *Settings, n int64) { s.SnapshotBytes = n << 10 }),
 	"extendedTypesEnabled": {"sets --no-ttl when it is not true", toFlag("no-ttl", notTrue).apply},
 	"enforceQuota":         toFlag("enforce-quota", isTrue),
 	"znode.container.checkIntervalMs": {
@@ -182,8 +182,8 @@ func ruleOf(key string) rule {
 	return ignored("unknown key")
 }
 
-// configPage writes the manual page of the configuration file.
-func configPage(w io.Writer) {
+// ConfigPage writes the manual page of the configuration file.
+func ConfigPage(w io.Writer) {
 	m := cli.NewPage(w, "zlockd.conf", 5, "configuration file of zlockd")
 	m.Section("DESCRIPTION")
 	m.Text(`zlockd --config FILE reads the zoo.cfg of a ZooKeeper: lines KEY=VALUE, comments begin with #.

@@ -1,4 +1,4 @@
-package daemon
+package settings
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ type peersFlag struct {
 	observers *[]uint32
 }
 
-func (s *settings) peersFlag() peersFlag { return peersFlag{&s.Peers, &s.Observers} }
+func (s *Settings) peersFlag() peersFlag { return peersFlag{&s.Peers, &s.Observers} }
 
 // asObserver is the end of an entry of --peers for a server without a vote.
 const asObserver = ":observer"

@@ -1,4 +1,4 @@
-package daemon
+package settings
 
 import (
 	"crypto/fips140"
@@ -9,30 +9,30 @@ import (
 // authSchemes are the schemes in which a client can prove its identity.
 var authSchemes = []string{"digest", "sasl", "x509"}
 
-// words splits a list at commas and blanks.
-func words(list string) []string {
+// Words splits a list at commas and blanks.
+func Words(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // checkSASL reports flags of authentication that would let no client in.
-func (s *settings) checkSASL() {
-	required := words(s.requireAuth)
-	if s.requireAuth != "" && len(required) == 0 {
-		s.fault("--require-auth %q names no scheme: want %s", s.requireAuth, strings.Join(authSchemes, ", "))
+func (s *Settings) checkSASL() {
+	required := Words(s.AuthSchemes)
+	if s.AuthSchemes != "" && len(required) == 0 {
+		s.Fault("--require-auth %q names no scheme: want %s", s.AuthSchemes, strings.Join(authSchemes, ", "))
 	}
 	for _, scheme := range required {
 		if !slices.Contains(authSchemes, scheme) {
-			s.fault("--require-auth %q is unknown: want %s", scheme, strings.Join(authSchemes, ", "))
+			s.Fault("--require-auth %q is unknown: want %s", scheme, strings.Join(authSchemes, ", "))
 		}
 	}
 	switch {
-	case s.saslUsers != "" || s.keytab != "":
+	case s.SASLUsers != "" || s.Keytab != "":
 	case slices.Contains(required, "sasl"):
-		s.fault("--require-auth sasl needs --sasl-users or --kerberos-keytab: no client could authenticate")
+		s.Fault("--require-auth sasl needs --sasl-users or --kerberos-keytab: no client could authenticate")
 	case s.SASLSuper != "":
-		s.fault("--sasl-super needs --sasl-users or --kerberos-keytab")
-	case s.principal != "":
-		s.fault("--kerberos-principal needs --kerberos-keytab")
+		s.Fault("--sasl-super needs --sasl-users or --kerberos-keytab")
+	case s.Principal != "":
+		s.Fault("--kerberos-principal needs --kerberos-keytab")
 	}
 	s.checkKerberos()
 	if fips140.Enforced() { // GODEBUG=fips140=only
@@ -41,17 +41,17 @@ func (s *settings) checkSASL() {
 			given bool
 		}{
 			{"super-digest", s.SuperDigest != ""},
-			{"kerberos-keytab", s.keytab != ""},
+			{"kerberos-keytab", s.Keytab != ""},
 			{"require-auth digest", slices.Contains(required, "digest")},
 		} {
 			if o.given {
-				s.fault("--%s: it needs SHA-1, which fips140=only refuses: leave it out, and name the super user by "+
+				s.Fault("--%s: it needs SHA-1, which fips140=only refuses: leave it out, and name the super user by "+
 					"--x509-super", o.flag)
 			}
 		}
 	}
 	if slices.Equal(required, []string{"x509"}) && !s.asksCertificates() {
-		s.fault("--require-auth x509 needs --tls-ca, and not ssl.clientAuth=none: no client could show a " +
+		s.Fault("--require-auth x509 needs --tls-ca, and not ssl.clientAuth=none: no client could show a " +
 			"certificate")
 	}
 }
@@ -60,7 +60,7 @@ func (s *settings) checkSASL() {
 func (z *zoo) requiredAuth() {
 	var required []string
 	if z.is("enforce.auth.enabled", "true") {
-		if required = words(z.seen["enforce.auth.schemes"]); len(required) == 0 {
+		if required = Words(z.seen["enforce.auth.schemes"]); len(required) == 0 {
 			z.wrong("enforce.auth.enabled: enforce.auth.schemes names no scheme")
 		}
 	}

@@ -1,4 +1,4 @@
-package daemon
+package settings
 
 import (
 	"errors"
@@ -43,10 +43,10 @@ func TestKerberosOfAConfiguration(t *testing.T) {
 		"kerberos.removeRealmFromPrincipal=TRUE\nsecurity.auth_to_local="
 	dir := t.TempDir()
 	s := must.Get(loadWith(t, strictRules{}, dir, text+"RULE:[1:$1]\\\n  DEFAULT"))(t)
-	expect.Equal(t, len(s.notes), 0, "notes")
-	expect.Equal(t, s.removeHost, true, "the host is removed")
-	expect.Equal(t, s.removeRealm, false, "the realm is removed")
-	expect.Equal(t, s.authToLocal, "RULE:[1:$1]DEFAULT", "rules")
+	expect.Equal(t, len(s.Notes), 0, "notes")
+	expect.Equal(t, s.RemoveHost, true, "the host is removed")
+	expect.Equal(t, s.RemoveRealm, false, "the realm is removed")
+	expect.Equal(t, s.AuthToLocal, "RULE:[1:$1]DEFAULT", "rules")
 	_, err := loadWith(t, strictRules{}, dir, text+"RULE:nonsense")
 	must.That(t, err != nil, "rules that cannot be read are taken")
 	expect.Has(t, err.Error(), "--kerberos-rules", "rules that cannot be read")
@@ -67,9 +67,9 @@ func TestKerberosIsRefusedWithoutIt(t *testing.T) {
 	} {
 		t.Run(test.flag, func(t *testing.T) {
 			_, err := load(t, t.TempDir(), test.text, test.args...)
-			must.Is(t, err, errNoKerberos)
+			must.Is(t, err, ErrNoKerberos)
 			expect.Has(t, err.Error(), "--kerberos-"+test.flag+": ", "the error")
 		})
 	}
-	expect.Has(t, errNoKerberos.Error(), "make kerberos", "what to do")
+	expect.Has(t, ErrNoKerberos.Error(), "make kerberos", "what to do")
 }

@@ -1,4 +1,4 @@
-package daemon
+package settings
 
 import (
 	"cmp"
@@ -14,12 +14,13 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
 	"github.com/zlockd/zlockd/raftfsm/disk"
 )
 
-// print writes the settings in force and the origin of each.
-func (s *settings) print(w io.Writer) {
-	s.flags.VisitAll(func(f *pflag.Flag) {
+// Print writes the settings in force and the origin of each.
+func (s *Settings) Print(w io.Writer) {
+	s.Flags.VisitAll(func(f *pflag.Flag) {
 		value := f.Value.String()
 		switch f.Name {
 		case "help", "version":
@@ -35,8 +36,8 @@ func (s *settings) print(w io.Writer) {
 	})
 }
 
-// try looks at what surrounds a server with these settings: its ports, the names of its peers, its directories.
-func (s *settings) try() {
+// Try looks at what surrounds a server with these settings: its ports, the names of its peers, its directories.
+func (s *Settings) Try() {
 	s.tryPorts(func(string) bool { return true })
 	s.lookUpPeers()
 	s.tryDirectories()
@@ -45,14 +46,14 @@ func (s *settings) try() {
 // tryPorts opens each port that is asked for and closes it again. While a server runs on the data
 // directory, a port that is taken is that server's: before an upgrade the question is whether the next
 // start would succeed.
-func (s *settings) tryPorts(asked func(flag string) bool) {
-	running := !s.dev && disk.InUse(s.DataDir)
+func (s *Settings) tryPorts(asked func(flag string) bool) {
+	running := !s.Dev && disk.InUse(s.DataDir)
 	if running {
-		s.note("", "a server runs on --data-dir %s: its ports were not tried", s.DataDir)
+		s.Note("", "a server runs on --data-dir %s: its ports were not tried", s.DataDir)
 	}
 	for _, a := range s.addresses() {
 		addr := a.addr
-		if !asked(a.flag) || addr == "" || addr == off || a.flag == "peer-addr" && len(s.Peers) == 0 ||
+		if !asked(a.flag) || addr == "" || addr == Off || a.flag == "peer-addr" && len(s.Peers) == 0 ||
 			checkAddr(addr) != nil {
 			continue
 		}
@@ -61,13 +62,13 @@ func (s *settings) tryPorts(asked func(flag string) bool) {
 		case err == nil:
 			l.Close()
 		case !running || !errors.Is(err, syscall.EADDRINUSE):
-			s.faults = append(s.faults, explain(err, s))
+			s.Faults = append(s.Faults, Explain(err, s))
 		}
 	}
 }
 
-func (s *settings) tryDirectories() {
-	if !s.dev && s.DataDir != "" {
+func (s *Settings) tryDirectories() {
+	if !s.Dev && s.DataDir != "" {
 		s.tryDirectory("data-dir", s.DataDir)
 	}
 	if s.BackupDir != "" {
@@ -76,7 +77,7 @@ func (s *settings) tryDirectories() {
 }
 
 // lookUpPeers looks up the names of the other servers.
-func (s *settings) lookUpPeers() {
+func (s *Settings) lookUpPeers() {
 	for _, id := range ids(s.Peers) {
 		host, _, err := net.SplitHostPort(s.Peers[id])
 		if err != nil || host == "" {
@@ -86,7 +87,7 @@ func (s *settings) lookUpPeers() {
 		_, err = net.DefaultResolver.LookupHost(ctx, host)
 		cancel()
 		if err != nil {
-			s.fault("--peers: the name %s of server %d cannot be looked up here: %w\n  Correct the name, or give "+
+			s.Fault("--peers: the name %s of server %d cannot be looked up here: %w\n  Correct the name, or give "+
 				"an address.", host, id, err)
 		}
 	}
@@ -97,7 +98,7 @@ const slowSync = 20 * time.Millisecond
 
 // tryDirectory reports whether the server can use a directory, what it holds, and how fast and
 // full its disk is.
-func (s *settings) tryDirectory(flag, dir string) {
+func (s *Settings) tryDirectory(flag, dir string) {
 	at := dir
 	info, err := os.Stat(at)
 	for errors.Is(err, os.ErrNotExist) && at != filepath.Dir(at) {
@@ -106,37 +107,37 @@ func (s *settings) tryDirectory(flag, dir string) {
 	}
 	switch {
 	case err != nil:
-		s.fault("--%s %s: %w", flag, dir, err)
+		s.Fault("--%s %s: %w", flag, dir, err)
 		return
 	case !info.IsDir():
-		s.fault("--%s %s: %s is a file: name a directory, or one that can be made", flag, dir, at)
+		s.Fault("--%s %s: %s is a file: name a directory, or one that can be made", flag, dir, at)
 		return
 	}
 	if at == dir && flag == "data-dir" {
 		foreign := disk.RefuseForeign(dir)
 		switch entries, _ := os.ReadDir(dir); {
 		case foreign != nil:
-			s.fault("%w", foreign)
+			s.Fault("%w", foreign)
 		case disk.IsDataDir(dir):
-			s.note("", "--data-dir %s holds the data of a server, which would go on with it", dir)
+			s.Note("", "--data-dir %s holds the data of a server, which would go on with it", dir)
 		case len(entries) == 0:
-			s.note("", "--data-dir %s is empty: the server would begin there", dir)
+			s.Note("", "--data-dir %s is empty: the server would begin there", dir)
 		default:
-			s.note("", "--data-dir %s holds other files: the server would begin beside them", dir)
+			s.Note("", "--data-dir %s holds other files: the server would begin beside them", dir)
 		}
 	}
 	took, err := syncTime(at)
 	switch {
 	case err != nil:
-		s.fault("--%s %s cannot be written to by the user %d, to whom the server would belong: %w\n  chown it, "+
+		s.Fault("--%s %s cannot be written to by the user %d, to whom the server would belong: %w\n  chown it, "+
 			"or choose another directory.", flag, dir, os.Geteuid(), err)
 	case took > slowSync:
-		s.note("", "a sync of the disk of %s takes %v, and so does every write", dir, took.Round(time.Millisecond))
+		s.Note("", "a sync of the disk of %s takes %v, and so does every write", dir, took.Round(time.Millisecond))
 	}
-	if free, err := disk.FreeBytes(at); err == nil && free < s.diskReserve<<20 && flag == "data-dir" {
-		s.fault("the disk of %s has %d MiB free, less than --disk-reserve %d: the server would refuse what "+
+	if free, err := disk.FreeBytes(at); err == nil && free < s.ReserveMiB<<20 && flag == "data-dir" {
+		s.Fault("the disk of %s has %d MiB free, less than --disk-reserve %d: the server would refuse what "+
 			"needs room\n  Make room, or lower the reserve.",
-			dir, free>>20, s.diskReserve)
+			dir, free>>20, s.ReserveMiB)
 	}
 }
 
@@ -167,17 +168,17 @@ func syncTime(dir string) (_ time.Duration, failed error) {
 	return took[len(took)/2], nil
 }
 
-// withSurroundings adds to the error of a start what else is wrong with the ports that the operator
+// WithSurroundings adds to the error of a start what else is wrong with the ports that the operator
 // has named, and with the directories.
-func withSurroundings(err error, s *settings) error {
-	if s == nil || s.flags == nil {
+func WithSurroundings(err error, s *Settings) error {
+	if s == nil || s.Flags == nil {
 		return err
 	}
-	before := len(s.faults)
+	before := len(s.Faults)
 	s.tryPorts(func(flag string) bool { return s.origin[flag] != "" })
 	s.tryDirectories()
 	told, _ := errors.AsType[*net.OpError](err)
-	for _, f := range s.faults[before:] {
+	for _, f := range s.Faults[before:] {
 		op, port := errors.AsType[*net.OpError](f)
 		if told == nil || !port || fmt.Sprint(op.Addr) != fmt.Sprint(told.Addr) {
 			err = errors.Join(err, f)

@@ -1,4 +1,4 @@
-package daemon
+package settings
 
 import (
 	"bytes"
@@ -16,13 +16,13 @@ const certificateSoon = 30 * 24 * time.Hour
 
 // checkFiles checks the files of certificates and keys: their contents, whether each key belongs to
 // its certificate, the dates, and for peers the name and the authority.
-func (s *settings) checkFiles(now time.Time) {
+func (s *Settings) checkFiles(now time.Time) {
 	if s.readPEM("tls-crl", s.tlsCRL, false) != nil {
 		if _, err := tlsfiles.ReadCRL(s.tlsCRL); err != nil {
-			s.fault("%w", err)
+			s.Fault("%w", err)
 		}
 	}
-	for _, f := range s.tlsFlags() {
+	for _, f := range s.TLSFlags() {
 		cert := s.readPEM(f.Flag+"-cert", f.Cert, false)
 		key := s.readPEM(f.Flag+"-key", f.Key, true)
 		ca := s.readPEM(f.Flag+"-ca", f.CA, false)
@@ -30,66 +30,66 @@ func (s *settings) checkFiles(now time.Time) {
 			s.checkCertificate(now, *f, cert, key, ca)
 		}
 		if ca != nil && !x509.NewCertPool().AppendCertsFromPEM(ca) {
-			s.fault("--%s-ca %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", f.Flag, f.CA)
+			s.Fault("--%s-ca %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", f.Flag, f.CA)
 		}
 	}
 }
 
 // checkSecrets refuses a configuration that holds a secret and that every user of the machine can read: the
 // hash of --super-digest has no salt.
-func (s *settings) checkSecrets() {
-	if s.SuperDigest == "" || s.origin["super-digest"] != s.config || s.config == "" {
+func (s *Settings) checkSecrets() {
+	if s.SuperDigest == "" || s.origin["super-digest"] != s.Config || s.Config == "" {
 		return
 	}
-	if info, err := os.Stat(s.config); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o007 != 0 {
-		s.fault("%s holds --super-digest and can be read by every user of this machine: chmod 640 it, with the "+
-			"group of the server, and choose another password if that was not meant", s.config)
+	if info, err := os.Stat(s.Config); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o007 != 0 {
+		s.Fault("%s holds --super-digest and can be read by every user of this machine: chmod 640 it, with the "+
+			"group of the server, and choose another password if that was not meant", s.Config)
 	}
 }
 
 // readPEM returns the text of a file that the server must be able to read, now and again. It reports
 // why the server cannot, and returns nil. Only the server may read a secret.
-func (s *settings) readPEM(flag, file string, secret bool) []byte {
+func (s *Settings) readPEM(flag, file string, secret bool) []byte {
 	if file == "" {
 		return nil
 	}
 	info, err := os.Stat(file)
 	switch {
 	case err != nil:
-		s.fault("--%s: %w", flag, err)
+		s.Fault("--%s: %w", flag, err)
 		return nil
 	case info.IsDir():
-		s.fault("--%s %s is a directory: want a PEM file", flag, file)
+		s.Fault("--%s %s is a directory: want a PEM file", flag, file)
 		return nil
 	case !info.Mode().IsRegular():
-		s.fault("--%s %s is a pipe or a device: want a PEM file, which the server can read again", flag, file)
+		s.Fault("--%s %s is a pipe or a device: want a PEM file, which the server can read again", flag, file)
 		return nil
 	case secret && info.Mode().Perm()&0o007 != 0:
-		s.fault("--%s %s can be read by every user of this machine: chmod 600 it, and make a new key if that was "+
+		s.Fault("--%s %s can be read by every user of this machine: chmod 600 it, and make a new key if that was "+
 			"not meant", flag, file)
 	}
 	text, err := tlsfiles.ReadFile(file)
 	if err != nil {
-		s.fault("--%s: %w", flag, err)
+		s.Fault("--%s: %w", flag, err)
 		return nil
 	}
 	return text
 }
 
-func (s *settings) checkCertificate(now time.Time, f tlsFlags, cert, key, ca []byte) {
+func (s *Settings) checkCertificate(now time.Time, f TLSFlags, cert, key, ca []byte) {
 	flag, certFile, keyFile := f.Flag, f.Cert, f.Key
 	if !bytes.Contains(cert, []byte("BEGIN CERTIFICATE")) {
-		s.fault("--%s-cert %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", flag, certFile)
+		s.Fault("--%s-cert %s holds no certificate: want a PEM file with BEGIN CERTIFICATE", flag, certFile)
 		return
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	switch {
 	case err != nil && strings.Contains(string(key), "ENCRYPTED"):
-		s.fault("--%s-key %s is encrypted: store it without a passphrase, readable by the server only", flag,
+		s.Fault("--%s-key %s is encrypted: store it without a passphrase, readable by the server only", flag,
 			keyFile)
 		return
 	case err != nil:
-		s.fault("--%s-cert %s and --%s-key %s do not go together: %w", flag, certFile, flag, keyFile, err)
+		s.Fault("--%s-cert %s and --%s-key %s do not go together: %w", flag, certFile, flag, keyFile, err)
 		return
 	}
 	leaf := pair.Leaf
@@ -101,22 +101,22 @@ func (s *settings) checkCertificate(now time.Time, f tlsFlags, cert, key, ca []b
 	case now.Before(leaf.NotBefore):
 		what = "is not valid yet"
 	case leaf.NotAfter.Sub(now) < certificateSoon:
-		s.note("", "the certificate of --%s-cert ends soon, at %s", flag, until)
+		s.Note("", "the certificate of --%s-cert ends soon, at %s", flag, until)
 	}
 	if what != "" && !s.expiredCerts {
-		s.fault("--%s-cert %s %s: it is valid from %s until %s; renew it, or look at this machine's clock "+
+		s.Fault("--%s-cert %s %s: it is valid from %s until %s; renew it, or look at this machine's clock "+
 			"(--allow-expired-certs starts all the same)", flag, certFile, what, from, until)
 	}
 	if f.name == "" {
 		return
 	}
 	if len(leaf.DNSNames) != 1 || leaf.DNSNames[0] != f.name {
-		s.fault("--%s-cert %s is for %q: this server's must have the one DNS name %q (--id)", flag, certFile,
+		s.Fault("--%s-cert %s is for %q: this server's must have the one DNS name %q (--id)", flag, certFile,
 			strings.Join(leaf.DNSNames, ", "), f.name)
 	}
 	if ca != nil && what == "" {
 		if err := signedBy(pair, ca, now); err != nil {
-			s.fault("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing after it "+
+			s.Fault("--%s-cert %s is not signed by --%s-ca %s, or an intermediate certificate is missing after it "+
 				"in the file: %w", flag, certFile, flag, f.CA, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package daemon
+package settings
 
 import (
 	"errors"
@@ -73,7 +73,7 @@ func unless(good string, r rule) rule {
 }
 
 // number maps a key without a flag to a setting.
-func number(means string, read func(string) (string, error), put func(*settings, int64)) rule {
+func number(means string, read func(string) (string, error), put func(*Settings, int64)) rule {
 	return rule{means, func(z *zoo, _, value string) error {
 		text, err := read(value)
 		if err != nil {
@@ -93,7 +93,7 @@ func whitelist(z *zoo, key, value string) error {
 		if w == "*" || len(w) == 4 && admin.IsWord([4]byte([]byte(w))) {
 			known = append(known, w)
 		} else if w != "" {
-			z.s.note(key, "there is no four-letter word %s", w)
+			z.s.Note(key, "there is no four-letter word %s", w)
 		}
 	}
 	// An empty list allows srvr, which is always allowed.
@@ -121,7 +121,7 @@ func serverLine(z *zoo, key, value string) error {
 // skipACL opens every node to every client, so it takes no more spellings than ZooKeeper does.
 func skipACL(z *zoo, key, value string) error {
 	if _, bare := z.raw[key]; !bare {
-		z.s.note("zookeeper."+key, "ZooKeeper reads this key without zookeeper. only")
+		z.s.Note("zookeeper."+key, "ZooKeeper reads this key without zookeeper. only")
 		return nil
 	}
 	return toFlag("skip-acl", exactly("yes")).apply(z, key, value)
@@ -130,7 +130,7 @@ func skipACL(z *zoo, key, value string) error {
 // forceSync tells those who switched syncs off, which only the exact word does.
 func forceSync(z *zoo, key, value string) error {
 	if value == "no" {
-		z.s.note(key, "every write is synced before it is acknowledged")
+		z.s.Note(key, "every write is synced before it is acknowledged")
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ const noEffect = "no effect: "
 
 func ignored(why string) rule {
 	return rule{noEffect + why, func(z *zoo, key, _ string) error {
-		z.s.note(key, "%s", why)
+		z.s.Note(key, "%s", why)
 		return nil
 	}}
 }
@@ -179,7 +179,7 @@ func authProvider(z *zoo, key, value string) error {
 	if strings.HasSuffix(value, ".SASLAuthenticationProvider") {
 		if z.seen["java.security.auth.login.config"] == "" && !z.given["sasl-users"] &&
 			!z.given["kerberos-keytab"] {
-			z.s.note(key, "there are no users: name a JAAS file by java.security.auth.login.config, --sasl-users, or "+
+			z.s.Note(key, "there are no users: name a JAAS file by java.security.auth.login.config, --sasl-users, or "+
 				"--kerberos-keytab")
 		}
 		return nil
@@ -224,7 +224,7 @@ func clientAuth(z *zoo, _, value string) error {
 	case "":
 		return nil // as without the key
 	case "none", "want", "need":
-		z.s.tlsClientAuth = v
+		z.s.TLSClientAuth = v
 		return nil
 	}
 	return fmt.Errorf("%q is not one of none, want, need", value)
@@ -233,11 +233,11 @@ func clientAuth(z *zoo, _, value string) error {
 // protocols keeps the oldest protocol that the file asks for; the server speaks none older
 // than 1.2.
 func protocols(z *zoo, _, value string) error {
-	asked := words(value)
+	asked := Words(value)
 	switch {
 	case slices.Contains(asked, "TLS"), slices.Contains(asked, "TLSv1.2"):
 	case slices.Contains(asked, "TLSv1.3"):
-		z.s.tls13 = true
+		z.s.TLS13 = true
 	default:
 		return errors.New("TLS 1.2 and 1.3 are spoken, nothing older")
 	}
@@ -267,6 +267,6 @@ func sslOther(_ *zoo, key, value string) error {
 // dataLogDir has no effect, but must not hide existing logs.
 func dataLogDir(z *zoo, key, value string) error {
 	z.s.dataLogDir = value
-	z.s.note(key, "the log is kept under dataDir")
+	z.s.Note(key, "the log is kept under dataDir")
 	return nil
 }

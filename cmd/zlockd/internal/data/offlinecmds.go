@@ -1,4 +1,4 @@
-package daemon
+package data
 
 import (
 	"cmp"
@@ -15,8 +15,8 @@ import (
 // told is how many of the nodes left out a command lists by name.
 const told = 20
 
-func importCommand() *command {
-	return &command{
+func importCommand() *Command {
+	return &Command{
 		Name: "import", Args: "--from DIR|FILE --data-dir NEW",
 		Does: "make a data directory of a stopped ZooKeeper's data",
 		Help: `Reads the newest whole snapshot and every log behind it (version 2; also snapshots
@@ -28,7 +28,7 @@ changed. One snapshot FILE is taken as it stands.
 Ephemeral nodes are left out and listed, unless --keep-sessions takes the sessions over:
 their clients keep locks and sessions if they connect to zlockd within their timeout
 after it started.`,
-		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+		Setup: func(fs *pflag.FlagSet) func(*Call) error {
 			var o offline.ZooKeeperOptions
 			from := fs.String("from", "", "the ZooKeeper's `DIR` (dataDir of its zoo.cfg), or one snapshot file")
 			fs.StringVar(&o.LogDir, "log-dir", "", "its `DIR` of logs, if dataLogDir names another one")
@@ -37,7 +37,7 @@ after it started.`,
 			keep := fs.Bool("keep-sessions", false, "take sessions and ephemeral nodes over")
 			fs.BoolVar(&o.DropTorn, "drop-torn-record", false,
 				"leave out a last log entry that was not written to its end, as ZooKeeper does")
-			return func(c *dataCall) error {
+			return func(c *Call) error {
 				if err := cmp.Or(required("from", *from), required("data-dir", *dataDir), checkID(*id)); err != nil {
 					return err
 				}
@@ -71,7 +71,7 @@ func startWith(dir string, id uint32) string {
 }
 
 // made makes a directory, and prints what is in it and what comes next.
-func (c *dataCall) made(dir, next string, run func() (*offline.Made, error)) error {
+func (c *Call) made(dir, next string, run func() (*offline.Made, error)) error {
 	begun := time.Now()
 	m, err := run()
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *dataCall) made(dir, next string, run func() (*offline.Made, error)) err
 }
 
 // list prints the first of some paths.
-func (c *dataCall) list(paths []string) {
+func (c *Call) list(paths []string) {
 	n := len(paths)
 	for _, p := range paths[:min(n, told)] {
 		fmt.Fprintf(c.out, "  %s\n", p)
@@ -102,19 +102,19 @@ func (c *dataCall) list(paths []string) {
 	}
 }
 
-func exportCommand() *command {
-	return &command{
+func exportCommand() *Command {
+	return &Command{
 		Name: "export", Args: "--data-dir DIR --to NEW",
 		Does: "make a ZooKeeper's data directory of a stopped server's data, or of a backup",
 		Help: `Makes NEW/version-2 with a snapshot, a log and the epoch files, from which a ZooKeeper
 3.8 or 3.9 starts, alone or as a server of an ensemble: name NEW as its dataDir. All
 fields are exactly those of the nodes, except that the text of /zookeeper/config is
 left to ZooKeeper. A running server is exported by: zlock export FILE.`,
-		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+		Setup: func(fs *pflag.FlagSet) func(*Call) error {
 			dataDir := fs.String("data-dir", "", "the stopped server's `DIR`, or a backup file")
 			to := fs.String("to", "", "make this `DIR`, which must not exist or be empty")
 			keep := fs.Bool("keep-sessions", false, "take sessions and ephemeral nodes over")
-			return func(c *dataCall) error {
+			return func(c *Call) error {
 				if err := cmp.Or(required("data-dir", *dataDir), required("to", *to)); err != nil {
 					return err
 				}
@@ -130,25 +130,25 @@ left to ZooKeeper. A running server is exported by: zlock export FILE.`,
 	}
 }
 
-func verifyCommand() *command {
-	return &command{
+func verifyCommand() *Command {
+	return &Command{
 		Name: "verify", Args: "A B", Least: 2, Most: 2, Does: "compare two places node by node",
 		Help: `A and B are each one of: a data directory of a stopped zlockd or ZooKeeper, a snapshot
 of either, a backup, or a running server as HOST:PORT. Everything in every node is
 compared; of a running server, what its protocol shows. Equal: exit code 0. Else the
 first hundred differences are printed, exit code 1. Mistakes and damage: 2 and 1, with
 a reason on stderr.`,
-		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+		Setup: func(fs *pflag.FlagSet) func(*Call) error {
 			ephemerals := fs.Bool("ephemerals", false, "compare ephemeral nodes as well")
 			logDir := fs.String("log-dir", "", "a ZooKeeper's `DIR` of logs, if dataLogDir names another one")
 			auth := fs.String("auth-file", "",
 				"`FILE` with a line digest:USER:PASSWORD, for nodes of a running server that not all clients may read")
-			return func(c *dataCall) error { return c.verify(*ephemerals, *logDir, *auth) }
+			return func(c *Call) error { return c.verify(*ephemerals, *logDir, *auth) }
 		},
 	}
 }
 
-func (c *dataCall) verify(ephemerals bool, logDir, auth string) error {
+func (c *Call) verify(ephemerals bool, logDir, auth string) error {
 	var sides [2]*offline.Content
 	for i, name := range c.Args {
 		var err error
@@ -181,7 +181,7 @@ func (c *dataCall) verify(ephemerals bool, logDir, auth string) error {
 			more = " or more"
 		}
 		fmt.Fprintf(c.out, "%d%s differences\n", len(diffs), more)
-		return cli.Exit(exitFailed)
+		return cli.Exit(exitDiffer)
 	}
 	fmt.Fprintf(c.out, "equal: %d nodes", len(a.Nodes))
 	if n := len(b.Nodes); n != len(a.Nodes) {
@@ -191,8 +191,8 @@ func (c *dataCall) verify(ephemerals bool, logDir, auth string) error {
 	return nil
 }
 
-func restoreCommand() *command {
-	return &command{
+func restoreCommand() *Command {
+	return &Command{
 		Name: "restore", Args: "FILE --data-dir NEW", Least: 1, Most: 1, Does: "make a data directory of a backup",
 		Help: `FILE is what zlock backup wrote, or a snapshot of a ZooKeeper. The new directory belongs
 to a new cluster of one server: servers of the old cluster cannot join it. The zxid is
@@ -200,11 +200,11 @@ raised to the time of day, so that fencing tokens grow and no client sees time g
 All sessions are ended, and their ephemeral nodes deleted, unless --keep-sessions keeps
 them. To put a whole cluster back, stop its servers, restore to one of them, and add the
 others, empty, as members.`,
-		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+		Setup: func(fs *pflag.FlagSet) func(*Call) error {
 			dataDir := fs.String("data-dir", "", "make this `DIR`, which must not exist or be empty")
 			id := fs.Uint32("id", 1, "of the server it is for, `N` from 1 to 254")
 			keep := fs.Bool("keep-sessions", false, "keep sessions and ephemeral nodes")
-			return func(c *dataCall) error {
+			return func(c *Call) error {
 				if err := cmp.Or(required("data-dir", *dataDir), checkID(*id)); err != nil {
 					return err
 				}
@@ -216,8 +216,8 @@ others, empty, as members.`,
 	}
 }
 
-func recoverCommand() *command {
-	return &command{
+func recoverCommand() *Command {
+	return &Command{
 		Name: "recover", Args: "--data-dir DIR --yes",
 		Does: "make a cluster of one of a surviving server, when the majority is gone for good",
 		Help: `For a cluster that lost its majority and will not get it back. Says what is lost at
@@ -225,10 +225,10 @@ most, makes the stopped server's directory that of a new cluster with it as the 
 member, and prints the commands that bring the other servers back. Sessions go on. What
 was in the directory before is kept within. If a majority can be started again, start
 it instead: then nothing is lost.`,
-		Setup: func(fs *pflag.FlagSet) func(*dataCall) error {
+		Setup: func(fs *pflag.FlagSet) func(*Call) error {
 			dataDir := fs.String("data-dir", "", "the survivor's `DIR`")
 			yes := fs.Bool("yes", false, "do it; without this it is only told what would be lost")
-			return func(c *dataCall) error {
+			return func(c *Call) error {
 				if err := required("data-dir", *dataDir); err != nil {
 					return err
 				}
@@ -238,7 +238,7 @@ it instead: then nothing is lost.`,
 	}
 }
 
-func (c *dataCall) recover(dir string, yes bool) error {
+func (c *Call) recover(dir string, yes bool) error {
 	if offline.Interrupted(dir) {
 		if err := offline.Finish(dir); err != nil {
 			return err

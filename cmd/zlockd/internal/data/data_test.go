@@ -1,4 +1,4 @@
-package daemon
+package data
 
 import (
 	"context"
@@ -14,18 +14,18 @@ import (
 )
 
 // call is one call of a data command, with its signals.
-func call(signals ...os.Signal) *dataCall {
+func call(signals ...os.Signal) *Call {
 	ch := make(chan os.Signal, len(signals))
 	for _, sig := range signals {
 		ch <- sig
 	}
-	return &dataCall{signals: ch, Call: &cli.Call{Name: "verify"}}
+	return &Call{Signals: ch, Call: &cli.Call{Name: "verify"}}
 }
 
 // A signal interrupts a data command, which undoes what it has begun; a second one ends it at once.
 func TestSignalsDuringADataCommand(t *testing.T) {
 	undone := false
-	err := call(os.Interrupt).untilSignal(func(c *dataCall) error {
+	err := call(os.Interrupt).untilSignal(func(c *Call) error {
 		<-c.ctx.Done()
 		undone = true
 		return c.ctx.Err()
@@ -34,8 +34,8 @@ func TestSignalsDuringADataCommand(t *testing.T) {
 
 	blocked := make(chan struct{})
 	defer close(blocked)
-	err = call(os.Interrupt, os.Interrupt).untilSignal(func(*dataCall) error { <-blocked; return nil })
-	expect.That(t, cli.HasCode(err, exitAtOnce), "%v", err)
+	err = call(os.Interrupt, os.Interrupt).untilSignal(func(*Call) error { <-blocked; return nil })
+	expect.That(t, cli.HasCode(err, ExitAtOnce), "%v", err)
 }
 
 // A data command hands back its error, and says what to do about a full disk. It saves memory unless the
@@ -50,7 +50,7 @@ func TestDataCommandOnAFullDisk(t *testing.T) {
 		t.Setenv("GOGC", c.env)
 		old := debug.SetGCPercent(77)
 		var ctx context.Context
-		err := call().untilSignal(func(c1 *dataCall) error { ctx = c1.ctx; return c.err })
+		err := call().untilSignal(func(c1 *Call) error { ctx = c1.ctx; return c.err })
 		percent := debug.SetGCPercent(old)
 		expect.Is(t, err, c.err)
 		expect.Equal(t, percent, c.percent, "GOGC=%q", c.env)

@@ -1,4 +1,4 @@
-package daemon
+package settings
 
 import (
 	"errors"
@@ -17,11 +17,11 @@ import (
 	"github.com/zlockd/zlockd/server/tickets"
 )
 
-// off is the address of a listener that is switched off.
-const off = "off"
+// Off is the address of a listener that is switched off.
+const Off = "off"
 
-// flagGroups declares every flag, under the heading where --help shows it.
-func flagGroups(s *settings) []cli.Group {
+// Groups declares every flag, under the heading where --help shows it.
+func Groups(s *Settings) []cli.Group {
 	var groups []cli.Group
 	begin := func(title string) *pflag.FlagSet {
 		f := pflag.NewFlagSet(title, pflag.ContinueOnError)
@@ -31,9 +31,9 @@ func flagGroups(s *settings) []cli.Group {
 	}
 
 	f := begin("Start")
-	f.BoolVar(&s.dev, "dev", false,
+	f.BoolVar(&s.Dev, "dev", false,
 		"a server for development: one process, everything in memory, nothing left behind")
-	f.StringVar(&s.config, "config", "", "read `FILE`, a ZooKeeper zoo.cfg; flags given beside it win")
+	f.StringVar(&s.Config, "config", "", "read `FILE`, a ZooKeeper zoo.cfg; flags given beside it win")
 	f.StringVar(&s.DataDir, "data-dir", "./zlockd-data",
 		"keep log, snapshots and identity in `DIR`, made when missing")
 	f.BoolVar(&s.ignoreZooData, "ignore-zookeeper-data", false,
@@ -45,7 +45,7 @@ func flagGroups(s *settings) []cli.Group {
 		"serve clients on `HOST:PORT`; \"off\" with --secure-client-addr")
 	f.StringVar(&s.AdminAddr, "admin-addr", "127.0.0.1:8181",
 		"serve metrics, health and commands over HTTP on `HOST:PORT`; \"off\" disables")
-	f.StringVar(&s.adminHosts, "admin-hosts", "",
+	f.StringVar(&s.AdminNames, "admin-hosts", "",
 		"more `NAMES` by which callers may address the admin port, * = any")
 	f.StringVar(&s.MetricsAddr, "metrics-addr", "", "serve /metrics, and nothing else, on `HOST:PORT` too")
 	f.StringVar(&s.TicketAddr, "ticket-addr", "",
@@ -91,7 +91,7 @@ func flagGroups(s *settings) []cli.Group {
 	f.BoolVar(&s.LinearizableReads, "linearizable-reads", false,
 		"confirm with a majority before every read, so that no read is ever stale")
 	f.IntVar(&s.MaxNodes, "max-nodes", 0, "refuse new nodes beyond `N`, 0 = no limit")
-	f.Int64Var(&s.maxData, "max-data", 0,
+	f.Int64Var(&s.DataMiB, "max-data", 0,
 		"refuse more data beyond this many `MIB` of paths, data and ACLs, 0 = no limit")
 	f.BoolVar(&s.EnforceQuota, "enforce-quota", false,
 		"refuse writes beyond the hard limits of zkCli's setquota -N and -B; else they are only noted, as in "+
@@ -111,7 +111,7 @@ func flagGroups(s *settings) []cli.Group {
 		"take a snapshot every `N` requests")
 	f.Var(withUnit(&s.SnapshotInterval), "snapshot-interval",
 		"and at least this often, when something changed (default never)")
-	f.Int64Var(&s.diskReserve, "disk-reserve", raftfsm.DefaultDiskReserve>>20,
+	f.Int64Var(&s.ReserveMiB, "disk-reserve", raftfsm.DefaultDiskReserve>>20,
 		"refuse what needs more room with less than this many `MIB` of disk free, 0 = never")
 	f.StringVar(&s.BackupDir, "backup-dir", "", "take backups into `DIR`, one server of a cluster after another")
 	f.Var(withUnit(&s.BackupInterval), "backup-interval",
@@ -122,13 +122,13 @@ func flagGroups(s *settings) []cli.Group {
 	f.StringVar(&s.SecureAddr, "secure-client-addr", "", "serve clients over TLS on `HOST:PORT`")
 	s.clientTLS.declare(f, "tls", "certificate for clients",
 		"ask clients for a certificate signed by this authority")
-	s.adminTLS.declare(f, "admin-tls", "serve the admin port over TLS with this certificate",
+	s.AdminFiles.declare(f, "admin-tls", "serve the admin port over TLS with this certificate",
 		"let in at the admin port only certificates signed by this authority")
 	s.metricsTLS.declare(f, "metrics-tls", "serve --metrics-addr over TLS with this certificate",
 		"let in at --metrics-addr only certificates signed by this authority")
 	s.ticketTLS.declare(f, "ticket-tls", "serve --ticket-addr over TLS with this certificate",
 		"at --ticket-addr, know callers by certificates signed by this authority")
-	f.StringVar(&s.ticketTokens, "ticket-tokens", "",
+	f.StringVar(&s.TokensFile, "ticket-tokens", "",
 		"at --ticket-addr, know callers by the bearer tokens of `FILE`, lines NAME SHA256 PATHS, read again "+
 			"at SIGHUP")
 	f.StringVar(&s.tlsCRL, "tls-crl", "",
@@ -141,26 +141,26 @@ func flagGroups(s *settings) []cli.Group {
 	f.StringVar(&s.SuperDigest, "super-digest", "",
 		"who may do everything, also change state over HTTP: `USER:HASH`, the hash being "+
 			"base64(sha1(USER:PASSWORD))")
-	f.StringVar(&s.saslUsers, "sasl-users", "",
+	f.StringVar(&s.SASLUsers, "sasl-users", "",
 		"who may authenticate by SASL DIGEST-MD5: `FILE` of lines user:password, or a JAAS file with a section "+
 			"Server, also for Kerberos")
 	f.StringVar(&s.SASLSuper, "sasl-super", "",
 		"the `USER` of --sasl-users or of Kerberos who may do everything")
-	f.StringVar(&s.keytab, "kerberos-keytab", "",
+	f.StringVar(&s.Keytab, "kerberos-keytab", "",
 		"let clients authenticate by SASL GSSAPI (Kerberos) with this server's keys of `FILE`, read again when "+
 			"it changes")
-	f.StringVar(&s.principal, "kerberos-principal", "",
+	f.StringVar(&s.Principal, "kerberos-principal", "",
 		"this server's `PRINCIPAL`, as zookeeper/host.example.org@EXAMPLE.ORG; without it the only one of the "+
 			"keytab")
-	f.StringVar(&s.authToLocal, "kerberos-rules", "DEFAULT",
+	f.StringVar(&s.AuthToLocal, "kerberos-rules", "DEFAULT",
 		"how a principal becomes a short name, `RULES` as auth_to_local has them")
-	f.BoolVar(&s.removeHost, "kerberos-remove-host", false,
+	f.BoolVar(&s.RemoveHost, "kerberos-remove-host", false,
 		"leave the host of a principal out of its identity in ACLs")
-	f.BoolVar(&s.removeRealm, "kerberos-remove-realm", false,
+	f.BoolVar(&s.RemoveRealm, "kerberos-remove-realm", false,
 		"leave the realm of a principal out of its identity in ACLs")
-	f.StringVar(&s.ensembleNames, "ensemble-names", "",
+	f.StringVar(&s.Ensemble, "ensemble-names", "",
 		"close clients that name another cluster than one of `NAMES` by the scheme ensemble")
-	f.StringVar(&s.requireAuth, "require-auth", "",
+	f.StringVar(&s.AuthSchemes, "require-auth", "",
 		"close clients that ask for anything before they have authenticated by one of these `SCHEMES`: digest, "+
 			"sasl, x509")
 	f.BoolVar(&s.SkipACL, "skip-acl", false, "check no access rights at all")
@@ -168,23 +168,23 @@ func flagGroups(s *settings) []cli.Group {
 	f = begin("Operation")
 	f.StringVar(&s.FourLetterWords, "4lw-whitelist", admin.DefaultWhitelist,
 		"answer these four-letter `WORDS`, * = all; srvr always is")
-	f.BoolVar(&s.jvmMetrics, "jvm-metrics", true,
+	f.BoolVar(&s.JVMMetrics, "jvm-metrics", true,
 		"show memory, threads and collections under the names of a Java process too: ZooKeeper's boards ask for "+
 			"them")
 	f.BoolVar(&s.Profiling, "pprof", false, "serve profiles of the process at /debug/pprof of the admin address")
-	f.StringVar(&s.auditLog, "audit-log", "",
+	f.StringVar(&s.AuditLog, "audit-log", "",
 		"write a line for each change that is asked for to `FILE|stderr|syslog`, as ZooKeeper's audit log has it")
-	f.Int64Var(&s.auditSize, "audit-log-size", 100,
+	f.Int64Var(&s.AuditMiB, "audit-log-size", 100,
 		"begin a new file of the audit log after so many `MIB`, 0 = never")
-	f.IntVar(&s.auditKeep, "audit-log-keep", 10, "keep the newest `N` old files of the audit log")
+	f.IntVar(&s.AuditKeep, "audit-log-keep", 10, "keep the newest `N` old files of the audit log")
 	f.Var(withUnit(&s.SlowRequest), "slow-request",
 		"log requests that take longer than this (default never)")
-	f.StringVar(&s.logLevel, "log-level", "info", "the least that is logged, `debug|info|warn|error`")
-	f.StringVar(&s.logFormat, "log-format", "text", "form of the log, `text|json`")
-	f.BoolVar(&s.checkReady, "check-ready", false,
+	f.StringVar(&s.LogLevel, "log-level", "info", "the least that is logged, `debug|info|warn|error`")
+	f.StringVar(&s.LogFormat, "log-format", "text", "form of the log, `text|json`")
+	f.BoolVar(&s.CheckReady, "check-ready", false,
 		"ask the admin port of the server with these settings whether it serves clients, and exit: 0 yes, 1 no")
-	f.BoolVar(&s.version, "version", false, "print the version and exit")
-	f.BoolVarP(&s.help, "help", "h", false, "print this and exit")
+	f.BoolVar(&s.ShowVersion, "version", false, "print the version and exit")
+	f.BoolVarP(&s.ShowHelp, "help", "h", false, "print this and exit")
 	return groups
 }
 
@@ -197,18 +197,18 @@ func envName(flag string) string {
 
 // parseFlags reads the command line, and from the environment the flags that the command line
 // leaves out. The set it returns knows which flags were given.
-func parseFlags(args []string, env func(string) (string, bool)) (*settings, *pflag.FlagSet, error) {
-	s := new(settings)
+func parseFlags(args []string, env func(string) (string, bool)) (*Settings, *pflag.FlagSet, error) {
+	s := new(Settings)
 	all := pflag.NewFlagSet("zlockd", pflag.ContinueOnError)
 	all.SetOutput(io.Discard)
 	all.Usage = func() {}
-	for _, g := range flagGroups(s) {
+	for _, g := range Groups(s) {
 		all.AddFlagSet(g.Flags)
 	}
 	if err := all.Parse(args); err != nil {
-		return nil, nil, cli.FlagError(all, err, otherFlags)
+		return nil, nil, cli.FlagError(all, err, OtherNames)
 	}
-	if n := all.NArg(); n > 0 && !s.help && !s.version {
+	if n := all.NArg(); n > 0 && !s.ShowHelp && !s.ShowVersion {
 		return nil, nil, fmt.Errorf("unexpected argument %q: all settings are flags, such as --client-addr",
 			all.Arg(0))
 	}
@@ -220,7 +220,7 @@ func parseFlags(args []string, env func(string) (string, bool)) (*settings, *pfl
 }
 
 // noteOrigin records the origin of the flags that were set since its last call.
-func (s *settings) noteOrigin(all *pflag.FlagSet, from string) {
+func (s *Settings) noteOrigin(all *pflag.FlagSet, from string) {
 	all.Visit(func(f *pflag.Flag) {
 		if s.origin[f.Name] == "" {
 			s.origin[f.Name] = from
@@ -230,9 +230,9 @@ func (s *settings) noteOrigin(all *pflag.FlagSet, from string) {
 
 // unknownVariables notes environment variables that have the prefix of a flag but name none.
 // It skips those that Kubernetes sets for a service named zlockd.
-func (s *settings) unknownVariables(environ []string) {
+func (s *Settings) unknownVariables(environ []string) {
 	known := map[string]bool{}
-	s.flags.VisitAll(func(f *pflag.Flag) { known[envName(f.Name)] = true })
+	s.Flags.VisitAll(func(f *pflag.Flag) { known[envName(f.Name)] = true })
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
 		flag, ours := strings.CutPrefix(name, envPrefix)
@@ -241,11 +241,11 @@ func (s *settings) unknownVariables(environ []string) {
 			continue
 		}
 		why := "there is no such setting"
-		if near := cli.NearFlag(s.flags, strings.ToLower(strings.ReplaceAll(flag, "_", "-")),
-			otherFlags); near != "" {
+		if near := cli.NearFlag(s.Flags, strings.ToLower(strings.ReplaceAll(flag, "_", "-")),
+			OtherNames); near != "" {
 			why += ": did you mean " + envName(near) + "?"
 		}
-		s.note(name, "%s", why)
+		s.Note(name, "%s", why)
 	}
 }
 
@@ -260,14 +260,14 @@ func setFromEnv(all *pflag.FlagSet, env func(string) (string, bool)) error {
 		}
 		if err := all.Set(f.Name, value); err != nil {
 			errs = append(errs, fmt.Errorf("environment %s: %w", envName(f.Name),
-				cli.FlagError(all, err, otherFlags)))
+				cli.FlagError(all, err, OtherNames)))
 		}
 	})
 	return errors.Join(errs...)
 }
 
-// otherFlags maps words of other programs to our flags.
-var otherFlags = map[string]string{
+// OtherNames maps words of other programs to our flags.
+var OtherNames = map[string]string{
 	"p": "client-addr", "port": "client-addr", "client-port": "client-addr", "clientPort": "client-addr",
 	"host": "client-addr", "listen": "client-addr", "addr": "client-addr", "address": "client-addr",
 	"bind": "client-addr", "d": "data-dir", "dir": "data-dir", "c": "config", "conf": "config",

@@ -1,4 +1,4 @@
-package daemon
+package settings
 
 import (
 	"testing"
@@ -16,11 +16,11 @@ func TestSuperUserOfTheSettings(t *testing.T) {
 	)
 	for _, x := range []struct {
 		flag string
-		of   func(*settings) string
+		of   func(*Settings) string
 	}{
-		{"--super-digest", func(s *settings) string { return s.SuperDigest }},
-		{"--x509-super", func(s *settings) string { return s.X509Super }},
-		{"--sasl-super", func(s *settings) string { return s.SASLSuper }},
+		{"--super-digest", func(s *Settings) string { return s.SuperDigest }},
+		{"--x509-super", func(s *Settings) string { return s.X509Super }},
+		{"--sasl-super", func(s *Settings) string { return s.SASLSuper }},
 	} {
 		for name, args := range map[string][]string{
 			"":  nil,

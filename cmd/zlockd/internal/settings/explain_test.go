@@ -1,4 +1,4 @@
-package daemon
+package settings
 
 import (
 	"errors"
@@ -40,7 +40,7 @@ func TestErrorsOfTheStartSayWhatToDo(t *testing.T) {
 			Err: "no such host"}}), "name with --admin-addr"},
 		{&net.DNSError{Name: "elsewhere.invalid", Err: "no such host"}, "or another name."},
 	} {
-		got := explain(test.err, s)
+		got := Explain(test.err, s)
 		expect.That(t, strings.Contains(got.Error(), test.hint) && errors.Is(got, test.err),
 			"%v is told as %q", test.err, got)
 	}
@@ -48,12 +48,12 @@ func TestErrorsOfTheStartSayWhatToDo(t *testing.T) {
 	for _, whole := range []error{errors.New("something else"), // and files that the error itself names
 		at("/var/log/audit", syscall.EACCES), at("/var/log/audit", syscall.ENOSPC),
 		at("/var/log/audit", syscall.EISDIR)} {
-		expect.Equal(t, explain(whole, s), whole, "an error that says everything is changed")
+		expect.Equal(t, Explain(whole, s), whole, "an error that says everything is changed")
 	}
 	s, _, err = parseFlags(nil, noEnv)
 	must.OK(t, err)
 	for _, path := range []string{"zlockd-data/log", "./zlockd-data", "."} {
-		expect.Has(t, explain(at(path, syscall.EACCES), s).Error(), "read and write ./zlockd-data")
+		expect.Has(t, Explain(at(path, syscall.EACCES), s).Error(), "read and write ./zlockd-data")
 	}
-	expect.Has(t, explain(at("zlockd-data/log", syscall.ENOTDIR), s).Error(), "--data-dir is to name")
+	expect.Has(t, Explain(at("zlockd-data/log", syscall.ENOTDIR), s).Error(), "--data-dir is to name")
 }

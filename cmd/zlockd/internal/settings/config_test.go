@@ -1,4 +1,4 @@
-package daemon
+package settings
 
 import (
 	"bytes"
@@ -20,16 +20,16 @@ import (
 )
 
 // load reads the settings of a zoo.cfg with this text. $DIR in it is dir.
-func load(t *testing.T, dir, text string, args ...string) (*settings, error) {
+func load(t *testing.T, dir, text string, args ...string) (*Settings, error) {
 	t.Helper()
 	return loadWith(t, nil, dir, text, args...)
 }
 
-func loadWith(t *testing.T, kerberos Kerberos, dir, text string, args ...string) (*settings, error) {
+func loadWith(t *testing.T, kerberos Kerberos, dir, text string, args ...string) (*Settings, error) {
 	t.Helper()
 	file := filepath.Join(dir, "zoo.cfg")
 	must.OK(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "$DIR", dir)), 0o600))
-	return readSettings(append([]string{"--config", file}, args...), kerberos)
+	return Read(append([]string{"--config", file}, args...), kerberos)
 }
 
 func TestZooKeysAreMapped(t *testing.T) {
@@ -37,165 +37,165 @@ func TestZooKeysAreMapped(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
 		args       []string
-		want       func(*settings) bool
+		want       func(*Settings) bool
 	}{
-		{"sample", base + "tickTime=2000", nil, func(s *settings) bool {
+		{"sample", base + "tickTime=2000", nil, func(s *Settings) bool {
 			return s.ClientAddr == ":2181" && s.AdminAddr == "127.0.0.1:8181" && len(s.Peers) == 0 &&
 				s.MinSessionTimeout == 4*time.Second
 		}},
-		{"no tick", base, nil, func(s *settings) bool {
+		{"no tick", base, nil, func(s *Settings) bool {
 			return s.TickTime == 3*time.Second && s.MaxSessionTimeout == time.Minute
 		}},
-		{"flag over tick", base, []string{"--tick-time", "1s"}, func(s *settings) bool {
+		{"flag over tick", base, []string{"--tick-time", "1s"}, func(s *Settings) bool {
 			return s.TickTime == time.Second
 		}},
 		{"flag over file", base + "maxClientCnxns=5\ntickTime=100", []string{"--max-client-cnxns", "9",
-			"--client-addr", "127.0.0.1:1"}, func(s *settings) bool {
+			"--client-addr", "127.0.0.1:1"}, func(s *Settings) bool {
 			return s.MaxConnsPerAddr == 9 && s.ClientAddr == "127.0.0.1:1" &&
 				s.TickTime == 100*time.Millisecond
 		}},
 		{"default timeouts", base + "minSessionTimeout=-1\nmaxSessionTimeout=-1\ntickTime=1000", nil,
-			func(s *settings) bool {
+			func(s *Settings) bool {
 				return s.MinSessionTimeout == 2*time.Second &&
 					s.MaxSessionTimeout == 20*time.Second
 			}},
-		{"timeouts", base + "minSessionTimeout=500\nmaxSessionTimeout=90000", nil, func(s *settings) bool {
+		{"timeouts", base + "minSessionTimeout=500\nmaxSessionTimeout=90000", nil, func(s *Settings) bool {
 			return s.MinSessionTimeout == 500*time.Millisecond &&
 				s.MaxSessionTimeout == 90*time.Second
 		}},
-		{"address", base + "clientPortAddress=10.0.0.1", nil, func(s *settings) bool {
+		{"address", base + "clientPortAddress=10.0.0.1", nil, func(s *Settings) bool {
 			return s.ClientAddr == "10.0.0.1:2181"
 		}},
-		{"address six", base + "clientPortAddress=::1", nil, func(s *settings) bool {
+		{"address six", base + "clientPortAddress=::1", nil, func(s *Settings) bool {
 			return s.ClientAddr == "[::1]:2181"
 		}},
-		{"admin off", base + "admin.enableServer=false", nil, func(s *settings) bool { return s.AdminAddr == off }},
-		{"admin port", base + "admin.serverPort=9090", nil, func(s *settings) bool {
+		{"admin off", base + "admin.enableServer=false", nil, func(s *Settings) bool { return s.AdminAddr == Off }},
+		{"admin port", base + "admin.serverPort=9090", nil, func(s *Settings) bool {
 			return s.AdminAddr == "127.0.0.1:9090" && noted(s, "admin.serverPort")
 		}},
-		{"admin address", base + "admin.serverAddress=0.0.0.0", nil, func(s *settings) bool {
+		{"admin address", base + "admin.serverAddress=0.0.0.0", nil, func(s *Settings) bool {
 			return s.AdminAddr == "0.0.0.0:8080"
 		}},
-		{"prefix", base + "zookeeper.admin.serverPort=9090\nzookeeper.skipACL=yes", nil, func(s *settings) bool {
+		{"prefix", base + "zookeeper.admin.serverPort=9090\nzookeeper.skipACL=yes", nil, func(s *Settings) bool {
 			return s.AdminAddr == "127.0.0.1:9090" && !s.SkipACL && noted(s, "zookeeper.skipACL")
 		}},
-		{"whitelist", base + "4lw.commands.whitelist=ruok, mntr", nil, func(s *settings) bool {
+		{"whitelist", base + "4lw.commands.whitelist=ruok, mntr", nil, func(s *Settings) bool {
 			return s.FourLetterWords == "ruok,mntr,srvr"
 		}},
-		{"all words", base + "4lw.commands.whitelist=*", nil, func(s *settings) bool {
+		{"all words", base + "4lw.commands.whitelist=*", nil, func(s *Settings) bool {
 			return s.FourLetterWords == "*,srvr"
 		}},
-		{"no words", base + "4lw.commands.whitelist=", nil, func(s *settings) bool {
+		{"no words", base + "4lw.commands.whitelist=", nil, func(s *Settings) bool {
 			return s.FourLetterWords == "srvr"
 		}},
-		{"buffer", base + "jute.maxbuffer=0x100000", nil, func(s *settings) bool { return s.MaxFrame == 1<<20 }},
+		{"buffer", base + "jute.maxbuffer=0x100000", nil, func(s *Settings) bool { return s.MaxFrame == 1<<20 }},
 		{"snapshots", base + "snapCount=5000\nautopurge.snapRetainCount=4\nsnapSizeLimitInKb=2048", nil,
-			func(s *settings) bool {
+			func(s *Settings) bool {
 				return s.SnapshotEntries == 5000 && s.SnapshotRetain == 4 && s.SnapshotBytes == 2<<20
 			}},
-		{"features", base + "extendedTypesEnabled=false\nenforceQuota=false\nznode.container.checkIntervalMs=1500\nmaxCnxns=300", nil, func(s *settings) bool {
+		{"features", base + "extendedTypesEnabled=false\nenforceQuota=false\nznode.container.checkIntervalMs=1500\nmaxCnxns=300", nil, func(s *Settings) bool {
 			return s.NoTTL && !s.EnforceQuota && s.SweepInterval == 1500*time.Millisecond &&
 				s.MaxConns == 300
 		}},
 		{"sasl is not there", base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
-			nil, func(s *settings) bool {
-				return len(s.notes) == 1 && s.notes[0].key == "authProvider.1"
+			nil, func(s *Settings) bool {
+				return len(s.Notes) == 1 && s.Notes[0].Key == "authProvider.1"
 			}},
-		{"sasl", base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\njava.security.auth.login.config=/etc/jaas.conf\nsuperUser=root\nsessionRequireClientSASLAuth=true", nil, func(s *settings) bool {
-			return len(s.notes) == 0 && s.saslUsers == "/etc/jaas.conf" && s.SASLSuper == "root" &&
-				s.requireAuth == "sasl" && s.SuperDigest == ""
+		{"sasl", base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\njava.security.auth.login.config=/etc/jaas.conf\nsuperUser=root\nsessionRequireClientSASLAuth=true", nil, func(s *Settings) bool {
+			return len(s.Notes) == 0 && s.SASLUsers == "/etc/jaas.conf" && s.SASLSuper == "root" &&
+				s.AuthSchemes == "sasl" && s.SuperDigest == ""
 		}},
 		{"more super users", base +
-			"java.security.auth.login.config=/etc/jaas.conf\nsuperUser=root\nsuperUser.1=joe\nletAnySaslUserDoX=reader", nil, func(s *settings) bool {
-			return len(s.notes) == 2 && s.notes[0].key == "superUser.1" &&
-				s.notes[1].key == "letAnySaslUserDoX" && s.SASLSuper == "root"
+			"java.security.auth.login.config=/etc/jaas.conf\nsuperUser=root\nsuperUser.1=joe\nletAnySaslUserDoX=reader", nil, func(s *Settings) bool {
+			return len(s.Notes) == 2 && s.Notes[0].Key == "superUser.1" &&
+				s.Notes[1].Key == "letAnySaslUserDoX" && s.SASLSuper == "root"
 		}},
-		{"required", base + "java.security.auth.login.config=/etc/jaas.conf\nenforce.auth.enabled=true\nenforce.auth.schemes=digest,sasl", nil, func(s *settings) bool {
-			return s.requireAuth == "digest,sasl"
+		{"required", base + "java.security.auth.login.config=/etc/jaas.conf\nenforce.auth.enabled=true\nenforce.auth.schemes=digest,sasl", nil, func(s *Settings) bool {
+			return s.AuthSchemes == "digest,sasl"
 		}},
 		{"not required", base +
 			"enforce.auth.schemes=sasl\nenforce.auth.enabled=false\nsessionRequireClientSASLAuth=false", nil,
-			func(s *settings) bool { return s.requireAuth == "" }},
-		{"features on", base + "extendedTypesEnabled=true\nenforceQuota=true", nil, func(s *settings) bool {
+			func(s *Settings) bool { return s.AuthSchemes == "" }},
+		{"features on", base + "extendedTypesEnabled=true\nenforceQuota=true", nil, func(s *Settings) bool {
 			return !s.NoTTL && s.EnforceQuota
 		}},
 		{"super", base + "DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=", nil,
-			func(s *settings) bool {
+			func(s *Settings) bool {
 				return s.SuperDigest == "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" && !strings.Contains(s.ConfigText, "D/InIHS")
 			}},
 		{"same as always", base +
 			"forceSync=yes\nelectionAlg=3\nreadonlymode.enabled=false\nportUnification=false\nlocalSessionsEnabled=false\nclientPortListenBacklog=-1", nil,
-			func(s *settings) bool { return len(s.notes) == 0 }},
-		{"metrics", base + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\nmetricsProvider.exportJvmInfo=false", nil, func(s *settings) bool {
-			return s.MetricsAddr == "0.0.0.0:7000" && !s.jvmMetrics
+			func(s *Settings) bool { return len(s.Notes) == 0 }},
+		{"metrics", base + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\nmetricsProvider.exportJvmInfo=false", nil, func(s *Settings) bool {
+			return s.MetricsAddr == "0.0.0.0:7000" && !s.JVMMetrics
 		}},
 		{"metrics elsewhere", base +
-			"metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\nmetricsProvider.httpHost=127.0.0.1\nmetricsProvider.httpPort=7070", nil, func(s *settings) bool {
-			return s.MetricsAddr == "127.0.0.1:7070" && s.jvmMetrics
+			"metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\nmetricsProvider.httpHost=127.0.0.1\nmetricsProvider.httpPort=7070", nil, func(s *Settings) bool {
+			return s.MetricsAddr == "127.0.0.1:7070" && s.JVMMetrics
 		}},
-		{"ignored", base + "forceSync=no\npreAllocSize=1\nnetty.x=1\nmetricsProvider.more=1\nwhatever=1\nportUnification=true", nil, func(s *settings) bool {
+		{"ignored", base + "forceSync=no\npreAllocSize=1\nnetty.x=1\nmetricsProvider.more=1\nwhatever=1\nportUnification=true", nil, func(s *Settings) bool {
 			return noted(s, "forceSync", "preAllocSize", "netty.x", "metricsProvider.more", "whatever",
-				"portUnification") && len(s.notes) == 6
+				"portUnification") && len(s.Notes) == 6
 		}},
 		{"data of a ZooKeeper", "clientPort=2181\ndataDir=$DIR/old", []string{"--ignore-zookeeper-data"},
-			func(s *settings) bool { return strings.HasSuffix(s.DataDir, "/old") }},
+			func(s *Settings) bool { return strings.HasSuffix(s.DataDir, "/old") }},
 
 		{"members", base + "server.1=127.0.0.1:1:11\nserver.2=127.0.0.1:2:12:participant;2182\nserver.3=[::1]:3:13",
-			[]string{"--id", "3"}, func(s *settings) bool {
+			[]string{"--id", "3"}, func(s *Settings) bool {
 				return s.peersFlag().String() == "1=127.0.0.1:1,2=127.0.0.1:2,3=[::1]:3" && s.PeerListen == "[::1]:3" &&
 					s.ID == 3
 			}},
 		{"myid", "clientPort=1\ndataDir=$DIR/ids\nserver.1=127.0.0.1:1:11\nserver.2=127.0.0.1:2:12", nil,
-			func(s *settings) bool { return s.ID == 2 && s.PeerListen == "127.0.0.1:2" }},
-		{"all addresses", "clientPort=1\ndataDir=$DIR/ids\nserver.1=a:1:11\nserver.2=b:2:12\nquorumListenOnAllIPs=true", []string{"--peer-insecure"}, func(s *settings) bool { return s.PeerListen == ":2" }},
+			func(s *Settings) bool { return s.ID == 2 && s.PeerListen == "127.0.0.1:2" }},
+		{"all addresses", "clientPort=1\ndataDir=$DIR/ids\nserver.1=a:1:11\nserver.2=b:2:12\nquorumListenOnAllIPs=true", []string{"--peer-insecure"}, func(s *Settings) bool { return s.PeerListen == ":2" }},
 		{"client port of the member",
 			"dataDir=$DIR/ids\nserver.1=127.0.0.1:1:11;2181\nserver.2=127.0.0.1:2:12;0.0.0.0:2182", nil,
-			func(s *settings) bool { return s.ClientAddr == ":2182" }},
+			func(s *Settings) bool { return s.ClientAddr == ":2182" }},
 		{"observers", base + "server.1=127.0.0.1:1:11\nserver.2=127.0.0.1:2:12:observer;2182\npeerType=observer",
 			[]string{"--id", "2"},
-			func(s *settings) bool {
+			func(s *Settings) bool {
 				return s.peersFlag().String() == "1=127.0.0.1:1,2=127.0.0.1:2:observer" &&
-					slices.Equal(s.Observers, []uint32{2}) && len(s.notes) == 0
+					slices.Equal(s.Observers, []uint32{2}) && len(s.Notes) == 0
 			}},
 		{"an observer by peerType only", base +
 			"server.1=127.0.0.1:1:11\nserver.2=127.0.0.1:2:12\npeerType=observer", []string{"--id", "2"},
-			func(s *settings) bool { return len(s.Observers) == 0 && noted(s, "peerType") }},
-		{"alone", base + "server.7=lock7:1:11", nil, func(s *settings) bool {
+			func(s *Settings) bool { return len(s.Observers) == 0 && noted(s, "peerType") }},
+		{"alone", base + "server.7=lock7:1:11", nil, func(s *Settings) bool {
 			return len(s.Peers) == 0 &&
 				s.ID == 1 && noted(s, "server.7")
 		}},
 		{"alone with a peer port", base + "server.7=127.0.0.1:1:11\nstandaloneEnabled=false", []string{"--id", "7"},
-			func(s *settings) bool { return len(s.Peers) == 1 }},
+			func(s *Settings) bool { return len(s.Peers) == 1 }},
 		{"members elsewhere", base + "dynamicConfigFile=$DIR/zoo.cfg.dynamic", []string{"--id", "1"},
-			func(s *settings) bool { return s.peersFlag().String() == "1=127.0.0.1:1,2=127.0.0.1:2" }},
+			func(s *Settings) bool { return s.peersFlag().String() == "1=127.0.0.1:1,2=127.0.0.1:2" }},
 
 		{"TLS", "secureClientPort=2281\ndataDir=$DIR\nssl.keyStore.location=$DIR/server.pem\nssl.trustStore.location=$DIR/ca.pem\nssl.trustStore.password=x\nssl.keyStore.type=PEM\nssl.clientAuth=want\nssl.enabledProtocols=TLSv1.3", nil,
-			func(s *settings) bool {
-				return s.ClientAddr == off && s.SecureAddr == ":2281" &&
+			func(s *Settings) bool {
+				return s.ClientAddr == Off && s.SecureAddr == ":2281" &&
 					strings.HasSuffix(s.clientTLS.Cert, "server.pem") && s.clientTLS.Key == s.clientTLS.Cert &&
-					strings.HasSuffix(s.clientTLS.CA, "ca.pem") && s.tlsClientAuth == "want" && s.tls13
+					strings.HasSuffix(s.clientTLS.CA, "ca.pem") && s.TLSClientAuth == "want" && s.TLS13
 			}},
 		{"TLS and clear text", base +
 			"secureClientPort=2281\nssl.keyStore.location=$DIR/server.pem\nssl.clientAuth=none\nssl.protocol=TLSv1.2",
-			nil, func(s *settings) bool {
-				return s.ClientAddr == ":2181" && s.SecureAddr == ":2281" && !s.tls13
+			nil, func(s *Settings) bool {
+				return s.ClientAddr == ":2181" && s.SecureAddr == ":2281" && !s.TLS13
 			}},
-		{"no TLS", base + "secureClientPort=0", nil, func(s *settings) bool { return s.SecureAddr == "" }},
-		{"peer TLS", base + "server.1=a:1:1\nserver.2=b:1:1\nsslQuorum=true\nssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", []string{"--id", "1"}, func(s *settings) bool {
+		{"no TLS", base + "secureClientPort=0", nil, func(s *Settings) bool { return s.SecureAddr == "" }},
+		{"peer TLS", base + "server.1=a:1:1\nserver.2=b:1:1\nsslQuorum=true\nssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", []string{"--id", "1"}, func(s *Settings) bool {
 			return strings.HasSuffix(s.peerTLS.Key, "server.pem") && strings.HasSuffix(s.peerTLS.CA, "ca.pem")
 		}},
 		{"admin port with certificates", base + "admin.forceHttps=true\nadmin.needClientAuth=true\n" +
 			"ssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", nil,
-			func(s *settings) bool { // a note says when the certificate ends
-				return len(s.notes) == 1 && s.adminTLS.CA != "" && !s.AdminClear
+			func(s *Settings) bool { // a note says when the certificate ends
+				return len(s.Notes) == 1 && s.AdminFiles.CA != "" && !s.AdminClear
 			}},
 		{"certificates beside clear text", base + "admin.portUnification=true\nadmin.needClientAuth=true\n" +
 			"ssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", nil,
-			func(s *settings) bool {
-				return len(s.notes) == 2 && strings.Contains(s.notes[0].why, "without a certificate") && s.AdminClear
+			func(s *Settings) bool {
+				return len(s.Notes) == 2 && strings.Contains(s.Notes[0].Why, "without a certificate") && s.AdminClear
 			}},
 		{"stores replaced by flags", base + "secureClientPort=2281\nssl.keyStore.location=$DIR/store.jks",
-			[]string{"--tls-cert", "$DIR/server.pem", "--tls-key", "$DIR/server.pem"}, func(s *settings) bool {
+			[]string{"--tls-cert", "$DIR/server.pem", "--tls-key", "$DIR/server.pem"}, func(s *Settings) bool {
 				return strings.HasSuffix(s.clientTLS.Cert, "server.pem")
 			}},
 	} {
@@ -233,7 +233,7 @@ func TestZooKeeperDataAreNotPassedOver(t *testing.T) {
 	must.OK(t, os.MkdirAll(filepath.Join(dir, "version-2"), 0o700))
 	for _, start := range []func() error{
 		func() error { _, err := load(t, dir, "clientPort=2181\ndataDir=$DIR"); return err },
-		func() error { _, err := readSettings([]string{"--data-dir", dir}, nil); return err },
+		func() error { _, err := Read([]string{"--data-dir", dir}, nil); return err },
 		func() error {
 			_, err := load(t, dir, "clientPort=2181\ndataDir=$DIR/data\ndataLogDir=$DIR")
 			if err != nil && !strings.Contains(err.Error(), "--log-dir "+dir) {
@@ -247,13 +247,13 @@ func TestZooKeeperDataAreNotPassedOver(t *testing.T) {
 		}
 	}
 	must.OK(t, os.WriteFile(filepath.Join(dir, "identity"), []byte("{}"), 0o600))
-	expect.OK(t, expect.Err(readSettings([]string{"--data-dir", dir}, nil)))
+	expect.OK(t, expect.Err(Read([]string{"--data-dir", dir}, nil)))
 }
 
 // noted says whether the log will have a line about each key.
-func noted(s *settings, keys ...string) bool {
+func noted(s *Settings, keys ...string) bool {
 	for _, key := range keys {
-		if !slices.ContainsFunc(s.notes, func(n note) bool { return n.key == key }) {
+		if !slices.ContainsFunc(s.Notes, func(n note) bool { return n.Key == key }) {
 			return false
 		}
 	}
@@ -328,7 +328,7 @@ func TestSecretsInAFileThatOthersCanReadAreRefused(t *testing.T) {
 			text := "dataDir=" + t.TempDir() + "\nclientPort=2181\n" + test.text
 			must.OK(t, os.WriteFile(file, []byte(text), test.mode))
 			must.OK(t, os.Chmod(file, test.mode))
-			_, err := readSettings(append([]string{"--config", file}, test.args...), nil)
+			_, err := Read(append([]string{"--config", file}, test.args...), nil)
 			refused := err != nil && strings.Contains(err.Error(), "can be read by every user")
 			expect.Equal(t, refused, test.refused, "refused (%v)", err)
 		})
@@ -360,11 +360,11 @@ func TestEnvironment(t *testing.T) {
 	s, flags, err := parseFlags([]string{"--max-frame", "8192"}, env)
 	must.OK(t, err)
 	if s.TickTime != 500*time.Millisecond || s.MaxFrame != 8192 || !s.SkipACL ||
-		s.logLevel != "info" {
-		t.Errorf("tick %v, frame %d, skip %v, level %q", s.TickTime, s.MaxFrame, s.SkipACL, s.logLevel)
+		s.LogLevel != "info" {
+		t.Errorf("tick %v, frame %d, skip %v, level %q", s.TickTime, s.MaxFrame, s.SkipACL, s.LogLevel)
 	}
-	s.config = filepath.Join(t.TempDir(), "zoo.cfg")
-	must.OK(t, os.WriteFile(s.config, []byte("clientPort=1\ntickTime=7000\nmaxClientCnxns=7\n"),
+	s.Config = filepath.Join(t.TempDir(), "zoo.cfg")
+	must.OK(t, os.WriteFile(s.Config, []byte("clientPort=1\ntickTime=7000\nmaxClientCnxns=7\n"),
 		0o600))
 	must.OK(t, applyConfig(s, flags))
 	expect.That(t, s.TickTime == 500*time.Millisecond && s.MaxConnsPerAddr == 7,
@@ -380,7 +380,7 @@ func TestHelpShowsTheDefaultsInForce(t *testing.T) {
 	shown := regexp.MustCompile(`\(default ([^)]*)\)`)
 	byHand := map[string]bool{"heartbeat-timeout": true, "backup-interval": true, "min-session-timeout": true,
 		"max-session-timeout": true, "snapshot-interval": true, "slow-request": true}
-	for _, g := range flagGroups(new(settings)) {
+	for _, g := range Groups(new(Settings)) {
 		g.Flags.VisitAll(func(f *pflag.Flag) {
 			var b bytes.Buffer
 			cli.PrintFlag(&b, f)

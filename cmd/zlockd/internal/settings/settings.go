@@ -1,0 +1,146 @@
+// Package settings reads what the flags, the environment and a zoo.cfg say of a server, and says all that is
+// wrong with it before anything starts. [Read] does so; the program zlockd starts what it returns.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/server"
+)
+
+// Settings holds what the flags and a zoo.cfg say, before anything starts. Most flags are options of the
+// server; serverOptions translates the others.
+type Settings struct {
+	server.Options // as the flags have them: an address may be off, and no limit is 0
+
+	// Start and storage.
+	Config                                                string
+	Dev, ignoreZooData, ShowVersion, CheckReady, ShowHelp bool
+	ReserveMiB, DataMiB, AuditMiB                         int64 // MiB
+	AuditKeep                                             int
+
+	AdminNames string
+	peerTLS    TLSFlags
+
+	// Security of clients.
+	clientTLS, AdminFiles, metricsTLS     TLSFlags
+	ticketTLS                             TLSFlags
+	TokensFile                            string // file
+	tlsCRL, Ensemble, SASLUsers           string
+	Keytab, Principal, AuthToLocal        string   // Kerberos
+	Kerberos                              Kerberos // nil without
+	AuthSchemes                           string   // schemes, by commas
+	expiredCerts, RemoveHost, RemoveRealm bool
+
+	// Operation.
+	LogLevel, LogFormat, AuditLog string
+	JVMMetrics                    bool
+
+	Flags *pflag.FlagSet // the set they were read from
+	// origin is the origin of each setting that differs from its default, by its flag.
+	origin map[string]string
+
+	// Only a zoo.cfg sets these.
+	dataLogDir    string
+	TLSClientAuth string // none, want, need; empty: need with --tls-ca
+	TLS13         bool   // nothing older
+
+	Faults []error // why a server with these settings would not start
+	Notes  []note  // what else an operator should know of them
+}
+
+// Fault records why a server would not start, and what to do about it.
+func (s *Settings) Fault(format string, args ...any) {
+	s.Faults = append(s.Faults, fmt.Errorf(format, args...))
+}
+
+// note says why a key of a zoo.cfg or a variable has no effect; without key it is a remark of another kind.
+type note struct{ Key, Why string }
+
+func (s *Settings) Note(key, format string, args ...any) {
+	s.Notes = append(s.Notes, note{key, fmt.Sprintf(format, args...)})
+}
+
+// durationValue is a duration. A bare number counts units; it is refused where the unit is 0.
+type durationValue struct {
+	*time.Duration
+	unit time.Duration
+}
+
+// millis is a duration whose bare numbers are milliseconds, as in the ZooKeeper key that the flag
+// replaces.
+func millis(d *time.Duration) durationValue { return durationValue{d, time.Millisecond} }
+
+// withUnit is a duration that needs its unit.
+func withUnit(d *time.Duration) durationValue { return durationValue{d, 0} }
+
+// String implements pflag.Value.
+func (v durationValue) String() string {
+	if v.Duration == nil || *v.Duration == 0 { // pflag makes a zero value
+		return ""
+	}
+	return v.Duration.String()
+}
+
+// Type implements pflag.Value.
+func (v durationValue) Type() string { return "DURATION" }
+
+// Set implements pflag.Value.
+func (v durationValue) Set(s string) error {
+	d, err := time.ParseDuration(s)
+	if n, number := strconv.ParseInt(s, 10, 32); number == nil && v.unit != 0 {
+		d, err = time.Duration(n)*v.unit, nil
+	}
+	switch {
+	case err == nil && d < 0:
+		return errors.New("it is negative")
+	case err == nil:
+		*v.Duration = d
+		return nil
+	case v.unit != 0:
+		return errors.New("want a duration such as 2s or 500ms, or a number of milliseconds")
+	}
+	if _, number := strconv.ParseFloat(s, 64); number == nil {
+		return errors.New("the unit is missing: write " + s + "ms or " + s + "s")
+	}
+	return errors.New("want a duration such as 500ms, 2s or 1h")
+}
+
+func OrNone(addr string) string {
+	if addr == Off {
+		return ""
+	}
+	return addr
+}
+
+// asksCertificates reports whether clients can show certificates.
+func (s *Settings) asksCertificates() bool {
+	return s.clientTLS.CA != "" && s.TLSClientAuth != "none"
+}
+
+// Read returns the settings of the command line and of the zoo.cfg it names.
+func Read(args []string, kerberos Kerberos) (*Settings, error) {
+	s, flags, err := parseFlags(args, os.LookupEnv)
+	if err != nil || s.ShowHelp || s.ShowVersion {
+		return s, err
+	}
+	s.Flags, s.Kerberos = flags, kerberos
+	if s.Config != "" {
+		if err := applyConfig(s, flags); err != nil {
+			s.Faults = append(s.Faults, err)
+		}
+		s.noteOrigin(flags, s.Config)
+	}
+	s.unknownVariables(os.Environ())
+	s.complete(flags.Changed)
+	if !s.CheckReady { // a server that runs does not need what another start would
+		s.check()
+	}
+	return s, errors.Join(s.Faults...)
+}

@@ -1,0 +1,136 @@
+package settings
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/must"
+)
+
+// readings tell what a server works with for a key of a zoo.cfg, in the words of testdata/zookeys.table.
+var readings = map[string]func(*Settings) any{
+	"skipACL":                         func(s *Settings) any { return s.SkipACL },
+	"enforceQuota":                    func(s *Settings) any { return s.EnforceQuota },
+	"extendedTypesEnabled":            func(s *Settings) any { return !s.NoTTL },
+	"audit.enable":                    func(s *Settings) any { return s.AuditLog == "stderr" },
+	"enforce.auth.enabled":            func(s *Settings) any { return s.AuthSchemes != "" },
+	"enforce.auth.schemes":            func(s *Settings) any { return list(Words(s.AuthSchemes)) },
+	"sessionRequireClientSASLAuth":    func(s *Settings) any { return s.AuthSchemes == "sasl" },
+	"allowSaslFailedClients":          func(*Settings) any { return false },
+	"readonlymode.enabled":            func(s *Settings) any { return s.ReadOnlyMode },
+	"ssl.crl":                         func(*Settings) any { return false },
+	"ssl.ocsp":                        func(*Settings) any { return false },
+	"ssl.quorum.crl":                  func(*Settings) any { return false },
+	"ssl.quorum.ocsp":                 func(*Settings) any { return false },
+	"reconfigEnabled":                 func(s *Settings) any { return s.Reconfig },
+	"standaloneEnabled":               func(s *Settings) any { return !s.LoneVoter },
+	"localSessionsEnabled":            func(*Settings) any { return false },
+	"quorumListenOnAllIPs":            func(s *Settings) any { return strings.HasPrefix(s.PeerListen, ":") },
+	"sslQuorum":                       func(*Settings) any { return false },
+	"portUnification":                 func(s *Settings) any { return noted(s, "portUnification") },
+	"quorum.auth.enableSasl":          func(*Settings) any { return false },
+	"forceSync":                       func(s *Settings) any { return !noted(s, "forceSync") },
+	"admin.enableServer":              func(s *Settings) any { return s.AdminAddr != Off },
+	"admin.serverPort":                func(s *Settings) any { return port(s.AdminAddr) },
+	"clientPort":                      func(s *Settings) any { return port(s.ClientAddr) },
+	"tickTime":                        func(s *Settings) any { return s.TickTime.Milliseconds() },
+	"minSessionTimeout":               func(s *Settings) any { return s.MinSessionTimeout.Milliseconds() },
+	"maxSessionTimeout":               func(s *Settings) any { return s.MaxSessionTimeout.Milliseconds() },
+	"maxClientCnxns":                  func(s *Settings) any { return s.MaxConnsPerAddr },
+	"maxCnxns":                        func(s *Settings) any { return s.MaxConns },
+	"snapCount":                       func(s *Settings) any { return s.SnapshotEntries },
+	"snapSizeLimitInKb":               func(s *Settings) any { return s.SnapshotBytes },
+	"autopurge.snapRetainCount":       func(s *Settings) any { return s.SnapshotRetain },
+	"jute.maxbuffer":                  func(s *Settings) any { return s.MaxFrame },
+	"znode.container.checkIntervalMs": func(s *Settings) any { return s.SweepInterval.Milliseconds() },
+	"ssl.clientAuth": func(s *Settings) any {
+		if s.TLSClientAuth == "" {
+			return "NEED"
+		}
+		return strings.ToUpper(s.TLSClientAuth)
+	},
+	"peerType": func(*Settings) any { return "PARTICIPANT" },
+	"4lw.commands.whitelist": func(s *Settings) any {
+		var on []string
+		allowed := "," + s.FourLetterWords + ","
+		for _, word := range []string{"conf", "isro", "mntr", "ruok", "srvr"} {
+			if strings.Contains(allowed, ","+word+",") || strings.Contains(allowed, ",*,") {
+				on = append(on, word)
+			}
+		}
+		return list(on)
+	},
+}
+
+func list(words []string) string { return "[" + strings.Join(words, ", ") + "]" }
+
+func port(addr string) string { return addr[strings.LastIndex(addr, ":")+1:] }
+
+// zooCase is a row of testdata/zookeys.table.
+type zooCase struct{ key, lines, want string }
+
+func zooCases(t *testing.T) (cases []zooCase) {
+	for line := range strings.Lines(string(must.Get(os.ReadFile("testdata/zookeys.table"))(t))) {
+		if strings.HasPrefix(line, "# ") {
+			continue
+		}
+		row := strings.Split(strings.TrimRight(line, "\n"), " | ")
+		lines := must.Get(strconv.Unquote(row[1]))(t)
+		cases = append(cases, zooCase{row[0], lines, row[len(row)-1]})
+	}
+	return cases
+}
+
+// A server reads each switch, number and list of a zoo.cfg as ZooKeeper does, or as the table says: a word
+// that only one of them takes for yes would open or close what the operator did not ask for.
+func TestZooKeysAreReadAsZooKeeperDoes(t *testing.T) {
+	dir := t.TempDir()
+	must.OK(t, os.WriteFile(filepath.Join(dir, "myid"), []byte("1"), 0o600))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "users"), []byte("joe:secret\n"), 0o600))
+	for n, c := range zooCases(t) {
+		t.Run(fmt.Sprintf("%d %q", n, c.lines), func(t *testing.T) {
+			text := "dataDir=$DIR\n"
+			if !strings.Contains(c.lines, "clientPort") {
+				text += "clientPort=2181\n"
+			}
+			got := "refused"
+			s, err := load(t, dir, text+c.lines+"\n", "--peer-insecure",
+				"--sasl-users", filepath.Join(dir, "users"))
+			if err == nil {
+				got = fmt.Sprint(readings[c.key](s))
+			}
+			expect.Equal(t, got, c.want, "%s (%v)", c.key, err)
+		})
+	}
+}
+
+// An operator who switches access rights off is told at each start what that means.
+func TestSkippedACLsAreLoggedLoudly(t *testing.T) {
+	for _, test := range []struct {
+		value string
+		want  bool
+	}{{"yes", true}, {"true", false}} {
+		t.Run(test.value, func(t *testing.T) {
+			s := must.Get(load(t, t.TempDir(), "dataDir=$DIR\nclientPort=2181\nskipACL="+test.value))(t)
+			told := false
+			for _, n := range s.Notes {
+				told = told || n.Key == "" && strings.HasPrefix(n.Why, "ACCESS RIGHTS ARE NOT CHECKED")
+			}
+			expect.Equal(t, told, test.want, "told")
+		})
+	}
+}
+
+// Two spellings of one key that disagree have no order that an operator could know.
+func TestKeyWithAndWithoutPrefix(t *testing.T) {
+	const base = "dataDir=$DIR\nclientPort=2181\nmaxCnxns=5\nzookeeper.maxCnxns="
+	_, err := load(t, t.TempDir(), base+"6")
+	expect.Has(t, fmt.Sprint(err), "different values")
+	s := must.Get(load(t, t.TempDir(), base+"5"))(t)
+	expect.Equal(t, s.MaxConns, 5)
+}
