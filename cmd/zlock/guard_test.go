@@ -32,7 +32,7 @@ type running struct {
 }
 
 // stubborn is a COMMAND that survives everything but KILL.
-const stubborn = `trap "" TERM INT HUP
+const stubborn = `trap "" TERM INT HUP; date +%s%N >>"$1"
 (trap "" TERM INT HUP; while :; do date +%s%N >>"$1"; sleep .02; done) &
 echo $$ $! >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"
 while :; do sleep .02; done`

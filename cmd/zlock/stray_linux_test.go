@@ -15,7 +15,7 @@ import (
 
 // strayBeat writes a script, which is deaf to TERM and writes the time until it is killed.
 const strayBeat = `cat >"$1.sh" <<'END'
-trap "" TERM INT HUP; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"
+trap "" TERM INT HUP; date +%s%N >>"$1"; echo $$ >"$1.pids.tmp"; mv "$1.pids.tmp" "$1.pids"
 while :; do date +%s%N >>"$1"; sleep .02; done
 END
 `
