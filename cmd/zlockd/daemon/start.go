@@ -117,7 +117,8 @@ func serverOptions(s *settings.Settings, log *slog.Logger) (server.Options, erro
 	}
 	o.MaxConnsPerAddr = orNoLimit(o.MaxConnsPerAddr)
 	o.MaxBytes, o.DiskReserve = s.DataMiB<<20, cmp.Or(s.ReserveMiB<<20, -1)
-	o.EnsembleNames, o.RequireAuth, o.AdminHosts = ensembleNames(s), settings.Words(s.AuthSchemes), settings.Words(s.AdminNames)
+	o.EnsembleNames, o.RequireAuth = ensembleNames(s), settings.Words(s.AuthSchemes)
+	o.AdminHosts = settings.Words(s.AdminNames)
 	o.NoJVM = !s.JVMMetrics
 	o.Version, o.Built, o.Logger = release.Version(), release.Built(), log
 	for _, f := range []*tlsfiles.Files{files, adminFiles, metricsFiles, ticketFiles} {

@@ -36,7 +36,8 @@ func (s *Settings) Print(w io.Writer) {
 	})
 }
 
-// Try looks at what surrounds a server with these settings: its ports, the names of its peers, its directories.
+// Try looks at what surrounds a server with these settings: its ports, the names of its peers, its
+// directories.
 func (s *Settings) Try() {
 	s.tryPorts(func(string) bool { return true })
 	s.lookUpPeers()
