@@ -25,6 +25,7 @@ type serving struct {
 	reason   string        // why not on
 	lastGood time.Time     // last word of a leader, or of a majority to one
 	lastAck  time.Time     // sending time of the newest acknowledged touch message
+	ackIndex uint64        // how far the leader was when it acknowledged that; 0: this server led
 	ackNews  chan struct{} // closed when lastAck changes; nil: no goroutine waits for that
 	started  bool          // has once applied all that was acknowledged when it began
 	behind   uint64        // index of the leader we have not reached yet; 0: none
@@ -55,6 +56,7 @@ func (g *serving) contact() {
 	defer g.mu.Unlock()
 	now := time.Now()
 	g.lastGood, g.lastAck, g.started, g.behind = now.Add(-g.n.o.HeartbeatTimeout), now, true, 0
+	g.ackIndex = 0
 	g.tellAck()
 }
 
@@ -63,7 +65,7 @@ func (g *serving) contact() {
 func (g *serving) acked(sent time.Time, leaderIndex uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.lastAck = sent
+	g.lastAck, g.ackIndex = sent, leaderIndex
 	g.tellAck()
 	applied := g.n.fsm.index.Load()
 	switch {

@@ -104,19 +104,24 @@ func (n *Node) Touch(id int64) bool {
 }
 
 // Acknowledged waits until enough reports true. It is given the time at which the newest touches were sent
-// that a leader acknowledged. What the observer gave out before that time, the leader has heard.
+// that a leader acknowledged. What the observer gave out before that time, the leader has heard. What the
+// leader had applied then, this server has applied, too: a ticket that was given back at another server is
+// not answered for here as if it were still held.
 func (n *Node) Acknowledged(ctx context.Context, enough func(sent time.Time) bool) error {
 	g := &n.serving
 	for {
 		g.mu.Lock()
-		sent := g.lastAck
+		sent, upTo := g.lastAck, g.ackIndex
 		if g.ackNews == nil {
 			g.ackNews = make(chan struct{})
 		}
 		news := g.ackNews
 		g.mu.Unlock()
 		if enough(sent) {
-			return nil
+			if n.fsm.wait(ctx.Done(), func() bool { return n.fsm.index.Load() >= upTo }) {
+				return nil
+			}
+			return ctx.Err()
 		}
 		select {
 		case <-news:
