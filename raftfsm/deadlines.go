@@ -84,6 +84,14 @@ func (t *tracker) stalled(long time.Duration) {
 	})
 }
 
+// left returns the time left to a session.
+func (t *tracker) left(id int64) (left time.Duration, known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at, known := t.expiry.Of(id)
+	return at - t.now(), known
+}
+
 // deadlines returns the time left to each session.
 func (t *tracker) deadlines() map[int64]time.Duration {
 	t.mu.Lock()

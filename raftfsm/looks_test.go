@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/change"
@@ -85,6 +86,13 @@ func TestServersLookAtEachOther(t *testing.T) {
 	one, two := c.nodes[lead], c.nodes[lead%3+1]
 	expect.Equal(t, two.PeerAddr(), two.o.Peers[two.id])
 	expect.That(t, two.Deadlines() == nil, "a follower knows deadlines")
+	s := openSession(t, two, 30_000).Session
+	_, known := two.TimeLeft(s.ID)
+	expect.That(t, !known, "a follower knows the time left to a session")
+	eventually(t, "the leader knows it", func() bool {
+		left, known := one.TimeLeft(s.ID)
+		return known && left > 0 && left <= 31*time.Second
+	})
 	expect.Equal(t, host{two}.AddrOf(one.id), one.PeerAddr())
 
 	// A leader does not wait for what no client can have seen; a follower waits for it.

@@ -251,6 +251,14 @@ func (n *Node) Deadlines() map[int64]time.Duration {
 	return nil
 }
 
+// TimeLeft tells the time left to a session, by the leader's clock; a follower knows none.
+func (n *Node) TimeLeft(session int64) (left time.Duration, known bool) {
+	if t := n.term.Load(); t != nil {
+		return t.tracker.left(session)
+	}
+	return 0, false
+}
+
 // DiskBytes tells how much snapshots and the log take on disk, by looking at
 // every file.
 func (n *Node) DiskBytes() (snapshots, log int64) { return n.disk.Sizes() }

@@ -39,19 +39,10 @@ func (i *Instance) lookForEnds(told map[int64]bool) map[int64]bool {
 	return now
 }
 
-// holdsThatEndSoon looks at the time that is left to all sessions, but only where there are tickets.
+// holdsThatEndSoon looks at the tickets, and at no other session.
 func (i *Instance) holdsThatEndSoon() (list []tickets.End) {
-	node := i.node.Load()
-	if node == nil {
-		return nil
-	}
-	some := false
-	node.View(func(st *state.State) { some = st.Sessions().Tickets() > 0 })
-	if !some {
-		return nil
-	}
-	if left := node.Deadlines(); left != nil {
-		node.View(func(st *state.State) { list = tickets.EndsSoon(st, left, i.o.Now()) })
+	if node := i.node.Load(); node != nil {
+		node.View(func(st *state.State) { list = tickets.EndsSoon(st, node.TimeLeft, i.o.Now()) })
 	}
 	return list
 }

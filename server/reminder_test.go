@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/server/tickets"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // A hold of hours is told of before it ends, once, and not one that is short, or waits.
@@ -50,11 +52,16 @@ func TestLongHoldsAreToldOfBeforeTheyEnd(t *testing.T) {
 	expect.Equal(t, strings.Count(log.String(), "ends soon"), 1, "lines in %s", &log)
 	expect.Has(t, log.String(), "path=/until identity=ip:127.0.0.1")
 	node, list := i.Node(), []tickets.End(nil)
-	left := node.Deadlines() // two hours
-	for id := range left {
-		left[id] = tickets.RemindTime
+	w := wire.New(must.Get(net.Dial("tcp", i.ClientAddr()))(t))
+	defer w.Close()
+	must.OK(t, w.Connect(wire.NewSession(30_000)))
+	asked := map[int64]bool{}
+	left := func(id int64) (time.Duration, bool) { // two hours, if the leader is asked
+		asked[id] = true
+		return tickets.RemindTime, true
 	}
 	node.View(func(st *state.State) { list = tickets.EndsSoon(st, left, i.o.Now()) })
+	expect.That(t, len(asked) == 4 && !asked[w.Session.ID], "the leader is asked about %d sessions", len(asked))
 	paths := map[string]bool{}
 	for _, e := range list {
 		paths[e.Path] = true

@@ -119,6 +119,15 @@ func (e *Expiry) Next(limit time.Duration) time.Duration {
 // Len returns the number of sessions.
 func (e *Expiry) Len() int { return len(e.byID) }
 
+// Of returns the time at which Due will return a session.
+func (e *Expiry) Of(id int64) (at time.Duration, known bool) {
+	d, known := e.byID[id]
+	if !known {
+		return 0, false
+	}
+	return time.Duration(d.due()) * resolution, true
+}
+
 // All calls f for every session, with its timeout and the time at which Due will return it. f may
 // call Heard.
 func (e *Expiry) All(f func(id int64, timeout, at time.Duration)) {

@@ -188,6 +188,16 @@ func (t *Table) SomeTicketsOf(identity string, most int) (list []Session) {
 	return list
 }
 
+// AllTickets calls f with each ticket, in no order.
+func (t *Table) AllTickets(f func(*Session)) {
+	if t.tickets == nil {
+		return
+	}
+	for _, id := range t.tickets.byHash {
+		f(t.byID[id])
+	}
+}
+
 // TicketsDue appends to out the tickets whose last moment has come, at most most of them.
 func (t *Table) TicketsDue(now int64, most int, out []int64) []int64 {
 	if t.tickets == nil {

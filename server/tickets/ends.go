@@ -11,7 +11,7 @@ import (
 const (
 	longHold   = time.Hour
 	RemindTime = 15 * time.Minute
-	endsAtOnce = 1000 // tickets that are looked at
+	endsAtOnce = 1000 // tickets whose queues are looked at
 )
 
 // End is the end of a hold that comes soon.
@@ -21,27 +21,29 @@ type End struct {
 	At             time.Time
 }
 
-// EndsSoon returns the long holds that end within RemindTime unless their callers renew them. left is the
-// time that the leader gives each session.
-func EndsSoon(st *state.State, left map[int64]time.Duration, now time.Time) (list []End) {
+// EndsSoon returns the long holds that end within RemindTime unless their callers renew them. left tells the
+// time that the leader gives a session; of those that it does not know nothing is told.
+func EndsSoon(st *state.State, left func(id int64) (time.Duration, bool), now time.Time) (list []End) {
 	ends := map[int64]time.Time{}
-	last := now.Add(RemindTime).UnixMilli()
-	for _, id := range st.Sessions().TicketsDue(last, endsAtOnce, nil) {
-		s, _ := st.Sessions().Get(id)
-		if s.Ticket.Until-s.Created >= longHold.Milliseconds() {
-			ends[id] = time.UnixMilli(s.Ticket.Until)
+	last := now.Add(RemindTime)
+	st.Sessions().AllTickets(func(s *session.Session) {
+		l, known := left(s.ID)
+		if !known || len(ends) >= endsAtOnce {
+			return
 		}
-	}
-	for id, l := range left {
-		s, _ := st.Sessions().Get(id)
-		long := s.Ticket != nil && s.Timeout >= int32(longHold.Milliseconds())
-		if !long || l > RemindTime || len(ends) >= endsAtOnce {
-			continue
+		at := last.Add(1)
+		if s.Timeout >= int32(longHold.Milliseconds()) {
+			at = now.Add(l)
 		}
-		if at, known := ends[id]; !known || now.Add(l).Before(at) {
-			ends[id] = now.Add(l)
+		if until := s.Ticket.Until; until != 0 && until-s.Created >= longHold.Milliseconds() {
+			if u := time.UnixMilli(until); u.Before(at) {
+				at = u
+			}
 		}
-	}
+		if !at.After(last) {
+			ends[s.ID] = at
+		}
+	})
 	for id, at := range ends {
 		if s, _ := st.Sessions().Get(id); holds(st, &s, now) {
 			list = append(list, End{id, s.Ticket.Path, s.Ticket.Identity, at})
