@@ -26,6 +26,7 @@ func Check(records []Record, o Options) []Violation {
 	c.index()
 	c.checkOrder()
 	c.checkRealTime()
+	c.checkTurns()
 	c.findFacts()
 	c.replay()
 	c.checkEvents()

@@ -27,6 +27,10 @@
 //	G16 events come in order, fit a change, and go only to watchers
 //	G17 a client that waits for a change hears of it, also across a reconnect
 //	G19 sequence numbers rise and say how many children were created before
+//	K8  the requests of a ticket, repeated and late ones too, see one ticket: it goes forth from its
+//	    place to its hold and its end, and is not forgotten
+//	K9  no two contenders of a lock surely hold it at once, their tokens rise, and a hold lasts for as long
+//	    as an answer promised
 //
 // The checker places unanswered writes where a zxid in a Stat or an event proves them. A write that no
 // client saw stays optional, and so does the moment when a silent session ended. The writes still open

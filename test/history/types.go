@@ -96,6 +96,34 @@ type Digest struct {
 	Sum    uint64
 }
 
+// Turn is one request of a contender of a lock, and its answer. A contender is a ticket, with all requests that
+// have its secret, or one node of a session.
+type Turn struct {
+	Lock      string
+	Contender string
+	Start     time.Duration
+	End       time.Duration // when the answer arrived
+	Says      Say
+	Token     int64         // of a hold
+	Safe      time.Duration // from Start on, for which a hold surely lasts
+	Ahead     int           // contenders that go first, of a place in the queue
+	Opens     bool          // the request opens the ticket if there is none
+	Gives     bool          // it gives the ticket back
+	Looks     bool          // it only looks, and may be shown an older state
+}
+
+// Say is what an answer says of a contender.
+type Say string
+
+// What answers say.
+const (
+	SaysNothing Say = ""        // no answer came, or one that leaves all as it was
+	SaysHeld    Say = "held"    //
+	SaysQueued  Say = "queued"  //
+	SaysOver    Say = "over"    // it is given back, or has ended in another way
+	SaysUnknown Say = "unknown" // there is no such ticket
+)
+
 // Record is one entry of a history: exactly one of its fields is set. Records of one connection stand in
 // the order in which their frames arrived; requests without a reply follow when the connection has ended.
 type Record struct {
@@ -104,6 +132,7 @@ type Record struct {
 	Connect *Connect
 	Expired *Expired
 	Digest  *Digest
+	Turn    *Turn
 }
 
 // String describes the record on one line.
@@ -124,6 +153,10 @@ func (r Record) String() string {
 		return fmt.Sprintf("session %#x reported expired", r.Expired.Session)
 	case r.Digest != nil:
 		return fmt.Sprintf("server %s has digest %x at zxid %d", r.Digest.Server, r.Digest.Sum, r.Digest.Zxid)
+	}
+	if t := r.Turn; t != nil {
+		return fmt.Sprintf("%s at %s, asked at %v and answered at %v: %s, token %d for %v, %d ahead, gives %t, looks %t",
+			t.Contender, t.Lock, t.Start, t.End, t.Says, t.Token, t.Safe, t.Ahead, t.Gives, t.Looks)
 	}
 	return "empty record"
 }

@@ -290,9 +290,13 @@ func (f *faults) hangDisk(id uint32) {
 	})
 }
 
-// jump sets the wall clock of a server up to an hour forth or back.
+// jump sets the wall clock of a server up to an hour forth or back; beside tickets less: their ends are
+// remembered for ten minutes by the clocks of leaders.
 func (f *faults) jump(id uint32) {
 	d := f.upTo(2*time.Hour) - time.Hour
+	if f.set.tickets {
+		d /= 45
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.skew[id] = d

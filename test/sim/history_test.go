@@ -45,6 +45,7 @@ func simHistory(t *testing.T, seed uint64) {
 	oldrand.Seed(int64(seed)) //nolint:staticcheck // raft draws its timeouts from here
 	set := drawSettings(rand.New(rand.NewPCG(seed, 4)))
 	set.bulky = seed%5 == 4
+	set.tickets = seed%4 == 3
 	c := newCluster(t, seed, set)
 	rec := &observed{begin: time.Now()}
 	c.makeRoot(rec)
@@ -64,6 +65,7 @@ func simHistory(t *testing.T, seed uint64) {
 		}
 		wg.Go(func() { w.Run(stop) })
 	}
+	turns := c.contenders(rec, &wg, stop)
 	calm := []*steady{{c: c, host: "s0", reads: true}, {c: c, host: "s1"}, {c: c, host: "s2"}}
 	for k, s := range calm {
 		s.at = uint32(k)
@@ -93,6 +95,9 @@ func simHistory(t *testing.T, seed uint64) {
 	c.shutDown()
 	for k, w := range workers {
 		f.drawn[fmt.Sprint(k)] = w.drawn
+	}
+	for _, x := range turns {
+		f.drawn[x.name] = x.drawn
 	}
 	c.judge(rec, f, fmt.Sprintf("%d changes of membership, %+v", rounds, c.set))
 	for _, s := range calm {
@@ -168,7 +173,7 @@ func (c *cluster) allEqual(rec *history.Recorder) {
 // judge checks the record. A history that shows a violation is kept.
 func (c *cluster) judge(rec *observed, f *faults, about string) {
 	records := rec.Records()
-	answered, unknown, events, expired := 0, 0, 0, 0
+	answered, unknown, events, expired, turns := 0, 0, 0, 0, 0
 	for _, r := range records {
 		switch {
 		case r.Op != nil && r.Op.Unknown:
@@ -179,11 +184,13 @@ func (c *cluster) judge(rec *observed, f *faults, about string) {
 			events++
 		case r.Expired != nil:
 			expired++
+		case r.Turn != nil && r.Turn.Says != history.SaysNothing:
+			turns++
 		}
 	}
-	c.t.Logf("%d requests answered, %d unknown, %d events, %d sessions expired, %d faults, %s", answered,
-		unknown, events, expired, f.total(), about)
-	if c.only == nil && (answered < 1000 || events < 50) {
+	c.t.Logf("%d requests answered, %d unknown, %d events, %d sessions expired, %d turns at locks, %d faults, %s",
+		answered, unknown, events, expired, turns, f.total(), about)
+	if c.only == nil && (answered < 1000 || events < 50 || c.set.tickets && turns < 300) {
 		c.t.Errorf("too little happened to judge")
 	}
 	for _, r := range records {

@@ -5,6 +5,7 @@ package sim
 import (
 	"cmp"
 	"flag"
+	"fmt"
 	"regexp"
 	"runtime"
 	"slices"
@@ -30,7 +31,10 @@ func TestShrinkAFailure(t *testing.T) {
 	must.That(t, !ok, "seed %d passes", *seedFlag)
 	s.sign = signOf(text)
 	if len(r.Drawn) == 0 { // it ended before it could tell: more than any run draws
-		r.Drawn = map[string]int{"f": 150, "0": 4000, "1": 4000, "2": 4000, "3": 4000, "4": 4000, "5": 4000}
+		r.Drawn = map[string]int{"f": 150}
+		for k := range 6 {
+			r.Drawn[fmt.Sprint(k)], r.Drawn[fmt.Sprintf("t%d", k)] = 4000, 1000
+		}
 	}
 	faults, requests := itemsOf(r)
 	whole := slices.Concat(faults, requests)
@@ -69,7 +73,7 @@ func itemsOf(r report) (faults, requests []item) {
 	return faults, requests
 }
 
-var signs = regexp.MustCompile(`(?m)\b[GR]\d+: |^panic: .*|calls \S+ \d+ times within a second$`)
+var signs = regexp.MustCompile(`(?m)\b[GRK]\d+: |^panic: .*|calls \S+ \d+ times within a second$`)
 var digits = regexp.MustCompile(`\d+`)
 
 // signOf tells how a run fails: the first guarantee that is broken, or the panic.

@@ -1,0 +1,132 @@
+package history
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// checkTurns checks K8 and K9: what contenders of locks were answered.
+func (c *checker) checkTurns() {
+	of := map[[2]string][]int{} // by lock and contender
+	for i, r := range c.records {
+		if r.Turn != nil {
+			k := [2]string{r.Turn.Lock, r.Turn.Contender}
+			of[k] = append(of[k], i)
+		}
+	}
+	holds := map[string][]sureHold{}
+	for _, k := range slices.SortedFunc(maps.Keys(of), func(a, b [2]string) int {
+		return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
+	}) {
+		c.checkOne(of[k])
+		if h := c.sureHold(of[k]); h.from < h.to {
+			holds[k[0]] = append(holds[k[0]], h)
+		}
+	}
+	for _, lock := range slices.Sorted(maps.Keys(holds)) {
+		c.checkHolds(holds[lock])
+	}
+}
+
+// keptEnd is for how long the end of a ticket is remembered.
+const keptEnd = 10 * time.Minute
+
+// checkOne checks what one contender was answered. A request that was sent after an answer to another one
+// shows no less than that answer did, unless it only looks.
+func (c *checker) checkOne(turns []int) {
+	for _, i := range turns {
+		b := c.records[i].Turn
+		if b.Says == SaysNothing {
+			continue
+		}
+		for _, j := range turns {
+			a := c.records[j].Turn
+			if a.Says == SaysHeld && b.Says == SaysOver && b.End < min(a.Start+a.Safe, c.gives(turns)) {
+				c.fail("K9", i, "it is over while it surely holds: %v", c.records[j])
+			}
+			if a.Says == SaysNothing || a.End > b.Start || b.Looks {
+				continue
+			}
+			lives := b.Says == SaysHeld || b.Says == SaysQueued
+			switch {
+			case a.Says == SaysOver && lives:
+				c.fail("K8", i, "it was over: %v", c.records[j])
+			case a.Says == SaysUnknown && lives && !b.Opens && !c.mayOpen(turns, a):
+				c.fail("K8", i, "there was no such ticket: %v", c.records[j])
+			case a.Says != SaysUnknown && b.Says == SaysUnknown && b.End-a.End < keptEnd:
+				c.fail("K8", i, "it was known: %v", c.records[j])
+			case a.Says == SaysHeld && b.Says == SaysQueued:
+				c.fail("K9", i, "it held: %v", c.records[j])
+			case a.Says == SaysHeld && b.Says == SaysHeld && a.Token != b.Token:
+				c.fail("K8", i, "it had another token: %v", c.records[j])
+			case a.Says == SaysQueued && b.Says == SaysQueued && b.Ahead > a.Ahead:
+				c.fail("K8", i, "fewer were ahead of it: %v", c.records[j])
+			}
+		}
+	}
+}
+
+// gives returns when a contender first asked to be given back.
+func (c *checker) gives(turns []int) time.Duration {
+	first := time.Duration(1<<63 - 1)
+	for _, i := range turns {
+		if t := c.records[i].Turn; t.Gives {
+			first = min(first, t.Start)
+		}
+	}
+	return first
+}
+
+// mayOpen reports whether a ticket may have been opened after an answer that there is none: by a request
+// that was under way, or whose answer was lost.
+func (c *checker) mayOpen(turns []int, unknown *Turn) bool {
+	return slices.ContainsFunc(turns, func(i int) bool {
+		t := c.records[i].Turn
+		return t.Opens && (t.Says == SaysNothing || t.End > unknown.Start)
+	})
+}
+
+// sureHold is the time from the first answer that a contender holds to the end of what is promised, or to
+// when it asked to be given back.
+type sureHold struct {
+	from, to time.Duration
+	record   int // which promised the most
+}
+
+func (c *checker) sureHold(turns []int) (h sureHold) {
+	for _, i := range turns {
+		t := c.records[i].Turn
+		if t.Says != SaysHeld || t.Looks {
+			continue
+		}
+		if h.to == 0 || t.End < h.from {
+			h.from = t.End
+		}
+		if until := t.Start + t.Safe; until > h.to {
+			h.to, h.record = until, i
+		}
+	}
+	h.to = min(h.to, c.gives(turns))
+	return h
+}
+
+// checkHolds compares the holds of one lock.
+func (c *checker) checkHolds(holds []sureHold) {
+	slices.SortStableFunc(holds, func(a, b sureHold) int { return cmp.Compare(a.from, b.from) })
+	for n := 1; n < len(holds); n++ {
+		was, is := holds[n-1], holds[n]
+		if is.from < was.to {
+			c.fail("K9", is.record, "another one surely holds for %v more: %v", was.to-is.from,
+				c.records[was.record])
+		}
+		if c.records[is.record].Turn.Token <= c.records[was.record].Turn.Token {
+			c.fail("K9", is.record, "its token is not greater than that of the hold before: %v",
+				c.records[was.record])
+		}
+		if is.to < was.to {
+			holds[n] = was
+		}
+	}
+}
