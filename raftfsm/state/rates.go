@@ -165,6 +165,30 @@ func (d *Draw) Rate(data string, now int64) (Drawn, jute.ErrCode) {
 	return w.draw(d, now), jute.OK
 }
 
+// Use is how much of a rate is used at a moment.
+type Use struct {
+	Per  int64 // ms, the time that is looked at
+	Used int64 // draws in it
+	Wait int64 // ms until the next of limit draws is free
+}
+
+// UseOf tells of a rate by the data of its node, and counts nothing. A limit of 0 is not known; a time of 0 is
+// the longest that the rate takes.
+func UseOf(data string, limit, per, now int64) (u Use, code jute.ErrCode) {
+	w, code := windowOf(data, per)
+	if code != jute.OK {
+		return u, code
+	}
+	if per == 0 {
+		per = w.keep
+	}
+	u = Use{Per: per, Used: w.used(max(now, w.last), per)}
+	if limit > 0 && u.Used >= limit {
+		u.Wait = w.freeAt(&Draw{Limit: limit, Per: per}) - now
+	}
+	return u, jute.OK
+}
+
 // windowOf reads a window for a draw of some time. A window that is to begin has that time.
 func windowOf(data string, per int64) (w window, code jute.ErrCode) {
 	if data == "" {
@@ -186,12 +210,7 @@ func (w *window) draw(d *Draw, at int64) (a Drawn) {
 	for w.recent != "" && timeOf(w.recent) <= now-max(w.keep, recentTime) {
 		w.recent = w.recent[recentSize:]
 	}
-	a.Left = d.Limit
-	for _, r := range w.runs {
-		if r.last > now-d.Per {
-			a.Left -= r.n
-		}
-	}
+	a.Left = d.Limit - w.used(now, d.Per)
 	if a.At, a.Told = w.known(d.Hash); a.Told {
 		a.OK = true
 	} else if a.Left > 0 {
@@ -203,6 +222,16 @@ func (w *window) draw(d *Draw, at int64) (a Drawn) {
 	}
 	a.Left = max(a.Left, 0)
 	return a
+}
+
+// used returns how many draws count in the time before a moment.
+func (w *window) used(now, per int64) (n int64) {
+	for _, r := range w.runs {
+		if r.last > now-per {
+			n += r.n
+		}
+	}
+	return n
 }
 
 // known returns when the draw with a secret was granted, if it is remembered.

@@ -47,6 +47,24 @@ func TestDraws(t *testing.T) {
 		"a draw that comes again")
 	expect.Equal(t, b.s.Zxid(), zxid, "the zxid after draws that change nothing")
 	expect.Equal(t, b.draw(drawOf(5, 1000, 0)).Left, 1, "by a higher limit")
+	node, _ := b.s.Tree().Find("/api/calls")
+	data, _ := node.Data(superIDs)
+	for _, c := range []struct {
+		limit, per, now int64
+		want            Use
+		code            jute.ErrCode
+	}{
+		{0, 0, 1250, Use{1000, 4, 0}, jute.OK}, {3, 0, 1250, Use{1000, 4, 850}, jute.OK},
+		{4, 1000, 1250, Use{1000, 4, 750}, jute.OK}, {5, 1000, 1250, Use{1000, 4, 0}, jute.OK},
+		{1, 100, 1250, Use{100, 2, 50}, jute.OK}, {1, 100, 1300, Use{Per: 100}, jute.OK},
+		{1, 100, 1100, Use{100, 2, 200}, jute.OK}, {1, 1001, 1250, Use{}, jute.BadVersion},
+	} {
+		use, code := UseOf(data, c.limit, c.per, c.now)
+		expect.Equal(t, use, c.want, "use by %d in %d at %d", c.limit, c.per, c.now)
+		expect.Equal(t, code, c.code, "the code by %d in %d", c.limit, c.per)
+	}
+	_, code := UseOf("words", 0, 0, 1250)
+	expect.Equal(t, code, jute.BadArguments)
 	b.now = 1999
 	expect.Equal(t, b.draw(drawOf(4, 1000, 0)), Drawn{Wait: 1}, "a moment too early")
 	b.now = 2000

@@ -89,7 +89,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 	path, found := strings.CutPrefix(r.URL.Path, locks)
 	if !found {
 		path, found = strings.CutPrefix(r.URL.Path, rates)
-		q.Draws = found
+		q.Draws, q.Looks = found, r.Method == http.MethodGet
 	}
 	if !found {
 		return fail(http.StatusBadRequest, "path", // 404 would say that a ticket is over
@@ -112,9 +112,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 		_ = c.SetWriteDeadline(time.Now().Add(q.Wait + 2*answerTime))
 	}
 	switch {
+	case q.Draws && r.Method == http.MethodGet:
+		return s.ShowRate(q)
 	case q.Draws && r.Method != http.MethodPost:
-		w.Header().Set("Allow", "POST")
-		return fail(http.StatusMethodNotAllowed, "method", "a rate takes POST")
+		w.Header().Set("Allow", "GET, POST")
+		return fail(http.StatusMethodNotAllowed, "method", "a rate takes GET and POST")
 	case q.Draws:
 		return s.Draw(r.Context(), q, known)
 	case r.Method == http.MethodGet:
@@ -197,7 +199,7 @@ func (q *Request) parameters(form url.Values, most time.Duration) error {
 		}
 	}
 	switch {
-	case q.Draws && q.Limit != 0 && q.Per != 0:
+	case q.Draws && (q.Looks || q.Limit != 0 && q.Per != 0):
 	case q.Draws:
 		return errors.New("a draw needs limit and per, such as limit=100&per=1m")
 	case q.Mode != permit && (q.Permits != 0 || q.Limit != 0):

@@ -162,6 +162,48 @@ func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen state.Drawn, a *Ans
 	return seen, a
 }
 
+type rateBody struct {
+	V     int    `json:"v"`
+	Limit int    `json:"limit,omitempty"`
+	Per   int64  `json:"perMs,omitempty"`
+	Used  int64  `json:"used"`
+	Left  *int64 `json:"left,omitempty"`    // by the limit
+	Retry *int64 `json:"retryMs,omitempty"` // when the next draw passes; 0: it does now
+}
+
+// ShowRate tells how much of a rate is used, by the time and the limit that the request names, and draws
+// nothing. Without a time it is that of the first draw; without a limit the answer does not tell what is left.
+func (s *Server) ShowRate(q *Request) *Answer {
+	if _, ok := s.serving(q); !ok {
+		return unavailable(errAgain)
+	}
+	var u state.Use
+	var a *Answer
+	(*s.node.Load()).View(func(st *state.State) {
+		data := ""
+		if n, there := st.Tree().Find(q.Path); there {
+			if !n.May(q.IDs, jute.PermRead) {
+				a = rateRefusal(&state.Outcome{Code: jute.NoAuth})
+				return
+			}
+			data, _ = n.Data(superIDs)
+		}
+		var code jute.ErrCode
+		u, code = state.UseOf(data, int64(q.Limit), q.Per.Milliseconds(), s.o.Now().UnixMilli())
+		if code != jute.OK {
+			a = rateRefusal(&state.Outcome{Code: code})
+		}
+	})
+	if a != nil {
+		return a
+	}
+	b := &rateBody{V: 1, Limit: q.Limit, Per: u.Per, Used: u.Used}
+	if left := max(int64(q.Limit)-u.Used, 0); q.Limit > 0 {
+		b.Left, b.Retry = &left, &u.Wait
+	}
+	return &Answer{Code: http.StatusOK, Body: b}
+}
+
 // drawByEntry lets the log decide about a draw.
 func (s *Server) drawByEntry(ctx context.Context, q *Request, d *state.Draw) (state.Drawn, *Answer) {
 	for range triesMost {

@@ -7,12 +7,15 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -47,9 +50,41 @@ func TestDrawsOverHTTP(t *testing.T) {
 		"POST /v1/rates/a?limit=1000001&per=1s": 400, "POST /v1/rates/a?limit=1&per=999ms": 400,
 		"POST /v1/rates/a?limit=1&per=25h": 400, "POST /v1/rates/a?limit=1&per=1s&ttl=5s": 400,
 		"POST /v1/rates/a?limit=1&per=1s&wait=11m": 400, "POST /v1/rates/zookeeper?limit=1&per=1s": 400,
-		"GET /v1/rates/a?limit=1&per=1s": 405, "DELETE /v1/rates/a?limit=1&per=1s": 405} {
+		"GET /v1/rates/a?limit=0": 400, "GET /v1/rates/a?wait=1s&ttl=5s": 400, "DELETE /v1/rates/a?limit=1&per=1s": 405} {
 		c.expect(9, code, what)
 	}
+}
+
+// A look at a rate tells what is used and left, by the time and limit that it names, and draws nothing.
+func TestLooksAtRates(t *testing.T) {
+	i := start(t, nil)
+	c := caller{t, i.TicketAddr()}
+	look := func(query, want string) string {
+		t.Helper()
+		a := c.expect(0, 200, "GET /v1/rates/api"+query)
+		shown := regexp.MustCompile(`,"retryMs":([1-9][0-9]*)`).ReplaceAllString(strings.TrimSpace(a.body), "")
+		expect.Equal(t, shown, want, "look %s", query)
+		return a.body
+	}
+	look("", `{"v":1,"used":0}`)
+	look("?limit=2&per=1h", `{"v":1,"limit":2,"perMs":3600000,"used":0,"left":2,"retryMs":0}`)
+	_, err := client(t, i).Exists("/api", false)
+	must.Fails(t, err, "a look makes the node")
+	c.expect(0, 200, "POST /v1/rates/api?limit=2&per=1h")
+	look("", `{"v":1,"perMs":3600000,"used":1}`)
+	look("?limit=2", `{"v":1,"limit":2,"perMs":3600000,"used":1,"left":1,"retryMs":0}`)
+	c.expect(0, 200, "POST /v1/rates/api?limit=2&per=1h")
+	for range 3 {
+		expect.Has(t, look("?limit=2", `{"v":1,"limit":2,"perMs":3600000,"used":2,"left":0}`), `"retryMs":35`)
+	}
+	look("?limit=1&per=1h", `{"v":1,"limit":1,"perMs":3600000,"used":2,"left":0}`)
+	expect.Equal(t, c.expect(0, 409, "GET /v1/rates/api?per=2h").Error, "limit", "a longer time")
+	must.Get(client(t, i).Create("/words", []byte("words"), 0))(t)
+	expect.Equal(t, c.expect(0, 409, "GET /v1/rates/words").Error, "path")
+	acl := []jute.ACL{{Perms: jute.PermWrite, ID: jute.ID{Scheme: "world", ID: "anyone"}}}
+	must.Get(client(t, i).CreateACL("/hidden", nil, acl, 0))(t)
+	c.expect(0, 403, "GET /v1/rates/hidden")
+	c.expect(0, 200, "POST /v1/rates/hidden?limit=2&per=1h")
 }
 
 // Callers that wait at a server draw in the order in which they came, and write no entry while none is free.

@@ -31,8 +31,8 @@ type Request struct {
 	Until       time.Time
 	Reason, Who string
 
-	Draws bool          // it draws from a rate: Limit draws in the time Per
-	Per   time.Duration // 0: not given
+	Draws, Looks bool          // it draws from a rate, Limit draws in the time Per, or it looks at one
+	Per          time.Duration // 0: not given
 
 	IfMatch, IfNoneMatch string
 
