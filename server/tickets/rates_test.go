@@ -50,7 +50,8 @@ func TestDrawsOverHTTP(t *testing.T) {
 		"POST /v1/rates/a?limit=1000001&per=1s": 400, "POST /v1/rates/a?limit=1&per=999ms": 400,
 		"POST /v1/rates/a?limit=1&per=25h": 400, "POST /v1/rates/a?limit=1&per=1s&ttl=5s": 400,
 		"POST /v1/rates/a?limit=1&per=1s&wait=11m": 400, "POST /v1/rates/zookeeper?limit=1&per=1s": 400,
-		"GET /v1/rates/a?limit=0": 400, "GET /v1/rates/a?wait=1s&ttl=5s": 400, "DELETE /v1/rates/a?limit=1&per=1s": 405} {
+		"GET /v1/rates/a?limit=0": 400, "GET /v1/rates/a?wait=1s&ttl=5s": 400,
+		"DELETE /v1/rates/a?limit=1&per=1s": 405} {
 		c.expect(9, code, what)
 	}
 }

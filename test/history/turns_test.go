@@ -46,7 +46,8 @@ func TestTurns(t *testing.T) {
 		}},
 		{"one holds beside an answer that comes late", "K9", func(h *turns, bug bool) {
 			h.held("a", 5, 100)
-			h.add("a", Turn{Says: SaysHeld, Token: 5, Safe: pick(bug, time.Duration(300), 100), Start: 10, End: 90})
+			safe := pick(bug, time.Duration(300), 100)
+			h.add("a", Turn{Says: SaysHeld, Token: 5, Safe: safe, Start: 10, End: 90})
 			h.now = 150
 			h.held("b", 6, 100)
 		}},

@@ -96,8 +96,8 @@ type Digest struct {
 	Sum    uint64
 }
 
-// Turn is one request of a contender of a lock, and its answer. A contender is a ticket, with all requests that
-// have its secret, or one node of a session.
+// Turn is one request of a contender of a lock, and its answer. A contender is a ticket, with all requests
+// that have its secret, or one node of a session.
 type Turn struct {
 	Lock      string
 	Contender string
@@ -155,8 +155,9 @@ func (r Record) String() string {
 		return fmt.Sprintf("server %s has digest %x at zxid %d", r.Digest.Server, r.Digest.Sum, r.Digest.Zxid)
 	}
 	if t := r.Turn; t != nil {
-		return fmt.Sprintf("%s at %s, asked at %v and answered at %v: %s, token %d for %v, %d ahead, gives %t, looks %t",
-			t.Contender, t.Lock, t.Start, t.End, t.Says, t.Token, t.Safe, t.Ahead, t.Gives, t.Looks)
+		return fmt.Sprintf("%s at %s, asked at %v and answered at %v: %s, token %d for %v, %d ahead, "+
+			"gives %t, looks %t", t.Contender, t.Lock, t.Start, t.End, t.Says, t.Token, t.Safe, t.Ahead,
+			t.Gives, t.Looks)
 	}
 	return "empty record"
 }

@@ -8,10 +8,10 @@
 // be frozen, its timers cannot), and bolt, which keeps terms and votes in a file that it maps into memory;
 // [Keys] stands in for it. Both are tested with real processes.
 //
-// In every fourth seed (3, 7, …) the servers have ports for tickets. Callers over HTTP and clients with sessions
-// contend there for the same locks: with renewals, gives, requests that come late or to two servers at once, and
-// lost answers. The history has what each contender was told, and clocks jump by less than the ten minutes for
-// which ended tickets are remembered.
+// In every fourth seed (3, 7 and so on) the servers have ports for tickets. Callers over HTTP and clients with
+// sessions contend there for the same locks: with renewals, gives, requests that come late or to two servers
+// at once, and lost answers. The history has what each contender was told, and clocks jump by less than the ten
+// minutes for which ended tickets are remembered.
 //
 //	make sim HOURS=10 SEED=1000
 //

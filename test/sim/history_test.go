@@ -188,8 +188,8 @@ func (c *cluster) judge(rec *observed, f *faults, about string) {
 			turns++
 		}
 	}
-	c.t.Logf("%d requests answered, %d unknown, %d events, %d sessions expired, %d turns at locks, %d faults, %s",
-		answered, unknown, events, expired, turns, f.total(), about)
+	c.t.Logf("%d requests answered, %d unknown, %d events, %d sessions expired, %d turns at locks, %d faults, "+
+		"%s", answered, unknown, events, expired, turns, f.total(), about)
 	if c.only == nil && (answered < 1000 || events < 50 || c.set.tickets && turns < 300) {
 		c.t.Errorf("too little happened to judge")
 	}

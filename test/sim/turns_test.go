@@ -159,7 +159,8 @@ func (x *contender) send(h *http.Client, k *call, id uint32, method, query strin
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+hostName(id)+":8183/v1/locks"+k.lock+query, nil)
+	url := "http://" + hostName(id) + ":8183/v1/locks" + k.lock + query
+	r, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		x.c.t.Error(err)
 		return a
