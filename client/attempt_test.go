@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,7 +43,8 @@ func TestLocalQueueIsInOrder(t *testing.T) {
 		}
 		cancel()
 		gone := <-turns
-		must.That(t, gone.i == 1 && errors.Is(gone.err, context.Canceled), "%+v", gone)
+		must.Equal(t, gone.i, 1, "the call that ended")
+		must.Is(t, gone.err, context.Canceled)
 		must.Equal(t, g.waiting(key), 3, "waiting")
 		leave()
 		for _, i := range []int{0, 2, 3} {
@@ -52,7 +52,8 @@ func TestLocalQueueIsInOrder(t *testing.T) {
 			synctest.Wait()
 			must.Equal(t, len(turns), 1, "turns")
 			next := <-turns
-			must.That(t, next.i == i && next.err == nil, "%+v has the turn of %d", next, i)
+			must.Equal(t, next.i, i, "the call with the turn")
+			must.OK(t, next.err)
 			leave = next.leave
 			leave()
 		}
@@ -123,9 +124,12 @@ func TestTasksAreKnownByName(t *testing.T) {
 	write := lease(fence.Exclusive)
 	n.add(write)
 	must.Is(t, n.check(ctx, "/a", fence.Shared), ErrSelfDeadlock)
-	must.That(t, taskOf(ctx) == "job" && taskIn(ctx) == "job" && taskIn(t.Context()) == "", "%q", taskOf(ctx))
+	must.Equal(t, taskOf(ctx), "job")
+	must.Equal(t, taskIn(ctx), "job")
+	must.Equal(t, taskIn(t.Context()), "", "task of a context without one")
 	first, second := taskOf(t.Context()), taskOf(t.Context())
-	must.That(t, first != "" && first != second, "one name for two tasks")
+	must.That(t, first != "", "a task has no name")
+	must.That(t, first != second, "two tasks have the name %s", first)
 }
 
 // The owner record stands in each node of a lock, and behind a candidate's value where it is of use.
@@ -134,11 +138,14 @@ func TestContentOfNodes(t *testing.T) {
 	c.owner = recipe.Owner{PID: 5, Cmd: "job"}
 	a := &attempt{c: c, task: "task", cfg: &options{reason: "why", revocable: true}}
 	o, ok := recipe.ParseOwner(a.data())
-	must.That(t, ok && o.PID == 5 && o.Cmd == "job" && o.Task == "task" && o.Reason == "why" && o.Revocable &&
-		o.MaxHold == "" && o.Grace == "", "%+v", o)
+	must.That(t, ok, "no record: %s", a.data())
+	want := recipe.Owner{Version: 1, PID: 5, Cmd: "job", Task: "task", Reason: "why", Revocable: true}
+	must.Equal(t, o, want)
 	a.cfg.maxHold, a.cfg.grace = time.Minute, -1
 	o, _ = recipe.ParseOwner(a.data())
-	must.That(t, o.MaxHold == "1m0s" && o.Grace == "0s" && !o.Over, "%+v", o)
+	must.Equal(t, o.MaxHold, "1m0s")
+	must.Equal(t, o.Grace, "0s")
+	must.That(t, !o.Over, "the limit is over at once")
 	for _, x := range []struct {
 		tasked bool
 		layout Layout
@@ -147,7 +154,8 @@ func TestContentOfNodes(t *testing.T) {
 		LayoutKazoo, false}} {
 		a.value, a.tasked, a.cfg.layout = []byte("me"), x.tasked, x.layout
 		value, _ := recipe.ValueOf(a.data())
-		expect.That(t, string(value) == "me" && (len(a.data()) > 2) == x.owner, "%+v: %q", x, a.data())
+		expect.Equal(t, string(value), "me", "value of %+v", x)
+		expect.Equal(t, len(a.data()) > 2, x.owner, "a record beside the value of %+v: %q", x, a.data())
 	}
 }
 
@@ -165,10 +173,13 @@ func TestLocksThatAContextHolds(t *testing.T) {
 	inner := lease(outer.Context(), "/b", fence.Shared)
 	permit := lease(inner.Context(), "/c", fence.Permit)
 	ctx := permit.Context()
-	must.That(t, heldBy(ctx, c, "/a") == outer.h && heldBy(ctx, c, "/b") == inner.h, "not held")
-	must.That(t, heldBy(ctx, c, "/c") == nil && heldBy(ctx, c, "/d") == nil && heldBy(ctx, other, "/a") == nil,
-		"held")
-	must.That(t, heldBy(outer.Context(), c, "/b") == nil && heldBy(t.Context(), c, "/a") == nil, "held")
+	must.Equal(t, heldBy(ctx, c, "/a"), outer.h, "the outer lock")
+	must.Equal(t, heldBy(ctx, c, "/b"), inner.h, "the inner lock")
+	must.Equal(t, heldBy(ctx, c, "/c"), nil, "a permit")
+	must.Equal(t, heldBy(ctx, c, "/d"), nil, "another path")
+	must.Equal(t, heldBy(ctx, other, "/a"), nil, "the path of another client")
+	must.Equal(t, heldBy(outer.Context(), c, "/b"), nil, "the inner lock in the outer context")
+	must.Equal(t, heldBy(t.Context(), c, "/a"), nil, "the outer lock in a context around it")
 	for _, x := range []struct {
 		path      string
 		mode      fence.Mode
@@ -180,7 +191,8 @@ func TestLocksThatAContextHolds(t *testing.T) {
 		{"/b", fence.Shared, true, nil}, {"/b", fence.Exclusive, true, ErrSelfDeadlock},
 	} {
 		l, err := nested(ctx, c, &attempt{c: c, path: x.path, mode: x.mode, cfg: &options{reentrant: x.reentrant}})
-		expect.That(t, errors.Is(err, x.want) && (l != nil) == (x.want == nil), "%+v: %v", x, err)
+		expect.Is(t, err, x.want, "%+v", x)
+		expect.Equal(t, l != nil, x.want == nil, "a nested lease for %+v", x)
 	}
 	for _, a := range []*attempt{
 		{c: c, path: "/c", mode: fence.Exclusive, cfg: &options{}}, {c: c, path: "/a", mode: fence.Permit,
@@ -188,10 +200,64 @@ func TestLocksThatAContextHolds(t *testing.T) {
 		{c: c, path: "/a", mode: fence.Exclusive, alone: true, cfg: &options{}},
 	} {
 		l, err := nested(ctx, c, a)
-		expect.That(t, l == nil && err == nil, "%+v: %v, %v", a, l, err)
+		expect.OK(t, err, "%+v", a)
+		expect.Equal(t, l, nil, "nested lease of %+v", a)
 	}
 	inner.h.lose(Removed, heldNode{path: "/b/n"})
-	must.That(t, heldBy(ctx, c, "/b") == nil && heldBy(ctx, c, "/a") == outer.h, "a lost lock is held")
+	must.Equal(t, heldBy(ctx, c, "/b"), nil, "a lost lock")
+	must.Equal(t, heldBy(ctx, c, "/a"), outer.h, "the lock around it")
 	outer.h.lose(Deadline)
 	must.That(t, heldBy(ctx, c, "/a") == nil, "a lost lock is held")
+}
+
+// Locking twice without passing the lease's context on would wait forever.
+func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
+	shared(t)
+	c, d := dial(t), dir(t)
+	task, other := Task(testCtx(t), "order 4711"), Task(testCtx(t), "order 4712")
+	m, rw := c.Mutex(d), c.RWMutex(d+"/rw")
+	l := must.Get(m.Lock(task))(t)
+	wantErr(t, errOf(m.Lock(task)), ErrSelfDeadlock)
+	wantErr(t, errOf(c.All(task, rw.Request(1), m.Request())), ErrSelfDeadlock)
+	g := start(other, m.Lock)
+	unlock(t, l)
+	mine := g.wait(t)
+	again := start(task, m.Lock) // not held by this task any more
+	unlock(t, mine)
+	unlock(t, again.wait(t))
+
+	r := must.Get(rw.RLock(task))(t)
+	unlock(t, must.Get(rw.RLock(task))(t)) // readers do not wait for each other
+	wantErr(t, errOf(rw.Lock(task)), ErrSelfDeadlock)
+	unlock(t, r)
+	set := must.Get(c.All(task, rw.Request(1), m.Request()))(t)
+	_, err := m.TryLock(task)
+	must.Is(t, err, ErrSelfDeadlock)
+	must.Is(t, err, ErrNotAcquired)
+	unlock(t, set)
+	must.Equal(t, len(c.named.m), 0, "left: %v", c.named.m)
+	// What is lost is not held.
+	l = must.Get(m.Lock(task))(t)
+	remove(t, observer(t), l.Node())
+	soon(t, "loss", l.Lost())
+	unlock(t, must.Get(m.Lock(task))(t))
+	l.Unlock(task)
+}
+
+// A named task waits for what it holds in a set, lock by lock.
+func TestNamedTaskKnowsHowItHoldsEachLockOfASet(t *testing.T) {
+	c, d := dial(t), dir(t)
+	ctx := Task(testCtx(t), "order 1")
+	a, b := c.RWMutex(d+"/a"), c.RWMutex(d+"/b")
+	set := must.Get(c.All(ctx, a.Request(fence.Exclusive), b.Request(fence.Shared)))(t)
+	if l, err := b.RLock(ctx); err != nil {
+		t.Errorf("a second read lock: %v", err)
+	} else {
+		unlock(t, l)
+	}
+	unlock(t, set)
+	set = must.Get(c.All(ctx, a.Request(fence.Shared), b.Request(fence.Exclusive)))(t)
+	expect.Is(t, expect.Err(b.TryRLock(ctx)), ErrSelfDeadlock, "a read lock beside the own write lock")
+	unlock(t, set)
+	expect.Equal(t, len(c.named.m), 0, "leases are kept")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zlockd/zlockd/client/fence"
-	"github.com/zlockd/zlockd/client/recipe"
 	czk "github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
@@ -54,16 +52,17 @@ func TestE41SameLineageLocksTwice(t *testing.T) {
 	wantErr(t, errOf(c.Mutex(d).Lock(l.Context())), ErrSelfDeadlock)
 	n := p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Request && contenderCreate(f) })
 	must.Equal(t, n, 0, "places in the queue behind itself")
-	if _, err := c.Mutex(d).TryLock(l.Context()); !errors.Is(err, ErrSelfDeadlock) ||
-		!errors.Is(err, ErrNotAcquired) {
-		t.Fatal(err)
-	}
+	err := expect.Err(c.Mutex(d).TryLock(l.Context()))
+	must.Is(t, err, ErrSelfDeadlock)
+	must.Is(t, err, ErrNotAcquired)
 	again := c.Mutex(d, WithReentrant())
 	l2, l3 := must.Get(again.Lock(l.Context()))(t), must.Get(again.TryLock(l.Context()))(t)
-	must.That(t, l2.Token() == l.Token() && l2.Node() == l.Node() && len(names(t, o, d)) == 1,
-		"a nested lease is of the same hold")
+	must.Equal(t, l2.Token(), l.Token(), "token of a nested lease")
+	must.Equal(t, l2.Node(), l.Node(), "node of a nested lease")
+	must.Equal(t, len(names(t, o, d)), 1, "nodes")
 	unlock(t, l)
-	must.That(t, l2.Valid() && len(names(t, o, d)) == 1, "the hold ended before the last lease")
+	must.OK(t, l2.Err(), "the last lease")
+	must.Equal(t, len(names(t, o, d)), 1, "nodes before the last lease ends")
 	unlock(t, l3)
 	unlock(t, l2)
 	queued(t, o, d, 0)
@@ -77,7 +76,8 @@ func TestE41SameLineageLocksTwice(t *testing.T) {
 	r := must.Get(rw.RLock(w.Context()))(t)
 	unlock(t, w)
 	other := lock(t, dial(t).RWMutex(d+"/rw").RLock) // readers may join
-	must.That(t, r.Valid() && r.Mode() == fence.Shared, "not downgraded")
+	must.OK(t, r.Err(), "the reader's lease")
+	must.Equal(t, r.Mode(), fence.Shared)
 	must.Is(t, expect.Err(rw.Lock(r.Context())), ErrSelfDeadlock, "read then write")
 	unlock(t, other)
 	unlock(t, r)
@@ -122,7 +122,8 @@ func TestE56CloseWhileHoldingWaitingAndCreating(t *testing.T) {
 	for range obs {
 	}
 	_, err := c.Mutex(d).Lock(testCtx(t))
-	must.That(t, errors.Is(err, ErrClosed) && c.State() == StateClosed, "%v", err)
+	must.Is(t, err, ErrClosed)
+	must.Equal(t, c.State(), StateClosed)
 	for path, n := range map[string]int{"/h": 0, "/w": 1, "/c": 0, "/s/leases": 0, "/s/locks": 0} {
 		queued(t, o, d+path, n)
 	}
@@ -149,175 +150,6 @@ func TestE57CallbackPanics(t *testing.T) {
 	})
 	must.Is(t, err, ErrLost, "lost")
 	must.OK(t, c.Semaphore(d+"/s", 1).Do(testCtx(t), 1, func(context.Context, *Lease) error { return nil }))
-}
-
-func TestE58Revocation(t *testing.T) {
-	shared(t)
-	c, op, o, d := dial(t), dial(t), observer(t), dir(t)
-	ctx := testCtx(t)
-	wish := recipe.Revocation{By: "operator", Reason: "maintenance"}
-	h := lock(t, c.Mutex(d).Lock)
-	w := start(ctx, dial(t).Mutex(d).Lock)
-	queued(t, o, d, 2)
-	// A waiter leaves the queue.
-	must.OK(t, op.Inspector().Revoke(ctx, d, nth(t, o, d, 1), wish))
-	lostFor(t, w.fails(t), Revoked)
-	queued(t, o, d, 1)
-	// A holder is told once, and keeps the lock.
-	for range 2 {
-		must.OK(t, op.Inspector().Revoke(ctx, d, recipe.Base(h.Node()), wish))
-	}
-	r := soon(t, "the wish", h.Asked())
-	must.That(t, r.By == "operator" && r.Reason == "maintenance", "%+v", r)
-	if e := must.Get(op.Inspector().Inspect(ctx, d))(t).Holders[0]; e.Owner == nil {
-		t.Fatalf("%+v", e)
-	} else if r, asked := e.Asked(); !asked || r.By != "operator" {
-		t.Fatalf("%+v", e)
-	}
-	// Curator's wish is understood, and not told a second time.
-	must.OK(t, errOf(o.Set(h.Node(), []byte("__REVOKE__"), -1)))
-	if err := h.Check(ctx); err != nil || len(h.Asked()) != 0 {
-		t.Fatalf("%v, told %d times more", err, len(h.Asked()))
-	}
-	unlock(t, h)
-	// A revocable holder loses the lock after the grace.
-	h = lock(t, c.Mutex(d).Lock, WithRevocable(20*time.Millisecond))
-	must.OK(t, errOf(o.Set(h.Node(), []byte("__REVOKE__"), -1)))
-	soon(t, "the wish", h.Asked())
-	soon(t, "the loss", h.Lost())
-	lostFor(t, h.Unlock(ctx), Revoked)
-	queued(t, o, d, 0)
-	// What Curator would see of ours.
-	peer, err := o.Create(d+"/_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-", []byte("10.0.0.1"),
-		zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-	must.OK(t, err)
-	must.OK(t, op.Inspector().Revoke(ctx, d, recipe.Base(peer), wish))
-	data, _, _ := o.Get(peer)
-	must.Equal(t, string(data), "__REVOKE__", "data %q", data)
-	wantErr(t, op.Inspector().Revoke(ctx, d, "gone", wish), ErrNotHeld)
-}
-
-func TestE60MaxHoldAndBreaking(t *testing.T) {
-	shared(t)
-	c, c2, o, d := dial(t), dial(t), observer(t), dir(t)
-	ctx := testCtx(t)
-	// Held too long: the context ends, the node goes after the grace.
-	l := lock(t, c.Mutex(d).Lock, WithMaxHold(30*time.Millisecond, 100*time.Millisecond))
-	soon(t, "the end", l.Context().Done())
-	expect.That(t, len(names(t, o, d)) == 1 || l.h.held() >= 100*time.Millisecond,
-		"the grace was not observed")
-	queued(t, o, d, 0)
-	lostFor(t, l.Unlock(ctx), MaxHold)
-	// Unlocking within the grace ends it.
-	l = lock(t, c.Mutex(d).Lock, WithMaxHold(10*time.Millisecond, time.Hour))
-	soon(t, "the end", l.Lost())
-	l.Unlock(ctx)
-	queued(t, o, d, 0)
-
-	// By an operator: with the wrong token not at all, and by its limit only when it has noted its end.
-	l = lock(t, c.Mutex(d).Lock, join(WithMaxHold(10*time.Millisecond, 0), WithLinger()))
-	soon(t, "the end", l.Lost())
-	node := recipe.Base(l.Node())
-	wantErr(t, c2.Inspector().Break(ctx, d, node, l.Token()+1), fence.ErrStale)
-	eventually(t, "the holder's note that its time is over", func() bool {
-		err := c2.Inspector().BreakExpired(ctx, d, node, l.Token())
-		if err != nil {
-			must.Is(t, err, ErrNotAcquired)
-		}
-		return err == nil
-	})
-	queued(t, o, d, 0)
-	next := lock(t, c2.Mutex(d).Lock)
-	must.That(t, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
-	wantErr(t, c.Inspector().BreakExpired(ctx, d, recipe.Base(next.Node()), next.Token()), ErrNotAcquired)
-	must.OK(t, c.Inspector().Break(ctx, d, recipe.Base(next.Node()), next.Token()))
-	soon(t, "the loss", next.Lost())
-	lostFor(t, next.Unlock(ctx), Removed)
-	lostFor(t, l.Unlock(ctx), MaxHold)
-}
-
-// Break removes the hold that its caller looked at, not one that begins between its look and its request:
-// the node at the same path has the same version. Other nodes may come beside it, in any number.
-func TestBreakSparesTheNextHolder(t *testing.T) {
-	shared(t)
-	c, p := proxied(t)
-	o, next, d := observer(t), observer(t), dir(t)
-	make := func(o *zk.Conn, path string, flags int32) {
-		_, err := o.Create(path, nil, flags, zk.WorldACL(zk.PermAll))
-		must.OK(t, err)
-	}
-	unlock(t, lock(t, c.Mutex(d).Lock)) // makes the directory
-	for name, between := range map[string]func(lone string){
-		"nothing": func(string) {},
-		"another": func(string) { make(next, d+"/other-", zk.FlagEphemeralSequential) },
-		"holder": func(lone string) {
-			must.OK(t, o.Delete(lone, -1))
-			make(next, lone, zk.FlagEphemeral)
-		},
-	} {
-		lone := d + "/" + name
-		make(o, lone, zk.FlagEphemeral)
-		_, st, err := o.Get(lone)
-		must.OK(t, err)
-		first := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Match: func(f faultproxy.Frame) bool {
-			return f.Op == faultproxy.OpMulti || f.Op == faultproxy.OpDelete
-		}, Under: lone, Nth: 1, Then: func() { between(lone) }})
-		err = c.Inspector().Break(testCtx(t), lone, "", fence.Token(st.Czxid))
-		first.Remove()
-		left, now, _ := o.Exists(lone)
-		if name == "holder" {
-			wantErr(t, err, fence.ErrStale)
-			expect.That(t, left && now.EphemeralOwner == next.SessionID(), "the new hold was broken")
-		} else {
-			expect.That(t, err == nil && !left, "%s: %v, the node is there: %v", name, err, left)
-		}
-	}
-	children, _, err := o.Children(d)
-	must.That(t, err == nil && len(children) == 2, "%v: %v", children, err)
-	// Where nodes may not be made, the version alone decides.
-	_, st, err := o.Get(d + "/" + children[0])
-	must.OK(t, err)
-	_, err = o.SetACL(d, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
-	must.OK(t, err)
-	must.OK(t, c.Inspector().Break(testCtx(t), d+"/"+children[0], "", fence.Token(st.Czxid)))
-}
-
-// A node without a number may go, and a look at it may fail, before it is broken.
-func TestBreakOfANodeThatGoes(t *testing.T) {
-	shared(t)
-	o, d := observer(t), dir(t)
-	c, p := proxied(t)
-	unlock(t, lock(t, c.Mutex(d).Lock)) // makes the directory
-	for _, under := range []string{d, d + "/lone"} {
-		_, err := o.Create(d+"/lone", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-		must.OK(t, err)
-		_, st, err := o.Get(d + "/lone")
-		must.OK(t, err)
-		look := faultproxy.Rule{Kind: faultproxy.Reply, Match: func(f faultproxy.Frame) bool {
-			return f.Op == faultproxy.OpExists && f.Path == under
-		}, Nth: 1, Do: faultproxy.Fail, Code: -102}
-		r := p.Add(look)
-		wantErr(t, c.Inspector().Break(testCtx(t), d+"/lone", "", fence.Token(st.Czxid)), czk.ErrNoAuth)
-		r.Remove()
-		must.That(t, exists(t, o, d+"/lone"), "it was broken without a look")
-		look.Kind, look.Do = faultproxy.Request, faultproxy.Pass
-		look.Then = func() { expect.OK(t, o.Delete(d+"/lone", -1)) }
-		r = p.Add(look)
-		wantErr(t, c.Inspector().Break(testCtx(t), d+"/lone", "", fence.Token(st.Czxid)), ErrNotHeld)
-		r.Remove()
-	}
-	// The directory goes, too.
-	_, err := o.Create(d+"/lone", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-	must.OK(t, err)
-	_, st, err := o.Get(d + "/lone")
-	must.OK(t, err)
-	p.Add(faultproxy.Rule{Kind: faultproxy.Request, Match: func(f faultproxy.Frame) bool {
-		return f.Op == faultproxy.OpExists && f.Path == d
-	}, Nth: 1, Then: func() {
-		expect.OK(t, o.Delete(d+"/lone", -1))
-		removeDir(t, o, d)
-	}})
-	wantErr(t, c.Inspector().Break(testCtx(t), d+"/lone", "", fence.Token(st.Czxid)), ErrNotHeld)
 }
 
 // A candidate whose node may not be read is no leader without a name.
@@ -463,13 +295,16 @@ func TestTxnHappensOnlyWhileTheLeaseIsHeld(t *testing.T) {
 	l := lock(t, c.RWMutex(d).Lock)
 	write := czk.SetData{Path: d, Data: []byte("x"), Version: -1}
 	res, err := l.Txn(ctx, write, czk.Create{Path: d + "/made"}, czk.Delete{Path: d + "/made", Version: -1})
-	must.That(t, err == nil && len(res) == 3 && res[0].Stat.Version == 1 && res[1].Path == d+"/made",
-		"%+v, %v", res, err)
+	must.OK(t, err)
+	must.Equal(t, len(res), 3, "results")
+	must.Equal(t, res[0].Stat.Version, 1, "version of what was written")
+	must.Equal(t, res[1].Path, d+"/made")
 	var refused *czk.MultiError
-	if _, err := l.Txn(ctx, write, czk.Delete{Path: d + "/none", Version: -1}); !errors.As(err, &refused) ||
-		refused.Index != 1 || !errors.Is(err, czk.ErrNoNode) || !l.Valid() {
-		t.Fatal(err)
-	}
+	_, err = l.Txn(ctx, write, czk.Delete{Path: d + "/none", Version: -1})
+	must.Is(t, err, czk.ErrNoNode)
+	must.That(t, errors.As(err, &refused), "%v does not say which operation", err)
+	must.Equal(t, refused.Index, 1, "the operation")
+	must.OK(t, l.Err(), "the lease")
 	must.OK(t, l.Downgrade(ctx))
 	must.OK(t, errOf(l.Txn(ctx, write)))
 	version := func() int32 {
@@ -507,40 +342,4 @@ func TestEventsTellTheLifeOfALock(t *testing.T) {
 		defer mu.Unlock()
 		return slices.Equal(told, []string{"queued", "granted", "released"})
 	})
-}
-
-// A leader that is asked to leave keeps the value by which others find it.
-func TestRevokedLeaderKeepsItsValue(t *testing.T) {
-	shared(t)
-	a, b, d := dial(t), dial(t), dir(t)
-	const value = "10.0.0.1:8080"
-	l := must.Get(a.Election(d).Campaign(testCtx(t), []byte(value)))(t)
-	must.OK(t, b.Inspector().Revoke(testCtx(t), d, recipe.Base(l.Node()), recipe.Revocation{By: "operator"}))
-	soon(t, "the wish", l.Asked())
-	leader := must.Get(b.Election(d).Leader(testCtx(t)))(t)
-	expect.That(t, string(leader.Value) == value && leader.Token == l.Token(),
-		"the leader is %q, token %d", leader.Value, leader.Token)
-	unlock(t, l)
-}
-
-// Programs that know no way to be asked back keep their data.
-func TestOnlyProgramsThatUnderstandAreAskedBack(t *testing.T) {
-	for name, want := range map[string]string{
-		recipe.NodeName(LayoutCurator, recipe.RoleLock, newNodeID(1), "") + "0000000001": "v\x00__REVOKE__",
-		"_c_91a5a8a4-1c39-4d2b-9c5e-6a2b8f3c1d00-lock-0000000001":                        "__REVOKE__",
-	} {
-		made, _, _ := recipe.ParseName(name)
-		asked := recipe.AskBack([]byte("v"), made.Maker, recipe.Revocation{})
-		_, ok := recipe.RevocationIn(asked)
-		expect.That(t, string(asked) == want && ok, "%s: %q, understood: %v", name, asked, ok)
-	}
-	addr(t)
-	c := dial(t)
-	for _, name := range []string{strings.Repeat("ab", 16) + "__lock__0000000001", "_c_" +
-		strings.Repeat("ab", 16) + "-lock-0000000001"} {
-		if err := c.Inspector().Revoke(testCtx(t), dir(t), name, recipe.Revocation{}); !errors.Is(err,
-			ErrUnsupported) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }

@@ -60,11 +60,14 @@ func TestHoldIsLostOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		h.lose(Removed, heldNode{path: "/b/n", lock: "/b"})
 		h.lose(Expired)
-		must.That(t, isClosed(inner.Lost()) && !isClosed(l.Lost()) && h.over, "not lost")
+		must.That(t, isClosed(inner.Lost()), "the loss is not told")
+		must.That(t, !isClosed(l.Lost()), "a lease that was unlocked is lost")
+		must.That(t, h.over, "the hold goes on")
 		want := LostError{Path: "/b", Node: "/b/n", Reason: Removed}
 		for _, cause := range []error{context.Cause(inner.Context()), context.Cause(l.Context()), inner.Err()} {
 			got, ok := errors.AsType[*LostError](cause)
-			must.That(t, ok && *got == want, "%v", cause)
+			must.That(t, ok, "%v is no loss", cause)
+			must.Equal(t, *got, want)
 		}
 		must.Is(t, l.Err(), ErrNotHeld)
 		must.Equal(t, left.Load(), 1, "turns passed on")
@@ -73,8 +76,11 @@ func TestHoldIsLostOnce(t *testing.T) {
 		must.That(t, h.life.Err() != nil, "its life goes on")
 		must.Is(t, expect.Err(h.addLease(t.Context(), fence.Shared)), ErrNotHeld)
 		evs := lost()
-		must.That(t, len(evs) == 1 && evs[0].Path == "/a" && evs[0].Node == "/a/n" && evs[0].Token == 5 &&
-			evs[0].Mode == fence.Exclusive && evs[0].Held == time.Second && errors.Is(evs[0].Err, ErrLost), "%+v", evs)
+		must.Equal(t, len(evs), 1, "events")
+		must.Is(t, evs[0].Err, ErrLost)
+		evs[0].Err = nil
+		must.Equal(t, evs[0], Event{Kind: EventLost, Path: "/a", Node: "/a/n", Token: 5,
+			Mode: fence.Exclusive, Held: time.Second})
 		must.Equal(t, len(granted()), 0, "grants after the first lease")
 		must.Is(t, inner.Unlock(t.Context()), ErrLost)
 		must.Is(t, inner.Unlock(t.Context()), ErrNotHeld)
@@ -201,9 +207,12 @@ func TestSequencersOfAHold(t *testing.T) {
 		must.List(t, l.Sequencers(), want)
 		must.Equal(t, l.Sequencer(), want[0])
 		must.List(t, l.Nodes(), []string{"/a/n", "/a/q"})
-		must.That(t, l.Node() == "/a/n" && l.Path() == "/a" && l.Token() == 5 && l.Mode() == fence.Exclusive, "%v",
-			l)
-		must.That(t, h.has(heldNode{path: "/a/q"}) && !h.has(heldNode{path: "/a"}), "nodes")
+		must.Equal(t, l.Node(), "/a/n")
+		must.Equal(t, l.Path(), "/a")
+		must.Equal(t, l.Token(), 5)
+		must.Equal(t, l.Mode(), fence.Exclusive)
+		must.That(t, h.has(heldNode{path: "/a/q"}), "it has not its place")
+		must.That(t, !h.has(heldNode{path: "/a"}), "it has the path")
 		must.List(t, session.Dirs(h.nodes), []string{"/a", "/a"})
 		for i, op := range deletes(h.nodes) {
 			must.Equal(t, op, zk.Op(zk.Delete{Path: h.nodes[i].path, Version: -1}))
@@ -247,24 +256,28 @@ func TestGrantThatIsLost(t *testing.T) {
 		cancel()
 		late := fresh()
 		must.Is(t, expect.Err(c.grant(ended, late)), context.Canceled)
-		must.That(t, late.life.Err() != nil && h.e.Dependents() == 1, "it goes on")
+		must.That(t, late.life.Err() != nil, "it goes on")
+		must.Equal(t, h.e.Dependents(), 1, "holds of the session")
 		must.Equal(t, c.keeper.Pending(), 1, "nodes to remove")
 		over := fresh()
 		over.lose(Removed)
 		_, err := c.grant(t.Context(), over)
 		requeue, ok := errors.AsType[*requeueError](err)
-		must.That(t, ok && errors.Is(requeue.why, ErrSessionExpired), "%v", err)
+		must.That(t, ok, "%v does not lead back to the queue", err)
+		must.Is(t, requeue.why, ErrSessionExpired)
 		h.e.End(session.Expired)
 		_, err = c.grant(t.Context(), fresh())
 		requeue, ok = errors.AsType[*requeueError](err)
-		must.That(t, ok && errors.Is(requeue.why, ErrSessionExpired), "%v", err)
+		must.That(t, ok, "%v does not lead back to the queue", err)
+		must.Is(t, requeue.why, ErrSessionExpired)
 		for err, want := range map[error]error{
 			errors.New("x"): ErrSessionExpired, &LostError{Reason: Expired}: ErrSessionExpired,
 			&LostError{Reason: Deadline}: ErrSessionExpired, &LostError{Reason: Closed}: ErrSessionExpired,
 			&LostError{Reason: Removed}: ErrNodeRemoved,
 		} {
 			requeue, ok := errors.AsType[*requeueError](lostOnTheWay(err))
-			must.That(t, ok && errors.Is(requeue.why, want), "%v", err)
+			must.That(t, ok, "%v does not lead back to the queue", err)
+			must.Is(t, requeue.why, want)
 		}
 		lostFor(t, lostOnTheWay(&LostError{Reason: Revoked}), Revoked)
 	})

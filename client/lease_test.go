@@ -26,8 +26,9 @@ func TestLeaseOutlivesTheContextOfTheWait(t *testing.T) {
 	wait, cancel := context.WithTimeout(context.WithValue(testCtx(t), valueKey{}, "v"), patience)
 	l := must.Get(c.Mutex(d).Lock(wait))(t)
 	cancel()
-	must.That(t, l.Context().Err() == nil && l.Valid() && l.Context().Value(valueKey{}) == "v",
-		"%v, valid %v", l.Context().Err(), l.Valid())
+	must.OK(t, l.Context().Err(), "context of the lease")
+	must.OK(t, l.Err(), "lease")
+	must.Equal(t, l.Context().Value(valueKey{}), any("v"), "value of the context")
 	_, ok := l.Context().Deadline()
 	must.That(t, !ok, "the wait's deadline is the hold's")
 	unlock(t, l)
@@ -45,7 +46,8 @@ func TestLeaseEndsWithTheLeaseAroundIt(t *testing.T) {
 	soon(t, "the end of the work", inner.Context().Done())
 	var le *LostError
 	err := context.Cause(inner.Context())
-	must.That(t, errors.As(err, &le) && le.Path == d+"/outer", "%v", err)
+	must.That(t, errors.As(err, &le), "%v is no loss", err)
+	must.Equal(t, le.Path, d+"/outer")
 	must.Equal(t, context.Cause(other.Context()), context.Canceled, "unlocked before")
 	unlock(t, inner) // it was not lost itself
 	outer.Unlock(testCtx(t))
@@ -63,7 +65,8 @@ func TestDoEndsTheWorkWithItsContext(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
-	must.That(t, errors.Is(err, own) && !errors.Is(err, ErrLost), "%v", err)
+	must.Is(t, err, own)
+	must.That(t, !errors.Is(err, ErrLost), "%v tells of a loss", err)
 	unlock(t, lock(t, c.Mutex(d).Lock))
 }
 
@@ -72,7 +75,8 @@ func TestWaitHasALimitOfItsOwn(t *testing.T) {
 	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
 	l := lock(t, a.Mutex(d).Lock)
 	_, err := b.Mutex(d).Lock(testCtx(t), WithWait(20*time.Millisecond))
-	must.That(t, errors.Is(err, ErrNotAcquired) && errors.Is(err, context.DeadlineExceeded), "%v", err)
+	must.Is(t, err, ErrNotAcquired)
+	must.Is(t, err, context.DeadlineExceeded)
 	queued(t, o, d, 1)
 	unlock(t, l)
 	if err := b.Mutex(d).Do(testCtx(t), func(ctx context.Context, l *Lease) error {
@@ -85,50 +89,19 @@ func TestWaitHasALimitOfItsOwn(t *testing.T) {
 	}
 }
 
-// Locking twice without passing the lease's context on would wait forever.
-func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
-	shared(t)
-	c, d := dial(t), dir(t)
-	task, other := Task(testCtx(t), "order 4711"), Task(testCtx(t), "order 4712")
-	m, rw := c.Mutex(d), c.RWMutex(d+"/rw")
-	l := must.Get(m.Lock(task))(t)
-	wantErr(t, errOf(m.Lock(task)), ErrSelfDeadlock)
-	wantErr(t, errOf(c.All(task, rw.Request(1), m.Request())), ErrSelfDeadlock)
-	g := start(other, m.Lock)
-	unlock(t, l)
-	mine := g.wait(t)
-	again := start(task, m.Lock) // not held by this task any more
-	unlock(t, mine)
-	unlock(t, again.wait(t))
-
-	r := must.Get(rw.RLock(task))(t)
-	unlock(t, must.Get(rw.RLock(task))(t)) // readers do not wait for each other
-	wantErr(t, errOf(rw.Lock(task)), ErrSelfDeadlock)
-	unlock(t, r)
-	set := must.Get(c.All(task, rw.Request(1), m.Request()))(t)
-	_, err := m.TryLock(task)
-	must.That(t, errors.Is(err, ErrSelfDeadlock) && errors.Is(err, ErrNotAcquired), "%v", err)
-	unlock(t, set)
-	must.Equal(t, len(c.named.m), 0, "left: %v", c.named.m)
-	// What is lost is not held.
-	l = must.Get(m.Lock(task))(t)
-	remove(t, observer(t), l.Node())
-	soon(t, "loss", l.Lost())
-	unlock(t, must.Get(m.Lock(task))(t))
-	l.Unlock(task)
-}
-
 func TestMutexIsGrantedAndGivenBack(t *testing.T) {
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
-	must.That(t, l.Valid() && l.Err() == nil && l.Token() > 0,
-		"lease %v %v %v", l.Valid(), l.Err(), l.Token())
+	must.That(t, l.Valid(), "not valid")
+	must.OK(t, l.Err())
+	must.That(t, l.Token() > 0, "token %d, want more than 0", l.Token())
 	must.Equal(t, len(names(t, o, d)), 1, "nodes")
 	must.OK(t, l.Check(context.Background()))
 	unlock(t, l)
 	must.Equal(t, len(names(t, o, d)), 0, "nodes left")
-	must.That(t, !l.Valid() && l.Context().Err() != nil, "lease outlives Unlock")
+	must.That(t, !l.Valid(), "the lease outlives Unlock")
+	must.That(t, l.Context().Err() != nil, "the context outlives Unlock")
 }
 
 func TestMutexExcludesAndTokensGrow(t *testing.T) {
@@ -150,8 +123,8 @@ func TestMutexExcludesAndTokensGrow(t *testing.T) {
 					}
 					mu.Lock()
 					inside++
-					expect.That(t, inside == 1 && int64(l.Token()) > last,
-						"%d inside, token %d after %d", inside, l.Token(), last)
+					expect.Equal(t, inside, 1, "holders")
+					expect.That(t, int64(l.Token()) > last, "token %d after %d", l.Token(), last)
 					last = int64(l.Token())
 					mu.Unlock()
 					time.Sleep(100 * time.Microsecond)
@@ -190,9 +163,11 @@ func TestDoTellsTheLossWhateverFReturns(t *testing.T) {
 				return end.f(ctx, l)
 			})
 			var le *LostError
-			if !errors.Is(err, ErrLost) || !errors.As(err, &le) || le.Reason != Removed || end.also != nil &&
-				!errors.Is(err, end.also) {
-				t.Fatalf("%v", err)
+			must.Is(t, err, ErrLost)
+			must.That(t, errors.As(err, &le), "%v does not say why", err)
+			must.Equal(t, le.Reason, Removed)
+			if end.also != nil {
+				must.Is(t, err, end.also)
 			}
 		})
 	}
@@ -216,14 +191,17 @@ func TestLeaseNestedInASetIsOfItsOwnLock(t *testing.T) {
 	write := must.Get(a.Lock(set.Context()))(t)
 	for i, l := range []*Lease{write, read} {
 		s := set.Sequencers()[i]
-		if l.Sequencer() != s || len(l.Sequencers()) != 1 || l.Path() != s.Path || l.Token() != s.Token ||
-			l.Node() != s.NodePath() || len(l.Nodes()) != 1 {
-			t.Errorf("%v at %s, want %+v", l.Sequencers(), l.Nodes(), s)
-		}
+		expect.Equal(t, l.Sequencer(), s)
+		expect.Equal(t, len(l.Sequencers()), 1, "sequencers")
+		expect.Equal(t, l.Path(), s.Path)
+		expect.Equal(t, l.Token(), s.Token)
+		expect.Equal(t, l.Node(), s.NodePath())
+		expect.Equal(t, len(l.Nodes()), 1, "nodes")
 	}
 	unlock(t, set)
 	n, m := len(names(t, o, d+"/a")), len(names(t, o, d+"/b"))
-	expect.That(t, n == 1 && m == 1, "%d and %d nodes, while the nested leases are held", n, m)
+	expect.Equal(t, n, 1, "nodes of the one, while the nested leases are held")
+	expect.Equal(t, m, 1, "nodes of the other, while the nested leases are held")
 	unlock(t, read)
 	unlock(t, write)
 	queued(t, o, d+"/a", 0)
@@ -234,31 +212,14 @@ func TestLeaseNestedInASetIsOfItsOwnLock(t *testing.T) {
 	unlock(t, set)
 }
 
-// A named task waits for what it holds in a set, lock by lock.
-func TestNamedTaskKnowsHowItHoldsEachLockOfASet(t *testing.T) {
-	c, d := dial(t), dir(t)
-	ctx := Task(testCtx(t), "order 1")
-	a, b := c.RWMutex(d+"/a"), c.RWMutex(d+"/b")
-	set := must.Get(c.All(ctx, a.Request(fence.Exclusive), b.Request(fence.Shared)))(t)
-	if l, err := b.RLock(ctx); err != nil {
-		t.Errorf("a second read lock: %v", err)
-	} else {
-		unlock(t, l)
-	}
-	unlock(t, set)
-	set = must.Get(c.All(ctx, a.Request(fence.Shared), b.Request(fence.Exclusive)))(t)
-	expect.Is(t, expect.Err(b.TryRLock(ctx)), ErrSelfDeadlock, "a read lock beside the own write lock")
-	unlock(t, set)
-	expect.Equal(t, len(c.named.m), 0, "leases are kept")
-}
-
 // A mutex that is read-locked within itself stays a mutex.
 func TestUnlockOfAMutexBeforeAReadLockNestedInIt(t *testing.T) {
 	c, d, o := dial(t), dir(t), observer(t)
 	outer := lock(t, c.Mutex(d).Lock)
 	inner := must.Get(c.RWMutex(d, WithReentrant()).RLock(outer.Context()))(t)
 	unlock(t, outer)
-	expect.That(t, inner.Valid() && len(names(t, o, d)) == 1, "the hold ended before the last lease")
+	expect.OK(t, inner.Err(), "the last lease")
+	expect.Equal(t, len(names(t, o, d)), 1, "nodes before the last lease ends")
 	unlock(t, inner)
 	queued(t, o, d, 0)
 }
@@ -410,9 +371,11 @@ func TestSequencersThatAreStale(t *testing.T) {
 			s.Token++
 		},
 	} {
-		other := seq
-		change(&other)
-		must.Is(t, c.CheckSequencer(ctx, other), fence.ErrStale, "%s", name)
+		t.Run(name, func(t *testing.T) {
+			other := seq
+			change(&other)
+			must.Is(t, c.CheckSequencer(ctx, other), fence.ErrStale, "%s", name)
+		})
 	}
 	must.OK(t, l.Downgrade(ctx))
 	must.OK(t, c.CheckSequencer(ctx, l.Sequencer()))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -33,13 +32,17 @@ func TestNodeIDsBearTheSession(t *testing.T) {
 		for range 100 {
 			id := newNodeID(sid)
 			got, ours := sessionOf(id)
-			must.That(t, ours && got == sid && versionOf(id) == 8 && !seen[id],
-				"%s: session 0x%x, ours %v", id.UUID(), got, ours)
+			must.That(t, ours, "%s: not ours", id.UUID())
+			must.Equal(t, got, sid, "session of %s", id.UUID())
+			must.Equal(t, versionOf(id), 8, "version of %s", id.UUID())
+			must.That(t, !seen[id], "%s comes twice", id.UUID())
 			seen[id] = true
 			p, ok := recipe.ParseUUID(id.UUID())
-			must.That(t, ok && p == id, "%s does not parse", id.UUID())
+			must.That(t, ok, "%s does not parse", id.UUID())
+			must.Equal(t, p, id)
 			p, ok = recipe.ParseHex(id.Hex())
-			must.That(t, ok && p == id, "%s does not parse", id.Hex())
+			must.That(t, ok, "%s does not parse", id.Hex())
+			must.Equal(t, p, id)
 		}
 	}
 	if id, _ := recipe.ParseUUID("6ba7b810-9dad-41d1-80b4-00c04fd430c8"); true {
@@ -97,16 +100,22 @@ func TestE22NameParsing(t *testing.T) {
 		{"_c_", false, 0, 0, 0, 0},
 		{"0000000001", false, 0, 0, 0, 0},
 	} {
-		got, l, ok := recipe.ParseName(c.name)
-		if ok != c.ok || ok && (l != c.layout || got.Kind != c.kind || got.Seq != c.seq || got.Maker != c.maker) {
-			t.Errorf("%q: %+v %v %v", c.name, got, l, ok)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			got, l, ok := recipe.ParseName(c.name)
+			expect.Equal(t, ok, c.ok, "whether %q is a contender", c.name)
+			if ok && c.ok {
+				expect.Equal(t, l, c.layout, "layout of %q", c.name)
+				expect.Equal(t, got.Kind, c.kind, "role of %q", c.name)
+				expect.Equal(t, got.Seq, c.seq, "number of %q", c.name)
+				expect.Equal(t, got.Maker, c.maker, "maker of %q", c.name)
+			}
+		})
 	}
 	for _, seq := range []int32{0, 1, -1, 999999999, -999999999, math.MinInt32, math.MaxInt32} {
 		s := fmt.Sprintf("%010d", seq)
-		if got, ok := recipe.ParseSeq(s); !ok || got != seq {
-			t.Errorf("%q: %d %v", s, got, ok)
-		}
+		got, ok := recipe.ParseSeq(s)
+		expect.That(t, ok, "%q has no number", s)
+		expect.Equal(t, got, seq, "number of %q", s)
 	}
 }
 
@@ -146,8 +155,8 @@ func FuzzParseName(f *testing.F) {
 			return
 		}
 		m, found := recipe.MarkerOf(l, c.Kind)
-		must.That(t, found && strings.HasSuffix(name, m+fmt.Sprintf("%010d", c.Seq)),
-			"%q: %+v %v", name, c, l)
+		must.That(t, found, "%q: no marker for %+v %v", name, c, l)
+		must.That(t, strings.HasSuffix(name, m+fmt.Sprintf("%010d", c.Seq)), "%q: %+v %v", name, c, l)
 		findID(name)
 		recipe.ParsePolicyNode(name)
 	})
@@ -286,8 +295,9 @@ func TestE24KazooNodeInACuratorDirectory(t *testing.T) {
 		{LayoutHost, []string{"h-R-0000000003", kazoo}, true, ErrMixedLayout, ""},
 	} {
 		q, _, err := recipe.QueueOf(c.l, c.names, c.rw)
-		if !errors.Is(err, c.err) || err == nil && q[0].Name != c.first {
-			t.Errorf("%v %v: %v %v", c.l, c.names, q, err)
+		expect.Is(t, err, c.err, "%v %v", c.l, c.names)
+		if err == nil && c.err == nil {
+			expect.Equal(t, q[0].Name, c.first, "%v %v", c.l, c.names)
 		}
 	}
 	shared(t)
@@ -311,10 +321,12 @@ func TestE59NodeDataOfAnyKind(t *testing.T) {
 		[]byte("\xff\xfe"), []byte(strings.Repeat("x", 100_000)), []byte(`{"v":1,"pid":"x"}`)} {
 		must.OK(t, errOf(o.Set(l.Node(), data, -1)))
 		q, err := c.Inspector().Inspect(testCtx(t), d)
-		if err != nil || len(q.Holders) != 1 || q.Holders[0].Owner != nil || len(q.Holders[0].Data) > 200+3 ||
-			!utf8.ValidString(q.Holders[0].Data) {
-			t.Fatalf("%.20q: %+v %v", data, q, err)
-		}
+		must.OK(t, err, "%.20q", data)
+		must.Equal(t, len(q.Holders), 1, "holders of %.20q", data)
+		e := q.Holders[0]
+		must.That(t, e.Owner == nil, "%.20q: an owner", data)
+		must.That(t, len(e.Data) <= 200+3, "%.20q: %d bytes, want 203 at most", data, len(e.Data))
+		must.That(t, utf8.ValidString(e.Data), "%.20q: no text", data)
 		must.OK(t, errOf(json.Marshal(q)))
 	}
 	must.OK(t, l.Check(testCtx(t)))
@@ -339,14 +351,12 @@ func FuzzOwnerData(f *testing.F) {
 func TestE65TokensBeyondTheIntegersOfJSON(t *testing.T) {
 	const big = 1<<53 + 1
 	b, err := json.Marshal(recipe.Entry{Token: big, Session: math.MaxInt64, Mode: recipe.Exclusive})
-	if err != nil || !strings.Contains(string(b), `"token":"9007199254740993"`) ||
-		!strings.Contains(string(b), `"session":"0x7fffffffffffffff"`) {
-		t.Fatalf("%s %v", b, err)
-	}
+	must.OK(t, err)
+	expect.Has(t, string(b), `"token":"9007199254740993"`)
+	expect.Has(t, string(b), `"session":"0x7fffffffffffffff"`)
 	var e recipe.Entry
-	if err := json.Unmarshal(b, &e); err != nil || e.Token != big {
-		t.Fatalf("%+v %v", e, err)
-	}
+	must.OK(t, json.Unmarshal(b, &e))
+	must.Equal(t, e.Token, big)
 }
 
 // sessionOf returns the session that asked for the node, if this package made the id.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -36,7 +37,8 @@ func TestClientNameIsInTheNode(t *testing.T) {
 	l := lock(t, dial(t, WithName("reports-7")).Mutex(dir(t)).Lock)
 	b, _ := contentOf(t, o, l.Node())
 	owner, ok := recipe.ParseOwner(b)
-	expect.That(t, ok && owner.Cmd == "reports-7", "%s", b)
+	expect.That(t, ok, "no record: %s", b)
+	expect.Equal(t, owner.Cmd, "reports-7")
 }
 
 // The value of a candidate is the node's data, with an owner record behind it only where the
@@ -50,33 +52,39 @@ func TestValueOfACandidateStaysReadable(t *testing.T) {
 		record bool
 	}{"no task": {}, "task": {"deploy", LayoutCurator, true}, "latch": {"deploy", LayoutLatch, false}, "kazoo": {
 		"deploy", LayoutKazoo, false}} {
-		d := dir(t)
-		el := c.Election(d, WithLayout(campaign.layout))
-		l := must.Get(el.Campaign(Task(testCtx(t), campaign.task), []byte(`{"at":"mine"}`)))(t)
-		for _, value := range []string{`{"at":"mine"}`, "", "new\x00value"} {
-			if value != `{"at":"mine"}` {
-				must.OK(t, l.Publish(testCtx(t), []byte(value)))
+		t.Run(name, func(t *testing.T) {
+			d := dir(t)
+			el := c.Election(d, WithLayout(campaign.layout))
+			l := must.Get(el.Campaign(Task(testCtx(t), campaign.task), []byte(`{"at":"mine"}`)))(t)
+			for _, value := range []string{`{"at":"mine"}`, "", "new\x00value"} {
+				if value != `{"at":"mine"}` {
+					must.OK(t, l.Publish(testCtx(t), []byte(value)))
+				}
+				b, _ := contentOf(t, o, l.Node())
+				owner, ok := recipe.ParseOwner(b)
+				expect.Equal(t, ok, campaign.record, "%s: a record in %q", name, b)
+				expect.That(t, bytes.HasPrefix(b, []byte(value)), "%s: %q has no value", name, b)
+				if ok {
+					expect.Equal(t, owner.Task, "deploy", "%s", name)
+				} else {
+					expect.Equal(t, string(b), value, "%s", name)
+				}
+				leader := must.Get(el.Leader(testCtx(t)))(t)
+				expect.Equal(t, string(leader.Value), value, "%s: the leader is %q", name, leader.Value)
 			}
-			b, _ := contentOf(t, o, l.Node())
-			if owner, ok := recipe.ParseOwner(b); ok != campaign.record || ok && owner.Task != "deploy" ||
-				!bytes.HasPrefix(b, []byte(value)) || !ok && len(b) != len(value) {
-				t.Errorf("%s: %q", name, b)
+			if err := c.Inspector().Revoke(testCtx(t), d, recipe.Base(l.Node()), recipe.Revocation{
+				By: "operator"}); campaign.layout != LayoutKazoo || err == nil {
+				soon(t, "the wish", l.Asked())
+				if leader := must.Get(el.Leader(testCtx(t)))(t); string(leader.Value) != "new\x00value" {
+					t.Errorf("%s: the leader that is asked to leave is %q", name, leader.Value)
+				}
 			}
-			leader := must.Get(el.Leader(testCtx(t)))(t)
-			expect.Equal(t, string(leader.Value), value, "%s: the leader is %q", name, leader.Value)
-		}
-		if err := c.Inspector().Revoke(testCtx(t), d, recipe.Base(l.Node()), recipe.Revocation{
-			By: "operator"}); campaign.layout != LayoutKazoo || err == nil {
-			soon(t, "the wish", l.Asked())
-			if leader := must.Get(el.Leader(testCtx(t)))(t); string(leader.Value) != "new\x00value" {
-				t.Errorf("%s: the leader that is asked to leave is %q", name, leader.Value)
+			if q := must.Get(c.Inspector().Inspect(testCtx(t), d))(t); campaign.record &&
+				(q.Holders[0].Owner == nil || q.Holders[0].Data != "new\x00value") {
+				t.Errorf("%s: shown as %+v", name, q.Holders[0])
 			}
-		}
-		if q := must.Get(c.Inspector().Inspect(testCtx(t), d))(t); campaign.record &&
-			(q.Holders[0].Owner == nil || q.Holders[0].Data != "new\x00value") {
-			t.Errorf("%s: shown as %+v", name, q.Holders[0])
-		}
-		unlock(t, l)
+			unlock(t, l)
+		})
 	}
 }
 
@@ -89,7 +97,8 @@ func TestLatchNamesItsNodesAsCuratorDoes(t *testing.T) {
 	}{{nil, "-lock-"}, {[]Option{WithLayout(LayoutLatch)}, "-latch-"}} {
 		l := must.Get(c.Election(d, test.opts...).Campaign(testCtx(t), []byte("me")))(t)
 		n := names(t, o, d)
-		expect.That(t, len(n) == 1 && strings.Contains(n[0], test.want), "%v, want %s", n, test.want)
+		expect.Equal(t, len(n), 1, "nodes %v", n)
+		expect.Has(t, strings.Join(n, " "), test.want)
 		unlock(t, l)
 		queued(t, o, d, 0)
 	}
@@ -131,9 +140,9 @@ func TestTokenOfAPermitIsTheBirthOfItsNode(t *testing.T) {
 		last := fence.Token(0)
 		for _, n := range []int{1, 2} {
 			l := must.Get(s.Acquire(testCtx(t), n))(t)
-			if _, st := contentOf(t, o, l.Node()); l.Token() != fence.Token(st.Czxid) || l.Token() <= last {
-				t.Errorf("%v, %d permits: token %d after %d, node of %d", layout, n, l.Token(), last, st.Czxid)
-			}
+			_, st := contentOf(t, o, l.Node())
+			expect.Equal(t, l.Token(), fence.Token(st.Czxid), "%v, %d permits: token", layout, n)
+			expect.That(t, l.Token() > last, "%v, %d permits: token %d after %d", layout, n, l.Token(), last)
 			last = l.Token()
 		}
 	}
@@ -161,9 +170,9 @@ func TestWritersPolicyLetsNoReaderPass(t *testing.T) {
 	l2 := w2.wait(t)
 	expect.That(t, r.pending(), "the reader passed the second writer")
 	unlock(t, l2)
-	if l := r.wait(t); l.Token() <= l2.Token() || l2.Token() <= l1.Token() {
-		t.Errorf("tokens %d, %d, and the reader's %d", l1.Token(), l2.Token(), l.Token())
-	}
+	l := r.wait(t)
+	expect.That(t, l2.Token() > l1.Token(), "token %d after %d", l2.Token(), l1.Token())
+	expect.That(t, l.Token() > l2.Token(), "the reader's token %d after %d", l.Token(), l2.Token())
 }
 
 // Whether a reader waits for a queued writer that has not closed the door yet: the
@@ -185,20 +194,23 @@ func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
 		{PolicyReader, true, recipe.Grant, recipe.Grant},
 		{PolicyReader, false, recipe.Grant, recipe.Grant},
 	} {
-		w := q(writer, recipe.QueueWrite, 5)
-		r := q(reader, recipe.QueueRead, 6)
-		if test.readerFirst {
-			r.Seq = 4
-		}
-		v := &recipe.PolicyView{Policy: test.policy, Nodes: []recipe.PolicyNode{w}}
-		expect.Equal(t, recipe.DecideRead(v, reader, false).Do, test.new,
-			"%v: a reader that comes now", test.policy)
-		v.Nodes = append(v.Nodes, r)
-		if step := recipe.DecideRead(v, reader, true); step.Do != test.queued || step.Do == recipe.Wait &&
-			step.On != w {
-			t.Errorf("%v, reader first %v: a queued reader: %+v, want %v", test.policy, test.readerFirst, step,
-				test.queued)
-		}
+		t.Run(fmt.Sprintf("%v, reader first %v", test.policy, test.readerFirst), func(t *testing.T) {
+			w := q(writer, recipe.QueueWrite, 5)
+			r := q(reader, recipe.QueueRead, 6)
+			if test.readerFirst {
+				r.Seq = 4
+			}
+			v := &recipe.PolicyView{Policy: test.policy, Nodes: []recipe.PolicyNode{w}}
+			expect.Equal(t, recipe.DecideRead(v, reader, false).Do, test.new,
+				"%v: a reader that comes now", test.policy)
+			v.Nodes = append(v.Nodes, r)
+			step := recipe.DecideRead(v, reader, true)
+			what := fmt.Sprintf("%v, reader first %v: a queued reader", test.policy, test.readerFirst)
+			expect.Equal(t, step.Do, test.queued, "%s", what)
+			if step.Do == recipe.Wait {
+				expect.Equal(t, step.On, w, "%s waits for", what)
+			}
+		})
 	}
 }
 
@@ -241,7 +253,9 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	for name, opt := range map[string]Option{
 		"no timeout": WithSessionTimeout(0), "negative margin": WithMargin(-1),
 	} {
-		expect.Fails(t, expect.Err(clientOptions([]Option{opt})), "%s was taken", name)
+		t.Run(name, func(t *testing.T) {
+			expect.Fails(t, expect.Err(clientOptions([]Option{opt})), "%s was taken", name)
+		})
 	}
 }
 
@@ -274,9 +288,11 @@ func TestSetsThatAreRefused(t *testing.T) {
 		"none": nil, "of another client": {foreign}, "one of another client": {a, foreign},
 		"one twice": {a, b, a}, "a negative wait": {a, c.Mutex(d+"/d", WithWait(-1)).Request()},
 	} {
-		expect.Is(t, errOf(c.All(testCtx(t), set...)), ErrInvalid, "%s", name)
-		expect.Is(t, errOf(c.TryAll(testCtx(t), set...)), ErrInvalid, "%s", name)
-		expect.List(t, names(t, o, d), nil, "%s: made", name)
+		t.Run(name, func(t *testing.T) {
+			expect.Is(t, errOf(c.All(testCtx(t), set...)), ErrInvalid, "%s", name)
+			expect.Is(t, errOf(c.TryAll(testCtx(t), set...)), ErrInvalid, "%s", name)
+			expect.List(t, names(t, o, d), nil, "%s: made", name)
+		})
 	}
 }
 
@@ -293,15 +309,16 @@ func TestMisplacedOptionsAreRefused(t *testing.T) {
 		"latch":           {WithLayout(LayoutLatch), ErrUnsupported},
 		"policy":          {WithPolicy(PolicyFair), ErrUnsupported},
 	} {
-		expect.Is(t, expect.Err(c.Mutex(d, refused.opt).Lock(testCtx(t))), refused.want, "%s", name)
-		expect.Is(t, expect.Err(c.Mutex(d).Lock(testCtx(t), refused.opt)), refused.want,
-			"%s, of a call", name)
+		t.Run(name, func(t *testing.T) {
+			expect.Is(t, expect.Err(c.Mutex(d, refused.opt).Lock(testCtx(t))), refused.want, "%s", name)
+			expect.Is(t, expect.Err(c.Mutex(d).Lock(testCtx(t), refused.opt)), refused.want,
+				"%s, of a call", name)
+		})
 	}
 	l := lock(t, dial(t, WithReason("of the client")).Mutex(d).Lock)
-	if q := must.Get(c.Inspector().Inspect(testCtx(t), d))(t); len(q.Holders) != 1 ||
-		q.Holders[0].Owner.Reason != "of the client" {
-		t.Errorf("an option of Dial does not count for its locks: %+v", q)
-	}
+	q := must.Get(c.Inspector().Inspect(testCtx(t), d))(t)
+	must.Equal(t, len(q.Holders), 1, "holders")
+	expect.Equal(t, q.Holders[0].Owner.Reason, "of the client", "the reason given to Dial")
 	unlock(t, l)
 }
 
@@ -350,16 +367,20 @@ func TestErrorsNameThePathAndEachPackageOnce(t *testing.T) {
 		"http":        {refused(Dial(ctx, "http://127.0.0.1:1")), ErrInvalid},
 		"1.2s":        {refused(Dial(ctx, addr(t), WithSessionTimeout(1200*time.Millisecond))), ErrInvalid},
 	} {
-		names := strings.Fields(path)[0]
-		if names[0] == '/' {
-			names = d + names
-		}
-		if text := e.err.Error(); !errors.Is(e.err, e.want) || !strings.HasPrefix(text, "client: ") ||
-			!strings.Contains(text, names) ||
-			strings.Count(text, "client: ") != 1 || strings.Count(text, "zk: ") > 1 ||
-			strings.Count(text, "fence: ") > 1 {
-			t.Errorf("%s: %q", path, text)
-		}
+		t.Run(path, func(t *testing.T) {
+			names := strings.Fields(path)[0]
+			if names[0] == '/' {
+				names = d + names
+			}
+			text := e.err.Error()
+			expect.Is(t, e.err, e.want, "%s", path)
+			expect.That(t, strings.HasPrefix(text, "client: "), "%s: %q has no prefix", path, text)
+			expect.Has(t, text, names)
+			for name, most := range map[string]int{"client: ": 1, "zk: ": 1, "fence: ": 1} {
+				n := strings.Count(text, name)
+				expect.That(t, n <= most, "%s: %q has %q %d times", path, text, name, n)
+			}
+		})
 	}
 	unlock(t, held)
 	unlock(t, write)

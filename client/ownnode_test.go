@@ -68,9 +68,9 @@ func TestWriterDoesNotInheritADowngradedLock(t *testing.T) {
 			} else {
 				unlock(t, w)
 			}
-			if w.h == first.h || w.Node() == first.Node() || w.Token() <= first.Token() {
-				t.Errorf("a hold passed from one lease to another: %s with %d, then %s with %d", first.Node(), first.Token(), w.Node(), w.Token())
-			}
+			expect.That(t, w.h != first.h, "a hold passed from one lease to another")
+			expect.That(t, w.Node() != first.Node(), "the node %s was used again", w.Node())
+			expect.That(t, w.Token() > first.Token(), "token %d after %d", w.Token(), first.Token())
 		})
 	}
 }
@@ -187,7 +187,8 @@ func TestHolderOfANodeMadeUnreadable(t *testing.T) {
 				p.Record()
 				eventually(t, "the holder to look again, twice", func() bool { return under(p, l.Node(), faultproxy.OpGetData) >= 2 })
 				err := l.Err()
-				must.That(t, err == nil && l.Valid(), "%v; valid %v", err, l.Valid())
+				must.OK(t, err)
+				must.OK(t, l.Err(), "the lease")
 				remove(t, o, l.Node())
 				soon(t, "the holder to be told or to look", l.Lost())
 				expect.Equal(t, l.reason(), Removed, "lost: %v", l.Err())
@@ -281,9 +282,10 @@ func TestUnlockTellsOfASessionThatWasEndedByForce(t *testing.T) {
 		not(t, "Unlock knows the outcome", res, 10*time.Millisecond)
 		p.Refuse(false)
 		var lost *LostError
-		if err := soon(t, "Unlock", res); !errors.As(err, &lost) || lost.Reason != Expired {
-			t.Errorf("simple %v: Unlock said %v, while another held the lock", simple, err)
-		}
+		err := soon(t, "Unlock", res)
+		expect.That(t, errors.As(err, &lost), "simple %v: Unlock returned %v beside another holder", simple,
+			err)
+		expect.Equal(t, lost.Reason, Expired, "simple %v", simple)
 		unlock(t, other)
 	}
 }
@@ -294,7 +296,8 @@ func TestEndOfTheSessionIsTheLossOfTheLease(t *testing.T) {
 	c, d := dial(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
 	err := l.checkErr(testCtx(t), ErrSessionExpired)
-	expect.That(t, errors.Is(err, ErrLost) && l.Context().Err() != nil, "%v", err)
+	expect.Is(t, err, ErrLost)
+	expect.That(t, l.Context().Err() != nil, "the context goes on")
 
 	el := c.Election(d + "/e")
 	l = must.Get(el.Campaign(testCtx(t), []byte("a")))(t)
@@ -311,16 +314,19 @@ func TestLossOfASetNamesTheLock(t *testing.T) {
 			"check": func(l *Lease) error { return l.Check(testCtx(t)) },
 			"txn":   func(l *Lease) error { _, err := l.Txn(testCtx(t)); return err },
 		} {
-			set := must.Get(c.All(testCtx(t), c.Mutex(d+"/a").Request(opts...),
-				c.RWMutex(d+"/b").Request(fence.Shared)))(t)
-			node := set.Nodes()[1]
-			must.OK(t, o.Delete(node, -1))
-			var lost *LostError
-			if err := notice(set); !errors.As(err, &lost) || lost.Path != d+"/b" || lost.Node != node || lost.Reason != Removed {
-				t.Errorf("%s, %d options: %v", how, len(opts), err)
-			}
-			expect.Is(t, set.Unlock(context.Background()), ErrLost)
-			queued(t, o, d+"/a", 0)
+			t.Run(how, func(t *testing.T) {
+				set := must.Get(c.All(testCtx(t), c.Mutex(d+"/a").Request(opts...),
+					c.RWMutex(d+"/b").Request(fence.Shared)))(t)
+				node := set.Nodes()[1]
+				must.OK(t, o.Delete(node, -1))
+				var lost *LostError
+				err := notice(set)
+				must.That(t, errors.As(err, &lost), "%s, %d options: %v is no loss", how, len(opts), err)
+				want := LostError{Path: d + "/b", Node: node, Reason: Removed}
+				expect.Equal(t, *lost, want, "%s, %d options", how, len(opts))
+				expect.Is(t, set.Unlock(context.Background()), ErrLost)
+				queued(t, o, d+"/a", 0)
+			})
 		}
 	}
 }
@@ -357,14 +363,16 @@ func TestSequencersAreCurrent(t *testing.T) {
 			return c.All(ctx, policy.Request(fence.Exclusive), c.Mutex(d+"/a").Request())
 		},
 	} {
-		l := lock(t, take)
-		paths := map[string]bool{}
-		for _, s := range l.Sequencers() {
-			if err := c.CheckSequencer(testCtx(t), s); err != nil || paths[s.Path] || s.Mode != l.Mode() {
-				t.Errorf("%s: %+v: %v", name, s, err)
+		t.Run(name, func(t *testing.T) {
+			l := lock(t, take)
+			paths := map[string]bool{}
+			for _, s := range l.Sequencers() {
+				expect.OK(t, c.CheckSequencer(testCtx(t), s), "%s: %+v", name, s)
+				expect.That(t, !paths[s.Path], "%s: two sequencers of %s", name, s.Path)
+				expect.Equal(t, s.Mode, l.Mode(), "%s: mode of %+v", name, s)
+				paths[s.Path] = true
 			}
-			paths[s.Path] = true
-		}
-		unlock(t, l)
+			unlock(t, l)
+		})
 	}
 }

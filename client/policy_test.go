@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -37,8 +38,8 @@ func TestPolicyLockIsGrantedAndGivenBack(t *testing.T) {
 		unlock(t, r1)
 		unlock(t, r2)
 		w := lock(t, m.Lock)
-		expect.That(t, w.Token() > r2.Token() && w.Token() > r1.Token(),
-			"token %v after %v and %v", w.Token(), r1.Token(), r2.Token())
+		expect.That(t, w.Token() > r1.Token(), "token %v after %v", w.Token(), r1.Token())
+		expect.That(t, w.Token() > r2.Token(), "token %v after %v", w.Token(), r2.Token())
 		expect.OK(t, w.Check(testCtx(t)))
 		must.Is(t, expect.Err(m.TryRLock(testCtx(t))), ErrNotAcquired, "TryRLock under a writer")
 		r := start(testCtx(t), m.RLock)
@@ -73,8 +74,9 @@ func TestPolicyDowngradeLetsReadersIn(t *testing.T) {
 		r := start(testCtx(t), m.RLock)
 		not(t, "reader beside a writer", r.lease, 50*time.Millisecond)
 		must.OK(t, w.Downgrade(testCtx(t)))
-		expect.That(t, w.Token() == token && w.Mode() == fence.Shared && w.Err() == nil,
-			"after the downgrade: token %v (was %v), mode %v, %v", w.Token(), token, w.Mode(), w.Err())
+		expect.OK(t, w.Err(), "after the downgrade")
+		expect.Equal(t, w.Token(), token, "token after the downgrade")
+		expect.Equal(t, w.Mode(), fence.Shared, "mode after the downgrade")
 		unlock(t, r.wait(t))
 		unlock(t, w)
 	})
@@ -103,8 +105,9 @@ func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
 		end := time.Now().Add(limit)
 		enter := func(in, other *atomic.Int32, alone bool) {
 			n := in.Add(1)
-			if other.Load() != 0 || alone && n != 1 {
-				t.Errorf("overlap: %d readers, %d writers", readers.Load(), writers.Load())
+			expect.Equal(t, other.Load(), 0, "holders that exclude it")
+			if alone {
+				expect.Equal(t, n, 1, "writers")
 			}
 		}
 		read := func() { enter(&readers, &writers, false) }
@@ -211,25 +214,30 @@ func TestGrantThatComesLateIsRefused(t *testing.T) {
 	o, other := observer(t), dial(t)
 	c, p := proxied(t)
 	for _, policy := range []recipe.Policy{PolicyFair, PolicyReader, PolicyWriter} {
-		d := dir(t)
-		rw := c.RWMutex(d, WithPolicy(policy))
-		unlock(t, lock(t, rw.RLock)) // makes the directory
-		p.Record()
-		late := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpMulti, Under: d, Do: faultproxy.Hold})
-		g := start(testCtx(t), rw.RLock)
-		soon(t, "the reader's grant", late.Acted())
-		w := lock(t, other.RWMutex(d, WithPolicy(policy)).Lock)
-		late.Release()
-		late.Remove()
-		eventually(t, "the answer to the grant", func() bool {
-			return p.Count(func(f faultproxy.Frame) bool { return f.Kind == faultproxy.Reply && f.Op == faultproxy.OpMulti }) > 0
+		t.Run(policy.String(), func(t *testing.T) {
+			d := dir(t)
+			rw := c.RWMutex(d, WithPolicy(policy))
+			unlock(t, lock(t, rw.RLock)) // makes the directory
+			p.Record()
+			late := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpMulti, Under: d,
+				Do: faultproxy.Hold})
+			g := start(testCtx(t), rw.RLock)
+			soon(t, "the reader's grant", late.Acted())
+			w := lock(t, other.RWMutex(d, WithPolicy(policy)).Lock)
+			late.Release()
+			late.Remove()
+			eventually(t, "the answer to the grant", func() bool {
+				return p.Count(func(f faultproxy.Frame) bool {
+					return f.Kind == faultproxy.Reply && f.Op == faultproxy.OpMulti
+				}) > 0
+			})
+			for _, name := range names(t, o, d) {
+				n, ok := recipe.ParsePolicyNode(name)
+				must.That(t, !ok || n.Kind != recipe.HoldRead, "%v: %s holds beside a writer", policy, name)
+			}
+			unlock(t, w)
+			unlock(t, g.wait(t))
 		})
-		for _, name := range names(t, o, d) {
-			n, ok := recipe.ParsePolicyNode(name)
-			must.That(t, !ok || n.Kind != recipe.HoldRead, "%v: %s holds beside a writer", policy, name)
-		}
-		unlock(t, w)
-		unlock(t, g.wait(t))
 	}
 }
 
@@ -283,14 +291,14 @@ func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
 		want []int32
 	}{{0, []int32{0}}, {41, []int32{41}}, {1<<31 - 1, []int32{1<<31 - 1}}, {-1 << 31, []int32{-1 << 31}},
 		{-3, []int32{-3}}, {-2, []int32{-2, -1}}} {
-		d.ver = tc.ver
-		var got []int32
-		for _, op := range d.setOps(recipe.Record{}) {
-			got = append(got, op.(czk.SetData).Version)
-		}
-		if len(got) != len(tc.want) || got[0] != tc.want[0] || got[len(got)-1] != tc.want[len(tc.want)-1] {
-			t.Errorf("version %d is written at %v, want %v", tc.ver, got, tc.want)
-		}
+		t.Run(fmt.Sprint(tc.ver), func(t *testing.T) {
+			d.ver = tc.ver
+			var got []int32
+			for _, op := range d.setOps(recipe.Record{}) {
+				got = append(got, op.(czk.SetData).Version)
+			}
+			expect.List(t, got, tc.want, "versions that are written")
+		})
 	}
 	// Two writes in one transaction count two, and their last stat is the one to go on with.
 	c, p := dial(t), dir(t)
@@ -299,7 +307,8 @@ func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
 	res, err := e.Conn().Multi(testCtx(t),
 		czk.SetData{Path: p, Data: []byte("x"), Version: 0},
 		czk.SetData{Path: p, Data: []byte("x"), Version: -1})
-	must.That(t, err == nil && res[1].Stat.Version == 2, "%v, %v", res, err)
+	must.OK(t, err)
+	must.Equal(t, res[1].Stat.Version, 2)
 }
 
 func TestE47WriterWhoseQueueNodeWasRemovedIsNotGranted(t *testing.T) {
@@ -352,9 +361,9 @@ func TestPolicyNamesAndRecord(t *testing.T) {
 		{ID: id, Kind: recipe.QueueWrite, Seq: -2147483648}, {ID: id, Kind: recipe.HoldRead, Seq: 0},
 		{ID: id, Kind: recipe.HoldWrite, Seq: 0},
 	} {
-		if got, ok := recipe.ParsePolicyNode(n.Name(true)); !ok || got != n {
-			t.Errorf("%v is read from %q as %v, %v", n, n.Name(true), got, ok)
-		}
+		got, ok := recipe.ParsePolicyNode(n.Name(true))
+		expect.That(t, ok, "%q is not read", n.Name(true))
+		expect.Equal(t, got, n)
 	}
 	for _, bad := range []string{
 		"", "q-", "h-" + id.UUID(), "h-" + id.UUID() + "-X", "h-" + id.UUID() + "-R0", "q-" + id.UUID() + "-R",
@@ -369,8 +378,9 @@ func TestPolicyNamesAndRecord(t *testing.T) {
 		{Owner: id, Kind: recipe.DoorUpgrade}} {
 		rec, ok := recipe.ParsePolicyRecord(recipe.NewPolicyRecord(PolicyFair,
 			recipe.DefaultMaxWriterWait).WithDoor(g).Encode())
-		expect.That(t, ok && rec.Mark() == g && rec.WriterBound() == recipe.DefaultMaxWriterWait,
-			"%v came back as %+v, %v", g, rec, ok)
+		expect.That(t, ok, "%v is not read", g)
+		expect.Equal(t, rec.Mark(), g)
+		expect.Equal(t, rec.WriterBound(), recipe.DefaultMaxWriterWait)
 	}
 }
 

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,14 +29,15 @@ func TestRWMutexSharesReadersAndExcludesWriters(t *testing.T) {
 			queued(t, o, d, 4)
 			must.Is(t, expect.Err(m2.TryRLock(testCtx(t))), ErrNotAcquired, "a try overtook a writer")
 			unlock(t, r1)
-			must.That(t, w.pending() && r3.pending(), "granted too early")
+			must.That(t, w.pending(), "the writer is granted too early")
+			must.That(t, r3.pending(), "the reader is granted too early")
 			unlock(t, r2)
 			wl := w.wait(t)
 			must.That(t, r3.pending(), "reader beside a writer")
 			must.OK(t, wl.Downgrade(testCtx(t)))
 			rl := r3.wait(t)
-			must.That(t, wl.Mode() == fence.Shared && wl.Valid(),
-				"downgraded lease: %v %v", wl.Mode(), wl.Err())
+			must.OK(t, wl.Err(), "the downgraded lease")
+			must.Equal(t, wl.Mode(), fence.Shared)
 			unlock(t, wl)
 			unlock(t, rl)
 			must.Equal(t, len(names(t, o, d)), 0, "left")
@@ -90,9 +90,9 @@ func TestElectionHasOneLeaderThatObserversSee(t *testing.T) {
 		t.Fatalf("leader %+v", l)
 	}
 	a := must.Get(c1.Election(d).Campaign(ctx, []byte("one")))(t)
-	if l := soon(t, "leader one", seen); string(l.Value) != "one" || l.Token != a.Token() {
-		t.Fatalf("leader %+v", l)
-	}
+	leader := soon(t, "leader one", seen)
+	must.Equal(t, string(leader.Value), "one")
+	must.Equal(t, leader.Token, a.Token())
 	b := start(ctx, func(ctx context.Context, o ...Option) (*Lease, error) {
 		return c2.Election(d).Campaign(ctx, []byte("two"), o...)
 	})
@@ -138,23 +138,29 @@ func TestInspectShowsHoldersAndWaiters(t *testing.T) {
 	r := start(ctx, dial(t).RWMutex(d+"/rw").RLock)
 	queued(t, o, d+"/rw", 2)
 	q := must.Get(c.Inspector().Inspect(ctx, d+"/rw"))(t)
-	must.That(t, q.Kind == "rwlock" && len(q.Holders) == 1 && len(q.Waiters) == 1 && q.Next == 2,
-		"%+v", q)
-	if e := q.Holders[0]; e.Owner == nil || e.Owner.Reason != "work" || e.Token != int64(h.Token()) || e.Maker != recipe.MakerSelf {
-		t.Fatalf("%+v", e)
-	}
-	if e := q.Waiters[0]; !slices.Equal(e.BlockedBy, []string{q.Holders[0].Node}) || e.Mode != recipe.Shared {
-		t.Fatalf("%+v", e)
-	}
+	must.Equal(t, q.Kind, "rwlock")
+	must.Equal(t, len(q.Holders), 1, "holders")
+	must.Equal(t, len(q.Waiters), 1, "waiters")
+	must.Equal(t, q.Next, 2, "next number")
+	holder := q.Holders[0]
+	must.That(t, holder.Owner != nil, "the holder has no record")
+	must.Equal(t, holder.Owner.Reason, "work")
+	must.Equal(t, holder.Token, int64(h.Token()))
+	must.Equal(t, holder.Maker, recipe.MakerSelf)
+	waiter := q.Waiters[0]
+	must.List(t, waiter.BlockedBy, []string{holder.Node})
+	must.Equal(t, waiter.Mode, recipe.Shared)
 	p := lock(t, func(ctx context.Context, o ...Option) (*Lease, error) {
 		return c.Semaphore(d+"/sem", 4).Acquire(ctx, 3, o...)
 	})
 	q = must.Get(c.Inspector().Inspect(ctx, d+"/sem"))(t)
-	must.That(t, q.Kind == "semaphore" && len(q.Holders) == 3 && q.Limit == 4, "%+v", q)
+	must.Equal(t, q.Kind, "semaphore")
+	must.Equal(t, len(q.Holders), 3, "holders")
+	must.Equal(t, q.Limit, 4)
 	var found []string
-	if err := c.Inspector().Walk(ctx, d, -1, func(q *recipe.Queue) error { found = append(found, q.Path); return nil }); err != nil || len(found) != 2 {
-		t.Fatalf("%v %v", found, err)
-	}
+	note := func(q *recipe.Queue) error { found = append(found, q.Path); return nil }
+	must.OK(t, c.Inspector().Walk(ctx, d, -1, note))
+	must.Equal(t, len(found), 2, "locks %v", found)
 	unlock(t, p)
 	cancel()
 	r.fails(t)
@@ -182,11 +188,14 @@ func TestWaitGraphFindsADeadlockOfTasks(t *testing.T) {
 		wb := start(ctx1, other(c1, d+"/b"))
 		queued(t, o, d+"/b", 2)
 		g := must.Get(c1.Inspector().WaitGraph(testCtx(t), d))(t)
-		must.That(t, len(g.Edges) == 1 && !g.Edges[0].Cycle, "%+v", g)
+		must.Equal(t, len(g.Edges), 1, "edges")
+		must.That(t, !g.Edges[0].Cycle, "a cycle of one edge")
 		wa := start(ctx2, c2.Mutex(d+"/a").Lock)
 		queued(t, o, d+"/a", 2)
 		g = must.Get(c1.Inspector().WaitGraph(testCtx(t), d))(t)
-		must.That(t, len(g.Edges) == 2 && g.Edges[0].Cycle && !g.Possible(&g.Edges[0]), "%+v", g)
+		must.Equal(t, len(g.Edges), 2, "edges")
+		must.That(t, g.Edges[0].Cycle, "no cycle")
+		must.That(t, !g.Possible(&g.Edges[0]), "the cycle is only possible")
 		cancel()
 		wb.fails(t)
 		unlock(t, a)
@@ -212,10 +221,13 @@ func TestWalkFindsLocksByTheirContenders(t *testing.T) {
 	found := map[string]*recipe.Queue{}
 	must.OK(t, c.Inspector().Walk(testCtx(t), d, -1, func(q *recipe.Queue) error { found[q.Path] = q; return nil }))
 	q := found[d+"/tutorial"]
-	must.That(t, len(found) == 2 && found[d+"/k/lock"] != nil && q != nil, "%v", found)
-	if q.Layout() != "plain" || len(q.Holders) != 1 || q.Holders[0].Node != "lock0000000000" || len(q.Waiters) != 1 {
-		t.Fatalf("%+v", q)
-	}
+	must.Equal(t, len(found), 2, "locks %v", found)
+	must.That(t, found[d+"/k/lock"] != nil, "no lock in %s", d+"/k/lock")
+	must.That(t, q != nil, "no lock of plain nodes")
+	must.Equal(t, q.Layout(), "plain")
+	must.Equal(t, len(q.Holders), 1, "holders")
+	must.Equal(t, q.Holders[0].Node, "lock0000000000")
+	must.Equal(t, len(q.Waiters), 1, "waiters")
 	unlock(t, l)
 }
 

@@ -33,13 +33,15 @@ func TestE31Chroot(t *testing.T) {
 	n := names(t, o, root)
 	must.That(t, n == nil, "made too early: %v", n)
 	l := lock(t, a.Mutex("/m").Lock)
-	must.That(t, l.Path() == "/m" && exists(t, o, root+"/deep"+l.Node()), "%s %s", l.Path(), l.Node())
+	must.Equal(t, l.Path(), "/m")
+	must.That(t, exists(t, o, root+"/deep"+l.Node()), "no node %s", root+"/deep"+l.Node())
 	b := dialTo(t, addr(t)+root+"/deep/", steady()...)
 	g := start(testCtx(t), b.Mutex("/m").Lock)
 	queued(t, o, root+"/deep/m", 2)
 	q := must.Get(b.Inspector().Inspect(testCtx(t), "/m"))(t)
-	must.That(t, len(q.Holders) == 1 && len(q.Waiters) == 1 && q.Holders[0].Token == int64(l.Token()),
-		"%+v", q)
+	must.Equal(t, len(q.Holders), 1, "holders")
+	must.Equal(t, len(q.Waiters), 1, "waiters")
+	must.Equal(t, q.Holders[0].Token, int64(l.Token()))
 	must.OK(t, b.CheckSequencer(testCtx(t), l.Sequencer()))
 	must.OK(t, expect.Err(l.Txn(testCtx(t), czk.Check{Path: "/m", Version: -1})), "transaction")
 	unlock(t, l)
@@ -102,8 +104,9 @@ func TestE33LeaderChange(t *testing.T) {
 		leader.Kill()
 		must.OK(t, l.Check(testCtx(t)))
 		must.OK(t, e.StartAll())
-		must.That(t, l.Valid() && l.Token() == token && l.Context().Err() == nil,
-			"lease disturbed: %v", l.Err())
+		must.OK(t, l.Err(), "the lease")
+		must.Equal(t, l.Token(), token)
+		must.OK(t, l.Context().Err(), "context of the lease")
 	}
 	select {
 	case ev := <-lost:
@@ -154,9 +157,11 @@ func noReply(t *testing.T) bool {
 	ended := time.Now()
 	var le *LostError
 	err := context.Cause(l.Context())
-	must.That(t, errors.As(err, &le) && le.Reason == Deadline, "cause %v", err)
+	must.That(t, errors.As(err, &le), "%v is no loss", err)
+	must.Equal(t, le.Reason, Deadline)
 	took := ended.Sub(stopped)
-	must.That(t, took < timeout && !l.Valid(), "ended after %v", took)
+	must.That(t, took < timeout, "ended after %v, want less than %v", took, timeout)
+	must.That(t, !l.Valid(), "valid after its end")
 	g := granted.Load()
 	must.That(t, g == 0 || g >= ended.UnixNano(), "granted to another before the holder was told")
 	expire(t, p) // sooner than the server would
@@ -239,7 +244,8 @@ func TestE36MachineSuspend(t *testing.T) {
 	c, d := dial(t, withClock(clock)), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
 	clock.move(time.Hour, 0)
-	must.That(t, !l.Valid() && !l.Until().After(clock.Now().Wall), "suspended time does not count")
+	must.That(t, !l.Valid(), "valid after suspended time")
+	must.That(t, !l.Until().After(clock.Now().Wall), "until %v, want no time to come", l.Until())
 	soon(t, "the context to end", l.Context().Done())
 	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
 	// The session lives on the server: a new hold is possible once it is confirmed.
@@ -255,7 +261,8 @@ func TestE37WallClockIsSet(t *testing.T) {
 	must.That(t, l.Valid(), "a clock set back ended a lease")
 	beats := c.keeper.Heartbeats()
 	eventually(t, "two heartbeats", func() bool { return c.keeper.Heartbeats() >= beats+2 })
-	must.That(t, l.Valid() && l.Err() == nil, "a clock set back ended a lease")
+	must.That(t, l.Valid(), "a clock set back ended a lease")
+	must.OK(t, l.Err())
 	clock.move(0, time.Hour)
 	if l.Valid() {
 		t.Fatal("time set forward does not count") // it may have passed
@@ -281,7 +288,8 @@ func TestE38SameSessionReturnsAfterALocalLoss(t *testing.T) {
 	p.Refuse(false)
 	next := waiting.wait(t)
 	must.Equal(t, c.Session().ID, session, "the session ended")
-	must.That(t, !l.Valid() && l.Err() != nil, "a lost lease came back")
+	must.That(t, !l.Valid(), "a lost lease came back")
+	must.That(t, l.Err() != nil, "a lost lease has no error")
 	queued(t, o, d, 1)
 	wantErr(t, l.Unlock(testCtx(t)), ErrLost)
 	must.OK(t, next.Check(testCtx(t)))
@@ -333,14 +341,13 @@ func TestDialWaitsForNoHeartbeat(t *testing.T) {
 	// The first heartbeat is due after a third of this.
 	c := dialTo(t, p.Addr(), WithSessionTimeout(40*time.Second))
 	s, seen := c.Session(), time.Now()
-	if c.State() != StateReady || beat.Seen() > 0 {
-		t.Errorf("%v after %d heartbeats", c.State(), beat.Seen())
-	}
+	expect.Equal(t, c.State(), StateReady)
+	expect.Equal(t, beat.Seen(), 0, "heartbeats")
 	// It counts from the moment at which the client asked.
 	usable := usable(s)
-	if first, latest := asked.Add(usable), seen.Add(usable); s.ValidUntil.Before(first) || s.ValidUntil.After(latest) {
-		t.Errorf("valid until %v, not between %v and %v", s.ValidUntil, first, latest)
-	}
+	first, latest := asked.Add(usable), seen.Add(usable)
+	expect.That(t, !s.ValidUntil.Before(first), "valid until %v, want %v at least", s.ValidUntil, first)
+	expect.That(t, !s.ValidUntil.After(latest), "valid until %v, want %v at most", s.ValidUntil, latest)
 }
 
 func TestSessionTimeoutTooShortForTheMargin(t *testing.T) {
