@@ -3,54 +3,11 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 )
-
-// ErrAgain makes Again run its function again, without a pause.
-var ErrAgain = errors.New("session: again")
-
-// Again runs f, which must be safe to repeat, until its outcome is known.
-func Again(ctx context.Context, f func() error) error {
-	for n := 1; ; {
-		err := f()
-		switch {
-		case errors.Is(err, ErrAgain):
-			continue
-		case !errors.Is(err, zk.ErrUncertain):
-			return err
-		}
-		if err := Pause(ctx, Backoff(n, time.Millisecond, time.Second)); err != nil {
-			return err
-		}
-		n++
-	}
-}
-
-// Pause sleeps unless ctx ends.
-func Pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return CtxErr(ctx)
-	}
-}
-
-// Backoff is the delay before attempt n (1, 2, …): doubling from first to last,
-// give or take a quarter.
-func Backoff(n int, first, last time.Duration) time.Duration {
-	d := last
-	if n < 16 {
-		d = min(last, first<<(n-1))
-	}
-	return d*3/4 + rand.N(d/2+1)
-}
 
 // Children lists a node.
 func (e *Epoch) Children(ctx context.Context, path string) ([]string, error) {
@@ -159,17 +116,4 @@ func (e *Epoch) makeDir(ctx context.Context, dir string, acl []zk.ACL) error {
 		}
 	}
 	return err
-}
-
-// CtxErr returns the error for a context that ended. It keeps a cause, such as the loss of the
-// context's lease.
-func CtxErr(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	switch {
-	case cause == nil || errors.Is(err, cause):
-		return err
-	case errors.Is(cause, zk.ErrClosed):
-		return zk.ErrClosed // it is not the caller's own that ended
-	}
-	return fmt.Errorf("%w: %w", err, cause)
 }

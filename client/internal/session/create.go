@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/zlockd/zlockd/client/recipe"
@@ -285,79 +284,6 @@ func (e *Epoch) Ensure(ctx context.Context, dir string, lasting bool, acl []zk.A
 	}
 }
 
-// crowd bounds how many abandoned nodes a client has in a directory. A call whose context ends
-// leaves its node to the reaper and returns at once. If calls came and went faster than the reaper
-// removes nodes, the number of nodes would grow without bound. So a call that needs a node waits
-// while its directory has more abandoned nodes than half the calls under way there. A directory
-// never has more than twice as many nodes of a client as calls and holds.
-type crowd struct {
-	mu   sync.Mutex
-	dirs map[string]*crowdDir // entries that are not all zero
-}
-
-type crowdDir struct {
-	calls     int           // under way, whether they have a node or not
-	abandoned int           // nodes, and requests for nodes, that no call needs
-	waiting   chan struct{} // closed when there may be room; nil without a waiting call
-}
-
-// full reports whether no node may be added.
-func (d *crowdDir) full() bool { return d.abandoned > max(1, d.calls/2) }
-
-// change adds to a directory's counts and wakes the waiting calls if there is room.
-func (c *crowd) change(dirs []string, calls, abandoned int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dirs == nil {
-		c.dirs = map[string]*crowdDir{}
-	}
-	for _, dir := range dirs {
-		d := c.dirs[dir]
-		if d == nil {
-			d = &crowdDir{}
-			c.dirs[dir] = d
-		}
-		d.calls += calls
-		d.abandoned += abandoned
-		if d.waiting != nil && !d.full() {
-			close(d.waiting)
-			d.waiting = nil
-		}
-		if d.calls == 0 && d.abandoned == 0 {
-			delete(c.dirs, dir)
-		}
-	}
-}
-
-// abandon notes nodes that will be removed; gone must follow.
-func (c *crowd) abandon(dirs ...string) { c.change(dirs, 0, 1) }
-func (c *crowd) gone(dirs ...string)    { c.change(dirs, 0, -1) }
-
-// enter counts a call; leave must follow.
-func (c *crowd) enter(dirs ...string) { c.change(dirs, 1, 0) }
-func (c *crowd) leave(dirs ...string) { c.change(dirs, -1, 0) }
-
-// Enter counts a call in the directories where it may make nodes; Leave must follow.
-func (k *Keeper) Enter(dirs ...string) { k.crowd.enter(dirs...) }
-
-// Leave takes back what Enter has counted.
-func (k *Keeper) Leave(dirs ...string) { k.crowd.leave(dirs...) }
-
-// room returns nil if there is room in dir, and otherwise a channel that closes when there may be
-// room.
-func (c *crowd) room(dir string) <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	d := c.dirs[dir]
-	if d == nil || !d.full() {
-		return nil
-	}
-	if d.waiting == nil {
-		d.waiting = make(chan struct{})
-	}
-	return d.waiting
-}
-
 // room waits until nodes may be added to the directory.
 func (e *Epoch) room(ctx context.Context, dir string) error {
 	for wait := e.k.crowd.room(dir); wait != nil; wait = e.k.crowd.room(dir) {
@@ -368,17 +294,20 @@ func (e *Epoch) room(ctx context.Context, dir string) error {
 	return nil
 }
 
-// LeaveBehind runs f, which removes a node in each of dirs, in the background. Until f returns, the
-// nodes count as abandoned, and Close waits for them; then the channel closes.
-func (k *Keeper) LeaveBehind(dirs []string, f func(ctx context.Context)) <-chan struct{} {
-	done := make(chan struct{})
-	k.crowd.abandon(dirs...)
-	k.tellReaper(k.reaper.left.add(len(dirs)))
-	k.Detached(func(ctx context.Context) {
-		defer close(done)
-		f(ctx)
-		k.crowd.gone(dirs...)
-		k.tellReaper(k.reaper.left.add(-len(dirs)))
+// reapLost removes what became of the creation of nodes, if anything did.
+func (e *Epoch) reapLost(nodes []Node) {
+	e.ReapFunc(Dirs(nodes), func(ctx context.Context) error {
+		dir := nodes[0].Dir()
+		names, err := e.relist(ctx, dir)
+		if err != nil {
+			return err
+		}
+		var paths []string
+		for _, n := range nodes {
+			for _, name := range n.in(names) {
+				paths = append(paths, recipe.Join(dir, name))
+			}
+		}
+		return e.deleteEach(ctx, paths...)
 	})
-	return done
 }

@@ -9,7 +9,6 @@ package session
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -120,126 +119,6 @@ func New(servers string, o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// Begin begins the first session. refused is told when the servers refuse the identities.
-func (k *Keeper) Begin(refused func(why error)) error {
-	k.refused = refused
-	if err := k.beginSession(); err != nil {
-		k.endLife(zk.ErrClosed)
-		return err
-	}
-	k.loops.Go(k.keepAlive)
-	return nil
-}
-
-// Greet waits until the first session is usable. If it fails it closes the keeper, and the error says as well
-// why there is no connection.
-func (k *Keeper) Greet(ctx context.Context) error {
-	err := k.untilUsable(ctx)
-	if err == nil {
-		return nil
-	}
-	trouble := k.Conn().Trouble()
-	k.shutdown() // nothing can be left behind yet that is worth waiting for
-	if cause := context.Cause(ctx); errors.Is(cause, zk.ErrAuthFailed) {
-		return cause
-	}
-	if trouble != nil {
-		err = fmt.Errorf("%w: %w", err, trouble)
-	}
-	return err
-}
-
-// untilUsable waits until the session is usable.
-func (k *Keeper) untilUsable(ctx context.Context) error {
-	// With a timeout too short for the margin no heartbeat makes the session usable: say so at once.
-	err := k.untilSession(ctx, func(e *Epoch) (bool, error) {
-		if e == nil {
-			return false, nil
-		}
-		return true, k.opt.checkTimeout(e.Timeout())
-	})
-	if err == nil {
-		_, err = k.Await(ctx)
-	}
-	return err
-}
-
-// Close ends the calls and what depends on the session. It removes abandoned nodes until ctx ends, or the
-// session does by this client's clock. Then it closes the session, which removes the nodes that are left.
-// It returns the error of ctx if ctx ended before all was clean; the keeper is closed in any case.
-func (k *Keeper) Close(ctx context.Context) error {
-	first, e := k.beginDraining()
-	if !first {
-		select {
-		case <-k.life.Done():
-			return nil
-		case <-ctx.Done():
-			return CtxErr(ctx)
-		}
-	}
-	if e != nil {
-		e.loseAll(Closed)
-	}
-	err := k.awaitReaper(ctx, e)
-	k.shutdown()
-	return err
-}
-
-// awaitReaper waits until the abandoned nodes are removed, or ctx ends. Without a server it does
-// not wait beyond the end of the session, which removes the nodes.
-func (k *Keeper) awaitReaper(ctx context.Context, e *Epoch) error {
-	for {
-		bounded, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-		err := k.reaper.left.wait(bounded)
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		k.mu.Lock()
-		gone := e != nil && !k.attached && e.outlived()
-		k.mu.Unlock()
-		if gone {
-			return nil
-		}
-	}
-}
-
-// beginDraining ends all attempts; first reports whether this call did it.
-func (k *Keeper) beginDraining() (first bool, e *Epoch) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if first = !k.isDraining(); first {
-		k.endCalls(zk.ErrClosed)
-		k.broadcast()
-	}
-	return first, k.ep
-}
-
-// shutdown closes the session and waits for every goroutine of the client.
-func (k *Keeper) shutdown() {
-	k.closeOne.Do(func() {
-		_, e := k.beginDraining()
-		k.mu.Lock()
-		k.endCleaning(zk.ErrClosed)
-		conn := k.conn // the last one
-		k.mu.Unlock()
-		if e != nil {
-			e.finish(Closed)
-		}
-		// A server that does not answer must not delay Close.
-		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
-		defer cancel()
-		_ = conn.Close(ctx)
-		k.update(func() { k.state = Over })
-		_ = k.work.wait(k.life)
-		k.endLife(zk.ErrClosed)
-		k.loops.Wait()
-	})
-}
-
-// closePatience bounds the wait for the answer to closing the session.
-const closePatience = 500 * time.Millisecond
-
 // Detached runs f in a goroutine. No caller's context bounds f: it may run until the client begins
 // to close the session, and the client waits for it then.
 func (k *Keeper) Detached(f func(ctx context.Context)) {
@@ -296,46 +175,84 @@ func (k *Keeper) Servers() []string {
 // isDraining reports whether Close was called.
 func (k *Keeper) isDraining() bool { return k.calls.Err() != nil }
 
-// tasks counts work under way. Unlike a sync.WaitGroup it may grow while a goroutine waits.
-type tasks struct {
-	mu   sync.Mutex
-	n    int
-	none chan struct{} // closed at zero tasks; nil without a waiting goroutine
-}
-
-// add changes the number of tasks by n and returns the new number.
-func (t *tasks) add(n int) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.n += n
-	if t.n == 0 && t.none != nil {
-		close(t.none)
-		t.none = nil
-	}
-	return t.n
-}
-
-// wait waits until there is no task, or ctx ends.
-func (t *tasks) wait(ctx context.Context) error {
-	t.mu.Lock()
-	if t.n > 0 && t.none == nil {
-		t.none = make(chan struct{})
-	}
-	none, idle := t.none, t.n == 0
-	t.mu.Unlock()
-	if idle {
-		return nil
-	}
-	select {
-	case <-none:
-		return nil
-	case <-ctx.Done():
-		return CtxErr(ctx)
-	}
-}
-
 // counters count what a keeper has done, as far as events do not tell.
 type counters struct {
 	wire                  zk.Counters
 	heartbeats, recovered atomic.Uint64 // answered; creates whose lost reply was made up for
+}
+
+// State is the state of a keeper's session.
+type State uint8
+
+const (
+	// Connecting: there is no session yet.
+	Connecting State = iota
+	// Ready: the server answers, and the session certainly lives.
+	Ready
+	// Suspended: there is no usable connection, but the session may live, certainly until its deadline.
+	Suspended
+	// Lost: the session is over, or was not confirmed in time.
+	Lost
+	// Over: Close was called.
+	Over
+)
+
+var stateNames = [...]string{"connecting", "ready", "suspended", "lost", "closed"}
+
+// String returns the state in lower case.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "unknown"
+}
+
+// broadcast wakes the goroutines that wait for a change of the session. k.mu is held.
+func (k *Keeper) broadcast() {
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
+
+// update makes a change of the session and brings the state up to date in the same step, so that
+// no caller sees one without the other and the states are told in their order.
+func (k *Keeper) update(change func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	old := k.state
+	change()
+	k.broadcast()
+	k.state = k.stateNow()
+	if k.state != old && k.opt.Moved != nil {
+		k.opt.Moved(old, k.state)
+	}
+}
+
+// stateNow derives the state from what is known of the session. k.mu is held.
+func (k *Keeper) stateNow() State {
+	switch e := k.ep; {
+	case k.state == Over:
+		return Over
+	case e == nil, k.state == Connecting && !e.alive():
+		return Connecting
+	case !e.alive():
+		return Lost
+	case !k.attached:
+		return Suspended
+	}
+	return Ready
+}
+
+// State returns the state of the session.
+func (k *Keeper) State() State {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state
+}
+
+// Present returns the present or the latest session, nil before the first one, and the connection of it or
+// of the session being begun.
+func (k *Keeper) Present() (*Epoch, *zk.Conn) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ep, k.conn
 }

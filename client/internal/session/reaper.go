@@ -9,20 +9,6 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// reaper removes abandoned nodes. No caller's context bounds it: each removal is a goroutine of its
-// own. It goes on until the node is gone, the server refuses for good, or the session is over and
-// the node with it.
-type reaper struct {
-	slots chan struct{} // one for each removal on the wire
-	left  tasks         // nodes still to be removed, or whose creation or removal is under way
-}
-
-const (
-	reapFirst    = 50 * time.Millisecond
-	reapLast     = 5 * time.Second
-	reapParallel = 128
-)
-
 // Reap removes nodes of one hold or attempt. The channel closes when they are gone or cannot be
 // removed.
 func (e *Epoch) Reap(paths ...string) <-chan struct{} { return e.ReapMarked(paths, nil) }
@@ -74,24 +60,6 @@ func (e *Epoch) deleteEach(ctx context.Context, paths ...string) error {
 	return failed
 }
 
-// reapLost removes what became of the creation of nodes, if anything did.
-func (e *Epoch) reapLost(nodes []Node) {
-	e.ReapFunc(Dirs(nodes), func(ctx context.Context) error {
-		dir := nodes[0].Dir()
-		names, err := e.relist(ctx, dir)
-		if err != nil {
-			return err
-		}
-		var paths []string
-		for _, n := range nodes {
-			for _, name := range n.in(names) {
-				paths = append(paths, recipe.Join(dir, name))
-			}
-		}
-		return e.deleteEach(ctx, paths...)
-	})
-}
-
 // ReapFunc repeats f, which removes a node in each of dirs, until f succeeds, the server refuses,
 // or the session is over.
 func (e *Epoch) ReapFunc(dirs []string, f func(ctx context.Context) error) <-chan struct{} {
@@ -133,3 +101,24 @@ func (k *Keeper) tellReaper(pending int) {
 
 // Pending returns how many nodes are still to be removed, or are being made or removed.
 func (k *Keeper) Pending() int { return k.reaper.left.add(0) }
+
+// Enter counts a call in the directories where it may make nodes; Leave must follow.
+func (k *Keeper) Enter(dirs ...string) { k.crowd.enter(dirs...) }
+
+// Leave takes back what Enter has counted.
+func (k *Keeper) Leave(dirs ...string) { k.crowd.leave(dirs...) }
+
+// LeaveBehind runs f, which removes a node in each of dirs, in the background. Until f returns, the
+// nodes count as abandoned, and Close waits for them; then the channel closes.
+func (k *Keeper) LeaveBehind(dirs []string, f func(ctx context.Context)) <-chan struct{} {
+	done := make(chan struct{})
+	k.crowd.abandon(dirs...)
+	k.tellReaper(k.reaper.left.add(len(dirs)))
+	k.Detached(func(ctx context.Context) {
+		defer close(done)
+		f(ctx)
+		k.crowd.gone(dirs...)
+		k.tellReaper(k.reaper.left.add(-len(dirs)))
+	})
+	return done
+}

@@ -1,0 +1,102 @@
+package session
+
+import (
+	"time"
+
+	"github.com/zlockd/zlockd/client/recipe"
+)
+
+// pulse is the state of the heartbeat between two wake-ups of keepAlive.
+type pulse struct {
+	changed <-chan struct{} // closed when the session changes
+	answers chan answer
+	flying  *Epoch    // whose heartbeat is under way
+	sent    Reading   // when the latest heartbeat was sent
+	retry   time.Time // when to send one after a failure
+	failed  int       // heartbeats that failed in a row
+}
+
+// answer is the outcome of a heartbeat.
+type answer struct {
+	e    *Epoch
+	sent Reading
+	err  error
+}
+
+// keepAlive sends heartbeats and watches the deadline.
+//
+// A heartbeat is a sync, not a ping: only for syncs and writes does the server promise to
+// touch the session at its leader. So a session that writes needs no heartbeats.
+func (k *Keeper) keepAlive() {
+	p := pulse{answers: make(chan answer, 1)}
+	for wait := time.Duration(0); ; wait = k.pulse(&p) {
+		select {
+		case <-time.After(wait):
+		case <-p.changed:
+			p.failed = 0
+		case a := <-p.answers:
+			k.answered(&p, a)
+		case <-k.cleaning.Done():
+			if p.flying != nil {
+				<-p.answers // the connection is closing: it will not take long
+			}
+			return
+		}
+	}
+}
+
+// pulse checks the deadline, sends a heartbeat if one is due, and returns when
+// to look again.
+func (k *Keeper) pulse(p *pulse) time.Duration {
+	k.mu.Lock()
+	e, attached := k.ep, k.attached
+	p.changed = k.changed
+	k.mu.Unlock()
+	if e == nil || e.Ended() {
+		return time.Minute // a change wakes this goroutine
+	}
+	e.checkDeadline()
+	now, t := k.Now(), e.Timeout()
+	wait := min(max(t/20, 20*time.Millisecond), 500*time.Millisecond)
+	if left := e.Remaining(now); left > 0 {
+		wait = min(wait, left)
+	}
+	since, due := e.quiet(now)
+	if p.failed > 0 { // again, after a moment
+		since, due = 0, time.Until(p.retry)
+	}
+	switch {
+	case p.flying != nil:
+		if attached && now.Since(p.sent) > t*2/5 {
+			// The server keeps the connection but does not answer: another one
+			// may, while there is time.
+			k.opt.Log.Info("heartbeat unanswered, reconnecting", "session", recipe.Session(e.sid),
+				"server", e.conn.Session().Server)
+			e.conn.Reconnect()
+		}
+	case !attached:
+	case since >= due:
+		p.flying, p.sent = e, now
+		e.asking()
+		go func() {
+			err := e.conn.Confirm(k.cleaning)
+			p.answers <- answer{e, now, err}
+		}()
+	default:
+		wait = min(wait, max(due-since, time.Millisecond))
+	}
+	return wait
+}
+
+// answered takes the outcome of a heartbeat.
+func (k *Keeper) answered(p *pulse, a answer) {
+	p.flying = nil
+	if a.err != nil {
+		p.failed++
+		p.retry = time.Now().Add(Backoff(min(p.failed, 5), 10*time.Millisecond, 200*time.Millisecond))
+		return
+	}
+	p.failed = 0
+	k.count.heartbeats.Add(1)
+	a.e.confirm(a.sent)
+}

@@ -1,0 +1,130 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/zlockd/zlockd/client/zk"
+)
+
+// Begin begins the first session. refused is told when the servers refuse the identities.
+func (k *Keeper) Begin(refused func(why error)) error {
+	k.refused = refused
+	if err := k.beginSession(); err != nil {
+		k.endLife(zk.ErrClosed)
+		return err
+	}
+	k.loops.Go(k.keepAlive)
+	return nil
+}
+
+// Greet waits until the first session is usable. If it fails it closes the keeper, and the error says as well
+// why there is no connection.
+func (k *Keeper) Greet(ctx context.Context) error {
+	err := k.untilUsable(ctx)
+	if err == nil {
+		return nil
+	}
+	trouble := k.Conn().Trouble()
+	k.shutdown() // nothing can be left behind yet that is worth waiting for
+	if cause := context.Cause(ctx); errors.Is(cause, zk.ErrAuthFailed) {
+		return cause
+	}
+	if trouble != nil {
+		err = fmt.Errorf("%w: %w", err, trouble)
+	}
+	return err
+}
+
+// untilUsable waits until the session is usable.
+func (k *Keeper) untilUsable(ctx context.Context) error {
+	// With a timeout too short for the margin no heartbeat makes the session usable: say so at once.
+	err := k.untilSession(ctx, func(e *Epoch) (bool, error) {
+		if e == nil {
+			return false, nil
+		}
+		return true, k.opt.checkTimeout(e.Timeout())
+	})
+	if err == nil {
+		_, err = k.Await(ctx)
+	}
+	return err
+}
+
+// Close ends the calls and what depends on the session. It removes abandoned nodes until ctx ends, or the
+// session does by this client's clock. Then it closes the session, which removes the nodes that are left.
+// It returns the error of ctx if ctx ended before all was clean; the keeper is closed in any case.
+func (k *Keeper) Close(ctx context.Context) error {
+	first, e := k.beginDraining()
+	if !first {
+		select {
+		case <-k.life.Done():
+			return nil
+		case <-ctx.Done():
+			return CtxErr(ctx)
+		}
+	}
+	if e != nil {
+		e.loseAll(Closed)
+	}
+	err := k.awaitReaper(ctx, e)
+	k.shutdown()
+	return err
+}
+
+// awaitReaper waits until the abandoned nodes are removed, or ctx ends. Without a server it does
+// not wait beyond the end of the session, which removes the nodes.
+func (k *Keeper) awaitReaper(ctx context.Context, e *Epoch) error {
+	for {
+		bounded, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		err := k.reaper.left.wait(bounded)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		k.mu.Lock()
+		gone := e != nil && !k.attached && e.outlived()
+		k.mu.Unlock()
+		if gone {
+			return nil
+		}
+	}
+}
+
+// beginDraining ends all attempts; first reports whether this call did it.
+func (k *Keeper) beginDraining() (first bool, e *Epoch) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if first = !k.isDraining(); first {
+		k.endCalls(zk.ErrClosed)
+		k.broadcast()
+	}
+	return first, k.ep
+}
+
+// shutdown closes the session and waits for every goroutine of the client.
+func (k *Keeper) shutdown() {
+	k.closeOne.Do(func() {
+		_, e := k.beginDraining()
+		k.mu.Lock()
+		k.endCleaning(zk.ErrClosed)
+		conn := k.conn // the last one
+		k.mu.Unlock()
+		if e != nil {
+			e.finish(Closed)
+		}
+		// A server that does not answer must not delay Close.
+		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		defer cancel()
+		_ = conn.Close(ctx)
+		k.update(func() { k.state = Over })
+		_ = k.work.wait(k.life)
+		k.endLife(zk.ErrClosed)
+		k.loops.Wait()
+	})
+}
+
+// closePatience bounds the wait for the answer to closing the session.
+const closePatience = 500 * time.Millisecond
