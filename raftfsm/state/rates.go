@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // A rate is a node whose data is a sliding window: when the last draws were granted. A draw is granted if
@@ -75,7 +76,7 @@ func (s *State) draw(r *Request, to Sink) error {
 			s.out.Code = jute.NoAuth
 			return nil
 		}
-		data, _ := n.Data(superIDs)
+		data, _ := n.Data(tree.Super)
 		if w, s.out.Code = windowOf(data, d.Per); s.out.Code != jute.OK {
 			return nil
 		}
@@ -89,8 +90,6 @@ func (s *State) draw(r *Request, to Sink) error {
 	s.out.Reply = s.reply
 	return nil
 }
-
-var superIDs = []jute.ID{{Scheme: "super"}}
 
 // keepWindow writes a window to its node, and makes the node if it is missing.
 func (s *State) keepWindow(ids []jute.ID, path string, there bool, w *window, to Sink) bool {

@@ -48,7 +48,7 @@ func TestDraws(t *testing.T) {
 	expect.Equal(t, b.s.Zxid(), zxid, "the zxid after draws that change nothing")
 	expect.Equal(t, b.draw(drawOf(5, 1000, 0)).Left, 1, "by a higher limit")
 	node, _ := b.s.Tree().Find("/api/calls")
-	data, _ := node.Data(superIDs)
+	data, _ := node.Data(tree.Super)
 	for _, c := range []struct {
 		limit, per, now int64
 		want            Use

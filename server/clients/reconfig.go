@@ -6,7 +6,6 @@ import (
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/server/clients/ends"
-	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/tree"
 )
 
@@ -50,7 +49,7 @@ func (c *conn) reconfig(xid int32, body []byte) bool {
 	if code == jute.OK {
 		c.replica.View(func(st *state.State) {
 			zxid = st.Zxid()
-			record, code = st.Tree().AppendData(nil, []jute.ID{identity.SuperID}, state.ConfigPath)
+			record, code = st.Tree().AppendData(nil, tree.Super, state.ConfigPath)
 		})
 	}
 	return c.reply(xid, jute.OpReconfig, zxid, code, record)

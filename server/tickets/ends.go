@@ -5,6 +5,7 @@ import (
 
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // A hold that was meant for an hour or more, a person's as a rule, is told of before it ends.
@@ -53,6 +54,6 @@ func EndsSoon(st *state.State, left func(id int64) (time.Duration, bool), now ti
 }
 
 func holds(st *state.State, s *session.Session, now time.Time) bool {
-	g := look(st, s.Ticket.Hash, now.UnixMilli(), superIDs)
+	g := look(st, s.Ticket.Hash, now.UnixMilli(), tree.Super)
 	return g.held
 }

@@ -49,7 +49,7 @@ func semaphoreAt(t *tree.Tree, path string, token int64) (s semaphore) {
 		return s
 	}
 	var ok bool
-	data, _ := dir.Data(superIDs)
+	data, _ := dir.Data(tree.Super)
 	s.rec, ok = recipe.ParseRecord([]byte(data))
 	s.version = dir.Stat().Version
 	if s.dir, s.there = t.Child(dir, recipe.PermitsName); s.there {

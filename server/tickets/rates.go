@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // rate is what callers draw from: so many draws of a path in so many ms.
@@ -147,7 +148,7 @@ func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen state.Drawn, a *Ans
 				a = rateRefusal(&state.Outcome{Code: jute.NoAuth})
 				return
 			}
-			data, _ = n.Data(superIDs)
+			data, _ = n.Data(tree.Super)
 		}
 		var code jute.ErrCode
 		if seen, code = d.Rate(data, s.o.Now().UnixMilli()); code != jute.OK {
@@ -186,7 +187,7 @@ func (s *Server) ShowRate(q *Request) *Answer {
 				a = rateRefusal(&state.Outcome{Code: jute.NoAuth})
 				return
 			}
-			data, _ = n.Data(superIDs)
+			data, _ = n.Data(tree.Super)
 		}
 		var code jute.ErrCode
 		u, code = state.UseOf(data, int64(q.Limit), q.Per.Milliseconds(), s.o.Now().UnixMilli())

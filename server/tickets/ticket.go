@@ -93,9 +93,6 @@ func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sig
 	return g
 }
 
-// superIDs let this package read the node of its own ticket, whatever its ACL became.
-var superIDs = []jute.ID{{Scheme: "super"}}
-
 func rule(l recipe.Layout, k recipe.Role) recipe.Rule {
 	return recipe.Rule{Layout: l, Kind: k, RW: k == recipe.RoleRead || k == recipe.RoleWrite}
 }
@@ -117,7 +114,7 @@ func holderOf(t *tree.Tree, path string, ids []jute.ID) *Holder {
 
 // readNode returns the data of a node of the ticket, and notes whether its client was asked to give it back.
 func (g *sight) readNode(n tree.Ref) []byte {
-	text, _ := n.Data(superIDs)
+	text, _ := n.Data(tree.Super) // whatever its ACL became
 	data := []byte(text)
 	if asked, ok := recipe.RevocationIn(data); ok {
 		g.asked = &asked
@@ -156,7 +153,7 @@ func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) error {
 	if err := rivals(t, dir, recipe.UseQueue, others, token); err != nil {
 		return err
 	}
-	data, _ := dir.Data(superIDs)
+	data, _ := dir.Data(tree.Super)
 	if _, policy := recipe.ParsePolicyRecord([]byte(data)); policy && data != "" {
 		return recipe.ErrMixedLayout
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/view/answer"
 	"github.com/zlockd/zlockd/session"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // tokenHeader carries the page's token. Pages of other sites can neither read
@@ -370,8 +371,8 @@ func (v *View) change(ctx context.Context, s *session.Session, target string, c 
 		default:
 			return errChanged
 		}
-		done, err := v.source.Do(ctx, state.Request{Op: jute.OpMulti, Session: s.ID, Gen: s.Gen, IDs: []jute.ID{
-			{Scheme: "super"}}, Body: jute.AppendMultiHeader(multi, jute.OpError, true, -1)})
+		done, err := v.source.Do(ctx, state.Request{Op: jute.OpMulti, Session: s.ID, Gen: s.Gen,
+			IDs: tree.Super, Body: jute.AppendMultiHeader(multi, jute.OpError, true, -1)})
 		if err != nil {
 			return err
 		}

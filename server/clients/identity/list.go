@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
+	"github.com/zlockd/zlockd/tree"
 )
 
 // Bounds of a List: all of it travels with every write.
@@ -19,7 +20,7 @@ const (
 )
 
 // SuperID passes every check.
-var SuperID = jute.ID{Scheme: "super"}
+var SuperID = tree.Super[0]
 
 // List is who a client is: its address, then what it has proved. The goroutine of the connection alone
 // changes it; the slice in it is replaced, never changed, and clients at one address share their first.
