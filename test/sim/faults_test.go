@@ -112,7 +112,7 @@ func (c *cluster) runFaults(kinds []fault) *faults {
 	for _, k := range kinds {
 		sum += k.often
 	}
-	for end := time.Now().Add(runLength); time.Now().Before(end); f.drawn["f"]++ {
+	for end := time.Now().Add(runLength()); time.Now().Before(end); f.drawn["f"]++ {
 		time.Sleep(time.Duration(c.rng.Int64N(int64(8 * time.Second))))
 		if f.drawn["f"]%15 == 14 {
 			collect()

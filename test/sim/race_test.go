@@ -7,10 +7,6 @@ import (
 	"strings"
 )
 
-// lessOften leaves out most crash points and random runs: the race detector makes each run six times as
-// slow, and looks at the same code in all.
-const lessOften = 4
-
 // withoutMoves returns the steps or jobs that move no member. When a member moves, raft 1.7.3 writes the
 // member's record with its lock, and after an answer reads the id in it without (updateLastAppended). The
 // id stays the same text, so that the read does no harm, but the race detector fails a test for it.

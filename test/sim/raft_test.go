@@ -27,7 +27,13 @@ var (
 	hoursFlag = flag.Float64("sim.hours", 0.2, "simulated hours in all")
 )
 
-const runLength = 6 * time.Minute / lessOften // simulated, of one seed
+// runLength returns the simulated time of one seed.
+func runLength() time.Duration {
+	if testing.Short() {
+		return 90 * time.Second
+	}
+	return 6 * time.Minute
+}
 
 // runs calls f with one seed after the other until the simulated time is used up.
 func runs(t *testing.T, f func(t *testing.T, seed uint64)) {
@@ -37,9 +43,9 @@ func runs(t *testing.T, f func(t *testing.T, seed uint64)) {
 	}
 	hours := *hoursFlag
 	if testing.Short() {
-		hours = min(hours, 0.1/lessOften)
+		hours = min(hours, runLength().Hours())
 	}
-	n := max(1, int(hours*float64(time.Hour)/float64(runLength)+0.5))
+	n := max(1, int(hours*float64(time.Hour)/float64(runLength())+0.5))
 	if apart(t, seed, n) {
 		return
 	}
@@ -279,7 +285,7 @@ func (c *nodes) writer(id uint32, _ int, stop chan struct{}, mu *sync.Mutex, ack
 
 // faults cuts and crashes for a run's length and returns how often.
 func (c *nodes) faults(rng *rand.Rand) (count int) {
-	end := time.Now().Add(runLength)
+	end := time.Now().Add(runLength())
 	for time.Now().Before(end) {
 		time.Sleep(time.Duration(rng.Int64N(int64(4 * time.Second))))
 		a, b := uint32(rng.IntN(3)+1), uint32(rng.IntN(3)+1)

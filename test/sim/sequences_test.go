@@ -47,7 +47,7 @@ func TestR6R21MembersSurviveEverySequence(t *testing.T) {
 		all := sequences(size)
 		share := map[int]int{3: 61, 5: 307}[size] // primes, so that the last steps vary
 		if testing.Short() {
-			share *= 10
+			share *= 30
 		}
 		if *sequenceShare > 0 {
 			share = *sequenceShare
