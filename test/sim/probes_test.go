@@ -230,6 +230,7 @@ func (c *cluster) comeBackLate(k int) {
 type lone struct {
 	c        *cluster
 	id       uint32
+	rest     *atomic.Bool // it asks for nothing now
 	answered atomic.Int64
 }
 
@@ -237,7 +238,7 @@ type lone struct {
 const loneRest = 50 * time.Millisecond
 
 func (l *lone) run(stop <-chan struct{}) {
-	for !closed(stop) {
+	for ; !closed(stop); l.pause(stop) {
 		nc, err := l.c.dialTo("c3", l.id)
 		if err != nil {
 			time.Sleep(loneRest)
@@ -248,6 +249,7 @@ func (l *lone) run(stop <-chan struct{}) {
 		if w.Connect(wire.NewSession(int32(probeTime.Milliseconds()))) == nil {
 			for !closed(stop) && w.Sync(Root) == nil {
 				l.answered.Add(1)
+				l.pause(stop)
 			}
 			if closed(stop) {
 				w.CloseSession()
@@ -258,6 +260,12 @@ func (l *lone) run(stop <-chan struct{}) {
 	}
 }
 
+func (l *lone) pause(stop <-chan struct{}) {
+	for l.rest.Load() && !closed(stop) {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // changeLeaders lets servers take over from each other in all ways, while lone clients ask. Once all servers
 // serve, each of these must be answered soon.
 func (c *cluster) changeLeaders() {
@@ -265,8 +273,9 @@ func (c *cluster) changeLeaders() {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	var clients []*lone
+	var rest atomic.Bool
 	for id := range c.ids() {
-		l := &lone{c: c, id: id}
+		l := &lone{c: c, id: id, rest: &rest}
 		clients = append(clients, l)
 		wg.Go(func() { l.run(stop) })
 	}
@@ -277,13 +286,20 @@ func (c *cluster) changeLeaders() {
 	}
 	often(false)
 	for range 2 {
-		c.restartUnseen()
+		c.restartUnseen(&rest)
 		c.allAnswered(clients)
-		c.beginTermSlowly()
+		c.beginTermSlowly(&rest)
 		c.allAnswered(clients)
 	}
 	close(stop)
 	wg.Wait()
+}
+
+// noneOnItsWay lets lone clients rest, and waits until all have their answers: raft may never answer a
+// proposal if it ends, and leave a goroutine that waits.
+func (c *cluster) noneOnItsWay(rest *atomic.Bool) {
+	rest.Store(true)
+	time.Sleep(200*time.Millisecond + 20*c.set.latency)
 }
 
 // often lets goroutines wait more often in a run of the kind that explores with delays.
@@ -331,7 +347,8 @@ func (c *cluster) handOver(rng *rand.Rand) {
 
 // restartUnseen starts a leader again out of sight of the others. As soon as they see it they must know that
 // it leads no longer, and not wait until heartbeats have failed.
-func (c *cluster) restartUnseen() {
+func (c *cluster) restartUnseen(rest *atomic.Bool) {
+	c.noneOnItsWay(rest)
 	lead, others := c.mustLead()
 	cut := func(do func(from, to string)) {
 		for _, id := range others {
@@ -341,6 +358,7 @@ func (c *cluster) restartUnseen() {
 	}
 	cut(c.net.Cut)
 	c.crash(lead)
+	rest.Store(false)
 	var starts sync.WaitGroup
 	starts.Go(func() { c.start(lead) })
 	for range 200 {
@@ -365,12 +383,14 @@ func (c *cluster) restartUnseen() {
 
 // beginTermSlowly ends a leader while the others' logs do not reach their disks: the next leader's term
 // begins long after its election. The other server must not call it over and over until then.
-func (c *cluster) beginTermSlowly() {
+func (c *cluster) beginTermSlowly(rest *atomic.Bool) {
+	c.noneOnItsWay(rest)
 	lead, others := c.mustLead()
 	for _, id := range others {
 		c.disk(id).HangLog()
 	}
 	c.crash(lead)
+	rest.Store(false)
 	c.net.ForgetCalls()
 	time.Sleep(c.set.heartbeat + 2*time.Second)
 	from, to, most := c.net.Calls()
