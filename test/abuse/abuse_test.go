@@ -153,7 +153,7 @@ func TestAttacker(t *testing.T) {
 	var cancel context.CancelFunc
 	a.ctx, cancel = context.WithTimeout(context.Background(), d)
 	defer cancel()
-	for _, x := range slices.Concat(attacks, ticketAttacks) {
+	for _, x := range slices.Concat(attacks, ticketAttacks, rateAttacks) {
 		if x.name == name {
 			x.run(a)
 			return

@@ -20,7 +20,8 @@
 // seed are beyond a bound: what the server itself takes too long for, it does so again.
 //
 // TestTicketAbuse sets hostile callers on the port for tickets, with and without tokens. An innocent caller's
-// tickets take at most twice as long, and no secret or token is in anything that the servers write or show.
+// tickets and draws take at most twice as long, and no secret or token is in anything that the servers write or
+// show.
 //
 // Run `make abuse`; `go test ./test/abuse` is the short form.
 package abuse
