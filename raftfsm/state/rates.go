@@ -171,8 +171,8 @@ type Use struct {
 	Wait int64 // ms until the next of limit draws is free
 }
 
-// UseOf tells of a rate by the data of its node, and counts nothing. A limit of 0 is not known; a time of 0 is
-// the longest that the rate takes.
+// UseOf tells of a rate by the data of its node, and counts nothing. A limit of 0 is not known; a time of 0
+// is the longest that the rate takes.
 func UseOf(data string, limit, per, now int64) (u Use, code jute.ErrCode) {
 	w, code := windowOf(data, per)
 	if code != jute.OK {

@@ -173,7 +173,8 @@ type rateBody struct {
 }
 
 // ShowRate tells how much of a rate is used, by the time and the limit that the request names, and draws
-// nothing. Without a time it is that of the first draw; without a limit the answer does not tell what is left.
+// nothing. Without a time it is that of the first draw; without a limit the answer does not tell what is
+// left.
 func (s *Server) ShowRate(q *Request) *Answer {
 	if _, ok := s.serving(q); !ok {
 		return unavailable(errAgain)

@@ -212,3 +212,23 @@ func BenchmarkDrawsOverHTTP(b *testing.B) {
 	})
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "draws/s")
 }
+
+// A quota bounds for the whole cluster how many rates there are below an identity's path. Those that there are
+// go on.
+func TestQuotaBoundsRates(t *testing.T) {
+	i := start(t, func(o *server.Options) { o.EnforceQuota = true })
+	c, w := caller{t, i.TicketAddr()}, client(t, i)
+	for _, n := range [][2]string{{"/ci"}, {"/zookeeper/quota/ci"},
+		{"/zookeeper/quota/ci/zookeeper_limits", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=4"},
+		{"/zookeeper/quota/ci/zookeeper_stats", "count=0,bytes=0"}} {
+		must.Get(w.Create(n[0], []byte(n[1]), 0))(t)
+	}
+	for n := range 3 {
+		c.expect(0, 200, fmt.Sprintf("POST /v1/rates/ci/%d?limit=9&per=1h", n))
+	}
+	over := c.expect(0, 429, "POST /v1/rates/ci/3?limit=9&per=1h")
+	expect.Equal(t, over.Error, "limit")
+	expect.Has(t, over.Text, "a quota of the path is used up")
+	c.expect(0, 200, "POST /v1/rates/ci/2?limit=9&per=1h")
+	c.expect(0, 200, "POST /v1/rates/other?limit=9&per=1h")
+}
