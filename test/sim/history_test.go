@@ -101,11 +101,14 @@ func simHistory(t *testing.T, seed uint64) {
 	}
 	c.judge(rec, f, fmt.Sprintf("%d changes of membership, %+v", rounds, c.set))
 	for _, s := range calm {
-		if s.served < 5 {
+		if s.served <= minutes()*2/3 {
 			t.Errorf("%s was answered %d times", s.host, s.served)
 		}
 	}
 }
+
+// minutes is how many simulated minutes a run has at least. What must have happened in it counts by them.
+func minutes() int { return int(runLength().Minutes()) }
 
 // makeRoot creates the node the clients work below, for the record.
 func (c *cluster) makeRoot(rec *observed) {
@@ -190,7 +193,7 @@ func (c *cluster) judge(rec *observed, f *faults, about string) {
 	}
 	c.t.Logf("%d requests answered, %d unknown, %d events, %d sessions expired, %d turns at locks, %d faults, "+
 		"%s", answered, unknown, events, expired, turns, f.total(), about)
-	if c.only == nil && (answered < 1000 || events < 50 || c.set.tickets && turns < 300) {
+	if n := minutes(); c.only == nil && (answered < 170*n || events < 8*n || c.set.tickets && turns < 30*n) {
 		c.t.Errorf("too little happened to judge")
 	}
 	for _, r := range records {
