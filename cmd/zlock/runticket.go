@@ -262,8 +262,8 @@ func readClocks() reading { return reading{supervise.BootClock(), time.Now().Rou
 // since returns the time from a to b by the clock that counts more: one that was set back says nothing.
 func (b reading) since(a reading) time.Duration { return max(b.boot-a.boot, b.wall.Sub(a.wall)) }
 
-// lostLately reports whether another client has ended the hold since the last request, when COMMAND has ended.
-// A server that does not answer says nothing, because the ticket's own time is not over.
+// lostLately reports, when COMMAND has ended, whether another client has ended the hold since the last
+// request. A server that does not answer says nothing, because the ticket's own time is not over.
 func (h *ticketHold) lostLately(c *call) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
