@@ -46,7 +46,8 @@ func TestRequestsWakeTheNewestReader(t *testing.T) {
 	s.Open(1)
 	former := s.Rewind()
 	reader := s.Rewind()
-	<-reader // it begins
+	must.Equal(t, len(reader), 1, "wake-ups of a reader that begins")
+	<-reader
 	for range 2 {
 		for len(former) > 0 {
 			<-former

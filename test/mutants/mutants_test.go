@@ -63,7 +63,7 @@ func run(t *testing.T, m *plant.Bug, binary, root string) (out string, failed bo
 	args := []string{"-test.run", m.Test, "-test.timeout", "5m", "-test.v"}
 	if m.Pkg == "./test/sim" {
 		args = append(args, fmt.Sprintf("-sim.seed=%d", m.Seed),
-			fmt.Sprintf("-sim.hours=%g", 0.1*float64(m.Seeds)))
+			fmt.Sprintf("-sim.hours=%g", 0.1*float64(m.Seeds)), fmt.Sprintf("-sim.probes=%t", !m.NoProbes))
 	}
 	cmd := exec.Command(binary, args...)
 	cmd.Dir = filepath.Join(root, m.Pkg)

@@ -89,7 +89,9 @@ func simHistory(t *testing.T, seed uint64) {
 	time.Sleep(20 * time.Second)
 	close(stop)
 	wg.Wait()
-	c.probes()
+	if *probesFlag {
+		c.probes()
+	}
 	time.Sleep(45 * time.Second)
 	c.allEqual(&rec.Recorder)
 	c.shutDown()

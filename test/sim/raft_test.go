@@ -25,6 +25,8 @@ import (
 var (
 	seedFlag  = flag.Uint64("sim.seed", 0, "seed of the first run; 0: from the clock")
 	hoursFlag = flag.Float64("sim.hours", 0.2, "simulated hours in all")
+
+	probesFlag = flag.Bool("sim.probes", true, "end each run with probes")
 )
 
 // runLength returns the simulated time of one seed.

@@ -17,6 +17,7 @@ type Bug struct {
 	Pkg, Test   string
 	Seed, Seeds int
 	Short       bool
+	NoProbes    bool // the probes at the end of a simulated run notice it before the check that is meant
 	edits       []edit
 }
 
@@ -49,6 +50,8 @@ func Load(path string) (m Bug, err error) {
 			_, err = fmt.Sscan(value, &m.Seed, &m.Seeds)
 		case key == "short":
 			m.Short = value == "yes"
+		case key == "probes":
+			m.NoProbes = value == "no"
 		default:
 			err = fmt.Errorf("unknown key %q", key)
 		}
