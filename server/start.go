@@ -112,15 +112,16 @@ func Start(ctx context.Context, o Options) (_ *Instance, err error) {
 // listen opens the listeners.
 func (i *Instance) listen() (err error) {
 	for _, l := range []struct {
-		addr string
-		ln   *net.Listener
-	}{{i.o.ClientAddr, &i.client}, {i.o.SecureAddr, &i.secure}, {i.o.AdminAddr, &i.http}, {i.o.MetricsAddr,
-		&i.metrics}, {i.o.TicketAddr, &i.ticketPort}} {
+		addr    string
+		ln      *net.Listener
+		anyPort bool
+	}{{i.o.ClientAddr, &i.client, false}, {i.o.SecureAddr, &i.secure, false}, {i.o.AdminAddr, &i.http, false},
+		{i.o.MetricsAddr, &i.metrics, false}, {i.o.TicketAddr, &i.ticketPort, i.o.TicketAnyPort}} {
 		if l.addr == "" {
 			continue
 		}
 		*l.ln, err = i.o.Listen(l.addr)
-		if host, _, _ := net.SplitHostPort(l.addr); err != nil && l.ln == &i.ticketPort && i.o.TicketAnyPort {
+		if host, _, _ := net.SplitHostPort(l.addr); err != nil && l.anyPort {
 			*l.ln, err = i.o.Listen(net.JoinHostPort(host, "0"))
 		}
 		if err != nil {

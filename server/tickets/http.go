@@ -112,7 +112,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 		_ = c.SetWriteDeadline(time.Now().Add(q.Wait + 2*answerTime))
 	}
 	switch {
-	case q.Draws && r.Method == http.MethodGet:
+	case q.Looks:
 		return s.ShowRate(q)
 	case q.Draws && r.Method != http.MethodPost:
 		w.Header().Set("Allow", "GET, POST")

@@ -140,18 +140,12 @@ func (s *Server) drawn(q *Request, d state.Drawn, a *Answer) *Answer {
 func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen state.Drawn, a *Answer) {
 	missing := false
 	(*s.node.Load()).View(func(st *state.State) {
-		n, there := st.Tree().Find(d.Path)
+		data, there, code := rateData(st, q, jute.PermWrite)
 		missing = !there
-		data := ""
-		if there {
-			if !n.May(q.IDs, jute.PermWrite) {
-				a = rateRefusal(&state.Outcome{Code: jute.NoAuth})
-				return
-			}
-			data, _ = n.Data(tree.Super)
+		if code == jute.OK {
+			seen, code = d.Rate(data, s.o.Now().UnixMilli())
 		}
-		var code jute.ErrCode
-		if seen, code = d.Rate(data, s.o.Now().UnixMilli()); code != jute.OK {
+		if code != jute.OK {
 			a = rateRefusal(&state.Outcome{Code: code})
 		}
 	})
@@ -161,6 +155,20 @@ func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen state.Drawn, a *Ans
 			"second", q.Identity.Rate)
 	}
 	return seen, a
+}
+
+// rateData returns the data of a rate's node to a caller with a permission for it, and whether the node is
+// there: a rate begins without one.
+func rateData(st *state.State, q *Request, perm int32) (data string, there bool, code jute.ErrCode) {
+	n, there := st.Tree().Find(q.Path)
+	switch {
+	case !there:
+		return "", false, jute.OK
+	case !n.May(q.IDs, perm):
+		return "", true, jute.NoAuth
+	}
+	data, _ = n.Data(tree.Super)
+	return data, true, jute.OK
 }
 
 type rateBody struct {
@@ -182,16 +190,10 @@ func (s *Server) ShowRate(q *Request) *Answer {
 	var u state.Use
 	var a *Answer
 	(*s.node.Load()).View(func(st *state.State) {
-		data := ""
-		if n, there := st.Tree().Find(q.Path); there {
-			if !n.May(q.IDs, jute.PermRead) {
-				a = rateRefusal(&state.Outcome{Code: jute.NoAuth})
-				return
-			}
-			data, _ = n.Data(tree.Super)
+		data, _, code := rateData(st, q, jute.PermRead)
+		if code == jute.OK {
+			u, code = state.UseOf(data, int64(q.Limit), q.Per.Milliseconds(), s.o.Now().UnixMilli())
 		}
-		var code jute.ErrCode
-		u, code = state.UseOf(data, int64(q.Limit), q.Per.Milliseconds(), s.o.Now().UnixMilli())
 		if code != jute.OK {
 			a = rateRefusal(&state.Outcome{Code: code})
 		}
