@@ -163,7 +163,7 @@ func (s *Settings) checkCluster() {
 			s.peersFlag().String())
 	default:
 		err := raftfsm.Options{ID: s.ID, Peers: s.Peers, Observers: s.Observers, LogStore: s.LogStore,
-			PeerListen: s.PeerListen, PeerInsecure: s.PeerInsecure || s.peerTLS.Cert != "",
+			PeerListen: s.PeerListen, PeerInsecure: s.PeerInsecure || s.peerFiles.Cert != "",
 			HeartbeatTimeout: s.HeartbeatTimeout, MinSessionTimeout: s.MinSessionTimeout}.Check()
 		if err != nil {
 			s.Faults = append(s.Faults, err)
@@ -213,36 +213,36 @@ func isDigest(s string) bool {
 
 func (s *Settings) checkTLS() {
 	if s.SecureAddr == "" {
-		if s.clientTLS.Cert != "" || s.clientTLS.Key != "" || s.clientTLS.CA != "" {
+		if s.clientFiles.Cert != "" || s.clientFiles.Key != "" || s.clientFiles.CA != "" {
 			s.Fault("--tls-cert, --tls-key and --tls-ca are for --secure-client-addr: give the address to serve " +
 				"TLS on")
 		}
-	} else if s.clientTLS.Cert == "" || s.clientTLS.Key == "" {
+	} else if s.clientFiles.Cert == "" || s.clientFiles.Key == "" {
 		s.Fault("--secure-client-addr needs --tls-cert and --tls-key")
 	}
-	if s.TLSClientAuth == "need" && s.clientTLS.CA == "" && s.SecureAddr != "" {
+	if s.TLSClientAuth == "need" && s.clientFiles.CA == "" && s.SecureAddr != "" {
 		s.Fault("clients must show certificates (ssl.clientAuth): give --tls-ca")
 	}
-	if n := count(s.peerTLS.Cert, s.peerTLS.Key, s.peerTLS.CA); n > 0 && n < 3 {
+	if n := count(s.peerFiles.Cert, s.peerFiles.Key, s.peerFiles.CA); n > 0 && n < 3 {
 		s.Fault("--peer-tls-cert, --peer-tls-key and --peer-tls-ca belong together: give all three")
 	}
-	for _, t := range []*TLSFlags{&s.AdminFiles, &s.metricsTLS, &s.ticketTLS} {
+	for _, t := range []*TLSFlags{&s.AdminFiles, &s.metricsFiles, &s.ticketFiles} {
 		if n := count(t.Cert, t.Key); n == 1 || n == 0 && t.CA != "" {
 			s.Fault("--%s-cert and --%[1]s-key belong together, and --%[1]s-ca needs both: give them too",
 				t.Flag)
 		}
 	}
-	if s.metricsTLS.Cert != "" && s.MetricsAddr == "" {
+	if s.metricsFiles.Cert != "" && s.MetricsAddr == "" {
 		s.Fault("--metrics-tls-cert without --metrics-addr: give an address, such as 0.0.0.0:7000; the " +
 			"admin port has --admin-tls-cert")
 	}
-	if s.ticketTLS.Cert+s.TokensFile != "" && s.TicketAddr == "" && !s.Dev {
+	if s.ticketFiles.Cert+s.TokensFile != "" && s.TicketAddr == "" && !s.Dev {
 		s.Fault("--ticket-tls-cert and --ticket-tokens are for --ticket-addr: give the address to serve " +
 			"tickets on")
 	}
 	// The server decides about a name, which it looks up.
 	host, _, _ := net.SplitHostPort(s.TicketAddr)
-	if ip := net.ParseIP(host); s.TicketAddr != "" && s.TicketAddr != Off && s.ticketTLS.Cert == "" &&
+	if ip := net.ParseIP(host); s.TicketAddr != "" && s.TicketAddr != Off && s.ticketFiles.Cert == "" &&
 		(host == "" || ip != nil && !ip.IsLoopback()) {
 		s.Fault("--ticket-addr %s can be reached by others and has no TLS: give --ticket-tls-cert and "+
 			"--ticket-tls-key, or an address of loopback", s.TicketAddr)
@@ -250,10 +250,11 @@ func (s *Settings) checkTLS() {
 	if s.MaxTicket < tickets.MinTTL || s.MaxTicket > maxTicket {
 		s.Fault("--max-ticket %v: want %v to %v", s.MaxTicket, tickets.MinTTL, maxTicket)
 	}
-	if s.PeerInsecure && s.peerTLS.Cert != "" {
+	if s.PeerInsecure && s.peerFiles.Cert != "" {
 		s.Fault("--peer-insecure and --peer-tls-cert contradict each other: leave one out")
 	}
-	if s.tlsCRL != "" && s.clientTLS.CA+s.peerTLS.CA+s.AdminFiles.CA+s.metricsTLS.CA+s.ticketTLS.CA == "" {
+	if s.tlsCRL != "" &&
+		s.clientFiles.CA+s.peerFiles.CA+s.AdminFiles.CA+s.metricsFiles.CA+s.ticketFiles.CA == "" {
 		s.Fault("--tls-crl needs an authority, whose certificates it revokes: --tls-ca, --peer-tls-ca, " +
 			"--admin-tls-ca, --metrics-tls-ca or --ticket-tls-ca")
 	}

@@ -184,7 +184,7 @@ func (z *zoo) adminTLS() {
 		z.put("admin-tls-key", store)
 	}
 	if len(z.s.Peers) == 0 { // the stores are for this port alone
-		z.s.peerTLS.Cert, z.s.peerTLS.Key, z.s.peerTLS.CA = "", "", ""
+		z.s.peerFiles.Cert, z.s.peerFiles.Key, z.s.peerFiles.CA = "", "", ""
 	}
 	switch {
 	case !z.is("admin.needClientAuth", "true"):

@@ -172,8 +172,8 @@ func TestZooKeysAreMapped(t *testing.T) {
 		{"TLS", "secureClientPort=2281\ndataDir=$DIR\nssl.keyStore.location=$DIR/server.pem\nssl.trustStore.location=$DIR/ca.pem\nssl.trustStore.password=x\nssl.keyStore.type=PEM\nssl.clientAuth=want\nssl.enabledProtocols=TLSv1.3", nil,
 			func(s *Settings) bool {
 				return s.ClientAddr == Off && s.SecureAddr == ":2281" &&
-					strings.HasSuffix(s.clientTLS.Cert, "server.pem") && s.clientTLS.Key == s.clientTLS.Cert &&
-					strings.HasSuffix(s.clientTLS.CA, "ca.pem") && s.TLSClientAuth == "want" && s.TLS13
+					strings.HasSuffix(s.clientFiles.Cert, "server.pem") && s.clientFiles.Key == s.clientFiles.Cert &&
+					strings.HasSuffix(s.clientFiles.CA, "ca.pem") && s.TLSClientAuth == "want" && s.TLS13
 			}},
 		{"TLS and clear text", base +
 			"secureClientPort=2281\nssl.keyStore.location=$DIR/server.pem\nssl.clientAuth=none\nssl.protocol=TLSv1.2",
@@ -182,7 +182,7 @@ func TestZooKeysAreMapped(t *testing.T) {
 			}},
 		{"no TLS", base + "secureClientPort=0", nil, func(s *Settings) bool { return s.SecureAddr == "" }},
 		{"peer TLS", base + "server.1=a:1:1\nserver.2=b:1:1\nsslQuorum=true\nssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", []string{"--id", "1"}, func(s *Settings) bool {
-			return strings.HasSuffix(s.peerTLS.Key, "server.pem") && strings.HasSuffix(s.peerTLS.CA, "ca.pem")
+			return strings.HasSuffix(s.peerFiles.Key, "server.pem") && strings.HasSuffix(s.peerFiles.CA, "ca.pem")
 		}},
 		{"admin port with certificates", base + "admin.forceHttps=true\nadmin.needClientAuth=true\n" +
 			"ssl.quorum.keyStore.location=$DIR/server.pem\nssl.quorum.trustStore.location=$DIR/ca.pem", nil,
@@ -196,7 +196,7 @@ func TestZooKeysAreMapped(t *testing.T) {
 			}},
 		{"stores replaced by flags", base + "secureClientPort=2281\nssl.keyStore.location=$DIR/store.jks",
 			[]string{"--tls-cert", "$DIR/server.pem", "--tls-key", "$DIR/server.pem"}, func(s *Settings) bool {
-				return strings.HasSuffix(s.clientTLS.Cert, "server.pem")
+				return strings.HasSuffix(s.clientFiles.Cert, "server.pem")
 			}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -61,7 +61,7 @@ func Groups(s *Settings) []cli.Group {
 			"without a vote")
 	f.Var(withUnit(&s.HeartbeatTimeout), "heartbeat-timeout",
 		"follow a silent leader no longer than this, then elect (default 1s; 30ms in a single server)")
-	s.peerTLS.declare(f, "peer-tls", "this server's certificate for its peers, with the DNS name zlockd-ID",
+	s.peerFiles.declare(f, "peer-tls", "this server's certificate for its peers, with the DNS name zlockd-ID",
 		"the authority that signed the peers' certificates")
 	f.BoolVar(&s.Reconfig, "reconfig", false,
 		"let clients that may write /zookeeper/config change the members (zkCli's reconfig)")
@@ -120,13 +120,13 @@ func Groups(s *Settings) []cli.Group {
 
 	f = begin("Security of clients")
 	f.StringVar(&s.SecureAddr, "secure-client-addr", "", "serve clients over TLS on `HOST:PORT`")
-	s.clientTLS.declare(f, "tls", "certificate for clients",
+	s.clientFiles.declare(f, "tls", "certificate for clients",
 		"ask clients for a certificate signed by this authority")
 	s.AdminFiles.declare(f, "admin-tls", "serve the admin port over TLS with this certificate",
 		"let in at the admin port only certificates signed by this authority")
-	s.metricsTLS.declare(f, "metrics-tls", "serve --metrics-addr over TLS with this certificate",
+	s.metricsFiles.declare(f, "metrics-tls", "serve --metrics-addr over TLS with this certificate",
 		"let in at --metrics-addr only certificates signed by this authority")
-	s.ticketTLS.declare(f, "ticket-tls", "serve --ticket-addr over TLS with this certificate",
+	s.ticketFiles.declare(f, "ticket-tls", "serve --ticket-addr over TLS with this certificate",
 		"at --ticket-addr, know callers by certificates signed by this authority")
 	f.StringVar(&s.TokensFile, "ticket-tokens", "",
 		"at --ticket-addr, know callers by the bearer tokens of `FILE`, lines NAME SHA256 PATHS, read again "+

@@ -26,11 +26,11 @@ type Settings struct {
 	AuditKeep                                             int
 
 	AdminNames string
-	peerTLS    TLSFlags
+	peerFiles  TLSFlags
 
 	// Security of clients.
-	clientTLS, AdminFiles, metricsTLS     TLSFlags
-	ticketTLS                             TLSFlags
+	clientFiles, AdminFiles, metricsFiles TLSFlags
+	ticketFiles                           TLSFlags
 	TokensFile                            string // file
 	tlsCRL, Ensemble, SASLUsers           string
 	Keytab, Principal, AuthToLocal        string   // Kerberos
@@ -121,7 +121,7 @@ func OrNone(addr string) string {
 
 // asksCertificates reports whether clients can show certificates.
 func (s *Settings) asksCertificates() bool {
-	return s.clientTLS.CA != "" && s.TLSClientAuth != "none"
+	return s.clientFiles.CA != "" && s.TLSClientAuth != "none"
 }
 
 // Read returns the settings of the command line and of the zoo.cfg it names.

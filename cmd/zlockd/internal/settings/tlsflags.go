@@ -25,10 +25,10 @@ func (t *TLSFlags) declare(f *pflag.FlagSet, flag, cert, ca string) {
 // TLSFlags returns the files of the ports for clients, for peers, for the admin, for the metrics and for
 // tickets.
 func (s *Settings) TLSFlags() [5]*TLSFlags {
-	all := [...]*TLSFlags{&s.clientTLS, &s.peerTLS, &s.AdminFiles, &s.metricsTLS, &s.ticketTLS}
+	all := [...]*TLSFlags{&s.clientFiles, &s.peerFiles, &s.AdminFiles, &s.metricsFiles, &s.ticketFiles}
 	for _, t := range all {
 		t.CRL = s.tlsCRL
 	}
-	s.peerTLS.name = fmt.Sprintf("zlockd-%d", s.ID)
+	s.peerFiles.name = fmt.Sprintf("zlockd-%d", s.ID)
 	return all
 }
