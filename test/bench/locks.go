@@ -51,10 +51,10 @@ func lockMemory(n int) point {
 			}
 			defer dropAll(list)
 			if err := parallel(8, conns, func(i int) error {
-				return bulk(list[i], n/conns, jute.OK, func(k int) {
+				return bulk(list[i], n/conns, func(k int) {
 					list[i].Create(fillPath(i*(n/conns)+k)+"/_c_00000000-0000-0000-0000-000000000000-lock-", payload,
 						jute.FlagEphemeralSequential)
-				})
+				}, jute.OK)
 			}); err != nil {
 				return out, err
 			}

@@ -100,9 +100,9 @@ func watchMemory(n int) point {
 				return nil, err
 			}
 			return func() { dropAll(list) }, parallel(4, conns, func(i int) error {
-				return bulk(list[i], n/conns, jute.NoNode, func(k int) {
+				return bulk(list[i], n/conns, func(k int) {
 					list[i].Exists(fmt.Sprintf("/watched/by-%d/node-%07d", i, k), true)
-				})
+				}, jute.NoNode)
 			})
 		})
 }
@@ -130,7 +130,7 @@ func fill(addr string, data []byte, n int) error {
 	return parallel(8, dirs, func(i int) error {
 		return withConn(addr, func(c *wire.Pipe) error {
 			k := min(perDir, n-i*perDir)
-			return bulk(c, k, jute.OK, func(j int) { c.Create(fillPath(i*perDir+j), data, 0) })
+			return bulk(c, k, func(j int) { c.Create(fillPath(i*perDir+j), data, 0) }, jute.OK)
 		})
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/wire"
 )
 
 // sessionTimeout is the timeout of every session of the benchmark: long, so that connections
@@ -22,6 +23,7 @@ type side struct {
 	name     string
 	options  cluster.Options
 	steady   *cluster.Ensemble // runs through all rounds; nil for external servers
+	company  []*wire.Pipe      // sessions without work at the steady servers
 	own      *cluster.Ensemble // of a point, through all its rounds
 	external []string
 	floor    *floor // this side is the floor
@@ -71,7 +73,9 @@ func (s *side) ensure() error {
 		return nil
 	}
 	var err error
-	s.steady, err = s.fresh(nil)
+	if s.steady, err = s.fresh(nil); err == nil {
+		s.company, err = accompany(s.addrs())
+	}
 	return err
 }
 
@@ -79,6 +83,7 @@ func (s *side) ensure() error {
 // servers.
 func (s *side) rest() {
 	if s.steady != nil {
+		dropAll(s.company)
 		s.steady.Close()
 		os.RemoveAll(s.steady.Dir)
 		s.steady = nil

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"time"
+
+	"github.com/zlockd/zlockd/test/wire"
+)
+
+// accompany opens a session at each server that pings once a second until it is dropped, as a client without
+// work does: the connections that measure do not ping while they wait. A follower of ZooKeeper 3.8 may leave
+// the only request under way unanswered until any other one arrives.
+func accompany(addrs []string) ([]*wire.Pipe, error) {
+	all, err := dialAll(addrs, len(addrs), sessionTimeout)
+	for _, c := range all {
+		go func() {
+			for c.Ping(); c.Flush() == nil; c.Ping() { // the few bytes of the answers wait in the socket
+				time.Sleep(time.Second)
+			}
+		}()
+	}
+	return all, err
+}
