@@ -9,8 +9,8 @@ import (
 // actQueue holds what the leader proposes on its own account. It is dropped
 // with the term, so nothing in it is ever proposed twice.
 //
-// Of what may be much at once, the ends of sessions and the removal of nodes, the queue is apart: the
-// members are published before it.
+// Ends of sessions and removals of nodes may be many at once. They have queues of their own, so that the
+// other acts, such as publishing the members, go first.
 type actQueue struct {
 	mu    sync.Mutex
 	list  [][]byte // requests, encoded
@@ -21,11 +21,11 @@ type actQueue struct {
 	open  []byte   // blocks with open-stream requests, which belong to no stream yet
 }
 
-// ending is the end of a session that waits to be proposed. However often the session is found overdue while
-// it waits, it is proposed once.
+// ending is the end of a session that waits to be proposed. It is proposed once, even if the session is found
+// overdue several times before that.
 type ending struct {
 	gen  uint32
-	cost int // of applying it: 1, and 1 for each of its nodes
+	cost int // of applying it: 1 plus the number of its nodes
 }
 
 func (q *actQueue) add(r state.Request) {
@@ -52,22 +52,23 @@ func (q *actQueue) end(session int64, e ending) {
 	q.due[session] = e
 }
 
-// reaping is how many bytes of removals wait to be proposed.
+// reaping returns how many bytes of removals wait to be proposed.
 func (q *actQueue) reaping() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.size
 }
 
-// addOpen queues a server's wish to open its stream.
+// addOpen queues a server's request to open its stream.
 func (q *actQueue) addOpen(bl state.Block) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.open = bl.Append(q.open)
 }
 
-// take appends what waits to an entry: every wish to open a stream, up to actsInEntry acts, and ends of
-// sessions up to endsInEntry. They fill half the entry at the most. more tells that some are left.
+// take moves queued acts into an entry: all requests to open a stream, up to actsInEntry acts, and ends of
+// sessions up to a cost of endsInEntry. Acts fill at most half of the entry. more reports whether some are
+// left.
 func (q *actQueue) take(entry []byte) (_ []byte, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

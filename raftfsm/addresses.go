@@ -15,18 +15,17 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/signal"
 )
 
-// addresses know where the other servers are. Three sources may disagree: the log, where membership
-// is changed; this server's --peers, as old as its command line; and what the other server says of
-// itself, which is the newest. The address in the log holds until the server is found at another
-// one: the leader then puts that one into the log, for all servers.
+// addresses knows where the other servers are. Three sources may disagree: the log, where membership is
+// changed; this server's --peers, which is as old as its command line; and the address that the other server
+// gives of itself, which is the newest. The address in the log counts until the server answers at another
+// one. The leader then writes the new address into the log, for all servers.
 //
-// A server that answers at another address must be the member that the log speaks of. An id can be
-// given to another data directory; if the former directory were asked for a vote, two servers could
-// vote for one member. So the server at the other address must have seen the very configuration
-// that is the newest here, or be known here by its incarnation, as of an entry since which every
-// configuration in this server's log has it as a member. This server calls it there until a
-// configuration lacks it, or has another address for it: entries that are not committed yet must
-// reach it too.
+// A server that answers at another address must prove that it is the member in the log. An id can pass to
+// another data directory; if the former directory were asked for a vote, two servers could vote for one
+// member. There are two proofs. Either the server has seen the configuration that is the newest here; or this
+// server knows its incarnation as of some log entry, and it is a member in every configuration since. This
+// server then calls it at the new address, also for entries that are not committed yet, until a configuration
+// omits the member or gives it another address.
 type addresses struct {
 	n    *Node
 	news signal.Signal // that a server has told of another address
@@ -34,10 +33,10 @@ type addresses struct {
 	mu      sync.Mutex
 	said    map[uint32]string // by servers of themselves
 	moved   map[uint32]move
-	refused map[uint32]string // what was said elsewhere than where the log has them
+	refused map[uint32]string // refusals of servers called at an address that the log does not have
 }
 
-// move says that a server is at another address than in the log.
+// move records that a server answers at another address than the log has.
 type move struct {
 	from, to string
 	config   uint64 // index of the configuration that has from
@@ -53,7 +52,7 @@ func newAddresses(n *Node) *addresses {
 		refused: map[uint32]string{}}
 }
 
-// of returns the address of a server; empty: it is not known.
+// of returns the address of a server, empty if it is not known.
 func (a *addresses) of(id uint32) string {
 	if a.n.up.Load() {
 		for _, s := range a.n.raft.Servers() {
@@ -65,7 +64,7 @@ func (a *addresses) of(id uint32) string {
 	return a.n.o.Peers[id]
 }
 
-// instead returns the address to call a server at, given the one in the log.
+// instead returns the address at which to call a server whose address in the log is addr.
 func (a *addresses) instead(id uint32, addr string) string {
 	a.mu.Lock()
 	m, ok := a.moved[id]
@@ -74,7 +73,7 @@ func (a *addresses) instead(id uint32, addr string) string {
 		return addr
 	}
 	if !a.n.disk.StaysMember(m.config, peer.ServerID(id), raft.ServerAddress(addr)) {
-		return addr // until it has been looked at again
+		return addr // until the next look confirms the move again
 	}
 	return m.to
 }
@@ -89,7 +88,7 @@ func (a *addresses) heard(g *peer.Greeting) {
 	}
 }
 
-// say remembers the address that a server gives of itself, and reports whether it is new.
+// say stores the address that a server gives of itself, and reports whether it is new.
 func (a *addresses) say(id uint32, addr string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -98,7 +97,7 @@ func (a *addresses) say(id uint32, addr string) bool {
 	return was != addr
 }
 
-// watch looks where the others are until the Node closes.
+// watch keeps the addresses of the other servers up to date until the Node closes.
 func (a *addresses) watch() {
 	tick := time.NewTicker(addressLook)
 	defer tick.Stop()
@@ -113,8 +112,8 @@ func (a *addresses) watch() {
 	}
 }
 
-// look asks the servers on whose addresses the sources disagree. While there is no leader it asks
-// all servers: so the others hear from a server that has moved.
+// look calls each server for which the sources disagree. While there is no leader it calls all servers, so
+// that they learn this server's own address if it has moved.
 func (a *addresses) look() {
 	servers, config := a.n.raft.Configuration()
 	leader, _ := a.n.raft.Known()
@@ -127,7 +126,7 @@ func (a *addresses) look() {
 		a.mu.Lock()
 		said := a.said[id]
 		a.mu.Unlock()
-		var others []string // in the order in which they are believed
+		var others []string // the most credible first
 		for _, addr := range []string{said, at, a.n.o.Peers[id]} {
 			if addr != "" && !slices.Contains(others, addr) {
 				others = append(others, addr)
@@ -169,8 +168,8 @@ func (a *addresses) find(id uint32, at string, config uint64, places []string) {
 	}
 }
 
-// refuses tells once that the server at an address in --peers refuses to talk to this one: its data
-// directory, or the list, may be of another cluster.
+// refuses logs, once, that the server at an address in --peers refuses to talk to this one: its data
+// directory or the list may belong to another cluster.
 func (a *addresses) refuses(id uint32, addr string, err error) {
 	text := err.Error()
 	a.mu.Lock()
@@ -182,8 +181,8 @@ func (a *addresses) refuses(id uint32, addr string, err error) {
 	}
 }
 
-// isMember reports whether the server that answers is the member that the configuration speaks of,
-// and not one that had the id before.
+// isMember reports whether the server that answered is the configuration's member, and not an earlier server
+// with the same id.
 func (a *addresses) isMember(id uint32, st *peer.Status, config uint64) bool {
 	if st.ID != id || st.Cluster != a.n.disk.Identity().Cluster {
 		return false
@@ -209,8 +208,8 @@ func (a *addresses) found(id uint32, m move) {
 	}
 }
 
-// publish puts into the log an address that a server gives of itself and at which it is reached. It
-// does so for one server at a time: the next look finds the others.
+// publish writes the new address of a member into the log, if the member gives that address itself and is
+// reached there. One call writes one address; the next look finds the others.
 func (a *addresses) publish(t *term) {
 	n := a.n
 	servers, config := n.raft.Configuration()
@@ -241,8 +240,8 @@ func (a *addresses) publish(t *term) {
 	}
 }
 
-// reached asks all other members whether they reach a server at an address. It returns an error
-// unless some answer, and all that answer reach it.
+// reached asks the other members whether they reach a server at an address. It returns an error if a member
+// does not reach it, or no member answers.
 func (a *addresses) reached(ctx context.Context, servers []raft.Server, place peer.Place) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*addressAsk)
 	defer cancel()
@@ -269,11 +268,11 @@ func (a *addresses) reached(ctx context.Context, servers []raft.Server, place pe
 	return nil
 }
 
-// errUnreached: no other member answers.
+// errUnreached is returned when no other member answers.
 var errUnreached = errors.New("no other member answers")
 
-// Standing reports whether a server answers at an address and belongs to this
-// cluster, or to none yet; and whether it follows the leader, or leads.
+// Standing reports in there whether a server of this cluster, or of no cluster yet, answers at an address,
+// and in follows whether it leads or follows the leader.
 func (n *Node) Standing(ctx context.Context, id uint32, addr string) (there, follows bool) {
 	if id == n.id {
 		serving, _ := n.Serving()

@@ -8,8 +8,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// askLeader passes a question on to the leader that raft knows here. It is for a server that turned
-// out not to lead.
+// askLeader forwards a question to the leader that raft knows here, when this server does not lead.
 func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, error) {
 	id, at := n.raft.Known()
 	switch {
@@ -18,7 +17,7 @@ func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, err
 	case id == 0:
 		return peer.Status{}, n.serving.noLeader()
 	case id == n.id:
-		// This server leads by raft's word, but its term has not begun yet, or is over.
+		// Raft says that this server leads, but its term has not begun yet or is over.
 		return peer.Status{}, errNotLeading
 	}
 	st, err := n.askAt(ctx, id, at, q)
@@ -29,8 +28,8 @@ func (n *Node) askLeader(ctx context.Context, q peer.Question) (peer.Status, err
 	return st, err
 }
 
-// askAt asks the leader at its known address, or else at the one that it gives. The error is
-// ECONNREFUSED if all connections are refused.
+// askAt asks the leader at the first address of leaderAddrs, and at the next if the connection is refused.
+// The error is ECONNREFUSED if all connections are refused.
 func (n *Node) askAt(ctx context.Context, id uint32, says string,
 	q peer.Question) (st peer.Status, err error) {
 	for _, addr := range n.leaderAddrs(id, says) {
@@ -42,9 +41,9 @@ func (n *Node) askAt(ctx context.Context, id uint32, says string,
 	return st, err
 }
 
-// leaderAddrs are where the leader may be, the likeliest first: its address as a
-// member, and the one it gives of itself, which raft passes on. A server that
-// does not know the members yet has only the second.
+// leaderAddrs returns the possible addresses of the leader, the likeliest first: the one in the list of
+// members, and the one that the leader gives of itself, which raft passes on. A server that does not know the
+// members yet has only the second.
 func (n *Node) leaderAddrs(id uint32, says string) []string {
 	known := n.addresses.of(id)
 	if known == "" || known == says {

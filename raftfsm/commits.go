@@ -12,18 +12,17 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// nudger tells followers of a commit at once. raft itself does so with the next entry, or a quarter
-// of a second later; a write's reply at a follower, and the hand-off of a lock between servers, would
-// take that long in a quiet cluster. A nudge is an empty AppendEntries that repeats what the leader
-// of the entry's own term truthfully said: this entry, of this term, is committed. A follower in a
-// newer term rejects it.
+// nudger tells followers of a commit at once. Raft itself does so with the next entry, or after a quarter of
+// a second. In a quiet cluster a write's reply at a follower, and the hand-off of a lock between servers,
+// would take that long. A nudge is an empty AppendEntries from the leader of the entry's own term, which says
+// that the entry is committed. A follower in a newer term rejects it.
 //
-// A nudge waits until the follower has stored the entry, which the others may have committed while
-// it was on its way there.
+// A nudge waits until its follower has stored the entry: the other servers may have committed it before it
+// arrived there.
 //
-// A nudge is as much work as the entry was. So it is for servers at which a client may wait: those
-// that own sessions, and those whose requests were in the entry. Every server is told of the
-// leader's own acts. The others are told after nudgeRest, once for all entries until then.
+// A nudge costs as much as the entry did. So only servers at which a client may wait get one at once: those
+// that own sessions, those whose requests were in the entry, and, after the leader's own acts, all servers.
+// The rest get one nudge after nudgeRest for all entries until then.
 type nudger struct {
 	t     *term
 	leads func() bool
@@ -38,7 +37,7 @@ type nudger struct {
 	closed    bool
 }
 
-// nudgeRest is how long followers at which no client waits go without news of a commit.
+// nudgeRest is how long a follower at which no client waits may go without news of a commit.
 const nudgeRest = 50 * time.Millisecond
 
 // nudged is one follower; at most one message to it is under way.
@@ -80,16 +79,16 @@ func (g *nudger) setFollowers(servers []raft.Server) {
 	}
 }
 
-// applied is what this server has applied, if it may speak of it.
+// applied returns the position that this server has applied; ok is false if this term must not announce it.
 func (g *nudger) applied() (at state.Position, ok bool) {
-	// The index is read first: the term read then is at least as new. An entry of another term is for
-	// another leader to speak of.
+	// The index is read first, so that the term is at least as new. Only the leader of an entry's own term
+	// announces it.
 	at = state.Position{Index: g.t.n.fsm.index.Load(), Term: g.t.n.fsm.term.Load()}
 	return at, at.Term == g.t.number && g.leads()
 }
 
-// tell is called when nothing is left to propose: no entry will carry the
-// news of the last commit.
+// tell announces the last commit. It is called when nothing is left to propose, so that no entry will carry
+// the news.
 func (g *nudger) tell() {
 	at, ok := g.applied()
 	if !ok {
@@ -130,7 +129,7 @@ func (g *nudger) tellRest() {
 	}
 }
 
-// tell lets a follower be told, unless it has been. The nudger is locked.
+// tell queues a nudge for a follower that has not been told yet. The caller holds the nudger's lock.
 func (f *nudged) tell(at state.Position) {
 	if at.Index <= f.told {
 		return
@@ -166,7 +165,7 @@ func (g *nudger) run(id raft.ServerID, f *nudged) {
 	}
 }
 
-// nudge tells one follower. The follower's answer is the replicator's business; this is a courtesy.
+// nudge sends one nudge. It ignores the answer: raft's own replicator keeps track of the follower.
 func (g *nudger) nudge(id raft.ServerID, addr raft.ServerAddress, at state.Position) {
 	n := g.t.n
 	header := n.raft.Header()
@@ -179,9 +178,8 @@ func (g *nudger) nudge(id raft.ServerID, addr raft.ServerAddress, at state.Posit
 	}
 }
 
-// close ends the nudger. It does not wait for nudges that are under way: one to a
-// server that hangs is given up after seconds, and this server may lead again
-// before that.
+// close ends the nudger. It does not wait for nudges that are under way: one to a server that hangs takes
+// seconds to fail, and this server may lead again before that.
 func (g *nudger) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -192,16 +190,16 @@ func (g *nudger) close() {
 	}
 }
 
-// stored is how far the logs of the others are known to agree with this server's, while it leads.
-// raft knows it too, but does not export it.
+// stored records, while this server leads, how far each other server's log is known to agree with its own.
+// Raft knows it too, but does not export it.
 type stored struct{ by sync.Map } // of *storedBy, by server id
 
 // storedBy is how far one server's log is known to agree.
 type storedBy struct {
-	grown signal.Signal // that at has changed; for one waiter
+	grown signal.Signal // sent when at changes; for one waiter
 
 	mu sync.Mutex
-	at state.Position // the term is that of the leader it agreed with
+	at state.Position // its term is the one of the leader that the log agreed with
 }
 
 func (s *stored) of(id uint32) *storedBy {
@@ -212,7 +210,7 @@ func (s *stored) of(id uint32) *storedBy {
 	return by.(*storedBy)
 }
 
-// note takes an answer. An answer to an earlier leadership may come late.
+// note records an answer. It ignores late answers to an earlier leadership.
 func (b *storedBy) note(at state.Position) {
 	b.mu.Lock()
 	if at.Term < b.at.Term || at.Term == b.at.Term && at.Index < b.at.Index {
@@ -223,8 +221,7 @@ func (b *storedBy) note(at state.Position) {
 	b.grown.Send()
 }
 
-// has reports whether the server told the leader of that term that it has the
-// entry.
+// has reports whether the server has told the leader of that term that it stores the entry.
 func (b *storedBy) has(at state.Position) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -24,7 +24,7 @@ func newTracker() *tracker {
 
 func (t *tracker) now() time.Duration { return time.Since(t.start) }
 
-// touch notes that a session has this timeout, in ms, and was heard from now.
+// touch notes that a session with this timeout, in ms, was heard from just now.
 func (t *tracker) touch(id int64, timeout int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -54,14 +54,14 @@ func (t *tracker) replace(sessions *session.Table) {
 	sessions.All(func(s session.Session) { t.touch(s.ID, s.Timeout) })
 }
 
-// due returns up to limit sessions whose time was over at a moment.
+// due returns up to limit sessions whose deadline is before at.
 func (t *tracker) due(at time.Time, limit int) []int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.expiry.Due(at.Sub(t.start), limit, nil)
 }
 
-// next returns how long no session becomes due for due, at most limit.
+// next returns how long it takes until due would return a session, at most limit.
 func (t *tracker) next(grace, limit time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,8 +73,8 @@ func (t *tracker) next(grace, limit time.Duration) time.Duration {
 // have to connect again first.
 const stallCredit = 4
 
-// stalled gives every session more time because this server did not listen for so long, but at most
-// its full timeout from now on: a server that stalls often still expires silent sessions.
+// stalled gives every session more time because this server did not listen for a while. No session gets more
+// than its full timeout from now on, so a server that stalls often still expires silent sessions.
 func (t *tracker) stalled(long time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

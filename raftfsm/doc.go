@@ -17,12 +17,12 @@
 //     the truth.
 //   - No outcome is invented. An unknown outcome closes the connection.
 //
-// What stands alone has a package of its own: form, restore and upkeep, stream, consensus, elect, state,
-// disk and peer. Here is what ties them together, by duty:
+// Parts that work alone have packages of their own: form, restore and upkeep, stream, consensus, elect,
+// state, disk and peer. The files here join them, each with one duty:
 //
-//   - node.go and start.go start and stop a server's part, options.go says how; host.go is what the peer
-//     port asks of it; known.go is what this server says of itself, and notices that its directory is an
-//     old copy.
+//   - node.go and start.go start and stop a server's part, with the settings in options.go; host.go answers
+//     the peer port; known.go reports this server's own status, and detects that its directory is an old
+//     copy.
 //   - addresses.go finds members that have moved; ask.go asks the leader.
 //   - follow.go sends the stream to the leader, and link.go is the leader's end; leaderwatch.go notes who
 //     leads, and since when.

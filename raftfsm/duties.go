@@ -12,16 +12,16 @@ import (
 const (
 	expiryBatch  = 1000
 	reapPerSweep = 10_000
-	sweepBytes   = 4 << 20 // of paths that wait to be proposed
+	sweepBytes   = 4 << 20 // of paths that a sweep may leave waiting to be proposed
 	actsInEntry  = 100     // the state is locked while all of an entry is applied
 	endsInEntry  = 1000    // sessions that end, and their nodes
-	endBytes     = 64      // no end of a session is longer
+	endBytes     = 64      // the encoded end of a session is not longer
 	digestGap    = 1000
 	membersEvery = 250 * time.Millisecond
 )
 
-// duties are what a leader does besides proposing: hear of its own clients,
-// expire, sweep, compare digests, publish the members.
+// duties runs a leader's work besides proposing: it notes which of its own clients were heard from, expires
+// sessions, sweeps, compares digests and publishes the members.
 func (t *term) duties() {
 	n := t.n
 	every := n.o.touchEvery()
@@ -33,8 +33,8 @@ func (t *term) duties() {
 	defer sweep.Stop()
 	t.publishMembers()
 	t.lookAtRoom()
-	// A loop that wakes late has not been listening: touches wait unread in sockets. It must not act
-	// on deadlines before every session had the time to be heard again.
+	// If this loop wakes late, the whole process may have stood still, with touches unread in its sockets. It
+	// must not act on deadlines before every session has had time to be heard again.
 	late := min(time.Second, n.o.MinSessionTimeout/4)
 	last, looked := time.Now(), time.Now()
 	var digested int64
@@ -78,12 +78,12 @@ func (t *term) duties() {
 	}
 }
 
-// grace is how long a session outlives its timeout: what another server heard just before the end
-// may still be on its way.
+// grace is how long a session outlives its timeout: a touch that another server heard just before the end may
+// still be on its way.
 func (t *term) grace() time.Duration { return 2 * t.n.o.touchEvery() }
 
-// expire proposes the end of the sessions whose time is over. Apply ends a session only if no
-// client has attached to it since. now is the time at which this server last was not stalled.
+// expire proposes the end of the sessions whose time is over. Apply ends a session only if no client has
+// attached to it since. now is the last time at which this server was known not to be stalled.
 func (t *term) expire(now time.Time) {
 	due := t.tracker.due(now.Add(-t.grace()), expiryBatch)
 	if len(due) == 0 {
@@ -121,7 +121,8 @@ func (t *term) sweep() {
 	}
 }
 
-// compareDigests lets every server compare its state with ours now and then.
+// compareDigests proposes the digest of this server's state every digestGap zxids, so that every server can
+// compare its own.
 func (t *term) compareDigests(done int64) int64 {
 	if t.n.port == nil {
 		return done
@@ -154,8 +155,8 @@ func (t *term) lookAtRoom() {
 	}
 }
 
-// lowest says which server's disk is low; empty: none. One is enough: a server
-// that cannot store an entry ends.
+// lowest names a server whose disk is low, empty if there is none. One is enough: a server that cannot store
+// an entry ends.
 func (t *term) lowest() string {
 	if why := t.n.upkeep.DiskLow(); why != "" {
 		return why
@@ -163,7 +164,7 @@ func (t *term) lowest() string {
 	return t.links.full()
 }
 
-// giveUpRestore gives up a restore that no server goes on with.
+// giveUpRestore ends a restore whose server sends no more data.
 func (t *term) giveUpRestore(w *restore.Watch) {
 	if g, abandoned := w.Look(t.n.View); abandoned {
 		t.n.log.Warn("a restore is abandoned: no data came for a minute", "server", g.Origin)

@@ -18,9 +18,9 @@ import (
 
 const (
 	linkDialTime = time.Second
-	// A server that cannot follow its leader tries again after followAgain, then after twice as long
-	// each time: the others may not yet know that the leader is gone, or the leader lives but refuses
-	// this server, or the way is cut.
+	// A server that cannot follow its leader tries again after followAgain, and waits twice as long before
+	// each further try. The other servers may not know yet that the leader is gone, the leader may refuse
+	// this server, or the network between them may be cut.
 	followAgain = time.Millisecond
 	followRest  = 20 * time.Millisecond
 )
@@ -48,8 +48,8 @@ func (n *Node) follow() {
 	}
 }
 
-// followLeader runs one link, and looks what its end means. It reports whether the link stood for a
-// while: a server that does not lead closes it at once.
+// followLeader runs one link, and finds out why it ended. It reports whether the link stood for a while: a
+// server that does not lead closes it at once.
 func (n *Node) followLeader(id uint32, addr string) (stood bool) {
 	c, err := n.callLeader(id, addr)
 	if err == nil {
@@ -69,13 +69,13 @@ func (n *Node) followLeader(id uint32, addr string) (stood bool) {
 	return stood
 }
 
-// lookAtLeader finds out whether a leader leads no more. If its connection broke and a new one is
-// refused, its process is gone. The refusal keeps an election from being started against a leader that
-// lives. If it says that it does not lead, its process may have been started again before any server
-// saw it gone, or when the others were too few to elect another.
+// lookAtLeader finds out, after a link broke, whether the leader still leads. If a new connection is refused,
+// its process is gone. Without a refusal this server starts no election, because the leader may be alive. If
+// the leader answers that it does not lead, its process was perhaps restarted before any server noticed, or
+// while too few servers were up to elect another.
 func (n *Node) lookAtLeader(id uint32, says string) {
 	term := n.raft.CurrentTerm()
-	known, _ := n.raft.Known() // in that term, or a later one
+	known, _ := n.raft.Known() // the leader of that term, or of a later one
 	ctx, cancel := context.WithTimeout(n.ctx, linkDialTime)
 	defer cancel()
 	switch st, err := n.askAt(ctx, id, says, peer.Question{}); {
@@ -86,7 +86,7 @@ func (n *Node) lookAtLeader(id uint32, says string) {
 	}
 }
 
-// callLeader calls the leader at its known address, or else at the one that it gives.
+// callLeader dials the leader at each address that leaderAddrs returns until one answers.
 func (n *Node) callLeader(id uint32, says string) (net.Conn, error) {
 	var c net.Conn
 	err := errors.New("the leader's address is not known")
@@ -170,8 +170,8 @@ func (n *Node) runLink(c net.Conn, leader uint32) error {
 	}
 }
 
-// cutLink breaks a link when another server leads, or ctx ends. The writer may not notice: a leader
-// that stands still takes nothing, and breaks nothing.
+// cutLink closes a link when another server leads, or ctx ends. The goroutine that writes may be blocked
+// then, because a leader that hangs neither reads nor closes the connection.
 func (n *Node) cutLink(ctx context.Context, c net.Conn, leader uint32) {
 	for now := leader; now == leader && ctx.Err() == nil; now, _ = n.raft.Known() {
 		select {
@@ -183,8 +183,8 @@ func (n *Node) cutLink(ctx context.Context, c net.Conn, leader uint32) {
 	c.Close()
 }
 
-// readAcks learns that the leader still hears us, and how far it is. The number that an
-// acknowledgement gives back says how long after began its touches were sent.
+// readAcks reads the leader's acknowledgements, which tell that the leader hears this server and how far the
+// leader is. The number in one says how long after began the acknowledged touches were sent.
 func (n *Node) readAcks(r *bufio.Reader, began time.Time) error {
 	for {
 		typ, payload, err := peer.ReadMessage(r)

@@ -33,7 +33,7 @@ type fsm struct {
 	// client may hear of it before.
 	durable func(index uint64) error
 
-	cluster string      // that the state belongs to
+	cluster string      // to which the state belongs
 	damaged func(error) // is told of a snapshot found damaged on our disk
 
 	onReplaced func(zxid int64) // the state was restored from a backup
@@ -47,19 +47,19 @@ type fsm struct {
 	// only one at a time. Raft never waits for it.
 	walking chan struct{}
 
-	// How far this server itself has applied the log. Raft's AppliedIndex is how far raft has handed
-	// the log over.
+	// How far this server itself has applied the log. Raft's AppliedIndex counts entries that raft has handed
+	// over, which may not be applied yet.
 	index   atomic.Uint64
 	term    atomic.Uint64
 	zxid    atomic.Int64
 	dead    atomic.Bool
 	config  atomic.Bool                            // the members have been published in the state
-	low     atomic.Bool                            // a disk was low when the newest entry was sealed
-	full    atomic.Bool                            // what needed more room was refused then
+	low     atomic.Bool                            // a disk was low when the leader sealed the newest entry
+	full    atomic.Bool                            // requests that need more room were refused then
 	counted struct{ requests, bytes atomic.Int64 } // of the log since the last snapshot
 	tracker atomic.Pointer[tracker]                // of the term this server leads; else nil
 
-	passedOn atomic.Bool // a node was deleted beside others while this server led, perhaps a lock passed on
+	passedOn atomic.Bool // a node with siblings was deleted while this server led, perhaps a lock passed on
 
 	received atomic.Pointer[received] // by verify, for Restore; else nil
 
@@ -67,8 +67,8 @@ type fsm struct {
 	advanced chan struct{} // closed and replaced after each entry while waiting is not 0
 	waiting  atomic.Int32
 
-	reopen   func() // our own stream needs another birth; it must not block
-	onMember func() // any server's stream was opened
+	reopen   func() // called when our own stream needs another birth; must not block
+	onMember func() // called when any server's stream is opened
 
 	measures Measures
 	replay   replay
@@ -90,7 +90,7 @@ func (f *fsm) Apply(l *raft.Log) any {
 	}
 	onDisk := trace.StartRegion(context.Background(), "wait until the entry is on the disk")
 	if err := f.durable(l.Index); err != nil {
-		f.dead.Store(true) // the disk has told why, or the server is closing
+		f.dead.Store(true) // the disk has reported why, or the server is closing
 		return nil
 	}
 	onDisk.End()
@@ -132,8 +132,8 @@ func (f *fsm) stop(err error) {
 	}
 }
 
-// at records index and term of the entry that was applied last. The caller holds the state lock: a reader
-// of both sees one moment.
+// at records the index and term of the last applied entry. The caller holds the state lock, so that readers
+// under the lock see a matching pair.
 func (f *fsm) at(index, term uint64) {
 	f.term.Store(term)
 	f.index.Store(index)
@@ -220,8 +220,8 @@ func (f *fsmSink) Outcome(origin, birth uint32, seq uint64, o *state.Outcome) {
 		return
 	}
 	if w := f.stream.Applied(birth, seq); w != nil {
-		// Behind the events, which a client that has seen the zxid would miss; before the outcome, so that
-		// no later reply has a lower zxid.
+		// The events are out by now: a client that saw the zxid before them would miss them. The outcome
+		// comes after, so that no later reply has a lower zxid.
 		f.zxid.Store(f.state.Zxid())
 		w.Done(o, f.state)
 	}
@@ -253,9 +253,9 @@ func (f *fsm) read(r io.Reader) (*state.State, state.Position, error) {
 	return restored, at, err
 }
 
-// Restore implements raft.FSM. The new state is built beside the old one and swapped in whole; a
-// bad snapshot ends the server, because raft's view and ours would differ from here on. Snapshots
-// from other servers are verified by then, so a bad one comes from this server's own disk.
+// Restore implements raft.FSM. It builds the new state beside the old one and swaps it in whole. A bad
+// snapshot ends the server, because raft's view and the state would differ from then on. Snapshots from other
+// servers have been verified before, so a bad one comes from this server's own disk.
 func (f *fsm) Restore(r io.ReadCloser) error {
 	defer r.Close()
 	began := time.Now()
@@ -275,8 +275,8 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	if birth == f.stream.Birth() {
 		unknown = f.stream.SkipTo(last)
 	} else {
-		// Our stream was taken away, or opened, in an entry that the snapshot skips. Which of its
-		// requests were applied before that entry is unknown.
+		// Our stream was taken away or opened in an entry that the snapshot covers. It is unknown which of
+		// its requests were applied before that entry.
 		unknown = f.stream.Drain()
 	}
 	for _, w := range unknown {
@@ -298,8 +298,8 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	return nil
 }
 
-// take returns the state in the snapshot r. A state is determined by its place
-// in the log, so what verify has read need not be read again.
+// take returns the state in the snapshot r. It uses the state that verify has read if the snapshot is of the
+// same log position: that determines the state.
 func (f *fsm) take(r io.Reader) (*state.State, state.Position, error) {
 	got := f.received.Swap(nil)
 	if got == nil {

@@ -11,29 +11,29 @@ import (
 
 // handoff lets the create of a client that queues for a lock wait for the delete of the next owner.
 //
-// A client that releases a lock and queues again sends its create before the next owner, which first
-// has to hear of the release, sends its delete. If the create left at once, the delete would wait for
-// the create's entry and then for its own. So after an entry that has passed something on, creates of
-// ephemeral nodes wait for a request of another kind, but no longer than an entry takes. A delete never
-// waits. No order changes: an entry leaves later, with more requests.
+// A client that releases a lock and queues again sends its create at once. The next owner must first hear of
+// the release, so its delete arrives later. If the create left alone, the delete would wait for the create's
+// entry and then for its own. So after an entry that deleted a node with siblings, creates of ephemeral nodes
+// wait for a request of another kind, but no longer than an entry takes. A delete never waits. The order of
+// requests does not change: an entry leaves later, with more of them.
 //
-// What looks like a hand-off may not be one, or the next owner keeps the lock for long. After two waits in
-// vain the leader does not wait for the next 8 hand-offs, then 16, 32, and so on.
+// A suspected hand-off may not be one, or the next owner may keep the lock for long. After two waits in vain
+// the leader does not wait at the next 8 hand-offs, then 16, 32, and so on.
 //
 // A handoff belongs to the goroutine that proposes entries.
 type handoff struct {
 	t     *term
 	began time.Time     // when the last entry was given to raft
-	took  time.Duration // by entries, lately
-	due   bool          // the last entry has passed something on
+	took  time.Duration // the recent average time of an entry
+	due   bool          // the last entry may have passed a lock on
 	vain  int           // waits in vain, one after the other
-	rests int           // hand-offs that were left out after the last of them
-	rest  int           // hand-offs yet to be left out
+	rests int           // hand-offs skipped after the last wait in vain
+	rest  int           // hand-offs still to be skipped
 }
 
 const (
 	handoffWait    = 5 * time.Millisecond // at most
-	handoffCreates = 4                    // that wait; more are of many clients, whose next requests are near
+	handoffCreates = 4                    // at most, in an entry that waits; more are of many busy clients
 	handoffRests   = 256                  // at most
 )
 
@@ -49,7 +49,7 @@ func (h *handoff) applied() {
 	h.due = h.t.n.fsm.passedOn.Swap(false)
 }
 
-// join returns the entry with what came while its creates waited.
+// join returns the entry, with the requests that arrived while its creates waited.
 func (h *handoff) join(entry []byte) []byte {
 	if !h.due {
 		return entry
@@ -65,7 +65,8 @@ func (h *handoff) join(entry []byte) []byte {
 	if trace.IsEnabled() {
 		signal.Step("entry", "%d creates wait for the next owner of a lock", h.t.requests)
 	}
-	// The next owner may be a client of another server. The nudge is about the entry before this one.
+	// The next owner may be a client of another server, which must hear of the last commit, so nudge now. The
+	// set of servers that asked belongs to the entry being filled; put it back.
 	asked := maps.Clone(h.t.nudger.asked)
 	h.t.nudger.tell()
 	h.t.nudger.asked = asked

@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// status returns what this server says of itself to others.
+// status returns the status that this server reports to others.
 func (n *Node) status() peer.Status {
 	id := n.disk.Identity()
 	st := peer.Status{ID: n.id, Cluster: id.Cluster, Incarnation: id.Incarnation,
@@ -50,7 +50,7 @@ func (n *Node) status() peer.Status {
 	return st
 }
 
-// shown returns what this server shows of itself, and where its log ends.
+// shown returns what other servers may remember of this server's log, and where its log ends.
 func (n *Node) shown() (now peer.Shown, end uint64) {
 	id := n.disk.Identity()
 	now = peer.Shown{Start: id.Start, Life: id.Life}
@@ -62,16 +62,15 @@ func (n *Node) shown() (now peer.Shown, end uint64) {
 	return now, end
 }
 
-// incarnationOf returns the data directory by which a member is known; empty for a server that is
-// not a member, or whose next directory is a new one.
+// incarnationOf returns the incarnation of a member's data directory, empty if the server is not a member or
+// may come back with a new directory.
 func (n *Node) incarnationOf(id uint32) string {
 	incarnation, _ := n.knownAs(id)
 	return incarnation
 }
 
-// knownAs also returns the index of the log entry at which the answer was true. A server
-// that has just started knows the others as of its snapshot, or as its cluster
-// formed.
+// knownAs also returns the index of the log entry at which the answer was true. A server that has just
+// started knows the other servers as its snapshot has them, or as they were when the cluster formed.
 func (n *Node) knownAs(id uint32) (incarnation string, asOf uint64) {
 	own := n.disk.Identity()
 	incarnation, asOf = own.Incarnations[id], own.Expected
@@ -86,9 +85,8 @@ func (n *Node) knownAs(id uint32) (incarnation string, asOf uint64) {
 	return incarnation, asOf
 }
 
-// confirm compares what this server has on its disk with what a caller knows of it. A server that
-// was put back to an old copy of its directory ends before it can vote with a server that knows
-// better.
+// confirm compares this server's disk with what a caller remembers of it. If the directory was replaced by an
+// old copy, the server ends before its vote can count at a caller that knows better.
 func (n *Node) confirm(g *peer.Greeting) error {
 	if g.Known == nil || g.KnownAs != n.disk.Identity().Incarnation || !n.up.Load() {
 		return nil

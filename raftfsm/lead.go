@@ -32,8 +32,8 @@ func (n *Node) lead() {
 		for again := true; again; again = signal.Pause(ctx, 10*time.Millisecond) {
 			err := n.runTerm(ctx, relief)
 			if ctx.Err() == nil {
-				// Still leader by raft's word: a proposal failed, or leadership was
-				// about to be handed over. Begin again, from the barrier on.
+				// Raft still says that this server leads: a proposal failed, or a hand-over was tried. Begin
+				// again with the barrier.
 				n.log.Debug("this server begins its term as leader again", "err", err)
 			}
 		}
@@ -42,8 +42,8 @@ func (n *Node) lead() {
 
 // runTerm leads until ctx ends or a proposal fails.
 func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
-	// Winning an election says nothing about what is applied. After the barrier this server has
-	// applied every request ever acknowledged.
+	// A server that wins an election may not have applied all entries yet. After the barrier it has applied
+	// every request ever acknowledged.
 	err := consensus.Await(ctx, n.raft.Barrier(0))
 	relief.Began(ctx, err, 3*n.o.HeartbeatTimeout)
 	if err != nil {
@@ -67,7 +67,7 @@ func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
 	t.reader = n.fsm.stream.Rewind()
 	t.nudger = newNudger(t)
 	defer t.nudger.close()
-	n.term.Store(t) // complete: a request to change members finds it now
+	n.term.Store(t) // the term is complete: from now on requests to change members find it
 	t.layout.begin(t)
 	n.won.Add(1)
 	n.serving.contact()
@@ -94,8 +94,8 @@ func (n *Node) runTerm(ctx context.Context, relief *elect.Relief) error {
 		}
 	case <-ctx.Done():
 	}
-	// The batcher may be waiting for raft, which may never answer. This goroutine does not wait for
-	// it: without the baton the batcher does nothing more when raft does answer.
+	// The batcher may be waiting for raft, which may never answer, so this goroutine does not wait for the
+	// batcher. It takes the baton instead: without it the batcher does nothing if raft answers later.
 	t.working.take()
 	defer t.working.give()
 	return ctx.Err()
@@ -121,8 +121,8 @@ func (t *term) options() (o byte) {
 	return o
 }
 
-// batch proposes what has come in while the last entry was on its way: one
-// entry in flight, one being filled. A lone request leaves at once.
+// batch proposes the requests that arrived while the last entry was on its way: one entry is in flight, one
+// is being filled. A lone request leaves at once.
 func (t *term) batch() error {
 	t.working.take()
 	defer t.working.give()
@@ -170,18 +170,18 @@ func (t *term) batch() error {
 		t.working.take()
 		passing.applied()
 		if err != nil {
-			// Whether the entry commits is not known. It does not matter: the
-			// streams are sent again, and Apply skips what it has seen.
+			// It is unknown whether the entry commits, and it does not matter: the streams are sent again,
+			// and Apply skips requests that it has seen.
 			return err
 		}
 	}
 	return t.ctx.Err()
 }
 
-// fill appends the leader's own acts and blocks of every server's stream. Servers that have
-// requests waiting get equal shares of the entry, however many each has: no server's clients wait
-// for another's. The others may use what a server leaves of its share. A request too large for any
-// share takes an entry for itself, so the servers take turns to begin.
+// fill appends the leader's own acts and blocks of every server's stream. All servers with waiting requests
+// get equal shares of the entry, so that no server's clients wait for another's. Whatever a server leaves of
+// its share the others may use. The servers take turns to begin, because a request too large for any share
+// takes an entry of its own.
 func (t *term) fill(entry []byte) []byte {
 	before := len(entry)
 	entry, more := t.acts.take(entry)
@@ -261,8 +261,8 @@ func (e *filling) link(l *inLink, requests, bytes int) {
 	}
 }
 
-// heardOf touches the sessions of proposed requests: a write, and above all a
-// sync, must keep its session alive at the leader.
+// heardOf touches the sessions of proposed requests: a write or sync must keep its session alive at the
+// leader.
 func (t *term) heardOf(bl *state.Block) {
 	rest := bl.Requests
 	t.tracker.mu.Lock()

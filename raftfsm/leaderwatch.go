@@ -10,19 +10,18 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/signal"
 )
 
-// leaderWatch measures how long this server knows no leader, and tells follow of
-// every change.
+// leaderWatch measures how long this server is without a leader, and tells Node.follow of every change.
 type leaderWatch struct {
 	n    *Node
-	news signal.Signal // that raft knows another leader, or none any more
+	news signal.Signal // sent when raft knows another leader, or no longer knows one
 
 	mu     sync.Mutex
 	leader uint32    // known now; 0: none
 	lost   time.Time // since when there is none; zero: there is one
 }
 
-// broken notes that the connection to the leader broke. If it is still the
-// leader, nothing was lost.
+// broken notes that the connection to the leader broke. If that server turns out to lead still, no time
+// without a leader is counted.
 func (w *leaderWatch) broken() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,7 +54,7 @@ func (w *leaderWatch) set(id uint32) {
 		}
 		return
 	case id != 0:
-		if before != 0 { // else it was counted when the one before was lost
+		if before != 0 { // else the election was counted when the previous leader was lost
 			w.n.o.Measures.Elections.Note(1)
 		}
 		w.n.o.Measures.ElectionTime.Took(now.Sub(w.lost))
@@ -73,7 +72,7 @@ func (w *leaderWatch) set(id uint32) {
 	w.leader = id
 }
 
-// leaderLook is how often this server asks raft for the leader beside raft's own news.
+// leaderLook is how often this server asks raft who leads, in addition to raft's notices.
 const leaderLook = 250 * time.Millisecond
 
 // watchLeader keeps leaderWatch up to date. A cluster of one has no elections.

@@ -20,13 +20,13 @@ const (
 	linkQueue     = 2048     // blocks the leader holds for one server
 	linkQueueByte = 32 << 20 // and their bytes
 
-	linkSilence = 5 * time.Second // after which a link's word no longer counts
+	linkSilence = 5 * time.Second // after which what a link said no longer counts
 
-	termBegins = time.Millisecond // before a server that is elected looks again whether its term has begun
+	termBegins = time.Millisecond // between looks of an elected server whether its term has begun
 )
 
-// inLink is another server's stream, at the leader. Its blocks are forgotten when the link or the
-// term ends; the origin sends them again.
+// inLink is another server's stream as the leader receives it. When the link or the term ends, its blocks are
+// dropped, and the other server sends them again.
 type inLink struct {
 	peer.Greeting // of the other server
 	c             net.Conn
@@ -35,9 +35,9 @@ type inLink struct {
 	room    sync.Cond
 	queue   []state.Block
 	bytes   int
-	applied uint64 // how far that server says it is
+	applied uint64 // the log index that the server says it has applied
 	heard   time.Time
-	full    string // why it wants requests refused that need more room
+	full    string // why the server asks to refuse requests that need more room
 	fullAt  time.Time
 }
 
@@ -87,8 +87,8 @@ func (ls *linkSet) leastVersion() int {
 	return least
 }
 
-// far tells how far each linked server is. known gives the incarnation by which a server is a member: the
-// process of a server that was replaced may still hold its link, and says nothing of the new server.
+// far returns the progress of each linked server. known returns a member's incarnation: the process of a
+// server that was replaced may still hold its link, and must not speak for the new server.
 func (ls *linkSet) far(known func(id uint32) (incarnation string)) map[uint32]status.Progress {
 	ls.mu.Lock()
 	links := slices.Clone(ls.links)
@@ -106,7 +106,7 @@ func (ls *linkSet) far(known func(id uint32) (incarnation string)) map[uint32]st
 	return m
 }
 
-// cut closes the links of a server that is no longer a member: its process may run on.
+// cut closes the links of a server that is no longer a member, because its process may still run.
 func (ls *linkSet) cut(id uint32) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -117,7 +117,7 @@ func (ls *linkSet) cut(id uint32) {
 	}
 }
 
-// progress returns how far each linked member is, by its own word of late.
+// progress returns the index that each linked member has applied, if the member reported it recently.
 func (ls *linkSet) progress(known func(id uint32) (incarnation string)) map[uint32]uint64 {
 	m := map[uint32]uint64{}
 	for id, p := range ls.far(known) {
@@ -128,15 +128,15 @@ func (ls *linkSet) progress(known func(id uint32) (incarnation string)) map[uint
 	return m
 }
 
-// far tells how far each linked member is.
+// far returns the progress of each linked member.
 func (t *term) far() map[uint32]status.Progress { return t.links.far(t.n.incarnationOf) }
 
 func (t *term) progress() map[uint32]uint64 { return t.links.progress(t.n.incarnationOf) }
 
-// fullFor is for how long a server's word that its disk is low holds.
+// fullFor is how long a report of a low disk stays valid.
 const fullFor = 2 * time.Second
 
-// full says why one of the servers wants requests refused that need more room; empty: none does.
+// full returns why a server asks to refuse requests that need more room, empty if no server does.
 func (ls *linkSet) full() string {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -252,7 +252,7 @@ func (t *term) receive(l *inLink, w *bufio.Writer, typ byte, payload []byte) err
 		l.applied, l.heard = touches.Applied, time.Now()
 		l.set.mu.Unlock()
 		t.tracker.touchAll(touches.Heard)
-		// The word "heard" is given only by a leader that holds its lease.
+		// Only a leader that holds its lease may acknowledge touches.
 		if t.ctx.Err() != nil || !t.n.raft.Leads() {
 			return errNotLeading
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// What is measured of a server's part in the cluster.
+// The measures of a server's part in the cluster.
 type (
 	Measure  = signal.Measure
 	Measures = signal.Set
@@ -31,7 +31,7 @@ func (f *fsm) measureApplied(l *raft.Log, began time.Time, requests int64) {
 			f.replay.to = 0
 		}
 		if l.Index <= to {
-			return // the stamp is of an earlier life
+			return // the entry was appended before this process started
 		}
 	}
 	if l.AppendedAt.IsZero() {
@@ -47,6 +47,6 @@ func (f *fsm) measureApplied(l *raft.Log, began time.Time, requests int64) {
 // replay is the part of the log that was found on the disk at the start. It is written before raft
 // runs, then by the goroutine that applies the log.
 type replay struct {
-	from, to uint64 // after the snapshot, up to the newest entry; to is 0 once that is applied
+	from, to uint64 // from the snapshot to the newest entry; to is 0 once that entry is applied
 	began    time.Time
 }

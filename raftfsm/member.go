@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	askTime = time.Second // for a server to say what it is doing
+	askTime = time.Second // for a server to answer what it is doing
 
-	linkPatience = 2 * time.Second // of a leader, with servers that are yet to say how far they are
-	// followSilence is how long a server counts that has said nothing: it says something several times a second.
+	linkPatience = 2 * time.Second // how long a new leader waits for servers to say how far they are
+	// followSilence is how long a silent server still counts as following: it reports several times a second.
 	followSilence = 2 * time.Second
 	linkPoll      = 20 * time.Millisecond
 )
@@ -73,9 +73,9 @@ func (n *Node) changeMember(ctx context.Context, c change.Change, forward bool) 
 	return err
 }
 
-// safe refuses a change of the voters after which those that follow are no majority, for which the cluster
-// would stop: the change itself may be the last entry that it commits. Servers that say nothing at the moment
-// have a while to be heard: this leader may have just begun, and links break and stand again.
+// safe refuses a change of the voters if, after it, the voters that follow would be no majority: the cluster
+// would stop with the change. A server that is silent at the moment gets a while to be heard, because this
+// leader may have just begun, and a broken link comes back.
 func (t *term) safe(ctx context.Context, c *change.Change, servers []raft.Server) error {
 	was := votersOf(servers)
 	voters := c.Voters(was)
@@ -120,7 +120,7 @@ func (t *term) isAt(ctx context.Context, id uint32, addr string) bool {
 	return err == nil && st.Incarnation == t.n.incarnationOf(id)
 }
 
-// change makes one step; prev makes it fail if another change was faster. Only
+// change makes one step of a change. It fails if the configuration is no longer the one with index prev. Only
 // reconfig asks for describe, vote and demote.
 func (t *term) change(ctx context.Context, c change.Change, is *raft.Server, prev uint64) error {
 	r := t.n.raft
@@ -195,8 +195,8 @@ func (t *term) change(ctx context.Context, c change.Change, is *raft.Server, pre
 	return fmt.Errorf("unknown change %q; use add, promote or remove", c.Op)
 }
 
-// caughtUp returns an error, with what a server waits for, unless it is far enough to vote or lead. A
-// new leader first gives the others time to say how far they are.
+// caughtUp returns an error that names what a server waits for, or nil if the server is far enough to vote or
+// lead. A new leader first gives the other servers time to say how far they are.
 func (t *term) caughtUp(ctx context.Context, s *raft.Server) error {
 	id := peer.ParseID(s.ID)
 	p, heard := t.far()[id]
@@ -237,11 +237,11 @@ func (t *term) done(ctx context.Context, c *change.Change, f raft.Future) error 
 	return nil
 }
 
-// handOn hands leadership over, then lets the next leader make a change of this server that is not
-// possible while this server leads.
+// handOn hands leadership over, then asks the next leader for a change of this server that this server cannot
+// make while it leads.
 func (t *term) handOn(ctx context.Context, c change.Change) error {
 	n := t.n
-	c.Since = 0 // the next leader publishes what there is by now
+	c.Since = 0 // the members may have changed when the next leader publishes them
 	if err := consensus.Await(ctx, n.raft.LeadershipTransfer()); err != nil {
 		return status.Errorf(status.Interrupted, "hand over leadership before this server changes: %w", err)
 	}
@@ -257,8 +257,8 @@ func (t *term) handOn(ctx context.Context, c change.Change) error {
 	}
 }
 
-// HandOver gives leadership to the follower that is furthest, and returns when
-// that follower leads or refused.
+// HandOver gives leadership to the follower with the longest log, and returns when that follower leads or has
+// refused.
 func (n *Node) HandOver(ctx context.Context) error {
 	if n.term.Load() == nil {
 		return errNotLeading

@@ -7,15 +7,16 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/signal"
 )
 
-// oneLayout is whether the entries of a term have state.OneLayout. Release 0.1.0 cannot read those, so the
-// term waits until the cluster may have tickets, which is after every member has said that it runs a later
-// release. The state remembers that: the next leader asks no server.
+// oneLayout says whether the entries of a term carry state.OneLayout. Release 0.1.0 cannot read such entries.
+// So the term waits until the cluster may have tickets: every member has said then that it runs a later
+// release. The state remembers that, so that the next leader need not ask.
 type oneLayout struct {
 	on  atomic.Bool
-	why atomic.Pointer[string] // it is not on although Options.OneLayout is; nil: nothing is wrong
+	why atomic.Pointer[string] // why it is off although Options.OneLayout is on; nil: nothing is wrong
 }
 
-// begin asks the members, if one is still to be asked. The term's state has all that was ever answered.
+// begin asks the members, unless the state already has their answer. The term has applied all earlier entries
+// by now.
 func (l *oneLayout) begin(t *term) {
 	if !t.n.o.OneLayout {
 		return
@@ -40,7 +41,7 @@ func (l *oneLayout) begin(t *term) {
 	})
 }
 
-// waits says why a setting of this server has no effect yet; empty: it has.
+// waits returns why a setting of this server has no effect yet, empty if it has.
 func (l *oneLayout) waits() string {
 	if why := l.why.Load(); why != nil {
 		return *why

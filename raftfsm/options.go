@@ -30,7 +30,7 @@ type Options struct {
 	// Peers are the peer addresses of all servers of the cluster, this one
 	// included. Empty: a cluster of one without a peer port.
 	Peers map[uint32]string
-	// Words are what the operator wrote of the servers in Peers beyond their addresses; see
+	// Words are the operator's descriptions of the servers in Peers, beyond their addresses; see
 	// state.Server.Describe.
 	Words map[uint32]state.Server
 	// Observers are the servers in Peers that have no vote when the cluster forms. The cluster does
@@ -46,13 +46,12 @@ type Options struct {
 	// /zookeeper/config. Empty: not published.
 	ClientAddr string
 
-	// Release names the program, for operators who ask another server; default
-	// "dev".
+	// Release is the program's version, shown by other servers too; default "dev".
 	Release string
 
-	// HeartbeatTimeout is how long a follower waits for its leader before it
-	// stands for election; default 1 s, 30 ms without Peers. A server that is cut off serves for this
-	// time and 2 s, so a longer one than the default is at most MinSessionTimeout less 2 s.
+	// HeartbeatTimeout is how long a follower waits for its leader before it stands for election; default 1
+	// s, 30 ms without Peers. A server that is cut off goes on serving for this time plus 2 s, so a timeout
+	// above the default must be at most MinSessionTimeout minus 2 s.
 	HeartbeatTimeout time.Duration
 	// LogStore is "wal" (default) or "bolt".
 	LogStore string
@@ -68,15 +67,15 @@ type Options struct {
 	// server that was away briefly need not be sent the snapshot; default
 	// 10,240.
 	TrailingLogs uint64
-	// TrailingBytes bounds the same in bytes; more stays for followers that are a little behind.
-	// Default 64 MiB. Behind a small snapshot less stays, because such a snapshot is soon sent.
+	// TrailingBytes bounds these entries in bytes; default 64 MiB. More are kept for followers that lag a
+	// little, and fewer if the snapshot is small, because a small snapshot is soon sent.
 	TrailingBytes int64
 
 	// DiskReserve is how much free disk space a leader keeps, at least twice the size of a snapshot:
 	// below it, requests that need more room are refused. Default 512 MiB; negative: no reserve.
 	DiskReserve int64
-	// MaxNodes and MaxBytes bound the tree: beyond, requests that need more room are refused. Default
-	// no bound.
+	// MaxNodes and MaxBytes bound the tree: when it reaches them, requests that need more room are refused.
+	// Default no bound.
 	MaxNodes int
 	MaxBytes int64
 
@@ -86,10 +85,11 @@ type Options struct {
 	// SweepInterval is how often containers and TTL nodes are looked at;
 	// default 60 s.
 	SweepInterval time.Duration
-	// EnforceQuota makes hard quotas refuse; else they are only noted, as by default in ZooKeeper.
-	// NoTTL refuses TTL nodes.
+	// EnforceQuota makes hard quotas refuse requests. Without it they refuse nothing, as in ZooKeeper by
+	// default. NoTTL refuses TTL nodes.
 	EnforceQuota, NoTTL bool
-	// OneLayout refuses contenders beside living ones that do not see them, once all servers know how.
+	// OneLayout refuses a contender for a lock if the present contenders use another layout and would not see
+	// it. It takes effect once all servers understand it.
 	OneLayout bool
 
 	// Measures are told what this server measures.
@@ -98,8 +98,8 @@ type Options struct {
 	ReadOnly bool
 	// Observer is told of every change; see Observer. There must be one.
 	Observer Observer
-	// Waiting is told, in words, what this server waits for before it joins its
-	// cluster, and again when that changes. It must not block.
+	// Waiting is called with a text that says what this server waits for before it joins its cluster, and
+	// again when that changes. It must not block.
 	Waiting func(what string)
 	// Fatal is called once, with the reason, when this server cannot be sure
 	// of its own state and must end. It must not return before clients and
@@ -140,7 +140,7 @@ func (o Options) Check() error {
 	return err
 }
 
-// forgets reports whether nothing will ever be read from the log again: it outlives no process, and no other
+// forgets reports whether the log will never be read again: it does not outlive the process, and no other
 // server needs it.
 func (o *Options) forgets() bool { return o.DataDir == "" && o.Stores == nil && len(o.Peers) == 0 }
 
@@ -169,7 +169,7 @@ func (o Options) withDefaults() (Options, error) {
 			o.HeartbeatTimeout, o.MinSessionTimeout, servedAlone, most, o.HeartbeatTimeout+servedAlone)
 	}
 	o.HeartbeatTimeout = cmp.Or(o.HeartbeatTimeout, defaultHeartbeat)
-	if len(o.Peers) == 0 && o.HeartbeatTimeout == defaultHeartbeat { // no server will ever join
+	if len(o.Peers) == 0 && o.HeartbeatTimeout == defaultHeartbeat { // no other server can join
 		o.HeartbeatTimeout = 30 * time.Millisecond
 	}
 	o.LogStore = cmp.Or(o.LogStore, "wal")
@@ -208,7 +208,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, errors.Join(append(errs, o.checkPeerSecurity())...)
 }
 
-// list is what the operator says of the servers.
+// list returns the operator's list of the servers.
 func (o *Options) list() *form.List {
 	return &form.List{ID: o.ID, Peers: o.Peers, Observers: o.Observers}
 }
@@ -249,8 +249,8 @@ type Observer interface {
 	// Applied is called after the lock was released at the end of a batch:
 	// the time to flush outboxes.
 	Applied()
-	// Heard appends the sessions heard from since it was called last; with all, every session with a
-	// connection here: what was told on a link that broke may be lost.
+	// Heard appends the sessions heard from since its last call. With all it appends every session with a
+	// connection here, because what was sent on a broken link may be lost.
 	Heard(list []state.Touch, all bool) []state.Touch
 	// Serving tells whether clients may be served from now on. When it turns
 	// false every client connection must be closed.
@@ -260,7 +260,7 @@ type Observer interface {
 	ReadOnly(bool)
 }
 
-// touchEvery returns how often a server looks which sessions it has heard from.
+// touchEvery returns how often a server collects and reports the sessions that it has heard from.
 func (o *Options) touchEvery() time.Duration {
 	return min(max(o.MinSessionTimeout/16, 10*time.Millisecond), 250*time.Millisecond)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Members lists the members and how far each is, as the leader knows. With an error no leader has
-// answered, and the list is what this server knows and what the members say of themselves.
+// Members lists the members and how far each is, as the leader knows it. If no leader answers, it returns an
+// error and a list of what this server knows and what the members say of themselves.
 func (n *Node) Members(ctx context.Context) (*status.Members, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*askTime)
 	defer cancel()
@@ -37,8 +37,8 @@ func (n *Node) Members(ctx context.Context) (*status.Members, error) {
 	return list, nil
 }
 
-// survey gathers what the links of this server, if it leads, tell of the members, and asks the
-// members that have no link.
+// survey collects the progress of all members: from the links, if this server leads, and by asking the
+// members without a link.
 func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 	own := n.fsm.index.Load()
 	linked := map[uint32]status.Progress{}
@@ -66,7 +66,7 @@ func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 				said = status.Progress{Waits: a.Err.Error()}
 			}
 			if p, is := linked[a.ID]; is {
-				p.Waits = said.Waits // a link stands before its server serves
+				p.Waits = said.Waits // a link may stand although its server does not serve yet
 				said = p
 			}
 			m.Progress = said
@@ -87,7 +87,7 @@ func (n *Node) survey(ctx context.Context) map[uint32]status.Member {
 	return all
 }
 
-// lag notes how far behind the newest entry a server is.
+// lag computes how far a server lags behind the newest entry.
 func (n *Node) lag(p *status.Progress, newest uint64) {
 	p.Lag, p.LagBytes = newest-min(p.Applied, newest), nil
 	if bytes := n.disk.LogAfter(p.Applied); p.Lag == 0 {
@@ -111,7 +111,7 @@ func (n *Node) members() (list []status.Member) {
 	return list
 }
 
-// progressOf reads what a server says of itself.
+// progressOf returns the progress in a server's own status.
 func progressOf(st *peer.Status) status.Progress {
 	p := status.Progress{Heard: status.Ago(0), Version: st.Release, Starts: st.Now.Start, Waits: st.Waits}
 	if st.Up {
@@ -173,9 +173,8 @@ func (n *Node) probe(ctx context.Context, place peer.Place, forward bool) (*stat
 	return found, nil
 }
 
-// tooOld says why a server of an earlier release cannot be a member: the log may hold every entry
-// that all members understand, and that server would stop at the first one that it does not
-// understand.
+// tooOld returns an error if a server runs a release too old for a member: the log may hold any entry that
+// all members understand, and a server stops at the first entry that it does not understand.
 func (n *Node) tooOld(id uint32, st *peer.Status) error {
 	t := n.term.Load()
 	if t == nil {
@@ -189,13 +188,13 @@ func (n *Node) tooOld(id uint32, st *peer.Status) error {
 			"it would stop. Start it with the release that the members run", id)
 }
 
-// namesOne reports whether a list of --peers has one of the members.
+// namesOne reports whether a list of --peers names at least one member.
 func namesOne(peers map[uint32]string, servers []raft.Server) bool {
 	return slices.ContainsFunc(servers, func(s raft.Server) bool { return peers[peer.ParseID(s.ID)] != "" })
 }
 
-// Status gathers the status of this server. It looks at no file and at no
-// session: health checks ask for it.
+// Status returns the status of this server. It reads no file and no session, because health checks call it
+// often.
 func (n *Node) Status() status.Node {
 	st := status.Node{ID: n.id, Cluster: n.disk.Identity().Cluster,
 		PeerInsecure: n.o.PeerInsecure && n.port != nil, Term: n.raft.CurrentTerm(),
@@ -219,13 +218,13 @@ func (n *Node) Status() status.Node {
 	switch {
 	case n.port == nil && t != nil:
 		st.Role = "standalone"
-	case t != nil && t.number == st.Term && n.raft.Leads(): // it may just have heard of a newer term
+	case t != nil && t.number == st.Term && n.raft.Leads(): // raft may just have heard of a newer term
 		st.Role = "leader"
 	case st.Leader != 0 && n.raft.State() == raft.Follower:
 		st.Role = "follower"
 	}
 	if t != nil {
-		st.Full = t.lowest() // whichever server's disk it is
+		st.Full = t.lowest() // the disk may be another server's
 	}
 	if t != nil {
 		st.LayoutWaits = t.layout.waits()

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	foundingWait = 3 * time.Second // for a voter to say what it understands; all were there a moment ago
+	foundingWait = 3 * time.Second // for a voter to say its version; all were up a moment ago
 	membersWait  = 2 * time.Second // for a server to say where clients reach it
 	moreWait     = 3 * time.Second // for the next of several changes
 
@@ -26,19 +26,18 @@ const (
 	farewellLook = 5 * time.Millisecond
 )
 
-// notice is what a leader publishes of the members in /zookeeper/config. Raft says who they are;
-// their names are what an operator wrote with a change, else in the leader's own list, and else
-// what they say of themselves.
+// notice is the leader's record of what it publishes about the members in /zookeeper/config. Raft's
+// configuration determines the members. Their descriptions come from the operator's change, else from the
+// leader's own list, else from the members themselves.
 type notice struct {
 	mu     sync.Mutex
-	words  string    // with the last change, in this term; empty: those of the state hold
-	last   string    // what was proposed last in this term
+	words  string    // the descriptions of the last change in this term; empty: those in the state hold
+	last   string    // the text that was proposed last in this term
 	silent time.Time // until when more changes may follow
-	by     uint32    // by this server
+	by     uint32    // the server that makes these changes
 }
 
-// Errors of changes that others make impossible; they may come from another
-// server.
+// Errors of a change that another change prevents; they may come from another server.
 var (
 	ErrChanging = status.Errorf(status.Changing, "another change of members is under way")
 	ErrStale    = status.Errorf(status.Stale, "the members have changed since")
@@ -63,8 +62,8 @@ func (n *Node) found(ctx context.Context) error {
 // foundingVersion is the version that understands state.Founding.
 const foundingVersion = 2
 
-// understand reports whether all voters say that they understand a version. One that does not answer now
-// may run an older release.
+// understand reports whether all voters say that they understand a version. A voter that does not answer may
+// run an older release.
 func (n *Node) understand(ctx context.Context, version int) bool {
 	ctx, cancel := context.WithTimeout(ctx, foundingWait)
 	defer cancel()
@@ -79,7 +78,7 @@ func (n *Node) understand(ctx context.Context, version int) bool {
 	all := true
 	for a := range n.port.AskAll(ctx, others, peer.Question{}) {
 		if a.Err != nil {
-			all = all && !voters[a.ID] // an observer may come later, of this release
+			all = all && !voters[a.ID] // an observer may start later, with this release
 		} else {
 			all = all && a.Status.Version >= version
 		}
@@ -87,8 +86,8 @@ func (n *Node) understand(ctx context.Context, version int) bool {
 	return all
 }
 
-// describe lists raft's servers as they must be published. The list is not
-// complete while one of them has yet to say where clients reach it.
+// describe returns raft's servers as they will be published. The list is not complete until all have said
+// where clients reach them.
 func (n *Node) describe(s *state.State, servers []raft.Server,
 	written string) (list []state.Server, complete bool) {
 	if written == "" {
@@ -113,9 +112,9 @@ func (n *Node) describe(s *state.State, servers []raft.Server,
 	return list, complete
 }
 
-// note takes the words that come with a change. Changes that belong together are
-// made by one server (By), and begin with what is published (Since); until they
-// are done, or moreWait after the last, changes by other servers are refused.
+// note takes the descriptions that come with a change. Changes that belong together come from one server (By)
+// and start from one published version (Since). Until they are done, or moreWait after the last of them,
+// changes by other servers are refused.
 func (t *term) note(c *change.Change) error {
 	if c.By == 0 {
 		return nil
@@ -138,9 +137,9 @@ func (t *term) note(c *change.Change) error {
 	return nil
 }
 
-// farewell publishes the members without a server that asked to leave, and waits until that server
-// has seen it: it can answer the client that asked for this only while it is still a member. The
-// server is removed next; if that fails, the members are published as they are.
+// farewell publishes the members without a server that asked to leave, and waits until that server has seen
+// this. Only while it is still a member can it answer the client that asked. The caller removes the server
+// next; if that fails, the full list is published again.
 func (t *term) farewell(ctx context.Context, c *change.Change) bool {
 	if c.By != c.ID || c.Words == "" || c.More {
 		return false
@@ -153,7 +152,7 @@ func (t *term) farewell(ctx context.Context, c *change.Change) bool {
 	f := t.n.fsm
 	if f.wait(ctx.Done(), func() bool { return t.n.published() != was }) {
 		end := f.index.Load()
-		for t.progress()[c.ID] < end && ctx.Err() == nil { // it may have led until now
+		for t.progress()[c.ID] < end && ctx.Err() == nil { // progress is unknown at first if it led
 			signal.Pause(ctx, farewellLook)
 		}
 	}
@@ -166,7 +165,7 @@ func (n *Node) published() (version int64) {
 	return version
 }
 
-// silence lets no other server publish for so long; 0 ends it.
+// silence holds back, for d, publishing without renew and changes by other servers; 0 ends it.
 func (p *notice) silence(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,7 +195,7 @@ func (t *term) publish(renew bool, without uint32) {
 		if waits && !renew || len(list) == 0 {
 			return
 		}
-		was := t.notice.last // it may not be applied yet
+		was := t.notice.last // the last proposal may not be applied yet
 		if was == "" {
 			was, _ = state.CutConfig(s.ConfigData())
 		}
@@ -208,7 +207,7 @@ func (t *term) publish(renew bool, without uint32) {
 	})
 }
 
-// forget takes away the streams of servers that are no longer members.
+// forget proposes to drop the streams of servers that are no longer members.
 func (t *term) forget(s *state.State, servers []raft.Server) {
 	for _, m := range s.Members() {
 		is := func(srv raft.Server) bool { return peer.ParseID(srv.ID) == m.ID }
@@ -218,8 +217,8 @@ func (t *term) forget(s *state.State, servers []raft.Server) {
 	}
 }
 
-// forgetFirst makes the cluster expect an empty directory of a server that is not a member, before it is
-// added. The leader that removed its predecessor may have ended before it could let the log say so.
+// forgetFirst makes the cluster expect an empty data directory from a server that will be added. The leader
+// that removed the id's last server may have ended before it proposed that.
 func (t *term) forgetFirst(ctx context.Context, id uint32) error {
 	if t.n.incarnationOf(id) == "" {
 		return nil

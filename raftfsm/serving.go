@@ -12,9 +12,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// serving decides whether clients may be served. A server that has lost its
-// leader, or fallen far behind, lets its clients go in time, so that they find
-// a better one before their sessions end.
+// serving decides whether clients may be served. A server that has lost its leader, or lags far behind,
+// disconnects its clients early enough for them to find another server before their sessions end.
 type serving struct {
 	n *Node
 
@@ -22,13 +21,13 @@ type serving struct {
 	on       bool
 	readOnly bool          // clients that ask for it may read
 	final    bool          // never again
-	reason   string        // why not on
-	lastGood time.Time     // last word of a leader, or of a majority to one
+	reason   string        // why on is false
+	lastGood time.Time     // when this server last heard from a leader, or as leader from a majority
 	lastAck  time.Time     // sending time of the newest acknowledged touch message
 	ackIndex uint64        // how far the leader was when it acknowledged that; 0: this server led
 	ackNews  chan struct{} // closed when lastAck changes; nil: no goroutine waits for that
-	started  bool          // has once applied all that was acknowledged when it began
-	behind   uint64        // index of the leader we have not reached yet; 0: none
+	started  bool          // it has caught up once since it started
+	behind   uint64        // an index of the leader that this server has not reached yet; 0: none
 	since    time.Time     // since when
 	removed  time.Time     // since when its log says that it is no member; zero: it does not
 	offSince time.Time     // when it was started, or last turned off
@@ -37,20 +36,20 @@ type serving struct {
 
 const (
 	servingLook = 20 * time.Millisecond  // while clients are not served
-	servingRest = 250 * time.Millisecond // while they are, and no longer than they will be
-	// servingGrace is beyond the heartbeat timeout: an election without a word from
-	// the old leader is over by then, and clients can still find another server.
+	servingRest = 250 * time.Millisecond // at most, while they are
+	// servingGrace is how much longer than the heartbeat timeout a server serves without a leader. An
+	// election is over by then, and clients can still find another server in time.
 	servingGrace = 1500 * time.Millisecond
-	// removedGrace lets the reply reach a client here that wanted the removal.
+	// removedGrace is the time for the reply to reach a client of this server that asked for the removal.
 	removedGrace = 200 * time.Millisecond
 	servingLag   = 10 * time.Second // of applying less than the leader has
-	// adviceAfter is how long there is no leader before this server gives advice: elections are long
-	// over.
+	// adviceAfter is how long there must be no leader before this server advises the operator. An election
+	// takes far less.
 	adviceAfter = 30 * time.Second
 )
 
-// contact notes that this server leads, and holds its lease: it has heard from a
-// majority, a heartbeat timeout ago or later.
+// contact notes that this server leads and holds its lease: it has heard from a majority within the last
+// heartbeat timeout.
 func (g *serving) contact() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,9 +75,8 @@ func (g *serving) acked(sent time.Time, leaderIndex uint64) {
 	}
 }
 
-// watch lets clients in and sends them away until ctx ends, or raft says that
-// this server was removed. It looks at once when opened holds a token, so that
-// a starting server does not lose a tick.
+// watch admits clients and disconnects them, until ctx ends or raft says that this server was removed. It
+// looks at once when opened holds a token, so that a starting server does not lose a tick.
 func (g *serving) watch(ctx context.Context, opened <-chan struct{}) (removed bool) {
 	for {
 		wait := g.look()
@@ -94,8 +92,8 @@ func (g *serving) watch(ctx context.Context, opened <-chan struct{}) (removed bo
 	}
 }
 
-// look decides whether clients may be served, and tells the stream and the observer when that
-// changes. It returns how long the decision holds if nothing happens.
+// look decides whether clients may be served, and tells the stream and the observer when that changes. It
+// returns when to look again.
 func (g *serving) look() (again time.Duration) {
 	n := g.n
 	contact := n.raft.HeardOfLeader()
@@ -162,7 +160,7 @@ func (g *serving) look() (again time.Duration) {
 	return min(max(outlasts-now.Sub(g.lastGood), servingLook), n.raft.Beat(servingRest))
 }
 
-// gone reports whether the others have taken this server out while it was away: its own log does not tell.
+// gone reports whether the other servers removed this one while it was away, which its own log does not show.
 func (n *Node) gone() bool {
 	at := n.removed.Load()
 	if at == 0 {
@@ -172,9 +170,8 @@ func (n *Node) gone() bool {
 	return at > config
 }
 
-// adviceAlone says what an operator can do when this server has had no leader for
-// long. Recovery gives up what the other servers hold, so it is no advice while
-// one of them runs and merely refuses this one.
+// adviceAlone returns advice for an operator when this server has had no leader for long. Recovery abandons
+// the data of the other servers, so it is not advised while one of them runs and merely refuses this one.
 func (n *Node) adviceAlone() string {
 	if n.port == nil || n.o.DataDir == "" {
 		return ""
@@ -186,8 +183,8 @@ func (n *Node) adviceAlone() string {
 		"zlockd recover --data-dir " + n.o.DataDir
 }
 
-// noLeader returns the error while there is no leader: with advice, once that has lasted so long
-// that an operator must act.
+// noLeader returns the error for the time without a leader. After adviceAfter it contains advice, because an
+// operator must act.
 func (g *serving) noLeader() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -197,11 +194,11 @@ func (g *serving) noLeader() error {
 	return errNoLeader
 }
 
-// errNoLeader is answered while there may soon be a leader.
+// errNoLeader is the answer while a leader may soon be elected.
 var errNoLeader = status.Errorf(status.NoLeader, "there is no leader at the moment; try again")
 
-// setReadOnly says whether clients that ask for it may read without a leader. Reading is turned off
-// before clients are served again, which closes the connections of the readers.
+// setReadOnly sets whether clients that ask for it may read without a leader. Reading is turned off, which
+// closes the readers' connections, before clients are served again.
 func (g *serving) setReadOnly(on bool) {
 	if on == g.readOnly {
 		return
@@ -229,7 +226,7 @@ func (g *serving) set(reason string) {
 	switch {
 	case serve:
 		g.n.log.Info("serving clients")
-	case g.final || g.n.closed.Load(): // as it was told to: the others may stop at the same time
+	case g.final || g.n.closed.Load(): // on an operator's order; the other servers may be stopping too
 		g.n.log.Info("not serving clients", "reason", reason)
 	default:
 		g.n.log.Warn("not serving clients", "reason", reason)
@@ -237,7 +234,7 @@ func (g *serving) set(reason string) {
 	g.n.o.Observer.Serving(serve)
 }
 
-// end sends clients away for good.
+// end disconnects all clients, and admits none again.
 func (g *serving) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -259,17 +256,16 @@ func (n *Node) Serving() (bool, string) {
 	return n.serving.on, n.serving.reason
 }
 
-// PingOK reports whether the leader knows of this server's clients recently
-// enough to answer a ping of a session with this timeout. A server cut off
-// from the leader must not keep its clients calm while their locks are given
-// away.
+// PingOK reports whether a ping of a session with this timeout may be answered: the leader must have
+// acknowledged this server's touches recently. A server that is cut off must not answer its clients while
+// their sessions expire and their locks pass on.
 func (n *Node) PingOK(timeout time.Duration) bool {
 	n.serving.mu.Lock()
 	defer n.serving.mu.Unlock()
 	return time.Since(n.serving.lastAck) < timeout/3
 }
 
-// confirmed is told when an entry of this server's own is applied.
+// confirmed receives whether a request of this server's own was applied.
 type confirmed chan bool
 
 // Done implements state.Waiter.
@@ -281,7 +277,7 @@ func (c confirmed) Done(o *state.Outcome, _ *state.State) { c <- !o.Unknown }
 func (n *Node) Current(ctx context.Context) error {
 	done := make(confirmed, 1)
 	failed := make(chan error, 1)
-	go func() { // it may wait until the stream has room, or closes
+	go func() { // Propose may block until the stream has room or closes
 		if err := n.Propose(state.Request{Op: state.OpBarrier}, done); err != nil {
 			failed <- err
 		}
@@ -306,7 +302,7 @@ func (n *Node) Current(ctx context.Context) error {
 	}
 }
 
-// tellAck wakes what waits in Acknowledged. g.mu is held.
+// tellAck wakes the goroutines in Acknowledged. The caller holds g.mu.
 func (g *serving) tellAck() {
 	if g.ackNews != nil {
 		close(g.ackNews)

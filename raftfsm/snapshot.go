@@ -27,7 +27,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, _, open := f.state.Staged(); open { // what is kept beside the state would be lost
+	if _, _, open := f.state.Staged(); open { // the snapshot would lack the staged backup
 		<-f.walking
 		return nil, errors.New("a restore is under way")
 	}
@@ -42,11 +42,11 @@ func (f *fsm) hold() *fsmSnapshot {
 		bytes: f.counted.bytes.Load()}
 }
 
-// fsmSnapshot is a point in time of the state, being written.
+// fsmSnapshot is the state at one point in time, while it is written.
 type fsmSnapshot struct {
 	f               *fsm
 	state           *state.Snapshot
-	requests, bytes int64             // that fsm.counted counted at that point
+	requests, bytes int64             // the values of fsm.counted at that point
 	sink            raft.SnapshotSink // nil until it is written
 	reading         time.Duration     // since the last rest
 }
@@ -63,9 +63,8 @@ func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	if err := sink.Close(); err != nil {
 		return err
 	}
-	// The entries that the snapshot covers no longer count towards the next one. Until Release no
-	// snapshot of another server is installed, so both counters still count what they counted when it
-	// was begun.
+	// The entries that the snapshot covers no longer count towards the next one. No snapshot of another
+	// server is installed before Release, so neither counter was reset since the beginning.
 	s.f.counted.requests.Add(-s.requests)
 	s.f.counted.bytes.Add(-s.bytes)
 	if !disk.Forgets(sink) {
@@ -74,8 +73,8 @@ func (s *fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	return nil
 }
 
-// readRest is how long reads of a snapshot last together before its writer rests as long. So a snapshot
-// takes at most half of a processor from requests, and half of the state lock.
+// readRest is how long the writer of a snapshot may read before it rests equally long. So a snapshot takes at
+// most half of one processor, and half of the state lock, from requests.
 const readRest = time.Millisecond
 
 func (s *fsmSnapshot) read(fn func()) {
@@ -86,7 +85,7 @@ func (s *fsmSnapshot) read(fn func()) {
 		fn()
 	}()
 	if s.reading += time.Since(begin); s.reading >= readRest {
-		time.Sleep(min(s.reading, 50*readRest)) // no longer, where the process stood still
+		time.Sleep(min(s.reading, 50*readRest)) // bounded: a read seems long if the process stood still
 		s.reading = 0
 	}
 }
@@ -103,13 +102,13 @@ func (s *fsmSnapshot) Release() {
 // Backup is the state at one moment, to be written once while writes go on.
 type Backup struct {
 	Zxid int64
-	ACLs [][]jute.ACL // every one that a node in it can have
+	ACLs [][]jute.ACL // the lists that its nodes refer to
 
 	snap *fsmSnapshot
 }
 
-// Backup takes hold of the state as it is now. It waits, as long as ctx allows,
-// for a snapshot or another backup that is under way. The caller closes it.
+// Backup holds the state as it is now. If a snapshot or another backup is under way, it waits for that until
+// ctx ends. The caller closes it.
 func (n *Node) Backup(ctx context.Context) (*Backup, error) {
 	f := n.fsm
 	select {
@@ -127,7 +126,7 @@ func (n *Node) Backup(ctx context.Context) (*Backup, error) {
 	return &Backup{Zxid: snap.state.Zxid(), ACLs: f.state.Tree().ACLs(), snap: snap}, nil
 }
 
-// Write writes the backup. No writer is kept waiting for more than some nodes.
+// Write writes the backup. It takes the state lock for a few nodes at a time, so that writes go on.
 func (b *Backup) Write(w io.Writer) error { return b.snap.state.Write(w, b.snap.read) }
 
 // Close releases the state.

@@ -20,9 +20,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/upkeep"
 )
 
-// Start runs a server's part in the cluster. It returns when the server has
-// joined its cluster, which for a new cluster of several means that all of
-// them have been started; ctx bounds that wait.
+// Start runs a server's part in the cluster. It returns when the server has joined its cluster; for a new
+// cluster, that is when all its servers have been started. ctx bounds the wait.
 func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	o, err = o.withDefaults()
 	if err != nil {
@@ -96,9 +95,9 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	return n, nil
 }
 
-// readDisk reads the newest snapshot and checks the log. It runs before other servers hear of this
-// start: if this server refuses the directory, and the operator puts back the one that was there
-// before, they must not take that for an old copy.
+// readDisk reads the newest snapshot and checks the log. It runs before other servers learn of this start. If
+// this server refuses the directory and the operator puts the earlier one back, they must not mistake that
+// one for an old copy.
 func (n *Node) readDisk(d *disk.Disk) error {
 	n.disk = d
 	if d.Identity().Cluster == "" {
@@ -153,7 +152,7 @@ func (n *Node) makeFSM() (err error) {
 	return nil
 }
 
-// upkeepOptions say what this server keeps within bounds.
+// upkeepOptions returns the bounds on what this server stores.
 func (n *Node) upkeepOptions() upkeep.Options {
 	o := &n.o
 	return upkeep.Options{Dir: o.DataDir, Entries: o.SnapshotEntries, Bytes: o.SnapshotBytes,
@@ -208,7 +207,7 @@ func (n *Node) Close(ctx context.Context) error {
 	if n.closed.Swap(true) {
 		return nil
 	}
-	// A disk that hangs holds up all that waits for it, which may be any goroutine.
+	// A disk that hangs may block any goroutine, so Close waits for them no longer than ctx allows.
 	done := make(chan error, 1)
 	go func() {
 		n.handOver(ctx)
@@ -247,7 +246,7 @@ func (n *Node) handOver(ctx context.Context) {
 		return
 	}
 	if t := n.term.Load(); t != nil && len(t.far()) == 0 {
-		return // raft would wait for servers that are gone
+		return // else raft would wait for servers that are gone
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*n.o.HeartbeatTimeout)
 	defer cancel()
@@ -258,8 +257,8 @@ func (n *Node) handOver(ctx context.Context) {
 	}
 }
 
-// stopRaft bounds raft's shutdown: a goroutine of raft that hangs in a store must not hold up this
-// server.
+// stopRaft shuts raft down, or gives up when ctx ends: a goroutine of raft that hangs in a store must not
+// keep this server from stopping.
 func (n *Node) stopRaft(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("raft did not stop within 5 s"))
 	defer cancel()
@@ -269,7 +268,7 @@ func (n *Node) stopRaft(ctx context.Context) error {
 	return nil
 }
 
-// release gives back what Start acquired besides raft.
+// release releases everything except raft that Start acquired.
 func (n *Node) release() error {
 	n.cancel()
 	if n.port != nil {

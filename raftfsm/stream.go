@@ -26,7 +26,7 @@ func (n *Node) Propose(r state.Request, w state.Waiter) error {
 	return n.fsm.stream.Put(&r, w)
 }
 
-// opening returns the request for this server's stream, and whether it has yet to be opened.
+// opening returns the request to open this server's stream, and whether it must still be opened.
 func (n *Node) opening() (bl state.Block, wanted bool) {
 	if n.fsm.stream.Birth() != 0 {
 		return bl, false
@@ -36,8 +36,7 @@ func (n *Node) opening() (bl state.Block, wanted bool) {
 	return n.fsm.stream.Opening(m, n.o.Rand), true
 }
 
-// openOwnStream lets a leader ask itself for its stream, if it has none. A
-// follower asks over its link.
+// openOwnStream opens the leader's own stream if it has none. A follower asks over its link.
 func (n *Node) openOwnStream() {
 	if bl, wanted := n.opening(); wanted {
 		if t := n.term.Load(); t != nil {

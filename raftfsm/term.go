@@ -19,18 +19,18 @@ type term struct {
 	began   time.Time
 	tracker *tracker
 	reader  stream.Reader // of our own stream
-	work    signal.Signal // that the batcher may find work
+	work    signal.Signal // sent when the batcher may find work
 	acts    actQueue      // what the leader proposes on its own account
 	links   linkSet       // streams of the other servers
 	nudger  *nudger
-	members signal.Signal // that a member has announced itself
-	notice  notice        // what is published of the members
-	full    atomic.Bool   // what needs more room is refused
+	members signal.Signal // sent when a member has announced itself
+	notice  notice        // what is published about the members
+	full    atomic.Bool   // requests that need more room are refused
 	low     atomic.Bool   // because a disk is low
-	layout  oneLayout     // whether contenders that do not see living ones are refused
+	layout  oneLayout     // whether contenders of another layout are refused
 	working baton         // held by the batcher, except while it waits for raft
 
-	turn     int // of the servers, in filling entries
+	turn     int // which server begins to fill the next entry
 	requests int // in the entry being filled, or filled last
 }
 
@@ -45,16 +45,16 @@ func (b baton) give() { <-b }
 
 func (t *term) wake() { t.work.Send() }
 
-// errNotLeading is the answer to a server that takes this one for the leader.
+// errNotLeading is the answer to a server that wrongly believes this one to lead.
 var errNotLeading = status.Errorf(status.NoLeader, "this server does not lead")
 
-// propose queues an act of the leader. Acts are conditional: Apply looks again.
+// propose queues an act of the leader. Acts are conditional: Apply checks their conditions again.
 func (t *term) propose(r state.Request) {
 	t.acts.add(r)
 	t.wake()
 }
 
-// addBarrier lets a leader add an entry without effect to its log.
+// addBarrier adds an entry without effect to the log, if this server leads.
 func (n *Node) addBarrier() {
 	if t := n.term.Load(); t != nil {
 		t.propose(state.Request{Op: state.OpBarrier})

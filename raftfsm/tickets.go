@@ -15,8 +15,8 @@ import (
 // ticketsVersion is the version that understands state.Ticketing.
 const ticketsVersion = 3
 
-// AllowTickets lets the cluster have tickets, once every member says that it understands them. From then on
-// no server of release 0.1.0 can be a member. It returns when this server knows.
+// AllowTickets allows tickets in the cluster, once every member says that it understands them. From then on
+// no server of release 0.1.0 can be a member. It returns when this server has applied that.
 func (n *Node) AllowTickets(ctx context.Context) error {
 	if n.hasTickets() {
 		return nil
@@ -50,8 +50,8 @@ func errOlder(id uint32) error {
 		id)
 }
 
-// allUnderstand returns an error if one of the members does not say that it understands a version: it would
-// stop at an entry of that version.
+// allUnderstand returns an error unless every member says that it understands a version. A member that does
+// not would stop at an entry of that version.
 func (n *Node) allUnderstand(ctx context.Context, version int) error {
 	if n.port == nil {
 		return nil
@@ -77,7 +77,7 @@ func (n *Node) allUnderstand(ctx context.Context, version int) error {
 	return err
 }
 
-// endTickets proposes the end of the tickets whose last moment has come, unless earlier acts still wait.
+// endTickets proposes the end of the tickets that are overdue, unless earlier acts still wait.
 func (t *term) endTickets() {
 	if t.acts.waits() {
 		return
@@ -91,9 +91,8 @@ func (t *term) endTickets() {
 	}
 }
 
-// Touch notes that a session was heard from, if this server leads. It reports false if it does not, or does
-// not hold its lease: then Options.Observer must tell of the session, and Acknowledged tells when the leader
-// has heard.
+// Touch notes that a session was heard from, if this server leads and holds its lease. Otherwise it returns
+// false: then Options.Observer must report the session, and Acknowledged waits until the leader has heard.
 func (n *Node) Touch(id int64) bool {
 	t := n.term.Load()
 	if t == nil {
@@ -103,10 +102,10 @@ func (n *Node) Touch(id int64) bool {
 	return n.raft.Leads() && t.ctx.Err() == nil
 }
 
-// Acknowledged waits until enough reports true. It is given the time at which the newest touches were sent
-// that a leader acknowledged. What the observer gave out before that time, the leader has heard. What the
-// leader had applied then, this server has applied, too: a ticket that was given back at another server is
-// not answered for here as if it were still held.
+// Acknowledged waits until enough returns true. It calls enough with the time at which this server sent the
+// newest touches that the leader has acknowledged. The leader has heard every session that the observer
+// reported before that time. This server has also applied everything that the leader had applied then, so it
+// does not treat a ticket that was given back at another server as still held.
 func (n *Node) Acknowledged(ctx context.Context, enough func(sent time.Time) bool) error {
 	g := &n.serving
 	for {

@@ -12,9 +12,9 @@ const (
 	Move     Op = "move"     // a member has another address
 	Remove   Op = "remove"   // a server is no longer a member
 	Lead     Op = "lead"     // a member leads
-	Demote   Op = "demote"   // a voter follows on without a vote
+	Demote   Op = "demote"   // a voter loses its vote and goes on following
 	Vote     Op = "vote"     // a server votes, whether it runs or not
-	Describe Op = "describe" // the words of the operator are published, nothing else
+	Describe Op = "describe" // only the operator's descriptions are published
 )
 
 // Change is one change of the cluster's members. Its text is part of the messages between servers.
@@ -28,13 +28,13 @@ type Change struct {
 	Words string `json:"words,omitempty"`
 	// More changes follow at once; clients see all of them as one.
 	More bool `json:"more,omitempty"`
-	// By is the server that asks for such changes, one after the other. They start from version
-	// Since of the configuration.
+	// By is the server that asks for a series of changes. The series starts from version Since of the
+	// configuration.
 	By    uint32 `json:"by,omitempty"`
 	Since int64  `json:"since,omitempty"`
 }
 
-// Voters returns the voters that a change leaves of those that there are.
+// Voters returns the voters after the change, given those before it.
 func (c *Change) Voters(now []uint32) []uint32 {
 	rest := make([]uint32, 0, len(now)+1)
 	for _, id := range now {

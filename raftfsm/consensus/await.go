@@ -9,8 +9,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// Await waits for a future of raft's, which may never complete, until ctx ends. It
-// gives raft's errors their codes.
+// Await waits for a raft future, or until ctx ends, because a future may never complete. It gives raft's
+// errors their codes.
 func Await(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()
@@ -22,7 +22,7 @@ func Await(ctx context.Context, f raft.Future) error {
 	}
 }
 
-// coded gives an error of raft's its code.
+// coded gives a raft error its code.
 func coded(err error) error {
 	switch {
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):

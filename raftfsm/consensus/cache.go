@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/stream"
 )
 
-// logCache keeps the newest log entries in memory for followers, which are sent entries from the
-// log. It leaves out those that are longer than cacheLongest: an entry may be as long as a request.
+// logCache keeps the newest log entries in memory, from where they are sent to followers. It omits entries
+// longer than cacheLongest, because one request may make an entry very long.
 type logCache struct {
 	*raft.LogCache
 	below raft.LogStore

@@ -2,22 +2,22 @@ package consensus
 
 import "context"
 
-// Leadership makes a context of each leadership of this server, which ends when the leadership does.
+// Leadership provides a context for each leadership of this server; the context ends with the leadership.
 type Leadership struct {
-	notes chan bool            // from raft, whose main loop waits until it is heard
+	notes chan bool            // from raft, whose main loop blocks until it is received
 	Won   chan context.Context // of length 1: the leadership that has begun
 }
 
-// NewLeadership returns one that has not begun.
+// NewLeadership returns the Leadership of a server that does not lead yet.
 func NewLeadership() *Leadership {
 	return &Leadership{notes: make(chan bool, 1), Won: make(chan context.Context, 1)}
 }
 
-// Note tells that raft gained or lost the leadership.
+// Note reports that raft gained or lost the leadership.
 func (l *Leadership) Note(leads bool) { l.notes <- leads }
 
-// Listen hears what raft says of this server's leadership, gained and lost. Its goroutine must not
-// call raft, which waits for it.
+// Listen receives raft's notes that this server gained or lost the leadership. It must not call raft, whose
+// main loop waits for it.
 func (l *Leadership) Listen(ctx context.Context) {
 	end := func() {}
 	defer func() { end() }()
@@ -28,7 +28,7 @@ func (l *Leadership) Listen(ctx context.Context) {
 		case leading := <-l.notes:
 			end()
 			select {
-			case <-l.Won: // it is over, and lead has not heard of it
+			case <-l.Won: // that leadership is over, and lead has not taken it
 			default:
 			}
 			if leading {

@@ -9,16 +9,16 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// hcLogger lets the raft library log through ours, nearly all of it as debug: this package itself
-// logs, once for each event, what an operator should know of leadership, members and servers that
-// are not reached. Once closed is set no line of raft's is a warning: raft is being stopped.
+// hcLogger returns a logger for the raft library that writes to ours, nearly all at debug level: the server
+// itself logs each event that matters to an operator once. After closed is set, no line from raft is a
+// warning, because raft is being stopped.
 func hcLogger(log *slog.Logger, closed *atomic.Bool) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Info, Output: lineLogger{log, closed},
 		DisableTime: true})
 }
 
-// raftWarns are the beginnings of those of raft's lines that stay warnings: this package does not
-// log the same itself, and their cause is not another server being gone.
+// raftWarns lists the beginnings of raft's lines that stay warnings: the server does not log these events
+// itself, and they are not caused by another server that is down.
 var raftWarns = []string{
 	"failed to take snapshot", "failed to get last log index", "failed to remove old logs",
 	"failed to compact logs",

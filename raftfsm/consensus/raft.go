@@ -1,5 +1,6 @@
-// Package consensus is raft as the rest of a server sees it: started on what the disk holds, with its futures
-// awaited, its errors coded, its leadership told from one to the next, and its lines in our log.
+// Package consensus wraps raft for the rest of a server: it starts raft on the stores of the disk, awaits its
+// futures, gives its errors codes, provides a context for each leadership, and puts raft's lines into our
+// log.
 package consensus
 
 import (
@@ -40,8 +41,8 @@ type Options struct {
 	Closed           *atomic.Bool // this server is told to stop
 }
 
-// Start starts raft on what the disk holds. On an empty disk it begins with the
-// configuration bootstrap, or, if that is nil, waits to be told one.
+// Start starts raft on the stores of the disk. On an empty disk raft begins with the configuration bootstrap,
+// or, if that is nil, waits until a leader sends one.
 func Start(o Options, f raft.FSM, bootstrap *raft.Configuration) (*Raft, error) {
 	d, port := o.Disk, o.Port
 	r := &Raft{&elect.Raft{ID: o.ID, Self: o.Self, Began: time.Now()}, d}
@@ -50,14 +51,14 @@ func Start(o Options, f raft.FSM, bootstrap *raft.Configuration) (*Raft, error) 
 	logs, stable, snaps := d.Log(), d.Stable(), d.Snapshots(o.Verify, o.Damaged)
 	var err error
 	if port == nil {
-		// Only for the one message that this server sends itself; see elect.Raft.
+		// This transport carries only the messages that this server sends to itself; see elect.Raft.
 		_, t := raft.NewInmemTransport(r.Self)
 		t.Connect(r.Self, t)
 		r.Trans = t
 	} else {
 		r.Trans = port.Transport(d.Durable)
-		// Only followers are sent entries from the log, and those that keep up are
-		// sent the newest.
+		// Entries are read from the log only to send them to followers, and followers that keep up need the
+		// newest.
 		if logs, err = newLogCache(logs); err != nil {
 			return nil, err
 		}
@@ -65,12 +66,12 @@ func Start(o Options, f raft.FSM, bootstrap *raft.Configuration) (*Raft, error) 
 	if bootstrap != nil {
 		term, end, err := d.Promised()
 		switch {
-		case err != nil: // the disk cannot tell whether the cluster has begun
+		case err != nil: // it is unknown whether the cluster has begun
 		case term == 0 && end == 0:
 			err = raft.BootstrapCluster(conf, logs, stable, snaps, r.Trans, *bootstrap)
 		case term == 1 && end == 0:
-			// The process ended in the middle of that: raft stores the term, then the entry. No server has
-			// voted in term 1.
+			// The process ended in the middle of the bootstrap: raft stores the term first, then the entry.
+			// No server has voted in term 1.
 			err = logs.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration,
 				Data: raft.EncodeConfiguration(*bootstrap)})
 		}
@@ -89,11 +90,11 @@ func Start(o Options, f raft.FSM, bootstrap *raft.Configuration) (*Raft, error) 
 func (o *Options) config() *raft.Config {
 	c := raft.DefaultConfig()
 	c.LocalID = peer.ServerID(o.ID)
-	// elect stands sooner, and with the others' agreement. If raft's timer ran out before that,
-	// the survivor would ask for pre-votes, which servers that still believe in the leader, or are
-	// being sent a snapshot, refuse.
+	// Package elect stands for election sooner, and with the other servers' agreement. If raft's timer ran
+	// out first, raft would ask for pre-votes, and servers refuse those while they still believe in the
+	// leader or receive a snapshot.
 	c.HeartbeatTimeout = o.HeartbeatTimeout * 3 / 2
-	c.ElectionTimeout = c.HeartbeatTimeout // raft wants it so
+	c.ElectionTimeout = c.HeartbeatTimeout // raft requires it
 	// A follower busy with its disk answers heartbeats late, because they pass
 	// through its main loop; half the time would depose healthy leaders.
 	c.LeaderLeaseTimeout = o.HeartbeatTimeout
@@ -118,8 +119,8 @@ func (r *Raft) Lacks(id uint32) bool {
 	return len(list) > 0 && !slices.ContainsFunc(list, is)
 }
 
-// Configuration returns the newest members with the index of their log entry, which makes a change
-// fail if the members have changed by then. An index that is not known is one that never fits.
+// Configuration returns the newest members and the index of their log entry. A change that names this index
+// fails if the members have changed since. An unknown index is one that never matches.
 func (r *Raft) Configuration() ([]raft.Server, uint64) {
 	list := r.Servers()
 	return list, r.disk.ConfigOf(list)
@@ -133,7 +134,7 @@ func (r *Raft) Move(s *raft.Server, addr string, prev uint64) raft.Future {
 	return r.AddNonvoter(s.ID, raft.ServerAddress(addr), prev, 0)
 }
 
-// LastEntry is the durable end of the log, as raft shows it to voters.
+// LastEntry returns the durable end of the log, as raft shows it to voters.
 func (r *Raft) LastEntry() (term, index uint64) {
 	stats := r.Stats()
 	number := func(name string) uint64 {
@@ -144,7 +145,7 @@ func (r *Raft) LastEntry() (term, index uint64) {
 	if snap := number("last_snapshot_index"); snap > index {
 		return number("last_snapshot_term"), snap
 	}
-	// No voter may hear of entries that this server could still forget.
+	// Voters must not learn of entries that this server could still lose.
 	if sure := r.disk.Durable(); index > sure {
 		var l raft.Log
 		if r.disk.Log().GetLog(sure, &l) == nil {

@@ -1,8 +1,7 @@
-// Package elect lets a server stand for election sooner than raft would by itself,
-// and lets a leader whose disk hangs give its place away.
+// Package elect makes a server stand for election sooner than raft would by itself, and makes a leader whose
+// disk hangs hand over.
 //
-// Raft's own timers remain behind all of it: a mistake here costs an election, never
-// a guarantee. A server stands
+// Raft's own timers still apply, so a mistake here costs an election, never a guarantee. A server stands
 //
 //   - when the leader's process is gone, which its refused connections show
 //     ([Elections.Succeed]);

@@ -21,11 +21,11 @@ type Raft struct {
 	stuck atomic.Bool // this server's log hangs; see Relief
 }
 
-// Beat returns the time until the next multiple of d since raft began. Goroutines of a server that
-// look at something now and then wait for the same beat: an idle processor wakes once for all.
+// Beat returns the time until the next multiple of d since raft began. Goroutines that check something
+// periodically wait for the same beat, so that an idle processor wakes once for all of them.
 func (r *Raft) Beat(d time.Duration) time.Duration { return d - time.Since(r.Began)%d }
 
-// Known returns the leader that this server knows; id 0: it knows none.
+// Known returns the leader that this server knows, or id 0 if it knows none.
 func (r *Raft) Known() (id uint32, addr string) {
 	a, i := r.LeaderWithID()
 	if a == "" {
@@ -34,10 +34,9 @@ func (r *Raft) Known() (id uint32, addr string) {
 	return peer.ParseID(i), string(a)
 }
 
-// Leads reports whether raft takes this server for the leader. It then holds
-// its lease, but may not yet have applied all that was ever acknowledged. While
-// the log hangs it does not lead: raft's main loop, which looks after the lease,
-// may hang with it, and the others may have elected another leader.
+// Leads reports whether raft considers this server the leader. The server then holds its lease, but may not
+// have applied everything that was ever acknowledged. While the log hangs, Leads returns false: raft's main
+// loop, which checks the lease, may hang too, and the other servers may have elected another leader.
 func (r *Raft) Leads() bool { return r.State() == raft.Leader && !r.stuck.Load() }
 
 // NobodyLeadsBut reports whether this server knows no leader other than id.
@@ -55,11 +54,12 @@ func (r *Raft) Servers() []raft.Server {
 	return slices.Clone(f.Configuration().Servers) // raft's own list is shared
 }
 
-// HeardOfLeader returns when this server last heard of another server that leads; zero if it knows
-// no such leader. Raft also counts as a contact a vote that it gave, and its own stepping down.
+// HeardOfLeader returns when this server last heard from another server that leads, or zero if it knows no
+// such leader. Raft's time of last contact also changes when it gives a vote or steps down; those do not
+// count here.
 func (r *Raft) HeardOfLeader() time.Time {
 	at := r.LastContact()
-	// Read the contact first: raft drops its leader before it notes a vote, so if the contact was a vote,
+	// Read the contact first: raft forgets its leader before it notes a vote, so if the contact was a vote,
 	// Known finds no leader.
 	if id, _ := r.Known(); id == 0 || id == r.ID {
 		return time.Time{}
@@ -74,7 +74,7 @@ func (r *Raft) Silence() time.Duration {
 	}
 	last := r.LastContact()
 	if last.IsZero() {
-		last = r.Began // a leader, if there is one, has sent only part of a snapshot so far
+		last = r.Began // a leader, if there is one, is still sending a snapshot
 	}
 	return time.Since(last)
 }
@@ -93,11 +93,11 @@ func (r *Raft) Stand() error {
 	return r.Trans.TimeoutNow(peer.ServerID(r.ID), r.Self, &raft.TimeoutNowRequest{RPCHeader: r.Header()}, &resp)
 }
 
-// moment is a term and a contact. While both stay the same, nothing has happened that bears on
+// moment is a term and a time of contact. While both stay the same, nothing has happened that affects
 // leadership.
 type moment struct {
 	term    uint64
-	contact time.Time // with a leader, or a candidate that was given a vote; zero: any
+	contact time.Time // with a leader, or with a candidate that got a vote; zero: any
 }
 
 func (r *Raft) moment() moment { return moment{r.CurrentTerm(), r.LastContact()} }
@@ -106,9 +106,9 @@ func (r *Raft) isStill(m moment) bool {
 	return r.CurrentTerm() == m.term && (m.contact.IsZero() || r.LastContact().Equal(m.contact))
 }
 
-// drained waits until raft's main loop has handled the requests of other servers so far, and
-// reports whether it has within limit. Behind those requests drained asks for a vote in a term that
-// is long over, which changes nothing.
+// drained waits until raft's main loop has handled all earlier requests of other servers, and reports whether
+// that happened within limit. It queues a request of its own after them: for a vote in a term that is long
+// over, which changes nothing.
 func (r *Raft) drained(ctx context.Context, limit time.Duration) bool {
 	done := make(chan error, 1)
 	go func() { // no longer than the transport's timeout
@@ -125,30 +125,29 @@ func (r *Raft) drained(ctx context.Context, limit time.Duration) bool {
 	return false
 }
 
-// withdraw ends a candidacy that came to nothing; raft would end it only when its timer runs out. A
-// candidate that is asked for a vote in a newer term must become a follower. withdraw reports whether
-// nothing else has happened since m: if raft knows a leader by then, or a newer term, raft ignores the
-// request.
+// withdraw ends a candidacy that failed; raft itself would end it only when its timer runs out. It asks raft
+// for a vote in a newer term, which makes a candidate a follower. Raft ignores the request if it knows a
+// leader or a newer term by then. withdraw reports whether nothing else has happened since m.
 func (r *Raft) withdraw(m moment) bool {
 	err := r.followIn(m.term+1, false)
 	m.term++
 	return err == nil && r.isStill(m)
 }
 
-// Forget makes raft drop its leader of a term, after that server has stopped leading.
-// Nothing happens if raft knows a newer term by then.
+// Forget makes raft drop the leader of a term, after that server has stopped leading. It does nothing if raft
+// knows a newer term by then.
 func (r *Raft) Forget(term uint64) {
-	if _, votes := r.voters(); votes { // a log without entries would get the vote
+	if _, votes := r.voters(); votes { // an empty log would get the vote
 		_ = r.followIn(term+1, true)
 	}
 }
 
-// followIn makes this server a follower in a newer term, without a vote in it. The server asks itself for
-// a vote with an empty log, which raft takes as news of the term and refuses. While raft knows a leader it
-// ignores the request, unless forget is set.
+// followIn makes this server a follower in a newer term without voting in it. The server asks itself for a
+// vote, with an empty log: raft adopts the term and refuses the vote. While raft knows a leader it ignores
+// the request, unless forget is set.
 func (r *Raft) followIn(term uint64, forget bool) error {
 	h := r.Header()
-	h.Addr = nil // if this server leads by then, raft must not find its leader's address here
+	h.Addr = nil // raft compares it with its leader's address, which may be this server's by then
 	var resp raft.RequestVoteResponse
 	return r.Trans.RequestVote(peer.ServerID(r.ID), r.Self,
 		&raft.RequestVoteRequest{RPCHeader: h, Term: term, LeadershipTransfer: forget}, &resp)

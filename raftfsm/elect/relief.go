@@ -12,9 +12,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// Relief has a leader whose disk hangs replaced long before the watchdog ends its process. Raft
-// would never do so: such a leader goes on telling every server that it leads, and completes no
-// request.
+// Relief gets a leader replaced whose disk hangs, long before the watchdog ends its process. Raft would never
+// do so: such a leader goes on sending heartbeats, and completes no request.
 //
 // A disk that is merely slow must not cost a leader its leadership, so what
 // counts as hanging depends on how slow this disk was lately.
@@ -25,24 +24,24 @@ type Relief struct {
 	Log     *slog.Logger
 
 	call   uint64        // the write that was under way at the last look; 0: none
-	stuck  time.Duration // how long, at least, it has been
+	stuck  time.Duration // for how long, at least, that write has been under way
 	worst  time.Duration // of the writes that ended in this span, and in the one before
 	before time.Duration
 	span   int // looks since this span began
 	tried  int // to give leadership away, in this stall
 	rest   int // looks until the next try
 
-	barred time.Time // since when raft takes nothing from this leader; zero: it does
+	barred time.Time // since when raft accepts no entries; zero: it accepts them
 }
 
 const (
 	reliefLook  = 100 * time.Millisecond
 	reliefSpan  = 300 // looks
 	reliefLeast = 1500 * time.Millisecond
-	reliefMost  = 5 * time.Second // a disk that is as slow as that is no use to a leader
+	reliefMost  = 5 * time.Second // a leader with such a slow disk is of no use
 	reliefAsk   = 200 * time.Millisecond
-	reliefIdle  = 250 * time.Millisecond // instead, while nothing is written
-	reliefRest  = 5                      // looks after a try: by then the try has succeeded or failed
+	reliefIdle  = 250 * time.Millisecond // instead of reliefLook, while nothing is written
+	reliefRest  = 5                      // looks after a try, which has succeeded or failed by then
 )
 
 // Watch looks at the disk until ctx ends. It counts looks instead of asking the clock: a process
@@ -65,8 +64,7 @@ func (r *Relief) Watch(ctx context.Context) {
 	}
 }
 
-// look takes the write that is under way, and reports whether it is time to let another server
-// lead.
+// look notes which write is under way, and reports whether it is time for another server to lead.
 func (r *Relief) look(call uint64) bool {
 	if r.span++; r.span >= reliefSpan {
 		r.span, r.before, r.worst = 0, r.worst, 0
@@ -90,11 +88,11 @@ func (r *Relief) limit() time.Duration {
 	return min(max(reliefLeast, lately+lately/2), reliefMost)
 }
 
-// Began notes whether the barrier at the start of a term succeeded. While raft hands leadership
-// over, raft takes no entries, and may never learn that the transfer has ended: it waits for the
-// replicator to a server that hangs, and if leadership is lost by then, the replicator ends without
-// a word. Elected again, such a server would lead and do nothing for as long as it runs. Any
-// election is over within limit.
+// Began notes whether the barrier at the start of a term succeeded. While raft hands leadership over it
+// accepts no entries, and it may never notice the end of the transfer: it waits for the replicator of a
+// server that hangs, and if leadership is lost first, the replicator ends without telling raft. If such a
+// server is elected again, it leads and does nothing. So Began asks another server to lead if that lasts
+// longer than limit, within which any election is over.
 func (r *Relief) Began(ctx context.Context, err error, limit time.Duration) {
 	now := time.Now()
 	switch {
@@ -108,9 +106,9 @@ func (r *Relief) Began(ctx context.Context, err error, limit time.Duration) {
 	}
 }
 
-// giveAway asks the voter with the longest log to stand for election; if that voter was asked
-// before in this stall and this server still leads, the next one. giveAway does without raft's main
-// loop, which may be waiting for the disk. Whether another server leads it learns from the others.
+// giveAway asks the voter with the longest log to stand for election, and on each later call in the same
+// stall the next voter. It bypasses raft's main loop, which may be waiting for the disk, and asks the other
+// servers whether one of them leads already.
 func (r *Relief) giveAway(ctx context.Context, why string, since time.Duration) {
 	list := r.successors(ctx)
 	if len(list) == 0 || slices.ContainsFunc(list, func(a peer.Answer) bool { return a.Status.Leader == a.ID }) {
@@ -130,8 +128,7 @@ func (r *Relief) giveAway(ctx context.Context, why string, since time.Duration) 
 	}()
 }
 
-// successors are the other voters that answer, in the order in which they can
-// win an election.
+// successors returns the other voters that answer, those with the best chance in an election first.
 func (r *Relief) successors(ctx context.Context) (list []peer.Answer) {
 	ctx, cancel := context.WithTimeout(ctx, reliefAsk)
 	defer cancel()

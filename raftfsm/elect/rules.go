@@ -18,7 +18,7 @@ const (
 	Vacant            // no leader is known
 )
 
-// String is what the log says.
+// String returns the reason for the log.
 func (w Why) String() string {
 	return [...]string{"the leader's process is gone", "a majority hears nothing of the leader",
 		"no leader is known"}[w]
@@ -30,7 +30,7 @@ type Verdict int
 // Verdicts.
 const (
 	Yield      Verdict = iota // it does not stand
-	WaitTurn                  // it lets others stand first, for Survey.Turn in all
+	WaitTurn                  // it lets others stand first, for at most Survey.Turn
 	WaitOthers                // a server that stands first is standing: this one waits a little
 	Stand
 )
@@ -38,7 +38,7 @@ const (
 const (
 	turnStep  = 100 * time.Millisecond // more than a vote takes, so that not all stand at once
 	turnTie   = 40 * time.Millisecond  // between servers that cannot tell which is first
-	turnShort = 5 * time.Millisecond   // for an entry that may be on its way to the disk of a server behind
+	turnShort = 5 * time.Millisecond   // for an entry that may be on its way to another server's disk
 )
 
 // Opinion is what a server learns from one voter's answer, or from its silence. A
@@ -52,7 +52,7 @@ type Opinion struct {
 	Short  bool // its log is shorter, so that this server does not vote for it
 	Linked bool // its connection to the leader stands
 	Stands bool // it stands for election now
-	Mute   bool // it did not answer, so that the leader may be its leader
+	Mute   bool // it did not answer, so it may still follow the leader
 	Gone   bool // because its process is gone
 	Lower  bool // its id is lower
 }
@@ -75,8 +75,8 @@ func opinionOf(a *peer.Answer, own *peer.Status, leader uint32, heartbeat time.D
 	return o
 }
 
-// StandsBefore compares two servers as raft compares them in a vote; of equals the
-// one with the lower id stands first.
+// StandsBefore reports whether a should stand before b: it has the longer log, as raft compares logs in a
+// vote, or an equal log and the lower id.
 func StandsBefore(a, b *peer.Status) bool {
 	if a.LastTerm != b.LastTerm {
 		return a.LastTerm > b.LastTerm
@@ -106,9 +106,9 @@ func (s *Survey) count(is func(*Opinion) bool) (n int) {
 // majority reports whether n voters and this server are one.
 func (s *Survey) majority(n int) bool { return s.Voter && n+1 > s.Voters/2 }
 
-// Turn returns how long this server lets others stand first: servers with a longer log, as far as
-// their answers show. The last entries may be on their way to the disk, so two servers can each
-// think that the other stands first, or that it stands first itself; then the ids decide.
+// Turn returns how long this server waits for servers with a longer log to stand first. Answers may lack the
+// last entries, which are still on their way to the disk. So two servers may each believe that the other
+// stands first, or both that they do; then the ids decide.
 func (s *Survey) Turn() (d time.Duration) {
 	for i := range s.Opinions {
 		o := &s.Opinions[i]
@@ -131,15 +131,15 @@ func (s *Survey) May(why Why) bool {
 	mute := s.count(func(o *Opinion) bool { return o.Mute })
 	switch why {
 	case Dead:
-		// A leader that has the connections it needs to lead is alive: only this server cannot reach it.
-		// Connections to a process that ends break at once. The leader may also be alive if the servers
-		// that did not answer reach it: they may be busy, or far away. No server can be elected then
-		// without one of their votes, so asking them again loses nothing.
+		// A leader that is linked to a majority is alive, and only this server cannot reach it: connections
+		// to a process that ends break at once. The leader may also be alive if the servers that did not
+		// answer, because they are busy or far away, still reach it. No server can be elected then without
+		// one of their votes, so nothing is lost by asking them again.
 		lives := linked > 0 && linked+1 > s.Voters/2
 		mayLive := mute > 0 && linked+mute+1 > s.Voters/2
 		return !lives && !mayLive
 	case Silent:
-		// The leader has lost its lease then, whether it lives or not.
+		// The leader has lost its lease then, whether it is alive or not.
 		return s.majority(s.count(func(o *Opinion) bool { return o.Silent }))
 	case Vacant:
 		leads := s.count(func(o *Opinion) bool { return o.Leads })
@@ -148,14 +148,14 @@ func (s *Survey) May(why Why) bool {
 	return false
 }
 
-// hopeless reports whether this server cannot be elected without votes of servers that have a
-// longer log or are gone. Standing would only be in their way.
+// hopeless reports whether this server needs votes of servers that have a longer log or are gone. It could
+// not win, and would only disturb the election of another.
 func (s *Survey) hopeless() bool {
 	return !s.majority(s.count(func(o *Opinion) bool { return !o.Longer && !o.Gone }))
 }
 
-// Decide says what a server that would stand does next. waited is how long this server
-// has left the turn to better candidates. over says that it need not wait for them any longer.
+// Decide returns what a server that wants to stand does next. waited is how long it has already waited for
+// better candidates; over says that it need not wait for them any longer.
 func (s *Survey) Decide(why Why, waited time.Duration, over bool) Verdict {
 	first := s.count(func(o *Opinion) bool { return o.Before && o.Stands })
 	switch {

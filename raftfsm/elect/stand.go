@@ -18,27 +18,27 @@ type Elections struct {
 	Status    func() peer.Status
 	Heartbeat time.Duration
 	Log       *slog.Logger
-	News      chan struct{} // holds a token when raft knows another leader, or none any more
+	News      chan struct{} // holds a token when the leader that raft knows has changed
 
 	term uint64 // at the start
 }
 
 const (
-	look      = 50 * time.Millisecond  // how often Watch checks whether there is a leader; see lookAgain
+	look      = 50 * time.Millisecond  // how often Watch checks for a leader; see lookAgain
 	lookSoon  = 10 * time.Millisecond  // instead, while a cluster may be starting
-	askFirst  = 50 * time.Millisecond  // a later answer is awaited only if it makes a difference
+	askFirst  = 50 * time.Millisecond  // later answers are awaited only if they could change the decision
 	askAgain  = 20 * time.Millisecond  // before the others are asked again
 	voteTime  = 100 * time.Millisecond // by then a vote is decided
-	deferTime = 500 * time.Millisecond // to servers that stand first, whose disks may be slow
+	deferTime = 500 * time.Millisecond // to better candidates, whose disks may be slow
 )
 
-// Watch stands for election, until ctx ends, when the leader says nothing or no leader is known.
+// Watch runs until ctx ends. It makes this server stand for election when the leader is silent or no leader
+// is known.
 //
-// A leader whose host vanishes leaves no broken connection behind. Raft's own
-// timers notice it between one and a half and five heartbeat timeouts after its last
-// word, and the follower that notices it first is refused by the others, which
-// still believe in their leader. So a follower that has heard nothing for a
-// while asks the others whether they have.
+// When the leader's host vanishes, no connection breaks. Raft's own timers notice that one and a half to five
+// heartbeat timeouts after the last message, and the other servers, which still believe in the leader, refuse
+// the follower that notices first. So a follower that has heard nothing for a while asks the others whether
+// they have.
 func (e *Elections) Watch(ctx context.Context) {
 	last, from := time.Now(), time.Now()
 	wait := look
@@ -47,7 +47,7 @@ func (e *Elections) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := time.Now()
 		if now.Sub(last) > wait+e.Heartbeat/4 {
-			// This process stood still, not the leader, whose messages wait unread.
+			// This process stood still, not the leader: the leader's messages wait unread.
 			from = now.Add(e.Heartbeat)
 		}
 		leader, _ := e.Raft.Known()
@@ -66,8 +66,8 @@ func (e *Elections) Watch(ctx context.Context) {
 	}
 }
 
-// lookAgain is how long Watch may wait: while there is a leader, until it has been silent for too
-// long, but no longer than a standstill of this process must be noticed.
+// lookAgain returns how long Watch may wait: while there is a leader, until the leader would have been silent
+// for too long. The wait is bounded, so that Watch notices when this process stands still.
 func (e *Elections) lookAgain(leader uint32) time.Duration {
 	switch {
 	case leader == 0 && e.starts():
@@ -78,7 +78,7 @@ func (e *Elections) lookAgain(leader uint32) time.Duration {
 	return max(look, min(e.silenceLimit()-e.Raft.Silence(), e.Raft.Beat(e.Heartbeat/4)))
 }
 
-// silenceLimit is how long a leader may say nothing.
+// silenceLimit is how long a leader may be silent.
 func (e *Elections) silenceLimit() time.Duration { return e.Heartbeat * 5 / 4 }
 
 func (e *Elections) replaceSilent(ctx context.Context, leader uint32) {
@@ -103,10 +103,9 @@ func (r *Raft) voters() (others []peer.Place, own bool) {
 	return others, own
 }
 
-// Succeed finds a successor for a leader that is dead, sooner than heartbeats fail: the voter with
-// the longest log, which cannot lose, stands first; of equals the one with the lowest id. The
-// caller repeats it while this server knows no other leader. For an election that comes to nothing
-// see fill.
+// Succeed replaces a dead leader before its heartbeats time out. The voter with the longest log stands first,
+// because it cannot lose; among equals the one with the lowest id. The caller repeats the call while this
+// server knows no other leader. See fill for an election that fails.
 func (e *Elections) Succeed(ctx context.Context, dead uint32) {
 	m := moment{term: e.Raft.CurrentTerm()}
 	if e.turn(ctx, m, dead, Dead) {
@@ -114,8 +113,8 @@ func (e *Elections) Succeed(ctx context.Context, dead uint32) {
 	}
 }
 
-// turn waits until the servers that stand first have had their time. It reports false if the others'
-// answers forbid this server to stand, or if anything has changed since m.
+// turn waits until better candidates have had their time. It returns false if the other servers' answers
+// forbid this server to stand, or if anything has changed since m.
 func (e *Elections) turn(ctx context.Context, m moment, but uint32, why Why) bool {
 	var waited time.Duration
 	for end := time.Now().Add(deferTime); ; {
@@ -136,8 +135,8 @@ func (e *Elections) turn(ctx context.Context, m moment, but uint32, why Why) boo
 	}
 }
 
-// idle waits for d, and reports whether nothing happened until then: the moment is still m, and
-// this server knows no other leader than but.
+// idle waits for d, and reports whether nothing has happened by then: the moment is still m, and this server
+// knows no leader except but.
 func (e *Elections) idle(ctx context.Context, d time.Duration, m moment, but uint32) bool {
 	const step = time.Millisecond // another server may lead by then
 	for ; d > 0; d -= step {
@@ -148,9 +147,9 @@ func (e *Elections) idle(ctx context.Context, d time.Duration, m moment, but uin
 	return true
 }
 
-// standAt first lets raft finish its work, then stands if nothing has happened since m. That work
-// may be a vote for another server, on its way to a slow disk: standing right after the vote would
-// depose the server that it has just elected.
+// standAt waits until raft has finished its work, then stands if nothing has happened since m. Raft may be
+// storing a vote for another server on a slow disk: standing right after would depose the server that the
+// vote has just elected.
 func (e *Elections) standAt(ctx context.Context, m moment, but uint32, why Why) {
 	if !e.Raft.drained(ctx, e.Heartbeat) || !e.Raft.isStill(m) || !e.Raft.NobodyLeadsBut(but) {
 		return
@@ -166,7 +165,7 @@ func (e *Elections) standAt(ctx context.Context, m moment, but uint32, why Why) 
 	}
 }
 
-// pause waits, and reports whether ctx goes on.
+// pause waits for d or until ctx ends, and reports whether ctx is still valid.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -176,8 +175,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// survey asks all voters but the server dead. On a busy machine answers take long: survey waits for
-// them until it knows enough, or another leader.
+// survey asks all voters except dead. Answers take long on a busy machine: survey waits until it has enough
+// of them, or this server knows another leader.
 func (e *Elections) survey(ctx context.Context, dead uint32, why Why) (s Survey) {
 	ctx, cancel := context.WithTimeout(ctx, e.Heartbeat)
 	defer cancel()
@@ -219,23 +218,23 @@ func (e *Elections) survey(ctx context.Context, dead uint32, why Why) (s Survey)
 	return s
 }
 
-// An election may come to nothing: on a busy machine two servers stand at once and split the votes,
-// or the second deposes the first, and then cannot win itself because the first has a longer log by
-// then. Raft tries again after one and a half to three heartbeat timeouts, perhaps with the same
-// result. So servers that know no leader ask each other, as when a leader has died.
+// An election may fail. On a busy machine two servers may stand at once and split the votes; or the second
+// deposes the first and then cannot win, because the first has the longer log by then. Raft tries again after
+// one and a half to three heartbeat timeouts, perhaps with the same result. So servers without a leader ask
+// each other, as they do when a leader has died.
 
-// vacancy is a time in which this server knows no leader.
+// vacancy describes a period in which this server knows no leader.
 type vacancy struct {
 	moment moment
-	since  time.Time     // since when nothing has happened and raft has nothing to do; zero: look again
+	since  time.Time     // since when raft has been idle and nothing has happened; zero: unknown
 	took   time.Duration // how long raft was busy before that
 	last   time.Time     // when this server stood
-	tries  int           // without success, one soon after the other
+	tries  int           // failed elections in quick succession
 }
 
-// patience is how long an election may take; longer, the more of them have
-// failed. A server that stands waits for votes, which go to the disks of others:
-// how long raft was busy here tells how slow disks may be.
+// patience returns how long an election may take; it grows with each that failed. A candidate waits for
+// votes, which other servers write to their disks; the time that raft was busy here indicates how slow disks
+// may be.
 func (v *vacancy) patience(stands bool) time.Duration {
 	d := voteTime
 	if stands {
@@ -244,18 +243,17 @@ func (v *vacancy) patience(stands bool) time.Duration {
 	return d << min(v.tries, 3)
 }
 
-// starts reports whether the whole cluster may have been started with this server, which has seen no
+// starts reports whether the whole cluster may be starting together with this server: the server has seen no
 // election yet.
 func (e *Elections) starts() bool {
 	return time.Since(e.Raft.Began) < e.Heartbeat && e.Raft.CurrentTerm() == e.term
 }
 
-// fill stands for election if a majority of the voters, this server among
-// them, knows no leader, and no election has been under way for a while. In a starting cluster
-// there was none.
+// fill stands for election if a majority of the voters, including this server, knows no leader, and no
+// election has been under way for a while. A starting cluster need not wait, because it has had no election.
 func (e *Elections) fill(ctx context.Context, v *vacancy) {
 	if v.since.IsZero() || !e.Raft.isStill(v.moment) {
-		// Votes go to the disk, here and there, before they count.
+		// A vote must be on its voter's disk before it counts.
 		began := time.Now()
 		if !e.Raft.drained(ctx, e.Heartbeat) {
 			return

@@ -1,6 +1,6 @@
-// Package form finds the cluster of a server that starts: the one on its disk, one that expects it, or
-// a new one. It remembers what other servers have shown of their data directories, so that it notices
-// one that was put back to an old copy.
+// Package form finds the cluster of a server that starts: the one on its disk, one that expects it, or a new
+// one. It also remembers the progress that other servers have shown, and so detects a data directory that was
+// replaced by an old copy.
 package form
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/peer"
 )
 
-// Options say what a Forming works with.
+// Options configure a Forming.
 type Options struct {
 	List     List
 	Listen   string // where the peer port listens
@@ -33,12 +33,12 @@ type Options struct {
 	Waiting  func(what string) // is told what the server waits for; may be nil
 }
 
-// Forming is how a server finds its cluster when it starts.
+// Forming finds the cluster of a server that starts.
 type Forming struct {
 	o    Options
 	port *peer.Port // nil in a cluster of one
 
-	said atomic.Pointer[string] // what is waited for; nil: nothing yet
+	said atomic.Pointer[string] // what the server waits for; nil: nothing yet
 
 	mu     sync.Mutex
 	formed chan struct{} // closed when a formation was accepted
@@ -47,10 +47,10 @@ type Forming struct {
 // New returns a Forming that has asked no server yet.
 func New(o Options) *Forming { return &Forming{o: o, formed: make(chan struct{})} }
 
-// Use gives it the peer port, before the port serves.
+// Use sets the peer port. It is called before the port serves.
 func (f *Forming) Use(port *peer.Port) { f.port = port }
 
-// Waits tells what this server waits for before it joins.
+// Waits returns what this server waits for before it joins.
 func (f *Forming) Waits() string {
 	if p := f.said.Load(); p != nil {
 		return *p
@@ -58,7 +58,7 @@ func (f *Forming) Waits() string {
 	return ""
 }
 
-// Accept takes part in forming a cluster.
+// Accept accepts another server's proposal to form a cluster.
 func (f *Forming) Accept(p *peer.Formation) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,7 +109,7 @@ func (f *Forming) Join(ctx context.Context) (*raft.Configuration, error) {
 	}
 }
 
-// say tells once, and again when it changes, what this server waits for. It has not joined by then.
+// say reports what this server waits for, once for each text, and returns that it has not joined.
 func (f *Forming) say(format string, args ...any) (joined bool, err error) {
 	if text := fmt.Sprintf(format, args...); text != f.Waits() {
 		f.said.Store(&text)
@@ -138,9 +138,8 @@ func (f *Forming) joinAlone() (*raft.Configuration, error) {
 	return &raft.Configuration{Servers: []raft.Server{self}}, nil
 }
 
-// peersConfig is the configuration a new cluster begins with: the same at every server, so that it
-// does not matter which begins. A server that came later begins without one and learns it from the
-// leader.
+// peersConfig returns the configuration of a new cluster. It is the same at every server, so any may begin. A
+// server that joins later begins without one and learns it from the leader.
 func (f *Forming) peersConfig() *raft.Configuration {
 	id := f.o.Disk.Identity()
 	if id.Incarnations[f.o.List.ID] == "" || id.Peers == nil { // a server that was alone has no Peers
@@ -151,7 +150,7 @@ func (f *Forming) peersConfig() *raft.Configuration {
 		server := raft.Server{ID: peer.ServerID(s), Address: raft.ServerAddress(id.Peers[s])}
 		switch {
 		case slices.Contains(id.Observers, s):
-			server.Suffrage = raft.Nonvoter // it need not have been there
+			server.Suffrage = raft.Nonvoter // an observer may have been absent
 		case id.Incarnations[s] == "":
 			return nil
 		}
@@ -163,7 +162,7 @@ func (f *Forming) peersConfig() *raft.Configuration {
 // tryJoin asks all peers once. All must have the same --peers before any server forms a cluster:
 // lists that differ could give two majorities.
 func (f *Forming) tryJoin(ctx context.Context) (bool, error) {
-	if f.o.Disk.Identity().Cluster != "" { // has accepted a formation by now
+	if f.o.Disk.Identity().Cluster != "" { // it has accepted a formation in the meantime
 		return true, nil
 	}
 	incarnations := map[uint32]string{f.o.List.ID: f.o.Disk.Identity().Incarnation}
@@ -171,7 +170,7 @@ func (f *Forming) tryJoin(ctx context.Context) (bool, error) {
 	var formed []peer.Status
 	for _, a := range f.askAll(ctx, time.Second, peer.Question{}) {
 		switch {
-		case a.Err != nil && f.o.List.Observes(a.ID): // it may come later
+		case a.Err != nil && f.o.List.Observes(a.ID): // an observer may start later
 		case a.Err != nil:
 			missing = append(missing, fmt.Sprintf("server %d at %s: %v", a.ID, f.o.List.Peers[a.ID], a.Err))
 		case a.Status.Cluster != "":
@@ -193,7 +192,7 @@ func (f *Forming) tryJoin(ctx context.Context) (bool, error) {
 		return f.joinFormed(st, formed)
 	}
 	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
-		return false, nil // a peer that did not answer in time may be up: say nothing new of it
+		return false, nil // a peer that did not answer in time may be up: report nothing about it
 	}
 	if len(missing) > 0 {
 		return f.say("waiting for %s", strings.Join(missing, "; "))
@@ -223,10 +222,10 @@ func (f *Forming) askAll(ctx context.Context, limit time.Duration, q peer.Questi
 	return list
 }
 
-// newest returns the server whose word on its cluster counts most, or nil: one
-// that has a leader, or else the longest log. Servers that were removed and still
-// run are stale and do not count. They may not know of their removal, as nothing
-// reaches them any more; the membership of the others tells.
+// newest returns the server with the best knowledge of its cluster, or nil: a server that has a leader, or
+// else the one with the longest log. Servers that were removed but still run are stale and do not count. They
+// may not know of their removal, because no message reaches them any more; the other servers' lists of
+// members show it.
 func newest(formed []peer.Status) (best *peer.Status, stale []peer.Status) {
 	for i := range formed {
 		st := &formed[i]
@@ -244,7 +243,7 @@ func newest(formed []peer.Status) (best *peer.Status, stale []peer.Status) {
 
 func isStale(st *peer.Status, formed []peer.Status) bool {
 	if !st.Up {
-		return false // it only begins
+		return false // its cluster is just beginning
 	}
 	outside := func(o *peer.Status) bool { return o.Up && len(o.Members) > 0 && o.Members[st.ID] == "" }
 	if outside(st) {
@@ -263,8 +262,8 @@ func peersDiffer(id uint32, theirs, ours string) error {
 		id, theirs, ours)
 }
 
-// form makes all servers, which are all empty, into a cluster. The others go
-// first: one that misses the message recognises itself in the list later.
+// form makes a cluster of all listed servers, which are all empty. It tells the other servers first. One that
+// misses the message finds itself in the list later.
 func (f *Forming) form(ctx context.Context, p *peer.Formation) (bool, error) {
 	for _, a := range f.askAll(ctx, 2*time.Second, peer.Question{Form: p}) {
 		if a.Err != nil && !f.o.List.Observes(a.ID) {
@@ -278,15 +277,15 @@ func (f *Forming) form(ctx context.Context, p *peer.Formation) (bool, error) {
 	return true, nil
 }
 
-// joinFormed joins a cluster that exists, if it expects this very directory or a new one in its
-// place. st is the status that counts most in formed.
+// joinFormed joins an existing cluster if the cluster expects this very directory, or a new one in its place.
+// st is the status in formed with the best knowledge.
 func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error) {
 	id := f.o.Disk.Identity()
 	incarnation, known := st.Incarnations[f.o.List.ID]
 	_, member := st.Members[f.o.List.ID]
 	if incarnation == "" {
-		// That server may have been started again and not have read its log to the
-		// end, where this server opens its stream: a server that has read more counts.
+		// That server may have been restarted, and not have replayed its log up to the entry in which this
+		// server opened its stream. A server that has replayed more knows better.
 		for i := range formed {
 			o := &formed[i]
 			theirs := o.Incarnations[f.o.List.ID]
@@ -306,7 +305,7 @@ func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error
 		return f.say("waiting for server %d, which waits: %s", st.ID, st.Waits)
 	case incarnation == "" && member:
 		id.Cluster, id.Incarnations, id.Expected = st.Cluster, st.Incarnations, st.AsOf
-		delete(id.Incarnations, f.o.List.ID) // so that no configuration is made up from the list
+		delete(id.Incarnations, f.o.List.ID) // so that peersConfig makes no configuration from the list
 	case incarnation != "":
 		return f.say("server %d says: server %d was part of cluster %s with another data directory; "+
 			"this one is empty, so the server must not vote. If that directory is lost, on a server that runs: "+
@@ -319,8 +318,8 @@ func (f *Forming) joinFormed(st *peer.Status, formed []peer.Status) (bool, error
 	return true, f.o.Disk.SaveIdentity(id)
 }
 
-// checkCopy refuses to start from an old copy of the data directory, which holds less than this
-// server has shown others. Servers that cannot be asked now will tell when they call; see confirm.
+// checkCopy refuses to start from an old copy of the data directory, which holds less than this server has
+// shown to others. Servers that do not answer now will find out when they call; see confirm.
 func (f *Forming) checkCopy(ctx context.Context) error {
 	id := f.o.Disk.Identity()
 	now := peer.Shown{Start: id.Start, Life: id.Life}
@@ -343,16 +342,15 @@ func (f *Forming) checkCopy(ctx context.Context) error {
 	return nil
 }
 
-// Compare tells where this server's --peers and the members of its
-// cluster differ. Membership is changed at run time, so the list may be older
-// or newer than the cluster; neither is a reason not to serve.
+// Compare logs where this server's --peers differs from the members of its cluster. Members change at run
+// time, so the list may be older or newer than the cluster. The server serves in both cases.
 func (f *Forming) Compare(servers []raft.Server) {
 	members := map[uint32]string{}
 	for _, s := range servers {
 		members[peer.ParseID(s.ID)] = string(s.Address)
 	}
 	if len(members) == 0 || f.port == nil {
-		return // the leader will tell the members, or this server is one alone
+		return // the leader will send the members, or this server is alone
 	}
 	for _, id := range slices.Sorted(maps.Keys(members)) {
 		switch addr, listed := f.o.List.Peers[id]; {
@@ -375,8 +373,8 @@ func (f *Forming) Compare(servers []raft.Server) {
 	}
 }
 
-// CheckReach tells if this server cannot be reached at its address in --peers, when it listens on
-// another one.
+// CheckReach logs a warning if this server listens on another address than its one in --peers and cannot be
+// reached there.
 func (f *Forming) CheckReach(ctx context.Context) {
 	addr := f.o.List.Peers[f.o.List.ID]
 	if addr == f.o.Listen {

@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// List is --id and --peers: which servers there are by the word of one server's operator, and which of
-// them it is.
+// List holds --id and --peers: the servers that the operator of one server has listed, and which of them this
+// server is.
 type List struct {
 	ID        uint32
 	Peers     map[uint32]string // addresses; empty: a cluster of one without a peer port
@@ -36,7 +36,7 @@ func (l *List) FirstVoter() uint32 {
 	return first
 }
 
-// Self is the address raft knows this server by.
+// Self returns the address by which raft knows this server.
 func (l *List) Self() raft.ServerAddress {
 	if addr := l.Peers[l.ID]; addr != "" {
 		return raft.ServerAddress(addr)

@@ -13,19 +13,19 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/signal"
 )
 
-// Promises are what other servers have shown this one of their data directories, and so promised:
-// so this server notices when one of those is put back to an old copy. They are kept on disk;
-// promises lost in a crash only make this server more trusting.
+// Promises records how far other servers' data directories have shown to be. With it this server detects one
+// that was replaced by an old copy. The record is kept on disk; if a crash loses the newest part, this server
+// only trusts more.
 type Promises struct {
 	disk  *disk.Disk
 	log   *slog.Logger
-	dirty signal.Signal // that there is something to save
+	dirty signal.Signal // sent when there is something to save
 
 	mu   sync.Mutex
 	seen map[string]peer.Shown // by incarnation; only of those that were members
 }
 
-// LoadPromises reads them from the disk.
+// LoadPromises reads the Promises from the disk.
 func LoadPromises(d *disk.Disk, log *slog.Logger) (*Promises, error) {
 	p := &Promises{disk: d, log: log, dirty: signal.New(), seen: map[string]peer.Shown{}}
 	b, err := d.LoadSeen()
@@ -39,7 +39,7 @@ func LoadPromises(d *disk.Disk, log *slog.Logger) (*Promises, error) {
 	return p, nil
 }
 
-// Note remembers what a member has shown.
+// Note records what a member has shown.
 func (p *Promises) Note(incarnation string, now peer.Shown) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,20 +47,20 @@ func (p *Promises) Note(incarnation string, now peer.Shown) {
 	is := was
 	is.Raise(now)
 	p.seen[incarnation] = is
-	// The index alone changes all the time; it is saved with the rest.
+	// A change of the index alone is not saved at once, because it changes all the time.
 	if is.Start != was.Start || is.Term != was.Term {
 		p.dirty.Send()
 	}
 }
 
-// Of returns what a server has shown.
+// Of returns what a server has shown so far.
 func (p *Promises) Of(incarnation string) peer.Shown {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen[incarnation]
 }
 
-// Save lets Keep write the promises soon.
+// Save makes Keep write the promises soon.
 func (p *Promises) Save() { p.dirty.Send() }
 
 // Keep writes the promises to disk until ctx ends.

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// raftConns are the connections on which this server's raft asks the rafts of other servers, one
-// request at a time on each.
+// raftConns holds the connections for the requests of this server's raft to other servers, one request at a
+// time on each.
 type raftConns struct {
 	p *Port
 
 	mu     sync.Mutex
 	idle   map[uint32]conns     // the last used at the end
-	busy   map[*raftConn]uint64 // by the order of their requests
+	busy   map[*raftConn]uint64 // the number of the request under way
 	asked  uint64               // requests so far
 	closed bool
 }
@@ -37,8 +37,8 @@ type raftConn struct {
 }
 
 const (
-	// idleConns is how many idle connections to a server are kept: raft sends entries and heartbeats
-	// beside each other, and the leader sends nudges.
+	// idleConns is how many idle connections to a server are kept: raft sends entries and heartbeats at the
+	// same time, and the leader sends nudges.
 	idleConns   = 3
 	keptMessage = 1 << 20
 )
@@ -85,8 +85,8 @@ func (c *raftConn) exchange(limit time.Duration, request, answer any,
 	return parseAnswer(c.buf, answer)
 }
 
-// connEnded reports whether err is the end of a connection. The other server may then have done
-// what it was asked for, or not.
+// connEnded reports whether err means that a connection ended. The other server may or may not have handled
+// the request then.
 func connEnded(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
@@ -104,7 +104,7 @@ func (a *raftConns) take(to uint32, addr string) (*raftConn, error) {
 		a.mu.Unlock()
 		return c, nil
 	}
-	delete(a.idle, to) // the server was elsewhere
+	delete(a.idle, to) // they lead to the server's former address
 	a.mu.Unlock()
 	idle.close()
 	ctx, cancel := context.WithTimeout(a.p.ctx, rpcTimeout)
@@ -159,14 +159,14 @@ func (a *raftConns) close() {
 	ended.close()
 }
 
-// inOrder lists connections by their numbers, so that what happens to many of them does not depend on where
-// they are in memory: a simulated run repeats.
+// inOrder returns connections in the order of their numbers, not in Go's random order of maps, so that a
+// simulated run can be repeated.
 func inOrder[C comparable](numbers map[C]uint64) []C {
 	byNumber := func(a, b C) int { return cmp.Compare(numbers[a], numbers[b]) }
 	return slices.SortedFunc(maps.Keys(numbers), byNumber)
 }
 
-// conns are connections that are not used again.
+// conns is a list of connections.
 type conns []*raftConn
 
 // close must be called without a lock: with TLS a connection tells the other server that it ends,

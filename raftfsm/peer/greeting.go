@@ -14,7 +14,7 @@ type Purpose byte
 
 // Purposes of connections.
 const (
-	Raft Purpose = 'R' // what rafts ask each other
+	Raft Purpose = 'R' // raft's requests
 	Link Purpose = 'L' // a server's request stream to the leader
 	Ask  Purpose = 'A' // one question, one answer, both JSON
 )
@@ -29,12 +29,12 @@ type Greeting struct {
 	Cluster     string `json:"cluster"`
 	Incarnation string `json:"incarnation"`
 	Expected    uint64 `json:"expected,omitempty"` // of the caller's directory; see disk.Identity
-	At          string `json:"at,omitempty"`       // where the caller is reached, by its own word
+	At          string `json:"at,omitempty"`       // the address that the caller gives of itself
 	Release     string `json:"release,omitempty"`
 	Shown
 	End uint64 `json:"end,omitempty"` // of the caller's log
 
-	// Known is what the called server has shown the caller, which knows it as the incarnation KnownAs.
+	// Known is what the called server has shown to the caller so far, under the incarnation KnownAs.
 	Known   *Shown `json:"known,omitempty"`
 	KnownAs string `json:"known_as,omitempty"`
 
@@ -95,9 +95,9 @@ func readAnswer(r io.Reader) error {
 	return &Refusal{string(text)}
 }
 
-// Shown is what a server has shown of its data directory to others. These values never decrease. A
-// server that shows less than before runs from an old copy of the directory, and has forgotten
-// promises that others count on, so it must not vote.
+// Shown is the progress of its data directory that a server has shown to others. These values never decrease.
+// A server that shows less than before runs from an old copy of the directory. It has lost promises on which
+// others rely, so it must not vote.
 type Shown struct {
 	Start uint64 `json:"start,omitempty"` // how often it was started
 	Life  string `json:"life,omitempty"`  // random name of the last start
@@ -114,8 +114,8 @@ func (s *Shown) Raise(now Shown) {
 	s.Index = max(s.Index, now.Index)
 }
 
-// Behind says how a directory, whose log ends at end, is behind what it showed before; empty: it is
-// not.
+// Behind returns in what a directory, whose log ends at end, has less than it showed before; empty: in
+// nothing.
 func (s Shown) Behind(before Shown, end uint64) string {
 	switch {
 	case s.Start < before.Start:
@@ -123,7 +123,7 @@ func (s Shown) Behind(before Shown, end uint64) string {
 	case s.Start == before.Start && s.Life != before.Life:
 		return fmt.Sprintf("it was started for the %dth time once before", s.Start)
 	case s.Start == before.Start:
-		return "" // the same process, whose words may overtake each other
+		return "" // the same process: an earlier message may arrive late
 	case s.Term < before.Term:
 		return fmt.Sprintf("it remembers term %d, and has been in term %d", s.Term, before.Term)
 	case end < before.Index:

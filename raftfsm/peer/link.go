@@ -16,8 +16,8 @@ import (
 const (
 	LinkBlock   byte = 1 // to the leader: a block of the stream
 	LinkTouches byte = 2 // to the leader: number u64, applied index u64, (session i64, age u32)*
-	LinkAck     byte = 3 // from the leader: the same without sessions; the number is given back
-	LinkFull    byte = 4 // to the leader, before touches: why to refuse, for now, what needs more room
+	LinkAck     byte = 3 // from the leader: the same without sessions; the number is that of the touches
+	LinkFull    byte = 4 // to the leader, before touches: why to refuse requests that need more room
 )
 
 // MaxMessage is the longest payload on a link: a block.

@@ -15,8 +15,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-// The coding of what rafts say to each other. On a connection requests and answers
-// alternate:
+// The coding of raft's messages. On a connection requests and answers alternate:
 //
 //	frame  := length u32 · CRC-32C of the rest u32 · kind u8 · fields
 //	answer := a frame of the same kind, whose first field is an error
@@ -37,8 +36,8 @@ const (
 )
 
 const (
-	// maxRequest is the longest request: what is sent at once to a fast server,
-	// and the longest entry that there can be.
+	// maxRequest is the longest request: as many bytes as a fast server is sent at once, plus the longest
+	// possible entry.
 	maxRequest = paceMost + state.MaxEntry + 1<<20
 	maxAnswer  = 64 << 10
 	entrySize  = 3*8 + 1 + 2*4 // without data
@@ -50,9 +49,8 @@ var (
 	crcTable  = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// timeoutNow is raft's request to stand for election, with the term in which its
-// sender led. A leader that does not know that its term is over must not have its
-// successor deposed.
+// timeoutNow is raft's request to stand for election, with the term in which its sender leads. The term
+// prevents a former leader, which does not know that its term is over, from deposing its successor.
 type timeoutNow struct {
 	raft.TimeoutNowRequest
 	Term uint64
@@ -195,8 +193,7 @@ func (c *coder) entries(m *raft.AppendEntriesRequest) {
 // appendRequest appends a request as a frame.
 func appendRequest(b []byte, request any) []byte { return appendFrame(b, request, nil) }
 
-// appendAnswer appends an answer as a frame; why is empty unless raft could not do
-// what it was asked.
+// appendAnswer appends an answer as a frame; why is raft's error, empty if there is none.
 func appendAnswer(b []byte, answer any, why string) []byte { return appendFrame(b, answer, &why) }
 
 func appendFrame(b []byte, message any, why *string) []byte {
@@ -292,7 +289,7 @@ func readFrame(r io.Reader, limit int, buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
-// noEOF tells the end of a connection within a message from one between two.
+// noEOF marks the end of a connection in the middle of a message as unexpected.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -17,16 +17,16 @@ import (
 
 // Host is the server that a port belongs to.
 type Host interface {
-	// Greeting returns what the server says of itself to a server that it calls.
+	// Greeting returns the server's greeting to a server that it calls.
 	Greeting(to uint32) Greeting
 	// Admit decides whether a caller may talk to the server, and remembers what
 	// the caller has shown.
 	Admit(Purpose, *Greeting) error
 	// ServeLink runs another server's link until it ends.
 	ServeLink(c net.Conn, from *Greeting)
-	// Answer does what a question wishes, and returns what it asks for.
+	// Answer does what a question asks to do, and returns what it asks for.
 	Answer(context.Context, *Question) (Told, error)
-	// Status returns what the server says of itself to a server that asks.
+	// Status returns the server's status for a server that asks.
 	Status(asker *Greeting) Status
 	// SnapshotSent is called when another server has taken a snapshot from this one.
 	SnapshotSent()
@@ -69,18 +69,18 @@ type Port struct {
 	reach reach
 	sent  sendings
 
-	committed atomic.Uint64 // what raft was told last of the commit index, and took
+	committed atomic.Uint64 // the last commit index that raft was given and accepted
 
 	mu     sync.Mutex
 	conns  map[net.Conn]uint64 // by the order in which they came
 	came   uint64              // connections so far
-	new    []net.Conn          // of conns, those that have not been let in, the oldest first
+	new    []net.Conn          // those of conns that are not admitted yet, oldest first
 	closed bool
 	wg     sync.WaitGroup
 }
 
-// Open opens the port. The port admits no caller before Serve, which the host calls once it knows
-// its port. When ctx ends, so does everything that waits.
+// Open opens the port. The port admits no caller before the host calls Serve, when it is ready for callers.
+// The end of ctx ends all calls that wait.
 func Open(ctx context.Context, o Options) (*Port, error) {
 	ln, err := o.Listen(o.Addr)
 	if err != nil {
@@ -103,7 +103,7 @@ func (p *Port) accept() {
 			if p.isClosed() || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			// Out of descriptors, most likely. It passes; exiting would not help.
+			// Most likely the process is out of file descriptors. That passes; exiting would not help.
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
@@ -121,8 +121,7 @@ func (p *Port) isClosed() bool {
 	return p.closed
 }
 
-// maxNew bounds the connections whose callers are not admitted yet. Beyond it the oldest gives way
-// to the newest.
+// maxNew bounds the connections whose callers are not admitted yet. One more closes the oldest of them.
 const maxNew = 64
 
 // track registers a connection, so that close can end it.
@@ -141,7 +140,7 @@ func (p *Port) track(c net.Conn) bool {
 	return true
 }
 
-// admitted takes a connection off those that have not been let in.
+// admitted removes a connection from those that are not admitted yet.
 func (p *Port) admitted(c net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,7 +221,7 @@ func (p *Port) Close() {
 // Call opens a connection to another server.
 func (p *Port) Call(ctx context.Context, purpose Purpose, to uint32, addr string) (net.Conn, error) {
 	c, err := p.call(ctx, purpose, to, addr)
-	if purpose == Raft && p.ctx.Err() == nil { // raft goes on calling, and so finds the end of an outage
+	if purpose == Raft && p.ctx.Err() == nil { // raft calls again and again, so it finds the end of an outage
 		p.reach.note(to, err)
 	}
 	return c, err
@@ -238,7 +237,7 @@ func (p *Port) call(ctx context.Context, purpose Purpose, to uint32, addr string
 		deadline = time.Now().Add(greetTime)
 	}
 	c.SetDeadline(deadline)
-	raw := c // a server that stands still does not answer the greeting
+	raw := c // a server that hangs does not answer the greeting
 	defer context.AfterFunc(ctx, func() { raw.Close() })()
 	if t := p.o.TLS; t != nil {
 		if c, err = tlsClient(t, c, to); err != nil {

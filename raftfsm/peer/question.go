@@ -14,17 +14,17 @@ import (
 // AnswerTime is how long a question may take to be answered.
 const AnswerTime = 10 * time.Second
 
-// Status is what a server says of itself to another.
+// Status is a server's own status, as it tells it to another server.
 type Status struct {
 	ID           uint32            `json:"id"`
 	Cluster      string            `json:"cluster"`
 	Incarnation  string            `json:"incarnation"`
-	Incarnations map[uint32]string `json:"incarnations"`    // all that it knows; empty: a new one is expected
-	AsOf         uint64            `json:"as_of,omitempty"` // the log entry as of which Incarnations hold
+	Incarnations map[uint32]string `json:"incarnations"`    // all known; empty: a new directory may come
+	AsOf         uint64            `json:"as_of,omitempty"` // the log entry at which Incarnations were true
 	Peers        map[uint32]string `json:"peers"`           // its --peers
 	Formed       map[uint32]string `json:"formed"`          // the --peers with which its cluster was formed
 	Members      map[uint32]string `json:"members"`         // addresses in its raft configuration
-	Known        Shown             `json:"known"`           // what the asker's directory has shown it
+	Known        Shown             `json:"known"`           // what the asker's directory has shown to it
 	Now          Shown             `json:"now"`             // what it shows the asker
 	Leader       uint32            `json:"leader"`
 
@@ -49,7 +49,7 @@ type Status struct {
 	LastIndex uint64 `json:"last_index"`
 }
 
-// Told is what a question asked for beside the status.
+// Told is the answer to a question beyond the status.
 type Told struct {
 	All    map[uint32]status.Member `json:"all,omitempty"`    // the members, and how far each is
 	Probed *status.Found            `json:"probed,omitempty"` // what a probe found
@@ -69,8 +69,8 @@ type Place struct {
 	Addr string `json:"addr"`
 }
 
-// Question passes between servers outside raft. A question without a wish asks for the status
-// alone, which comes with every answer.
+// Question is a message between servers outside raft. Every answer contains the status; an empty question
+// asks for nothing else.
 type Question struct {
 	Form   *Formation     `json:"form,omitempty"`
 	Member *change.Change `json:"member,omitempty"`
@@ -92,7 +92,7 @@ func (p *Port) Ask(ctx context.Context, id uint32, addr string, q Question) (Sta
 	c, err := p.Call(ctx, Ask, id, addr)
 	if err != nil {
 		if late := net.Error(nil); connEnded(err) || ctx.Err() != nil || errors.As(err, &late) && late.Timeout() {
-			err = status.With(status.Interrupted, err) // the server's process has just ended, or stands still
+			err = status.With(status.Interrupted, err) // the server's process has just ended, or hangs
 		}
 		return Status{}, err
 	}
@@ -117,9 +117,9 @@ type Answer struct {
 	Err    error
 }
 
-// AskAll puts one question to several servers at once. The channel gives each
-// answer as it comes and is closed behind the last. When ctx ends the answers that
-// are missing are errors; a caller that has heard enough ends ctx and goes on.
+// AskAll puts one question to several servers at once. The channel delivers each answer as it arrives and is
+// closed after the last. When ctx ends, the missing answers become errors, so a caller that has enough
+// answers ends ctx.
 func (p *Port) AskAll(ctx context.Context, servers []Place, q Question) <-chan Answer {
 	answers := make(chan Answer, len(servers))
 	var asked sync.WaitGroup

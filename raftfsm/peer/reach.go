@@ -20,11 +20,11 @@ type reach struct {
 type outage struct {
 	since time.Time
 	err   error         // of the last call
-	long  bool          // the log says that it lasts
+	long  bool          // the log has reported that it lasts
 	over  chan struct{} // closed when the outage ends
 }
 
-// longOutage is more than a restart takes. A shorter outage is only news: servers are restarted.
+// longOutage is longer than a restart takes. A shorter outage is no warning, because servers are restarted.
 const longOutage = 10 * time.Second
 
 // note takes the outcome of calling a server.
@@ -51,8 +51,8 @@ func (r *reach) note(id uint32, err error) {
 	}
 }
 
-// called takes a call of a server, which shows that it can be called, too. One that waits on an empty
-// directory asks others what it shall do, and goes on refusing.
+// called notes a call from a server, which shows that the server can be reached, too. A question shows
+// nothing: a server that waits with an empty directory asks others, and refuses their calls.
 func (r *reach) called(id uint32, p Purpose) {
 	r.mu.Lock()
 	o := r.lost[id]
@@ -74,7 +74,8 @@ func (r *reach) again(id uint32) <-chan struct{} {
 	return nil
 }
 
-// NotFormed is the refusal of a server that has no cluster yet, or has it no more: its directory is empty.
+// NotFormed is the refusal of a server whose directory is empty: it has no cluster yet, or has lost its
+// directory.
 const NotFormed = "the cluster is not formed yet"
 
 // Starting is the refusal of a server whose raft does not run yet, although its directory has a cluster.

@@ -12,14 +12,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// lateHeartbeat is how long a heartbeat waits for raft's main loop. Raft takes any heartbeat for
-// one sent this very moment. A server whose leader vanished while it sent a snapshot would believe
-// in that leader for as long again, and keep the others from electing. A leader that lives sends
-// the next heartbeat at once.
+// lateHeartbeat is how long a heartbeat may wait for raft's main loop. Raft treats every heartbeat as sent at
+// the moment it is handled. If a leader vanishes while it sends a snapshot, its last heartbeat waits, and
+// handled late it would make this server believe in that leader for another timeout and hinder an election. A
+// living leader sends the next heartbeat soon.
 const lateHeartbeat = 500 * time.Millisecond
 
-// isHeartbeat reports whether req is a message that raft sends beside its log, whatever happens to
-// the log.
+// isHeartbeat reports whether req is a heartbeat, which raft sends independently of the log.
 func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 	return req.PrevLogEntry == 0 && len(req.Entries) == 0
 }
@@ -29,7 +28,7 @@ var (
 	errTermOver = errors.New("the term of the server that asks is over")
 )
 
-// serveRaft hands raft what another server's raft asks, until the connection ends.
+// serveRaft passes the requests of another server's raft to our raft, until the connection ends.
 func (p *Port) serveRaft(c *asked, from uint32) {
 	r := bufio.NewReaderSize(c, 64<<10)
 	answers := make(chan raft.RPCResponse, 1)
@@ -66,8 +65,8 @@ func (p *Port) serveRaft(c *asked, from uint32) {
 	}
 }
 
-// toRaft lets raft's main loop answer a request, unless the answer is plain without raft. It
-// reports false when the port closes.
+// toRaft passes a request to raft's main loop, unless it can answer without raft. It returns false when the
+// port closes.
 func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
 	from uint32) (answer any, why string, ok bool) {
 	rpc.RespChan = answers
@@ -75,14 +74,14 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
 	switch req := rpc.Command.(type) {
 	case *raft.AppendEntriesRequest:
 		answer = new(raft.AppendEntriesResponse)
-		// Raft commits what it is told, up to the end of its own log, which may hold
-		// entries of an earlier leader after those of the message.
+		// Raft applies the message's commit index up to the end of its own log. The log may hold entries of
+		// an earlier leader after those of the message, which must not be committed.
 		req.LeaderCommitIndex = min(req.LeaderCommitIndex, lastOf(req))
 		if isHeartbeat(req) {
 			late = time.After(lateHeartbeat)
 		}
-		// Raft looks at the commit index of a message when the entries of the message are on the disk. The
-		// clients that wait for an entry before them need not wait for that.
+		// Raft uses the commit index of a message only after the message's entries are on the disk. Clients
+		// that wait for an earlier entry need not wait for that.
 		if to := min(req.LeaderCommitIndex, req.PrevLogEntry); len(req.Entries) > 0 && to > p.committed.Load() {
 			first := *req
 			first.Entries, first.LeaderCommitIndex = nil, to
@@ -104,8 +103,8 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
 	case *raft.InstallSnapshotRequest:
 		answer = new(raft.InstallSnapshotResponse)
 		if p.o.Host.HasApplied(req.Term, req.LastLogIndex) {
-			// Raft would go back to it. A leader sends such a snapshot if it did not hear of the first, or
-			// of entries that it sent before.
+			// Raft would go back to this older state. A leader sends such a snapshot if it missed the answer
+			// to an earlier snapshot, or to entries.
 			_, err := io.Copy(io.Discard, rpc.Reader)
 			return &raft.InstallSnapshotResponse{Term: req.Term, Success: err == nil}, "", err == nil
 		}
@@ -134,7 +133,7 @@ func (p *Port) toRaft(rpc raft.RPC, answers chan raft.RPCResponse,
 	}
 }
 
-// lastOf returns the index of the last entry that a message speaks of.
+// lastOf returns the index of the last entry in a message, or before it if it has none.
 func lastOf(req *raft.AppendEntriesRequest) uint64 {
 	if n := len(req.Entries); n > 0 {
 		return req.Entries[n-1].Index
@@ -142,23 +141,22 @@ func lastOf(req *raft.AppendEntriesRequest) uint64 {
 	return req.PrevLogEntry
 }
 
-// asked is a connection that another server's raft has made. It bounds the silence in the middle of
-// a message: raft reads a snapshot on its main loop without a deadline. If the leader's host
-// vanished during that, the follower could not vote until TCP gave up. Between messages a
-// connection may idle as long as it likes.
+// asked is a connection that another server's raft has opened. It bounds the silence within a message,
+// because raft's main loop reads a snapshot without a deadline: if the leader's host vanished during that,
+// the follower could not vote until TCP gave up. Between messages a connection may be idle without bound.
 type asked struct {
 	net.Conn
-	alive  func() bool // asks the other server for a sign of life, for messageProbe at most
+	alive  func() bool // asks the other server for a sign of life, for at most messageProbe
 	within bool        // a message; the reader sets it, or raft while the reader waits for raft
 }
 
 const (
-	messageSilence = 700 * time.Millisecond // then this server asks whether the other lives
+	messageSilence = 700 * time.Millisecond // after this silence, this server asks whether the other is alive
 	messageProbe   = 300 * time.Millisecond
 	messageWait    = 5 * time.Second // for a server that lives
 )
 
-// between says that a message is over.
+// between notes the end of a message.
 func (c *asked) between() {
 	if c.within {
 		c.within = false
@@ -176,7 +174,7 @@ func (c *asked) Read(b []byte) (n int, err error) {
 			return n, err
 		}
 		if time.Since(began) > messageWait || !c.alive() {
-			c.Conn.Close() // raft goes on reading, to skip the rest of the snapshot
+			c.Conn.Close() // raft would go on reading, to skip the rest of the snapshot
 			return n, err
 		}
 	}

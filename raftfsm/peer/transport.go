@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// rpcTimeout bounds a request between rafts; a snapshot gets as many times that as it has pieces.
+	// rpcTimeout bounds a raft request; for a snapshot it bounds each of its pieces on average.
 	rpcTimeout    = 10 * time.Second
 	snapshotPiece = 256 << 10
 )
 
-// transport is raft's transport on the port. It never installs a heartbeat handler:
-// handled beside the main loop, a heartbeat lets a leader that wakes from a pause
-// take the new term and then append a client's write with a term it does not lead:
-// same index, same term, other content, and no server notices. It does not pipeline
-// either, which can wedge replication to a follower for good.
+// transport is raft's transport on the port. It ignores raft's heartbeat handler, which runs beside raft's
+// main loop. There, a leader that wakes from a pause could adopt the new term from a heartbeat and then
+// append a client's write in that term, which it does not lead: two entries with the same index and term but
+// other content, unnoticed. The transport does not pipeline either, because that can block replication to a
+// follower forever.
 type transport struct {
 	port    *Port
 	conns   raftConns
@@ -38,7 +38,7 @@ type transport struct {
 func (p *Port) Transport(durable func() uint64) raft.Transport {
 	t := &transport{port: p, host: p.o.Host, durable: durable, pace: pace{bytes: map[raft.ServerID]int{}},
 		conns: raftConns{p: p, idle: map[uint32]conns{}, busy: map[*raftConn]uint64{}}}
-	// raft closes its transport only when no request is under way any more.
+	// raft closes its transport only when no request is under way, so ctx must end them.
 	context.AfterFunc(p.ctx, t.conns.close)
 	return t
 }
@@ -68,13 +68,13 @@ func (t *transport) DecodePeer(b []byte) raft.ServerAddress {
 
 var candidateMark = []byte{0}
 
-// candidate is how raft keeps on its disk the server that it gave its vote: by its address and its id. raft
-// takes another request in the same term from the same candidate for a repetition, and grants it without a
-// look at the logs. An address alone may be another server's by then. A vote that was stored without an id
-// is given to no server a second time.
+// candidate returns the form in which raft stores the server that it voted for: address and id. If the same
+// candidate asks again in the same term, raft grants the vote again without comparing the logs. An address
+// alone may belong to another server by then. So a vote that was stored without an id is not given a second
+// time.
 func candidate(addr []byte, id uint32) []byte {
 	if len(addr) == 0 {
-		return addr // of a request that must not get a vote
+		return addr // a request that must not get a vote
 	}
 	return append(slices.Concat(addr, candidateMark), ServerID(id)...)
 }
@@ -85,8 +85,8 @@ func (t *transport) Close() error {
 	return nil
 }
 
-// call sends a server a request, to the address in raft's configuration unless the server is known
-// to have moved. A request to this server itself does not leave the process.
+// call sends a request to a server, at the address in raft's configuration unless the server is known to have
+// moved. A request to this server itself does not leave the process.
 func (t *transport) call(id raft.ServerID, target raft.ServerAddress, limit time.Duration, request,
 	answer any, behind io.Reader) (used bool, err error) {
 	to := ParseID(id)
@@ -96,7 +96,7 @@ func (t *transport) call(id raft.ServerID, target raft.ServerAddress, limit time
 	return t.conns.call(to, t.host.Instead(to, string(target)), limit, request, answer, behind)
 }
 
-// self lets this server's own raft answer.
+// self passes a request to this server's own raft.
 func (t *transport) self(limit time.Duration, request, answer any) error {
 	rpc := raft.RPC{Command: request}
 	got := make(chan error, 1)
@@ -122,14 +122,13 @@ func (t *transport) self(limit time.Duration, request, answer any) error {
 	}
 }
 
-// AppendEntries sends no commit index beyond the entries that are durable here. The leader's own
-// write goes on beside those of the followers, and raft counts it from the start. If a follower
-// applied an entry that its leader then lost in a crash, the next leader could put another in its
-// place.
+// AppendEntries sends no commit index beyond the entries that are durable here. The leader writes an entry
+// while its followers do, and raft counts the leader's write as done from the start. If a follower applied an
+// entry that its leader then lost in a crash, the next leader could put another in its place.
 //
-// Nor does it send a commit index beyond the entries of the message. The follower's raft bounds
-// that index by the end of its own log, which may hold more: entries of an earlier leader that are
-// not replaced yet. The follower would apply those.
+// Nor does it send a commit index beyond the entries of the message. The follower's raft bounds the index
+// only by the end of its own log, which may still hold later entries of an earlier leader. The follower would
+// apply those.
 func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	for _, l := range args.Entries {
@@ -140,8 +139,8 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	}
 	size := cut(args, t.pace.limit(id)) // in raft's own message: see cut
 	end := lastOf(args)
-	// durable is called after raft has read its commit index: it knows by now of every entry up to
-	// there that is stored but not durable yet.
+	// Raft has read its commit index before this call, so durable counts every entry up to there that is
+	// stored but not durable yet.
 	if sure := min(end, t.durable()); args.LeaderCommitIndex > sure {
 		bounded := *args
 		bounded.LeaderCommitIndex = sure
@@ -157,17 +156,16 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	}
 	switch {
 	case err == nil:
-		t.port.reach.note(ParseID(id), nil) // perhaps on a connection from before
-	case !isHeartbeat(args): // heartbeats find a server again
+		t.port.reach.note(ParseID(id), nil) // perhaps on a connection from before the outage
+	case !isHeartbeat(args): // heartbeats must detect that a server is back
 		t.awaitReach(id, target, args.Term)
 	}
 	return err
 }
 
-// awaitReach delays the failure of a message that could not be sent until its server is reached
-// again. After each failure raft waits twice as long as after the last one, up to ten seconds: a
-// server that came back after a minute would be sent nothing for most of those ten. So each outage
-// of a server causes one failure.
+// awaitReach delays the failure of a message until its server is reached again. After each failure raft
+// doubles its wait, up to ten seconds, so a server that came back after a minute could wait most of those
+// ten. With the delay, each outage of a server counts as one failure.
 func (t *transport) awaitReach(id raft.ServerID, target raft.ServerAddress, term uint64) {
 	again := t.port.reach.again(ParseID(id))
 	if again == nil {
@@ -190,9 +188,9 @@ func (t *transport) awaitReach(id raft.ServerID, target raft.ServerAddress, term
 // over, and the server removed.
 const reachLook = 100 * time.Millisecond
 
-// callAgain is call, but asks again if the request fails on an old connection: raft does not, and the
-// term would be lost, or leadership not handed over. Asked twice, a voter gives the same answer, and a
-// successor, which is in another term by then, refuses.
+// callAgain calls once more if the request fails on an old connection. Raft itself would not, and an election
+// or a hand-over would fail. A repeated request does no harm: a voter gives the same answer, and a successor,
+// which is in another term by then, refuses.
 func (t *transport) callAgain(id raft.ServerID, target raft.ServerAddress, request, answer any) error {
 	used, err := t.call(id, target, rpcTimeout, request, answer, nil)
 	if used && connEnded(err) { // all idle connections are closed by now
@@ -213,8 +211,7 @@ func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress,
 	return t.callAgain(id, target, args, resp)
 }
 
-// TimeoutNow asks a server to stand for election, in the term that this server
-// takes for the present one.
+// TimeoutNow asks a server to stand for election, with the term in which this server believes to lead.
 func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest,
 	resp *raft.TimeoutNowResponse) error {
 	return t.callAgain(id, target, &timeoutNow{*args, t.host.Term()}, resp)
@@ -226,7 +223,7 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	data, done := t.port.sent.begin(ParseID(id), args.Size, data)
 	defer done()
 	limit := rpcTimeout * time.Duration(max(1, args.Size/snapshotPiece))
-	_, err := t.call(id, target, limit, args, resp, data) // to its end, where it is found whole or damaged
+	_, err := t.call(id, target, limit, args, resp, data) // data is read to its end, where damage is detected
 	if err == nil && resp.Success {
 		t.host.SnapshotSent()
 	}
@@ -236,10 +233,10 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	return err
 }
 
-// ServerID is how raft names server id.
+// ServerID returns raft's name of server id.
 func ServerID(id uint32) raft.ServerID { return raft.ServerID(strconv.FormatUint(uint64(id), 10)) }
 
-// ParseID returns the id of the server that raft names so; 0: zlockd gives no such name.
+// ParseID returns the id for raft's name of a server, 0 if zlockd gives no such name.
 func ParseID(id raft.ServerID) uint32 {
 	v, err := strconv.ParseUint(string(id), 10, 32)
 	if err != nil {
@@ -248,7 +245,7 @@ func ParseID(id raft.ServerID) uint32 {
 	return uint32(v)
 }
 
-// sendings are the snapshots that are on their way to other servers.
+// sendings records the snapshots that are on their way to other servers.
 type sendings struct{ to sync.Map } // of *sending, by server id
 
 // sending is one such snapshot; raft's transport reads it.
@@ -264,7 +261,7 @@ func (s *sending) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// begin notes a snapshot until done is called; what is read of it counts as sent.
+// begin records a snapshot until done is called. Bytes read from it count as sent.
 func (s *sendings) begin(to uint32, size int64, r io.Reader) (_ io.Reader, done func()) {
 	snap := &sending{Reader: r, size: size}
 	s.to.Store(to, snap)
@@ -280,16 +277,15 @@ func (p *Port) Sending(to uint32) (sent, size int64) {
 	return 0, 0
 }
 
-// Bounds of a message with log entries, in bytes. raft bounds their number
-// alone, and a message that takes longer than rpcTimeout is sent again and
-// again: over a slow link a server that is behind would never catch up.
+// Bounds of a message with log entries, in bytes. Raft bounds only the number of entries, and repeats a
+// message that takes longer than rpcTimeout. Over a slow link a server that is behind would never catch up.
 const (
 	paceMost  = 8 << 20
 	paceLeast = 64 << 10 // but at least one entry
 	paceTime  = time.Second
 )
 
-// pace is what the links to the other servers have shown they can do.
+// pace measures how many bytes the links to the other servers can carry.
 type pace struct {
 	mu    sync.Mutex
 	bytes map[raft.ServerID]int // that a message may have
@@ -305,12 +301,12 @@ func (p *pace) limit(id raft.ServerID) int {
 	return paceMost
 }
 
-// note takes how long a message took. The next one may have as many bytes as
-// went in paceTime; after a failure a quarter.
+// note records the duration of a message. The next message may have as many bytes as the link carries in
+// paceTime, or after a failure a quarter of the limit.
 func (p *pace) note(id raft.ServerID, bytes int, took time.Duration, err error) {
-	// The link did not limit a message below half of the limit.
+	// A message below half of the limit shows nothing about the link.
 	if bytes < min(paceLeast, p.limit(id)/2) && err == nil {
-		return // the time was not that of the link
+		return // its duration does not come from the link
 	}
 	next := paceMost
 	switch {
@@ -325,8 +321,8 @@ func (p *pace) note(id raft.ServerID, bytes int, took time.Duration, err error) 
 	p.bytes[id] = min(max(next, paceLeast), paceMost)
 }
 
-// cut keeps the first entries of a message that fit into a limit, at least one,
-// and returns their bytes. raft counts those it finds in the message as sent.
+// cut keeps the first entries of a message that fit into a limit, at least one, and returns their bytes. Raft
+// counts the entries left in the message as sent.
 func cut(args *raft.AppendEntriesRequest, limit int) (bytes int) {
 	for i, e := range args.Entries {
 		size := len(e.Data) + len(e.Extensions)

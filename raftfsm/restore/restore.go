@@ -1,4 +1,4 @@
-// Package restore puts a backup in the place of a cluster's whole state, through the log.
+// Package restore replaces a cluster's whole state by a backup, through the log.
 package restore
 
 import (
@@ -17,16 +17,16 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/stream"
 )
 
-// A restore brings a backup into the log in pieces, by this server's stream like a client's writes:
-// so it goes on where leaders change, and each piece counts once. All servers keep the pieces
-// beside their state, and replace the state in one entry.
+// A restore sends a backup in pieces through this server's stream, like a client's writes. So it continues
+// when the leader changes, and each piece counts once. All servers keep the pieces beside their state, and
+// replace the state in one entry.
 const (
 	pieceBytes = 60 << 10 // a few fit into an entry
 	piecesOut  = 16       // proposed and not yet applied
 
-	silence   = time.Minute      // without a piece, after which a leader gives a restore up
+	silence   = time.Minute      // how long a leader waits for a piece before it ends a restore
 	pieceWait = 30 * time.Second // for one to be applied
-	beginWait = 10 * time.Second // for one to be given up
+	beginWait = 10 * time.Second // for an abandoned restore to end
 	again     = 50 * time.Millisecond
 )
 
@@ -38,27 +38,27 @@ type Restored struct {
 
 // Errors of a restore.
 var (
-	// ErrRestoring: there is a restore already.
+	// ErrRestoring says that another restore is under way.
 	ErrRestoring = status.Errorf(status.Restoring, "another restore is under way")
 	errLowDisk   = errors.New("a server's disk is low; nothing was changed: make room and try again")
-	// ErrNotKnown: the restore may take place, or have taken place.
+	// ErrNotKnown says that the restore may have taken place, or may still take place.
 	ErrNotKnown = errors.New("it is not known whether the restore took place")
 )
 
-// Options say what a Restorer works with.
+// Options configure a Restorer.
 type Options struct {
 	ID      uint32 // of this server
 	Stream  *stream.Stream
 	View    func(func(*state.State)) // runs a function on the state under its read lock
 	Serving func() (serves bool, why string)
-	Refuses func() bool     // by the leader's word, what needs more room is refused
-	DiskLow func() bool     // that of this server
+	Refuses func() bool     // whether the leader refuses requests that need more room
+	DiskLow func() bool     // whether this server's disk is low
 	Ended   <-chan struct{} // closed when this server stops
 	Now     func() time.Time
 	Rand    io.Reader
 }
 
-// Restorer brings backups into the log at one server, one at a time.
+// Restorer runs the restores that clients of one server ask for, one at a time.
 type Restorer struct {
 	o    Options
 	busy sync.Mutex // held by the one restore under way here
@@ -94,9 +94,10 @@ func (m *Restorer) Restore(ctx context.Context, backup io.Reader, size int64, ke
 	return Restored{}, err
 }
 
-// awaitTime waits until a restore takes the zxid to that of the time, and not beyond it: a cluster just
-// begun, or restored, is less than Raised behind. The next restore, of a stopped server, would begin below
-// it. A zxid far ahead of the clock is not waited for.
+// awaitTime waits until the zxid of the time is Raised above the present one, so that the restored state
+// begins at the zxid of the time and not beyond. In a cluster that was just begun or restored it is closer. A
+// later restore, of a stopped server, would otherwise begin below this one. awaitTime does not wait if the
+// zxid is far ahead of the clock.
 func (m *Restorer) awaitTime(ctx context.Context) {
 	var zxid int64
 	m.o.View(func(s *state.State) { zxid = s.Zxid() })
@@ -110,7 +111,7 @@ func (m *Restorer) awaitTime(ctx context.Context) {
 type restore struct {
 	o    *Options
 	g    state.Staging
-	out  int // requests proposed whose outcome has not come
+	out  int // requests proposed that have no outcome yet
 	done outcomes
 }
 
@@ -118,7 +119,7 @@ func (m *Restorer) begun(g state.Staging) *restore {
 	return &restore{o: &m.o, g: g, done: make(outcomes, piecesOut+2)}
 }
 
-// outcomes has room for those of all requests that can be under way.
+// outcomes is a channel with room for the outcomes of all requests that can be under way.
 type outcomes chan state.Outcome
 
 // Done implements state.Waiter.
@@ -128,7 +129,7 @@ func (c outcomes) Done(o *state.Outcome, _ *state.State) {
 	c <- kept
 }
 
-// begin opens the place for the backup.
+// begin asks all servers to expect the backup.
 func (r *restore) begin(ctx context.Context) error {
 	if r.o.Refuses() || r.o.DiskLow() {
 		return errLowDisk
@@ -221,13 +222,14 @@ func (r *restore) wait(ctx context.Context) (state.Outcome, error) {
 	}
 }
 
-// giveUp lets all servers drop the pieces. If it cannot propose that now, the leader finds out.
+// giveUp makes all servers drop the pieces. If it cannot propose that now, the leader does so later; see
+// Watch.
 func (r *restore) giveUp() {
 	req, given := r.g.GiveUp(), make(outcomes, 1)
 	if r.o.Stream.Put(&req, given) != nil {
 		return
 	}
-	select { // a restore that is tried again at once must find the place free
+	select { // an immediate second try must not find this restore under way
 	case <-given:
 	case <-time.After(beginWait):
 	case <-r.o.Ended:
@@ -254,14 +256,14 @@ func (r *restore) finish(ctx context.Context) (Restored, error) {
 	return Restored{made, o.Zxid}, err
 }
 
-// Watch is a leader's watch over a restore whose pieces have stopped coming.
+// Watch lets a leader detect a restore that gets no more pieces.
 type Watch struct {
 	id, next int64
 	since    time.Time
 }
 
-// Look returns the restore that no server goes on with, if there is one: its server ended, and the restore
-// keeps all servers from taking snapshots.
+// Look returns the abandoned restore, if there is one. Its server has ended, and while it is open no server
+// can take a snapshot.
 func (w *Watch) Look(view func(func(*state.State))) (g state.Staging, abandoned bool) {
 	var next int64
 	open := false

@@ -243,8 +243,8 @@ func (l *Log) tail(index uint64) (*segment, error) {
 // left; the caller removes them.
 func (l *Log) roll(base uint64, need int) (s *segment, old []*segment, err error) {
 	need += headerSize + endSize
-	// The error of a spare tells of a moment that may be long over, a full disk above all. The log
-	// needs the segment now, so it tries now.
+	// The spare may have failed long ago, for example on a disk that was full then. The log needs the segment
+	// now, so it tries again.
 	p := l.takeSpare(nil)
 	if p.err != nil {
 		p.f = nil

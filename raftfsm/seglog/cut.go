@@ -8,7 +8,8 @@ import (
 // DeleteRange implements raft.LogStore. The range must reach to one end of the
 // log. What is queued is written first.
 //
-// A snapshot of a large state leaves many segments to remove, each with a sync: appends go on between them.
+// After a snapshot of a large state many segments must be removed, each with a sync. Appends may run between
+// two of them.
 func (l *Log) DeleteRange(from, to uint64) error {
 	err := l.alone(func() error { return l.deleteRange(from, to) })
 	for left := 1; err == nil && left > 0; {
@@ -76,8 +77,7 @@ func (l *Log) reset() error {
 	return nil
 }
 
-// dropAll removes the segments of a log without entries: the next one begins
-// elsewhere.
+// dropAll removes the segments of a log without entries, because the next entry begins elsewhere.
 func (l *Log) dropAll() error {
 	if err := l.removeAllUnused(); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (l *Log) dropAll() error {
 	return l.remove(old)
 }
 
-// cutHead lets go of the segments that hold nothing from index first on.
+// cutHead drops the segments that hold no entry from index first on.
 func (l *Log) cutHead(first uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +113,7 @@ func (l *Log) removeUnused() (left int, err error) {
 	return len(l.unused), err
 }
 
-// removeAllUnused removes all segments before the log, as must be done before its end is cut.
+// removeAllUnused removes all segments before the log. This must happen before the log's end is cut.
 func (l *Log) removeAllUnused() (err error) {
 	for left := 1; err == nil && left > 0; {
 		left, err = l.removeUnused()

@@ -18,12 +18,12 @@
 // named by a number that rises with every new segment; a segment supersedes
 // everything from its base index on in the segments before it.
 //
-// The secret is a random number that no client sees. A client can put the image of a record into its
-// data, but not one with the segment's secret: the log tells its own records from a client's bytes
-// where it has to look for records in the middle of what a crash has torn. Release 0.1.0 wrote segments
-// without a secret, and the time of the append in its place; records may stand up to the end of those. Its
-// programs read segments with a secret, and clear the secret before they append to one.
-// Nothing is appended to a segment without a secret: the log begins another one.
+// The secret is a random number that no client sees. A client can put bytes that look like a record into its
+// data, but not with the segment's secret. So when the log searches a batch that a crash has torn, it can
+// distinguish its own records from a client's bytes. Release 0.1.0 wrote segments without a secret, and the
+// time of the append in its place; records may stand up to the end of those. Its programs read segments with
+// a secret, and clear the secret before they append to one. Nothing is appended to a segment without a
+// secret: the log begins another one.
 //
 // The rule of truncation: bytes after the end of the tail never become entries again. Every
 // truncation begins a new segment, durably, before it removes anything, and no byte once written
@@ -31,12 +31,12 @@
 // as long as those segments exist. The head is cut oldest first, each removal durable before the
 // next, so that no segment outlives the one that supersedes a part of it.
 //
-// Recovery tells a write torn by a crash from damage. A torn write was never acknowledged and is
-// dropped. It leaves more sectors of zeros than the record counts, because the space was zero
-// before, and nothing of a later batch, with the segment's secret, after it. A record is damaged after it
-// was acknowledged if all its sectors are there but its checksum is wrong, or if a later batch follows it,
-// or if its term is older than that of the entry before it: Open refuses. (Recovery cannot tell the two apart
-// in one case: damage to the very last record when 2 MiB of its data are zeros.)
+// Recovery distinguishes a write torn by a crash from damage. A torn write was never acknowledged and is
+// dropped. It leaves more sectors of zeros than the record counts, because the space was zero before, and no
+// later batch with the segment's secret follows it. Open refuses the log if an acknowledged record is
+// damaged: all its sectors are there but its checksum is wrong, or a later batch follows it, or its term is
+// older than that of the entry before it. (There is one case that recovery cannot distinguish: damage to the
+// very last record when 2 MiB of its data are zeros.)
 //
 // The entries that Open finds count from then on, so Open syncs them first: a process that was
 // killed between its write and its sync has left entries that are readable and not durable. Open
@@ -47,6 +47,6 @@
 // once, a goroutine writes them, Durable and Wait tell how far it is. Every other change of the
 // log waits for the queue.
 //
-// The log repairs nothing and passes over nothing. The caller must end the process at the first
-// failed write or sync.
+// The log repairs nothing and skips nothing. The caller must end the process at the first failed write or
+// sync.
 package seglog

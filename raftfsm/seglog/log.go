@@ -20,9 +20,9 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-// Segments begin small, so that a new server starts at once, and double. The log is cut by whole
-// segments, and keeps another one ready: it may take three full segments on the disk beyond its
-// entries.
+// Segments start small, so that a new server starts at once, and double in size. The log is cut by whole
+// segments and keeps a spare one ready, so it may take three full segments more on the disk than its entries
+// need.
 const (
 	firstSize = 1 << 20
 	fullSize  = 16 << 20
@@ -31,9 +31,9 @@ const (
 // Options of a log; the zero value is for production.
 type Options struct {
 	FS        vfs.FS // nil: the operating system's
-	FirstSize int    // of the first segment and of those that are begun in a hurry
+	FirstSize int    // size of the first segment, and of those that an append has to wait for
 	FullSize  int    // that segments grow to
-	InTurn    bool   // make segments ready in the course of an append, not beside it
+	InTurn    bool   // prepare segments within an append, not in another goroutine
 
 	Rand io.Reader // of a new log's secret; nil: the operating system's
 }
@@ -90,8 +90,8 @@ type prepared struct {
 
 var errClosed = errors.New("the log is closed")
 
-// Open opens the log in dir, which must exist. An error other than of the
-// file system means that acknowledged entries are damaged.
+// Open opens the log in dir, which must exist. An error that does not come from the file system means that
+// acknowledged entries are damaged.
 func Open(dir string, o Options) (*Log, error) {
 	o = o.withDefaults()
 	l := &Log{o: o, fs: o.FS, dir: dir, seq: 1, writer: make(chan struct{}, 1), kick: make(chan struct{}, 1),
@@ -211,7 +211,7 @@ func (l *Log) GetLog(index uint64, out *raft.Log) error {
 		err := l.read(s, index, at, size, out)
 		if err == nil || !l.files.dropped(s) {
 			return err
-		} // else the entry was deleted during the read; another segment may have its successor
+		} // else the segment was dropped during the read; another may hold the entry now
 	}
 }
 
@@ -300,8 +300,8 @@ func (l *Log) After(index uint64) (bytes int64) {
 	return bytes
 }
 
-// Close writes the queue and closes the files. A hanging disk may delay it for a while, and no
-// longer: the process must end all the same.
+// Close writes the queue and closes the files. A disk that hangs delays it by at most closeTime, because the
+// process must end anyway.
 func (l *Log) Close() error {
 	l.spareMu.Lock()
 	l.closed = true

@@ -32,7 +32,7 @@ type segment struct {
 	torn                bool
 
 	file  vfs.File // nil: not open; under files.mu
-	users int      // who keep it open; under files.mu
+	users int      // how many callers keep it open; under files.mu
 	gone  bool     // it has left the log; under files.mu
 }
 
@@ -56,10 +56,9 @@ func (s *segment) endOf(index uint64) int {
 	return s.end
 }
 
-// prepareStep is how many zeros are written at once. The system keeps a file in pieces as large as
-// the writes that made them. It looks at every block of a piece when some of its bytes are
-// written, and again when they are synced: after zeros that came by the megabyte, a short append
-// and its sync take some 8 µs longer.
+// prepareStep is how many zeros are written at once. The system keeps a file in pieces as large as the writes
+// that made them, and looks at every block of a piece when some of its bytes are written, and again when they
+// are synced. After zeros written by the megabyte, a short append and its sync take some 8 µs longer.
 const prepareStep = 16 << 10
 
 // prepare makes a file of zeros that only needs its header and its name.
@@ -112,9 +111,9 @@ func begin(fs vfs.FS, dir string, f vfs.File, size int, seq, base, secret uint64
 		end: headerSize}, nil
 }
 
-// readSegments reads the segments of a log, newest first: a segment decides which entries of the
-// segments before it still count. It runs ready with each file first. It returns the segments, oldest
-// first, and those that are superseded as a whole: their removal was interrupted.
+// readSegments reads the segments of a log, newest first, because a segment determines which entries of
+// earlier segments still count. It calls ready with each file before it reads it. It returns the segments,
+// oldest first, and the superseded ones whose removal was interrupted.
 func readSegments(fs vfs.FS, dir string, names []string,
 	ready func(f vfs.File, newest bool) error) (segments, old []*segment, err error) {
 	var next, nextTerm uint64
@@ -188,7 +187,7 @@ func load(f vfs.File, seq, next uint64) (*segment, error) {
 		if len(s.offsets) == 0 {
 			s.firstTerm = r.term
 			if r.secret != s.secret {
-				s.secret = 0 // what stands at the end of the segment is a client's
+				s.secret = 0 // the bytes at the end of the segment are a client's data
 			}
 		}
 		s.lastTerm = r.term
@@ -283,8 +282,8 @@ func (s *segment) wipe(f vfs.File) error {
 		return nil
 	}
 	clear(b)
-	// From the end to the start: a crash in between leaves a hole behind
-	// records, as before, never one in front of them.
+	// Go from the end to the start: a crash in between leaves zeros after the torn records, as before, never
+	// in front of them.
 	for len(b) > 0 {
 		n := (len(b) - 1) / (1 << 20) * (1 << 20)
 		if _, err := f.WriteAt(b[n:], int64(s.end+n)); err != nil {
@@ -376,7 +375,7 @@ func (p *files) dropped(s *segment) bool {
 	return s.gone
 }
 
-// withFile runs f with a file that is open for so long.
+// withFile runs f with an open file, and closes it after that.
 func withFile(fs vfs.FS, name string, f func(vfs.File) error) error {
 	file, err := fs.Open(name)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Measure takes values of one kind; nil: nothing wants them. Any goroutine may call it, also the one that
+// Measure receives values of one kind; nil discards them. Any goroutine may call it, even the one that
 // applies the log, so it must not block.
 type Measure func(value int64)
 
@@ -20,17 +20,17 @@ func (m Measure) Note(value int64) {
 // Took notes a time, in microseconds.
 func (m Measure) Took(d time.Duration) { m.Note(max(d, 0).Microseconds()) }
 
-// Set is all that a server measures of its part in the cluster. Times are in microseconds.
+// Set holds everything that a server measures about its part in the cluster. Times are in microseconds.
 type Set struct {
 	EntryBytes        Measure // of each log entry, when this server proposes it
 	StreamWaiting     Measure // requests of this server under way, at the same moment
 	EntryRequests     Measure // in each log entry, when it is applied here
 	CommitTime        Measure // from the leader's stamp to the commit, at the leader
-	ProposalTime      Measure // from there to its being applied, at the leader
-	PropagationTime   Measure // from the leader's stamp to its being applied here
-	Elections         Measure // 1, when this server begins to know no leader
-	ElectionTime      Measure // from then until it knows one
-	LeaderUnavailable Measure // from then until it leads itself
+	ProposalTime      Measure // from the leader's stamp until it is applied, at the leader
+	PropagationTime   Measure // from the leader's stamp until it is applied here
+	Elections         Measure // 1, when this server loses its leader
+	ElectionTime      Measure // from that loss until it knows a leader
+	LeaderUnavailable Measure // from that loss until it leads itself
 	Unavailable       Measure // from ceasing to serve, or the start, until clients are served
 	SnapshotWriteTime Measure // when one is on the disk
 	SnapshotReadTime  Measure // when the one found at the start is read

@@ -1,5 +1,5 @@
-// Package signal is what goroutines of a server note for others: a token that there is news, a value for the
-// metrics, a step for the trace. Nothing in it waits for the receiver.
+// Package signal passes notes between goroutines of a server: a token that there is news, a value for the
+// metrics, a step for the trace. No sender waits for a receiver.
 package signal
 
 import (
@@ -13,7 +13,7 @@ type Signal chan struct{}
 // New returns a signal without news.
 func New() Signal { return make(Signal, 1) }
 
-// Send tells the receiver. It does not wait.
+// Send notifies the receiver without waiting for it.
 func (s Signal) Send() {
 	select {
 	case s <- struct{}{}:
@@ -21,7 +21,7 @@ func (s Signal) Send() {
 	}
 }
 
-// Pause waits, and reports whether ctx goes on.
+// Pause waits for d or until ctx ends, and reports whether ctx is still valid.
 func Pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -8,9 +8,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Adopt returns the state of a new cluster that does not begin empty: it comes from elsewhere. The zxid
-// is that of the newest change; the cluster goes on above it. Adopt returns an error for a state that
-// ReadSnapshot would refuse.
+// Adopt returns the state of a new cluster that begins with imported data. zxid is that of the newest change;
+// the cluster continues above it. Adopt returns an error for a state that ReadSnapshot would refuse.
 func Adopt(cluster string, zxid int64, sessions []session.Session, nodes *tree.Maker) (*State, error) {
 	s := New(cluster)
 	s.zxid, s.rules = zxid, newestRules
@@ -26,10 +25,9 @@ func Adopt(cluster string, zxid int64, sessions []session.Session, nodes *tree.M
 	return s, s.complete(t)
 }
 
-// Refound makes the state that of another cluster, at the given time. The new cluster has no
-// members; requests that the old cluster's clients still send do not count, and no client is sent
-// to the old servers. A single server never publishes members, so their node would keep what it
-// holds: Refound empties it.
+// Refound turns the state into that of another cluster, at the given time. The new cluster has no members.
+// Requests under way in the old cluster do not count. Refound empties the node that lists the members, so
+// that it sends no client to the old servers: a single server would never overwrite it.
 func (s *State) Refound(cluster string, now int64) {
 	if s.ConfigData() != "" {
 		s.change = tree.Change{Time: now}
@@ -47,28 +45,27 @@ func (s *State) Refound(cluster string, now int64) {
 	s.sessions.Renumber(clusterPrefix(cluster))
 }
 
-// clusterPrefix begins the ids of a cluster's sessions: clusters should not share ids. The
-// snapshot holds it, so it stays whatever the hash is.
+// clusterPrefix returns the first bits of a cluster's session ids, so that two clusters rarely share ids.
+// Snapshots store it, so the hash may change between releases.
 func clusterPrefix(cluster string) uint32 {
 	return crc32.Checksum([]byte(cluster), crcTable()) & 0xffffff
 }
 
-// Raise lets the zxid go on from a later one: a client that saw a newer state than this one must
-// not take newer changes for older ones.
+// Raise continues from a higher zxid: to a client that has seen a later state than this one, new changes must
+// not look old.
 func (s *State) Raise(zxid int64) { s.zxid = max(s.zxid, zxid) }
 
 const (
 	zxidTime  = 1704067200000 // 2024-01-01, in ms since 1970
-	zxidsInMs = 1 << 10       // more changes than a cluster can make
+	zxidsInMs = 1 << 10       // more changes than a cluster can make in 1 ms
 )
 
-// TimeZxid returns the zxid that stands for a time in ms since 1970. A state that comes back, by a
-// restore to a running cluster, by zlockd restore or by zlockd recover, goes on from the zxid of
-// that moment. A cluster makes fewer changes than TimeZxid counts, so every zxid that it gave out
-// lies below the zxid of its time. The zxids of the state that comes back, which are its fencing
-// tokens, lie above all of them: also above zxids that a backup cannot know, because the cluster
-// gave them out after the backup, or after a restore of the same backup. Below 2^53, a number of
-// JSON holds them until the year 2302.
+// TimeZxid returns the zxid that stands for a time in ms since 1970. A restored state (by a restore to a
+// running cluster, zlockd restore or zlockd recover) continues from the zxid of that moment. A cluster makes
+// fewer changes than TimeZxid counts, so every zxid that it gave out lies below the zxid of its time. So the
+// zxids after a restore, which are also fencing tokens, lie above all earlier ones: even above those that the
+// cluster gave out after the backup was made, or after another restore of the same backup. They stay below
+// 2^53, so that a JSON number holds them, until the year 2302.
 func TimeZxid(now int64) int64 { return max(0, now-zxidTime) * zxidsInMs }
 
 // TimeOf returns the first time, in ms since 1970, whose TimeZxid is not below a zxid.

@@ -14,9 +14,9 @@ type Digest struct {
 	Sum  uint64
 }
 
-// digestRing remembers the last digests, so that this server can compare the leader's, which
-// arrives later, with its own. It is not part of the snapshot: a digest that it does not remember
-// is not compared.
+// digestRing remembers the last digests, so that this server can compare the leader's digest, which arrives
+// later, with its own for the same zxid. It is not part of the snapshot. A zxid whose digest it does not
+// remember is not compared.
 type digestRing struct {
 	ring [64]Digest
 	next int
@@ -47,17 +47,16 @@ func (s *State) Digests() []Digest {
 	return list
 }
 
-// checkDigest compares the leader's digest with ours at the same zxid. A
-// difference means that servers hold different states: serving on could grant
-// one lock twice.
+// checkDigest compares the leader's digest with ours at the same zxid. If they differ, servers hold different
+// states, and could grant one lock twice.
 func (s *State) checkDigest(body []byte) error {
 	if len(body) != 16 {
 		return fmt.Errorf("%w: digest of %d bytes", ErrCorrupt, len(body))
 	}
 	theirs := Digest{int64(binary.BigEndian.Uint64(body)), binary.BigEndian.Uint64(body[8:])}
 	if theirs.Zxid > s.zxid {
-		// The leader had reached this zxid before it proposed this entry, so every server must have.
-		// A server that missed a change would otherwise never have a digest to compare.
+		// The leader had reached this zxid before it proposed this entry, so every server must have reached
+		// it too. Without this check a server that missed a change would never have a digest to compare.
 		return fmt.Errorf("state differs from the leader's: it was at zxid 0x%x before this entry, this server "+
 			"is at 0x%x; this server must be rebuilt from the others", theirs.Zxid, s.zxid)
 	}

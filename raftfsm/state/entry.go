@@ -31,28 +31,28 @@ const (
 	kindNamed byte = 2 // a batch with sets of identities
 	kindMask  byte = 0x07
 
-	kindFounding  byte = 3 // a batch that begins a cluster of rules that release 0.1.0 does not know
+	kindFounding  byte = 3 // a batch that begins a cluster with rules unknown to release 0.1.0
 	kindTicketing byte = 4 // a batch after which there may be tickets, which release 0.1.0 does not know
 )
 
-// Options of the leader that proposed an entry are the other bits of its kind. They travel with the
-// entry, because servers may be started with different options. Release 0.1.0 does not know OneLayout: to
-// it, an entry with it is of an unknown kind.
+// Options of the leader that proposed an entry are the other bits of its kind. They travel with the entry,
+// because servers may be started with different options. Release 0.1.0 does not know OneLayout, and takes an
+// entry with it for one of an unknown kind.
 const (
-	OneLayout byte = 0x08 // contenders are refused beside living ones that do not see them
+	OneLayout byte = 0x08 // contenders of another layout than the present ones are refused
 
 	NoQuota byte = 0x10 // hard quotas are not enforced
 	NoTTL   byte = 0x20 // TTL nodes are refused
-	Full    byte = 0x40 // what needs more room is refused
-	LowDisk byte = 0x80 // because a disk is low: see Refusal; it changes nothing of what requests do
+	Full    byte = 0x40 // requests that need more room are refused
+	LowDisk byte = 0x80 // a disk is low; see Refusal. It does not change the effect of a request
 )
 
-// crcTable returns the table of CRC-32C. A program that never needs it, as most calls of zlock, does
-// not spend a quarter of a millisecond on making it.
+// crcTable returns the table of CRC-32C. It is made on first use, which costs a quarter of a millisecond,
+// because most calls of zlock never need it.
 func crcTable() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// ErrCorrupt marks an entry that differs from the proposed one. It must stop the server: a server
-// that went on could differ from the others.
+// ErrCorrupt marks an entry that is not as it was proposed. The server must stop, because its state could
+// differ from the other servers' from then on.
 var ErrCorrupt = errors.New("log entry is corrupt")
 
 // BeginEntry appends an entry's header to b, which must be empty. Blocks are

@@ -10,28 +10,30 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A rate is a node whose data is a sliding window: when the last draws were granted. A draw is granted if
-// fewer than its limit were in its time before. One entry decides and notes it, by the entry's time or, if
-// that is less, the window's last: a leader whose clock is behind grants nothing twice.
+// A rate is a node whose data is a sliding window: the times of the last granted draws. A draw is granted if
+// fewer draws than its limit were granted in the time before it. One log entry decides and records the draw.
+// The draw's time is that of the entry, or that of the last draw if it is later, so that a leader whose clock
+// is behind grants nothing twice.
 
 // Draw asks for one draw from a rate.
 type Draw struct {
 	Path  string
 	Limit int64
 	Per   int64   // ms
-	Hash  [8]byte // of the request's secret: a draw that is still remembered is not made again
+	Hash  [8]byte // of the request's secret, by which a repeated request is recognised
 }
 
 // Drawn is the answer to a Draw.
 type Drawn struct {
 	OK   bool
-	Told bool  // an earlier request with the same secret had drawn
+	Told bool  // an earlier request with the same secret was granted
 	At   int64 // when it was granted, ms since 1970 by the cluster's clock
 	Left int64 // how many more may be drawn now
 	Wait int64 // if it was refused: ms until the next is free
 }
 
-// drawLane is the session of draws. No client has it: floods of them wait for each other.
+// drawLane is the session id of draws, which no client has. Draws share one lane of the stream, so a flood of
+// them delays only draws.
 const drawLane = -3
 
 // Request returns the request for the draw. The outcome's Reply is for ReadDrawn. BADARGUMENTS says that the
@@ -110,8 +112,8 @@ func (s *State) keepWindow(ids []jute.ID, path string, there bool, w *window, to
 	return changed
 }
 
-// newWindow returns the transaction that makes the node of a window. It goes when no draw has come for as
-// long as its window and its draws are kept: then nothing in it counts.
+// newWindow returns the transaction that makes the node of a window. The node is a TTL node: it goes when no
+// draw has come for so long that nothing in it counts any more.
 func (s *State) newWindow(path string, data []byte, keep int64) []byte {
 	op, flags := jute.OpCreateTTL, jute.FlagPersistentTTL
 	if s.change.NoTTL {
@@ -124,18 +126,19 @@ func (s *State) newWindow(path string, data []byte, keep int64) []byte {
 	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
 }
 
-// What a window holds.
+// The bounds of a window.
 const (
 	windowMagic = "zlockd rate 1\n"
 	maxWindow   = 24 * 60 * 60 * 1000 // ms
 
-	// A window has the time of each of its last exactRuns grants, and of more if they fall together. Of further
-	// ones, those within 1/mergedRuns of its time count as made at the last of them: too long, never too short.
+	// A window has the exact times of its last exactRuns grants, or of more if several share a time. Older
+	// grants within 1/mergedRuns of the window's time are merged, with the time of the last of them. So a
+	// grant may count for too long, never for too short.
 	exactRuns  = 256
 	mergedRuns = 128
 	maxRuns    = exactRuns + 2*mergedRuns
 
-	// Draws are remembered with their secrets for so long, and as many.
+	// How long draws are remembered with their secrets, and how many of them.
 	recentTime = 60 * 1000 // ms
 	maxRecent  = 500
 )
@@ -145,17 +148,17 @@ type window struct {
 	keep   int64 // ms, how long a run counts
 	last   int64 // the time of the last draw, ms since 1970
 	runs   []run
-	recent string // of the draws that are remembered, encoded: times, each with a hash
-	newest string // of the draw that came to them
+	recent string // the remembered draws, encoded: times, each with a hash
+	newest string // the encoding of the draw that was added
 }
 
-// run is a number of grants, all of which count until the last of them does not.
+// run is a number of grants that count until the time of the last of them is over.
 type run struct{ first, last, n int64 }
 
 const recentSize = 16
 
-// Rate tells of a rate by the data of its node: what a draw would be answered at a time. It may be asked of
-// a node without data.
+// Rate returns the answer that a draw would get at a time, given the data of the rate's node, which may be
+// empty.
 func (d *Draw) Rate(data string, now int64) (Drawn, jute.ErrCode) {
 	w, code := windowOf(data, d.Per)
 	if code != jute.OK {
@@ -164,15 +167,15 @@ func (d *Draw) Rate(data string, now int64) (Drawn, jute.ErrCode) {
 	return w.draw(d, now), jute.OK
 }
 
-// Use is how much of a rate is used at a moment.
+// Use says how much of a rate is used at a moment.
 type Use struct {
-	Per  int64 // ms, the time that is looked at
+	Per  int64 // ms, the length of the time that counts
 	Used int64 // draws in it
 	Wait int64 // ms until the next of limit draws is free
 }
 
-// UseOf tells of a rate by the data of its node, and counts nothing. A limit of 0 is not known; a time of 0
-// is the longest that the rate takes.
+// UseOf returns the use of a rate, given the data of its node. It draws nothing. A limit of 0 means that the
+// limit is unknown; a time of 0 means the longest that the rate keeps.
 func UseOf(data string, limit, per, now int64) (u Use, code jute.ErrCode) {
 	w, code := windowOf(data, per)
 	if code != jute.OK {
@@ -188,7 +191,7 @@ func UseOf(data string, limit, per, now int64) (u Use, code jute.ErrCode) {
 	return u, jute.OK
 }
 
-// windowOf reads a window for a draw of some time. A window that is to begin has that time.
+// windowOf reads a window for a draw over a time. A new window has that time.
 func windowOf(data string, per int64) (w window, code jute.ErrCode) {
 	if data == "" {
 		return window{keep: per}, jute.OK
@@ -259,7 +262,7 @@ func (w *window) freeAt(d *Draw) int64 {
 			return r.last + d.Per
 		}
 	}
-	return w.last // more than there are
+	return w.last // the draw asks for more than the limit allows
 }
 
 // count notes a grant.

@@ -21,7 +21,7 @@ const (
 	OpBarrier    jute.OpCode = -19 // changes nothing; its outcome comes after everything proposed before it
 	OpWords      jute.OpCode = -20 // body: lines of /zookeeper/config as an operator wrote them
 	OpFound      jute.OpCode = -21 // body: the text of /zookeeper/config; see OldFounding
-	OpRefuse     jute.OpCode = -22 // changes nothing; in the place of a client's request, see Refusal
+	OpRefuse     jute.OpCode = -22 // changes nothing; replaces a client's request, see Refusal
 	OpStage      jute.OpCode = -23 // body: id, origin, birth, size; see Staging, as for the next three
 	OpPiece      jute.OpCode = -24 // body: id, offset, bytes of a backup
 	OpRestore    jute.OpCode = -25 // body: id, whether sessions are kept
@@ -70,13 +70,13 @@ type Outcome struct {
 	Session session.Session // of OpCreateSession and OpAttach
 	Steps   int             // what it cost while the state was locked; see tree.MaxSteps
 
-	// Divided: Code, or that of an operation of a multi, is NOAUTH because of OneLayout.
+	// Divided says that Code, or the code of an operation of a multi, is NOAUTH because of OneLayout.
 	Divided bool
-	// Refused: the session has gone or moved since the request was sent. The
-	// client gets no reply; its connection is closed.
+	// Refused says that the session has gone or moved since the request was sent. The client gets no reply,
+	// and its connection is closed.
 	Refused bool
-	// Unknown: the server will never know whether the request took effect (a snapshot replaced the
-	// state, or the server stops). It closes the connection.
+	// Unknown says that the server will never know whether the request took effect, because a snapshot
+	// replaced the state or the server stops. The server closes the connection.
 	Unknown bool
 }
 
@@ -101,8 +101,8 @@ type Ending struct {
 	Zxid    int64
 	Time    int64 // ms since 1970, by the clock of the leader
 
-	// Of the nodes that it removed, and what is there then; neither is valid for longer than the call that
-	// tells of the end.
+	// The events of the nodes that the end removed, and the tree after it. Both are valid only during the
+	// call that reports the end.
 	Events []tree.Event
 	Tree   *tree.Tree
 }
@@ -117,14 +117,15 @@ const (
 	EndOperator                 // an operator ended it
 )
 
-// Bytes in the body of an OpExpire. Release 0.1.0 takes any byte for an operator's; it tells that to its
-// operators, and changes nothing else by it.
+// Bytes in the body of an OpExpire. Release 0.1.0 reads every byte as an operator's order, which changes only
+// what it shows to operators.
 const (
 	byOperator byte = 1
 	byClient   byte = 2
 )
 
-// End returns the request that ends a session, if it is still attached as it was when this was asked.
+// End returns the request that ends a session, if its attach generation is still gen when the request is
+// applied.
 func End(session int64, gen uint32, cause EndCause) Request {
 	r := Request{Session: session, Gen: gen, Op: OpExpire}
 	switch cause {
@@ -147,10 +148,10 @@ func (r *Request) cause() EndCause {
 	return EndOperator
 }
 
-// While a disk is low the log must not grow by requests that are refused anyway. The server that
-// takes a long request from a client then proposes a Refusal in its place. The Refusal keeps the
-// request's place among the session's, so that the answer is in order and at a state no older than
-// any that a client has seen, and it needs no room.
+// While a disk is low the log must not grow by requests that are refused anyway. So a server that receives a
+// long request then proposes a Refusal in its place, which needs no room. The Refusal keeps the place of the
+// request in its session. So the answer comes in order, and its state is not older than any that the client
+// has seen.
 
 // LongRequest is the longest request that enters the log on a low disk. Apply decides about
 // shorter ones.
@@ -159,8 +160,8 @@ const LongRequest = 4 << 10
 // Refusal is the request that answers r with THROTTLEDOP.
 func (r *Request) Refusal() Request { return Request{Session: r.Session, Gen: r.Gen, Op: OpRefuse} }
 
-// IsFull reports whether the leader that sealed an entry wants what needs more room to be refused.
-// Apply refuses creates and longer data; a long ACL is refused as on a low disk. The entry must be checked.
+// IsFull reports whether the leader that sealed an entry refuses requests that need more room. Apply refuses
+// creates and longer data; a long ACL is refused as on a low disk. The entry must have been checked.
 func IsFull(entry []byte) bool { return entry[1]&Full != 0 }
 
 // Long reports whether a client's request would make the log grow by more than
@@ -191,8 +192,7 @@ func onlyDeletes(body []byte) bool {
 	return d.Err() == nil
 }
 
-// Low reports whether the leader that sealed an entry knew of a low disk. The entry must be
-// checked.
+// Low reports whether the leader that sealed an entry knew of a low disk. The entry must have been checked.
 func Low(entry []byte) bool { return entry[1]&LowDisk != 0 }
 
 // applyRefusal changes nothing.

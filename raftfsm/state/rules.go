@@ -7,9 +7,9 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Rules of Apply that came after a release. Servers of two releases apply one log, so what an entry does
-// stays as it is for the life of a cluster, and a cluster has the rules of the release that began it. A
-// later release may raise those of an older cluster, when no server of the release before can join it.
+// The rules of Apply, by release. Servers of two releases may apply one log, so the effect of an entry must
+// not change during the life of a cluster: a cluster keeps the rules of the release that began it. A later
+// release may raise the rules of an older cluster once no server of the earlier release can join it.
 const (
 	firstRules  int32 = 0 // of release 0.1.0
 	newestRules int32 = 1 // of release 0.2.0: the first zxid is the time's, a write may take tree.WideSteps, and

@@ -20,15 +20,15 @@ type State struct {
 	sessions  *session.Table
 	streams   map[uint32]streamMark // by server id
 	members   map[uint32]Member     // by server id
-	words     string                // of the members, as an operator wrote them; lines of ConfigPath
+	words     string                // an operator's descriptions of the members: lines of ConfigPath
 	restored  int64                 // the id of the last restore; 0: none
-	rules     int32                 // by which it changes
+	rules     int32                 // the rules by which Apply changes the state
 	ticketing bool                  // there may be tickets; see Ticketing
 
-	// configured tells that /zookeeper/config has been published once.
+	// configured says that /zookeeper/config has been published at least once.
 	configured bool
 
-	staged *staging // a backup that is to take its place; nil: none
+	staged *staging // a backup that will replace this state; nil: none
 
 	ended   uint64 // mixed digest of all session changes
 	digests digestRing
@@ -45,7 +45,7 @@ type State struct {
 // streamMark is how far a server's stream of requests has been applied.
 type streamMark struct {
 	birth uint32 // given by Apply when the stream was opened; 0: none
-	nonce int64  // of the open request that gave it, to recognise its repetition
+	nonce int64  // of the request that opened the stream, to recognise a repetition
 	last  uint64 // seq of the last request applied
 }
 
@@ -62,8 +62,8 @@ type Sink interface {
 	// Opened reports the birth that the stream of server id has now; 0: the server was removed and
 	// has no stream. The nonce is that of the request; it is 0 for a removed server.
 	Opened(id uint32, nonce int64, birth uint32)
-	// Replaced reports that a backup has taken the place of the tree and the sessions. The
-	// connections, and their watches, belong to a state that is gone; no event tells of that.
+	// Replaced reports that a backup has replaced the tree and the sessions. All connections and watches
+	// belong to the former state. No events are reported for the difference.
 	Replaced()
 	// Outcome reports the outcome of request number seq of a stream.
 	Outcome(origin, birth uint32, seq uint64, o *Outcome)
@@ -161,9 +161,9 @@ func (s *State) Apply(entry []byte, to Sink) error {
 	return nil
 }
 
-// applyBlock runs the requests of one stream that are not yet applied. A resent block may begin
-// with requests already applied. A block that begins after a gap, or belongs to an older birth of
-// its server, is void as a whole, because its origin sends it again.
+// applyBlock runs the requests of a block that are not applied yet. A block that was sent again may begin
+// with applied requests. A block that begins after a gap, or has an older birth, is ignored as a whole,
+// because its server sends the requests again.
 func (s *State) applyBlock(bl *Block, sets [][]jute.ID, to Sink) error {
 	mark := s.streams[bl.Origin]
 	numbered := bl.Origin != 0 && bl.Birth != 0
@@ -209,7 +209,7 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 	switch r.Op {
 	case OpCreateSession, OpAttach:
 		return s.applySession(r, to)
-	case jute.OpCloseSession: // of release 0.1.0, whatever connection asked
+	case jute.OpCloseSession: // of release 0.1.0, from any connection
 		s.endSession(r.Session, EndClosed, to)
 	case OpExpire:
 		if _, ok := s.attached(r); ok {
@@ -237,7 +237,7 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 		return s.openStream(r.Body, to)
 	case OpDigest:
 		return s.checkDigest(r.Body)
-	case OpBarrier: // its place in the log is all it is for
+	case OpBarrier: // only its place in the log matters
 	case OpStage, OpPiece, OpRestore, OpUnstage:
 		s.applyStaging(r, to)
 	case OpRefuse:
@@ -346,8 +346,8 @@ func (s *State) applySession(r *Request, to Sink) error {
 	}
 	sess, ok := s.sessions.Attach(r.Session, password, timeout, owner, addr)
 	if !ok {
-		// Unknown, ended, or the wrong password: the client learns that its session is over, which
-		// is true as far as it is concerned.
+		// The session is unknown or ended, or the password is wrong. In each case the client is told that its
+		// session is over.
 		s.out.Code = jute.SessionExpired
 		return nil
 	}
@@ -395,19 +395,19 @@ func (s *State) noteSession(sess *session.Session, what uint64) {
 	}
 }
 
-// Forget returns the request that takes away the stream of a removed server, and makes the next
-// server under its id a new one. It opens a stream that no server has, for a member without an
-// incarnation. So the births of a server's streams go on counting, and no request sent before the
-// removal can be taken for one of a later stream. A server that was removed and added again while
-// it ran learns from it that its stream is gone, and opens another. The nonce must be random.
+// Forget returns the request that takes away the stream of a removed server, so that the next server with its
+// id counts as a new one. It opens a stream for a member without an incarnation, which no server has. So the
+// births of that id go on counting, and a request sent before the removal cannot look like one of a later
+// stream. A server that was removed and added again while it ran sees that its stream is gone, and opens
+// another. The nonce must be random.
 func Forget(id uint32, nonce int64) Request {
 	m := Member{ID: id}
 	return Request{Op: OpOpenStream, Body: jute.AppendLong(m.Append(nil), nonce)}
 }
 
-// openStream gives a server's new stream its birth. Births come from here and nowhere else: a
-// server that counted them itself would reuse a number after a wiped disk or two quick restarts.
-// openStream recognises a repeated open by its nonce.
+// openStream gives a server's new stream its birth. It recognises a repeated request by its nonce. A server
+// cannot count its births itself, because it would reuse a number after its disk was wiped or after two quick
+// restarts.
 func (s *State) openStream(body []byte, to Sink) error {
 	d := jute.NewDecoder(body)
 	m := decodeMember(&d)

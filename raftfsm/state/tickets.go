@@ -12,11 +12,11 @@ import (
 )
 
 // A ticket is a session without a connection, with one contender. Release 0.1.0 does not know the requests
-// about tickets, and would pass over them. So a state takes them only after an entry of a kind that this
-// release refuses (Ticketing), and its snapshots have a chunk from then on that it refuses, too.
+// about tickets and would ignore them. So a state accepts them only after an entry (Ticketing) whose kind
+// release 0.1.0 refuses; from then on its snapshots have a chunk that release 0.1.0 refuses, too.
 
-// Ticketing returns the entry that lets a cluster have tickets, whatever it was before. The options are
-// those of the leader's other entries.
+// Ticketing returns the entry that allows tickets in a cluster. The options are those of the leader's other
+// entries.
 func Ticketing(options byte, now int64) []byte {
 	entry := BeginEntry(nil, options)
 	entry[1] = kindTicketing | options
@@ -30,32 +30,33 @@ func Ticketing(options byte, now int64) []byte {
 // HasTickets reports whether the cluster may have tickets.
 func (s *State) HasTickets() bool { return s.ticketing }
 
-// TicketBounds bound the tickets of a cluster, and those of one identity: all of them, and those on one
-// path. They come with the request, and all servers judge by them.
+// TicketBounds bounds the tickets of a cluster, of one identity, and of one identity on one path. The bounds
+// travel with the request, so that all servers apply the same.
 type TicketBounds struct{ All, Identity, Path int32 }
 
-// Opening asks for a ticket: for a session with one contender. A directory that is missing is made.
+// Opening asks for a ticket: a session with one contender. It makes the contender's directory if that is
+// missing.
 type Opening struct {
 	SessionBody
 	session.Ticket
 	TicketBounds
 	Node string // the contender's node, without the number that the tree appends
 	Data []byte
-	// Seen, if it is not Unseen, is the last change of the children of the node's directory, 0 if there was
-	// none: if it is another by now, the request changes nothing and is answered BADVERSION.
+	// Seen is the zxid of the last change of the directory's children, 0 if there was none. If they have
+	// changed since, the request has no effect and its code is BADVERSION. Unseen skips this check.
 	Seen int64
 }
 
-// Unseen is Opening.Seen of a contender that queues, whatever is ahead.
+// Unseen is the value of Opening.Seen for a contender that queues in any case.
 const Unseen = -1
 
 // knownTicket is the reply for a secret that a ticket has.
 var knownTicket = []byte("known")
 
-// Open returns the request for a ticket. The outcome's Session is the new one's, or with a reply that of the
-// ticket which has this secret, and which was not renewed. SESSIONEXPIRED says that the ticket with this
-// secret is over. QUOTAEXCEEDED says of a bound, with a text, or of a quota. Other codes are those of the
-// creation of the nodes.
+// Open returns the request for a ticket. The outcome's Session is the new ticket's. If a ticket with this
+// secret exists, the outcome has a reply, and its Session is that ticket's, which is not renewed.
+// SESSIONEXPIRED means that the ticket with this secret is over, QUOTAEXCEEDED that a bound (then with a
+// text) or a quota is exceeded. Other codes are those of creating the nodes.
 func (o *Opening) Open(ids []jute.ID) Request {
 	b := append(o.SessionBody.Append(nil), o.Hash[:]...)
 	b = jute.AppendString(jute.AppendString(b, o.Ticket.Identity), o.Ticket.Path)
@@ -67,7 +68,8 @@ func (o *Opening) Open(ids []jute.ID) Request {
 	return Request{Session: ticketLane, Op: OpOpenTicket, IDs: ids, Body: b}
 }
 
-// ticketLane is the session of requests for tickets. No client has it: floods of them wait for each other.
+// ticketLane is the session id of requests for tickets, which no client has. They share one lane of the
+// stream, so a flood of them delays only tickets.
 const ticketLane = -2
 
 func decodeOpening(body []byte) (o Opening, err error) {
@@ -93,14 +95,14 @@ func decodeOpening(body []byte) (o Opening, err error) {
 	return o, nil
 }
 
-// ChangeTicket returns the request that gives a ticket a timeout, in ms, which begins again: a leader that
-// was about to end the ticket for its silence does not.
+// ChangeTicket returns the request that gives a ticket a new timeout, in ms, which starts now. A leader that
+// was about to end the ticket for its silence no longer does.
 func ChangeTicket(id int64, timeout int32) Request {
 	return Request{Session: id, Op: OpChangeTicket, Body: jute.AppendInt(nil, timeout)}
 }
 
-// EndTicket returns the request that ends a ticket. One that ends because its last moment has come
-// (session.TicketExpired) does so if the time of the entry agrees. The outcome is Refused if nothing ends.
+// EndTicket returns the request that ends a ticket. With session.TicketExpired it has an effect only if the
+// ticket is overdue by the entry's time. The outcome is Refused if nothing ends.
 func EndTicket(id int64, why session.TicketEnd) Request {
 	return Request{Session: id, Op: OpEndTicket, Body: []byte{byte(why)}}
 }
@@ -153,7 +155,7 @@ func (s *State) applyTicket(r *Request, to Sink) error {
 	return nil
 }
 
-// causes say how the end of a ticket is told to those that know of sessions only.
+// causes maps the end of a ticket to the end of a session, for receivers that know only sessions.
 var causes = [...]EndCause{session.TicketGiven: EndClosed, session.TicketExpired: EndExpired,
 	session.TicketRevoked: EndClosed, session.TicketRemoved: EndClosed, session.TicketEnded: EndOperator,
 	session.TicketTried: EndClosed}
@@ -204,7 +206,7 @@ func (s *State) openTicket(o *Opening, ids []jute.ID, to Sink) {
 	to.Attached(&sess, true)
 }
 
-// tooMany says which bound a further ticket would exceed.
+// tooMany returns a text about the bound that one more ticket would exceed, empty if there is none.
 func (s *State) tooMany(o *Opening) string {
 	all, there := s.sessions.TicketsOf(o.Ticket.Identity, o.Ticket.Path)
 	switch b := o.TicketBounds; {
@@ -270,6 +272,6 @@ func FirstFailure(reply []byte) jute.ErrCode {
 	return jute.BadArguments
 }
 
-// errTicketing refuses a backup with tickets where the cluster's other servers may not know them.
+// errTicketing refuses a backup with tickets if other servers of the cluster may not know tickets.
 var errTicketing = errors.New("the backup may have tickets, and this cluster has had none: start its " +
 	"servers with --one-layout, or with --ticket-addr and open a ticket, and restore again")

@@ -15,13 +15,13 @@ type Code string
 
 // Codes of errors.
 const (
-	NoLeader    Code = "no_leader"    // no server leads at the moment, or not the server that was asked
+	NoLeader    Code = "no_leader"    // no server leads at the moment, or the server that was asked does not
 	NoMajority  Code = "no_majority"  // no server has led for long; an operator must start servers, or recover
 	Interrupted Code = "interrupted"  // it is not known whether the request took effect
 	Overtaken   Code = "overtaken"    // another change of members came first; this one had no effect
 	NotJoined   Code = "not_joined"   // the server has not joined its cluster yet
 	Changing    Code = "changing"     // another server changes the members step by step
-	Stale       Code = "stale"        // the members are not those that the request begins with
+	Stale       Code = "stale"        // the members have changed since the request was made
 	IsMember    Code = "is_member"    // the server is a member already
 	NotMember   Code = "not_member"   // the server is not a member
 	NotReady    Code = "not_ready"    // the server has not caught up
@@ -63,7 +63,7 @@ func (e *Error) Is(target error) bool {
 // Errorf makes an error with a code; its arguments are those of fmt.Errorf.
 func Errorf(c Code, format string, args ...any) error { return With(c, fmt.Errorf(format, args...)) }
 
-// With gives an error a code; nil stays nil.
+// With adds a code to an error; nil stays nil.
 func With(c Code, err error) error {
 	if err == nil {
 		return nil
@@ -71,7 +71,7 @@ func With(c Code, err error) error {
 	return &Error{Code: c, text: err.Error(), cause: err}
 }
 
-// Of returns the code of an error; empty: it has none.
+// Of returns the code of an error, empty if it has none.
 func Of(err error) Code {
 	var e *Error
 	if errors.As(err, &e) {
@@ -86,7 +86,7 @@ type Failure struct {
 	Code Code   `json:"code,omitempty"`
 }
 
-// Failed writes an error down.
+// Failed returns the form of an error in which it is sent.
 func Failed(err error) Failure {
 	if err == nil {
 		return Failure{}
@@ -94,7 +94,7 @@ func Failed(err error) Failure {
 	return Failure{err.Error(), Of(err)}
 }
 
-// Err is the error that was written down; nil: there was none.
+// Err returns the error that Failed was given, or nil.
 func (f Failure) Err() error {
 	switch {
 	case f.Text == "":

@@ -10,7 +10,7 @@ import (
 type Member struct {
 	ID     uint32 `json:"id"`
 	Peer   string `json:"peer"`   // address for other servers
-	Client string `json:"client"` // address for clients; empty: it has not said
+	Client string `json:"client"` // address for clients; empty: not known yet
 	Voter  bool   `json:"voter"`
 	Progress
 }
@@ -26,18 +26,18 @@ type Progress struct {
 
 	SnapshotSent int64  `json:"snapshot_sent"` // bytes of a snapshot that is being sent to it
 	SnapshotSize int64  `json:"snapshot_size"`
-	Waits        string `json:"waits"` // what it says that it waits for, or why it is not heard
+	Waits        string `json:"waits"` // what it waits for, or why it is not heard
 }
 
-// How far a server may be behind the leader to get its vote, or the leadership, and to count as a
-// server that follows. An entry may be large, so entries alone do not tell.
+// The lag up to which a server may get a vote or the leadership, and counts as following. It is bounded in
+// bytes too, because entries may be large.
 const (
 	EnoughToVote  = 1000     // log entries
 	EnoughOfBytes = 16 << 20 // bytes of them
 )
 
-// Follows reports whether the member runs and has the log, all but the newest of it. A server that lost its
-// directory answers too; it has applied nothing.
+// Follows reports whether the member runs and has all but the newest part of the log. A server that lost its
+// directory also answers, but has applied nothing.
 func (p *Progress) Follows() bool {
 	return p.Heard != nil && p.Applied > 0 && p.Lag <= EnoughToVote &&
 		(p.LagBytes == nil || *p.LagBytes <= EnoughOfBytes)
@@ -49,7 +49,7 @@ func (p *Progress) Well() bool { return p.Heard != nil && p.Lag <= EnoughToVote 
 // Found is the server that answers at an address.
 type Found struct {
 	Progress
-	At    string `json:"at"`    // where it says that it is
+	At    string `json:"at"`    // the address that it gives of itself
 	Known bool   `json:"known"` // its data directory is the one that the member has
 }
 
@@ -81,8 +81,8 @@ type Job struct {
 	ID   uint32 `json:"id"`
 	Addr string `json:"addr,omitempty"` // for other servers
 
-	// Wait asks for the whole job, and for steps until it is done; without it the
-	// server makes one change and answers.
+	// Wait asks for the whole job, and for steps until it is done; without it the server makes one change and
+	// answers at once.
 	Wait bool `json:"wait,omitempty"`
 	// NoVote lets a server that is added follow without a vote.
 	NoVote bool `json:"no_vote,omitempty"`

@@ -9,10 +9,10 @@ type Node struct {
 	Serving  bool
 	Reason   string // why it does not serve clients
 	ReadOnly bool   // clients that ask for it may read though there is no leader
-	Full     string // why this server refuses what needs more room when it leads; empty: it does not
+	Full     string // why this server, as leader, refuses requests that need more room; empty: it does not
 	// LayoutWaits says why the cluster does not obey Options.OneLayout yet; empty: it does.
 	LayoutWaits string
-	Role        string // standalone, leader, follower, or empty while neither
+	Role        string // standalone, leader or follower; empty before it has a role
 	Leader      uint32 // 0: none known
 	Term        uint64
 	Commit      uint64 // index of the last log entry that is known here to be committed

@@ -2,23 +2,23 @@ package stream
 
 import "context"
 
-// Crowd lets the goroutine that batches requests wait for those that are just about to come.
+// Crowd makes the goroutine that batches requests wait for requests that are just about to arrive.
 //
-// A goroutine that is woken runs next. When the requests of many clients arrive together, the
-// connection that is read first wakes the batcher before the second is read: an entry of one
-// request goes to the disk, and all the others wait for its sync and then for their own. So the
-// batcher first lets every goroutine run that is ready on its processor, if lately more than one
-// request came at a time. It does not wait for a timer.
+// Go runs a goroutine that was just woken next. When the requests of many clients arrive together, the
+// connection that is read first wakes the batcher before the second is read. An entry with one request goes
+// to the disk, and all other requests wait for its sync and then for their own. So if several requests came
+// together lately, the batcher first lets all other goroutines run that are ready on its processor. It uses
+// no timer.
 //
-// runtime.Gosched does not help. It puts its caller where an idle processor looks first, and that
-// processor then spins beside the goroutines that should run first. Instead there are two helpers.
-// The first wakes the caller, which would then run next, and at once wakes the second, which takes
-// that place: a goroutine that loses the place goes to the end of the processor's queue. If nothing
-// else is ready, that costs about a microsecond.
+// runtime.Gosched does not help: it puts its caller into the global queue, from which an idle processor takes
+// it at once, while the other goroutines still wait. Instead there are two helpers. The first wakes the
+// caller, which would then run next, and at once wakes the second helper, which takes that place. A goroutine
+// that loses the place goes to the end of its processor's queue. If nothing else is ready, this costs about a
+// microsecond.
 //
 // A Crowd belongs to one goroutine.
 type Crowd struct {
-	lately           int // requests that came at a time
+	lately           int // how many requests came together
 	ask, turn, place chan struct{}
 }
 
@@ -51,8 +51,8 @@ func NewCrowd(ctx context.Context) *Crowd {
 	return c
 }
 
-// Came notes how many requests came at a time. The number goes down by half at
-// the most: while a crowd waits for its replies, few requests come.
+// Came notes how many requests came together. The remembered number falls by at most half, because few
+// requests come while a crowd waits for its replies.
 func (c *Crowd) Came(requests int) { c.lately = max(requests, c.lately/2) }
 
 // Gather returns when the goroutines that were ready have run, or at once if requests come one by

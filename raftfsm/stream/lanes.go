@@ -1,9 +1,9 @@
 package stream
 
-// lanes hold the requests of a stream that have no number yet, a lane for each session. Lanes take
-// turns, by bytes: a session that sends many requests, or large ones, delays itself and not the
-// others. A session that has sent nothing for a while goes first, once. (The scheme is that of fair
-// queues in networks: deficit round robin with a list of newcomers.)
+// lanes holds the requests of a stream that have no number yet, one lane for each session. Lanes take turns
+// by bytes, so a session that sends many or large requests delays only itself. A session that has sent
+// nothing for a while goes first, once. (The scheme is that of fair queues in networks: deficit round robin
+// with a list of newcomers.)
 //
 // The lanes are not safe for several goroutines; the stream's lock guards them.
 type lanes struct {
@@ -15,8 +15,7 @@ type lanes struct {
 	spare *lane   // kept for the next newcomer
 }
 
-// laneShare is how many bytes a lane may give in one turn. A larger request
-// waits until its lane has saved as much.
+// laneShare is how many bytes a lane may give in one turn. A larger request waits for several turns.
 const laneShare = 8 << 10
 
 // lane holds the waiting requests of one session, in order.
@@ -69,8 +68,8 @@ func (ls *lanes) next() (pending, []byte) {
 		l := (*list)[0]
 		switch {
 		case l.head == len(l.queue):
-			// A newcomer that sends one request at a time must not stay one forever: it goes through the
-			// other list before it is forgotten.
+			// A session that sends one request at a time must not remain a newcomer forever, so its lane goes
+			// through the other list before it is dropped.
 			(*list)[0], *list = nil, (*list)[1:]
 			if list == &ls.fresh && len(ls.old) > 0 {
 				ls.old = append(ls.old, l)

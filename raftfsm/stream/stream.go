@@ -1,6 +1,6 @@
-// Package stream is the stream of this server: the numbered requests that it proposes, until they are applied
-// here. Connections put requests into it; one reader at a time takes them, the batcher of a leader or the
-// link to the leader. Everything in a Stream is under its one lock, but the token that wakes the reader.
+// Package stream holds the requests that this server proposes, numbered, until they are applied here.
+// Connections put requests into a Stream; one reader at a time takes them: a leader's batcher, or the link to
+// the leader. One lock guards everything in a Stream except the token that wakes the reader.
 package stream
 
 import (
@@ -18,16 +18,16 @@ import (
 // ErrClosed is returned by Put when this server has stopped serving.
 var ErrClosed = errors.New("server is not serving")
 
-// Bounds of a stream (L7). At the bound Put blocks, so that the caller stops reading from its
-// client; a session that has nothing waiting is let in up to twice the bound, or the sessions that
-// fill the stream would shut out all others.
+// Bounds of a stream (L7). At the bound Put blocks, so that the caller stops reading from its client. A
+// session that has nothing waiting may go on up to twice the bound; otherwise the sessions that fill the
+// stream would shut out all others.
 const (
 	maxRequests = 10_000
 	maxBytes    = 32 << 20
 )
 
-// Bounds of an entry, and of a block on a link: larger ones cost more latency than they save syncs. The
-// leader makes its entries of whole blocks, a fair share of each server's.
+// Bounds of an entry, and of a block on a link. Larger ones would add more latency than the saved syncs are
+// worth. The leader composes entries of whole blocks, with a fair share for each server.
 const (
 	BatchRequests = 1000
 	BatchBytes    = state.BatchBytes
@@ -35,9 +35,9 @@ const (
 	BlockBytes    = BatchBytes / 4
 )
 
-// Bounds of the window: the requests that have a number and are not applied. Behind it requests
-// wait in lanes, where the order is still open. The window holds several entries, so that no
-// request waits for it that would not wait for the disk.
+// Bounds of the window: the requests that have a number and are not applied. Later requests wait in lanes,
+// where their order is still open. The window holds several entries, so a request that waits for the window
+// would wait for the disk anyway.
 const (
 	windowRequests = 4 * BatchRequests
 	windowBytes    = 4 * BatchBytes
@@ -57,7 +57,7 @@ type Stream struct {
 	nonce  int64     // of the request for a birth; 0: none yet
 	first  uint64    // seq of pending[head]
 	cursor uint64    // seq the reader takes next
-	reader Reader    // that may take; see rewind
+	reader Reader    // the reader that may take requests; see Rewind
 	closed bool      // not serving: Put fails
 
 	pending []pending // pending[head:] are unapplied, in order
@@ -72,8 +72,8 @@ type Stream struct {
 	Opened signal.Signal // that the stream was opened
 }
 
-// Reader is the right to take requests from a stream. It holds a token when it may find some. An earlier
-// reader, which has not noticed yet that another has taken its place, cannot take that token.
+// Reader is the right to take requests from a stream. It holds a token when there may be some. Each reader
+// has its own, so that an earlier reader that has not noticed its replacement cannot take the token.
 type Reader = signal.Signal
 
 // pending is one unapplied request.
@@ -149,9 +149,8 @@ func (s *Stream) number() {
 
 func (s *Stream) wake() { s.reader.Send() }
 
-// Open begins a new life of the stream under the birth that Apply gave it.
-// Requests not yet applied, if any, get new numbers: under the old birth they
-// can never be applied any more.
+// Open begins a new life of the stream under the birth that Apply gave it. Requests not yet applied, if any,
+// get new numbers: under the old birth they can no longer be applied.
 func (s *Stream) Open(birth uint32) {
 	s.mu.Lock()
 	s.birth, s.first, s.cursor = birth, 1, 1
@@ -159,8 +158,8 @@ func (s *Stream) Open(birth uint32) {
 	s.mu.Unlock()
 }
 
-// Rewind lets a new reader begin at the first unapplied request. An earlier reader that has not
-// noticed yet gets nothing any more.
+// Rewind starts a new reader at the first unapplied request. An earlier reader that has not noticed gets no
+// more requests.
 func (s *Stream) Rewind() Reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,9 +169,8 @@ func (s *Stream) Rewind() Reader {
 	return s.reader
 }
 
-// Take cuts a block of so many requests at most, and about so many bytes, off
-// the cursor. The block's requests are appended to buf; count 0 means that
-// there is nothing to take.
+// Take returns a block of the next requests at the cursor: at most the given number, and about the given
+// bytes. It appends the block's requests to buf. Count 0 means that there is nothing to take.
 func (s *Stream) Take(by Reader, id uint32, requests, bytes int, buf []byte) (bl state.Block) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +244,7 @@ func (s *Stream) pop() state.Waiter {
 	if s.lanes.count > 0 {
 		s.wake()
 	}
-	// All waiters at once, and not before there is room for some: which of them may go on depends on
+	// Wake all waiters at once, and only when there is room for several: which of them may go on depends on
 	// their sessions.
 	if s.waiters > 0 && s.lenLocked() < maxRequests*3/4 &&
 		len(s.buf)-s.bufHead+s.lanes.bytes < maxBytes*3/4 {
@@ -255,7 +253,7 @@ func (s *Stream) pop() state.Waiter {
 	return w
 }
 
-// shrink returns the empty buffer, or none if a burst has made it large.
+// shrink returns the emptied buffer, or nil if a burst has made it large.
 func (s *Stream) shrink() []byte {
 	if cap(s.buf) > 1<<20 {
 		return nil
@@ -263,7 +261,7 @@ func (s *Stream) shrink() []byte {
 	return s.buf[:0]
 }
 
-// SkipTo removes the requests up to last, whose outcome a snapshot hides.
+// SkipTo removes the requests up to last, whose outcomes are unknown because a snapshot covers them.
 func (s *Stream) SkipTo(last uint64) (unknown []state.Waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -276,8 +274,7 @@ func (s *Stream) SkipTo(last uint64) (unknown []state.Waiter) {
 	return unknown
 }
 
-// SetClosed opens or closes the entrance. Closing wakes the goroutines that wait for room; pending
-// requests stay.
+// SetClosed sets whether Put fails. Closing wakes the goroutines that wait for room; pending requests stay.
 func (s *Stream) SetClosed(closed bool) {
 	s.mu.Lock()
 	s.closed = closed
@@ -305,15 +302,15 @@ func (s *Stream) Len() int {
 
 func (s *Stream) lenLocked() int { return len(s.pending) - s.head + s.lanes.count }
 
-// Birth returns the birth the stream lives under.
+// Birth returns the stream's present birth.
 func (s *Stream) Birth() uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.birth
 }
 
-// Opening returns the request for the stream's birth, which Apply gives, as the block that carries
-// it. The request may be repeated, and be applied late: its nonce tells which it was.
+// Opening returns a block with the request to open the stream; Apply then gives the birth. The request may be
+// repeated or applied late: its nonce identifies it.
 func (s *Stream) Opening(m state.Member, rand io.Reader) state.Block {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -324,18 +321,17 @@ func (s *Stream) Opening(m state.Member, rand io.Reader) state.Block {
 	return state.Block{Origin: m.ID, Count: 1, Requests: r.Append(nil)}
 }
 
-// Told is called when a stream of this server was opened or, by its removal, taken away, and after
-// a snapshot, in which either may be hidden. It reports whether the stream needs another birth.
+// Told is called when a stream of this server was opened, or taken away by its removal, and after a snapshot,
+// which may cover either. It reports whether the stream needs another birth.
 func (s *Stream) Told(nonce int64, birth uint32) (again bool) {
 	s.mu.Lock()
 	is, ours := s.birth, birth != 0 && nonce == s.nonce
 	if again = !ours && is != 0; again {
-		// An earlier life of this server opened its stream late and took ours
-		// away, or the server was removed. Nothing under the old birth can be
-		// Applied any more: begin again. But not while a request of ours is still
-		// on its way: with a new nonce that one would be taken for another life's
-		// when it is applied, and where requests are repeated faster than they
-		// are applied, so would the next, forever.
+		// An earlier life of this server opened its stream late and took ours away, or the server was
+		// removed. Nothing under the old birth can be Applied any more: begin again. But not while an opening
+		// request of ours is still on its way. With a new nonce, that request would look like another life's
+		// when it is applied; and if requests are repeated faster than they are applied, so would every later
+		// one.
 		s.nonce = 0
 	}
 	s.mu.Unlock()

@@ -43,7 +43,7 @@ var States = []State{
 	{"a heartbeat is given up because raft's main loop is busy", "raftfsm/peer/serve.go",
 		"\tcase <-late:\n@", ""},
 	{"a leader is replaced by another before its link broke", "raftfsm/leaderwatch.go",
-		"@\t\tif before != 0 { // else it was counted", "before != 0"},
+		"@\t\tif before != 0 { // else the election was counted", "before != 0"},
 
 	// Terms
 	{"a leadership ends before its barrier is applied", "raftfsm/lead.go",
@@ -51,7 +51,7 @@ var States = []State{
 	{"a server leads no more when its barrier is applied", "raftfsm/lead.go",
 		"CurrentTerm() != number {\n@\t\treturn errNotLeading", ""},
 	{"a leader steps down while an entry is on its way", "raftfsm/lead.go",
-		"@\t\t\t// Whether the entry commits", ""},
+		"@\t\t\t// It is unknown whether the entry commits", ""},
 	{"a leader steps down while its disk holds less of the log than raft", "raftfsm/lead.go",
 		"@\t\tn.term.CompareAndSwap(t, nil)", "n.fsm.index.Load() < n.raft.LastIndex()"},
 	{"a leader steps down with requests of its own clients that have no outcome", "raftfsm/lead.go",
@@ -127,7 +127,7 @@ var States = []State{
 	{"a snapshot hides the outcome of requests that wait", "raftfsm/fsm.go",
 		"@\t\tw.Done(&state.Outcome{Unknown: true}, nil)", ""},
 	{"a snapshot comes behind which a stream has another birth", "raftfsm/fsm.go",
-		"@\t\t// Our stream was taken away, or opened, in", "f.stream.Birth() != 0"},
+		"@\t\t// Our stream was taken away or opened in", "f.stream.Birth() != 0"},
 	{"an entry waits for this server's disk, which ends", "raftfsm/fsm.go",
 		"err := f.durable(l.Index); err != nil {\n@", ""},
 	{"a snapshot is wanted while another is open", "raftfsm/snapshot.go",
