@@ -33,8 +33,7 @@ func (i *Instance) certificates() (list []certificate) {
 	return list
 }
 
-// shown returns the certificates that a server with this configuration shows to a client whose
-// hello asks for nothing special.
+// shown returns the certificates that a server with this configuration shows to an ordinary client.
 func shown(cfg *tls.Config) (list []*x509.Certificate) {
 	if cfg == nil {
 		return nil
@@ -69,8 +68,8 @@ const (
 	certificateBad  = 3 * 24 * time.Hour
 )
 
-// word describes what is wrong with the certificate at now; empty: nothing. Clients and peers
-// that check certificates refuse a bad one, now or within days.
+// word describes what is wrong with the certificate at time now, empty if nothing is. bad says that clients
+// and peers that check certificates refuse it, now or within days.
 func (c *certificate) word(now time.Time) (text string, bad bool) {
 	from, to := c.NotBefore.UTC().Format(time.DateTime), c.NotAfter.UTC().Format(time.DateTime)
 	switch {

@@ -12,9 +12,8 @@ import (
 // for read-only sessions.
 const unformedGrace = 2 * time.Second
 
-// unformed is the state of a server that has not joined its cluster yet: the empty tree that
-// every cluster begins with. The connections of read-only sessions ask for nothing of a replica but what
-// it has.
+// unformed is the replica of a server that has not joined its cluster yet: the empty tree with which every
+// cluster begins. It has only the methods that connections of read-only sessions call.
 type unformed struct {
 	clients.Replica // nil
 	state           *state.State

@@ -67,7 +67,7 @@ func (i *Instance) ChangeMember(ctx context.Context, c change.Change) error {
 	return err
 }
 
-// wishes is the node as a client's wish to change the members needs it.
+// wishes adapts the node to the interface that reconfig needs.
 type wishes struct{ *raftfsm.Node }
 
 // Config implements members.Node.
@@ -86,8 +86,8 @@ func (i *Instance) reconfigure(r clients.ReconfigRequest) (code jute.ErrCode, kn
 	case node == nil:
 		return 0, false
 	case node.PeerAddr() == "":
-		return jute.Unimplemented, true // alone, there is nothing to change
-	case r.May && !i.reconfiguring.TryLock(): // a client without the right must not keep others out
+		return jute.Unimplemented, true // a server alone has no members to change
+	case r.May && !i.reconfiguring.TryLock(): // a client without the right must not block others
 		return jute.ReconfigInProgress, true
 	case r.May:
 		defer i.reconfiguring.Unlock()
@@ -104,8 +104,8 @@ func (i *Instance) reconfigure(r clients.ReconfigRequest) (code jute.ErrCode, kn
 	return code, known
 }
 
-// wishCode is what ZooKeeper answers in the place of an error. known is false if no code says it: the client
-// must look what the members are.
+// wishCode returns the code with which ZooKeeper would answer an error. known is false if there is no such
+// code: the client must read the members to find out.
 func wishCode(err error) (code jute.ErrCode, known bool) {
 	switch {
 	case err == nil:

@@ -31,9 +31,9 @@ type Options struct {
 	// Empty: not at all. Any port may be 0.
 	ClientAddr, SecureAddr, AdminAddr, MetricsAddr string
 	// TicketAddr is where the server listens for tickets, over HTTP; empty: not at all. TicketTLS makes the
-	// port speak TLS; without it the address must be of loopback. TicketTokens are the callers that bring a
-	// token. MaxTicket is the longest time that a ticket may ask for; default 24 h. With TicketAnyPort a
-	// taken TicketAddr is no fault: the server then listens on another port of its host.
+	// port speak TLS; without it the address must be of loopback. TicketTokens are the tokens by which
+	// callers are known. MaxTicket is the longest time that a ticket may ask for; default 24 h. With
+	// TicketAnyPort the server listens on another port of the host if TicketAddr is in use.
 	TicketAddr    string
 	TicketAnyPort bool
 	TicketTLS     *tls.Config
@@ -45,16 +45,15 @@ type Options struct {
 	// MetricsAddr; with AdminClear the admin port speaks clear text too.
 	ClientTLS, AdminTLS, MetricsTLS *tls.Config
 	AdminClear                      bool
-	// TLSProblems say why the server cannot use the present files behind these; empty: it can.
+	// TLSProblems return why the files for these cannot be used as they are now, empty if they can.
 	TLSProblems []func() string
 
 	// DataDir holds everything durable. Empty: memory only.
 	DataDir string
 	// LogStore is "wal" (default) or "bolt".
 	LogStore string
-	// SnapshotEntries, SnapshotBytes and SnapshotInterval bound the log behind
-	// a snapshot, in requests, bytes and time; defaults 100,000, 32 MiB, none; 4 MiB for a server in
-	// memory without peers.
+	// SnapshotEntries, SnapshotBytes and SnapshotInterval bound the log written since the last snapshot, in
+	// requests, bytes and time; defaults 100,000, 32 MiB, none; 4 MiB for a server in memory without peers.
 	SnapshotEntries, SnapshotBytes int64
 	SnapshotInterval               time.Duration
 	// SnapshotRetain is how many snapshots are kept; default 2.
@@ -62,8 +61,8 @@ type Options struct {
 	// DiskReserve is how much free disk space a leader keeps, at least twice the size of a snapshot:
 	// below it, requests that need more room are refused. Default 512 MiB; negative: no reserve.
 	DiskReserve int64
-	// The server takes a backup into BackupDir each BackupInterval and keeps the newest BackupKeep;
-	// defaults an hour and 24. Without BackupDir it takes none by itself.
+	// The server writes a backup to BackupDir every BackupInterval, and keeps the newest BackupKeep of them;
+	// defaults an hour and 24. Without BackupDir it takes no backups by itself.
 	BackupDir      string
 	BackupInterval time.Duration
 	BackupKeep     int
@@ -83,8 +82,8 @@ type Options struct {
 	// reach its network.
 	PeerTLS      tlsfiles.Names
 	PeerInsecure bool
-	// HeartbeatTimeout is how long a follower waits for its leader before it stands for election;
-	// default 1 s, 30 ms without Peers, at most MinSessionTimeout less 2 s.
+	// HeartbeatTimeout is how long a follower waits for its leader before it stands for election; default 1
+	// s, 30 ms without Peers, at most MinSessionTimeout minus 2 s.
 	HeartbeatTimeout time.Duration
 	// ReadOnlyMode lets clients that ask for it read this server's state while it knows no leader.
 	ReadOnlyMode bool
@@ -105,25 +104,26 @@ type Options struct {
 	// MaxConnsPerAddr bounds the connections from one address; default 60,
 	// negative is no limit.
 	MaxConnsPerAddr int
-	// MaxConns bounds all connections. By default, and at most, there may be as
-	// many as 80 % of the descriptors this process may have, and 64 KiB for each
-	// in half of the memory that it may use. Negative is no limit.
+	// MaxConns bounds all connections. The default, and the most, is the lesser of two numbers: 80 % of the
+	// file descriptors that this process may have; and as many connections as fit, at 64 KiB each, into half
+	// of the memory that it may use. Negative is no limit.
 	MaxConns int
-	// MaxSessions bounds the sessions of the cluster; default as many as fit, at 2 KiB each, into a
-	// quarter of the memory that the process may use. MaxAddrSessions bounds those from one address,
-	// while MaxConnsPerAddr is a limit; default half of MaxSessions, at most 50,000. This server
-	// refuses new sessions beyond. Negative is no limit.
+	// MaxSessions bounds the sessions of the cluster; default as many as fit, at 2 KiB each, into a quarter
+	// of the memory that the process may use. MaxAddrSessions bounds those from one address, while
+	// MaxConnsPerAddr is a limit; default half of MaxSessions, at most 50,000. At a bound this server refuses
+	// new sessions. Negative is no limit.
 	MaxSessions, MaxAddrSessions int
-	// MaxNodes and MaxBytes bound the tree: beyond, requests that need more room are refused. Default
-	// no bound.
+	// MaxNodes and MaxBytes bound the tree: when it reaches them, requests that need more room are refused.
+	// Default no bound.
 	MaxNodes int
 	MaxBytes int64
 	// SweepInterval is how often containers and TTL nodes are looked at; default 60 s.
 	SweepInterval time.Duration
-	// EnforceQuota makes hard quotas refuse; else they are only noted, as by default in ZooKeeper.
-	// NoTTL refuses TTL nodes.
+	// EnforceQuota makes hard quotas refuse requests. Without it they refuse nothing, as in ZooKeeper by
+	// default. NoTTL refuses TTL nodes.
 	EnforceQuota, NoTTL bool
-	// OneLayout refuses contenders of a lock beside living ones that do not see them.
+	// OneLayout refuses a contender for a lock if the present contenders use another layout and would not see
+	// it.
 	OneLayout bool
 	// LinearizableReads makes every read wait for a round through the log, so that no read is ever
 	// stale.
@@ -157,13 +157,12 @@ type Options struct {
 	// Profiling serves /debug/pprof. NoJVM leaves out the jvm_* metrics, which describe this process
 	// as ZooKeeper's exporter describes its virtual machine.
 	Profiling, NoJVM bool
-	// Audit is written a line for each change that is asked for; nil: none. The caller closes it.
+	// Audit gets a line for each change that is asked for; nil: no audit log. The caller closes it.
 	Audit *audit.Log
-	// SlowRequest is how long a request may take before the Logger has a line about it; 0: as long as
-	// it wants.
+	// SlowRequest is how long a request may take before the Logger gets a line about it; 0: without bound.
 	SlowRequest time.Duration
-	// Version and Built name the program. ConfigText is the configuration file that conf shows,
-	// without its secrets.
+	// Version and Built describe the program. ConfigText is the configuration file, without its secrets, as
+	// conf shows it.
 	Version    string
 	Built      time.Time
 	ConfigText string
@@ -283,7 +282,8 @@ func (i *Instance) raftOptions() raftfsm.Options {
 	return r
 }
 
-// follow returns what gives the requests of clients to the logs that the options ask for; nil: none.
+// follow returns a function that passes each request of a client to the logs that the options ask for, nil if
+// there is no such log.
 func (i *Instance) follow() func(*observe.Request) {
 	audit := i.o.Audit
 	i.slow.Bound, i.slow.Log = i.o.SlowRequest, i.o.Logger

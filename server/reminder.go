@@ -11,7 +11,7 @@ import (
 
 const remindEvery = 30 * time.Second
 
-// remind looks now and then, while this server leads, for long holds of tickets that end soon.
+// remind looks regularly, while this server leads, for long holds of tickets that end soon.
 func (i *Instance) remind() {
 	t := time.NewTicker(remindEvery)
 	defer t.Stop()
@@ -26,7 +26,7 @@ func (i *Instance) remind() {
 	}
 }
 
-// lookForEnds logs the holds that end soon and are not told of, and returns all of them.
+// lookForEnds returns the holds that end soon, and logs those that are not logged yet.
 func (i *Instance) lookForEnds(told map[int64]bool) map[int64]bool {
 	now := map[int64]bool{}
 	for _, e := range i.holdsThatEndSoon() {
@@ -39,7 +39,7 @@ func (i *Instance) lookForEnds(told map[int64]bool) map[int64]bool {
 	return now
 }
 
-// holdsThatEndSoon looks at the tickets, and at no other session.
+// holdsThatEndSoon reads only the sessions that are tickets.
 func (i *Instance) holdsThatEndSoon() (list []tickets.End) {
 	if node := i.node.Load(); node != nil {
 		node.View(func(st *state.State) { list = tickets.EndsSoon(st, node.TimeLeft, i.o.Now()) })
@@ -47,7 +47,7 @@ func (i *Instance) holdsThatEndSoon() (list []tickets.End) {
 	return list
 }
 
-// reminder adds to a status that holds end soon.
+// reminder adds a notice to a status if holds end soon.
 func (i *Instance) reminder(s *admin.Status) {
 	if n := i.endsSoon.Load(); n > 0 {
 		s.Notices = append(s.Notices, fmt.Sprintf("%d long holds of tickets end within %v: the log says "+

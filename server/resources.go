@@ -10,14 +10,14 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// Beyond these bounds a server says so at /health.
+// Beyond these bounds a server adds a notice to /health.
 const (
 	slowSync = 100 * time.Millisecond // on average
 	fewFiles = 1024
 )
 
-// resourceNotices tells what makes trouble later: slow syncs of the log, and few files. The number of files
-// is known only where it was asked for.
+// resourceNotices warns of future trouble: slow syncs of the log, and too few file descriptors. Their number
+// is known only if the caller asked for it.
 func resourceNotices(s *admin.Status) (notices []string) {
 	if s.Syncs > 0 {
 		if mean := s.SyncTime / time.Duration(s.Syncs); mean > slowSync {
@@ -37,11 +37,11 @@ func resourceNotices(s *admin.Status) (notices []string) {
 	return notices
 }
 
-// settled is how long a leader lets the other servers find it before it misses one.
+// settled is how long a new leader waits for the other servers before it reports one as missing.
 const settled = 10 * time.Second
 
-// lossNotice says on the leader that voters are missing, and that the cluster bears the loss of no other;
-// empty: it does, or all are there.
+// lossNotice returns, on the leader, a notice that voters are missing and that one more loss would stop the
+// cluster, empty if that is not so.
 func lossNotice(s *admin.Status) string {
 	if s.Mode != admin.Leader || s.Leads < settled {
 		return ""

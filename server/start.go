@@ -18,7 +18,8 @@ import (
 	"github.com/zlockd/zlockd/server/view"
 )
 
-// A node is the replica that the connections need, and they are the observer that a node needs.
+// Check the interfaces: a node is the replica of the connections, and the connections are the node's
+// observer.
 var (
 	_ clients.Replica  = (*raftfsm.Node)(nil)
 	_ raftfsm.Observer = (*clients.Server)(nil)
@@ -39,14 +40,14 @@ type Instance struct {
 	pages  *http.Server
 	view   *view.View    // nil without an admin port
 	taker  *backup.Taker // nil: no backups are taken
-	// Metrics have a port of their own where an operator wants one.
+	// metrics is the port for /metrics alone, if an operator has configured one.
 	metrics     net.Listener
 	metricsPage *http.Server
 
 	ticketPort  net.Listener
 	ticketPages *http.Server
 	tickets     *tickets.Server // nil: the server has no port for tickets
-	endsSoon    atomic.Int64    // long holds of tickets that do
+	endsSoon    atomic.Int64    // how many long holds of tickets end soon
 
 	peerTLS *tlsfiles.Files // nil: none
 	slow    observe.Slow
@@ -58,7 +59,7 @@ type Instance struct {
 	wg     sync.WaitGroup
 	failed chan struct{}
 	fail   sync.Once
-	// waits says what the server waits for until then; nil: nothing yet.
+	// waits says what the server waits for before it joins; nil: nothing yet.
 	waits atomic.Pointer[string]
 }
 
@@ -189,8 +190,8 @@ func (i *Instance) accept() {
 	}
 }
 
-// served notes that a port has failed. A server is of no use without its ports, and its
-// supervisor must know.
+// served notes that a port has failed, so that the server's supervisor learns of it: without its ports a
+// server is of no use.
 func (i *Instance) served(what string, err error) {
 	if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		i.o.Logger.Error(what+" failed", "err", err)
@@ -241,9 +242,8 @@ func (i *Instance) Failed() <-chan struct{} { return i.failed }
 
 func (i *Instance) stopped() { i.fail.Do(func() { close(i.failed) }) }
 
-// Close stops the server in order, as far as ctx allows: it hands over leadership, closes the
-// connections so that clients go elsewhere, and leaves everything promised on disk. Sessions live
-// on.
+// Close shuts the server down, as far as ctx allows: it hands over leadership, closes the connections so that
+// clients go to other servers, and leaves everything acknowledged on the disk. Sessions live on.
 func (i *Instance) Close(ctx context.Context) error {
 	i.cancel()
 	if i.tickets != nil {

@@ -28,8 +28,8 @@ const compatible = "3.9.3"
 // diskFailed is the number of free bytes at which health fails.
 const diskFailed = 64 << 20
 
-// Status implements admin.Source. It holds no lock for longer than a bounded piece of the work,
-// so that it does not slow down writes.
+// Status implements admin.Source. It holds locks only for bounded pieces of its work, so that it does not
+// slow down writes.
 func (i *Instance) Status(need admin.Need) *admin.Status {
 	s := &admin.Status{
 		Now:     i.o.Now(),
@@ -95,8 +95,8 @@ func (i *Instance) super() identity.Super {
 	return identity.Super{Digest: i.o.SuperDigest, SASL: i.o.SASLSuper, X509: i.o.X509Super}
 }
 
-// authorize returns who may change state over HTTP: the super user, known by the password; nil without
-// one.
+// authorize returns the check for callers that change state over HTTP: only the super user, with the
+// password, may. It is nil if there is no super user.
 func (i *Instance) authorize() admin.Super {
 	if i.o.SuperDigest == "" {
 		return nil
@@ -288,8 +288,8 @@ func (i *Instance) requestLogStatus(s *admin.Status) {
 	i.slow.Status(s)
 }
 
-// The lists of a status. A list ends where the status has no room for more. The server reads
-// lists in pieces, so that a status does not slow down writes.
+// The lists of a status. A list is cut when the status is full. The server reads lists in pieces, so that a
+// status does not slow down writes.
 
 // listConns lists the connections.
 func (i *Instance) listConns(s *admin.Status) {
@@ -318,7 +318,7 @@ func (i *Instance) listWatches(s *admin.Status, need admin.Need) {
 	s.WatchList = list.list()
 }
 
-// sorted makes a list of paths by session, both in order and each once.
+// sorted returns a list of paths by session. Sessions and paths are sorted, without duplicates.
 func sorted(by map[int64][]string) []admin.SessionPaths {
 	list := make([]admin.SessionPaths, 0, len(by))
 	for id, paths := range by {
@@ -329,14 +329,15 @@ func sorted(by map[int64][]string) []admin.SessionPaths {
 	return list
 }
 
-// names gathers the paths of a list by session. It counts those that the reader may not know.
+// names collects the paths of a list by session. Paths that the reader may not see are only counted.
 type names struct {
 	by     map[int64][]string
 	hidden map[int64]int
 	shows  func(path string) bool
 }
 
-// keptNames is how many bytes of directories a list remembers the rights of; others are looked up each time.
+// keptNames bounds the cache of rights of a list, in bytes of directory names. The rights of other
+// directories are looked up each time.
 const keptNames = 8 << 20
 
 func (i *Instance) names(need admin.Need) *names {
@@ -370,8 +371,8 @@ func (l *names) add(session int64, path string) {
 	}
 }
 
-// list returns the paths by session, both in order and each path once. What the reader may not know is
-// a number, in place of a path.
+// list returns the paths by session, sorted and without duplicates. A number stands for the paths that the
+// reader may not see.
 func (l *names) list() []admin.SessionPaths {
 	for id, n := range l.hidden {
 		l.by[id] = append(l.by[id], fmt.Sprintf("(%d that world:anyone may not list)", n))
@@ -406,8 +407,8 @@ func listSessions(s *admin.Status, node *raftfsm.Node) {
 	}
 }
 
-// listEphemerals lists the ephemeral nodes by session. Nodes that are created or deleted at that
-// moment may be missing or not.
+// listEphemerals lists the ephemeral nodes by session. A node that is created or deleted while it reads may
+// be in the list or not.
 func (i *Instance) listEphemerals(s *admin.Status, node *raftfsm.Node, need admin.Need) {
 	list := i.names(need)
 	node.Ephemerals(func(session int64, path string) bool {

@@ -19,7 +19,7 @@ var _ tickets.Node = (*raftfsm.Node)(nil)
 // ticketConns is how many connections the port for tickets has at a time: each wait is one.
 const ticketConns = tickets.MaxWaits + 512
 
-// openTickets makes what serves tickets, if there is a port for them.
+// openTickets makes the ticket server, if there is a port for tickets.
 func (i *Instance) openTickets() error {
 	if i.ticketPort == nil {
 		return nil
@@ -57,14 +57,14 @@ func (i *Instance) auditTicket(operation string, ids []jute.ID, ip, path string,
 // TicketAddr is the bound address of the port for tickets, empty if there is none.
 func (i *Instance) TicketAddr() string { return addrString(i.ticketPort) }
 
-// SetTicketTokens replaces the tokens by which callers of the port for tickets are known.
+// SetTicketTokens replaces the tokens that identify callers of the port for tickets.
 func (i *Instance) SetTicketTokens(t *tickets.Tokens) {
 	if i.tickets != nil {
 		i.tickets.SetTokens(t)
 	}
 }
 
-// observer returns what learns of changes of the state.
+// observer returns the observer of the state.
 func (i *Instance) observer() raftfsm.Observer {
 	if i.tickets == nil {
 		return i.Clients
@@ -72,8 +72,8 @@ func (i *Instance) observer() raftfsm.Observer {
 	return &withTickets{i.Clients, i.tickets}
 }
 
-// withTickets is the observer of a server that serves tickets. Without them there is nothing between the node
-// and the clients.
+// withTickets is the observer of a server that serves tickets. Without tickets the connections observe the
+// node directly.
 type withTickets struct {
 	*clients.Server
 	tickets *tickets.Server
@@ -110,7 +110,7 @@ func (o *withTickets) Reset() {
 	o.tickets.Reset()
 }
 
-// ticketStatus adds what there is of tickets.
+// ticketStatus adds the state of tickets to a status.
 func (i *Instance) ticketStatus(s *admin.Status, node *raftfsm.Node, metrics bool) {
 	i.reminder(s)
 	if !metrics {

@@ -45,12 +45,12 @@ func (s viewSource) View(f func(*state.State)) bool {
 	return true
 }
 
-// done passes an outcome on.
+// done receives an outcome.
 type done chan state.Outcome
 
 func (d done) Done(o *state.Outcome, _ *state.State) {
 	kept := *o
-	kept.Reply = bytes.Clone(o.Reply) // it is not valid for longer
+	kept.Reply = bytes.Clone(o.Reply) // o is valid only during this call
 	d <- kept
 }
 

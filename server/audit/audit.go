@@ -31,10 +31,10 @@ type Log struct {
 type Options struct {
 	Name string           // of a file, or "stderr" or "syslog"
 	Now  func() time.Time // the clock of its lines; nil: time.Now
-	Size int64            // a file of so many bytes gives its place to a new one; 0: never
-	Keep int              // so many older files stay
-	// Room says why nothing may be written now, such as for a disk that others need; nil: there is
-	// always room.
+	Size int64            // a file of this many bytes is replaced by a new one; 0: never
+	Keep int              // how many older files are kept
+	// Room returns why nothing may be written now, for example because the disk is low; a nil Room never
+	// refuses.
 	Room func() error
 }
 
@@ -58,7 +58,7 @@ func Open(o Options) (*Log, error) {
 	return l, nil
 }
 
-// Try reports why Open would fail. It leaves no file that was not there before.
+// Try returns the error with which Open would fail. It leaves no new file.
 func Try(name string) error {
 	_, missing := os.Stat(name)
 	w, err := opener(&Options{Name: name})()
@@ -80,14 +80,14 @@ func (l *Log) Close() {
 	l.sink.close()
 }
 
-// Figures are what became of the lines of a log.
+// Figures counts the lines of a log that were written and lost.
 type Figures struct {
 	Written, Lost int64
 	LostAt        time.Time // the last time that a line was lost
 	Problem       error     // why the log cannot be written; nil: it can
 }
 
-// Figures returns what became of the lines so far.
+// Figures returns the counts so far.
 func (l *Log) Figures() Figures {
 	l.sink.mu.Lock()
 	defer l.sink.mu.Unlock()
@@ -96,7 +96,7 @@ func (l *Log) Figures() Figures {
 
 const failure = "failure"
 
-// Event is a line. Empty fields are left out.
+// Event is one line of the log. Empty fields are omitted.
 type Event struct {
 	Session   int64
 	User, IP  string
@@ -105,11 +105,11 @@ type Event struct {
 	Path      string // of the node
 	Type      string // of a created node
 	ACL       string
-	Request   string // what an operator asks for over HTTP, or what refuses a client's request
+	Request   string // an operator's request over HTTP, or the rule that refused a client's request
 	Result    string // empty: success
 }
 
-// Add writes an event, at the expense of its address.
+// Add writes an event, which counts against the share of its address.
 func (l *Log) Add(e *Event) {
 	weight := int64(1)
 	if e.Result == failure {

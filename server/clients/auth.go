@@ -33,7 +33,7 @@ func (c *conn) auth(xid int32, body []byte) bool {
 	return c.reply(xid, jute.OpAuth, 0, jute.OK, nil)
 }
 
-// prove reports whether the credentials, which may be null, hold, and takes over what they prove.
+// prove reports whether the credentials, which may be null, are valid, and adds the identity that they prove.
 func (c *conn) prove(scheme string, credentials []byte) bool {
 	switch scheme {
 	case "ip": // the address is known without being told
@@ -68,12 +68,12 @@ func (c *conn) authFailed(xid int32, scheme string) bool {
 
 var errNoRoom = errors.New("the identity is empty, or the connection has too many")
 
-// saslEmpty is how often the server tells a client, in the reference's way, that it has no SASL.
-// Some clients take that for progress and ask forever.
+// saslEmpty is how often the server answers a client, as ZooKeeper does, that it has no SASL. Some clients
+// take that answer for progress and would ask forever.
 const saslEmpty = 3
 
-// sasl carries on a negotiation by one token. Success adds the proved identity to the client's
-// identities. A second negotiation may follow.
+// sasl handles one token of a negotiation. Success adds the proved identity to the client's identities. A
+// second negotiation may follow.
 func (c *conn) sasl(xid int32, body []byte) bool {
 	d := jute.NewDecoder(body)
 	token := d.Buffer()
@@ -106,8 +106,8 @@ func (c *conn) sasl(xid int32, body []byte) bool {
 	return c.reply(xid, jute.OpSASL, 0, jute.OK, jute.AppendBuffer(nil, answer))
 }
 
-// negotiate gives the client's token to the negotiation under way. At its end it
-// adds the identity that the client has proved.
+// negotiate passes the client's token to the negotiation. When that is complete, it adds the identity that
+// the client has proved.
 func (c *conn) negotiate(token []byte) (answer []byte, err error) {
 	if answer, err = c.proof.exchange.Answer(token, c.srv.o.Now()); err != nil {
 		return nil, err
@@ -133,8 +133,8 @@ func (c *conn) saslFailed(xid int32) bool {
 		code = jute.SessionClosedRequireAuth
 	}
 	c.srv.metrics.AuthFailed.Add(1)
-	// The answer itself waits: a client that fails in the moment in which it connects takes its own
-	// start for a time-out.
+	// The answer itself is delayed: a client that fails at the moment of connecting mistakes an early answer
+	// for a time-out.
 	time.Sleep(authPenalty)
 	if c.reply(xid, jute.OpSASL, 0, code, jute.AppendBuffer(nil, nil)) {
 		c.last(nil, ends.Auth)

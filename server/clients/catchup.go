@@ -10,9 +10,8 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// catchUpChunk is how many paths of a setWatches are compared under one hold
-// of the state lock, and catchUpBytes how long they may be together. A path that
-// changes between two chunks is found changed by the second.
+// catchUpChunk is how many paths of a setWatches are compared under one hold of the state lock; catchUpBytes
+// bounds their total length. If a path changes between two chunks, the chunk that has it sees the change.
 const (
 	catchUpChunk = 500
 	catchUpBytes = 256 << 10
@@ -44,8 +43,7 @@ func lists(r *jute.SetWatches, op jute.OpCode) []*[]string {
 	return all
 }
 
-// add compares one path, at once or with those after it. It reports false when
-// the connection has ended.
+// add adds one path, and compares the chunk when it is full. It returns false when the connection has ended.
 func (u *catchUp) add(list *[]string, path string) bool {
 	*list = append(*list, path)
 	u.n++
@@ -97,9 +95,9 @@ func (u *catchUp) tell(e jute.EventType, path string) {
 	}
 }
 
-// setWatches carries out a setWatches, a chunk at a time. Of a frame that is longer than others may be only
-// the header has been read: setWatches works while the rest arrives. Of another it first learns whether all
-// can be read.
+// setWatches carries out a setWatches, a chunk at a time. If the frame is longer than other frames may be,
+// only its header has been read, and setWatches works while the rest arrives. It first checks a shorter frame
+// as a whole.
 func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 	p := pieces{c: c}
 	if c.reader.within == 0 {
@@ -137,7 +135,7 @@ func (c *conn) setWatches(xid int32, op jute.OpCode, body []byte) bool {
 	return false
 }
 
-// wholeLists reports whether all of a setWatches can be read.
+// wholeLists reports whether all of a setWatches is well formed.
 func wholeLists(op jute.OpCode, body []byte) bool {
 	d := jute.NewDecoder(body)
 	d.Long()
@@ -155,7 +153,7 @@ func wholeLists(op jute.OpCode, body []byte) bool {
 	return true
 }
 
-// pieces reads the frame that c is within while it arrives.
+// pieces reads the rest of a frame while it arrives.
 type pieces struct {
 	c   *conn
 	why ends.Reason // nothing more can be read
@@ -181,7 +179,7 @@ func (p *pieces) take(n int) []byte {
 	return b
 }
 
-// fail says that the frame is malformed.
+// fail notes that the frame is malformed.
 func (p *pieces) fail() {
 	if p.why == ends.None {
 		p.why = ends.Malformed

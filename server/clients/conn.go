@@ -15,7 +15,7 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Times after which a connection ends, and of its end.
+// Timeouts of a connection, and of its end.
 const (
 	lingerTime  = time.Second            // for a client to read the last frame
 	authPenalty = 100 * time.Millisecond // after a failed authentication
@@ -24,19 +24,19 @@ const (
 	frameTime   = 120 * time.Second      // for a frame in all
 )
 
-// phase is how far a connection has come.
+// phase is the stage of a connection.
 type phase int32
 
 const (
-	phaseFirst   phase = iota // its first four bytes are awaited
-	phaseWord                 // a four-letter word is answered
-	phaseConnect              // it asks for a session
-	phaseOpen                 // it has one
+	phaseFirst   phase = iota // waits for its first four bytes
+	phaseWord                 // answers a four-letter word
+	phaseConnect              // asks for a session
+	phaseOpen                 // has a session
 )
 
-// conn is one client's connection. Its goroutine reads and, most of the time, writes it; outcomes and
-// events come from the goroutine that applies the log. Each part below says who may touch it. The embedded
-// parts do not change once the client has its session: all may read them then.
+// conn is one client's connection. Its goroutine reads and, most of the time, writes it; outcomes and events
+// come from the goroutine that applies the log. Each part below says which goroutines may use it. The
+// embedded parts do not change once the client has its session; from then on any goroutine may read them.
 type conn struct {
 	srv *Server
 
@@ -56,7 +56,7 @@ type conn struct {
 	removed bool         // the server has forgotten it; under srv.mu
 }
 
-// socket is where the client is. All of it is set before the connection's first goroutine.
+// socket is the network side of the connection. It is set before the connection's first goroutine starts.
 type socket struct {
 	nc     net.Conn
 	raw    syscall.RawConn // nil: not plain TCP
@@ -64,16 +64,16 @@ type socket struct {
 	host   string // the client's address without its port
 	from   *address
 	born   time.Duration
-	number uint64 // connections of the server are counted
+	number uint64 // its number among all connections of the server
 }
 
-// seat is the session that the connection serves. The connection's goroutine fills in what the client asks
-// for; the outcome of the handshake writes the rest, once, before the phase is open. The session is written
-// under srv.mu, which may be asked for it at any time.
+// seat is the session that the connection serves. The connection's goroutine fills in the request's fields;
+// the outcome of the handshake writes the rest, once, before the phase is open. The session is written under
+// srv.mu, because others may read it at any time.
 type seat struct {
 	replica  Replica // the state that serves the client, from the connect request on
-	readOnly bool    // the session is one of a server without a leader
-	mayRead  bool    // the connect request said whether it takes such a session
+	readOnly bool    // the session was opened while the server had no leader
+	mayRead  bool    // the connect request said whether it accepts such a session
 	asked    int64   // the session that the client came back for, if any
 
 	session int64
@@ -81,66 +81,66 @@ type seat struct {
 	timeout time.Duration
 }
 
-// reader holds the bytes received, up to the newest request. It belongs to the connection's goroutine. A
-// connection that rests has none: then it belongs to the goroutine whose visit it is. While the connection's
-// goroutine waits for its session, the goroutine that applies the log may read followed.
+// reader holds the received bytes that are not handled yet. It belongs to the connection's goroutine, or,
+// while the connection rests and has none, to the goroutine that visits it. While the connection's goroutine
+// waits for its session, the goroutine that applies the log may read followed.
 type reader struct {
 	in         *inbox.Input     // nil while the connection rests
 	held       int              // bytes of in that srv.memory counts
 	within     int              // bytes of a long setWatches that are not read yet
 	arrived    time.Duration    // when the newest bytes came
 	frameStart time.Duration    // when the wait for the rest of a frame began; 0: not yet
-	followed   *observe.Request // the newest request, if a log wants it
-	unfinished bool             // the deadline is that of an unfinished frame
+	followed   *observe.Request // the newest request, if a log records it
+	unfinished bool             // the deadline belongs to an unfinished frame
 	idle       bool             // the newest request, if there was one, was a ping
-	rested     bool             // it has rested before: its session is open
-	said       bool             // the log has a line about why this connection ends
+	rested     bool             // the connection has rested before, so its session is open
+	said       bool             // the log already says why this connection ends
 }
 
 // readRun is a run of reads that are answered under one hold of the state lock. It belongs to the
 // connection's goroutine.
 type readRun struct {
-	frame    []byte // the one that the run begins with
+	frame    []byte // the first frame of the run
 	view     func(*state.State)
-	long     *longReply // what the run has begun to answer
-	need     int        // bytes of memory that the run must have before it goes on
-	building int64      // steps of the answer that needs them
+	long     *longReply // the long reply that the run has begun
+	need     int        // bytes of memory that the run must get before it goes on
+	building int64      // steps of the answer that needs the memory
 	cost     int64      // of the reads answered, in steps, beyond what is charged
-	apart    bool       // the answer needs no buffer
+	apart    bool       // the answer does not need a buffer
 	behind   bool       // the run must wait for the connection's writes before it goes on
 	stop     bool       // the run met the end of the connection
 }
 
-// proof is who the client is. The connection's goroutine alone changes it; all may load the identities,
-// which are replaced, never changed.
+// proof holds the client's identities. Only the connection's goroutine changes it. Any goroutine may load the
+// list of identities, which is replaced, never changed.
 type proof struct {
 	ids      identity.List    // the client's address, then what it has proved
 	exchange sasl.Negotiation // the SASL negotiation under way, if any
 	auths    int32            // auth packets so far
-	empties  uint8            // answers without a token where there is no SASL
+	empties  uint8            // empty answers given because the server has no SASL
 }
 
-// pulse is whether the client is alive. All may read and write it.
+// pulse says whether the client is alive. Any goroutine may read and write it.
 type pulse struct {
 	heard    atomic.Int64 // when bytes came last, on the server's clock, ns
 	received atomic.Int64 // bytes
 	listed   atomic.Bool  // in srv.heard
-	retired  atomic.Bool  // the session has moved or ended: hearing from it means nothing
+	retired  atomic.Bool  // the session has moved or ended: bytes no longer keep it alive
 }
 
-// watching is the connection among those that watch. It is under srv.watches.mu.
+// watching is the connection's part in srv.watches, under srv.watches.mu.
 type watching struct {
 	dropped bool  // it may watch nothing more
-	hears   int32 // its place among those told of the change, from 1
+	hears   int32 // its place, from 1, among the watchers of the present change
 }
 
-// flight is what is being written. It belongs to the flush under way.
+// flight is the piece being written. It belongs to the flush under way.
 type flight struct {
 	sent   piece
 	unsent []byte // the rest of it
 }
 
-// margin is how much longer than its session's timeout an idle connection may be there.
+// margin is how much longer than its session's timeout an idle connection may stay open.
 func (c *conn) margin() time.Duration { return c.timeout/2 + time.Second }
 
 // longReply is the reply to a read that answerLong builds without the state lock.

@@ -8,18 +8,19 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// What requests cost beside their outcome's steps.
+// The cost of requests in addition to the steps of their outcomes.
 const (
 	writeSteps   = 5   // its place in a log entry
-	decodeBytes  = 100 // of a write that are decoded in a step, whatever comes of it
+	decodeBytes  = 100 // of a write, decoded in one step even if it fails
 	sessionSteps = 30  // a session created or attached, or refused
-	plainSteps   = 5   // what the connection alone answers: ping, identities, operations that are refused
+	plainSteps   = 5   // a request answered without the state: ping, identities, refused operations
 
 	handshakeSteps = 10_000            // of TLS: it takes no lock, and a millisecond of a processor
 	reconfigSteps  = tree.MaxSteps / 2 // which asks all servers
 )
 
-// countServers counts, about once a second, the servers that share the lock time of an address.
+// countServers counts, about once a second, the servers among which an address shares its time under the
+// lock.
 func (s *Server) countServers(r Replica) {
 	if s.shares.CountDue(s.now()) {
 		r.View(func(st *state.State) {
@@ -41,7 +42,7 @@ func (c *conn) afford(steps int64) bool {
 	if !shares.Bound() {
 		return true
 	}
-	now := c.reader.arrived // near enough, where the clock costs as much as a read
+	now := c.reader.arrived // accurate enough, because reading the clock costs as much as answering a read
 	for waited := false; ; {
 		wait := shares.Spend(&c.from.account, steps, now)
 		if wait == 0 {
@@ -57,11 +58,11 @@ func (c *conn) afford(steps int64) bool {
 			return false
 		}
 		time.Sleep(wait)
-		c.alive(c.srv.now()) // its next bytes wait for us
+		c.alive(c.srv.now()) // the client's next bytes wait because of us
 	}
 }
 
-// charge corrects what afford has charged. The next request waits until it is paid.
+// charge corrects the amount that afford has charged. The next request waits until the account has paid.
 func (c *conn) charge(steps int64) { c.from.account.Charge(steps) }
 
 // foresee is afford for reads, which are charged exactly when they are answered.
@@ -70,11 +71,11 @@ func (c *conn) foresee(steps int64) bool {
 	return c.afford(steps)
 }
 
-// readCost is what a read may cost, by its length: a level of a path takes two bytes at least, and is
-// looked up in a quarter of a step. It is corrected by what the read has cost.
+// readCost estimates the cost of a read from its length: a level of a path takes at least two bytes and a
+// quarter of a step. The real cost replaces the estimate.
 func readCost(body []byte) int64 { return int64(2 + len(body)/6) }
 
-// writeCost is what a write may cost, by its length. It is corrected by the outcome.
+// writeCost estimates the cost of a write from its length. The outcome's cost replaces the estimate.
 func writeCost(op jute.OpCode, body []byte) int64 {
 	switch {
 	case op == jute.OpMulti:

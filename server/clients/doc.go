@@ -1,5 +1,5 @@
-// Package clients is the client side of a lock server: connections, from bytes
-// to a call on the replicated state and back.
+// Package clients handles a server's client connections, from bytes to a call on the replicated state and
+// back.
 //
 // Every connection has one goroutine, or none while its client only pings (resting.go). The goroutine
 // decodes all complete frames it has received, answers reads from the local state, hands writes to the
@@ -12,20 +12,19 @@
 //   - Outbox order is state order. Replies and events are appended while the
 //     state lock is held, so a client never sees a change before its event,
 //     and a watch never fires before the reply of the read that set it.
-//   - Replies keep the order of requests. Whatever is answered here waits until
-//     the connection's own writes have been answered.
+//   - Replies keep the order of requests. A request that is answered here waits until the connection's own
+//     writes have been answered.
 //   - Nothing is dropped in part. A connection that cannot take an event, or
 //     whose request has no certain outcome, is closed; the client's reconnect
 //     is the retry.
 //
-// The files, from the ground up: conn.go and outbox.go say what there is of one client, and who may touch
-// it; ending.go, hold.go, flush.go and flushers.go, how bytes leave and connections end; cost.go, what a
-// request costs its address, out of the accounts of package budget; watch.go and tell.go, who hears of a
-// change; reply.go, read.go, outcome.go and those named after a request, what is answered; request.go,
-// which of them it is; serve.go and resting.go, the life of a connection; server.go, listen.go and
-// observer.go, all of them together. Beside budget, the packages rest, inbox, identity and ends know nothing
-// of what a connection is for.
+// The files, from the ground up: conn.go and outbox.go define the state of one client; ending.go, hold.go,
+// flush.go and flushers.go write bytes and end connections; cost.go charges requests to the accounts of
+// package budget; watch.go and tell.go deliver events; reply.go, read.go, outcome.go and the files named
+// after a request answer requests; request.go chooses among them; serve.go and resting.go run a connection;
+// server.go, listen.go and observer.go run the whole server. The packages budget, rest, inbox, identity and
+// ends do not know what a connection is for.
 //
-// The package knows nothing of raft. It asks for what it needs through [Replica], and learns of
-// changes as a raftfsm.Observer.
+// The package knows nothing of raft. It calls the replicated state through [Replica], and learns of changes
+// as a raftfsm.Observer.
 package clients

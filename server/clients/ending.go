@@ -14,8 +14,8 @@ func (c *conn) close(why ends.Reason) {
 	c.hangUp()
 }
 
-// kill is close for the goroutine that applies the log, which must not touch a
-// socket.
+// kill closes the connection on behalf of the goroutine that applies the log, which must not touch a socket
+// itself.
 func (c *conn) kill(why ends.Reason) {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
@@ -29,7 +29,7 @@ func (c *conn) retire(why ends.Reason) {
 	c.kill(why)
 }
 
-// last makes b, after what waits to be written, the last bytes of the connection.
+// last appends b to the bytes that wait to be written, as the last bytes of the connection.
 func (c *conn) last(b []byte, why ends.Reason) {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
@@ -58,8 +58,8 @@ func (c *conn) touch() {
 	}
 }
 
-// hangUp closes the socket. The connection's goroutine notices and ends; one that rests gets a
-// goroutine.
+// hangUp closes the socket. The connection's goroutine notices and ends; a resting connection gets a
+// goroutine for this.
 func (c *conn) hangUp() {
 	c.part(func() { c.nc.Close() })
 	c.out.mu.Lock()
@@ -68,8 +68,8 @@ func (c *conn) hangUp() {
 	c.srv.resting.Wake(c)
 }
 
-// part runs a step that ends the connection or its writing side. With TLS the step writes a last record, and
-// the client may leave no room for it: the caller, which serves other clients, does not wait.
+// part runs a step that ends the connection or its writing side. With TLS the step runs in a goroutine of its
+// own: it writes a last record, which may block, and the caller serves other clients.
 func (c *conn) part(step func()) {
 	if c.secure {
 		go step()
@@ -78,9 +78,8 @@ func (c *conn) part(step func()) {
 	}
 }
 
-// linger ends the writing side after the last frame and gives the client a
-// moment to read it. Closing at once could reset the connection, because
-// requests may be waiting unread, and take the frame with it.
+// linger closes the writing side after the last frame and gives the client a moment to read that frame. If
+// requests wait unread, closing the socket at once could reset the connection and lose the frame.
 func (c *conn) linger() {
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {

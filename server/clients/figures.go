@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/server/observe"
 )
 
-// Fill puts into a status what the server is doing. It costs a lock per connection.
+// Fill adds the connections and counters of the server to a status. It takes a lock of each connection.
 func (s *Server) Fill(to *admin.Status, need admin.Need) {
 	s.metrics.Fill(to, need)
 	list := s.all()
@@ -58,7 +58,7 @@ func (s *Server) Fill(to *admin.Status, need admin.Need) {
 }
 
 // largest returns how much memory the watches of one connection take at most. It holds the lock of the
-// watches for some connections at a time: the goroutine that applies the log may be waiting for it.
+// watches for a few connections at a time, because the goroutine that applies the log may wait for that lock.
 func (t *watchTable) largest(list []*conn) (most int) {
 	for part := range slices.Chunk(list, sweepStep) {
 		t.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
-// quick reports whether a visit to c takes no longer than one short system call: then the
-// goroutine that applies the log may make it.
+// quick reports whether flushing c takes at most one short system call, so that the goroutine that applies
+// the log may do it.
 func (c *conn) quick() bool {
 	if c.raw == nil {
 		return false
@@ -22,8 +22,8 @@ func (c *conn) quick() bool {
 	return c.out.state == outboxOpen && c.out.size() <= quickSize
 }
 
-// flushTouched is a flusher's visit: it closes, wakes or writes, and never
-// waits for the client.
+// flushTouched is what a flusher does for one connection: it closes, wakes or writes it, and never waits for
+// the client.
 func (c *conn) flushTouched() {
 	o := &c.out
 	o.mu.Lock()
@@ -34,15 +34,15 @@ func (c *conn) flushTouched() {
 		c.hangUp()
 		return
 	case o.waiting && o.pendingLen() <= o.waitFor && o.state == outboxOpen:
-		c.out.rouse() // it goes on with the next requests, and flushes then
+		c.out.rouse() // the goroutine handles the next requests, and flushes after them
 		o.mu.Unlock()
 		return
 	}
 	c.startFlush()
 }
 
-// startFlush writes the outbox without waiting for the client: if it must wait, a new goroutine does.
-// The outbox is locked, and unlocked on return.
+// startFlush writes the outbox without waiting for the client. If it would have to wait, a new goroutine does
+// the rest. The caller has locked the outbox; startFlush unlocks it.
 func (c *conn) startFlush() {
 	o := &c.out
 	if o.flushing || o.state == outboxDead {
@@ -80,9 +80,8 @@ func (c *conn) unread() bool {
 	return c.out.own || c.out.waiting
 }
 
-// write empties the outbox into the connection and ends the flush. If it may
-// not block and would have to, it returns false, leaves the flush under way and
-// must be called again.
+// write writes the whole outbox to the connection and ends the flush. If it would block but mayBlock is
+// false, it returns false with the flush still under way, and must be called again.
 func (c *conn) write(mayBlock bool) bool {
 	o := &c.out
 	for {
@@ -118,7 +117,7 @@ func (c *conn) write(mayBlock bool) bool {
 	}
 }
 
-// flushed ends a flush. The outbox is locked, and unlocked on return.
+// flushed ends a flush. The caller has locked the outbox; flushed unlocks it.
 func (c *conn) flushed() {
 	o := &c.out
 	o.flushing, o.own = false, false
@@ -135,7 +134,8 @@ func (c *conn) flushed() {
 	}
 }
 
-// writeNow writes what the connection takes of unsent without waiting: nothing, unless it is plain TCP.
+// writeNow writes as much of unsent as the connection accepts without waiting. It writes nothing if the
+// connection is not plain TCP.
 func (c *conn) writeNow() (err error) {
 	if c.raw == nil {
 		return nil
@@ -151,7 +151,7 @@ func (c *conn) writeNow() (err error) {
 			case failed != nil && !errors.Is(failed, syscall.EAGAIN):
 				err = os.NewSyscallError("write", failed)
 			}
-			return true // it never asks to wait
+			return true // it never waits for the socket
 		}
 	})
 	return cmp.Or(closed, err)
@@ -164,13 +164,13 @@ const (
 	writePiece    = 64 << 10
 	writePieceTLS = 16 << 10
 
-	writeStep = budget.Grace / 4 // for a piece in clear text, of which any part may be written
+	writeStep = budget.Grace / 4 // for a piece in clear text, which may be written in part
 
-	unreadStep = time.Second // a client that takes something after that is alive
+	unreadStep = time.Second // a client that reads something after that is alive
 )
 
-// writeAll writes what is unsent, waiting for the client as long as it takes something. While the server
-// reads nothing of a client, each piece that the client takes shows that it is alive.
+// writeAll writes the rest of unsent, and waits for the client as long as the client goes on reading. While
+// the server reads nothing from the client, each piece that the client accepts shows that it is alive.
 func (c *conn) writeAll() error {
 	defer c.nc.SetWriteDeadline(time.Time{})
 	piece, step := writePiece, writeStep
@@ -193,7 +193,7 @@ func (c *conn) writeAll() error {
 			c.out.stuck = 0
 			c.out.mu.Unlock()
 		}
-		if n > 0 && now-began >= unreadStep && c.unread() { // there was no room until the client took something
+		if n > 0 && now-began >= unreadStep && c.unread() { // the client made room by reading
 			c.alive(now)
 		}
 		if err != nil && (c.secure || now-last >= stallTime || !errors.Is(err, os.ErrDeadlineExceeded)) {

@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// flushers write the outboxes that an applied batch has touched. touch and told collect
-// them under the state lock, kick sets the pool to work once the lock is free.
+// flushers write the outboxes that an applied batch has changed. touch and told collect them under the state
+// lock; kick wakes the pool once the lock is free.
 type flushers struct {
 	mu     sync.Mutex
 	cond   sync.Cond
 	batch  []*conn // touched, not yet released
 	heard  []*conn // the same, by events
-	lanes  [2]lane // of outboxes with replies, or few events, and of those with events of large batches
+	lanes  [2]lane // one for replies and small batches of events, one for large batches of events
 	turn   int     // the lane that next looks at first
 	idle   int
 	pool   int
@@ -25,9 +25,10 @@ type lane struct {
 	head  int
 }
 
-// herd is how many outboxes with events make a large batch, as when many clients watch one node. They have a
-// lane of their own: no reply waits until all of them are written, least of all the one to the client that
-// made the change. The events of a small batch go first: the next owner of a lock waits for its event.
+// herd is how many outboxes with events make a large batch, as when many clients watch one node. A large
+// batch goes into a lane of its own, so that replies, above all the one to the client that made the change,
+// do not wait for it. The events of a small batch go with the replies, because the next owner of a lock waits
+// for its event.
 const herd = 32
 
 // longestRun is how many outboxes a flusher takes at a time.
@@ -71,8 +72,8 @@ func (f *flushers) kick() {
 		return
 	}
 	if c := f.only(); c != nil && f.lanes[0].waiting() == 0 && c.quick() {
-		// A single reply, the usual case on an idle server: to wake a flusher would
-		// take longer than to write it.
+		// A single reply is the usual case on an idle server. Writing it here is faster than waking a
+		// flusher.
 		f.batch, f.heard = cleared(f.batch), cleared(f.heard)
 		f.mu.Unlock()
 		c.flushTouched()
@@ -144,8 +145,7 @@ func (f *flushers) next(run []*conn) []*conn {
 
 func (l *lane) waiting() int { return len(l.queue) - l.head }
 
-// next takes the connection that has waited longest out of the lane: however many new ones come,
-// each gets its turn.
+// next takes the connection that has waited longest out of the lane, so that each gets its turn.
 func (l *lane) next() *conn {
 	c := l.queue[l.head]
 	l.queue[l.head] = nil

@@ -22,8 +22,8 @@ import (
 // maxHello bounds a connect request, which is 45 bytes long in practice.
 const maxHello = 1 << 10
 
-// wordTime bounds every read and write that belongs to a four-letter word, until the Words that
-// answers it sets deadlines of its own.
+// wordTime bounds each read and write for a four-letter word, until the Words that answers it sets deadlines
+// of its own.
 const wordTime = 5 * time.Second
 
 // open opens the connection's session. It returns ends.None, or why there is no session.
@@ -45,8 +45,8 @@ func (c *conn) open() ends.Reason {
 	if c.foreign(first) {
 		return ends.Plain
 	}
-	// Store the phase before the question: Serving(false) does both in the other order, so one of
-	// the two closes the connection.
+	// Store the phase before asking whether the server serves. Serving(false) does both in the other order,
+	// so at least one of the two closes the connection.
 	c.phase.Store(int32(phaseConnect))
 	c.readOnly = !c.srv.serves()
 	r := c.srv.replica.Load()
@@ -83,7 +83,7 @@ func (c *conn) startTLS() ends.Reason {
 			c.say("the subject of the client's certificate has no text", "err", err)
 			return ends.TLS
 		}
-		// A certificate may name its owner elsewhere, and then proves no subject.
+		// A certificate may name its owner only in other fields; then it proves no subject.
 		if subject != "" && !c.proved(jute.ID{Scheme: identity.X509, ID: subject}) {
 			return ends.Auth
 		}
@@ -132,9 +132,9 @@ func (c *conn) foreign(first [4]byte) bool {
 	return true
 }
 
-// answerWord answers a four-letter word. A client may have closed its side already: answerWord
-// reads only what belongs to the word. The Words decides how many costly answers it gives at a
-// time; cheap answers must not wait for those, or health checks would.
+// answerWord answers a four-letter word. The client may have closed its side already, so answerWord reads
+// only the bytes that belong to the word. The Words bounds its costly answers; cheap ones, such as health
+// checks, do not wait for those.
 func (c *conn) answerWord(first [4]byte) ends.Reason {
 	c.phase.Store(int32(phaseWord))
 	c.seen(1, 0, nil)
@@ -157,10 +157,9 @@ type wordConn struct {
 
 func (w wordConn) Read(b []byte) (int, error) { return w.in.Read(b) }
 
-// connect answers the connect request: with a session, with its refusal, or not at all. A client
-// takes a refusal as the end of its session, so the server refuses only when that end is beyond
-// doubt; in doubt it closes the connection. While the server knows no leader it lets in only clients
-// that ask for a read-only session.
+// connect answers the connect request with a session or a refusal, or closes the connection without an
+// answer. A client takes a refusal as the end of its session, so the server refuses only when the session has
+// certainly ended. While the server knows no leader it admits only clients that ask for a read-only session.
 func (c *conn) connect(frame []byte) ends.Reason {
 	s := c.srv
 	r, err := jute.DecodeConnectRequest(frame)
@@ -196,7 +195,7 @@ func (c *conn) connect(frame []byte) ends.Reason {
 		body.Password = [jute.PasswordSize]byte(r.Password)
 		switch known, right := c.knows(r.SessionID, body.Password); {
 		case c.readOnly && !right:
-			return ends.Serving // only a leader can say whether the session is over
+			return ends.Serving // only a leader knows whether the session is over
 		case known && !right:
 			return c.refuse()
 		}
@@ -209,7 +208,7 @@ func (c *conn) connect(frame []byte) ends.Reason {
 	}
 	req.Body = body.Append(nil)
 	c.srv.countServers(c.replica)
-	s.connecting <- struct{}{} // at the latest when the connections that hold a place have ended
+	s.connecting <- struct{}{} // bounded by the life of the connections that hold a place
 	defer func() { <-s.connecting }()
 	if !c.isOpen() {
 		return ends.Else
@@ -228,8 +227,8 @@ func (c *conn) connect(frame []byte) ends.Reason {
 	return ends.None
 }
 
-// mayCreate counts a session that this connection will ask for, or says why there are too many. Sessions
-// that other servers create at this moment may come on top.
+// mayCreate counts a session that this connection will ask for, or returns why there are too many. Sessions
+// that other servers create at the same moment are not counted.
 func (c *conn) mayCreate() (problem string) {
 	s := c.srv
 	c.replica.View(func(st *state.State) {
@@ -246,9 +245,9 @@ func (c *conn) mayCreate() (problem string) {
 	return problem
 }
 
-// openReadOnly opens a session while this server knows no leader. A session that this server knows
-// goes on for reads; no leader hears that this server saw it. A new session is known nowhere else and
-// lasts as long as its connection.
+// openReadOnly opens a session while this server knows no leader. A session that the server knows may go on
+// reading, but that does not keep it alive at any leader. A new session is known only here, and lasts as long
+// as its connection.
 func (c *conn) openReadOnly(body *state.SessionBody) ends.Reason {
 	s := session.Session{ID: c.asked, Timeout: body.Timeout, Password: body.Password}
 	if s.ID == 0 {
@@ -274,8 +273,8 @@ func (c *conn) knows(id int64, password [jute.PasswordSize]byte) (known, right b
 	return known, right
 }
 
-// caughtUp waits, for a third of the client's timeout, until this server has applied what the
-// client has seen elsewhere. Without a leader it does not wait.
+// caughtUp waits until this server has applied everything that the client has seen at other servers, for at
+// most a third of the client's timeout. Without a leader it does not wait.
 func (c *conn) caughtUp(zxid int64, timeout time.Duration) bool {
 	if zxid <= c.replica.Zxid() {
 		return true
@@ -309,9 +308,9 @@ func (c *conn) refusal() {
 	c.follow(c.reader.followed, -1, &state.Outcome{Code: jute.SessionExpired}, c.srv.now())
 }
 
-// attached gives the connection its session and answers the connect request. It reports false when the
-// connection has ended. The caller that applies the log holds the state lock, so no event and no later
-// move of the session can fall between.
+// attached gives the connection its session and answers the connect request. It returns false when the
+// connection has ended. The caller applies the log and holds the state lock, so no event, and no later move
+// of the session, can come between the two.
 func (c *conn) attached(s *session.Session) bool {
 	older, ok := c.srv.claim(c, s.ID)
 	if !ok {

@@ -21,8 +21,8 @@ func (h *heardList) add(c *conn) {
 	h.mu.Unlock()
 }
 
-// take returns the list and starts a new one. Two goroutines may call it at once: one follows a leader
-// while the other leads no more.
+// take returns the list and starts a new one. Two goroutines may call it at once: the one that follows the
+// new leader, and the one that led until now.
 func (h *heardList) take() []*conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -31,7 +31,8 @@ func (h *heardList) take() []*conn {
 	return list
 }
 
-// alive notes that the client was not silent at that time: bytes came, or the server had not read them.
+// alive notes that the client was not silent at that time: bytes came, or the server did not read the bytes
+// that it had sent.
 func (c *conn) alive(at time.Duration) {
 	c.pulse.heard.Store(int64(at))
 	if !c.pulse.listed.Load() && !c.readOnly { // there is no leader to be told

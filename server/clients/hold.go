@@ -22,24 +22,24 @@ func (c *conn) Alive() { c.alive(c.srv.now()) }
 // Close implements budget.Holder.
 func (c *conn) Close(why ends.Reason) { c.close(why) }
 
-// holdStep is what an outbox grows by before srv.memory hears of it: many events are short.
+// holdStep is how many bytes an outbox grows before it reports to srv.memory, because many events are short.
 const holdStep = 16 << 10
 
-// grown is hold after frames were appended.
+// grown calls hold after frames were appended.
 func (c *conn) grown(others bool) {
 	if c.out.size() > flushSize {
 		c.hold(others)
 	}
 }
 
-// hold tells srv.memory how much the outbox holds, after it grew or shrank. If others fill an
-// outbox that is already large, or outcomes or parked reads do, it dies when there is no room for more.
-// The outbox is locked.
+// hold tells srv.memory how much the outbox holds, after it grew or shrank. With others, the growth comes
+// from other clients, outcomes or parked reads: an outbox that is already large is then closed when there is
+// no more room. The caller has locked the outbox.
 func (c *conn) hold(others bool) {
 	o := &c.out
 	n := o.size() + o.writing + o.reserved - o.lent
 	if n <= flushSize {
-		n = min(o.lent, 1) // one that has borrowed something is there
+		n = min(o.lent, 1) // an outbox with borrowed buffers must count
 	}
 	if n = (n + holdStep - 1) / holdStep * holdStep; n == o.held {
 		return
@@ -52,12 +52,12 @@ func (c *conn) hold(others bool) {
 	o.held = n
 }
 
-// stuckTime is how long a client may take nothing while too much waits for it.
+// stuckTime is how long a client with a full outbox may read nothing.
 const stuckTime = 2 * time.Second
 
-// accepts reports whether a frame may be appended. A client that does not take
-// what it is sent loses its connection, never a part of what it is sent. However much it is sent at once,
-// it has its time. The outbox is locked.
+// accepts reports whether a frame may be appended. A client that does not read its frames loses the
+// connection, never single frames. Even a client that is sent very much at once gets stuckTime to read. The
+// caller has locked the outbox.
 func (c *conn) accepts() bool {
 	o := &c.out
 	if o.state != outboxOpen {

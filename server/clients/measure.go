@@ -22,7 +22,7 @@ type counts struct {
 	ends         [ends.Reasons]atomic.Int64
 }
 
-// seen is called for every request when it has come: n are counted as received. body is empty for a
+// seen is called for every request that has arrived; it counts n requests as received. body is empty for a
 // request that is longer than a frame.
 func (c *conn) seen(n int, op jute.OpCode, body []byte) {
 	if n > 0 {
@@ -81,13 +81,13 @@ func (c *conn) answered(p pending, out *state.Outcome, now time.Duration) {
 	c.follow(p.followed, p.xid, out, now)
 }
 
-// follow completes a request that a log wants, and passes it on.
+// follow completes a request that a log records, and passes it on.
 func (c *conn) follow(r *observe.Request, xid int32, out *state.Outcome, now time.Duration) {
 	if r == nil {
 		return
 	}
 	if r.Logged > 0 {
-		now = c.srv.now() // later than the beginning of the batch
+		now = c.srv.now() // the batch's time would be too early
 	}
 	r.Xid, r.Session, r.Addr, r.IDs = xid, c.session, c.host, *c.proof.ids.Load()
 	r.Outcome, r.Answered = *out, now

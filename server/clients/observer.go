@@ -40,14 +40,14 @@ func (s *Server) SessionEnded(e *state.Ending) {
 
 // SessionMoved implements raftfsm.Observer.
 func (s *Server) SessionMoved(id int64, gen uint32) {
-	s.Observed.SessionCame(id) // the end of an older connection here no longer matters
+	s.Observed.SessionCame(id) // the end of an older connection here does not matter now
 	if c := s.connOf(id); c != nil && c.gen < gen {
 		c.retire(ends.Moved)
 	}
 }
 
-// Reset implements raftfsm.Observer. The state skipped changes, and watching clients would miss
-// them: only a new connection starts from the new state.
+// Reset implements raftfsm.Observer. The state has skipped changes that watching clients would miss, so they
+// must start again from the new state with a new connection.
 func (s *Server) Reset() {
 	s.watches.reset()
 	s.sendAway()
@@ -94,9 +94,8 @@ func (s *Server) sendAway() {
 	s.flush.kick()
 }
 
-// Heard implements raftfsm.Observer. A client whose request has no answer yet is not silent,
-// however long ago its last byte came: its further bytes wait until the answer is out, and the
-// server alone causes that delay.
+// Heard implements raftfsm.Observer. A client that waits for an answer is not silent, however old its last
+// byte is: the server reads its next bytes only after the answer, so the delay is the server's.
 func (s *Server) Heard(touches []state.Touch, all bool) []state.Touch {
 	if all {
 		s.mu.Lock()

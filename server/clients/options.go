@@ -26,7 +26,7 @@ const (
 
 // Sessions by default.
 const (
-	sessionBytes    = 2 << 10 // memory that one is reckoned to take
+	sessionBytes    = 2 << 10 // estimated memory of one session
 	maxAddrSessions = 50_000
 )
 
@@ -66,10 +66,10 @@ type Options struct {
 	MaxWatchBytesPerConn int
 	MaxWatchBytes        int
 
-	// MaxBuffers bounds the memory of large frames being received and of all that waits to be
-	// written, of all connections together; default a quarter of what the process may use, at most
-	// 72 MiB and at least twice MaxFrame. At the bound connections wait for each other, and the
-	// server closes those without progress.
+	// MaxBuffers bounds the memory of large frames being received and of all that waits to be written, of all
+	// connections together; default a quarter of what the process may use, at most 72 MiB and at least twice
+	// MaxFrame. At the bound connections wait until others have freed memory, and the server closes those
+	// without progress.
 	MaxBuffers int
 
 	// HandshakeTimeout is how long a connection may take to get a session;
@@ -159,15 +159,15 @@ func (o *Options) negotiate(asked int32) int32 {
 	return int32(min(max(int64(asked), o.MinSessionTimeout.Milliseconds()), o.MaxSessionTimeout.Milliseconds()))
 }
 
-// ReconfigRequest is a client's wish to change the membership.
+// ReconfigRequest is a client's request to change the membership.
 type ReconfigRequest struct {
 	Joining, Leaving, Members string
 	Version                   int64 // of the configuration it starts from; -1: any
 
-	// May tells whether the client may write /zookeeper/config. ZooKeeper checks the request before
-	// the client's rights, so Reconfigure decides about both.
+	// May says whether the client may write /zookeeper/config. ZooKeeper checks the request before the
+	// client's rights, so Reconfigure checks both.
 	May bool
-	// Patience is how long the client can bear to wait for servers that join.
+	// Patience is how long the client can wait for servers that join.
 	Patience time.Duration
 }
 

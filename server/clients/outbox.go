@@ -35,16 +35,16 @@ func longBuffer(n int) []byte {
 	return b[:0]
 }
 
-// pending is a request that was proposed, or parked behind one that was, and is not yet answered.
+// pending is a request without an answer yet: one that was proposed, or a read that is parked after it.
 type pending struct {
 	xid    int32
 	op     jute.OpCode
 	at     time.Duration // when its last byte arrived
 	est    int64         // steps that its address was charged for the outcome
-	long   bool          // it may change how long answers to parked reads are
+	long   bool          // its effect may change the length of answers to parked reads
 	parked []byte        // the frame of a read; nil: it was proposed
 
-	followed *observe.Request // nil: no log wants it
+	followed *observe.Request // nil: no log records it
 }
 
 // outbox holds the bytes that wait for one client, and the requests that wait for replies. The
@@ -68,7 +68,7 @@ type outbox struct {
 	why     ends.Reason   // once state is not open
 	shut    bool          // everything is written, and the writing side closed
 	closing bool          // the client asked for the end of its session
-	stuck   time.Duration // since when too much waits and the client takes nothing; 0: unknown
+	stuck   time.Duration // since when the outbox is full and the client reads nothing; 0: unknown
 
 	stat observe.Conn
 }
@@ -82,8 +82,8 @@ type queue struct {
 	spare   []byte  // the buffer of the flush before
 	frames  int     // in full and buf
 
-	// gap: the connection's goroutine builds a long reply, which comes after
-	// this many buffers of full. Until then nothing after the gap is written.
+	// gap says that the connection's goroutine builds a long reply, whose place is after the first before
+	// buffers of full. Nothing after the gap is written until the reply is there.
 	gap    bool
 	before int
 }
@@ -95,23 +95,23 @@ type requests struct {
 	long     int // how many of them are long
 }
 
-// sleeper is the connection's goroutine, which sleeps while waiting until the outbox is written or at most
-// waitFor requests are pending.
+// sleeper holds the connection's goroutine while it waits until the outbox is written or at most waitFor
+// requests are pending.
 type sleeper struct {
 	waiting bool
 	waitFor int
 	wake    *sync.Cond // made when it first sleeps
 }
 
-// visits is which flush there is, or will be.
+// visits says which flush is under way or due.
 type visits struct {
 	flushing bool // a flush is under way; it goes on until the frames are written
-	own      bool // it is that of the connection's goroutine
+	own      bool // the connection's goroutine runs it
 	touched  bool // waits for a flusher
 	told     bool // the same, with events: they may wait longer
 }
 
-// piece is whole frames in a buffer that is the outbox's own, or in one that outboxes share.
+// piece holds whole frames, in a buffer of the outbox or in one that several outboxes share.
 type piece struct {
 	b    []byte
 	loan *budget.Loan // of a shared buffer; nil: it is the outbox's own
@@ -154,7 +154,7 @@ func (r *requests) pop() {
 	}
 }
 
-// sleep lets the connection's goroutine wait to be roused, with the outbox unlocked while it sleeps.
+// sleep blocks the connection's goroutine until rouse, with the outbox unlocked.
 func (o *outbox) sleep(waitFor int) {
 	o.waiting, o.waitFor = true, waitFor
 	if o.wake == nil {
@@ -187,7 +187,7 @@ func (o *outbox) endReply(b []byte, at int, code jute.ErrCode) {
 	o.endWhole(b, at, code)
 }
 
-// endWhole finishes a reply that has its record whatever its code.
+// endWhole finishes a reply that keeps its record even with an error code.
 func (o *outbox) endWhole(b []byte, at int, code jute.ErrCode) {
 	binary.BigEndian.PutUint32(b[at+jute.ReplyHeaderSize:], uint32(code))
 	jute.EndFrame(b, at)
@@ -229,8 +229,8 @@ func (q *queue) append(frame []byte) {
 	q.frames++
 }
 
-// tell appends events, which are the part of b from one place to another, and reports whether the outbox
-// points into b now. l is the loan of b.
+// tell appends the events in b[from:to], and reports whether the outbox now points into b. l is the loan of
+// b.
 func (q *queue) tell(b []byte, from, to, frames int, l *budget.Loan) (shared bool) {
 	n := to - from
 	q.frames += frames
@@ -259,7 +259,7 @@ func (q *queue) openGap() {
 // fill ends the gap with the reply that belongs there.
 func (o *outbox) fill(reply ...piece) {
 	o.gap = false
-	if o.state != outboxOpen { // what is after the gap must not come without the reply
+	if o.state != outboxOpen { // frames after the gap must not be sent without the reply
 		o.cut()
 		for ; len(o.full) > o.before; o.full = o.full[:len(o.full)-1] {
 			p := o.full[len(o.full)-1]
@@ -279,7 +279,7 @@ func (o *outbox) fill(reply ...piece) {
 	o.stat.Size(size - 4)
 }
 
-// end lets the outbox be written and then closed.
+// end closes the outbox after everything in it is written.
 func (o *outbox) end(why ends.Reason) {
 	if o.state == outboxOpen {
 		o.state, o.why = outboxEnding, why
@@ -324,15 +324,15 @@ func (q *queue) take() (p piece, frames int) {
 	if p.loan != &budget.Uncounted || q.full != nil || q.gap || m == 0 || n+m > keepSize {
 		return p, frames
 	}
-	b := slices.Grow(q.buf, n)[:n+m] // a short event goes with what follows it
+	b := slices.Grow(q.buf, n)[:n+m] // a short event is copied in front of the next frames
 	copy(b[n:], b[:m])
 	copy(b, p.b)
 	q.buf, q.spare = q.spare, nil
 	return piece{b: b}, frames
 }
 
-// give returns what a finished write has taken. A buffer of the usual size is kept, a longer one is for any
-// reply.
+// give returns the buffer of a finished write. The outbox keeps one of the usual size; a longer one goes back
+// to the pool for any reply.
 func (o *outbox) give(p piece) {
 	o.lost(p)
 	if n := cap(p.b); p.loan == nil && n > keepSize && n <= maxPooled {

@@ -15,7 +15,7 @@ func (c *conn) Done(out *state.Outcome, st *state.State) {
 	c.charge(int64(out.Steps) - p.est)
 	if p.op == state.OpAttach || p.op == state.OpCreateSession {
 		if p.op == state.OpCreateSession {
-			c.countCreating(-1) // the state has it, or nothing will
+			c.countCreating(-1) // the session is in the state now, or never will be
 		}
 		c.helloDone(p, out)
 	} else {
@@ -26,7 +26,7 @@ func (c *conn) Done(out *state.Outcome, st *state.State) {
 	c.touch()
 	o.mu.Unlock()
 	if out.Unknown {
-		c.srv.flush.kick() // there may be no batch that ends
+		c.srv.flush.kick() // no batch may end after this
 	}
 }
 
@@ -58,7 +58,8 @@ func (c *conn) done(p pending, out *state.Outcome) {
 	}
 }
 
-// helloDone is done for a connect request. It unlocks the outbox while the session finds its connection.
+// helloDone handles the outcome of a connect request. It unlocks the outbox while it registers the session's
+// connection.
 func (c *conn) helloDone(p pending, out *state.Outcome) {
 	switch {
 	case out.Unknown:

@@ -14,11 +14,11 @@ import (
 // maxRun bounds how many reads are answered under one hold of the state lock.
 const maxRun = 64
 
-// runSteps bounds what they may cost, since the address pays afterwards.
+// runSteps bounds their cost, because the address pays only afterwards.
 const runSteps = 2000
 
-// read answers the read in frame and those right after it. It reports false
-// when the connection has ended.
+// read answers the read in frame and the reads right after it. It returns false when the connection has
+// ended.
 func (c *conn) read(frame []byte) bool {
 	c.reads.frame, c.reads.stop = frame, false
 	for c.replica.View(c.reads.view); c.reads.need > 0 || c.reads.behind; c.replica.View(c.reads.view) {
@@ -48,8 +48,8 @@ func (c *conn) read(frame []byte) bool {
 	return true
 }
 
-// catchUp waits, with LinearizableReads, until an empty request has gone through the log, which this server
-// proposes after the read has come: the read then sees everything acknowledged to any client before.
+// catchUp, with LinearizableReads, proposes an empty request after the read has arrived, and waits until it
+// has gone through the log. The read then sees everything that was acknowledged to any client before.
 func (c *conn) catchUp() bool {
 	if !c.srv.o.LinearizableReads || c.readOnly {
 		return true
@@ -71,7 +71,7 @@ func (c *conn) flushLarge() {
 	}
 }
 
-// run is read under the state lock.
+// run is the part of read under the state lock.
 func (c *conn) run(st *state.State) {
 	frame, n, parked := c.reads.frame, 0, 0
 	for {
@@ -127,7 +127,7 @@ func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 	switch op {
 	case jute.OpGetChildren, jute.OpGetChildren2:
 		if c.out.reserved == 0 {
-			return w, false // longAnswer has asked for the memory of every long list
+			return w, false // longAnswer has asked for the memory of all long lists
 		}
 	case jute.OpGetEphemerals:
 	default:
@@ -151,7 +151,7 @@ func (c *conn) takeLong(st *state.State, xid int32, op jute.OpCode, body []byte)
 	return w, true
 }
 
-// answerLong builds the reply that takeLong began. The list may be one that other replies share.
+// answerLong builds the reply that takeLong began. Other replies may share its list.
 func (c *conn) answerLong() {
 	l := c.reads.long
 	c.reads.long = nil
@@ -164,9 +164,9 @@ func (c *conn) answerLong() {
 	c.hold(false)
 }
 
-// longAnswer reports whether the reply to a read is so long that the connection must wait for its
-// memory first, which it cannot do under the state lock, or takes so long to add up that the answer
-// needs a hold of its own. It refuses a multiRead whose answer is too large for any memory or budget.
+// longAnswer reports whether the reply to a read needs special care: it is so long that the connection must
+// first wait, without the state lock, for memory; or it takes so long to compute that it needs a hold of the
+// lock of its own. longAnswer refuses a multiRead whose answer is too large for any memory or budget.
 func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bool, refusal jute.ErrCode) {
 	switch op {
 	case jute.OpGetChildren, jute.OpGetChildren2, jute.OpGetEphemerals, jute.OpMultiRead, jute.OpGetACL:
@@ -175,7 +175,7 @@ func (c *conn) longAnswer(st *state.State, op jute.OpCode, body []byte) (long bo
 	}
 	many := op == jute.OpMultiRead
 	if many && c.out.reserved > 0 {
-		return false, jute.OK // its length was asked for under an earlier hold of the lock
+		return false, jute.OK // its memory was asked for under an earlier hold of the lock
 	}
 	size, steps := st.Tree().AnswerSize(op, c.session, body)
 	if many && size > tree.MaxMultiReadReply {
@@ -303,7 +303,7 @@ func (c *conn) record(t *tree.Tree, b []byte, op jute.OpCode, body []byte) (_ []
 	case jute.OpExists:
 		b, code = t.AppendExists(b, ids, path)
 		if w.set && code == jute.NoNode {
-			return b, w, code // the one read whose failure sets its watch
+			return b, w, code // only exists sets its watch even if it fails
 		}
 	case jute.OpGetChildren:
 		w.kind = tree.Child
@@ -320,19 +320,18 @@ func (c *conn) record(t *tree.Tree, b []byte, op jute.OpCode, body []byte) (_ []
 	return b, w, code
 }
 
-// A read after writes of its own connection must see what they change, and nothing that the
-// connection asks for later. Such a read is parked among the pending requests, so that the requests
-// after it need not wait: the goroutine that applies the log answers it right after the outcome of
-// the write before it. That goroutine holds up every client, so only reads with short answers are
-// parked; others wait until their connection's writes are answered. A change by another client may
-// make an answer long after all: then it is bounded as events are.
+// A read must see the effects of its connection's earlier writes, and none of later ones. If such writes are
+// pending, the read is parked among the pending requests, so that later requests need not wait: the goroutine
+// that applies the log answers it right after the outcome of the write before it. All clients wait for that
+// goroutine, so only reads with short answers are parked; others wait until their connection's writes are
+// answered. If another client's change makes a parked answer long after all, it is bounded as events are.
 const (
 	parkedFrame  = 256     // length of a request that may be parked
 	parkedAnswer = 4 << 10 // length of the answer, as the state is when the request comes
 )
 
-// park parks a read if requests of its connection are pending. wait tells that some are, but that
-// this read must wait for them.
+// park parks a read if requests of its connection are pending. wait says that some are pending and that this
+// read cannot be parked.
 func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 	o := &c.out
 	o.mu.Lock()
@@ -363,8 +362,8 @@ func (c *conn) park(st *state.State, frame []byte) (parked, wait bool) {
 	return true, false
 }
 
-// answerParked answers the parked reads that no request is before any more. The outbox is locked,
-// except while a watch is set.
+// answerParked answers the parked reads that are now at the front of the pending requests. The outbox is
+// locked, except while a watch is set.
 func (c *conn) answerParked(st *state.State) {
 	o := &c.out
 	for o.pendingLen() > 0 && o.front().parked != nil {
@@ -385,13 +384,13 @@ func (c *conn) answerOne(st *state.State, p pending) {
 	c.answered(p, &out, now)
 	c.srv.metrics.ReadLatency.ObserveTime(max(now-p.at, 0))
 	if w.set {
-		o.mu.Unlock() // it comes after the lock of the watches
+		o.mu.Unlock() // the lock of the watches must be taken before it
 		c.srv.watches.add(c, w.path, w.kind)
 		o.mu.Lock()
 	}
 }
 
-// reserve waits for the memory of a reply, and with now allocates it.
+// reserve waits for permission to use memory for a reply, and with now allocates it.
 func (c *conn) reserve(size int, now bool) bool {
 	c.flush()
 	o := &c.out
@@ -410,7 +409,7 @@ func (c *conn) reserve(size int, now bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.state != outboxOpen {
-		return false // what was granted goes with the connection
+		return false // the end of the connection returns what was granted
 	}
 	if now {
 		o.cut()

@@ -7,7 +7,7 @@ import (
 	"github.com/zlockd/zlockd/server/observe"
 )
 
-// reply appends a reply that needs nothing of the state.
+// reply appends a reply that needs no state.
 func (c *conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, record []byte) bool {
 	o := &c.out
 	o.mu.Lock()
@@ -17,7 +17,7 @@ func (c *conn) reply(xid int32, op jute.OpCode, zxid int64, code jute.ErrCode, r
 	}
 	b, at := o.beginReply(xid, zxid, len(record))
 	if b = append(b, record...); op == jute.OpSASL {
-		o.endWhole(b, at, code) // a negotiation that fails has an answer, too
+		o.endWhole(b, at, code) // a failed negotiation also has a record
 	} else {
 		o.endReply(b, at, code)
 	}
@@ -33,8 +33,8 @@ func (c *conn) replyLast(xid int32, zxid int64, code jute.ErrCode, why ends.Reas
 	}
 }
 
-// propose hands on a request and remembers that its reply is due. It reports false when the
-// connection has ended, or ends because this server no longer serves.
+// propose proposes a request and adds it to the pending ones. It returns false when the connection has ended,
+// or ends because this server no longer serves.
 func (c *conn) propose(p pending, r state.Request) bool {
 	o := &c.out
 	if p.followed = c.reader.followed; p.followed != nil {
@@ -58,9 +58,8 @@ func (c *conn) propose(p pending, r state.Request) bool {
 	return true
 }
 
-// awaitReplies waits, if more than limit of the connection's own requests are
-// pending, until at most left are. It reports false when the connection has
-// ended.
+// awaitReplies waits until at most left of the connection's requests are pending, if more than limit are. It
+// returns false when the connection has ended.
 func (c *conn) awaitReplies(limit, left int) bool {
 	o := &c.out
 	o.mu.Lock()

@@ -9,9 +9,9 @@ import (
 	"github.com/zlockd/zlockd/server/clients/inbox"
 )
 
-// handle carries out one request. It reports false when no more of the connection may be read.
-// Answers from this server alone wait for the replies to the connection's own writes; the writes
-// themselves do not wait.
+// handle carries out one request. It returns false when nothing more may be read from the connection. A
+// request that this server answers by itself waits for the replies to the connection's earlier writes; writes
+// do not wait.
 func (c *conn) handle(frame []byte) bool {
 	xid, op, body := inbox.Header(frame)
 	class := classOf(op)
@@ -80,9 +80,8 @@ func (c *conn) turnAway(xid int32) bool {
 // pingPoll is how often a ping that waits looks again.
 const pingPoll = 20 * time.Millisecond
 
-// ping answers only while the leader hears of this server's clients: otherwise the client must
-// look for a better server while its session lasts. Between two leaders the answer waits, for a
-// third of the session's timeout at most.
+// ping answers only while the leader hears this server: otherwise the client must find another server before
+// its session ends. Between two leaders the answer waits, for at most a third of the session's timeout.
 func (c *conn) ping() bool {
 	for began := c.srv.now(); !c.readOnly && !c.replica.PingOK(c.timeout); {
 		if c.srv.now()-began > c.timeout/3 || !c.isOpen() {
@@ -96,7 +95,7 @@ func (c *conn) ping() bool {
 
 // refuseOp answers operations that exist, but not for clients.
 func (c *conn) refuseOp(xid int32, op jute.OpCode) bool {
-	code := jute.Unimplemented // check makes sense inside a multi only
+	code := jute.Unimplemented // check is valid only within a multi
 	if op == jute.OpDeleteContainer {
 		code = jute.BadArguments
 	}
@@ -112,7 +111,7 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 	if ids := *c.proof.ids.Load(); len(ids) > 1 {
 		r.IDs = ids
 	}
-	if op == jute.OpCloseSession { // it may come when another connection has the session
+	if op == jute.OpCloseSession { // another connection may have the session by then
 		r = state.End(c.session, c.gen, state.EndClosed)
 	}
 	est := writeCost(op, body)
@@ -120,7 +119,7 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 		return false
 	}
 	est -= int64(writeSteps + len(body)/decodeBytes)
-	if op != jute.OpMulti { // before a client that has its answer may look at the metrics
+	if op != jute.OpMulti { // count it before the answer, after which the client may read the metrics
 		d := jute.NewDecoder(body)
 		path, _ := d.String()
 		c.srv.metrics.Writes.Observe(path, int64(len(body)))
@@ -132,7 +131,7 @@ func (c *conn) writeOp(xid int32, op jute.OpCode, body []byte) bool {
 // mayOnlyRead answers a request that a session without a leader cannot make.
 func (c *conn) mayOnlyRead(class class, xid int32, op jute.OpCode) bool {
 	zxid := c.replica.Zxid()
-	if class != closeOp || c.asked != 0 { // a session of the log lives on where there is a leader
+	if class != closeOp || c.asked != 0 { // a session in the log lives on at a server with a leader
 		return c.reply(xid, op, zxid, jute.NotReadOnly, nil)
 	}
 	if c.reply(xid, op, zxid, jute.OK, nil) {

@@ -10,11 +10,11 @@ import (
 	"github.com/zlockd/zlockd/server/clients/rest"
 )
 
-// A connection whose client only pings rests, where the system allows it: of many thousands most do, most
-// of the time. A resting connection has no goroutine, except before its first ping: most new clients ask
-// for something at once, and a goroutine with the smallest stack, which waits for that, costs less than
-// to add the connection to a poller. A goroutine that has once handled anything has a larger stack for the
-// rest of its life, so a new one serves what the client asks.
+// A connection whose client only pings rests, where the system allows it. Of many thousands of connections
+// most do so most of the time. A resting connection has no goroutine, except before its first ping: most new
+// clients send a request at once, and until then a goroutine with the smallest stack costs less than adding
+// the connection to a poller. A goroutine that has handled a request keeps its larger stack, so a new
+// goroutine serves the client's next request.
 
 // pingSize is the length of a ping with its prefix.
 const pingSize = 4 + inbox.HeaderSize
@@ -26,9 +26,9 @@ func (c *conn) mayRest() bool {
 		c.srv.resting.Takes(c)
 }
 
-// lieDown lets the connection rest, without what it does not need. The caller owns it no longer.
+// lieDown makes the connection rest and frees its buffers. The caller no longer owns the connection.
 func (c *conn) lieDown() {
-	c.armDeadline() // that of a frame is over
+	c.armDeadline() // the deadline of the last frame no longer applies
 	c.reader.in = nil
 	o := &c.out
 	o.mu.Lock()
@@ -56,7 +56,7 @@ func (c *conn) awaitFirst() {
 	c.Rise(buf[:n], err)
 }
 
-// Rise implements rest.Sleeper: it gives a connection that rests no longer a goroutine.
+// Rise implements rest.Sleeper: it gives a connection that ends its rest a goroutine.
 func (c *conn) Rise(read []byte, err error) {
 	c.reader.in = new(inbox.Input)
 	c.reader.in.Put(read)

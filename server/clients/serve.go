@@ -33,8 +33,8 @@ func newConn(s *Server, nc net.Conn, config *tls.Config) *conn {
 	return c
 }
 
-// hostOf returns the address a connection comes from, in the form that ip
-// identities have: IPv4 in its own notation, however it arrived.
+// hostOf returns the address from which a connection comes, in the form of ip identities: an IPv4 address is
+// written as such even if it came over an IPv6 socket.
 func hostOf(nc net.Conn) string {
 	switch a := nc.RemoteAddr().(type) {
 	case *net.TCPAddr:
@@ -73,12 +73,12 @@ func (c *conn) serve(why ends.Reason) {
 		return
 	}
 	if why == ends.Length || why == ends.Malformed {
-		c.last(nil, why) // after the replies to what came before
+		c.last(nil, why) // after the replies to earlier requests
 	}
 	c.discard()
 }
 
-// begin opens the connection, in time.
+// begin opens the connection, within the handshake timeout.
 func (c *conn) begin() ends.Reason {
 	limit := time.AfterFunc(c.srv.o.HandshakeTimeout, func() {
 		if phase(c.phase.Load()) != phaseWord { // the answer has deadlines of its own
@@ -164,7 +164,7 @@ func (c *conn) fill() ends.Reason {
 		return ends.Else
 	}
 	if c.reader.in.Busy() {
-		runtime.Gosched() // there is more than can be read at once: others first
+		runtime.Gosched() // more waits than one read can take: let other goroutines run first
 	}
 	c.armDeadline()
 	n, err := c.reader.in.Fill(c.nc)
@@ -207,9 +207,10 @@ func (c *conn) grow() bool {
 	return true
 }
 
-// armDeadline sets how long the next bytes may take from now on: the server itself may have caused the
-// time since the last bytes. While no frame has begun there is no bound: the connection ends with its
-// session, which the leader ends if the client is silent. A read-only session has no leader.
+// armDeadline sets how long the next bytes may take. The time counts from now, because the server itself may
+// have delayed the last bytes. While no frame has begun there is no deadline: the leader ends the session of
+// a silent client, and the connection ends with the session. A read-only session has no leader, so it needs a
+// deadline.
 func (c *conn) armDeadline() {
 	now := c.srv.now()
 	if c.reader.in.Len() == 0 && c.reader.within == 0 {
@@ -264,8 +265,8 @@ func (c *conn) readFailed(err error) ends.Reason {
 	return ends.Client
 }
 
-// discard completes the end of a connection: it writes the outbox, and for a moment throws away
-// what still arrives.
+// discard completes the end of a connection: it writes the outbox, and for a moment reads and drops the bytes
+// that still arrive.
 func (c *conn) discard() {
 	o := &c.out
 	o.mu.Lock()

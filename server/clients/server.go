@@ -25,9 +25,8 @@ import (
 
 // Replica is the replicated state as a Server needs it; a raftfsm.Node is one.
 type Replica interface {
-	// Propose hands on a request, whose body it copies, and tells the waiter
-	// its outcome. It blocks while too much is under way. An error means that
-	// there will be no outcome; the connection is closed.
+	// Propose proposes a request, whose body it copies, and tells the waiter its outcome. It blocks while too
+	// many requests are under way. After an error there will be no outcome, and the connection is closed.
 	Propose(state.Request, state.Waiter) error
 	// View runs f under the read side of the state lock. f must not block.
 	View(f func(*state.State))
@@ -35,15 +34,15 @@ type Replica interface {
 	WaitZxid(ctx context.Context, zxid int64) bool
 	// Zxid is the last zxid applied here.
 	Zxid() int64
-	// PingOK tells whether the leader knows recently enough of this server's
-	// clients to answer the ping of a session with this timeout.
+	// PingOK reports whether the leader has heard this server recently enough to answer the ping of a session
+	// with this timeout.
 	PingOK(timeout time.Duration) bool
 }
 
 // Words answers four-letter words; an admin.Admin is one.
 type Words interface {
-	// Answer answers the word that a connection began with. It may read what
-	// belongs to the word from conn; the caller closes it.
+	// Answer answers the word with which a connection began. It may read the word's arguments from conn,
+	// which the caller closes.
 	Answer(conn io.ReadWriter, first [4]byte) error
 }
 
@@ -56,8 +55,8 @@ type Server struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup          // every goroutine
-	replica atomic.Pointer[Replica] // what clients read; nil: nothing yet
-	used    atomic.Bool             // the replica is the one to serve
+	replica atomic.Pointer[Replica] // the state that clients read; nil: none yet
+	used    atomic.Bool             // replica is the one of the cluster, set by Use
 	serving atomic.Bool             // as the replica says
 	// readOnly: as the replica says; never together with serving.
 	readOnly atomic.Bool
@@ -77,7 +76,7 @@ type Server struct {
 	perAddr   map[string]*address
 	sessions  map[int64]*conn // the newest connection of each session here
 	closed    bool
-	// As in the options, until Change.
+	// The values of the options; Change replaces them.
 	maxConns   int
 	mechanisms atomic.Pointer[sasl.Mechanisms]
 
@@ -92,13 +91,13 @@ type Server struct {
 
 	Observed observe.Clients // what operators ask for
 
-	// batch is when the first reply of the batch being applied was appended;
-	// 0: none yet. Owned by the goroutine that applies the log.
+	// batch is when the first reply of the present batch was appended, 0 if none was. It belongs to the
+	// goroutine that applies the log.
 	batch time.Duration
 }
 
-// New returns a Server that serves no client yet: it can observe a replica, which the caller then
-// gives to Use.
+// New returns a Server that serves no client yet. It can already observe a replica, which the caller then
+// passes to Use.
 func New(o Options) (*Server, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -127,29 +126,29 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Options returns the options of the start, every default filled in.
+// Options returns the options given to New, with every default filled in.
 func (s *Server) Options() Options { return s.o }
 
-// Change puts in force what o says of MaxConns, MaxConnsPerAddr and SASL, and reports whether the
-// users of SASL are others now. Connections and identities that clients have proved stay.
+// Change applies MaxConns, MaxConnsPerAddr and SASL of o, and reports whether the SASL users have changed.
+// Existing connections, and identities that clients have proved, stay.
 func (s *Server) Change(o Options) (users bool) {
 	o.boundConns()
 	s.mu.Lock()
 	s.maxConns = o.MaxConns
 	s.shares.SetConns(o.MaxConnsPerAddr)
 	for _, from := range s.perAddr {
-		from.account.Forgive() // what it was charged without a bound is no debt
+		from.account.Forgive() // costs charged while there was no bound are no debt
 	}
 	s.mu.Unlock()
 	old := s.mechanisms.Swap(o.SASL)
 	return old != nil && o.SASL != nil && !maps.Equal(old.Users, o.SASL.Users)
 }
 
-// MaxConnsPerAddr returns the bound of connections from one address; negative: none.
+// MaxConnsPerAddr returns the bound on connections from one address; negative: no bound.
 func (s *Server) MaxConnsPerAddr() int { return s.shares.Conns() }
 
-// Answer sets what answers four-letter words, and the address that the server names to clients
-// that speak HTTP to the client port. Call it before Serve.
+// Answer sets the answerer of four-letter words, and the URL that the server shows to clients that speak HTTP
+// to the client port. Call it before Serve.
 func (s *Server) Answer(w Words, adminURL string) { s.words, s.adminURL = w, adminURL }
 
 // Use gives the server the state it serves. Call it once; until then the server closes clients,
@@ -163,8 +162,8 @@ func (s *Server) Use(r Replica) {
 // serves reports whether the server serves clients.
 func (s *Server) serves() bool { return s.serving.Load() && s.used.Load() }
 
-// UseMeanwhile gives the server a state that read-only sessions may read before Use is called. Of its
-// methods only View and Zxid are called.
+// UseMeanwhile sets the state that read-only sessions may read before Use is called. The server calls only
+// its View and Zxid.
 func (s *Server) UseMeanwhile(r Replica) { s.replica.Store(&r) }
 
 // news tells WaitServing that serves may have changed.
@@ -194,13 +193,13 @@ func (s *Server) WaitServing(ctx context.Context) error {
 	}
 }
 
-// now is the time since the server started. Only differences mean anything.
+// now returns the time since the server started. Only differences of such times have a meaning.
 func (s *Server) now() time.Duration { return time.Since(s.start) }
 
-// address is where connections come from, and what they share of it.
+// address holds what the connections from one address share.
 type address struct {
 	host     string
-	ids      *[]jute.ID   // of clients that have proved nothing
+	ids      *[]jute.ID   // the identities of clients that have proved none
 	creating atomic.Int64 // as in Server
 	conns    map[*conn]struct{}
 	account  budget.Account
@@ -210,13 +209,13 @@ type address struct {
 // add registers a connection, unless there are too many.
 func (s *Server) add(c *conn) bool {
 	problem := s.tryAdd(c)
-	if problem != "" { // said without the lock: the log may be slow
+	if problem != "" { // logged without the lock, because the log may be slow
 		s.refused(c, "connection refused", problem)
 	}
 	return problem == ""
 }
 
-// refused tells that a bound has refused a client.
+// refused logs and records that a bound has refused a client.
 func (s *Server) refused(c *conn, what, problem string) {
 	s.metrics.ConnectionRejected.Add(1)
 	s.Observed.Refuse(c.host, problem)
@@ -279,8 +278,8 @@ func (s *Server) forget(from *address) {
 	delete(s.perAddr, from.host)
 }
 
-// claim makes c the connection of a session and returns the one it replaces.
-// It reports false when c has ended by now.
+// claim makes c the connection of a session and returns the one that it replaces. ok is false if c has
+// already ended.
 func (s *Server) claim(c *conn, id int64) (older *conn, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -320,13 +319,13 @@ func (s *Server) from(host string) []*conn {
 	return byAge(list)
 }
 
-// byAge sorts connections, so that what happens to many of them does not depend on where they are in memory:
-// a simulated run repeats.
+// byAge sorts connections by age instead of Go's random order of maps, so that a simulated run can be
+// repeated.
 func byAge(list []*conn) []*conn {
 	slices.SortFunc(list, func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
 	return list
 }
 
-// maxConnecting bounds the connect requests that are in the log's stream at a time. When a server has died,
-// tens of thousands come at once, and the requests of other clients must not wait behind all of them.
+// maxConnecting bounds the connect requests that are in the stream at a time. When a server has died, tens of
+// thousands of them come at once, and other requests must not wait for all of them.
 const maxConnecting = 256

@@ -4,5 +4,5 @@ package clients
 
 import "syscall"
 
-// writeOnce writes what a socket takes at once.
+// writeOnce writes as much as the socket accepts without waiting.
 func writeOnce(fd uintptr, b []byte) (int, error) { return syscall.Write(int(fd), b) }

@@ -7,10 +7,10 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// telling is the events of a change on their way from the tree into outboxes. Each event is encoded
-// once, into a buffer that the outboxes of all who hear of it share. While the tree reports the events,
-// each connection and each path with recursive watches notes runs of them by their numbers; then every
-// outbox gets its runs, in one visit. A change with many events is told in portions.
+// telling moves the events of a change from the tree into outboxes. It encodes each event once, into a buffer
+// that the outboxes of all its receivers share. While the tree reports the events, telling collects runs of
+// event numbers for each connection and for each path with recursive watches. Then each outbox gets all its
+// runs at once. A change with many events is delivered in portions.
 //
 // All of it is under watchTable.mu, in the goroutine that applies the log.
 type telling struct {
@@ -20,31 +20,31 @@ type telling struct {
 	encoded bool        // this event
 
 	b      []byte  // the encoded events of this portion
-	events []event // what else is known of them
-	hears  []heard // by connections themselves
-	deep   []deep  // by paths with recursive watches
+	events []event // what the encoding does not show about them
+	hears  []heard // runs for connections' own watches
+	deep   []deep  // runs for paths with recursive watches
 	deepOf map[uint32]int
 	runs   int  // of all of these
 	shared bool // an outbox points into b
 
-	portion *budget.Portion // b, once the memory has heard of it
-	free    bool            // nothing was held when the change lent its first portion
+	portion *budget.Portion // the portion in b, once srv.memory counts it
+	free    bool            // no memory was in use when the change lent its first portion
 	lent    bool            // it has lent one
 	told    []*address      // of the change
 	asked   map[question]bool
 	touched []*conn // have got something
 }
 
-// told is what an address is told of the change. It is under watchTable.mu.
+// told records what an address has been sent of the change. It is under watchTable.mu.
 type told struct {
-	steps int          // tellsInStep to a step; 0: nothing
+	steps int          // how much its events cost; tellsInStep are a step
 	loan  *budget.Loan // of the portion
 	alone bool         // it had no buffers before
 }
 
-// maxTells is what the events of one change for all connections of an address may cost, in
-// steps; the server closes the connections beyond. A connection costs a step, or a fraction for each
-// event of a node that it watches itself. Their bytes cost a step for each tellBytes.
+// maxTells bounds the cost, in steps, of the events of one change for all connections of an address; the
+// server closes the connections beyond it. A connection costs a step, or a fraction of one for each event of
+// a node that it watches itself. Each tellBytes of events cost a step.
 const (
 	maxTells    = 80_000
 	tellsInStep = 4
@@ -55,34 +55,34 @@ const (
 type event struct {
 	end  int // where it ends in b
 	what jute.EventType
-	to   int // connections that hear of it, beyond those that hear of the event before
+	to   int // receivers of this event minus receivers of the event before
 }
 
-// run is events of a portion that follow each other. Their nodes have an ACL, of which it is not known
-// yet whether it lets the client read them; nil: it does.
+// run is a series of adjacent events of a portion. If acl is not nil, their nodes have that ACL, and it must
+// still be checked whether it lets the client read them.
 type run struct {
 	from, to int
 	acl      *tree.ACL
 }
 
-// heard is what one connection hears of.
+// heard collects the events for one connection.
 type heard struct {
 	c    *conn
-	cut  bool  // its address costs too much
+	cut  bool  // its address exceeds maxTells
 	last run   // empty if from is to
-	runs []run // before last; others may read it
+	runs []run // the runs before last; others may share the slice
 }
 
-// deep is what the connections with a recursive watch at one path hear of.
+// deep collects the events for the connections with a recursive watch at one path.
 type deep struct {
 	path  uint32
 	asks  bool // a run has an ACL
 	runs  []run
-	ids   *[]jute.ID // of the connection that asked last
-	heard []run      // what those with these identities hear of
+	ids   *[]jute.ID // the identities of the last connection for which runs was checked
+	heard []run      // the events that a connection with these identities gets
 }
 
-// question is whether a client with these identities may read a node with this ACL.
+// question is a check whether a client with these identities may read a node with this ACL.
 type question struct {
 	ids *[]jute.ID
 	acl *tree.ACL
@@ -120,7 +120,7 @@ func union(a, b []run) (all []run) {
 	return all
 }
 
-// tell tells all who watch of the events of a change.
+// tell sends the events of a change to all that watch.
 func (t *watchTable) tell(zxid int64, events []tree.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +154,7 @@ func (t *watchTable) number() int {
 	return len(t.events) - 1
 }
 
-// hearOne notes the event for a connection that watches its path, if the client may read the node.
+// hearOne adds the event for a connection that watches its path, if the client may read the node.
 func (t *watchTable) hearOne(c *conn) {
 	h := t.heardBy(c)
 	if h.cut {
@@ -180,7 +180,7 @@ func (h *heard) close() {
 	}
 }
 
-// heardBy returns what c hears of in this portion.
+// heardBy returns the events for c in this portion.
 func (t *watchTable) heardBy(c *conn) *heard {
 	if c.watching.hears == 0 {
 		cut := t.charged(c.from) > maxTells*tellsInStep && t.srv.shares.Bound()
@@ -203,7 +203,7 @@ func (t *watchTable) charged(from *address) (steps int) {
 	return to.steps
 }
 
-// aboveOne notes the event for a path with recursive watches.
+// aboveOne adds the event for a path with recursive watches.
 func (t *watchTable) aboveOne(path uint32) {
 	at, ok := t.deepOf[path]
 	if !ok {
@@ -222,7 +222,7 @@ func (t *watchTable) aboveOne(path uint32) {
 	t.runs += len(d.runs) - before
 }
 
-// hearDeep notes for a connection what one of its recursive watches hears of.
+// hearDeep adds, for a connection, the events of one of its recursive watches.
 func (t *watchTable) hearDeep(c *conn, d *deep) {
 	h := t.heardBy(c)
 	if h.cut {
@@ -249,8 +249,8 @@ func (t *watchTable) hearDeep(c *conn, d *deep) {
 	h.runs = runs[:len(runs):len(runs)]
 }
 
-// mayRead tells whether a client may read a node with this ACL. The answer for many identities is kept
-// until the whole change is told.
+// mayRead reports whether a client may read a node with this ACL. For a client with many identities the
+// answer is kept until the change is finished.
 func (t *watchTable) mayRead(from *address, ids *[]jute.ID, acl *tree.ACL) bool {
 	if len(*ids) <= fewIDs {
 		return acl.Allows(*ids, jute.PermRead)
@@ -268,7 +268,7 @@ func (t *watchTable) mayRead(from *address, ids *[]jute.ID, acl *tree.ACL) bool 
 // fewIDs is how many identities are looked up in an ACL for each event.
 const fewIDs = 4
 
-// deliver gives every outbox what its connection has heard of in this portion.
+// deliver appends the events of this portion to the outboxes.
 func (t *watchTable) deliver() {
 	for i := range t.deep {
 		t.table.Deep(t.deep[i].path, func(c *conn) { t.hearDeep(c, &t.deep[i]) })
@@ -290,7 +290,7 @@ func (t *watchTable) deliver() {
 	t.hears, t.deep, t.touched = cleared(t.hears), cleared(t.deep), cleared(t.touched)
 }
 
-// hand gives one outbox what its connection has heard of.
+// hand appends one connection's events to its outbox.
 func (t *watchTable) hand(h *heard) {
 	c := h.c
 	c.watching.hears = 0
@@ -336,7 +336,7 @@ func (t *watchTable) handRun(o *outbox, r run, l *budget.Loan) {
 	}
 }
 
-// count counts for the metrics how many were told of the events of this portion.
+// count adds the number of receivers of this portion's events to the metrics.
 func (t *watchTable) count() {
 	to, from := 0, 0
 	for _, e := range t.events {
@@ -347,7 +347,7 @@ func (t *watchTable) count() {
 	}
 }
 
-// settle charges the addresses for what they were told of a change.
+// settle charges the addresses for the events of a change.
 func (t *watchTable) settle() {
 	for _, from := range t.told {
 		from.account.Charge(int64(min((from.change.steps+tellsInStep-1)/tellsInStep, maxTells)))
@@ -360,7 +360,7 @@ func (t *watchTable) settle() {
 }
 
 // loan returns the loan of this portion to c's address, nil if the portion is short, and whether there is
-// room for it. Where there is none, connections that do not read make some.
+// room for it. If there is no room, it first closes connections that do not read.
 func (t *watchTable) loan(c *conn) (l *budget.Loan, room bool) {
 	to := &c.from.change
 	if to.loan != nil {

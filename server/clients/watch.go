@@ -36,7 +36,7 @@ func (t *watchTable) add(c *conn, path string, kind tree.WatchKind) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c.watching.dropped {
-		return false // a parked read is answered while its connection ends
+		return false // a parked read may be answered while its connection ends
 	}
 	if !t.room(c, len(path)) {
 		c.kill(ends.Watches)
@@ -48,11 +48,10 @@ func (t *watchTable) add(c *conn, path string, kind tree.WatchKind) bool {
 }
 
 const (
-	// smallWatches is how many bytes a connection may have however much others have: a connection
-	// that takes everything must not keep out those that want little.
+	// smallWatches is how many bytes of watches a connection may have even when the bound for all is reached:
+	// one greedy connection must not keep out modest ones.
 	smallWatches = 64 << 10
-	// watchStep is how much a connection's watches grow until those from its
-	// address are added up again.
+	// watchStep is how much a connection's watches grow before those of its whole address are added up again.
 	watchStep = 64 << 10
 )
 
@@ -75,7 +74,7 @@ func (t *watchTable) room(c *conn, path int) bool {
 	return true
 }
 
-// recount adds up again what the connections from one address have.
+// recount adds up again the memory of all watches of one address.
 func (t *watchTable) recount(from *address) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +84,7 @@ func (t *watchTable) recount(from *address) {
 // CountWatches implements budget.Holder.
 func (c *conn) CountWatches() { c.srv.watches.recount(c.from) }
 
-// bytesOf adds up what the connections from one address have.
+// bytesOf returns the memory of all watches of one address.
 func (t *watchTable) bytesOf(host string) (sum int) {
 	for _, c := range t.srv.from(host) {
 		_, bytes := t.table.Of(c)
@@ -94,8 +93,8 @@ func (t *watchTable) bytesOf(host string) (sum int) {
 	return sum
 }
 
-// drop forgets a connection's watches, a few at a time: the goroutine that
-// applies the log may be waiting for the lock.
+// drop removes a connection's watches, a few at a time, because the goroutine that applies the log may wait
+// for the lock.
 func (t *watchTable) drop(c *conn) {
 	t.mu.Lock()
 	c.watching.dropped = true
@@ -138,7 +137,7 @@ func (c *conn) watchOp(st *state.State, xid int32, op jute.OpCode, body []byte) 
 	case op != jute.OpAddWatch && !tree.KnownWatcherType(n):
 		code = jute.MarshallingError
 	case op == jute.OpCheckWatches && path != "" && !strings.Contains(path, "/"):
-		code = jute.MarshallingError // the reference stumbles on its way up to the root
+		code = jute.MarshallingError // ZooKeeper fails on its way up to the root
 	case op != jute.OpAddWatch:
 		if !c.srv.watches.find(c, op, path, n) {
 			code = jute.NoWatcher

@@ -8,42 +8,39 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// pieceSize is how many nodes a scan reads under one hold of the state lock: some ten
-// microseconds' worth. The cost of a directory counts in nodes, too: long paths shorten the
-// piece.
+// pieceSize is how many nodes a scan reads under one hold of the state lock, which takes some ten
+// microseconds. The cost of a directory counts as nodes too, so long paths make pieces shorter.
 const pieceSize = 256
 
-// childrenAtOnce is the same for one lock. At reads small directories at once, so that what it
-// shows was true at one moment.
+// childrenAtOnce is the same for one lock. At reads a small directory under one hold, so that its result was
+// true at one moment.
 const childrenAtOnce = 4 * pieceSize
 
-// piece holds what is read under one hold of the state lock. It uses memory allocated before: an
-// allocation may have to help collecting garbage, or to wait for it, and every write would wait,
-// too.
+// piece holds the nodes read under one hold of the state lock. Its memory is allocated before: an allocation
+// may have to help the garbage collector or wait for it, and every write would wait too.
 type piece struct {
 	nodes []met
 	dirs  []dir
 	paths []byte
 }
 
-// met is a contender as it was met: in a group that is known, or in a directory
-// of the piece.
+// met is a contender that was read: in a known group, or in a directory of the piece.
 type met struct {
 	in *group
 	at int // place in dirs, if in is nil
 	recipe.Node
 }
 
-// dir is what matters of a directory itself.
+// dir is a directory that may belong to a lock.
 type dir struct {
 	of       tree.Ref
 	from, to int // its path, in paths
 	data     string
 	next     int32
-	// part is the possible role of the directory in a semaphore, whose node says semData.
+	// part is the possible role of the directory in a semaphore, whose node has the data semData.
 	part    recipe.Part
-	hidden  bool // not every client may learn the names below it
-	kazoo   bool // by kazoo's names
+	hidden  bool // not every client may list the names below it
+	kazoo   bool // named as kazoo names it
 	semData string
 }
 
@@ -54,8 +51,8 @@ func newPiece(nodes, dirs, paths int) *piece {
 // pathBytes is how many bytes of a directory's path cost as much as a node.
 const pathBytes = 8
 
-// clear forgets what was read, outside the lock: it keeps alive what the tree
-// may have dropped.
+// clear drops the nodes that were read, outside the lock. Otherwise they would keep alive memory that the
+// tree has dropped.
 func (p *piece) clear() {
 	clear(p.nodes)
 	clear(p.dirs)

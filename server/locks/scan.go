@@ -12,19 +12,18 @@ import (
 const (
 	ShownPerLock = 1000
 	maxKept      = 250_000  // contenders of one scan: some 100 MiB; their names are the tree's
-	maxPaths     = 16 << 20 // bytes of its directories' paths, which are not
+	maxPaths     = 16 << 20 // bytes of its directories' paths, which are copies
 )
 
-// group is the ephemeral children of one directory, or the first of very many.
+// group holds the ephemeral children of one directory, or the first of very many.
 type group struct {
 	recipe.Dir
 	bound   int32 // if Cut: the number of the last of Nodes, if bounded
 	bounded bool
 }
 
-// Scan gathers every lock of a tree. Step is called under the read lock until
-// it returns false, each time followed by Rest with the lock released; then
-// Locks, once, without it.
+// Scan collects all locks of a tree. The caller calls Step under the read lock until it returns false, with a
+// call of Rest without the lock after each, and then Locks once, without the lock.
 type Scan struct {
 	walk   tree.EphemeralWalk
 	piece  *piece

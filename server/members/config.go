@@ -26,8 +26,8 @@ func ParseConfig(text string) (Config, int64) {
 	return m, version
 }
 
-// next returns the configuration that a wish makes of m. If it lists all new members, that list is the
-// result. Otherwise next removes the servers that leave, then adds the servers that join.
+// next returns the configuration m changed by a wish. If the wish lists all new members, the result is that
+// list. Otherwise next removes the servers that leave, then adds the servers that join.
 func (m Config) next(w *Wish) (Config, error) {
 	if w.Members != "" {
 		return wholeList(w.Members)
@@ -91,8 +91,8 @@ func collide(a, b *state.Server) error {
 	return nil
 }
 
-// addresses returns the addresses at which other machines reach a server. It leaves out those
-// that every machine has for itself, such as localhost.
+// addresses returns the addresses at which other machines reach a server. It omits addresses that mean the
+// machine itself, such as localhost.
 func addresses(s *state.Server) (list []string) {
 	host, _, _ := net.SplitHostPort(s.Peer)
 	for _, addr := range []string{s.Peer, net.JoinHostPort(host, s.Election), s.Client} {
@@ -127,8 +127,8 @@ func (m Config) list(voters bool) (list []state.Server) {
 	return list
 }
 
-// ids returns the ids in order, but last at the end: the server that carries out a change leaves
-// last.
+// ids returns the ids in order, except that last comes at the end: the server that carries out a change
+// leaves last.
 func (m Config) ids(last uint32) []uint32 {
 	ids := slices.Sorted(maps.Keys(m))
 	if i := slices.Index(ids, last); i >= 0 {

@@ -26,9 +26,8 @@ const (
 	safePatience    = 2 * time.Second // with members that are silent for a moment
 )
 
-// Run does a job, tells its steps, and returns when the job is done, refused, or
-// given up for lack of progress. When ctx ends the job stops where it is; the
-// same job begun again goes on from there.
+// Run does a job and reports its steps. It returns when the job is done or refused, or makes no progress for
+// too long. When ctx ends, the job stops where it is; the same job started again continues from there.
 func Run(ctx context.Context, c Cluster, j status.Job, tell func(status.Step)) error {
 	r := &job{Job: j, ctx: ctx, cluster: c, tell: tell, since: time.Now(),
 		patience: time.Duration(j.Patience) * time.Millisecond}
@@ -59,7 +58,7 @@ type job struct {
 	patience time.Duration // without progress
 
 	since   time.Time // of the last progress
-	best    uint64    // entries that the member has applied at most
+	best    uint64    // the most entries that the member has applied
 	sent    int64     // bytes of its snapshot
 	problem string    // why there is no progress
 	rate    rate
@@ -82,8 +81,7 @@ func (j *job) pause() error {
 	}
 }
 
-// again repeats a request while it may yet succeed: leaders change, and servers
-// are restarted.
+// again repeats a request while it may still succeed, because leaders change and servers are restarted.
 func (j *job) again(request func(context.Context) error) error {
 	for {
 		ctx, cancel := context.WithTimeout(j.ctx, jobRequest)
@@ -158,7 +156,7 @@ func (j *job) add() error {
 	return j.join(j.Addr, !j.NoVote)
 }
 
-// vacant refuses an address that another member has.
+// vacant returns an error if another member has the address.
 func (j *job) vacant(all *status.Members, addr string) error {
 	for _, m := range all.Members {
 		if m.Peer == addr && m.ID != j.ID {
@@ -241,7 +239,7 @@ func (j *job) follow(vote bool) error {
 			}
 			err := j.cluster.ChangeMember(j.ctx, change.Change{Op: change.Promote, ID: j.ID})
 			switch code := status.Of(err); {
-			case code == status.NotReady: // it fell behind again
+			case code == status.NotReady: // it lags behind again
 				j.problem = err.Error()
 			case err != nil && !code.Passes():
 				return err
@@ -340,7 +338,7 @@ func (j *job) replace() error {
 	if err := j.remove(); err != nil {
 		return err
 	}
-	// The members no longer tell where the server is and whether it votes.
+	// The list of members no longer has the server's address, nor whether it votes.
 	rest := status.Job{Op: "add", ID: j.ID, Addr: addr, Wait: true, NoVote: !m.Voter, Patience: j.Patience,
 		Again: true}
 	j.tell(status.Step{Kind: "removed", Text: fmt.Sprintf("server %d is taken out", j.ID), Rest: &rest})
@@ -373,8 +371,8 @@ func (j *job) lead() error {
 	}
 }
 
-// remove takes the member out. The leader refuses a removal that would stop the cluster, unless it runs an
-// older release; so the job looks itself.
+// remove removes the member. A leader of an older release does not refuse a removal that would stop the
+// cluster, so the job checks that itself.
 func (j *job) remove() error {
 	if err := j.safe(); err != nil {
 		return err

@@ -22,7 +22,7 @@ const (
 	reachTime     = time.Second            // a server that takes longer to answer counts as unreachable
 )
 
-// Wish is what a client asks of the members, in the words of ZooKeeper's reconfig.
+// Wish is a client's request to change the members, in the terms of ZooKeeper's reconfig.
 type Wish struct {
 	Joining, Leaving, Members string
 	Version                   int64 // of the configuration it starts from; -1: any
@@ -43,11 +43,11 @@ type Node interface {
 	ChangeMember(context.Context, change.Change) error
 }
 
-// ErrUnknown: it is not known what has come of a wish.
+// ErrUnknown says that the result of a wish is unknown.
 var ErrUnknown = errors.New("its outcome is not known")
 
-// Carry carries out a wish. Raft changes one server at a time, so a wish for several servers becomes several
-// raft configurations; clients see the last one. The result has at least so many voters.
+// Carry carries out a wish. Raft changes one server at a time, so a wish about several servers takes several
+// raft configurations, of which clients see only the last. The result must have at least least voters.
 func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) error {
 	asks, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
@@ -59,7 +59,7 @@ func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) err
 		case w.Version != -1:
 			return fmt.Errorf("%w: %w", ErrVersion, err)
 		}
-		select { // this server will soon know what the leader knows
+		select { // this server will soon have caught up with the leader
 		case <-asks.Done():
 			return status.With(status.Changing, err)
 		case <-time.After(publishedPoll):
@@ -67,8 +67,8 @@ func Carry(ctx context.Context, n Node, w Wish, least int, log *slog.Logger) err
 	}
 }
 
-// once checks a wish in ZooKeeper's order: what can be seen here first, then the rights of the client. Only
-// for a client that has them it asks other servers. Then it carries the wish out.
+// once checks a wish in ZooKeeper's order: first what this server can check alone, then the client's rights,
+// and only then what needs answers of other servers. Then it carries out the wish.
 func once(ctx, asks context.Context, n Node, w *Wish, least int, log *slog.Logger) (err error) {
 	t := transition{ctx: ctx, node: n, log: log}
 	if t.from, t.to, t.since, err = goal(n.Config(), w, least); err != nil {
@@ -99,8 +99,8 @@ type transition struct {
 	begun    bool            // raft has made a change
 }
 
-// ask finds out which servers of both configurations answer. As in ZooKeeper, a majority of the
-// voters of a new configuration must run; its other servers need not.
+// ask asks the servers of both configurations. As in ZooKeeper, a majority of the voters of the new
+// configuration must run; its other servers need not.
 func (t *transition) ask(ctx context.Context) {
 	t.ready, t.runs = map[uint32]bool{}, map[uint32]bool{}
 	list := t.from.list(false)
@@ -130,7 +130,7 @@ func (t *transition) safe() error {
 	return change.Safe(voters, t.ready)
 }
 
-// possible returns an error for a request that ZooKeeper could carry out and this server cannot.
+// possible returns an error for a request that ZooKeeper can carry out but this server cannot.
 func (t *transition) possible() error {
 	at := map[string]uint32{}
 	for _, id := range t.to.ids(0) {
@@ -152,8 +152,8 @@ func (t *transition) possible() error {
 	return nil
 }
 
-// carryOut makes the change. If it fails half way the result is unknown, and clients read the
-// present configuration.
+// carryOut makes the change. If it fails half way, the result is unknown, and clients must read the
+// configuration to find out.
 func (t *transition) carryOut(ctx context.Context, patience time.Duration) error {
 	if err := t.join(ctx, patience); err != nil {
 		switch code := status.Of(err); {
@@ -197,8 +197,8 @@ func (t *transition) step(ctx context.Context, m change.Change) error {
 	return err
 }
 
-// join makes the changes that take no server and no vote away. A server that it cannot promote in
-// time counts as one that does not run, if the others are a majority.
+// join makes the changes that remove no server and no vote. A server that it cannot promote in time counts as
+// not running, if the others are a majority.
 func (t *transition) join(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -291,9 +291,8 @@ func (t *transition) rollBack() bool {
 	return true
 }
 
-// published waits until this server shows the new configuration, as it must before the client
-// gets its answer. A server that leaves does not wait: after its removal it sees no further
-// configuration.
+// published waits until this server shows the new configuration, which must happen before the client gets its
+// answer. A server that leaves does not wait, because it sees no configuration after its removal.
 func (t *transition) published() bool {
 	end := time.NewTimer(publishedTime)
 	defer end.Stop()
@@ -314,10 +313,11 @@ func (t *transition) published() bool {
 	}
 }
 
-// standing is what a server says of itself when it is asked.
+// standing is a server's own answer.
 type standing struct{ there, follows bool }
 
-// standings asks servers at once for their standing. Servers that take longer than reachTime have none.
+// standings asks several servers at once for their standing. A server that takes longer than reachTime has
+// none.
 func standings(ctx context.Context, node Node, servers []state.Server) []standing {
 	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()

@@ -1,6 +1,6 @@
-// Package observe keeps figures of clients for operators; serving does not need them. The
-// connections call it for each request and for each end of a connection or a session. It keeps what
-// operators ask for within bounds, however clients choose names.
+// Package observe keeps figures about clients for operators; serving clients does not need them. Connections
+// call it for each request, and for each end of a connection or session. Its memory is bounded, whatever
+// names clients choose.
 package observe
 
 import (
@@ -23,7 +23,7 @@ type Clients struct {
 	lost  lostConns
 
 	mu      sync.Mutex // guards what follows
-	down    time.Time  // not served since; zero: served
+	down    time.Time  // since when clients are not served; zero: they are served
 	downs   []Down
 	refused map[string]Refusal // by address
 }
@@ -36,8 +36,8 @@ func (c *Clients) Init(m *admin.Metrics, start time.Time, wall func() time.Time,
 
 func (c *Clients) now() time.Duration { return time.Since(c.start) }
 
-// Begin returns a Request for the connection to complete and to give to Followed, if requests are
-// followed; otherwise nil.
+// Begin returns a Request, which the connection completes and passes to Followed, or nil if requests are not
+// followed.
 func (c *Clients) Begin(op jute.OpCode, body []byte) *Request {
 	if c.follow == nil {
 		return nil
@@ -45,9 +45,9 @@ func (c *Clients) Begin(op jute.OpCode, body []byte) *Request {
 	return &Request{Op: op, Body: body}
 }
 
-// Followed passes an answered request on. It runs before the answer leaves, perhaps under the lock of
-// the state: the function that Init got must not block, and the request's slices are valid for the
-// call only.
+// Followed passes an answered request to the function that Init got. It runs before the answer leaves,
+// perhaps under the state lock, so that function must not block. The request's slices are valid only during
+// the call.
 func (c *Clients) Followed(r *Request) { c.follow(r) }
 
 // ConnEnded counts a connection that had a session.

@@ -13,7 +13,7 @@ type Conn struct {
 	received, sent int64
 	bytes          int64 // sent
 
-	op      jute.OpCode // of the last reply; 0: none
+	op      jute.OpCode // the operation of the last reply; 0: none
 	cxid    int32
 	zxid    int64
 	replied time.Duration
@@ -46,7 +46,7 @@ func (s *Conn) Last(xid int32, op jute.OpCode, zxid int64) {
 	}
 }
 
-// Took records n requests that were answered at now, having taken d.
+// Took records that n requests were answered at now, each after d.
 func (s *Conn) Took(n int, d, now time.Duration) {
 	ms := d.Milliseconds()
 	s.replied = now
@@ -84,8 +84,8 @@ func (s *Conn) Wrote(frames, bytes int, m *admin.Metrics) {
 	}
 }
 
-// Describe fills in what operators see of these counts: of a connection without a session only how
-// much it has received and sent.
+// Describe fills in the counts that operators see. For a connection without a session these are only the
+// amounts received and sent.
 func (s *Conn) Describe(d *admin.Conn) {
 	d.Received, d.Sent, d.BytesOut = s.received, s.sent, s.bytes
 	if d.Session == 0 {

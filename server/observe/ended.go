@@ -24,12 +24,11 @@ type EndedSession struct {
 	// Silent is how long the client had been silent, if it was connected to this server; otherwise
 	// zero.
 	Silent time.Duration
-	// Lost says why its last connection here ended before the session did, and LostFor how long
-	// before; "" if it did not, or is not known.
+	// Lost says why its last connection here ended before the session did, and LostFor how long before. Lost
+	// is empty if it did not, or if the reason is not known.
 	Lost    string
 	LostFor time.Duration
-	// Paths are some of its ephemeral nodes, which went with it, and PathCount
-	// is how many there were.
+	// Paths are some of the ephemeral nodes that were removed with it; PathCount is how many there were.
 	Paths     []string
 	PathCount int
 	unlisted  uint8 // a bit for each of Paths that not every client could have listed
@@ -165,7 +164,7 @@ func (c *Clients) ConnLost(session int64, why string, heard time.Duration) {
 		l.by = make(map[int64]lostConn)
 	}
 	if len(l.by) >= maxLost {
-		for id := range l.by { // any: it only makes a reason for operators less exact
+		for id := range l.by { // any will do: it only makes a reason shown to operators less exact
 			delete(l.by, id)
 			break
 		}
@@ -173,7 +172,7 @@ func (c *Clients) ConnLost(session int64, why string, heard time.Duration) {
 	l.by[session] = lostConn{why, c.now(), heard}
 }
 
-// SessionCame forgets the end of an older connection of a session, which is connected again.
+// SessionCame notes that a session is connected again, and forgets the end of its older connection.
 func (c *Clients) SessionCame(session int64) { c.lost.take(session) }
 
 func (l *lostConns) take(session int64) (lostConn, bool) {

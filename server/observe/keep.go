@@ -7,8 +7,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// WithoutData copies a request's body for the logs, which show no data of nodes: a create or a change of
-// data waits in the log of the cluster, and a second copy of its data would be memory that no client pays.
+// WithoutData copies a request's body for the logs, without the data of nodes, which logs do not show. While
+// a write waits, a second copy of its data would be memory that no client's account counts.
 func WithoutData(op jute.OpCode, body []byte) []byte {
 	switch op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpSetData:

@@ -23,9 +23,8 @@ const (
 	maxName  = 256  // bytes
 )
 
-// Add counts under a name at the time now. Long names, and names beyond the bound of
-// the window, are not counted. The name may lie in a buffer that its caller uses again: an assignment to
-// the map would put it there in the place of the copy.
+// Add counts under a name at the time now. Long names, and names beyond the bound of the window, are not
+// counted. The caller may reuse the buffer of name, so Add must not store name itself in the map.
 func (r *recent) Add(name string, c Count, now time.Duration) {
 	if name == "" || len(name) > maxName {
 		return

@@ -12,16 +12,16 @@ type Request struct {
 	Op      jute.OpCode // state.OpCreateSession and state.OpAttach for a connect request, which has no Body
 	Xid     int32
 	Body    []byte // as the client sent it
-	Session int64  // 0: none, as of a connect request that was refused
+	Session int64  // 0: none, for example for a refused connect request
 	Addr    string // the client's, without its port
 	IDs     []jute.ID
 
 	state.Outcome // the answer, or why there was none
 
-	// When the last byte of the request had come, when the server began to carry it out (until then it
-	// waits for other requests of its connection, and for the share of its address), and when its answer
-	// was appended, on the server's clock. In between a write is Logged: a majority has it in its log, and
-	// the server applies the entry. Logged is zero for requests that the server answers by itself.
+	// Times on the server's clock. Arrived: the last byte of the request came. Begun: the server began to
+	// carry it out, after waiting for other requests of the connection and for the share of its address.
+	// Logged: a majority had the write in its log, and this server applied the entry; zero for requests that
+	// the server answers by itself. Answered: the answer was appended.
 	Arrived, Begun, Logged, Answered time.Duration
 }
 

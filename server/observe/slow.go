@@ -19,7 +19,7 @@ type Slow struct {
 	Log   *slog.Logger
 
 	seen, skipped atomic.Int64
-	window        atomic.Int64 // the second, on the server's clock, and how many it has, in the lowest bits
+	window        atomic.Int64 // the server's present second, and its number of lines in the lowest bits
 	times         [len(stages)]times
 }
 
@@ -43,7 +43,7 @@ func (t *times) add(d time.Duration) {
 	t.sum.Add(int64(d))
 }
 
-// Request looks at an answered request. It suits the argument of Init.
+// Request records an answered request. It can be passed to Init.
 func (s *Slow) Request(r *Request) {
 	took := r.stages()
 	for i, d := range took {
@@ -80,7 +80,7 @@ func (s *Slow) Request(r *Request) {
 	s.Log.Warn("slow request", append(line, "code", int32(r.Code))...)
 }
 
-// Status adds what was seen.
+// Status adds the figures to a status.
 func (s *Slow) Status(to *admin.Status) {
 	to.Measure("slow_requests_total", "Requests that took longer than --slow-request.", float64(s.seen.Load()))
 	to.Measure("slow_requests_skipped_total", "Slow requests that were not logged: more than ten in a second.",

@@ -1,5 +1,5 @@
-// Package budget is what the clients of one address may cost a server, and what all connections may keep of
-// its memory. A connection is a [Holder] here: nothing else of it matters.
+// Package budget bounds what the clients of one address may cost a server, and how much memory all
+// connections may use. A connection appears here as a [Holder].
 package budget
 
 import (
@@ -10,14 +10,14 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// Account is what the clients at one address cost this server: time under the state lock, counted
-// in the steps of tree.MaxSteps, and memory. An address has a third of each second of the lock.
-// Every server applies every write, so in a cluster each server gives the address its part of
-// that third. When the address has used it up, its connections wait before the lock, with their
-// sockets unread, and hold up no other address.
+// Account records what the clients of one address cost this server: time under the state lock, in the steps
+// of tree.MaxSteps, and memory. An address may use a third of each second of the lock. Every server applies
+// every write, so in a cluster the servers divide that third among them. When the address has used up its
+// share, its connections wait without the lock and do not read their sockets, so that they delay no other
+// address.
 //
-// The server charges a write by its length before it proposes it, and corrects that by the
-// outcome: writes under way may not exceed the share either.
+// The server charges an estimate for a write before it proposes it, so that writes under way also stay within
+// the share. The outcome corrects the estimate.
 type Account struct {
 	owed atomic.Int64 // steps that the share has not yet paid for
 	paid atomic.Int64 // when it was last paid, on the server's clock, ns
@@ -32,7 +32,7 @@ func (a *Account) Charge(steps int64) { a.owed.Add(steps) }
 // Owed returns the steps that are not paid yet.
 func (a *Account) Owed() int64 { return a.owed.Load() }
 
-// Forgive lets the address owe nothing.
+// Forgive cancels the debt of the address.
 func (a *Account) Forgive() { a.owed.Store(0) }
 
 // SetWatches notes how many bytes of watches the address has.
@@ -45,25 +45,24 @@ func (a *Account) Watches() int64 { return a.watches.Load() }
 func (a *Account) Buffers() int64 { return a.buffers.Load() }
 
 const (
-	// stepNanos is what a step costs an address: tree.StepNanos, and half as much for caches that
-	// other work on the machine empties. lockShare is the part of each second that an address has.
+	// stepNanos is the time of a step: tree.StepNanos, plus half as much because other work on the machine
+	// empties the caches. lockShare is the part of each second that an address may use.
 	stepNanos = tree.StepNanos * 3 / 2
 	lockShare = 3
 
-	// An address may use Burst of its share at once. The server learns the cost of the end of a
-	// large session, and of the events that an address watches, only afterwards: if an address owes
-	// more than Debt, the server sends it no further events, but closes its watching
-	// connections.
+	// An address may use Burst of its share at once. The cost of events, and of the end of a large session,
+	// is known only afterwards. If an address owes more than Debt, the server closes its watching connections
+	// instead of sending them further events.
 	Burst = 100 * time.Millisecond
 	Debt  = 5 * time.Second
 
-	// throttlePoll bounds how long a connection waits until it looks again.
+	// throttlePoll bounds how long a connection waits before it checks again.
 	throttlePoll = 20 * time.Millisecond
 )
 
-// Shares is what an address may cost while it has a bound. All methods may be called at any time.
+// Shares holds the bounds for each address. Its methods may be called at any time.
 type Shares struct {
-	Bytes int // that one address may make this server keep; set before it is used
+	Bytes int // how much memory one address may use at this server; set before use
 
 	conns   atomic.Int64 // connections that one address may have; not positive: any number
 	servers atomic.Int64 // how many there are in the cluster
@@ -76,13 +75,11 @@ func (s *Shares) SetConns(most int) { s.conns.Store(int64(most)) }
 // Conns returns what SetConns noted last.
 func (s *Shares) Conns() int { return int(s.conns.Load()) }
 
-// Bound reports whether the cost of an address has bounds. An operator who lets one
-// address have any number of connections trusts it: it may be a proxy with all clients behind it,
-// or a benchmark.
+// Bound reports whether the cost of an address has bounds. An operator who allows any number of connections
+// from one address trusts it: it may be a benchmark, or a proxy for all clients.
 func (s *Shares) Bound() bool { return s.conns.Load() > 0 }
 
-// CountDue reports, about once a second, that the servers that share the lock time of an address must be
-// counted.
+// CountDue returns true about once a second, when the servers of the cluster must be counted.
 func (s *Shares) CountDue(now time.Duration) bool {
 	last := s.counted.Load()
 	return s.servers.Load() == 0 || now-time.Duration(last) > time.Second &&
@@ -95,8 +92,7 @@ func (s *Shares) SetServers(n int64) { s.servers.Store(n) }
 // Servers returns what SetServers noted last.
 func (s *Shares) Servers() int64 { return s.servers.Load() }
 
-// Of returns the steps that an address may spend in d. Where an address may have
-// any number of connections, it may have the whole lock.
+// Of returns the steps that an address may spend in d. Without a bound it may use the whole lock.
 func (s *Shares) Of(d time.Duration) int64 {
 	if !s.Bound() {
 		return math.MaxInt64 / 2
@@ -128,11 +124,11 @@ func (s *Shares) Spend(a *Account, steps int64, now time.Duration) (wait time.Du
 	}
 }
 
-// Indebted reports whether an address owes so much that it hears of no further events.
+// Indebted reports whether an address owes so much that it gets no further events.
 func (s *Shares) Indebted(a *Account) bool { return a.owed.Load() > s.Of(Debt) }
 
-// Room reports whether an address may make this server keep so many more bytes in watches, frames and
-// outboxes together. Buffers come and go, and as much again waits for the collector: they count twice.
+// Room reports whether an address may use so many more bytes in watches, frames and outboxes together.
+// Buffers count twice, because about as much again waits for the garbage collector.
 func (s *Shares) Room(a *Account, more int) bool {
 	return !s.Bound() || 2*(a.buffers.Load()+int64(more))+a.watches.Load() <= 2*int64(s.Bytes)
 }

@@ -9,18 +9,17 @@ import (
 	"github.com/zlockd/zlockd/server/clients/ends"
 )
 
-// Memory is what connections hold beyond a little each: frames that they receive, and bytes that
-// Wait to be written. All of it together has a bound. A connection that needs more waits in line
-// until others have given something back. While it waits, the server closes the connection with
-// the least progress: bytes that one client does not send, or does not take, must not stop
-// others. A connection asks for a frame's memory as a whole, so that it can always finish once it
-// has some.
+// Memory counts the memory that connections hold beyond a small amount each: frames being received, and bytes
+// that wait to be written. The total has a bound. A connection that needs more waits in line until others
+// have given some back. While it waits, the server closes the connection with the least progress, so that a
+// client that neither sends nor reads cannot stop others. A connection asks for the memory of a whole frame
+// at once, so that it can always finish the frame.
 type Memory struct {
 	// Set before it is used.
 	Limit  int
 	Shares *Shares
 	Now    func() time.Duration
-	Waits  func()          // is told that a connection has to wait
+	Waits  func()          // called when a connection has to wait
 	Done   <-chan struct{} // closed when the server stops
 
 	mu   sync.Mutex
@@ -31,21 +30,21 @@ type Memory struct {
 
 // Holder is a connection that holds memory.
 type Holder interface {
-	// Account is that of its address.
+	// Account returns the account of its address.
 	Account() *Account
-	// Number says which connection of the server it is.
+	// Number returns its number among the connections of the server.
 	Number() uint64
-	// IsOpen reports whether it has not begun to end.
+	// IsOpen reports whether the connection has not begun to end.
 	IsOpen() bool
 	// Alive notes that its client is not silent: its next bytes wait for memory.
 	Alive()
-	// CountWatches adds up again what the watches of its address take.
+	// CountWatches adds up again the memory of the watches of its address.
 	CountWatches()
 	// Close ends it.
 	Close(ends.Reason)
 }
 
-// holding is what one connection has.
+// holding is the memory of one connection.
 type holding struct {
 	part    [2]int        // input and output
 	since   time.Duration // when it last made progress
@@ -53,7 +52,7 @@ type holding struct {
 	partial bool          // the frame in input is not complete
 }
 
-// Part is a part of what a connection holds.
+// Part names a part of the memory of a connection.
 type Part int
 
 // The parts.
@@ -68,21 +67,21 @@ type waiting struct {
 	part    Part
 	n       int
 	own     bool          // it waits for connections from its own address
-	granted chan struct{} // closed once it has them
+	granted chan struct{} // closed once the memory is granted
 }
 
 // Times of waiting for memory.
 const (
 	poll  = 50 * time.Millisecond  // between two checks for progress
-	Grace = 500 * time.Millisecond // in which a client may let others wait
+	Grace = 500 * time.Millisecond // how long a client without progress may make others wait
 )
 
-// pace is how many bytes, received or taken, are progress: a frame of many megabytes takes its time on
-// a busy machine.
+// pace is how many bytes, sent or read by the client, count as progress: on a busy machine a frame of many
+// megabytes takes long.
 const pace = 64 << 10
 
-// Wait makes a part of what c holds n bytes, as soon as there is room. It
-// reports false when the connection has ended.
+// Wait sets the size of a part of c's memory to n bytes, as soon as there is room. It returns false when the
+// connection has ended.
 func (m *Memory) Wait(c Holder, part Part, n int) bool {
 	m.mu.Lock()
 	if len(m.line) == 0 && m.set(c, part, n, false) || n <= m.partOf(c, part) && m.set(c, part, n, true) {
@@ -91,7 +90,7 @@ func (m *Memory) Wait(c Holder, part Part, n int) bool {
 	}
 	w := &waiting{c: c, part: part, n: n, granted: make(chan struct{})}
 	m.line = append(m.line, w)
-	m.advance() // those before it may wait for their own addresses
+	m.advance() // connections ahead of it may wait for their own addresses
 	m.mu.Unlock()
 	m.Waits()
 	again := time.NewTicker(poll)
@@ -143,19 +142,19 @@ func (m *Memory) own(w *waiting) bool {
 	return w.own
 }
 
-// leave takes w out of the line, if it is still there. Memory that w was granted goes with its
-// connection.
+// leave takes w out of the line, if it is still there. Memory that w was granted is returned when its
+// connection ends.
 func (m *Memory) leave(w *waiting) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if i := slices.Index(m.line, w); i >= 0 {
 		m.line = slices.Delete(m.line, i, i+1)
-		m.advance() // it may have been in the way
+		m.advance() // w may have blocked others
 	}
 }
 
-// Try is Wait for callers that must not block. It reports false when there is no room; with force
-// it takes the memory all the same.
+// Try is like Wait, but never blocks. It returns false when there is no room; with force it takes the memory
+// anyway.
 func (m *Memory) Try(c Holder, part Part, n int, force bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -169,8 +168,8 @@ func (m *Memory) partOf(c Holder, part Part) int {
 	return 0
 }
 
-// set makes a part of what c holds n bytes, if there is room. There always is for less than
-// before, and for a connection that is alone. m is locked.
+// set sets the size of a part of c's memory to n bytes, if there is room. There is always room for less than
+// before, and for the only connection. m is locked.
 func (m *Memory) set(c Holder, part Part, n int, force bool) bool {
 	h := m.held[c]
 	if h == nil {
@@ -201,8 +200,8 @@ func (m *Memory) set(c Holder, part Part, n int, force bool) bool {
 	return true
 }
 
-// advance gives the first in line what they wait for, and passes over connections whose own
-// address has too much. m is locked.
+// advance grants memory to the connections in line, in order, as long as there is room. It skips connections
+// whose own address has too much. m is locked.
 func (m *Memory) advance() {
 	left, full := m.line[:0], false
 	for _, w := range m.line {
@@ -219,9 +218,9 @@ func (m *Memory) advance() {
 	m.line = left
 }
 
-// Slowest returns the connection with the least progress that could make some, if that was longer
-// than Grace ago; nil if it is w, which waits: others will close that. With own, w waits for its own
-// address, and Slowest looks at connections from there alone.
+// Slowest returns the connection whose last progress is the oldest, among those that could make progress, if
+// it is older than Grace. It returns nil if that connection is w itself, which waits; others will close it.
+// With own, w waits for its own address, and Slowest considers only connections from there.
 func (m *Memory) Slowest(w Holder, own bool) (slow Holder, why ends.Reason) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -253,7 +252,7 @@ func (m *Memory) Partial(c Holder, partial bool) {
 	}
 }
 
-// Moved notes that c's client has sent or taken n bytes of a large frame.
+// Moved notes that c's client has sent or read n bytes of a large frame.
 func (m *Memory) Moved(c Holder, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -278,13 +277,13 @@ func (m *Memory) Drop(c Holder) {
 	}
 }
 
-// Loan is a portion of events as the outboxes of one address share it. The memory counts a portion once,
-// and once for each address.
+// Loan is the share of one address in a portion of events that its outboxes point into. Memory counts a
+// portion once in total, and once for each address.
 type Loan struct {
 	m       *Memory
 	from    *Account
 	portion *Portion
-	places  atomic.Int64 // that point into it
+	places  atomic.Int64 // places in outboxes that point into it
 }
 
 // Share adds a place that points into the portion.
@@ -296,10 +295,10 @@ var Uncounted Loan
 // Portion is a buffer of events that outboxes point into.
 type Portion struct{ size, loans int } // loans under Memory.mu
 
-// NewPortion returns a portion of so many bytes, of which no loan is out.
+// NewPortion returns a portion of so many bytes without loans.
 func NewPortion(size int) *Portion { return &Portion{size: size} }
 
-// LoanFrom is the length from which the memory hears of a portion.
+// LoanFrom is the length from which Memory counts a portion.
 const LoanFrom = 8 << 10
 
 // Used returns how many bytes are held.
@@ -309,8 +308,9 @@ func (m *Memory) Used() int {
 	return m.used
 }
 
-// Lend counts a portion for an address, if there is room. There is for all of a change if the address had
-// nothing before, which is alone, and, with free, no other. own tells that the address has too much.
+// Lend counts a portion for an address, if there is room. The bound of the address does not apply if the
+// address had no buffers before the change (alone); the bound on all memory does not apply if nothing was
+// held (free). own says that the address has too much.
 func (m *Memory) Lend(from *Account, p *Portion, alone, free bool) (l *Loan, own bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

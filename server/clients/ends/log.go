@@ -11,12 +11,12 @@ import (
 
 const (
 	linesPerSecond = 10               // with one message
-	linesApart     = 10 * time.Second // with one message about one address, for one reason
-	keptLines      = 1000             // addresses that are remembered, with messages and reasons
+	linesApart     = 10 * time.Second // between lines with one message about one address, for one reason
+	keptLines      = 1000             // combinations of message, address and reason that are remembered
 )
 
-// Log logs what clients cause. It leaves out and counts lines with a message that comes too
-// often, and lines about an address that tries again and again; it cuts values short.
+// Log logs events that clients cause. It drops and counts lines whose message comes too often, and lines
+// about an address that tries again and again. It shortens long values.
 type Log struct {
 	log     *slog.Logger
 	now     func() time.Duration
@@ -26,7 +26,7 @@ type Log struct {
 	kinds map[lineKind]*lineCount
 }
 
-// lineKind is what lines have in common that are counted together; msg is always a constant.
+// lineKind identifies the lines that are counted together; msg is always a constant.
 type lineKind struct{ msg, addr, reason string }
 
 type lineCount struct {
@@ -43,7 +43,7 @@ func (l *Log) Init(log *slog.Logger, now func() time.Duration) {
 // Dropped returns how many lines were left out.
 func (l *Log) Dropped() int64 { return l.dropped.Load() }
 
-// Of logs what one address causes.
+// Of logs an event that one address causes.
 func (l *Log) Of(addr string, level slog.Level, msg string, args ...any) {
 	kind := lineKind{msg: msg, addr: addr}
 	if len(args) > 1 && args[0] == "reason" {

@@ -1,5 +1,5 @@
-// Package ends has the reasons for which connections of clients end, and what the log says of clients, in
-// a bounded number of lines.
+// Package ends has the reasons why connections of clients end, and a log of clients that bounds the number of
+// its lines.
 package ends
 
 import (
@@ -24,7 +24,7 @@ const (
 	Stalled                 // a frame was begun and not finished
 	Length                  // a frame of impossible length
 	Malformed               // a malformed frame
-	Slow                    // it did not take what it was sent
+	Slow                    // the client did not read what it was sent
 	Watches                 // too many watches
 	Events                  // its address watches more than it may cost
 	Sessions                // too many sessions
@@ -35,7 +35,7 @@ const (
 	Behind                  // the client has seen more than this server
 	CutOff                  // this server may not answer a ping
 	Stopped                 // this server stops
-	Plain                   // something else spoke here: TLS, HTTP
+	Plain                   // the client speaks something else: TLS, HTTP
 	TLS                     // the TLS handshake failed
 	Panic                   // a defect
 	Reasons                 // how many there are

@@ -22,8 +22,8 @@ const (
 // SuperID passes every check.
 var SuperID = tree.Super[0]
 
-// List is who a client is: its address, then what it has proved. The goroutine of the connection alone
-// changes it; the slice in it is replaced, never changed, and clients at one address share their first.
+// List holds a client's identities: its address, then those that it has proved. Only the connection's
+// goroutine changes it. Its slice is replaced, never changed; clients of one address share their first slice.
 type List struct{ atomic.Pointer[[]jute.ID] }
 
 // Unproved returns the identities of a client that has proved nothing: its address and, where no access
@@ -36,7 +36,7 @@ func Unproved(host string, skipACL bool) *[]jute.ID {
 	return inOrder(ids)
 }
 
-// javaHost writes an address as Java does: IPv6 in eight groups.
+// javaHost formats an address as Java does: IPv6 in eight groups.
 func javaHost(host string) string {
 	ip, err := netip.ParseAddr(host)
 	if err != nil || ip.Is4() {
@@ -49,10 +49,10 @@ func javaHost(host string) string {
 	return string(b[1:])
 }
 
-// inOrder brings identities into the order in which the reference keeps them:
-// whoAmI shows it, and so does an ACL made of "auth".
+// inOrder sorts identities into the order of ZooKeeper's hash set, which whoAmI and an ACL made of "auth"
+// show.
 func inOrder(ids []jute.ID) *[]jute.ID {
-	buckets := jute.GrownTable(len(ids) + 1) // this kind of table grows one earlier
+	buckets := jute.GrownTable(len(ids) + 1) // a HashSet grows one element earlier
 	jute.SortByBucket(ids, buckets, func(id jute.ID) int32 {
 		return 37*(37*17+jute.JavaHash(id.Scheme)) + jute.JavaHash(id.ID)
 	})
@@ -83,8 +83,7 @@ func (l *List) Add(id jute.ID, super Super) bool {
 	return true
 }
 
-// HasOneOf reports whether the client has an identity of one of the schemes. Without schemes every client
-// has.
+// HasOneOf reports whether the client has an identity of one of the schemes. Without schemes it returns true.
 func (l *List) HasOneOf(schemes []string) bool {
 	return len(schemes) == 0 || slices.ContainsFunc(*l.Load(), func(id jute.ID) bool {
 		return slices.Contains(schemes, id.Scheme)

@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// attribute is one part of a name. The names of its sets end in SET, which tells package asn1 what they are.
+// attribute is one part of a name. The names of types that hold it end in SET, as package asn1 requires for
+// sets.
 type attribute struct {
 	Type  asn1.ObjectIdentifier
 	Value asn1.RawValue
@@ -16,7 +17,7 @@ type attribute struct {
 
 type attributeSET []attribute
 
-// keywords are the types of attributes that have a name in texts of RFC 2253. The others have numbers.
+// keywords maps the types of attributes to their names in RFC 2253. Other types are written as numbers.
 var keywords = map[string]string{
 	"2.5.4.3":                    "CN",
 	"2.5.4.6":                    "C",
@@ -82,7 +83,7 @@ func (a *attribute) isText() bool {
 	return false
 }
 
-// writeText writes a value with what must be escaped.
+// writeText writes a value, with special characters escaped.
 func writeText(b *strings.Builder, text string) {
 	const blank = " \r"
 	lead := len(text) - len(strings.TrimLeft(text, blank))

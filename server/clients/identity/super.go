@@ -23,8 +23,8 @@ type Super struct {
 	X509   string // the subject of the certificate
 }
 
-// Is reports whether a proved identity is the super user's. It decides for every scheme and port: what is
-// not set, in the options or in the identity, must match nothing.
+// Is reports whether a proved identity is the super user's. It decides for every scheme and port: a text that
+// is empty, in the options or in the identity, must match nothing.
 func (s Super) Is(id jute.ID) bool {
 	var super string
 	switch id.Scheme {

@@ -1,4 +1,5 @@
-// Package inbox has the bytes that a client has sent and the server has not handled yet, as frames.
+// Package inbox holds the bytes that a client has sent and the server has not handled yet, and finds the
+// frames in them.
 package inbox
 
 import (
@@ -52,9 +53,9 @@ func (in *Input) Len() int { return in.w - in.r }
 // Bytes returns the bytes received and not yet taken.
 func (in *Input) Bytes() []byte { return in.buf[in.r:in.w] }
 
-// Peek returns the next frame without its prefix, nil if it is not complete.
-// limit bounds its length. A longer frame may still be a setWatches; wait tells
-// that only its prefix has come, so that its operation is not known.
+// Peek returns the next frame without its prefix, nil if it is not complete. limit bounds its length. A
+// longer frame may be a setWatches; wait says that only its prefix has come, so that its operation is not
+// known yet.
 func (in *Input) Peek(limit int) (frame []byte, wait bool, err error) {
 	in.want = 0
 	b := in.Bytes()
@@ -101,11 +102,11 @@ func (in *Input) Want(n int) { in.want = n }
 // Wanted returns how many bytes are wanted in one piece; 0: any.
 func (in *Input) Wanted() int { return in.want }
 
-// Busy reports whether the last read filled a buffer that does not grow for short frames: there is more than
-// can be read at once.
+// Busy reports whether the last read filled a buffer that does not grow for short frames, so that more bytes
+// probably wait in the socket.
 func (in *Input) Busy() bool { return in.full && len(in.buf) >= busySize }
 
-// Handled says that the frames taken so far are handled: no string or slice may point into them any more.
+// Handled notes that the frames taken so far are handled: no string or slice may point into them from now on.
 func (in *Input) Handled() { jute.Overwrite(in.buf[:in.r]) }
 
 // Size returns how long the buffer must be for the next fill. It doubles as

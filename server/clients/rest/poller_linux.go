@@ -22,7 +22,7 @@ type epoll struct {
 	reads  func(fd uintptr) bool
 }
 
-// arrivals: what has come, or the end. An event is told once, when it happens.
+// arrivals are bytes, or the end of a connection. Each is reported once, when it happens.
 const arrivals = syscall.EPOLLIN | syscall.EPOLLRDHUP | 1<<31 // EPOLLET
 
 // newPoller returns nil if the system refuses.
@@ -37,7 +37,7 @@ func newPoller() Poller {
 	}
 	p := &epoll{file: os.NewFile(uintptr(fd), "epoll")}
 	if p.raw, err = p.file.SyscallConn(); err == nil {
-		err = p.file.SetReadDeadline(time.Time{}) // fails if Go's poller does not take it
+		err = p.file.SetReadDeadline(time.Time{}) // fails if Go's poller does not accept the descriptor
 	}
 	if err != nil {
 		p.file.Close()
@@ -83,7 +83,7 @@ func (p *epoll) Wait(buf []Arrival) (n int, err error) {
 	return p.found, nil
 }
 
-// tryWait reports false if nothing has come: Go's poller then waits.
+// tryWait returns false if nothing has come: Go's poller then waits.
 func (p *epoll) tryWait(fd uintptr) bool {
 	for {
 		p.found, p.err = syscall.EpollWait(int(fd), p.events[:], 0)

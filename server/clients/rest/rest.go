@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// Rest holds the connections that rest, where the system can tell one goroutine for all of them which
-// have something to read. That goroutine answers pings itself, and gives a connection with anything else
-// to read, or that ends, to a goroutine of its own.
+// Rest holds the resting connections, on systems that can tell a single goroutine which of them have
+// something to read. That goroutine answers pings itself. A connection that ends, or has anything else to
+// read, gets a goroutine of its own.
 //
-// One goroutine at a time owns a connection. Under mu the ownership of a resting connection goes to the
-// goroutine for all, for a visit, or for good to the goroutine that wakes the connection.
+// One goroutine at a time owns a connection. Under mu the ownership of a resting connection passes to the
+// single goroutine for a visit, or permanently to the goroutine that wakes the connection.
 type Rest struct {
 	spawn  func(func()) // begins a goroutine
 	once   sync.Once
@@ -28,41 +28,42 @@ type Rest struct {
 
 // Sleeper is a connection that can rest.
 type Sleeper interface {
-	// Place is where it rests.
+	// Place returns where it rests.
 	Place() *Place
-	// Raw is its socket; nil: it is not plain TCP, and cannot rest.
+	// Raw returns its socket, nil if it is not plain TCP and cannot rest.
 	Raw() syscall.RawConn
 	// IsOpen reports whether it has not begun to end.
 	IsOpen() bool
-	// Visit reads what has come and answers it, unless that takes a goroutine: then it returns what it read
-	// last, in buf. last: the connection's end is among what has come.
+	// Visit reads the bytes that have come and answers pings. If anything else has come, it returns the bytes
+	// read last, in buf. last says that the connection's end has come too.
 	Visit(p Poller, last bool, buf []byte) (n int, err error)
-	// Rise gives it a goroutine of its own, with what was read last, or with the reason why nothing can be.
+	// Rise gives the connection a goroutine of its own, with the bytes read last, or with the error that
+	// prevented reading.
 	Rise(read []byte, err error)
 }
 
 // Place is where a Sleeper rests. It is under the lock of Rest.
 type Place struct {
-	rests bool   // without a goroutine, and no visit is under way
+	rests bool   // it has no goroutine, and no visit is under way
 	slot  uint32 // while it rests or is visited
 }
 
-// visitBytes is the room that a visit has: for a ping, and to see that there is more.
+// visitBytes is the size of a visit's buffer: enough for a ping, and to see that more has come.
 const visitBytes = 64
 
-// Poller tells which connections have something to read.
+// Poller reports which connections have something to read.
 type Poller interface {
 	// Takes reports whether Add can take the connection.
 	Takes(Sleeper) bool
-	// Add lets Wait return slot when bytes or the end of the connection have come, and again with
-	// each further arrival. What is there already counts as an arrival.
+	// Add makes Wait return slot when bytes or the end of the connection arrive, and again for each further
+	// arrival. Bytes that wait already count as an arrival.
 	Add(c Sleeper, slot uint32) error
-	// Remove takes the connection off the list, unless its end has done so.
+	// Remove removes the connection, unless its end has done so.
 	Remove(Sleeper)
-	// Wait waits for arrivals. It may also return slots whose connection is another one now.
+	// Wait waits for arrivals. It may also return slots that have another connection by now.
 	Wait(buf []Arrival) (n int, err error)
-	// Read reads what is there; without error it returns 0 if nothing is. Only the goroutine that waits
-	// reads.
+	// Read reads the bytes that are there; it returns 0 without an error if there are none. Only the
+	// goroutine that calls Wait calls it.
 	Read(c Sleeper, b []byte) (n int, err error)
 	// Close ends Wait.
 	Close()
@@ -74,7 +75,7 @@ type Arrival struct {
 	Last bool // the connection's end is among it: no further arrival follows
 }
 
-// Start makes it ready; spawn begins its goroutine.
+// Start makes the Rest ready; spawn starts its goroutines.
 func (r *Rest) Start(spawn func(func())) { r.spawn = spawn }
 
 // Len returns how many connections rest or are visited.
@@ -84,8 +85,8 @@ func (r *Rest) Len() int {
 	return len(r.slots) - len(r.free)
 }
 
-// Use begins to wait for arrivals at p, which is nil if the system has nothing of the kind. Without a call it
-// does so at the system's own with the first connection.
+// Use sets the poller, nil if the system has none, and starts to wait for arrivals. Without a call, the first
+// connection makes Rest use the system's poller.
 func (r *Rest) Use(p Poller) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +99,7 @@ func (r *Rest) Use(p Poller) {
 	}
 }
 
-// Stop ends the goroutine for all. Connections that rest are woken by their ends.
+// Stop ends the single goroutine. Resting connections wake when they are closed.
 func (r *Rest) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,14 +117,14 @@ func (r *Rest) Takes(c Sleeper) bool {
 	return r.polls.Load() && r.poller.Takes(c)
 }
 
-// Park lets c rest. If it reports true the caller owns c no longer.
+// Park makes c rest. If it returns true, the caller no longer owns c.
 func (r *Rest) Park(c Sleeper) bool {
 	slot, ok := r.enter(c)
 	if !ok {
 		return false
 	}
-	// A goroutine that ends the connection first says so in the outbox and then calls Wake: either
-	// IsOpen sees it, or Wake finds the connection here.
+	// A goroutine that ends the connection first marks the outbox and then calls Wake. So either IsOpen sees
+	// the mark, or Wake finds the connection here.
 	if r.poller.Add(c, slot) == nil && c.IsOpen() || !r.take(c) {
 		return true
 	}
@@ -160,8 +161,8 @@ func (r *Rest) begin(slot uint32) Sleeper {
 	return c
 }
 
-// take makes the caller the owner of a resting connection, which rests no longer. It reports false if
-// the connection has an owner.
+// take makes the caller the owner of a resting connection, which ends its rest. It returns false if the
+// connection has an owner.
 func (r *Rest) take(c Sleeper) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,20 +186,20 @@ func (r *Rest) leave(c Sleeper) {
 	}
 }
 
-// Wake wakes c, which ends, if it rests.
+// Wake wakes c if it rests, because c ends.
 func (r *Rest) Wake(c Sleeper) {
 	if r.take(c) {
 		r.rise(c, nil, net.ErrClosed)
 	}
 }
 
-// rise gives c, which has left its slot, a goroutine.
+// rise starts a goroutine for c, which has left its slot.
 func (r *Rest) rise(c Sleeper, read []byte, err error) {
 	r.poller.Remove(c)
 	c.Rise(read, err)
 }
 
-// run is the goroutine for all.
+// run is the single goroutine.
 func (r *Rest) run() {
 	arrivals := make([]Arrival, 128)
 	var buf [visitBytes]byte
@@ -216,8 +217,8 @@ func (r *Rest) run() {
 	}
 }
 
-// release ends a visit in which read was read last. c rests again, unless there is more to do than to
-// answer pings: then it wakes.
+// release ends a visit in which read was read last. c rests again, or wakes if more must be done than
+// answering pings.
 func (r *Rest) release(c Sleeper, read []byte, err error) {
 	wakes := len(read) > 0 || err != nil
 	r.mu.Lock()
