@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Options say what the admin port shows to whom.
+// Options configure the admin port.
 type Options struct {
 	Source Source // required
 
@@ -45,10 +45,11 @@ type Admin struct {
 	loginsFailed atomic.Int64
 	loginLogged  atomic.Int64 // the second, since 1970, in which a failed login was logged
 
-	mask  atomic.Int64 // ZooKeeper's trace mask: kept, and without effect
+	mask  atomic.Int64 // ZooKeeper's trace mask: it is stored, but has no effect
 	heavy pool
 	asks  pool // answers that ask other servers
-	// scrapes are answers at /metrics, apart from heavy ones: no attack on those may blind the operators.
+	// scrapes admits answers at /metrics. It is separate from heavy, so that a flood of heavy requests cannot
+	// hide the metrics from operators.
 	scrapes  pool
 	outgoing Outgoing
 }

@@ -13,7 +13,7 @@ type command struct {
 	need    Need
 	always  bool // answers while the server does not serve
 	heavy   bool // as for a four-letter word
-	// changes: the command changes state and is therefore never run by GET
+	// changes says that the command changes state, so that GET never runs it.
 	changes bool
 	// answer makes the members of the answer but command and error. no is the error of the answer, if
 	// any.
@@ -114,7 +114,7 @@ func (a *Admin) runCommand(c *command, name string, need Need, args url.Values) 
 	if s.Truncated != "" {
 		o = append(o, member{"truncated", s.Truncated})
 	}
-	if no != "" { // as ZooKeeper orders them when a command itself fails
+	if no != "" { // the order in which ZooKeeper has them when a command itself fails
 		return append(o, member{"error", no}, member{"command", c.name})
 	}
 	return append(o, member{"command", c.name}, member{"error", nil})

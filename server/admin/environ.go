@@ -10,9 +10,9 @@ import (
 	"strconv"
 )
 
-// ProcessEnvironment returns what `envi` shows of this process: ZooKeeper's
-// keys in its order, those of a Java runtime empty, and Go's at the end. It
-// passes on no environment variable and no argument.
+// ProcessEnvironment returns what `envi` shows of this process: ZooKeeper's keys in its order, those of a
+// Java runtime empty, and Go's at the end. It contains no environment variable and no argument of the
+// process.
 func ProcessEnvironment() []Pair {
 	const none = "<NA>"
 	host, err := os.Hostname()

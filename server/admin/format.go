@@ -75,7 +75,7 @@ func Flag(yes bool) float64 {
 	return 0
 }
 
-// plain replaces what would break a name of `mntr`: programs split its lines at blanks and match
+// plain replaces characters that may not be in a name of `mntr`: programs split its lines at blanks and match
 // its names by simple expressions.
 func plain(name string) string {
 	return strings.Map(func(r rune) rune {

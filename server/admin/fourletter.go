@@ -27,9 +27,9 @@ const DefaultWhitelist = "ruok,srvr,stat,mntr,conf,envi,isro,dirs,wchs,crst,srst
 type word struct {
 	name string
 	need Need
-	// heavy: its cost grows with the number of clients, nodes or watches
+	// heavy says that its cost grows with the number of clients, nodes or watches.
 	heavy bool
-	// idle is the answer while the server does not serve; empty: the usual sentence. always: the
+	// idle is the answer while the server does not serve, empty for the usual sentence. always says that the
 	// word answers in any state.
 	idle   string
 	always bool
@@ -75,8 +75,8 @@ func IsWord(first [4]byte) bool {
 		strings.Contains(words, string(first[:]))
 }
 
-// SetWhitelist sets the words that Admin answers from now on. srvr is one of them whatever the list
-// says: health checks and zkServer.sh rely on it.
+// SetWhitelist sets the words that Admin answers from now on. It always adds srvr, on which health checks and
+// zkServer.sh rely.
 func (a *Admin) SetWhitelist(list string) error {
 	allowed := map[string]bool{"srvr": true}
 	for name := range strings.SplitSeq(cmp.Or(list, DefaultWhitelist), ",") {
@@ -143,7 +143,7 @@ func (a *Admin) Answer(conn io.ReadWriter, first [4]byte) error {
 
 func (a *Admin) answer(out io.Writer, w word) {
 	var s *Status
-	if w.name != "ruok" { // answered without asking anything of the server
+	if w.name != "ruok" { // ruok is answered without a status
 		s = a.o.Source.Status(w.need)
 		if !s.answers() && !w.always {
 			io.WriteString(out, cmp.Or(w.idle, notServing+"\n"))

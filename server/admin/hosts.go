@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// forThisHost refuses requests for a host name that this server does not have: a page of another
-// site, whose name was made to point here, must not read or change anything. It answers health
-// checks under any name.
+// forThisHost refuses requests for a host name that this server does not have. Otherwise a web page of
+// another site whose name is made to point here could read and change things. Health checks are answered
+// under any name.
 func (a *Admin) forThisHost(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/health" && r.URL.Path != "/ready" && !a.KnownHost(r.Host) {

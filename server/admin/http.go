@@ -14,8 +14,8 @@ import (
 
 // Handler serves everything under the admin address.
 //
-// Handler believes no header that a proxy may have added, and sends no header that lets another
-// site's page read the answers.
+// Handler trusts no header that a proxy may have added, and sends no header that allows another site's page
+// to read the answers.
 func (a *Admin) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range a.Routes() {

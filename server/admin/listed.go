@@ -4,8 +4,8 @@ import (
 	"strconv"
 )
 
-// maxListed is how many bytes the lists of a status may take in an answer. It keeps answers below
-// 50 MB, and bounds the memory of an answer, whatever the tree and the clients are like.
+// maxListed is how many bytes the lists of a status may take in an answer. It keeps answers, and their
+// memory, below 50 MB for every tree and any number of clients.
 const maxListed = 45_000_000
 
 // Bytes that an entry of a list takes in its longest form.
@@ -15,8 +15,8 @@ const (
 	listedPath    = 30 // and the path
 )
 
-// Fits reports whether a list, of total entries in all, may have another entry of so many bytes.
-// If not, it notes that the list is not whole.
+// Fits reports whether a list with total entries in all may have another entry of the given bytes. If not, it
+// notes that the list is cut.
 func (s *Status) Fits(what string, total, bytes int) bool {
 	if s.listed+bytes > maxListed {
 		if s.Truncated == "" {

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// maxConns is how many connections an admin port has at a time. A connection
-// beyond them takes the place of one on which no request is being answered.
+// maxConns is how many connections an admin port has at a time. One more closes a connection on which no
+// request is being answered.
 const maxConns = 256
 
 // LimitListener bounds the connections that are accepted from ln. The HTTP
@@ -23,8 +23,8 @@ func LimitListenerTo(ln net.Listener, most int) net.Listener {
 	return l
 }
 
-// limitListener makes room for new connections at the cost of the address that has most: idle
-// connections must not keep health checks out.
+// limitListener makes room for a new connection by closing an idle one of the address that has most, so that
+// idle connections cannot keep health checks out.
 type limitListener struct {
 	net.Listener
 	most int
@@ -118,7 +118,7 @@ func (c *limitedConn) working(n int) {
 
 type connKey struct{}
 
-// withConn lets busy find the connection of a request.
+// withConn puts the connection of a request into its context, for busy.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()

@@ -49,8 +49,8 @@ func readJob(w http.ResponseWriter, r *http.Request, j *status.Job) bool {
 	return d.Decode(j) == nil
 }
 
-// stepAgain is how often the server repeats a step that lasts, so that the caller knows that the
-// server is there.
+// stepAgain is how often the server repeats a step that takes long, so that the caller knows that the server
+// still works.
 const stepAgain = time.Second
 
 // runJob does a whole job, and answers with a line for each step.
@@ -111,7 +111,7 @@ func (a *Admin) members(ctx context.Context) *status.Members {
 	s := a.o.Source.Status(0)
 	list := &status.Members{ID: s.ID, Leader: s.Leader, Cluster: s.Cluster}
 	if len(s.Members) > 0 {
-		if release, ok := a.asks.acquire(); ok { // else the list tells what this server knows
+		if release, ok := a.asks.acquire(); ok { // else the list shows only what this server knows
 			list, _ = a.o.Source.Members(ctx) // without a leader it is still a list
 			release()
 		}

@@ -8,22 +8,22 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A hold that was meant for an hour or more, a person's as a rule, is told of before it ends.
+// A hold that was meant for an hour or more, as a rule a person's, is announced before it ends.
 const (
 	longHold   = time.Hour
 	RemindTime = 15 * time.Minute
 	endsAtOnce = 1000 // tickets whose queues are looked at
 )
 
-// End is the end of a hold that comes soon.
+// End describes a hold that ends soon.
 type End struct {
 	ID             int64 // of the ticket's session
 	Path, Identity string
 	At             time.Time
 }
 
-// EndsSoon returns the long holds that end within RemindTime unless their callers renew them. left tells the
-// time that the leader gives a session; of those that it does not know nothing is told.
+// EndsSoon returns the long holds that end within RemindTime unless their callers renew them. left returns
+// the time that the leader gives a session; sessions unknown to it are skipped.
 func EndsSoon(st *state.State, left func(id int64) (time.Duration, bool), now time.Time) (list []End) {
 	ends := map[int64]time.Time{}
 	last := now.Add(RemindTime)

@@ -31,7 +31,8 @@ const (
 	answerTime = 30 * time.Second // to write an answer
 )
 
-// ServeHTTP implements http.Handler. It knows its paths itself: a router would redirect some of them.
+// ServeHTTP implements http.Handler. It matches the paths itself, because a router would redirect some of
+// them.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests.Add(1)
 	h := w.Header()
@@ -40,7 +41,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := s.answer(w, r)
 	switch f, _ := a.Body.(*failure); a.Code {
 	case http.StatusTooManyRequests:
-		if f.Error != "rate" { // that is its answer
+		if f.Error != "rate" { // for a rate, a refusal is an ordinary answer
 			s.refused.Add(1)
 		}
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -144,7 +145,7 @@ func (q *Request) read(w http.ResponseWriter, r *http.Request, most time.Duratio
 			return false, fail(http.StatusBadRequest, "secret", "%v", err)
 		}
 		kind := "ticket"
-		if q.Draws { // which is its caller's alone
+		if q.Draws { // draws of two callers never share a secret
 			kind = "draw\x00" + q.Identity.Name
 		}
 		known, q.Secret = true, session.Hash(sha256.Sum256([]byte("zlockd "+kind+"\x00"+secrets[0])))
@@ -157,7 +158,7 @@ func (q *Request) read(w http.ResponseWriter, r *http.Request, most time.Duratio
 		}
 		return known, fail(http.StatusBadRequest, "parameters", "the parameters cannot be read")
 	}
-	if n, _ := r.Body.Read(make([]byte, 1)); n > 0 { // to pass over it would be another request than was meant
+	if n, _ := r.Body.Read(make([]byte, 1)); n > 0 { // do not ignore parameters that it may have
 		return known, fail(http.StatusBadRequest, "parameters", "the body is no form: send the parameters in "+
 			"the address, or with Content-Type: application/x-www-form-urlencoded")
 	}
@@ -167,7 +168,7 @@ func (q *Request) read(w http.ResponseWriter, r *http.Request, most time.Duratio
 	return known, nil
 }
 
-// checkSecret refuses secrets that can be guessed. The error does not tell them.
+// checkSecret refuses secrets that can be guessed. The error does not contain the secret.
 func checkSecret(s string) error {
 	if len(s) < minToken || len(s) > maxToken {
 		return fmt.Errorf("the secret has %d characters: want %d to %d random ones", len(s), minToken, maxToken)

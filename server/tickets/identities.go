@@ -15,11 +15,11 @@ import (
 	"github.com/zlockd/zlockd/server/clients/identity"
 )
 
-// Identity is a caller, and what it may do.
+// Identity is a caller with its rights.
 type Identity struct {
 	Name  string    // as the state keeps it with the ticket
-	IDs   []jute.ID // by which access rights judge it
-	Paths []string  // below which it may have tickets; nil: everywhere
+	IDs   []jute.ID // for checks of access rights
+	Paths []string  // where it may have tickets, at and below these; nil: everywhere
 
 	Tickets int // in all
 	OnPath  int // on one path
@@ -27,7 +27,7 @@ type Identity struct {
 	Rate    int // opened in a second, at a server
 }
 
-// bounds of an identity that nothing else is said of.
+// newIdentity returns an identity with the default bounds.
 func newIdentity(name string) Identity {
 	return Identity{Name: name, Tickets: 100, OnPath: 10, Waits: 20, Rate: 50}
 }
@@ -45,7 +45,7 @@ func (i *Identity) may(path string) bool {
 	return false
 }
 
-// Tokens are the callers that bring a bearer token.
+// Tokens are the bearer tokens with their identities.
 type Tokens struct {
 	by map[[sha256.Size]byte]Identity
 }
@@ -113,7 +113,7 @@ func (t *Tokens) add(words []string) error {
 // failedLogin is how long the answer to a wrong token is delayed.
 const failedLogin = 100 * time.Millisecond
 
-// identify says by these tokens who a caller is, or refuses it.
+// identify finds a caller's identity by these tokens, or refuses the caller.
 func (s *Server) identify(r *http.Request, host string, tokens *Tokens) (Identity, *Answer) {
 	ids := *identity.Unproved(host, s.o.SkipACL)
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")

@@ -34,13 +34,13 @@ func (q *Request) node(l recipe.Layout, k recipe.Role) (path string, data []byte
 	return recipe.Join(dir, recipe.NodeName(l, k, newID(), "ticket")), recipe.EncodeOwner(o)
 }
 
-// open opens a ticket. A nil answer says that there is one, or was; opened, that it is a new one.
+// open opens a ticket. A nil answer says that the ticket exists or existed; opened says that it is new.
 func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, _ error) {
 	if !s.opens(q.Identity.Name, q.Identity.Rate) {
 		return false, fail(http.StatusTooManyRequests, "limit", "this identity opens more than %d tickets a "+
 			"second", q.Identity.Rate), nil
 	}
-	if !q.Until.IsZero() && !q.Until.After(s.o.Now()) { // of one that was opened before it is no fault
+	if !q.Until.IsZero() && !q.Until.After(s.o.Now()) { // an error only for a new ticket
 		return false, fail(http.StatusBadRequest, "parameters", "until %s is over",
 			q.Until.Format(time.RFC3339)), nil
 	}
@@ -92,7 +92,7 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 			}
 			continue
 		case jute.SessionExpired:
-			return false, nil, nil // the look that follows says why
+			return false, nil, nil // the next look at the state says why
 		}
 		s.audit("openTicket", q, false)
 		return false, refusal(&out), nil
@@ -101,7 +101,7 @@ func (s *Server) open(ctx context.Context, q *Request) (opened bool, _ *Answer, 
 		"other requests were faster than this one: repeat it"), nil
 }
 
-// refusal answers for a ticket that cannot be opened.
+// refusal returns the answer for a ticket that cannot be opened.
 func refusal(out *state.Outcome) *Answer {
 	if out.Divided {
 		return notHere(recipe.ErrMixedLayout)
@@ -120,7 +120,7 @@ func refusal(out *state.Outcome) *Answer {
 	return fail(http.StatusBadRequest, "path", "this path cannot have a contender: %v", out.Code)
 }
 
-// permits returns how many permits the ticket is for, 0 if it is for none.
+// permits returns how many permits the request asks for, 0 if it asks for a lock.
 func (q *Request) permits() int {
 	if q.Mode != permit {
 		return 0

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// What a request costs an identity, and what floods are held to. Each answer costs processor time at all
-// servers, whatever it says.
+// The cost of a request for its identity, and bounds on floods of requests. Each answer costs processor time,
+// even a refusal.
 const (
 	perOpen     = 4   // requests an identity may send for each ticket that it may open
-	perRequest  = 100 // contenders that are looked at for one request; more count as further requests
+	perRequest  = 100 // contenders that one request may look at; more count as further requests
 	longestPace = time.Second
-	spareWork   = 50 // requests of an identity at a time, beside its waits
+	spareWork   = 50 // requests of an identity at a time, not counting its waits
 	failures    = 20 // a second, from an address
 )
 
-// paces say for each key when its next event is due, if events were spread evenly.
+// paces holds for each key when its next event would be due if its events were spread evenly.
 type paces map[string]time.Time
 
-// next counts n events of a key that may have most in a second, and as many at once. It returns how long the
-// first has to wait. Beyond longest it counts nothing.
+// next counts n events of a key that may have most events a second, and as many at once. It returns how long
+// the first of them has to wait. If that is more than longest, it counts nothing.
 func (p paces) next(key string, most, n int, now time.Time, longest time.Duration) time.Duration {
 	if most <= 0 {
 		return longest + 1
@@ -51,13 +51,13 @@ func (s *Server) opens(identity string, most int) bool {
 	return s.opened.next(identity, most, 1, time.Now(), 0) == 0
 }
 
-// begin lets a request of an identity begin in its turn, or refuses it: one identity's flood is not to slow
-// others. Each request that began has to be finished.
+// begin waits for the turn of an identity's request, or refuses it, so that a flood of one identity does not
+// slow others. Each request that began must call finish.
 func (s *Server) begin(ctx context.Context, i *Identity) *Answer {
 	s.mu.Lock()
 	if s.working[i.Name] >= i.Waits+spareWork {
 		s.mu.Unlock()
-		pause(ctx, failedLogin) // a connection may bring many requests at once
+		pause(ctx, failedLogin) // a connection may send many requests at once
 		return fail(http.StatusTooManyRequests, "limit", "this identity has %d requests under way at this "+
 			"server, and no more are allowed", i.Waits+spareWork)
 	}
@@ -73,7 +73,7 @@ func (s *Server) begin(ctx context.Context, i *Identity) *Answer {
 		perOpen*i.Rate)
 }
 
-// finish ends a request for which so many contenders were looked at.
+// finish ends a request that looked at seen contenders.
 func (s *Server) finish(i *Identity, seen int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,8 @@ func (s *Server) finish(i *Identity, seen int) {
 	}
 }
 
-// failed delays the answer to a caller whose token is wrong, and more so the more of them its address sends.
+// failed delays the answer to a caller with a wrong token. The more wrong tokens an address sends, the longer
+// the delay.
 func (s *Server) failed(ctx context.Context, host string) {
 	s.mu.Lock()
 	wait := s.asked.next("failed from "+host, failures, 1, time.Now(), longestPace)

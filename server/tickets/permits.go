@@ -16,10 +16,10 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// A ticket for permits of a semaphore has a place in its queue first. When the place is the first and so many
-// permits are free, the server that is asked about the ticket makes the permits in one transaction, in the
-// place of that node. It decides as package client does for the head of the queue, whose place excludes every
-// other head; a try that has no place yields while there is one.
+// A ticket for permits of a semaphore first gets a place in the queue. When its place is the first and enough
+// permits are free, the server that is asked about the ticket replaces the place's node by the permits, in
+// one transaction. It decides as package client does for the head of the queue. There is only one head, and a
+// try, which has no place, yields to it.
 
 // MaxPermits bounds the permits of one ticket, and MaxLimit the number of permits that it may store.
 const (
@@ -27,10 +27,10 @@ const (
 	MaxLimit   = 1_000_000
 )
 
-// errLimit says that a semaphore has no such number of permits.
+// errLimit says that a semaphore has another number of permits.
 var errLimit = errors.New("the number of permits")
 
-// semaphore is what the state has of a semaphore's permits.
+// semaphore holds the permits of a semaphore in the state.
 type semaphore struct {
 	path    string
 	rec     recipe.Record
@@ -38,10 +38,11 @@ type semaphore struct {
 	dir     tree.Ref // of the permits
 	there   bool
 	permits []string
-	err     error // another kind of lock is there
+	err     error // there is another kind of lock
 }
 
-// semaphoreAt reads a semaphore. token is that of permits, whose holder does not care about what came later.
+// semaphoreAt reads a semaphore. token is that of held permits: for their holder, contenders that came later
+// do not matter.
 func semaphoreAt(t *tree.Tree, path string, token int64) (s semaphore) {
 	s.path = path
 	dir, there := t.Find(path)
@@ -85,14 +86,14 @@ func (s *semaphore) grants(limit, n int) (bool, error) {
 	return do == recipe.Grant, nil
 }
 
-// byNumber puts the permits in the order of their numbers.
+// byNumber sorts the permits by their numbers.
 func (s *semaphore) byNumber() {
 	slices.SortFunc(s.permits, func(a, b string) int {
 		return cmp.Or(cmp.Compare(recipe.SlotOf(a), recipe.SlotOf(b)), cmp.Compare(a, b))
 	})
 }
 
-// first tells of a holder.
+// first returns a holder.
 func (s *semaphore) first(t *tree.Tree, ids []jute.ID) *Holder {
 	if len(s.permits) == 0 {
 		return nil
@@ -101,7 +102,7 @@ func (s *semaphore) first(t *tree.Tree, ids []jute.ID) *Holder {
 	return holderOf(t, recipe.Join(s.dir.Path(), s.permits[0]), ids)
 }
 
-// numbers returns the numbers of permits with a token, and says why they do not count, if so.
+// numbers returns the numbers of permits with a token, and in none why they must not be used, if so.
 func (s *semaphore) numbers(t *tree.Tree, own []string, token int64) (slots []int, none string) {
 	for _, name := range s.permits {
 		n, there := t.Child(s.dir, name)
@@ -116,7 +117,7 @@ func (s *semaphore) numbers(t *tree.Tree, own []string, token int64) (slots []in
 	return slots, ""
 }
 
-// lookPermits reads what the state has of a ticket for permits.
+// lookPermits reads the state of a ticket for permits.
 func (g *sight) lookPermits(t *tree.Tree, ids []jute.ID) {
 	k := g.session.Ticket
 	var own []string
@@ -151,7 +152,7 @@ func (g *sight) lookHeld(t *tree.Tree, own []string) {
 	g.mixed, g.seen = s.err, len(s.permits)
 }
 
-// lookPlace reads what a ticket waits for that has a place in a semaphore's queue.
+// lookPlace reads what a ticket with a place in a semaphore's queue waits for.
 func (g *sight) lookPlace(t *tree.Tree, place string, ids []jute.ID) {
 	n, _ := t.Find(place)
 	own, layout, ok := recipe.ParseName(n.Name())
@@ -189,7 +190,7 @@ func (g *sight) lookPlace(t *tree.Tree, place string, ids []jute.ID) {
 	}
 }
 
-// grant returns the transaction that makes permits in the place of a node in the queue.
+// grant returns the transaction that replaces a node in the queue by permits.
 func (s *semaphore) grant(place string, o recipe.Owner, n int) (ops []byte) {
 	create := func(op jute.OpCode, path string, data []byte, flags int32) {
 		ops = jute.AppendMultiHeader(ops, op, false, -1)
@@ -218,8 +219,8 @@ func (s *semaphore) grant(place string, o recipe.Owner, n int) (ops []byte) {
 	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
 }
 
-// promote gives a ticket its permits. An answer says that it cannot have them; otherwise another look says
-// what came of it.
+// promote gives a ticket its permits. It returns an answer if the ticket cannot have them; otherwise the next
+// look shows the result.
 func (s *Server) promote(ctx context.Context, q *Request, g *sight) *Answer {
 	out, err := s.do(ctx, state.Request{Session: g.session.ID, Gen: g.session.Gen, Op: jute.OpMulti, IDs: q.IDs,
 		Body: g.grant})
@@ -246,7 +247,7 @@ func (s *Server) withdraw(ctx context.Context, q *Request, g *sight) *Answer {
 	return a
 }
 
-// lookAtPermits looks at a semaphore for a ticket that would come now.
+// lookAtPermits looks at a semaphore for a new ticket.
 func lookAtPermits(t *tree.Tree, q *Request) (c newcomer) {
 	s := semaphoreAt(t, q.Path, 0)
 	if c.err = s.err; c.err != nil {
@@ -271,8 +272,8 @@ func lookAtPermits(t *tree.Tree, q *Request) (c newcomer) {
 	return c
 }
 
-// describePermits tells who has permits of a semaphore, and how many wait. It reports false if the path is
-// not a semaphore's.
+// describePermits returns the holders of a semaphore's permits, and how many contenders wait. ok is false if
+// the path is not a semaphore.
 func describePermits(t *tree.Tree, path string, ids []jute.ID) (l Lock, ok bool) {
 	s := semaphoreAt(t, path, 0)
 	if s.rec.Limit == 0 && !s.there || s.err != nil && len(s.permits) == 0 {
@@ -292,7 +293,7 @@ func describePermits(t *tree.Tree, path string, ids []jute.ID) (l Lock, ok bool)
 	return l, true
 }
 
-// notHere answers for a lock that cannot be taken as the request wants it.
+// notHere returns the answer for a lock that cannot be taken in the way the request asks.
 func notHere(err error) *Answer {
 	if errors.Is(err, errLimit) {
 		return fail(http.StatusConflict, "limit", "%v", err)

@@ -13,14 +13,14 @@ import (
 	"github.com/zlockd/zlockd/tree"
 )
 
-// rate is what callers draw from: so many draws of a path in so many ms.
+// rate identifies a rate: a number of draws from a path in a number of ms.
 type rate struct {
 	path       string
 	limit, per int64
 }
 
-// line is the callers that wait at this server for a draw, first come, first served. Only the first looks
-// when the next draw is free, so a thousand callers that wait write no more entries than one.
+// line holds the callers that wait at this server for a draw, first come, first served. Only the first tries
+// to draw, so a thousand waiting callers write no more log entries than one.
 type line struct {
 	waiting []*turn
 	under   int64 // draws that are on their way through the log
@@ -28,7 +28,7 @@ type line struct {
 
 type turn struct{ wake chan struct{} }
 
-// wakeFirst lets the first look again.
+// wakeFirst makes the first caller look again.
 func (l *line) wakeFirst() {
 	if len(l.waiting) > 0 {
 		select {
@@ -38,7 +38,7 @@ func (l *line) wakeFirst() {
 	}
 }
 
-// lookAgain is how long the first in a line believes what it has seen: a node may have been removed since.
+// lookAgain is how long the first in a line relies on its last look: the node may have been removed since.
 const lookAgain = time.Second
 
 type drawBody struct {
@@ -49,8 +49,8 @@ type drawBody struct {
 	Repeated bool  `json:"repeated,omitempty"`
 }
 
-// Draw draws from a rate, and waits until a draw is free. secret says that the request has a secret of its
-// own, by which it may come again.
+// Draw draws from a rate, and waits until a draw is free. secret says that the request has a secret, by which
+// a repetition is recognised.
 func (s *Server) Draw(ctx context.Context, q *Request, secret bool) *Answer {
 	off, ok := s.serving(q)
 	if !ok {
@@ -72,7 +72,7 @@ func (s *Server) Draw(ctx context.Context, q *Request, secret bool) *Answer {
 		}
 		pause := time.Duration(seen.Wait) * time.Millisecond
 		first, free := s.goes(of, own, seen)
-		// What was drawn by this request at another server may not be known here yet: the log knows.
+		// This server may not know yet that this request drew at another server, so ask by a log entry.
 		if free || over && !asked {
 			asked = true
 			seen, a = s.drawByEntry(ctx, q, d)
@@ -116,7 +116,7 @@ func (s *Server) Draw(ctx context.Context, q *Request, secret bool) *Answer {
 	}
 }
 
-// drawn answers a request for a draw.
+// drawn returns the answer to a request for a draw.
 func (s *Server) drawn(q *Request, d state.Drawn, a *Answer) *Answer {
 	if a == nil && (d.OK || d.Told) {
 		s.draws.Add(1)
@@ -136,7 +136,7 @@ func (s *Server) drawn(q *Request, d state.Drawn, a *Answer) *Answer {
 	return a
 }
 
-// lookAtRate looks at what a draw would be answered now.
+// lookAtRate returns the answer that a draw would get now.
 func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen state.Drawn, a *Answer) {
 	missing := false
 	(*s.node.Load()).View(func(st *state.State) {
@@ -157,8 +157,8 @@ func (s *Server) lookAtRate(d *state.Draw, q *Request) (seen state.Drawn, a *Ans
 	return seen, a
 }
 
-// rateData returns the data of a rate's node to a caller with a permission for it, and whether the node is
-// there: a rate begins without one.
+// rateData returns the data of a rate's node, if the caller has the permission, and whether the node exists:
+// a new rate has none.
 func rateData(st *state.State, q *Request, perm int32) (data string, there bool, code jute.ErrCode) {
 	n, there := st.Tree().Find(q.Path)
 	switch {
@@ -180,9 +180,8 @@ type rateBody struct {
 	Retry *int64 `json:"retryMs,omitempty"` // when the next draw passes; 0: it does now
 }
 
-// ShowRate tells how much of a rate is used, by the time and the limit that the request names, and draws
-// nothing. Without a time it is that of the first draw; without a limit the answer does not tell what is
-// left.
+// ShowRate returns how much of a rate is used, for the time and limit in the request, without drawing. The
+// default time is that of the first draw; without a limit the answer does not say how many draws are left.
 func (s *Server) ShowRate(q *Request) *Answer {
 	if _, ok := s.serving(q); !ok {
 		return unavailable(errAgain)
@@ -208,7 +207,7 @@ func (s *Server) ShowRate(q *Request) *Answer {
 	return &Answer{Code: http.StatusOK, Body: b}
 }
 
-// drawByEntry lets the log decide about a draw.
+// drawByEntry decides about a draw by a log entry.
 func (s *Server) drawByEntry(ctx context.Context, q *Request, d *state.Draw) (state.Drawn, *Answer) {
 	for range triesMost {
 		out, err := s.do(ctx, d.Request(q.IDs))
@@ -236,7 +235,7 @@ func (s *Server) drawByEntry(ctx context.Context, q *Request, d *state.Draw) (st
 	return state.Drawn{}, unavailable(errAgain)
 }
 
-// rateRefusal answers for a draw that cannot be made.
+// rateRefusal returns the answer for a draw that cannot be made.
 func rateRefusal(out *state.Outcome) *Answer {
 	switch out.Code {
 	case jute.BadArguments:
@@ -249,8 +248,9 @@ func rateRefusal(out *state.Outcome) *Answer {
 	return refusal(out)
 }
 
-// goes reports whether a caller is the first in its line, and whether it sends its draw now. Then it leaves
-// the line, and gone must follow. A caller that does not wait goes if there is no line.
+// goes reports whether a caller is the first in its line, and whether it may send its draw now. In that case
+// the caller has left the line, and must call gone later. A caller that does not wait may send its draw if
+// there is no line.
 func (s *Server) goes(of rate, t *turn, seen state.Drawn) (first, free bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,7 +267,7 @@ func (s *Server) goes(of rate, t *turn, seen state.Drawn) (first, free bool) {
 	return first, free
 }
 
-// gone notes that a draw is on its way no longer; with back, its caller is the first in line again.
+// gone notes that a draw is no longer under way; with back, its caller becomes the first in line again.
 func (s *Server) gone(of rate, t *turn, back bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -298,7 +298,7 @@ func (s *Server) leaveLine(of rate, t *turn) {
 	}
 }
 
-// takeOut takes a caller out of a line, and lets the next look. s.mu is held.
+// takeOut removes a caller from a line and wakes the next. The caller holds s.mu.
 func (s *Server) takeOut(l *line, t *turn) {
 	if at := slices.Index(l.waiting, t); at >= 0 {
 		l.waiting = slices.Delete(l.waiting, at, at+1)
@@ -308,7 +308,7 @@ func (s *Server) takeOut(l *line, t *turn) {
 	}
 }
 
-// dropLine forgets a line that is empty. s.mu is held.
+// dropLine removes an empty line. The caller holds s.mu.
 func (s *Server) dropLine(of rate, l *line) {
 	if len(l.waiting) == 0 && l.under == 0 {
 		delete(s.lines, of)

@@ -12,12 +12,13 @@ import (
 type renewal struct {
 	id    int64
 	at    time.Time
-	taken time.Time // when the node first took it
+	taken time.Time // when Heard first reported it
 }
 
-// confirm makes sure that the leader has heard of a ticket since the call, and returns since when. A ticket
-// that this server knows to have lived lately is touched. Any other might be ending at this moment: its time
-// begins again through the log, which refuses an end that was decided before.
+// confirm makes sure that the leader hears of a ticket after the call began, and returns when it surely had.
+// If the server knows that the ticket was alive recently, a touch is enough. Any other ticket might be ending
+// at this moment, so its timeout is restarted by a log entry, after which an earlier decision to end it has
+// no effect.
 func (s *Server) confirm(ctx context.Context, x session.Session) (at time.Time, lives bool, err error) {
 	n := *s.node.Load()
 	at = time.Now()
@@ -31,7 +32,7 @@ func (s *Server) confirm(ctx context.Context, x session.Session) (at time.Time, 
 	return s.renewByEntry(ctx, x.ID, x.Timeout)
 }
 
-// acknowledged waits until the leader says that it has heard.
+// acknowledged waits until the leader has acknowledged the touch.
 func (s *Server) acknowledged(ctx context.Context, n Node, id int64, at time.Time) bool {
 	r := &renewal{id: id, at: at}
 	s.mu.Lock()

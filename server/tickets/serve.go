@@ -20,14 +20,14 @@ import (
 type Node interface {
 	Propose(state.Request, state.Waiter) error
 	View(f func(*state.State))
-	// AllowTickets lets the cluster have tickets, if it has had none.
+	// AllowTickets allows tickets in the cluster, if they are not allowed yet.
 	AllowTickets(context.Context) error
 	// Touch notes that a ticket was heard from, if this server leads.
 	Touch(id int64) bool
-	// Acknowledged waits until enough reports true of when the newest touches were sent that a leader
-	// acknowledged.
+	// Acknowledged waits until enough returns true for the time at which the newest acknowledged touches were
+	// sent.
 	Acknowledged(ctx context.Context, enough func(sent time.Time) bool) error
-	// Current waits until this server has applied all that any server answered before the call.
+	// Current waits until this server has applied everything that any server had answered before the call.
 	Current(context.Context) error
 }
 
@@ -45,12 +45,13 @@ const (
 	MaxWaits   = 2000   // of a server
 
 	maxText = 200
-	// A ticket ends at its last moment by the clock of the leader, which is before this server's by so much.
+	// A ticket ends at its last moment by the leader's clock, which may be ahead of this server's by
+	// clocksApart.
 	clocksApart = time.Second
 
 	ackTime   = 2 * time.Second // for a leader to acknowledge a touch
 	doTime    = 10 * time.Second
-	triesMost = 20 // of a try that others overtake
+	triesMost = 20 // attempts of a try that other requests overtake
 )
 
 // Options say how tickets are served.
@@ -58,10 +59,10 @@ type Options struct {
 	ID      uint32 // of the server
 	SkipACL bool
 	Max     time.Duration // the longest time of a ticket
-	Tokens  *Tokens       // who may ask; nil: by certificate, or without TLS every caller
+	Tokens  *Tokens       // nil: callers need a certificate, or without TLS nothing
 	TLS     bool          // the port has TLS
 	Now     func() time.Time
-	// Audit is told of each ticket that is opened or given back; nil: nothing is.
+	// Audit, unless nil, is called for each ticket that is opened or given back.
 	Audit func(operation string, ids []jute.ID, ip, path string, ok bool)
 	// KnownHost reports whether this server has a host's name.
 	KnownHost func(host string) bool
@@ -73,7 +74,7 @@ type Server struct {
 	node atomic.Pointer[Node]
 
 	tokens atomic.Pointer[Tokens]
-	armed  atomic.Int64 // paths in watched: an event looks no further while there are none
+	armed  atomic.Int64 // number of paths in watched; while it is 0, events return at once
 
 	requests, refused  atomic.Int64
 	draws, drawRefused atomic.Int64
@@ -85,7 +86,7 @@ type Server struct {
 	waits     map[*wait]struct{}
 	waitsOf   map[string]int
 	renewals  map[*renewal]struct{}
-	confirmed map[int64]time.Time // when the leader was last certain to have heard of a ticket
+	confirmed map[int64]time.Time // when the leader had last surely heard of a ticket
 	opened    paces               // by identity
 	asked     paces               // by identity, or by the address of callers without one
 	working   map[string]int      // requests that are being answered, by identity
@@ -99,10 +100,10 @@ type wait struct {
 	wake     chan struct{}
 	paths    []string
 	touched  time.Time
-	every    time.Duration // between two touches; 0: it renews nothing
+	every    time.Duration // between two touches; 0: the wait does not renew the ticket
 }
 
-// New returns a server that serves nothing until Use.
+// New returns a server that serves nothing before Use is called.
 func New(o Options) *Server {
 	s := &Server{o: o, off: make(chan struct{}), watched: map[string][]*wait{}, waits: map[*wait]struct{}{},
 		waitsOf: map[string]int{}, renewals: map[*renewal]struct{}{}, confirmed: map[int64]time.Time{},
@@ -115,8 +116,9 @@ func New(o Options) *Server {
 // Use gives the server the node whose state it serves.
 func (s *Server) Use(n Node) { s.node.Store(&n) }
 
-// SetTokens replaces the callers' tokens. Waits end: their callers ask again, and show whether they may.
-// Where there were tokens, none let no caller in: without them a port would serve every one.
+// SetTokens replaces the callers' tokens. All waits end, and their callers are checked when they ask again.
+// If there were tokens, nil admits no caller; otherwise a port whose tokens were removed would serve
+// everyone.
 func (s *Server) SetTokens(t *Tokens) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +151,7 @@ func (s *Server) Requests() (all, refused int64) { return s.requests.Load(), s.r
 // Draws returns how many draws were granted here, and how many requests for one were refused.
 func (s *Server) Draws() (granted, refused int64) { return s.draws.Load(), s.drawRefused.Load() }
 
-// Serving says whether the node serves. When it does not, all waits end.
+// Serving notes whether the node serves. When it does not, all waits end.
 func (s *Server) Serving(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +167,7 @@ func (s *Server) Serving(on bool) {
 	}
 }
 
-// Close ends all waits for good.
+// Close ends all waits and admits no more.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -173,7 +175,7 @@ func (s *Server) Close() {
 	s.Serving(false)
 }
 
-// Heard appends the tickets whose callers were heard from; with all, those too that were told of lately.
+// Heard appends the tickets whose callers were heard from; with all, also those that were reported recently.
 func (s *Server) Heard(list []state.Touch, all bool) []state.Touch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +195,7 @@ func (s *Server) Heard(list []state.Touch, all bool) []state.Touch {
 	return list
 }
 
-// Events wakes the requests that wait for what has changed.
+// Events wakes the requests that wait for a change of these nodes.
 func (s *Server) Events(events []tree.Event) {
 	if s.armed.Load() == 0 {
 		return
@@ -214,7 +216,7 @@ func (s *Server) Ended(id int64) {
 	delete(s.confirmed, id)
 }
 
-// Reset wakes all: the state is another.
+// Reset wakes all waits, because the whole state was replaced.
 func (s *Server) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +232,7 @@ func (w *wait) wakeUp() {
 	}
 }
 
-// arm lets a wait wake at changes of some paths, and of no others, while the state is locked.
+// arm makes a wait wake at changes of these paths and no others. The state is locked.
 func (s *Server) arm(w *wait, paths ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +252,7 @@ func (s *Server) arm(w *wait, paths ...string) {
 	s.armed.Store(int64(len(s.watched)))
 }
 
-// enter counts a wait, or says which bound refuses it.
+// enter counts a wait, or returns the bound that refuses it.
 func (s *Server) enter(w *wait, most int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,7 +319,7 @@ func (s *Server) view(q *Request) (g sight) {
 	return g
 }
 
-// sure is view at a state that is no older than any server's answer before.
+// sure is view of a state that is no older than any answer of any server so far.
 func (s *Server) sure(ctx context.Context, q *Request) (sight, error) {
 	g := s.view(q)
 	if g.lives() || g.over.Why != 0 {
@@ -346,8 +348,8 @@ func (s *Server) end(ctx context.Context, q *Request, id int64, why session.Tick
 	return err
 }
 
-// usable is how long a ticket is surely alive after it was heard from: what package client counts for a
-// session.
+// usable returns how long a ticket is surely alive after it was heard from. Package client uses the same time
+// for a session.
 func usable(timeout int32) time.Duration {
 	ttl := time.Duration(timeout) * time.Millisecond
 	return time.Duration(float64(ttl)*0.995) - max(ttl/5, time.Second)

@@ -12,13 +12,13 @@ import (
 	"github.com/zlockd/zlockd/session"
 )
 
-// Request is what a caller asks for.
+// Request is a caller's request.
 type Request struct {
 	Identity
 	Secret  session.Hash
 	Path    string
 	Addr    string    // the caller's, without its port
-	Arrived time.Time // when the request had come
+	Arrived time.Time // when the request arrived
 
 	Mode        byte
 	ModeGiven   bool
@@ -31,12 +31,12 @@ type Request struct {
 	Until       time.Time
 	Reason, Who string
 
-	Draws, Looks bool          // it draws from a rate, Limit draws in the time Per, or it looks at one
+	Draws, Looks bool          // it draws from a rate of Limit draws in the time Per, or looks at one
 	Per          time.Duration // 0: not given
 
 	IfMatch, IfNoneMatch string
 
-	seen   int     // contenders that were looked at for the answer
+	seen   int     // number of contenders that were read for the answer
 	tokens *Tokens // by which the caller was identified
 }
 
@@ -44,7 +44,7 @@ type Request struct {
 type Answer struct {
 	Code  int
 	ETag  string
-	Retry time.Duration // 0: it is not told
+	Retry time.Duration // 0: not in the answer
 	Body  any           // nil: none
 }
 
@@ -56,7 +56,7 @@ type heldBody struct {
 	TTL       int64  `json:"ttlMs"`
 	Safe      int64  `json:"safeMs"`
 	Slots     []int  `json:"slots,omitempty"`
-	NoSlots   string `json:"noSlots,omitempty"` // why permits have no numbers that count
+	NoSlots   string `json:"noSlots,omitempty"` // why the numbers of permits must not be used
 	Asked     *asked `json:"asked"`
 }
 
@@ -94,11 +94,11 @@ func unavailable(err error) *Answer {
 	return fail(http.StatusServiceUnavailable, "unavailable", "%v", err)
 }
 
-// words say why a ticket is over.
+// words maps the end of a ticket to its name in answers.
 var words = map[session.TicketEnd]string{session.TicketGiven: "given", session.TicketExpired: "expired",
 	session.TicketRevoked: "revoked", session.TicketRemoved: "removed", session.TicketEnded: "ended"}
 
-// gone answers for a ticket that is over, or that this identity does not have.
+// gone returns the answer for a ticket that is over, or does not belong to this identity.
 func gone(q *Request, g *sight) *Answer {
 	e := &g.over
 	if e.Why == 0 || e.Identity != q.Identity.Name {
@@ -116,7 +116,7 @@ func gone(q *Request, g *sight) *Answer {
 	return fail(http.StatusGone, words[e.Why], "%s", text)
 }
 
-// wrong says why a request does not fit the ticket that it names; nil: it fits.
+// wrong returns an answer if a request does not fit the ticket that it names, nil if it fits.
 func (q *Request) wrong(g *sight) *Answer {
 	k := g.session.Ticket
 	switch {
@@ -139,7 +139,7 @@ func (g *sight) etag() string {
 	return `"q-` + strconv.Itoa(g.ahead) + `"`
 }
 
-// Take opens a ticket or goes on with it: it renews it, and waits.
+// Take opens a ticket, or renews it and waits for it.
 func (s *Server) Take(ctx context.Context, q *Request) *Answer {
 	off, ok := s.serving(q)
 	if !ok {
@@ -199,7 +199,7 @@ func (s *Server) Take(ctx context.Context, q *Request) *Answer {
 			return gone(q, &g)
 		}
 		q.Wait = 0
-		if g, a = s.await(ctx, q, off, true); a != nil { // as of now: its node may have been removed
+		if g, a = s.await(ctx, q, off, true); a != nil { // look again now: the node may have been removed
 			return a
 		}
 	}
@@ -210,8 +210,8 @@ func (s *Server) Take(ctx context.Context, q *Request) *Answer {
 	return a
 }
 
-// await waits until a ticket is held, or differs from what the caller knows, or the caller's patience is
-// over. An answer says that there is nothing more to wait for.
+// await waits until a ticket is held, or differs from what the caller knows, or the caller's time to wait is
+// over. It returns an answer if there is nothing to wait for.
 func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, renews bool) (g sight,
 	a *Answer) {
 	var w *wait
@@ -226,7 +226,7 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 				return
 			}
 			children := ""
-			if q.IfNoneMatch != "" && !g.held { // the place may change while the one ahead stays
+			if q.IfNoneMatch != "" && !g.held { // the place may change while the blocker stays
 				children = g.dir
 			}
 			s.arm(w, append(g.watch, g.blocker, g.node, children)...)
@@ -238,7 +238,7 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 		case g.node == "":
 			return g, s.leaves(ctx, q, &g, session.TicketRemoved)
 		case g.mixed != nil:
-			// It was opened beside contenders of another kind, and holds nothing.
+			// The ticket was opened beside contenders of another kind, so it can hold nothing.
 			if err := s.end(ctx, q, g.session.ID, session.TicketGiven); err != nil {
 				return g, unavailable(err)
 			}
@@ -282,7 +282,7 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 	}
 }
 
-// leaves ends a ticket that has no place any more, and answers for it.
+// leaves ends a ticket that has lost its place, and returns the answer.
 func (s *Server) leaves(ctx context.Context, q *Request, g *sight, why session.TicketEnd) *Answer {
 	if err := s.end(ctx, q, g.session.ID, why); err != nil {
 		return unavailable(err)
@@ -291,7 +291,7 @@ func (s *Server) leaves(ctx context.Context, q *Request, g *sight, why session.T
 	return gone(q, &now)
 }
 
-// told answers for a ticket that lives. at is when the leader had surely heard of it.
+// told returns the answer for a living ticket. at is when the leader had surely heard of it.
 func (s *Server) told(q *Request, g *sight, at time.Time) *Answer {
 	a := &Answer{Code: http.StatusOK, ETag: g.etag()}
 	ttl := int64(g.session.Timeout)
@@ -347,7 +347,7 @@ func (s *Server) Give(ctx context.Context, q *Request) *Answer {
 	return &Answer{Code: http.StatusNoContent}
 }
 
-// Show tells of a ticket, or without one of the lock, and renews nothing.
+// Show describes a ticket, or without one the lock. It renews nothing.
 func (s *Server) Show(ctx context.Context, q *Request, ticket bool) *Answer {
 	off, ok := s.serving(q)
 	if !ok {
@@ -417,7 +417,7 @@ func (s *Server) List(q *Request) *Answer {
 		all = st.Sessions().SomeTicketsOf(q.Identity.Name, shownTickets)
 	})
 	b := &listBody{V: 1, Tickets: []One{}}
-	for _, x := range all { // a look at a long queue takes a while: each has a lock of its own
+	for _, x := range all { // a look at a long queue takes a while: lock the state for each ticket alone
 		var g sight
 		(*s.node.Load()).View(func(st *state.State) {
 			g = look(st, x.Ticket.Hash, s.o.Now().UnixMilli(), q.IDs)
@@ -436,7 +436,7 @@ func (s *Server) List(q *Request) *Answer {
 	return &Answer{Code: http.StatusOK, Body: b}
 }
 
-// serving returns the channel that closes when the server serves no longer, or the callers' tokens change.
+// serving returns a channel that closes when the server no longer serves, or the callers' tokens change.
 func (s *Server) serving(q *Request) (off <-chan struct{}, on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ const (
 	permit
 )
 
-// sight is what one look at the state says of a ticket.
+// sight is the result of one look at the state of a ticket.
 type sight struct {
 	session session.Session // zero: there is no such ticket
 	over    session.EndedTicket
@@ -29,24 +29,24 @@ type sight struct {
 	own     recipe.Contender
 	held    bool
 	token   int64
-	ahead   int // contenders that have to go first
+	ahead   int // contenders that must get the lock first
 	of      int // contenders in all
 	blocker string
 	behind  *Holder
 	asked   *recipe.Revocation
-	mixed   error // it cannot hold, because another kind of lock is there
-	seen    int   // permits that were looked at
+	mixed   error // why it cannot hold: another kind of lock is there
+	seen    int   // number of permits that were read
 
 	slots   []int    // numbers of its permits
-	noSlots string   // why they do not count
+	noSlots string   // why slots must not be used
 	grant   []byte   // the transaction that makes its permits; nil: it is not its turn
-	watch   []string // what else may change the sight
+	watch   []string // further paths whose changes may change the sight
 }
 
 // lives reports whether there is such a ticket.
 func (g *sight) lives() bool { return g.session.Ticket != nil }
 
-// Holder is what a ticket tells of the contender that it waits for.
+// Holder describes the contender that a ticket waits for.
 type Holder struct {
 	Host   string `json:"host,omitempty"`
 	User   string `json:"user,omitempty"`
@@ -55,7 +55,7 @@ type Holder struct {
 	Since  int64  `json:"since"`
 }
 
-// look reads what the state has of a ticket.
+// look reads the state of a ticket.
 func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sight) {
 	g.session, _ = st.Sessions().Ticket(secret)
 	if !g.lives() {
@@ -81,7 +81,7 @@ func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sig
 	p, g.of, g.mixed = placeIn(st.Tree(), n.Parent(), rule(layout, own.Kind), own, g.token)
 	switch {
 	case g.mixed != nil:
-	case !p.Found: // another client gave the directory's names another meaning
+	case !p.Found: // another client has changed the meaning of the directory's names
 		g.node = ""
 	default:
 		g.held, g.ahead = !p.Blocked, p.Ahead
@@ -97,7 +97,7 @@ func rule(l recipe.Layout, k recipe.Role) recipe.Rule {
 	return recipe.Rule{Layout: l, Kind: k, RW: k == recipe.RoleRead || k == recipe.RoleWrite}
 }
 
-// holderOf tells of a contender, if its node may be read.
+// holderOf describes a contender, if its node may be read.
 func holderOf(t *tree.Tree, path string, ids []jute.ID) *Holder {
 	n, there := t.Find(path)
 	if !there {
@@ -112,9 +112,10 @@ func holderOf(t *tree.Tree, path string, ids []jute.ID) *Holder {
 	return h
 }
 
-// readNode returns the data of a node of the ticket, and notes whether its client was asked to give it back.
+// readNode returns the data of a node of the ticket, and notes whether an operator has asked its client to
+// give it back.
 func (g *sight) readNode(n tree.Ref) []byte {
-	text, _ := n.Data(tree.Super) // whatever its ACL became
+	text, _ := n.Data(tree.Super) // even if its ACL has changed
 	data := []byte(text)
 	if asked, ok := recipe.RevocationIn(data); ok {
 		g.asked = &asked
@@ -122,9 +123,9 @@ func (g *sight) readNode(n tree.Ref) []byte {
 	return data
 }
 
-// placeIn finds a contender's place among the children of a directory. own is empty for one that would come
-// now. What came after a contender decides nothing about it: if it is of another kind, the later one is
-// refused. A node that takes the number of another counts wherever it came.
+// placeIn finds a contender's place among the children of a directory. own is empty for a new contender.
+// Contenders that came later do not matter: if one is of another kind, it is the later one that is refused.
+// But a node that takes over the number of another always counts.
 func placeIn(t *tree.Tree, dir tree.Ref, q recipe.Rule, own recipe.Contender, token int64) (
 	p recipe.Place, of int, err error) {
 	counted := func(yield func(string) bool) {
@@ -148,7 +149,7 @@ func placeIn(t *tree.Tree, dir tree.Ref, q recipe.Rule, own recipe.Contender, to
 	return p, of, err
 }
 
-// alone fails if a lock of another kind is taken at the path of a queue.
+// alone returns an error if a lock of another kind is taken at the path of a queue.
 func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) error {
 	if err := rivals(t, dir, recipe.UseQueue, others, token); err != nil {
 		return err
@@ -160,7 +161,8 @@ func alone(t *tree.Tree, dir tree.Ref, others []string, token int64) error {
 	return nil
 }
 
-// rivals fails if one of the children is of another kind of lock, and lives; with a token, if it came before.
+// rivals returns an error if a living child belongs to another kind of lock. With a token, only earlier
+// children count.
 func rivals(t *tree.Tree, dir tree.Ref, own recipe.Use, names []string, token int64) error {
 	live := func(n tree.Ref) bool { return n.Session() != 0 && (token == 0 || n.Stat().Czxid < token) }
 	for name, use := range own.Rivals(names) {
@@ -184,7 +186,7 @@ func rivals(t *tree.Tree, dir tree.Ref, own recipe.Use, names []string, token in
 	return nil
 }
 
-// newcomer is what a look at a lock says to a ticket that would come now.
+// newcomer is the result of a look at a lock for a new ticket.
 type newcomer struct {
 	role    recipe.Role
 	seen    int64 // the last change of the directory's children, 0 if there is no directory
@@ -193,7 +195,7 @@ type newcomer struct {
 	err     error
 }
 
-// lookAt looks at a lock for a ticket that would come now.
+// lookAt looks at a lock for a new ticket.
 func lookAt(t *tree.Tree, q *Request) (c newcomer) {
 	c.role = recipe.RoleLock
 	switch q.Mode {
@@ -208,7 +210,7 @@ func lookAt(t *tree.Tree, q *Request) (c newcomer) {
 	}
 	c.seen = dir.Stat().Pzxid
 	if q.Mode == exclusive && q.Layout != recipe.LayoutKazoo && hasReaders(dir) {
-		c.role = recipe.RoleWrite // programs with Curator's recipes see their own family alone
+		c.role = recipe.RoleWrite // programs with Curator's recipes see only their own family
 	}
 	p, _, err := placeIn(t, dir, rule(q.Layout, c.role), recipe.Contender{}, 0)
 	c.blocked, c.err = p.Blocked, err
@@ -229,7 +231,7 @@ func hasReaders(dir tree.Ref) (has bool) {
 	return has
 }
 
-// sequencer describes the hold of a ticket to a third party.
+// sequencer returns a text that describes the hold of a ticket to a third party.
 func (g *sight) sequencer() string {
 	mode, path := fence.Exclusive, g.session.Ticket.Path
 	switch g.session.Ticket.Mode {
@@ -242,7 +244,7 @@ func (g *sight) sequencer() string {
 		Token: fence.Token(g.token)}.String()
 }
 
-// mayRead reports whether a node may be read by one with the identities; also if it does not exist.
+// mayRead reports whether these identities may read a node, or the node does not exist.
 func mayRead(t *tree.Tree, path string, ids []jute.ID) bool {
 	n, there := t.Find(path)
 	if !there {
@@ -252,7 +254,7 @@ func mayRead(t *tree.Tree, path string, ids []jute.ID) bool {
 	return allowed
 }
 
-// Lock is what GET tells of a lock.
+// Lock is the answer of GET about a lock.
 type Lock struct {
 	V       int      `json:"v"`
 	Holders []Holder `json:"holders"`
@@ -263,7 +265,7 @@ type Lock struct {
 // shownHolders bounds the holders that GET names.
 const shownHolders = 20
 
-// describe tells who holds a lock, and how many wait.
+// describe returns the holders of a lock, and how many contenders wait.
 func describe(t *tree.Tree, path string, ids []jute.ID) Lock {
 	l, permits := describePermits(t, path, ids)
 	if permits {
@@ -299,7 +301,7 @@ func describe(t *tree.Tree, path string, ids []jute.ID) Lock {
 	return l
 }
 
-// cut shortens a text that others wrote.
+// cut shortens a text that came from other clients.
 func cut(s string) string {
 	if len(s) > maxText {
 		s = s[:maxText]

@@ -26,17 +26,17 @@ import (
 // it nor send it.
 const tokenHeader = "X-Zlockd-Token"
 
-// action is what an operator wants done.
+// action is an operator's request.
 type action struct {
 	Path    string `json:"path,omitempty"`    // of a lock
 	Node    string `json:"node,omitempty"`    // of a contender, relative to it
 	Token   string `json:"token,omitempty"`   // of the contender
 	Session string `json:"session,omitempty"` // to end
-	Reason  string `json:"reason,omitempty"`  // told to the contender that is asked
+	Reason  string `json:"reason,omitempty"`  // sent to the contender that is asked
 	DryRun  bool   `json:"dryRun,omitempty"`
 }
 
-// step is a planned action: what it would do, and how.
+// step is a planned action: its description and the function that runs it.
 type step struct {
 	does string
 	hits []answer.Hit
@@ -172,7 +172,7 @@ func (v *View) planBreak(ctx context.Context, a *action) (*step, error) {
 		s.hits = append(s.hits, v.hitOf(c, "leaves the queue"))
 	}
 	body := jute.AppendInt(jute.AppendString(nil, target), c.Version)
-	if c.Place != "" { // its client may not be able to give it back
+	if c.Place != "" { // its client may be unable to give the place back
 		place := q.Target(c.Place)
 		s.does += " and " + shown(place)
 		body = jute.AppendMultiHeader(body, jute.OpDelete, false, -1)
@@ -205,8 +205,8 @@ func (v *View) planAsk(ctx context.Context, a *action) (*step, error) {
 	}, nil
 }
 
-// freed returns the waiters that get the lock when the node of a holder goes: one, or several that may
-// hold it together. It is not known which of those gets it that only watch the node.
+// freed returns the waiters that get the lock when the node of a holder goes: one, or several that may hold
+// it together. Of the waiters that only watch the node it is unknown which one gets the lock.
 func freed(q *recipe.Queue, node string) (list []*recipe.Entry) {
 	for i := range q.Waiters {
 		w := &q.Waiters[i]
@@ -336,12 +336,12 @@ var (
 // changeTries bounds how often change begins again.
 const changeTries = 100
 
-// change carries out an operation of a multi on the contender's node at target if that is still the
-// node with its token when the request is applied. Its version does not tell: a node made again at the
-// same path has the same one. So the multi also makes and removes a sequential node in each directory
-// above. The number of that node tells whether any node was made there since change looked, and the
-// root is always the same. If one was made, the multi fails as a whole, and change looks again. The
-// queue of a node with a number may be busy: as long as its directory stays, no number comes twice.
+// change runs an operation on the contender's node at target, if that is still the node with the contender's
+// token when the request is applied. A node's version cannot show this, because a node that was made again at
+// the same path has the same version. So change sends a multi, which also makes and removes a sequential node
+// in each directory above. The number of that node shows whether any node was made there since change looked
+// (the root cannot be replaced). If one was made, the whole multi fails, and change looks again. The queue of
+// a numbered node is not checked, because it may be busy: a directory never gives a number twice.
 func (v *View) change(ctx context.Context, s *session.Session, target string, c *recipe.Entry,
 	op []byte,
 ) error {
@@ -395,8 +395,8 @@ func (v *View) change(ctx context.Context, s *session.Session, target string, c 
 		"contender instead")
 }
 
-// appendUnchanged appends the operations to a multi that fail with NONODE unless next is the number
-// that a sequential node with this prefix gets.
+// appendUnchanged appends operations to a multi that fail with NONODE unless a sequential node with this
+// prefix would get the number next.
 func appendUnchanged(multi []byte, prefix string, next int32) []byte {
 	multi = jute.AppendMultiHeader(multi, jute.OpCreate, false, -1)
 	multi = jute.AppendBuffer(jute.AppendString(multi, prefix), nil)

@@ -63,8 +63,8 @@ func (v *View) answer(f answerer) http.Handler {
 	})
 }
 
-// inTurn calls f for a GET, a few at a time, within costlyTime. The error for another method
-// names what.
+// inTurn calls f for a GET request, a few at a time, within costlyTime. For other methods it returns an error
+// that names what.
 func (v *View) inTurn(w http.ResponseWriter, r *http.Request, what string,
 	f func(context.Context, http.ResponseWriter)) {
 	if no := admin.Reads(w, r, what); no != nil {
@@ -84,8 +84,8 @@ func (v *View) inTurn(w http.ResponseWriter, r *http.Request, what string,
 	f(ctx, turn)
 }
 
-// turnWriter is the writer of a request that has its turn, which it gives up before it writes: a client that
-// does not read must not hold the place that others wait for.
+// turnWriter writes the answer of a request that has its turn. It ends the turn before it writes, so that a
+// client that does not read cannot delay others.
 type turnWriter struct {
 	http.ResponseWriter
 	release func()
@@ -182,16 +182,16 @@ func (v *View) fail(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(failed{Version, shown(p.Text)})
 }
 
-// answerer makes the answer to a question.
+// answerer computes the answer to a query.
 type answerer func(context.Context, *query) (any, error)
 
-// sees reports whether a request learns all names, or only those that every client may list.
+// sees reports whether a request may see all names, or only those that every client may list.
 func (v *View) sees(r *http.Request) (all bool, no *admin.Refusal) {
 	all, no = v.o.Authorize.Sees(r)
 	return all || v.o.ShowAll, no
 }
 
-// noName refuses an answer about what not every client may list.
+// noName refuses an answer about names that not every client may list.
 func (v *View) noName(count int, what string) error {
 	status := http.StatusUnauthorized
 	if v.o.Authorize == nil {
@@ -201,7 +201,7 @@ func (v *View) noName(count int, what string) error {
 		admin.NoNames(max(count, 1), what))
 }
 
-// query is a question: the end of its URL's path, and its parameters.
+// query is a request: the end of its URL's path, and its parameters.
 type query struct {
 	name   string
 	values url.Values
@@ -211,11 +211,11 @@ type query struct {
 	err    error    // the first thing that is wrong with them
 }
 
-// path returns the path of a node that the question names.
+// path returns the path of the node that the query names.
 func (q *query) path() string { return "/" + strings.Trim(q.name, "/") }
 
-// wrong returns what is wrong with the parameters, once all that count were read. It refuses others:
-// a filter with a slip in its name would show everything.
+// wrong returns what is wrong with the parameters, after all known ones were read. It refuses unknown ones,
+// because a filter with a misspelt name would show everything.
 func (q *query) wrong() error {
 	for name := range q.values {
 		if !q.ofPage && !slices.Contains(q.known, name) {
@@ -293,7 +293,7 @@ type page struct {
 // maxPage is how many entries a part has at most.
 const maxPage = 1000
 
-// part reads which part of a list the question wants.
+// part returns which part of a list the query asks for.
 func (q *query) part() (offset, limit int) {
 	return q.number("offset", 0, 0, 1<<30), q.number("limit", 100, 1, maxPage)
 }
@@ -312,7 +312,7 @@ func cut[T any](list []T, offset, limit int) (page, []T) {
 // maxText is how many bytes of a name or path an answer shows.
 const maxText = 1 << 10
 
-// clip makes text of bytes that clients chose: of a bounded length, and UTF-8.
+// clip turns bytes that clients chose into UTF-8 text of bounded length.
 func clip(s string) string {
 	if len(s) > maxText {
 		n := maxText
@@ -324,7 +324,7 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// shown makes text for people of bytes that clients chose.
+// shown turns bytes that clients chose into text for people.
 func shown(s string) string { return answer.Visible(clip(s)) }
 
 // href returns the URL of a path, whatever bytes it has; empty if the path is too long.

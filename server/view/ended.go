@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-// Ended tells of ended sessions; observe.Clients is one.
+// Ended provides the ended sessions; observe.Clients is one.
 type Ended interface {
 	EndedSince(zxid int64) []observe.EndedSession
 	EndedNews() <-chan struct{}
@@ -46,10 +46,10 @@ func (v *View) tellEnded(ctx context.Context) {
 	}
 }
 
-// logExpired writes the one log line of a session that fell silent: on the server that decided
-// its end, which is the leader.
+// logExpired writes the log line of a session that expired. Only the leader, which decided the end, writes
+// it.
 func (v *View) logExpired(e *observe.EndedSession) {
-	if e.Cause != state.EndExpired || e.Time.Before(v.began) { // from the log that the start has read
+	if e.Cause != state.EndExpired || e.Time.Before(v.began) { // an old end, read from the log at the start
 		return
 	}
 	if mode := v.source.Status(0).Mode; mode != admin.Leader && mode != admin.Standalone {

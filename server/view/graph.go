@@ -10,7 +10,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// partyRow is one side of waits.
+// partyRow is a party of the graph, which waits or is waited for.
 type partyRow struct {
 	ID    int    `json:"id"`
 	Label string `json:"label"`
@@ -46,7 +46,7 @@ func (v *View) waitGraph(ctx context.Context, q *query) (any, error) {
 		some = slices.DeleteFunc(slices.Clone(some), func(q recipe.Queue) bool { return !below(q.Path, prefix) })
 		graph = func(v *View) *recipe.Graph { return v.confirmed(recipe.WaitGraph(some)) }
 	}
-	unseen := 0 // waiters that the scan has left out
+	unseen := 0 // waiters that the scan has omitted
 	for i := range some {
 		unseen += waiting(&some[i]) - len(some[i].Waiters)
 	}
@@ -56,8 +56,8 @@ func (v *View) waitGraph(ctx context.Context, q *query) (any, error) {
 	return a, nil
 }
 
-// confirmed drops cycles that never were: a scan looks at one lock after another. A contender
-// whose node still exists still waits, so if all nodes of a cycle exist at one moment, all
+// confirmed drops cycles that never existed at one moment, because a scan looks at one lock after another. A
+// contender waits as long as its node exists. So if all nodes of a cycle exist at one moment, all its
 // contenders wait at that moment.
 func (v *View) confirmed(g *recipe.Graph) *recipe.Graph {
 	if len(g.Cycles) == 0 {
@@ -103,7 +103,7 @@ func (v *View) confirmed(g *recipe.Graph) *recipe.Graph {
 	return g
 }
 
-// graphAnswer describes a graph, and counts the waits of contenders that it does not have.
+// graphAnswer describes a graph, and counts the waits of contenders that are not in it.
 func (v *View) graphAnswer(g *recipe.Graph, unseen int) graphAnswer {
 	a := graphAnswer{V: Version, Suspected: []recipe.Cycle{}, Parties: []partyRow{}, Edges: []recipe.Edge{},
 		EdgeCount: g.EdgeCount + unseen}

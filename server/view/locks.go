@@ -20,13 +20,13 @@ type lockRow struct {
 	Holders []contenderRow `json:"holders"`
 }
 
-// contenderRow is a contender, and what the server knows of its session.
+// contenderRow is a contender, with what the server knows about its session.
 type contenderRow struct {
 	recipe.Entry
 	Target   string `json:"target"` // the whole path of its node
 	Addr     string `json:"addr,omitempty"`
-	Server   uint32 `json:"server,omitempty"`   // that its client is connected to
-	Blockers int    `json:"blockers,omitempty"` // in all; BlockedBy are some of them
+	Server   uint32 `json:"server,omitempty"`   // the server to which its client is connected
+	Blockers int    `json:"blockers,omitempty"` // how many in all; BlockedBy names some of them
 	Asked    bool   `json:"asked,omitempty"`
 }
 
@@ -75,7 +75,7 @@ func contenderOf(q *recipe.Queue, e *recipe.Entry, position int, who map[int64]s
 	return r
 }
 
-// filter says which locks a request wants.
+// filter selects the locks of an answer.
 type filter struct {
 	prefix, kind, holder string
 	olderThan            int64 // ms since 1970; 0: any

@@ -13,8 +13,8 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// meter makes metrics of the locks. Grants are what has changed between two looks: the meter
-// misses a lock that came and went in between.
+// meter computes metrics of the locks. It derives grants from the changes between two looks, so it misses a
+// hold that begins and ends between them.
 type meter struct {
 	mu     sync.Mutex
 	before map[string]seen     // by path
@@ -24,7 +24,7 @@ type meter struct {
 
 // seen is a lock at the last look.
 type seen struct {
-	next    int32 // contenders that have ever come
+	next    int32 // contenders so far
 	waiters int
 	holders []int64 // their tokens
 }
@@ -40,8 +40,8 @@ type lockSum struct {
 // maxSeen bounds the locks remembered between looks.
 const maxSeen = 100_000
 
-// look brings the meter up to date. A scan that is no newer than the last changes nothing: two
-// scrapes may come with their scans in either order.
+// look brings the meter up to date. It ignores a scan that is not newer than the last one, because two
+// scrapes may deliver their scans in either order.
 func (m *meter) look(s *scan) {
 	if !s.at.After(m.at) {
 		return
@@ -93,8 +93,8 @@ func (m *meter) sum(prefix string) *lockSum {
 	return sum
 }
 
-// makeRoom forgets prefixes that have no lock, as far as others need their places: those first that had
-// none for longest. What they have counted goes to the other prefixes.
+// makeRoom drops prefixes that have no locks, if other prefixes need their places, and first those without
+// locks for longest. Their counts are added to "other".
 func (m *meter) makeRoom(s *scan) {
 	here, fresh := map[string]bool{}, map[string]bool{}
 	for i := range s.locks {
@@ -121,8 +121,7 @@ func (m *meter) makeRoom(s *scan) {
 	}
 }
 
-// waiting returns how many contenders wait, also those of a crowd that a scan leaves out: it keeps
-// those that come first.
+// waiting returns how many contenders wait, including those at the end of a long queue, which a scan omits.
 func waiting(q *recipe.Queue) int {
 	if len(q.Waiters) == 0 {
 		return 0
@@ -130,8 +129,8 @@ func waiting(q *recipe.Queue) int {
 	return q.Total - len(q.Holders) - len(q.Participants)
 }
 
-// granted returns how many grants there were between two looks, at least: new holders, or
-// contenders that came and no longer wait.
+// granted returns how many grants there were at least between two looks: new holders, or contenders that came
+// and no longer wait.
 func granted(q *recipe.Queue, was, is seen, known bool) int64 {
 	fresh := 0
 	for _, token := range is.holders {
@@ -195,15 +194,15 @@ func (v *View) Measure(st *admin.Status) {
 	}
 }
 
-// Bounds of the first parts of paths that metrics are kept under: later ones are
-// counted under "other".
+// Bounds on the prefixes of paths with metrics of their own; further ones are counted under "other".
 const (
 	maxPrefixes = 32
 	maxPrefix   = 64
 	otherPrefix = "other"
 )
 
-// prefix returns the first part of a path, by which locks are counted, where every client may list those.
+// prefix returns the first part of a path, under which its lock is counted, if every client may list these
+// names.
 func (s *scan) prefix(path string) string {
 	if s.noPrefixes {
 		return otherPrefix
@@ -226,7 +225,7 @@ func label[V any](known map[string]V, prefix string) string {
 	return prefix
 }
 
-// places returns how many prefixes are known by their names.
+// places returns how many prefixes have a label of their own.
 func places[V any](known map[string]V) int {
 	if _, ok := known[otherPrefix]; ok {
 		return len(known) - 1

@@ -26,7 +26,7 @@ import (
 //go:embed page.html
 var pageText string
 
-// tab is a view of the page: the answer to a question, which names a node or session by the parameter of.
+// tab is a view of the page: the answer to a query, which may name a node or session by the parameter of.
 type tab struct {
 	ID, Name string
 	answer   func(*View, context.Context, *query) (any, error)
@@ -66,7 +66,7 @@ type pageData struct {
 // Query returns a parameter of the page.
 func (d *pageData) Query(name string) string { return clip(d.r.URL.Query().Get(name)) }
 
-// NextPage is the link to the part of a list that begins at an offset.
+// NextPage returns the link to the part of a list that begins at an offset.
 func (d *pageData) NextPage(offset int) string {
 	q := d.r.URL.Query()
 	q.Set("offset", strconv.Itoa(offset))
@@ -134,8 +134,8 @@ func (v *View) writePage(ctx context.Context, w http.ResponseWriter, r *http.Req
 	v.sendBytes(w, r, "text/html; charset=utf-8", b.Bytes())
 }
 
-// rendered is the page. It tells times, not ages: it stays the same, byte by byte, while nothing
-// changes. The script makes ages of them.
+// rendered is the page. It contains times instead of ages, so that it stays the same, byte for byte, while
+// nothing changes. The script turns the times into ages.
 var rendered = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("page").Funcs(pageFuncs()).Parse(pageText))
 })
@@ -214,8 +214,8 @@ func holderOf(c contenderRow) string {
 	return c.Session.String()
 }
 
-// policies says what the page may do: run its one script, use its one style, and ask the server
-// it came from.
+// policies returns the page's content security policy: it may run its one script, use its one style, and call
+// the server that sent it.
 var policies = sync.OnceValue(func() string {
 	var b bytes.Buffer
 	if err := rendered().Execute(&b, &pageData{r: &http.Request{URL: &url.URL{}}}); err != nil {
@@ -230,8 +230,8 @@ var policies = sync.OnceValue(func() string {
 		"; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 })
 
-// etagOf makes a tag of an answer's bytes: a client that polls then learns in a few bytes that
-// nothing has changed.
+// etagOf returns a tag for an answer's bytes, by which a client that polls learns in a few bytes that nothing
+// has changed.
 func etagOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return `W/"` + hex.EncodeToString(sum[:12]) + `"`

@@ -31,7 +31,7 @@ type line struct {
 
 // Sizes of the picture.
 const (
-	maxBoxes  = 60 // parties that are looked at; those of deadlocks come first
+	maxBoxes  = 60 // parties that are considered; those of deadlocks come first
 	maxCols   = 3  // of parties outside deadlocks
 	maxRows   = 10
 	boxWidth  = 190
@@ -51,7 +51,7 @@ func draw(g graphAnswer) *picture {
 	n := min(len(g.Parties), maxBoxes)
 	level := make([]int, n)
 	shown := func(e *recipe.Edge) bool { return e.From < n && e.To < n }
-	for range n { // as often as the longest way has steps
+	for range n { // the longest path has at most n steps
 		changed := false
 		for i := range g.Edges {
 			e := &g.Edges[i]
@@ -108,7 +108,7 @@ func draw(g graphAnswer) *picture {
 			l.Text = strconv.Itoa(locks[pair]) + " locks"
 			l.Title += "; " + answer.Visible(e.Path)
 			if l.Class == "any" && !e.Any && !e.Watch {
-				l.Class = "" // one of them is certain
+				l.Class = "" // one of the waits is certain
 			}
 			continue
 		}
@@ -123,8 +123,8 @@ func draw(g graphAnswer) *picture {
 	return p
 }
 
-// cyclesFirst returns the places of the parties in the order in which the picture has room for them: a
-// deadlock stands above all else, and whole.
+// cyclesFirst returns the indexes of the parties in the order in which they get a place in the picture.
+// Deadlocks come first, so that they are shown whole and at the top.
 func cyclesFirst(parties []partyRow) (order []int) {
 	for _, cycle := range []bool{true, false} {
 		for i := range parties {
@@ -136,8 +136,8 @@ func cyclesFirst(parties []partyRow) (order []int) {
 	return order
 }
 
-// lineOf draws one wait: from the right of the waiting party to the left of the other, or in a
-// bow to the right if both stand in the same column.
+// lineOf draws one wait: from the right side of the waiting party to the left side of the other, or as a bow
+// on the right if both are in the same column.
 func lineOf(e *recipe.Edge, from, to *box, i int) line {
 	l := line{Path: e.Path, Text: shortPath(answer.Visible(e.Path), 28),
 		Title: answer.Visible(e.Path) + ": " + answer.Visible(e.FromNode) + " waits for " +
@@ -175,7 +175,7 @@ func subOf(p *partyRow) string {
 	return p.Addr
 }
 
-// middle cuts a long name in its middle: the ends tell names apart.
+// middle cuts a long name in its middle, because names differ at their ends.
 func middle(s string, n int) string {
 	r := []rune(s)
 	if len(r) <= n {
@@ -184,7 +184,7 @@ func middle(s string, n int) string {
 	return string(r[:n/2]) + "…" + string(r[len(r)-(n-n/2-1):])
 }
 
-// shortPath keeps the end of a path, which tells locks of one directory apart.
+// shortPath keeps the end of a path, in which locks of one directory differ.
 func shortPath(s string, n int) string {
 	r := []rune(s)
 	if len(r) <= n {

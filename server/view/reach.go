@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// reach is how far the members were when a request last wanted to know. One request asks the other
-// servers for all that poll, so no request waits long for a server that does not answer.
+// reach caches how far the members are. One request asks the other servers on behalf of all that poll, so no
+// request waits long for a server that does not answer.
 type reach struct {
 	mu    sync.Mutex
 	all   map[uint32]status.Member

@@ -20,11 +20,11 @@ type scan struct {
 	at        time.Time // on the local clock
 	took      time.Duration
 	locks     []recipe.Queue
-	unlisted  int            // those of locks that not every client may list
+	unlisted  int            // ephemeral nodes of locks that not every client may list
 	listed    []recipe.Queue // the others, if there are such
 	total     int            // ephemeral nodes
 	truncated bool
-	// Not every client may list the children of the root.
+	// noPrefixes says that not every client may list the children of the root.
 	noPrefixes bool
 
 	troubles
@@ -44,8 +44,8 @@ func (g *lazyGraph) of(v *View, locks []recipe.Queue) *recipe.Graph {
 
 func (s *scan) waitGraph(v *View) *recipe.Graph { return s.graph.of(v, s.locks) }
 
-// seen returns the locks that a question is about, their wait graph, and how many locks it must not
-// learn of.
+// seen returns the locks that a query is about, their wait graph, and the number of locks that it may not
+// see.
 func (s *scan) seen(q *query) (list []recipe.Queue, graph func(*View) *recipe.Graph, hidden int) {
 	if q.all || s.unlisted == 0 {
 		return s.locks, s.waitGraph, 0
@@ -60,9 +60,9 @@ type scans struct {
 	drop   *time.Timer
 }
 
-// How long a scan serves: while nothing has changed, at most freshFor; otherwise costShare times
-// as long as it took, so that scanning costs a small part of one processor however many requests
-// ask. View forgets a scan after keepScan.
+// How long a scan serves: at most freshFor while nothing has changed, otherwise costShare times as long as it
+// took. So scanning costs a small part of one processor for any number of requests. View drops a scan after
+// keepScan.
 const (
 	freshFor  = 5 * time.Second // watches change without a zxid
 	costShare = 10
@@ -74,7 +74,7 @@ func (v *View) locks(ctx context.Context) (*scan, error) {
 	s := &v.scans
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var zxid int64 // before the scan: a change while it goes on makes it old
+	var zxid int64 // read before the scan, so that a change during the scan makes it old
 	top := v.o.ShowAll
 	v.source.View(func(st *state.State) { zxid, top = st.Zxid(), top || st.Tree().Shows("/any") })
 	if n := s.newest; n != nil {
@@ -125,7 +125,7 @@ func (v *View) scan(ctx context.Context) (*scan, error) {
 	return n, nil
 }
 
-// all takes all steps of a look at locks.
+// all runs all steps of a look at locks.
 func (v *View) all(ctx context.Context, look interface {
 	Step(*tree.Tree) (more bool)
 	Rest()

@@ -101,7 +101,7 @@ func (v *View) listSessions(ctx context.Context, q *query) (any, error) {
 		s     session.Session
 		nodes int
 	}
-	shown := make([]seen, 0, len(ids)) // rows are made when the lock is not held
+	shown := make([]seen, 0, len(ids)) // rows are made later, without the lock
 	err = v.eachSession(ctx, ids, func(s session.Session, t *tree.Tree) {
 		shown = append(shown, seen{s, t.EphemeralsIn(s.ID)})
 	})
@@ -174,7 +174,7 @@ func (v *View) oneSession(ctx context.Context, q *query) (any, error) {
 	return a, nil
 }
 
-// shows reports whether a question may learn a path.
+// shows reports whether a query may see a path.
 func (v *View) shows(q *query, path string) (shown bool) {
 	return q.all || v.source.View(func(st *state.State) { shown = st.Tree().Shows(path) }) && shown
 }

@@ -62,7 +62,7 @@ func (v *View) sample() sample {
 	return s
 }
 
-// figure returns what rows are ordered by.
+// figure returns the value by which rows are sorted.
 func figure(r *answer.Busy, by string) int64 {
 	switch by {
 	case "bytes":
@@ -73,7 +73,7 @@ func figure(r *answer.Busy, by string) int64 {
 	return r.Requests
 }
 
-// maxWatchScan is how many watches are counted by path.
+// maxWatchScan is how many watches are read to count them by path.
 const maxWatchScan = 200_000
 
 // top answers /top.
@@ -137,8 +137,8 @@ func (v *View) top(_ context.Context, q *query) (any, error) {
 
 func round(s float64) float64 { return float64(int64(s*10)) / 10 }
 
-// oldest returns the oldest sample: that of a minute ago, once there is one.
-// Before, everything counts from the start of the connections.
+// oldest returns the oldest sample: that of a minute ago, once there is one. Before that, counts are since
+// the start of the connections.
 func (v *View) oldest() sample {
 	v.rates.mu.Lock()
 	defer v.rates.mu.Unlock()
@@ -213,8 +213,8 @@ func (a overviewAnswer) Wrong() bool {
 		slices.ContainsFunc(a.Members, memberRow.Missing)
 }
 
-// Narrow reports whether voters are missing, and the loss of one more server would stop the cluster. Unlike
-// the leader's notice, every server's page says so.
+// Narrow reports whether voters are missing, and the loss of one more server would stop the cluster. The
+// leader alone has a notice about it, but every server's page shows it.
 func (a overviewAnswer) Narrow() bool {
 	voters, missing := 0, 0
 	for _, m := range a.Members {
@@ -263,10 +263,11 @@ type memberRow struct {
 	Voter  bool   `json:"voter"`
 	Leader bool   `json:"leader"`
 	Self   bool   `json:"self"`
-	// Reached reports whether the leader, or the server that was asked, hears of it; nil: unknown.
+	// Reached reports whether the leader, or else the server that was asked, hears from the member; nil:
+	// unknown.
 	Reached *bool  `json:"reached,omitempty"`
 	Lag     uint64 `json:"lag,omitempty"`   // entries that it has not applied
-	Waits   string `json:"waits,omitempty"` // for what, by its own word, or why it is not reached
+	Waits   string `json:"waits,omitempty"` // what the member says it waits for, or why it is not reached
 }
 
 // Missing reports whether the member is known not to be reached.

@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/server/admin"
 )
 
-// troubles are what is wrong with the locks of one scan.
+// troubles lists the problems with the locks of one scan.
 type troubles struct {
 	at    time.Time
 	twice int // locks that are held twice
@@ -26,7 +26,7 @@ func (t *troubles) find(list []recipe.Queue) {
 	}
 }
 
-// notices tells of the troubles in words, without names: everyone may read them.
+// notices describes the troubles without names, because everyone may read notices.
 func (t *troubles) notices() (list []string) {
 	if t.twice > 0 {
 		list = append(list, count(t.twice, "lock is", "locks are")+" held twice, by programs that do not see "+
@@ -39,14 +39,14 @@ func (t *troubles) notices() (list []string) {
 	return list
 }
 
-// nowAnswer is what is wrong with the locks now, and who waits longest.
+// nowAnswer has the present problems with locks, and the longest waits.
 type nowAnswer struct {
 	Wrong []wrongRow
 	Waits []lockRow // locks, the longest wait first
 	Note  string
 }
 
-// wrongRow is one thing that is wrong with a lock.
+// wrongRow is one problem with a lock.
 type wrongRow struct {
 	Path, What, Do string
 	Holders        []contenderRow
@@ -109,8 +109,8 @@ func count(n int, one, many string) string {
 	return thousands(n) + " " + many
 }
 
-// Notices tells what is wrong with the locks, by a look that is a few seconds old. It does not wait for
-// a look: a health check must be quick. The first call only begins one.
+// Notices returns the problems with the locks, as of a look a few seconds ago. It never waits for a look,
+// because a health check must be quick. The first call only starts one.
 func (v *View) Notices() []string {
 	t := v.told.Load()
 	if t == nil || time.Since(t.at) > freshFor {
@@ -122,7 +122,7 @@ func (v *View) Notices() []string {
 	return t.notices()
 }
 
-// noticeTime is how long the troubles of a look are told.
+// noticeTime is how long the result of a look is used.
 const noticeTime = time.Minute
 
 // lookSoon looks at all locks in the background, unless such a look is under way.
