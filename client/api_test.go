@@ -14,6 +14,7 @@ import (
 // What a call takes or returns is promised with the call: a type of package recipe that a user can reach
 // is on the list of its package comment, and nothing else is.
 func TestReachableTypesOfRecipeArePromised(t *testing.T) {
+	t.Parallel()
 	const recipes = "github.com/zlockd/zlockd/client/recipe"
 	seen := map[reflect.Type]bool{}
 	var reach func(reflect.Type)

@@ -15,6 +15,7 @@ import (
 // Contenders of one process have their turns in the order in which they came. One that leaves the queue is
 // passed over, and one that has its turn twice passes it on once.
 func TestLocalQueueIsInOrder(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := localQueues{m: map[localKey][]chan struct{}{}}
 		key := localKey{LayoutCurator, "/a"}
@@ -64,6 +65,7 @@ func TestLocalQueueIsInOrder(t *testing.T) {
 
 // A turn that comes as its contender leaves goes to the next one.
 func TestLocalTurnThatComesTooLate(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 { // the contender sees the turn or the end first
 			g := localQueues{m: map[localKey][]chan struct{}{}}
@@ -97,6 +99,7 @@ func TestLocalTurnThatComesTooLate(t *testing.T) {
 
 // A task that holds a lock is known as long as it does.
 func TestTasksAreKnownByName(t *testing.T) {
+	t.Parallel()
 	c, e := withoutServer()
 	n := &c.named
 	n.m = map[taskPath][]*Lease{}
@@ -134,6 +137,7 @@ func TestTasksAreKnownByName(t *testing.T) {
 
 // The owner record stands in each node of a lock, and behind a candidate's value where it is of use.
 func TestContentOfNodes(t *testing.T) {
+	t.Parallel()
 	c, _ := withoutServer()
 	c.owner = recipe.Owner{PID: 5, Cmd: "job"}
 	a := &attempt{c: c, task: "task", cfg: &options{reason: "why", revocable: true}}
@@ -161,6 +165,7 @@ func TestContentOfNodes(t *testing.T) {
 
 // A context holds the locks of its leases, and of those around them, but no permits.
 func TestLocksThatAContextHolds(t *testing.T) {
+	t.Parallel()
 	c, e := withoutServer()
 	other, _ := withoutServer()
 	lease := func(ctx context.Context, path string, mode fence.Mode) *Lease {
@@ -212,6 +217,7 @@ func TestLocksThatAContextHolds(t *testing.T) {
 
 // Locking twice without passing the lease's context on would wait forever.
 func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, d := dial(t), dir(t)
 	task, other := Task(testCtx(t), "order 4711"), Task(testCtx(t), "order 4712")
@@ -246,6 +252,7 @@ func TestNamedTaskDoesNotWaitForItself(t *testing.T) {
 
 // A named task waits for what it holds in a set, lock by lock.
 func TestNamedTaskKnowsHowItHoldsEachLockOfASet(t *testing.T) {
+	t.Parallel()
 	c, d := dial(t), dir(t)
 	ctx := Task(testCtx(t), "order 1")
 	a, b := c.RWMutex(d+"/a"), c.RWMutex(d+"/b")

@@ -20,6 +20,7 @@ import (
 // contender that waits behind it. No node but theirs comes into the directory, where it would disturb
 // other programs.
 func TestBreakExpiredSparesTheOthers(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	over := join(WithMaxHold(time.Millisecond, 0), WithLinger())
 	for name, f := range map[string]func(*Client, string) take{
@@ -65,6 +66,7 @@ func TestBreakExpiredSparesTheOthers(t *testing.T) {
 }
 
 func TestE58Revocation(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, op, o, d := dial(t), dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
@@ -111,6 +113,7 @@ func TestE58Revocation(t *testing.T) {
 }
 
 func TestE60MaxHoldAndBreaking(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, c2, o, d := dial(t), dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
@@ -152,6 +155,7 @@ func TestE60MaxHoldAndBreaking(t *testing.T) {
 // Break removes the hold that its caller looked at, not one that begins between its look and its request:
 // the node at the same path has the same version. Other nodes may come beside it, in any number.
 func TestBreakSparesTheNextHolder(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, p := proxied(t)
 	o, next, d := observer(t), observer(t), dir(t)
@@ -202,6 +206,7 @@ func TestBreakSparesTheNextHolder(t *testing.T) {
 
 // A node without a number may go, and a look at it may fail, before it is broken.
 func TestBreakOfANodeThatGoes(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
@@ -240,6 +245,7 @@ func TestBreakOfANodeThatGoes(t *testing.T) {
 
 // A leader that is asked to leave keeps the value by which others find it.
 func TestRevokedLeaderKeepsItsValue(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	a, b, d := dial(t), dial(t), dir(t)
 	const value = "10.0.0.1:8080"
@@ -254,6 +260,7 @@ func TestRevokedLeaderKeepsItsValue(t *testing.T) {
 
 // Programs that know no way to be asked back keep their data.
 func TestOnlyProgramsThatUnderstandAreAskedBack(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]string{
 		recipe.NodeName(LayoutCurator, recipe.RoleLock, newNodeID(1), "") + "0000000001": "v\x00__REVOKE__",
 		"_c_91a5a8a4-1c39-4d2b-9c5e-6a2b8f3c1d00-lock-0000000001":                        "__REVOKE__",

@@ -18,6 +18,7 @@ func present(t *testing.T, c *Client) *session.Epoch {
 
 // Dial tells at once that the server refuses the identity.
 func TestDialTellsOfARefusedIdentity(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	_, err := Dial(testCtx(t), addr(t), WithAuth("nonsense", "x"))
 	must.Is(t, err, ErrNoAuth)
@@ -30,6 +31,7 @@ func TestDialTellsOfARefusedIdentity(t *testing.T) {
 
 // A heartbeat without an answer costs the connection, which answers pings but nothing else.
 func TestHeartbeatWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, p := proxied(t, WithSessionTimeout(2*time.Second), WithMargin(300*time.Millisecond))
 	n := c.keeper.Connections()

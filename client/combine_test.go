@@ -18,6 +18,7 @@ import (
 // While a waiter has no connection another client may replace its node by one of the same name, as a
 // tool does that copies a tree back. The waiter does not take that node for its own.
 func TestNodeOfAnotherOwnerIsNotGranted(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	a, p := proxied(t)
@@ -41,6 +42,7 @@ func TestNodeOfAnotherOwnerIsNotGranted(t *testing.T) {
 
 // A suspended machine stops its timers, but not the limit of a hold nor of a lock of a set.
 func TestLimitCountsWhileTheMachineIsSuspended(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	clock := newTestClock()
 	c, d := dialTo(t, addr(t), WithSessionTimeout(time.Minute), withClock(clock)), dir(t)
@@ -71,6 +73,7 @@ func TestLimitCountsWhileTheMachineIsSuspended(t *testing.T) {
 // When the write lease around a read lease is unlocked, the hold becomes a read hold. No write lease
 // may come while that happens.
 func TestNoWriteLeaseComesDuringADowngrade(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	for name, opts := range map[string][]Option{"queue": nil, "policy": {WithPolicy(PolicyFair)}} {
 		t.Run(name, func(t *testing.T) {
@@ -103,6 +106,7 @@ func idle(t *testing.T, c *Client) {
 
 // The nodes of a lost lease linger until the last of the leases nested in each other is unlocked.
 func TestNodesLingerUntilTheLastUnlock(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
@@ -120,6 +124,7 @@ func TestNodesLingerUntilTheLastUnlock(t *testing.T) {
 
 // … also if the lease was lost while its mode changed, and if it is one of a set.
 func TestNodesLingerThroughAChangeOfMode(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	linger := WithLinger()
 	for name, opts := range map[string][]Option{"queue": nil, "policy": {WithPolicy(PolicyFair)}} {
@@ -165,6 +170,7 @@ func TestNodesLingerThroughAChangeOfMode(t *testing.T) {
 
 // A set is asked to give back what one of its locks is asked for.
 func TestSetIsAskedForItsLocks(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, other, o, d := dial(t), dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
@@ -188,6 +194,7 @@ func TestSetIsAskedForItsLocks(t *testing.T) {
 
 // A hold that changed its mode goes on belonging to its task.
 func TestTaskStaysThroughAChangeOfMode(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, d := dial(t), dir(t)
 	ctx := Task(testCtx(t), "order 4711")
@@ -210,6 +217,7 @@ func TestTaskStaysThroughAChangeOfMode(t *testing.T) {
 
 // Neither an error of the server nor one of its busy answers ends the look at a held node.
 func TestMonitorOutlastsErrors(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t, WithSessionTimeout(8*time.Second)) // the next look comes after a part of it
@@ -225,6 +233,7 @@ func TestMonitorOutlastsErrors(t *testing.T) {
 
 // A server that is busy may refuse to remove a node. It is asked again.
 func TestNodesGoThoughTheServerIsBusy(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)

@@ -30,6 +30,7 @@ func madeBy(t testing.TB, o *zk.Conn, d string) int64 {
 }
 
 func TestE07CreateReplyLost(t *testing.T) {
+	t.Parallel()
 	for name, do := range map[string]faultproxy.Action{"reply dropped": faultproxy.Drop,
 		"connection cut": faultproxy.CutBefore} {
 		t.Run(name, func(t *testing.T) {
@@ -44,9 +45,8 @@ func TestE07CreateReplyLost(t *testing.T) {
 			}, Nth: 1, Do: do})
 			l := lock(t, c.Mutex(d).Lock)
 			soon(t, "the reply was lost", r.Acted())
-			if s := madeBy(t, o, d); s != session || c.Session().ID != session {
-				t.Fatalf("made by 0x%x, session 0x%x", s, session)
-			}
+			must.Equal(t, madeBy(t, o, d), session, "the session that made the node")
+			must.Equal(t, c.Session().ID, session, "the session now")
 			made := p.Count(func(f faultproxy.Frame) bool {
 				return f.Kind == faultproxy.Request && contenderCreate(f) && f.Under(d)
 			})
@@ -59,6 +59,7 @@ func TestE07CreateReplyLost(t *testing.T) {
 }
 
 func TestE08CreateCommitsAfterTheReattach(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
@@ -80,6 +81,7 @@ func TestE08CreateCommitsAfterTheReattach(t *testing.T) {
 }
 
 func TestE09CreateReplyLostAndSessionExpired(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
@@ -95,13 +97,15 @@ func TestE09CreateReplyLostAndSessionExpired(t *testing.T) {
 	p.Refuse(false)
 	l := g.wait(t)
 	s := madeBy(t, o, d)
-	must.That(t, s != session && recipe.Base(l.Node()) != old[0], "node %s of session 0x%x", l.Node(), s)
+	must.That(t, s != session, "the node is of the session 0x%x, which has expired", s)
+	must.That(t, recipe.Base(l.Node()) != old[0], "the node is %s, of the session that has expired", l.Node())
 	unlock(t, l)
 	queued(t, o, d, 0)
 }
 
 // A holder is known by its id in either form.
 func TestHolderIsKnownByItsID(t *testing.T) {
+	t.Parallel()
 	id := newNodeID(1)
 	for _, name := range []string{"_c_" + id.UUID() + "-lock-0000000007", id.Hex() + "__lock__0000000007"} {
 		expect.That(t, lives([]string{"lock-0000000009", name}, id.UUID()), "%s is not found", name)
@@ -110,6 +114,7 @@ func TestHolderIsKnownByItsID(t *testing.T) {
 }
 
 func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
@@ -143,7 +148,8 @@ func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
 		})
 		if id, _ := findID(l.Node()); true {
 			s, ours := sessionOf(id)
-			must.That(t, ours && s != session, "holds by %s of session 0x%x", l.Node(), s)
+			must.That(t, ours, "holds by %s, which is not its own", l.Node())
+			must.That(t, s != session, "holds by the session 0x%x, which has expired", s)
 		}
 		unlock(t, l)
 	}
@@ -152,6 +158,7 @@ func TestE11QueuedCreateSlipsIntoTheNextSession(t *testing.T) {
 
 // TestE12 ends the context at every moment of an attempt.
 func TestE12ContextEnds(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	n := rounds(1000, 50)
 	o := observer(t)
@@ -238,6 +245,7 @@ func TestE12ContextEnds(t *testing.T) {
 }
 
 func TestE13ContextEndedBeforeTheCall(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	d := dir(t)
 	c, p := proxied(t)
@@ -255,7 +263,8 @@ func TestE13ContextEndedBeforeTheCall(t *testing.T) {
 		},
 	} {
 		l, err := f(ctx)
-		must.That(t, l == nil && errors.Is(err, context.Canceled), "%v %v", l, err)
+		must.That(t, l == nil, "a call that was cancelled returns the lease %v", l)
+		must.Is(t, err, context.Canceled)
 	}
 	if n := p.Count(func(f faultproxy.Frame) bool {
 		return f.Kind == faultproxy.Request &&
@@ -266,6 +275,7 @@ func TestE13ContextEndedBeforeTheCall(t *testing.T) {
 }
 
 func TestE14DeleteReplyLostOnUnlock(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	for _, do := range []faultproxy.Action{faultproxy.Drop, faultproxy.CutBefore} {
@@ -285,13 +295,15 @@ func TestE14DeleteReplyLostOnUnlock(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	err := l.Unlock(ctx)
-	must.That(t, errors.Is(err, ErrReleasePending) && errors.Is(err, context.DeadlineExceeded), "%v", err)
+	must.Is(t, err, ErrReleasePending)
+	must.Is(t, err, context.DeadlineExceeded)
 	must.Equal(t, len(names(t, o, d)), 1, "nodes")
 	p.Refuse(false)
 	queued(t, o, d, 0)
 }
 
 func TestE15LateDeleteDoesNotHitANewerAttempt(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
@@ -316,6 +328,7 @@ func TestE15LateDeleteDoesNotHitANewerAttempt(t *testing.T) {
 }
 
 func TestE28DirectoryNotCreatable(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
@@ -330,6 +343,7 @@ func TestE28DirectoryNotCreatable(t *testing.T) {
 }
 
 func TestE30DeleteOfTheOwnNodeRefused(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	c := dial(t)
@@ -338,7 +352,8 @@ func TestE30DeleteOfTheOwnNodeRefused(t *testing.T) {
 	must.OK(t, errOf(o.Create(sticky, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermDelete))))
 	l := lock(t, c.Mutex(sticky).Lock)
 	wantErr(t, l.Unlock(testCtx(t)), ErrNoAuth)
-	must.That(t, !l.Valid() && errors.Is(l.Err(), ErrNotHeld), "lease %v", l.Err())
+	must.That(t, !l.Valid(), "the lease is valid")
+	must.Is(t, l.Err(), ErrNotHeld, "the lease")
 	eventually(t, "the reaper to give up", func() bool { return c.keeper.Pending() == 0 })
 	must.Equal(t, len(names(t, o, sticky)), 1, "nodes")
 	must.OK(t, c.Close(testCtx(t)))

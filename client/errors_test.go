@@ -13,6 +13,7 @@ import (
 
 // The errors of package zk have this package's names, and a context that ended tells why.
 func TestPublicErrors(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	must.OK(t, publicErr(ctx, nil))
 	for _, x := range []struct{ err, want error }{
@@ -21,7 +22,8 @@ func TestPublicErrors(t *testing.T) {
 		{context.Canceled, context.Canceled},
 	} {
 		err := publicErr(ctx, fmt.Errorf("it: %w", x.err))
-		expect.That(t, errors.Is(err, x.want) && errors.Is(err, x.err), "%v: %v", x.err, err)
+		expect.Is(t, err, x.want, "%v", x.err)
+		expect.Is(t, err, x.err)
 	}
 	expect.Has(t, publicErr(ctx, zk.ErrQuotaExceeded).Error(), "client: quota exceeded")
 	late := fmt.Errorf("%w within a second", ErrNotAcquired)

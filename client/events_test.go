@@ -10,6 +10,7 @@ import (
 
 // Events are told in their order, those that wait at the end as well. What is too much is counted.
 func TestNotifierKeepsTheOrder(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := notifier{calls: make(chan notice, 3)}
 		var told []int
@@ -37,6 +38,7 @@ func TestNotifierKeepsTheOrder(t *testing.T) {
 }
 
 func TestKindsOfEventsHaveNames(t *testing.T) {
+	t.Parallel()
 	for k := EventState; k <= EventPermits; k++ {
 		expect.That(t, k.String() != "", "event %d has no name", k)
 	}
@@ -45,6 +47,7 @@ func TestKindsOfEventsHaveNames(t *testing.T) {
 
 // The connection serves other requests, and that of the next session comes after the end of the first.
 func TestConn(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, p := proxied(t)
 	first := must.Get(c.Conn(testCtx(t)))(t)

@@ -13,6 +13,7 @@ import (
 
 // A client that lives for long keeps nothing of the calls and leases that are over.
 func TestCallsAreForgotten(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c := dial(t)
 	holding := func(ctx context.Context, lock take, use func(*Lease) error, opts ...Option) error {

@@ -8,27 +8,21 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"go.uber.org/goleak"
 
 	"github.com/zlockd/zlockd/client/internal/session"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/leak"
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// server is the ensemble most tests share; each uses a directory of its own.
-var server struct {
-	once  sync.Once
-	e     *cluster.Ensemble
-	err   error
-	count atomic.Int64
-}
+// server is the ensemble most tests share; each uses a directory of its own. The long form of the tests has
+// three servers.
+var server = cluster.Shared{Options: func() cluster.Options { return launchOptions(rounds(3, 1)) }}
 
 // kind is the server the tests run against: zlockd unless ZLOCKD_CLIENT_TARGET says zookeeper.
 func kind() cluster.Kind {
@@ -46,59 +40,35 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	flag.Set("test.parallel", "8") // the tests mostly wait
 	code := m.Run()
-	if server.e != nil {
-		server.e.Close()
-	}
-	os.Exit(code)
+	server.Close()
+	// A stub without a connection never removes its nodes.
+	os.Exit(leak.AtEnd(code, "zlockd/zlockd/client", "/session.(*Epoch).reapOnce+"))
 }
 
 // launchOptions start an ensemble with a short tick, so that session timeouts of
 // a second and more are granted.
-func launchOptions(nodes int) cluster.Options {
-	o := cluster.Options{Kind: kind(), Nodes: nodes, Dev: nodes == 1}
-	if o.Kind == cluster.ZooKeeper {
-		o.Config = []string{"tickTime=200", "minSessionTimeout=400", "maxSessionTimeout=60000"}
-		o.JVM = []string{"-Dznode.container.checkIntervalMs=500"}
-	} else {
-		o.Flags = []string{"--tick-time", "200ms", "--min-session-timeout", "400ms", "--max-session-timeout", "60s"}
-	}
-	return o
-}
+func launchOptions(nodes int) cluster.Options { return cluster.ShortSessions(kind(), nodes) }
 
 // addr is the shared server's address.
 func addr(t testing.TB) string {
 	t.Helper()
-	server.once.Do(func() { server.e, server.err = cluster.Start(launchOptions(rounds(3, 1))) })
-	must.OK(t, server.err)
-	return server.e.Servers[0].Client
+	return server.Addr(t)
 }
 
-// several are the addresses of all servers of the shared ensemble: three when
-// the long form of the tests was asked for.
+// several are the addresses of all servers of the shared ensemble.
 func several(t testing.TB) string {
 	t.Helper()
-	addr(t)
-	return server.e.Addrs()
+	return server.Ensemble(t).Addrs()
 }
 
 // dir is a path of the test's own.
-func dir(t testing.TB) string {
-	name := strings.NewReplacer("/", "_", " ", "_").Replace(t.Name())
-	return fmt.Sprintf("/t/%s-%d", name, server.count.Add(1))
-}
+func dir(t testing.TB) string { return server.Dir(t) }
 
 // leakCheck fails the test if goroutines are left when everything was cleaned up.
 // It is called before anything that registers a cleanup.
 func leakCheck(t testing.TB) {
-	ignore := goleak.IgnoreCurrent()
-	t.Cleanup(func() {
-		if !t.Failed() {
-			// A server started by the test is ended after this.
-			goleak.VerifyNone(t, ignore,
-				goleak.IgnoreAnyFunction("github.com/zlockd/zlockd/test/cluster.(*Server).Spawn.func1"),
-				goleak.IgnoreAnyFunction("github.com/zlockd/zlockd/server/clients/rest.(*Rest).run"))
-		}
-	})
+	// A server started by the test is ended after this.
+	leak.Check(t, "/test/cluster.(*Server).Spawn.func1", "/server/clients/rest.(*Rest).run")
 }
 
 // timeout bounds what a test waits for; it is generous because machines are busy.
@@ -248,7 +218,8 @@ func errOf[T any](_ T, err error) error { return err }
 func lostFor(t testing.TB, err error, why LostReason) {
 	t.Helper()
 	var lost *LostError
-	must.That(t, errors.As(err, &lost) && lost.Reason == why, "%v, not the loss because of %v", err, why)
+	must.That(t, errors.As(err, &lost), "got the error %v, want the loss because of %v", err, why)
+	must.Equal(t, lost.Reason, why, "the reason of the loss")
 }
 
 // shared starts the shared server and then looks for goroutines that the test leaves.

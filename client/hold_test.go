@@ -18,6 +18,7 @@ import (
 )
 
 func TestE40TwoGoroutinesOneMutex(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	m := c.Mutex(d)
@@ -44,6 +45,7 @@ func TestE40TwoGoroutinesOneMutex(t *testing.T) {
 }
 
 func TestE41SameLineageLocksTwice(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, p := proxied(t)
 	o, d := observer(t), dir(t)
@@ -66,9 +68,9 @@ func TestE41SameLineageLocksTwice(t *testing.T) {
 	unlock(t, l3)
 	unlock(t, l2)
 	queued(t, o, d, 0)
-	if _, err := c.Mutex(d).Lock(l.Context()); err == nil || errors.Is(err, ErrSelfDeadlock) {
-		t.Fatalf("the context ended with its lease: %v", err)
-	}
+	err = expect.Err(c.Mutex(d).Lock(l.Context()))
+	must.Fails(t, err, "a lock by the context that ended with its lease")
+	must.That(t, !errors.Is(err, ErrSelfDeadlock), "the context ended with its lease, and yet: %v", err)
 
 	// Read-write: write then read nests, and unlocking the write downgrades.
 	rw := c.RWMutex(d+"/rw", WithReentrant())
@@ -85,6 +87,7 @@ func TestE41SameLineageLocksTwice(t *testing.T) {
 }
 
 func TestE56CloseWhileHoldingWaitingAndCreating(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
@@ -132,6 +135,7 @@ func TestE56CloseWhileHoldingWaitingAndCreating(t *testing.T) {
 }
 
 func TestE57CallbackPanics(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	func() {
@@ -154,6 +158,7 @@ func TestE57CallbackPanics(t *testing.T) {
 
 // A candidate whose node may not be read is no leader without a name.
 func TestLeaderThatMayNotBeRead(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	d := dir(t)
 	l := must.Get(dial(t).Election(d).Campaign(testCtx(t), []byte("first")))(t)
@@ -164,6 +169,7 @@ func TestLeaderThatMayNotBeRead(t *testing.T) {
 }
 
 func TestE61LockDelay(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	a, pa := proxied(t)
@@ -192,6 +198,7 @@ func TestE61LockDelay(t *testing.T) {
 // The delay counts from the loss, so neither tries nor waits that are shorter than the delay begin it
 // again: after it they get the lock.
 func TestLockDelayCountsFromTheLoss(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	const delay = time.Second
 	for name, x := range map[string]struct {
@@ -237,6 +244,7 @@ func TestLockDelayCountsFromTheLoss(t *testing.T) {
 
 // Of the readers that come after a dead writer the first one waits for all.
 func TestLockDelayIsWaitedForOnce(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	a, pa := proxied(t)
@@ -253,6 +261,7 @@ func TestLockDelayIsWaitedForOnce(t *testing.T) {
 
 // The mark of a lock delay overwrites no data of another program, whenever they come.
 func TestLockDelayLeavesDataOfOthersAlone(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	ctx, o := testCtx(t), observer(t)
 	c, p := proxied(t)
@@ -289,6 +298,7 @@ func TestLockDelayLeavesDataOfOthersAlone(t *testing.T) {
 }
 
 func TestTxnHappensOnlyWhileTheLeaseIsHeld(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
@@ -325,6 +335,7 @@ func TestTxnHappensOnlyWhileTheLeaseIsHeld(t *testing.T) {
 }
 
 func TestEventsTellTheLifeOfALock(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	d := dir(t)
 	var mu sync.Mutex

@@ -47,6 +47,7 @@ func told(c *Client, to *func(Event), kind EventKind) func() []Event {
 
 // A hold is lost once, with all its leases, and is forgotten.
 func TestHoldIsLostOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := &options{}
 		h, l, left := heldWith(t, cfg)
@@ -90,6 +91,7 @@ func TestHoldIsLostOnce(t *testing.T) {
 
 // After its limit a hold is lost, and its nodes stay for the grace, or until Unlock.
 func TestNodesStayForTheGrace(t *testing.T) {
+	t.Parallel()
 	for name, x := range map[string]struct {
 		limit  options
 		why    LostReason
@@ -147,6 +149,7 @@ func TestNodesStayForTheGrace(t *testing.T) {
 
 // A lease ends for its user at the limit and at the deadline, whatever timers do, and says when that will be.
 func TestLeaseEndsByTheClock(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, l, _ := heldWith(t, &options{maxHold: time.Hour})
 		must.Equal(t, time.Until(l.Until()), time.Hour)
@@ -166,6 +169,7 @@ func TestLeaseEndsByTheClock(t *testing.T) {
 
 // The first request to give a lock back reaches every lease, those to come too. It ends a hold that says so.
 func TestWishReachesEveryLease(t *testing.T) {
+	t.Parallel()
 	for _, revocable := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			h, l, left := heldWith(t, &options{revocable: revocable, revokeGrace: time.Minute})
@@ -201,6 +205,7 @@ func TestWishReachesEveryLease(t *testing.T) {
 
 // Other programs are told of the nodes that stand for a hold, not of its place in the queue.
 func TestSequencersOfAHold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, l, _ := heldWith(t, &options{})
 		want := []fence.Sequencer{{Path: "/a", Node: "n", Mode: fence.Exclusive, Token: 5}}
@@ -222,6 +227,7 @@ func TestSequencersOfAHold(t *testing.T) {
 
 // What became of a release is told by how it failed.
 func TestErrorsOfARelease(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, _, _ := heldWith(t, &options{})
 		must.OK(t, h.releaseErr(nil))
@@ -245,6 +251,7 @@ func TestErrorsOfARelease(t *testing.T) {
 
 // A hold that is lost before its first lease leads back to the queue.
 func TestGrantThatIsLost(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, _, _ := heldWith(t, &options{})
 		c := h.c

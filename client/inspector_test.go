@@ -11,6 +11,7 @@ import (
 
 // A walk leaves out what is not there, or may not be read.
 func TestWalkPassesOverWhatItMayNotRead(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	ctx := testCtx(t)

@@ -52,9 +52,9 @@ func (j *judge) enter(mode, node string) {
 	case "s":
 		j.permits++
 	}
-	if j.writers > 1 || j.writers == 1 && j.readers > 0 || j.permits > j.limit {
-		j.t.Errorf("%s: %d writers, %d readers, %d permits inside", node, j.writers, j.readers, j.permits)
-	}
+	expect.That(j.t, j.writers <= 1, "%s: %d writers inside", node, j.writers)
+	expect.That(j.t, j.writers == 0 || j.readers == 0, "%s: %d readers beside a writer", node, j.readers)
+	expect.That(j.t, j.permits <= j.limit, "%s: %d permits inside, want %d at most", node, j.permits, j.limit)
 	c, _, ok := recipe.ParseName(node)
 	if mode == "s" {
 		return
@@ -227,6 +227,7 @@ func semaphoreOf(l Layout) func(*Client, string) func(context.Context) (string, 
 }
 
 func TestE26Curator(t *testing.T) {
+	t.Parallel()
 	peer := curator(t)
 	t.Run("mutex", func(t *testing.T) { together(t, peer, "mutex", mutexOf(LayoutCurator)) })
 	t.Run("read-write", func(t *testing.T) { together(t, peer, "rw", rwOf(LayoutCurator)) })
@@ -234,6 +235,7 @@ func TestE26Curator(t *testing.T) {
 }
 
 func TestE27Kazoo(t *testing.T) {
+	t.Parallel()
 	peer := kazoo(t)
 	t.Run("mutex", func(t *testing.T) { together(t, peer, "mutex", mutexOf(LayoutKazoo)) })
 	t.Run("read-write", func(t *testing.T) { together(t, peer, "rw", rwOf(LayoutKazoo)) })
@@ -242,6 +244,7 @@ func TestE27Kazoo(t *testing.T) {
 }
 
 func TestGoZookeeperLockBesideOurs(t *testing.T) {
+	t.Parallel()
 	d, o := dir(t), observer(t)
 	if _, err := o.Create(d, nil, 0, zk.WorldACL(zk.PermAll)); errors.Is(err, zk.ErrNoNode) {
 		o.Create("/t", nil, 0, zk.WorldACL(zk.PermAll))

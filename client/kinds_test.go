@@ -20,6 +20,7 @@ import (
 // Whatever kinds of locks meet on one path: never do two hold that should exclude
 // each other, and who comes second is told.
 func TestKindsOfLocksOnOnePathExcludeEachOther(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	type kindOf struct {
 		name   string
@@ -86,6 +87,7 @@ func TestKindsOfLocksOnOnePathExcludeEachOther(t *testing.T) {
 // A reader of a lock with a policy has no node before it holds. A lock of another
 // kind that comes between its look and its grant must not be granted beside it.
 func TestReaderOfAPolicySeesWhoCameWhileItWasNotToBeSeen(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	ctx := testCtx(t)
 	o := observer(t)
@@ -127,6 +129,7 @@ func TestReaderOfAPolicySeesWhoCameWhileItWasNotToBeSeen(t *testing.T) {
 // Curator's recipes see nodes of their own kind only, so that a lock of another
 // kind beside them would exclude no contender.
 func TestForeignLockOfAnotherKindIsRefused(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o := dial(t), observer(t)
 	const uuid = "_c_5cbee2b6-2ae0-4ad2-a2ad-c1a7a2a3f5ca-"
@@ -172,6 +175,7 @@ func TestForeignLockOfAnotherKindIsRefused(t *testing.T) {
 
 // A permit is not the lock of its path: a mutex below it does not nest in it.
 func TestPermitIsNoMutex(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, d := dial(t), dir(t)
 	p := must.Get(c.Semaphore(d, 3).Acquire(testCtx(t), 1))(t)
@@ -184,6 +188,7 @@ func TestPermitIsNoMutex(t *testing.T) {
 
 // A semaphore leaves data alone that another program keeps at its path.
 func TestSemaphoreLeavesForeignDataAlone(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o := dial(t), observer(t)
 	for _, layout := range []Layout{LayoutCurator, LayoutKazoo} {
@@ -201,6 +206,7 @@ func TestSemaphoreLeavesForeignDataAlone(t *testing.T) {
 
 // The limit that is stored at a semaphore's path counts, in the way that its layout stores it.
 func TestStoredLimitOfASemaphore(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o := dial(t), observer(t)
 	unlock(t, lock(t, c.Mutex(dir(t)+"/x").Lock)) // makes /t
@@ -243,6 +249,7 @@ func TestStoredLimitOfASemaphore(t *testing.T) {
 }
 
 func TestE48SemaphoreLosesNoPermit(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o := observer(t)
 	for _, do := range []faultproxy.Action{faultproxy.CutBefore, faultproxy.CutAfter} {
@@ -267,6 +274,7 @@ func TestE48SemaphoreLosesNoPermit(t *testing.T) {
 }
 
 func TestE49SemaphoreLimit(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, c2, o, d := dial(t), dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
@@ -285,7 +293,8 @@ func TestE49SemaphoreLimit(t *testing.T) {
 	l2 := g.wait(t)
 	// Lowered below what is in use: no holder is evicted, and no contender gets in.
 	must.OK(t, s.SetPermits(ctx, 1))
-	must.That(t, l.Valid() && l2.Valid(), "evicted")
+	must.That(t, l.Valid(), "the first is evicted")
+	must.That(t, l2.Valid(), "the second is evicted")
 	g = start(ctx, func(ctx context.Context, o ...Option) (*Lease, error) { return any.Acquire(ctx, 1, o...) })
 	queued(t, o, d+"/locks", 1)
 	unlock(t, l2)
@@ -295,6 +304,7 @@ func TestE49SemaphoreLimit(t *testing.T) {
 }
 
 func TestE50SetsInDifferentOrders(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	d := dir(t)
 	ctx := testCtx(t)
@@ -326,8 +336,9 @@ func TestE50SetsInDifferentOrders(t *testing.T) {
 					}
 					for _, s := range l.Sequencers() {
 						_, st, err := o.Get(s.Path + "/" + s.Node)
-						expect.That(t, err == nil && fence.Token(st.Czxid) == s.Token,
-							"%v: zxid %v, token %d, %v", s, st, l.Token(), err)
+						if expect.OK(t, err, "%v", s) {
+							expect.Equal(t, fence.Token(st.Czxid), s.Token, "%v: zxid of the node", s)
+						}
 					}
 					for _, k := range mine {
 						inside[k].Add(-1)
@@ -344,6 +355,7 @@ func TestE50SetsInDifferentOrders(t *testing.T) {
 
 // A client that takes single locks in the order of the paths never deadlocks with a set.
 func TestSetsInOrderDoNotDeadlockWithSingleLocks(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	d := dir(t)
 	o, single, c := observer(t), dial(t), dial(t)
@@ -371,6 +383,7 @@ func TestSetsInOrderDoNotDeadlockWithSingleLocks(t *testing.T) {
 }
 
 func TestE51SetWithOnePathRefused(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
@@ -388,6 +401,7 @@ func TestE51SetWithOnePathRefused(t *testing.T) {
 
 // The head of a semaphore's queue whose node was removed takes no permit beside the next head.
 func TestHeadThatWasRemovedTakesNoPermit(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	d, o := dir(t), observer(t)
 	requeued := make(chan Event, 10)

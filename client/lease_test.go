@@ -21,6 +21,7 @@ type valueKey struct{}
 
 // The context given to Lock limits the wait. The hold is another matter.
 func TestLeaseOutlivesTheContextOfTheWait(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, d := dial(t), dir(t)
 	wait, cancel := context.WithTimeout(context.WithValue(testCtx(t), valueKey{}, "v"), patience)
@@ -36,6 +37,7 @@ func TestLeaseOutlivesTheContextOfTheWait(t *testing.T) {
 }
 
 func TestLeaseEndsWithTheLeaseAroundIt(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	outer := lock(t, c.Mutex(d+"/outer").Lock)
@@ -54,6 +56,7 @@ func TestLeaseEndsWithTheLeaseAroundIt(t *testing.T) {
 }
 
 func TestDoEndsTheWorkWithItsContext(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, d := dial(t), dir(t)
 	own := errors.New("that is enough")
@@ -71,6 +74,7 @@ func TestDoEndsTheWorkWithItsContext(t *testing.T) {
 }
 
 func TestWaitHasALimitOfItsOwn(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
 	l := lock(t, a.Mutex(d).Lock)
@@ -90,6 +94,7 @@ func TestWaitHasALimitOfItsOwn(t *testing.T) {
 }
 
 func TestMutexIsGrantedAndGivenBack(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
@@ -105,6 +110,7 @@ func TestMutexIsGrantedAndGivenBack(t *testing.T) {
 }
 
 func TestMutexExcludesAndTokensGrow(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	d := dir(t)
 	ctx := testCtx(t)
@@ -141,6 +147,7 @@ func TestMutexExcludesAndTokensGrow(t *testing.T) {
 
 // What f makes of the end of its context must not hide why it ended.
 func TestDoTellsTheLossWhateverFReturns(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o := dial(t), observer(t)
 	own := errors.New("own error")
@@ -182,6 +189,7 @@ func TestDoTellsTheLossWhateverFReturns(t *testing.T) {
 // What is nested in a set of locks is nested in the one that it names: in how that one
 // is held, and with its token.
 func TestLeaseNestedInASetIsOfItsOwnLock(t *testing.T) {
+	t.Parallel()
 	c, d, o := dial(t), dir(t), observer(t)
 	ctx := testCtx(t)
 	a, b := c.RWMutex(d+"/a", WithReentrant()), c.RWMutex(d+"/b", WithReentrant())
@@ -214,6 +222,7 @@ func TestLeaseNestedInASetIsOfItsOwnLock(t *testing.T) {
 
 // A mutex that is read-locked within itself stays a mutex.
 func TestUnlockOfAMutexBeforeAReadLockNestedInIt(t *testing.T) {
+	t.Parallel()
 	c, d, o := dial(t), dir(t), observer(t)
 	outer := lock(t, c.Mutex(d).Lock)
 	inner := must.Get(c.RWMutex(d, WithReentrant()).RLock(outer.Context()))(t)
@@ -226,6 +235,7 @@ func TestUnlockOfAMutexBeforeAReadLockNestedInIt(t *testing.T) {
 
 // What Do runs is work under the lease, for the wait graph too.
 func TestDoIsOneTaskWithItsLease(t *testing.T) {
+	t.Parallel()
 	c, d := dial(t), dir(t)
 	err := c.Mutex(d).Do(testCtx(t), func(ctx context.Context, l *Lease) error {
 		return c.Mutex(d+"/inner").Do(ctx, func(_ context.Context, inner *Lease) error {
@@ -240,6 +250,7 @@ func TestDoIsOneTaskWithItsLease(t *testing.T) {
 
 // Release does not wait for the server, but the release comes about, also when its first request is lost.
 func TestReleaseComesAboutAllTheSame(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
@@ -258,6 +269,7 @@ func TestReleaseComesAboutAllTheSame(t *testing.T) {
 
 // A program that needs time to stop must not be overtaken by the next holder.
 func TestLingeringNodeStaysUntilUnlock(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	l := lock(t, c.Mutex(d, join(WithMaxHold(50*time.Millisecond, 10*time.Millisecond), WithLinger())).Lock)
@@ -271,6 +283,7 @@ func TestLingeringNodeStaysUntilUnlock(t *testing.T) {
 
 // A client that lives for years locks and unlocks all the time: what it knows of its holds must not grow.
 func TestHoldsAreForgottenWithTheirEnd(t *testing.T) {
+	t.Parallel()
 	c, d := dial(t), dir(t)
 	holds := present(t, c).Dependents
 	l := lock(t, c.Mutex(d).Lock)
@@ -281,6 +294,7 @@ func TestHoldsAreForgottenWithTheirEnd(t *testing.T) {
 
 // Close cleans up for as long as it may; work under a lease must not wait for that.
 func TestCloseEndsLeasesBeforeItCleansUp(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c := dialTo(t, addr(t), steady()...)
 	l := lock(t, c.Mutex(dir(t)).Lock)
@@ -302,6 +316,7 @@ func TestCloseEndsLeasesBeforeItCleansUp(t *testing.T) {
 
 // A set may wait for the locks that have no limit of their own, whatever limit the others have.
 func TestSetWaitsForEachLockAsItSays(t *testing.T) {
+	t.Parallel()
 	c, d, o := dial(t), dir(t), observer(t)
 	a, b := c.Mutex(d+"/a"), c.Mutex(d+"/b")
 	held := lock(t, dial(t).Mutex(d+"/b").Lock)
@@ -317,6 +332,7 @@ func TestSetWaitsForEachLockAsItSays(t *testing.T) {
 
 // A call that may not wait is told that it would have to, for its own context too.
 func TestSelfDeadlockOfACallThatMayNotWait(t *testing.T) {
+	t.Parallel()
 	c, d := dial(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
 	for _, err := range []error{
@@ -331,6 +347,7 @@ func TestSelfDeadlockOfACallThatMayNotWait(t *testing.T) {
 // A transaction whose answer is not waited for may have been done. A node of another program in the place of the
 // hold's is no hold.
 func TestHoldWhoseNodeIsReplaced(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, p := proxied(t)
 	o, d, ctx := observer(t), dir(t), testCtx(t)
@@ -357,6 +374,7 @@ func TestHoldWhoseNodeIsReplaced(t *testing.T) {
 
 // The place of a hold in the queue is what its sequencer says, as long as its node is there.
 func TestSequencersThatAreStale(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, d, ctx := dial(t), dir(t), testCtx(t)
 	l := lock(t, c.RWMutex(d).Lock)
@@ -385,6 +403,7 @@ func TestSequencersThatAreStale(t *testing.T) {
 
 // The function of a lock hears of that lock alone, also if it is the first one of a set.
 func TestEventsOfALockInASet(t *testing.T) {
+	t.Parallel()
 	c, d := dial(t), dir(t)
 	events := make(chan string, 10)
 	hears := WithEvents(func(ev Event) {

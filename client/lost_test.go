@@ -95,6 +95,7 @@ var losses = map[string]faultproxy.Rule{
 // TestEveryLostMessage runs a lock–work–unlock cycle and loses each of its messages in turn, in every way,
 // then checks that nothing was left, no two held together, and what Unlock said was true.
 func TestEveryLostMessage(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	for recipe, make := range plainRecipes {
 		for way, rule := range losses {
@@ -172,6 +173,7 @@ func lostMessage(t *testing.T, rec recipeTest, rule faultproxy.Rule, fresh bool,
 // TestEveryLostMessageOfAPolicyLock loses each message of a cycle in turn, for a
 // write, for a read that is upgraded, and for a write that is downgraded.
 func TestEveryLostMessageOfAPolicyLock(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	for name, make := range policyRecipes {
 		for way, rule := range losses {
@@ -224,6 +226,7 @@ var endings = map[string]func(c *Client, cancel func()){
 // turn is on its way. Whatever the attempt had come to, nothing is left of it, and
 // the next one is granted while the session lives on.
 func TestE12ContextEndsAtEveryMessage(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	for name, make := range cancelRecipes() {
 		for ending, end := range endings {
@@ -281,6 +284,7 @@ func endedAt(t *testing.T, c *Client, p *faultproxy.Proxy, make recipeTest, kind
 // Changes of mode and the release may be asked for at the same time. They come one
 // after another, and Unlock tells the truth.
 func TestChangesOfModeComeOneAfterAnother(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
@@ -317,6 +321,10 @@ func TestChangesOfModeComeOneAfterAnother(t *testing.T) {
 func TestAbandonedNodesAreBounded(t *testing.T) {
 	addr(t)
 	const goroutines = 100
+	least := int64(rounds(100_000, 3000))
+	if testing.Short() {
+		least = 1000
+	}
 	type locker = func(context.Context) (*Lease, error)
 	modes := map[string]func(c *Client, d string) (f locker, dirs []string){
 		"mutex": func(c *Client, d string) (locker, []string) {
@@ -379,7 +387,7 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 					})
 				}
 				most := 0
-				for calls.Load() < int64(rounds(100_000, 3000)) && ctx.Err() == nil {
+				for calls.Load() < least && ctx.Err() == nil {
 					for _, d := range dirs {
 						most = max(most, len(names(t, o, d)))
 					}
@@ -402,6 +410,7 @@ func TestAbandonedNodesAreBounded(t *testing.T) {
 
 // A call counts in every directory in which it makes nodes, as long as it lasts.
 func TestCallsCountInTheirDirectories(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, d, o := dial(t), dir(t), observer(t)
 	permits := c.Semaphore(d+"/permits", 1, WithOwnPlace())
@@ -440,6 +449,7 @@ func TestCallsCountInTheirDirectories(t *testing.T) {
 
 // One path that the server refuses says nothing about containers.
 func TestBadPathLeavesContainersAlone(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, p := proxied(t)
 	must.Fails(t, expect.Err(c.Mutex("/t/\U0001F512/a").Lock(testCtx(t))),
@@ -452,6 +462,7 @@ func TestBadPathLeavesContainersAlone(t *testing.T) {
 
 // kazoo makes a lock's directory once and not again, so in its layout a directory stays.
 func TestKazooDirectoriesStay(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, p := proxied(t)
 	d := dir(t)
@@ -469,6 +480,7 @@ func TestKazooDirectoriesStay(t *testing.T) {
 
 // Permits of which another client has removed one all go, though the connection breaks.
 func TestUnlockRemovesTheOtherPermits(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, p := proxied(t)
 	o, d := observer(t), dir(t)
@@ -484,6 +496,7 @@ func TestUnlockRemovesTheOtherPermits(t *testing.T) {
 
 // An attempt that ends while the answer to its creation is lost leaves no node.
 func TestAbandonedCreationLeavesNothing(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	other := dial(t)
@@ -505,6 +518,7 @@ func TestAbandonedCreationLeavesNothing(t *testing.T) {
 
 // A contender that may neither read nor stat the node before it looks for it in the list.
 func TestWaiterBehindANodeThatItMayNotSee(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	held := lock(t, dial(t).Mutex(d).Lock)

@@ -19,6 +19,7 @@ import (
 // A write lock with a policy becomes a read lock, whatever other programs have done to its place in the
 // queue, and to the mark of a lock delay.
 func TestDowngradeOfADisturbedHold(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o := observer(t)
 	for name, x := range map[string]struct {
@@ -38,7 +39,8 @@ func TestDowngradeOfADisturbedHold(t *testing.T) {
 		l := quietly(t, c.RWMutex(d, WithPolicy(PolicyFair)).Lock, x.opts...)
 		must.OK(t, x.disturb(d, l), "%s", name)
 		must.OK(t, l.Downgrade(testCtx(t)), "%s", name)
-		must.That(t, l.Mode() == fence.Shared && len(l.Nodes()) == 1, "%s: %v, %v", name, l.Mode(), l.Nodes())
+		must.Equal(t, l.Mode(), fence.Shared, "%s", name)
+		must.Equal(t, len(l.Nodes()), 1, "%s: nodes %v", name, l.Nodes())
 		must.OK(t, l.Check(testCtx(t)), "%s", name)
 		unlock(t, l)
 	}
@@ -46,6 +48,7 @@ func TestDowngradeOfADisturbedHold(t *testing.T) {
 
 // A lease that was unlocked, or lost, has no more calls.
 func TestCallsOfALeaseThatIsOver(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, d := dial(t), dir(t)
 	for name, x := range map[string]struct {
@@ -72,6 +75,7 @@ func TestCallsOfALeaseThatIsOver(t *testing.T) {
 
 // An upgrade that meets a change of the record looks again.
 func TestUpgradeBesideAWriteOfTheRecord(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, p := proxied(t)
 	o, d := observer(t), dir(t)
@@ -92,6 +96,7 @@ func TestUpgradeBesideAWriteOfTheRecord(t *testing.T) {
 
 // The outcome of a transaction is known if its context ended before it was sent.
 func TestTxnWithAContextThatEnded(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, p := proxied(t)
 	l := lock(t, c.Mutex(dir(t)).Lock)
@@ -99,7 +104,8 @@ func TestTxnWithAContextThatEnded(t *testing.T) {
 	ended, cancel := context.WithCancel(testCtx(t))
 	cancel()
 	_, err := l.Txn(ended)
-	must.That(t, errors.Is(err, context.Canceled) && !errors.Is(err, zk.ErrUncertain), "%v", err)
+	must.Is(t, err, context.Canceled)
+	must.That(t, !errors.Is(err, zk.ErrUncertain), "nothing was sent, and yet: %v", err)
 	must.Equal(t, sent.Seen(), 0, "transactions that were sent")
 	ctx, stop := context.WithCancel(testCtx(t))
 	defer stop()
@@ -108,7 +114,8 @@ func TestTxnWithAContextThatEnded(t *testing.T) {
 	soon(t, "the transaction", sent.Acted())
 	stop()
 	err = soon(t, "the transaction", done)
-	must.That(t, errors.Is(err, context.Canceled) && errors.Is(err, zk.ErrUncertain), "%v", err)
+	must.Is(t, err, context.Canceled)
+	must.Is(t, err, zk.ErrUncertain)
 	sent.Remove()
 	must.OK(t, errOf(l.Txn(testCtx(t))))
 	must.OK(t, l.Err())
@@ -116,10 +123,13 @@ func TestTxnWithAContextThatEnded(t *testing.T) {
 
 // Changes of mode come one after another, and who wants the nodes waits for them.
 func TestChangesOfAHold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, l, _ := heldWith(t, &options{})
 		h.awaitChange(t.Context())
-		must.That(t, !h.changes() && h.beginChange() && h.changes(), "no change under way")
+		must.That(t, !h.changes(), "a change is under way at the beginning")
+		must.That(t, h.beginChange(), "a change does not begin")
+		must.That(t, h.changes(), "no change is under way")
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		h.awaitChange(ended)
@@ -144,13 +154,15 @@ func TestChangesOfAHold(t *testing.T) {
 		h.endChange()
 		must.Equal(t, <-over, "change false")
 		must.Is(t, h.overErr(), ErrLost)
-		must.That(t, !h.beginChange() && !h.changes(), "a lost hold changes")
+		must.That(t, !h.beginChange(), "a change of a lost hold begins")
+		must.That(t, !h.changes(), "a lost hold changes")
 	})
 }
 
 // With the last lease that writes, the hold of a read-write lock becomes one that reads. The leases that read
 // do not wait for that.
 func TestLastWriterMakesReadersOfTheOthers(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, write, left := heldWith(t, &options{})
 		h.asked.rw = true

@@ -27,6 +27,7 @@ import (
 )
 
 func TestNodeIDsBearTheSession(t *testing.T) {
+	t.Parallel()
 	for _, sid := range []int64{0, 1, -1, 0x100000a5f6260001, math.MinInt64, math.MaxInt64, 0x0123456789abcdef} {
 		seen := map[recipe.ID]bool{}
 		for range 100 {
@@ -53,6 +54,7 @@ func TestNodeIDsBearTheSession(t *testing.T) {
 }
 
 func TestE22NameParsing(t *testing.T) {
+	t.Parallel()
 	id := newNodeID(0x1234)
 	for _, c := range []struct {
 		name   string
@@ -121,6 +123,7 @@ func TestE22NameParsing(t *testing.T) {
 
 // What a name is read as must not depend on the shortcut for names like the own one.
 func TestLikenessReadsWhatParseNameReads(t *testing.T) {
+	t.Parallel()
 	id, other := newNodeID(1), newNodeID(2)
 	tails := []string{"-lock-0000000007", "-lock-2147483647", "-lock-2147483648", "-lock--000000005",
 		"-lock--1000000001", "-lock--2147483648",
@@ -164,6 +167,7 @@ func FuzzParseName(f *testing.F) {
 
 // TestE20 has contenders with numbers on both sides of the wrap.
 func TestE20SequenceWraps(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	seqs := []int32{math.MaxInt32 - 1, math.MaxInt32, math.MinInt32, math.MinInt32 + 1}
@@ -211,6 +215,7 @@ func TestE20SequenceWraps(t *testing.T) {
 
 // TestE20OnAServerThatWraps is the same with a server that counts to the end and on.
 func TestE20OnAServerThatWraps(t *testing.T) {
+	t.Parallel()
 	ctx := testCtx(t)
 	s, err := zlockd.Start(ctx, zlockd.Options{
 		ClientAddr: "127.0.0.1:0", MinSessionTimeout: time.Second,
@@ -260,6 +265,7 @@ func TestE20OnAServerThatWraps(t *testing.T) {
 }
 
 func TestE21SequenceWrapsBesideAForeignContender(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	unlock(t, lock(t, c.Mutex(d).Lock))
@@ -273,6 +279,7 @@ func TestE21SequenceWrapsBesideAForeignContender(t *testing.T) {
 }
 
 func TestE24KazooNodeInACuratorDirectory(t *testing.T) {
+	t.Parallel()
 	own := "_c_" + newNodeID(1).UUID() + "-lock-0000000001"
 	kazoo := "f65a711639a74cab9e5222dd97208552__lock__0000000000"
 	curator := "_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-0000000002"
@@ -314,6 +321,7 @@ func TestE24KazooNodeInACuratorDirectory(t *testing.T) {
 }
 
 func TestE59NodeDataOfAnyKind(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
@@ -349,6 +357,7 @@ func FuzzOwnerData(f *testing.F) {
 }
 
 func TestE65TokensBeyondTheIntegersOfJSON(t *testing.T) {
+	t.Parallel()
 	const big = 1<<53 + 1
 	b, err := json.Marshal(recipe.Entry{Token: big, Session: math.MaxInt64, Mode: recipe.Exclusive})
 	must.OK(t, err)

@@ -32,6 +32,7 @@ func contentOf(t *testing.T, o *zk.Conn, node string) ([]byte, *zk.Stat) {
 }
 
 func TestClientNameIsInTheNode(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o := observer(t)
 	l := lock(t, dial(t, WithName("reports-7")).Mutex(dir(t)).Lock)
@@ -44,6 +45,7 @@ func TestClientNameIsInTheNode(t *testing.T) {
 // The value of a candidate is the node's data, with an owner record behind it only where the
 // wait graph needs the task and no other library reads the whole.
 func TestValueOfACandidateStaysReadable(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o := dial(t), observer(t)
 	for name, campaign := range map[string]struct {
@@ -89,6 +91,7 @@ func TestValueOfACandidateStaysReadable(t *testing.T) {
 }
 
 func TestLatchNamesItsNodesAsCuratorDoes(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	for _, test := range []struct {
@@ -105,6 +108,7 @@ func TestLatchNamesItsNodesAsCuratorDoes(t *testing.T) {
 }
 
 func TestTLSIsSpoken(t *testing.T) {
+	t.Parallel()
 	leakCheck(t)
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
@@ -133,6 +137,7 @@ func TestTLSIsSpoken(t *testing.T) {
 
 // A permit's token orders what is done under it, too.
 func TestTokenOfAPermitIsTheBirthOfItsNode(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o := dial(t), observer(t)
 	for _, layout := range []Layout{LayoutCurator, LayoutKazoo} {
@@ -150,6 +155,7 @@ func TestTokenOfAPermitIsTheBirthOfItsNode(t *testing.T) {
 
 // Under the writers' policy a reader waits for every writer, in any order of arrival.
 func TestWritersPolicyLetsNoReaderPass(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d, ctx := observer(t), dir(t), testCtx(t)
 	m := func() *RWMutex { return dial(t).RWMutex(d, WithPolicy(PolicyWriter), WithOwnPlace()) }
@@ -178,6 +184,7 @@ func TestWritersPolicyLetsNoReaderPass(t *testing.T) {
 // Whether a reader waits for a queued writer that has not closed the door yet: the
 // policies differ in nothing else.
 func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
+	t.Parallel()
 	reader, writer := newNodeID(1), newNodeID(2)
 	q := func(id recipe.ID, kind recipe.PolicyRole, seq int32) recipe.PolicyNode {
 		return recipe.PolicyNode{ID: id, Kind: kind, Seq: seq}
@@ -216,6 +223,7 @@ func TestPoliciesOrderReadersAndQueuedWriters(t *testing.T) {
 
 // Who follows the state is told of every loss, by the clock here and by the server.
 func TestStateTellsOfTheLoss(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	for name, lose := range map[string]func(*testClock, *faultproxy.Proxy) error{
 		"deadline": func(c *testClock, _ *faultproxy.Proxy) error { c.move(time.Hour, 0); return nil },
@@ -250,6 +258,7 @@ func TestStateTellsOfTheLoss(t *testing.T) {
 }
 
 func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
+	t.Parallel()
 	for name, opt := range map[string]Option{
 		"no timeout": WithSessionTimeout(0), "negative margin": WithMargin(-1),
 	} {
@@ -260,6 +269,7 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 }
 
 func TestPathsThatAreNoLocks(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, ctx := dial(t), testCtx(t)
 	for path, why := range map[string]string{
@@ -280,6 +290,7 @@ func TestPathsThatAreNoLocks(t *testing.T) {
 
 // A set that cannot be taken takes none of its locks.
 func TestSetsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, other, o, d := dial(t), dial(t), observer(t), dir(t)
 	a, b := c.Mutex(d+"/a").Request(), c.Mutex(d+"/b").Request()
@@ -299,6 +310,7 @@ func TestSetsThatAreRefused(t *testing.T) {
 // An option of the session that is given to a lock, and a layout that the kind of lock does
 // not have, are refused.
 func TestMisplacedOptionsAreRefused(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, d := dial(t), dir(t)
 	for name, refused := range map[string]struct {
@@ -325,6 +337,7 @@ func TestMisplacedOptionsAreRefused(t *testing.T) {
 // The text of an error begins with the prefix of the package, names the lock's path, and has the
 // prefix of each package once.
 func TestErrorsNameThePathAndEachPackageOnce(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, other, ctx, d := dial(t), dial(t), testCtx(t), dir(t)
 	held := lock(t, c.Mutex(d+"/held").Lock)

@@ -28,6 +28,7 @@ func waitsLocally(t *testing.T, c *Client, d string, layout Layout, m *RWMutex) 
 // A writer that waits in the process of a write lock does not get that lock's node
 // when the lock has become a read lock: the readers beside it would not see the writer.
 func TestWriterDoesNotInheritADowngradedLock(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	for _, test := range []struct {
 		name   string
@@ -84,6 +85,7 @@ func endedCtx() context.Context {
 // A lock that is lost leaves neither its node nor the turn of its process behind, also
 // when other calls of the process wait for it and its node lingers until Unlock.
 func TestLostLockIsFreeForTheProcess(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, p := proxied(t)
 	m := c.Mutex(dir(t), WithLinger())
@@ -100,6 +102,7 @@ func TestLostLockIsFreeForTheProcess(t *testing.T) {
 // A server keeps what becomes of an unreadable node to itself. A client that watched it
 // before it was made so must find out otherwise, and soon.
 func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o := observer(t)
 	must.OK(t, o.AddAuth("digest", []byte("operator:secret")))
@@ -159,6 +162,7 @@ func TestWaitersDoNotTrustANodeMadeUnreadable(t *testing.T) {
 // Nor is a holder told of the end of its own node when it may not read it. That it
 // may not is no loss; that the node is gone is.
 func TestHolderOfANodeMadeUnreadable(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o := observer(t)
 	must.OK(t, o.AddAuth("digest", []byte("operator:secret")))
@@ -200,6 +204,7 @@ func TestHolderOfANodeMadeUnreadable(t *testing.T) {
 // Nor is a waiter granted the lock whose node and whose predecessor's went while it had no
 // connection: which of the two it hears of first says nothing.
 func TestWaiterRemovedWithoutAConnectionIsNotGranted(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, holder := observer(t), dial(t)
 	enqueued := make(chan string, 4)
@@ -226,6 +231,7 @@ func TestWaiterRemovedWithoutAConnectionIsNotGranted(t *testing.T) {
 // A waiter whose node an operator removes has no place: it is not granted the lock when the
 // holder goes, but queues again behind the next one.
 func TestRemovedWaiterIsNotGranted(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o := observer(t)
 	for _, ahead := range []int{0, 1} { // of the waiter that is removed, beside the holder
@@ -263,6 +269,7 @@ func TestRemovedWaiterIsNotGranted(t *testing.T) {
 // A session that was ended by force may have ended before Unlock was called: then there
 // was another holder in between, and Unlock must not say that all is well.
 func TestUnlockTellsOfASessionThatWasEndedByForce(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	for _, simple := range []bool{true, false} {
 		d := dir(t)
@@ -293,6 +300,7 @@ func TestUnlockTellsOfASessionThatWasEndedByForce(t *testing.T) {
 // The answer to a question may tell of the end of the session before the client was
 // told: it is the loss of the lease all the same.
 func TestEndOfTheSessionIsTheLossOfTheLease(t *testing.T) {
+	t.Parallel()
 	c, d := dial(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
 	err := l.checkErr(testCtx(t), ErrSessionExpired)
@@ -307,6 +315,7 @@ func TestEndOfTheSessionIsTheLossOfTheLease(t *testing.T) {
 
 // The loss of a set names the lock that is to blame.
 func TestLossOfASetNamesTheLock(t *testing.T) {
+	t.Parallel()
 	c, d, o := dial(t), dir(t), observer(t)
 	for _, opts := range [][]Option{nil, {WithoutRequeue()}} {
 		for how, notice := range map[string]func(*Lease) error{
@@ -333,6 +342,7 @@ func TestLossOfASetNamesTheLock(t *testing.T) {
 
 // A set that may not queue again says what became of the lock that it had.
 func TestSetThatLosesALockOnTheWaySaysWhy(t *testing.T) {
+	t.Parallel()
 	d, o, other := dir(t), observer(t), dial(t)
 	lost := make(chan Event, 10)
 	c := dial(t, on(EventLost, func(e Event) { lost <- e }))
@@ -353,6 +363,7 @@ func TestSetThatLosesALockOnTheWaySaysWhy(t *testing.T) {
 
 // Whatever a lease says of itself to others is true, and once for each lock.
 func TestSequencersAreCurrent(t *testing.T) {
+	t.Parallel()
 	c, d := dial(t), dir(t)
 	policy := c.RWMutex(d+"/policy", WithPolicy(PolicyFair))
 	for name, take := range map[string]take{

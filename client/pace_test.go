@@ -37,6 +37,7 @@ func line(t *testing.T, d string, n int) (h *Lease, waiting []granting, leave []
 // Where turns are short the list that proves a grant is read while the one before
 // holds: when that one goes, nothing is asked any more.
 func TestShortTurnsAreGrantedWithoutAnotherRoundTrip(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	h, ahead, _ := line(t, d, 1)
@@ -67,6 +68,7 @@ func TestShortTurnsAreGrantedWithoutAnotherRoundTrip(t *testing.T) {
 
 // The one that is watched may have waited only, and so may the last one ahead.
 func TestLookingAheadGrantsNothingByItself(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	for _, who := range []string{"the one watched leaves", "the last one leaves", "both leave"} {
 		t.Run(who, func(t *testing.T) {
@@ -90,7 +92,8 @@ func TestLookingAheadGrantsNothingByItself(t *testing.T) {
 				eventually(t, "another look", func() bool { return under(p, d, faultproxy.OpGetChildren2) >= 2 })
 				watches(t, p, h.Node(), 1)
 			}
-			must.That(t, g.pending() && h.Valid(), "granted beside the holder")
+			must.That(t, g.pending(), "granted beside the holder")
+			must.That(t, h.Valid(), "the holder has lost the lock")
 			unlock(t, h)
 			for _, a := range stay {
 				l := a.wait(t)
@@ -104,6 +107,7 @@ func TestLookingAheadGrantsNothingByItself(t *testing.T) {
 
 // The last one ahead is gone when its watch is asked for.
 func TestLookingAheadTooLate(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	h, ahead, _ := line(t, d, 1)
@@ -123,6 +127,7 @@ func TestLookingAheadTooLate(t *testing.T) {
 
 // Clients that come, hold for an instant and often give up: no two hold at a time.
 func TestShortTurnsExclude(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	d := dir(t)
 	var inside, held atomic.Int32
@@ -154,6 +159,7 @@ func TestShortTurnsExclude(t *testing.T) {
 }
 
 func TestPacesAreBounded(t *testing.T) {
+	t.Parallel()
 	var p paces
 	expect.That(t, !p.short("/a", time.Second), "nothing is known yet")
 	for i := range 3 * pacesKept {
@@ -161,6 +167,6 @@ func TestPacesAreBounded(t *testing.T) {
 	}
 	p.note("/a", time.Second)
 	expect.That(t, len(p.dirs) <= pacesKept, "%d are kept", len(p.dirs))
-	expect.That(t, !p.short("/a", time.Second/shortTurn) && p.short("/a", time.Second/shortTurn+1),
-		"not short where it should be, or the other way round")
+	expect.That(t, !p.short("/a", time.Second/shortTurn), "a turn of the limit is short")
+	expect.That(t, p.short("/a", time.Second/shortTurn+1), "a turn beyond the limit is not short")
 }

@@ -12,16 +12,18 @@ import (
 )
 
 func TestHolderThatLivesIsInTheList(t *testing.T) {
+	t.Parallel()
 	id := newNodeID(7)
 	for _, name := range []string{"_c_" + id.UUID() + "-lock-0000000001", id.Hex() + "__lock__0000000001"} {
 		expect.That(t, lives([]string{"x", name}, id.UUID()), "%s", name)
 	}
-	expect.That(t, !lives([]string{"x", newNodeID(7).UUID()}, id.UUID()) && !lives(nil, id.UUID()),
-		"it is not there")
+	expect.That(t, !lives([]string{"x", newNodeID(7).UUID()}, id.UUID()), "found among others")
+	expect.That(t, !lives(nil, id.UUID()), "found in an empty directory")
 }
 
 // What a look at the own node tells a waiter.
 func TestLookAtTheOwnNode(t *testing.T) {
+	t.Parallel()
 	c, e := withoutServer()
 	watch := &zk.Watch{}
 	mine := zk.Node{Data: []byte("x"), Stat: zk.Stat{EphemeralOwner: 7, Version: 3}}
@@ -35,9 +37,13 @@ func TestLookAtTheOwnNode(t *testing.T) {
 		return w, err
 	}
 	w, err := look(session.Seen{Node: mine, Watch: watch}, nil)
-	must.That(t, err == nil && w.own == watch && w.since == 5, "%+v, %v", w, err)
+	must.OK(t, err)
+	must.Equal(t, w.own, watch, "the watch")
+	must.Equal(t, w.since, 5, "since")
 	w, err = look(session.Seen{Listed: true, Watch: watch}, nil)
-	must.That(t, err == nil && w.own == watch && w.since == 5, "%+v, %v", w, err)
+	must.OK(t, err)
+	must.Equal(t, w.own, watch, "the watch")
+	must.Equal(t, w.since, 5, "since")
 	_, err = look(session.Seen{}, zk.ErrNoAuth)
 	must.Is(t, err, zk.ErrNoAuth)
 	_, err = look(session.Seen{Node: asked, Watch: watch}, nil)
@@ -48,7 +54,8 @@ func TestLookAtTheOwnNode(t *testing.T) {
 	}{{session.Seen{}, zk.ErrNoNode}, {session.Seen{Node: foreign}, nil}} {
 		_, err = look(x.s, x.err)
 		requeue, ok := errors.AsType[*requeueError](err)
-		must.That(t, ok && errors.Is(requeue.why, ErrNodeRemoved), "%v", err)
+		must.That(t, ok, "got the error %v, want one to queue again", err)
+		must.Is(t, requeue.why, ErrNodeRemoved)
 	}
 	e.End(session.Expired)
 	_, err = look(session.Seen{}, zk.ErrNoNode)
@@ -60,6 +67,7 @@ func TestLookAtTheOwnNode(t *testing.T) {
 
 // Contenders of which none leaves another node are waited for in the order of the queue, the last one first.
 func TestFewContendersInOrder(t *testing.T) {
+	t.Parallel()
 	q := queue{recipe.Rule{Layout: LayoutCurator, Kind: recipe.RoleWrite, RW: true}}
 	contender := func(role recipe.Role, seq string) recipe.Contender {
 		c, _, ok := recipe.ParseName(recipe.NodeName(LayoutCurator, role, newNodeID(7), "") + seq)
@@ -69,7 +77,8 @@ func TestFewContendersInOrder(t *testing.T) {
 	read, next := contender(recipe.RoleRead, "0000000001"), contender(recipe.RoleRead, "0000000002")
 	write := contender(recipe.RoleWrite, "0000000003")
 	must.List(t, inOrder([]recipe.Contender{next, write, read}), []string{read.Name, next.Name, write.Name})
-	must.That(t, q.EndIsFinal(read) && !q.EndIsFinal(write), "which ends are final")
+	must.That(t, q.EndIsFinal(read), "the end of a reader is not final")
+	must.That(t, !q.EndIsFinal(write), "the end of a writer is final")
 	for _, x := range []struct {
 		few   []recipe.Contender
 		final bool

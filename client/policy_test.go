@@ -27,6 +27,7 @@ func policies(t *testing.T, f func(t *testing.T, p recipe.Policy)) {
 }
 
 func TestPolicyLockIsGrantedAndGivenBack(t *testing.T) {
+	t.Parallel()
 	policies(t, func(t *testing.T, p recipe.Policy) {
 		addr(t)
 		leakCheck(t)
@@ -51,6 +52,7 @@ func TestPolicyLockIsGrantedAndGivenBack(t *testing.T) {
 }
 
 func TestPolicyMustBeTheStoredOne(t *testing.T) {
+	t.Parallel()
 	c, d := dial(t), dir(t)
 	unlock(t, lock(t, c.RWMutex(d, WithPolicy(PolicyReader)).RLock))
 	must.Is(t, expect.Err(c.RWMutex(d, WithPolicy(PolicyWriter)).RLock(testCtx(t))), ErrPolicyMismatch,
@@ -58,6 +60,7 @@ func TestPolicyMustBeTheStoredOne(t *testing.T) {
 }
 
 func TestPolicyLockRefusesOtherLayouts(t *testing.T) {
+	t.Parallel()
 	c, d := dial(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
 	must.Is(t, expect.Err(c.RWMutex(d, WithPolicy(PolicyFair)).RLock(testCtx(t))), ErrMixedLayout,
@@ -66,6 +69,7 @@ func TestPolicyLockRefusesOtherLayouts(t *testing.T) {
 }
 
 func TestPolicyDowngradeLetsReadersIn(t *testing.T) {
+	t.Parallel()
 	policies(t, func(t *testing.T, p recipe.Policy) {
 		c, d := dial(t), dir(t)
 		m := c.RWMutex(d, WithPolicy(p))
@@ -86,6 +90,7 @@ func TestPolicyDowngradeLetsReadersIn(t *testing.T) {
 // counter that only a writer may see alone. The long form ends after a million
 // steps, or when ZLOCKD_CLIENT_FULL, if it is a duration, has passed for each policy.
 func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
+	t.Parallel()
 	steps, limit := 400, time.Hour
 	switch {
 	case envSet("ZLOCKD_CLIENT_FULL"):
@@ -138,6 +143,7 @@ func TestE45RandomStepsNeverOverlapAndAlwaysEnd(t *testing.T) {
 // A writer that gives up between the making of its hold node and the last look at the directory leaves
 // neither that node nor its place: with the door closed for it, a place left behind would stop all.
 func TestE45WriterThatGivesUpAsItIsGrantedLeavesNothing(t *testing.T) {
+	t.Parallel()
 	policies(t, func(t *testing.T, p recipe.Policy) {
 		o, d := observer(t), dir(t)
 		c, proxy := proxied(t)
@@ -210,6 +216,7 @@ func finish(t *testing.T, l *Lease) {
 // A reader that looked while the door was open, and whose grant arrives when a writer holds, gets
 // nothing: the grant checks the record that the reader saw.
 func TestGrantThatComesLateIsRefused(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, other := observer(t), dial(t)
 	c, p := proxied(t)
@@ -242,6 +249,7 @@ func TestGrantThatComesLateIsRefused(t *testing.T) {
 }
 
 func TestE46EndlessReadersDoNotStarveAWriter(t *testing.T) {
+	t.Parallel()
 	const bound = 300 * time.Millisecond
 	shared(t)
 	d, ctx := dir(t), testCtx(t)
@@ -285,6 +293,7 @@ func TestE46EndlessReadersDoNotStarveAWriter(t *testing.T) {
 
 // Version -1 means "any" on the wire. A record must never have it.
 func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
+	t.Parallel()
 	d := policyDir{path: "/d"}
 	for _, tc := range []struct {
 		ver  int32
@@ -312,6 +321,7 @@ func TestE47VersionMinusOneIsSteppedOver(t *testing.T) {
 }
 
 func TestE47WriterWhoseQueueNodeWasRemovedIsNotGranted(t *testing.T) {
+	t.Parallel()
 	c, o, d, ctx := dial(t), observer(t), dir(t), testCtx(t)
 	m := c.RWMutex(d, WithPolicy(PolicyFair))
 	r1 := lock(t, m.RLock)
@@ -335,6 +345,7 @@ func TestE47WriterWhoseQueueNodeWasRemovedIsNotGranted(t *testing.T) {
 }
 
 func TestPolicyLockDelayFollowsADeadHolderOnly(t *testing.T) {
+	t.Parallel()
 	const delay = 2 * time.Second
 	d := dir(t)
 	opts := []Option{WithPolicy(PolicyFair), WithLockDelay(delay)}
@@ -355,6 +366,7 @@ func TestPolicyLockDelayFollowsADeadHolderOnly(t *testing.T) {
 }
 
 func TestPolicyNamesAndRecord(t *testing.T) {
+	t.Parallel()
 	id := newNodeID(0x1234)
 	for _, n := range []recipe.PolicyNode{
 		{ID: id, Kind: recipe.QueueRead, Seq: 0}, {ID: id, Kind: recipe.QueueWrite, Seq: 2147483647},
@@ -396,6 +408,7 @@ func FuzzParsePolicy(f *testing.F) {
 
 // A writer with a policy that is broken while it hangs leaves no place behind for which others would wait.
 func TestBreakTakesThePlaceOfAWriterToo(t *testing.T) {
+	t.Parallel()
 	o, d, c := observer(t), dir(t), dial(t)
 	hung := lock(t, dial(t).RWMutex(d, WithPolicy(PolicyFair)).Lock)
 	hung.h.mu.Lock()

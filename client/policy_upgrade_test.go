@@ -17,6 +17,7 @@ import (
 )
 
 func TestE42OfTwoUpgradersOneErrsAtOnce(t *testing.T) {
+	t.Parallel()
 	rounds := 200
 	switch {
 	case envSet("ZLOCKD_CLIENT_FULL"):
@@ -54,11 +55,13 @@ func TestE42OfTwoUpgradersOneErrsAtOnce(t *testing.T) {
 		}
 		// The one that clashed gives way; the other may even have been done before.
 		u, k := upgraded.Load(), clashed.Load()
-		must.That(t, u+k == 2 && u != 0, "round %d: %d upgraded, %d clashed", round, u, k)
+		must.Equal(t, u+k, 2, "round %d: ends of upgrades", round)
+		must.That(t, u != 0, "round %d: both clashed", round)
 	}
 }
 
 func TestE43UpgraderGoesBeforeTheWaitingWriter(t *testing.T) {
+	t.Parallel()
 	policies(t, func(t *testing.T, p recipe.Policy) {
 		c, o, d, ctx := dial(t), observer(t), dir(t), testCtx(t)
 		m := c.RWMutex(d, WithPolicy(p))
@@ -73,10 +76,9 @@ func TestE43UpgraderGoesBeforeTheWaitingWriter(t *testing.T) {
 		}
 		before := r.Token()
 		must.OK(t, r.Upgrade(ctx))
-		if !w.pending() || r.Mode() != fence.Exclusive || r.Token() <= before {
-			t.Fatalf("upgraded: mode %v, token %v after %v, writer waits: %v", r.Mode(), r.Token(), before,
-				w.pending())
-		}
+		must.That(t, w.pending(), "the writer does not wait for the one that is upgraded")
+		must.Equal(t, r.Mode(), fence.Exclusive)
+		must.That(t, r.Token() > before, "token %v after %v", r.Token(), before)
 		must.OK(t, r.Check(ctx))
 		token := r.Token()
 		unlock(t, r)
@@ -87,12 +89,14 @@ func TestE43UpgraderGoesBeforeTheWaitingWriter(t *testing.T) {
 }
 
 func TestTryUpgradeLeavesTheGateOpen(t *testing.T) {
+	t.Parallel()
 	c, o, d, ctx := dial(t), observer(t), dir(t), testCtx(t)
 	m := c.RWMutex(d, WithPolicy(PolicyFair))
 	r1, r2 := lock(t, m.RLock), lock(t, m.RLock)
 	must.Is(t, r1.TryUpgrade(ctx), ErrNotAcquired, "TryUpgrade beside a reader")
 	b, _, err := o.Get(d)
-	must.That(t, err == nil && strings.Contains(string(b), `"gate":""`), "the record is %s, %v", b, err)
+	must.OK(t, err)
+	must.Has(t, string(b), `"gate":""`, "the record")
 	r3 := lock(t, m.RLock)
 	unlock(t, r2)
 	unlock(t, r3)
@@ -101,6 +105,7 @@ func TestTryUpgradeLeavesTheGateOpen(t *testing.T) {
 }
 
 func TestCancelledUpgradeReopensTheGate(t *testing.T) {
+	t.Parallel()
 	c, d := dial(t), dir(t)
 	m := c.RWMutex(d, WithPolicy(PolicyFair))
 	r1, r2 := lock(t, m.RLock), lock(t, m.RLock)
@@ -116,6 +121,7 @@ func TestCancelledUpgradeReopensTheGate(t *testing.T) {
 // An upgrade ends with its context, also while the server does not answer: before the door is closed, and
 // while the write lock is asked for, which the lease may get then.
 func TestUpgradeEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	for op, mode := range map[int32]fence.Mode{
 		faultproxy.OpSetData: fence.Shared, faultproxy.OpMulti: fence.Exclusive,
 	} {
@@ -138,6 +144,7 @@ func TestUpgradeEndsWithItsContext(t *testing.T) {
 }
 
 func TestE44UpgraderThatDiesLeavesAStaleGate(t *testing.T) {
+	t.Parallel()
 	policies(t, func(t *testing.T, p recipe.Policy) {
 		o, d := observer(t), dir(t)
 		dying, c := dial(t), dial(t)
@@ -164,6 +171,7 @@ func TestE44UpgraderThatDiesLeavesAStaleGate(t *testing.T) {
 
 // The lease of a set stands for several locks: neither mode changes.
 func TestSetChangesNoMode(t *testing.T) {
+	t.Parallel()
 	c, d := dial(t), dir(t)
 	a, b := c.RWMutex(d+"/a", WithPolicy(PolicyFair)), c.RWMutex(d+"/b", WithPolicy(PolicyFair))
 	set := must.Get(c.All(testCtx(t), a.Request(fence.Shared), b.Request(fence.Shared)))(t)

@@ -192,6 +192,7 @@ func (w *worker) run(steps int) {
 // TestRandomProgramsKeepTheLocks drives the public operations and options of the package
 // at random, beside removed nodes, ended sessions, cut connections and restores.
 func TestRandomProgramsKeepTheLocks(t *testing.T) {
+	t.Parallel()
 	seed := *programSeed
 	if seed == 0 {
 		seed = rand.Uint64()
@@ -227,9 +228,9 @@ func TestRandomProgramsKeepTheLocks(t *testing.T) {
 		close(done)
 	}()
 	disturb(t, rand.New(rand.NewPCG(seed, 99)), s, raw, ref, clients, all, done)
-	if n, err := raw.Get(t.Context(), "/foreign"); err != nil || string(n.Data) != foreignData {
-		t.Errorf("the data of another program are %q now: %v", n.Data, err)
-	}
+	foreign, err := raw.Get(t.Context(), "/foreign")
+	must.OK(t, err)
+	expect.Equal(t, string(foreign.Data), foreignData, "the data of another program")
 	expect.That(t, ref.grants >= *programSteps, "%d grants: the test asks for too little", ref.grants)
 	t.Logf("%d grants", ref.grants)
 	endStrays(s, raw, clients)
@@ -332,6 +333,7 @@ func free(t *testing.T, addr string) {
 
 // TestRandomProgramsKnowEveryOption fails for an option or a call that no table names.
 func TestRandomProgramsKnowEveryOption(t *testing.T) {
+	t.Parallel()
 	names := must.Get(filepath.Glob("*.go"))(t)
 	found := 0
 	for _, name := range names {

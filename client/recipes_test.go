@@ -16,6 +16,7 @@ import (
 )
 
 func TestRWMutexSharesReadersAndExcludesWriters(t *testing.T) {
+	t.Parallel()
 	for _, l := range []Layout{LayoutCurator, LayoutKazoo, LayoutHost} {
 		t.Run(l.String(), func(t *testing.T) {
 			addr(t)
@@ -46,6 +47,7 @@ func TestRWMutexSharesReadersAndExcludesWriters(t *testing.T) {
 }
 
 func TestSemaphoreLimitsPermits(t *testing.T) {
+	t.Parallel()
 	for _, l := range []Layout{LayoutCurator, LayoutKazoo} {
 		t.Run(l.String(), func(t *testing.T) {
 			addr(t)
@@ -81,6 +83,7 @@ func TestSemaphoreLimitsPermits(t *testing.T) {
 }
 
 func TestElectionHasOneLeaderThatObserversSee(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c1, c2, o, d := dial(t), dial(t), observer(t), dir(t)
 	ctx, cancel := context.WithCancel(testCtx(t))
@@ -111,6 +114,7 @@ func TestElectionHasOneLeaderThatObserversSee(t *testing.T) {
 }
 
 func TestSetsOfLocksOfDifferentKinds(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	ctx := testCtx(t)
@@ -131,6 +135,7 @@ func TestSetsOfLocksOfDifferentKinds(t *testing.T) {
 }
 
 func TestInspectShowsHoldersAndWaiters(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	ctx, cancel := context.WithCancel(testCtx(t))
@@ -168,6 +173,7 @@ func TestInspectShowsHoldersAndWaiters(t *testing.T) {
 }
 
 func TestWaitGraphFindsADeadlockOfTasks(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c1, c2, o := dial(t), dial(t), observer(t)
 	lead := func(c *Client, path string) take {
@@ -206,6 +212,7 @@ func TestWaitGraphFindsADeadlockOfTasks(t *testing.T) {
 
 // Only ephemeral contenders make a lock, whatever stands before their number.
 func TestWalkFindsLocksByTheirContenders(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	unlock(t, lock(t, c.Mutex(d+"/k/lock").Lock)) // makes lasting nodes above
@@ -234,6 +241,7 @@ func TestWalkFindsLocksByTheirContenders(t *testing.T) {
 // The lock at the head of a semaphore's queue is given back before anything else
 // that the client asks: a try that comes next does not meet it.
 func TestTryAcquireDoesNotMeetOnesOwnHead(t *testing.T) {
+	t.Parallel()
 	c := dial(t)
 	s := c.Semaphore(dir(t), 3)
 	for range 200 {
@@ -246,6 +254,7 @@ func TestTryAcquireDoesNotMeetOnesOwnHead(t *testing.T) {
 
 // Do of every recipe runs its function under the lock and gives the lock back.
 func TestDoOfEachRecipe(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o := dial(t), observer(t)
 	for name, x := range map[string]struct {
@@ -278,6 +287,7 @@ func TestDoOfEachRecipe(t *testing.T) {
 
 // A set has no token: each of its locks has one. Only a leader has a value.
 func TestWhatALeaseDoesNotHave(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, d := dial(t), dir(t)
 	set := must.Get(c.All(testCtx(t), c.Mutex(d+"/a").Request(), c.Mutex(d+"/b").Request()))(t)

@@ -10,6 +10,7 @@ import (
 
 // A try on a path that has a lock of another kind makes nothing there.
 func TestTryBesideAnotherKindMakesNothing(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, p := proxied(t)
 	d := dir(t)

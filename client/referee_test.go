@@ -282,6 +282,7 @@ func unawareAndOther(t *testing.T) (s *zlocktest.Server, unaware, other *client.
 // What is nested in a lease whose lock was taken away by force is as uncertain as that lease, until its
 // client hears of it.
 func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
+	t.Parallel()
 	s, unaware, other := unawareAndOther(t)
 	ref := newReferee(t)
 	take := func(ctx context.Context, id int, c *client.Client, outer *claim) *claim {
@@ -299,6 +300,7 @@ func TestRefereeDoesNotTrustWhatIsNestedInALostLease(t *testing.T) {
 
 // A grant within the time of a force, as a long restore gives it, is uncertain from its beginning.
 func TestRefereeDoesNotTrustWhatIsGrantedDuringAForce(t *testing.T) {
+	t.Parallel()
 	s, unaware, other := unawareAndOther(t)
 	ref := newReferee(t)
 	ref.force(func() {

@@ -218,6 +218,7 @@ var refusables = map[string]refusable{
 
 // A call fails if the server refuses any of its requests, and tells why.
 func TestEveryRefusalIsTold(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	for name, x := range refusables {
 		t.Run(name, func(t *testing.T) {

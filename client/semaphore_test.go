@@ -16,6 +16,7 @@ import (
 
 // A call for permits that can never be granted is refused.
 func TestPermitsThatAreNeverGranted(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, d := dial(t), dir(t)
 	ctx := testCtx(t)
@@ -55,6 +56,7 @@ func TestPermitsThatAreNeverGranted(t *testing.T) {
 
 // A limit that may not be stored counts for the clients that name it.
 func TestLimitThatMayNotBeStored(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	must.OK(t, present(t, c).Ensure(testCtx(t), d, false, nil))
@@ -71,6 +73,7 @@ func TestLimitThatMayNotBeStored(t *testing.T) {
 // As many tries are granted as there are free permits, whether they come from one client or from several,
 // and never more.
 func TestTriesGetTheFreePermits(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	const permits = 8
 	for _, x := range []struct{ clients, tries int }{{1, permits}, {permits, permits}, {4, permits + 4}} {
@@ -110,6 +113,7 @@ func TestTriesGetTheFreePermits(t *testing.T) {
 
 // Waiters and programs that name another number go on when the number of permits changes.
 func TestNumberOfPermitsChangesUnderWay(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, other, o, d, ctx := dial(t), dial(t), observer(t), dir(t), testCtx(t)
 	first := must.Get(c.Semaphore(d, 1).Acquire(ctx, 1))(t)
@@ -128,6 +132,7 @@ func TestNumberOfPermitsChangesUnderWay(t *testing.T) {
 
 // A program hears once that another number of permits than its own counts.
 func TestEventTellsOfAnotherNumberOfPermits(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	heard := make(chan Event, 10)
 	c, d, ctx := dial(t, on(EventPermits, func(ev Event) { heard <- ev })), dir(t), testCtx(t)
@@ -146,6 +151,7 @@ func TestEventTellsOfAnotherNumberOfPermits(t *testing.T) {
 
 // An attempt of the wrong kind is refused, leaves the lock's directory as it was, and hides no holder.
 func TestAttemptOfTheWrongKindWritesNothing(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	attempts := map[string]func(ctx context.Context, c *Client, d string) error{
 		"permit": func(ctx context.Context, c *Client, d string) error { return errOf(c.Semaphore(d, 2).Acquire(ctx, 1)) },
@@ -188,6 +194,7 @@ func TestAttemptOfTheWrongKindWritesNothing(t *testing.T) {
 
 // A record that contradicts the contenders, as release 0.1.0 may have left it, hides none of them.
 func TestStrayRecordHidesNoHolder(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d, ctx := dial(t), observer(t), dir(t), testCtx(t)
 	l := lock(t, c.Mutex(d).Lock)
@@ -208,6 +215,7 @@ func TestStrayRecordHidesNoHolder(t *testing.T) {
 
 // The limit of a set counts from the moment when all its locks are held.
 func TestLimitOfASetCountsFromItsGrant(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, other, o, d, ctx := dial(t), dial(t), observer(t), dir(t), testCtx(t)
 	second := lock(t, other.Mutex(d+"/b").Lock)
@@ -233,6 +241,7 @@ func TestLimitOfASetCountsFromItsGrant(t *testing.T) {
 
 // Any value of a leader is shown as it is, and none is taken for a record or a request to leave.
 func TestLeaderValuesAreNoRecords(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, other := dial(t), dial(t)
 	for _, value := range []string{"", "plain", `{"v":1}`, `{"v":1,"host":"10.0.0.7","port":8080}`,
@@ -252,7 +261,8 @@ func TestLeaderValuesAreNoRecords(t *testing.T) {
 			q := must.Get(other.Inspector().Inspect(ctx, d))(t)
 			must.Equal(t, len(q.Holders), 1, "holders")
 			if o := q.Holders[0].Owner; o != nil {
-				expect.That(t, o.Host != "10.0.0.7" && o.Revoke == nil, "%q is taken for a record: %+v", value, o)
+				expect.That(t, o.Host != "10.0.0.7", "%q is taken for a host: %+v", value, o)
+				expect.That(t, o.Revoke == nil, "%q is taken for a request: %+v", value, o)
 			}
 			unlock(t, l)
 		}
@@ -261,6 +271,7 @@ func TestLeaderValuesAreNoRecords(t *testing.T) {
 
 // Observe tells why it cannot see the leader, once, and goes on.
 func TestObserveTellsOfARefusal(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	ctx, cancel := context.WithCancel(testCtx(t))

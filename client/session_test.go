@@ -26,6 +26,7 @@ import (
 )
 
 func TestE31Chroot(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, root := observer(t), dir(t)
 	// The first client finds no chroot, the second finds it.
@@ -63,6 +64,7 @@ func ensemble(t *testing.T, n int) *cluster.Ensemble {
 }
 
 func TestE32NoQuorum(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts three servers")
 	}
@@ -88,6 +90,7 @@ func TestE32NoQuorum(t *testing.T) {
 }
 
 func TestE33LeaderChange(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts three servers")
 	}
@@ -117,6 +120,7 @@ func TestE33LeaderChange(t *testing.T) {
 }
 
 func TestE34NoReplyWhileTheConnectionIsOpen(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	for range 5 {
 		if noReply(t) {
@@ -173,6 +177,7 @@ func noReply(t *testing.T) bool {
 }
 
 func TestE35StoppedProcess(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("stops and starts processes for some seconds: make test-all")
 	}
@@ -239,6 +244,7 @@ func (c *testClock) move(boot, wall time.Duration) {
 }
 
 func TestE36MachineSuspend(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	clock := newTestClock()
 	c, d := dial(t, withClock(clock)), dir(t)
@@ -253,6 +259,7 @@ func TestE36MachineSuspend(t *testing.T) {
 }
 
 func TestE37WallClockIsSet(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	clock := newTestClock()
 	c, d := dial(t, withClock(clock), WithSessionTimeout(8*time.Second)), dir(t)
@@ -271,6 +278,7 @@ func TestE37WallClockIsSet(t *testing.T) {
 }
 
 func TestE38SameSessionReturnsAfterALocalLoss(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	clock := newTestClock()
@@ -297,6 +305,7 @@ func TestE38SameSessionReturnsAfterALocalLoss(t *testing.T) {
 }
 
 func TestE39HeartbeatReplyDelayed(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, p := proxied(t, quick()...)
 	var mu sync.Mutex
@@ -333,6 +342,7 @@ func TestE39HeartbeatReplyDelayed(t *testing.T) {
 
 // The leader has just made the session: a heartbeat would tell Dial no more.
 func TestDialWaitsForNoHeartbeat(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	p := newProxy(t, addr(t))
 	beat := p.Add(faultproxy.Rule{Kind: faultproxy.Request, Op: faultproxy.OpSync, Do: faultproxy.Hold})
@@ -351,12 +361,14 @@ func TestDialWaitsForNoHeartbeat(t *testing.T) {
 }
 
 func TestSessionTimeoutTooShortForTheMargin(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	wantErr(t, errOf(Dial(ctx, addr(t), WithSessionTimeout(time.Second))), ErrInvalid)
 }
 
 func TestE64AddressesChangeAndServersAreDown(t *testing.T) {
+	t.Parallel()
 	real := addr(t)
 	leakCheck(t)
 	_, port := must.Get2(net.SplitHostPort(real))(t)
@@ -386,6 +398,7 @@ func TestE64AddressesChangeAndServersAreDown(t *testing.T) {
 
 // A lease that is not valid has an error: a program may look at either.
 func TestErrSaysWhyALeaseIsNotValid(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	for range rounds(20, 5) {
 		clock := newTestClock()
@@ -412,6 +425,7 @@ func TestErrSaysWhyALeaseIsNotValid(t *testing.T) {
 
 // Close ends without servers when the session is over by the client's own clock.
 func TestCloseWithoutServersEnds(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, p := proxied(t, quick()...)
 	lock(t, c.Mutex(dir(t)).Lock)
@@ -508,6 +522,7 @@ func (p *process) says(t *testing.T, word string) []string {
 
 // What a client tells of its session lets another process end it.
 func TestSessionIsTakenOverByItsKey(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)

@@ -19,6 +19,7 @@ func slotsOf(t *testing.T, l *Lease) []int { return must.Get(l.Slots())(t) }
 
 // A permit has the lowest number that is free, until it is given back.
 func TestSlotsOfALease(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, d, ctx := dial(t), dir(t), testCtx(t)
 	s := c.Semaphore(d, 4)
@@ -41,6 +42,7 @@ func TestSlotsOfALease(t *testing.T) {
 
 // A lower number of permits leaves higher numbers with their holders, and gives none of them again.
 func TestSlotsOfALoweredLimit(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, d, ctx := dial(t), dir(t), testCtx(t)
 	s := c.Semaphore(d, 3)
@@ -56,6 +58,7 @@ func TestSlotsOfALoweredLimit(t *testing.T) {
 // Numbers do not count beside a permit that has none, and the layout of kazoo has no room for them: that is an
 // error, and the lease is held.
 func TestSlotsBesidePermitsWithoutNumbers(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, d, ctx := dial(t), dir(t), testCtx(t)
 	s := c.Semaphore(d, 3)
@@ -90,6 +93,7 @@ func TestSlotsBesidePermitsWithoutNumbers(t *testing.T) {
 // Heads of the queue and tries of several clients, at the same time: no two holders have one number, and
 // tries get all that is free.
 func TestSlotsOfManyClients(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	d, ctx := dir(t), testCtx(t)
 	const limit = 4
@@ -118,8 +122,8 @@ func TestSlotsOfManyClients(t *testing.T) {
 				expect.OK(t, err)
 				mu.Lock()
 				for _, slot := range slots {
-					expect.That(t, slot >= 1 && slot <= limit && !slices.Contains(held, slot),
-						"the number %d, beside %v", slot, held)
+					expect.That(t, slot >= 1 && slot <= limit, "the number %d, want 1 to %d", slot, limit)
+					expect.That(t, !slices.Contains(held, slot), "the number %d is in use: %v", slot, held)
 				}
 				held = append(held, slots...)
 				mu.Unlock()
@@ -135,6 +139,7 @@ func TestSlotsOfManyClients(t *testing.T) {
 
 // As many tries as there are permits get one each, in any order.
 func TestTriesTakeAllSlots(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	d, ctx := dir(t), testCtx(t)
 	const limit = 8

@@ -53,6 +53,7 @@ func unreachable(t *testing.T) (*Client, *session.Epoch) {
 
 // A waiter looks at its own node later the farther it is from its turn, and within the session's timeout.
 func TestWhenAWaiterLooksAtItsOwnNode(t *testing.T) {
+	t.Parallel()
 	for ahead, want := range map[int]time.Duration{0: 100, 1: 100, 2: 120, 11: 300, 496: 10_000,
 		1000: 10_000} {
 		expect.Equal(t, ownWatchIn(10*time.Second, ahead), want*time.Millisecond, "with %d ahead", ahead)
@@ -61,6 +62,7 @@ func TestWhenAWaiterLooksAtItsOwnNode(t *testing.T) {
 
 // A hold ends once with its session, for the first reason.
 func TestHoldEndsWithItsSession(t *testing.T) {
+	t.Parallel()
 	c, e := withoutServer()
 	h := newHold(&attempt{c: c, path: "/a", cfg: &options{}, leave: func() {}}, e, fence.Exclusive, 5,
 		heldNode{path: "/a/n"})
@@ -76,6 +78,7 @@ func TestHoldEndsWithItsSession(t *testing.T) {
 
 // A write confirms the session, as a heartbeat does.
 func TestWriteConfirmsTheSession(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, d := dial(t), dir(t)
 	unlock(t, lock(t, c.Mutex(d).Lock)) // makes the directory

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	stdlog "log"
 	"log/slog"
 	"strings"
@@ -38,14 +37,14 @@ func TestDialSaysAtOnceWhyThereIsNoSession(t *testing.T) {
 	not(t, "Dial gives up", done, 10*time.Millisecond)
 	cancel()
 	err := soon(t, "Dial to end", done)
-	must.That(t, errors.Is(err, context.Canceled) && strings.Contains(err.Error(), "refused"), "%v", err)
-	if n := strings.Count(log.String(), "refused"); n != 1 {
-		t.Fatalf("said %d times:\n%s", n, log.String())
-	}
+	must.Is(t, err, context.Canceled)
+	must.Has(t, err.Error(), "refused")
+	must.Equal(t, strings.Count(log.String(), "refused"), 1, "how often the cause is in\n%s", log.String())
 }
 
 // Close waits for what a call left under way when its context ended: a creation, and a release.
 func TestCloseWaitsForRequestsUnderWay(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o := observer(t)
 	for _, op := range []int32{faultproxy.OpCreate2, faultproxy.OpDelete} {

@@ -66,6 +66,7 @@ func watches(t testing.TB, p *faultproxy.Proxy, node string, k int) {
 }
 
 func TestE01PredecessorGoneBetweenListAndWatch(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	holder, d := dial(t), dir(t)
 	w, p := proxied(t)
@@ -90,6 +91,7 @@ func TestE01PredecessorGoneBetweenListAndWatch(t *testing.T) {
 // TestE02EventBetweenReplyAndWait has the predecessor go at about the time at which
 // its watch is set. What is not told would hang.
 func TestE02EventBetweenReplyAndWait(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	a, b, d, ctx := dial(t), dial(t), dir(t), testCtx(t)
 	for range rounds(5000, 300) {
@@ -106,6 +108,7 @@ func TestE02EventBetweenReplyAndWait(t *testing.T) {
 }
 
 func TestE03PredecessorThatOnlyWaitedVanishes(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
 	c, p := proxied(t)
@@ -120,7 +123,8 @@ func TestE03PredecessorThatOnlyWaitedVanishes(t *testing.T) {
 	must.OK(t, b.Close(testCtx(t)))
 	wantErr(t, gb.fails(t), ErrClosed)
 	watches(t, p, ha.Node(), 1)
-	must.That(t, gc.pending() && ha.Valid(), "the end of a waiter changed who holds")
+	must.That(t, gc.pending(), "the end of a waiter granted the lock")
+	must.That(t, ha.Valid(), "the end of a waiter took the lock from its holder")
 	unlock(t, ha)
 	unlock(t, gc.wait(t))
 }
@@ -129,11 +133,13 @@ func TestE03PredecessorThatOnlyWaitedVanishes(t *testing.T) {
 func nth(t testing.TB, o *zk.Conn, d string, i int) string {
 	t.Helper()
 	q, _, err := recipe.QueueOf(LayoutCurator, names(t, o, d), true)
-	must.That(t, err == nil && len(q) > i, "queue %v: %v", q, err)
+	must.OK(t, err)
+	must.That(t, len(q) > i, "%d in the queue, want more than %d: %v", len(q), i, q)
 	return q[i].Name
 }
 
 func TestE04WatchFiresForADataChange(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	a, o, d := dial(t), observer(t), dir(t)
 	w, p := proxied(t)
@@ -151,15 +157,15 @@ func TestE04WatchFiresForADataChange(t *testing.T) {
 		touch(t, o, h.Node())
 		watches(t, p, h.Node(), i+1)
 	}
-	if got := under(p, d, 0); got != n || under(p, d, faultproxy.OpGetChildren2) != 0 {
-		t.Errorf("%d requests, %d lists for %d changes", got, under(p, d, faultproxy.OpGetChildren2), n)
-	}
+	expect.Equal(t, under(p, d, 0), n, "requests for %d changes", n)
+	expect.Equal(t, under(p, d, faultproxy.OpGetChildren2), 0, "lists")
 	must.That(t, g.pending(), "a data change granted the lock")
 	unlock(t, h)
 	unlock(t, g.wait(t))
 }
 
 func TestE05ConnectionEventDuringAWait(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	a, o, d := dial(t), observer(t), dir(t)
 	b, pb := proxied(t)
@@ -187,7 +193,8 @@ func TestE05ConnectionEventDuringAWait(t *testing.T) {
 			})
 		}
 	}
-	must.That(t, gb.pending() && gc.pending(), "a connection event granted the lock")
+	must.That(t, gb.pending(), "a connection event granted the lock to the first waiter")
+	must.That(t, gc.pending(), "a connection event granted the lock to the second waiter")
 	after := names(t, o, d)
 	slices.Sort(before)
 	slices.Sort(after)
@@ -202,6 +209,7 @@ func TestE05ConnectionEventDuringAWait(t *testing.T) {
 // Waits do not depend on a server that takes the watches of another connection. A predecessor that goes
 // without a connection and one that goes with the new one are both noticed.
 func TestE06NoWaitNeedsSetWatches(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	a, o, d := dial(t), observer(t), dir(t)
 	w, p := proxied(t)
@@ -226,6 +234,7 @@ func TestE06NoWaitNeedsSetWatches(t *testing.T) {
 }
 
 func TestE16OwnNodeRemovedWhileWaiting(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
 	h := lock(t, a.Mutex(d).Lock)
@@ -249,6 +258,7 @@ func TestE16OwnNodeRemovedWhileWaiting(t *testing.T) {
 // Another session may make a node of the waiter's name, as a restored backup could: it is not the
 // waiter's.
 func TestNodeOfAnotherSessionIsNoPlace(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
 	h := lock(t, a.Mutex(d).Lock)
@@ -268,6 +278,7 @@ func TestNodeOfAnotherSessionIsNoPlace(t *testing.T) {
 }
 
 func TestE17OwnNodeRemovedWhileHolding(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock)
@@ -286,6 +297,7 @@ func TestE17OwnNodeRemovedWhileHolding(t *testing.T) {
 }
 
 func TestE18DirectoryRemoved(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	a, b, o, d := dial(t), dial(t), observer(t), dir(t)
 	h := lock(t, a.Mutex(d).Lock)
@@ -313,6 +325,7 @@ func TestE18DirectoryRemoved(t *testing.T) {
 }
 
 func TestE19ContainerRemovedBetweenEnsureAndCreate(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
@@ -333,6 +346,7 @@ func TestE19ContainerRemovedBetweenEnsureAndCreate(t *testing.T) {
 }
 
 func TestE23UnrelatedChildIsIgnored(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, o, d := dial(t), observer(t), dir(t)
 	unlock(t, lock(t, c.Mutex(d).Lock))
@@ -346,6 +360,7 @@ func TestE23UnrelatedChildIsIgnored(t *testing.T) {
 }
 
 func TestE25EqualNumbers(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	c, p := proxied(t)
@@ -370,6 +385,7 @@ func TestE25EqualNumbers(t *testing.T) {
 }
 
 func TestE29PredecessorNotReadable(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	o, d := observer(t), dir(t)
 	holder := dial(t, WithAuth("digest", "holder:secret"))
@@ -398,6 +414,7 @@ func TestE29PredecessorNotReadable(t *testing.T) {
 }
 
 func TestE52TryLockOnAHeldLockOnlyReads(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	a, d := dial(t), dir(t)
 	c, p := proxied(t)
@@ -406,15 +423,15 @@ func TestE52TryLockOnAHeldLockOnlyReads(t *testing.T) {
 	for i := range 10 {
 		wantErr(t, errOf(c.Mutex(d).TryLock(testCtx(t))), ErrNotAcquired)
 		// A list, and another one behind a sync.
-		if n := under(p, d, 0); n != 3*(i+1) || under(p, d, faultproxy.OpGetChildren2) != 2*(i+1) {
-			t.Fatalf("%d requests after %d tries: %v", n, i+1, p.Frames())
-		}
+		must.Equal(t, under(p, d, 0), 3*(i+1), "requests after %d tries", i+1)
+		must.Equal(t, under(p, d, faultproxy.OpGetChildren2), 2*(i+1), "lists after %d tries", i+1)
 	}
 	unlock(t, h)
 	unlock(t, lock(t, c.Mutex(d).TryLock)) // it sees every release that was complete
 }
 
 func TestE53TwoTriesAtOnceOnAFreeLock(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	a, b, d := dial(t), dial(t), dir(t)
 	for range rounds(10_000, 100) {
@@ -442,6 +459,7 @@ func TestE53TwoTriesAtOnceOnAFreeLock(t *testing.T) {
 
 // A try waits for the server alone, and not for the delay behind a holder that died.
 func TestTryDoesNotWaitForTheLockDelay(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	for name, lock1 := range map[string]func(c *Client, d string, opts ...Option) (take, take){
 		"mutex": func(c *Client, d string, opts ...Option) (a, b take) {
@@ -472,6 +490,7 @@ func TestTryDoesNotWaitForTheLockDelay(t *testing.T) {
 
 // WithWait(0) waits for no other holder.
 func TestNoWaitIsATry(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	c, d := dial(t), dir(t)
 	l := lock(t, c.Mutex(d).Lock, WithWait(0))

@@ -11,6 +11,7 @@ import (
 
 // A waiter learns its place and the holder from its own lists, and a refused try does, too.
 func TestWaitsTellPlaceAndHolder(t *testing.T) {
+	t.Parallel()
 	shared(t)
 	d := dir(t)
 	told := make(chan Event, 100)

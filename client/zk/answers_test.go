@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/test/expect"
+	"github.com/zlockd/zlockd/test/leak"
 	"github.com/zlockd/zlockd/test/must"
 )
 
@@ -80,7 +81,7 @@ func reply(xid int32, code jute.ErrCode, size int32, body []byte) []byte {
 // An answer that says nothing about its request ends the connection. The Conn asks the next connection
 // again for what it reads, and does not know what became of a write.
 func TestAnswerOfNoUseEndsTheConnection(t *testing.T) {
-	goleakAtEnd(t)
+	leak.Check(t)
 	good := jute.AppendStat(jute.AppendBuffer(nil, []byte("x")), &zk.Stat{Version: 5})
 	for name, bad := range map[string]func(xid int32) []byte{
 		"cut header":        func(xid int32) []byte { return reply(xid, jute.OK, 0, nil)[:8] },
@@ -124,7 +125,7 @@ func TestAnswerOfNoUseEndsTheConnection(t *testing.T) {
 // A handshake is answered in 36 bytes by an old server, in 37 by a new one, and in a few more by a later one.
 // What is shorter or longer is not the protocol.
 func TestLengthsOfAHandshake(t *testing.T) {
-	goleakAtEnd(t)
+	leak.Check(t)
 	for size, taken := range map[int]bool{-1: false, 0: false, 35: false, 36: true, 37: true, 64: true, 65: false,
 		1 << 30: false} {
 		answer := jute.AppendInt(nil, int32(size))
@@ -159,7 +160,7 @@ func TestLengthsOfAHandshake(t *testing.T) {
 
 // An event of a node outside the chroot is of no node that the program knows, and harms nothing.
 func TestEventOutsideTheChroot(t *testing.T) {
-	goleakAtEnd(t)
+	leak.Check(t)
 	stat := jute.AppendStat(nil, &zk.Stat{Version: 5})
 	c := dial(t, scripted(t, func(_, xid int32, _ jute.OpCode) []byte {
 		b := jute.AppendEventFrame(nil, -1, jute.EventDeleted, "/a")
@@ -173,7 +174,7 @@ func TestEventOutsideTheChroot(t *testing.T) {
 
 // A handshake that grants no session, or no time, says that the session is over.
 func TestHandshakesThatGrantNothing(t *testing.T) {
-	goleakAtEnd(t)
+	leak.Check(t)
 	for name, x := range map[string]struct {
 		timeout int32
 		session int64

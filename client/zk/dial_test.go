@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/leak"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
@@ -38,7 +39,7 @@ func (c *closing) Close() error {
 // TestConnectionOutOfOrderIsClosed loses an answer. The server has nothing
 // against that connection, so only the client can end it.
 func TestConnectionOutOfOrderIsClosed(t *testing.T) {
-	goleakAtEnd(t)
+	leak.Check(t)
 	p := must.Get(faultproxy.New(zlocktest.Config{}.Start(t).Addr))(t)
 	t.Cleanup(p.Close)
 	var last *closing // of the goroutine that dials
@@ -131,7 +132,7 @@ func answering(t *testing.T, do func(net.Conn)) string {
 
 // A server that cannot be used is of one of a few kinds, and each asks for another remedy.
 func TestTroubleNamesTheCause(t *testing.T) {
-	goleakAtEnd(t)
+	leak.Check(t)
 	hear := func(conn net.Conn) { conn.Read(make([]byte, 100)) }
 	front, pool := secured(t, answering(t, hear))
 	for name, x := range map[string]struct {
@@ -186,7 +187,7 @@ func TestTroubleNamesTheCause(t *testing.T) {
 // A server that has taken the connection and not answered is named as long as it is asked, not behind the attempt
 // alone.
 func TestServerThatIsSilentIsNamed(t *testing.T) {
-	goleakAtEnd(t)
+	leak.Check(t)
 	asked, answer := make(chan bool, 1), make(chan bool)
 	addr := answering(t, func(conn net.Conn) {
 		if readRequest(conn) == nil {

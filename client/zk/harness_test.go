@@ -2,14 +2,14 @@ package zk_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/cluster"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/leak"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
@@ -19,7 +19,7 @@ const patience = 30 * time.Second
 // both runs a test against zlockd, and against a real ZooKeeper where there is one and time for it.
 func both(t *testing.T, test func(t *testing.T, addr string)) {
 	t.Run("zlockd", func(t *testing.T) {
-		goleakAtEnd(t)
+		leak.Check(t)
 		s := zlocktest.Config{MinSessionTimeout: 400 * time.Millisecond,
 			SweepInterval: 100 * time.Millisecond}.Start(t)
 		test(t, s.Addr)
@@ -32,14 +32,7 @@ func both(t *testing.T, test func(t *testing.T, addr string)) {
 	})
 }
 
-func goleakAtEnd(t *testing.T) {
-	ignore := goleak.IgnoreCurrent()
-	t.Cleanup(func() {
-		if !t.Failed() {
-			goleak.VerifyNone(t, ignore)
-		}
-	})
-}
+func TestMain(m *testing.M) { os.Exit(leak.AtEnd(m.Run(), "zlockd/zlockd/client")) }
 
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

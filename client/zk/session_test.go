@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
+	"github.com/zlockd/zlockd/test/leak"
 	"github.com/zlockd/zlockd/test/must"
 	"github.com/zlockd/zlockd/test/zlocktest"
 )
@@ -413,7 +414,7 @@ func TestOneGoodServerIsEnough(t *testing.T) {
 
 // TestTroubleIsTold checks that a Dial in vain says what was wrong with whom.
 func TestTroubleIsTold(t *testing.T) {
-	goleakAtEnd(t)
+	leak.Check(t)
 	refused := must.Refused(t)
 	web := silent(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -467,7 +468,7 @@ func TestParseServers(t *testing.T) {
 // A server that has lost its data refuses every session that has seen more than it has. When the session is
 // over by this side's clock as well, it ends here: the program can open another one.
 func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
-	goleakAtEnd(t)
+	leak.Check(t)
 	config := zlocktest.Config{MinSessionTimeout: 400 * time.Millisecond}
 	old, fresh := config.Start(t), config.Start(t)
 	// The question has time until the server has answered that its session is closed.
@@ -510,7 +511,7 @@ func TestSessionEndsAtAServerThatLostItsData(t *testing.T) {
 
 // A timeout beyond what the protocol can say is the longest it can say, which the server bounds.
 func TestLongTimeoutIsNotShort(t *testing.T) {
-	goleakAtEnd(t)
+	leak.Check(t)
 	s := zlocktest.Start(t)
 	if c := dial(t, s.Addr, zk.Options{Timeout: 30 * 24 * time.Hour}); c.Session().Timeout != 40*time.Second {
 		t.Errorf("asked for a month, granted %v, not the longest there is", c.Session().Timeout)
@@ -635,7 +636,7 @@ func TestTrafficIsCounted(t *testing.T) {
 
 // A server that takes sessions and drops their connections is not asked in a tight loop.
 func TestServerThatDropsConnectionsIsAskedLessAndLess(t *testing.T) {
-	goleakAtEnd(t)
+	leak.Check(t)
 	taken := make(chan time.Time, 100)
 	c := must.Get(zk.Open(answering(t, func(conn net.Conn) {
 		if readRequest(conn) == nil {

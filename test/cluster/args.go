@@ -116,8 +116,14 @@ func build(program string) (string, error) {
 		return "", err
 	}
 	bin := filepath.Join(dir, program)
-	// Build beside the target and rename, so that parallel runs cannot start a half-written file.
+	// Build beside the target and rename, so that parallel runs cannot start a half-written file. go links a
+	// copy of the target again only if something has changed.
 	tmp := fmt.Sprintf("%s.%d", bin, os.Getpid())
+	if last, err := os.ReadFile(bin); err == nil {
+		if err := os.WriteFile(tmp, last, 0o755); err != nil {
+			return "", err
+		}
+	}
 	cmd := exec.Command("go", "build", "-tags", tags, "-o", tmp, "./cmd/"+program)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {

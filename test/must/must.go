@@ -67,6 +67,11 @@ func Is(t testing.TB, err, want error, what ...any) {
 	end(t, expect.Is(t, err, want, what...))
 }
 
+func Has(t testing.TB, text, part string, what ...any) {
+	t.Helper()
+	end(t, expect.Has(t, text, part, what...))
+}
+
 func That(t testing.TB, holds bool, format string, args ...any) {
 	t.Helper()
 	end(t, expect.That(t, holds, format, args...))

@@ -16,12 +16,12 @@ import (
 func TestLostCreationIsRemoved(t *testing.T) {
 	var mu sync.Mutex
 	var told []int
-	_, e := open(t, addr(t), Options{LeftBehind: func(nodes int) {
+	_, e := open(t, server.Addr(t), Options{LeftBehind: func(nodes int) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, nodes)
 	}})
-	d, ctx := dir(t), testCtx(t)
+	d, ctx := server.Dir(t), testCtx(t)
 	n := Node{Create: zk.Create{Path: d + "/" + fresh().UUID() + "-", Mode: zk.EphemeralSequential}}
 	other := Node{Create: zk.Create{Path: d + "/" + fresh().UUID() + "-",
 		Mode: zk.EphemeralSequential}}
@@ -41,7 +41,7 @@ func TestLostCreationIsRemoved(t *testing.T) {
 
 // A removal that fails is tried again, and given up if the server refuses it for good.
 func TestRemovalIsTriedAgain(t *testing.T) {
-	k, e := open(t, addr(t), Options{})
+	k, e := open(t, server.Addr(t), Options{})
 	for name, x := range map[string]struct {
 		err   error
 		tries int
@@ -65,7 +65,7 @@ func TestRemovalIsTriedAgain(t *testing.T) {
 
 // Of a creation whose answer was lost, all nodes are found again, or none is left.
 func TestCreationIsRecoveredWholly(t *testing.T) {
-	k, e := open(t, addr(t), Options{})
+	k, e := open(t, server.Addr(t), Options{})
 	ctx := testCtx(t)
 	for name, x := range map[string]struct {
 		there []int // how many nodes there are of each
@@ -74,7 +74,7 @@ func TestCreationIsRecoveredWholly(t *testing.T) {
 		"none": {[]int{0, 0}, false}, "all": {[]int{1, 1}, true}, "one": {[]int{1, 0}, false},
 		"the other": {[]int{0, 1}, false}, "twice": {[]int{2, 1}, true}, "no directory": {nil, false},
 	} {
-		d := dir(t)
+		d := server.Dir(t)
 		var nodes []Node
 		var want []string
 		for i := range 2 {
@@ -109,11 +109,11 @@ func TestCreationIsRecoveredWholly(t *testing.T) {
 
 // A node of the name that was asked for is not adopted if another session made it.
 func TestNodeOfAnotherSessionIsNotAdopted(t *testing.T) {
-	_, e := open(t, addr(t), Options{})
-	_, other := open(t, addr(t), Options{})
+	_, e := open(t, server.Addr(t), Options{})
+	_, other := open(t, server.Addr(t), Options{})
 	ctx := testCtx(t)
 	for _, mode := range []zk.Mode{zk.Ephemeral, zk.EphemeralSequential} {
-		d := dir(t)
+		d := server.Dir(t)
 		n := Node{Create: zk.Create{Path: d + "/" + fresh().UUID() + "-"}}
 		must.OK(t, e.makeDir(ctx, d, nil))
 		theirs := zk.Create{Path: n.Path + "0000000000", Mode: mode}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,35 +13,19 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/test/cluster"
+	"github.com/zlockd/zlockd/test/leak"
 	"github.com/zlockd/zlockd/test/must"
 )
 
 // server is the server that the tests share; each uses a directory of its own.
-var server struct {
-	once  sync.Once
-	e     *cluster.Ensemble
-	err   error
-	count atomic.Int64
-}
+var server = cluster.Shared{Options: func() cluster.Options {
+	return cluster.ShortSessions(cluster.Zlockd, 1)
+}}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if server.e != nil {
-		server.e.Close()
-	}
-	os.Exit(code)
-}
-
-// addr is the shared server's address.
-func addr(t *testing.T) string {
-	t.Helper()
-	server.once.Do(func() {
-		server.e, server.err = cluster.Start(cluster.Options{Kind: cluster.Zlockd, Nodes: 1, Dev: true,
-			Flags: []string{"--tick-time", "200ms", "--min-session-timeout", "400ms",
-				"--max-session-timeout", "60s"}})
-	})
-	must.OK(t, server.err)
-	return server.e.Servers[0].Client
+	server.Close()
+	os.Exit(leak.AtEnd(code, "zlockd/zlockd/client"))
 }
 
 const patience = 30 * time.Second
@@ -66,19 +48,17 @@ func open(t *testing.T, servers string, o Options) (*Keeper, *Epoch) {
 	return k, must.Get(k.Await(ctx))(t)
 }
 
-// dir is a path of the test's own.
-func dir(t *testing.T) string {
-	return fmt.Sprintf("/t/%s-%d", strings.ReplaceAll(t.Name(), "/", "_"), server.count.Add(1))
-}
-
 func testCtx(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
+// ids counts the ids of fresh.
+var ids atomic.Uint64
+
 // fresh returns an id that no other node has.
-func fresh() recipe.ID { return recipe.NewID(7, uint64(server.count.Add(1))) }
+func fresh() recipe.ID { return recipe.NewID(7, ids.Add(1)) }
 
 // has waits until a directory has so many nodes.
 func has(t *testing.T, e *Epoch, dir string, n int) {

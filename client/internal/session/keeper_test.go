@@ -166,7 +166,7 @@ func TestStateIsToldWhenItChanges(t *testing.T) {
 // answers; when that one goes there is something to say.
 func TestServerThatIsDownIsNotMentionedWhileAnotherAnswers(t *testing.T) {
 	var log must.Text
-	p := must.Get(faultproxy.New(addr(t)))(t)
+	p := must.Get(faultproxy.New(server.Addr(t)))(t)
 	t.Cleanup(p.Close)
 	dead := must.Refused(t)
 	k, _ := open(t, dead+","+p.Addr(), Options{Log: slog.New(slog.NewTextHandler(&log, nil)),

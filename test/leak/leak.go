@@ -1,0 +1,77 @@
+// Package leak finds goroutines that tests leave behind, also where tests run beside each other.
+package leak
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// patience bounds the wait for goroutines that are about to end.
+const patience = 30 * time.Second
+
+var checks atomic.Int64
+
+// Check fails the test if goroutines that descend from it are left when everything else was cleaned up. It
+// comes before anything that registers a cleanup. Goroutines bear a label of their test, so that those of the
+// tests beside it do not count. Those that a timer of the runtime began bear none: AtEnd sees them. Stacks
+// that contain one of except do not count.
+func Check(t testing.TB, except ...string) {
+	t.Helper()
+	part := mark(t.Name())
+	t.Cleanup(func() {
+		if t.Failed() {
+			return
+		}
+		if stacks := left(part, except, patience); len(stacks) > 0 {
+			t.Errorf("the test leaves goroutines behind:\n%s", strings.Join(stacks, "\n\n"))
+		}
+	})
+}
+
+// mark labels this goroutine and those that it will begin, and returns what their stacks contain.
+func mark(name string) (part string) {
+	const key = "leak.Check"
+	value := fmt.Sprintf("%s %d", name, checks.Add(1))
+	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels(key, value)))
+	return fmt.Sprintf("%q:%q", key, value)
+}
+
+// AtEnd is for TestMain, when all that the tests share was closed: it returns 1, and says why, if goroutines
+// are left whose stack contains part and nothing of except, and otherwise the code of the tests.
+func AtEnd(code int, part string, except ...string) int {
+	if code != 0 {
+		return code
+	}
+	stacks := left(part, append(except, "/test/leak.AtEnd+"), patience)
+	if len(stacks) == 0 {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "the tests leave goroutines behind:\n%s\n", strings.Join(stacks, "\n\n"))
+	return 1
+}
+
+// left waits until no stack contains part, and returns those that do when the time is over.
+func left(part string, except []string, most time.Duration) (stacks []string) {
+	end := time.Now().Add(most)
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		var b bytes.Buffer
+		_ = pprof.Lookup("goroutine").WriteTo(&b, 1) // a buffer takes everything
+		stacks = slices.DeleteFunc(strings.Split(b.String(), "\n\n"), func(s string) bool {
+			within := func(part string) bool { return strings.Contains(s, part) }
+			// The goroutine of a test ends with the test.
+			return !within(part) || within("\ttesting.tRunner+") || slices.ContainsFunc(except, within)
+		})
+		if len(stacks) == 0 || time.Now().After(end) {
+			return stacks
+		}
+		time.Sleep(wait)
+	}
+}
