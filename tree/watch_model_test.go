@@ -171,7 +171,11 @@ func newNaive() *naiveWatches {
 
 func TestWatchesAgainstModel(t *testing.T) {
 	race.Alone(t)
-	for seed := range uint64(100) {
+	seeds := uint64(100)
+	if testing.Short() {
+		seeds = 25
+	}
+	for seed := range seeds {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		w, n := NewWatches[string](), newNaive()
 		for range 10 {

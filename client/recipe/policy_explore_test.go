@@ -382,14 +382,10 @@ func xModels(f func(xModel)) {
 }
 
 func TestPolicyExplorerFindsNoOverlapAndNoStuckState(t *testing.T) {
-	// One goroutine and no shared memory: the race detector only makes it ten times slower, so there it
-	// sees one mixture in ten, and with -short one in fifty.
+	race.Alone(t)
 	every := 1
-	switch {
-	case testing.Short():
+	if testing.Short() {
 		every = 50
-	case race.Enabled:
-		every = 10
 	}
 	total, models := 0, 0
 	seen := 0

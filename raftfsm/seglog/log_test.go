@@ -344,7 +344,7 @@ func TestDamageIsRefused(t *testing.T) {
 	good := must.Get(os.ReadFile(file))(t)
 	far := 4
 	if testing.Short() {
-		far = 16
+		far = 64
 	}
 	for at := 0; at < end+64; at += 1 + rng.IntN(far) {
 		bad := append([]byte(nil), good...)

@@ -48,7 +48,11 @@ func aheadOfTheDisk(t *testing.T, seed uint64, loss func(*aheadRun)) {
 			wg.Go(func() { r.writer(id, w, stop, &r.mu, r.acked, &r.open) })
 		}
 	}
-	for range 5 {
+	losses := 5
+	if testing.Short() {
+		losses = 2
+	}
+	for range losses {
 		r.awaitServing()
 		loss(r)
 		r.net.Heal()
@@ -63,8 +67,8 @@ func aheadOfTheDisk(t *testing.T, seed uint64, loss func(*aheadRun)) {
 	wg.Wait()
 	time.Sleep(15 * time.Second)
 	r.check(r.acked, r.open)
-	if len(r.acked) < 500 {
-		t.Errorf("%d writes answered", len(r.acked))
+	if least := 100 * losses; len(r.acked) < least {
+		t.Errorf("%d writes answered, want %d at least", len(r.acked), least)
 	}
 	for id := uint32(1); id <= 3; id++ {
 		r.crash(id)

@@ -76,7 +76,11 @@ func oneServerFails(t *testing.T, c *cluster, harm func(*faults, uint32), name s
 	if name == "on a disk that hangs" && leads {
 		limit = 15 * time.Second // R2: the watchdog ends it after 10 s
 	}
-	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	lasts := 60 * time.Second
+	if testing.Short() {
+		lasts = 20 * time.Second
+	}
+	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		asked := time.Now()
 		if _, err := w.SetData(Root, nil, -1); err != nil {
 			t.Errorf("G21: the client of a server that is well lost its connection after %v: %v", time.Since(asked),
