@@ -198,8 +198,8 @@ func (d *decoder) loadSessions() error {
 		if err := d.state.sessions.LoadTickets(&dec); err != nil {
 			return err
 		}
-		if len(dec.Rest()) > 0 {
-			return errors.New("bytes after the tickets")
+		if err := d.state.begun.load(&dec); err != nil {
+			return err
 		}
 		d.tickets = nil
 	}
@@ -252,6 +252,11 @@ func (s *State) complete(t *tree.Tree) error {
 	for id := range s.tree.Owners() {
 		if _, ok := s.sessions.Get(id); !ok {
 			return fmt.Errorf("node of session 0x%x, which does not exist", id)
+		}
+	}
+	for path := range s.begun.by { // which would count forever
+		if _, there := s.tree.Find(path); !there {
+			return fmt.Errorf("rate %.200q without a node", path)
 		}
 	}
 	return nil

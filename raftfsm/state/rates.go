@@ -21,6 +21,9 @@ type Draw struct {
 	Limit int64
 	Per   int64   // ms
 	Hash  [8]byte // of the request's secret, by which a repeated request is recognised
+
+	Identity string // for which the rate counts if this draw begins it
+	RateBounds
 }
 
 // Drawn is the answer to a Draw.
@@ -38,10 +41,13 @@ const drawLane = -3
 
 // Request returns the request for the draw. The outcome's Reply is for ReadDrawn. BADARGUMENTS says that the
 // node has other data, BADVERSION that its window is shorter than the draw's time, UNIMPLEMENTED that the
-// cluster may not have tickets yet; other codes are those of a write to the node, or of its creation.
+// cluster may not have tickets yet, QUOTAEXCEEDED with a text that a bound is reached; other codes are those
+// of a write to the node, or of its creation.
 func (d *Draw) Request(ids []jute.ID) Request {
 	b := jute.AppendLong(jute.AppendLong(jute.AppendString(nil, d.Path), d.Limit), d.Per)
-	return Request{Session: drawLane, Op: OpDraw, IDs: ids, Body: append(b, d.Hash[:]...)}
+	b = jute.AppendString(append(b, d.Hash[:]...), d.Identity)
+	b = jute.AppendInt(jute.AppendInt(b, d.RateBounds.All), d.RateBounds.Identity)
+	return Request{Session: drawLane, Op: OpDraw, IDs: ids, Body: b}
 }
 
 func decodeDraw(body []byte) (d Draw, err error) {
@@ -52,6 +58,9 @@ func decodeDraw(body []byte) (d Draw, err error) {
 	for i := range d.Hash {
 		d.Hash[i] = in.Byte()
 	}
+	identity, _ := in.String()
+	d.Identity = strings.Clone(identity)
+	d.RateBounds = RateBounds{All: in.Int(), Identity: in.Int()}
 	if in.Err() != nil || d.Limit < 1 || d.Per < 1 || d.Per > maxWindow {
 		return d, fmt.Errorf("%w: draw: %v", ErrCorrupt, in.Err())
 	}
@@ -74,8 +83,12 @@ func (s *State) draw(r *Request, to Sink) error {
 	n, there := s.tree.Find(d.Path)
 	w := window{keep: d.Per}
 	if there {
-		if !n.May(r.IDs, jute.PermWrite) {
+		switch {
+		case !n.May(r.IDs, jute.PermWrite):
 			s.out.Code = jute.NoAuth
+			return nil
+		case !MayBeRate(n):
+			s.out.Code = jute.BadArguments
 			return nil
 		}
 		data, _ := n.Data(tree.Super)
@@ -84,7 +97,7 @@ func (s *State) draw(r *Request, to Sink) error {
 		}
 	}
 	answer := w.draw(&d, s.change.Time)
-	if answer.OK && !answer.Told && !s.keepWindow(r.IDs, d.Path, there, &w, to) {
+	if answer.OK && !answer.Told && !s.keepWindow(r.IDs, &d, there, &w, to) {
 		return nil
 	}
 	b := jute.AppendBool(jute.AppendBool(s.reply[:0], answer.OK), answer.Told)
@@ -94,36 +107,63 @@ func (s *State) draw(r *Request, to Sink) error {
 }
 
 // keepWindow writes a window to its node, and makes the node if it is missing.
-func (s *State) keepWindow(ids []jute.ID, path string, there bool, w *window, to Sink) bool {
+func (s *State) keepWindow(ids []jute.ID, d *Draw, there bool, w *window, to Sink) bool {
+	op, nodes := jute.OpSetData, int32(0)
+	if there {
+		s.draft = jute.AppendInt(w.appendBuffer(jute.AppendString(s.draft[:0], d.Path)), -1)
+	} else {
+		above, missing := s.parentsOf(d.Path)
+		op, nodes = jute.OpMulti, int32(missing)+1
+		s.draft = s.newWindow(above, d.Path, w)
+		if why := s.begun.tooMany(d, nodes); why != "" {
+			s.out.Code = jute.QuotaExceeded
+			s.reply = append(s.reply[:0], why...)
+			s.out.Reply = s.reply
+			return false
+		}
+	}
 	s.begin()
 	s.change.Session, s.change.IDs = 0, ids
-	op := jute.OpSetData
-	if there {
-		s.draft = jute.AppendInt(w.appendBuffer(jute.AppendString(s.draft[:0], path)), -1)
-	} else {
-		op, s.draft = jute.OpMulti, s.newWindow(path, w.append(nil), w.keep)
-	}
 	reply, code, changed := s.tree.Apply(&s.change, op, s.draft, s.reply[:0])
 	if s.reply = reply; changed {
 		s.commit(to)
+		if !there {
+			s.begun.add(d.Path, d.Identity, nodes)
+		}
 	} else if s.out.Code = code; code == jute.OK {
 		s.out.Code = FirstFailure(reply)
 	}
 	return changed
 }
 
-// newWindow returns the transaction that makes the node of a window. The node is a TTL node: it goes when no
-// draw has come for so long that nothing in it counts any more.
-func (s *State) newWindow(path string, data []byte, keep int64) []byte {
+// newWindow returns the transaction that makes the node of a window, after what stands above it. The node is
+// a TTL node: it goes when no draw has come for so long that nothing in it counts any more.
+func (s *State) newWindow(above []byte, path string, w *window) []byte {
 	op, flags := jute.OpCreateTTL, jute.FlagPersistentTTL
 	if s.change.NoTTL {
 		op, flags = jute.OpCreate, jute.FlagPersistent
 	}
-	ops := appendCreate(s.parentsOf(path), op, path, data, flags)
+	ops := appendCreate(above, op, path, w.append(nil), flags)
 	if op == jute.OpCreateTTL {
-		ops = jute.AppendLong(ops, max(keep, recentTime)+1)
+		ops = jute.AppendLong(ops, max(w.keep, recentTime)+1)
 	}
 	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
+}
+
+// MayBeRate reports whether a node may have a window: it must outlive what counts in it, and be no directory
+// of a lock.
+func MayBeRate(n tree.Ref) bool { return n.Kind() != tree.ContainerNode && n.Session() == 0 }
+
+// counts reports whether draws from a rate still count. Its node may be older than they are: a leader whose
+// clock is behind writes it at its own time, and they are of the window's.
+func (s *State) counts(path string) bool {
+	n, there := s.tree.Find(path)
+	if !there || !s.ticketing { // release 0.1.0 knows no rates
+		return false
+	}
+	data, _ := n.Data(tree.Super)
+	w, code := windowOf(data, 1)
+	return code == jute.OK && w.last > s.change.Time-max(w.keep, recentTime)
 }
 
 // The bounds of a window.

@@ -30,7 +30,7 @@ const (
 	chunkNodes    byte = 3
 	chunkEnd      byte = 4
 	chunkMore     byte = 5 // more sessions
-	chunkTickets  byte = 6 // which of the sessions are tickets; none: there may be no tickets
+	chunkTickets  byte = 6 // which of the sessions are tickets, and rates; none: there may be no tickets
 
 	chunkFrame = 9
 
@@ -49,6 +49,7 @@ type Snapshot struct {
 	header   []byte
 	sessions *session.Held
 	tickets  bool // there may be tickets
+	rates    map[string]beginning
 	nodes    *tree.Snapshot
 }
 
@@ -60,6 +61,7 @@ func (s *State) StartSnapshot(at Position) *Snapshot {
 		header:   s.header(at),
 		sessions: s.sessions.Hold(),
 		tickets:  s.ticketing,
+		rates:    maps.Clone(s.begun.by),
 		nodes:    s.tree.StartSnapshot(),
 	}
 }
@@ -69,7 +71,7 @@ func (s *State) StartSnapshot(at Position) *Snapshot {
 func (s *Snapshot) Write(to io.Writer, read func(func())) error {
 	w := beginChunks(to, s.header, s.sessions.Append(nil))
 	if s.tickets {
-		w.long(chunkTickets, chunkTickets, s.sessions.AppendTickets(nil))
+		w.long(chunkTickets, chunkTickets, appendRates(s.sessions.AppendTickets(nil), s.rates))
 	}
 	var buf []byte
 	for done := false; !done && w.err == nil; {

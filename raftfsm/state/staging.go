@@ -211,7 +211,7 @@ func (s *State) restore(keep bool, to Sink) error {
 		b.EndSessions(s.change.Time)
 	}
 	b.sessions.Succeed(s.sessions, uint32(b.zxid/Raised), s.change.Time) // grows with each restore
-	s.tree, s.sessions, s.zxid = b.tree, b.sessions, b.zxid
+	s.tree, s.sessions, s.begun, s.zxid = b.tree, b.sessions, b.begun, b.zxid
 	s.ended = mix(s.ended, b.ended)
 	s.restored = p.id
 	s.begin()

@@ -24,6 +24,7 @@ type State struct {
 	restored  int64                 // the id of the last restore; 0: none
 	rules     int32                 // the rules by which Apply changes the state
 	ticketing bool                  // there may be tickets; see Ticketing
+	begun     begun                 // rates
 
 	// configured says that /zookeeper/config has been published at least once.
 	configured bool
@@ -218,7 +219,7 @@ func (s *State) applyRequest(r *Request, to Sink) error {
 	case jute.OpSync:
 		s.applySync(r)
 	case OpReap:
-		if s.begin(); s.tree.Reap(&s.change, string(r.Body), s.change.Time) {
+		if s.begin(); !s.counts(string(r.Body)) && s.tree.Reap(&s.change, string(r.Body), s.change.Time) {
 			s.commit(to)
 		}
 	case OpConfig:
@@ -269,6 +270,7 @@ func (s *State) commit(to Sink) {
 	s.out.Zxid = s.zxid
 	s.digests.note(s.zxid, s)
 	if len(s.change.Events) > 0 {
+		s.begun.forget(s.change.Events)
 		if s.staged != nil {
 			s.staged.created(s.change.Events)
 		}

@@ -233,12 +233,14 @@ func (s *State) lastChild(dir string) int64 {
 
 // contender returns the transaction that makes the contender, and the directories that it lacks.
 func (s *State) contender(o *Opening) []byte {
-	ops := appendCreate(s.parentsOf(o.Node), jute.OpCreate, o.Node, o.Data, jute.FlagEphemeralSequential)
+	above, _ := s.parentsOf(o.Node)
+	ops := appendCreate(above, jute.OpCreate, o.Node, o.Data, jute.FlagEphemeralSequential)
 	return jute.AppendMultiHeader(ops, jute.OpError, true, -1)
 }
 
-// parentsOf returns the operations that make the directories above a node that are missing.
-func (s *State) parentsOf(path string) (ops []byte) {
+// parentsOf returns the operations that make the directories above a node that are missing, and how many
+// they are.
+func (s *State) parentsOf(path string) (ops []byte, n int) {
 	var missing []string
 	for dir := tree.ParentPath(path); dir != "" && dir != "/"; dir = tree.ParentPath(dir) {
 		if _, there := s.tree.Find(dir); there {
@@ -249,7 +251,7 @@ func (s *State) parentsOf(path string) (ops []byte) {
 	for _, dir := range slices.Backward(missing) {
 		ops = appendCreate(ops, jute.OpCreateContainer, dir, []byte{}, jute.FlagContainer)
 	}
-	return ops
+	return ops, len(missing)
 }
 
 func appendCreate(ops []byte, op jute.OpCode, path string, data []byte, flags int32) []byte {

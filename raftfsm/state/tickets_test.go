@@ -265,7 +265,15 @@ func TestTicketsAreDeterministic(t *testing.T) {
 			for range 1 + r.IntN(4) {
 				secret := byte(1 + r.IntN(12))
 				s, _ := a.s.Sessions().Ticket(session.Hash{secret})
-				switch r.IntN(6) {
+				switch r.IntN(8) {
+				case 6:
+					d := drawOf(1+r.Int64N(3), 100_000, secret)
+					d.Path = []string{"/p0", "/r", "/r/s", "/r/s/t", "/u/v/w"}[r.IntN(5)]
+					d.Identity, d.RateBounds = fmt.Sprint(r.IntN(2)), RateBounds{7, 5}
+					list = append(list, d.Request(testIDs))
+				case 7:
+					path := []string{"/r", "/r/s", "/r/s/t", "/u/v/w", "/u/v", "/u"}[r.IntN(6)]
+					list = append(list, Request{Op: OpReap, Body: []byte(path)})
 				case 0, 1:
 					o := openingOf(secret, fmt.Sprintf("/p%d/q", r.IntN(3)))
 					o.TicketBounds = TicketBounds{8, 6, 4}
@@ -308,12 +316,18 @@ func TestTicketsAreDeterministic(t *testing.T) {
 				_, lives := a.s.Sessions().Get(id)
 				must.That(t, lives, "seed %d: nodes of session 0x%x, which has ended", seed, id)
 			}
+			for path := range a.s.begun.by {
+				_, there := a.s.Tree().Find(path)
+				must.That(t, there && a.s.begun.all <= 7, "seed %d: the rate %s, %+v", seed, path, a.s.begun)
+			}
 		}
 	}
 }
 
-// encodedTickets encodes the tickets.
-func (s *State) encodedTickets() []byte { return s.sessions.Hold().AppendTickets(nil) }
+// encodedTickets encodes the tickets and the rates.
+func (s *State) encodedTickets() []byte {
+	return appendRates(s.sessions.Hold().AppendTickets(nil), s.begun.by)
+}
 
 func reloaded(t *testing.T, s *State) *State {
 	got, _, err := ReadSnapshot(bytes.NewReader(backupOf(t, s)))

@@ -31,6 +31,10 @@ const (
 	answerTime = 30 * time.Second // to write an answer
 )
 
+// otherSites finds requests that a browser sends for a page of another site. Without tokens a draw needs no
+// header that the browser would ask about first.
+var otherSites = http.NewCrossOriginProtection()
+
 // ServeHTTP implements http.Handler. It matches the paths itself, because a router would redirect some of
 // them.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -67,6 +71,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) *Answer {
 	if s.o.KnownHost != nil && !s.o.KnownHost(r.Host) {
 		return fail(http.StatusMisdirectedRequest, "host", "this server is not known as %.200q: ask for its "+
 			"address, or name it with --admin-hosts", r.Host)
+	}
+	if err := otherSites.Check(r); err != nil {
+		return fail(http.StatusForbidden, "forbidden", "a page of another site sends this request: %v", err)
 	}
 	q.Addr, _, _ = net.SplitHostPort(r.RemoteAddr)
 	var a *Answer

@@ -25,11 +25,12 @@ type Identity struct {
 	OnPath  int // on one path
 	Waits   int // at a server
 	Rate    int // opened in a second, at a server
+	Rates   int // nodes of rates that it began, with the directories that they made
 }
 
 // newIdentity returns an identity with the default bounds.
 func newIdentity(name string) Identity {
-	return Identity{Name: name, Tickets: 100, OnPath: 10, Waits: 20, Rate: 50}
+	return Identity{Name: name, Tickets: 100, OnPath: 10, Waits: 20, Rate: 50, Rates: 1000}
 }
 
 // may reports whether the identity may have tickets on a path.
@@ -50,14 +51,22 @@ type Tokens struct {
 	by map[[sha256.Size]byte]Identity
 }
 
-// ReadTokens reads a file of lines NAME HASH PATHS [tickets=N] [path=N] [waits=N] [rate=N]. HASH is the
-// SHA-256 of the token in hexadecimal, and PATHS are separated by commas.
+// ReadTokens reads a file of lines NAME HASH PATHS [tickets=N] [path=N] [waits=N] [rate=N] [rates=N]. HASH is
+// the SHA-256 of the token in hexadecimal, and PATHS are separated by commas.
 func ReadTokens(file string) (*Tokens, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&0o007 != 0 { // a token that is short is found by its hash
+		return nil, fmt.Errorf("%s can be read by every user of this machine: chmod 600 it, and make new "+
+			"tokens if that was not meant", file)
+	}
 	t := &Tokens{by: map[[sha256.Size]byte]Identity{}}
 	lines := bufio.NewScanner(f)
 	for n := 1; lines.Scan(); n++ {
@@ -81,6 +90,10 @@ func (t *Tokens) add(words []string) error {
 		return fmt.Errorf("the hash of %s is not a SHA-256 of 64 hexadecimal digits: make it with "+
 			"printf %%s TOKEN | sha256sum", words[0])
 	}
+	if [sha256.Size]byte(hash) == sha256.Sum256(nil) {
+		return fmt.Errorf("the hash of %s is that of no text: printf %%s TOKEN had no token to print",
+			words[0])
+	}
 	if _, twice := t.by[[sha256.Size]byte(hash)]; twice {
 		return fmt.Errorf("the token of %s stands there twice", words[0])
 	}
@@ -99,10 +112,10 @@ func (t *Tokens) add(words []string) error {
 	for _, w := range words[3:] {
 		name, value, _ := strings.Cut(w, "=")
 		bound := map[string]*int{"tickets": &i.Tickets, "path": &i.OnPath, "waits": &i.Waits,
-			"rate": &i.Rate}[name]
+			"rate": &i.Rate, "rates": &i.Rates}[name]
 		n, err := strconv.Atoi(value)
 		if bound == nil || err != nil || n < 0 || n > 1_000_000 {
-			return fmt.Errorf("%q is no bound: want tickets=N, path=N, waits=N or rate=N", w)
+			return fmt.Errorf("%q is no bound: want tickets=N, path=N, waits=N, rate=N or rates=N", w)
 		}
 		*bound = n
 	}

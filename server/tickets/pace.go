@@ -11,7 +11,7 @@ import (
 // even a refusal.
 const (
 	perOpen     = 4   // requests an identity may send for each ticket that it may open
-	perRequest  = 100 // contenders that one request may look at; more count as further requests
+	perRequest  = 100 // nodes of a lock that one request may look at; more count as further requests
 	longestPace = time.Second
 	spareWork   = 50 // requests of an identity at a time, not counting its waits
 	failures    = 20 // a second, from an address
@@ -73,7 +73,7 @@ func (s *Server) begin(ctx context.Context, i *Identity) *Answer {
 		perOpen*i.Rate)
 }
 
-// finish ends a request that looked at seen contenders.
+// finish ends a request that looked at seen nodes.
 func (s *Server) finish(i *Identity, seen int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

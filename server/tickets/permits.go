@@ -149,7 +149,7 @@ func (g *sight) lookHeld(t *tree.Tree, own []string) {
 	}
 	s := semaphoreAt(t, g.session.Ticket.Path, g.token)
 	g.slots, g.noSlots = s.numbers(t, own, g.token)
-	g.mixed, g.seen = s.err, len(s.permits)
+	g.mixed = s.err
 }
 
 // lookPlace reads what a ticket with a place in a semaphore's queue waits for.
@@ -174,7 +174,7 @@ func (g *sight) lookPlace(t *tree.Tree, place string, ids []jute.ID) {
 	}
 	k := g.session.Ticket
 	s := semaphoreAt(t, k.Path, 0)
-	if g.seen, g.mixed = len(s.permits), s.err; g.mixed != nil {
+	if g.mixed = s.err; g.mixed != nil {
 		return
 	}
 	o, _ := recipe.ParseOwner(data)

@@ -56,7 +56,9 @@ func (s *Server) Draw(ctx context.Context, q *Request, secret bool) *Answer {
 	if !ok {
 		return unavailable(errAgain)
 	}
-	d := &state.Draw{Path: q.Path, Limit: int64(q.Limit), Per: q.Per.Milliseconds()}
+	d := &state.Draw{Path: q.Path, Limit: int64(q.Limit), Per: q.Per.Milliseconds(),
+		Identity:   q.Identity.Name,
+		RateBounds: state.RateBounds{All: MaxRates, Identity: int32(q.Identity.Rates)}}
 	if copy(d.Hash[:], q.Secret[:]); !secret {
 		_, _ = rand.Read(d.Hash[:]) // it never fails
 	}
@@ -166,6 +168,8 @@ func rateData(st *state.State, q *Request, perm int32) (data string, there bool,
 		return "", false, jute.OK
 	case !n.May(q.IDs, perm):
 		return "", true, jute.NoAuth
+	case !state.MayBeRate(n):
+		return "", true, jute.BadArguments
 	}
 	data, _ = n.Data(tree.Super)
 	return data, true, jute.OK

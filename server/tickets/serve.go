@@ -41,8 +41,9 @@ const (
 	MinPer = time.Second // of a rate
 	MaxPer = 24 * time.Hour
 
-	MaxTickets = 10_000 // of a cluster
-	MaxWaits   = 2000   // of a server
+	MaxTickets = 10_000  // of a cluster
+	MaxRates   = 100_000 // of a cluster: nodes, with the directories that rates made
+	MaxWaits   = 2000    // of a server
 
 	maxText = 200
 	// A ticket ends at its last moment by the leader's clock, which may be ahead of this server's by
@@ -216,10 +217,11 @@ func (s *Server) Ended(id int64) {
 	delete(s.confirmed, id)
 }
 
-// Reset wakes all waits, because the whole state was replaced.
+// Reset wakes all waits, because the whole state was replaced: tickets may have ended without a call of Ended.
 func (s *Server) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	clear(s.confirmed)
 	for w := range s.waits {
 		w.wakeUp()
 	}
@@ -315,7 +317,7 @@ func (s *Server) do(ctx context.Context, r state.Request) (state.Outcome, error)
 
 func (s *Server) view(q *Request) (g sight) {
 	(*s.node.Load()).View(func(st *state.State) { g = look(st, q.Secret, s.o.Now().UnixMilli(), q.IDs) })
-	q.seen += g.of + g.seen
+	q.seen += g.seen
 	return g
 }
 

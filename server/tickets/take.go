@@ -36,7 +36,7 @@ type Request struct {
 
 	IfMatch, IfNoneMatch string
 
-	seen   int     // number of contenders that were read for the answer
+	seen   int     // number of nodes that were read for the answer
 	tokens *Tokens // by which the caller was identified
 }
 
@@ -231,7 +231,7 @@ func (s *Server) await(ctx context.Context, q *Request, off <-chan struct{}, ren
 			}
 			s.arm(w, append(g.watch, g.blocker, g.node, children)...)
 		})
-		q.seen += g.of + g.seen
+		q.seen += g.seen
 		switch {
 		case !g.lives():
 			return g, gone(q, &g)
@@ -358,7 +358,7 @@ func (s *Server) Show(ctx context.Context, q *Request, ticket bool) *Answer {
 		allowed := false
 		(*s.node.Load()).View(func(st *state.State) {
 			if allowed = mayRead(st.Tree(), q.Path, q.IDs); allowed {
-				l = describe(st.Tree(), q.Path, q.IDs)
+				l = describe(st.Tree(), q)
 			}
 		})
 		if !allowed {
@@ -422,7 +422,7 @@ func (s *Server) List(q *Request) *Answer {
 		(*s.node.Load()).View(func(st *state.State) {
 			g = look(st, x.Ticket.Hash, s.o.Now().UnixMilli(), q.IDs)
 		})
-		q.seen += 10 + g.of + g.seen
+		q.seen += 10 + g.seen
 		if !g.lives() {
 			continue
 		}

@@ -35,7 +35,7 @@ type sight struct {
 	behind  *Holder
 	asked   *recipe.Revocation
 	mixed   error // why it cannot hold: another kind of lock is there
-	seen    int   // number of permits that were read
+	seen    int   // number of nodes that were read
 
 	slots   []int    // numbers of its permits
 	noSlots string   // why slots must not be used
@@ -62,6 +62,7 @@ func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sig
 		g.over, _ = st.Sessions().EndOfTicket(secret, now)
 		return g
 	}
+	g.seen = looked(st.Tree(), g.session.Ticket.Path)
 	if g.session.Ticket.Mode == permit {
 		g.lookPermits(st.Tree(), ids)
 		return g
@@ -91,6 +92,18 @@ func look(st *state.State, secret session.Hash, now int64, ids []jute.ID) (g sig
 		g.behind = holderOf(st.Tree(), g.blocker, ids)
 	}
 	return g
+}
+
+// looked returns how many nodes a look at a lock goes through: all that stand in its directories, whatever
+// they are.
+func looked(t *tree.Tree, path string) (n int) {
+	queue, permits := recipe.Join(path, recipe.QueueName), recipe.Join(path, recipe.PermitsName)
+	for _, p := range []string{path, queue, permits} {
+		if dir, there := t.Find(p); there {
+			n += int(dir.Stat().NumChildren)
+		}
+	}
+	return n
 }
 
 func rule(l recipe.Layout, k recipe.Role) recipe.Rule {
@@ -198,6 +211,7 @@ type newcomer struct {
 // lookAt looks at a lock for a new ticket.
 func lookAt(t *tree.Tree, q *Request) (c newcomer) {
 	c.role = recipe.RoleLock
+	q.seen += looked(t, q.Path)
 	switch q.Mode {
 	case shared:
 		c.role = recipe.RoleRead
@@ -266,13 +280,14 @@ type Lock struct {
 const shownHolders = 20
 
 // describe returns the holders of a lock, and how many contenders wait.
-func describe(t *tree.Tree, path string, ids []jute.ID) Lock {
-	l, permits := describePermits(t, path, ids)
+func describe(t *tree.Tree, q *Request) Lock {
+	q.seen += looked(t, q.Path)
+	l, permits := describePermits(t, q.Path, q.IDs)
 	if permits {
 		return l
 	}
 	l = Lock{V: 1, Holders: []Holder{}}
-	dir, there := t.Find(path)
+	dir, there := t.Find(q.Path)
 	if !there {
 		return l
 	}
@@ -294,7 +309,7 @@ func describe(t *tree.Tree, path string, ids []jute.ID) Lock {
 		if len(l.Holders) == shownHolders {
 			break
 		}
-		if h := holderOf(t, recipe.Join(path, c.Name), ids); h != nil {
+		if h := holderOf(t, recipe.Join(q.Path, c.Name), q.IDs); h != nil {
 			l.Holders = append(l.Holders, *h)
 		}
 	}

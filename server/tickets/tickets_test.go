@@ -310,6 +310,10 @@ func TestOddRequests(t *testing.T) {
 	}
 	expect.Equal(t, len(c.expect(0, 200, "GET /v1/tickets").Tickets), 0, "tickets")
 	c.expect(1, 421, "POST /v1/locks/a", "Host: evil.example")
+	draw := "POST /v1/rates/a?limit=1&per=1s"
+	c.expect(0, 403, draw, "Origin: http://evil.example")
+	c.expect(0, 403, draw, "Sec-Fetch-Site: cross-site")
+	c.expect(0, 200, draw, "Origin: http://"+c.at)
 }
 
 // Callers are known by tokens. What one may do, and has, is its own.
@@ -345,11 +349,19 @@ func TestIdentities(t *testing.T) {
 	eventually(t, "it waits no longer", func() bool { return waits(i) == 0 })
 	for name, text := range map[string]string{"no hash": "ci", "a short hash": "ci 12 /",
 		"no slash": "ci " + sum("x") + " ci", "a bound": "ci " + sum("x") + " / speed=1",
-		"twice": "a " + sum("x") + " /\nb " + sum("x") + " /"} {
+		"no token": "ci " + sum("") + " /",
+		"twice":    "a " + sum("x") + " /\nb " + sum("x") + " /"} {
 		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 		_, err := tickets.ReadTokens(file)
 		must.Fails(t, err, name)
 		expect.That(t, strings.Contains(err.Error(), "line"), "%s: %v", name, err)
+	}
+	must.OK(t, os.WriteFile(file, []byte("ci "+sum("x")+" /\n"), 0o600))
+	for mode, refused := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o644: true, 0o602: true} {
+		must.OK(t, os.Chmod(file, mode))
+		_, err := tickets.ReadTokens(file)
+		told := err != nil && strings.Contains(err.Error(), "chmod 600")
+		expect.Equal(t, told, refused, "mode %o: %v", mode, err)
 	}
 }
 
@@ -494,7 +506,8 @@ func TestRequestsOfAnIdentityArePaced(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	hash := func(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }
 	must.OK(t, os.WriteFile(file, []byte("flood "+hash("token-of-flood")+" / rate=1 waits=1\n"+
-		"other "+hash("token-of-other")+" /\n"), 0o600))
+		"other "+hash("token-of-other")+" /\none "+hash("token-of-one")+" / rate=1\ntwo "+
+		hash("token-of-two")+" / rate=1\n"), 0o600))
 	i := start(t, func(o *server.Options) { o.TicketTokens = must.Get(tickets.ReadTokens(file))(t) })
 	c := caller{t, i.TicketAddr()}
 	var all sync.WaitGroup
@@ -518,6 +531,16 @@ func TestRequestsOfAnIdentityArePaced(t *testing.T) {
 	eventually(t, "it may ask again", func() bool {
 		return c.ask(0, "GET /v1/tickets", "Authorization: Bearer token-of-flood").code == 200
 	})
+	w := client(t, i)
+	must.Get(w.Create("/many", nil, 0))(t)
+	for n := range 3000 { // which are no contenders, and are looked at all the same
+		must.Get(w.Create(fmt.Sprint("/many/", n), nil, 0))(t)
+	}
+	for n, look := range []string{"GET /v1/locks/many", "POST /v1/locks/many?queue=no&mode=permit"} {
+		who := []string{"one", "two"}[n]
+		c.ask(50*n, look, "Authorization: Bearer token-of-"+who)
+		c.expect(0, 429, "GET /v1/tickets", "Authorization: Bearer token-of-"+who)
+	}
 }
 
 // A wait that began with a token ends with it, and a server that had tokens lets no caller in without any.

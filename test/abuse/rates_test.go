@@ -28,6 +28,18 @@ var rateAttacks = []attack{
 			return fmt.Sprintf("POST /v1/rates/attack/many/%d?limit=1&per=24h", k), ""
 		})
 	}},
+	{"draws from deep rates", func(a *attacker) {
+		deep := strings.Repeat("/d", 1000)
+		a.ticketFlood(30, "attacker", func(k int64) (string, string) {
+			return fmt.Sprintf("POST /v1/rates/attack/deep/%d%s?limit=1&per=24h", k, deep), ""
+		})
+	}},
+	{"draws from long rates", func(a *attacker) {
+		long := strings.Repeat("l", 10_000)
+		a.ticketFlood(30, "attacker", func(k int64) (string, string) {
+			return fmt.Sprintf("POST /v1/rates/attack/long/%d%s?limit=1&per=24h", k, long), ""
+		})
+	}},
 	{"odd limits and times", func(a *attacker) {
 		a.ticketFlood(30, "attacker", func(k int64) (string, string) {
 			limit := []int64{1, 256, 257, 1_000_000, 1_000_001, 1 << 62, 0, -1}[rand.IntN(8)]

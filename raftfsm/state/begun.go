@@ -1,0 +1,119 @@
+package state
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/zlockd/zlockd/jute"
+	"github.com/zlockd/zlockd/tree"
+)
+
+// RateBounds bound the nodes that draws make: in the cluster, and those of one identity. They come with the
+// request, and all servers judge by them.
+type RateBounds struct{ All, Identity int32 }
+
+// begun are the rates whose nodes draws have made, so that no identity fills the tree with them. A rate
+// counts for the identity whose draw began it until its node is gone, whatever removes it, and whoever draws.
+type begun struct {
+	by  map[string]beginning // by the path of the rate
+	of  map[string]*beginner // by the identity
+	all int32                // nodes
+}
+
+// beginning is a rate that has begun. Nothing in it changes.
+type beginning struct {
+	of    *beginner
+	nodes int32 // that its first draw made: its own, and the directories that were missing
+}
+
+// beginner is an identity that began rates.
+type beginner struct {
+	name  string
+	nodes int32
+}
+
+// tooMany says which bound further nodes would exceed.
+func (g *begun) tooMany(d *Draw, nodes int32) string {
+	own := int32(0)
+	if of := g.of[d.Identity]; of != nil {
+		own = of.nodes
+	}
+	const text = "the rates %s have %d nodes, with the directories that were made for them: this one takes " +
+		"%d more, and no more than %d are allowed"
+	switch b := d.RateBounds; {
+	case nodes > b.All-g.all:
+		return fmt.Sprintf(text, "of the cluster", g.all, nodes, b.All)
+	case nodes > b.Identity-own:
+		return fmt.Sprintf(text, "that this identity began", own, nodes, b.Identity)
+	}
+	return ""
+}
+
+// add notes that a rate has begun, with so many nodes.
+func (g *begun) add(path, identity string, nodes int32) {
+	if g.by == nil {
+		g.by, g.of = map[string]beginning{}, map[string]*beginner{}
+	}
+	of := g.of[identity]
+	if of == nil {
+		of = &beginner{name: identity}
+		g.of[identity] = of
+	}
+	g.by[path] = beginning{of, nodes}
+	of.nodes += nodes
+	g.all += nodes
+}
+
+// forget forgets the rates whose nodes a change has removed.
+func (g *begun) forget(events []tree.Event) {
+	if len(g.by) == 0 {
+		return
+	}
+	for i := range events {
+		if events[i].Type != jute.EventDeleted {
+			continue
+		}
+		b, known := g.by[events[i].Path]
+		if !known {
+			continue
+		}
+		delete(g.by, events[i].Path)
+		g.all -= b.nodes
+		if b.of.nodes -= b.nodes; b.of.nodes == 0 {
+			delete(g.of, b.of.name)
+		}
+	}
+}
+
+// In a snapshot the rates stand after the tickets, in the order of their paths:
+//
+//	rate := path string · identity string · nodes i32
+
+// appendRates appends the encoding of rates.
+func appendRates(b []byte, rates map[string]beginning) []byte {
+	for _, path := range slices.Sorted(maps.Keys(rates)) {
+		r := rates[path]
+		b = jute.AppendInt(jute.AppendString(jute.AppendString(b, path), r.of.name), r.nodes)
+	}
+	return b
+}
+
+// load reads the rates to the end of their encoding.
+func (g *begun) load(d *jute.Decoder) error {
+	last := ""
+	for len(d.Rest()) > 0 {
+		path, _ := d.String()
+		identity, _ := d.String()
+		nodes := d.Int()
+		if d.Err() != nil || path <= last || nodes < 1 || nodes > tree.MaxDepth || g.all > 1<<30 {
+			return cmp.Or(d.Err(), errors.New("state: impossible rate"))
+		}
+		last = strings.Clone(path)
+		g.add(last, strings.Clone(identity), nodes)
+	}
+	return nil
+}
