@@ -69,13 +69,14 @@ func (c *call) runByTicket(t *ticketFlags, give bool, lock *lockFlags, run *runF
 	defer j.end()
 	go supervise.Reap()
 	j.ctx, j.stop = interruptible()
-	if j.exe, err = findExecutable(c.Dashed, run.shell); err != nil {
-		return err
-	}
+	h := &ticketHold{asker: k, now: readClocks, asked: make(chan string, 1), lost: make(chan struct{})}
 	if j.servers, _, err = conn.address(c.getenv); err != nil {
 		return err
 	}
-	h := &ticketHold{asker: k, now: readClocks, asked: make(chan string, 1), lost: make(chan struct{})}
+	if j.exe, err = findExecutable(c.Dashed, run.shell); err != nil {
+		h.endsWithout(c, t, give)
+		return err
+	}
 	if j.OnLost != 0 {
 		h.margin = lock.killAfter
 	}
@@ -103,7 +104,9 @@ func (c *call) runByTicket(t *ticketFlags, give bool, lock *lockFlags, run *runF
 	renewed.Wait()
 	code := cmp.Or(out.Right, out.Code)
 	switch {
-	case err != nil || out.Right == exitLost:
+	case err != nil:
+		h.endsWithout(c, t, give)
+	case out.Right == exitLost:
 	case h.lostLately(c):
 		code = exitLost
 	case give:
@@ -280,20 +283,31 @@ func (h *ticketHold) lostLately(c *call) bool {
 	return true
 }
 
+// endsWithout gives the ticket back if COMMAND cannot start: no process needs its hold.
+func (h *ticketHold) endsWithout(c *call, t *ticketFlags, give bool) {
+	if give {
+		h.giveBack(c, t, 0)
+	}
+}
+
 // giveBack gives the ticket back, and returns the exit code.
 func (h *ticketHold) giveBack(c *call, t *ticketFlags, code int) int {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
 	a, err := h.Ask(ctx, http.MethodDelete, lockPath(h.path), url.Values{}, nil)
 	switch {
-	case err != nil:
-		c.say("the ticket is not given back: %v; 'zlock give' does so", err)
-		return code
-	case a.Code != http.StatusNoContent && a.Error != "given":
+	case err == nil && (a.Code == http.StatusNoContent || a.Error == "given"):
+	case err == nil && a.Over():
 		c.say("%v", overText(a))
 		code = exitLost
+	default:
+		if err == nil {
+			err = overOr(a)
+		}
+		c.say("the ticket is not given back: %v; 'zlock give' does so", err)
+		return code
 	}
-	if t.file != "-" {
+	if t.file != "" && t.file != "-" {
 		if err := os.Remove(t.file); err != nil {
 			c.say("%v", err)
 		}

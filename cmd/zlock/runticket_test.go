@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -76,6 +77,16 @@ func TestRunUnderATicket(t *testing.T) {
 	expect.Equal(t, waited.String(), "it holds\n")
 	_, err := os.Stat(filepath.Join(s.dir, "a"))
 	expect.That(t, os.IsNotExist(err), "the file of the ticket that was given back is there")
+	denied := filepath.Join(s.dir, "broken")
+	must.OK(t, os.WriteFile(denied, []byte("#!/no/such/program\n"), 0o755))
+	for command, code := range map[string]int{"no-such-command": 127, denied: 127} {
+		s.zlock(0, "take", "--ticket-file", "g", "/g")
+		s.zlock(code, "run", "--ticket-file", "g", "--", command)
+		s.zlock(0, "renew", "--ticket-file", "g")
+		s.zlock(code, "run", "--ticket-file", "g", "--give", "--", command)
+		_, err = os.Stat(filepath.Join(s.dir, "g"))
+		expect.That(t, os.IsNotExist(err), "the ticket of a COMMAND that cannot start is kept: %s", command)
+	}
 	s.zlock(0, "take", "--semaphore", "3", "--ticket-file", "p", "/s")
 	out, _ = s.zlock(0, "run", "--ticket-file", "p", "-c", "echo $ZLOCK_SLOT $ZLOCK_MODE")
 	expect.Equal(t, out, "1 permit\n")
@@ -92,6 +103,27 @@ func TestRunUnderATicket(t *testing.T) {
 		"--connect-timeout", ".3", "--", "true")
 	s.zlock(exitNoSession, "run", "--ticket-file", "short", "--http", "http://127.0.0.1:1",
 		"--connect-timeout", ".3", "--", "true")
+}
+
+// Every command of docs/tickets.md runs as it stands there.
+func TestCommandsOfThePageRun(t *testing.T) {
+	t.Parallel()
+	s := startTicketRunner(t)
+	page := string(must.Get(os.ReadFile("../../docs/tickets.md"))(t))
+	lines := regexp.MustCompile(`(?m)^zlock ([a-z].*?)(?:   *[^ ].*)?$`).FindAllStringSubmatch(page, -1)
+	must.That(t, len(lines) >= 8, "the page has %d commands", len(lines))
+	file := filepath.Join(s.dir, "t")
+	for n, line := range lines {
+		args := strings.Fields(strings.ReplaceAll(line[1], "COMMAND", "true"))
+		_, err := os.Stat(file)
+		switch mine := strings.Contains(line[1], "--ticket-file t"); {
+		case args[0] == "take":
+			_ = os.Remove(file) // of another path
+		case mine && err != nil:
+			s.zlock(0, "take", "--ticket-file", "t", fmt.Sprint("/again/", n))
+		}
+		s.zlock(0, args...)
+	}
 }
 
 // A hold that ended while COMMAND ran, between two requests, is told by the exit code, though COMMAND ended

@@ -17,7 +17,7 @@ import (
 type RateBounds struct{ All, Identity int32 }
 
 // begun are the rates whose nodes draws have made, so that no identity fills the tree with them. A rate
-// counts for the identity whose draw began it until its node is gone, whatever removes it, and whoever draws.
+// counts for the identity whose draw began it until its node is gone, whatever change removes it.
 type begun struct {
 	by  map[string]beginning // by the path of the rate
 	of  map[string]*beginner // by the identity

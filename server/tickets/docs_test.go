@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/server/tickets"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -35,6 +37,20 @@ func TestDocumentationIsTrue(t *testing.T) {
 		for i := range want {
 			compare(t, b[1], got[i], want[i])
 		}
+	}
+}
+
+// The file of tokens on the page is one that a server reads.
+func TestTokensOfThePageAreRead(t *testing.T) {
+	page := string(must.Get(os.ReadFile("../../docs/tickets.md"))(t))
+	block := regexp.MustCompile("(?s)```\n(# NAME SHA256.*?)```").FindStringSubmatch(page)
+	must.That(t, block != nil, "the page has no file of tokens")
+	file := filepath.Join(t.TempDir(), "tokens")
+	must.OK(t, os.WriteFile(file, []byte(block[1]), 0o600))
+	must.Get(tickets.ReadTokens(file))(t)
+	for _, bound := range regexp.MustCompile(`\[(.*?)\]`).FindAllStringSubmatch(block[1], -1) {
+		must.OK(t, os.WriteFile(file, []byte(strings.TrimSpace(block[1])+" "+bound[1]+"\n"), 0o600))
+		must.Get(tickets.ReadTokens(file))(t)
 	}
 }
 

@@ -217,7 +217,8 @@ func (s *Server) Ended(id int64) {
 	delete(s.confirmed, id)
 }
 
-// Reset wakes all waits, because the whole state was replaced: tickets may have ended without a call of Ended.
+// Reset wakes all waits, because the whole state was replaced. Tickets may have ended without a call of
+// Ended.
 func (s *Server) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
