@@ -33,10 +33,10 @@ type attempt struct {
 	dirs    []string // where it makes nodes, if not only in dir
 }
 
-// data returns the content of the attempt's node. The owner record stands after a candidate's
-// value only if it is of use: if it names the task of other locks, too, or if the value alone would pass
-// for a record. Programs that read the whole
-// content, as those with Curator's recipes do, see the value alone otherwise.
+// data returns the content of the attempt's node. A candidate's value is followed by the owner record only if
+// the record is needed: if the candidate has a named task, which may hold other locks, or if the value alone
+// would look like a record. Otherwise programs that read the whole content, such as those with Curator's
+// recipes, see only the value.
 func (a *attempt) data() []byte {
 	switch {
 	case a.value == nil:
@@ -56,13 +56,13 @@ func (a *attempt) owner() recipe.Owner {
 	return o
 }
 
-// tell passes an event of the attempt on.
+// tell reports an event of the attempt.
 func (a *attempt) tell(ev Event) { a.c.tell(a.path, a.cfg, ev) }
 
-// listens reports whether a function hears of the attempt's events.
+// listens reports whether any function receives the attempt's events.
 func (a *attempt) listens() bool { return a.c.events != nil || a.cfg.events != nil }
 
-// queued tells that the attempt has its place in the queue.
+// queued reports that the attempt has its place in the queue.
 func (a *attempt) queued(n session.Made) {
 	a.tell(Event{Kind: EventQueued, Node: n.Path, Mode: a.mode, Waited: time.Since(a.start)})
 }
@@ -109,8 +109,7 @@ func (a *attempt) compete(ctx context.Context, run way) (*Lease, error) {
 	}
 }
 
-// acquire does what all locks have in common: reentrancy, the local queue, the grant and the
-// retries.
+// acquire is the common part of all locks: reentrancy, the local queue, the grant and the retries.
 func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *Lease, err error) {
 	defer func() { err = errorAt(a.path, err) }()
 	a.c, a.start, a.leave = c, time.Now(), func() {}
@@ -143,7 +142,7 @@ func (c *Client) acquire(ctx context.Context, a *attempt, run way) (l *Lease, er
 	a.tasked = taskIn(ctx) != ""
 	a.task = taskOf(ctx)
 	ctx = Task(ctx, a.task)
-	outside := a.try && a.mode == fence.Permit && a.cfg.layout == LayoutCurator // it takes no place in the queue
+	outside := a.try && a.mode == fence.Permit && a.cfg.layout == LayoutCurator // it takes no queue place
 	if a.mode != fence.Shared && !a.cfg.ownPlace && !a.alone && !outside {
 		a.leave, err = c.localQueues.enter(ctx, localKey{a.cfg.layout, a.dir}, a.try)
 		if err != nil {
@@ -167,12 +166,12 @@ func selfDeadlock(path, hint string) error {
 	return fmt.Errorf("%w: %s: %s", ErrSelfDeadlock, path, hint)
 }
 
-// localQueues lets the exclusive contenders of one process for one path queue in the process, so
-// that together they have one node in the server's queue. A turn is only the right to compete at
-// the server: every hold has a node of its own, and no other attempt takes it over.
+// localQueues makes the exclusive contenders of one process for one path queue within the process, so that
+// together they have one node in the server's queue. A turn is only the right to compete at the server: each
+// hold has a node of its own, which no other attempt takes over.
 type localQueues struct {
 	mu sync.Mutex
-	m  map[localKey][]chan struct{} // those that wait, while a contender has the turn
+	m  map[localKey][]chan struct{} // the contenders that wait while another has the turn
 }
 
 type localKey struct {
@@ -211,7 +210,7 @@ func (g *localQueues) enter(ctx context.Context, key localKey, try bool) (leave 
 	if i := slices.Index(g.m[key], turn); i >= 0 {
 		g.m[key] = slices.Delete(g.m[key], i, i+1)
 	} else {
-		g.pass(key) // the turn came in the same instant
+		g.pass(key) // the turn came at the same moment
 	}
 	return nil, endOf(ctx)
 }
@@ -253,7 +252,7 @@ type taskPath struct{ task, path string }
 
 // add registers a lease under the task that its context names.
 func (n *named) add(l *Lease) {
-	if l.mode == fence.Permit || l.h.parts != nil { // the parts are known themselves
+	if l.mode == fence.Permit || l.h.parts != nil { // the parts are registered themselves
 		return
 	}
 	k := taskPath{taskIn(l.ctx), l.h.path}
@@ -273,7 +272,7 @@ func (n *named) remove(l *Lease) {
 	}
 }
 
-// check fails if the task of ctx holds path, so that a lock in mode would wait for it.
+// check returns an error if the task of ctx holds path, so that a lock in mode would wait for itself.
 func (n *named) check(ctx context.Context, path string, mode fence.Mode) error {
 	task := taskIn(ctx)
 	if task == "" || mode == fence.Permit {
@@ -308,7 +307,7 @@ func taskOf(ctx context.Context) string {
 // error, or nil, nil if the context does not hold it.
 func nested(ctx context.Context, c *Client, a *attempt) (*Lease, error) {
 	if a.mode == fence.Permit || a.alone {
-		return nil, nil // more permits, or another candidacy, are another thing
+		return nil, nil // a context may take more permits, or stand for election twice
 	}
 	path, mode := a.path, a.mode
 	for {
@@ -329,6 +328,6 @@ func nested(ctx context.Context, c *Client, a *attempt) (*Lease, error) {
 		if ctx.Err() != nil {
 			return nil, endOf(ctx)
 		}
-		// Lost, or downgraded, at this moment: look again.
+		// The lease was lost or downgraded just now: look again.
 	}
 }

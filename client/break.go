@@ -12,8 +12,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// erasePlace removes the place in the queue that a writer with a policy keeps while it holds by the node
-// at path. A holder that hangs does not remove it.
+// erasePlace removes the queue node that a writer under a policy keeps while its hold node is at path. A
+// holder that hangs does not remove it itself.
 func erasePlace(ctx context.Context, e *session.Epoch, path string) error {
 	hold, _ := recipe.ParsePolicyNode(recipe.Base(path))
 	if hold.Kind != recipe.HoldWrite {
@@ -34,18 +34,17 @@ func erasePlace(ctx context.Context, e *session.Epoch, path string) error {
 // target returns the path of a contender's node.
 func target(path, node string) string { return (&recipe.Lock{Path: path}).Target(node) }
 
-// Break removes a contender's node, given relative to the lock's path. The token must be the czxid
-// of the node, so that Break does not remove another hold than the caller looked at, as far as the
-// protocol can tell: it misses a directory that is removed and made again in between, and without
-// CREATE on the directory the node's version alone decides. The broken contender loses the lock with
-// reason Removed.
+// Break removes a contender's node, given relative to the lock's path. The token must be the czxid of the
+// node, so that Break removes exactly the hold that the caller looked at. The protocol has two gaps: Break
+// cannot see that a directory was removed and made again in between, and without CREATE on the directory it
+// compares only the node's version. The broken contender loses the lock with reason Removed.
 func (i *Inspector) Break(ctx context.Context, path, node string, token fence.Token) error {
 	return i.c.breakNode(ctx, path, node, token, func(zk.Node) error { return nil })
 }
 
-// breakNode deletes the node whose czxid is token, if allow agrees. The version of a node without a
-// number does not tell it from one made again at the same path. So the transaction also makes and
-// removes a sequential node beside it, whose number tells whether any node was made there since the look.
+// breakNode deletes the node whose czxid is token, if allow agrees. A node without a number that was made
+// again at the same path has the same version. So the transaction also makes and removes a sequential node
+// beside it, whose number shows whether any node was made there since the look.
 func (c *Client) breakNode(
 	ctx context.Context, path, node string, token fence.Token, allow func(zk.Node) error,
 ) error {
@@ -81,14 +80,14 @@ func (c *Client) breakNode(
 		if d == nil || is == nil || is.Czxid != n.Stat.Czxid {
 			return session.ErrAgain
 		}
-		// The stat has the lower 31 bits of the number, and zlockd's numbers go on below zero: every
-		// other attempt is for those.
+		// The stat has only the lower 31 bits of the number, and zlockd's numbers continue below zero. So
+		// every other try assumes a negative number.
 		wrapped ^= math.MinInt32
 		next := int32(uint32(d.Cversion+d.NumChildren)/2) ^ wrapped
 		_, err = e.Conn().Multi(ctx, zk.Delete{Path: target, Version: n.Stat.Version},
 			zk.Create{Path: beside, Mode: zk.PersistentSequential},
 			zk.Delete{Path: fmt.Sprintf("%s%010d", beside, next), Version: -1})
-		if errors.Is(err, zk.ErrNoAuth) { // nodes may not be made there
+		if errors.Is(err, zk.ErrNoAuth) { // this client may not make nodes there
 			err = e.Conn().Delete(ctx, target, n.Stat.Version)
 		}
 		switch {
@@ -101,8 +100,8 @@ func (c *Client) breakNode(
 	}))
 }
 
-// BreakExpired removes a holder's node if the holder itself has noted there that its maximum hold is
-// over ([WithLimit] with Linger: its program does not end). Otherwise it returns ErrNotAcquired.
+// BreakExpired removes a holder's node if the holder itself has noted in it that its maximum hold is over
+// (see [WithMaxHold] and [WithLinger]: its program has not ended). Otherwise it returns ErrNotAcquired.
 func (i *Inspector) BreakExpired(ctx context.Context, path, node string, token fence.Token) error {
 	return i.c.breakNode(ctx, path, node, token, func(n zk.Node) error {
 		if o, _ := recipe.ParseOwner(n.Data); !o.Over {

@@ -46,7 +46,7 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	if err := c.keeper.Begin(cancel); err != nil {
 		return nil, publicErr(ctx, err)
 	}
-	go c.notifier.run(c.keeper.Done()) // do not wait for it: the function may close the client
+	go c.notifier.run(c.keeper.Done()) // not awaited, because the function may close the client
 	if err := c.keeper.Greet(ctx); err != nil {
 		if errors.Is(context.Cause(ctx), zk.ErrAuthFailed) {
 			err = publicErr(ctx, err)
@@ -56,11 +56,11 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 	return c, nil
 }
 
-// newClient returns a client that has yet to get its keeper.
+// newClient returns a client without its keeper.
 func newClient(o options) *Client {
 	c := &Client{events: o.events, locks: o, owner: ownerOf(o.name),
 		notifier: notifier{calls: make(chan notice, maxEvents)}}
-	c.locks.events = nil // the client's function is called beside a lock's own
+	c.locks.events = nil // the client's own function is called in addition to a lock's
 	c.locks.Moved = func(from, to session.State) {
 		c.notifier.add(Event{Kind: EventState, From: State(from), To: State(to)}, c.events)
 	}
@@ -101,9 +101,9 @@ func (c *Client) Session() Session {
 	return s
 }
 
-// Conn returns the connection of the present session, at once if there is one: for other requests, and
-// for what package zk tells of it, such as its counters. It serves until the session ends; a later call
-// returns that of the next session. The client closes it: the caller must not.
+// Conn returns the connection of the present session, and waits if there is none. Use it for other requests,
+// and for its counters in package zk. It works until the session ends; a later call returns the connection of
+// the next session. The client closes it; the caller must not.
 func (c *Client) Conn(ctx context.Context) (*zk.Conn, error) {
 	e, _ := c.keeper.Present()
 	if e != nil && !e.Ended() && c.keeper.Calls().Err() == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// contender is one attempt in one session, of a recipe whose decision needs a look at more than a list: a
-// lock with a policy, an upgrade, permits. A queue of numbered nodes spares looks and has a loop of its
+// contender is one attempt in one session, for a recipe that must look at more than one list to decide: a
+// lock with a policy, an upgrade, permits. A queue of numbered nodes needs fewer looks and has a loop of its
 // own, waiter.wait.
 type contender interface {
 	// next looks, and decides by package recipe what the contender does.

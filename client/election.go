@@ -39,8 +39,8 @@ func electionQueue(l Layout) queue {
 // Campaign waits until this candidate leads or ctx ends. The lease is the leadership: Unlock ends
 // it, and the lease's context ends when it is lost.
 //
-// If ctx names a [Task], an owner record stands after the value in the node's data, after a zero
-// byte, so that [Inspector.WaitGraph] sees the task. [LayoutLatch] and [LayoutKazoo] have the value
+// If ctx names a [Task], the node's data are the value, a zero byte and an owner record, so that
+// [Inspector.WaitGraph] sees the task. With [LayoutLatch] and [LayoutKazoo] the data are always the value
 // alone.
 func (el *Election) Campaign(ctx context.Context, value []byte, opts ...Option) (*Lease, error) {
 	cfg := el.cfg.with(opts)
@@ -56,8 +56,8 @@ func (el *Election) Do(ctx context.Context, value []byte, f func(context.Context
 	return l.do(ctx, err, f)
 }
 
-// Publish changes the value of the leader that holds the lease. Only a lease of [Election.Campaign] has
-// one: of others it answers ErrUnsupported.
+// Publish changes the value of the leader that holds the lease. For a lease that does not come from
+// [Election.Campaign] it returns ErrUnsupported.
 func (l *Lease) Publish(ctx context.Context, value []byte) error {
 	h := l.h
 	if h.asked.value == nil {
@@ -140,7 +140,7 @@ func (el *Election) look(ctx context.Context, e *session.Epoch) (sight, error) {
 			if watch {
 				return sight{w: w}, nil
 			}
-			watch = true // it tells of every candidate, so not if there is one
+			watch = true // this watch fires for every candidate, so set it only if there is none
 			continue
 		}
 		first, w, err := e.Conn().GetW(ctx, recipe.Join(el.path, queue[0].Name))
@@ -189,7 +189,7 @@ func (el *Election) observe(ctx context.Context, out chan Leader) {
 			return
 		}
 		if e != synced {
-			// Another session may be served by a server that lags behind the last.
+			// The server of a new session may lag behind that of the last.
 			if err = e.Conn().Sync(ctx, el.path); err == nil {
 				synced = e
 			}

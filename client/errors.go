@@ -32,14 +32,14 @@ var (
 	ErrUpgradeConflict = errors.New("client: another reader is upgrading")
 	// ErrUnsupported says that the layout or the server cannot do this.
 	ErrUnsupported = errors.New("client: not supported")
-	// ErrMixedLayout says that the directory has contenders that cannot see each other.
+	// ErrMixedLayout says that contenders that cannot see each other would share the directory.
 	ErrMixedLayout = recipe.ErrMixedLayout
 	// ErrPolicyMismatch says that the directory was set up with another policy.
 	ErrPolicyMismatch = errors.New("client: directory has another policy")
 	// ErrLimitMismatch says that the semaphore was set up with another limit.
 	ErrLimitMismatch = errors.New("client: semaphore has another limit")
-	// ErrNoSlots says that a permit has no number that no other has, because permits without numbers are in
-	// use beside it; see [Lease.Slots].
+	// ErrNoSlots says that a lease's permits have no unique numbers, because permits without numbers are in
+	// use too; see [Lease.Slots].
 	ErrNoSlots = errors.New("client: no numbers of permits")
 	// ErrSequenceExhausted says that the directory's numbers wrap soon, or have wrapped, while some
 	// contenders cannot order them. Let the directory drain and remove it: numbering starts again at

@@ -25,14 +25,14 @@ const (
 	EventRequeued
 	// EventLost: a lease was lost. Err is the *LostError.
 	EventLost
-	// EventReleased: a lock is given back, before another contender can have it. Held is how long it was
-	// held.
+	// EventReleased: a lock is given back; it is reported before another contender can have the lock. Held is
+	// how long it was held.
 	EventReleased
-	// EventLeftBehind: Pending nodes are left behind by calls: those that are still to remove, and those
-	// whose creation or release is under way, as after [Lease.Release].
+	// EventLeftBehind: Pending is how many nodes calls have left behind: nodes that must still be removed,
+	// and nodes whose creation or release is under way, for example after [Lease.Release].
 	EventLeftBehind
-	// EventPermits: a semaphore stores another number of permits than this program named, and the stored
-	// one counts: Permits instead of Wanted. Each Semaphore tells it once.
+	// EventPermits: the semaphore stores another number of permits (Permits) than this program gave (Wanted),
+	// and the stored number counts. Each Semaphore reports this once.
 	EventPermits
 )
 
@@ -48,8 +48,8 @@ func (k EventKind) String() string {
 	return "event " + strconv.Itoa(int(k))
 }
 
-// Event tells what happened to the session or to one contender; see [WithEvents]. Fields that its kind
-// does not name are set as far as they are known.
+// Event describes what happened to the session or to one contender; see [WithEvents]. Fields that its kind
+// does not mention are set if they are known.
 type Event struct {
 	Kind EventKind
 
@@ -75,13 +75,13 @@ type Event struct {
 // maxEvents is how many events wait for the function.
 const maxEvents = 4096
 
-// notifier tells events in their order, from one goroutine.
+// notifier delivers events in their order, from one goroutine.
 type notifier struct {
 	calls   chan notice
 	dropped atomic.Uint64
 }
 
-// notice is an event and the function that hears of it.
+// notice is an event and the function that receives it.
 type notice struct {
 	to func(Event)
 	ev Event
@@ -102,7 +102,7 @@ func (n *notifier) add(ev Event, to ...func(Event)) {
 	}
 }
 
-// run tells the events until stop is closed, and then those that are left.
+// run delivers events until stop is closed, and then those that are left.
 func (n *notifier) run(stop <-chan struct{}) {
 	for {
 		select {

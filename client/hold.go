@@ -19,7 +19,7 @@ type heldNode struct {
 	path string
 	lock string    // the path of its lock, if the hold is of several
 	w    *zk.Watch // set on it before the grant, if any
-	// place marks a place in the queue that the hold keeps while another node stands for it.
+	// place marks a queue node that the hold keeps while another node represents the hold.
 	place bool
 }
 
@@ -33,11 +33,11 @@ type hold struct {
 	path  string // of the lock, as the user names it
 	cfg   *options
 	start time.Time       // of the call that asked for it
-	since session.Reading // not later than others may count from
+	since session.Reading // when the hold began, never later than others may think
 	leave func()          // gives the turn in the local queue to the next contender
-	asked *attempt        // that it was granted to: a change of the mode asks in its place
+	asked *attempt        // the attempt to which it was granted; a change of the mode asks on its behalf
 
-	unnumbered error // of permits: why their numbers do not count
+	unnumbered error // for permits: why their numbers must not be used
 
 	parts   []*Lease        // of a hold of several locks that are held one by one
 	life    context.Context // ends with the hold
@@ -54,8 +54,8 @@ type hold struct {
 	graceful bool // the nodes stay for the grace after MaxHold, or until Unlock
 	revoked  *recipe.Revocation
 	timers   []*time.Timer
-	unlocked []*Lease      // before others of the hold; their contexts last as long
-	unmark   []zk.Op       // lock delay: the directory names this hold, and these take it back
+	unlocked []*Lease      // leases unlocked before others of the hold; their contexts end with it
+	unmark   []zk.Op       // lock delay: operations that remove this hold's mark from the directory
 	changing chan struct{} // closed when the change of mode under way ends; nil while there is none
 }
 
@@ -97,7 +97,7 @@ func (c *Client) grant(ctx context.Context, h *hold) (*Lease, error) {
 // grant and never becomes valid again. It is safe for concurrent use.
 type Lease struct {
 	h      *hold
-	outer  *Lease // that its context is of, if any
+	outer  *Lease // the lease around it, if its context belongs to one
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -113,7 +113,7 @@ type Lease struct {
 func newLease(ctx context.Context, h *hold, mode fence.Mode) *Lease {
 	l := &Lease{h: h, mode: mode, outer: leaseIn(ctx), lost: make(chan struct{}),
 		revoked: make(chan recipe.Revocation, 1)}
-	own := context.WithoutCancel(ctx) // it limits the wait, not the hold
+	own := context.WithoutCancel(ctx) // ctx limits the wait, not the hold
 	l.ctx, l.cancel = context.WithCancelCause(l.mark(own))
 	if l.outer != nil && l.outer.h != h {
 		// Work under this lock is work under the one around it too.
@@ -149,11 +149,11 @@ func leaseIn(ctx context.Context) *Lease {
 // Whatever Unlock returns, the next attempt may begin at once; it waits until the lock is released.
 func (l *Lease) Unlock(ctx context.Context) error { return errorAt(l.h.path, l.unlock(ctx, false)) }
 
-// Release is Unlock that does not wait for the server: it returns as soon as the release is on its way.
+// Release is like Unlock, but does not wait for the server: it returns as soon as the request is on its way.
 // Taking locks in quick succession is faster by a round trip and a write of the server. While the session
-// lives, the release is as certain as that of Unlock. But a client that asks at once may still find the
-// lock held, and Release does not tell if another client removed the node a moment before. Close the
-// client before the program exits.
+// lives, the release is as certain as that of Unlock. But a client that asks at once may still find the lock
+// held, and Release does not report that another client removed the node just before. Close the client before
+// the program exits.
 func (l *Lease) Release() error { return errorAt(l.h.path, l.unlock(context.Background(), true)) }
 
 func (l *Lease) unlock(ctx context.Context, early bool) error {
@@ -170,7 +170,7 @@ func (l *Lease) unlock(ctx context.Context, early bool) error {
 	if l.cause != nil {
 		last := len(h.leases) == 0
 		h.mu.Unlock()
-		if last { // the nodes that stayed go with it
+		if last { // the last Unlock removes the nodes that stayed
 			h.endGrace()
 		}
 		return l.cause
@@ -205,7 +205,7 @@ func (l *Lease) unlock(ctx context.Context, early bool) error {
 	return h.release(ctx, early)
 }
 
-// tell passes an event of the hold on. h.mu is held, so that a grant is told before its end.
+// tell reports an event of the hold. h.mu is held, so that a grant is reported before its end.
 func (h *hold) tell(ev Event) {
 	ev.Mode, ev.Token, ev.Node = h.mode, h.token, h.nodes[0].path
 	h.c.tell(h.path, h.cfg, ev)
@@ -339,7 +339,7 @@ func (h *hold) release(ctx context.Context, early bool) error {
 	h.e.Remove(h)
 	var answered <-chan struct{}
 	answer := func(bg context.Context) error {
-		h.awaitChange(bg) // which nodes there are must be known
+		h.awaitChange(bg) // the nodes must be known
 		_, answer := h.giveBack(early)
 		return answer(bg)
 	}
@@ -400,7 +400,7 @@ func (h *hold) giveBack(early bool) (answered <-chan struct{}, answer func(conte
 	}
 }
 
-// settle makes sure that the nodes go, whatever became of the request.
+// settle makes sure that the nodes are removed, even if the request failed.
 func (h *hold) settle(err error) error {
 	nodes := h.nodesNow()
 	refused, _ := errors.AsType[*zk.MultiError](err)
@@ -409,14 +409,14 @@ func (h *hold) settle(err error) error {
 		return err
 	case isAmbiguous(err), errors.Is(err, zk.ErrThrottled), errors.Is(err, ErrClosed),
 		h.c.keeper.Cleaning().Err() != nil,
-		refused != nil && refused.Index >= len(nodes): // it is the mark that cannot be written
+		refused != nil && refused.Index >= len(nodes): // only the mark could not be written
 		<-h.discard(h.unmark)
 		if h.e.WhyOver() == session.Expired {
 			return ErrSessionExpired
 		}
 		return nil
 	}
-	h.discard(h.unmark) // a node that is gone, or may not be removed, must not keep the others
+	h.discard(h.unmark) // remove the others even if one node is gone or may not be removed
 	return err
 }
 
@@ -428,7 +428,7 @@ func (h *hold) releaseErr(err error) error {
 	case errors.Is(err, zk.ErrNoNode):
 		return &LostError{Path: h.path, Node: h.nodes[0].path, Reason: Removed}
 	case errors.Is(err, ErrSessionExpired) && h.e.Remaining(h.c.keeper.Now()) > 0:
-		// Silence did not end the session, so it may have ended during the work.
+		// The session did not end by silence, so it may have ended during the work.
 		return &LostError{Path: h.path, Node: h.nodes[0].path, Reason: Expired}
 	case errors.Is(err, ErrSessionExpired):
 		return nil // the node went with the session, after the work was done

@@ -78,7 +78,7 @@ func (l *Lease) Check(ctx context.Context) error {
 		if st == nil || st.EphemeralOwner != h.e.ID() {
 			h.awaitChange(ctx)
 			if !h.has(n) {
-				continue // its mode has changed since
+				continue // the hold's mode has changed since
 			}
 			h.lose(Removed, n)
 		}
@@ -89,7 +89,7 @@ func (l *Lease) Check(ctx context.Context) error {
 // checkErr returns the error of a request about the lease, or made with it.
 func (l *Lease) checkErr(ctx context.Context, err error) error {
 	if errors.Is(err, ErrSessionExpired) {
-		l.h.lose(Expired) // the answer may be there before the news
+		l.h.lose(Expired) // the answer may arrive before the notice of the loss
 	}
 	if e := l.Err(); e != nil {
 		return e
@@ -144,13 +144,13 @@ func (l *Lease) Sequencers() []fence.Sequencer {
 	return all
 }
 
-// Slots returns the numbers of a lease's permits, one for each: from 1 to the number of permits, and no other
-// holder has the same until the permits are given back. Of a lease of several locks it returns those of all
-// its semaphores. A lease without permits has none.
+// Slots returns the numbers of a lease's permits, from 1 to the number of permits, one for each. No other
+// holder has the same number until the permits are given back. For a lease of several locks it returns the
+// numbers of all its semaphores. A lease without permits has none.
 //
-// It returns an error that is ErrNoSlots if a permit without a number was in use when these were granted: of
-// Curator's semaphore, or of release 0.1.0. What its holder uses is not known. Permits of [LayoutKazoo] never
-// have numbers. The lease is held all the same.
+// It returns an error that is ErrNoSlots if a permit without a number, of Curator's semaphore or of release
+// 0.1.0, was in use when these were granted: it is unknown what its holder uses. Permits of [LayoutKazoo]
+// never have numbers. The lease is held in any case.
 func (l *Lease) Slots() ([]int, error) {
 	h := l.h
 	if h.parts != nil {
@@ -183,8 +183,7 @@ func (l *Lease) Node() string { return l.Nodes()[0] }
 // Nodes returns the paths of all nodes of the hold.
 func (l *Lease) Nodes() []string { return pathsOf(l.h.nodesNow()) }
 
-// Asked delivers the first request to give the lock back. [WithRevocable] says what happens if the holder
-// does not heed it.
+// Asked delivers the first request to give the lock back. See [WithRevocable] for a holder that ignores it.
 func (l *Lease) Asked() <-chan recipe.Revocation { return l.revoked }
 
 // Txn carries out all of the operations or none, and only if the server says that the lease is held

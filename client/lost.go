@@ -58,10 +58,10 @@ func (h *hold) watchNodes() {
 	}))
 }
 
-// monitor follows one node of the hold until the node is gone or the hold is over. It does not
-// trust a silent watch forever: if another client takes away the right to read the node, the server
-// sends no event, neither for that nor for the node's end. So monitor looks at the node again now
-// and then, and more often if the node may not be read.
+// monitor follows one node of the hold until the node is gone or the hold is over. It does not rely on the
+// watch alone: if another client takes away the right to read the node, the server sends an event neither for
+// that nor for the node's end. So monitor looks at the node regularly, and more often if the node may not be
+// read.
 func (h *hold) monitor(ctx context.Context, n heldNode, w *zk.Watch) {
 	hidden := false
 	for {
@@ -124,7 +124,8 @@ func (h *hold) nodeGone(ctx context.Context, n heldNode) {
 	h.lose(Removed, n)
 }
 
-// wish delivers the first request to give the lock back, and reports whether it did.
+// wish delivers a request to give the lock back. It returns false if there was one before, or the hold is
+// over.
 func (h *hold) wish(r recipe.Revocation) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,7 +139,7 @@ func (h *hold) wish(r recipe.Revocation) bool {
 	return true
 }
 
-// revoke is wish that also ends a revocable hold, after its grace.
+// revoke delivers a request, and ends a revocable hold after its grace.
 func (h *hold) revoke(r recipe.Revocation) {
 	if !h.wish(r) || !h.cfg.revocable {
 		return
@@ -150,11 +151,11 @@ func (h *hold) revoke(r recipe.Revocation) {
 	}
 }
 
-// limited reports whether the hold has a limit. The locks of a set have none: the set has it.
+// limited reports whether the hold has a limit. The locks of a set have none, because the set has it.
 func (h *hold) limited() bool { return h.cfg.maxHold > 0 }
 
-// limitTick is how often a hold with a limit looks at the clocks. Timers stand still while the
-// machine is suspended.
+// limitTick is how often a hold with a limit reads the clocks, because timers stand still while the machine
+// is suspended.
 const limitTick = 500 * time.Millisecond
 
 // watchLimit ends the hold when it has lasted too long.
@@ -263,7 +264,7 @@ func (h *hold) markOver() {
 	}
 }
 
-// lingers reports whether the nodes stay until Unlock, of a set if those of one of its locks do.
+// lingers reports whether the nodes stay until Unlock; for a set, whether those of one of its locks do.
 func (h *hold) lingers(why LostReason) bool {
 	if slices.ContainsFunc(h.parts, func(l *Lease) bool { return l.h.lingers(why) }) {
 		return true
@@ -272,7 +273,7 @@ func (h *hold) lingers(why LostReason) bool {
 	case Deadline, MaxHold, Revoked:
 		return h.cfg.linger
 	}
-	return false // they are gone, or go with the session
+	return false // the nodes are gone, or will go with the session
 }
 
 // endGrace removes the nodes that stayed after the lease was lost.

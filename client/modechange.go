@@ -61,7 +61,7 @@ func (h *hold) downgrade(ctx context.Context, l *Lease) error {
 }
 
 func (h *hold) downgradeOnce(ctx context.Context, l *Lease) error {
-	if !h.beginChange() { // from here on no lease comes
+	if !h.beginChange() { // from here on no lease is added
 		return h.overErr()
 	}
 	h.mu.Lock()
@@ -71,7 +71,7 @@ func (h *hold) downgradeOnce(ctx context.Context, l *Lease) error {
 	switch {
 	case writes:
 		err = fmt.Errorf("%w: a nested lease needs the write lock", ErrUnsupported)
-	case h.modeNow() == fence.Exclusive: // not if another call was first
+	case h.modeNow() == fence.Exclusive: // else another call was first
 		err = h.becomeReader(ctx)
 	}
 	if err == nil {
@@ -136,11 +136,11 @@ func (h *hold) becomeReader(ctx context.Context) error {
 // readNode describes the node that stands for a read hold in the place of h.
 func (h *hold) readNode(id recipe.ID) (path string, data []byte) {
 	if h.cfg.policySet {
-		// The fresh id makes the door's mark stale.
+		// The door's mark, which has the old id, is stale with the fresh id.
 		n := recipe.PolicyNode{ID: id, Kind: recipe.HoldRead}
 		return recipe.Join(h.path, n.Name(true)), h.asked.data()
 	}
-	// It takes the write node's number, so that no waiting writer is before it.
+	// The read node takes the write node's number, so that no waiting writer is before it.
 	old := h.nodesNow()[0]
 	writer, _, _ := recipe.ParseName(recipe.Base(old.path))
 	name := recipe.NodeName(h.cfg.layout, recipe.RoleRead, id, h.c.owner.Host) + fmt.Sprintf("%010d", writer.Seq)
@@ -257,8 +257,8 @@ func (u *upgrader) act(ctx context.Context, step recipe.Step) (*hold, error) {
 			return nil, ErrNotAcquired
 		}
 		u.closed = true
-		// Do not stop if ctx ends: a mark that the server sets after this client took it back would stay
-		// as long as the read hold.
+		// Do not stop if ctx ends: if the server set the mark after this client has taken it back, it would
+		// stay as long as the read hold.
 		return nil, u.dir.setDoor(u.h.life, u.mark())
 	case recipe.Wait:
 		if u.try {

@@ -106,7 +106,7 @@ func (c *Client) all(ctx context.Context, try bool, reqs []Request) (*Lease, err
 		cfg.waitSet, cfg.wait = cfg.waitSet && r.cfg.waitSet, max(cfg.wait, r.cfg.wait)
 	}
 	if !cfg.waitSet {
-		cfg.wait = 0 // a lock of the set may be waited for without limit
+		cfg.wait = 0 // one lock without a limit makes the wait for the set unlimited
 	}
 	first := reqs[0]
 	// Its parts make the nodes.
@@ -159,7 +159,7 @@ func takeEach(ctx context.Context, a *attempt, reqs []Request) (*hold, error) {
 func lostOnTheWay(loss error) error {
 	lost, ok := errors.AsType[*LostError](loss)
 	switch {
-	case !ok: // its node went with the session of another part
+	case !ok: // its node went with the session
 	case lost.Reason == Revoked:
 		return lost // the set leaves, as a waiter does
 	case lost.Reason == Removed:

@@ -16,10 +16,10 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Option sets an option of a client, of a lock or of one call. An option of locks counts for every
-// lock of the client if given to [Dial], for all calls of a lock if given to the lock, and for one
-// call if given to the call. An option that says "of the session" is for Dial alone; a lock with
-// such an option answers ErrInvalid.
+// Option sets an option of a client, of a lock or of one call. An option of locks counts for every lock of
+// the client if given to [Dial], for all calls of a lock if given to the lock, and for one call if given to
+// the call. An option that says "of the session" is only for Dial; the calls of a lock with such an option
+// return ErrInvalid.
 type Option func(*options)
 
 type options struct {
@@ -119,9 +119,9 @@ func WithName(name string) Option { return ofSession(func(o *options) { o.name =
 // mark in the directory's data, and kazoo makes a directory once and not again.
 func (o *options) lasting() bool { return o.lockDelay > 0 || o.layout == LayoutKazoo }
 
-// WithMaxHold ends a lease that lasts longer than d, from its grant on, for a set from the grant of all
-// its locks; 0 is no limit. The nodes stay for grace after that, so that the holder can wind down: 0 is a
-// second, a negative grace no time.
+// WithMaxHold ends a lease that lasts longer than d; 0 is no limit. The time counts from the grant, for a set
+// from the grant of its last lock. The nodes stay for grace after that, so that the holder can wind down; a
+// grace of 0 means one second, a negative one none.
 func WithMaxHold(d, grace time.Duration) Option {
 	return func(o *options) { o.maxHold, o.grace = d, grace }
 }
@@ -135,7 +135,7 @@ func (o *options) graceNow() time.Duration {
 }
 
 // WithLinger keeps the nodes of a lost lease until Unlock, as far as the client can: after the reasons
-// Deadline, MaxHold and Revoked. It is for programs that need time to stop; they must call Unlock in any
+// Deadline, MaxHold and Revoked. It is for programs that need time to stop. They must call Unlock in every
 // case. Without it the lock is free for others as soon as the lease is lost, or after the grace of
 // [WithMaxHold].
 func WithLinger() Option { return func(o *options) { o.linger = true } }
@@ -187,8 +187,8 @@ func WithRevocable(grace time.Duration) Option {
 // WithoutRequeue makes a waiter that lost its place fail instead of queueing again.
 func WithoutRequeue() Option { return func(o *options) { o.noRequeue = true } }
 
-// WithEvents sets a function that the client calls for each [Event]: with Dial those of the session and
-// of all locks, and else those of the lock. One goroutine of the client makes the calls one after
+// WithEvents sets a function that the client calls for each [Event]: given to Dial, for those of the session
+// and all locks; otherwise for those of the lock. One goroutine of the client makes the calls one after
 // another, so a slow function delays other events but never a lock. When more than 4096 events wait, the
 // client drops new ones and counts them ([Event.Dropped]).
 func WithEvents(f func(Event)) Option { return func(o *options) { o.events = f } }

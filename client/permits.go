@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// semSight is what a look at a semaphore's path showed.
+// semSight is the result of a look at a semaphore's path.
 type semSight struct {
 	limit int     // the number of permits that counts
 	store []zk.Op // stores the number in the transaction that makes the nodes, if none is stored
@@ -27,7 +27,8 @@ func (t semSight) undo() []zk.Op {
 	return []zk.Op{zk.SetData{Path: set.Path, Data: t.data, Version: set.Version + 1}}
 }
 
-// look reads the path. It fails if the path is of another kind of lock or has another program's data.
+// look reads the path. It returns an error if the path is used by another kind of lock or has another
+// program's data.
 func (s *Semaphore) look(ctx context.Context, e *session.Epoch) (semSight, error) {
 	p := e.Conn().Pipe()
 	data, children := p.Get(s.path), p.Names(s.path)
@@ -44,7 +45,7 @@ func (s *Semaphore) look(ctx context.Context, e *session.Epoch) (semSight, error
 		return semSight{}, err
 	}
 	if node.Stat.Czxid == 0 {
-		sight.store = nil // it is stored at the next look, when there is a node
+		sight.store = nil // store it at the next look, when the node exists
 	}
 	names, err := children.Wait(ctx)
 	if errors.Is(err, zk.ErrNoNode) {

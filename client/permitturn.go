@@ -99,8 +99,8 @@ func (p *permitHead) look(ctx context.Context) error {
 	return err
 }
 
-// act takes the permits on condition that the node of the own place still exists: if another client has
-// removed it, another head may be counting the same permits.
+// act takes the permits if the node of its own place still exists. If another client has removed that node,
+// another head may be counting the same permits.
 func (p *permitHead) act(ctx context.Context, step recipe.Step) (*hold, error) {
 	if step.Do == recipe.Wait {
 		p.a.waitsForPermits(p.own.Path, p.s.d.leases, p.used)
@@ -114,7 +114,7 @@ func (p *permitHead) act(ctx context.Context, step recipe.Step) (*hold, error) {
 	}
 	made, err := p.grab(ctx, zk.Check{Path: p.own.Path, Version: -1})
 	switch {
-	case errors.Is(err, zk.ErrNoNode): // the own node is gone, if not the directory
+	case errors.Is(err, zk.ErrNoNode): // the own node is gone, or the directory
 		return nil, p.own.lookOwn(ctx)
 	case made == nil || err != nil:
 		return nil, err
@@ -126,21 +126,21 @@ func (p *permitHead) act(ctx context.Context, step recipe.Step) (*hold, error) {
 	return p.s.holdOf(p.a, p.e, made, p.used)
 }
 
-// permitTry is a try without a place in the queue: it makes the nodes of its permits and is judged by
-// their place. recipe.TryPermits decides. While another contender is in the queue the try takes its
-// permits back. If so many are free, that contender is about to have its own, and the try looks again.
+// permitTry is a try without a place in the queue. It makes the nodes of its permits, and recipe.TryPermits
+// decides by their places. While another contender is in the queue, the try removes its permits. If enough
+// permits are free then, that contender is about to get its own, and the try looks again.
 type permitTry struct {
 	permitting
 	before zk.Names // the queue, before the permits were made
 	tries  int
-	taken  int // how often others had the number first
+	taken  int // how often others were first to take the numbers
 }
 
 // tryAgain is how often a try looks again because another contender passes the queue.
 const tryAgain = 5
 
-// takenAgain is how often a try takes other numbers because another try was faster. Each time one of them
-// is granted its own.
+// takenAgain is how often a try takes other numbers because another try was faster. Each time one of the
+// tries is granted its numbers.
 const takenAgain = 100
 
 func (t *permitTry) next(ctx context.Context) (recipe.Step, error) {
@@ -154,7 +154,7 @@ func (t *permitTry) next(ctx context.Context) (recipe.Step, error) {
 	if err == nil {
 		t.before, err = t.s.queue(ctx, t.e)
 	}
-	if err == nil && t.before.Len() > 0 { // a contender waits, or passes
+	if err == nil && t.before.Len() > 0 { // a contender waits in the queue or is about to leave it
 		return recipe.Step{Do: recipe.Wait}, nil
 	}
 	return recipe.Step{Do: recipe.Grant}, err
@@ -192,7 +192,7 @@ func (t *permitTry) act(ctx context.Context, step recipe.Step) (*hold, error) {
 	}
 	if verdict == recipe.PermitsTaken && t.taken < takenAgain {
 		t.taken++
-		t.skip = rand.IntN(t.sight.limit) // all that were late would take the lowest again
+		t.skip = rand.IntN(t.sight.limit) // otherwise all late tries would take the lowest again
 		return nil, nil
 	}
 	if t.tries++; verdict == recipe.PermitsRefused || t.tries == tryAgain {
@@ -251,8 +251,8 @@ func pathsOfMade(made []session.Made) []string {
 	return paths
 }
 
-// mayNotStore reports whether the client may make the nodes but not store the number of permits. Then
-// the callers' word must do.
+// mayNotStore reports whether the client may make the nodes but not store the number of permits. Then the
+// number that the callers give counts.
 func mayNotStore(err error, nodes []session.Node) bool {
 	refused, ok := errors.AsType[*zk.MultiError](err)
 	return ok && errors.Is(err, zk.ErrNoAuth) && refused.Index >= len(nodes)

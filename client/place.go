@@ -29,7 +29,7 @@ func (w *waiter) saw(s session.Seen, err error, since uint64) error {
 	case err != nil:
 		return err
 	case s.Listed:
-		w.own, w.since = s.Watch, since // of the directory: it is there
+		w.own, w.since = s.Watch, since // on the directory, which lists the node
 		return nil
 	case s.Stat.EphemeralOwner != w.e.ID():
 		return w.displaced() // another client made a node of that name
@@ -65,7 +65,7 @@ func (w *waiter) displaced() error {
 	return &requeueError{ErrNodeRemoved}
 }
 
-// sit waits for d at the own place.
+// sit waits for d and keeps the own place.
 func (w *waiter) sit(ctx context.Context, d time.Duration) error {
 	over := time.Now().Add(d)
 	for left := d; left > 0; left = time.Until(over) {
@@ -79,12 +79,12 @@ func (w *waiter) sit(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// When the last contender ahead is gone, a waiter behind two or more must list once more, because
-// that contender may only have waited: a round trip in which no contender holds the lock. Where a
-// hold lasts about as long as that, a waiter looks one turn ahead. It waits for the contender
-// before the last one and lists then, most likely while the last one holds. So it knows that no
-// other contender is ahead when the last one goes. This costs a request and an event a hold, and a
-// release wakes two instead of one; so waiters do it only where turns are known to be short.
+// When the last contender ahead is gone, a waiter behind two or more must list once more, because that
+// contender may only have waited. During this round trip no contender holds the lock. If holds are about that
+// short, a waiter looks one turn ahead: it waits for the contender before the last one and lists then, most
+// likely while the last one holds. So it knows that no other contender is ahead when the last one goes. This
+// costs one request and one event for each hold, and a release wakes two waiters instead of one. So waiters
+// do it only if turns are known to be short.
 
 // paces remembers how long a turn lasted in the queues that a client waited in.
 type paces struct {
@@ -104,8 +104,8 @@ func (p *paces) note(dir string, turn time.Duration) {
 	p.dirs[dir] = turn
 }
 
-// short reports whether turns are known to last no longer than a few times what
-// taking a place took: a write and a round trip.
+// short reports whether turns are known to last at most a few times as long as taking a place took, which is
+// a write and a round trip.
 func (p *paces) short(dir string, place time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,7 +182,7 @@ func (w *waiter) lockDelay(ctx context.Context, names []string) error {
 			w.unmark = nil
 			continue
 		case !writes && errors.Is(err, zk.ErrNoAuth):
-			return nil // the reader has waited all the same
+			return nil // the reader has waited anyway
 		}
 		return err
 	}
@@ -195,7 +195,7 @@ func (w *waiter) delayLeft(ctx context.Context, dir *zk.Node, rec recipe.Record)
 	if !rec.Dead {
 		rec.Dead = true
 		err := w.setMark(ctx, dir, rec.Encode())
-		if errors.Is(err, zk.ErrNoAuth) && !w.q.Kind.Exclusive() { // this reader may only count by itself
+		if errors.Is(err, zk.ErrNoAuth) && !w.q.Kind.Exclusive() { // it counts by its own clock
 			if w.deathSeen.IsZero() {
 				w.deathSeen = time.Now()
 			}
@@ -227,7 +227,7 @@ func lives(names []string, uuid string) bool {
 	})
 }
 
-// alone fails if a client holds, or waits for, a lock of another kind on the path. names are the
+// alone returns an error if a client holds, or waits for, a lock of another kind on the path. names are the
 // path's children.
 func alone(ctx context.Context, e *session.Epoch, path string, own recipe.Use, names []string) error {
 	for name, u := range own.Rivals(names) {

@@ -78,9 +78,9 @@ func (w *policyWaiter) next(ctx context.Context) (recipe.Step, error) {
 	return step, err
 }
 
-// look reads the record and then the list, in this order. It does not read a record again that it
-// read a moment ago, or in which the door is closed for this attempt. If that record has changed,
-// the decision fails at the server, and the list is newer than the record anyway.
+// look reads the record and then the list. It reuses a record that was read just now, or in which the door is
+// closed for this attempt: the list is newer than that record in any case, and if the record has changed, the
+// decision fails at the server.
 func (w *policyWaiter) look(ctx context.Context) error {
 	known := w.dir.fresh && (w.entered || w.dir.rec.Mark() == w.mark())
 	w.entered = false
@@ -222,8 +222,8 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 	node, stat := n.Path, made[0].Stat
 	nodes := []heldNode{{path: node}}
 	if n.List {
-		// A lock of another kind may have come while this reader had no node to see. Of the two, the
-		// later to make its node sees the other.
+		// A lock of another kind may have come while this reader had no node that it could see. Whichever
+		// makes its node later sees the other.
 		if err := aloneNow(ctx, w.e, w.a.dir, recipe.UsePolicy, names); err != nil {
 			w.e.ReapMarked([]string{node}, w.dir.undo)
 			return nil, err
@@ -234,8 +234,8 @@ func (w *policyWaiter) grant(ctx context.Context) (*hold, error) {
 		if err != nil {
 			return nil, err // the place is still known, and given up with the attempt
 		}
-		// Another client removed the directory and made it again between look and grant; the grant
-		// checked the version of another record. The next place has another id, so this one goes now.
+		// Between look and grant another client removed the directory and made it again, so the grant checked
+		// the version of another record. The next place will have another id, so remove this one now.
 		w.withdraw(ctx, false, false)
 		w.dir.fresh, w.closed = false, false
 		w.id, w.queued = newNodeID(w.e.ID()), false
@@ -266,7 +266,7 @@ func (w *policyWaiter) withdraw(ctx context.Context, wait, refused bool) {
 		done = append(done, w.e.Reap(w.Path))
 	}
 	if w.closed && w.a.cfg.lockDelay > 0 {
-		// Without its owner the mark would pass for that of a holder that died.
+		// Without its owner's node the mark would look like that of a dead holder.
 		done = append(done, w.dir.reopen(w.mark()))
 	}
 	if wait {
@@ -304,7 +304,7 @@ func (w *policyWaiter) lockDelay(ctx context.Context) (bool, error) {
 	case !w.dir.rec.Dead:
 		return true, w.dir.setDead(ctx)
 	case !w.queued:
-		return true, w.enqueue(ctx) // the server stamps the node: the delay counts from the loss
+		return true, w.enqueue(ctx) // the server stamps the node, so the delay counts from the loss
 	}
 	left := recipe.DelayLeft(w.a.cfg.lockDelay, w.dir.stamp, w.Stat.Ctime, time.Since(w.born))
 	switch {

@@ -17,7 +17,7 @@ type policyDir struct {
 	e    *session.Epoch
 	path string
 
-	fresh  bool    // rec and ver are what this contender knows to be there
+	fresh  bool    // rec and ver are are known to be current
 	unmade bool    // there is no record yet: rec is the one to write with the first node
 	undo   []zk.Op // take back the record that this contender wrote; nil if it wrote none
 	rec    recipe.Record
@@ -160,8 +160,8 @@ func (d *policyDir) setDead(ctx context.Context) error {
 	return d.set(ctx, rec)
 }
 
-// unmark returns the operations that take back a writer's mark when it releases. No client can
-// change the record while its owner holds.
+// unmark returns the operations that take back a writer's mark when it releases. Nothing changes the record
+// while its owner holds.
 func (d *policyDir) unmark(cfg *options) []zk.Op {
 	if cfg.lockDelay == 0 {
 		return nil // the mark is stale without its node

@@ -40,7 +40,7 @@ func (q queue) run(ctx context.Context, e *session.Epoch, a *attempt) (*hold, er
 	}
 	gone := w.e.ReapMarked([]string{w.Path}, w.unmark)
 	if errors.Is(err, ErrNotAcquired) {
-		// A try should leave nothing behind that others would have to wait for.
+		// A try must not leave a node behind for which others would wait.
 		session.AwaitGone(ctx, gone)
 	}
 	return nil, lostPlace(err)
@@ -92,9 +92,9 @@ type waiter struct {
 	asked     session.Reading // before the server was asked for the place
 	made      uint64          // the connection then
 	waited    bool            // had to wait for another contender
-	late      bool            // the grant comes later than the place, for whatever reason
+	late      bool            // the grant comes later than the place
 	deathSeen time.Time       // lock delay: when a reader that may not write found the last holder dead
-	unmark    []zk.Op         // lock delay: the directory may name this contender, and these take that back
+	unmark    []zk.Op         // lock delay: operations that remove this contender's mark from the directory
 
 	born    time.Time     // when the client learned of its place
 	took    time.Duration // to take the place
@@ -162,7 +162,7 @@ func (w *waiter) wait(ctx context.Context, names *zk.Names) (*hold, error) {
 				continue
 			}
 			blocker := recipe.Join(w.a.dir, p.Blocker.Name)
-			names.Free() // and with it what the place says
+			names.Free() // and the names in the place with it
 			names = nil
 			if _, err := w.await(ctx, blocker, p.Ahead, wakers{}); err != nil {
 				return nil, err
@@ -199,9 +199,9 @@ func inOrder(few []recipe.Contender) []string {
 	return names
 }
 
-// awaitFew waits until the few contenders ahead are gone; none of them leaves another node in its
-// place. It reports whether the own node was certainly there all the time. If so, no contender is
-// ahead; otherwise the waiter must list again.
+// awaitFew waits until the few contenders ahead are gone, none of which leaves another node in its place.
+// free says that the own node was certainly there all the time, so that no contender is ahead. Otherwise the
+// waiter must list again.
 func (w *waiter) awaitFew(ctx context.Context, few []string) (free bool, err error) {
 	for _, name := range slices.Backward(few) {
 		w.watchesOwn = true
@@ -221,8 +221,8 @@ func (w *waiter) list(ctx context.Context) (zk.Names, error) {
 	return names, err
 }
 
-// ownWatch is how long a wait or a hold lasts before the client watches its own node. Most end
-// earlier, and the watch would cost a request and an event.
+// ownWatch is how long a wait or a hold must last before the client watches its own node. Most waits and
+// holds end earlier, and the watch costs a request and an event.
 const ownWatch = 100 * time.Millisecond
 
 // ownWatchEach extends ownWatch for each contender ahead. A waiter far from its turn looks at its

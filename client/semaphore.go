@@ -15,16 +15,16 @@ import (
 
 // Semaphore has a limited number of permits, and serves its waiters in the order of arrival.
 //
-// The number of permits is stored at the path. A program's number is its wish for a path that stores
-// none yet; where it differs, the stored number counts. The tokens of permits identify holds but do not
-// order them: [Client.CheckSequencer] can check them, "highest wins" cannot.
+// The number of permits is stored at the path. A program's number is used only if none is stored yet;
+// otherwise the stored number counts. The tokens of permits identify holds but do not order them: check them
+// with [Client.CheckSequencer], not by "highest wins".
 type Semaphore struct {
 	c    *Client
 	path string
 	cfg  *options
 	wish atomic.Int64 // the number given
 	d    semLayout
-	told sync.Once // that another number is stored
+	told sync.Once // reports once that another number is stored
 }
 
 // semLayout says where the parts of a semaphore are.
@@ -37,9 +37,10 @@ type semLayout struct {
 	use          recipe.Use
 }
 
-// Semaphore returns the semaphore on path. It has the number of permits that is stored there, or else
-// permits, which the first use stores; with 0 only the stored number will do. Beside kazoo, which
-// refuses another number, so does this client ([LayoutKazoo]). Nothing is sent before it is used.
+// Semaphore returns the semaphore on path. The number of permits that is stored there counts. If none is
+// stored, the first use stores permits; 0 means that a number must be stored. With [LayoutKazoo] the client
+// refuses a number that differs from the stored one, as kazoo does. Nothing is sent before the semaphore is
+// used.
 func (c *Client) Semaphore(path string, permits int, opts ...Option) *Semaphore {
 	cfg := c.locks.with(opts)
 	s := &Semaphore{c: c, path: path, cfg: cfg, d: semLayoutOf(cfg.layout, path)}
@@ -140,11 +141,11 @@ func (s *Semaphore) compete(ctx context.Context, e *session.Epoch, a *attempt, n
 		return nil, err
 	}
 	h, err := contend(ctx, newPermitHead(s, a, ih, n))
-	// No caller knows of the lock at the head. The client's next request, a try above all, must not find
+	// No caller knows of the lock at the head, so the client's next request, especially a try, must not find
 	// it.
 	_ = ih.release(ctx, true)
 	if err == nil {
-		a.leave() // the local queue is for the head of the other one
+		a.leave() // the local queue is only for the lock at the head
 	}
 	return h, lostPlace(err)
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// waits tells where the attempt stands.
+// waits reports where the attempt stands.
 func (a *attempt) waits(ev Event) {
 	ev.Kind, ev.Mode, ev.Waited = EventWaiting, a.mode, time.Since(a.start)
 	a.tell(ev)
 }
 
-// waitsInQueue tells of a place in a queue whose first contender holds the lock, unless the queue is for
+// waitsInQueue reports a place in a queue. The first contender holds the lock, unless the queue is for
 // permits. It costs nothing if no function listens.
 func (a *attempt) waitsInQueue(node string, names *zk.Names, p recipe.Place) {
 	if !a.listens() {
@@ -33,7 +33,7 @@ func (a *attempt) waitsInQueue(node string, names *zk.Names, p recipe.Place) {
 		}
 	}
 	if !p.Found {
-		ev.Of++ // it would stand behind them
+		ev.Of++ // this contender would stand behind them
 	}
 	if !a.permits && first.Name != "" {
 		ev.Holder = recipe.Join(a.dir, first.Name)
@@ -41,14 +41,14 @@ func (a *attempt) waitsInQueue(node string, names *zk.Names, p recipe.Place) {
 	a.waits(ev)
 }
 
-// waitsForPermits tells that all permits are taken.
+// waitsForPermits reports that all permits are taken.
 func (a *attempt) waitsForPermits(node, leases string, used []string) {
 	if a.listens() && len(used) > 0 {
 		a.waits(Event{Node: node, Holder: recipe.Join(leases, used[0])})
 	}
 }
 
-// waits tells of a place among the contenders of a lock with a policy.
+// waits reports the place among the contenders of a lock with a policy.
 func (w *policyWaiter) waits() {
 	if !w.a.listens() {
 		return
@@ -72,7 +72,7 @@ func (w *policyWaiter) waits() {
 		}
 	}
 	if !queued {
-		ev.Of++ // it would stand behind them
+		ev.Of++ // this contender would stand behind them
 	}
 	w.a.waits(ev)
 }

@@ -18,7 +18,7 @@ const (
 type Expiry struct {
 	byID map[int64]*deadline
 	slot [slots]*deadline // doubly linked lists
-	tick int64            // everything that was to be seen before this tick has been
+	tick int64            // all slots before this tick have been handled
 }
 
 // deadline is a session in the wheel.
@@ -59,7 +59,7 @@ func (e *Expiry) Touch(id int64, timeout, heard time.Duration) {
 	}
 }
 
-// Heard is Touch with the timeout that the session has. It leaves sessions not yet known alone.
+// Heard is Touch with the session's present timeout. It ignores unknown sessions.
 func (e *Expiry) Heard(id int64, heard time.Duration) {
 	if d, known := e.byID[id]; known {
 		d.heard = max(d.heard, heard)
@@ -74,9 +74,9 @@ func (e *Expiry) Remove(id int64) {
 	}
 }
 
-// Due appends to out the sessions whose deadline has passed, the longest overdue first, at most
-// max of them. It grants each of them another timeout from now: the caller expires the session and
-// calls Remove once that is certain; an expiry that got lost comes up again by itself.
+// Due appends to out the sessions whose deadline has passed, the longest overdue first, at most max of them.
+// It gives each of them another timeout from now. The caller expires the session, and calls Remove once that
+// is certain; if the expiry gets lost, Due returns the session again.
 func (e *Expiry) Due(now time.Duration, max int, out []int64) []int64 {
 	last := floorDiv(int64(now), int64(resolution))
 	if e.tick <= last-slots {
@@ -136,8 +136,8 @@ func (e *Expiry) All(f func(id int64, timeout, at time.Duration)) {
 	}
 }
 
-// link puts d into the wheel. If the touch was late, the wheel may have passed d's slot already:
-// then it turns back.
+// link puts d into the wheel. If the touch was late, the wheel may have passed d's slot already; then link
+// turns the wheel back.
 func (e *Expiry) link(d *deadline) {
 	e.insert(d)
 	if d.at < e.tick || len(e.byID) == 1 {

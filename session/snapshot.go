@@ -14,8 +14,8 @@ import (
 //	session := id i64 · password 16 bytes · timeout i32 · gen i32 · owner i32 · address string
 //	           · created i64
 //
-// with sessions in the order of ids as unsigned numbers, so that equal tables encode to equal
-// bytes. Version, length and checksum are the business of the stream around it.
+// with sessions in the order of ids as unsigned numbers, so that equal tables encode to equal bytes. The
+// stream around it has version, length and checksum.
 
 // minEncoded is the size of an encoded session with an empty address.
 const minEncoded = 8 + jute.PasswordSize + 4 + 4 + 4 + 4 + 8
@@ -36,7 +36,7 @@ type Held struct {
 	ended []EndedTicket
 }
 
-// Hold takes hold of the table. It copies a word for each session; Append does the slower work.
+// Hold returns the table as it is now. It copies only a word for each session; Append does the slower work.
 func (t *Table) Hold() *Held {
 	h := &Held{next: t.next, count: len(t.byID)}
 	for c := range t.order {
@@ -72,8 +72,7 @@ func (s *Session) append(b []byte) []byte {
 	return jute.AppendLong(b, s.Created)
 }
 
-// Load replaces the table by one that Append wrote. On an error the table is
-// as it was.
+// Load replaces the table by one that Append wrote. After an error the table is unchanged.
 func (t *Table) Load(d *jute.Decoder) error {
 	next, count := d.Long(), d.Long()
 	if err := d.Err(); err != nil {

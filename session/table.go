@@ -7,8 +7,7 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Session is what every server knows of a session. The set of its ephemeral
-// nodes is not here: the tree has it.
+// Session is the replicated part of a session. The tree holds the set of its ephemeral nodes.
 type Session struct {
 	ID       int64
 	Password [jute.PasswordSize]byte
@@ -34,7 +33,7 @@ const (
 // changes; reads may run together.
 type Table struct {
 	next uint64             // the next id's low 56 bits, before masking
-	byID map[int64]*Session // what is in it never changes: another takes its place
+	byID map[int64]*Session // a Session in it never changes, it is replaced
 
 	owned  map[uint32]int // how many sessions each server owns; none: no key
 	byAddr map[string]int // and how many have each address
@@ -53,7 +52,7 @@ type idList struct {
 	ended int
 }
 
-// put makes s the session with its id, which is in the list.
+// put stores s as the session with its id, which is in the list.
 func (t *Table) put(s *Session) {
 	t.byID[s.ID] = s
 	l := &t.order[creator(s.ID)]
@@ -75,10 +74,9 @@ func NewTable(prefix uint32) *Table {
 // Renumber lets new ids begin at another prefix.
 func (t *Table) Renumber(prefix uint32) { t.next = uint64(prefix&0xffffff) << prefixShift }
 
-// Succeed lets this table take the place of old, which is used no longer: new ids go on after
-// those of old, and a write that an older connection sent is refused, whatever its session has
-// become. Generations lie above least: nothing tells which ones a session had that has ended since. Tickets
-// that only old has end now.
+// Succeed prepares this table to replace old, which is no longer used. New ids continue after those of old.
+// All generations are raised above least, so that every write from an older connection is refused, even if
+// its session has ended since and its generation is unknown. Tickets that only old has end now.
 func (t *Table) Succeed(old *Table, least uint32, now int64) {
 	t.next = old.next
 	t.succeedTickets(old, now)
@@ -157,9 +155,9 @@ func (t *Table) insert(s *Session) {
 	l.ids, l.live = slices.Insert(l.ids, at, s.ID), slices.Insert(l.live, at, s)
 }
 
-// Attach makes a new connection the session's own: generation, owner, address
-// and timeout become the new connection's. It reports false, and changes
-// nothing, if there is no such session, the password is not its own, or it is a ticket.
+// Attach attaches a session to a new connection, from which it takes owner, address and timeout, and raises
+// the generation. It returns false, and changes nothing, if there is no such session, the password is wrong,
+// or the session is a ticket.
 func (t *Table) Attach(id int64, password [jute.PasswordSize]byte, timeout int32, owner uint32, addr string) (
 	Session, bool) {
 	if !t.Check(id, password) {
@@ -176,8 +174,8 @@ func (t *Table) Attach(id int64, password [jute.PasswordSize]byte, timeout int32
 	return s, true
 }
 
-// Check reports whether a client's session exists and has this password. No password is right for a
-// ticket. Its duration does not depend on the password.
+// Check reports whether a client's session exists and has this password; for a ticket it returns false. Its
+// duration does not depend on the password.
 func (t *Table) Check(id int64, password [jute.PasswordSize]byte) bool {
 	s, ok := t.byID[id]
 	return ok && s.Ticket == nil && subtle.ConstantTimeCompare(s.Password[:], password[:]) == 1

@@ -9,18 +9,18 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// A ticket is a session that no connection ever has: requests that bring its secret keep it alive. The
-// table finds it by the secret's hash, counts how many each identity has, and remembers for a while why
-// tickets ended, so that a request that comes late opens none again.
+// A ticket is a session without a connection; requests with its secret keep it alive. The table finds a
+// ticket by the secret's hash, counts the tickets of each identity, and remembers for a while why tickets
+// ended, so that a late request does not open one again.
 
 // Ticket marks a session as a ticket. It never changes.
 type Ticket struct {
 	Hash     Hash   // of its secret
 	Identity string // that opened it
 	Path     string // of its lock
-	Mode     byte   // what it wants there, as package tickets of the server numbers it
+	Mode     byte   // its mode, numbered by package server/tickets
 	Permits  int32  // of a semaphore; else 0
-	Until    int64  // ms since 1970: it ends then, whatever renews it; 0: no such time
+	Until    int64  // ms since 1970 when it ends even if renewed; 0: no such time
 }
 
 // Hash is the hash of a ticket's secret.
@@ -39,7 +39,7 @@ const (
 	TicketTried                        // it tried to hold and does not: nothing of it is remembered
 )
 
-// EndedTicket is what is remembered of a ticket that is over.
+// EndedTicket is the memory of a ticket that is over.
 type EndedTicket struct {
 	Hash     Hash
 	Identity string
@@ -48,13 +48,13 @@ type EndedTicket struct {
 	At       int64 // ms since 1970
 }
 
-// Bounds of what is remembered of ended tickets.
+// Bounds on the memory of ended tickets.
 const (
 	KeptEnds    = 10_000
 	KeptEndTime = 10 * 60 * 1000 // ms
 )
 
-// tickets is what the table knows of tickets beside their sessions.
+// tickets holds what the table knows about tickets in addition to their sessions.
 type tickets struct {
 	byHash map[Hash]int64
 	of     map[string]*ticketsOf // by identity
@@ -131,8 +131,8 @@ func (t *Table) CreateTicket(timeout int32, password [jute.PasswordSize]byte, ow
 	return *s
 }
 
-// SetTimeout gives a ticket a timeout, and another generation, so that an end of the session that was decided
-// before is void. It reports false if there is no such ticket.
+// SetTimeout gives a ticket a timeout and a new generation, so that an end that was decided before has no
+// effect. It returns false if there is no such ticket.
 func (t *Table) SetTimeout(id int64, timeout int32) (Session, bool) {
 	was, ok := t.byID[id]
 	if !ok || was.Ticket == nil {
@@ -238,8 +238,7 @@ func (t *Table) EndOfTicket(secret Hash, now int64) (e EndedTicket, known bool) 
 	return e, known && e.At+KeptEndTime > now
 }
 
-// succeedTickets lets the table remember what old does of ended tickets, and that all tickets ended that
-// only old has.
+// succeedTickets copies old's memory of ended tickets, and records that the tickets ended that only old has.
 func (t *Table) succeedTickets(old *Table, now int64) {
 	if old.tickets == nil {
 		return
@@ -305,7 +304,7 @@ func (h *Held) AppendTickets(b []byte) []byte {
 }
 
 // LoadTickets marks the tickets among the sessions of a table that Load has just filled, as AppendTickets
-// wrote them. After an error the table is of no use.
+// wrote them. After an error the table must not be used.
 func (t *Table) LoadTickets(d *jute.Decoder) error {
 	n := d.Long()
 	if d.Err() != nil || n < 0 || n > int64(len(d.Rest())/minTicket) {

@@ -92,7 +92,7 @@ func (s *Sorter) Sort(d *Dir) (last int32, numbed bool) {
 		switch {
 		case a.numbed != b.numbed:
 			if a.numbed {
-				return 1 // a hold without a number comes first
+				return 1 // a hold without a number sorts first
 			}
 			return -1
 		case !a.numbed:

@@ -29,7 +29,7 @@ type member struct {
 	self  bool  // a task waits for itself
 }
 
-// blockers is a set of parties that some contenders wait for: for all of them, or for any.
+// blockers is a set of parties for which some contenders wait: for all of them, or for any one.
 type blockers struct {
 	to    []int32 // parties
 	on    []*Entry
@@ -153,9 +153,9 @@ func (w *waits) set(c *Entry, by map[string]*Entry) int32 {
 	return int32(len(w.sets) - 1)
 }
 
-// wait adds one wait. It leaves out the wait of a session for itself, because the session does two
-// things at a time. A task that waits for itself is a deadlock. A session that waits for any of some
-// nodes, one of which is its own, can let go itself: its edges are shown and make no cycle.
+// wait adds one wait. It omits the wait of a session for itself, because one session may do two things at a
+// time. A task that waits for itself is a deadlock. A session that waits for any one of several nodes, among
+// them its own, can end the wait itself: its edges are shown but make no cycle.
 func (w *waits) wait(one wait) {
 	set, from := &w.sets[one.set], &w.parties[one.from]
 	if from.task {
@@ -174,8 +174,8 @@ func (w *waits) wait(one wait) {
 	w.list = append(w.list, one)
 }
 
-// findCycles removes, again and again, every party that could go on if the parties it waits for
-// did. The remaining parties wait for each other, or for such parties.
+// findCycles repeatedly removes every party that could go on if the parties for which it waits could. The
+// remaining parties wait for each other, or for such parties.
 func (w *waits) findCycles() {
 	in := make([][]int32, len(w.parties)) // the sets that a party is in
 	for i := range w.sets {

@@ -4,15 +4,15 @@ import (
 	"slices"
 )
 
-// kin are contenders of a directory that see each other: those of one layout, unless a program that does
-// not look at all of them is among them.
+// kin is a group of contenders of a directory that see each other: those of one layout, unless one of their
+// programs does not look at all of them.
 type kin struct {
 	layout Layout
 	list   []item
 }
 
-// locks turns the ephemeral children of one directory into locks: into one, except that each node
-// without a number may be a lock.
+// locks turns the ephemeral children of one directory into locks: as a rule into one, but each node without a
+// number may be a lock of its own.
 func (d *Dir) locks(w Watches, left *int) []Queue {
 	kins, lone := split(items(d))
 	list := d.lone(lone, w, left)
@@ -46,8 +46,8 @@ func (d *Dir) locks(w Watches, left *int) []Queue {
 	return append(list, q)
 }
 
-// split sorts contenders by what they have in common. It returns those without a number apart, because
-// they form no queue. Almost always all have one layout.
+// split groups contenders by layout; almost always all have the same. It returns those without a number
+// separately, because they form no queue.
 func split(all []item) (kins []kin, lone []item) {
 	same := len(all) > 0
 	for i := range all {
@@ -85,8 +85,8 @@ func kinOf(it *item) (l Layout, queued bool) {
 	return it.layout, true
 }
 
-// merge joins contenders that their names keep apart. kazoo's locks can be configured to look at
-// package client's, and then package client's look at kazoo's as well.
+// merge joins groups that see each other in spite of their names. kazoo's locks can be configured to look at
+// those of package client, which then look at kazoo's as well.
 func merge(kins []kin) []kin {
 	find := func(l Layout) int { return slices.IndexFunc(kins, func(k kin) bool { return k.layout == l }) }
 	ours, theirs := find(LayoutCurator), find(LayoutKazoo)
@@ -111,8 +111,9 @@ func merge(kins []kin) []kin {
 
 func (e Entry) alone() bool { return e.Mode == Exclusive }
 
-// apart splits the contenders in Curator's layout by families, if one of another program is among them
-// that does not look at all the others. A mutex of Curator's and a read-write lock exclude nothing.
+// apart splits the contenders in Curator's layout by families if one of them belongs to a program that does
+// not look at all the others. For example, a mutex and a read-write lock of Curator do not exclude each
+// other.
 func apart(kins []kin) []kin {
 	at := slices.IndexFunc(kins, func(k kin) bool { return k.layout == LayoutCurator })
 	if at < 0 {
@@ -135,8 +136,8 @@ func apart(kins []kin) []kin {
 	return kins
 }
 
-// decide finds out which contenders wait for which, and the kind of the lock. They are in the order of
-// turns.
+// decide determines the kind of the lock, and which contenders wait for which. The contenders are in the
+// order of their turns.
 func (d *Dir) decide(k kin, w Watches) Kind {
 	list := k.list
 	switch {
@@ -163,7 +164,7 @@ func (d *Dir) decide(k kin, w Watches) Kind {
 	return kind
 }
 
-// decideQueue says of each contender of a queue what it waits for.
+// decideQueue determines for which nodes each contender of a queue waits.
 func decideQueue(dir string, list []item, w Watches) {
 	var t turns
 	for i := range list {
@@ -214,7 +215,7 @@ func plainLock(dir string, list []item, w Watches) bool {
 	return false
 }
 
-// take adds a family for which decide has run.
+// take adds a group for which decide has run.
 func (q *Queue) take(list []item, kind Kind) {
 	if q.Waiters == nil && len(list) > 1 && kind != KindParty && kind != KindUnknown {
 		q.Waiters = make([]Entry, 0, len(list)-1)
@@ -277,7 +278,7 @@ func (d *Dir) lone(list []item, w Watches, left *int) []Queue {
 				!named
 		})
 		if !named && len(losers) == 0 {
-			continue // a member of something, or a lock without waiters
+			continue // a member of a group, or a lock without waiters
 		}
 		it.e.Node = ""
 		found = append(found, simple(Join(d.Path, it.Node.Name), it, losers, 0, left))

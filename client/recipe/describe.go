@@ -2,7 +2,7 @@ package recipe
 
 import "strings"
 
-// described is all that a node's name says, whatever program made it. [ParseName] looks for less,
+// described holds everything that a node's name reveals, for names of any program. [ParseName] reads less,
 // because long queues call it at every turn.
 type described struct {
 	Contender
@@ -13,7 +13,7 @@ type described struct {
 	id     ID   // LayoutPolicy: of the attempt
 }
 
-// describe reads a name. It never fails: a name that says nothing is a lone one.
+// describe reads a name. It never fails: an unknown name counts as a name without a number.
 func describe(s string) described {
 	if IsPolicyNode(s) {
 		n, _ := ParsePolicyNode(s)

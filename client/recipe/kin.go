@@ -2,14 +2,14 @@ package recipe
 
 import "strings"
 
-// Kin says of a contender's name, with nothing else known, which contenders of its directory its program
-// sees. Contenders of one kin exclude each other as their roles say.
+// Kin is derived from a contender's name alone. It determines which contenders of the directory the
+// contender's program sees. Contenders of one kin exclude each other according to their roles.
 //
-// Servers refuse by it the creation of a node (--one-layout), each for itself while it applies the log. So
-// a later release that gives a name another kin, or kins other sights, needs rules of the state for it.
+// With --one-layout every server refuses creations by kin while it applies the log. So a later release that
+// changes the kin of a name, or what a kin sees, needs new rules of the state.
 type Kin uint8
 
-// The kins. A name that cannot be told from other nodes' names has none.
+// The kins. A name that could be any node's has none.
 const (
 	KinNone Kin = iota
 	// Of this package, in Curator's layout: one for each family.
@@ -34,7 +34,7 @@ const (
 
 // KinOf returns the kin of an ephemeral node.
 func KinOf(name string) Kin {
-	if IsPolicyNode(name) { // it also looks like one with a host's name
+	if IsPolicyNode(name) { // it also looks like a name of LayoutHost
 		return kinPolicy
 	}
 	if c, l, ok := ParseName(name); ok && separate(c, l) {
@@ -74,17 +74,18 @@ func (s KinSet) Has(k Kin) bool { return s&(1<<k) != 0 }
 const (
 	// Permits are the kins of the permits below a directory.
 	Permits = KinSet(1 << kinPermit)
-	// Queues are the kins of contenders for a directory. They and permits below it exclude nothing.
+	// Queues are the kins of contenders that queue in a directory. They and the permits below it do not
+	// exclude each other.
 	Queues = KinSet(1<<kinPermit - 1<<kinLock)
 
 	ours = KinSet(1<<kinLock | 1<<kinRW | 1<<kinLatch)
 )
 
-// Blind returns the kins beside a contender that do not see it, or that it does not see: it and one of them
-// may both hold the lock.
+// Blind returns the kins that do not see a contender of kin k, or are not seen by it. It and one of them
+// could both hold the lock.
 //
-// A kazoo lock can be told to look at the nodes of this package. Its name does not say whether it was, so it
-// counts as one that does not.
+// A kazoo lock can be configured to look at the nodes of this package. Its name does not show that, so it
+// counts as one that does not look.
 func (k Kin) Blind() KinSet {
 	switch k {
 	case KinNone, kinPermit:

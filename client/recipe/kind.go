@@ -11,11 +11,10 @@ func excludes(ahead, waits Role) bool { return waits != RoleRead || ahead.Exclus
 
 // Use is what a path is used for, as far as kinds of locks exclude each other.
 //
-// Different kinds of locks on one path do not exclude each other by themselves: each looks only at
-// nodes of its own kind. So an attempt makes its node and then, before the grant, looks through the
-// children of the directory for holders of other kinds. Of two that come at the same time at least
-// one sees the other, because each makes its node first. Where there may be no node to see, the
-// kind is in the data of the directory.
+// Different kinds of locks on one path do not exclude each other by themselves, because each looks only at
+// nodes of its own kind. So an attempt makes its node and then, before the grant, searches the children of
+// the directory for holders of other kinds. If two come at the same time, at least one sees the other,
+// because each makes its node first. If there may be no node, the data of the directory show the kind.
 type Use uint8
 
 const (
@@ -85,7 +84,7 @@ func (s *census) add(c Contender) {
 	}
 }
 
-// check fails if a contender cannot read or order the names of all others.
+// check returns an error if a contender cannot read or order the names of all others.
 func (s *census) check(q Rule) error {
 	switch {
 	case s.kazoo && s.peers && q.Layout == LayoutCurator:
@@ -96,7 +95,7 @@ func (s *census) check(q Rule) error {
 	return nil
 }
 
-// oneFamily fails if a contender of another program does not look at all the others. Contenders of
+// oneFamily returns an error if a contender of another program does not look at all the others. Contenders of
 // this package do; those of Curator's recipes look only at their own family.
 func (s *census) oneFamily(q Rule) error {
 	if !s.foreign || q.Layout != LayoutCurator {

@@ -48,10 +48,10 @@ func (l Layout) String() string {
 	return "layout " + strconv.Itoa(int(l))
 }
 
-// MarshalText writes what String returns.
+// MarshalText writes the text that String returns.
 func (l Layout) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads what String returns.
+// UnmarshalText reads the text that String returns.
 func (l *Layout) UnmarshalText(b []byte) error {
 	return unmarshalName(LayoutNames[:], "layout", b, (*uint8)(l))
 }
@@ -122,10 +122,10 @@ var makerNames = [...]string{"unknown", "zlock", "curator", "go-zookeeper", "kaz
 // String returns "zlock", "curator", "go-zookeeper", "kazoo", "zookeeper" or "unknown".
 func (m Maker) String() string { return makerNames[m] }
 
-// MarshalText writes what String returns.
+// MarshalText writes the text that String returns.
 func (m Maker) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalText reads what String returns.
+// UnmarshalText reads the text that String returns.
 func (m *Maker) UnmarshalText(b []byte) error {
 	return unmarshalName(makerNames[:], "maker", b, (*uint8)(m))
 }

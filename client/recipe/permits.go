@@ -17,30 +17,30 @@ func DecidePermits(limit, used, n int) (Do, error) {
 	return Wait, nil
 }
 
-// PermitVerdict is what becomes of the permits that a try has made.
+// PermitVerdict is the decision about the permits that a try has made.
 type PermitVerdict uint8
 
 const (
 	PermitsRefused PermitVerdict = iota // other permits are in use
 	PermitsGranted
-	PermitsUnsure // a contender passes the queue: it may be about to make permits
+	PermitsUnsure // a contender is at the head of the queue and may be about to make permits
 	PermitsTaken  // another permit has one of the numbers
 )
 
 // TryPermits decides about a try that has made its permits, own, without a place in the semaphore's queue.
-// queued is how many contenders a list of the queue showed that was made after the permits, and permits is a
-// list made after that one. quiet says that no contender came or went since before the try made its permits.
+// After that the try listed the queue, which had queued contenders, and then the permits. quiet says that the
+// queue has not changed since before the try made its permits.
 //
-// The head of the queue may count the permits first and make its own then, as release 0.1.0 does. While
-// such a head is there, it may not have counted the try's. So a try is not granted while the queue has a
-// contender. A head that left before the list has made its permits: they are in the list, after the
-// try's. So the try counts all permits, unless the queue was quiet. Then its own place is enough: no two
-// contenders of which each is within the limit by its place are more than the limit. Curator's head makes
-// its permit first and counts all, so beside it the try is only too strict.
+// The head of the queue may count the permits before it makes its own, as release 0.1.0 does, and so miss the
+// try's. So a try is not granted while the queue has a contender. A head that left before the list has made
+// its permits, which are in the list after the try's. So the try counts all permits, unless the queue was
+// quiet. In a quiet queue only other tries compete, and the try's own place decides: contenders that are all
+// within the limit by their places cannot exceed it. Curator's head makes its permit first and counts all, so
+// next to it the try is merely stricter than necessary.
 //
-// It is the same with the numbers. Of two tries with one number the later one sees the other's permit. A head
-// takes the number that it wants, so a try yields to any permit with its number, unless the queue was quiet:
-// then all are of tries.
+// The same holds for the numbers. Of two tries with the same number the later one sees the other's permit. A
+// head takes any free number, so a try yields to every permit with its number, unless the queue was quiet:
+// then all permits belong to tries.
 func TryPermits(limit int, permits, own []string, queued int, quiet bool) PermitVerdict {
 	last, _, ok := ParseName(own[len(own)-1])
 	ahead, all, found, taken := 0, 0, 0, false

@@ -7,23 +7,23 @@ import (
 	"slices"
 )
 
-// Place is what one pass over a directory tells a contender: whether its node is there, and which
-// contender it waits for. Long queues are listed at every turn, so the pass makes no copy, no order
-// and nothing else that grows with the queue.
+// Place is the result of one pass over a directory for a contender: whether its node is there, and for which
+// contender it waits. Long queues are listed at every turn, so the pass neither copies nor sorts, and its
+// memory does not grow with the queue.
 type Place struct {
 	Found   bool      // the own node is there
-	Blocker Contender // the one waited for, if blocked: one only, so that no release wakes a herd
+	Blocker Contender // if blocked, the contender to wait for; only one, so that a release does not wake many
 	Blocked bool
 	Before  Contender   // the last one ahead of the blocker, if ahead is two or more
-	Ahead   int         // how many contenders have to go first
-	Few     []Contender // that have to go first, if there are at most MaxFew, in no order
+	Ahead   int         // how many contenders must go first
+	Few     []Contender // the contenders that must go first, if at most MaxFew, in no order
 	Others  []string    // children that are no contenders of this queue
 }
 
 // MaxFew bounds [Place.Few].
 const MaxFew = 8
 
-// Place finds a contender's place. A contender without a name stands for one that comes now.
+// Place finds a contender's place. An empty name stands for a new contender.
 func (q Rule) Place(names iter.Seq[string], own Contender) (Place, error) {
 	var p Place
 	var seen census
@@ -129,7 +129,7 @@ func (q Rule) member(name string) (Contender, bool, error) {
 	c, layout, ok := ParseName(name)
 	switch {
 	case IsPolicyNode(name):
-		return c, false, notOf(name, q.Layout) // it may hold, and looks at nodes of its own kind only
+		return c, false, notOf(name, q.Layout) // it may hold, and sees only nodes of its own kind
 	case !ok || c.Kind == RoleLease:
 		return c, false, nil
 	case layout == q.Layout:

@@ -54,8 +54,8 @@ type PolicyView struct {
 	Policy Policy
 	Door   Door
 	Nodes  []PolicyNode
-	// Overdue says that the contender is a writer that has waited longer than the bound. For it
-	// PolicyReader then turns fair: it closes the door, and readers overtake it no longer.
+	// Overdue says that the contender is a writer that has waited longer than the bound. PolicyReader then
+	// treats it fairly: it closes the door, so that readers no longer overtake it.
 	Overdue bool
 }
 

@@ -27,7 +27,7 @@ func (k *Keeper) beginSession() error {
 			k.expired(e)
 		}
 	}
-	k.mu.Lock() // what OnState does waits until the connection is known
+	k.mu.Lock() // the callbacks of the connection wait until it is known
 	defer k.mu.Unlock()
 	if k.cleaning.Err() != nil {
 		return zk.ErrClosed
@@ -90,8 +90,8 @@ func (k *Keeper) Await(ctx context.Context) (found *Epoch, err error) {
 		if found = e; e == nil {
 			return false, nil
 		}
-		// A server may have come with a longest timeout that leaves no room for heartbeats: no wait ends
-		// that, so fail as Dial does.
+		// The present server may grant a timeout too short for heartbeats. Waiting would not help, so fail as
+		// Dial does.
 		return e.Valid(), k.opt.checkTimeout(e.Timeout())
 	})
 	return found, err

@@ -15,8 +15,8 @@ func (e *Epoch) Children(ctx context.Context, path string) ([]string, error) {
 	return names, err
 }
 
-// relist lists a directory after a write whose outcome is unknown. Without the sync the list could
-// come from a server that has yet to apply the write.
+// relist lists a directory after a write whose outcome is unknown. It syncs first, because the server might
+// not have applied the write yet.
 func (e *Epoch) relist(ctx context.Context, dir string) ([]string, error) {
 	if err := e.conn.Sync(ctx, dir); err != nil {
 		return nil, err
@@ -34,12 +34,12 @@ func (e *Epoch) List(ctx context.Context, path string, watch bool) ([]string, *z
 	return names, w, err
 }
 
-// Seen is what a look at a node showed, with the watch that tells of its end.
+// Seen is the result of a look at a node, with the watch that fires at its end.
 type Seen struct {
 	zk.Node
-	Listed bool      // that is all that is known
+	Listed bool      // the node is only known to be in the directory's list
 	Watch  *zk.Watch // on the node or its directory; nil if neither may be watched
-	Hidden bool      // it may not be read, so that its watch need not tell of its end
+	Hidden bool      // it may not be read, so its watch may miss its end
 }
 
 // See reads and watches a node; ErrNoNode says that the node is gone. It prefers getData: unlike
@@ -70,8 +70,8 @@ func (e *Epoch) See(ctx context.Context, path string, watchDir bool) (s Seen, er
 	return s, err
 }
 
-// Update writes what f makes of a node's data. It begins again if another client changed the data
-// in between, or if the outcome is unknown. If f returns nil, Update leaves the data as they are.
+// Update replaces a node's data by the result of f. It begins again if another client changed the data in
+// between, or if the outcome is unknown. If f returns nil, Update does not change the data.
 func (e *Epoch) Update(ctx context.Context, path string, f func(data []byte) ([]byte, error)) error {
 	return Again(ctx, func() error {
 		have, err := e.conn.Get(ctx, path)
@@ -109,8 +109,8 @@ func (e *Epoch) makeDir(ctx context.Context, dir string, acl []zk.ACL) error {
 	}
 	err := e.conn.MakePath(ctx, dir, mode, acl)
 	if mode == zk.Container && (errors.Is(err, zk.ErrBadArguments) || errors.Is(err, zk.ErrUnimplemented)) {
-		// Either the server knows no containers, or the path is at fault. Then the server refuses a
-		// persistent node as well.
+		// Either the server knows no containers, or the path is wrong; in that case it refuses a persistent
+		// node too.
 		if err = e.conn.MakePath(ctx, dir, zk.Persistent, acl); err == nil {
 			e.k.noContainers.Store(true)
 		}

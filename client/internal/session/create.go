@@ -17,7 +17,7 @@ type Node struct {
 	zk.Create
 	Lasting bool // the directory must not be removed when it is empty
 
-	// Of the first of several nodes.
+	// If there are several nodes, those of the first count.
 	Also []zk.Op // operations of the same transaction; then a missing directory is an error
 	List bool    // list the directory in the same flight
 }
@@ -78,7 +78,7 @@ func (e *Epoch) Create(ctx context.Context, nodes ...Node) ([]Made, *zk.Names, e
 		made, list, err = e.follow(bg, r)
 	})
 	if left := e.Rest(ctx, nil, done); left != nil {
-		e.k.LeaveBehind(Dirs(nodes), func(context.Context) { // until it is known what came of it
+		e.k.LeaveBehind(Dirs(nodes), func(context.Context) { // until the outcome is known
 			<-done
 			for _, n := range made {
 				e.Reap(n.Path)
@@ -89,8 +89,8 @@ func (e *Epoch) Create(ctx context.Context, nodes ...Node) ([]Made, *zk.Names, e
 	return made, list, err
 }
 
-// CreateUntilKnown creates nodes as Create does, but does not return before the nodes are there, or certainly
-// not; ctx should last until then.
+// CreateUntilKnown creates nodes as Create does, but returns only when it is certain whether they exist; ctx
+// should last until then.
 func (e *Epoch) CreateUntilKnown(ctx context.Context, nodes ...Node) ([]Made, error) {
 	made, _, err := e.follow(ctx, e.ask(nodes))
 	return made, err
@@ -100,7 +100,7 @@ func (e *Epoch) CreateUntilKnown(ctx context.Context, nodes ...Node) ([]Made, er
 type creation struct {
 	nodes []Node
 	sent  Reading
-	done  <-chan struct{} // closed when the outcome is known, as far as it will be
+	done  <-chan struct{} // closed when the outcome is known or never will be
 	wait  func(context.Context) ([]zk.Result, error)
 	list  *zk.Reply[zk.Names] // nil if none was asked for
 }
@@ -160,14 +160,13 @@ func (r creation) answer(ctx context.Context, e *Epoch) ([]Made, *zk.Names, erro
 	}
 	list, err := r.list.Wait(ctx)
 	if err != nil {
-		return made, nil, nil //nolint:nilerr // the next look tells why
+		return made, nil, nil //nolint:nilerr // the next look finds out why
 	}
 	return made, &list, nil
 }
 
-// follow follows a request up until the nodes are there, or certainly not. However often it repeats
-// the request, the name of a node is the same but for its number, so that it recognises two
-// creations as one.
+// follow repeats a request until it is certain whether the nodes exist. The name of a node stays the same
+// except for its number, so follow recognises a second creation of the same node.
 func (e *Epoch) follow(ctx context.Context, r creation) ([]Made, *zk.Names, error) {
 	for n := 0; ; r = e.ask(r.nodes) {
 		made, list, err := r.answer(ctx, e)

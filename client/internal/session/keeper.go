@@ -1,9 +1,9 @@
-// Package session keeps one session with an ensemble after another, and leaves nothing behind in them: it
-// makes nodes so that a lost answer makes no second one, removes the nodes that no call needs any more, and
-// judges by its own clock until when a session certainly lives. It knows nothing of locks.
+// Package session keeps one session with an ensemble after another, and leaves nothing behind in them. It
+// creates nodes so that a lost answer does not lead to a second node, removes nodes that no call needs any
+// more, and decides by its own clock how long a session certainly lives. It knows nothing of locks.
 //
-// A [Keeper] has the [Epoch] of the present session. What lives no longer than that session, as a hold does,
-// is added to it ([Epoch.Add]).
+// A [Keeper] has the [Epoch] of the present session. An object that must end with the session, such as a
+// hold, is added to its epoch ([Epoch.Add]).
 package session
 
 import (
@@ -20,23 +20,23 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Options say how a session is asked for and kept.
+// Options configure sessions.
 type Options struct {
 	Timeout time.Duration
 	Margin  time.Duration // 0: max(T/5, 1s)
-	Safety  time.Duration // between two looks at what is waited for; 0: none; negative: by the timeout
+	Safety  time.Duration // time between two extra looks during a wait; 0: none; negative: by the timeout
 	TLS     *tls.Config
 	Auth    []zk.Auth
 	Clock   Clock
 	Log     *slog.Logger
 	Dial    func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	Moved      func(from, to State) // is told the states in their order; it must not call the keeper
-	LeftBehind func(nodes int)      // is told how many nodes are left behind
+	Moved      func(from, to State) // called for each change of state, in order; must not call the keeper
+	LeftBehind func(nodes int)      // called with the number of nodes left behind
 }
 
 const (
-	clockDrift = 0.005 // by which part the clocks of client and server may differ in speed
+	clockDrift = 0.005 // how much the clocks of client and server may differ in speed
 	minMargin  = time.Second
 )
 
@@ -103,7 +103,7 @@ type Keeper struct {
 	changed  chan struct{} // closed and replaced at each change of the above
 }
 
-// New returns a keeper that has yet to begin its first session. It sends nothing.
+// New returns a keeper without a session. It sends nothing; see Begin.
 func New(servers string, o Options) (*Keeper, error) {
 	addrs, _, err := zk.ParseServers(servers)
 	if err != nil {
@@ -175,10 +175,10 @@ func (k *Keeper) Servers() []string {
 // isDraining reports whether Close was called.
 func (k *Keeper) isDraining() bool { return k.calls.Err() != nil }
 
-// counters count what a keeper has done, as far as events do not tell.
+// counters count what a keeper has done and events do not report.
 type counters struct {
 	wire                  zk.Counters
-	heartbeats, recovered atomic.Uint64 // answered; creates whose lost reply was made up for
+	heartbeats, recovered atomic.Uint64 // answered heartbeats; creations found again after a lost reply
 }
 
 // State is the state of a keeper's session.
@@ -213,8 +213,8 @@ func (k *Keeper) broadcast() {
 	k.changed = make(chan struct{})
 }
 
-// update makes a change of the session and brings the state up to date in the same step, so that
-// no caller sees one without the other and the states are told in their order.
+// update changes the session and its state in one step, so that no caller sees one without the other, and
+// states are reported in order.
 func (k *Keeper) update(change func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

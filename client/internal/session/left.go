@@ -13,7 +13,7 @@ import (
 // never has more than twice as many nodes of a client as calls and holds.
 type crowd struct {
 	mu   sync.Mutex
-	dirs map[string]*crowdDir // entries that are not all zero
+	dirs map[string]*crowdDir // only entries with a count above zero
 }
 
 type crowdDir struct {

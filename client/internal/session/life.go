@@ -9,7 +9,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// Begin begins the first session. refused is told when the servers refuse the identities.
+// Begin begins the first session. refused is called when the servers refuse the identities.
 func (k *Keeper) Begin(refused func(why error)) error {
 	k.refused = refused
 	if err := k.beginSession(); err != nil {
@@ -40,7 +40,7 @@ func (k *Keeper) Greet(ctx context.Context) error {
 
 // untilUsable waits until the session is usable.
 func (k *Keeper) untilUsable(ctx context.Context) error {
-	// With a timeout too short for the margin no heartbeat makes the session usable: say so at once.
+	// If the timeout is too short for the margin, no heartbeat can make the session usable: fail at once.
 	err := k.untilSession(ctx, func(e *Epoch) (bool, error) {
 		if e == nil {
 			return false, nil

@@ -13,8 +13,8 @@ import (
 // removed.
 func (e *Epoch) Reap(paths ...string) <-chan struct{} { return e.ReapMarked(paths, nil) }
 
-// ReapMarked is Reap for nodes and for the mark that names them, if there is one, in one step: once
-// the nodes are gone, the mark may belong to another contender.
+// ReapMarked removes nodes together with the mark that names them, if there is one. It does so in one step,
+// because once the nodes are gone the mark may belong to another contender.
 func (e *Epoch) ReapMarked(paths []string, unmark []zk.Op) <-chan struct{} {
 	dirs := make([]string, len(paths))
 	ops := make([]zk.Op, len(paths))

@@ -6,7 +6,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 )
 
-// This file is the door for the tests of packages that keep something in a session. Programs do not use it.
+// The functions of this file are only for tests of packages that keep something in a session.
 
 // Stub returns a keeper with a session that no server knows: it began now. Nodes are removed through conn, or
 // never if conn is nil.
@@ -28,7 +28,7 @@ func Stub(o Options, id int64, timeout time.Duration, conn *zk.Conn) (*Keeper, *
 // End ends the session as if the server, or Close, had done it.
 func (e *Epoch) End(why Reason) { e.finish(why) }
 
-// Lose ends what depends on the session, which goes on.
+// Lose ends everything that depends on the session, but not the session.
 func (e *Epoch) Lose(why Reason) { e.loseAll(why) }
 
 // Dependents returns how many depend on the session.
@@ -47,7 +47,7 @@ func (k *Keeper) Crowded(dir string, more int) bool {
 	return k.crowd.room(dir) != nil
 }
 
-// PretendAttached makes the keeper take its connection for a good one until it hears more of it.
+// PretendAttached makes the keeper believe that its connection works, until it learns otherwise.
 func (k *Keeper) PretendAttached() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
