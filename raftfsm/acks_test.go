@@ -16,6 +16,7 @@ import (
 // An acknowledgement counts from the moment at which this server sent what is acknowledged: the leader may be
 // gone by the time at which the answer comes (G23).
 func TestG23AnAcknowledgementCountsFromTheQuestion(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for name, late := range map[string]time.Duration{"at once": 0, "after five seconds": 5 * time.Second} {
 			n := &Node{fsm: newFSM(1, "c", new(watcher), func(error) {})}

@@ -106,6 +106,7 @@ func TestClusterAtNewAddressesServes(t *testing.T) {
 // A server that lost its disk is added again elsewhere. The --peers of
 // the other servers do not lead them back to its old address.
 func TestServerAddedAgainElsewhereCatchesUp(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, true, nil)
 	bg := context.Background()
 	lead := c.mustLead()
@@ -129,6 +130,7 @@ func TestServerAddedAgainElsewhereCatchesUp(t *testing.T) {
 // The former server of an id is not taken for the member that has the id now, whatever
 // --peers says: two could vote for one.
 func TestR6AnIDsFormerOwnerIsNotCalledInItsPlace(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, false, nil)
 	lead := c.mustLead()
 	n := c.nodes[lead]
@@ -218,6 +220,7 @@ func TestServerJoinsOneInMemory(t *testing.T) {
 // A change that changes nothing, or that no server can carry out, is an error that says
 // what is the matter. Taken for a success it would look as if it were done.
 func TestChangesOfMembersThatAreNoneAreErrors(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, false, nil)
 	for _, asked := range []int{c.mustLead(), c.mustLead()%3 + 1} { // itself, and one that passes it on
 		for _, test := range []struct {
@@ -330,6 +333,7 @@ func TestServersThatAreFoundElsewhere(t *testing.T) {
 
 // Moves and refusals are told once.
 func TestMovesAndRefusalsAreToldOnce(t *testing.T) {
+	t.Parallel()
 	var log must.Text
 	a := newAddresses(&Node{log: slog.New(slog.NewTextHandler(&log, nil))})
 	for i, c := range []struct {

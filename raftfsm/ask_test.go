@@ -19,6 +19,7 @@ import (
 // What raft shows of a server's log is what is durable; a server is lacking if it is not in the
 // configuration.
 func TestWhatRaftKnowsOfAServer(t *testing.T) {
+	t.Parallel()
 	n, _ := ended(t, Options{DataDir: t.TempDir(), DiskReserve: -1})
 	term, index := n.raft.LastEntry()
 	sure := min(n.raft.LastIndex(), n.disk.Durable())
@@ -45,6 +46,7 @@ func TestWhatRaftKnowsOfAServer(t *testing.T) {
 
 // A server that does not lead asks the one that does, if it knows one.
 func TestServerThatKnowsNoLeaderToAsk(t *testing.T) {
+	t.Parallel()
 	addr := freeAddr(t)
 	alone, _ := start(t, Options{})
 	_, err := alone.askLeader(t.Context(), peer.Question{})
@@ -90,6 +92,7 @@ func TestServerThatKnowsNoLeaderToAsk(t *testing.T) {
 
 // A server that is far behind, or does not answer, cannot vote yet, and what it waits for is told.
 func TestServerThatIsNotReadyToVote(t *testing.T) {
+	t.Parallel()
 	const ours = 10_000
 	live, _ := start(t, Options{Peers: map[uint32]string{1: freeAddr(t)}})
 	newAsker(t, live)
@@ -138,6 +141,7 @@ func TestServerThatIsNotReadyToVote(t *testing.T) {
 
 // A server that cannot be sure of its state ends once, and not while it is told to stop.
 func TestServerEndsOnce(t *testing.T) {
+	t.Parallel()
 	first, second := errors.New("one"), errors.New("two")
 	for _, closed := range []bool{false, true} {
 		var told []error

@@ -88,6 +88,7 @@ func TestR6LostDiskDoesNotVote(t *testing.T) {
 
 // TestSnapshotReachesAServerThatWasAway makes the others cut their logs while one server is down.
 func TestSnapshotReachesAServerThatWasAway(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
 		o.TrailingLogs = 1
 		o.LogStore = "bolt" // the segmented log goes on serving what it has not deleted yet
@@ -196,6 +197,7 @@ func TestG23ServerWithoutALeaderStopsServing(t *testing.T) {
 }
 
 func TestR12FlappingLeadershipLeavesOneTermRunning(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, false, brisk)
 	for range 6 {
 		l := c.leader()
@@ -362,6 +364,7 @@ func TestServerAddedAgainBehindItsBackServes(t *testing.T) {
 // A byte of a snapshot rots on the leader's disk, and a server that was away needs it. That server must not
 // die of it, nor start from it; the leader has all of it in memory and writes another.
 func TestF5RottenSnapshotIsNotPassedOn(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, true, func(o *Options) {
 		o.TrailingLogs = 1
 		o.LogStore = "bolt" // the segmented log goes on serving what it has not deleted yet

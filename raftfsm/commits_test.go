@@ -24,6 +24,7 @@ import (
 // TestWhoIsNudged asks who is told of a commit at once: servers with sessions, servers whose requests were
 // in the entry, and all when the leader acted on its own account.
 func TestWhoIsNudged(t *testing.T) {
+	t.Parallel()
 	tm := &term{n: &Node{fsm: newFSM(1, "c", new(watcher), nil)}, links: linkSet{}}
 	tm.nudger = newNudger(tm)
 	tm.nudger.all = false
@@ -50,6 +51,7 @@ func TestWhoIsNudged(t *testing.T) {
 
 // A server's blocks take no more of an entry than its share, as soon as one of them fills it.
 func TestLinkTakesItsShare(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ share, want int }{{1, 1}, {2, 1}, {3, 2}, {4, 2}, {5, 3}} {
 		tm := &term{n: &Node{fsm: newFSM(1, "c", new(watcher), nil)}, links: linkSet{}}
 		tm.nudger = newNudger(tm)
@@ -67,6 +69,7 @@ func TestLinkTakesItsShare(t *testing.T) {
 // A leader speaks for entries of its own term, while it leads: of another's it
 // does not know what is committed.
 func TestNudgesAreOfOnesOwnTerm(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		term        uint64 // of the entry applied last
 		leads, told bool
@@ -87,6 +90,7 @@ func TestNudgesAreOfOnesOwnTerm(t *testing.T) {
 
 // A follower at which no client waits is told later, once for all entries until then.
 func TestOthersAreNudgedLater(t *testing.T) {
+	t.Parallel()
 	tm := &term{n: &Node{fsm: newFSM(1, "c", new(watcher), nil)}, links: linkSet{}, number: 5}
 	g := newNudger(tm)
 	g.leads, g.all = func() bool { return true }, false
@@ -126,6 +130,7 @@ func (n nudges) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, args *raft.
 // A follower that is told of a commit before it has the entry answers that
 // something is missing, which costs a round trip and tells it nothing.
 func TestNudgesFollowTheirEntry(t *testing.T) {
+	t.Parallel()
 	trans := nudges{sent: make(chan uint64)}
 	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil), raft: &consensus.Raft{Raft: &elect.Raft{ID: 1, Trans: trans}}}, number: 5}
 	g := newNudger(tm)
@@ -175,6 +180,7 @@ func TestNudgesFollowTheirEntry(t *testing.T) {
 // A term ends at once, also while a nudge is on its way to a server that does not
 // answer: this server may be elected again.
 func TestEndOfATermWaitsForNoNudge(t *testing.T) {
+	t.Parallel()
 	trans := nudges{sent: make(chan uint64)}
 	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil), raft: &consensus.Raft{Raft: &elect.Raft{ID: 1, Trans: trans}}}, number: 5}
 	g := newNudger(tm)
@@ -202,6 +208,7 @@ func TestEndOfATermWaitsForNoNudge(t *testing.T) {
 // A server that sends requests that no server can read must hear of it: its link ends, and
 // it sends its requests again over another one. Passed over, they would be lost.
 func TestLinkThatBringsNonsenseIsClosed(t *testing.T) {
+	t.Parallel()
 	n, _ := start(t, Options{})
 	eventually(t, "a leader", func() bool { return n.term.Load() != nil && n.raft.Leads() })
 	request := state.Request{Op: jute.OpSync, Session: 1, Body: jute.AppendString(nil, "/")}

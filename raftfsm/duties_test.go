@@ -32,6 +32,7 @@ func createTTLBody(path string, ttl time.Duration) []byte {
 // term: the other server sends what it has to the next leader, and no block waits for an entry that this server
 // does not propose.
 func TestLinksBeginAndEndWithTheTerm(t *testing.T) {
+	t.Parallel()
 	n, _ := start(t, Options{})
 	eventually(t, "a leader", func() bool { return n.term.Load() != nil && n.raft.Leads() })
 	tm := n.term.Swap(nil)
@@ -77,6 +78,7 @@ func (s *slowEar) Heard(b []state.Touch, all bool) []state.Touch {
 
 // A term is over when its duties are done: none of them goes on beside the next term's.
 func TestTermWaitsForItsDuties(t *testing.T) {
+	t.Parallel()
 	ear := &slowEar{asked: make(chan struct{}, 1), may: make(chan struct{})}
 	var log must.Text
 	n := must.Get(Start(t.Context(), Options{Observer: ear, Logger: slog.New(slog.NewTextHandler(&log, nil)),
@@ -98,6 +100,7 @@ func TestTermWaitsForItsDuties(t *testing.T) {
 
 // A leader removes containers that were used and are empty, and nodes whose time is over, and no others.
 func TestLeaderReapsWhatIsDue(t *testing.T) {
+	t.Parallel()
 	n, _ := start(t, Options{SweepInterval: 5 * time.Millisecond})
 	a := newAsker(t, n)
 	for _, path := range []string{"/used", "/never", "/full"} {
@@ -119,6 +122,7 @@ func TestLeaderReapsWhatIsDue(t *testing.T) {
 
 // The operator decides whether nodes may have a time to live.
 func TestNodesWithATimeToLiveWhereTheyAreAllowed(t *testing.T) {
+	t.Parallel()
 	for refused, want := range map[bool]jute.ErrCode{false: jute.OK, true: jute.Unimplemented} {
 		n, _ := start(t, Options{NoTTL: refused})
 		code := newAsker(t, n).do(jute.OpCreateTTL, createTTLBody("/hour", time.Hour))
@@ -141,6 +145,7 @@ func sweeper(t *testing.T, paths func(i int) string, nodes int) *term {
 
 // One sweep proposes so many removals that others have their turn soon, and the next proposes the rest.
 func TestSweepsAreBounded(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		path  string
 		nodes int
@@ -166,6 +171,7 @@ func TestSweepsAreBounded(t *testing.T) {
 
 // A session lives as long as its timeout from the last word of it, however old that word was when it came.
 func TestG10DeadlinesOfSessions(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTracker()
 		at := time.Now()
@@ -207,6 +213,7 @@ func TestG10DeadlinesOfSessions(t *testing.T) {
 
 // A leader ends the sessions whose time is over a while after that, by what the state says of them.
 func TestG11ExpiryIsProposed(t *testing.T) {
+	t.Parallel()
 	a := newApplied()
 	a.entry(newSession())
 	var s session.Session
@@ -236,6 +243,7 @@ func TestG11ExpiryIsProposed(t *testing.T) {
 // Many sessions are silent for many of their timeouts while the log takes nothing. The end of each is proposed
 // once, in entries that end so many sessions and nodes, and what the leader publishes goes first.
 func TestG11EndOfASessionWaitsOnce(t *testing.T) {
+	t.Parallel()
 	const many = 2*endsInEntry + 300
 	a := newApplied()
 	for range many {
@@ -274,6 +282,7 @@ func TestG11EndOfASessionWaitsOnce(t *testing.T) {
 
 // Every server compares its state with the leader's now and then, where there are others.
 func TestDigestsAreCompared(t *testing.T) {
+	t.Parallel()
 	tm := publisher(t)
 	a := applied{fsm: tm.n.fsm, index: tm.n.fsm.index.Load()}
 	a.durable = func(uint64) error { return nil }
@@ -305,6 +314,7 @@ func TestDigestsAreCompared(t *testing.T) {
 
 // What is refused for want of room is told with the next entry, and once.
 func TestL20RoomIsLookedAt(t *testing.T) {
+	t.Parallel()
 	var log must.Text
 	a := newApplied()
 	n := &Node{id: 1, fsm: a.fsm, log: slog.New(slog.NewTextHandler(&log, nil))}

@@ -95,6 +95,7 @@ func TestClusterFormsWithObservers(t *testing.T) {
 // A server that is cut off sends its clients away before a session can end. Where sessions are
 // shorter than that, the default still holds.
 func TestG23HeartbeatTimeoutIsBounded(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		heartbeat, session time.Duration
 		refused            string // part of the error; empty: it is accepted

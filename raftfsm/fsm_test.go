@@ -105,6 +105,7 @@ func (a *applied) refuses(t *testing.T) {
 // A server hears of an entry that its own disk could still forget, and the disk fails: the disk ends the
 // server. The state does not get the entry.
 func TestServerWhoseDiskFailedStandsStill(t *testing.T) {
+	t.Parallel()
 	a := newApplied()
 	a.entry(newSession())
 	must.Equal(t, a.sessions(), 1)
@@ -118,6 +119,7 @@ func TestServerWhoseDiskFailedStandsStill(t *testing.T) {
 
 // An entry that cannot be applied ends the server, once.
 func TestG26ServerThatCannotApplyAnEntryEnds(t *testing.T) {
+	t.Parallel()
 	a := newApplied()
 	a.entry(newSession())
 	bad := a.log(newSession())
@@ -132,6 +134,7 @@ func TestG26ServerThatCannotApplyAnEntryEnds(t *testing.T) {
 
 // Entries of raft's own change nothing.
 func TestEntriesOfRaftAreNotApplied(t *testing.T) {
+	t.Parallel()
 	a := newApplied()
 	l := a.log(newSession())
 	for _, l.Type = range []raft.LogType{raft.LogNoop, raft.LogBarrier, raft.LogConfiguration} {
@@ -144,6 +147,7 @@ func TestEntriesOfRaftAreNotApplied(t *testing.T) {
 // One snapshot or backup is open at a time; raft's is put off, an operator's waits. None shows a restore
 // that is under way.
 func TestOneSnapshotAtATime(t *testing.T) {
+	t.Parallel()
 	a := newApplied()
 	n := &Node{fsm: a.fsm}
 	over, cancel := context.WithCancel(t.Context())
@@ -172,6 +176,7 @@ func TestOneSnapshotAtATime(t *testing.T) {
 
 // A server takes the state of its own cluster from another server, or from its disk, and no other.
 func TestSnapshotOfAnotherClusterIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, cluster := range []string{"c", "other"} {
 		var file bytes.Buffer
 		from := newFSM(2, cluster, new(watcher), nil)
@@ -201,6 +206,7 @@ func TestSnapshotOfAnotherClusterIsRefused(t *testing.T) {
 // A server that takes its state from a snapshot serves without another entry: the snapshot tells
 // whether the members are published.
 func TestSnapshotTellsThatTheMembersArePublished(t *testing.T) {
+	t.Parallel()
 	for _, published := range []bool{false, true} {
 		a := newApplied()
 		a.entry(openStream())
@@ -220,6 +226,7 @@ func TestSnapshotTellsThatTheMembersArePublished(t *testing.T) {
 
 // What a server keeps of a snapshot that another sent is used for that snapshot, and no other.
 func TestSnapshotThatWasReadIsNotReadAgain(t *testing.T) {
+	t.Parallel()
 	file := func(index, term uint64) []byte {
 		var b bytes.Buffer
 		from := newFSM(2, "c", new(watcher), nil)
@@ -252,6 +259,7 @@ func TestSnapshotThatWasReadIsNotReadAgain(t *testing.T) {
 // A snapshot hides the outcomes of requests under way. Those that it covers are unknown; where it hides that
 // the stream was opened or taken away, all are.
 func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
+	t.Parallel()
 	from := newApplied()
 	from.entry(openStream())
 	stream := func(first uint64) {
@@ -298,6 +306,7 @@ func TestSnapshotLeavesRequestsUnknown(t *testing.T) {
 
 // Entries that were found at the start are measured together, when the last of them is applied.
 func TestReplayIsMeasuredAtItsEnd(t *testing.T) {
+	t.Parallel()
 	var m measured
 	a := newApplied()
 	a.measures = Measures{EntryRequests: m.kind("requests"), ReplayEntries: m.kind("entries"),
@@ -329,6 +338,7 @@ func TestReplayIsMeasuredAtItsEnd(t *testing.T) {
 
 // A leader waits for the sessions that there are: for a new one from its entry on, and for none that ended.
 func TestLeaderWaitsForSessionsThatThereAre(t *testing.T) {
+	t.Parallel()
 	a := newApplied()
 	a.entry(newSession()) // while it does not lead
 	tr := newTracker()
@@ -360,6 +370,7 @@ func (w *teller) Done(o *state.Outcome, _ *state.State) { w.tell("outcome", o.Zx
 // below that of an outcome that a client has, and not that of a change of which it has not been told: the
 // client would not ask for such an event on its next connection.
 func TestG4G17ZxidRisesBetweenEventsAndOutcomes(t *testing.T) {
+	t.Parallel()
 	a := newApplied()
 	a.entry(openStream())
 	a.entry(newSession())

@@ -53,6 +53,7 @@ func (h *handoff) fill(now ...*state.Request) (requests int, waited time.Duratio
 // A create that comes before the next owner's delete shares its entry, for which the followers hear
 // of the entry before. Nothing else waits, and a create no longer than an entry takes.
 func TestCreateWaitsForTheNextOwnersDelete(t *testing.T) {
+	t.Parallel()
 	const entry = 3 * time.Millisecond
 	for name, c := range map[string]struct {
 		due      bool
@@ -87,6 +88,7 @@ func TestCreateWaitsForTheNextOwnersDelete(t *testing.T) {
 // A request of another server's client ends the wait as well, and so does the end of the term. Where
 // entries take long, it is short.
 func TestWhatEndsTheWaitOfACreate(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := passing(t)
 		h.due = true
@@ -116,6 +118,7 @@ func TestWhatEndsTheWaitOfACreate(t *testing.T) {
 // A client without a successor soon waits no more: after two waits in vain, eight hand-offs, then
 // twice as many.
 func TestWaitsInVainEnd(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := passing(t)
 		pattern := ""
@@ -139,6 +142,7 @@ func TestWaitsInVainEnd(t *testing.T) {
 
 // A leader notes that a node was deleted beside others; the last in line passes nothing on.
 func TestDeletesBesideOthersPassOn(t *testing.T) {
+	t.Parallel()
 	f := newFSM(1, "c", new(watcher), func(err error) { t.Error(err) })
 	index := uint64(0)
 	apply := func(r state.Request) bool {

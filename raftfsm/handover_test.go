@@ -22,6 +22,7 @@ import (
 
 // TestLeadershipIsHandedOver: to another server, without a session ending; and only by the one that leads.
 func TestLeadershipIsHandedOver(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, false, nil)
 	lead := c.mustLead()
 	c.create(lead, "/before")
@@ -151,6 +152,7 @@ func (l *frozenLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log
 
 // A server whose disk hangs stops when it is told to, within the time it is given.
 func TestServerWithAFrozenDiskStopsInTime(t *testing.T) {
+	t.Parallel()
 	stores := disk.NewMemoryStores(true)
 	l := &frozenLog{LogStore: stores.Log, frozen: make(chan struct{}), thaw: make(chan struct{})}
 	stores.Log = l
@@ -255,6 +257,7 @@ func TestLeaderStopsBesideAServerThatStandsStill(t *testing.T) {
 // A crash in the middle of the first start leaves raft's term without its first
 // entry. The next start goes on from there.
 func TestCrashInTheFirstStartIsStartedAgain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	d := must.Get(disk.Open(disk.Options{Server: 1, Dir: dir, LogStore: "wal", SnapshotRetain: 2, Rand: zeros{},
 		Logger: quietLog(t, 1), Fatal: func(err error) { t.Error(err) }}))(t)
@@ -298,6 +301,7 @@ func (c *trio) knows(witness, id int, starts uint64) {
 // The backup that the manual describes, put back after more was acknowledged:
 // while others run who have seen the server since, it is refused at once.
 func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, true, nil)
 	lead := c.mustLead()
 	b := lead%3 + 1
@@ -320,6 +324,7 @@ func TestR6OldCopyOfTheSameTermIsRefused(t *testing.T) {
 // As above, but the servers that could say so are away when the server starts. It must not give its vote to
 // the one that comes back: together they lack a write that was acknowledged.
 func TestR6OldCopyDoesNotVote(t *testing.T) {
+	t.Parallel()
 	for range 10 {
 		done := false
 		if !t.Run("", func(t *testing.T) { done = oldCopyDoesNotVote(t) }) || done {
@@ -363,6 +368,7 @@ func oldCopyDoesNotVote(t *testing.T) bool {
 }
 
 func TestR6DirectoryThatIsBehindWhatItHasShown(t *testing.T) {
+	t.Parallel()
 	shown := peer.Shown{Start: 3, Life: "c", Term: 5, Index: 100}
 	for _, tc := range []struct {
 		name string
@@ -387,6 +393,7 @@ func TestR6DirectoryThatIsBehindWhatItHasShown(t *testing.T) {
 // A start that is refused for a damaged file has not been announced: with the
 // good file back, the directory as it was before serves, and is no old copy.
 func TestR6RefusedStartIsNotAnnounced(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, true, nil)
 	b := c.leader()%3 + 1
 	must.OK(t, c.nodes[b].Snapshot())

@@ -15,6 +15,7 @@ import (
 
 // Who may talk to a server, and of whom it remembers what it was shown.
 func TestR6CallersThatAServerLetsIn(t *testing.T) {
+	t.Parallel()
 	addr := freeAddr(t)
 	n, _ := ended(t, Options{Peers: map[uint32]string{1: addr}, PeerListen: addr})
 	id := n.disk.Identity()
@@ -100,6 +101,7 @@ func TestR6CallersThatAServerLetsIn(t *testing.T) {
 
 // What a server says of itself to those it calls and those who ask.
 func TestWhatAServerSaysOfItself(t *testing.T) {
+	t.Parallel()
 	addr := freeAddr(t)
 	n, _ := start(t, Options{Peers: map[uint32]string{1: addr}, Release: "9.1"})
 	newAsker(t, n)
@@ -170,6 +172,7 @@ func TestWhatAServerSaysOfItself(t *testing.T) {
 
 // What a port asks before it lets a message of raft's pass: by the term, the server and its address.
 func TestWhatAPortAsksOfRaft(t *testing.T) {
+	t.Parallel()
 	addr := freeAddr(t)
 	n, _ := start(t, Options{Peers: map[uint32]string{1: addr}})
 	newAsker(t, n)
@@ -192,6 +195,7 @@ func TestWhatAPortAsksOfRaft(t *testing.T) {
 
 // A server knows the directory of another from its state, else as the cluster formed or as it joined.
 func TestR6DirectoriesThatAServerKnows(t *testing.T) {
+	t.Parallel()
 	a := newApplied()
 	n := &Node{id: 1, fsm: a.fsm, disk: memoryDisk(t, 1)}
 	id := n.disk.Identity()

@@ -16,6 +16,7 @@ import (
 
 // A term that is over is the server's no longer, and the next one begins with every session there is.
 func TestR12TermLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	n, _ := start(t, Options{})
 	a := newAsker(t, n)
 	var tm *term
@@ -41,6 +42,7 @@ func TestR12TermLeavesNothingBehind(t *testing.T) {
 
 // A wait of a create is as long as an entry takes, of late.
 func TestEntriesAreTimed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := passing(t)
 		h.took = 0
@@ -63,6 +65,7 @@ func TestEntriesAreTimed(t *testing.T) {
 
 // Followers of a leader are those of the newest configuration, at their newest addresses.
 func TestFollowersThatAreNudged(t *testing.T) {
+	t.Parallel()
 	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil)}, number: 5}
 	g := newNudger(tm)
 	server := func(id int, addr string) raft.Server {
@@ -89,6 +92,7 @@ func TestFollowersThatAreNudged(t *testing.T) {
 
 // An entry is told of once, and a newer one takes the place of one that still waits.
 func TestNudgesTellTheNewest(t *testing.T) {
+	t.Parallel()
 	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil)}, number: 5}
 	g := newNudger(tm)
 	leads := true
@@ -144,6 +148,7 @@ func TestNudgesTellTheNewest(t *testing.T) {
 
 // How far another server is, by its newest word in the newest term.
 func TestNewestWordOfAFollowerCounts(t *testing.T) {
+	t.Parallel()
 	var s stored
 	b := s.of(2)
 	expect.That(t, s.of(2) == b && s.of(3) != b, "servers are not told apart")

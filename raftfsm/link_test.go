@@ -34,6 +34,7 @@ func linkFrom(t *testing.T, ls *linkSet, id uint32) (*inLink, net.Conn) {
 // What waits on a link is bounded in blocks and in bytes. The other server waits until this server takes a
 // block, or its term ends.
 func TestWhatWaitsOnALinkIsBounded(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ size, most int }{
 		"blocks": {1, linkQueue}, "bytes": {1 << 20, linkQueueByte >> 20},
 	} {
@@ -75,6 +76,7 @@ func same(uint32) string { return "" }
 // A server that was replaced may still hold its link. What that says is not told of the new server, and the link
 // is closed as soon as the server is removed.
 func TestLinkOfAReplacedServerSaysNothingOfTheNewOne(t *testing.T) {
+	t.Parallel()
 	var ls linkSet
 	old, there := linkFrom(t, &ls, 2)
 	old.Incarnation, old.applied, old.heard = "old", 7000, time.Now()
@@ -91,6 +93,7 @@ func TestLinkOfAReplacedServerSaysNothingOfTheNewOne(t *testing.T) {
 
 // What a server tells over its link holds for a while, and ends with the link.
 func TestLeaderKnowsWhatItsLinksTold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var ls linkSet
 		two, other := linkFrom(t, &ls, 2)
@@ -136,6 +139,7 @@ func TestLeaderKnowsWhatItsLinksTold(t *testing.T) {
 
 // A leader notes what comes over a link, and says so only while it leads.
 func TestLeaderAnswersWhatALinkTells(t *testing.T) {
+	t.Parallel()
 	n, _ := start(t, Options{})
 	newAsker(t, n)
 	ctx, end := context.WithCancel(t.Context())
@@ -196,6 +200,7 @@ func (n *Node) linkTo(t *testing.T) (net.Conn, chan error) {
 // A server tells its leader whether its disk is low and how far it is, and ends a link over which nonsense
 // comes.
 func TestServerTellsItsLeaderOverTheLink(t *testing.T) {
+	t.Parallel()
 	ear := &allEar{}
 	n := must.Get(Start(t.Context(), Options{Observer: ear, Logger: quietLog(t, 1), DiskReserve: -1,
 		Fatal: func(err error) { t.Error(err) }}))(t)

@@ -22,6 +22,7 @@ import (
 // A server without others has no peer port, no members to change and no server to hand over to, and says
 // so.
 func TestServerWithoutOthers(t *testing.T) {
+	t.Parallel()
 	n, _ := start(t, Options{DataDir: t.TempDir()})
 	newAsker(t, n)
 	expect.Equal(t, n.PeerAddr(), "")
@@ -38,6 +39,7 @@ func TestServerWithoutOthers(t *testing.T) {
 
 // All ephemeral nodes are told, each with its session, however many there are; the caller may end it.
 func TestEphemeralsAreToldInPieces(t *testing.T) {
+	t.Parallel()
 	n, _ := start(t, Options{})
 	a := newAsker(t, n)
 	want := map[string]bool{}
@@ -61,6 +63,7 @@ func TestEphemeralsAreToldInPieces(t *testing.T) {
 
 // The room on the disk and the bounds of the tree decide whether a backup can be taken in.
 func TestBackupThatHasNoRoom(t *testing.T) {
+	t.Parallel()
 	var free atomic.Int64
 	free.Store(1 << 40)
 	n, _ := start(t, Options{DataDir: t.TempDir(), MaxNodes: 100, MaxBytes: 1000,

@@ -19,6 +19,7 @@ import (
 
 // An execution trace has a mark for each step of a write, and for the wait of a create.
 func TestTraceShowsTheStepsOfAWrite(t *testing.T) {
+	t.Parallel()
 	if trace.IsEnabled() {
 		t.Skip("a trace is recorded already")
 	}
@@ -88,6 +89,7 @@ func (m *measured) count(name string) int {
 
 // Every entry is measured on its way, where it is proposed and where it is applied.
 func TestEntriesAreMeasured(t *testing.T) {
+	t.Parallel()
 	var m measured
 	n, _ := start(t, Options{Measures: Measures{EntryBytes: m.kind("bytes"), StreamWaiting: m.kind("waiting"),
 		EntryRequests: m.kind("requests"), CommitTime: m.kind("commit"), ProposalTime: m.kind("proposal"),
@@ -115,6 +117,7 @@ func TestEntriesAreMeasured(t *testing.T) {
 
 // Snapshots are measured where they are written, read at a start, and sent.
 func TestSnapshotsAreMeasured(t *testing.T) {
+	t.Parallel()
 	var m measured
 	o := Options{DataDir: t.TempDir(), Measures: Measures{SnapshotWriteTime: m.kind("write"),
 		SnapshotReadTime: m.kind("read"), SnapshotSent: m.kind("sent")}}
@@ -136,6 +139,7 @@ func TestSnapshotsAreMeasured(t *testing.T) {
 
 // The time without a leader counts from the connection that broke, or the leader that was lost.
 func TestTimeWithoutALeaderIsMeasured(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var m measured
 		n := &Node{id: 1, log: quietLog(t, 1), o: Options{Measures: Measures{Elections: m.kind("elections"),

@@ -184,6 +184,7 @@ func stop(t testing.TB, n *Node) {
 }
 
 func TestSingleServerKeepsWhatItAcknowledgedOverARestart(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"wal", "bolt"} {
 		t.Run(kind, func(t *testing.T) {
 			dir := t.TempDir()
@@ -239,6 +240,7 @@ func (r *record) Applied()                     { r.applied.Add(1) }
 
 // An observer has heard of a change before the request that made it is answered.
 func TestObserverHearsOfEveryChange(t *testing.T) {
+	t.Parallel()
 	r := new(record)
 	n := must.Get(Start(t.Context(), Options{Observer: r, Logger: quietLog(t, 1),
 		Fatal: func(err error) { t.Error(err) }}))(t)
@@ -277,6 +279,7 @@ func TestObserverHearsOfEveryChange(t *testing.T) {
 }
 
 func TestG10G11SessionExpiresWhenSilentAndNotBefore(t *testing.T) {
+	t.Parallel()
 	n, w := start(t, Options{MinSessionTimeout: time.Second}) // a server that stalls gives such sessions more time
 	eventually(t, "serving", w.serving.Load)
 	loud := openSession(t, n, 1000).Session
@@ -380,6 +383,7 @@ func (c *trio) leader() int {
 }
 
 func TestThreeServersShareOneState(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, false, nil)
 	lead := c.mustLead()
 	for id := 1; id <= 3; id++ {
@@ -439,6 +443,7 @@ func (c *trio) sameDigest() {
 }
 
 func TestWritesOfSurvivorsAreAppliedOnceWhenTheLeaderDies(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, true, nil)
 	s := map[int]state.Outcome{}
 	for id := 1; id <= 3; id++ {

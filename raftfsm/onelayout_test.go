@@ -59,6 +59,7 @@ func TestOneLayoutWaitsForAServer(t *testing.T) {
 
 // Release 0.1.0 takes an entry with the option for one of an unknown kind.
 func TestOneLayoutIsRefusedByTheFirstRelease(t *testing.T) {
+	t.Parallel()
 	entry := state.BeginEntry(nil, state.OneLayout)
 	const kinds = 0x0f // the bits in which release 0.1.0 looks for one of two kinds
 	expect.That(t, entry[1]&kinds > 2, "kind %d", entry[1]&kinds)

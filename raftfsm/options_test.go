@@ -13,6 +13,7 @@ import (
 
 // A server refuses options with which its cluster could not work, or a stranger could rewrite its log.
 func TestOptionsThatAServerRefuses(t *testing.T) {
+	t.Parallel()
 	of := func(addr string) Options { return Options{ID: 1, Peers: map[uint32]string{1: addr, 2: "10.0.0.2:1"}} }
 	with := func(o Options, change func(*Options)) Options { change(&o); return o }
 	for _, c := range []struct {
@@ -53,6 +54,7 @@ func TestOptionsThatAServerRefuses(t *testing.T) {
 
 // What an operator does not say has a default, and what the operator says holds.
 func TestDefaultsOfAServer(t *testing.T) {
+	t.Parallel()
 	d := must.Get(Options{DataDir: "data"}.withDefaults())(t)
 	type plain struct {
 		id             uint32

@@ -21,6 +21,7 @@ import (
 
 // Every server tells how far all of them are; one that does not run is told from one that is behind.
 func TestProgressOfMembers(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, true, func(o *Options) { o.Release = fmt.Sprintf("9.%d", o.ID) })
 	for i := range 20 {
 		c.create(c.mustLead(), fmt.Sprintf("/n%d", i))
@@ -61,6 +62,7 @@ func TestProgressOfMembers(t *testing.T) {
 
 // A probe of a new member's address finds another server, no server, or one that can be added.
 func TestProbeFindsWhoWouldBeAdded(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, false, nil)
 	other := newTrio(t, false, nil)
 	fourth := map[uint32]string{1: c.opts[1].Peers[1], 4: freeAddr(t)}
@@ -120,6 +122,7 @@ func startWaiting(t *testing.T, o Options) string {
 
 // A leader hands over to the server that is named.
 func TestLeadNamesTheLeader(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, false, nil)
 	for range 3 {
 		lead := c.mustLead()
@@ -173,6 +176,7 @@ func (h onLine) WithAttrs(a []slog.Attr) slog.Handler {
 
 // A change of members that comes in the instant in which a term begins is like any other.
 func TestMembersMayChangeAsSoonAsATermBegins(t *testing.T) {
+	t.Parallel()
 	var ready atomic.Bool
 	changed := make(chan error, 1)
 	var c *trio
@@ -193,6 +197,7 @@ func TestMembersMayChangeAsSoonAsATermBegins(t *testing.T) {
 
 // An address that only some members reach does not serve a member: any leader next may not be among them.
 func TestProbeAsksTheOthersWhetherTheyReachIt(t *testing.T) {
+	t.Parallel()
 	net := newCutNet()
 	c := newTrio(t, false, func(o *Options) { net.tune(o) })
 	lead := c.mustLead()
@@ -217,6 +222,7 @@ func TestProbeAsksTheOthersWhetherTheyReachIt(t *testing.T) {
 // A server that stalls again and again gives its sessions more time, but not
 // forever: silence still ends them.
 func TestR25StallsDelayExpiryButNotForEver(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTracker()
 		tr.touch(1, 1000)
@@ -235,6 +241,7 @@ func TestR25StallsDelayExpiryButNotForEver(t *testing.T) {
 
 // A long stall gives the whole timeout back, whatever was left of it.
 func TestR25LongStallGivesTheFullTimeout(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTracker()
 		tr.touch(1, 1000)
@@ -251,6 +258,7 @@ func TestR25LongStallGivesTheFullTimeout(t *testing.T) {
 
 // A stall right behind the look at the clock is a stall, too: what is due is so by that look.
 func TestR25StallBehindTheLookAtTheClockEndsNothing(t *testing.T) {
+	t.Parallel()
 	tm := &term{n: &Node{fsm: newFSM(1, "c", new(watcher), nil)}, tracker: newTracker(), work: signal.New()}
 	tm.tracker.touch(1, 1)
 	looked := time.Now()
@@ -265,6 +273,7 @@ func TestR25StallBehindTheLookAtTheClockEndsNothing(t *testing.T) {
 // Servers of releases that have no version in common are told so; they would
 // else fail later, at the first message or log entry one of them cannot read.
 func TestF4ServerOfAnotherReleaseIsRefused(t *testing.T) {
+	t.Parallel()
 	n, _ := start(t, Options{})
 	for _, c := range []struct {
 		oldest, version int
@@ -354,6 +363,7 @@ func TestStatusOfAServer(t *testing.T) {
 
 // A server of an earlier release than that of the log is refused, and questions that are for a leader are.
 func TestServersThatAreTooOld(t *testing.T) {
+	t.Parallel()
 	n, _ := start(t, Options{Peers: map[uint32]string{1: freeAddr(t)}})
 	newAsker(t, n)
 	tm := &term{n: n}
@@ -386,6 +396,7 @@ func TestServersThatAreTooOld(t *testing.T) {
 
 // What another server says of itself is how far it is, once its raft runs.
 func TestProgressThatAServerSays(t *testing.T) {
+	t.Parallel()
 	st := peer.Status{Release: "9", Waits: "others", Now: peer.Shown{Start: 3, Index: 7}}
 	for _, st.Up = range []bool{false, true} {
 		p := progressOf(&st)

@@ -40,6 +40,7 @@ func (c *trio) configZxid(id int, version int64) (zxid int64) {
 // A new cluster's first change is its configuration, of the version that
 // the first one of a ZooKeeper ensemble has, and with what the operator wrote of its servers.
 func TestANewClusterBeginsWithItsConfiguration(t *testing.T) {
+	t.Parallel()
 	var want []string
 	c := newTrio(t, false, func(o *Options) {
 		o.Words = map[uint32]state.Server{}
@@ -60,6 +61,7 @@ func TestANewClusterBeginsWithItsConfiguration(t *testing.T) {
 
 // Several changes are one to clients, words come back as they were written, and the next leader knows them.
 func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, false, func(o *Options) { o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID) })
 	lead := c.mustLead()
 	versions := func() (n int64) { _, n = state.CutConfig(c.config(lead)); return n }
@@ -116,6 +118,7 @@ func TestWordsOfAnOperatorComeBackInOneVersion(t *testing.T) {
 
 // Words that come with each of several changes are proposed once.
 func TestWordsAreProposedOnce(t *testing.T) {
+	t.Parallel()
 	tm := &term{n: &Node{id: 1, fsm: newFSM(1, "c", new(watcher), nil)}, work: signal.New()}
 	for i, words := range []string{"", "server.4=a:1:2", "server.4=a:1:2", "server.4=b:1:2", "server.4=b:1:2"} {
 		must.OK(t, tm.note(&change.Change{Op: "describe", ID: 1, By: 2, Words: words}))
@@ -126,6 +129,7 @@ func TestWordsAreProposedOnce(t *testing.T) {
 // A server is added only when the log has let the directory of its predecessor go: not by a change that ends
 // before, nor by a leader whose term ends before.
 func TestPredecessorIsForgottenFirst(t *testing.T) {
+	t.Parallel()
 	d := must.Get(disk.Open(disk.Options{Server: 2, Rand: rand.Reader, Logger: quietLog(t, 2),
 		Fatal: func(err error) { t.Error(err) }}))(t)
 	defer d.Close()
@@ -148,6 +152,7 @@ func TestPredecessorIsForgottenFirst(t *testing.T) {
 
 // A server that leaves is told before it does, so that it can say so.
 func TestAServerThatLeavesSeesIt(t *testing.T) {
+	t.Parallel()
 	// Changes are counted: another leader would make some.
 	c := newTrio(t, false, func(o *Options) { o.ClientAddr = fmt.Sprintf("h%d:2181", o.ID) })
 	lead := c.mustLead()
@@ -190,6 +195,7 @@ func (tm *term) proposes() (list []string) {
 // never been; not while a server has yet to say where its clients reach it, nor between changes that belong
 // together.
 func TestWhenMembersArePublished(t *testing.T) {
+	t.Parallel()
 	tm := publisher(t)
 	published := func() (text string) {
 		tm.n.View(func(s *state.State) { text, _ = state.CutConfig(s.ConfigData()) })
@@ -258,6 +264,7 @@ func TestWhenMembersArePublished(t *testing.T) {
 // A server that has not said where its clients reach it is waited for, but not for long; words of the
 // operator will do. The latest words count.
 func TestMembersAreDescribed(t *testing.T) {
+	t.Parallel()
 	a := newApplied()
 	m := state.Member{ID: 1, Incarnation: "a", ClientAddr: "h1:1"}
 	a.entry(state.Request{Op: state.OpOpenStream, Body: jute.AppendLong(m.Append(nil), 1)})
@@ -310,6 +317,7 @@ func TestMembersAreDescribed(t *testing.T) {
 // Changes that belong together are one server's, until they are done or for a while; they start from what is
 // published.
 func TestChangesThatBelongTogether(t *testing.T) {
+	t.Parallel()
 	a := newApplied()
 	a.entry(openStream())
 	a.entry(state.Request{Op: state.OpConfig, Body: []byte("server.1=h:1:2:participant;h:3")})
@@ -347,6 +355,7 @@ func TestChangesThatBelongTogether(t *testing.T) {
 
 // The streams of servers that are no longer members are taken away, and no others.
 func TestStreamsOfFormerMembersAreTakenAway(t *testing.T) {
+	t.Parallel()
 	a := newApplied()
 	for id := uint32(1); id <= 4; id++ {
 		m := state.Member{ID: id, Incarnation: fmt.Sprint("in", id)}
@@ -366,6 +375,7 @@ func TestStreamsOfFormerMembersAreTakenAway(t *testing.T) {
 
 // Only a server that asks itself to leave, with words and as its last change, is told before it does.
 func TestWhoSaysFarewell(t *testing.T) {
+	t.Parallel()
 	tm := publisher(t)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -93,6 +93,7 @@ func (c *trio) resets() (n [4]int) {
 }
 
 func TestBackupIsRestoredOnAllServers(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, true, nil)
 	lead := c.mustLead()
 	old := c.fill(lead, "/old", 90) // many pieces more than are under way at a time
@@ -134,6 +135,7 @@ func TestBackupIsRestoredOnAllServers(t *testing.T) {
 }
 
 func TestSessionsOfABackupGoOn(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, false, nil)
 	lead := c.mustLead()
 	s := c.fill(lead, "/old", 3)
@@ -153,6 +155,7 @@ func TestSessionsOfABackupGoOn(t *testing.T) {
 
 // A leader that dies in the middle holds the restore up, and nothing more.
 func TestRestoreOutlivesTheLeader(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, true, nil)
 	lead := c.mustLead()
 	old := c.fill(lead, "/old", 90)
@@ -170,6 +173,7 @@ func TestRestoreOutlivesTheLeader(t *testing.T) {
 
 // A server that was away is told by the log; one that is restarted in the middle begins the restore again.
 func TestRestoreAndServersThatCome(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, true, nil)
 	lead := c.mustLead()
 	old := c.fill(lead, "/old", 90)
@@ -192,6 +196,7 @@ func TestRestoreAndServersThatCome(t *testing.T) {
 
 // A client that brings a backup and fails leaves nothing behind.
 func TestRestoreThatFailsLeavesNothing(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, true, func(o *Options) { o.MaxNodes = 1000 })
 	lead := c.mustLead()
 	c.fill(lead, "/old", 30)
@@ -258,6 +263,7 @@ func (c *trio) open(id int) (open bool) {
 
 // The leader gives up a restore that no server continues.
 func TestAbandonedRestoreIsGivenUp(t *testing.T) {
+	t.Parallel()
 	a := newApplied()
 	a.entry(openStream())
 	synctest.Test(t, func(t *testing.T) {
@@ -287,6 +293,7 @@ func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 // R24: while a snapshot of a large state is written, entries are applied. Each
 // piece of it is written only after another entry has been applied.
 func TestR24SnapshotKeepsNoWriteWaiting(t *testing.T) {
+	t.Parallel()
 	const nodes = 200_000
 	f := newFSM(1, "c", new(watcher), func(err error) { t.Error(err) })
 	index := uint64(0)

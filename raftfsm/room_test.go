@@ -55,6 +55,7 @@ func (a *asker) remove(path string) jute.ErrCode {
 // A disk that fills up refuses what grows and nothing else, on the word of the
 // leader, and takes it again when there is room.
 func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
+	t.Parallel()
 	var free atomic.Int64
 	free.Store(512 << 20)
 	n, _ := start(t, Options{DataDir: t.TempDir(), FreeBytes: func(string) (int64, error) {
@@ -87,6 +88,7 @@ func TestL20LowDiskRefusesWhatGrows(t *testing.T) {
 
 // While nothing changes, the looks at the disk add nothing to the log.
 func TestLooksAtTheDiskTakeNoLog(t *testing.T) {
+	t.Parallel()
 	n, _ := start(t, Options{DataDir: t.TempDir(), FreeBytes: func(string) (int64, error) { return 1 << 40, nil }})
 	a := newAsker(t, n)
 	before := n.fsm.counted.requests.Load()
@@ -100,6 +102,7 @@ func TestLooksAtTheDiskTakeNoLog(t *testing.T) {
 
 // The operator decides whether hard quotas count.
 func TestHardQuotasCountWhereTheyAreEnforced(t *testing.T) {
+	t.Parallel()
 	for enforced, want := range map[bool]jute.ErrCode{false: jute.OK, true: jute.QuotaExceeded} {
 		n, _ := start(t, Options{EnforceQuota: enforced})
 		a := newAsker(t, n)
@@ -115,6 +118,7 @@ func TestHardQuotasCountWhereTheyAreEnforced(t *testing.T) {
 
 // The size of the tree is bounded in the same way.
 func TestL19TreeSizeIsBounded(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]Options{"nodes": {MaxNodes: 20}, "bytes": {MaxBytes: 300}} {
 		t.Run(name, func(t *testing.T) {
 			n, _ := start(t, o)
@@ -135,6 +139,7 @@ func TestL19TreeSizeIsBounded(t *testing.T) {
 
 // ACLs take room as data do, and a long one is refused as data are.
 func TestL19ACLsAreBounded(t *testing.T) {
+	t.Parallel()
 	n, _ := start(t, Options{MaxBytes: 100 << 10})
 	a := newAsker(t, n)
 	const nodes = 20
@@ -195,6 +200,7 @@ func TestL20LowDiskOfAFollower(t *testing.T) {
 // One client that overwrites one large node does not fill the disk with log,
 // however many entries may stay behind a snapshot.
 func TestLogIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
 	const size, most = 256 << 10, 8 << 20
 	const trailingLeast = 64 // entries that stay however long they are
 	n, _ := start(t, Options{DataDir: t.TempDir(), SnapshotBytes: 4 << 20, TrailingBytes: most})
@@ -273,6 +279,7 @@ func TestR8RefusedRequestsTakeNoRoom(t *testing.T) {
 // TestLogBehindARestoredSnapshotIsEmpty: what was counted towards the next
 // snapshot is in the one that was restored.
 func TestLogBehindARestoredSnapshotIsEmpty(t *testing.T) {
+	t.Parallel()
 	f := newFSM(1, "c", new(watcher), func(err error) { t.Error(err) })
 	var file bytes.Buffer
 	snap := state.New("c").StartSnapshot(state.Position{Index: 7, Term: 3})
@@ -296,6 +303,7 @@ func (refusedSink) Close() error { return errors.New("a newer one was sent") }
 // this server writes a snapshot of its own, which is then refused. The log behind the new state is
 // empty, and not shorter than that.
 func TestSnapshotThatIsRefusedCountsNothing(t *testing.T) {
+	t.Parallel()
 	f := newFSM(1, "c", new(watcher), func(err error) { t.Error(err) })
 	f.counted.requests.Store(5)
 	f.counted.bytes.Store(500)
@@ -314,6 +322,7 @@ func TestSnapshotThatIsRefusedCountsNothing(t *testing.T) {
 // TestOnlyTheLeadersConnectionEndsTheSearch: a connection to a server that does
 // not lead says nothing of the leader that was lost.
 func TestOnlyTheLeadersConnectionEndsTheSearch(t *testing.T) {
+	t.Parallel()
 	w := &leaderWatch{leader: 2}
 	w.broken()
 	w.held(3)
@@ -325,6 +334,7 @@ func TestOnlyTheLeadersConnectionEndsTheSearch(t *testing.T) {
 // Every way in which a state comes back, in every order, and always from the oldest backup: the
 // token that a lock is granted with next is above all tokens of before.
 func TestG20TokensGrowOverRestoresAndRecoveries(t *testing.T) {
+	t.Parallel()
 	type server struct {
 		t       *testing.T
 		n       *Node
@@ -374,6 +384,7 @@ func TestG20TokensGrowOverRestoresAndRecoveries(t *testing.T) {
 	}
 	for _, chain := range chains {
 		t.Run(strings.Join(chain, " then "), func(t *testing.T) {
+			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
 			n, _ := start(t, Options{DataDir: dir})
 			s := &server{t: t, n: n, dir: dir}

@@ -19,6 +19,7 @@ import (
 
 // A server that stops serving warns, unless it was told to stop: then the others may have stopped, too.
 func TestStoppingServerDoesNotWarn(t *testing.T) {
+	t.Parallel()
 	var log must.Text
 	n, _ := start(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	g := &serving{n: n, on: true}
@@ -56,6 +57,7 @@ func ended(t *testing.T, o Options) (*Node, *readers) {
 
 // Why a server serves its clients or not, to the moment.
 func TestG23WhyAServerServesOrNot(t *testing.T) {
+	t.Parallel()
 	n, seen := ended(t, Options{DataDir: t.TempDir(), DiskReserve: -1, ReadOnly: true})
 	own, port, index, dir := n.id, n.port, n.fsm.index.Load(), n.o.DataDir
 	birth := n.fsm.stream.Birth()
@@ -184,6 +186,7 @@ func TestG23WhyAServerServesOrNot(t *testing.T) {
 // A server is current that has applied what any other has answered, as its leader confirms, and it says so in
 // no other case.
 func TestCurrentServerHasAppliedWhatOthersAnswered(t *testing.T) {
+	t.Parallel()
 	c := newTrio(t, false, nil)
 	lead := c.mustLead()
 	for id := 1; id <= 3; id++ {
@@ -206,6 +209,7 @@ func TestCurrentServerHasAppliedWhatOthersAnswered(t *testing.T) {
 
 // A server looks whether it was removed until it stops.
 func TestServerLooksWhetherItWasRemoved(t *testing.T) {
+	t.Parallel()
 	n, _ := ended(t, Options{})
 	g := &serving{n: n}
 	expect.That(t, g.watch(t.Context(), nil), "raft has ended by itself")
@@ -216,6 +220,7 @@ func TestServerLooksWhetherItWasRemoved(t *testing.T) {
 
 // What a server hears of its leader decides how far behind it is, and whether it answers pings.
 func TestWordOfTheLeader(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := &Node{fsm: newFSM(1, "c", new(watcher), nil), o: Options{HeartbeatTimeout: time.Second}}
 		g := &n.serving
@@ -251,6 +256,7 @@ func TestWordOfTheLeader(t *testing.T) {
 
 // A server that stops serves no more, whatever comes, and no client reads from it.
 func TestServerThatStopsServesNoMore(t *testing.T) {
+	t.Parallel()
 	n, seen := ended(t, Options{})
 	ok, why := n.Serving()
 	expect.That(t, !ok && why == "this server is stopping" && !seen.serving.Load(), "it serves: %v, %s", ok, why)

@@ -16,6 +16,7 @@ import (
 // The writer of a snapshot leaves half of the state lock to requests: it rests as long as it has read, once
 // it has read for a millisecond, and at most 50 ms at a time. It rests without the lock.
 func TestWriterOfASnapshotRestsAsLongAsItReads(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ read, rest time.Duration }{
 		{readRest / 2, 0},
 		{readRest - 1, 0},
@@ -58,6 +59,7 @@ func TestWriterOfASnapshotRestsAsLongAsItReads(t *testing.T) {
 // A snapshot that is written takes what it covers off the log after it, and is the newest; one that is not
 // written is not.
 func TestWrittenSnapshotCountsItsEntries(t *testing.T) {
+	t.Parallel()
 	for _, fails := range []error{nil, errors.New("the disk is full")} {
 		a := newApplied()
 		for range 5 {
@@ -98,6 +100,7 @@ func TestWrittenSnapshotCountsItsEntries(t *testing.T) {
 
 // A damaged snapshot is replaced, and what is asked of a leader that does not lead is not proposed.
 func TestDamagedSnapshotIsReplaced(t *testing.T) {
+	t.Parallel()
 	var m measured
 	n, _ := start(t, Options{DataDir: t.TempDir(), Measures: Measures{SnapshotWriteTime: m.kind("write")}})
 	a := newAsker(t, n)

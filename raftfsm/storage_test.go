@@ -47,6 +47,7 @@ func fillDir(t *testing.T, dir string) (zxid int64, digest uint64) {
 // TestR10DamagedDiskIsNoticed flips one byte anywhere in the log or the newest snapshot. The server must
 // hold exactly what it held before, or refuse with a reason.
 func TestR10DamagedDiskIsNoticed(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -133,6 +134,7 @@ func flipByte(t *testing.T, rng *rand.Rand, dir string) string {
 }
 
 func TestTwoProcessesCannotShareADataDirectory(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	start(t, Options{DataDir: dir})
 	_, err := Start(context.Background(), Options{DataDir: dir, Observer: new(watcher), Logger: quietLog(t, 1)})
@@ -141,6 +143,7 @@ func TestTwoProcessesCannotShareADataDirectory(t *testing.T) {
 }
 
 func TestDataDirectoryBelongsToOneServer(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	n, _ := start(t, Options{DataDir: dir, ID: 1})
 	stop(t, n)
@@ -151,6 +154,7 @@ func TestDataDirectoryBelongsToOneServer(t *testing.T) {
 
 // A start that fails says why, and leaves the data directory to the next one.
 func TestStartsThatFail(t *testing.T) {
+	t.Parallel()
 	members := map[uint32]string{1: freeAddr(t), 2: freeAddr(t)}
 	taken := errors.New("the port is taken")
 	for name, c := range map[string]struct {
@@ -208,6 +212,7 @@ func TestStartsThatFail(t *testing.T) {
 // The longest request, sent through a follower: over the link, into the log of every server, and from there
 // after a restart. One byte more is refused before it is anywhere.
 func TestLongestRequestIsReadBackByEveryServer(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("some 64 MiB in three servers")
 	}

@@ -92,6 +92,7 @@ func TestClientsOfOneServerDoNotStarveOthers(t *testing.T) {
 // All of an entry is applied while the state is locked, so a great many nodes or sessions that end
 // together go into several.
 func TestActsGoIntoSeveralEntries(t *testing.T) {
+	t.Parallel()
 	var q actQueue
 	for range 2*actsInEntry + 50 {
 		q.add(state.Request{Op: state.OpReap, Body: []byte("/x")})
@@ -108,6 +109,7 @@ func TestActsGoIntoSeveralEntries(t *testing.T) {
 // The acts of a leader fill half an entry at the most; one that is longer goes alone. The wishes of servers
 // to open their streams come first, and once.
 func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
+	t.Parallel()
 	var q actQueue
 	add := func(path int) (size int) {
 		r := state.Request{Op: state.OpReap, Body: make([]byte, path)}
@@ -151,6 +153,7 @@ func TestActsFillHalfAnEntryAtTheMost(t *testing.T) {
 // An entry holds so many requests and bytes. Servers share it, and what one leaves of its share the others
 // take.
 func TestServersShareAnEntry(t *testing.T) {
+	t.Parallel()
 	filled := func(own, linked, size int) (entry []byte, mine, others int) {
 		h, _ := passing(t)
 		l := &inLink{Greeting: peer.Greeting{From: 2}}
@@ -205,6 +208,7 @@ func TestServersShareAnEntry(t *testing.T) {
 
 // A proposed request is word of its session.
 func TestProposedRequestsTouchTheirSessions(t *testing.T) {
+	t.Parallel()
 	h, _ := passing(t)
 	for id := range int64(4) {
 		h.t.tracker.touch(id, 10_000)

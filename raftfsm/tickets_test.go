@@ -91,6 +91,7 @@ func TestLeaderAcknowledgesATouch(t *testing.T) {
 
 // What the leader acknowledges counts here when this server has applied what the leader had.
 func TestAcknowledgedIsNotOlderThanTheLeader(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := &Node{fsm: newFSM(1, "c", new(watcher), nil)}
 		n.serving.n = n

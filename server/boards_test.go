@@ -19,6 +19,7 @@ import (
 // Every metric that our board, the public boards and the public alert rules
 // name exists on a cluster whose servers have done a little.
 func TestEveryMetricOfTheBoardsExists(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler), func(o *Options) {
 		o.AdminAddr = "127.0.0.1:0"
 		o.BackupDir = t.TempDir()

@@ -59,6 +59,7 @@ func goBlocks(t *testing.T, page, section string) (list []string) {
 
 // The programs and tests that show how to embed a server are followed as a reader would follow them.
 func TestEmbeddingExamplesWork(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds modules of its own: make test-all")
 	}

@@ -20,6 +20,7 @@ import (
 
 // A session that falls silent leaves one line: who, for how long, and what it had.
 func TestExpiredSessionIsLogged(t *testing.T) {
+	t.Parallel()
 	var log must.Text
 	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		MinSessionTimeout: 2 * time.Second, MaxSessionTimeout: time.Minute}) // for three requests on a busy machine
@@ -44,6 +45,7 @@ func TestExpiredSessionIsLogged(t *testing.T) {
 // A session's end that a server reads in its log when it starts has happened before: it is told
 // with the time at which it did, and not as news.
 func TestExpiredSessionIsNoNewsAfterARestart(t *testing.T) {
+	t.Parallel()
 	var log must.Text
 	o := Options{AdminAddr: "127.0.0.1:0", Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		DataDir:           t.TempDir(),
@@ -143,6 +145,7 @@ func (c complaints) none(t *testing.T, when string) {
 
 // A clean start and a clean stop warn of nothing, in no mode.
 func TestCleanStartAndStopWarnOfNothing(t *testing.T) {
+	t.Parallel()
 	for range 10 {
 		c := newComplaints()
 		if startAndStop(t, c); !*c.machine {
@@ -207,7 +210,7 @@ func startAndStop(t *testing.T, c complaints) {
 
 // The trace page records what the server does, with a mark for each step of a
 // request, for the super user alone.
-func TestTracePageRecordsTheStepsOfRequests(t *testing.T) {
+func TestTracePageRecordsTheStepsOfRequests(t *testing.T) { // alone: a process has one recorder
 	i, c := start(t, Options{AdminAddr: "127.0.0.1:0", SuperDigest: superDigest})
 	ask := func(query, login string) (int, string) {
 		req, err := http.NewRequest("GET", "http://"+i.AdminAddr()+"/debug/trace"+query, nil)
@@ -272,6 +275,7 @@ func TestTracePageRecordsTheStepsOfRequests(t *testing.T) {
 }
 
 func TestTraceIsOffWithoutASuperUser(t *testing.T) {
+	t.Parallel()
 	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0"})
 	resp := must.Get(http.Get("http://" + i.AdminAddr() + "/debug/trace"))(t)
 	defer resp.Body.Close()

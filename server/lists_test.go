@@ -17,6 +17,7 @@ import (
 // TestNoAnswerOfTheAdminPortIsTooLong: whatever the tree holds, no answer is
 // longer than 50 MB, and one that is not whole says so.
 func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("writes 60 MB of names")
 	}
@@ -58,6 +59,7 @@ func TestNoAnswerOfTheAdminPortIsTooLong(t *testing.T) {
 // TestListsOfWatchesThatAreOnNoPath: a client may watch what is no path, and what is very long. A list
 // of watches must not hold up the server over that.
 func TestListsOfWatchesThatAreOnNoPath(t *testing.T) {
+	t.Parallel()
 	i, c := start(t, Options{AdminAddr: "127.0.0.1:0"})
 	for _, path := range []string{"foo", "foo/bar", "//", "/foo//", strings.Repeat("/x", 400_000)} {
 		if _, err := c.Exists(path, true); err != jute.NoNode {
@@ -81,6 +83,7 @@ func TestListsOfWatchesThatAreOnNoPath(t *testing.T) {
 
 // TestNULInAName: the protocol allows it nowhere, and asking for it is answered.
 func TestNULInAName(t *testing.T) {
+	t.Parallel()
 	i, c := start(t, Options{AdminAddr: "127.0.0.1:0"})
 	for _, path := range []string{"/a\x00b", "/\x00", "/a/\x00"} {
 		for _, flags := range []int32{jute.FlagPersistent, jute.FlagEphemeralSequential, jute.FlagContainer} {

@@ -34,6 +34,7 @@ func get(t *testing.T, url string) (int, string) {
 }
 
 func TestMetricsHaveAPortOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0"})
 	for _, addr := range []string{i.AdminAddr(), i.MetricsAddr()} {
 		code, text := get(t, "http://"+addr+"/metrics")
@@ -82,6 +83,7 @@ func checkMetricsTable(t *testing.T, pages []string) {
 }
 
 func TestStatusTellsWhatIsThere(t *testing.T) {
+	t.Parallel()
 	i, c := start(t, Options{Version: "1.2.3", SkipACL: true})
 	create(t, c, "/a", 0)
 	create(t, c, "/a/b", jute.FlagEphemeral)
@@ -116,6 +118,7 @@ func TestStatusTellsWhatIsThere(t *testing.T) {
 }
 
 func TestStatusLooksAtTheDiskOnlyWhenAsked(t *testing.T) {
+	t.Parallel()
 	i, c := start(t, Options{DataDir: t.TempDir()})
 	create(t, c, "/a", 0)
 	brief := i.Status(0)
@@ -135,6 +138,7 @@ func TestStatusLooksAtTheDiskOnlyWhenAsked(t *testing.T) {
 const superDigest = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=" // super:test
 
 func TestOnlyTheSuperUserMayChangeState(t *testing.T) {
+	t.Parallel()
 	expect.That(t, new(Instance).authorize() == nil, "without a super user nobody can be asked for")
 	may := (&Instance{o: Options{SuperDigest: superDigest}}).authorize()
 	for _, who := range []struct {
@@ -257,6 +261,7 @@ func (e *ensemble) moved(i *Instance, name string) admin.Summary {
 
 // The measures that operators rely on move when their cause is there.
 func TestClusterMeasuresMove(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler))
 	first, led := e.leader()
 	e.write(led, "/a", 20)

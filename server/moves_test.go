@@ -49,6 +49,7 @@ const read = "proposal_count 0, zlockd_zxid 0, zlockd_log_requests 0, updatelate
 // TestMetricsMove does one thing after the other and compares what each moves
 // with what it must, and by how much. An operator believes them.
 func TestMetricsMove(t *testing.T) {
+	t.Parallel()
 	i, c := start(t, Options{MetricsAddr: "127.0.0.1:0"})
 	var other *wire.Conn
 	for _, step := range []struct {
@@ -168,6 +169,7 @@ func differ(before, after map[string]float64, want string) (wrong []string) {
 // TestTheViewSaysThatThereIsNoNode: until a server has joined its cluster an
 // operator's action is refused, not taken for done.
 func TestTheViewSaysThatThereIsNoNode(t *testing.T) {
+	t.Parallel()
 	s := viewSource{new(Instance), new(clients.Server), nil}
 	expect.Is(t, s.HandOver(t.Context()), errNotJoined, "HandOver")
 	expect.Is(t, s.TakeSnapshot(), errNotJoined, "TakeSnapshot")
@@ -180,6 +182,7 @@ func TestTheViewSaysThatThereIsNoNode(t *testing.T) {
 
 // An operator's change that a server cannot take is refused at once, without a wait for its outcome.
 func TestTheViewSaysThatTheServerTakesNothing(t *testing.T) {
+	t.Parallel()
 	i, _ := start(t, Options{})
 	i.Node().Abort()
 	_, err := viewSource{Instance: i, Server: i.Clients}.Do(t.Context(), state.Request{Op: state.OpCreateSession,
@@ -190,6 +193,7 @@ func TestTheViewSaysThatTheServerTakesNothing(t *testing.T) {
 // TestStepsOfAReconfigAreNoChangesOfAnOperators: they leave majorities to who
 // makes them, and are refused at the admin port.
 func TestStepsOfAReconfigAreNoChangesOfAnOperators(t *testing.T) {
+	t.Parallel()
 	i, _ := start(t, Options{})
 	for _, op := range []change.Op{change.Vote, change.Demote, change.Describe} {
 		if err := i.ChangeMember(t.Context(), change.Change{Op: op, ID: 1}); err == nil ||
@@ -202,6 +206,7 @@ func TestStepsOfAReconfigAreNoChangesOfAnOperators(t *testing.T) {
 // TestReadySaysWhatIsWaitedFor: of a server that has not joined its cluster, as its
 // log and the other members have it. Such a server reads alone only if that is wanted.
 func TestReadySaysWhatIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	for _, alone := range []bool{true, false} {
 		peers := must.Get(cluster.FreePorts(3))(t)
 		opened := make(chan string, 1)
@@ -241,6 +246,7 @@ func TestReadySaysWhatIsWaitedFor(t *testing.T) {
 }
 
 func TestLastVoterStays(t *testing.T) {
+	t.Parallel()
 	addr := must.Get(cluster.FreePorts(1))(t)[0]
 	i, _ := start(t, Options{ID: 1, Peers: map[uint32]string{1: addr}, PeerInsecure: true, DataDir: t.TempDir()})
 	err := i.ChangeMember(t.Context(), change.Change{Op: "remove", ID: 1})
@@ -249,6 +255,7 @@ func TestLastVoterStays(t *testing.T) {
 
 // A server knows that it serves by its node and by the clients that it lets in.
 func TestServerThatLetsNoClientsInDoesNotServe(t *testing.T) {
+	t.Parallel()
 	i, _ := start(t, Options{})
 	for serving, reason := range map[bool]string{true: "", false: "starting"} {
 		var s admin.Status
@@ -259,12 +266,14 @@ func TestServerThatLetsNoClientsInDoesNotServe(t *testing.T) {
 }
 
 func TestPathsOfASessionAreSorted(t *testing.T) {
+	t.Parallel()
 	expect.Equal(t, fmt.Sprint(sorted(map[int64][]string{3: {"/c", "/a", "/c"}, 2: {"/b"}})),
 		"[{2 [/b]} {3 [/a /c]}]")
 }
 
 // The log of a server says why a client's change of the members was refused.
 func TestRefusedReconfigIsLogged(t *testing.T) {
+	t.Parallel()
 	var log must.Text
 	addr := must.Get(cluster.FreePorts(1))(t)[0]
 	i, _ := start(t, Options{ID: 1, Peers: map[uint32]string{1: addr}, PeerInsecure: true, DataDir: t.TempDir(),

@@ -98,6 +98,7 @@ var mntrName = regexp.MustCompile(`^zk_((avg|min|max|cnt|sum|p50|p95|p99|p999)_)
 // Every metric has an event that moves it, or stands in the manual's table of
 // those that nothing feeds, and those are zero.
 func TestEveryMetricIsFedOrToldOf(t *testing.T) {
+	t.Parallel()
 	page := must.Get(os.ReadFile("../docs/reference/metrics.md"))(t)
 	_, section, _ := strings.Cut(string(page), "\n## Metrics that stay zero\n")
 	section, _, _ = strings.Cut(section, "\n## ")

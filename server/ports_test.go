@@ -60,6 +60,7 @@ func (c *countedConn) Close() error {
 // The server keeps a bounded number of connections to the admin port and to that of the metrics, and makes room
 // for the newest.
 func TestConnectionsOfTheAdminPortsAreBounded(t *testing.T) {
+	t.Parallel()
 	var opened []*counted
 	_, _ = start(t, Options{AdminAddr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0",
 		Listen: func(addr string) (net.Listener, error) {
@@ -86,6 +87,7 @@ func TestConnectionsOfTheAdminPortsAreBounded(t *testing.T) {
 
 // A client that speaks HTTP to the client port is told where the admin pages are.
 func TestClientPortNamesTheAdminPort(t *testing.T) {
+	t.Parallel()
 	pair, _, _ := until(t, time.Now().Add(time.Hour))
 	for scheme, o := range map[string]Options{
 		"http":  {AdminAddr: "127.0.0.1:0"},
@@ -107,6 +109,7 @@ func TestClientPortNamesTheAdminPort(t *testing.T) {
 
 // The admin port has all its pages.
 func TestPagesOfTheAdminPort(t *testing.T) {
+	t.Parallel()
 	i, _ := start(t, Options{AdminAddr: "127.0.0.1:0", SuperDigest: superDigest})
 	for path, want := range map[string]int{"/commands/snapshot": 401, "/commands/snap": 401,
 		"/commands/restore": 405, "/commands/rest": 405, "/debug/trace": 401, "/locks": 200, "/none": 404} {
@@ -122,6 +125,7 @@ func (brokenListener) Accept() (net.Conn, error) { return nil, errors.New("the s
 
 // A server whose port fails tells its program, and one that is closed does not.
 func TestServerTellsOfAPortThatFails(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]Options{"admin port failed": {AdminAddr: "127.0.0.1:0"},
 		"metrics port failed": {MetricsAddr: "127.0.0.1:0"}} {
 		var log must.Text
@@ -148,6 +152,7 @@ func TestServerTellsOfAPortThatFails(t *testing.T) {
 
 // A server that does not start leaves no port open.
 func TestServerThatDoesNotStartClosesItsPorts(t *testing.T) {
+	t.Parallel()
 	var opened []net.Listener
 	o := Options{ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0", MetricsAddr: "127.0.0.1:0",
 		LogStore: "paper", Listen: func(addr string) (net.Listener, error) {
@@ -180,6 +185,7 @@ func bare(t *testing.T, o Options) *Instance {
 
 // While a server waits for the others, it tells for what, and whether it lets clients read.
 func TestServerThatWaitsForOthers(t *testing.T) {
+	t.Parallel()
 	two, three := map[uint32]string{1: "h1:1", 2: "h2:1"}, map[uint32]string{1: "h1:1", 2: "h2:1", 3: "h3:1"}
 	for _, c := range []struct {
 		o     Options
@@ -212,6 +218,7 @@ func TestServerThatWaitsForOthers(t *testing.T) {
 // The audit log has what clients and operators do and how sessions end, and the server's log has the requests
 // that are slow.
 func TestLogsOfRequests(t *testing.T) {
+	t.Parallel()
 	for _, slow := range []time.Duration{0, time.Nanosecond} {
 		name := filepath.Join(t.TempDir(), "audit.log")
 		a := must.Get(audit.Open(audit.Options{Name: name}))(t)
@@ -247,6 +254,7 @@ func TestLogsOfRequests(t *testing.T) {
 
 // Close tells that a request of an operator's was still under way.
 func TestCloseTellsWhatItDidNotWaitFor(t *testing.T) {
+	t.Parallel()
 	i := must.Get(Start(t.Context(), Options{ClientAddr: "127.0.0.1:0", AdminAddr: "127.0.0.1:0",
 		SuperDigest: superDigest}))(t)
 	c := must.Get(net.Dial("tcp", i.AdminAddr()))(t)

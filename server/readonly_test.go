@@ -31,6 +31,7 @@ import (
 // A server without a majority lets only clients read that ask for read-only sessions; with a
 // majority it sends them away and serves.
 func TestReadOnlyMode(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler), func(o *Options) { o.ReadOnlyMode = true })
 	id, _ := e.leader()
 	var others []uint32
@@ -102,6 +103,7 @@ func TestReadOnlyMode(t *testing.T) {
 
 // Without the option there is no service without a leader.
 func TestNoReadOnlyModeUnlessWanted(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t, 3, slog.New(slog.DiscardHandler))
 	id, i := e.leader()
 	for other, s := range e.servers {
@@ -137,6 +139,7 @@ func create(t *testing.T, c *wire.Conn, path string, flags int32) {
 }
 
 func TestStartServesOnTheAddressItTells(t *testing.T) {
+	t.Parallel()
 	_, c := start(t, Options{AdminAddr: "127.0.0.1:0"})
 	create(t, c, "/a", 0)
 }
@@ -197,6 +200,7 @@ func until(t *testing.T, end time.Time) (pair tls.Certificate, cert, key string)
 // TestCertificatesAreShownAsTheyAre: that for clients may be another one since the
 // start, and the peers' has an end as well. What ends soon is a notice.
 func TestCertificatesAreShownAsTheyAre(t *testing.T) {
+	t.Parallel()
 	day := 24 * time.Hour
 	first, _, _ := until(t, time.Now().Add(20*day))
 	second, _, _ := until(t, time.Now().Add(300*day))

@@ -24,6 +24,7 @@ import (
 
 // A running cluster of two answers as its plan, its servers and the client's rights demand.
 func TestReconfigOfARunningCluster(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t, 2, slog.New(slog.DiscardHandler))
 	id, led := e.leader()
 	other := 3 - id
@@ -54,6 +55,7 @@ func TestReconfigOfARunningCluster(t *testing.T) {
 
 // An operator's change that has no outcome when the server ends may have taken effect.
 func TestChangeOfTheViewMayHaveTakenEffect(t *testing.T) {
+	t.Parallel()
 	e := newEnsemble(t, 2, slog.New(slog.DiscardHandler))
 	id, led := e.leader()
 	must.OK(t, e.servers[3-id].Close(context.Background()))
@@ -75,6 +77,7 @@ func TestChangeOfTheViewMayHaveTakenEffect(t *testing.T) {
 
 // A server that cannot have what its options ask for does not start, and says why.
 func TestStartRefusesWhatItCannotHave(t *testing.T) {
+	t.Parallel()
 	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	used := taken.Addr().String()
@@ -99,6 +102,7 @@ func TestStartRefusesWhatItCannotHave(t *testing.T) {
 
 // A server that cannot be sure of its own state serves no client any more, and says so to its program.
 func TestServerThatCannotGoOnSaysSo(t *testing.T) {
+	t.Parallel()
 	broken := errors.New("the disk is broken")
 	var told error
 	i, c := start(t, Options{Test: func(o *raftfsm.Options) { o.Fatal = func(err error) { told = err } }})

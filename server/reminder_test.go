@@ -21,6 +21,7 @@ import (
 
 // A hold of hours is told of before it ends, once, and not one that is short, or waits.
 func TestLongHoldsAreToldOfBeforeTheyEnd(t *testing.T) {
+	t.Parallel()
 	var ahead atomic.Int64
 	var log bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -11,6 +11,7 @@ import (
 )
 
 func TestResourcesAreJudged(t *testing.T) {
+	t.Parallel()
 	node := func(syncs uint64, took time.Duration) status.Node {
 		return status.Node{Syncs: int64(syncs), SyncTime: took}
 	}
@@ -35,6 +36,7 @@ func TestResourcesAreJudged(t *testing.T) {
 
 // The leader tells, once the others had time to find it, when the cluster bears no further loss.
 func TestLastMajorityIsTold(t *testing.T) {
+	t.Parallel()
 	const last = 5000
 	for _, tc := range []struct {
 		name    string

@@ -87,6 +87,7 @@ func expanded(t *testing.T, pattern, page string, commands, known []string) (pat
 // name below a node that world:anyone may not read, except with the super user's password. It asks for
 // every pattern that the server has, whatever a later version adds.
 func TestNamesAreShownByOneRule(t *testing.T) {
+	t.Parallel()
 	for name, dir := range map[string]string{"a directory": "/shut", "the root": "/"} {
 		t.Run(name, func(t *testing.T) { namesBelow(t, dir) })
 	}

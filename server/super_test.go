@@ -11,6 +11,7 @@ import (
 
 // The admin port lets in the super user by the password, and no other, whatever the options leave empty.
 func TestWhichCallersAreTheSuperUser(t *testing.T) {
+	t.Parallel()
 	digest := func(credentials string) string { return tree.DigestID(credentials).ID }
 	for name, x := range map[string]struct {
 		o    Options

@@ -16,6 +16,7 @@ import (
 
 // Every command of docs/tickets.md is run as it stands there, and answers what the page says.
 func TestDocumentationIsTrue(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("curl is not installed")
 	}

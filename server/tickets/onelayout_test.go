@@ -17,6 +17,7 @@ import (
 // A server with --one-layout opens no ticket beside a contender of kazoo's, and says that a lock of another
 // kind is there. So does this package's client, which is told of a missing right only.
 func TestOneLayoutRefusesTickets(t *testing.T) {
+	t.Parallel()
 	i := start(t, func(o *server.Options) { o.OneLayout = true })
 	c := caller{t, i.TicketAddr()}
 	c.expect(1, 201, "POST /v1/locks/one")
@@ -44,6 +45,7 @@ func TestOneLayoutRefusesTickets(t *testing.T) {
 // With --one-layout a contender of a queue is refused beside permits of a ticket, and a ticket for permits
 // beside a contender; permits of Curator's beside a ticket's are taken.
 func TestOneLayoutBesidePermitsOfTickets(t *testing.T) {
+	t.Parallel()
 	i := start(t, func(o *server.Options) { o.OneLayout = true })
 	c := caller{t, i.TicketAddr()}
 	other := client(t, i)

@@ -29,6 +29,7 @@ func dialLocks(t *testing.T, addr string) *locks.Client {
 
 // Tickets for permits have numbers, wait in a queue, get what comes free, and are told of what cannot be.
 func TestTheLifeOfATicketForPermits(t *testing.T) {
+	t.Parallel()
 	i := start(t, nil)
 	c := caller{t, i.TicketAddr()}
 	const sem = " /v1/locks/gpu"
@@ -74,6 +75,7 @@ func TestTheLifeOfATicketForPermits(t *testing.T) {
 
 // A ticket whose permits another client removes is over, and so is one on which another kind of lock is.
 func TestPermitsThatCannotBeHeld(t *testing.T) {
+	t.Parallel()
 	i := start(t, nil)
 	c := caller{t, i.TicketAddr()}
 	other := client(t, i)
@@ -94,6 +96,7 @@ func TestPermitsThatCannotBeHeld(t *testing.T) {
 
 // Beside a permit without a number, as of Curator's, numbers do not count, until it is gone.
 func TestTicketsBesidePermitsWithoutNumbers(t *testing.T) {
+	t.Parallel()
 	i := start(t, nil)
 	c := caller{t, i.TicketAddr()}
 	other := client(t, i)
@@ -115,6 +118,7 @@ var slotJobs = flag.Int("slots.jobs", 300, "jobs of TestK11NoTwoHaveOneSlot")
 // callers vanish with their permits, and their session is ended for them. No two hold one number at once: each
 // locks the file of its number.
 func TestK11NoTwoHaveOneSlot(t *testing.T) {
+	t.Parallel()
 	const limit, callers = 8, 16
 	i := start(t, nil)
 	dir := t.TempDir()

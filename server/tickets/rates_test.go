@@ -27,6 +27,7 @@ import (
 
 // A caller draws, is refused and told when to come again, waits, and draws once by one secret.
 func TestDrawsOverHTTP(t *testing.T) {
+	t.Parallel()
 	i := start(t, nil)
 	c := caller{t, i.TicketAddr()}
 	a := c.expect(1, 200, "POST /v1/rates/api/calls?limit=2&per=3s")
@@ -62,6 +63,7 @@ func TestDrawsOverHTTP(t *testing.T) {
 
 // A look at a rate tells what is used and left, by the time and limit that it names, and draws nothing.
 func TestLooksAtRates(t *testing.T) {
+	t.Parallel()
 	i := start(t, nil)
 	c := caller{t, i.TicketAddr()}
 	look := func(query, want string) string {
@@ -95,6 +97,7 @@ func TestLooksAtRates(t *testing.T) {
 
 // Callers that wait at a server draw in the order in which they came, and write no entry while none is free.
 func TestCallersWaitInLineForDraws(t *testing.T) {
+	t.Parallel()
 	i := start(t, nil)
 	c := caller{t, i.TicketAddr()}
 	what := "POST /v1/rates/api?limit=1&per=2s&wait=1m"
@@ -122,6 +125,7 @@ var rateDraws = flag.Int("rates.draws", 2000, "how many draws are granted in Tes
 // K12: callers draw at three servers whose leader is stopped again and again and whose clocks differ and jump.
 // Each tenth answer is lost, and the draw comes again. No time of the rate has more draws than its limit.
 func TestK12DrawsWhileLeadersDie(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("three servers whose leader is stopped")
 	}
@@ -221,6 +225,7 @@ func BenchmarkDrawsOverHTTP(b *testing.B) {
 // A quota bounds for the whole cluster how many rates there are below an identity's path. Those that there are
 // go on.
 func TestQuotaBoundsRates(t *testing.T) {
+	t.Parallel()
 	i := start(t, func(o *server.Options) { o.EnforceQuota = true })
 	c, w := caller{t, i.TicketAddr()}, client(t, i)
 	for _, n := range [][2]string{{"/ci"}, {"/zookeeper/quota/ci"},

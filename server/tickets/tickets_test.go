@@ -132,6 +132,7 @@ func (c caller) expect(n int, code int, what string, more ...string) reply {
 
 // A ticket is held, waits, is passed on and is over, with the codes of docs/tickets.md.
 func TestTheLifeOfATicket(t *testing.T) {
+	t.Parallel()
 	i := start(t, nil)
 	c := caller{t, i.TicketAddr()}
 	a := c.expect(1, 201, "POST /v1/locks/ci/deploy?ttl=60s&reason=web&who=ann")
@@ -196,6 +197,7 @@ func client(t *testing.T, i *server.Instance) *wire.Conn {
 
 // What ends a ticket is told: its time, a removed node, a wish to leave, an operator.
 func TestWhyATicketIsOver(t *testing.T) {
+	t.Parallel()
 	i := start(t, nil)
 	c := caller{t, i.TicketAddr()}
 	until := time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)
@@ -232,6 +234,7 @@ func TestWhyATicketIsOver(t *testing.T) {
 
 // A request that cannot be meant is refused with words, and leaves nothing.
 func TestOddRequests(t *testing.T) {
+	t.Parallel()
 	i := start(t, nil)
 	c := caller{t, i.TicketAddr()}
 	long := strings.Repeat("x", 201)
@@ -318,6 +321,7 @@ func TestOddRequests(t *testing.T) {
 
 // Callers are known by tokens. What one may do, and has, is its own.
 func TestIdentities(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens")
 	sum := func(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }
 	must.OK(t, os.WriteFile(file, []byte("# callers\nci "+sum("token-of-ci")+" /ci tickets=4 path=2 waits=1\n"+
@@ -368,6 +372,7 @@ func TestIdentities(t *testing.T) {
 // TestK8 sends each request of a program twice, and loses the answer of each in turn: the ticket comes to the
 // state that it would have had, and no place is left behind.
 func TestK8EachAnswerMayBeLost(t *testing.T) {
+	t.Parallel()
 	i := start(t, nil)
 	c := caller{t, i.TicketAddr()}
 	program := []string{"POST %s?ttl=20s", "POST %s", "POST %s?ttl=30s", "GET %s", "POST %s?wait=1s",
@@ -402,6 +407,7 @@ func TestK8EachAnswerMayBeLost(t *testing.T) {
 
 // TestK10 looks for the secret of a ticket wherever a server writes or shows something.
 func TestK10ASecretIsNowhere(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var log bytes.Buffer
 	var mu sync.Mutex
@@ -454,6 +460,7 @@ func (l locked) Write(b []byte) (int, error) {
 
 // Tickets and contenders of other programs stand in one queue.
 func TestTicketsQueueWithOthers(t *testing.T) {
+	t.Parallel()
 	i := start(t, nil)
 	c := caller{t, i.TicketAddr()}
 	other := client(t, i)
@@ -480,6 +487,7 @@ func TestTicketsQueueWithOthers(t *testing.T) {
 
 // An identity that opens more tickets than it may in a second is refused, and another is not.
 func TestAFloodOfOpens(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens")
 	hash := func(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }
 	lines := "flood " + hash("token-of-flood") + " / rate=5 tickets=1000 path=1000\n" +
@@ -503,6 +511,7 @@ func TestAFloodOfOpens(t *testing.T) {
 
 // An identity that sends more requests than it may is held back and then refused. Another's go on.
 func TestRequestsOfAnIdentityArePaced(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens")
 	hash := func(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }
 	must.OK(t, os.WriteFile(file, []byte("flood "+hash("token-of-flood")+" / rate=1 waits=1\n"+
@@ -545,6 +554,7 @@ func TestRequestsOfAnIdentityArePaced(t *testing.T) {
 
 // A wait that began with a token ends with it, and a server that had tokens lets no caller in without any.
 func TestATokenThatIsTakenAwayEndsItsWaits(t *testing.T) {
+	t.Parallel()
 	read := func(names ...string) *tickets.Tokens {
 		file := filepath.Join(t.TempDir(), "tokens")
 		var b bytes.Buffer

@@ -83,6 +83,7 @@ func (h *holders) leave(mode string, a reply) {
 // twice, and each tenth answer is lost: no tickets hold the lock at once that exclude each other, tokens rise,
 // and nothing is left a moment after.
 func TestK9NoTwoTicketsHoldAtOnce(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("three servers whose leader is stopped")
 	}
@@ -194,6 +195,7 @@ func leftOver(i *server.Instance) (some bool) {
 // TestK8EachAnswerMayBeLostInEachMode loses the answer of each request of a ticket's life in turn, and all of
 // them, in each mode: it comes to the state that it would have had, and no place or permit is left.
 func TestK8EachAnswerMayBeLostInEachMode(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		query   string
 		holding bool // another holds until the ticket waits
