@@ -20,16 +20,16 @@ const (
 	schemeSuper  = "super"
 )
 
-// Super passes every check: by it a server reads and changes nodes on its own account, and it stands beside
-// the identities of a client that is the super user.
+// Super passes every check. A server uses it to read and change nodes on its own account; a client that is
+// the super user has it in addition to its other identities.
 var Super = []jute.ID{{Scheme: schemeSuper}}
 
-// asker remembers the permissions that ACLs give the client of a request: one request may ask tens
-// of thousands of times.
+// asker caches the permissions that ACLs give the client of a request, because one request may ask tens of
+// thousands of times.
 type asker struct {
 	last  *ACL
-	perms int32          // that last gives
-	known map[*ACL]int32 // of clients with many identities
+	perms int32          // the permissions that last gives
+	known map[*ACL]int32 // only for clients with many identities
 }
 
 // fewIDs is how many identities are looked up in an ACL each time.
@@ -82,10 +82,10 @@ func DigestID(credentials string) jute.ID {
 	return jute.ID{Scheme: schemeDigest, ID: user + ":" + base64.StdEncoding.EncodeToString(sum[:])}
 }
 
-// FixACL checks the ACL that a client with the identities ids gives to a node and returns the ACL
-// to store: without duplicates, and with "auth" replaced by the client's identities. nullID says
-// that some id in it was null. It answers INVALIDACL, or MARSHALLINGERROR where the reference
-// stumbles over a null id. The result may share memory with the arguments.
+// FixACL checks the ACL that a client with the identities ids gives to a node and returns the ACL to store:
+// without duplicates, and with "auth" replaced by the client's identities. nullID says that some id in it was
+// null. It answers INVALIDACL, or MARSHALLINGERROR for a null id on which ZooKeeper fails. The result may
+// share memory with the arguments.
 func FixACL(acl []jute.ACL, ids []jute.ID, nullID bool) ([]jute.ACL, jute.ErrCode) {
 	if len(acl) == 0 || len(acl) > MaxACLEntries {
 		return nil, jute.InvalidACL
@@ -130,8 +130,8 @@ func validEntry(a *jute.ACL, ids []jute.ID) bool {
 		_, ok := parseRange(a.ID.ID)
 		return ok
 	case schemeSASL, schemeX509:
-		// Valid where the scheme is configured. A client that proved an identity of the scheme shows
-		// that it is, and every server sees the same.
+		// Such an entry is valid if the scheme is configured, which a client that has proved an identity of
+		// the scheme shows, to every server alike.
 		return hasScheme(ids, a.Scheme)
 	}
 	return false
@@ -183,8 +183,8 @@ func expandAuth(acl []jute.ACL, ids []jute.ID) []jute.ACL {
 	return out
 }
 
-// hidden returns id as a client without ADMIN sees it: the hash of a digest is a secret worth
-// guessing at.
+// hidden returns id as a client without ADMIN sees it: without the hash of a digest, from which a password
+// could be guessed.
 func hidden(id jute.ID) (user, rest string) {
 	if id.Scheme != schemeDigest {
 		return id.ID, ""

@@ -25,7 +25,7 @@ type ACL struct {
 
 	anyone int32             // what every client may
 	proved map[jute.ID]int32 // what an identity of digest, sasl or x509 may
-	sasl   int32             // what any entry of sasl allows: the super user of sasl may all of it
+	sasl   int32             // what any sasl entry allows: the sasl super user may do all of that
 	ranges []addrRange       // of ip, by their first address, wide ones before those they contain
 }
 
@@ -54,7 +54,7 @@ func newACL(key string) *ACL {
 	return a
 }
 
-// enter puts one entry where Grants finds it, unless no client can match the entry.
+// enter stores one entry for Grants, unless no client can match it.
 func (a *ACL) enter(e *jute.ACL) {
 	switch e.Scheme {
 	case schemeWorld:

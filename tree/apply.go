@@ -6,10 +6,9 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Apply runs one write of a client: it decodes body, applies it and appends
-// the response record to reply. An error leaves both the tree and reply as
-// they were. changed tells that the write consumed its zxid; it is false for
-// a multi that failed, although its code is OK and its reply holds the errors.
+// Apply runs one write of a client: it decodes body, applies it and appends the response record to reply. An
+// error leaves both the tree and reply as they were. changed says that the write consumed its zxid. It is
+// false for a multi that failed, although its code is OK and its reply holds the errors.
 //
 // Any operation that is not a write of the tree is answered with
 // UNIMPLEMENTED, check outside a multi among them.
@@ -142,7 +141,7 @@ func (t *Tree) setACL(c *Change, r *jute.SetACLRequest, reply []byte) ([]byte, j
 		return reply, jute.BadVersion
 	}
 	t.changeACL(c, n, r.Path, acl)
-	c.Steps += dataSteps(len(n.data)) // the digest reads the node's data; that refuses nothing
+	c.Steps += dataSteps(len(n.data)) // the digest reads the node's data; counted, but never refused
 	return n.appendStat(reply), jute.OK
 }
 
@@ -165,8 +164,8 @@ func (t *Tree) writable(c *Change, r *jute.PathVersion, perm int32) (*node, jute
 	return n, code
 }
 
-// named finds the node of a request that names it by a full path. It answers BADARGUMENTS or NONODE.
-// The path of a node that exists needs no look at each character.
+// named finds the node of a request that names it by a full path. It answers BADARGUMENTS or NONODE. If the
+// node exists, its path need not be checked character by character.
 func (t *Tree) named(c *Change, r *jute.PathVersion) (*node, jute.ErrCode) {
 	if !c.spend(opSteps+pathSteps(r.Path)) || r.NoPath || r.Path == "" || !shortPath(r.Path) {
 		return nil, jute.BadArguments

@@ -2,10 +2,9 @@ package tree
 
 import "github.com/zlockd/zlockd/jute"
 
-// CatchUp compares the tree with the watches of a client that lost its connection at zxid
-// r.RelativeZxid: it tells what the client missed and arms the watches that missed nothing. It
-// does not tell a change to a node that the client may not read; such a watch is used up all the
-// same. The paths are parts of r.
+// CatchUp compares the tree with the watches of a client that lost its connection at zxid r.RelativeZxid. It
+// reports the events that the client missed and arms the watches that missed nothing. It does not report a
+// change of a node that the client may not read, but the watch is used up too. The paths are parts of r.
 func (t *Tree) CatchUp(ids []jute.ID, r *jute.SetWatches,
 	arm func(WatchKind, string), tell func(jute.EventType, string)) {
 	var asked asker

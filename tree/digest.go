@@ -10,7 +10,7 @@ import (
 // servers drifting apart, not against forgery.
 type digest uint64
 
-// What a mixed-in change was.
+// The kinds of changes that are mixed in.
 const (
 	mixCreate = iota + 1
 	mixDelete

@@ -12,8 +12,8 @@ import (
 // order. A small directory is searched through; a large one has a hash index over the slice. (A Go
 // map costs three times the memory per child and cannot be walked in steps.)
 //
-// The walk of a snapshot counts positions down. Removing moves the last child into the gap and
-// adding appends, so a child the walk has yet to meet is never moved past it.
+// The walk of a snapshot goes from the last position to the first. Removing moves the last child into the gap
+// and adding appends, so no child that the walk has not met yet moves past it.
 type dir struct {
 	nodes []*node
 	slots []uint64 // open addressing: hash<<32 | position+1; nil while small
@@ -21,10 +21,10 @@ type dir struct {
 	count int      // descendants, children included
 	bytes int64    // data of the descendants
 
-	// cache is the encoded listing of a large directory, kept until its next change: many clients
-	// that list it at once cost copies, not encodings. It is empty once the directory was listed and
-	// is kept when that happens again: a lock's directory changes before. Readers may fill it side by
-	// side; a writer, which has the tree alone, takes it away.
+	// cache is the encoded listing of a large directory, kept until the directory changes, so that many
+	// clients that list it at once cost only copies. The first listing after a change only marks the
+	// directory; the second keeps the encoding, because a lock's directory usually changes before a second
+	// listing. Several readers may fill the cache at once; a writer, which has the tree alone, clears it.
 	cache atomic.Pointer[[]byte]
 }
 
@@ -143,7 +143,7 @@ func (d *dir) remove(seed maphash.Seed, name string) (p int) {
 	return p
 }
 
-// clear empties slot i and moves up the slots after it that had to make way.
+// clear empties slot i and moves up later slots that had been displaced.
 func (d *dir) clear(i int) {
 	mask := len(d.slots) - 1
 	for j := (i + 1) & mask; d.slots[j] != 0; j = (j + 1) & mask {
@@ -170,7 +170,7 @@ func (d *dir) shrink(seed maphash.Seed) {
 	}
 }
 
-// restore puts n back to where it was when remove took it from p.
+// restore puts n back to position p, from which remove took it.
 func (d *dir) restore(seed maphash.Seed, n *node, p int) {
 	d.add(seed, n)
 	last := len(d.nodes) - 1

@@ -2,12 +2,12 @@ package tree
 
 import "github.com/zlockd/zlockd/client/recipe"
 
-// kins are how many living contenders a directory has of each kin.
+// kins counts the living contenders of a directory by kin.
 type kins [recipe.Kins]int32
 
-// divides reports whether a contender that is created under parent, and one that lives, do not see each
-// other: both could hold the lock. It takes as long for many contenders as for few, but for the first look
-// at a directory.
+// divides reports whether a contender created under parent and a living one would not see each other, so that
+// both could hold the lock. Except for the first look at a directory, its cost does not depend on the number
+// of contenders.
 func (t *Tree) divides(parent *node, name string) bool {
 	own := recipe.KinOf(name)
 	switch {
@@ -30,8 +30,7 @@ func (t *Tree) living(n *node, of recipe.KinSet) bool {
 	return false
 }
 
-// kinsOf returns the counts of a directory. They are made when they are first asked for, and kept in step
-// from then on.
+// kinsOf returns the counts of a directory. They are computed on first use and updated from then on.
 func (t *Tree) kinsOf(parent *node) *kins {
 	if known := t.kins[parent]; known != nil {
 		return known

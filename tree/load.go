@@ -38,12 +38,12 @@ type Loader struct {
 // NewLoader returns an empty Loader.
 func NewLoader() *Loader { return &Loader{tree: newTree()} }
 
-// Above makes the Loader give no parent a count of children below the one that it has in a living tree,
-// which the loaded one is to replace: a sequential name that was given out is not given out again. The
-// living tree may change before each call of Add; tell the Loader of its creates by Created.
+// Above sets a living tree that the loaded one will replace. The Loader then gives no parent a lower count of
+// created children than it has in the living tree, so that no sequential name is given out twice. The living
+// tree may change before each call of Add; report its creates by Created.
 func (l *Loader) Above(live *Tree) { l.live = live }
 
-// Created raises the count of a node that is loaded already, when the living tree has created a child of it.
+// Created raises the count of a node that is already loaded, after the living tree has created a child of it.
 func (l *Loader) Created(path string) {
 	parent := ParentPath(path)
 	if l.tree.root == nil {
@@ -54,7 +54,8 @@ func (l *Loader) Created(path string) {
 	}
 }
 
-// counter returns the larger of a loaded count and the living tree's. Counts wrap: one below 0 is larger.
+// counter returns the larger of a loaded count and the living tree's. Counts wrap, so a negative count is
+// larger than any other.
 func (l *Loader) counter(path string, cv int32) int32 {
 	if l.live != nil {
 		if n := l.live.find(path); n != nil && uint32(n.cv) > uint32(cv) {

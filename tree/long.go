@@ -8,8 +8,8 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// What an answer may list that is put together while the state is locked: so many ephemeral nodes
-// with paths of so many bytes, or so many children, with names of maxCacheLen bytes.
+// The longest answers that are built while the state is locked: the number of ephemeral nodes and the bytes
+// of their paths, or the number of children with names of maxCacheLen bytes.
 const (
 	manyEphemerals = 2000
 	longEphemerals = 256 << 10
@@ -20,9 +20,9 @@ func (h *holding) long() bool { return len(h.nodes) > manyEphemerals || h.paths 
 
 func (d *dir) long() bool { return len(d.nodes) > manyChildren || d.names > maxCacheLen }
 
-// Long is an answer that lists very many nodes. Only the nodes are taken while the state is
-// locked: their names, places and czxids never change, so List may put the answer together
-// after the lock is released.
+// Long is an answer that lists very many nodes. Only pointers to the nodes are collected while the state is
+// locked. Their names, places and czxids never change, so List may build the answer after the lock is
+// released.
 type Long struct {
 	Stat []byte // after the list, for getChildren2
 
@@ -107,9 +107,9 @@ func appendNames(b []byte, nodes []*node) []byte {
 	return b
 }
 
-// appendEphemerals appends the paths that begin with prefix, in the order of the
-// reference, which copies a set of all that grew one by one. Each path is made and
-// hashed once, and only those that the client asked for are sorted.
+// appendEphemerals appends the paths that begin with prefix, in ZooKeeper's order: that of a copy of a hash
+// set which grew path by path. Each path is made and hashed once, and only those that the client asked for
+// are sorted.
 func appendEphemerals(b []byte, nodes []*node, prefix string) []byte {
 	if meansAll(prefix) {
 		prefix = "/"

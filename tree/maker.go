@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// Maker makes a tree of nodes that come from elsewhere. They may come, change and go in any order that
-// keeps parents above their children; Finish checks what they are in the end.
+// Maker builds a tree from imported nodes. Nodes may be added, changed and removed in any order that keeps
+// parents before their children; Finish checks the result.
 type Maker struct{ *Tree }
 
 // NewMaker returns a Maker without nodes. The root must be set first.
 func NewMaker() *Maker { return &Maker{newTree()} }
 
-// Set makes a node, or changes all of it but its kind. Of the Stat in i the lengths, the number of
-// children and the cversion do not count: they follow from the tree. Set keeps i.Data and does not
-// copy them.
+// Set makes a node, or changes all of it but its kind. It ignores the lengths, the number of children and the
+// cversion in i's Stat, because they follow from the tree. Set keeps i.Data without a copy.
 func (m *Maker) Set(path string, i *Info) error {
 	switch {
 	case len(path) > maxLoadPath || !wellFormed(path):

@@ -85,8 +85,8 @@ func (t *Tree) step(c *Change, o *multiOp, reply []byte) ([]byte, jute.ErrCode) 
 	return reply, t.check(c, &o.set.PathVersion)
 }
 
-// multiSize is what the operations of a multi need together, and what their results
-// take: room that grew by and by would be copied again and again.
+// multiSize is the memory that the operations of a multi and their results need in total. Allocating it at
+// once avoids repeated copies while it grows.
 type multiSize struct {
 	ops, changes, writes, events, reply int
 }
@@ -114,9 +114,9 @@ func (m *multiSize) add(o *multiOp) {
 	m.changes++
 }
 
-// multi applies all operations of a multi or none. Each operation sees what those before it did.
-// multi reads the request twice, to learn first whether all of it can be read: decoded, tens of
-// thousands of operations would take many times the memory of the request.
+// multi applies all operations of a multi or none. Each operation sees the effects of those before it. multi
+// reads the request twice, first to check that all of it is well formed: keeping tens of thousands of decoded
+// operations would take many times the memory of the request.
 func (t *Tree) multi(c *Change, d *jute.Decoder, reply []byte) (out []byte, code jute.ErrCode, changed bool) {
 	var o multiOp
 	var all multiSize

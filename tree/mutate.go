@@ -8,16 +8,16 @@ import (
 
 // Change is one write being applied: its client, its time, and its results.
 type Change struct {
-	Zxid    int64     // what it gets if it changes something; above all earlier ones
+	Zxid    int64     // the zxid of the write if it changes something; above all earlier ones
 	Time    int64     // ms since 1970, the leader's word
 	Session int64     // the asker, and the owner of ephemerals
 	IDs     []jute.ID // identities of the asker; scheme "super" passes every ACL
 	NoQuota bool      // hard quotas are not enforced
 	Budget  int       // of steps; MaxSteps if it is less
 	NoTTL   bool      // nodes with a time to live are answered with UNIMPLEMENTED
-	Full    bool      // what needs more room is answered with THROTTLEDOP
-	// OneLayout refuses, with NOAUTH, contenders beside living ones which do not see them. Divided tells
-	// that the newest request was refused so.
+	Full    bool      // requests that need more room are answered with THROTTLEDOP
+	// OneLayout refuses, with NOAUTH, a contender that a living one would not see. Divided says that the
+	// newest request was refused for this reason.
 	OneLayout, Divided bool
 
 	// Events are those that watches may wait for, in the order in which they must be fired. The
@@ -189,7 +189,7 @@ func (t *Tree) setData(n *node, data string, null bool) {
 	}
 }
 
-// The changes proper: they stamp, count, tell and mix.
+// The complete changes: they also set stamps and counts, append events and update the digest.
 
 // addNode makes a node of the given state under parent.
 func (t *Tree) addNode(c *Change, parent *node, path string, s state) *node {

@@ -55,8 +55,8 @@ func (r Ref) May(ids []jute.ID, perm int32) bool { return r.n.acl.Allows(ids, pe
 
 var anyone = []jute.ID{jute.WorldAnyone[0].ID}
 
-// ShowsNames reports whether every client may learn the names below the node by listing: world:anyone
-// may read it and each node above it. What operators are shown without a password goes by this rule.
+// ShowsNames reports whether every client may list the names below the node: world:anyone may read it and
+// each node above it. Operators without a password see only such names.
 func (r Ref) ShowsNames() bool {
 	for n := r.n; n != nil; n = n.parent {
 		if !n.acl.Allows(anyone, jute.PermRead) {
@@ -66,8 +66,8 @@ func (r Ref) ShowsNames() bool {
 	return true
 }
 
-// Shows reports whether every client may learn a path by listing; see ShowsNames. Of a path that is not
-// there, such as a watch may be on, the part counts that is.
+// Shows reports whether every client may learn a path by listing; see ShowsNames. If the path does not exist,
+// as under a watch, its existing part counts.
 func (t *Tree) Shows(path string) bool {
 	dir := path[:max(strings.LastIndexByte(path, '/'), 0)]
 	n := t.root
@@ -97,8 +97,8 @@ func (t *Tree) Child(of Ref, name string) (Ref, bool) {
 // meets a node that is there all the time at least once, and maybe again; it may miss a node that
 // comes or goes.
 //
-// Positions count down: removing moves the last entry of a list into the gap and adding appends,
-// so a node that is yet to be met is never moved behind.
+// It goes from the last position to the first: removing moves the last entry of a list into the gap and
+// adding appends, so no node that it has not met yet moves past it.
 type EphemeralWalk struct {
 	begun bool
 	owner int      // position in Tree.owners
@@ -106,15 +106,14 @@ type EphemeralWalk struct {
 	node  int      // position in it; it and those above were met
 }
 
-// Next calls fn for some nodes and reports whether there may be more. It stops when the costs that
-// fn returned, at least one for each node, add up to most: so much work may come before others
-// have their turn.
+// Next calls fn for some nodes and reports whether there may be more. It stops when the costs that fn
+// returned, at least one for each node, add up to most, so that other work gets its turn.
 func (w *EphemeralWalk) Next(t *Tree, most int, fn func(Ref) (cost int)) (more bool) {
 	if !w.begun {
 		w.begun, w.owner = true, len(t.owners)
 	}
 	if w.of != nil && (w.owner >= len(t.owners) || t.owners[w.owner] != w.of) {
-		w.of = nil // it has lost its last node, or gave its place to one already met
+		w.of = nil // the holding has lost its last node, or another one, already met, is in its place
 	}
 	for {
 		if w.of == nil {

@@ -89,8 +89,8 @@ func (t *Tree) setStats(n *node, count, bytes int64) {
 	t.hash.string(n.data)
 }
 
-// overQuota reports whether more nodes and bytes at path would break a hard limit. Inside a multi
-// it counts from before the multi.
+// overQuota reports whether more nodes and bytes at path would break a hard limit. Within a multi it compares
+// with the counts before the multi.
 func (t *Tree) overQuota(c *Change, path string, count, bytes int64) bool {
 	if c.NoQuota {
 		return false
@@ -100,7 +100,7 @@ func (t *Tree) overQuota(c *Change, path string, count, bytes int64) bool {
 		return false
 	}
 	if t.undo != nil && (limits.czxid == c.Zxid || stats.czxid == c.Zxid) {
-		return false // this very multi made the quota
+		return false // this multi itself made the quota
 	}
 	used, most := t.undo.before(t, stats), t.quotaTexts[limits]
 	return exceeds(most.countLimit, used.count, count) || exceeds(most.byteLimit, used.bytes, bytes)
@@ -108,8 +108,8 @@ func (t *Tree) overQuota(c *Change, path string, count, bytes int64) bool {
 
 func exceeds(limit, used, more int64) bool { return limit > -1 && more != 0 && used+more > limit }
 
-// quotaText is what the text of a node of a quota says. It is read when it is written: it may be a
-// megabyte, and every change below the quota asks for it.
+// quotaText holds the numbers in the text of a quota's node. The text is parsed when it is written, because
+// it may be a megabyte long and every change below the quota needs it.
 type quotaText struct{ count, bytes, countLimit, byteLimit int64 }
 
 func hasQuotaText(n *node) bool { return n.name == limitsName || n.name == statsName }

@@ -98,14 +98,14 @@ func (t *Tree) AppendChildrenNumber(b []byte, ids []jute.ID, path string) ([]byt
 	if n.dir != nil {
 		count = n.dir.count
 	}
-	if path == "" { // the root is below it for ZooKeeper, and beside "/"
+	if path == "" { // for ZooKeeper "/" is below "", and so counts
 		count++
 	}
 	return jute.AppendInt(b, int32(count)), jute.OK
 }
 
-// AnswerSize returns about how long the answer to a read will be; and the steps of asking, and of
-// putting together a list of children or ephemeral nodes while the state is locked.
+// AnswerSize estimates the length of the answer to a read. It also returns the steps of this estimate and of
+// building a list of children or ephemeral nodes while the state is locked.
 func (t *Tree) AnswerSize(op jute.OpCode, session int64, body []byte) (size, steps int) {
 	const opSize = 100 // of a result of multiRead: header, Stat
 	d := jute.NewDecoder(body)

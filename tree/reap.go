@@ -8,7 +8,7 @@ func (n *node) due(now int64) bool {
 	}
 	switch n.kind {
 	case ContainerNode:
-		return n.cv != 0 // never used: it may be about to be
+		return n.cv != 0 // a container that never had a child may get one soon
 	case TTLNode:
 		return now-n.mtime > n.owner
 	}
@@ -18,9 +18,9 @@ func (n *node) due(now int64) bool {
 // reapLook is how many nodes Reapable looks at: there may be millions, with paths of 64 KiB.
 const reapLook = 500
 
-// Reapable appends to out the paths of up to max nodes that Reap would remove now. It looks at a few
-// nodes from position from on, and returns where to go on; 0 at the end. The tree may change between
-// two calls: a node that another one makes way for may be missed.
+// Reapable appends to out the paths of up to max nodes that Reap would remove now. It looks at a few nodes
+// from position from on, and returns where to go on; 0 at the end. If the tree changes between two calls, a
+// node may be missed because it moved to an earlier position.
 func (t *Tree) Reapable(now int64, from, max int, out []string) (_ []string, next int) {
 	for next = from; next < len(t.reapable); next++ {
 		if max <= 0 || next-from >= reapLook {

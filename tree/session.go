@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// holding is the ephemeral nodes of a session.
+// holding has the ephemeral nodes of a session.
 type holding struct {
 	nodes []*node // node.slot is the position
 	paths int     // bytes that their paths take in a listing
@@ -28,8 +28,8 @@ func (t *Tree) CloseSession(c *Change, session int64) {
 	t.DropEphemerals(c, session, func(string, int64) bool { return true })
 }
 
-// DropEphemerals deletes those ephemerals of a session that drop chooses, by path and zxid of
-// creation, in the order in which they were made.
+// DropEphemerals deletes the ephemeral nodes of a session for which drop, given the path and the czxid,
+// returns true. It deletes them in the order of their creation.
 func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, czxid int64) bool) {
 	type entry struct {
 		node *node
@@ -40,7 +40,7 @@ func (t *Tree) DropEphemerals(c *Change, session int64, drop func(path string, c
 	for _, n := range nodes {
 		if path := pathOf(n); drop(path, n.czxid) {
 			list = append(list, entry{n, path})
-			c.Steps += endSteps + dataSteps(len(n.data)) // it has no bound but MaxEphemerals
+			c.Steps += endSteps + dataSteps(len(n.data)) // only MaxEphemerals bounds it
 		}
 	}
 	// The index has no order of its own, and a restored one differs from one

@@ -135,7 +135,7 @@ func (s *Snapshot) step(b []byte) []byte {
 	f.left--
 	n := f.node.dir.nodes[f.left]
 	if n.mark == s.mark {
-		return b // made since, or moved here after it was written
+		return b // the child was made since the start, or moved here after it was written
 	}
 	s.path = append(append(s.path, '/'), n.name...)
 	return s.visit(b, n, f.path)
@@ -183,7 +183,7 @@ func (s *Snapshot) keepDeleted(n *node, path string) {
 	s.deleted = append(s.deleted, deletedNode{path, st})
 }
 
-// skip marks a new node, of which the snapshot needs nothing.
+// skip marks a new node, which is not part of the snapshot.
 func (s *Snapshot) skip(n *node) {
 	if s != nil {
 		n.mark = s.mark

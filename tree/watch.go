@@ -117,7 +117,7 @@ type watcher[W any] struct {
 	conn        W
 	first       uint32 // ring of its records
 	data, child int    // its pairs in each registry
-	bytes       int    // that its records take, each with a path of its own
+	bytes       int    // memory of its records, as if no path were shared
 	told        uint64 // the turn in which it was told something
 	dead        bool   // dropped
 }
@@ -127,8 +127,8 @@ func NewWatches[W comparable]() *Watches[W] {
 	return &Watches[W]{big: map[uint32]map[uint32]uint32{}}
 }
 
-// Add makes conn wait for what k says at path, which need not exist. Doing so
-// twice is the same as once. The path is copied.
+// Add adds a watch of kind k for conn at path, which need not exist. Adding it again has no effect. The path
+// is copied.
 func (w *Watches[W]) Add(conn W, path string, k WatchKind) {
 	c, ok := w.byConn.m[conn]
 	if !ok {
@@ -185,16 +185,15 @@ func (w *Watches[W]) index(r uint32, n int) {
 	w.big[rec.path][rec.conn] = r
 }
 
-// Fire tells every connection that waits for e, each once, and uses up the one-shot watches that e
-// matches: for a deletion those of both registries. A changed child list comes as an event of its
-// own.
+// Fire calls tell once for every connection that waits for e, and removes the one-shot watches that e
+// matches, for a deletion in both registries. A changed list of children is an event of its own.
 func (w *Watches[W]) Fire(e *Event, tell func(W)) {
 	w.FireAt(e, tell, func(p uint32) { w.fire(w.paths.at(p).deep, recursiveMode, tell) })
 }
 
-// FireAt is Fire for the connections that watch the path of e itself. With the number of each path
-// above that has Recursive watches it calls above. Deep lists the connections of such a path, once
-// for however many events.
+// FireAt is Fire for the connections that watch the path of e itself. For each path above it that has
+// Recursive watches, it calls above with the number of that path. Deep then lists the connections of such a
+// path once for many events.
 func (w *Watches[W]) FireAt(e *Event, tell func(W), above func(path uint32)) {
 	var match modes
 	switch e.Type {
@@ -256,8 +255,7 @@ func (w *Watches[W]) fire(first uint32, match modes, tell func(W)) {
 			}
 			if left := rec.modes &^ (match & oneShot); left != rec.modes {
 				if left == 0 && w.paths.at(rec.path).status == pathIndexed {
-					// A herd that is told all at once takes the whole index
-					// with it.
+					// Later: if all connections at the path are told, its whole index goes at once.
 					w.gone = append(w.gone, rec.conn)
 				}
 				w.set(r, left)
@@ -311,9 +309,9 @@ func (w *Watches[W]) lookup(conn W, path string) uint32 {
 // dropAtOnce bounds what Drop removes itself, and with it the time it takes.
 const dropAtOnce = 4096
 
-// Drop forgets a connection: from now on it is told nothing and counts for nothing. If it had very
-// many watches, their memory is still held: then Drop returns true, and the caller calls Sweep
-// until Sweep returns false. The cost is that of the connection's own watches.
+// Drop removes a connection: from now on it gets no events and does not count. If it had very many watches,
+// part of their memory is still held: then Drop returns true, and the caller calls Sweep until Sweep returns
+// false. The cost depends only on the connection's own watches.
 func (w *Watches[W]) Drop(conn W) (more bool) {
 	if id, ok := w.byConn.m[conn]; ok {
 		w.byConn.remove(conn)

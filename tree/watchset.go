@@ -2,10 +2,9 @@ package tree
 
 import "cmp"
 
-// set gives record r other modes: the one place where records enter and leave
-// their rings and where everything is counted. With no modes left the record
-// goes, and so does its path or its connection if it was their last. The
-// caller has taken it out of big.
+// set changes the modes of record r. Only set moves records between rings and counts them. With no modes left
+// the record is removed, and so is its path or connection if it was the last one there. The caller has
+// removed it from big.
 func (w *Watches[W]) set(r uint32, now modes) {
 	rec := w.records.at(r)
 	was := rec.modes
@@ -188,7 +187,7 @@ func (w *Watches[W]) Summary() (conns, paths, pairs int) {
 	return w.dataConns, w.dataPaths, w.data
 }
 
-// What things take in memory, about, in bytes.
+// Approximate sizes in memory, in bytes.
 const (
 	perWatch = 28
 	perPath  = 80 // an item and its place in the map; the path itself not counted
@@ -283,8 +282,8 @@ func (s *slab[T]) put(id uint32) {
 	c.free[c.n] = uint8(id % chunkSize)
 	c.n++
 	s.used--
-	// The chunk being filled stays though it may be empty, or a single item
-	// that comes and goes would take its chunk with it each time.
+	// Keep the chunk that is being filled even if it is empty; otherwise a single item that comes and goes
+	// would allocate and free a chunk each time.
 	last := len(s.open) - 1
 	switch {
 	case c.n == 1:

@@ -1,5 +1,6 @@
-// Package daemon is the program zlockd: it runs a server with what package settings has read until a signal
-// comes, and the commands that need no server. Two programs are made of it, with Kerberos and without.
+// Package daemon is the program zlockd. It runs a server with the settings that package settings has read
+// until a signal comes, and the commands that need no server. There are two programs, with and without
+// Kerberos.
 package daemon
 
 import (
@@ -23,7 +24,7 @@ func Main(args []string, kerberos Kerberos) int {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
-	// zlockd goes on when the reader of its output goes away.
+	// zlockd continues when the reader of its output goes away.
 	signal.Ignore(syscall.SIGPIPE)
 	stderr := newLogQueue(os.Stderr, logQueueBytes)
 	d := &daemon{stdout: os.Stdout, stderr: stderr, signals: signals, hangups: hangups, kerberos: kerberos,
@@ -128,7 +129,7 @@ func (d *daemon) serve(args []string, s *settings.Settings, log *slog.Logger) in
 	}
 }
 
-// stop stops the server in order. A second signal, or data.StopTime, ends that.
+// stop shuts the server down. A second signal, or data.StopTime, cuts that short.
 func (d *daemon) stop(p process, log *slog.Logger) int {
 	ctx, cancel := context.WithTimeout(context.Background(), data.StopTime)
 	defer cancel()

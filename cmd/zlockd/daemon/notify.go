@@ -18,7 +18,7 @@ type notifier struct {
 	conn     net.Conn
 	watchdog time.Duration // how often the manager expects to hear that the server works; 0: never
 	log      *slog.Logger
-	up       atomic.Bool // READY was told
+	up       atomic.Bool // READY was sent
 }
 
 // newNotifier opens the manager's socket.
@@ -67,14 +67,14 @@ func (n *notifier) reloading() {
 	}
 }
 
-// reloaded reports that it has.
+// reloaded reports that the server has read its configuration.
 func (n *notifier) reloaded() {
 	if n.up.Load() {
 		n.tell("READY=1")
 	}
 }
 
-// stopping reports that the server stops in order.
+// stopping reports that the server shuts down.
 func (n *notifier) stopping() { n.tell("STOPPING=1\nSTATUS=stopping") }
 
 // statusEvery is how often follow reads the status line.

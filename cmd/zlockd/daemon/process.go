@@ -36,11 +36,11 @@ type process interface {
 	Ready(context.Context) (readyLine, error)
 	// Line returns mode, leader and clients in one line.
 	Line() string
-	// Change puts the settings in force that need no restart, and reports whether users changed.
+	// Change applies the settings that need no restart, and reports whether users changed.
 	Change(*settings.Settings, *slog.Logger) (users bool, err error)
 	// Failed is closed when the server stops by itself.
 	Failed() <-chan struct{}
-	// Close stops the server in order, or as far as ctx allows.
+	// Close shuts the server down, as far as ctx allows.
 	Close(ctx context.Context) error
 }
 

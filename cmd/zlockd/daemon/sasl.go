@@ -11,7 +11,7 @@ import (
 	"github.com/zlockd/zlockd/server/sasl"
 )
 
-// Kerberos and KerberosOptions are what a program that has Kerberos brings.
+// Kerberos and KerberosOptions are for a program with Kerberos.
 type (
 	Kerberos        = settings.Kerberos
 	KerberosOptions = settings.KerberosOptions

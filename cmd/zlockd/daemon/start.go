@@ -46,8 +46,8 @@ func startServer(ctx context.Context, s *settings.Settings, log *slog.Logger) (p
 	return running{i, o.Audit}, nil
 }
 
-// auditOptions returns how the audit log is opened. On the disk of the data it leaves a quarter more free
-// than the server itself keeps: a log that fills the disk must not make the server refuse writes.
+// auditOptions returns the options of the audit log. On the disk of the data the log leaves a quarter more
+// free than the server itself keeps, so that it cannot make the server refuse writes.
 func auditOptions(s *settings.Settings) audit.Options {
 	o := audit.Options{Name: s.AuditLog, Size: s.AuditMiB << 20, Keep: s.AuditKeep}
 	reserve := s.ReserveMiB << 20

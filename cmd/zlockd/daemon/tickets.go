@@ -7,11 +7,11 @@ import (
 	"github.com/zlockd/zlockd/server/tickets"
 )
 
-// devTickets is where a server for development serves tickets, unless it is told otherwise.
+// devTickets is the default address at which a server for development serves tickets.
 const devTickets = "127.0.0.1:8183"
 
-// ticketAddr returns the address of the port for tickets, empty if there is none, and whether another port
-// will do where that one is taken: several servers for development run beside each other.
+// ticketAddr returns the address of the port for tickets, empty if there is none. anyPort says that another
+// port may be used if that one is taken, because several servers for development may run at once.
 func ticketAddr(s *settings.Settings) (addr string, anyPort bool) {
 	if s.Dev && s.TicketAddr == "" {
 		return devTickets, true
@@ -19,7 +19,7 @@ func ticketAddr(s *settings.Settings) (addr string, anyPort bool) {
 	return settings.OrNone(s.TicketAddr), false
 }
 
-// ticketTokens reads the tokens of the callers of the port for tickets; nil: there is no file of them.
+// ticketTokens reads the tokens for the port for tickets. It returns nil if no file is set.
 func ticketTokens(s *settings.Settings) (*tickets.Tokens, error) {
 	if s.TokensFile == "" {
 		return nil, nil

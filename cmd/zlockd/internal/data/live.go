@@ -84,7 +84,7 @@ func readRunning(ctx context.Context, addr, authFile string) (*offline.Content, 
 	return c, context.Cause(ctx)
 }
 
-// authHint says how to be allowed to read a node.
+// authHint returns advice on how to get the right to read a node.
 func authHint(err error, authFile string) string {
 	switch {
 	case !errors.Is(err, zk.ErrNoAuth):

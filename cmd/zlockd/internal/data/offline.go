@@ -26,7 +26,7 @@ const ExitAtOnce = 3
 // exitDiffer is the exit code of verify where the two differ.
 const exitDiffer = 1
 
-// StopTime bounds what the program does in order after a signal.
+// StopTime bounds the shutdown after a signal.
 const StopTime = 15 * time.Second
 
 // Call is one call of a command that works on data while no server runs on it.

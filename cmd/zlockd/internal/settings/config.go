@@ -97,7 +97,7 @@ func (z *zoo) wrong(format string, args ...any) {
 // is reports whether the file gives a key a value; ZooKeeper does not tell upper case from lower.
 func (z *zoo) is(key, value string) bool { return strings.EqualFold(z.seen[key], value) }
 
-// finish maps settings that need several keys.
+// finish maps the settings that come from several keys.
 func (z *zoo) finish() {
 	if _, ok := z.seen["tickTime"]; !ok {
 		z.put("tick-time", zooTick)
@@ -290,8 +290,8 @@ func decimal(value string) (string, error) {
 	return strconv.FormatInt(n, 10), nil
 }
 
-// decoded is for a number that ZooKeeper takes from a system property: 16, 0x10, #10 and 020 are the
-// same. Where it falls back to a default without a word, the value is refused here.
+// decoded is for a number that ZooKeeper takes from a system property: 16, 0x10, #10 and 020 are the same. If
+// ZooKeeper would silently use a default, the value is refused here.
 func decoded(value string) (string, error) {
 	digits, sign := value, ""
 	if value != "" && (value[0] == '-' || value[0] == '+') {

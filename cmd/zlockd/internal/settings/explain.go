@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// Explain adds to an error of the start what to do about it.
+// Explain adds advice to an error of the start.
 func Explain(err error, s *Settings) error {
 	name, unknown := errors.AsType[*net.DNSError](err)
 	listen, _ := errors.AsType[*net.OpError](err)

@@ -1,6 +1,6 @@
 package settings
 
-// Details say of some flags what --help leaves to the manual.
+// Details has texts about some flags that only the manual shows.
 var Details = map[string]string{
 	"admin-hosts": "All other names get 421 except at /health and /ready, so that no web page can read the " +
 		"port by DNS rebinding; addresses, localhost, and the names of this machine and of the members are " +

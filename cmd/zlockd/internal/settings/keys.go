@@ -62,7 +62,7 @@ func strictly(r rule) rule {
 // Translations of numbers. ZooKeeper has two readers of them: a leading 0 means nothing to one, and
 // octal to the other.
 
-// unless makes a rule pass over one value, which upper case does not change.
+// unless makes a rule ignore one value, in upper or lower case.
 func unless(good string, r rule) rule {
 	return rule{r.means, func(z *zoo, key, value string) error {
 		if strings.EqualFold(value, good) {
@@ -85,7 +85,7 @@ func number(means string, read func(string) (string, error), put func(*Settings,
 	}}
 }
 
-// whitelist leaves out the words that only ZooKeeper has.
+// whitelist omits the words that only ZooKeeper has.
 func whitelist(z *zoo, key, value string) error {
 	var known []string
 	for w := range strings.SplitSeq(value, ",") {
@@ -127,7 +127,7 @@ func skipACL(z *zoo, key, value string) error {
 	return toFlag("skip-acl", exactly("yes")).apply(z, key, value)
 }
 
-// forceSync tells those who switched syncs off, which only the exact word does.
+// forceSync notes that a file which switches syncs off has no effect; only the exact word switches them off.
 func forceSync(z *zoo, key, value string) error {
 	if value == "no" {
 		z.s.Note(key, "every write is synced before it is acknowledged")

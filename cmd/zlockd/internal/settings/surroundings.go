@@ -169,8 +169,8 @@ func syncTime(dir string) (_ time.Duration, failed error) {
 	return took[len(took)/2], nil
 }
 
-// WithSurroundings adds to the error of a start what else is wrong with the ports that the operator
-// has named, and with the directories.
+// WithSurroundings adds further faults to the error of a start: those of the ports that the operator has
+// named, and of the directories.
 func WithSurroundings(err error, s *Settings) error {
 	if s == nil || s.Flags == nil {
 		return err
