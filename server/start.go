@@ -5,17 +5,11 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"sync"
-	"sync/atomic"
 
 	"github.com/zlockd/zlockd/raftfsm"
 	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
 	"github.com/zlockd/zlockd/server/admin"
-	"github.com/zlockd/zlockd/server/backup"
 	"github.com/zlockd/zlockd/server/clients"
-	"github.com/zlockd/zlockd/server/observe"
-	"github.com/zlockd/zlockd/server/tickets"
-	"github.com/zlockd/zlockd/server/view"
 )
 
 // Check the interfaces: a node is the replica of the connections, and the connections are the node's
@@ -24,44 +18,6 @@ var (
 	_ clients.Replica  = (*raftfsm.Node)(nil)
 	_ raftfsm.Observer = (*clients.Server)(nil)
 )
-
-// Instance is a whole server in this process: its part in the cluster, its
-// clients and its admin pages.
-type Instance struct {
-	Clients *clients.Server
-	Admin   *admin.Admin
-
-	o      Options
-	c      clients.Options              // with their defaults
-	node   atomic.Pointer[raftfsm.Node] // nil until the server has joined its cluster
-	client net.Listener
-	secure net.Listener
-	http   net.Listener
-	pages  *http.Server
-	view   *view.View    // nil without an admin port
-	taker  *backup.Taker // nil: no backups are taken
-	// metrics is the port for /metrics alone, if an operator has configured one.
-	metrics     net.Listener
-	metricsPage *http.Server
-
-	ticketPort  net.Listener
-	ticketPages *http.Server
-	tickets     *tickets.Server // nil: the server has no port for tickets
-	endsSoon    atomic.Int64    // how many long holds of tickets end soon
-
-	peerTLS *tlsfiles.Files // nil: none
-	slow    observe.Slow
-
-	reconfiguring sync.Mutex // held while a reconfig is under way here
-
-	ctx    context.Context // ends when clients are cut off
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	failed chan struct{}
-	fail   sync.Once
-	// waits says what the server waits for before it joins; nil: nothing yet.
-	waits atomic.Pointer[string]
-}
 
 // Start runs a server. It opens the ports at once, so that it finds addresses in use early and
 // answers health checks. It returns when the server has joined its cluster: a new cluster of
@@ -198,49 +154,6 @@ func (i *Instance) served(what string, err error) {
 		i.stopped()
 	}
 }
-
-// dialable returns the address of a listener if it names a host, else the empty string.
-func dialable(ln net.Listener) string {
-	if ln == nil {
-		return ""
-	}
-	a, ok := ln.Addr().(*net.TCPAddr)
-	if !ok || a.IP.IsUnspecified() {
-		return ""
-	}
-	return a.String()
-}
-
-func addrString(ln net.Listener) string {
-	if ln == nil {
-		return ""
-	}
-	return ln.Addr().String()
-}
-
-// ClientAddr is the bound address of the client port, empty if there is none.
-func (i *Instance) ClientAddr() string { return addrString(i.client) }
-
-// SecureAddr is the bound address of the TLS client port, empty if there is
-// none.
-func (i *Instance) SecureAddr() string { return addrString(i.secure) }
-
-// AdminAddr is the bound address of the admin port, empty if there is none.
-func (i *Instance) AdminAddr() string { return addrString(i.http) }
-
-// MetricsAddr is the bound address of the metrics port, empty if there is none.
-func (i *Instance) MetricsAddr() string { return addrString(i.metrics) }
-
-// Node is this server's part in the cluster, nil until it has joined.
-func (i *Instance) Node() *raftfsm.Node { return i.node.Load() }
-
-// Ready waits until the server serves clients.
-func (i *Instance) Ready(ctx context.Context) error { return i.Clients.WaitServing(ctx) }
-
-// Failed is closed when the server cannot go on by itself; the log says why.
-func (i *Instance) Failed() <-chan struct{} { return i.failed }
-
-func (i *Instance) stopped() { i.fail.Do(func() { close(i.failed) }) }
 
 // Close shuts the server down, as far as ctx allows: it hands over leadership, closes the connections so that
 // clients go to other servers, and leaves everything acknowledged on the disk. Sessions live on.

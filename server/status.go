@@ -15,7 +15,6 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/server/admin"
 	"github.com/zlockd/zlockd/server/audit"
-	"github.com/zlockd/zlockd/server/clients/identity"
 	"github.com/zlockd/zlockd/session"
 )
 
@@ -89,20 +88,6 @@ func (i *Instance) ResetStats() { i.Clients.Metrics().Reset() }
 
 // ResetConns implements admin.Source.
 func (i *Instance) ResetConns() { i.Clients.ResetConns() }
-
-// super returns who is the super user.
-func (i *Instance) super() identity.Super {
-	return identity.Super{Digest: i.o.SuperDigest, SASL: i.o.SASLSuper, X509: i.o.X509Super}
-}
-
-// authorize returns the check for callers that change state over HTTP: only the super user, with the
-// password, may. It is nil if there is no super user.
-func (i *Instance) authorize() admin.Super {
-	if i.o.SuperDigest == "" {
-		return nil
-	}
-	return i.super().HasPassword
-}
 
 // shownConfig returns the configuration in force.
 func (i *Instance) shownConfig() admin.Config {

@@ -18,12 +18,6 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-func shuffled(list []string) []string {
-	list = slices.Clone(list)
-	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-	return list
-}
-
 // stagger is how long the Conn waits for one server before it tries the next one beside it.
 const stagger = 200 * time.Millisecond
 

@@ -63,19 +63,6 @@ func (e *Error) Error() string { return "zk: " + e.Op + " " + e.Path + ": " + e.
 // Unwrap returns the code, so that errors.Is(err, ErrNoNode) works.
 func (e *Error) Unwrap() error { return e.Code }
 
-// MultiError is a server's refusal of a transaction. No operation of the transaction took effect.
-type MultiError struct {
-	Index int   // of the operation that failed
-	Op    Op    // that operation
-	Err   error // an *Error
-}
-
-// Error describes the operation that failed.
-func (e *MultiError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the error of the operation that failed.
-func (e *MultiError) Unwrap() error { return e.Err }
-
 // uncertain marks an error after which the outcome of a write is unknown.
 type uncertain struct{ err error }
 

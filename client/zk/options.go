@@ -122,3 +122,28 @@ func ParseServers(s string) (servers []string, chroot string, err error) {
 	}
 	return servers, chroot, nil
 }
+
+// chroot is the part of the tree that a Conn sees, "" for the whole tree.
+type chroot string
+
+// full maps a path of the caller to the server's.
+func (r chroot) full(path string) string {
+	switch {
+	case r == "":
+		return path
+	case path == "/":
+		return string(r)
+	}
+	return string(r) + path
+}
+
+// own maps a path of the server to the caller's.
+func (r chroot) own(path string) string {
+	if r == "" || !strings.HasPrefix(path, string(r)) {
+		return path
+	}
+	if p := path[len(r):]; p != "" {
+		return p
+	}
+	return "/"
+}

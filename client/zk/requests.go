@@ -11,18 +11,9 @@ import (
 	"github.com/zlockd/zlockd/jute"
 )
 
-// Stat is the metadata that a server keeps of a node.
-type Stat = jute.Stat
-
 // Node is a node's content.
 type Node struct {
 	Data []byte
-	Stat Stat
-}
-
-// Created is the node that a create made.
-type Created struct {
-	Path string // with the number of a sequential node
 	Stat Stat
 }
 
@@ -34,11 +25,6 @@ func newCreate(c chroot, op Create) *Reply[Created] {
 	r.end(op.append(b, c))
 	r.parse = func(d *jute.Decoder) { r.v = readCreated(d, c) }
 	return r
-}
-
-func readCreated(d *jute.Decoder, c chroot) Created {
-	p, _ := d.String()
-	return Created{Path: c.own(strings.Clone(p)), Stat: d.Stat()}
 }
 
 // pathRead makes a request of a path, and for some requests a flag that sets a watch.
@@ -342,31 +328,6 @@ func (l Names) List() []string {
 		names = append(names, strings.Clone(name))
 	}
 	return names
-}
-
-// chroot is the part of the tree that a Conn sees, "" for the whole tree.
-type chroot string
-
-// full maps a path of the caller to the server's.
-func (r chroot) full(path string) string {
-	switch {
-	case r == "":
-		return path
-	case path == "/":
-		return string(r)
-	}
-	return string(r) + path
-}
-
-// own maps a path of the server to the caller's.
-func (r chroot) own(path string) string {
-	if r == "" || !strings.HasPrefix(path, string(r)) {
-		return path
-	}
-	if p := path[len(r):]; p != "" {
-		return p
-	}
-	return "/"
 }
 
 // MakePath creates a persistent node, or a container, and all missing nodes above it, the chroot

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -347,4 +350,11 @@ func parseSession(s string) (int64, bool) {
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil
+}
+
+// etagOf returns a tag for an answer's bytes, by which a client that polls learns in a few bytes that nothing
+// has changed.
+func etagOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return `W/"` + hex.EncodeToString(sum[:12]) + `"`
 }

@@ -11,14 +11,6 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-// Ended provides the ended sessions; observe.Clients is one.
-type Ended interface {
-	EndedSince(zxid int64) []observe.EndedSession
-	EndedNews() <-chan struct{}
-	Downs() []observe.Down
-	Refused(addr string) (observe.Refusal, bool)
-}
-
 // Programs that connect for every operation close thousands of sessions a second, so tellEnded rests
 // after each round.
 const endedRest = 50 * time.Millisecond

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"html/template"
 	"maps"
@@ -229,10 +228,3 @@ var policies = sync.OnceValue(func() string {
 	return "default-src 'none'; script-src " + hash("script") + "; style-src " + hash("style") +
 		"; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 })
-
-// etagOf returns a tag for an answer's bytes, by which a client that polls learns in a few bytes that nothing
-// has changed.
-func etagOf(b []byte) string {
-	sum := sha256.Sum256(b)
-	return `W/"` + hex.EncodeToString(sum[:12]) + `"`
-}

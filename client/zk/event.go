@@ -1,0 +1,81 @@
+package zk
+
+import "github.com/zlockd/zlockd/jute"
+
+// EventType says what happened to a watched node.
+type EventType int32
+
+// The events that a server sends, and, with negative numbers, those that the Conn adds.
+const (
+	EventCreated         = EventType(jute.EventCreated)
+	EventDeleted         = EventType(jute.EventDeleted)
+	EventDataChanged     = EventType(jute.EventDataChanged)
+	EventChildrenChanged = EventType(jute.EventChildrenChanged)
+
+	// EventLost: the server no longer has the watch. The node may have changed or not, and the program
+	// must read it again.
+	EventLost EventType = -1
+	// EventOver: the session is over.
+	EventOver EventType = -2
+	// EventResumed tells a [Subscription] that the session has another connection. Events in between
+	// are missing.
+	EventResumed EventType = -3
+)
+
+// String returns the event in a few words.
+func (e EventType) String() string {
+	switch e {
+	case EventLost:
+		return "watch lost"
+	case EventOver:
+		return "session over"
+	case EventResumed:
+		return "connection resumed"
+	}
+	return jute.EventType(e).String()
+}
+
+// Event is a change of a node.
+type Event struct {
+	Type EventType
+	Path string
+}
+
+type watchKind uint8
+
+const (
+	noWatch       watchKind = iota
+	watchData               // by Get and Exists
+	watchChildren           // by Children
+)
+
+type watchKey struct {
+	path string // as the server knows it
+	kind watchKind
+}
+
+// Watch reports the next change of a node. It keeps the event, so that a late look does not miss
+// it. All callers that watch the same thing of the same node, one after another or at once, share
+// one Watch until it fires. So an abandoned watch is no burden: the next caller uses it.
+//
+// A Watch outlives connections: when the session has another one, the Conn sets the watch there
+// again, or fires it if it is too late for that.
+type Watch struct {
+	key     watchKey
+	missing bool // the node was: it is set again as one for creation
+	fired   chan struct{}
+	event   Event
+}
+
+// Fired returns a channel that closes when there is an event.
+func (w *Watch) Fired() <-chan struct{} { return w.fired }
+
+// Event returns the event once Fired is closed, and the zero Event before.
+func (w *Watch) Event() Event {
+	select {
+	case <-w.fired:
+		return w.event
+	default:
+		return Event{}
+	}
+}

@@ -1,0 +1,80 @@
+package zk
+
+import "context"
+
+// Reply is the answer to a request of a [Pipe], present or future.
+type Reply[T any] struct {
+	call
+	c *Conn
+	v T
+}
+
+// Done returns a channel that closes when the answer is there, or certainly never comes.
+func (r *Reply[T]) Done() <-chan struct{} { return r.done }
+
+// Wait returns the answer, or the error of ctx if ctx ends first. Then the Conn withdraws a request
+// that it has not sent yet; for a request that it has sent, the error is ErrUncertain, unless the
+// request only reads. A caller may call Wait again to learn the outcome.
+func (r *Reply[T]) Wait(ctx context.Context) (T, error) {
+	var none T
+	select {
+	case <-r.done:
+	default:
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			if err := r.c.leave(ctx, &r.call); err != nil {
+				return none, err
+			}
+		}
+	}
+	if r.err != nil {
+		return none, r.err
+	}
+	return r.v, nil
+}
+
+// Watch returns the watch that a read set, once Wait has returned without an error.
+func (r *Reply[T]) Watch() *Watch { return r.watch }
+
+// Pipe collects requests for one flight: the Conn sends them on one connection, one after the
+// other with nothing between them, and the server answers them in that order. If the connection is
+// lost, the Conn repeats reads, and writes fail with ErrConnectionLost.
+type Pipe struct {
+	c     *Conn
+	calls []*call
+}
+
+// Pipe returns an empty Pipe.
+func (c *Conn) Pipe() *Pipe { return &Pipe{c: c} }
+
+// Send sends the collected requests. It does not wait: without a connection the Conn sends them as
+// soon as there is one.
+func (p *Pipe) Send() {
+	p.c.submit(false, p.calls...)
+	p.calls = nil
+}
+
+// SendSoon is Send for requests without a waiting caller. If another request follows at once, both
+// leave together, and the server may do both in one step.
+func (p *Pipe) SendSoon() {
+	p.c.submit(true, p.calls...)
+	p.calls = nil
+}
+
+func add[T any](p *Pipe, r *Reply[T]) *Reply[T] {
+	r.c = p.c
+	p.calls = append(p.calls, &r.call)
+	return r
+}
+
+// do sends one request and waits for its answer.
+func do[T any](ctx context.Context, c *Conn, r *Reply[T]) (T, error) {
+	if err := ctx.Err(); err != nil {
+		var none T
+		return none, err
+	}
+	r.c = c
+	c.submit(false, &r.call)
+	return r.Wait(ctx)
+}

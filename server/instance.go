@@ -1,0 +1,114 @@
+package server
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/zlockd/zlockd/raftfsm"
+	"github.com/zlockd/zlockd/raftfsm/tlsfiles"
+	"github.com/zlockd/zlockd/server/admin"
+	"github.com/zlockd/zlockd/server/backup"
+	"github.com/zlockd/zlockd/server/clients"
+	"github.com/zlockd/zlockd/server/clients/identity"
+	"github.com/zlockd/zlockd/server/observe"
+	"github.com/zlockd/zlockd/server/tickets"
+	"github.com/zlockd/zlockd/server/view"
+)
+
+// Instance is a whole server in this process: its part in the cluster, its
+// clients and its admin pages.
+type Instance struct {
+	Clients *clients.Server
+	Admin   *admin.Admin
+
+	o      Options
+	c      clients.Options              // with their defaults
+	node   atomic.Pointer[raftfsm.Node] // nil until the server has joined its cluster
+	client net.Listener
+	secure net.Listener
+	http   net.Listener
+	pages  *http.Server
+	view   *view.View    // nil without an admin port
+	taker  *backup.Taker // nil: no backups are taken
+	// metrics is the port for /metrics alone, if an operator has configured one.
+	metrics     net.Listener
+	metricsPage *http.Server
+
+	ticketPort  net.Listener
+	ticketPages *http.Server
+	tickets     *tickets.Server // nil: the server has no port for tickets
+	endsSoon    atomic.Int64    // how many long holds of tickets end soon
+
+	peerTLS *tlsfiles.Files // nil: none
+	slow    observe.Slow
+
+	reconfiguring sync.Mutex // held while a reconfig is under way here
+
+	ctx    context.Context // ends when clients are cut off
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	failed chan struct{}
+	fail   sync.Once
+	// waits says what the server waits for before it joins; nil: nothing yet.
+	waits atomic.Pointer[string]
+}
+
+func addrString(ln net.Listener) string {
+	if ln == nil {
+		return ""
+	}
+	return ln.Addr().String()
+}
+
+// ClientAddr is the bound address of the client port, empty if there is none.
+func (i *Instance) ClientAddr() string { return addrString(i.client) }
+
+// SecureAddr is the bound address of the TLS client port, empty if there is
+// none.
+func (i *Instance) SecureAddr() string { return addrString(i.secure) }
+
+// AdminAddr is the bound address of the admin port, empty if there is none.
+func (i *Instance) AdminAddr() string { return addrString(i.http) }
+
+// MetricsAddr is the bound address of the metrics port, empty if there is none.
+func (i *Instance) MetricsAddr() string { return addrString(i.metrics) }
+
+// Node is this server's part in the cluster, nil until it has joined.
+func (i *Instance) Node() *raftfsm.Node { return i.node.Load() }
+
+// Ready waits until the server serves clients.
+func (i *Instance) Ready(ctx context.Context) error { return i.Clients.WaitServing(ctx) }
+
+// Failed is closed when the server cannot go on by itself; the log says why.
+func (i *Instance) Failed() <-chan struct{} { return i.failed }
+
+func (i *Instance) stopped() { i.fail.Do(func() { close(i.failed) }) }
+
+// super returns who is the super user.
+func (i *Instance) super() identity.Super {
+	return identity.Super{Digest: i.o.SuperDigest, SASL: i.o.SASLSuper, X509: i.o.X509Super}
+}
+
+// authorize returns the check for callers that change state over HTTP: only the super user, with the
+// password, may. It is nil if there is no super user.
+func (i *Instance) authorize() admin.Super {
+	if i.o.SuperDigest == "" {
+		return nil
+	}
+	return i.super().HasPassword
+}
+
+// dialable returns the address of a listener if it names a host, else the empty string.
+func dialable(ln net.Listener) string {
+	if ln == nil {
+		return ""
+	}
+	a, ok := ln.Addr().(*net.TCPAddr)
+	if !ok || a.IP.IsUnspecified() {
+		return ""
+	}
+	return a.String()
+}
