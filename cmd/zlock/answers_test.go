@@ -71,37 +71,6 @@ func TestCommandsEndWhenTheServerFallsSilent(t *testing.T) {
 	}
 }
 
-// ZLOCK_CHROOT counts beside -S; what the command line says of the chroot wins.
-func TestChrootOfTheEnvironment(t *testing.T) {
-	for _, c := range []struct {
-		flagServers, flagChroot, envServers, envChroot string
-		servers, chroot                                string
-		fails                                          bool
-	}{
-		{"", "", "", "", "127.0.0.1:2181", "", false},
-		{"a:1", "", "", "/prod", "a:1", "/prod", false},
-		{"a:1", "", "b:1", "/prod", "a:1", "/prod", false},
-		{"a:1/x", "", "b:1", "/prod", "a:1", "/x", false},
-		{"a:1/", "", "", "/prod", "a:1", "", false},
-		{"a:1", "/y", "", "/prod", "a:1", "/y", false},
-		{"a:1", "/", "", "/prod", "a:1", "", false},
-		{"", "", "b:1", "/prod", "b:1", "/prod", false},
-		{"", "/y", "b:1", "/prod", "b:1", "/y", false},
-		{"", "", "b:1/z", "", "b:1", "/z", false},
-		{"", "", "b:1/z", "/prod", "", "", true},
-		{"a:1/x", "/y", "", "", "", "", true},
-		{"a:1", "y", "", "", "", "", true},
-	} {
-		f := &connectFlags{servers: c.flagServers, chroot: c.flagChroot}
-		servers, chroot, err := f.address(func(name string) string {
-			return map[string]string{"ZLOCK_SERVERS": c.envServers, "ZLOCK_CHROOT": c.envChroot}[name]
-		})
-		if c.fails != (err != nil) || err == nil && (servers != c.servers || chroot != c.chroot) {
-			t.Errorf("%+v: %q, %q, %v", c, servers, chroot, err)
-		}
-	}
-}
-
 // No proxy of the environment and no redirection gets to see the super user's password.
 func TestPasswordGoesToTheServerOnly(t *testing.T) {
 	t.Parallel()
@@ -177,19 +146,6 @@ func TestAnswersThatAreCutAreSaidToBe(t *testing.T) {
 		"said: %s", errs)
 }
 
-// answers are what each command prints with -o json, where zlock makes it.
-var answers = map[string][]any{
-	"ls":                         {listed{}},
-	"show, holders, waiters":     {shownEntry{}},
-	"wait-graph":                 {shownEdge{}, shownParty{}},
-	"leader":                     {shownLeader{}},
-	"doctor":                     {finding{}, trouble{}},
-	"member list, restart-order": {memberInfo{}},
-	"top":                        {topRow{}},
-	"backup, export":             {takenFile{}},
-	"restore":                    {restoredFile{}},
-}
-
 // TestAnswersInJSONAreDescribed: whatever a field is called, the line of its
 // command in the documentation names it.
 func TestAnswersInJSONAreDescribed(t *testing.T) {
@@ -201,17 +157,18 @@ func TestAnswersInJSONAreDescribed(t *testing.T) {
 		part, _, _ = strings.Cut(part, "\n## ")
 		for line := range strings.Lines(part) {
 			if cells := strings.Split(line, "|"); len(cells) > 3 {
-				name := strings.ReplaceAll(strings.ReplaceAll(cells[1], "`", ""), "zlock ", "")
-				lines[strings.TrimSpace(name)] += line
+				names := strings.ReplaceAll(strings.ReplaceAll(cells[1], "`", ""), "zlock ", "")
+				for name := range strings.SplitSeq(names, ",") {
+					name, _, _ = strings.Cut(strings.TrimSpace(name), " ") // member list
+					lines[name] += line
+				}
 			}
 		}
 	}
-	for command, objects := range answers {
-		line, ok := lines[command]
-		expect.That(t, ok, "no line describes %s; there are %v", command, lines)
-		for _, o := range objects {
+	for _, c := range program(new(app)).Commands {
+		for _, o := range c.Prints {
 			for _, name := range fieldsOf(reflect.TypeOf(o)) {
-				expect.Has(t, line, "`"+name+"`", "%s: the field %s is not described", command, name)
+				expect.Has(t, lines[c.Name], "`"+name+"`", "%s: the field %s is not described", c.Name, name)
 			}
 		}
 	}
@@ -235,17 +192,21 @@ func fieldsOf(t reflect.Type) (names []string) {
 func TestAnswersInJSONHaveAVersion(t *testing.T) {
 	all := map[string]any{"empty": struct{}{}, "a server's": json.RawMessage(`{"v":1,"id":"0x1"}`),
 		"a part of a server's": json.RawMessage(`{"id":"0x1"}`)}
-	for command, objects := range answers {
-		all[command] = objects[0]
+	for _, c := range program(new(app)).Commands {
+		if len(c.Prints) > 0 {
+			all[c.Name] = c.Prints[0]
+		}
 	}
+	expect.That(t, len(all) > 12, "objects of %d commands only", len(all))
 	for what, o := range all {
 		var b bytes.Buffer
-		p := &printer{w: &b, format: formatJSON}
+		p := (&app{stdout: &b}).printer(formatJSON)
 		p.row(o)
+		written := p.flush()
 		var read struct{ V int }
-		if err := json.Unmarshal(b.Bytes(), &read); err != nil || read.V != 1 || p.err != nil ||
+		if err := json.Unmarshal(b.Bytes(), &read); err != nil || read.V != 1 || written != nil ||
 			!strings.HasPrefix(b.String(), `{"v":1`) || strings.Count(b.String(), `"v":`) > 1 {
-			t.Errorf("%s: %s %v %v", what, &b, err, p.err)
+			t.Errorf("%s: %s %v %v", what, &b, err, written)
 		}
 	}
 }

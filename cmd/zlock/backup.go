@@ -37,7 +37,7 @@ must have is printed. A stopped server is exported by: zlockd export.`)
 // fetchCommand is a command that writes the state in a format to a file.
 func fetchCommand(name, format, does, help string) *command {
 	return &command{
-		Name: name, Args: "FILE|-", Least: 1, Most: 1, Does: does, Help: help,
+		Name: name, Args: "FILE|-", Least: 1, Most: 1, Does: does, Help: help, Prints: []any{takenFile{}},
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			m, output := addStateFlags(fs), addFormat(fs)
 			force := fs.Bool("force", false, "replace FILE if there is one")
@@ -45,8 +45,8 @@ func fetchCommand(name, format, does, help string) *command {
 				if err := replaceable(c.Args[0], *force); err != nil {
 					return err
 				}
-				return c.withAdmin(m, func(ctx context.Context, admin adminClient) error {
-					return c.fetchState(ctx, admin, format, *output)
+				return withAdmin(c, m, func(ctx context.Context, admin adminClient) error {
+					return fetchState(ctx, c, admin, format, *output)
 				})
 			}
 		},
@@ -62,7 +62,7 @@ func addStateFlags(fs *pflag.FlagSet) *adminFlags {
 }
 
 // fetchState writes the state in a format to the file of the command line.
-func (c *call) fetchState(ctx context.Context, admin adminClient, format, output string) error {
+func fetchState(ctx context.Context, c *call, admin adminClient, format, output string) error {
 	body, err := admin.open(ctx, http.MethodGet, "/commands/snapshot?format="+format, nil)
 	if err != nil {
 		return err

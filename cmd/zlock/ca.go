@@ -44,7 +44,7 @@ that a renewed authority signed before stay valid.`,
 				"`NAME` or address by which clients know the server; may be repeated")
 			fs.IntVar(&a.days, "days", 825, "the certificate ends after `N` days; an authority after ten years")
 			fs.BoolVar(&a.renew, "renew", false, "make the certificates again, for the keys that are there")
-			return func(c *call) error { return c.ca(a) }
+			return func(c *call) error { return certify(c, a) }
 		},
 	}
 }
@@ -59,7 +59,7 @@ type authority struct {
 
 const authorityLife = 10 * 365 // days
 
-func (c *call) ca(a *authority) error {
+func certify(c *call, a *authority) error {
 	what := c.Args[0]
 	c.Args = c.Args[1:]
 	if (len(c.Args) == 0) != (what == "init") {

@@ -22,13 +22,13 @@ usage error.`,
 			seq := fs.String("sequencer", "", "`SEQUENCER` of the hold; PATH may be left away then")
 			conn := addAskFlags(fs)
 			return func(c *call) error {
-				return onlyNo(c.check(conn, *token, *seq))
+				return onlyNo(checkHold(c, conn, *token, *seq))
 			}
 		},
 	}
 }
 
-func (c *call) check(conn *connectFlags, token, sequencer string) error {
+func checkHold(c *call, conn *connectFlags, token, sequencer string) error {
 	if (token == "") == (sequencer == "") {
 		return cli.Usagef("one of --token and --sequencer is needed")
 	}
@@ -50,7 +50,7 @@ func (c *call) check(conn *connectFlags, token, sequencer string) error {
 			return cli.Usagef("%v", err)
 		}
 	}
-	return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
+	return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {
 		if sequencer != "" {
 			err := cl.CheckSequencer(ctx, s)
 			if errors.Is(err, fence.ErrStale) {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
@@ -131,9 +132,9 @@ func (f *connectFlags) options(a *app) ([]client.Option, error) {
 func (f *connectFlags) logger(a *app) *slog.Logger {
 	switch {
 	case f.verbose > 1:
-		return slog.New(slog.NewTextHandler(patient{a.stderr}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		return slog.New(slog.NewTextHandler(a.patientStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	case f.verbose > 0:
-		return slog.New(slog.NewTextHandler(patient{a.stderr}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+		return slog.New(slog.NewTextHandler(a.patientStderr(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	case f.quiet:
 		return slog.New(slog.DiscardHandler)
 	}
@@ -213,9 +214,9 @@ func (f *tlsFiles) tlsConfig() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// connect opens a session. A connection that cannot work is a usage error; no session in time
+// dial opens a session. A connection that cannot work is a usage error; no session in time
 // is exit code 120.
-func (c *call) connect(ctx context.Context, f *connectFlags) (*client.Client, error) {
+func dial(ctx context.Context, c *call, f *connectFlags) (*client.Client, error) {
 	servers, chroot, err := f.address(c.getenv)
 	if err != nil {
 		return nil, err
@@ -233,7 +234,7 @@ func (c *call) connect(ctx context.Context, f *connectFlags) (*client.Client, er
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, client.ErrInvalid) && f.margin > 0:
-		return nil, c.tooShort(ctx, *f, err)
+		return nil, tooShort(ctx, c, *f, err)
 	case errors.Is(err, client.ErrInvalid):
 		return nil, cli.Usagef("%v", err)
 	case limit.Err() != nil:
@@ -250,14 +251,14 @@ func (c *call) connect(ctx context.Context, f *connectFlags) (*client.Client, er
 
 // tooShort explains why the client refused to begin: the server may have granted a shorter
 // session timeout than zlock asked for.
-func (c *call) tooShort(ctx context.Context, f connectFlags, err error) error {
+func tooShort(ctx context.Context, c *call, f connectFlags, err error) error {
 	killAfter := f.margin - marginFor(0)
 	f.margin = 0
-	cl, again := c.connect(ctx, &f)
+	cl, again := dial(ctx, c, &f)
 	if again != nil {
 		return cli.Usagef("%v", err)
 	}
-	defer c.disconnect(cl)
+	defer hangUp(c, cl)
 	if short := checkMargin(false, cl.Session().Timeout, killAfter); short != nil {
 		return short
 	}
@@ -268,8 +269,8 @@ func (c *call) tooShort(ctx context.Context, f connectFlags, err error) error {
 // rest go with the session.
 const closeTimeout = 5 * time.Second
 
-// disconnect ends the session.
-func (c *call) disconnect(cl *client.Client) {
+// hangUp ends the session.
+func hangUp(c *call, cl *client.Client) {
 	limit := closeTimeout
 	if cl.State() != client.StateReady {
 		limit = 0 // no server answers: what is left goes with the session
@@ -279,4 +280,55 @@ func (c *call) disconnect(cl *client.Client) {
 	if err := cl.Close(ctx); err != nil && limit > 0 {
 		c.say("%v", err)
 	}
+}
+
+// layoutOption returns the option for the name of a layout, none for "".
+func layoutOption(name string) []client.Option {
+	l, err := recipe.ParseLayout(name)
+	if err != nil {
+		return nil // the flag takes no other name
+	}
+	return []client.Option{client.WithLayout(l)}
+}
+
+// withSession runs f with a session. The session ends with f, a signal, or the command's time.
+func withSession(c *call, conn *connectFlags, f func(context.Context, *client.Client) error) error {
+	ctx, stop := interruptible()
+	defer stop()
+	ctx, cancel := answerWithin(ctx, conn.timeout)
+	defer cancel()
+	cl, err := dial(ctx, c, conn)
+	if err != nil {
+		return err
+	}
+	defer hangUp(c, cl)
+	err = f(ctx, cl)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// dialNodes opens a session without the client of locks.
+func dialNodes(ctx context.Context, c *call, f *connectFlags) (*zk.Conn, error) {
+	servers, chroot, err := f.address(c.getenv)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := f.ready(c.app)
+	if err != nil {
+		return nil, err
+	}
+	limit, cancel := context.WithTimeout(ctx, f.connectTimeout)
+	defer cancel()
+	session, err := zk.Dial(limit, servers+chroot, zk.Options{Timeout: f.sessionTimeout, TLS: cfg,
+		Auth: f.credentials, Logger: f.logger(c.app)})
+	switch {
+	case err == nil:
+		return session, nil
+	case errors.Is(err, zk.ErrInvalid):
+		return nil, cli.Usagef("%v", err)
+	}
+	return nil, cli.Exitf(exitNoSession, "no usable session with %s within %v: %w", servers, f.connectTimeout,
+		err)
 }

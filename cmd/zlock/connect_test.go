@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -52,16 +51,5 @@ func TestAnswersOfTheAdminListenerThatMakeNoSense(t *testing.T) {
 		out, errs, code := runIn(t, env, strings.Fields(c.args)...)
 		expect.That(t, code != 0 && strings.Contains(errs, c.want), "%s: exit code %d, no %q in\n%s%s", c.body, code,
 			c.want, out, errs)
-	}
-}
-
-func TestDurationsThatAreTyped(t *testing.T) {
-	for s, want := range map[string]time.Duration{"0": 0, "1.5": 1500 * time.Millisecond, "10s": 10 * time.Second,
-		"1e9": 1e9 * time.Second} {
-		d, err := parseDuration(s)
-		expect.That(t, err == nil && d == want, "%s is read as %v, %v", s, d, err)
-	}
-	for _, s := range []string{"", "-1", "-1s", "2e9", "NaN", "Inf", "s", "2562047h"} {
-		expect.Fails(t, expect.Err(parseDuration(s)), "%q is a duration", s)
 	}
 }

@@ -19,7 +19,8 @@ import (
 func doctorCommand() *command {
 	return &command{
 		Name: "doctor", Args: "",
-		Does: "look at each server and tell what locks can rely on",
+		Does:   "look at each server and tell what locks can rely on",
+		Prints: []any{finding{}, trouble{}},
 		Help: `Connects to each server by itself, and compares what they say with each other and
 with the list. The clock offset is informative: no lock depends on the time of day.
 The margin is how long before the server may give a lock away its holder stops. What
@@ -36,7 +37,7 @@ Exit code: 0, or 1 if something is wrong.`,
 			admin := &adminFlags{}
 			admin.addTo(fs)
 			return func(c *call) error {
-				return c.doctor(conn, admin, killAfter, *format)
+				return doctor(c, conn, admin, killAfter, *format)
 			}
 		},
 	}
@@ -115,7 +116,7 @@ func (f *finding) cells(plain bool) []any {
 	return append(append(list, more...), verdict)
 }
 
-func (c *call) doctor(conn *connectFlags, admin *adminFlags, killAfter time.Duration, format string) error {
+func doctor(c *call, conn *connectFlags, admin *adminFlags, killAfter time.Duration, format string) error {
 	servers, chroot, err := conn.address(c.getenv)
 	if err != nil {
 		return err
@@ -143,8 +144,8 @@ func (c *call) doctor(conn *connectFlags, admin *adminFlags, killAfter time.Dura
 	}
 	var found []finding
 	for i, server := range list {
-		f := c.examine(ctx, conn, server, chroot, killAfter)
-		if err := c.askHealth(ctx, &f, admin, listeners[i]); err != nil {
+		f := examine(ctx, c, conn, server, chroot, killAfter)
+		if err := askHealth(ctx, c, &f, admin, listeners[i]); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -202,14 +203,14 @@ func yesNo(b bool) string {
 const clockApart = 5.0
 
 // examine examines one server.
-func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot string,
+func examine(ctx context.Context, c *call, conn *connectFlags, server, chroot string,
 	killAfter time.Duration) finding {
 	f := finding{Server: server, Kind: "unknown"}
 	problem := func(format string, args ...any) finding {
 		f.Problem = fmt.Sprintf(format, args...)
 		return f
 	}
-	srvr, cert, err := conn.word(ctx, server, "srvr")
+	srvr, cert, err := word(ctx, conn, server, "srvr")
 	if err != nil {
 		var sys syscall.Errno
 		var shake *handshakeError
@@ -220,11 +221,11 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 	f.Certificate = cert
 	f.readSrvr(srvr)
 	f.asked = time.Now()
-	mntr, _, _ := conn.word(ctx, server, "mntr") // a server that does not answer has said so to srvr
+	mntr, _, _ := word(ctx, conn, server, "mntr") // a server that does not answer has said so to srvr
 	f.readMntr(mntr)
 	one := *conn
 	one.servers, one.chroot, one.margin, one.quiet = server, chroot, 0, true // the verdict reports it
-	cl, err := c.connect(ctx, &one)
+	cl, err := dial(ctx, c, &one)
 	if err != nil {
 		// Another protocol at the port, TLS or HTTP, is a mistake of this call, not of the cluster.
 		f.unreachable, f.down = true, strings.Contains(srvr, "ZooKeeper") || strings.Contains(srvr, "Zookeeper")
@@ -237,10 +238,10 @@ func (c *call) examine(ctx context.Context, conn *connectFlags, server, chroot s
 		}
 		return problem("%s", text)
 	}
-	defer c.disconnect(cl)
+	defer hangUp(c, cl)
 	s := cl.Session()
 	f.Timeout, f.Margin = s.Timeout.Seconds(), s.Margin.Seconds()
-	err = c.probe(ctx, &f, chroot, &one)
+	err = probe(ctx, &f, chroot, &one)
 	if errors.Is(err, zk.ErrThrottled) {
 		return problem("it refuses new nodes, and so locks: its disk is below --disk-reserve, or it holds " +
 			"--max-nodes or --max-data; " +
@@ -287,7 +288,7 @@ func (f *finding) judge(short bool, asked time.Duration) {
 }
 
 // probe measures with a connection of its own, without a lock.
-func (c *call) probe(ctx context.Context, f *finding, chroot string, conn *connectFlags) error {
+func probe(ctx context.Context, f *finding, chroot string, conn *connectFlags) error {
 	cfg, err := conn.tlsConfig()
 	if err != nil {
 		return err

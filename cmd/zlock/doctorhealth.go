@@ -2,11 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -51,7 +47,7 @@ func adminsOf(servers []string, named string) ([]string, error) {
 const healthTimeout = 5 * time.Second
 
 // askHealth adds what a zlockd says of itself.
-func (c *call) askHealth(ctx context.Context, f *finding, flags *adminFlags, addr string) error {
+func askHealth(ctx context.Context, c *call, f *finding, flags *adminFlags, addr string) error {
 	if f.Kind != "zlockd" {
 		return nil
 	}
@@ -61,7 +57,8 @@ func (c *call) askHealth(ctx context.Context, f *finding, flags *adminFlags, add
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	h, err := admin.health(ctx)
+	var h health
+	err = admin.health(ctx, &h)
 	switch {
 	case err != nil:
 		f.note("what it says of itself is not known: %v (--admin-addr names its admin listener)", err)
@@ -83,24 +80,4 @@ func (c *call) askHealth(ctx context.Context, f *finding, flags *adminFlags, add
 func (f *finding) runsFor(uptime time.Duration) bool {
 	const round = time.Second // of the two clocks
 	return uptime >= f.uptime && uptime <= f.uptime+time.Since(f.asked)+round
-}
-
-// health reads what the server says of itself, whether it is well or not.
-func (a adminClient) health(ctx context.Context) (h health, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+"/health", nil)
-	if err != nil {
-		return h, err
-	}
-	resp, err := a.http.Do(req)
-	if err != nil {
-		if u, ok := err.(*url.Error); ok { //nolint:errorlint // the client returns no other
-			err = u.Err
-		}
-		return h, err
-	}
-	defer resp.Body.Close()
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&h); err != nil {
-		return h, fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
-	}
-	return h, nil
 }

@@ -34,7 +34,7 @@ func days(d time.Duration) string {
 
 // word sends a four-letter word to a server, and returns its answer, "" if it does not answer, and
 // when its certificate ends, if it has one. It returns an error only if the server cannot be reached.
-func (f *connectFlags) word(ctx context.Context, server, word string) (
+func word(ctx context.Context, f *connectFlags, server, word string) (
 	answer string, ends *time.Time, err error) {
 	cfg, err := f.tlsConfig()
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 func electCommand() *command {
@@ -32,7 +33,7 @@ that everything is as with run, exit codes included.`,
 				if err := noTry(fs, f.timeout); err != nil {
 					return err
 				}
-				return c.elect(f, run, conn)
+				return elect(c, f, run, conn)
 			}
 		},
 	}
@@ -45,8 +46,8 @@ type electFlags struct {
 	killAfter      time.Duration
 }
 
-func (c *call) elect(f *electFlags, run *runFlags, conn *connectFlags) error {
-	j, err := c.begin(run, conn, f.killAfter, false, fence.Exclusive)
+func elect(c *call, f *electFlags, run *runFlags, conn *connectFlags) error {
+	j, err := begin(c, run, conn, f.killAfter, false, fence.Exclusive)
 	if err != nil {
 		return err
 	}
@@ -66,4 +67,13 @@ func (c *call) elect(f *electFlags, run *runFlags, conn *connectFlags) error {
 		})
 		return lease, err
 	})
+}
+
+// noTry refuses -w 0 for commands that cannot just try: it would mean to wait without limit,
+// as without -w.
+func noTry(fs *pflag.FlagSet, wait time.Duration) error {
+	if fs.Changed("timeout") && wait == 0 {
+		return cli.Usagef("-w must be positive")
+	}
+	return nil
 }

@@ -47,7 +47,7 @@ func ancestorHolds(value, chroot, path string) (fence.Sequencer, bool) {
 // confirms: all (then COMMAND can run without locking) or none. Some is an error, and so is
 // all without --inherit: zlock would wait for itself. A lock held in another mode serves for mode
 // only if it is exclusive.
-func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, paths []string,
+func inherited(ctx context.Context, c *call, cl *client.Client, chroot string, paths []string,
 	inherit bool, mode fence.Mode) ([]fence.Sequencer, error) {
 	ctx, cancel := answerWithin(ctx, answerTimeout)
 	defer cancel()
@@ -90,7 +90,7 @@ func (c *call) inherited(ctx context.Context, cl *client.Client, chroot string, 
 }
 
 // inheritedSlots returns the numbers of permits that an ancestor holds, if they count for the ancestor.
-func (c *call) inheritedSlots(held []fence.Sequencer) (slots []int) {
+func inheritedSlots(c *call, held []fence.Sequencer) (slots []int) {
 	if c.getenv("ZLOCK_SLOTS") == "" {
 		return nil
 	}

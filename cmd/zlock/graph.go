@@ -14,7 +14,8 @@ import (
 func waitGraphCommand() *command {
 	return &command{
 		Name: "wait-graph", Args: "[ROOT]", Paths: true, Most: 1,
-		Does: "show who waits for whom, over all locks below a path",
+		Does:   "show who waits for whom, over all locks below a path",
+		Prints: []any{shownEdge{}, shownParty{}},
 		Help: `Cycles are marked: their members wait for each other forever. Where a side is
 known by its session only, which may do several things at a time, the edge is
 marked as possible. Exit code: 0, or 3 if there is a cycle.`,
@@ -28,12 +29,12 @@ marked as possible. Exit code: 0, or 3 if there is a cycle.`,
 				if len(c.Args) == 1 {
 					root = c.Args[0]
 				}
-				return c.look(server, conn, func(ctx context.Context, r reader) error {
+				return look(c, server, conn, func(ctx context.Context, r reader) error {
 					g, err := r.WaitGraph(ctx, root)
 					if err != nil {
 						return err
 					}
-					return c.showGraph(g, *format, *dot)
+					return showGraph(c, g, *format, *dot)
 				})
 			}
 		},
@@ -65,7 +66,7 @@ func shownEdgeOf(g *recipe.Graph, e *recipe.Edge) shownEdge {
 	return shownEdge{party(e.From), party(e.To), e.Path, e.FromNode, e.ToNode, g.Possible(e), e.Cycle}
 }
 
-func (c *call) showGraph(g *recipe.Graph, format string, dot bool) error {
+func showGraph(c *call, g *recipe.Graph, format string, dot bool) error {
 	cycle := false
 	p := c.printer(format, "WAITER", "WAITS-FOR", "PATH", "NOTE")
 	if dot {

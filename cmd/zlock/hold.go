@@ -23,12 +23,12 @@ as for 'zlock hold P &' in a script, it holds the lock until a signal comes.`,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
 			lock := addLockFlags(fs)
 			conn := addConnectFlags(fs)
-			return func(c *call) error { return c.hold(lock, conn) }
+			return func(c *call) error { return hold(c, lock, conn) }
 		},
 	}
 }
 
-func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
+func hold(c *call, lock *lockFlags, conn *connectFlags) error {
 	if err := lock.check(); err != nil {
 		return err
 	}
@@ -36,8 +36,8 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 	if err != nil {
 		return err
 	}
-	return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
-		if _, err := c.inherited(ctx, cl, chroot, c.Args, false, lock.mode()); err != nil {
+	return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {
+		if _, err := inherited(ctx, c, cl, chroot, c.Args, false, lock.mode()); err != nil {
 			return err
 		}
 		lease, err := lock.acquire(ctx, newWaitTeller(c.app, cl, conn.quiet), taskOf(c.getenv), c.Args)
@@ -45,7 +45,7 @@ func (c *call) hold(lock *lockFlags, conn *connectFlags) error {
 			return err
 		}
 		s := holding{app: c.app, lease: lease}
-		if err := c.keep(ctx, lock, &s, conn.quiet); err != nil {
+		if err := keepHold(ctx, c, lock, &s, conn.quiet); err != nil {
 			s.giveBack()
 			return err
 		}
@@ -61,8 +61,8 @@ func endsByItself(f *os.File) bool {
 	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 || isTerminal(f)
 }
 
-// keep holds the lock until standard input ends; an error says what else ended the hold.
-func (c *call) keep(ctx context.Context, lock *lockFlags, s *holding, quiet bool) error {
+// keepHold holds the lock until standard input ends; an error says what else ended the hold.
+func keepHold(ctx context.Context, c *call, lock *lockFlags, s *holding, quiet bool) error {
 	lease := s.lease
 	first := lease.Sequencer()
 	if _, err := fmt.Fprintf(c.stdout, "locked %s %s\n", first.Token, first); err != nil {

@@ -13,7 +13,8 @@ import (
 func leaderCommand() *command {
 	return &command{
 		Name: "leader", Args: "PATH", Paths: true, Least: 1, Most: 1,
-		Does: "show who leads an election",
+		Does:   "show who leads an election",
+		Prints: []any{shownLeader{}},
 		Help: `Exit code: 0, or 1 if there is no leader. With -o plain the columns are: value, since,
 token, session, node. With --watch a line is written for each change; a line
 without a value says that there is no leader.`,
@@ -25,7 +26,7 @@ without a value says that there is no leader.`,
 				if *watch {
 					conn.timeout = 0
 				}
-				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
+				return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {
 					el := cl.Election(c.Args[0])
 					if *watch {
 						ctx, stop := c.whileRead(ctx)
@@ -38,7 +39,7 @@ without a value says that there is no leader.`,
 							if l.Err != nil {
 								return l.Err
 							}
-							if err := c.showLeader(l, *format); err != nil {
+							if err := showLeader(c, l, *format); err != nil {
 								return err
 							}
 						}
@@ -51,7 +52,7 @@ without a value says that there is no leader.`,
 					if l.None() {
 						return cli.Exit(exitNo)
 					}
-					return c.showLeader(l, *format)
+					return showLeader(c, l, *format)
 				})
 			}
 		},
@@ -67,7 +68,7 @@ type shownLeader struct {
 	Node    string `json:"node,omitempty"`
 }
 
-func (c *call) showLeader(l client.Leader, format string) error {
+func showLeader(c *call, l client.Leader, format string) error {
 	p := c.printer(format, "VALUE", "SINCE", "TOKEN", "SESSION")
 	if l.None() {
 		p.row(shownLeader{}, "", "", "", "")

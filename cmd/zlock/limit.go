@@ -26,7 +26,7 @@ the number in use shrinks as holders give their permits back.`,
 					return cli.Usagef("the number of permits must be at least 1")
 				}
 				opts := layoutOption(layout)
-				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
+				return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {
 					return cl.Semaphore(c.Args[0], n, opts...).SetPermits(ctx, n)
 				})
 			}

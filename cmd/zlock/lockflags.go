@@ -131,15 +131,6 @@ func (f *lockFlags) options() []client.Option {
 	return opts
 }
 
-// layoutOption returns the option for the name of a layout, none for "".
-func layoutOption(name string) []client.Option {
-	l, err := recipe.ParseLayout(name)
-	if err != nil {
-		return nil // the flag takes no other name
-	}
-	return []client.Option{client.WithLayout(l)}
-}
-
 // acquire takes one lock or several.
 func (f *lockFlags) acquire(ctx context.Context, t *waitTeller, task string, paths []string) (
 	*client.Lease, error) {
@@ -223,50 +214,18 @@ func (f *lockFlags) take(ctx context.Context, t *waitTeller, paths []string, try
 	return c.All(ctx, reqs...)
 }
 
-// checkMargin refuses a session timeout too short to end COMMAND before the server gives the
-// lock away, and says which timeout would do.
-func checkMargin(asked bool, timeout, killAfter time.Duration) error {
-	margin := marginFor(killAfter)
-	need := neededTimeout(margin)
-	if timeout >= need {
-		return nil
-	}
-	if asked {
-		return cli.Usagef("a session timeout of %v is too short to end COMMAND within --kill-after %v before the "+
-			"lock can move; --session-timeout %v would do, or --kill-after %v",
-			timeout, killAfter, need, killFor(timeout))
-	}
-	return cli.Exitf(exitFailed,
-		"the server grants a session timeout of %v, too short to end COMMAND within --kill-after %v before the "+
-			"lock can move: %v is needed; --kill-after %v would do",
-		timeout, killAfter, need, killFor(timeout))
-}
-
-// marginFor returns the time between the loss of the lease here and the moment when the server
-// may give the lock to another client: enough to kill what does not end by itself, and two
-// seconds for delays on the way.
-func marginFor(killAfter time.Duration) time.Duration { return killAfter + 2*time.Second }
-
-// neededTimeout returns the shortest session timeout, in whole seconds, that leaves room for
-// two heartbeats before the margin begins. It repeats the rule of package client, which
-// decides.
-func neededTimeout(margin time.Duration) time.Duration {
-	return (time.Duration(float64(margin)/beforeMargin) + time.Second - 1).Truncate(time.Second)
-}
-
-// killFor returns the longest --kill-after, in whole seconds, for a session timeout.
-func killFor(timeout time.Duration) time.Duration {
-	return max(0, (time.Duration(float64(timeout)*beforeMargin) - 2*time.Second).Truncate(time.Second))
-}
-
-// beforeMargin is the part of a session timeout that can be a margin: not what clocks may drift, nor two
-// heartbeats.
-const beforeMargin = 1 - 0.005 - 2*0.2
-
 // describe names the locks in messages.
 func describe(paths []string) string {
 	if len(paths) == 1 {
 		return paths[0]
 	}
 	return fmt.Sprintf("%s and %d more", paths[0], len(paths)-1)
+}
+
+// pace is that of -n and -w.
+func (f *lockFlags) pace() (p pace) {
+	if f.nonblock || f.fs.Changed("timeout") {
+		p.end = time.Now().Add(f.timeout)
+	}
+	return p
 }

@@ -15,7 +15,8 @@ import (
 func lsCommand() *command {
 	return &command{
 		Name: "ls", Args: "[ROOT]", Paths: true, Most: 1,
-		Does: "list the locks directly below a path",
+		Does:   "list the locks directly below a path",
+		Prints: []any{listed{}},
 		Help: `With -o plain the columns are: path, layout, holders, waiters, oldest wait in
 seconds, kind.`,
 		Setup: func(fs *pflag.FlagSet) func(*call) error {
@@ -34,7 +35,7 @@ seconds, kind.`,
 				if l.watch {
 					conn.timeout = 0
 				}
-				return c.look(server, conn, func(ctx context.Context, r reader) error {
+				return look(c, server, conn, func(ctx context.Context, r reader) error {
 					return l.run(ctx, c, *format, r)
 				})
 			}

@@ -2,25 +2,92 @@
 // breaks the locks of an ensemble that speaks the ZooKeeper protocol: zlockd or
 // ZooKeeper. docs/zlock.md describes it by example.
 //
-// Each subcommand is one [command] value in the file of its name. Its flag set also yields its
-// help and its completion. Data go to standard output, everything else to standard error. Exit
-// codes are part of the interface and stand in exit.go.
-//
-// The commands that show and change locks are thin: package client does their work. This
-// package keeps a child process within the time in which its lock is safe (run.go, child.go,
-// guard.go).
+// This package is the table of the commands. Each command is one value in the file of its name, in the
+// package of its kind below internal: run, look, manage, ticket and node. Its flag set also yields its
+// help and its completion. Data go to standard output, everything else to standard error. Exit codes are
+// part of the interface and stand in internal/call.
 package main
 
-import "os"
+import (
+	"errors"
+	"os"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+)
 
 func main() {
 	a := &app{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		terminal: isTerminal(os.Stdout), getenv: os.Getenv,
 	}
-	code := a.main(os.Args[1:])
+	code := program(a).Main(os.Args[1:])
 	if a.interrupted {
 		dieOfInterrupt()
 	}
 	os.Exit(code)
+}
+
+// program is the table of zlock.
+func program(a *app) *cli.Program[*call] {
+	return &cli.Program[*call]{
+		Name: "zlock", Does: "run programs under distributed locks, and look after the locks",
+		See:      "zlockd(8)",
+		Synopsis: []string{"COMMAND [OPTIONS] …"},
+		About: `zlock runs programs under distributed locks, and shows, asks back and breaks locks, with any
+server that speaks the ZooKeeper protocol: zlockd or ZooKeeper. Durations are 10s, 1m30s, or a bare
+number of seconds.`,
+		Notes: `The servers are taken from --servers or ZLOCK_SERVERS (127.0.0.1:2181 if neither is
+given), a prefix of all paths from --chroot or ZLOCK_CHROOT, the admin listener of a
+zlockd from --admin-addr or ZLOCK_ADMIN.
+`,
+		Exits: []cli.Meaning{
+			{Word: "0", Means: "done; of run and elect every code is COMMAND's, 128+N if signal N ended it"},
+			{Word: "1", Means: "the answer is no, or there is nothing"},
+			{Word: "2", Means: "check and break could not find out"},
+			{Word: "3", Means: "wait-graph found a cycle"},
+			{Word: "120", Means: "no usable session within --connect-timeout, or no answer within --timeout"},
+			{Word: "121", Means: "asked to give the lock back, and stopped"},
+			{Word: "122", Means: "the lock was lost while COMMAND ran"},
+			{Word: "123", Means: "--max-hold reached"},
+			{Word: "124", Means: "not acquired (-n, -w)"},
+			{Word: "125", Means: "usage or internal error"},
+			{Word: "126", Means: "COMMAND cannot be executed"},
+			{Word: "127", Means: "COMMAND is not found"},
+		},
+		Commands: []*command{
+			runCommand(), holdCommand(), lsCommand(),
+			showCommand(), holdersCommand(), waitersCommand(), waitGraphCommand(), checkCommand(),
+			revokeCommand(), breakCommand(), limitCommand(), electCommand(), leaderCommand(),
+			takeCommand(), renewCommand(), giveCommand(), ticketsCommand(), mcpCommand(),
+			doctorCommand(), memberCommand(), restartOrderCommand(),
+			sessionsCommand(), topCommand(), endSessionCommand(), backupCommand(), exportCommand(),
+			restoreCommand(), nodeCommand(), shCommand(), caCommand(), guardCommand(), keepCommand(),
+		},
+		OtherCommands: map[string]string{
+			"lock": "run hold", "exec": "run", "flock": "run", "acquire": "hold", "list": "ls", "unlock": "break",
+			"release": "break", "status": "show", "info": "show", "leaders": "leader", "election": "elect",
+			"check-health": "doctor", "deadlock": "wait-graph",
+		},
+		OtherFlags: map[string]string{
+			"p": "servers", "port": "servers", "server": "servers", "host": "servers", "addr": "servers",
+			"wait": "timeout", "retry": "timeout", "ttl": "session-timeout", "mode": "shared", "read": "shared",
+			"write": "exclusive", "user": "auth-file", "password": "auth-file", "h": "help",
+		},
+		Run: func(c *cli.Call, run func(*call) error) error {
+			err := run(&call{app: a, Call: c})
+			e, ok := errors.AsType[*signalError](err)
+			a.interrupted = ok && e.sig == syscall.SIGINT
+			return err
+		},
+		Names: func(fs *pflag.FlagSet, dir string) []string {
+			return namesBelow(a.getenv, fs, dir)
+		},
+		Clean:  clean,
+		Usage:  exitFailed,
+		Failed: exitFailed,
+		Stdout: a.stdout, Stderr: a.stderr,
+	}
 }

@@ -8,19 +8,21 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
 	zlockd "github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
 
-// ticketServer starts a server with a port for tickets, and returns its address.
-func ticketServer(t *testing.T) (i *zlockd.Instance, url string) {
+// portForTickets starts a server with a port for tickets, and returns its address.
+func portForTickets(t *testing.T) (i *zlockd.Instance, url string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -38,25 +40,38 @@ func ticketServer(t *testing.T) (i *zlockd.Instance, url string) {
 // agent is a client of one zlock mcp.
 type agent struct {
 	t     *testing.T
-	cmd   *exec.Cmd
 	in    io.WriteCloser
 	lines chan string
+	ended chan error
 	last  int
 }
 
-// startAgent starts the program as the clients of agents do.
+// runCommandOf runs a command of this package, which asks a server.
+func runCommandOf(c *command, url string, in *os.File, out io.Writer, args ...string) error {
+	flags := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
+	do := c.Setup(flags)
+	if err := flags.Parse(append([]string{"--http", url}, args...)); err != nil {
+		return err
+	}
+	a := &app{stdin: in, stdout: out, stderr: os.Stderr, getenv: func(string) string { return "" }}
+	return do(&call{app: a, Call: &cli.Call{Args: flags.Args(), Flags: flags}})
+}
+
+// startAgent starts the command as the clients of agents do, on a pair of streams.
 func startAgent(t *testing.T, url, dir string, more ...string) *agent {
 	t.Helper()
-	args := append([]string{"mcp", "--http", url, "--ticket-dir", dir}, more...)
-	cmd := exec.Command(filepath.Join(built.dir, "zlock"), args...)
-	cmd.Env = []string{leashed + "=" + os.Getenv(leashed), "PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
-	cmd.Stderr = os.Stderr
-	a := &agent{t: t, cmd: cmd, in: must.Get(cmd.StdinPipe())(t), lines: make(chan string, 100)}
-	out := must.Get(cmd.StdoutPipe())(t)
-	must.OK(t, cmd.Start())
+	stdin, in, err := os.Pipe()
+	must.OK(t, err)
+	lines, stdout := io.Pipe()
+	a := &agent{t: t, in: in, lines: make(chan string, 100), ended: make(chan error, 1)}
+	go func() {
+		a.ended <- runCommandOf(mcpCommand(), url, stdin, stdout, append([]string{"--ticket-dir", dir}, more...)...)
+		stdout.Close()
+		stdin.Close()
+	}()
 	go func() {
 		defer close(a.lines)
-		for r := bufio.NewReader(out); ; {
+		for r := bufio.NewReader(lines); ; {
 			line, err := r.ReadString('\n')
 			if err != nil {
 				return
@@ -64,11 +79,7 @@ func startAgent(t *testing.T, url, dir string, more ...string) *agent {
 			a.lines <- line
 		}
 	}()
-	t.Cleanup(func() {
-		a.in.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	t.Cleanup(func() { in.Close() })
 	return a
 }
 
@@ -161,12 +172,12 @@ func (a *agent) end() {
 	must.OK(a.t, a.in.Close())
 	for range a.lines { // what it still has to say
 	}
-	must.OK(a.t, a.cmd.Wait(), "the end of zlock mcp")
+	must.OK(a.t, <-a.ended, "the end of zlock mcp")
 }
 
 // Two agents pass a lock on by three tools. Their holds outlive the program, and no secret comes to them.
 func TestMCPPassesALockOn(t *testing.T) {
-	_, url := ticketServer(t)
+	_, url := portForTickets(t)
 	one, two := t.TempDir(), t.TempDir()
 	a, b := startAgent(t, url, one), startAgent(t, url, two)
 	a.initialize()
@@ -213,9 +224,8 @@ func TestMCPPassesALockOn(t *testing.T) {
 	a.says("lock_wait", fmt.Sprintf(`{"ticket":%q}`, held.Ticket), "do not work under its lock")
 
 	// The other's file is removed behind its back, as after an expiry.
-	_, errs, code := runIn(t, map[string]string{"ZLOCK_HTTP": url}, "give", "--ticket-file",
-		filepath.Join(two, queued.Ticket))
-	expect.Equal(t, code, 0, "zlock give with the agent's file: %s", errs)
+	must.OK(t, runCommandOf(giveCommand(), url, nil, io.Discard, "--ticket-file", filepath.Join(two, queued.Ticket)),
+		"zlock give with the agent's file")
 	b.says("lock_wait", fmt.Sprintf(`{"ticket":%q}`, queued.Ticket), "is over")
 	b.end()
 	for _, dir := range []string{one, two} {
@@ -226,7 +236,7 @@ func TestMCPPassesALockOn(t *testing.T) {
 
 // A ticket that is over by itself is told as such, with what to do.
 func TestMCPTellsALoss(t *testing.T) {
-	_, url := ticketServer(t)
+	_, url := portForTickets(t)
 	a := startAgent(t, url, t.TempDir())
 	a.initialize()
 	held := a.state("lock_take", `{"path":"/short","reason":"a nap","ttl_seconds":4}`)
@@ -241,7 +251,7 @@ func TestMCPTellsALoss(t *testing.T) {
 
 // Arguments that are wrong are told to the model, and leave nothing behind.
 func TestMCPRefusesOddArguments(t *testing.T) {
-	_, url := ticketServer(t)
+	_, url := portForTickets(t)
 	dir := t.TempDir()
 	a := startAgent(t, url, dir)
 	a.initialize()
@@ -274,7 +284,7 @@ func TestMCPRefusesOddArguments(t *testing.T) {
 
 // Whatever a client sends, it is answered as JSON-RPC says, and the program goes on.
 func TestMCPAnswersOddMessages(t *testing.T) {
-	_, url := ticketServer(t)
+	_, url := portForTickets(t)
 	a := startAgent(t, url, t.TempDir())
 	code := func(line, id string, want int) {
 		t.Helper()
@@ -324,12 +334,12 @@ func TestMCPAnswersOddMessages(t *testing.T) {
 	must.OK(t, err)
 	must.OK(t, a.in.Close())
 	expect.Equal(t, string(a.read().ID), `"last"`, "the id of the last answer")
-	must.OK(t, a.cmd.Wait())
+	must.OK(t, <-a.ended)
 }
 
 // Since revision 2026-07-28 each request says which revision it means, and there is no initialize.
 func TestMCPWithoutInitialize(t *testing.T) {
-	_, url := ticketServer(t)
+	_, url := portForTickets(t)
 	a := startAgent(t, url, t.TempDir())
 	meta := func(revision string) string {
 		return fmt.Sprintf(`"_meta":{"io.modelcontextprotocol/protocolVersion":%q,`+
@@ -357,7 +367,7 @@ func TestMCPWithoutInitialize(t *testing.T) {
 // A cancelled wait is not answered, an id may not be used twice, and the end of the input ends a wait. The
 // place stays.
 func TestMCPWaitsEnd(t *testing.T) {
-	i, url := ticketServer(t)
+	i, url := portForTickets(t)
 	a := startAgent(t, url, t.TempDir())
 	a.initialize()
 	a.state("lock_take", `{"path":"/w","reason":"holds"}`)
@@ -380,8 +390,8 @@ func TestMCPWaitsEnd(t *testing.T) {
 	waits(1)
 	a.end()
 	waits(0)
-	_, _, code := runIn(t, map[string]string{"ZLOCK_HTTP": url}, "take", "-n", "/w")
-	expect.Equal(t, code, exitNotAcquired, "the holder's ticket is gone")
+	err := runCommandOf(takeCommand(), url, nil, io.Discard, "-n", "/w")
+	expect.That(t, cli.HasCode(err, exitNotAcquired), "the holder's ticket is gone: a try ends with %v", err)
 }
 
 // A server that does not answer costs a call its patience, and the ticket's name is told.
@@ -393,7 +403,7 @@ func TestMCPWithoutAServer(t *testing.T) {
 	left := must.Get(os.ReadDir(dir))(t)
 	must.Equal(t, len(left), 1, "files of tickets that may have been opened")
 	a.says("lock_give", fmt.Sprintf(`{"ticket":%q}`, left[0].Name()), "call lock_give again")
-	_, url := ticketServer(t)
+	_, url := portForTickets(t)
 	a = startAgent(t, url, dir)
 	a.initialize()
 	a.says("lock_wait", fmt.Sprintf(`{"ticket":%q}`, left[0].Name()), "is over")
@@ -408,24 +418,12 @@ func TestMCPWithoutAServer(t *testing.T) {
 	expect.Equal(t, left[0].Name(), "mine", "the file that is not a ticket's")
 }
 
-// The skill's command lines are run as they stand.
-func TestSkillsCommandLinesWork(t *testing.T) {
-	_, url := ticketServer(t)
-	page := string(must.Get(os.ReadFile("../../examples/agents/zlock/SKILL.md"))(t))
-	_, lines, found := strings.Cut(page, "```sh\n")
-	lines, _, closed := strings.Cut(lines, "```")
-	must.That(t, found && closed, "the skill has no command lines")
-	lines = strings.ReplaceAll(lines, "/tmp/", t.TempDir()+"/")
-	cmd := exec.Command("bash", "-ec", lines)
-	cmd.Env = []string{leashed + "=" + os.Getenv(leashed), "PATH=" + built.dir + ":" + os.Getenv("PATH"),
-		"ZLOCK_HTTP=" + url}
-	out, err := cmd.CombinedOutput()
-	expect.OK(t, err, "%s", out)
-	for _, tool := range toolList {
-		expect.Has(t, page, "`"+tool["name"].(string)+"`", "the skill")
-	}
+// The documentation names each tool with its arguments, and each revision of the protocol.
+func TestDocumentationOfTools(t *testing.T) {
+	skill := string(must.Get(os.ReadFile("../../examples/agents/zlock/SKILL.md"))(t))
 	docs := string(must.Get(os.ReadFile("../../docs/mcp.md"))(t))
 	for _, tool := range toolList {
+		expect.Has(t, skill, "`"+tool["name"].(string)+"`", "the skill")
 		for argument := range tool["inputSchema"].(map[string]any)["properties"].(map[string]any) {
 			expect.Has(t, docs, "`"+argument+"`", "docs/mcp.md on %s", tool["name"])
 		}

@@ -27,7 +27,7 @@ func runIn(t *testing.T, env map[string]string, args ...string) (out, errs strin
 	null := must.Get(os.Open(os.DevNull))(t)
 	defer null.Close()
 	a := &app{stdin: null, stdout: &o, stderr: &e, getenv: func(k string) string { return env[k] }}
-	code = a.main(args)
+	code = program(a).Main(args)
 	return o.String(), e.String(), code
 }
 
@@ -208,7 +208,7 @@ func TestMemberJobsAreShown(t *testing.T) {
 
 // Every command has a help text made of its flags, and its options are completed.
 func TestEveryCommandHasHelpAndCompletion(t *testing.T) {
-	for _, c := range new(app).program().Commands {
+	for _, c := range program(new(app)).Commands {
 		if c.Hidden {
 			continue
 		}
@@ -227,26 +227,10 @@ func TestEveryCommandHasHelpAndCompletion(t *testing.T) {
 }
 
 func TestForeignTextCannotCommandATerminal(t *testing.T) {
-	got := clean("a\x1b[2Jb\tc\nd\u0085e\xff")
-	expect.That(t, !strings.ContainsAny(got, "\x1b\t\n\u0085"), "cleaned to %q", got)
-	expect.Equal(t, clean("Größe → ok"), "Größe → ok", "harmless text became")
 	f, env, auth := newFakeMembers(t)
 	f.steps = []string{`{"text":"a\u001b[2Jb"}`, `{"done":true}`}
 	_, errs, _ := runIn(t, env, "member", "--auth-file", auth, "lead", "2")
 	expect.Equal(t, errs, "zlock: a⟨U+001B⟩[2Jb\n", "said is")
-}
-
-func TestNeededTimeoutFitsTheMargin(t *testing.T) {
-	for _, k := range []string{"0", "1", "5", "30"} {
-		killAfter := must.Get(parseDuration(k))(t)
-		need := neededTimeout(marginFor(killAfter))
-		expect.That(t, checkMargin(true, need, killAfter) == nil,
-			"kill-after %v: %v is refused", killAfter, need)
-		expect.That(t, checkMargin(true, need-1e9, killAfter) != nil,
-			"kill-after %v: a second less than %v is allowed", killAfter, need)
-		expect.That(t, killFor(need) >= killAfter,
-			"%v would do for kill-after %v, but killFor says %v", need, killAfter, killFor(need))
-	}
 }
 
 // TestMemberListOverTLS: --admin-ca makes zlock speak TLS, and names the only authority.

@@ -18,12 +18,12 @@ const (
 
 // memberJob lets the server do a job and shows its steps. When it loses the server, zlock asks
 // again, and the job goes on where it stood.
-func (c *call) memberJob(ctx context.Context, admin adminClient, j status.Job, patience time.Duration) error {
+func memberJob(ctx context.Context, c *call, admin adminClient, j status.Job, patience time.Duration) error {
 	line := newStatusLine(c.app)
 	defer line.end()
 	var heard time.Time
 	for {
-		err := admin.runJob(ctx, j, func(s status.Step) {
+		err := runJob(ctx, admin, j, func(s status.Step) {
 			heard = time.Now()
 			if s.Rest != nil {
 				j = *s.Rest
@@ -51,12 +51,12 @@ func (c *call) memberJob(ctx context.Context, admin adminClient, j status.Job, p
 }
 
 // runJob starts a job and calls step for each line of the answer but the last.
-func (a adminClient) runJob(ctx context.Context, j status.Job, step func(status.Step)) error {
+func runJob(ctx context.Context, admin adminClient, j status.Job, step func(status.Step)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silent := time.AfterFunc(memberSilent, func() { cancel(errors.New("it has fallen silent")) })
 	defer silent.Stop()
-	reply, err := a.open(ctx, http.MethodPost, "/members", j)
+	reply, err := admin.open(ctx, http.MethodPost, "/members", j)
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,9 @@ import (
 
 func restartOrderCommand() *command {
 	return &command{
-		Name: "restart-order",
-		Does: "the order in which to restart the servers of a zlockd cluster",
+		Name:   "restart-order",
+		Does:   "the order in which to restart the servers of a zlockd cluster",
+		Prints: []any{memberInfo{}},
 		Help: `Prints the members as they are best restarted, for another release or other flags:
 those without a vote first, the leader last, so that leadership moves once. With
 --wait it names one after the other and waits until you have restarted it, and it has
@@ -22,7 +23,7 @@ caught up; none is named while another is missing. Nothing is restarted by zlock
 			f := addAdminFlags(fs, false)
 			wait := fs.Bool("wait", false, "wait for each server to be restarted and to catch up")
 			format := addFormat(fs)
-			return func(c *call) error { return c.restartOrder(f, *wait, *format) }
+			return func(c *call) error { return restartOrder(c, f, *wait, *format) }
 		},
 	}
 }
@@ -37,11 +38,11 @@ func restartFirst(members []memberInfo) []memberInfo {
 	return order
 }
 
-func (c *call) restartOrder(f *adminFlags, wait bool, format string) error {
+func restartOrder(c *call, f *adminFlags, wait bool, format string) error {
 	if wait {
 		f.timeout = 0
 	}
-	return c.withAdmin(f, func(ctx context.Context, admin adminClient) error {
+	return withAdmin(c, f, func(ctx context.Context, admin adminClient) error {
 		w := &restartWatch{call: c, admin: admin, line: newStatusLine(c.app)}
 		defer w.line.end()
 		members, err := w.members(ctx)
@@ -81,7 +82,7 @@ type restartWatch struct {
 func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 	for {
 		asked, cancel := context.WithTimeout(ctx, memberSilent)
-		list, err := w.admin.members(asked)
+		list, err := askMembers(asked, w.admin)
 		cancel()
 		switch {
 		case err == nil:

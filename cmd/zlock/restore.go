@@ -19,7 +19,8 @@ import (
 func restoreCommand() *command {
 	return &command{
 		Name: "restore", Args: "FILE", Least: 1, Most: 1,
-		Does: "put a backup in the place of all that a running zlockd cluster holds",
+		Does:   "put a backup in the place of all that a running zlockd cluster holds",
+		Prints: []any{restoredFile{}},
 		Help: `FILE is what zlock backup wrote. It is checked here and at the server, goes through the
 log beside what the servers hold, and takes its place on all of them at once: every
 client is cut off and finds the state of the backup, with a zxid above all that any client
@@ -37,7 +38,7 @@ file is damaged, 120 if none answers.`,
 				"keep the sessions that are in the backup, and their ephemeral nodes")
 			yes := fs.String("yes", "", "do it without asking, if the cluster is `NAME`, or begins so; from 8 letters")
 			format := addFormat(fs)
-			return func(c *call) error { return c.restore(f, *keep, *yes, *format) }
+			return func(c *call) error { return restore(c, f, *keep, *yes, *format) }
 		},
 	}
 }
@@ -45,7 +46,7 @@ file is damaged, 120 if none answers.`,
 // shortName is how many characters of a cluster's name suffice to mean it.
 const shortName = 8
 
-func (c *call) restore(f *adminFlags, keep bool, yes, format string) error {
+func restore(c *call, f *adminFlags, keep bool, yes, format string) error {
 	file, err := os.Open(c.Args[0])
 	if err != nil {
 		return cli.Exitf(exitNo, "%v", err)
@@ -55,7 +56,7 @@ func (c *call) restore(f *adminFlags, keep bool, yes, format string) error {
 	if err != nil {
 		return cli.Exitf(exitNo, "%s is no whole backup: %v; use another one", c.Args[0], err)
 	}
-	return c.withAdmin(f, func(ctx context.Context, admin adminClient) error {
+	return withAdmin(c, f, func(ctx context.Context, admin adminClient) error {
 		var now struct {
 			Cluster string `json:"cluster"`
 		}
@@ -65,15 +66,15 @@ func (c *call) restore(f *adminFlags, keep bool, yes, format string) error {
 		if len(now.Cluster) < shortName {
 			return cli.Exitf(exitNo, "the server runs a release that cannot restore a running cluster")
 		}
-		if err := c.confirm(ctx, b, clean(now.Cluster), keep, yes); err != nil {
+		if err := confirm(ctx, c, b, clean(now.Cluster), keep, yes); err != nil {
 			return err
 		}
-		return c.putBack(ctx, admin, file, keep, format)
+		return putBack(ctx, c, admin, file, keep, format)
 	})
 }
 
 // confirm lets the user confirm the cluster.
-func (c *call) confirm(ctx context.Context, b *state.Backup, cluster string, keep bool, yes string) error {
+func confirm(ctx context.Context, c *call, b *state.Backup, cluster string, keep bool, yes string) error {
 	said := yes
 	if said == "" {
 		ends := "All sessions end"
@@ -108,7 +109,7 @@ func (c *call) confirm(ctx context.Context, b *state.Backup, cluster string, kee
 }
 
 // putBack sends the backup and reports the result.
-func (c *call) putBack(ctx context.Context, admin adminClient, file *os.File, keep bool,
+func putBack(ctx context.Context, c *call, admin adminClient, file *os.File, keep bool,
 	format string) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err

@@ -39,8 +39,8 @@ if --wait is given and it was not released in time.`,
 					}
 					r.Deadline = time.Now().Add(wait).UTC().Truncate(time.Second)
 				}
-				return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
-					return c.revoke(ctx, cl, r, wait)
+				return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {
+					return revoke(ctx, c, cl, r, wait)
 				})
 			}
 		},
@@ -56,7 +56,7 @@ func me() string {
 	return host
 }
 
-func (c *call) revoke(ctx context.Context, cl *client.Client, r recipe.Revocation, wait time.Duration) error {
+func revoke(ctx context.Context, c *call, cl *client.Client, r recipe.Revocation, wait time.Duration) error {
 	path := c.Args[0]
 	nodes := c.Args[1:]
 	if len(nodes) == 0 {
@@ -117,13 +117,13 @@ not expired, 125 usage error, 2 other errors.`,
 			expired := fs.Bool("expired", false, "only if its holder says that its maximum hold is over")
 			conn := addAskFlags(fs)
 			return func(c *call) error {
-				return onlyNo(c.breakNode(conn, *token, *yes, *expired))
+				return onlyNo(breakNode(c, conn, *token, *yes, *expired))
 			}
 		},
 	}
 }
 
-func (c *call) breakNode(conn *connectFlags, token string, yes, expired bool) error {
+func breakNode(c *call, conn *connectFlags, token string, yes, expired bool) error {
 	t, err := fence.ParseToken(token)
 	if err != nil {
 		return cli.Usagef("--token is required: %v", err)
@@ -140,7 +140,7 @@ func (c *call) breakNode(conn *connectFlags, token string, yes, expired bool) er
 			return cli.Exitf(exitNo, "not removed")
 		}
 	}
-	return c.withClient(conn, func(ctx context.Context, cl *client.Client) error {
+	return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {
 		if expired {
 			err = cl.Inspector().BreakExpired(ctx, path, node, t)
 		} else {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -149,13 +150,13 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 			return func(c *call) error {
 				switch {
 				case fs.Changed("rate"):
-					return c.runByRate(*rate, port, lock, run, conn)
+					return runByRate(c, *rate, port, lock, run, conn)
 				case fs.Changed("ticket-file"):
-					return c.runByTicket(port, *give, lock, run, conn)
+					return runByTicket(c, port, *give, lock, run, conn)
 				case len(c.Args) == 0:
 					return cli.Usagef("missing operand; usage: zlock run PATH… -- COMMAND [ARG…]")
 				}
-				return c.run(lock, run, conn)
+				return runUnderLock(c, lock, run, conn)
 			}
 		},
 	}
@@ -171,11 +172,11 @@ func (f *runFlags) only(beside string, allowed ...string) (err error) {
 	return err
 }
 
-func (c *call) run(lock *lockFlags, run *runFlags, conn *connectFlags) error {
+func runUnderLock(c *call, lock *lockFlags, run *runFlags, conn *connectFlags) error {
 	if err := lock.check(); err != nil {
 		return err
 	}
-	j, err := c.begin(run, conn, lock.killAfter, lock.isRevocable(), lock.mode())
+	j, err := begin(c, run, conn, lock.killAfter, lock.isRevocable(), lock.mode())
 	if err != nil {
 		return err
 	}
@@ -201,7 +202,7 @@ type job struct {
 // begin prepares to compete for the lock: it checks the options, starts a guard, and opens the
 // session. With --inherit, if an ancestor of this process holds the paths, it runs COMMAND in
 // place of zlock and does not return.
-func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration, revocable bool,
+func begin(c *call, run *runFlags, conn *connectFlags, killAfter time.Duration, revocable bool,
 	mode fence.Mode) (*job, error) {
 	j := &job{call: c, flags: run, conn: conn, task: taskOf(c.getenv)}
 	var err error
@@ -226,13 +227,13 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 		return nil, err
 	}
 	j.ctx, j.stop = interruptible()
-	if j.cl, err = c.connect(j.ctx, conn); err != nil {
+	if j.cl, err = dial(j.ctx, c, conn); err != nil {
 		j.end()
 		return nil, err
 	}
 	// A waiter that is killed does not delay the others.
 	j.tellSession()
-	held, err := c.inherited(j.ctx, j.cl, j.chroot, c.Args, run.inherit, mode)
+	held, err := inherited(j.ctx, c, j.cl, j.chroot, c.Args, run.inherit, mode)
 	if err == nil && held != nil {
 		err = run.ready("locked " + held[0].Token.String())
 	}
@@ -240,7 +241,7 @@ func (c *call) begin(run *runFlags, conn *connectFlags, killAfter time.Duration,
 		j.end()
 	}
 	if err == nil && held != nil {
-		err = syscall.Exec(j.exe.path, j.exe.argv, j.environ(held, j.inheritedSlots(held)))
+		err = syscall.Exec(j.exe.path, j.exe.argv, j.environ(held, inheritedSlots(c, held)))
 		err = cli.Exitf(supervise.NotStarted(err), "%s: %w", j.exe.path, err)
 	}
 	return j, err
@@ -281,7 +282,7 @@ func (j *job) nextGuard() error {
 func (j *job) end() {
 	j.stop()
 	if j.cl != nil {
-		j.disconnect(j.cl)
+		hangUp(j.call, j.cl)
 	}
 	if j.guard != nil {
 		j.guard.Done()
@@ -355,7 +356,7 @@ func (j *job) supervise(r supervise.Right, locks []fence.Sequencer, slots []int,
 func (j *job) endOf(out *supervise.Outcome, code int) error {
 	if code == supervise.SignalCode(syscall.SIGINT) &&
 		(out.Signal == syscall.SIGINT || j.flags.contain && out.Told) { // its keeper tells the code alone
-		return &signalError{syscall.SIGINT}
+		return &signalError{sig: syscall.SIGINT}
 	}
 	return cli.Exit(code)
 }
@@ -411,4 +412,19 @@ func (j *job) environ(locks []fence.Sequencer, slots []int) []string {
 			return strings.HasPrefix(kv, our[:strings.IndexByte(our, '=')])
 		})
 	}), ours...)
+}
+
+// parseSignal reads TERM, SIGTERM or 15.
+func parseSignal(s string) (syscall.Signal, error) {
+	if n, err := strconv.Atoi(s); err == nil && n > 0 && n < 65 {
+		return syscall.Signal(n), nil
+	}
+	name := strings.ToUpper(s)
+	if !strings.HasPrefix(name, "SIG") {
+		name = "SIG" + name
+	}
+	if sig := unix.SignalNum(name); sig != 0 {
+		return sig, nil
+	}
+	return 0, fmt.Errorf("no signal is called %q", s)
 }

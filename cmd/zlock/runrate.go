@@ -19,7 +19,7 @@ import (
 )
 
 // runByRate runs COMMAND when it has a draw from a rate, in place of zlock: there is nothing to give back.
-func (c *call) runByRate(rate string, t *ticketFlags, lock *lockFlags, run *runFlags,
+func runByRate(c *call, rate string, t *ticketFlags, lock *lockFlags, run *runFlags,
 	conn *connectFlags) error {
 	if err := run.only("rate", "http", "http-ca", "bearer-file", "nonblock", "timeout", "conflict-exit-code",
 		"command", "quiet", "connect-timeout"); err != nil {
@@ -45,7 +45,7 @@ func (c *call) runByRate(rate string, t *ticketFlags, lock *lockFlags, run *runF
 		return err
 	}
 	k.Secret, k.path = ticket.NewSecret(), c.Args[0] // the request may be repeated
-	if err := c.draw(k, limit, per, t, lock, conn.quiet); err != nil {
+	if err := draw(c, k, limit, per, t, lock, conn.quiet); err != nil {
 		return err
 	}
 	err = syscall.Exec(exe.path, exe.argv, os.Environ())
@@ -53,7 +53,7 @@ func (c *call) runByRate(rate string, t *ticketFlags, lock *lockFlags, run *runF
 }
 
 // draw waits for a draw.
-func (c *call) draw(k *asker, limit int, per time.Duration, t *ticketFlags, lock *lockFlags,
+func draw(c *call, k *asker, limit int, per time.Duration, t *ticketFlags, lock *lockFlags,
 	quiet bool) error {
 	interrupt, stop := interruptible()
 	defer stop()
@@ -78,7 +78,7 @@ func (c *call) draw(k *asker, limit int, per time.Duration, t *ticketFlags, lock
 			return fmt.Errorf("%s: %s", a.Error, a.Text)
 		}
 		if !quiet {
-			text := fmt.Sprintf("%s has had %d draws within %v", k.path, limit, duration{&per})
+			text := fmt.Sprintf("%s has had %d draws within %v", k.path, limit, durationText(per))
 			if a.Retry > 0 {
 				free := time.Now().Add(time.Duration(a.Retry) * time.Millisecond)
 				text += ": the next is free at " + clock(free)

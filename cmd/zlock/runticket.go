@@ -40,7 +40,7 @@ type ticketHold struct {
 }
 
 // runByTicket runs COMMAND under the hold of a ticket.
-func (c *call) runByTicket(t *ticketFlags, give bool, lock *lockFlags, run *runFlags,
+func runByTicket(c *call, t *ticketFlags, give bool, lock *lockFlags, run *runFlags,
 	conn *connectFlags) error {
 	if err := run.only("ticket-file", "http", "http-ca", "bearer-file", "give", "nonblock", "timeout",
 		"conflict-exit-code", "command", "on-lost", "kill-after", "on-revoke", "foreground", "contain", "leave",

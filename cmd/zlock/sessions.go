@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -39,56 +38,21 @@ locks.`,
 				if *ended && len(c.Args) > 0 {
 					return cli.Usagef("--ended lists them all; leave out the ID")
 				}
-				return c.withAdmin(f, func(ctx context.Context, a adminClient) error {
+				return withAdmin(c, f, func(ctx context.Context, a adminClient) error {
 					switch {
 					case *ended:
-						return c.endedSessions(ctx, a, *limit, *format)
+						return endedSessions(ctx, c, a, *limit, *format)
 					case len(c.Args) == 1:
-						return c.oneSession(ctx, a, c.Args[0], *format)
+						return oneSession(ctx, c, a, c.Args[0], *format)
 					}
-					return c.allSessions(ctx, a, *limit, *format)
+					return allSessions(ctx, c, a, *limit, *format)
 				})
 			}
 		},
 	}
 }
 
-// maxAsk is how many entries the lock view returns at a time.
-const maxAsk = 1000
-
-// rows reads a list of locks or sessions part by part until it has limit rows, and returns how many
-// there are. It passes the objects on as they came, too, for -o json.
-func rows[T any](ctx context.Context, a adminClient, path string, q url.Values, limit int,
-	f func(json.RawMessage, *T)) (total int, err error) {
-	for at := 0; at < limit; {
-		q.Set("offset", strconv.Itoa(at))
-		q.Set("limit", strconv.Itoa(min(limit-at, maxAsk)))
-		var list struct {
-			Total    int               `json:"total"`
-			Next     *int              `json:"next"`
-			Locks    []json.RawMessage `json:"locks"`
-			Sessions []json.RawMessage `json:"sessions"`
-		}
-		if err := a.ask(ctx, path, q, &list); err != nil {
-			return 0, err
-		}
-		part := append(list.Locks, list.Sessions...)
-		for _, raw := range part {
-			var row T
-			if err := json.Unmarshal(raw, &row); err != nil {
-				return 0, fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
-			}
-			f(raw, &row)
-		}
-		at, total = at+len(part), list.Total
-		if len(part) == 0 || list.Next == nil {
-			break
-		}
-	}
-	return total, nil
-}
-
-func (c *call) allSessions(ctx context.Context, a adminClient, limit int, format string) error {
+func allSessions(ctx context.Context, c *call, a adminClient, limit int, format string) error {
 	p := c.printer(format, "SESSION", "ADDRESS", "SERVER", "TIMEOUT", "SINCE", "NODES", "REQUESTS")
 	row := func(raw json.RawMessage, s *answer.Session) {
 		var requests, timeout any = "", time.Duration(s.TimeoutMS) * time.Millisecond
@@ -107,7 +71,7 @@ func (c *call) allSessions(ctx context.Context, a adminClient, limit int, format
 	return errors.Join(err, p.flush())
 }
 
-func (c *call) oneSession(ctx context.Context, a adminClient, id, format string) error {
+func oneSession(ctx context.Context, c *call, a adminClient, id, format string) error {
 	var raw json.RawMessage
 	if err := a.ask(ctx, "/sessions/"+url.PathEscape(id), nil, &raw); err != nil {
 		return err
@@ -136,7 +100,7 @@ func (c *call) oneSession(ctx context.Context, a adminClient, id, format string)
 	return p.flush()
 }
 
-func (c *call) endedSessions(ctx context.Context, a adminClient, limit int, format string) error {
+func endedSessions(ctx context.Context, c *call, a adminClient, limit int, format string) error {
 	p := c.printer(format, "SESSION", "ENDED", "CAUSE", "ADDRESS", "NODES", "REASON", "PATHS")
 	row := func(raw json.RawMessage, s *answer.Ended) {
 		p.row(raw, s.ID, time.UnixMilli(s.Time), s.Cause, s.Addr, s.Nodes, s.Reason, strings.Join(s.Paths, ", "))
@@ -147,8 +111,9 @@ func (c *call) endedSessions(ctx context.Context, a adminClient, limit int, form
 
 func topCommand() *command {
 	return &command{
-		Name: "top",
-		Does: "show the busiest clients and most watched paths of a zlockd",
+		Name:   "top",
+		Does:   "show the busiest clients and most watched paths of a zlockd",
+		Prints: []any{topRow{}},
 		Help: `Asks the admin listener of a server for its last minute, by the counters of its
 connections. With -o plain the columns are: what (client or watched), name, requests,
 bytes, watches.`,
@@ -160,8 +125,8 @@ bytes, watches.`,
 			f := addAdminFlags(fs, false)
 			format := addFormat(fs)
 			return func(c *call) error {
-				return c.withAdmin(f, func(ctx context.Context, a adminClient) error {
-					return c.top(ctx, a, by, *limit, *format)
+				return withAdmin(c, f, func(ctx context.Context, a adminClient) error {
+					return top(ctx, c, a, by, *limit, *format)
 				})
 			}
 		},
@@ -174,7 +139,7 @@ type topRow struct {
 	answer.Busy
 }
 
-func (c *call) top(ctx context.Context, a adminClient, by string, limit int, format string) error {
+func top(ctx context.Context, c *call, a adminClient, by string, limit int, format string) error {
 	var t answer.Top
 	if err := a.ask(ctx, "/top", url.Values{"by": {by}, "limit": {strconv.Itoa(limit)}}, &t); err != nil {
 		return err
@@ -192,50 +157,4 @@ func (c *call) top(ctx context.Context, a adminClient, by string, limit int, for
 		fmt.Fprintf(c.stdout, "LAST  %.0f s\n", t.Seconds)
 	}
 	return p.flush()
-}
-
-func endSessionCommand() *command {
-	return &command{
-		Name: "end-session", Args: "ID", Least: 1, Most: 1,
-		Does: "end a session of a zlockd, and with it the locks it holds",
-		Help: `Without --yes it tells who would be hit, and changes nothing. Needs the password of
-the servers' --super-digest in --auth-file. Exit code: 0, or 1 if the server refuses.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
-			yes := fs.Bool("yes", false, "do it")
-			f := addAdminFlags(fs, true)
-			return func(c *call) error {
-				return c.withAdmin(f, func(ctx context.Context, a adminClient) error {
-					return c.endSession(ctx, a, c.Args[0], *yes)
-				})
-			}
-		},
-	}
-}
-
-func (c *call) endSession(ctx context.Context, a adminClient, id string, yes bool) error {
-	var page struct {
-		Token string `json:"token"`
-	}
-	if err := a.ask(ctx, "/overview", nil, &page); err != nil {
-		return err
-	}
-	a.token = page.Token
-	body := map[string]any{"session": id, "dryRun": !yes}
-	var done answer.Done
-	if err := a.do(ctx, http.MethodPost, "/actions/end-session", body, &done); err != nil {
-		return err
-	}
-	verb := "did: "
-	if !yes {
-		verb = "would "
-	}
-	fmt.Fprintf(c.stdout, "%s%s\n", verb, clean(done.Does))
-	for _, h := range done.Hits {
-		fmt.Fprintf(c.stdout, "  %s: %s\n", clean(strings.Join(strings.Fields(h.Host+" "+h.Session+" "+h.Addr),
-			" ")), clean(h.What))
-	}
-	if !yes {
-		c.say("nothing was done; add --yes to do it")
-	}
-	return nil
 }

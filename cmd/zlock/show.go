@@ -8,15 +8,26 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
-// showCommand is a command that shows the holders of a lock, its waiters, or both.
-func showCommand(name, does string, holders, waiters bool) *command {
+func showCommand() *command {
+	return queueCommand("show", "show who holds a lock and who waits for it", true, true)
+}
+
+func holdersCommand() *command {
+	return queueCommand("holders", "show who holds a lock", true, false)
+}
+
+func waitersCommand() *command {
+	return queueCommand("waiters", "show who waits for a lock", false, true)
+}
+
+// queueCommand is a command that shows the holders of a lock, its waiters, or both.
+func queueCommand(name, does string, holders, waiters bool) *command {
 	return &command{
-		Name: name, Args: "PATH", Paths: true, Least: 1, Most: 1, Does: does,
+		Name: name, Args: "PATH", Paths: true, Least: 1, Most: 1, Does: does, Prints: []any{shownEntry{}},
 		Help: `Exit code: 0, or 1 if there is no holder or waiter.
 
 With -o plain the columns are: position (* holds), mode, host, pid, since, node
@@ -26,34 +37,16 @@ waited for, reason, node, session, token, maker.`,
 			server := addServerFlags(fs)
 			conn := addAskFlags(fs)
 			return func(c *call) error {
-				return c.look(server, conn, func(ctx context.Context, r reader) error {
+				return look(c, server, conn, func(ctx context.Context, r reader) error {
 					q, err := r.Inspect(ctx, c.Args[0])
 					if err != nil {
 						return err
 					}
-					return c.showQueue(q, *format, holders, waiters)
+					return showQueue(c, q, *format, holders, waiters)
 				})
 			}
 		},
 	}
-}
-
-// withClient runs f with a session. The session ends with f, a signal, or the command's time.
-func (c *call) withClient(conn *connectFlags, f func(context.Context, *client.Client) error) error {
-	ctx, stop := interruptible()
-	defer stop()
-	ctx, cancel := answerWithin(ctx, conn.timeout)
-	defer cancel()
-	cl, err := c.connect(ctx, conn)
-	if err != nil {
-		return err
-	}
-	defer c.disconnect(cl)
-	err = f(ctx, cl)
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
 }
 
 // shownEntry is an entry in JSON.
@@ -75,7 +68,7 @@ type shownEntry struct {
 	BlockedBy    string        `json:"blockedBy,omitempty"` // the last node that it waits for
 }
 
-func (c *call) showQueue(q *recipe.Queue, format string, holders, waiters bool) error {
+func showQueue(c *call, q *recipe.Queue, format string, holders, waiters bool) error {
 	if (!holders || len(q.Holders) == 0) && (!waiters || len(q.Waiters) == 0) {
 		if format == formatTable {
 			fmt.Fprintln(c.stdout, emptyText(q, holders, waiters))
@@ -104,12 +97,12 @@ func (c *call) showQueue(q *recipe.Queue, format string, holders, waiters bool) 
 	}
 	if holders {
 		for _, e := range q.Holders {
-			c.showEntry(p, q, e, true, hosts)
+			showEntry(p, q, e, true, hosts)
 		}
 	}
 	if waiters {
 		for _, e := range q.Waiters {
-			c.showEntry(p, q, e, false, hosts)
+			showEntry(p, q, e, false, hosts)
 		}
 	}
 	return p.flush()
@@ -129,7 +122,7 @@ func emptyText(q *recipe.Queue, holders, waiters bool) string {
 	return fmt.Sprintf("no client holds %s or waits for it", path)
 }
 
-func (c *call) showEntry(p *printer, q *recipe.Queue, e recipe.Entry, holds bool, hosts map[string]string) {
+func showEntry(p *printer, q *recipe.Queue, e recipe.Entry, holds bool, hosts map[string]string) {
 	obj := shownEntry{
 		Path: q.Path, Layout: q.Layout(), Holds: holds, Node: e.Node, Mode: e.Mode, Slot: e.Slot,
 		Position: e.Position,
@@ -175,14 +168,6 @@ func byText(by string) string {
 	return " by " + by
 }
 
-// hostOf returns the host of a contender, or else its session.
-func hostOf(e recipe.Entry) string {
-	if e.Owner != nil && e.Owner.Host != "" {
-		return e.Owner.Host
-	}
-	return e.Session.String()
-}
-
 func modeLetter(m recipe.Mode) string {
 	switch m {
 	case recipe.Exclusive:
@@ -191,23 +176,4 @@ func modeLetter(m recipe.Mode) string {
 		return "R"
 	}
 	return "P"
-}
-
-// clock formats a time for people, without the date if it is recent.
-func clock(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	if time.Since(t) < 18*time.Hour {
-		return t.Local().Format("15:04:05")
-	}
-	return t.Local().Format("2006-01-02 15:04")
-}
-
-// stamp formats a time for programs.
-func stamp(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339)
 }

@@ -3,11 +3,8 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -39,21 +36,6 @@ func awaitUnread(fd int) bool {
 			return false
 		}
 	}
-}
-
-// parseSignal reads TERM, SIGTERM or 15.
-func parseSignal(s string) (syscall.Signal, error) {
-	if n, err := strconv.Atoi(s); err == nil && n > 0 && n < 65 {
-		return syscall.Signal(n), nil
-	}
-	name := strings.ToUpper(s)
-	if !strings.HasPrefix(name, "SIG") {
-		name = "SIG" + name
-	}
-	if sig := unix.SignalNum(name); sig != 0 {
-		return sig, nil
-	}
-	return 0, fmt.Errorf("no signal is called %q", s)
 }
 
 // dieOfInterrupt ends this process by the signal, as a shell expects that calls it in a loop: Ctrl-C ends the

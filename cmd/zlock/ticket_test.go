@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -17,13 +18,7 @@ import (
 
 // A ticket is taken, renewed, listed and given back by the command, whatever else holds the lock.
 func TestTicketsByCommand(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	i := must.Get(zlockd.Start(ctx, zlockd.Options{TicketAddr: "127.0.0.1:0",
-		Logger: slog.New(slog.DiscardHandler)}))(t)
-	defer func() { _ = i.Close(ctx) }()
-	must.OK(t, i.Ready(ctx))
-	env := map[string]string{"ZLOCK_HTTP": "http://" + i.TicketAddr()}
+	env := map[string]string{"ZLOCK_HTTP": ticketServer(t)}
 	zlock := func(code int, args ...string) (out, errs string) {
 		t.Helper()
 		out, errs, got := runIn(t, env, args...)
@@ -71,17 +66,33 @@ func TestTicketsByCommand(t *testing.T) {
 	expect.Equal(t, strings.TrimSpace(out), "", "tickets that are left")
 }
 
-func TestMomentsAsPeopleWriteThem(t *testing.T) {
-	friday := time.Date(2026, 11, 27, 19, 0, 0, 0, time.UTC)
-	for text, want := range map[string]string{"": "", "18:00": "2026-11-28T18:00:00Z",
-		"20:00": "2026-11-27T20:00:00Z", "FRI-18:00": "2026-12-04T18:00:00Z",
-		"sat-09:30":                 "2026-11-28T09:30:00Z",
-		"2026-12-24T18:00:00+01:00": "2026-12-24T17:00:00Z"} {
-		got := must.Get(moment(text, friday))(t)
-		expect.Equal(t, got, want, "%q", text)
-	}
-	for _, text := range []string{"tomorrow", "FREITAG-18:00", "25:00", "-"} {
-		_, err := moment(text, friday)
-		must.Fails(t, err, "%q", text)
-	}
+// ticketServer starts a server with a port for tickets, and returns its address.
+func ticketServer(t *testing.T) (url string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	i := must.Get(zlockd.Start(ctx, zlockd.Options{TicketAddr: "127.0.0.1:0",
+		Logger: slog.New(slog.DiscardHandler)}))(t)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_ = i.Close(ctx)
+	})
+	must.OK(t, i.Ready(ctx))
+	return "http://" + i.TicketAddr()
+}
+
+// The skill's command lines are run as they stand.
+func TestSkillsCommandLinesWork(t *testing.T) {
+	url := ticketServer(t)
+	page := string(must.Get(os.ReadFile("../../examples/agents/zlock/SKILL.md"))(t))
+	_, lines, found := strings.Cut(page, "```sh\n")
+	lines, _, closed := strings.Cut(lines, "```")
+	must.That(t, found && closed, "the skill has no command lines")
+	lines = strings.ReplaceAll(lines, "/tmp/", t.TempDir()+"/")
+	cmd := exec.Command("bash", "-ec", lines)
+	cmd.Env = []string{leashed + "=" + os.Getenv(leashed), "PATH=" + built.dir + ":" + os.Getenv("PATH"),
+		"ZLOCK_HTTP=" + url}
+	out, err := cmd.CombinedOutput()
+	expect.OK(t, err, "%s", out)
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"github.com/zlockd/zlockd/cmd/internal/cli"
 )
 
 // duration is a flag such as 10s, 1m30s, or a bare number of seconds.
@@ -15,15 +14,6 @@ type duration struct{ d *time.Duration }
 
 func addDuration(fs *pflag.FlagSet, d *time.Duration, name, short, usage string) {
 	fs.VarP(duration{d}, name, short, usage)
-}
-
-// noTry refuses -w 0 for commands that cannot just try: it would mean to wait without limit,
-// as without -w.
-func noTry(fs *pflag.FlagSet, wait time.Duration) error {
-	if fs.Changed("timeout") && wait == 0 {
-		return cli.Usagef("-w must be positive")
-	}
-	return nil
 }
 
 func (v duration) String() string {
@@ -40,6 +30,9 @@ func (v duration) String() string {
 	}
 	return s
 }
+
+// durationText writes a duration as a flag takes it.
+func durationText(d time.Duration) string { return duration{&d}.String() }
 
 // Type returns the name by which pflag shows the type of the value.
 func (v duration) Type() string { return "DURATION" }

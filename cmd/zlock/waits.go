@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/zlockd/zlockd/client"
@@ -126,22 +125,6 @@ func (t *waitTeller) say(ctx context.Context, ev client.Event) {
 	t.line.news(waitText(ev.Path, "", "", ev.Place, ev.Of))
 }
 
-// waitText says whom a contender waits for, as far as that is known: who holds the lock, or who stands ahead;
-// and its place, 0 if it has none.
-func waitText(path, holder, ahead string, place, of int) string {
-	text, between := "waiting for "+path, ": "
-	if holder != "" {
-		text, between = path+" is held by "+holder, "; "
-	}
-	if place > 0 {
-		text += fmt.Sprintf("%splace %d of %d", between, place, of)
-	}
-	if ahead != "" {
-		text += ", behind " + ahead
-	}
-	return text
-}
-
 // holderText names a holder: who, since when, and why.
 func holderText(h recipe.Entry) string {
 	text := hostOf(h)
@@ -153,13 +136,4 @@ func holderText(h recipe.Entry) string {
 		reason = o.Reason
 	}
 	return text + sinceWhy(max(h.Since, h.HeldSince), reason)
-}
-
-// sinceWhy says since when a contender holds or waits, and why.
-func sinceWhy(since int64, reason string) string {
-	text := " since " + clock(time.UnixMilli(since))
-	if strings.TrimSpace(reason) != "" {
-		text += " (" + reason + ")"
-	}
-	return text
 }

@@ -8,9 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/test/expect"
-	"github.com/zlockd/zlockd/test/must"
 )
 
 // A zlock that waits, or is refused, says once who holds the lock, whatever kind of lock it is.
@@ -50,40 +48,4 @@ func TestWaitersSayWhoHoldsTheLock(t *testing.T) {
 				tc.want)
 		})
 	}
-}
-
-// A line is said again when the holder or the place changes, and far from the turn only once.
-func TestNewsOfAWait(t *testing.T) {
-	first := client.Event{Path: "/l", Holder: "/l/a", Place: 3, Of: 3}
-	far := client.Event{Path: "/l", Holder: "/l/a", Place: 300, Of: 400}
-	for _, tc := range []struct {
-		name     string
-		told, ev client.Event
-		want     bool
-	}{
-		{"nothing is known", client.Event{}, client.Event{}, false},
-		{"the first", client.Event{}, first, true},
-		{"the same", first, first, false},
-		{"another holder", first, client.Event{Path: "/l", Holder: "/l/b", Place: 3, Of: 3}, true},
-		{"another place", first, client.Event{Path: "/l", Holder: "/l/a", Place: 2, Of: 3}, true},
-		{"another lock", first, client.Event{Path: "/m", Holder: "/m/a", Place: 3, Of: 3}, true},
-		{"far away", client.Event{}, far, true},
-		{"still far away", far, client.Event{Path: "/l", Holder: "/l/b", Place: 299, Of: 400}, false},
-		{"near", far, client.Event{Path: "/l", Holder: "/l/b", Place: 20, Of: 400}, true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			expect.Equal(t, (&waitTeller{told: tc.told}).news(tc.ev), tc.want, "whether it is said")
-		})
-	}
-}
-
-// On a terminal one line is rewritten, and taken away before COMMAND writes.
-func TestWaitLineOfATerminal(t *testing.T) {
-	var text strings.Builder
-	line := &statusLine{w: &text, terminal: true}
-	line.show("held %d", 1)
-	line.show("held %d", 2)
-	line.clear()
-	line.clear()
-	must.Equal(t, text.String(), "\r\x1b[Kzlock: held 1\r\x1b[Kzlock: held 2\r\x1b[K")
 }

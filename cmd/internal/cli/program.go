@@ -60,6 +60,8 @@ type Command[C any] struct {
 	Least, Most int
 	// Runs says that the words after -- are a program to run, not operands.
 	Runs bool
+	// Prints are the objects that it prints with -o json, where the program itself makes them.
+	Prints []any
 	// ProgramFlags says that the command takes the program's own flags, and Setup adds none.
 	ProgramFlags bool
 	// Setup adds the command's flags to the set and returns the function that runs the command.

@@ -15,11 +15,11 @@ import (
 const completionPatience = 300 * time.Millisecond
 
 // namesBelow lists a node's children if the server answers soon.
-func (a *app) namesBelow(fs *pflag.FlagSet, dir string) []string {
+func namesBelow(getenv func(string) string, fs *pflag.FlagSet, dir string) []string {
 	conn := &connectFlags{}
 	conn.servers, _ = fs.GetString("servers")
 	conn.chroot, _ = fs.GetString("chroot")
-	servers, chroot, err := conn.address(a.getenv)
+	servers, chroot, err := conn.address(getenv)
 	if err != nil {
 		return nil
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/internal/release"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/node"
@@ -48,7 +47,7 @@ func setupNode(fs *pflag.FlagSet, run func(context.Context, *call, *node.Shell) 
 	return func(c *call) error {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		session, err := c.connectNodes(ctx, conn)
+		session, err := dialNodes(ctx, c, conn)
 		if err != nil {
 			return err
 		}
@@ -61,30 +60,6 @@ func setupNode(fs *pflag.FlagSet, run func(context.Context, *call, *node.Shell) 
 			Format: *format, Terminal: c.terminal && isTerminal(c.stdin),
 			Version: "zlock " + release.Version()})
 	}
-}
-
-// connectNodes opens a session without the client of locks.
-func (c *call) connectNodes(ctx context.Context, f *connectFlags) (*zk.Conn, error) {
-	servers, chroot, err := f.address(c.getenv)
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := f.ready(c.app)
-	if err != nil {
-		return nil, err
-	}
-	limit, cancel := context.WithTimeout(ctx, f.connectTimeout)
-	defer cancel()
-	session, err := zk.Dial(limit, servers+chroot, zk.Options{Timeout: f.sessionTimeout, TLS: cfg,
-		Auth: f.credentials, Logger: f.logger(c.app)})
-	switch {
-	case err == nil:
-		return session, nil
-	case errors.Is(err, zk.ErrInvalid):
-		return nil, cli.Usagef("%v", err)
-	}
-	return nil, cli.Exitf(exitNoSession, "no usable session with %s within %v: %w", servers, f.connectTimeout,
-		err)
 }
 
 func nodeWords(ctx context.Context, c *call, s *node.Shell) error {

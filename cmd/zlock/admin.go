@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/raftfsm/status"
+)
+
+// adminFlags are the options of commands that ask the admin port of a zlockd.
+type adminFlags struct {
+	addr    string
+	timeout time.Duration
+	auth    connectFlags // the auth file, and how the admin port uses TLS
+}
+
+func addAdminFlags(fs *pflag.FlagSet, changes bool) *adminFlags {
+	f := &adminFlags{timeout: answerTimeout}
+	f.addTo(fs)
+	addDuration(fs, &f.timeout, "timeout", "w", "give up after this time")
+	if changes {
+		fs.StringVar(&f.auth.authFile, "auth-file", "", "`FILE` with a line digest:super:PASSWORD")
+	}
+	return f
+}
+
+// addTo adds the address of the admin listener and the files of its TLS.
+func (f *adminFlags) addTo(fs *pflag.FlagSet) {
+	fs.StringVar(&f.addr, "admin-addr", "",
+		"`HOST:PORT` of a server's admin listener, or https://HOST:PORT (ZLOCK_ADMIN; default 127.0.0.1:8181)")
+	fs.StringVar(&f.auth.CA, "admin-ca", "",
+		"`FILE` with the certificates that may sign the admin listener's, which then speaks TLS (ZLOCK_ADMIN_CA)")
+	fs.StringVar(&f.auth.Cert, "admin-cert", "", "`FILE` with the certificate to show to the admin listener")
+	fs.StringVar(&f.auth.Key, "admin-key", "", "`FILE` with its private key")
+}
+
+// client returns a client of the admin listener at an address.
+func (f *adminFlags) client(c *call, addr string) (adminClient, error) {
+	files := f.auth.tlsFiles
+	files.CA, files.prefix = cmp.Or(files.CA, c.getenv("ZLOCK_ADMIN_CA")), "admin-"
+	conf, err := files.tlsConfig()
+	if err != nil {
+		return adminClient{}, err
+	}
+	if !strings.Contains(addr, "://") {
+		scheme := "http://"
+		if conf != nil {
+			scheme = "https://"
+		}
+		addr = scheme + addr
+	}
+	return adminClient{base: strings.TrimRight(addr, "/"), http: adminHTTP(conf)}, nil
+}
+
+// address returns the admin listener's address.
+func (f *adminFlags) address(c *call) string {
+	return cmp.Or(f.addr, c.getenv("ZLOCK_ADMIN"), "127.0.0.1:8181")
+}
+
+// withAdmin runs do with the admin port, until the command's time is over or a signal comes.
+func withAdmin(c *call, f *adminFlags, do func(context.Context, adminClient) error) error {
+	if err := f.auth.readAuth(c.app); err != nil {
+		return err
+	}
+	a, err := f.client(c, f.address(c))
+	if err != nil {
+		return err
+	}
+	said := ""
+	a.cut = func(why string) {
+		if why != said {
+			said = why
+			c.say("the answer of %s is not whole: %s", a.base, why)
+		}
+	}
+	for _, cr := range f.auth.credentials {
+		if cr.Scheme == "digest" && !strings.HasPrefix(a.authorization, "digest super:") {
+			a.authorization = cr.Scheme + " " + string(cr.Secret)
+		}
+	}
+	ctx, stop := interruptible()
+	defer stop()
+	ctx, cancel := answerWithin(ctx, f.timeout)
+	defer cancel()
+	err = do(ctx, a)
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return cmp.Or(interrupted(ctx), a.unreachable(context.DeadlineExceeded))
+}
+
+// adminHTTP returns a client that sends requests only to the admin listener, because a request
+// may carry the super user's password. A proxy of the environment would see the password, and so
+// would the target of a redirect.
+func adminHTTP(conf *tls.Config) *http.Client {
+	return &http.Client{
+		Transport:     &http.Transport{TLSClientConfig: conf},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// ask reads one answer of the admin listener.
+func (a adminClient) ask(ctx context.Context, path string, q url.Values, into any) error {
+	if len(q) > 0 {
+		path += "?" + q.Encode()
+	}
+	err := a.do(ctx, http.MethodGet, path, nil, into)
+	if errors.Is(err, errNotSuper) {
+		a.authorization = "" // a user of nodes, who sees here what everyone does
+		return a.do(ctx, http.MethodGet, path, nil, into)
+	}
+	return err
+}
+
+// adminClient talks to a server's admin listener.
+type adminClient struct {
+	base          string
+	http          *http.Client
+	authorization string           // header, "" for none
+	token         string           // of the lock view's page, for its actions
+	cut           func(why string) // tells that an answer is not whole
+}
+
+// do sends a request and reads the answer, one JSON object.
+func (a adminClient) do(ctx context.Context, method, path string, body, into any) error {
+	reply, err := a.open(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer reply.Close()
+	text, err := io.ReadAll(io.LimitReader(reply, 64<<20))
+	if err != nil {
+		return a.unreachable(err)
+	}
+	var part struct {
+		Truncated string `json:"truncated"`
+	}
+	if err := errors.Join(json.Unmarshal(text, into), json.Unmarshal(text, &part)); err != nil {
+		return a.misread(err)
+	}
+	if part.Truncated != "" {
+		a.cut(part.Truncated)
+	}
+	return nil
+}
+
+// open sends a request with a body, a file or an object in JSON, if it has any. It returns the
+// servers' reply, which the caller reads and closes.
+func (a adminClient) open(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
+	var content io.Reader
+	kind, size := "application/json", int64(0)
+	switch b := body.(type) {
+	case nil:
+	case *os.File:
+		info, err := b.Stat()
+		if err != nil {
+			return nil, err
+		}
+		content, kind, size = b, "application/octet-stream", info.Size()
+	default:
+		text, err := json.Marshal(b)
+		if err != nil {
+			return nil, err
+		}
+		content, size = bytes.NewReader(text), int64(len(text))
+	}
+	req, err := http.NewRequestWithContext(ctx, method, a.base+path, content)
+	if err != nil {
+		return nil, cli.Usagef("--admin-addr: %v", err)
+	}
+	req.ContentLength = size
+	if body != nil {
+		req.Header.Set("Content-Type", kind)
+	}
+	if a.authorization != "" {
+		req.Header.Set("Authorization", a.authorization)
+	}
+	if a.token != "" {
+		req.Header.Set("X-Zlockd-Token", a.token)
+	}
+	resp, err := a.http.Do(req)
+	if err != nil {
+		return nil, a.unreachable(err)
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // part of the text is enough
+	return nil, refused(resp, answer)
+}
+
+// misread says that an answer is not understood.
+func (a adminClient) misread(err error) error {
+	return fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
+}
+
+// unreachable says why no answer came.
+func (a adminClient) unreachable(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = errors.New("none in time (--timeout)")
+	}
+	return cli.Exitf(exitNoSession, "no answer from the admin listener at %s: %w",
+		strings.TrimPrefix(a.base, "http://"), err)
+}
+
+var errNotSuper = errors.New("the user and password of --auth-file are not those of the servers' " +
+	"--super-digest")
+
+// refused turns an answer that reports no success into an error with exit code 1. It repeats
+// nothing of the request, which may hold the password.
+func refused(resp *http.Response, answer []byte) error {
+	var cause error
+	text := strings.TrimSpace(string(answer))
+	var e status.Failure
+	if json.Unmarshal(answer, &e) == nil && e.Text != "" {
+		text = e.Text
+	}
+	switch {
+	case resp.StatusCode == http.StatusUnauthorized:
+		text = "this needs the super user's password: give a line digest:super:PASSWORD in --auth-file"
+	case resp.StatusCode == http.StatusForbidden && text == "Not authorized":
+		cause = errNotSuper
+	case text == "":
+		text = resp.Status
+	}
+	return &cli.ExitError{Code: exitNo, Err: status.With(e.Code, cmp.Or(cause, errors.New(text)))}
+}
+
+// health reads what the server says of itself, whether it is well or not.
+func (a adminClient) health(ctx context.Context, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+"/health", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := a.http.Do(req)
+	if err != nil {
+		if u, ok := err.(*url.Error); ok { //nolint:errorlint // the client returns no other
+			err = u.Err
+		}
+		return err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(into); err != nil {
+		return a.misread(err)
+	}
+	return nil
+}

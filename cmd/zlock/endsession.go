@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/server/view/answer"
+)
+
+func endSessionCommand() *command {
+	return &command{
+		Name: "end-session", Args: "ID", Least: 1, Most: 1,
+		Does: "end a session of a zlockd, and with it the locks it holds",
+		Help: `Without --yes it tells who would be hit, and changes nothing. Needs the password of
+the servers' --super-digest in --auth-file. Exit code: 0, or 1 if the server refuses.`,
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
+			yes := fs.Bool("yes", false, "do it")
+			f := addAdminFlags(fs, true)
+			return func(c *call) error {
+				return withAdmin(c, f, func(ctx context.Context, a adminClient) error {
+					return endSession(ctx, c, a, c.Args[0], *yes)
+				})
+			}
+		},
+	}
+}
+
+func endSession(ctx context.Context, c *call, a adminClient, id string, yes bool) error {
+	var page struct {
+		Token string `json:"token"`
+	}
+	if err := a.ask(ctx, "/overview", nil, &page); err != nil {
+		return err
+	}
+	a.token = page.Token
+	body := map[string]any{"session": id, "dryRun": !yes}
+	var done answer.Done
+	if err := a.do(ctx, http.MethodPost, "/actions/end-session", body, &done); err != nil {
+		return err
+	}
+	verb := "did: "
+	if !yes {
+		verb = "would "
+	}
+	fmt.Fprintf(c.stdout, "%s%s\n", verb, clean(done.Does))
+	for _, h := range done.Hits {
+		fmt.Fprintf(c.stdout, "  %s: %s\n", clean(strings.Join(strings.Fields(h.Host+" "+h.Session+" "+h.Addr),
+			" ")), clean(h.What))
+	}
+	if !yes {
+		c.say("nothing was done; add --yes to do it")
+	}
+	return nil
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"net/url"
+	"testing"
+
+	"github.com/zlockd/zlockd/client/fence"
+)
+
+func TestAncestorHolds(t *testing.T) {
+	good := fence.Sequencer{Path: "/a b", Mode: fence.Exclusive, Token: 7, Node: "lock-0000000003"}
+	word := func(chroot string, s fence.Sequencer) string { return url.PathEscape(chroot) + "@" + s.String() }
+	for _, c := range []struct {
+		value, chroot, path string
+		want                bool
+	}{
+		{word("", good), "", "/a b", true},
+		{word("/root", good), "/root", "/a b", true},
+		{word("/root", good), "", "/root/a b", true}, // the same node
+		{word("/root", good), "", "/a b", false},
+		{word("", good), "/root", "/a b", false},
+		{"", "", "/a b", false},
+		{good.String(), "", "/a b", false},
+		{"%zz@" + good.String(), "", "/a b", false},
+		{"@nonsense", "", "/a b", false},
+		{"@nonsense", "", "", false},
+		{"@nonsense nonsense " + word("", good), "", "/a b", true},
+	} {
+		got, ok := ancestorHolds(c.value, c.chroot, c.path)
+		if ok != c.want || ok && got != good {
+			t.Errorf("%q holds %s%s: %v, %+v", c.value, c.chroot, c.path, ok, got)
+		}
+	}
+}

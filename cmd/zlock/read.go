@@ -1,0 +1,168 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/client"
+	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/server/view/answer"
+)
+
+// serverFlags let a command that reads locks ask the admin listener instead of opening a session.
+type serverFlags struct {
+	adminFlags
+	server bool
+}
+
+func addServerFlags(fs *pflag.FlagSet) *serverFlags {
+	f := &serverFlags{}
+	fs.BoolVar(&f.server, "server", false,
+		"let a zlockd tell, by its admin listener, rather than read node by node")
+	f.addTo(fs)
+	return f
+}
+
+// reader reads locks: node by node in a session, or from the lock view of a zlockd.
+type reader interface {
+	Inspect(ctx context.Context, path string) (*recipe.Queue, error)
+	WaitGraph(ctx context.Context, root string) (*recipe.Graph, error)
+	// eachLock calls a function for each lock at or below root; unless deep, for those that are no
+	// deeper than its children.
+	eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error
+}
+
+// look reads locks by the admin port if the user wants that, else with a session; so too if no
+// admin port answers.
+func look(c *call, f *serverFlags, conn *connectFlags, read func(context.Context, reader) error) error {
+	if f.server {
+		_, chroot, err := conn.address(c.getenv)
+		if err != nil {
+			return err
+		}
+		f.timeout = conn.timeout
+		err = withAdmin(c, &f.adminFlags, func(ctx context.Context, a adminClient) error {
+			return read(ctx, view{a, chroot})
+		})
+		if !cli.HasCode(err, exitNoSession) {
+			return err
+		}
+		if !conn.quiet {
+			c.say("%v; reading node by node", err)
+		}
+	}
+	return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {
+		return read(ctx, nodeByNode{cl.Inspector()})
+	})
+}
+
+// nodeByNode is the reader of a session.
+type nodeByNode struct{ *client.Inspector }
+
+func (n nodeByNode) eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error {
+	depth := 1
+	if deep {
+		depth = -1
+	}
+	return n.Walk(ctx, root, depth, func(q *recipe.Queue) error {
+		f(&answer.Lock{Lock: q.Lock, HolderCount: len(q.Holders), WaiterCount: len(q.Waiters),
+			OldestWait: q.OldestWait()})
+		return nil
+	})
+}
+
+// view is the reader of the lock view. Paths of users are below the chroot, those of the server are whole.
+type view struct {
+	adminClient
+	chroot string
+}
+
+// whole returns the server's path for a user's.
+func (v view) whole(path string) string {
+	return cmp.Or(strings.TrimSuffix(v.chroot+"/"+strings.Trim(path, "/"), "/"), "/")
+}
+
+// Inspect reads one lock.
+func (v view) Inspect(ctx context.Context, path string) (*recipe.Queue, error) {
+	parts := strings.Split(v.whole(path), "/")
+	for i, p := range parts {
+		parts[i] = url.PathEscape(p)
+	}
+	var q recipe.Queue
+	err := v.ask(ctx, "/locks"+strings.Join(parts, "/"), nil, &q)
+	q.Path = strings.TrimPrefix(q.Path, v.chroot)
+	return &q, err
+}
+
+func (v view) eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error {
+	root = v.whole(root)
+	_, err := rows(ctx, v.adminClient, "/locks", url.Values{"prefix": {root}}, math.MaxInt,
+		func(_ json.RawMessage, l *answer.Lock) {
+			below := strings.TrimPrefix(l.Path, strings.TrimSuffix(root, "/"))
+			l.Path = strings.TrimPrefix(l.Path, v.chroot)
+			if l.Path != "" && (deep || !strings.Contains(strings.TrimPrefix(below, "/"), "/")) {
+				f(l)
+			}
+		})
+	return err
+}
+
+// WaitGraph reads which parties wait for which.
+func (v view) WaitGraph(ctx context.Context, root string) (*recipe.Graph, error) {
+	var g recipe.Graph
+	if err := v.ask(ctx, "/wait-graph", url.Values{"prefix": {v.whole(root)}}, &g); err != nil {
+		return nil, err
+	}
+	for i := range g.Edges {
+		e := &g.Edges[i]
+		if min(e.From, e.To) < 0 || max(e.From, e.To) >= len(g.Parties) {
+			return nil, v.misread(errors.New("a wait of a party that it does not list"))
+		}
+		e.Path = strings.TrimPrefix(e.Path, v.chroot)
+	}
+	return &g, nil
+}
+
+// maxAsk is how many entries the lock view returns at a time.
+const maxAsk = 1000
+
+// rows reads a list of locks or sessions part by part until it has limit rows, and returns how many
+// there are. It passes the objects on as they came, too, for -o json.
+func rows[T any](ctx context.Context, a adminClient, path string, q url.Values, limit int,
+	f func(json.RawMessage, *T)) (total int, err error) {
+	for at := 0; at < limit; {
+		q.Set("offset", strconv.Itoa(at))
+		q.Set("limit", strconv.Itoa(min(limit-at, maxAsk)))
+		var list struct {
+			Total    int               `json:"total"`
+			Next     *int              `json:"next"`
+			Locks    []json.RawMessage `json:"locks"`
+			Sessions []json.RawMessage `json:"sessions"`
+		}
+		if err := a.ask(ctx, path, q, &list); err != nil {
+			return 0, err
+		}
+		part := append(list.Locks, list.Sessions...)
+		for _, raw := range part {
+			var row T
+			if err := json.Unmarshal(raw, &row); err != nil {
+				return 0, a.misread(err)
+			}
+			f(raw, &row)
+		}
+		at, total = at+len(part), list.Total
+		if len(part) == 0 || list.Next == nil {
+			break
+		}
+	}
+	return total, nil
+}

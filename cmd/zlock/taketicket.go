@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/internal/ticket"
+)
+
+func takeCommand() *command {
+	return &command{
+		Name: "take", Args: "PATH", Least: 1, Most: 1,
+		Does: "take a lock, or a place in its queue, that outlives this command: a ticket",
+		Help: `It needs a zlockd with a port for tickets (--http) and nothing else. Exit code: 0 held, 124
+not held: the place in the queue stays. With --ticket-file the same command goes on with it, also
+after it was killed. Without, it prints the ticket, a secret and its path, for 'zlock give'.
+'held TOKEN', of permits with their numbers ('slot 2'), goes to standard error, and while it
+waits who holds the lock, since when, why, and the ticket's place.`,
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
+			var wait, ttl time.Duration
+			addDuration(fs, &wait, "wait", "w", "wait for so long")
+			try := fs.BoolP("try", "n", false, "do not queue: if the lock is held, leave nothing behind")
+			addDuration(fs, &ttl, "ttl", "", "the ticket lives for so long after each request, else for 1m")
+			until := fs.String("until", "", "it ends then, whatever renews it: `TIME`, as 18:00, FRI-18:00 or "+
+				"2026-11-27T18:00:00Z")
+			reason := fs.String("reason", "", "what others are shown")
+			shared := fs.Bool("shared", false, "as one of several readers")
+			semaphore := fs.Int("semaphore", 0, "PATH is a semaphore, with `N` permits if it has no "+
+				"number yet; 0: only the stored number")
+			permits := fs.Int("permits", 1, "take `K` of them")
+			quiet := fs.BoolP("quiet", "q", false, "do not say who holds the lock")
+			t := addTicketFlags(fs, true)
+			return func(c *call) error {
+				end, err := moment(*until, time.Now())
+				if err != nil {
+					return err
+				}
+				q := url.Values{"who": {whoIs()}}
+				set := func(name, value string, given bool) {
+					if given {
+						q.Set(name, value)
+					}
+				}
+				ofPermits := fs.Changed("semaphore")
+				switch {
+				case ofPermits && *shared:
+					return cli.Usagef("--semaphore and --shared exclude each other")
+				case fs.Changed("permits") && !ofPermits:
+					return cli.Usagef("--permits needs --semaphore")
+				}
+				set("reason", *reason, *reason != "")
+				set("until", end, end != "")
+				set("ttl", ttl.String(), ttl != 0)
+				set("mode", "shared", *shared)
+				set("mode", "permit", ofPermits)
+				set("permits", strconv.Itoa(*permits), ofPermits)
+				set("limit", strconv.Itoa(*semaphore), ofPermits && *semaphore != 0)
+				set("queue", "no", *try)
+				return takeTicket(c, t, q, wait, *quiet)
+			}
+		},
+	}
+}
+
+func takeTicket(c *call, t *ticketFlags, q url.Values, wait time.Duration, quiet bool) error {
+	k, err := t.one(c, true)
+	if err != nil {
+		return err
+	}
+	ctx, stop := t.asking(wait)
+	defer stop()
+	line, p := newStatusLine(c.app), pace{end: time.Now().Add(wait)}
+	tell := func(a *ticket.Answer) {
+		if !quiet {
+			line.news(whoIsAhead(k.path, a))
+		}
+	}
+	for {
+		q.Set("wait", p.next().String())
+		a, err := k.Ask(ctx, http.MethodPost, lockPath(k.path), q, nil)
+		if err != nil || a.Held || a.Code >= http.StatusBadRequest {
+			line.clear()
+		}
+		switch {
+		case err != nil:
+			withdraw(c, t, k)
+			return unanswered(ctx, err)
+		case a.Error == "held":
+			return &cli.ExitError{Code: exitNotAcquired, Err: errors.New(k.heldBy(ctx))}
+		case a.Over() && t.file != "" && t.file != "-":
+			return cli.Exitf(exitNo, "%w; 'zlock give' removes %s, and the next take has another ticket",
+				overText(a), t.file)
+		case a.Code >= http.StatusBadRequest:
+			return overOr(a)
+		case !a.Held && !p.over():
+			tell(a)
+			continue
+		}
+		if err := printTicket(c, k); err != nil {
+			withdraw(c, t, k)
+			return err
+		}
+		if a.Held {
+			c.say("%s", heldText(a))
+			return nil
+		}
+		tell(a)
+		line.end()
+		return cli.Exit(exitNotAcquired)
+	}
+}
+
+// printTicket prints a ticket that no file has. If that fails, only this process knows it.
+func printTicket(c *call, k *asker) error {
+	if !k.fresh {
+		return nil
+	}
+	outliveReaders()
+	_, err := fmt.Fprintln(c.stdout, ticket.Text(k.Secret, k.path))
+	return err
+}
+
+// withdraw gives back a ticket that no file has and that its caller was not told: else it might hold the
+// lock for hours, and its caller could not give it back. If no server confirms that, the caller is told it.
+func withdraw(c *call, t *ticketFlags, k *asker) {
+	if !k.fresh {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), min(t.timeout, releaseTimeout))
+	defer cancel()
+	a, err := k.Ask(ctx, http.MethodDelete, lockPath(k.path), url.Values{}, nil)
+	if err == nil && (a.Code == http.StatusNoContent || a.Over()) {
+		return
+	}
+	c.say("no server confirms that the ticket is given back: if it was opened it lasts until its time is " +
+		"over, or 'zlock give'")
+	_ = printTicket(c, k)
+}
+
+// heldBy says who holds a lock that a try did not get. Ahead of the try there may have been a waiter.
+func (k *asker) heldBy(ctx context.Context) string {
+	anyone := *k.Caller
+	anyone.Secret = "" // the try has left no ticket
+	a, err := anyone.Ask(ctx, http.MethodGet, lockPath(k.path), nil, nil)
+	if err != nil || len(a.Holders) == 0 {
+		return k.path + " is held"
+	}
+	return k.path + " is held by " + aheadText(&a.Holders[0])
+}
+
+// heldText says that a ticket holds, with its token and the numbers of its permits.
+func heldText(a *ticket.Answer) string {
+	text := "held " + a.Token
+	switch {
+	case len(a.Slots) == 1:
+		text += " slot " + strconv.Itoa(a.Slots[0])
+	case len(a.Slots) > 1:
+		text += " slots " + strings.Trim(fmt.Sprint(a.Slots), "[]")
+	case a.NoSlots != "":
+		text += " without a slot: " + a.NoSlots
+	}
+	return text
+}
+
+// moment reads a time as people write it, the next one that it may mean, as RFC 3339.
+func moment(text string, now time.Time) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at.UTC().Format(time.RFC3339), nil
+	}
+	day, clock, both := strings.Cut(text, "-")
+	if !both {
+		clock = day
+	}
+	at, err := time.ParseInLocation("15:04", clock, now.Location())
+	if err != nil {
+		return "", cli.Usagef("--until %q is no time: want 18:00, FRI-18:00 or 2026-11-27T18:00:00Z", text)
+	}
+	for ahead := range 8 {
+		d := now.AddDate(0, 0, ahead)
+		next := time.Date(d.Year(), d.Month(), d.Day(), at.Hour(), at.Minute(), 0, 0, now.Location())
+		if next.After(now) && (!both || strings.EqualFold(next.Weekday().String()[:3], day)) {
+			return next.UTC().Format(time.RFC3339), nil
+		}
+	}
+	return "", cli.Usagef("--until %q names no day: want MON to SUN", text)
+}
+
+// whoIs says who asks.
+func whoIs() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	who := name + "@" + host
+	return who[:min(len(who), 200)]
+}

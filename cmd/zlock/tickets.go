@@ -1,0 +1,111 @@
+package main
+
+import (
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/internal/ticket"
+)
+
+func renewCommand() *command {
+	return ticketCommand("renew", "renew a ticket", `Exit code: 0 held, 124 queued, 1 if the ticket is over.`,
+		func(c *call, t *ticketFlags) error {
+			a, err := askOnce(c, t, http.MethodPost, map[string]string{"If-Match": "*"})
+			switch {
+			case err != nil:
+				return err
+			case a.Code >= http.StatusBadRequest:
+				return overOr(a)
+			case !a.Held:
+				return cli.Exit(exitNotAcquired)
+			}
+			return nil
+		})
+}
+
+func giveCommand() *command {
+	return ticketCommand("give", "give a ticket back, or leave its queue",
+		`Exit code: 0 given back, 1 if the ticket was over for another reason: the work may have
+overlapped. A ticket file is removed.`, func(c *call, t *ticketFlags) error {
+			a, err := askOnce(c, t, http.MethodDelete, nil)
+			if err != nil {
+				return err
+			}
+			given := a.Code == http.StatusNoContent || a.Error == "given"
+			if (given || a.Over()) && t.file != "" && t.file != "-" {
+				if err := os.Remove(t.file); err != nil {
+					return err
+				}
+			}
+			if given {
+				return nil
+			}
+			return overOr(a)
+		})
+}
+
+func ticketCommand(name, does, help string, do func(c *call, t *ticketFlags) error) *command {
+	return &command{
+		Name: name, Args: "[PATH]", Least: 0, Most: 1, Does: does, Help: help,
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
+			t := addTicketFlags(fs, true)
+			return func(c *call) error { return do(c, t) }
+		},
+	}
+}
+
+// askOnce sends a request about a ticket.
+func askOnce(c *call, t *ticketFlags, method string, head map[string]string) (*ticket.Answer, error) {
+	k, err := t.one(c, false)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := t.asking(0)
+	defer stop()
+	a, err := k.Ask(ctx, method, lockPath(k.path), url.Values{}, head)
+	if err != nil {
+		return nil, unanswered(ctx, err)
+	}
+	return a, nil
+}
+
+func ticketsCommand() *command {
+	return &command{
+		Name: "tickets", Least: 0, Most: 0, Does: "list this caller's tickets, without their secrets",
+		Help: `With -o plain the columns are: path, state, token, since, until.`,
+		Setup: func(fs *pflag.FlagSet) func(*call) error {
+			format := addFormat(fs)
+			t := addTicketFlags(fs, false)
+			return func(c *call) error {
+				k, err := t.all(c)
+				if err != nil {
+					return err
+				}
+				ctx, stop := t.asking(0)
+				defer stop()
+				a, err := k.Ask(ctx, http.MethodGet, "/v1/tickets", url.Values{}, nil)
+				switch {
+				case err != nil:
+					return unanswered(ctx, err)
+				case a.Code != http.StatusOK:
+					return overOr(a)
+				}
+				p := c.printer(*format, "PATH", "STATE", "TOKEN", "SINCE", "UNTIL")
+				for _, one := range a.Tickets {
+					state := map[bool]string{true: "held", false: "queued"}[one.Held]
+					until := ""
+					if one.Until != 0 {
+						until = stamp(time.UnixMilli(one.Until))
+					}
+					p.row(one, one.Path, state, one.Token, time.UnixMilli(one.Since), until)
+				}
+				return p.flush()
+			}
+		},
+	}
+}
