@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -31,7 +32,7 @@ type adminFlags struct {
 func addAdminFlags(fs *pflag.FlagSet, changes bool) *adminFlags {
 	f := &adminFlags{timeout: answerTimeout}
 	f.addTo(fs)
-	addDuration(fs, &f.timeout, "timeout", "w", "give up after this time")
+	call.AddDuration(fs, &f.timeout, "timeout", "w", "give up after this time")
 	if changes {
 		fs.StringVar(&f.auth.authFile, "auth-file", "", "`FILE` with a line digest:super:PASSWORD")
 	}
@@ -49,9 +50,9 @@ func (f *adminFlags) addTo(fs *pflag.FlagSet) {
 }
 
 // client returns a client of the admin listener at an address.
-func (f *adminFlags) client(c *call, addr string) (adminClient, error) {
+func (f *adminFlags) client(c *call.Call, addr string) (adminClient, error) {
 	files := f.auth.tlsFiles
-	files.CA, files.prefix = cmp.Or(files.CA, c.getenv("ZLOCK_ADMIN_CA")), "admin-"
+	files.CA, files.prefix = cmp.Or(files.CA, c.Getenv("ZLOCK_ADMIN_CA")), "admin-"
 	conf, err := files.tlsConfig()
 	if err != nil {
 		return adminClient{}, err
@@ -67,13 +68,13 @@ func (f *adminFlags) client(c *call, addr string) (adminClient, error) {
 }
 
 // address returns the admin listener's address.
-func (f *adminFlags) address(c *call) string {
-	return cmp.Or(f.addr, c.getenv("ZLOCK_ADMIN"), "127.0.0.1:8181")
+func (f *adminFlags) address(c *call.Call) string {
+	return cmp.Or(f.addr, c.Getenv("ZLOCK_ADMIN"), "127.0.0.1:8181")
 }
 
 // withAdmin runs do with the admin port, until the command's time is over or a signal comes.
-func withAdmin(c *call, f *adminFlags, do func(context.Context, adminClient) error) error {
-	if err := f.auth.readAuth(c.app); err != nil {
+func withAdmin(c *call.Call, f *adminFlags, do func(context.Context, adminClient) error) error {
+	if err := f.auth.readAuth(c.App); err != nil {
 		return err
 	}
 	a, err := f.client(c, f.address(c))
@@ -84,7 +85,7 @@ func withAdmin(c *call, f *adminFlags, do func(context.Context, adminClient) err
 	a.cut = func(why string) {
 		if why != said {
 			said = why
-			c.say("the answer of %s is not whole: %s", a.base, why)
+			c.Say("the answer of %s is not whole: %s", a.base, why)
 		}
 	}
 	for _, cr := range f.auth.credentials {
@@ -92,7 +93,7 @@ func withAdmin(c *call, f *adminFlags, do func(context.Context, adminClient) err
 			a.authorization = cr.Scheme + " " + string(cr.Secret)
 		}
 	}
-	ctx, stop := interruptible()
+	ctx, stop := call.Interruptible()
 	defer stop()
 	ctx, cancel := answerWithin(ctx, f.timeout)
 	defer cancel()
@@ -100,7 +101,7 @@ func withAdmin(c *call, f *adminFlags, do func(context.Context, adminClient) err
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
-	return cmp.Or(interrupted(ctx), a.unreachable(context.DeadlineExceeded))
+	return cmp.Or(call.Interrupted(ctx), a.unreachable(context.DeadlineExceeded))
 }
 
 // adminHTTP returns a client that sends requests only to the admin listener, because a request
@@ -217,7 +218,7 @@ func (a adminClient) unreachable(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = errors.New("none in time (--timeout)")
 	}
-	return cli.Exitf(exitNoSession, "no answer from the admin listener at %s: %w",
+	return cli.Exitf(call.ExitNoSession, "no answer from the admin listener at %s: %w",
 		strings.TrimPrefix(a.base, "http://"), err)
 }
 
@@ -241,7 +242,7 @@ func refused(resp *http.Response, answer []byte) error {
 	case text == "":
 		text = resp.Status
 	}
-	return &cli.ExitError{Code: exitNo, Err: status.With(e.Code, cmp.Or(cause, errors.New(text)))}
+	return &cli.ExitError{Code: call.ExitNo, Err: status.With(e.Code, cmp.Or(cause, errors.New(text)))}
 }
 
 // health reads what the server says of itself, whether it is well or not.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	zlockd "github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -54,7 +55,7 @@ func viewed(t *testing.T) (env map[string]string, auth string, holder *client.Cl
 	var out, errs string
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		var code int
-		if out, errs, code = runIn(t, env, "wait-graph", "--server", "-o", "plain"); code == exitCycle {
+		if out, errs, code = runIn(t, env, "wait-graph", "--server", "-o", "plain"); code == call.ExitCycle {
 			return env, auth, one
 		}
 	}
@@ -101,27 +102,27 @@ func TestCommandsThatAskTheAdminListener(t *testing.T) {
 			t.Errorf("%v:\n%s, and by the server\n%s", args, a, b)
 		}
 	}
-	has(run(exitCycle, "wait-graph", "--server"), "cycle", "/app/a", "/app/b")
+	has(run(call.ExitCycle, "wait-graph", "--server"), "cycle", "/app/a", "/app/b")
 	has(run(0, "ls", "/none", "--server"), "no locks at /none")
 	has(run(0, "ls", "--held", "/none"), "no locks that are held")
-	has(run(exitNo, "show", "/none", "--server"), "there is no node /none")
+	has(run(call.ExitNo, "show", "/none", "--server"), "there is no node /none")
 
 	has(run(0, "sessions"), "SESSION", mine, "127.0.0.1")
 	has(run(0, "sessions", "-o", "json"), `"id":"`+mine+`"`, `"connection":{`)
 	has(run(0, "sessions", "--limit", "1"), "1 of 2 sessions are shown")
 	has(run(0, "sessions", mine), "SESSION  "+mine, "holds  /app/a  exclusive", "waits  /app/b  exclusive")
-	has(run(exitNo, "sessions", "0x123"), "there is no session 0x123")
+	has(run(call.ExitNo, "sessions", "0x123"), "there is no session 0x123")
 	has(run(0, "top"), "LAST", "client", "127.0.0.1")
 	has(run(0, "top", "--by", "watches", "-o", "plain"), "watched\t/app/")
 
-	has(run(exitNo, "end-session", mine, "--yes"), "password")
+	has(run(call.ExitNo, "end-session", mine, "--yes"), "password")
 	has(run(0, "end-session", mine, "--auth-file", auth), "would end session "+mine, "loses /app/a",
 		"nothing was done")
 	has(run(0, "sessions", mine), "holds")
 	has(run(0, "end-session", mine, "--yes", "--auth-file", auth), "did: end session "+mine)
-	has(run(exitNo, "sessions", mine), "has ended")
+	has(run(call.ExitNo, "sessions", mine), "has ended")
 	has(run(0, "sessions", "--ended"), mine, "operator", "ended by an operator")
-	has(run(exitFailed, "sessions", mine, "--ended"), "leave out the ID")
+	has(run(call.ExitFailed, "sessions", mine, "--ended"), "leave out the ID")
 }
 
 // TestWithoutAnAdminListener: what can be read node by node is, and the rest says what is missing.
@@ -131,10 +132,10 @@ func TestWithoutAnAdminListener(t *testing.T) {
 		!strings.Contains(errs, "reading node by node") {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
-	if _, errs, code := runIn(t, env, "holders", "/no/such/place", "--server", "-q"); code != exitNo || errs != "" {
+	if _, errs, code := runIn(t, env, "holders", "/no/such/place", "--server", "-q"); code != call.ExitNo || errs != "" {
 		t.Errorf("-q: %d %s", code, errs)
 	}
-	if _, errs, code := runIn(t, env, "sessions"); code != exitNoSession ||
+	if _, errs, code := runIn(t, env, "sessions"); code != call.ExitNoSession ||
 		!strings.Contains(errs, "no answer from the admin listener") {
 		t.Errorf("%d %s", code, errs)
 	}

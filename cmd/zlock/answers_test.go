@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/client/fence"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
@@ -140,7 +141,7 @@ func TestAnswersThatAreCutAreSaidToBe(t *testing.T) {
 	defer s.Close()
 	out, errs, code := runIn(t, map[string]string{"ZLOCK_ADMIN": s.Listener.Addr().String()}, "ls", "--server",
 		"-o", "plain")
-	expect.Equal(t, code, exitOK, "exit code")
+	expect.Equal(t, code, call.ExitOK, "exit code")
 	expect.That(t, strings.HasPrefix(out, "/l1\t") && strings.Contains(out, "\n/l2\t"), "%s", out)
 	expect.That(t, strings.Count(errs, "\n") == 1 && strings.HasSuffix(errs, "is not whole: too many: 3,000\n"),
 		"said: %s", errs)
@@ -165,7 +166,7 @@ func TestAnswersInJSONAreDescribed(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range program(new(app)).Commands {
+	for _, c := range program(new(call.App)).Commands {
 		for _, o := range c.Prints {
 			for _, name := range fieldsOf(reflect.TypeOf(o)) {
 				expect.Has(t, lines[c.Name], "`"+name+"`", "%s: the field %s is not described", c.Name, name)
@@ -192,7 +193,7 @@ func fieldsOf(t reflect.Type) (names []string) {
 func TestAnswersInJSONHaveAVersion(t *testing.T) {
 	all := map[string]any{"empty": struct{}{}, "a server's": json.RawMessage(`{"v":1,"id":"0x1"}`),
 		"a part of a server's": json.RawMessage(`{"id":"0x1"}`)}
-	for _, c := range program(new(app)).Commands {
+	for _, c := range program(new(call.App)).Commands {
 		if len(c.Prints) > 0 {
 			all[c.Name] = c.Prints[0]
 		}
@@ -200,9 +201,9 @@ func TestAnswersInJSONHaveAVersion(t *testing.T) {
 	expect.That(t, len(all) > 12, "objects of %d commands only", len(all))
 	for what, o := range all {
 		var b bytes.Buffer
-		p := (&app{stdout: &b}).printer(formatJSON)
-		p.row(o)
-		written := p.flush()
+		p := (&call.App{Stdout: &b}).Printer(call.JSON)
+		p.Row(o)
+		written := p.Flush()
 		var read struct{ V int }
 		if err := json.Unmarshal(b.Bytes(), &read); err != nil || read.V != 1 || written != nil ||
 			!strings.HasPrefix(b.String(), `{"v":1`) || strings.Count(b.String(), `"v":`) > 1 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/internal/ticket"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
 // ticketFlags say which ticket a command is about, and where it asks.
@@ -22,7 +23,7 @@ type ticketFlags struct {
 
 func addTicketFlags(fs *pflag.FlagSet, one bool) *ticketFlags {
 	t := addPortFlags(fs, one)
-	addDuration(fs, &t.timeout, "timeout", "", "give up when no server answers for so long")
+	call.AddDuration(fs, &t.timeout, "timeout", "", "give up when no server answers for so long")
 	return t
 }
 
@@ -49,21 +50,21 @@ type asker struct {
 }
 
 // all returns what asks about all tickets.
-func (t *ticketFlags) all(c *call) (*asker, error) {
-	bearer := c.getenv("ZLOCK_BEARER")
+func (t *ticketFlags) all(c *call.Call) (*asker, error) {
+	bearer := c.Getenv("ZLOCK_BEARER")
 	if t.bearer != "" {
 		var err error
 		if bearer, _, err = ticket.Read(t.bearer, ""); err != nil {
 			return nil, err
 		}
 	}
-	at := cmp.Or(t.http, c.getenv("ZLOCK_HTTP"), "http://127.0.0.1:8183")
+	at := cmp.Or(t.http, c.Getenv("ZLOCK_HTTP"), "http://127.0.0.1:8183")
 	k, err := ticket.NewCaller(at, bearer, "", t.ca)
 	return &asker{Caller: k}, err
 }
 
 // one returns what asks about a ticket; create lets it make one for the path.
-func (t *ticketFlags) one(c *call, create bool) (*asker, error) {
+func (t *ticketFlags) one(c *call.Call, create bool) (*asker, error) {
 	k, err := t.all(c)
 	if err != nil {
 		return nil, err
@@ -72,9 +73,9 @@ func (t *ticketFlags) one(c *call, create bool) (*asker, error) {
 	if create {
 		made = asked
 	}
-	switch text := c.getenv("ZLOCK_TICKET"); {
+	switch text := c.Getenv("ZLOCK_TICKET"); {
 	case t.file == "-":
-		b, err := io.ReadAll(io.LimitReader(c.stdin, 64<<10))
+		b, err := io.ReadAll(io.LimitReader(c.Stdin, 64<<10))
 		if err != nil {
 			return nil, err
 		}
@@ -102,14 +103,14 @@ func (t *ticketFlags) one(c *call, create bool) (*asker, error) {
 
 // asking ends at a signal, and when no server answers.
 func (t *ticketFlags) asking(wait time.Duration) (context.Context, func()) {
-	ctx, stop := interruptible()
+	ctx, stop := call.Interruptible()
 	ctx, cancel := context.WithTimeout(ctx, wait+t.timeout)
 	return ctx, func() { cancel(); stop() }
 }
 
 // unanswered returns how zlock ends by a request that no server answered.
 func unanswered(ctx context.Context, err error) error {
-	return cmp.Or(interrupted(ctx), error(&cli.ExitError{Code: exitNoSession, Err: err}))
+	return cmp.Or(call.Interrupted(ctx), error(&cli.ExitError{Code: call.ExitNoSession, Err: err}))
 }
 
 // lockPath is the path of a lock in a request.
@@ -154,17 +155,17 @@ func whoIsAhead(path string, a *ticket.Answer) string {
 	default:
 		ahead = aheadText(a.Behind)
 	}
-	return waitText(path, holder, ahead, a.Position, a.Of)
+	return call.WaitText(path, holder, ahead, a.Position, a.Of)
 }
 
 func aheadText(h *ticket.Holder) string {
-	return strings.TrimSpace(h.User+" "+h.Host) + sinceWhy(h.Since, h.Reason)
+	return strings.TrimSpace(h.User+" "+h.Host) + call.SinceWhy(h.Since, h.Reason)
 }
 
 // overOr returns the error that an answer tells of.
 func overOr(a *ticket.Answer) error {
 	if a.Over() {
-		return &cli.ExitError{Code: exitNo, Err: overText(a)}
+		return &cli.ExitError{Code: call.ExitNo, Err: overText(a)}
 	}
 	return fmt.Errorf("%s: %s", a.Error, a.Text)
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
-func backupCommand() *command {
+func backupCommand() *call.Command {
 	return fetchCommand("backup", "zlockd", "write the whole state of a running zlockd to a file",
 		`The state of one moment, nodes and sessions, while the servers go on. It is checked
 while it arrives; FILE appears when it is whole and on the disk, or not at all. A FILE
@@ -27,7 +28,7 @@ password of the servers' --super-digest in --auth-file, for it holds everything.
 server of it with: zlockd restore FILE --data-dir NEW.`)
 }
 
-func exportCommand() *command {
+func exportCommand() *call.Command {
 	return fetchCommand("export", "zookeeper",
 		"write the whole state of a running zlockd as a ZooKeeper's snapshot",
 		`As backup, but a snapshot from which a ZooKeeper 3.8 or 3.9 starts: the name that it
@@ -35,13 +36,13 @@ must have is printed. A stopped server is exported by: zlockd export.`)
 }
 
 // fetchCommand is a command that writes the state in a format to a file.
-func fetchCommand(name, format, does, help string) *command {
-	return &command{
+func fetchCommand(name, format, does, help string) *call.Command {
+	return &call.Command{
 		Name: name, Args: "FILE|-", Least: 1, Most: 1, Does: does, Help: help, Prints: []any{takenFile{}},
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
-			m, output := addStateFlags(fs), addFormat(fs)
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
+			m, output := addStateFlags(fs), call.AddFormat(fs)
 			force := fs.Bool("force", false, "replace FILE if there is one")
-			return func(c *call) error {
+			return func(c *call.Call) error {
 				if err := replaceable(c.Args[0], *force); err != nil {
 					return err
 				}
@@ -62,7 +63,7 @@ func addStateFlags(fs *pflag.FlagSet) *adminFlags {
 }
 
 // fetchState writes the state in a format to the file of the command line.
-func fetchState(ctx context.Context, c *call, admin adminClient, format, output string) error {
+func fetchState(ctx context.Context, c *call.Call, admin adminClient, format, output string) error {
 	body, err := admin.open(ctx, http.MethodGet, "/commands/snapshot?format="+format, nil)
 	if err != nil {
 		return err
@@ -71,7 +72,7 @@ func fetchState(ctx context.Context, c *call, admin adminClient, format, output 
 	begun := time.Now()
 	file, got := c.Args[0], &fetched{format: format}
 	if file == "-" {
-		err = got.copy(c.stdout, body)
+		err = got.copy(c.Stdout, body)
 	} else {
 		err = vfs.Fill(file, func(w io.Writer) error { return got.copy(w, body) })
 	}
@@ -83,23 +84,23 @@ func fetchState(ctx context.Context, c *call, admin adminClient, format, output 
 		if errors.Is(err, syscall.ENOSPC) {
 			hint = "; make room on that disk, and give the same command again"
 		}
-		return cli.Exitf(exitNo, "%s: %v%s", left, err, hint)
+		return cli.Exitf(call.ExitNo, "%s: %v%s", left, err, hint)
 	}
 	took := time.Since(begun)
 	switch {
 	case file == "-":
 		return nil
-	case output != formatTable:
-		p := c.printer(output)
+	case output != call.Table:
+		p := c.Printer(output)
 		zxid := fmt.Sprintf("0x%x", got.zxid)
-		p.row(takenFile{file, format, zxid, got.nodes, got.bytes, took.Seconds()}, file, format, zxid,
+		p.Row(takenFile{file, format, zxid, got.nodes, got.bytes, took.Seconds()}, file, format, zxid,
 			got.nodes, got.bytes)
-		return p.flush()
+		return p.Flush()
 	}
-	c.say("%s: %d nodes, zxid 0x%x, %d bytes in %v", file, got.nodes, got.zxid, got.bytes,
+	c.Say("%s: %d nodes, zxid 0x%x, %d bytes in %v", file, got.nodes, got.zxid, got.bytes,
 		took.Round(time.Millisecond))
 	if format == "zookeeper" {
-		c.say("to start a ZooKeeper from it, name it snapshot.%x in the version-2 of an empty dataDir", got.zxid)
+		c.Say("to start a ZooKeeper from it, name it snapshot.%x in the version-2 of an empty dataDir", got.zxid)
 	}
 	return nil
 }
@@ -165,11 +166,11 @@ func replaceable(path string, force bool) error {
 	case path == "-" || errors.Is(err, os.ErrNotExist):
 		return nil
 	case err != nil:
-		return cli.Exitf(exitNo, "nothing was written: %w", err)
+		return cli.Exitf(call.ExitNo, "nothing was written: %w", err)
 	case !info.Mode().IsRegular():
-		return cli.Exitf(exitNo, "nothing was written: %s is no regular file; - writes to standard output", path)
+		return cli.Exitf(call.ExitNo, "nothing was written: %s is no regular file; - writes to standard output", path)
 	case !force:
-		return cli.Exitf(exitNo, "nothing was written: %s is there already; --force replaces it", path)
+		return cli.Exitf(call.ExitNo, "nothing was written: %s is there already; --force replaces it", path)
 	}
 	return nil
 }

@@ -23,11 +23,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-func caCommand() *command {
-	return &command{
+func caCommand() *call.Command {
+	return &call.Command{
 		Name: "ca", Args: "init, server ID --host NAME, or client NAME", Least: 1, Most: 2,
 		Words: []string{"init", "server", "client"},
 		Does:  "make certificates for the servers and clients of a cluster",
@@ -37,14 +38,14 @@ serverID.key for its --tls-* and --admin-tls-*. client makes NAME.pem and NAME.k
 With --renew the same command makes the certificates again, for the keys and names that
 they have (or the names of --host); servers read files that change. The certificates
 that a renewed authority signed before stay valid.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			a := &authority{}
 			fs.StringVar(&a.dir, "dir", ".", "`DIR` of the files")
 			fs.StringSliceVar(&a.hosts, "host", nil,
 				"`NAME` or address by which clients know the server; may be repeated")
 			fs.IntVar(&a.days, "days", 825, "the certificate ends after `N` days; an authority after ten years")
 			fs.BoolVar(&a.renew, "renew", false, "make the certificates again, for the keys that are there")
-			return func(c *call) error { return certify(c, a) }
+			return func(c *call.Call) error { return certify(c, a) }
 		},
 	}
 }
@@ -59,7 +60,7 @@ type authority struct {
 
 const authorityLife = 10 * 365 // days
 
-func certify(c *call, a *authority) error {
+func certify(c *call.Call, a *authority) error {
 	what := c.Args[0]
 	c.Args = c.Args[1:]
 	if (len(c.Args) == 0) != (what == "init") {
@@ -85,7 +86,7 @@ func certify(c *call, a *authority) error {
 		}
 		if len(a.hosts) == 0 && a.renew {
 			if a.hosts, err = a.hostsOf(fmt.Sprintf("server%d", id)); err != nil {
-				return cli.Exitf(exitFailed, "%v", err)
+				return cli.Exitf(call.ExitFailed, "%v", err)
 			}
 		}
 		if len(a.hosts) == 0 {
@@ -116,10 +117,10 @@ func certify(c *call, a *authority) error {
 		return cli.Usagef("%q is not init, server or client", what)
 	}
 	if err != nil {
-		return cli.Exitf(exitFailed, "%v", err)
+		return cli.Exitf(call.ExitFailed, "%v", err)
 	}
 	for _, name := range made {
-		fmt.Fprintln(c.stdout, filepath.Join(a.dir, name))
+		fmt.Fprintln(c.Stdout, filepath.Join(a.dir, name))
 	}
 	return nil
 }

@@ -9,26 +9,27 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-func checkCommand() *command {
-	return &command{
+func checkCommand() *call.Command {
+	return &call.Command{
 		Name: "check", Args: "PATH", Paths: true, Most: 1,
 		Does: "ask whether a hold is current",
 		Help: `Exit code: 0 it is, 1 it is not, 2 that could not be found out, 125
 usage error.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			token := fs.String("token", "", "`TOKEN` of the hold")
 			seq := fs.String("sequencer", "", "`SEQUENCER` of the hold; PATH may be left away then")
 			conn := addAskFlags(fs)
-			return func(c *call) error {
-				return onlyNo(checkHold(c, conn, *token, *seq))
+			return func(c *call.Call) error {
+				return call.OnlyNo(checkHold(c, conn, *token, *seq))
 			}
 		},
 	}
 }
 
-func checkHold(c *call, conn *connectFlags, token, sequencer string) error {
+func checkHold(c *call.Call, conn *connectFlags, token, sequencer string) error {
 	if (token == "") == (sequencer == "") {
 		return cli.Usagef("one of --token and --sequencer is needed")
 	}
@@ -54,7 +55,7 @@ func checkHold(c *call, conn *connectFlags, token, sequencer string) error {
 		if sequencer != "" {
 			err := cl.CheckSequencer(ctx, s)
 			if errors.Is(err, fence.ErrStale) {
-				return cli.Exit(exitNo)
+				return cli.Exit(call.ExitNo)
 			}
 			return err
 		}
@@ -67,6 +68,6 @@ func checkHold(c *call, conn *connectFlags, token, sequencer string) error {
 				return nil
 			}
 		}
-		return cli.Exit(exitNo)
+		return cli.Exit(call.ExitNo)
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
 // connectFlags are the options of every command that talks to the servers.
@@ -38,9 +39,9 @@ func addConnectFlags(fs *pflag.FlagSet) *connectFlags {
 	fs.StringVarP(&f.servers, "servers", "S", "",
 		"`HOST:PORT,...[/CHROOT]` of the servers (ZLOCK_SERVERS; default 127.0.0.1:2181)")
 	fs.StringVar(&f.chroot, "chroot", "", "`PATH` below which everything happens (ZLOCK_CHROOT)")
-	addDuration(fs, &f.sessionTimeout, "session-timeout", "",
+	call.AddDuration(fs, &f.sessionTimeout, "session-timeout", "",
 		"the server ends the session after this much silence")
-	addDuration(fs, &f.connectTimeout, "connect-timeout", "",
+	call.AddDuration(fs, &f.connectTimeout, "connect-timeout", "",
 		"give up when no session is usable after this time")
 	fs.StringVar(&f.authFile, "auth-file", "",
 		"`FILE` with one SCHEME:SECRET per line, such as digest:user:password")
@@ -61,7 +62,7 @@ func addConnectFlags(fs *pflag.FlagSet) *connectFlags {
 func addAskFlags(fs *pflag.FlagSet) *connectFlags {
 	f := addConnectFlags(fs)
 	f.timeout = answerTimeout
-	addDuration(fs, &f.timeout, "timeout", "w", "give up after this time")
+	call.AddDuration(fs, &f.timeout, "timeout", "w", "give up after this time")
 	return f
 }
 
@@ -73,7 +74,7 @@ func answerWithin(ctx context.Context, d time.Duration) (context.Context, contex
 	if d <= 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, d, cli.Exitf(exitNoSession, "no answer from the servers within %v", d))
+	return context.WithTimeoutCause(ctx, d, cli.Exitf(call.ExitNoSession, "no answer from the servers within %v", d))
 }
 
 // address returns the servers and the chroot; flags take precedence over the environment. A
@@ -98,7 +99,7 @@ func (f *connectFlags) address(getenv func(string) string) (servers, chroot stri
 }
 
 // ready checks the times and reads the files that the flags name.
-func (f *connectFlags) ready(a *app) (*tls.Config, error) {
+func (f *connectFlags) ready(a *call.App) (*tls.Config, error) {
 	if f.sessionTimeout <= 0 || f.connectTimeout <= 0 {
 		return nil, cli.Usagef("--session-timeout and --connect-timeout must be positive")
 	}
@@ -109,7 +110,7 @@ func (f *connectFlags) ready(a *app) (*tls.Config, error) {
 }
 
 // options turns the flags into options of the client.
-func (f *connectFlags) options(a *app) ([]client.Option, error) {
+func (f *connectFlags) options(a *call.App) ([]client.Option, error) {
 	cfg, err := f.ready(a)
 	if err != nil {
 		return nil, err
@@ -129,12 +130,12 @@ func (f *connectFlags) options(a *app) ([]client.Option, error) {
 
 // logger returns the client's logger: it shows warnings and errors, unless the flags ask for
 // more or less.
-func (f *connectFlags) logger(a *app) *slog.Logger {
+func (f *connectFlags) logger(a *call.App) *slog.Logger {
 	switch {
 	case f.verbose > 1:
-		return slog.New(slog.NewTextHandler(a.patientStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+		return slog.New(slog.NewTextHandler(a.PatientStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	case f.verbose > 0:
-		return slog.New(slog.NewTextHandler(a.patientStderr(), &slog.HandlerOptions{Level: slog.LevelInfo}))
+		return slog.New(slog.NewTextHandler(a.PatientStderr(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	case f.quiet:
 		return slog.New(slog.DiscardHandler)
 	}
@@ -142,7 +143,7 @@ func (f *connectFlags) logger(a *app) *slog.Logger {
 }
 
 // plainLog writes warnings in the form of zlock's own messages.
-type plainLog struct{ a *app }
+type plainLog struct{ a *call.App }
 
 func (plainLog) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
 func (p plainLog) WithAttrs([]slog.Attr) slog.Handler         { return p }
@@ -158,11 +159,11 @@ func (p plainLog) Handle(_ context.Context, r slog.Record) error {
 		text += " " + at.Value.String()
 		return true
 	})
-	p.a.say("%s", text)
+	p.a.Say("%s", text)
 	return nil
 }
 
-func (f *connectFlags) readAuth(a *app) error {
+func (f *connectFlags) readAuth(a *call.App) error {
 	if f.authFile == "" || f.credentials != nil {
 		return nil
 	}
@@ -171,7 +172,7 @@ func (f *connectFlags) readAuth(a *app) error {
 		return cli.Usagef("--auth-file: %v", err)
 	}
 	if exposed && !f.quiet {
-		a.say("%s can be read by other users", f.authFile)
+		a.Say("%s can be read by other users", f.authFile)
 	}
 	f.credentials = list
 	return nil
@@ -216,12 +217,12 @@ func (f *tlsFiles) tlsConfig() (*tls.Config, error) {
 
 // dial opens a session. A connection that cannot work is a usage error; no session in time
 // is exit code 120.
-func dial(ctx context.Context, c *call, f *connectFlags) (*client.Client, error) {
-	servers, chroot, err := f.address(c.getenv)
+func dial(ctx context.Context, c *call.Call, f *connectFlags) (*client.Client, error) {
+	servers, chroot, err := f.address(c.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	opts, err := f.options(c.app)
+	opts, err := f.options(c.App)
 	if err != nil {
 		return nil, err
 	}
@@ -242,16 +243,16 @@ func dial(ctx context.Context, c *call, f *connectFlags) (*client.Client, error)
 		if _, trouble, ok := strings.Cut(err.Error(), context.DeadlineExceeded.Error()+": "); ok {
 			why = ": " + strings.ReplaceAll(trouble, "\n", "; ")
 		}
-		return nil, cli.Exitf(exitNoSession, "no usable session with %s within %v%s%.0w", servers, f.connectTimeout,
+		return nil, cli.Exitf(call.ExitNoSession, "no usable session with %s within %v%s%.0w", servers, f.connectTimeout,
 			why, err) // err has been said, and is there for errors.Is
 	default:
-		return nil, cli.Exitf(exitNoSession, "no session with %s: %w", servers, err)
+		return nil, cli.Exitf(call.ExitNoSession, "no session with %s: %w", servers, err)
 	}
 }
 
 // tooShort explains why the client refused to begin: the server may have granted a shorter
 // session timeout than zlock asked for.
-func tooShort(ctx context.Context, c *call, f connectFlags, err error) error {
+func tooShort(ctx context.Context, c *call.Call, f connectFlags, err error) error {
 	killAfter := f.margin - marginFor(0)
 	f.margin = 0
 	cl, again := dial(ctx, c, &f)
@@ -270,7 +271,7 @@ func tooShort(ctx context.Context, c *call, f connectFlags, err error) error {
 const closeTimeout = 5 * time.Second
 
 // hangUp ends the session.
-func hangUp(c *call, cl *client.Client) {
+func hangUp(c *call.Call, cl *client.Client) {
 	limit := closeTimeout
 	if cl.State() != client.StateReady {
 		limit = 0 // no server answers: what is left goes with the session
@@ -278,7 +279,7 @@ func hangUp(c *call, cl *client.Client) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	if err := cl.Close(ctx); err != nil && limit > 0 {
-		c.say("%v", err)
+		c.Say("%v", err)
 	}
 }
 
@@ -292,8 +293,8 @@ func layoutOption(name string) []client.Option {
 }
 
 // withSession runs f with a session. The session ends with f, a signal, or the command's time.
-func withSession(c *call, conn *connectFlags, f func(context.Context, *client.Client) error) error {
-	ctx, stop := interruptible()
+func withSession(c *call.Call, conn *connectFlags, f func(context.Context, *client.Client) error) error {
+	ctx, stop := call.Interruptible()
 	defer stop()
 	ctx, cancel := answerWithin(ctx, conn.timeout)
 	defer cancel()
@@ -310,25 +311,25 @@ func withSession(c *call, conn *connectFlags, f func(context.Context, *client.Cl
 }
 
 // dialNodes opens a session without the client of locks.
-func dialNodes(ctx context.Context, c *call, f *connectFlags) (*zk.Conn, error) {
-	servers, chroot, err := f.address(c.getenv)
+func dialNodes(ctx context.Context, c *call.Call, f *connectFlags) (*zk.Conn, error) {
+	servers, chroot, err := f.address(c.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := f.ready(c.app)
+	cfg, err := f.ready(c.App)
 	if err != nil {
 		return nil, err
 	}
 	limit, cancel := context.WithTimeout(ctx, f.connectTimeout)
 	defer cancel()
 	session, err := zk.Dial(limit, servers+chroot, zk.Options{Timeout: f.sessionTimeout, TLS: cfg,
-		Auth: f.credentials, Logger: f.logger(c.app)})
+		Auth: f.credentials, Logger: f.logger(c.App)})
 	switch {
 	case err == nil:
 		return session, nil
 	case errors.Is(err, zk.ErrInvalid):
 		return nil, cli.Usagef("%v", err)
 	}
-	return nil, cli.Exitf(exitNoSession, "no usable session with %s within %v: %w", servers, f.connectTimeout,
+	return nil, cli.Exitf(call.ExitNoSession, "no usable session with %s within %v: %w", servers, f.connectTimeout,
 		err)
 }

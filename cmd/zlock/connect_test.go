@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -19,7 +20,7 @@ func TestRefusedIdentitiesGiveNoSession(t *testing.T) {
 	must.OK(t, os.WriteFile(auth, []byte("nosuchscheme:secret\n"), 0o600))
 	addr := server(t)
 	out, errs, code := runIn(t, nil, "ls", "/", "-S", addr, "--auth-file", auth, "--connect-timeout", "60")
-	expect.That(t, code == exitNoSession && strings.Contains(errs, "no session with "+addr) &&
+	expect.That(t, code == call.ExitNoSession && strings.Contains(errs, "no session with "+addr) &&
 		!strings.Contains(errs, "secret"), "exit code %d\n%s%s", code, out, errs)
 }
 

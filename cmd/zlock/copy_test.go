@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -27,7 +28,7 @@ func TestBackupToOutputCutShortIsSaidToBe(t *testing.T) {
 	for file, want := range map[string]string{"-": "what was written is not whole: ",
 		filepath.Join(t.TempDir(), "f"): "nothing was written: "} {
 		_, errs, code := runIn(t, env, "backup", file)
-		expect.That(t, code == exitNo && strings.Contains(errs, want), "%s: %q %d", file, errs, code)
+		expect.That(t, code == call.ExitNo && strings.Contains(errs, want), "%s: %q %d", file, errs, code)
 	}
 }
 
@@ -49,8 +50,8 @@ func TestBackupReplacesNothing(t *testing.T) {
 		args       []string
 		code       int
 	}{
-		{"a file", "is there already; --force replaces it", []string{file}, exitNo},
-		{"a directory", "is no regular file", []string{"--force", dir}, exitNo},
+		{"a file", "is there already; --force replaces it", []string{file}, call.ExitNo},
+		{"a directory", "is no regular file", []string{"--force", dir}, call.ExitNo},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, errs, code := runIn(t, env, append([]string{"backup"}, tc.args...)...)
@@ -61,7 +62,7 @@ func TestBackupReplacesNothing(t *testing.T) {
 		})
 	}
 	_, errs, code := runIn(t, env, "backup", "--force", file)
-	expect.Equal(t, code, exitOK, "exit code with --force, which says %s", errs)
+	expect.Equal(t, code, call.ExitOK, "exit code with --force, which says %s", errs)
 	expect.That(t, string(must.Get(os.ReadFile(file))(t)) != "good", "the file was not replaced")
 }
 
@@ -109,13 +110,13 @@ func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 		t.Errorf("%q %q %d", out, errs, code)
 	}
 	refuses = true
-	if out, errs, code = restore(); code != exitNo || !strings.Contains(errs, "another restore is under way") ||
+	if out, errs, code = restore(); code != call.ExitNo || !strings.Contains(errs, "another restore is under way") ||
 		out != "" {
 		t.Errorf("refused: %q %q %d", out, errs, code)
 	}
 	refuses, breaks = false, true
 	_, errs, code = restore()
-	expect.That(t, code == exitNoSession && strings.Contains(errs, "the restore may still take place"),
+	expect.That(t, code == call.ExitNoSession && strings.Contains(errs, "the restore may still take place"),
 		"the answer is lost: %q %d", errs, code)
 }
 
@@ -129,10 +130,10 @@ func TestCAMakesCertificatesForACluster(t *testing.T) {
 		must.Equal(t, got, code, "%v: exit %d: %s%s", args, got, out, errs)
 		return out + errs
 	}
-	expect.Has(t, ca(exitFailed, "server", "1", "--host", "a"), "zlock ca init", "without an authority")
-	ca(exitOK, "init")
-	ca(exitOK, "server", "2", "--host", "b,10.0.0.2")
-	ca(exitOK, "client", "ann")
+	expect.Has(t, ca(call.ExitFailed, "server", "1", "--host", "a"), "zlock ca init", "without an authority")
+	ca(call.ExitOK, "init")
+	ca(call.ExitOK, "server", "2", "--host", "b,10.0.0.2")
+	ca(call.ExitOK, "client", "ann")
 	roots := x509.NewCertPool()
 	text, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
 	must.That(t, err == nil && roots.AppendCertsFromPEM(text), "ca.pem: %v", err)
@@ -157,14 +158,14 @@ func TestCAMakesCertificatesForACluster(t *testing.T) {
 		expect.That(t, tc.file != "peer2" || len(names) == 1, "a peer has one name, not %q", names)
 	}
 	before := string(text)
-	expect.Has(t, ca(exitFailed, "init"), "nothing is overwritten", "a second authority")
+	expect.Has(t, ca(call.ExitFailed, "init"), "nothing is overwritten", "a second authority")
 	if text, _ := os.ReadFile(filepath.Join(dir, "ca.pem")); string(text) != before {
 		t.Error("the authority was overwritten")
 	}
 	for _, args := range [][]string{{"server", "0", "--host", "a"}, {"server", "255", "--host", "a"},
 		{"server", "1"},
 		{"server"}, {"init", "x"}, {"client", "../x"}, {"other", "x"}} {
-		ca(exitFailed, args...)
+		ca(call.ExitFailed, args...)
 	}
 }
 
@@ -181,18 +182,18 @@ func TestCARenewsCertificates(t *testing.T) {
 		t.Helper()
 		return must.Get(tls.LoadX509KeyPair(filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key")))(t)
 	}
-	ca(exitOK, "init")
-	ca(exitOK, "server", "2", "--host", "b,10.0.0.2", "--days", "9")
-	ca(exitOK, "client", "ann", "--days", "9")
-	expect.Has(t, ca(exitFailed, "server", "3", "--renew"), "server3.pem", "what is not there to be renewed")
-	expect.Has(t, ca(exitFailed, "server", "2", "--host", "b"), "--renew", "a second certificate")
+	ca(call.ExitOK, "init")
+	ca(call.ExitOK, "server", "2", "--host", "b,10.0.0.2", "--days", "9")
+	ca(call.ExitOK, "client", "ann", "--days", "9")
+	expect.Has(t, ca(call.ExitFailed, "server", "3", "--renew"), "server3.pem", "what is not there to be renewed")
+	expect.Has(t, ca(call.ExitFailed, "server", "2", "--host", "b"), "--renew", "a second certificate")
 	old := map[string]tls.Certificate{}
 	for _, name := range []string{"peer2", "server2", "ann", "ca"} {
 		old[name] = read(name)
 	}
-	ca(exitOK, "server", "2", "--renew")
-	ca(exitOK, "client", "ann", "--renew")
-	ca(exitOK, "init", "--renew")
+	ca(call.ExitOK, "server", "2", "--renew")
+	ca(call.ExitOK, "client", "ann", "--renew")
+	ca(call.ExitOK, "init", "--renew")
 	roots := x509.NewCertPool()
 	roots.AddCert(read("ca").Leaf)
 	for name, was := range old {
@@ -212,6 +213,6 @@ func TestCARenewsCertificates(t *testing.T) {
 			}
 		})
 	}
-	ca(exitOK, "server", "2", "--renew", "--host", "c")
+	ca(call.ExitOK, "server", "2", "--renew", "--host", "c")
 	expect.Equal(t, strings.Join(read("server2").Leaf.DNSNames, " "), "c", "DNS names after --renew --host c")
 }

@@ -14,10 +14,11 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-func doctorCommand() *command {
-	return &command{
+func doctorCommand() *call.Command {
+	return &call.Command{
 		Name: "doctor", Args: "",
 		Does:   "look at each server and tell what locks can rely on",
 		Prints: []any{finding{}, trouble{}},
@@ -28,15 +29,15 @@ a sync of the log takes and how many files are open is what the server tells in 
 A zlockd judges itself, and says what to do: its /health is asked at the host of each
 server and the port of --admin-addr, or at as many addresses as there are servers.
 Exit code: 0, or 1 if something is wrong.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			var killAfter time.Duration = 5 * time.Second
-			addDuration(fs, &killAfter, "kill-after", "k",
+			call.AddDuration(fs, &killAfter, "kill-after", "k",
 				"judge the session timeout for 'zlock run' with this --kill-after")
-			format := addFormat(fs)
+			format := call.AddFormat(fs)
 			conn := addConnectFlags(fs)
 			admin := &adminFlags{}
 			admin.addTo(fs)
-			return func(c *call) error {
+			return func(c *call.Call) error {
 				return doctor(c, conn, admin, killAfter, *format)
 			}
 		},
@@ -116,22 +117,22 @@ func (f *finding) cells(plain bool) []any {
 	return append(append(list, more...), verdict)
 }
 
-func doctor(c *call, conn *connectFlags, admin *adminFlags, killAfter time.Duration, format string) error {
-	servers, chroot, err := conn.address(c.getenv)
+func doctor(c *call.Call, conn *connectFlags, admin *adminFlags, killAfter time.Duration, format string) error {
+	servers, chroot, err := conn.address(c.Getenv)
 	if err != nil {
 		return err
 	}
-	if _, err := conn.options(c.app); err != nil {
+	if _, err := conn.options(c.App); err != nil {
 		return err
 	}
 	if cfg, err := conn.tlsConfig(); err == nil && cfg != nil && len(cfg.Certificates) > 0 {
 		if left := time.Until(cfg.Certificates[0].Leaf.NotAfter); left < certificateSoon {
-			c.say("the certificate of --tls-cert ends in %s", days(left))
+			c.Say("the certificate of --tls-cert ends in %s", days(left))
 		}
 	}
-	ctx, stop := interruptible()
+	ctx, stop := call.Interruptible()
 	defer stop()
-	p := c.printer(format, "SERVER", "KIND", "MODE", "TIMEOUT", "ROUND-TRIP", "CLOCK", "CONTAINERS", "MULTI",
+	p := c.Printer(format, "SERVER", "KIND", "MODE", "TIMEOUT", "ROUND-TRIP", "CLOCK", "CONTAINERS", "MULTI",
 		"MARGIN",
 		"VERSION", "SYNC", "FILES", "CERTIFICATE", "VERDICT")
 	list, _, err := zk.ParseServers(servers)
@@ -156,21 +157,21 @@ func doctor(c *call, conn *connectFlags, admin *adminFlags, killAfter time.Durat
 		if f.unreachable {
 			row = trouble{f.Server, f.Problem}
 		}
-		p.row(row, f.cells(format == formatPlain)...)
+		p.Row(row, f.cells(format == call.Plain)...)
 	}
-	if err := p.flush(); err != nil {
+	if err := p.Flush(); err != nil {
 		return err
 	}
 	bad := slices.ContainsFunc(found, func(f finding) bool { return f.Problem != "" })
 	wrong, worth := compare(ctx, found, list)
 	for _, line := range append(wrong, worth...) {
-		c.say("%s", line)
+		c.Say("%s", line)
 	}
 	if !slices.ContainsFunc(found, func(f finding) bool { return !f.unreachable || !f.down }) {
-		c.say("%s", wayOut(list))
+		c.Say("%s", wayOut(list))
 	}
 	if bad || len(wrong) > 0 {
-		return cli.Exit(exitNo)
+		return cli.Exit(call.ExitNo)
 	}
 	return nil
 }
@@ -203,7 +204,7 @@ func yesNo(b bool) string {
 const clockApart = 5.0
 
 // examine examines one server.
-func examine(ctx context.Context, c *call, conn *connectFlags, server, chroot string,
+func examine(ctx context.Context, c *call.Call, conn *connectFlags, server, chroot string,
 	killAfter time.Duration) finding {
 	f := finding{Server: server, Kind: "unknown"}
 	problem := func(format string, args ...any) finding {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -17,7 +18,7 @@ func TestWrongPortIsNoLostMajority(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
 	out, errs, code := runIn(t, nil, "doctor", "-S", web.Listener.Addr().String(), "--connect-timeout", "5")
-	if code != exitNo || !strings.Contains(out, "no usable session") || strings.Contains(errs, "recover") {
+	if code != call.ExitNo || !strings.Contains(out, "no usable session") || strings.Contains(errs, "recover") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	gone := must.Refused(t)
@@ -54,7 +55,7 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		{[]string{"-S", full.Addr(), "--chroot", "/"}, "below --disk-reserve"},
 	} {
 		out, errs, code := runIn(t, nil, append([]string{"doctor", "--connect-timeout", "20"}, c.args...)...)
-		if code != exitNo || !strings.Contains(out, c.want) || strings.Contains(errs, "recover") {
+		if code != call.ExitNo || !strings.Contains(out, c.want) || strings.Contains(errs, "recover") {
 			t.Errorf("%v: exit code %d, no %q in\n%s%s", c.args, code, c.want, out, errs)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
 // health is what a zlockd says of itself. The server decides what is wrong and what to do.
@@ -47,7 +48,7 @@ func adminsOf(servers []string, named string) ([]string, error) {
 const healthTimeout = 5 * time.Second
 
 // askHealth adds what a zlockd says of itself.
-func askHealth(ctx context.Context, c *call, f *finding, flags *adminFlags, addr string) error {
+func askHealth(ctx context.Context, c *call.Call, f *finding, flags *adminFlags, addr string) error {
 	if f.Kind != "zlockd" {
 		return nil
 	}

@@ -12,24 +12,25 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-func electCommand() *command {
-	return &command{
+func electCommand() *call.Command {
+	return &call.Command{
 		Name: "elect", Args: "PATH -- COMMAND [ARG…]", Paths: true, Least: 1, Most: 1, Runs: true,
 		Does: "run a command while being the leader",
 		Help: `Candidates queue at PATH; the first one leads until its COMMAND ends. Apart from
 that everything is as with run, exit codes included.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			f := &electFlags{killAfter: 5 * time.Second}
 			host, _ := os.Hostname()
 			fs.StringVar(&f.value, "value", host, "`TEXT` that others see as the leader's")
 			fs.BoolVar(&f.restart, "restart", false, "when COMMAND ends, or the leadership is lost, campaign again")
 			fs.BoolVar(&f.latch, "latch", false, "be compatible with Curator's LeaderLatch instead of LeaderSelector")
-			addDuration(fs, &f.timeout, "timeout", "w", "wait no longer than this")
+			call.AddDuration(fs, &f.timeout, "timeout", "w", "wait no longer than this")
 			run := addRunFlags(fs, &f.killAfter)
 			conn := addConnectFlags(fs)
-			return func(c *call) error {
+			return func(c *call.Call) error {
 				if err := noTry(fs, f.timeout); err != nil {
 					return err
 				}
@@ -46,7 +47,7 @@ type electFlags struct {
 	killAfter      time.Duration
 }
 
-func elect(c *call, f *electFlags, run *runFlags, conn *connectFlags) error {
+func elect(c *call.Call, f *electFlags, run *runFlags, conn *connectFlags) error {
 	j, err := begin(c, run, conn, f.killAfter, false, fence.Exclusive)
 	if err != nil {
 		return err
@@ -57,9 +58,9 @@ func elect(c *call, f *electFlags, run *runFlags, conn *connectFlags) error {
 	}
 	election := j.cl.Election(c.Args[0], opts...)
 	return j.repeat(f.restart, func(ctx context.Context) (lease *client.Lease, err error) {
-		t := newWaitTeller(c.app, j.cl, conn.quiet)
-		err = t.during(ctx, exitNotAcquired, func() error {
-			return waiting(client.Task(ctx, j.task), f.timeout, exitNotAcquired, func(ctx context.Context) error {
+		t := newWaitTeller(c.App, j.cl, conn.quiet)
+		err = t.during(ctx, call.ExitNotAcquired, func() error {
+			return waiting(client.Task(ctx, j.task), f.timeout, call.ExitNotAcquired, func(ctx context.Context) error {
 				lease, err = election.Campaign(ctx, []byte(f.value), client.WithLinger(),
 					t.option())
 				return err

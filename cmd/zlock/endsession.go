@@ -8,19 +8,20 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-func endSessionCommand() *command {
-	return &command{
+func endSessionCommand() *call.Command {
+	return &call.Command{
 		Name: "end-session", Args: "ID", Least: 1, Most: 1,
 		Does: "end a session of a zlockd, and with it the locks it holds",
 		Help: `Without --yes it tells who would be hit, and changes nothing. Needs the password of
 the servers' --super-digest in --auth-file. Exit code: 0, or 1 if the server refuses.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			yes := fs.Bool("yes", false, "do it")
 			f := addAdminFlags(fs, true)
-			return func(c *call) error {
+			return func(c *call.Call) error {
 				return withAdmin(c, f, func(ctx context.Context, a adminClient) error {
 					return endSession(ctx, c, a, c.Args[0], *yes)
 				})
@@ -29,7 +30,7 @@ the servers' --super-digest in --auth-file. Exit code: 0, or 1 if the server ref
 	}
 }
 
-func endSession(ctx context.Context, c *call, a adminClient, id string, yes bool) error {
+func endSession(ctx context.Context, c *call.Call, a adminClient, id string, yes bool) error {
 	var page struct {
 		Token string `json:"token"`
 	}
@@ -46,13 +47,13 @@ func endSession(ctx context.Context, c *call, a adminClient, id string, yes bool
 	if !yes {
 		verb = "would "
 	}
-	fmt.Fprintf(c.stdout, "%s%s\n", verb, clean(done.Does))
+	fmt.Fprintf(c.Stdout, "%s%s\n", verb, call.Clean(done.Does))
 	for _, h := range done.Hits {
-		fmt.Fprintf(c.stdout, "  %s: %s\n", clean(strings.Join(strings.Fields(h.Host+" "+h.Session+" "+h.Addr),
-			" ")), clean(h.What))
+		fmt.Fprintf(c.Stdout, "  %s: %s\n", call.Clean(strings.Join(strings.Fields(h.Host+" "+h.Session+" "+h.Addr),
+			" ")), call.Clean(h.What))
 	}
 	if !yes {
-		c.say("nothing was done; add --yes to do it")
+		c.Say("nothing was done; add --yes to do it")
 	}
 	return nil
 }

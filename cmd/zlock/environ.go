@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
 // taskOf returns the task of this process: that of an ancestor that runs under a lock, so that
@@ -47,13 +48,13 @@ func ancestorHolds(value, chroot, path string) (fence.Sequencer, bool) {
 // confirms: all (then COMMAND can run without locking) or none. Some is an error, and so is
 // all without --inherit: zlock would wait for itself. A lock held in another mode serves for mode
 // only if it is exclusive.
-func inherited(ctx context.Context, c *call, cl *client.Client, chroot string, paths []string,
+func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot string, paths []string,
 	inherit bool, mode fence.Mode) ([]fence.Sequencer, error) {
 	ctx, cancel := answerWithin(ctx, answerTimeout)
 	defer cancel()
 	var found []fence.Sequencer
 	for _, p := range paths {
-		s, ok := ancestorHolds(c.getenv("ZLOCK_HOLDS"), chroot, p)
+		s, ok := ancestorHolds(c.Getenv("ZLOCK_HOLDS"), chroot, p)
 		if !ok {
 			continue
 		}
@@ -73,16 +74,16 @@ func inherited(ctx context.Context, c *call, cl *client.Client, chroot string, p
 	case len(found) == 0:
 		return nil, nil
 	case !inherit:
-		return nil, cli.Exitf(exitFailed,
+		return nil, cli.Exitf(call.ExitFailed,
 			"%s is held by an ancestor of this process, so that zlock would wait for itself; "+
 				"'zlock run --inherit' runs COMMAND under that lock", found[0].Path)
 	case len(found) < len(paths):
-		return nil, cli.Exitf(exitFailed,
+		return nil, cli.Exitf(call.ExitFailed,
 			"some of the paths are held by an ancestor of this process and some are not")
 	}
 	for _, s := range found {
 		if s.Mode != mode && s.Mode != fence.Exclusive {
-			return nil, cli.Exitf(exitFailed, "%s is held by an ancestor of this process, but %s, not %s", s.Path,
+			return nil, cli.Exitf(call.ExitFailed, "%s is held by an ancestor of this process, but %s, not %s", s.Path,
 				s.Mode, mode)
 		}
 	}
@@ -90,8 +91,8 @@ func inherited(ctx context.Context, c *call, cl *client.Client, chroot string, p
 }
 
 // inheritedSlots returns the numbers of permits that an ancestor holds, if they count for the ancestor.
-func inheritedSlots(c *call, held []fence.Sequencer) (slots []int) {
-	if c.getenv("ZLOCK_SLOTS") == "" {
+func inheritedSlots(c *call.Call, held []fence.Sequencer) (slots []int) {
+	if c.Getenv("ZLOCK_SLOTS") == "" {
 		return nil
 	}
 	for _, h := range held {
@@ -126,10 +127,10 @@ func findExecutable(words []string, shell string) (executable, error) {
 	case err == nil, errors.Is(err, exec.ErrDot) && path != "":
 		return executable{path, words}, nil
 	case errors.Is(err, fs.ErrPermission):
-		return executable{}, cli.Exitf(exitNotExec, "%s cannot be executed: %w", name, err)
+		return executable{}, cli.Exitf(call.ExitNotExec, "%s cannot be executed: %w", name, err)
 	}
 	if info, err := os.Stat(name); err == nil && (info.IsDir() || info.Mode().Perm()&0o111 == 0) {
-		return executable{}, cli.Exitf(exitNotExec, "%s cannot be executed", name)
+		return executable{}, cli.Exitf(call.ExitNotExec, "%s cannot be executed", name)
 	}
-	return executable{}, cli.Exitf(exitNotFound, "%s is not found", name)
+	return executable{}, cli.Exitf(call.ExitNotFound, "%s is not found", name)
 }

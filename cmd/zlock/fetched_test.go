@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 	"github.com/zlockd/zlockd/jute"
 	"github.com/zlockd/zlockd/raftfsm/state"
@@ -41,13 +42,13 @@ func TestBackupCutShortIsRefused(t *testing.T) {
 // A signal ends a restore that waits for the user's answer.
 func TestRestoreIsInterruptedAtItsQuestion(t *testing.T) {
 	tty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil || !isTerminal(tty) {
+	if err != nil || !call.IsTerminal(tty) {
 		t.Skipf("no terminal to ask at: %v", err)
 	}
 	defer tty.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(&signalError{sig: syscall.SIGINT})
-	c := &call{app: &app{stdin: tty, stderr: io.Discard}, Call: &cli.Call{Args: []string{"backup"}}}
+	cancel(&call.SignalError{Sig: syscall.SIGINT})
+	c := &call.Call{App: &call.App{Stdin: tty, Stderr: io.Discard}, Call: &cli.Call{Args: []string{"backup"}}}
 	err = confirm(ctx, c, &state.Backup{}, "0123456789abcdef", false, "")
 	expect.That(t, cli.HasCode(err, supervise.SignalCode(syscall.SIGINT)), "%v", err)
 }

@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -124,7 +125,7 @@ func TestDoctorMergesWhatServersSayOfThemselves(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			text = tc.text
-			c := &call{app: &app{stderr: io.Discard, getenv: func(string) string { return "" }}}
+			c := &call.Call{App: &call.App{Stderr: io.Discard, Getenv: func(string) string { return "" }}}
 			f := finding{Kind: tc.kind, uptime: time.Minute, asked: time.Now().Add(-time.Second)}
 			must.OK(t, askHealth(t.Context(), c, &f, &adminFlags{}, tc.addr))
 			expect.Equal(t, f.Problem, tc.problem, "problem")

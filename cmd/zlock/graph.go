@@ -9,22 +9,23 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-func waitGraphCommand() *command {
-	return &command{
+func waitGraphCommand() *call.Command {
+	return &call.Command{
 		Name: "wait-graph", Args: "[ROOT]", Paths: true, Most: 1,
 		Does:   "show who waits for whom, over all locks below a path",
 		Prints: []any{shownEdge{}, shownParty{}},
 		Help: `Cycles are marked: their members wait for each other forever. Where a side is
 known by its session only, which may do several things at a time, the edge is
 marked as possible. Exit code: 0, or 3 if there is a cycle.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			dot := fs.Bool("dot", false, "write a graph for graphviz")
-			format := addFormat(fs)
+			format := call.AddFormat(fs)
 			server := addServerFlags(fs)
 			conn := addAskFlags(fs)
-			return func(c *call) error {
+			return func(c *call.Call) error {
 				root := "/"
 				if len(c.Args) == 1 {
 					root = c.Args[0]
@@ -66,11 +67,11 @@ func shownEdgeOf(g *recipe.Graph, e *recipe.Edge) shownEdge {
 	return shownEdge{party(e.From), party(e.To), e.Path, e.FromNode, e.ToNode, g.Possible(e), e.Cycle}
 }
 
-func showGraph(c *call, g *recipe.Graph, format string, dot bool) error {
+func showGraph(c *call.Call, g *recipe.Graph, format string, dot bool) error {
 	cycle := false
-	p := c.printer(format, "WAITER", "WAITS-FOR", "PATH", "NOTE")
+	p := c.Printer(format, "WAITER", "WAITS-FOR", "PATH", "NOTE")
 	if dot {
-		fmt.Fprintln(c.stdout, "digraph locks {")
+		fmt.Fprintln(c.Stdout, "digraph locks {")
 	}
 	for i := range g.Edges {
 		e := shownEdgeOf(g, &g.Edges[i])
@@ -85,23 +86,23 @@ func showGraph(c *call, g *recipe.Graph, format string, dot bool) error {
 			note, attrs = "possible", ", style=dashed"
 		}
 		if dot {
-			fmt.Fprintf(c.stdout, "  %q -> %q [label=%q%s];\n", clean(e.From.Label), clean(e.To.Label), clean(e.Path),
+			fmt.Fprintf(c.Stdout, "  %q -> %q [label=%q%s];\n", call.Clean(e.From.Label), call.Clean(e.To.Label), call.Clean(e.Path),
 				attrs)
 			continue
 		}
-		p.row(e, e.From.Label, e.To.Label, e.Path, note)
+		p.Row(e, e.From.Label, e.To.Label, e.Path, note)
 	}
 	if dot {
-		fmt.Fprintln(c.stdout, "}")
+		fmt.Fprintln(c.Stdout, "}")
 	}
-	if err := p.flush(); err != nil {
+	if err := p.Flush(); err != nil {
 		return err
 	}
 	if more := g.EdgeCount - len(g.Edges); more > 0 {
-		c.say("%d more waits are not shown", more)
+		c.Say("%d more waits are not shown", more)
 	}
 	if cycle {
-		return cli.Exit(exitCycle)
+		return cli.Exit(call.ExitCycle)
 	}
 	return nil
 }

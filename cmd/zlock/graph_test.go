@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
 func TestGraphTellsWhatIsSure(t *testing.T) {
@@ -25,7 +26,7 @@ func TestGraphTellsWhatIsSure(t *testing.T) {
 			`  "a" -> "b" [label="/l", color=red, style=dashed];` + "\n}\n"},
 	} {
 		var out strings.Builder
-		showGraph(&call{app: &app{stdout: &out, getenv: func(string) string { return "" }}}, g, "plain", c.dot)
+		showGraph(&call.Call{App: &call.App{Stdout: &out, Getenv: func(string) string { return "" }}}, g, "plain", c.dot)
 		if out.String() != c.want {
 			t.Errorf("got\n%s\nwant\n%s", out.String(), c.want)
 		}

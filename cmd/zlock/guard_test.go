@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
@@ -173,7 +174,7 @@ func TestCommandDiesBeforeTheLockMovesWhenZlockIsStopped(t *testing.T) {
 				pause, slack := longest(), granted.Sub(last)
 				syscall.Kill(r.cmd.Process.Pid, syscall.SIGCONT)
 				code := exitCode(r.cmd.Wait())
-				expect.Equal(t, code, exitLost, "exit code %d after the loss", code)
+				expect.Equal(t, code, call.ExitLost, "exit code %d after the loss", code)
 				if gone && slack >= time.Second {
 					return
 				}
@@ -431,7 +432,7 @@ func TestWhatCommandLeavesBehindIsEndedByZlock(t *testing.T) {
 		t.Skip("waits for 8 s: make test-all")
 	}
 	t.Parallel()
-	for name, code := range map[string]int{"runs": exitOK, "stopped": exitLost} {
+	for name, code := range map[string]int{"runs": call.ExitOK, "stopped": call.ExitLost} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := startTalker(t, filepath.Join(built.dir, "zlock"), "run", "-k", "8", "--session-timeout", "17", "/l",
@@ -439,7 +440,7 @@ func TestWhatCommandLeavesBehindIsEndedByZlock(t *testing.T) {
 			c.await(t, "up")
 			must.OK(t, c.in.Close())
 			c.await(t, "told")
-			if code == exitLost {
+			if code == call.ExitLost {
 				must.OK(t, c.Process.Signal(syscall.SIGSTOP))
 				time.Sleep(10 * time.Second)
 				must.OK(t, c.Process.Signal(syscall.SIGCONT))

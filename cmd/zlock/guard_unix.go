@@ -14,34 +14,35 @@ import (
 
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 )
 
 // guardCommand is the command that runs as the guard.
-func guardCommand() *command {
-	return &command{
+func guardCommand() *call.Command {
+	return &call.Command{
 		Name: "__guard", Args: "STDIN", Least: 1, Most: 1,
 		Does: "start a command and end it when its lock is no longer safe", Hidden: true,
-		Setup: func(*pflag.FlagSet) func(*call) error {
-			return func(c *call) error {
+		Setup: func(*pflag.FlagSet) func(*call.Call) error {
+			return func(c *call.Call) error {
 				stdin, err := strconv.Atoi(c.Args[0])
 				if err != nil {
 					return cli.Usagef("not for use by hand")
 				}
-				return supervise.Watch(c.stdin, stdin, c.say, closeSession)
+				return supervise.Watch(c.Stdin, stdin, c.Say, closeSession)
 			}
 		},
 	}
 }
 
-func keepCommand() *command {
-	return &command{
+func keepCommand() *call.Command {
+	return &call.Command{
 		Name: "__keep", Args: "KILL-AFTER FOREGROUND DIE FILE ARGV…",
 		Does: "be the first process of a namespace", Least: 5, Most: -1,
 		Hidden: true,
-		Setup: func(flags *pflag.FlagSet) func(*call) error {
+		Setup: func(flags *pflag.FlagSet) func(*call.Call) error {
 			flags.SetInterspersed(false)
-			return func(c *call) error {
+			return func(c *call.Call) error {
 				if os.Getpid() != 1 {
 					return cli.Usagef("not for use by hand")
 				}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/zk"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/golden"
 	"github.com/zlockd/zlockd/test/must"
@@ -21,9 +22,9 @@ import (
 
 // TestHelpIsInColumns: what the options do begins in one column, and no line ends in a space.
 func TestHelpIsInColumns(t *testing.T) {
-	for _, c := range program(new(app)).Commands {
+	for _, c := range program(new(call.App)).Commands {
 		var out strings.Builder
-		program(&app{stdout: &out, stderr: &out}).Main([]string{c.Name, "--help"})
+		program(&call.App{Stdout: &out, Stderr: &out}).Main([]string{c.Name, "--help"})
 		_, options, _ := strings.Cut(out.String(), "\nOptions:\n")
 		column := 0
 		for line := range strings.Lines(options) {
@@ -64,7 +65,7 @@ var byHand = map[string]string{
 // Every default in a help text is the value in force, and every value in force
 // that is not nothing is shown.
 func TestHelpShowsTheDefaultsInForce(t *testing.T) {
-	for _, c := range program(new(app)).Commands {
+	for _, c := range program(new(call.App)).Commands {
 		if c.Hidden {
 			continue
 		}
@@ -147,7 +148,7 @@ func TestManualPage(t *testing.T) {
 // TestDocumentationHasTheCommands keeps docs/zlock.md from going stale.
 func TestDocumentationHasTheCommands(t *testing.T) {
 	const command = "go test ./cmd/zlock -run Documentation -update-docs"
-	p := program(new(app))
+	p := program(new(call.App))
 	commands, exits := "| command | what it does |\n|---|---|\n", "| exit code | meaning |\n|---|---|\n"
 	cell := func(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 	for _, c := range p.Shown() {

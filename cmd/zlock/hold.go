@@ -10,29 +10,30 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-func holdCommand() *command {
-	return &command{
+func holdCommand() *call.Command {
+	return &call.Command{
 		Name: "hold", Args: "PATH…", Paths: true, Least: 1, Most: -1,
 		Does: "hold a lock until standard input ends or a signal comes",
 		Help: `For scripts and coprocesses: prints 'locked TOKEN SEQUENCER' once the lock is held
 and releases it when standard input ends. It exits 0 then, 122 as soon as the
 lock is lost, and else as run does. Without a pipe or a terminal as standard input,
 as for 'zlock hold P &' in a script, it holds the lock until a signal comes.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			lock := addLockFlags(fs)
 			conn := addConnectFlags(fs)
-			return func(c *call) error { return hold(c, lock, conn) }
+			return func(c *call.Call) error { return hold(c, lock, conn) }
 		},
 	}
 }
 
-func hold(c *call, lock *lockFlags, conn *connectFlags) error {
+func hold(c *call.Call, lock *lockFlags, conn *connectFlags) error {
 	if err := lock.check(); err != nil {
 		return err
 	}
-	_, chroot, err := conn.address(c.getenv)
+	_, chroot, err := conn.address(c.Getenv)
 	if err != nil {
 		return err
 	}
@@ -40,16 +41,16 @@ func hold(c *call, lock *lockFlags, conn *connectFlags) error {
 		if _, err := inherited(ctx, c, cl, chroot, c.Args, false, lock.mode()); err != nil {
 			return err
 		}
-		lease, err := lock.acquire(ctx, newWaitTeller(c.app, cl, conn.quiet), taskOf(c.getenv), c.Args)
+		lease, err := lock.acquire(ctx, newWaitTeller(c.App, cl, conn.quiet), taskOf(c.Getenv), c.Args)
 		if err != nil {
 			return err
 		}
-		s := holding{app: c.app, lease: lease}
+		s := holding{App: c.App, lease: lease}
 		if err := keepHold(ctx, c, lock, &s, conn.quiet); err != nil {
 			s.giveBack()
 			return err
 		}
-		return cli.Exit(s.release(exitOK)) // reports a late loss, too
+		return cli.Exit(s.release(call.ExitOK)) // reports a late loss, too
 	})
 }
 
@@ -58,25 +59,25 @@ func hold(c *call, lock *lockFlags, conn *connectFlags) error {
 // nothing.
 func endsByItself(f *os.File) bool {
 	info, err := f.Stat()
-	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 || isTerminal(f)
+	return err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 || call.IsTerminal(f)
 }
 
 // keepHold holds the lock until standard input ends; an error says what else ended the hold.
-func keepHold(ctx context.Context, c *call, lock *lockFlags, s *holding, quiet bool) error {
+func keepHold(ctx context.Context, c *call.Call, lock *lockFlags, s *holding, quiet bool) error {
 	lease := s.lease
 	first := lease.Sequencer()
-	if _, err := fmt.Fprintf(c.stdout, "locked %s %s\n", first.Token, first); err != nil {
+	if _, err := fmt.Fprintf(c.Stdout, "locked %s %s\n", first.Token, first); err != nil {
 		return err
 	}
-	outliveReaders()
+	call.OutliveReaders()
 	eof := make(chan struct{})
-	if endsByItself(c.stdin) {
+	if endsByItself(c.Stdin) {
 		go func() {
-			_, _ = io.Copy(io.Discard, c.stdin)
+			_, _ = io.Copy(io.Discard, c.Stdin)
 			close(eof)
 		}()
 	} else if !quiet {
-		c.say("standard input is no pipe and no terminal: the lock is held until a signal comes")
+		c.Say("standard input is no pipe and no terminal: the lock is held until a signal comes")
 	}
 	for revoked := lease.Asked(); ; {
 		select {
@@ -85,13 +86,13 @@ func keepHold(ctx context.Context, c *call, lock *lockFlags, s *holding, quiet b
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-lease.Lost():
-			c.say("%v", lease.Err())
+			c.Say("%v", lease.Err())
 			return cli.Exit(s.lossCode())
 		case r := <-revoked:
 			if lock.isRevocable() {
-				return cli.Exit(exitRevoked)
+				return cli.Exit(call.ExitRevoked)
 			}
-			c.say("%s", requestText(describe(c.Args), r))
+			c.Say("%s", requestText(describe(c.Args), r))
 			revoked = nil
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/faultproxy"
 	"github.com/zlockd/zlockd/test/must"
@@ -125,7 +126,7 @@ func lossWithDeadServers(t *testing.T) time.Duration {
 	told := time.Now()
 	cmd.Wait()
 	took := time.Since(told)
-	if cmd.ProcessState.ExitCode() != exitLost || strings.Contains(stderr.String(), "deadline exceeded") {
+	if cmd.ProcessState.ExitCode() != call.ExitLost || strings.Contains(stderr.String(), "deadline exceeded") {
 		t.Fatalf("%q, then exit code %d after %v:\n%s", line[:n], cmd.ProcessState.ExitCode(), took,
 			stderr.String())
 	}
@@ -204,7 +205,7 @@ func TestHoldTellsALossOfTheLastMoment(t *testing.T) {
 		c.in.Close()
 		c.Process.Signal(syscall.SIGCONT)
 		c.Wait()
-		expect.Equal(t, c.ProcessState.ExitCode(), exitLost, "exit code")
+		expect.Equal(t, c.ProcessState.ExitCode(), call.ExitLost, "exit code")
 	}
 }
 
@@ -219,7 +220,7 @@ func TestHoldNamesTheClientThatAsksForTheLock(t *testing.T) {
 	c.await(t, "zlock: a client asks for /h back: why")
 	must.OK(t, c.in.Close())
 	c.Wait()
-	expect.Equal(t, c.ProcessState.ExitCode(), exitOK, "exit code")
+	expect.Equal(t, c.ProcessState.ExitCode(), call.ExitOK, "exit code")
 }
 
 // COMMAND dies with its guard, and only then the lock is given back.
@@ -233,7 +234,7 @@ func TestCommandDiesWithItsGuard(t *testing.T) {
 			syscall.Kill(guardOf(t, r.cmd.Process.Pid), syscall.SIGKILL)
 			// The guard may die before it tells of the start; then zlock says that it started nothing.
 			code := exitCode(r.cmd.Wait())
-			expect.That(t, code == 128+int(syscall.SIGKILL) || code == exitFailed, "exit code %d", code)
+			expect.That(t, code == 128+int(syscall.SIGKILL) || code == call.ExitFailed, "exit code %d", code)
 			if granted, last := <-next, r.lastBeat(t); !r.gone() || !granted.After(last) {
 				t.Errorf("the next holder began at %v, COMMAND lived until %v", granted, last)
 			}

@@ -8,28 +8,29 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-func leaderCommand() *command {
-	return &command{
+func leaderCommand() *call.Command {
+	return &call.Command{
 		Name: "leader", Args: "PATH", Paths: true, Least: 1, Most: 1,
 		Does:   "show who leads an election",
 		Prints: []any{shownLeader{}},
 		Help: `Exit code: 0, or 1 if there is no leader. With -o plain the columns are: value, since,
 token, session, node. With --watch a line is written for each change; a line
 without a value says that there is no leader.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			watch := fs.Bool("watch", false, "write each new leader until interrupted")
-			format := addFormat(fs)
+			format := call.AddFormat(fs)
 			conn := addAskFlags(fs)
-			return func(c *call) error {
+			return func(c *call.Call) error {
 				if *watch {
 					conn.timeout = 0
 				}
 				return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {
 					el := cl.Election(c.Args[0])
 					if *watch {
-						ctx, stop := c.whileRead(ctx)
+						ctx, stop := c.WhileRead(ctx)
 						defer stop()
 						// What Observe cannot read it reads again, without a word: a path that holds something else, too.
 						if _, err := el.Leader(ctx); err != nil {
@@ -50,7 +51,7 @@ without a value says that there is no leader.`,
 						return err
 					}
 					if l.None() {
-						return cli.Exit(exitNo)
+						return cli.Exit(call.ExitNo)
 					}
 					return showLeader(c, l, *format)
 				})
@@ -68,14 +69,14 @@ type shownLeader struct {
 	Node    string `json:"node,omitempty"`
 }
 
-func showLeader(c *call, l client.Leader, format string) error {
-	p := c.printer(format, "VALUE", "SINCE", "TOKEN", "SESSION")
+func showLeader(c *call.Call, l client.Leader, format string) error {
+	p := c.Printer(format, "VALUE", "SINCE", "TOKEN", "SESSION")
 	if l.None() {
-		p.row(shownLeader{}, "", "", "", "")
-		return p.flush()
+		p.Row(shownLeader{}, "", "", "", "")
+		return p.Flush()
 	}
-	s := shownLeader{string(l.Value), stamp(l.Since), l.Token.String(), recipe.Session(l.Session).String(),
+	s := shownLeader{string(l.Value), call.Stamp(l.Since), l.Token.String(), recipe.Session(l.Session).String(),
 		l.Node}
-	p.row(s, s.Value, l.Since, s.Token, s.Session, s.Node)
-	return p.flush()
+	p.Row(s, s.Value, l.Since, s.Token, s.Session, s.Node)
+	return p.Flush()
 }

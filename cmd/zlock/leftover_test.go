@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -147,7 +148,7 @@ func TestWatchEndsWithItsReader(t *testing.T) {
 			r.Close()
 			select {
 			case err := <-ended:
-				if code := exitCode(err); code != exitOK && code != supervise.SignalCode(syscall.SIGPIPE) {
+				if code := exitCode(err); code != call.ExitOK && code != supervise.SignalCode(syscall.SIGPIPE) {
 					t.Errorf("exit code %d", code)
 				}
 			case <-time.After(2 * soon):

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
 // lockFlags are the options of the commands that take locks.
@@ -32,7 +33,7 @@ type lockFlags struct {
 }
 
 func addLockFlags(fs *pflag.FlagSet) *lockFlags {
-	f := &lockFlags{fs: fs, permits: 1, conflict: exitNotAcquired, killAfter: 5 * time.Second}
+	f := &lockFlags{fs: fs, permits: 1, conflict: call.ExitNotAcquired, killAfter: 5 * time.Second}
 	fs.BoolVarP(&f.exclusive, "exclusive", "x", false, "hold the lock alone (default)")
 	fs.BoolVarP(&f.shared, "shared", "s", false, "share the lock with others who share it")
 	fs.BoolVar(&f.readwrite, "rw", false,
@@ -44,17 +45,17 @@ func addLockFlags(fs *pflag.FlagSet) *lockFlags {
 		"give the permits back with an error if they have no numbers (ZLOCK_SLOT), as beside programs "+
 			"without them")
 	fs.BoolVarP(&f.nonblock, "nonblock", "n", false, "do not wait")
-	addDuration(fs, &f.timeout, "timeout", "w", "wait no longer than this")
-	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired,
+	call.AddDuration(fs, &f.timeout, "timeout", "w", "wait no longer than this")
+	fs.IntVarP(&f.conflict, "conflict-exit-code", "E", call.ExitNotAcquired,
 		"exit with `CODE` when the lock is not had (-n, -w)")
 	fs.Var(cli.NewChoice(&f.policy, "fair", "reader", "writer"), "policy",
 		"who goes first among readers and writers; all users of PATH must name the same")
 	fs.Var(cli.NewChoice(&f.layout, "curator", "kazoo", "host"), "layout",
 		"how nodes are named, and thus who else can share the lock (default curator)")
-	addDuration(fs, &f.maxHold, "max-hold", "", "hold no longer than this")
-	addDuration(fs, &f.lockDelay, "lock-delay", "",
+	call.AddDuration(fs, &f.maxHold, "max-hold", "", "hold no longer than this")
+	call.AddDuration(fs, &f.lockDelay, "lock-delay", "",
 		"wait this long if the holder before vanished without releasing; all users must set it")
-	addDuration(fs, &f.revocable, "revocable", "",
+	call.AddDuration(fs, &f.revocable, "revocable", "",
 		"give the lock back within this time when 'zlock revoke' asks for it")
 	fs.StringVar(&f.reason, "reason", "", "`TEXT` that others see")
 	return f
@@ -184,7 +185,7 @@ func waiting(ctx context.Context, limit time.Duration, code int, f func(context.
 	case err == nil:
 		return nil
 	case isLost && lost.Reason == client.Revoked: // while it waited
-		return cli.Exitf(exitRevoked, "%w", err)
+		return cli.Exitf(call.ExitRevoked, "%w", err)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case bounded.Err() != nil && (errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded)):

@@ -9,25 +9,26 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-func lsCommand() *command {
-	return &command{
+func lsCommand() *call.Command {
+	return &call.Command{
 		Name: "ls", Args: "[ROOT]", Paths: true, Most: 1,
 		Does:   "list the locks directly below a path",
 		Prints: []any{listed{}},
 		Help: `With -o plain the columns are: path, layout, holders, waiters, oldest wait in
 seconds, kind.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			l := &lister{}
 			fs.BoolVarP(&l.deep, "recursive", "R", false, "list all locks below ROOT, at any depth")
 			fs.BoolVar(&l.held, "held", false, "list only locks that are held")
 			fs.BoolVar(&l.watch, "watch", false, "list again every two seconds until interrupted")
-			format := addFormat(fs)
+			format := call.AddFormat(fs)
 			server := addServerFlags(fs)
 			conn := addAskFlags(fs)
-			return func(c *call) error {
+			return func(c *call.Call) error {
 				l.root = "/"
 				if len(c.Args) == 1 {
 					l.root = c.Args[0]
@@ -59,12 +60,12 @@ type listed struct {
 	HeldTwice  bool        `json:"heldTwice,omitempty"`
 }
 
-func (l *lister) run(ctx context.Context, c *call, format string, r reader) error {
-	ctx, stop := c.whileRead(ctx)
+func (l *lister) run(ctx context.Context, c *call.Call, format string, r reader) error {
+	ctx, stop := c.WhileRead(ctx)
 	defer stop()
 	for {
-		if l.watch && format == formatTable && c.terminal {
-			_, _ = c.stdout.Write([]byte("\x1b[H\x1b[2J"))
+		if l.watch && format == call.Table && c.Terminal {
+			_, _ = c.Stdout.Write([]byte("\x1b[H\x1b[2J"))
 		}
 		if err := l.once(ctx, c, format, r); err != nil || !l.watch {
 			if err != nil && ctx.Err() != nil {
@@ -72,14 +73,14 @@ func (l *lister) run(ctx context.Context, c *call, format string, r reader) erro
 			}
 			return err
 		}
-		if sleep(ctx, 2*time.Second) != nil {
+		if call.Sleep(ctx, 2*time.Second) != nil {
 			return nil // the user has seen enough
 		}
 	}
 }
 
-func (l *lister) once(ctx context.Context, c *call, format string, r reader) error {
-	p := c.printer(format, "PATH", "LAYOUT", "HOLDERS", "WAITERS", "OLDEST-WAIT")
+func (l *lister) once(ctx context.Context, c *call.Call, format string, r reader) error {
+	p := c.Printer(format, "PATH", "LAYOUT", "HOLDERS", "WAITERS", "OLDEST-WAIT")
 	found := false
 	var twice []string
 	err := r.eachLock(ctx, l.root, l.deep, func(k *answer.Lock) {
@@ -88,7 +89,7 @@ func (l *lister) once(ctx context.Context, c *call, format string, r reader) err
 		}
 		found = true
 		if k.HeldTwice {
-			twice = append(twice, clean(k.Path)+" ("+k.Layout()+")")
+			twice = append(twice, call.Clean(k.Path)+" ("+k.Layout()+")")
 		}
 		line := listed{Path: k.Path, Kind: k.Kind, Layout: k.Layout(), Holders: k.HolderCount,
 			Waiters: k.WaiterCount, HeldTwice: k.HeldTwice}
@@ -97,23 +98,23 @@ func (l *lister) once(ctx context.Context, c *call, format string, r reader) err
 			waits := max(0, time.Since(time.UnixMilli(k.OldestWait)).Truncate(time.Millisecond))
 			line.OldestWait, wait = float64(waits.Milliseconds())/1000, waits.Truncate(time.Second)
 		}
-		if format == formatPlain {
+		if format == call.Plain {
 			wait = strconv.FormatFloat(line.OldestWait, 'f', -1, 64)
 		}
-		p.row(line, line.Path, line.Layout, line.Holders, line.Waiters, wait, line.Kind)
+		p.Row(line, line.Path, line.Layout, line.Holders, line.Waiters, wait, line.Kind)
 	})
 	switch {
-	case err != nil || found || format != formatTable:
+	case err != nil || found || format != call.Table:
 	case l.held:
-		c.say("no locks that are held")
+		c.Say("no locks that are held")
 	case l.deep:
-		c.say("no locks")
+		c.Say("no locks")
 	default:
-		c.say("no locks at %s or directly below it; -R looks deeper", l.root)
+		c.Say("no locks at %s or directly below it; -R looks deeper", l.root)
 	}
-	err = errors.Join(err, p.flush())
+	err = errors.Join(err, p.Flush())
 	for _, t := range twice {
-		c.say("%s is held twice, by programs that do not see each other", t)
+		c.Say("%s is held twice, by programs that do not see each other", t)
 	}
 	return err
 }

@@ -16,23 +16,24 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
 func main() {
-	a := &app{
-		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		terminal: isTerminal(os.Stdout), getenv: os.Getenv,
+	a := &call.App{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Terminal: call.IsTerminal(os.Stdout), Getenv: os.Getenv,
 	}
 	code := program(a).Main(os.Args[1:])
-	if a.interrupted {
-		dieOfInterrupt()
+	if a.Interrupted {
+		call.DieOfInterrupt()
 	}
 	os.Exit(code)
 }
 
 // program is the table of zlock.
-func program(a *app) *cli.Program[*call] {
-	return &cli.Program[*call]{
+func program(a *call.App) *cli.Program[*call.Call] {
+	return &cli.Program[*call.Call]{
 		Name: "zlock", Does: "run programs under distributed locks, and look after the locks",
 		See:      "zlockd(8)",
 		Synopsis: []string{"COMMAND [OPTIONS] …"},
@@ -57,7 +58,7 @@ zlockd from --admin-addr or ZLOCK_ADMIN.
 			{Word: "126", Means: "COMMAND cannot be executed"},
 			{Word: "127", Means: "COMMAND is not found"},
 		},
-		Commands: []*command{
+		Commands: []*call.Command{
 			runCommand(), holdCommand(), lsCommand(),
 			showCommand(), holdersCommand(), waitersCommand(), waitGraphCommand(), checkCommand(),
 			revokeCommand(), breakCommand(), limitCommand(), electCommand(), leaderCommand(),
@@ -76,18 +77,18 @@ zlockd from --admin-addr or ZLOCK_ADMIN.
 			"wait": "timeout", "retry": "timeout", "ttl": "session-timeout", "mode": "shared", "read": "shared",
 			"write": "exclusive", "user": "auth-file", "password": "auth-file", "h": "help",
 		},
-		Run: func(c *cli.Call, run func(*call) error) error {
-			err := run(&call{app: a, Call: c})
-			e, ok := errors.AsType[*signalError](err)
-			a.interrupted = ok && e.sig == syscall.SIGINT
+		Run: func(c *cli.Call, run func(*call.Call) error) error {
+			err := run(&call.Call{App: a, Call: c})
+			e, ok := errors.AsType[*call.SignalError](err)
+			a.Interrupted = ok && e.Sig == syscall.SIGINT
 			return err
 		},
 		Names: func(fs *pflag.FlagSet, dir string) []string {
-			return namesBelow(a.getenv, fs, dir)
+			return namesBelow(a.Getenv, fs, dir)
 		},
-		Clean:  clean,
-		Usage:  exitFailed,
-		Failed: exitFailed,
-		Stdout: a.stdout, Stderr: a.stderr,
+		Clean:  call.Clean,
+		Usage:  call.ExitFailed,
+		Failed: call.ExitFailed,
+		Stdout: a.Stdout, Stderr: a.Stderr,
 	}
 }

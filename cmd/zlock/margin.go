@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
 // checkMargin refuses a session timeout too short to end COMMAND before the server gives the
@@ -19,7 +20,7 @@ func checkMargin(asked bool, timeout, killAfter time.Duration) error {
 			"lock can move; --session-timeout %v would do, or --kill-after %v",
 			timeout, killAfter, need, killFor(timeout))
 	}
-	return cli.Exitf(exitFailed,
+	return cli.Exitf(call.ExitFailed,
 		"the server grants a session timeout of %v, too short to end COMMAND within --kill-after %v before the "+
 			"lock can move: %v is needed; --kill-after %v would do",
 		timeout, killAfter, need, killFor(timeout))

@@ -21,20 +21,21 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/ticket"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-func mcpCommand() *command {
-	return &command{
+func mcpCommand() *call.Command {
+	return &call.Command{
 		Name: "mcp", Does: "give coding agents three tools for locks, by the Model Context Protocol",
 		Help: `It reads requests on standard input and answers on standard output until the input ends. The
 tools lock_take, lock_wait and lock_give work with tickets, so a hold outlives this command: it
 ends when the agent gives it back, or does not ask for as long as the ticket lives. The secrets
 of tickets stay in files of DIR, of mode 0600; agents know the tickets by other names.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			dir := fs.String("ticket-dir", "", "keep tickets in `DIR`, in place of zlock/tickets in the "+
 				"user's directory for caches")
 			t := addTicketFlags(fs, false)
-			return func(c *call) error {
+			return func(c *call.Call) error {
 				at := *dir
 				if at == "" {
 					caches, err := os.UserCacheDir()
@@ -48,9 +49,9 @@ of tickets stay in files of DIR, of mode 0600; agents know the tickets by other 
 					return err
 				}
 				sweepTickets(at, time.Now())
-				s := &rpcServer{out: c.stdout, running: map[string]context.CancelFunc{},
+				s := &rpcServer{out: c.Stdout, running: map[string]context.CancelFunc{},
 					tools: &lockTools{dir: at, caller: k.Caller, patience: t.timeout}}
-				return s.serve(c.stdin)
+				return s.serve(c.Stdin)
 			}
 		},
 	}
@@ -209,7 +210,7 @@ func (l *lockTools) take(ctx context.Context, raw json.RawMessage) map[string]an
 	case err != nil:
 		return toolError("%v", err)
 	case !strings.HasPrefix(a.Path, "/"):
-		return toolError("path %q does not begin with /: want one such as /deploy/web", clean(a.Path))
+		return toolError("path %q does not begin with /: want one such as /deploy/web", call.Clean(a.Path))
 	case a.Reason == "":
 		return toolError("reason is missing: say in a few words what the lock is for")
 	}
@@ -259,7 +260,7 @@ func (l *lockTools) wait(ctx context.Context, raw json.RawMessage) map[string]an
 // known returns what asks about a ticket that lock_take named.
 func (l *lockTools) known(name string) (k *ticket.Caller, path string, err error) {
 	if !ticketName.MatchString(name) {
-		return nil, "", fmt.Errorf("%q is no ticket: pass the one that lock_take gave", clean(name))
+		return nil, "", fmt.Errorf("%q is no ticket: pass the one that lock_take gave", call.Clean(name))
 	}
 	caller := *l.caller
 	caller.Secret, path, err = ticket.Read(l.file(name), "")

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	zlockd "github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -47,14 +48,14 @@ type agent struct {
 }
 
 // runCommandOf runs a command of this package, which asks a server.
-func runCommandOf(c *command, url string, in *os.File, out io.Writer, args ...string) error {
+func runCommandOf(c *call.Command, url string, in *os.File, out io.Writer, args ...string) error {
 	flags := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
 	do := c.Setup(flags)
 	if err := flags.Parse(append([]string{"--http", url}, args...)); err != nil {
 		return err
 	}
-	a := &app{stdin: in, stdout: out, stderr: os.Stderr, getenv: func(string) string { return "" }}
-	return do(&call{app: a, Call: &cli.Call{Args: flags.Args(), Flags: flags}})
+	a := &call.App{Stdin: in, Stdout: out, Stderr: os.Stderr, Getenv: func(string) string { return "" }}
+	return do(&call.Call{App: a, Call: &cli.Call{Args: flags.Args(), Flags: flags}})
 }
 
 // startAgent starts the command as the clients of agents do, on a pair of streams.
@@ -391,7 +392,7 @@ func TestMCPWaitsEnd(t *testing.T) {
 	a.end()
 	waits(0)
 	err := runCommandOf(takeCommand(), url, nil, io.Discard, "-n", "/w")
-	expect.That(t, cli.HasCode(err, exitNotAcquired), "the holder's ticket is gone: a try ends with %v", err)
+	expect.That(t, cli.HasCode(err, call.ExitNotAcquired), "the holder's ticket is gone: a try ends with %v", err)
 }
 
 // A server that does not answer costs a call its patience, and the ticket's name is told.

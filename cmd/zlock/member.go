@@ -9,11 +9,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-func memberCommand() *command {
-	return &command{
+func memberCommand() *call.Command {
+	return &call.Command{
 		Name: "member", Args: "list, add ID PEER-ADDR, promote ID, replace ID [NEW-ADDR], lead ID, or remove ID",
 		Most: -1, Words: []string{"list", "add", "promote", "replace", "lead", "remove"},
 		Does:   "show and change the members of a zlockd cluster",
@@ -34,14 +35,14 @@ What takes long shows how it goes on, and is given up only when there has been n
 progress for --timeout. Given up or interrupted, the same command goes on where it
 stood. Changes need the password of the servers' --super-digest in --auth-file. Exit
 code: 0, 1 if the servers refuse, 120 if none answers.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			f := addAdminFlags(fs, true)
 			f.timeout = 30 * time.Second
 			timeout := fs.Lookup("timeout")
 			timeout.DefValue, timeout.Usage = "30s", "give up when there was no progress for this time"
 			noVote := fs.Bool("no-vote", false, "let the server that is added follow without a vote")
-			format := addFormat(fs)
-			return func(c *call) error { return member(c, f, *noVote, *format) }
+			format := call.AddFormat(fs)
+			return func(c *call.Call) error { return member(c, f, *noVote, *format) }
 		},
 	}
 }
@@ -50,7 +51,7 @@ code: 0, 1 if the servers refuse, 120 if none answers.`,
 var memberOps = map[string][2]int{"list": {0, 0}, "add": {2, 2}, "promote": {1, 1}, "replace": {1, 2},
 	"lead": {1, 1}, "remove": {1, 1}}
 
-func member(c *call, f *adminFlags, noVote bool, format string) error {
+func member(c *call.Call, f *adminFlags, noVote bool, format string) error {
 	if len(c.Args) == 0 {
 		return cli.Usagef("say list, add, promote, replace, lead or remove")
 	}
@@ -84,7 +85,7 @@ func member(c *call, f *adminFlags, noVote bool, format string) error {
 	})
 }
 
-func listMembers(ctx context.Context, c *call, admin adminClient, format string) error {
+func listMembers(ctx context.Context, c *call.Call, admin adminClient, format string) error {
 	list, err := askMembers(ctx, admin)
 	if err != nil {
 		return err
@@ -92,11 +93,11 @@ func listMembers(ctx context.Context, c *call, admin adminClient, format string)
 	members := membersOf(list)
 	switch {
 	case len(members) == 0:
-		c.say("the server runs alone, or has not joined its cluster yet")
+		c.Say("the server runs alone, or has not joined its cluster yet")
 	case list.Leader == 0:
-		c.say("no server leads: %s", cmp.Or(list.Reason, "the next election is under way"))
+		c.Say("no server leads: %s", cmp.Or(list.Reason, "the next election is under way"))
 	}
-	p := c.printer(format, "ID", "PEER-ADDR", "CLIENT-ADDR", "ROLE", "APPLIED", "LAG", "LAST-HEARD", "VERSION")
+	p := c.Printer(format, "ID", "PEER-ADDR", "CLIENT-ADDR", "ROLE", "APPLIED", "LAG", "LAST-HEARD", "VERSION")
 	for _, m := range members {
 		var applied, lag, heard any = "", "", ""
 		if m.Applied > 0 {
@@ -105,9 +106,9 @@ func listMembers(ctx context.Context, c *call, admin adminClient, format string)
 		if m.Heard != nil {
 			heard = (time.Duration(*m.Heard) * time.Millisecond).Round(10 * time.Millisecond)
 		}
-		p.row(m, m.ID, m.Peer, m.Client, m.Role, applied, lag, heard, m.Version)
+		p.Row(m, m.ID, m.Peer, m.Client, m.Role, applied, lag, heard, m.Version)
 	}
-	return p.flush()
+	return p.Flush()
 }
 
 // memberInfo is a member as zlock prints it.

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/raftfsm/status"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -26,7 +27,7 @@ func runIn(t *testing.T, env map[string]string, args ...string) (out, errs strin
 	var o, e strings.Builder
 	null := must.Get(os.Open(os.DevNull))(t)
 	defer null.Close()
-	a := &app{stdin: null, stdout: &o, stderr: &e, getenv: func(k string) string { return env[k] }}
+	a := &call.App{Stdin: null, Stdout: &o, Stderr: &e, Getenv: func(k string) string { return env[k] }}
 	code = program(a).Main(args)
 	return o.String(), e.String(), code
 }
@@ -177,17 +178,17 @@ func TestMemberJobsAreShown(t *testing.T) {
 			0, "[{replace 4  true false 30000 false} {add 4 h4:2888 true true 30000 true}]"},
 		{"lead 4", []string{""},
 			"the connection to the admin listener ended: EOF; the same command goes on where this one stood",
-			exitNoSession,
+			call.ExitNoSession,
 			"[{lead 4  true false 30000 false}]"},
 		{"remove 9", []string{`{"done":true,"error":"server 9 is not a member","code":"not_member"}`},
 			"zlock: member: server 9 is not a member\n",
-			exitNo, "[{remove 9  true false 30000 false}]"},
-		{"remove x", nil, "zlock: member: the ID of a member is a number\nTry 'zlock member --help'.\n", exitFailed,
+			call.ExitNo, "[{remove 9  true false 30000 false}]"},
+		{"remove x", nil, "zlock: member: the ID of a member is a number\nTry 'zlock member --help'.\n", call.ExitFailed,
 			"[]"},
-		{"add 4", nil, "zlock: member: member add takes 2 operands\nTry 'zlock member --help'.\n", exitFailed,
+		{"add 4", nil, "zlock: member: member add takes 2 operands\nTry 'zlock member --help'.\n", call.ExitFailed,
 			"[]"},
-		{"--no-vote promote 4", nil, "--no-vote is for add", exitFailed, "[]"},
-		{"rename 4", nil, "is not one of list, add, promote, replace, lead, remove", exitFailed, "[]"},
+		{"--no-vote promote 4", nil, "--no-vote is for add", call.ExitFailed, "[]"},
+		{"rename 4", nil, "is not one of list, add, promote, replace, lead, remove", call.ExitFailed, "[]"},
 	} {
 		f, env, auth := newFakeMembers(t)
 		f.steps = tc.steps
@@ -201,14 +202,14 @@ func TestMemberJobsAreShown(t *testing.T) {
 	}
 	_, env, _ := newFakeMembers(t)
 	if _, errs, code := runIn(t, env, "member", "remove", "4"); !strings.Contains(errs,
-		"those of the servers' --super-digest") || code != exitNo {
+		"those of the servers' --super-digest") || code != call.ExitNo {
 		t.Errorf("without the password: %q, %d", errs, code)
 	}
 }
 
 // Every command has a help text made of its flags, and its options are completed.
 func TestEveryCommandHasHelpAndCompletion(t *testing.T) {
-	for _, c := range program(new(app)).Commands {
+	for _, c := range program(new(call.App)).Commands {
 		if c.Hidden {
 			continue
 		}
@@ -251,9 +252,9 @@ func TestMemberListOverTLS(t *testing.T) {
 	}{
 		{nil, []string{"--admin-addr", addr, "--admin-ca", ca}, 0, "lock1:2888"},
 		{map[string]string{"ZLOCK_ADMIN": "https://" + addr, "ZLOCK_ADMIN_CA": ca}, nil, 0, "lock1:2888"},
-		{nil, []string{"--admin-addr", "https://" + addr}, exitNoSession, "certificate"},
-		{nil, []string{"--admin-addr", addr, "--admin-ca", "/nonexistent"}, exitFailed, "--admin-ca: "},
-		{nil, []string{"--admin-addr", addr, "--admin-cert", ca}, exitFailed, "--admin-cert and --admin-key"},
+		{nil, []string{"--admin-addr", "https://" + addr}, call.ExitNoSession, "certificate"},
+		{nil, []string{"--admin-addr", addr, "--admin-ca", "/nonexistent"}, call.ExitFailed, "--admin-ca: "},
+		{nil, []string{"--admin-addr", addr, "--admin-cert", ca}, call.ExitFailed, "--admin-cert and --admin-key"},
 	} {
 		out, errs, code := runIn(t, tc.env, append([]string{"member", "list"}, tc.args...)...)
 		expect.That(t, code == tc.code && strings.Contains(out+errs, tc.want),
@@ -284,7 +285,7 @@ func TestRestartOrderGivesUp(t *testing.T) {
 	}()
 	select {
 	case code := <-ended:
-		expect.Equal(t, code, exitNoSession, "exit code")
+		expect.Equal(t, code, call.ExitNoSession, "exit code")
 	case <-time.After(15 * time.Second): // one request alone is given 20
 		answer()
 		<-ended
@@ -334,7 +335,7 @@ func TestRestartOrderWaitsForServersThatAListLacks(t *testing.T) {
 	out, errs, code := runIn(t, env, "restart-order", "--wait", "-o", "plain")
 	want := "4\th4:2888\tnon-voter\n10\th10:2888\tnon-voter\n3\th3:2888\tvoter\n2\th2:2888\tleader\n"
 	expect.Equal(t, out, want, "servers named")
-	expect.Equal(t, code, exitOK, "exit code")
+	expect.Equal(t, code, call.ExitOK, "exit code")
 	expect.Has(t, errs, "server 4 is no longer a member", "messages")
 	for _, id := range []uint32{10, 3, 2} {
 		expect.Equal(t, f.far[id].Starts, 2, "starts of server %d when it ends", id)
@@ -346,8 +347,8 @@ func TestRestartOrderOfAServerThatKnowsNoMember(t *testing.T) {
 	f, env, _ := newFakeMembers(t)
 	f.empty = func(int) bool { return true }
 	_, errs, code := runIn(t, env, "restart-order", "--wait")
-	expect.Equal(t, code, exitNo, "exit code with --wait")
+	expect.Equal(t, code, call.ExitNo, "exit code with --wait")
 	expect.Has(t, errs, "ask another one", "message with --wait")
 	_, _, code = runIn(t, env, "restart-order")
-	expect.Equal(t, code, exitOK, "exit code without --wait")
+	expect.Equal(t, code, call.ExitOK, "exit code without --wait")
 }

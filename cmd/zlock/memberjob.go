@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -18,9 +19,9 @@ const (
 
 // memberJob lets the server do a job and shows its steps. When it loses the server, zlock asks
 // again, and the job goes on where it stood.
-func memberJob(ctx context.Context, c *call, admin adminClient, j status.Job, patience time.Duration) error {
-	line := newStatusLine(c.app)
-	defer line.end()
+func memberJob(ctx context.Context, c *call.Call, admin adminClient, j status.Job, patience time.Duration) error {
+	line := call.NewStatusLine(c.App)
+	defer line.End()
 	var heard time.Time
 	for {
 		err := runJob(ctx, admin, j, func(s status.Step) {
@@ -31,20 +32,20 @@ func memberJob(ctx context.Context, c *call, admin adminClient, j status.Job, pa
 			switch s.Kind {
 			case "started":
 			case "":
-				line.end()
-				c.say("%s", s.Text)
+				line.End()
+				c.Say("%s", s.Text)
 			default:
-				line.tell(s.Kind, s.Text)
+				line.Tell(s.Kind, s.Text)
 			}
 		})
-		lost := cli.HasCode(err, exitNoSession) || status.Of(err) == status.Interrupted
+		lost := cli.HasCode(err, call.ExitNoSession) || status.Of(err) == status.Interrupted
 		// If no server ever answered, the address is more likely wrong.
 		if !lost || heard.IsZero() || time.Since(heard) >= patience || ctx.Err() != nil {
 			return err
 		}
 		j.Again = true
-		line.tell("lost", "the server is lost on the way; zlock asks it again")
-		if err := sleep(ctx, memberPoll); err != nil {
+		line.Tell("lost", "the server is lost on the way; zlock asks it again")
+		if err := call.Sleep(ctx, memberPoll); err != nil {
 			return err
 		}
 	}
@@ -65,10 +66,10 @@ func runJob(ctx context.Context, admin adminClient, j status.Job, step func(stat
 		var s status.Step
 		switch err := lines.Decode(&s); {
 		case err != nil:
-			return cli.Exitf(exitNoSession,
+			return cli.Exitf(call.ExitNoSession,
 				"the connection to the admin listener ended: %w; the same command goes on where this one stood", err)
 		case s.Done && s.Err() != nil:
-			return &cli.ExitError{Code: exitNo, Err: s.Err()}
+			return &cli.ExitError{Code: call.ExitNo, Err: s.Err()}
 		case s.Done:
 			return nil
 		}

@@ -11,11 +11,12 @@ import (
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/internal/release"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/node"
 )
 
-func nodeCommand() *command {
-	return &command{
+func nodeCommand() *call.Command {
+	return &call.Command{
 		Name: "node", Args: "VERB [OPTIONS] …", Least: 1, Most: -1, Words: node.Verbs(),
 		Does: "look at nodes and change them: ls, get, set, create, rm …",
 		Help: `The options of zlock stand before the verb, those of the verb behind it. The verbs:
@@ -24,27 +25,27 @@ func nodeCommand() *command {
 The words of ZooKeeper's zkCli are taken as well. The answers are zkCli's; with -o plain a
 name or value in a line, with -o json an object. A removal with all below asks at a
 terminal, unless -y is given.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error { return setupNode(fs, nodeWords) },
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error { return setupNode(fs, nodeWords) },
 	}
 }
 
-func shCommand() *command {
-	return &command{
+func shCommand() *call.Command {
+	return &call.Command{
 		Name: "sh", Args: "[VERB [OPTIONS] …]", Most: -1, Words: node.Verbs(),
 		Does: "a prompt for the verbs of zlock node",
 		Help: `The verbs are those of zlock node, on one session: ephemeral nodes and watches stay until
 quit. At a terminal the tabulator completes verbs and paths; otherwise the verbs are read
 from standard input, one in a line, as zkCli reads them.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error { return setupNode(fs, shellWords) },
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error { return setupNode(fs, shellWords) },
 	}
 }
 
-func setupNode(fs *pflag.FlagSet, run func(context.Context, *call, *node.Shell) error) func(*call) error {
+func setupNode(fs *pflag.FlagSet, run func(context.Context, *call.Call, *node.Shell) error) func(*call.Call) error {
 	fs.SetInterspersed(false) // after the verb stand its own options
 	format := cli.AddOutput(fs, "table (as zkCli), json (one object per line) or plain (one value per line)",
 		node.Table, node.JSON, node.Plain)
 	conn := addConnectFlags(fs)
-	return func(c *call) error {
+	return func(c *call.Call) error {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		session, err := dialNodes(ctx, c, conn)
@@ -56,13 +57,13 @@ func setupNode(fs *pflag.FlagSet, run func(context.Context, *call, *node.Shell) 
 			defer cancel()
 			_ = session.Close(ctx)
 		}()
-		return run(ctx, c, &node.Shell{Conn: session, In: c.stdin, Out: c.stdout, Err: c.stderr,
-			Format: *format, Terminal: c.terminal && isTerminal(c.stdin),
+		return run(ctx, c, &node.Shell{Conn: session, In: c.Stdin, Out: c.Stdout, Err: c.Stderr,
+			Format: *format, Terminal: c.Terminal && call.IsTerminal(c.Stdin),
 			Version: "zlock " + release.Version()})
 	}
 }
 
-func nodeWords(ctx context.Context, c *call, s *node.Shell) error {
+func nodeWords(ctx context.Context, c *call.Call, s *node.Shell) error {
 	err := s.Do(ctx, c.Args)
 	if err == nil && node.Waits(c.Args) {
 		select {
@@ -80,15 +81,15 @@ func nodeWords(ctx context.Context, c *call, s *node.Shell) error {
 	if _, usage := errors.AsType[*cli.UsageError](err); usage {
 		return err
 	}
-	return cli.Exitf(exitNo, "%v", err)
+	return cli.Exitf(call.ExitNo, "%v", err)
 }
 
-func shellWords(ctx context.Context, c *call, s *node.Shell) error {
+func shellWords(ctx context.Context, c *call.Call, s *node.Shell) error {
 	switch {
 	case len(c.Args) > 0:
 		return nodeWords(ctx, c, s)
 	case s.Terminal:
-		return s.Prompt(ctx, c.stdin, os.Stdout)
+		return s.Prompt(ctx, c.Stdin, os.Stdout)
 	}
 	return s.Lines(ctx)
 }

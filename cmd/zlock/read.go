@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
@@ -43,9 +44,9 @@ type reader interface {
 
 // look reads locks by the admin port if the user wants that, else with a session; so too if no
 // admin port answers.
-func look(c *call, f *serverFlags, conn *connectFlags, read func(context.Context, reader) error) error {
+func look(c *call.Call, f *serverFlags, conn *connectFlags, read func(context.Context, reader) error) error {
 	if f.server {
-		_, chroot, err := conn.address(c.getenv)
+		_, chroot, err := conn.address(c.Getenv)
 		if err != nil {
 			return err
 		}
@@ -53,11 +54,11 @@ func look(c *call, f *serverFlags, conn *connectFlags, read func(context.Context
 		err = withAdmin(c, &f.adminFlags, func(ctx context.Context, a adminClient) error {
 			return read(ctx, view{a, chroot})
 		})
-		if !cli.HasCode(err, exitNoSession) {
+		if !cli.HasCode(err, call.ExitNoSession) {
 			return err
 		}
 		if !conn.quiet {
-			c.say("%v; reading node by node", err)
+			c.Say("%v; reading node by node", err)
 		}
 	}
 	return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {

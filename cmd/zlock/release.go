@@ -9,11 +9,12 @@ import (
 
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/recipe"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
 // holding is a lock that zlock holds.
 type holding struct {
-	*app
+	*call.App
 	lease *client.Lease
 	code  int // overrides COMMAND's, 0 if nothing happened
 }
@@ -23,12 +24,12 @@ func (s *holding) lossCode() int {
 	if lost, ok := errors.AsType[*client.LostError](s.lease.Err()); ok {
 		switch lost.Reason {
 		case client.MaxHold:
-			return exitMaxHold
+			return call.ExitMaxHold
 		case client.Revoked:
-			return exitRevoked
+			return call.ExitRevoked
 		}
 	}
-	return exitLost
+	return call.ExitLost
 }
 
 // releaseTimeout bounds the wait until the server confirms the release. An unconfirmed lock
@@ -44,19 +45,19 @@ func (s *holding) release(code int) int {
 	case err == nil || errors.Is(err, client.ErrReleasePending):
 	case errors.Is(err, client.ErrLost):
 		if s.code == 0 {
-			s.say("%v", err)
+			s.Say("%v", err)
 			return s.lossCode()
 		}
 	default:
-		s.say("%v", err)
+		s.Say("%v", err)
 	}
 	return code
 }
 
 // giveBack releases the lock after an error, which says enough of a loss.
 func (s *holding) giveBack() {
-	s.code = exitLost
-	s.release(exitLost)
+	s.code = call.ExitLost
+	s.release(call.ExitLost)
 }
 
 // requestText says that a client asks for the lock back. Clients of other programs do not name themselves.

@@ -8,10 +8,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-func restartOrderCommand() *command {
-	return &command{
+func restartOrderCommand() *call.Command {
+	return &call.Command{
 		Name:   "restart-order",
 		Does:   "the order in which to restart the servers of a zlockd cluster",
 		Prints: []any{memberInfo{}},
@@ -19,11 +20,11 @@ func restartOrderCommand() *command {
 those without a vote first, the leader last, so that leadership moves once. With
 --wait it names one after the other and waits until you have restarted it, and it has
 caught up; none is named while another is missing. Nothing is restarted by zlock.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			f := addAdminFlags(fs, false)
 			wait := fs.Bool("wait", false, "wait for each server to be restarted and to catch up")
-			format := addFormat(fs)
-			return func(c *call) error { return restartOrder(c, f, *wait, *format) }
+			format := call.AddFormat(fs)
+			return func(c *call.Call) error { return restartOrder(c, f, *wait, *format) }
 		},
 	}
 }
@@ -38,13 +39,13 @@ func restartFirst(members []memberInfo) []memberInfo {
 	return order
 }
 
-func restartOrder(c *call, f *adminFlags, wait bool, format string) error {
+func restartOrder(c *call.Call, f *adminFlags, wait bool, format string) error {
 	if wait {
 		f.timeout = 0
 	}
 	return withAdmin(c, f, func(ctx context.Context, admin adminClient) error {
-		w := &restartWatch{call: c, admin: admin, line: newStatusLine(c.app)}
-		defer w.line.end()
+		w := &restartWatch{Call: c, admin: admin, line: call.NewStatusLine(c.App)}
+		defer w.line.End()
 		members, err := w.members(ctx)
 		if err != nil {
 			return err
@@ -52,28 +53,28 @@ func restartOrder(c *call, f *adminFlags, wait bool, format string) error {
 		if len(members) == 0 {
 			const alone = "the server runs alone, or has not joined its cluster yet"
 			if wait { // it may be the first that is restarted
-				return cli.Exitf(exitNo, "%s; ask another one (--admin-addr)", alone)
+				return cli.Exitf(call.ExitNo, "%s; ask another one (--admin-addr)", alone)
 			}
-			c.say("%s", alone)
+			c.Say("%s", alone)
 			return nil
 		}
-		p := c.printer(format, "ID", "PEER-ADDR", "ROLE")
-		row := func(m *memberInfo) { p.row(m, m.ID, m.Peer, m.Role) }
+		p := c.Printer(format, "ID", "PEER-ADDR", "ROLE")
+		row := func(m *memberInfo) { p.Row(m, m.ID, m.Peer, m.Role) }
 		if wait {
-			return w.awaitRestarts(ctx, members, func(m *memberInfo) error { row(m); return p.flush() })
+			return w.awaitRestarts(ctx, members, func(m *memberInfo) error { row(m); return p.Flush() })
 		}
 		for _, m := range restartFirst(members) {
 			row(&m)
 		}
-		return p.flush()
+		return p.Flush()
 	})
 }
 
 // restartWatch follows the members while an operator restarts them.
 type restartWatch struct {
-	*call
+	*call.Call
 	admin    adminClient
-	line     *statusLine
+	line     *call.StatusLine
 	answered bool // a server has answered
 }
 
@@ -88,10 +89,10 @@ func (w *restartWatch) members(ctx context.Context) ([]memberInfo, error) {
 		case err == nil:
 			w.answered = true
 			return membersOf(list), nil
-		case !w.answered || !cli.HasCode(err, exitNoSession):
+		case !w.answered || !cli.HasCode(err, call.ExitNoSession):
 			return nil, err
 		}
-		if err := sleep(ctx, memberPoll); err != nil {
+		if err := call.Sleep(ctx, memberPoll); err != nil {
 			return nil, err
 		}
 	}
@@ -121,8 +122,8 @@ func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 			switch {
 			case !waits: // restarted, or new
 			case m.Well() && m.Starts != starts:
-				w.line.end()
-				w.say("server %d was restarted", m.ID)
+				w.line.End()
+				w.Say("server %d was restarted", m.ID)
 				delete(before, m.ID)
 			default:
 				left = append(left, m)
@@ -131,32 +132,32 @@ func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 		if slices.ContainsFunc(members, func(m memberInfo) bool { return m.Role == "leader" }) {
 			for id := range before {
 				if !slices.ContainsFunc(members, func(m memberInfo) bool { return m.ID == id }) {
-					w.line.end()
-					w.say("server %d is no longer a member", id)
+					w.line.End()
+					w.Say("server %d is no longer a member", id)
 					delete(before, id)
 				}
 			}
 		}
 		switch {
 		case len(ill) > 0 && !named[ill[0].ID]:
-			w.line.show("waiting for server %d: it does not serve, or lacks %d entries (%s)", ill[0].ID, ill[0].Lag,
+			w.line.Show("waiting for server %d: it does not serve, or lacks %d entries (%s)", ill[0].ID, ill[0].Lag,
 				ill[0].Waits)
 		case len(ill) > 0:
-			w.line.show("server %d is being restarted", ill[0].ID)
+			w.line.Show("server %d is being restarted", ill[0].ID)
 		case len(before) == 0:
 			return nil
 		case len(left) == 0:
-			w.line.show("waiting for a server that knows all members")
+			w.line.Show("waiting for a server that knows all members")
 		case !named[left[0].ID]:
-			w.line.end()
+			w.line.End()
 			if err := name(&left[0]); err != nil {
 				return err
 			}
 			named[left[0].ID] = true
 		default:
-			w.line.show("waiting for server %d to be restarted", left[0].ID)
+			w.line.Show("waiting for server %d to be restarted", left[0].ID)
 		}
-		if err := sleep(ctx, memberPoll); err != nil {
+		if err := call.Sleep(ctx, memberPoll); err != nil {
 			return err
 		}
 		var err error

@@ -13,11 +13,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-func restoreCommand() *command {
-	return &command{
+func restoreCommand() *call.Command {
+	return &call.Command{
 		Name: "restore", Args: "FILE", Least: 1, Most: 1,
 		Does:   "put a backup in the place of all that a running zlockd cluster holds",
 		Prints: []any{restoredFile{}},
@@ -32,13 +33,13 @@ All that was written since the backup is lost, so the name of the cluster must b
 or given by --yes NAME. Refused or failed, nothing has changed. Needs the password of
 the servers' --super-digest in --auth-file. Exit code: 0, 1 if the servers refuse or the
 file is damaged, 120 if none answers.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			f := addStateFlags(fs)
 			keep := fs.Bool("keep-sessions", false,
 				"keep the sessions that are in the backup, and their ephemeral nodes")
 			yes := fs.String("yes", "", "do it without asking, if the cluster is `NAME`, or begins so; from 8 letters")
-			format := addFormat(fs)
-			return func(c *call) error { return restore(c, f, *keep, *yes, *format) }
+			format := call.AddFormat(fs)
+			return func(c *call.Call) error { return restore(c, f, *keep, *yes, *format) }
 		},
 	}
 }
@@ -46,15 +47,15 @@ file is damaged, 120 if none answers.`,
 // shortName is how many characters of a cluster's name suffice to mean it.
 const shortName = 8
 
-func restore(c *call, f *adminFlags, keep bool, yes, format string) error {
+func restore(c *call.Call, f *adminFlags, keep bool, yes, format string) error {
 	file, err := os.Open(c.Args[0])
 	if err != nil {
-		return cli.Exitf(exitNo, "%v", err)
+		return cli.Exitf(call.ExitNo, "%v", err)
 	}
 	defer file.Close()
 	b, err := state.CheckBackup(file)
 	if err != nil {
-		return cli.Exitf(exitNo, "%s is no whole backup: %v; use another one", c.Args[0], err)
+		return cli.Exitf(call.ExitNo, "%s is no whole backup: %v; use another one", c.Args[0], err)
 	}
 	return withAdmin(c, f, func(ctx context.Context, admin adminClient) error {
 		var now struct {
@@ -64,9 +65,9 @@ func restore(c *call, f *adminFlags, keep bool, yes, format string) error {
 			return err
 		}
 		if len(now.Cluster) < shortName {
-			return cli.Exitf(exitNo, "the server runs a release that cannot restore a running cluster")
+			return cli.Exitf(call.ExitNo, "the server runs a release that cannot restore a running cluster")
 		}
-		if err := confirm(ctx, c, b, clean(now.Cluster), keep, yes); err != nil {
+		if err := confirm(ctx, c, b, call.Clean(now.Cluster), keep, yes); err != nil {
 			return err
 		}
 		return putBack(ctx, c, admin, file, keep, format)
@@ -74,7 +75,7 @@ func restore(c *call, f *adminFlags, keep bool, yes, format string) error {
 }
 
 // confirm lets the user confirm the cluster.
-func confirm(ctx context.Context, c *call, b *state.Backup, cluster string, keep bool, yes string) error {
+func confirm(ctx context.Context, c *call.Call, b *state.Backup, cluster string, keep bool, yes string) error {
 	said := yes
 	if said == "" {
 		ends := "All sessions end"
@@ -83,17 +84,17 @@ func confirm(ctx context.Context, c *call, b *state.Backup, cluster string, keep
 		}
 		from := "this cluster"
 		if b.Cluster != cluster {
-			from = "another cluster, " + clean(b.Cluster)
+			from = "another cluster, " + call.Clean(b.Cluster)
 		}
-		if !isTerminal(c.stdin) {
+		if !call.IsTerminal(c.Stdin) {
 			return cli.Usagef("there is no terminal to ask at: give the cluster's name, --yes %s", cluster[:shortName])
 		}
-		fmt.Fprintf(c.stderr, "%s: %d nodes, zxid 0x%x, of %s.\nIt replaces everything that cluster %s holds. "+
+		fmt.Fprintf(c.Stderr, "%s: %d nodes, zxid 0x%x, of %s.\nIt replaces everything that cluster %s holds. "+
 			"%s.\nType the name of the cluster to go on (%s): ",
 			c.Args[0], b.Nodes, b.Zxid, from, cluster, ends, cluster[:shortName])
 		typed := make(chan string, 1)
 		go func() {
-			line, _ := bufio.NewReader(c.stdin).ReadString('\n')
+			line, _ := bufio.NewReader(c.Stdin).ReadString('\n')
 			typed <- strings.TrimSpace(line)
 		}()
 		select {
@@ -103,13 +104,13 @@ func confirm(ctx context.Context, c *call, b *state.Backup, cluster string, keep
 		}
 	}
 	if len(said) < shortName || !strings.HasPrefix(cluster, said) {
-		return cli.Exitf(exitNo, "nothing was changed: the cluster at this address is %s", cluster)
+		return cli.Exitf(call.ExitNo, "nothing was changed: the cluster at this address is %s", cluster)
 	}
 	return nil
 }
 
 // putBack sends the backup and reports the result.
-func putBack(ctx context.Context, c *call, admin adminClient, file *os.File, keep bool,
+func putBack(ctx context.Context, c *call.Call, admin adminClient, file *os.File, keep bool,
 	format string) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -123,22 +124,22 @@ func putBack(ctx context.Context, c *call, admin adminClient, file *os.File, kee
 	}
 	path := fmt.Sprintf("/commands/restore?keep-sessions=%v", keep)
 	switch err := admin.do(ctx, http.MethodPost, path, file, &made); {
-	case cli.HasCode(err, exitNo):
+	case cli.HasCode(err, call.ExitNo):
 		return err
 	case err != nil:
-		c.say("the restore may still take place: compare by zlockd verify")
+		c.Say("the restore may still take place: compare by zlockd verify")
 		return err
 	}
 	took := time.Since(begun)
-	if format == formatTable {
-		c.say("restored: %d nodes, zxid %s, in %v; %d sessions ended, %d go on", made.Nodes, made.Zxid,
+	if format == call.Table {
+		c.Say("restored: %d nodes, zxid %s, in %v; %d sessions ended, %d go on", made.Nodes, made.Zxid,
 			took.Round(time.Millisecond), made.Ended, made.Sessions)
 		return nil
 	}
-	p := c.printer(format)
-	p.row(restoredFile{c.Args[0], made.Zxid, made.Nodes, made.Sessions, made.Ended, took.Seconds()},
+	p := c.Printer(format)
+	p.Row(restoredFile{c.Args[0], made.Zxid, made.Nodes, made.Sessions, made.Ended, took.Seconds()},
 		c.Args[0], made.Zxid, made.Nodes, made.Sessions, made.Ended)
-	return p.flush()
+	return p.Flush()
 }
 
 // restoredFile is what zlock restore -o json prints.

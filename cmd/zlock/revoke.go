@@ -17,21 +17,22 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-func revokeCommand() *command {
-	return &command{
+func revokeCommand() *call.Command {
+	return &call.Command{
 		Name: "revoke", Args: "PATH [NODE]", Paths: true, Least: 1, Most: 2,
 		Does: "ask the holders of a lock to give it back",
 		Help: `It is a request: the holder decides. With NODE one contender is
 asked, who may also be waiting. Exit code: 0, or 1 if there was no contender to ask, or
 if --wait is given and it was not released in time.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			var wait time.Duration
-			addDuration(fs, &wait, "wait", "", "wait this long for the release")
+			call.AddDuration(fs, &wait, "wait", "", "wait this long for the release")
 			reason := fs.String("reason", "", "`TEXT` that the holder sees")
 			conn := addAskFlags(fs)
-			return func(c *call) error {
+			return func(c *call.Call) error {
 				r := recipe.Revocation{By: me(), Reason: *reason}
 				if wait > 0 {
 					if conn.timeout > 0 {
@@ -56,7 +57,7 @@ func me() string {
 	return host
 }
 
-func revoke(ctx context.Context, c *call, cl *client.Client, r recipe.Revocation, wait time.Duration) error {
+func revoke(ctx context.Context, c *call.Call, cl *client.Client, r recipe.Revocation, wait time.Duration) error {
 	path := c.Args[0]
 	nodes := c.Args[1:]
 	if len(nodes) == 0 {
@@ -69,7 +70,7 @@ func revoke(ctx context.Context, c *call, cl *client.Client, r recipe.Revocation
 		}
 	}
 	if len(nodes) == 0 {
-		return cli.Exitf(exitNo, "no client holds %s", path)
+		return cli.Exitf(call.ExitNo, "no client holds %s", path)
 	}
 	asked := false
 	for _, n := range nodes {
@@ -80,7 +81,7 @@ func revoke(ctx context.Context, c *call, cl *client.Client, r recipe.Revocation
 		asked = asked || err == nil // otherwise it is gone already
 	}
 	if !asked {
-		return cli.Exitf(exitNo, "%s has no contender %s", path, strings.Join(nodes, " or "))
+		return cli.Exitf(call.ExitNo, "%s has no contender %s", path, strings.Join(nodes, " or "))
 	}
 	if wait <= 0 {
 		return nil
@@ -93,16 +94,16 @@ func revoke(ctx context.Context, c *call, cl *client.Client, r recipe.Revocation
 			return err
 		}
 		if time.Now().After(end) {
-			return cli.Exitf(exitNo, "%s was not released within %v", path, wait)
+			return cli.Exitf(call.ExitNo, "%s was not released within %v", path, wait)
 		}
-		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+		if err := call.Sleep(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
 }
 
-func breakCommand() *command {
-	return &command{
+func breakCommand() *call.Command {
+	return &call.Command{
 		Name: "break", Args: "PATH NODE", Paths: true, Least: 2, Most: 2,
 		Does: "remove the node of a holder or waiter",
 		Help: `The holder loses the lock and may be in the middle of something: try revoke first.
@@ -111,33 +112,33 @@ than the one you looked at. With --expired the node is removed only if its holde
 noted there that its maximum hold is over, because its work does not end. Exit code: 0,
 	1 if it is another hold by now or
 not expired, 125 usage error, 2 other errors.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			token := fs.String("token", "", "`TOKEN` of the hold; required")
 			yes := fs.Bool("yes", false, "do not ask")
 			expired := fs.Bool("expired", false, "only if its holder says that its maximum hold is over")
 			conn := addAskFlags(fs)
-			return func(c *call) error {
-				return onlyNo(breakNode(c, conn, *token, *yes, *expired))
+			return func(c *call.Call) error {
+				return call.OnlyNo(breakNode(c, conn, *token, *yes, *expired))
 			}
 		},
 	}
 }
 
-func breakNode(c *call, conn *connectFlags, token string, yes, expired bool) error {
+func breakNode(c *call.Call, conn *connectFlags, token string, yes, expired bool) error {
 	t, err := fence.ParseToken(token)
 	if err != nil {
 		return cli.Usagef("--token is required: %v", err)
 	}
 	path, node := c.Args[0], c.Args[1]
 	if !yes {
-		if !isTerminal(c.stdin) {
+		if !call.IsTerminal(c.Stdin) {
 			return cli.Usagef("standard input is no terminal to ask at: --yes is needed")
 		}
-		fmt.Fprintf(c.stderr, "Remove %s of %s? Its holder is not asked. [y/N] ", clean(node), clean(path))
-		answer, _ := bufio.NewReader(c.stdin).ReadString('\n')
+		fmt.Fprintf(c.Stderr, "Remove %s of %s? Its holder is not asked. [y/N] ", call.Clean(node), call.Clean(path))
+		answer, _ := bufio.NewReader(c.Stdin).ReadString('\n')
 		if !strings.EqualFold(strings.TrimSpace(answer), "y") && !strings.EqualFold(strings.TrimSpace(answer),
 			"yes") {
-			return cli.Exitf(exitNo, "not removed")
+			return cli.Exitf(call.ExitNo, "not removed")
 		}
 	}
 	return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {
@@ -149,7 +150,7 @@ func breakNode(c *call, conn *connectFlags, token string, yes, expired bool) err
 		switch {
 		case errors.Is(err, fence.ErrStale), errors.Is(err, client.ErrNotHeld),
 			errors.Is(err, client.ErrNotAcquired):
-			return cli.Exitf(exitNo, "%v", err)
+			return cli.Exitf(call.ExitNo, "%v", err)
 		}
 		return err
 	})

@@ -22,6 +22,7 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 )
 
@@ -43,7 +44,7 @@ func addRunFlags(fs *pflag.FlagSet, killAfter *time.Duration) *runFlags {
 	fs.StringVarP(&f.shell, "command", "c", "", "run `STRING` by /bin/sh instead of a COMMAND")
 	fs.StringVar(&f.onLost, "on-lost", "term",
 		"on loss: term, kill, another `SIGNAL`, or warn to let COMMAND go on")
-	addDuration(fs, killAfter, "kill-after", "k", "time between the signal and KILL")
+	call.AddDuration(fs, killAfter, "kill-after", "k", "time between the signal and KILL")
 	fs.StringVar(&f.onRevoke, "on-revoke", "",
 		"`SIGNAL` to send when the lock is asked back (default TERM with --revocable, else none)")
 	fs.BoolVar(&f.foreground, "foreground", false,
@@ -94,11 +95,11 @@ func (f *runFlags) loss(killAfter time.Duration, revocable bool) (supervise.Loss
 	return l, nil
 }
 
-func (f *runFlags) inForeground(a *app) bool {
+func (f *runFlags) inForeground(a *call.App) bool {
 	if f.fs.Changed("foreground") {
 		return f.foreground
 	}
-	return isTerminal(a.stdin)
+	return call.IsTerminal(a.Stdin)
 }
 
 // ready writes one line to the file descriptor of --ready-fd, which zlock was started with, and closes
@@ -118,8 +119,8 @@ func (f *runFlags) ready(line string) error {
 	return nil
 }
 
-func runCommand() *command {
-	return &command{
+func runCommand() *call.Command {
+	return &call.Command{
 		Name: "run", Args: "PATH… -- COMMAND [ARG…]", Paths: true, Least: 0, Most: -1, Runs: true,
 		Does: "run a command while holding a lock",
 		Help: `Several PATHs are locked at once, without the danger of a deadlock. COMMAND is
@@ -137,7 +138,7 @@ Both ask a zlockd's port for tickets (--http), and need no other connection.
 Exit code: COMMAND's, 128+N if it died of signal N, 120 no session, 121 revoked,
 122 lock lost, 123 held too long (--max-hold), 124 not acquired (-n, -w), 125
 usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			lock := addLockFlags(fs)
 			run := addRunFlags(fs, &lock.killAfter)
 			fs.BoolVar(&run.inherit, "inherit", false,
@@ -147,7 +148,7 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 			give := fs.Bool("give", false, "give the ticket of --ticket-file back when COMMAND has ended")
 			rate := fs.String("rate", "",
 				"wait for one of `N/TIME` draws from PATH, such as 100/1m, and hold no lock")
-			return func(c *call) error {
+			return func(c *call.Call) error {
 				switch {
 				case fs.Changed("rate"):
 					return runByRate(c, *rate, port, lock, run, conn)
@@ -172,7 +173,7 @@ func (f *runFlags) only(beside string, allowed ...string) (err error) {
 	return err
 }
 
-func runUnderLock(c *call, lock *lockFlags, run *runFlags, conn *connectFlags) error {
+func runUnderLock(c *call.Call, lock *lockFlags, run *runFlags, conn *connectFlags) error {
 	if err := lock.check(); err != nil {
 		return err
 	}
@@ -181,13 +182,13 @@ func runUnderLock(c *call, lock *lockFlags, run *runFlags, conn *connectFlags) e
 		return err
 	}
 	return j.repeat(false, func(ctx context.Context) (*client.Lease, error) {
-		return lock.acquire(ctx, newWaitTeller(c.app, j.cl, conn.quiet), j.task, c.Args)
+		return lock.acquire(ctx, newWaitTeller(c.App, j.cl, conn.quiet), j.task, c.Args)
 	})
 }
 
 // job is COMMAND with everything needed to run it under a lock.
 type job struct {
-	*call
+	*call.Call
 	supervise.Loss
 	flags                 *runFlags
 	conn                  *connectFlags
@@ -202,14 +203,14 @@ type job struct {
 // begin prepares to compete for the lock: it checks the options, starts a guard, and opens the
 // session. With --inherit, if an ancestor of this process holds the paths, it runs COMMAND in
 // place of zlock and does not return.
-func begin(c *call, run *runFlags, conn *connectFlags, killAfter time.Duration, revocable bool,
+func begin(c *call.Call, run *runFlags, conn *connectFlags, killAfter time.Duration, revocable bool,
 	mode fence.Mode) (*job, error) {
-	j := &job{call: c, flags: run, conn: conn, task: taskOf(c.getenv)}
+	j := &job{Call: c, flags: run, conn: conn, task: taskOf(c.Getenv)}
 	var err error
 	if j.Loss, err = run.loss(killAfter, revocable); err != nil {
 		return nil, err
 	}
-	j.Nested = supervise.GraceWithin(c.getenv("ZLOCK_GRACE"))
+	j.Nested = supervise.GraceWithin(c.Getenv("ZLOCK_GRACE"))
 	if err = j.startGuard(); err != nil { // early: its start takes longer than to connect
 		return nil, err
 	}
@@ -223,10 +224,10 @@ func begin(c *call, run *runFlags, conn *connectFlags, killAfter time.Duration, 
 			return nil, err
 		}
 	}
-	if j.servers, j.chroot, err = conn.address(c.getenv); err != nil {
+	if j.servers, j.chroot, err = conn.address(c.Getenv); err != nil {
 		return nil, err
 	}
-	j.ctx, j.stop = interruptible()
+	j.ctx, j.stop = call.Interruptible()
 	if j.cl, err = dial(j.ctx, c, conn); err != nil {
 		j.end()
 		return nil, err
@@ -282,7 +283,7 @@ func (j *job) nextGuard() error {
 func (j *job) end() {
 	j.stop()
 	if j.cl != nil {
-		hangUp(j.call, j.cl)
+		hangUp(j.Call, j.cl)
 	}
 	if j.guard != nil {
 		j.guard.Done()
@@ -312,8 +313,8 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, erro
 			return err
 		}
 		j.flags.readyFD = -1 // report ready only once
-		j.ctx, j.stop = interruptible()
-		if err := sleep(j.ctx, restartPause); err != nil {
+		j.ctx, j.stop = call.Interruptible()
+		if err := call.Sleep(j.ctx, restartPause); err != nil {
 			return err
 		}
 	}
@@ -322,10 +323,10 @@ func (j *job) repeat(again bool, take func(context.Context) (*client.Lease, erro
 // under runs COMMAND under the lease, releases the lease, and returns how zlock ends by that, and whether the
 // user told COMMAND to end.
 func (j *job) under(lease *client.Lease) (end error, told bool, err error) {
-	s := holding{app: j.app, lease: lease}
+	s := holding{App: j.App, lease: lease}
 	sigs := supervise.ListenForCommand() // from here on signals are for COMMAND
 	j.stop()
-	if err := interrupted(j.ctx); err != nil { // a signal came before that
+	if err := call.Interrupted(j.ctx); err != nil { // a signal came before that
 		signal.Stop(sigs)
 		s.giveBack()
 		return nil, false, err
@@ -344,11 +345,11 @@ func (j *job) supervise(r supervise.Right, locks []fence.Sequencer, slots []int,
 		signal.Stop(sigs)
 		return out, err
 	}
-	outliveReaders()
+	call.OutliveReaders()
 	return j.guard.Run(r, &supervise.Command{
 		Path: j.exe.path, Argv: j.exe.argv, Env: j.environ(locks, slots),
-		Foreground: j.flags.inForeground(j.app), Contain: j.flags.contain, Leave: j.flags.leave,
-		Loss: j.Loss, Say: j.say,
+		Foreground: j.flags.inForeground(j.App), Contain: j.flags.contain, Leave: j.flags.leave,
+		Loss: j.Loss, Say: j.Say,
 	}, sigs)
 }
 
@@ -356,7 +357,7 @@ func (j *job) supervise(r supervise.Right, locks []fence.Sequencer, slots []int,
 func (j *job) endOf(out *supervise.Outcome, code int) error {
 	if code == supervise.SignalCode(syscall.SIGINT) &&
 		(out.Signal == syscall.SIGINT || j.flags.contain && out.Told) { // its keeper tells the code alone
-		return &signalError{sig: syscall.SIGINT}
+		return &call.SignalError{Sig: syscall.SIGINT}
 	}
 	return cli.Exit(code)
 }
@@ -372,7 +373,7 @@ func (s *holding) right(what string) supervise.Right {
 		}
 	}()
 	return supervise.Right{Lost: s.lease.Lost(), Err: s.lease.Err, Until: s.lease.Until, Code: s.lossCode,
-		Asked: asked, AskedCode: exitRevoked}
+		Asked: asked, AskedCode: call.ExitRevoked}
 }
 
 // environ returns COMMAND's environment: zlock's own and the description of the locks, with the numbers of
@@ -396,7 +397,7 @@ func (j *job) environ(locks []fence.Sequencer, slots []int) []string {
 	set("ZLOCK_MODE", locks[0].Mode.String())
 	put("", locks[0])
 	// All that this process and its ancestors hold, as CHROOT@SEQUENCER with the chroot escaped.
-	holds := strings.Fields(j.getenv("ZLOCK_HOLDS"))
+	holds := strings.Fields(j.Getenv("ZLOCK_HOLDS"))
 	for i, h := range locks {
 		if len(locks) > 1 {
 			put(fmt.Sprintf("_%d", i+1), h)

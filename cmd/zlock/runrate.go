@@ -15,11 +15,12 @@ import (
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/internal/ticket"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 )
 
 // runByRate runs COMMAND when it has a draw from a rate, in place of zlock: there is nothing to give back.
-func runByRate(c *call, rate string, t *ticketFlags, lock *lockFlags, run *runFlags,
+func runByRate(c *call.Call, rate string, t *ticketFlags, lock *lockFlags, run *runFlags,
 	conn *connectFlags) error {
 	if err := run.only("rate", "http", "http-ca", "bearer-file", "nonblock", "timeout", "conflict-exit-code",
 		"command", "quiet", "connect-timeout"); err != nil {
@@ -53,12 +54,12 @@ func runByRate(c *call, rate string, t *ticketFlags, lock *lockFlags, run *runFl
 }
 
 // draw waits for a draw.
-func draw(c *call, k *asker, limit int, per time.Duration, t *ticketFlags, lock *lockFlags,
+func draw(c *call.Call, k *asker, limit int, per time.Duration, t *ticketFlags, lock *lockFlags,
 	quiet bool) error {
-	interrupt, stop := interruptible()
+	interrupt, stop := call.Interruptible()
 	defer stop()
-	line, p := newStatusLine(c.app), lock.pace()
-	defer line.clear()
+	line, p := call.NewStatusLine(c.App), lock.pace()
+	defer line.Clear()
 	for {
 		wait := p.next()
 		q := url.Values{"limit": {strconv.Itoa(limit)}, "per": {per.String()},
@@ -67,10 +68,10 @@ func draw(c *call, k *asker, limit int, per time.Duration, t *ticketFlags, lock 
 		a, err := k.Ask(ctx, http.MethodPost, "/v1/rates"+k.path, q, nil)
 		cancel()
 		switch {
-		case interrupted(interrupt) != nil:
-			return interrupted(interrupt)
+		case call.Interrupted(interrupt) != nil:
+			return call.Interrupted(interrupt)
 		case err != nil:
-			return cli.Exitf(exitNoSession,
+			return cli.Exitf(call.ExitNoSession,
 				"no port for tickets of a zlockd (--http, ZLOCK_HTTP) lets COMMAND draw: %w", err)
 		case a.Drawn:
 			return nil
@@ -78,15 +79,15 @@ func draw(c *call, k *asker, limit int, per time.Duration, t *ticketFlags, lock 
 			return fmt.Errorf("%s: %s", a.Error, a.Text)
 		}
 		if !quiet {
-			text := fmt.Sprintf("%s has had %d draws within %v", k.path, limit, durationText(per))
+			text := fmt.Sprintf("%s has had %d draws within %v", k.path, limit, call.DurationText(per))
 			if a.Retry > 0 {
 				free := time.Now().Add(time.Duration(a.Retry) * time.Millisecond)
-				text += ": the next is free at " + clock(free)
+				text += ": the next is free at " + call.Clock(free)
 			}
-			line.news(text)
+			line.News(text)
 		}
 		if p.over() {
-			line.end()
+			line.End()
 			return &cli.ExitError{Code: lock.conflict}
 		}
 	}
@@ -97,7 +98,7 @@ func parseRate(text string) (limit int, per time.Duration, err error) {
 	number, span, _ := strings.Cut(text, "/")
 	limit, err = strconv.Atoi(number)
 	if err == nil {
-		per, err = parseDuration(span)
+		per, err = call.ParseDuration(span)
 	}
 	if err != nil || limit < 1 || per <= 0 {
 		return 0, 0, cli.Usagef("--rate %q: want a number and a time, such as 100/1m", text)

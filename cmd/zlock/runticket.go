@@ -19,6 +19,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/internal/ticket"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 )
 
@@ -40,7 +41,7 @@ type ticketHold struct {
 }
 
 // runByTicket runs COMMAND under the hold of a ticket.
-func runByTicket(c *call, t *ticketFlags, give bool, lock *lockFlags, run *runFlags,
+func runByTicket(c *call.Call, t *ticketFlags, give bool, lock *lockFlags, run *runFlags,
 	conn *connectFlags) error {
 	if err := run.only("ticket-file", "http", "http-ca", "bearer-file", "give", "nonblock", "timeout",
 		"conflict-exit-code", "command", "on-lost", "kill-after", "on-revoke", "foreground", "contain", "leave",
@@ -58,19 +59,19 @@ func runByTicket(c *call, t *ticketFlags, give bool, lock *lockFlags, run *runFl
 	if err != nil {
 		return err
 	}
-	j := &job{call: c, flags: run, conn: conn, task: taskOf(c.getenv)}
+	j := &job{Call: c, flags: run, conn: conn, task: taskOf(c.Getenv)}
 	if j.Loss, err = run.loss(lock.killAfter, false); err != nil {
 		return err
 	}
-	j.Nested = supervise.GraceWithin(c.getenv("ZLOCK_GRACE"))
+	j.Nested = supervise.GraceWithin(c.Getenv("ZLOCK_GRACE"))
 	if err = j.startGuard(); err != nil {
 		return err
 	}
 	defer j.end()
 	go supervise.Reap()
-	j.ctx, j.stop = interruptible()
+	j.ctx, j.stop = call.Interruptible()
 	h := &ticketHold{asker: k, now: readClocks, asked: make(chan string, 1), lost: make(chan struct{})}
-	if j.servers, _, err = conn.address(c.getenv); err != nil {
+	if j.servers, _, err = conn.address(c.Getenv); err != nil {
 		return err
 	}
 	if j.exe, err = findExecutable(c.Dashed, run.shell); err != nil {
@@ -90,15 +91,15 @@ func runByTicket(c *call, t *ticketFlags, give bool, lock *lockFlags, run *runFl
 	}
 	sigs := supervise.ListenForCommand() // from here on signals are for COMMAND
 	j.stop()
-	if err := interrupted(j.ctx); err != nil {
+	if err := call.Interrupted(j.ctx); err != nil {
 		signal.Stop(sigs)
 		return err
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var renewed sync.WaitGroup
 	renewed.Go(func() { h.keep(ctx) })
-	r := supervise.Right{Lost: h.lost, Err: h.Err, Until: h.Until, Code: func() int { return exitLost },
-		Asked: h.asked, AskedCode: exitRevoked}
+	r := supervise.Right{Lost: h.lost, Err: h.Err, Until: h.Until, Code: func() int { return call.ExitLost },
+		Asked: h.asked, AskedCode: call.ExitRevoked}
 	out, err := j.supervise(r, []fence.Sequencer{of}, a.Slots, sigs)
 	stop()
 	renewed.Wait()
@@ -106,9 +107,9 @@ func runByTicket(c *call, t *ticketFlags, give bool, lock *lockFlags, run *runFl
 	switch {
 	case err != nil:
 		h.endsWithout(c, t, give)
-	case out.Right == exitLost:
+	case out.Right == call.ExitLost:
 	case h.lostLately(c):
-		code = exitLost
+		code = call.ExitLost
 	case give:
 		code = h.giveBack(c, t, code)
 	}
@@ -117,8 +118,8 @@ func runByTicket(c *call, t *ticketFlags, give bool, lock *lockFlags, run *runFl
 
 // await waits until the ticket holds, and returns the answer that says so.
 func (h *ticketHold) await(j *job, t *ticketFlags, lock *lockFlags) (*ticket.Answer, error) {
-	line, p := newStatusLine(j.app), lock.pace()
-	defer line.clear()
+	line, p := call.NewStatusLine(j.App), lock.pace()
+	defer line.Clear()
 	for {
 		wait := p.next()
 		ctx, cancel := context.WithTimeout(j.ctx, wait+t.timeout)
@@ -129,9 +130,9 @@ func (h *ticketHold) await(j *job, t *ticketFlags, lock *lockFlags) (*ticket.Ans
 		case context.Cause(j.ctx) != nil:
 			return nil, context.Cause(j.ctx)
 		case err != nil:
-			return nil, &cli.ExitError{Code: exitNoSession, Err: err}
+			return nil, &cli.ExitError{Code: call.ExitNoSession, Err: err}
 		case a.Over():
-			return nil, &cli.ExitError{Code: exitLost, Err: overText(a)}
+			return nil, &cli.ExitError{Code: call.ExitLost, Err: overText(a)}
 		case a.Code >= http.StatusBadRequest:
 			return nil, overOr(a)
 		case a.Held:
@@ -143,10 +144,10 @@ func (h *ticketHold) await(j *job, t *ticketFlags, lock *lockFlags) (*ticket.Ans
 			return a, nil
 		}
 		if !j.conn.quiet {
-			line.news(whoIsAhead(h.path, a))
+			line.News(whoIsAhead(h.path, a))
 		}
 		if p.over() {
-			line.end()
+			line.End()
 			return nil, &cli.ExitError{Code: lock.conflict}
 		}
 	}
@@ -159,7 +160,7 @@ func (h *ticketHold) lastsFor(a *ticket.Answer) error {
 	case safe >= h.margin+time.Second:
 		return nil
 	case safe < ttl/2: // what is left of its last moment
-		return cli.Exitf(exitLost, "the ticket ends in %v, too soon to end COMMAND within --kill-after %v",
+		return cli.Exitf(call.ExitLost, "the ticket ends in %v, too soon to end COMMAND within --kill-after %v",
 			safe, h.margin)
 	}
 	return cli.Usagef("a ticket of %v is too short to end COMMAND within --kill-after %v before it ends: "+
@@ -207,7 +208,7 @@ func (h *ticketHold) keep(ctx context.Context) {
 		// In small steps, because a timer stands still while the machine sleeps.
 		until := h.left() - min(max(h.left()/3, 100*time.Millisecond), laterWait)
 		for rest := h.left() - until; rest > 0 && ctx.Err() == nil; rest = h.left() - until {
-			_ = sleep(ctx, min(rest, time.Second))
+			_ = call.Sleep(ctx, min(rest, time.Second))
 		}
 	}
 }
@@ -267,49 +268,49 @@ func (b reading) since(a reading) time.Duration { return max(b.boot-a.boot, b.wa
 
 // lostLately reports, when COMMAND has ended, whether another client has ended the hold since the last
 // request. A server that does not answer says nothing, because the ticket's own time is not over.
-func (h *ticketHold) lostLately(c *call) bool {
+func (h *ticketHold) lostLately(c *call.Call) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
 	switch a, err := h.post(ctx, 0); {
 	case err != nil || a.Held && a.Token == h.token:
 		return false
 	case a.Over():
-		c.say("%v", overText(a))
+		c.Say("%v", overText(a))
 	case a.Code >= http.StatusBadRequest:
 		return false
 	default:
-		c.say("the ticket holds no longer")
+		c.Say("the ticket holds no longer")
 	}
 	return true
 }
 
 // endsWithout gives the ticket back if COMMAND cannot start: no process needs its hold.
-func (h *ticketHold) endsWithout(c *call, t *ticketFlags, give bool) {
+func (h *ticketHold) endsWithout(c *call.Call, t *ticketFlags, give bool) {
 	if give {
 		h.giveBack(c, t, 0)
 	}
 }
 
 // giveBack gives the ticket back, and returns the exit code.
-func (h *ticketHold) giveBack(c *call, t *ticketFlags, code int) int {
+func (h *ticketHold) giveBack(c *call.Call, t *ticketFlags, code int) int {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
 	a, err := h.Ask(ctx, http.MethodDelete, lockPath(h.path), url.Values{}, nil)
 	switch {
 	case err == nil && (a.Code == http.StatusNoContent || a.Error == "given"):
 	case err == nil && a.Over():
-		c.say("%v", overText(a))
-		code = exitLost
+		c.Say("%v", overText(a))
+		code = call.ExitLost
 	default:
 		if err == nil {
 			err = overOr(a)
 		}
-		c.say("the ticket is not given back: %v; 'zlock give' does so", err)
+		c.Say("the ticket is not given back: %v; 'zlock give' does so", err)
 		return code
 	}
 	if t.file != "" && t.file != "-" {
 		if err := os.Remove(t.file); err != nil {
-			c.say("%v", err)
+			c.Say("%v", err)
 		}
 	}
 	return code

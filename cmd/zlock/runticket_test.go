@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -64,10 +65,10 @@ func TestRunUnderATicket(t *testing.T) {
 	out, _ := s.zlock(7, "run", "--ticket-file", "a", "-c", show)
 	expect.Equal(t, out, "/l exclusive 1\n")
 	s.zlock(0, "renew", "--ticket-file", "a")
-	s.zlock(exitNotAcquired, "take", "--ticket-file", "b", "/l")
+	s.zlock(call.ExitNotAcquired, "take", "--ticket-file", "b", "/l")
 	_, errs := s.zlock(9, "run", "--ticket-file", "b", "-n", "-E", "9", "--", "true")
 	expect.Has(t, errs, "/l is held by ")
-	_, errs = s.zlock(exitNotAcquired, "run", "--ticket-file", "b", "-q", "-w", "50ms", "--", "true")
+	_, errs = s.zlock(call.ExitNotAcquired, "run", "--ticket-file", "b", "-q", "-w", "50ms", "--", "true")
 	expect.Equal(t, errs, "", "what it says with --quiet")
 	waiter, waited, _ := s.start("run", "--ticket-file", "b", "--", "echo", "it holds")
 	s.zlock(3, "run", "--ticket-file", "a", "--give", "/l", "--", "sh", "-c", "exit 3")
@@ -91,15 +92,15 @@ func TestRunUnderATicket(t *testing.T) {
 	for _, args := range []string{"--ticket-file p --shared", "--ticket-file p --inherit",
 		"--ticket-file p /a /b", "--ticket-file p /other", "--ticket-file p -n -w 1", "",
 		"-S 127.0.0.1:1 --ticket-file p"} {
-		s.zlock(exitFailed, append(append([]string{"run"}, strings.Fields(args)...), "--", "true")...)
+		s.zlock(call.ExitFailed, append(append([]string{"run"}, strings.Fields(args)...), "--", "true")...)
 	}
 	s.zlock(0, "take", "--ticket-file", "short", "--ttl", "5s", "/short")
-	_, errs = s.zlock(exitFailed, "run", "--ticket-file", "short", "--", "true")
+	_, errs = s.zlock(call.ExitFailed, "run", "--ticket-file", "short", "--", "true")
 	expect.Has(t, errs, "--ttl")
 	s.zlock(0, "run", "--ticket-file", "short", "-k", "1", "--", "true")
-	s.zlock(exitNoSession, "run", "--rate", "1/1s", "/x", "--http", "http://127.0.0.1:1",
+	s.zlock(call.ExitNoSession, "run", "--rate", "1/1s", "/x", "--http", "http://127.0.0.1:1",
 		"--connect-timeout", ".3", "--", "true")
-	s.zlock(exitNoSession, "run", "--ticket-file", "short", "--http", "http://127.0.0.1:1",
+	s.zlock(call.ExitNoSession, "run", "--ticket-file", "short", "--http", "http://127.0.0.1:1",
 		"--connect-timeout", ".3", "--", "true")
 }
 
@@ -132,7 +133,7 @@ func TestRunUnderATicketThatAnotherEnded(t *testing.T) {
 	zlock := filepath.Join(built.dir, "zlock")
 	for _, give := range []string{"--give", "--leave"} { // --leave stands for none
 		s.zlock(0, "take", "--ticket-file", "a", "/l")
-		_, errs := s.zlock(exitLost, "run", "--ticket-file", "a", give, "-c", "cp a b && "+zlock+
+		_, errs := s.zlock(call.ExitLost, "run", "--ticket-file", "a", give, "-c", "cp a b && "+zlock+
 			" give --ticket-file b")
 		expect.Has(t, errs, "given back", give)
 		must.OK(t, os.Remove(filepath.Join(s.dir, "a")))
@@ -151,14 +152,14 @@ func TestRunUnderATicketThatEnds(t *testing.T) {
 	cmd, _, errs := s.start("run", "--ticket-file", "a", "-k", "1", "--", "sleep", "1000")
 	time.Sleep(time.Second)
 	s.zlock(0, "give", "/l", "--ticket-file", "a")
-	expect.Equal(t, exitCode(cmd.Wait()), exitLost, "the exit code")
+	expect.Equal(t, exitCode(cmd.Wait()), call.ExitLost, "the exit code")
 	expect.Has(t, errs.String(), "given back")
 	until := time.Now().Add(6 * time.Second).UTC().Format(time.RFC3339)
 	s.zlock(0, "take", "--ticket-file", "u", "--until", until, "/u")
-	_, text := s.zlock(exitLost, "run", "--ticket-file", "u", "-k", "1", "--", "sleep", "1000")
+	_, text := s.zlock(call.ExitLost, "run", "--ticket-file", "u", "-k", "1", "--", "sleep", "1000")
 	expect.That(t, strings.Contains(text, "the ticket's time is over") ||
 		strings.Contains(text, "(expired)"), "it says %s", text)
-	_, text = s.zlock(exitLost, "run", "--ticket-file", "u", "-k", "1", "--", "true")
+	_, text = s.zlock(call.ExitLost, "run", "--ticket-file", "u", "-k", "1", "--", "true")
 	expect.That(t, strings.Contains(text, "the ticket ends in") || strings.Contains(text, "(expired)"),
 		"it says %s", text)
 }
@@ -196,7 +197,7 @@ func TestRunUnderATicketWhoseServersFail(t *testing.T) {
 		return err == nil
 	})
 	off.Store(true)
-	expect.Equal(t, exitCode(cmd.Wait()), exitLost, "the exit code; it says %s", errs)
+	expect.Equal(t, exitCode(cmd.Wait()), call.ExitLost, "the exit code; it says %s", errs)
 	expect.Has(t, errs.String(), "no server has renewed the ticket")
 }
 
@@ -207,14 +208,14 @@ func TestRunByRate(t *testing.T) {
 	out, _ := s.zlock(5, "run", "--rate", "2/3s", "/api", "-c", "echo one; exit 5")
 	expect.Equal(t, out, "one\n")
 	s.zlock(0, "run", "--rate", "2/3", "/api", "--", "true")
-	_, errs := s.zlock(exitNotAcquired, "run", "--rate", "2/3s", "-n", "/api", "--", "true")
+	_, errs := s.zlock(call.ExitNotAcquired, "run", "--rate", "2/3s", "-n", "/api", "--", "true")
 	expect.Has(t, errs, "/api has had 2 draws within 3s: the next is free at ")
 	_, errs = s.zlock(4, "run", "--rate", "2/3s", "-q", "-w", ".1", "-E", "4", "/api", "--", "true")
 	expect.Equal(t, errs, "", "what it says with --quiet")
 	s.zlock(0, "run", "--rate", "2/3s", "/api", "--", "true")
 	for _, args := range []string{"--rate 2 /api", "--rate 0/1s /api", "--rate 1/x /api", "--rate 1/1s /api /b",
 		"--rate 1/1s", "--rate 1/1s --shared /api", "--rate 1/1s -n -w 1 /api"} {
-		s.zlock(exitFailed, append(append([]string{"run"}, strings.Fields(args)...), "--", "true")...)
+		s.zlock(call.ExitFailed, append(append([]string{"run"}, strings.Fields(args)...), "--", "true")...)
 	}
 	s.zlock(0, "run", "--rate", "1/1h", "/once", "--", "true")
 	waiter, _, _ := s.start("run", "--rate", "1/1h", "/once", "--", "true")
@@ -248,9 +249,9 @@ func TestTakeLeavesNoTicketThatItDoesNotTell(t *testing.T) {
 	read, write, err := os.Pipe()
 	must.OK(t, errors.Join(err, read.Close()))
 	cmd.Stdout = write
-	expect.Equal(t, exitCode(cmd.Run()), exitFailed, "the exit code without a reader")
+	expect.Equal(t, exitCode(cmd.Run()), call.ExitFailed, "the exit code without a reader")
 	expect.That(t, left(1), "without a reader: its ticket is left")
-	out, errs := s.zlock(exitNoSession, "take", "/free", "--http", "http://127.0.0.1:1", "--timeout", ".3")
+	out, errs := s.zlock(call.ExitNoSession, "take", "/free", "--http", "http://127.0.0.1:1", "--timeout", ".3")
 	expect.Has(t, out, " /free\n")
 	expect.Has(t, errs, "zlock give")
 }
@@ -261,7 +262,7 @@ func TestAnswersOfOtherPrograms(t *testing.T) {
 	s := startTicketRunner(t)
 	s.zlock(0, "take", "--ticket-file", "a", "/l")
 	t.Run("all", func(t *testing.T) { testAnswersOfOtherPrograms(t, s.dir) })
-	s.zlock(exitFailed, "give", "--ticket-file", "a", "--http", s.urls+"/elsewhere")
+	s.zlock(call.ExitFailed, "give", "--ticket-file", "a", "--http", s.urls+"/elsewhere")
 	s.zlock(0, "renew", "--ticket-file", "a")
 }
 
@@ -280,10 +281,10 @@ func testAnswersOfOtherPrograms(t *testing.T, dir string) {
 			defer other.Close()
 			s := &ticketRunner{t, other.URL, dir}
 			for _, command := range []string{"take", "renew", "give"} {
-				_, errs := s.zlock(exitNoSession, command, "--ticket-file", "a", "--timeout", ".3", "/l")
+				_, errs := s.zlock(call.ExitNoSession, command, "--ticket-file", "a", "--timeout", ".3", "/l")
 				expect.Has(t, errs, "not as a port for tickets does")
 			}
-			s.zlock(exitNoSession, "run", "--ticket-file", "a", "--connect-timeout", ".3", "--", "true")
+			s.zlock(call.ExitNoSession, "run", "--ticket-file", "a", "--connect-timeout", ".3", "--", "true")
 		})
 	}
 }

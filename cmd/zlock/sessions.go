@@ -13,11 +13,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-func sessionsCommand() *command {
-	return &command{
+func sessionsCommand() *call.Command {
+	return &call.Command{
 		Name: "sessions", Args: "[ID]", Most: 1,
 		Does: "show the sessions of a zlockd, or one of them",
 		Help: `Asks the admin listener of a server. With ID: the locks that one session holds and
@@ -26,12 +27,12 @@ while the server ran, why, and which locks moved because of it. With -o plain th
 columns are: session, address, server, timeout in ms, since, ephemeral nodes,
 requests; with --ended: session, time, cause, address, ephemeral nodes, reason,
 locks.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			ended := fs.Bool("ended", false, "show sessions that have ended, the newest first")
 			limit := fs.Int("limit", 100, "show at most `N`")
 			f := addAdminFlags(fs, false)
-			format := addFormat(fs)
-			return func(c *call) error {
+			format := call.AddFormat(fs)
+			return func(c *call.Call) error {
 				if *limit < 1 {
 					return cli.Usagef("--limit must be positive")
 				}
@@ -52,26 +53,26 @@ locks.`,
 	}
 }
 
-func allSessions(ctx context.Context, c *call, a adminClient, limit int, format string) error {
-	p := c.printer(format, "SESSION", "ADDRESS", "SERVER", "TIMEOUT", "SINCE", "NODES", "REQUESTS")
+func allSessions(ctx context.Context, c *call.Call, a adminClient, limit int, format string) error {
+	p := c.Printer(format, "SESSION", "ADDRESS", "SERVER", "TIMEOUT", "SINCE", "NODES", "REQUESTS")
 	row := func(raw json.RawMessage, s *answer.Session) {
 		var requests, timeout any = "", time.Duration(s.TimeoutMS) * time.Millisecond
 		if s.Conn != nil {
 			requests = s.Conn.Received
 		}
-		if format == formatPlain {
+		if format == call.Plain {
 			timeout = s.TimeoutMS
 		}
-		p.row(raw, s.ID, s.Addr, s.Server, timeout, time.UnixMilli(s.Created), s.Nodes, requests)
+		p.Row(raw, s.ID, s.Addr, s.Server, timeout, time.UnixMilli(s.Created), s.Nodes, requests)
 	}
 	total, err := rows(ctx, a, "/sessions", url.Values{}, limit, row)
-	if err == nil && total > limit && format == formatTable {
-		defer c.say("%d of %d sessions are shown; see --limit", limit, total)
+	if err == nil && total > limit && format == call.Table {
+		defer c.Say("%d of %d sessions are shown; see --limit", limit, total)
 	}
-	return errors.Join(err, p.flush())
+	return errors.Join(err, p.Flush())
 }
 
-func oneSession(ctx context.Context, c *call, a adminClient, id, format string) error {
+func oneSession(ctx context.Context, c *call.Call, a adminClient, id, format string) error {
 	var raw json.RawMessage
 	if err := a.ask(ctx, "/sessions/"+url.PathEscape(id), nil, &raw); err != nil {
 		return err
@@ -81,50 +82,50 @@ func oneSession(ctx context.Context, c *call, a adminClient, id, format string) 
 		return err
 	}
 	switch format {
-	case formatJSON:
-		return cli.WriteJSON(c.stdout, raw)
-	case formatTable:
-		fmt.Fprintf(c.stdout, "SESSION  %s  client %s  server %d  timeout %v  since %s  nodes %d\n", clean(s.ID),
-			clean(s.Addr), s.Server,
-			time.Duration(s.TimeoutMS)*time.Millisecond, clock(time.UnixMilli(s.Created)), s.Nodes)
+	case call.JSON:
+		return cli.WriteJSON(c.Stdout, raw)
+	case call.Table:
+		fmt.Fprintf(c.Stdout, "SESSION  %s  client %s  server %d  timeout %v  since %s  nodes %d\n", call.Clean(s.ID),
+			call.Clean(s.Addr), s.Server,
+			time.Duration(s.TimeoutMS)*time.Millisecond, call.Clock(time.UnixMilli(s.Created)), s.Nodes)
 	}
-	p := c.printer(format, "STATE", "LOCK", "MODE", "SINCE", "TOKEN", "NODE")
+	p := c.Printer(format, "STATE", "LOCK", "MODE", "SINCE", "TOKEN", "NODE")
 	for _, l := range []struct {
 		state string
 		roles []answer.Role
 	}{{"holds", s.Holds}, {"waits", s.WaitsFor}} {
 		for _, r := range l.roles {
-			p.row(r, l.state, r.Path, r.Mode, time.UnixMilli(r.Since), r.Token, r.Node)
+			p.Row(r, l.state, r.Path, r.Mode, time.UnixMilli(r.Since), r.Token, r.Node)
 		}
 	}
-	return p.flush()
+	return p.Flush()
 }
 
-func endedSessions(ctx context.Context, c *call, a adminClient, limit int, format string) error {
-	p := c.printer(format, "SESSION", "ENDED", "CAUSE", "ADDRESS", "NODES", "REASON", "PATHS")
+func endedSessions(ctx context.Context, c *call.Call, a adminClient, limit int, format string) error {
+	p := c.Printer(format, "SESSION", "ENDED", "CAUSE", "ADDRESS", "NODES", "REASON", "PATHS")
 	row := func(raw json.RawMessage, s *answer.Ended) {
-		p.row(raw, s.ID, time.UnixMilli(s.Time), s.Cause, s.Addr, s.Nodes, s.Reason, strings.Join(s.Paths, ", "))
+		p.Row(raw, s.ID, time.UnixMilli(s.Time), s.Cause, s.Addr, s.Nodes, s.Reason, strings.Join(s.Paths, ", "))
 	}
 	_, err := rows(ctx, a, "/sessions/ended", url.Values{}, limit, row)
-	return errors.Join(err, p.flush())
+	return errors.Join(err, p.Flush())
 }
 
-func topCommand() *command {
-	return &command{
+func topCommand() *call.Command {
+	return &call.Command{
 		Name:   "top",
 		Does:   "show the busiest clients and most watched paths of a zlockd",
 		Prints: []any{topRow{}},
 		Help: `Asks the admin listener of a server for its last minute, by the counters of its
 connections. With -o plain the columns are: what (client or watched), name, requests,
 bytes, watches.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			by := "requests"
 			fs.Var(cli.NewChoice(&by, "requests", "bytes", "watches"), "by",
 				"what comes first: requests, bytes or watches")
 			limit := fs.Int("limit", 10, "show at most `N` of each, up to 200")
 			f := addAdminFlags(fs, false)
-			format := addFormat(fs)
-			return func(c *call) error {
+			format := call.AddFormat(fs)
+			return func(c *call.Call) error {
 				return withAdmin(c, f, func(ctx context.Context, a adminClient) error {
 					return top(ctx, c, a, by, *limit, *format)
 				})
@@ -139,22 +140,22 @@ type topRow struct {
 	answer.Busy
 }
 
-func top(ctx context.Context, c *call, a adminClient, by string, limit int, format string) error {
+func top(ctx context.Context, c *call.Call, a adminClient, by string, limit int, format string) error {
 	var t answer.Top
 	if err := a.ask(ctx, "/top", url.Values{"by": {by}, "limit": {strconv.Itoa(limit)}}, &t); err != nil {
 		return err
 	}
-	p := c.printer(format, "WHAT", "NAME", "REQUESTS", "BYTES", "WATCHES")
+	p := c.Printer(format, "WHAT", "NAME", "REQUESTS", "BYTES", "WATCHES")
 	for _, l := range []struct {
 		what string
 		rows []answer.Busy
 	}{{"client", t.Clients}, {"watched", t.Watched}} {
 		for _, r := range l.rows {
-			p.row(topRow{l.what, r}, l.what, r.Name, r.Requests, r.Bytes, r.Watches)
+			p.Row(topRow{l.what, r}, l.what, r.Name, r.Requests, r.Bytes, r.Watches)
 		}
 	}
-	if format == formatTable {
-		fmt.Fprintf(c.stdout, "LAST  %.0f s\n", t.Seconds)
+	if format == call.Table {
+		fmt.Fprintf(c.Stdout, "LAST  %.0f s\n", t.Seconds)
 	}
-	return p.flush()
+	return p.Flush()
 }

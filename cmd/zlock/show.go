@@ -10,33 +10,34 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-func showCommand() *command {
+func showCommand() *call.Command {
 	return queueCommand("show", "show who holds a lock and who waits for it", true, true)
 }
 
-func holdersCommand() *command {
+func holdersCommand() *call.Command {
 	return queueCommand("holders", "show who holds a lock", true, false)
 }
 
-func waitersCommand() *command {
+func waitersCommand() *call.Command {
 	return queueCommand("waiters", "show who waits for a lock", false, true)
 }
 
 // queueCommand is a command that shows the holders of a lock, its waiters, or both.
-func queueCommand(name, does string, holders, waiters bool) *command {
-	return &command{
+func queueCommand(name, does string, holders, waiters bool) *call.Command {
+	return &call.Command{
 		Name: name, Args: "PATH", Paths: true, Least: 1, Most: 1, Does: does, Prints: []any{shownEntry{}},
 		Help: `Exit code: 0, or 1 if there is no holder or waiter.
 
 With -o plain the columns are: position (* holds), mode, host, pid, since, node
 waited for, reason, node, session, token, maker.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
-			format := addFormat(fs)
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
+			format := call.AddFormat(fs)
 			server := addServerFlags(fs)
 			conn := addAskFlags(fs)
-			return func(c *call) error {
+			return func(c *call.Call) error {
 				return look(c, server, conn, func(ctx context.Context, r reader) error {
 					q, err := r.Inspect(ctx, c.Args[0])
 					if err != nil {
@@ -68,31 +69,31 @@ type shownEntry struct {
 	BlockedBy    string        `json:"blockedBy,omitempty"` // the last node that it waits for
 }
 
-func showQueue(c *call, q *recipe.Queue, format string, holders, waiters bool) error {
+func showQueue(c *call.Call, q *recipe.Queue, format string, holders, waiters bool) error {
 	if (!holders || len(q.Holders) == 0) && (!waiters || len(q.Waiters) == 0) {
-		if format == formatTable {
-			fmt.Fprintln(c.stdout, emptyText(q, holders, waiters))
+		if format == call.Table {
+			fmt.Fprintln(c.Stdout, emptyText(q, holders, waiters))
 		}
-		return cli.Exit(exitNo)
+		return cli.Exit(call.ExitNo)
 	}
-	p := c.printer(format, "POS", "MODE", "HOST", "PID", "SINCE", "WAITS-FOR", "REASON")
-	if format == formatTable {
-		fmt.Fprintf(c.stdout, "PATH  %s  layout %s", clean(q.Path), q.Layout())
+	p := c.Printer(format, "POS", "MODE", "HOST", "PID", "SINCE", "WAITS-FOR", "REASON")
+	if format == call.Table {
+		fmt.Fprintf(c.Stdout, "PATH  %s  layout %s", call.Clean(q.Path), q.Layout())
 		if q.Policy != "" {
-			fmt.Fprintf(c.stdout, "  policy %s", q.Policy)
+			fmt.Fprintf(c.Stdout, "  policy %s", q.Policy)
 		}
 		if q.Limit > 0 {
-			fmt.Fprintf(c.stdout, "  limit %d", q.Limit)
+			fmt.Fprintf(c.Stdout, "  limit %d", q.Limit)
 		}
-		fmt.Fprintf(c.stdout, "  next seq %010d\n", q.Next)
+		fmt.Fprintf(c.Stdout, "  next seq %010d\n", q.Next)
 		if q.Mixed {
-			c.say("contenders of programs that cannot see each other share this directory")
+			c.Say("contenders of programs that cannot see each other share this directory")
 		}
 	}
 	hosts := map[string]string{}
 	for _, list := range [][]recipe.Entry{q.Holders, q.Waiters} {
 		for _, e := range list {
-			hosts[e.Node] = hostOf(e)
+			hosts[e.Node] = call.HostOf(e)
 		}
 	}
 	if holders {
@@ -105,12 +106,12 @@ func showQueue(c *call, q *recipe.Queue, format string, holders, waiters bool) e
 			showEntry(p, q, e, false, hosts)
 		}
 	}
-	return p.flush()
+	return p.Flush()
 }
 
 // emptyText returns the message if there is nothing to show.
 func emptyText(q *recipe.Queue, holders, waiters bool) string {
-	path := clean(q.Path)
+	path := call.Clean(q.Path)
 	switch {
 	case !waiters && len(q.Waiters) > 0:
 		return fmt.Sprintf("no client holds %s; %d wait for it", path, len(q.Waiters))
@@ -122,7 +123,7 @@ func emptyText(q *recipe.Queue, holders, waiters bool) string {
 	return fmt.Sprintf("no client holds %s or waits for it", path)
 }
 
-func showEntry(p *printer, q *recipe.Queue, e recipe.Entry, holds bool, hosts map[string]string) {
+func showEntry(p *call.Printer, q *recipe.Queue, e recipe.Entry, holds bool, hosts map[string]string) {
 	obj := shownEntry{
 		Path: q.Path, Layout: q.Layout(), Holds: holds, Node: e.Node, Mode: e.Mode, Slot: e.Slot,
 		Position: e.Position,
@@ -149,8 +150,8 @@ func showEntry(p *printer, q *recipe.Queue, e recipe.Entry, holds bool, hosts ma
 	if r, ok := e.Asked(); ok {
 		reason += " (asked back" + byText(r.By) + ")"
 	}
-	if p.format == formatPlain {
-		p.row(obj, pos, modeLetter(e.Mode), hostOf(e), pid, since, obj.BlockedBy, reason,
+	if p.Format == call.Plain {
+		p.Row(obj, pos, modeLetter(e.Mode), call.HostOf(e), pid, since, obj.BlockedBy, reason,
 			e.Node, e.Session, e.Token, e.Maker)
 		return
 	}
@@ -158,7 +159,7 @@ func showEntry(p *printer, q *recipe.Queue, e recipe.Entry, holds bool, hosts ma
 	if e.Slot > 0 {
 		letter += " " + strconv.Itoa(e.Slot)
 	}
-	p.row(obj, pos, letter, hostOf(e), pid, mark+clock(since), hosts[obj.BlockedBy], reason)
+	p.Row(obj, pos, letter, call.HostOf(e), pid, mark+call.Clock(since), hosts[obj.BlockedBy], reason)
 }
 
 func byText(by string) string {

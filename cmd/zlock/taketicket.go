@@ -16,10 +16,11 @@ import (
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/internal/ticket"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-func takeCommand() *command {
-	return &command{
+func takeCommand() *call.Command {
+	return &call.Command{
 		Name: "take", Args: "PATH", Least: 1, Most: 1,
 		Does: "take a lock, or a place in its queue, that outlives this command: a ticket",
 		Help: `It needs a zlockd with a port for tickets (--http) and nothing else. Exit code: 0 held, 124
@@ -27,11 +28,11 @@ not held: the place in the queue stays. With --ticket-file the same command goes
 after it was killed. Without, it prints the ticket, a secret and its path, for 'zlock give'.
 'held TOKEN', of permits with their numbers ('slot 2'), goes to standard error, and while it
 waits who holds the lock, since when, why, and the ticket's place.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			var wait, ttl time.Duration
-			addDuration(fs, &wait, "wait", "w", "wait for so long")
+			call.AddDuration(fs, &wait, "wait", "w", "wait for so long")
 			try := fs.BoolP("try", "n", false, "do not queue: if the lock is held, leave nothing behind")
-			addDuration(fs, &ttl, "ttl", "", "the ticket lives for so long after each request, else for 1m")
+			call.AddDuration(fs, &ttl, "ttl", "", "the ticket lives for so long after each request, else for 1m")
 			until := fs.String("until", "", "it ends then, whatever renews it: `TIME`, as 18:00, FRI-18:00 or "+
 				"2026-11-27T18:00:00Z")
 			reason := fs.String("reason", "", "what others are shown")
@@ -41,7 +42,7 @@ waits who holds the lock, since when, why, and the ticket's place.`,
 			permits := fs.Int("permits", 1, "take `K` of them")
 			quiet := fs.BoolP("quiet", "q", false, "do not say who holds the lock")
 			t := addTicketFlags(fs, true)
-			return func(c *call) error {
+			return func(c *call.Call) error {
 				end, err := moment(*until, time.Now())
 				if err != nil {
 					return err
@@ -73,33 +74,33 @@ waits who holds the lock, since when, why, and the ticket's place.`,
 	}
 }
 
-func takeTicket(c *call, t *ticketFlags, q url.Values, wait time.Duration, quiet bool) error {
+func takeTicket(c *call.Call, t *ticketFlags, q url.Values, wait time.Duration, quiet bool) error {
 	k, err := t.one(c, true)
 	if err != nil {
 		return err
 	}
 	ctx, stop := t.asking(wait)
 	defer stop()
-	line, p := newStatusLine(c.app), pace{end: time.Now().Add(wait)}
+	line, p := call.NewStatusLine(c.App), pace{end: time.Now().Add(wait)}
 	tell := func(a *ticket.Answer) {
 		if !quiet {
-			line.news(whoIsAhead(k.path, a))
+			line.News(whoIsAhead(k.path, a))
 		}
 	}
 	for {
 		q.Set("wait", p.next().String())
 		a, err := k.Ask(ctx, http.MethodPost, lockPath(k.path), q, nil)
 		if err != nil || a.Held || a.Code >= http.StatusBadRequest {
-			line.clear()
+			line.Clear()
 		}
 		switch {
 		case err != nil:
 			withdraw(c, t, k)
 			return unanswered(ctx, err)
 		case a.Error == "held":
-			return &cli.ExitError{Code: exitNotAcquired, Err: errors.New(k.heldBy(ctx))}
+			return &cli.ExitError{Code: call.ExitNotAcquired, Err: errors.New(k.heldBy(ctx))}
 		case a.Over() && t.file != "" && t.file != "-":
-			return cli.Exitf(exitNo, "%w; 'zlock give' removes %s, and the next take has another ticket",
+			return cli.Exitf(call.ExitNo, "%w; 'zlock give' removes %s, and the next take has another ticket",
 				overText(a), t.file)
 		case a.Code >= http.StatusBadRequest:
 			return overOr(a)
@@ -112,28 +113,28 @@ func takeTicket(c *call, t *ticketFlags, q url.Values, wait time.Duration, quiet
 			return err
 		}
 		if a.Held {
-			c.say("%s", heldText(a))
+			c.Say("%s", heldText(a))
 			return nil
 		}
 		tell(a)
-		line.end()
-		return cli.Exit(exitNotAcquired)
+		line.End()
+		return cli.Exit(call.ExitNotAcquired)
 	}
 }
 
 // printTicket prints a ticket that no file has. If that fails, only this process knows it.
-func printTicket(c *call, k *asker) error {
+func printTicket(c *call.Call, k *asker) error {
 	if !k.fresh {
 		return nil
 	}
-	outliveReaders()
-	_, err := fmt.Fprintln(c.stdout, ticket.Text(k.Secret, k.path))
+	call.OutliveReaders()
+	_, err := fmt.Fprintln(c.Stdout, ticket.Text(k.Secret, k.path))
 	return err
 }
 
 // withdraw gives back a ticket that no file has and that its caller was not told: else it might hold the
 // lock for hours, and its caller could not give it back. If no server confirms that, the caller is told it.
-func withdraw(c *call, t *ticketFlags, k *asker) {
+func withdraw(c *call.Call, t *ticketFlags, k *asker) {
 	if !k.fresh {
 		return
 	}
@@ -143,7 +144,7 @@ func withdraw(c *call, t *ticketFlags, k *asker) {
 	if err == nil && (a.Code == http.StatusNoContent || a.Over()) {
 		return
 	}
-	c.say("no server confirms that the ticket is given back: if it was opened it lasts until its time is " +
+	c.Say("no server confirms that the ticket is given back: if it was opened it lasts until its time is " +
 		"over, or 'zlock give'")
 	_ = printTicket(c, k)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	zlockd "github.com/zlockd/zlockd/server"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
@@ -32,23 +33,23 @@ func TestTicketsByCommand(t *testing.T) {
 	info := must.Get(os.Stat(one))(t)
 	expect.Equal(t, info.Mode().Perm(), os.FileMode(0o600), "the mode of the ticket file")
 	zlock(0, "take", "--ticket-file", one, "/staging") // it goes on
-	_, errs = zlock(exitNotAcquired, "take", "--ticket-file", two, "-w", "50ms", "/staging")
+	_, errs = zlock(call.ExitNotAcquired, "take", "--ticket-file", two, "-w", "50ms", "/staging")
 	says := func(pattern string) {
 		t.Helper()
 		expect.That(t, regexp.MustCompile(pattern).MatchString(errs), "take says %q, want %s", errs, pattern)
 	}
 	says(`^zlock: /staging is held by .+ since \d\d:\d\d:\d\d \(demo\); place 1 of 2\n$`)
-	_, errs = zlock(exitNotAcquired, "take", "--ticket-file", two, "-w", "50ms", "--quiet", "/staging")
+	_, errs = zlock(call.ExitNotAcquired, "take", "--ticket-file", two, "-w", "50ms", "--quiet", "/staging")
 	expect.Equal(t, errs, "", "what take says with --quiet")
-	_, errs = zlock(exitNotAcquired, "take", "-n", "/staging")
+	_, errs = zlock(call.ExitNotAcquired, "take", "-n", "/staging")
 	says(`^zlock: take: /staging is held by .+ \(demo\)\n$`)
 	expect.Has(t, errs, "demo")
-	zlock(exitNotAcquired, "take", "-n", "/staging")
-	zlock(exitFailed, "take", "--ticket-file", one, "/other")
+	zlock(call.ExitNotAcquired, "take", "-n", "/staging")
+	zlock(call.ExitFailed, "take", "--ticket-file", one, "/other")
 	out, _ := zlock(0, "tickets", "-o", "plain")
 	expect.Equal(t, strings.Count(out, "/staging"), 2, "tickets: %s", out)
 	zlock(0, "renew", "--ticket-file", one)
-	zlock(exitNotAcquired, "renew", "--ticket-file", two)
+	zlock(call.ExitNotAcquired, "renew", "--ticket-file", two)
 	zlock(0, "give", "--ticket-file", one)
 	_, err := os.Stat(one)
 	expect.That(t, os.IsNotExist(err), "the ticket file is still there")
@@ -57,7 +58,7 @@ func TestTicketsByCommand(t *testing.T) {
 	zlock(0, "give", "--ticket-file", two)
 	env["ZLOCK_TICKET"] = string(ticket)
 	zlock(0, "give") // again
-	zlock(exitNo, "renew")
+	zlock(call.ExitNo, "renew")
 	delete(env, "ZLOCK_TICKET")
 	out, _ = zlock(0, "take", "/staging") // it prints the ticket
 	env["ZLOCK_TICKET"] = out

@@ -10,11 +10,12 @@ import (
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/internal/ticket"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-func renewCommand() *command {
+func renewCommand() *call.Command {
 	return ticketCommand("renew", "renew a ticket", `Exit code: 0 held, 124 queued, 1 if the ticket is over.`,
-		func(c *call, t *ticketFlags) error {
+		func(c *call.Call, t *ticketFlags) error {
 			a, err := askOnce(c, t, http.MethodPost, map[string]string{"If-Match": "*"})
 			switch {
 			case err != nil:
@@ -22,16 +23,16 @@ func renewCommand() *command {
 			case a.Code >= http.StatusBadRequest:
 				return overOr(a)
 			case !a.Held:
-				return cli.Exit(exitNotAcquired)
+				return cli.Exit(call.ExitNotAcquired)
 			}
 			return nil
 		})
 }
 
-func giveCommand() *command {
+func giveCommand() *call.Command {
 	return ticketCommand("give", "give a ticket back, or leave its queue",
 		`Exit code: 0 given back, 1 if the ticket was over for another reason: the work may have
-overlapped. A ticket file is removed.`, func(c *call, t *ticketFlags) error {
+overlapped. A ticket file is removed.`, func(c *call.Call, t *ticketFlags) error {
 			a, err := askOnce(c, t, http.MethodDelete, nil)
 			if err != nil {
 				return err
@@ -49,18 +50,18 @@ overlapped. A ticket file is removed.`, func(c *call, t *ticketFlags) error {
 		})
 }
 
-func ticketCommand(name, does, help string, do func(c *call, t *ticketFlags) error) *command {
-	return &command{
+func ticketCommand(name, does, help string, do func(c *call.Call, t *ticketFlags) error) *call.Command {
+	return &call.Command{
 		Name: name, Args: "[PATH]", Least: 0, Most: 1, Does: does, Help: help,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			t := addTicketFlags(fs, true)
-			return func(c *call) error { return do(c, t) }
+			return func(c *call.Call) error { return do(c, t) }
 		},
 	}
 }
 
 // askOnce sends a request about a ticket.
-func askOnce(c *call, t *ticketFlags, method string, head map[string]string) (*ticket.Answer, error) {
+func askOnce(c *call.Call, t *ticketFlags, method string, head map[string]string) (*ticket.Answer, error) {
 	k, err := t.one(c, false)
 	if err != nil {
 		return nil, err
@@ -74,14 +75,14 @@ func askOnce(c *call, t *ticketFlags, method string, head map[string]string) (*t
 	return a, nil
 }
 
-func ticketsCommand() *command {
-	return &command{
+func ticketsCommand() *call.Command {
+	return &call.Command{
 		Name: "tickets", Least: 0, Most: 0, Does: "list this caller's tickets, without their secrets",
 		Help: `With -o plain the columns are: path, state, token, since, until.`,
-		Setup: func(fs *pflag.FlagSet) func(*call) error {
-			format := addFormat(fs)
+		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
+			format := call.AddFormat(fs)
 			t := addTicketFlags(fs, false)
-			return func(c *call) error {
+			return func(c *call.Call) error {
 				k, err := t.all(c)
 				if err != nil {
 					return err
@@ -95,16 +96,16 @@ func ticketsCommand() *command {
 				case a.Code != http.StatusOK:
 					return overOr(a)
 				}
-				p := c.printer(*format, "PATH", "STATE", "TOKEN", "SINCE", "UNTIL")
+				p := c.Printer(*format, "PATH", "STATE", "TOKEN", "SINCE", "UNTIL")
 				for _, one := range a.Tickets {
 					state := map[bool]string{true: "held", false: "queued"}[one.Held]
 					until := ""
 					if one.Until != 0 {
-						until = stamp(time.UnixMilli(one.Until))
+						until = call.Stamp(time.UnixMilli(one.Until))
 					}
-					p.row(one, one.Path, state, one.Token, time.UnixMilli(one.Since), until)
+					p.Row(one, one.Path, state, one.Token, time.UnixMilli(one.Since), until)
 				}
-				return p.flush()
+				return p.Flush()
 			}
 		},
 	}

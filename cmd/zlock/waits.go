@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
 // waitTeller says on standard error who holds the lock that zlock waits for: once after a while, then when
@@ -16,7 +17,7 @@ import (
 // say the rest.
 type waitTeller struct {
 	cl     *client.Client
-	line   *statusLine
+	line   *call.StatusLine
 	quiet  bool
 	events chan client.Event
 	told   client.Event // the last one that was said
@@ -34,8 +35,8 @@ const (
 // farPlace is the place from which on only the first line is said: the queue moves at each turn.
 const farPlace = 20
 
-func newWaitTeller(a *app, cl *client.Client, quiet bool) *waitTeller {
-	return &waitTeller{cl: cl, line: newStatusLine(a), quiet: quiet, events: make(chan client.Event, 1)}
+func newWaitTeller(a *call.App, cl *client.Client, quiet bool) *waitTeller {
+	return &waitTeller{cl: cl, line: call.NewStatusLine(a), quiet: quiet, events: make(chan client.Event, 1)}
 }
 
 // option makes a lock tell the teller. Only the newest event counts.
@@ -62,7 +63,7 @@ func (t *waitTeller) during(ctx context.Context, refusal int, take func() error)
 	err := take()
 	close(stop)
 	last := <-stopped
-	t.line.clear()
+	t.line.Clear()
 	if e, ok := errors.AsType[*cli.ExitError](err); ok && e.Code == refusal && e.Err == nil {
 		t.refused(ctx, last)
 	}
@@ -107,7 +108,7 @@ func (t *waitTeller) refused(ctx context.Context, last client.Event) {
 	}
 	if t.news(last) {
 		t.say(context.WithoutCancel(ctx), last)
-		t.line.end()
+		t.line.End()
 	}
 }
 
@@ -118,16 +119,16 @@ func (t *waitTeller) say(ctx context.Context, ev client.Event) {
 		ctx, cancel := context.WithTimeout(ctx, tellRead)
 		defer cancel()
 		if h, err := t.cl.Inspector().Contender(ctx, ev.Holder); err == nil {
-			t.line.news(waitText(ev.Path, holderText(h), "", ev.Place, ev.Of))
+			t.line.News(call.WaitText(ev.Path, holderText(h), "", ev.Place, ev.Of))
 			return
 		}
 	}
-	t.line.news(waitText(ev.Path, "", "", ev.Place, ev.Of))
+	t.line.News(call.WaitText(ev.Path, "", "", ev.Place, ev.Of))
 }
 
 // holderText names a holder: who, since when, and why.
 func holderText(h recipe.Entry) string {
-	text := hostOf(h)
+	text := call.HostOf(h)
 	if o := h.Owner; o != nil && o.PID != 0 {
 		text += fmt.Sprintf(" pid %d", o.PID)
 	}
@@ -135,5 +136,5 @@ func holderText(h recipe.Entry) string {
 	if o := h.Owner; o != nil {
 		reason = o.Reason
 	}
-	return text + sinceWhy(max(h.Since, h.HeldSince), reason)
+	return text + call.SinceWhy(max(h.Since, h.HeldSince), reason)
 }

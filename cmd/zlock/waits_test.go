@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/test/expect"
 )
 
@@ -43,7 +44,7 @@ func TestWaitersSayWhoHoldsTheLock(t *testing.T) {
 			cmd.Env = scriptEnv(t)
 			var errs bytes.Buffer
 			cmd.Stderr = &errs
-			expect.Equal(t, exitCode(cmd.Run()), exitNotAcquired, "exit code")
+			expect.Equal(t, exitCode(cmd.Run()), call.ExitNotAcquired, "exit code")
 			expect.That(t, regexp.MustCompile(tc.want).MatchString(errs.String()), "it says %q, want %s", errs.String(),
 				tc.want)
 		})

@@ -72,6 +72,7 @@ var layers = [][]string{
 	{"./client/internal/session", "./client"},
 	{"./client", "./cmd/zlock"},
 	{"./cmd/zlock"},
+	{"./cmd/zlock/internal/call", "./cmd/zlock"},
 	{"./cmd/zlock/internal/supervise", "./cmd/zlock"},
 	{"./cmd/zlockd/internal/settings", "./cmd/zlockd/daemon"},
 	{"./cmd/zlockd/internal/data", "./cmd/zlockd/daemon"},

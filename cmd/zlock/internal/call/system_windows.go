@@ -1,4 +1,4 @@
-package main
+package call
 
 import "golang.org/x/sys/windows"
 
@@ -14,5 +14,5 @@ func ttyPgrp(fd int) int {
 // awaitUnread reports at once that the system does not tell.
 func awaitUnread(int) bool { return false }
 
-// dieOfInterrupt does nothing: no program here ends by a signal.
-func dieOfInterrupt() {}
+// DieOfInterrupt does nothing: no program here ends by a signal.
+func DieOfInterrupt() {}

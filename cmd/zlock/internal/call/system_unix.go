@@ -1,6 +1,6 @@
 //go:build !windows
 
-package main
+package call
 
 import (
 	"os"
@@ -38,9 +38,9 @@ func awaitUnread(fd int) bool {
 	}
 }
 
-// dieOfInterrupt ends this process by the signal, as a shell expects that calls it in a loop: Ctrl-C ends the
+// DieOfInterrupt ends this process by the signal, as a shell expects that calls it in a loop: Ctrl-C ends the
 // loop then. To the shell the exit code is the same.
-func dieOfInterrupt() {
+func DieOfInterrupt() {
 	signal.Reset(syscall.SIGINT)
 	_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
 	time.Sleep(time.Second) // the signal may come by another thread

@@ -1,4 +1,4 @@
-package main
+package call
 
 import (
 	"cmp"
@@ -18,21 +18,21 @@ import (
 // Output formats: table for people, plain for cut and awk (tab separated, no
 // header, columns only ever added at the end), json with one object per line.
 const (
-	formatTable = "table"
-	formatJSON  = "json"
-	formatPlain = "plain"
+	Table = "table"
+	JSON  = "json"
+	Plain = "plain"
 )
 
-// addFormat adds -o.
-func addFormat(fs *pflag.FlagSet) *string {
+// AddFormat adds -o.
+func AddFormat(fs *pflag.FlagSet) *string {
 	return cli.AddOutput(fs, "table, json (one object per line) or plain (tab separated)",
-		formatTable, formatJSON, formatPlain)
+		Table, JSON, Plain)
 }
 
-// printer writes rows in one of the formats.
-type printer struct {
+// Printer writes rows in one of the formats.
+type Printer struct {
 	w      io.Writer
-	format string
+	Format string
 	bold   bool
 	header []string
 	table  *tabwriter.Writer // of the rows so far, nil without any; it writes to text
@@ -40,15 +40,15 @@ type printer struct {
 	err    error
 }
 
-// printer returns a printer to standard output with the given columns.
-func (a *app) printer(format string, header ...string) *printer {
-	return &printer{w: a.stdout, format: format, header: header, bold: a.terminal && a.getenv("NO_COLOR") == ""}
+// Printer returns a printer to standard output with the given columns.
+func (a *App) Printer(format string, header ...string) *Printer {
+	return &Printer{w: a.Stdout, Format: format, header: header, bold: a.Terminal && a.Getenv("NO_COLOR") == ""}
 }
 
-// row adds a row: the cells, or in JSON the object. A time is shown as people or programs read it.
+// Row adds a row: the cells, or in JSON the object. A time is shown as people or programs read it.
 // A table shows as many cells as it has columns.
-func (p *printer) row(obj any, cells ...any) {
-	if p.format == formatJSON {
+func (p *Printer) Row(obj any, cells ...any) {
+	if p.Format == JSON {
 		p.fail(cli.WriteJSON(p.w, obj))
 		return
 	}
@@ -56,17 +56,17 @@ func (p *printer) row(obj any, cells ...any) {
 	for i, c := range cells {
 		t, isTime := c.(time.Time)
 		switch {
-		case isTime && p.format == formatPlain:
-			c = stamp(t)
+		case isTime && p.Format == Plain:
+			c = Stamp(t)
 		case isTime:
-			c = clock(t)
+			c = Clock(t)
 		}
-		texts[i] = clean(fmt.Sprint(c))
-		if p.format == formatTable {
+		texts[i] = Clean(fmt.Sprint(c))
+		if p.Format == Table {
 			texts[i] = cmp.Or(texts[i], "-")
 		}
 	}
-	if p.format == formatPlain {
+	if p.Format == Plain {
 		_, err := fmt.Fprintln(p.w, strings.Join(texts, "\t"))
 		p.fail(err)
 		return
@@ -78,14 +78,14 @@ func (p *printer) row(obj any, cells ...any) {
 	fmt.Fprintln(p.table, strings.Join(texts[:min(len(texts), len(p.header))], "\t"))
 }
 
-func (p *printer) fail(err error) {
+func (p *Printer) fail(err error) {
 	if p.err == nil {
 		p.err = err
 	}
 }
 
-// flush writes the table, if the format is a table.
-func (p *printer) flush() error {
+// Flush writes the table, if the format is a table.
+func (p *Printer) Flush() error {
 	if p.table == nil {
 		return p.err
 	}
@@ -102,11 +102,11 @@ func (p *printer) flush() error {
 	return p.err
 }
 
-// clean makes foreign text harmless: text that other clients wrote into their nodes must not
+// Clean makes foreign text harmless: text that other clients wrote into their nodes must not
 // break a line, command a terminal or look like other text.
-func clean(s string) string { return answer.Visible(s) }
+func Clean(s string) string { return answer.Visible(s) }
 
-// isTerminal reports whether f is a character device that is not the null device.
-func isTerminal(f *os.File) bool {
+// IsTerminal reports whether f is a character device that is not the null device.
+func IsTerminal(f *os.File) bool {
 	return f != nil && ttyPgrp(int(f.Fd())) != 0
 }

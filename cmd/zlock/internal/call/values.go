@@ -1,4 +1,4 @@
-package main
+package call
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 // duration is a flag such as 10s, 1m30s, or a bare number of seconds.
 type duration struct{ d *time.Duration }
 
-func addDuration(fs *pflag.FlagSet, d *time.Duration, name, short, usage string) {
+func AddDuration(fs *pflag.FlagSet, d *time.Duration, name, short, usage string) {
 	fs.VarP(duration{d}, name, short, usage)
 }
 
@@ -31,14 +31,14 @@ func (v duration) String() string {
 	return s
 }
 
-// durationText writes a duration as a flag takes it.
-func durationText(d time.Duration) string { return duration{&d}.String() }
+// DurationText writes a duration as a flag takes it.
+func DurationText(d time.Duration) string { return duration{&d}.String() }
 
 // Type returns the name by which pflag shows the type of the value.
 func (v duration) Type() string { return "DURATION" }
 
 func (v duration) Set(s string) error {
-	d, err := parseDuration(s)
+	d, err := ParseDuration(s)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (v duration) Set(s string) error {
 // longest bounds durations, so that sums of some of them are durations too.
 const longest = 1e9 * time.Second
 
-func parseDuration(s string) (time.Duration, error) {
+func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if n, nerr := strconv.ParseFloat(s, 64); nerr == nil {
 		d, err = time.Duration(n*float64(time.Second)), nil

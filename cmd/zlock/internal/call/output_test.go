@@ -1,4 +1,4 @@
-package main
+package call
 
 import (
 	"strings"
@@ -11,16 +11,16 @@ import (
 // On a terminal one line is rewritten, and taken away before COMMAND writes.
 func TestWaitLineOfATerminal(t *testing.T) {
 	var text strings.Builder
-	line := &statusLine{w: &text, terminal: true}
-	line.show("held %d", 1)
-	line.show("held %d", 2)
-	line.clear()
-	line.clear()
+	line := &StatusLine{w: &text, terminal: true}
+	line.Show("held %d", 1)
+	line.Show("held %d", 2)
+	line.Clear()
+	line.Clear()
 	must.Equal(t, text.String(), "\r\x1b[Kzlock: held 1\r\x1b[Kzlock: held 2\r\x1b[K")
 }
 
 func TestForeignTextIsMadeVisible(t *testing.T) {
-	got := clean("a\x1b[2Jb\tc\nd\u0085e\xff")
+	got := Clean("a\x1b[2Jb\tc\nd\u0085e\xff")
 	expect.That(t, !strings.ContainsAny(got, "\x1b\t\n\u0085"), "cleaned to %q", got)
-	expect.Equal(t, clean("Größe → ok"), "Größe → ok", "harmless text became")
+	expect.Equal(t, Clean("Größe → ok"), "Größe → ok", "harmless text became")
 }

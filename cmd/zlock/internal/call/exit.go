@@ -1,0 +1,32 @@
+package call
+
+import (
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
+)
+
+// Exit codes of zlock itself. zlock passes COMMAND's own status through, so these keep to the
+// range that shells and timeout(1) reserve for such wrappers.
+const (
+	ExitOK          = 0
+	ExitNo          = 1                    // the answer is no, or there is nothing
+	exitError       = 2                    // check and break could not find out
+	ExitCycle       = 3                    // wait-graph found a cycle
+	ExitNoSession   = 120                  // no usable session within --connect-timeout
+	ExitRevoked     = 121                  // revoked and stopped
+	ExitLost        = 122                  // the lock was lost while COMMAND ran
+	ExitMaxHold     = 123                  // --max-hold reached
+	ExitNotAcquired = 124                  // not acquired (-n, -w)
+	ExitFailed      = supervise.ExitFailed // usage or internal error
+	ExitNotExec     = supervise.ExitNotExecutable
+	ExitNotFound    = supervise.ExitNotFound
+)
+
+// OnlyNo makes every other error than the answer no, and a mistake in the command line, exit
+// code 2.
+func OnlyNo(err error) error {
+	if err == nil || cli.HasCode(err, ExitNo) {
+		return err
+	}
+	return &cli.ExitError{Code: exitError, Err: err}
+}

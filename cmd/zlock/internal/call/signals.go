@@ -1,0 +1,82 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
+)
+
+// SignalError reports that a signal ended zlock.
+type SignalError struct{ Sig syscall.Signal }
+
+func (e *SignalError) Error() string {
+	return fmt.Sprintf("ended by SIG%s", supervise.SignalName(e.Sig))
+}
+
+// Unwrap gives zlock the conventional exit code, without a message.
+func (e *SignalError) Unwrap() error { return cli.Exit(supervise.SignalCode(e.Sig)) }
+
+// OutliveReaders keeps a message without a reader from ending zlock, and with it the hold of a lock.
+func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// Interruptible returns a context that ends with a *signalError when a signal asks zlock to
+// end.
+func Interruptible() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	sigs, done := supervise.Listen(supervise.EndSignals...), make(chan struct{})
+	go func() {
+		defer close(done)
+		for sig := range sigs {
+			cancel(&SignalError{sig.(syscall.Signal)})
+		}
+	}()
+	return ctx, sync.OnceFunc(func() {
+		// A signal that has come must not be lost: the caller asks [interrupted].
+		signal.Stop(sigs)
+		close(sigs)
+		<-done
+		cancel(nil)
+	})
+}
+
+// Interrupted returns the signal that ended a context of interruptible, nil if none came
+// before its stop.
+func Interrupted(ctx context.Context) error {
+	if e, ok := errors.AsType[*SignalError](context.Cause(ctx)); ok {
+		return e
+	}
+	return nil
+}
+
+// Sleep waits for a while. If ctx ends before, it returns why.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// WhileRead returns a context that ends when the reader of standard output is gone, as SIGPIPE
+// ends a program that writes. Without it a command that waits for news would not notice until
+// there are some, and might outlive its reader.
+func (a *App) WhileRead(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if out, ok := a.Stdout.(*os.File); ok {
+		go func() {
+			if awaitUnread(int(out.Fd())) {
+				cancel(&SignalError{syscall.SIGPIPE})
+			}
+		}()
+	}
+	return ctx, func() { cancel(nil) }
+}

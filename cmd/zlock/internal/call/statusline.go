@@ -1,0 +1,65 @@
+package call
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// StatusLine shows progress: on a terminal in one line that it overwrites; elsewhere in a new
+// line when the kind of message changes, and now and then.
+type StatusLine struct {
+	w        io.Writer
+	terminal bool
+	open     bool // the cursor stands after the line
+	last     string
+	told     time.Time
+}
+
+const statusEvery = 5 * time.Second
+
+func NewStatusLine(a *App) *StatusLine {
+	f, ok := a.Stderr.(*os.File)
+	return &StatusLine{w: a.Stderr, terminal: ok && IsTerminal(f)}
+}
+
+// Show shows the current state. Lines with the same format have the same kind.
+func (s *StatusLine) Show(format string, args ...any) { s.Tell(format, fmt.Sprintf(format, args...)) }
+
+// Tell is show for a line with a named kind.
+func (s *StatusLine) Tell(kind, text string) {
+	text = Clean("zlock: " + text)
+	switch {
+	case s.terminal:
+		fmt.Fprintf(s.w, "\r\x1b[K%s", text)
+		s.open = true
+	case kind != s.last || time.Since(s.told) >= statusEvery:
+		fmt.Fprintln(s.w, text)
+		s.told = time.Now()
+	}
+	s.last = kind
+}
+
+// News is tell for a text that is said once.
+func (s *StatusLine) News(text string) {
+	if text != s.last {
+		s.Tell(text, text)
+	}
+}
+
+// End leaves the line as it is.
+func (s *StatusLine) End() {
+	if s.open {
+		fmt.Fprintln(s.w)
+		s.open = false
+	}
+}
+
+// Clear takes the line away, where it is one that is overwritten.
+func (s *StatusLine) Clear() {
+	if s.open {
+		fmt.Fprint(s.w, "\r\x1b[K")
+		s.open = false
+	}
+}
