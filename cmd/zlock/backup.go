@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/raftfsm/state"
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 	"github.com/zlockd/zlockd/tree/zkfiles"
@@ -46,7 +47,7 @@ func fetchCommand(name, format, does, help string) *call.Command {
 				if err := replaceable(c.Args[0], *force); err != nil {
 					return err
 				}
-				return withAdmin(c, m, func(ctx context.Context, admin adminClient) error {
+				return connect.WithAdmin(c, m, func(ctx context.Context, admin connect.Admin) error {
 					return fetchState(ctx, c, admin, format, *output)
 				})
 			}
@@ -55,16 +56,16 @@ func fetchCommand(name, format, does, help string) *call.Command {
 }
 
 // addStateFlags adds the flags of the admin port, with time for a long transfer.
-func addStateFlags(fs *pflag.FlagSet) *adminFlags {
-	f := addAdminFlags(fs, true)
-	f.timeout = 10 * time.Minute
+func addStateFlags(fs *pflag.FlagSet) *connect.AdminFlags {
+	f := connect.AddAdminFlags(fs, true)
+	f.Timeout = 10 * time.Minute
 	fs.Lookup("timeout").DefValue = "10m"
 	return f
 }
 
 // fetchState writes the state in a format to the file of the command line.
-func fetchState(ctx context.Context, c *call.Call, admin adminClient, format, output string) error {
-	body, err := admin.open(ctx, http.MethodGet, "/commands/snapshot?format="+format, nil)
+func fetchState(ctx context.Context, c *call.Call, admin connect.Admin, format, output string) error {
+	body, err := admin.Open(ctx, http.MethodGet, "/commands/snapshot?format="+format, nil)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
 func checkCommand() *call.Command {
@@ -21,7 +22,7 @@ usage error.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			token := fs.String("token", "", "`TOKEN` of the hold")
 			seq := fs.String("sequencer", "", "`SEQUENCER` of the hold; PATH may be left away then")
-			conn := addAskFlags(fs)
+			conn := connect.AddAskFlags(fs)
 			return func(c *call.Call) error {
 				return call.OnlyNo(checkHold(c, conn, *token, *seq))
 			}
@@ -29,7 +30,7 @@ usage error.`,
 	}
 }
 
-func checkHold(c *call.Call, conn *connectFlags, token, sequencer string) error {
+func checkHold(c *call.Call, conn *connect.Flags, token, sequencer string) error {
 	if (token == "") == (sequencer == "") {
 		return cli.Usagef("one of --token and --sequencer is needed")
 	}
@@ -51,7 +52,7 @@ func checkHold(c *call.Call, conn *connectFlags, token, sequencer string) error 
 			return cli.Usagef("%v", err)
 		}
 	}
-	return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {
+	return connect.WithSession(c, conn, func(ctx context.Context, cl *client.Client) error {
 		if sequencer != "" {
 			err := cl.CheckSequencer(ctx, s)
 			if errors.Is(err, fence.ErrStale) {

@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
 func doctorCommand() *call.Command {
@@ -34,9 +35,9 @@ Exit code: 0, or 1 if something is wrong.`,
 			call.AddDuration(fs, &killAfter, "kill-after", "k",
 				"judge the session timeout for 'zlock run' with this --kill-after")
 			format := call.AddFormat(fs)
-			conn := addConnectFlags(fs)
-			admin := &adminFlags{}
-			admin.addTo(fs)
+			conn := connect.AddFlags(fs)
+			admin := &connect.AdminFlags{}
+			admin.AddTo(fs)
 			return func(c *call.Call) error {
 				return doctor(c, conn, admin, killAfter, *format)
 			}
@@ -117,15 +118,15 @@ func (f *finding) cells(plain bool) []any {
 	return append(append(list, more...), verdict)
 }
 
-func doctor(c *call.Call, conn *connectFlags, admin *adminFlags, killAfter time.Duration, format string) error {
-	servers, chroot, err := conn.address(c.Getenv)
+func doctor(c *call.Call, conn *connect.Flags, admin *connect.AdminFlags, killAfter time.Duration, format string) error {
+	servers, chroot, err := conn.Address(c.Getenv)
 	if err != nil {
 		return err
 	}
-	if _, err := conn.options(c.App); err != nil {
+	if _, err := conn.Options(c.App); err != nil {
 		return err
 	}
-	if cfg, err := conn.tlsConfig(); err == nil && cfg != nil && len(cfg.Certificates) > 0 {
+	if cfg, err := conn.TLSConfig(); err == nil && cfg != nil && len(cfg.Certificates) > 0 {
 		if left := time.Until(cfg.Certificates[0].Leaf.NotAfter); left < certificateSoon {
 			c.Say("the certificate of --tls-cert ends in %s", days(left))
 		}
@@ -139,7 +140,7 @@ func doctor(c *call.Call, conn *connectFlags, admin *adminFlags, killAfter time.
 	if err != nil {
 		return cli.Usagef("%v", err)
 	}
-	listeners, err := adminsOf(list, admin.address(c))
+	listeners, err := adminsOf(list, admin.Address(c))
 	if err != nil {
 		return err
 	}
@@ -204,7 +205,7 @@ func yesNo(b bool) string {
 const clockApart = 5.0
 
 // examine examines one server.
-func examine(ctx context.Context, c *call.Call, conn *connectFlags, server, chroot string,
+func examine(ctx context.Context, c *call.Call, conn *connect.Flags, server, chroot string,
 	killAfter time.Duration) finding {
 	f := finding{Server: server, Kind: "unknown"}
 	problem := func(format string, args ...any) finding {
@@ -217,7 +218,7 @@ func examine(ctx context.Context, c *call.Call, conn *connectFlags, server, chro
 		var shake *handshakeError
 		f.unreachable, f.down = true, !errors.As(err, &shake) && errors.As(err, &sys) ||
 			errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
-		return problem("%s", plainCause(err, conn.connectTimeout))
+		return problem("%s", plainCause(err, conn.ConnectTimeout))
 	}
 	f.Certificate = cert
 	f.readSrvr(srvr)
@@ -225,8 +226,8 @@ func examine(ctx context.Context, c *call.Call, conn *connectFlags, server, chro
 	mntr, _, _ := word(ctx, conn, server, "mntr") // a server that does not answer has said so to srvr
 	f.readMntr(mntr)
 	one := *conn
-	one.servers, one.chroot, one.margin, one.quiet = server, chroot, 0, true // the verdict reports it
-	cl, err := dial(ctx, c, &one)
+	one.Servers, one.Chroot, one.Margin, one.Quiet = server, chroot, 0, true // the verdict reports it
+	cl, err := connect.Dial(ctx, c, &one)
 	if err != nil {
 		// Another protocol at the port, TLS or HTTP, is a mistake of this call, not of the cluster.
 		f.unreachable, f.down = true, strings.Contains(srvr, "ZooKeeper") || strings.Contains(srvr, "Zookeeper")
@@ -239,7 +240,7 @@ func examine(ctx context.Context, c *call.Call, conn *connectFlags, server, chro
 		}
 		return problem("%s", text)
 	}
-	defer hangUp(c, cl)
+	defer connect.HangUp(c, cl)
 	s := cl.Session()
 	f.Timeout, f.Margin = s.Timeout.Seconds(), s.Margin.Seconds()
 	err = probe(ctx, &f, chroot, &one)
@@ -254,11 +255,11 @@ func examine(ctx context.Context, c *call.Call, conn *connectFlags, server, chro
 	if !f.Multi {
 		return problem("transactions are not supported")
 	}
-	if need := neededTimeout(marginFor(killAfter)); s.Timeout < need {
+	if need := connect.NeededTimeout(connect.MarginFor(killAfter)); s.Timeout < need {
 		return problem("session timeout %v is too short for 'zlock run --kill-after %v': %v needed", s.Timeout,
 			killAfter, need)
 	}
-	f.judge(s.Timeout < conn.sessionTimeout, conn.sessionTimeout)
+	f.judge(s.Timeout < conn.SessionTimeout, conn.SessionTimeout)
 	return f
 }
 
@@ -289,14 +290,14 @@ func (f *finding) judge(short bool, asked time.Duration) {
 }
 
 // probe measures with a connection of its own, without a lock.
-func probe(ctx context.Context, f *finding, chroot string, conn *connectFlags) error {
-	cfg, err := conn.tlsConfig()
+func probe(ctx context.Context, f *finding, chroot string, conn *connect.Flags) error {
+	cfg, err := conn.TLSConfig()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, conn.connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, conn.ConnectTimeout)
 	defer cancel()
-	o := zk.Options{Timeout: conn.sessionTimeout, Auth: conn.credentials, TLS: cfg}
+	o := zk.Options{Timeout: conn.SessionTimeout, Auth: conn.Credentials, TLS: cfg}
 	raw, err := zk.Dial(ctx, f.Server, o)
 	if err != nil {
 		return fmt.Errorf("no second session: %w", err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
 // health is what a zlockd says of itself. The server decides what is wrong and what to do.
@@ -48,18 +49,18 @@ func adminsOf(servers []string, named string) ([]string, error) {
 const healthTimeout = 5 * time.Second
 
 // askHealth adds what a zlockd says of itself.
-func askHealth(ctx context.Context, c *call.Call, f *finding, flags *adminFlags, addr string) error {
+func askHealth(ctx context.Context, c *call.Call, f *finding, flags *connect.AdminFlags, addr string) error {
 	if f.Kind != "zlockd" {
 		return nil
 	}
-	admin, err := flags.client(c, addr)
+	admin, err := flags.Client(c, addr)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	var h health
-	err = admin.health(ctx, &h)
+	err = admin.Health(ctx, &h)
 	switch {
 	case err != nil:
 		f.note("what it says of itself is not known: %v (--admin-addr names its admin listener)", err)

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
@@ -34,13 +35,13 @@ func days(d time.Duration) string {
 
 // word sends a four-letter word to a server, and returns its answer, "" if it does not answer, and
 // when its certificate ends, if it has one. It returns an error only if the server cannot be reached.
-func word(ctx context.Context, f *connectFlags, server, word string) (
+func word(ctx context.Context, f *connect.Flags, server, word string) (
 	answer string, ends *time.Time, err error) {
-	cfg, err := f.tlsConfig()
+	cfg, err := f.TLSConfig()
 	if err != nil {
 		return "", nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, f.connectTimeout)
+	limited, cancel := context.WithTimeout(ctx, f.ConnectTimeout)
 	defer cancel()
 	var d net.Dialer
 	conn, err := d.DialContext(limited, "tcp", server)

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
 func electCommand() *call.Command {
@@ -29,7 +30,7 @@ that everything is as with run, exit codes included.`,
 			fs.BoolVar(&f.latch, "latch", false, "be compatible with Curator's LeaderLatch instead of LeaderSelector")
 			call.AddDuration(fs, &f.timeout, "timeout", "w", "wait no longer than this")
 			run := addRunFlags(fs, &f.killAfter)
-			conn := addConnectFlags(fs)
+			conn := connect.AddFlags(fs)
 			return func(c *call.Call) error {
 				if err := noTry(fs, f.timeout); err != nil {
 					return err
@@ -47,7 +48,7 @@ type electFlags struct {
 	killAfter      time.Duration
 }
 
-func elect(c *call.Call, f *electFlags, run *runFlags, conn *connectFlags) error {
+func elect(c *call.Call, f *electFlags, run *runFlags, conn *connect.Flags) error {
 	j, err := begin(c, run, conn, f.killAfter, false, fence.Exclusive)
 	if err != nil {
 		return err
@@ -58,7 +59,7 @@ func elect(c *call.Call, f *electFlags, run *runFlags, conn *connectFlags) error
 	}
 	election := j.cl.Election(c.Args[0], opts...)
 	return j.repeat(f.restart, func(ctx context.Context) (lease *client.Lease, err error) {
-		t := newWaitTeller(c.App, j.cl, conn.quiet)
+		t := newWaitTeller(c.App, j.cl, conn.Quiet)
 		err = t.during(ctx, call.ExitNotAcquired, func() error {
 			return waiting(client.Task(ctx, j.task), f.timeout, call.ExitNotAcquired, func(ctx context.Context) error {
 				lease, err = election.Campaign(ctx, []byte(f.value), client.WithLinger(),

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
@@ -20,9 +21,9 @@ func endSessionCommand() *call.Command {
 the servers' --super-digest in --auth-file. Exit code: 0, or 1 if the server refuses.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			yes := fs.Bool("yes", false, "do it")
-			f := addAdminFlags(fs, true)
+			f := connect.AddAdminFlags(fs, true)
 			return func(c *call.Call) error {
-				return withAdmin(c, f, func(ctx context.Context, a adminClient) error {
+				return connect.WithAdmin(c, f, func(ctx context.Context, a connect.Admin) error {
 					return endSession(ctx, c, a, c.Args[0], *yes)
 				})
 			}
@@ -30,17 +31,17 @@ the servers' --super-digest in --auth-file. Exit code: 0, or 1 if the server ref
 	}
 }
 
-func endSession(ctx context.Context, c *call.Call, a adminClient, id string, yes bool) error {
+func endSession(ctx context.Context, c *call.Call, a connect.Admin, id string, yes bool) error {
 	var page struct {
 		Token string `json:"token"`
 	}
-	if err := a.ask(ctx, "/overview", nil, &page); err != nil {
+	if err := a.Ask(ctx, "/overview", nil, &page); err != nil {
 		return err
 	}
-	a.token = page.Token
+	a.Token = page.Token
 	body := map[string]any{"session": id, "dryRun": !yes}
 	var done answer.Done
-	if err := a.do(ctx, http.MethodPost, "/actions/end-session", body, &done); err != nil {
+	if err := a.Do(ctx, http.MethodPost, "/actions/end-session", body, &done); err != nil {
 		return err
 	}
 	verb := "did: "

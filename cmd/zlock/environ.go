@@ -17,6 +17,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
 // taskOf returns the task of this process: that of an ancestor that runs under a lock, so that
@@ -50,7 +51,7 @@ func ancestorHolds(value, chroot, path string) (fence.Sequencer, bool) {
 // only if it is exclusive.
 func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot string, paths []string,
 	inherit bool, mode fence.Mode) ([]fence.Sequencer, error) {
-	ctx, cancel := answerWithin(ctx, answerTimeout)
+	ctx, cancel := connect.AnswerWithin(ctx, connect.AnswerTimeout)
 	defer cancel()
 	var found []fence.Sequencer
 	for _, p := range paths {

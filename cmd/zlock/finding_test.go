@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -127,7 +128,7 @@ func TestDoctorMergesWhatServersSayOfThemselves(t *testing.T) {
 			text = tc.text
 			c := &call.Call{App: &call.App{Stderr: io.Discard, Getenv: func(string) string { return "" }}}
 			f := finding{Kind: tc.kind, uptime: time.Minute, asked: time.Now().Add(-time.Second)}
-			must.OK(t, askHealth(t.Context(), c, &f, &adminFlags{}, tc.addr))
+			must.OK(t, askHealth(t.Context(), c, &f, &connect.AdminFlags{}, tc.addr))
 			expect.Equal(t, f.Problem, tc.problem, "problem")
 			expect.Has(t, f.Note, tc.note, "note")
 			expect.Equal(t, f.Note == "", tc.note == "", "whether there is no note in %q", f.Note)
@@ -194,17 +195,17 @@ func TestCausesAndCertificates(t *testing.T) {
 
 	const limit = time.Minute
 	for _, test := range []struct {
-		flags  connectFlags
+		flags  connect.Flags
 		server string
 		want   string
 	}{
-		{connectFlags{}, plain, ""},
-		{connectFlags{}, must.Refused(t), "connection refused"},
-		{connectFlags{tlsFiles: tlsFiles{CA: ca}}, secure, ""},
-		{connectFlags{tlsFiles: tlsFiles{CA: ca}}, plain, "but does not speak TLS"},
-		{connectFlags{tlsFiles: tlsFiles{TLS: true}}, secure, "--tls-ca names the authority"},
+		{connect.Flags{}, plain, ""},
+		{connect.Flags{}, must.Refused(t), "connection refused"},
+		{connect.Flags{TLSFiles: connect.TLSFiles{CA: ca}}, secure, ""},
+		{connect.Flags{TLSFiles: connect.TLSFiles{CA: ca}}, plain, "but does not speak TLS"},
+		{connect.Flags{TLSFiles: connect.TLSFiles{TLS: true}}, secure, "--tls-ca names the authority"},
 	} {
-		test.flags.connectTimeout = limit
+		test.flags.ConnectTimeout = limit
 		_, expires, err := word(t.Context(), &test.flags, test.server, "srvr")
 		if test.want == "" {
 			expect.OK(t, err, "%s", test.server)
@@ -247,7 +248,7 @@ func TestDoctorHangsUp(t *testing.T) {
 		}
 		ended <- err
 	}()
-	f := connectFlags{connectTimeout: time.Minute}
+	f := connect.Flags{ConnectTimeout: time.Minute}
 	answer, _, err := word(t.Context(), &f, ln.Addr().String(), "mntr")
 	must.OK(t, err)
 	expect.Equal(t, len(answer), most, "bytes read")

@@ -10,6 +10,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
 func waitGraphCommand() *call.Command {
@@ -24,7 +25,7 @@ marked as possible. Exit code: 0, or 3 if there is a cycle.`,
 			dot := fs.Bool("dot", false, "write a graph for graphviz")
 			format := call.AddFormat(fs)
 			server := addServerFlags(fs)
-			conn := addAskFlags(fs)
+			conn := connect.AddAskFlags(fs)
 			return func(c *call.Call) error {
 				root := "/"
 				if len(c.Args) == 1 {

@@ -15,6 +15,7 @@ import (
 	"github.com/zlockd/zlockd/client/zk"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 )
 
@@ -61,7 +62,7 @@ func keepCommand() *call.Command {
 type sessionKey struct {
 	Servers string
 	Session zk.Session
-	Files   tlsFiles
+	Files   connect.TLSFiles
 }
 
 func (k *sessionKey) encode() []byte {
@@ -81,7 +82,7 @@ func closeSession(will []byte) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), max(k.Session.Timeout, time.Second))
 	defer cancel()
-	cfg, err := k.Files.tlsConfig()
+	cfg, err := k.Files.TLSConfig()
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
 func holdCommand() *call.Command {
@@ -23,30 +24,30 @@ lock is lost, and else as run does. Without a pipe or a terminal as standard inp
 as for 'zlock hold P &' in a script, it holds the lock until a signal comes.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			lock := addLockFlags(fs)
-			conn := addConnectFlags(fs)
+			conn := connect.AddFlags(fs)
 			return func(c *call.Call) error { return hold(c, lock, conn) }
 		},
 	}
 }
 
-func hold(c *call.Call, lock *lockFlags, conn *connectFlags) error {
+func hold(c *call.Call, lock *lockFlags, conn *connect.Flags) error {
 	if err := lock.check(); err != nil {
 		return err
 	}
-	_, chroot, err := conn.address(c.Getenv)
+	_, chroot, err := conn.Address(c.Getenv)
 	if err != nil {
 		return err
 	}
-	return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {
+	return connect.WithSession(c, conn, func(ctx context.Context, cl *client.Client) error {
 		if _, err := inherited(ctx, c, cl, chroot, c.Args, false, lock.mode()); err != nil {
 			return err
 		}
-		lease, err := lock.acquire(ctx, newWaitTeller(c.App, cl, conn.quiet), taskOf(c.Getenv), c.Args)
+		lease, err := lock.acquire(ctx, newWaitTeller(c.App, cl, conn.Quiet), taskOf(c.Getenv), c.Args)
 		if err != nil {
 			return err
 		}
 		s := holding{App: c.App, lease: lease}
-		if err := keepHold(ctx, c, lock, &s, conn.quiet); err != nil {
+		if err := keepHold(ctx, c, lock, &s, conn.Quiet); err != nil {
 			s.giveBack()
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
 func leaderCommand() *call.Command {
@@ -22,12 +23,12 @@ without a value says that there is no leader.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			watch := fs.Bool("watch", false, "write each new leader until interrupted")
 			format := call.AddFormat(fs)
-			conn := addAskFlags(fs)
+			conn := connect.AddAskFlags(fs)
 			return func(c *call.Call) error {
 				if *watch {
-					conn.timeout = 0
+					conn.Timeout = 0
 				}
-				return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {
+				return connect.WithSession(c, conn, func(ctx context.Context, cl *client.Client) error {
 					el := cl.Election(c.Args[0])
 					if *watch {
 						ctx, stop := c.WhileRead(ctx)

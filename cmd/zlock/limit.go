@@ -9,6 +9,7 @@ import (
 	"github.com/zlockd/zlockd/client"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
 func limitCommand() *call.Command {
@@ -20,14 +21,14 @@ the number in use shrinks as holders give their permits back.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			layout := ""
 			fs.Var(cli.NewChoice(&layout, "curator", "kazoo"), "layout", "how nodes are named (default curator)")
-			conn := addAskFlags(fs)
+			conn := connect.AddAskFlags(fs)
 			return func(c *call.Call) error {
 				n, err := strconv.Atoi(c.Args[1])
 				if err != nil || n < 1 {
 					return cli.Usagef("the number of permits must be at least 1")
 				}
-				opts := layoutOption(layout)
-				return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {
+				opts := connect.LayoutOption(layout)
+				return connect.WithSession(c, conn, func(ctx context.Context, cl *client.Client) error {
 					return cl.Semaphore(c.Args[0], n, opts...).SetPermits(ctx, n)
 				})
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
 // lockFlags are the options of the commands that take locks.
@@ -112,7 +113,7 @@ func (f *lockFlags) mode() fence.Mode {
 func (f *lockFlags) options() []client.Option {
 	// The lock must stay held until the child is gone, not only until the client thinks that it
 	// has told its user.
-	opts := append(layoutOption(f.layout), client.WithLinger())
+	opts := append(connect.LayoutOption(f.layout), client.WithLinger())
 	if f.reason != "" {
 		opts = append(opts, client.WithReason(f.reason))
 	}
@@ -139,7 +140,7 @@ func (f *lockFlags) acquire(ctx context.Context, t *waitTeller, task string, pat
 	try := f.nonblock || f.fs.Changed("timeout") && f.timeout == 0
 	if f.nonblock {
 		var cancel context.CancelFunc
-		ctx, cancel = answerWithin(ctx, answerTimeout)
+		ctx, cancel = connect.AnswerWithin(ctx, connect.AnswerTimeout)
 		defer cancel()
 	}
 	var lease *client.Lease

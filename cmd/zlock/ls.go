@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
@@ -27,14 +28,14 @@ seconds, kind.`,
 			fs.BoolVar(&l.watch, "watch", false, "list again every two seconds until interrupted")
 			format := call.AddFormat(fs)
 			server := addServerFlags(fs)
-			conn := addAskFlags(fs)
+			conn := connect.AddAskFlags(fs)
 			return func(c *call.Call) error {
 				l.root = "/"
 				if len(c.Args) == 1 {
 					l.root = c.Args[0]
 				}
 				if l.watch {
-					conn.timeout = 0
+					conn.Timeout = 0
 				}
 				return look(c, server, conn, func(ctx context.Context, r reader) error {
 					return l.run(ctx, c, *format, r)

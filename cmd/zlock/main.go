@@ -17,6 +17,7 @@ import (
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
 func main() {
@@ -84,7 +85,7 @@ zlockd from --admin-addr or ZLOCK_ADMIN.
 			return err
 		},
 		Names: func(fs *pflag.FlagSet, dir string) []string {
-			return namesBelow(a.Getenv, fs, dir)
+			return connect.NamesBelow(a.Getenv, fs, dir)
 		},
 		Clean:  call.Clean,
 		Usage:  call.ExitFailed,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -36,8 +37,8 @@ progress for --timeout. Given up or interrupted, the same command goes on where 
 stood. Changes need the password of the servers' --super-digest in --auth-file. Exit
 code: 0, 1 if the servers refuse, 120 if none answers.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
-			f := addAdminFlags(fs, true)
-			f.timeout = 30 * time.Second
+			f := connect.AddAdminFlags(fs, true)
+			f.Timeout = 30 * time.Second
 			timeout := fs.Lookup("timeout")
 			timeout.DefValue, timeout.Usage = "30s", "give up when there was no progress for this time"
 			noVote := fs.Bool("no-vote", false, "let the server that is added follow without a vote")
@@ -51,7 +52,7 @@ code: 0, 1 if the servers refuse, 120 if none answers.`,
 var memberOps = map[string][2]int{"list": {0, 0}, "add": {2, 2}, "promote": {1, 1}, "replace": {1, 2},
 	"lead": {1, 1}, "remove": {1, 1}}
 
-func member(c *call.Call, f *adminFlags, noVote bool, format string) error {
+func member(c *call.Call, f *connect.AdminFlags, noVote bool, format string) error {
 	if len(c.Args) == 0 {
 		return cli.Usagef("say list, add, promote, replace, lead or remove")
 	}
@@ -66,7 +67,7 @@ func member(c *call.Call, f *adminFlags, noVote bool, format string) error {
 		return cli.Usagef("--no-vote is for add")
 	}
 	if op == "list" {
-		return withAdmin(c, f, func(ctx context.Context, admin adminClient) error {
+		return connect.WithAdmin(c, f, func(ctx context.Context, admin connect.Admin) error {
 			return listMembers(ctx, c, admin, format)
 		})
 	}
@@ -74,18 +75,18 @@ func member(c *call.Call, f *adminFlags, noVote bool, format string) error {
 	if err != nil {
 		return cli.Usagef("the ID of a member is a number")
 	}
-	job := status.Job{Op: op, ID: uint32(id), Wait: true, NoVote: noVote, Patience: f.timeout.Milliseconds()}
+	job := status.Job{Op: op, ID: uint32(id), Wait: true, NoVote: noVote, Patience: f.Timeout.Milliseconds()}
 	if len(args) > 1 {
 		job.Addr = args[1]
 	}
-	patience := f.timeout
-	f.timeout = 0 // a job may take as long as it makes progress
-	return withAdmin(c, f, func(ctx context.Context, admin adminClient) error {
+	patience := f.Timeout
+	f.Timeout = 0 // a job may take as long as it makes progress
+	return connect.WithAdmin(c, f, func(ctx context.Context, admin connect.Admin) error {
 		return memberJob(ctx, c, admin, job, patience)
 	})
 }
 
-func listMembers(ctx context.Context, c *call.Call, admin adminClient, format string) error {
+func listMembers(ctx context.Context, c *call.Call, admin connect.Admin, format string) error {
 	list, err := askMembers(ctx, admin)
 	if err != nil {
 		return err
@@ -121,9 +122,9 @@ type memberInfo struct {
 }
 
 // askMembers reads the list of members.
-func askMembers(ctx context.Context, admin adminClient) (*status.Members, error) {
+func askMembers(ctx context.Context, admin connect.Admin) (*status.Members, error) {
 	list := new(status.Members)
-	return list, admin.ask(ctx, "/members", nil, list)
+	return list, admin.Ask(ctx, "/members", nil, list)
 }
 
 func membersOf(list *status.Members) (members []memberInfo) {

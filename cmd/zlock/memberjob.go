@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
@@ -19,7 +20,7 @@ const (
 
 // memberJob lets the server do a job and shows its steps. When it loses the server, zlock asks
 // again, and the job goes on where it stood.
-func memberJob(ctx context.Context, c *call.Call, admin adminClient, j status.Job, patience time.Duration) error {
+func memberJob(ctx context.Context, c *call.Call, admin connect.Admin, j status.Job, patience time.Duration) error {
 	line := call.NewStatusLine(c.App)
 	defer line.End()
 	var heard time.Time
@@ -52,12 +53,12 @@ func memberJob(ctx context.Context, c *call.Call, admin adminClient, j status.Jo
 }
 
 // runJob starts a job and calls step for each line of the answer but the last.
-func runJob(ctx context.Context, admin adminClient, j status.Job, step func(status.Step)) error {
+func runJob(ctx context.Context, admin connect.Admin, j status.Job, step func(status.Step)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silent := time.AfterFunc(memberSilent, func() { cancel(errors.New("it has fallen silent")) })
 	defer silent.Stop()
-	reply, err := admin.open(ctx, http.MethodPost, "/members", j)
+	reply, err := admin.Open(ctx, http.MethodPost, "/members", j)
 	if err != nil {
 		return err
 	}

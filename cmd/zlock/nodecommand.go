@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/internal/release"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/node"
 )
 
@@ -44,16 +45,16 @@ func setupNode(fs *pflag.FlagSet, run func(context.Context, *call.Call, *node.Sh
 	fs.SetInterspersed(false) // after the verb stand its own options
 	format := cli.AddOutput(fs, "table (as zkCli), json (one object per line) or plain (one value per line)",
 		node.Table, node.JSON, node.Plain)
-	conn := addConnectFlags(fs)
+	conn := connect.AddFlags(fs)
 	return func(c *call.Call) error {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		session, err := dialNodes(ctx, c, conn)
+		session, err := connect.DialNodes(ctx, c, conn)
 		if err != nil {
 			return err
 		}
 		defer func() {
-			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+			ctx, cancel := context.WithTimeout(context.Background(), connect.CloseTimeout)
 			defer cancel()
 			_ = session.Close(ctx)
 		}()

@@ -16,12 +16,13 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
 // serverFlags let a command that reads locks ask the admin listener instead of opening a session.
 type serverFlags struct {
-	adminFlags
+	connect.AdminFlags
 	server bool
 }
 
@@ -29,7 +30,7 @@ func addServerFlags(fs *pflag.FlagSet) *serverFlags {
 	f := &serverFlags{}
 	fs.BoolVar(&f.server, "server", false,
 		"let a zlockd tell, by its admin listener, rather than read node by node")
-	f.addTo(fs)
+	f.AddTo(fs)
 	return f
 }
 
@@ -44,24 +45,24 @@ type reader interface {
 
 // look reads locks by the admin port if the user wants that, else with a session; so too if no
 // admin port answers.
-func look(c *call.Call, f *serverFlags, conn *connectFlags, read func(context.Context, reader) error) error {
+func look(c *call.Call, f *serverFlags, conn *connect.Flags, read func(context.Context, reader) error) error {
 	if f.server {
-		_, chroot, err := conn.address(c.Getenv)
+		_, chroot, err := conn.Address(c.Getenv)
 		if err != nil {
 			return err
 		}
-		f.timeout = conn.timeout
-		err = withAdmin(c, &f.adminFlags, func(ctx context.Context, a adminClient) error {
+		f.Timeout = conn.Timeout
+		err = connect.WithAdmin(c, &f.AdminFlags, func(ctx context.Context, a connect.Admin) error {
 			return read(ctx, view{a, chroot})
 		})
 		if !cli.HasCode(err, call.ExitNoSession) {
 			return err
 		}
-		if !conn.quiet {
+		if !conn.Quiet {
 			c.Say("%v; reading node by node", err)
 		}
 	}
-	return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {
+	return connect.WithSession(c, conn, func(ctx context.Context, cl *client.Client) error {
 		return read(ctx, nodeByNode{cl.Inspector()})
 	})
 }
@@ -83,7 +84,7 @@ func (n nodeByNode) eachLock(ctx context.Context, root string, deep bool, f func
 
 // view is the reader of the lock view. Paths of users are below the chroot, those of the server are whole.
 type view struct {
-	adminClient
+	connect.Admin
 	chroot string
 }
 
@@ -99,14 +100,14 @@ func (v view) Inspect(ctx context.Context, path string) (*recipe.Queue, error) {
 		parts[i] = url.PathEscape(p)
 	}
 	var q recipe.Queue
-	err := v.ask(ctx, "/locks"+strings.Join(parts, "/"), nil, &q)
+	err := v.Ask(ctx, "/locks"+strings.Join(parts, "/"), nil, &q)
 	q.Path = strings.TrimPrefix(q.Path, v.chroot)
 	return &q, err
 }
 
 func (v view) eachLock(ctx context.Context, root string, deep bool, f func(*answer.Lock)) error {
 	root = v.whole(root)
-	_, err := rows(ctx, v.adminClient, "/locks", url.Values{"prefix": {root}}, math.MaxInt,
+	_, err := rows(ctx, v.Admin, "/locks", url.Values{"prefix": {root}}, math.MaxInt,
 		func(_ json.RawMessage, l *answer.Lock) {
 			below := strings.TrimPrefix(l.Path, strings.TrimSuffix(root, "/"))
 			l.Path = strings.TrimPrefix(l.Path, v.chroot)
@@ -120,13 +121,13 @@ func (v view) eachLock(ctx context.Context, root string, deep bool, f func(*answ
 // WaitGraph reads which parties wait for which.
 func (v view) WaitGraph(ctx context.Context, root string) (*recipe.Graph, error) {
 	var g recipe.Graph
-	if err := v.ask(ctx, "/wait-graph", url.Values{"prefix": {v.whole(root)}}, &g); err != nil {
+	if err := v.Ask(ctx, "/wait-graph", url.Values{"prefix": {v.whole(root)}}, &g); err != nil {
 		return nil, err
 	}
 	for i := range g.Edges {
 		e := &g.Edges[i]
 		if min(e.From, e.To) < 0 || max(e.From, e.To) >= len(g.Parties) {
-			return nil, v.misread(errors.New("a wait of a party that it does not list"))
+			return nil, v.Misread(errors.New("a wait of a party that it does not list"))
 		}
 		e.Path = strings.TrimPrefix(e.Path, v.chroot)
 	}
@@ -138,7 +139,7 @@ const maxAsk = 1000
 
 // rows reads a list of locks or sessions part by part until it has limit rows, and returns how many
 // there are. It passes the objects on as they came, too, for -o json.
-func rows[T any](ctx context.Context, a adminClient, path string, q url.Values, limit int,
+func rows[T any](ctx context.Context, a connect.Admin, path string, q url.Values, limit int,
 	f func(json.RawMessage, *T)) (total int, err error) {
 	for at := 0; at < limit; {
 		q.Set("offset", strconv.Itoa(at))
@@ -149,14 +150,14 @@ func rows[T any](ctx context.Context, a adminClient, path string, q url.Values, 
 			Locks    []json.RawMessage `json:"locks"`
 			Sessions []json.RawMessage `json:"sessions"`
 		}
-		if err := a.ask(ctx, path, q, &list); err != nil {
+		if err := a.Ask(ctx, path, q, &list); err != nil {
 			return 0, err
 		}
 		part := append(list.Locks, list.Sessions...)
 		for _, raw := range part {
 			var row T
 			if err := json.Unmarshal(raw, &row); err != nil {
-				return 0, a.misread(err)
+				return 0, a.Misread(err)
 			}
 			f(raw, &row)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
 func restartOrderCommand() *call.Command {
@@ -21,7 +22,7 @@ those without a vote first, the leader last, so that leadership moves once. With
 --wait it names one after the other and waits until you have restarted it, and it has
 caught up; none is named while another is missing. Nothing is restarted by zlock.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
-			f := addAdminFlags(fs, false)
+			f := connect.AddAdminFlags(fs, false)
 			wait := fs.Bool("wait", false, "wait for each server to be restarted and to catch up")
 			format := call.AddFormat(fs)
 			return func(c *call.Call) error { return restartOrder(c, f, *wait, *format) }
@@ -39,11 +40,11 @@ func restartFirst(members []memberInfo) []memberInfo {
 	return order
 }
 
-func restartOrder(c *call.Call, f *adminFlags, wait bool, format string) error {
+func restartOrder(c *call.Call, f *connect.AdminFlags, wait bool, format string) error {
 	if wait {
-		f.timeout = 0
+		f.Timeout = 0
 	}
-	return withAdmin(c, f, func(ctx context.Context, admin adminClient) error {
+	return connect.WithAdmin(c, f, func(ctx context.Context, admin connect.Admin) error {
 		w := &restartWatch{Call: c, admin: admin, line: call.NewStatusLine(c.App)}
 		defer w.line.End()
 		members, err := w.members(ctx)
@@ -73,7 +74,7 @@ func restartOrder(c *call.Call, f *adminFlags, wait bool, format string) error {
 // restartWatch follows the members while an operator restarts them.
 type restartWatch struct {
 	*call.Call
-	admin    adminClient
+	admin    connect.Admin
 	line     *call.StatusLine
 	answered bool // a server has answered
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
@@ -47,7 +48,7 @@ file is damaged, 120 if none answers.`,
 // shortName is how many characters of a cluster's name suffice to mean it.
 const shortName = 8
 
-func restore(c *call.Call, f *adminFlags, keep bool, yes, format string) error {
+func restore(c *call.Call, f *connect.AdminFlags, keep bool, yes, format string) error {
 	file, err := os.Open(c.Args[0])
 	if err != nil {
 		return cli.Exitf(call.ExitNo, "%v", err)
@@ -57,11 +58,11 @@ func restore(c *call.Call, f *adminFlags, keep bool, yes, format string) error {
 	if err != nil {
 		return cli.Exitf(call.ExitNo, "%s is no whole backup: %v; use another one", c.Args[0], err)
 	}
-	return withAdmin(c, f, func(ctx context.Context, admin adminClient) error {
+	return connect.WithAdmin(c, f, func(ctx context.Context, admin connect.Admin) error {
 		var now struct {
 			Cluster string `json:"cluster"`
 		}
-		if err := admin.ask(ctx, "/members", nil, &now); err != nil {
+		if err := admin.Ask(ctx, "/members", nil, &now); err != nil {
 			return err
 		}
 		if len(now.Cluster) < shortName {
@@ -110,7 +111,7 @@ func confirm(ctx context.Context, c *call.Call, b *state.Backup, cluster string,
 }
 
 // putBack sends the backup and reports the result.
-func putBack(ctx context.Context, c *call.Call, admin adminClient, file *os.File, keep bool,
+func putBack(ctx context.Context, c *call.Call, admin connect.Admin, file *os.File, keep bool,
 	format string) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -123,7 +124,7 @@ func putBack(ctx context.Context, c *call.Call, admin adminClient, file *os.File
 		Ended    int    `json:"ended"`
 	}
 	path := fmt.Sprintf("/commands/restore?keep-sessions=%v", keep)
-	switch err := admin.do(ctx, http.MethodPost, path, file, &made); {
+	switch err := admin.Do(ctx, http.MethodPost, path, file, &made); {
 	case cli.HasCode(err, call.ExitNo):
 		return err
 	case err != nil:

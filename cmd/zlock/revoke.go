@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
 func revokeCommand() *call.Command {
@@ -31,16 +32,16 @@ if --wait is given and it was not released in time.`,
 			var wait time.Duration
 			call.AddDuration(fs, &wait, "wait", "", "wait this long for the release")
 			reason := fs.String("reason", "", "`TEXT` that the holder sees")
-			conn := addAskFlags(fs)
+			conn := connect.AddAskFlags(fs)
 			return func(c *call.Call) error {
 				r := recipe.Revocation{By: me(), Reason: *reason}
 				if wait > 0 {
-					if conn.timeout > 0 {
-						conn.timeout += wait
+					if conn.Timeout > 0 {
+						conn.Timeout += wait
 					}
 					r.Deadline = time.Now().Add(wait).UTC().Truncate(time.Second)
 				}
-				return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {
+				return connect.WithSession(c, conn, func(ctx context.Context, cl *client.Client) error {
 					return revoke(ctx, c, cl, r, wait)
 				})
 			}
@@ -116,7 +117,7 @@ not expired, 125 usage error, 2 other errors.`,
 			token := fs.String("token", "", "`TOKEN` of the hold; required")
 			yes := fs.Bool("yes", false, "do not ask")
 			expired := fs.Bool("expired", false, "only if its holder says that its maximum hold is over")
-			conn := addAskFlags(fs)
+			conn := connect.AddAskFlags(fs)
 			return func(c *call.Call) error {
 				return call.OnlyNo(breakNode(c, conn, *token, *yes, *expired))
 			}
@@ -124,7 +125,7 @@ not expired, 125 usage error, 2 other errors.`,
 	}
 }
 
-func breakNode(c *call.Call, conn *connectFlags, token string, yes, expired bool) error {
+func breakNode(c *call.Call, conn *connect.Flags, token string, yes, expired bool) error {
 	t, err := fence.ParseToken(token)
 	if err != nil {
 		return cli.Usagef("--token is required: %v", err)
@@ -141,7 +142,7 @@ func breakNode(c *call.Call, conn *connectFlags, token string, yes, expired bool
 			return cli.Exitf(call.ExitNo, "not removed")
 		}
 	}
-	return withSession(c, conn, func(ctx context.Context, cl *client.Client) error {
+	return connect.WithSession(c, conn, func(ctx context.Context, cl *client.Client) error {
 		if expired {
 			err = cl.Inspector().BreakExpired(ctx, path, node, t)
 		} else {

@@ -23,6 +23,7 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 )
 
@@ -143,7 +144,7 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 			run := addRunFlags(fs, &lock.killAfter)
 			fs.BoolVar(&run.inherit, "inherit", false,
 				"if an ancestor of this process holds PATH, run COMMAND under its lock")
-			conn := addConnectFlags(fs)
+			conn := connect.AddFlags(fs)
 			port := addPortFlags(fs, true)
 			give := fs.Bool("give", false, "give the ticket of --ticket-file back when COMMAND has ended")
 			rate := fs.String("rate", "",
@@ -173,7 +174,7 @@ func (f *runFlags) only(beside string, allowed ...string) (err error) {
 	return err
 }
 
-func runUnderLock(c *call.Call, lock *lockFlags, run *runFlags, conn *connectFlags) error {
+func runUnderLock(c *call.Call, lock *lockFlags, run *runFlags, conn *connect.Flags) error {
 	if err := lock.check(); err != nil {
 		return err
 	}
@@ -182,7 +183,7 @@ func runUnderLock(c *call.Call, lock *lockFlags, run *runFlags, conn *connectFla
 		return err
 	}
 	return j.repeat(false, func(ctx context.Context) (*client.Lease, error) {
-		return lock.acquire(ctx, newWaitTeller(c.App, j.cl, conn.quiet), j.task, c.Args)
+		return lock.acquire(ctx, newWaitTeller(c.App, j.cl, conn.Quiet), j.task, c.Args)
 	})
 }
 
@@ -191,7 +192,7 @@ type job struct {
 	*call.Call
 	supervise.Loss
 	flags                 *runFlags
-	conn                  *connectFlags
+	conn                  *connect.Flags
 	exe                   executable
 	servers, chroot, task string
 	ctx                   context.Context // for the time before COMMAND runs
@@ -203,7 +204,7 @@ type job struct {
 // begin prepares to compete for the lock: it checks the options, starts a guard, and opens the
 // session. With --inherit, if an ancestor of this process holds the paths, it runs COMMAND in
 // place of zlock and does not return.
-func begin(c *call.Call, run *runFlags, conn *connectFlags, killAfter time.Duration, revocable bool,
+func begin(c *call.Call, run *runFlags, conn *connect.Flags, killAfter time.Duration, revocable bool,
 	mode fence.Mode) (*job, error) {
 	j := &job{Call: c, flags: run, conn: conn, task: taskOf(c.Getenv)}
 	var err error
@@ -219,16 +220,16 @@ func begin(c *call.Call, run *runFlags, conn *connectFlags, killAfter time.Durat
 		return nil, err
 	}
 	if j.OnLost != 0 {
-		conn.margin = marginFor(killAfter)
-		if err := checkMargin(true, conn.sessionTimeout, killAfter); err != nil {
+		conn.Margin = connect.MarginFor(killAfter)
+		if err := connect.CheckMargin(true, conn.SessionTimeout, killAfter); err != nil {
 			return nil, err
 		}
 	}
-	if j.servers, j.chroot, err = conn.address(c.Getenv); err != nil {
+	if j.servers, j.chroot, err = conn.Address(c.Getenv); err != nil {
 		return nil, err
 	}
 	j.ctx, j.stop = call.Interruptible()
-	if j.cl, err = dial(j.ctx, c, conn); err != nil {
+	if j.cl, err = connect.Dial(j.ctx, c, conn); err != nil {
 		j.end()
 		return nil, err
 	}
@@ -254,7 +255,7 @@ func (j *job) tellSession() {
 	ended, end := context.WithCancel(context.Background())
 	end()
 	if conn, err := j.cl.Conn(ended); err == nil {
-		key := sessionKey{j.servers, conn.Session(), j.conn.tlsFiles}
+		key := sessionKey{j.servers, conn.Session(), j.conn.TLSFiles}
 		j.guard.Bequeath(key.encode())
 	}
 }
@@ -283,7 +284,7 @@ func (j *job) nextGuard() error {
 func (j *job) end() {
 	j.stop()
 	if j.cl != nil {
-		hangUp(j.Call, j.cl)
+		connect.HangUp(j.Call, j.cl)
 	}
 	if j.guard != nil {
 		j.guard.Done()

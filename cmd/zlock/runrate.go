@@ -16,12 +16,13 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/internal/ticket"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 )
 
 // runByRate runs COMMAND when it has a draw from a rate, in place of zlock: there is nothing to give back.
 func runByRate(c *call.Call, rate string, t *ticketFlags, lock *lockFlags, run *runFlags,
-	conn *connectFlags) error {
+	conn *connect.Flags) error {
 	if err := run.only("rate", "http", "http-ca", "bearer-file", "nonblock", "timeout", "conflict-exit-code",
 		"command", "quiet", "connect-timeout"); err != nil {
 		return err
@@ -40,13 +41,13 @@ func runByRate(c *call.Call, rate string, t *ticketFlags, lock *lockFlags, run *
 	if err != nil {
 		return err
 	}
-	t.timeout = conn.connectTimeout
+	t.timeout = conn.ConnectTimeout
 	k, err := t.all(c)
 	if err != nil {
 		return err
 	}
 	k.Secret, k.path = ticket.NewSecret(), c.Args[0] // the request may be repeated
-	if err := draw(c, k, limit, per, t, lock, conn.quiet); err != nil {
+	if err := draw(c, k, limit, per, t, lock, conn.Quiet); err != nil {
 		return err
 	}
 	err = syscall.Exec(exe.path, exe.argv, os.Environ())

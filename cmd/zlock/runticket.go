@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/internal/ticket"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 )
 
@@ -42,7 +43,7 @@ type ticketHold struct {
 
 // runByTicket runs COMMAND under the hold of a ticket.
 func runByTicket(c *call.Call, t *ticketFlags, give bool, lock *lockFlags, run *runFlags,
-	conn *connectFlags) error {
+	conn *connect.Flags) error {
 	if err := run.only("ticket-file", "http", "http-ca", "bearer-file", "give", "nonblock", "timeout",
 		"conflict-exit-code", "command", "on-lost", "kill-after", "on-revoke", "foreground", "contain", "leave",
 		"ready-fd", "quiet", "connect-timeout"); err != nil {
@@ -54,7 +55,7 @@ func runByTicket(c *call.Call, t *ticketFlags, give bool, lock *lockFlags, run *
 	if len(c.Args) > 1 {
 		return cli.Usagef("a ticket is of one PATH")
 	}
-	t.timeout = conn.connectTimeout
+	t.timeout = conn.ConnectTimeout
 	k, err := t.one(c, false)
 	if err != nil {
 		return err
@@ -71,7 +72,7 @@ func runByTicket(c *call.Call, t *ticketFlags, give bool, lock *lockFlags, run *
 	go supervise.Reap()
 	j.ctx, j.stop = call.Interruptible()
 	h := &ticketHold{asker: k, now: readClocks, asked: make(chan string, 1), lost: make(chan struct{})}
-	if j.servers, _, err = conn.address(c.Getenv); err != nil {
+	if j.servers, _, err = conn.Address(c.Getenv); err != nil {
 		return err
 	}
 	if j.exe, err = findExecutable(c.Dashed, run.shell); err != nil {
@@ -143,7 +144,7 @@ func (h *ticketHold) await(j *job, t *ticketFlags, lock *lockFlags) (*ticket.Ans
 			h.renewed(a, sent)
 			return a, nil
 		}
-		if !j.conn.quiet {
+		if !j.conn.Quiet {
 			line.News(whoIsAhead(h.path, a))
 		}
 		if p.over() {

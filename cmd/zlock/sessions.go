@@ -14,6 +14,7 @@ import (
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
@@ -30,7 +31,7 @@ locks.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			ended := fs.Bool("ended", false, "show sessions that have ended, the newest first")
 			limit := fs.Int("limit", 100, "show at most `N`")
-			f := addAdminFlags(fs, false)
+			f := connect.AddAdminFlags(fs, false)
 			format := call.AddFormat(fs)
 			return func(c *call.Call) error {
 				if *limit < 1 {
@@ -39,7 +40,7 @@ locks.`,
 				if *ended && len(c.Args) > 0 {
 					return cli.Usagef("--ended lists them all; leave out the ID")
 				}
-				return withAdmin(c, f, func(ctx context.Context, a adminClient) error {
+				return connect.WithAdmin(c, f, func(ctx context.Context, a connect.Admin) error {
 					switch {
 					case *ended:
 						return endedSessions(ctx, c, a, *limit, *format)
@@ -53,7 +54,7 @@ locks.`,
 	}
 }
 
-func allSessions(ctx context.Context, c *call.Call, a adminClient, limit int, format string) error {
+func allSessions(ctx context.Context, c *call.Call, a connect.Admin, limit int, format string) error {
 	p := c.Printer(format, "SESSION", "ADDRESS", "SERVER", "TIMEOUT", "SINCE", "NODES", "REQUESTS")
 	row := func(raw json.RawMessage, s *answer.Session) {
 		var requests, timeout any = "", time.Duration(s.TimeoutMS) * time.Millisecond
@@ -72,9 +73,9 @@ func allSessions(ctx context.Context, c *call.Call, a adminClient, limit int, fo
 	return errors.Join(err, p.Flush())
 }
 
-func oneSession(ctx context.Context, c *call.Call, a adminClient, id, format string) error {
+func oneSession(ctx context.Context, c *call.Call, a connect.Admin, id, format string) error {
 	var raw json.RawMessage
-	if err := a.ask(ctx, "/sessions/"+url.PathEscape(id), nil, &raw); err != nil {
+	if err := a.Ask(ctx, "/sessions/"+url.PathEscape(id), nil, &raw); err != nil {
 		return err
 	}
 	var s answer.OneSession
@@ -101,7 +102,7 @@ func oneSession(ctx context.Context, c *call.Call, a adminClient, id, format str
 	return p.Flush()
 }
 
-func endedSessions(ctx context.Context, c *call.Call, a adminClient, limit int, format string) error {
+func endedSessions(ctx context.Context, c *call.Call, a connect.Admin, limit int, format string) error {
 	p := c.Printer(format, "SESSION", "ENDED", "CAUSE", "ADDRESS", "NODES", "REASON", "PATHS")
 	row := func(raw json.RawMessage, s *answer.Ended) {
 		p.Row(raw, s.ID, time.UnixMilli(s.Time), s.Cause, s.Addr, s.Nodes, s.Reason, strings.Join(s.Paths, ", "))
@@ -123,10 +124,10 @@ bytes, watches.`,
 			fs.Var(cli.NewChoice(&by, "requests", "bytes", "watches"), "by",
 				"what comes first: requests, bytes or watches")
 			limit := fs.Int("limit", 10, "show at most `N` of each, up to 200")
-			f := addAdminFlags(fs, false)
+			f := connect.AddAdminFlags(fs, false)
 			format := call.AddFormat(fs)
 			return func(c *call.Call) error {
-				return withAdmin(c, f, func(ctx context.Context, a adminClient) error {
+				return connect.WithAdmin(c, f, func(ctx context.Context, a connect.Admin) error {
 					return top(ctx, c, a, by, *limit, *format)
 				})
 			}
@@ -140,9 +141,9 @@ type topRow struct {
 	answer.Busy
 }
 
-func top(ctx context.Context, c *call.Call, a adminClient, by string, limit int, format string) error {
+func top(ctx context.Context, c *call.Call, a connect.Admin, by string, limit int, format string) error {
 	var t answer.Top
-	if err := a.ask(ctx, "/top", url.Values{"by": {by}, "limit": {strconv.Itoa(limit)}}, &t); err != nil {
+	if err := a.Ask(ctx, "/top", url.Values{"by": {by}, "limit": {strconv.Itoa(limit)}}, &t); err != nil {
 		return err
 	}
 	p := c.Printer(format, "WHAT", "NAME", "REQUESTS", "BYTES", "WATCHES")

@@ -11,6 +11,7 @@ import (
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
 func showCommand() *call.Command {
@@ -36,7 +37,7 @@ waited for, reason, node, session, token, maker.`,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
 			format := call.AddFormat(fs)
 			server := addServerFlags(fs)
-			conn := addAskFlags(fs)
+			conn := connect.AddAskFlags(fs)
 			return func(c *call.Call) error {
 				return look(c, server, conn, func(ctx context.Context, r reader) error {
 					q, err := r.Inspect(ctx, c.Args[0])

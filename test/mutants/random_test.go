@@ -73,6 +73,7 @@ var layers = [][]string{
 	{"./client", "./cmd/zlock"},
 	{"./cmd/zlock"},
 	{"./cmd/zlock/internal/call", "./cmd/zlock"},
+	{"./cmd/zlock/internal/connect", "./cmd/zlock"},
 	{"./cmd/zlock/internal/supervise", "./cmd/zlock"},
 	{"./cmd/zlockd/internal/settings", "./cmd/zlockd/daemon"},
 	{"./cmd/zlockd/internal/data", "./cmd/zlockd/daemon"},

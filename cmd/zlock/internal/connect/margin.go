@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"time"
@@ -7,11 +7,11 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-// checkMargin refuses a session timeout too short to end COMMAND before the server gives the
+// CheckMargin refuses a session timeout too short to end COMMAND before the server gives the
 // lock away, and says which timeout would do.
-func checkMargin(asked bool, timeout, killAfter time.Duration) error {
-	margin := marginFor(killAfter)
-	need := neededTimeout(margin)
+func CheckMargin(asked bool, timeout, killAfter time.Duration) error {
+	margin := MarginFor(killAfter)
+	need := NeededTimeout(margin)
 	if timeout >= need {
 		return nil
 	}
@@ -26,15 +26,15 @@ func checkMargin(asked bool, timeout, killAfter time.Duration) error {
 		timeout, killAfter, need, killFor(timeout))
 }
 
-// marginFor returns the time between the loss of the lease here and the moment when the server
+// MarginFor returns the time between the loss of the lease here and the moment when the server
 // may give the lock to another client: enough to kill what does not end by itself, and two
 // seconds for delays on the way.
-func marginFor(killAfter time.Duration) time.Duration { return killAfter + 2*time.Second }
+func MarginFor(killAfter time.Duration) time.Duration { return killAfter + 2*time.Second }
 
-// neededTimeout returns the shortest session timeout, in whole seconds, that leaves room for
+// NeededTimeout returns the shortest session timeout, in whole seconds, that leaves room for
 // two heartbeats before the margin begins. It repeats the rule of package client, which
 // decides.
-func neededTimeout(margin time.Duration) time.Duration {
+func NeededTimeout(margin time.Duration) time.Duration {
 	return (time.Duration(float64(margin)/beforeMargin) + time.Second - 1).Truncate(time.Second)
 }
 

@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"bytes"
@@ -22,25 +22,25 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-// adminFlags are the options of commands that ask the admin port of a zlockd.
-type adminFlags struct {
+// AdminFlags are the options of commands that ask the admin port of a zlockd.
+type AdminFlags struct {
 	addr    string
-	timeout time.Duration
-	auth    connectFlags // the auth file, and how the admin port uses TLS
+	Timeout time.Duration
+	auth    Flags // the auth file, and how the admin port uses TLS
 }
 
-func addAdminFlags(fs *pflag.FlagSet, changes bool) *adminFlags {
-	f := &adminFlags{timeout: answerTimeout}
-	f.addTo(fs)
-	call.AddDuration(fs, &f.timeout, "timeout", "w", "give up after this time")
+func AddAdminFlags(fs *pflag.FlagSet, changes bool) *AdminFlags {
+	f := &AdminFlags{Timeout: AnswerTimeout}
+	f.AddTo(fs)
+	call.AddDuration(fs, &f.Timeout, "timeout", "w", "give up after this time")
 	if changes {
 		fs.StringVar(&f.auth.authFile, "auth-file", "", "`FILE` with a line digest:super:PASSWORD")
 	}
 	return f
 }
 
-// addTo adds the address of the admin listener and the files of its TLS.
-func (f *adminFlags) addTo(fs *pflag.FlagSet) {
+// AddTo adds the address of the admin listener and the files of its TLS.
+func (f *AdminFlags) AddTo(fs *pflag.FlagSet) {
 	fs.StringVar(&f.addr, "admin-addr", "",
 		"`HOST:PORT` of a server's admin listener, or https://HOST:PORT (ZLOCK_ADMIN; default 127.0.0.1:8181)")
 	fs.StringVar(&f.auth.CA, "admin-ca", "",
@@ -49,13 +49,13 @@ func (f *adminFlags) addTo(fs *pflag.FlagSet) {
 	fs.StringVar(&f.auth.Key, "admin-key", "", "`FILE` with its private key")
 }
 
-// client returns a client of the admin listener at an address.
-func (f *adminFlags) client(c *call.Call, addr string) (adminClient, error) {
-	files := f.auth.tlsFiles
+// Client returns a client of the admin listener at an address.
+func (f *AdminFlags) Client(c *call.Call, addr string) (Admin, error) {
+	files := f.auth.TLSFiles
 	files.CA, files.prefix = cmp.Or(files.CA, c.Getenv("ZLOCK_ADMIN_CA")), "admin-"
-	conf, err := files.tlsConfig()
+	conf, err := files.TLSConfig()
 	if err != nil {
-		return adminClient{}, err
+		return Admin{}, err
 	}
 	if !strings.Contains(addr, "://") {
 		scheme := "http://"
@@ -64,20 +64,20 @@ func (f *adminFlags) client(c *call.Call, addr string) (adminClient, error) {
 		}
 		addr = scheme + addr
 	}
-	return adminClient{base: strings.TrimRight(addr, "/"), http: adminHTTP(conf)}, nil
+	return Admin{base: strings.TrimRight(addr, "/"), http: adminHTTP(conf)}, nil
 }
 
-// address returns the admin listener's address.
-func (f *adminFlags) address(c *call.Call) string {
+// Address returns the admin listener's address.
+func (f *AdminFlags) Address(c *call.Call) string {
 	return cmp.Or(f.addr, c.Getenv("ZLOCK_ADMIN"), "127.0.0.1:8181")
 }
 
-// withAdmin runs do with the admin port, until the command's time is over or a signal comes.
-func withAdmin(c *call.Call, f *adminFlags, do func(context.Context, adminClient) error) error {
+// WithAdmin runs do with the admin port, until the command's time is over or a signal comes.
+func WithAdmin(c *call.Call, f *AdminFlags, do func(context.Context, Admin) error) error {
 	if err := f.auth.readAuth(c.App); err != nil {
 		return err
 	}
-	a, err := f.client(c, f.address(c))
+	a, err := f.Client(c, f.Address(c))
 	if err != nil {
 		return err
 	}
@@ -88,14 +88,14 @@ func withAdmin(c *call.Call, f *adminFlags, do func(context.Context, adminClient
 			c.Say("the answer of %s is not whole: %s", a.base, why)
 		}
 	}
-	for _, cr := range f.auth.credentials {
+	for _, cr := range f.auth.Credentials {
 		if cr.Scheme == "digest" && !strings.HasPrefix(a.authorization, "digest super:") {
 			a.authorization = cr.Scheme + " " + string(cr.Secret)
 		}
 	}
 	ctx, stop := call.Interruptible()
 	defer stop()
-	ctx, cancel := answerWithin(ctx, f.timeout)
+	ctx, cancel := AnswerWithin(ctx, f.Timeout)
 	defer cancel()
 	err = do(ctx, a)
 	if err == nil || ctx.Err() == nil {
@@ -114,31 +114,31 @@ func adminHTTP(conf *tls.Config) *http.Client {
 	}
 }
 
-// ask reads one answer of the admin listener.
-func (a adminClient) ask(ctx context.Context, path string, q url.Values, into any) error {
+// Ask reads one answer of the admin listener.
+func (a Admin) Ask(ctx context.Context, path string, q url.Values, into any) error {
 	if len(q) > 0 {
 		path += "?" + q.Encode()
 	}
-	err := a.do(ctx, http.MethodGet, path, nil, into)
+	err := a.Do(ctx, http.MethodGet, path, nil, into)
 	if errors.Is(err, errNotSuper) {
 		a.authorization = "" // a user of nodes, who sees here what everyone does
-		return a.do(ctx, http.MethodGet, path, nil, into)
+		return a.Do(ctx, http.MethodGet, path, nil, into)
 	}
 	return err
 }
 
-// adminClient talks to a server's admin listener.
-type adminClient struct {
+// Admin talks to a server's admin listener.
+type Admin struct {
 	base          string
 	http          *http.Client
 	authorization string           // header, "" for none
-	token         string           // of the lock view's page, for its actions
+	Token         string           // of the lock view's page, for its actions
 	cut           func(why string) // tells that an answer is not whole
 }
 
-// do sends a request and reads the answer, one JSON object.
-func (a adminClient) do(ctx context.Context, method, path string, body, into any) error {
-	reply, err := a.open(ctx, method, path, body)
+// Do sends a request and reads the answer, one JSON object.
+func (a Admin) Do(ctx context.Context, method, path string, body, into any) error {
+	reply, err := a.Open(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (a adminClient) do(ctx context.Context, method, path string, body, into any
 		Truncated string `json:"truncated"`
 	}
 	if err := errors.Join(json.Unmarshal(text, into), json.Unmarshal(text, &part)); err != nil {
-		return a.misread(err)
+		return a.Misread(err)
 	}
 	if part.Truncated != "" {
 		a.cut(part.Truncated)
@@ -159,9 +159,9 @@ func (a adminClient) do(ctx context.Context, method, path string, body, into any
 	return nil
 }
 
-// open sends a request with a body, a file or an object in JSON, if it has any. It returns the
+// Open sends a request with a body, a file or an object in JSON, if it has any. It returns the
 // servers' reply, which the caller reads and closes.
-func (a adminClient) open(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
+func (a Admin) Open(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
 	var content io.Reader
 	kind, size := "application/json", int64(0)
 	switch b := body.(type) {
@@ -190,8 +190,8 @@ func (a adminClient) open(ctx context.Context, method, path string, body any) (i
 	if a.authorization != "" {
 		req.Header.Set("Authorization", a.authorization)
 	}
-	if a.token != "" {
-		req.Header.Set("X-Zlockd-Token", a.token)
+	if a.Token != "" {
+		req.Header.Set("X-Zlockd-Token", a.Token)
 	}
 	resp, err := a.http.Do(req)
 	if err != nil {
@@ -205,13 +205,13 @@ func (a adminClient) open(ctx context.Context, method, path string, body any) (i
 	return nil, refused(resp, answer)
 }
 
-// misread says that an answer is not understood.
-func (a adminClient) misread(err error) error {
+// Misread says that an answer is not understood.
+func (a Admin) Misread(err error) error {
 	return fmt.Errorf("the answer of %s is not understood: %w", a.base, err)
 }
 
 // unreachable says why no answer came.
-func (a adminClient) unreachable(err error) error {
+func (a Admin) unreachable(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
@@ -245,8 +245,8 @@ func refused(resp *http.Response, answer []byte) error {
 	return &cli.ExitError{Code: call.ExitNo, Err: status.With(e.Code, cmp.Or(cause, errors.New(text)))}
 }
 
-// health reads what the server says of itself, whether it is well or not.
-func (a adminClient) health(ctx context.Context, into any) error {
+// Health reads what the server says of itself, whether it is well or not.
+func (a Admin) Health(ctx context.Context, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+"/health", nil)
 	if err != nil {
 		return err
@@ -260,7 +260,7 @@ func (a adminClient) health(ctx context.Context, into any) error {
 	}
 	defer resp.Body.Close()
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(into); err != nil {
-		return a.misread(err)
+		return a.Misread(err)
 	}
 	return nil
 }

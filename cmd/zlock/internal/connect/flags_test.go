@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"testing"
@@ -28,8 +28,8 @@ func TestChrootOfTheEnvironment(t *testing.T) {
 		{"a:1/x", "/y", "", "", "", "", true},
 		{"a:1", "y", "", "", "", "", true},
 	} {
-		f := &connectFlags{servers: c.flagServers, chroot: c.flagChroot}
-		servers, chroot, err := f.address(func(name string) string {
+		f := &Flags{Servers: c.flagServers, Chroot: c.flagChroot}
+		servers, chroot, err := f.Address(func(name string) string {
 			return map[string]string{"ZLOCK_SERVERS": c.envServers, "ZLOCK_CHROOT": c.envChroot}[name]
 		})
 		if c.fails != (err != nil) || err == nil && (servers != c.servers || chroot != c.chroot) {
@@ -41,10 +41,10 @@ func TestChrootOfTheEnvironment(t *testing.T) {
 func TestNeededTimeoutFitsTheMargin(t *testing.T) {
 	for _, k := range []time.Duration{0, 1, 5, 30} {
 		killAfter := k * time.Second
-		need := neededTimeout(marginFor(killAfter))
-		expect.That(t, checkMargin(true, need, killAfter) == nil,
+		need := NeededTimeout(MarginFor(killAfter))
+		expect.That(t, CheckMargin(true, need, killAfter) == nil,
 			"kill-after %v: %v is refused", killAfter, need)
-		expect.That(t, checkMargin(true, need-1e9, killAfter) != nil,
+		expect.That(t, CheckMargin(true, need-1e9, killAfter) != nil,
 			"kill-after %v: a second less than %v is allowed", killAfter, need)
 		expect.That(t, killFor(need) >= killAfter,
 			"%v would do for kill-after %v, but killFor says %v", need, killAfter, killFor(need))

@@ -1,4 +1,6 @@
-package main
+// Package connect reaches the servers of a call: by a session, or by the admin listener of a zlockd. It has the
+// flags for that, and says how long the timeout of a session must be so that COMMAND can be ended in time.
+package connect
 
 import (
 	"cmp"
@@ -20,28 +22,28 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-// connectFlags are the options of every command that talks to the servers.
-type connectFlags struct {
-	servers, chroot string
-	sessionTimeout  time.Duration
-	connectTimeout  time.Duration
-	timeout         time.Duration // for the whole command; 0: no limit
+// Flags are the options of every command that talks to the servers.
+type Flags struct {
+	Servers, Chroot string
+	SessionTimeout  time.Duration
+	ConnectTimeout  time.Duration
+	Timeout         time.Duration // for the whole command; 0: no limit
 	authFile        string
-	tlsFiles
+	TLSFiles
 	verbose     int
-	quiet       bool
-	credentials []zk.Auth
-	margin      time.Duration // commands set it; it has no flag
+	Quiet       bool
+	Credentials []zk.Auth
+	Margin      time.Duration // commands set it; it has no flag
 }
 
-func addConnectFlags(fs *pflag.FlagSet) *connectFlags {
-	f := &connectFlags{sessionTimeout: zk.DefaultTimeout, connectTimeout: 10 * time.Second}
-	fs.StringVarP(&f.servers, "servers", "S", "",
+func AddFlags(fs *pflag.FlagSet) *Flags {
+	f := &Flags{SessionTimeout: zk.DefaultTimeout, ConnectTimeout: 10 * time.Second}
+	fs.StringVarP(&f.Servers, "servers", "S", "",
 		"`HOST:PORT,...[/CHROOT]` of the servers (ZLOCK_SERVERS; default 127.0.0.1:2181)")
-	fs.StringVar(&f.chroot, "chroot", "", "`PATH` below which everything happens (ZLOCK_CHROOT)")
-	call.AddDuration(fs, &f.sessionTimeout, "session-timeout", "",
+	fs.StringVar(&f.Chroot, "chroot", "", "`PATH` below which everything happens (ZLOCK_CHROOT)")
+	call.AddDuration(fs, &f.SessionTimeout, "session-timeout", "",
 		"the server ends the session after this much silence")
-	call.AddDuration(fs, &f.connectTimeout, "connect-timeout", "",
+	call.AddDuration(fs, &f.ConnectTimeout, "connect-timeout", "",
 		"give up when no session is usable after this time")
 	fs.StringVar(&f.authFile, "auth-file", "",
 		"`FILE` with one SCHEME:SECRET per line, such as digest:user:password")
@@ -53,34 +55,34 @@ func addConnectFlags(fs *pflag.FlagSet) *connectFlags {
 	fs.StringVar(&f.ServerName, "tls-server-name", "",
 		"`NAME` that the servers' certificates must bear (default: each server's own)")
 	fs.CountVarP(&f.verbose, "verbose", "v", "``tell what is going on; twice: every detail")
-	fs.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing but errors")
+	fs.BoolVarP(&f.Quiet, "quiet", "q", false, "say nothing but errors")
 	return f
 }
 
-// addAskFlags adds the options of a command that asks the servers. The command ends after
+// AddAskFlags adds the options of a command that asks the servers. The command ends after
 // --timeout, whatever happens to its session.
-func addAskFlags(fs *pflag.FlagSet) *connectFlags {
-	f := addConnectFlags(fs)
-	f.timeout = answerTimeout
-	call.AddDuration(fs, &f.timeout, "timeout", "w", "give up after this time")
+func AddAskFlags(fs *pflag.FlagSet) *Flags {
+	f := AddFlags(fs)
+	f.Timeout = AnswerTimeout
+	call.AddDuration(fs, &f.Timeout, "timeout", "w", "give up after this time")
 	return f
 }
 
-// answerTimeout is the time that servers have to answer a request that need not wait.
-const answerTimeout = 15 * time.Second
+// AnswerTimeout is the time that servers have to answer a request that need not wait.
+const AnswerTimeout = 15 * time.Second
 
-// answerWithin returns a context that ends after d with an error that says so.
-func answerWithin(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+// AnswerWithin returns a context that ends after d with an error that says so.
+func AnswerWithin(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if d <= 0 {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeoutCause(ctx, d, cli.Exitf(call.ExitNoSession, "no answer from the servers within %v", d))
 }
 
-// address returns the servers and the chroot; flags take precedence over the environment. A
+// Address returns the servers and the chroot; flags take precedence over the environment. A
 // chroot in -S counts as a flag.
-func (f *connectFlags) address(getenv func(string) string) (servers, chroot string, err error) {
-	servers, chroot = f.servers, f.chroot
+func (f *Flags) Address(getenv func(string) string) (servers, chroot string, err error) {
+	servers, chroot = f.Servers, f.Chroot
 	if chroot == "" && !strings.Contains(servers, "/") {
 		chroot = getenv("ZLOCK_CHROOT")
 	}
@@ -99,27 +101,27 @@ func (f *connectFlags) address(getenv func(string) string) (servers, chroot stri
 }
 
 // ready checks the times and reads the files that the flags name.
-func (f *connectFlags) ready(a *call.App) (*tls.Config, error) {
-	if f.sessionTimeout <= 0 || f.connectTimeout <= 0 {
+func (f *Flags) ready(a *call.App) (*tls.Config, error) {
+	if f.SessionTimeout <= 0 || f.ConnectTimeout <= 0 {
 		return nil, cli.Usagef("--session-timeout and --connect-timeout must be positive")
 	}
 	if err := f.readAuth(a); err != nil {
 		return nil, err
 	}
-	return f.tlsConfig()
+	return f.TLSConfig()
 }
 
-// options turns the flags into options of the client.
-func (f *connectFlags) options(a *call.App) ([]client.Option, error) {
+// Options turns the flags into options of the client.
+func (f *Flags) Options(a *call.App) ([]client.Option, error) {
 	cfg, err := f.ready(a)
 	if err != nil {
 		return nil, err
 	}
-	opts := []client.Option{client.WithSessionTimeout(f.sessionTimeout), client.WithName("zlock")}
-	if f.margin > 0 {
-		opts = append(opts, client.WithMargin(f.margin))
+	opts := []client.Option{client.WithSessionTimeout(f.SessionTimeout), client.WithName("zlock")}
+	if f.Margin > 0 {
+		opts = append(opts, client.WithMargin(f.Margin))
 	}
-	for _, c := range f.credentials {
+	for _, c := range f.Credentials {
 		opts = append(opts, client.WithAuth(c.Scheme, string(c.Secret)))
 	}
 	if cfg != nil {
@@ -130,13 +132,13 @@ func (f *connectFlags) options(a *call.App) ([]client.Option, error) {
 
 // logger returns the client's logger: it shows warnings and errors, unless the flags ask for
 // more or less.
-func (f *connectFlags) logger(a *call.App) *slog.Logger {
+func (f *Flags) logger(a *call.App) *slog.Logger {
 	switch {
 	case f.verbose > 1:
 		return slog.New(slog.NewTextHandler(a.PatientStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	case f.verbose > 0:
 		return slog.New(slog.NewTextHandler(a.PatientStderr(), &slog.HandlerOptions{Level: slog.LevelInfo}))
-	case f.quiet:
+	case f.Quiet:
 		return slog.New(slog.DiscardHandler)
 	}
 	return slog.New(plainLog{a})
@@ -163,30 +165,30 @@ func (p plainLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func (f *connectFlags) readAuth(a *call.App) error {
-	if f.authFile == "" || f.credentials != nil {
+func (f *Flags) readAuth(a *call.App) error {
+	if f.authFile == "" || f.Credentials != nil {
 		return nil
 	}
 	list, exposed, err := cli.ReadAuth(f.authFile)
 	if err != nil {
 		return cli.Usagef("--auth-file: %v", err)
 	}
-	if exposed && !f.quiet {
+	if exposed && !f.Quiet {
 		a.Say("%s can be read by other users", f.authFile)
 	}
-	f.credentials = list
+	f.Credentials = list
 	return nil
 }
 
-// tlsFiles say how a connection uses TLS. Without any of them it does not.
-type tlsFiles struct {
+// TLSFiles say how a connection uses TLS. Without any of them it does not.
+type TLSFiles struct {
 	TLS           bool
 	Cert, Key, CA string
 	ServerName    string
 	prefix        string // of the names of the flags, if not "tls-"
 }
 
-func (f *tlsFiles) tlsConfig() (*tls.Config, error) {
+func (f *TLSFiles) TLSConfig() (*tls.Config, error) {
 	if !f.TLS && f.Cert == "" && f.Key == "" && f.CA == "" && f.ServerName == "" {
 		return nil, nil
 	}
@@ -215,18 +217,18 @@ func (f *tlsFiles) tlsConfig() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// dial opens a session. A connection that cannot work is a usage error; no session in time
+// Dial opens a session. A connection that cannot work is a usage error; no session in time
 // is exit code 120.
-func dial(ctx context.Context, c *call.Call, f *connectFlags) (*client.Client, error) {
-	servers, chroot, err := f.address(c.Getenv)
+func Dial(ctx context.Context, c *call.Call, f *Flags) (*client.Client, error) {
+	servers, chroot, err := f.Address(c.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	opts, err := f.options(c.App)
+	opts, err := f.Options(c.App)
 	if err != nil {
 		return nil, err
 	}
-	limit, cancel := context.WithTimeout(ctx, f.connectTimeout)
+	limit, cancel := context.WithTimeout(ctx, f.ConnectTimeout)
 	defer cancel()
 	cl, err := client.Dial(limit, servers+chroot, opts...)
 	switch {
@@ -234,7 +236,7 @@ func dial(ctx context.Context, c *call.Call, f *connectFlags) (*client.Client, e
 		return cl, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case errors.Is(err, client.ErrInvalid) && f.margin > 0:
+	case errors.Is(err, client.ErrInvalid) && f.Margin > 0:
 		return nil, tooShort(ctx, c, *f, err)
 	case errors.Is(err, client.ErrInvalid):
 		return nil, cli.Usagef("%v", err)
@@ -243,7 +245,7 @@ func dial(ctx context.Context, c *call.Call, f *connectFlags) (*client.Client, e
 		if _, trouble, ok := strings.Cut(err.Error(), context.DeadlineExceeded.Error()+": "); ok {
 			why = ": " + strings.ReplaceAll(trouble, "\n", "; ")
 		}
-		return nil, cli.Exitf(call.ExitNoSession, "no usable session with %s within %v%s%.0w", servers, f.connectTimeout,
+		return nil, cli.Exitf(call.ExitNoSession, "no usable session with %s within %v%s%.0w", servers, f.ConnectTimeout,
 			why, err) // err has been said, and is there for errors.Is
 	default:
 		return nil, cli.Exitf(call.ExitNoSession, "no session with %s: %w", servers, err)
@@ -252,27 +254,27 @@ func dial(ctx context.Context, c *call.Call, f *connectFlags) (*client.Client, e
 
 // tooShort explains why the client refused to begin: the server may have granted a shorter
 // session timeout than zlock asked for.
-func tooShort(ctx context.Context, c *call.Call, f connectFlags, err error) error {
-	killAfter := f.margin - marginFor(0)
-	f.margin = 0
-	cl, again := dial(ctx, c, &f)
+func tooShort(ctx context.Context, c *call.Call, f Flags, err error) error {
+	killAfter := f.Margin - MarginFor(0)
+	f.Margin = 0
+	cl, again := Dial(ctx, c, &f)
 	if again != nil {
 		return cli.Usagef("%v", err)
 	}
-	defer hangUp(c, cl)
-	if short := checkMargin(false, cl.Session().Timeout, killAfter); short != nil {
+	defer HangUp(c, cl)
+	if short := CheckMargin(false, cl.Session().Timeout, killAfter); short != nil {
 		return short
 	}
 	return cli.Usagef("%v", err)
 }
 
-// closeTimeout bounds how long the end of a command waits until its nodes are removed. The
+// CloseTimeout bounds how long the end of a command waits until its nodes are removed. The
 // rest go with the session.
-const closeTimeout = 5 * time.Second
+const CloseTimeout = 5 * time.Second
 
-// hangUp ends the session.
-func hangUp(c *call.Call, cl *client.Client) {
-	limit := closeTimeout
+// HangUp ends the session.
+func HangUp(c *call.Call, cl *client.Client) {
+	limit := CloseTimeout
 	if cl.State() != client.StateReady {
 		limit = 0 // no server answers: what is left goes with the session
 	}
@@ -283,8 +285,8 @@ func hangUp(c *call.Call, cl *client.Client) {
 	}
 }
 
-// layoutOption returns the option for the name of a layout, none for "".
-func layoutOption(name string) []client.Option {
+// LayoutOption returns the option for the name of a layout, none for "".
+func LayoutOption(name string) []client.Option {
 	l, err := recipe.ParseLayout(name)
 	if err != nil {
 		return nil // the flag takes no other name
@@ -292,17 +294,17 @@ func layoutOption(name string) []client.Option {
 	return []client.Option{client.WithLayout(l)}
 }
 
-// withSession runs f with a session. The session ends with f, a signal, or the command's time.
-func withSession(c *call.Call, conn *connectFlags, f func(context.Context, *client.Client) error) error {
+// WithSession runs f with a session. The session ends with f, a signal, or the command's time.
+func WithSession(c *call.Call, conn *Flags, f func(context.Context, *client.Client) error) error {
 	ctx, stop := call.Interruptible()
 	defer stop()
-	ctx, cancel := answerWithin(ctx, conn.timeout)
+	ctx, cancel := AnswerWithin(ctx, conn.Timeout)
 	defer cancel()
-	cl, err := dial(ctx, c, conn)
+	cl, err := Dial(ctx, c, conn)
 	if err != nil {
 		return err
 	}
-	defer hangUp(c, cl)
+	defer HangUp(c, cl)
 	err = f(ctx, cl)
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -310,9 +312,9 @@ func withSession(c *call.Call, conn *connectFlags, f func(context.Context, *clie
 	return err
 }
 
-// dialNodes opens a session without the client of locks.
-func dialNodes(ctx context.Context, c *call.Call, f *connectFlags) (*zk.Conn, error) {
-	servers, chroot, err := f.address(c.Getenv)
+// DialNodes opens a session without the client of locks.
+func DialNodes(ctx context.Context, c *call.Call, f *Flags) (*zk.Conn, error) {
+	servers, chroot, err := f.Address(c.Getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -320,16 +322,16 @@ func dialNodes(ctx context.Context, c *call.Call, f *connectFlags) (*zk.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	limit, cancel := context.WithTimeout(ctx, f.connectTimeout)
+	limit, cancel := context.WithTimeout(ctx, f.ConnectTimeout)
 	defer cancel()
-	session, err := zk.Dial(limit, servers+chroot, zk.Options{Timeout: f.sessionTimeout, TLS: cfg,
-		Auth: f.credentials, Logger: f.logger(c.App)})
+	session, err := zk.Dial(limit, servers+chroot, zk.Options{Timeout: f.SessionTimeout, TLS: cfg,
+		Auth: f.Credentials, Logger: f.logger(c.App)})
 	switch {
 	case err == nil:
 		return session, nil
 	case errors.Is(err, zk.ErrInvalid):
 		return nil, cli.Usagef("%v", err)
 	}
-	return nil, cli.Exitf(call.ExitNoSession, "no usable session with %s within %v: %w", servers, f.connectTimeout,
+	return nil, cli.Exitf(call.ExitNoSession, "no usable session with %s within %v: %w", servers, f.ConnectTimeout,
 		err)
 }

@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"cmp"
@@ -14,12 +14,12 @@ import (
 // completionPatience is short: the user has just pressed the tab key.
 const completionPatience = 300 * time.Millisecond
 
-// namesBelow lists a node's children if the server answers soon.
-func namesBelow(getenv func(string) string, fs *pflag.FlagSet, dir string) []string {
-	conn := &connectFlags{}
-	conn.servers, _ = fs.GetString("servers")
-	conn.chroot, _ = fs.GetString("chroot")
-	servers, chroot, err := conn.address(getenv)
+// NamesBelow lists a node's children if the server answers soon.
+func NamesBelow(getenv func(string) string, fs *pflag.FlagSet, dir string) []string {
+	conn := &Flags{}
+	conn.Servers, _ = fs.GetString("servers")
+	conn.Chroot, _ = fs.GetString("chroot")
+	servers, chroot, err := conn.Address(getenv)
 	if err != nil {
 		return nil
 	}
