@@ -78,10 +78,11 @@ var allowed = map[string][]string{
 	"client/fence":            {},
 	"client/zk":               {"jute"},
 	"cmd/zlock": {"cmd/zlock/internal/call", "cmd/zlock/internal/connect", "cmd/zlock/internal/node",
-		"cmd/zlock/internal/supervise", "cmd/internal/cli", "cmd/internal/release", "cmd/internal/ticket",
-		"client", "client/fence", "client/recipe", "client/zk", "raftfsm/state", "raftfsm/status",
-		"raftfsm/vfs", "server/view/answer", "tree/zkfiles"},
-	"cmd/zlock/internal/node": {"cmd/internal/cli", "client/zk", "jute", "server/view/answer"},
+		"cmd/zlock/internal/supervise", "cmd/zlock/internal/ticket", "cmd/internal/cli",
+		"cmd/internal/release", "client", "client/fence", "client/recipe", "client/zk", "raftfsm/state",
+		"raftfsm/status", "raftfsm/vfs", "server/view/answer", "tree/zkfiles"},
+	"cmd/zlock/internal/ticket": {"cmd/zlock/internal/call", "cmd/internal/cli", "cmd/internal/release"},
+	"cmd/zlock/internal/node":   {"cmd/internal/cli", "client/zk", "jute", "server/view/answer"},
 	"cmd/zlock/internal/connect": {"cmd/zlock/internal/call", "cmd/internal/cli", "client", "client/recipe",
 		"client/zk", "raftfsm/status"},
 	"cmd/zlock/internal/call": {"cmd/zlock/internal/supervise", "cmd/internal/cli", "client/recipe",
@@ -90,7 +91,6 @@ var allowed = map[string][]string{
 
 	"cmd/internal/cli":     {"client/zk", "cmd/internal/release"},
 	"cmd/internal/release": {},
-	"cmd/internal/ticket":  {},
 	"raftfsm/tlsfiles":     {},
 
 	"server/backup": {"raftfsm", "raftfsm/restore", "raftfsm/upkeep", "raftfsm/state", "raftfsm/offline",

@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 )
 
 // lockFlags are the options of the commands that take locks.
@@ -225,9 +226,9 @@ func describe(paths []string) string {
 }
 
 // pace is that of -n and -w.
-func (f *lockFlags) pace() (p pace) {
+func (f *lockFlags) pace() (p ticket.Pace) {
 	if f.nonblock || f.fs.Changed("timeout") {
-		p.end = time.Now().Add(f.timeout)
+		p.End = time.Now().Add(f.timeout)
 	}
 	return p
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 )
 
 func main() {
@@ -63,7 +64,7 @@ zlockd from --admin-addr or ZLOCK_ADMIN.
 			runCommand(), holdCommand(), lsCommand(),
 			showCommand(), holdersCommand(), waitersCommand(), waitGraphCommand(), checkCommand(),
 			revokeCommand(), breakCommand(), limitCommand(), electCommand(), leaderCommand(),
-			takeCommand(), renewCommand(), giveCommand(), ticketsCommand(), mcpCommand(),
+			ticket.Take(), ticket.Renew(), ticket.Give(), ticket.List(), ticket.Agents(),
 			doctorCommand(), memberCommand(), restartOrderCommand(),
 			sessionsCommand(), topCommand(), endSessionCommand(), backupCommand(), exportCommand(),
 			restoreCommand(), nodeCommand(), shCommand(), caCommand(), guardCommand(), keepCommand(),

@@ -25,6 +25,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 )
 
 // runFlags are the options of the commands that run a COMMAND.
@@ -145,7 +146,7 @@ usage or internal error, 126 COMMAND not executable, 127 COMMAND not found.`,
 			fs.BoolVar(&run.inherit, "inherit", false,
 				"if an ancestor of this process holds PATH, run COMMAND under its lock")
 			conn := connect.AddFlags(fs)
-			port := addPortFlags(fs, true)
+			port := ticket.AddPortFlags(fs, true)
 			give := fs.Bool("give", false, "give the ticket of --ticket-file back when COMMAND has ended")
 			rate := fs.String("rate", "",
 				"wait for one of `N/TIME` draws from PATH, such as 100/1m, and hold no lock")

@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
-	"github.com/zlockd/zlockd/cmd/internal/ticket"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 )
 
 // runByRate runs COMMAND when it has a draw from a rate, in place of zlock: there is nothing to give back.
-func runByRate(c *call.Call, rate string, t *ticketFlags, lock *lockFlags, run *runFlags,
+func runByRate(c *call.Call, rate string, t *ticket.Flags, lock *lockFlags, run *runFlags,
 	conn *connect.Flags) error {
 	if err := run.only("rate", "http", "http-ca", "bearer-file", "nonblock", "timeout", "conflict-exit-code",
 		"command", "quiet", "connect-timeout"); err != nil {
@@ -41,12 +41,12 @@ func runByRate(c *call.Call, rate string, t *ticketFlags, lock *lockFlags, run *
 	if err != nil {
 		return err
 	}
-	t.timeout = conn.ConnectTimeout
-	k, err := t.all(c)
+	t.Timeout = conn.ConnectTimeout
+	k, err := t.All(c)
 	if err != nil {
 		return err
 	}
-	k.Secret, k.path = ticket.NewSecret(), c.Args[0] // the request may be repeated
+	k.Secret, k.Path = ticket.NewSecret(), c.Args[0] // the request may be repeated
 	if err := draw(c, k, limit, per, t, lock, conn.Quiet); err != nil {
 		return err
 	}
@@ -55,18 +55,18 @@ func runByRate(c *call.Call, rate string, t *ticketFlags, lock *lockFlags, run *
 }
 
 // draw waits for a draw.
-func draw(c *call.Call, k *asker, limit int, per time.Duration, t *ticketFlags, lock *lockFlags,
+func draw(c *call.Call, k *ticket.Asker, limit int, per time.Duration, t *ticket.Flags, lock *lockFlags,
 	quiet bool) error {
 	interrupt, stop := call.Interruptible()
 	defer stop()
 	line, p := call.NewStatusLine(c.App), lock.pace()
 	defer line.Clear()
 	for {
-		wait := p.next()
+		wait := p.Next()
 		q := url.Values{"limit": {strconv.Itoa(limit)}, "per": {per.String()},
 			"wait": {wait.String()}}
-		ctx, cancel := context.WithTimeout(interrupt, wait+t.timeout)
-		a, err := k.Ask(ctx, http.MethodPost, "/v1/rates"+k.path, q, nil)
+		ctx, cancel := context.WithTimeout(interrupt, wait+t.Timeout)
+		a, err := k.Ask(ctx, http.MethodPost, "/v1/rates"+k.Path, q, nil)
 		cancel()
 		switch {
 		case call.Interrupted(interrupt) != nil:
@@ -80,14 +80,14 @@ func draw(c *call.Call, k *asker, limit int, per time.Duration, t *ticketFlags, 
 			return fmt.Errorf("%s: %s", a.Error, a.Text)
 		}
 		if !quiet {
-			text := fmt.Sprintf("%s has had %d draws within %v", k.path, limit, call.DurationText(per))
+			text := fmt.Sprintf("%s has had %d draws within %v", k.Path, limit, call.DurationText(per))
 			if a.Retry > 0 {
 				free := time.Now().Add(time.Duration(a.Retry) * time.Millisecond)
 				text += ": the next is free at " + call.Clock(free)
 			}
 			line.News(text)
 		}
-		if p.over() {
+		if p.Over() {
 			line.End()
 			return &cli.ExitError{Code: lock.conflict}
 		}

@@ -18,15 +18,15 @@ import (
 	"github.com/zlockd/zlockd/client/fence"
 	"github.com/zlockd/zlockd/client/recipe"
 	"github.com/zlockd/zlockd/cmd/internal/cli"
-	"github.com/zlockd/zlockd/cmd/internal/ticket"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 )
 
 // ticketHold is the hold of a ticket while COMMAND runs. The ticket outlives zlock.
 type ticketHold struct {
-	*asker
+	*ticket.Asker
 	now    func() reading
 	token  string
 	margin time.Duration // before its end COMMAND is told to end
@@ -42,7 +42,7 @@ type ticketHold struct {
 }
 
 // runByTicket runs COMMAND under the hold of a ticket.
-func runByTicket(c *call.Call, t *ticketFlags, give bool, lock *lockFlags, run *runFlags,
+func runByTicket(c *call.Call, t *ticket.Flags, give bool, lock *lockFlags, run *runFlags,
 	conn *connect.Flags) error {
 	if err := run.only("ticket-file", "http", "http-ca", "bearer-file", "give", "nonblock", "timeout",
 		"conflict-exit-code", "command", "on-lost", "kill-after", "on-revoke", "foreground", "contain", "leave",
@@ -55,8 +55,8 @@ func runByTicket(c *call.Call, t *ticketFlags, give bool, lock *lockFlags, run *
 	if len(c.Args) > 1 {
 		return cli.Usagef("a ticket is of one PATH")
 	}
-	t.timeout = conn.ConnectTimeout
-	k, err := t.one(c, false)
+	t.Timeout = conn.ConnectTimeout
+	k, err := t.One(c, false)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func runByTicket(c *call.Call, t *ticketFlags, give bool, lock *lockFlags, run *
 	defer j.end()
 	go supervise.Reap()
 	j.ctx, j.stop = call.Interruptible()
-	h := &ticketHold{asker: k, now: readClocks, asked: make(chan string, 1), lost: make(chan struct{})}
+	h := &ticketHold{Asker: k, now: readClocks, asked: make(chan string, 1), lost: make(chan struct{})}
 	if j.servers, _, err = conn.Address(c.Getenv); err != nil {
 		return err
 	}
@@ -118,12 +118,12 @@ func runByTicket(c *call.Call, t *ticketFlags, give bool, lock *lockFlags, run *
 }
 
 // await waits until the ticket holds, and returns the answer that says so.
-func (h *ticketHold) await(j *job, t *ticketFlags, lock *lockFlags) (*ticket.Answer, error) {
+func (h *ticketHold) await(j *job, t *ticket.Flags, lock *lockFlags) (*ticket.Answer, error) {
 	line, p := call.NewStatusLine(j.App), lock.pace()
 	defer line.Clear()
 	for {
-		wait := p.next()
-		ctx, cancel := context.WithTimeout(j.ctx, wait+t.timeout)
+		wait := p.Next()
+		ctx, cancel := context.WithTimeout(j.ctx, wait+t.Timeout)
 		sent := h.now()
 		a, err := h.post(ctx, wait)
 		cancel()
@@ -133,9 +133,9 @@ func (h *ticketHold) await(j *job, t *ticketFlags, lock *lockFlags) (*ticket.Ans
 		case err != nil:
 			return nil, &cli.ExitError{Code: call.ExitNoSession, Err: err}
 		case a.Over():
-			return nil, &cli.ExitError{Code: call.ExitLost, Err: overText(a)}
+			return nil, &cli.ExitError{Code: call.ExitLost, Err: ticket.OverText(a)}
 		case a.Code >= http.StatusBadRequest:
-			return nil, overOr(a)
+			return nil, ticket.OverOr(a)
 		case a.Held:
 			h.token = a.Token
 			if err := h.lastsFor(a); err != nil {
@@ -145,9 +145,9 @@ func (h *ticketHold) await(j *job, t *ticketFlags, lock *lockFlags) (*ticket.Ans
 			return a, nil
 		}
 		if !j.conn.Quiet {
-			line.News(whoIsAhead(h.path, a))
+			line.News(ticket.WhoIsAhead(h.Path, a))
 		}
-		if p.over() {
+		if p.Over() {
 			line.End()
 			return nil, &cli.ExitError{Code: lock.conflict}
 		}
@@ -171,7 +171,7 @@ func (h *ticketHold) lastsFor(a *ticket.Answer) error {
 // post goes on with the ticket.
 func (h *ticketHold) post(ctx context.Context, wait time.Duration) (*ticket.Answer, error) {
 	q := url.Values{"wait": {wait.String()}}
-	return h.Ask(ctx, http.MethodPost, lockPath(h.path), q, map[string]string{"If-Match": "*"})
+	return h.Ask(ctx, http.MethodPost, ticket.LockPath(h.Path), q, map[string]string{"If-Match": "*"})
 }
 
 // keep renews the ticket until ctx ends or it is lost.
@@ -195,7 +195,7 @@ func (h *ticketHold) keep(ctx context.Context) {
 			h.URLs = append(slices.Clone(h.URLs[1:]), h.URLs[0]) // it may not answer at all
 			continue
 		case a.Over():
-			h.lose(overText(a))
+			h.lose(ticket.OverText(a))
 			return
 		case a.Code >= http.StatusBadRequest:
 			h.last = fmt.Errorf("no server has renewed the ticket: %s", a.Text)
@@ -207,7 +207,7 @@ func (h *ticketHold) keep(ctx context.Context) {
 			h.renewed(a, sent)
 		}
 		// In small steps, because a timer stands still while the machine sleeps.
-		until := h.left() - min(max(h.left()/3, 100*time.Millisecond), laterWait)
+		until := h.left() - min(max(h.left()/3, 100*time.Millisecond), ticket.LaterWait)
 		for rest := h.left() - until; rest > 0 && ctx.Err() == nil; rest = h.left() - until {
 			_ = call.Sleep(ctx, min(rest, time.Second))
 		}
@@ -221,7 +221,7 @@ func (h *ticketHold) renewed(a *ticket.Answer, sent reading) {
 	h.sent, h.lasts = sent, time.Duration(a.Safe)*time.Millisecond-h.margin
 	if a.Asked != nil && !h.told {
 		h.told = true
-		h.asked <- requestText(h.path, recipe.Revocation{By: a.Asked.By, Reason: a.Asked.Reason})
+		h.asked <- requestText(h.Path, recipe.Revocation{By: a.Asked.By, Reason: a.Asked.Reason})
 	}
 }
 
@@ -276,7 +276,7 @@ func (h *ticketHold) lostLately(c *call.Call) bool {
 	case err != nil || a.Held && a.Token == h.token:
 		return false
 	case a.Over():
-		c.Say("%v", overText(a))
+		c.Say("%v", ticket.OverText(a))
 	case a.Code >= http.StatusBadRequest:
 		return false
 	default:
@@ -286,31 +286,31 @@ func (h *ticketHold) lostLately(c *call.Call) bool {
 }
 
 // endsWithout gives the ticket back if COMMAND cannot start: no process needs its hold.
-func (h *ticketHold) endsWithout(c *call.Call, t *ticketFlags, give bool) {
+func (h *ticketHold) endsWithout(c *call.Call, t *ticket.Flags, give bool) {
 	if give {
 		h.giveBack(c, t, 0)
 	}
 }
 
 // giveBack gives the ticket back, and returns the exit code.
-func (h *ticketHold) giveBack(c *call.Call, t *ticketFlags, code int) int {
+func (h *ticketHold) giveBack(c *call.Call, t *ticket.Flags, code int) int {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
-	a, err := h.Ask(ctx, http.MethodDelete, lockPath(h.path), url.Values{}, nil)
+	a, err := h.Ask(ctx, http.MethodDelete, ticket.LockPath(h.Path), url.Values{}, nil)
 	switch {
 	case err == nil && (a.Code == http.StatusNoContent || a.Error == "given"):
 	case err == nil && a.Over():
-		c.Say("%v", overText(a))
+		c.Say("%v", ticket.OverText(a))
 		code = call.ExitLost
 	default:
 		if err == nil {
-			err = overOr(a)
+			err = ticket.OverOr(a)
 		}
 		c.Say("the ticket is not given back: %v; 'zlock give' does so", err)
 		return code
 	}
-	if t.file != "" && t.file != "-" {
-		if err := os.Remove(t.file); err != nil {
+	if t.File != "" && t.File != "-" {
+		if err := os.Remove(t.File); err != nil {
 			c.Say("%v", err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zlockd/zlockd/cmd/internal/ticket"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )
@@ -36,7 +36,7 @@ func TestTicketEndsWhileTheMachineSleeps(t *testing.T) {
 			}))
 			defer server.Close()
 			k := must.Get(ticket.NewCaller(server.URL, "", ticket.NewSecret(), ""))(t)
-			h := &ticketHold{asker: &asker{Caller: k, path: "/l"}, token: "7", lost: make(chan struct{}),
+			h := &ticketHold{Asker: &ticket.Asker{Caller: k, Path: "/l"}, token: "7", lost: make(chan struct{}),
 				now: func() reading {
 					r := readClocks()
 					if slept.Load() {

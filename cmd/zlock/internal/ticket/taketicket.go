@@ -1,4 +1,4 @@
-package main
+package ticket
 
 import (
 	"context"
@@ -15,11 +15,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
-	"github.com/zlockd/zlockd/cmd/internal/ticket"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-func takeCommand() *call.Command {
+func Take() *call.Command {
 	return &call.Command{
 		Name: "take", Args: "PATH", Least: 1, Most: 1,
 		Does: "take a lock, or a place in its queue, that outlives this command: a ticket",
@@ -74,22 +73,22 @@ waits who holds the lock, since when, why, and the ticket's place.`,
 	}
 }
 
-func takeTicket(c *call.Call, t *ticketFlags, q url.Values, wait time.Duration, quiet bool) error {
-	k, err := t.one(c, true)
+func takeTicket(c *call.Call, t *Flags, q url.Values, wait time.Duration, quiet bool) error {
+	k, err := t.One(c, true)
 	if err != nil {
 		return err
 	}
 	ctx, stop := t.asking(wait)
 	defer stop()
-	line, p := call.NewStatusLine(c.App), pace{end: time.Now().Add(wait)}
-	tell := func(a *ticket.Answer) {
+	line, p := call.NewStatusLine(c.App), Pace{End: time.Now().Add(wait)}
+	tell := func(a *Answer) {
 		if !quiet {
-			line.News(whoIsAhead(k.path, a))
+			line.News(WhoIsAhead(k.Path, a))
 		}
 	}
 	for {
-		q.Set("wait", p.next().String())
-		a, err := k.Ask(ctx, http.MethodPost, lockPath(k.path), q, nil)
+		q.Set("wait", p.Next().String())
+		a, err := k.Ask(ctx, http.MethodPost, LockPath(k.Path), q, nil)
 		if err != nil || a.Held || a.Code >= http.StatusBadRequest {
 			line.Clear()
 		}
@@ -99,12 +98,12 @@ func takeTicket(c *call.Call, t *ticketFlags, q url.Values, wait time.Duration, 
 			return unanswered(ctx, err)
 		case a.Error == "held":
 			return &cli.ExitError{Code: call.ExitNotAcquired, Err: errors.New(k.heldBy(ctx))}
-		case a.Over() && t.file != "" && t.file != "-":
+		case a.Over() && t.File != "" && t.File != "-":
 			return cli.Exitf(call.ExitNo, "%w; 'zlock give' removes %s, and the next take has another ticket",
-				overText(a), t.file)
+				OverText(a), t.File)
 		case a.Code >= http.StatusBadRequest:
-			return overOr(a)
-		case !a.Held && !p.over():
+			return OverOr(a)
+		case !a.Held && !p.Over():
 			tell(a)
 			continue
 		}
@@ -123,24 +122,27 @@ func takeTicket(c *call.Call, t *ticketFlags, q url.Values, wait time.Duration, 
 }
 
 // printTicket prints a ticket that no file has. If that fails, only this process knows it.
-func printTicket(c *call.Call, k *asker) error {
+func printTicket(c *call.Call, k *Asker) error {
 	if !k.fresh {
 		return nil
 	}
 	call.OutliveReaders()
-	_, err := fmt.Fprintln(c.Stdout, ticket.Text(k.Secret, k.path))
+	_, err := fmt.Fprintln(c.Stdout, Text(k.Secret, k.Path))
 	return err
 }
 
+// giveTimeout bounds the wait until a server confirms that a ticket is given back.
+const giveTimeout = 5 * time.Second
+
 // withdraw gives back a ticket that no file has and that its caller was not told: else it might hold the
 // lock for hours, and its caller could not give it back. If no server confirms that, the caller is told it.
-func withdraw(c *call.Call, t *ticketFlags, k *asker) {
+func withdraw(c *call.Call, t *Flags, k *Asker) {
 	if !k.fresh {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), min(t.timeout, releaseTimeout))
+	ctx, cancel := context.WithTimeout(context.Background(), min(t.Timeout, giveTimeout))
 	defer cancel()
-	a, err := k.Ask(ctx, http.MethodDelete, lockPath(k.path), url.Values{}, nil)
+	a, err := k.Ask(ctx, http.MethodDelete, LockPath(k.Path), url.Values{}, nil)
 	if err == nil && (a.Code == http.StatusNoContent || a.Over()) {
 		return
 	}
@@ -150,18 +152,18 @@ func withdraw(c *call.Call, t *ticketFlags, k *asker) {
 }
 
 // heldBy says who holds a lock that a try did not get. Ahead of the try there may have been a waiter.
-func (k *asker) heldBy(ctx context.Context) string {
+func (k *Asker) heldBy(ctx context.Context) string {
 	anyone := *k.Caller
 	anyone.Secret = "" // the try has left no ticket
-	a, err := anyone.Ask(ctx, http.MethodGet, lockPath(k.path), nil, nil)
+	a, err := anyone.Ask(ctx, http.MethodGet, LockPath(k.Path), nil, nil)
 	if err != nil || len(a.Holders) == 0 {
-		return k.path + " is held"
+		return k.Path + " is held"
 	}
-	return k.path + " is held by " + aheadText(&a.Holders[0])
+	return k.Path + " is held by " + aheadText(&a.Holders[0])
 }
 
 // heldText says that a ticket holds, with its token and the numbers of its permits.
-func heldText(a *ticket.Answer) string {
+func heldText(a *Answer) string {
 	text := "held " + a.Token
 	switch {
 	case len(a.Slots) == 1:

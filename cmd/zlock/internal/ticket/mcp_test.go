@@ -1,4 +1,4 @@
-package main
+package ticket
 
 import (
 	"bufio"
@@ -66,7 +66,7 @@ func startAgent(t *testing.T, url, dir string, more ...string) *agent {
 	lines, stdout := io.Pipe()
 	a := &agent{t: t, in: in, lines: make(chan string, 100), ended: make(chan error, 1)}
 	go func() {
-		a.ended <- runCommandOf(mcpCommand(), url, stdin, stdout, append([]string{"--ticket-dir", dir}, more...)...)
+		a.ended <- runCommandOf(Agents(), url, stdin, stdout, append([]string{"--ticket-dir", dir}, more...)...)
 		stdout.Close()
 		stdin.Close()
 	}()
@@ -225,7 +225,7 @@ func TestMCPPassesALockOn(t *testing.T) {
 	a.says("lock_wait", fmt.Sprintf(`{"ticket":%q}`, held.Ticket), "do not work under its lock")
 
 	// The other's file is removed behind its back, as after an expiry.
-	must.OK(t, runCommandOf(giveCommand(), url, nil, io.Discard, "--ticket-file", filepath.Join(two, queued.Ticket)),
+	must.OK(t, runCommandOf(Give(), url, nil, io.Discard, "--ticket-file", filepath.Join(two, queued.Ticket)),
 		"zlock give with the agent's file")
 	b.says("lock_wait", fmt.Sprintf(`{"ticket":%q}`, queued.Ticket), "is over")
 	b.end()
@@ -391,7 +391,7 @@ func TestMCPWaitsEnd(t *testing.T) {
 	waits(1)
 	a.end()
 	waits(0)
-	err := runCommandOf(takeCommand(), url, nil, io.Discard, "-n", "/w")
+	err := runCommandOf(Take(), url, nil, io.Discard, "-n", "/w")
 	expect.That(t, cli.HasCode(err, call.ExitNotAcquired), "the holder's ticket is gone: a try ends with %v", err)
 }
 
@@ -421,8 +421,8 @@ func TestMCPWithoutAServer(t *testing.T) {
 
 // The documentation names each tool with its arguments, and each revision of the protocol.
 func TestDocumentationOfTools(t *testing.T) {
-	skill := string(must.Get(os.ReadFile("../../examples/agents/zlock/SKILL.md"))(t))
-	docs := string(must.Get(os.ReadFile("../../docs/mcp.md"))(t))
+	skill := string(must.Get(os.ReadFile("../../../../examples/agents/zlock/SKILL.md"))(t))
+	docs := string(must.Get(os.ReadFile("../../../../docs/mcp.md"))(t))
 	for _, tool := range toolList {
 		expect.Has(t, skill, "`"+tool["name"].(string)+"`", "the skill")
 		for argument := range tool["inputSchema"].(map[string]any)["properties"].(map[string]any) {

@@ -1,4 +1,4 @@
-package main
+package ticket
 
 import (
 	"bytes"
@@ -20,11 +20,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/zlockd/zlockd/cmd/internal/ticket"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-func mcpCommand() *call.Command {
+func Agents() *call.Command {
 	return &call.Command{
 		Name: "mcp", Does: "give coding agents three tools for locks, by the Model Context Protocol",
 		Help: `It reads requests on standard input and answers on standard output until the input ends. The
@@ -44,13 +43,13 @@ of tickets stay in files of DIR, of mode 0600; agents know the tickets by other 
 					}
 					at = filepath.Join(caches, "zlock", "tickets")
 				}
-				k, err := t.all(c)
+				k, err := t.All(c)
 				if err != nil {
 					return err
 				}
 				sweepTickets(at, time.Now())
 				s := &rpcServer{out: c.Stdout, running: map[string]context.CancelFunc{},
-					tools: &lockTools{dir: at, caller: k.Caller, patience: t.timeout}}
+					tools: &lockTools{dir: at, caller: k.Caller, patience: t.Timeout}}
 				return s.serve(c.Stdin)
 			}
 		},
@@ -113,7 +112,7 @@ var toolList = []map[string]any{
 // lockTools are the tools. Each ticket is a file, so that a client may start this program again, or twice.
 type lockTools struct {
 	dir      string
-	caller   *ticket.Caller
+	caller   *Caller
 	patience time.Duration // with servers that do not answer
 }
 
@@ -125,18 +124,18 @@ func (l *lockTools) named() map[string]tool {
 
 // lockState is what a tool says of a ticket.
 type lockState struct {
-	Ticket   string        `json:"ticket"`
-	Path     string        `json:"path"`
-	Held     bool          `json:"held"`
-	Token    string        `json:"token,omitempty"`
-	Slots    []int         `json:"slots,omitempty"`
-	Safe     int64         `json:"safe_seconds,omitempty"`
-	Until    string        `json:"safe_until,omitempty"`
-	Position int           `json:"position,omitempty"`
-	Of       int           `json:"of,omitempty"`
-	Behind   *another      `json:"behind,omitempty"`
-	Asked    *ticket.Asked `json:"asked_back,omitempty"`
-	Next     string        `json:"next"`
+	Ticket   string   `json:"ticket"`
+	Path     string   `json:"path"`
+	Held     bool     `json:"held"`
+	Token    string   `json:"token,omitempty"`
+	Slots    []int    `json:"slots,omitempty"`
+	Safe     int64    `json:"safe_seconds,omitempty"`
+	Until    string   `json:"safe_until,omitempty"`
+	Position int      `json:"position,omitempty"`
+	Of       int      `json:"of,omitempty"`
+	Behind   *another `json:"behind,omitempty"`
+	Asked    *Asked   `json:"asked_back,omitempty"`
+	Next     string   `json:"next"`
 }
 
 // another is who holds a lock, or stands before a ticket in its queue. Its words are its own.
@@ -226,7 +225,7 @@ func (l *lockTools) take(ctx context.Context, raw json.RawMessage) map[string]an
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return toolError("no place for the ticket: %v: start zlock mcp with --ticket-dir", err)
 	}
-	secret, path, err := ticket.Read(l.file(name), a.Path)
+	secret, path, err := Read(l.file(name), a.Path)
 	if err != nil {
 		return toolError("no place for the ticket: %v: start zlock mcp with --ticket-dir", err)
 	}
@@ -258,12 +257,12 @@ func (l *lockTools) wait(ctx context.Context, raw json.RawMessage) map[string]an
 }
 
 // known returns what asks about a ticket that lock_take named.
-func (l *lockTools) known(name string) (k *ticket.Caller, path string, err error) {
+func (l *lockTools) known(name string) (k *Caller, path string, err error) {
 	if !ticketName.MatchString(name) {
 		return nil, "", fmt.Errorf("%q is no ticket: pass the one that lock_take gave", call.Clean(name))
 	}
 	caller := *l.caller
-	caller.Secret, path, err = ticket.Read(l.file(name), "")
+	caller.Secret, path, err = Read(l.file(name), "")
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("ticket %s is over, or was taken with another --ticket-dir: do not work under its "+
 			"lock; lock_take begins again", name)
@@ -272,15 +271,15 @@ func (l *lockTools) known(name string) (k *ticket.Caller, path string, err error
 }
 
 // post asks about a ticket until it holds, or the wait is over.
-func (l *lockTools) post(ctx context.Context, k *ticket.Caller, name, path string, q url.Values,
+func (l *lockTools) post(ctx context.Context, k *Caller, name, path string, q url.Values,
 	head map[string]string, wait time.Duration) map[string]any {
 	ctx, cancel := context.WithTimeout(ctx, wait+l.patience)
 	defer cancel()
 	for end := time.Now().Add(wait); ; {
-		left := min(max(time.Until(end), 0), laterWait)
+		left := min(max(time.Until(end), 0), LaterWait)
 		q.Set("wait", left.Round(time.Millisecond).String())
 		sent := time.Now()
-		a, err := k.Ask(ctx, http.MethodPost, lockPath(path), q, head)
+		a, err := k.Ask(ctx, http.MethodPost, LockPath(path), q, head)
 		switch {
 		case err != nil:
 			return toolError("%v: ticket %s is as it was. Go on with lock_wait, or leave with lock_give", err,
@@ -300,14 +299,14 @@ func (l *lockTools) post(ctx context.Context, k *ticket.Caller, name, path strin
 }
 
 // over says that a ticket is over, and forgets it.
-func (l *lockTools) over(name string, a *ticket.Answer) map[string]any {
+func (l *lockTools) over(name string, a *Answer) map[string]any {
 	_ = os.Remove(l.file(name))
 	return toolError("ticket %s is over (%s): %s. Stop the work under its lock, which another may hold, and "+
 		"check what was done since. lock_take begins again", name, a.Error, a.Text)
 }
 
 // stateOf says what an answer to a request means that was sent at a time.
-func stateOf(name, path string, a *ticket.Answer, sent time.Time) *lockState {
+func stateOf(name, path string, a *Answer, sent time.Time) *lockState {
 	s := &lockState{Ticket: name, Path: path, Held: a.Held, Token: a.Token, Slots: a.Slots,
 		Position: a.Position, Of: a.Of, Asked: a.Asked}
 	if b := a.Behind; b != nil {
@@ -344,7 +343,7 @@ func (l *lockTools) give(ctx context.Context, raw json.RawMessage) map[string]an
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
-	answer, err := k.Ask(ctx, http.MethodDelete, lockPath(path), url.Values{}, nil)
+	answer, err := k.Ask(ctx, http.MethodDelete, LockPath(path), url.Values{}, nil)
 	switch {
 	case err != nil:
 		return toolError("%v: call lock_give again", err)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/zlockd/zlockd/cmd/internal/ticket"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 	"github.com/zlockd/zlockd/test/expect"
 	"github.com/zlockd/zlockd/test/must"
 )

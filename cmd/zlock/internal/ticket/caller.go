@@ -1,5 +1,5 @@
-// Package ticket asks a server for tickets over HTTP, with nothing but the standard library. docs/tickets.md
-// is the contract.
+// Package ticket has the commands for locks without a process, as a script, a person or a coding agent holds
+// them: tickets. It asks a server for them over HTTP, of which docs/tickets.md is the contract.
 package ticket
 
 import (

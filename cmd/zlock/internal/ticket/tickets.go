@@ -1,4 +1,4 @@
-package main
+package ticket
 
 import (
 	"net/http"
@@ -9,19 +9,18 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/zlockd/zlockd/cmd/internal/cli"
-	"github.com/zlockd/zlockd/cmd/internal/ticket"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
-func renewCommand() *call.Command {
+func Renew() *call.Command {
 	return ticketCommand("renew", "renew a ticket", `Exit code: 0 held, 124 queued, 1 if the ticket is over.`,
-		func(c *call.Call, t *ticketFlags) error {
+		func(c *call.Call, t *Flags) error {
 			a, err := askOnce(c, t, http.MethodPost, map[string]string{"If-Match": "*"})
 			switch {
 			case err != nil:
 				return err
 			case a.Code >= http.StatusBadRequest:
-				return overOr(a)
+				return OverOr(a)
 			case !a.Held:
 				return cli.Exit(call.ExitNotAcquired)
 			}
@@ -29,28 +28,28 @@ func renewCommand() *call.Command {
 		})
 }
 
-func giveCommand() *call.Command {
+func Give() *call.Command {
 	return ticketCommand("give", "give a ticket back, or leave its queue",
 		`Exit code: 0 given back, 1 if the ticket was over for another reason: the work may have
-overlapped. A ticket file is removed.`, func(c *call.Call, t *ticketFlags) error {
+overlapped. A ticket file is removed.`, func(c *call.Call, t *Flags) error {
 			a, err := askOnce(c, t, http.MethodDelete, nil)
 			if err != nil {
 				return err
 			}
 			given := a.Code == http.StatusNoContent || a.Error == "given"
-			if (given || a.Over()) && t.file != "" && t.file != "-" {
-				if err := os.Remove(t.file); err != nil {
+			if (given || a.Over()) && t.File != "" && t.File != "-" {
+				if err := os.Remove(t.File); err != nil {
 					return err
 				}
 			}
 			if given {
 				return nil
 			}
-			return overOr(a)
+			return OverOr(a)
 		})
 }
 
-func ticketCommand(name, does, help string, do func(c *call.Call, t *ticketFlags) error) *call.Command {
+func ticketCommand(name, does, help string, do func(c *call.Call, t *Flags) error) *call.Command {
 	return &call.Command{
 		Name: name, Args: "[PATH]", Least: 0, Most: 1, Does: does, Help: help,
 		Setup: func(fs *pflag.FlagSet) func(*call.Call) error {
@@ -61,21 +60,21 @@ func ticketCommand(name, does, help string, do func(c *call.Call, t *ticketFlags
 }
 
 // askOnce sends a request about a ticket.
-func askOnce(c *call.Call, t *ticketFlags, method string, head map[string]string) (*ticket.Answer, error) {
-	k, err := t.one(c, false)
+func askOnce(c *call.Call, t *Flags, method string, head map[string]string) (*Answer, error) {
+	k, err := t.One(c, false)
 	if err != nil {
 		return nil, err
 	}
 	ctx, stop := t.asking(0)
 	defer stop()
-	a, err := k.Ask(ctx, method, lockPath(k.path), url.Values{}, head)
+	a, err := k.Ask(ctx, method, LockPath(k.Path), url.Values{}, head)
 	if err != nil {
 		return nil, unanswered(ctx, err)
 	}
 	return a, nil
 }
 
-func ticketsCommand() *call.Command {
+func List() *call.Command {
 	return &call.Command{
 		Name: "tickets", Least: 0, Most: 0, Does: "list this caller's tickets, without their secrets",
 		Help: `With -o plain the columns are: path, state, token, since, until.`,
@@ -83,7 +82,7 @@ func ticketsCommand() *call.Command {
 			format := call.AddFormat(fs)
 			t := addTicketFlags(fs, false)
 			return func(c *call.Call) error {
-				k, err := t.all(c)
+				k, err := t.All(c)
 				if err != nil {
 					return err
 				}
@@ -94,7 +93,7 @@ func ticketsCommand() *call.Command {
 				case err != nil:
 					return unanswered(ctx, err)
 				case a.Code != http.StatusOK:
-					return overOr(a)
+					return OverOr(a)
 				}
 				p := c.Printer(*format, "PATH", "STATE", "TOKEN", "SINCE", "UNTIL")
 				for _, one := range a.Tickets {

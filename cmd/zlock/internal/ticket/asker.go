@@ -1,0 +1,174 @@
+package ticket
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/zlockd/zlockd/cmd/internal/cli"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
+)
+
+// Flags say which ticket a command is about, and where it asks.
+type Flags struct {
+	http, ca, bearer, File string
+	Timeout                time.Duration
+}
+
+func addTicketFlags(fs *pflag.FlagSet, one bool) *Flags {
+	t := AddPortFlags(fs, one)
+	call.AddDuration(fs, &t.Timeout, "timeout", "", "give up when no server answers for so long")
+	return t
+}
+
+// AddPortFlags is addTicketFlags without --timeout.
+func AddPortFlags(fs *pflag.FlagSet, one bool) *Flags {
+	t := new(Flags)
+	fs.StringVar(&t.http, "http", "", "ask the ports for tickets at `URLS`, separated by commas (ZLOCK_HTTP, "+
+		"http://127.0.0.1:8183)")
+	fs.StringVar(&t.ca, "http-ca", "", "trust servers that this authority signed, PEM `FILE`")
+	fs.StringVar(&t.bearer, "bearer-file", "", "the caller's bearer token is in `FILE` (or in ZLOCK_BEARER)")
+	t.Timeout = time.Minute
+	if one {
+		fs.StringVar(&t.File, "ticket-file", "",
+			"the ticket is in `FILE`, - is standard input (or in ZLOCK_TICKET)")
+	}
+	return t
+}
+
+// Asker asks about one ticket, or about all of a caller's.
+type Asker struct {
+	*Caller
+	Path  string // of the ticket's lock
+	fresh bool   // the ticket was made just now, and no file has it
+}
+
+// All returns what asks about all tickets.
+func (t *Flags) All(c *call.Call) (*Asker, error) {
+	bearer := c.Getenv("ZLOCK_BEARER")
+	if t.bearer != "" {
+		var err error
+		if bearer, _, err = Read(t.bearer, ""); err != nil {
+			return nil, err
+		}
+	}
+	at := cmp.Or(t.http, c.Getenv("ZLOCK_HTTP"), "http://127.0.0.1:8183")
+	k, err := NewCaller(at, bearer, "", t.ca)
+	return &Asker{Caller: k}, err
+}
+
+// One returns what asks about a ticket; create lets it make one for the path.
+func (t *Flags) One(c *call.Call, create bool) (*Asker, error) {
+	k, err := t.All(c)
+	if err != nil {
+		return nil, err
+	}
+	asked, made := strings.Join(c.Args, ""), ""
+	if create {
+		made = asked
+	}
+	switch text := c.Getenv("ZLOCK_TICKET"); {
+	case t.File == "-":
+		b, err := io.ReadAll(io.LimitReader(c.Stdin, 64<<10))
+		if err != nil {
+			return nil, err
+		}
+		k.Secret, k.Path = Parse(string(b))
+	case t.File != "":
+		if k.Secret, k.Path, err = Read(t.File, made); err != nil {
+			return nil, err
+		}
+	case text != "":
+		k.Secret, k.Path = Parse(text)
+	case create:
+		k.Secret, k.Path, k.fresh = NewSecret(), made, true
+	}
+	switch {
+	case k.Secret == "":
+		return nil, cli.Usagef("which ticket? Give --ticket-file, or ZLOCK_TICKET")
+	case k.Path == "" && asked == "":
+		return nil, cli.Usagef("the ticket does not name its path: give PATH")
+	case k.Path != "" && asked != "" && k.Path != asked:
+		return nil, cli.Usagef("the ticket is of %s, not of %s", k.Path, asked)
+	}
+	k.Path = cmp.Or(k.Path, asked)
+	return k, nil
+}
+
+// asking ends at a signal, and when no server answers.
+func (t *Flags) asking(wait time.Duration) (context.Context, func()) {
+	ctx, stop := call.Interruptible()
+	ctx, cancel := context.WithTimeout(ctx, wait+t.Timeout)
+	return ctx, func() { cancel(); stop() }
+}
+
+// unanswered returns how zlock ends by a request that no server answered.
+func unanswered(ctx context.Context, err error) error {
+	return cmp.Or(call.Interrupted(ctx), error(&cli.ExitError{Code: call.ExitNoSession, Err: err}))
+}
+
+// LockPath is the path of a lock in a request.
+func LockPath(path string) string { return "/v1/locks" + path }
+
+// A request waits for a second at first, so that a caller soon learns whom it waits for, and then for as long
+// as lies between two lines about that.
+const (
+	firstWait = time.Second
+	LaterWait = 10 * time.Second
+)
+
+// Pace says how long each request of a command waits.
+type Pace struct {
+	End   time.Time // of the command's patience; zero: never
+	later bool      // the first request is out
+}
+
+// Next returns how long the next request waits.
+func (p *Pace) Next() time.Duration {
+	wait := firstWait
+	if p.later {
+		wait = LaterWait
+	}
+	p.later = true
+	if !p.End.IsZero() {
+		wait = min(wait, max(time.Until(p.End), 0))
+	}
+	return wait.Round(time.Millisecond)
+}
+
+// Over reports whether the command waits no longer.
+func (p *Pace) Over() bool { return !p.End.IsZero() && !time.Now().Before(p.End) }
+
+// WhoIsAhead says whom a ticket waits for, and its place.
+func WhoIsAhead(path string, a *Answer) string {
+	holder, ahead := "", ""
+	switch {
+	case a.Behind == nil:
+	case a.Position == 1:
+		holder = aheadText(a.Behind)
+	default:
+		ahead = aheadText(a.Behind)
+	}
+	return call.WaitText(path, holder, ahead, a.Position, a.Of)
+}
+
+func aheadText(h *Holder) string {
+	return strings.TrimSpace(h.User+" "+h.Host) + call.SinceWhy(h.Since, h.Reason)
+}
+
+// OverOr returns the error that an answer tells of.
+func OverOr(a *Answer) error {
+	if a.Over() {
+		return &cli.ExitError{Code: call.ExitNo, Err: OverText(a)}
+	}
+	return fmt.Errorf("%s: %s", a.Error, a.Text)
+}
+
+func OverText(a *Answer) error {
+	return fmt.Errorf("the ticket is over (%s): %s", a.Error, a.Text)
+}
