@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/run"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 )
 
@@ -61,13 +62,13 @@ zlockd from --admin-addr or ZLOCK_ADMIN.
 			{Word: "127", Means: "COMMAND is not found"},
 		},
 		Commands: []*call.Command{
-			runCommand(), holdCommand(), lsCommand(),
+			run.Run(), run.Hold(), lsCommand(),
 			showCommand(), holdersCommand(), waitersCommand(), waitGraphCommand(), checkCommand(),
-			revokeCommand(), breakCommand(), limitCommand(), electCommand(), leaderCommand(),
+			revokeCommand(), breakCommand(), limitCommand(), run.Elect(), leaderCommand(),
 			ticket.Take(), ticket.Renew(), ticket.Give(), ticket.List(), ticket.Agents(),
 			doctorCommand(), memberCommand(), restartOrderCommand(),
 			sessionsCommand(), topCommand(), endSessionCommand(), backupCommand(), exportCommand(),
-			restoreCommand(), nodeCommand(), shCommand(), caCommand(), guardCommand(), keepCommand(),
+			restoreCommand(), nodeCommand(), shCommand(), caCommand(), run.Guard(), run.Keep(),
 		},
 		OtherCommands: map[string]string{
 			"lock": "run hold", "exec": "run", "flock": "run", "acquire": "hold", "list": "ls", "unlock": "break",

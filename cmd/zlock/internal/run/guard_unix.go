@@ -1,6 +1,6 @@
 //go:build !windows
 
-package main
+package run
 
 import (
 	"bytes"
@@ -19,8 +19,8 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 )
 
-// guardCommand is the command that runs as the guard.
-func guardCommand() *call.Command {
+// Guard is the command that runs as the guard.
+func Guard() *call.Command {
 	return &call.Command{
 		Name: "__guard", Args: "STDIN", Least: 1, Most: 1,
 		Does: "start a command and end it when its lock is no longer safe", Hidden: true,
@@ -36,7 +36,7 @@ func guardCommand() *call.Command {
 	}
 }
 
-func keepCommand() *call.Command {
+func Keep() *call.Command {
 	return &call.Command{
 		Name: "__keep", Args: "KILL-AFTER FOREGROUND DIE FILE ARGV…",
 		Does: "be the first process of a namespace", Least: 5, Most: -1,

@@ -1,6 +1,6 @@
 //go:build !windows
 
-package main
+package run
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
-func electCommand() *call.Command {
+func Elect() *call.Command {
 	return &call.Command{
 		Name: "elect", Args: "PATH -- COMMAND [ARG…]", Paths: true, Least: 1, Most: 1, Runs: true,
 		Does: "run a command while being the leader",

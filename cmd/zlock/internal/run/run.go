@@ -1,6 +1,6 @@
 //go:build !windows
 
-package main
+package run
 
 import (
 	"cmp"
@@ -121,7 +121,7 @@ func (f *runFlags) ready(line string) error {
 	return nil
 }
 
-func runCommand() *call.Command {
+func Run() *call.Command {
 	return &call.Command{
 		Name: "run", Args: "PATH… -- COMMAND [ARG…]", Paths: true, Least: 0, Most: -1, Runs: true,
 		Does: "run a command while holding a lock",

@@ -1,4 +1,4 @@
-package main
+package run
 
 import (
 	"strings"
@@ -10,10 +10,10 @@ import (
 )
 
 // A COMMAND under a lock needs process groups and signals, which Windows lacks.
-func runCommand() *call.Command   { return unixOnly("run") }
-func electCommand() *call.Command { return unixOnly("elect") }
-func guardCommand() *call.Command { return unixOnly("__guard") }
-func keepCommand() *call.Command  { return unixOnly("__keep") }
+func Run() *call.Command   { return unixOnly("run") }
+func Elect() *call.Command { return unixOnly("elect") }
+func Guard() *call.Command { return unixOnly("__guard") }
+func Keep() *call.Command  { return unixOnly("__keep") }
 
 func unixOnly(name string) *call.Command {
 	return &call.Command{

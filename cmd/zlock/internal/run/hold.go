@@ -1,4 +1,4 @@
-package main
+package run
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
-func holdCommand() *call.Command {
+func Hold() *call.Command {
 	return &call.Command{
 		Name: "hold", Args: "PATH…", Paths: true, Least: 1, Most: -1,
 		Does: "hold a lock until standard input ends or a signal comes",
