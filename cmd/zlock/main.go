@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/cli"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/look"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/run"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 )
@@ -62,12 +63,12 @@ zlockd from --admin-addr or ZLOCK_ADMIN.
 			{Word: "127", Means: "COMMAND is not found"},
 		},
 		Commands: []*call.Command{
-			run.Run(), run.Hold(), lsCommand(),
-			showCommand(), holdersCommand(), waitersCommand(), waitGraphCommand(), checkCommand(),
-			revokeCommand(), breakCommand(), limitCommand(), run.Elect(), leaderCommand(),
+			run.Run(), run.Hold(), look.List(),
+			look.Show(), look.Holders(), look.Waiters(), look.WaitGraph(), look.Check(),
+			revokeCommand(), breakCommand(), limitCommand(), run.Elect(), look.Leader(),
 			ticket.Take(), ticket.Renew(), ticket.Give(), ticket.List(), ticket.Agents(),
-			doctorCommand(), memberCommand(), restartOrderCommand(),
-			sessionsCommand(), topCommand(), endSessionCommand(), backupCommand(), exportCommand(),
+			look.Doctor(), memberCommand(), restartOrderCommand(),
+			look.Sessions(), look.Top(), endSessionCommand(), backupCommand(), exportCommand(),
 			restoreCommand(), nodeCommand(), shCommand(), caCommand(), run.Guard(), run.Keep(),
 		},
 		OtherCommands: map[string]string{

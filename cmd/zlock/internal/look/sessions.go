@@ -1,4 +1,4 @@
-package main
+package look
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-func sessionsCommand() *call.Command {
+func Sessions() *call.Command {
 	return &call.Command{
 		Name: "sessions", Args: "[ID]", Most: 1,
 		Does: "show the sessions of a zlockd, or one of them",
@@ -111,7 +111,7 @@ func endedSessions(ctx context.Context, c *call.Call, a connect.Admin, limit int
 	return errors.Join(err, p.Flush())
 }
 
-func topCommand() *call.Command {
+func Top() *call.Command {
 	return &call.Command{
 		Name:   "top",
 		Does:   "show the busiest clients and most watched paths of a zlockd",

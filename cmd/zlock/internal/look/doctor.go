@@ -1,4 +1,4 @@
-package main
+package look
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
-func doctorCommand() *call.Command {
+func Doctor() *call.Command {
 	return &call.Command{
 		Name: "doctor", Args: "",
 		Does:   "look at each server and tell what locks can rely on",

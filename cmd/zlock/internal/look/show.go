@@ -1,4 +1,4 @@
-package main
+package look
 
 import (
 	"context"
@@ -14,15 +14,15 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
-func showCommand() *call.Command {
+func Show() *call.Command {
 	return queueCommand("show", "show who holds a lock and who waits for it", true, true)
 }
 
-func holdersCommand() *call.Command {
+func Holders() *call.Command {
 	return queueCommand("holders", "show who holds a lock", true, false)
 }
 
-func waitersCommand() *call.Command {
+func Waiters() *call.Command {
 	return queueCommand("waiters", "show who waits for a lock", false, true)
 }
 

@@ -1,4 +1,4 @@
-package main
+package look
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-func lsCommand() *call.Command {
+func List() *call.Command {
 	return &call.Command{
 		Name: "ls", Args: "[ROOT]", Paths: true, Most: 1,
 		Does:   "list the locks directly below a path",

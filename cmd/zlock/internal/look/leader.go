@@ -1,4 +1,4 @@
-package main
+package look
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
-func leaderCommand() *call.Command {
+func Leader() *call.Command {
 	return &call.Command{
 		Name: "leader", Args: "PATH", Paths: true, Least: 1, Most: 1,
 		Does:   "show who leads an election",

@@ -1,4 +1,4 @@
-package main
+package look
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
-func waitGraphCommand() *call.Command {
+func WaitGraph() *call.Command {
 	return &call.Command{
 		Name: "wait-graph", Args: "[ROOT]", Paths: true, Most: 1,
 		Does:   "show who waits for whom, over all locks below a path",

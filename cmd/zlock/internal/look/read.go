@@ -1,4 +1,6 @@
-package main
+// Package look has the commands that show and change nothing: locks with their holders and waiters, read node by
+// node or told by the lock view of a zlockd, leaders, sessions, and what doctor finds of each server.
+package look
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package main
+package look
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
-func checkCommand() *call.Command {
+func Check() *call.Command {
 	return &call.Command{
 		Name: "check", Args: "PATH", Paths: true, Most: 1,
 		Does: "ask whether a hold is current",
