@@ -19,6 +19,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/look"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/manage"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/run"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 )
@@ -65,11 +66,11 @@ zlockd from --admin-addr or ZLOCK_ADMIN.
 		Commands: []*call.Command{
 			run.Run(), run.Hold(), look.List(),
 			look.Show(), look.Holders(), look.Waiters(), look.WaitGraph(), look.Check(),
-			revokeCommand(), breakCommand(), limitCommand(), run.Elect(), look.Leader(),
+			manage.Revoke(), manage.Break(), manage.Limit(), run.Elect(), look.Leader(),
 			ticket.Take(), ticket.Renew(), ticket.Give(), ticket.List(), ticket.Agents(),
-			look.Doctor(), memberCommand(), restartOrderCommand(),
-			look.Sessions(), look.Top(), endSessionCommand(), backupCommand(), exportCommand(),
-			restoreCommand(), nodeCommand(), shCommand(), caCommand(), run.Guard(), run.Keep(),
+			look.Doctor(), manage.Member(), manage.RestartOrder(),
+			look.Sessions(), look.Top(), manage.EndSession(), manage.Backup(), manage.Export(),
+			manage.Restore(), nodeCommand(), shCommand(), manage.CA(), run.Guard(), run.Keep(),
 		},
 		OtherCommands: map[string]string{
 			"lock": "run hold", "exec": "run", "flock": "run", "acquire": "hold", "list": "ls", "unlock": "break",

@@ -77,6 +77,7 @@ var layers = [][]string{
 	{"./cmd/zlock/internal/ticket", "./cmd/zlock"},
 	{"./cmd/zlock/internal/run", "./cmd/zlock"},
 	{"./cmd/zlock/internal/look", "./cmd/zlock"},
+	{"./cmd/zlock/internal/manage", "./cmd/zlock"},
 	{"./cmd/zlock/internal/supervise", "./cmd/zlock"},
 	{"./cmd/zlockd/internal/settings", "./cmd/zlockd/daemon"},
 	{"./cmd/zlockd/internal/data", "./cmd/zlockd/daemon"},

@@ -1,4 +1,4 @@
-package main
+package manage
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
-func restoreCommand() *call.Command {
+func Restore() *call.Command {
 	return &call.Command{
 		Name: "restore", Args: "FILE", Least: 1, Most: 1,
 		Does:   "put a backup in the place of all that a running zlockd cluster holds",

@@ -1,4 +1,4 @@
-package main
+package manage
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
-func limitCommand() *call.Command {
+func Limit() *call.Command {
 	return &call.Command{
 		Name: "limit", Args: "PATH N", Paths: true, Least: 2, Most: 2,
 		Does: "set how many permits a semaphore has",

@@ -1,4 +1,4 @@
-package main
+package manage
 
 import (
 	"crypto"
@@ -27,7 +27,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
-func caCommand() *call.Command {
+func CA() *call.Command {
 	return &call.Command{
 		Name: "ca", Args: "init, server ID --host NAME, or client NAME", Least: 1, Most: 2,
 		Words: []string{"init", "server", "client"},

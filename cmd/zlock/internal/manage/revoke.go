@@ -1,4 +1,4 @@
-package main
+package manage
 
 import (
 	"bufio"
@@ -21,7 +21,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
-func revokeCommand() *call.Command {
+func Revoke() *call.Command {
 	return &call.Command{
 		Name: "revoke", Args: "PATH [NODE]", Paths: true, Least: 1, Most: 2,
 		Does: "ask the holders of a lock to give it back",
@@ -103,7 +103,7 @@ func revoke(ctx context.Context, c *call.Call, cl *client.Client, r recipe.Revoc
 	}
 }
 
-func breakCommand() *call.Command {
+func Break() *call.Command {
 	return &call.Command{
 		Name: "break", Args: "PATH NODE", Paths: true, Least: 2, Most: 2,
 		Does: "remove the node of a holder or waiter",

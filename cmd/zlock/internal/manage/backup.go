@@ -1,4 +1,4 @@
-package main
+package manage
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
-func backupCommand() *call.Command {
+func Backup() *call.Command {
 	return fetchCommand("backup", "zlockd", "write the whole state of a running zlockd to a file",
 		`The state of one moment, nodes and sessions, while the servers go on. It is checked
 while it arrives; FILE appears when it is whole and on the disk, or not at all. A FILE
@@ -29,7 +29,7 @@ password of the servers' --super-digest in --auth-file, for it holds everything.
 server of it with: zlockd restore FILE --data-dir NEW.`)
 }
 
-func exportCommand() *call.Command {
+func Export() *call.Command {
 	return fetchCommand("export", "zookeeper",
 		"write the whole state of a running zlockd as a ZooKeeper's snapshot",
 		`As backup, but a snapshot from which a ZooKeeper 3.8 or 3.9 starts: the name that it

@@ -1,4 +1,4 @@
-package main
+package manage
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
-func endSessionCommand() *call.Command {
+func EndSession() *call.Command {
 	return &call.Command{
 		Name: "end-session", Args: "ID", Least: 1, Most: 1,
 		Does: "end a session of a zlockd, and with it the locks it holds",

@@ -1,4 +1,6 @@
-package main
+// Package manage has the commands by which an operator changes what others have: members, sessions, the whole
+// state, certificates, and locks that others hold.
+package manage
 
 import (
 	"cmp"
@@ -14,7 +16,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
-func memberCommand() *call.Command {
+func Member() *call.Command {
 	return &call.Command{
 		Name: "member", Args: "list, add ID PEER-ADDR, promote ID, replace ID [NEW-ADDR], lead ID, or remove ID",
 		Most: -1, Words: []string{"list", "add", "promote", "replace", "lead", "remove"},

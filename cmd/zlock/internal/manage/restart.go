@@ -1,4 +1,4 @@
-package main
+package manage
 
 import (
 	"cmp"
@@ -12,7 +12,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
-func restartOrderCommand() *call.Command {
+func RestartOrder() *call.Command {
 	return &call.Command{
 		Name:   "restart-order",
 		Does:   "the order in which to restart the servers of a zlockd cluster",
