@@ -132,7 +132,8 @@ func TestWithoutAnAdminListener(t *testing.T) {
 		!strings.Contains(errs, "reading node by node") {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
-	if _, errs, code := runIn(t, env, "holders", "/no/such/place", "--server", "-q"); code != call.ExitNo || errs != "" {
+	_, errs, code := runIn(t, env, "holders", "/no/such/place", "--server", "-q")
+	if code != call.ExitNo || errs != "" {
 		t.Errorf("-q: %d %s", code, errs)
 	}
 	if _, errs, code := runIn(t, env, "sessions"); code != call.ExitNoSession ||

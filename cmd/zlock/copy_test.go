@@ -110,7 +110,8 @@ func TestRestoreTellsWhatCameOfIt(t *testing.T) {
 		t.Errorf("%q %q %d", out, errs, code)
 	}
 	refuses = true
-	if out, errs, code = restore(); code != call.ExitNo || !strings.Contains(errs, "another restore is under way") ||
+	if out, errs, code = restore(); code != call.ExitNo ||
+		!strings.Contains(errs, "another restore is under way") ||
 		out != "" {
 		t.Errorf("refused: %q %q %d", out, errs, code)
 	}
@@ -185,7 +186,8 @@ func TestCARenewsCertificates(t *testing.T) {
 	ca(call.ExitOK, "init")
 	ca(call.ExitOK, "server", "2", "--host", "b,10.0.0.2", "--days", "9")
 	ca(call.ExitOK, "client", "ann", "--days", "9")
-	expect.Has(t, ca(call.ExitFailed, "server", "3", "--renew"), "server3.pem", "what is not there to be renewed")
+	expect.Has(t, ca(call.ExitFailed, "server", "3", "--renew"), "server3.pem",
+		"what is not there to be renewed")
 	expect.Has(t, ca(call.ExitFailed, "server", "2", "--host", "b"), "--renew", "a second certificate")
 	old := map[string]tls.Certificate{}
 	for _, name := range []string{"peer2", "server2", "ann", "ca"} {

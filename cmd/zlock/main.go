@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/look"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/manage"
+	"github.com/zlockd/zlockd/cmd/zlock/internal/node"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/run"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/ticket"
 )
@@ -70,11 +71,12 @@ zlockd from --admin-addr or ZLOCK_ADMIN.
 			ticket.Take(), ticket.Renew(), ticket.Give(), ticket.List(), ticket.Agents(),
 			look.Doctor(), manage.Member(), manage.RestartOrder(),
 			look.Sessions(), look.Top(), manage.EndSession(), manage.Backup(), manage.Export(),
-			manage.Restore(), nodeCommand(), shCommand(), manage.CA(), run.Guard(), run.Keep(),
+			manage.Restore(), node.Command(), node.PromptCommand(), manage.CA(), run.Guard(), run.Keep(),
 		},
 		OtherCommands: map[string]string{
-			"lock": "run hold", "exec": "run", "flock": "run", "acquire": "hold", "list": "ls", "unlock": "break",
-			"release": "break", "status": "show", "info": "show", "leaders": "leader", "election": "elect",
+			"lock": "run hold", "exec": "run", "flock": "run", "acquire": "hold", "list": "ls",
+			"unlock": "break", "release": "break", "status": "show", "info": "show",
+			"leaders": "leader", "election": "elect",
 			"check-health": "doctor", "deadlock": "wait-graph",
 		},
 		OtherFlags: map[string]string{

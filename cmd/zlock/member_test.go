@@ -183,10 +183,10 @@ func TestMemberJobsAreShown(t *testing.T) {
 		{"remove 9", []string{`{"done":true,"error":"server 9 is not a member","code":"not_member"}`},
 			"zlock: member: server 9 is not a member\n",
 			call.ExitNo, "[{remove 9  true false 30000 false}]"},
-		{"remove x", nil, "zlock: member: the ID of a member is a number\nTry 'zlock member --help'.\n", call.ExitFailed,
-			"[]"},
-		{"add 4", nil, "zlock: member: member add takes 2 operands\nTry 'zlock member --help'.\n", call.ExitFailed,
-			"[]"},
+		{"remove x", nil, "zlock: member: the ID of a member is a number\nTry 'zlock member --help'.\n",
+			call.ExitFailed, "[]"},
+		{"add 4", nil, "zlock: member: member add takes 2 operands\nTry 'zlock member --help'.\n",
+			call.ExitFailed, "[]"},
 		{"--no-vote promote 4", nil, "--no-vote is for add", call.ExitFailed, "[]"},
 		{"rename 4", nil, "is not one of list, add, promote, replace, lead, remove", call.ExitFailed, "[]"},
 	} {
@@ -254,7 +254,8 @@ func TestMemberListOverTLS(t *testing.T) {
 		{map[string]string{"ZLOCK_ADMIN": "https://" + addr, "ZLOCK_ADMIN_CA": ca}, nil, 0, "lock1:2888"},
 		{nil, []string{"--admin-addr", "https://" + addr}, call.ExitNoSession, "certificate"},
 		{nil, []string{"--admin-addr", addr, "--admin-ca", "/nonexistent"}, call.ExitFailed, "--admin-ca: "},
-		{nil, []string{"--admin-addr", addr, "--admin-cert", ca}, call.ExitFailed, "--admin-cert and --admin-key"},
+		{nil, []string{"--admin-addr", addr, "--admin-cert", ca}, call.ExitFailed,
+			"--admin-cert and --admin-key"},
 	} {
 		out, errs, code := runIn(t, tc.env, append([]string{"member", "list"}, tc.args...)...)
 		expect.That(t, code == tc.code && strings.Contains(out+errs, tc.want),

@@ -19,6 +19,7 @@ type StatusLine struct {
 
 const statusEvery = 5 * time.Second
 
+// NewStatusLine returns a line on standard error.
 func NewStatusLine(a *App) *StatusLine {
 	f, ok := a.Stderr.(*os.File)
 	return &StatusLine{w: a.Stderr, terminal: ok && IsTerminal(f)}

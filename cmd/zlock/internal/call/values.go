@@ -12,6 +12,7 @@ import (
 // duration is a flag such as 10s, 1m30s, or a bare number of seconds.
 type duration struct{ d *time.Duration }
 
+// AddDuration adds a flag for a duration.
 func AddDuration(fs *pflag.FlagSet, d *time.Duration, name, short, usage string) {
 	fs.VarP(duration{d}, name, short, usage)
 }
@@ -49,6 +50,7 @@ func (v duration) Set(s string) error {
 // longest bounds durations, so that sums of some of them are durations too.
 const longest = 1e9 * time.Second
 
+// ParseDuration reads a duration as a flag takes it.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if n, nerr := strconv.ParseFloat(s, 64); nerr == nil {

@@ -9,8 +9,8 @@ import (
 )
 
 func TestDurationsThatAreTyped(t *testing.T) {
-	for s, want := range map[string]time.Duration{"0": 0, "1.5": 1500 * time.Millisecond, "10s": 10 * time.Second,
-		"1e9": 1e9 * time.Second} {
+	for s, want := range map[string]time.Duration{"0": 0, "1.5": 1500 * time.Millisecond,
+		"10s": 10 * time.Second, "1e9": 1e9 * time.Second} {
 		d, err := ParseDuration(s)
 		expect.That(t, err == nil && d == want, "%s is read as %v, %v", s, d, err)
 	}

@@ -29,6 +29,7 @@ type AdminFlags struct {
 	auth    Flags // the auth file, and how the admin port uses TLS
 }
 
+// AddAdminFlags adds the options of a command that asks the admin listener, or changes something by it.
 func AddAdminFlags(fs *pflag.FlagSet, changes bool) *AdminFlags {
 	f := &AdminFlags{Timeout: AnswerTimeout}
 	f.AddTo(fs)
@@ -44,7 +45,8 @@ func (f *AdminFlags) AddTo(fs *pflag.FlagSet) {
 	fs.StringVar(&f.addr, "admin-addr", "",
 		"`HOST:PORT` of a server's admin listener, or https://HOST:PORT (ZLOCK_ADMIN; default 127.0.0.1:8181)")
 	fs.StringVar(&f.auth.CA, "admin-ca", "",
-		"`FILE` with the certificates that may sign the admin listener's, which then speaks TLS (ZLOCK_ADMIN_CA)")
+		"`FILE` with the certificates that may sign the admin listener's, which then speaks TLS "+
+			"(ZLOCK_ADMIN_CA)")
 	fs.StringVar(&f.auth.Cert, "admin-cert", "", "`FILE` with the certificate to show to the admin listener")
 	fs.StringVar(&f.auth.Key, "admin-key", "", "`FILE` with its private key")
 }

@@ -36,6 +36,7 @@ type Flags struct {
 	Margin      time.Duration // commands set it; it has no flag
 }
 
+// AddFlags adds the options of a command that opens a session.
 func AddFlags(fs *pflag.FlagSet) *Flags {
 	f := &Flags{SessionTimeout: zk.DefaultTimeout, ConnectTimeout: 10 * time.Second}
 	fs.StringVarP(&f.Servers, "servers", "S", "",
@@ -76,7 +77,8 @@ func AnswerWithin(ctx context.Context, d time.Duration) (context.Context, contex
 	if d <= 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, d, cli.Exitf(call.ExitNoSession, "no answer from the servers within %v", d))
+	return context.WithTimeoutCause(ctx, d,
+		cli.Exitf(call.ExitNoSession, "no answer from the servers within %v", d))
 }
 
 // Address returns the servers and the chroot; flags take precedence over the environment. A
@@ -188,6 +190,7 @@ type TLSFiles struct {
 	prefix        string // of the names of the flags, if not "tls-"
 }
 
+// TLSConfig reads the files; nil: the connection uses no TLS.
 func (f *TLSFiles) TLSConfig() (*tls.Config, error) {
 	if !f.TLS && f.Cert == "" && f.Key == "" && f.CA == "" && f.ServerName == "" {
 		return nil, nil
@@ -245,8 +248,8 @@ func Dial(ctx context.Context, c *call.Call, f *Flags) (*client.Client, error) {
 		if _, trouble, ok := strings.Cut(err.Error(), context.DeadlineExceeded.Error()+": "); ok {
 			why = ": " + strings.ReplaceAll(trouble, "\n", "; ")
 		}
-		return nil, cli.Exitf(call.ExitNoSession, "no usable session with %s within %v%s%.0w", servers, f.ConnectTimeout,
-			why, err) // err has been said, and is there for errors.Is
+		return nil, cli.Exitf(call.ExitNoSession, "no usable session with %s within %v%s%.0w", servers,
+			f.ConnectTimeout, why, err) // err has been said, and is there for errors.Is
 	default:
 		return nil, cli.Exitf(call.ExitNoSession, "no session with %s: %w", servers, err)
 	}
@@ -332,6 +335,6 @@ func DialNodes(ctx context.Context, c *call.Call, f *Flags) (*zk.Conn, error) {
 	case errors.Is(err, zk.ErrInvalid):
 		return nil, cli.Usagef("%v", err)
 	}
-	return nil, cli.Exitf(call.ExitNoSession, "no usable session with %s within %v: %w", servers, f.ConnectTimeout,
-		err)
+	return nil, cli.Exitf(call.ExitNoSession, "no usable session with %s within %v: %w", servers,
+		f.ConnectTimeout, err)
 }

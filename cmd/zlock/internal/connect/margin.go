@@ -16,13 +16,13 @@ func CheckMargin(asked bool, timeout, killAfter time.Duration) error {
 		return nil
 	}
 	if asked {
-		return cli.Usagef("a session timeout of %v is too short to end COMMAND within --kill-after %v before the "+
-			"lock can move; --session-timeout %v would do, or --kill-after %v",
+		return cli.Usagef("a session timeout of %v is too short to end COMMAND within --kill-after %v before "+
+			"the lock can move; --session-timeout %v would do, or --kill-after %v",
 			timeout, killAfter, need, killFor(timeout))
 	}
 	return cli.Exitf(call.ExitFailed,
-		"the server grants a session timeout of %v, too short to end COMMAND within --kill-after %v before the "+
-			"lock can move: %v is needed; --kill-after %v would do",
+		"the server grants a session timeout of %v, too short to end COMMAND within --kill-after %v before "+
+			"the lock can move: %v is needed; --kill-after %v would do",
 		timeout, killAfter, need, killFor(timeout))
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
+// Check is zlock check.
 func Check() *call.Command {
 	return &call.Command{
 		Name: "check", Args: "PATH", Paths: true, Most: 1,

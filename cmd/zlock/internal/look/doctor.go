@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
+// Doctor is zlock doctor.
 func Doctor() *call.Command {
 	return &call.Command{
 		Name: "doctor", Args: "",
@@ -118,7 +119,8 @@ func (f *finding) cells(plain bool) []any {
 	return append(append(list, more...), verdict)
 }
 
-func doctor(c *call.Call, conn *connect.Flags, admin *connect.AdminFlags, killAfter time.Duration, format string) error {
+func doctor(c *call.Call, conn *connect.Flags, admin *connect.AdminFlags, killAfter time.Duration,
+	format string) error {
 	servers, chroot, err := conn.Address(c.Getenv)
 	if err != nil {
 		return err

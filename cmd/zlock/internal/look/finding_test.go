@@ -31,7 +31,9 @@ import (
 )
 
 func TestServersAreComparedWithTheMembers(t *testing.T) {
-	const config = "server.1=127.0.0.1:2888:3888:participant;127.0.0.1:2181\nserver.2=127.0.0.2:2888:3888:participant;0.0.0.0:2182\nserver.3=127.0.0.3:2888:3888;2183\nversion=100000000"
+	const config = "server.1=127.0.0.1:2888:3888:participant;127.0.0.1:2181\n" +
+		"server.2=127.0.0.2:2888:3888:participant;0.0.0.0:2182\n" +
+		"server.3=127.0.0.3:2888:3888;2183\nversion=100000000"
 	if got, want := clientAddrs(config), []string{"127.0.0.1:2181", "127.0.0.2:2182",
 		"127.0.0.3:2183"}; !slices.Equal(got, want) {
 		t.Fatalf("the members serve at %q, not %q", got, want)
@@ -80,7 +82,8 @@ func TestFindingsAreJudged(t *testing.T) {
 	var f finding
 	f.readSrvr("Zookeeper version: 3.9.3-zlockd-1.2.0, built on 11/21/2026 05:00 GMT\nLatency min/avg/max: " +
 		"0/0.0/0\nMode: follower\n")
-	f.readMntr("zk_version\t3.9.3\nzk_avg_fsynctime\t312.5\nzk_open_file_descriptor_count\t900\nzk_max_file_descriptor_count\t1000\n")
+	f.readMntr("zk_version\t3.9.3\nzk_avg_fsynctime\t312.5\n" +
+		"zk_open_file_descriptor_count\t900\nzk_max_file_descriptor_count\t1000\n")
 	expect.That(t, f.Kind == "zlockd" && f.Version == "1.2.0" && f.Mode == "follower" && *f.Sync == 312.5,
 		"%+v", f)
 	soon := time.Now().Add(73 * time.Hour)
@@ -118,8 +121,10 @@ func TestDoctorMergesWhatServersSayOfThemselves(t *testing.T) {
 		{"ill", "zlockd", addr, `{"reasons":["disk full","x"],"notices":["one","two"],"uptime_ms":60500}`,
 			"disk full; x", "one; two"},
 		{"well", "zlockd", addr, `{"reasons":[],"notices":[],"uptime_ms":60500}`, "", ""},
-		{"another server", "zlockd", addr, `{"reasons":["disk full"],"uptime_ms":50000}`, "", "another server answers"},
-		{"a later server", "zlockd", addr, `{"reasons":["disk full"],"uptime_ms":90000}`, "", "another server answers"},
+		{"another server", "zlockd", addr, `{"reasons":["disk full"],"uptime_ms":50000}`, "",
+			"another server answers"},
+		{"a later server", "zlockd", addr, `{"reasons":["disk full"],"uptime_ms":90000}`, "",
+			"another server answers"},
 		{"no answer", "zlockd", must.Refused(t), "", "", "refused (--admin-addr"},
 		{"another program", "zlockd", addr, "hello", "", "is not understood"},
 		{"a ZooKeeper", "zookeeper", addr, `{"reasons":["disk full"],"uptime_ms":60500}`, "", ""},
@@ -254,7 +259,8 @@ func TestDoctorHangsUp(t *testing.T) {
 	expect.Equal(t, len(answer), most, "bytes read")
 	select {
 	case err := <-ended:
-		expect.That(t, errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET), "the connection ends by %v", err)
+		expect.That(t, errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET),
+			"the connection ends by %v", err)
 	case <-time.After(20 * time.Second):
 		t.Error("the connection stays open")
 	}

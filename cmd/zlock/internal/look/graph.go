@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
+// WaitGraph is zlock wait-graph.
 func WaitGraph() *call.Command {
 	return &call.Command{
 		Name: "wait-graph", Args: "[ROOT]", Paths: true, Most: 1,
@@ -87,8 +88,8 @@ func showGraph(c *call.Call, g *recipe.Graph, format string, dot bool) error {
 			note, attrs = "possible", ", style=dashed"
 		}
 		if dot {
-			fmt.Fprintf(c.Stdout, "  %q -> %q [label=%q%s];\n", call.Clean(e.From.Label), call.Clean(e.To.Label), call.Clean(e.Path),
-				attrs)
+			fmt.Fprintf(c.Stdout, "  %q -> %q [label=%q%s];\n", call.Clean(e.From.Label),
+				call.Clean(e.To.Label), call.Clean(e.Path), attrs)
 			continue
 		}
 		p.Row(e, e.From.Label, e.To.Label, e.Path, note)

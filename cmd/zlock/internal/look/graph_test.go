@@ -26,7 +26,8 @@ func TestGraphTellsWhatIsSure(t *testing.T) {
 			`  "a" -> "b" [label="/l", color=red, style=dashed];` + "\n}\n"},
 	} {
 		var out strings.Builder
-		showGraph(&call.Call{App: &call.App{Stdout: &out, Getenv: func(string) string { return "" }}}, g, "plain", c.dot)
+		a := &call.App{Stdout: &out, Getenv: func(string) string { return "" }}
+		showGraph(&call.Call{App: a}, g, "plain", c.dot)
 		if out.String() != c.want {
 			t.Errorf("got\n%s\nwant\n%s", out.String(), c.want)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
+// Leader is zlock leader.
 func Leader() *call.Command {
 	return &call.Command{
 		Name: "leader", Args: "PATH", Paths: true, Least: 1, Most: 1,

@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
+// List is zlock ls.
 func List() *call.Command {
 	return &call.Command{
 		Name: "ls", Args: "[ROOT]", Paths: true, Most: 1,

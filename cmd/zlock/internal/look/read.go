@@ -1,5 +1,5 @@
-// Package look has the commands that show and change nothing: locks with their holders and waiters, read node by
-// node or told by the lock view of a zlockd, leaders, sessions, and what doctor finds of each server.
+// Package look has the commands that show and change nothing: locks with their holders and waiters, read node
+// by node or told by the lock view of a zlockd, leaders, sessions, and what doctor finds of each server.
 package look
 
 import (

@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
+// Sessions is zlock sessions.
 func Sessions() *call.Command {
 	return &call.Command{
 		Name: "sessions", Args: "[ID]", Most: 1,
@@ -86,8 +87,8 @@ func oneSession(ctx context.Context, c *call.Call, a connect.Admin, id, format s
 	case call.JSON:
 		return cli.WriteJSON(c.Stdout, raw)
 	case call.Table:
-		fmt.Fprintf(c.Stdout, "SESSION  %s  client %s  server %d  timeout %v  since %s  nodes %d\n", call.Clean(s.ID),
-			call.Clean(s.Addr), s.Server,
+		fmt.Fprintf(c.Stdout, "SESSION  %s  client %s  server %d  timeout %v  since %s  nodes %d\n",
+			call.Clean(s.ID), call.Clean(s.Addr), s.Server,
 			time.Duration(s.TimeoutMS)*time.Millisecond, call.Clock(time.UnixMilli(s.Created)), s.Nodes)
 	}
 	p := c.Printer(format, "STATE", "LOCK", "MODE", "SINCE", "TOKEN", "NODE")
@@ -105,12 +106,14 @@ func oneSession(ctx context.Context, c *call.Call, a connect.Admin, id, format s
 func endedSessions(ctx context.Context, c *call.Call, a connect.Admin, limit int, format string) error {
 	p := c.Printer(format, "SESSION", "ENDED", "CAUSE", "ADDRESS", "NODES", "REASON", "PATHS")
 	row := func(raw json.RawMessage, s *answer.Ended) {
-		p.Row(raw, s.ID, time.UnixMilli(s.Time), s.Cause, s.Addr, s.Nodes, s.Reason, strings.Join(s.Paths, ", "))
+		p.Row(raw, s.ID, time.UnixMilli(s.Time), s.Cause, s.Addr, s.Nodes, s.Reason,
+			strings.Join(s.Paths, ", "))
 	}
 	_, err := rows(ctx, a, "/sessions/ended", url.Values{}, limit, row)
 	return errors.Join(err, p.Flush())
 }
 
+// Top is zlock top.
 func Top() *call.Command {
 	return &call.Command{
 		Name:   "top",

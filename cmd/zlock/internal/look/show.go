@@ -14,14 +14,17 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
+// Show is zlock show.
 func Show() *call.Command {
 	return queueCommand("show", "show who holds a lock and who waits for it", true, true)
 }
 
+// Holders is zlock holders.
 func Holders() *call.Command {
 	return queueCommand("holders", "show who holds a lock", true, false)
 }
 
+// Waiters is zlock waiters.
 func Waiters() *call.Command {
 	return queueCommand("waiters", "show who waits for a lock", false, true)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/zlockd/zlockd/tree/zkfiles"
 )
 
+// Backup is zlock backup.
 func Backup() *call.Command {
 	return fetchCommand("backup", "zlockd", "write the whole state of a running zlockd to a file",
 		`The state of one moment, nodes and sessions, while the servers go on. It is checked
@@ -29,6 +30,7 @@ password of the servers' --super-digest in --auth-file, for it holds everything.
 server of it with: zlockd restore FILE --data-dir NEW.`)
 }
 
+// Export is zlock export.
 func Export() *call.Command {
 	return fetchCommand("export", "zookeeper",
 		"write the whole state of a running zlockd as a ZooKeeper's snapshot",
@@ -101,7 +103,8 @@ func fetchState(ctx context.Context, c *call.Call, admin connect.Admin, format, 
 	c.Say("%s: %d nodes, zxid 0x%x, %d bytes in %v", file, got.nodes, got.zxid, got.bytes,
 		took.Round(time.Millisecond))
 	if format == "zookeeper" {
-		c.Say("to start a ZooKeeper from it, name it snapshot.%x in the version-2 of an empty dataDir", got.zxid)
+		c.Say("to start a ZooKeeper from it, name it snapshot.%x in the version-2 of an empty dataDir",
+			got.zxid)
 	}
 	return nil
 }
@@ -169,7 +172,8 @@ func replaceable(path string, force bool) error {
 	case err != nil:
 		return cli.Exitf(call.ExitNo, "nothing was written: %w", err)
 	case !info.Mode().IsRegular():
-		return cli.Exitf(call.ExitNo, "nothing was written: %s is no regular file; - writes to standard output", path)
+		return cli.Exitf(call.ExitNo, "nothing was written: %s is no regular file; - writes to standard output",
+			path)
 	case !force:
 		return cli.Exitf(call.ExitNo, "nothing was written: %s is there already; --force replaces it", path)
 	}

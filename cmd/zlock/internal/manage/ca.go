@@ -27,6 +27,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/vfs"
 )
 
+// CA is zlock ca.
 func CA() *call.Command {
 	return &call.Command{
 		Name: "ca", Args: "init, server ID --host NAME, or client NAME", Least: 1, Most: 2,

@@ -13,6 +13,7 @@ import (
 	"github.com/zlockd/zlockd/server/view/answer"
 )
 
+// EndSession is zlock end-session.
 func EndSession() *call.Command {
 	return &call.Command{
 		Name: "end-session", Args: "ID", Least: 1, Most: 1,
@@ -50,8 +51,8 @@ func endSession(ctx context.Context, c *call.Call, a connect.Admin, id string, y
 	}
 	fmt.Fprintf(c.Stdout, "%s%s\n", verb, call.Clean(done.Does))
 	for _, h := range done.Hits {
-		fmt.Fprintf(c.Stdout, "  %s: %s\n", call.Clean(strings.Join(strings.Fields(h.Host+" "+h.Session+" "+h.Addr),
-			" ")), call.Clean(h.What))
+		who := strings.Join(strings.Fields(h.Host+" "+h.Session+" "+h.Addr), " ")
+		fmt.Fprintf(c.Stdout, "  %s: %s\n", call.Clean(who), call.Clean(h.What))
 	}
 	if !yes {
 		c.Say("nothing was done; add --yes to do it")

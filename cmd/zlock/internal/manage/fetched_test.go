@@ -29,7 +29,8 @@ func TestBackupCutShortIsRefused(t *testing.T) {
 	for n := range file.Len() + 1 {
 		got, arrived := fetched{format: "zlockd"}, new(bytes.Buffer)
 		err := got.copy(arrived, bytes.NewReader(file.Bytes()[:n]))
-		if whole := n == file.Len(); whole != (err == nil) || whole && !bytes.Equal(arrived.Bytes(), file.Bytes()) {
+		whole := n == file.Len()
+		if whole != (err == nil) || whole && !bytes.Equal(arrived.Bytes(), file.Bytes()) {
 			t.Errorf("%d of %d bytes: %v", n, file.Len(), err)
 		} else if !whole && !strings.Contains(err.Error(), "damaged or not whole") {
 			t.Errorf("%d of %d bytes: said is %v", n, file.Len(), err)

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
+// Limit is zlock limit.
 func Limit() *call.Command {
 	return &call.Command{
 		Name: "limit", Args: "PATH N", Paths: true, Least: 2, Most: 2,

@@ -16,9 +16,11 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/status"
 )
 
+// Member is zlock member.
 func Member() *call.Command {
 	return &call.Command{
-		Name: "member", Args: "list, add ID PEER-ADDR, promote ID, replace ID [NEW-ADDR], lead ID, or remove ID",
+		Name: "member",
+		Args: "list, add ID PEER-ADDR, promote ID, replace ID [NEW-ADDR], lead ID, or remove ID",
 		Most: -1, Words: []string{"list", "add", "promote", "replace", "lead", "remove"},
 		Does:   "show and change the members of a zlockd cluster",
 		Prints: []any{memberInfo{}},

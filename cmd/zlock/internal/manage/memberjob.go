@@ -20,7 +20,8 @@ const (
 
 // memberJob lets the server do a job and shows its steps. When it loses the server, zlock asks
 // again, and the job goes on where it stood.
-func memberJob(ctx context.Context, c *call.Call, admin connect.Admin, j status.Job, patience time.Duration) error {
+func memberJob(ctx context.Context, c *call.Call, admin connect.Admin, j status.Job,
+	patience time.Duration) error {
 	line := call.NewStatusLine(c.App)
 	defer line.End()
 	var heard time.Time

@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
+// RestartOrder is zlock restart-order.
 func RestartOrder() *call.Command {
 	return &call.Command{
 		Name:   "restart-order",
@@ -141,8 +142,8 @@ func (w *restartWatch) awaitRestarts(ctx context.Context, members []memberInfo,
 		}
 		switch {
 		case len(ill) > 0 && !named[ill[0].ID]:
-			w.line.Show("waiting for server %d: it does not serve, or lacks %d entries (%s)", ill[0].ID, ill[0].Lag,
-				ill[0].Waits)
+			w.line.Show("waiting for server %d: it does not serve, or lacks %d entries (%s)", ill[0].ID,
+				ill[0].Lag, ill[0].Waits)
 		case len(ill) > 0:
 			w.line.Show("server %d is being restarted", ill[0].ID)
 		case len(before) == 0:

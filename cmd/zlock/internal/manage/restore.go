@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/raftfsm/state"
 )
 
+// Restore is zlock restore.
 func Restore() *call.Command {
 	return &call.Command{
 		Name: "restore", Args: "FILE", Least: 1, Most: 1,

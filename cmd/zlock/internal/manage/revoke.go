@@ -21,6 +21,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
+// Revoke is zlock revoke.
 func Revoke() *call.Command {
 	return &call.Command{
 		Name: "revoke", Args: "PATH [NODE]", Paths: true, Least: 1, Most: 2,
@@ -58,7 +59,8 @@ func me() string {
 	return host
 }
 
-func revoke(ctx context.Context, c *call.Call, cl *client.Client, r recipe.Revocation, wait time.Duration) error {
+func revoke(ctx context.Context, c *call.Call, cl *client.Client, r recipe.Revocation,
+	wait time.Duration) error {
 	path := c.Args[0]
 	nodes := c.Args[1:]
 	if len(nodes) == 0 {
@@ -103,6 +105,7 @@ func revoke(ctx context.Context, c *call.Call, cl *client.Client, r recipe.Revoc
 	}
 }
 
+// Break is zlock break.
 func Break() *call.Command {
 	return &call.Command{
 		Name: "break", Args: "PATH NODE", Paths: true, Least: 2, Most: 2,
@@ -135,7 +138,8 @@ func breakNode(c *call.Call, conn *connect.Flags, token string, yes, expired boo
 		if !call.IsTerminal(c.Stdin) {
 			return cli.Usagef("standard input is no terminal to ask at: --yes is needed")
 		}
-		fmt.Fprintf(c.Stderr, "Remove %s of %s? Its holder is not asked. [y/N] ", call.Clean(node), call.Clean(path))
+		fmt.Fprintf(c.Stderr, "Remove %s of %s? Its holder is not asked. [y/N] ", call.Clean(node),
+			call.Clean(path))
 		answer, _ := bufio.NewReader(c.Stdin).ReadString('\n')
 		if !strings.EqualFold(strings.TrimSpace(answer), "y") && !strings.EqualFold(strings.TrimSpace(answer),
 			"yes") {

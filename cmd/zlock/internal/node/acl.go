@@ -53,7 +53,7 @@ func perms(p int32) string {
 // textOf writes an entry of an ACL as parseACL reads it.
 func textOf(a zk.ACL) string { return a.Scheme + ":" + a.ID.ID + ":" + perms(a.Perms) }
 
-func getACL(ctx context.Context, c *call) error {
+func getACL(ctx context.Context, c *verbCall) error {
 	list, st, err := c.Conn.GetACL(ctx, c.args[0])
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func getACL(ctx context.Context, c *call) error {
 	return nil
 }
 
-func setACL(ctx context.Context, c *call) error {
+func setACL(ctx context.Context, c *verbCall) error {
 	list, err := parseACL(c.args[1])
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func setACL(ctx context.Context, c *call) error {
 	return err
 }
 
-func addAuth(ctx context.Context, c *call) error {
+func addAuth(ctx context.Context, c *verbCall) error {
 	a := zk.Auth{Scheme: c.args[0]}
 	if len(c.args) > 1 {
 		a.Secret = []byte(c.args[1])
@@ -110,7 +110,7 @@ func addAuth(ctx context.Context, c *call) error {
 	return nil
 }
 
-func whoAmI(ctx context.Context, c *call) error {
+func whoAmI(ctx context.Context, c *verbCall) error {
 	ids, err := c.Conn.WhoAmI(ctx)
 	if err != nil {
 		return err

@@ -62,12 +62,12 @@ type verb struct {
 	usage       string // after the name
 	does        string
 	least, most int // operands; most is -1 without a bound
-	flags       func(*call)
-	run         func(context.Context, *call) error
+	flags       func(*verbCall)
+	run         func(context.Context, *verbCall) error
 }
 
-// call is one call of a verb.
-type call struct {
+// verbCall is one call of a verb.
+type verbCall struct {
 	*Shell
 	*pflag.FlagSet
 	args                                            []string
@@ -138,7 +138,7 @@ func (s *Shell) Do(ctx context.Context, words []string) error {
 		}
 		return fmt.Errorf("%w: Command not found %s", ErrUnknown, answer.Visible(words[0]))
 	}
-	c := &call{Shell: s, FlagSet: pflag.NewFlagSet(v.name, pflag.ContinueOnError), version: -1}
+	c := &verbCall{Shell: s, FlagSet: pflag.NewFlagSet(v.name, pflag.ContinueOnError), version: -1}
 	c.SetOutput(io.Discard)
 	if v.flags != nil {
 		v.flags(c)

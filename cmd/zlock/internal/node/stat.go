@@ -41,7 +41,7 @@ func statsOf(s *zk.Stat) *stats {
 }
 
 // statOf returns the metadata for JSON if they were asked for.
-func (c *call) statOf(s *zk.Stat) *stats {
+func (c *verbCall) statOf(s *zk.Stat) *stats {
 	if !c.stat {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (c *call) statOf(s *zk.Stat) *stats {
 }
 
 // printStat prints the metadata as zkCli does, if they were asked for.
-func (c *call) printStat(s *zk.Stat) {
+func (c *verbCall) printStat(s *zk.Stat) {
 	if !c.stat {
 		return
 	}
@@ -91,7 +91,7 @@ type exported struct {
 	ACL []string `json:"acl"`
 }
 
-func export(ctx context.Context, c *call) (failed error) {
+func export(ctx context.Context, c *verbCall) (failed error) {
 	root, out := c.args[0], c.Out
 	if c.file != "" && c.file != "-" {
 		f, err := os.OpenFile(c.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -131,7 +131,7 @@ func export(ctx context.Context, c *call) (failed error) {
 	return err
 }
 
-func imports(ctx context.Context, c *call) error {
+func imports(ctx context.Context, c *verbCall) error {
 	var in io.Reader = c.input()
 	if c.file != "" && c.file != "-" {
 		f, err := os.Open(c.file)

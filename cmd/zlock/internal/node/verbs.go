@@ -16,14 +16,14 @@ import (
 
 // table returns the verbs.
 func table() []verb {
-	withStat := func(c *call) { c.BoolVarP(&c.stat, "stat", "s", false, "") }
-	withVersion := func(c *call) { c.Int32VarP(&c.version, "version", "v", -1, "") }
-	watching := func(c *call) { c.BoolVarP(&c.watch, "watch", "w", false, "") }
-	deep := func(c *call) { c.BoolVarP(&c.deep, "recursive", "R", false, "") }
-	file := func(c *call) { c.StringVarP(&c.file, "file", "f", "", "") }
-	yes := func(c *call) { c.BoolVarP(&c.yes, "yes", "y", false, "") }
-	all := func(list ...func(*call)) func(*call) {
-		return func(c *call) {
+	withStat := func(c *verbCall) { c.BoolVarP(&c.stat, "stat", "s", false, "") }
+	withVersion := func(c *verbCall) { c.Int32VarP(&c.version, "version", "v", -1, "") }
+	watching := func(c *verbCall) { c.BoolVarP(&c.watch, "watch", "w", false, "") }
+	deep := func(c *verbCall) { c.BoolVarP(&c.deep, "recursive", "R", false, "") }
+	file := func(c *verbCall) { c.StringVarP(&c.file, "file", "f", "", "") }
+	yes := func(c *verbCall) { c.BoolVarP(&c.yes, "yes", "y", false, "") }
+	all := func(list ...func(*verbCall)) func(*verbCall) {
+		return func(c *verbCall) {
 			for _, f := range list {
 				f(c)
 			}
@@ -38,24 +38,24 @@ func table() []verb {
 		{"set", "[-s] [-v version] path data | -f FILE", "change a node's data (-f: from FILE; - is stdin)",
 			1, 2, all(withStat, withVersion, file), set},
 		{"create", "[-s] [-e] [-c] [-t ttl] path [data] [acl]", "make a node (-s: sequential, -e: ephemeral)",
-			1, 3, all(file, func(c *call) {
+			1, 3, all(file, func(c *verbCall) {
 				c.BoolVarP(&c.sequential, "sequential", "s", false, "")
 				c.BoolVarP(&c.ephemeral, "ephemeral", "e", false, "")
 				c.BoolVarP(&c.boxed, "container", "c", false, "")
 				c.Int64VarP(&c.ttl, "ttl", "t", 0, "")
 			}), create},
 		{"delete", "[-v version] path", "remove a node without children; rm -r is deleteall", 1, 1,
-			all(withVersion, yes, func(c *call) {
+			all(withVersion, yes, func(c *verbCall) {
 				c.BoolVarP(&c.deep, "recursive", "r", false, "")
 			}), remove},
 		{"deleteall", "[-y] path", "remove a node and all below; at a terminal it asks", 1, 1,
-			all(yes, func(c *call) { c.StringVarP(&c.mode, "batch", "b", "", "") }), removeAll},
+			all(yes, func(c *verbCall) { c.StringVarP(&c.mode, "batch", "b", "", "") }), removeAll},
 		{"getAcl", "[-s] path", "show who may do what with a node", 1, 1, withStat, getACL},
 		{"setAcl", "[-s] [-v version] [-R] path acl", "say who may do what with a node", 2, 2,
 			all(withStat, withVersion, deep), setACL},
 		{"addauth", "scheme auth", "sign in", 1, 2, nil, addAuth},
 		{"whoami", "", "show as whom the session is signed in", 0, 0, nil, whoAmI},
-		{"watch", "[-m mode] path", "tell the changes of a node, and of all below", 1, 1, func(c *call) {
+		{"watch", "[-m mode] path", "tell the changes of a node, and of all below", 1, 1, func(c *verbCall) {
 			c.StringVarP(&c.mode, "mode", "m", "PERSISTENT_RECURSIVE", "")
 		}, watch},
 		{"removewatches", "path", "forget all watches of a node", 1, 1, nil, removeWatches},
@@ -64,32 +64,32 @@ func table() []verb {
 			2, 2, nil, search},
 		{"export", "[-f FILE] path", "write a node and all below as lines of JSON", 1, 1, file, export},
 		{"import", "[--force] [-f FILE] path", "make nodes of such lines below a path (--force: also change)",
-			1, 1, all(file, func(c *call) { c.BoolVar(&c.force, "force", false, "") }), imports},
+			1, 1, all(file, func(c *verbCall) { c.BoolVar(&c.force, "force", false, "") }), imports},
 		{"getAllChildrenNumber", "path", "count the nodes below a node", 1, 1, nil, countAll},
 		{"getEphemerals", "[path]", "list the ephemeral nodes of this session", 0, 1, nil, ephemerals},
 		{"sync", "path", "wait until the server has all earlier changes", 1, 1, nil, syncPath},
-		{"version", "", "show the version", 0, 0, nil, func(_ context.Context, c *call) error {
+		{"version", "", "show the version", 0, 0, nil, func(_ context.Context, c *verbCall) error {
 			c.print("%s", c.Version)
 			return nil
 		}},
-		{"history", "", "list the last verbs", 0, 0, nil, func(_ context.Context, c *call) error {
+		{"history", "", "list the last verbs", 0, 0, nil, func(_ context.Context, c *verbCall) error {
 			for i := max(0, len(c.history)-11); i < len(c.history); i++ {
 				c.print("%d - %s", i, answer.Visible(c.history[i]))
 			}
 			return nil
 		}},
-		{"help", "", "list the verbs", 0, 0, nil, func(_ context.Context, c *call) error {
+		{"help", "", "list the verbs", 0, 0, nil, func(_ context.Context, c *verbCall) error {
 			c.print("%s", strings.TrimSuffix(Help(), "\n"))
 			return nil
 		}},
-		{"quit", "", "end the session", 0, 0, nil, func(_ context.Context, c *call) error {
+		{"quit", "", "end the session", 0, 0, nil, func(_ context.Context, c *verbCall) error {
 			c.Shell.quit = true
 			return nil
 		}},
 	}
 }
 
-func ls(ctx context.Context, c *call) error {
+func ls(ctx context.Context, c *verbCall) error {
 	p := c.args[0]
 	if c.deep {
 		return c.walk(ctx, p, c.path)
@@ -130,7 +130,7 @@ func ls(ctx context.Context, c *call) error {
 	return nil
 }
 
-func get(ctx context.Context, c *call) error {
+func get(ctx context.Context, c *verbCall) error {
 	p := c.args[0]
 	var n zk.Node
 	var w *zk.Watch
@@ -182,7 +182,7 @@ func visibleData(line string) string {
 	return strings.Join(parts, " ")
 }
 
-func stat(ctx context.Context, c *call) error {
+func stat(ctx context.Context, c *verbCall) error {
 	p := c.args[0]
 	var st *zk.Stat
 	var w *zk.Watch
@@ -211,7 +211,7 @@ func stat(ctx context.Context, c *call) error {
 }
 
 // data returns the data of a call: of the file, or else of its n-th operand.
-func (c *call) data(n int) ([]byte, error) {
+func (c *verbCall) data(n int) ([]byte, error) {
 	switch {
 	case c.file != "" && len(c.args) > n && n == 1 && c.Name() == "set":
 		return nil, errors.New("data stands in the line or in FILE, not in both")
@@ -227,7 +227,7 @@ func (c *call) data(n int) ([]byte, error) {
 	return nil, nil
 }
 
-func set(ctx context.Context, c *call) error {
+func set(ctx context.Context, c *verbCall) error {
 	data, err := c.data(1)
 	if err != nil {
 		return err
@@ -243,7 +243,7 @@ func set(ctx context.Context, c *call) error {
 	return nil
 }
 
-func create(ctx context.Context, c *call) error {
+func create(ctx context.Context, c *verbCall) error {
 	o := zk.Create{Path: c.args[0], TTL: c.ttl}
 	acl := 2
 	if c.file != "" {
@@ -287,9 +287,9 @@ func create(ctx context.Context, c *call) error {
 	return nil
 }
 
-func remove(ctx context.Context, c *call) error { return c.Conn.Delete(ctx, c.args[0], c.version) }
+func remove(ctx context.Context, c *verbCall) error { return c.Conn.Delete(ctx, c.args[0], c.version) }
 
-func removeAll(ctx context.Context, c *call) error {
+func removeAll(ctx context.Context, c *verbCall) error {
 	root := c.args[0]
 	var paths []string
 	if err := c.walk(ctx, root, func(p string) error {
@@ -346,7 +346,7 @@ func (s *Shell) walk(ctx context.Context, p string, f func(path string) error) e
 	return nil
 }
 
-func search(ctx context.Context, c *call) error {
+func search(ctx context.Context, c *verbCall) error {
 	if _, err := path.Match(c.args[1], ""); err != nil {
 		return fmt.Errorf("the pattern %q: %w", c.args[1], err)
 	}
@@ -360,15 +360,15 @@ func search(ctx context.Context, c *call) error {
 	})
 }
 
-func tree(ctx context.Context, c *call) error {
+func tree(ctx context.Context, c *verbCall) error {
 	if c.Format == JSON {
-		return ls(ctx, &call{Shell: c.Shell, args: c.args, deep: true})
+		return ls(ctx, &verbCall{Shell: c.Shell, args: c.args, deep: true})
 	}
 	c.print("%s", answer.Visible(c.args[0]))
 	return c.branches(ctx, c.args[0], "")
 }
 
-func (c *call) branches(ctx context.Context, p, before string) error {
+func (c *verbCall) branches(ctx context.Context, p, before string) error {
 	names, _, err := c.children(ctx, p)
 	for i, n := range names {
 		line, below := "├── ", "│   "
@@ -384,7 +384,7 @@ func (c *call) branches(ctx context.Context, p, before string) error {
 	return err
 }
 
-func countAll(ctx context.Context, c *call) error {
+func countAll(ctx context.Context, c *verbCall) error {
 	n, err := c.Conn.ChildrenCount(ctx, c.args[0])
 	if err == nil {
 		c.print("%d", n)
@@ -392,7 +392,7 @@ func countAll(ctx context.Context, c *call) error {
 	return err
 }
 
-func ephemerals(ctx context.Context, c *call) error {
+func ephemerals(ctx context.Context, c *verbCall) error {
 	prefix := "/"
 	if len(c.args) > 0 {
 		prefix = c.args[0]
@@ -409,7 +409,7 @@ func ephemerals(ctx context.Context, c *call) error {
 	return nil
 }
 
-func syncPath(ctx context.Context, c *call) error {
+func syncPath(ctx context.Context, c *verbCall) error {
 	err := c.Conn.Sync(ctx, c.args[0])
 	if err == nil {
 		c.print("Sync is OK")

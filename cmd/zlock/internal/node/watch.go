@@ -40,7 +40,7 @@ func (s *Shell) count(path string, n int) {
 	}
 }
 
-func removeWatches(ctx context.Context, c *call) error {
+func removeWatches(ctx context.Context, c *verbCall) error {
 	c.mu.Lock()
 	n := c.watched[c.args[0]]
 	c.mu.Unlock()
@@ -77,7 +77,7 @@ func Waits(words []string) bool {
 	return v != nil && v.name == "watch"
 }
 
-func watch(ctx context.Context, c *call) error {
+func watch(ctx context.Context, c *verbCall) error {
 	if c.mode != "PERSISTENT" && c.mode != "PERSISTENT_RECURSIVE" {
 		return refused{"addWatch [-m mode] path # optional mode is one of " +
 			"[PERSISTENT, PERSISTENT_RECURSIVE] - default is PERSISTENT_RECURSIVE"}

@@ -16,6 +16,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
+// Elect is zlock elect.
 func Elect() *call.Command {
 	return &call.Command{
 		Name: "elect", Args: "PATH -- COMMAND [ARG…]", Paths: true, Least: 1, Most: 1, Runs: true,
@@ -61,9 +62,9 @@ func elect(c *call.Call, f *electFlags, run *runFlags, conn *connect.Flags) erro
 	return j.repeat(f.restart, func(ctx context.Context) (lease *client.Lease, err error) {
 		t := newWaitTeller(c.App, j.cl, conn.Quiet)
 		err = t.during(ctx, call.ExitNotAcquired, func() error {
-			return waiting(client.Task(ctx, j.task), f.timeout, call.ExitNotAcquired, func(ctx context.Context) error {
-				lease, err = election.Campaign(ctx, []byte(f.value), client.WithLinger(),
-					t.option())
+			ctx := client.Task(ctx, j.task)
+			return waiting(ctx, f.timeout, call.ExitNotAcquired, func(ctx context.Context) error {
+				lease, err = election.Campaign(ctx, []byte(f.value), client.WithLinger(), t.option())
 				return err
 			})
 		})

@@ -84,8 +84,8 @@ func inherited(ctx context.Context, c *call.Call, cl *client.Client, chroot stri
 	}
 	for _, s := range found {
 		if s.Mode != mode && s.Mode != fence.Exclusive {
-			return nil, cli.Exitf(call.ExitFailed, "%s is held by an ancestor of this process, but %s, not %s", s.Path,
-				s.Mode, mode)
+			return nil, cli.Exitf(call.ExitFailed, "%s is held by an ancestor of this process, but %s, not %s",
+				s.Path, s.Mode, mode)
 		}
 	}
 	return found, nil

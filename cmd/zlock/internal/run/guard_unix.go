@@ -19,7 +19,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/supervise"
 )
 
-// Guard is the command that runs as the guard.
+// Guard is zlock __guard, the process that watches over COMMAND.
 func Guard() *call.Command {
 	return &call.Command{
 		Name: "__guard", Args: "STDIN", Least: 1, Most: 1,
@@ -36,6 +36,7 @@ func Guard() *call.Command {
 	}
 }
 
+// Keep is zlock __keep, the first process of a namespace.
 func Keep() *call.Command {
 	return &call.Command{
 		Name: "__keep", Args: "KILL-AFTER FOREGROUND DIE FILE ARGV…",

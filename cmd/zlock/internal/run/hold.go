@@ -14,6 +14,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
 )
 
+// Hold is zlock hold.
 func Hold() *call.Command {
 	return &call.Command{
 		Name: "hold", Args: "PATH…", Paths: true, Least: 1, Most: -1,

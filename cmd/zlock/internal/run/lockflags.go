@@ -1,5 +1,6 @@
 // Package run takes a lock, or goes on with the hold of a ticket, for as long as something lasts: a COMMAND
-// (run, elect) or standard input (hold). Package supervise sees to it that COMMAND lasts no longer than the lock.
+// (run, elect) or standard input (hold). Package supervise sees to it that COMMAND lasts no longer than the
+// lock.
 package run
 
 import (

@@ -121,6 +121,7 @@ func (f *runFlags) ready(line string) error {
 	return nil
 }
 
+// Run is zlock run.
 func Run() *call.Command {
 	return &call.Command{
 		Name: "run", Args: "PATH… -- COMMAND [ARG…]", Paths: true, Least: 0, Most: -1, Runs: true,

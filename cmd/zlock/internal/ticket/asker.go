@@ -26,7 +26,7 @@ func addTicketFlags(fs *pflag.FlagSet, one bool) *Flags {
 	return t
 }
 
-// AddPortFlags is addTicketFlags without --timeout.
+// AddPortFlags adds what says which ticket a command is about, and where it asks.
 func AddPortFlags(fs *pflag.FlagSet, one bool) *Flags {
 	t := new(Flags)
 	fs.StringVar(&t.http, "http", "", "ask the ports for tickets at `URLS`, separated by commas (ZLOCK_HTTP, "+
@@ -169,6 +169,7 @@ func OverOr(a *Answer) error {
 	return fmt.Errorf("%s: %s", a.Error, a.Text)
 }
 
+// OverText says that a ticket is over, and why.
 func OverText(a *Answer) error {
 	return fmt.Errorf("the ticket is over (%s): %s", a.Error, a.Text)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
+// Agents is zlock mcp.
 func Agents() *call.Command {
 	return &call.Command{
 		Name: "mcp", Does: "give coding agents three tools for locks, by the Model Context Protocol",

@@ -392,7 +392,8 @@ func TestMCPWaitsEnd(t *testing.T) {
 	a.end()
 	waits(0)
 	err := runCommandOf(Take(), url, nil, io.Discard, "-n", "/w")
-	expect.That(t, cli.HasCode(err, call.ExitNotAcquired), "the holder's ticket is gone: a try ends with %v", err)
+	expect.That(t, cli.HasCode(err, call.ExitNotAcquired), "the holder's ticket is gone: a try ends with %v",
+		err)
 }
 
 // A server that does not answer costs a call its patience, and the ticket's name is told.

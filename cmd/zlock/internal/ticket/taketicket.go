@@ -18,6 +18,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
+// Take is zlock take.
 func Take() *call.Command {
 	return &call.Command{
 		Name: "take", Args: "PATH", Least: 1, Most: 1,
@@ -31,7 +32,8 @@ waits who holds the lock, since when, why, and the ticket's place.`,
 			var wait, ttl time.Duration
 			call.AddDuration(fs, &wait, "wait", "w", "wait for so long")
 			try := fs.BoolP("try", "n", false, "do not queue: if the lock is held, leave nothing behind")
-			call.AddDuration(fs, &ttl, "ttl", "", "the ticket lives for so long after each request, else for 1m")
+			call.AddDuration(fs, &ttl, "ttl", "",
+				"the ticket lives for so long after each request, else for 1m")
 			until := fs.String("until", "", "it ends then, whatever renews it: `TIME`, as 18:00, FRI-18:00 or "+
 				"2026-11-27T18:00:00Z")
 			reason := fs.String("reason", "", "what others are shown")

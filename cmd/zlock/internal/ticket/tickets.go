@@ -12,6 +12,7 @@ import (
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 )
 
+// Renew is zlock renew.
 func Renew() *call.Command {
 	return ticketCommand("renew", "renew a ticket", `Exit code: 0 held, 124 queued, 1 if the ticket is over.`,
 		func(c *call.Call, t *Flags) error {
@@ -28,6 +29,7 @@ func Renew() *call.Command {
 		})
 }
 
+// Give is zlock give.
 func Give() *call.Command {
 	return ticketCommand("give", "give a ticket back, or leave its queue",
 		`Exit code: 0 given back, 1 if the ticket was over for another reason: the work may have
@@ -74,6 +76,7 @@ func askOnce(c *call.Call, t *Flags, method string, head map[string]string) (*An
 	return a, nil
 }
 
+// List is zlock tickets.
 func List() *call.Command {
 	return &call.Command{
 		Name: "tickets", Least: 0, Most: 0, Does: "list this caller's tickets, without their secrets",

@@ -1,4 +1,4 @@
-package main
+package node
 
 import (
 	"context"
@@ -13,16 +13,16 @@ import (
 	"github.com/zlockd/zlockd/cmd/internal/release"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/call"
 	"github.com/zlockd/zlockd/cmd/zlock/internal/connect"
-	"github.com/zlockd/zlockd/cmd/zlock/internal/node"
 )
 
-func nodeCommand() *call.Command {
+// Command is zlock node.
+func Command() *call.Command {
 	return &call.Command{
-		Name: "node", Args: "VERB [OPTIONS] …", Least: 1, Most: -1, Words: node.Verbs(),
+		Name: "node", Args: "VERB [OPTIONS] …", Least: 1, Most: -1, Words: Verbs(),
 		Does: "look at nodes and change them: ls, get, set, create, rm …",
 		Help: `The options of zlock stand before the verb, those of the verb behind it. The verbs:
 
-` + node.Help() + `
+` + Help() + `
 The words of ZooKeeper's zkCli are taken as well. The answers are zkCli's; with -o plain a
 name or value in a line, with -o json an object. A removal with all below asks at a
 terminal, unless -y is given.`,
@@ -30,9 +30,10 @@ terminal, unless -y is given.`,
 	}
 }
 
-func shCommand() *call.Command {
+// PromptCommand is zlock sh.
+func PromptCommand() *call.Command {
 	return &call.Command{
-		Name: "sh", Args: "[VERB [OPTIONS] …]", Most: -1, Words: node.Verbs(),
+		Name: "sh", Args: "[VERB [OPTIONS] …]", Most: -1, Words: Verbs(),
 		Does: "a prompt for the verbs of zlock node",
 		Help: `The verbs are those of zlock node, on one session: ephemeral nodes and watches stay until
 quit. At a terminal the tabulator completes verbs and paths; otherwise the verbs are read
@@ -41,10 +42,10 @@ from standard input, one in a line, as zkCli reads them.`,
 	}
 }
 
-func setupNode(fs *pflag.FlagSet, run func(context.Context, *call.Call, *node.Shell) error) func(*call.Call) error {
+func setupNode(fs *pflag.FlagSet, run func(context.Context, *call.Call, *Shell) error) func(*call.Call) error {
 	fs.SetInterspersed(false) // after the verb stand its own options
 	format := cli.AddOutput(fs, "table (as zkCli), json (one object per line) or plain (one value per line)",
-		node.Table, node.JSON, node.Plain)
+		Table, JSON, Plain)
 	conn := connect.AddFlags(fs)
 	return func(c *call.Call) error {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -58,15 +59,15 @@ func setupNode(fs *pflag.FlagSet, run func(context.Context, *call.Call, *node.Sh
 			defer cancel()
 			_ = session.Close(ctx)
 		}()
-		return run(ctx, c, &node.Shell{Conn: session, In: c.Stdin, Out: c.Stdout, Err: c.Stderr,
+		return run(ctx, c, &Shell{Conn: session, In: c.Stdin, Out: c.Stdout, Err: c.Stderr,
 			Format: *format, Terminal: c.Terminal && call.IsTerminal(c.Stdin),
 			Version: "zlock " + release.Version()})
 	}
 }
 
-func nodeWords(ctx context.Context, c *call.Call, s *node.Shell) error {
+func nodeWords(ctx context.Context, c *call.Call, s *Shell) error {
 	err := s.Do(ctx, c.Args)
-	if err == nil && node.Waits(c.Args) {
+	if err == nil && Waits(c.Args) {
 		select {
 		case <-ctx.Done():
 		case <-s.Conn.Over():
@@ -76,7 +77,7 @@ func nodeWords(ctx context.Context, c *call.Call, s *node.Shell) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, node.ErrUnknown):
+	case errors.Is(err, ErrUnknown):
 		return cli.Usagef("%v", err)
 	}
 	if _, usage := errors.AsType[*cli.UsageError](err); usage {
@@ -85,7 +86,7 @@ func nodeWords(ctx context.Context, c *call.Call, s *node.Shell) error {
 	return cli.Exitf(call.ExitNo, "%v", err)
 }
 
-func shellWords(ctx context.Context, c *call.Call, s *node.Shell) error {
+func shellWords(ctx context.Context, c *call.Call, s *Shell) error {
 	switch {
 	case len(c.Args) > 0:
 		return nodeWords(ctx, c, s)
